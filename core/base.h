@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * The ground the core stands on, in user space and in eBPF: fixed-width
+ * integers, byte order, assertions, atomics. The only file that knows which
+ * target it is compiled for.
+ */
+#ifndef SML_CORE_BASE_H
+#define SML_CORE_BASE_H
+
+#ifdef __bpf__
+
+/* vmlinux.h or linux/types.h comes first and brings __u8 and friends. */
+typedef __u8 uint8_t;
+typedef __u16 uint16_t;
+typedef __u32 uint32_t;
+typedef __u64 uint64_t;
+typedef __s16 int16_t;
+typedef __s32 int32_t;
+typedef __s64 int64_t;
+#ifndef __cplusplus
+#ifndef bool
+#define bool _Bool
+#define true 1
+#define false 0
+#endif
+#endif
+#define sml_fetch_add_u32(pointer, n) __sync_fetch_and_add((pointer), (n))
+#define sml_assert(condition) ((void)0)
+
+#else
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Tickets of one stream are drawn by several threads; nothing else is shared. */
+#define sml_fetch_add_u32(pointer, n) __atomic_fetch_add((pointer), (n), __ATOMIC_RELAXED)
+
+/*
+ * Our own mistakes end the process, in release builds too. Each program links
+ * one definition (lib/assertion.c); the core itself calls nothing else.
+ */
+_Noreturn void sml_assertion_failed(const char *condition, const char *file, int line);
+#define sml_assert(condition)                                                                      \
+	((condition) ? (void)0 : sml_assertion_failed(#condition, __FILE__, __LINE__))
+
+#endif
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define sml_be16(x) __builtin_bswap16(x)
+#define sml_be32(x) __builtin_bswap32(x)
+#define sml_be64(x) __builtin_bswap64(x)
+#else
+#define sml_be16(x) ((uint16_t)(x))
+#define sml_be32(x) ((uint32_t)(x))
+#define sml_be64(x) ((uint64_t)(x))
+#endif
+
+/*
+ * Serial numbers (chunks, tickets) wrap around: a comes before b when the
+ * way from a to b is shorter than half the circle.
+ */
+static inline bool sml_serial_before(uint32_t a, uint32_t b)
+{
+	return (int32_t)(a - b) < 0;
+}
+
+static inline uint32_t sml_serial_max(uint32_t a, uint32_t b)
+{
+	return sml_serial_before(a, b) ? b : a;
+}
+
+/* One step of a 32-bit hash: murmur3's finalizer over a running value. */
+static inline uint32_t sml_hash_step(uint32_t hash, uint32_t value)
+{
+	hash ^= value + 0x9e3779b9u + (hash << 6) + (hash >> 2);
+	hash ^= hash >> 16;
+	hash *= 0x85ebca6bu;
+	hash ^= hash >> 13;
+	hash *= 0xc2b2ae35u;
+	return hash ^ (hash >> 16);
+}
+
+#endif
