@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Control messages on a byte stream: 4 bytes of big-endian length, then one
+ * Envelope. The only place that turns bytes into messages, for both ends.
+ */
+#ifndef SML_CONTROL_FRAME_H
+#define SML_CONTROL_FRAME_H
+
+#include <event2/buffer.h>
+
+#include "control.pb-c.h"
+
+#define SML_CONTROL_PROTOCOL 1
+
+/* A longer frame ends the connection. */
+#define SML_CONTROL_MAX_BYTES (1u << 20)
+
+/* Append one message to out. 0, or -ENOMEM. */
+int sml_frame_write(struct evbuffer *out, const SmlControl__Envelope *message);
+
+/*
+ * Take one whole message off in. 1: *message is the caller's, to be freed by
+ * sml_control__envelope__free_unpacked(message, NULL). 0: not all of it is
+ * here yet. -EPROTO: garbage or too long; close the connection.
+ */
+int sml_frame_read(struct evbuffer *in, SmlControl__Envelope **message);
+
+#endif

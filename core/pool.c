@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The user-space half of pool.h: slots in memory, and the loop over lanes. */
+#include "core/pool.h"
+
+#include "core/multiversion.h"
+
+typedef uint32_t lane_t __attribute__((may_alias));
+
+static size_t n_buffers(const struct sml_pool_rules *rules)
+{
+	return 2u * ((size_t)rules->head_slots + rules->data_slots);
+}
+
+static uint32_t stride_of(const struct sml_pool_rules *rules)
+{
+	/* A buffer begins on a cache line of its own: neighbours may have other owners. */
+	return (SML_HEADER_BYTES + 4u * rules->lanes + 63u) & ~63u;
+}
+
+size_t sml_pool_memory_bytes(const struct sml_pool_rules *rules)
+{
+	return n_buffers(rules) * (sizeof(struct sml_slot) + stride_of(rules)) + 64;
+}
+
+void sml_pool_init(struct sml_pool *pool, const struct sml_pool_rules *rules, void *memory)
+{
+	size_t n = n_buffers(rules);
+	uintptr_t packets = ((uintptr_t)memory + 63) & ~(uintptr_t)63;
+
+	sml_assert(rules->n_ranks >= 1 && rules->n_ranks <= SML_MAX_RANKS);
+	sml_assert(rules->n_shards >= 1 && rules->n_shards <= SML_MAX_SHARDS);
+	sml_assert(rules->lanes >= 1 && rules->lanes <= SML_MAX_LANES);
+	pool->rules = *rules;
+	pool->tickets[SML_HEAD] = rules->head_slots;
+	pool->tickets[SML_DATA] = rules->data_slots;
+	pool->stride = stride_of(rules);
+	pool->packets = (uint8_t *)packets;
+	pool->slots = (struct sml_slot *)(packets + n * pool->stride);
+	for (size_t i = 0; i < n; i++)
+		pool->slots[i] = (struct sml_slot){0};
+}
+
+/*
+ * The whole cost of a switch: one pass over the lanes. op, kind and step are
+ * constants in each call below, so that each becomes one vectorized loop.
+ */
+static inline __attribute__((always_inline)) void
+combine_lanes(lane_t *restrict stored, const lane_t *restrict arrived, uint32_t n, uint8_t op,
+	      uint8_t lane_kind, enum sml_lane_step step)
+{
+	/* Halves of a big-endian lane are big-endian too: one swap serves both kinds. */
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t in = sml_be32(arrived[i]);
+
+		if (step == SML_LANES_FIRST) {
+			stored[i] = in;
+			continue;
+		}
+		in = (uint32_t)sml_lane_combine(op, lane_kind, stored[i], in);
+		stored[i] = step == SML_LANES_LAST ? sml_be32(in) : in;
+	}
+}
+
+SML_MULTIVERSION static void lanes_first(lane_t *stored, const lane_t *arrived, uint32_t n)
+{
+	combine_lanes(stored, arrived, n, SML_LANE_SUM, SML_LANE_INT32, SML_LANES_FIRST);
+}
+
+#define DEFINE_COMBINE(name, op, kind)                                                             \
+	SML_MULTIVERSION static void name##_next(lane_t *s, const lane_t *a, uint32_t n)           \
+	{                                                                                          \
+		combine_lanes(s, a, n, op, kind, SML_LANES_NEXT);                                  \
+	}                                                                                          \
+	SML_MULTIVERSION static void name##_last(lane_t *s, const lane_t *a, uint32_t n)           \
+	{                                                                                          \
+		combine_lanes(s, a, n, op, kind, SML_LANES_LAST);                                  \
+	}
+
+DEFINE_COMBINE(sum_int32, SML_LANE_SUM, SML_LANE_INT32)
+DEFINE_COMBINE(sum_int16, SML_LANE_SUM, SML_LANE_INT16_PAIR)
+DEFINE_COMBINE(max_int32, SML_LANE_MAX, SML_LANE_INT32)
+
+static void combine(const struct sml_slot *slot, enum sml_lane_step step, lane_t *stored,
+		    const lane_t *arrived)
+{
+	bool last = step == SML_LANES_LAST;
+	uint32_t n = slot->lanes;
+
+	if (step == SML_LANES_ONLY)
+		__builtin_memcpy(stored, arrived, 4u * n);
+	else if (step == SML_LANES_FIRST)
+		lanes_first(stored, arrived, n);
+	else if (slot->op == SML_LANE_MAX)
+		(last ? max_int32_last : max_int32_next)(stored, arrived, n);
+	else if (slot->lane_kind == SML_LANE_INT16_PAIR)
+		(last ? sum_int16_last : sum_int16_next)(stored, arrived, n);
+	else
+		(last ? sum_int32_last : sum_int32_next)(stored, arrived, n);
+}
+
+enum sml_verdict sml_pool_receive(struct sml_pool *pool, const void *packet, uint32_t length,
+				  struct sml_pool_answer *answer)
+{
+	const struct sml_pool_rules *rules = &pool->rules;
+	struct sml_contribution *in = &answer->in;
+	const struct sml_header *header = packet;
+	enum sml_lane_step step;
+	enum sml_verdict verdict;
+	struct sml_header *result;
+	struct sml_slot *slot;
+	size_t buffer;
+
+	answer->packet = NULL;
+	answer->length = 0;
+	verdict = sml_pool_check(rules, header, length, in);
+	if (verdict != SML_VERDICT_ABSORBED)
+		return verdict;
+	buffer = 2u * (size_t)in->slot + (in->use & 1u);
+	slot = &pool->slots[buffer];
+	result = (struct sml_header *)(pool->packets + buffer * pool->stride);
+
+	verdict = sml_slot_step(slot, in, sml_pool_all_ranks(rules),
+				&pool->tickets[sml_pool_stream_of(rules, in->slot)], &step);
+	if (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_COMPLETED)
+		combine(slot, step, (lane_t *)(result + 1), (const lane_t *)(header + 1));
+	if (verdict == SML_VERDICT_COMPLETED)
+		sml_pool_write_header(rules, slot, in, result);
+	if (verdict == SML_VERDICT_COMPLETED || verdict == SML_VERDICT_RESEND) {
+		answer->packet = result;
+		answer->length = SML_HEADER_BYTES + 4u * slot->lanes;
+	}
+	return verdict;
+}
+
+const char *sml_verdict_name(enum sml_verdict verdict)
+{
+	static const char *const names[] = {
+#define SML_VERDICT_NAME(name, text, meaning) text,
+		SML_VERDICT_LIST(SML_VERDICT_NAME)
+#undef SML_VERDICT_NAME
+	};
+
+	return verdict < SML_VERDICTS ? names[verdict] : "unknown";
+}
+
+const char *sml_verdict_meaning(enum sml_verdict verdict)
+{
+	static const char *const meanings[] = {
+#define SML_VERDICT_MEANING(name, text, meaning) meaning,
+		SML_VERDICT_LIST(SML_VERDICT_MEANING)
+#undef SML_VERDICT_MEANING
+	};
+
+	return verdict < SML_VERDICTS ? meanings[verdict] : "unknown";
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * A job's slots on one switch, and the check that a packet may touch them. The
+ * first half is shared with eBPF; the second (user space and simulator) holds
+ * the slots in memory of the caller's.
+ *
+ * Slots 0 … head_slots - 1 serve the head stream, the data_slots after them the
+ * data stream. Slot s belongs to shard s mod n_shards: one thread of the switch.
+ */
+#ifndef SML_CORE_POOL_H
+#define SML_CORE_POOL_H
+
+#include "core/slot.h"
+
+enum sml_stream_id { SML_HEAD = 0, SML_DATA = 1, SML_STREAMS = 2 };
+
+/* What is fixed for one epoch of a job. */
+struct sml_pool_rules {
+	uint64_t tag;
+	uint32_t job;
+	uint32_t epoch;
+	uint16_t head_slots;
+	uint16_t data_slots;
+	uint16_t lanes; /* of a full packet */
+	uint8_t n_ranks;
+	uint8_t n_shards;
+	uint64_t cookies[SML_MAX_RANKS];
+};
+
+static inline uint64_t sml_pool_all_ranks(const struct sml_pool_rules *rules)
+{
+	return ~(uint64_t)0 >> (64 - rules->n_ranks);
+}
+
+static inline enum sml_stream_id sml_pool_stream_of(const struct sml_pool_rules *rules,
+						    uint16_t slot)
+{
+	return slot < rules->head_slots ? SML_HEAD : SML_DATA;
+}
+
+/*
+ * Is this a contribution that the job admits? length is of the whole UDP
+ * payload. Returns SML_VERDICT_ABSORBED for yes (then *in is filled), or why
+ * not. The order makes the cheap and the telling reasons come first; the job
+ * has been found by its number already.
+ */
+static inline enum sml_verdict sml_pool_check(const struct sml_pool_rules *rules,
+					      const struct sml_header *header, uint32_t length,
+					      struct sml_contribution *in)
+{
+	if (length < SML_HEADER_BYTES || header->magic_be != sml_be16(SML_WIRE_MAGIC) ||
+	    header->version != SML_WIRE_VERSION || header->kind != SML_PACKET_CONTRIBUTION)
+		return SML_VERDICT_MALFORMED;
+	in->lanes = sml_be16(header->lanes_be);
+	if (length != SML_HEADER_BYTES + 4u * in->lanes)
+		return SML_VERDICT_MALFORMED;
+	if (header->job_be != sml_be32(rules->job))
+		return SML_VERDICT_UNKNOWN_JOB;
+	if (header->epoch_be != sml_be32(rules->epoch))
+		return SML_VERDICT_WRONG_EPOCH;
+	in->rank = header->rank;
+	if (in->rank >= rules->n_ranks || in->rank >= SML_MAX_RANKS)
+		return SML_VERDICT_OUT_OF_RANGE;
+	if (header->key_be != sml_be64(rules->cookies[in->rank]))
+		return SML_VERDICT_WRONG_COOKIE;
+	in->slot = sml_be16(header->slot_be);
+	in->use = sml_be32(header->use_be);
+	in->chunk = sml_be32(header->chunk_be);
+	in->digest = sml_be32(header->digest_be);
+	in->op = header->op;
+	in->lane_kind = header->lane_kind;
+	in->shard = header->shard;
+	if (in->slot >= rules->head_slots + rules->data_slots || in->lanes > rules->lanes ||
+	    in->op > SML_LANE_MAX || in->lane_kind > SML_LANE_INT16_PAIR ||
+	    (in->op == SML_LANE_MAX && in->lane_kind != SML_LANE_INT32) ||
+	    in->shard != in->slot % rules->n_shards)
+		return SML_VERDICT_OUT_OF_RANGE;
+	return SML_VERDICT_ABSORBED;
+}
+
+/* The header of a result, all but the lanes. */
+static inline void sml_pool_write_header(const struct sml_pool_rules *rules,
+					 const struct sml_slot *slot,
+					 const struct sml_contribution *in, struct sml_header *out)
+{
+	out->magic_be = sml_be16(SML_WIRE_MAGIC);
+	out->version = SML_WIRE_VERSION;
+	out->kind = SML_PACKET_RESULT;
+	out->job_be = sml_be32(rules->job);
+	out->key_be = sml_be64(rules->tag);
+	out->epoch_be = sml_be32(rules->epoch);
+	out->use_be = sml_be32(slot->use);
+	out->chunk_be = sml_be32(slot->ticket);
+	out->digest_be = sml_be32(slot->digest);
+	out->slot_be = sml_be16(in->slot);
+	out->rank = slot->last_rank;
+	out->op = slot->op;
+	out->lane_kind = slot->lane_kind;
+	out->shard = in->shard;
+	out->lanes_be = sml_be16(slot->lanes);
+}
+
+#ifndef __bpf__
+
+/*
+ * The slots of one job, two buffers each. Buffer b of slot s is number 2 s + b;
+ * its result, header and lanes as they are sent, lies at packets + number x
+ * stride. Threads: a slot belongs to the thread of its shard; only the ticket
+ * counters are shared.
+ */
+struct sml_pool {
+	struct sml_pool_rules rules;
+	uint32_t tickets[SML_STREAMS];
+	struct sml_slot *slots;
+	uint8_t *packets;
+	uint32_t stride;
+};
+
+/* Bytes of memory that a pool of these rules needs (8-byte aligned). */
+size_t sml_pool_memory_bytes(const struct sml_pool_rules *rules);
+
+/* All slots fresh, tickets at the number of slots. Memory is the caller's. */
+void sml_pool_init(struct sml_pool *pool, const struct sml_pool_rules *rules, void *memory);
+
+/* What to send after a packet: NULL and 0 when nothing. Valid until the pool's next call. */
+struct sml_pool_answer {
+	const void *packet;
+	uint32_t length;
+	struct sml_contribution in; /* filled unless the packet was refused before its slot */
+};
+
+/*
+ * One packet in (4-byte aligned). COMPLETED: answer goes to all ranks; RESEND:
+ * to answer->in.rank alone; any other verdict: nothing is to be sent.
+ */
+enum sml_verdict sml_pool_receive(struct sml_pool *pool, const void *packet, uint32_t length,
+				  struct sml_pool_answer *answer);
+
+/* Name and meaning of a verdict. */
+const char *sml_verdict_name(enum sml_verdict verdict);
+const char *sml_verdict_meaning(enum sml_verdict verdict);
+
+#endif
+#endif

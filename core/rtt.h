@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Round-trip time and retransmission timeout, as RFC 6298 section 2, in
+ * nanoseconds. Karn's rule (no samples from packets sent twice) is the
+ * caller's to keep.
+ *
+ * A result comes when the slowest rank has sent, so a sample holds that rank's
+ * lateness too. A rank that was itself the last to send measures the path
+ * alone. Others' samples are cut off at SML_RTT_STRAGGLER_NS: a rank that
+ * computes for a second must not make the next lost packet cost a second.
+ */
+#ifndef SML_CORE_RTT_H
+#define SML_CORE_RTT_H
+
+#include "core/base.h"
+
+#define SML_RTT_INITIAL_RTO_NS 20000000ull
+#define SML_RTT_MIN_RTO_NS     1000000ull
+#define SML_RTT_MAX_RTO_NS     1000000000ull
+#define SML_RTT_STRAGGLER_NS   50000000ull
+/* Backed-off timeouts stop growing here, unless the path itself is slower. */
+#define SML_RTT_BACKOFF_CAP_NS 64000000ull
+
+struct sml_rtt {
+	uint64_t smoothed_ns; /* 0: no sample yet */
+	uint64_t variation_ns;
+	uint64_t min_ns;
+	uint64_t rto_ns;
+	uint8_t backoff; /* doublings of rto_ns now in force */
+};
+
+static inline void sml_rtt_init(struct sml_rtt *rtt)
+{
+	*rtt = (struct sml_rtt){.rto_ns = SML_RTT_INITIAL_RTO_NS, .min_ns = UINT64_MAX};
+}
+
+static inline void sml_rtt_sample(struct sml_rtt *rtt, uint64_t sample_ns, bool path_alone)
+{
+	uint64_t difference;
+
+	if (!path_alone && sample_ns > SML_RTT_STRAGGLER_NS)
+		sample_ns = SML_RTT_STRAGGLER_NS;
+	if (sample_ns < rtt->min_ns)
+		rtt->min_ns = sample_ns;
+	if (rtt->smoothed_ns == 0) {
+		rtt->smoothed_ns = sample_ns;
+		rtt->variation_ns = sample_ns / 2;
+	} else {
+		difference = sample_ns > rtt->smoothed_ns ? sample_ns - rtt->smoothed_ns
+							  : rtt->smoothed_ns - sample_ns;
+		rtt->variation_ns = (3 * rtt->variation_ns + difference) / 4;
+		rtt->smoothed_ns = (7 * rtt->smoothed_ns + sample_ns) / 8;
+	}
+	rtt->rto_ns = rtt->smoothed_ns + 4 * rtt->variation_ns;
+	if (rtt->rto_ns < SML_RTT_MIN_RTO_NS)
+		rtt->rto_ns = SML_RTT_MIN_RTO_NS;
+	if (rtt->rto_ns > SML_RTT_MAX_RTO_NS)
+		rtt->rto_ns = SML_RTT_MAX_RTO_NS;
+}
+
+/* The timeout with its backoff. */
+static inline uint64_t sml_rtt_timeout(const struct sml_rtt *rtt)
+{
+	uint64_t cap_ns = rtt->rto_ns > SML_RTT_BACKOFF_CAP_NS ? rtt->rto_ns : SML_RTT_BACKOFF_CAP_NS;
+	uint64_t timeout_ns = rtt->rto_ns << rtt->backoff;
+
+	return timeout_ns < cap_ns ? timeout_ns : cap_ns;
+}
+
+static inline void sml_rtt_back_off(struct sml_rtt *rtt)
+{
+	if (rtt->backoff < 10)
+		rtt->backoff++;
+}
+
+#endif

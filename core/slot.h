@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * The slot's step: the one piece of logic that every dataplane shares. Compiled
+ * into the user-space switch, the eBPF program and the simulator.
+ *
+ * A slot serves uses t = 0, 1, 2, … of two buffers in turn (t mod 2), as in the
+ * paper's algorithm 3, but with the whole use number where the paper has one
+ * bit: the result of use t survives until every rank has proved, by sending use
+ * t + 1, that it has it, and no packet of an older use can be taken for a newer.
+ *
+ *            t = index            last rank seen
+ *	FRESH ----------> FILLING ------------------> COMPLETE
+ *	                     ^         t = use + 2        |
+ *	                     +----------------------------+
+ *
+ * The invariant: in FILLING the lanes are the combination of exactly the ranks
+ * in `seen`, each once; in COMPLETE of all ranks, and they never change until
+ * the next use begins.
+ *
+ * Not here: whether the sender may speak (pool.h), where results go. Nothing
+ * here loops but over lanes. A slot must be stepped by one thread at a time:
+ * user space gives it one owner, eBPF a spin lock beside it.
+ */
+#ifndef SML_CORE_SLOT_H
+#define SML_CORE_SLOT_H
+
+#include "core/base.h"
+#include "core/wire.h"
+
+/* What became of a packet. The first four are the protocol's; the rest are drops, by reason. */
+#define SML_VERDICT_LIST(X)                                                                        \
+	X(ABSORBED, "absorbed", "combined; more ranks are to come")                                \
+	X(COMPLETED, "completed", "combined; the last rank: the result goes to all")               \
+	X(RESEND, "resend", "its result was lost: it goes to the sender again")                    \
+	X(MISMATCH, "mismatch", "the sender believes in another tensor: the job fails")            \
+	X(DUPLICATE, "duplicate", "the rank is in already")                                        \
+	X(STALE_USE, "stale-use", "of a use that the slot has left behind")                        \
+	X(EARLY_USE, "early-use", "of a use that cannot have begun")                               \
+	X(MALFORMED, "malformed", "not a contribution of this version, or of a wrong length")      \
+	X(UNKNOWN_JOB, "unknown-job", "no such job here")                                          \
+	X(WRONG_EPOCH, "wrong-epoch", "of another epoch of the job")                               \
+	X(WRONG_COOKIE, "wrong-cookie", "the sender does not know the rank's cookie")              \
+	X(OUT_OF_RANGE, "out-of-range", "rank, slot, shard, operation or lanes beyond the job's")
+
+enum sml_verdict {
+#define SML_VERDICT_ENUM(name, text, meaning) SML_VERDICT_##name,
+	SML_VERDICT_LIST(SML_VERDICT_ENUM)
+#undef SML_VERDICT_ENUM
+	SML_VERDICTS
+};
+
+enum sml_slot_state { SML_SLOT_FRESH = 0, SML_SLOT_FILLING = 1, SML_SLOT_COMPLETE = 2 };
+
+/* One buffer of a slot, without its lanes: they lie where the dataplane wants them. */
+struct sml_slot {
+	uint64_t seen;   /* bit r: rank r is in */
+	uint32_t use;    /* which use the buffer holds */
+	uint32_t digest; /* what the first rank believes the tensor to be */
+	uint32_t chunk;  /* what the first rank believes the chunk to be, for error texts */
+	uint32_t ticket; /* COMPLETE: what the slot's next use will serve */
+	uint16_t lanes;
+	uint8_t op;
+	uint8_t lane_kind;
+	uint8_t state;
+	uint8_t last_rank;
+	uint8_t reserved[6];
+};
+
+/* The fields of a contribution that matter here, in host order. */
+struct sml_contribution {
+	uint32_t use;
+	uint32_t digest;
+	uint32_t chunk;
+	uint16_t slot;
+	uint16_t lanes;
+	uint8_t rank;
+	uint8_t op;
+	uint8_t lane_kind;
+	uint8_t shard;
+};
+
+/*
+ * What has to happen to the lanes, in order of arrival. Lanes are kept in host
+ * order while they grow and become big-endian with the last contribution: what
+ * is stored then is what is sent.
+ */
+enum sml_lane_step {
+	SML_LANES_FIRST, /* stored  = arrived          big-endian to host */
+	SML_LANES_NEXT,  /* stored += arrived */
+	SML_LANES_LAST,  /* stored += arrived          and host to big-endian */
+	SML_LANES_ONLY   /* stored  = arrived          big-endian stays: one rank alone */
+};
+
+static inline int32_t sml_lane_combine(uint8_t op, uint8_t lane_kind, uint32_t a, uint32_t b)
+{
+	if (op == SML_LANE_MAX)
+		return (int32_t)a > (int32_t)b ? (int32_t)a : (int32_t)b;
+	if (lane_kind == SML_LANE_INT32)
+		return (int32_t)(a + b);
+	/* Two sums in one lane: no carry from the lower half into the upper. */
+	return (int32_t)(((a ^ b) & 0x80008000u) ^ ((a & 0x7fff7fffu) + (b & 0x7fff7fffu)));
+}
+
+/*
+ * Decide what a contribution is to the buffer `slot` of parity use & 1, and
+ * record it. ABSORBED and COMPLETED ask the caller to combine the lanes as
+ * *step says (before anybody else can see the slot). `all` has the bits of all
+ * ranks of the job. `tickets` is the stream's counter: drawn from once a use.
+ */
+static inline enum sml_verdict sml_slot_step(struct sml_slot *slot,
+					     const struct sml_contribution *in, uint64_t all,
+					     uint32_t *tickets, enum sml_lane_step *step)
+{
+	uint64_t rank_bit = (uint64_t)1 << (in->rank & 63);
+	bool begins = false;
+
+	if (slot->state == SML_SLOT_FRESH) {
+		if (in->use != (in->use & 1u))
+			return SML_VERDICT_EARLY_USE;
+		begins = true;
+	} else if (in->use != slot->use) {
+		/* in->use is of the buffer's parity, so the next one is use + 2. */
+		if (in->use != slot->use + 2u)
+			return sml_serial_before(in->use, slot->use) ? SML_VERDICT_STALE_USE
+								     : SML_VERDICT_EARLY_USE;
+		if (slot->state != SML_SLOT_COMPLETE)
+			return SML_VERDICT_EARLY_USE;
+		begins = true;
+	}
+
+	if (begins) {
+		slot->state = SML_SLOT_FILLING;
+		slot->seen = 0;
+		slot->use = in->use;
+		slot->digest = in->digest;
+		slot->chunk = in->chunk;
+		slot->lanes = in->lanes;
+		slot->op = in->op;
+		slot->lane_kind = in->lane_kind;
+	} else if (slot->state == SML_SLOT_COMPLETE) {
+		return SML_VERDICT_RESEND;
+	} else if (slot->seen & rank_bit) {
+		return SML_VERDICT_DUPLICATE;
+	} else if (in->digest != slot->digest || in->lanes != slot->lanes || in->op != slot->op ||
+		   in->lane_kind != slot->lane_kind) {
+		return SML_VERDICT_MISMATCH;
+	}
+
+	slot->seen |= rank_bit;
+	if (slot->seen != all) {
+		*step = begins ? SML_LANES_FIRST : SML_LANES_NEXT;
+		return SML_VERDICT_ABSORBED;
+	}
+	slot->ticket = sml_fetch_add_u32(tickets, 1);
+	slot->last_rank = in->rank;
+	slot->state = SML_SLOT_COMPLETE;
+	*step = begins ? SML_LANES_ONLY : SML_LANES_LAST;
+	return SML_VERDICT_COMPLETED;
+}
+
+#endif

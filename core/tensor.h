@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One collective call, seen as chunks: which windows of the job's two endless
+ * streams it owns, what its chunks look like as lanes, and what is still
+ * missing. A tensor decides its windows from the sequence of calls alone.
+ *
+ *	form        head chunks                         data chunks
+ *	EMPTY       one, without lanes (barrier)        none
+ *	GATHER      one: every rank's raw bits          none
+ *	SMALL       one: the elements themselves        none
+ *	EXPONENT    one for `lanes` data chunks: their  the elements
+ *	            exponents, op MAX
+ *	PLAIN       one, without lanes                  the elements
+ *
+ * Shared by all shards of a worker. Each chunk is served by one shard, so its
+ * done byte and its part of the buffers have one writer; what crosses shards
+ * is atomic.
+ */
+#ifndef SML_CORE_TENSOR_H
+#define SML_CORE_TENSOR_H
+
+#include "core/base.h"
+#include "core/pool.h"
+#include "switchml.h"
+
+enum sml_collective {
+	SML_ALLREDUCE = 0,
+	SML_BROADCAST = 1,
+	SML_ALLGATHER = 2,
+	SML_REDUCE_SCATTER = 3,
+	SML_BARRIER = 4
+};
+
+/* A call as its caller made it. Element ranges are of the whole tensor. */
+struct sml_tensor_spec {
+	enum sml_collective collective;
+	enum sml_type type;
+	enum sml_op op;
+	enum sml_wire wire; /* not DEFAULT */
+	uint8_t root;
+	uint64_t count; /* elements of the whole tensor */
+	/* This rank contributes [send_first, + send_count), zeros elsewhere; send is its first. */
+	const void *send;
+	uint64_t send_first, send_count;
+	/* This rank wants [recv_first, + recv_count); recv is the place of its first. */
+	void *recv;
+	uint64_t recv_first, recv_count;
+};
+
+/* What all tensors of a job share. */
+struct sml_shape {
+	uint16_t lanes; /* of a full packet */
+	uint8_t rank;
+	uint8_t n_ranks;
+};
+
+enum sml_form {
+	SML_FORM_EMPTY,
+	SML_FORM_GATHER,
+	SML_FORM_SMALL,
+	SML_FORM_EXPONENT,
+	SML_FORM_PLAIN
+};
+
+enum sml_coding { SML_CODE_FLOAT, SML_CODE_ORDER, SML_CODE_INTEGER, SML_CODE_BYTES };
+
+/* Progress of a head chunk whose lanes are exponents; others go from NEW to DONE. */
+enum sml_head_progress { SML_HEAD_NEW = 0, SML_HEAD_MEASURED = 1, SML_HEAD_DONE = 2 };
+
+/* A contiguous part of a stream. */
+struct sml_window {
+	uint32_t first;
+	uint32_t count;
+};
+
+/* Where the next tensor's windows begin. Owned by whoever orders the calls. */
+struct sml_sequence {
+	uint32_t number;
+	uint32_t next[SML_STREAMS];
+};
+
+struct sml_tensor {
+	struct sml_tensor_spec spec;
+	struct sml_shape shape;
+	enum sml_form form;
+	enum sml_coding coding;
+	uint32_t number;
+	uint32_t digest;
+	uint32_t elements_per_chunk;
+	struct sml_window window[SML_STREAMS];
+
+	/*
+	 * Exponents of the data chunks: this rank's while a head chunk is
+	 * MEASURED, the job's when it is DONE. A head's DONE is stored with
+	 * release order after its exponents; data chunks load it with acquire.
+	 */
+	int32_t *exponents;
+	uint8_t *head_progress;
+	uint8_t *data_done;
+	uint32_t left; /* atomic: chunks of both streams still missing */
+
+	/* The library's; the core never looks. */
+	void *owner;
+	struct sml_tensor *next;
+};
+
+/* Bytes that sml_tensor_init() wants behind `memory` (8-byte aligned). */
+size_t sml_tensor_memory_bytes(const struct sml_tensor_spec *spec, const struct sml_shape *shape);
+
+/*
+ * Give a tensor its place in the streams. Neither buffer is touched before its
+ * first chunk is filled. Calls must come in the same order on all ranks.
+ */
+void sml_tensor_init(struct sml_tensor *tensor, const struct sml_tensor_spec *spec,
+		     const struct sml_shape *shape, struct sml_sequence *sequence, void *memory);
+
+bool sml_tensor_is_done(const struct sml_tensor *tensor);
+
+/* Chunks are named by their index in the tensor's window of a stream. */
+bool sml_tensor_chunk_is_done(const struct sml_tensor *tensor, enum sml_stream_id stream,
+			      uint32_t index);
+
+/* May a data chunk be sent: are its exponents here? */
+bool sml_tensor_chunk_is_ready(const struct sml_tensor *tensor, enum sml_stream_id stream,
+			       uint32_t index);
+
+/* The header fields that depend on the tensor: lanes, op, lane_kind, digest. */
+void sml_tensor_describe_chunk(const struct sml_tensor *tensor, enum sml_stream_id stream,
+			       uint32_t index, struct sml_contribution *out);
+
+/* Write a chunk's lanes, as many as described, 4-byte aligned. */
+void sml_tensor_fill(struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t index,
+		     void *lanes);
+
+/*
+ * Take a chunk's combined lanes; true when that was the tensor's last chunk.
+ * A chunk that is done already is left alone.
+ */
+bool sml_tensor_take(struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t index,
+		     const void *lanes);
+
+#endif

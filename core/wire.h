@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Packets of the data path, worker to switch and back. docs/protocol.md draws
+ * them byte by byte. Everything is big-endian, lanes begin at a fixed offset,
+ * so that a pipeline of match-action stages can work on them as they come.
+ */
+#ifndef SML_CORE_WIRE_H
+#define SML_CORE_WIRE_H
+
+#include "core/base.h"
+
+#define SML_WIRE_MAGIC   0x534d /* "SM" */
+#define SML_WIRE_VERSION 1
+
+enum sml_packet_kind {
+	SML_PACKET_CONTRIBUTION = 0, /* worker to switch */
+	SML_PACKET_RESULT = 1,       /* switch to workers */
+	SML_PACKET_PROBE = 2,        /* worker to switch, at join: is the path open, how wide? */
+	SML_PACKET_PROBE_REPLY = 3,
+	SML_PACKET_KINDS
+};
+
+/* What the switch does to lanes. It knows nothing else of numbers. */
+enum sml_lane_op { SML_LANE_SUM = 0, SML_LANE_MAX = 1 };
+enum sml_lane_kind { SML_LANE_INT32 = 0, SML_LANE_INT16_PAIR = 1 };
+
+struct sml_header {
+	uint16_t magic_be;
+	uint8_t version;
+	uint8_t kind;
+	uint32_t job_be;
+	uint64_t key_be; /* to the switch: the worker's cookie; from it: the epoch's tag */
+	uint32_t epoch_be;
+	uint32_t use_be;
+	uint32_t chunk_be; /* to the switch: for people who read traces; in results: the ticket */
+	uint32_t digest_be;
+	uint16_t slot_be;
+	uint8_t rank; /* in results: whose contribution was the last */
+	uint8_t op;
+	uint8_t lane_kind;
+	uint8_t shard;     /* which of a worker's sockets, and a switch's threads, serves it */
+	uint16_t lanes_be; /* 32-bit lanes that follow */
+} __attribute__((packed, aligned(4)));
+
+#define SML_HEADER_BYTES 40
+_Static_assert(sizeof(struct sml_header) == SML_HEADER_BYTES, "the header has no holes");
+
+#define SML_MAX_RANKS  64
+#define SML_MAX_SHARDS 16
+#define SML_MAX_SLOTS  4096
+/* What fits into a 9000-byte IPv6 frame, as a multiple of 32: see docs/protocol.md. */
+#define SML_MAX_LANES 2208
+#define SML_MAX_PACKET_BYTES (SML_HEADER_BYTES + 4 * SML_MAX_LANES)
+
+#define SML_DEFAULT_PORT 28500
+
+/*
+ * The lane counts that a job can have for its full packets, ascending: few, so that
+ * hardware can hold one program for each. Ends with 0.
+ */
+#define SML_LANE_COUNTS                                                                            \
+	{                                                                                          \
+		32, 64, 128, 256, 352, 480, 992, SML_MAX_LANES, 0                                  \
+	}
+
+/* A tensor's last packet carries the next power of two from 8 lanes on, at most a full packet. */
+static inline uint32_t sml_lanes_round(uint32_t lanes, uint32_t full)
+{
+	uint32_t rounded = 8;
+
+	if (lanes == 0)
+		return 0;
+	while (rounded < lanes)
+		rounded *= 2;
+	return rounded < full ? rounded : full;
+}
+
+#endif

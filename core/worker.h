@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The end host's state machine: one rank's end of one shard of slots on one
+ * switch (one stripe). Sans I/O: it is handed packets and the time and hands
+ * back packets and the next deadline. No sockets, no clock, no threads, no
+ * allocation after init. The UDP transport, every other transport and the
+ * simulator drive this same object.
+ *
+ * A rank has a worker for each (stripe, shard). They share tensors, nothing else.
+ * One thread at a time may call into a worker.
+ *
+ * The life of a slot here:
+ *
+ *	          chunk is sendable            result
+ *	WAITING -------------------> IN FLIGHT -------> WAITING for the ticket's chunk
+ *	  |  ^                        |     ^
+ *	  v  | exponents are here     v     | timeout or later packets answered
+ *	BLOCKED                      LOST --+ sent again
+ *
+ * Invariants: at most one packet a slot is in flight; a result is taken only
+ * if epoch, tag, slot and use are that packet's; in each stream the lowest
+ * chunk that can be sent is always allowed, over and above the window (without
+ * it two workers can wait for each other for ever: DESIGN section 3).
+ *
+ * Timers: one, the retransmission timeout. Times are nanoseconds of any
+ * monotonic clock.
+ */
+#ifndef SML_CORE_WORKER_H
+#define SML_CORE_WORKER_H
+
+#include "core/flight.h"
+#include "core/queue.h"
+#include "core/rtt.h"
+#include "core/tensor.h"
+
+/* Tensors that a worker can hold at once. A power of two. */
+#define SML_WORKER_TENSORS 1024
+
+struct sml_worker_config {
+	uint64_t cookie, tag;
+	uint32_t job, epoch;
+	struct sml_shape shape;
+	uint16_t head_slots, data_slots; /* of the whole stripe */
+	uint8_t shard, n_shards;
+	uint8_t stripe, n_stripes;
+	uint32_t window_max; /* packets in flight that the path can take */
+	/* For measuring what they buy; all ranks must agree on the first. */
+	bool no_tickets;
+	bool no_fast_retransmit;
+};
+
+/* Ticket k means table[k] while there is one, then the chunks of this stripe from `after` on. */
+struct sml_ticket_map {
+	const uint32_t *table; /* ascending chunks; caller's memory, alive while the epoch is */
+	uint32_t n;
+	uint32_t after;
+};
+
+enum sml_slot_place { SML_WAITING, SML_BLOCKED, SML_IN_FLIGHT, SML_LOST };
+
+struct sml_worker_slot {
+	uint32_t use;
+	uint32_t ticket;
+	uint32_t send_order; /* of the last transmission */
+	uint64_t sent_ns;    /* of the last transmission */
+	uint8_t place;       /* enum sml_slot_place */
+	uint8_t sends;       /* of this use, saturating */
+	uint8_t timed_out;   /* LOST by the timer, not by later answers */
+	uint8_t has_kept;    /* `kept` holds the slot's last result, of kept_chunk */
+	uint32_t kept_chunk;
+};
+
+/* One stream's slots of this shard, as queues. */
+struct sml_lane_of_slots {
+	uint16_t first_slot, n_slots; /* indices in the worker */
+	struct sml_heap waiting;      /* WAITING, by chunk */
+	struct sml_list blocked;      /* BLOCKED */
+	struct sml_list unanswered;   /* IN_FLIGHT and LOST, ascending chunks */
+	struct sml_ticket_map map;
+	uint32_t highest; /* chunk + 1: the highest ever assigned, in any epoch */
+	uint32_t tensor_hint;
+};
+
+struct sml_worker_counters {
+	uint64_t packets_sent, packets_received;
+	uint64_t bytes_sent, bytes_received;
+	uint64_t retransmits_timeout, retransmits_fast;
+	uint64_t ignored;
+	uint64_t stalls;
+};
+
+struct sml_worker {
+	struct sml_worker_config config;
+	uint16_t n_slots; /* of this shard, both streams: head first */
+	bool frozen;
+	struct sml_worker_slot *slots;
+	uint32_t *chunks; /* chunk that each slot is to serve */
+	struct sml_link *chunk_links, *send_links;
+	struct sml_lane_of_slots streams[SML_STREAMS];
+	struct sml_list in_flight; /* IN_FLIGHT, in order of sending */
+	struct sml_list lost;      /* LOST, in order of loss */
+	uint8_t *kept;             /* last result of each slot, as it came */
+	uint32_t kept_stride;
+	uint32_t send_order;       /* of the next transmission */
+	uint32_t highest_answered; /* send_order + 1 of the latest-sent packet answered */
+	uint64_t hold_timer_ns;    /* no timeout before this */
+	struct sml_rtt rtt;
+	struct sml_flight flight;
+	/* Tensors submitted and not yet retired, in order: [oldest, newest). */
+	struct sml_tensor *tensors[SML_WORKER_TENSORS];
+	uint32_t oldest, newest;
+	struct sml_worker_counters counters;
+};
+
+/* Bytes of memory (64-byte aligned) that sml_worker_init() wants. */
+size_t sml_worker_memory_bytes(const struct sml_worker_config *config);
+
+void sml_worker_init(struct sml_worker *worker, const struct sml_worker_config *config,
+		     void *memory);
+
+/*
+ * A tensor follows those before it. False: SML_WORKER_TENSORS are unfinished,
+ * try again after sml_worker_retire(). The tensor must outlive its retirement.
+ */
+bool sml_worker_submit(struct sml_worker *worker, struct sml_tensor *tensor);
+
+/*
+ * The oldest tensor if it is done: this worker looks at it no more. NULL when
+ * none is. A tensor is done for its caller when all its chunks are, which
+ * sml_tensor_is_done() tells; that can be before it is retired everywhere.
+ */
+struct sml_tensor *sml_worker_retire(struct sml_worker *worker);
+
+/* What a packet was. Only RESULT changed anything. */
+enum sml_worker_verdict {
+	SML_WORKER_RESULT,  /* a chunk came back */
+	SML_WORKER_TENSOR,  /* the same, and it was some tensor's last chunk */
+	SML_WORKER_IGNORED, /* stale, duplicate, foreign or malformed: counted */
+};
+
+/* A packet in, 4-byte aligned. length is of the UDP payload. */
+enum sml_worker_verdict sml_worker_receive(struct sml_worker *worker, const void *packet,
+					   size_t length, uint64_t now_ns);
+
+/*
+ * The next packet out, written to packet (4-byte aligned, room for a full
+ * packet). Returns its length, 0 when there is nothing to send now. Lanes are
+ * quantized straight into it.
+ */
+size_t sml_worker_send(struct sml_worker *worker, void *packet, uint64_t now_ns);
+
+/* When sml_worker_expire() wants to be called; UINT64_MAX: not until something comes. */
+uint64_t sml_worker_deadline(const struct sml_worker *worker);
+
+/* The deadline has passed: what timed out will be sent again by sml_worker_send(). */
+void sml_worker_expire(struct sml_worker *worker, uint64_t now_ns);
+
+/* Are chunks waiting for exponents that another shard or stripe may bring? Then look again soon. */
+bool sml_worker_is_blocked(const struct sml_worker *worker);
+
+/* Is anything unanswered? */
+bool sml_worker_is_busy(const struct sml_worker *worker);
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A whole switch, control plane and UDP dataplane, as threads of this process:
+ * the daemon's body, and what rank 0 embeds. Opens its sockets, then serves
+ * until it is closed.
+ */
+#ifndef SML_SWITCH_SWITCH_H
+#define SML_SWITCH_SWITCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct sml_switch;
+
+struct sml_switch_config {
+	const char *listen;  /* "ADDR", "ADDR:PORT", "[V6]:PORT", ":PORT"; NULL: all, 28500 */
+	uint16_t data_port;  /* UDP; 0: the control port's number */
+	uint32_t max_slots;  /* in the pool, 4096 */
+	uint32_t max_jobs;   /* 64 */
+	uint32_t threads;    /* of the dataplane, 1 */
+	uint32_t heartbeat_ms; /* the most that a worker may ask for, 60000 */
+	int debug;           /* as struct sml_config's */
+};
+
+void sml_switch_config_init(struct sml_switch_config *config);
+
+/*
+ * Starts a switch. Port 0 takes a free one (sml_switch_port() tells). 0 or a
+ * negative number; then error_text (of error_bytes) says why and what to do.
+ */
+int sml_switch_open(struct sml_switch **opened, const struct sml_switch_config *config,
+		    char *error_text, size_t error_bytes);
+
+uint16_t sml_switch_port(const struct sml_switch *opened);
+
+/* Ends all jobs (their workers are told) and all threads. */
+void sml_switch_close(struct sml_switch *opened);
+
+#endif
