@@ -100,6 +100,17 @@ static inline void sml_list_append(struct sml_list *list, uint16_t slot)
 	sml_list_insert(list, slot, list->last);
 }
 
+/* Keep a list ascending by chunk. Chunks come almost in order: look from the end. */
+static inline void sml_list_insert_sorted(struct sml_list *list, uint16_t slot,
+					  const uint32_t *chunks)
+{
+	uint16_t after = list->last;
+
+	while (after != SML_NO_SLOT && sml_serial_before(chunks[slot], chunks[after]))
+		after = list->links[after].previous;
+	sml_list_insert(list, slot, after);
+}
+
 static inline void sml_list_remove(struct sml_list *list, uint16_t slot)
 {
 	struct sml_link link = list->links[slot];

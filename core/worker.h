@@ -74,11 +74,12 @@ struct sml_worker_slot {
 struct sml_lane_of_slots {
 	uint16_t first_slot, n_slots; /* indices in the worker */
 	struct sml_heap waiting;      /* WAITING, by chunk */
-	struct sml_list blocked;      /* BLOCKED */
+	struct sml_list blocked;      /* BLOCKED, ascending chunks */
 	struct sml_list unanswered;   /* IN_FLIGHT and LOST, ascending chunks */
 	struct sml_ticket_map map;
-	uint32_t highest; /* chunk + 1: the highest ever assigned, in any epoch */
-	uint32_t tensor_hint;
+	uint16_t first_global;        /* the slot number on the wire of first_slot */
+	uint32_t beyond;              /* 1 + the highest chunk ever assigned, in any epoch */
+	uint32_t tensor_hint;         /* where in `tensors` the last look-up ended */
 };
 
 struct sml_worker_counters {
@@ -92,7 +93,8 @@ struct sml_worker_counters {
 struct sml_worker {
 	struct sml_worker_config config;
 	uint16_t n_slots; /* of this shard, both streams: head first */
-	bool frozen;
+	bool frozen;      /* neither sends nor takes results */
+	bool look_again;  /* exponents have come since blocked slots were looked at */
 	struct sml_worker_slot *slots;
 	uint32_t *chunks; /* chunk that each slot is to serve */
 	struct sml_link *chunk_links, *send_links;
