@@ -83,6 +83,17 @@ static void assign(struct sml_worker *worker, enum sml_stream_id stream, uint16_
 	sml_heap_push(&lane->waiting, slot);
 }
 
+/* Slot i's first use has ticket i of its stream, undrawn. */
+static void assign_first_uses(struct sml_worker *worker, enum sml_stream_id stream)
+{
+	const struct sml_lane_of_slots *lane = &worker->streams[stream];
+	uint16_t from = stream == SML_HEAD ? 0 : worker->config.head_slots;
+
+	for (uint16_t i = 0; i < lane->n_slots; i++)
+		assign(worker, stream, (uint16_t)(lane->first_slot + i),
+		       (uint32_t)(lane->first_global + i * worker->config.n_shards - from));
+}
+
 static void init_stream(struct sml_worker *worker, enum sml_stream_id stream, uint16_t first_slot,
 			uint16_t *heap)
 {
@@ -100,12 +111,21 @@ static void init_stream(struct sml_worker *worker, enum sml_stream_id stream, ui
 	};
 	sml_list_init(&lane->blocked, worker->chunk_links);
 	sml_list_init(&lane->unanswered, worker->chunk_links);
-	for (uint16_t i = 0; i < lane->n_slots; i++) {
+	for (uint16_t i = 0; i < lane->n_slots; i++)
 		worker->slots[first_slot + i] = (struct sml_worker_slot){0};
-		/* Slot i's first use has ticket i of its stream, undrawn. */
-		assign(worker, stream, (uint16_t)(first_slot + i),
-		       (uint32_t)(lane->first_global + i * config->n_shards - from));
-	}
+	assign_first_uses(worker, stream);
+}
+
+void sml_worker_set_map(struct sml_worker *worker, enum sml_stream_id stream,
+			const struct sml_ticket_map *map, uint32_t beyond)
+{
+	struct sml_lane_of_slots *lane = &worker->streams[stream];
+
+	sml_assert(lane->waiting.n == lane->n_slots);
+	lane->waiting.n = 0;
+	lane->map = *map;
+	lane->beyond = beyond;
+	assign_first_uses(worker, stream);
 }
 
 void sml_worker_init(struct sml_worker *worker, const struct sml_worker_config *config,
@@ -155,6 +175,9 @@ struct sml_tensor *sml_worker_retire(struct sml_worker *worker)
 	if (!sml_tensor_is_done(tensor))
 		return NULL;
 	worker->oldest++;
+	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++)
+		worker->retired[stream] =
+			tensor->window[stream].first + tensor->window[stream].count;
 	return tensor;
 }
 
@@ -168,9 +191,8 @@ static bool owns(const struct sml_tensor *tensor, enum sml_stream_id stream, uin
 	return chunk - tensor->window[stream].first < tensor->window[stream].count;
 }
 
-/* The tensor that a chunk belongs to; NULL when it has not been submitted yet. */
-static struct sml_tensor *find_tensor(struct sml_worker *worker, enum sml_stream_id stream,
-				      uint32_t chunk)
+struct sml_tensor *sml_worker_find(struct sml_worker *worker, enum sml_stream_id stream,
+				   uint32_t chunk)
 {
 	struct sml_lane_of_slots *lane = &worker->streams[stream];
 	uint32_t low = 0, high = worker->newest - worker->oldest;
@@ -251,7 +273,7 @@ static uint16_t next_in_stream(struct sml_worker *worker, enum sml_stream_id str
 
 	while ((slot = sml_heap_top(&lane->waiting)) != SML_NO_SLOT) {
 		uint32_t chunk = worker->chunks[slot];
-		struct sml_tensor *tensor = find_tensor(worker, stream, chunk);
+		struct sml_tensor *tensor = sml_worker_find(worker, stream, chunk);
 
 		if (tensor == NULL)
 			return SML_NO_SLOT; /* so are all above it */
@@ -280,7 +302,7 @@ static bool unblock(struct sml_worker *worker)
 
 	for (slot = lane->blocked.first; slot != SML_NO_SLOT; slot = next) {
 		uint32_t chunk = worker->chunks[slot];
-		struct sml_tensor *tensor = find_tensor(worker, SML_DATA, chunk);
+		struct sml_tensor *tensor = sml_worker_find(worker, SML_DATA, chunk);
 
 		next = worker->chunk_links[slot].next;
 		if (!sml_tensor_chunk_is_ready(tensor, SML_DATA,
@@ -346,7 +368,7 @@ static size_t transmit(struct sml_worker *worker, uint16_t slot, void *packet, u
 {
 	enum sml_stream_id stream = stream_of(worker, slot);
 	uint32_t chunk = worker->chunks[slot];
-	struct sml_tensor *tensor = find_tensor(worker, stream, chunk);
+	struct sml_tensor *tensor = sml_worker_find(worker, stream, chunk);
 	struct sml_worker_slot *state = &worker->slots[slot];
 	struct sml_contribution out;
 	size_t length;
@@ -490,6 +512,7 @@ static void advance(struct sml_worker *worker, enum sml_stream_id stream, uint16
 			 4u * sml_be16(header->lanes_be));
 	state->has_kept = true;
 	state->kept_chunk = worker->chunks[slot];
+	state->kept_lanes = sml_be16(header->lanes_be);
 	state->use++;
 	state->sends = 0;
 	assign(worker, stream, slot,
@@ -514,7 +537,7 @@ enum sml_worker_verdict sml_worker_receive(struct sml_worker *worker, const void
 		return SML_WORKER_IGNORED;
 	}
 	stream = stream_of(worker, slot);
-	tensor = find_tensor(worker, stream, worker->chunks[slot]);
+	tensor = sml_worker_find(worker, stream, worker->chunks[slot]);
 	sml_assert(tensor != NULL);
 	index = worker->chunks[slot] - tensor->window[stream].first;
 	sml_tensor_describe_chunk(tensor, stream, index, &sent);
@@ -567,6 +590,11 @@ void sml_worker_expire(struct sml_worker *worker, uint64_t now_ns)
 	}
 	worker->hold_timer_ns = now_ns + sml_rtt_timeout(&worker->rtt);
 	sml_rtt_back_off(&worker->rtt);
+}
+
+void sml_worker_freeze(struct sml_worker *worker)
+{
+	worker->frozen = true;
 }
 
 bool sml_worker_is_blocked(const struct sml_worker *worker)

@@ -68,6 +68,7 @@ struct sml_worker_slot {
 	uint8_t timed_out;   /* LOST by the timer, not by later answers */
 	uint8_t has_kept;    /* `kept` holds the slot's last result, of kept_chunk */
 	uint32_t kept_chunk;
+	uint16_t kept_lanes;
 };
 
 /* One stream's slots of this shard, as queues. */
@@ -111,6 +112,7 @@ struct sml_worker {
 	/* Tensors submitted and not yet retired, in order: [oldest, newest). */
 	struct sml_tensor *tensors[SML_WORKER_TENSORS];
 	uint32_t oldest, newest;
+	uint32_t retired[SML_STREAMS]; /* all chunks before are of retired tensors */
 	struct sml_worker_counters counters;
 };
 
@@ -159,6 +161,21 @@ void sml_worker_expire(struct sml_worker *worker, uint64_t now_ns);
 
 /* Are chunks waiting for exponents that another shard or stripe may bring? Then look again soon. */
 bool sml_worker_is_blocked(const struct sml_worker *worker);
+
+/*
+ * Stop for good: neither sends nor takes results any more. The first step of
+ * going on with another switch (resume.h), and what a failed call does before
+ * it gives its buffers back.
+ */
+void sml_worker_freeze(struct sml_worker *worker);
+
+/* The submitted tensor that a chunk belongs to, NULL if it is not here (yet, or any more). */
+struct sml_tensor *sml_worker_find(struct sml_worker *worker, enum sml_stream_id stream,
+				   uint32_t chunk);
+
+/* Give a fresh worker other meanings of its tickets, and what was assigned before it. */
+void sml_worker_set_map(struct sml_worker *worker, enum sml_stream_id stream,
+			const struct sml_ticket_map *map, uint32_t beyond);
 
 /* Is anything unanswered? */
 bool sml_worker_is_busy(const struct sml_worker *worker);
