@@ -217,6 +217,5 @@ void sml_resume_begin(struct sml_worker *next, const struct sml_worker *frozen,
 	next->rtt.backoff = 0;
 	next->counters = frozen->counters;
 	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++)
-		sml_worker_set_map(next, stream, &maps[stream],
-				   frozen->streams[stream].beyond);
+		sml_worker_set_map(next, stream, &maps[stream], frozen->streams[stream].beyond);
 }

@@ -25,7 +25,7 @@
 
 /* One rank's view of one stream of one stripe. */
 struct sml_resume_report {
-	uint32_t beyond;         /* 1 + the highest chunk seen assigned, in any epoch */
+	uint32_t beyond;	 /* 1 + the highest chunk seen assigned, in any epoch */
 	const uint32_t *lacking; /* ascending: chunks below `beyond` that are not here */
 	uint32_t n_lacking;
 	const uint32_t *kept; /* chunks whose last result is kept here, any order */

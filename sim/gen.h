@@ -15,7 +15,7 @@
 
 struct gen {
 	enum { GEN_SEED, GEN_BYTES, GEN_ALL } mode;
-	uint64_t state; /* GEN_SEED */
+	uint64_t state;	      /* GEN_SEED */
 	const uint8_t *bytes; /* GEN_BYTES: when they are used up, every choice is 0 */
 	size_t n_bytes;
 	/* GEN_ALL: the path of choices now, and how many there were at each. */

@@ -92,7 +92,10 @@ void sim_network_done(struct sim_network *network, struct sim_event *event)
 void sim_network_plan(struct sim_network *network, uint64_t at_ns, enum sim_event_kind kind,
 		      uint8_t rank, uint32_t detail)
 {
-	struct sim_event event = {.at_ns = at_ns, .kind = kind, .rank = rank, .detail = detail,
+	struct sim_event event = {.at_ns = at_ns,
+				  .kind = kind,
+				  .rank = rank,
+				  .detail = detail,
 				  .order = network->order};
 
 	push(network, &event);
@@ -128,8 +131,8 @@ void sim_network_send(struct sim_network *network, struct sim_link *link,
 		      const struct sim_event *like, const void *bytes, size_t length)
 {
 	const struct sim_world *world = network->world;
-	uint64_t begin_ns = link->busy_until_ns > network->now_ns ? link->busy_until_ns
-								  : network->now_ns;
+	uint64_t begin_ns =
+		link->busy_until_ns > network->now_ns ? link->busy_until_ns : network->now_ns;
 	uint64_t delay_ns = world->delay_us * 1000ull;
 
 	if (world->queue_us && network->faults &&

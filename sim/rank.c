@@ -232,7 +232,9 @@ static void send_all(struct sim_rank *rank, uint32_t stripe, uint32_t shard,
 		     struct sim_network *network)
 {
 	struct sml_worker *worker = rank->now[stripe].workers[shard];
-	struct sim_event to = {.kind = SIM_TO_SWITCH, .rank = rank->id, .stripe = (uint8_t)stripe,
+	struct sim_event to = {.kind = SIM_TO_SWITCH,
+			       .rank = rank->id,
+			       .stripe = (uint8_t)stripe,
 			       .shard = (uint8_t)shard};
 	uint8_t packet[SML_MAX_PACKET_BYTES] __attribute__((aligned(8)));
 	size_t length;

@@ -230,7 +230,8 @@ bool sim_equal(enum sml_type type, const void *a, const void *b, size_t count)
 	if (type == SML_INT32 || type == SML_BYTE)
 		return false;
 	for (size_t i = 0; i < count; i++) {
-		const uint8_t *x = (const uint8_t *)a + i * bytes, *y = (const uint8_t *)b + i * bytes;
+		const uint8_t *x = (const uint8_t *)a + i * bytes,
+			      *y = (const uint8_t *)b + i * bytes;
 
 		if (memcmp(x, y, bytes) != 0 &&
 		    !(isnan(load_float(type, x)) && isnan(load_float(type, y))))

@@ -21,10 +21,10 @@
 #include "sim/rank.h"
 #include "sim/reference.h"
 
-#define FAULTS_END_NS  (400ull * 1000 * 1000)
-#define FINISH_NS      (FAULTS_END_NS + 120ull * 1000 * 1000 * 1000)
-#define MAX_EVENTS     40000000ull
-#define MAX_PLAN       4096
+#define FAULTS_END_NS (400ull * 1000 * 1000)
+#define FINISH_NS     (FAULTS_END_NS + 120ull * 1000 * 1000 * 1000)
+#define MAX_EVENTS    40000000ull
+#define MAX_PLAN      4096
 
 enum { STEP_FREEZE = 0, STEP_BEGIN = 1 };
 
@@ -220,8 +220,7 @@ static void collect(struct run *run, uint32_t index, enum sml_stream_id stream,
 	for (uint32_t i = 0; i < plan->n_handovers && run->result->passed; i++) {
 		const struct sml_resume_handover *handover = &plan->handovers[i];
 		struct handed *handed = &stripe->handed[stripe->n_handed++];
-		struct sim_generation *keeper =
-			sim_rank_keeper(&run->ranks[handover->from], index);
+		struct sim_generation *keeper = sim_rank_keeper(&run->ranks[handover->from], index);
 		const void *lanes;
 
 		if (stripe->n_handed == MAX_PLAN) {
@@ -239,8 +238,7 @@ static void collect(struct run *run, uint32_t index, enum sml_stream_id stream,
 static void merge(struct run *run, uint32_t index, enum sml_stream_id stream, uint32_t slots)
 {
 	struct stripe *stripe = &run->stripes[index];
-	struct sml_resume_report *reports =
-		must(calloc(run->world->n_ranks, sizeof(*reports)));
+	struct sml_resume_report *reports = must(calloc(run->world->n_ranks, sizeof(*reports)));
 	struct sml_resume_plan plan = {
 		.handovers = must(malloc(MAX_PLAN * sizeof(struct sml_resume_handover))),
 		.table = must(malloc(MAX_PLAN * sizeof(uint32_t))),
@@ -258,8 +256,7 @@ static void merge(struct run *run, uint32_t index, enum sml_stream_id stream, ui
 		fail(run, "the table is longer than two chunks a slot", plan.n_table, slots);
 	else
 		collect(run, index, stream, &plan);
-	stripe->epoch.maps[stream] =
-		(struct sml_ticket_map){plan.table, plan.n_table, plan.after};
+	stripe->epoch.maps[stream] = (struct sml_ticket_map){plan.table, plan.n_table, plan.after};
 	stripe->tables[stripe->n_tables++] = plan.table;
 	free(plan.handovers);
 	for (uint32_t r = 0; r < run->world->n_ranks; r++) {
@@ -341,8 +338,10 @@ static void count_chunks(struct run *run)
 
 	for (uint32_t i = 0; i < run->world->n_calls; i++) {
 		const struct sim_call *call = &run->world->calls[i];
-		struct sml_tensor_spec spec = {.collective = call->collective, .type = call->type,
-					       .op = call->op, .wire = call->wire,
+		struct sml_tensor_spec spec = {.collective = call->collective,
+					       .type = call->type,
+					       .op = call->op,
+					       .wire = call->wire,
 					       .count = call->count};
 		void *memory = must(malloc(sml_tensor_memory_bytes(&spec, &shape) + 1));
 		struct sml_tensor tensor;

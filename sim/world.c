@@ -2,6 +2,8 @@
 /* Drawing worlds: small numbers are likely, and many worlds have a fault fully off. */
 #include "sim/world.h"
 
+#include <string.h>
+
 /* A magnitude: each power of two up to highest is as likely as the next. */
 static uint32_t scale(struct gen *gen, uint32_t lowest, uint32_t highest)
 {
@@ -103,8 +105,13 @@ static void draw_deaths(struct gen *gen, struct sim_world *world, bool small)
 {
 	world->n_deaths = gen_chance(gen, 1, 3) ? gen_range(gen, 1, SIM_MAX_DEATHS) : 0;
 	for (uint32_t i = 0; i < world->n_deaths; i++) {
-		world->death_us[i] = scale(gen, 1, 30000);
 		world->gone_us[i] = scale(gen, 1, 30000);
+		/* Half of the later deaths strike while the one before is being resumed from. */
+		if (i > 0 && gen_chance(gen, 1, 2))
+			world->death_us[i] =
+				world->death_us[i - 1] + scale(gen, 1, 3 * world->gone_us[i - 1]);
+		else
+			world->death_us[i] = scale(gen, 1, 30000);
 		world->next_head_slots[i] = gen_chance(gen, 1, 2)
 						    ? world->head_slots
 						    : scale(gen, world->n_shards, small ? 4 : 32);
@@ -128,4 +135,49 @@ void sim_world_draw(struct sim_world *world, uint64_t seed, bool small)
 	/* Slots without tickets cannot be told a table: the option is for measuring. */
 	if (world->no_tickets)
 		world->n_deaths = 0;
+}
+
+bool sim_world_set(struct sim_world *world, const char *name, uint32_t value)
+{
+#define SIM_WORLD_SET(field, text)                                                                 \
+	if (strcmp(name, #field) == 0) {                                                           \
+		world->field = value;                                                              \
+		return true;                                                                       \
+	}
+	SIM_WORLD_LIST(SIM_WORLD_SET)
+#undef SIM_WORLD_SET
+	return false;
+}
+
+static uint32_t clamp(uint32_t value, uint32_t lowest, uint32_t highest)
+{
+	return value < lowest ? lowest : value > highest ? highest : value;
+}
+
+void sim_world_mend(struct sim_world *world)
+{
+	world->n_ranks = clamp(world->n_ranks, 1, SML_MAX_RANKS);
+	world->n_stripes = clamp(world->n_stripes, 1, 8);
+	world->n_shards = clamp(world->n_shards, 1, 4);
+	world->head_slots = clamp(world->head_slots, world->n_shards, 32);
+	world->data_slots = clamp(world->data_slots, world->n_shards, 256);
+	world->lanes = clamp(world->lanes, 8, 352);
+	world->n_calls = clamp(world->n_calls, 1, SIM_MAX_TENSORS);
+	world->n_deaths = clamp(world->n_deaths, 0, SIM_MAX_DEATHS);
+	world->window_max = clamp(world->window_max, 1, 1024);
+	world->link_mbps = clamp(world->link_mbps, 1, 100000);
+	world->first_use &= ~1u;
+	if (world->no_tickets)
+		world->n_deaths = 0;
+	for (uint32_t i = 0; i < SIM_MAX_DEATHS; i++) {
+		world->next_head_slots[i] = clamp(world->next_head_slots[i], world->n_shards, 32);
+		world->next_data_slots[i] = clamp(world->next_data_slots[i], world->n_shards, 256);
+	}
+	for (uint32_t i = 0; i < SIM_MAX_TENSORS; i++) {
+		struct sim_call *call = &world->calls[i];
+
+		call->root = (uint8_t)(call->root % world->n_ranks);
+		if (call->collective == SML_ALLGATHER || call->collective == SML_REDUCE_SCATTER)
+			call->count -= call->count % world->n_ranks;
+	}
 }

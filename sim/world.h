@@ -10,7 +10,7 @@
 #include "sim/gen.h"
 
 #define SIM_MAX_TENSORS 24
-#define SIM_MAX_DEATHS  3
+#define SIM_MAX_DEATHS	3
 
 struct sim_call {
 	enum sml_collective collective;
@@ -60,6 +60,12 @@ struct sim_world {
 	uint32_t next_head_slots[SIM_MAX_DEATHS];
 	struct sim_call calls[SIM_MAX_TENSORS];
 };
+
+/* Set a number of the list above by its name. False: there is none such. */
+bool sim_world_set(struct sim_world *world, const char *name, uint32_t value);
+
+/* Make a world that was changed by hand possible again (a root below n_ranks, …). */
+void sim_world_mend(struct sim_world *world);
 
 /* Draw a world from a seed. small: few ranks and slots, many runs a second. */
 void sim_world_draw(struct sim_world *world, uint64_t seed, bool small);
