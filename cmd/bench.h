@@ -16,7 +16,7 @@ struct bench_options {
 	uint64_t step_bytes; /* 0: multiply by factor */
 	uint64_t factor;
 	unsigned types; /* bit t: enum sml_type t */
-	unsigned ops;   /* bit o: enum sml_op o */
+	unsigned ops;	/* bit o: enum sml_op o */
 	unsigned iterations, warmups, checks;
 	unsigned local_workers; /* 0: this process is one rank */
 	uint32_t seed;
@@ -69,10 +69,10 @@ enum bench_place { BENCH_OUT_OF_PLACE = 0, BENCH_IN_PLACE = 1, BENCH_PLACES = 2 
 
 /* What became of one case in one place, over all ranks. */
 struct bench_result {
-	double time_us;         /* one call, the slowest rank's average */
-	uint64_t wrong;         /* elements, the sum over all ranks */
+	double time_us;		/* one call, the slowest rank's average */
+	uint64_t wrong;		/* elements, the sum over all ranks */
 	uint64_t wire_tx_bytes; /* UDP payload that the busiest rank sent for one call */
-	uint64_t retransmits;   /* in all measured calls, the sum over all ranks */
+	uint64_t retransmits;	/* in all measured calls, the sum over all ranks */
 };
 
 struct bench_report;

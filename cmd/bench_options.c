@@ -7,8 +7,17 @@
 
 #include "cmd/bench.h"
 
-enum { OPTION_WIRE = 256, OPTION_JSON, OPTION_LOCAL, OPTION_SWITCH, OPTION_JOB, OPTION_SEED,
-       OPTION_DROP, OPTION_DUPLICATE, OPTION_REORDER };
+enum {
+	OPTION_WIRE = 256,
+	OPTION_JSON,
+	OPTION_LOCAL,
+	OPTION_SWITCH,
+	OPTION_JOB,
+	OPTION_SEED,
+	OPTION_DROP,
+	OPTION_DUPLICATE,
+	OPTION_REORDER
+};
 
 static const struct argp_option known_options[] = {
 	{"minbytes", 'b', "BYTES", 0, "smallest size (4); K, M and G are understood", 1},

@@ -24,7 +24,7 @@ struct rank {
 	const struct bench_options *options;
 	struct sml_context *job;
 	unsigned number, n_ranks;
-	void *input, *output; /* max_bytes each */
+	void *input, *output;	     /* max_bytes each */
 	struct bench_report *report; /* rank 0's */
 	uint64_t wrong;
 };

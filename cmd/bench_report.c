@@ -81,12 +81,12 @@ static json_t *row_of(const struct bench_case *this, const struct bench_result *
 	return json_pack("{s:I, s:I, s:s, s:s, s:s, s:b, s:f, s:f, s:f, s:I, s:I, s:I}",
 			 "size_bytes", (json_int_t)(this->count * sml_type_size(this->type)),
 			 "count", (json_int_t)this->count, "type", bench_type_name(this->type),
-			 "op", bench_op_name(this->op), "wire", wire_name(this->wire),
-			 "in_place", place == BENCH_IN_PLACE, "time_us", result->time_us,
-			 "algbw_GBps", algbw_of(this, result), "busbw_GBps", busbw_of(this, result),
-			 "wrong", (json_int_t)result->wrong,
-			 "wire_tx_bytes", (json_int_t)result->wire_tx_bytes,
-			 "retransmits", (json_int_t)result->retransmits);
+			 "op", bench_op_name(this->op), "wire", wire_name(this->wire), "in_place",
+			 place == BENCH_IN_PLACE, "time_us", result->time_us, "algbw_GBps",
+			 algbw_of(this, result), "busbw_GBps", busbw_of(this, result), "wrong",
+			 (json_int_t)result->wrong, "wire_tx_bytes",
+			 (json_int_t)result->wire_tx_bytes, "retransmits",
+			 (json_int_t)result->retransmits);
 }
 
 void bench_report_row(struct bench_report *report, const struct bench_case *this,
@@ -109,14 +109,13 @@ static int write_json(struct bench_report *report, double busbw)
 {
 	const struct bench_options *options = report->options;
 	json_t *all = json_pack(
-		"{s:s, s:i, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:I, s:O}",
-		"version", SML_VERSION_STRING, "ranks", (int)report->n_ranks,
-		"wire", wire_name(options->wire), "iterations", (int)options->iterations,
-		"warmups", (int)options->warmups, "checks", (int)options->checks,
-		"drop_per_million", (int)options->drop,
-		"duplicate_per_million", (int)options->duplicate,
-		"reorder_per_million", (int)options->reorder, "average_busbw_GBps", busbw,
-		"wrong", (json_int_t)report->wrong, "rows", report->rows);
+		"{s:s, s:i, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:I, s:O}", "version",
+		SML_VERSION_STRING, "ranks", (int)report->n_ranks, "wire", wire_name(options->wire),
+		"iterations", (int)options->iterations, "warmups", (int)options->warmups, "checks",
+		(int)options->checks, "drop_per_million", (int)options->drop,
+		"duplicate_per_million", (int)options->duplicate, "reorder_per_million",
+		(int)options->reorder, "average_busbw_GBps", busbw, "wrong",
+		(json_int_t)report->wrong, "rows", report->rows);
 	int failed = !all || json_dump_file(all, options->json, JSON_INDENT(1)) < 0;
 
 	if (failed)

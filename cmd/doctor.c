@@ -12,8 +12,8 @@
 
 static const char *const level_names[] = {"ok", "warning", "problem"};
 
-void doctor_say(struct doctor *doctor, enum doctor_level level, const char *check,
-		const char *fact, ...)
+void doctor_say(struct doctor *doctor, enum doctor_level level, const char *check, const char *fact,
+		...)
 {
 	struct doctor_finding *finding;
 	va_list arguments;
@@ -63,8 +63,8 @@ static void print_json(const struct doctor *doctor, unsigned problems)
 						"level", level_names[finding->level], "fact",
 						finding->fact, "mend", finding->mend));
 	}
-	all = json_pack("{s:s, s:i, s:o}", "version", SML_VERSION_STRING, "problems",
-			(int)problems, "findings", findings);
+	all = json_pack("{s:s, s:i, s:o}", "version", SML_VERSION_STRING, "problems", (int)problems,
+			"findings", findings);
 	json_dumpf(all, stdout, JSON_INDENT(1));
 	printf("\n");
 	json_decref(all);

@@ -10,8 +10,8 @@ enum doctor_level { DOCTOR_OK, DOCTOR_WARNING, DOCTOR_PROBLEM };
 struct doctor_finding {
 	enum doctor_level level;
 	const char *check; /* what was looked at: "receive buffer" */
-	char fact[256];    /* what was found */
-	char mend[256];    /* what to do; empty when nothing */
+	char fact[256];	   /* what was found */
+	char mend[256];	   /* what to do; empty when nothing */
 };
 
 struct doctor {

@@ -17,7 +17,7 @@
 
 #define CAP_NET_ADMIN_BIT 12
 #define CAP_SYS_ADMIN_BIT 21
-#define CAP_BPF_BIT       39
+#define CAP_BPF_BIT	  39
 
 /* The first line of a small file of the kernel's, without its newline. */
 static int read_line(const char *path, char *line, size_t size)
@@ -84,8 +84,7 @@ static void check_offload(struct doctor *doctor, int udp, int option, const char
 		return;
 	}
 	doctor_say(doctor, DOCTOR_WARNING, name,
-		   "the kernel refuses it (%s): packets cost more processor time",
-		   strerror(errno));
+		   "the kernel refuses it (%s): packets cost more processor time", strerror(errno));
 	doctor_mend(doctor, "use Linux 5.0 or newer");
 }
 
