@@ -16,6 +16,7 @@ static const struct command commands[] = {
 	{"switch", "run a switch that sums what workers send", sml_command_switch},
 	{"bench", "measure all-reduce, and check every result", sml_command_bench},
 	{"status", "show the jobs and counters of a running switch", sml_command_status},
+	{"sim", "run the protocol in a simulated world that loses packets", sml_command_sim},
 	{"doctor", "look for what usually goes wrong, and say how to mend it", sml_command_doctor},
 };
 
