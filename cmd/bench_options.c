@@ -7,6 +7,8 @@
 
 #include "cmd/bench.h"
 
+#define DEFAULT_MAX (64u << 20)
+
 enum {
 	OPTION_WIRE = 256,
 	OPTION_JSON,
@@ -187,6 +189,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		options->reorder = parse_percent(state, text);
 		return 0;
 	case ARGP_KEY_END:
+		if (options->max_bytes == 0)
+			options->max_bytes =
+				options->min_bytes > DEFAULT_MAX ? options->min_bytes : DEFAULT_MAX;
 		if (options->min_bytes > options->max_bytes)
 			argp_error(state, "the smallest size is larger than the largest");
 		return 0;
@@ -208,7 +213,6 @@ void bench_parse(int argc, char **argv, struct bench_options *options)
 
 	*options = (struct bench_options){
 		.min_bytes = 4,
-		.max_bytes = 64u << 20,
 		.factor = 4,
 		.types = 1u << SML_FLOAT32,
 		.ops = 1u << SML_SUM,

@@ -69,7 +69,7 @@ static int call(struct rank *rank, const struct bench_case *this, enum bench_pla
 static int measure(struct rank *rank, const struct bench_case *this, enum bench_place place,
 		   struct share *mine)
 {
-	unsigned iterations = rank->options->iterations;
+	unsigned iterations = rank->options->iterations; /* 1 at least */
 	struct sml_counters before, after;
 	uint64_t time_ns = 0;
 	int error = 0;
@@ -84,6 +84,8 @@ static int measure(struct rank *rank, const struct bench_case *this, enum bench_
 	for (unsigned i = 0; i < iterations && !error; i++)
 		error = call(rank, this, place, &time_ns);
 	after = counters_of(rank->job);
+	if (iterations == 0)
+		return error;
 	mine->time_ns = time_ns / iterations;
 	mine->wire_tx_bytes = (after.bytes_sent - before.bytes_sent) / iterations;
 	mine->retransmits = after.retransmits_timeout - before.retransmits_timeout +

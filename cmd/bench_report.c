@@ -50,9 +50,14 @@ struct bench_report *bench_report_open(const struct bench_options *options, unsi
 	return report;
 }
 
+static size_t bytes_of(const struct bench_case *this)
+{
+	return this->count * sml_type_size(this->type);
+}
+
 static double algbw_of(const struct bench_case *this, const struct bench_result *result)
 {
-	double bytes = (double)(this->count * sml_type_size(this->type));
+	double bytes = (double)bytes_of(this);
 
 	return result->time_us > 0 ? bytes / (result->time_us * 1e3) : 0;
 }
@@ -79,21 +84,20 @@ static json_t *row_of(const struct bench_case *this, const struct bench_result *
 		      enum bench_place place)
 {
 	return json_pack("{s:I, s:I, s:s, s:s, s:s, s:b, s:f, s:f, s:f, s:I, s:I, s:I}",
-			 "size_bytes", (json_int_t)(this->count * sml_type_size(this->type)),
-			 "count", (json_int_t)this->count, "type", bench_type_name(this->type),
-			 "op", bench_op_name(this->op), "wire", wire_name(this->wire), "in_place",
-			 place == BENCH_IN_PLACE, "time_us", result->time_us, "algbw_GBps",
-			 algbw_of(this, result), "busbw_GBps", busbw_of(this, result), "wrong",
-			 (json_int_t)result->wrong, "wire_tx_bytes",
-			 (json_int_t)result->wire_tx_bytes, "retransmits",
+			 "size_bytes", (json_int_t)bytes_of(this), "count", (json_int_t)this->count,
+			 "type", bench_type_name(this->type), "op", bench_op_name(this->op), "wire",
+			 wire_name(this->wire), "in_place", place == BENCH_IN_PLACE, "time_us",
+			 result->time_us, "algbw_GBps", algbw_of(this, result), "busbw_GBps",
+			 busbw_of(this, result), "wrong", (json_int_t)result->wrong,
+			 "wire_tx_bytes", (json_int_t)result->wire_tx_bytes, "retransmits",
 			 (json_int_t)result->retransmits);
 }
 
 void bench_report_row(struct bench_report *report, const struct bench_case *this,
 		      const struct bench_result results[BENCH_PLACES])
 {
-	printf(" %11zu %11zu %8s %6s", this->count * sml_type_size(this->type), this->count,
-	       bench_type_name(this->type), bench_op_name(this->op));
+	printf(" %11zu %11zu %8s %6s", bytes_of(this), this->count, bench_type_name(this->type),
+	       bench_op_name(this->op));
 	for (enum bench_place place = 0; place < BENCH_PLACES; place++) {
 		print_result(report, this, &results[place]);
 		json_array_append_new(report->rows, row_of(this, &results[place], place));

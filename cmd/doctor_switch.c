@@ -127,7 +127,7 @@ static void check_version(struct doctor *doctor, const SmlControl__Status *statu
 
 static void check_connected(struct doctor *doctor, int control)
 {
-	struct sockaddr_storage peer;
+	struct sockaddr_storage peer = {0};
 	socklen_t length = sizeof(peer);
 	SmlControl__Envelope *answer;
 	int error = sml_ask_status(control, TIMEOUT_MS, &answer);
