@@ -17,7 +17,7 @@
 #include "core/base.h"
 
 #define SML_FLIGHT_START 32
-#define SML_FLIGHT_MIN   8
+#define SML_FLIGHT_MIN	 8
 /* A queue is standing when a round's fastest trip exceeds 3 x the path's + this. */
 #define SML_FLIGHT_SLACK_NS 2000000ull
 
@@ -25,7 +25,7 @@ struct sml_flight {
 	uint32_t window; /* packets allowed in flight */
 	uint32_t max;
 	uint32_t loss_limit; /* in 1/256 of a round's results */
-	bool probing; /* growing by a packet a result */
+	bool probing;	     /* growing by a packet a result */
 	/* The round that is running: it ends when as many results as the window have come. */
 	uint32_t results;
 	uint32_t losses;
@@ -69,7 +69,8 @@ static inline void sml_flight_result(struct sml_flight *flight, uint64_t rtt_ns,
 		flight->probing = false;
 		flight->window -= flight->window / (losing ? 4 : 8);
 		if (flight->window < SML_FLIGHT_MIN)
-			flight->window = flight->max < SML_FLIGHT_MIN ? flight->max : SML_FLIGHT_MIN;
+			flight->window =
+				flight->max < SML_FLIGHT_MIN ? flight->max : SML_FLIGHT_MIN;
 	} else if (!flight->probing) {
 		step = flight->window / 16 + 1;
 		flight->window += step;

@@ -50,9 +50,8 @@ static inline uint16_t sml_heap_pop(struct sml_heap *heap)
 
 		if (child >= heap->n)
 			break;
-		if (child + 1 < heap->n &&
-		    sml_serial_before(heap->chunks[heap->slots[child + 1]],
-				      heap->chunks[heap->slots[child]]))
+		if (child + 1 < heap->n && sml_serial_before(heap->chunks[heap->slots[child + 1]],
+							     heap->chunks[heap->slots[child]]))
 			child++;
 		if (!sml_serial_before(heap->chunks[heap->slots[child]], heap->chunks[last]))
 			break;
