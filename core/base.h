@@ -25,7 +25,7 @@ typedef __s64 int64_t;
 #endif
 #endif
 #define sml_fetch_add_u32(pointer, n) __sync_fetch_and_add((pointer), (n))
-#define sml_assert(condition) ((void)0)
+#define sml_assert(condition)	      ((void)0)
 
 #else
 

@@ -6,9 +6,10 @@
  * The window grows by a packet a result until delay or loss says that a queue
  * is filling, then by a sixteenth a round. It shrinks when the fastest round
  * trip of a round is far above the path's own (a standing queue), or when more
- * than one packet in eight was lost (a queue too short to show delay). Random
- * loss below that does not move it: losses here are repaired slot by slot and
- * need no slowing down.
+ * than about 6 % of the packets of each path were lost (a queue too short to
+ * show delay). Random loss below that does not move it: losses are repaired
+ * slot by slot and need no slowing down. A packet lost on any rank's way to the
+ * switch looks like a loss to all of them, so the limit grows with the ranks.
  */
 #ifndef SML_CORE_FLIGHT_H
 #define SML_CORE_FLIGHT_H
@@ -16,25 +17,27 @@
 #include "core/base.h"
 
 #define SML_FLIGHT_START 32
-#define SML_FLIGHT_MIN   4
+#define SML_FLIGHT_MIN	 8
 /* A queue is standing when a round's fastest trip exceeds 3 x the path's + this. */
 #define SML_FLIGHT_SLACK_NS 2000000ull
 
 struct sml_flight {
 	uint32_t window; /* packets allowed in flight */
 	uint32_t max;
-	bool probing; /* growing by a packet a result */
+	uint32_t loss_limit; /* in 1/256 of a round's results */
+	bool probing;	     /* growing by a packet a result */
 	/* The round that is running: it ends when as many results as the window have come. */
 	uint32_t results;
 	uint32_t losses;
 	uint64_t fastest_ns;
 };
 
-static inline void sml_flight_init(struct sml_flight *flight, uint32_t max)
+static inline void sml_flight_init(struct sml_flight *flight, uint32_t max, unsigned n_ranks)
 {
 	*flight = (struct sml_flight){
 		.window = max < SML_FLIGHT_START ? max : SML_FLIGHT_START,
 		.max = max,
+		.loss_limit = 16 * (n_ranks + 1) < 230 ? 16 * (n_ranks + 1) : 230,
 		.probing = true,
 		.fastest_ns = UINT64_MAX,
 	};
@@ -61,12 +64,13 @@ static inline void sml_flight_result(struct sml_flight *flight, uint64_t rtt_ns,
 
 	queueing = flight->fastest_ns != UINT64_MAX &&
 		   flight->fastest_ns > 3 * path_min_ns + SML_FLIGHT_SLACK_NS;
-	losing = flight->losses * 8 > flight->results;
+	losing = flight->losses * 256 > flight->results * flight->loss_limit;
 	if (queueing || losing) {
 		flight->probing = false;
 		flight->window -= flight->window / (losing ? 4 : 8);
 		if (flight->window < SML_FLIGHT_MIN)
-			flight->window = flight->max < SML_FLIGHT_MIN ? flight->max : SML_FLIGHT_MIN;
+			flight->window =
+				flight->max < SML_FLIGHT_MIN ? flight->max : SML_FLIGHT_MIN;
 	} else if (!flight->probing) {
 		step = flight->window / 16 + 1;
 		flight->window += step;

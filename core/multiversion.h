@@ -8,8 +8,8 @@
 #ifndef SML_CORE_MULTIVERSION_H
 #define SML_CORE_MULTIVERSION_H
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
-	!defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
+	!defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&                         \
 	!defined(SML_NO_MULTIVERSION)
 #define SML_MULTIVERSION __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
 #else

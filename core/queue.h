@@ -50,9 +50,8 @@ static inline uint16_t sml_heap_pop(struct sml_heap *heap)
 
 		if (child >= heap->n)
 			break;
-		if (child + 1 < heap->n &&
-		    sml_serial_before(heap->chunks[heap->slots[child + 1]],
-				      heap->chunks[heap->slots[child]]))
+		if (child + 1 < heap->n && sml_serial_before(heap->chunks[heap->slots[child + 1]],
+							     heap->chunks[heap->slots[child]]))
 			child++;
 		if (!sml_serial_before(heap->chunks[heap->slots[child]], heap->chunks[last]))
 			break;
@@ -98,6 +97,17 @@ static inline void sml_list_insert(struct sml_list *list, uint16_t slot, uint16_
 static inline void sml_list_append(struct sml_list *list, uint16_t slot)
 {
 	sml_list_insert(list, slot, list->last);
+}
+
+/* Keep a list ascending by chunk. Chunks come almost in order: look from the end. */
+static inline void sml_list_insert_sorted(struct sml_list *list, uint16_t slot,
+					  const uint32_t *chunks)
+{
+	uint16_t after = list->last;
+
+	while (after != SML_NO_SLOT && sml_serial_before(chunks[slot], chunks[after]))
+		after = list->links[after].previous;
+	sml_list_insert(list, slot, after);
 }
 
 static inline void sml_list_remove(struct sml_list *list, uint16_t slot)

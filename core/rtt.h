@@ -61,7 +61,8 @@ static inline void sml_rtt_sample(struct sml_rtt *rtt, uint64_t sample_ns, bool 
 /* The timeout with its backoff. */
 static inline uint64_t sml_rtt_timeout(const struct sml_rtt *rtt)
 {
-	uint64_t cap_ns = rtt->rto_ns > SML_RTT_BACKOFF_CAP_NS ? rtt->rto_ns : SML_RTT_BACKOFF_CAP_NS;
+	uint64_t cap_ns =
+		rtt->rto_ns > SML_RTT_BACKOFF_CAP_NS ? rtt->rto_ns : SML_RTT_BACKOFF_CAP_NS;
 	uint64_t timeout_ns = rtt->rto_ns << rtt->backoff;
 
 	return timeout_ns < cap_ns ? timeout_ns : cap_ns;

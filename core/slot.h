@@ -46,17 +46,17 @@ enum sml_verdict {
 #define SML_VERDICT_ENUM(name, text, meaning) SML_VERDICT_##name,
 	SML_VERDICT_LIST(SML_VERDICT_ENUM)
 #undef SML_VERDICT_ENUM
-	SML_VERDICTS
+		SML_VERDICTS
 };
 
 enum sml_slot_state { SML_SLOT_FRESH = 0, SML_SLOT_FILLING = 1, SML_SLOT_COMPLETE = 2 };
 
 /* One buffer of a slot, without its lanes: they lie where the dataplane wants them. */
 struct sml_slot {
-	uint64_t seen;   /* bit r: rank r is in */
-	uint32_t use;    /* which use the buffer holds */
+	uint64_t seen;	 /* bit r: rank r is in */
+	uint32_t use;	 /* which use the buffer holds */
 	uint32_t digest; /* what the first rank believes the tensor to be */
-	uint32_t chunk;  /* what the first rank believes the chunk to be, for error texts */
+	uint32_t chunk;	 /* what the first rank believes the chunk to be, for error texts */
 	uint32_t ticket; /* COMPLETE: what the slot's next use will serve */
 	uint16_t lanes;
 	uint8_t op;
@@ -86,9 +86,9 @@ struct sml_contribution {
  */
 enum sml_lane_step {
 	SML_LANES_FIRST, /* stored  = arrived          big-endian to host */
-	SML_LANES_NEXT,  /* stored += arrived */
-	SML_LANES_LAST,  /* stored += arrived          and host to big-endian */
-	SML_LANES_ONLY   /* stored  = arrived          big-endian stays: one rank alone */
+	SML_LANES_NEXT,	 /* stored += arrived */
+	SML_LANES_LAST,	 /* stored += arrived          and host to big-endian */
+	SML_LANES_ONLY	 /* stored  = arrived          big-endian stays: one rank alone */
 };
 
 static inline int32_t sml_lane_combine(uint8_t op, uint8_t lane_kind, uint32_t a, uint32_t b)

@@ -114,8 +114,7 @@ void sml_tensor_init(struct sml_tensor *tensor, const struct sml_tensor_spec *sp
 		.number = sequence->number,
 		.digest = digest_of(spec, sequence->number),
 		.elements_per_chunk = elements_per_chunk(spec, shape->lanes),
-		.window = {{sequence->next[SML_HEAD], n_head},
-			   {sequence->next[SML_DATA], n_data}},
+		.window = {{sequence->next[SML_HEAD], n_head}, {sequence->next[SML_DATA], n_data}},
 		.exponents = memory,
 		.data_done = bytes + ROUND_UP_8(4 * (size_t)n_data),
 		.head_progress = bytes + ROUND_UP_8(4 * (size_t)n_data) + ROUND_UP_8(n_data),
@@ -199,8 +198,8 @@ void sml_tensor_describe_chunk(const struct sml_tensor *tensor, enum sml_stream_
 	bool elements = stream == SML_DATA || tensor->form == SML_FORM_SMALL;
 	bool exponents = stream == SML_HEAD && tensor->form == SML_FORM_EXPONENT;
 
-	out->lanes = (uint16_t)sml_lanes_round(lanes_used(tensor, stream, index),
-					       tensor->shape.lanes);
+	out->lanes =
+		(uint16_t)sml_lanes_round(lanes_used(tensor, stream, index), tensor->shape.lanes);
 	out->op = exponents || (elements && tensor->coding == SML_CODE_ORDER) ? SML_LANE_MAX
 									      : SML_LANE_SUM;
 	out->lane_kind = stream == SML_DATA && packs_int16(&tensor->spec) ? SML_LANE_INT16_PAIR
@@ -219,11 +218,11 @@ static void encode(const struct sml_tensor *tensor, uint32_t index, const void *
 	switch (tensor->coding) {
 	case SML_CODE_FLOAT:
 		if (packs_int16(&tensor->spec))
-			sml_quantize_int16(type, elements, count, tensor->exponents[index],
-					   n_ranks, lanes);
+			sml_quantize_int16(type, elements, count, tensor->exponents[index], n_ranks,
+					   lanes);
 		else
-			sml_quantize_int32(type, elements, count, tensor->exponents[index],
-					   n_ranks, lanes);
+			sml_quantize_int32(type, elements, count, tensor->exponents[index], n_ranks,
+					   lanes);
 		break;
 	case SML_CODE_ORDER:
 		sml_order_encode(type, elements, count, tensor->spec.op == SML_MIN, lanes);
@@ -268,8 +267,8 @@ static void fill_elements(struct sml_tensor *tensor, uint32_t index, uint32_t n_
 	if (from >= to)
 		return;
 	sml_assert(tensor->coding == SML_CODE_BYTES);
-	__builtin_memcpy(lanes + (from - first), (const uint8_t *)spec->send + (from - spec->send_first),
-			 to - from);
+	__builtin_memcpy(lanes + (from - first),
+			 (const uint8_t *)spec->send + (from - spec->send_first), to - from);
 }
 
 /* Measure a block once: its elements come into the cache and are sent soon. */

@@ -9,13 +9,13 @@
 
 #include "core/base.h"
 
-#define SML_WIRE_MAGIC   0x534d /* "SM" */
+#define SML_WIRE_MAGIC	 0x534d /* "SM" */
 #define SML_WIRE_VERSION 1
 
 enum sml_packet_kind {
 	SML_PACKET_CONTRIBUTION = 0, /* worker to switch */
-	SML_PACKET_RESULT = 1,       /* switch to workers */
-	SML_PACKET_PROBE = 2,        /* worker to switch, at join: is the path open, how wide? */
+	SML_PACKET_RESULT = 1,	     /* switch to workers */
+	SML_PACKET_PROBE = 2,	     /* worker to switch, at join: is the path open, how wide? */
 	SML_PACKET_PROBE_REPLY = 3,
 	SML_PACKET_KINDS
 };
@@ -38,7 +38,7 @@ struct sml_header {
 	uint8_t rank; /* in results: whose contribution was the last */
 	uint8_t op;
 	uint8_t lane_kind;
-	uint8_t shard;     /* which of a worker's sockets, and a switch's threads, serves it */
+	uint8_t shard;	   /* which of a worker's sockets, and a switch's threads, serves it */
 	uint16_t lanes_be; /* 32-bit lanes that follow */
 } __attribute__((packed, aligned(4)));
 
@@ -49,7 +49,7 @@ _Static_assert(sizeof(struct sml_header) == SML_HEADER_BYTES, "the header has no
 #define SML_MAX_SHARDS 16
 #define SML_MAX_SLOTS  4096
 /* What fits into a 9000-byte IPv6 frame, as a multiple of 32: see docs/protocol.md. */
-#define SML_MAX_LANES 2208
+#define SML_MAX_LANES	     2208
 #define SML_MAX_PACKET_BYTES (SML_HEADER_BYTES + 4 * SML_MAX_LANES)
 
 #define SML_DEFAULT_PORT 28500

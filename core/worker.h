@@ -63,22 +63,24 @@ struct sml_worker_slot {
 	uint32_t ticket;
 	uint32_t send_order; /* of the last transmission */
 	uint64_t sent_ns;    /* of the last transmission */
-	uint8_t place;       /* enum sml_slot_place */
-	uint8_t sends;       /* of this use, saturating */
+	uint8_t place;	     /* enum sml_slot_place */
+	uint8_t sends;	     /* of this use, saturating */
 	uint8_t timed_out;   /* LOST by the timer, not by later answers */
 	uint8_t has_kept;    /* `kept` holds the slot's last result, of kept_chunk */
 	uint32_t kept_chunk;
+	uint16_t kept_lanes;
 };
 
 /* One stream's slots of this shard, as queues. */
 struct sml_lane_of_slots {
 	uint16_t first_slot, n_slots; /* indices in the worker */
 	struct sml_heap waiting;      /* WAITING, by chunk */
-	struct sml_list blocked;      /* BLOCKED */
+	struct sml_list blocked;      /* BLOCKED, ascending chunks */
 	struct sml_list unanswered;   /* IN_FLIGHT and LOST, ascending chunks */
 	struct sml_ticket_map map;
-	uint32_t highest; /* chunk + 1: the highest ever assigned, in any epoch */
-	uint32_t tensor_hint;
+	uint16_t first_global; /* the slot number on the wire of first_slot */
+	uint32_t beyond;       /* 1 + the highest chunk ever assigned, in any epoch */
+	uint32_t tensor_hint;  /* where in `tensors` the last look-up ended */
 };
 
 struct sml_worker_counters {
@@ -92,23 +94,25 @@ struct sml_worker_counters {
 struct sml_worker {
 	struct sml_worker_config config;
 	uint16_t n_slots; /* of this shard, both streams: head first */
-	bool frozen;
+	bool frozen;	  /* neither sends nor takes results */
+	bool look_again;  /* exponents have come since blocked slots were looked at */
 	struct sml_worker_slot *slots;
 	uint32_t *chunks; /* chunk that each slot is to serve */
 	struct sml_link *chunk_links, *send_links;
 	struct sml_lane_of_slots streams[SML_STREAMS];
 	struct sml_list in_flight; /* IN_FLIGHT, in order of sending */
-	struct sml_list lost;      /* LOST, in order of loss */
-	uint8_t *kept;             /* last result of each slot, as it came */
+	struct sml_list lost;	   /* LOST, in order of loss */
+	uint8_t *kept;		   /* last result of each slot, as it came */
 	uint32_t kept_stride;
-	uint32_t send_order;       /* of the next transmission */
+	uint32_t send_order;	   /* of the next transmission */
 	uint32_t highest_answered; /* send_order + 1 of the latest-sent packet answered */
-	uint64_t hold_timer_ns;    /* no timeout before this */
+	uint64_t hold_timer_ns;	   /* no timeout before this */
 	struct sml_rtt rtt;
 	struct sml_flight flight;
 	/* Tensors submitted and not yet retired, in order: [oldest, newest). */
 	struct sml_tensor *tensors[SML_WORKER_TENSORS];
 	uint32_t oldest, newest;
+	uint32_t retired[SML_STREAMS]; /* all chunks before are of retired tensors */
 	struct sml_worker_counters counters;
 };
 
@@ -157,6 +161,21 @@ void sml_worker_expire(struct sml_worker *worker, uint64_t now_ns);
 
 /* Are chunks waiting for exponents that another shard or stripe may bring? Then look again soon. */
 bool sml_worker_is_blocked(const struct sml_worker *worker);
+
+/*
+ * Stop for good: neither sends nor takes results any more. The first step of
+ * going on with another switch (resume.h), and what a failed call does before
+ * it gives its buffers back.
+ */
+void sml_worker_freeze(struct sml_worker *worker);
+
+/* The submitted tensor that a chunk belongs to, NULL if it is not here (yet, or any more). */
+struct sml_tensor *sml_worker_find(struct sml_worker *worker, enum sml_stream_id stream,
+				   uint32_t chunk);
+
+/* Give a fresh worker other meanings of its tickets, and what was assigned before it. */
+void sml_worker_set_map(struct sml_worker *worker, enum sml_stream_id stream,
+			const struct sml_ticket_map *map, uint32_t beyond);
 
 /* Is anything unanswered? */
 bool sml_worker_is_busy(const struct sml_worker *worker);

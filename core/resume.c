@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Going on after a switch has died: see resume.h. */
+#include "core/resume.h"
+
+/* ---- a rank's report ---- */
+
+uint32_t sml_resume_beyond(struct sml_worker *const *workers, unsigned n_workers,
+			   enum sml_stream_id stream)
+{
+	uint32_t beyond = workers[0]->streams[stream].beyond;
+
+	for (unsigned i = 1; i < n_workers; i++)
+		beyond = sml_serial_max(beyond, workers[i]->streams[stream].beyond);
+	return beyond;
+}
+
+/* The first chunk from `chunk` on that belongs to the stripe. */
+static uint32_t align_to_stripe(uint32_t chunk, unsigned stripe, unsigned n_stripes)
+{
+	/*
+	 * Chunk numbers wrap at 2^32, which n_stripes need not divide: the job
+	 * is ended before that where it does not (lib's limit on submissions).
+	 */
+	uint32_t behind = chunk % n_stripes;
+
+	return chunk + (stripe + n_stripes - behind) % n_stripes;
+}
+
+uint32_t sml_resume_lacking(struct sml_worker *const *workers, unsigned n_workers,
+			    enum sml_stream_id stream, uint32_t *chunks, uint32_t capacity)
+{
+	const struct sml_worker *worker = workers[0];
+	uint32_t beyond = sml_resume_beyond(workers, n_workers, stream);
+	uint32_t step = worker->config.n_stripes, chunk, n = 0;
+	struct sml_tensor *tensor;
+
+	for (chunk = align_to_stripe(worker->retired[stream], worker->config.stripe, step);
+	     sml_serial_before(chunk, beyond); chunk += step) {
+		tensor = sml_worker_find(workers[0], stream, chunk);
+		if (tensor != NULL &&
+		    sml_tensor_chunk_is_done(tensor, stream, chunk - tensor->window[stream].first))
+			continue;
+		if (n < capacity)
+			chunks[n] = chunk;
+		n++;
+	}
+	return n;
+}
+
+uint32_t sml_resume_kept_chunks(struct sml_worker *const *workers, unsigned n_workers,
+				enum sml_stream_id stream, uint32_t *chunks, uint32_t capacity)
+{
+	uint32_t n = 0;
+
+	for (unsigned i = 0; i < n_workers; i++) {
+		const struct sml_lane_of_slots *lane = &workers[i]->streams[stream];
+
+		for (uint16_t s = lane->first_slot; s < lane->first_slot + lane->n_slots; s++) {
+			if (!workers[i]->slots[s].has_kept)
+				continue;
+			if (n < capacity)
+				chunks[n] = workers[i]->slots[s].kept_chunk;
+			n++;
+		}
+	}
+	return n;
+}
+
+/* ---- handing over ---- */
+
+const void *sml_resume_kept(struct sml_worker *const *workers, unsigned n_workers,
+			    enum sml_stream_id stream, uint32_t chunk, uint16_t *n_lanes)
+{
+	for (unsigned i = 0; i < n_workers; i++) {
+		const struct sml_worker *worker = workers[i];
+		const struct sml_lane_of_slots *lane = &worker->streams[stream];
+
+		for (uint16_t s = lane->first_slot; s < lane->first_slot + lane->n_slots; s++) {
+			if (!worker->slots[s].has_kept || worker->slots[s].kept_chunk != chunk)
+				continue;
+			*n_lanes = worker->slots[s].kept_lanes;
+			return worker->kept + (size_t)s * worker->kept_stride;
+		}
+	}
+	return NULL;
+}
+
+int sml_resume_adopt(struct sml_worker *worker, enum sml_stream_id stream, uint32_t chunk,
+		     const void *lanes, uint16_t n_lanes)
+{
+	struct sml_tensor *tensor = sml_worker_find(worker, stream, chunk);
+	struct sml_contribution described;
+	uint32_t index;
+
+	if (tensor == NULL)
+		return -1;
+	index = chunk - tensor->window[stream].first;
+	sml_tensor_describe_chunk(tensor, stream, index, &described);
+	if (described.lanes != n_lanes || !sml_tensor_chunk_is_ready(tensor, stream, index))
+		return -1;
+	return sml_tensor_take(tensor, stream, index, lanes) ? 1 : 0;
+}
+
+/* ---- the switch's plan ---- */
+
+static bool lacks(const struct sml_resume_report *report, uint32_t chunk)
+{
+	uint32_t low = 0, high = report->n_lacking;
+
+	if (!sml_serial_before(chunk, report->beyond))
+		return true;
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (report->lacking[middle] == chunk)
+			return true;
+		if (sml_serial_before(report->lacking[middle], chunk))
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return false;
+}
+
+static int find_keeper(const struct sml_resume_report *reports, unsigned n_ranks, uint64_t to,
+		       uint32_t chunk)
+{
+	for (unsigned rank = 0; rank < n_ranks; rank++) {
+		if (to >> rank & 1)
+			continue;
+		for (uint32_t i = 0; i < reports[rank].n_kept; i++)
+			if (reports[rank].kept[i] == chunk)
+				return (int)rank;
+	}
+	return -1;
+}
+
+/* The lowest chunk that anybody lacks and that is not before `from`. */
+static uint32_t next_lacked(const struct sml_resume_report *reports, unsigned n_ranks,
+			    uint32_t from, uint32_t end, uint32_t *cursors, unsigned stripe,
+			    unsigned n_stripes)
+{
+	uint32_t lowest = end;
+
+	for (unsigned rank = 0; rank < n_ranks; rank++) {
+		const struct sml_resume_report *report = &reports[rank];
+		uint32_t *cursor = &cursors[rank], chunk;
+
+		while (*cursor < report->n_lacking &&
+		       sml_serial_before(report->lacking[*cursor], from))
+			++*cursor;
+		if (*cursor < report->n_lacking)
+			chunk = report->lacking[*cursor];
+		else
+			chunk = align_to_stripe(sml_serial_max(report->beyond, from), stripe,
+						n_stripes);
+		if (sml_serial_before(chunk, lowest))
+			lowest = chunk;
+	}
+	return lowest;
+}
+
+int sml_resume_merge(const struct sml_resume_report *reports, unsigned n_ranks, unsigned stripe,
+		     unsigned n_stripes, struct sml_resume_plan *plan, uint32_t capacity)
+{
+	uint32_t cursors[SML_MAX_RANKS] = {0};
+	uint64_t all = ~(uint64_t)0 >> (64 - n_ranks);
+	uint32_t beyond = reports[0].beyond, chunk, from;
+
+	sml_assert(n_ranks >= 1 && n_ranks <= SML_MAX_RANKS);
+	for (unsigned rank = 1; rank < n_ranks; rank++)
+		beyond = sml_serial_max(beyond, reports[rank].beyond);
+	plan->n_handovers = 0;
+	plan->n_table = 0;
+	plan->after = align_to_stripe(beyond, stripe, n_stripes);
+
+	from = plan->after - (UINT32_MAX >> 1);
+	while ((chunk = next_lacked(reports, n_ranks, from, plan->after, cursors, stripe,
+				    n_stripes)) != plan->after) {
+		uint64_t to = 0;
+		int keeper;
+
+		for (unsigned rank = 0; rank < n_ranks; rank++)
+			if (lacks(&reports[rank], chunk))
+				to |= (uint64_t)1 << rank;
+		from = chunk + 1;
+		if (to == all) {
+			if (plan->n_table == capacity)
+				return -1;
+			plan->table[plan->n_table++] = chunk;
+			continue;
+		}
+		keeper = find_keeper(reports, n_ranks, to, chunk);
+		if (keeper < 0)
+			return -2;
+		if (plan->n_handovers == capacity)
+			return -1;
+		plan->handovers[plan->n_handovers++] =
+			(struct sml_resume_handover){chunk, (uint8_t)keeper, to};
+	}
+	return 0;
+}
+
+/* ---- the new epoch ---- */
+
+void sml_resume_begin(struct sml_worker *next, const struct sml_worker *frozen,
+		      const struct sml_ticket_map maps[SML_STREAMS])
+{
+	sml_assert(frozen->frozen);
+	for (uint32_t i = frozen->oldest; i != frozen->newest; i++)
+		next->tensors[i % SML_WORKER_TENSORS] = frozen->tensors[i % SML_WORKER_TENSORS];
+	next->oldest = frozen->oldest;
+	next->newest = frozen->newest;
+	next->retired[SML_HEAD] = frozen->retired[SML_HEAD];
+	next->retired[SML_DATA] = frozen->retired[SML_DATA];
+	next->rtt = frozen->rtt;
+	next->rtt.backoff = 0;
+	next->counters = frozen->counters;
+	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++)
+		sml_worker_set_map(next, stream, &maps[stream], frozen->streams[stream].beyond);
+}

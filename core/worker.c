@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The end host's state: set-up, tensors, time. worker_send.c and
+ * worker_receive.c are the two directions; worker.h draws the life of a slot.
+ */
+#include "core/worker_internal.h"
+
+/* Timeouts send at least so many packets again at once; the rest wait their turn. */
+#define EXPIRE_BURST 16
+
+#define ROUND_UP_64(n) (((n) + 63) & ~(size_t)63)
+
+/* ---- set-up ---- */
+
+static uint16_t first_of_shard(const struct sml_worker_config *config, uint16_t from)
+{
+	uint16_t behind = (uint16_t)(from % config->n_shards);
+
+	return (uint16_t)(from + (config->shard + config->n_shards - behind) % config->n_shards);
+}
+
+static uint16_t slots_of_shard(const struct sml_worker_config *config, uint16_t from, uint16_t n)
+{
+	uint16_t first = first_of_shard(config, from);
+
+	if (first >= from + n)
+		return 0;
+	return (uint16_t)((from + n - first + config->n_shards - 1) / config->n_shards);
+}
+
+static uint16_t n_slots_of(const struct sml_worker_config *config)
+{
+	return (uint16_t)(slots_of_shard(config, 0, config->head_slots) +
+			  slots_of_shard(config, config->head_slots, config->data_slots));
+}
+
+static uint32_t kept_stride_of(const struct sml_worker_config *config)
+{
+	return (uint32_t)ROUND_UP_64((size_t)4 * config->shape.lanes);
+}
+
+size_t sml_worker_memory_bytes(const struct sml_worker_config *config)
+{
+	size_t n = n_slots_of(config);
+
+	return n * kept_stride_of(config) + ROUND_UP_64(n * sizeof(struct sml_worker_slot)) +
+	       ROUND_UP_64(n * sizeof(uint32_t)) + 2 * ROUND_UP_64(n * sizeof(struct sml_link)) +
+	       ROUND_UP_64(n * sizeof(uint16_t));
+}
+
+static void *carve(uint8_t **memory, size_t bytes)
+{
+	void *piece = *memory;
+
+	*memory += ROUND_UP_64(bytes);
+	return piece;
+}
+
+static uint32_t chunk_of_ticket(const struct sml_worker *worker, const struct sml_ticket_map *map,
+				uint32_t ticket)
+{
+	if (ticket < map->n)
+		return map->table[ticket];
+	return map->after + (ticket - map->n) * worker->config.n_stripes;
+}
+
+void sml_worker_assign(struct sml_worker *worker, enum sml_stream_id stream, uint16_t slot,
+		       uint32_t ticket)
+{
+	struct sml_lane_of_slots *lane = &worker->streams[stream];
+	uint32_t chunk = chunk_of_ticket(worker, &lane->map, ticket);
+
+	worker->slots[slot].ticket = ticket;
+	worker->slots[slot].place = SML_WAITING;
+	worker->chunks[slot] = chunk;
+	lane->beyond = sml_serial_max(lane->beyond, chunk + 1);
+	sml_heap_push(&lane->waiting, slot);
+}
+
+/* Slot i's first use has ticket i of its stream, undrawn. */
+static void assign_first_uses(struct sml_worker *worker, enum sml_stream_id stream)
+{
+	const struct sml_lane_of_slots *lane = &worker->streams[stream];
+	uint16_t from = stream == SML_HEAD ? 0 : worker->config.head_slots;
+
+	for (uint16_t i = 0; i < lane->n_slots; i++)
+		sml_worker_assign(
+			worker, stream, (uint16_t)(lane->first_slot + i),
+			(uint32_t)(lane->first_global + i * worker->config.n_shards - from));
+}
+
+static void init_stream(struct sml_worker *worker, enum sml_stream_id stream, uint16_t first_slot,
+			uint16_t *heap)
+{
+	const struct sml_worker_config *config = &worker->config;
+	uint16_t from = stream == SML_HEAD ? 0 : config->head_slots;
+	uint16_t of_stream = stream == SML_HEAD ? config->head_slots : config->data_slots;
+	struct sml_lane_of_slots *lane = &worker->streams[stream];
+
+	*lane = (struct sml_lane_of_slots){
+		.first_slot = first_slot,
+		.n_slots = slots_of_shard(config, from, of_stream),
+		.waiting = {.slots = heap + first_slot, .chunks = worker->chunks},
+		.map = {.after = config->stripe},
+		.first_global = first_of_shard(config, from),
+	};
+	sml_list_init(&lane->blocked, worker->chunk_links);
+	sml_list_init(&lane->unanswered, worker->chunk_links);
+	for (uint16_t i = 0; i < lane->n_slots; i++)
+		worker->slots[first_slot + i] = (struct sml_worker_slot){0};
+	assign_first_uses(worker, stream);
+}
+
+void sml_worker_set_map(struct sml_worker *worker, enum sml_stream_id stream,
+			const struct sml_ticket_map *map, uint32_t beyond)
+{
+	struct sml_lane_of_slots *lane = &worker->streams[stream];
+
+	sml_assert(lane->waiting.n == lane->n_slots);
+	lane->waiting.n = 0;
+	lane->map = *map;
+	lane->beyond = beyond;
+	assign_first_uses(worker, stream);
+}
+
+void sml_worker_init(struct sml_worker *worker, const struct sml_worker_config *config,
+		     void *memory)
+{
+	uint16_t n = n_slots_of(config);
+	uint8_t *place = memory;
+	uint16_t *heap;
+
+	sml_assert(((uintptr_t)memory & 63) == 0);
+	sml_assert(config->shard < config->n_shards && config->stripe < config->n_stripes);
+	sml_assert(config->window_max > 0);
+	*worker = (struct sml_worker){.config = *config, .n_slots = n};
+	worker->kept_stride = kept_stride_of(config);
+	worker->kept = carve(&place, (size_t)n * worker->kept_stride);
+	worker->slots = carve(&place, n * sizeof(struct sml_worker_slot));
+	worker->chunks = carve(&place, n * sizeof(uint32_t));
+	worker->chunk_links = carve(&place, n * sizeof(struct sml_link));
+	worker->send_links = carve(&place, n * sizeof(struct sml_link));
+	heap = carve(&place, n * sizeof(uint16_t));
+	sml_list_init(&worker->in_flight, worker->send_links);
+	sml_list_init(&worker->lost, worker->send_links);
+	init_stream(worker, SML_HEAD, 0, heap);
+	init_stream(worker, SML_DATA, worker->streams[SML_HEAD].n_slots, heap);
+	sml_rtt_init(&worker->rtt);
+	sml_flight_init(&worker->flight, config->window_max < n ? config->window_max : n,
+			config->shape.n_ranks);
+}
+
+/* ---- tensors ---- */
+
+bool sml_worker_submit(struct sml_worker *worker, struct sml_tensor *tensor)
+{
+	if (worker->newest - worker->oldest == SML_WORKER_TENSORS)
+		return false;
+	worker->tensors[worker->newest++ % SML_WORKER_TENSORS] = tensor;
+	return true;
+}
+
+struct sml_tensor *sml_worker_retire(struct sml_worker *worker)
+{
+	struct sml_tensor *tensor;
+
+	if (worker->oldest == worker->newest)
+		return NULL;
+	tensor = worker->tensors[worker->oldest % SML_WORKER_TENSORS];
+	if (!sml_tensor_is_done(tensor))
+		return NULL;
+	worker->oldest++;
+	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++)
+		worker->retired[stream] =
+			tensor->window[stream].first + tensor->window[stream].count;
+	return tensor;
+}
+
+static struct sml_tensor *tensor_at(const struct sml_worker *worker, uint32_t position)
+{
+	return worker->tensors[position % SML_WORKER_TENSORS];
+}
+
+static bool owns(const struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t chunk)
+{
+	return chunk - tensor->window[stream].first < tensor->window[stream].count;
+}
+
+struct sml_tensor *sml_worker_find(struct sml_worker *worker, enum sml_stream_id stream,
+				   uint32_t chunk)
+{
+	struct sml_lane_of_slots *lane = &worker->streams[stream];
+	uint32_t low = 0, high = worker->newest - worker->oldest;
+
+	if (lane->tensor_hint - worker->oldest < high &&
+	    owns(tensor_at(worker, lane->tensor_hint), stream, chunk))
+		return tensor_at(worker, lane->tensor_hint);
+	/* The last tensor whose window begins at the chunk or before it. */
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+		struct sml_tensor *tensor = tensor_at(worker, worker->oldest + middle);
+
+		if (sml_serial_before(chunk, tensor->window[stream].first))
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	if (low == 0)
+		return NULL;
+	lane->tensor_hint = worker->oldest + low - 1;
+	if (!owns(tensor_at(worker, lane->tensor_hint), stream, chunk))
+		return NULL;
+	return tensor_at(worker, lane->tensor_hint);
+}
+
+/* ---- time ---- */
+
+uint64_t sml_worker_deadline(const struct sml_worker *worker)
+{
+	uint64_t deadline_ns;
+
+	if (worker->frozen || worker->in_flight.n == 0)
+		return UINT64_MAX;
+	deadline_ns = worker->slots[worker->in_flight.first].sent_ns + worker->rtt.rto_ns;
+	return deadline_ns > worker->hold_timer_ns ? deadline_ns : worker->hold_timer_ns;
+}
+
+void sml_worker_expire(struct sml_worker *worker, uint64_t now_ns)
+{
+	uint16_t slot;
+
+	if (now_ns < sml_worker_deadline(worker))
+		return;
+	worker->counters.stalls++;
+	/* Oldest first, and back to the end of the line: all have their turn. */
+	for (unsigned n = 0; n < EXPIRE_BURST; n++) {
+		slot = worker->in_flight.first;
+		if (slot == SML_NO_SLOT ||
+		    worker->slots[slot].sent_ns + worker->rtt.rto_ns > now_ns)
+			break;
+		sml_list_remove(&worker->in_flight, slot);
+		sml_list_append(&worker->lost, slot);
+		worker->slots[slot].place = SML_LOST;
+		worker->slots[slot].timed_out = true;
+	}
+	worker->hold_timer_ns = now_ns + sml_rtt_timeout(&worker->rtt);
+	sml_rtt_back_off(&worker->rtt);
+}
+
+void sml_worker_freeze(struct sml_worker *worker)
+{
+	worker->frozen = true;
+}
+
+bool sml_worker_is_blocked(const struct sml_worker *worker)
+{
+	return worker->streams[SML_DATA].blocked.n > 0;
+}
+
+bool sml_worker_is_busy(const struct sml_worker *worker)
+{
+	return worker->in_flight.n + worker->lost.n > 0;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the worker's files share among themselves. */
+#ifndef SML_CORE_WORKER_INTERNAL_H
+#define SML_CORE_WORKER_INTERNAL_H
+
+#include "core/worker.h"
+
+/* Hand a slot its next ticket: it waits for that ticket's chunk to be sendable. */
+void sml_worker_assign(struct sml_worker *worker, enum sml_stream_id stream, uint16_t slot,
+		       uint32_t ticket);
+
+static inline enum sml_stream_id sml_worker_stream_of(const struct sml_worker *worker,
+						      uint16_t slot)
+{
+	return slot < worker->streams[SML_DATA].first_slot ? SML_HEAD : SML_DATA;
+}
+
+#endif

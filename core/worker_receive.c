@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Packets in: is it the answer to the packet in flight, and what follows from
+ * it. The paper's algorithm 4, with the result's ticket in the place of "chunk
+ * + number of slots".
+ */
+#include "core/worker_internal.h"
+
+/* After so many transmissions only the timer sends a packet again. */
+#define FAST_SENDS_MAX 4
+
+/* The slot that a result is for, if it is the answer to the packet in flight. */
+static uint16_t slot_of_result(const struct sml_worker *worker, const struct sml_header *header,
+			       size_t length)
+{
+	const struct sml_worker_config *config = &worker->config;
+	const struct sml_lane_of_slots *lane;
+	uint32_t global, index;
+	uint16_t slot;
+
+	if (worker->frozen || length < SML_HEADER_BYTES ||
+	    header->magic_be != sml_be16(SML_WIRE_MAGIC) || header->version != SML_WIRE_VERSION ||
+	    header->kind != SML_PACKET_RESULT || header->job_be != sml_be32(config->job) ||
+	    header->epoch_be != sml_be32(config->epoch) || header->key_be != sml_be64(config->tag))
+		return SML_NO_SLOT;
+	global = sml_be16(header->slot_be);
+	lane = &worker->streams[global < config->head_slots ? SML_HEAD : SML_DATA];
+	index = (global - lane->first_global) / config->n_shards;
+	if (global < lane->first_global || global % config->n_shards != config->shard ||
+	    index >= lane->n_slots)
+		return SML_NO_SLOT;
+	slot = (uint16_t)(lane->first_slot + index);
+	if (worker->slots[slot].place != SML_IN_FLIGHT && worker->slots[slot].place != SML_LOST)
+		return SML_NO_SLOT;
+	if (worker->slots[slot].use != sml_be32(header->use_be))
+		return SML_NO_SLOT;
+	return slot;
+}
+
+static bool matches(const struct sml_contribution *sent, const struct sml_header *header,
+		    size_t length)
+{
+	return length == SML_HEADER_BYTES + 4u * sent->lanes &&
+	       header->lanes_be == sml_be16(sent->lanes) && header->op == sent->op &&
+	       header->lane_kind == sent->lane_kind && header->digest_be == sml_be32(sent->digest);
+}
+
+static void measure(struct sml_worker *worker, const struct sml_worker_slot *state,
+		    uint8_t last_rank, uint64_t now_ns)
+{
+	uint64_t sample_ns = UINT64_MAX;
+
+	/* Karn: whose transmission was answered is only known if there was one. */
+	if (state->sends == 1) {
+		sample_ns = now_ns - state->sent_ns;
+		sml_rtt_sample(&worker->rtt, sample_ns, last_rank == worker->config.shape.rank);
+	}
+	if (worker->rtt.backoff > 0) {
+		/* A stall has ended: those still in flight deserve a round trip. */
+		worker->rtt.backoff = 0;
+		worker->hold_timer_ns = now_ns + worker->rtt.rto_ns;
+	}
+	sml_flight_result(&worker->flight, sample_ns, worker->rtt.min_ns);
+}
+
+/*
+ * Packets sent well before one that has been answered are taken for lost, as
+ * TCP's third duplicate acknowledgement does. The distance doubles with every
+ * transmission, for the slot may be waiting for a slow rank.
+ */
+static void find_overtaken(struct sml_worker *worker)
+{
+	uint32_t distance = worker->in_flight.n / 4u;
+	uint16_t slot, next;
+
+	distance = distance < 3 ? 3 : distance > 32 ? 32 : distance;
+	for (slot = worker->in_flight.first; slot != SML_NO_SLOT; slot = next) {
+		struct sml_worker_slot *state = &worker->slots[slot];
+		uint32_t behind = worker->highest_answered - 1 - state->send_order;
+
+		next = worker->send_links[slot].next;
+		if ((int32_t)behind < (int32_t)distance)
+			return;
+		if (state->sends >= FAST_SENDS_MAX || behind < distance << (state->sends - 1))
+			continue;
+		sml_list_remove(&worker->in_flight, slot);
+		sml_list_append(&worker->lost, slot);
+		state->place = SML_LOST;
+		state->timed_out = false;
+		sml_flight_loss(&worker->flight);
+	}
+}
+
+/* The slot has its result: forget the packet, keep the result, move on. */
+static void advance(struct sml_worker *worker, enum sml_stream_id stream, uint16_t slot,
+		    const struct sml_header *header)
+{
+	struct sml_lane_of_slots *lane = &worker->streams[stream];
+	struct sml_worker_slot *state = &worker->slots[slot];
+	uint16_t of_stream =
+		stream == SML_HEAD ? worker->config.head_slots : worker->config.data_slots;
+
+	sml_list_remove(state->place == SML_LOST ? &worker->lost : &worker->in_flight, slot);
+	sml_list_remove(&lane->unanswered, slot);
+	__builtin_memcpy(worker->kept + (size_t)slot * worker->kept_stride, header + 1,
+			 4u * sml_be16(header->lanes_be));
+	state->has_kept = true;
+	state->kept_chunk = worker->chunks[slot];
+	state->kept_lanes = sml_be16(header->lanes_be);
+	state->use++;
+	state->sends = 0;
+	sml_worker_assign(worker, stream, slot,
+			  worker->config.no_tickets ? state->ticket + of_stream
+						    : sml_be32(header->chunk_be));
+}
+
+enum sml_worker_verdict sml_worker_receive(struct sml_worker *worker, const void *packet,
+					   size_t length, uint64_t now_ns)
+{
+	const struct sml_header *header = packet;
+	uint16_t slot = slot_of_result(worker, header, length);
+	struct sml_contribution sent;
+	struct sml_tensor *tensor;
+	enum sml_stream_id stream;
+	uint32_t index;
+	bool last;
+
+	worker->counters.packets_received++;
+	worker->counters.bytes_received += length;
+	if (slot == SML_NO_SLOT) {
+		worker->counters.ignored++;
+		return SML_WORKER_IGNORED;
+	}
+	stream = sml_worker_stream_of(worker, slot);
+	tensor = sml_worker_find(worker, stream, worker->chunks[slot]);
+	sml_assert(tensor != NULL);
+	index = worker->chunks[slot] - tensor->window[stream].first;
+	sml_tensor_describe_chunk(tensor, stream, index, &sent);
+	if (!matches(&sent, header, length)) {
+		worker->counters.ignored++;
+		return SML_WORKER_IGNORED;
+	}
+
+	last = sml_tensor_take(tensor, stream, index, header + 1);
+	if (stream == SML_HEAD)
+		worker->look_again = true;
+	measure(worker, &worker->slots[slot], header->rank, now_ns);
+	worker->highest_answered =
+		sml_serial_max(worker->highest_answered, worker->slots[slot].send_order + 1);
+	advance(worker, stream, slot, header);
+	if (!worker->config.no_fast_retransmit)
+		find_overtaken(worker);
+	return last ? SML_WORKER_TENSOR : SML_WORKER_RESULT;
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Packets out: which slot sends next, and what. The paper's algorithm 4, with
+ * the lowest chunk first and a window in the place of all slots at once.
+ */
+#include "core/worker_internal.h"
+
+/* Exponents of so many blocks beyond the one whose data are being sent. */
+#define BLOCKS_AHEAD 3
+
+static uint32_t earlier(uint32_t a, uint32_t b)
+{
+	return sml_serial_before(a, b) ? a : b;
+}
+
+/* The lowest chunk of the data stream that this shard has not got back. */
+static uint32_t lowest_data_chunk(const struct sml_worker *worker)
+{
+	const struct sml_lane_of_slots *lane = &worker->streams[SML_DATA];
+	uint32_t lowest = lane->beyond;
+
+	if (lane->waiting.n)
+		lowest = earlier(lowest, worker->chunks[sml_heap_top(&lane->waiting)]);
+	if (lane->blocked.n)
+		lowest = earlier(lowest, worker->chunks[lane->blocked.first]);
+	if (lane->unanswered.n)
+		lowest = earlier(lowest, worker->chunks[lane->unanswered.first]);
+	return lowest;
+}
+
+/* Is the block, whose exponents a head chunk carries, soon to be sent? */
+static bool block_is_near(const struct sml_worker *worker, const struct sml_tensor *tensor,
+			  uint32_t head_index)
+{
+	uint32_t lanes = worker->config.shape.lanes;
+	uint32_t first = tensor->window[SML_DATA].first + head_index * lanes;
+
+	return sml_serial_before(first, lowest_data_chunk(worker) + BLOCKS_AHEAD * lanes);
+}
+
+static bool may_send(const struct sml_worker *worker, enum sml_stream_id stream, uint32_t chunk,
+		     const struct sml_tensor *tensor)
+{
+	const struct sml_lane_of_slots *lane = &worker->streams[stream];
+
+	/* The rule against deadlock: the lowest chunk is always allowed. */
+	if (lane->unanswered.n == 0 ||
+	    sml_serial_before(chunk, worker->chunks[lane->unanswered.first]))
+		return true;
+	if (worker->in_flight.n + worker->lost.n >= worker->flight.window)
+		return false;
+	return stream == SML_DATA || tensor->form != SML_FORM_EXPONENT ||
+	       block_is_near(worker, tensor, chunk - tensor->window[SML_HEAD].first);
+}
+
+/* Take the next slot of a stream off `waiting`; those without exponents go to `blocked`. */
+static uint16_t next_in_stream(struct sml_worker *worker, enum sml_stream_id stream)
+{
+	struct sml_lane_of_slots *lane = &worker->streams[stream];
+	uint16_t slot;
+
+	while ((slot = sml_heap_top(&lane->waiting)) != SML_NO_SLOT) {
+		uint32_t chunk = worker->chunks[slot];
+		struct sml_tensor *tensor = sml_worker_find(worker, stream, chunk);
+
+		if (tensor == NULL)
+			return SML_NO_SLOT; /* so are all above it */
+		if (!sml_tensor_chunk_is_ready(tensor, stream,
+					       chunk - tensor->window[stream].first)) {
+			sml_heap_pop(&lane->waiting);
+			sml_list_insert_sorted(&lane->blocked, slot, worker->chunks);
+			worker->slots[slot].place = SML_BLOCKED;
+			continue;
+		}
+		if (!may_send(worker, stream, chunk, tensor))
+			return SML_NO_SLOT;
+		sml_heap_pop(&lane->waiting);
+		sml_list_insert_sorted(&lane->unanswered, slot, worker->chunks);
+		return slot;
+	}
+	return SML_NO_SLOT;
+}
+
+/* Blocked slots whose exponents are here wait again. True if there were any. */
+static bool unblock(struct sml_worker *worker)
+{
+	struct sml_lane_of_slots *lane = &worker->streams[SML_DATA];
+	uint16_t slot, next;
+	bool any = false;
+
+	for (slot = lane->blocked.first; slot != SML_NO_SLOT; slot = next) {
+		uint32_t chunk = worker->chunks[slot];
+		struct sml_tensor *tensor = sml_worker_find(worker, SML_DATA, chunk);
+
+		next = worker->chunk_links[slot].next;
+		if (!sml_tensor_chunk_is_ready(tensor, SML_DATA,
+					       chunk - tensor->window[SML_DATA].first))
+			continue;
+		sml_list_remove(&lane->blocked, slot);
+		worker->slots[slot].place = SML_WAITING;
+		sml_heap_push(&lane->waiting, slot);
+		any = true;
+	}
+	worker->look_again = false;
+	return any;
+}
+
+static uint16_t next_to_send(struct sml_worker *worker)
+{
+	uint16_t slot = worker->lost.first;
+
+	if (slot != SML_NO_SLOT) {
+		sml_list_remove(&worker->lost, slot);
+		return slot;
+	}
+	/* Lowest data first: what has exponents now may be lower than what never lacked them. */
+	if (worker->look_again)
+		unblock(worker);
+	slot = next_in_stream(worker, SML_HEAD);
+	return slot != SML_NO_SLOT ? slot : next_in_stream(worker, SML_DATA);
+}
+
+static void write_header(const struct sml_worker *worker, uint16_t slot,
+			 const struct sml_contribution *out, struct sml_header *header)
+{
+	const struct sml_worker_config *config = &worker->config;
+	const struct sml_lane_of_slots *lane = &worker->streams[sml_worker_stream_of(worker, slot)];
+	uint16_t global =
+		(uint16_t)(lane->first_global + (slot - lane->first_slot) * config->n_shards);
+
+	*header = (struct sml_header){
+		.magic_be = sml_be16(SML_WIRE_MAGIC),
+		.version = SML_WIRE_VERSION,
+		.kind = SML_PACKET_CONTRIBUTION,
+		.job_be = sml_be32(config->job),
+		.key_be = sml_be64(config->cookie),
+		.epoch_be = sml_be32(config->epoch),
+		.use_be = sml_be32(worker->slots[slot].use),
+		.chunk_be = sml_be32(worker->chunks[slot]),
+		.digest_be = sml_be32(out->digest),
+		.slot_be = sml_be16(global),
+		.rank = config->shape.rank,
+		.op = out->op,
+		.lane_kind = out->lane_kind,
+		.shard = config->shard,
+		.lanes_be = sml_be16(out->lanes),
+	};
+}
+
+static size_t transmit(struct sml_worker *worker, uint16_t slot, void *packet, uint64_t now_ns)
+{
+	enum sml_stream_id stream = sml_worker_stream_of(worker, slot);
+	uint32_t chunk = worker->chunks[slot];
+	struct sml_tensor *tensor = sml_worker_find(worker, stream, chunk);
+	struct sml_worker_slot *state = &worker->slots[slot];
+	struct sml_contribution out;
+	size_t length;
+	uint32_t index;
+
+	/* What is sent is submitted, and is not retired before its result is here. */
+	sml_assert(tensor != NULL);
+	index = chunk - tensor->window[stream].first;
+	sml_tensor_describe_chunk(tensor, stream, index, &out);
+	write_header(worker, slot, &out, packet);
+	sml_tensor_fill(tensor, stream, index, (uint8_t *)packet + SML_HEADER_BYTES);
+	length = SML_HEADER_BYTES + 4u * out.lanes;
+
+	if (state->sends && state->timed_out)
+		worker->counters.retransmits_timeout++;
+	else if (state->sends)
+		worker->counters.retransmits_fast++;
+	if (state->sends < UINT8_MAX)
+		state->sends++;
+	state->place = SML_IN_FLIGHT;
+	state->send_order = worker->send_order++;
+	state->sent_ns = now_ns;
+	sml_list_append(&worker->in_flight, slot);
+	worker->counters.packets_sent++;
+	worker->counters.bytes_sent += length;
+	return length;
+}
+
+size_t sml_worker_send(struct sml_worker *worker, void *packet, uint64_t now_ns)
+{
+	bool shared = worker->config.n_shards > 1 || worker->config.n_stripes > 1;
+	uint16_t slot;
+
+	if (worker->frozen)
+		return 0;
+	slot = next_to_send(worker);
+	/* Another shard or stripe may have brought exponents without our notice. */
+	if (slot == SML_NO_SLOT && shared && unblock(worker))
+		slot = next_to_send(worker);
+	if (slot == SML_NO_SLOT)
+		return 0;
+	return transmit(worker, slot, packet, now_ns);
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The slot and worker protocol, for spin. Checks exhaustively that
+ *
+ *   - no contribution is ever added to a slot that serves another chunk,
+ *   - a worker only takes complete sums of the very chunk that it waits for,
+ *   - all workers agree which slot serves which chunk (tickets), and no chunk
+ *     is served twice,
+ *   - nothing gets stuck: where no packet can change anything any more, every
+ *     worker has every chunk.
+ *
+ * The network is as bad as can be: a packet, once sent, can arrive at any time
+ * later, any number of times, in any order, or never. So it is not a channel
+ * but a set that only grows: sending sets a bit, arriving leaves it set. A
+ * retransmission sets the same bit again. (A FIFO channel would hide the very
+ * fault that the full use number is there to prevent.)
+ *
+ * -DN=workers -DS=slots -DC=chunks; -DONE_BIT replaces the use number by the
+ * one version bit of the paper's algorithm 3: that model must fail.
+ *
+ * model/check runs it all and compares; docs/verification.md has the counts.
+ */
+#ifndef N
+#define N 2
+#endif
+#ifndef S
+#define S 1
+#endif
+#ifndef C
+#define C 4
+#endif
+
+#define U   C                 /* a slot serves at most all chunks */
+#define ALL ((1 << N) - 1)
+
+#define FRESH    0
+#define FILLING  1
+#define COMPLETE 2
+
+/* One buffer of a slot on the switch. */
+typedef Buffer {
+	byte state;
+	byte use;
+	byte seen;
+	byte chunk
+};
+
+/* Worker w's end of slot s is number w * S + s. */
+#define END(w, s) ((w) * S + (s))
+#define UP(w, s, t) (((w) * S + (s)) * U + (t))
+#define DOWN(s, t) ((s) * U + (t))
+
+Buffer buffer[2 * S];
+byte counter = S;             /* the next ticket */
+bool served[C];               /* a use of some slot has begun to serve the chunk */
+
+bool up[N * S * U];           /* the contribution of use t has been sent */
+byte up_chunk[N * S * U];     /* and carries this chunk */
+bool down[S * U];             /* the result of use t has been sent */
+byte down_ticket[S * U];
+byte down_chunk[S * U];
+
+byte use[N * S];
+byte chunk[N * S];            /* C and above: there is no more to do */
+byte have[N];                 /* how many chunks the worker has */
+
+hidden byte b, r;
+
+/* ---- the switch: core/slot.h ---- */
+
+#ifdef ONE_BIT
+/*
+ * Algorithm 3: seen[ver] of a worker is cleared when it sends the other
+ * version. All that the switch can tell of a packet is t mod 2.
+ */
+#define MAY_BEGIN(w, s, t) \
+	((buffer[2 * (s) + (t) % 2].seen & (1 << (w))) == 0 && \
+	 buffer[2 * (s) + (t) % 2].state != FILLING)
+#define MAY_ADD(w, s, t) \
+	((buffer[2 * (s) + (t) % 2].seen & (1 << (w))) == 0 && \
+	 buffer[2 * (s) + (t) % 2].state == FILLING)
+#else
+#define MAY_BEGIN(w, s, t) \
+	((buffer[2 * (s) + (t) % 2].state == FRESH && (t) < 2) || \
+	 (buffer[2 * (s) + (t) % 2].state == COMPLETE && \
+	  (t) == buffer[2 * (s) + (t) % 2].use + 2))
+#define MAY_ADD(w, s, t) \
+	(buffer[2 * (s) + (t) % 2].state == FILLING && \
+	 (t) == buffer[2 * (s) + (t) % 2].use && \
+	 (buffer[2 * (s) + (t) % 2].seen & (1 << (w))) == 0)
+#endif
+
+inline combine(w, s, t) {
+	b = 2 * s + t % 2;
+	if
+	:: MAY_BEGIN(w, s, t) ->
+		buffer[b].state = FILLING;
+		buffer[b].use = t;
+		buffer[b].chunk = up_chunk[UP(w, s, t)];
+		buffer[b].seen = 0;
+		assert(!served[buffer[b].chunk]);
+		served[buffer[b].chunk] = true
+	:: else
+	fi;
+	/* The sum is of one chunk alone. */
+	assert(buffer[b].chunk == up_chunk[UP(w, s, t)]);
+	buffer[b].seen = buffer[b].seen | (1 << w);
+#ifdef ONE_BIT
+	buffer[2 * s + 1 - t % 2].seen = buffer[2 * s + 1 - t % 2].seen & (ALL - (1 << w));
+#endif
+	if
+	:: buffer[b].seen == ALL ->
+		buffer[b].state = COMPLETE;
+		r = DOWN(s, buffer[b].use);
+		down[r] = true;
+		down_ticket[r] = counter;
+		down_chunk[r] = buffer[b].chunk;
+		counter++
+	:: else
+	fi
+}
+
+/* ---- the worker: core/worker_send.c, core/worker_receive.c ---- */
+
+inline contribute(w, s) {
+	up[UP(w, s, use[END(w, s)])] = true;
+	up_chunk[UP(w, s, use[END(w, s)])] = chunk[END(w, s)]
+}
+
+/* What the worker can tell of a result: the use, or its parity. */
+#ifdef ONE_BIT
+#define FITS(w, s, t) (use[END(w, s)] % 2 == (t) % 2)
+#else
+#define FITS(w, s, t) (use[END(w, s)] == (t))
+#endif
+
+inline take(w, s, t) {
+	/* It is the sum that this worker waits for. */
+	assert(down_chunk[DOWN(s, t)] == chunk[END(w, s)]);
+	have[w]++;
+	use[END(w, s)] = use[END(w, s)] + 1;
+	chunk[END(w, s)] = down_ticket[DOWN(s, t)]
+}
+
+/* ---- the world ---- */
+
+#define IN_FLIGHT(w, s) (chunk[END(w, s)] < C && up[UP(w, s, use[END(w, s)])])
+
+/* Each step changes something; a packet that would not need not be looked at. */
+#define STEPS(w, s, t) \
+	:: atomic { chunk[END(w, s)] < C && use[END(w, s)] == t && !up[UP(w, s, t)] -> \
+		contribute(w, s) } \
+	:: atomic { up[UP(w, s, t)] && (MAY_BEGIN(w, s, t) || MAY_ADD(w, s, t)) -> \
+		combine(w, s, t); b = 0; r = 0 } \
+	:: atomic { down[DOWN(s, t)] && IN_FLIGHT(w, s) && FITS(w, s, t) -> \
+		take(w, s, t) }
+
+#if C == 3
+#define USES(w, s) STEPS(w, s, 0) STEPS(w, s, 1) STEPS(w, s, 2)
+#elif C == 4
+#define USES(w, s) STEPS(w, s, 0) STEPS(w, s, 1) STEPS(w, s, 2) STEPS(w, s, 3)
+#elif C == 5
+#define USES(w, s) STEPS(w, s, 0) STEPS(w, s, 1) STEPS(w, s, 2) STEPS(w, s, 3) STEPS(w, s, 4)
+#elif C == 6
+#define USES(w, s) STEPS(w, s, 0) STEPS(w, s, 1) STEPS(w, s, 2) STEPS(w, s, 3) STEPS(w, s, 4) \
+	STEPS(w, s, 5)
+#endif
+
+#if S == 1
+#define SLOTS(w) USES(w, 0)
+#elif S == 2
+#define SLOTS(w) USES(w, 0) USES(w, 1)
+#elif S == 3
+#define SLOTS(w) USES(w, 0) USES(w, 1) USES(w, 2)
+#endif
+
+active proctype world() {
+	byte w, s;
+
+	d_step {
+		for (w : 0 .. N - 1) {
+			for (s : 0 .. S - 1) {
+				chunk[END(w, s)] = s
+			}
+		}
+		w = 0; s = 0
+	};
+	do
+	SLOTS(0)
+#if N > 1
+	SLOTS(1)
+#endif
+#if N > 2
+	SLOTS(2)
+#endif
+	:: else -> break
+	od;
+	/* Nothing can change any more: then everybody must have everything. */
+	for (w : 0 .. N - 1) {
+		assert(have[w] == C)
+	}
+}

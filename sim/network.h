@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A virtual clock, an agenda of events, and a network that loses, duplicates,
+ * reorders, delays and corrupts. Nothing here knows the protocol.
+ */
+#ifndef SML_SIM_NETWORK_H
+#define SML_SIM_NETWORK_H
+
+#include "core/wire.h"
+#include "sim/world.h"
+
+enum sim_event_kind {
+	SIM_TO_SWITCH, /* a packet arrives at a stripe's switch */
+	SIM_TO_RANK,   /* a packet arrives at a rank */
+	SIM_WAKE,      /* a rank looks at its clocks and calls */
+	SIM_DEATH,     /* the switches die */
+	SIM_RESUME,    /* a rank has noticed the death, or the next switch is there */
+	SIM_RANK_DIES
+};
+
+struct sim_event {
+	uint64_t at_ns;
+	uint64_t order; /* equal times: first in, first out */
+	enum sim_event_kind kind;
+	uint8_t rank, stripe, shard;
+	uint32_t detail;
+	uint16_t length;
+	struct sim_packet *packet;
+};
+
+struct sim_packet {
+	struct sim_packet *next;
+	uint8_t bytes[SML_MAX_PACKET_BYTES] __attribute__((aligned(8)));
+};
+
+/* One direction of one rank's cable. */
+struct sim_link {
+	uint64_t busy_until_ns;
+};
+
+struct sim_network {
+	const struct sim_world *world;
+	struct gen gen;
+	bool faults; /* off in the last phase */
+	uint64_t now_ns;
+	uint64_t order;
+	struct sim_event *events; /* a heap by (at_ns, order) */
+	size_t n_events, capacity;
+	struct sim_packet *free_packets;
+	uint64_t lost, duplicated, delayed, corrupted, overflowed;
+};
+
+void sim_network_init(struct sim_network *network, const struct sim_world *world);
+void sim_network_fini(struct sim_network *network);
+
+/* An event without a packet. */
+void sim_network_plan(struct sim_network *network, uint64_t at_ns, enum sim_event_kind kind,
+		      uint8_t rank, uint32_t detail);
+
+/* Send bytes over a link: like's kind, rank, stripe and shard say where to. */
+void sim_network_send(struct sim_network *network, struct sim_link *link,
+		      const struct sim_event *like, const void *bytes, size_t length);
+
+/* Take the next event and move the clock. False: nothing is planned. */
+bool sim_network_next(struct sim_network *network, struct sim_event *event);
+
+/* Give an event's packet back. */
+void sim_network_done(struct sim_network *network, struct sim_event *event);
+
+#endif

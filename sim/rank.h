@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One simulated rank: an application that makes its calls at its times, and
+ * the workers (a stripe's shards each) under it.
+ */
+#ifndef SML_SIM_RANK_H
+#define SML_SIM_RANK_H
+
+#include "core/resume.h"
+#include "sim/network.h"
+#include "sim/world.h"
+
+#define SIM_MAX_STRIPES	   8
+#define SIM_MAX_SHARDS_RUN 4
+
+/* The workers of one stripe in one epoch, and the memory they live in. */
+struct sim_generation {
+	struct sml_worker *workers[SIM_MAX_SHARDS_RUN];
+	void *memory[SIM_MAX_SHARDS_RUN];
+	bool has_result; /* any in this epoch: all ranks have begun it */
+};
+
+struct sim_call_state {
+	struct sml_tensor tensor;
+	void *memory, *send, *recv;
+	uint64_t due_ns;
+	bool submitted, checked;
+};
+
+struct sim_rank {
+	uint8_t id;
+	bool dead;
+	const struct sim_world *world;
+	struct sml_sequence sequence;
+	struct sim_call_state calls[SIM_MAX_TENSORS];
+	uint32_t n_submitted;
+	struct sim_generation now[SIM_MAX_STRIPES];
+	/* The epoch before, while its kept results may still be needed. */
+	struct sim_generation kept[SIM_MAX_STRIPES];
+	struct sim_link up[SIM_MAX_STRIPES], down[SIM_MAX_STRIPES];
+	uint64_t paused_until_ns;
+	uint64_t wake_ns; /* the earliest SIM_WAKE planned */
+};
+
+/* What a stripe's epoch looks like to the ranks. */
+struct sim_epoch {
+	uint32_t number;
+	uint64_t tag;
+	uint64_t cookies[SML_MAX_RANKS];
+	uint16_t head_slots, data_slots;
+	struct sml_ticket_map maps[SML_STREAMS];
+};
+
+void sim_rank_init(struct sim_rank *rank, const struct sim_world *world, uint8_t id);
+void sim_rank_fini(struct sim_rank *rank);
+
+/* Begin an epoch on a stripe: the first, or one after a death. */
+void sim_rank_begin(struct sim_rank *rank, uint32_t stripe, const struct sim_epoch *epoch);
+
+/* Make the calls that are due; true if any was made. */
+bool sim_rank_submit(struct sim_rank *rank, uint64_t now_ns);
+
+/* A packet for one of the rank's workers. */
+void sim_rank_receive(struct sim_rank *rank, uint32_t stripe, uint32_t shard, const void *packet,
+		      size_t length, uint64_t now_ns);
+
+/* Send all that may be sent, and plan the next look at the clock. */
+void sim_rank_pump(struct sim_rank *rank, struct sim_network *network);
+
+/* The generation whose kept results the rank would hand over. */
+struct sim_generation *sim_rank_keeper(struct sim_rank *rank, uint32_t stripe);
+
+bool sim_rank_is_finished(const struct sim_rank *rank);
+
+#endif

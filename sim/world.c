@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Drawing worlds: small numbers are likely, and many worlds have a fault fully off. */
+#include "sim/world.h"
+
+#include <string.h>
+
+/* A magnitude: each power of two up to highest is as likely as the next. */
+static uint32_t scale(struct gen *gen, uint32_t lowest, uint32_t highest)
+{
+	uint32_t bits = 0, value;
+
+	while (bits < 31 && (1u << bits) < highest)
+		bits++;
+	value = 1u << gen_below(gen, bits + 1);
+	value = value / 2 + gen_below(gen, value / 2 + 1);
+	if (value < lowest)
+		value = lowest;
+	return value < highest ? value : highest;
+}
+
+/* Half of all worlds lack a fault; the rest have it at some magnitude. */
+static uint32_t fault(struct gen *gen, uint32_t highest)
+{
+	return gen_chance(gen, 1, 2) ? 0 : scale(gen, 1, highest);
+}
+
+static void draw_call(struct gen *gen, const struct sim_world *world, struct sim_call *call)
+{
+	/* All inputs of a world fit into a few megabytes. */
+	uint32_t most = (2u << 20) / (world->n_ranks * world->n_calls);
+	uint32_t large = world->lanes * 24 < most / 8 ? world->lanes * 24 : most / 8;
+
+	*call = (struct sim_call){
+		.collective = SML_ALLREDUCE,
+		.type = (enum sml_type)gen_below(gen, 4),
+		.op = (enum sml_op)gen_below(gen, 4),
+		.wire = gen_chance(gen, 1, 3) ? SML_WIRE_INT16 : SML_WIRE_INT32,
+		.count = scale(gen, 0, gen_chance(gen, 1, 4) ? large * 8 : large),
+		.in_place = gen_chance(gen, 1, 2),
+		.waits = gen_chance(gen, 1, 4),
+	};
+	switch (gen_below(gen, 10)) {
+	case 0:
+		call->collective = SML_BARRIER;
+		call->count = 0;
+		call->type = SML_INT32;
+		call->op = SML_SUM;
+		break;
+	case 1:
+		call->collective = SML_BROADCAST;
+		call->type = SML_BYTE;
+		call->op = SML_SUM;
+		call->root = (uint8_t)gen_below(gen, world->n_ranks);
+		break;
+	case 2:
+		call->collective = SML_ALLGATHER;
+		call->type = SML_BYTE;
+		call->op = SML_SUM;
+		call->count -= call->count % world->n_ranks;
+		break;
+	case 3:
+		call->collective = SML_REDUCE_SCATTER;
+		call->count -= call->count % world->n_ranks;
+		break;
+	}
+}
+
+static void draw_sizes(struct gen *gen, struct sim_world *world, bool small)
+{
+	static const uint16_t lanes[] = {8, 16, 32, 64, 352};
+
+	world->n_ranks = small ? gen_range(gen, 1, 4) : scale(gen, 1, SML_MAX_RANKS);
+	world->n_stripes = gen_chance(gen, 2, 3) ? 1 : gen_range(gen, 2, small ? 3 : 8);
+	world->n_shards = gen_chance(gen, 2, 3) ? 1 : gen_range(gen, 2, 4);
+	world->head_slots = scale(gen, world->n_shards, small ? 4 : 32);
+	world->data_slots = scale(gen, world->n_shards, small ? 8 : 256);
+	world->lanes = lanes[gen_below(gen, small ? 3 : 5)];
+	world->n_calls = gen_range(gen, 1, small ? 6 : SIM_MAX_TENSORS);
+	world->window_max = gen_chance(gen, 1, 2) ? 1024 : scale(gen, 1, 64);
+	/* Half of the worlds begin at the edge where the use number wraps around. */
+	world->first_use = gen_chance(gen, 1, 2) ? 0 : (uint32_t)(-2 * (int32_t)gen_below(gen, 8));
+	world->no_tickets = gen_chance(gen, 1, 8);
+}
+
+static void draw_faults(struct gen *gen, struct sim_world *world)
+{
+	bool calm = gen_chance(gen, 1, 8);
+
+	world->link_mbps = scale(gen, 10, 100000);
+	world->delay_us = scale(gen, 1, 2000);
+	world->jitter_us = calm ? 0 : fault(gen, 2000);
+	world->queue_us = calm ? 0 : fault(gen, 5000);
+	if (world->queue_us && world->queue_us < 200)
+		world->queue_us = 200;
+	world->loss_ppm = calm ? 0 : fault(gen, 300000);
+	world->duplicate_ppm = calm ? 0 : fault(gen, 300000);
+	world->reorder_ppm = calm ? 0 : fault(gen, 300000);
+	world->corrupt_ppm = calm ? 0 : fault(gen, 100000);
+	world->skew_us = fault(gen, 50000);
+	world->pause_ppm = calm ? 0 : fault(gen, 3000);
+	world->worker_dies_us = gen_chance(gen, 1, 16) ? scale(gen, 1, 50000) : 0;
+}
+
+static void draw_deaths(struct gen *gen, struct sim_world *world, bool small)
+{
+	world->n_deaths = gen_chance(gen, 1, 3) ? gen_range(gen, 1, SIM_MAX_DEATHS) : 0;
+	for (uint32_t i = 0; i < world->n_deaths; i++) {
+		world->gone_us[i] = scale(gen, 1, 30000);
+		/* Half of the later deaths strike while the one before is being resumed from. */
+		if (i > 0 && gen_chance(gen, 1, 2))
+			world->death_us[i] =
+				world->death_us[i - 1] + scale(gen, 1, 3 * world->gone_us[i - 1]);
+		else
+			world->death_us[i] = scale(gen, 1, 30000);
+		world->next_head_slots[i] = gen_chance(gen, 1, 2)
+						    ? world->head_slots
+						    : scale(gen, world->n_shards, small ? 4 : 32);
+		world->next_data_slots[i] = gen_chance(gen, 1, 2)
+						    ? world->data_slots
+						    : scale(gen, world->n_shards, small ? 8 : 256);
+	}
+}
+
+void sim_world_draw(struct sim_world *world, uint64_t seed, bool small)
+{
+	struct gen gen;
+
+	*world = (struct sim_world){.seed = seed};
+	gen_from_seed(&gen, seed);
+	draw_sizes(&gen, world, small);
+	draw_faults(&gen, world);
+	draw_deaths(&gen, world, small);
+	for (uint32_t i = 0; i < world->n_calls; i++)
+		draw_call(&gen, world, &world->calls[i]);
+	/* Slots without tickets cannot be told a table: the option is for measuring. */
+	if (world->no_tickets)
+		world->n_deaths = 0;
+}
+
+bool sim_world_set(struct sim_world *world, const char *name, uint32_t value)
+{
+#define SIM_WORLD_SET(field, text)                                                                 \
+	if (strcmp(name, #field) == 0) {                                                           \
+		world->field = value;                                                              \
+		return true;                                                                       \
+	}
+	SIM_WORLD_LIST(SIM_WORLD_SET)
+#undef SIM_WORLD_SET
+	return false;
+}
+
+static uint32_t clamp(uint32_t value, uint32_t lowest, uint32_t highest)
+{
+	return value < lowest ? lowest : value > highest ? highest : value;
+}
+
+void sim_world_mend(struct sim_world *world)
+{
+	world->n_ranks = clamp(world->n_ranks, 1, SML_MAX_RANKS);
+	world->n_stripes = clamp(world->n_stripes, 1, 8);
+	world->n_shards = clamp(world->n_shards, 1, 4);
+	world->head_slots = clamp(world->head_slots, world->n_shards, 32);
+	world->data_slots = clamp(world->data_slots, world->n_shards, 256);
+	world->lanes = clamp(world->lanes, 8, 352);
+	world->n_calls = clamp(world->n_calls, 1, SIM_MAX_TENSORS);
+	world->n_deaths = clamp(world->n_deaths, 0, SIM_MAX_DEATHS);
+	world->window_max = clamp(world->window_max, 1, 1024);
+	world->link_mbps = clamp(world->link_mbps, 1, 100000);
+	world->first_use &= ~1u;
+	if (world->no_tickets)
+		world->n_deaths = 0;
+	for (uint32_t i = 0; i < SIM_MAX_DEATHS; i++) {
+		world->next_head_slots[i] = clamp(world->next_head_slots[i], world->n_shards, 32);
+		world->next_data_slots[i] = clamp(world->next_data_slots[i], world->n_shards, 256);
+	}
+	for (uint32_t i = 0; i < SIM_MAX_TENSORS; i++) {
+		struct sim_call *call = &world->calls[i];
+
+		call->root = (uint8_t)(call->root % world->n_ranks);
+		if (call->collective == SML_ALLGATHER || call->collective == SML_REDUCE_SCATTER)
+			call->count -= call->count % world->n_ranks;
+	}
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A world of the simulator: everything that is drawn before time begins. Plain
+ * numbers, so that a world can be printed, shrunk and compared.
+ */
+#ifndef SML_SIM_WORLD_H
+#define SML_SIM_WORLD_H
+
+#include "core/tensor.h"
+#include "sim/gen.h"
+
+#define SIM_MAX_TENSORS 24
+#define SIM_MAX_DEATHS	3
+
+struct sim_call {
+	enum sml_collective collective;
+	enum sml_type type;
+	enum sml_op op;
+	enum sml_wire wire;
+	uint8_t root;
+	uint32_t count; /* elements of the whole tensor */
+	bool in_place;
+	bool waits; /* all ranks finish every call before it first */
+};
+
+/* X(type, name, what it is): world_print() and --minimize walk this list. */
+#define SIM_WORLD_LIST(X)                                                                          \
+	X(n_ranks, "ranks")                                                                        \
+	X(head_slots, "head slots a stripe")                                                       \
+	X(data_slots, "data slots a stripe")                                                       \
+	X(n_shards, "shards")                                                                      \
+	X(n_stripes, "stripes")                                                                    \
+	X(lanes, "lanes a packet")                                                                 \
+	X(n_calls, "calls")                                                                        \
+	X(window_max, "packets in flight")                                                         \
+	X(link_mbps, "Mbit/s a link")                                                              \
+	X(delay_us, "delay, us")                                                                   \
+	X(jitter_us, "largest extra delay, us")                                                    \
+	X(queue_us, "queue limit, us (0: none)")                                                   \
+	X(loss_ppm, "packets lost of a million")                                                   \
+	X(duplicate_ppm, "duplicated of a million")                                                \
+	X(reorder_ppm, "delayed past others of a million")                                         \
+	X(corrupt_ppm, "with a bit flipped of a million")                                          \
+	X(skew_us, "largest lateness of a submission, us")                                         \
+	X(pause_ppm, "rank pauses a million events")                                               \
+	X(first_use, "use number that slots start from")                                           \
+	X(no_tickets, "tickets off")                                                               \
+	X(worker_dies_us, "a worker dies after, us (0: none)")                                     \
+	X(n_deaths, "switch deaths")
+
+struct sim_world {
+	uint64_t seed;
+#define SIM_WORLD_FIELD(name, text) uint32_t name;
+	SIM_WORLD_LIST(SIM_WORLD_FIELD)
+#undef SIM_WORLD_FIELD
+	/* Switch deaths, one after another: when, for how long, and the next one's slots. */
+	uint32_t death_us[SIM_MAX_DEATHS];
+	uint32_t gone_us[SIM_MAX_DEATHS];
+	uint32_t next_data_slots[SIM_MAX_DEATHS];
+	uint32_t next_head_slots[SIM_MAX_DEATHS];
+	struct sim_call calls[SIM_MAX_TENSORS];
+};
+
+/* Set a number of the list above by its name. False: there is none such. */
+bool sim_world_set(struct sim_world *world, const char *name, uint32_t value);
+
+/* Make a world that was changed by hand possible again (a root below n_ranks, …). */
+void sim_world_mend(struct sim_world *world);
+
+/* Draw a world from a seed. small: few ranks and slots, many runs a second. */
+void sim_world_draw(struct sim_world *world, uint64_t seed, bool small);
+
+#endif
