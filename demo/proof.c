@@ -81,10 +81,10 @@ double demo_wire_error(enum sml_wire wire, int n, double largest)
 	return largest > ldexp(1, exponent) - quantum / 2 ? quantum : quantum / 2;
 }
 
-/* Adds what rounding the average to float32 costs, twice: sum to float32, then the division. */
+/* Adds what the final rounding to float32 costs, and the few roundings in float64 before it. */
 static double with_rounding(double wire_error, double average)
 {
-	return wire_error + 2 * 0x1p-24 * (fabs(average) + wire_error) + 0x1p-148;
+	return wire_error + (0x1p-24 + 0x1p-50) * (fabs(average) + wire_error) + 0x1p-149;
 }
 
 static double largest_gradient(const struct demo_proof *proof, const struct demo_trainer *trainer,
