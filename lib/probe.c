@@ -7,6 +7,7 @@
  */
 #include "lib/probe.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
