@@ -260,7 +260,7 @@ static void *shard_main(void *self)
 	while (!is_stopping(shard))
 		if (!step(shard) && !spin)
 			rest(shard);
-	shard->worker.frozen = true;
+	sml_worker_freeze(&shard->worker);
 	publish(shard);
 	sml_context_shard_stopped(shard->context);
 	return NULL;
@@ -345,10 +345,10 @@ bool sml_shard_describe(const struct sml_shard *shard, char *text, size_t bytes)
 			continue;
 		length += (size_t)snprintf(
 			text + length, bytes - length,
-			"%sshard %u waits for %u results, the first for chunk %u of the %s stream "
+			"%sshard %u waits for %u result%s, first for chunk %u of the %s stream "
 			"(call %u), sent %u times",
-			length ? "; " : "", shard->index, unanswered->n, worker->chunks[slot],
-			names[stream], tensor_number(worker, stream, worker->chunks[slot]),
+			length ? "; " : "", shard->index, unanswered->n,
+			unanswered->n == 1 ? "" : "s", worker->chunks[slot], names[stream], tensor_number(worker, stream, worker->chunks[slot]),
 			worker->slots[slot].sends);
 	}
 	return length > 0;
