@@ -58,8 +58,7 @@ static json_t *worker_json(const SmlControl__WorkerStatus *worker)
 	return json_pack("{s:i, s:s, s:i, s:s, s:I, s:I, s:I}", "rank", (int)worker->rank, "host",
 			 worker->host, "pid", (int)worker->pid, "state", worker->state,
 			 "last_seen_ms", (json_int_t)worker->last_seen_ms, "contributions",
-			 (json_int_t)worker->contributions, "resends",
-			 (json_int_t)worker->resends);
+			 (json_int_t)worker->contributions, "resends", (json_int_t)worker->resends);
 }
 
 static json_t *job_json(const SmlControl__JobStatus *job)
@@ -109,16 +108,16 @@ static void print_counters(SmlControl__Counter **counters, size_t n, const char 
 
 static void print_job(const SmlControl__JobStatus *job)
 {
-	printf("\njob \"%s\": %s, %u ranks, epoch %u, %u slots of %u lanes\n", job->job,
-	       job->state, job->world_size, job->epoch, job->slots, job->lanes);
+	printf("\njob \"%s\": %s, %u ranks, epoch %u, %u slots of %u lanes\n", job->job, job->state,
+	       job->world_size, job->epoch, job->slots, job->lanes);
 	printf("  %4s  %-20s %8s  %-8s %10s %14s %10s\n", "rank", "host", "pid", "state",
 	       "last seen", "contributions", "resends");
 	for (size_t i = 0; i < job->n_workers; i++) {
 		const SmlControl__WorkerStatus *worker = job->workers[i];
 
 		printf("  %4u  %-20s %8u  %-8s %7" PRIu64 " ms %14" PRIu64 " %10" PRIu64 "\n",
-		       worker->rank, worker->host, worker->pid, worker->state,
-		       worker->last_seen_ms, worker->contributions, worker->resends);
+		       worker->rank, worker->host, worker->pid, worker->state, worker->last_seen_ms,
+		       worker->contributions, worker->resends);
 	}
 	print_counters(job->counters, job->n_counters, "  ");
 }
@@ -142,8 +141,8 @@ int sml_command_status(int argc, char **argv)
 		       "that are zero are left out (--json has all).",
 	};
 	const char *environment = getenv("SWITCHML_SWITCH");
-	struct options options = {
-		.address = environment && environment[0] ? environment : "127.0.0.1"};
+	struct options options = {.address = environment && environment[0] ? environment
+									   : "127.0.0.1"};
 	SmlControl__Envelope *answer;
 	char text[512] = "";
 	int fd, rc;
@@ -157,8 +156,9 @@ int sml_command_status(int argc, char **argv)
 	rc = sml_ask_status(fd, TIMEOUT_MS, &answer);
 	close(fd);
 	if (rc < 0) {
-		fprintf(stderr, "switchml status: %s takes connections but does not answer: is it "
-				"a switchml switch?\n",
+		fprintf(stderr,
+			"switchml status: %s takes connections but does not answer: is it "
+			"a switchml switch?\n",
 			options.address);
 		return 1;
 	}

@@ -18,8 +18,8 @@ enum { OPTION_DATA_PORT = 256, OPTION_SLOTS, OPTION_JOBS, OPTION_THREADS, OPTION
 static const struct argp_option option_list[] = {
 	{"listen", 'l', "ADDR[:PORT]", 0,
 	 "Where to listen (all addresses, port 28500). Port 0 takes a free one", 0},
-	{"data-port", OPTION_DATA_PORT, "PORT", 0,
-	 "UDP port for data (the control port's number)", 0},
+	{"data-port", OPTION_DATA_PORT, "PORT", 0, "UDP port for data (the control port's number)",
+	 0},
 	{"slots", OPTION_SLOTS, "N", 0, "Slots of all jobs together (4096)", 0},
 	{"jobs", OPTION_JOBS, "N", 0, "Jobs at once (64, at most 256)", 0},
 	{"threads", OPTION_THREADS, "N", 0, "Threads that move packets (1)", 0},
@@ -85,6 +85,24 @@ static const struct argp parser = {
 	       "data: allow both in firewalls. SIGTERM and SIGINT end it; the workers are told.",
 };
 
+/* One line, when it can be used: programs that start a switch wait for it. */
+static void print_ready(const struct sml_switch_config *config, uint16_t port)
+{
+	const char *listen = config->listen ? config->listen : "";
+	const char *colon = strrchr(listen, ':');
+	int length = (int)strlen(listen);
+
+	if (colon != NULL && (listen[0] == '[' ? colon[-1] == ']' : strchr(listen, ':') == colon))
+		length = (int)(colon - listen);
+	printf("switchml switch: ready on %.*s:%d (tcp control, udp data", length ? length : 4,
+	       length ? listen : "[::]", port);
+	if (config->data_port != 0)
+		printf(" on port %d", config->data_port);
+	printf("), %u slots, %u jobs, %u thread%s\n", config->max_slots, config->max_jobs,
+	       config->threads, config->threads == 1 ? "" : "s");
+	fflush(stdout);
+}
+
 int sml_command_switch(int argc, char **argv)
 {
 	struct sml_switch_config config;
@@ -105,12 +123,7 @@ int sml_command_switch(int argc, char **argv)
 		fprintf(stderr, "switchml switch: %s\n", text);
 		return 1;
 	}
-	printf("switchml switch: ready on %s, TCP port %u for control, UDP port %u for data; %u "
-	       "slots, %u jobs, %u thread%s\n",
-	       config.listen ? config.listen : "all addresses", sml_switch_port(running),
-	       config.data_port ? config.data_port : sml_switch_port(running), config.max_slots,
-	       config.max_jobs, config.threads, config.threads == 1 ? "" : "s");
-	fflush(stdout);
+	print_ready(&config, sml_switch_port(running));
 	sigwait(&ends, &received);
 	sml_switch_close(running);
 	printf("switchml switch: ended by %s\n", strsignal(received));

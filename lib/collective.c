@@ -153,8 +153,9 @@ static int check_buffer(struct sml_context *context, const char *name, const voi
 		return sml_context_refuse(context, "%s is NULL, and %zu bytes of it are wanted",
 					  name, bytes);
 	if ((uintptr_t)buffer % sml_type_size(type))
-		return sml_context_refuse(context, "%s (%p) is not aligned to its elements of %zu "
-						   "bytes",
+		return sml_context_refuse(context,
+					  "%s (%p) is not aligned to its elements of %zu "
+					  "bytes",
 					  name, buffer, sml_type_size(type));
 	return 0;
 }
@@ -168,8 +169,9 @@ static int check_apart(struct sml_context *context, const void *send, size_t sen
 	if (send_bytes == 0 || recv_bytes == 0 || s + send_bytes <= r || r + recv_bytes <= s ||
 	    recv == in_place)
 		return 0;
-	return sml_context_refuse(context, "send (%p, %zu bytes) and recv (%p, %zu bytes) overlap, "
-					   "and not in place",
+	return sml_context_refuse(context,
+				  "send (%p, %zu bytes) and recv (%p, %zu bytes) overlap, "
+				  "and not in place",
 				  send, send_bytes, recv, recv_bytes);
 }
 
@@ -209,8 +211,7 @@ int sml_allreduce_async(struct sml_context *context, const void *send, void *rec
 	size_t bytes;
 	int error;
 
-	if ((error = begin(context, request)) ||
-	    (error = check_numbers(context, type, op)) ||
+	if ((error = begin(context, request)) || (error = check_numbers(context, type, op)) ||
 	    (error = check_size(context, count, type, 1, &bytes)) ||
 	    (error = check_buffer(context, "send", send, bytes, type)) ||
 	    (error = check_buffer(context, "recv", recv, bytes, type)) ||
@@ -218,10 +219,19 @@ int sml_allreduce_async(struct sml_context *context, const void *send, void *rec
 	    (error = check_wire(context, options, &wire)))
 		return error;
 	order = (struct order){
-		.spec = {.collective = SML_ALLREDUCE, .type = type, .op = op, .wire = wire,
-			 .count = count, .send = send, .send_count = count, .recv = recv,
+		.spec = {.collective = SML_ALLREDUCE,
+			 .type = type,
+			 .op = op,
+			 .wire = wire,
+			 .count = count,
+			 .send = send,
+			 .send_count = count,
+			 .recv = recv,
 			 .recv_count = count},
-		.call = {.collective = SML_ALLREDUCE, .type = type, .op = op, .wire = wire,
+		.call = {.collective = SML_ALLREDUCE,
+			 .type = type,
+			 .op = op,
+			 .wire = wire,
 			 .count = count},
 	};
 	return submit(context, &order, request);
@@ -244,11 +254,18 @@ int sml_broadcast_async(struct sml_context *context, void *data, size_t count, e
 					  context->settings.world_size - 1);
 	is_root = root == context->settings.rank;
 	order = (struct order){
-		.spec = {.collective = SML_BROADCAST, .type = SML_BYTE, .wire = SML_WIRE_INT32,
-			 .root = (uint8_t)root, .count = bytes, .send = data,
-			 .send_count = is_root ? bytes : 0, .recv = data,
+		.spec = {.collective = SML_BROADCAST,
+			 .type = SML_BYTE,
+			 .wire = SML_WIRE_INT32,
+			 .root = (uint8_t)root,
+			 .count = bytes,
+			 .send = data,
+			 .send_count = is_root ? bytes : 0,
+			 .recv = data,
 			 .recv_count = is_root ? 0 : bytes},
-		.call = {.collective = SML_BROADCAST, .type = type, .count = count,
+		.call = {.collective = SML_BROADCAST,
+			 .type = type,
+			 .count = count,
 			 .root = (uint8_t)root},
 	};
 	return submit(context, &order, request);
@@ -274,9 +291,15 @@ int sml_allgather_async(struct sml_context *context, const void *send, void *rec
 		return error;
 	own = all / n;
 	order = (struct order){
-		.spec = {.collective = SML_ALLGATHER, .type = SML_BYTE, .wire = SML_WIRE_INT32,
-			 .count = all, .send = send, .send_first = own * rank, .send_count = own,
-			 .recv = recv, .recv_count = all},
+		.spec = {.collective = SML_ALLGATHER,
+			 .type = SML_BYTE,
+			 .wire = SML_WIRE_INT32,
+			 .count = all,
+			 .send = send,
+			 .send_first = own * rank,
+			 .send_count = own,
+			 .recv = recv,
+			 .recv_count = all},
 		.call = {.collective = SML_ALLGATHER, .type = type, .count = count},
 	};
 	return submit(context, &order, request);
@@ -305,11 +328,20 @@ int sml_reduce_scatter_async(struct sml_context *context, const void *send, void
 	    (error = check_wire(context, options, &wire)))
 		return error;
 	order = (struct order){
-		.spec = {.collective = SML_REDUCE_SCATTER, .type = type, .op = op, .wire = wire,
-			 .count = (uint64_t)count * n, .send = send,
-			 .send_count = (uint64_t)count * n, .recv = recv,
-			 .recv_first = (uint64_t)count * rank, .recv_count = count},
-		.call = {.collective = SML_REDUCE_SCATTER, .type = type, .op = op, .wire = wire,
+		.spec = {.collective = SML_REDUCE_SCATTER,
+			 .type = type,
+			 .op = op,
+			 .wire = wire,
+			 .count = (uint64_t)count * n,
+			 .send = send,
+			 .send_count = (uint64_t)count * n,
+			 .recv = recv,
+			 .recv_first = (uint64_t)count * rank,
+			 .recv_count = count},
+		.call = {.collective = SML_REDUCE_SCATTER,
+			 .type = type,
+			 .op = op,
+			 .wire = wire,
 			 .count = count},
 	};
 	return submit(context, &order, request);
@@ -392,8 +424,8 @@ int sml_reduce_scatter(struct sml_context *context, const void *send, void *recv
 		       enum sml_type type, enum sml_op op, const struct sml_options *options)
 {
 	struct sml_request *request = NULL;
-	int error = sml_reduce_scatter_async(context, send, recv, count, type, op, options,
-					     &request);
+	int error =
+		sml_reduce_scatter_async(context, send, recv, count, type, op, options, &request);
 
 	return error ? error : sml_wait(request);
 }

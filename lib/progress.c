@@ -53,8 +53,8 @@ static void tell_others(struct sml_shard *shard)
 	for (unsigned i = 0; i < context->n_shards; i++) {
 		struct sml_shard *other = context->shards[i];
 
-		if (other != shard && __atomic_load_n(&other->resting, __ATOMIC_SEQ_CST) ==
-					      SML_RESTING_BLOCKED)
+		if (other != shard &&
+		    __atomic_load_n(&other->resting, __ATOMIC_SEQ_CST) == SML_RESTING_BLOCKED)
 			sml_shard_wake(other);
 	}
 }
@@ -94,8 +94,7 @@ static bool take_submitted(struct sml_shard *shard)
 	return any;
 }
 
-#define PUBLISH(member, value)                                                                     \
-	__atomic_store_n(&shard->counters.member, (value), __ATOMIC_RELAXED)
+#define PUBLISH(member, value) __atomic_store_n(&shard->counters.member, (value), __ATOMIC_RELAXED)
 
 static void publish(struct sml_shard *shard)
 {
@@ -133,8 +132,8 @@ static bool receive(struct sml_shard *shard, uint64_t now_ns)
 
 	for (unsigned i = 0; i < n; i++) {
 		const struct sml_packet *packet = &shard->in[i];
-		enum sml_worker_verdict verdict = sml_worker_receive(
-			&shard->worker, packet->bytes, packet->length, now_ns);
+		enum sml_worker_verdict verdict =
+			sml_worker_receive(&shard->worker, packet->bytes, packet->length, now_ns);
 
 		heads |= verdict != SML_WORKER_IGNORED && is_head(shard, packet);
 		done += verdict == SML_WORKER_TENSOR;
@@ -216,8 +215,8 @@ static bool must_look_again(struct sml_shard *shard, bool blocked)
 
 	if (is_stopping(shard))
 		return true;
-	if (blocked && __atomic_load_n(&shard->context->events, __ATOMIC_SEQ_CST) !=
-			       shard->events_seen)
+	if (blocked &&
+	    __atomic_load_n(&shard->context->events, __ATOMIC_SEQ_CST) != shard->events_seen)
 		return true;
 	if (shard->hungry)
 		return false;
@@ -350,7 +349,8 @@ bool sml_shard_describe(const struct sml_shard *shard, char *text, size_t bytes)
 			"%sshard %u waits for %u result%s, first for chunk %u of the %s stream "
 			"(call %u), sent %u times",
 			length ? "; " : "", shard->index, unanswered->n,
-			unanswered->n == 1 ? "" : "s", worker->chunks[slot], names[stream], tensor_number(worker, stream, worker->chunks[slot]),
+			unanswered->n == 1 ? "" : "s", worker->chunks[slot], names[stream],
+			tensor_number(worker, stream, worker->chunks[slot]),
 			worker->slots[slot].sends);
 	}
 	return length > 0;

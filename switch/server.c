@@ -13,6 +13,8 @@
 
 /* A connection that has not said what it wants by then is closed. */
 #define GREETING_NS (10ull * 1000000000ull)
+/* What was written last goes out before the end, for so long. */
+#define LINGER_NS 1000000000ull
 /* A peer that reads so slowly that this much waits for it is closed. */
 #define MAX_OUTPUT_BYTES (8u << 20)
 
@@ -184,11 +186,11 @@ static bool is_over(const struct sml_connection *connection, uint64_t now_ns)
 {
 	size_t waiting = evbuffer_get_length(bufferevent_get_output(connection->stream));
 
-	if (connection->closing) /* what is written goes out first, for a second at most */
-		return waiting == 0 || now_ns - connection->heard_ns > 1000000000ull;
+	if (connection->closing)
+		return waiting == 0 || now_ns > connection->heard_ns + LINGER_NS;
 	if (waiting > MAX_OUTPUT_BYTES)
 		return true;
-	return connection->job == NULL && now_ns - connection->heard_ns > GREETING_NS;
+	return connection->job == NULL && now_ns > connection->heard_ns + GREETING_NS;
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *context)

@@ -89,6 +89,9 @@ void sml_connection_refuse(struct sml_connection *connection, int error, const c
 void sml_job_join(struct sml_server *server, struct sml_connection *connection,
 		  const SmlControl__Join *join);
 
+/* A member has been added: are all here? */
+void sml_job_joined(struct sml_job *job);
+
 /* Any later message of a member. */
 void sml_job_message(struct sml_connection *connection, const SmlControl__Envelope *message);
 
