@@ -328,7 +328,8 @@ static bool find_silent(struct sml_job *job, uint64_t now_ns)
 		if (connection == NULL || now_ns < connection->heard_ns)
 			continue;
 		silent_ns = now_ns - connection->heard_ns;
-		if (silent_ns < job->members[rank].heartbeat_ms * 1000000ull)
+		/* The next look would come too late. */
+		if (silent_ns + SML_TICK_NS < job->members[rank].heartbeat_ms * 1000000ull)
 			continue;
 		snprintf(why, sizeof(why),
 			 "nothing was heard of it for %.1f s (frozen, or its link is down)",

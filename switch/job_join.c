@@ -172,8 +172,8 @@ static void add_member(struct sml_job *job, struct sml_connection *connection,
 	member->heartbeat_ms = join->heartbeat_ms;
 	if (member->heartbeat_ms > job->server->config.heartbeat_ms)
 		member->heartbeat_ms = job->server->config.heartbeat_ms;
-	if (member->heartbeat_ms < 100)
-		member->heartbeat_ms = 100;
+	if (member->heartbeat_ms < 500)
+		member->heartbeat_ms = 500;
 	snprintf(member->host, sizeof(member->host), "%s", join->host);
 	connection->job = job;
 	connection->rank = (uint8_t)join->rank;

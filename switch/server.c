@@ -314,13 +314,13 @@ static int open_dataplane(struct sml_server *server, const char *address, char *
 
 static int open_events(struct sml_server *server)
 {
-	const struct timeval tenth = {.tv_usec = 100000};
+	const struct timeval tick = {.tv_usec = SML_TICK_NS / 1000};
 
 	server->tick = event_new(server->base, -1, EV_PERSIST, on_tick, server);
 	server->note = event_new(server->base, -1, EV_PERSIST, on_note, server);
 	server->stop = event_new(server->base, -1, EV_PERSIST, on_stop, server);
 	if (server->tick == NULL || server->note == NULL || server->stop == NULL ||
-	    event_add(server->tick, &tenth) < 0)
+	    event_add(server->tick, &tick) < 0)
 		return -ENOMEM;
 	return 0;
 }

@@ -27,6 +27,8 @@
 #include "switchml.h"
 
 #define SML_MAX_CONNECTIONS 4096
+/* Between two looks at deadlines. */
+#define SML_TICK_NS 100000000ull
 #define SML_NAME_BYTES	    128
 #define SML_TEXT_BYTES	    512
 
@@ -98,7 +100,7 @@ void sml_job_message(struct sml_connection *connection, const SmlControl__Envelo
 /* A member's connection has ended: why says how. */
 void sml_job_lost(struct sml_connection *connection, const char *why);
 
-/* Ten times a second: missing ranks, deadlines. */
+/* Every SML_TICK_NS: missing ranks, deadlines. */
 void sml_job_tick(struct sml_job *job, uint64_t now_ns);
 
 /* Two ranks disagree: ask both what they believe, then tell all. */
