@@ -247,9 +247,37 @@ void sml_worker_expire(struct sml_worker *worker, uint64_t now_ns)
 	sml_rtt_back_off(&worker->rtt);
 }
 
+/* What has no result may be sent by any slot of another epoch. */
+static void release_claims(struct sml_worker *worker, enum sml_stream_id stream)
+{
+	uint16_t slot = worker->streams[stream].unanswered.first;
+
+	for (; slot != SML_NO_SLOT; slot = worker->chunk_links[slot].next) {
+		uint32_t chunk = worker->chunks[slot];
+		struct sml_tensor *tensor = sml_worker_find(worker, stream, chunk);
+
+		sml_tensor_release(tensor, stream, chunk - tensor->window[stream].first);
+	}
+}
+
 void sml_worker_freeze(struct sml_worker *worker)
 {
+	if (worker->frozen)
+		return;
 	worker->frozen = true;
+	release_claims(worker, SML_HEAD);
+	release_claims(worker, SML_DATA);
+}
+
+void sml_worker_break(struct sml_worker *worker)
+{
+	worker->broken = true;
+	sml_worker_freeze(worker);
+}
+
+bool sml_worker_is_broken(const struct sml_worker *worker)
+{
+	return worker->broken;
 }
 
 bool sml_worker_is_blocked(const struct sml_worker *worker)

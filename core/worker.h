@@ -95,6 +95,7 @@ struct sml_worker {
 	struct sml_worker_config config;
 	uint16_t n_slots; /* of this shard, both streams: head first */
 	bool frozen;	  /* neither sends nor takes results */
+	bool broken;	  /* frozen because the switch lied */
 	bool look_again;  /* exponents have come since blocked slots were looked at */
 	struct sml_worker_slot *slots;
 	uint32_t *chunks; /* chunk that each slot is to serve */
@@ -176,6 +177,12 @@ struct sml_tensor *sml_worker_find(struct sml_worker *worker, enum sml_stream_id
 /* Give a fresh worker other meanings of its tickets, and what was assigned before it. */
 void sml_worker_set_map(struct sml_worker *worker, enum sml_stream_id stream,
 			const struct sml_ticket_map *map, uint32_t beyond);
+
+/*
+ * Did the switch give out a chunk twice, or one that is done? No switch of ours
+ * does; the worker is frozen then, and the calls cannot complete.
+ */
+bool sml_worker_is_broken(const struct sml_worker *worker);
 
 /* Is anything unanswered? */
 bool sml_worker_is_busy(const struct sml_worker *worker);

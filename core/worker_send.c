@@ -57,16 +57,21 @@ static bool may_send(const struct sml_worker *worker, enum sml_stream_id stream,
 static uint16_t next_in_stream(struct sml_worker *worker, enum sml_stream_id stream)
 {
 	struct sml_lane_of_slots *lane = &worker->streams[stream];
+	uint32_t index;
 	uint16_t slot;
 
 	while ((slot = sml_heap_top(&lane->waiting)) != SML_NO_SLOT) {
 		uint32_t chunk = worker->chunks[slot];
 		struct sml_tensor *tensor = sml_worker_find(worker, stream, chunk);
 
-		if (tensor == NULL)
-			return SML_NO_SLOT; /* so are all above it */
-		if (!sml_tensor_chunk_is_ready(tensor, stream,
-					       chunk - tensor->window[stream].first)) {
+		if (tensor == NULL) {
+			/* Not submitted yet, and so are all above it. Or done long ago? */
+			if (sml_serial_before(chunk, worker->retired[stream]))
+				sml_worker_break(worker);
+			return SML_NO_SLOT;
+		}
+		index = chunk - tensor->window[stream].first;
+		if (!sml_tensor_chunk_is_ready(tensor, stream, index)) {
 			sml_heap_pop(&lane->waiting);
 			sml_list_insert_sorted(&lane->blocked, slot, worker->chunks);
 			worker->slots[slot].place = SML_BLOCKED;
@@ -74,6 +79,10 @@ static uint16_t next_in_stream(struct sml_worker *worker, enum sml_stream_id str
 		}
 		if (!may_send(worker, stream, chunk, tensor))
 			return SML_NO_SLOT;
+		if (!sml_tensor_claim(tensor, stream, index)) {
+			sml_worker_break(worker);
+			return SML_NO_SLOT;
+		}
 		sml_heap_pop(&lane->waiting);
 		sml_list_insert_sorted(&lane->unanswered, slot, worker->chunks);
 		return slot;
@@ -93,7 +102,9 @@ static bool unblock(struct sml_worker *worker)
 		struct sml_tensor *tensor = sml_worker_find(worker, SML_DATA, chunk);
 
 		next = worker->chunk_links[slot].next;
-		if (!sml_tensor_chunk_is_ready(tensor, SML_DATA,
+		/* No tensor: its chunk came by another slot, and next_in_stream() will see that. */
+		if (tensor != NULL &&
+		    !sml_tensor_chunk_is_ready(tensor, SML_DATA,
 					       chunk - tensor->window[SML_DATA].first))
 			continue;
 		sml_list_remove(&lane->blocked, slot);
@@ -117,7 +128,7 @@ static uint16_t next_to_send(struct sml_worker *worker)
 	if (worker->look_again)
 		unblock(worker);
 	slot = next_in_stream(worker, SML_HEAD);
-	return slot != SML_NO_SLOT ? slot : next_in_stream(worker, SML_DATA);
+	return slot != SML_NO_SLOT || worker->broken ? slot : next_in_stream(worker, SML_DATA);
 }
 
 static void write_header(const struct sml_worker *worker, uint16_t slot,
@@ -189,7 +200,7 @@ size_t sml_worker_send(struct sml_worker *worker, void *packet, uint64_t now_ns)
 		return 0;
 	slot = next_to_send(worker);
 	/* Another shard or stripe may have brought exponents without our notice. */
-	if (slot == SML_NO_SLOT && shared && unblock(worker))
+	if (slot == SML_NO_SLOT && shared && !worker->broken && unblock(worker))
 		slot = next_to_send(worker);
 	if (slot == SML_NO_SLOT)
 		return 0;
