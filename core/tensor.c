@@ -114,7 +114,9 @@ void sml_tensor_init(struct sml_tensor *tensor, const struct sml_tensor_spec *sp
 		.number = sequence->number,
 		.digest = digest_of(spec, sequence->number),
 		.elements_per_chunk = elements_per_chunk(spec, shape->lanes),
-		.window = {{sequence->next[SML_HEAD], n_head}, {sequence->next[SML_DATA], n_data}},
+		.window = {{(uint32_t)sequence->next[SML_HEAD], n_head},
+			   {(uint32_t)sequence->next[SML_DATA], n_data}},
+		.first = {sequence->next[SML_HEAD], sequence->next[SML_DATA]},
 		.exponents = memory,
 		.left = n_head + n_data,
 	};
@@ -125,6 +127,18 @@ void sml_tensor_init(struct sml_tensor *tensor, const struct sml_tensor_spec *sp
 	sequence->number++;
 	sequence->next[SML_HEAD] += n_head;
 	sequence->next[SML_DATA] += n_data;
+}
+
+struct sml_window sml_tensor_stripe_window(const struct sml_tensor *tensor,
+					   enum sml_stream_id stream, uint32_t stripe,
+					   uint32_t n_stripes)
+{
+	/* How many of the stripe's chunks lie before the window's begin, and its end. */
+	uint64_t begin = tensor->first[stream] + n_stripes - 1 - stripe;
+	uint64_t end = begin + tensor->window[stream].count;
+
+	return (struct sml_window){(uint32_t)(begin / n_stripes),
+				   (uint32_t)(end / n_stripes - begin / n_stripes)};
 }
 
 bool sml_tensor_is_done(const struct sml_tensor *tensor)
@@ -151,8 +165,7 @@ bool sml_tensor_claim(struct sml_tensor *tensor, enum sml_stream_id stream, uint
 void sml_tensor_release(struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t index)
 {
 	if (!sml_tensor_chunk_is_done(tensor, stream, index))
-		__atomic_store_n(&tensor->progress[stream][index], SML_CHUNK_NEW,
-				 __ATOMIC_RELEASE);
+		__atomic_store_n(&tensor->progress[stream][index], SML_CHUNK_NEW, __ATOMIC_RELEASE);
 }
 
 bool sml_tensor_chunk_is_ready(const struct sml_tensor *tensor, enum sml_stream_id stream,

@@ -81,14 +81,14 @@ enum sml_chunk_progress {
 
 /* A contiguous part of a stream. */
 struct sml_window {
-	uint32_t first;
+	uint32_t first; /* the lower half of its number: what packets and error texts name */
 	uint32_t count;
 };
 
 /* Where the next tensor's windows begin. Owned by whoever orders the calls. */
 struct sml_sequence {
 	uint32_t number;
-	uint32_t next[SML_STREAMS];
+	uint64_t next[SML_STREAMS];
 };
 
 struct sml_tensor {
@@ -100,6 +100,7 @@ struct sml_tensor {
 	uint32_t digest;
 	uint32_t elements_per_chunk;
 	struct sml_window window[SML_STREAMS];
+	uint64_t first[SML_STREAMS]; /* of each window: a stream never ends, so in full */
 
 	/*
 	 * Exponents of the data chunks: this rank's while a head chunk is
@@ -108,7 +109,7 @@ struct sml_tensor {
 	 */
 	int32_t *exponents;
 	uint8_t *progress[SML_STREAMS]; /* atomic: enum sml_chunk_progress */
-	uint32_t left; /* atomic: chunks of both streams still missing */
+	uint32_t left;			/* atomic: chunks of both streams still missing */
 
 	/* The library's; the core never looks. */
 	void *owner;
@@ -134,6 +135,15 @@ bool sml_tensor_chunk_is_done(const struct sml_tensor *tensor, enum sml_stream_i
 /* May a data chunk be sent: are its exponents here? */
 bool sml_tensor_chunk_is_ready(const struct sml_tensor *tensor, enum sml_stream_id stream,
 			       uint32_t index);
+
+/*
+ * What a tensor has of one stripe of n_stripes. Chunk c of a stream belongs to
+ * stripe c mod n_stripes, where it is number c div n_stripes. Those numbers wrap
+ * around at 2^32 by themselves, whatever n_stripes.
+ */
+struct sml_window sml_tensor_stripe_window(const struct sml_tensor *tensor,
+					   enum sml_stream_id stream, uint32_t stripe,
+					   uint32_t n_stripes);
 
 /*
  * A slot is to send the chunk, for the first time in this epoch. False: another
