@@ -56,6 +56,15 @@ static void *carve(uint8_t **memory, size_t bytes)
 	return piece;
 }
 
+/* Tickets wrap around, and must not come to mean the table again: far behind it, forget it. */
+static void forget_table(struct sml_ticket_map *map, uint32_t ticket)
+{
+	if (ticket - map->n < UINT32_MAX / 4 || ticket - map->n > UINT32_MAX / 2)
+		return;
+	map->after -= map->n;
+	map->n = 0;
+}
+
 static uint32_t chunk_of_ticket(const struct sml_ticket_map *map, uint32_t ticket)
 {
 	if (ticket < map->n)
@@ -67,7 +76,11 @@ void sml_worker_assign(struct sml_worker *worker, enum sml_stream_id stream, uin
 		       uint32_t ticket)
 {
 	struct sml_lane_of_slots *lane = &worker->streams[stream];
-	uint32_t chunk = chunk_of_ticket(&lane->map, ticket);
+	uint32_t chunk;
+
+	if (lane->map.n > 0)
+		forget_table(&lane->map, ticket);
+	chunk = chunk_of_ticket(&lane->map, ticket);
 
 	worker->slots[slot].ticket = ticket;
 	worker->slots[slot].place = SML_WAITING;
