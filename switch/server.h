@@ -28,9 +28,10 @@
 
 #define SML_MAX_CONNECTIONS 4096
 /* Between two looks at deadlines. */
-#define SML_TICK_NS    100000000ull
-#define SML_NAME_BYTES 128
-#define SML_TEXT_BYTES 512
+#define SML_TICK_NS	100000000ull
+#define SML_NAME_BYTES	128
+#define SML_FAILED_TAGS 256
+#define SML_TEXT_BYTES	512
 
 struct sml_job;
 
