@@ -182,7 +182,8 @@ static void allreduce_checked(struct rank *rank, const struct call *call, unsign
 
 static void every_combination(struct rank *rank)
 {
-	static const size_t counts[] = {0, 1, 2, 3, 31, 255, 736, 1000, 2208, 2209, 4417, 9001, MOST};
+	static const size_t counts[] = {0,    1,    2,	  3,	31,   255, 736,
+					1000, 2208, 2209, 4417, 9001, MOST};
 	unsigned salt = 0;
 
 	for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
@@ -234,9 +235,8 @@ static void some_calls(struct rank *rank)
 
 static void lost_doubled_and_reordered_packets_change_nothing(void **state)
 {
-	static const char *const faults[] = {
-		"drop=100000", "duplicate=200000", "reorder=200000",
-		"drop=100000,duplicate=50000,reorder=100000,seed=7"};
+	static const char *const faults[] = {"drop=100000", "duplicate=200000", "reorder=200000",
+					     "drop=100000,duplicate=50000,reorder=100000,seed=7"};
 
 	(void)state;
 	for (unsigned i = 0; i < 4; i++)
@@ -390,11 +390,15 @@ static void two_jobs_on_one_switch_do_not_disturb_each_other(void **state)
 	if (sml_switch_open(&opened, &config, text, sizeof(text)) < 0)
 		fail_msg("%s", text);
 	snprintf(address, sizeof(address), "127.0.0.1:%u", sml_switch_port(opened));
-	run_jobs((struct job[]){{.n_ranks = 2, .name = "a", .switch_address = address,
-				 .body = some_calls},
-				{.n_ranks = 3, .name = "b", .switch_address = address,
-				 .faults = "drop=20000", .body = some_calls}},
-		 2);
+	run_jobs(
+		(struct job[]){
+			{.n_ranks = 2, .name = "a", .switch_address = address, .body = some_calls},
+			{.n_ranks = 3,
+			 .name = "b",
+			 .switch_address = address,
+			 .faults = "drop=20000",
+			 .body = some_calls}},
+		2);
 	sml_switch_close(opened);
 }
 
