@@ -93,9 +93,10 @@ struct sml_worker_counters {
 
 struct sml_worker {
 	struct sml_worker_config config;
-	uint16_t n_slots; /* of this shard, both streams: head first */
-	bool frozen;	  /* neither sends nor takes results */
-	bool look_again;  /* exponents have come since blocked slots were looked at */
+	uint16_t n_slots;	 /* of this shard, both streams: head first */
+	bool frozen;		 /* neither sends nor takes results */
+	bool look_for_overtaken; /* results have come since */
+	bool look_again;	 /* exponents have come since blocked slots were looked at */
 	struct sml_worker_slot *slots;
 	uint32_t *chunks; /* chunk that each slot is to serve */
 	struct sml_link *chunk_links, *send_links;

@@ -7,6 +7,8 @@
 
 /* Exponents of so many blocks beyond the one whose data are being sent. */
 #define BLOCKS_AHEAD 3
+/* After so many transmissions only the timer sends a packet again. */
+#define FAST_SENDS_MAX 4
 
 static uint32_t earlier(uint32_t a, uint32_t b)
 {
@@ -105,6 +107,37 @@ static bool unblock(struct sml_worker *worker)
 	return any;
 }
 
+/*
+ * Packets sent well before one that has been answered are taken for lost, as
+ * TCP's third duplicate acknowledgement and RACK (RFC 8985) do: so many packets
+ * behind, and older than a round trip and a quarter. The distance doubles with
+ * every transmission, for the slot may be waiting for a slow rank. Looked at
+ * before sending, not at each result: of a batch of results any may be next.
+ */
+static void find_overtaken(struct sml_worker *worker, uint64_t now_ns)
+{
+	uint64_t age_ns = worker->rtt.smoothed_ns + worker->rtt.smoothed_ns / 4;
+	uint32_t distance = worker->in_flight.n / 4u;
+	uint16_t slot, next;
+
+	distance = distance < 3 ? 3 : distance > 32 ? 32 : distance;
+	for (slot = worker->in_flight.first; slot != SML_NO_SLOT; slot = next) {
+		struct sml_worker_slot *state = &worker->slots[slot];
+		uint32_t behind = worker->highest_answered - 1 - state->send_order;
+
+		next = worker->send_links[slot].next;
+		if ((int32_t)behind < (int32_t)distance || now_ns - state->sent_ns < age_ns)
+			return;
+		if (state->sends >= FAST_SENDS_MAX || behind < distance << (state->sends - 1))
+			continue;
+		sml_list_remove(&worker->in_flight, slot);
+		sml_list_append(&worker->lost, slot);
+		state->place = SML_LOST;
+		state->timed_out = false;
+		sml_flight_loss(&worker->flight);
+	}
+}
+
 static uint16_t next_to_send(struct sml_worker *worker)
 {
 	uint16_t slot = worker->lost.first;
@@ -187,6 +220,9 @@ size_t sml_worker_send(struct sml_worker *worker, void *packet, uint64_t now_ns)
 
 	if (worker->frozen)
 		return 0;
+	if (worker->look_for_overtaken && !worker->config.no_fast_retransmit)
+		find_overtaken(worker, now_ns);
+	worker->look_for_overtaken = false;
 	slot = next_to_send(worker);
 	/* Another shard or stripe may have brought exponents without our notice. */
 	if (slot == SML_NO_SLOT && shared && unblock(worker))

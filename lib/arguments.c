@@ -36,6 +36,7 @@ int sml_check_size(struct sml_context *context, size_t count, enum sml_type type
 {
 	size_t each = sml_type_size(type);
 
+	*bytes = 0;
 	if (each == 0)
 		return sml_context_refuse(context, -EINVAL, "type %d does not exist", (int)type);
 	if (count > PTRDIFF_MAX / each / n)

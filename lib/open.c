@@ -5,6 +5,7 @@
  * only then threads.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -269,6 +270,21 @@ int sml_open(struct sml_context **opened, const struct sml_config *config)
 	return 0;
 }
 
+static void log_counters(const struct sml_context *context)
+{
+	struct sml_counters c = {.size = sizeof(c)};
+
+	sml_get_counters(context, &c);
+	sml_log(&context->settings.log, SML_LOG_INFO,
+		"%" PRIu64 " calls, %" PRIu64 " packets sent, %" PRIu64 " received, %" PRIu64
+		" sent again by the timer in %" PRIu64 " stalls, %" PRIu64
+		" because later ones were answered, %" PRIu64
+		" ignored, RTT %.3f ms (least %.3f), window %" PRIu64,
+		c.tensors, c.packets_sent, c.packets_received, c.retransmits_timeout, c.stalls,
+		c.retransmits_fast, c.packets_ignored, (double)c.rtt_ns / 1e6,
+		(double)c.rtt_min_ns / 1e6, c.window);
+}
+
 int sml_close(struct sml_context *context)
 {
 	int error;
@@ -285,6 +301,7 @@ int sml_close(struct sml_context *context)
 		error = sml_control_leave(context->control,
 					  sml_now_ns() +
 						  context->settings.timeout_ms * SML_NS_PER_MS);
+	log_counters(context);
 	destroy(context);
 	return error;
 }

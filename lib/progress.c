@@ -182,9 +182,11 @@ static bool step(struct sml_shard *shard)
 
 	shard->events_seen = __atomic_load_n(&shard->context->events, __ATOMIC_ACQUIRE);
 	busy = receive(shard, sml_now_ns());
+	/* What seems late may only not have been read yet, where this thread had to wait. */
+	if (!busy)
+		sml_worker_expire(&shard->worker, sml_now_ns());
 	retire(shard);
 	busy |= take_submitted(shard);
-	sml_worker_expire(&shard->worker, sml_now_ns());
 	busy |= send_some(shard, sml_now_ns());
 	publish(shard);
 	return busy;

@@ -169,6 +169,7 @@ static void all_are_here(struct sml_job *job)
 		send_admitted(job, rank);
 }
 
+/* Who is missing, so that a rank whose deadline passes can say so. */
 static void tell_waiting(struct sml_job *job)
 {
 	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
@@ -234,9 +235,12 @@ static void on_abort(struct sml_job *job, struct sml_member *member, uint8_t ran
 {
 	char text[SML_TEXT_BYTES];
 
+	int error = message->abort->error;
+
 	snprintf(text, sizeof(text), "rank %u (host %s, pid %u) aborted the job: %.300s", rank,
 		 member->host, member->pid, message->abort->text);
-	sml_job_fail(job, SML_ERROR_ABORTED, text);
+	/* One rank's deadline is everybody's; any other cause is that rank's own affair. */
+	sml_job_fail(job, error == SML_ERROR_TIMEOUT ? error : SML_ERROR_ABORTED, text);
 }
 
 static void tell_mismatch(struct sml_job *job)
@@ -324,7 +328,8 @@ static bool find_silent(struct sml_job *job, uint64_t now_ns)
 		if (connection == NULL || now_ns < connection->heard_ns)
 			continue;
 		silent_ns = now_ns - connection->heard_ns;
-		if (silent_ns < job->members[rank].heartbeat_ms * 1000000ull)
+		/* The next look would come too late. */
+		if (silent_ns + SML_TICK_NS < job->members[rank].heartbeat_ms * 1000000ull)
 			continue;
 		snprintf(why, sizeof(why),
 			 "nothing was heard of it for %.1f s (frozen, or its link is down)",
@@ -338,12 +343,16 @@ static bool find_silent(struct sml_job *job, uint64_t now_ns)
 	return false;
 }
 
+void sml_job_joined(struct sml_job *job)
+{
+	if (job->n_members == job->n_ranks)
+		all_are_here(job);
+	else
+		tell_waiting(job);
+}
+
 void sml_job_tick(struct sml_job *job, uint64_t now_ns)
 {
-	if (job->state == SML_JOB_JOINING && job->n_members == job->n_ranks) {
-		all_are_here(job);
-		return;
-	}
 	if (find_silent(job, now_ns))
 		return;
 	if (job->mismatch_ns != 0 && now_ns - job->mismatch_ns > MISMATCH_WAIT_NS) {

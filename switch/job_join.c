@@ -33,8 +33,8 @@ static const char *own_mistake(const SmlControl__Join *join, char *text, size_t 
 		snprintf(text, bytes,
 			 "rank %u speaks version %u of the control protocol (library %s), the "
 			 "switch version %u (%s): install the same release on both",
-			 join->rank, join->protocol, join->library_version, SML_CONTROL_PROTOCOL,
-			 SML_VERSION_STRING);
+			 join->rank, join->protocol, join->library_version,
+			 (unsigned)SML_CONTROL_PROTOCOL, SML_VERSION_STRING);
 	else if (join->world_size < 1 || join->world_size > SML_MAX_RANKS)
 		snprintf(text, bytes, "world_size %u is not between 1 and %d", join->world_size,
 			 SML_MAX_RANKS);
@@ -172,8 +172,8 @@ static void add_member(struct sml_job *job, struct sml_connection *connection,
 	member->heartbeat_ms = join->heartbeat_ms;
 	if (member->heartbeat_ms > job->server->config.heartbeat_ms)
 		member->heartbeat_ms = job->server->config.heartbeat_ms;
-	if (member->heartbeat_ms < 100)
-		member->heartbeat_ms = 100;
+	if (member->heartbeat_ms < 500)
+		member->heartbeat_ms = 500;
 	snprintf(member->host, sizeof(member->host), "%s", join->host);
 	connection->job = job;
 	connection->rank = (uint8_t)join->rank;
@@ -254,5 +254,5 @@ void sml_job_join(struct sml_server *server, struct sml_connection *connection,
 	if (!rank_is_free(job, connection, join->rank))
 		return;
 	add_member(job, connection, join);
-	sml_job_tick(job, sml_now_ns());
+	sml_job_joined(job);
 }

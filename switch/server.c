@@ -13,6 +13,8 @@
 
 /* A connection that has not said what it wants by then is closed. */
 #define GREETING_NS (10ull * 1000000000ull)
+/* What was written last goes out before the end, for so long. */
+#define LINGER_NS 1000000000ull
 /* A peer that reads so slowly that this much waits for it is closed. */
 #define MAX_OUTPUT_BYTES (8u << 20)
 
@@ -184,11 +186,11 @@ static bool is_over(const struct sml_connection *connection, uint64_t now_ns)
 {
 	size_t waiting = evbuffer_get_length(bufferevent_get_output(connection->stream));
 
-	if (connection->closing) /* what is written goes out first, for a second at most */
-		return waiting == 0 || now_ns - connection->heard_ns > 1000000000ull;
+	if (connection->closing)
+		return waiting == 0 || now_ns > connection->heard_ns + LINGER_NS;
 	if (waiting > MAX_OUTPUT_BYTES)
 		return true;
-	return connection->job == NULL && now_ns - connection->heard_ns > GREETING_NS;
+	return connection->job == NULL && now_ns > connection->heard_ns + GREETING_NS;
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *context)
@@ -312,13 +314,13 @@ static int open_dataplane(struct sml_server *server, const char *address, char *
 
 static int open_events(struct sml_server *server)
 {
-	const struct timeval tenth = {.tv_usec = 100000};
+	const struct timeval tick = {.tv_usec = SML_TICK_NS / 1000};
 
 	server->tick = event_new(server->base, -1, EV_PERSIST, on_tick, server);
 	server->note = event_new(server->base, -1, EV_PERSIST, on_note, server);
 	server->stop = event_new(server->base, -1, EV_PERSIST, on_stop, server);
 	if (server->tick == NULL || server->note == NULL || server->stop == NULL ||
-	    event_add(server->tick, &tenth) < 0)
+	    event_add(server->tick, &tick) < 0)
 		return -ENOMEM;
 	return 0;
 }

@@ -27,6 +27,8 @@
 #include "switchml.h"
 
 #define SML_MAX_CONNECTIONS 4096
+/* Between two looks at deadlines. */
+#define SML_TICK_NS 100000000ull
 #define SML_NAME_BYTES	    128
 #define SML_TEXT_BYTES	    512
 
@@ -89,13 +91,16 @@ void sml_connection_refuse(struct sml_connection *connection, int error, const c
 void sml_job_join(struct sml_server *server, struct sml_connection *connection,
 		  const SmlControl__Join *join);
 
+/* A member has been added: are all here? */
+void sml_job_joined(struct sml_job *job);
+
 /* Any later message of a member. */
 void sml_job_message(struct sml_connection *connection, const SmlControl__Envelope *message);
 
 /* A member's connection has ended: why says how. */
 void sml_job_lost(struct sml_connection *connection, const char *why);
 
-/* Ten times a second: missing ranks, deadlines. */
+/* Every SML_TICK_NS: missing ranks, deadlines. */
 void sml_job_tick(struct sml_job *job, uint64_t now_ns);
 
 /* Two ranks disagree: ask both what they believe, then tell all. */
