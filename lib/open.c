@@ -50,7 +50,8 @@ static int open_switch(struct sml_context *context)
 	sml_switch_config_init(&config);
 	config.listen = listen;
 	config.threads = settings->threads;
-	config.debug = settings->log.level;
+	/* A failure of the job is told by the ranks already. */
+	config.debug = settings->log.level >= SML_LOG_INFO ? settings->log.level : SML_LOG_ERROR;
 	error = sml_switch_open(&context->embedded, &config, text, sizeof(text));
 	if (error)
 		return sml_error_set(error,

@@ -402,6 +402,28 @@ static void two_jobs_on_one_switch_do_not_disturb_each_other(void **state)
 	sml_switch_close(opened);
 }
 
+static void open_again_at_once(struct rank *rank)
+{
+	struct sml_config config;
+
+	configure(&config, rank->job, rank->rank);
+	for (int i = 0; i < 20; i++) {
+		CHECK(rank, sml_barrier(rank->context) == 0);
+		CHECK(rank, sml_close(rank->context) == 0);
+		if (sml_open(&rank->context, &config) < 0) {
+			complain(rank, "open %d: %s", i, sml_error_text(NULL));
+			return;
+		}
+	}
+}
+
+/* What a rank finds at the port may still be the switch of the job before. */
+static void jobs_can_follow_each_other_on_one_port(void **state)
+{
+	(void)state;
+	run_job(&(struct job){.n_ranks = 3, .body = open_again_at_once});
+}
+
 /* ---- manners ---- */
 
 static void sleep_idle(struct rank *rank)
@@ -454,6 +476,7 @@ int main(void)
 		cmocka_unit_test(broadcast_gather_scatter_and_barrier_are_right),
 		cmocka_unit_test(nobody_leaves_a_barrier_before_all_have_entered),
 		cmocka_unit_test(two_jobs_on_one_switch_do_not_disturb_each_other),
+		cmocka_unit_test(jobs_can_follow_each_other_on_one_port),
 		cmocka_unit_test(an_idle_job_takes_no_processor_time),
 		cmocka_unit_test(counters_count),
 	};
