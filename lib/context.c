@@ -15,7 +15,7 @@ int sml_context_check(const struct sml_context *context)
 	return __atomic_load_n(&context->error, __ATOMIC_ACQUIRE);
 }
 
-int sml_context_refuse(struct sml_context *context, const char *format, ...)
+int sml_context_refuse(struct sml_context *context, int error, const char *format, ...)
 {
 	va_list arguments;
 
@@ -26,7 +26,7 @@ int sml_context_refuse(struct sml_context *context, const char *format, ...)
 		va_end(arguments);
 	}
 	pthread_mutex_unlock(&context->lock);
-	return -EINVAL;
+	return error;
 }
 
 void sml_context_tensor_done(struct sml_context *context)

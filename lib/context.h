@@ -43,11 +43,11 @@ struct sml_context {
 	/* Completion and failure. */
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* a tensor is done, a shard has stopped, the text is there */
-	int error;              /* atomic; 0: all is well */
-	bool error_told;        /* the text is complete */
+	int error;		/* atomic; 0: all is well */
+	bool error_told;	/* the text is complete */
 	char text[SML_TEXT_BYTES];
 	unsigned n_stopped;
-	bool stop;       /* atomic: shards are to end */
+	bool stop;	 /* atomic: shards are to end */
 	uint32_t events; /* atomic: head chunks and tensors that any shard finished */
 
 	unsigned n_shards;
@@ -73,8 +73,8 @@ int sml_context_look(struct sml_context *context, const struct sml_request *requ
 /* 0, or the context's error (SML_ERROR_FORKED in a child). Never waits. */
 int sml_context_check(const struct sml_context *context);
 
-/* An argument is wrong: the context stays well. Returns -EINVAL. */
-__attribute__((format(printf, 2, 3))) int sml_context_refuse(struct sml_context *context,
+/* A call cannot be made: the context stays well. Returns error. */
+__attribute__((format(printf, 3, 4))) int sml_context_refuse(struct sml_context *context, int error,
 							     const char *format, ...);
 
 /* Called by shards. */

@@ -6,18 +6,17 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "lib/context.h"
-#include "lib/probe.h"
+#include "lib/data_path.h"
 #include "lib/thread.h"
 
-/* What the kernel charges a buffer for a packet, beyond the packet. */
-#define PACKET_SLACK_BYTES 1024
-#define WINDOW_MIN	   4
+#define REJOIN_PAUSE_NS (20 * SML_NS_PER_MS)
 
 static bool is_embedded(const struct sml_context *context)
 {
@@ -51,7 +50,8 @@ static int open_switch(struct sml_context *context)
 	sml_switch_config_init(&config);
 	config.listen = listen;
 	config.threads = settings->threads;
-	config.debug = settings->log.level;
+	/* A failure of the job is told by the ranks already. */
+	config.debug = settings->log.level >= SML_LOG_INFO ? settings->log.level : SML_LOG_ERROR;
 	error = sml_switch_open(&context->embedded, &config, text, sizeof(text));
 	if (error)
 		return sml_error_set(error,
@@ -114,99 +114,6 @@ static int join(struct sml_context *context, uint64_t deadline_ns)
 				     "smallest packet",
 				     mtu, interface->name);
 	return sml_control_join(context->control, lanes, &context->admission, deadline_ns);
-}
-
-/* ---- the data path ---- */
-
-static int open_transport(struct sml_context *context, unsigned shard,
-			  struct sml_transport **transport)
-{
-	const struct sml_faults *faults = &context->settings.faults;
-	struct sml_transport_config config = {
-		.interface = &context->connection.interface,
-		.peer = context->connection.endpoint->address,
-		.log = &context->settings.log,
-	};
-	struct sml_transport *faulty;
-	int error;
-
-	sml_sockaddr_set_port(&config.peer, context->admission.data_port);
-	error = sml_transport_udp.open(transport, &config);
-	if (error || (faults->drop | faults->duplicate | faults->reorder) == 0)
-		return error;
-	faulty = sml_faults_wrap(*transport, faults,
-				 (uint64_t)context->settings.rank * SML_MAX_SHARDS + shard);
-	if (faulty == NULL)
-		return sml_error_set(-ENOMEM, "no memory for the faults");
-	*transport = faulty;
-	return 0;
-}
-
-/* Packets in flight that the switch's buffers and this socket's take. */
-static uint32_t window_of(const struct sml_context *context, const struct sml_transport *transport)
-{
-	const struct sml_admission *admission = &context->admission;
-	uint32_t packet = SML_HEADER_BYTES + 4u * context->shape.lanes;
-	uint32_t own = transport->receive_bytes / (packet + packet / 4 + PACKET_SLACK_BYTES);
-	uint32_t switchs = admission->window_packets / admission->shards;
-	uint32_t window = switchs && switchs < own ? switchs : own;
-
-	return window < WINDOW_MIN ? WINDOW_MIN : window;
-}
-
-static int init_shard(struct sml_context *context, unsigned index, struct sml_transport *transport)
-{
-	const struct sml_admission *admission = &context->admission;
-	struct sml_worker_config config = {
-		.cookie = admission->cookie,
-		.tag = admission->tag,
-		.job = admission->job_number,
-		.epoch = admission->epoch,
-		.shape = context->shape,
-		.head_slots = admission->head_slots,
-		.data_slots = admission->data_slots,
-		.shard = (uint8_t)index,
-		.n_shards = admission->shards,
-		.n_stripes = 1,
-		.window_max = window_of(context, transport),
-	};
-	struct sml_shard *shard = calloc(1, sizeof(*shard));
-
-	if (shard == NULL)
-		return sml_error_set(-ENOMEM, "no memory for a progress thread");
-	context->shards[index] = shard;
-	return sml_shard_init(shard, context, &config, transport);
-}
-
-/* Sockets, probes, the job's lane count, workers: what goes wrong leaves no transport open. */
-static int open_data_path(struct sml_context *context, uint64_t deadline_ns)
-{
-	const struct sml_admission *admission = &context->admission;
-	struct sml_transport *transports[SML_MAX_SHARDS] = {NULL};
-	uint16_t lanes = admission->lanes;
-	int error = 0;
-
-	for (unsigned i = 0; error == 0 && i < admission->shards; i++)
-		error = open_transport(context, i, &transports[i]);
-	if (error == 0)
-		error = sml_probe(context->control, admission, context->settings.rank, transports,
-				  context->connection.endpoint->name, &lanes, deadline_ns);
-	if (error == 0)
-		error = sml_control_ready(context->control, &lanes, deadline_ns);
-	context->shape = (struct sml_shape){
-		.lanes = lanes,
-		.rank = context->settings.rank,
-		.n_ranks = context->settings.world_size,
-	};
-	for (unsigned i = 0; error == 0 && i < admission->shards; i++) {
-		error = init_shard(context, i, transports[i]);
-		if (context->shards[i])
-			transports[i] = NULL; /* the shard's now */
-	}
-	for (unsigned i = 0; i < admission->shards; i++)
-		if (transports[i])
-			transports[i]->ops->close(transports[i]);
-	return error;
 }
 
 /* ---- threads ---- */
@@ -290,6 +197,30 @@ static void destroy(struct sml_context *context)
 	free(context);
 }
 
+/*
+ * Connect and join. What answers where rank 0 will be may be the switch of the
+ * job before, about to close with its rank 0: then once more.
+ */
+static int reach_switch(struct sml_context *context, uint64_t deadline_ns)
+{
+	bool again = is_embedded(context) && !context->embedded;
+	int error;
+
+	for (;;) {
+		error = connect_control(context, deadline_ns);
+		if (error)
+			return error;
+		error = join(context, deadline_ns);
+		if (!again || (error != SML_ERROR_UNREACHABLE && error != SML_ERROR_SWITCH_DIED) ||
+		    sml_now_ns() + REJOIN_PAUSE_NS >= deadline_ns)
+			return error;
+		sml_log(&context->settings.log, SML_LOG_TRACE, "once more: %s", sml_error_last());
+		sml_control_close(context->control);
+		context->control = NULL;
+		poll(NULL, 0, (int)(REJOIN_PAUSE_NS / SML_NS_PER_MS));
+	}
+}
+
 static int set_up(struct sml_context *context, const struct sml_config *config)
 {
 	uint64_t deadline_ns;
@@ -301,11 +232,9 @@ static int set_up(struct sml_context *context, const struct sml_config *config)
 	if (is_embedded(context) && context->settings.rank == 0)
 		error = open_switch(context);
 	if (error == 0)
-		error = connect_control(context, deadline_ns);
+		error = reach_switch(context, deadline_ns);
 	if (error == 0)
-		error = join(context, deadline_ns);
-	if (error == 0)
-		error = open_data_path(context, deadline_ns);
+		error = sml_data_path_open(context, deadline_ns);
 	if (error == 0)
 		error = start_threads(context);
 	return error;

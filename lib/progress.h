@@ -23,7 +23,7 @@ struct sml_context;
 
 enum sml_rest {
 	SML_AWAKE,
-	SML_RESTING,         /* wants to know of new tensors */
+	SML_RESTING,	     /* wants to know of new tensors */
 	SML_RESTING_BLOCKED, /* and of what other shards bring */
 };
 
@@ -55,6 +55,9 @@ struct sml_shard {
 int sml_shard_init(struct sml_shard *shard, struct sml_context *context,
 		   const struct sml_worker_config *config, struct sml_transport *transport);
 int sml_shard_start(struct sml_shard *shard);
+
+/* The thread: moves packets until the context's `stop`. */
+void *sml_shard_main(void *shard);
 
 /* Hand over a tensor. In the same order for all shards: under the submit lock. */
 void sml_shard_submit(struct sml_shard *shard, struct sml_request *request);

@@ -11,7 +11,6 @@
 
 #include "lib/error.h"
 
-
 static int check_range(const char *member, long value, long minimum, long maximum)
 {
 	if (value >= minimum && value <= maximum)
@@ -175,8 +174,8 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 		head = SML_HEAD_SLOTS_MAX;
 	settings->rank = (uint8_t)config->rank;
 	settings->world_size = (uint8_t)config->world_size;
-	settings->master_port = (uint16_t)(config->master_port ? config->master_port
-							       : SML_DEFAULT_PORT);
+	settings->master_port =
+		(uint16_t)(config->master_port ? config->master_port : SML_DEFAULT_PORT);
 	settings->timeout_ms = (uint32_t)config->timeout_ms;
 	settings->heartbeat_ms = (uint32_t)config->heartbeat_ms;
 	settings->wire = config->wire == SML_WIRE_DEFAULT ? SML_WIRE_INT32 : config->wire;

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -50,8 +51,7 @@ static int make_call(struct sml_context *context, const struct version *version,
 		return sml_allreduce(context, buffer, buffer, version->count, version->type,
 				     version->op, &options);
 	case BROADCAST:
-		return sml_broadcast(context, buffer, version->count, version->type,
-				     version->root);
+		return sml_broadcast(context, buffer, version->count, version->type, version->root);
 	case ALLGATHER:
 		return sml_allgather(context, (char *)buffer + 1000000, buffer, version->count,
 				     version->type);
@@ -139,15 +139,22 @@ static void reduce_until_it_fails(struct rank *rank)
 /* Rank `dying` is a child process, born before this one has threads. */
 static void let_die(int dying, void (*body)(struct rank *), const char *who)
 {
-	struct job job = {.n_ranks = 3, .port = free_port(), .elsewhere = 1 << dying,
-			  .body = reduce_until_it_fails, .argument = (void *)(uintptr_t)who};
+	struct job job = {.n_ranks = 3,
+			  .port = free_port(),
+			  .elsewhere = 1 << dying,
+			  .heartbeat_ms = 400,
+			  .body = reduce_until_it_fails,
+			  .argument = (void *)(uintptr_t)who};
 	struct job childs = job;
 	pid_t child;
 
 	childs.body = body;
 	child = fork();
-	if (child == 0)
+	if (child == 0) {
+		/* Not to outlive a test that fails. */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		_exit(run_rank(&childs, dying));
+	}
 	run_job(&job);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
@@ -244,12 +251,10 @@ static void abort_from_elsewhere(struct rank *rank)
 	if (rank->rank == 1) {
 		usleep(50000);
 		CHECK(rank, sml_abort(rank->context, "the loss is NaN") == 0);
-		CHECK_ERROR(rank, sml_barrier(rank->context), SML_ERROR_ABORTED,
-			    "the loss is NaN");
+		CHECK_ERROR(rank, sml_barrier(rank->context), SML_ERROR_ABORTED, "the loss is NaN");
 		return;
 	}
-	CHECK_ERROR(rank,
-		    sml_allreduce(rank->context, data, data, 10, SML_INT32, SML_SUM, NULL),
+	CHECK_ERROR(rank, sml_allreduce(rank->context, data, data, 10, SML_INT32, SML_SUM, NULL),
 		    SML_ERROR_ABORTED, "the loss is NaN");
 	CHECK_ERROR(rank, sml_barrier(rank->context), SML_ERROR_ABORTED, "rank 1");
 }
@@ -264,8 +269,8 @@ static void an_abort_ends_everybodys_calls_with_its_reason(void **state)
 
 static void expect_open_to_fail(const char *address, int error, const char *part)
 {
-	struct job job = {.n_ranks = 2, .timeout_ms = 700, .heartbeat_ms = 200,
-			  .switch_address = address};
+	struct job job = {
+		.n_ranks = 2, .timeout_ms = 700, .heartbeat_ms = 200, .switch_address = address};
 	struct sml_context *context;
 	struct sml_config config;
 
@@ -354,8 +359,7 @@ static void make_mistakes(struct rank *rank)
 		    sml_allreduce(c, data, data, 1, SML_FLOAT32, SML_SUM,
 				  &(struct sml_options){.wire = (enum sml_wire)7}),
 		    -EINVAL, "wire 7");
-	CHECK_ERROR(rank,
-		    sml_allreduce(c, (char *)data + 1, data, 1, SML_FLOAT32, SML_SUM, NULL),
+	CHECK_ERROR(rank, sml_allreduce(c, (char *)data + 1, data, 1, SML_FLOAT32, SML_SUM, NULL),
 		    -EINVAL, "not aligned");
 	CHECK_ERROR(rank, sml_allreduce(c, data, data, SIZE_MAX / 2, SML_INT32, SML_SUM, NULL),
 		    -EINVAL, "too many");

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/data_path.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "lib/probe.h"
+
+/* What the kernel charges a buffer for a packet, beyond the packet. */
+#define PACKET_SLACK_BYTES 1024
+#define WINDOW_MIN	   4
+
+static int open_transport(struct sml_context *context, unsigned shard,
+			  struct sml_transport **transport)
+{
+	const struct sml_faults *faults = &context->settings.faults;
+	struct sml_transport_config config = {
+		.interface = &context->connection.interface,
+		.peer = context->connection.endpoint->address,
+		.log = &context->settings.log,
+	};
+	struct sml_transport *faulty;
+	int error;
+
+	sml_sockaddr_set_port(&config.peer, context->admission.data_port);
+	error = sml_transport_udp.open(transport, &config);
+	if (error || (faults->drop | faults->duplicate | faults->reorder) == 0)
+		return error;
+	faulty = sml_faults_wrap(*transport, faults,
+				 (uint64_t)context->settings.rank * SML_MAX_SHARDS + shard);
+	if (faulty == NULL)
+		return sml_error_set(-ENOMEM, "no memory for the faults");
+	*transport = faulty;
+	return 0;
+}
+
+/* Packets in flight that the switch's buffers and this socket's take. */
+static uint32_t window_of(const struct sml_context *context, const struct sml_transport *transport)
+{
+	const struct sml_admission *admission = &context->admission;
+	uint32_t packet = SML_HEADER_BYTES + 4u * context->shape.lanes;
+	uint32_t own = transport->receive_bytes / (packet + packet / 4 + PACKET_SLACK_BYTES);
+	uint32_t switchs = admission->window_packets / admission->shards;
+	uint32_t window = switchs && switchs < own ? switchs : own;
+
+	return window < WINDOW_MIN ? WINDOW_MIN : window;
+}
+
+static int init_shard(struct sml_context *context, unsigned index, struct sml_transport *transport)
+{
+	const struct sml_admission *admission = &context->admission;
+	struct sml_worker_config config = {
+		.cookie = admission->cookie,
+		.tag = admission->tag,
+		.job = admission->job_number,
+		.epoch = admission->epoch,
+		.shape = context->shape,
+		.head_slots = admission->head_slots,
+		.data_slots = admission->data_slots,
+		.shard = (uint8_t)index,
+		.n_shards = admission->shards,
+		.n_stripes = 1,
+		.window_max = window_of(context, transport),
+	};
+	struct sml_shard *shard = calloc(1, sizeof(*shard));
+
+	if (shard == NULL)
+		return sml_error_set(-ENOMEM, "no memory for a progress thread");
+	context->shards[index] = shard;
+	return sml_shard_init(shard, context, &config, transport);
+}
+
+int sml_data_path_open(struct sml_context *context, uint64_t deadline_ns)
+{
+	const struct sml_admission *admission = &context->admission;
+	struct sml_transport *transports[SML_MAX_SHARDS] = {NULL};
+	uint16_t lanes = admission->lanes;
+	int error = 0;
+
+	for (unsigned i = 0; error == 0 && i < admission->shards; i++)
+		error = open_transport(context, i, &transports[i]);
+	if (error == 0)
+		error = sml_probe(context->control, admission, context->settings.rank, transports,
+				  context->connection.endpoint->name, &lanes, deadline_ns);
+	if (error == 0)
+		error = sml_control_ready(context->control, &lanes, deadline_ns);
+	context->shape = (struct sml_shape){
+		.lanes = lanes,
+		.rank = context->settings.rank,
+		.n_ranks = context->settings.world_size,
+	};
+	for (unsigned i = 0; error == 0 && i < admission->shards; i++) {
+		error = init_shard(context, i, transports[i]);
+		if (context->shards[i])
+			transports[i] = NULL; /* the shard's now */
+	}
+	for (unsigned i = 0; i < admission->shards; i++)
+		if (transports[i])
+			transports[i]->ops->close(transports[i]);
+	return error;
+}
