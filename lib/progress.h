@@ -57,7 +57,7 @@ int sml_shard_init(struct sml_shard *shard, struct sml_context *context,
 int sml_shard_start(struct sml_shard *shard);
 
 /* The thread: moves packets until the context's `stop`. */
-void *sml_shard_main(void *shard);
+void *sml_shard_main(void *self);
 
 /* Hand over a tensor. In the same order for all shards: under the submit lock. */
 void sml_shard_submit(struct sml_shard *shard, struct sml_request *request);
