@@ -24,7 +24,7 @@ typedef uint16_t __attribute__((may_alias)) sml_any_u16;
 typedef uint32_t __attribute__((may_alias)) sml_any_u32;
 
 #define SML_FLOAT32_INFINITY 0x7f800000u
-#define SML_FLOAT32_NAN      0x7fc00000u
+#define SML_FLOAT32_NAN	     0x7fc00000u
 #define SML_FLOAT32_SIGN     0x80000000u
 #define SML_FLOAT32_REST     0x7fffffffu
 
@@ -81,7 +81,8 @@ SML_INLINE uint32_t sml_float16_narrow(uint32_t bits)
 	uint32_t normal = (rest - (112u << 23) + 0xfffu + ((rest >> 13) & 1)) >> 13;
 
 	normal = sml_select((int32_t)rest < 143 << 23, normal, 0x7c00); /* from 2^16 on: infinity */
-	return sml_select((int32_t)rest < 113 << 23, subnormal, normal) | (bits & SML_FLOAT32_SIGN) >> 16;
+	return sml_select((int32_t)rest < 113 << 23, subnormal, normal) |
+	       (bits & SML_FLOAT32_SIGN) >> 16;
 }
 
 /* Not for NaN. A carry out of the mantissa ends in the exponent, as it must. */

@@ -130,8 +130,8 @@ SML_INLINE float round_to_even(float y)
 	float magic = sml_float_of((sml_bits_of(y) & SML_FLOAT32_SIGN) | sml_bits_of(0x1p23f));
 	float rounded = (y + magic) - magic;
 
-	return sml_float_of(sml_select(__builtin_fabsf(y) < 0x1p23f, sml_bits_of(rounded),
-				       sml_bits_of(y)));
+	return sml_float_of(
+		sml_select(__builtin_fabsf(y) < 0x1p23f, sml_bits_of(rounded), sml_bits_of(y)));
 }
 
 SML_INLINE void quantize_int32_loop(enum sml_type type, const void *restrict elements, size_t count,

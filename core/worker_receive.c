@@ -101,9 +101,9 @@ enum sml_worker_verdict sml_worker_receive(struct sml_worker *worker, const void
 		return SML_WORKER_IGNORED;
 	}
 	stream = sml_worker_stream_of(worker, slot);
-	tensor = sml_worker_find(worker, stream, worker->chunks[slot]);
+	tensor = sml_worker_find(worker, stream, worker->chunks[slot], &index);
+	/* What is in flight is claimed, so its tensor is not done and not retired. */
 	sml_assert(tensor != NULL);
-	index = worker->chunks[slot] - tensor->window[stream].first;
 	sml_tensor_describe_chunk(tensor, stream, index, &sent);
 	if (!matches(&sent, header, length)) {
 		worker->counters.ignored++;

@@ -37,6 +37,17 @@ void sml_context_tensor_done(struct sml_context *context)
 	pthread_mutex_unlock(&context->lock);
 }
 
+void sml_context_park(struct sml_context *context)
+{
+	pthread_mutex_lock(&context->lock);
+	context->n_parked++;
+	pthread_cond_broadcast(&context->changed);
+	while (context->park && !context->stop)
+		pthread_cond_wait(&context->changed, &context->lock);
+	context->n_parked--;
+	pthread_mutex_unlock(&context->lock);
+}
+
 void sml_context_shard_stopped(struct sml_context *context)
 {
 	pthread_mutex_lock(&context->lock);
@@ -67,6 +78,7 @@ static void stop_shards(struct sml_context *context)
 	for (unsigned i = 0; i < context->n_shards; i++)
 		sml_shard_wake(context->shards[i]);
 	pthread_mutex_lock(&context->lock);
+	pthread_cond_broadcast(&context->changed);
 	while (context->n_stopped < context->n_shards)
 		pthread_cond_wait(&context->changed, &context->lock);
 	pthread_mutex_unlock(&context->lock);
@@ -116,13 +128,18 @@ static void time_out(struct sml_context *context, const struct sml_request *requ
 	sml_history_text(&context->history, SML_HEAD, request->tensor.window[SML_HEAD].first, call,
 			 sizeof(call));
 	pthread_mutex_unlock(&context->submit_lock);
-	describe_shards(context, shards, sizeof(shards));
+	if (__atomic_load_n(&context->park, __ATOMIC_SEQ_CST))
+		snprintf(shards, sizeof(shards), "%.300s, and no switch has taken over",
+			 context->failover.lost);
+	else
+		describe_shards(context, shards, sizeof(shards));
 	snprintf(text, sizeof(text),
 		 "%s did not finish within %u ms (SWITCHML_TIMEOUT): %s. A rank may not have made "
 		 "this call, or its path to the switch is blocked",
 		 call, context->settings.timeout_ms, shards);
 	end_failure(context, text);
-	sml_control_abort(context->control, SML_ERROR_TIMEOUT, text);
+	sml_control_abort(__atomic_load_n(&context->control, __ATOMIC_ACQUIRE), SML_ERROR_TIMEOUT,
+			  text);
 }
 
 /* ---- waiting ---- */

@@ -29,8 +29,16 @@ struct sml_context {
 	struct sml_settings settings;
 	struct sml_switch *embedded; /* NULL: none in this process */
 	struct sml_endpoint endpoints[SML_MAX_ENDPOINTS];
+	unsigned n_endpoints;
 	struct sml_connection connection;
-	struct sml_control *control;
+	struct sml_control *control;  /* atomic once there are threads */
+	struct sml_control **retired; /* those of switches that died: their memory lives on */
+	unsigned n_retired;
+	struct {
+		pthread_t thread;
+		bool started, closing;	   /* under `lock` */
+		char lost[SML_TEXT_BYTES]; /* which switch was lost, and how */
+	} failover;
 	struct sml_admission admission;
 	struct sml_shape shape;
 
@@ -47,6 +55,8 @@ struct sml_context {
 	bool error_told;	/* the text is complete */
 	char text[SML_TEXT_BYTES];
 	unsigned n_stopped;
+	bool park; /* atomic: shards are to freeze, and wait */
+	unsigned n_parked;
 	bool stop;	 /* atomic: shards are to end */
 	uint32_t events; /* atomic: head chunks and tensors that any shard finished */
 
@@ -77,8 +87,14 @@ int sml_context_check(const struct sml_context *context);
 __attribute__((format(printf, 3, 4))) int sml_context_refuse(struct sml_context *context, int error,
 							     const char *format, ...);
 
+/* The control connection gets its thread: the job runs. 0 or an error, told. */
+int sml_context_start_control(struct sml_context *context);
+
 /* Called by shards. */
 void sml_context_tensor_done(struct sml_context *context);
 void sml_context_shard_stopped(struct sml_context *context);
+
+/* A shard waits here while `park` is set, and nobody has told it to stop. */
+void sml_context_park(struct sml_context *context);
 
 #endif

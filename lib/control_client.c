@@ -11,6 +11,8 @@
 #include "lib/thread.h"
 
 #define PING_MAX_MS 1000
+/* How often a waiting call looks whether it is to give up. */
+#define GIVE_UP_LOOK_NS (50 * SML_NS_PER_MS)
 
 enum sml_control_phase sml_control_phase(struct sml_control *control)
 {
@@ -35,7 +37,7 @@ void sml_control_fail(struct sml_control *control, int error, const char *format
 	enum sml_control_phase before = sml_control_phase(control);
 	va_list arguments;
 
-	if (before == SML_CONTROL_FAILED || before == SML_CONTROL_LEFT)
+	if (before >= SML_CONTROL_LEFT)
 		return;
 	pthread_mutex_lock(&control->lock);
 	control->error = error;
@@ -118,18 +120,29 @@ err_memory:
 
 /* ---- while the context opens ---- */
 
+void sml_control_watch(struct sml_control *control, const bool *give_up)
+{
+	control->give_up = give_up;
+}
+
 int sml_control_failure(struct sml_control *control)
 {
-	return sml_control_phase(control) == SML_CONTROL_FAILED
-		       ? sml_error_set(control->error, "%s", control->text)
-		       : 0;
+	if (sml_control_phase(control) == SML_CONTROL_FAILED)
+		return sml_error_set(control->error, "%s", control->text);
+	if (control->give_up && __atomic_load_n(control->give_up, __ATOMIC_SEQ_CST))
+		return sml_error_set(SML_ERROR_CLOSED, "the context is being closed");
+	return 0;
 }
 
 int sml_control_pump(struct sml_control *control, const int *fds, unsigned n_fds, uint64_t until_ns)
 {
 	struct event *events[SML_MAX_SHARDS] = {NULL};
 	uint64_t now_ns = sml_now_ns();
-	struct timeval until = timeval_of(until_ns > now_ns ? until_ns - now_ns : 0);
+	struct timeval until;
+
+	if (control->give_up && until_ns > now_ns + GIVE_UP_LOOK_NS)
+		until_ns = now_ns + GIVE_UP_LOOK_NS;
+	until = timeval_of(until_ns > now_ns ? until_ns - now_ns : 0);
 
 	for (unsigned i = 0; i < n_fds; i++) {
 		events[i] = event_new(control->base, fds[i], EV_READ, on_pump_timer, control);
@@ -203,11 +216,37 @@ static int wait_for(struct sml_control *control, enum sml_control_phase wanted,
 	return error;
 }
 
-int sml_control_join(struct sml_control *control, uint16_t lanes, struct sml_admission *admission,
+/* What a report says, in the message's structures; it must outlive their sending. */
+static void describe_resumption(const struct sml_resumption *resumption,
+				SmlControl__StreamReport *reports, SmlControl__StreamReport **list,
+				SmlControl__Resume *resume)
+{
+	for (unsigned stream = 0; stream < SML_STREAMS; stream++) {
+		const struct sml_resume_report *report = &resumption->reports[stream];
+
+		sml_control__stream_report__init(&reports[stream]);
+		reports[stream].beyond = report->beyond;
+		reports[stream].lacking = (uint32_t *)(uintptr_t)report->lacking;
+		reports[stream].n_lacking = report->n_lacking;
+		reports[stream].kept = (uint32_t *)(uintptr_t)report->kept;
+		reports[stream].n_kept = report->n_kept;
+		list[stream] = &reports[stream];
+	}
+	sml_control__resume__init(resume);
+	resume->epoch = resumption->epoch;
+	resume->tag = resumption->tag;
+	resume->streams = list;
+	resume->n_streams = SML_STREAMS;
+}
+
+int sml_control_join(struct sml_control *control, uint16_t lanes,
+		     const struct sml_resumption *resumption, struct sml_admission *admission,
 		     uint64_t deadline_ns)
 {
 	const struct sml_settings *settings = control->settings;
+	SmlControl__StreamReport reports[SML_STREAMS], *list[SML_STREAMS];
 	SmlControl__Join join = SML_CONTROL__JOIN__INIT;
+	SmlControl__Resume resume;
 	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
 	char host[256] = "?", version[] = SML_VERSION_STRING;
 	int error;
@@ -226,6 +265,11 @@ int sml_control_join(struct sml_control *control, uint16_t lanes, struct sml_adm
 	join.shards = settings->threads;
 	join.heartbeat_ms = settings->heartbeat_ms;
 	join.stripes = 1;
+	if (resumption) {
+		describe_resumption(resumption, reports, list, &resume);
+		join.resume = &resume;
+		control->resumption = resumption;
+	}
 	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_JOIN;
 	envelope.join = &join;
 	sml_control_set_phase(control, SML_CONTROL_JOINING);

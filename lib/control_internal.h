@@ -22,7 +22,8 @@ enum sml_control_phase {
 	SML_CONTROL_RUNNING,
 	SML_CONTROL_LEAVING,
 	SML_CONTROL_LEFT,
-	SML_CONTROL_FAILED
+	SML_CONTROL_FAILED,
+	SML_CONTROL_LOST /* another switch may take over */
 };
 
 struct sml_control {
@@ -34,6 +35,9 @@ struct sml_control {
 	bool silent;	  /* the last tick found that nothing had come for too long */
 	uint64_t missing; /* ranks that had not joined when we last heard */
 	struct sml_admission admission;
+	uint32_t *tables[SML_STREAMS];		 /* of admission.maps */
+	const struct sml_resumption *resumption; /* while joining to go on */
+	const bool *give_up;			 /* atomic; NULL: nobody says so */
 	uint16_t start_lanes;
 	struct sml_control_owner owner;
 	pthread_t thread;

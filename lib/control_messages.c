@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/clock.h"
@@ -17,6 +18,27 @@ static void on_waiting(struct sml_control *control, const SmlControl__Envelope *
 	control->missing = 0;
 	for (size_t i = 0; i < waiting->n_missing; i++)
 		control->missing |= (uint64_t)1 << (waiting->missing[i] & 63);
+}
+
+static bool copy_maps(struct sml_control *control, const SmlControl__Admitted *in)
+{
+	if (control->resumption == NULL)
+		return true;
+	if (in->n_maps != SML_STREAMS)
+		return false;
+	for (unsigned stream = 0; stream < SML_STREAMS; stream++) {
+		const SmlControl__TicketMap *map = in->maps[stream];
+		uint32_t *table = malloc(map->n_table * sizeof(*table) + 1);
+
+		if (table == NULL)
+			return false;
+		for (size_t i = 0; i < map->n_table; i++)
+			table[i] = map->table[i];
+		control->tables[stream] = table;
+		control->admission.maps[stream] = (struct sml_ticket_map){
+			.table = table, .n = (uint32_t)map->n_table, .after = map->after};
+	}
+	return true;
 }
 
 static void on_admitted(struct sml_control *control, const SmlControl__Envelope *message)
@@ -49,7 +71,61 @@ static void on_admitted(struct sml_control *control, const SmlControl__Envelope 
 	};
 	snprintf(control->admission.dataplane, sizeof(control->admission.dataplane), "%s",
 		 in->dataplane);
+	if (!copy_maps(control, in)) {
+		sml_control_fail(control, SML_ERROR_PROTOCOL,
+				 "the switch at %s does not say where to go on", control->where);
+		return;
+	}
 	sml_control_set_phase(control, SML_CONTROL_ADMITTED);
+}
+
+/* ---- going on after a switch has died ---- */
+
+static void on_fetch(struct sml_control *control, const SmlControl__Envelope *message)
+{
+	const SmlControl__Fetch *fetch = message->fetch;
+	const struct sml_resumption *resumption = control->resumption;
+	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
+	SmlControl__Result result = SML_CONTROL__RESULT__INIT;
+	const void *lanes = NULL;
+	uint16_t n_lanes = 0;
+
+	if (resumption && fetch->stream < SML_STREAMS)
+		lanes = resumption->kept(resumption->self, (enum sml_stream_id)fetch->stream,
+					 fetch->chunk, &n_lanes);
+	if (lanes == NULL) {
+		sml_control_fail(control, SML_ERROR_PROTOCOL,
+				 "the switch at %s wants a result that this rank does not keep",
+				 control->where);
+		return;
+	}
+	result.stream = fetch->stream;
+	result.chunk = fetch->chunk;
+	result.lanes.data = (uint8_t *)(uintptr_t)lanes;
+	result.lanes.len = 4u * n_lanes;
+	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_RESULT;
+	envelope.result = &result;
+	sml_control_send(control, &envelope);
+}
+
+static void on_result(struct sml_control *control, const SmlControl__Envelope *message)
+{
+	const SmlControl__Result *result = message->result;
+	const struct sml_resumption *resumption = control->resumption;
+	uint32_t lanes[SML_MAX_LANES];
+	int rc = -1;
+
+	if (resumption && result->stream < SML_STREAMS && result->lanes.len <= sizeof(lanes) &&
+	    result->lanes.len % 4 == 0) {
+		/* Where they came they need not be aligned. */
+		memcpy(lanes, result->lanes.data, result->lanes.len);
+		rc = resumption->adopt(resumption->self, (enum sml_stream_id)result->stream,
+				       result->chunk, lanes, (uint16_t)(result->lanes.len / 4));
+	}
+	if (rc < 0)
+		sml_control_fail(control, SML_ERROR_PROTOCOL,
+				 "the switch at %s hands over a result that does not fit",
+				 control->where);
 }
 
 static void on_start(struct sml_control *control, const SmlControl__Envelope *message)
@@ -112,6 +188,8 @@ static const struct {
 } reactions[] = {
 	{SML_CONTROL__ENVELOPE__BODY_WAITING, 1 << SML_CONTROL_JOINING, on_waiting},
 	{SML_CONTROL__ENVELOPE__BODY_ADMITTED, 1 << SML_CONTROL_JOINING, on_admitted},
+	{SML_CONTROL__ENVELOPE__BODY_FETCH, 1 << SML_CONTROL_JOINING, on_fetch},
+	{SML_CONTROL__ENVELOPE__BODY_RESULT, 1 << SML_CONTROL_JOINING, on_result},
 	{SML_CONTROL__ENVELOPE__BODY_START, 1 << SML_CONTROL_READY, on_start},
 	{SML_CONTROL__ENVELOPE__BODY_DESCRIBE, 1 << SML_CONTROL_RUNNING | 1 << SML_CONTROL_LEAVING,
 	 on_describe},
@@ -126,7 +204,7 @@ void sml_control_received(void *self, const SmlControl__Envelope *message)
 	enum sml_control_phase phase = sml_control_phase(control);
 
 	control->silent = false;
-	if (phase == SML_CONTROL_FAILED || phase == SML_CONTROL_LEFT)
+	if (phase >= SML_CONTROL_LEFT)
 		return;
 	for (size_t i = 0; i < sizeof(reactions) / sizeof(reactions[0]); i++) {
 		if (reactions[i].body != message->body_case)
@@ -148,8 +226,28 @@ static bool is_embedded_elsewhere(const struct sml_control *control)
 	return control->settings->switch_address == NULL && control->settings->rank != 0;
 }
 
+/* A dedicated switch that served the job is gone: whoever owns us may find another. */
+static bool hand_to_owner(struct sml_control *control, const char *how)
+{
+	enum sml_control_phase phase = sml_control_phase(control);
+
+	if (!control->threaded || control->owner.lost == NULL ||
+	    (phase != SML_CONTROL_RUNNING && phase != SML_CONTROL_LEAVING))
+		return false;
+	pthread_mutex_lock(&control->lock);
+	snprintf(control->text, sizeof(control->text), "the switch at %s %s", control->where, how);
+	pthread_mutex_unlock(&control->lock);
+	sml_control_set_phase(control, SML_CONTROL_LOST);
+	event_del(control->tick);
+	event_base_loopbreak(control->base);
+	control->owner.lost(control->owner.self, control->text);
+	return true;
+}
+
 static void lost(struct sml_control *control, const char *how)
 {
+	if (hand_to_owner(control, how))
+		return;
 	if (sml_control_phase(control) < SML_CONTROL_ADMITTED)
 		sml_control_fail(
 			control, SML_ERROR_UNREACHABLE,

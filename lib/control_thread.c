@@ -112,13 +112,14 @@ int sml_control_leave(struct sml_control *control, uint64_t deadline_ns)
 	pthread_mutex_lock(&control->lock);
 	control->leave_wanted = true;
 	wake(control);
-	while (control->phase != SML_CONTROL_LEFT && control->phase != SML_CONTROL_FAILED &&
-	       !timed_out)
+	while (control->phase < SML_CONTROL_LEFT && !timed_out)
 		timed_out = pthread_cond_timedwait(&control->changed, &control->lock, &deadline);
 	phase = control->phase;
 	pthread_mutex_unlock(&control->lock);
 	if (phase == SML_CONTROL_LEFT)
 		return 0;
+	if (phase == SML_CONTROL_LOST)
+		return 1;
 	if (phase == SML_CONTROL_FAILED)
 		return sml_error_set(control->error, "%s", control->text);
 	return sml_error_set(SML_ERROR_TIMEOUT,
@@ -157,12 +158,23 @@ static void free_event(struct event *event)
 		event_free(event);
 }
 
+void sml_control_retire(struct sml_control *control)
+{
+	stop_thread(control);
+	control->threaded = false;
+	sml_channel_close(control->channel);
+	control->channel = NULL;
+}
+
 void sml_control_close(struct sml_control *control)
 {
 	if (control == NULL)
 		return;
 	stop_thread(control);
-	sml_channel_close(control->channel);
+	if (control->channel)
+		sml_channel_close(control->channel);
+	for (unsigned stream = 0; stream < SML_STREAMS; stream++)
+		free(control->tables[stream]);
 	free_event(control->tick);
 	free_event(control->wake);
 	free_event(control->pump_timer);

@@ -12,4 +12,12 @@
  */
 int sml_data_path_open(struct sml_context *context, uint64_t deadline_ns);
 
+/*
+ * The same for a switch that goes on where another has died: the shards are
+ * parked, and get workers and transports of the new epoch. keep: see
+ * sml_shard_renew().
+ */
+int sml_data_path_renew(struct sml_context *context, struct sml_control *control,
+			uint64_t deadline_ns, bool keep);
+
 #endif

@@ -14,6 +14,7 @@
 
 #include "lib/context.h"
 #include "lib/data_path.h"
+#include "lib/failover.h"
 #include "lib/thread.h"
 
 #define REJOIN_PAUSE_NS (20 * SML_NS_PER_MS)
@@ -102,6 +103,7 @@ static int connect_control(struct sml_context *context, uint64_t deadline_ns)
 
 	if (n < 0)
 		return n;
+	context->n_endpoints = (unsigned)n;
 	error = sml_connect(&context->connection, &config);
 	if (error)
 		return error;
@@ -119,7 +121,7 @@ static int join(struct sml_context *context, uint64_t deadline_ns)
 				     "an MTU of %u bytes (interface %s) is too small for the "
 				     "smallest packet",
 				     mtu, interface->name);
-	return sml_control_join(context->control, lanes, &context->admission, deadline_ns);
+	return sml_control_join(context->control, lanes, NULL, &context->admission, deadline_ns);
 }
 
 /* ---- threads ---- */
@@ -139,16 +141,29 @@ static void failed(void *self, int error, const char *text)
 	sml_context_fail(self, error, text);
 }
 
+static void lost(void *self, const char *text)
+{
+	sml_failover_begin(self, text);
+}
+
+int sml_context_start_control(struct sml_context *context)
+{
+	/* An embedded switch dies with its rank: nobody can take over. */
+	const struct sml_control_owner owner = {context, describe, failed,
+						is_embedded(context) ? NULL : lost};
+
+	return sml_control_start(context->control, &owner);
+}
+
 static int start_threads(struct sml_context *context)
 {
-	const struct sml_control_owner owner = {context, describe, failed};
 	int error = 0;
 
 	for (unsigned i = 0; error == 0 && i < context->admission.shards; i++) {
 		error = sml_shard_start(context->shards[i]);
 		context->n_shards += error == 0;
 	}
-	return error ? error : sml_control_start(context->control, &owner);
+	return error ? error : sml_context_start_control(context);
 }
 
 static void log_choices(const struct sml_context *context)
@@ -183,14 +198,19 @@ static void log_choices(const struct sml_context *context)
 /* Whatever of it there is. */
 static void destroy(struct sml_context *context)
 {
-	__atomic_store_n(&context->stop, true, __ATOMIC_SEQ_CST);
+	/* No switch is looked for any more, so the control is the last one. */
+	sml_failover_fini(context);
 	/* First the shards, for the control thread may be waiting for them to stop. */
 	for (unsigned i = 0; i < SML_MAX_SHARDS; i++) {
 		if (context->shards[i] == NULL)
 			continue;
 		sml_shard_fini(context->shards[i]);
 	}
-	sml_control_close(context->control);
+	if (context->n_retired == 0 || context->control != context->retired[context->n_retired - 1])
+		sml_control_close(context->control);
+	for (unsigned i = 0; i < context->n_retired; i++)
+		sml_control_close(context->retired[i]);
+	free(context->retired);
 	for (unsigned i = 0; i < SML_MAX_SHARDS; i++)
 		free(context->shards[i]);
 	if (context->embedded)
@@ -292,6 +312,22 @@ static void log_counters(const struct sml_context *context)
 		(double)c.rtt_min_ns / 1e6, c.window);
 }
 
+/* A leaver takes part in resumes until all have asked to leave. */
+static int leave(struct sml_context *context)
+{
+	uint64_t deadline_ns = sml_now_ns() + context->settings.timeout_ms * SML_NS_PER_MS;
+	int error;
+
+	for (;;) {
+		error = sml_control_leave(__atomic_load_n(&context->control, __ATOMIC_ACQUIRE),
+					  deadline_ns);
+		if (error <= 0)
+			return error;
+		if (!sml_failover_wait(context, deadline_ns))
+			return sml_error_set(SML_ERROR_SWITCH_DIED, "%s", context->failover.lost);
+	}
+}
+
 int sml_close(struct sml_context *context)
 {
 	int error;
@@ -305,9 +341,7 @@ int sml_close(struct sml_context *context)
 	if (error)
 		sml_error_set(error, "%s", sml_error_text(context));
 	else
-		error = sml_control_leave(context->control,
-					  sml_now_ns() +
-						  context->settings.timeout_ms * SML_NS_PER_MS);
+		error = leave(context);
 	log_counters(context);
 	destroy(context);
 	return error;

@@ -192,6 +192,11 @@ static bool step(struct sml_shard *shard)
 	return busy;
 }
 
+static bool is_to_park(const struct sml_shard *shard)
+{
+	return __atomic_load_n(&shard->context->park, __ATOMIC_SEQ_CST);
+}
+
 static bool is_stopping(const struct sml_shard *shard)
 {
 	return __atomic_load_n(&shard->context->stop, __ATOMIC_SEQ_CST);
@@ -208,7 +213,7 @@ static bool must_look_again(struct sml_shard *shard, bool blocked)
 {
 	bool queued;
 
-	if (is_stopping(shard))
+	if (is_stopping(shard) || is_to_park(shard))
 		return true;
 	if (blocked &&
 	    __atomic_load_n(&shard->context->events, __ATOMIC_SEQ_CST) != shard->events_seen)
@@ -253,9 +258,15 @@ void *sml_shard_main(void *self)
 	struct sml_shard *shard = self;
 	bool spin = shard->context->settings.spin;
 
-	while (!is_stopping(shard))
-		if (!step(shard) && !spin)
+	while (!is_stopping(shard)) {
+		if (is_to_park(shard)) {
+			sml_worker_freeze(&shard->worker);
+			publish(shard);
+			sml_context_park(shard->context);
+		} else if (!step(shard) && !spin) {
 			rest(shard);
+		}
+	}
 	sml_worker_freeze(&shard->worker);
 	publish(shard);
 	sml_context_shard_stopped(shard->context);

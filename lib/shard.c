@@ -41,6 +41,36 @@ int sml_shard_start(struct sml_shard *shard)
 	return 0;
 }
 
+bool sml_shard_renew(struct sml_shard *shard, const struct sml_worker_config *config,
+		     const struct sml_ticket_map maps[SML_STREAMS], struct sml_transport *transport,
+		     bool keep)
+{
+	void *memory = aligned_alloc(64, (sml_worker_memory_bytes(config) + 63) & ~63ull);
+	struct sml_worker *next = malloc(sizeof(*next));
+
+	if (memory == NULL || next == NULL) {
+		free(memory);
+		free(next);
+		return false;
+	}
+	sml_worker_init(next, config, memory);
+	sml_resume_begin(next, &shard->worker, maps);
+	if (keep) {
+		free(shard->kept_memory);
+		shard->kept = shard->worker;
+		shard->kept_memory = shard->worker_memory;
+	} else {
+		free(shard->worker_memory);
+	}
+	shard->worker = *next;
+	shard->worker_memory = memory;
+	free(next);
+	shard->transport->ops->close(shard->transport);
+	shard->transport = transport;
+	sml_batch_clear(&shard->out);
+	return true;
+}
+
 void sml_shard_fini(struct sml_shard *shard)
 {
 	if (shard->context == NULL)
@@ -55,6 +85,7 @@ void sml_shard_fini(struct sml_shard *shard)
 		close(shard->wake_fd);
 	pthread_mutex_destroy(&shard->queue_lock);
 	free(shard->worker_memory);
+	free(shard->kept_memory);
 	free(shard->out.bytes);
 }
 
