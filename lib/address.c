@@ -115,7 +115,7 @@ int sml_endpoints_resolve(struct sml_endpoint *endpoints, const char *list, uint
 
 	for (const char *item = list; n < SML_MAX_ENDPOINTS; item += *item == ',') {
 		size_t length = strcspn(item, ",");
-		struct host_port place;
+		struct host_port place = {.host = ""};
 		int added;
 
 		if (!split(item, length, default_port, &place))

@@ -251,7 +251,7 @@ static void set_master_address(struct sml_config *config)
 /* torchrun's own store listens on MASTER_PORT: the port after it is ours. */
 static int set_master_port(struct sml_config *config)
 {
-	int error, port;
+	int error, port = 0;
 
 	if (!get("MASTER_PORT") || get("SWITCHML_MASTER_PORT"))
 		return 0;

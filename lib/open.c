@@ -71,6 +71,7 @@ static int find_switch(struct sml_context *context)
 	const struct sml_settings *settings = &context->settings;
 	const char *host = settings->master_address;
 	char own[320];
+	int n;
 
 	if (!is_embedded(context))
 		return sml_endpoints_resolve(context->endpoints, settings->switch_address,
@@ -78,9 +79,14 @@ static int find_switch(struct sml_context *context)
 	if (context->embedded && !is_loopback_name(host))
 		host = "127.0.0.1";
 	snprintf(own, sizeof(own), strchr(host, ':') ? "[%s]" : "%s", host);
-	return sml_endpoints_resolve(context->endpoints, own,
-				     context->embedded ? sml_switch_port(context->embedded)
-						       : settings->master_port);
+	n = sml_endpoints_resolve(context->endpoints, own,
+				  context->embedded ? sml_switch_port(context->embedded)
+						    : settings->master_port);
+	/* In texts, the embedded switch goes by the address that the others look for. */
+	if (n > 0 && context->embedded)
+		snprintf(context->endpoints[0].name, sizeof(context->endpoints[0].name),
+			 "%.255s:%u", settings->master_address, sml_switch_port(context->embedded));
+	return n;
 }
 
 static int connect_control(struct sml_context *context, uint64_t deadline_ns)

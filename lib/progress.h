@@ -63,7 +63,7 @@ int sml_shard_start(struct sml_shard *shard);
  * The thread: moves packets until the context's `stop`. While its `park` is set
  * the thread is parked: its worker is frozen and anybody's.
  */
-void *sml_shard_main(void *shard);
+void *sml_shard_main(void *self);
 
 /* Hand over a tensor. In the same order for all shards: under the submit lock. */
 void sml_shard_submit(struct sml_shard *shard, struct sml_request *request);

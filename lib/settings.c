@@ -111,6 +111,8 @@ wrong:
  */
 static void choose_threads(struct sml_settings *settings, int wanted)
 {
+	const char *where =
+		settings->switch_address ? settings->switch_address : settings->master_address;
 	int local = sml_launcher_local_size();
 	int n_cores = 1, each;
 	cpu_set_t cores;
@@ -123,10 +125,7 @@ static void choose_threads(struct sml_settings *settings, int wanted)
 	if (sched_getaffinity(0, sizeof(cores), &cores) == 0)
 		n_cores = CPU_COUNT(&cores);
 	if (local == 0)
-		local = settings->switch_address == NULL &&
-					strncmp(settings->master_address, "127.", 4) == 0
-				? settings->world_size
-				: 1;
+		local = strncmp(where, "127.", 4) == 0 ? settings->world_size : 1;
 	each = n_cores / local;
 	settings->threads = each <= 2 ? 1 : each <= 8 ? 2 : 4;
 	snprintf(settings->threads_why, sizeof(settings->threads_why), "%d cores, %d local ranks",

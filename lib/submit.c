@@ -51,7 +51,7 @@ static int enqueue(struct sml_context *context, struct sml_order *order,
 	return 0;
 }
 
-int sml_submit(struct sml_context *context, struct sml_order *order, struct sml_request **out)
+int sml_submit(struct sml_context *context, struct sml_order *order, struct sml_request **submitted)
 {
 	struct sml_request *request;
 	int error;
@@ -72,7 +72,7 @@ int sml_submit(struct sml_context *context, struct sml_order *order, struct sml_
 	error = enqueue(context, order, request);
 	if (error)
 		goto err_unreserve;
-	*out = request;
+	*submitted = request;
 	return 0;
 
 err_unreserve:

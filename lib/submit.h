@@ -13,8 +13,9 @@ struct sml_order {
 
 /*
  * Gives the call its place among all calls and hands it to every shard. 0 and
- * *request, to be given to sml_wait() or sml_test(); or an error.
+ * *submitted, to be given to sml_wait() or sml_test(); or an error.
  */
-int sml_submit(struct sml_context *context, struct sml_order *order, struct sml_request **request);
+int sml_submit(struct sml_context *context, struct sml_order *order,
+	       struct sml_request **submitted);
 
 #endif

@@ -241,6 +241,63 @@ static void missing_ranks_are_named(void **state)
 	assert_true(now_ms() - began < 1500);
 }
 
+static void *open_with_three(void *argument)
+{
+	struct job *job = argument;
+	struct sml_context *context;
+	struct sml_config config;
+	int error;
+
+	configure(&config, job, 1);
+	config.world_size = 3;
+	error = sml_open(&context, &config);
+	return strstr(sml_error_text(NULL), "3") ? (void *)(intptr_t)error : NULL;
+}
+
+static void different_world_sizes_are_told_to_both(void **state)
+{
+	struct job job = {.n_ranks = 2, .timeout_ms = 3000, .port = free_port()};
+	struct sml_context *context;
+	struct sml_config config;
+	pthread_t thread;
+	void *other;
+
+	(void)state;
+	pthread_create(&thread, NULL, open_with_three, &job);
+	configure(&config, &job, 0);
+	assert_int_equal(sml_open(&context, &config), SML_ERROR_MISMATCH);
+	assert_non_null(strstr(sml_error_text(NULL), "2"));
+	assert_non_null(strstr(sml_error_text(NULL), "3"));
+	pthread_join(thread, &other);
+	assert_int_equal((intptr_t)other, SML_ERROR_MISMATCH);
+}
+
+/* ---- looking, not waiting ---- */
+
+static void look_in_vain(struct rank *rank)
+{
+	struct sml_request *request;
+	int32_t data = 1;
+	int done, result;
+
+	if (rank->rank == 1) {
+		usleep(600000);
+		return;
+	}
+	CHECK(rank, sml_allreduce_async(rank->context, &data, &data, 1, SML_INT32, SML_SUM, NULL,
+					&request) == 0);
+	do
+		result = sml_test(request, &done);
+	while (!done);
+	CHECK_ERROR(rank, result, SML_ERROR_TIMEOUT, "all-reduce 0: 1 int32");
+}
+
+static void a_deadline_passes_for_those_who_only_look(void **state)
+{
+	(void)state;
+	run_job(&(struct job){.n_ranks = 2, .timeout_ms = 300, .body = look_in_vain});
+}
+
 /* ---- abort ---- */
 
 static void abort_from_elsewhere(struct rank *rank)
@@ -418,6 +475,8 @@ int main(void)
 		cmocka_unit_test(a_frozen_rank_is_dead_after_the_heartbeat),
 		cmocka_unit_test(a_call_that_others_do_not_make_ends_at_the_deadline),
 		cmocka_unit_test(missing_ranks_are_named),
+		cmocka_unit_test(different_world_sizes_are_told_to_both),
+		cmocka_unit_test(a_deadline_passes_for_those_who_only_look),
 		cmocka_unit_test(an_abort_ends_everybodys_calls_with_its_reason),
 		cmocka_unit_test(an_unreachable_switch_is_told_with_what_to_do),
 		cmocka_unit_test(a_wrong_argument_is_named_and_harms_nothing),
