@@ -236,8 +236,9 @@ static void unpark_shards(struct sml_context *context)
 /* The old control's memory stays, for a caller may be about to use it. */
 static bool retire(struct sml_context *context)
 {
-	struct sml_control **grown =
-		realloc(context->retired, (context->n_retired + 1) * sizeof(*grown));
+	/* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
+	size_t bytes = (context->n_retired + 1) * sizeof(context->control);
+	struct sml_control **grown = realloc(context->retired, bytes);
 
 	if (grown == NULL)
 		return false;
