@@ -118,9 +118,21 @@ static void describe_shards(const struct sml_context *context, char *text, size_
 		snprintf(text, bytes, "nothing was under way on this rank");
 }
 
+static void describe_stall(const struct sml_context *context, const char *call, char *text,
+			   size_t bytes)
+{
+	char shards[512];
+
+	describe_shards(context, shards, sizeof(shards));
+	snprintf(text, bytes,
+		 "%s did not finish within %u ms (SWITCHML_TIMEOUT): %s. A rank may not have made "
+		 "this call, or its path to the switch is blocked",
+		 call, context->settings.timeout_ms, shards);
+}
+
 static void time_out(struct sml_context *context, const struct sml_request *request)
 {
-	char call[160], shards[512], text[SML_TEXT_BYTES];
+	char call[160], text[SML_TEXT_BYTES];
 
 	if (!begin_failure(context, SML_ERROR_TIMEOUT))
 		return;
@@ -129,15 +141,14 @@ static void time_out(struct sml_context *context, const struct sml_request *requ
 	sml_history_text(&context->history, SML_HEAD, request->tensor.window[SML_HEAD].first, call,
 			 sizeof(call));
 	pthread_mutex_unlock(&context->submit_lock);
-	if (__atomic_load_n(&context->park, __ATOMIC_SEQ_CST))
-		snprintf(shards, sizeof(shards), "%.300s, and no switch has taken over",
-			 context->failover.lost);
+	if (context->park)
+		snprintf(text, sizeof(text),
+			 "%s did not finish within %u ms (SWITCHML_TIMEOUT): %.300s, and no switch "
+			 "has taken over. Start it again, or give a second address in "
+			 "SWITCHML_SWITCH",
+			 call, context->settings.timeout_ms, context->failover.lost);
 	else
-		describe_shards(context, shards, sizeof(shards));
-	snprintf(text, sizeof(text),
-		 "%s did not finish within %u ms (SWITCHML_TIMEOUT): %s. A rank may not have made "
-		 "this call, or its path to the switch is blocked",
-		 call, context->settings.timeout_ms, shards);
+		describe_stall(context, call, text, sizeof(text));
 	end_failure(context, text);
 	sml_control_abort(__atomic_load_n(&context->control, __ATOMIC_ACQUIRE), SML_ERROR_TIMEOUT,
 			  text);
