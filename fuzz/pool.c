@@ -214,7 +214,7 @@ const char *property_pool(struct gen *gen, bool tiny)
 	memset(world.shown, 0, sizeof(world.shown));
 	for (uint32_t i = 0; i < (tiny ? 1 : gen_range(gen, 1, 4)); i++)
 		rig_submit(&world.rig, tiny ? 12 : gen_below(gen, 60));
-	wrong = run(&world, gen, tiny ? 4 : 80);
+	wrong = run(&world, gen, tiny ? 3 : 80);
 	if (!rig_fini(&world.rig) && wrong == NULL)
 		wrong = "something was written outside its memory";
 	return wrong;
