@@ -40,9 +40,11 @@ static uint32_t window_of(const struct sml_context *context, const struct sml_tr
 	const struct sml_admission *admission = &context->admission;
 	uint32_t packet = SML_HEADER_BYTES + 4u * context->shape.lanes;
 	uint32_t own = transport->receive_bytes / (packet + packet / 4 + PACKET_SLACK_BYTES);
-	uint32_t switchs = admission->window_packets / admission->shards;
-	uint32_t window = switchs && switchs < own ? switchs : own;
+	uint32_t switchs, window;
 
+	sml_assert(admission->shards > 0); /* on_admitted() has looked */
+	switchs = admission->window_packets / admission->shards;
+	window = switchs && switchs < own ? switchs : own;
 	return window < WINDOW_MIN ? WINDOW_MIN : window;
 }
 
