@@ -250,6 +250,7 @@ static void on_note(evutil_socket_t fd, short what, void *context)
 static void on_stop(evutil_socket_t fd, short what, void *context)
 {
 	struct sml_server *server = context;
+	bool waiting = false;
 
 	(void)fd;
 	(void)what;
@@ -257,10 +258,10 @@ static void on_stop(evutil_socket_t fd, short what, void *context)
 		if (server->jobs[i] != NULL)
 			sml_job_fail(server->jobs[i], SML_ERROR_SWITCH_DIED,
 				     "the switch was stopped");
-	/* What was written last goes out in this turn of the loop. */
+	/* What was written last goes out first, where anything was. */
 	for (struct sml_connection *c = server->connections; c != NULL; c = c->next)
-		bufferevent_flush(c->stream, EV_WRITE, BEV_FLUSH);
-	event_base_loopexit(server->base, &(struct timeval){.tv_usec = 50000});
+		waiting |= evbuffer_get_length(bufferevent_get_output(c->stream)) > 0;
+	event_base_loopexit(server->base, waiting ? &(struct timeval){.tv_usec = 50000} : NULL);
 }
 
 static int open_listener(struct sml_server *server, const char *address, uint16_t port)
