@@ -44,8 +44,8 @@ static int finish_connect(int fd, uint64_t until_ns)
 static int attempt(const struct sml_endpoint *endpoint, const struct sml_interface *interface,
 		   uint64_t until_ns)
 {
-	int fd = socket(endpoint->address.any.sa_family,
-			SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int fd = socket(endpoint->address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
+			0);
 	int on = 1, error;
 
 	if (fd < 0)
