@@ -3,6 +3,7 @@
 #include "lib/context.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -183,7 +184,7 @@ static void spin(const struct sml_context *context, const struct sml_request *re
 	while (!sml_tensor_is_done(&request->tensor) &&
 	       __atomic_load_n(&context->error, __ATOMIC_RELAXED) == 0 &&
 	       sml_now_ns() < request->deadline_ns)
-		;
+		sched_yield(); /* the thread that brings it may have no core of its own */
 }
 
 int sml_context_wait(struct sml_context *context, const struct sml_request *request)

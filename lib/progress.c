@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include "lib/clock.h"
@@ -263,8 +264,12 @@ void *sml_shard_main(void *self)
 			sml_worker_freeze(&shard->worker);
 			publish(shard);
 			sml_context_park(shard->context);
-		} else if (!step(shard) && !spin) {
-			rest(shard);
+		} else if (!step(shard)) {
+			/* Spinning is for machines with cores to spare: where not, no harm. */
+			if (spin)
+				sched_yield();
+			else
+				rest(shard);
 		}
 	}
 	sml_worker_freeze(&shard->worker);

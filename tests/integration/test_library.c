@@ -246,6 +246,14 @@ static void lost_doubled_and_reordered_packets_change_nothing(void **state)
 				      .body = some_calls});
 }
 
+static void spinning_threads_are_as_right_as_sleeping_ones(void **state)
+{
+	(void)state;
+	setenv("SWITCHML_SPIN", "1", 1);
+	run_job(&(struct job){.n_ranks = 2, .threads = 2, .body = some_calls});
+	unsetenv("SWITCHML_SPIN");
+}
+
 /* ---- many at once ---- */
 
 #define IN_FLIGHT 1500 /* more than a worker holds */
@@ -472,6 +480,7 @@ int main(void)
 		cmocka_unit_test(several_shards_are_as_right_as_one),
 		cmocka_unit_test(a_job_of_one_rank_gets_what_it_sent),
 		cmocka_unit_test(lost_doubled_and_reordered_packets_change_nothing),
+		cmocka_unit_test(spinning_threads_are_as_right_as_sleeping_ones),
 		cmocka_unit_test(many_requests_can_be_in_flight),
 		cmocka_unit_test(broadcast_gather_scatter_and_barrier_are_right),
 		cmocka_unit_test(nobody_leaves_a_barrier_before_all_have_entered),
