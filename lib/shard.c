@@ -111,10 +111,11 @@ bool sml_shard_describe(const struct sml_shard *shard, char *text, size_t bytes)
 
 	text[0] = '\0';
 	if (sml_worker_is_broken(worker))
-		length = (size_t)snprintf(text, bytes,
-					  "shard %u gave up: the switch broke the protocol (it gave "
-					  "out a chunk twice)",
-					  shard->index);
+		length =
+			(size_t)snprintf(text, bytes,
+					 "shard %u gave up: the switch broke the protocol (it gave "
+					 "out a chunk twice)",
+					 shard->index);
 	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++) {
 		const struct sml_list *unanswered = &worker->streams[stream].unanswered;
 		uint16_t slot = unanswered->first;
