@@ -13,7 +13,7 @@
 
 typedef const char *property(struct gen *gen, bool tiny);
 
-static void holds_for_seeds(property *property, uint64_t n_seeds)
+static void holds_for_seeds(property *check, uint64_t n_seeds)
 {
 	static struct gen gen;
 
@@ -21,21 +21,21 @@ static void holds_for_seeds(property *property, uint64_t n_seeds)
 		const char *wrong;
 
 		gen_from_seed(&gen, seed);
-		wrong = property(&gen, false);
+		wrong = check(&gen, false);
 		if (wrong != NULL)
 			fail_msg("seed %u: %s", (unsigned)seed, wrong);
 	}
 }
 
 /* at_least: were it fewer, the small world would have become too small to show anything. */
-static void holds_for_all(property *property, uint64_t at_least)
+static void holds_for_all(property *check, uint64_t at_least)
 {
 	static struct gen gen;
 	uint64_t n = 0;
 
 	gen_from_all(&gen);
 	do {
-		const char *wrong = property(&gen, true);
+		const char *wrong = check(&gen, true);
 
 		n++;
 		if (wrong != NULL)
