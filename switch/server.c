@@ -125,6 +125,7 @@ static void on_note(evutil_socket_t fd, short what, void *context)
 static void on_stop(evutil_socket_t fd, short what, void *context)
 {
 	struct sml_server *server = context;
+	const struct timeval longest = {.tv_usec = STOP_US};
 
 	(void)fd;
 	(void)what;
@@ -139,7 +140,7 @@ static void on_stop(evutil_socket_t fd, short what, void *context)
 	if (server->connections == NULL)
 		event_base_loopbreak(server->base);
 	else
-		event_base_loopexit(server->base, &(struct timeval){.tv_usec = STOP_US});
+		event_base_loopexit(server->base, &longest);
 }
 
 static int listen_on(struct sml_server *server, struct sml_place *place)
