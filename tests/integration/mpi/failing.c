@@ -3,16 +3,17 @@
  * All-reduces until one fails, which is to be told by this communicator's error
  * handler and by no other: MPI_COMM_WORLD keeps the one that ends the program.
  *
- *	failing blocking|wait|waitall|waitsome [DIRECTORY]
+ *	failing blocking|wait|waitall|waitsome DIRECTORY [MOST]
  *
- * In DIRECTORY each rank makes a file once its first call has succeeded.
+ * In DIRECTORY each rank makes a file once its first call has succeeded. Ends
+ * after MOST rounds without an error.
  */
 #include <string.h>
 #include <unistd.h>
 
 #include "program.h"
 
-#define MOST 3000
+#define MOST 100000
 #define SIDE 4
 
 static float in[SIDE][LARGE], out[SIDE][LARGE];
@@ -67,7 +68,7 @@ int main(int argc, char **argv)
 {
 	const char *how = argc > 1 ? argv[1] : "blocking";
 	char text[MPI_MAX_ERROR_STRING] = "";
-	int error = MPI_SUCCESS, class, length;
+	int most = argc > 3 ? atoi(argv[3]) : MOST, error = MPI_SUCCESS, class, length;
 	MPI_Comm comm;
 
 	MPI_Init(&argc, &argv);
@@ -75,9 +76,8 @@ int main(int argc, char **argv)
 	MPI_Comm_rank(comm, &rank);
 	MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
 	MPI_Allreduce(in[0], out[0], LARGE, MPI_FLOAT, MPI_SUM, comm);
-	if (argc > 2)
-		say_that_it_runs(argv[2]);
-	for (int i = 0; i < MOST && error == MPI_SUCCESS; i++)
+	say_that_it_runs(argc > 2 ? argv[2] : ".");
+	for (int i = 0; i < most && error == MPI_SUCCESS; i++)
 		error = call(how, comm);
 	if (error) {
 		MPI_Error_string(error, text, &length);
