@@ -48,6 +48,8 @@ struct sml_worker_config {
 	/* For measuring what they buy; all ranks must agree on the first. */
 	bool no_tickets;
 	bool no_fast_retransmit;
+	/* No other switch will ever take over: last results are not kept for it. */
+	bool no_resume;
 };
 
 /* Ticket k means table[k] while there is one, then the stripe's chunks from `after` on. */

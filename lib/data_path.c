@@ -65,6 +65,7 @@ static struct sml_worker_config worker_config(const struct sml_context *context,
 		.shard = (uint8_t)index,
 		.n_shards = admission->shards,
 		.n_stripes = 1,
+		.no_resume = context->settings.switch_address == NULL,
 		.window_max = window_of(context, transport),
 	};
 }
