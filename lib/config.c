@@ -283,7 +283,6 @@ int sml_config_init(struct sml_config *config)
 		.timeout_ms = SML_DEFAULT_TIMEOUT_MS,
 		.heartbeat_ms = SML_DEFAULT_HEARTBEAT_MS,
 		.wire = SML_WIRE_INT32,
-		.slots = SML_DEFAULT_SLOTS,
 		.debug = SML_LOG_WARN,
 	};
 	set_master_address(config);

@@ -31,7 +31,7 @@ static int check(const struct sml_config *config)
 		{"timeout_ms", config->timeout_ms, 1, INT32_MAX},
 		{"heartbeat_ms", config->heartbeat_ms, 100, 60000},
 		{"wire", (long)config->wire, SML_WIRE_DEFAULT, SML_WIRE_INT16},
-		{"slots", config->slots, 1, SML_DATA_SLOTS_MAX},
+		{"slots", config->slots, 0, SML_DATA_SLOTS_MAX},
 		{"threads", config->threads, 0, SML_MAX_SHARDS},
 		{"mtu", config->mtu, 0, 65535},
 		{"debug", config->debug, SML_LOG_ERROR, SML_LOG_TRACE},
@@ -167,7 +167,8 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 		error = sml_faults_parse(&settings->faults, config->faults);
 	if (error)
 		return error;
-	if (head < SML_HEAD_SLOTS_MIN)
+	/* None wanted: the switch chooses both. */
+	if (head < SML_HEAD_SLOTS_MIN && config->slots > 0)
 		head = SML_HEAD_SLOTS_MIN;
 	if (head > SML_HEAD_SLOTS_MAX)
 		head = SML_HEAD_SLOTS_MAX;

@@ -228,6 +228,7 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 	rules->lanes = (uint16_t)least_lanes(job);
 	rules->n_ranks = job->n_ranks;
 	rules->n_shards = (uint8_t)job->shards;
+	sml_job_give_back_slots(job);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		rules->cookies[rank] = random_u64();
 	if (server->operations->add_job(server->dataplane, rules) < 0) {

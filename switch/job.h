@@ -72,6 +72,9 @@ void sml_job_result(struct sml_job *job, const SmlControl__Result *result);
 
 void sml_job_free_plans(struct sml_job *job);
 
+/* The packets' length is known: where the choice is the switch's, some are enough. */
+void sml_job_give_back_slots(struct sml_job *job);
+
 /* Give the job its slots in the dataplane and tell every rank. */
 void sml_job_admit(struct sml_job *job, uint32_t epoch);
 
