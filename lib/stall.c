@@ -19,7 +19,7 @@ static void add_slot(struct sml_stall_report *report, const SmlControl__SlotStat
 		return;
 	report->slots[state->slot] = (struct sml_stall_slot){state->missing, state->use, true};
 	for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++)
-		report->n_missing[rank] += state->missing >> rank & 1;
+		report->n_missing[rank] += (uint32_t)(state->missing >> rank & 1);
 }
 
 static void add_rank(struct sml_stall_report *report, const SmlControl__RankState *state)

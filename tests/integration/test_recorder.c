@@ -84,25 +84,24 @@ static unsigned count_in_file(const char *name, const char *part)
 	return n;
 }
 
-/* A call that is to end in an error, soon after its deadline; its text. */
-static const char *fail_in_time(struct rank *rank, int error)
+/* A call that is to end in an error, soon after its deadline. */
+static void fail_in_time(struct rank *rank, int error)
 {
-	static _Thread_local char text[1024];
 	static _Thread_local float data[50000];
 	uint64_t began = now_ms(), took;
 	int got = sml_allreduce(rank->context, data, data, 50000, SML_FLOAT32, SML_SUM, NULL);
 
 	took = now_ms() - began;
-	snprintf(text, sizeof(text), "%s", sml_error_text(rank->context));
 	if (got != error)
-		complain(rank, "%d, not %d: %s", got, error, text);
+		complain(rank, "%d, not %d: %s", got, error, sml_error_text(rank->context));
 	if (took > TIMEOUT_MS + BOUND_MS + SLACK_MS)
 		complain(rank, "it took %d ms", (int)took);
-	return text;
 }
 
-static void expect_text(struct rank *rank, const char *text, const char *part)
+static void expect_text(struct rank *rank, const char *part)
 {
+	const char *text = sml_error_text(rank->context);
+
 	if (!strstr(text, part))
 		complain(rank, "\"%s\" should say \"%s\"", text, part);
 }
@@ -111,17 +110,15 @@ static void expect_text(struct rank *rank, const char *text, const char *part)
 
 static void all_but_rank_1_call(struct rank *rank)
 {
-	const char *text;
-
 	CHECK(rank, sml_barrier(rank->context) == 0);
 	if (rank->rank == 1) {
 		usleep((TIMEOUT_MS + BOUND_MS) * 1000);
 		return;
 	}
-	text = fail_in_time(rank, SML_ERROR_TIMEOUT);
-	expect_text(rank, text, "rank 1 (host ");
-	expect_text(rank, text, "has not contributed to ");
-	expect_text(rank, text, "last heard ");
+	fail_in_time(rank, SML_ERROR_TIMEOUT);
+	expect_text(rank, "rank 1 (host ");
+	expect_text(rank, "has not contributed to ");
+	expect_text(rank, "last heard ");
 }
 
 static void the_rank_that_does_not_call_is_named(void **state)
@@ -255,15 +252,13 @@ static uint16_t start_switch(void)
 static void call_after_signal(struct rank *rank)
 {
 	int signal = *(const int *)rank->job->argument;
-	const char *text;
-
 	CHECK(rank, sml_barrier(rank->context) == 0);
 	if (rank->rank == 0)
 		kill(switch_pid, signal);
 	usleep(50000);
 	/* The loss came before the call: so does the end of looking for another switch. */
-	text = fail_in_time(rank, signal == SIGSTOP ? SML_ERROR_TIMEOUT : SML_ERROR_SWITCH_DIED);
-	expect_text(rank, text, signal == SIGSTOP ? "does not answer" : "no switch has taken over");
+	fail_in_time(rank, signal == SIGSTOP ? SML_ERROR_TIMEOUT : SML_ERROR_SWITCH_DIED);
+	expect_text(rank, signal == SIGSTOP ? "does not answer" : "no switch has taken over");
 }
 
 static void lose_switch(int signal, const char *part)
