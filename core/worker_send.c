@@ -172,9 +172,6 @@ static void write_header(const struct sml_worker *worker, uint16_t slot,
 			 const struct sml_contribution *out, struct sml_header *header)
 {
 	const struct sml_worker_config *config = &worker->config;
-	const struct sml_lane_of_slots *lane = &worker->streams[sml_worker_stream_of(worker, slot)];
-	uint16_t global =
-		(uint16_t)(lane->first_global + (slot - lane->first_slot) * config->n_shards);
 
 	*header = (struct sml_header){
 		.magic_be = sml_be16(SML_WIRE_MAGIC),
@@ -186,7 +183,7 @@ static void write_header(const struct sml_worker *worker, uint16_t slot,
 		.use_be = sml_be32(worker->slots[slot].use),
 		.chunk_be = sml_be32(sml_worker_stream_chunk(worker, worker->chunks[slot])),
 		.digest_be = sml_be32(out->digest),
-		.slot_be = sml_be16(global),
+		.slot_be = sml_be16(sml_worker_slot_number(worker, slot)),
 		.rank = config->shape.rank,
 		.op = out->op,
 		.lane_kind = out->lane_kind,
@@ -212,9 +209,11 @@ static size_t transmit(struct sml_worker *worker, uint16_t slot, void *packet, u
 	sml_tensor_fill(tensor, stream, index, (uint8_t *)packet + SML_HEADER_BYTES);
 	length = SML_HEADER_BYTES + 4u * out.lanes;
 
-	if (state->sends && state->timed_out)
+	if (state->sends == 0)
+		state->first_sent_ns = now_ns;
+	else if (state->timed_out)
 		worker->counters.retransmits_timeout++;
-	else if (state->sends)
+	else
 		worker->counters.retransmits_fast++;
 	if (state->sends < UINT8_MAX)
 		state->sends++;

@@ -152,6 +152,11 @@ struct sml_config {
 	 * reorder=1000,seed=7".
 	 */
 	const char *faults;
+	/*
+	 * A file that gets what every slot was waiting for when the job fails; "%r"
+	 * in it is the rank. SWITCHML_FLIGHT_RECORDER, NULL: the log alone.
+	 */
+	const char *flight_recorder;
 };
 
 /*

@@ -59,6 +59,7 @@ static const struct variable variables[] = {
 	{"SWITCHML_SOCKET_IFNAME", MEMBER(interface), TEXT, 0, 0, NULL, NULL},
 	{"SWITCHML_DEBUG", MEMBER(debug), WORD, 0, 0, levels, "error, warn, info or trace"},
 	{"SWITCHML_SPIN", MEMBER(spin), NUMBER, 0, 1, NULL, "0 or 1"},
+	{"SWITCHML_FLIGHT_RECORDER", MEMBER(flight_recorder), TEXT, 0, 0, NULL, NULL},
 	{"SWITCHML_FAULTS", MEMBER(faults), TEXT, 0, 0, NULL, NULL},
 };
 

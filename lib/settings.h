@@ -31,7 +31,8 @@ struct sml_settings {
 	char *switch_address; /* NULL: embedded in rank 0 */
 	char *job;
 	char *master_address;
-	char *interface; /* NULL: by the route */
+	char *interface;       /* NULL: by the route */
+	char *flight_recorder; /* this rank's file; NULL: none */
 	uint8_t rank, world_size;
 	uint16_t master_port;
 	uint32_t timeout_ms, heartbeat_ms;

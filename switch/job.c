@@ -60,14 +60,7 @@ void sml_job_fail(struct sml_job *job, int error, const char *text)
 	if (job->state >= SML_JOB_PROBING)
 		job->server->failed_tags[job->server->n_failed++ % SML_FAILED_TAGS] =
 			job->rules.tag;
-	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		struct sml_connection *connection = job->members[rank].connection;
-
-		if (connection == NULL)
-			continue;
-		connection->job = NULL;
-		sml_connection_refuse(connection, error, text);
-	}
+	sml_job_abort_all(job, error, text);
 	close_job(job);
 }
 
@@ -134,6 +127,7 @@ void sml_job_lost(struct sml_connection *connection, const char *why)
 
 	connection->job = NULL;
 	member->connection = NULL;
+	member->heard_ns = connection->heard_ns;
 	if (member->leaving)
 		return; /* it had asked: the others' barrier goes on without it */
 	if (job->state == SML_JOB_JOINING) {
@@ -201,6 +195,7 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 	admitted.window_packets = server->operations->window(
 		server->dataplane, SML_HEADER_BYTES + 4u * job->rules.lanes, count_ranks(server));
 	admitted.dataplane = (char *)(uintptr_t)server->operations->name;
+	admitted.stall_reports = true;
 	if (job->resumes) {
 		for (unsigned stream = 0; stream < SML_STREAMS; stream++) {
 			sml_control__ticket_map__init(&maps[stream]);
@@ -395,6 +390,14 @@ static void on_result(struct sml_job *job, struct sml_member *member, uint8_t ra
 	sml_job_result(job, message->result);
 }
 
+static void on_stall_request(struct sml_job *job, struct sml_member *member, uint8_t rank,
+			     const SmlControl__Envelope *message)
+{
+	(void)rank;
+	(void)message;
+	sml_job_tell_stalls(job, member);
+}
+
 void sml_job_message(struct sml_connection *connection, const SmlControl__Envelope *message)
 {
 	struct sml_job *job = connection->job;
@@ -416,6 +419,9 @@ void sml_job_message(struct sml_connection *connection, const SmlControl__Envelo
 		break;
 	case SML_CONTROL__ENVELOPE__BODY_RESULT:
 		handler = on_result;
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST:
+		handler = on_stall_request;
 		break;
 	default:
 		break; /* what a switch has no use for */
