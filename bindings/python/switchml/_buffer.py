@@ -56,8 +56,12 @@ class Buffer(NamedTuple):
 
 def buffer_of(array: Any, *, writable: bool = False) -> Buffer:
     """The memory of `array`. TypeError or ValueError where that cannot be handed to C."""
-    if isinstance(array, (np.ndarray, np.generic)):
-        return _of_numpy(np.asarray(array), array, writable)
+    if isinstance(array, np.ndarray):
+        return _of_numpy(array, writable)
+    if isinstance(array, np.generic):
+        if writable:
+            raise ValueError("a NumPy scalar cannot be written; an array of shape () can")
+        return _of_numpy(np.asarray(array), writable)
     if hasattr(array, "__dlpack__"):
         return _of_dlpack(array, writable)
     try:
@@ -67,10 +71,10 @@ def buffer_of(array: Any, *, writable: bool = False) -> Buffer:
             f"{type(array).__name__} is no array: wanted a NumPy array, or an "
             "object with DLPack or the buffer protocol"
         ) from None
-    return _of_numpy(np.asarray(view), array, writable)
+    return _of_numpy(np.asarray(view), writable)
 
 
-def _of_numpy(array: np.ndarray, owner: Any, writable: bool) -> Buffer:
+def _of_numpy(array: np.ndarray, writable: bool) -> Buffer:
     if not array.flags.c_contiguous:
         raise ValueError("the array is not contiguous; numpy.ascontiguousarray() makes a copy")
     if array.dtype.hasobject or not array.dtype.isnative:
@@ -78,7 +82,7 @@ def _of_numpy(array: np.ndarray, owner: Any, writable: bool) -> Buffer:
     if writable and not array.flags.writeable:
         raise ValueError("the array is read-only, and the result is to be written into it")
     return Buffer(
-        array.ctypes.data, array.size, array.itemsize, array.dtype.name, array.shape, owner
+        array.ctypes.data, array.size, array.itemsize, array.dtype.name, array.shape, array
     )
 
 
