@@ -8,9 +8,9 @@ import time
 
 import numpy as np
 import pytest
-from ranks import RankError, Ranks
 
 import switchml
+from ranks import RankError, Ranks
 
 N = 3
 X = np.ones(100_000, np.float32)

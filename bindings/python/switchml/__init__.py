@@ -183,6 +183,12 @@ def counters() -> Counters:
     return _the_job().counters()
 
 
+# Described once, in Job.
+for _name in __all__:
+    if hasattr(Job, _name) and callable(getattr(Job, _name)):
+        globals()[_name].__doc__ = getattr(Job, _name).__doc__
+
+
 @atexit.register
 def _leave() -> None:
     """At the end of the program: after an uncaught exception the others must not wait."""

@@ -42,7 +42,7 @@ def interruptible(call: Callable[[], T]) -> T:
     def run() -> None:
         try:
             results.append(call())
-        except BaseException as error:  # noqa: BLE001: raised again below
+        except BaseException as error:  # raised again below
             errors.append(error)
 
     thread = threading.Thread(target=run, name="switchml-call", daemon=True)

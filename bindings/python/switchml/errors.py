@@ -105,9 +105,7 @@ class VersionMismatch(SwitchMLError):
     number = -5012
 
 
-_CLASSES: dict[int, type[SwitchMLError]] = {
-    c.number: c for c in SwitchMLError.__subclasses__()
-}
+_CLASSES: dict[int, type[SwitchMLError]] = {c.number: c for c in SwitchMLError.__subclasses__()}
 _EINVAL, _ENOMEM = -22, -12
 
 
