@@ -14,31 +14,39 @@ uint32_t sml_resume_beyond(struct sml_worker *const *workers, unsigned n_workers
 	return beyond;
 }
 
-/* The first chunk from `chunk` on that belongs to the stripe. */
-static uint32_t align_to_stripe(uint32_t chunk, unsigned stripe, unsigned n_stripes)
+/* A shard that was handed its tensors later than the others knows less than they. */
+static struct sml_tensor *find(struct sml_worker *const *workers, unsigned n_workers,
+			       enum sml_stream_id stream, uint32_t chunk, uint32_t *index)
 {
-	/*
-	 * Chunk numbers wrap at 2^32, which n_stripes need not divide: the job
-	 * is ended before that where it does not (lib's limit on submissions).
-	 */
-	uint32_t behind = chunk % n_stripes;
+	struct sml_tensor *tensor = NULL;
 
-	return chunk + (stripe + n_stripes - behind) % n_stripes;
+	for (unsigned i = 0; i < n_workers && tensor == NULL; i++)
+		tensor = sml_worker_find(workers[i], stream, chunk, index);
+	return tensor;
+}
+
+static uint32_t first_unretired(struct sml_worker *const *workers, unsigned n_workers,
+				enum sml_stream_id stream)
+{
+	uint32_t first = workers[0]->retired[stream];
+
+	for (unsigned i = 1; i < n_workers; i++)
+		first = sml_serial_max(first, workers[i]->retired[stream]);
+	return first;
 }
 
 uint32_t sml_resume_lacking(struct sml_worker *const *workers, unsigned n_workers,
 			    enum sml_stream_id stream, uint32_t *chunks, uint32_t capacity)
 {
-	const struct sml_worker *worker = workers[0];
 	uint32_t beyond = sml_resume_beyond(workers, n_workers, stream);
-	uint32_t step = worker->config.n_stripes, chunk, n = 0;
+	uint32_t chunk = first_unretired(workers, n_workers, stream);
+	uint32_t n = 0, index;
 	struct sml_tensor *tensor;
 
-	for (chunk = align_to_stripe(worker->retired[stream], worker->config.stripe, step);
-	     sml_serial_before(chunk, beyond); chunk += step) {
-		tensor = sml_worker_find(workers[0], stream, chunk);
-		if (tensor != NULL &&
-		    sml_tensor_chunk_is_done(tensor, stream, chunk - tensor->window[stream].first))
+	/* A lying switch's ticket can put `beyond` 2^31 chunks away. */
+	for (; sml_serial_before(chunk, beyond) && n <= capacity; chunk++) {
+		tensor = find(workers, n_workers, stream, chunk, &index);
+		if (tensor != NULL && sml_tensor_chunk_is_done(tensor, stream, index))
 			continue;
 		if (n < capacity)
 			chunks[n] = chunk;
@@ -85,16 +93,16 @@ const void *sml_resume_kept(struct sml_worker *const *workers, unsigned n_worker
 	return NULL;
 }
 
-int sml_resume_adopt(struct sml_worker *worker, enum sml_stream_id stream, uint32_t chunk,
-		     const void *lanes, uint16_t n_lanes)
+int sml_resume_adopt(struct sml_worker *const *workers, unsigned n_workers,
+		     enum sml_stream_id stream, uint32_t chunk, const void *lanes, uint16_t n_lanes)
 {
-	struct sml_tensor *tensor = sml_worker_find(worker, stream, chunk);
 	struct sml_contribution described;
+	struct sml_tensor *tensor;
 	uint32_t index;
 
+	tensor = find(workers, n_workers, stream, chunk, &index);
 	if (tensor == NULL)
 		return -1;
-	index = chunk - tensor->window[stream].first;
 	sml_tensor_describe_chunk(tensor, stream, index, &described);
 	if (described.lanes != n_lanes || !sml_tensor_chunk_is_ready(tensor, stream, index))
 		return -1;
@@ -137,8 +145,7 @@ static int find_keeper(const struct sml_resume_report *reports, unsigned n_ranks
 
 /* The lowest chunk that anybody lacks and that is not before `from`. */
 static uint32_t next_lacked(const struct sml_resume_report *reports, unsigned n_ranks,
-			    uint32_t from, uint32_t end, uint32_t *cursors, unsigned stripe,
-			    unsigned n_stripes)
+			    uint32_t from, uint32_t end, uint32_t *cursors)
 {
 	uint32_t lowest = end;
 
@@ -152,16 +159,15 @@ static uint32_t next_lacked(const struct sml_resume_report *reports, unsigned n_
 		if (*cursor < report->n_lacking)
 			chunk = report->lacking[*cursor];
 		else
-			chunk = align_to_stripe(sml_serial_max(report->beyond, from), stripe,
-						n_stripes);
+			chunk = sml_serial_max(report->beyond, from);
 		if (sml_serial_before(chunk, lowest))
 			lowest = chunk;
 	}
 	return lowest;
 }
 
-int sml_resume_merge(const struct sml_resume_report *reports, unsigned n_ranks, unsigned stripe,
-		     unsigned n_stripes, struct sml_resume_plan *plan, uint32_t capacity)
+int sml_resume_merge(const struct sml_resume_report *reports, unsigned n_ranks,
+		     struct sml_resume_plan *plan, uint32_t capacity)
 {
 	uint32_t cursors[SML_MAX_RANKS] = {0};
 	uint64_t all = ~(uint64_t)0 >> (64 - n_ranks);
@@ -172,11 +178,10 @@ int sml_resume_merge(const struct sml_resume_report *reports, unsigned n_ranks, 
 		beyond = sml_serial_max(beyond, reports[rank].beyond);
 	plan->n_handovers = 0;
 	plan->n_table = 0;
-	plan->after = align_to_stripe(beyond, stripe, n_stripes);
+	plan->after = beyond;
 
 	from = plan->after - (UINT32_MAX >> 1);
-	while ((chunk = next_lacked(reports, n_ranks, from, plan->after, cursors, stripe,
-				    n_stripes)) != plan->after) {
+	while ((chunk = next_lacked(reports, n_ranks, from, plan->after, cursors)) != plan->after) {
 		uint64_t to = 0;
 		int keeper;
 
@@ -207,8 +212,13 @@ void sml_resume_begin(struct sml_worker *next, const struct sml_worker *frozen,
 		      const struct sml_ticket_map maps[SML_STREAMS])
 {
 	sml_assert(frozen->frozen);
-	for (uint32_t i = frozen->oldest; i != frozen->newest; i++)
-		next->tensors[i % SML_WORKER_TENSORS] = frozen->tensors[i % SML_WORKER_TENSORS];
+	for (uint32_t i = frozen->oldest; i != frozen->newest; i++) {
+		uint32_t place = i % SML_WORKER_TENSORS;
+
+		next->tensors[place] = frozen->tensors[place];
+		next->windows[place][SML_HEAD] = frozen->windows[place][SML_HEAD];
+		next->windows[place][SML_DATA] = frozen->windows[place][SML_DATA];
+	}
 	next->oldest = frozen->oldest;
 	next->newest = frozen->newest;
 	next->retired[SML_HEAD] = frozen->retired[SML_HEAD];

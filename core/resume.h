@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Going on after a switch has died: DESIGN section 8 as pure functions. A
- * resume is a new epoch with a small table; per stripe, each stream by itself:
+ * resume is a new epoch with a small table; per stripe, each stream by itself.
+ * Chunks have here their numbers in the stripe (worker.h):
  *
  *	every rank   freezes its workers, then reports          sml_resume_report
  *	the switch   has all reports: who hands what to whom,   sml_resume_merge
@@ -43,13 +44,14 @@ struct sml_resume_plan {
 	uint32_t n_handovers;
 	uint32_t *table; /* ascending */
 	uint32_t n_table;
-	uint32_t after; /* the stripe's first chunk behind all that was assigned */
+	uint32_t after; /* the first chunk behind all that was assigned */
 };
 
 /*
- * All chunks below `beyond` of the stripe that this rank lacks, and all whose
- * results it keeps. workers are the rank's shards of one stripe. Each returns
- * how many there are; at most capacity are written.
+ * All chunks below `beyond` that this rank lacks, and all whose results it
+ * keeps. workers are the rank's shards of one stripe; no shard need have been
+ * handed every tensor that another has. Each returns how many there are; at
+ * most capacity are written, and those beyond capacity + 1 not looked for.
  */
 uint32_t sml_resume_lacking(struct sml_worker *const *workers, unsigned n_workers,
 			    enum sml_stream_id stream, uint32_t *chunks, uint32_t capacity);
@@ -66,8 +68,9 @@ const void *sml_resume_kept(struct sml_worker *const *workers, unsigned n_worker
  * A result handed over. 1: it was its tensor's last chunk; 0: taken, or here
  * already; -1: it does not fit what this rank lacks (a hostile peer).
  */
-int sml_resume_adopt(struct sml_worker *worker, enum sml_stream_id stream, uint32_t chunk,
-		     const void *lanes, uint16_t n_lanes);
+int sml_resume_adopt(struct sml_worker *const *workers, unsigned n_workers,
+		     enum sml_stream_id stream, uint32_t chunk, const void *lanes,
+		     uint16_t n_lanes);
 
 /*
  * Merge the reports of all ranks into a plan. The plan's arrays are the
@@ -75,8 +78,8 @@ int sml_resume_adopt(struct sml_worker *worker, enum sml_stream_id stream, uint3
  * than that; -2: a chunk is neither lacked by all nor kept by any, which honest
  * reports cannot say.
  */
-int sml_resume_merge(const struct sml_resume_report *reports, unsigned n_ranks, unsigned stripe,
-		     unsigned n_stripes, struct sml_resume_plan *plan, uint32_t capacity);
+int sml_resume_merge(const struct sml_resume_report *reports, unsigned n_ranks,
+		     struct sml_resume_plan *plan, uint32_t capacity);
 
 /*
  * Begin an epoch: `next` has been initialized for it (its number of slots may

@@ -15,9 +15,10 @@
 #include "core/base.h"
 
 #define SML_RTT_INITIAL_RTO_NS 20000000ull
-#define SML_RTT_MIN_RTO_NS     1000000ull
-#define SML_RTT_MAX_RTO_NS     1000000000ull
-#define SML_RTT_STRAGGLER_NS   50000000ull
+/* Busy hosts keep a thread waiting so long without anything being lost. */
+#define SML_RTT_MIN_RTO_NS   4000000ull
+#define SML_RTT_MAX_RTO_NS   1000000000ull
+#define SML_RTT_STRAGGLER_NS 50000000ull
 /* Backed-off timeouts stop growing here, unless the path itself is slower. */
 #define SML_RTT_BACKOFF_CAP_NS 64000000ull
 

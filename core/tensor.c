@@ -114,19 +114,31 @@ void sml_tensor_init(struct sml_tensor *tensor, const struct sml_tensor_spec *sp
 		.number = sequence->number,
 		.digest = digest_of(spec, sequence->number),
 		.elements_per_chunk = elements_per_chunk(spec, shape->lanes),
-		.window = {{sequence->next[SML_HEAD], n_head}, {sequence->next[SML_DATA], n_data}},
+		.window = {{(uint32_t)sequence->next[SML_HEAD], n_head},
+			   {(uint32_t)sequence->next[SML_DATA], n_data}},
+		.first = {sequence->next[SML_HEAD], sequence->next[SML_DATA]},
 		.exponents = memory,
-		.data_done = bytes + ROUND_UP_8(4 * (size_t)n_data),
-		.head_progress = bytes + ROUND_UP_8(4 * (size_t)n_data) + ROUND_UP_8(n_data),
 		.left = n_head + n_data,
 	};
-	for (uint32_t i = 0; i < n_data; i++)
-		tensor->data_done[i] = 0;
-	for (uint32_t i = 0; i < n_head; i++)
-		tensor->head_progress[i] = SML_HEAD_NEW;
+	tensor->progress[SML_DATA] = bytes + ROUND_UP_8(4 * (size_t)n_data);
+	tensor->progress[SML_HEAD] = tensor->progress[SML_DATA] + ROUND_UP_8(n_data);
+	__builtin_memset(tensor->progress[SML_DATA], SML_CHUNK_NEW, n_data);
+	__builtin_memset(tensor->progress[SML_HEAD], SML_CHUNK_NEW, n_head);
 	sequence->number++;
 	sequence->next[SML_HEAD] += n_head;
 	sequence->next[SML_DATA] += n_data;
+}
+
+struct sml_window sml_tensor_stripe_window(const struct sml_tensor *tensor,
+					   enum sml_stream_id stream, uint32_t stripe,
+					   uint32_t n_stripes)
+{
+	/* How many of the stripe's chunks lie before the window's begin, and its end. */
+	uint64_t begin = tensor->first[stream] + n_stripes - 1 - stripe;
+	uint64_t end = begin + tensor->window[stream].count;
+
+	return (struct sml_window){(uint32_t)(begin / n_stripes),
+				   (uint32_t)(end / n_stripes - begin / n_stripes)};
 }
 
 bool sml_tensor_is_done(const struct sml_tensor *tensor)
@@ -137,9 +149,23 @@ bool sml_tensor_is_done(const struct sml_tensor *tensor)
 bool sml_tensor_chunk_is_done(const struct sml_tensor *tensor, enum sml_stream_id stream,
 			      uint32_t index)
 {
-	if (stream == SML_DATA)
-		return tensor->data_done[index];
-	return __atomic_load_n(&tensor->head_progress[index], __ATOMIC_ACQUIRE) == SML_HEAD_DONE;
+	return __atomic_load_n(&tensor->progress[stream][index], __ATOMIC_ACQUIRE) ==
+	       SML_CHUNK_DONE;
+}
+
+bool sml_tensor_claim(struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t index)
+{
+	uint8_t expected = SML_CHUNK_NEW;
+
+	return __atomic_compare_exchange_n(&tensor->progress[stream][index], &expected,
+					   SML_CHUNK_CLAIMED, false, __ATOMIC_ACQ_REL,
+					   __ATOMIC_RELAXED);
+}
+
+void sml_tensor_release(struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t index)
+{
+	if (!sml_tensor_chunk_is_done(tensor, stream, index))
+		__atomic_store_n(&tensor->progress[stream][index], SML_CHUNK_NEW, __ATOMIC_RELEASE);
 }
 
 bool sml_tensor_chunk_is_ready(const struct sml_tensor *tensor, enum sml_stream_id stream,
@@ -292,11 +318,12 @@ static void fill_exponents(struct sml_tensor *tensor, uint32_t index, uint32_t n
 {
 	uint32_t first, n = block_chunks(tensor, index, &first);
 
-	if (tensor->head_progress[index] == SML_HEAD_NEW) {
+	uint8_t *progress = &tensor->progress[SML_HEAD][index];
+
+	if (__atomic_load_n(progress, __ATOMIC_RELAXED) != SML_CHUNK_MEASURED) {
 		measure_block(tensor, index);
 		/* Atomic because other shards look whether it is DONE. */
-		__atomic_store_n(&tensor->head_progress[index], SML_HEAD_MEASURED,
-				 __ATOMIC_RELAXED);
+		__atomic_store_n(progress, SML_CHUNK_MEASURED, __ATOMIC_RELAXED);
 	}
 	sml_int32_encode(tensor->exponents + first, n, lanes);
 	/* Lanes beyond the last chunk are combined and looked at by nobody. */
@@ -406,12 +433,10 @@ bool sml_tensor_take(struct sml_tensor *tensor, enum sml_stream_id stream, uint3
 {
 	if (sml_tensor_chunk_is_done(tensor, stream, index))
 		return false;
-	if (stream == SML_DATA) {
+	if (stream == SML_DATA)
 		take_elements(tensor, index, lanes);
-		tensor->data_done[index] = 1;
-	} else {
+	else
 		take_head(tensor, index, lanes);
-		__atomic_store_n(&tensor->head_progress[index], SML_HEAD_DONE, __ATOMIC_RELEASE);
-	}
+	__atomic_store_n(&tensor->progress[stream][index], SML_CHUNK_DONE, __ATOMIC_RELEASE);
 	return __atomic_sub_fetch(&tensor->left, 1, __ATOMIC_ACQ_REL) == 0;
 }

@@ -64,19 +64,31 @@ enum sml_form {
 
 enum sml_coding { SML_CODE_FLOAT, SML_CODE_ORDER, SML_CODE_INTEGER, SML_CODE_BYTES };
 
-/* Progress of a head chunk whose lanes are exponents; others go from NEW to DONE. */
-enum sml_head_progress { SML_HEAD_NEW = 0, SML_HEAD_MEASURED = 1, SML_HEAD_DONE = 2 };
+/*
+ * A chunk on its way. It is CLAIMED by the one slot that sends it, and only a
+ * head chunk whose lanes are exponents is ever MEASURED.
+ *
+ * The claim is there for a switch that lies: were it to give two slots the same
+ * chunk, the second would read and write buffers that the application has had
+ * back since the first was answered.
+ */
+enum sml_chunk_progress {
+	SML_CHUNK_NEW = 0,
+	SML_CHUNK_CLAIMED = 1,
+	SML_CHUNK_MEASURED = 2,
+	SML_CHUNK_DONE = 3
+};
 
 /* A contiguous part of a stream. */
 struct sml_window {
-	uint32_t first;
+	uint32_t first; /* the lower half of its number: what packets and error texts name */
 	uint32_t count;
 };
 
 /* Where the next tensor's windows begin. Owned by whoever orders the calls. */
 struct sml_sequence {
 	uint32_t number;
-	uint32_t next[SML_STREAMS];
+	uint64_t next[SML_STREAMS];
 };
 
 struct sml_tensor {
@@ -88,6 +100,7 @@ struct sml_tensor {
 	uint32_t digest;
 	uint32_t elements_per_chunk;
 	struct sml_window window[SML_STREAMS];
+	uint64_t first[SML_STREAMS]; /* of each window: a stream never ends, so in full */
 
 	/*
 	 * Exponents of the data chunks: this rank's while a head chunk is
@@ -95,9 +108,8 @@ struct sml_tensor {
 	 * release order after its exponents; data chunks load it with acquire.
 	 */
 	int32_t *exponents;
-	uint8_t *head_progress;
-	uint8_t *data_done;
-	uint32_t left; /* atomic: chunks of both streams still missing */
+	uint8_t *progress[SML_STREAMS]; /* atomic: enum sml_chunk_progress */
+	uint32_t left;			/* atomic: chunks of both streams still missing */
 
 	/* The library's; the core never looks. */
 	void *owner;
@@ -124,11 +136,28 @@ bool sml_tensor_chunk_is_done(const struct sml_tensor *tensor, enum sml_stream_i
 bool sml_tensor_chunk_is_ready(const struct sml_tensor *tensor, enum sml_stream_id stream,
 			       uint32_t index);
 
+/*
+ * What a tensor has of one stripe of n_stripes. Chunk c of a stream belongs to
+ * stripe c mod n_stripes, where it is number c div n_stripes. Those numbers wrap
+ * around at 2^32 by themselves, whatever n_stripes.
+ */
+struct sml_window sml_tensor_stripe_window(const struct sml_tensor *tensor,
+					   enum sml_stream_id stream, uint32_t stripe,
+					   uint32_t n_stripes);
+
+/*
+ * A slot is to send the chunk, for the first time in this epoch. False: another
+ * slot has it, or it is done; then neither fill nor take it. release() undoes
+ * it where no result came: another epoch's slot will send it.
+ */
+bool sml_tensor_claim(struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t index);
+void sml_tensor_release(struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t index);
+
 /* The header fields that depend on the tensor: lanes, op, lane_kind, digest. */
 void sml_tensor_describe_chunk(const struct sml_tensor *tensor, enum sml_stream_id stream,
 			       uint32_t index, struct sml_contribution *out);
 
-/* Write a chunk's lanes, as many as described, 4-byte aligned. */
+/* Write a claimed chunk's lanes, as many as described, 4-byte aligned. */
 void sml_tensor_fill(struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t index,
 		     void *lanes);
 

@@ -56,19 +56,31 @@ static void *carve(uint8_t **memory, size_t bytes)
 	return piece;
 }
 
-static uint32_t chunk_of_ticket(const struct sml_worker *worker, const struct sml_ticket_map *map,
-				uint32_t ticket)
+/* Tickets wrap around, and must not come to mean the table again: far behind it, forget it. */
+static void forget_table(struct sml_ticket_map *map, uint32_t ticket)
+{
+	if (ticket - map->n < UINT32_MAX / 4 || ticket - map->n > UINT32_MAX / 2)
+		return;
+	map->after -= map->n;
+	map->n = 0;
+}
+
+static uint32_t chunk_of_ticket(const struct sml_ticket_map *map, uint32_t ticket)
 {
 	if (ticket < map->n)
 		return map->table[ticket];
-	return map->after + (ticket - map->n) * worker->config.n_stripes;
+	return map->after + (ticket - map->n);
 }
 
 void sml_worker_assign(struct sml_worker *worker, enum sml_stream_id stream, uint16_t slot,
 		       uint32_t ticket)
 {
 	struct sml_lane_of_slots *lane = &worker->streams[stream];
-	uint32_t chunk = chunk_of_ticket(worker, &lane->map, ticket);
+	uint32_t chunk;
+
+	if (lane->map.n > 0)
+		forget_table(&lane->map, ticket);
+	chunk = chunk_of_ticket(&lane->map, ticket);
 
 	worker->slots[slot].ticket = ticket;
 	worker->slots[slot].place = SML_WAITING;
@@ -101,7 +113,6 @@ static void init_stream(struct sml_worker *worker, enum sml_stream_id stream, ui
 		.first_slot = first_slot,
 		.n_slots = slots_of_shard(config, from, of_stream),
 		.waiting = {.slots = heap + first_slot, .chunks = worker->chunks},
-		.map = {.after = config->stripe},
 		.first_global = first_of_shard(config, from),
 	};
 	sml_list_init(&lane->blocked, worker->chunk_links);
@@ -152,10 +163,20 @@ void sml_worker_init(struct sml_worker *worker, const struct sml_worker_config *
 
 /* ---- tensors ---- */
 
+static const struct sml_window *window_at(const struct sml_worker *worker, uint32_t position,
+					  enum sml_stream_id stream)
+{
+	return &worker->windows[position % SML_WORKER_TENSORS][stream];
+}
+
 bool sml_worker_submit(struct sml_worker *worker, struct sml_tensor *tensor)
 {
 	if (worker->newest - worker->oldest == SML_WORKER_TENSORS)
 		return false;
+	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++)
+		worker->windows[worker->newest % SML_WORKER_TENSORS][stream] =
+			sml_tensor_stripe_window(tensor, stream, worker->config.stripe,
+						 worker->config.n_stripes);
 	worker->tensors[worker->newest++ % SML_WORKER_TENSORS] = tensor;
 	return true;
 }
@@ -169,48 +190,55 @@ struct sml_tensor *sml_worker_retire(struct sml_worker *worker)
 	tensor = worker->tensors[worker->oldest % SML_WORKER_TENSORS];
 	if (!sml_tensor_is_done(tensor))
 		return NULL;
+	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++) {
+		const struct sml_window *window = window_at(worker, worker->oldest, stream);
+
+		worker->retired[stream] = window->first + window->count;
+	}
 	worker->oldest++;
-	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++)
-		worker->retired[stream] =
-			tensor->window[stream].first + tensor->window[stream].count;
 	return tensor;
 }
 
-static struct sml_tensor *tensor_at(const struct sml_worker *worker, uint32_t position)
+/* The position of the last tensor whose window begins at the chunk or before it. */
+static bool find_position(const struct sml_worker *worker, enum sml_stream_id stream,
+			  uint32_t chunk, uint32_t *position)
 {
-	return worker->tensors[position % SML_WORKER_TENSORS];
-}
-
-static bool owns(const struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t chunk)
-{
-	return chunk - tensor->window[stream].first < tensor->window[stream].count;
-}
-
-struct sml_tensor *sml_worker_find(struct sml_worker *worker, enum sml_stream_id stream,
-				   uint32_t chunk)
-{
-	struct sml_lane_of_slots *lane = &worker->streams[stream];
 	uint32_t low = 0, high = worker->newest - worker->oldest;
 
-	if (lane->tensor_hint - worker->oldest < high &&
-	    owns(tensor_at(worker, lane->tensor_hint), stream, chunk))
-		return tensor_at(worker, lane->tensor_hint);
-	/* The last tensor whose window begins at the chunk or before it. */
 	while (low < high) {
 		uint32_t middle = (low + high) / 2;
-		struct sml_tensor *tensor = tensor_at(worker, worker->oldest + middle);
 
-		if (sml_serial_before(chunk, tensor->window[stream].first))
+		if (sml_serial_before(chunk,
+				      window_at(worker, worker->oldest + middle, stream)->first))
 			high = middle;
 		else
 			low = middle + 1;
 	}
-	if (low == 0)
+	*position = worker->oldest + low - 1;
+	return low > 0;
+}
+
+static bool owns(const struct sml_worker *worker, uint32_t position, enum sml_stream_id stream,
+		 uint32_t chunk)
+{
+	const struct sml_window *window = window_at(worker, position, stream);
+
+	return position - worker->oldest < worker->newest - worker->oldest &&
+	       chunk - window->first < window->count;
+}
+
+struct sml_tensor *sml_worker_find(struct sml_worker *worker, enum sml_stream_id stream,
+				   uint32_t chunk, uint32_t *index)
+{
+	uint32_t *hint = &worker->streams[stream].tensor_hint;
+	struct sml_tensor *tensor;
+
+	if (!owns(worker, *hint, stream, chunk) &&
+	    (!find_position(worker, stream, chunk, hint) || !owns(worker, *hint, stream, chunk)))
 		return NULL;
-	lane->tensor_hint = worker->oldest + low - 1;
-	if (!owns(tensor_at(worker, lane->tensor_hint), stream, chunk))
-		return NULL;
-	return tensor_at(worker, lane->tensor_hint);
+	tensor = worker->tensors[*hint % SML_WORKER_TENSORS];
+	*index = sml_worker_stream_chunk(worker, chunk) - tensor->window[stream].first;
+	return tensor;
 }
 
 /* ---- time ---- */
@@ -247,9 +275,39 @@ void sml_worker_expire(struct sml_worker *worker, uint64_t now_ns)
 	sml_rtt_back_off(&worker->rtt);
 }
 
+/* What has no result may be sent by any slot of another epoch. */
+static void release_claims(struct sml_worker *worker, enum sml_stream_id stream)
+{
+	uint16_t slot = worker->streams[stream].unanswered.first;
+
+	for (; slot != SML_NO_SLOT; slot = worker->chunk_links[slot].next) {
+		uint32_t index;
+		struct sml_tensor *tensor =
+			sml_worker_find(worker, stream, worker->chunks[slot], &index);
+
+		sml_assert(tensor != NULL);
+		sml_tensor_release(tensor, stream, index);
+	}
+}
+
 void sml_worker_freeze(struct sml_worker *worker)
 {
+	if (worker->frozen)
+		return;
 	worker->frozen = true;
+	release_claims(worker, SML_HEAD);
+	release_claims(worker, SML_DATA);
+}
+
+void sml_worker_break(struct sml_worker *worker)
+{
+	worker->broken = true;
+	sml_worker_freeze(worker);
+}
+
+bool sml_worker_is_broken(const struct sml_worker *worker)
+{
+	return worker->broken;
 }
 
 bool sml_worker_is_blocked(const struct sml_worker *worker)

@@ -7,7 +7,8 @@
  * simulator drive this same object.
  *
  * A rank has a worker for each (stripe, shard). They share tensors, nothing else.
- * One thread at a time may call into a worker.
+ * One thread at a time may call into a worker. A chunk has here its number in the
+ * stripe, chunk c of the whole stream being c div n_stripes (tensor.h).
  *
  * The life of a slot here:
  *
@@ -49,7 +50,7 @@ struct sml_worker_config {
 	bool no_fast_retransmit;
 };
 
-/* Ticket k means table[k] while there is one, then the chunks of this stripe from `after` on. */
+/* Ticket k means table[k] while there is one, then the stripe's chunks from `after` on. */
 struct sml_ticket_map {
 	const uint32_t *table; /* ascending chunks; caller's memory, alive while the epoch is */
 	uint32_t n;
@@ -93,9 +94,11 @@ struct sml_worker_counters {
 
 struct sml_worker {
 	struct sml_worker_config config;
-	uint16_t n_slots; /* of this shard, both streams: head first */
-	bool frozen;	  /* neither sends nor takes results */
-	bool look_again;  /* exponents have come since blocked slots were looked at */
+	uint16_t n_slots;	 /* of this shard, both streams: head first */
+	bool frozen;		 /* neither sends nor takes results */
+	bool broken;		 /* frozen because the switch lied */
+	bool look_for_overtaken; /* results have come since */
+	bool look_again;	 /* exponents have come since blocked slots were looked at */
 	struct sml_worker_slot *slots;
 	uint32_t *chunks; /* chunk that each slot is to serve */
 	struct sml_link *chunk_links, *send_links;
@@ -111,6 +114,7 @@ struct sml_worker {
 	struct sml_flight flight;
 	/* Tensors submitted and not yet retired, in order: [oldest, newest). */
 	struct sml_tensor *tensors[SML_WORKER_TENSORS];
+	struct sml_window windows[SML_WORKER_TENSORS][SML_STREAMS]; /* what they have here */
 	uint32_t oldest, newest;
 	uint32_t retired[SML_STREAMS]; /* all chunks before are of retired tensors */
 	struct sml_worker_counters counters;
@@ -169,13 +173,28 @@ bool sml_worker_is_blocked(const struct sml_worker *worker);
  */
 void sml_worker_freeze(struct sml_worker *worker);
 
-/* The submitted tensor that a chunk belongs to, NULL if it is not here (yet, or any more). */
+/*
+ * The submitted tensor that a chunk belongs to, and its index in the tensor's
+ * window. NULL if it is not here (yet, or any more).
+ */
 struct sml_tensor *sml_worker_find(struct sml_worker *worker, enum sml_stream_id stream,
-				   uint32_t chunk);
+				   uint32_t chunk, uint32_t *index);
+
+/* A chunk's number in the whole stream, the lower half: what packets and error texts name. */
+static inline uint32_t sml_worker_stream_chunk(const struct sml_worker *worker, uint32_t chunk)
+{
+	return chunk * worker->config.n_stripes + worker->config.stripe;
+}
 
 /* Give a fresh worker other meanings of its tickets, and what was assigned before it. */
 void sml_worker_set_map(struct sml_worker *worker, enum sml_stream_id stream,
 			const struct sml_ticket_map *map, uint32_t beyond);
+
+/*
+ * Did the switch give out a chunk twice, or one that is done? No switch of ours
+ * does; the worker is frozen then, and the calls cannot complete.
+ */
+bool sml_worker_is_broken(const struct sml_worker *worker);
 
 /* Is anything unanswered? */
 bool sml_worker_is_busy(const struct sml_worker *worker);

@@ -9,6 +9,9 @@
 void sml_worker_assign(struct sml_worker *worker, enum sml_stream_id stream, uint16_t slot,
 		       uint32_t ticket);
 
+/* The switch lied: stop before it can make us touch what is not ours any more. */
+void sml_worker_break(struct sml_worker *worker);
+
 static inline enum sml_stream_id sml_worker_stream_of(const struct sml_worker *worker,
 						      uint16_t slot)
 {

@@ -6,9 +6,6 @@
  */
 #include "core/worker_internal.h"
 
-/* After so many transmissions only the timer sends a packet again. */
-#define FAST_SENDS_MAX 4
-
 /* The slot that a result is for, if it is the answer to the packet in flight. */
 static uint16_t slot_of_result(const struct sml_worker *worker, const struct sml_header *header,
 			       size_t length)
@@ -63,34 +60,6 @@ static void measure(struct sml_worker *worker, const struct sml_worker_slot *sta
 	sml_flight_result(&worker->flight, sample_ns, worker->rtt.min_ns);
 }
 
-/*
- * Packets sent well before one that has been answered are taken for lost, as
- * TCP's third duplicate acknowledgement does. The distance doubles with every
- * transmission, for the slot may be waiting for a slow rank.
- */
-static void find_overtaken(struct sml_worker *worker)
-{
-	uint32_t distance = worker->in_flight.n / 4u;
-	uint16_t slot, next;
-
-	distance = distance < 3 ? 3 : distance > 32 ? 32 : distance;
-	for (slot = worker->in_flight.first; slot != SML_NO_SLOT; slot = next) {
-		struct sml_worker_slot *state = &worker->slots[slot];
-		uint32_t behind = worker->highest_answered - 1 - state->send_order;
-
-		next = worker->send_links[slot].next;
-		if ((int32_t)behind < (int32_t)distance)
-			return;
-		if (state->sends >= FAST_SENDS_MAX || behind < distance << (state->sends - 1))
-			continue;
-		sml_list_remove(&worker->in_flight, slot);
-		sml_list_append(&worker->lost, slot);
-		state->place = SML_LOST;
-		state->timed_out = false;
-		sml_flight_loss(&worker->flight);
-	}
-}
-
 /* The slot has its result: forget the packet, keep the result, move on. */
 static void advance(struct sml_worker *worker, enum sml_stream_id stream, uint16_t slot,
 		    const struct sml_header *header)
@@ -132,9 +101,9 @@ enum sml_worker_verdict sml_worker_receive(struct sml_worker *worker, const void
 		return SML_WORKER_IGNORED;
 	}
 	stream = sml_worker_stream_of(worker, slot);
-	tensor = sml_worker_find(worker, stream, worker->chunks[slot]);
+	tensor = sml_worker_find(worker, stream, worker->chunks[slot], &index);
+	/* What is in flight is claimed, so its tensor is not done and not retired. */
 	sml_assert(tensor != NULL);
-	index = worker->chunks[slot] - tensor->window[stream].first;
 	sml_tensor_describe_chunk(tensor, stream, index, &sent);
 	if (!matches(&sent, header, length)) {
 		worker->counters.ignored++;
@@ -145,10 +114,11 @@ enum sml_worker_verdict sml_worker_receive(struct sml_worker *worker, const void
 	if (stream == SML_HEAD)
 		worker->look_again = true;
 	measure(worker, &worker->slots[slot], header->rank, now_ns);
-	worker->highest_answered =
-		sml_serial_max(worker->highest_answered, worker->slots[slot].send_order + 1);
+	/* Karn's rule here too: the answer may be to a transmission before the last. */
+	if (worker->slots[slot].sends == 1)
+		worker->highest_answered = sml_serial_max(worker->highest_answered,
+							  worker->slots[slot].send_order + 1);
+	worker->look_for_overtaken = true;
 	advance(worker, stream, slot, header);
-	if (!worker->config.no_fast_retransmit)
-		find_overtaken(worker);
 	return last ? SML_WORKER_TENSOR : SML_WORKER_RESULT;
 }

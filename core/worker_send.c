@@ -7,6 +7,8 @@
 
 /* Exponents of so many blocks beyond the one whose data are being sent. */
 #define BLOCKS_AHEAD 3
+/* After so many transmissions only the timer sends a packet again. */
+#define FAST_SENDS_MAX 4
 
 static uint32_t earlier(uint32_t a, uint32_t b)
 {
@@ -32,14 +34,15 @@ static uint32_t lowest_data_chunk(const struct sml_worker *worker)
 static bool block_is_near(const struct sml_worker *worker, const struct sml_tensor *tensor,
 			  uint32_t head_index)
 {
-	uint32_t lanes = worker->config.shape.lanes;
-	uint32_t first = tensor->window[SML_DATA].first + head_index * lanes;
+	uint32_t lanes = worker->config.shape.lanes, n_stripes = worker->config.n_stripes;
+	uint64_t first = tensor->first[SML_DATA] + (uint64_t)head_index * lanes;
 
-	return sml_serial_before(first, lowest_data_chunk(worker) + BLOCKS_AHEAD * lanes);
+	return sml_serial_before((uint32_t)(first / n_stripes),
+				 lowest_data_chunk(worker) + BLOCKS_AHEAD * lanes / n_stripes);
 }
 
 static bool may_send(const struct sml_worker *worker, enum sml_stream_id stream, uint32_t chunk,
-		     const struct sml_tensor *tensor)
+		     const struct sml_tensor *tensor, uint32_t index)
 {
 	const struct sml_lane_of_slots *lane = &worker->streams[stream];
 
@@ -50,30 +53,38 @@ static bool may_send(const struct sml_worker *worker, enum sml_stream_id stream,
 	if (worker->in_flight.n + worker->lost.n >= worker->flight.window)
 		return false;
 	return stream == SML_DATA || tensor->form != SML_FORM_EXPONENT ||
-	       block_is_near(worker, tensor, chunk - tensor->window[SML_HEAD].first);
+	       block_is_near(worker, tensor, index);
 }
 
 /* Take the next slot of a stream off `waiting`; those without exponents go to `blocked`. */
 static uint16_t next_in_stream(struct sml_worker *worker, enum sml_stream_id stream)
 {
 	struct sml_lane_of_slots *lane = &worker->streams[stream];
+	uint32_t index;
 	uint16_t slot;
 
 	while ((slot = sml_heap_top(&lane->waiting)) != SML_NO_SLOT) {
 		uint32_t chunk = worker->chunks[slot];
-		struct sml_tensor *tensor = sml_worker_find(worker, stream, chunk);
+		struct sml_tensor *tensor = sml_worker_find(worker, stream, chunk, &index);
 
-		if (tensor == NULL)
-			return SML_NO_SLOT; /* so are all above it */
-		if (!sml_tensor_chunk_is_ready(tensor, stream,
-					       chunk - tensor->window[stream].first)) {
+		if (tensor == NULL) {
+			/* Not submitted yet, and so are all above it. Or done long ago? */
+			if (sml_serial_before(chunk, worker->retired[stream]))
+				sml_worker_break(worker);
+			return SML_NO_SLOT;
+		}
+		if (!sml_tensor_chunk_is_ready(tensor, stream, index)) {
 			sml_heap_pop(&lane->waiting);
 			sml_list_insert_sorted(&lane->blocked, slot, worker->chunks);
 			worker->slots[slot].place = SML_BLOCKED;
 			continue;
 		}
-		if (!may_send(worker, stream, chunk, tensor))
+		if (!may_send(worker, stream, chunk, tensor, index))
 			return SML_NO_SLOT;
+		if (!sml_tensor_claim(tensor, stream, index)) {
+			sml_worker_break(worker);
+			return SML_NO_SLOT;
+		}
 		sml_heap_pop(&lane->waiting);
 		sml_list_insert_sorted(&lane->unanswered, slot, worker->chunks);
 		return slot;
@@ -89,12 +100,13 @@ static bool unblock(struct sml_worker *worker)
 	bool any = false;
 
 	for (slot = lane->blocked.first; slot != SML_NO_SLOT; slot = next) {
-		uint32_t chunk = worker->chunks[slot];
-		struct sml_tensor *tensor = sml_worker_find(worker, SML_DATA, chunk);
+		uint32_t index;
+		struct sml_tensor *tensor =
+			sml_worker_find(worker, SML_DATA, worker->chunks[slot], &index);
 
 		next = worker->chunk_links[slot].next;
-		if (!sml_tensor_chunk_is_ready(tensor, SML_DATA,
-					       chunk - tensor->window[SML_DATA].first))
+		/* No tensor: its chunk came by another slot, and next_in_stream() will see that. */
+		if (tensor != NULL && !sml_tensor_chunk_is_ready(tensor, SML_DATA, index))
 			continue;
 		sml_list_remove(&lane->blocked, slot);
 		worker->slots[slot].place = SML_WAITING;
@@ -103,6 +115,37 @@ static bool unblock(struct sml_worker *worker)
 	}
 	worker->look_again = false;
 	return any;
+}
+
+/*
+ * Packets sent well before one that has been answered are taken for lost, as
+ * TCP's third duplicate acknowledgement and RACK (RFC 8985) do: so many packets
+ * behind, and older than a round trip and a quarter. The distance doubles with
+ * every transmission, for the slot may be waiting for a slow rank. Looked at
+ * before sending, not at each result: of a batch of results any may be next.
+ */
+static void find_overtaken(struct sml_worker *worker, uint64_t now_ns)
+{
+	uint64_t age_ns = worker->rtt.smoothed_ns + worker->rtt.smoothed_ns / 4;
+	uint32_t distance = worker->in_flight.n / 4u;
+	uint16_t slot, next;
+
+	distance = distance < 3 ? 3 : distance > 32 ? 32 : distance;
+	for (slot = worker->in_flight.first; slot != SML_NO_SLOT; slot = next) {
+		struct sml_worker_slot *state = &worker->slots[slot];
+		uint32_t behind = worker->highest_answered - 1 - state->send_order;
+
+		next = worker->send_links[slot].next;
+		if ((int32_t)behind < (int32_t)distance || now_ns - state->sent_ns < age_ns)
+			return;
+		if (state->sends >= FAST_SENDS_MAX || behind < distance << (state->sends - 1))
+			continue;
+		sml_list_remove(&worker->in_flight, slot);
+		sml_list_append(&worker->lost, slot);
+		state->place = SML_LOST;
+		state->timed_out = false;
+		sml_flight_loss(&worker->flight);
+	}
 }
 
 static uint16_t next_to_send(struct sml_worker *worker)
@@ -117,7 +160,7 @@ static uint16_t next_to_send(struct sml_worker *worker)
 	if (worker->look_again)
 		unblock(worker);
 	slot = next_in_stream(worker, SML_HEAD);
-	return slot != SML_NO_SLOT ? slot : next_in_stream(worker, SML_DATA);
+	return slot != SML_NO_SLOT || worker->broken ? slot : next_in_stream(worker, SML_DATA);
 }
 
 static void write_header(const struct sml_worker *worker, uint16_t slot,
@@ -136,7 +179,7 @@ static void write_header(const struct sml_worker *worker, uint16_t slot,
 		.key_be = sml_be64(config->cookie),
 		.epoch_be = sml_be32(config->epoch),
 		.use_be = sml_be32(worker->slots[slot].use),
-		.chunk_be = sml_be32(worker->chunks[slot]),
+		.chunk_be = sml_be32(sml_worker_stream_chunk(worker, worker->chunks[slot])),
 		.digest_be = sml_be32(out->digest),
 		.slot_be = sml_be16(global),
 		.rank = config->shape.rank,
@@ -150,16 +193,15 @@ static void write_header(const struct sml_worker *worker, uint16_t slot,
 static size_t transmit(struct sml_worker *worker, uint16_t slot, void *packet, uint64_t now_ns)
 {
 	enum sml_stream_id stream = sml_worker_stream_of(worker, slot);
-	uint32_t chunk = worker->chunks[slot];
-	struct sml_tensor *tensor = sml_worker_find(worker, stream, chunk);
 	struct sml_worker_slot *state = &worker->slots[slot];
 	struct sml_contribution out;
-	size_t length;
+	struct sml_tensor *tensor;
 	uint32_t index;
+	size_t length;
 
+	tensor = sml_worker_find(worker, stream, worker->chunks[slot], &index);
 	/* What is sent is submitted, and is not retired before its result is here. */
 	sml_assert(tensor != NULL);
-	index = chunk - tensor->window[stream].first;
 	sml_tensor_describe_chunk(tensor, stream, index, &out);
 	write_header(worker, slot, &out, packet);
 	sml_tensor_fill(tensor, stream, index, (uint8_t *)packet + SML_HEADER_BYTES);
@@ -187,9 +229,12 @@ size_t sml_worker_send(struct sml_worker *worker, void *packet, uint64_t now_ns)
 
 	if (worker->frozen)
 		return 0;
+	if (worker->look_for_overtaken && !worker->config.no_fast_retransmit)
+		find_overtaken(worker, now_ns);
+	worker->look_for_overtaken = false;
 	slot = next_to_send(worker);
 	/* Another shard or stripe may have brought exponents without our notice. */
-	if (slot == SML_NO_SLOT && shared && unblock(worker))
+	if (slot == SML_NO_SLOT && shared && !worker->broken && unblock(worker))
 		slot = next_to_send(worker);
 	if (slot == SML_NO_SLOT)
 		return 0;

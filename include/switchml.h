@@ -40,9 +40,9 @@
 extern "C" {
 #endif
 
-#define SML_VERSION_MAJOR 0
-#define SML_VERSION_MINOR 1
-#define SML_VERSION_PATCH 0
+#define SML_VERSION_MAJOR  0
+#define SML_VERSION_MINOR  1
+#define SML_VERSION_PATCH  0
 #define SML_VERSION_STRING "0.1.0"
 
 /* The most ranks that one job can have. */
@@ -60,25 +60,25 @@ extern "C" {
  * Every error of ours, its name and its short text. sml_strerror() returns
  * the text; docs/errors.md is checked against this list.
  */
-#define SML_ERROR_LIST(X)                                                      \
-	X(-5001, SML_ERROR_CONFIG, "a setting is missing or wrong")            \
-	X(-5002, SML_ERROR_UNREACHABLE, "the switch cannot be reached")        \
-	X(-5003, SML_ERROR_REFUSED, "the switch refused the job")              \
-	X(-5004, SML_ERROR_MISMATCH, "ranks disagree")                         \
-	X(-5005, SML_ERROR_RANK_DIED, "another rank of the job died")          \
-	X(-5006, SML_ERROR_SWITCH_DIED, "the connection to the switch ended")  \
-	X(-5007, SML_ERROR_TIMEOUT, "the deadline passed")                     \
-	X(-5008, SML_ERROR_ABORTED, "the job was aborted")                     \
-	X(-5009, SML_ERROR_CLOSED, "the context is closed or has left")        \
-	X(-5010, SML_ERROR_FORKED, "the context belongs to the parent process") \
-	X(-5011, SML_ERROR_PROTOCOL, "the peer broke the protocol")            \
+#define SML_ERROR_LIST(X)                                                                          \
+	X(-5001, SML_ERROR_CONFIG, "a setting is missing or wrong")                                \
+	X(-5002, SML_ERROR_UNREACHABLE, "the switch cannot be reached")                            \
+	X(-5003, SML_ERROR_REFUSED, "the switch refused the job")                                  \
+	X(-5004, SML_ERROR_MISMATCH, "ranks disagree")                                             \
+	X(-5005, SML_ERROR_RANK_DIED, "another rank of the job died")                              \
+	X(-5006, SML_ERROR_SWITCH_DIED, "the connection to the switch ended")                      \
+	X(-5007, SML_ERROR_TIMEOUT, "the deadline passed")                                         \
+	X(-5008, SML_ERROR_ABORTED, "the job was aborted")                                         \
+	X(-5009, SML_ERROR_CLOSED, "the context is closed or has left")                            \
+	X(-5010, SML_ERROR_FORKED, "the context belongs to the parent process")                    \
+	X(-5011, SML_ERROR_PROTOCOL, "the peer broke the protocol")                                \
 	X(-5012, SML_ERROR_VERSION, "library and switch are of different versions")
 
 enum sml_error {
+	SML_ERROR_NONE = 0,
 #define SML_ERROR_ENUM(number, name, text) name = number,
 	SML_ERROR_LIST(SML_ERROR_ENUM)
 #undef SML_ERROR_ENUM
-	SML_ERROR_NONE = 0
 };
 
 /* What an element of a tensor is. Numbers are on the wire: never renumber. */
@@ -127,25 +127,25 @@ struct sml_config {
 	 */
 	const char *switch_address;
 	const char *job; /* name that all ranks share; SWITCHML_JOB, "default" */
-	int rank;        /* 0 … world_size - 1; SWITCHML_RANK */
-	int world_size;  /* 1 … SML_MAX_WORLD_SIZE; SWITCHML_WORLD_SIZE */
+	int rank;	 /* 0 … world_size - 1; SWITCHML_RANK */
+	int world_size;	 /* 1 … SML_MAX_WORLD_SIZE; SWITCHML_WORLD_SIZE */
 
 	/* Where ranks find an embedded switch. SWITCHML_MASTER_ADDR and _PORT. */
 	const char *master_address; /* 127.0.0.1 */
-	int master_port;            /* 0: 28500, or launcher's MASTER_PORT + 1 */
+	int master_port;	    /* 0: 28500, or launcher's MASTER_PORT + 1 */
 
-	int timeout_ms;      /* of every call; SWITCHML_TIMEOUT (seconds), 300 s */
-	int heartbeat_ms;    /* silent peers are dead after it; SWITCHML_HEARTBEAT
-	                        (seconds), 5 s */
-	enum sml_wire wire;  /* SWITCHML_WIRE=int32|int16, int32 */
-	int slots;           /* data slots wanted; SWITCHML_SLOTS, 256 */
-	int threads;         /* progress threads; SWITCHML_THREADS, by cores */
-	int mtu;             /* 0: the path's; SWITCHML_MTU, bytes */
+	int timeout_ms;	       /* of every call; SWITCHML_TIMEOUT (seconds), 300 s */
+	int heartbeat_ms;      /* silent peers are dead after it; SWITCHML_HEARTBEAT
+				  (seconds), 5 s */
+	enum sml_wire wire;    /* SWITCHML_WIRE=int32|int16, int32 */
+	int slots;	       /* data slots wanted; SWITCHML_SLOTS, 256 */
+	int threads;	       /* progress threads; SWITCHML_THREADS, by cores */
+	int mtu;	       /* 0: the path's; SWITCHML_MTU, bytes */
 	const char *interface; /* SWITCHML_SOCKET_IFNAME: "eth0,ib", "^lo,docker",
-	                        NULL: by the route to the switch */
-	int debug;           /* 0 errors, 1 warnings, 2 what was chosen, 3 all;
-	                        SWITCHML_DEBUG=error|warn|info|trace */
-	int spin;            /* 1: busy-wait for latency; SWITCHML_SPIN */
+				NULL: by the route to the switch */
+	int debug;	       /* 0 errors, 1 warnings, 2 what was chosen, 3 all;
+				  SWITCHML_DEBUG=error|warn|info|trace */
+	int spin;	       /* 1: busy-wait for latency; SWITCHML_SPIN */
 	/*
 	 * Faults that this rank makes on its own packets, for tests, each in
 	 * packets of a million: SWITCHML_FAULTS="drop=10000,duplicate=1000,
@@ -200,8 +200,8 @@ SML_API int sml_allreduce(struct sml_context *context, const void *send, void *r
 			  enum sml_type type, enum sml_op op, const struct sml_options *options);
 
 /* Root's count elements of data come to be those of every rank. */
-SML_API int sml_broadcast(struct sml_context *context, void *data, size_t count,
-			  enum sml_type type, int root);
+SML_API int sml_broadcast(struct sml_context *context, void *data, size_t count, enum sml_type type,
+			  int root);
 
 /* recv gets world_size x count elements: rank r's send at r x count. */
 SML_API int sml_allgather(struct sml_context *context, const void *send, void *recv, size_t count,
@@ -263,15 +263,15 @@ struct sml_counters {
 	size_t size; /* sizeof(struct sml_counters), set by the caller */
 	uint64_t packets_sent, packets_received;
 	uint64_t bytes_sent, bytes_received; /* UDP payload */
-	uint64_t retransmits_timeout;        /* the timer ran out */
-	uint64_t retransmits_fast;           /* later packets were answered first */
-	uint64_t packets_ignored;            /* stale, duplicate or not ours */
-	uint64_t rtt_ns;                     /* smoothed round-trip time */
+	uint64_t retransmits_timeout;	     /* the timer ran out */
+	uint64_t retransmits_fast;	     /* later packets were answered first */
+	uint64_t packets_ignored;	     /* stale, duplicate or not ours */
+	uint64_t rtt_ns;		     /* smoothed round-trip time */
 	uint64_t rtt_min_ns;
-	uint64_t window;                     /* packets allowed in flight now */
-	uint64_t stalls;                     /* times that nothing came for a timeout */
-	uint64_t tensors;                    /* collectives completed */
-	uint64_t send_blocked;               /* times that the socket was full */
+	uint64_t window;       /* packets allowed in flight now */
+	uint64_t stalls;       /* times that nothing came for a timeout */
+	uint64_t tensors;      /* collectives completed */
+	uint64_t send_blocked; /* times that the socket was full */
 };
 SML_API int sml_get_counters(const struct sml_context *context, struct sml_counters *counters);
 

@@ -75,6 +75,8 @@ void sim_rank_init(struct sim_rank *rank, const struct sim_world *world, uint8_t
 
 	*rank = (struct sim_rank){.id = id, .world = world, .wake_ns = UINT64_MAX};
 	gen_from_seed(&gen, world->seed * 77 + id);
+	rank->sequence.next[SML_HEAD] = sim_world_first_chunk(world);
+	rank->sequence.next[SML_DATA] = sim_world_first_chunk(world);
 	for (uint32_t i = 0; i < world->n_calls; i++)
 		prepare_call(rank, i, &gen);
 }
@@ -187,6 +189,19 @@ static struct sml_worker *new_worker(const struct sim_rank *rank, uint32_t strip
 	return worker;
 }
 
+/* As if the job were old: many worlds begin at the edge of the numbers that wrap around. */
+static void age_worker(struct sml_worker *worker, const struct sim_world *world)
+{
+	const struct sml_ticket_map map = {.after = world->first_chunk};
+
+	for (uint16_t s = 0; s < worker->n_slots; s++)
+		worker->slots[s].use = world->first_use;
+	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++) {
+		worker->retired[stream] = world->first_chunk;
+		sml_worker_set_map(worker, stream, &map, world->first_chunk);
+	}
+}
+
 void sim_rank_begin(struct sim_rank *rank, uint32_t stripe, const struct sim_epoch *epoch)
 {
 	struct sim_generation *now = &rank->now[stripe], next = {0};
@@ -197,9 +212,7 @@ void sim_rank_begin(struct sim_rank *rank, uint32_t stripe, const struct sim_epo
 			sml_resume_begin(next.workers[shard], now->workers[shard], epoch->maps);
 			continue;
 		}
-		/* Half of all worlds begin at the edge of the use number. */
-		for (uint16_t s = 0; s < next.workers[shard]->n_slots; s++)
-			next.workers[shard]->slots[s].use = rank->world->first_use;
+		age_worker(next.workers[shard], rank->world);
 	}
 	if (sim_rank_keeper(rank, stripe) == now) {
 		free_generation(&rank->kept[stripe]);

@@ -135,6 +135,7 @@ static void at_switch(struct run *run, const struct sim_event *event)
 	struct sml_pool_answer answer;
 	enum sml_verdict verdict;
 	enum sml_stream_id stream;
+	uint32_t chunk;
 
 	if (stripe->dead)
 		return;
@@ -153,10 +154,10 @@ static void at_switch(struct run *run, const struct sim_event *event)
 		return;
 	}
 	stream = sml_pool_stream_of(&stripe->pool.rules, answer.in.slot);
-	if (answer.in.chunk >= run->n_chunks[stream] ||
-	    stripe->completed[stream][answer.in.chunk]++)
+	chunk = answer.in.chunk - (uint32_t)sim_world_first_chunk(run->world);
+	if (chunk >= run->n_chunks[stream] || stripe->completed[stream][chunk]++)
 		fail(run, "a chunk was reduced twice or does not exist: stream, chunk", stream,
-		     answer.in.chunk);
+		     chunk);
 	for (uint8_t r = 0; r < run->world->n_ranks; r++) {
 		to.rank = r;
 		sim_network_send(&run->network, &run->ranks[r].down[to.stripe], &to, answer.packet,
@@ -247,8 +248,7 @@ static void merge(struct run *run, uint32_t index, enum sml_stream_id stream, ui
 
 	for (uint32_t r = 0; r < run->world->n_ranks; r++)
 		report(run, &run->ranks[r], index, stream, &reports[r]);
-	rc = run->result->passed ? sml_resume_merge(reports, run->world->n_ranks, index,
-						    run->world->n_stripes, &plan, MAX_PLAN)
+	rc = run->result->passed ? sml_resume_merge(reports, run->world->n_ranks, &plan, MAX_PLAN)
 				 : 0;
 	if (rc < 0)
 		fail(run, "the reports cannot be merged: stream, code", stream, (uint32_t)-rc);
@@ -302,8 +302,8 @@ static void begin(struct run *run, struct sim_rank *rank, uint32_t index)
 
 		if (!(handed->to >> rank->id & 1))
 			continue;
-		if (sml_resume_adopt(rank->now[index].workers[0], handed->stream, handed->chunk,
-				     handed->lanes, handed->n_lanes) < 0)
+		if (sml_resume_adopt(rank->now[index].workers, run->world->n_shards, handed->stream,
+				     handed->chunk, handed->lanes, handed->n_lanes) < 0)
 			fail(run, "a hand-over does not fit: stream, chunk", handed->stream,
 			     handed->chunk);
 	}
@@ -349,8 +349,8 @@ static void count_chunks(struct run *run)
 		sml_tensor_init(&tensor, &spec, &shape, &sequence, memory);
 		free(memory);
 	}
-	run->n_chunks[SML_HEAD] = sequence.next[SML_HEAD];
-	run->n_chunks[SML_DATA] = sequence.next[SML_DATA];
+	run->n_chunks[SML_HEAD] = (uint32_t)sequence.next[SML_HEAD];
+	run->n_chunks[SML_DATA] = (uint32_t)sequence.next[SML_DATA];
 }
 
 static void check_call(struct run *run, uint32_t i)

@@ -132,6 +132,8 @@ void sim_world_draw(struct sim_world *world, uint64_t seed, bool small)
 	draw_deaths(&gen, world, small);
 	for (uint32_t i = 0; i < world->n_calls; i++)
 		draw_call(&gen, world, &world->calls[i]);
+	/* Half of the worlds run over the edge where chunk numbers wrap around. */
+	world->first_chunk = gen_chance(&gen, 1, 2) ? 0 : (uint32_t)-scale(&gen, 1, 256);
 	/* Slots without tickets cannot be told a table: the option is for measuring. */
 	if (world->no_tickets)
 		world->n_deaths = 0;

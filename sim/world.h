@@ -44,6 +44,7 @@ struct sim_call {
 	X(skew_us, "largest lateness of a submission, us")                                         \
 	X(pause_ppm, "rank pauses a million events")                                               \
 	X(first_use, "use number that slots start from")                                           \
+	X(first_chunk, "chunk number that each stripe's streams start from")                       \
 	X(no_tickets, "tickets off")                                                               \
 	X(worker_dies_us, "a worker dies after, us (0: none)")                                     \
 	X(n_deaths, "switch deaths")
@@ -66,6 +67,12 @@ bool sim_world_set(struct sim_world *world, const char *name, uint32_t value);
 
 /* Make a world that was changed by hand possible again (a root below n_ranks, …). */
 void sim_world_mend(struct sim_world *world);
+
+/* The number in the whole stream of the first chunk that a world's calls have. */
+static inline uint64_t sim_world_first_chunk(const struct sim_world *world)
+{
+	return (uint64_t)world->first_chunk * world->n_stripes;
+}
 
 /* Draw a world from a seed. small: few ranks and slots, many runs a second. */
 void sim_world_draw(struct sim_world *world, uint64_t seed, bool small);

@@ -1,0 +1,45 @@
+# A thin wrapper over Meson: it installs what is missing, configures build/ and
+# calls ninja. Everything that is built is described in the meson.build files.
+BUILD ?= build
+PREFIX ?= /usr/local
+ARGS ?=
+MESON ?= meson
+
+.PHONY: all demo test bench install clean help
+
+all: $(BUILD)/build.ninja
+	@ninja -C $(BUILD)
+
+demo: $(BUILD)/build.ninja
+	@tools/install-dependencies build demo
+	@ninja -C $(BUILD) -t query demo/switchml-demo >/dev/null 2>&1 || \
+		$(MESON) setup --reconfigure -Ddemo=enabled $(BUILD)
+	@ninja -C $(BUILD) demo/switchml-demo
+	@$(BUILD)/demo/switchml-demo $(ARGS)
+
+test:
+	@tools/install-dependencies build demo test
+	@tools/install-dependencies check || echo "Going on without: the checks that need them skip."
+	@tools/run-tests $(ARGS)
+
+bench: $(BUILD)/build.ninja
+	@ninja -C $(BUILD) switchml
+	@$(BUILD)/switchml bench $(or $(ARGS),--local-workers 2 -b 4 -e 64M -f 4)
+
+install: all
+	@$(MESON) install -C $(BUILD) --no-rebuild
+
+clean:
+	rm -rf $(BUILD) build-asan build-tsan
+
+help:
+	@echo "make                      build a release into build/ (the program is build/switchml)"
+	@echo "make demo [ARGS=…]        train a real model on four workers through a switch"
+	@echo "make test [ARGS=…]        all tests and checks (ARGS='--quick': no sanitizers)"
+	@echo "make bench [ARGS=…]       switchml bench on this machine"
+	@echo "make install PREFIX=…     install program, library, header, man pages (/usr/local)"
+	@echo "make clean                remove what was built"
+
+$(BUILD)/build.ninja:
+	@tools/install-dependencies build $(if $(filter demo,$(MAKECMDGOALS)),demo)
+	@$(MESON) setup --buildtype=release --prefix=$(PREFIX) $(BUILD)

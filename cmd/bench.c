@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `switchml bench`: which ranks this process is to start, or to be. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cmd/bench.h"
+#include "cmd/commands.h"
+
+/* Has a launcher said which rank we are? */
+static bool has_launcher(void)
+{
+	static const char *const names[] = {"SWITCHML_RANK", "RANK", "OMPI_COMM_WORLD_RANK",
+					    "PMI_RANK", "SLURM_PROCID"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (getenv(names[i]))
+			return true;
+	}
+	return false;
+}
+
+int sml_command_bench(int argc, char **argv)
+{
+	struct bench_options options;
+	struct sml_config config;
+	char faults[128];
+
+	bench_parse(argc, argv, &options);
+	if (sml_config_init(&config) < 0) {
+		fprintf(stderr, "switchml bench: %s\n", sml_error_text(NULL));
+		return 1;
+	}
+	if (options.switch_address)
+		config.switch_address = options.switch_address;
+	if (options.job)
+		config.job = options.job;
+	if (options.drop || options.duplicate || options.reorder) {
+		snprintf(faults, sizeof(faults), "drop=%u,duplicate=%u,reorder=%u,seed=%u",
+			 options.drop, options.duplicate, options.reorder, options.seed);
+		config.faults = faults;
+	}
+	if (options.local_workers == 0 && !has_launcher())
+		options.local_workers = 2;
+	return options.local_workers ? bench_local(&options, &config)
+				     : bench_rank(&options, &config);
+}

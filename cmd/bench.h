@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of `switchml bench` share. */
+#ifndef SML_CMD_BENCH_H
+#define SML_CMD_BENCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "switchml.h"
+
+/* ---- bench_options.c: the command line ---- */
+
+struct bench_options {
+	uint64_t min_bytes, max_bytes;
+	uint64_t step_bytes; /* 0: multiply by factor */
+	uint64_t factor;
+	unsigned types; /* bit t: enum sml_type t */
+	unsigned ops;	/* bit o: enum sml_op o */
+	unsigned iterations, warmups, checks;
+	unsigned local_workers; /* 0: this process is one rank */
+	uint32_t seed;
+	enum sml_wire wire;
+	const char *switch_address;
+	const char *job;
+	const char *json;
+	unsigned drop, duplicate, reorder; /* packets of a million */
+};
+
+void bench_parse(int argc, char **argv, struct bench_options *options);
+
+/* ---- bench_numbers.c: inputs, and what their all-reduce has to be ---- */
+
+/* One all-reduce: everything that its result follows from. */
+struct bench_case {
+	enum sml_type type;
+	enum sml_op op;
+	enum sml_wire wire;
+	size_t count;
+	unsigned n_ranks;
+	uint32_t seed;
+};
+
+const char *bench_type_name(enum sml_type type);
+const char *bench_op_name(enum sml_op op);
+
+/* A rank's input. */
+void bench_fill(const struct bench_case *this, unsigned rank, void *elements);
+
+/* How many elements of a result are not what they have to be. */
+uint64_t bench_count_wrong(const struct bench_case *this, const void *result);
+
+/* Equal on two ranks when their results are, bit by bit. */
+uint64_t bench_hash(const struct bench_case *this, const void *result);
+
+/* ---- bench_rank.c: one rank's work ---- */
+
+/* Measure everything as one rank of a job. Returns what the process exits with. */
+int bench_rank(const struct bench_options *options, const struct sml_config *config);
+
+/* ---- bench_local.c: workers as processes of this machine ---- */
+
+/* Start them, and a switch unless one is named. Returns what the process exits with. */
+int bench_local(const struct bench_options *options, const struct sml_config *config);
+
+/* ---- bench_report.c: the table and the JSON file ---- */
+
+enum bench_place { BENCH_OUT_OF_PLACE = 0, BENCH_IN_PLACE = 1, BENCH_PLACES = 2 };
+
+/* What became of one case in one place, over all ranks. */
+struct bench_result {
+	double time_us;		/* one call, the slowest rank's average */
+	uint64_t wrong;		/* elements, the sum over all ranks */
+	uint64_t wire_tx_bytes; /* UDP payload that the busiest rank sent for one call */
+	uint64_t retransmits;	/* in all measured calls, the sum over all ranks */
+};
+
+struct bench_report;
+
+struct bench_report *bench_report_open(const struct bench_options *options, unsigned n_ranks);
+void bench_report_row(struct bench_report *report, const struct bench_case *this,
+		      const struct bench_result results[BENCH_PLACES]);
+/* Print the last lines, write the JSON file. 0, or a negative errno of the file's. */
+int bench_report_close(struct bench_report *report);
+
+#endif

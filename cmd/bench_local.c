@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * `switchml bench --local-workers N`: N processes of this machine, one a rank.
+ * The switch runs in this one, unless another was named. The workers are forked
+ * before the switch's threads begin, and learn its port through a pipe.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cmd/bench.h"
+#include "switch/switch.h"
+
+struct crew {
+	pid_t workers[SML_MAX_WORLD_SIZE];
+	unsigned n;
+	int port_pipe[2];
+};
+
+/* In the child: wait for the switch, then be a rank. */
+static int be_worker(const struct bench_options *options, const struct sml_config *config,
+		     const struct crew *crew, unsigned rank)
+{
+	struct sml_config mine = *config;
+	char address[32];
+	uint16_t port;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	close(crew->port_pipe[1]);
+	if (read(crew->port_pipe[0], &port, sizeof(port)) != (ssize_t)sizeof(port))
+		return 1; /* the parent has said why */
+	close(crew->port_pipe[0]);
+	if (!options->switch_address) {
+		snprintf(address, sizeof(address), "127.0.0.1:%u", port);
+		mine.switch_address = address;
+	}
+	mine.rank = (int)rank;
+	mine.world_size = (int)options->local_workers;
+	return bench_rank(options, &mine);
+}
+
+static int start_workers(struct crew *crew, const struct bench_options *options,
+			 const struct sml_config *config)
+{
+	if (pipe(crew->port_pipe) < 0)
+		return -errno;
+	fflush(NULL);
+	for (; crew->n < options->local_workers; crew->n++) {
+		pid_t pid = fork();
+
+		if (pid < 0)
+			return -errno;
+		if (pid == 0)
+			exit(be_worker(options, config, crew, crew->n));
+		crew->workers[crew->n] = pid;
+	}
+	return 0;
+}
+
+static int tell_port(const struct crew *crew, uint16_t port)
+{
+	for (unsigned i = 0; i < crew->n; i++) {
+		if (write(crew->port_pipe[1], &port, sizeof(port)) != (ssize_t)sizeof(port))
+			return -errno;
+	}
+	return 0;
+}
+
+static int start_switch(struct sml_switch **opened)
+{
+	struct sml_switch_config config;
+	char text[256] = "";
+	int error;
+
+	sml_switch_config_init(&config);
+	config.listen = "127.0.0.1:0";
+	error = sml_switch_open(opened, &config, text, sizeof(text));
+	if (error)
+		fprintf(stderr, "switchml bench: no switch: %s\n", text);
+	return error;
+}
+
+/* Wait for one worker. True when it did well. */
+static bool has_succeeded(pid_t pid, unsigned rank)
+{
+	int status;
+
+	while (waitpid(pid, &status, 0) < 0) {
+		if (errno != EINTR)
+			return false;
+	}
+	if (WIFSIGNALED(status))
+		fprintf(stderr, "switchml bench: rank %u: ended by signal %d (%s)\n", rank,
+			WTERMSIG(status), strsignal(WTERMSIG(status)));
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+int bench_local(const struct bench_options *options, const struct sml_config *config)
+{
+	struct sml_switch *embedded = NULL;
+	struct crew crew = {0};
+	int error = start_workers(&crew, options, config);
+	bool good;
+
+	if (error)
+		fprintf(stderr, "switchml bench: cannot start workers: %s\n", strerror(-error));
+	if (!error && !options->switch_address)
+		error = start_switch(&embedded);
+	if (!error)
+		error = tell_port(&crew, embedded ? sml_switch_port(embedded) : 0);
+	/* Workers that still wait for the port find the pipe's end, and go. */
+	close(crew.port_pipe[0]);
+	close(crew.port_pipe[1]);
+	good = !error;
+	for (unsigned i = 0; i < crew.n; i++)
+		good &= has_succeeded(crew.workers[i], i);
+	sml_switch_close(embedded);
+	return good ? 0 : 1;
+}

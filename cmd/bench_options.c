@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The command line of `switchml bench`: nccl-tests' flags, and some of ours. */
+#include <argp.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/bench.h"
+
+#define DEFAULT_MAX (64u << 20)
+
+enum {
+	OPTION_WIRE = 256,
+	OPTION_JSON,
+	OPTION_LOCAL,
+	OPTION_SWITCH,
+	OPTION_JOB,
+	OPTION_SEED,
+	OPTION_DROP,
+	OPTION_DUPLICATE,
+	OPTION_REORDER
+};
+
+static const struct argp_option known_options[] = {
+	{"minbytes", 'b', "BYTES", 0, "smallest size (4); K, M and G are understood", 1},
+	{"maxbytes", 'e', "BYTES", 0, "largest size (64M)", 1},
+	{"stepfactor", 'f', "FACTOR", 0, "the next size is this times the last (4)", 1},
+	{"stepbytes", 'i', "BYTES", 0, "the next size is the last plus this", 1},
+	{"datatype", 'd', "TYPE", 0, "float, half, bfloat16, int32 or all (float)", 2},
+	{"op", 'o', "OP", 0, "sum, avg, max, min or all (sum)", 2},
+	{"wire", OPTION_WIRE, "WIDTH", 0, "floats travel as int32 or int16 (int32)", 2},
+	{"iters", 'n', "N", 0, "calls that are measured (20)", 3},
+	{"warmup_iters", 'w', "N", 0, "calls before them (5)", 3},
+	{"check", 'c', "N", 0, "calls whose results are checked (1)", 3},
+	{"seed", OPTION_SEED, "N", 0, "of the random inputs (1)", 3},
+	{"json", OPTION_JSON, "FILE", 0, "write the results there, too", 4},
+	{"local-workers", OPTION_LOCAL, "N", 0, "start N workers on this machine", 5},
+	{"switch", OPTION_SWITCH, "HOST:PORT", 0, "use a running switch", 5},
+	{"job", OPTION_JOB, "NAME", 0, "the job's name on the switch", 5},
+	{"drop", OPTION_DROP, "PERCENT", 0, "each worker loses so many of its packets", 6},
+	{"duplicate", OPTION_DUPLICATE, "PERCENT", 0, "… doubles so many", 6},
+	{"reorder", OPTION_REORDER, "PERCENT", 0, "… delays so many", 6},
+	{0},
+};
+
+/* "64M" and the like. */
+static uint64_t parse_bytes(struct argp_state *state, const char *text)
+{
+	static const char suffixes[] = "KMG";
+	char *end;
+	double bytes = strtod(text, &end);
+	const char *suffix;
+
+	if (end != text && *end && (suffix = strchr(suffixes, *end & ~0x20))) {
+		bytes *= (double)(1ull << (10 * (suffix - suffixes + 1)));
+		end++;
+	}
+	if (end == text || *end || !(bytes >= 0 && bytes <= 0x1p40))
+		argp_error(state, "`%s' is not a number of bytes", text);
+	return (uint64_t)bytes;
+}
+
+static unsigned parse_number(struct argp_state *state, const char *text, unsigned long most)
+{
+	char *end;
+	unsigned long number = strtoul(text, &end, 10);
+
+	if (end == text || *end || *text == '-' || number > most)
+		argp_error(state, "`%s' is not a number from 0 to %lu", text, most);
+	return (unsigned)number;
+}
+
+/* "1%" or "1" to 10000 of a million. */
+static unsigned parse_percent(struct argp_state *state, const char *text)
+{
+	char *end;
+	double percent = strtod(text, &end);
+
+	if (end != text && *end == '%')
+		end++;
+	if (end == text || *end || !(percent >= 0 && percent <= 100))
+		argp_error(state, "`%s' is not a percentage", text);
+	return (unsigned)lround(percent * 10000);
+}
+
+static unsigned parse_type(struct argp_state *state, const char *text)
+{
+	for (enum sml_type type = SML_FLOAT32; type <= SML_INT32; type++) {
+		if (!strcmp(text, bench_type_name(type)))
+			return 1u << type;
+	}
+	if (strcmp(text, "all") != 0)
+		argp_error(state, "there is no type `%s'", text);
+	return (2u << SML_INT32) - 1;
+}
+
+static unsigned parse_op(struct argp_state *state, const char *text)
+{
+	for (enum sml_op op = SML_SUM; op <= SML_MIN; op++) {
+		if (!strcmp(text, bench_op_name(op)))
+			return 1u << op;
+	}
+	if (strcmp(text, "all") != 0)
+		argp_error(state, "there is no operation `%s'", text);
+	return (2u << SML_MIN) - 1;
+}
+
+static enum sml_wire parse_wire(struct argp_state *state, const char *text)
+{
+	if (!strcmp(text, "int16"))
+		return SML_WIRE_INT16;
+	if (strcmp(text, "int32") != 0)
+		argp_error(state, "there is no wire width `%s'", text);
+	return SML_WIRE_INT32;
+}
+
+static error_t parse_size_option(int key, char *text, struct argp_state *state,
+				 struct bench_options *options)
+{
+	switch (key) {
+	case 'b':
+		options->min_bytes = parse_bytes(state, text);
+		return 0;
+	case 'e':
+		options->max_bytes = parse_bytes(state, text);
+		return 0;
+	case 'f':
+		options->factor = parse_number(state, text, 1u << 20);
+		if (options->factor < 2)
+			argp_error(state, "the step factor has to be 2 or more");
+		return 0;
+	case 'i':
+		options->step_bytes = parse_bytes(state, text);
+		if (options->step_bytes == 0)
+			argp_error(state, "the step has to be a byte or more");
+		return 0;
+	case 'n':
+		options->iterations = parse_number(state, text, 1000000);
+		if (options->iterations == 0)
+			argp_error(state, "nothing to measure in 0 iterations");
+		return 0;
+	case 'w':
+		options->warmups = parse_number(state, text, 1000000);
+		return 0;
+	case 'c':
+		options->checks = parse_number(state, text, 1000000);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+	struct bench_options *options = state->input;
+
+	switch (key) {
+	case 'd':
+		options->types = parse_type(state, text);
+		return 0;
+	case 'o':
+		options->ops = parse_op(state, text);
+		return 0;
+	case OPTION_WIRE:
+		options->wire = parse_wire(state, text);
+		return 0;
+	case OPTION_SEED:
+		options->seed = parse_number(state, text, UINT32_MAX);
+		return 0;
+	case OPTION_JSON:
+		options->json = text;
+		return 0;
+	case OPTION_LOCAL:
+		options->local_workers = parse_number(state, text, SML_MAX_WORLD_SIZE);
+		return 0;
+	case OPTION_SWITCH:
+		options->switch_address = text;
+		return 0;
+	case OPTION_JOB:
+		options->job = text;
+		return 0;
+	case OPTION_DROP:
+		options->drop = parse_percent(state, text);
+		return 0;
+	case OPTION_DUPLICATE:
+		options->duplicate = parse_percent(state, text);
+		return 0;
+	case OPTION_REORDER:
+		options->reorder = parse_percent(state, text);
+		return 0;
+	case ARGP_KEY_END:
+		if (options->max_bytes == 0)
+			options->max_bytes =
+				options->min_bytes > DEFAULT_MAX ? options->min_bytes : DEFAULT_MAX;
+		if (options->min_bytes > options->max_bytes)
+			argp_error(state, "the smallest size is larger than the largest");
+		return 0;
+	default:
+		return parse_size_option(key, text, state, options);
+	}
+}
+
+void bench_parse(int argc, char **argv, struct bench_options *options)
+{
+	static const struct argp argp = {
+		.options = known_options,
+		.parser = parse_option,
+		.doc = "Measure all-reduce, and check every result on every rank.\v"
+		       "Without --local-workers this process is one rank of a job that a launcher "
+		       "has started, as its environment says (RANK and WORLD_SIZE and their like); "
+		       "with neither, two local workers are started.",
+	};
+
+	*options = (struct bench_options){
+		.min_bytes = 4,
+		.factor = 4,
+		.types = 1u << SML_FLOAT32,
+		.ops = 1u << SML_SUM,
+		.iterations = 20,
+		.warmups = 5,
+		.checks = 1,
+		.seed = 1,
+		.wire = SML_WIRE_INT32,
+	};
+	argp_parse(&argp, argc, argv, 0, NULL, options);
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One rank of `switchml bench`: for each type, operation and size it times some
+ * calls, checks others, and tells all ranks what came of it, so that rank 0 can
+ * report the slowest rank's time and the sum of all wrong elements.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cmd/bench.h"
+
+/* What a rank tells the others about a case. Travels as bytes. */
+struct share {
+	uint64_t time_ns; /* of one call, on average */
+	uint64_t wrong;
+	uint64_t hash; /* of all checked results */
+	uint64_t wire_tx_bytes;
+	uint64_t retransmits;
+};
+
+struct rank {
+	const struct bench_options *options;
+	struct sml_context *job;
+	unsigned number, n_ranks;
+	void *input, *output;	     /* max_bytes each */
+	struct bench_report *report; /* rank 0's */
+	uint64_t wrong;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static struct sml_counters counters_of(struct sml_context *job)
+{
+	struct sml_counters counters = {.size = sizeof(counters)};
+
+	sml_get_counters(job, &counters);
+	return counters;
+}
+
+/* One call. In place the input is put into the output first, which is not timed. */
+static int call(struct rank *rank, const struct bench_case *this, enum bench_place place,
+		uint64_t *time_ns)
+{
+	struct sml_options how = {.wire = this->wire};
+	size_t bytes = this->count * sml_type_size(this->type);
+	const void *send = rank->input;
+	uint64_t began;
+	int error;
+
+	if (place == BENCH_IN_PLACE) {
+		memcpy(rank->output, rank->input, bytes);
+		send = rank->output;
+	}
+	began = now_ns();
+	error = sml_allreduce(rank->job, send, rank->output, this->count, this->type, this->op,
+			      &how);
+	*time_ns += now_ns() - began;
+	return error;
+}
+
+static int measure(struct rank *rank, const struct bench_case *this, enum bench_place place,
+		   struct share *mine)
+{
+	unsigned iterations = rank->options->iterations; /* 1 at least */
+	struct sml_counters before, after;
+	uint64_t time_ns = 0;
+	int error = 0;
+
+	bench_fill(this, rank->number, rank->input);
+	for (unsigned i = 0; i < rank->options->warmups && !error; i++)
+		error = call(rank, this, place, &time_ns);
+	if (!error)
+		error = sml_barrier(rank->job);
+	time_ns = 0;
+	before = counters_of(rank->job);
+	for (unsigned i = 0; i < iterations && !error; i++)
+		error = call(rank, this, place, &time_ns);
+	after = counters_of(rank->job);
+	if (iterations == 0)
+		return error;
+	mine->time_ns = time_ns / iterations;
+	mine->wire_tx_bytes = (after.bytes_sent - before.bytes_sent) / iterations;
+	mine->retransmits = after.retransmits_timeout - before.retransmits_timeout +
+			    after.retransmits_fast - before.retransmits_fast;
+	return error;
+}
+
+/* Calls with fresh inputs, every element of every result compared. */
+static int check(struct rank *rank, const struct bench_case *this, enum bench_place place,
+		 struct share *mine)
+{
+	struct bench_case fresh = *this;
+	uint64_t unused = 0;
+	int error;
+
+	for (unsigned i = 0; i < rank->options->checks; i++) {
+		fresh.seed = this->seed + 1 + 2 * i + (unsigned)place;
+		bench_fill(&fresh, rank->number, rank->input);
+		/* What a call leaves alone shall not look right. */
+		memset(rank->output, 0xa5, fresh.count * sml_type_size(fresh.type));
+		error = call(rank, &fresh, place, &unused);
+		if (error)
+			return error;
+		mine->wrong += bench_count_wrong(&fresh, rank->output);
+		mine->hash = 31 * mine->hash + bench_hash(&fresh, rank->output);
+	}
+	return 0;
+}
+
+/* All ranks' shares. Results that are right but not the same are wrong, too. */
+static int exchange(struct rank *rank, const struct share *mine, struct bench_result *result)
+{
+	struct share all[SML_MAX_WORLD_SIZE];
+	uint64_t slowest_ns = 0;
+	int error = sml_allgather(rank->job, mine, all, sizeof(*mine), SML_BYTE);
+
+	if (error)
+		return error;
+	*result = (struct bench_result){0};
+	for (unsigned i = 0; i < rank->n_ranks; i++) {
+		if (all[i].time_ns > slowest_ns)
+			slowest_ns = all[i].time_ns;
+		if (all[i].wire_tx_bytes > result->wire_tx_bytes)
+			result->wire_tx_bytes = all[i].wire_tx_bytes;
+		result->retransmits += all[i].retransmits;
+		result->wrong += all[i].wrong + (all[i].hash != all[0].hash);
+	}
+	result->time_us = (double)slowest_ns / 1e3;
+	rank->wrong += result->wrong;
+	return 0;
+}
+
+static int run_case(struct rank *rank, const struct bench_case *this)
+{
+	struct bench_result results[BENCH_PLACES];
+	int error = 0;
+
+	for (enum bench_place place = 0; place < BENCH_PLACES && !error; place++) {
+		struct share mine = {0};
+
+		error = measure(rank, this, place, &mine);
+		if (!error)
+			error = check(rank, this, place, &mine);
+		if (!error)
+			error = exchange(rank, &mine, &results[place]);
+	}
+	if (!error && rank->report)
+		bench_report_row(rank->report, this, results);
+	return error;
+}
+
+static uint64_t next_size(const struct bench_options *options, uint64_t bytes)
+{
+	return options->step_bytes ? bytes + options->step_bytes : bytes * options->factor;
+}
+
+static int run_sizes(struct rank *rank, enum sml_type type, enum sml_op op)
+{
+	const struct bench_options *options = rank->options;
+	struct bench_case this = {
+		.type = type,
+		.op = op,
+		.wire = options->wire,
+		.n_ranks = rank->n_ranks,
+		.seed = options->seed,
+	};
+	uint64_t bytes = options->min_bytes ? options->min_bytes : sml_type_size(type);
+	int error = 0;
+
+	for (; bytes <= options->max_bytes && !error; bytes = next_size(options, bytes)) {
+		this.count = bytes / sml_type_size(type);
+		if (this.count > 0)
+			error = run_case(rank, &this);
+	}
+	return error;
+}
+
+static int run_all(struct rank *rank)
+{
+	int error = 0;
+
+	for (enum sml_type type = SML_FLOAT32; type <= SML_INT32; type++) {
+		for (enum sml_op op = SML_SUM; op <= SML_MIN && !error; op++) {
+			if (rank->options->types >> type & 1 && rank->options->ops >> op & 1)
+				error = run_sizes(rank, type, op);
+		}
+	}
+	return error;
+}
+
+static void complain(const struct sml_config *config, const struct sml_context *job)
+{
+	fprintf(stderr, "switchml bench: rank %d: %s\n", config->rank, sml_error_text(job));
+}
+
+/* With the job open and memory there. */
+static int report_all(struct rank *rank, const struct sml_config *config)
+{
+	int error;
+
+	if (rank->number == 0) {
+		rank->report = bench_report_open(rank->options, rank->n_ranks);
+		if (!rank->report)
+			return -1;
+	}
+	error = run_all(rank);
+	if (error)
+		complain(config, rank->job);
+	if (rank->report && bench_report_close(rank->report) < 0)
+		error = -1;
+	return error;
+}
+
+int bench_rank(const struct bench_options *options, const struct sml_config *config)
+{
+	struct rank rank = {.options = options};
+	int error, closed;
+
+	rank.input = malloc(options->max_bytes + 1);
+	rank.output = malloc(options->max_bytes + 1);
+	if (!rank.input || !rank.output) {
+		fprintf(stderr, "switchml bench: no memory for two tensors of %llu bytes\n",
+			(unsigned long long)options->max_bytes);
+		error = -1;
+		goto free_memory;
+	}
+	error = sml_open(&rank.job, config);
+	if (error) {
+		complain(config, NULL);
+		goto free_memory;
+	}
+	rank.number = (unsigned)sml_rank(rank.job);
+	rank.n_ranks = (unsigned)sml_world_size(rank.job);
+	error = report_all(&rank, config);
+	closed = sml_close(rank.job);
+	if (closed && !error) {
+		fprintf(stderr, "switchml bench: rank %d: leaving failed: %s\n", config->rank,
+			sml_strerror(closed));
+		error = closed;
+	}
+free_memory:
+	free(rank.output);
+	free(rank.input);
+	return error || rank.wrong ? 1 : 0;
+}

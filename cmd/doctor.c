@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `switchml doctor`: runs the checks and prints a line for each. */
+#include <argp.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/commands.h"
+#include "cmd/doctor.h"
+#include "switchml.h"
+
+static const char *const level_names[] = {"ok", "warning", "problem"};
+
+void doctor_say(struct doctor *doctor, enum doctor_level level, const char *check, const char *fact,
+		...)
+{
+	struct doctor_finding *finding;
+	va_list arguments;
+
+	if (doctor->n == DOCTOR_MAX_FINDINGS)
+		return;
+	finding = &doctor->findings[doctor->n++];
+	finding->level = level;
+	finding->check = check;
+	va_start(arguments, fact);
+	vsnprintf(finding->fact, sizeof(finding->fact), fact, arguments);
+	va_end(arguments);
+}
+
+void doctor_mend(struct doctor *doctor, const char *mend, ...)
+{
+	struct doctor_finding *finding = &doctor->findings[doctor->n - 1];
+	va_list arguments;
+
+	va_start(arguments, mend);
+	vsnprintf(finding->mend, sizeof(finding->mend), mend, arguments);
+	va_end(arguments);
+}
+
+static void print_text(const struct doctor *doctor)
+{
+	for (unsigned i = 0; i < doctor->n; i++) {
+		const struct doctor_finding *finding = &doctor->findings[i];
+
+		printf("%-8s %-15s %s\n", level_names[finding->level], finding->check,
+		       finding->fact);
+		if (finding->mend[0])
+			printf("%-24s mend: %s\n", "", finding->mend);
+	}
+}
+
+static void print_json(const struct doctor *doctor, unsigned problems)
+{
+	json_t *findings = json_array();
+	json_t *all;
+
+	for (unsigned i = 0; i < doctor->n; i++) {
+		const struct doctor_finding *finding = &doctor->findings[i];
+
+		json_array_append_new(findings,
+				      json_pack("{s:s, s:s, s:s, s:s}", "check", finding->check,
+						"level", level_names[finding->level], "fact",
+						finding->fact, "mend", finding->mend));
+	}
+	all = json_pack("{s:s, s:i, s:o}", "version", SML_VERSION_STRING, "problems", (int)problems,
+			"findings", findings);
+	json_dumpf(all, stdout, JSON_INDENT(1));
+	printf("\n");
+	json_decref(all);
+}
+
+struct doctor_options {
+	const char *switch_address;
+	int json;
+};
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+	struct doctor_options *options = state->input;
+
+	switch (key) {
+	case 's':
+		options->switch_address = text;
+		return 0;
+	case 'j':
+		options->json = 1;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp_option known_options[] = {
+	{"switch", 's', "HOST:PORT", 0, "look at the way to this switch, too", 0},
+	{"json", 'j', NULL, 0, "print JSON", 0},
+	{0},
+};
+
+static void check_settings(struct doctor *doctor)
+{
+	struct sml_config config;
+
+	if (sml_config_init(&config) < 0) {
+		doctor_say(doctor, DOCTOR_PROBLEM, "environment", "%s", sml_error_text(NULL));
+		doctor_mend(doctor, "correct or unset the variable");
+		return;
+	}
+	doctor_say(doctor, DOCTOR_OK, "environment", "rank %d of %d, job \"%s\", switch %s",
+		   config.rank, config.world_size, config.job,
+		   config.switch_address ? config.switch_address : "embedded in rank 0");
+	if (!doctor->switch_address && config.switch_address &&
+	    strcmp(config.switch_address, "embedded") != 0)
+		doctor->switch_address = config.switch_address;
+}
+
+int sml_command_doctor(int argc, char **argv)
+{
+	static const struct argp argp = {
+		.options = known_options,
+		.parser = parse_option,
+		.doc = "Look for what usually goes wrong, and say how to mend it.\v"
+		       "Exits with 1 when there is a problem, with 0 when there are only warnings.",
+	};
+	struct doctor_options options = {0};
+	struct doctor doctor = {0};
+	unsigned problems = 0;
+
+	argp_parse(&argp, argc, argv, 0, NULL, &options);
+	doctor.switch_address = options.switch_address;
+	check_settings(&doctor);
+	doctor_check_host(&doctor);
+	if (doctor.switch_address && doctor.switch_address[0])
+		doctor_check_switch(&doctor);
+	for (unsigned i = 0; i < doctor.n; i++)
+		problems += doctor.findings[i].level == DOCTOR_PROBLEM;
+	if (options.json)
+		print_json(&doctor, problems);
+	else
+		print_text(&doctor);
+	return problems ? 1 : 0;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of `switchml doctor` share. */
+#ifndef SML_CMD_DOCTOR_H
+#define SML_CMD_DOCTOR_H
+
+#define DOCTOR_MAX_FINDINGS 32
+
+enum doctor_level { DOCTOR_OK, DOCTOR_WARNING, DOCTOR_PROBLEM };
+
+struct doctor_finding {
+	enum doctor_level level;
+	const char *check; /* what was looked at: "receive buffer" */
+	char fact[256];	   /* what was found */
+	char mend[256];	   /* what to do; empty when nothing */
+};
+
+struct doctor {
+	const char *switch_address; /* NULL: no switch is looked at */
+	struct doctor_finding findings[DOCTOR_MAX_FINDINGS];
+	unsigned n;
+};
+
+/* Note a finding. */
+__attribute__((format(printf, 4, 5))) void doctor_say(struct doctor *doctor,
+						      enum doctor_level level, const char *check,
+						      const char *fact, ...);
+/* Say how to mend the last one. */
+__attribute__((format(printf, 2, 3))) void doctor_mend(struct doctor *doctor, const char *mend,
+						       ...);
+
+/* doctor_host.c: this machine. */
+void doctor_check_host(struct doctor *doctor);
+
+/* doctor_switch.c: the way to the switch. */
+void doctor_check_switch(struct doctor *doctor);
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * `switchml doctor`: each step of the way to a switch, as a worker takes it:
+ * name, control port, version, path MTU, data port. The first that fails ends
+ * the walk, for those after it need it.
+ */
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cmd/ask.h"
+#include "cmd/doctor.h"
+#include "core/pool.h"
+#include "core/wire.h"
+#include "switchml.h"
+
+#define TIMEOUT_MS 3000
+
+/* The most lanes of a job whose packets have to fit into mtu bytes. */
+static unsigned lanes_of(int mtu, int family)
+{
+	static const uint16_t counts[] = SML_LANE_COUNTS;
+	int room = mtu - (family == AF_INET6 ? 40 : 20) - 8 - SML_HEADER_BYTES;
+	unsigned lanes = 0;
+
+	for (unsigned i = 0; counts[i]; i++) {
+		if (4 * (int)counts[i] <= room)
+			lanes = counts[i];
+	}
+	return lanes;
+}
+
+static void check_mtu(struct doctor *doctor, int udp, int family)
+{
+	bool v6 = family == AF_INET6;
+	socklen_t length = sizeof(int);
+	int mtu = 0;
+
+	if (getsockopt(udp, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU : IP_MTU, &mtu, &length) <
+	    0) {
+		doctor_say(doctor, DOCTOR_WARNING, "path mtu", "the kernel does not know it: %s",
+			   strerror(errno));
+		return;
+	}
+	if (lanes_of(mtu, family) >= 352) {
+		doctor_say(doctor, DOCTOR_OK, "path mtu", "%d bytes: packets of %u numbers", mtu,
+			   lanes_of(mtu, family));
+		return;
+	}
+	doctor_say(doctor, DOCTOR_WARNING, "path mtu",
+		   "%d bytes: packets of only %u numbers, of which each costs time", mtu,
+		   lanes_of(mtu, family));
+	doctor_mend(doctor, "raise the interfaces' and switches' MTU to 1500 or 9000");
+}
+
+/* Packets that the switch has counted because they belong to no job. */
+static uint64_t strays_of(const SmlControl__Status *status)
+{
+	const char *names[] = {sml_verdict_name(SML_VERDICT_UNKNOWN_JOB),
+			       sml_verdict_name(SML_VERDICT_MALFORMED)};
+	uint64_t strays = 0;
+
+	for (size_t i = 0; i < status->n_counters; i++) {
+		const SmlControl__Counter *counter = status->counters[i];
+
+		if (strstr(counter->name, names[0]) || strstr(counter->name, names[1]))
+			strays += counter->value;
+	}
+	return strays;
+}
+
+/* A packet of no job: the switch drops it, and counts it. */
+static void send_strays(int udp)
+{
+	struct sml_header header = {
+		.magic_be = sml_be16(SML_WIRE_MAGIC),
+		.version = SML_WIRE_VERSION,
+		.kind = SML_PACKET_CONTRIBUTION,
+		.job_be = sml_be32(UINT32_MAX),
+	};
+
+	for (int i = 0; i < 3; i++)
+		(void)!send(udp, &header, sizeof(header), 0);
+	usleep(100000);
+}
+
+static void check_data_port(struct doctor *doctor, int udp, int control, uint64_t strays_before)
+{
+	SmlControl__Envelope *answer;
+	socklen_t length = sizeof(int);
+	int refused = 0;
+	int error;
+
+	send_strays(udp);
+	getsockopt(udp, SOL_SOCKET, SO_ERROR, &refused, &length);
+	error = sml_ask_status(control, TIMEOUT_MS, &answer);
+	if (error) {
+		doctor_say(doctor, DOCTOR_PROBLEM, "data port", "the switch has gone: %s",
+			   sml_strerror(error));
+		return;
+	}
+	if (strays_of(answer->status) > strays_before) {
+		doctor_say(doctor, DOCTOR_OK, "data port", "UDP packets arrive");
+	} else {
+		doctor_say(doctor, DOCTOR_PROBLEM, "data port",
+			   "UDP packets do not arrive at the port of the same number%s%s",
+			   refused ? ": " : "", refused ? strerror(refused) : "");
+		doctor_mend(doctor, "let the firewalls on the way pass UDP to that port, and UDP "
+				    "from it back; or give the switch's --data-port");
+	}
+	sml_control__envelope__free_unpacked(answer, NULL);
+}
+
+static void check_version(struct doctor *doctor, const SmlControl__Status *status)
+{
+	if (!strcmp(status->version, SML_VERSION_STRING)) {
+		doctor_say(doctor, DOCTOR_OK, "switch version", "%s, as ours", status->version);
+		return;
+	}
+	doctor_say(doctor, DOCTOR_WARNING, "switch version", "%s, ours is %s", status->version,
+		   SML_VERSION_STRING);
+	doctor_mend(doctor, "install the same version on all machines");
+}
+
+static void check_connected(struct doctor *doctor, int control)
+{
+	struct sockaddr_storage peer = {0};
+	socklen_t length = sizeof(peer);
+	SmlControl__Envelope *answer;
+	int error = sml_ask_status(control, TIMEOUT_MS, &answer);
+	int udp;
+
+	if (error) {
+		doctor_say(doctor, DOCTOR_PROBLEM, "switch", "what listens there is no switch: %s",
+			   sml_strerror(error));
+		doctor_mend(doctor, "check the port; a switch says its own when it starts");
+		return;
+	}
+	check_version(doctor, answer->status);
+	getpeername(control, (struct sockaddr *)&peer, &length);
+	udp = socket(peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (udp >= 0 && connect(udp, (struct sockaddr *)&peer, length) == 0) {
+		check_mtu(doctor, udp, peer.ss_family);
+		check_data_port(doctor, udp, control, strays_of(answer->status));
+	}
+	if (udp >= 0)
+		close(udp);
+	sml_control__envelope__free_unpacked(answer, NULL);
+}
+
+void doctor_check_switch(struct doctor *doctor)
+{
+	char text[256];
+	int control = sml_ask_connect(doctor->switch_address, TIMEOUT_MS, text, sizeof(text));
+
+	if (control < 0) {
+		doctor_say(doctor, DOCTOR_PROBLEM, "control port", "%s", text);
+		doctor_mend(doctor, "start `switchml switch' there, and let firewalls pass TCP to "
+				    "its port");
+		return;
+	}
+	doctor_say(doctor, DOCTOR_OK, "control port", "%s accepts connections",
+		   doctor->switch_address);
+	check_connected(doctor, control);
+	close(control);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The program `switchml`: finds the sub-command and hands over to it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/commands.h"
+#include "switchml.h"
+
+struct command {
+	const char *name;
+	const char *purpose;
+	int (*run)(int argc, char **argv);
+};
+
+static const struct command commands[] = {
+	{"switch", "run a switch that sums what workers send", sml_command_switch},
+	{"bench", "measure all-reduce, and check every result", sml_command_bench},
+	{"status", "show the jobs and counters of a running switch", sml_command_status},
+	{"sim", "run the protocol in a simulated world that loses packets", sml_command_sim},
+	{"doctor", "look for what usually goes wrong, and say how to mend it", sml_command_doctor},
+};
+
+#define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static void print_help(FILE *out)
+{
+	fprintf(out, "Usage: switchml COMMAND [OPTION...]\n"
+		     "All-reduce, summed in the network.\n\n");
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].purpose);
+	fprintf(out, "\n  `switchml COMMAND --help' tells a command's options,"
+		     " `man switchml-COMMAND' more.\n");
+}
+
+int main(int argc, char **argv)
+{
+	static char name[64];
+	const char *asked = argc > 1 ? argv[1] : "";
+
+	if (!strcmp(asked, "--help") || !strcmp(asked, "-h") || !strcmp(asked, "help")) {
+		print_help(stdout);
+		return 0;
+	}
+	if (!strcmp(asked, "--version") || !strcmp(asked, "-V")) {
+		printf("switchml %s\n", SML_VERSION_STRING);
+		return 0;
+	}
+	for (size_t i = 0; i < N_COMMANDS; i++) {
+		if (strcmp(asked, commands[i].name) != 0)
+			continue;
+		/* What argp calls the program in its messages. */
+		snprintf(name, sizeof(name), "switchml %s", commands[i].name);
+		argv[1] = name;
+		return commands[i].run(argc - 1, argv + 1);
+	}
+	if (*asked)
+		fprintf(stderr, "switchml: there is no command `%s'\n", asked);
+	print_help(stderr);
+	return 2;
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `switchml switch`: the daemon. */
+#include "switch/switch.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/commands.h"
+#include "core/pool.h"
+
+enum { OPTION_DATA_PORT = 256, OPTION_SLOTS, OPTION_JOBS, OPTION_THREADS, OPTION_HEARTBEAT };
+
+static const struct argp_option option_list[] = {
+	{"listen", 'l', "ADDR[:PORT]", 0,
+	 "Where to listen (all addresses, port 28500). Port 0 takes a free one", 0},
+	{"data-port", OPTION_DATA_PORT, "PORT", 0, "UDP port for data (the control port's number)",
+	 0},
+	{"slots", OPTION_SLOTS, "N", 0, "Slots of all jobs together (4096)", 0},
+	{"jobs", OPTION_JOBS, "N", 0, "Jobs at once (64, at most 256)", 0},
+	{"threads", OPTION_THREADS, "N", 0, "Threads that move packets (1)", 0},
+	{"heartbeat", OPTION_HEARTBEAT, "SECONDS", 0,
+	 "The longest silence that a worker may ask to be granted (60)", 0},
+	{"verbose", 'v', NULL, 0, "Say what happens to jobs; twice: more", 0},
+	{0},
+};
+
+static uint32_t number(struct argp_state *state, const char *option, const char *text,
+		       uint32_t lowest, uint32_t highest)
+{
+	unsigned long value;
+	char *end;
+
+	errno = 0;
+	value = strtoul(text, &end, 10);
+	if (errno || *end || end == text || *text == '-' || value < lowest || value > highest)
+		argp_error(state, "--%s must be a number from %u to %u, not '%s'", option, lowest,
+			   highest, text);
+	return (uint32_t)value;
+}
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+	struct sml_switch_config *config = state->input;
+
+	switch (key) {
+	case 'l':
+		config->listen = text;
+		break;
+	case 'v':
+		config->debug++;
+		break;
+	case OPTION_DATA_PORT:
+		config->data_port = (uint16_t)number(state, "data-port", text, 1, 65535);
+		break;
+	case OPTION_SLOTS:
+		config->max_slots = number(state, "slots", text, 16, 1u << 20);
+		break;
+	case OPTION_JOBS:
+		config->max_jobs = number(state, "jobs", text, 1, 256);
+		break;
+	case OPTION_THREADS:
+		config->threads = number(state, "threads", text, 1, 64);
+		break;
+	case OPTION_HEARTBEAT:
+		config->heartbeat_ms = 1000 * number(state, "heartbeat", text, 1, 86400);
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
+static const struct argp parser = {
+	.options = option_list,
+	.parser = parse,
+	.doc = "Add up what workers send, and send them the sums: a SwitchML switch on this "
+	       "machine. Workers find it by SWITCHML_SWITCH=HOST:PORT. It needs no privileges; "
+	       "with CAP_NET_ADMIN its socket buffers can be larger than net.core.rmem_max.\v"
+	       "It listens on one TCP port for control and one UDP port, of the same number, for "
+	       "data: allow both in firewalls. SIGTERM and SIGINT end it; the workers are told.",
+};
+
+/* One line, when it can be used: programs that start a switch wait for it. */
+static void print_ready(const struct sml_switch_config *config, uint16_t port)
+{
+	const char *listen = config->listen ? config->listen : "";
+	const char *colon = strrchr(listen, ':');
+	int length = (int)strlen(listen);
+
+	if (colon != NULL && (listen[0] == '[' ? colon[-1] == ']' : strchr(listen, ':') == colon))
+		length = (int)(colon - listen);
+	printf("switchml switch: ready on %.*s:%d (tcp control, udp data", length ? length : 4,
+	       length ? listen : "[::]", port);
+	if (config->data_port != 0)
+		printf(" on port %d", config->data_port);
+	printf("), %u slots, %u jobs, %u thread%s\n", config->max_slots, config->max_jobs,
+	       config->threads, config->threads == 1 ? "" : "s");
+	fflush(stdout);
+}
+
+int sml_command_switch(int argc, char **argv)
+{
+	struct sml_switch_config config;
+	struct sml_switch *running;
+	char text[512] = "";
+	sigset_t ends;
+	int received;
+
+	sml_switch_config_init(&config);
+	argp_parse(&parser, argc, argv, 0, NULL, &config);
+	/* Blocked before there are threads, so that all inherit it. */
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGTERM);
+	sigaddset(&ends, SIGINT);
+	pthread_sigmask(SIG_BLOCK, &ends, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	if (sml_switch_open(&running, &config, text, sizeof(text)) < 0) {
+		fprintf(stderr, "switchml switch: %s\n", text);
+		return 1;
+	}
+	print_ready(&config, sml_switch_port(running));
+	sigwait(&ends, &received);
+	sml_switch_close(running);
+	printf("switchml switch: ended by %s\n", strsignal(received));
+	return 0;
+}

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Block floating point: see quantize.h for the rule and docs/numbers.md for
+ * what it costs. The one invariant: whatever elements, exponent and lanes are
+ * (the last two come from the network), no conversion leaves its range and no
+ * sum over n_ranks honest ranks overflows its lane.
+ *
+ * Every step is one IEEE operation rounded to nearest even, so the bits do not
+ * depend on compiler, vector width or machine. Only a process that has told
+ * its processor to flush subnormals (FTZ, DAZ) or to round otherwise is on its
+ * own.
+ */
+#include "core/quantize.h"
+
+#include "core/element.h"
+#include "core/multiversion.h"
+
+#define EXPONENT_MIN (-148) /* of 2^-149, the smallest float32 */
+#define EXPONENT_MAX 128    /* of FLT_MAX */
+
+unsigned sml_headroom_bits(unsigned n_ranks)
+{
+	sml_assert(n_ranks >= 1 && n_ranks <= SML_MAX_WORLD_SIZE);
+	return n_ranks == 1 ? 0 : 32 - (unsigned)__builtin_clz(n_ranks - 1);
+}
+
+/* Neither a marker nor something that no honest rank sends: there are numbers in the lanes. */
+static bool is_ordinary(int32_t exponent)
+{
+	return exponent >= EXPONENT_MIN && exponent <= EXPONENT_MAX;
+}
+
+/*
+ * Magnitudes of floats are ordered as integers are: the exponent of a block is
+ * that of its largest one. Signed, for that is the maximum that old x86 has.
+ */
+SML_MULTIVERSION
+static uint32_t largest_of_32(const sml_any_u32 *elements, size_t count)
+{
+	int32_t largest = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		int32_t rest = (int32_t)(elements[i] & 0x7fffffffu);
+
+		largest = rest > largest ? rest : largest;
+	}
+	return (uint32_t)largest;
+}
+
+SML_MULTIVERSION
+static uint32_t largest_of_16(const sml_any_u16 *elements, size_t count)
+{
+	int16_t largest = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		int16_t rest = (int16_t)(elements[i] & 0x7fffu);
+
+		largest = rest > largest ? rest : largest;
+	}
+	return (uint32_t)largest;
+}
+
+int32_t sml_exponent_of(enum sml_type type, const void *elements, size_t count)
+{
+	uint32_t largest;
+
+	if (type == SML_FLOAT16)
+		largest = sml_float16_widen(largest_of_16(elements, count));
+	else if (type == SML_BFLOAT16)
+		largest = largest_of_16(elements, count) << 16;
+	else
+		largest = largest_of_32(elements, count);
+
+	if (largest == 0)
+		return SML_EXPONENT_ZERO;
+	if (largest >= SML_FLOAT32_INFINITY)
+		return SML_EXPONENT_NONFINITE;
+	if (largest < 1u << 23) /* subnormal, largest * 2^-149 */
+		return 32 - __builtin_clz(largest) - 149;
+	return (int32_t)(largest >> 23) - 126;
+}
+
+/*
+ * How elements of one block become integers: y = x * 2^power, power = B - E in
+ * [9 - 128, 31 + 148]. That is more than one float32 can hold, so it goes in
+ * two halves, each between 2^-60 and 2^90 and thus exact:
+ *
+ * - power >= 0: |x| < 2^E, and x * first < 2^B; nothing overflows, nothing is
+ *   rounded.
+ * - power < 0: a product is rounded only where it is subnormal. If the first
+ *   is, |x| < 2^-66, and if the second is, |y| < 2^-126: y becomes the integer
+ *   0 with or without that error.
+ *
+ * An exponent that is too small for these elements (only a liar sends one)
+ * makes y as large as infinity, and elements that changed since the exponent
+ * was taken can make it NaN: limit holds both.
+ */
+struct scale {
+	float first, second;
+	float limit; /* of |y|, an integer */
+};
+
+static float float_power(int32_t power)
+{
+	return sml_float_of((uint32_t)(127 + power) << 23);
+}
+
+static struct scale scale_of(int32_t power, float limit)
+{
+	int32_t half = power / 2;
+
+	return (struct scale){float_power(half), float_power(power - half), limit};
+}
+
+/* NaN compares false with everything and comes out as limit. */
+SML_INLINE float scaled(uint32_t bits, struct scale scale)
+{
+	float y = sml_float_of(bits) * scale.first * scale.second;
+
+	y = y < scale.limit ? y : scale.limit;
+	return y > -scale.limit ? y : -scale.limit;
+}
+
+/*
+ * From 2^23 on, a float32 is an integer. Below, adding 2^23 of the same sign
+ * leaves no room for a fraction, and taking it away again is exact.
+ */
+SML_INLINE float round_to_even(float y)
+{
+	float magic = sml_float_of((sml_bits_of(y) & SML_FLOAT32_SIGN) | sml_bits_of(0x1p23f));
+	float rounded = (y + magic) - magic;
+
+	return sml_float_of(sml_select(__builtin_fabsf(y) < 0x1p23f, sml_bits_of(rounded),
+				       sml_bits_of(y)));
+}
+
+SML_INLINE void quantize_int32_loop(enum sml_type type, const void *restrict elements, size_t count,
+				    struct scale scale, sml_any_u32 *restrict lanes)
+{
+	for (size_t i = 0; i < count; i++) {
+		float y = scaled(sml_element_load(type, elements, i), scale);
+
+		lanes[i] = sml_be32((uint32_t)(int32_t)round_to_even(y));
+	}
+}
+
+/* |y| < 2^15: adding 1.5 * 2^23 leaves the integer in the last bits of the mantissa. */
+SML_INLINE void quantize_int16_loop(enum sml_type type, const void *restrict elements, size_t count,
+				    struct scale scale, sml_any_u16 *restrict lanes)
+{
+	for (size_t i = 0; i < count; i++) {
+		float y = scaled(sml_element_load(type, elements, i), scale);
+
+		lanes[i] = sml_be16((uint16_t)sml_bits_of(y + 0x1.8p23f));
+	}
+}
+
+SML_MULTIVERSION
+static void quantize_int32(enum sml_type type, const void *elements, size_t count,
+			   struct scale scale, void *lanes)
+{
+	if (type == SML_FLOAT16)
+		quantize_int32_loop(SML_FLOAT16, elements, count, scale, lanes);
+	else if (type == SML_BFLOAT16)
+		quantize_int32_loop(SML_BFLOAT16, elements, count, scale, lanes);
+	else
+		quantize_int32_loop(SML_FLOAT32, elements, count, scale, lanes);
+}
+
+SML_MULTIVERSION
+static void quantize_int16(enum sml_type type, const void *elements, size_t count,
+			   struct scale scale, void *lanes)
+{
+	if (type == SML_FLOAT16)
+		quantize_int16_loop(SML_FLOAT16, elements, count, scale, lanes);
+	else if (type == SML_BFLOAT16)
+		quantize_int16_loop(SML_BFLOAT16, elements, count, scale, lanes);
+	else
+		quantize_int16_loop(SML_FLOAT32, elements, count, scale, lanes);
+}
+
+/*
+ * B = 31 - h >= 25. |x| < 2^E and x has 24 bits, so |y| <= 2^B - 2^(B - 24), an
+ * integer, in which limit changes nothing. n * 2^B <= 2^31: no sum overflows,
+ * and with n = 1 the conversion to int32 is of at most 2^31 - 2^7.
+ */
+void sml_quantize_int32(enum sml_type type, const void *elements, size_t count, int32_t exponent,
+			unsigned n_ranks, void *lanes)
+{
+	int32_t bits = 31 - (int32_t)sml_headroom_bits(n_ranks);
+	float limit = float_power(bits) - float_power(bits - 24);
+
+	if (is_ordinary(exponent))
+		quantize_int32(type, elements, count, scale_of(bits - exponent, limit), lanes);
+	else
+		__builtin_memset(lanes, 0, 4 * count);
+}
+
+/*
+ * B = 15 - h >= 9. Here rounding could reach 2^B, and n times that 2^15. So the
+ * limit is 2^B - 1, at the price of an error below 1 instead of 1/2 there.
+ */
+void sml_quantize_int16(enum sml_type type, const void *elements, size_t count, int32_t exponent,
+			unsigned n_ranks, void *lanes)
+{
+	int32_t bits = 15 - (int32_t)sml_headroom_bits(n_ranks);
+	float limit = float_power(bits) - 1;
+
+	if (!is_ordinary(exponent)) {
+		__builtin_memset(lanes, 0, 4 * ((count + 1) / 2));
+		return;
+	}
+	if (count % 2 != 0)
+		((sml_any_u16 *)lanes)[count] = 0;
+	quantize_int16(type, elements, count, scale_of(bits - exponent, limit), lanes);
+}
+
+/*
+ * A sum times 2^(E - B) / divisor, in double precision. For SUM the product is
+ * exact: 32 bits times a power of two that no double finds too small or large.
+ * The conversion to float32 then is the only rounding, and one too large for
+ * float32 becomes infinity. For AVG the factor and the product are rounded to
+ * 53 bits before.
+ */
+static double factor_of(int32_t power, unsigned divisor)
+{
+	uint64_t bits = (uint64_t)(1023 + power) << 52;
+	double value;
+
+	sml_assert(divisor >= 1);
+	__builtin_memcpy(&value, &bits, sizeof(value));
+	return value / divisor;
+}
+
+SML_INLINE void dequantize_int32_loop(enum sml_type type, const sml_any_u32 *restrict lanes,
+				      size_t count, double factor, void *restrict elements)
+{
+	for (size_t i = 0; i < count; i++) {
+		double sum = (int32_t)sml_be32(lanes[i]);
+
+		sml_element_store(type, elements, i, sml_bits_of((float)(sum * factor)));
+	}
+}
+
+SML_INLINE void dequantize_int16_loop(enum sml_type type, const sml_any_u16 *restrict lanes,
+				      size_t count, double factor, void *restrict elements)
+{
+	for (size_t i = 0; i < count; i++) {
+		double sum = (int16_t)sml_be16(lanes[i]);
+
+		sml_element_store(type, elements, i, sml_bits_of((float)(sum * factor)));
+	}
+}
+
+SML_MULTIVERSION
+static void dequantize_int32(enum sml_type type, const void *lanes, size_t count, double factor,
+			     void *elements)
+{
+	if (type == SML_FLOAT16)
+		dequantize_int32_loop(SML_FLOAT16, lanes, count, factor, elements);
+	else if (type == SML_BFLOAT16)
+		dequantize_int32_loop(SML_BFLOAT16, lanes, count, factor, elements);
+	else
+		dequantize_int32_loop(SML_FLOAT32, lanes, count, factor, elements);
+}
+
+SML_MULTIVERSION
+static void dequantize_int16(enum sml_type type, const void *lanes, size_t count, double factor,
+			     void *elements)
+{
+	if (type == SML_FLOAT16)
+		dequantize_int16_loop(SML_FLOAT16, lanes, count, factor, elements);
+	else if (type == SML_BFLOAT16)
+		dequantize_int16_loop(SML_BFLOAT16, lanes, count, factor, elements);
+	else
+		dequantize_int16_loop(SML_FLOAT32, lanes, count, factor, elements);
+}
+
+/* A block without numbers: all zeros or all NaN. */
+static void fill(enum sml_type type, size_t count, int32_t exponent, void *elements)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (exponent == SML_EXPONENT_ZERO)
+			sml_element_store(type, elements, i, 0);
+		else
+			sml_element_store_nan(type, elements, i);
+	}
+}
+
+void sml_dequantize_int32(enum sml_type type, const void *lanes, size_t count, int32_t exponent,
+			  unsigned n_ranks, unsigned divisor, void *elements)
+{
+	int32_t bits = 31 - (int32_t)sml_headroom_bits(n_ranks);
+
+	if (is_ordinary(exponent))
+		dequantize_int32(type, lanes, count, factor_of(exponent - bits, divisor), elements);
+	else
+		fill(type, count, exponent, elements);
+}
+
+void sml_dequantize_int16(enum sml_type type, const void *lanes, size_t count, int32_t exponent,
+			  unsigned n_ranks, unsigned divisor, void *elements)
+{
+	int32_t bits = 15 - (int32_t)sml_headroom_bits(n_ranks);
+
+	if (is_ordinary(exponent))
+		dequantize_int16(type, lanes, count, factor_of(exponent - bits, divisor), elements);
+	else
+		fill(type, count, exponent, elements);
+}

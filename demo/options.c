@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The command line, by glibc's argp. */
+#include "demo/options.h"
+
+#include <argp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "demo/data.h"
+
+/* argp looks for this name in the program: it must be seen from outside. */
+__attribute__((visibility("default"))) const char *argp_program_version =
+	DEMO_NAME " " SML_VERSION_STRING;
+
+enum key { KEY_LOSS = 256, KEY_DUPLICATE, KEY_REORDER, KEY_STEPS, KEY_EPOCHS, KEY_WIRE, KEY_JSON };
+
+static const struct argp_option table[] = {
+	{"workers", 'n', "N", 0, "processes to train with, 1 to 64 (4)", 1},
+	{"steps", KEY_STEPS, "N", 0, "steps of training, a batch of 128 images each", 1},
+	{"epochs", KEY_EPOCHS, "N", 0, "the same in rounds over all images (30)", 1},
+	{"wire", KEY_WIRE, "TYPE", 0, "int32 (default) or int16: what a number is on the wire", 1},
+	{"switch", 's', "HOST:PORT", 0, "use this switch (default: rank 0 runs one)", 1},
+	{"json", KEY_JSON, "FILE", 0, "write the summary there too; - is standard output", 1},
+	{0, 0, 0, 0, "Faults that every worker makes on its own packets, each way:", 2},
+	{"loss", KEY_LOSS, "PERCENT", 0, "lose packets, for instance 1%", 2},
+	{"duplicate", KEY_DUPLICATE, "PERCENT", OPTION_ARG_OPTIONAL, "send packets twice (1%)", 2},
+	{"reorder", KEY_REORDER, "PERCENT", OPTION_ARG_OPTIONAL, "send packets late (1%)", 2},
+	{0},
+};
+
+static int parse_count(struct argp_state *state, const char *text, int most)
+{
+	char *end;
+	long value = strtol(text, &end, 10);
+
+	if (end == text || *end != '\0' || value < 1 || value > most)
+		argp_error(state, "'%s' is not a number from 1 to %d", text, most);
+	return (int)value;
+}
+
+/* "1%" or "1" to packets of a million. */
+static unsigned parse_percent(struct argp_state *state, const char *text)
+{
+	char *end;
+	double value;
+
+	if (!text)
+		return 10000;
+	value = strtod(text, &end);
+	if (end == text || (*end != '\0' && strcmp(end, "%") != 0) || !(value >= 0 && value <= 50))
+		argp_error(state, "'%s' is not a share from 0%% to 50%%", text);
+	return (unsigned)(value * 10000 + 0.5);
+}
+
+static enum sml_wire parse_wire(struct argp_state *state, const char *text)
+{
+	if (strcmp(text, "int16") == 0)
+		return SML_WIRE_INT16;
+	if (strcmp(text, "int32") != 0)
+		argp_error(state, "the wire is int32 or int16, not '%s'", text);
+	return SML_WIRE_INT32;
+}
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+	struct demo_options *options = state->input;
+
+	switch (key) {
+	case 'n':
+		options->workers = parse_count(state, text, SML_MAX_WORLD_SIZE);
+		return 0;
+	case 's':
+		options->switch_address = text;
+		return 0;
+	case KEY_STEPS:
+		options->steps = parse_count(state, text, 1000000);
+		return 0;
+	case KEY_EPOCHS:
+		options->steps = DEMO_EPOCH_STEPS * parse_count(state, text, 10000);
+		return 0;
+	case KEY_WIRE:
+		options->wire = parse_wire(state, text);
+		return 0;
+	case KEY_JSON:
+		options->json = text;
+		return 0;
+	case KEY_LOSS:
+		options->drop = parse_percent(state, text);
+		return 0;
+	case KEY_DUPLICATE:
+		options->duplicate = parse_percent(state, text);
+		return 0;
+	case KEY_REORDER:
+		options->reorder = parse_percent(state, text);
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "'%s' belongs to no option (write --duplicate=2%%)", text);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+void demo_options_parse(struct demo_options *options, int argc, char **argv)
+{
+	static const struct argp argp = {
+		.options = table,
+		.parser = parse,
+		.doc = "Train a classifier of handwritten digits on several workers whose "
+		       "gradients are "
+		       "summed by a switch, and prove that the sums are right.\v"
+		       "Without a launcher it starts the workers itself. Under torchrun, mpirun or "
+		       "srun "
+		       "(RANK and WORLD_SIZE, and what else the library knows) each process is one "
+		       "worker. It exits with 0 only if every proof held.",
+	};
+
+	*options = (struct demo_options){.steps = 30 * DEMO_EPOCH_STEPS};
+	argp_parse(&argp, argc, argv, 0, NULL, options);
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The training loop; what a step looks like is drawn in train.h. */
+#include "demo/train.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "demo/proof.h"
+#include "demo/report.h"
+
+const int demo_sizes[DEMO_LAYERS + 1] = {DEMO_PIXELS, 512, 512, DEMO_CLASSES};
+
+int demo_trainer_init(struct demo_trainer *trainer, const struct demo_options *options)
+{
+	size_t length;
+	const char *text = demo_digits_text(&length);
+	int status = demo_digits_load(&trainer->digits, text, length);
+
+	if (status < 0)
+		return status;
+	trainer->options = options;
+	demo_digits_shuffle(&trainer->digits, DEMO_SEED);
+	trainer->batches.digits = &trainer->digits;
+	trainer->batches.seed = DEMO_SEED;
+	status = demo_model_init(&trainer->model, demo_sizes, DEMO_LAYERS, DEMO_BATCH_ROWS,
+				 DEMO_SEED);
+	if (status < 0)
+		return status;
+	trainer->average = calloc(trainer->model.n_parameters, sizeof(float));
+	return trainer->average ? 0 : -ENOMEM;
+}
+
+void demo_trainer_fini(struct demo_trainer *trainer)
+{
+	free(trainer->average);
+	demo_model_fini(&trainer->model);
+}
+
+int demo_call(struct demo_trainer *trainer, const char *what, int status)
+{
+	if (status < 0)
+		demo_error(trainer->rank, "%s: %s", what, sml_error_text(trainer->job));
+	return status;
+}
+
+/* Count traffic only while training: sign 1 stops the meter, -1 starts it again. */
+static int meter(struct demo_trainer *trainer, int sign)
+{
+	struct sml_counters now = {.size = sizeof(now)};
+	struct demo_traffic *traffic = &trainer->traffic;
+	uint64_t factor = (uint64_t)sign; /* modulo 2^64, as is the sum */
+	int status = demo_call(trainer, "counters", sml_get_counters(trainer->job, &now));
+
+	traffic->bytes_sent += factor * now.bytes_sent;
+	traffic->packets_sent += factor * now.packets_sent;
+	traffic->retransmits += factor * (now.retransmits_timeout + now.retransmits_fast);
+	return status;
+}
+
+/* A layer's gradient is ready: off it goes, and the backward pass goes on. */
+static int submit_layer(void *context, int l)
+{
+	struct demo_trainer *trainer = context;
+	const struct demo_layer *layer = &trainer->model.layers[l];
+	double began = demo_now();
+	int status;
+
+	if (l == DEMO_LAYERS - 1)
+		trainer->reduce_began = began;
+	status =
+		demo_call(trainer, "all-reduce of a layer",
+			  sml_allreduce_async(trainer->job, trainer->model.gradient + layer->offset,
+					      trainer->average + layer->offset, layer->count,
+					      SML_FLOAT32, SML_AVG, NULL, &trainer->requests[l]));
+	trainer->results.waiting += demo_now() - began;
+	return status;
+}
+
+static int submit_news(struct demo_trainer *trainer, double loss)
+{
+	trainer->news[0] = (float)(loss / DEMO_BATCH_ROWS);
+	trainer->news[1] = *trainer->stop ? 1.0f : 0.0f;
+	return demo_call(trainer, "all-reduce of the loss",
+			 sml_allreduce_async(trainer->job, trainer->news, trainer->news, 2,
+					     SML_FLOAT32, SML_SUM, NULL,
+					     &trainer->requests[DEMO_LAYERS]));
+}
+
+static int wait_for(struct demo_trainer *trainer, int request)
+{
+	double began = demo_now();
+	int status = demo_call(trainer, "waiting for an all-reduce",
+			       sml_wait(trainer->requests[request]));
+
+	trainer->results.waiting += demo_now() - began;
+	return status;
+}
+
+/* The shard's part: forward and back, all-reduces begun. */
+static int compute(struct demo_trainer *trainer, int step)
+{
+	/*
+	 * The average over the ranks of what the shards' sums are times world is the batch's
+	 * mean, whether or not all shards are of one length.
+	 */
+	float scale = (float)trainer->world / (float)DEMO_BATCH_ROWS;
+	int first, end, status;
+	double loss;
+
+	demo_shard(DEMO_BATCH_ROWS, trainer->rank, trainer->world, &first, &end);
+	demo_batches_copy(&trainer->batches, step, first, end, trainer->pixels, trainer->labels);
+	demo_model_forward(&trainer->model, trainer->pixels, end - first);
+	loss = demo_model_loss(&trainer->model, trainer->labels, end - first, scale);
+	status = demo_model_backward(&trainer->model, trainer->pixels, end - first, submit_layer,
+				     trainer);
+	return status < 0 ? status : submit_news(trainer, loss);
+}
+
+static int train_step(struct demo_trainer *trainer, int step)
+{
+	struct demo_results *results = &trainer->results;
+	double began = demo_now();
+	int status = compute(trainer, step);
+
+	for (int l = DEMO_LAYERS - 1; l >= 0 && status == 0; l--) {
+		status = wait_for(trainer, l);
+		if (l == 0)
+			results->reducing += demo_now() - trainer->reduce_began;
+		if (status == 0)
+			demo_model_update(&trainer->model, l, trainer->average, DEMO_RATE,
+					  DEMO_MOMENTUM);
+	}
+	if (status == 0)
+		status = wait_for(trainer, DEMO_LAYERS);
+	results->seconds += demo_now() - began;
+	results->steps = step + 1;
+	results->loss = (double)trainer->news[0];
+	results->interrupted = trainer->news[1] > 0;
+	return status;
+}
+
+/* Every rank tests its part of the test images. */
+static int test(struct demo_trainer *trainer)
+{
+	int first, end, status;
+	int32_t right;
+
+	demo_shard(DEMO_TEST_ROWS, trainer->rank, trainer->world, &first, &end);
+	first += DEMO_TRAIN_ROWS;
+	end += DEMO_TRAIN_ROWS;
+	right = demo_model_count_right(&trainer->model, trainer->digits.pixels[first],
+				       trainer->digits.labels + first, end - first);
+	status =
+		demo_call(trainer, "all-reduce of the test",
+			  sml_allreduce(trainer->job, &right, &right, 1, SML_INT32, SML_SUM, NULL));
+	trainer->results.accuracy = (double)right / DEMO_TEST_ROWS;
+	return status;
+}
+
+static void show_progress(const struct demo_trainer *trainer, bool last)
+{
+	const struct demo_results *r = &trainer->results;
+	double bytes = 4.0 * (double)trainer->model.n_parameters * r->steps;
+
+	if (trainer->rank == 0)
+		demo_progress(last,
+			      "step %d/%d  loss %.4f  test %.1f %%  all-reduce %.0f %% of the time"
+			      "  %.1f MB/s",
+			      r->steps, trainer->options->steps, r->loss, 100 * r->accuracy,
+			      100 * r->waiting / r->seconds, 1e-6 * bytes / r->reducing);
+}
+
+/* Every rank's counters to all; the results get the largest and the sums. */
+static int share_traffic(struct demo_trainer *trainer)
+{
+	struct demo_traffic all[SML_MAX_WORLD_SIZE], *sum = &trainer->results.traffic;
+	int status = demo_call(trainer, "all-gather of the counters",
+			       sml_allgather(trainer->job, &trainer->traffic, all,
+					     sizeof(trainer->traffic), SML_BYTE));
+
+	for (int rank = 0; rank < trainer->world && status == 0; rank++) {
+		if (all[rank].bytes_sent > sum->bytes_sent)
+			sum->bytes_sent = all[rank].bytes_sent;
+		sum->packets_sent += all[rank].packets_sent;
+		sum->retransmits += all[rank].retransmits;
+	}
+	return status;
+}
+
+/* A step with the proof around it; its traffic and time are not counted. */
+static int proved_step(struct demo_trainer *trainer, struct demo_proof *proof, int step)
+{
+	int status;
+
+	demo_proof_before(proof, trainer);
+	status = train_step(trainer, step);
+	if (status == 0)
+		status = meter(trainer, 1);
+	if (status == 0)
+		status = demo_proof_after(proof, trainer, step);
+	return status < 0 ? status : meter(trainer, -1);
+}
+
+static int train_steps(struct demo_trainer *trainer, struct demo_proof *proof)
+{
+	int n_steps = trainer->options->steps, status = meter(trainer, -1);
+
+	for (int step = 0; step < n_steps && status == 0; step++) {
+		bool last = step == n_steps - 1;
+
+		if (demo_proof_due(step, n_steps))
+			status = proved_step(trainer, proof, step);
+		else
+			status = train_step(trainer, step);
+		last |= trainer->results.interrupted;
+		if (status == 0 && (step == 0 || (step + 1) % DEMO_EPOCH_STEPS == 0 || last))
+			status = test(trainer);
+		if (status == 0)
+			show_progress(trainer, last);
+		if (last)
+			break;
+	}
+	return status < 0 ? status : meter(trainer, 1);
+}
+
+int demo_train(struct demo_trainer *trainer)
+{
+	struct demo_model *model = &trainer->model;
+	struct demo_proof proof;
+	int status;
+
+	trainer->results.world = trainer->world;
+	trainer->results.n_parameters = model->n_parameters;
+	status = demo_proof_init(&proof, trainer);
+	if (status < 0) {
+		demo_error(trainer->rank, "no memory for the proofs");
+		return status;
+	}
+	/* All have drawn the same; but this is what one does, and it makes sure. */
+	status = demo_call(trainer, "broadcast of the parameters",
+			   sml_broadcast(trainer->job, model->parameters, model->n_parameters,
+					 SML_FLOAT32, 0));
+	if (status == 0)
+		status = train_steps(trainer, &proof);
+	if (status == 0 && !trainer->results.interrupted)
+		status = demo_proof_same(&proof, trainer);
+	if (status == 0)
+		status = share_traffic(trainer);
+	demo_proof_fini(&proof);
+	return status;
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See worker.h. */
+#include "demo/worker.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "demo/report.h"
+#include "demo/solo.h"
+#include "demo/train.h"
+
+static volatile sig_atomic_t stop;
+
+static void ask_to_stop(int signal)
+{
+	(void)signal;
+	stop = 1;
+}
+
+/* SIGINT stays ignored if it was: the parent (main.c) passes it on as SIGTERM. */
+static void catch_signals(void)
+{
+	struct sigaction action = {.sa_handler = ask_to_stop,
+				   .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
+	struct sigaction before;
+
+	sigaction(SIGINT, NULL, &before);
+	if (before.sa_handler != SIG_IGN)
+		sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+}
+
+static int open_and_train(struct demo_trainer *trainer, const struct sml_config *config)
+{
+	int status, closed;
+
+	status = sml_open(&trainer->job, config);
+	if (status < 0) {
+		demo_error(config->rank, "cannot join the job: %s", sml_error_text(NULL));
+		return status;
+	}
+	catch_signals();
+	trainer->rank = sml_rank(trainer->job);
+	trainer->world = sml_world_size(trainer->job);
+	status = demo_train(trainer);
+	closed = sml_close(trainer->job);
+	trainer->job = NULL;
+	if (status == 0 && closed < 0)
+		demo_error(trainer->rank, "leaving the job: %s", sml_strerror(closed));
+	return status < 0 ? status : closed;
+}
+
+/* Other ranks know only that the parameters are equal and the sums right. */
+static int judge_own_part(const struct demo_trainer *trainer)
+{
+	const struct demo_results *results = &trainer->results;
+
+	if (!demo_check_holds(&results->sum))
+		demo_error(trainer->rank, "a sum is wrong: off by %g, allowed %g",
+			   results->sum.error, results->sum.bound);
+	if (!results->same || results->spread != 0)
+		demo_error(trainer->rank, "the ranks' parameters differ, by up to %g",
+			   results->spread);
+	return demo_check_holds(&results->sum) && results->same && results->spread == 0
+		       ? DEMO_GOOD
+		       : DEMO_FAILED;
+}
+
+static int report(struct demo_trainer *trainer)
+{
+	const struct demo_options *options = trainer->options;
+	int status = demo_solo_compare(trainer);
+
+	if (status < 0) {
+		if (!stop)
+			demo_error(trainer->rank, "run alone: %s", strerror(-status));
+		return stop ? DEMO_INTERRUPTED : DEMO_FAILED;
+	}
+	demo_summary(options, &trainer->results);
+	if (options->json && demo_json(options, &trainer->results) < 0)
+		return DEMO_FAILED;
+	if (!demo_results_good(&trainer->results)) {
+		demo_error(trainer->rank, "a proof failed: see above");
+		return DEMO_FAILED;
+	}
+	return DEMO_GOOD;
+}
+
+static int run(struct demo_trainer *trainer, const struct sml_config *config)
+{
+	if (open_and_train(trainer, config) < 0)
+		return DEMO_FAILED;
+	if (trainer->results.interrupted)
+		return DEMO_INTERRUPTED;
+	return trainer->rank == 0 ? report(trainer) : judge_own_part(trainer);
+}
+
+int demo_worker(const struct demo_options *options, const struct sml_config *config)
+{
+	struct demo_trainer *trainer = calloc(1, sizeof(*trainer));
+	int status = DEMO_FAILED;
+
+	if (!trainer || demo_trainer_init(trainer, options) < 0) {
+		demo_error(config->rank, "no memory, or the digits are damaged");
+	} else {
+		trainer->stop = &stop;
+		status = run(trainer, config);
+	}
+	if (trainer)
+		demo_trainer_fini(trainer);
+	free(trainer);
+	return status;
+}

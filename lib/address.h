@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where a switch may be: a list of hosts and ports become socket addresses. */
+#ifndef SML_LIB_ADDRESS_H
+#define SML_LIB_ADDRESS_H
+
+#include <netinet/in.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#define SML_MAX_ENDPOINTS 16
+
+union sml_sockaddr {
+	struct sockaddr any;
+	struct sockaddr_in v4;
+	struct sockaddr_in6 v6;
+};
+
+struct sml_endpoint {
+	union sml_sockaddr address;
+	char name[320]; /* "gpu1:28500 (10.0.0.3)" */
+};
+
+/*
+ * "host[:port][,host[:port]…]", IPv6 addresses with a port in brackets, to at
+ * most SML_MAX_ENDPOINTS endpoints in that order. A host that is unknown is
+ * passed over while another one is known. Returns how many, or an error, told
+ * by sml_error_set(). Blocks for as long as the resolver does.
+ */
+int sml_endpoints_resolve(struct sml_endpoint *endpoints, const char *list, uint16_t default_port);
+
+socklen_t sml_sockaddr_length(const union sml_sockaddr *address);
+void sml_sockaddr_set_port(union sml_sockaddr *address, uint16_t port);
+
+/* "10.0.0.3" or "fe80::1", without the port. text has INET6_ADDRSTRLEN bytes. */
+const char *sml_sockaddr_text(const union sml_sockaddr *address, char *text);
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Control messages over one TCP connection, inside an event loop. Knows framing
+ * and when to write, nothing of what is said.
+ */
+#ifndef SML_LIB_CHANNEL_H
+#define SML_LIB_CHANNEL_H
+
+#include <event2/event.h>
+#include <stdint.h>
+
+#include "control/frame.h"
+
+struct sml_channel;
+
+struct sml_channel_owner {
+	void *self;
+	/* A message, to be freed by the channel afterwards. */
+	void (*received)(void *self, const SmlControl__Envelope *message);
+	/* The connection is over: 0 for an orderly end, or -errno. Once. */
+	void (*ended)(void *self, int error);
+};
+
+/* Owns fd, also when it fails: then NULL. */
+struct sml_channel *sml_channel_open(struct event_base *base, int fd,
+				     const struct sml_channel_owner *owner);
+
+/* Queues a message and sends what goes. Nothing happens after the end. 0 or -ENOMEM. */
+int sml_channel_send(struct sml_channel *channel, const SmlControl__Envelope *message);
+
+/* When bytes last came. */
+uint64_t sml_channel_heard_ns(const struct sml_channel *channel);
+
+/*
+ * Send what is queued, and wait until the peer ends the connection too; so long
+ * at most. Calls nothing back.
+ */
+void sml_channel_drain(struct sml_channel *channel, uint64_t until_ns);
+
+void sml_channel_close(struct sml_channel *channel);
+
+#endif

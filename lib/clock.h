@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The one clock of the library: monotonic nanoseconds. */
+#ifndef SML_LIB_CLOCK_H
+#define SML_LIB_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+#define SML_NS_PER_MS  1000000ull
+#define SML_NS_PER_SEC 1000000000ull
+
+static inline uint64_t sml_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * SML_NS_PER_SEC + (uint64_t)now.tv_nsec;
+}
+
+static inline struct timespec sml_timespec(uint64_t ns)
+{
+	return (struct timespec){.tv_sec = (time_t)(ns / SML_NS_PER_SEC),
+				 .tv_nsec = (long)(ns % SML_NS_PER_SEC)};
+}
+
+#endif

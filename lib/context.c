@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How a context fails, and how callers wait for it or learn of it. */
+#include "lib/context.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+int sml_context_check(const struct sml_context *context)
+{
+	if (context->owner != getpid())
+		return SML_ERROR_FORKED;
+	return __atomic_load_n(&context->error, __ATOMIC_ACQUIRE);
+}
+
+int sml_context_refuse(struct sml_context *context, const char *format, ...)
+{
+	va_list arguments;
+
+	pthread_mutex_lock(&context->lock);
+	if (context->error == 0) {
+		va_start(arguments, format);
+		vsnprintf(context->text, sizeof(context->text), format, arguments);
+		va_end(arguments);
+	}
+	pthread_mutex_unlock(&context->lock);
+	return -EINVAL;
+}
+
+void sml_context_tensor_done(struct sml_context *context)
+{
+	/* The lock, for a waiter may be between its look and its sleep. */
+	pthread_mutex_lock(&context->lock);
+	pthread_cond_broadcast(&context->changed);
+	pthread_mutex_unlock(&context->lock);
+}
+
+void sml_context_shard_stopped(struct sml_context *context)
+{
+	pthread_mutex_lock(&context->lock);
+	context->n_stopped++;
+	pthread_cond_broadcast(&context->changed);
+	pthread_mutex_unlock(&context->lock);
+}
+
+/* ---- the three steps of a failure ---- */
+
+/* The first one to say so. */
+static bool begin_failure(struct sml_context *context, int error)
+{
+	bool first;
+
+	pthread_mutex_lock(&context->lock);
+	first = context->error == 0;
+	if (first)
+		__atomic_store_n(&context->error, error, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&context->lock);
+	return first;
+}
+
+/* Returns when no shard touches a buffer any more: each ends its round, and no more. */
+static void stop_shards(struct sml_context *context)
+{
+	__atomic_store_n(&context->stop, true, __ATOMIC_SEQ_CST);
+	for (unsigned i = 0; i < context->n_shards; i++)
+		sml_shard_wake(context->shards[i]);
+	pthread_mutex_lock(&context->lock);
+	while (context->n_stopped < context->n_shards)
+		pthread_cond_wait(&context->changed, &context->lock);
+	pthread_mutex_unlock(&context->lock);
+}
+
+static void end_failure(struct sml_context *context, const char *text)
+{
+	pthread_mutex_lock(&context->lock);
+	snprintf(context->text, sizeof(context->text), "%s", text);
+	context->error_told = true;
+	pthread_cond_broadcast(&context->changed);
+	pthread_mutex_unlock(&context->lock);
+	sml_log(&context->settings.log, SML_LOG_ERROR, "%s", text);
+}
+
+bool sml_context_fail(struct sml_context *context, int error, const char *text)
+{
+	if (!begin_failure(context, error))
+		return false;
+	stop_shards(context);
+	end_failure(context, text);
+	return true;
+}
+
+/* What every shard was waiting for; they have stopped, so anybody may look. */
+static void describe_shards(const struct sml_context *context, char *text, size_t bytes)
+{
+	size_t length = 0;
+	char one[256];
+
+	for (unsigned i = 0; i < context->n_shards && length < bytes; i++)
+		if (sml_shard_describe(context->shards[i], one, sizeof(one)))
+			length += (size_t)snprintf(text + length, bytes - length, "%s%s",
+						   length ? "; " : "", one);
+	if (length == 0)
+		snprintf(text, bytes, "nothing was under way on this rank");
+}
+
+static void time_out(struct sml_context *context, const struct sml_request *request)
+{
+	char call[160], shards[512], text[SML_TEXT_BYTES];
+
+	if (!begin_failure(context, SML_ERROR_TIMEOUT))
+		return;
+	stop_shards(context);
+	pthread_mutex_lock(&context->submit_lock);
+	sml_history_text(&context->history, SML_HEAD, request->tensor.window[SML_HEAD].first, call,
+			 sizeof(call));
+	pthread_mutex_unlock(&context->submit_lock);
+	describe_shards(context, shards, sizeof(shards));
+	snprintf(text, sizeof(text),
+		 "%s did not finish within %u ms (SWITCHML_TIMEOUT): %s. A rank may not have made "
+		 "this call, or its path to the switch is blocked",
+		 call, context->settings.timeout_ms, shards);
+	end_failure(context, text);
+	sml_control_abort(context->control, SML_ERROR_TIMEOUT, text);
+}
+
+/* ---- waiting ---- */
+
+/* 0: done. -EAGAIN: not yet. Else the context's error: nothing of the call is touched any more. */
+static int look(const struct sml_context *context, const struct sml_request *request)
+{
+	if (sml_tensor_is_done(&request->tensor))
+		return 0;
+	return context->error_told ? context->error : -EAGAIN;
+}
+
+/* Without waiting for anybody but, once the deadline has passed, for the shards to stop. */
+int sml_context_look(struct sml_context *context, const struct sml_request *request)
+{
+	int result;
+
+	if (sml_tensor_is_done(&request->tensor))
+		return 0;
+	if (sml_now_ns() >= request->deadline_ns)
+		time_out(context, request);
+	pthread_mutex_lock(&context->lock);
+	result = look(context, request);
+	pthread_mutex_unlock(&context->lock);
+	return result;
+}
+
+static void spin(const struct sml_context *context, const struct sml_request *request)
+{
+	while (!sml_tensor_is_done(&request->tensor) &&
+	       __atomic_load_n(&context->error, __ATOMIC_RELAXED) == 0 &&
+	       sml_now_ns() < request->deadline_ns)
+		;
+}
+
+int sml_context_wait(struct sml_context *context, const struct sml_request *request)
+{
+	struct timespec deadline = sml_timespec(request->deadline_ns);
+	int result, late;
+
+	if (context->settings.spin)
+		spin(context, request);
+	pthread_mutex_lock(&context->lock);
+	while ((result = look(context, request)) == -EAGAIN) {
+		if (context->error) {
+			/* Ends as soon as the shards have stopped. */
+			pthread_cond_wait(&context->changed, &context->lock);
+			continue;
+		}
+		late = pthread_cond_timedwait(&context->changed, &context->lock, &deadline);
+		if (late == ETIMEDOUT && look(context, request) == -EAGAIN) {
+			pthread_mutex_unlock(&context->lock);
+			time_out(context, request);
+			pthread_mutex_lock(&context->lock);
+		}
+	}
+	pthread_mutex_unlock(&context->lock);
+	return result;
+}

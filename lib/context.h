@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A context: one rank's place in one job.
+ *
+ *	caller's threads      sml_allreduce() ...
+ *	      | submit_lock: gives each call its place in the streams
+ *	      v
+ *	shards (progress.h)   one thread each: worker <-> transport <-> switch
+ *	control (control_client.h)   one thread: joins, heartbeat, failures
+ *
+ * A failure has three steps, each exactly once: `error` is set (no call is
+ * accepted any more), every shard stops (no buffer of the application's is
+ * touched any more), the text is complete. Only then do waiters return.
+ */
+#ifndef SML_LIB_CONTEXT_H
+#define SML_LIB_CONTEXT_H
+
+#include <sys/types.h>
+
+#include "lib/clock.h"
+#include "lib/control_client.h"
+#include "lib/error.h"
+#include "lib/history.h"
+#include "lib/progress.h"
+#include "switch/switch.h"
+
+struct sml_context {
+	pid_t owner; /* a fork's child is another process */
+	struct sml_settings settings;
+	struct sml_switch *embedded; /* NULL: none in this process */
+	struct sml_endpoint endpoints[SML_MAX_ENDPOINTS];
+	struct sml_connection connection;
+	struct sml_control *control;
+	struct sml_admission admission;
+	struct sml_shape shape;
+
+	/* Submission: the order of calls. */
+	pthread_mutex_t submit_lock;
+	struct sml_sequence sequence;
+	struct sml_history history;
+	struct sml_requests requests;
+
+	/* Completion and failure. */
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* a tensor is done, a shard has stopped, the text is there */
+	int error;              /* atomic; 0: all is well */
+	bool error_told;        /* the text is complete */
+	char text[SML_TEXT_BYTES];
+	unsigned n_stopped;
+	bool stop;       /* atomic: shards are to end */
+	uint32_t events; /* atomic: head chunks and tensors that any shard finished */
+
+	unsigned n_shards;
+	struct sml_shard *shards[SML_MAX_SHARDS];
+};
+
+/*
+ * The job has failed here: see above. False: it had failed before; that error
+ * stays. Any thread but a shard's.
+ */
+bool sml_context_fail(struct sml_context *context, int error, const char *text);
+
+/*
+ * 0: the request is done. Else the context's error; the application's buffers
+ * are its own again. When the request's deadline passes, the context fails, and
+ * the other ranks are told.
+ */
+int sml_context_wait(struct sml_context *context, const struct sml_request *request);
+
+/* The same at once: -EAGAIN while there is nothing to tell. */
+int sml_context_look(struct sml_context *context, const struct sml_request *request);
+
+/* 0, or the context's error (SML_ERROR_FORKED in a child). Never waits. */
+int sml_context_check(const struct sml_context *context);
+
+/* An argument is wrong: the context stays well. Returns -EINVAL. */
+__attribute__((format(printf, 2, 3))) int sml_context_refuse(struct sml_context *context,
+							     const char *format, ...);
+
+/* Called by shards. */
+void sml_context_tensor_done(struct sml_context *context);
+void sml_context_shard_stopped(struct sml_context *context);
+
+#endif

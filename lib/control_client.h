@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A rank's end of the control connection. Two lives: while the context opens,
+ * the opening thread runs it (join, probe, ready: each call below blocks until
+ * its answer or the deadline); from sml_control_start() on a thread of its own
+ * does, and keeps the connection alive, answers the switch's questions and
+ * notices the end.
+ *
+ *	CONNECTED --Join--> JOINING --Admitted--> ADMITTED --Ready--> READY
+ *	   --Start--> RUNNING --Leave--> LEAVING --Left--> LEFT
+ *	and from anywhere, by Abort, silence or the connection's end: FAILED
+ */
+#ifndef SML_LIB_CONTROL_CLIENT_H
+#define SML_LIB_CONTROL_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/pool.h"
+#include "lib/connect.h"
+#include "lib/settings.h"
+
+struct sml_control;
+
+/* What the thread asks and tells. Called in it, never before sml_control_start(). */
+struct sml_control_owner {
+	void *self;
+	/* In words: which call has this chunk? */
+	void (*describe)(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
+			 size_t text_bytes);
+	/* The job has failed. Once. */
+	void (*failed)(void *self, int error, const char *text);
+};
+
+/* What the switch has given this rank. */
+struct sml_admission {
+	uint64_t cookie, tag;
+	uint32_t job_number, epoch;
+	uint32_t window_packets;
+	uint16_t lanes, head_slots, data_slots, data_port;
+	uint8_t shards;
+	char dataplane[16];
+};
+
+/*
+ * The connection's socket becomes the control's, also on failure; the rest must
+ * outlive it. All functions that return an int: 0 or an error, told by
+ * sml_error_set().
+ */
+int sml_control_open(struct sml_control **opened, const struct sml_settings *settings,
+		     const struct sml_connection *connection);
+
+int sml_control_join(struct sml_control *control, uint16_t lanes, struct sml_admission *admission,
+		     uint64_t deadline_ns);
+
+/* Tell the proven lane count, and wait for the job's. */
+int sml_control_ready(struct sml_control *control, uint16_t *lanes, uint64_t deadline_ns);
+
+/*
+ * While the context opens: run the connection until something came over it or
+ * over one of these sockets, or until until_ns.
+ */
+int sml_control_pump(struct sml_control *control, const int *fds, unsigned n_fds,
+		     uint64_t until_ns);
+
+int sml_control_start(struct sml_control *control, const struct sml_control_owner *owner);
+
+/* Ask to leave and wait until all ranks have. */
+int sml_control_leave(struct sml_control *control, uint64_t deadline_ns);
+
+/* Tell the switch that the job has failed here. Any thread; returns at once. */
+void sml_control_abort(struct sml_control *control, int error, const char *text);
+
+/* Ends the thread and the connection. NULL is allowed. */
+void sml_control_close(struct sml_control *control);
+
+#endif

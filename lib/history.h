@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The last calls of a context, in words: for error texts, and for the switch
+ * when it finds that two ranks disagree. Guarded by the context's submit lock.
+ */
+#ifndef SML_LIB_HISTORY_H
+#define SML_LIB_HISTORY_H
+
+#include "core/tensor.h"
+
+/* More than a worker can hold unfinished, so a chunk in flight is always here. A power of two. */
+#define SML_HISTORY_CALLS 4096
+
+struct sml_call {
+	enum sml_collective collective;
+	enum sml_type type; /* the caller's, where the tensor's is bytes */
+	enum sml_op op;
+	enum sml_wire wire;
+	uint8_t root;
+	uint32_t number;
+	uint64_t count; /* the caller's */
+	struct sml_window window[SML_STREAMS];
+};
+
+struct sml_history {
+	uint32_t n; /* calls ever made */
+	struct sml_call calls[SML_HISTORY_CALLS];
+};
+
+void sml_history_add(struct sml_history *history, const struct sml_call *call);
+
+/* "all-reduce 17: 1000 float32, sum, int32 wire". */
+void sml_call_text(const struct sml_call *call, char *text, size_t bytes);
+
+/* The same of the call that has this chunk, or that there is none. */
+void sml_history_text(const struct sml_history *history, enum sml_stream_id stream, uint32_t chunk,
+		      char *text, size_t bytes);
+
+#endif

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Lines to stderr: "switchml[rank 2]: ...", one write each, so that the lines
+ * of several ranks on one terminal don't mix. Never on the data path.
+ */
+#ifndef SML_LIB_LOG_H
+#define SML_LIB_LOG_H
+
+enum sml_log_level { SML_LOG_ERROR = 0, SML_LOG_WARN = 1, SML_LOG_INFO = 2, SML_LOG_TRACE = 3 };
+
+struct sml_log {
+	int level; /* what is above it is not written */
+	int rank;
+};
+
+__attribute__((format(printf, 3, 4))) void sml_log(const struct sml_log *log,
+						   enum sml_log_level level, const char *format,
+						   ...);
+
+#endif

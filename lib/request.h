@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A call on its way: the core's tensor, and who still needs it. Its memory is
+ * used again by later calls, so that a training loop allocates in its first
+ * steps alone.
+ */
+#ifndef SML_LIB_REQUEST_H
+#define SML_LIB_REQUEST_H
+
+#include <pthread.h>
+
+#include "core/tensor.h"
+
+struct sml_context;
+
+struct sml_request {
+	struct sml_tensor tensor; /* tensor.owner is the request */
+	struct sml_context *context;
+	uint64_t deadline_ns;
+	uint32_t references; /* atomic: the caller's, and one of each shard */
+	struct sml_request *queued[SML_MAX_SHARDS]; /* the next in each shard's queue */
+	struct sml_request *next_idle, *next_of_all;
+	uint64_t chunks; /* of both streams */
+	void *memory;    /* behind the tensor */
+	size_t memory_bytes;
+};
+
+/* Chunks are compared as serial numbers: so many may be under way, far from half the circle. */
+#define SML_CHUNKS_MAX ((uint64_t)1 << 30)
+
+/* Where requests come from and go to. */
+struct sml_requests {
+	pthread_mutex_t lock;
+	struct sml_request *idle, *all;
+	uint64_t chunks; /* atomic: of all requests in use */
+};
+
+/* Room for a tensor that wants so many bytes; no references yet. NULL: no memory. */
+struct sml_request *sml_request_take(struct sml_requests *requests, size_t memory_bytes);
+
+/* One reference less; with the last the request goes back. */
+void sml_request_release(struct sml_requests *requests, struct sml_request *request);
+
+void sml_requests_init(struct sml_requests *requests);
+
+/* Back at once: it was never submitted. */
+void sml_request_give_back(struct sml_requests *requests, struct sml_request *request);
+
+/* Frees all requests, also those in use. */
+void sml_requests_fini(struct sml_requests *requests);
+
+#endif

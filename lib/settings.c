@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A configuration checked and made our own. The first to see a wrong value says so. */
+#include "lib/settings.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "lib/error.h"
+
+
+static int check_range(const char *member, long value, long minimum, long maximum)
+{
+	if (value >= minimum && value <= maximum)
+		return 0;
+	return sml_error_set(SML_ERROR_CONFIG, "%s is %ld: it must be %ld to %ld", member, value,
+			     minimum, maximum);
+}
+
+static int check(const struct sml_config *config)
+{
+	const struct {
+		const char *member;
+		long value, minimum, maximum;
+	} ranges[] = {
+		{"world_size", config->world_size, 1, SML_MAX_WORLD_SIZE},
+		{"rank", config->rank, 0, SML_MAX_WORLD_SIZE - 1},
+		{"master_port", config->master_port, 0, 65535},
+		{"timeout_ms", config->timeout_ms, 1, INT32_MAX},
+		{"heartbeat_ms", config->heartbeat_ms, 100, 60000},
+		{"wire", (long)config->wire, SML_WIRE_DEFAULT, SML_WIRE_INT16},
+		{"slots", config->slots, 1, SML_DATA_SLOTS_MAX},
+		{"threads", config->threads, 0, SML_MAX_SHARDS},
+		{"mtu", config->mtu, 0, 65535},
+		{"debug", config->debug, SML_LOG_ERROR, SML_LOG_TRACE},
+	};
+	int error;
+
+	if (config->size != sizeof(*config))
+		return sml_error_set(SML_ERROR_CONFIG,
+				     "the configuration has %zu bytes, not %zu: fill it by "
+				     "sml_config_init() of the same library version",
+				     config->size, sizeof(*config));
+	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
+		error = check_range(ranges[i].member, ranges[i].value, ranges[i].minimum,
+				    ranges[i].maximum);
+		if (error)
+			return error;
+	}
+	if (config->rank >= config->world_size)
+		return sml_error_set(SML_ERROR_CONFIG,
+				     "rank %d of a job of %d: ranks are 0 to %d (SWITCHML_RANK, "
+				     "SWITCHML_WORLD_SIZE or the launcher's)",
+				     config->rank, config->world_size, config->world_size - 1);
+	if (config->job && strlen(config->job) > SML_MAX_JOB_NAME)
+		return sml_error_set(SML_ERROR_CONFIG,
+				     "the job's name has %zu bytes: at most %d are allowed",
+				     strlen(config->job), SML_MAX_JOB_NAME);
+	return 0;
+}
+
+/* ---- faults ---- */
+
+int sml_faults_parse(struct sml_faults *faults, const char *text)
+{
+	static const char allowed[] = "drop=N,duplicate=N,reorder=N,seed=N, each but the seed in "
+				      "packets of a million";
+	const char *place = text;
+	char name[16], digits[24];
+	int length;
+	long value;
+
+	*faults = (struct sml_faults){.seed = 1};
+	while (*place) {
+		if (sscanf(place, "%15[a-z]=%23[0-9]%n", name, digits, &length) != 2 ||
+		    !sml_parse_number(digits, 0, strcmp(name, "seed") ? 1000000 : INT64_MAX,
+				      &value))
+			goto wrong;
+		if (strcmp(name, "drop") == 0)
+			faults->drop = (uint32_t)value;
+		else if (strcmp(name, "duplicate") == 0)
+			faults->duplicate = (uint32_t)value;
+		else if (strcmp(name, "reorder") == 0)
+			faults->reorder = (uint32_t)value;
+		else if (strcmp(name, "seed") == 0)
+			faults->seed = (uint64_t)value;
+		else
+			goto wrong;
+		place += length;
+		if (*place == ',' && place[1])
+			place++;
+		else if (*place)
+			goto wrong;
+	}
+	return 0;
+
+wrong:
+	return sml_error_set(SML_ERROR_CONFIG,
+			     "SWITCHML_FAULTS=\"%s\" is not allowed: it must be %s", text, allowed);
+}
+
+/* ---- threads ---- */
+
+/*
+ * One progress thread for up to two cores a rank, two up to eight, four above:
+ * the application's own threads want the rest. Where the launcher doesn't tell
+ * how many ranks share the machine, all of the job do if they meet on its
+ * loopback, and one otherwise.
+ */
+static void choose_threads(struct sml_settings *settings, int wanted)
+{
+	int local = sml_launcher_local_size();
+	int n_cores = 1, each;
+	cpu_set_t cores;
+
+	if (wanted) {
+		settings->threads = (uint8_t)wanted;
+		snprintf(settings->threads_why, sizeof(settings->threads_why), "as asked");
+		return;
+	}
+	if (sched_getaffinity(0, sizeof(cores), &cores) == 0)
+		n_cores = CPU_COUNT(&cores);
+	if (local == 0)
+		local = settings->switch_address == NULL &&
+					strncmp(settings->master_address, "127.", 4) == 0
+				? settings->world_size
+				: 1;
+	each = n_cores / local;
+	settings->threads = each <= 2 ? 1 : each <= 8 ? 2 : 4;
+	snprintf(settings->threads_why, sizeof(settings->threads_why), "%d cores, %d local ranks",
+		 n_cores, local);
+}
+
+static char *copy(const char *text, const char *fallback)
+{
+	return strdup(text && *text ? text : fallback);
+}
+
+static int copy_strings(struct sml_settings *settings, const struct sml_config *config)
+{
+	const char *address = config->switch_address;
+	bool embedded = !address || !*address || strcasecmp(address, "embedded") == 0;
+
+	settings->job = copy(config->job, "default");
+	settings->master_address = copy(config->master_address, "127.0.0.1");
+	if (!embedded)
+		settings->switch_address = strdup(address);
+	if (config->interface && *config->interface)
+		settings->interface = strdup(config->interface);
+	if (!settings->job || !settings->master_address ||
+	    (!embedded && !settings->switch_address) ||
+	    (config->interface && *config->interface && !settings->interface))
+		return sml_error_set(-ENOMEM, "no memory for the configuration");
+	return 0;
+}
+
+int sml_settings_init(struct sml_settings *settings, const struct sml_config *config)
+{
+	int error = check(config);
+	int head = config->slots / 4;
+
+	*settings = (struct sml_settings){0};
+	if (error == 0)
+		error = copy_strings(settings, config);
+	if (error == 0 && config->faults)
+		error = sml_faults_parse(&settings->faults, config->faults);
+	if (error)
+		return error;
+	if (head < SML_HEAD_SLOTS_MIN)
+		head = SML_HEAD_SLOTS_MIN;
+	if (head > SML_HEAD_SLOTS_MAX)
+		head = SML_HEAD_SLOTS_MAX;
+	settings->rank = (uint8_t)config->rank;
+	settings->world_size = (uint8_t)config->world_size;
+	settings->master_port = (uint16_t)(config->master_port ? config->master_port
+							       : SML_DEFAULT_PORT);
+	settings->timeout_ms = (uint32_t)config->timeout_ms;
+	settings->heartbeat_ms = (uint32_t)config->heartbeat_ms;
+	settings->wire = config->wire == SML_WIRE_DEFAULT ? SML_WIRE_INT32 : config->wire;
+	settings->data_slots = (uint16_t)config->slots;
+	settings->head_slots = (uint16_t)head;
+	settings->mtu = (uint32_t)config->mtu;
+	settings->spin = config->spin != 0;
+	settings->log = (struct sml_log){.level = config->debug, .rank = config->rank};
+	choose_threads(settings, config->threads);
+	return 0;
+}
+
+void sml_settings_fini(struct sml_settings *settings)
+{
+	free(settings->switch_address);
+	free(settings->job);
+	free(settings->master_address);
+	free(settings->interface);
+}

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Packets over one connected UDP socket. System calls are what costs here, so
+ * equal packets that lie back to back leave as one datagram that the kernel (or
+ * the NIC) cuts up (UDP_SEGMENT), and come in glued together (UDP_GRO), many to
+ * a call. Where the kernel refuses that, sendmmsg and recvmmsg still move many.
+ *
+ * Errors of the socket are weather: an ICMP "refused" from a switch that is
+ * restarting, a firewall's drop seen as EPERM. The packet is lost; the worker's
+ * timer repairs that. That a switch is gone for good, the control connection
+ * knows.
+ */
+#include <errno.h>
+#include <netinet/udp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/error.h"
+#include "lib/transport.h"
+#include "switchml.h"
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+
+#define SOCKET_BUFFER_BYTES (8 << 20)
+/* Buffers for what comes in: few large ones when the kernel glues packets together. */
+#define RECEIVE_BYTES      (512u << 10)
+#define GLUED_BYTES        (64u << 10)
+#define SINGLE_BYTES       9216u
+#define RECEIVE_BUFFERS    (RECEIVE_BYTES / SINGLE_BYTES)
+/* So many packets too long for the path: it has become narrower for good. */
+#define TOO_LONG_LIMIT 128
+
+struct control {
+	_Alignas(struct cmsghdr) char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+struct udp {
+	struct sml_transport base;
+	const struct sml_log *log;
+	bool segments, glues, v6;
+	unsigned too_long;
+	/* Out: one message a run of equal packets. */
+	struct mmsghdr out[SML_BATCH_PACKETS];
+	struct iovec out_bytes[SML_BATCH_PACKETS];
+	struct control out_control[SML_BATCH_PACKETS];
+	unsigned run[SML_BATCH_PACKETS];
+	/* In. */
+	unsigned n_buffers;
+	struct mmsghdr in[RECEIVE_BUFFERS];
+	struct iovec in_bytes[RECEIVE_BUFFERS];
+	struct control in_control[RECEIVE_BUFFERS];
+	uint8_t *buffers;
+};
+
+static struct udp *udp_of(struct sml_transport *transport)
+{
+	return (struct udp *)transport;
+}
+
+/* ---- set-up ---- */
+
+static uint32_t enlarge(int fd, int force, int option)
+{
+	int bytes = SOCKET_BUFFER_BYTES;
+	socklen_t length = sizeof(bytes);
+
+	if (setsockopt(fd, SOL_SOCKET, force, &bytes, sizeof(bytes)) < 0)
+		(void)setsockopt(fd, SOL_SOCKET, option, &bytes, sizeof(bytes));
+	if (getsockopt(fd, SOL_SOCKET, option, &bytes, &length) < 0)
+		return 0;
+	return (uint32_t)bytes; /* as the kernel counts: headers and slack included */
+}
+
+static void forbid_fragments(const struct udp *udp, bool forbid)
+{
+	int value = udp->v6 ? (forbid ? IPV6_PMTUDISC_DO : IPV6_PMTUDISC_DONT)
+			    : (forbid ? IP_PMTUDISC_DO : IP_PMTUDISC_DONT);
+
+	(void)setsockopt(udp->base.poll_fd, udp->v6 ? IPPROTO_IPV6 : IPPROTO_IP,
+			 udp->v6 ? IPV6_MTU_DISCOVER : IP_MTU_DISCOVER, &value, sizeof(value));
+}
+
+static void set_up_buffers(struct udp *udp)
+{
+	uint32_t bytes = udp->glues ? GLUED_BYTES : SINGLE_BYTES;
+
+	udp->n_buffers = RECEIVE_BYTES / bytes;
+	for (unsigned i = 0; i < udp->n_buffers; i++) {
+		udp->in_bytes[i] = (struct iovec){udp->buffers + (size_t)i * bytes, bytes};
+		udp->in[i].msg_hdr = (struct msghdr){
+			.msg_iov = &udp->in_bytes[i],
+			.msg_iovlen = 1,
+		};
+	}
+}
+
+static int connect_socket(struct udp *udp, const struct sml_transport_config *config)
+{
+	int fd = socket(config->peer.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int on = 1, off = 0, error;
+	uint32_t send_bytes;
+
+	if (fd < 0)
+		return -errno;
+	udp->base.poll_fd = fd;
+	error = sml_interface_bind(config->interface, fd);
+	if (error)
+		return error;
+	forbid_fragments(udp, true);
+	udp->base.receive_bytes = enlarge(fd, SO_RCVBUFFORCE, SO_RCVBUF);
+	send_bytes = enlarge(fd, SO_SNDBUFFORCE, SO_SNDBUF);
+	if (connect(fd, &config->peer.any, sml_sockaddr_length(&config->peer)) < 0)
+		return -errno;
+	udp->glues = setsockopt(fd, IPPROTO_UDP, UDP_GRO, &on, sizeof(on)) == 0;
+	udp->segments = setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &off, sizeof(off)) == 0;
+	snprintf(udp->base.features, sizeof(udp->base.features),
+		 "%s, %s, buffers of %u KiB in and %u KiB out",
+		 udp->segments ? "UDP_SEGMENT" : "sendmmsg", udp->glues ? "UDP_GRO" : "recvmmsg",
+		 udp->base.receive_bytes >> 10, send_bytes >> 10);
+	return 0;
+}
+
+static void udp_close(struct sml_transport *transport)
+{
+	struct udp *udp = udp_of(transport);
+
+	if (udp->base.poll_fd >= 0)
+		close(udp->base.poll_fd);
+	free(udp->buffers);
+	free(udp);
+}
+
+static int udp_open(struct sml_transport **opened, const struct sml_transport_config *config)
+{
+	struct udp *udp = calloc(1, sizeof(*udp));
+	int error;
+
+	if (udp == NULL)
+		return sml_error_set(-ENOMEM, "no memory for a socket's buffers");
+	udp->base = (struct sml_transport){.ops = &sml_transport_udp, .poll_fd = -1};
+	udp->log = config->log;
+	udp->v6 = config->peer.any.sa_family == AF_INET6;
+	udp->buffers = aligned_alloc(64, RECEIVE_BYTES);
+	error = udp->buffers ? connect_socket(udp, config) : -ENOMEM;
+	if (error) {
+		udp_close(&udp->base);
+		return sml_error_set(error, "a UDP socket to the switch cannot be opened: %s",
+				     strerrordesc_np(-error));
+	}
+	set_up_buffers(udp);
+	*opened = &udp->base;
+	return 0;
+}
+
+/* ---- out ---- */
+
+/* Packets from i on that can leave as one: equal lengths, the last may be shorter. */
+static unsigned run_from(const struct udp *udp, const struct sml_batch *batch, unsigned i)
+{
+	unsigned n = 1;
+
+	if (!udp->segments)
+		return 1;
+	while (i + n < batch->n && batch->length[i + n - 1] == batch->length[i] &&
+	       batch->length[i + n] <= batch->length[i])
+		n++;
+	return n;
+}
+
+static void set_segment_bytes(struct msghdr *message, struct control *control, uint16_t bytes)
+{
+	struct cmsghdr *header;
+
+	message->msg_control = control->bytes;
+	message->msg_controllen = CMSG_SPACE(sizeof(bytes));
+	header = CMSG_FIRSTHDR(message);
+	header->cmsg_level = IPPROTO_UDP;
+	header->cmsg_type = UDP_SEGMENT;
+	header->cmsg_len = CMSG_LEN(sizeof(bytes));
+	memcpy(CMSG_DATA(header), &bytes, sizeof(bytes));
+}
+
+static unsigned build_messages(struct udp *udp, const struct sml_batch *batch)
+{
+	unsigned m = 0;
+
+	for (unsigned i = batch->first; i < batch->n; i += udp->run[m++]) {
+		unsigned n = run_from(udp, batch, i);
+		uint32_t end = batch->offset[i + n - 1] + batch->length[i + n - 1];
+
+		udp->run[m] = n;
+		udp->out_bytes[m] =
+			(struct iovec){batch->bytes + batch->offset[i], end - batch->offset[i]};
+		udp->out[m].msg_hdr =
+			(struct msghdr){.msg_iov = &udp->out_bytes[m], .msg_iovlen = 1};
+		if (n > 1)
+			set_segment_bytes(&udp->out[m].msg_hdr, &udp->out_control[m],
+					  (uint16_t)batch->length[i]);
+	}
+	return m;
+}
+
+static void stop_segmenting(struct udp *udp, int error)
+{
+	udp->segments = false;
+	sml_log(udp->log, SML_LOG_INFO,
+		"the kernel won't segment datagrams here (%s): going on with sendmmsg",
+		strerrordesc_np(error));
+}
+
+/*
+ * The first message was refused. Returns how many packets to give up; 0 means
+ * that they can be tried again, in another way.
+ */
+static unsigned refused(struct udp *udp, int error)
+{
+	switch (error) {
+	case EINTR:
+	case ECONNREFUSED: /* of an earlier packet: reported once, and gone */
+		return 0;
+	case EINVAL:
+	case EIO:
+	case EOPNOTSUPP:
+		if (udp->run[0] == 1)
+			return 1;
+		stop_segmenting(udp, error);
+		return 0;
+	case EMSGSIZE:
+		if (++udp->too_long == TOO_LONG_LIMIT) {
+			sml_log(udp->log, SML_LOG_WARN,
+				"the path to the switch has become narrower than the packets: "
+				"they are fragmented from now on. Set SWITCHML_MTU");
+			forbid_fragments(udp, false);
+			udp->segments = false;
+		}
+		return udp->run[0];
+	default:
+		return udp->run[0];
+	}
+}
+
+static unsigned udp_send(struct sml_transport *transport, struct sml_batch *batch)
+{
+	struct udp *udp = udp_of(transport);
+	unsigned before = batch->first;
+	unsigned patience = 8; /* with errors that are worth another try */
+
+	while (batch->first < batch->n) {
+		unsigned n = build_messages(udp, batch);
+		int sent = sendmmsg(udp->base.poll_fd, udp->out, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+			break;
+		if (sent < 0) {
+			unsigned lost = refused(udp, errno);
+
+			batch->first += lost || --patience ? lost : udp->run[0];
+			continue;
+		}
+		for (int m = 0; m < sent; m++)
+			batch->first += udp->run[m];
+	}
+	return batch->first - before;
+}
+
+/* ---- in ---- */
+
+/* The length of the packets that were glued together, or the whole. */
+static uint32_t segment_bytes(struct msghdr *message, uint32_t whole)
+{
+	struct cmsghdr *header = CMSG_FIRSTHDR(message);
+	int bytes;
+
+	if (header && header->cmsg_level == IPPROTO_UDP && header->cmsg_type == UDP_GRO) {
+		memcpy(&bytes, CMSG_DATA(header), sizeof(bytes));
+		if (bytes > 0)
+			return (uint32_t)bytes;
+	}
+	return whole;
+}
+
+/* Ours are at least a header long and a multiple of 4: the rest is not even looked at. */
+static unsigned cut_up(const uint8_t *bytes, uint32_t whole, uint32_t segment,
+		       struct sml_packet *packets, unsigned room)
+{
+	unsigned n = 0;
+
+	if (segment < SML_HEADER_BYTES || (segment & 3))
+		return 0;
+	for (uint32_t at = 0; at < whole && n < room; at += segment)
+		packets[n++] = (struct sml_packet){bytes + at,
+						   whole - at < segment ? whole - at : segment};
+	return n;
+}
+
+static unsigned udp_receive(struct sml_transport *transport, struct sml_packet *packets)
+{
+	struct udp *udp = udp_of(transport);
+	unsigned n = 0;
+	int received;
+
+	for (unsigned i = 0; i < udp->n_buffers; i++) {
+		udp->in[i].msg_hdr.msg_control = udp->in_control[i].bytes;
+		udp->in[i].msg_hdr.msg_controllen = sizeof(udp->in_control[i].bytes);
+	}
+	received = recvmmsg(udp->base.poll_fd, udp->in, udp->n_buffers, MSG_DONTWAIT, NULL);
+	for (int i = 0; i < received; i++) {
+		struct msghdr *message = &udp->in[i].msg_hdr;
+		uint32_t whole = udp->in[i].msg_len;
+
+		if (message->msg_flags & MSG_TRUNC)
+			continue;
+		n += cut_up(message->msg_iov->iov_base, whole, segment_bytes(message, whole),
+			    packets + n, SML_RECEIVE_PACKETS - n);
+	}
+	return n;
+}
+
+const struct sml_transport_ops sml_transport_udp = {
+	.name = "udp",
+	.open = udp_open,
+	.send = udp_send,
+	.receive = udp_receive,
+	.close = udp_close,
+};

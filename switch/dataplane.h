@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a dataplane is to the control plane: a place where jobs' slots live and
+ * packets are answered. Bytes in, core call, verdict out: nothing else. To add
+ * one, fill in this table (dataplane_udp.c is the model) and name it in
+ * switch.c.
+ *
+ * All calls come from the control thread. A call returns when every thread of
+ * the dataplane has seen what it changed, so memory can be freed after it.
+ */
+#ifndef SML_SWITCH_DATAPLANE_H
+#define SML_SWITCH_DATAPLANE_H
+
+#include "core/pool.h"
+
+/* Job numbers are random, but for the low bits: they are the job's place. */
+#define SML_MAX_JOBS 256
+
+struct sml_dataplane;
+
+/* Two ranks disagree about what a slot's use is. */
+struct sml_mismatch {
+	uint32_t job;
+	uint16_t slot;
+	uint32_t use, chunk;
+	uint8_t ranks[2];
+};
+
+struct sml_dataplane_config {
+	uint16_t port;	     /* UDP */
+	const char *address; /* numeric; NULL: all */
+	unsigned n_threads;
+	int debug;
+	/* Called from the dataplane's threads: must only leave a note. */
+	void (*on_mismatch)(void *context, const struct sml_mismatch *mismatch);
+	void *context;
+};
+
+struct sml_job_counters {
+	uint64_t verdicts[SML_VERDICTS];
+	uint64_t contributions[SML_MAX_RANKS];
+	uint64_t resends[SML_MAX_RANKS];
+};
+
+struct sml_dataplane_counters {
+	uint64_t verdicts[SML_VERDICTS]; /* of packets that belong to no job, too */
+	uint64_t packets_received, packets_sent;
+	uint64_t bytes_received, bytes_sent;
+	uint64_t probes;
+	uint64_t socket_drops; /* the kernel had no room for them */
+	uint64_t send_drops;   /* the socket was full for too long */
+};
+
+struct sml_dataplane_operations {
+	const char *name;
+	int (*open)(struct sml_dataplane **opened, const struct sml_dataplane_config *config,
+		    char *error_text, size_t error_bytes);
+	void (*close)(struct sml_dataplane *dataplane);
+	/* 0, or -ENOMEM. Probes are answered from now on. */
+	int (*add_job)(struct sml_dataplane *dataplane, const struct sml_pool_rules *rules);
+	/* All addresses are known: contributions are taken, of at most this many lanes. */
+	void (*start_job)(struct sml_dataplane *dataplane, uint32_t job);
+	void (*remove_job)(struct sml_dataplane *dataplane, uint32_t job);
+	bool (*has_address)(struct sml_dataplane *dataplane, uint32_t job, uint8_t rank);
+	/* Packets of so many bytes that each of n_ranks may have in flight. */
+	uint32_t (*window)(struct sml_dataplane *dataplane, uint32_t packet_bytes,
+			   uint32_t n_ranks);
+	void (*job_counters)(struct sml_dataplane *dataplane, uint32_t job,
+			     struct sml_job_counters *counters);
+	void (*counters)(struct sml_dataplane *dataplane, struct sml_dataplane_counters *counters);
+};
+
+extern const struct sml_dataplane_operations sml_dataplane_udp;
+
+#endif

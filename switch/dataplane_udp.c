@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The UDP dataplane: threads that receive contributions, step slots and send
+ * results straight from the slots' memory.
+ *
+ *	poll -> recvmmsg (super-packets, UDP_GRO) -> one slot step a packet
+ *	     -> results gathered by (job, shard) -> sendmmsg (UDP_SEGMENT) a rank
+ *
+ * A job's shard belongs to one thread, so slots need no lock; which thread, a
+ * filter on the sockets decides from the header (udp_socket.c). The control
+ * thread changes the table of jobs by leaving orders, which each thread carries
+ * out between two batches. A completed slot's memory is stable until its
+ * results are sent: they are sent at the end of the batch, before any rank can
+ * know of them.
+ */
+#include "switch/dataplane.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "switch/udp_results.h"
+#include "switch/udp_socket.h"
+
+#define BATCH	     16
+#define BUFFER_BYTES 65536
+
+struct udp_job {
+	struct sml_pool pool;
+	void *memory;
+	bool started;
+	bool mismatch_told;
+	struct sockaddr_in6 addresses[SML_MAX_RANKS][SML_MAX_SHARDS];
+	bool has_address[SML_MAX_RANKS][SML_MAX_SHARDS];
+	struct sml_job_counters counters; /* relaxed atomics */
+};
+
+struct thread {
+	struct sml_dataplane *dataplane;
+	unsigned index;
+	int fd, wake_fd;
+	pthread_t id;
+	struct udp_job *jobs[SML_MAX_JOBS]; /* this thread's view */
+	uint64_t orders_done;
+	uint32_t socket_drops_seen;
+	struct sml_results results;
+	struct sml_dataplane_counters counters; /* relaxed atomics */
+	struct mmsghdr messages[BATCH];
+	struct iovec vectors[BATCH];
+	struct sockaddr_in6 sources[BATCH];
+	union {
+		char bytes[SML_UDP_CONTROL_BYTES];
+		struct cmsghdr align;
+	} controls[BATCH];
+	uint8_t *buffers; /* BATCH x BUFFER_BYTES */
+};
+
+struct sml_dataplane {
+	struct sml_dataplane_config config;
+	unsigned n_threads;
+	struct thread *threads;
+	uint32_t receive_buffer_bytes;
+	/* Orders: the control thread's table of jobs, copied by each thread. */
+	pthread_mutex_t mutex;
+	pthread_cond_t done;
+	struct udp_job *jobs[SML_MAX_JOBS];
+	uint64_t orders; /* atomic: changes so far */
+	bool stopping;
+};
+
+static void count(uint64_t *counter, uint64_t n)
+{
+	__atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
+}
+
+/* Job counters have several writers: the threads of its shards. */
+static void count_shared(uint64_t *counter)
+{
+	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
+/* ---- packets ---- */
+
+static void answer_probe(struct thread *thread, struct udp_job *job, struct sml_header *header,
+			 uint32_t length, const struct sockaddr_in6 *source)
+{
+	const struct sml_pool_rules *rules = &job->pool.rules;
+
+	count(&thread->counters.probes, 1);
+	if (header->epoch_be != sml_be32(rules->epoch) || header->rank >= rules->n_ranks ||
+	    header->shard >= rules->n_shards ||
+	    header->key_be != sml_be64(rules->cookies[header->rank]))
+		return;
+	/* The results' address is fixed once the job runs: a stolen cookie cannot move it. */
+	if (!__atomic_load_n(&job->started, __ATOMIC_ACQUIRE)) {
+		job->addresses[header->rank][header->shard] = *source;
+		__atomic_store_n(&job->has_address[header->rank][header->shard], true,
+				 __ATOMIC_RELEASE);
+	}
+	header->kind = SML_PACKET_PROBE_REPLY;
+	header->key_be = sml_be64(rules->tag);
+	/* One packet for one of the same length: nothing is amplified. */
+	if (sendto(thread->fd, header, length, MSG_DONTWAIT, (const struct sockaddr *)source,
+		   sizeof(*source)) < 0)
+		count(&thread->counters.send_drops, 1);
+}
+
+static void tell_mismatch(struct thread *thread, struct udp_job *job,
+			  const struct sml_contribution *in)
+{
+	const struct sml_slot *slot = &job->pool.slots[2u * in->slot + (in->use & 1u)];
+	struct sml_mismatch mismatch = {
+		.job = job->pool.rules.job,
+		.slot = in->slot,
+		.use = in->use,
+		.chunk = slot->chunk,
+		.ranks = {(uint8_t)__builtin_ctzll(slot->seen), in->rank},
+	};
+
+	if (__atomic_exchange_n(&job->mismatch_told, true, __ATOMIC_RELAXED))
+		return;
+	thread->dataplane->config.on_mismatch(thread->dataplane->config.context, &mismatch);
+}
+
+static void drop(struct thread *thread, enum sml_verdict verdict)
+{
+	count(&thread->counters.verdicts[verdict], 1);
+}
+
+static void flush(struct thread *thread)
+{
+	sml_results_flush(&thread->results, thread->fd);
+}
+
+static void contribution(struct thread *thread, struct udp_job *job, const void *packet,
+			 uint32_t length)
+{
+	struct sml_pool_answer answer;
+	enum sml_verdict verdict = sml_pool_receive(&job->pool, packet, length, &answer);
+
+	drop(thread, verdict);
+	count_shared(&job->counters.verdicts[verdict]);
+	if (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_COMPLETED)
+		count_shared(&job->counters.contributions[answer.in.rank]);
+	else if (verdict == SML_VERDICT_RESEND)
+		count_shared(&job->counters.resends[answer.in.rank]);
+	else if (verdict == SML_VERDICT_MISMATCH)
+		tell_mismatch(thread, job, &answer.in);
+	if (answer.packet == NULL)
+		return;
+	if (verdict == SML_VERDICT_RESEND) {
+		sml_results_send_one(&thread->results, thread->fd, answer.packet, answer.length,
+				     &job->addresses[answer.in.rank][answer.in.shard]);
+		return;
+	}
+	if (!sml_results_add(&thread->results, job, answer.in.shard, answer.packet,
+			     answer.length)) {
+		flush(thread);
+		sml_results_begin(&thread->results, job, answer.in.shard, job->addresses[0],
+				  job->pool.rules.n_ranks);
+		sml_results_add(&thread->results, job, answer.in.shard, answer.packet,
+				answer.length);
+	}
+}
+
+static void receive_packet(struct thread *thread, void *packet, uint32_t length,
+			   const struct sockaddr_in6 *source)
+{
+	struct sml_header *header = packet;
+	struct udp_job *job;
+
+	if (length < SML_HEADER_BYTES || header->magic_be != sml_be16(SML_WIRE_MAGIC) ||
+	    header->version != SML_WIRE_VERSION) {
+		drop(thread, SML_VERDICT_MALFORMED);
+		return;
+	}
+	job = thread->jobs[sml_be32(header->job_be) % SML_MAX_JOBS];
+	if (job == NULL || header->job_be != sml_be32(job->pool.rules.job)) {
+		drop(thread, SML_VERDICT_UNKNOWN_JOB);
+		return;
+	}
+	if (header->kind == SML_PACKET_PROBE)
+		answer_probe(thread, job, header, length, source);
+	else if (!__atomic_load_n(&job->started, __ATOMIC_ACQUIRE))
+		drop(thread, SML_VERDICT_EARLY_USE);
+	else if ((sml_be32(header->job_be) + header->shard) % thread->dataplane->n_threads !=
+		 thread->index)
+		drop(thread, SML_VERDICT_OUT_OF_RANGE); /* not this thread's slot */
+	else
+		contribution(thread, job, packet, length);
+}
+
+/* A super-packet is many of one length, the last perhaps shorter. */
+static void receive_message(struct thread *thread, unsigned i)
+{
+	struct msghdr *message = &thread->messages[i].msg_hdr;
+	uint32_t length = thread->messages[i].msg_len, segment;
+	uint8_t *bytes = thread->buffers + (size_t)i * BUFFER_BYTES;
+
+	segment = sml_udp_segment_bytes(message, length, &thread->socket_drops_seen);
+	count(&thread->counters.bytes_received, length);
+	if (segment % 4 != 0) {
+		drop(thread, SML_VERDICT_MALFORMED);
+		return;
+	}
+	for (uint32_t offset = 0; offset < length; offset += segment) {
+		uint32_t part = length - offset < segment ? length - offset : segment;
+
+		count(&thread->counters.packets_received, 1);
+		receive_packet(thread, bytes + offset, part, &thread->sources[i]);
+	}
+}
+
+static int receive_batch(struct thread *thread)
+{
+	int n;
+
+	for (unsigned i = 0; i < BATCH; i++) {
+		thread->vectors[i] =
+			(struct iovec){thread->buffers + (size_t)i * BUFFER_BYTES, BUFFER_BYTES};
+		thread->messages[i].msg_hdr = (struct msghdr){
+			.msg_name = &thread->sources[i],
+			.msg_namelen = sizeof(thread->sources[i]),
+			.msg_iov = &thread->vectors[i],
+			.msg_iovlen = 1,
+			.msg_control = thread->controls[i].bytes,
+			.msg_controllen = SML_UDP_CONTROL_BYTES,
+		};
+	}
+	n = recvmmsg(thread->fd, thread->messages, BATCH, MSG_DONTWAIT, NULL);
+	for (int i = 0; i < n; i++)
+		receive_message(thread, (unsigned)i);
+	flush(thread);
+	return n;
+}
+
+/* ---- threads ---- */
+
+/* Take over the control thread's table of jobs. False: the end. */
+static bool carry_out_orders(struct thread *thread)
+{
+	struct sml_dataplane *dataplane = thread->dataplane;
+	uint64_t value;
+	bool going;
+
+	if (read(thread->wake_fd, &value, sizeof(value)) < 0 && errno != EAGAIN)
+		return false;
+	pthread_mutex_lock(&dataplane->mutex);
+	memcpy(thread->jobs, dataplane->jobs, sizeof(thread->jobs));
+	thread->orders_done = dataplane->orders;
+	going = !dataplane->stopping;
+	pthread_cond_broadcast(&dataplane->done);
+	pthread_mutex_unlock(&dataplane->mutex);
+	return going;
+}
+
+static void publish_results_counters(struct thread *thread)
+{
+	__atomic_store_n(&thread->counters.packets_sent, thread->results.packets_sent,
+			 __ATOMIC_RELAXED);
+	__atomic_store_n(&thread->counters.bytes_sent, thread->results.bytes_sent,
+			 __ATOMIC_RELAXED);
+	__atomic_store_n(&thread->counters.send_drops, thread->results.drops, __ATOMIC_RELAXED);
+	__atomic_store_n(&thread->counters.socket_drops, thread->socket_drops_seen,
+			 __ATOMIC_RELAXED);
+}
+
+static void *run(void *argument)
+{
+	struct thread *thread = argument;
+	struct pollfd fds[2] = {{.fd = thread->fd, .events = POLLIN},
+				{.fd = thread->wake_fd, .events = POLLIN}};
+
+	for (;;) {
+		if (poll(fds, 2, -1) < 0 && errno != EINTR)
+			break;
+		if ((fds[1].revents & POLLIN) && !carry_out_orders(thread))
+			break;
+		if (fds[0].revents == 0)
+			continue;
+		while (receive_batch(thread) == BATCH &&
+		       __atomic_load_n(&thread->dataplane->orders, __ATOMIC_RELAXED) ==
+			       thread->orders_done)
+			;
+		publish_results_counters(thread);
+	}
+	return NULL;
+}
+
+static void wake(struct thread *thread)
+{
+	uint64_t one = 1;
+
+	while (write(thread->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
+/* Let every thread see the table of jobs, and wait until it has. Mutex is held. */
+static void publish(struct sml_dataplane *dataplane)
+{
+	__atomic_fetch_add(&dataplane->orders, 1, __ATOMIC_RELAXED);
+	for (unsigned i = 0; i < dataplane->n_threads; i++)
+		wake(&dataplane->threads[i]);
+	for (unsigned i = 0; i < dataplane->n_threads && !dataplane->stopping; i++)
+		while (dataplane->threads[i].orders_done != dataplane->orders)
+			pthread_cond_wait(&dataplane->done, &dataplane->mutex);
+}
+
+static int start_thread(struct thread *thread)
+{
+	sigset_t all, before;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(&thread->id, NULL, run, thread);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return -rc;
+}
+
+/* ---- the table of operations ---- */
+
+static void stop_threads(struct sml_dataplane *dataplane, unsigned n_started)
+{
+	pthread_mutex_lock(&dataplane->mutex);
+	dataplane->stopping = true;
+	publish(dataplane);
+	pthread_mutex_unlock(&dataplane->mutex);
+	for (unsigned i = 0; i < n_started; i++)
+		pthread_join(dataplane->threads[i].id, NULL);
+}
+
+static void free_all(struct sml_dataplane *dataplane)
+{
+	for (unsigned i = 0; i < dataplane->n_threads; i++) {
+		struct thread *thread = &dataplane->threads[i];
+
+		if (thread->fd >= 0)
+			close(thread->fd);
+		if (thread->wake_fd >= 0)
+			close(thread->wake_fd);
+		free(thread->buffers);
+	}
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
+		if (dataplane->jobs[i] == NULL)
+			continue;
+		free(dataplane->jobs[i]->memory);
+		free(dataplane->jobs[i]);
+	}
+	pthread_cond_destroy(&dataplane->done);
+	pthread_mutex_destroy(&dataplane->mutex);
+	free(dataplane->threads);
+	free(dataplane);
+}
+
+static int open_thread(struct sml_dataplane *dataplane, unsigned i, char *error_text,
+		       size_t error_bytes)
+{
+	struct thread *thread = &dataplane->threads[i];
+
+	thread->dataplane = dataplane;
+	thread->index = i;
+	thread->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	thread->buffers = malloc((size_t)BATCH * BUFFER_BYTES);
+	sml_results_init(&thread->results);
+	if (thread->wake_fd < 0 || thread->buffers == NULL) {
+		snprintf(error_text, error_bytes, "no memory or descriptors for the dataplane");
+		return -ENOMEM;
+	}
+	thread->fd = sml_udp_socket_open(dataplane->config.address, dataplane->config.port,
+					 dataplane->n_threads, &dataplane->receive_buffer_bytes,
+					 error_text, error_bytes);
+	return thread->fd < 0 ? thread->fd : 0;
+}
+
+static int udp_open(struct sml_dataplane **opened, const struct sml_dataplane_config *config,
+		    char *error_text, size_t error_bytes)
+{
+	struct sml_dataplane *dataplane = calloc(1, sizeof(*dataplane));
+	unsigned started = 0;
+	int rc = -ENOMEM;
+
+	if (dataplane == NULL)
+		return -ENOMEM;
+	dataplane->config = *config;
+	dataplane->n_threads = config->n_threads ? config->n_threads : 1;
+	pthread_mutex_init(&dataplane->mutex, NULL);
+	pthread_cond_init(&dataplane->done, NULL);
+	dataplane->threads = calloc(dataplane->n_threads, sizeof(*dataplane->threads));
+	if (dataplane->threads == NULL) {
+		dataplane->n_threads = 0;
+		goto err_free;
+	}
+	for (unsigned i = 0; i < dataplane->n_threads; i++)
+		dataplane->threads[i].fd = dataplane->threads[i].wake_fd = -1;
+	for (unsigned i = 0; i < dataplane->n_threads; i++) {
+		rc = open_thread(dataplane, i, error_text, error_bytes);
+		if (rc < 0)
+			goto err_free;
+	}
+	for (; started < dataplane->n_threads; started++) {
+		rc = start_thread(&dataplane->threads[started]);
+		if (rc < 0) {
+			snprintf(error_text, error_bytes, "no thread for the dataplane: %s",
+				 strerror(-rc));
+			goto err_stop;
+		}
+	}
+	*opened = dataplane;
+	return 0;
+
+err_stop:
+	stop_threads(dataplane, started);
+err_free:
+	free_all(dataplane);
+	return rc;
+}
+
+static void udp_close(struct sml_dataplane *dataplane)
+{
+	stop_threads(dataplane, dataplane->n_threads);
+	free_all(dataplane);
+}
+
+static int udp_add_job(struct sml_dataplane *dataplane, const struct sml_pool_rules *rules)
+{
+	struct udp_job *job = calloc(1, sizeof(*job));
+
+	if (job == NULL)
+		return -ENOMEM;
+	job->memory = malloc(sml_pool_memory_bytes(rules));
+	if (job->memory == NULL) {
+		free(job);
+		return -ENOMEM;
+	}
+	sml_pool_init(&job->pool, rules, job->memory);
+	pthread_mutex_lock(&dataplane->mutex);
+	dataplane->jobs[rules->job % SML_MAX_JOBS] = job;
+	publish(dataplane);
+	pthread_mutex_unlock(&dataplane->mutex);
+	return 0;
+}
+
+static void udp_start_job(struct sml_dataplane *dataplane, uint32_t number)
+{
+	__atomic_store_n(&dataplane->jobs[number % SML_MAX_JOBS]->started, true, __ATOMIC_RELEASE);
+}
+
+static void udp_remove_job(struct sml_dataplane *dataplane, uint32_t number)
+{
+	struct udp_job *job = dataplane->jobs[number % SML_MAX_JOBS];
+
+	pthread_mutex_lock(&dataplane->mutex);
+	dataplane->jobs[number % SML_MAX_JOBS] = NULL;
+	publish(dataplane);
+	pthread_mutex_unlock(&dataplane->mutex);
+	free(job->memory);
+	free(job);
+}
+
+static bool udp_has_address(struct sml_dataplane *dataplane, uint32_t number, uint8_t rank)
+{
+	const struct udp_job *job = dataplane->jobs[number % SML_MAX_JOBS];
+
+	for (unsigned shard = 0; shard < job->pool.rules.n_shards; shard++)
+		if (!__atomic_load_n(&job->has_address[rank][shard], __ATOMIC_ACQUIRE))
+			return false;
+	return true;
+}
+
+static uint32_t udp_window(struct sml_dataplane *dataplane, uint32_t packet_bytes, uint32_t n_ranks)
+{
+	/* The kernel charges a packet's memory, not its bytes: about a quarter and 1 KiB more. */
+	uint64_t charged = packet_bytes + packet_bytes / 4 + 1024;
+	uint64_t packets = dataplane->receive_buffer_bytes / (charged * n_ranks);
+
+	return packets < 4 ? 4 : packets > SML_MAX_SLOTS ? SML_MAX_SLOTS : (uint32_t)packets;
+}
+
+static void udp_job_counters(struct sml_dataplane *dataplane, uint32_t number,
+			     struct sml_job_counters *counters)
+{
+	const struct udp_job *job = dataplane->jobs[number % SML_MAX_JOBS];
+	const uint64_t *from = (const uint64_t *)&job->counters;
+	uint64_t *to = (uint64_t *)counters;
+
+	for (size_t i = 0; i < sizeof(*counters) / sizeof(*to); i++)
+		to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+}
+
+static void udp_counters(struct sml_dataplane *dataplane, struct sml_dataplane_counters *counters)
+{
+	uint64_t *to = (uint64_t *)counters;
+
+	memset(counters, 0, sizeof(*counters));
+	for (unsigned t = 0; t < dataplane->n_threads; t++) {
+		const uint64_t *from = (const uint64_t *)&dataplane->threads[t].counters;
+
+		for (size_t i = 0; i < sizeof(*counters) / sizeof(*to); i++)
+			to[i] += __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+	}
+}
+
+const struct sml_dataplane_operations sml_dataplane_udp = {
+	.name = "udp",
+	.open = udp_open,
+	.close = udp_close,
+	.add_job = udp_add_job,
+	.start_job = udp_start_job,
+	.remove_job = udp_remove_job,
+	.has_address = udp_has_address,
+	.window = udp_window,
+	.job_counters = udp_job_counters,
+	.counters = udp_counters,
+};

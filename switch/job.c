@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A job's life after joining: see job.h. */
+#include "switch/job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define SECOND_NS	 1000000000ull
+#define PROBING_NS	 (20 * SECOND_NS)
+#define MISMATCH_WAIT_NS (2 * SECOND_NS)
+
+typedef void (*message_handler)(struct sml_job *job, struct sml_member *member, uint8_t rank,
+				const SmlControl__Envelope *message);
+
+static uint64_t random_u64(void)
+{
+	uint64_t value;
+
+	/* Up to 256 bytes cannot fail once the system is up, nor be interrupted. */
+	while (getrandom(&value, sizeof(value), 0) != (ssize_t)sizeof(value))
+		;
+	return value;
+}
+
+static void send_all(struct sml_job *job, SmlControl__Envelope *message)
+{
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].connection != NULL)
+			sml_connection_send(job->members[rank].connection, message);
+}
+
+/* ---- the end ---- */
+
+static void close_job(struct sml_job *job)
+{
+	struct sml_server *server = job->server;
+
+	if (job->state != SML_JOB_JOINING)
+		server->operations->remove_job(server->dataplane, job->rules.job);
+	if (job->has_pool)
+		server->slots_in_use -= (uint32_t)(job->rules.head_slots + job->rules.data_slots);
+	server->jobs[job->place] = NULL;
+	server->n_jobs--;
+	free(job);
+}
+
+void sml_job_fail(struct sml_job *job, int error, const char *text)
+{
+	if (job->server->config.debug >= 1)
+		fprintf(stderr, "switchml switch: job \"%s\" failed: %s\n", job->name, text);
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		struct sml_connection *connection = job->members[rank].connection;
+
+		if (connection == NULL)
+			continue;
+		connection->job = NULL;
+		sml_connection_refuse(connection, error, text);
+	}
+	close_job(job);
+}
+
+static void all_have_left(struct sml_job *job)
+{
+	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
+	SmlControl__Left left = SML_CONTROL__LEFT__INIT;
+
+	message.body_case = SML_CONTROL__ENVELOPE__BODY_LEFT;
+	message.left = &left;
+	send_all(job, &message);
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].connection != NULL)
+			job->members[rank].connection->job = NULL;
+	close_job(job);
+}
+
+void sml_job_lost(struct sml_connection *connection, const char *why)
+{
+	struct sml_job *job = connection->job;
+	struct sml_member *member = &job->members[connection->rank];
+	char text[SML_TEXT_BYTES];
+
+	member->connection = NULL;
+	if (member->leaving)
+		return; /* it had asked: the others' barrier goes on without it */
+	if (job->state == SML_JOB_JOINING) {
+		/* It may come again: launchers restart what fails early. */
+		job->n_members--;
+		if (job->n_members == 0)
+			close_job(job);
+		else if (job->first_rank == connection->rank)
+			for (uint8_t rank = 0; rank < job->n_ranks; rank++)
+				if (job->members[rank].connection != NULL)
+					job->first_rank = rank;
+		return;
+	}
+	snprintf(text, sizeof(text), "rank %u (host %s, pid %u) died: %s", connection->rank,
+		 member->host, member->pid, why);
+	sml_job_fail(job, SML_ERROR_RANK_DIED, text);
+}
+
+/* ---- the beginning ---- */
+
+static uint32_t round_down_lanes(uint32_t lanes)
+{
+	static const uint16_t counts[] = SML_LANE_COUNTS;
+	uint32_t best = counts[0];
+
+	for (unsigned i = 0; counts[i] != 0 && counts[i] <= lanes; i++)
+		best = counts[i];
+	return best;
+}
+
+static uint32_t least_lanes(const struct sml_job *job)
+{
+	uint32_t lanes = SML_MAX_LANES;
+
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].lanes < lanes)
+			lanes = job->members[rank].lanes;
+	return round_down_lanes(lanes);
+}
+
+static void send_admitted(struct sml_job *job, uint8_t rank)
+{
+	struct sml_server *server = job->server;
+	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
+	SmlControl__Admitted admitted = SML_CONTROL__ADMITTED__INIT;
+
+	admitted.job_number = job->rules.job;
+	admitted.epoch = job->rules.epoch;
+	admitted.cookie = job->rules.cookies[rank];
+	admitted.tag = job->rules.tag;
+	admitted.lanes = job->rules.lanes;
+	admitted.head_slots = job->rules.head_slots;
+	admitted.data_slots = job->rules.data_slots;
+	admitted.shards = job->rules.n_shards;
+	admitted.data_port = server->data_port;
+	admitted.window_packets = server->operations->window(
+		server->dataplane, SML_HEADER_BYTES + 4u * job->rules.lanes,
+		(uint32_t)job->n_ranks * server->n_jobs);
+	admitted.dataplane = (char *)(uintptr_t)server->operations->name;
+	message.body_case = SML_CONTROL__ENVELOPE__BODY_ADMITTED;
+	message.admitted = &admitted;
+	sml_connection_send(job->members[rank].connection, &message);
+}
+
+static void all_are_here(struct sml_job *job)
+{
+	struct sml_server *server = job->server;
+	struct sml_pool_rules *rules = &job->rules;
+
+	rules->job = ((uint32_t)random_u64() & ~(uint32_t)(SML_MAX_JOBS - 1)) | job->place;
+	rules->tag = random_u64();
+	rules->epoch = 1;
+	rules->lanes = (uint16_t)least_lanes(job);
+	rules->n_ranks = job->n_ranks;
+	rules->n_shards = (uint8_t)job->shards;
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		rules->cookies[rank] = random_u64();
+	if (server->operations->add_job(server->dataplane, rules) < 0) {
+		sml_job_fail(job, SML_ERROR_REFUSED, "the switch has no memory for the job");
+		return;
+	}
+	job->state = SML_JOB_PROBING;
+	job->begun_ns = sml_now_ns();
+	for (uint8_t rank = 0; rank < job->n_ranks; rank++)
+		send_admitted(job, rank);
+}
+
+/* Who is missing, so that a rank whose deadline passes can say so. */
+static void tell_waiting(struct sml_job *job)
+{
+	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
+	SmlControl__Waiting waiting = SML_CONTROL__WAITING__INIT;
+	uint32_t missing[SML_MAX_RANKS];
+
+	waiting.missing = missing;
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].connection == NULL)
+			missing[waiting.n_missing++] = rank;
+	message.body_case = SML_CONTROL__ENVELOPE__BODY_WAITING;
+	message.waiting = &waiting;
+	send_all(job, &message);
+}
+
+/* ---- messages ---- */
+
+static void on_ready(struct sml_job *job, struct sml_member *member, uint8_t rank,
+		     const SmlControl__Envelope *message)
+{
+	struct sml_server *server = job->server;
+	SmlControl__Envelope reply = SML_CONTROL__ENVELOPE__INIT;
+	SmlControl__Start start = SML_CONTROL__START__INIT;
+
+	if (job->state != SML_JOB_PROBING || member->ready)
+		return;
+	if (!server->operations->has_address(server->dataplane, job->rules.job, rank)) {
+		sml_connection_refuse(member->connection, SML_ERROR_PROTOCOL,
+				      "ready without a probe from every socket");
+		return;
+	}
+	member->lanes = message->ready->lanes;
+	member->ready = true;
+	if (++job->n_ready < job->n_ranks)
+		return;
+	server->operations->start_job(server->dataplane, job->rules.job);
+	job->state = SML_JOB_RUNNING;
+	start.lanes = least_lanes(job);
+	if (start.lanes > job->rules.lanes)
+		start.lanes = job->rules.lanes;
+	reply.body_case = SML_CONTROL__ENVELOPE__BODY_START;
+	reply.start = &start;
+	send_all(job, &reply);
+}
+
+static void on_leave(struct sml_job *job, struct sml_member *member, uint8_t rank,
+		     const SmlControl__Envelope *message)
+{
+	(void)rank;
+	(void)message;
+	if (member->leaving)
+		return;
+	member->leaving = true;
+	job->n_leaving++;
+	if (job->state == SML_JOB_RUNNING)
+		job->state = SML_JOB_LEAVING;
+	if (job->n_leaving == job->n_ranks)
+		all_have_left(job);
+}
+
+static void on_abort(struct sml_job *job, struct sml_member *member, uint8_t rank,
+		     const SmlControl__Envelope *message)
+{
+	char text[SML_TEXT_BYTES];
+
+	int error = message->abort->error;
+
+	snprintf(text, sizeof(text), "rank %u (host %s, pid %u) aborted the job: %.300s", rank,
+		 member->host, member->pid, message->abort->text);
+	/* One rank's deadline is everybody's; any other cause is that rank's own affair. */
+	sml_job_fail(job, error == SML_ERROR_TIMEOUT ? error : SML_ERROR_ABORTED, text);
+}
+
+static void tell_mismatch(struct sml_job *job)
+{
+	const struct sml_mismatch *mismatch = &job->mismatch;
+	char text[2 * SML_TEXT_BYTES];
+
+	snprintf(text, sizeof(text),
+		 "ranks of job \"%s\" made different calls: rank %u called %.300s; rank %u called "
+		 "%.300s. All ranks must make the same calls in the same order",
+		 job->name, mismatch->ranks[0],
+		 job->beliefs[0][0] ? job->beliefs[0] : "(no answer)", mismatch->ranks[1],
+		 job->beliefs[1][0] ? job->beliefs[1] : "(no answer)");
+	sml_job_fail(job, SML_ERROR_MISMATCH, text);
+}
+
+static void on_description(struct sml_job *job, struct sml_member *member, uint8_t rank,
+			   const SmlControl__Envelope *message)
+{
+	(void)member;
+	if (job->mismatch_ns == 0)
+		return;
+	for (unsigned i = 0; i < 2; i++)
+		if (job->mismatch.ranks[i] == rank)
+			snprintf(job->beliefs[i], sizeof(job->beliefs[i]), "%.400s",
+				 message->description->text);
+	if (job->beliefs[0][0] && job->beliefs[1][0])
+		tell_mismatch(job);
+}
+
+void sml_job_mismatch(struct sml_job *job, const struct sml_mismatch *mismatch)
+{
+	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
+	SmlControl__Describe describe = SML_CONTROL__DESCRIBE__INIT;
+
+	if (job->mismatch_ns != 0)
+		return;
+	job->mismatch = *mismatch;
+	job->mismatch_ns = sml_now_ns();
+	describe.slot = mismatch->slot;
+	describe.use = mismatch->use;
+	describe.chunk = mismatch->chunk;
+	message.body_case = SML_CONTROL__ENVELOPE__BODY_DESCRIBE;
+	message.describe = &describe;
+	for (unsigned i = 0; i < 2; i++)
+		if (job->members[mismatch->ranks[i]].connection != NULL)
+			sml_connection_send(job->members[mismatch->ranks[i]].connection, &message);
+}
+
+void sml_job_message(struct sml_connection *connection, const SmlControl__Envelope *message)
+{
+	struct sml_job *job = connection->job;
+	struct sml_member *member = &job->members[connection->rank];
+	message_handler handler = NULL;
+
+	switch (message->body_case) {
+	case SML_CONTROL__ENVELOPE__BODY_READY:
+		handler = on_ready;
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_LEAVE:
+		handler = on_leave;
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_ABORT:
+		handler = on_abort;
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_DESCRIPTION:
+		handler = on_description;
+		break;
+	default:
+		break; /* what a switch has no use for */
+	}
+	if (handler != NULL)
+		handler(job, member, connection->rank, message);
+}
+
+/* ---- time ---- */
+
+static bool find_silent(struct sml_job *job, uint64_t now_ns)
+{
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		struct sml_connection *connection = job->members[rank].connection;
+		uint64_t silent_ns;
+		char why[SML_TEXT_BYTES];
+
+		if (connection == NULL || now_ns < connection->heard_ns)
+			continue;
+		silent_ns = now_ns - connection->heard_ns;
+		/* The next look would come too late. */
+		if (silent_ns + SML_TICK_NS < job->members[rank].heartbeat_ms * 1000000ull)
+			continue;
+		snprintf(why, sizeof(why),
+			 "nothing was heard of it for %.1f s (frozen, or its link is down)",
+			 (double)silent_ns / 1e9);
+		sml_job_lost(connection, why);
+		connection->job = NULL;
+		sml_connection_refuse(connection, SML_ERROR_TIMEOUT,
+				      "the switch heard nothing of this rank for its heartbeat");
+		return true;
+	}
+	return false;
+}
+
+void sml_job_joined(struct sml_job *job)
+{
+	if (job->n_members == job->n_ranks)
+		all_are_here(job);
+	else
+		tell_waiting(job);
+}
+
+void sml_job_tick(struct sml_job *job, uint64_t now_ns)
+{
+	if (find_silent(job, now_ns))
+		return;
+	if (job->mismatch_ns != 0 && now_ns - job->mismatch_ns > MISMATCH_WAIT_NS) {
+		tell_mismatch(job);
+		return;
+	}
+	if (job->state == SML_JOB_PROBING && now_ns - job->begun_ns > PROBING_NS) {
+		sml_job_fail(job, SML_ERROR_TIMEOUT,
+			     "a rank's UDP packets do not reach the switch: see the other ranks' "
+			     "errors, and allow the data port in firewalls");
+		return;
+	}
+	if (job->state == SML_JOB_JOINING && now_ns - job->waiting_told_ns >= SECOND_NS) {
+		job->waiting_told_ns = now_ns;
+		tell_waiting(job);
+	}
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A job on the switch.
+ *
+ *	            all ranks are here        all are ready         one has asked
+ *	JOINING ----------------> PROBING ----------------> RUNNING -----> LEAVING -> gone
+ *	   |                         |                         |              |
+ *	   +-------------------------+---- sml_job_fail() -----+--------------+
+ *
+ * The invariant: a job in PROBING or later has all its members, slots in the
+ * dataplane, and a number by which packets name it.
+ */
+#ifndef SML_SWITCH_JOB_H
+#define SML_SWITCH_JOB_H
+
+#include "switch/server.h"
+
+enum sml_job_state { SML_JOB_JOINING, SML_JOB_PROBING, SML_JOB_RUNNING, SML_JOB_LEAVING };
+
+struct sml_member {
+	struct sml_connection *connection; /* NULL: not here, or has left */
+	char host[SML_NAME_BYTES];
+	uint32_t pid;
+	uint32_t lanes;	       /* that its path seems to take; when ready, takes */
+	uint32_t heartbeat_ms; /* silence that means death */
+	bool ready, leaving;
+};
+
+struct sml_job {
+	struct sml_server *server;
+	char name[SML_NAME_BYTES];
+	uint32_t place; /* in server->jobs */
+	enum sml_job_state state;
+	uint8_t n_ranks, first_rank; /* first_rank: who joined first and set the terms */
+	uint8_t n_members, n_ready, n_leaving;
+	uint64_t begun_ns, waiting_told_ns;
+	/* The terms that all ranks must share. */
+	char library_version[32];
+	uint32_t shards, head_slots_wanted, data_slots_wanted, stripe, stripes;
+	bool no_tickets;
+	struct sml_pool_rules rules;
+	bool has_pool;
+	struct sml_member members[SML_MAX_RANKS];
+	/* While two ranks are asked what they believe. */
+	struct sml_mismatch mismatch;
+	uint64_t mismatch_ns; /* 0: none */
+	char beliefs[2][SML_TEXT_BYTES];
+};
+
+#endif

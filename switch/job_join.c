@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Joining: are the terms the same as the others', is there room, is the rank
+ * free. What only the newcomer got wrong is refused to it alone; where two
+ * ranks cannot both be right, the job fails for all of them in words.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "switch/job.h"
+
+#define MIN_HEAD_SLOTS 2
+#define MIN_DATA_SLOTS 8
+
+struct term {
+	const char *name;
+	uint32_t mine, theirs;
+};
+
+static struct sml_job *find_job(struct sml_server *server, const char *name)
+{
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
+		if (server->jobs[i] != NULL && strcmp(server->jobs[i]->name, name) == 0)
+			return server->jobs[i];
+	return NULL;
+}
+
+/* Refused to the newcomer alone: NULL, or the sentence. */
+static const char *own_mistake(const SmlControl__Join *join, char *text, size_t bytes)
+{
+	if (join->protocol != SML_CONTROL_PROTOCOL)
+		snprintf(text, bytes,
+			 "rank %u speaks version %u of the control protocol (library %s), the "
+			 "switch version %u (%s): install the same release on both",
+			 join->rank, join->protocol, join->library_version,
+			 (unsigned)SML_CONTROL_PROTOCOL, SML_VERSION_STRING);
+	else if (join->world_size < 1 || join->world_size > SML_MAX_RANKS)
+		snprintf(text, bytes, "world_size %u is not between 1 and %d", join->world_size,
+			 SML_MAX_RANKS);
+	else if (join->rank >= join->world_size)
+		snprintf(text, bytes, "rank %u is not below world_size %u", join->rank,
+			 join->world_size);
+	else if (join->shards < 1 || join->shards > SML_MAX_SHARDS)
+		snprintf(text, bytes, "%u shards are not between 1 and %d", join->shards,
+			 SML_MAX_SHARDS);
+	else if (strlen(join->job) == 0 || strlen(join->job) >= SML_NAME_BYTES)
+		snprintf(text, bytes, "a job's name has 1 to %d bytes (SWITCHML_JOB)",
+			 SML_NAME_BYTES - 1);
+	else
+		return NULL;
+	return text;
+}
+
+/* What all ranks must say alike. Returns the first that differs, as a sentence. */
+static const char *disagreement(const struct sml_job *job, const SmlControl__Join *join, char *text,
+				size_t bytes)
+{
+	const struct term terms[] = {
+		{"world_size", join->world_size, job->n_ranks},
+		{"threads (shards)", join->shards, job->shards},
+		{"head slots", join->head_slots, job->head_slots_wanted},
+		{"data slots", join->data_slots, job->data_slots_wanted},
+		{"tickets off", join->no_tickets != 0, job->no_tickets},
+		{"stripe", join->stripe, job->stripe},
+		{"stripes", join->stripes, job->stripes},
+	};
+
+	if (strcmp(join->library_version, job->library_version) != 0) {
+		snprintf(text, bytes,
+			 "ranks of job \"%s\" have different libraries: rank %u has %s, rank %u "
+			 "has %s",
+			 job->name, join->rank, join->library_version, job->first_rank,
+			 job->library_version);
+		return text;
+	}
+	for (size_t i = 0; i < sizeof(terms) / sizeof(terms[0]); i++) {
+		if (terms[i].mine == terms[i].theirs)
+			continue;
+		snprintf(text, bytes,
+			 "ranks of job \"%s\" disagree about %s: rank %u says %u, rank %u says %u",
+			 job->name, terms[i].name, join->rank, terms[i].mine, job->first_rank,
+			 terms[i].theirs);
+		return text;
+	}
+	return NULL;
+}
+
+static struct sml_job *new_job(struct sml_server *server, const SmlControl__Join *join)
+{
+	struct sml_job *job = calloc(1, sizeof(*job));
+	uint32_t place = 0;
+
+	if (job == NULL)
+		return NULL;
+	while (server->jobs[place] != NULL)
+		place++;
+	job->server = server;
+	job->place = place;
+	job->n_ranks = (uint8_t)join->world_size;
+	job->first_rank = (uint8_t)join->rank;
+	job->begun_ns = job->waiting_told_ns = sml_now_ns();
+	job->shards = join->shards;
+	job->head_slots_wanted = join->head_slots;
+	job->data_slots_wanted = join->data_slots;
+	job->no_tickets = join->no_tickets;
+	job->stripe = join->stripe;
+	job->stripes = join->stripes;
+	snprintf(job->name, sizeof(job->name), "%s", join->job);
+	snprintf(job->library_version, sizeof(job->library_version), "%s", join->library_version);
+	server->jobs[place] = job;
+	server->n_jobs++;
+	return job;
+}
+
+static void describe_use(const struct sml_server *server, char *text, size_t bytes)
+{
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (uint32_t i = 0; i < SML_MAX_JOBS && used < bytes; i++) {
+		const struct sml_job *job = server->jobs[i];
+
+		if (job == NULL || !job->has_pool)
+			continue;
+		used += (size_t)snprintf(text + used, bytes - used, "%s\"%s\" %u", used ? ", " : "",
+					 job->name,
+					 (unsigned)(job->rules.head_slots + job->rules.data_slots));
+	}
+}
+
+/* As many slots as are wanted, or as there are; fewer than the least is a refusal. */
+static const char *take_slots(struct sml_server *server, struct sml_job *job, char *text,
+			      size_t bytes)
+{
+	uint32_t free_slots = server->config.max_slots - server->slots_in_use;
+	uint32_t least_head = MIN_HEAD_SLOTS > job->shards ? MIN_HEAD_SLOTS : job->shards;
+	uint32_t least_data = MIN_DATA_SLOTS > job->shards ? MIN_DATA_SLOTS : job->shards;
+	uint32_t head = job->head_slots_wanted > least_head ? job->head_slots_wanted : least_head;
+	uint32_t data = job->data_slots_wanted > least_data ? job->data_slots_wanted : least_data;
+	char use[SML_TEXT_BYTES / 2];
+
+	if (free_slots < least_head + least_data) {
+		describe_use(server, use, sizeof(use));
+		snprintf(text, bytes,
+			 "the switch's pool is full: job \"%s\" needs at least %u slots, %u of %u "
+			 "are free (in use: %s); wait for a job to end, or start the switch with "
+			 "more --slots",
+			 job->name, least_head + least_data, free_slots, server->config.max_slots,
+			 use);
+		return text;
+	}
+	if (head > free_slots / 4)
+		head = free_slots / 4 > least_head ? free_slots / 4 : least_head;
+	if (data > free_slots - head)
+		data = free_slots - head;
+	job->rules.head_slots = (uint16_t)head;
+	job->rules.data_slots = (uint16_t)data;
+	server->slots_in_use += head + data;
+	job->has_pool = true;
+	return NULL;
+}
+
+static void add_member(struct sml_job *job, struct sml_connection *connection,
+		       const SmlControl__Join *join)
+{
+	struct sml_member *member = &job->members[join->rank];
+
+	member->connection = connection;
+	member->pid = join->pid;
+	member->lanes = join->lanes;
+	member->heartbeat_ms = join->heartbeat_ms;
+	if (member->heartbeat_ms > job->server->config.heartbeat_ms)
+		member->heartbeat_ms = job->server->config.heartbeat_ms;
+	if (member->heartbeat_ms < 500)
+		member->heartbeat_ms = 500;
+	snprintf(member->host, sizeof(member->host), "%s", join->host);
+	connection->job = job;
+	connection->rank = (uint8_t)join->rank;
+	job->n_members++;
+}
+
+/* A job that nobody has joined yet: is there room for it? */
+static struct sml_job *admit(struct sml_server *server, struct sml_connection *connection,
+			     const SmlControl__Join *join)
+{
+	char text[SML_TEXT_BYTES];
+	struct sml_job *job;
+
+	if (server->n_jobs >= server->config.max_jobs || server->n_jobs >= SML_MAX_JOBS) {
+		snprintf(text, sizeof(text),
+			 "the switch has all the jobs it takes (%u): wait for one to end, or start "
+			 "the switch with more --jobs",
+			 server->n_jobs);
+		sml_connection_refuse(connection, SML_ERROR_REFUSED, text);
+		return NULL;
+	}
+	job = new_job(server, join);
+	if (job == NULL) {
+		sml_connection_refuse(connection, SML_ERROR_REFUSED, "the switch has no memory");
+		return NULL;
+	}
+	if (take_slots(server, job, text, sizeof(text)) != NULL) {
+		sml_connection_refuse(connection, SML_ERROR_REFUSED, text);
+		sml_job_fail(job, SML_ERROR_REFUSED, text);
+		return NULL;
+	}
+	return job;
+}
+
+static bool rank_is_free(struct sml_job *job, struct sml_connection *connection, uint32_t rank)
+{
+	const struct sml_member *member = &job->members[rank];
+	char text[SML_TEXT_BYTES];
+
+	if (job->state == SML_JOB_JOINING && member->connection == NULL)
+		return true;
+	if (member->connection != NULL || member->leaving)
+		snprintf(text, sizeof(text),
+			 "rank %u of job \"%s\" is taken by host %s (pid %u): is the job running "
+			 "already? Give this one another name (SWITCHML_JOB) or rank",
+			 rank, job->name, member->host, member->pid);
+	else
+		snprintf(text, sizeof(text),
+			 "job \"%s\" is running already, without a place for rank %u: give this "
+			 "one another name (SWITCHML_JOB)",
+			 job->name, rank);
+	sml_connection_refuse(connection, SML_ERROR_REFUSED, text);
+	return false;
+}
+
+void sml_job_join(struct sml_server *server, struct sml_connection *connection,
+		  const SmlControl__Join *join)
+{
+	struct sml_job *job = find_job(server, join->job);
+	char text[SML_TEXT_BYTES];
+
+	if (own_mistake(join, text, sizeof(text)) != NULL) {
+		sml_connection_refuse(connection,
+				      join->protocol != SML_CONTROL_PROTOCOL ? SML_ERROR_VERSION
+									     : SML_ERROR_REFUSED,
+				      text);
+		return;
+	}
+	if (job == NULL)
+		job = admit(server, connection, join);
+	if (job == NULL)
+		return;
+	if (job->state == SML_JOB_JOINING && disagreement(job, join, text, sizeof(text)) != NULL) {
+		sml_connection_refuse(connection, SML_ERROR_MISMATCH, text);
+		sml_job_fail(job, SML_ERROR_MISMATCH, text);
+		return;
+	}
+	if (!rank_is_free(job, connection, join->rank))
+		return;
+	add_member(job, connection, join);
+	sml_job_joined(job);
+}

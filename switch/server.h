@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The control plane: connections, the jobs they belong to, and the dataplane
+ * that serves them. Everything here runs in one thread, on one event loop, but
+ * for server_note_mismatch(), which a dataplane's thread calls.
+ *
+ *	server --- connections (a worker, or somebody asking for status)
+ *	   |            |
+ *	   +---- jobs --+-- members[rank] -> connection
+ *	   |       |
+ *	   +---- dataplane: the job's slots
+ */
+#ifndef SML_SWITCH_SERVER_H
+#define SML_SWITCH_SERVER_H
+
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <event2/listener.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "control/frame.h"
+#include "core/pool.h"
+#include "switch/dataplane.h"
+#include "switch/switch.h"
+#include "switchml.h"
+
+#define SML_MAX_CONNECTIONS 4096
+/* Between two looks at deadlines. */
+#define SML_TICK_NS 100000000ull
+#define SML_NAME_BYTES	    128
+#define SML_TEXT_BYTES	    512
+
+struct sml_job;
+
+struct sml_connection {
+	struct sml_server *server;
+	struct sml_connection *previous, *next;
+	struct bufferevent *stream;
+	uint64_t opened_ns, heard_ns;
+	struct sml_job *job; /* NULL: not joined (yet, or any more) */
+	uint8_t rank;
+	bool closing; /* what is written goes out, then the end */
+};
+
+struct sml_server {
+	struct sml_switch_config config;
+	struct event_base *base;
+	struct evconnlistener *listener;
+	struct event *tick, *note, *stop;
+	uint16_t port, data_port;
+	const struct sml_dataplane_operations *operations;
+	struct sml_dataplane *dataplane;
+	struct sml_connection *connections;
+	uint32_t n_connections;
+	struct sml_job *jobs[SML_MAX_JOBS];
+	uint32_t n_jobs, slots_in_use;
+	uint64_t begun_ns;
+	/* A dataplane thread's note: one mismatch at a time, others wait their turn. */
+	pthread_mutex_t note_mutex;
+	struct sml_mismatch noted[SML_MAX_JOBS];
+	uint32_t n_noted;
+};
+
+uint64_t sml_now_ns(void);
+
+/*
+ * Open a zeroed server with its config set: sockets and dataplane. On failure a
+ * sentence is in error_text, and the server is still to be closed.
+ */
+int sml_server_open(struct sml_server *server, const char *address, uint16_t port, char *error_text,
+		    size_t error_bytes);
+
+/* Serve until sml_server_stop(), which any thread may call. */
+void sml_server_run(struct sml_server *server);
+void sml_server_stop(struct sml_server *server);
+void sml_server_close(struct sml_server *server);
+
+/* ---- connections (server.c) ---- */
+
+/* Queue a message. A peer that does not read is dropped by its heartbeat. */
+void sml_connection_send(struct sml_connection *connection, SmlControl__Envelope *message);
+
+/* Send Abort with this error and sentence, then close once it is written. */
+void sml_connection_refuse(struct sml_connection *connection, int error, const char *text);
+
+/* ---- jobs (job.c, job_join.c, status.c) ---- */
+
+/* A worker asks to join. May refuse it, or fail a whole job. */
+void sml_job_join(struct sml_server *server, struct sml_connection *connection,
+		  const SmlControl__Join *join);
+
+/* A member has been added: are all here? */
+void sml_job_joined(struct sml_job *job);
+
+/* Any later message of a member. */
+void sml_job_message(struct sml_connection *connection, const SmlControl__Envelope *message);
+
+/* A member's connection has ended: why says how. */
+void sml_job_lost(struct sml_connection *connection, const char *why);
+
+/* Every SML_TICK_NS: missing ranks, deadlines. */
+void sml_job_tick(struct sml_job *job, uint64_t now_ns);
+
+/* Two ranks disagree: ask both what they believe, then tell all. */
+void sml_job_mismatch(struct sml_job *job, const struct sml_mismatch *mismatch);
+
+/* Tell every member, and give the slots back. The job is gone. */
+void sml_job_fail(struct sml_job *job, int error, const char *text);
+
+void sml_status_send(struct sml_server *server, struct sml_connection *connection);
+
+#endif

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What `switchml status` shows. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "switch/job.h"
+
+#define MAX_COUNTERS (SML_VERDICTS + 8)
+
+struct counters {
+	SmlControl__Counter values[MAX_COUNTERS];
+	SmlControl__Counter *list[MAX_COUNTERS];
+	size_t n;
+};
+
+struct job_status {
+	SmlControl__JobStatus status;
+	SmlControl__WorkerStatus workers[SML_MAX_RANKS];
+	SmlControl__WorkerStatus *list[SML_MAX_RANKS];
+	struct counters counters;
+};
+
+static void add_counter(struct counters *counters, const char *name, uint64_t value)
+{
+	SmlControl__Counter *counter = &counters->values[counters->n];
+
+	sml_control__counter__init(counter);
+	counter->name = (char *)(uintptr_t)name;
+	counter->value = value;
+	counters->list[counters->n++] = counter;
+}
+
+static void add_verdicts(struct counters *counters, const uint64_t *verdicts)
+{
+	for (unsigned i = 0; i < SML_VERDICTS; i++)
+		add_counter(counters, sml_verdict_name((enum sml_verdict)i), verdicts[i]);
+}
+
+static const char *state_of(const struct sml_job *job)
+{
+	static const char *const names[] = {"joining", "probing", "running", "leaving"};
+
+	return names[job->state];
+}
+
+static void describe_worker(const struct sml_job *job, uint8_t rank,
+			    const struct sml_job_counters *counters,
+			    SmlControl__WorkerStatus *worker)
+{
+	const struct sml_member *member = &job->members[rank];
+
+	sml_control__worker_status__init(worker);
+	worker->rank = rank;
+	worker->host = (char *)(uintptr_t)member->host;
+	worker->pid = member->pid;
+	if (member->connection != NULL)
+		worker->last_seen_ms = (sml_now_ns() - member->connection->heard_ns) / 1000000u;
+	worker->contributions = counters->contributions[rank];
+	worker->resends = counters->resends[rank];
+	if (member->leaving)
+		worker->state = (char *)(uintptr_t) "leaving";
+	else if (member->connection == NULL)
+		worker->state = (char *)(uintptr_t) "missing";
+	else
+		worker->state = (char *)(uintptr_t)(job->state == SML_JOB_RUNNING ? "running"
+						    : member->ready		  ? "ready"
+										  : "joined");
+}
+
+static void describe_job(const struct sml_job *job, struct job_status *out)
+{
+	struct sml_server *server = job->server;
+	struct sml_job_counters counters = {0};
+
+	if (job->state != SML_JOB_JOINING)
+		server->operations->job_counters(server->dataplane, job->rules.job, &counters);
+	sml_control__job_status__init(&out->status);
+	out->status.job = (char *)(uintptr_t)job->name;
+	out->status.job_number = job->rules.job;
+	out->status.epoch = job->rules.epoch;
+	out->status.world_size = job->n_ranks;
+	out->status.lanes = job->rules.lanes;
+	out->status.slots = (uint32_t)(job->rules.head_slots + job->rules.data_slots);
+	out->status.state = (char *)(uintptr_t)state_of(job);
+	for (uint8_t rank = 0; rank < job->n_ranks; rank++) {
+		describe_worker(job, rank, &counters, &out->workers[rank]);
+		out->list[rank] = &out->workers[rank];
+	}
+	out->status.workers = out->list;
+	out->status.n_workers = job->n_ranks;
+	add_verdicts(&out->counters, counters.verdicts);
+	out->status.counters = out->counters.list;
+	out->status.n_counters = out->counters.n;
+}
+
+static void describe_dataplane(struct sml_server *server, struct counters *out)
+{
+	struct sml_dataplane_counters counters;
+
+	server->operations->counters(server->dataplane, &counters);
+	add_verdicts(out, counters.verdicts);
+	add_counter(out, "packets-received", counters.packets_received);
+	add_counter(out, "packets-sent", counters.packets_sent);
+	add_counter(out, "bytes-received", counters.bytes_received);
+	add_counter(out, "bytes-sent", counters.bytes_sent);
+	add_counter(out, "probes", counters.probes);
+	add_counter(out, "socket-drops", counters.socket_drops);
+	add_counter(out, "send-drops", counters.send_drops);
+}
+
+void sml_status_send(struct sml_server *server, struct sml_connection *connection)
+{
+	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
+	SmlControl__Status status = SML_CONTROL__STATUS__INIT;
+	struct job_status *jobs = calloc(server->n_jobs + 1, sizeof(*jobs));
+	SmlControl__JobStatus *list[SML_MAX_JOBS];
+	struct counters counters = {.n = 0};
+	size_t n = 0;
+
+	if (jobs == NULL) {
+		sml_connection_refuse(connection, SML_ERROR_REFUSED, "the switch has no memory");
+		return;
+	}
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
+		if (server->jobs[i] == NULL)
+			continue;
+		describe_job(server->jobs[i], &jobs[n]);
+		list[n] = &jobs[n].status;
+		n++;
+	}
+	describe_dataplane(server, &counters);
+	status.version = (char *)(uintptr_t)SML_VERSION_STRING;
+	status.dataplane = (char *)(uintptr_t)server->operations->name;
+	status.slots = server->config.max_slots;
+	status.slots_in_use = server->slots_in_use;
+	status.max_jobs = server->config.max_jobs;
+	status.uptime_ms = (sml_now_ns() - server->begun_ns) / 1000000u;
+	status.jobs = list;
+	status.n_jobs = n;
+	status.counters = counters.list;
+	status.n_counters = counters.n;
+	message.body_case = SML_CONTROL__ENVELOPE__BODY_STATUS;
+	message.status = &status;
+	sml_connection_send(connection, &message);
+	free(jobs);
+}

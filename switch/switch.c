@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A whole switch in this process: see switch.h. */
+#include "switch/switch.h"
+
+#include <errno.h>
+#include <event2/thread.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "switch/server.h"
+
+/* Port 0: tries to find a number that is free for both TCP and UDP. */
+#define PORT_TRIES 32
+
+struct sml_switch {
+	struct sml_server server;
+	pthread_t thread;
+};
+
+void sml_switch_config_init(struct sml_switch_config *config)
+{
+	*config = (struct sml_switch_config){
+		.max_slots = 4096,
+		.max_jobs = 64,
+		.threads = 1,
+		.heartbeat_ms = 60000,
+	};
+}
+
+/* "ADDR", "ADDR:PORT", "[V6]:PORT", ":PORT", "V6": the address into a buffer, "" for all. */
+static int parse_listen(const char *listen, char *address, size_t bytes, uint16_t *port)
+{
+	const char *colon = strrchr(listen, ':'), *end = listen + strlen(listen);
+	unsigned long number = SML_DEFAULT_PORT;
+	char *rest;
+
+	if (listen[0] == '[') {
+		end = strchr(listen++, ']');
+		if (end == NULL || (end[1] != '\0' && end[1] != ':'))
+			return -EINVAL;
+		colon = end[1] == ':' ? end + 1 : NULL;
+	} else if (colon != NULL && strchr(listen, ':') == colon) {
+		end = colon;
+	} else {
+		colon = NULL; /* none, or an IPv6 address without brackets */
+	}
+	if (colon != NULL) {
+		number = strtoul(colon + 1, &rest, 10);
+		if (rest == colon + 1 || *rest != '\0' || number > 65535)
+			return -EINVAL;
+	}
+	if ((size_t)(end - listen) >= bytes)
+		return -EINVAL;
+	memcpy(address, listen, (size_t)(end - listen));
+	address[end - listen] = '\0';
+	*port = (uint16_t)number;
+	return 0;
+}
+
+static void *run(void *argument)
+{
+	struct sml_switch *self = argument;
+
+	sml_server_run(&self->server);
+	return NULL;
+}
+
+static int start(struct sml_switch *self)
+{
+	sigset_t all, before;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(&self->thread, NULL, run, self);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return -rc;
+}
+
+static int open_server(struct sml_switch *self, const struct sml_switch_config *config,
+		       const char *address, uint16_t port, char *error_text, size_t error_bytes)
+{
+	int rc = 0;
+
+	for (int i = 0; i < PORT_TRIES; i++) {
+		memset(&self->server, 0, sizeof(self->server));
+		self->server.config = *config;
+		rc = sml_server_open(&self->server, address[0] ? address : NULL, port, error_text,
+				     error_bytes);
+		if (rc == 0)
+			return 0;
+		sml_server_close(&self->server);
+		if (port != 0 || rc != -EADDRINUSE)
+			break;
+	}
+	return rc;
+}
+
+int sml_switch_open(struct sml_switch **opened, const struct sml_switch_config *config,
+		    char *error_text, size_t error_bytes)
+{
+	struct sml_switch *self;
+	char address[64] = "";
+	uint16_t port = SML_DEFAULT_PORT;
+	int rc;
+
+	*opened = NULL;
+	if (config->listen != NULL &&
+	    parse_listen(config->listen, address, sizeof(address), &port) < 0) {
+		snprintf(error_text, error_bytes,
+			 "'%s' is not an address to listen on: ADDR, ADDR:PORT, [V6]:PORT or :PORT",
+			 config->listen);
+		return -EINVAL;
+	}
+	evthread_use_pthreads();
+	self = calloc(1, sizeof(*self));
+	if (self == NULL) {
+		snprintf(error_text, error_bytes, "no memory for a switch");
+		return -ENOMEM;
+	}
+	rc = open_server(self, config, address, port, error_text, error_bytes);
+	if (rc < 0)
+		goto err_free;
+	rc = start(self);
+	if (rc < 0) {
+		snprintf(error_text, error_bytes, "no thread for the control plane: %s",
+			 strerror(-rc));
+		goto err_close;
+	}
+	*opened = self;
+	return 0;
+
+err_close:
+	sml_server_close(&self->server);
+err_free:
+	free(self);
+	return rc;
+}
+
+uint16_t sml_switch_port(const struct sml_switch *opened)
+{
+	return opened->server.port;
+}
+
+void sml_switch_close(struct sml_switch *opened)
+{
+	if (opened == NULL)
+		return;
+	sml_server_stop(&opened->server);
+	pthread_join(opened->thread, NULL);
+	sml_server_close(&opened->server);
+	free(opened);
+}

@@ -1,0 +1,73 @@
+#!/bin/sh
+# `switchml bench` over loopback: types, operations, wires, faults, two jobs at
+# once on one switch, an option that is wrong.
+#
+#	tests/integration/bench.sh build/switchml
+switchml=$(realpath "$1")
+work=$(mktemp -d)
+switch=
+trap 'kill $switch 2>/dev/null; rm -rf "$work"' EXIT
+failures=0
+
+# Title, command: it has to end well.
+expect_success() {
+	title=$1
+	shift
+	if "$@" >"$work/out" 2>&1; then
+		echo "ok: $title"
+	else
+		echo "FAILED: $title (exit status $?): $*"
+		tail -n 20 "$work/out"
+		failures=$((failures + 1))
+	fi
+}
+
+bench="timeout 100 $switchml bench -n 2 -w 1"
+for wire in int32 int16; do
+	expect_success "all types and operations, $wire wire" \
+		$bench --local-workers 3 -b 4 -e 64K -f 16 -d all -o all --wire $wire
+	expect_success "one rank, $wire wire" \
+		$bench --local-workers 1 -b 4 -e 64K -f 16 -d all -o all --wire $wire
+	expect_success "4 MiB from 4 ranks, $wire wire" \
+		$bench --local-workers 4 -b 4M -e 4M --wire $wire
+done
+for faults in "--drop 1%" "--drop 10%" "--duplicate 5%" "--reorder 5%" \
+	"--drop 2% --duplicate 2% --reorder 2%"; do
+	expect_success "with $faults" $bench --local-workers 4 -b 4 -e 256K -f 16 $faults
+	expect_success "int32 with $faults" \
+		$bench --local-workers 4 -b 4 -e 256K -f 16 -d int32 $faults
+done
+
+"$switchml" switch --listen 127.0.0.1:0 >"$work/switch" 2>&1 &
+switch=$!
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+	[ -s "$work/switch" ] && break
+	sleep 0.2
+done
+port=$(grep -o '127.0.0.1:[0-9]*' "$work/switch" | head -n 1)
+$bench --switch "$port" --local-workers 2 --job other -b 64K -e 64K -n 200 -d int32 --drop 1% \
+	>"$work/other" 2>&1 &
+other=$!
+expect_success "two jobs at once" \
+	$bench --switch "$port" --local-workers 2 --job one -b 64K -e 64K -n 200 --drop 1%
+wait $other || {
+	echo "FAILED: the other job"
+	tail -n 20 "$work/other"
+	failures=$((failures + 1))
+}
+expect_success "status" "$switchml" status --switch "$port"
+expect_success "doctor" "$switchml" doctor --switch "$port"
+
+expect_success "JSON" $bench --local-workers 2 -b 4K -e 4K --json "$work/json"
+for key in size_bytes count type op wire in_place time_us algbw_GBps busbw_GBps wrong \
+	wire_tx_bytes retransmits; do
+	[ "$(grep -c "\"$key\":" "$work/json")" -ge 2 ] || {
+		echo "FAILED: JSON has no $key"
+		failures=$((failures + 1))
+	}
+done
+if $bench --datatype nonsense >"$work/out" 2>&1; then
+	echo "FAILED: a wrong option was taken"
+	failures=$((failures + 1))
+fi
+[ $failures = 0 ]

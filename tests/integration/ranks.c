@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "integration/ranks.h"
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define MAX_JOBS 4
+
+uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+void complain(struct rank *rank, const char *format, ...)
+{
+	va_list arguments;
+
+	if (rank->complaint[0])
+		return;
+	va_start(arguments, format);
+	vsnprintf(rank->complaint, sizeof(rank->complaint), format, arguments);
+	va_end(arguments);
+}
+
+int free_port(void)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET,
+				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t length = sizeof(address);
+	int tcp = socket(AF_INET, SOCK_STREAM, 0), udp = socket(AF_INET, SOCK_DGRAM, 0);
+
+	assert_int_equal(bind(tcp, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(getsockname(tcp, (struct sockaddr *)&address, &length), 0);
+	/* The switch wants the same number for UDP. */
+	assert_int_equal(bind(udp, (struct sockaddr *)&address, sizeof(address)), 0);
+	close(tcp);
+	close(udp);
+	return ntohs(address.sin_port);
+}
+
+void configure(struct sml_config *config, const struct job *job, int rank)
+{
+	sml_config_init(config);
+	config->job = job->name ? job->name : "test";
+	config->switch_address = job->switch_address;
+	config->rank = rank;
+	config->world_size = job->n_ranks;
+	config->master_port = job->port;
+	config->threads = job->threads ? job->threads : 1;
+	config->timeout_ms = job->timeout_ms ? job->timeout_ms : 10000;
+	config->heartbeat_ms = job->heartbeat_ms ? job->heartbeat_ms : 1000;
+	config->faults = job->faults;
+}
+
+static void *rank_main(void *argument)
+{
+	struct rank *rank = argument;
+	struct sml_config config;
+
+	configure(&config, rank->job, rank->rank);
+	if (sml_open(&rank->context, &config) < 0) {
+		complain(rank, "open: %s", sml_error_text(NULL));
+		return NULL;
+	}
+	rank->job->body(rank);
+	rank->closed = sml_close(rank->context);
+	return NULL;
+}
+
+int run_rank(const struct job *job, int r)
+{
+	struct rank rank = {.job = job, .rank = r, .n = job->n_ranks};
+
+	rank_main(&rank);
+	if (rank.complaint[0])
+		fprintf(stderr, "rank %d: %s\n", r, rank.complaint);
+	return rank.complaint[0] != '\0';
+}
+
+void run_jobs(struct job *jobs, unsigned n)
+{
+	static struct rank ranks[MAX_JOBS][SML_MAX_WORLD_SIZE];
+	pthread_t threads[MAX_JOBS][SML_MAX_WORLD_SIZE];
+	bool failed = false;
+
+	for (unsigned j = 0; j < n; j++) {
+		if (jobs[j].port == 0)
+			jobs[j].port = free_port();
+		for (int r = 0; r < jobs[j].n_ranks; r++) {
+			ranks[j][r] = (struct rank){
+				.job = &jobs[j], .rank = r, .n = jobs[j].n_ranks};
+			if (!(jobs[j].elsewhere >> r & 1))
+				pthread_create(&threads[j][r], NULL, rank_main, &ranks[j][r]);
+		}
+	}
+	for (unsigned j = 0; j < n; j++) {
+		for (int r = 0; r < jobs[j].n_ranks; r++) {
+			if (jobs[j].elsewhere >> r & 1)
+				continue;
+			pthread_join(threads[j][r], NULL);
+			if (ranks[j][r].hash != ranks[j][0].hash) {
+				print_error("job %u: ranks 0 and %d have different bits\n", j, r);
+				failed = true;
+			}
+			if (ranks[j][r].complaint[0]) {
+				print_error("job %u, rank %d: %s\n", j, r, ranks[j][r].complaint);
+				failed = true;
+			}
+		}
+	}
+	assert_false(failed);
+}
+
+void run_job(const struct job *job)
+{
+	struct job copy = *job;
+
+	run_jobs(&copy, 1);
+}

@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The library end to end, over loopback, with its embedded switch: every
+ * collective, type, operation and width against sums made here the plain way.
+ */
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "integration/ranks.h"
+#include "switch/switch.h"
+
+#define MOST 70001u
+
+/* ---- what the elements are ---- */
+
+/* Small whole numbers, which every type holds exactly. */
+static int value_of(int rank, size_t i, unsigned salt)
+{
+	uint32_t x = (uint32_t)i * 2654435761u + (uint32_t)rank * 40503u + salt * 977u;
+
+	x ^= x >> 15;
+	return (int)(x % 201) - 100;
+}
+
+static uint32_t float_bits(float x)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &x, sizeof(bits));
+	return bits;
+}
+
+static float bits_float(uint32_t bits)
+{
+	float x;
+
+	memcpy(&x, &bits, sizeof(x));
+	return x;
+}
+
+static uint16_t to_half(float x)
+{
+	uint32_t bits = float_bits(x);
+
+	if (x == 0)
+		return 0;
+	return (uint16_t)((bits >> 16 & 0x8000) | ((bits >> 23 & 0xff) - 112) << 10 |
+			  (bits >> 13 & 0x3ff));
+}
+
+static float from_half(uint16_t half)
+{
+	float x = half & 0x7c00 ? bits_float((half & 0x7fffu) * 8192u + (112u << 23))
+				: (float)(half & 0x3ff) / 16777216.0f;
+
+	return half & 0x8000 ? -x : x;
+}
+
+static void put(void *buffer, enum sml_type type, size_t i, int value)
+{
+	if (type == SML_FLOAT32)
+		((float *)buffer)[i] = (float)value;
+	else if (type == SML_FLOAT16)
+		((uint16_t *)buffer)[i] = to_half((float)value);
+	else if (type == SML_BFLOAT16)
+		((uint16_t *)buffer)[i] = (uint16_t)(float_bits((float)value) >> 16);
+	else if (type == SML_INT32)
+		((int32_t *)buffer)[i] = value;
+	else
+		((uint8_t *)buffer)[i] = (uint8_t)value;
+}
+
+static double get(const void *buffer, enum sml_type type, size_t i)
+{
+	if (type == SML_FLOAT32)
+		return (double)((const float *)buffer)[i];
+	if (type == SML_FLOAT16)
+		return (double)from_half(((const uint16_t *)buffer)[i]);
+	if (type == SML_BFLOAT16)
+		return (double)bits_float((uint32_t)((const uint16_t *)buffer)[i] << 16);
+	if (type == SML_INT32)
+		return (double)((const int32_t *)buffer)[i];
+	return (double)((const int8_t *)buffer)[i];
+}
+
+static double expected(int n, enum sml_type type, enum sml_op op, size_t i, unsigned salt)
+{
+	double result = value_of(0, i, salt);
+
+	for (int r = 1; r < n; r++) {
+		double x = value_of(r, i, salt);
+
+		if (op == SML_SUM || op == SML_AVG)
+			result += x;
+		else if (op == SML_MAX ? x > result : x < result)
+			result = x;
+	}
+	if (op == SML_AVG)
+		result = type == SML_INT32 ? trunc(result / n) : result / n;
+	return result;
+}
+
+/* Half a step of the wire for each rank, and the rounding to the type; elements are up to 100. */
+static double tolerance(int n, enum sml_type type, enum sml_op op, enum sml_wire wire)
+{
+	double most = 100.0 * n, step = wire == SML_WIRE_INT16 ? 0x1p-14 : 0x1p-30;
+	double unit = type == SML_FLOAT32 ? 0x1p-24 : type == SML_FLOAT16 ? 0x1p-11 : 0x1p-8;
+
+	if (type == SML_INT32 || op == SML_MAX || op == SML_MIN)
+		return 0;
+	return most * unit + 100.0 * n * n * 2 * step;
+}
+
+/* ---- one all-reduce, checked ---- */
+
+struct call {
+	size_t count;
+	enum sml_type type;
+	enum sml_op op;
+	enum sml_wire wire;
+	bool in_place;
+};
+
+static void check_result(struct rank *rank, const struct call *call, unsigned salt,
+			 const void *recv)
+{
+	double allowed = tolerance(rank->n, call->type, call->op, call->wire);
+
+	for (size_t i = 0; i < call->count * sml_type_size(call->type); i++)
+		rank->hash = rank->hash * 31 + ((const unsigned char *)recv)[i];
+	for (size_t i = 0; i < call->count; i++) {
+		double want = expected(rank->n, call->type, call->op, i, salt);
+		double got = get(recv, call->type, i);
+
+		if (!(fabs(got - want) <= allowed)) {
+			complain(rank,
+				 "count %zu type %d op %d wire %d %s: element %zu is %g, not %g",
+				 call->count, (int)call->type, (int)call->op, (int)call->wire,
+				 call->in_place ? "in place" : "", i, got, want);
+			return;
+		}
+	}
+}
+
+static void fill(struct rank *rank, const struct call *call, unsigned salt, void *send)
+{
+	for (size_t i = 0; i < call->count; i++)
+		put(send, call->type, i, value_of(rank->rank, i, salt));
+}
+
+static void allreduce_checked(struct rank *rank, const struct call *call, unsigned salt)
+{
+	const struct sml_options options = {.wire = call->wire};
+	size_t bytes = call->count * sml_type_size(call->type);
+	void *send = malloc(bytes + 1), *recv = call->in_place ? send : malloc(bytes + 1);
+	int error;
+
+	fill(rank, call, salt, send);
+	((char *)recv)[bytes] = 42;
+	error = sml_allreduce(rank->context, send, recv, call->count, call->type, call->op,
+			      &options);
+	if (error)
+		complain(rank, "all-reduce: %s", sml_error_text(rank->context));
+	else
+		check_result(rank, call, salt, recv);
+	if (((char *)recv)[bytes] != 42)
+		complain(rank, "wrote behind the end");
+	free(send);
+	if (recv != send)
+		free(recv);
+}
+
+static void every_combination(struct rank *rank)
+{
+	static const size_t counts[] = {0, 1, 2, 3, 31, 255, 736, 1000, 2208, 2209, 4417, 9001, MOST};
+	unsigned salt = 0;
+
+	for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
+		for (enum sml_type type = SML_FLOAT32; type <= SML_INT32; type++)
+			for (enum sml_op op = SML_SUM; op <= SML_MIN; op++)
+				for (enum sml_wire wire = SML_WIRE_INT32; wire <= SML_WIRE_INT16;
+				     wire++) {
+					struct call call = {counts[c], type, op, wire, salt & 1};
+
+					/* The largest once a type is enough. */
+					if (counts[c] == MOST && (op != SML_SUM || salt & 1))
+						salt++;
+					else
+						allreduce_checked(rank, &call, salt++);
+				}
+}
+
+static void every_type_operation_width_and_count_is_right(void **state)
+{
+	(void)state;
+	run_job(&(struct job){.n_ranks = 3, .body = every_combination});
+}
+
+static void several_shards_are_as_right_as_one(void **state)
+{
+	(void)state;
+	run_job(&(struct job){.n_ranks = 2, .threads = 3, .body = every_combination});
+}
+
+static void a_job_of_one_rank_gets_what_it_sent(void **state)
+{
+	(void)state;
+	run_job(&(struct job){.n_ranks = 1, .body = every_combination});
+}
+
+/* ---- a bad network ---- */
+
+static void some_calls(struct rank *rank)
+{
+	static const size_t counts[] = {1, 100, 5000, 30000};
+
+	for (unsigned i = 0; i < 24; i++) {
+		struct call call = {counts[i % 4], i & 4 ? SML_FLOAT32 : SML_INT32, SML_SUM,
+				    i & 8 ? SML_WIRE_INT16 : SML_WIRE_INT32, i & 1};
+
+		allreduce_checked(rank, &call, i);
+	}
+}
+
+static void lost_doubled_and_reordered_packets_change_nothing(void **state)
+{
+	static const char *const faults[] = {
+		"drop=100000", "duplicate=200000", "reorder=200000",
+		"drop=100000,duplicate=50000,reorder=100000,seed=7"};
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++)
+		run_job(&(struct job){.n_ranks = 3,
+				      .threads = 1 + (int)i % 2,
+				      .faults = faults[i],
+				      .body = some_calls});
+}
+
+/* ---- many at once ---- */
+
+#define IN_FLIGHT 1500 /* more than a worker holds */
+
+static void many_requests(struct rank *rank)
+{
+	struct sml_request *requests[IN_FLIGHT];
+	int32_t *buffers[IN_FLIGHT];
+	int done;
+
+	for (unsigned i = 0; i < IN_FLIGHT; i++) {
+		struct call call = {i % 97 == 0 ? 4000 : i % 50, SML_INT32, SML_SUM, 0, true};
+
+		buffers[i] = malloc(4 * call.count + 1);
+		fill(rank, &call, i, buffers[i]);
+		CHECK(rank, sml_allreduce_async(rank->context, buffers[i], buffers[i], call.count,
+						SML_INT32, SML_SUM, NULL, &requests[i]) == 0);
+	}
+	/* The last half backwards, the first by looking. */
+	for (unsigned i = IN_FLIGHT; i-- > IN_FLIGHT / 2;)
+		CHECK(rank, sml_wait(requests[i]) == 0);
+	for (unsigned i = 0; i < IN_FLIGHT / 2; i++) {
+		do
+			CHECK(rank, sml_test(requests[i], &done) == 0);
+		while (!done);
+	}
+	for (unsigned i = 0; i < IN_FLIGHT; i++) {
+		struct call call = {i % 97 == 0 ? 4000 : i % 50, SML_INT32, SML_SUM, 0, true};
+
+		check_result(rank, &call, i, buffers[i]);
+		free(buffers[i]);
+	}
+}
+
+static void many_requests_can_be_in_flight(void **state)
+{
+	(void)state;
+	run_job(&(struct job){.n_ranks = 2, .body = many_requests});
+	run_job(&(struct job){.n_ranks = 2, .threads = 2, .body = many_requests});
+}
+
+/* ---- the other collectives ---- */
+
+static void broadcast_all(struct rank *rank, size_t count, enum sml_type type)
+{
+	size_t bytes = count * sml_type_size(type);
+	unsigned char *data = malloc(bytes + 1);
+
+	for (int root = 0; root < rank->n; root++) {
+		for (size_t i = 0; i < bytes; i++)
+			data[i] = (unsigned char)value_of(rank->rank, i, 5);
+		CHECK(rank, sml_broadcast(rank->context, data, count, type, root) == 0);
+		for (size_t i = 0; i < bytes; i++)
+			CHECK(rank, data[i] == (unsigned char)value_of(root, i, 5));
+	}
+	free(data);
+}
+
+static void gather_all(struct rank *rank, size_t count, enum sml_type type, bool in_place)
+{
+	size_t bytes = count * sml_type_size(type);
+	unsigned char *all = malloc(bytes * (size_t)rank->n + 1);
+	unsigned char *own = in_place ? all + bytes * (size_t)rank->rank : malloc(bytes + 1);
+
+	for (size_t i = 0; i < bytes; i++)
+		own[i] = (unsigned char)value_of(rank->rank, i, 6);
+	CHECK(rank, sml_allgather(rank->context, own, all, count, type) == 0);
+	for (int r = 0; r < rank->n; r++)
+		for (size_t i = 0; i < bytes; i++)
+			CHECK(rank, all[bytes * (size_t)r + i] == (unsigned char)value_of(r, i, 6));
+	if (!in_place)
+		free(own);
+	free(all);
+}
+
+static void scatter(struct rank *rank, size_t count, enum sml_type type, enum sml_op op)
+{
+	size_t each = sml_type_size(type), all = count * (size_t)rank->n;
+	unsigned char *send = malloc(all * each + 1), *recv = malloc(count * each + 1);
+	double allowed = tolerance(rank->n, type, op, SML_WIRE_INT32);
+
+	for (size_t i = 0; i < all; i++)
+		put(send, type, i, value_of(rank->rank, i, 7));
+	CHECK(rank, sml_reduce_scatter(rank->context, send, recv, count, type, op, NULL) == 0);
+	for (size_t i = 0; i < count; i++) {
+		double want = expected(rank->n, type, op, count * (size_t)rank->rank + i, 7);
+
+		CHECK(rank, fabs(get(recv, type, i) - want) <= allowed);
+	}
+	free(send);
+	free(recv);
+}
+
+static void other_collectives(struct rank *rank)
+{
+	static const size_t counts[] = {0, 1, 3, 100, 2207, 10001, 50000};
+
+	for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+		broadcast_all(rank, counts[c], c & 1 ? SML_BYTE : SML_FLOAT16);
+		gather_all(rank, counts[c], c & 1 ? SML_FLOAT32 : SML_BYTE, c & 2);
+		scatter(rank, counts[c], SML_FLOAT32, SML_SUM);
+		scatter(rank, counts[c], SML_INT32, SML_AVG);
+		scatter(rank, counts[c], SML_FLOAT16, SML_MAX);
+		CHECK(rank, sml_barrier(rank->context) == 0);
+	}
+}
+
+static void broadcast_gather_scatter_and_barrier_are_right(void **state)
+{
+	(void)state;
+	run_job(&(struct job){.n_ranks = 3, .threads = 2, .body = other_collectives});
+}
+
+static uint32_t entered;
+
+static void enter_barrier(struct rank *rank)
+{
+	usleep((useconds_t)rank->rank * 20000);
+	__atomic_add_fetch(&entered, 1, __ATOMIC_SEQ_CST);
+	CHECK(rank, sml_barrier(rank->context) == 0);
+	CHECK(rank, __atomic_load_n(&entered, __ATOMIC_SEQ_CST) == (uint32_t)rank->n);
+}
+
+static void nobody_leaves_a_barrier_before_all_have_entered(void **state)
+{
+	(void)state;
+	entered = 0;
+	run_job(&(struct job){.n_ranks = 4, .body = enter_barrier});
+}
+
+/* ---- a switch of its own ---- */
+
+static void two_jobs_on_one_switch_do_not_disturb_each_other(void **state)
+{
+	struct sml_switch_config config;
+	struct sml_switch *opened;
+	char text[512], address[64];
+
+	(void)state;
+	sml_switch_config_init(&config);
+	config.listen = "127.0.0.1:0";
+	if (sml_switch_open(&opened, &config, text, sizeof(text)) < 0)
+		fail_msg("%s", text);
+	snprintf(address, sizeof(address), "127.0.0.1:%u", sml_switch_port(opened));
+	run_jobs((struct job[]){{.n_ranks = 2, .name = "a", .switch_address = address,
+				 .body = some_calls},
+				{.n_ranks = 3, .name = "b", .switch_address = address,
+				 .faults = "drop=20000", .body = some_calls}},
+		 2);
+	sml_switch_close(opened);
+}
+
+/* ---- manners ---- */
+
+static void sleep_idle(struct rank *rank)
+{
+	struct timespec before, after;
+	double used;
+
+	CHECK(rank, sml_barrier(rank->context) == 0);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+	usleep(300000);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+	used = (double)(after.tv_sec - before.tv_sec) +
+	       (double)(after.tv_nsec - before.tv_nsec) * 1e-9;
+	if (used > 0.1)
+		complain(rank, "%g s of processor time in 0.3 s of idleness", used);
+}
+
+static void an_idle_job_takes_no_processor_time(void **state)
+{
+	(void)state;
+	run_job(&(struct job){.n_ranks = 2, .threads = 2, .body = sleep_idle});
+}
+
+static void count_calls(struct rank *rank)
+{
+	struct sml_counters counters = {.size = sizeof(counters)};
+
+	some_calls(rank);
+	CHECK(rank, sml_get_counters(rank->context, &counters) == 0);
+	CHECK(rank, counters.tensors == 24);
+	CHECK(rank, counters.packets_sent >= 24 && counters.packets_received >= 24);
+	CHECK(rank, counters.bytes_sent > 500000);
+	CHECK(rank, counters.rtt_min_ns > 0 && counters.window > 0);
+}
+
+static void counters_count(void **state)
+{
+	(void)state;
+	run_job(&(struct job){.n_ranks = 2, .body = count_calls});
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_type_operation_width_and_count_is_right),
+		cmocka_unit_test(several_shards_are_as_right_as_one),
+		cmocka_unit_test(a_job_of_one_rank_gets_what_it_sent),
+		cmocka_unit_test(lost_doubled_and_reordered_packets_change_nothing),
+		cmocka_unit_test(many_requests_can_be_in_flight),
+		cmocka_unit_test(broadcast_gather_scatter_and_barrier_are_right),
+		cmocka_unit_test(nobody_leaves_a_barrier_before_all_have_entered),
+		cmocka_unit_test(two_jobs_on_one_switch_do_not_disturb_each_other),
+		cmocka_unit_test(an_idle_job_takes_no_processor_time),
+		cmocka_unit_test(counters_count),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Settings: what the environment says, who wins, and how wrong values are told. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lib/interface.h"
+#include "lib/settings.h"
+
+#define MAX_VARIABLES 6
+
+/* Every variable that sml_config_init() looks at. */
+static const char *const names[] = {
+	"SWITCHML_SWITCH", "SWITCHML_JOB", "SWITCHML_RANK", "SWITCHML_WORLD_SIZE",
+	"SWITCHML_MASTER_ADDR", "SWITCHML_MASTER_PORT", "SWITCHML_TIMEOUT", "SWITCHML_HEARTBEAT",
+	"SWITCHML_WIRE", "SWITCHML_SLOTS", "SWITCHML_THREADS", "SWITCHML_MTU",
+	"SWITCHML_SOCKET_IFNAME", "SWITCHML_DEBUG", "SWITCHML_SPIN", "SWITCHML_FAULTS", "RANK",
+	"WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
+	"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_RANK",
+	"PMI_SIZE", "MPI_LOCALNRANKS", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_NODELIST",
+	"SLURM_LAUNCH_NODE_IPADDR", "SLURM_JOB_ID", "SLURM_NTASKS_PER_NODE"};
+
+struct variable {
+	const char *name, *value;
+};
+
+static void set_environment(const struct variable *variables)
+{
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		unsetenv(names[i]);
+	for (size_t i = 0; i < MAX_VARIABLES && variables[i].name; i++)
+		setenv(variables[i].name, variables[i].value, 1);
+}
+
+static void an_empty_environment_gives_the_documented_defaults(void **state)
+{
+	const struct variable none[MAX_VARIABLES] = {{0}};
+	struct sml_config config;
+
+	(void)state;
+	set_environment(none);
+	assert_int_equal(sml_config_init(&config), 0);
+	assert_int_equal(config.size, sizeof(config));
+	assert_null(config.switch_address);
+	assert_string_equal(config.job, "default");
+	assert_int_equal(config.rank, 0);
+	assert_int_equal(config.world_size, 1);
+	assert_string_equal(config.master_address, "127.0.0.1");
+	assert_int_equal(config.master_port, 28500);
+	assert_int_equal(config.timeout_ms, 300000);
+	assert_int_equal(config.heartbeat_ms, 5000);
+	assert_int_equal(config.wire, SML_WIRE_INT32);
+	assert_int_equal(config.slots, 256);
+	assert_int_equal(config.threads, 0);
+	assert_int_equal(config.mtu, 0);
+	assert_null(config.interface);
+	assert_int_equal(config.spin, 0);
+	assert_null(config.faults);
+}
+
+/* Who is rank, how large is the world, where is the master, what is the job? */
+static const struct {
+	const char *what;
+	struct variable variables[MAX_VARIABLES];
+	int rank, world_size;
+	const char *master_address;
+	int master_port;
+	const char *job;
+} launchers[] = {
+	{"torchrun",
+	 {{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "gpu1"}, {"MASTER_PORT", "29500"},
+	  {"TORCHELASTIC_RUN_ID", "run7"}},
+	 3, 8, "gpu1", 29501, "run7"},
+	{"Open MPI", {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}},
+	 1, 2, "127.0.0.1", 28500, "default"},
+	{"MPICH", {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}, 0, 2, "127.0.0.1", 28500, "default"},
+	{"Slurm, hosts in brackets",
+	 {{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "6"}, {"SLURM_NODELIST", "node[07-09,12],gpu1"},
+	  {"SLURM_JOB_ID", "4711"}, {"SLURM_LAUNCH_NODE_IPADDR", "10.0.0.9"}},
+	 5, 6, "node07", 28500, "4711"},
+	{"Slurm, plain hosts",
+	 {{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}, {"SLURM_NODELIST", "a,b"}},
+	 1, 2, "a", 28500, "default"},
+	{"Slurm, brackets in the middle",
+	 {{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}, {"SLURM_NODELIST", "r[1-2]-ib,b"}},
+	 1, 2, "r1-ib", 28500, "default"},
+	{"Slurm, the launching node alone",
+	 {{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}, {"SLURM_LAUNCH_NODE_IPADDR", "10.0.0.9"}},
+	 1, 2, "10.0.0.9", 28500, "default"},
+	{"Open MPI inside Slurm",
+	 {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"SLURM_PROCID", "0"},
+	  {"SLURM_NTASKS", "9"}},
+	 1, 2, "127.0.0.1", 28500, "default"},
+	{"half a launcher is none",
+	 {{"RANK", "4"}, {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}},
+	 1, 2, "127.0.0.1", 28500, "default"},
+	{"ours are stronger",
+	 {{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"SWITCHML_RANK", "1"}, {"SWITCHML_WORLD_SIZE", "2"},
+	  {"SWITCHML_MASTER_PORT", "4000"}, {"MASTER_PORT", "29500"}},
+	 1, 2, "127.0.0.1", 4000, "default"},
+	{"ours override even what is wrong",
+	 {{"RANK", "x"}, {"WORLD_SIZE", "y"}, {"SWITCHML_RANK", "1"}, {"SWITCHML_WORLD_SIZE", "2"},
+	  {"SWITCHML_MASTER_PORT", "4000"}, {"MASTER_PORT", "z"}},
+	 1, 2, "127.0.0.1", 4000, "default"},
+	{"an empty variable is an unset one",
+	 {{"SWITCHML_RANK", ""}, {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"SWITCHML_JOB", ""}},
+	 1, 2, "127.0.0.1", 28500, "default"},
+};
+
+static void launchers_are_understood(void **state)
+{
+	struct sml_config config;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
+		set_environment(launchers[i].variables);
+		print_message("%s\n", launchers[i].what);
+		assert_int_equal(sml_config_init(&config), 0);
+		assert_int_equal(config.rank, launchers[i].rank);
+		assert_int_equal(config.world_size, launchers[i].world_size);
+		assert_string_equal(config.master_address, launchers[i].master_address);
+		assert_int_equal(config.master_port, launchers[i].master_port);
+		assert_string_equal(config.job, launchers[i].job);
+	}
+}
+
+static void every_variable_of_ours_is_read(void **state)
+{
+	const struct variable first[MAX_VARIABLES] = {
+		{"SWITCHML_SWITCH", "tor1:28500,tor2"}, {"SWITCHML_JOB", "j"},
+		{"SWITCHML_TIMEOUT", "1.5"},		{"SWITCHML_HEARTBEAT", "0.25"},
+		{"SWITCHML_WIRE", "int16"},		{"SWITCHML_SLOTS", "64"}};
+	const struct variable second[MAX_VARIABLES] = {
+		{"SWITCHML_THREADS", "3"},   {"SWITCHML_MTU", "9000"},
+		{"SWITCHML_DEBUG", "trace"}, {"SWITCHML_SPIN", "1"},
+		{"SWITCHML_FAULTS", "drop=5"}, {"SWITCHML_SOCKET_IFNAME", "^lo"}};
+	struct sml_config config;
+
+	(void)state;
+	set_environment(first);
+	assert_int_equal(sml_config_init(&config), 0);
+	assert_string_equal(config.switch_address, "tor1:28500,tor2");
+	assert_string_equal(config.job, "j");
+	assert_int_equal(config.timeout_ms, 1500);
+	assert_int_equal(config.heartbeat_ms, 250);
+	assert_int_equal(config.wire, SML_WIRE_INT16);
+	assert_int_equal(config.slots, 64);
+	set_environment(second);
+	assert_int_equal(sml_config_init(&config), 0);
+	assert_int_equal(config.threads, 3);
+	assert_int_equal(config.mtu, 9000);
+	assert_int_equal(config.debug, SML_LOG_TRACE);
+	assert_int_equal(config.spin, 1);
+	assert_string_equal(config.faults, "drop=5");
+	assert_string_equal(config.interface, "^lo");
+}
+
+static const struct variable wrong[] = {
+	{"SWITCHML_RANK", "-1"},       {"SWITCHML_RANK", "64"},	     {"SWITCHML_RANK", "1x"},
+	{"SWITCHML_RANK", " 1"},       {"SWITCHML_WORLD_SIZE", "0"}, {"SWITCHML_WORLD_SIZE", "65"},
+	{"SWITCHML_TIMEOUT", "1e3"},   {"SWITCHML_TIMEOUT", "0"},    {"SWITCHML_TIMEOUT", "1."},
+	{"SWITCHML_TIMEOUT", "1,5"},   {"SWITCHML_HEARTBEAT", "61"}, {"SWITCHML_WIRE", "INT32"},
+	{"SWITCHML_WIRE", "fp8"},      {"SWITCHML_SLOTS", "0"},	     {"SWITCHML_SLOTS", "5000"},
+	{"SWITCHML_THREADS", "17"},    {"SWITCHML_MTU", "70000"},    {"SWITCHML_DEBUG", "2"},
+	{"SWITCHML_SPIN", "yes"},      {"SWITCHML_MASTER_PORT", "0"}, {"MASTER_PORT", "65535"},
+	{"SWITCHML_SLOTS", "99999999999999999999999"},
+};
+
+static void a_wrong_value_is_told_with_its_name_and_what_is_allowed(void **state)
+{
+	struct variable one[MAX_VARIABLES] = {{0}};
+	struct sml_config config;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		one[0] = wrong[i];
+		set_environment(one);
+		print_message("%s=%s\n", wrong[i].name, wrong[i].value);
+		assert_int_equal(sml_config_init(&config), SML_ERROR_CONFIG);
+		assert_non_null(strstr(sml_error_text(NULL), wrong[i].name));
+		assert_non_null(strstr(sml_error_text(NULL), wrong[i].value));
+		assert_non_null(strstr(sml_error_text(NULL), "must be"));
+	}
+}
+
+static void open_checks_the_struct_too(void **state)
+{
+	const struct variable none[MAX_VARIABLES] = {{0}};
+	struct sml_context *context;
+	struct sml_config config;
+
+	(void)state;
+	set_environment(none);
+	sml_config_init(&config);
+	config.rank = 2;
+	config.world_size = 2;
+	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
+	assert_null(context);
+	assert_non_null(strstr(sml_error_text(NULL), "rank 2 of a job of 2"));
+	config.rank = 0;
+	config.heartbeat_ms = 5;
+	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
+	assert_non_null(strstr(sml_error_text(NULL), "heartbeat_ms is 5"));
+	config.size = 0;
+	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
+	assert_non_null(strstr(sml_error_text(NULL), "sml_config_init"));
+}
+
+static void faults_are_parsed_strictly(void **state)
+{
+	static const char *const bad[] = {"drop", "drop=", "drop=1000001", "drop=1,", "lose=1",
+					  "drop=1 ", ",drop=1", "drop=-1"};
+	struct sml_faults faults;
+
+	(void)state;
+	assert_int_equal(sml_faults_parse(&faults, "drop=10000,duplicate=20,reorder=3,seed=7"), 0);
+	assert_int_equal(faults.drop, 10000);
+	assert_int_equal(faults.duplicate, 20);
+	assert_int_equal(faults.reorder, 3);
+	assert_int_equal(faults.seed, 7);
+	assert_int_equal(sml_faults_parse(&faults, ""), 0);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_int_equal(sml_faults_parse(&faults, bad[i]), SML_ERROR_CONFIG);
+}
+
+static void interface_filters_take_names_prefixes_and_exclusions(void **state)
+{
+	(void)state;
+	assert_true(sml_interface_matches("eth0", "eth0"));
+	assert_true(sml_interface_matches("eth", "eth1"));
+	assert_true(sml_interface_matches("ib,eth", "eth1"));
+	assert_false(sml_interface_matches("ib,eth", "lo"));
+	assert_false(sml_interface_matches("^lo,docker", "docker0"));
+	assert_true(sml_interface_matches("^lo,docker", "eth0"));
+}
+
+static void lanes_follow_from_the_mtu(void **state)
+{
+	(void)state;
+	assert_int_equal(sml_lanes_of_mtu(1500, AF_INET), 352);
+	assert_int_equal(sml_lanes_of_mtu(1500, AF_INET6), 352);
+	assert_int_equal(sml_lanes_of_mtu(1475, AF_INET), 256);
+	assert_int_equal(sml_lanes_of_mtu(9000, AF_INET6), SML_MAX_LANES);
+	assert_int_equal(sml_lanes_of_mtu(65536, AF_INET), SML_MAX_LANES);
+	assert_int_equal(sml_lanes_of_mtu(195, AF_INET), 0);
+}
+
+static void every_error_has_a_text(void **state)
+{
+	(void)state;
+	assert_string_equal(sml_strerror(0), "success");
+	assert_string_equal(sml_strerror(SML_ERROR_MISMATCH), "ranks disagree");
+	assert_string_equal(sml_strerror(-12), "Cannot allocate memory");
+	assert_string_equal(sml_strerror(-4000), "unknown error");
+	assert_string_equal(sml_strerror(7), "unknown error");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_empty_environment_gives_the_documented_defaults),
+		cmocka_unit_test(launchers_are_understood),
+		cmocka_unit_test(every_variable_of_ours_is_read),
+		cmocka_unit_test(a_wrong_value_is_told_with_its_name_and_what_is_allowed),
+		cmocka_unit_test(open_checks_the_struct_too),
+		cmocka_unit_test(faults_are_parsed_strictly),
+		cmocka_unit_test(interface_filters_take_names_prefixes_and_exclusions),
+		cmocka_unit_test(lanes_follow_from_the_mtu),
+		cmocka_unit_test(every_error_has_a_text),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

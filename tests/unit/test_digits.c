@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The demo's data: the digits are whole, and shards make up their batch. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "demo/data.h"
+
+static struct demo_digits digits;
+
+static int load_digits(void **state)
+{
+	size_t length;
+	const char *text = demo_digits_text(&length);
+
+	(void)state;
+	return demo_digits_load(&digits, text, length);
+}
+
+static void digits_are_whole(void **state)
+{
+	int of_digit[DEMO_CLASSES] = {0};
+
+	(void)state;
+	for (int row = 0; row < DEMO_ROWS; row++) {
+		assert_in_range(digits.labels[row], 0, DEMO_CLASSES - 1);
+		of_digit[digits.labels[row]]++;
+		for (int i = 0; i < DEMO_PIXELS; i++) {
+			float sixteenths = 16 * digits.pixels[row][i];
+
+			assert_true(sixteenths >= 0 && sixteenths <= 16);
+			assert_true(sixteenths == truncf(sixteenths));
+		}
+	}
+	for (int digit = 0; digit < DEMO_CLASSES; digit++)
+		assert_in_range(of_digit[digit], 174, 183);
+}
+
+static void damaged_digits_are_refused(void **state)
+{
+	struct demo_digits *other = calloc(1, sizeof(*other));
+	size_t length;
+	const char *text = demo_digits_text(&length);
+	char *copy = malloc(length);
+
+	(void)state;
+	assert_non_null(other);
+	assert_non_null(copy);
+	memcpy(copy, text, length);
+	assert_int_equal(demo_digits_load(other, copy, length), 0);
+	assert_int_equal(demo_digits_load(other, copy, length - 1), -EINVAL);
+	assert_int_equal(demo_digits_load(other, copy, 0), -EINVAL);
+	copy[length / 2] ^= 1;
+	assert_int_equal(demo_digits_load(other, copy, length), -EINVAL);
+	free(copy);
+	free(other);
+}
+
+static uint64_t row_hash(const float *pixels, uint8_t label)
+{
+	return demo_hash(pixels, DEMO_PIXELS * sizeof(float)) + label;
+}
+
+static uint64_t sum_of_row_hashes(const struct demo_digits *of)
+{
+	uint64_t sum = 0;
+
+	for (int row = 0; row < DEMO_ROWS; row++)
+		sum += row_hash(of->pixels[row], of->labels[row]);
+	return sum;
+}
+
+static void shuffling_moves_rows_and_keeps_them(void **state)
+{
+	struct demo_digits *a = malloc(sizeof(*a)), *b = malloc(sizeof(*b));
+
+	(void)state;
+	assert_non_null(a);
+	assert_non_null(b);
+	*a = *b = digits;
+	demo_digits_shuffle(a, 7);
+	demo_digits_shuffle(b, 7);
+	assert_memory_equal(a, b, sizeof(*a));
+	assert_memory_not_equal(a, &digits, sizeof(*a));
+	assert_true(sum_of_row_hashes(a) == sum_of_row_hashes(&digits));
+	free(a);
+	free(b);
+}
+
+static void shards_cover_each_row_once(void **state)
+{
+	(void)state;
+	for (int n_ranks = 1; n_ranks <= 64; n_ranks++) {
+		int next = 0;
+
+		for (int rank = 0; rank < n_ranks; rank++) {
+			int first, end;
+
+			demo_shard(DEMO_BATCH_ROWS, rank, n_ranks, &first, &end);
+			assert_int_equal(first, next);
+			assert_in_range(end - first, DEMO_BATCH_ROWS / n_ranks,
+					(DEMO_BATCH_ROWS + n_ranks - 1) / n_ranks);
+			next = end;
+		}
+		assert_int_equal(next, DEMO_BATCH_ROWS);
+	}
+}
+
+static void ranks_take_the_rows_of_the_batch(void **state)
+{
+	/* Each rank keeps its own order of the epoch, as in a process of its own. */
+	static struct demo_batches alone, ranks[5];
+	static float whole[DEMO_BATCH_ROWS * DEMO_PIXELS], parts[DEMO_BATCH_ROWS * DEMO_PIXELS];
+	uint8_t whole_labels[DEMO_BATCH_ROWS], parts_labels[DEMO_BATCH_ROWS];
+
+	(void)state;
+	alone = (struct demo_batches){.digits = &digits, .seed = 3};
+	for (int rank = 0; rank < 5; rank++)
+		ranks[rank] = alone;
+	for (int step = 0; step < 2 * DEMO_EPOCH_STEPS; step += 3) {
+		demo_batches_copy(&alone, step, 0, DEMO_BATCH_ROWS, whole, whole_labels);
+		for (int rank = 0; rank < 5; rank++) {
+			int first, end;
+
+			demo_shard(DEMO_BATCH_ROWS, rank, 5, &first, &end);
+			demo_batches_copy(&ranks[rank], step, first, end,
+					  parts + first * DEMO_PIXELS, parts_labels + first);
+		}
+		assert_memory_equal(whole, parts, sizeof(whole));
+		assert_memory_equal(whole_labels, parts_labels, sizeof(whole_labels));
+	}
+}
+
+static void epoch_deals_no_row_twice_and_no_test_row(void **state)
+{
+	static struct demo_batches batches;
+	static float pixels[DEMO_BATCH_ROWS * DEMO_PIXELS];
+	static bool dealt[DEMO_TRAIN_ROWS];
+	uint8_t labels[DEMO_BATCH_ROWS];
+
+	(void)state;
+	batches = (struct demo_batches){.digits = &digits, .seed = 3};
+	for (int step = 0; step < DEMO_EPOCH_STEPS; step++)
+		demo_batches_copy(&batches, step, 0, DEMO_BATCH_ROWS, pixels, labels);
+	for (int i = 0; i < DEMO_TRAIN_ROWS; i++) {
+		assert_in_range(batches.order[i], 0, DEMO_TRAIN_ROWS - 1);
+		assert_false(dealt[batches.order[i]]);
+		dealt[batches.order[i]] = true;
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(digits_are_whole),
+		cmocka_unit_test(damaged_digits_are_refused),
+		cmocka_unit_test(shuffling_moves_rows_and_keeps_them),
+		cmocka_unit_test(shards_cover_each_row_once),
+		cmocka_unit_test(ranks_take_the_rows_of_the_batch),
+		cmocka_unit_test(epoch_deals_no_row_twice_and_no_test_row),
+	};
+
+	return cmocka_run_group_tests(tests, load_digits, NULL);
+}
