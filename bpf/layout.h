@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What lies in the maps: shared by the eBPF program, which includes UAPI
- * headers first, and by user space, which includes bpf/layout_user.h.
+ * What lies in the maps: shared by the eBPF program and user space. Where they
+ * are, and who writes them: bpf/maps.h.
  */
 #ifndef SML_BPF_LAYOUT_H
 #define SML_BPF_LAYOUT_H
+
+#include <linux/bpf.h>
 
 #include "core/pool.h"
 
 /* The most lanes of a 1500-byte frame: such a frame is linear on every driver. */
 #define SML_XDP_LANES 352
 
-/* Rows that a job has in the tables below. Its number of rows says how many jobs fit. */
+/* A job's place in sml_jobs: the low bits of its number. */
+#define SML_XDP_JOB_PLACES 256
+
+/* Rows that a job has in the table of peers. */
 #define SML_XDP_PEERS_PER_JOB (SML_MAX_RANKS * SML_MAX_SHARDS)
 
 /* Ethernet, two VLAN tags, IPv6, UDP. */
@@ -32,11 +37,15 @@ enum sml_xdp_fate {
 		SML_XDP_FATES
 };
 
-/* jobs: by job number. The tickets change while the job runs; all else is fixed at its start. */
+/*
+ * jobs: by number % places; where there is none, n_ranks is 0, which admits
+ * nobody. Only tickets and `started` change.
+ */
 struct sml_xdp_job {
 	struct sml_pool_rules rules;
 	uint32_t index; /* its row in peers, counters, ports and groups */
 	uint32_t first_buffer;
+	uint32_t started; /* addresses stay, contributions are taken */
 	uint32_t tickets[SML_STREAMS] __attribute__((aligned(64)));
 };
 
@@ -45,7 +54,7 @@ struct sml_xdp_slot {
 	struct bpf_spin_lock lock;
 	uint32_t reserved;
 	struct sml_slot slot;
-	uint32_t lanes[SML_XDP_LANES];
+	uint64_t lanes[SML_XDP_LANES / 2]; /* bpf/lanes.h says how */
 };
 
 /*

@@ -6,9 +6,9 @@
 #include "bpf/layout.h"
 
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, uint32_t); /* the job's number */
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SML_XDP_JOB_PLACES);
+	__type(key, uint32_t);
 	__type(value, struct sml_xdp_job);
 } sml_jobs SEC(".maps");
 
@@ -64,7 +64,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096);
+	__uint(max_entries, 65536); /* a page of any size */
 } sml_events SEC(".maps");
 
 #endif

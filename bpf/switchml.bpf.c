@@ -52,16 +52,25 @@ static __always_inline void count(const struct sml_xdp_job *job, uint32_t fate)
 		counters->fates[fate]++;
 }
 
-static __always_inline void count_rank(const struct sml_xdp_job *job, uint8_t rank, bool resend)
+static __always_inline void count_rank(const struct sml_xdp_job *job, uint8_t rank,
+				       enum sml_verdict verdict)
 {
 	uint32_t row = job->index * SML_MAX_RANKS + rank;
 	struct sml_xdp_rank_counters *counters = bpf_map_lookup_elem(&sml_rank_counters, &row);
 
 	if (!counters)
 		return;
-	counters->contributions++;
-	if (resend)
+	if (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_COMPLETED)
+		counters->contributions++;
+	else if (verdict == SML_VERDICT_RESEND)
 		counters->resends++;
+}
+
+static __always_inline struct sml_xdp_job *job_of(const struct sml_header *header)
+{
+	uint32_t place = sml_be32(header->job_be) % SML_XDP_JOB_PLACES;
+
+	return bpf_map_lookup_elem(&sml_jobs, &place);
 }
 
 static __always_inline struct sml_xdp_peer *peer_of(uint32_t index, uint8_t rank, uint8_t shard)
@@ -106,12 +115,14 @@ static __always_inline bool checksum_is_right(const struct frame *frame, struct 
 static __always_inline void learn(struct xdp_md *ctx, const struct frame *frame,
 				  struct sml_header *header)
 {
-	uint32_t number = sml_be32(header->job_be), lanes = sml_be16(header->lanes_be);
-	struct sml_xdp_job *job = bpf_map_lookup_elem(&sml_jobs, &number);
+	struct sml_xdp_job *job = job_of(header);
+	uint32_t lanes = sml_be16(header->lanes_be);
 	uint8_t rank = header->rank, shard = header->shard;
 	struct sml_xdp_peer *peer;
 
-	if (!job || rank >= job->rules.n_ranks || rank >= SML_MAX_RANKS ||
+	if (!job || job->started || header->magic_be != sml_be16(SML_WIRE_MAGIC) ||
+	    header->version != SML_WIRE_VERSION ||
+	    header->job_be != sml_be32(job->rules.job) || rank >= job->rules.n_ranks || rank >= SML_MAX_RANKS ||
 	    shard >= job->rules.n_shards || shard >= SML_MAX_SHARDS ||
 	    header->epoch_be != sml_be32(job->rules.epoch) ||
 	    header->key_be != sml_be64(job->rules.cookies[rank]) || lanes > SML_XDP_LANES ||
@@ -296,7 +307,7 @@ static __always_inline int contribute(struct xdp_md *ctx, struct frame *frame,
 	}
 	step(job, buffer, in, header, frame_end(ctx), &result);
 	count(job, result.verdict);
-	count_rank(job, in->rank, result.verdict == SML_VERDICT_RESEND);
+	count_rank(job, in->rank, result.verdict);
 	if (result.verdict == SML_VERDICT_COMPLETED)
 		return send_to_all(ctx, frame, job, in,
 				   sum_fold(header_sum(header) + result.payload_sum));
@@ -323,7 +334,6 @@ static __always_inline int receive(struct xdp_md *ctx)
 	enum sml_verdict verdict;
 	struct frame frame;
 	uint64_t packed;
-	uint32_t number;
 
 	packed = sml_parse(ctx);
 	if (packed == 0)
@@ -336,13 +346,14 @@ static __always_inline int receive(struct xdp_md *ctx)
 		learn(ctx, &frame, header);
 		return XDP_PASS;
 	}
-	number = sml_be32(header->job_be);
-	job = bpf_map_lookup_elem(&sml_jobs, &number);
-	if (!job)
+	job = job_of(header);
+	if (!job || header->job_be != sml_be32(job->rules.job))
 		return XDP_PASS;
 	verdict = sml_pool_check(&job->rules, header, frame.length, &in);
 	if (verdict == SML_VERDICT_ABSORBED && in.lanes > SML_XDP_LANES)
 		verdict = SML_VERDICT_OUT_OF_RANGE;
+	if (verdict == SML_VERDICT_ABSORBED && !job->started)
+		verdict = SML_VERDICT_EARLY_USE;
 	if (verdict == SML_VERDICT_ABSORBED)
 		return contribute(ctx, &frame, job, &in);
 	/* Without the cookie it may be another switch's, behind this box: the stack knows. */
