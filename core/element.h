@@ -4,8 +4,8 @@
  * machine's half-precision instructions: integer operations and selects only,
  * so that loops over them become vectors everywhere.
  *
- * Nothing here is a product followed by a sum, so no compiler can fuse the two
- * and round differently on machines that have FMA.
+ * Neither here nor in the loops does a sum follow a product, so even a compiler
+ * that may contract cannot fuse the two and round differently where FMA is.
  */
 #ifndef SML_CORE_ELEMENT_H
 #define SML_CORE_ELEMENT_H
@@ -24,7 +24,7 @@ typedef uint16_t __attribute__((may_alias)) sml_any_u16;
 typedef uint32_t __attribute__((may_alias)) sml_any_u32;
 
 #define SML_FLOAT32_INFINITY 0x7f800000u
-#define SML_FLOAT32_NAN      0x7fc00000u
+#define SML_FLOAT32_NAN	     0x7fc00000u
 #define SML_FLOAT32_SIGN     0x80000000u
 #define SML_FLOAT32_REST     0x7fffffffu
 
@@ -71,17 +71,25 @@ SML_INLINE uint32_t sml_float16_widen(uint32_t half)
 }
 
 /*
- * Not for NaN. To nearest, ties to even. Adding 0.5 leaves a subnormal's k in
- * the last bits of the mantissa, rounded by the machine.
+ * Not for NaN. To nearest, ties to even. A float16 has ulp = 2^(e - 10), where
+ * 2^e <= |value| < 2^(e + 1), and never below 2^-24 (e = -14: the subnormals).
+ * |value| + 2^23 ulp makes the machine round to it, and the mantissa's last bits
+ * count how many they are: 1024 to 2048 if normal, so the sum below carries
+ * into the exponent as it must. 2^16 and above come out as infinity.
  */
 SML_INLINE uint32_t sml_float16_narrow(uint32_t bits)
 {
-	uint32_t rest = bits & SML_FLOAT32_REST;
-	uint32_t subnormal = sml_bits_of(sml_float_of(rest) + 0.5f) - sml_bits_of(0.5f);
-	uint32_t normal = (rest - (112u << 23) + 0xfffu + ((rest >> 13) & 1)) >> 13;
+	int32_t rest = (int32_t)(bits & SML_FLOAT32_REST);
+	int32_t exponent, ulps, large;
 
-	normal = sml_select((int32_t)rest < 143 << 23, normal, 0x7c00); /* from 2^16 on: infinity */
-	return sml_select((int32_t)rest < 113 << 23, subnormal, normal) | (bits & SML_FLOAT32_SIGN) >> 16;
+	rest = rest < 143 << 23 ? rest : 143 << 23;
+	exponent = rest & (255 << 23);
+	exponent = exponent > 113 << 23 ? exponent : 113 << 23;
+	large = exponent + (13 << 23);
+	ulps = (int32_t)sml_bits_of(sml_float_of((uint32_t)rest) + sml_float_of((uint32_t)large)) -
+	       large;
+	return (uint32_t)(((exponent - (113 << 23)) >> 13) + ulps) |
+	       (bits & SML_FLOAT32_SIGN) >> 16;
 }
 
 /* Not for NaN. A carry out of the mantissa ends in the exponent, as it must. */

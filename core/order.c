@@ -47,7 +47,8 @@ static void encode_16(const sml_any_u16 *restrict elements, size_t count, uint32
 		      uint32_t flip, sml_any_u32 *restrict lanes)
 {
 	for (size_t i = 0; i < count; i++)
-		lanes[i] = sml_be32((uint32_t)order_of((uint32_t)elements[i] << 16, infinity, flip));
+		lanes[i] =
+			sml_be32((uint32_t)order_of((uint32_t)elements[i] << 16, infinity, flip));
 }
 
 SML_MULTIVERSION

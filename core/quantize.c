@@ -130,8 +130,8 @@ SML_INLINE float round_to_even(float y)
 	float magic = sml_float_of((sml_bits_of(y) & SML_FLOAT32_SIGN) | sml_bits_of(0x1p23f));
 	float rounded = (y + magic) - magic;
 
-	return sml_float_of(sml_select(__builtin_fabsf(y) < 0x1p23f, sml_bits_of(rounded),
-				       sml_bits_of(y)));
+	return sml_float_of(
+		sml_select(__builtin_fabsf(y) < 0x1p23f, sml_bits_of(rounded), sml_bits_of(y)));
 }
 
 SML_INLINE void quantize_int32_loop(enum sml_type type, const void *restrict elements, size_t count,
@@ -216,45 +216,66 @@ void sml_quantize_int16(enum sml_type type, const void *elements, size_t count, 
 }
 
 /*
- * A sum times 2^(E - B) / divisor, in double precision. For SUM the product is
- * exact: 32 bits times a power of two that no double finds too small or large.
- * The conversion to float32 then is the only rounding, and one too large for
- * float32 becomes infinity. For AVG the factor and the product are rounded to
- * 53 bits before.
+ * What a sum is multiplied by: 2^power / divisor, power = E - B in
+ * [-148 - 31, 128 - 9].
+ *
+ * float32: in double precision. For SUM the product is exact, 32 bits times a
+ * power of two that no double finds too small or large, and the conversion to
+ * float32 is the only rounding. For AVG the factor and the product have been
+ * rounded to 53 bits before. Too large for float32 becomes infinity.
+ *
+ * Half types: in float32, which has 13 bits more than they have, and is faster.
+ * In two steps, for the power alone is too much for one; the first is exact.
  */
-static double factor_of(int32_t power, unsigned divisor)
+struct factor {
+	double whole;
+	float first, second;
+};
+
+static struct factor factor_of(int32_t power, unsigned divisor)
 {
 	uint64_t bits = (uint64_t)(1023 + power) << 52;
-	double value;
+	int32_t half = power / 2;
+	struct factor factor;
 
-	sml_assert(divisor >= 1);
-	__builtin_memcpy(&value, &bits, sizeof(value));
-	return value / divisor;
+	sml_assert(divisor >= 1 && divisor <= SML_MAX_WORLD_SIZE);
+	__builtin_memcpy(&factor.whole, &bits, sizeof(bits));
+	factor.whole /= divisor;
+	factor.first = float_power(half);
+	factor.second = float_power(power - half) / (float)divisor;
+	return factor;
+}
+
+SML_INLINE uint32_t multiplied(enum sml_type type, int32_t sum, struct factor factor)
+{
+	if (type == SML_FLOAT32)
+		return sml_bits_of((float)((double)sum * factor.whole));
+	return sml_bits_of((float)sum * factor.first * factor.second);
 }
 
 SML_INLINE void dequantize_int32_loop(enum sml_type type, const sml_any_u32 *restrict lanes,
-				      size_t count, double factor, void *restrict elements)
+				      size_t count, struct factor factor, void *restrict elements)
 {
 	for (size_t i = 0; i < count; i++) {
-		double sum = (int32_t)sml_be32(lanes[i]);
+		int32_t sum = (int32_t)sml_be32(lanes[i]);
 
-		sml_element_store(type, elements, i, sml_bits_of((float)(sum * factor)));
+		sml_element_store(type, elements, i, multiplied(type, sum, factor));
 	}
 }
 
 SML_INLINE void dequantize_int16_loop(enum sml_type type, const sml_any_u16 *restrict lanes,
-				      size_t count, double factor, void *restrict elements)
+				      size_t count, struct factor factor, void *restrict elements)
 {
 	for (size_t i = 0; i < count; i++) {
-		double sum = (int16_t)sml_be16(lanes[i]);
+		int32_t sum = (int16_t)sml_be16(lanes[i]);
 
-		sml_element_store(type, elements, i, sml_bits_of((float)(sum * factor)));
+		sml_element_store(type, elements, i, multiplied(type, sum, factor));
 	}
 }
 
 SML_MULTIVERSION
-static void dequantize_int32(enum sml_type type, const void *lanes, size_t count, double factor,
-			     void *elements)
+static void dequantize_int32(enum sml_type type, const void *lanes, size_t count,
+			     struct factor factor, void *elements)
 {
 	if (type == SML_FLOAT16)
 		dequantize_int32_loop(SML_FLOAT16, lanes, count, factor, elements);
@@ -265,8 +286,8 @@ static void dequantize_int32(enum sml_type type, const void *lanes, size_t count
 }
 
 SML_MULTIVERSION
-static void dequantize_int16(enum sml_type type, const void *lanes, size_t count, double factor,
-			     void *elements)
+static void dequantize_int16(enum sml_type type, const void *lanes, size_t count,
+			     struct factor factor, void *elements)
 {
 	if (type == SML_FLOAT16)
 		dequantize_int16_loop(SML_FLOAT16, lanes, count, factor, elements);

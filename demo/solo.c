@@ -114,6 +114,7 @@ static double solo_step(struct solo *solo, int step)
 			average_layer(solo, &model->layers[l]);
 		demo_model_update(model, l, gradient, DEMO_RATE, DEMO_MOMENTUM);
 	}
+	/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the model's arrays are freed with it */
 	return loss / DEMO_BATCH_ROWS;
 }
 

@@ -64,8 +64,8 @@ static bool split(const char *item, size_t length, uint16_t default_port, struct
 		last = NULL; /* no colon, or an IPv6 address of many */
 	}
 	if (last)
-		snprintf(out->port, sizeof(out->port), "%.*s",
-			 (int)(item + length - last - 1), last + 1);
+		snprintf(out->port, sizeof(out->port), "%.*s", (int)(item + length - last - 1),
+			 last + 1);
 	if (host_length == 0 || host_length >= sizeof(out->host) ||
 	    !sml_parse_number(out->port, 1, 65535, &port))
 		return false;
@@ -115,7 +115,7 @@ int sml_endpoints_resolve(struct sml_endpoint *endpoints, const char *list, uint
 
 	for (const char *item = list; n < SML_MAX_ENDPOINTS; item += *item == ',') {
 		size_t length = strcspn(item, ",");
-		struct host_port place;
+		struct host_port place = {.host = ""};
 		int added;
 
 		if (!split(item, length, default_port, &place))
@@ -126,10 +126,11 @@ int sml_endpoints_resolve(struct sml_endpoint *endpoints, const char *list, uint
 					     (int)length, item);
 		added = resolve(endpoints + n, SML_MAX_ENDPOINTS - n, &place);
 		if (added < 0)
-			error = sml_error_set(SML_ERROR_UNREACHABLE,
-					      "the host name \"%s\" cannot be resolved: %s. Check "
-					      "SWITCHML_SWITCH, SWITCHML_MASTER_ADDR or MASTER_ADDR",
-					      place.host, gai_strerror(added));
+			error = sml_error_set(
+				SML_ERROR_UNREACHABLE,
+				"the host name \"%s\" cannot be resolved: %s. Check "
+				"SWITCHML_SWITCH, SWITCHML_MASTER_ADDR or MASTER_ADDR",
+				place.host, gai_strerror(added));
 		else
 			n += added;
 		item += length;

@@ -45,8 +45,7 @@ static const struct variable variables[] = {
 	{"SWITCHML_JOB", MEMBER(job), TEXT, 0, 0, NULL, NULL},
 	{"SWITCHML_RANK", MEMBER(rank), NUMBER, 0, SML_MAX_WORLD_SIZE - 1, NULL,
 	 "0 to 63, below the world size"},
-	{"SWITCHML_WORLD_SIZE", MEMBER(world_size), NUMBER, 1, SML_MAX_WORLD_SIZE, NULL,
-	 "1 to 64"},
+	{"SWITCHML_WORLD_SIZE", MEMBER(world_size), NUMBER, 1, SML_MAX_WORLD_SIZE, NULL, "1 to 64"},
 	{"SWITCHML_MASTER_ADDR", MEMBER(master_address), TEXT, 0, 0, NULL, NULL},
 	{"SWITCHML_MASTER_PORT", MEMBER(master_port), NUMBER, 1, 65535, NULL, "1 to 65535"},
 	{"SWITCHML_TIMEOUT", MEMBER(timeout_ms), SECONDS_AS_MS, 1, 1000000000, NULL,
@@ -252,7 +251,7 @@ static void set_master_address(struct sml_config *config)
 /* torchrun's own store listens on MASTER_PORT: the port after it is ours. */
 static int set_master_port(struct sml_config *config)
 {
-	int error, port;
+	int error, port = 0;
 
 	if (!get("MASTER_PORT") || get("SWITCHML_MASTER_PORT"))
 		return 0;

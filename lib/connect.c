@@ -13,8 +13,10 @@
 #include "switchml.h"
 
 /* One address of several must not use up the time of all. */
-#define ATTEMPT_NS     (5 * SML_NS_PER_SEC)
-#define RETRY_PAUSE_MS 50
+#define ATTEMPT_NS (5 * SML_NS_PER_SEC)
+/* Between looks for a rank 0 that is not there yet: soon at first. */
+#define PAUSE_MIN_MS 2
+#define PAUSE_MAX_MS 100
 
 static int poll_ms(uint64_t until_ns)
 {
@@ -44,8 +46,8 @@ static int finish_connect(int fd, uint64_t until_ns)
 static int attempt(const struct sml_endpoint *endpoint, const struct sml_interface *interface,
 		   uint64_t until_ns)
 {
-	int fd = socket(endpoint->address.any.sa_family,
-			SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int fd = socket(endpoint->address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
+			0);
 	int on = 1, error;
 
 	if (fd < 0)
@@ -119,6 +121,7 @@ static int try_all(struct sml_connection *connection, const struct sml_connect_c
 
 int sml_connect(struct sml_connection *connection, const struct sml_connect_config *config)
 {
+	unsigned pause_ms = PAUSE_MIN_MS;
 	int error;
 
 	for (;;) {
@@ -126,8 +129,9 @@ int sml_connect(struct sml_connection *connection, const struct sml_connect_conf
 		if (error == 0 || error == SML_ERROR_CONFIG)
 			return error;
 		if (!config->embedded ||
-		    sml_now_ns() + RETRY_PAUSE_MS * SML_NS_PER_MS >= config->deadline_ns)
+		    sml_now_ns() + pause_ms * SML_NS_PER_MS >= config->deadline_ns)
 			return sml_error_set(SML_ERROR_UNREACHABLE, "%s", sml_error_last());
-		poll(NULL, 0, RETRY_PAUSE_MS);
+		poll(NULL, 0, (int)pause_ms);
+		pause_ms = 2 * pause_ms < PAUSE_MAX_MS ? 2 * pause_ms : PAUSE_MAX_MS;
 	}
 }

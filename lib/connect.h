@@ -13,7 +13,7 @@ struct sml_connect_config {
 	const struct sml_endpoint *endpoints;
 	unsigned n_endpoints;
 	const char *interface; /* filter, or NULL */
-	bool embedded;         /* rank 0 may come later: go on trying until the deadline */
+	bool embedded;	       /* rank 0 may come later: go on trying until the deadline */
 	uint64_t deadline_ns;
 	const struct sml_log *log;
 };

@@ -3,6 +3,7 @@
 #include "lib/context.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +16,7 @@ int sml_context_check(const struct sml_context *context)
 	return __atomic_load_n(&context->error, __ATOMIC_ACQUIRE);
 }
 
-int sml_context_refuse(struct sml_context *context, const char *format, ...)
+int sml_context_refuse(struct sml_context *context, int error, const char *format, ...)
 {
 	va_list arguments;
 
@@ -26,7 +27,7 @@ int sml_context_refuse(struct sml_context *context, const char *format, ...)
 		va_end(arguments);
 	}
 	pthread_mutex_unlock(&context->lock);
-	return -EINVAL;
+	return error;
 }
 
 void sml_context_tensor_done(struct sml_context *context)
@@ -34,6 +35,17 @@ void sml_context_tensor_done(struct sml_context *context)
 	/* The lock, for a waiter may be between its look and its sleep. */
 	pthread_mutex_lock(&context->lock);
 	pthread_cond_broadcast(&context->changed);
+	pthread_mutex_unlock(&context->lock);
+}
+
+void sml_context_park(struct sml_context *context)
+{
+	pthread_mutex_lock(&context->lock);
+	context->n_parked++;
+	pthread_cond_broadcast(&context->changed);
+	while (context->park && !context->stop)
+		pthread_cond_wait(&context->changed, &context->lock);
+	context->n_parked--;
 	pthread_mutex_unlock(&context->lock);
 }
 
@@ -67,6 +79,7 @@ static void stop_shards(struct sml_context *context)
 	for (unsigned i = 0; i < context->n_shards; i++)
 		sml_shard_wake(context->shards[i]);
 	pthread_mutex_lock(&context->lock);
+	pthread_cond_broadcast(&context->changed);
 	while (context->n_stopped < context->n_shards)
 		pthread_cond_wait(&context->changed, &context->lock);
 	pthread_mutex_unlock(&context->lock);
@@ -105,9 +118,21 @@ static void describe_shards(const struct sml_context *context, char *text, size_
 		snprintf(text, bytes, "nothing was under way on this rank");
 }
 
+static void describe_stall(const struct sml_context *context, const char *call, char *text,
+			   size_t bytes)
+{
+	char shards[512];
+
+	describe_shards(context, shards, sizeof(shards));
+	snprintf(text, bytes,
+		 "%s did not finish within %u ms (SWITCHML_TIMEOUT): %s. A rank may not have made "
+		 "this call, or its path to the switch is blocked",
+		 call, context->settings.timeout_ms, shards);
+}
+
 static void time_out(struct sml_context *context, const struct sml_request *request)
 {
-	char call[160], shards[512], text[SML_TEXT_BYTES];
+	char call[160], text[SML_TEXT_BYTES];
 
 	if (!begin_failure(context, SML_ERROR_TIMEOUT))
 		return;
@@ -116,13 +141,17 @@ static void time_out(struct sml_context *context, const struct sml_request *requ
 	sml_history_text(&context->history, SML_HEAD, request->tensor.window[SML_HEAD].first, call,
 			 sizeof(call));
 	pthread_mutex_unlock(&context->submit_lock);
-	describe_shards(context, shards, sizeof(shards));
-	snprintf(text, sizeof(text),
-		 "%s did not finish within %u ms (SWITCHML_TIMEOUT): %s. A rank may not have made "
-		 "this call, or its path to the switch is blocked",
-		 call, context->settings.timeout_ms, shards);
+	if (context->park)
+		snprintf(text, sizeof(text),
+			 "%s did not finish within %u ms (SWITCHML_TIMEOUT): %.300s, and no switch "
+			 "has taken over. Start it again, or give a second address in "
+			 "SWITCHML_SWITCH",
+			 call, context->settings.timeout_ms, context->failover.lost);
+	else
+		describe_stall(context, call, text, sizeof(text));
 	end_failure(context, text);
-	sml_control_abort(context->control, SML_ERROR_TIMEOUT, text);
+	sml_control_abort(__atomic_load_n(&context->control, __ATOMIC_ACQUIRE), SML_ERROR_TIMEOUT,
+			  text);
 }
 
 /* ---- waiting ---- */
@@ -155,7 +184,7 @@ static void spin(const struct sml_context *context, const struct sml_request *re
 	while (!sml_tensor_is_done(&request->tensor) &&
 	       __atomic_load_n(&context->error, __ATOMIC_RELAXED) == 0 &&
 	       sml_now_ns() < request->deadline_ns)
-		;
+		sched_yield(); /* the thread that brings it may have no core of its own */
 }
 
 int sml_context_wait(struct sml_context *context, const struct sml_request *request)

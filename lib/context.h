@@ -29,8 +29,16 @@ struct sml_context {
 	struct sml_settings settings;
 	struct sml_switch *embedded; /* NULL: none in this process */
 	struct sml_endpoint endpoints[SML_MAX_ENDPOINTS];
+	unsigned n_endpoints;
 	struct sml_connection connection;
-	struct sml_control *control;
+	struct sml_control *control;  /* atomic once there are threads */
+	struct sml_control **retired; /* those of switches that died: their memory lives on */
+	unsigned n_retired;
+	struct {
+		pthread_t thread;
+		bool started, closing;	   /* under `lock` */
+		char lost[SML_TEXT_BYTES]; /* which switch was lost, and how */
+	} failover;
 	struct sml_admission admission;
 	struct sml_shape shape;
 
@@ -43,11 +51,13 @@ struct sml_context {
 	/* Completion and failure. */
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* a tensor is done, a shard has stopped, the text is there */
-	int error;              /* atomic; 0: all is well */
-	bool error_told;        /* the text is complete */
+	int error;		/* atomic; 0: all is well */
+	bool error_told;	/* the text is complete */
 	char text[SML_TEXT_BYTES];
 	unsigned n_stopped;
-	bool stop;       /* atomic: shards are to end */
+	bool park; /* atomic: shards are to freeze, and wait */
+	unsigned n_parked;
+	bool stop;	 /* atomic: shards are to end */
 	uint32_t events; /* atomic: head chunks and tensors that any shard finished */
 
 	unsigned n_shards;
@@ -73,12 +83,18 @@ int sml_context_look(struct sml_context *context, const struct sml_request *requ
 /* 0, or the context's error (SML_ERROR_FORKED in a child). Never waits. */
 int sml_context_check(const struct sml_context *context);
 
-/* An argument is wrong: the context stays well. Returns -EINVAL. */
-__attribute__((format(printf, 2, 3))) int sml_context_refuse(struct sml_context *context,
+/* A call cannot be made: the context stays well. Returns error. */
+__attribute__((format(printf, 3, 4))) int sml_context_refuse(struct sml_context *context, int error,
 							     const char *format, ...);
+
+/* The control connection gets its thread: the job runs. 0 or an error, told. */
+int sml_context_start_control(struct sml_context *context);
 
 /* Called by shards. */
 void sml_context_tensor_done(struct sml_context *context);
 void sml_context_shard_stopped(struct sml_context *context);
+
+/* A shard waits here while `park` is set, and nobody has told it to stop. */
+void sml_context_park(struct sml_context *context);
 
 #endif

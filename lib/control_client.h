@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/pool.h"
+#include "core/resume.h"
 #include "lib/connect.h"
 #include "lib/settings.h"
 
@@ -31,6 +31,25 @@ struct sml_control_owner {
 			 size_t text_bytes);
 	/* The job has failed. Once. */
 	void (*failed)(void *self, int error, const char *text);
+	/*
+	 * The switch is gone, and others may take over: the control says and
+	 * hears nothing more. Once, and then not `failed`. NULL: that is a failure.
+	 */
+	void (*lost)(void *self, const char *text);
+};
+
+/* What a rank brings to the switch that is to go on (core/resume.h). */
+struct sml_resumption {
+	uint32_t epoch; /* the highest that this rank was told */
+	uint64_t tag;
+	struct sml_resume_report reports[SML_STREAMS];
+	void *self;
+	/* A kept result, NULL if there is none. */
+	const void *(*kept)(void *self, enum sml_stream_id stream, uint32_t chunk,
+			    uint16_t *n_lanes);
+	/* A result that this rank lacked. Negative: it does not fit. */
+	int (*adopt)(void *self, enum sml_stream_id stream, uint32_t chunk, const void *lanes,
+		     uint16_t n_lanes);
 };
 
 /* What the switch has given this rank. */
@@ -41,6 +60,8 @@ struct sml_admission {
 	uint16_t lanes, head_slots, data_slots, data_port;
 	uint8_t shards;
 	char dataplane[16];
+	/* When going on: what tickets mean. The tables live as long as the control. */
+	struct sml_ticket_map maps[SML_STREAMS];
 };
 
 /*
@@ -51,7 +72,15 @@ struct sml_admission {
 int sml_control_open(struct sml_control **opened, const struct sml_settings *settings,
 		     const struct sml_connection *connection);
 
-int sml_control_join(struct sml_control *control, uint16_t lanes, struct sml_admission *admission,
+/*
+ * From now on, calls that wait end with SML_ERROR_CLOSED soon after *give_up
+ * (atomic) has become true.
+ */
+void sml_control_watch(struct sml_control *control, const bool *give_up);
+
+/* resumption: NULL when the job begins. */
+int sml_control_join(struct sml_control *control, uint16_t lanes,
+		     const struct sml_resumption *resumption, struct sml_admission *admission,
 		     uint64_t deadline_ns);
 
 /* Tell the proven lane count, and wait for the job's. */
@@ -66,11 +95,17 @@ int sml_control_pump(struct sml_control *control, const int *fds, unsigned n_fds
 
 int sml_control_start(struct sml_control *control, const struct sml_control_owner *owner);
 
-/* Ask to leave and wait until all ranks have. */
+/*
+ * Ask to leave and wait until all ranks have. 1: the switch was lost before;
+ * ask again at the next one.
+ */
 int sml_control_leave(struct sml_control *control, uint64_t deadline_ns);
 
 /* Tell the switch that the job has failed here. Any thread; returns at once. */
 void sml_control_abort(struct sml_control *control, int error, const char *text);
+
+/* After `lost`: ends the thread and the connection. Other threads may still call the above. */
+void sml_control_retire(struct sml_control *control);
 
 /* Ends the thread and the connection. NULL is allowed. */
 void sml_control_close(struct sml_control *control);

@@ -12,13 +12,13 @@
 
 #include "lib/transport.h"
 
-#define MILLION      1000000u
+#define MILLION		  1000000u
 #define PASSED_BY_AT_MOST 8
 
 /* One direction. */
 struct direction {
 	struct sml_batch held; /* one packet at most */
-	unsigned wait;         /* so many must pass it yet */
+	unsigned wait;	       /* so many must pass it yet */
 };
 
 struct faulty {
@@ -27,8 +27,8 @@ struct faulty {
 	struct sml_faults faults;
 	uint64_t random;
 	struct direction out, in;
-	struct sml_batch sending;  /* what is left of a batch after the faults */
-	uint8_t *received;         /* copies of packets that come twice or late */
+	struct sml_batch sending; /* what is left of a batch after the faults */
+	uint8_t *received;	  /* copies of packets that come twice or late */
 	uint32_t received_used;
 	struct sml_packet before[SML_RECEIVE_PACKETS];
 };

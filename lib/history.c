@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static const char *const collectives[] = {"all-reduce", "broadcast", "all-gather",
-					  "reduce-scatter", "barrier"};
+static const char *const collectives[] = {"all-reduce", "broadcast", "all-gather", "reduce-scatter",
+					  "barrier"};
 static const char *const types[] = {"float32", "float16", "bfloat16", "int32", "byte"};
 static const char *const ops[] = {"sum", "average", "max", "min"};
 
@@ -23,8 +23,7 @@ void sml_call_text(const struct sml_call *call, char *text, size_t bytes)
 {
 	const char *collective = collectives[call->collective];
 	const char *type = types[call->type];
-	const char *wire = !is_float(call->type) || call->op == SML_MAX || call->op == SML_MIN
-				   ? ""
+	const char *wire = !is_float(call->type) || call->op == SML_MAX || call->op == SML_MIN ? ""
 			   : call->wire == SML_WIRE_INT16 ? ", int16 wire"
 							  : ", int32 wire";
 

@@ -84,19 +84,20 @@ static int choose_by_name(struct sml_interface *interface, const char *filter,
 			set_source(interface, next->ifa_addr);
 			interface->bound = true;
 			/* What goes to this very host comes back by the loopback device. */
-			interface->to_device = !is_loopback(&peer->address) &&
-					       !find_address(all, &peer->address);
+			interface->to_device =
+				!is_loopback(&peer->address) && !find_address(all, &peer->address);
 			return 0;
 		}
 		if (length < sizeof(seen))
 			length += (size_t)snprintf(seen + length, sizeof(seen) - length, " %s",
 						   next->ifa_name);
 	}
-	return sml_error_set(SML_ERROR_CONFIG,
-			     "no interface with an %s address matches SWITCHML_SOCKET_IFNAME=\"%s\": "
-			     "there are%s",
-			     peer->address.any.sa_family == AF_INET6 ? "IPv6" : "IPv4", filter,
-			     length ? seen : " none");
+	return sml_error_set(
+		SML_ERROR_CONFIG,
+		"no interface with an %s address matches SWITCHML_SOCKET_IFNAME=\"%s\": "
+		"there are%s",
+		peer->address.any.sa_family == AF_INET6 ? "IPv6" : "IPv4", filter,
+		length ? seen : " none");
 }
 
 int sml_interface_bind(const struct sml_interface *interface, int fd)
@@ -136,8 +137,8 @@ static int ask_route(struct sml_interface *interface, const struct sml_endpoint 
 	}
 	sml_sockaddr_set_port(&interface->source, 0);
 	length = sizeof(mtu);
-	if (getsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU : IP_MTU, &mtu,
-		       &length) < 0) {
+	if (getsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU : IP_MTU, &mtu, &length) <
+	    0) {
 		error = -errno;
 		goto err_close;
 	}

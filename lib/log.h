@@ -13,8 +13,7 @@ struct sml_log {
 	int rank;
 };
 
-__attribute__((format(printf, 3, 4))) void sml_log(const struct sml_log *log,
-						   enum sml_log_level level, const char *format,
-						   ...);
+__attribute__((format(printf, 3, 4))) void
+sml_log(const struct sml_log *log, enum sml_log_level level, const char *format, ...);
 
 #endif

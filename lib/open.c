@@ -6,18 +6,18 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "lib/context.h"
-#include "lib/probe.h"
+#include "lib/data_path.h"
+#include "lib/failover.h"
 #include "lib/thread.h"
 
-/* What the kernel charges a buffer for a packet, beyond the packet. */
-#define PACKET_SLACK_BYTES 1024
-#define WINDOW_MIN	   4
+#define REJOIN_PAUSE_NS (20 * SML_NS_PER_MS)
 
 static bool is_embedded(const struct sml_context *context)
 {
@@ -51,7 +51,8 @@ static int open_switch(struct sml_context *context)
 	sml_switch_config_init(&config);
 	config.listen = listen;
 	config.threads = settings->threads;
-	config.debug = settings->log.level;
+	/* A failure of the job is told by the ranks already. */
+	config.debug = settings->log.level >= SML_LOG_INFO ? settings->log.level : SML_LOG_ERROR;
 	error = sml_switch_open(&context->embedded, &config, text, sizeof(text));
 	if (error)
 		return sml_error_set(error,
@@ -70,6 +71,7 @@ static int find_switch(struct sml_context *context)
 	const struct sml_settings *settings = &context->settings;
 	const char *host = settings->master_address;
 	char own[320];
+	int n;
 
 	if (!is_embedded(context))
 		return sml_endpoints_resolve(context->endpoints, settings->switch_address,
@@ -77,9 +79,14 @@ static int find_switch(struct sml_context *context)
 	if (context->embedded && !is_loopback_name(host))
 		host = "127.0.0.1";
 	snprintf(own, sizeof(own), strchr(host, ':') ? "[%s]" : "%s", host);
-	return sml_endpoints_resolve(context->endpoints, own,
-				     context->embedded ? sml_switch_port(context->embedded)
-						       : settings->master_port);
+	n = sml_endpoints_resolve(context->endpoints, own,
+				  context->embedded ? sml_switch_port(context->embedded)
+						    : settings->master_port);
+	/* In texts, the embedded switch goes by the address that the others look for. */
+	if (n > 0 && context->embedded)
+		snprintf(context->endpoints[0].name, sizeof(context->endpoints[0].name),
+			 "%.255s:%u", settings->master_address, sml_switch_port(context->embedded));
+	return n;
 }
 
 static int connect_control(struct sml_context *context, uint64_t deadline_ns)
@@ -96,6 +103,7 @@ static int connect_control(struct sml_context *context, uint64_t deadline_ns)
 
 	if (n < 0)
 		return n;
+	context->n_endpoints = (unsigned)n;
 	error = sml_connect(&context->connection, &config);
 	if (error)
 		return error;
@@ -113,100 +121,7 @@ static int join(struct sml_context *context, uint64_t deadline_ns)
 				     "an MTU of %u bytes (interface %s) is too small for the "
 				     "smallest packet",
 				     mtu, interface->name);
-	return sml_control_join(context->control, lanes, &context->admission, deadline_ns);
-}
-
-/* ---- the data path ---- */
-
-static int open_transport(struct sml_context *context, unsigned shard,
-			  struct sml_transport **transport)
-{
-	const struct sml_faults *faults = &context->settings.faults;
-	struct sml_transport_config config = {
-		.interface = &context->connection.interface,
-		.peer = context->connection.endpoint->address,
-		.log = &context->settings.log,
-	};
-	struct sml_transport *faulty;
-	int error;
-
-	sml_sockaddr_set_port(&config.peer, context->admission.data_port);
-	error = sml_transport_udp.open(transport, &config);
-	if (error || (faults->drop | faults->duplicate | faults->reorder) == 0)
-		return error;
-	faulty = sml_faults_wrap(*transport, faults,
-				 (uint64_t)context->settings.rank * SML_MAX_SHARDS + shard);
-	if (faulty == NULL)
-		return sml_error_set(-ENOMEM, "no memory for the faults");
-	*transport = faulty;
-	return 0;
-}
-
-/* Packets in flight that the switch's buffers and this socket's take. */
-static uint32_t window_of(const struct sml_context *context, const struct sml_transport *transport)
-{
-	const struct sml_admission *admission = &context->admission;
-	uint32_t packet = SML_HEADER_BYTES + 4u * context->shape.lanes;
-	uint32_t own = transport->receive_bytes / (packet + packet / 4 + PACKET_SLACK_BYTES);
-	uint32_t switchs = admission->window_packets / admission->shards;
-	uint32_t window = switchs && switchs < own ? switchs : own;
-
-	return window < WINDOW_MIN ? WINDOW_MIN : window;
-}
-
-static int init_shard(struct sml_context *context, unsigned index, struct sml_transport *transport)
-{
-	const struct sml_admission *admission = &context->admission;
-	struct sml_worker_config config = {
-		.cookie = admission->cookie,
-		.tag = admission->tag,
-		.job = admission->job_number,
-		.epoch = admission->epoch,
-		.shape = context->shape,
-		.head_slots = admission->head_slots,
-		.data_slots = admission->data_slots,
-		.shard = (uint8_t)index,
-		.n_shards = admission->shards,
-		.n_stripes = 1,
-		.window_max = window_of(context, transport),
-	};
-	struct sml_shard *shard = calloc(1, sizeof(*shard));
-
-	if (shard == NULL)
-		return sml_error_set(-ENOMEM, "no memory for a progress thread");
-	context->shards[index] = shard;
-	return sml_shard_init(shard, context, &config, transport);
-}
-
-/* Sockets, probes, the job's lane count, workers: what goes wrong leaves no transport open. */
-static int open_data_path(struct sml_context *context, uint64_t deadline_ns)
-{
-	const struct sml_admission *admission = &context->admission;
-	struct sml_transport *transports[SML_MAX_SHARDS] = {NULL};
-	uint16_t lanes = admission->lanes;
-	int error = 0;
-
-	for (unsigned i = 0; error == 0 && i < admission->shards; i++)
-		error = open_transport(context, i, &transports[i]);
-	if (error == 0)
-		error = sml_probe(context->control, admission, context->settings.rank, transports,
-				  context->connection.endpoint->name, &lanes, deadline_ns);
-	if (error == 0)
-		error = sml_control_ready(context->control, &lanes, deadline_ns);
-	context->shape = (struct sml_shape){
-		.lanes = lanes,
-		.rank = context->settings.rank,
-		.n_ranks = context->settings.world_size,
-	};
-	for (unsigned i = 0; error == 0 && i < admission->shards; i++) {
-		error = init_shard(context, i, transports[i]);
-		if (context->shards[i])
-			transports[i] = NULL; /* the shard's now */
-	}
-	for (unsigned i = 0; i < admission->shards; i++)
-		if (transports[i])
-			transports[i]->ops->close(transports[i]);
-	return error;
+	return sml_control_join(context->control, lanes, NULL, &context->admission, deadline_ns);
 }
 
 /* ---- threads ---- */
@@ -226,16 +141,29 @@ static void failed(void *self, int error, const char *text)
 	sml_context_fail(self, error, text);
 }
 
+static void lost(void *self, const char *text)
+{
+	sml_failover_begin(self, text);
+}
+
+int sml_context_start_control(struct sml_context *context)
+{
+	/* An embedded switch dies with its rank: nobody can take over. */
+	const struct sml_control_owner owner = {context, describe, failed,
+						is_embedded(context) ? NULL : lost};
+
+	return sml_control_start(context->control, &owner);
+}
+
 static int start_threads(struct sml_context *context)
 {
-	const struct sml_control_owner owner = {context, describe, failed};
 	int error = 0;
 
 	for (unsigned i = 0; error == 0 && i < context->admission.shards; i++) {
 		error = sml_shard_start(context->shards[i]);
 		context->n_shards += error == 0;
 	}
-	return error ? error : sml_control_start(context->control, &owner);
+	return error ? error : sml_context_start_control(context);
 }
 
 static void log_choices(const struct sml_context *context)
@@ -270,14 +198,19 @@ static void log_choices(const struct sml_context *context)
 /* Whatever of it there is. */
 static void destroy(struct sml_context *context)
 {
-	__atomic_store_n(&context->stop, true, __ATOMIC_SEQ_CST);
+	/* No switch is looked for any more, so the control is the last one. */
+	sml_failover_fini(context);
 	/* First the shards, for the control thread may be waiting for them to stop. */
 	for (unsigned i = 0; i < SML_MAX_SHARDS; i++) {
 		if (context->shards[i] == NULL)
 			continue;
 		sml_shard_fini(context->shards[i]);
 	}
-	sml_control_close(context->control);
+	if (context->n_retired == 0 || context->control != context->retired[context->n_retired - 1])
+		sml_control_close(context->control);
+	for (unsigned i = 0; i < context->n_retired; i++)
+		sml_control_close(context->retired[i]);
+	free(context->retired);
 	for (unsigned i = 0; i < SML_MAX_SHARDS; i++)
 		free(context->shards[i]);
 	if (context->embedded)
@@ -288,6 +221,30 @@ static void destroy(struct sml_context *context)
 	pthread_mutex_destroy(&context->lock);
 	pthread_cond_destroy(&context->changed);
 	free(context);
+}
+
+/*
+ * Connect and join. What answers where rank 0 will be may be the switch of the
+ * job before, about to close with its rank 0: then once more.
+ */
+static int reach_switch(struct sml_context *context, uint64_t deadline_ns)
+{
+	bool again = is_embedded(context) && !context->embedded;
+	int error;
+
+	for (;;) {
+		error = connect_control(context, deadline_ns);
+		if (error)
+			return error;
+		error = join(context, deadline_ns);
+		if (!again || (error != SML_ERROR_UNREACHABLE && error != SML_ERROR_SWITCH_DIED) ||
+		    sml_now_ns() + REJOIN_PAUSE_NS >= deadline_ns)
+			return error;
+		sml_log(&context->settings.log, SML_LOG_TRACE, "once more: %s", sml_error_last());
+		sml_control_close(context->control);
+		context->control = NULL;
+		poll(NULL, 0, (int)(REJOIN_PAUSE_NS / SML_NS_PER_MS));
+	}
 }
 
 static int set_up(struct sml_context *context, const struct sml_config *config)
@@ -301,11 +258,9 @@ static int set_up(struct sml_context *context, const struct sml_config *config)
 	if (is_embedded(context) && context->settings.rank == 0)
 		error = open_switch(context);
 	if (error == 0)
-		error = connect_control(context, deadline_ns);
+		error = reach_switch(context, deadline_ns);
 	if (error == 0)
-		error = join(context, deadline_ns);
-	if (error == 0)
-		error = open_data_path(context, deadline_ns);
+		error = sml_data_path_open(context, deadline_ns);
 	if (error == 0)
 		error = start_threads(context);
 	return error;
@@ -357,6 +312,22 @@ static void log_counters(const struct sml_context *context)
 		(double)c.rtt_min_ns / 1e6, c.window);
 }
 
+/* A leaver takes part in resumes until all have asked to leave. */
+static int leave(struct sml_context *context)
+{
+	uint64_t deadline_ns = sml_now_ns() + context->settings.timeout_ms * SML_NS_PER_MS;
+	int error;
+
+	for (;;) {
+		error = sml_control_leave(__atomic_load_n(&context->control, __ATOMIC_ACQUIRE),
+					  deadline_ns);
+		if (error <= 0)
+			return error;
+		if (!sml_failover_wait(context, deadline_ns))
+			return sml_error_set(SML_ERROR_SWITCH_DIED, "%s", context->failover.lost);
+	}
+}
+
 int sml_close(struct sml_context *context)
 {
 	int error;
@@ -370,9 +341,7 @@ int sml_close(struct sml_context *context)
 	if (error)
 		sml_error_set(error, "%s", sml_error_text(context));
 	else
-		error = sml_control_leave(context->control,
-					  sml_now_ns() +
-						  context->settings.timeout_ms * SML_NS_PER_MS);
+		error = leave(context);
 	log_counters(context);
 	destroy(context);
 	return error;

@@ -14,7 +14,7 @@
 #include "lib/clock.h"
 #include "lib/error.h"
 
-#define ROUNDS         7
+#define ROUNDS	       7
 #define FIRST_ROUND_NS (50 * SML_NS_PER_MS)
 #define ROUND_NS       (250 * SML_NS_PER_MS)
 #define MAX_WIDTHS     16

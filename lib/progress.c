@@ -3,15 +3,11 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/eventfd.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include "lib/clock.h"
 #include "lib/context.h"
-#include "lib/thread.h"
 
 #define FOREVER UINT64_MAX
 
@@ -197,6 +193,11 @@ static bool step(struct sml_shard *shard)
 	return busy;
 }
 
+static bool is_to_park(const struct sml_shard *shard)
+{
+	return __atomic_load_n(&shard->context->park, __ATOMIC_SEQ_CST);
+}
+
 static bool is_stopping(const struct sml_shard *shard)
 {
 	return __atomic_load_n(&shard->context->stop, __ATOMIC_SEQ_CST);
@@ -213,7 +214,7 @@ static bool must_look_again(struct sml_shard *shard, bool blocked)
 {
 	bool queued;
 
-	if (is_stopping(shard))
+	if (is_stopping(shard) || is_to_park(shard))
 		return true;
 	if (blocked &&
 	    __atomic_load_n(&shard->context->events, __ATOMIC_SEQ_CST) != shard->events_seen)
@@ -253,106 +254,26 @@ static void rest(struct sml_shard *shard)
 		sml_assert(errno == EAGAIN);
 }
 
-static void *shard_main(void *self)
+void *sml_shard_main(void *self)
 {
 	struct sml_shard *shard = self;
 	bool spin = shard->context->settings.spin;
 
-	while (!is_stopping(shard))
-		if (!step(shard) && !spin)
-			rest(shard);
+	while (!is_stopping(shard)) {
+		if (is_to_park(shard)) {
+			sml_worker_freeze(&shard->worker);
+			publish(shard);
+			sml_context_park(shard->context);
+		} else if (!step(shard)) {
+			/* Spinning is for machines with cores to spare: where not, no harm. */
+			if (spin)
+				sched_yield();
+			else
+				rest(shard);
+		}
+	}
 	sml_worker_freeze(&shard->worker);
 	publish(shard);
 	sml_context_shard_stopped(shard->context);
 	return NULL;
-}
-
-/* ---- set-up ---- */
-
-int sml_shard_init(struct sml_shard *shard, struct sml_context *context,
-		   const struct sml_worker_config *config, struct sml_transport *transport)
-{
-	shard->context = context;
-	shard->index = config->shard;
-	shard->transport = transport;
-	pthread_mutex_init(&shard->queue_lock, NULL);
-	shard->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	/* A multiple of 64, as aligned_alloc() wants it. */
-	shard->worker_memory = aligned_alloc(64, (sml_worker_memory_bytes(config) + 63) & ~63ull);
-	shard->out.bytes = aligned_alloc(64, SML_BATCH_BYTES);
-	if (shard->wake_fd < 0 || !shard->worker_memory || !shard->out.bytes)
-		return sml_error_set(-ENOMEM, "no memory or files for a progress thread");
-	sml_worker_init(&shard->worker, config, shard->worker_memory);
-	return 0;
-}
-
-int sml_shard_start(struct sml_shard *shard)
-{
-	char name[16];
-	int error;
-
-	snprintf(name, sizeof(name), "sml-shard%u", shard->index);
-	error = sml_thread_start(&shard->thread, name, shard_main, shard);
-	if (error)
-		return sml_error_set(error, "a progress thread cannot be started: %s",
-				     strerrordesc_np(-error));
-	shard->started = true;
-	return 0;
-}
-
-void sml_shard_fini(struct sml_shard *shard)
-{
-	if (shard->context == NULL)
-		return;
-	if (shard->started) {
-		sml_shard_wake(shard);
-		pthread_join(shard->thread, NULL);
-	}
-	if (shard->transport)
-		shard->transport->ops->close(shard->transport);
-	if (shard->wake_fd >= 0)
-		close(shard->wake_fd);
-	pthread_mutex_destroy(&shard->queue_lock);
-	free(shard->worker_memory);
-	free(shard->out.bytes);
-}
-
-/* ---- what it was waiting for ---- */
-
-static uint32_t tensor_number(const struct sml_worker *worker, enum sml_stream_id stream,
-			      uint32_t chunk)
-{
-	for (uint32_t i = worker->oldest; i != worker->newest; i++) {
-		const struct sml_tensor *tensor = worker->tensors[i % SML_WORKER_TENSORS];
-
-		if (chunk - tensor->window[stream].first < tensor->window[stream].count)
-			return tensor->number;
-	}
-	return UINT32_MAX;
-}
-
-bool sml_shard_describe(const struct sml_shard *shard, char *text, size_t bytes)
-{
-	static const char *const names[] = {[SML_HEAD] = "head", [SML_DATA] = "data"};
-	const struct sml_worker *worker = &shard->worker;
-	size_t length = 0;
-
-	text[0] = '\0';
-	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++) {
-		const struct sml_list *unanswered = &worker->streams[stream].unanswered;
-		uint16_t slot = unanswered->first;
-		uint32_t chunk;
-
-		if (unanswered->n == 0 || length >= bytes)
-			continue;
-		chunk = sml_worker_stream_chunk(worker, worker->chunks[slot]);
-		length += (size_t)snprintf(
-			text + length, bytes - length,
-			"%sshard %u waits for %u result%s, first for chunk %u of the %s stream "
-			"(call %u), sent %u times",
-			length ? "; " : "", shard->index, unanswered->n,
-			unanswered->n == 1 ? "" : "s", chunk, names[stream],
-			tensor_number(worker, stream, chunk), worker->slots[slot].sends);
-	}
-	return length > 0;
 }

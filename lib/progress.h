@@ -23,7 +23,7 @@ struct sml_context;
 
 enum sml_rest {
 	SML_AWAKE,
-	SML_RESTING,         /* wants to know of new tensors */
+	SML_RESTING,	     /* wants to know of new tensors */
 	SML_RESTING_BLOCKED, /* and of what other shards bring */
 };
 
@@ -33,6 +33,9 @@ struct sml_shard {
 	struct sml_transport *transport;
 	struct sml_worker worker; /* the thread's; anybody's once it has stopped */
 	void *worker_memory;
+	/* The epoch before, for its kept results: see failover.c. Memory NULL: none. */
+	struct sml_worker kept;
+	void *kept_memory;
 	struct sml_batch out;
 	struct sml_packet in[SML_RECEIVE_PACKETS];
 	uint64_t send_blocked;
@@ -56,11 +59,26 @@ int sml_shard_init(struct sml_shard *shard, struct sml_context *context,
 		   const struct sml_worker_config *config, struct sml_transport *transport);
 int sml_shard_start(struct sml_shard *shard);
 
+/*
+ * The thread: moves packets until the context's `stop`. While its `park` is set
+ * the thread is parked: its worker is frozen and anybody's.
+ */
+void *sml_shard_main(void *self);
+
 /* Hand over a tensor. In the same order for all shards: under the submit lock. */
 void sml_shard_submit(struct sml_shard *shard, struct sml_request *request);
 
 /* Wake the thread if it rests: it looks at everything again, the context's `stop` too. */
 void sml_shard_wake(struct sml_shard *shard);
+
+/*
+ * Of a parked shard: the next epoch's worker and transport (the shard's from then
+ * on) take the place of the ones before. keep: the results that the one before
+ * keeps may be needed again. False: no memory, and nothing has changed.
+ */
+bool sml_shard_renew(struct sml_shard *shard, const struct sml_worker_config *config,
+		     const struct sml_ticket_map maps[SML_STREAMS], struct sml_transport *transport,
+		     bool keep);
 
 /* What a stopped shard was waiting for, in words. False if for nothing. */
 bool sml_shard_describe(const struct sml_shard *shard, char *text, size_t bytes);

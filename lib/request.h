@@ -21,7 +21,7 @@ struct sml_request {
 	struct sml_request *queued[SML_MAX_SHARDS]; /* the next in each shard's queue */
 	struct sml_request *next_idle, *next_of_all;
 	uint64_t chunks; /* of both streams */
-	void *memory;    /* behind the tensor */
+	void *memory;	 /* behind the tensor */
 	size_t memory_bytes;
 };
 

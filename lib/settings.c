@@ -11,7 +11,6 @@
 
 #include "lib/error.h"
 
-
 static int check_range(const char *member, long value, long minimum, long maximum)
 {
 	if (value >= minimum && value <= maximum)
@@ -112,6 +111,8 @@ wrong:
  */
 static void choose_threads(struct sml_settings *settings, int wanted)
 {
+	const char *where =
+		settings->switch_address ? settings->switch_address : settings->master_address;
 	int local = sml_launcher_local_size();
 	int n_cores = 1, each;
 	cpu_set_t cores;
@@ -124,10 +125,7 @@ static void choose_threads(struct sml_settings *settings, int wanted)
 	if (sched_getaffinity(0, sizeof(cores), &cores) == 0)
 		n_cores = CPU_COUNT(&cores);
 	if (local == 0)
-		local = settings->switch_address == NULL &&
-					strncmp(settings->master_address, "127.", 4) == 0
-				? settings->world_size
-				: 1;
+		local = strncmp(where, "127.", 4) == 0 ? settings->world_size : 1;
 	each = n_cores / local;
 	settings->threads = each <= 2 ? 1 : each <= 8 ? 2 : 4;
 	snprintf(settings->threads_why, sizeof(settings->threads_why), "%d cores, %d local ranks",
@@ -175,8 +173,8 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 		head = SML_HEAD_SLOTS_MAX;
 	settings->rank = (uint8_t)config->rank;
 	settings->world_size = (uint8_t)config->world_size;
-	settings->master_port = (uint16_t)(config->master_port ? config->master_port
-							       : SML_DEFAULT_PORT);
+	settings->master_port =
+		(uint16_t)(config->master_port ? config->master_port : SML_DEFAULT_PORT);
 	settings->timeout_ms = (uint32_t)config->timeout_ms;
 	settings->heartbeat_ms = (uint32_t)config->heartbeat_ms;
 	settings->wire = config->wire == SML_WIRE_DEFAULT ? SML_WIRE_INT32 : config->wire;

@@ -14,10 +14,10 @@
 #include "lib/log.h"
 #include "switchml.h"
 
-#define SML_DEFAULT_TIMEOUT_MS   300000
+#define SML_DEFAULT_TIMEOUT_MS	 300000
 #define SML_DEFAULT_HEARTBEAT_MS 5000
-#define SML_DEFAULT_SLOTS        256
-#define SML_MAX_JOB_NAME         128
+#define SML_DEFAULT_SLOTS	 256
+#define SML_MAX_JOB_NAME	 128
 /* The head stream has a quarter as many slots as the data stream, within these. */
 #define SML_HEAD_SLOTS_MIN 8
 #define SML_HEAD_SLOTS_MAX 64

@@ -82,9 +82,9 @@ struct sml_transport_ops {
 /* Each transport begins with it. */
 struct sml_transport {
 	const struct sml_transport_ops *ops;
-	int poll_fd;            /* POLLIN: something came; POLLOUT: room to send */
+	int poll_fd;		/* POLLIN: something came; POLLOUT: room to send */
 	uint32_t receive_bytes; /* that it can hold until they are asked for */
-	char features[96];      /* for the log: what makes it fast, or not */
+	char features[96];	/* for the log: what makes it fast, or not */
 };
 
 extern const struct sml_transport_ops sml_transport_udp;

@@ -30,10 +30,10 @@
 
 #define SOCKET_BUFFER_BYTES (8 << 20)
 /* Buffers for what comes in: few large ones when the kernel glues packets together. */
-#define RECEIVE_BYTES      (512u << 10)
-#define GLUED_BYTES        (64u << 10)
-#define SINGLE_BYTES       9216u
-#define RECEIVE_BUFFERS    (RECEIVE_BYTES / SINGLE_BYTES)
+#define RECEIVE_BYTES	(512u << 10)
+#define GLUED_BYTES	(64u << 10)
+#define SINGLE_BYTES	9216u
+#define RECEIVE_BUFFERS (RECEIVE_BYTES / SINGLE_BYTES)
 /* So many packets too long for the path: it has become narrower for good. */
 #define TOO_LONG_LIMIT 128
 

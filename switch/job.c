@@ -10,6 +10,8 @@
 #define SECOND_NS	 1000000000ull
 #define PROBING_NS	 (20 * SECOND_NS)
 #define MISMATCH_WAIT_NS (2 * SECOND_NS)
+/* Ranks that come to go on here wait so long for the others, then look elsewhere together. */
+#define RESUME_WAIT_NS (5 * SECOND_NS)
 
 typedef void (*message_handler)(struct sml_job *job, struct sml_member *member, uint8_t rank,
 				const SmlControl__Envelope *message);
@@ -37,12 +39,15 @@ static void close_job(struct sml_job *job)
 {
 	struct sml_server *server = job->server;
 
-	if (job->state != SML_JOB_JOINING)
+	if (job->state >= SML_JOB_PROBING)
 		server->operations->remove_job(server->dataplane, job->rules.job);
 	if (job->has_pool)
 		server->slots_in_use -= (uint32_t)(job->rules.head_slots + job->rules.data_slots);
 	server->jobs[job->place] = NULL;
 	server->n_jobs--;
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		sml_control__join__free_unpacked(job->members[rank].resume, NULL);
+	sml_job_free_plans(job);
 	free(job);
 }
 
@@ -50,6 +55,9 @@ void sml_job_fail(struct sml_job *job, int error, const char *text)
 {
 	if (job->server->config.debug >= 1)
 		fprintf(stderr, "switchml switch: job \"%s\" failed: %s\n", job->name, text);
+	if (job->state >= SML_JOB_PROBING)
+		job->server->failed_tags[job->server->n_failed++ % SML_FAILED_TAGS] =
+			job->rules.tag;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		struct sml_connection *connection = job->members[rank].connection;
 
@@ -57,6 +65,23 @@ void sml_job_fail(struct sml_job *job, int error, const char *text)
 			continue;
 		connection->job = NULL;
 		sml_connection_refuse(connection, error, text);
+	}
+	close_job(job);
+}
+
+/*
+ * Not all ranks have come here to go on: the connections end without a word of
+ * failure, and they try the next address together.
+ */
+static void give_up_resuming(struct sml_job *job)
+{
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		struct sml_connection *connection = job->members[rank].connection;
+
+		if (connection == NULL)
+			continue;
+		connection->job = NULL;
+		connection->closing = true;
 	}
 	close_job(job);
 }
@@ -84,7 +109,13 @@ void sml_job_lost(struct sml_connection *connection, const char *why)
 	member->connection = NULL;
 	if (member->leaving)
 		return; /* it had asked: the others' barrier goes on without it */
+	if (job->state == SML_JOB_HANDING_OVER) {
+		give_up_resuming(job);
+		return;
+	}
 	if (job->state == SML_JOB_JOINING) {
+		sml_control__join__free_unpacked(member->resume, NULL);
+		member->resume = NULL;
 		/* It may come again: launchers restart what fails early. */
 		job->n_members--;
 		if (job->n_members == 0)
@@ -127,6 +158,7 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 	struct sml_server *server = job->server;
 	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
 	SmlControl__Admitted admitted = SML_CONTROL__ADMITTED__INIT;
+	SmlControl__TicketMap maps[SML_STREAMS], *list[SML_STREAMS];
 
 	admitted.job_number = job->rules.job;
 	admitted.epoch = job->rules.epoch;
@@ -141,19 +173,30 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 		server->dataplane, SML_HEADER_BYTES + 4u * job->rules.lanes,
 		(uint32_t)job->n_ranks * server->n_jobs);
 	admitted.dataplane = (char *)(uintptr_t)server->operations->name;
+	if (job->resumes) {
+		for (unsigned stream = 0; stream < SML_STREAMS; stream++) {
+			sml_control__ticket_map__init(&maps[stream]);
+			maps[stream].table = job->plans[stream].table;
+			maps[stream].n_table = job->plans[stream].n_table;
+			maps[stream].after = job->plans[stream].after;
+			list[stream] = &maps[stream];
+		}
+		admitted.maps = list;
+		admitted.n_maps = SML_STREAMS;
+	}
 	message.body_case = SML_CONTROL__ENVELOPE__BODY_ADMITTED;
 	message.admitted = &admitted;
 	sml_connection_send(job->members[rank].connection, &message);
 }
 
-static void all_are_here(struct sml_job *job)
+void sml_job_admit(struct sml_job *job, uint32_t epoch)
 {
 	struct sml_server *server = job->server;
 	struct sml_pool_rules *rules = &job->rules;
 
 	rules->job = ((uint32_t)random_u64() & ~(uint32_t)(SML_MAX_JOBS - 1)) | job->place;
 	rules->tag = random_u64();
-	rules->epoch = 1;
+	rules->epoch = epoch;
 	rules->lanes = (uint16_t)least_lanes(job);
 	rules->n_ranks = job->n_ranks;
 	rules->n_shards = (uint8_t)job->shards;
@@ -290,6 +333,14 @@ void sml_job_mismatch(struct sml_job *job, const struct sml_mismatch *mismatch)
 			sml_connection_send(job->members[mismatch->ranks[i]].connection, &message);
 }
 
+static void on_result(struct sml_job *job, struct sml_member *member, uint8_t rank,
+		      const SmlControl__Envelope *message)
+{
+	(void)member;
+	(void)rank;
+	sml_job_result(job, message->result);
+}
+
 void sml_job_message(struct sml_connection *connection, const SmlControl__Envelope *message)
 {
 	struct sml_job *job = connection->job;
@@ -308,6 +359,9 @@ void sml_job_message(struct sml_connection *connection, const SmlControl__Envelo
 		break;
 	case SML_CONTROL__ENVELOPE__BODY_DESCRIPTION:
 		handler = on_description;
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_RESULT:
+		handler = on_result;
 		break;
 	default:
 		break; /* what a switch has no use for */
@@ -345,10 +399,12 @@ static bool find_silent(struct sml_job *job, uint64_t now_ns)
 
 void sml_job_joined(struct sml_job *job)
 {
-	if (job->n_members == job->n_ranks)
-		all_are_here(job);
-	else
+	if (job->n_members < job->n_ranks)
 		tell_waiting(job);
+	else if (job->resumes)
+		sml_job_resume(job);
+	else
+		sml_job_admit(job, 1);
 }
 
 void sml_job_tick(struct sml_job *job, uint64_t now_ns)
@@ -357,6 +413,11 @@ void sml_job_tick(struct sml_job *job, uint64_t now_ns)
 		return;
 	if (job->mismatch_ns != 0 && now_ns - job->mismatch_ns > MISMATCH_WAIT_NS) {
 		tell_mismatch(job);
+		return;
+	}
+	if (job->resumes && job->state <= SML_JOB_HANDING_OVER &&
+	    now_ns > job->begun_ns + RESUME_WAIT_NS) {
+		give_up_resuming(job);
 		return;
 	}
 	if (job->state == SML_JOB_PROBING && now_ns - job->begun_ns > PROBING_NS) {

@@ -4,8 +4,9 @@
  *
  *	            all ranks are here        all are ready         one has asked
  *	JOINING ----------------> PROBING ----------------> RUNNING -----> LEAVING -> gone
- *	   |                         |                         |              |
- *	   +-------------------------+---- sml_job_fail() -----+--------------+
+ *	   |  \                    ^  |                         |              |
+ *	   |   +--> HANDING OVER --+  |                         |              |
+ *	   +---------- (job_resume.c) +---- sml_job_fail() -----+--------------+
  *
  * The invariant: a job in PROBING or later has all its members, slots in the
  * dataplane, and a number by which packets name it.
@@ -13,9 +14,16 @@
 #ifndef SML_SWITCH_JOB_H
 #define SML_SWITCH_JOB_H
 
+#include "core/resume.h"
 #include "switch/server.h"
 
-enum sml_job_state { SML_JOB_JOINING, SML_JOB_PROBING, SML_JOB_RUNNING, SML_JOB_LEAVING };
+enum sml_job_state {
+	SML_JOB_JOINING,
+	SML_JOB_HANDING_OVER,
+	SML_JOB_PROBING,
+	SML_JOB_RUNNING,
+	SML_JOB_LEAVING
+};
 
 struct sml_member {
 	struct sml_connection *connection; /* NULL: not here, or has left */
@@ -24,6 +32,8 @@ struct sml_member {
 	uint32_t lanes;	       /* that its path seems to take; when ready, takes */
 	uint32_t heartbeat_ms; /* silence that means death */
 	bool ready, leaving;
+	/* What it says it has and lacks: it resumes. Of protobuf-c's memory. */
+	SmlControl__Join *resume;
 };
 
 struct sml_job {
@@ -45,6 +55,24 @@ struct sml_job {
 	struct sml_mismatch mismatch;
 	uint64_t mismatch_ns; /* 0: none */
 	char beliefs[2][SML_TEXT_BYTES];
+	/* Going on after another switch's death. */
+	bool resumes;
+	struct sml_resume_plan plans[SML_STREAMS];
+	uint32_t n_results_missing;
 };
+
+/* Two chunks a slot of the largest job that there can be. */
+#define SML_MAX_PLAN (2 * SML_MAX_SLOTS)
+
+/* All ranks are here and have reported: hand over, then sml_job_admit(). */
+void sml_job_resume(struct sml_job *job);
+
+/* A keeper's answer: to those who lack it. */
+void sml_job_result(struct sml_job *job, const SmlControl__Result *result);
+
+void sml_job_free_plans(struct sml_job *job);
+
+/* Give the job its slots in the dataplane and tell every rank. */
+void sml_job_admit(struct sml_job *job, uint32_t epoch);
 
 #endif

@@ -44,6 +44,8 @@ static const char *own_mistake(const SmlControl__Join *join, char *text, size_t 
 	else if (join->shards < 1 || join->shards > SML_MAX_SHARDS)
 		snprintf(text, bytes, "%u shards are not between 1 and %d", join->shards,
 			 SML_MAX_SHARDS);
+	else if (join->resume != NULL && join->resume->n_streams != SML_STREAMS)
+		snprintf(text, bytes, "a report has %d streams", SML_STREAMS);
 	else if (strlen(join->job) == 0 || strlen(join->job) >= SML_NAME_BYTES)
 		snprintf(text, bytes, "a job's name has 1 to %d bytes (SWITCHML_JOB)",
 			 SML_NAME_BYTES - 1);
@@ -64,6 +66,7 @@ static const char *disagreement(const struct sml_job *job, const SmlControl__Joi
 		{"tickets off", join->no_tickets != 0, job->no_tickets},
 		{"stripe", join->stripe, job->stripe},
 		{"stripes", join->stripes, job->stripes},
+		{"going on after a switch's death", join->resume != NULL, job->resumes},
 	};
 
 	if (strcmp(join->library_version, job->library_version) != 0) {
@@ -106,6 +109,7 @@ static struct sml_job *new_job(struct sml_server *server, const SmlControl__Join
 	job->no_tickets = join->no_tickets;
 	job->stripe = join->stripe;
 	job->stripes = join->stripes;
+	job->resumes = join->resume != NULL;
 	snprintf(job->name, sizeof(job->name), "%s", join->job);
 	snprintf(job->library_version, sizeof(job->library_version), "%s", join->library_version);
 	server->jobs[place] = job;
@@ -161,7 +165,23 @@ static const char *take_slots(struct sml_server *server, struct sml_job *job, ch
 	return NULL;
 }
 
-static void add_member(struct sml_job *job, struct sml_connection *connection,
+/* The message that it came in is freed by its reader. */
+static SmlControl__Join *copy_join(const SmlControl__Join *join)
+{
+	size_t bytes = sml_control__join__get_packed_size(join);
+	uint8_t *packed = malloc(bytes);
+	SmlControl__Join *copy = NULL;
+
+	if (packed != NULL) {
+		sml_control__join__pack(join, packed);
+		copy = sml_control__join__unpack(NULL, bytes, packed);
+		free(packed);
+	}
+	return copy;
+}
+
+/* False: no memory for what it reports. */
+static bool add_member(struct sml_job *job, struct sml_connection *connection,
 		       const SmlControl__Join *join)
 {
 	struct sml_member *member = &job->members[join->rank];
@@ -178,6 +198,10 @@ static void add_member(struct sml_job *job, struct sml_connection *connection,
 	connection->job = job;
 	connection->rank = (uint8_t)join->rank;
 	job->n_members++;
+	if (join->resume == NULL)
+		return true;
+	member->resume = copy_join(join);
+	return member->resume != NULL;
 }
 
 /* A job that nobody has joined yet: is there room for it? */
@@ -229,6 +253,15 @@ static bool rank_is_free(struct sml_job *job, struct sml_connection *connection,
 	return false;
 }
 
+/* This switch lives, and has told the others that this rank is dead: it must not go on. */
+static bool has_failed_here(const struct sml_server *server, const SmlControl__Join *join)
+{
+	for (uint32_t i = 0; join->resume != NULL && i < SML_FAILED_TAGS; i++)
+		if (i < server->n_failed && server->failed_tags[i] == join->resume->tag)
+			return true;
+	return false;
+}
+
 void sml_job_join(struct sml_server *server, struct sml_connection *connection,
 		  const SmlControl__Join *join)
 {
@@ -242,6 +275,14 @@ void sml_job_join(struct sml_server *server, struct sml_connection *connection,
 				      text);
 		return;
 	}
+	if (has_failed_here(server, join)) {
+		snprintf(text, sizeof(text),
+			 "the switch lost the connection of rank %u and has ended job \"%s\" for "
+			 "all ranks: start the job again",
+			 join->rank, join->job);
+		sml_connection_refuse(connection, SML_ERROR_RANK_DIED, text);
+		return;
+	}
 	if (job == NULL)
 		job = admit(server, connection, join);
 	if (job == NULL)
@@ -253,6 +294,8 @@ void sml_job_join(struct sml_server *server, struct sml_connection *connection,
 	}
 	if (!rank_is_free(job, connection, join->rank))
 		return;
-	add_member(job, connection, join);
-	sml_job_joined(job);
+	if (!add_member(job, connection, join))
+		sml_job_fail(job, SML_ERROR_REFUSED, "the switch has no memory for a report");
+	else
+		sml_job_joined(job);
 }

@@ -28,9 +28,10 @@
 
 #define SML_MAX_CONNECTIONS 4096
 /* Between two looks at deadlines. */
-#define SML_TICK_NS 100000000ull
-#define SML_NAME_BYTES	    128
-#define SML_TEXT_BYTES	    512
+#define SML_TICK_NS	100000000ull
+#define SML_NAME_BYTES	128
+#define SML_FAILED_TAGS 256
+#define SML_TEXT_BYTES	512
 
 struct sml_job;
 
@@ -57,6 +58,9 @@ struct sml_server {
 	struct sml_job *jobs[SML_MAX_JOBS];
 	uint32_t n_jobs, slots_in_use;
 	uint64_t begun_ns;
+	/* Tags of jobs that failed here, newest last: their ranks must not go on here. */
+	uint64_t failed_tags[SML_FAILED_TAGS];
+	uint32_t n_failed;
 	/* A dataplane thread's note: one mismatch at a time, others wait their turn. */
 	pthread_mutex_t note_mutex;
 	struct sml_mismatch noted[SML_MAX_JOBS];

@@ -39,7 +39,8 @@ static void add_verdicts(struct counters *counters, const uint64_t *verdicts)
 
 static const char *state_of(const struct sml_job *job)
 {
-	static const char *const names[] = {"joining", "probing", "running", "leaving"};
+	static const char *const names[] = {"joining", "handing over", "probing", "running",
+					    "leaving"};
 
 	return names[job->state];
 }
@@ -73,7 +74,7 @@ static void describe_job(const struct sml_job *job, struct job_status *out)
 	struct sml_server *server = job->server;
 	struct sml_job_counters counters = {0};
 
-	if (job->state != SML_JOB_JOINING)
+	if (job->state >= SML_JOB_PROBING)
 		server->operations->job_counters(server->dataplane, job->rules.job, &counters);
 	sml_control__job_status__init(&out->status);
 	out->status.job = (char *)(uintptr_t)job->name;

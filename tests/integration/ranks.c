@@ -101,8 +101,8 @@ void run_jobs(struct job *jobs, unsigned n)
 		if (jobs[j].port == 0)
 			jobs[j].port = free_port();
 		for (int r = 0; r < jobs[j].n_ranks; r++) {
-			ranks[j][r] = (struct rank){
-				.job = &jobs[j], .rank = r, .n = jobs[j].n_ranks};
+			ranks[j][r] =
+				(struct rank){.job = &jobs[j], .rank = r, .n = jobs[j].n_ranks};
 			if (!(jobs[j].elsewhere >> r & 1))
 				pthread_create(&threads[j][r], NULL, rank_main, &ranks[j][r]);
 		}

@@ -18,11 +18,11 @@ struct job {
 	const char *name;	    /* NULL: "test" */
 	const char *switch_address; /* NULL: embedded */
 	const char *faults;
-	int threads;    /* 0: 1 */
-	int timeout_ms; /* 0: 10 s */
+	int threads;	  /* 0: 1 */
+	int timeout_ms;	  /* 0: 10 s */
 	int heartbeat_ms; /* 0: 1 s */
-	int port;       /* 0: a free one is found */
-	int elsewhere;  /* bit r: rank r is another process's */
+	int port;	  /* 0: a free one is found */
+	int elsewhere;	  /* bit r: rank r is another process's */
 	void (*body)(struct rank *rank);
 	void *argument;
 };

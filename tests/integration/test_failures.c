@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -50,8 +51,7 @@ static int make_call(struct sml_context *context, const struct version *version,
 		return sml_allreduce(context, buffer, buffer, version->count, version->type,
 				     version->op, &options);
 	case BROADCAST:
-		return sml_broadcast(context, buffer, version->count, version->type,
-				     version->root);
+		return sml_broadcast(context, buffer, version->count, version->type, version->root);
 	case ALLGATHER:
 		return sml_allgather(context, (char *)buffer + 1000000, buffer, version->count,
 				     version->type);
@@ -139,15 +139,22 @@ static void reduce_until_it_fails(struct rank *rank)
 /* Rank `dying` is a child process, born before this one has threads. */
 static void let_die(int dying, void (*body)(struct rank *), const char *who)
 {
-	struct job job = {.n_ranks = 3, .port = free_port(), .elsewhere = 1 << dying,
-			  .body = reduce_until_it_fails, .argument = (void *)(uintptr_t)who};
+	struct job job = {.n_ranks = 3,
+			  .port = free_port(),
+			  .elsewhere = 1 << dying,
+			  .heartbeat_ms = 400,
+			  .body = reduce_until_it_fails,
+			  .argument = (void *)(uintptr_t)who};
 	struct job childs = job;
 	pid_t child;
 
 	childs.body = body;
 	child = fork();
-	if (child == 0)
+	if (child == 0) {
+		/* Not to outlive a test that fails. */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		_exit(run_rank(&childs, dying));
+	}
 	run_job(&job);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
@@ -234,6 +241,63 @@ static void missing_ranks_are_named(void **state)
 	assert_true(now_ms() - began < 1500);
 }
 
+static void *open_with_three(void *argument)
+{
+	struct job *job = argument;
+	struct sml_context *context;
+	struct sml_config config;
+	int error;
+
+	configure(&config, job, 1);
+	config.world_size = 3;
+	error = sml_open(&context, &config);
+	return strstr(sml_error_text(NULL), "3") ? (void *)(intptr_t)error : NULL;
+}
+
+static void different_world_sizes_are_told_to_both(void **state)
+{
+	struct job job = {.n_ranks = 2, .timeout_ms = 3000, .port = free_port()};
+	struct sml_context *context;
+	struct sml_config config;
+	pthread_t thread;
+	void *other;
+
+	(void)state;
+	pthread_create(&thread, NULL, open_with_three, &job);
+	configure(&config, &job, 0);
+	assert_int_equal(sml_open(&context, &config), SML_ERROR_MISMATCH);
+	assert_non_null(strstr(sml_error_text(NULL), "2"));
+	assert_non_null(strstr(sml_error_text(NULL), "3"));
+	pthread_join(thread, &other);
+	assert_int_equal((intptr_t)other, SML_ERROR_MISMATCH);
+}
+
+/* ---- looking, not waiting ---- */
+
+static void look_in_vain(struct rank *rank)
+{
+	struct sml_request *request;
+	int32_t data = 1;
+	int done, result;
+
+	if (rank->rank == 1) {
+		usleep(600000);
+		return;
+	}
+	CHECK(rank, sml_allreduce_async(rank->context, &data, &data, 1, SML_INT32, SML_SUM, NULL,
+					&request) == 0);
+	do
+		result = sml_test(request, &done);
+	while (!done);
+	CHECK_ERROR(rank, result, SML_ERROR_TIMEOUT, "all-reduce 0: 1 int32");
+}
+
+static void a_deadline_passes_for_those_who_only_look(void **state)
+{
+	(void)state;
+	run_job(&(struct job){.n_ranks = 2, .timeout_ms = 300, .body = look_in_vain});
+}
+
 /* ---- abort ---- */
 
 static void abort_from_elsewhere(struct rank *rank)
@@ -244,12 +308,10 @@ static void abort_from_elsewhere(struct rank *rank)
 	if (rank->rank == 1) {
 		usleep(50000);
 		CHECK(rank, sml_abort(rank->context, "the loss is NaN") == 0);
-		CHECK_ERROR(rank, sml_barrier(rank->context), SML_ERROR_ABORTED,
-			    "the loss is NaN");
+		CHECK_ERROR(rank, sml_barrier(rank->context), SML_ERROR_ABORTED, "the loss is NaN");
 		return;
 	}
-	CHECK_ERROR(rank,
-		    sml_allreduce(rank->context, data, data, 10, SML_INT32, SML_SUM, NULL),
+	CHECK_ERROR(rank, sml_allreduce(rank->context, data, data, 10, SML_INT32, SML_SUM, NULL),
 		    SML_ERROR_ABORTED, "the loss is NaN");
 	CHECK_ERROR(rank, sml_barrier(rank->context), SML_ERROR_ABORTED, "rank 1");
 }
@@ -264,8 +326,8 @@ static void an_abort_ends_everybodys_calls_with_its_reason(void **state)
 
 static void expect_open_to_fail(const char *address, int error, const char *part)
 {
-	struct job job = {.n_ranks = 2, .timeout_ms = 700, .heartbeat_ms = 200,
-			  .switch_address = address};
+	struct job job = {
+		.n_ranks = 2, .timeout_ms = 700, .heartbeat_ms = 200, .switch_address = address};
 	struct sml_context *context;
 	struct sml_config config;
 
@@ -354,8 +416,7 @@ static void make_mistakes(struct rank *rank)
 		    sml_allreduce(c, data, data, 1, SML_FLOAT32, SML_SUM,
 				  &(struct sml_options){.wire = (enum sml_wire)7}),
 		    -EINVAL, "wire 7");
-	CHECK_ERROR(rank,
-		    sml_allreduce(c, (char *)data + 1, data, 1, SML_FLOAT32, SML_SUM, NULL),
+	CHECK_ERROR(rank, sml_allreduce(c, (char *)data + 1, data, 1, SML_FLOAT32, SML_SUM, NULL),
 		    -EINVAL, "not aligned");
 	CHECK_ERROR(rank, sml_allreduce(c, data, data, SIZE_MAX / 2, SML_INT32, SML_SUM, NULL),
 		    -EINVAL, "too many");
@@ -414,6 +475,8 @@ int main(void)
 		cmocka_unit_test(a_frozen_rank_is_dead_after_the_heartbeat),
 		cmocka_unit_test(a_call_that_others_do_not_make_ends_at_the_deadline),
 		cmocka_unit_test(missing_ranks_are_named),
+		cmocka_unit_test(different_world_sizes_are_told_to_both),
+		cmocka_unit_test(a_deadline_passes_for_those_who_only_look),
 		cmocka_unit_test(an_abort_ends_everybodys_calls_with_its_reason),
 		cmocka_unit_test(an_unreachable_switch_is_told_with_what_to_do),
 		cmocka_unit_test(a_wrong_argument_is_named_and_harms_nothing),

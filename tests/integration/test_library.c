@@ -182,7 +182,8 @@ static void allreduce_checked(struct rank *rank, const struct call *call, unsign
 
 static void every_combination(struct rank *rank)
 {
-	static const size_t counts[] = {0, 1, 2, 3, 31, 255, 736, 1000, 2208, 2209, 4417, 9001, MOST};
+	static const size_t counts[] = {0,    1,    2,	  3,	31,   255, 736,
+					1000, 2208, 2209, 4417, 9001, MOST};
 	unsigned salt = 0;
 
 	for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
@@ -234,9 +235,8 @@ static void some_calls(struct rank *rank)
 
 static void lost_doubled_and_reordered_packets_change_nothing(void **state)
 {
-	static const char *const faults[] = {
-		"drop=100000", "duplicate=200000", "reorder=200000",
-		"drop=100000,duplicate=50000,reorder=100000,seed=7"};
+	static const char *const faults[] = {"drop=100000", "duplicate=200000", "reorder=200000",
+					     "drop=100000,duplicate=50000,reorder=100000,seed=7"};
 
 	(void)state;
 	for (unsigned i = 0; i < 4; i++)
@@ -244,6 +244,14 @@ static void lost_doubled_and_reordered_packets_change_nothing(void **state)
 				      .threads = 1 + (int)i % 2,
 				      .faults = faults[i],
 				      .body = some_calls});
+}
+
+static void spinning_threads_are_as_right_as_sleeping_ones(void **state)
+{
+	(void)state;
+	setenv("SWITCHML_SPIN", "1", 1);
+	run_job(&(struct job){.n_ranks = 2, .threads = 2, .body = some_calls});
+	unsetenv("SWITCHML_SPIN");
 }
 
 /* ---- many at once ---- */
@@ -390,12 +398,38 @@ static void two_jobs_on_one_switch_do_not_disturb_each_other(void **state)
 	if (sml_switch_open(&opened, &config, text, sizeof(text)) < 0)
 		fail_msg("%s", text);
 	snprintf(address, sizeof(address), "127.0.0.1:%u", sml_switch_port(opened));
-	run_jobs((struct job[]){{.n_ranks = 2, .name = "a", .switch_address = address,
-				 .body = some_calls},
-				{.n_ranks = 3, .name = "b", .switch_address = address,
-				 .faults = "drop=20000", .body = some_calls}},
-		 2);
+	run_jobs(
+		(struct job[]){
+			{.n_ranks = 2, .name = "a", .switch_address = address, .body = some_calls},
+			{.n_ranks = 3,
+			 .name = "b",
+			 .switch_address = address,
+			 .faults = "drop=20000",
+			 .body = some_calls}},
+		2);
 	sml_switch_close(opened);
+}
+
+static void open_again_at_once(struct rank *rank)
+{
+	struct sml_config config;
+
+	configure(&config, rank->job, rank->rank);
+	for (int i = 0; i < 20; i++) {
+		CHECK(rank, sml_barrier(rank->context) == 0);
+		CHECK(rank, sml_close(rank->context) == 0);
+		if (sml_open(&rank->context, &config) < 0) {
+			complain(rank, "open %d: %s", i, sml_error_text(NULL));
+			return;
+		}
+	}
+}
+
+/* What a rank finds at the port may still be the switch of the job before. */
+static void jobs_can_follow_each_other_on_one_port(void **state)
+{
+	(void)state;
+	run_job(&(struct job){.n_ranks = 3, .body = open_again_at_once});
 }
 
 /* ---- manners ---- */
@@ -446,10 +480,12 @@ int main(void)
 		cmocka_unit_test(several_shards_are_as_right_as_one),
 		cmocka_unit_test(a_job_of_one_rank_gets_what_it_sent),
 		cmocka_unit_test(lost_doubled_and_reordered_packets_change_nothing),
+		cmocka_unit_test(spinning_threads_are_as_right_as_sleeping_ones),
 		cmocka_unit_test(many_requests_can_be_in_flight),
 		cmocka_unit_test(broadcast_gather_scatter_and_barrier_are_right),
 		cmocka_unit_test(nobody_leaves_a_barrier_before_all_have_entered),
 		cmocka_unit_test(two_jobs_on_one_switch_do_not_disturb_each_other),
+		cmocka_unit_test(jobs_can_follow_each_other_on_one_port),
 		cmocka_unit_test(an_idle_job_takes_no_processor_time),
 		cmocka_unit_test(counters_count),
 	};

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How fast elements become lanes and lanes elements, on one core, against
+ * memcpy over the same bytes. Large buffers, chunk by chunk as the worker does
+ * it: the exponent of a chunk, then its lanes.
+ *
+ *	micro_quantize [lanes a chunk, default 352]
+ *
+ * GB/s counts bytes of elements: memcpy of 1 GB of elements, quantization of
+ * 1 GB of elements. The best of several rounds, for other work only slows.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/quantize.h"
+
+#define COUNT	(16u << 20) /* elements; 64 MiB of float32 */
+#define ROUNDS	7
+#define N_RANKS 8
+
+struct bench {
+	enum sml_type type;
+	size_t element_bytes;
+	bool packed; /* int16 lanes */
+	size_t chunk;
+	unsigned char *elements;
+	unsigned char *lanes;
+	unsigned char *again; /* elements that came back */
+	int32_t *exponents;
+};
+
+static double seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static size_t lane_bytes(const struct bench *bench, size_t count)
+{
+	return bench->packed ? 4 * ((count + 1) / 2) : 4 * count;
+}
+
+static void copy(struct bench *bench)
+{
+	memcpy(bench->again, bench->elements, COUNT * bench->element_bytes);
+}
+
+static void to_lanes(struct bench *bench)
+{
+	for (size_t at = 0, i = 0; at < COUNT; at += bench->chunk, i++) {
+		size_t count = COUNT - at < bench->chunk ? COUNT - at : bench->chunk;
+		const void *from = bench->elements + at * bench->element_bytes;
+		void *to = bench->lanes + i * lane_bytes(bench, bench->chunk);
+		int32_t exponent = sml_exponent_of(bench->type, from, count);
+
+		bench->exponents[i] = exponent;
+		if (bench->packed)
+			sml_quantize_int16(bench->type, from, count, exponent, N_RANKS, to);
+		else
+			sml_quantize_int32(bench->type, from, count, exponent, N_RANKS, to);
+	}
+}
+
+static void from_lanes(struct bench *bench, unsigned divisor)
+{
+	for (size_t at = 0, i = 0; at < COUNT; at += bench->chunk, i++) {
+		size_t count = COUNT - at < bench->chunk ? COUNT - at : bench->chunk;
+		const void *from = bench->lanes + i * lane_bytes(bench, bench->chunk);
+		void *to = bench->again + at * bench->element_bytes;
+		int32_t exponent = bench->exponents[i];
+
+		if (bench->packed)
+			sml_dequantize_int16(bench->type, from, count, exponent, N_RANKS, divisor,
+					     to);
+		else
+			sml_dequantize_int32(bench->type, from, count, exponent, N_RANKS, divisor,
+					     to);
+	}
+}
+
+static void sum_from_lanes(struct bench *bench)
+{
+	from_lanes(bench, 1);
+}
+
+static void average_from_lanes(struct bench *bench)
+{
+	from_lanes(bench, 7);
+}
+
+static double gigabytes_per_second(struct bench *bench, void (*work)(struct bench *))
+{
+	double best = 1e30;
+
+	work(bench);
+	for (int round = 0; round < ROUNDS; round++) {
+		double begin = seconds();
+		double took;
+
+		work(bench);
+		took = seconds() - begin;
+		best = took < best ? took : best;
+	}
+	return 1e-9 * (double)(COUNT * bench->element_bytes) / best;
+}
+
+/* Numbers as gradients are: both signs, a few powers of two apart. */
+static void fill(struct bench *bench)
+{
+	uint32_t state = 1;
+
+	for (size_t i = 0; i < COUNT; i++) {
+		uint32_t bits;
+
+		state = state * 1664525u + 1013904223u;
+		bits = (state & 0x807fffffu) | ((110u + (state >> 24) % 8) << 23);
+		if (bench->type == SML_FLOAT32)
+			memcpy(bench->elements + 4 * i, &bits, 4);
+		else if (bench->type == SML_BFLOAT16)
+			memcpy(bench->elements + 2 * i, (uint16_t[]){(uint16_t)(bits >> 16)}, 2);
+		else
+			memcpy(bench->elements + 2 * i,
+			       (uint16_t[]){(uint16_t)((state >> 16) & 0xbfffu)}, 2);
+	}
+}
+
+static void *buffer(size_t bytes)
+{
+	void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+
+	if (memory == NULL) {
+		perror("micro_quantize");
+		exit(1);
+	}
+	memset(memory, 1, bytes); /* pages now, not while the clock runs */
+	return memory;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		enum sml_type type;
+		size_t bytes;
+		const char *name;
+	} types[] = {{SML_FLOAT32, 4, "float32"},
+		     {SML_FLOAT16, 2, "float16"},
+		     {SML_BFLOAT16, 2, "bfloat16"}};
+	size_t lanes = argc > 1 ? strtoul(argv[1], NULL, 10) : 352;
+	struct bench bench;
+
+	if (lanes == 0 || lanes > COUNT) {
+		fprintf(stderr, "micro_quantize: lanes a chunk: 1 to %u\n", COUNT);
+		return 2;
+	}
+	bench.elements = buffer(4 * (size_t)COUNT);
+	bench.again = buffer(4 * (size_t)COUNT);
+	bench.lanes = buffer(4 * ((size_t)COUNT + 2 * lanes));
+	bench.exponents = buffer(sizeof(int32_t) * (COUNT / lanes + 2));
+
+	printf("%zu lanes a chunk, %u elements; GB/s of elements (and of memcpy)\n", lanes, COUNT);
+	printf("%-9s %-6s %8s %16s %16s %16s\n", "type", "wire", "memcpy", "to lanes", "sum back",
+	       "average back");
+	for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++) {
+		for (int packed = 0; packed < 2; packed++) {
+			double speed[4];
+
+			bench.type = types[t].type;
+			bench.element_bytes = types[t].bytes;
+			bench.packed = packed;
+			bench.chunk = packed ? 2 * lanes : lanes;
+			fill(&bench);
+			speed[0] = gigabytes_per_second(&bench, copy);
+			speed[1] = gigabytes_per_second(&bench, to_lanes);
+			speed[2] = gigabytes_per_second(&bench, sum_from_lanes);
+			speed[3] = gigabytes_per_second(&bench, average_from_lanes);
+			printf("%-9s %-6s %8.2f", types[t].name, packed ? "int16" : "int32",
+			       speed[0]);
+			for (int i = 1; i < 4; i++)
+				printf(" %9.2f (%3.0f%%)", speed[i], 100 * speed[i] / speed[0]);
+			printf("\n");
+		}
+	}
+	free(bench.elements);
+	free(bench.again);
+	free(bench.lanes);
+	free(bench.exponents);
+	return 0;
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Environments as launchers, people and accidents make them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fuzz/properties.h"
+#include "lib/error.h"
+#include "lib/interface.h"
+#include "lib/settings.h"
+
+#define MAX_VALUE 300
+
+static const char *const names[] = {"SWITCHML_SWITCH",
+				    "SWITCHML_JOB",
+				    "SWITCHML_RANK",
+				    "SWITCHML_WORLD_SIZE",
+				    "SWITCHML_MASTER_ADDR",
+				    "SWITCHML_MASTER_PORT",
+				    "SWITCHML_TIMEOUT",
+				    "SWITCHML_HEARTBEAT",
+				    "SWITCHML_WIRE",
+				    "SWITCHML_SLOTS",
+				    "SWITCHML_THREADS",
+				    "SWITCHML_MTU",
+				    "SWITCHML_SOCKET_IFNAME",
+				    "SWITCHML_DEBUG",
+				    "SWITCHML_SPIN",
+				    "SWITCHML_FAULTS",
+				    "RANK",
+				    "WORLD_SIZE",
+				    "LOCAL_WORLD_SIZE",
+				    "MASTER_ADDR",
+				    "MASTER_PORT",
+				    "TORCHELASTIC_RUN_ID",
+				    "OMPI_COMM_WORLD_RANK",
+				    "OMPI_COMM_WORLD_SIZE",
+				    "PMI_RANK",
+				    "PMI_SIZE",
+				    "SLURM_PROCID",
+				    "SLURM_NTASKS",
+				    "SLURM_NODELIST",
+				    "SLURM_LAUNCH_NODE_IPADDR",
+				    "SLURM_JOB_ID",
+				    "SLURM_NTASKS_PER_NODE"};
+
+/* What values are made of. */
+static const char *const parts[] = {
+	"0",	   "1",		 "3",	 "63",	  "64",		"9999999999999999999",
+	".",	   "-",		 "+",	 " ",	  "int16",	"int32",
+	"warn",	   "trace",	 "eth0", "^lo",	  ",",		":",
+	"=",	   "[",		 "]",	 "drop=", "duplicate=", "seed=",
+	"e",	   "0x",	 "%",	 "host",  "node[01",	"-04]",
+	"1000000", "reorder=7,", "\n",	 "::1",	  "127.0.0.1"};
+
+#define N_OF(array) ((uint32_t)(sizeof(array) / sizeof((array)[0])))
+
+static void draw_value(struct gen *gen, char *value)
+{
+	size_t length = 0;
+
+	for (uint32_t n = gen_below(gen, 8); n > 0; n--) {
+		if (gen_below(gen, 4)) {
+			const char *part = parts[gen_below(gen, N_OF(parts))];
+
+			memcpy(value + length, part, strlen(part));
+			length += strlen(part);
+		} else {
+			value[length++] = (char)gen_range(gen, 1, 255);
+		}
+	}
+	/* Long ones, too. */
+	if (length && gen_below(gen, 16) == 15)
+		for (; length < MAX_VALUE; length++)
+			value[length] = value[length - 1];
+	value[length] = '\0';
+}
+
+static void draw_environment(struct gen *gen)
+{
+	char value[MAX_VALUE + 1];
+
+	for (uint32_t i = 0; i < N_OF(names); i++)
+		unsetenv(names[i]);
+	for (uint32_t n = gen_below(gen, 6); n > 0; n--) {
+		draw_value(gen, value);
+		setenv(names[gen_below(gen, N_OF(names))], value, 1);
+	}
+}
+
+static const char *check_config(const struct sml_config *config)
+{
+	PROPERTY_CHECK(config->size == sizeof(*config), "the size is not the configuration's");
+	PROPERTY_CHECK(config->rank >= 0 && config->rank < SML_MAX_WORLD_SIZE &&
+			       config->world_size >= 1 && config->world_size <= SML_MAX_WORLD_SIZE,
+		       "rank or world size is out of bounds");
+	PROPERTY_CHECK(config->master_port >= 0 && config->master_port <= 65535,
+		       "the port is out of bounds");
+	PROPERTY_CHECK(config->timeout_ms > 0 && config->heartbeat_ms >= 100 &&
+			       config->heartbeat_ms <= 60000,
+		       "a time is out of bounds");
+	PROPERTY_CHECK(config->wire == SML_WIRE_INT32 || config->wire == SML_WIRE_INT16,
+		       "the wire is none of those that there are");
+	PROPERTY_CHECK(config->job != NULL && *config->job && config->master_address != NULL,
+		       "a text is missing");
+	return NULL;
+}
+
+static const char *check_settings(const struct sml_settings *settings)
+{
+	PROPERTY_CHECK(settings->rank < settings->world_size, "the rank is not in the world");
+	PROPERTY_CHECK(settings->head_slots + settings->data_slots <= SML_MAX_SLOTS &&
+			       settings->head_slots > 0 && settings->data_slots > 0,
+		       "more slots than there can be");
+	PROPERTY_CHECK(settings->threads >= 1 && settings->threads <= SML_MAX_SHARDS,
+		       "more threads than there can be");
+	PROPERTY_CHECK(settings->faults.drop <= 1000000 && settings->faults.duplicate <= 1000000 &&
+			       settings->faults.reorder <= 1000000,
+		       "more faults than packets");
+	return NULL;
+}
+
+const char *property_config(struct gen *gen, bool tiny)
+{
+	struct sml_config config;
+	struct sml_settings settings;
+	const char *wrong;
+	int error;
+
+	(void)tiny;
+	draw_environment(gen);
+	error = sml_config_init(&config);
+	if (error) {
+		PROPERTY_CHECK(error == SML_ERROR_CONFIG && *sml_error_last(),
+			       "it was refused without a word");
+		return NULL;
+	}
+	wrong = check_config(&config);
+	if (config.interface)
+		(void)sml_interface_matches(config.interface, "eth0");
+	error = sml_settings_init(&settings, &config);
+	if (wrong == NULL && error == 0)
+		wrong = check_settings(&settings);
+	sml_settings_fini(&settings);
+	PROPERTY_CHECK(error == 0 || (error == SML_ERROR_CONFIG && *sml_error_last()),
+		       "it was refused without a word");
+	return wrong;
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The control connection with a thread of its own, and its end. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/clock.h"
+#include "lib/control_internal.h"
+#include "lib/thread.h"
+
+/* How long the end waits for the switch to have taken an abort. */
+#define DRAIN_NS (200 * SML_NS_PER_MS)
+
+static void send_abort(struct sml_control *control)
+{
+	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
+	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
+
+	message.error = control->abort_error;
+	message.text = control->abort_text;
+	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_ABORT;
+	envelope.abort = &message;
+	sml_channel_send(control->channel, &envelope);
+	/* Whoever asked for it knows that the job has failed. */
+	pthread_mutex_lock(&control->lock);
+	control->error = control->abort_error;
+	memcpy(control->text, control->abort_text, sizeof(control->text));
+	pthread_mutex_unlock(&control->lock);
+	sml_control_set_phase(control, SML_CONTROL_FAILED);
+	event_del(control->tick);
+}
+
+static void send_leave(struct sml_control *control)
+{
+	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
+	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
+
+	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_LEAVE;
+	envelope.leave = &leave;
+	sml_control_set_phase(control, SML_CONTROL_LEAVING);
+	sml_control_send(control, &envelope);
+}
+
+void sml_control_on_wake(evutil_socket_t fd, short what, void *self)
+{
+	struct sml_control *control = self;
+	bool leave, stop, abort;
+	uint64_t ignored;
+
+	(void)what;
+	if (read(fd, &ignored, sizeof(ignored)) < 0)
+		return;
+	pthread_mutex_lock(&control->lock);
+	leave = control->leave_wanted && control->phase == SML_CONTROL_RUNNING;
+	stop = control->stop_wanted;
+	abort = control->abort_error && control->phase < SML_CONTROL_LEFT;
+	pthread_mutex_unlock(&control->lock);
+	if (abort)
+		send_abort(control);
+	else if (leave)
+		send_leave(control);
+	if (stop)
+		event_base_loopbreak(control->base);
+}
+
+static void *thread_main(void *self)
+{
+	struct sml_control *control = self;
+
+	/* The wake event is always pending, so only loopbreak ends this. */
+	event_base_dispatch(control->base);
+	return NULL;
+}
+
+static void wake(struct sml_control *control)
+{
+	uint64_t one = 1;
+
+	/* A full eventfd has woken the thread already. */
+	if (write(control->wake_fd, &one, sizeof(one)) < 0)
+		return;
+}
+
+int sml_control_start(struct sml_control *control, const struct sml_control_owner *owner)
+{
+	int error = sml_control_failure(control);
+
+	if (error)
+		return error;
+	control->owner = *owner;
+	control->threaded = true;
+	if (event_add(control->wake, NULL) < 0)
+		error = -ENOMEM;
+	if (error == 0)
+		error = sml_thread_start(&control->thread, "sml-control", thread_main, control);
+	if (error) {
+		control->threaded = false;
+		return sml_error_set(error, "the control thread cannot be started: %s",
+				     strerrordesc_np(-error));
+	}
+	return 0;
+}
+
+int sml_control_leave(struct sml_control *control, uint64_t deadline_ns)
+{
+	struct timespec deadline = sml_timespec(deadline_ns);
+	enum sml_control_phase phase;
+	int timed_out = 0;
+
+	pthread_mutex_lock(&control->lock);
+	control->leave_wanted = true;
+	wake(control);
+	while (control->phase < SML_CONTROL_LEFT && !timed_out)
+		timed_out = pthread_cond_timedwait(&control->changed, &control->lock, &deadline);
+	phase = control->phase;
+	pthread_mutex_unlock(&control->lock);
+	if (phase == SML_CONTROL_LEFT)
+		return 0;
+	if (phase == SML_CONTROL_LOST)
+		return 1;
+	if (phase == SML_CONTROL_FAILED)
+		return sml_error_set(control->error, "%s", control->text);
+	return sml_error_set(SML_ERROR_TIMEOUT,
+			     "not every rank closed its context of job \"%s\" within %u ms",
+			     control->settings->job, control->settings->timeout_ms);
+}
+
+void sml_control_abort(struct sml_control *control, int error, const char *text)
+{
+	pthread_mutex_lock(&control->lock);
+	if (control->abort_error == 0 && control->phase < SML_CONTROL_LEFT) {
+		control->abort_error = error;
+		snprintf(control->abort_text, sizeof(control->abort_text), "%s", text);
+	}
+	pthread_mutex_unlock(&control->lock);
+	wake(control);
+}
+
+static void stop_thread(struct sml_control *control)
+{
+	if (!control->threaded)
+		return;
+	pthread_mutex_lock(&control->lock);
+	control->stop_wanted = true;
+	pthread_mutex_unlock(&control->lock);
+	wake(control);
+	pthread_join(control->thread, NULL);
+	/* The others should learn why, before the connection's end tells them less. */
+	if (control->abort_error)
+		sml_channel_drain(control->channel, sml_now_ns() + DRAIN_NS);
+}
+
+static void free_event(struct event *event)
+{
+	if (event)
+		event_free(event);
+}
+
+void sml_control_retire(struct sml_control *control)
+{
+	stop_thread(control);
+	control->threaded = false;
+	sml_channel_close(control->channel);
+	control->channel = NULL;
+}
+
+void sml_control_close(struct sml_control *control)
+{
+	if (control == NULL)
+		return;
+	stop_thread(control);
+	if (control->channel)
+		sml_channel_close(control->channel);
+	for (unsigned stream = 0; stream < SML_STREAMS; stream++)
+		free(control->tables[stream]);
+	free_event(control->tick);
+	free_event(control->wake);
+	free_event(control->pump_timer);
+	if (control->base)
+		event_base_free(control->base);
+	if (control->wake_fd >= 0)
+		close(control->wake_fd);
+	pthread_mutex_destroy(&control->lock);
+	pthread_cond_destroy(&control->changed);
+	free(control);
+}

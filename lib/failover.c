@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Going on when a switch has died: see failover.h.
+ *
+ *	control thread   lost --> sml_failover_begin()
+ *	failover thread  park the shards (each freezes its worker)
+ *	                 connect, join with a report; while joining, results are
+ *	                 handed over; admitted, probe, ready, start
+ *	                 renew the shards, unpark them
+ *
+ * A switch that waits for ranks in vain closes the connection; then the list is
+ * tried again from its first address, by all ranks alike.
+ */
+#include "lib/failover.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/data_path.h"
+#include "lib/thread.h"
+
+/* A report lists at most two chunks for each slot. */
+#define MAX_REPORT     (2 * SML_MAX_SLOTS)
+#define CONNECT_NS     (2 * SML_NS_PER_SEC)
+#define RETRY_PAUSE_MS 50
+
+struct report {
+	uint32_t lacking[MAX_REPORT], kept[MAX_REPORT];
+};
+
+/* The shards' workers of now and of the epoch before. */
+struct generations {
+	struct sml_context *context;
+	struct sml_worker *now[SML_MAX_SHARDS], *kept[SML_MAX_SHARDS];
+	bool has_result; /* of this epoch: then all ranks had begun it */
+	bool has_kept;	 /* there is an epoch before */
+};
+
+static bool is_over(const struct sml_context *context)
+{
+	return __atomic_load_n(&context->stop, __ATOMIC_SEQ_CST);
+}
+
+/* ---- the report ---- */
+
+static void look_at_generations(struct sml_context *context, struct generations *generations)
+{
+	*generations = (struct generations){.context = context};
+	for (unsigned i = 0; i < context->n_shards; i++) {
+		struct sml_shard *shard = context->shards[i];
+
+		generations->now[i] = &shard->worker;
+		generations->kept[i] = &shard->kept;
+		generations->has_kept |= shard->kept_memory != NULL;
+		for (uint16_t s = 0; s < shard->worker.n_slots; s++)
+			generations->has_result |= shard->worker.slots[s].has_kept;
+	}
+}
+
+/* Kept results are dropped only at the first result of the new epoch. */
+static struct sml_worker *const *keepers(const struct generations *generations)
+{
+	return generations->has_result || !generations->has_kept ? generations->now
+								 : generations->kept;
+}
+
+static const void *give_kept(void *self, enum sml_stream_id stream, uint32_t chunk,
+			     uint16_t *n_lanes)
+{
+	const struct generations *generations = self;
+
+	return sml_resume_kept(keepers(generations), generations->context->n_shards, stream, chunk,
+			       n_lanes);
+}
+
+static int adopt(void *self, enum sml_stream_id stream, uint32_t chunk, const void *lanes,
+		 uint16_t n_lanes)
+{
+	const struct generations *generations = self;
+	int rc = sml_resume_adopt(generations->now, generations->context->n_shards, stream, chunk,
+				  lanes, n_lanes);
+
+	if (rc > 0)
+		sml_context_tensor_done(generations->context);
+	return rc;
+}
+
+static bool write_report(const struct generations *generations, enum sml_stream_id stream,
+			 struct report *space, struct sml_resume_report *report)
+{
+	unsigned n = generations->context->n_shards;
+
+	*report = (struct sml_resume_report){
+		.beyond = sml_resume_beyond(generations->now, n, stream),
+		.lacking = space->lacking,
+		.n_lacking =
+			sml_resume_lacking(generations->now, n, stream, space->lacking, MAX_REPORT),
+		.kept = space->kept,
+		.n_kept = sml_resume_kept_chunks(keepers(generations), n, stream, space->kept,
+						 MAX_REPORT),
+	};
+	return report->n_lacking <= MAX_REPORT && report->n_kept <= MAX_REPORT;
+}
+
+static int write_resumption(struct generations *generations, struct report *space,
+			    struct sml_resumption *resumption)
+{
+	const struct sml_context *context = generations->context;
+
+	*resumption = (struct sml_resumption){
+		.epoch = context->admission.epoch,
+		.tag = context->admission.tag,
+		.self = generations,
+		.kept = give_kept,
+		.adopt = adopt,
+	};
+	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++)
+		if (!write_report(generations, stream, &space[stream],
+				  &resumption->reports[stream]))
+			return sml_error_set(SML_ERROR_PROTOCOL,
+					     "more was under way than slots can hold: the switch "
+					     "gave out impossible tickets");
+	return 0;
+}
+
+/* ---- one try ---- */
+
+static int reach(struct sml_context *context, unsigned first_endpoint, unsigned n_endpoints)
+{
+	struct sml_connect_config config = {
+		.endpoints = context->endpoints + first_endpoint,
+		.n_endpoints = n_endpoints - first_endpoint,
+		.interface = context->settings.interface,
+		.deadline_ns = sml_now_ns() + CONNECT_NS,
+		.log = &context->settings.log,
+	};
+
+	return sml_connect(&context->connection, &config);
+}
+
+static int go_on(struct sml_context *context, struct sml_control *control,
+		 struct generations *generations, struct report *space, uint64_t deadline_ns)
+{
+	struct sml_resumption resumption;
+	struct sml_admission admission;
+	int error = write_resumption(generations, space, &resumption);
+
+	sml_control_watch(control, &context->stop);
+	if (error == 0)
+		error = sml_control_join(control, context->shape.lanes, &resumption, &admission,
+					 deadline_ns);
+	if (error)
+		return error;
+	/* From here on the epoch is one that this rank was told. */
+	context->admission = admission;
+	return sml_data_path_renew(context, control, deadline_ns,
+				   generations->has_result || !generations->has_kept);
+}
+
+static int try_once(struct sml_context *context, unsigned first_endpoint, unsigned n_endpoints,
+		    struct report *space, struct sml_control **taken, uint64_t deadline_ns)
+{
+	struct generations generations;
+	struct sml_control *control;
+	int error = reach(context, first_endpoint, n_endpoints);
+
+	if (error == 0)
+		error = sml_control_open(&control, &context->settings, &context->connection);
+	if (error)
+		return error;
+	look_at_generations(context, &generations);
+	error = go_on(context, control, &generations, space, deadline_ns);
+	if (error)
+		sml_control_close(control);
+	else
+		*taken = control;
+	return error;
+}
+
+/* ---- until one takes over ---- */
+
+/* What another address, or another try, may mend. */
+static bool may_pass(int error)
+{
+	return error == SML_ERROR_UNREACHABLE || error == SML_ERROR_SWITCH_DIED ||
+	       error == SML_ERROR_PROTOCOL || error == SML_ERROR_TIMEOUT || error > -4096;
+}
+
+static int take_over(struct sml_context *context, struct sml_control **taken)
+{
+	uint64_t deadline_ns = sml_now_ns() + context->settings.timeout_ms * SML_NS_PER_MS;
+	struct report *space = calloc(SML_STREAMS, sizeof(*space));
+	unsigned n = context->n_endpoints, first;
+	int error;
+
+	if (space == NULL)
+		return sml_error_set(-ENOMEM, "no memory to go on with another switch");
+	/* The one that was lost comes last in the first round, for it may be frozen. */
+	first = (unsigned)(context->connection.endpoint - context->endpoints) + 1;
+	for (first = first < n ? first : 0;; first = 0) {
+		error = try_once(context, first, n, space, taken, deadline_ns);
+		if (error == 0 || !may_pass(error) || is_over(context) ||
+		    sml_now_ns() >= deadline_ns)
+			break;
+		sml_log(&context->settings.log, SML_LOG_TRACE, "once more: %s", sml_error_last());
+		poll(NULL, 0, RETRY_PAUSE_MS);
+	}
+	free(space);
+	return error;
+}
+
+/* ---- the thread ---- */
+
+static void park_shards(struct sml_context *context)
+{
+	__atomic_store_n(&context->park, true, __ATOMIC_SEQ_CST);
+	for (unsigned i = 0; i < context->n_shards; i++)
+		sml_shard_wake(context->shards[i]);
+	pthread_mutex_lock(&context->lock);
+	while (context->n_parked < context->n_shards && !context->stop)
+		pthread_cond_wait(&context->changed, &context->lock);
+	pthread_mutex_unlock(&context->lock);
+}
+
+static void unpark_shards(struct sml_context *context)
+{
+	pthread_mutex_lock(&context->lock);
+	__atomic_store_n(&context->park, false, __ATOMIC_SEQ_CST);
+	pthread_cond_broadcast(&context->changed);
+	pthread_mutex_unlock(&context->lock);
+}
+
+/* The old control's memory stays, for a caller may be about to use it. */
+static bool retire(struct sml_context *context)
+{
+	/* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
+	size_t bytes = (context->n_retired + 1) * sizeof(context->control);
+	struct sml_control **grown = realloc(context->retired, bytes);
+
+	if (grown == NULL)
+		return false;
+	context->retired = grown;
+	grown[context->n_retired++] = context->control;
+	sml_control_retire(context->control);
+	return true;
+}
+
+static int replace_switch(struct sml_context *context)
+{
+	struct sml_control *taken = NULL;
+	int error;
+
+	park_shards(context);
+	if (!retire(context))
+		return sml_error_set(-ENOMEM, "no memory to go on with another switch");
+	error = is_over(context) ? SML_ERROR_CLOSED : take_over(context, &taken);
+	if (error)
+		return error;
+	__atomic_store_n(&context->control, taken, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static void *failover_main(void *self)
+{
+	struct sml_context *context = self;
+	char text[SML_TEXT_BYTES];
+	int error = replace_switch(context);
+
+	if (error == 0) {
+		sml_log(&context->settings.log, SML_LOG_WARN,
+			"%s; the switch at %s goes on in its place (epoch %u)",
+			context->failover.lost, context->connection.endpoint->name,
+			context->admission.epoch);
+		unpark_shards(context);
+		error = sml_context_start_control(context);
+	}
+	if (error && !is_over(context)) {
+		snprintf(text, sizeof(text), "%.400s, and no switch has taken over: %.500s",
+			 context->failover.lost, sml_error_last());
+		sml_context_fail(context,
+				 error == SML_ERROR_RANK_DIED ? error : SML_ERROR_SWITCH_DIED,
+				 text);
+	}
+	return NULL;
+}
+
+/* Whoever takes the thread joins it. closing: no other one may be started. */
+static bool take_thread(struct sml_context *context, bool closing)
+{
+	bool taken;
+
+	pthread_mutex_lock(&context->lock);
+	taken = context->failover.started;
+	context->failover.started = false;
+	context->failover.closing |= closing;
+	pthread_mutex_unlock(&context->lock);
+	return taken;
+}
+
+void sml_failover_begin(struct sml_context *context, const char *lost)
+{
+	int error = 0;
+
+	/* The one before ended when the control began that is lost now. */
+	if (take_thread(context, false))
+		pthread_join(context->failover.thread, NULL);
+	pthread_mutex_lock(&context->lock);
+	if (!context->failover.closing) {
+		snprintf(context->failover.lost, sizeof(context->failover.lost), "%s", lost);
+		__atomic_store_n(&context->park, true, __ATOMIC_SEQ_CST);
+		error = sml_thread_start(&context->failover.thread, "sml-failover", failover_main,
+					 context);
+		context->failover.started = error == 0;
+	}
+	pthread_mutex_unlock(&context->lock);
+	if (error)
+		sml_context_fail(context, SML_ERROR_SWITCH_DIED, lost);
+}
+
+bool sml_failover_wait(struct sml_context *context, uint64_t deadline_ns)
+{
+	struct timespec deadline = sml_timespec(deadline_ns);
+	int late = 0;
+
+	pthread_mutex_lock(&context->lock);
+	while (context->park && !context->error && !late)
+		late = pthread_cond_timedwait(&context->changed, &context->lock, &deadline);
+	pthread_mutex_unlock(&context->lock);
+	return !late && sml_context_check(context) == 0;
+}
+
+void sml_failover_fini(struct sml_context *context)
+{
+	bool taken = take_thread(context, true);
+
+	pthread_mutex_lock(&context->lock);
+	__atomic_store_n(&context->stop, true, __ATOMIC_SEQ_CST);
+	pthread_cond_broadcast(&context->changed);
+	pthread_mutex_unlock(&context->lock);
+	for (unsigned i = 0; i < context->n_shards; i++)
+		sml_shard_wake(context->shards[i]);
+	if (taken)
+		pthread_join(context->failover.thread, NULL);
+}

@@ -1,0 +1,108 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# A switch dies in the middle of all-reduces (kill -9, or frozen), and another
+# one, or the same one started again, goes on where it was: every result is
+# right, and no call fails. Usage: failover.sh SWITCHML
+set -u
+
+switchml=$1
+work=$(mktemp -d)
+failures=0
+switches=()
+
+clean_up() {
+	kill -9 "${switches[@]}" 2>/dev/null
+	wait 2>/dev/null
+	rm -rf "$work"
+}
+trap clean_up EXIT
+
+# Start a switch; $address and $pid say where it is. Argument: address, or none.
+start_switch() {
+	"$switchml" switch --listen "${1:-127.0.0.1:0}" >"$work/switch" 2>&1 &
+	pid=$!
+	switches+=("$pid")
+	for _ in $(seq 100); do
+		address=$(sed -n 's/.*ready on \([^ ]*\) .*/\1/p' "$work/switch")
+		[ -n "$address" ] && return
+		sleep 0.05
+	done
+	echo "FAILED: no switch: $(cat "$work/switch")"
+	exit 1
+}
+
+# Switches' addresses, bench's options: all-reduces under way, every result checked.
+start_bench() {
+	SWITCHML_TIMEOUT=30 SWITCHML_HEARTBEAT=1 timeout 100 "$switchml" bench --local-workers 3 \
+		--switch "$1" -b 1M -e 1M -w 1 "${@:2}" >"$work/bench" 2>&1 &
+	bench=$!
+	sleep 0.7
+}
+
+# Title, text that the ranks must have written.
+expect_success() {
+	if wait "$bench" && grep -q "$2" "$work/bench"; then
+		echo "ok: $1"
+	else
+		echo "FAILED: $1"
+		cat "$work/bench"
+		failures=$((failures + 1))
+	fi
+}
+
+started_again() {
+	start_switch
+	start_bench "$address" -n 1500 --drop 0.1%
+	for _ in 1 2 3; do
+		kill -9 "$pid"
+		sleep 0.3
+		start_switch "$address"
+		sleep 0.4
+	done
+	expect_success "a switch that is killed and started again, three times" "epoch 4"
+	kill "$pid"
+}
+
+next_address() {
+	start_switch
+	local first=$address first_pid=$pid
+	start_switch
+	start_bench "$first,$address" -n 1500 --wire int16
+	kill -9 "$first_pid"
+	expect_success "the next address takes over" "$address goes on in its place"
+	kill "$pid"
+}
+
+frozen() {
+	start_switch
+	local first=$address first_pid=$pid
+	start_switch
+	start_bench "$first,$address" -n 1000 -d int32
+	kill -STOP "$first_pid"
+	expect_success "the next address takes over from a frozen switch" "has been silent"
+	kill "$pid"
+}
+
+none() {
+	local began=$SECONDS
+	start_switch
+	SWITCHML_TIMEOUT=2 timeout 100 "$switchml" bench --local-workers 3 --switch "$address" \
+		-b 1M -e 1M -n 100000 >"$work/bench" 2>&1 &
+	bench=$!
+	sleep 1
+	kill -9 "$pid"
+	if ! wait "$bench" && [ $((SECONDS - began)) -lt 15 ] &&
+		grep -q "no switch has taken over" "$work/bench"; then
+		echo "ok: where no switch comes back, calls fail at their deadline and say so"
+	else
+		echo "FAILED: no switch comes back ($((SECONDS - began)) s)"
+		cat "$work/bench"
+		failures=$((failures + 1))
+	fi
+}
+
+started_again
+next_address
+frozen
+none
+exit $((failures > 0))

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reading the shared test vectors: see vectors.h. */
+#include "vectors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LINE_BYTES 1024
+
+static void stop(unsigned line, const char *what)
+{
+	fprintf(stderr, "vectors, line %u: %s\n", line, what);
+	exit(1);
+}
+
+static void read_world(struct vector *vector, char *words)
+{
+	struct sml_pool_rules *rules = &vector->rules;
+	char *save, *value;
+
+	*rules = (struct sml_pool_rules){
+		.tag = 0x7461672d7461672d,
+		.job = VECTOR_JOB,
+		.epoch = VECTOR_EPOCH,
+		.head_slots = 1,
+		.data_slots = 1,
+		.lanes = VECTOR_LANES,
+		.n_shards = 1,
+	};
+	for (char *word = strtok_r(words, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
+		value = strchr(word, '=');
+		if (value == NULL)
+			stop(vector->line, word);
+		*value++ = '\0';
+		if (strcmp(word, "ranks") == 0)
+			rules->n_ranks = (uint8_t)atoi(value);
+		else if (strcmp(word, "head") == 0)
+			rules->head_slots = (uint16_t)atoi(value);
+		else if (strcmp(word, "data") == 0)
+			rules->data_slots = (uint16_t)atoi(value);
+		else if (strcmp(word, "lanes") == 0)
+			rules->lanes = (uint16_t)atoi(value);
+		else if (strcmp(word, "shards") == 0)
+			rules->n_shards = (uint8_t)atoi(value);
+		else
+			stop(vector->line, word);
+	}
+	for (unsigned rank = 0; rank < rules->n_ranks; rank++)
+		rules->cookies[rank] = 0xc00c1e0000000000u + rank;
+}
+
+static uint32_t read_lanes(unsigned line, char *text, uint32_t *lanes)
+{
+	char *save, *low;
+	uint32_t n = 0;
+
+	for (char *word = strtok_r(text, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
+		if (n == VECTOR_LANES)
+			stop(line, "too many lanes");
+		low = strchr(word, ':');
+		lanes[n] = (uint32_t)strtoll(word, NULL, 10);
+		if (low)
+			lanes[n] = lanes[n] << 16 | (uint16_t)strtol(low + 1, NULL, 10);
+		n++;
+	}
+	return n;
+}
+
+/* One field of a packet, NAME=VALUE; cut bytes are taken off at the end. */
+static void read_field(struct vector *vector, char *name, char *value, uint32_t *cut)
+{
+	struct sml_header *header = (struct sml_header *)vector->packet;
+	uint32_t number = (uint32_t)strtoul(value, NULL, 10);
+	uint32_t *lanes = (uint32_t *)(header + 1), n;
+
+	if (strcmp(name, "rank") == 0) {
+		header->rank = (uint8_t)number;
+	} else if (strcmp(name, "slot") == 0) {
+		header->slot_be = sml_be16((uint16_t)number);
+	} else if (strcmp(name, "use") == 0) {
+		header->use_be = sml_be32(number);
+	} else if (strcmp(name, "digest") == 0) {
+		header->digest_be = sml_be32(number);
+	} else if (strcmp(name, "chunk") == 0) {
+		header->chunk_be = sml_be32(number);
+	} else if (strcmp(name, "shard") == 0) {
+		header->shard = (uint8_t)number;
+	} else if (strcmp(name, "job") == 0) {
+		header->job_be = sml_be32(number);
+	} else if (strcmp(name, "epoch") == 0) {
+		header->epoch_be = sml_be32(number);
+	} else if (strcmp(name, "version") == 0) {
+		header->version = (uint8_t)number;
+	} else if (strcmp(name, "packet") == 0) {
+		header->kind = (uint8_t)number;
+	} else if (strcmp(name, "cut") == 0) {
+		*cut = number;
+	} else if (strcmp(name, "claim") == 0) {
+		header->lanes_be = sml_be16((uint16_t)number);
+	} else if (strcmp(name, "magic") == 0) {
+		header->magic_be ^= 1;
+	} else if (strcmp(name, "cookie") == 0) {
+		header->key_be ^= 1;
+	} else if (strcmp(name, "op") == 0) {
+		header->op = strcmp(value, "max") == 0 ? SML_LANE_MAX : SML_LANE_SUM;
+	} else if (strcmp(name, "kind") == 0) {
+		header->lane_kind =
+			strcmp(value, "int16") == 0 ? SML_LANE_INT16_PAIR : SML_LANE_INT32;
+	} else if (strcmp(name, "lanes") == 0) {
+		n = read_lanes(vector->line, value, lanes);
+		for (uint32_t i = 0; i < n; i++)
+			lanes[i] = sml_be32(lanes[i]);
+		header->lanes_be = sml_be16((uint16_t)n);
+		vector->length = SML_HEADER_BYTES + 4 * n;
+	} else {
+		stop(vector->line, name);
+	}
+}
+
+/* The rank comes first, for its cookie; what else is wrong is said after it. */
+static void read_packet(struct vector *vector, const struct sml_pool_rules *rules, char *words)
+{
+	struct sml_header *header = (struct sml_header *)vector->packet;
+	unsigned rank = 0;
+	uint32_t cut = 0;
+	char *save, *value;
+
+	sscanf(words, " rank=%u", &rank);
+	*header = (struct sml_header){
+		.magic_be = sml_be16(SML_WIRE_MAGIC),
+		.version = SML_WIRE_VERSION,
+		.kind = SML_PACKET_CONTRIBUTION,
+		.job_be = sml_be32(VECTOR_JOB),
+		.epoch_be = sml_be32(VECTOR_EPOCH),
+		.key_be = sml_be64(rank < SML_MAX_RANKS ? rules->cookies[rank] : 0),
+	};
+	vector->length = SML_HEADER_BYTES;
+	for (char *word = strtok_r(words, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
+		value = strchr(word, '=');
+		if (value == NULL)
+			stop(vector->line, word);
+		*value++ = '\0';
+		read_field(vector, word, value, &cut);
+	}
+	vector->length -= cut;
+}
+
+static enum sml_verdict verdict_of(const struct vector *vector, const char *name)
+{
+	for (unsigned i = 0; i < SML_VERDICTS; i++)
+		if (strcmp(sml_verdict_name((enum sml_verdict)i), name) == 0)
+			return (enum sml_verdict)i;
+	stop(vector->line, name);
+	return SML_VERDICTS;
+}
+
+static void read_answer(struct vector *vector, char *words)
+{
+	char *save, *word = strtok_r(words, " ", &save), *value;
+
+	if (word == NULL)
+		stop(vector->line, "no verdict");
+	vector->verdict = verdict_of(vector, word);
+	while ((word = strtok_r(NULL, " ", &save)) != NULL) {
+		value = strchr(word, '=');
+		if (value == NULL)
+			stop(vector->line, word);
+		*value++ = '\0';
+		if (strcmp(word, "ticket") == 0) {
+			vector->has_ticket = true;
+			vector->ticket = (uint32_t)strtoul(value, NULL, 10);
+		} else if (strcmp(word, "last") == 0) {
+			vector->last_rank = (uint8_t)atoi(value);
+		} else if (strcmp(word, "lanes") == 0) {
+			vector->n_lanes = read_lanes(vector->line, value, vector->lanes);
+		} else {
+			stop(vector->line, word);
+		}
+	}
+}
+
+void vector_next(FILE *file, const struct sml_pool_rules *rules, unsigned *line,
+		 struct vector *vector)
+{
+	char text[LINE_BYTES], *arrow;
+
+	*vector = (struct vector){.kind = VECTOR_END};
+	while (fgets(text, sizeof(text), file)) {
+		vector->line = ++*line;
+		text[strcspn(text, "#\n")] = '\0';
+		if (text[strspn(text, " ")] == '\0')
+			continue;
+		if (strncmp(text, "world ", 6) == 0) {
+			vector->kind = VECTOR_WORLD;
+			read_world(vector, text + 6);
+		} else if (sscanf(text, "age %u", &vector->age) == 1) {
+			vector->kind = VECTOR_AGE;
+		} else if (strncmp(text, "send ", 5) == 0 && (arrow = strstr(text, "->")) != NULL) {
+			vector->kind = VECTOR_SEND;
+			*arrow = '\0';
+			read_packet(vector, rules, text + 5);
+			read_answer(vector, arrow + 2);
+		} else {
+			stop(*line, text);
+		}
+		return;
+	}
+}
