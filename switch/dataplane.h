@@ -30,6 +30,9 @@ struct sml_dataplane_config {
 	uint16_t port;	     /* UDP */
 	const char *address; /* numeric; NULL: all */
 	unsigned n_threads;
+	const char *interfaces; /* "eth0,eth1", for dataplanes that need to know; or NULL */
+	bool generic;		/* XDP in front of the stack, not in the driver */
+	uint32_t max_jobs, max_slots;
 	int debug;
 	/* Called from the dataplane's threads: must only leave a note. */
 	void (*on_mismatch)(void *context, const struct sml_mismatch *mismatch);
@@ -49,10 +52,12 @@ struct sml_dataplane_counters {
 	uint64_t probes;
 	uint64_t socket_drops; /* the kernel had no room for them */
 	uint64_t send_drops;   /* the socket was full for too long */
+	uint64_t bad_checksums; /* where the kernel has not looked at them before */
 };
 
 struct sml_dataplane_operations {
 	const char *name;
+	uint32_t max_lanes; /* of a job; 0: as the packet format has it */
 	int (*open)(struct sml_dataplane **opened, const struct sml_dataplane_config *config,
 		    char *error_text, size_t error_bytes);
 	void (*close)(struct sml_dataplane *dataplane);
