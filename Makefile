@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 ARGS ?=
 MESON ?= meson
 
-.PHONY: all demo test bench install clean help
+.PHONY: all demo test fuzz bench install clean help
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
@@ -22,6 +22,9 @@ test:
 	@tools/install-dependencies check || echo "Going on without: the checks that need them skip."
 	@tools/run-tests $(ARGS)
 
+fuzz:
+	@tools/fuzz $(ARGS)
+
 bench: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) switchml
 	@$(BUILD)/switchml bench $(or $(ARGS),--local-workers 2 -b 4 -e 64M -f 4)
@@ -30,12 +33,13 @@ install: all
 	@$(MESON) install -C $(BUILD) --no-rebuild
 
 clean:
-	rm -rf $(BUILD) build-asan build-tsan
+	rm -rf $(BUILD) build-asan build-tsan build-fuzz
 
 help:
 	@echo "make                      build a release into build/ (the program is build/switchml)"
 	@echo "make demo [ARGS=…]        train a real model on four workers through a switch"
 	@echo "make test [ARGS=…]        all tests and checks (ARGS='--quick': no sanitizers)"
+	@echo "make fuzz [ARGS=SECONDS]  each fuzz target for a time (60 s), with clang's libFuzzer"
 	@echo "make bench [ARGS=…]       switchml bench on this machine"
 	@echo "make install PREFIX=…     install program, library, header, man pages (/usr/local)"
 	@echo "make clean                remove what was built"

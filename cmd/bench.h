@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "switchml.h"
 
@@ -25,7 +26,16 @@ struct bench_options {
 	const char *job;
 	const char *json;
 	unsigned drop, duplicate, reorder; /* packets of a million */
+	bool chaos;			   /* the switch dies again and again */
 };
+
+/* ---- bench_chaos.c: a switch that is killed and started again ---- */
+
+/* Returns when the first switch can be used. A process, or -1 (told). */
+pid_t bench_chaos_start(const struct bench_options *options, uint16_t *port);
+void bench_chaos_stop(pid_t pid);
+
+/* ---- bench_options.c ---- */
 
 void bench_parse(int argc, char **argv, struct bench_options *options);
 
@@ -80,7 +90,10 @@ struct bench_report;
 struct bench_report *bench_report_open(const struct bench_options *options, unsigned n_ranks);
 void bench_report_row(struct bench_report *report, const struct bench_case *this,
 		      const struct bench_result results[BENCH_PLACES]);
-/* Print the last lines, write the JSON file. 0, or a negative errno of the file's. */
-int bench_report_close(struct bench_report *report);
+/*
+ * Print the last lines, write the JSON file. finished: no call failed, so all
+ * rows are there. 0, or a negative errno of the file's.
+ */
+int bench_report_close(struct bench_report *report, bool finished);
 
 #endif

@@ -104,21 +104,28 @@ int bench_local(const struct bench_options *options, const struct sml_config *co
 {
 	struct sml_switch *embedded = NULL;
 	struct crew crew = {0};
+	uint16_t port = 0;
+	pid_t chaos = 0;
 	int error = start_workers(&crew, options, config);
 	bool good;
 
 	if (error)
 		fprintf(stderr, "switchml bench: cannot start workers: %s\n", strerror(-error));
-	if (!error && !options->switch_address)
+	if (!error && options->chaos)
+		error = (chaos = bench_chaos_start(options, &port)) < 0 ? -EIO : 0;
+	else if (!error && !options->switch_address)
 		error = start_switch(&embedded);
+	if (embedded)
+		port = sml_switch_port(embedded);
 	if (!error)
-		error = tell_port(&crew, embedded ? sml_switch_port(embedded) : 0);
+		error = tell_port(&crew, port);
 	/* Workers that still wait for the port find the pipe's end, and go. */
 	close(crew.port_pipe[0]);
 	close(crew.port_pipe[1]);
 	good = !error;
 	for (unsigned i = 0; i < crew.n; i++)
 		good &= has_succeeded(crew.workers[i], i);
+	bench_chaos_stop(chaos);
 	sml_switch_close(embedded);
 	return good ? 0 : 1;
 }

@@ -9,6 +9,9 @@
 
 #define DEFAULT_MAX (64u << 20)
 
+/* Packets of a million that chaos loses, doubles, delays. */
+#define CHAOS_PER_MILLION 10000
+
 enum {
 	OPTION_WIRE = 256,
 	OPTION_JSON,
@@ -18,7 +21,8 @@ enum {
 	OPTION_SEED,
 	OPTION_DROP,
 	OPTION_DUPLICATE,
-	OPTION_REORDER
+	OPTION_REORDER,
+	OPTION_CHAOS
 };
 
 static const struct argp_option known_options[] = {
@@ -40,6 +44,8 @@ static const struct argp_option known_options[] = {
 	{"drop", OPTION_DROP, "PERCENT", 0, "each worker loses so many of its packets", 6},
 	{"duplicate", OPTION_DUPLICATE, "PERCENT", 0, "… doubles so many", 6},
 	{"reorder", OPTION_REORDER, "PERCENT", 0, "… delays so many", 6},
+	{"chaos", OPTION_CHAOS, NULL, 0,
+	 "1 % of each, and the switch is killed and started again all the while", 6},
 	{0},
 };
 
@@ -188,7 +194,15 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	case OPTION_REORDER:
 		options->reorder = parse_percent(state, text);
 		return 0;
+	case OPTION_CHAOS:
+		options->chaos = true;
+		options->drop = options->duplicate = options->reorder = CHAOS_PER_MILLION;
+		return 0;
 	case ARGP_KEY_END:
+		if (options->chaos && options->switch_address)
+			argp_error(state, "--chaos runs a switch of its own to kill");
+		if (options->chaos && !options->local_workers)
+			options->local_workers = 4;
 		if (options->max_bytes == 0)
 			options->max_bytes =
 				options->min_bytes > DEFAULT_MAX ? options->min_bytes : DEFAULT_MAX;

@@ -214,7 +214,7 @@ static int report_all(struct rank *rank, const struct sml_config *config)
 	error = run_all(rank);
 	if (error)
 		complain(config, rank->job);
-	if (rank->report && bench_report_close(rank->report) < 0)
+	if (rank->report && bench_report_close(rank->report, error == 0) < 0)
 		error = -1;
 	return error;
 }

@@ -129,12 +129,14 @@ static int write_json(struct bench_report *report, double busbw)
 	return failed ? -EIO : 0;
 }
 
-int bench_report_close(struct bench_report *report)
+int bench_report_close(struct bench_report *report, bool finished)
 {
 	double busbw = report->n_busbw ? report->busbw_sum / report->n_busbw : 0;
 	int error = 0;
 
-	if (report->options->checks)
+	if (!finished)
+		printf("# Stopped by an error: what is missing above was not measured\n");
+	else if (report->options->checks)
 		printf("# Wrong elements: %llu %s\n", (unsigned long long)report->wrong,
 		       report->wrong ? "FAILED" : "OK");
 	else

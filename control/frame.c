@@ -24,6 +24,15 @@ int sml_frame_write(struct evbuffer *out, const SmlControl__Envelope *message)
 	return evbuffer_commit_space(out, &space, 1) < 0 ? -ENOMEM : 0;
 }
 
+size_t sml_frame_bytes(struct evbuffer *in)
+{
+	uint32_t length_be;
+
+	if (evbuffer_copyout(in, &length_be, LENGTH_BYTES) < LENGTH_BYTES)
+		return 0;
+	return ntohl(length_be);
+}
+
 int sml_frame_read(struct evbuffer *in, SmlControl__Envelope **message)
 {
 	uint32_t length_be;

@@ -25,4 +25,10 @@ int sml_frame_write(struct evbuffer *out, const SmlControl__Envelope *message);
  */
 int sml_frame_read(struct evbuffer *in, SmlControl__Envelope **message);
 
+/*
+ * How long the message is whose beginning lies in `in`, as its sender says, so that
+ * a receiver can refuse it before the rest has come. 0: not even that is here.
+ */
+size_t sml_frame_bytes(struct evbuffer *in);
+
 #endif

@@ -16,7 +16,7 @@ static bool is_float(enum sml_type type)
 	return type == SML_FLOAT32 || type == SML_FLOAT16 || type == SML_BFLOAT16;
 }
 
-static size_t element_bytes(enum sml_type type)
+size_t sml_element_bytes(enum sml_type type)
 {
 	switch (type) {
 	case SML_FLOAT32:
@@ -26,9 +26,9 @@ static size_t element_bytes(enum sml_type type)
 	case SML_BFLOAT16:
 		return 2;
 	case SML_BYTE:
-		break;
+		return 1;
 	}
-	return 1;
+	return 0;
 }
 
 static enum sml_coding coding_of(const struct sml_tensor_spec *spec)
@@ -285,7 +285,7 @@ static void fill_elements(struct sml_tensor *tensor, uint32_t index, uint32_t n_
 		__builtin_memset(lanes + used, 0, 4 * n_lanes - used);
 		encode(tensor, index,
 		       (const uint8_t *)spec->send +
-			       (first - spec->send_first) * element_bytes(spec->type),
+			       (first - spec->send_first) * sml_element_bytes(spec->type),
 		       count, lanes);
 		return;
 	}
@@ -301,7 +301,7 @@ static void fill_elements(struct sml_tensor *tensor, uint32_t index, uint32_t n_
 static void measure_block(struct sml_tensor *tensor, uint32_t head_index)
 {
 	uint32_t first_chunk, n = block_chunks(tensor, head_index, &first_chunk);
-	size_t bytes = element_bytes(tensor->spec.type);
+	size_t bytes = sml_element_bytes(tensor->spec.type);
 
 	for (uint32_t i = first_chunk; i < first_chunk + n; i++) {
 		uint64_t first;
@@ -389,7 +389,7 @@ static void take_elements(const struct sml_tensor *tensor, uint32_t index, const
 {
 	const struct sml_tensor_spec *spec = &tensor->spec;
 	uint64_t end = spec->recv_first + spec->recv_count;
-	size_t bytes = element_bytes(spec->type);
+	size_t bytes = sml_element_bytes(spec->type);
 	uint64_t first, from, to;
 	uint32_t count = chunk_elements(tensor, index, &first);
 	uint8_t *recv = spec->recv;

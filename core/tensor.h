@@ -116,6 +116,9 @@ struct sml_tensor {
 	struct sml_tensor *next;
 };
 
+/* Bytes of one element in memory; 0: there is no such type. */
+size_t sml_element_bytes(enum sml_type type);
+
 /* Bytes that sml_tensor_init() wants behind `memory` (8-byte aligned). */
 size_t sml_tensor_memory_bytes(const struct sml_tensor_spec *spec, const struct sml_shape *shape);
 

@@ -42,9 +42,12 @@ static inline struct guarded guard_take(size_t n)
 
 static inline bool guard_is_whole(const struct guarded *memory)
 {
-	const uint8_t *before = memory->block, *behind = memory->bytes + memory->n;
+	const uint8_t *before = memory->block, *behind;
 
-	for (int i = 0; memory->block != NULL && i != GUARD_BYTES; i++)
+	if (before == NULL)
+		return true;
+	behind = memory->bytes + memory->n;
+	for (int i = 0; i != GUARD_BYTES; i++)
 		if (before[i] != GUARD_VALUE || behind[i] != GUARD_VALUE)
 			return false;
 	return true;

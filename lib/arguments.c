@@ -5,17 +5,7 @@
 
 size_t sml_type_size(enum sml_type type)
 {
-	switch (type) {
-	case SML_FLOAT32:
-	case SML_INT32:
-		return 4;
-	case SML_FLOAT16:
-	case SML_BFLOAT16:
-		return 2;
-	case SML_BYTE:
-		return 1;
-	}
-	return 0;
+	return sml_element_bytes(type);
 }
 
 int sml_check_numbers(struct sml_context *context, enum sml_type type, enum sml_op op)

@@ -43,7 +43,8 @@ void sml_context_park(struct sml_context *context)
 	pthread_mutex_lock(&context->lock);
 	context->n_parked++;
 	pthread_cond_broadcast(&context->changed);
-	while (context->park && !context->stop)
+	while (__atomic_load_n(&context->park, __ATOMIC_SEQ_CST) &&
+	       !__atomic_load_n(&context->stop, __ATOMIC_SEQ_CST))
 		pthread_cond_wait(&context->changed, &context->lock);
 	context->n_parked--;
 	pthread_mutex_unlock(&context->lock);
@@ -141,7 +142,7 @@ static void time_out(struct sml_context *context, const struct sml_request *requ
 	sml_history_text(&context->history, SML_HEAD, request->tensor.window[SML_HEAD].first, call,
 			 sizeof(call));
 	pthread_mutex_unlock(&context->submit_lock);
-	if (context->park)
+	if (__atomic_load_n(&context->park, __ATOMIC_SEQ_CST))
 		snprintf(text, sizeof(text),
 			 "%s did not finish within %u ms (SWITCHML_TIMEOUT): %.300s, and no switch "
 			 "has taken over. Start it again, or give a second address in "

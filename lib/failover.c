@@ -220,7 +220,7 @@ static void park_shards(struct sml_context *context)
 	for (unsigned i = 0; i < context->n_shards; i++)
 		sml_shard_wake(context->shards[i]);
 	pthread_mutex_lock(&context->lock);
-	while (context->n_parked < context->n_shards && !context->stop)
+	while (context->n_parked < context->n_shards && !is_over(context))
 		pthread_cond_wait(&context->changed, &context->lock);
 	pthread_mutex_unlock(&context->lock);
 }
@@ -326,7 +326,7 @@ bool sml_failover_wait(struct sml_context *context, uint64_t deadline_ns)
 	int late = 0;
 
 	pthread_mutex_lock(&context->lock);
-	while (context->park && !context->error && !late)
+	while (__atomic_load_n(&context->park, __ATOMIC_SEQ_CST) && !context->error && !late)
 		late = pthread_cond_timedwait(&context->changed, &context->lock, &deadline);
 	pthread_mutex_unlock(&context->lock);
 	return !late && sml_context_check(context) == 0;

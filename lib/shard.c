@@ -110,20 +110,27 @@ bool sml_shard_describe(const struct sml_shard *shard, char *text, size_t bytes)
 	size_t length = 0;
 
 	text[0] = '\0';
+	if (sml_worker_is_broken(worker))
+		length =
+			(size_t)snprintf(text, bytes,
+					 "shard %u gave up: the switch broke the protocol (it gave "
+					 "out a chunk twice)",
+					 shard->index);
 	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++) {
 		const struct sml_list *unanswered = &worker->streams[stream].unanswered;
 		uint16_t slot = unanswered->first;
+		uint32_t chunk;
 
 		if (unanswered->n == 0 || length >= bytes)
 			continue;
+		chunk = sml_worker_stream_chunk(worker, worker->chunks[slot]);
 		length += (size_t)snprintf(
 			text + length, bytes - length,
 			"%sshard %u waits for %u result%s, first for chunk %u of the %s stream "
 			"(call %u), sent %u times",
 			length ? "; " : "", shard->index, unanswered->n,
-			unanswered->n == 1 ? "" : "s", worker->chunks[slot], names[stream],
-			tensor_number(worker, stream, worker->chunks[slot]),
-			worker->slots[slot].sends);
+			unanswered->n == 1 ? "" : "s", chunk, names[stream],
+			tensor_number(worker, stream, chunk), worker->slots[slot].sends);
 	}
 	return length > 0;
 }

@@ -22,7 +22,7 @@ static void describe(struct sim_rank *rank, uint32_t i, struct sml_tensor_spec *
 {
 	const struct sim_call *call = &rank->world->calls[i];
 	struct sim_call_state *state = &rank->calls[i];
-	size_t bytes = sim_element_bytes(call->type);
+	size_t bytes = sml_element_bytes(call->type);
 	uint32_t part = call->count / rank->world->n_ranks;
 	size_t own = (size_t)rank->id * part;
 
@@ -56,7 +56,7 @@ static void prepare_call(struct sim_rank *rank, uint32_t i, struct gen *gen)
 	const struct sim_world *world = rank->world;
 	const struct sim_call *call = &world->calls[i];
 	struct sim_call_state *state = &rank->calls[i];
-	size_t bytes = call->count * sim_element_bytes(call->type);
+	size_t bytes = call->count * sml_element_bytes(call->type);
 
 	state->send = allocate(bytes);
 	sim_input(world, i, rank->id, state->send);

@@ -8,13 +8,6 @@
 
 #include "core/quantize.h"
 
-size_t sim_element_bytes(enum sml_type type)
-{
-	if (type == SML_FLOAT32 || type == SML_INT32)
-		return 4;
-	return type == SML_BYTE ? 1 : 2;
-}
-
 static float draw_float(struct gen *gen, uint32_t range)
 {
 	int32_t mantissa = (int32_t)gen_below(gen, 2000001) - 1000000;
@@ -39,7 +32,7 @@ static uint16_t to_half(enum sml_type type, float value)
 void sim_input(const struct sim_world *world, uint32_t call, uint32_t rank, void *elements)
 {
 	const struct sim_call *c = &world->calls[call];
-	size_t bytes = sim_element_bytes(c->type);
+	size_t bytes = sml_element_bytes(c->type);
 	struct gen gen;
 	uint32_t range;
 
@@ -98,7 +91,7 @@ static void reference_block(const struct sim_call *call, uint32_t count, unsigne
 static void reference_float_sum(const struct sim_call *call, const struct sml_tensor *tensor,
 				unsigned n_ranks, void *const *inputs, uint8_t *result)
 {
-	size_t bytes = sim_element_bytes(call->type);
+	size_t bytes = sml_element_bytes(call->type);
 	const void *parts[SML_MAX_RANKS];
 
 	if (tensor->form == SML_FORM_GATHER) {
@@ -201,7 +194,7 @@ static void reference_element(const struct sim_call *call, unsigned n_ranks, voi
 void sim_reference(const struct sim_world *world, const struct sim_call *call,
 		   const struct sml_tensor *tensor, void *const *inputs, void *result)
 {
-	size_t bytes = sim_element_bytes(call->type);
+	size_t bytes = sml_element_bytes(call->type);
 	uint32_t part = call->count / world->n_ranks;
 
 	if (call->count == 0)
@@ -223,7 +216,7 @@ void sim_reference(const struct sim_world *world, const struct sim_call *call,
 
 bool sim_equal(enum sml_type type, const void *a, const void *b, size_t count)
 {
-	size_t bytes = sim_element_bytes(type);
+	size_t bytes = sml_element_bytes(type);
 
 	if (memcmp(a, b, count * bytes) == 0)
 		return true;

@@ -8,8 +8,6 @@
 
 #include "sim/world.h"
 
-size_t sim_element_bytes(enum sml_type type);
-
 /* Fill elements with a rank's whole-tensor input of a call. */
 void sim_input(const struct sim_world *world, uint32_t call, uint32_t rank, void *elements);
 

@@ -357,7 +357,7 @@ static void check_call(struct run *run, uint32_t i)
 {
 	const struct sim_world *world = run->world;
 	const struct sim_call *call = &world->calls[i];
-	size_t bytes = sim_element_bytes(call->type), part = call->count / world->n_ranks;
+	size_t bytes = sml_element_bytes(call->type), part = call->count / world->n_ranks;
 	uint8_t *expected = must(malloc(call->count * bytes + 1));
 	void *inputs[SML_MAX_RANKS];
 

@@ -31,14 +31,17 @@
 
 #define BATCH	     16
 #define BUFFER_BYTES 65536
+/* Less would be slower than what is lost now and then; workers adapt below it. */
+#define MIN_WINDOW 16
 
 struct udp_job {
 	struct sml_pool pool;
 	void *memory;
 	bool started;
 	bool mismatch_told;
-	struct sockaddr_in6 addresses[SML_MAX_RANKS][SML_MAX_SHARDS];
-	bool has_address[SML_MAX_RANKS][SML_MAX_SHARDS];
+	/* Written by the shard's thread until the job runs, then only read, by it. */
+	struct sml_path paths[SML_MAX_RANKS][SML_MAX_SHARDS];
+	bool has_path[SML_MAX_RANKS][SML_MAX_SHARDS];
 	struct sml_job_counters counters; /* relaxed atomics */
 };
 
@@ -54,7 +57,7 @@ struct thread {
 	struct sml_dataplane_counters counters; /* relaxed atomics */
 	struct mmsghdr messages[BATCH];
 	struct iovec vectors[BATCH];
-	struct sockaddr_in6 sources[BATCH];
+	struct sockaddr_in6 sources[BATCH]; /* or sockaddr_in: see udp_socket.h */
 	union {
 		char bytes[SML_UDP_CONTROL_BYTES];
 		struct cmsghdr align;
@@ -88,28 +91,47 @@ static void count_shared(uint64_t *counter)
 
 /* ---- packets ---- */
 
+static void drop(struct thread *thread, enum sml_verdict verdict)
+{
+	count(&thread->counters.verdicts[verdict], 1);
+}
+
+/* Why a probe is not answered, or SML_VERDICT_ABSORBED. */
+static enum sml_verdict check_probe(const struct sml_pool_rules *rules,
+				    const struct sml_header *header)
+{
+	if (header->epoch_be != sml_be32(rules->epoch))
+		return SML_VERDICT_WRONG_EPOCH;
+	if (header->rank >= rules->n_ranks || header->shard >= rules->n_shards)
+		return SML_VERDICT_OUT_OF_RANGE;
+	if (header->key_be != sml_be64(rules->cookies[header->rank]))
+		return SML_VERDICT_WRONG_COOKIE;
+	return SML_VERDICT_ABSORBED;
+}
+
 static void answer_probe(struct thread *thread, struct udp_job *job, struct sml_header *header,
-			 uint32_t length, const struct sockaddr_in6 *source)
+			 uint32_t length, struct msghdr *message)
 {
 	const struct sml_pool_rules *rules = &job->pool.rules;
+	enum sml_verdict verdict = check_probe(rules, header);
+	struct sml_path path;
 
 	count(&thread->counters.probes, 1);
-	if (header->epoch_be != sml_be32(rules->epoch) || header->rank >= rules->n_ranks ||
-	    header->shard >= rules->n_shards ||
-	    header->key_be != sml_be64(rules->cookies[header->rank]))
+	if (verdict != SML_VERDICT_ABSORBED) {
+		drop(thread, verdict);
 		return;
-	/* The results' address is fixed once the job runs: a stolen cookie cannot move it. */
+	}
+	sml_udp_path(message, &path);
+	/* Where results go is fixed once the job runs: a stolen cookie cannot move it. */
 	if (!__atomic_load_n(&job->started, __ATOMIC_ACQUIRE)) {
-		job->addresses[header->rank][header->shard] = *source;
-		__atomic_store_n(&job->has_address[header->rank][header->shard], true,
+		job->paths[header->rank][header->shard] = path;
+		__atomic_store_n(&job->has_path[header->rank][header->shard], true,
 				 __ATOMIC_RELEASE);
 	}
 	header->kind = SML_PACKET_PROBE_REPLY;
 	header->key_be = sml_be64(rules->tag);
 	/* One packet for one of the same length: nothing is amplified. */
-	if (sendto(thread->fd, header, length, MSG_DONTWAIT, (const struct sockaddr *)source,
-		   sizeof(*source)) < 0)
-		count(&thread->counters.send_drops, 1);
+	sml_results_send_one(&thread->results, thread->fd, header, length, &path);
 }
 
 static void tell_mismatch(struct thread *thread, struct udp_job *job,
@@ -127,11 +149,6 @@ static void tell_mismatch(struct thread *thread, struct udp_job *job,
 	if (__atomic_exchange_n(&job->mismatch_told, true, __ATOMIC_RELAXED))
 		return;
 	thread->dataplane->config.on_mismatch(thread->dataplane->config.context, &mismatch);
-}
-
-static void drop(struct thread *thread, enum sml_verdict verdict)
-{
-	count(&thread->counters.verdicts[verdict], 1);
 }
 
 static void flush(struct thread *thread)
@@ -157,13 +174,13 @@ static void contribution(struct thread *thread, struct udp_job *job, const void 
 		return;
 	if (verdict == SML_VERDICT_RESEND) {
 		sml_results_send_one(&thread->results, thread->fd, answer.packet, answer.length,
-				     &job->addresses[answer.in.rank][answer.in.shard]);
+				     &job->paths[answer.in.rank][answer.in.shard]);
 		return;
 	}
 	if (!sml_results_add(&thread->results, job, answer.in.shard, answer.packet,
 			     answer.length)) {
 		flush(thread);
-		sml_results_begin(&thread->results, job, answer.in.shard, job->addresses[0],
+		sml_results_begin(&thread->results, job, answer.in.shard, job->paths[0],
 				  job->pool.rules.n_ranks);
 		sml_results_add(&thread->results, job, answer.in.shard, answer.packet,
 				answer.length);
@@ -171,7 +188,7 @@ static void contribution(struct thread *thread, struct udp_job *job, const void 
 }
 
 static void receive_packet(struct thread *thread, void *packet, uint32_t length,
-			   const struct sockaddr_in6 *source)
+			   struct msghdr *message)
 {
 	struct sml_header *header = packet;
 	struct udp_job *job;
@@ -182,17 +199,15 @@ static void receive_packet(struct thread *thread, void *packet, uint32_t length,
 		return;
 	}
 	job = thread->jobs[sml_be32(header->job_be) % SML_MAX_JOBS];
-	if (job == NULL || header->job_be != sml_be32(job->pool.rules.job)) {
+	if (job == NULL || header->job_be != sml_be32(job->pool.rules.job))
 		drop(thread, SML_VERDICT_UNKNOWN_JOB);
-		return;
-	}
-	if (header->kind == SML_PACKET_PROBE)
-		answer_probe(thread, job, header, length, source);
-	else if (!__atomic_load_n(&job->started, __ATOMIC_ACQUIRE))
-		drop(thread, SML_VERDICT_EARLY_USE);
 	else if ((sml_be32(header->job_be) + header->shard) % thread->dataplane->n_threads !=
 		 thread->index)
-		drop(thread, SML_VERDICT_OUT_OF_RANGE); /* not this thread's slot */
+		drop(thread, SML_VERDICT_OUT_OF_RANGE); /* another thread's, in one super-packet */
+	else if (header->kind == SML_PACKET_PROBE)
+		answer_probe(thread, job, header, length, message);
+	else if (!__atomic_load_n(&job->started, __ATOMIC_ACQUIRE))
+		drop(thread, SML_VERDICT_EARLY_USE);
 	else
 		contribution(thread, job, packet, length);
 }
@@ -201,21 +216,33 @@ static void receive_packet(struct thread *thread, void *packet, uint32_t length,
 static void receive_message(struct thread *thread, unsigned i)
 {
 	struct msghdr *message = &thread->messages[i].msg_hdr;
-	uint32_t length = thread->messages[i].msg_len, segment;
+	uint32_t length = thread->messages[i].msg_len, segment, offset = 0;
 	uint8_t *bytes = thread->buffers + (size_t)i * BUFFER_BYTES;
 
 	segment = sml_udp_segment_bytes(message, length, &thread->socket_drops_seen);
 	count(&thread->counters.bytes_received, length);
-	if (segment % 4 != 0) {
-		drop(thread, SML_VERDICT_MALFORMED);
-		return;
-	}
-	for (uint32_t offset = 0; offset < length; offset += segment) {
+	do {
 		uint32_t part = length - offset < segment ? length - offset : segment;
 
 		count(&thread->counters.packets_received, 1);
-		receive_packet(thread, bytes + offset, part, &thread->sources[i]);
-	}
+		/* The core wants them aligned; those that are not have no whole lanes. */
+		if (segment % 4 != 0)
+			drop(thread, SML_VERDICT_MALFORMED);
+		else
+			receive_packet(thread, bytes + offset, part, message);
+		offset += segment;
+	} while (offset < length);
+}
+
+static void publish_results_counters(struct thread *thread)
+{
+	__atomic_store_n(&thread->counters.packets_sent, thread->results.packets_sent,
+			 __ATOMIC_RELAXED);
+	__atomic_store_n(&thread->counters.bytes_sent, thread->results.bytes_sent,
+			 __ATOMIC_RELAXED);
+	__atomic_store_n(&thread->counters.send_drops, thread->results.drops, __ATOMIC_RELAXED);
+	__atomic_store_n(&thread->counters.socket_drops, thread->socket_drops_seen,
+			 __ATOMIC_RELAXED);
 }
 
 static int receive_batch(struct thread *thread)
@@ -238,6 +265,7 @@ static int receive_batch(struct thread *thread)
 	for (int i = 0; i < n; i++)
 		receive_message(thread, (unsigned)i);
 	flush(thread);
+	publish_results_counters(thread);
 	return n;
 }
 
@@ -261,17 +289,6 @@ static bool carry_out_orders(struct thread *thread)
 	return going;
 }
 
-static void publish_results_counters(struct thread *thread)
-{
-	__atomic_store_n(&thread->counters.packets_sent, thread->results.packets_sent,
-			 __ATOMIC_RELAXED);
-	__atomic_store_n(&thread->counters.bytes_sent, thread->results.bytes_sent,
-			 __ATOMIC_RELAXED);
-	__atomic_store_n(&thread->counters.send_drops, thread->results.drops, __ATOMIC_RELAXED);
-	__atomic_store_n(&thread->counters.socket_drops, thread->socket_drops_seen,
-			 __ATOMIC_RELAXED);
-}
-
 static void *run(void *argument)
 {
 	struct thread *thread = argument;
@@ -289,7 +306,6 @@ static void *run(void *argument)
 		       __atomic_load_n(&thread->dataplane->orders, __ATOMIC_RELAXED) ==
 			       thread->orders_done)
 			;
-		publish_results_counters(thread);
 	}
 	return NULL;
 }
@@ -364,6 +380,11 @@ static int open_thread(struct sml_dataplane *dataplane, unsigned i, char *error_
 		       size_t error_bytes)
 {
 	struct thread *thread = &dataplane->threads[i];
+	const struct sml_udp_options options = {
+		.address = dataplane->config.address,
+		.port = dataplane->config.port,
+		.n_threads = dataplane->n_threads,
+	};
 
 	thread->dataplane = dataplane;
 	thread->index = i;
@@ -374,8 +395,7 @@ static int open_thread(struct sml_dataplane *dataplane, unsigned i, char *error_
 		snprintf(error_text, error_bytes, "no memory or descriptors for the dataplane");
 		return -ENOMEM;
 	}
-	thread->fd = sml_udp_socket_open(dataplane->config.address, dataplane->config.port,
-					 dataplane->n_threads, &dataplane->receive_buffer_bytes,
+	thread->fd = sml_udp_socket_open(&options, i == 0, &dataplane->receive_buffer_bytes,
 					 error_text, error_bytes);
 	return thread->fd < 0 ? thread->fd : 0;
 }
@@ -470,18 +490,23 @@ static bool udp_has_address(struct sml_dataplane *dataplane, uint32_t number, ui
 	const struct udp_job *job = dataplane->jobs[number % SML_MAX_JOBS];
 
 	for (unsigned shard = 0; shard < job->pool.rules.n_shards; shard++)
-		if (!__atomic_load_n(&job->has_address[rank][shard], __ATOMIC_ACQUIRE))
+		if (!__atomic_load_n(&job->has_path[rank][shard], __ATOMIC_ACQUIRE))
 			return false;
 	return true;
 }
 
+/*
+ * Ranks in step send at once, all to one thread's socket at worst. The kernel
+ * charges a packet's memory, not its bytes: about a quarter and 1 KiB more.
+ */
 static uint32_t udp_window(struct sml_dataplane *dataplane, uint32_t packet_bytes, uint32_t n_ranks)
 {
-	/* The kernel charges a packet's memory, not its bytes: about a quarter and 1 KiB more. */
 	uint64_t charged = packet_bytes + packet_bytes / 4 + 1024;
 	uint64_t packets = dataplane->receive_buffer_bytes / (charged * n_ranks);
 
-	return packets < 4 ? 4 : packets > SML_MAX_SLOTS ? SML_MAX_SLOTS : (uint32_t)packets;
+	if (packets < MIN_WINDOW)
+		return MIN_WINDOW;
+	return packets < SML_MAX_SLOTS ? (uint32_t)packets : SML_MAX_SLOTS;
 }
 
 static void udp_job_counters(struct sml_dataplane *dataplane, uint32_t number,

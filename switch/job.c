@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "switch/text.h"
+
 #define SECOND_NS	 1000000000ull
 #define PROBING_NS	 (20 * SECOND_NS)
 #define MISMATCH_WAIT_NS (2 * SECOND_NS)
@@ -81,23 +83,47 @@ static void give_up_resuming(struct sml_job *job)
 		if (connection == NULL)
 			continue;
 		connection->job = NULL;
-		connection->closing = true;
+		sml_connection_end(connection);
 	}
 	close_job(job);
 }
 
-static void all_have_left(struct sml_job *job)
+static void send_left(struct sml_connection *connection)
 {
 	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
 	SmlControl__Left left = SML_CONTROL__LEFT__INIT;
 
 	message.body_case = SML_CONTROL__ENVELOPE__BODY_LEFT;
 	message.left = &left;
-	send_all(job, &message);
-	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (job->members[rank].connection != NULL)
-			job->members[rank].connection->job = NULL;
+	sml_connection_send(connection, &message);
+}
+
+static void all_have_left(struct sml_job *job)
+{
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		struct sml_connection *connection = job->members[rank].connection;
+
+		if (connection == NULL)
+			continue;
+		send_left(connection);
+		connection->job = NULL;
+	}
 	close_job(job);
+}
+
+/* Before all ranks are here. It may come again: launchers restart what fails early. */
+static void forget_member(struct sml_job *job, uint8_t gone)
+{
+	sml_control__join__free_unpacked(job->members[gone].resume, NULL);
+	memset(&job->members[gone], 0, sizeof(job->members[gone]));
+	job->n_members--;
+	if (job->n_members == 0) {
+		close_job(job);
+		return;
+	}
+	for (uint8_t rank = 0; job->first_rank == gone && rank < job->n_ranks; rank++)
+		if (job->members[rank].connection != NULL)
+			job->first_rank = rank;
 }
 
 void sml_job_lost(struct sml_connection *connection, const char *why)
@@ -106,24 +132,16 @@ void sml_job_lost(struct sml_connection *connection, const char *why)
 	struct sml_member *member = &job->members[connection->rank];
 	char text[SML_TEXT_BYTES];
 
+	connection->job = NULL;
 	member->connection = NULL;
 	if (member->leaving)
 		return; /* it had asked: the others' barrier goes on without it */
-	if (job->state == SML_JOB_HANDING_OVER) {
-		give_up_resuming(job);
+	if (job->state == SML_JOB_JOINING) {
+		forget_member(job, connection->rank);
 		return;
 	}
-	if (job->state == SML_JOB_JOINING) {
-		sml_control__join__free_unpacked(member->resume, NULL);
-		member->resume = NULL;
-		/* It may come again: launchers restart what fails early. */
-		job->n_members--;
-		if (job->n_members == 0)
-			close_job(job);
-		else if (job->first_rank == connection->rank)
-			for (uint8_t rank = 0; rank < job->n_ranks; rank++)
-				if (job->members[rank].connection != NULL)
-					job->first_rank = rank;
+	if (job->state == SML_JOB_HANDING_OVER) {
+		give_up_resuming(job);
 		return;
 	}
 	snprintf(text, sizeof(text), "rank %u (host %s, pid %u) died: %s", connection->rank,
@@ -153,6 +171,17 @@ static uint32_t least_lanes(const struct sml_job *job)
 	return round_down_lanes(lanes);
 }
 
+/* Ranks of all jobs, who share the dataplane's buffers. */
+static uint32_t count_ranks(const struct sml_server *server)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
+		if (server->jobs[i] != NULL)
+			n += server->jobs[i]->n_ranks;
+	return n;
+}
+
 static void send_admitted(struct sml_job *job, uint8_t rank)
 {
 	struct sml_server *server = job->server;
@@ -170,8 +199,7 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 	admitted.shards = job->rules.n_shards;
 	admitted.data_port = server->data_port;
 	admitted.window_packets = server->operations->window(
-		server->dataplane, SML_HEADER_BYTES + 4u * job->rules.lanes,
-		(uint32_t)job->n_ranks * server->n_jobs);
+		server->dataplane, SML_HEADER_BYTES + 4u * job->rules.lanes, count_ranks(server));
 	admitted.dataplane = (char *)(uintptr_t)server->operations->name;
 	if (job->resumes) {
 		for (unsigned stream = 0; stream < SML_STREAMS; stream++) {
@@ -236,12 +264,16 @@ static void on_ready(struct sml_job *job, struct sml_member *member, uint8_t ran
 	struct sml_server *server = job->server;
 	SmlControl__Envelope reply = SML_CONTROL__ENVELOPE__INIT;
 	SmlControl__Start start = SML_CONTROL__START__INIT;
+	char text[SML_TEXT_BYTES];
 
 	if (job->state != SML_JOB_PROBING || member->ready)
 		return;
 	if (!server->operations->has_address(server->dataplane, job->rules.job, rank)) {
-		sml_connection_refuse(member->connection, SML_ERROR_PROTOCOL,
-				      "ready without a probe from every socket");
+		snprintf(text, sizeof(text),
+			 "rank %u (host %s, pid %u) said that it was ready, but not every socket "
+			 "of it has sent a probe",
+			 rank, member->host, member->pid);
+		sml_job_fail(job, SML_ERROR_PROTOCOL, text);
 		return;
 	}
 	member->lanes = message->ready->lanes;
@@ -253,22 +285,42 @@ static void on_ready(struct sml_job *job, struct sml_member *member, uint8_t ran
 	start.lanes = least_lanes(job);
 	if (start.lanes > job->rules.lanes)
 		start.lanes = job->rules.lanes;
+	job->rules.lanes = (uint16_t)start.lanes;
 	reply.body_case = SML_CONTROL__ENVELOPE__BODY_START;
 	reply.start = &start;
 	send_all(job, &reply);
 }
 
+/* Nobody has begun: there is no barrier to wait for, and maybe nobody to tell. */
+static void leave_before_start(struct sml_job *job, struct sml_member *member, uint8_t rank)
+{
+	struct sml_connection *connection = member->connection;
+	char text[SML_TEXT_BYTES];
+
+	send_left(connection);
+	if (job->state == SML_JOB_JOINING) {
+		connection->job = NULL;
+		forget_member(job, rank);
+		return;
+	}
+	snprintf(text, sizeof(text), "rank %u (host %s, pid %u) left before the job had begun",
+		 rank, member->host, member->pid);
+	sml_job_fail(job, SML_ERROR_ABORTED, text);
+}
+
 static void on_leave(struct sml_job *job, struct sml_member *member, uint8_t rank,
 		     const SmlControl__Envelope *message)
 {
-	(void)rank;
 	(void)message;
 	if (member->leaving)
 		return;
+	if (job->state < SML_JOB_RUNNING) {
+		leave_before_start(job, member, rank);
+		return;
+	}
 	member->leaving = true;
 	job->n_leaving++;
-	if (job->state == SML_JOB_RUNNING)
-		job->state = SML_JOB_LEAVING;
+	job->state = SML_JOB_LEAVING;
 	if (job->n_leaving == job->n_ranks)
 		all_have_left(job);
 }
@@ -276,12 +328,12 @@ static void on_leave(struct sml_job *job, struct sml_member *member, uint8_t ran
 static void on_abort(struct sml_job *job, struct sml_member *member, uint8_t rank,
 		     const SmlControl__Envelope *message)
 {
-	char text[SML_TEXT_BYTES];
-
+	char text[SML_TEXT_BYTES], reason[SML_REASON_BYTES];
 	int error = message->abort->error;
 
-	snprintf(text, sizeof(text), "rank %u (host %s, pid %u) aborted the job: %.300s", rank,
-		 member->host, member->pid, message->abort->text);
+	sml_text_copy(reason, sizeof(reason), message->abort->text);
+	snprintf(text, sizeof(text), "rank %u (host %s, pid %u) aborted the job: %s", rank,
+		 member->host, member->pid, reason);
 	/* One rank's deadline is everybody's; any other cause is that rank's own affair. */
 	sml_job_fail(job, error == SML_ERROR_TIMEOUT ? error : SML_ERROR_ABORTED, text);
 }
@@ -292,8 +344,8 @@ static void tell_mismatch(struct sml_job *job)
 	char text[2 * SML_TEXT_BYTES];
 
 	snprintf(text, sizeof(text),
-		 "ranks of job \"%s\" made different calls: rank %u called %.300s; rank %u called "
-		 "%.300s. All ranks must make the same calls in the same order",
+		 "ranks of job \"%s\" made different calls: rank %u called %s; rank %u called "
+		 "%s. All ranks must make the same calls in the same order",
 		 job->name, mismatch->ranks[0],
 		 job->beliefs[0][0] ? job->beliefs[0] : "(no answer)", mismatch->ranks[1],
 		 job->beliefs[1][0] ? job->beliefs[1] : "(no answer)");
@@ -304,12 +356,13 @@ static void on_description(struct sml_job *job, struct sml_member *member, uint8
 			   const SmlControl__Envelope *message)
 {
 	(void)member;
-	if (job->mismatch_ns == 0)
+	if (job->mismatch_ns == 0 || message->description->slot != job->mismatch.slot ||
+	    message->description->use != job->mismatch.use)
 		return;
 	for (unsigned i = 0; i < 2; i++)
 		if (job->mismatch.ranks[i] == rank)
-			snprintf(job->beliefs[i], sizeof(job->beliefs[i]), "%.400s",
-				 message->description->text);
+			sml_text_copy(job->beliefs[i], sizeof(job->beliefs[i]),
+				      message->description->text);
 	if (job->beliefs[0][0] && job->beliefs[1][0])
 		tell_mismatch(job);
 }
@@ -389,7 +442,6 @@ static bool find_silent(struct sml_job *job, uint64_t now_ns)
 			 "nothing was heard of it for %.1f s (frozen, or its link is down)",
 			 (double)silent_ns / 1e9);
 		sml_job_lost(connection, why);
-		connection->job = NULL;
 		sml_connection_refuse(connection, SML_ERROR_TIMEOUT,
 				      "the switch heard nothing of this rank for its heartbeat");
 		return true;

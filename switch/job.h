@@ -45,7 +45,7 @@ struct sml_job {
 	uint8_t n_members, n_ready, n_leaving;
 	uint64_t begun_ns, waiting_told_ns;
 	/* The terms that all ranks must share. */
-	char library_version[32];
+	char library_version[SML_VERSION_BYTES];
 	uint32_t shards, head_slots_wanted, data_slots_wanted, stripe, stripes;
 	bool no_tickets;
 	struct sml_pool_rules rules;
@@ -54,7 +54,7 @@ struct sml_job {
 	/* While two ranks are asked what they believe. */
 	struct sml_mismatch mismatch;
 	uint64_t mismatch_ns; /* 0: none */
-	char beliefs[2][SML_TEXT_BYTES];
+	char beliefs[2][SML_REASON_BYTES];
 	/* Going on after another switch's death. */
 	bool resumes;
 	struct sml_resume_plan plans[SML_STREAMS];

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "switch/job.h"
+#include "switch/text.h"
 
 #define MIN_HEAD_SLOTS 2
 #define MIN_DATA_SLOTS 8
@@ -26,16 +27,32 @@ static struct sml_job *find_job(struct sml_server *server, const char *name)
 	return NULL;
 }
 
+/*
+ * Another version of these very messages: nothing else in them can be relied on.
+ * Ranks that wait for this one would wait in vain.
+ */
+static void refuse_version(struct sml_job *job, struct sml_connection *connection,
+			   const SmlControl__Join *join)
+{
+	char text[SML_TEXT_BYTES], version[SML_VERSION_BYTES], others[64] = "the switch";
+
+	sml_text_copy(version, sizeof(version), join->library_version);
+	if (job != NULL && job->state == SML_JOB_JOINING)
+		snprintf(others, sizeof(others), "rank %u and the switch", job->first_rank);
+	snprintf(text, sizeof(text),
+		 "rank %u speaks version %u of the control protocol (library %s), %s version %u "
+		 "(%s): install the same release on all",
+		 join->rank, join->protocol, version, others, (unsigned)SML_CONTROL_PROTOCOL,
+		 SML_VERSION_STRING);
+	sml_connection_refuse(connection, SML_ERROR_VERSION, text);
+	if (job != NULL && job->state == SML_JOB_JOINING)
+		sml_job_fail(job, SML_ERROR_VERSION, text);
+}
+
 /* Refused to the newcomer alone: NULL, or the sentence. */
 static const char *own_mistake(const SmlControl__Join *join, char *text, size_t bytes)
 {
-	if (join->protocol != SML_CONTROL_PROTOCOL)
-		snprintf(text, bytes,
-			 "rank %u speaks version %u of the control protocol (library %s), the "
-			 "switch version %u (%s): install the same release on both",
-			 join->rank, join->protocol, join->library_version,
-			 (unsigned)SML_CONTROL_PROTOCOL, SML_VERSION_STRING);
-	else if (join->world_size < 1 || join->world_size > SML_MAX_RANKS)
+	if (join->world_size < 1 || join->world_size > SML_MAX_RANKS)
 		snprintf(text, bytes, "world_size %u is not between 1 and %d", join->world_size,
 			 SML_MAX_RANKS);
 	else if (join->rank >= join->world_size)
@@ -46,9 +63,15 @@ static const char *own_mistake(const SmlControl__Join *join, char *text, size_t 
 			 SML_MAX_SHARDS);
 	else if (join->resume != NULL && join->resume->n_streams != SML_STREAMS)
 		snprintf(text, bytes, "a report has %d streams", SML_STREAMS);
-	else if (strlen(join->job) == 0 || strlen(join->job) >= SML_NAME_BYTES)
-		snprintf(text, bytes, "a job's name has 1 to %d bytes (SWITCHML_JOB)",
+	else if (strlen(join->job) == 0 || strlen(join->job) >= SML_NAME_BYTES ||
+		 !sml_text_is_clean(join->job))
+		snprintf(text, bytes,
+			 "a job's name has 1 to %d bytes of printable UTF-8 (SWITCHML_JOB)",
 			 SML_NAME_BYTES - 1);
+	else if (strlen(join->library_version) >= SML_VERSION_BYTES ||
+		 !sml_text_is_clean(join->library_version))
+		snprintf(text, bytes, "a library's version has at most %d printable bytes",
+			 SML_VERSION_BYTES - 1);
 	else
 		return NULL;
 	return text;
@@ -137,7 +160,9 @@ static void describe_use(const struct sml_server *server, char *text, size_t byt
 static const char *take_slots(struct sml_server *server, struct sml_job *job, char *text,
 			      size_t bytes)
 {
-	uint32_t free_slots = server->config.max_slots - server->slots_in_use;
+	uint32_t unused = server->config.max_slots - server->slots_in_use;
+	/* A job has no more than its packets can name and its ranks can keep. */
+	uint32_t free_slots = unused < SML_MAX_SLOTS ? unused : SML_MAX_SLOTS;
 	uint32_t least_head = MIN_HEAD_SLOTS > job->shards ? MIN_HEAD_SLOTS : job->shards;
 	uint32_t least_data = MIN_DATA_SLOTS > job->shards ? MIN_DATA_SLOTS : job->shards;
 	uint32_t head = job->head_slots_wanted > least_head ? job->head_slots_wanted : least_head;
@@ -194,7 +219,7 @@ static bool add_member(struct sml_job *job, struct sml_connection *connection,
 		member->heartbeat_ms = job->server->config.heartbeat_ms;
 	if (member->heartbeat_ms < 500)
 		member->heartbeat_ms = 500;
-	snprintf(member->host, sizeof(member->host), "%s", join->host);
+	sml_text_copy(member->host, sizeof(member->host), join->host);
 	connection->job = job;
 	connection->rank = (uint8_t)join->rank;
 	job->n_members++;
@@ -268,11 +293,12 @@ void sml_job_join(struct sml_server *server, struct sml_connection *connection,
 	struct sml_job *job = find_job(server, join->job);
 	char text[SML_TEXT_BYTES];
 
+	if (join->protocol != SML_CONTROL_PROTOCOL) {
+		refuse_version(job, connection, join);
+		return;
+	}
 	if (own_mistake(join, text, sizeof(text)) != NULL) {
-		sml_connection_refuse(connection,
-				      join->protocol != SML_CONTROL_PROTOCOL ? SML_ERROR_VERSION
-									     : SML_ERROR_REFUSED,
-				      text);
+		sml_connection_refuse(connection, SML_ERROR_REFUSED, text);
 		return;
 	}
 	if (has_failed_here(server, join)) {

@@ -115,7 +115,7 @@ void sml_job_result(struct sml_job *job, const SmlControl__Result *result)
 	struct sml_resume_handover *handover = find_handover(job, result->stream, result->chunk);
 	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
 
-	if (handover == NULL || handover->to == 0)
+	if (handover == NULL || handover->to == 0 || result->lanes.len > 4 * SML_MAX_LANES)
 		return;
 	message.body_case = SML_CONTROL__ENVELOPE__BODY_RESULT;
 	message.result = (SmlControl__Result *)(uintptr_t)result;

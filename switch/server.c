@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connections of the control port: see server.h. */
-#include "switch/server.h"
-
+/* The control plane's event loop: accepting, time, notes of the dataplane. See server.h. */
 #include <errno.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
-/* A connection that has not said what it wants by then is closed. */
-#define GREETING_NS (10ull * 1000000000ull)
-/* What was written last goes out before the end, for so long. */
-#define LINGER_NS 1000000000ull
-/* A peer that reads so slowly that this much waits for it is closed. */
-#define MAX_OUTPUT_BYTES (8u << 20)
+#include "switch/address.h"
+#include "switch/job.h"
+
+#define BACKLOG 128
+/* What workers are told at the end they may read for so long. */
+#define STOP_US 300000
 
 uint64_t sml_now_ns(void)
 {
@@ -26,171 +23,42 @@ uint64_t sml_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
-/* ---- the end of a connection ---- */
-
-static void free_connection(struct sml_connection *connection)
-{
-	struct sml_server *server = connection->server;
-
-	if (connection->previous != NULL)
-		connection->previous->next = connection->next;
-	else
-		server->connections = connection->next;
-	if (connection->next != NULL)
-		connection->next->previous = connection->previous;
-	server->n_connections--;
-	bufferevent_free(connection->stream);
-	free(connection);
-}
-
-static void lose(struct sml_connection *connection, const char *why)
-{
-	if (connection->job != NULL)
-		sml_job_lost(connection, why);
-	connection->job = NULL;
-	free_connection(connection);
-}
-
-/* ---- out ---- */
-
-void sml_connection_send(struct sml_connection *connection, SmlControl__Envelope *message)
-{
-	if (connection->closing)
-		return;
-	/* Out of memory, the peer hears nothing more and its heartbeat ends it. */
-	sml_frame_write(bufferevent_get_output(connection->stream), message);
-}
-
-void sml_connection_refuse(struct sml_connection *connection, int error, const char *text)
-{
-	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
-	SmlControl__Abort abort_message = SML_CONTROL__ABORT__INIT;
-
-	abort_message.error = error;
-	abort_message.text = (char *)(uintptr_t)text;
-	message.body_case = SML_CONTROL__ENVELOPE__BODY_ABORT;
-	message.abort = &abort_message;
-	sml_connection_send(connection, &message);
-	connection->closing = true;
-	/* Closed by the tick, once written: callers may still hold the connection. */
-	bufferevent_disable(connection->stream, EV_READ);
-	connection->heard_ns = sml_now_ns();
-}
-
-/* ---- in ---- */
-
-static void answer_ping(struct sml_connection *connection, const SmlControl__Ping *ping)
-{
-	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
-	SmlControl__Pong pong = SML_CONTROL__PONG__INIT;
-
-	pong.time_ns = ping->time_ns;
-	message.body_case = SML_CONTROL__ENVELOPE__BODY_PONG;
-	message.pong = &pong;
-	sml_connection_send(connection, &message);
-}
-
-static void handle(struct sml_connection *connection, const SmlControl__Envelope *message)
-{
-	switch (message->body_case) {
-	case SML_CONTROL__ENVELOPE__BODY_PING:
-		answer_ping(connection, message->ping);
-		break;
-	case SML_CONTROL__ENVELOPE__BODY_STATUS_REQUEST:
-		sml_status_send(connection->server, connection);
-		break;
-	case SML_CONTROL__ENVELOPE__BODY_JOIN:
-		if (connection->job == NULL)
-			sml_job_join(connection->server, connection, message->join);
-		break;
-	default:
-		if (connection->job != NULL)
-			sml_job_message(connection, message);
-		break;
-	}
-}
-
-static void on_read(struct bufferevent *stream, void *context)
-{
-	struct sml_connection *connection = context;
-	SmlControl__Envelope *message;
-	int rc = 0;
-
-	while (!connection->closing &&
-	       (rc = sml_frame_read(bufferevent_get_input(stream), &message)) > 0) {
-		connection->heard_ns = sml_now_ns();
-		handle(connection, message);
-		sml_control__envelope__free_unpacked(message, NULL);
-	}
-	if (rc < 0 && !connection->closing)
-		lose(connection, "it sent what is not a control message");
-}
-
-static void on_event(struct bufferevent *stream, short what, void *context)
-{
-	struct sml_connection *connection = context;
-	char why[SML_TEXT_BYTES];
-	double age_s = (double)(sml_now_ns() - connection->heard_ns) / 1e9;
-
-	(void)stream;
-	if (what & BEV_EVENT_ERROR)
-		snprintf(why, sizeof(why), "its connection broke: %s (last heard %.3f s ago)",
-			 evutil_socket_error_to_string(EVUTIL_SOCKET_ERROR()), age_s);
-	else
-		snprintf(why, sizeof(why), "its connection ended (last heard %.3f s ago)", age_s);
-	if (what & (BEV_EVENT_ERROR | BEV_EVENT_EOF))
-		lose(connection, why);
-}
+/* ---- accepting ---- */
 
 static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
 		      int length, void *context)
 {
-	struct sml_server *server = context;
-	struct sml_connection *connection = NULL;
-	struct bufferevent *stream = NULL;
-	int one = 1;
-
 	(void)listener;
-	if (server->n_connections < SML_MAX_CONNECTIONS) {
-		stream = bufferevent_socket_new(server->base, fd, BEV_OPT_CLOSE_ON_FREE);
-		connection = calloc(1, sizeof(*connection));
-	}
-	if (stream == NULL || connection == NULL) {
-		if (stream != NULL)
-			bufferevent_free(stream);
-		else
-			evutil_closesocket(fd);
-		free(connection);
-		return;
-	}
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	connection->server = server;
-	connection->stream = stream;
-	connection->opened_ns = connection->heard_ns = sml_now_ns();
 	(void)address;
 	(void)length;
-	connection->next = server->connections;
-	if (connection->next != NULL)
-		connection->next->previous = connection;
-	server->connections = connection;
-	server->n_connections++;
-	bufferevent_setcb(stream, on_read, NULL, on_event, connection);
-	/* One frame and its length: more is not read before that is handled. */
-	bufferevent_setwatermark(stream, EV_READ, 0, SML_CONTROL_MAX_BYTES + 4);
-	bufferevent_enable(stream, EV_READ | EV_WRITE);
+	sml_connection_open(context, fd);
+}
+
+/* Out of descriptors, the listener stays readable: rest, or it is a busy loop. */
+static void on_accept_error(struct evconnlistener *listener, void *context)
+{
+	struct sml_server *server = context;
+
+	evconnlistener_disable(listener);
+	server->accepts_none = true;
 }
 
 /* ---- time ---- */
 
-static bool is_over(const struct sml_connection *connection, uint64_t now_ns)
+/*
+ * If nobody looked for long (a stopped process, a suspended machine), nobody
+ * listened either: what peers said meanwhile is still to be read.
+ */
+static void forgive_own_absence(struct sml_server *server, uint64_t now_ns)
 {
-	size_t waiting = evbuffer_get_length(bufferevent_get_output(connection->stream));
+	uint64_t away_ns = now_ns - server->ticked_ns;
 
-	if (connection->closing)
-		return waiting == 0 || now_ns > connection->heard_ns + LINGER_NS;
-	if (waiting > MAX_OUTPUT_BYTES)
-		return true;
-	return connection->job == NULL && now_ns > connection->heard_ns + GREETING_NS;
+	server->ticked_ns = now_ns;
+	if (away_ns < 5 * SML_TICK_NS)
+		return;
+	for (struct sml_connection *c = server->connections; c != NULL; c = c->next)
+		if (c->heard_ns + away_ns <= now_ns)
+			c->heard_ns += away_ns;
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *context)
@@ -201,13 +69,18 @@ static void on_tick(evutil_socket_t fd, short what, void *context)
 
 	(void)fd;
 	(void)what;
+	if (server->accepts_none) {
+		server->accepts_none = false;
+		evconnlistener_enable(server->listener);
+	}
+	forgive_own_absence(server, now_ns);
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
 		if (server->jobs[i] != NULL)
 			sml_job_tick(server->jobs[i], now_ns);
 	for (connection = server->connections; connection != NULL; connection = next) {
 		next = connection->next;
-		if (is_over(connection, now_ns))
-			lose(connection, "it did not read what it was sent");
+		if (sml_connection_is_over(connection, now_ns))
+			sml_connection_lose(connection, "its connection had been given up");
 	}
 }
 
@@ -240,60 +113,72 @@ static void on_note(evutil_socket_t fd, short what, void *context)
 	for (uint32_t i = 0; i < n; i++) {
 		struct sml_job *job = server->jobs[noted[i].job % SML_MAX_JOBS];
 
-		if (job != NULL)
+		/* The note may be of a job that has ended, and whose place another has. */
+		if (job != NULL && job->rules.job == noted[i].job)
 			sml_job_mismatch(job, &noted[i]);
 	}
 }
 
 /* ---- opening and closing ---- */
 
+/* The workers are told, and have a moment to read it. */
 static void on_stop(evutil_socket_t fd, short what, void *context)
 {
 	struct sml_server *server = context;
+	const struct timeval longest = {.tv_usec = STOP_US};
 
 	(void)fd;
 	(void)what;
+	evconnlistener_disable(server->listener);
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
 		if (server->jobs[i] != NULL)
 			sml_job_fail(server->jobs[i], SML_ERROR_SWITCH_DIED,
 				     "the switch was stopped");
-	/* What was written last goes out in this turn of the loop. */
 	for (struct sml_connection *c = server->connections; c != NULL; c = c->next)
-		bufferevent_flush(c->stream, EV_WRITE, BEV_FLUSH);
-	event_base_loopexit(server->base, &(struct timeval){.tv_usec = 50000});
+		sml_connection_end(c);
+	server->stopping = true;
+	if (server->connections == NULL)
+		event_base_loopbreak(server->base);
+	else
+		event_base_loopexit(server->base, &longest);
+}
+
+static int listen_on(struct sml_server *server, struct sml_place *place)
+{
+	int fd = sml_place_socket(place, SOCK_STREAM), one = 1, rc;
+	socklen_t length = sizeof(place->address);
+
+	if (fd < 0)
+		return fd;
+	rc = setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ? -errno : 0;
+	if (rc == 0)
+		rc = sml_place_bind(place, fd);
+	if (rc == 0 && listen(fd, BACKLOG) < 0)
+		rc = -errno;
+	if (rc == 0 && getsockname(fd, &place->address.any, &length) < 0)
+		rc = -errno;
+	if (rc == 0) {
+		server->listener =
+			evconnlistener_new(server->base, on_accept, server,
+					   LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, 0, fd);
+		rc = server->listener != NULL ? 0 : -ENOMEM;
+	}
+	if (rc < 0) {
+		close(fd);
+		return rc;
+	}
+	evconnlistener_set_error_cb(server->listener, on_accept_error);
+	/* The port is at the same place in both families. */
+	server->port = ntohs(place->address.v4.sin_port);
+	return 0;
 }
 
 static int open_listener(struct sml_server *server, const char *address, uint16_t port)
 {
-	struct sockaddr_storage bound = {0};
-	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&bound;
-	struct sockaddr_in *v4 = (struct sockaddr_in *)&bound;
-	socklen_t length = sizeof(*v6);
+	struct sml_place place;
+	int rc = sml_place_parse(address, port, &place);
 
-	v6->sin6_family = AF_INET6;
-	v6->sin6_addr = in6addr_any;
-	v6->sin6_port = htons(port);
-	if (address != NULL && evutil_inet_pton(AF_INET, address, &v4->sin_addr) == 1) {
-		bound.ss_family = AF_INET;
-		v4->sin_port = htons(port);
-		length = sizeof(*v4);
-	} else if (address != NULL && evutil_inet_pton(AF_INET6, address, &v6->sin6_addr) != 1) {
-		return -EINVAL;
-	}
-	errno = 0;
-	server->listener = evconnlistener_new_bind(server->base, on_accept, server,
-						   LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC |
-							   LEV_OPT_REUSEABLE,
-						   128, (struct sockaddr *)&bound, (int)length);
-	if (server->listener == NULL)
-		return errno ? -errno : -ENOMEM;
-	length = sizeof(bound);
-	if (getsockname(evconnlistener_get_fd(server->listener), (struct sockaddr *)&bound,
-			&length) < 0)
-		return -errno;
-	/* The port is at the same place in both families. */
-	server->port = ntohs(v4->sin_port);
-	return 0;
+	return rc < 0 ? rc : listen_on(server, &place);
 }
 
 static int open_dataplane(struct sml_server *server, const char *address, char *error_text,
@@ -335,7 +220,7 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 	int rc;
 
 	pthread_mutex_init(&server->note_mutex, NULL);
-	server->begun_ns = sml_now_ns();
+	server->begun_ns = server->ticked_ns = sml_now_ns();
 	server->operations =
 		server->config.dataplane ? server->config.dataplane : &sml_dataplane_udp;
 	server->base = event_base_new();
@@ -371,7 +256,7 @@ void sml_server_close(struct sml_server *server)
 			sml_job_fail(server->jobs[i], SML_ERROR_SWITCH_DIED,
 				     "the switch was stopped");
 	while (server->connections != NULL)
-		free_connection(server->connections);
+		sml_connection_free(server->connections);
 	if (server->dataplane != NULL)
 		server->operations->close(server->dataplane);
 	if (server->listener != NULL)

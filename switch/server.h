@@ -2,7 +2,7 @@
 /*
  * The control plane: connections, the jobs they belong to, and the dataplane
  * that serves them. Everything here runs in one thread, on one event loop, but
- * for server_note_mismatch(), which a dataplane's thread calls.
+ * for note_mismatch(), which a dataplane's thread calls.
  *
  *	server --- connections (a worker, or somebody asking for status)
  *	   |            |
@@ -28,10 +28,13 @@
 
 #define SML_MAX_CONNECTIONS 4096
 /* Between two looks at deadlines. */
-#define SML_TICK_NS	100000000ull
-#define SML_NAME_BYTES	128
-#define SML_FAILED_TAGS 256
-#define SML_TEXT_BYTES	512
+#define SML_TICK_NS	  100000000ull
+#define SML_NAME_BYTES	  128
+#define SML_VERSION_BYTES 32
+#define SML_FAILED_TAGS	  256
+#define SML_TEXT_BYTES	  512
+/* A peer's own words in a text. */
+#define SML_REASON_BYTES 300
 
 struct sml_job;
 
@@ -39,10 +42,10 @@ struct sml_connection {
 	struct sml_server *server;
 	struct sml_connection *previous, *next;
 	struct bufferevent *stream;
-	uint64_t opened_ns, heard_ns;
+	uint64_t heard_ns;
 	struct sml_job *job; /* NULL: not joined (yet, or any more) */
 	uint8_t rank;
-	bool closing; /* what is written goes out, then the end */
+	bool closing; /* what is written goes out, then the end; nothing more is heard */
 };
 
 struct sml_server {
@@ -50,6 +53,9 @@ struct sml_server {
 	struct event_base *base;
 	struct evconnlistener *listener;
 	struct event *tick, *note, *stop;
+	bool accepts_none; /* out of descriptors: until the next tick */
+	bool stopping;
+	uint64_t ticked_ns;
 	uint16_t port, data_port;
 	const struct sml_dataplane_operations *operations;
 	struct sml_dataplane *dataplane;
@@ -81,15 +87,30 @@ void sml_server_run(struct sml_server *server);
 void sml_server_stop(struct sml_server *server);
 void sml_server_close(struct sml_server *server);
 
-/* ---- connections (server.c) ---- */
+/* ---- connections (connection.c) ---- */
 
-/* Queue a message. A peer that does not read is dropped by its heartbeat. */
-void sml_connection_send(struct sml_connection *connection, SmlControl__Envelope *message);
+/* Serve a peer. Takes the descriptor; closes it when there are too many. */
+void sml_connection_open(struct sml_server *server, int fd);
 
-/* Send Abort with this error and sentence, then close once it is written. */
+/* Only for the tick and the server's end: its job must not know it any more. */
+void sml_connection_free(struct sml_connection *connection);
+
+/* It has had its time, and can be lost. */
+bool sml_connection_is_over(const struct sml_connection *connection, uint64_t now_ns);
+
+/* Its job hears why, then it is freed. */
+void sml_connection_lose(struct sml_connection *connection, const char *why);
+
+/* Queue a message. 0, -ENOMEM, or -EMSGSIZE: too long for a message. */
+int sml_connection_send(struct sml_connection *connection, const SmlControl__Envelope *message);
+
+/* Close it once all is written and the peer has had time to read it. */
+void sml_connection_end(struct sml_connection *connection);
+
+/* Send Abort with this error and sentence, and end it. */
 void sml_connection_refuse(struct sml_connection *connection, int error, const char *text);
 
-/* ---- jobs (job.c, job_join.c, status.c) ---- */
+/* ---- jobs (job.c, job_join.c, job_resume.c, status.c) ---- */
 
 /* A worker asks to join. May refuse it, or fail a whole job. */
 void sml_job_join(struct sml_server *server, struct sml_connection *connection,

@@ -144,6 +144,8 @@ void sml_status_send(struct sml_server *server, struct sml_connection *connectio
 	status.n_counters = counters.n;
 	message.body_case = SML_CONTROL__ENVELOPE__BODY_STATUS;
 	message.status = &status;
-	sml_connection_send(connection, &message);
+	if (sml_connection_send(connection, &message) < 0)
+		sml_connection_refuse(connection, SML_ERROR_REFUSED,
+				      "there is too much to say for one message, or no memory");
 	free(jobs);
 }

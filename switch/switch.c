@@ -20,6 +20,13 @@ struct sml_switch {
 	pthread_t thread;
 };
 
+static pthread_once_t threads_once = PTHREAD_ONCE_INIT;
+
+static void make_events_thread_safe(void)
+{
+	evthread_use_pthreads();
+}
+
 void sml_switch_config_init(struct sml_switch_config *config)
 {
 	*config = (struct sml_switch_config){
@@ -115,7 +122,7 @@ int sml_switch_open(struct sml_switch **opened, const struct sml_switch_config *
 			 config->listen);
 		return -EINVAL;
 	}
-	evthread_use_pthreads();
+	pthread_once(&threads_once, make_events_thread_safe);
 	self = calloc(1, sizeof(*self));
 	if (self == NULL) {
 		snprintf(error_text, error_bytes, "no memory for a switch");

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <netinet/udp.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -18,18 +19,23 @@
 #define SUPER_PACKET_MAX 65000
 /* Packets in one sendmmsg call. */
 #define MESSAGES_MAX 256
-/* Longest wait for room in the socket. */
+/* Longest wait for room in the socket, and how often between two messages. */
 #define SEND_WAIT_MS 5
+#define MAX_WAITS    8
 
 /* A run of packets that can leave as one super-packet. */
 struct run {
 	unsigned first, n;
 };
 
-union segment_control {
-	char bytes[CMSG_SPACE(sizeof(uint16_t))];
+/* Our address (sml_path.from), then the length of a super-packet's segments. */
+union send_control {
+	char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo)) + CMSG_SPACE(sizeof(uint16_t))];
 	struct cmsghdr align;
 };
+
+/* A message's name leads back to its path. */
+_Static_assert(offsetof(struct sml_path, to) == 0, "the address comes first");
 
 void sml_results_init(struct sml_results *results)
 {
@@ -37,11 +43,11 @@ void sml_results_init(struct sml_results *results)
 }
 
 void sml_results_begin(struct sml_results *results, const void *job, uint8_t shard,
-		       const struct sockaddr_in6 *addresses, uint8_t n_ranks)
+		       const struct sml_path *paths, uint8_t n_ranks)
 {
 	results->job = job;
 	results->shard = shard;
-	results->addresses = addresses;
+	results->paths = paths;
 	results->n_ranks = n_ranks;
 	results->n = 0;
 }
@@ -74,28 +80,37 @@ static struct run next_run(const struct sml_results *results, unsigned first)
 	return run;
 }
 
-static void write_message(const struct sml_results *results, const struct run *run,
-			  const struct sockaddr_in6 *address, union segment_control *control,
-			  struct msghdr *message)
+static void write_segment_bytes(char *to, uint16_t segment)
 {
-	uint16_t segment = (uint16_t)results->packets[run->first].iov_len;
-	struct cmsghdr *header;
+	struct cmsghdr header = {
+		.cmsg_level = SOL_UDP,
+		.cmsg_type = UDP_SEGMENT,
+		.cmsg_len = CMSG_LEN(sizeof(segment)),
+	};
+
+	memset(to, 0, CMSG_SPACE(sizeof(segment)));
+	memcpy(to, &header, sizeof(header));
+	memcpy(to + CMSG_LEN(0), &segment, sizeof(segment));
+}
+
+static void write_message(const struct iovec *packets, unsigned n, const struct sml_path *path,
+			  union send_control *control, struct msghdr *message)
+{
+	size_t bytes = path->from_bytes;
 
 	*message = (struct msghdr){
-		.msg_name = (void *)(uintptr_t)address,
-		.msg_namelen = sizeof(*address),
-		.msg_iov = (struct iovec *)(uintptr_t)&results->packets[run->first],
-		.msg_iovlen = run->n,
+		.msg_name = (void *)(uintptr_t)&path->to,
+		.msg_namelen = sizeof(path->to),
+		.msg_iov = (struct iovec *)(uintptr_t)packets,
+		.msg_iovlen = n,
 	};
-	if (run->n == 1)
-		return;
-	message->msg_control = control->bytes;
-	message->msg_controllen = sizeof(control->bytes);
-	header = CMSG_FIRSTHDR(message);
-	header->cmsg_level = SOL_UDP;
-	header->cmsg_type = UDP_SEGMENT;
-	header->cmsg_len = CMSG_LEN(sizeof(segment));
-	memcpy(CMSG_DATA(header), &segment, sizeof(segment));
+	memcpy(control->bytes, path->from.bytes, bytes);
+	if (n > 1) {
+		write_segment_bytes(control->bytes + bytes, (uint16_t)packets[0].iov_len);
+		bytes += CMSG_SPACE(sizeof(uint16_t));
+	}
+	message->msg_control = bytes > 0 ? control->bytes : NULL;
+	message->msg_controllen = bytes;
 }
 
 static void count_sent(struct sml_results *results, const struct msghdr *message)
@@ -105,77 +120,92 @@ static void count_sent(struct sml_results *results, const struct msghdr *message
 		results->bytes_sent += message->msg_iov[i].iov_len;
 }
 
-/* A path without segmentation refuses super-packets: say so once, and go on without. */
-static bool refuses_segmentation(struct sml_results *results, const struct msghdr *message)
-{
-	if (message->msg_iovlen <= 1 || (errno != EIO && errno != EINVAL && errno != EMSGSIZE))
-		return false;
-	if (!results->no_segmentation)
-		fprintf(stderr,
-			"switchml switch: the path refuses UDP segmentation offload (%s): sending "
-			"packets one by one, which costs more CPU\n",
-			strerror(errno));
-	results->no_segmentation = true;
-	return true;
-}
-
+/*
+ * A super-packet was refused: because there is no segmentation here, or because
+ * of its address. One by one tells: if they leave, it was the segmentation, and it
+ * is not tried again. (A worker with an odd path must not cost the others theirs.)
+ */
 static void send_singly(struct sml_results *results, int fd, const struct msghdr *message)
 {
+	int refusal = errno;
+	bool all = true;
+
 	for (size_t i = 0; i < message->msg_iovlen; i++)
-		sml_results_send_one(results, fd, message->msg_iov[i].iov_base,
-				     (uint32_t)message->msg_iov[i].iov_len, message->msg_name);
+		all &= sml_results_send_one(results, fd, message->msg_iov[i].iov_base,
+					    (uint32_t)message->msg_iov[i].iov_len,
+					    (const struct sml_path *)message->msg_name);
+	if (!all || results->no_segmentation)
+		return;
+	results->no_segmentation = true;
+	fprintf(stderr,
+		"switchml switch: the system refuses UDP segmentation offload (%s): packets are "
+		"sent one by one, which costs more CPU\n",
+		strerror(refusal));
+}
+
+/* The first message of a call failed. False: for want of room, and there will be none soon. */
+static bool overcome(struct sml_results *results, int fd, const struct msghdr *message,
+		     bool *sent_otherwise)
+{
+	struct pollfd room = {.fd = fd, .events = POLLOUT};
+
+	*sent_otherwise = false;
+	if (errno == EINTR)
+		return true;
+	if (errno == EAGAIN || errno == ENOBUFS)
+		return poll(&room, 1, SEND_WAIT_MS) > 0;
+	*sent_otherwise = true;
+	if (message->msg_iovlen > 1 && (errno == EIO || errno == EINVAL || errno == EMSGSIZE))
+		send_singly(results, fd, message);
+	else
+		results->drops += message->msg_iovlen;
+	return true;
 }
 
 static void send_messages(struct sml_results *results, int fd, struct mmsghdr *messages, unsigned n)
 {
-	struct pollfd room = {.fd = fd, .events = POLLOUT};
-	unsigned done = 0;
-	bool waited = false;
+	unsigned done = 0, waits = 0;
+	bool sent_otherwise;
 
 	while (done < n) {
 		int sent = sendmmsg(fd, messages + done, n - done, MSG_DONTWAIT);
 
+		for (int i = 0; i < sent; i++)
+			count_sent(results, &messages[done++].msg_hdr);
 		if (sent > 0) {
-			for (int i = 0; i < sent; i++)
-				count_sent(results, &messages[done + (unsigned)i].msg_hdr);
-			done += (unsigned)sent;
-			waited = false;
+			waits = 0;
 			continue;
 		}
-		if (errno == EINTR)
-			continue;
-		if ((errno == EAGAIN || errno == ENOBUFS) && !waited) {
-			poll(&room, 1, SEND_WAIT_MS);
-			waited = true;
-			continue;
+		if (waits++ == MAX_WAITS ||
+		    !overcome(results, fd, &messages[done].msg_hdr, &sent_otherwise))
+			break;
+		if (sent_otherwise) {
+			done++;
+			waits = 0;
 		}
-		if (refuses_segmentation(results, &messages[done].msg_hdr))
-			send_singly(results, fd, &messages[done].msg_hdr);
-		else
-			results->drops += messages[done].msg_hdr.msg_iovlen;
-		done++;
-		waited = false;
 	}
+	/* The socket stays full: who misses these will ask again. */
+	for (; done < n; done++)
+		results->drops += messages[done].msg_hdr.msg_iovlen;
 }
 
 void sml_results_flush(struct sml_results *results, int fd)
 {
 	struct mmsghdr messages[MESSAGES_MAX];
-	union segment_control controls[MESSAGES_MAX];
+	union send_control controls[MESSAGES_MAX];
 	unsigned n = 0;
 	struct run run;
 
 	for (unsigned first = 0; first < results->n; first += run.n) {
 		run = next_run(results, first);
 		for (unsigned rank = 0; rank < results->n_ranks; rank++) {
-			const struct sockaddr_in6 *address =
-				&results->addresses[rank * SML_MAX_SHARDS + results->shard];
-
 			if (n == MESSAGES_MAX) {
 				send_messages(results, fd, messages, n);
 				n = 0;
 			}
-			write_message(results, &run, address, &controls[n], &messages[n].msg_hdr);
+			write_message(&results->packets[run.first], run.n,
+				      &results->paths[rank * SML_MAX_SHARDS + results->shard],
+				      &controls[n], &messages[n].msg_hdr);
 			n++;
 		}
 	}
@@ -185,14 +215,19 @@ void sml_results_flush(struct sml_results *results, int fd)
 	results->job = NULL;
 }
 
-void sml_results_send_one(struct sml_results *results, int fd, const void *packet, uint32_t length,
-			  const struct sockaddr_in6 *address)
+bool sml_results_send_one(struct sml_results *results, int fd, const void *packet, uint32_t length,
+			  const struct sml_path *path)
 {
-	if (sendto(fd, packet, length, MSG_DONTWAIT, (const struct sockaddr *)address,
-		   sizeof(*address)) < 0) {
+	const struct iovec bytes = {(void *)(uintptr_t)packet, length};
+	union send_control control;
+	struct msghdr message;
+
+	write_message(&bytes, 1, path, &control, &message);
+	if (sendmsg(fd, &message, MSG_DONTWAIT) < 0) {
 		results->drops++;
-		return;
+		return false;
 	}
 	results->packets_sent++;
 	results->bytes_sent += length;
+	return true;
 }

@@ -7,12 +7,12 @@
 #ifndef SML_SWITCH_UDP_RESULTS_H
 #define SML_SWITCH_UDP_RESULTS_H
 
-#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/uio.h>
 
 #include "core/wire.h"
+#include "switch/udp_socket.h"
 
 #define SML_RESULTS_MAX 128
 
@@ -21,8 +21,8 @@ struct sml_results {
 	const void *job;
 	uint8_t shard;
 	uint8_t n_ranks;
-	/* Rank r's address is at [r][shard] of the job's table. */
-	const struct sockaddr_in6 *addresses;
+	/* Rank r's path is at [r][shard] of the job's table. */
+	const struct sml_path *paths;
 	struct iovec packets[SML_RESULTS_MAX];
 	unsigned n;
 	bool no_segmentation;
@@ -34,7 +34,7 @@ void sml_results_init(struct sml_results *results);
 
 /* Gather for a job and shard from now on. Nothing may be gathered. */
 void sml_results_begin(struct sml_results *results, const void *job, uint8_t shard,
-		       const struct sockaddr_in6 *addresses, uint8_t n_ranks);
+		       const struct sml_path *paths, uint8_t n_ranks);
 
 /* False: they must be flushed, and begun for this job and shard, first. */
 bool sml_results_add(struct sml_results *results, const void *job, uint8_t shard,
@@ -42,8 +42,8 @@ bool sml_results_add(struct sml_results *results, const void *job, uint8_t shard
 
 void sml_results_flush(struct sml_results *results, int fd);
 
-/* One result to one rank. */
-void sml_results_send_one(struct sml_results *results, int fd, const void *packet, uint32_t length,
-			  const struct sockaddr_in6 *address);
+/* One packet, now. False: it was dropped, and counted. */
+bool sml_results_send_one(struct sml_results *results, int fd, const void *packet, uint32_t length,
+			  const struct sml_path *path);
 
 #endif

@@ -2,7 +2,6 @@
 /* The dataplane's sockets: see udp_socket.h. */
 #include "switch/udp_socket.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <linux/filter.h>
 #include <netinet/udp.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/wire.h"
+#include "switch/address.h"
 
 #ifndef UDP_GRO
 #define UDP_GRO 104
@@ -52,64 +52,79 @@ static int steer(int fd, unsigned n_threads)
 	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof(program));
 }
 
-static int parse_address(const char *address, uint16_t port, struct sockaddr_in6 *out)
+/* Optional all: without them packets come one by one, or drops are not seen. */
+static void ask_for_news(int fd, const struct sml_place *place)
 {
-	char mapped[64];
+	bool v6 = place->address.any.sa_family == AF_INET6;
+	int one = 1, probe = v6 ? IPV6_PMTUDISC_PROBE : IP_PMTUDISC_PROBE;
 
-	*out = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons(port)};
-	if (address == NULL || address[0] == '\0') {
-		out->sin6_addr = in6addr_any;
-		return 0;
-	}
-	if (strchr(address, ':') == NULL)
-		snprintf(mapped, sizeof(mapped), "::ffff:%s", address);
-	else
-		snprintf(mapped, sizeof(mapped), "%s", address);
-	return inet_pton(AF_INET6, mapped, &out->sin6_addr) == 1 ? 0 : -EINVAL;
-}
-
-static int set_options(int fd, unsigned n_threads)
-{
-	int zero = 0, one = 1;
-
-	if (setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero)) < 0)
-		return -errno;
-	if (n_threads > 1 && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) < 0)
-		return -errno;
-	/* Without them packets come one by one, and drops are not seen. */
 	setsockopt(fd, SOL_UDP, UDP_GRO, &one, sizeof(one));
 	setsockopt(fd, SOL_SOCKET, SO_RXQ_OVFL, &one, sizeof(one));
-	return 0;
+	/*
+	 * Never fragments: what a path takes, the probes have found out, and one lost
+	 * fragment loses a packet. Nor does a forged "too big" narrow a path.
+	 */
+	setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &(int){IP_PMTUDISC_PROBE}, sizeof(int));
+	if (v6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &probe, sizeof(probe));
+	if (!place->all)
+		return;
+	setsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_RECVPKTINFO : IP_PKTINFO, &one,
+		   sizeof(one));
 }
 
-int sml_udp_socket_open(const char *address, uint16_t port, unsigned n_threads,
-			uint32_t *buffer_bytes, char *error_text, size_t error_bytes)
+/* Sockets that share a port would share it with another switch, too: not if one has it. */
+static int check_that_port_is_free(struct sml_place place)
 {
-	int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), rc;
-	struct sockaddr_in6 bound;
+	int fd = sml_place_socket(&place, SOCK_DGRAM), rc;
 
-	if (fd < 0) {
-		rc = -errno;
-		snprintf(error_text, error_bytes, "no UDP socket: %s (is IPv6 disabled?)",
-			 strerror(-rc));
+	if (fd < 0)
+		return fd;
+	rc = sml_place_bind(&place, fd);
+	close(fd);
+	return rc;
+}
+
+static int open_socket(const struct sml_udp_options *options, bool first)
+{
+	struct sml_place place;
+	int rc = sml_place_parse(options->address, options->port, &place), fd, one = 1;
+
+	if (rc == 0 && first && options->n_threads > 1)
+		rc = check_that_port_is_free(place);
+	if (rc < 0)
 		return rc;
-	}
-	rc = set_options(fd, n_threads);
-	if (rc == 0)
-		rc = parse_address(address, port, &bound);
-	if (rc == 0 && bind(fd, (const struct sockaddr *)&bound, sizeof(bound)) < 0)
+	fd = sml_place_socket(&place, SOCK_DGRAM);
+	if (fd < 0)
+		return fd;
+	if (options->n_threads > 1 &&
+	    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) < 0)
 		rc = -errno;
-	if (rc == 0 && n_threads > 1 && steer(fd, n_threads) < 0)
+	ask_for_news(fd, &place);
+	if (rc == 0)
+		rc = sml_place_bind(&place, fd);
+	if (rc == 0 && options->n_threads > 1 && steer(fd, options->n_threads) < 0)
 		rc = -errno;
 	if (rc < 0) {
-		snprintf(error_text, error_bytes,
-			 "cannot use UDP port %u of %s for data: %s; choose another with "
-			 "--data-port, or see who has it: ss -lunp",
-			 port, address ? address : "all addresses", strerror(-rc));
 		close(fd);
 		return rc;
 	}
-	widen_buffers(fd, buffer_bytes);
+	return fd;
+}
+
+int sml_udp_socket_open(const struct sml_udp_options *options, bool first, uint32_t *buffer_bytes,
+			char *error_text, size_t error_bytes)
+{
+	int fd = open_socket(options, first);
+
+	if (fd < 0)
+		snprintf(error_text, error_bytes,
+			 "cannot use UDP port %u of %s for data: %s; choose another with "
+			 "--data-port, or see who has it: ss -lunp",
+			 options->port, options->address ? options->address : "all addresses",
+			 strerror(-fd));
+	else
+		widen_buffers(fd, buffer_bytes);
 	return fd;
 }
 
@@ -129,4 +144,42 @@ uint32_t sml_udp_segment_bytes(struct msghdr *message, uint32_t length, uint32_t
 	}
 	/* An empty packet is one malformed packet, not an endless loop. */
 	return segment ? segment : 4;
+}
+
+/* As the kernel takes it: our address, and of the interface only what it needs for that. */
+static void put_from(struct sml_path *path, int level, int type, const void *info, size_t bytes)
+{
+	struct msghdr message = {
+		.msg_control = path->from.bytes,
+		.msg_controllen = sizeof(path->from.bytes),
+	};
+	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+
+	header->cmsg_level = level;
+	header->cmsg_type = type;
+	header->cmsg_len = CMSG_LEN(bytes);
+	memcpy(CMSG_DATA(header), info, bytes);
+	path->from_bytes = (uint32_t)CMSG_SPACE(bytes);
+}
+
+void sml_udp_path(struct msghdr *message, struct sml_path *path)
+{
+	struct in6_pktinfo v6;
+	struct in_pktinfo v4;
+
+	*path = (struct sml_path){.from_bytes = 0};
+	memcpy(&path->to, message->msg_name, message->msg_namelen);
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c)) {
+		if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
+			memcpy(&v6, CMSG_DATA(c), sizeof(v6));
+			if (!IN6_IS_ADDR_LINKLOCAL(&v6.ipi6_addr))
+				v6.ipi6_ifindex = 0;
+			put_from(path, IPPROTO_IPV6, IPV6_PKTINFO, &v6, sizeof(v6));
+		} else if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO &&
+			   path->from_bytes == 0) {
+			memcpy(&v4, CMSG_DATA(c), sizeof(v4));
+			v4.ipi_ifindex = 0;
+			put_from(path, IPPROTO_IP, IP_PKTINFO, &v4, sizeof(v4));
+		}
+	}
 }

@@ -4,22 +4,46 @@
 #define SML_SWITCH_UDP_SOCKET_H
 
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
-/* Room for what the kernel tells beside a message: segment size, drops. */
-#define SML_UDP_CONTROL_BYTES 64
+/* Room for what the kernel tells beside a message: segment size, drops, address. */
+#define SML_UDP_CONTROL_BYTES 128
 
 /*
- * Open a socket of one of n_threads, in order of the threads. address: numeric,
- * NULL for all; IPv4 addresses are mapped into IPv6. Returns the descriptor or
- * a negative errno with a sentence. *buffer_bytes: what the receive buffer has.
+ * Between a worker and the address of ours that it talks to: its socket is
+ * connected, and a host with several addresses must answer from that one. `from`
+ * is a control message as the kernel takes it, or empty: the socket has just one.
  */
-int sml_udp_socket_open(const char *address, uint16_t port, unsigned n_threads,
-			uint32_t *buffer_bytes, char *error_text, size_t error_bytes);
+struct sml_path {
+	struct sockaddr_in6 to; /* or a sockaddr_in, on a socket of IPv4 */
+	uint32_t from_bytes;
+	union {
+		char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo))];
+		struct cmsghdr align;
+	} from;
+};
+
+struct sml_udp_options {
+	const char *address; /* numeric; NULL: all, IPv4 addresses mapped into IPv6 */
+	uint16_t port;
+	unsigned n_threads;
+};
+
+/*
+ * Open the socket of the next thread; call it in order of the threads. Returns the
+ * descriptor or a negative errno with a sentence. *buffer_bytes: what the receive
+ * buffer has.
+ */
+int sml_udp_socket_open(const struct sml_udp_options *options, bool first, uint32_t *buffer_bytes,
+			char *error_text, size_t error_bytes);
 
 /* The length of a message's segments, and the socket's count of drops so far. */
 uint32_t sml_udp_segment_bytes(struct msghdr *message, uint32_t length, uint32_t *drops);
+
+/* The way back to where a message came from. */
+void sml_udp_path(struct msghdr *message, struct sml_path *path);
 
 #endif

@@ -31,6 +31,14 @@ start_switch() {
 	exit 1
 }
 
+# Sets $calls to as many calls as take a few seconds here: sanitizers are slow.
+calibrate() {
+	local us
+	us=$("$switchml" bench --local-workers 3 -b 1M -e 1M -n 3 -w 1 |
+		awk '$1 == 1048576 { print int($5) }')
+	calls=$((4000000 / (2 * ${us:-20000} + 1) + 20))
+}
+
 # Switches' addresses, bench's options: all-reduces under way, every result checked.
 start_bench() {
 	SWITCHML_TIMEOUT=30 SWITCHML_HEARTBEAT=1 timeout 100 "$switchml" bench --local-workers 3 \
@@ -52,7 +60,7 @@ expect_success() {
 
 started_again() {
 	start_switch
-	start_bench "$address" -n 1500 --drop 0.1%
+	start_bench "$address" -n "$calls" --drop 0.1%
 	for _ in 1 2 3; do
 		kill -9 "$pid"
 		sleep 0.3
@@ -67,7 +75,7 @@ next_address() {
 	start_switch
 	local first=$address first_pid=$pid
 	start_switch
-	start_bench "$first,$address" -n 1500 --wire int16
+	start_bench "$first,$address" -n "$calls" --wire int16
 	kill -9 "$first_pid"
 	expect_success "the next address takes over" "$address goes on in its place"
 	kill "$pid"
@@ -77,7 +85,7 @@ frozen() {
 	start_switch
 	local first=$address first_pid=$pid
 	start_switch
-	start_bench "$first,$address" -n 1000 -d int32
+	start_bench "$first,$address" -n "$calls" -d int32
 	kill -STOP "$first_pid"
 	expect_success "the next address takes over from a frozen switch" "has been silent"
 	kill "$pid"
@@ -101,6 +109,7 @@ none() {
 	fi
 }
 
+calibrate
 started_again
 next_address
 frozen

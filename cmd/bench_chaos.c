@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * `switchml bench --chaos`: a process that runs the switch in a child of its
+ * own, kills it with SIGKILL at random times, and starts it again at the same
+ * address. Times come from the seed.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cmd/bench.h"
+#include "sim/gen.h"
+#include "switch/switch.h"
+
+/* Milliseconds that a switch lives, and that there is none. */
+#define LIFE_LEAST_MS 300
+#define LIFE_MOST_MS  1500
+#define GONE_MOST_MS  400
+
+/* In the switch's process: serve until killed. Tells its port first. */
+static void be_switch(uint16_t port, int tell)
+{
+	struct sml_switch_config config;
+	struct sml_switch *opened;
+	char listen[32], text[256] = "";
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	snprintf(listen, sizeof(listen), "127.0.0.1:%u", port);
+	sml_switch_config_init(&config);
+	config.listen = listen;
+	if (sml_switch_open(&opened, &config, text, sizeof(text)) < 0) {
+		fprintf(stderr, "switchml bench: no switch: %s\n", text);
+		_exit(1);
+	}
+	port = sml_switch_port(opened);
+	if (write(tell, &port, sizeof(port)) != (ssize_t)sizeof(port))
+		_exit(1);
+	for (;;)
+		pause();
+}
+
+/* A switch that can be used, or -1. Its port is what it was asked for, or a free one. */
+static pid_t start_switch(uint16_t *port)
+{
+	int fds[2];
+	ssize_t got;
+	pid_t pid;
+
+	if (pipe(fds) < 0)
+		return -1;
+	pid = fork();
+	if (pid == 0)
+		be_switch(*port, fds[1]);
+	close(fds[1]);
+	got = pid > 0 ? read(fds[0], port, sizeof(*port)) : 0;
+	close(fds[0]);
+	return got == (ssize_t)sizeof(*port) ? pid : -1;
+}
+
+static void sleep_ms(uint32_t ms)
+{
+	usleep(ms * 1000);
+}
+
+/* In the keeper's process: never returns. */
+static void keep(const struct bench_options *options, int tell)
+{
+	uint16_t port = 0;
+	struct gen gen;
+	pid_t pid;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	gen_from_seed(&gen, options->seed);
+	for (unsigned life = 0;; life++) {
+		pid = start_switch(&port);
+		if (pid < 0)
+			_exit(1);
+		if (life == 0 && write(tell, &port, sizeof(port)) != (ssize_t)sizeof(port))
+			_exit(1);
+		sleep_ms(gen_range(&gen, LIFE_LEAST_MS, LIFE_MOST_MS));
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+		fprintf(stderr, "switchml bench: chaos: the switch was killed, %u time%s now\n",
+			life + 1, life ? "s" : "");
+		sleep_ms(gen_below(&gen, GONE_MOST_MS));
+	}
+}
+
+pid_t bench_chaos_start(const struct bench_options *options, uint16_t *port)
+{
+	int fds[2];
+	ssize_t got;
+	pid_t pid;
+
+	if (pipe(fds) < 0)
+		return -1;
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0)
+		keep(options, fds[1]);
+	close(fds[1]);
+	got = pid > 0 ? read(fds[0], port, sizeof(*port)) : 0;
+	close(fds[0]);
+	return got == (ssize_t)sizeof(*port) ? pid : -1;
+}
+
+void bench_chaos_stop(pid_t pid)
+{
+	if (pid <= 0)
+		return;
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}

@@ -1,0 +1,103 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# What a switch refuses at join, and that every rank is told which ranks and
+# which values. Usage: join.sh SWITCHML
+set -u
+
+switchml=$1
+work=$(mktemp -d)
+failures=0
+
+clean_up() {
+	kill $(jobs -p) 2>/dev/null
+	wait 2>/dev/null
+	rm -rf "$work"
+}
+trap clean_up EXIT
+
+# switchml switch's options: $address says where it is.
+start_switch() {
+	"$switchml" switch --listen 127.0.0.1:0 "$@" >"$work/switch" 2>&1 &
+	for _ in $(seq 100); do
+		address=$(sed -n 's/.*ready on \([^ ]*\) .*/\1/p' "$work/switch")
+		[ -n "$address" ] && return
+		sleep 0.05
+	done
+	echo "FAILED: no switch: $(cat "$work/switch")"
+	exit 1
+}
+
+# Name of its output, job, variables: one rank in the background.
+rank() {
+	env SWITCHML_SWITCH="$address" SWITCHML_JOB="$2" SWITCHML_TIMEOUT=5 "${@:3}" \
+		timeout 20 "$switchml" bench -b 64K -e 64K -n "${N:-2}" >"$work/$1" 2>&1 &
+	pids[$1]=$!
+}
+
+# Title, then output and text in turn: each rank fails, and says the text.
+expect_errors() {
+	local title=$1
+	shift
+	while [ $# -gt 0 ]; do
+		if wait "${pids[$1]}"; then
+			echo "FAILED: $title: $1 did not fail"
+			failures=$((failures + 1))
+		elif ! grep -q "$2" "$work/$1"; then
+			echo "FAILED: $title: $1 does not say '$2' but: $(cat "$work/$1")"
+			failures=$((failures + 1))
+		else
+			echo "ok: $title: $(grep -m 1 "$2" "$work/$1" | cut -c 1-150)"
+		fi
+		shift 2
+	done
+}
+
+declare -A pids
+start_switch
+
+rank a world SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
+sleep 0.3
+rank b world SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=3
+text='world_size: rank 1 says 3, rank 0 says 2'
+expect_errors "different world sizes" a "$text" b "$text"
+
+rank a threads SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2 SWITCHML_THREADS=1
+sleep 0.3
+rank b threads SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2 SWITCHML_THREADS=2
+text='rank 1 says 2, rank 0 says 1'
+expect_errors "different numbers of threads" a "$text" b "$text"
+
+rank a twice SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
+sleep 0.3
+rank b twice SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
+expect_errors "a rank twice" b 'rank 0 of job "twice" is taken by host' \
+	a 'rank 1 of 2 did not join job "twice"'
+
+N=1000000 rank a long SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
+sleep 0.5
+rank b long SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
+expect_errors "a job that runs already" b 'is taken by host'
+kill "${pids[a]}"
+
+# The vanished job's slots and name are free again.
+rank c long SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
+if wait "${pids[c]}"; then
+	echo "ok: the name and the slots of a job that vanished are free again"
+else
+	echo "FAILED: a job that vanished holds its name: $(cat "$work/c")"
+	failures=$((failures + 1))
+fi
+
+start_switch --slots 16
+N=1000000 rank a first SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
+sleep 0.5
+rank b second SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
+expect_errors "a full pool" b "pool is full: job \"second\" needs at least"
+kill "${pids[a]}"
+
+start_switch --jobs 1
+N=1000000 rank a first SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
+sleep 0.5
+rank b second SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
+expect_errors "too many jobs" b "all the jobs it takes (1)"
+exit $((failures > 0))

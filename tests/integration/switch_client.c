@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A worker reduced to its two sockets: see switch_client.h. */
+#include "integration/switch_client.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static int connect_to(const char *address, uint16_t port, int type)
+{
+	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+	struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
+	bool is_v6 = inet_pton(AF_INET6, address, &v6.sin6_addr) == 1;
+	int fd = socket(is_v6 ? AF_INET6 : AF_INET, type | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0);
+	assert_true(is_v6 || inet_pton(AF_INET, address, &v4.sin_addr) == 1);
+	assert_int_equal(connect(fd, is_v6 ? (struct sockaddr *)&v6 : (struct sockaddr *)&v4,
+				 is_v6 ? sizeof(v6) : sizeof(v4)),
+			 0);
+	return fd;
+}
+
+/* ---- control ---- */
+
+void client_open(struct client *client, const char *address, uint16_t port)
+{
+	*client = (struct client){.udp = -1, .address = address, .port = port};
+	client->tcp = connect_to(address, port, SOCK_STREAM);
+	client->in = evbuffer_new();
+	assert_non_null(client->in);
+}
+
+void client_close(struct client *client)
+{
+	if (client->tcp >= 0)
+		close(client->tcp);
+	if (client->udp >= 0)
+		close(client->udp);
+	if (client->in != NULL)
+		evbuffer_free(client->in);
+	*client = (struct client){.tcp = -1, .udp = -1};
+}
+
+SmlControl__Join client_join_message(const char *job, uint32_t rank, uint32_t world_size)
+{
+	SmlControl__Join join = SML_CONTROL__JOIN__INIT;
+
+	join.protocol = SML_CONTROL_PROTOCOL;
+	join.library_version = (char *)(uintptr_t) "0.1.0";
+	join.job = (char *)(uintptr_t)job;
+	join.rank = rank;
+	join.world_size = world_size;
+	join.host = (char *)(uintptr_t) "testhost";
+	join.pid = 1000 + rank;
+	join.lanes = 352;
+	join.head_slots = 4;
+	join.data_slots = 16;
+	join.shards = 1;
+	join.heartbeat_ms = 60000;
+	join.stripes = 1;
+	return join;
+}
+
+void client_send_bytes(struct client *client, const void *bytes, size_t n)
+{
+	assert_int_equal(send(client->tcp, bytes, n, MSG_NOSIGNAL), (ssize_t)n);
+}
+
+void client_send(struct client *client, SmlControl__Envelope *message)
+{
+	struct evbuffer *out = evbuffer_new();
+
+	assert_non_null(out);
+	assert_int_equal(sml_frame_write(out, message), 0);
+	client_send_bytes(client, evbuffer_pullup(out, -1), evbuffer_get_length(out));
+	evbuffer_free(out);
+}
+
+void client_send_empty(struct client *client, SmlControl__Envelope__BodyCase body)
+{
+	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
+	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
+	SmlControl__StatusRequest request = SML_CONTROL__STATUS_REQUEST__INIT;
+	SmlControl__Ping ping = SML_CONTROL__PING__INIT;
+
+	message.body_case = body;
+	if (body == SML_CONTROL__ENVELOPE__BODY_LEAVE)
+		message.leave = &leave;
+	else if (body == SML_CONTROL__ENVELOPE__BODY_PING)
+		message.ping = &ping;
+	else
+		message.status_request = &request;
+	client_send(client, &message);
+}
+
+void client_join(struct client *client, const SmlControl__Join *join)
+{
+	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
+
+	client->rank = (uint8_t)join->rank;
+	message.body_case = SML_CONTROL__ENVELOPE__BODY_JOIN;
+	message.join = (SmlControl__Join *)(uintptr_t)join;
+	client_send(client, &message);
+}
+
+/* 1: a message; 0: the end, or time ran out (*ended says which). */
+static int next_message(struct client *client, int64_t until_ms, SmlControl__Envelope **message,
+			bool *ended)
+{
+	struct pollfd fd = {.fd = client->tcp, .events = POLLIN};
+	int rc;
+
+	*ended = false;
+	while ((rc = sml_frame_read(client->in, message)) == 0) {
+		int64_t left = until_ms - now_ms();
+
+		if (left <= 0 || poll(&fd, 1, (int)left) <= 0)
+			return 0;
+		if (evbuffer_read(client->in, client->tcp, 65536) <= 0) {
+			*ended = true;
+			return 0;
+		}
+	}
+	assert_int_equal(rc, 1);
+	return 1;
+}
+
+static bool is_chatter(const SmlControl__Envelope *message)
+{
+	return message->body_case == SML_CONTROL__ENVELOPE__BODY_WAITING ||
+	       message->body_case == SML_CONTROL__ENVELOPE__BODY_PONG;
+}
+
+SmlControl__Envelope *client_expect(struct client *client, SmlControl__Envelope__BodyCase body)
+{
+	int64_t until_ms = now_ms() + CLIENT_WAIT_MS;
+	SmlControl__Envelope *message;
+	bool ended;
+
+	while (next_message(client, until_ms, &message, &ended)) {
+		if (message->body_case == body)
+			return message;
+		if (!is_chatter(message))
+			fail_msg("message %d came, not %d: %s", (int)message->body_case, (int)body,
+				 message->body_case == SML_CONTROL__ENVELOPE__BODY_ABORT
+					 ? message->abort->text
+					 : "");
+		client_free(message);
+	}
+	fail_msg("message %d never came (%s)", (int)body, ended ? "closed" : "time is up");
+	return NULL;
+}
+
+void client_free(SmlControl__Envelope *message)
+{
+	sml_control__envelope__free_unpacked(message, NULL);
+}
+
+void client_expect_abort(struct client *client, int error, ...)
+{
+	SmlControl__Envelope *message = client_expect(client, SML_CONTROL__ENVELOPE__BODY_ABORT);
+	const char *word;
+	va_list words;
+
+	assert_int_equal(message->abort->error, error);
+	va_start(words, error);
+	while ((word = va_arg(words, const char *)) != NULL)
+		if (strstr(message->abort->text, word) == NULL)
+			fail_msg("no '%s' in: %s", word, message->abort->text);
+	va_end(words);
+	client_free(message);
+}
+
+void client_expect_end(struct client *client)
+{
+	int64_t until_ms = now_ms() + CLIENT_WAIT_MS;
+	SmlControl__Envelope *message;
+	bool ended;
+
+	while (next_message(client, until_ms, &message, &ended))
+		client_free(message);
+	assert_true(ended);
+}
+
+void client_expect_silence(struct client *client, int ms)
+{
+	int64_t until_ms = now_ms() + ms;
+	SmlControl__Envelope *message;
+	bool ended;
+
+	while (next_message(client, until_ms, &message, &ended)) {
+		assert_true(is_chatter(message));
+		client_free(message);
+	}
+	assert_false(ended);
+}
+
+SmlControl__Envelope *client_status(const char *address, uint16_t port)
+{
+	SmlControl__Envelope *message;
+	struct client client;
+
+	client_open(&client, address, port);
+	client_send_empty(&client, SML_CONTROL__ENVELOPE__BODY_STATUS_REQUEST);
+	message = client_expect(&client, SML_CONTROL__ENVELOPE__BODY_STATUS);
+	client_close(&client);
+	return message;
+}
+
+uint64_t client_counter(uint16_t port, const char *name)
+{
+	SmlControl__Envelope *message = client_status("127.0.0.1", port);
+	const SmlControl__Status *status = message->status;
+	uint64_t value = UINT64_MAX;
+
+	for (size_t i = 0; i < status->n_counters; i++)
+		if (strcmp(status->counters[i]->name, name) == 0)
+			value = status->counters[i]->value;
+	client_free(message);
+	assert_true(value != UINT64_MAX);
+	return value;
+}
+
+/* ---- data ---- */
+
+void client_admitted(struct client *client)
+{
+	SmlControl__Envelope *message = client_expect(client, SML_CONTROL__ENVELOPE__BODY_ADMITTED);
+	const SmlControl__Admitted *admitted = message->admitted;
+
+	client->cookie = admitted->cookie;
+	client->tag = admitted->tag;
+	client->job_number = admitted->job_number;
+	client->epoch = admitted->epoch;
+	client->window_packets = admitted->window_packets;
+	client->data_port = (uint16_t)admitted->data_port;
+	client->head_slots = (uint16_t)admitted->head_slots;
+	client->data_slots = (uint16_t)admitted->data_slots;
+	client->lanes = (uint16_t)admitted->lanes;
+	client->shards = (uint8_t)admitted->shards;
+	client_free(message);
+	client->udp = connect_to(client->address, client->data_port, SOCK_DGRAM);
+}
+
+uint32_t client_packet(const struct client *client, uint16_t slot, uint32_t use, uint16_t lanes,
+		       int32_t value, struct packet *packet)
+{
+	packet->header = (struct sml_header){
+		.magic_be = sml_be16(SML_WIRE_MAGIC),
+		.version = SML_WIRE_VERSION,
+		.kind = SML_PACKET_CONTRIBUTION,
+		.job_be = sml_be32(client->job_number),
+		.key_be = sml_be64(client->cookie),
+		.epoch_be = sml_be32(client->epoch),
+		.use_be = sml_be32(use),
+		.chunk_be = sml_be32(slot),
+		.digest_be = sml_be32(7),
+		.slot_be = sml_be16(slot),
+		.rank = client->rank,
+		.shard = (uint8_t)(slot % client->shards),
+		.lanes_be = sml_be16(lanes),
+	};
+	for (uint32_t i = 0; i < lanes; i++)
+		packet->lanes_be[i] = sml_be32((uint32_t)value);
+	return SML_HEADER_BYTES + 4u * lanes;
+}
+
+void client_send_packet(const struct client *client, const void *packet, uint32_t length)
+{
+	assert_int_equal(send(client->udp, packet, length, 0), (ssize_t)length);
+}
+
+void client_contribute(const struct client *client, uint16_t slot, uint32_t use, uint16_t lanes,
+		       int32_t value)
+{
+	struct packet packet;
+
+	client_send_packet(client, &packet,
+			   client_packet(client, slot, use, lanes, value, &packet));
+}
+
+uint32_t client_receive(const struct client *client, struct packet *packet, int ms)
+{
+	struct pollfd fd = {.fd = client->udp, .events = POLLIN};
+	ssize_t length;
+
+	if (poll(&fd, 1, ms) <= 0)
+		return 0;
+	length = recv(client->udp, packet, sizeof(*packet), 0);
+	assert_true(length > 0);
+	return (uint32_t)length;
+}
+
+void client_probe(struct client *client, uint8_t shard, uint16_t lanes)
+{
+	struct packet probe, reply;
+	uint32_t length = client_packet(client, 0, 0, lanes, 0, &probe);
+
+	probe.header.kind = SML_PACKET_PROBE;
+	probe.header.shard = shard;
+	client_send_packet(client, &probe, length);
+	assert_int_equal(client_receive(client, &reply, CLIENT_WAIT_MS), length);
+	assert_int_equal(reply.header.kind, SML_PACKET_PROBE_REPLY);
+	assert_true(reply.header.key_be == sml_be64(client->tag));
+	assert_int_equal(reply.header.shard, shard);
+}
+
+void client_ready(struct client *client)
+{
+	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
+	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
+
+	ready.lanes = client->lanes;
+	message.body_case = SML_CONTROL__ENVELOPE__BODY_READY;
+	message.ready = &ready;
+	client_send(client, &message);
+}
+
+void client_started(struct client *client)
+{
+	SmlControl__Envelope *message = client_expect(client, SML_CONTROL__ENVELOPE__BODY_START);
+
+	client->lanes = (uint16_t)message->start->lanes;
+	client_free(message);
+}
+
+uint32_t client_expect_result(const struct client *client, uint16_t slot, uint32_t use,
+			      uint16_t lanes, int32_t value)
+{
+	struct packet packet;
+
+	assert_int_equal(client_receive(client, &packet, CLIENT_WAIT_MS),
+			 SML_HEADER_BYTES + 4u * lanes);
+	assert_int_equal(packet.header.kind, SML_PACKET_RESULT);
+	assert_true(packet.header.key_be == sml_be64(client->tag));
+	assert_int_equal(sml_be16(packet.header.slot_be), slot);
+	assert_int_equal(sml_be32(packet.header.use_be), use);
+	for (uint32_t i = 0; i < lanes; i++)
+		assert_int_equal((int32_t)sml_be32(packet.lanes_be[i]), value);
+	return sml_be32(packet.header.chunk_be);
+}
+
+void clients_start(struct client *clients, uint32_t n, const char *address, uint16_t port,
+		   const char *job)
+{
+	for (uint32_t rank = 0; rank < n; rank++) {
+		SmlControl__Join join = client_join_message(job, rank, n);
+
+		client_open(&clients[rank], address, port);
+		client_join(&clients[rank], &join);
+	}
+	for (uint32_t rank = 0; rank < n; rank++) {
+		client_admitted(&clients[rank]);
+		client_probe(&clients[rank], 0, clients[rank].lanes);
+		client_ready(&clients[rank]);
+	}
+	for (uint32_t rank = 0; rank < n; rank++)
+		client_started(&clients[rank]);
+}
+
+void clients_close(struct client *clients, uint32_t n)
+{
+	for (uint32_t rank = 0; rank < n; rank++)
+		client_close(&clients[rank]);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A worker reduced to its two sockets: what test_switch.c says to a switch, byte
+ * by byte, without the library in between. Every wait is bounded; whatever goes
+ * wrong in here fails the test.
+ */
+#ifndef SML_TESTS_SWITCH_CLIENT_H
+#define SML_TESTS_SWITCH_CLIENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "control/frame.h"
+#include "core/wire.h"
+#include "switch/switch.h"
+
+#define CLIENT_WAIT_MS 5000
+
+struct client {
+	int tcp, udp;
+	struct evbuffer *in;
+	const char *address;
+	/* What Admitted said. */
+	uint64_t cookie, tag;
+	uint32_t job_number, epoch, window_packets;
+	uint16_t port, data_port, head_slots, data_slots, lanes;
+	uint8_t rank, shards;
+};
+
+struct packet {
+	struct sml_header header;
+	uint32_t lanes_be[SML_MAX_LANES];
+};
+
+/* ---- control ---- */
+
+void client_open(struct client *client, const char *address, uint16_t port);
+void client_close(struct client *client);
+
+/* A Join that a switch takes; change what a test is about. */
+SmlControl__Join client_join_message(const char *job, uint32_t rank, uint32_t world_size);
+void client_join(struct client *client, const SmlControl__Join *join);
+
+void client_send_bytes(struct client *client, const void *bytes, size_t n);
+void client_send(struct client *client, SmlControl__Envelope *message);
+void client_send_empty(struct client *client, SmlControl__Envelope__BodyCase body);
+
+/*
+ * The next message that is of this body; Waiting and Pong are skipped unless asked
+ * for, any other fails the test. To be freed with client_free().
+ */
+SmlControl__Envelope *client_expect(struct client *client, SmlControl__Envelope__BodyCase body);
+void client_free(SmlControl__Envelope *message);
+
+/* Abort with this error comes, whose text has all these words (last one NULL). */
+void client_expect_abort(struct client *client, int error, ...);
+
+/* The switch has closed the connection, after whatever it had to say. */
+void client_expect_end(struct client *client);
+
+/* Nothing is said for so long, Waiting and Pong aside. */
+void client_expect_silence(struct client *client, int ms);
+
+/* The sum of one of the switch's counters, or the status itself. */
+SmlControl__Envelope *client_status(const char *address, uint16_t port);
+uint64_t client_counter(uint16_t port, const char *name);
+
+/* ---- data ---- */
+
+/* Admitted, probes on one socket for all shards, Ready. */
+void client_admitted(struct client *client);
+void client_probe(struct client *client, uint8_t shard, uint16_t lanes);
+void client_ready(struct client *client);
+void client_started(struct client *client);
+
+/* A contribution of this client: SUM of int32, every lane `value`. Returns its length. */
+uint32_t client_packet(const struct client *client, uint16_t slot, uint32_t use, uint16_t lanes,
+		       int32_t value, struct packet *packet);
+void client_send_packet(const struct client *client, const void *packet, uint32_t length);
+void client_contribute(const struct client *client, uint16_t slot, uint32_t use, uint16_t lanes,
+		       int32_t value);
+
+/* The next packet that comes: its length, or 0 after ms. */
+uint32_t client_receive(const struct client *client, struct packet *packet, int ms);
+
+/* The next packet is this result. Returns its ticket. */
+uint32_t client_expect_result(const struct client *client, uint16_t slot, uint32_t use,
+			      uint16_t lanes, int32_t value);
+
+/* n ranks of a job, joined and started, on this switch. */
+void clients_start(struct client *clients, uint32_t n, const char *address, uint16_t port,
+		   const char *job);
+void clients_close(struct client *clients, uint32_t n);
+
+#endif

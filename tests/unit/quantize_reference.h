@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The rules of docs/numbers.md said again, one number at a time, with libm and
+ * double precision and nothing of core/: what the tests compare with.
+ */
+#ifndef SML_TESTS_QUANTIZE_REFERENCE_H
+#define SML_TESTS_QUANTIZE_REFERENCE_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "switchml.h"
+
+static inline size_t ref_bytes(enum sml_type type)
+{
+	return type == SML_FLOAT32 || type == SML_INT32 ? 4 : 2;
+}
+
+static inline unsigned ref_headroom(unsigned n_ranks)
+{
+	unsigned bits = 0;
+
+	while ((1u << bits) < n_ranks)
+		bits++;
+	return bits;
+}
+
+/* A small format with so many bits of mantissa and such a least exponent. */
+static inline double ref_decode_half(uint16_t half, int mantissa_bits, int least)
+{
+	int mantissa = half & ((1 << mantissa_bits) - 1);
+	int field = (half & 0x7fff) >> mantissa_bits;
+	int special = 0x7fff >> mantissa_bits;
+	double value;
+
+	if (field == special)
+		value = mantissa != 0 ? NAN : INFINITY;
+	else if (field == 0)
+		value = ldexp(mantissa, least - mantissa_bits);
+	else
+		value = ldexp(mantissa + (1 << mantissa_bits), least + field - 1 - mantissa_bits);
+	return half & 0x8000 ? -value : value;
+}
+
+static inline double ref_load(enum sml_type type, const void *elements, size_t i)
+{
+	uint16_t half;
+	float single;
+
+	if (type == SML_FLOAT32) {
+		memcpy(&single, (const char *)elements + 4 * i, 4);
+		return (double)single;
+	}
+	memcpy(&half, (const char *)elements + 2 * i, 2);
+	return type == SML_FLOAT16 ? ref_decode_half(half, 10, -14)
+				   : ref_decode_half(half, 7, -126);
+}
+
+static inline uint16_t ref_encode_half(double value, int mantissa_bits, int least)
+{
+	uint16_t sign = signbit(value) ? 0x8000 : 0;
+	int special = 0x7fff >> mantissa_bits;
+	double ulps;
+	int exponent;
+
+	if (isnan(value))
+		return (uint16_t)(special << mantissa_bits | 1 << (mantissa_bits - 1));
+	if (isinf(value))
+		return (uint16_t)(sign | special << mantissa_bits);
+	(void)frexp(value, &exponent);
+	exponent = exponent - 1 > least ? exponent - 1 : least;
+	ulps = nearbyint(ldexp(fabs(value), mantissa_bits - exponent));
+	if (ulps == 0)
+		return sign;
+	/* ulps counts from the exponent's own 2^mantissa_bits, save for subnormals. */
+	ulps += ldexp(exponent - least, mantissa_bits);
+	if (ulps > special << mantissa_bits)
+		ulps = special << mantissa_bits;
+	return (uint16_t)(sign | (int)ulps);
+}
+
+static inline void ref_store(enum sml_type type, void *elements, size_t i, double value)
+{
+	float single = (float)value;
+	uint32_t nan = 0x7fc00000;
+	uint16_t half;
+
+	if (type == SML_FLOAT32) {
+		memcpy((char *)elements + 4 * i, isnan(value) ? (void *)&nan : (void *)&single, 4);
+		return;
+	}
+	half = type == SML_FLOAT16 ? ref_encode_half((double)single, 10, -14)
+				   : ref_encode_half((double)single, 7, -126);
+	memcpy((char *)elements + 2 * i, &half, 2);
+}
+
+static inline int32_t ref_exponent(enum sml_type type, const void *elements, size_t count)
+{
+	double largest = 0;
+	int exponent;
+
+	for (size_t i = 0; i < count; i++) {
+		double value = ref_load(type, elements, i);
+
+		if (!isfinite(value))
+			return INT32_MAX;
+		largest = fmax(largest, fabs(value));
+	}
+	(void)frexp(largest, &exponent);
+	return largest == 0 ? INT32_MIN : exponent;
+}
+
+/* lane_bits is 32 or 16. */
+static inline int32_t ref_quantize(double value, int lane_bits, int32_t exponent, unsigned n_ranks)
+{
+	int bits = lane_bits - 1 - (int)ref_headroom(n_ranks);
+	double limit = ldexp(1, bits) - 1;
+	double y;
+
+	if (exponent < -148 || exponent > 128)
+		return 0;
+	y = nearbyint(ldexp(value, bits - exponent));
+	return (int32_t)fmax(fmin(y, limit), -limit);
+}
+
+static inline double ref_dequantize(enum sml_type type, int32_t sum, int lane_bits,
+				    int32_t exponent, unsigned n_ranks, unsigned divisor)
+{
+	int power = exponent - (lane_bits - 1 - (int)ref_headroom(n_ranks));
+
+	if (exponent == INT32_MIN)
+		return 0;
+	if (exponent < -148 || exponent > 128)
+		return NAN;
+	if (type == SML_FLOAT32)
+		return (double)sum * (ldexp(1, power) / divisor);
+	/* In float32: the sum, the reciprocal and the product are rounded to it. */
+	return (double)(float)ldexp((double)(float)sum * (double)(1 / (float)divisor), power);
+}
+
+static inline void ref_put_lane(void *lanes, size_t i, int lane_bits, int32_t lane)
+{
+	unsigned char *at = (unsigned char *)lanes + i * (size_t)lane_bits / 8;
+
+	for (int byte = 0; byte < lane_bits / 8; byte++)
+		at[byte] = (unsigned char)((uint32_t)lane >> (lane_bits - 8 - 8 * byte));
+}
+
+static inline int32_t ref_get_lane(const void *lanes, size_t i, int lane_bits)
+{
+	const unsigned char *at = (const unsigned char *)lanes + i * (size_t)lane_bits / 8;
+
+	if (lane_bits == 16)
+		return (int16_t)(at[0] << 8 | at[1]);
+	return (int32_t)((uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 |
+			 at[3]);
+}
+
+#endif

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The properties of fuzz/ over many seeds, and in small worlds over everything. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "fuzz/properties.h"
+
+typedef const char *property(struct gen *gen, bool tiny);
+
+static void holds_for_seeds(property *check, uint64_t n_seeds)
+{
+	static struct gen gen;
+
+	for (uint64_t seed = 1; seed <= n_seeds; seed++) {
+		const char *wrong;
+
+		gen_from_seed(&gen, seed);
+		wrong = check(&gen, false);
+		if (wrong != NULL)
+			fail_msg("seed %u: %s", (unsigned)seed, wrong);
+	}
+}
+
+/* at_least: were it fewer, the small world would have become too small to show anything. */
+static void holds_for_all(property *check, uint64_t at_least)
+{
+	static struct gen gen;
+	uint64_t n = 0;
+
+	gen_from_all(&gen);
+	do {
+		const char *wrong = check(&gen, true);
+
+		n++;
+		if (wrong != NULL)
+			fail_msg("path %u: %s", (unsigned)n, wrong);
+	} while (gen_next_path(&gen));
+	print_message("%lu paths\n", (unsigned long)n);
+	assert_true(n >= at_least);
+}
+
+static void strangers_never_change_a_sum(void **state)
+{
+	(void)state;
+	holds_for_seeds(property_pool, 10000);
+}
+
+static void strangers_never_change_a_sum_in_any_short_history(void **state)
+{
+	(void)state;
+	holds_for_all(property_pool, 10000);
+}
+
+static void a_slot_does_what_sets_say(void **state)
+{
+	(void)state;
+	holds_for_seeds(property_slot, 20000);
+}
+
+static void a_slot_does_what_sets_say_in_any_short_history(void **state)
+{
+	(void)state;
+	holds_for_all(property_slot, 1000000);
+}
+
+static void a_lying_switch_does_no_harm(void **state)
+{
+	(void)state;
+	holds_for_seeds(property_worker, 20000);
+}
+
+static void a_lying_switch_does_no_harm_in_any_short_history(void **state)
+{
+	(void)state;
+	holds_for_all(property_worker, 100000);
+}
+
+static void a_resume_has_the_plan_that_sets_say(void **state)
+{
+	(void)state;
+	holds_for_seeds(property_merge, 50000);
+}
+
+static void a_resume_has_the_plan_that_sets_say_in_every_small_world(void **state)
+{
+	(void)state;
+	holds_for_all(property_merge, 3000);
+}
+
+static void control_bytes_mean_the_same_in_any_pieces(void **state)
+{
+	(void)state;
+	holds_for_seeds(property_frame, 10000);
+}
+
+static void any_environment_is_understood_or_refused(void **state)
+{
+	(void)state;
+	holds_for_seeds(property_config, 10000);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(strangers_never_change_a_sum),
+		cmocka_unit_test(strangers_never_change_a_sum_in_any_short_history),
+		cmocka_unit_test(a_slot_does_what_sets_say),
+		cmocka_unit_test(a_slot_does_what_sets_say_in_any_short_history),
+		cmocka_unit_test(a_lying_switch_does_no_harm),
+		cmocka_unit_test(a_lying_switch_does_no_harm_in_any_short_history),
+		cmocka_unit_test(a_resume_has_the_plan_that_sets_say),
+		cmocka_unit_test(a_resume_has_the_plan_that_sets_say_in_every_small_world),
+		cmocka_unit_test(control_bytes_mean_the_same_in_any_pieces),
+		cmocka_unit_test(any_environment_is_understood_or_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,544 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Block floating point: what docs/numbers.md promises of it, sentence by sentence. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/quantize_plain.h"
+#include "tests/unit/quantize_random.h"
+
+static const int widths[] = {32, 16};
+
+static const char *kind_names[KINDS] = {"ordinary",  "spread",		 "patterns",
+					"subnormal", "near the largest", "mostly zero"};
+
+/* The code under test, by width. */
+
+static void quantize(int width, enum sml_type type, const void *elements, size_t count,
+		     int32_t exponent, unsigned n_ranks, void *lanes)
+{
+	if (width == 32)
+		sml_quantize_int32(type, elements, count, exponent, n_ranks, lanes);
+	else
+		sml_quantize_int16(type, elements, count, exponent, n_ranks, lanes);
+}
+
+static void dequantize(int width, enum sml_type type, const void *lanes, size_t count,
+		       int32_t exponent, unsigned n_ranks, unsigned divisor, void *elements)
+{
+	if (width == 32)
+		sml_dequantize_int32(type, lanes, count, exponent, n_ranks, divisor, elements);
+	else
+		sml_dequantize_int16(type, lanes, count, exponent, n_ranks, divisor, elements);
+}
+
+static size_t lane_bytes(int width, size_t count)
+{
+	return width == 32 ? 4 * count : 4 * ((count + 1) / 2);
+}
+
+/* Exponents. */
+
+static void headroom_is_the_logarithm_of_ranks_rounded_up(void **state)
+{
+	(void)state;
+	for (unsigned n = 1; n <= MAX_RANKS; n++)
+		assert_int_equal(sml_headroom_bits(n), ref_headroom(n));
+}
+
+static void exponent_is_the_least_power_of_two_above_every_element(void **state)
+{
+	unsigned char elements[4 * COUNT];
+
+	(void)state;
+	FOR_EACH(t, float_types)
+	for (int kind = 0; kind < KINDS; kind++)
+		for (int round = 0; round < 200; round++) {
+			size_t count = random_below(COUNT + 1);
+
+			fill_random(float_types[t], (enum kind)kind, elements, count);
+			assert_int_equal(sml_exponent_of(float_types[t], elements, count),
+					 ref_exponent(float_types[t], elements, count));
+		}
+}
+
+static void exponent_is_right_on_both_sides_of_every_power_of_two(void **state)
+{
+	(void)state;
+	for (int power = -149; power <= 127; power++)
+		for (int side = -1; side <= 1; side++) {
+			float value = ldexpf(1, power);
+
+			if (side != 0)
+				value = nextafterf(value, side < 0 ? 0 : INFINITY);
+			assert_int_equal(sml_exponent_of(SML_FLOAT32, &value, 1),
+					 ref_exponent(SML_FLOAT32, &value, 1));
+		}
+}
+
+static void every_half_pattern_has_the_exponent_of_its_value(void **state)
+{
+	(void)state;
+	for (uint32_t pattern = 0; pattern < 65536; pattern++) {
+		uint16_t half = (uint16_t)pattern;
+
+		assert_int_equal(sml_exponent_of(SML_FLOAT16, &half, 1),
+				 ref_exponent(SML_FLOAT16, &half, 1));
+		assert_int_equal(sml_exponent_of(SML_BFLOAT16, &half, 1),
+				 ref_exponent(SML_BFLOAT16, &half, 1));
+	}
+}
+
+static void zeros_of_either_sign_and_no_elements_have_the_exponent_zero(void **state)
+{
+	unsigned char elements[4 * COUNT];
+
+	(void)state;
+	FOR_EACH(t, float_types)
+	{
+		for (size_t i = 0; i < COUNT; i++)
+			ref_store(float_types[t], elements, i, i % 3 == 0 ? -0.0 : 0.0);
+		assert_int_equal(sml_exponent_of(float_types[t], elements, COUNT),
+				 SML_EXPONENT_ZERO);
+		assert_int_equal(sml_exponent_of(float_types[t], elements, 0), SML_EXPONENT_ZERO);
+	}
+}
+
+static void one_infinity_or_nan_anywhere_is_seen(void **state)
+{
+	static const double bad[] = {INFINITY, -INFINITY, NAN};
+	unsigned char elements[4 * COUNT];
+
+	(void)state;
+	FOR_EACH(t, float_types)
+	FOR_EACH(b, bad)
+	for (size_t at = 0; at < COUNT; at++) {
+		memset(elements, 0, sizeof(elements));
+		ref_store(float_types[t], elements, at, bad[b]);
+		assert_int_equal(sml_exponent_of(float_types[t], elements, COUNT),
+				 SML_EXPONENT_NONFINITE);
+	}
+}
+
+/* Sums. */
+
+static void sum_over_all_ranks_never_overflows(void **state)
+{
+	(void)state;
+	FOR_EACH(w, widths)
+	for (unsigned n = 1; n <= MAX_RANKS; n++)
+		for (int32_t exponent = -148; exponent <= 128; exponent++)
+			for (int sign = -1; sign <= 1; sign += 2) {
+				/* The largest element that this exponent allows. */
+				float below = exponent == 128 ? 0x1.fffffep127f
+							      : nextafterf(ldexpf(1, exponent), 0);
+				float value = (float)sign * below;
+				unsigned char lanes[4];
+				int64_t sum;
+
+				quantize(widths[w], SML_FLOAT32, &value, 1, exponent, n, lanes);
+				sum = (int64_t)n * ref_get_lane(lanes, 0, widths[w]);
+				assert_in_range(llabs(sum), 0, (1ull << (widths[w] - 1)) - 1);
+				/* And nothing is given away. */
+				if (exponent > -120 && (n & (n - 1)) == 0)
+					assert_true(llabs(sum) >
+							    (1ll << (widths[w] - 1)) * 99 / 100 ||
+						    widths[w] == 16);
+			}
+}
+
+/*
+ * Ranks quantize, the sum is made in the lanes, and the result is compared with
+ * the sum in double precision. Returns the largest error as a part of the bound.
+ */
+static double worst_error(enum sml_type type, enum kind kind, int width, unsigned n,
+			  unsigned divisor)
+{
+	static unsigned char elements[MAX_RANKS][4 * COUNT], lanes[4 * COUNT], result[4 * COUNT];
+	static int64_t sums[COUNT];
+	int bits = width - 1 - (int)ref_headroom(n);
+	int32_t exponent = INT32_MIN;
+	double worst = 0;
+
+	memset(sums, 0, sizeof(sums));
+	for (unsigned rank = 0; rank < n; rank++) {
+		int32_t own;
+
+		fill_random(type, kind, elements[rank], COUNT);
+		own = sml_exponent_of(type, elements[rank], COUNT);
+		exponent = own > exponent ? own : exponent;
+	}
+	for (unsigned rank = 0; rank < n; rank++) {
+		quantize(width, type, elements[rank], COUNT, exponent, n, lanes);
+		for (size_t i = 0; i < COUNT; i++)
+			sums[i] += ref_get_lane(lanes, i, width);
+	}
+	for (size_t i = 0; i < COUNT; i++) {
+		assert_in_range(llabs(sums[i]), 0, (1ull << (width - 1)) - 1);
+		ref_put_lane(lanes, i, width, (int32_t)sums[i]);
+	}
+	dequantize(width, type, lanes, COUNT, exponent, n, divisor, result);
+
+	for (size_t i = 0; i < COUNT; i++) {
+		double exact = 0, got = ref_load(type, result, i), bound, ulp, steps = 0;
+		int least = type == SML_FLOAT16 ? -14 : -126;
+		int mantissa = type == SML_FLOAT16 ? 10 : type == SML_BFLOAT16 ? 7 : 23;
+		int power;
+
+		/* Half a step of every rank, or one if clamped, then the result's rounding. */
+		for (unsigned rank = 0; rank < n; rank++) {
+			double value = ref_load(type, elements[rank], i);
+			bool clamped = ldexp(fabs(value), bits - exponent) > ldexp(1, bits) - 1;
+
+			exact += value;
+			steps += width == 16 && clamped ? 1 : 0.5;
+		}
+		exact /= divisor;
+		bound = ldexp(steps, exponent - bits) / divisor;
+		(void)frexp(fabs(exact) + bound, &power);
+		ulp = ldexp(1, (power - 1 > least ? power - 1 : least) - mantissa);
+		bound += 0.5 * ulp * (type == SML_FLOAT32 ? 1 + 0x1p-20 : 1 + 0x1p-11);
+		if (isinf(got)) {
+			assert_true(fabs(exact) + bound > largest_of_type(type));
+			continue;
+		}
+		assert_true(isfinite(got));
+		worst = fmax(worst, fabs(got - exact) / bound);
+	}
+	return worst;
+}
+
+static void sum_and_average_stay_within_the_bound(void **state)
+{
+	(void)state;
+	FOR_EACH(t, float_types)
+	FOR_EACH(w, widths)
+	for (int kind = 0; kind < KINDS; kind++) {
+		double worst = 0;
+
+		FOR_EACH(r, rank_counts)
+		for (int round = 0; round < 20; round++) {
+			unsigned n = rank_counts[r];
+
+			worst = fmax(worst, worst_error(float_types[t], (enum kind)kind, widths[w],
+							n, round % 2 == 0 ? 1 : n));
+		}
+		printf("type %d, int%d wire, %s: worst error is %.0f%% of the bound\n",
+		       float_types[t], widths[w], kind_names[kind], 100 * worst);
+		assert_true(worst <= 1);
+	}
+}
+
+static void lanes_are_rounded_to_nearest_even(void **state)
+{
+	/* With E = 8 an int16 lane of one rank is x * 2^7, an int32 lane x * 2^23. */
+	static const double halves[] = {0.5, 1.5, 2.5, 3.5, -0.5, -1.5, -2.5, 126.5, 0.25, -0.75};
+
+	(void)state;
+	FOR_EACH(i, halves)
+	FOR_EACH(w, widths)
+	{
+		float value = (float)ldexp(halves[i], widths[w] == 16 ? -7 : -23);
+		unsigned char lanes[4];
+
+		quantize(widths[w], SML_FLOAT32, &value, 1, 8, 1, lanes);
+		assert_int_equal(ref_get_lane(lanes, 0, widths[w]), (int)nearbyint(halves[i]));
+	}
+}
+
+static void equal_gradients_have_themselves_as_their_average(void **state)
+{
+	(void)state;
+	for (unsigned n = 1; n <= MAX_RANKS; n++)
+		for (int round = 0; round < 200; round++) {
+			float value = (float)random_unit(), average;
+			int32_t exponent = sml_exponent_of(SML_FLOAT32, &value, 1);
+			unsigned char lanes[4];
+
+			quantize(32, SML_FLOAT32, &value, 1, exponent, n, lanes);
+			ref_put_lane(lanes, 0, 32, (int32_t)n * ref_get_lane(lanes, 0, 32));
+			dequantize(32, SML_FLOAT32, lanes, 1, exponent, n, n, &average);
+			assert_memory_equal(&average, &value, sizeof(value));
+		}
+}
+
+static void
+every_finite_half_survives_alone_in_its_block_and_minus_zero_loses_its_sign(void **state)
+{
+	(void)state;
+	for (int t = 1; t < 3; t++)
+		FOR_EACH(w, widths)
+	for (uint32_t pattern = 0; pattern < 65536; pattern++) {
+		uint16_t half = (uint16_t)pattern, back;
+		unsigned char lanes[4];
+		int32_t exponent = sml_exponent_of(float_types[t], &half, 1);
+
+		quantize(widths[w], float_types[t], &half, 1, exponent, 1, lanes);
+		dequantize(widths[w], float_types[t], lanes, 1, exponent, 1, 1, &back);
+		if (exponent == SML_EXPONENT_NONFINITE)
+			assert_int_equal(back, t == 1 ? 0x7e00 : 0x7fc0);
+		else
+			assert_int_equal(back, half == 0x8000 ? 0 : half);
+	}
+}
+
+static void halves_are_rounded_to_nearest_even_between_all_neighbours(void **state)
+{
+	(void)state;
+	for (int t = 1; t < 3; t++)
+		for (uint32_t pattern = 0; pattern < (t == 1 ? 0x7c00u : 0x7f80u); pattern++)
+			for (int nudge = -(1 << 17); nudge <= 1 << 17; nudge += 1 << 17) {
+				enum sml_type type = float_types[t];
+				uint16_t both[4] = {(uint16_t)pattern, (uint16_t)(pattern + 1)};
+				uint16_t low = both[0], high = both[1], got;
+				double middle = ref_load(type, both, 0), above;
+				uint16_t even = pattern % 2 == 0 ? low : high;
+				unsigned char lanes[4];
+				int exponent;
+
+				above = ref_load(type, both, 1);
+				/* Above the largest is what would come next: 2^16 or 2^128. */
+				above = isinf(above) ? ldexp(1, t == 1 ? 16 : 128) : above;
+				middle = (middle + above) / 2;
+				(void)frexp(middle, &exponent);
+				if (exponent < -148)
+					exponent = -148;
+				ref_put_lane(lanes, 0, 32,
+					     (int32_t)ldexp(middle, 31 - exponent) + nudge);
+				sml_dequantize_int32(type, lanes, 1, exponent, 1, 1, &got);
+				assert_int_equal(got, nudge < 0 ? low : nudge > 0 ? high : even);
+				ref_put_lane(lanes, 0, 32,
+					     -(int32_t)ldexp(middle, 31 - exponent) - nudge);
+				sml_dequantize_int32(type, lanes, 1, exponent, 1, 1, &got);
+				assert_int_equal(got, 0x8000 | (nudge < 0   ? low
+								: nudge > 0 ? high
+									    : even));
+			}
+}
+
+static void sum_too_large_for_its_type_is_infinite(void **state)
+{
+	(void)state;
+	FOR_EACH(t, float_types)
+	FOR_EACH(w, widths)
+	for (int sign = -1; sign <= 1; sign += 2) {
+		unsigned char element[4], lanes[4], result[4];
+		int32_t exponent;
+
+		ref_store(float_types[t], element, 0, sign * largest_of_type(float_types[t]));
+		exponent = sml_exponent_of(float_types[t], element, 1);
+		quantize(widths[w], float_types[t], element, 1, exponent, 2, lanes);
+		ref_put_lane(lanes, 0, widths[w], 2 * ref_get_lane(lanes, 0, widths[w]));
+		dequantize(widths[w], float_types[t], lanes, 1, exponent, 2, 1, result);
+		assert_true(ref_load(float_types[t], result, 0) ==
+			    (sign < 0 ? -INFINITY : INFINITY));
+		/* The average of the two is not. */
+		dequantize(widths[w], float_types[t], lanes, 1, exponent, 2, 2, result);
+		assert_true(isfinite(ref_load(float_types[t], result, 0)));
+	}
+}
+
+static void block_of_zeros_is_plus_zero_and_block_with_nan_is_all_nan(void **state)
+{
+	static const int32_t exponents[] = {SML_EXPONENT_ZERO, SML_EXPONENT_NONFINITE};
+	unsigned char elements[4 * COUNT], lanes[4 * COUNT], zeros[4 * COUNT] = {0};
+
+	(void)state;
+	FOR_EACH(t, float_types)
+	FOR_EACH(w, widths)
+	FOR_EACH(e, exponents)
+	{
+		fill_random(float_types[t], PATTERNS, elements, COUNT);
+		memset(lanes, 0xff, sizeof(lanes));
+		quantize(widths[w], float_types[t], elements, COUNT, exponents[e], 3, lanes);
+		assert_memory_equal(lanes, zeros, lane_bytes(widths[w], COUNT));
+		dequantize(widths[w], float_types[t], lanes, COUNT, exponents[e], 3, 3, elements);
+		for (size_t i = 0; i < COUNT; i++) {
+			double value = ref_load(float_types[t], elements, i);
+
+			assert_true(e == 0 ? value == 0 && !signbit(value) : isnan(value));
+		}
+	}
+}
+
+static void exponent_that_no_honest_rank_sends_is_as_good_as_nan(void **state)
+{
+	static const int32_t exponents[] = {INT32_MIN + 1, -100000, -149, 129, 255, INT32_MAX - 1};
+	unsigned char elements[4 * COUNT], lanes[4 * COUNT], zeros[4 * COUNT] = {0};
+
+	(void)state;
+	FOR_EACH(t, float_types)
+	FOR_EACH(w, widths)
+	FOR_EACH(e, exponents)
+	{
+		fill_random(float_types[t], PATTERNS, elements, COUNT);
+		quantize(widths[w], float_types[t], elements, COUNT, exponents[e], 3, lanes);
+		assert_memory_equal(lanes, zeros, lane_bytes(widths[w], COUNT));
+		dequantize(widths[w], float_types[t], lanes, COUNT, exponents[e], 3, 1, elements);
+		for (size_t i = 0; i < COUNT; i++)
+			assert_true(isnan(ref_load(float_types[t], elements, i)));
+	}
+}
+
+static void exponent_too_small_for_the_elements_clamps_them(void **state)
+{
+	/* A lying exponent, elements that changed after it was taken: in range all the same. */
+	static const double values[] = {1e30, INFINITY, 65504, -1e30, -INFINITY, -65504, NAN};
+
+	(void)state;
+	FOR_EACH(t, float_types)
+	FOR_EACH(w, widths)
+	for (unsigned n = 1; n <= MAX_RANKS; n++)
+		for (int32_t exponent = -148; exponent <= 0; exponent++)
+			FOR_EACH(v, values)
+			{
+				unsigned char element[4], lanes[4];
+				int64_t sum;
+
+				ref_store(float_types[t], element, 0, values[v]);
+				quantize(widths[w], float_types[t], element, 1, exponent, n, lanes);
+				sum = (int64_t)n * ref_get_lane(lanes, 0, widths[w]);
+				assert_in_range(llabs(sum), 0, (1ull << (widths[w] - 1)) - 1);
+				if (!isnan(values[v]))
+					assert_int_equal(sum < 0, values[v] < 0);
+			}
+}
+
+/* The same bits from all versions of the code. */
+
+static void vectors_scalars_and_reference_agree_on_every_lane(void **state)
+{
+	static unsigned char elements[4 * COUNT], lanes[4 * COUNT], plain[4 * COUNT];
+
+	(void)state;
+	FOR_EACH(t, float_types)
+	FOR_EACH(w, widths)
+	for (int round = 0; round < 2000; round++) {
+		enum sml_type type = float_types[t];
+		size_t count = random_below(COUNT + 1);
+		unsigned n = 1 + random_below(MAX_RANKS);
+		int32_t exponent;
+
+		fill_random(type, (enum kind)random_below(KINDS), elements, count);
+		exponent = sml_exponent_of(type, elements, count);
+		assert_int_equal(exponent, plain_exponent_of(type, elements, count));
+		/* Another rank may have had larger ones; sometimes much larger. */
+		if (exponent != SML_EXPONENT_ZERO && random_below(2) == 0)
+			exponent += (int32_t)random_below((unsigned)(129 - exponent));
+		quantize(widths[w], type, elements, count, exponent, n, lanes);
+		(widths[w] == 32 ? plain_quantize_int32
+				 : plain_quantize_int16)(type, elements, count, exponent, n, plain);
+		assert_memory_equal(lanes, plain, lane_bytes(widths[w], count));
+		for (size_t i = 0; i < count; i++)
+			assert_int_equal(
+				ref_get_lane(lanes, i, widths[w]),
+				ref_quantize(ref_load(type, elements, i), widths[w], exponent, n));
+	}
+}
+
+static void vectors_scalars_and_reference_agree_on_every_element(void **state)
+{
+	static unsigned char elements[4 * COUNT], lanes[4 * COUNT], plain[4 * COUNT],
+		expected[4 * COUNT];
+
+	(void)state;
+	FOR_EACH(t, float_types)
+	FOR_EACH(w, widths)
+	for (int round = 0; round < 2000; round++) {
+		enum sml_type type = float_types[t];
+		size_t count = random_below(COUNT + 1), bytes = count * ref_bytes(type);
+		unsigned n = 1 + random_below(MAX_RANKS), divisor = random_below(2) == 0 ? 1 : n;
+		int32_t exponent = (int32_t)random_below(128 + 148 + 1) - 148;
+
+		if (type == SML_FLOAT16 && random_below(4) != 0)
+			exponent = (int32_t)random_below(40) - 23;
+		for (size_t i = 0; i < count; i++) {
+			int32_t lane = (int32_t)random_bits();
+
+			lane = lane >> random_below((unsigned)widths[w]);
+			lane = widths[w] == 16 ? (int16_t)lane : lane;
+			ref_put_lane(lanes, i, widths[w], lane);
+			ref_store(type, expected, i,
+				  ref_dequantize(type, lane, widths[w], exponent, n, divisor));
+		}
+		dequantize(widths[w], type, lanes, count, exponent, n, divisor, elements);
+		(widths[w] == 32 ? plain_dequantize_int32 : plain_dequantize_int16)(
+			type, lanes, count, exponent, n, divisor, plain);
+		assert_memory_equal(elements, plain, bytes);
+		assert_memory_equal(elements, expected, bytes);
+	}
+}
+
+static void nothing_is_written_beside_the_lanes_wherever_they_lie(void **state)
+{
+	static _Alignas(64) unsigned char space[64 + 4 * COUNT + 64], from[64 + 4 * COUNT + 64];
+	unsigned char expected[4 * COUNT];
+
+	(void)state;
+	FOR_EACH(t, float_types)
+	FOR_EACH(w, widths)
+	for (size_t count = 0; count <= 70; count++)
+		for (size_t offset = 0; offset < 64; offset += 4) {
+			enum sml_type type = float_types[t];
+			unsigned char *elements = from + (offset + ref_bytes(type)) % 64;
+			unsigned char *lanes = space + offset;
+			size_t bytes = lane_bytes(widths[w], count), i;
+
+			fill_random(type, ORDINARY, elements, count);
+			memset(space, 0xa5, sizeof(space));
+			quantize(widths[w], type, elements, count, 1, 5, lanes);
+			for (i = 0; i < offset; i++)
+				assert_int_equal(space[i], 0xa5);
+			for (i = offset + bytes; i < sizeof(space); i++)
+				assert_int_equal(space[i], 0xa5);
+			for (i = 0; i < count; i++)
+				assert_int_equal(
+					ref_get_lane(lanes, i, widths[w]),
+					ref_quantize(ref_load(type, elements, i), widths[w], 1, 5));
+			if (widths[w] == 16 && count % 2 != 0)
+				assert_int_equal(ref_get_lane(lanes, count, 16), 0);
+
+			for (i = 0; i < count; i++)
+				ref_store(type, expected, i,
+					  ref_dequantize(type, ref_get_lane(lanes, i, widths[w]),
+							 widths[w], 1, 5, 5));
+			memset(from, 0x5a, sizeof(from));
+			dequantize(widths[w], type, lanes, count, 1, 5, 5, elements);
+			bytes = count * ref_bytes(type);
+			assert_memory_equal(elements, expected, bytes);
+			for (i = 0; i < sizeof(from); i++)
+				if (from + i < elements || from + i >= elements + bytes)
+					assert_int_equal(from[i], 0x5a);
+		}
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(headroom_is_the_logarithm_of_ranks_rounded_up),
+		cmocka_unit_test(exponent_is_the_least_power_of_two_above_every_element),
+		cmocka_unit_test(exponent_is_right_on_both_sides_of_every_power_of_two),
+		cmocka_unit_test(every_half_pattern_has_the_exponent_of_its_value),
+		cmocka_unit_test(zeros_of_either_sign_and_no_elements_have_the_exponent_zero),
+		cmocka_unit_test(one_infinity_or_nan_anywhere_is_seen),
+		cmocka_unit_test(sum_over_all_ranks_never_overflows),
+		cmocka_unit_test(sum_and_average_stay_within_the_bound),
+		cmocka_unit_test(lanes_are_rounded_to_nearest_even),
+		cmocka_unit_test(equal_gradients_have_themselves_as_their_average),
+		cmocka_unit_test(
+			every_finite_half_survives_alone_in_its_block_and_minus_zero_loses_its_sign),
+		cmocka_unit_test(halves_are_rounded_to_nearest_even_between_all_neighbours),
+		cmocka_unit_test(sum_too_large_for_its_type_is_infinite),
+		cmocka_unit_test(block_of_zeros_is_plus_zero_and_block_with_nan_is_all_nan),
+		cmocka_unit_test(exponent_that_no_honest_rank_sends_is_as_good_as_nan),
+		cmocka_unit_test(exponent_too_small_for_the_elements_clamps_them),
+		cmocka_unit_test(vectors_scalars_and_reference_agree_on_every_lane),
+		cmocka_unit_test(vectors_scalars_and_reference_agree_on_every_element),
+		cmocka_unit_test(nothing_is_written_beside_the_lanes_wherever_they_lie),
+	};
+
+	return cmocka_run_group_tests_name("quantize", tests, seed_is_set, NULL);
+}

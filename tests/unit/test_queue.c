@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The heap and the lists that a worker keeps its slots in, against sorting. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/queue.h"
+#include "sim/gen.h"
+
+#define N 40
+
+static uint32_t chunks[N];
+static uint16_t heap_slots[N];
+static struct sml_link links[N];
+
+static int by_chunk(const void *a, const void *b)
+{
+	const uint16_t *x = a, *y = b;
+
+	return (int)(int32_t)(chunks[*x] - chunks[*y]);
+}
+
+/* Chunks that all differ, around `first`, in no order. */
+static void draw_chunks(struct gen *gen, uint32_t first)
+{
+	for (uint16_t i = 0; i < N; i++)
+		chunks[i] = first + i;
+	for (uint16_t i = N - 1; i > 0; i--) {
+		uint32_t j = gen_below(gen, i + 1u), chunk = chunks[i];
+
+		chunks[i] = chunks[j];
+		chunks[j] = chunk;
+	}
+}
+
+static void the_heap_gives_slots_by_chunk_whatever_the_order(void **state)
+{
+	struct gen gen;
+
+	(void)state;
+	gen_from_seed(&gen, 1);
+	for (int round = 0; round < 500; round++) {
+		struct sml_heap heap = {.slots = heap_slots, .chunks = chunks};
+		uint16_t expected[N], n = 0;
+
+		/* Half of the rounds run over the edge where chunks wrap around. */
+		draw_chunks(&gen, round % 2 ? 0 : (uint32_t) - (N / 2));
+		for (uint16_t i = 0; i < N; i++) {
+			expected[n++] = i;
+			sml_heap_push(&heap, i);
+			if (gen_chance(&gen, 1, 3)) {
+				qsort(expected, n, sizeof(expected[0]), by_chunk);
+				assert_int_equal(sml_heap_top(&heap), expected[0]);
+				assert_int_equal(sml_heap_pop(&heap), expected[0]);
+				memmove(expected, expected + 1, --n * sizeof(expected[0]));
+			}
+		}
+		qsort(expected, n, sizeof(expected[0]), by_chunk);
+		for (uint16_t i = 0; i < n; i++)
+			assert_int_equal(sml_heap_pop(&heap), expected[i]);
+		assert_int_equal(heap.n, 0);
+	}
+}
+
+static void an_empty_heap_has_no_slot(void **state)
+{
+	struct sml_heap heap = {.slots = heap_slots, .chunks = chunks};
+
+	(void)state;
+	assert_int_equal(sml_heap_top(&heap), SML_NO_SLOT);
+}
+
+/* Forwards, backwards and counted, a list is this one. */
+static void assert_list(const struct sml_list *list, const uint16_t *expected, uint16_t n)
+{
+	uint16_t slot = list->first;
+
+	assert_int_equal(list->n, n);
+	for (uint16_t i = 0; i < n; i++, slot = links[slot].next)
+		assert_int_equal(slot, expected[i]);
+	assert_int_equal(slot, SML_NO_SLOT);
+	slot = list->last;
+	for (uint16_t i = n; i > 0; i--, slot = links[slot].previous)
+		assert_int_equal(slot, expected[i - 1]);
+	assert_int_equal(slot, SML_NO_SLOT);
+}
+
+static void a_list_keeps_the_order_of_coming(void **state)
+{
+	struct sml_list list;
+
+	(void)state;
+	sml_list_init(&list, links);
+	assert_list(&list, NULL, 0);
+	for (uint16_t i = 0; i < 4; i++)
+		sml_list_append(&list, i);
+	assert_list(&list, (uint16_t[]){0, 1, 2, 3}, 4);
+	sml_list_remove(&list, 0);
+	assert_list(&list, (uint16_t[]){1, 2, 3}, 3);
+	sml_list_remove(&list, 2);
+	assert_list(&list, (uint16_t[]){1, 3}, 2);
+	sml_list_remove(&list, 3);
+	assert_list(&list, (uint16_t[]){1}, 1);
+	sml_list_append(&list, 0);
+	assert_list(&list, (uint16_t[]){1, 0}, 2);
+	sml_list_remove(&list, 1);
+	sml_list_remove(&list, 0);
+	assert_list(&list, NULL, 0);
+}
+
+static void a_sorted_list_is_by_chunk_whatever_the_order(void **state)
+{
+	struct gen gen;
+
+	(void)state;
+	gen_from_seed(&gen, 2);
+	for (int round = 0; round < 500; round++) {
+		uint16_t expected[N], n = 0, gone;
+		struct sml_list list;
+
+		draw_chunks(&gen, round % 2 ? 7 : (uint32_t) - (N / 2));
+		sml_list_init(&list, links);
+		for (uint16_t i = 0; i < N; i++) {
+			sml_list_insert_sorted(&list, i, chunks);
+			expected[n++] = i;
+			qsort(expected, n, sizeof(expected[0]), by_chunk);
+			if (gen_chance(&gen, 1, 3)) {
+				gone = (uint16_t)gen_below(&gen, n);
+				sml_list_remove(&list, expected[gone]);
+				n--;
+				memmove(expected + gone, expected + gone + 1,
+					(size_t)(n - gone) * sizeof(expected[0]));
+			}
+			assert_list(&list, expected, n);
+		}
+	}
+}
+
+static void equal_chunks_stay_in_the_order_of_coming(void **state)
+{
+	struct sml_list list;
+
+	(void)state;
+	memset(chunks, 0, sizeof(chunks));
+	sml_list_init(&list, links);
+	for (uint16_t i = 0; i < 3; i++)
+		sml_list_insert_sorted(&list, i, chunks);
+	assert_list(&list, (uint16_t[]){0, 1, 2}, 3);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_heap_gives_slots_by_chunk_whatever_the_order),
+		cmocka_unit_test(an_empty_heap_has_no_slot),
+		cmocka_unit_test(a_list_keeps_the_order_of_coming),
+		cmocka_unit_test(a_sorted_list_is_by_chunk_whatever_the_order),
+		cmocka_unit_test(equal_chunks_stay_in_the_order_of_coming),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Going on after a switch has died: plans by hand, and what ranks report, adopt and begin with. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/resume.h"
+#include "fuzz/rig.h"
+
+#define CAPACITY 8
+#define LIST(...)                                                                                  \
+	(const uint32_t[]){__VA_ARGS__}, sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t)
+#define NOTHING NULL, 0
+
+static struct sml_resume_handover handovers[CAPACITY];
+static uint32_t table[CAPACITY];
+static struct sml_resume_plan plan;
+
+static int merge(const struct sml_resume_report *reports, unsigned n_ranks)
+{
+	plan = (struct sml_resume_plan){.handovers = handovers, .table = table};
+	return sml_resume_merge(reports, n_ranks, &plan, CAPACITY);
+}
+
+static void assert_table(const uint32_t *expected, uint32_t n)
+{
+	assert_int_equal(plan.n_table, n);
+	for (uint32_t i = 0; i < n; i++)
+		assert_int_equal(table[i], expected[i]);
+}
+
+static void assert_handover(uint32_t i, uint32_t chunk, uint8_t from, uint64_t to)
+{
+	assert_in_range(i, 0, plan.n_handovers - 1);
+	assert_int_equal(handovers[i].chunk, chunk);
+	assert_int_equal(handovers[i].from, from);
+	assert_int_equal(handovers[i].to, to);
+}
+
+/* ---- plans ---- */
+
+static void nobody_began_and_all_begin_again(void **state)
+{
+	const struct sml_resume_report reports[] = {{4, LIST(0, 1, 2, 3), NOTHING},
+						    {4, LIST(0, 1, 2, 3), NOTHING}};
+
+	(void)state;
+	assert_int_equal(merge(reports, 2), 0);
+	assert_table(LIST(0, 1, 2, 3));
+	assert_int_equal(plan.n_handovers, 0);
+	assert_int_equal(plan.after, 4);
+}
+
+static void all_have_everything_and_go_on_behind_it(void **state)
+{
+	const struct sml_resume_report reports[] = {{7, NOTHING, LIST(5, 6)},
+						    {7, NOTHING, LIST(5, 6)}};
+
+	(void)state;
+	assert_int_equal(merge(reports, 2), 0);
+	assert_table(NOTHING);
+	assert_int_equal(plan.n_handovers, 0);
+	assert_int_equal(plan.after, 7);
+}
+
+static void what_some_have_is_handed_over_by_the_first_who_keeps_it(void **state)
+{
+	/* Chunk 4 came to ranks 1 and 2 only; 5 to nobody; 1's next ticket was 6. */
+	const struct sml_resume_report reports[] = {{6, LIST(4, 5), LIST(2, 3)},
+						    {7, LIST(5, 6), LIST(4, 3)},
+						    {7, LIST(5, 6), LIST(4, 3)}};
+
+	(void)state;
+	assert_int_equal(merge(reports, 3), 0);
+	assert_int_equal(plan.n_handovers, 1);
+	assert_handover(0, 4, 1, 1);
+	assert_table(LIST(5, 6));
+	assert_int_equal(plan.after, 7);
+}
+
+static void a_hole_below_the_highest_is_in_the_table(void **state)
+{
+	/*
+	 * Slot 0 drew ticket 8 for a result that reached nobody but rank 1's,
+	 * slot 1 drew 9 and all have seen that: 8 lies below the highest.
+	 */
+	const struct sml_resume_report reports[] = {{10, LIST(6, 8, 9), LIST(5, 7)},
+						    {10, LIST(8, 9), LIST(6, 7)}};
+
+	(void)state;
+	assert_int_equal(merge(reports, 2), 0);
+	assert_int_equal(plan.n_handovers, 1);
+	assert_handover(0, 6, 1, 1);
+	assert_table(LIST(8, 9));
+	assert_int_equal(plan.after, 10);
+}
+
+static void a_rank_that_is_behind_lacks_all_beyond_what_it_saw(void **state)
+{
+	/* Rank 0 saw nothing of 4 and 5: they are not in its list. */
+	const struct sml_resume_report reports[] = {{4, LIST(3), LIST(1, 2)},
+						    {6, LIST(5), LIST(3, 4)}};
+
+	(void)state;
+	assert_int_equal(merge(reports, 2), 0);
+	assert_int_equal(plan.n_handovers, 2);
+	assert_handover(0, 3, 1, 1);
+	assert_handover(1, 4, 1, 1);
+	assert_table(LIST(5));
+	assert_int_equal(plan.after, 6);
+}
+
+static void ranks_can_hand_to_each_other(void **state)
+{
+	const struct sml_resume_report reports[] = {{5, LIST(3, 4), LIST(2, 1)},
+						    {5, LIST(2, 4), LIST(3, 1)},
+						    {5, LIST(2, 3, 4), LIST(1)}};
+
+	(void)state;
+	assert_int_equal(merge(reports, 3), 0);
+	assert_int_equal(plan.n_handovers, 2);
+	assert_handover(0, 2, 0, 6);
+	assert_handover(1, 3, 1, 5);
+	assert_table(LIST(4));
+}
+
+static void chunk_numbers_may_wrap_around_in_a_plan(void **state)
+{
+	const uint32_t last = UINT32_MAX;
+	const struct sml_resume_report reports[] = {{2, LIST(last, 0, 1), LIST(last - 1)},
+						    {1, LIST(last - 1, 0), LIST(last)}};
+
+	(void)state;
+	assert_int_equal(merge(reports, 2), 0);
+	assert_int_equal(plan.n_handovers, 2);
+	assert_handover(0, last - 1, 0, 2);
+	assert_handover(1, last, 1, 1);
+	assert_table(LIST(0, 1));
+	assert_int_equal(plan.after, 2);
+}
+
+static void a_rank_alone_needs_no_hand_over(void **state)
+{
+	const struct sml_resume_report report = {6, LIST(2, 5), LIST(3, 4)};
+
+	(void)state;
+	assert_int_equal(merge(&report, 1), 0);
+	assert_table(LIST(2, 5));
+	assert_int_equal(plan.n_handovers, 0);
+	assert_int_equal(plan.after, 6);
+}
+
+static void reports_that_cannot_be_are_refused(void **state)
+{
+	/* Rank 1 has chunk 1, and has not kept it, though rank 0 lacks it. */
+	const struct sml_resume_report forgotten[] = {{2, LIST(0, 1), NOTHING},
+						      {2, LIST(0), NOTHING}};
+	/* The one who keeps it says that it lacks it. */
+	const struct sml_resume_report two_minds[] = {{2, LIST(0, 1), LIST(1)},
+						      {2, LIST(0), NOTHING}};
+
+	(void)state;
+	assert_int_equal(merge(forgotten, 2), -2);
+	assert_int_equal(merge(two_minds, 2), -2);
+}
+
+static void a_plan_too_long_is_refused(void **state)
+{
+	const struct sml_resume_report far = {1000000, NOTHING, NOTHING};
+	const struct sml_resume_report near[] = {far, {0, NOTHING, NOTHING}};
+	const struct sml_resume_report lacking = {9, LIST(0, 1, 2, 3, 4, 5, 6, 7, 8), NOTHING};
+	const struct sml_resume_report fits = {9, LIST(1, 2, 3, 4, 5, 6, 7, 8), NOTHING};
+
+	(void)state;
+	assert_int_equal(merge(&lacking, 1), -1);
+	assert_int_equal(merge(&fits, 1), 0);
+	assert_int_equal(plan.n_table, CAPACITY);
+	assert_int_equal(merge(near, 2), -2);
+}
+
+/* ---- a switch dies ---- */
+
+static struct rig rig;
+static struct sml_worker next;
+static struct guarded next_memory;
+
+static int end(void **state)
+{
+	bool whole = rig_fini(&rig);
+
+	(void)state;
+	whole &= guard_give(&next_memory);
+	return whole ? 0 : -1;
+}
+
+static void take(uint32_t rank, uint32_t ticket)
+{
+	struct rig_packet packet, result;
+
+	assert_true(rig_send(&rig, rank, &packet));
+	rig_answer(&rig, &packet, ticket, &result);
+	assert_int_not_equal(rig_to_rank(&rig, rank, result.bytes, result.length),
+			     SML_WORKER_IGNORED);
+}
+
+/* Another epoch of rank 0, with other slots. */
+static void begin_again(struct sml_worker *frozen, const uint32_t *chunks, uint32_t n,
+			uint32_t after, uint16_t data_slots)
+{
+	struct sml_worker_config config = rig_worker_config(&rig, 0);
+	const struct sml_ticket_map maps[SML_STREAMS] = {{NULL, 0, 2}, {chunks, n, after}};
+
+	config.epoch++;
+	config.data_slots = data_slots;
+	next_memory = guard_take(sml_worker_memory_bytes(&config));
+	sml_worker_init(&next, &config, next_memory.bytes);
+	sml_resume_begin(&next, frozen, maps);
+}
+
+static uint32_t next_chunk(void)
+{
+	struct rig_packet packet;
+
+	packet.length = (uint32_t)sml_worker_send(&next, packet.bytes, rig.now_ns);
+	if (packet.length == 0)
+		return UINT32_MAX;
+	return sml_be32(((struct sml_header *)packet.bytes)->chunk_be);
+}
+
+static void a_rank_reports_what_it_lacks_and_keeps(void **state)
+{
+	struct sml_worker *workers[] = {&rig.ranks[0].worker};
+	uint32_t chunks[8];
+	uint16_t n_lanes;
+
+	(void)state;
+	rig_init(&rig, 1, 1, 2);
+	rig_submit(&rig, 10 * RIG_LANES);
+	take(0, 1); /* the head chunk */
+	take(0, 2); /* data chunk 0, then 2 in its slot */
+	take(0, 5); /* 1 by the other slot, then 5 */
+	sml_worker_freeze(workers[0]);
+	assert_int_equal(sml_resume_beyond(workers, 1, SML_DATA), 6);
+	assert_int_equal(sml_resume_lacking(workers, 1, SML_DATA, chunks, 8), 4);
+	assert_memory_equal(chunks, ((uint32_t[]){2, 3, 4, 5}), 16);
+	assert_int_equal(sml_resume_kept_chunks(workers, 1, SML_DATA, chunks, 8), 2);
+	assert_memory_equal(chunks, ((uint32_t[]){0, 1}), 8);
+	assert_non_null(sml_resume_kept(workers, 1, SML_DATA, 1, &n_lanes));
+	assert_int_equal(n_lanes, RIG_LANES);
+	assert_null(sml_resume_kept(workers, 1, SML_DATA, 2, &n_lanes));
+	assert_null(sml_resume_kept(workers, 1, SML_HEAD, 1, &n_lanes));
+}
+
+static void a_report_ends_at_its_capacity(void **state)
+{
+	struct sml_worker *workers[] = {&rig.ranks[0].worker};
+	struct guarded chunks;
+
+	(void)state;
+	rig_init(&rig, 1, 1, 1);
+	rig_submit(&rig, 10 * RIG_LANES);
+	take(0, 1);
+	take(0, 0x70000000); /* a switch that lies */
+	sml_worker_freeze(workers[0]);
+	chunks = guard_take(3 * sizeof(uint32_t));
+	assert_true(sml_resume_lacking(workers, 1, SML_DATA, (uint32_t *)(void *)chunks.bytes, 3) >
+		    3);
+	assert_true(guard_give(&chunks));
+}
+
+static void a_hand_over_is_adopted_where_it_fits_and_once(void **state)
+{
+	struct sml_worker *workers[] = {&rig.ranks[0].worker};
+	uint32_t lanes[RIG_LANES] = {0};
+
+	(void)state;
+	rig_init(&rig, 1, 1, 2);
+	rig_submit(&rig, 2 * RIG_LANES);
+	take(0, 1);
+	sml_worker_freeze(workers[0]);
+	assert_int_equal(sml_resume_adopt(workers, 1, SML_DATA, 2, lanes, RIG_LANES), -1);
+	assert_int_equal(sml_resume_adopt(workers, 1, SML_DATA, 0, lanes, RIG_LANES - 1), -1);
+	assert_int_equal(sml_resume_adopt(workers, 1, SML_HEAD, 0, lanes, RIG_LANES), -1);
+	assert_int_equal(sml_resume_adopt(workers, 1, SML_DATA, 0, lanes, RIG_LANES), 0);
+	assert_int_equal(sml_resume_adopt(workers, 1, SML_DATA, 0, lanes, RIG_LANES), 0);
+	assert_int_equal(sml_resume_adopt(workers, 1, SML_DATA, 1, lanes, RIG_LANES), 1);
+	assert_true(sml_tensor_is_done(&rig.ranks[0].calls[0].tensor));
+}
+
+static void the_new_epoch_does_the_table_and_then_what_follows(void **state)
+{
+	static const uint32_t lacked[] = {1, 4};
+	struct sml_worker *frozen = &rig.ranks[0].worker;
+
+	(void)state;
+	rig_init(&rig, 1, 1, 2);
+	rig_submit(&rig, 10 * RIG_LANES);
+	take(0, 1);
+	take(0, 2);
+	sml_worker_freeze(frozen);
+	begin_again(frozen, lacked, 2, 5, 4);
+	assert_int_equal(next_chunk(), 1);
+	assert_int_equal(next_chunk(), 4);
+	assert_int_equal(next_chunk(), 5);
+	assert_int_equal(next_chunk(), 6);
+	assert_int_equal(next_chunk(), UINT32_MAX);
+	assert_false(sml_worker_is_broken(&next));
+}
+
+static void a_second_death_forgets_nothing_of_the_first(void **state)
+{
+	static const uint32_t lacked[] = {1, 4};
+	struct sml_worker *frozen = &rig.ranks[0].worker, *workers[] = {&next};
+	uint32_t chunks[8];
+
+	(void)state;
+	rig_init(&rig, 1, 1, 2);
+	rig_submit(&rig, 10 * RIG_LANES);
+	take(0, 1);
+	take(0, 2); /* 0 is here, 1 in flight, 2 assigned */
+	take(0, 7); /* 1 is here: by hand-over it would be the same */
+	take(0, 8); /* 2 */
+	sml_worker_freeze(frozen);
+	/* All lack 3 to 8, but the second epoch has one slot and dies at once. */
+	begin_again(frozen, lacked, 2, 9, 1);
+	sml_worker_freeze(&next);
+	assert_int_equal(sml_resume_beyond(workers, 1, SML_DATA), 9);
+	assert_int_equal(sml_resume_lacking(workers, 1, SML_DATA, chunks, 8), 6);
+	assert_memory_equal(chunks, ((uint32_t[]){3, 4, 5, 6, 7, 8}), 24);
+	/* The results that the others may lack are still with the worker before. */
+	assert_int_equal(sml_resume_kept_chunks(workers, 1, SML_DATA, chunks, 8), 0);
+	workers[0] = frozen;
+	assert_int_equal(sml_resume_kept_chunks(workers, 1, SML_DATA, chunks, 8), 2);
+}
+
+/* ---- shards ---- */
+
+static void init_shard(struct sml_worker *worker, struct guarded *memory, uint8_t shard)
+{
+	struct sml_worker_config config = rig_worker_config(&rig, 0);
+
+	config.shard = shard;
+	config.n_shards = 2;
+	config.head_slots = config.data_slots = 2;
+	*memory = guard_take(sml_worker_memory_bytes(&config));
+	sml_worker_init(worker, &config, memory->bytes);
+}
+
+/*
+ * Progress threads take calls off their queues at times of their own. What the
+ * second shard did for a call, even all of it, the first one need not know of.
+ */
+static void a_shard_that_comes_late_does_not_make_a_rank_lack_what_it_has(void **state)
+{
+	struct sml_tensor *tensor = &rig.ranks[0].calls[0].tensor;
+	uint32_t lanes[RIG_LANES] = {0}, chunks[8];
+	struct sml_worker *workers[2] = {&rig.ranks[0].worker, &next};
+	struct guarded memory;
+
+	(void)state;
+	rig_init(&rig, 1, 2, 2);
+	rig_submit(&rig, 2 * RIG_LANES); /* makes the tensor; its worker is replaced */
+	init_shard(workers[0], &memory, 0);
+	init_shard(workers[1], &next_memory, 1);
+	assert_true(sml_worker_submit(workers[1], tensor));
+	sml_tensor_take(tensor, SML_DATA, 1, lanes);
+	assert_int_equal(sml_resume_lacking(workers, 2, SML_DATA, chunks, 8), 1);
+	assert_int_equal(chunks[0], 0);
+	assert_int_equal(sml_resume_adopt(workers, 2, SML_DATA, 0, lanes, RIG_LANES), 0);
+	assert_int_equal(sml_resume_lacking(workers, 2, SML_DATA, chunks, 8), 0);
+	sml_tensor_take(tensor, SML_HEAD, 0, lanes);
+	assert_ptr_equal(sml_worker_retire(workers[1]), tensor);
+	/* Retired by one, and never seen by the other. */
+	assert_int_equal(sml_resume_lacking(workers, 2, SML_DATA, chunks, 8), 0);
+	assert_true(guard_give(&memory));
+}
+
+static void what_was_in_flight_may_be_sent_by_another_shard_of_the_next_epoch(void **state)
+{
+	static const uint32_t lacked[] = {1, 0};
+	struct sml_worker *frozen = &rig.ranks[0].worker;
+	struct rig_packet packet;
+
+	(void)state;
+	rig_init(&rig, 1, 1, 2);
+	rig_submit(&rig, 4 * RIG_LANES);
+	take(0, 1);
+	assert_true(rig_send(&rig, 0, &packet));
+	assert_true(rig_send(&rig, 0, &packet));
+	sml_worker_freeze(frozen);
+	sml_worker_freeze(frozen);
+	begin_again(frozen, lacked, 2, 2, 2);
+	assert_int_equal(next_chunk(), 0);
+	assert_int_equal(next_chunk(), 1);
+	assert_false(sml_worker_is_broken(&next));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nobody_began_and_all_begin_again),
+		cmocka_unit_test(all_have_everything_and_go_on_behind_it),
+		cmocka_unit_test(what_some_have_is_handed_over_by_the_first_who_keeps_it),
+		cmocka_unit_test(a_hole_below_the_highest_is_in_the_table),
+		cmocka_unit_test(a_rank_that_is_behind_lacks_all_beyond_what_it_saw),
+		cmocka_unit_test(ranks_can_hand_to_each_other),
+		cmocka_unit_test(chunk_numbers_may_wrap_around_in_a_plan),
+		cmocka_unit_test(a_rank_alone_needs_no_hand_over),
+		cmocka_unit_test(reports_that_cannot_be_are_refused),
+		cmocka_unit_test(a_plan_too_long_is_refused),
+		cmocka_unit_test_teardown(a_rank_reports_what_it_lacks_and_keeps, end),
+		cmocka_unit_test_teardown(a_report_ends_at_its_capacity, end),
+		cmocka_unit_test_teardown(a_hand_over_is_adopted_where_it_fits_and_once, end),
+		cmocka_unit_test_teardown(the_new_epoch_does_the_table_and_then_what_follows, end),
+		cmocka_unit_test_teardown(a_second_death_forgets_nothing_of_the_first, end),
+		cmocka_unit_test_teardown(
+			a_shard_that_comes_late_does_not_make_a_rank_lack_what_it_has, end),
+		cmocka_unit_test_teardown(
+			what_was_in_flight_may_be_sent_by_another_shard_of_the_next_epoch, end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

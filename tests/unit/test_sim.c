@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Simulated worlds: many seeds, the same trace each time, and the kept ones. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sim/run.h"
+
+static struct sim_world world;
+static struct sim_result result;
+
+static void run_seeds(uint64_t from, uint64_t n, bool small)
+{
+	for (uint64_t seed = from; seed < from + n; seed++) {
+		sim_world_draw(&world, seed, small);
+		sim_run(&world, &result);
+		if (!result.passed)
+			fail_msg("switchml sim --seed %lu%s: %s", (unsigned long)seed,
+				 small ? "" : " --large", result.failure);
+	}
+}
+
+static void small_worlds_pass(void **state)
+{
+	(void)state;
+	run_seeds(1000000, 400, true);
+}
+
+static void large_worlds_pass(void **state)
+{
+	(void)state;
+	run_seeds(1000000, 24, false);
+}
+
+static void the_same_seed_has_the_same_trace(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= 40; seed++) {
+		uint64_t hash, other;
+
+		sim_world_draw(&world, seed, true);
+		sim_run(&world, &result);
+		hash = result.hash;
+		sim_world_draw(&world, seed, true);
+		sim_run(&world, &result);
+		assert_int_equal(result.hash, hash);
+		sim_world_draw(&world, seed + 1000, true);
+		sim_run(&world, &result);
+		other = result.hash;
+		assert_int_not_equal(other, hash);
+	}
+}
+
+static void worlds_have_every_fault_and_many_have_none(void **state)
+{
+	uint32_t lossy = 0, lossless = 0, dying = 0, wrapping = 0, striped = 0;
+
+	(void)state;
+	for (uint64_t seed = 1; seed <= 400; seed++) {
+		sim_world_draw(&world, seed, true);
+		lossy += world.loss_ppm > 0;
+		lossless += world.loss_ppm == 0;
+		dying += world.n_deaths > 0;
+		wrapping += world.first_use != 0 && world.first_chunk != 0;
+		striped += world.n_stripes == 3;
+	}
+	assert_in_range(lossy, 100, 300);
+	assert_in_range(lossless, 100, 300);
+	assert_in_range(dying, 60, 250);
+	assert_in_range(wrapping, 40, 250);
+	assert_in_range(striped, 20, 200);
+}
+
+/* ---- sim/seeds.txt ---- */
+
+static void apply(char *word)
+{
+	char *equals = strchr(word, '=');
+
+	assert_non_null(equals);
+	*equals = '\0';
+	assert_true(sim_world_set(&world, word, (uint32_t)strtoul(equals + 1, NULL, 0)));
+}
+
+/* "SEED [--large] [--set NAME=N ...]", as the simulator prints it. */
+static void replay(const char *command)
+{
+	char line[512], *word, *rest = NULL;
+	bool large, any = false;
+	uint64_t seed;
+
+	snprintf(line, sizeof(line), "%s", command);
+	large = strstr(line, "--large") != NULL;
+	word = strtok_r(line, " \t", &rest);
+	seed = strtoull(word, NULL, 0);
+	sim_world_draw(&world, seed, !large);
+	while ((word = strtok_r(NULL, " \t", &rest)) != NULL) {
+		if (strcmp(word, "--large") == 0 || strcmp(word, "--set") == 0)
+			continue;
+		apply(word);
+		any = true;
+	}
+	if (any)
+		sim_world_mend(&world);
+	sim_run(&world, &result);
+	if (!result.passed)
+		fail_msg("switchml sim --seed %s: %s", command, result.failure);
+}
+
+static void kept_seeds_pass(void **state)
+{
+	const char *path = getenv("SML_SEEDS");
+	FILE *file = fopen(path ? path : "sim/seeds.txt", "r");
+	char line[512];
+	unsigned n = 0;
+
+	(void)state;
+	assert_non_null(file);
+	while (fgets(line, sizeof(line), file) != NULL) {
+		line[strcspn(line, "#\n")] = '\0';
+		if (strspn(line, " \t") == strlen(line))
+			continue;
+		replay(line);
+		n++;
+	}
+	fclose(file);
+	assert_true(n > 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(small_worlds_pass),
+		cmocka_unit_test(large_worlds_pass),
+		cmocka_unit_test(the_same_seed_has_the_same_trace),
+		cmocka_unit_test(worlds_have_every_fault_and_many_have_none),
+		cmocka_unit_test(kept_seeds_pass),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Calls as chunks: windows, forms, digests, and chunks filled or taken in part. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/tensor.h"
+#include "fuzz/guard.h"
+#include "sim/gen.h"
+
+#define LANES 32
+#define RANKS 3
+
+static struct sml_tensor tensor;
+static struct guarded memory;
+
+static struct sml_tensor_spec spec_of(enum sml_type type, enum sml_op op, uint64_t count)
+{
+	return (struct sml_tensor_spec){.type = type,
+					.op = op,
+					.wire = SML_WIRE_INT32,
+					.count = count,
+					.send_count = count,
+					.recv_count = count};
+}
+
+static void make_in(const struct sml_tensor_spec *spec, const struct sml_shape *shape,
+		    struct sml_sequence *sequence)
+{
+	guard_give(&memory);
+	memory = guard_take(sml_tensor_memory_bytes(spec, shape));
+	sml_tensor_init(&tensor, spec, shape, sequence, memory.bytes);
+}
+
+static void make(const struct sml_tensor_spec *spec, struct sml_sequence *sequence)
+{
+	const struct sml_shape shape = {LANES, 1, RANKS};
+
+	make_in(spec, &shape, sequence);
+}
+
+static int end(void **state)
+{
+	(void)state;
+	return guard_give(&memory) ? 0 : -1;
+}
+
+/* ---- forms and windows ---- */
+
+static void a_tensor_has_the_form_and_chunks_that_its_size_asks_for(void **state)
+{
+	static const struct {
+		enum sml_type type;
+		enum sml_op op;
+		enum sml_wire wire;
+		uint64_t count;
+		enum sml_form form;
+		uint32_t head, data;
+	} rows[] = {
+		{SML_FLOAT32, SML_SUM, SML_WIRE_INT32, 0, SML_FORM_EMPTY, 1, 0},
+		{SML_FLOAT32, SML_SUM, SML_WIRE_INT32, 1, SML_FORM_GATHER, 1, 0},
+		{SML_FLOAT32, SML_SUM, SML_WIRE_INT32, LANES / RANKS, SML_FORM_GATHER, 1, 0},
+		{SML_FLOAT32, SML_SUM, SML_WIRE_INT32, LANES / RANKS + 1, SML_FORM_EXPONENT, 1, 1},
+		{SML_FLOAT32, SML_AVG, SML_WIRE_INT32, LANES + 1, SML_FORM_EXPONENT, 1, 2},
+		{SML_FLOAT32, SML_AVG, SML_WIRE_INT16, LANES + 1, SML_FORM_EXPONENT, 1, 1},
+		{SML_FLOAT16, SML_SUM, SML_WIRE_INT32, LANES * LANES, SML_FORM_EXPONENT, 1, LANES},
+		{SML_FLOAT16, SML_SUM, SML_WIRE_INT32, LANES * LANES + 1, SML_FORM_EXPONENT, 2,
+		 LANES + 1},
+		{SML_FLOAT32, SML_MAX, SML_WIRE_INT16, LANES, SML_FORM_SMALL, 1, 0},
+		{SML_FLOAT32, SML_MIN, SML_WIRE_INT32, LANES + 1, SML_FORM_PLAIN, 1, 2},
+		{SML_INT32, SML_SUM, SML_WIRE_INT32, LANES, SML_FORM_SMALL, 1, 0},
+		{SML_INT32, SML_SUM, SML_WIRE_INT16, 3 * LANES, SML_FORM_PLAIN, 1, 3},
+		{SML_BYTE, SML_SUM, SML_WIRE_INT32, 4 * LANES, SML_FORM_SMALL, 1, 0},
+		{SML_BYTE, SML_SUM, SML_WIRE_INT32, 4 * LANES + 1, SML_FORM_PLAIN, 1, 2},
+	};
+	struct sml_sequence sequence = {0};
+	uint64_t head = 0, data = 0;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct sml_tensor_spec spec = spec_of(rows[i].type, rows[i].op, rows[i].count);
+
+		spec.wire = rows[i].wire;
+		make(&spec, &sequence);
+		assert_int_equal(tensor.form, rows[i].form);
+		assert_int_equal(tensor.number, i);
+		assert_int_equal(tensor.window[SML_HEAD].first, head);
+		assert_int_equal(tensor.window[SML_DATA].first, data);
+		assert_int_equal(tensor.window[SML_HEAD].count, rows[i].head);
+		assert_int_equal(tensor.window[SML_DATA].count, rows[i].data);
+		assert_int_equal(tensor.left, rows[i].head + rows[i].data);
+		assert_false(sml_tensor_is_done(&tensor));
+		head += rows[i].head;
+		data += rows[i].data;
+	}
+	assert_int_equal(sequence.next[SML_HEAD], head);
+	assert_int_equal(sequence.next[SML_DATA], data);
+}
+
+/* Every chunk of a window is some stripe's, in ascending order, at the edges of 2^32 too. */
+static void stripes_share_a_window_whatever_their_number(void **state)
+{
+	static const uint64_t firsts[] = {0, 1, 4, 0xfffffffeull, 0x100000000ull, 0x2fffffff9ull};
+	struct sml_tensor_spec spec = spec_of(SML_INT32, SML_SUM, 20 * LANES);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(firsts) / sizeof(firsts[0]); i++) {
+		struct sml_sequence sequence = {.next = {firsts[i], firsts[i]}};
+
+		make(&spec, &sequence);
+		for (uint32_t n_stripes = 1; n_stripes <= 7; n_stripes++) {
+			uint32_t counts = 0;
+
+			for (uint32_t stripe = 0; stripe < n_stripes; stripe++) {
+				struct sml_window window = sml_tensor_stripe_window(
+					&tensor, SML_DATA, stripe, n_stripes);
+				uint64_t chunk = firsts[i];
+
+				while (chunk % n_stripes != stripe)
+					chunk++;
+				assert_int_equal(window.first, (uint32_t)(chunk / n_stripes));
+				counts += window.count;
+			}
+			assert_int_equal(counts, 20);
+		}
+	}
+}
+
+/* ---- digests ---- */
+
+static uint32_t digest_of(const struct sml_tensor_spec *spec, uint32_t number,
+			  enum sml_stream_id stream, uint32_t index)
+{
+	struct sml_sequence sequence = {.number = number};
+	struct sml_contribution out;
+
+	make(spec, &sequence);
+	sml_tensor_describe_chunk(&tensor, stream, index, &out);
+	return out.digest;
+}
+
+static void digests_differ_whenever_calls_do(void **state)
+{
+	const struct sml_tensor_spec base = spec_of(SML_FLOAT32, SML_SUM, 5000);
+	uint32_t digest = digest_of(&base, 7, SML_HEAD, 0);
+	struct sml_tensor_spec other;
+
+	(void)state;
+	assert_int_equal(digest_of(&base, 7, SML_HEAD, 0), digest);
+	assert_int_not_equal(digest_of(&base, 8, SML_HEAD, 0), digest);
+	assert_int_not_equal(digest_of(&base, 7, SML_HEAD, 1), digest);
+	assert_int_not_equal(digest_of(&base, 7, SML_DATA, 0), digest);
+#define DIFFERS(change)                                                                            \
+	do {                                                                                       \
+		other = base;                                                                      \
+		change;                                                                            \
+		assert_int_not_equal(digest_of(&other, 7, SML_HEAD, 0), digest);                   \
+	} while (0)
+	DIFFERS(other.count = other.send_count = other.recv_count = 5001);
+	DIFFERS(other.type = SML_BFLOAT16);
+	DIFFERS(other.type = SML_INT32);
+	DIFFERS(other.op = SML_AVG);
+	DIFFERS(other.op = SML_MAX);
+	DIFFERS(other.wire = SML_WIRE_INT16);
+	DIFFERS(other.collective = SML_REDUCE_SCATTER);
+	DIFFERS(other.collective = SML_BROADCAST);
+	DIFFERS(other.root = 1);
+#undef DIFFERS
+}
+
+/* Where the buffers lie, and which part is one's own, is no other rank's affair. */
+static void digests_are_equal_where_calls_are(void **state)
+{
+	struct sml_tensor_spec spec = spec_of(SML_BYTE, SML_SUM, 300);
+	uint32_t digest = digest_of(&spec, 3, SML_HEAD, 0);
+
+	(void)state;
+	spec.send_first = 100;
+	spec.send_count = 100;
+	spec.send = &spec;
+	spec.recv = &spec;
+	assert_int_equal(digest_of(&spec, 3, SML_HEAD, 0), digest);
+}
+
+static void counts_beyond_32_bits_are_told_apart(void **state)
+{
+	struct sml_tensor_spec spec = spec_of(SML_INT32, SML_SUM, 1000);
+	const struct sml_shape shape = {2208, 0, 1};
+	struct sml_contribution out[2];
+	struct sml_sequence sequence;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		sequence = (struct sml_sequence){0};
+		make_in(&spec, &shape, &sequence);
+		sml_tensor_describe_chunk(&tensor, SML_HEAD, 0, &out[i]);
+		spec.count += 1ull << 32;
+	}
+	assert_int_not_equal(out[0].digest, out[1].digest);
+}
+
+/* ---- lanes ---- */
+
+static void lanes_are_rounded_to_a_power_of_two_at_most_a_packet(void **state)
+{
+	(void)state;
+	assert_int_equal(sml_lanes_round(0, 352), 0);
+	assert_int_equal(sml_lanes_round(1, 352), 8);
+	assert_int_equal(sml_lanes_round(8, 352), 8);
+	assert_int_equal(sml_lanes_round(9, 352), 16);
+	assert_int_equal(sml_lanes_round(256, 352), 256);
+	assert_int_equal(sml_lanes_round(257, 352), 352);
+	assert_int_equal(sml_lanes_round(352, 352), 352);
+	assert_int_equal(sml_lanes_round(3, 8), 8);
+}
+
+static void only_a_tensor_s_last_chunk_is_shorter(void **state)
+{
+	struct sml_tensor_spec spec = spec_of(SML_INT32, SML_SUM, 2 * LANES + 9);
+	struct sml_sequence sequence = {0};
+	struct sml_contribution out;
+
+	(void)state;
+	make(&spec, &sequence);
+	sml_tensor_describe_chunk(&tensor, SML_HEAD, 0, &out);
+	assert_int_equal(out.lanes, 0);
+	sml_tensor_describe_chunk(&tensor, SML_DATA, 1, &out);
+	assert_int_equal(out.lanes, LANES);
+	sml_tensor_describe_chunk(&tensor, SML_DATA, 2, &out);
+	assert_int_equal(out.lanes, 16);
+}
+
+/* ---- filling and taking in part ---- */
+
+/* Fill every chunk, and take what was filled, as a rank that is alone would. */
+static void loop_back(void)
+{
+	uint32_t lanes[LANES];
+
+	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++) {
+		for (uint32_t i = 0; i < tensor.window[stream].count; i++) {
+			memset(lanes, 0xee, sizeof(lanes));
+			assert_true(sml_tensor_chunk_is_ready(&tensor, stream, i));
+			sml_tensor_fill(&tensor, stream, i, lanes);
+			sml_tensor_take(&tensor, stream, i, lanes);
+			assert_true(sml_tensor_chunk_is_done(&tensor, stream, i));
+		}
+	}
+	assert_true(sml_tensor_is_done(&tensor));
+}
+
+static void bytes_sent_in_part_are_zeros_elsewhere(void **state)
+{
+	struct gen gen;
+
+	(void)state;
+	gen_from_seed(&gen, 5);
+	for (int round = 0; round < 400; round++) {
+		uint32_t count = gen_below(&gen, 600), sent = gen_below(&gen, count + 1);
+		struct sml_tensor_spec spec = spec_of(SML_BYTE, SML_SUM, count);
+		struct guarded send = guard_take(sent), recv = guard_take(count);
+		struct sml_sequence sequence = {0};
+
+		for (uint32_t i = 0; i < sent; i++)
+			send.bytes[i] = (uint8_t)gen_range(&gen, 1, 255);
+		spec.send = send.bytes;
+		spec.send_count = sent;
+		spec.send_first = gen_below(&gen, count - sent + 1);
+		spec.recv = recv.bytes;
+		make(&spec, &sequence);
+		loop_back();
+		for (uint32_t i = 0; i < count; i++) {
+			uint64_t own = i - spec.send_first;
+
+			assert_int_equal(recv.bytes[i], own < sent ? send.bytes[own] : 0);
+		}
+		assert_true(guard_give(&send));
+		assert_true(guard_give(&recv));
+	}
+}
+
+static void elements_wanted_in_part_are_taken_and_no_others(void **state)
+{
+	struct gen gen;
+
+	(void)state;
+	gen_from_seed(&gen, 6);
+	for (int round = 0; round < 400; round++) {
+		uint32_t count = gen_range(&gen, 1, 300), wanted = gen_below(&gen, count + 1);
+		struct sml_tensor_spec spec = spec_of(SML_INT32, SML_SUM, count);
+		struct guarded send = guard_take(4 * (size_t)count);
+		struct guarded recv = guard_take(4 * (size_t)wanted);
+		struct sml_sequence sequence = {0};
+
+		for (uint32_t i = 0; i < count; i++)
+			((uint32_t *)(void *)send.bytes)[i] = gen_below(&gen, UINT32_MAX);
+		spec.send = send.bytes;
+		spec.recv = recv.bytes;
+		spec.recv_count = wanted;
+		spec.recv_first = gen_below(&gen, count - wanted + 1);
+		make(&spec, &sequence);
+		loop_back();
+		assert_memory_equal(recv.bytes, send.bytes + 4 * spec.recv_first,
+				    4 * (size_t)wanted);
+		assert_true(guard_give(&send));
+		assert_true(guard_give(&recv));
+	}
+}
+
+/* ---- progress ---- */
+
+static void data_wait_for_their_own_block_s_exponents(void **state)
+{
+	static float elements[LANES * LANES + 40];
+	struct sml_tensor_spec spec = spec_of(SML_FLOAT32, SML_SUM, LANES * LANES + 40);
+	struct sml_sequence sequence = {0};
+	uint32_t lanes[LANES];
+
+	(void)state;
+	spec.send = spec.recv = elements;
+	make(&spec, &sequence);
+	assert_int_equal(tensor.window[SML_HEAD].count, 2);
+	assert_false(sml_tensor_chunk_is_ready(&tensor, SML_DATA, 0));
+	sml_tensor_fill(&tensor, SML_HEAD, 1, lanes);
+	assert_false(sml_tensor_chunk_is_ready(&tensor, SML_DATA, LANES));
+	assert_false(sml_tensor_take(&tensor, SML_HEAD, 1, lanes));
+	assert_true(sml_tensor_chunk_is_ready(&tensor, SML_DATA, LANES));
+	assert_false(sml_tensor_chunk_is_ready(&tensor, SML_DATA, LANES - 1));
+}
+
+static void a_chunk_counts_once(void **state)
+{
+	static int32_t elements[3 * LANES];
+	struct sml_tensor_spec spec = spec_of(SML_INT32, SML_SUM, 3 * LANES);
+	struct sml_sequence sequence = {0};
+	uint32_t lanes[LANES] = {0};
+
+	(void)state;
+	spec.send = spec.recv = elements;
+	make(&spec, &sequence);
+	assert_false(sml_tensor_take(&tensor, SML_HEAD, 0, lanes));
+	for (int i = 0; i < 5; i++)
+		assert_false(sml_tensor_take(&tensor, SML_DATA, 1, lanes));
+	assert_false(sml_tensor_take(&tensor, SML_DATA, 0, lanes));
+	assert_false(sml_tensor_is_done(&tensor));
+	lanes[0] = 0xffffffff;
+	assert_false(sml_tensor_take(&tensor, SML_DATA, 1, lanes));
+	assert_int_equal(elements[LANES], 0);
+	assert_true(sml_tensor_take(&tensor, SML_DATA, 2, lanes));
+	assert_true(sml_tensor_is_done(&tensor));
+}
+
+static void a_chunk_is_claimed_once_and_again_after_release(void **state)
+{
+	static int32_t elements[2 * LANES];
+	struct sml_tensor_spec spec = spec_of(SML_INT32, SML_SUM, 2 * LANES);
+	struct sml_sequence sequence = {0};
+	uint32_t lanes[LANES] = {0};
+
+	(void)state;
+	spec.send = spec.recv = elements;
+	make(&spec, &sequence);
+	assert_true(sml_tensor_claim(&tensor, SML_DATA, 0));
+	assert_false(sml_tensor_claim(&tensor, SML_DATA, 0));
+	assert_true(sml_tensor_claim(&tensor, SML_DATA, 1));
+	sml_tensor_release(&tensor, SML_DATA, 0);
+	assert_true(sml_tensor_claim(&tensor, SML_DATA, 0));
+	sml_tensor_take(&tensor, SML_DATA, 0, lanes);
+	sml_tensor_release(&tensor, SML_DATA, 0);
+	assert_true(sml_tensor_chunk_is_done(&tensor, SML_DATA, 0));
+	assert_false(sml_tensor_claim(&tensor, SML_DATA, 0));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_tensor_has_the_form_and_chunks_that_its_size_asks_for),
+		cmocka_unit_test(stripes_share_a_window_whatever_their_number),
+		cmocka_unit_test(digests_differ_whenever_calls_do),
+		cmocka_unit_test(digests_are_equal_where_calls_are),
+		cmocka_unit_test(counts_beyond_32_bits_are_told_apart),
+		cmocka_unit_test(lanes_are_rounded_to_a_power_of_two_at_most_a_packet),
+		cmocka_unit_test(only_a_tensor_s_last_chunk_is_shorter),
+		cmocka_unit_test(bytes_sent_in_part_are_zeros_elsewhere),
+		cmocka_unit_test(elements_wanted_in_part_are_taken_and_no_others),
+		cmocka_unit_test(data_wait_for_their_own_block_s_exponents),
+		cmocka_unit_test(a_chunk_counts_once),
+		cmocka_unit_test(a_chunk_is_claimed_once_and_again_after_release),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, end);
+}

@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The end host's state machine, one rule at a time, answered by hand. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/worker_internal.h"
+#include "fuzz/rig.h"
+
+#define MS 1000000ull
+
+static struct rig rig;
+
+static struct sml_worker *worker(void)
+{
+	return &rig.ranks[0].worker;
+}
+
+static const struct sml_header *header_of(const struct rig_packet *packet)
+{
+	return (const struct sml_header *)packet->bytes;
+}
+
+static uint32_t chunk_of(const struct rig_packet *packet)
+{
+	return sml_be32(header_of(packet)->chunk_be);
+}
+
+static bool is_data(const struct rig_packet *packet)
+{
+	return sml_be16(header_of(packet)->slot_be) >= rig.pool.rules.head_slots;
+}
+
+static struct rig_packet sent(void)
+{
+	struct rig_packet packet;
+
+	assert_true(rig_send(&rig, 0, &packet));
+	return packet;
+}
+
+static void assert_silent(void)
+{
+	struct rig_packet packet;
+
+	assert_false(rig_send(&rig, 0, &packet));
+}
+
+static enum sml_worker_verdict answer(const struct rig_packet *packet, uint32_t ticket)
+{
+	struct rig_packet result;
+
+	rig_answer(&rig, packet, ticket, &result);
+	return rig_to_rank(&rig, 0, result.bytes, result.length);
+}
+
+/*
+ * One rank, and a plain tensor's head chunk out of the way: what follows is of
+ * the data stream alone. The head stream's next ticket never comes to be due.
+ */
+static void begin(uint16_t data_slots, uint32_t n_chunks)
+{
+	struct rig_packet head;
+
+	rig_init(&rig, 1, 1, data_slots);
+	rig_submit(&rig, n_chunks * RIG_LANES);
+	head = sent();
+	assert_false(is_data(&head));
+	rig.now_ns += MS;
+	assert_int_equal(answer(&head, 1), SML_WORKER_RESULT);
+}
+
+static int end(void **state)
+{
+	(void)state;
+	return rig_fini(&rig) ? 0 : -1;
+}
+
+/* ---- what is sent ---- */
+
+static void lowest_chunks_are_sent_first_and_once(void **state)
+{
+	(void)state;
+	begin(4, 10);
+	for (uint32_t i = 0; i < 4; i++) {
+		struct rig_packet packet = sent();
+
+		assert_true(is_data(&packet));
+		assert_int_equal(chunk_of(&packet), i);
+		assert_int_equal(header_of(&packet)->use_be, 0);
+	}
+	assert_silent();
+}
+
+static void a_result_brings_the_ticket_s_chunk(void **state)
+{
+	struct rig_packet first, next;
+
+	(void)state;
+	begin(2, 10);
+	first = sent();
+	sent();
+	assert_int_equal(answer(&first, 7), SML_WORKER_RESULT);
+	next = sent();
+	assert_int_equal(chunk_of(&next), 7);
+	assert_int_equal(header_of(&next)->slot_be, header_of(&first)->slot_be);
+	assert_int_equal(sml_be32(header_of(&next)->use_be), 1);
+}
+
+static void nothing_is_sent_for_what_is_not_submitted(void **state)
+{
+	struct rig_packet packet;
+
+	(void)state;
+	begin(2, 3);
+	packet = sent();
+	sent();
+	assert_int_equal(answer(&packet, 3), SML_WORKER_RESULT);
+	assert_silent();
+	rig_submit(&rig, 2 * RIG_LANES);
+	/* The second tensor's head, then its first data chunk: number 3. */
+	packet = sent();
+	assert_false(is_data(&packet));
+	packet = sent();
+	assert_true(is_data(&packet));
+	assert_int_equal(chunk_of(&packet), 3);
+}
+
+static void the_last_result_ends_the_tensor(void **state)
+{
+	struct rig_packet packets[2];
+
+	(void)state;
+	begin(2, 2);
+	packets[0] = sent();
+	packets[1] = sent();
+	assert_null(sml_worker_retire(worker()));
+	assert_int_equal(answer(&packets[1], 2), SML_WORKER_RESULT);
+	assert_int_equal(answer(&packets[0], 3), SML_WORKER_TENSOR);
+	assert_ptr_equal(sml_worker_retire(worker()), &rig.ranks[0].calls[0].tensor);
+	assert_null(sml_worker_retire(worker()));
+	assert_true(rig_sums_are_exact(&rig));
+}
+
+/* ---- what is taken ---- */
+
+static void a_result_is_taken_only_for_the_packet_in_flight(void **state)
+{
+	struct rig_packet packet, result, wrong;
+	struct sml_header *header = (struct sml_header *)wrong.bytes;
+	uint64_t ignored;
+
+	(void)state;
+	begin(2, 6);
+	packet = sent();
+	rig_answer(&rig, &packet, 2, &result);
+	ignored = worker()->counters.ignored;
+#define REFUSED(change)                                                                            \
+	do {                                                                                       \
+		wrong = result;                                                                    \
+		change;                                                                            \
+		assert_int_equal(rig_to_rank(&rig, 0, wrong.bytes, wrong.length),                  \
+				 SML_WORKER_IGNORED);                                              \
+		assert_int_equal(worker()->counters.ignored, ++ignored);                           \
+	} while (0)
+	REFUSED(header->magic_be = 0);
+	REFUSED(header->version++);
+	REFUSED(header->kind = SML_PACKET_CONTRIBUTION);
+	REFUSED(header->job_be ^= 1);
+	REFUSED(header->epoch_be ^= 1);
+	REFUSED(header->key_be ^= 1);
+	REFUSED(header->use_be = sml_be32(1));
+	REFUSED(header->use_be = sml_be32((uint32_t)-1));
+	REFUSED(header->digest_be ^= 1);
+	REFUSED(header->op = SML_LANE_MAX);
+	REFUSED(header->lane_kind = SML_LANE_INT16_PAIR);
+	REFUSED(header->slot_be = sml_be16(2)); /* not sent yet */
+	REFUSED(header->slot_be = sml_be16(3)); /* there is none */
+	REFUSED(header->slot_be = 0);		/* of the other stream */
+	REFUSED(wrong.length -= 4);
+	REFUSED(wrong.length = SML_HEADER_BYTES - 1);
+	REFUSED(header->lanes_be = sml_be16(RIG_LANES - 1));
+#undef REFUSED
+	assert_int_equal(rig_to_rank(&rig, 0, result.bytes, result.length), SML_WORKER_RESULT);
+	/* And once. */
+	assert_int_equal(rig_to_rank(&rig, 0, result.bytes, result.length), SML_WORKER_IGNORED);
+	packet = sent();
+	assert_int_equal(rig_to_rank(&rig, 0, result.bytes, result.length), SML_WORKER_IGNORED);
+}
+
+static void a_late_result_of_a_packet_given_up_is_taken(void **state)
+{
+	struct rig_packet packet;
+
+	(void)state;
+	begin(1, 6);
+	packet = sent();
+	rig.now_ns = sml_worker_deadline(worker());
+	sml_worker_expire(worker(), rig.now_ns);
+	assert_int_equal(answer(&packet, 1), SML_WORKER_RESULT);
+	packet = sent();
+	assert_int_equal(chunk_of(&packet), 1);
+	assert_silent();
+}
+
+static void a_frozen_worker_neither_sends_nor_takes(void **state)
+{
+	struct rig_packet packet;
+
+	(void)state;
+	begin(2, 6);
+	packet = sent();
+	sml_worker_freeze(worker());
+	assert_silent();
+	assert_int_equal(answer(&packet, 2), SML_WORKER_IGNORED);
+	assert_int_equal(sml_worker_deadline(worker()), UINT64_MAX);
+}
+
+/* ---- windows ---- */
+
+/* And keep it there. */
+static void set_window(uint32_t window)
+{
+	worker()->flight.window = worker()->flight.max = window;
+	worker()->flight.probing = false;
+}
+
+static void the_window_limits_what_is_in_flight(void **state)
+{
+	struct rig_packet packets[3];
+
+	(void)state;
+	begin(8, 20);
+	set_window(3);
+	for (uint32_t i = 0; i < 3; i++)
+		packets[i] = sent();
+	assert_silent();
+	/* A result is the permission to send, and for one packet only. */
+	answer(&packets[0], 8);
+	sent();
+	assert_silent();
+}
+
+static void the_lowest_chunk_is_allowed_beyond_the_window(void **state)
+{
+	struct rig_packet packets[3], packet;
+
+	(void)state;
+	begin(3, 20);
+	for (uint32_t i = 0; i < 3; i++)
+		packets[i] = sent();
+	for (uint32_t i = 0; i < 3; i++)
+		answer(&packets[i], 9 - i);
+	for (uint32_t i = 0; i < 3; i++) {
+		packets[i] = sent();
+		assert_int_equal(chunk_of(&packets[i]), 7 + i);
+	}
+	/* The window shrinks under what is in flight. */
+	set_window(1);
+	answer(&packets[0], 12);
+	assert_silent(); /* 12 is above 8 and 9 */
+	answer(&packets[1], 3);
+	packet = sent();
+	assert_int_equal(chunk_of(&packet), 3);
+	assert_int_equal(worker()->in_flight.n, 2);
+	assert_silent();
+}
+
+static void the_lowest_head_chunk_is_allowed_beyond_the_window(void **state)
+{
+	struct rig_packet packet;
+
+	(void)state;
+	begin(4, 20);
+	set_window(2);
+	sent();
+	sent();
+	assert_silent();
+	/* A tensor that is one head chunk: none of its stream is in flight. */
+	rig_submit(&rig, 1);
+	packet = sent();
+	assert_false(is_data(&packet));
+	assert_silent();
+}
+
+/* ---- loss ---- */
+
+static void a_lost_packet_is_sent_again_after_the_timeout(void **state)
+{
+	struct rig_packet first, again;
+	uint64_t deadline_ns;
+
+	(void)state;
+	begin(1, 6);
+	first = sent();
+	deadline_ns = sml_worker_deadline(worker());
+	assert_true(deadline_ns > rig.now_ns && deadline_ns <= rig.now_ns + 1000 * MS);
+	rig.now_ns = deadline_ns - 1;
+	sml_worker_expire(worker(), rig.now_ns);
+	assert_silent();
+	rig.now_ns = deadline_ns;
+	sml_worker_expire(worker(), rig.now_ns);
+	again = sent();
+	assert_memory_equal(again.bytes, first.bytes, first.length);
+	assert_int_equal(worker()->counters.retransmits_timeout, 1);
+	assert_silent();
+}
+
+static void timeouts_back_off_and_a_result_ends_that(void **state)
+{
+	struct rig_packet packet;
+	uint64_t before_ns = 0, rto_ns, wait_ns;
+
+	(void)state;
+	begin(1, 6);
+	packet = sent();
+	rto_ns = worker()->rtt.rto_ns;
+	for (int i = 0; i < 4; i++) {
+		wait_ns = sml_worker_deadline(worker()) - rig.now_ns;
+		assert_true(i == 0 || wait_ns >= before_ns);
+		before_ns = wait_ns;
+		rig.now_ns += wait_ns;
+		sml_worker_expire(worker(), rig.now_ns);
+		packet = sent();
+	}
+	assert_true(before_ns >= 4 * rto_ns);
+	assert_true(before_ns <= SML_RTT_BACKOFF_CAP_NS || before_ns == rto_ns);
+	answer(&packet, 1);
+	assert_int_equal(worker()->rtt.backoff, 0);
+	sent();
+	assert_true(sml_worker_deadline(worker()) <= rig.now_ns + worker()->rtt.rto_ns);
+}
+
+static void a_packet_that_many_later_ones_overtook_is_sent_again_at_once(void **state)
+{
+	struct rig_packet packets[8], again;
+
+	(void)state;
+	begin(8, 100);
+	set_window(8);
+	for (uint32_t i = 0; i < 8; i++)
+		packets[i] = sent();
+	/* Not yet: the three after it have been answered, but before a round trip. */
+	rig.now_ns += worker()->rtt.smoothed_ns / 2;
+	for (uint32_t i = 1; i < 4; i++)
+		answer(&packets[i], 8 + i);
+	assert_int_equal(worker()->lost.n, 0);
+	for (uint32_t i = 1; i < 4; i++) {
+		struct rig_packet next = sent();
+
+		assert_int_not_equal(chunk_of(&next), 0);
+	}
+	rig.now_ns += 2 * worker()->rtt.smoothed_ns;
+	answer(&packets[4], 12);
+	again = sent();
+	assert_int_equal(chunk_of(&again), 0);
+	assert_int_equal(worker()->counters.retransmits_fast, 1);
+	assert_int_equal(worker()->counters.retransmits_timeout, 0);
+}
+
+static void an_idle_worker_has_no_deadline(void **state)
+{
+	struct rig_packet packet;
+
+	(void)state;
+	rig_init(&rig, 1, 1, 1);
+	assert_int_equal(sml_worker_deadline(worker()), UINT64_MAX);
+	assert_false(sml_worker_is_busy(worker()));
+	rig_submit(&rig, 1);
+	assert_int_equal(sml_worker_deadline(worker()), UINT64_MAX);
+	packet = sent();
+	assert_true(sml_worker_is_busy(worker()));
+	assert_int_not_equal(sml_worker_deadline(worker()), UINT64_MAX);
+	assert_int_equal(answer(&packet, 1), SML_WORKER_TENSOR);
+	assert_int_equal(sml_worker_deadline(worker()), UINT64_MAX);
+	assert_false(sml_worker_is_busy(worker()));
+}
+
+/* ---- switches that lie, and numbers that wrap around ---- */
+
+static void a_chunk_given_to_two_slots_breaks_the_worker(void **state)
+{
+	struct rig_packet packet;
+
+	(void)state;
+	begin(2, 6);
+	packet = sent();
+	answer(&packet, 1); /* slot 1 has chunk 1 from the start */
+	packet = sent();
+	assert_int_equal(chunk_of(&packet), 1);
+	assert_false(sml_worker_is_broken(worker()));
+	assert_silent();
+	assert_true(sml_worker_is_broken(worker()));
+	assert_int_equal(answer(&packet, 2), SML_WORKER_IGNORED);
+}
+
+static void a_ticket_of_a_finished_tensor_breaks_the_worker(void **state)
+{
+	struct rig_packet packet;
+
+	(void)state;
+	rig_init(&rig, 1, 1, 1);
+	rig_submit(&rig, 1);
+	rig_submit(&rig, 1);
+	packet = sent();
+	assert_int_equal(answer(&packet, 0), SML_WORKER_TENSOR);
+	assert_non_null(sml_worker_retire(worker()));
+	assert_silent();
+	assert_true(sml_worker_is_broken(worker()));
+}
+
+static void tickets_never_mean_the_table_again_once_they_have_wrapped_around(void **state)
+{
+	static const uint32_t table[] = {40, 50};
+	const struct sml_ticket_map map = {table, 2, 60};
+
+	(void)state;
+	rig_init(&rig, 1, 1, 1);
+	sml_worker_set_map(worker(), SML_DATA, &map, 60);
+#define CHUNK_OF(ticket)                                                                           \
+	(sml_heap_pop(&worker()->streams[SML_DATA].waiting),                                       \
+	 sml_worker_assign(worker(), SML_DATA, 1, ticket), worker()->chunks[1])
+	assert_int_equal(CHUNK_OF(1), 50);
+	assert_int_equal(CHUNK_OF(2), 60);
+	assert_int_equal(CHUNK_OF(0x30000000u), 0x30000000u + 58);
+	assert_int_equal(CHUNK_OF(0), 40);
+	assert_int_equal(CHUNK_OF(0x50000000u), 0x50000000u + 58);
+	assert_int_equal(CHUNK_OF(0xffffffffu), 57);
+	assert_int_equal(CHUNK_OF(0), 58);
+	assert_int_equal(CHUNK_OF(1), 59);
+#undef CHUNK_OF
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(lowest_chunks_are_sent_first_and_once, end),
+		cmocka_unit_test_teardown(a_result_brings_the_ticket_s_chunk, end),
+		cmocka_unit_test_teardown(nothing_is_sent_for_what_is_not_submitted, end),
+		cmocka_unit_test_teardown(the_last_result_ends_the_tensor, end),
+		cmocka_unit_test_teardown(a_result_is_taken_only_for_the_packet_in_flight, end),
+		cmocka_unit_test_teardown(a_late_result_of_a_packet_given_up_is_taken, end),
+		cmocka_unit_test_teardown(a_frozen_worker_neither_sends_nor_takes, end),
+		cmocka_unit_test_teardown(the_window_limits_what_is_in_flight, end),
+		cmocka_unit_test_teardown(the_lowest_chunk_is_allowed_beyond_the_window, end),
+		cmocka_unit_test_teardown(the_lowest_head_chunk_is_allowed_beyond_the_window, end),
+		cmocka_unit_test_teardown(a_lost_packet_is_sent_again_after_the_timeout, end),
+		cmocka_unit_test_teardown(timeouts_back_off_and_a_result_ends_that, end),
+		cmocka_unit_test_teardown(
+			a_packet_that_many_later_ones_overtook_is_sent_again_at_once, end),
+		cmocka_unit_test_teardown(an_idle_worker_has_no_deadline, end),
+		cmocka_unit_test_teardown(a_chunk_given_to_two_slots_breaks_the_worker, end),
+		cmocka_unit_test_teardown(a_ticket_of_a_finished_tensor_breaks_the_worker, end),
+		cmocka_unit_test_teardown(
+			tickets_never_mean_the_table_again_once_they_have_wrapped_around, end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
