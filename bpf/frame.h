@@ -5,18 +5,18 @@
 
 #include "bpf/layout.h"
 
-#define ETHERTYPE_IPV4 0x0800
-#define ETHERTYPE_IPV6 0x86dd
-#define ETHERTYPE_8021Q 0x8100
+#define ETHERTYPE_IPV4	 0x0800
+#define ETHERTYPE_IPV6	 0x86dd
+#define ETHERTYPE_8021Q	 0x8100
 #define ETHERTYPE_8021AD 0x88a8
-#define PROTOCOL_UDP 17
-#define FRAGMENT_BITS 0x3fff /* more fragments, or not the first */
-#define DONT_FRAGMENT 0x4000
+#define PROTOCOL_UDP	 17
+#define FRAGMENT_BITS	 0x3fff /* more fragments, or not the first */
+#define DONT_FRAGMENT	 0x4000
 
 struct frame {
 	uint32_t l3;
 	uint32_t udp;
-	uint32_t length; /* of UDP's payload */
+	uint32_t length;	/* of UDP's payload */
 	uint32_t addresses_sum; /* and protocol: the pseudo header without its length */
 	bool v6;
 };
@@ -49,8 +49,8 @@ static __always_inline uint16_t sum_fold(uint64_t sum)
 static __always_inline bool parse_ipv4(struct frame *frame, const struct iphdr *ip, void *end,
 				       uint32_t *udp_length)
 {
-	if ((void *)(ip + 1) > end || *(const uint8_t *)ip != 0x45 || ip->protocol != PROTOCOL_UDP ||
-	    (ip->frag_off & sml_be16(FRAGMENT_BITS)))
+	if ((void *)(ip + 1) > end || *(const uint8_t *)ip != 0x45 ||
+	    ip->protocol != PROTOCOL_UDP || (ip->frag_off & sml_be16(FRAGMENT_BITS)))
 		return false;
 	*udp_length = sml_be16(ip->tot_len) - (uint32_t)sizeof(*ip);
 	frame->addresses_sum = sum_fold((uint64_t)ip->saddr + ip->daddr + sml_be16(PROTOCOL_UDP));

@@ -75,7 +75,8 @@ static __always_inline uint64_t do_word(const struct lane_rule *rule, uint64_t s
 		return word;
 	word = sml_be64(word);
 	if (rule->way != WAY_FIRST)
-		word = (uint64_t)combine(rule->way, (uint32_t)(stored >> 32), (uint32_t)(word >> 32))
+		word = (uint64_t)combine(rule->way, (uint32_t)(stored >> 32),
+					 (uint32_t)(word >> 32))
 			       << 32 |
 		       combine(rule->way, (uint32_t)stored, (uint32_t)word);
 	if (rule->last)
@@ -171,8 +172,7 @@ static __always_inline uint64_t do_lanes(const struct lane_rule rule, uint64_t *
 	return word_sum_total(&sum);
 }
 
-#define DO_LANES(way, last)                                                                        \
-	do_lanes((const struct lane_rule){way, last}, stored, arrived, end, n)
+#define DO_LANES(way, last) do_lanes((const struct lane_rule){way, last}, stored, arrived, end, n)
 
 /* The lanes of an ABSORBED or COMPLETED contribution. A result's are written into the packet. */
 static __always_inline uint64_t lanes_combine(const struct sml_slot *slot, enum sml_lane_step step,
@@ -185,8 +185,7 @@ static __always_inline uint64_t lanes_combine(const struct sml_slot *slot, enum 
 	if (step == SML_LANES_FIRST)
 		return DO_LANES(WAY_FIRST, false);
 	if (slot->op == SML_LANE_MAX)
-		return step == SML_LANES_LAST ? DO_LANES(WAY_MAX, true)
-					      : DO_LANES(WAY_MAX, false);
+		return step == SML_LANES_LAST ? DO_LANES(WAY_MAX, true) : DO_LANES(WAY_MAX, false);
 	if (slot->lane_kind == SML_LANE_INT16_PAIR)
 		return step == SML_LANES_LAST ? DO_LANES(WAY_ADD16, true)
 					      : DO_LANES(WAY_ADD16, false);

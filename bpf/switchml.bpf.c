@@ -38,7 +38,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* Set before the program is loaded. */
 const volatile uint16_t sml_port_be = 0;
-/* Virtual interfaces hand over packets whose checksum the sender left to hardware that isn't there. */
+/* Virtual interfaces hand over packets whose checksum the sender left to hardware that isn't there.
+ */
 const volatile bool sml_accept_partial = false;
 /* Generic mode, and drivers that can't transmit: the daemon sends results to all. */
 const volatile bool sml_daemon_sends = false;
@@ -121,10 +122,9 @@ static __always_inline void learn(struct xdp_md *ctx, const struct frame *frame,
 	struct sml_xdp_peer *peer;
 
 	if (!job || job->started || header->magic_be != sml_be16(SML_WIRE_MAGIC) ||
-	    header->version != SML_WIRE_VERSION ||
-	    header->job_be != sml_be32(job->rules.job) || rank >= job->rules.n_ranks || rank >= SML_MAX_RANKS ||
-	    shard >= job->rules.n_shards || shard >= SML_MAX_SHARDS ||
-	    header->epoch_be != sml_be32(job->rules.epoch) ||
+	    header->version != SML_WIRE_VERSION || header->job_be != sml_be32(job->rules.job) ||
+	    rank >= job->rules.n_ranks || rank >= SML_MAX_RANKS || shard >= job->rules.n_shards ||
+	    shard >= SML_MAX_SHARDS || header->epoch_be != sml_be32(job->rules.epoch) ||
 	    header->key_be != sml_be64(job->rules.cookies[rank]) || lanes > SML_XDP_LANES ||
 	    frame->length != SML_HEADER_BYTES + 4 * lanes)
 		return;
@@ -178,8 +178,8 @@ static __always_inline bool copy_result(struct sml_xdp_job *job, struct sml_xdp_
 	still = buffer->slot.state == SML_SLOT_COMPLETE && buffer->slot.use == in->use &&
 		buffer->slot.lanes == result->lanes;
 	if (still) {
-		result->payload_sum = lanes_copy(buffer->lanes, (uint32_t *)(header + 1), end,
-						 result->lanes);
+		result->payload_sum =
+			lanes_copy(buffer->lanes, (uint32_t *)(header + 1), end, result->lanes);
 		sml_pool_write_header(&job->rules, &buffer->slot, in, header);
 	}
 	bpf_spin_unlock(&buffer->lock);
@@ -218,9 +218,8 @@ static __always_inline int send_to_rank(struct xdp_md *ctx, const struct frame *
 		return XDP_DROP;
 	}
 	if (peer->ifindex == ctx->ingress_ifindex)
-		return peer_address(peer, ctx, frame->udp, frame->length, payload_sum)
-			       ? XDP_TX
-			       : XDP_DROP;
+		return peer_address(peer, ctx, frame->udp, frame->length, payload_sum) ? XDP_TX
+										       : XDP_DROP;
 	group = bpf_map_lookup_elem(&sml_groups, &index);
 	if (!group || !put_stamp(ctx, frame, job, in->rank, payload_sum))
 		return XDP_DROP;

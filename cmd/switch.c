@@ -11,14 +11,19 @@
 #include <unistd.h>
 
 #include "cmd/commands.h"
-#include "core/pool.h"
-#include "switch/dataplane.h"
 #ifdef SML_HAVE_XDP
 #include "switch/dataplane_xdp.h"
 #endif
 
-enum { OPTION_DATA_PORT = 256, OPTION_SLOTS, OPTION_JOBS, OPTION_THREADS, OPTION_HEARTBEAT,
-       OPTION_DATAPLANE, OPTION_XDP_MODE };
+enum {
+	OPTION_DATA_PORT = 256,
+	OPTION_SLOTS,
+	OPTION_JOBS,
+	OPTION_THREADS,
+	OPTION_HEARTBEAT,
+	OPTION_DATAPLANE,
+	OPTION_XDP_MODE
+};
 
 static const struct argp_option option_list[] = {
 	{"listen", 'l', "ADDR[:PORT]", 0,
@@ -56,7 +61,7 @@ static uint32_t number(struct argp_state *state, const char *option, const char 
 static const struct sml_dataplane_operations *dataplane(struct argp_state *state, const char *name)
 {
 	if (strcmp(name, "udp") == 0)
-		return &sml_dataplane_udp;
+		return NULL;
 #ifdef SML_HAVE_XDP
 	if (strcmp(name, "xdp") == 0)
 		return &sml_dataplane_xdp;

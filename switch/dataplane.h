@@ -50,8 +50,8 @@ struct sml_dataplane_counters {
 	uint64_t packets_received, packets_sent;
 	uint64_t bytes_received, bytes_sent;
 	uint64_t probes;
-	uint64_t socket_drops; /* the kernel had no room for them */
-	uint64_t send_drops;   /* the socket was full for too long */
+	uint64_t socket_drops;	/* the kernel had no room for them */
+	uint64_t send_drops;	/* the socket was full for too long */
 	uint64_t bad_checksums; /* where the kernel has not looked at them before */
 };
 

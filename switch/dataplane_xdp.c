@@ -25,6 +25,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "switch/udp_results.h"
 #include "switch/udp_socket.h"
 #include "switch/xdp_attach.h"
 #include "switch/xdp_maps.h"
@@ -36,7 +37,8 @@
 struct xdp_job {
 	struct sml_pool_rules rules;
 	bool started, mismatch_told;
-	struct sockaddr_in6 addresses[SML_MAX_RANKS][SML_MAX_SHARDS];
+	struct sml_path paths[SML_MAX_RANKS][SML_MAX_SHARDS];
+	bool has_path[SML_MAX_RANKS][SML_MAX_SHARDS];
 };
 
 struct sml_dataplane {
@@ -49,6 +51,7 @@ struct sml_dataplane {
 	pthread_mutex_t mutex; /* jobs and counters */
 	struct xdp_job *jobs[SML_MAX_JOBS];
 	struct sml_dataplane_counters counters;
+	struct sml_results results;
 	uint32_t socket_drops_seen;
 	uint8_t buffer[BUFFER_BYTES] __attribute__((aligned(8)));
 };
@@ -56,21 +59,14 @@ struct sml_dataplane {
 /* ---- packets that reached the socket ---- */
 
 static void send_to(struct sml_dataplane *dataplane, const void *packet, uint32_t length,
-		    const struct sockaddr_in6 *to)
+		    const struct sml_path *path)
 {
-	if (sendto(dataplane->fd, packet, length, MSG_DONTWAIT, (const struct sockaddr *)to,
-		   sizeof(*to)) < 0) {
-		dataplane->counters.send_drops++;
-		return;
-	}
-	dataplane->counters.packets_sent++;
-	dataplane->counters.bytes_sent += length;
+	sml_results_send_one(&dataplane->results, dataplane->fd, packet, length, path);
 }
 
 /* The program has learned the way back from the same probe. */
 static void answer_probe(struct sml_dataplane *dataplane, struct xdp_job *job,
-			 struct sml_header *header, uint32_t length,
-			 const struct sockaddr_in6 *source)
+			 struct sml_header *header, uint32_t length, const struct sml_path *source)
 {
 	const struct sml_pool_rules *rules = &job->rules;
 
@@ -79,8 +75,10 @@ static void answer_probe(struct sml_dataplane *dataplane, struct xdp_job *job,
 	    header->shard >= rules->n_shards ||
 	    header->key_be != sml_be64(rules->cookies[header->rank]))
 		return;
-	if (!job->started)
-		job->addresses[header->rank][header->shard] = *source;
+	if (!job->started) {
+		job->paths[header->rank][header->shard] = *source;
+		job->has_path[header->rank][header->shard] = true;
+	}
 	header->kind = SML_PACKET_PROBE_REPLY;
 	header->key_be = sml_be64(rules->tag);
 	send_to(dataplane, header, length, source);
@@ -94,11 +92,11 @@ static void send_result(struct sml_dataplane *dataplane, struct xdp_job *job,
 	    header->epoch_be != sml_be32(job->rules.epoch) || header->shard >= SML_MAX_SHARDS)
 		return;
 	for (unsigned rank = 0; rank < job->rules.n_ranks; rank++)
-		send_to(dataplane, header, length, &job->addresses[rank][header->shard]);
+		send_to(dataplane, header, length, &job->paths[rank][header->shard]);
 }
 
 static void receive_packet(struct sml_dataplane *dataplane, void *packet, uint32_t length,
-			   const struct sockaddr_in6 *source)
+			   const struct sml_path *source)
 {
 	struct sml_header *header = packet;
 	struct xdp_job *job;
@@ -126,11 +124,12 @@ static bool receive_message(struct sml_dataplane *dataplane)
 		char bytes[SML_UDP_CONTROL_BYTES];
 		struct cmsghdr align;
 	} control;
-	struct sockaddr_in6 source;
+	struct sockaddr_in6 name;
+	struct sml_path source;
 	struct iovec vector = {dataplane->buffer, BUFFER_BYTES};
 	struct msghdr message = {
-		.msg_name = &source,
-		.msg_namelen = sizeof(source),
+		.msg_name = &name,
+		.msg_namelen = sizeof(name),
 		.msg_iov = &vector,
 		.msg_iovlen = 1,
 		.msg_control = control.bytes,
@@ -146,6 +145,7 @@ static bool receive_message(struct sml_dataplane *dataplane)
 		dataplane->counters.verdicts[SML_VERDICT_MALFORMED]++;
 		return true;
 	}
+	sml_udp_path(&message, &source);
 	for (uint32_t offset = 0; offset < (uint32_t)length; offset += segment) {
 		uint32_t left = (uint32_t)length - offset;
 
@@ -285,13 +285,18 @@ static void free_all(struct sml_dataplane *dataplane)
 
 static int open_parts(struct sml_dataplane *dataplane, char *error_text, size_t error_bytes)
 {
+	const struct sml_udp_options options = {
+		.address = dataplane->config.address,
+		.port = dataplane->config.port,
+		.n_threads = 1,
+	};
 	uint32_t buffer_bytes;
 	int rc = attach(dataplane, error_text, error_bytes);
 
 	if (rc < 0)
 		return rc;
-	dataplane->fd = sml_udp_socket_open(dataplane->config.address, dataplane->config.port, 1,
-					    &buffer_bytes, error_text, error_bytes);
+	sml_results_init(&dataplane->results);
+	dataplane->fd = sml_udp_socket_open(&options, true, &buffer_bytes, error_text, error_bytes);
 	if (dataplane->fd < 0)
 		return dataplane->fd;
 	dataplane->wake_fd = eventfd(0, EFD_CLOEXEC);
@@ -388,7 +393,7 @@ static bool xdp_has_address(struct sml_dataplane *dataplane, uint32_t number, ui
 
 	pthread_mutex_lock(&dataplane->mutex);
 	for (uint8_t shard = 0; all && shard < job->rules.n_shards; shard++)
-		all = job->addresses[rank][shard].sin6_family == AF_INET6 &&
+		all = job->has_path[rank][shard] &&
 		      sml_xdp_maps_get_peer(dataplane->maps, number, rank, shard, &peer) == 0 &&
 		      peer.ifindex != 0;
 	pthread_mutex_unlock(&dataplane->mutex);
@@ -421,6 +426,9 @@ static void xdp_counters(struct sml_dataplane *dataplane, struct sml_dataplane_c
 	pthread_mutex_lock(&dataplane->mutex);
 	*counters = dataplane->counters;
 	counters->socket_drops = dataplane->socket_drops_seen;
+	counters->packets_sent = dataplane->results.packets_sent;
+	counters->bytes_sent = dataplane->results.bytes_sent;
+	counters->send_drops = dataplane->results.drops;
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
 		struct sml_xdp_totals totals;
 

@@ -163,7 +163,8 @@ static uint32_t round_down_lanes(uint32_t lanes)
 
 static uint32_t least_lanes(const struct sml_job *job)
 {
-	uint32_t lanes = SML_MAX_LANES;
+	uint32_t most = job->server->operations->max_lanes;
+	uint32_t lanes = most ? most : SML_MAX_LANES;
 
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		if (job->members[rank].lanes < lanes)

@@ -24,7 +24,7 @@ struct sml_switch_config {
 	const struct sml_dataplane_operations *dataplane; /* NULL: UDP */
 	const char *interfaces;				  /* for XDP: "eth0,eth1" */
 	bool generic;					  /* XDP on any driver, slowly */
-	int debug;	       /* as struct sml_config's */
+	int debug;					  /* as struct sml_config's */
 };
 
 void sml_switch_config_init(struct sml_switch_config *config);

@@ -28,7 +28,7 @@ struct sml_xdp_maps {
 	struct switchml *skeleton;
 	unsigned n_cpus;
 	struct job jobs[SML_XDP_JOB_PLACES];
-	bool *rows; /* max_jobs: taken */
+	bool *rows;  /* max_jobs: taken */
 	int *groups; /* max_jobs: devmaps */
 };
 
@@ -75,7 +75,8 @@ static int make_groups(struct sml_xdp_maps *maps)
 {
 	for (uint32_t i = 0; i < maps->config.max_jobs; i++) {
 		int fd = bpf_map_create(BPF_MAP_TYPE_DEVMAP, "sml_group", sizeof(uint32_t),
-					sizeof(struct bpf_devmap_val), SML_MAX_RANKS, NULL), rc;
+					sizeof(struct bpf_devmap_val), SML_MAX_RANKS, NULL),
+		    rc;
 
 		if (fd < 0)
 			return -errno;
@@ -298,8 +299,8 @@ int sml_xdp_maps_get_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t ra
 	uint32_t row;
 	int rc = peer_row(find(maps, number), rank, shard, &row);
 
-	if (rc == 0 && bpf_map_lookup_elem(bpf_map__fd(maps->skeleton->maps.sml_peers), &row,
-					   peer) < 0)
+	if (rc == 0 &&
+	    bpf_map_lookup_elem(bpf_map__fd(maps->skeleton->maps.sml_peers), &row, peer) < 0)
 		rc = -errno;
 	return rc;
 }

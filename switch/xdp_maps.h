@@ -48,7 +48,6 @@ struct sml_xdp_totals {
 	uint64_t resends[SML_MAX_RANKS];
 };
 
-void sml_xdp_maps_totals(struct sml_xdp_maps *maps, uint32_t number,
-			 struct sml_xdp_totals *totals);
+void sml_xdp_maps_totals(struct sml_xdp_maps *maps, uint32_t number, struct sml_xdp_totals *totals);
 
 #endif

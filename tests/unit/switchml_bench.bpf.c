@@ -13,7 +13,8 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, uint32_t);
-	__type(value, struct { uint32_t turn; });
+	__type(
+		value, struct { uint32_t turn; });
 } bench_state SEC(".maps");
 
 /* Headers for IPv4 without VLAN, as the test makes them; the lanes' sum is 0. */

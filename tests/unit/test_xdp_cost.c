@@ -16,10 +16,10 @@
 #include "switchml_bench.skel.h"
 #include "unit/xdp_frames.h"
 
-#define JOB   7u
-#define RUNS  50000u /* at once; of REPEATS the fastest counts: others use the machine too */
+#define JOB	7u
+#define RUNS	50000u /* at once; of REPEATS the fastest counts: others use the machine too */
 #define REPEATS 20u
-#define SLOTS 128u
+#define SLOTS	128u
 
 static struct switchml_bench *load(uint32_t ranks)
 {
@@ -44,9 +44,13 @@ static struct switchml_bench *load(uint32_t ranks)
 
 static void add_job(struct switchml_bench *bench, uint8_t ranks)
 {
-	struct sml_xdp_job job = {.rules = {.job = JOB, .epoch = 1, .head_slots = 0,
-					    .data_slots = SLOTS, .lanes = SML_XDP_LANES,
-					    .n_ranks = ranks, .n_shards = 1},
+	struct sml_xdp_job job = {.rules = {.job = JOB,
+					    .epoch = 1,
+					    .head_slots = 0,
+					    .data_slots = SLOTS,
+					    .lanes = SML_XDP_LANES,
+					    .n_ranks = ranks,
+					    .n_shards = 1},
 				  .started = 1};
 	uint32_t place = JOB;
 
@@ -90,8 +94,8 @@ static int run(struct bpf_program *program, uint16_t lanes)
 
 static uint64_t count_taken(struct switchml_bench *bench)
 {
-	struct sml_xdp_counters *counters = calloc((size_t)libbpf_num_possible_cpus(),
-						   sizeof(*counters));
+	struct sml_xdp_counters *counters =
+		calloc((size_t)libbpf_num_possible_cpus(), sizeof(*counters));
 	uint64_t taken = 0;
 	uint32_t row = 0;
 
@@ -119,8 +123,8 @@ static int measure(uint8_t ranks, uint16_t lanes)
 	switchml_bench__destroy(bench);
 	if (whole < 0 || overhead < 0)
 		return whole < 0 ? whole : overhead;
-	printf("%2u ranks, %3u lanes: %3d ns a packet (and %d ns of the test's own)\n", ranks, lanes,
-	       whole - overhead, overhead);
+	printf("%2u ranks, %3u lanes: %3d ns a packet (and %d ns of the test's own)\n", ranks,
+	       lanes, whole - overhead, overhead);
 	if (taken == (uint64_t)RUNS * REPEATS)
 		return 0;
 	fprintf(stderr, "%lu packets were taken, not %u\n", (unsigned long)taken, RUNS * REPEATS);

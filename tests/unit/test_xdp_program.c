@@ -106,15 +106,20 @@ static void learn_all(struct pair *pair)
 
 static void pair_open(struct pair *pair, uint8_t n_ranks, uint16_t lanes, uint8_t n_shards)
 {
-	struct sml_pool_rules rules = {.tag = 0x7a67, .job = JOB, .epoch = 3,
-				       .head_slots = HEAD_SLOTS, .data_slots = DATA_SLOTS,
-				       .lanes = lanes, .n_ranks = n_ranks, .n_shards = n_shards};
+	struct sml_pool_rules rules = {.tag = 0x7a67,
+				       .job = JOB,
+				       .epoch = 3,
+				       .head_slots = HEAD_SLOTS,
+				       .data_slots = DATA_SLOTS,
+				       .lanes = lanes,
+				       .n_ranks = n_ranks,
+				       .n_shards = n_shards};
 
 	memset(pair, 0, sizeof(*pair));
 	for (uint8_t rank = 0; rank < n_ranks; rank++) {
 		rules.cookies[rank] = 0xc00c1e00u + rank;
-		pair->wrappings[rank] = (struct frame_wrapping){
-			.rank = rank, .v6 = draw(2), .n_tags = draw(3)};
+		pair->wrappings[rank] =
+			(struct frame_wrapping){.rank = rank, .v6 = draw(2), .n_tags = draw(3)};
 	}
 	sml_xdp_maps_remove_job(maps, JOB); /* a failed test's */
 	pair->memory = malloc(sml_pool_memory_bytes(&rules));
@@ -138,8 +143,8 @@ static void make_packet(struct pair *pair, void *packet, uint32_t *length)
 	uint8_t rank = (uint8_t)draw(rules->n_ranks);
 	uint16_t slot = (uint16_t)draw(HEAD_SLOTS + DATA_SLOTS);
 	uint32_t use = pair->uses[rank][slot], odd = draw(30 + 20u * rules->n_ranks);
-	uint16_t lanes = widths[(slot + use) % 10] < rules->lanes ? widths[(slot + use) % 10]
-								    : rules->lanes;
+	uint16_t lanes =
+		widths[(slot + use) % 10] < rules->lanes ? widths[(slot + use) % 10] : rules->lanes;
 	struct sml_header *header = packet;
 	uint32_t *words = (uint32_t *)(header + 1);
 
@@ -221,11 +226,10 @@ static void compare_one(struct pair *pair, struct sml_xdp_totals *totals)
 	if (answer.packet != NULL)
 		assert_answer(pair, &out, verdict, &answer, &came);
 	else
-		assert_int_equal(out.action,
-				 verdict == SML_VERDICT_MALFORMED ||
-						 verdict >= SML_VERDICT_UNKNOWN_JOB
-					 ? 2
-					 : 1 /* XDP_DROP */);
+		assert_int_equal(out.action, verdict == SML_VERDICT_MALFORMED ||
+							     verdict >= SML_VERDICT_UNKNOWN_JOB
+						     ? 2
+						     : 1 /* XDP_DROP */);
 	if (verdict == SML_VERDICT_COMPLETED)
 		note_progress(pair, &answer.in);
 }

@@ -70,8 +70,10 @@ uint32_t frame_build(uint8_t *frame, const struct frame_wrapping *wrapping, cons
 	memcpy(frame, box, 6);
 	memcpy(frame + 6, worker, 6);
 	for (unsigned i = 0; i < wrapping->n_tags; i++, at += 4)
-		memcpy(at, i ? "\x81\x00\x00\x07" : wrapping->n_tags > 1 ? "\x88\xa8\x00\x05"
-									 : "\x81\x00\x20\x05",
+		memcpy(at,
+		       i		      ? "\x81\x00\x00\x07"
+		       : wrapping->n_tags > 1 ? "\x88\xa8\x00\x05"
+					      : "\x81\x00\x20\x05",
 		       4);
 	memcpy(at, wrapping->v6 ? "\x86\xdd" : "\x08\x00", 2);
 	at += 2;
