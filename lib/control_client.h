@@ -59,6 +59,7 @@ struct sml_admission {
 	uint32_t window_packets;
 	uint16_t lanes, head_slots, data_slots, data_port;
 	uint8_t shards;
+	bool single_packets; /* it might see segmented datagrams before they are cut up */
 	char dataplane[16];
 	/* When going on: what tickets mean. The tables live as long as the control. */
 	struct sml_ticket_map maps[SML_STREAMS];

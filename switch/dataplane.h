@@ -70,6 +70,11 @@ struct sml_dataplane_operations {
 	/* Packets of so many bytes that each of n_ranks may have in flight. */
 	uint32_t (*window)(struct sml_dataplane *dataplane, uint32_t packet_bytes,
 			   uint32_t n_ranks);
+	/*
+	 * Must workers send packets one by one? Where super-packets (UDP_SEGMENT) can
+	 * come this far, and only the stack would cut them up. NULL: no.
+	 */
+	bool (*wants_single_packets)(struct sml_dataplane *dataplane);
 	void (*job_counters)(struct sml_dataplane *dataplane, uint32_t job,
 			     struct sml_job_counters *counters);
 	void (*counters)(struct sml_dataplane *dataplane, struct sml_dataplane_counters *counters);
