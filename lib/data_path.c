@@ -18,6 +18,7 @@ static int open_transport(struct sml_context *context, unsigned shard,
 		.interface = &context->connection.interface,
 		.peer = context->connection.endpoint->address,
 		.log = &context->settings.log,
+		.single_packets = context->admission.single_packets,
 	};
 	struct sml_transport *faulty;
 	int error;

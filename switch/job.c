@@ -157,7 +157,8 @@ static uint32_t round_down_lanes(uint32_t lanes)
 
 static uint32_t least_lanes(const struct sml_job *job)
 {
-	uint32_t lanes = SML_MAX_LANES;
+	uint32_t most = job->server->operations->max_lanes;
+	uint32_t lanes = most ? most : SML_MAX_LANES;
 
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		if (job->members[rank].lanes < lanes)
@@ -195,7 +196,13 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 	admitted.window_packets = server->operations->window(
 		server->dataplane, SML_HEADER_BYTES + 4u * job->rules.lanes, count_ranks(server));
 	admitted.dataplane = (char *)(uintptr_t)server->operations->name;
+<<<<<<< HEAD
 	admitted.stall_reports = true;
+=======
+	admitted.single_packets =
+		server->operations->wants_single_packets != NULL &&
+		server->operations->wants_single_packets(server->dataplane);
+>>>>>>> xdp
 	if (job->resumes) {
 		for (unsigned stream = 0; stream < SML_STREAMS; stream++) {
 			sml_control__ticket_map__init(&maps[stream]);
