@@ -60,11 +60,8 @@ struct sml_admission {
 	uint32_t window_packets;
 	uint16_t lanes, head_slots, data_slots, data_port;
 	uint8_t shards;
-<<<<<<< HEAD
-	bool stall_reports; /* it can be asked what slots are waiting for */
-=======
+	bool stall_reports;  /* it can be asked what slots are waiting for */
 	bool single_packets; /* it might see segmented datagrams before they are cut up */
->>>>>>> xdp
 	char dataplane[16];
 	/* When going on: what tickets mean. The tables live as long as the control. */
 	struct sml_ticket_map maps[SML_STREAMS];

@@ -68,11 +68,8 @@ static void on_admitted(struct sml_control *control, const SmlControl__Envelope 
 		.data_slots = (uint16_t)in->data_slots,
 		.data_port = (uint16_t)in->data_port,
 		.shards = (uint8_t)in->shards,
-<<<<<<< HEAD
 		.stall_reports = in->stall_reports,
-=======
 		.single_packets = in->single_packets,
->>>>>>> xdp
 	};
 	snprintf(control->admission.dataplane, sizeof(control->admission.dataplane), "%s",
 		 in->dataplane);
