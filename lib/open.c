@@ -210,7 +210,11 @@ static void destroy(struct sml_context *context)
 {
 	/* No switch is looked for any more, so the control is the last one. */
 	sml_failover_fini(context);
-	/* First the shards, for the control thread may be waiting for them to stop. */
+	/* First its thread: it may be telling what the shards were waiting for. They stop by now.
+	 */
+	if (context->control)
+		sml_control_retire(context->control);
+	sml_recorder_fini(context);
 	for (unsigned i = 0; i < SML_MAX_SHARDS; i++) {
 		if (context->shards[i] == NULL)
 			continue;

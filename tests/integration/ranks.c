@@ -66,6 +66,7 @@ void configure(struct sml_config *config, const struct job *job, int rank)
 	config->timeout_ms = job->timeout_ms ? job->timeout_ms : 10000;
 	config->heartbeat_ms = job->heartbeat_ms ? job->heartbeat_ms : 1000;
 	config->faults = job->faults;
+	config->flight_recorder = job->flight_recorder;
 }
 
 static void *rank_main(void *argument)
