@@ -23,8 +23,9 @@ from torch.distributed import distributed_c10d as _c10d
 
 from . import _group
 from ._group import Options, ProcessGroupSwitchML
+from .hooks import HookState, allreduce_hook
 
-__all__ = ["Options", "ProcessGroupSwitchML"]
+__all__ = ["HookState", "Options", "ProcessGroupSwitchML", "allreduce_hook"]
 
 _EXIT_S = 5.0
 _groups: weakref.WeakSet[ProcessGroupSwitchML] = weakref.WeakSet()
@@ -42,7 +43,7 @@ def _leave() -> None:
     """At the end of the program, those groups that were not destroyed."""
     if os.getpid() == _process:
         for group in list(_groups):
-            group._leave(_EXIT_S, getattr(sys, "last_value", None))
+            group.leave(_EXIT_S, getattr(sys, "last_value", None))
 
 
 def _with_monitored_barrier(original: Any) -> Any:

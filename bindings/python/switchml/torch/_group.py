@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The process group: which collective goes to the switch, and which to Gloo.
+"""The process group: the collectives that go through the switch.
 
 A subclass of ProcessGroup, for that is what PyTorch lets Python subclass: C++
-(DDP, functional collectives) calls its methods, too. Whatever has no method
-here, or does not suit the switch, goes to a plain process group with a Gloo
-backend on the same store. The invariant: that choice depends on nothing but
-what is the same on all ranks, or they would wait for each other.
+(DDP, functional collectives) calls its methods, too. What has no method here
+goes where _router.py says.
 """
 
 from __future__ import annotations
 
-import logging
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -26,15 +24,16 @@ from torch._C._distributed_c10d import (
     BroadcastOptions,
     ReduceScatterOptions,
 )
-from torch.distributed import PrefixStore, ProcessGroup, ProcessGroupGloo, ReduceOp
+from torch.distributed import PrefixStore, ReduceOp
 
 from .. import _library as c
-from ..job import WIRES, Job, Request, _options
+from ..job import WIRES, _options
 from ._line import Line, seconds_of
 from ._rendezvous import join
-from ._work import Begin, Work
-
-log = logging.getLogger("switchml.torch")
+from ._router import Router
+from ._staging import Cuda, DeviceWork
+from ._tensors import dense, describe, normal
+from ._work import Call, Work
 
 _TYPES = {
     torch.float32: c.FLOAT32,
@@ -48,8 +47,8 @@ _OPS = {
     ReduceOp.MAX: c.MAX,
     ReduceOp.MIN: c.MIN,
 }
-_CPU = torch.device("cpu")
-_LEAVE_S = 20.0
+_LEAVE_S, _ABORT_S = 20.0, 5.0
+_NONE = timedelta(0)
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ class Options:
             raise ValueError(f"wire must be 'int32' or 'int16', not {self.wire!r}")
 
 
-class ProcessGroupSwitchML(ProcessGroup):
+class ProcessGroupSwitchML(Router):
     """Ranks that reduce through a switch. Made by torch.distributed, not by hand."""
 
     def __init__(
@@ -92,69 +91,37 @@ class ProcessGroupSwitchML(ProcessGroup):
         size: int,
         timeout: timedelta,
         options: Options | None = None,
-        title: str = "",
+        title: str = "the process group",
         eager: bool = True,
     ) -> None:
-        super().__init__(rank, size)  # the constructor with a store makes no subclass
-        self._store, self._title = store, title or "the process group"
-        self._timeout = timeout.total_seconds()
-        self._told: set[str] = set()
-        self._gloo = ProcessGroupGloo(PrefixStore("gloo/", store), rank, size, timeout=timeout)
-        self._others = ProcessGroup(store, rank, size)
-        self._add_backend(_CPU, ProcessGroup.BackendType.GLOO, self._gloo)
+        super().__init__(store, rank, size, timeout, title)
         settings = asdict(options or Options())
-
-        def opener(store: dist.Store = PrefixStore("switchml/", store)) -> Job:
-            return join(store, rank, size, title, timeout.total_seconds(), settings)
-
-        self._line = Line(self._title, opener)
+        prefixed = PrefixStore("switchml/", store)
+        self._copies: dict[torch.device, Cuda] = {}
+        self._line = Line(
+            title, lambda: join(prefixed, rank, size, title, timeout.total_seconds(), settings)
+        )
         if eager:
             self._line.open()
 
-    def _add_backend(self, device: torch.device, kind: Any, backend: Any) -> None:
-        """For what comes here from C++ without a method below, and for what we hand on."""
-        for group in (super(), self._others):
-            group._register_backend(device, kind, backend)
-            group._set_default_backend(kind)
-
-    def getBackendName(self) -> str:
-        return "switchml"
-
-    def get_group_store(self) -> dist.Store:
-        return self._store
-
-    # ---- what goes where ----
-
-    def _takes(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Whether the switch can move these. Not of their strides: those may differ."""
-        return bool(tensors) and all(t.layout is torch.strided and t.is_cpu for t in tensors)
-
-    def _adds(self, tensors: Sequence[torch.Tensor], op: ReduceOp) -> bool:
-        return self._takes(tensors) and tensors[0].dtype in _TYPES and op.op in _OPS
-
-    def _instead(self, name: str, why: str = "") -> Any:
-        """The group for what the switch does not do; the log says so, once."""
-        what = f"{name} of {why}" if why else name
-        if what not in self._told:
-            self._told.add(what)
-            level = logging.WARNING if self.rank() == 0 else logging.DEBUG
-            log.log(level, "%s: %s does not run on the switch, but on Gloo", self._title, what)
-        return getattr(self._others, name)
-
-    # ---- how it goes ----
+    # ---- how a collective goes ----
 
     def _run(
         self,
         name: str,
         tensors: Sequence[torch.Tensor],
-        begin: Begin,
+        calls: Sequence[Call],
         finish: Callable[[], None] | None = None,
-        timeout: timedelta = timedelta(0),
+        timeout: timedelta = _NONE,
     ) -> Work:
         limit = seconds_of(timeout) or seconds_of(self._gloo.options._timeout)
-        if limit is not None and limit >= self._timeout:
+        if limit is not None and limit >= self._timeout.total_seconds():
             limit = None  # the C library's own
-        work = Work(name, tensors, begin, finish, limit)
+        if calls and calls[0].send.is_cuda:
+            copies = self._copies_of(calls[0].send.device)
+            work: Work = DeviceWork(copies, name, tensors, calls, finish, limit)
+        else:
+            work = Work(name, tensors, calls, finish, limit)
         if not torch.autograd._profiler_enabled():
             self._line.put(work)
             return work
@@ -164,45 +131,51 @@ class ProcessGroupSwitchML(ProcessGroup):
             range_._call_end_callbacks_on_future(work.get_future())
         return work
 
+    def _copies_of(self, device: torch.device) -> Cuda:
+        if device not in self._copies:
+            self._copies[device] = Cuda(device)
+        return self._copies[device]
+
     def _reduce(
         self,
         name: str,
         tensors: Sequence[torch.Tensor],
         op: ReduceOp,
-        timeout: timedelta,
+        timeout: timedelta = _NONE,
         wire: str | None = None,
     ) -> Work:
         """All-reduce each of the tensors in place."""
-        flat, finish = _dense(tensors)
+        flat, finish = dense(tensors)
         kind, number, options = _TYPES[tensors[0].dtype], _OPS[op.op], _options(wire)
 
-        def begin(job: Job) -> list[Request]:
-            return [
-                job._submit(
-                    "allreduce",
-                    (t.data_ptr(), t.data_ptr(), t.numel(), kind, number, options),
-                    (t,),
-                    None,
-                )
-                for t in flat
-            ]
+        def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
+            return send.data_ptr(), recv.data_ptr(), send.numel(), kind, number, options
 
-        return self._run(name, tensors, begin, finish, timeout)
+        calls = [Call("allreduce", t, t, arguments, divisible=True) for t in flat]
+        return self._run(name, tensors, calls, finish, timeout)
 
-    # ---- the collectives of the switch ----
+    def _adds(self, tensors: Sequence[torch.Tensor], op: ReduceOp) -> bool:
+        return (
+            self._takes(tensors)
+            and op.op in _OPS
+            and tensors[0].dtype in _TYPES
+            and len({t.dtype for t in tensors}) == 1
+        )
+
+    # ---- the collectives ----
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None, op: Any = None) -> Any:
-        tensors, opts = _normal(tensors, opts, op, timeout, AllreduceOptions)
+        tensors, opts = normal(tensors, opts, op, timeout, AllreduceOptions)
         if len(tensors) != 1 or not self._adds(tensors, opts.reduceOp):
-            why = _describe(tensors, opts.reduceOp)
-            return self._instead("allreduce", why)(tensors, opts)
+            what = describe(tensors, opts.reduceOp)
+            return self._instead("allreduce", what, tensors)(tensors, opts)
         return self._reduce("all_reduce", tensors, opts.reduceOp, opts.timeout)
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
         opts = opts or AllreduceCoalescedOptions()
-        if not self._adds(tensors, opts.reduceOp) or len({t.dtype for t in tensors}) != 1:
-            why = _describe(tensors, opts.reduceOp)
-            return self._instead("allreduce_coalesced", why)(tensors, opts)
+        if not self._adds(tensors, opts.reduceOp):
+            what = describe(tensors, opts.reduceOp)
+            return self._instead("allreduce_coalesced", what, tensors)(tensors, opts)
         return self._reduce("all_reduce_coalesced", tensors, opts.reduceOp, opts.timeout)
 
     def broadcast(
@@ -210,111 +183,124 @@ class ProcessGroupSwitchML(ProcessGroup):
     ) -> Any:
         if isinstance(opts, int):
             opts, root = None, opts
-        tensors, opts = _normal(tensors, opts, None, timeout, BroadcastOptions)
+        tensors, opts = normal(tensors, opts, None, timeout, BroadcastOptions)
         if root is not None:
             opts.rootRank = root
         if len(tensors) != 1 or not self._takes(tensors):
-            return self._instead("broadcast", _describe(tensors))(tensors, opts)
-        (flat,), finish = _dense(tensors)
-        root, sends = opts.rootRank, opts.rootRank == self.rank()
+            return self._instead("broadcast", describe(tensors), tensors)(tensors, opts)
+        (flat,), finish = dense(tensors)
+        root = opts.rootRank
 
-        def begin(job: Job) -> list[Request]:
-            arguments = (flat.data_ptr(), flat.nbytes, c.BYTE, root)
-            return [job._submit("broadcast", arguments, (flat,), None)]
+        def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
+            return send.data_ptr(), send.nbytes, c.BYTE, root
 
-        return self._run("broadcast", tensors, begin, None if sends else finish, opts.timeout)
+        calls = [Call("broadcast", flat, flat, arguments, divisible=True)]
+        return self._run(
+            "broadcast", tensors, calls, None if root == self.rank() else finish, opts.timeout
+        )
 
     def barrier(self, opts: Any = None, timeout: Any = None) -> Any:
         opts = opts or BarrierOptions()
         if timeout is not None:
             opts.timeout = timeout
-        return self._run("barrier", [], lambda job: [job.barrier_async()], None, opts.timeout)
+        device = opts.device
+        if device is not None and not self._is_ours(device.type):
+            self._add_backend(device.type)
+            return self._others.barrier(opts)
+        nothing = torch.empty(0)
+        calls = [Call("barrier", nothing, nothing, lambda send, recv: ())]
+        return self._run("barrier", [], calls, None, opts.timeout)
 
     def all_gather_single(self, output: Any, input: Any, opts: Any = None) -> Any:
+        opts = opts or AllgatherOptions()
+        if not self._takes([input, output]):
+            return self._instead("all_gather_single", describe([input]), [input])(
+                output, input, opts
+            )
         return self._gather("all_gather_single", [output], [input], opts)
 
     def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        opts = opts or AllgatherOptions()
+        if not self._takes([*inputs, *outputs]):
+            return self._instead("all_gather_single_coalesced", describe(inputs), inputs)(
+                outputs, inputs, opts
+            )
         return self._gather("all_gather_single_coalesced", outputs, inputs, opts)
 
     _allgather_base = all_gather_single
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
-    def _gather(self, name: str, outputs: Any, inputs: Any, opts: Any) -> Any:
-        opts = opts or AllgatherOptions()
-        if not self._takes([*inputs, *outputs]):
-            arguments = (outputs, inputs) if name.endswith("coalesced") else (*outputs, *inputs)
-            return self._instead(name, _describe(inputs))(*arguments, opts)
-        for i, o in zip(inputs, outputs, strict=True):
-            if i.dtype != o.dtype or o.numel() != i.numel() * self.size():
-                raise ValueError(
-                    f"all-gather of {_describe([i])} wants {i.numel() * self.size()} elements "
-                    f"of that type for its result, not {_describe([o])}"
-                )
-        sends, _ = _dense(inputs)
-        takes, finish = _dense(outputs)
+    def _gather(self, name: str, outputs: Any, inputs: Any, opts: Any) -> Work:
+        for part, whole in zip(inputs, outputs, strict=True):
+            self._check_parts(name, part, whole)
 
-        def begin(job: Job) -> list[Request]:
-            return [
-                job._submit(
-                    "allgather", (i.data_ptr(), o.data_ptr(), i.nbytes, c.BYTE), (i, o), None
-                )
-                for i, o in zip(sends, takes, strict=True)
-            ]
+        def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
+            return send.data_ptr(), recv.data_ptr(), send.nbytes, c.BYTE
 
-        return self._run("all_gather_into_tensor", outputs, begin, finish, opts.timeout)
+        sends, _ = dense(inputs)
+        recvs, finish = dense(outputs)
+        calls = [
+            Call("allgather", send, recv, arguments)
+            for send, recv in zip(sends, recvs, strict=True)
+        ]
+        return self._run(name, outputs, calls, finish, opts.timeout)
 
     def reduce_scatter_single(self, output: Any, input: Any, opts: Any = None) -> Any:
+        opts = opts or ReduceScatterOptions()
+        if not self._adds([input, output], opts.reduceOp):
+            what = describe([input], opts.reduceOp)
+            return self._instead("reduce_scatter_single", what, [input])(output, input, opts)
         return self._scatter("reduce_scatter_single", [output], [input], opts)
 
     def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        opts = opts or ReduceScatterOptions()
+        if not self._adds([*inputs, *outputs], opts.reduceOp):
+            what = describe(inputs, opts.reduceOp)
+            return self._instead("reduce_scatter_single_coalesced", what, inputs)(
+                outputs, inputs, opts
+            )
         return self._scatter("reduce_scatter_single_coalesced", outputs, inputs, opts)
 
     _reduce_scatter_base = reduce_scatter_single
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
-    def _scatter(self, name: str, outputs: Any, inputs: Any, opts: Any) -> Any:
-        opts = opts or ReduceScatterOptions()
-        if not self._takes(outputs) or not self._adds(inputs, opts.reduceOp):
-            arguments = (outputs, inputs) if name.endswith("coalesced") else (*outputs, *inputs)
-            return self._instead(name, _describe(inputs, opts.reduceOp))(*arguments, opts)
-        for i, o in zip(inputs, outputs, strict=True):
-            if i.dtype != o.dtype or i.numel() != o.numel() * self.size():
-                raise ValueError(
-                    f"reduce-scatter of {_describe([i])} wants a part of it, a "
-                    f"{self.size()}-th, for its result, not {_describe([o])}"
-                )
-        sends, _ = _dense(inputs)
-        takes, finish = _dense(outputs)
-        number, options = _OPS[opts.reduceOp.op], _options(None)
+    def _scatter(self, name: str, outputs: Any, inputs: Any, opts: Any) -> Work:
+        for part, whole in zip(outputs, inputs, strict=True):
+            self._check_parts(name, part, whole)
+        kind, number, options = _TYPES[inputs[0].dtype], _OPS[opts.reduceOp.op], _options(None)
 
-        def begin(job: Job) -> list[Request]:
-            return [
-                job._submit(
-                    "reduce_scatter",
-                    (i.data_ptr(), o.data_ptr(), o.numel(), _TYPES[i.dtype], number, options),
-                    (i, o),
-                    None,
-                )
-                for i, o in zip(sends, takes, strict=True)
-            ]
+        def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
+            return send.data_ptr(), recv.data_ptr(), recv.numel(), kind, number, options
 
-        return self._run("reduce_scatter_tensor", outputs, begin, finish, opts.timeout)
+        sends, _ = dense(inputs)
+        recvs, finish = dense(outputs)
+        calls = [
+            Call("reduce_scatter", send, recv, arguments)
+            for send, recv in zip(sends, recvs, strict=True)
+        ]
+        return self._run(name, outputs, calls, finish, opts.timeout)
+
+    def _check_parts(self, name: str, part: torch.Tensor, whole: torch.Tensor) -> None:
+        if part.dtype != whole.dtype or part.numel() * self.size() != whole.numel():
+            raise ValueError(
+                f"{name}: {whole.numel()} {describe([whole])} are not {self.size()} times "
+                f"{part.numel()} {describe([part])}"
+            )
 
     # ---- the end ----
 
     def shutdown(self) -> None:
         """Leave, together with all other ranks; or tell them, if this one is in trouble."""
-        self._leave(_LEAVE_S)
+        self.leave(_LEAVE_S)
 
     def abort(self) -> None:
         """End the collectives of all ranks."""
         self._line.abort(f"rank {self.rank()} aborted {self._title}")
         self._others.abort()
-        self._leave(5.0)
+        self.leave(_ABORT_S)
 
-    def _leave(self, seconds: float, trouble: BaseException | None = None) -> None:
-        import sys
-
+    def leave(self, seconds: float, trouble: BaseException | None = None) -> None:
+        """Wait so long for the other ranks at most."""
         trouble = trouble or sys.exc_info()[1]
         if trouble is not None:
             # The others may wait in a call that this rank won't make.
@@ -323,12 +309,24 @@ class ProcessGroupSwitchML(ProcessGroup):
         self._line.close(seconds)
 
 
-def _instead_of(name: str) -> Callable[..., Any]:
+def _elsewhere(name: str) -> Callable[..., Any]:
+    """A method of which the switch has nothing."""
+
     def call(self: ProcessGroupSwitchML, *arguments: Any, **named: Any) -> Any:
-        return self._instead(name)(*arguments, **named)
+        return self._instead(name, "", _tensors_in(arguments))(*arguments, **named)
 
     call.__name__ = name
     return call
+
+
+def _tensors_in(arguments: Any) -> list[torch.Tensor]:
+    """The first tensor among arguments that may be lists of lists of them."""
+    for argument in arguments:
+        if isinstance(argument, torch.Tensor):
+            return [argument]
+        if isinstance(argument, (list, tuple)) and (found := _tensors_in(argument)):
+            return found
+    return []
 
 
 for _name in (
@@ -346,53 +344,7 @@ for _name in (
     "scatter",
     "send",
 ):
-    setattr(ProcessGroupSwitchML, _name, _instead_of(_name))
-
-
-def _normal(tensors: Any, opts: Any, op: Any, timeout: Any, kind: type) -> tuple[list, Any]:
-    """The several ways to call a method as one: a list, and options."""
-    if isinstance(tensors, torch.Tensor):
-        tensors = [tensors]
-    if opts is not None and not isinstance(opts, kind):
-        opts, op = None, opts
-    opts = opts or kind()
-    if op is not None:
-        opts.reduceOp = op
-    if timeout is not None:
-        opts.timeout = timeout
-    return list(tensors), opts
-
-
-def _describe(tensors: Sequence[torch.Tensor], op: ReduceOp | None = None) -> str:
-    if not tensors:
-        return "no tensors"
-    first = tensors[0]
-    text = str(first.dtype).removeprefix("torch.")
-    if first.layout is not torch.strided:
-        text += f" ({str(first.layout).removeprefix('torch.')})"
-    if first.device.type != "cpu":
-        text += f" on {first.device.type}"
-    return text if op is None else f"{text}, {str(op.op).rpartition('.')[2]}"
-
-
-def _dense(tensors: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], Callable[[], None] | None]:
-    """The tensors' elements one after the other, and what brings them back from there."""
-    copies: list[tuple[torch.Tensor, torch.Tensor]] = []
-    flat = []
-    for tensor in tensors:
-        tensor = tensor.detach()
-        if tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
-            flat.append(tensor)
-            continue
-        dense = tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
-        copies.append((tensor, dense))
-        flat.append(dense)
-
-    def finish() -> None:
-        for tensor, dense in copies:
-            tensor.copy_(dense)
-
-    return flat, finish if copies else None
+    setattr(ProcessGroupSwitchML, _name, _elsewhere(_name))
 
 
 def create(options: Any, backend_options: Any) -> ProcessGroupSwitchML:

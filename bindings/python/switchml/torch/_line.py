@@ -74,7 +74,7 @@ class Line:
         if error is None:
             try:
                 assert self._job is not None
-                work.requests = work.begin(self._job)
+                work.begin(self._job)
             except Exception as failure:  # told to whoever waits for the work
                 error = failure
         if error is not None:

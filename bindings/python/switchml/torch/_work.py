@@ -12,6 +12,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -21,27 +22,44 @@ from torch._C._distributed_c10d import Work as _Work
 from ..errors import Timeout
 from ..job import Job, Request
 
-# Makes the C calls of a work, and returns their requests.
-Begin = Callable[[Job], list[Request]]
+
+@dataclass(frozen=True)
+class Call:
+    """A call of the C library: its name there, its buffers, and what else it wants to know.
+
+    send and recv are contiguous, and may be one. `divisible`: cut into pieces,
+    it would come to the same.
+    """
+
+    name: str
+    send: torch.Tensor
+    recv: torch.Tensor
+    arguments: Callable[[torch.Tensor, torch.Tensor], tuple]
+    divisible: bool = False
+
+    def begin(self, job: Job) -> Request:
+        arguments = self.arguments(self.send, self.recv)
+        return job._submit(self.name, arguments, (self.send, self.recv), None)
 
 
 class Work(_Work):
     """What torch.distributed hands out: waited for, asked, or made a future."""
 
+    late = False  # it cannot begin at once: device memory is to be copied first
+
     def __init__(
         self,
         name: str,
         tensors: Sequence[torch.Tensor],
-        begin: Begin,
+        calls: Sequence[Call],
         finish: Callable[[], None] | None = None,
         limit: float | None = None,
     ) -> None:
         super().__init__()
         self.name = name
-        self.begin, self._finish = begin, finish
+        self._calls, self._finish = calls, finish
         self.requests: list[Request] = []
         self.begin_error: BaseException | None = None
-        self.late = False  # it cannot begin at once: device memory is to be copied first
         self.limit = limit
         self.deadline = None if limit is None else time.monotonic() + limit
         self._tensors = list(tensors)
@@ -54,30 +72,39 @@ class Work(_Work):
 
     # ---- by the line ----
 
+    def begin(self, job: Job) -> None:
+        """Make the C calls."""
+        for call in self._calls:
+            self.requests.append(call.begin(job))
+
     def progress(self, index: int) -> None:
         """The index-th request has succeeded."""
 
     def end(self, error: BaseException | None) -> None:
         """It has come to this. In the line's thread, once."""
-        if error is None and self._finish:
+        if error is None:
             try:
-                self._finish()
+                self._complete()
             except Exception as failure:  # told to whoever waits
                 error = failure
         self._error = error
         with self._lock:
             self._ended.set()
             inner = self._inner
-        self.requests, self._finish, self.begin = [], None, None  # type: ignore[assignment]
+        self.requests, self._calls, self._finish = [], (), None
         if inner is not None:
             self._resolve(inner)
 
+    def _complete(self) -> None:
+        if self._finish:
+            self._finish()
+
     def _resolve(self, inner: torch.futures.Future) -> None:
-        with self._current_streams():
+        with self._streams():
             inner.set_result(self._tensors)
 
-    def _current_streams(self) -> Any:
-        """The streams that a future's events are recorded on. None, of the host's memory."""
+    def _streams(self) -> Any:
+        """Where the tensors are ready: for the events of a future of device memory."""
         return contextlib.nullcontext()
 
     # ---- by the application, and by C++ ----
@@ -96,7 +123,7 @@ class Work(_Work):
         return True
 
     def synchronize(self) -> None:
-        """Of the host's memory, nothing is left to be done."""
+        """In the host's memory there is nothing left to do."""
 
     def is_completed(self) -> bool:
         return self._ended.is_set()
