@@ -14,8 +14,7 @@ own: both are then called in the order of the buckets on all ranks, though the
 second call is made when the first has ended.
 """
 
-from __future__ import annotations
-
+# No `from __future__ import annotations`: DDP looks at the types in the hook's signature.
 import math
 from typing import Any
 
