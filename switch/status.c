@@ -110,6 +110,7 @@ static void describe_dataplane(struct sml_server *server, struct counters *out)
 	add_counter(out, "send-drops", counters.send_drops);
 	add_counter(out, "connections-refused", server->n_refused);
 	add_counter(out, "connections-evicted", server->n_evicted);
+	add_counter(out, "bad-checksums", counters.bad_checksums);
 }
 
 void sml_status_send(struct sml_server *server, struct sml_connection *connection)
