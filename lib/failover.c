@@ -186,7 +186,8 @@ static int try_once(struct sml_context *context, unsigned first_endpoint, unsign
 static bool may_pass(int error)
 {
 	return error == SML_ERROR_UNREACHABLE || error == SML_ERROR_SWITCH_DIED ||
-	       error == SML_ERROR_PROTOCOL || error == SML_ERROR_TIMEOUT || error > -4096;
+	       error == SML_ERROR_PROTOCOL || error == SML_ERROR_TIMEOUT ||
+	       error == SML_ERROR_TLS || error > -4096;
 }
 
 static int take_over(struct sml_context *context, struct sml_control **taken)

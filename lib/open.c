@@ -18,6 +18,8 @@
 #include "lib/thread.h"
 
 #define REJOIN_PAUSE_NS (20 * SML_NS_PER_MS)
+/* Of an embedded switch: it shares the application's descriptors. */
+#define MAX_STRANGERS 128
 
 static bool is_embedded(const struct sml_context *context)
 {
@@ -61,6 +63,9 @@ static int open_switch(struct sml_context *context)
 	sml_switch_config_init(&config);
 	config.listen = listen;
 	config.threads = settings->threads;
+	config.max_strangers = MAX_STRANGERS;
+	config.tls = settings->tls_files;
+	config.tls_names = sml_tls_variables;
 	/* A failure of the job is told by the ranks already. */
 	config.debug = settings->log.level >= SML_LOG_INFO ? settings->log.level : SML_LOG_ERROR;
 	error = sml_switch_open(&context->embedded, &config, text, sizeof(text));
@@ -93,9 +98,12 @@ static int find_switch(struct sml_context *context)
 				  context->embedded ? sml_switch_port(context->embedded)
 						    : settings->master_port);
 	/* In texts, the embedded switch goes by the address that the others look for. */
-	if (n > 0 && context->embedded)
+	if (n > 0 && context->embedded) {
 		snprintf(context->endpoints[0].name, sizeof(context->endpoints[0].name),
 			 "%.255s:%u", settings->master_address, sml_switch_port(context->embedded));
+		snprintf(context->endpoints[0].host, sizeof(context->endpoints[0].host), "%s",
+			 settings->master_address);
+	}
 	return n;
 }
 
