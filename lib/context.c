@@ -38,19 +38,7 @@ void sml_context_tensor_done(struct sml_context *context)
 	pthread_mutex_unlock(&context->lock);
 }
 
-void sml_context_park(struct sml_context *context)
-{
-	pthread_mutex_lock(&context->lock);
-	context->n_parked++;
-	pthread_cond_broadcast(&context->changed);
-	while (__atomic_load_n(&context->park, __ATOMIC_SEQ_CST) &&
-	       !__atomic_load_n(&context->stop, __ATOMIC_SEQ_CST))
-		pthread_cond_wait(&context->changed, &context->lock);
-	context->n_parked--;
-	pthread_mutex_unlock(&context->lock);
-}
-
-void sml_context_shard_stopped(struct sml_context *context)
+void sml_context_thread_stopped(struct sml_context *context)
 {
 	pthread_mutex_lock(&context->lock);
 	context->n_stopped++;
@@ -73,50 +61,91 @@ static bool begin_failure(struct sml_context *context, int error)
 	return first;
 }
 
-/* Returns when no shard touches a buffer any more: each ends its round, and no more. */
-static void stop_shards(struct sml_context *context)
+static bool is_running(struct sml_context *context)
+{
+	bool running;
+
+	pthread_mutex_lock(&context->lock);
+	running = context->running;
+	pthread_mutex_unlock(&context->lock);
+	return running;
+}
+
+/* Returns when no thread touches a buffer any more: each ends its round, and no more. */
+static void stop_threads(struct sml_context *context)
 {
 	__atomic_store_n(&context->stop, true, __ATOMIC_SEQ_CST);
-	for (unsigned i = 0; i < context->n_shards; i++)
-		sml_shard_wake(context->shards[i]);
+	/* While it opens there are no calls yet, and whoever opens it ends the threads. */
+	if (!is_running(context))
+		return;
+	for (unsigned i = 0; i < context->n_threads; i++)
+		sml_progress_wake(context->threads[i]);
 	pthread_mutex_lock(&context->lock);
 	pthread_cond_broadcast(&context->changed);
-	while (context->n_stopped < context->n_shards)
+	while (context->n_stopped < context->n_threads)
 		pthread_cond_wait(&context->changed, &context->lock);
 	pthread_mutex_unlock(&context->lock);
 }
 
 static void end_failure(struct sml_context *context, const char *text)
 {
+	bool opening;
+
 	pthread_mutex_lock(&context->lock);
+	opening = !context->running;
 	snprintf(context->text, sizeof(context->text), "%s", text);
 	context->error_told = true;
 	pthread_cond_broadcast(&context->changed);
 	pthread_mutex_unlock(&context->lock);
-	sml_log(&context->settings.log, SML_LOG_ERROR, "%s", text);
+	/* What sml_open() returns is told by that. */
+	sml_log(&context->settings.log, opening ? SML_LOG_TRACE : SML_LOG_ERROR, "%s", text);
 }
 
 bool sml_context_fail(struct sml_context *context, int error, const char *text)
 {
 	if (!begin_failure(context, error))
 		return false;
-	stop_shards(context);
+	stop_threads(context);
 	end_failure(context, text);
 	return true;
 }
 
-/* What every shard was waiting for; they have stopped, so anybody may look. */
+void sml_context_abort_job(struct sml_context *context, int error, const char *text)
+{
+	for (unsigned i = 0; i < context->n_stripes; i++) {
+		struct sml_control *control =
+			__atomic_load_n(&context->stripes[i].control, __ATOMIC_ACQUIRE);
+
+		if (control)
+			sml_control_abort(control, error, text);
+	}
+}
+
+/* What every shard was waiting for; the threads have stopped, so anybody may look. */
 static void describe_shards(const struct sml_context *context, char *text, size_t bytes)
 {
 	size_t length = 0;
-	char one[256];
+	char one[320];
 
-	for (unsigned i = 0; i < context->n_shards && length < bytes; i++)
-		if (sml_shard_describe(context->shards[i], one, sizeof(one)))
-			length += (size_t)snprintf(text + length, bytes - length, "%s%s",
-						   length ? "; " : "", one);
+	for (unsigned i = 0; i < context->n_stripes; i++) {
+		const struct sml_stripe *stripe = &context->stripes[i];
+
+		for (unsigned s = 0; s < stripe->n_shards && length < bytes; s++)
+			if (sml_shard_describe(stripe->shards[s], one, sizeof(one)))
+				length += (size_t)snprintf(text + length, bytes - length, "%s%s",
+							   length ? "; " : "", one);
+	}
 	if (length == 0)
 		snprintf(text, bytes, "nothing was under way on this rank");
+}
+
+/* A stripe that waits for another switch, NULL if there is none. */
+static const struct sml_stripe *find_parked(const struct sml_context *context)
+{
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		if (__atomic_load_n(&context->stripes[i].park, __ATOMIC_SEQ_CST))
+			return &context->stripes[i];
+	return NULL;
 }
 
 static void describe_stall(const struct sml_context *context, const char *call, char *text,
@@ -133,26 +162,27 @@ static void describe_stall(const struct sml_context *context, const char *call, 
 
 static void time_out(struct sml_context *context, const struct sml_request *request)
 {
+	const struct sml_stripe *parked;
 	char call[160], text[SML_TEXT_BYTES];
 
 	if (!begin_failure(context, SML_ERROR_TIMEOUT))
 		return;
-	stop_shards(context);
+	stop_threads(context);
 	pthread_mutex_lock(&context->submit_lock);
 	sml_history_text(&context->history, SML_HEAD, request->tensor.window[SML_HEAD].first, call,
 			 sizeof(call));
 	pthread_mutex_unlock(&context->submit_lock);
-	if (__atomic_load_n(&context->park, __ATOMIC_SEQ_CST))
+	parked = find_parked(context);
+	if (parked)
 		snprintf(text, sizeof(text),
 			 "%s did not finish within %u ms (SWITCHML_TIMEOUT): %.300s, and no switch "
 			 "has taken over. Start it again, or give a second address in "
-			 "SWITCHML_SWITCH",
-			 call, context->settings.timeout_ms, context->failover.lost);
+			 "SWITCHML_SWITCH (first|second)",
+			 call, context->settings.timeout_ms, parked->failover.lost);
 	else
 		describe_stall(context, call, text, sizeof(text));
 	end_failure(context, text);
-	sml_control_abort(__atomic_load_n(&context->control, __ATOMIC_ACQUIRE), SML_ERROR_TIMEOUT,
-			  text);
+	sml_context_abort_job(context, SML_ERROR_TIMEOUT, text);
 }
 
 /* ---- waiting ---- */
@@ -165,7 +195,7 @@ static int look(const struct sml_context *context, const struct sml_request *req
 	return context->error_told ? context->error : -EAGAIN;
 }
 
-/* Without waiting for anybody but, once the deadline has passed, for the shards to stop. */
+/* Without waiting for anybody but, once the deadline has passed, for the threads to stop. */
 int sml_context_look(struct sml_context *context, const struct sml_request *request)
 {
 	int result;
@@ -198,7 +228,7 @@ int sml_context_wait(struct sml_context *context, const struct sml_request *requ
 	pthread_mutex_lock(&context->lock);
 	while ((result = look(context, request)) == -EAGAIN) {
 		if (context->error) {
-			/* Ends as soon as the shards have stopped. */
+			/* Ends as soon as the threads have stopped. */
 			pthread_cond_wait(&context->changed, &context->lock);
 			continue;
 		}

@@ -152,6 +152,16 @@ static void stop_thread(struct sml_control *control)
 		sml_channel_drain(control->channel, sml_now_ns() + DRAIN_NS);
 }
 
+/* Without a thread yet: what sml_control_abort() noted is said now. */
+static void abort_unthreaded(struct sml_control *control)
+{
+	if (control->threaded || !control->channel || !control->abort_error ||
+	    sml_control_phase(control) >= SML_CONTROL_LEFT)
+		return;
+	send_abort(control);
+	sml_channel_drain(control->channel, sml_now_ns() + DRAIN_NS);
+}
+
 static void free_event(struct event *event)
 {
 	if (event)
@@ -170,6 +180,7 @@ void sml_control_close(struct sml_control *control)
 {
 	if (control == NULL)
 		return;
+	abort_unthreaded(control);
 	stop_thread(control);
 	if (control->channel)
 		sml_channel_close(control->channel);
