@@ -19,6 +19,7 @@ trap clean_up EXIT
 
 # Start a switch; $address and $pid say where it is. Argument: address, or none.
 start_switch() {
+	: >"$work/switch" # or the one before would be read
 	"$switchml" switch --listen "${1:-127.0.0.1:0}" >"$work/switch" 2>&1 &
 	pid=$!
 	switches+=("$pid")
@@ -137,6 +138,7 @@ both_again() {
 	expect_success "both of two switches are killed and started again" \
 		"$first goes on in its place"
 	grep -q "$second goes on in its place" "$work/bench" || failures=$((failures + 1))
+	kill "${switches[@]}" 2>/dev/null
 }
 
 none() {

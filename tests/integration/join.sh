@@ -17,6 +17,7 @@ trap clean_up EXIT
 
 # switchml switch's options: $address says where it is.
 start_switch() {
+	: >"$work/switch" # or the one before would be read
 	"$switchml" switch --listen 127.0.0.1:0 "$@" >"$work/switch" 2>&1 &
 	for _ in $(seq 100); do
 		address=$(sed -n 's/.*ready on \([^ ]*\) .*/\1/p' "$work/switch")
