@@ -41,8 +41,7 @@ const char *sml_sockaddr_text(const union sml_sockaddr *address, char *text)
 
 bool sml_is_loopback_name(const char *host)
 {
-	return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 ||
-	       strcmp(host, "localhost") == 0;
+	return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
 }
 
 /* One item of the list, without its comma. */

@@ -38,7 +38,7 @@ int sml_endpoints_stripes(const char *list);
 int sml_endpoints_resolve(struct sml_endpoint *endpoints, const char *list, unsigned stripe,
 			  uint16_t default_port);
 
-/* Does it name this very host, and no interface of it? */
+/* Is it an address of the loopback? */
 bool sml_is_loopback_name(const char *host);
 
 socklen_t sml_sockaddr_length(const union sml_sockaddr *address);

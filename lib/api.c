@@ -82,9 +82,8 @@ static void combine(const struct sml_stripe *stripe, size_t offset, bool largest
 {
 	for (unsigned i = 0; i < stripe->n_shards; i++) {
 		const char *of_shard = (const char *)&stripe->shards[i]->counters;
-		uint64_t value =
-			__atomic_load_n((const uint64_t *)(const void *)(of_shard + offset),
-					__ATOMIC_RELAXED);
+		uint64_t value = __atomic_load_n(
+			(const uint64_t *)(const void *)(of_shard + offset), __ATOMIC_RELAXED);
 
 		if (!largest)
 			*result += value;

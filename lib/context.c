@@ -87,26 +87,36 @@ static void stop_threads(struct sml_context *context)
 	pthread_mutex_unlock(&context->lock);
 }
 
-static void end_failure(struct sml_context *context, const char *text)
+/* The text and the record, and then those who wait. */
+static void end_failure(struct sml_context *context, int error, const char *text,
+			const struct sml_stall_reports *reports)
 {
-	bool opening;
+	bool opening = !is_running(context);
 
 	pthread_mutex_lock(&context->lock);
-	opening = !context->running;
 	snprintf(context->text, sizeof(context->text), "%s", text);
-	context->error_told = true;
-	pthread_cond_broadcast(&context->changed);
 	pthread_mutex_unlock(&context->lock);
 	/* What sml_open() returns is told by that. */
 	sml_log(&context->settings.log, opening ? SML_LOG_TRACE : SML_LOG_ERROR, "%s", text);
+	if (!opening)
+		sml_recorder_record(context, error, context->text, reports);
+	pthread_mutex_lock(&context->lock);
+	context->error_told = true;
+	pthread_cond_broadcast(&context->changed);
+	pthread_mutex_unlock(&context->lock);
 }
 
 bool sml_context_fail(struct sml_context *context, int error, const char *text)
 {
+	struct sml_stall_reports reports = {.complete = false};
+
 	if (!begin_failure(context, error))
 		return false;
 	stop_threads(context);
-	end_failure(context, text);
+	/* Who fails a context may be a control's own thread, or has no switch to ask. */
+	if (is_running(context))
+		sml_stall_ask(context, 0, &reports);
+	end_failure(context, error, text, &reports);
 	return true;
 }
 
@@ -121,24 +131,6 @@ void sml_context_abort_job(struct sml_context *context, int error, const char *t
 	}
 }
 
-/* What every shard was waiting for; the threads have stopped, so anybody may look. */
-static void describe_shards(const struct sml_context *context, char *text, size_t bytes)
-{
-	size_t length = 0;
-	char one[320];
-
-	for (unsigned i = 0; i < context->n_stripes; i++) {
-		const struct sml_stripe *stripe = &context->stripes[i];
-
-		for (unsigned s = 0; s < stripe->n_shards && length < bytes; s++)
-			if (sml_shard_describe(stripe->shards[s], one, sizeof(one)))
-				length += (size_t)snprintf(text + length, bytes - length, "%s%s",
-							   length ? "; " : "", one);
-	}
-	if (length == 0)
-		snprintf(text, bytes, "nothing was under way on this rank");
-}
-
 /* A stripe that waits for another switch, NULL if there is none. */
 static const struct sml_stripe *find_parked(const struct sml_context *context)
 {
@@ -148,22 +140,31 @@ static const struct sml_stripe *find_parked(const struct sml_context *context)
 	return NULL;
 }
 
-static void describe_stall(const struct sml_context *context, const char *call, char *text,
-			   size_t bytes)
+/* The most telling lines first, and as many as have room. */
+static void describe_stall(struct sml_context *context, const char *call,
+			   const struct sml_stall_reports *reports, char *text, size_t bytes)
 {
-	char shards[512];
+	char lines[SML_STALL_LINES][SML_STALL_LINE_BYTES];
+	unsigned n = sml_stall_describe(context, reports, lines);
+	size_t length;
 
-	describe_shards(context, shards, sizeof(shards));
-	snprintf(text, bytes,
-		 "%s did not finish within %u ms (SWITCHML_TIMEOUT): %s. A rank may not have made "
-		 "this call, or its path to the switch is blocked",
-		 call, context->settings.timeout_ms, shards);
+	length = (size_t)snprintf(text, bytes, "%s did not finish within %u ms (SWITCHML_TIMEOUT)",
+				  call, context->settings.timeout_ms);
+	for (unsigned i = 0; i < n && length < bytes; i++)
+		length += (size_t)snprintf(text + length, bytes - length, "%s%s",
+					   i == 0 ? ": " : "; ", lines[i]);
+	if (!reports->complete && length < bytes)
+		snprintf(text + length, bytes - length,
+			 ". A rank may not have made this call, or its path to the switch is "
+			 "blocked: %s",
+			 reports->why);
 }
 
 static void time_out(struct sml_context *context, const struct sml_request *request)
 {
 	const struct sml_stripe *parked;
 	char call[160], text[SML_TEXT_BYTES];
+	struct sml_stall_reports reports;
 
 	if (!begin_failure(context, SML_ERROR_TIMEOUT))
 		return;
@@ -172,6 +173,7 @@ static void time_out(struct sml_context *context, const struct sml_request *requ
 	sml_history_text(&context->history, SML_HEAD, request->tensor.window[SML_HEAD].first, call,
 			 sizeof(call));
 	pthread_mutex_unlock(&context->submit_lock);
+	sml_stall_ask(context, sml_now_ns() + SML_ASK_NS, &reports);
 	parked = find_parked(context);
 	if (parked)
 		snprintf(text, sizeof(text),
@@ -180,8 +182,8 @@ static void time_out(struct sml_context *context, const struct sml_request *requ
 			 "SWITCHML_SWITCH (first|second)",
 			 call, context->settings.timeout_ms, parked->failover.lost);
 	else
-		describe_stall(context, call, text, sizeof(text));
-	end_failure(context, text);
+		describe_stall(context, call, &reports, text, sizeof(text));
+	end_failure(context, SML_ERROR_TIMEOUT, text, &reports);
 	sml_context_abort_job(context, SML_ERROR_TIMEOUT, text);
 }
 
@@ -195,7 +197,8 @@ static int look(const struct sml_context *context, const struct sml_request *req
 	return context->error_told ? context->error : -EAGAIN;
 }
 
-/* Without waiting for anybody but, once the deadline has passed, for the threads to stop. */
+/* Without waiting for anybody until the deadline has passed; then for the threads and the record.
+ */
 int sml_context_look(struct sml_context *context, const struct sml_request *request)
 {
 	int result;

@@ -10,7 +10,7 @@
  *
  * A failure has three steps, each exactly once: `error` is set (no call is
  * accepted any more), every thread stops (no buffer of the application's is
- * touched any more), the text is complete. Only then do waiters return.
+ * touched any more), the text is complete and recorded. Only then do waiters return.
  */
 #ifndef SML_LIB_CONTEXT_H
 #define SML_LIB_CONTEXT_H
@@ -22,6 +22,7 @@
 #include "lib/error.h"
 #include "lib/history.h"
 #include "lib/progress.h"
+#include "lib/recorder.h"
 #include "lib/stripe.h"
 #include "switch/switch.h"
 
@@ -47,6 +48,7 @@ struct sml_context {
 	int error;		/* atomic; 0: all is well */
 	bool error_told;	/* the text is complete */
 	char text[SML_TEXT_BYTES];
+	struct sml_recorder recorder;
 	bool running; /* it has opened: before that, a lost switch is a failure */
 	unsigned n_stopped;
 	bool stop;	 /* atomic: threads are to end */

@@ -21,6 +21,7 @@ static int open_transport(const struct sml_stripe *stripe, unsigned shard,
 		.interface = &stripe->connection.interface,
 		.peer = stripe->connection.endpoint->address,
 		.log = &settings->log,
+		.single_packets = stripe->admission.single_packets,
 	};
 	struct sml_transport *faulty;
 	uint64_t salt =
@@ -94,6 +95,7 @@ static struct sml_worker_config worker_config(const struct sml_stripe *stripe, u
 		.n_shards = admission->shards,
 		.stripe = stripe->index,
 		.n_stripes = (uint8_t)stripe->context->n_stripes,
+		.no_resume = stripe->context->settings.switch_address == NULL,
 		.window_max = window_of(stripe, transport),
 	};
 }
@@ -167,6 +169,28 @@ int sml_data_path_open(struct sml_context *context)
 
 /* ---- the next epoch ---- */
 
+/* Under the lock: once a failure has stopped the threads, workers are whoever's who explains it. */
+static int renew_shards(struct sml_stripe *stripe, struct sml_transport **transports, bool keep)
+{
+	struct sml_context *context = stripe->context;
+	bool over, good = true;
+
+	pthread_mutex_lock(&context->lock);
+	over = __atomic_load_n(&context->stop, __ATOMIC_SEQ_CST);
+	for (unsigned i = 0; good && !over && i < stripe->n_shards; i++) {
+		struct sml_worker_config config = worker_config(stripe, i, transports[i]);
+
+		good = sml_shard_renew(stripe->shards[i], &config, stripe->admission.maps,
+				       transports[i], keep);
+		if (good)
+			transports[i] = NULL;
+	}
+	pthread_mutex_unlock(&context->lock);
+	if (over)
+		return sml_error_set(SML_ERROR_CLOSED, "the context has failed meanwhile");
+	return good ? 0 : sml_error_set(-ENOMEM, "no memory to go on with another switch");
+}
+
 int sml_data_path_renew(struct sml_stripe *stripe, struct sml_control *control,
 			uint64_t deadline_ns, bool keep)
 {
@@ -182,15 +206,8 @@ int sml_data_path_renew(struct sml_stripe *stripe, struct sml_control *control,
 				      "the switch at %s takes only %u lanes a packet, and the job "
 				      "goes on with %u: is its path's MTU smaller?",
 				      sml_stripe_name(stripe), lanes, context->shape.lanes);
-	for (unsigned i = 0; error == 0 && i < stripe->n_shards; i++) {
-		struct sml_worker_config config = worker_config(stripe, i, transports[i]);
-
-		if (!sml_shard_renew(stripe->shards[i], &config, admission->maps, transports[i],
-				     keep))
-			error = sml_error_set(-ENOMEM, "no memory to go on with another switch");
-		else
-			transports[i] = NULL;
-	}
+	if (error == 0)
+		error = renew_shards(stripe, transports, keep);
 	sml_data_path_close(transports);
 	return error;
 }

@@ -116,6 +116,8 @@ static int write_resumption(struct generations *generations, struct report *spac
 			    struct sml_resumption *resumption)
 {
 	const struct sml_admission *admission = &generations->stripe->admission;
+	struct sml_context *context = generations->stripe->context;
+	bool written = true;
 
 	*resumption = (struct sml_resumption){
 		.epoch = admission->epoch,
@@ -124,13 +126,19 @@ static int write_resumption(struct generations *generations, struct report *spac
 		.kept = give_kept,
 		.adopt = adopt,
 	};
-	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++)
-		if (!write_report(generations, stream, &space[stream],
-				  &resumption->reports[stream]))
-			return sml_error_set(SML_ERROR_PROTOCOL,
-					     "more was under way than slots can hold: the switch "
-					     "gave out impossible tickets");
-	return 0;
+	/* Under the lock, as in renew_shards(). */
+	pthread_mutex_lock(&context->lock);
+	for (enum sml_stream_id stream = SML_HEAD;
+	     written && !is_over(context) && stream < SML_STREAMS; stream++)
+		written = write_report(generations, stream, &space[stream],
+				       &resumption->reports[stream]);
+	pthread_mutex_unlock(&context->lock);
+	if (is_over(context))
+		return sml_error_set(SML_ERROR_CLOSED, "the context has failed meanwhile");
+	return written ? 0
+		       : sml_error_set(SML_ERROR_PROTOCOL,
+				       "more was under way than slots can hold: the switch gave "
+				       "out impossible tickets");
 }
 
 /* ---- one try ---- */
@@ -169,8 +177,7 @@ static int go_on(struct sml_stripe *stripe, struct sml_control *control,
 static int try_once(struct sml_stripe *stripe, unsigned first_endpoint, struct report *space,
 		    struct sml_control **taken, uint64_t deadline_ns)
 {
-	const struct sml_stripe_place place = {stripe->index,
-					       (uint8_t)stripe->context->n_stripes};
+	const struct sml_stripe_place place = {stripe->index, (uint8_t)stripe->context->n_stripes};
 	struct generations generations;
 	struct sml_control *control;
 	int error = reach(stripe, first_endpoint);
@@ -239,10 +246,10 @@ static void park_shards(struct sml_stripe *stripe)
 	pthread_mutex_lock(&context->lock);
 	while (stripe->n_parked < stripe->n_shards && !is_over(context))
 		pthread_cond_wait(&context->changed, &context->lock);
-	pthread_mutex_unlock(&context->lock);
 	/* A thread may not have noticed that it had the worker back for a moment. */
 	for (unsigned i = 0; i < stripe->n_shards && !is_over(context); i++)
 		sml_worker_freeze(&stripe->shards[i]->worker);
+	pthread_mutex_unlock(&context->lock);
 }
 
 /* Exponents that were handed over may be what other stripes wait for: all look again. */

@@ -35,7 +35,7 @@ static int open_switch(struct sml_context *context)
 	const struct sml_settings *settings = &context->settings;
 	struct sml_switch_config config;
 	char listen[320], text[SML_TEXT_BYTES];
-	const char *host = settings->master_address;
+	const char *host = sml_master_host(context);
 	bool loopback = sml_is_loopback_name(host);
 	int error;
 
@@ -156,8 +156,8 @@ static void describe_switches(const struct sml_context *context, char *text, siz
 	size_t length = 0;
 
 	if (context->n_stripes > 1)
-		length = (size_t)snprintf(text, bytes, "%u dedicated switches: ",
-					  context->n_stripes);
+		length = (size_t)snprintf(text, bytes,
+					  "%u dedicated switches: ", context->n_stripes);
 	for (unsigned i = 0; i < context->n_stripes && length < bytes; i++) {
 		const struct sml_stripe *stripe = &context->stripes[i];
 
@@ -167,13 +167,12 @@ static void describe_switches(const struct sml_context *context, char *text, siz
 						   sml_stripe_name(stripe),
 						   stripe->admission.dataplane);
 		else
-			length += (size_t)snprintf(text + length, bytes - length,
-						   "%s switch %s, %s dataplane",
-						   context->embedded	  ? "embedded"
-						   : is_embedded(context) ? "rank 0's"
-									  : "dedicated",
-						   sml_stripe_name(stripe),
-						   stripe->admission.dataplane);
+			length += (size_t)snprintf(
+				text + length, bytes - length, "%s switch %s, %s dataplane",
+				context->embedded      ? "embedded"
+				: is_embedded(context) ? "rank 0's"
+						       : "dedicated",
+				sml_stripe_name(stripe), stripe->admission.dataplane);
 	}
 }
 
@@ -212,7 +211,11 @@ static void destroy(struct sml_context *context)
 	/* No switches are looked for any more, so the controls are the last ones. */
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		sml_failover_fini(&context->stripes[i]);
-	/* First the threads, for the controls' may be waiting for them to stop. */
+	/* First their threads: they may be telling what the shards were waiting for. */
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		if (context->stripes[i].control)
+			sml_control_retire(context->stripes[i].control);
+	sml_recorder_fini(context);
 	for (unsigned i = 0; i < context->n_threads; i++)
 		sml_progress_free(context->threads[i]);
 	for (unsigned i = 0; i < context->n_stripes; i++)

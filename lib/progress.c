@@ -185,7 +185,8 @@ static bool take_in(struct sml_progress *progress, struct sml_line *line)
 	bool busy = receive(progress, line);
 
 	for (unsigned i = 0; i < line->n_shards; i++) {
-		/* What seems late may only not have been read yet, where this thread had to wait. */
+		/* What seems late may only not have been read yet, where this thread had to wait.
+		 */
 		if (!busy)
 			sml_worker_expire(&line->shards[i]->worker, sml_now_ns());
 		retire(progress, line->shards[i]);

@@ -135,7 +135,4 @@ bool sml_shard_renew(struct sml_shard *shard, const struct sml_worker_config *co
 /* Copy the worker's counters to where others may read them. */
 void sml_shard_publish(struct sml_shard *shard);
 
-/* What a stopped shard was waiting for, in words. False if for nothing. */
-bool sml_shard_describe(const struct sml_shard *shard, char *text, size_t bytes);
-
 #endif

@@ -20,8 +20,7 @@ struct sml_progress *sml_progress_new(struct sml_context *context, unsigned inde
 	}
 	progress->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (progress->wake_fd < 0) {
-		sml_error_set(-errno, "no file for a progress thread: %s",
-			      strerrordesc_np(errno));
+		sml_error_set(-errno, "no file for a progress thread: %s", strerrordesc_np(errno));
 		free(progress);
 		return NULL;
 	}

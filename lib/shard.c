@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A shard's beginning and end, its counters, and what it was waiting for when it stopped. */
+/* A shard's beginning and end, and its counters. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "lib/context.h"
 
@@ -94,63 +92,4 @@ void sml_shard_publish(struct sml_shard *shard)
 	PUBLISH(window, shard->worker.flight.window);
 	PUBLISH(stalls, from->stalls);
 	PUBLISH(send_blocked, shard->line->send_blocked);
-}
-
-/* ---- what it was waiting for ---- */
-
-static uint32_t tensor_number(const struct sml_worker *worker, enum sml_stream_id stream,
-			      uint32_t chunk)
-{
-	for (uint32_t i = worker->oldest; i != worker->newest; i++) {
-		const struct sml_tensor *tensor = worker->tensors[i % SML_WORKER_TENSORS];
-
-		if (chunk - tensor->window[stream].first < tensor->window[stream].count)
-			return tensor->number;
-	}
-	return UINT32_MAX;
-}
-
-/* "shard 0", or, where there are several stripes, "stripe 1 (10.0.0.2:28500), shard 0". */
-static void name_shard(const struct sml_shard *shard, char *name, size_t bytes)
-{
-	const struct sml_stripe *stripe = shard->stripe;
-
-	if (stripe->context->n_stripes == 1)
-		snprintf(name, bytes, "shard %u", shard->index);
-	else
-		snprintf(name, bytes, "stripe %u (%.80s), shard %u", stripe->index,
-			 sml_stripe_name(stripe), shard->index);
-}
-
-bool sml_shard_describe(const struct sml_shard *shard, char *text, size_t bytes)
-{
-	static const char *const names[] = {[SML_HEAD] = "head", [SML_DATA] = "data"};
-	const struct sml_worker *worker = &shard->worker;
-	size_t length = 0;
-	char name[128];
-
-	text[0] = '\0';
-	name_shard(shard, name, sizeof(name));
-	if (sml_worker_is_broken(worker))
-		length = (size_t)snprintf(text, bytes,
-					  "%s gave up: the switch broke the protocol (it gave "
-					  "out a chunk twice)",
-					  name);
-	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++) {
-		const struct sml_list *unanswered = &worker->streams[stream].unanswered;
-		uint16_t slot = unanswered->first;
-		uint32_t chunk;
-
-		if (unanswered->n == 0 || length >= bytes)
-			continue;
-		chunk = sml_worker_stream_chunk(worker, worker->chunks[slot]);
-		length += (size_t)snprintf(
-			text + length, bytes - length,
-			"%s%s waits for %u result%s, first for chunk %u of the %s stream "
-			"(call %u), sent %u times",
-			length ? "; " : "", name, unanswered->n, unanswered->n == 1 ? "" : "s",
-			chunk, names[stream], tensor_number(worker, stream, chunk),
-			worker->slots[slot].sends);
-	}
-	return length > 0;
 }

@@ -19,13 +19,24 @@ static bool is_embedded(const struct sml_stripe *stripe)
 	return stripe->context->settings.switch_address == NULL;
 }
 
+/*
+ * What "localhost" stands for is not looked up, as it may be ::1 as well, and
+ * rank 0 must listen where all others look.
+ */
+const char *sml_master_host(const struct sml_context *context)
+{
+	const char *host = context->settings.master_address;
+
+	return strcmp(host, "localhost") == 0 ? "127.0.0.1" : host;
+}
+
 /* ---- the connection ---- */
 
 static int find_embedded(struct sml_stripe *stripe)
 {
 	const struct sml_settings *settings = &stripe->context->settings;
 	const struct sml_switch *embedded = stripe->context->embedded;
-	const char *host = settings->master_address;
+	const char *host = sml_master_host(stripe->context);
 	char own[320];
 	int n;
 
@@ -81,8 +92,9 @@ static int connect_control(struct sml_stripe *stripe)
 	error = sml_stripe_connect(stripe, 0, &config);
 	if (error)
 		return error;
-	error = sml_control_open(&stripe->control, &context->settings, &stripe->connection,
-				 &(struct sml_stripe_place){stripe->index, (uint8_t)context->n_stripes});
+	error = sml_control_open(
+		&stripe->control, &context->settings, &stripe->connection,
+		&(struct sml_stripe_place){stripe->index, (uint8_t)context->n_stripes});
 	if (error == 0)
 		sml_control_watch(stripe->control, &context->stop);
 	return error;

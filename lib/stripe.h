@@ -52,8 +52,10 @@ static inline const char *sml_stripe_name(const struct sml_stripe *stripe)
 	return name ? name : "not reached";
 }
 
-/* Connect to one of its endpoints from this one on; the rest of config is set. 0 or an error, told. */
-int sml_stripe_connect(struct sml_stripe *stripe, unsigned first_endpoint, struct sml_connect_config *config);
+/* Connect to one of its endpoints from this one on; the rest of config is set. 0 or an error, told.
+ */
+int sml_stripe_connect(struct sml_stripe *stripe, unsigned first_endpoint,
+		       struct sml_connect_config *config);
 
 /*
  * Connect, join, open the transports, prove the paths, start. Afterwards the
@@ -61,6 +63,9 @@ int sml_stripe_connect(struct sml_stripe *stripe, unsigned first_endpoint, struc
  * by sml_error_set(): SML_ERROR_CLOSED when another stripe has failed.
  */
 int sml_stripe_open(struct sml_stripe *stripe);
+
+/* The master's address. */
+const char *sml_master_host(const struct sml_context *context);
 
 /* The control connection gets its thread. 0 or an error, told. */
 int sml_stripe_start_control(struct sml_stripe *stripe);

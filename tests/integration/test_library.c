@@ -537,6 +537,13 @@ static void an_idle_job_takes_no_processor_time(void **state)
 	run_job(&(struct job){.n_ranks = 2, .threads = 2, .body = sleep_idle});
 }
 
+/* torchrun's MASTER_ADDR is this name, and no address. */
+static void the_embedded_switch_can_be_on_localhost(void **state)
+{
+	(void)state;
+	run_job(&(struct job){.n_ranks = 2, .master_address = "localhost", .body = some_calls});
+}
+
 static void count_calls(struct rank *rank)
 {
 	struct sml_counters counters = {.size = sizeof(counters)};
@@ -570,6 +577,7 @@ int main(void)
 		cmocka_unit_test(results_have_the_same_bits_over_any_number_of_switches),
 		cmocka_unit_test(stripes_have_counters_and_names),
 		cmocka_unit_test(jobs_can_follow_each_other_on_one_port),
+		cmocka_unit_test(the_embedded_switch_can_be_on_localhost),
 		cmocka_unit_test(an_idle_job_takes_no_processor_time),
 		cmocka_unit_test(counters_count),
 	};
