@@ -197,9 +197,8 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 		server->dataplane, SML_HEADER_BYTES + 4u * job->rules.lanes, count_ranks(server));
 	admitted.dataplane = (char *)(uintptr_t)server->operations->name;
 	admitted.stall_reports = true;
-	admitted.single_packets =
-		server->operations->wants_single_packets != NULL &&
-		server->operations->wants_single_packets(server->dataplane);
+	admitted.single_packets = server->operations->wants_single_packets != NULL &&
+				  server->operations->wants_single_packets(server->dataplane);
 	if (job->resumes) {
 		for (unsigned stream = 0; stream < SML_STREAMS; stream++) {
 			sml_control__ticket_map__init(&maps[stream]);
