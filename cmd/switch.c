@@ -11,9 +11,19 @@
 #include <unistd.h>
 
 #include "cmd/commands.h"
-#include "core/pool.h"
+#ifdef SML_HAVE_XDP
+#include "switch/dataplane_xdp.h"
+#endif
 
-enum { OPTION_DATA_PORT = 256, OPTION_SLOTS, OPTION_JOBS, OPTION_THREADS, OPTION_HEARTBEAT };
+enum {
+	OPTION_DATA_PORT = 256,
+	OPTION_SLOTS,
+	OPTION_JOBS,
+	OPTION_THREADS,
+	OPTION_HEARTBEAT,
+	OPTION_DATAPLANE,
+	OPTION_XDP_MODE
+};
 
 static const struct argp_option option_list[] = {
 	{"listen", 'l', "ADDR[:PORT]", 0,
@@ -25,6 +35,11 @@ static const struct argp_option option_list[] = {
 	{"threads", OPTION_THREADS, "N", 0, "Threads that move packets (1)", 0},
 	{"heartbeat", OPTION_HEARTBEAT, "SECONDS", 0,
 	 "The longest silence that a worker may ask to be granted (60)", 0},
+	{"dataplane", OPTION_DATAPLANE, "NAME", 0,
+	 "udp (default), or xdp: in the kernel, on the interfaces of --iface", 0},
+	{"iface", 'i', "NAME[,NAME...]", 0, "For xdp: the interfaces that workers are behind", 0},
+	{"xdp-mode", OPTION_XDP_MODE, "MODE", 0,
+	 "native (default: in the driver; generic where it can't), or generic", 0},
 	{"verbose", 'v', NULL, 0, "Say what happens to jobs; twice: more", 0},
 	{0},
 };
@@ -41,6 +56,22 @@ static uint32_t number(struct argp_state *state, const char *option, const char 
 		argp_error(state, "--%s must be a number from %u to %u, not '%s'", option, lowest,
 			   highest, text);
 	return (uint32_t)value;
+}
+
+static const struct sml_dataplane_operations *dataplane(struct argp_state *state, const char *name)
+{
+	if (strcmp(name, "udp") == 0)
+		return NULL;
+#ifdef SML_HAVE_XDP
+	if (strcmp(name, "xdp") == 0)
+		return &sml_dataplane_xdp;
+#else
+	if (strcmp(name, "xdp") == 0)
+		argp_error(state, "this program was built without the xdp dataplane (it needs "
+				  "clang, bpftool and libbpf when it is built)");
+#endif
+	argp_error(state, "--dataplane is udp or xdp, not '%s'", name);
+	return NULL;
 }
 
 static error_t parse(int key, char *text, struct argp_state *state)
@@ -65,6 +96,17 @@ static error_t parse(int key, char *text, struct argp_state *state)
 		break;
 	case OPTION_THREADS:
 		config->threads = number(state, "threads", text, 1, 64);
+		break;
+	case 'i':
+		config->interfaces = text;
+		break;
+	case OPTION_DATAPLANE:
+		config->dataplane = dataplane(state, text);
+		break;
+	case OPTION_XDP_MODE:
+		if (strcmp(text, "generic") != 0 && strcmp(text, "native") != 0)
+			argp_error(state, "--xdp-mode is native or generic, not '%s'", text);
+		config->generic = strcmp(text, "generic") == 0;
 		break;
 	case OPTION_HEARTBEAT:
 		config->heartbeat_ms = 1000 * number(state, "heartbeat", text, 1, 86400);

@@ -138,7 +138,7 @@ struct sml_config {
 	int heartbeat_ms;      /* silent peers are dead after it; SWITCHML_HEARTBEAT
 				  (seconds), 5 s */
 	enum sml_wire wire;    /* SWITCHML_WIRE=int32|int16, int32 */
-	int slots;	       /* data slots wanted; SWITCHML_SLOTS, 256 */
+	int slots;	       /* data slots wanted; SWITCHML_SLOTS, 0: the switch chooses */
 	int threads;	       /* progress threads; SWITCHML_THREADS, by cores */
 	int mtu;	       /* 0: the path's; SWITCHML_MTU, bytes */
 	const char *interface; /* SWITCHML_SOCKET_IFNAME: "eth0,ib", "^lo,docker",
@@ -152,6 +152,11 @@ struct sml_config {
 	 * reorder=1000,seed=7".
 	 */
 	const char *faults;
+	/*
+	 * A file that gets what every slot was waiting for when the job fails; "%r"
+	 * in it is the rank. SWITCHML_FLIGHT_RECORDER, NULL: the log alone.
+	 */
+	const char *flight_recorder;
 };
 
 /*

@@ -60,6 +60,11 @@ void sml_context_shard_stopped(struct sml_context *context)
 
 /* ---- the three steps of a failure ---- */
 
+static struct sml_control *control_of(struct sml_context *context)
+{
+	return __atomic_load_n(&context->control, __ATOMIC_ACQUIRE);
+}
+
 /* The first one to say so. */
 static bool begin_failure(struct sml_context *context, int error)
 {
@@ -86,54 +91,60 @@ static void stop_shards(struct sml_context *context)
 	pthread_mutex_unlock(&context->lock);
 }
 
-static void end_failure(struct sml_context *context, const char *text)
+/* The text and the record, and then those who wait. */
+static void end_failure(struct sml_context *context, int error, const char *text,
+			const struct sml_stall_report *report, const char *why)
 {
 	pthread_mutex_lock(&context->lock);
 	snprintf(context->text, sizeof(context->text), "%s", text);
+	pthread_mutex_unlock(&context->lock);
+	sml_log(&context->settings.log, SML_LOG_ERROR, "%s", text);
+	sml_recorder_record(context, error, context->text, report, why);
+	pthread_mutex_lock(&context->lock);
 	context->error_told = true;
 	pthread_cond_broadcast(&context->changed);
 	pthread_mutex_unlock(&context->lock);
-	sml_log(&context->settings.log, SML_LOG_ERROR, "%s", text);
 }
 
 bool sml_context_fail(struct sml_context *context, int error, const char *text)
 {
+	const struct sml_stall_report *report;
+	char why[256] = "";
+
 	if (!begin_failure(context, error))
 		return false;
 	stop_shards(context);
-	end_failure(context, text);
+	/* Who fails a context may be the control's own thread, or has no switch to ask. */
+	report = sml_control_stalls(control_of(context), 0, why, sizeof(why));
+	end_failure(context, error, text, report, why);
 	return true;
 }
 
-/* What every shard was waiting for; they have stopped, so anybody may look. */
-static void describe_shards(const struct sml_context *context, char *text, size_t bytes)
-{
-	size_t length = 0;
-	char one[256];
-
-	for (unsigned i = 0; i < context->n_shards && length < bytes; i++)
-		if (sml_shard_describe(context->shards[i], one, sizeof(one)))
-			length += (size_t)snprintf(text + length, bytes - length, "%s%s",
-						   length ? "; " : "", one);
-	if (length == 0)
-		snprintf(text, bytes, "nothing was under way on this rank");
-}
-
-static void describe_stall(const struct sml_context *context, const char *call, char *text,
+/* The most telling lines first, and as many as have room. */
+static void describe_stall(struct sml_context *context, const char *call,
+			   const struct sml_stall_report *report, const char *why, char *text,
 			   size_t bytes)
 {
-	char shards[512];
+	char lines[SML_STALL_LINES][SML_STALL_LINE_BYTES];
+	unsigned n = sml_stall_describe(context, report, lines);
+	size_t length;
 
-	describe_shards(context, shards, sizeof(shards));
-	snprintf(text, bytes,
-		 "%s did not finish within %u ms (SWITCHML_TIMEOUT): %s. A rank may not have made "
-		 "this call, or its path to the switch is blocked",
-		 call, context->settings.timeout_ms, shards);
+	length = (size_t)snprintf(text, bytes, "%s did not finish within %u ms (SWITCHML_TIMEOUT)",
+				  call, context->settings.timeout_ms);
+	for (unsigned i = 0; i < n && length < bytes; i++)
+		length += (size_t)snprintf(text + length, bytes - length, "%s%s",
+					   i == 0 ? ": " : "; ", lines[i]);
+	if (report == NULL && length < bytes)
+		snprintf(text + length, bytes - length,
+			 ". A rank may not have made this call, or its path to the switch is "
+			 "blocked: %s",
+			 why);
 }
 
 static void time_out(struct sml_context *context, const struct sml_request *request)
 {
-	char call[160], text[SML_TEXT_BYTES];
+	char call[160], text[SML_TEXT_BYTES], why[256] = "";
+	const struct sml_stall_report *report;
 
 	if (!begin_failure(context, SML_ERROR_TIMEOUT))
 		return;
@@ -142,6 +153,8 @@ static void time_out(struct sml_context *context, const struct sml_request *requ
 	sml_history_text(&context->history, SML_HEAD, request->tensor.window[SML_HEAD].first, call,
 			 sizeof(call));
 	pthread_mutex_unlock(&context->submit_lock);
+	report = sml_control_stalls(control_of(context), sml_now_ns() + SML_ASK_NS, why,
+				    sizeof(why));
 	if (__atomic_load_n(&context->park, __ATOMIC_SEQ_CST))
 		snprintf(text, sizeof(text),
 			 "%s did not finish within %u ms (SWITCHML_TIMEOUT): %.300s, and no switch "
@@ -149,10 +162,9 @@ static void time_out(struct sml_context *context, const struct sml_request *requ
 			 "SWITCHML_SWITCH",
 			 call, context->settings.timeout_ms, context->failover.lost);
 	else
-		describe_stall(context, call, text, sizeof(text));
-	end_failure(context, text);
-	sml_control_abort(__atomic_load_n(&context->control, __ATOMIC_ACQUIRE), SML_ERROR_TIMEOUT,
-			  text);
+		describe_stall(context, call, report, why, text, sizeof(text));
+	end_failure(context, SML_ERROR_TIMEOUT, text, report, why);
+	sml_control_abort(control_of(context), SML_ERROR_TIMEOUT, text);
 }
 
 /* ---- waiting ---- */
@@ -165,7 +177,7 @@ static int look(const struct sml_context *context, const struct sml_request *req
 	return context->error_told ? context->error : -EAGAIN;
 }
 
-/* Without waiting for anybody but, once the deadline has passed, for the shards to stop. */
+/* Without waiting for anybody until the deadline has passed; then for the shards and the record. */
 int sml_context_look(struct sml_context *context, const struct sml_request *request)
 {
 	int result;

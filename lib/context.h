@@ -10,7 +10,7 @@
  *
  * A failure has three steps, each exactly once: `error` is set (no call is
  * accepted any more), every shard stops (no buffer of the application's is
- * touched any more), the text is complete. Only then do waiters return.
+ * touched any more), the text is complete and recorded. Only then do waiters return.
  */
 #ifndef SML_LIB_CONTEXT_H
 #define SML_LIB_CONTEXT_H
@@ -22,6 +22,7 @@
 #include "lib/error.h"
 #include "lib/history.h"
 #include "lib/progress.h"
+#include "lib/recorder.h"
 #include "switch/switch.h"
 
 struct sml_context {
@@ -54,6 +55,7 @@ struct sml_context {
 	int error;		/* atomic; 0: all is well */
 	bool error_told;	/* the text is complete */
 	char text[SML_TEXT_BYTES];
+	struct sml_recorder recorder;
 	unsigned n_stopped;
 	bool park; /* atomic: shards are to freeze, and wait */
 	unsigned n_parked;

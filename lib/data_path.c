@@ -18,6 +18,7 @@ static int open_transport(struct sml_context *context, unsigned shard,
 		.interface = &context->connection.interface,
 		.peer = context->connection.endpoint->address,
 		.log = &context->settings.log,
+		.single_packets = context->admission.single_packets,
 	};
 	struct sml_transport *faulty;
 	int error;
@@ -65,6 +66,7 @@ static struct sml_worker_config worker_config(const struct sml_context *context,
 		.shard = (uint8_t)index,
 		.n_shards = admission->shards,
 		.n_stripes = 1,
+		.no_resume = context->settings.switch_address == NULL,
 		.window_max = window_of(context, transport),
 	};
 }

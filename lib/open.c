@@ -24,10 +24,20 @@ static bool is_embedded(const struct sml_context *context)
 	return context->settings.switch_address == NULL;
 }
 
-static bool is_loopback_name(const char *host)
+/*
+ * The master's address. What "localhost" stands for is not looked up, as it may
+ * be ::1 as well, and rank 0 must listen where all others look.
+ */
+static const char *master_host(const struct sml_context *context)
 {
-	return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 ||
-	       strcmp(host, "localhost") == 0;
+	const char *host = context->settings.master_address;
+
+	return strcmp(host, "localhost") == 0 ? "127.0.0.1" : host;
+}
+
+static bool is_loopback(const char *host)
+{
+	return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
 }
 
 /* ---- the embedded switch ---- */
@@ -42,8 +52,8 @@ static int open_switch(struct sml_context *context)
 	const struct sml_settings *settings = &context->settings;
 	struct sml_switch_config config;
 	char listen[320], text[SML_TEXT_BYTES];
-	const char *host = settings->master_address;
-	bool loopback = is_loopback_name(host);
+	const char *host = master_host(context);
+	bool loopback = is_loopback(host);
 	int error;
 
 	snprintf(listen, sizeof(listen), strchr(host, ':') && loopback ? "[%s]:%u" : "%s:%u",
@@ -69,14 +79,14 @@ static int open_switch(struct sml_context *context)
 static int find_switch(struct sml_context *context)
 {
 	const struct sml_settings *settings = &context->settings;
-	const char *host = settings->master_address;
+	const char *host = master_host(context);
 	char own[320];
 	int n;
 
 	if (!is_embedded(context))
 		return sml_endpoints_resolve(context->endpoints, settings->switch_address,
 					     SML_DEFAULT_PORT);
-	if (context->embedded && !is_loopback_name(host))
+	if (context->embedded && !is_loopback(host))
 		host = "127.0.0.1";
 	snprintf(own, sizeof(own), strchr(host, ':') ? "[%s]" : "%s", host);
 	n = sml_endpoints_resolve(context->endpoints, own,
@@ -200,7 +210,11 @@ static void destroy(struct sml_context *context)
 {
 	/* No switch is looked for any more, so the control is the last one. */
 	sml_failover_fini(context);
-	/* First the shards, for the control thread may be waiting for them to stop. */
+	/* First its thread: it may be telling what the shards were waiting for. They stop by now.
+	 */
+	if (context->control)
+		sml_control_retire(context->control);
+	sml_recorder_fini(context);
 	for (unsigned i = 0; i < SML_MAX_SHARDS; i++) {
 		if (context->shards[i] == NULL)
 			continue;

@@ -80,9 +80,6 @@ bool sml_shard_renew(struct sml_shard *shard, const struct sml_worker_config *co
 		     const struct sml_ticket_map maps[SML_STREAMS], struct sml_transport *transport,
 		     bool keep);
 
-/* What a stopped shard was waiting for, in words. False if for nothing. */
-bool sml_shard_describe(const struct sml_shard *shard, char *text, size_t bytes);
-
 /* Joins the thread: the context's `stop` has been set. Allowed on a zeroed shard. */
 void sml_shard_fini(struct sml_shard *shard);
 

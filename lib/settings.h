@@ -16,7 +16,6 @@
 
 #define SML_DEFAULT_TIMEOUT_MS	 300000
 #define SML_DEFAULT_HEARTBEAT_MS 5000
-#define SML_DEFAULT_SLOTS	 256
 #define SML_MAX_JOB_NAME	 128
 /* The head stream has a quarter as many slots as the data stream, within these. */
 #define SML_HEAD_SLOTS_MIN 8
@@ -32,7 +31,8 @@ struct sml_settings {
 	char *switch_address; /* NULL: embedded in rank 0 */
 	char *job;
 	char *master_address;
-	char *interface; /* NULL: by the route */
+	char *interface;       /* NULL: by the route */
+	char *flight_recorder; /* this rank's file; NULL: none */
 	uint8_t rank, world_size;
 	uint16_t master_port;
 	uint32_t timeout_ms, heartbeat_ms;

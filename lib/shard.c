@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A shard's beginning and end, and what it was waiting for when it stopped. */
+/* A shard's beginning and end. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,50 +87,4 @@ void sml_shard_fini(struct sml_shard *shard)
 	free(shard->worker_memory);
 	free(shard->kept_memory);
 	free(shard->out.bytes);
-}
-
-/* ---- what it was waiting for ---- */
-
-static uint32_t tensor_number(const struct sml_worker *worker, enum sml_stream_id stream,
-			      uint32_t chunk)
-{
-	for (uint32_t i = worker->oldest; i != worker->newest; i++) {
-		const struct sml_tensor *tensor = worker->tensors[i % SML_WORKER_TENSORS];
-
-		if (chunk - tensor->window[stream].first < tensor->window[stream].count)
-			return tensor->number;
-	}
-	return UINT32_MAX;
-}
-
-bool sml_shard_describe(const struct sml_shard *shard, char *text, size_t bytes)
-{
-	static const char *const names[] = {[SML_HEAD] = "head", [SML_DATA] = "data"};
-	const struct sml_worker *worker = &shard->worker;
-	size_t length = 0;
-
-	text[0] = '\0';
-	if (sml_worker_is_broken(worker))
-		length =
-			(size_t)snprintf(text, bytes,
-					 "shard %u gave up: the switch broke the protocol (it gave "
-					 "out a chunk twice)",
-					 shard->index);
-	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++) {
-		const struct sml_list *unanswered = &worker->streams[stream].unanswered;
-		uint16_t slot = unanswered->first;
-		uint32_t chunk;
-
-		if (unanswered->n == 0 || length >= bytes)
-			continue;
-		chunk = sml_worker_stream_chunk(worker, worker->chunks[slot]);
-		length += (size_t)snprintf(
-			text + length, bytes - length,
-			"%sshard %u waits for %u result%s, first for chunk %u of the %s stream "
-			"(call %u), sent %u times",
-			length ? "; " : "", shard->index, unanswered->n,
-			unanswered->n == 1 ? "" : "s", chunk, names[stream],
-			tensor_number(worker, stream, chunk), worker->slots[slot].sends);
-	}
-	return length > 0;
 }

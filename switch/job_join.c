@@ -13,6 +13,14 @@
 
 #define MIN_HEAD_SLOTS 2
 #define MIN_DATA_SLOTS 8
+/*
+ * What a job gets that leaves the choice to the switch: as many slots as keep a
+ * fast path full, and no more, for all of them pass through everybody's caches.
+ */
+#define CHOSEN_BYTES	  (768u << 10)
+#define CHOSEN_DATA_SLOTS 512
+#define CHOSEN_LEAST	  64
+#define CHOSEN_HEAD_SLOTS 64
 
 struct term {
 	const char *name;
@@ -165,8 +173,10 @@ static const char *take_slots(struct sml_server *server, struct sml_job *job, ch
 	uint32_t free_slots = unused < SML_MAX_SLOTS ? unused : SML_MAX_SLOTS;
 	uint32_t least_head = MIN_HEAD_SLOTS > job->shards ? MIN_HEAD_SLOTS : job->shards;
 	uint32_t least_data = MIN_DATA_SLOTS > job->shards ? MIN_DATA_SLOTS : job->shards;
-	uint32_t head = job->head_slots_wanted > least_head ? job->head_slots_wanted : least_head;
-	uint32_t data = job->data_slots_wanted > least_data ? job->data_slots_wanted : least_data;
+	uint32_t head_wanted = job->data_slots_wanted ? job->head_slots_wanted : CHOSEN_HEAD_SLOTS;
+	uint32_t data_wanted = job->data_slots_wanted ? job->data_slots_wanted : CHOSEN_DATA_SLOTS;
+	uint32_t head = head_wanted > least_head ? head_wanted : least_head;
+	uint32_t data = data_wanted > least_data ? data_wanted : least_data;
 	char use[SML_TEXT_BYTES / 2];
 
 	if (free_slots < least_head + least_data) {
@@ -188,6 +198,25 @@ static const char *take_slots(struct sml_server *server, struct sml_job *job, ch
 	server->slots_in_use += head + data;
 	job->has_pool = true;
 	return NULL;
+}
+
+void sml_job_give_back_slots(struct sml_job *job)
+{
+	struct sml_pool_rules *rules = &job->rules;
+	uint32_t packet = SML_HEADER_BYTES + 4u * rules->lanes;
+	uint32_t stripes = job->stripes ? job->stripes : 1;
+	uint32_t data = CHOSEN_BYTES / packet / stripes;
+
+	if (job->data_slots_wanted)
+		return;
+	if (data < CHOSEN_LEAST)
+		data = CHOSEN_LEAST;
+	if (data < job->shards)
+		data = job->shards;
+	if (data >= rules->data_slots)
+		return;
+	job->server->slots_in_use -= rules->data_slots - data;
+	rules->data_slots = (uint16_t)data;
 }
 
 /* The message that it came in is freed by its reader. */

@@ -188,6 +188,10 @@ static int open_dataplane(struct sml_server *server, const char *address, char *
 		.port = server->config.data_port ? server->config.data_port : server->port,
 		.address = address,
 		.n_threads = server->config.threads,
+		.interfaces = server->config.interfaces ? server->config.interfaces : "",
+		.generic = server->config.generic,
+		.max_jobs = server->config.max_jobs,
+		.max_slots = server->config.max_slots,
 		.debug = server->config.debug,
 		.on_mismatch = note_mismatch,
 		.context = server,
@@ -217,7 +221,8 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 
 	pthread_mutex_init(&server->note_mutex, NULL);
 	server->begun_ns = server->ticked_ns = sml_now_ns();
-	server->operations = &sml_dataplane_udp;
+	server->operations =
+		server->config.dataplane ? server->config.dataplane : &sml_dataplane_udp;
 	server->base = event_base_new();
 	if (server->base == NULL || open_events(server) < 0) {
 		snprintf(error_text, error_bytes, "no memory for the control plane");

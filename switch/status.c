@@ -108,6 +108,7 @@ static void describe_dataplane(struct sml_server *server, struct counters *out)
 	add_counter(out, "probes", counters.probes);
 	add_counter(out, "socket-drops", counters.socket_drops);
 	add_counter(out, "send-drops", counters.send_drops);
+	add_counter(out, "bad-checksums", counters.bad_checksums);
 }
 
 void sml_status_send(struct sml_server *server, struct sml_connection *connection)

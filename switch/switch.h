@@ -7,10 +7,12 @@
 #ifndef SML_SWITCH_SWITCH_H
 #define SML_SWITCH_SWITCH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct sml_switch;
+struct sml_dataplane_operations;
 
 struct sml_switch_config {
 	const char *listen;    /* "ADDR", "ADDR:PORT", "[V6]:PORT", ":PORT"; NULL: all, 28500 */
@@ -19,7 +21,10 @@ struct sml_switch_config {
 	uint32_t max_jobs;     /* 64 */
 	uint32_t threads;      /* of the dataplane, 1 */
 	uint32_t heartbeat_ms; /* the most that a worker may ask for, 60000 */
-	int debug;	       /* as struct sml_config's */
+	const struct sml_dataplane_operations *dataplane; /* NULL: UDP */
+	const char *interfaces;				  /* for XDP: "eth0,eth1" */
+	bool generic;					  /* XDP on any driver, slowly */
+	int debug;					  /* as struct sml_config's */
 };
 
 void sml_switch_config_init(struct sml_switch_config *config);

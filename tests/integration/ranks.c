@@ -60,10 +60,13 @@ void configure(struct sml_config *config, const struct job *job, int rank)
 	config->rank = rank;
 	config->world_size = job->n_ranks;
 	config->master_port = job->port;
+	if (job->master_address)
+		config->master_address = job->master_address;
 	config->threads = job->threads ? job->threads : 1;
 	config->timeout_ms = job->timeout_ms ? job->timeout_ms : 10000;
 	config->heartbeat_ms = job->heartbeat_ms ? job->heartbeat_ms : 1000;
 	config->faults = job->faults;
+	config->flight_recorder = job->flight_recorder;
 }
 
 static void *rank_main(void *argument)

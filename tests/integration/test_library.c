@@ -455,6 +455,13 @@ static void an_idle_job_takes_no_processor_time(void **state)
 	run_job(&(struct job){.n_ranks = 2, .threads = 2, .body = sleep_idle});
 }
 
+/* torchrun's MASTER_ADDR is this name, and no address. */
+static void the_embedded_switch_can_be_on_localhost(void **state)
+{
+	(void)state;
+	run_job(&(struct job){.n_ranks = 2, .master_address = "localhost", .body = some_calls});
+}
+
 static void count_calls(struct rank *rank)
 {
 	struct sml_counters counters = {.size = sizeof(counters)};
@@ -486,6 +493,7 @@ int main(void)
 		cmocka_unit_test(nobody_leaves_a_barrier_before_all_have_entered),
 		cmocka_unit_test(two_jobs_on_one_switch_do_not_disturb_each_other),
 		cmocka_unit_test(jobs_can_follow_each_other_on_one_port),
+		cmocka_unit_test(the_embedded_switch_can_be_on_localhost),
 		cmocka_unit_test(an_idle_job_takes_no_processor_time),
 		cmocka_unit_test(counters_count),
 	};
