@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cmd/ask.h"
 #include "cmd/commands.h"
 #ifdef SML_HAVE_XDP
 #include "switch/dataplane_xdp.h"
@@ -21,6 +22,9 @@ enum {
 	OPTION_JOBS,
 	OPTION_THREADS,
 	OPTION_HEARTBEAT,
+	OPTION_TLS_CERTIFICATE,
+	OPTION_TLS_KEY,
+	OPTION_TLS_AUTHORITY,
 	OPTION_DATAPLANE,
 	OPTION_XDP_MODE
 };
@@ -35,6 +39,13 @@ static const struct argp_option option_list[] = {
 	{"threads", OPTION_THREADS, "N", 0, "Threads that move packets (1)", 0},
 	{"heartbeat", OPTION_HEARTBEAT, "SECONDS", 0,
 	 "The longest silence that a worker may ask to be granted (60)", 0},
+	{"tls-certificate", OPTION_TLS_CERTIFICATE, "FILE", 0,
+	 "Take only control connections over TLS 1.3, and show this certificate; the three files "
+	 "go together, and are PEM (SWITCHML_TLS_CERTIFICATE)",
+	 0},
+	{"tls-key", OPTION_TLS_KEY, "FILE", 0, "Its private key (SWITCHML_TLS_KEY)", 0},
+	{"tls-authority", OPTION_TLS_AUTHORITY, "FILE", 0,
+	 "The authority that workers' certificates must be of (SWITCHML_TLS_AUTHORITY)", 0},
 	{"dataplane", OPTION_DATAPLANE, "NAME", 0,
 	 "udp (default), or xdp: in the kernel, on the interfaces of --iface", 0},
 	{"iface", 'i', "NAME[,NAME...]", 0, "For xdp: the interfaces that workers are behind", 0},
@@ -111,6 +122,15 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case OPTION_HEARTBEAT:
 		config->heartbeat_ms = 1000 * number(state, "heartbeat", text, 1, 86400);
 		break;
+	case OPTION_TLS_CERTIFICATE:
+		config->tls.certificate = text;
+		break;
+	case OPTION_TLS_KEY:
+		config->tls.key = text;
+		break;
+	case OPTION_TLS_AUTHORITY:
+		config->tls.authority = text;
+		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
@@ -140,8 +160,9 @@ static void print_ready(const struct sml_switch_config *config, uint16_t port)
 	       length ? listen : "[::]", port);
 	if (config->data_port != 0)
 		printf(" on port %d", config->data_port);
-	printf("), %u slots, %u jobs, %u thread%s\n", config->max_slots, config->max_jobs,
-	       config->threads, config->threads == 1 ? "" : "s");
+	printf("), %u slots, %u jobs, %u thread%s%s\n", config->max_slots, config->max_jobs,
+	       config->threads, config->threads == 1 ? "" : "s",
+	       config->tls.certificate ? ", control by TLS 1.3 only" : "");
 	fflush(stdout);
 }
 
@@ -154,6 +175,7 @@ int sml_command_switch(int argc, char **argv)
 	int received;
 
 	sml_switch_config_init(&config);
+	config.tls = sml_ask_tls_files();
 	argp_parse(&parser, argc, argv, 0, NULL, &config);
 	/* Blocked before there are threads, so that all inherit it. */
 	sigemptyset(&ends);

@@ -61,6 +61,9 @@ static const struct variable variables[] = {
 	{"SWITCHML_SPIN", MEMBER(spin), NUMBER, 0, 1, NULL, "0 or 1"},
 	{"SWITCHML_FLIGHT_RECORDER", MEMBER(flight_recorder), TEXT, 0, 0, NULL, NULL},
 	{"SWITCHML_FAULTS", MEMBER(faults), TEXT, 0, 0, NULL, NULL},
+	{"SWITCHML_TLS_CERTIFICATE", MEMBER(tls_certificate), TEXT, 0, 0, NULL, NULL},
+	{"SWITCHML_TLS_KEY", MEMBER(tls_key), TEXT, 0, 0, NULL, NULL},
+	{"SWITCHML_TLS_AUTHORITY", MEMBER(tls_authority), TEXT, 0, 0, NULL, NULL},
 };
 
 /* Launchers in order of strength: torchrun under srun, mpirun under Slurm. */

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "control/tls.h"
 #include "core/wire.h"
 #include "lib/log.h"
 #include "switchml.h"
@@ -42,6 +43,8 @@ struct sml_settings {
 	uint32_t mtu; /* 0: the path's */
 	bool spin;
 	struct sml_faults faults;
+	struct sml_tls_files tls_files;
+	struct sml_tls *tls; /* NULL: control connections are plain */
 	struct sml_log log;
 	char threads_why[64];
 };

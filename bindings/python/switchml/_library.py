@@ -43,6 +43,9 @@ class Config(ctypes.Structure):
         ("spin", c_int),
         ("faults", c_char_p),
         ("flight_recorder", c_char_p),
+        ("tls_certificate", c_char_p),
+        ("tls_key", c_char_p),
+        ("tls_authority", c_char_p),
         # Another release's structure may be longer: it must not write beyond this one.
         ("_beyond", c_size_t * 64),
     ]
