@@ -48,6 +48,8 @@ struct sml_worker_config {
 	/* For measuring what they buy; all ranks must agree on the first. */
 	bool no_tickets;
 	bool no_fast_retransmit;
+	/* No other switch will ever take over: last results are not kept for it. */
+	bool no_resume;
 };
 
 /* Ticket k means table[k] while there is one, then the stripe's chunks from `after` on. */
@@ -132,6 +134,11 @@ void sml_worker_init(struct sml_worker *worker, const struct sml_worker_config *
  * try again after sml_worker_retire(). The tensor must outlive its retirement.
  */
 bool sml_worker_submit(struct sml_worker *worker, struct sml_tensor *tensor);
+
+static inline bool sml_worker_has_room(const struct sml_worker *worker)
+{
+	return worker->newest - worker->oldest < SML_WORKER_TENSORS;
+}
 
 /*
  * The oldest tensor if it is done: this worker looks at it no more. NULL when

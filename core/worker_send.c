@@ -5,7 +5,7 @@
  */
 #include "core/worker_internal.h"
 
-/* Exponents of so many blocks beyond the one whose data are being sent. */
+/* Exponents go ahead of the data by so many blocks at least. */
 #define BLOCKS_AHEAD 3
 /* After so many transmissions only the timer sends a packet again. */
 #define FAST_SENDS_MAX 4
@@ -30,15 +30,20 @@ static uint32_t lowest_data_chunk(const struct sml_worker *worker)
 	return lowest;
 }
 
-/* Is the block, whose exponents a head chunk carries, soon to be sent? */
+/*
+ * Is the block, whose exponents a head chunk carries, soon to be sent? A window
+ * of data is on its way, and another leaves before the exponents can be back.
+ */
 static bool block_is_near(const struct sml_worker *worker, const struct sml_tensor *tensor,
 			  uint32_t head_index)
 {
-	uint32_t lanes = worker->config.shape.lanes, n_stripes = worker->config.n_stripes;
-	uint64_t first = tensor->first[SML_DATA] + (uint64_t)head_index * lanes;
+	uint32_t block = tensor->block_chunks, n_stripes = worker->config.n_stripes;
+	uint64_t first = tensor->first[SML_DATA] + (uint64_t)head_index * block;
+	uint32_t ahead = BLOCKS_AHEAD * block / n_stripes;
+	uint32_t needed = block / n_stripes + 2 * worker->flight.window;
 
 	return sml_serial_before((uint32_t)(first / n_stripes),
-				 lowest_data_chunk(worker) + BLOCKS_AHEAD * lanes / n_stripes);
+				 lowest_data_chunk(worker) + (ahead > needed ? ahead : needed));
 }
 
 static bool may_send(const struct sml_worker *worker, enum sml_stream_id stream, uint32_t chunk,

@@ -35,7 +35,7 @@ static int check(const struct sml_config *config)
 		{"timeout_ms", config->timeout_ms, 1, INT32_MAX},
 		{"heartbeat_ms", config->heartbeat_ms, 100, 60000},
 		{"wire", (long)config->wire, SML_WIRE_DEFAULT, SML_WIRE_INT16},
-		{"slots", config->slots, 1, SML_DATA_SLOTS_MAX},
+		{"slots", config->slots, 0, SML_DATA_SLOTS_MAX},
 		{"threads", config->threads, 0, SML_MAX_SHARDS},
 		{"mtu", config->mtu, 0, 65535},
 		{"debug", config->debug, SML_LOG_ERROR, SML_LOG_TRACE},
@@ -136,6 +136,30 @@ static void choose_threads(struct sml_settings *settings, int wanted)
 		 n_cores, local);
 }
 
+/* ---- TLS ---- */
+
+/* NULL stays NULL, and so becomes what is empty. False: no memory. */
+static bool copy_path(const char **to, const char *path)
+{
+	*to = path && *path ? strdup(path) : NULL;
+	return *to || !path || !*path;
+}
+
+static int open_tls(struct sml_settings *settings, const struct sml_config *config)
+{
+	struct sml_tls_files *files = &settings->tls_files;
+	char text[SML_TEXT_BYTES];
+
+	if (!copy_path(&files->certificate, config->tls_certificate) ||
+	    !copy_path(&files->key, config->tls_key) ||
+	    !copy_path(&files->authority, config->tls_authority))
+		return sml_error_set(-ENOMEM, "no memory for the configuration");
+	if (sml_tls_open(&settings->tls, SML_TLS_WORKER, files, &sml_tls_variables, text,
+			 sizeof(text)) < 0)
+		return sml_error_set(SML_ERROR_CONFIG, "%s", text);
+	return 0;
+}
+
 static char *copy(const char *text, const char *fallback)
 {
 	return strdup(text && *text ? text : fallback);
@@ -205,10 +229,13 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 	if (error == 0 && config->faults)
 		error = sml_faults_parse(&settings->faults, config->faults);
 	if (error == 0)
+		error = open_tls(settings, config);
+	if (error == 0)
 		error = set_flight_recorder(settings, config);
 	if (error)
 		return error;
-	if (head < SML_HEAD_SLOTS_MIN)
+	/* None wanted: the switch chooses both. */
+	if (head < SML_HEAD_SLOTS_MIN && config->slots > 0)
 		head = SML_HEAD_SLOTS_MIN;
 	if (head > SML_HEAD_SLOTS_MAX)
 		head = SML_HEAD_SLOTS_MAX;
@@ -234,5 +261,9 @@ void sml_settings_fini(struct sml_settings *settings)
 	free(settings->job);
 	free(settings->master_address);
 	free(settings->interface);
+	free((char *)(uintptr_t)settings->tls_files.certificate);
+	free((char *)(uintptr_t)settings->tls_files.key);
+	free((char *)(uintptr_t)settings->tls_files.authority);
+	sml_tls_close(settings->tls);
 	free(settings->flight_recorder);
 }

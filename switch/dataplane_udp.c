@@ -102,24 +102,11 @@ static void drop(struct thread *thread, enum sml_verdict verdict)
 	count(&thread->counters.verdicts[verdict], 1);
 }
 
-/* Why a probe is not answered, or SML_VERDICT_ABSORBED. */
-static enum sml_verdict check_probe(const struct sml_pool_rules *rules,
-				    const struct sml_header *header)
-{
-	if (header->epoch_be != sml_be32(rules->epoch))
-		return SML_VERDICT_WRONG_EPOCH;
-	if (header->rank >= rules->n_ranks || header->shard >= rules->n_shards)
-		return SML_VERDICT_OUT_OF_RANGE;
-	if (header->key_be != sml_be64(rules->cookies[header->rank]))
-		return SML_VERDICT_WRONG_COOKIE;
-	return SML_VERDICT_ABSORBED;
-}
-
 static void answer_probe(struct thread *thread, struct udp_job *job, struct sml_header *header,
 			 uint32_t length, struct msghdr *message)
 {
 	const struct sml_pool_rules *rules = &job->pool.rules;
-	enum sml_verdict verdict = check_probe(rules, header);
+	enum sml_verdict verdict = sml_pool_check_probe(rules, header);
 	struct sml_path path;
 
 	count(&thread->counters.probes, 1);

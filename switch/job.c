@@ -157,7 +157,8 @@ static uint32_t round_down_lanes(uint32_t lanes)
 
 static uint32_t least_lanes(const struct sml_job *job)
 {
-	uint32_t lanes = SML_MAX_LANES;
+	uint32_t most = job->server->operations->max_lanes;
+	uint32_t lanes = most ? most : SML_MAX_LANES;
 
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		if (job->members[rank].lanes < lanes)
@@ -196,6 +197,8 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 		server->dataplane, SML_HEADER_BYTES + 4u * job->rules.lanes, count_ranks(server));
 	admitted.dataplane = (char *)(uintptr_t)server->operations->name;
 	admitted.stall_reports = true;
+	admitted.single_packets = server->operations->wants_single_packets != NULL &&
+				  server->operations->wants_single_packets(server->dataplane);
 	if (job->resumes) {
 		for (unsigned stream = 0; stream < SML_STREAMS; stream++) {
 			sml_control__ticket_map__init(&maps[stream]);
@@ -223,6 +226,7 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 	rules->lanes = (uint16_t)least_lanes(job);
 	rules->n_ranks = job->n_ranks;
 	rules->n_shards = (uint8_t)job->shards;
+	sml_job_give_back_slots(job);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		rules->cookies[rank] = random_u64();
 	if (server->operations->add_job(server->dataplane, rules) < 0) {
@@ -248,7 +252,11 @@ static void tell_waiting(struct sml_job *job)
 			missing[waiting.n_missing++] = rank;
 	message.body_case = SML_CONTROL__ENVELOPE__BODY_WAITING;
 	message.waiting = &waiting;
-	send_all(job, &message);
+	/* Said again and again, so only to those who read it. */
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].connection != NULL &&
+		    sml_connection_listens(job->members[rank].connection))
+			sml_connection_send(job->members[rank].connection, &message);
 }
 
 /* ---- messages ---- */

@@ -74,6 +74,9 @@ void sml_job_result(struct sml_job *job, const SmlControl__Result *result);
 
 void sml_job_free_plans(struct sml_job *job);
 
+/* The packets' length is known: where the choice is the switch's, some are enough. */
+void sml_job_give_back_slots(struct sml_job *job);
+
 /* Its call does not end: tell it what slots are waiting for, if it has not just been told. */
 void sml_job_tell_stalls(struct sml_job *job, struct sml_member *member);
 
