@@ -30,9 +30,10 @@
 #include "integration/ranks.h"
 #include "switch/switch.h"
 
-#define COUNT	    5000
-#define TIMEOUT_MS  300
-#define RUN_SECONDS 10 /* deadlines and heartbeats are well below one */
+#define COUNT	     5000
+#define TIMEOUT_MS   400
+#define HEARTBEAT_MS 300
+#define RUN_SECONDS  20 /* deadlines and heartbeats are well below one */
 
 /* Of AddressSanitizer, where it is. */
 extern int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
@@ -162,7 +163,7 @@ static void set_up_bodies(int n, const char *switch_address, int port)
 				.switch_address = switch_address,
 				.port = port,
 				.timeout_ms = TIMEOUT_MS,
-				.heartbeat_ms = 200},
+				.heartbeat_ms = HEARTBEAT_MS},
 			.rank = i,
 			.calls = true,
 		};
@@ -225,7 +226,7 @@ static const char *run_ranks(int n, const char *address, bool second_calls, cons
 	return bodies[0].complaint[0] ? bodies[0].complaint : bodies[1].complaint;
 }
 
-/* All went well, or the complaint. */
+/* The last ranks' calls all went well, or the complaint. */
 static const char *demand_success(const char *complaint)
 {
 	for (int i = 0; i < bodies[0].job.n_ranks && !*complaint; i++) {
@@ -237,38 +238,66 @@ static const char *demand_success(const char *complaint)
 	return complaint;
 }
 
-/* A switch of its own, and ranks; then, when the trouble is over, the same job again. */
-static const char *with_switch(int n, bool second_calls, const char *recorder)
+/*
+ * The same job again, now that the trouble is over. A switch that has not looked
+ * at its sockets for a while may first have to find that the ranks before are gone.
+ */
+static const char *form_again(int n, const char *address)
 {
-	struct sml_switch *opened = NULL;
-	const char *complaint;
-	char address[32];
+	const char *complaint = "";
 
-	complaint = run_switch(&opened, address, sizeof(address));
-	if (complaint && !*complaint)
-		complaint = run_ranks(n, address, second_calls, recorder);
-	if (complaint && !*complaint) {
-		fail_disarm();
+	for (int i = 0; i < 5; i++) {
 		complaint = demand_success(run_ranks(n, address, true, NULL));
+		if (!*complaint)
+			break;
+		usleep(200000);
 	}
-	sml_switch_close(opened);
+	return complaint;
+}
+
+/* Switches of their own, which the ranks share as stripes; then the same again. */
+static const char *with_switches(int n_switches, int n_ranks, bool second_calls,
+				 const char *recorder)
+{
+	struct sml_switch *opened[2] = {NULL};
+	const char *complaint = "";
+	char addresses[2][32], all[80];
+
+	for (int i = 0; i < n_switches && complaint && !*complaint; i++)
+		complaint = run_switch(&opened[i], addresses[i], sizeof(addresses[i]));
+	if (complaint && !*complaint) {
+		snprintf(all, sizeof(all), n_switches == 1 ? "%s" : "%s,%s", addresses[0],
+			 addresses[1]);
+		complaint = run_ranks(n_ranks, all, second_calls, recorder);
+		if (!*complaint) {
+			fail_disarm();
+			complaint = form_again(n_ranks, all);
+		}
+	}
+	for (int i = 0; i < n_switches; i++)
+		sml_switch_close(opened[i]);
 	return complaint ? complaint : "";
 }
 
 static const char *dedicated(void)
 {
-	return with_switch(1, true, NULL);
+	return with_switches(1, 1, true, NULL);
 }
 
 static const char *pair(void)
 {
-	return with_switch(2, true, NULL);
+	return with_switches(1, 2, true, NULL);
+}
+
+static const char *striped(void)
+{
+	return with_switches(2, 2, true, NULL);
 }
 
 /* A deadline, and all that the flight recorder does then. */
 static const char *stall(void)
 {
-	return with_switch(2, false, "/dev/null");
+	return with_switches(1, 2, false, "/dev/null");
 }
 
 static const struct scenario {
@@ -276,10 +305,8 @@ static const struct scenario {
 	const char *(*run)(void);
 	unsigned step; /* in the short form: of every so many n, one */
 } scenarios[] = {
-	{"alone", alone, 1},
-	{"dedicated", dedicated, 1},
-	{"pair", pair, 8},
-	{"stall", stall, 40},
+	{"alone", alone, 1},	  {"dedicated", dedicated, 1}, {"pair", pair, 8},
+	{"striped", striped, 16}, {"stall", stall, 40},
 };
 #define N_SCENARIOS (sizeof(scenarios) / sizeof(scenarios[0]))
 
