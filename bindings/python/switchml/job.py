@@ -364,8 +364,7 @@ class Job:
 
 
 def _open(settings: Mapping[str, Any]) -> tuple[ctypes.c_void_p, int, int]:
-    config = c.Config()
-    number = lib.sml_config_init(ctypes.byref(config))
+    config, number = c.config_from_environment()
     if number:
         raise make(number, c.text_of(None, number))
     for name, value in settings.items():
