@@ -46,12 +46,13 @@ static int find_embedded(struct sml_stripe *stripe)
 	n = sml_endpoints_resolve(stripe->endpoints, own, 0,
 				  embedded ? sml_switch_port(embedded) : settings->master_port);
 	/* In texts, the embedded switch goes by the address that the others look for. */
-	if (n > 0 && embedded) {
+	if (n > 0 && embedded)
 		snprintf(stripe->endpoints[0].name, sizeof(stripe->endpoints[0].name), "%.255s:%u",
 			 settings->master_address, sml_switch_port(embedded));
-		snprintf(stripe->endpoints[0].host, sizeof(stripe->endpoints[0].host), "%s",
+	/* What the user said is what its certificate must name, on all ranks. */
+	for (int i = 0; i < n; i++)
+		snprintf(stripe->endpoints[i].host, sizeof(stripe->endpoints[i].host), "%s",
 			 settings->master_address);
-	}
 	return n;
 }
 
