@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import time
 
+import targets
 from rows import RATES
 
 COLUMNS = (f"{'':44} {'p50':>9} {'p99':>9} {'IQR':>5} {'speed':>8} {'of':>6} {'x Gloo':>7}"
@@ -110,7 +111,7 @@ def to_json(results, about):
         elif result.times:
             row.update(row_of(result, rings[cell]), times_s=result.times)
         rows.append(row)
-    return {**about, "rows": rows}
+    return {**about, "rows": rows, "targets": targets.to_json(results)}
 
 
 def write_json(results, about, path):
