@@ -19,7 +19,7 @@ demo: $(BUILD)/build.ninja
 
 test:
 	@tools/install-dependencies build demo test
-	@tools/install-dependencies check || echo "Going on without: the checks that need them skip."
+	@tools/install-dependencies xdp check || echo "Going on without: the checks that need them skip."
 	@tools/run-tests $(ARGS)
 
 fuzz:

@@ -46,6 +46,7 @@ struct bench_case {
 	enum sml_type type;
 	enum sml_op op;
 	enum sml_wire wire;
+	bool float_sums; /* of another library: added as float32, in any order */
 	size_t count;
 	unsigned n_ranks;
 	uint32_t seed;

@@ -10,10 +10,24 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cmd/ask.h"
 #include "cmd/commands.h"
-#include "core/pool.h"
+#ifdef SML_HAVE_XDP
+#include "switch/dataplane_xdp.h"
+#endif
 
-enum { OPTION_DATA_PORT = 256, OPTION_SLOTS, OPTION_JOBS, OPTION_THREADS, OPTION_HEARTBEAT };
+enum {
+	OPTION_DATA_PORT = 256,
+	OPTION_SLOTS,
+	OPTION_JOBS,
+	OPTION_THREADS,
+	OPTION_HEARTBEAT,
+	OPTION_TLS_CERTIFICATE,
+	OPTION_TLS_KEY,
+	OPTION_TLS_AUTHORITY,
+	OPTION_DATAPLANE,
+	OPTION_XDP_MODE
+};
 
 static const struct argp_option option_list[] = {
 	{"listen", 'l', "ADDR[:PORT]", 0,
@@ -25,6 +39,18 @@ static const struct argp_option option_list[] = {
 	{"threads", OPTION_THREADS, "N", 0, "Threads that move packets (1)", 0},
 	{"heartbeat", OPTION_HEARTBEAT, "SECONDS", 0,
 	 "The longest silence that a worker may ask to be granted (60)", 0},
+	{"tls-certificate", OPTION_TLS_CERTIFICATE, "FILE", 0,
+	 "Take only control connections over TLS 1.3, and show this certificate; the three files "
+	 "go together, and are PEM (SWITCHML_TLS_CERTIFICATE)",
+	 0},
+	{"tls-key", OPTION_TLS_KEY, "FILE", 0, "Its private key (SWITCHML_TLS_KEY)", 0},
+	{"tls-authority", OPTION_TLS_AUTHORITY, "FILE", 0,
+	 "The authority that workers' certificates must be of (SWITCHML_TLS_AUTHORITY)", 0},
+	{"dataplane", OPTION_DATAPLANE, "NAME", 0,
+	 "udp (default), or xdp: in the kernel, on the interfaces of --iface", 0},
+	{"iface", 'i', "NAME[,NAME...]", 0, "For xdp: the interfaces that workers are behind", 0},
+	{"xdp-mode", OPTION_XDP_MODE, "MODE", 0,
+	 "native (default: in the driver; generic where it can't), or generic", 0},
 	{"verbose", 'v', NULL, 0, "Say what happens to jobs; twice: more", 0},
 	{0},
 };
@@ -41,6 +67,22 @@ static uint32_t number(struct argp_state *state, const char *option, const char 
 		argp_error(state, "--%s must be a number from %u to %u, not '%s'", option, lowest,
 			   highest, text);
 	return (uint32_t)value;
+}
+
+static const struct sml_dataplane_operations *dataplane(struct argp_state *state, const char *name)
+{
+	if (strcmp(name, "udp") == 0)
+		return NULL;
+#ifdef SML_HAVE_XDP
+	if (strcmp(name, "xdp") == 0)
+		return &sml_dataplane_xdp;
+#else
+	if (strcmp(name, "xdp") == 0)
+		argp_error(state, "this program was built without the xdp dataplane (it needs "
+				  "clang, bpftool and libbpf when it is built)");
+#endif
+	argp_error(state, "--dataplane is udp or xdp, not '%s'", name);
+	return NULL;
 }
 
 static error_t parse(int key, char *text, struct argp_state *state)
@@ -66,8 +108,28 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case OPTION_THREADS:
 		config->threads = number(state, "threads", text, 1, 64);
 		break;
+	case 'i':
+		config->interfaces = text;
+		break;
+	case OPTION_DATAPLANE:
+		config->dataplane = dataplane(state, text);
+		break;
+	case OPTION_XDP_MODE:
+		if (strcmp(text, "generic") != 0 && strcmp(text, "native") != 0)
+			argp_error(state, "--xdp-mode is native or generic, not '%s'", text);
+		config->generic = strcmp(text, "generic") == 0;
+		break;
 	case OPTION_HEARTBEAT:
 		config->heartbeat_ms = 1000 * number(state, "heartbeat", text, 1, 86400);
+		break;
+	case OPTION_TLS_CERTIFICATE:
+		config->tls.certificate = text;
+		break;
+	case OPTION_TLS_KEY:
+		config->tls.key = text;
+		break;
+	case OPTION_TLS_AUTHORITY:
+		config->tls.authority = text;
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -98,8 +160,9 @@ static void print_ready(const struct sml_switch_config *config, uint16_t port)
 	       length ? listen : "[::]", port);
 	if (config->data_port != 0)
 		printf(" on port %d", config->data_port);
-	printf("), %u slots, %u jobs, %u thread%s\n", config->max_slots, config->max_jobs,
-	       config->threads, config->threads == 1 ? "" : "s");
+	printf("), %u slots, %u jobs, %u thread%s%s\n", config->max_slots, config->max_jobs,
+	       config->threads, config->threads == 1 ? "" : "s",
+	       config->tls.certificate ? ", control by TLS 1.3 only" : "");
 	fflush(stdout);
 }
 
@@ -112,6 +175,7 @@ int sml_command_switch(int argc, char **argv)
 	int received;
 
 	sml_switch_config_init(&config);
+	config.tls = sml_ask_tls_files();
 	argp_parse(&parser, argc, argv, 0, NULL, &config);
 	/* Blocked before there are threads, so that all inherit it. */
 	sigemptyset(&ends);

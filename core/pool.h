@@ -78,6 +78,24 @@ static inline enum sml_verdict sml_pool_check(const struct sml_pool_rules *rules
 	return SML_VERDICT_ABSORBED;
 }
 
+/*
+ * Is this probe one of the job's workers'? Its magic, version and job have been
+ * looked at. SML_VERDICT_ABSORBED for yes, or why not.
+ */
+static inline enum sml_verdict sml_pool_check_probe(const struct sml_pool_rules *rules,
+						    const struct sml_header *header)
+{
+	uint8_t rank = header->rank;
+
+	if (header->epoch_be != sml_be32(rules->epoch))
+		return SML_VERDICT_WRONG_EPOCH;
+	if (rank >= rules->n_ranks || rank >= SML_MAX_RANKS || header->shard >= rules->n_shards)
+		return SML_VERDICT_OUT_OF_RANGE;
+	if (header->key_be != sml_be64(rules->cookies[rank]))
+		return SML_VERDICT_WRONG_COOKIE;
+	return SML_VERDICT_ABSORBED;
+}
+
 /* The header of a result, all but the lanes. */
 static inline void sml_pool_write_header(const struct sml_pool_rules *rules,
 					 const struct sml_slot *slot,

@@ -60,7 +60,11 @@ static const struct variable variables[] = {
 	{"SWITCHML_SOCKET_IFNAME", MEMBER(interface), TEXT, 0, 0, NULL, NULL},
 	{"SWITCHML_DEBUG", MEMBER(debug), WORD, 0, 0, levels, "error, warn, info or trace"},
 	{"SWITCHML_SPIN", MEMBER(spin), NUMBER, 0, 1, NULL, "0 or 1"},
+	{"SWITCHML_FLIGHT_RECORDER", MEMBER(flight_recorder), TEXT, 0, 0, NULL, NULL},
 	{"SWITCHML_FAULTS", MEMBER(faults), TEXT, 0, 0, NULL, NULL},
+	{"SWITCHML_TLS_CERTIFICATE", MEMBER(tls_certificate), TEXT, 0, 0, NULL, NULL},
+	{"SWITCHML_TLS_KEY", MEMBER(tls_key), TEXT, 0, 0, NULL, NULL},
+	{"SWITCHML_TLS_AUTHORITY", MEMBER(tls_authority), TEXT, 0, 0, NULL, NULL},
 };
 
 /* Launchers in order of strength: torchrun under srun, mpirun under Slurm. */
@@ -284,7 +288,6 @@ int sml_config_init(struct sml_config *config)
 		.timeout_ms = SML_DEFAULT_TIMEOUT_MS,
 		.heartbeat_ms = SML_DEFAULT_HEARTBEAT_MS,
 		.wire = SML_WIRE_INT32,
-		.slots = SML_DEFAULT_SLOTS,
 		.debug = SML_LOG_WARN,
 	};
 	set_master_address(config);

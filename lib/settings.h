@@ -10,13 +10,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "control/tls.h"
 #include "core/wire.h"
 #include "lib/log.h"
 #include "switchml.h"
 
 #define SML_DEFAULT_TIMEOUT_MS	 300000
 #define SML_DEFAULT_HEARTBEAT_MS 5000
-#define SML_DEFAULT_SLOTS	 256
 #define SML_MAX_JOB_NAME	 128
 /* The head stream has a quarter as many slots as the data stream, within these. */
 #define SML_HEAD_SLOTS_MIN 8
@@ -32,7 +32,8 @@ struct sml_settings {
 	char *switch_address; /* NULL: embedded in rank 0 */
 	char *job;
 	char *master_address;
-	char *interface; /* NULL: by the route */
+	char *interface;       /* NULL: by the route */
+	char *flight_recorder; /* this rank's file; NULL: none */
 	uint8_t rank, world_size;
 	uint16_t master_port;
 	uint32_t timeout_ms, heartbeat_ms;
@@ -42,6 +43,8 @@ struct sml_settings {
 	uint32_t mtu; /* 0: the path's */
 	bool spin;
 	struct sml_faults faults;
+	struct sml_tls_files tls_files;
+	struct sml_tls *tls; /* NULL: control connections are plain */
 	struct sml_log log;
 	char threads_why[64];
 };

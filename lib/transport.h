@@ -64,6 +64,7 @@ struct sml_transport_config {
 	const struct sml_interface *interface;
 	union sml_sockaddr peer; /* with the data port */
 	const struct sml_log *log;
+	bool single_packets; /* the switch takes none that are yet to be cut up */
 };
 
 struct sml_transport;

@@ -119,7 +119,8 @@ static int connect_socket(struct udp *udp, const struct sml_transport_config *co
 	if (connect(fd, &config->peer.any, sml_sockaddr_length(&config->peer)) < 0)
 		return -errno;
 	udp->glues = setsockopt(fd, IPPROTO_UDP, UDP_GRO, &on, sizeof(on)) == 0;
-	udp->segments = setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &off, sizeof(off)) == 0;
+	udp->segments = !config->single_packets &&
+			setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &off, sizeof(off)) == 0;
 	snprintf(udp->base.features, sizeof(udp->base.features),
 		 "%s, %s, buffers of %u KiB in and %u KiB out",
 		 udp->segments ? "UDP_SEGMENT" : "sendmmsg", udp->glues ? "UDP_GRO" : "recvmmsg",

@@ -26,10 +26,20 @@ struct sml_mismatch {
 	uint8_t ranks[2];
 };
 
+/* What the newest use of a slot lacks. */
+struct sml_slot_progress {
+	uint16_t slot;
+	uint32_t use;
+	uint64_t missing; /* bit r: rank r has not contributed; 0: complete */
+};
+
 struct sml_dataplane_config {
 	uint16_t port;	     /* UDP */
 	const char *address; /* numeric; NULL: all */
 	unsigned n_threads;
+	const char *interfaces; /* "eth0,eth1", for dataplanes that need to know; or NULL */
+	bool generic;		/* XDP in front of the stack, not in the driver */
+	uint32_t max_jobs, max_slots;
 	int debug;
 	/* Called from the dataplane's threads: must only leave a note. */
 	void (*on_mismatch)(void *context, const struct sml_mismatch *mismatch);
@@ -47,12 +57,14 @@ struct sml_dataplane_counters {
 	uint64_t packets_received, packets_sent;
 	uint64_t bytes_received, bytes_sent;
 	uint64_t probes;
-	uint64_t socket_drops; /* the kernel had no room for them */
-	uint64_t send_drops;   /* the socket was full for too long */
+	uint64_t socket_drops;	/* the kernel had no room for them */
+	uint64_t send_drops;	/* the socket was full for too long */
+	uint64_t bad_checksums; /* where the kernel has not looked at them before */
 };
 
 struct sml_dataplane_operations {
 	const char *name;
+	uint32_t max_lanes; /* of a job; 0: as the packet format has it */
 	int (*open)(struct sml_dataplane **opened, const struct sml_dataplane_config *config,
 		    char *error_text, size_t error_bytes);
 	void (*close)(struct sml_dataplane *dataplane);
@@ -65,8 +77,19 @@ struct sml_dataplane_operations {
 	/* Packets of so many bytes that each of n_ranks may have in flight. */
 	uint32_t (*window)(struct sml_dataplane *dataplane, uint32_t packet_bytes,
 			   uint32_t n_ranks);
+	/*
+	 * Must workers send packets one by one? Where super-packets (UDP_SEGMENT) can
+	 * come this far, and only the stack would cut them up. NULL: no.
+	 */
+	bool (*wants_single_packets)(struct sml_dataplane *dataplane);
 	void (*job_counters)(struct sml_dataplane *dataplane, uint32_t job,
 			     struct sml_job_counters *counters);
+	/*
+	 * Of all slots that have been used, in no order; at most n of them. Returns
+	 * how many. Costs each thread one look at its slots of this job.
+	 */
+	uint32_t (*slot_states)(struct sml_dataplane *dataplane, uint32_t job,
+				struct sml_slot_progress *states, uint32_t n);
 	void (*counters)(struct sml_dataplane *dataplane, struct sml_dataplane_counters *counters);
 };
 

@@ -41,6 +41,7 @@ static void on_accept_error(struct evconnlistener *listener, void *context)
 
 	evconnlistener_disable(listener);
 	server->accepts_none = true;
+	sml_strangers_evict(server);
 }
 
 /* ---- time ---- */
@@ -57,8 +58,10 @@ static void forgive_own_absence(struct sml_server *server, uint64_t now_ns)
 	if (away_ns < 5 * SML_TICK_NS)
 		return;
 	for (struct sml_connection *c = server->connections; c != NULL; c = c->next)
-		if (c->heard_ns + away_ns <= now_ns)
+		if (c->heard_ns + away_ns <= now_ns) {
 			c->heard_ns += away_ns;
+			c->stranger_ns += away_ns;
+		}
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *context)
@@ -188,6 +191,10 @@ static int open_dataplane(struct sml_server *server, const char *address, char *
 		.port = server->config.data_port ? server->config.data_port : server->port,
 		.address = address,
 		.n_threads = server->config.threads,
+		.interfaces = server->config.interfaces ? server->config.interfaces : "",
+		.generic = server->config.generic,
+		.max_jobs = server->config.max_jobs,
+		.max_slots = server->config.max_slots,
 		.debug = server->config.debug,
 		.on_mismatch = note_mismatch,
 		.context = server,
@@ -217,12 +224,17 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 
 	pthread_mutex_init(&server->note_mutex, NULL);
 	server->begun_ns = server->ticked_ns = sml_now_ns();
-	server->operations = &sml_dataplane_udp;
+	server->operations =
+		server->config.dataplane ? server->config.dataplane : &sml_dataplane_udp;
 	server->base = event_base_new();
 	if (server->base == NULL || open_events(server) < 0) {
 		snprintf(error_text, error_bytes, "no memory for the control plane");
 		return -ENOMEM;
 	}
+	rc = sml_tls_open(&server->tls, SML_TLS_SWITCH, &server->config.tls,
+			  &server->config.tls_names, error_text, error_bytes);
+	if (rc < 0)
+		return rc;
 	rc = open_listener(server, address, port);
 	if (rc < 0) {
 		snprintf(error_text, error_bytes,
@@ -264,5 +276,6 @@ void sml_server_close(struct sml_server *server)
 		event_free(server->stop);
 	if (server->base != NULL)
 		event_base_free(server->base);
+	sml_tls_close(server->tls);
 	pthread_mutex_destroy(&server->note_mutex);
 }

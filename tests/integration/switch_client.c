@@ -101,6 +101,7 @@ void client_send_empty(struct client *client, SmlControl__Envelope__BodyCase bod
 	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
 	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
 	SmlControl__StatusRequest request = SML_CONTROL__STATUS_REQUEST__INIT;
+	SmlControl__StallRequest stall_request = SML_CONTROL__STALL_REQUEST__INIT;
 	SmlControl__Ping ping = SML_CONTROL__PING__INIT;
 
 	message.body_case = body;
@@ -108,6 +109,8 @@ void client_send_empty(struct client *client, SmlControl__Envelope__BodyCase bod
 		message.leave = &leave;
 	else if (body == SML_CONTROL__ENVELOPE__BODY_PING)
 		message.ping = &ping;
+	else if (body == SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST)
+		message.stall_request = &stall_request;
 	else
 		message.status_request = &request;
 	client_send(client, &message);
@@ -169,6 +172,14 @@ SmlControl__Envelope *client_expect(struct client *client, SmlControl__Envelope_
 	}
 	fail_msg("message %d never came (%s)", (int)body, ended ? "closed" : "time is up");
 	return NULL;
+}
+
+SmlControl__Envelope *client_next(struct client *client)
+{
+	SmlControl__Envelope *message;
+	bool ended;
+
+	return next_message(client, now_ms() + CLIENT_WAIT_MS, &message, &ended) ? message : NULL;
 }
 
 void client_free(SmlControl__Envelope *message)

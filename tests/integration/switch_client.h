@@ -50,6 +50,8 @@ void client_send_empty(struct client *client, SmlControl__Envelope__BodyCase bod
  * for, any other fails the test. To be freed with client_free().
  */
 SmlControl__Envelope *client_expect(struct client *client, SmlControl__Envelope__BodyCase body);
+/* Any message; NULL when none comes. */
+SmlControl__Envelope *client_next(struct client *client);
 void client_free(SmlControl__Envelope *message);
 
 /* Abort with this error comes, whose text has all these words (last one NULL). */

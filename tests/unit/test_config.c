@@ -81,7 +81,7 @@ static void an_empty_environment_gives_the_documented_defaults(void **state)
 	assert_int_equal(config.timeout_ms, 300000);
 	assert_int_equal(config.heartbeat_ms, 5000);
 	assert_int_equal(config.wire, SML_WIRE_INT32);
-	assert_int_equal(config.slots, 256);
+	assert_int_equal(config.slots, 0);
 	assert_int_equal(config.threads, 0);
 	assert_int_equal(config.mtu, 0);
 	assert_null(config.interface);

@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * The switch in the driver's path: the slot's step as an XDP program. What it
+ * can't judge (probes, other jobs' packets, everything that isn't ours) goes to
+ * the stack as it came; the daemon's UDP socket and the box's bridge are there.
+ *
+ *	frame -> parse -> probe? ------------------ learn the address --> stack
+ *	                  the job admits it? -- no ---------------------> stack
+ *	                  checksum right? ----- no ---------------------> drop
+ *	         lock, step, lanes, unlock
+ *	           absorbed, duplicate, stale, … ------------------------> drop
+ *	           resend -------------- addressed from peers -----------> XDP_TX
+ *	           completed -- stamp --> devmap broadcast --> exit program, once
+ *	                                  for each rank, addresses the clone
+ *
+ * The job's devmap has one entry for each rank, and a port that several ranks
+ * are behind lies in it several times: so workers on ports of their own, all
+ * behind one NIC, or anything between, are one and the same path.
+ *
+ * The invariant is slot.h's; each buffer of a slot has a spin lock. No helper is
+ * called under it, so it is held for one pass over the lanes.
+ */
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in6.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/udp.h>
+
+#include <bpf/bpf_helpers.h>
+
+#include "bpf/lanes.h"
+#include "bpf/maps.h"
+#include "bpf/peer.h"
+#include "bpf/verifier.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Set before the program is loaded. */
+const volatile uint16_t sml_port_be = 0;
+/* Virtual interfaces hand over packets whose checksum the sender left to hardware that isn't there.
+ */
+const volatile bool sml_accept_partial = false;
+/* Generic mode, and drivers that can't transmit: the daemon sends results to all. */
+const volatile bool sml_daemon_sends = false;
+
+static __always_inline void count(const struct sml_xdp_job *job, uint32_t fate)
+{
+	uint32_t index = job->index;
+	struct sml_xdp_counters *counters = bpf_map_lookup_elem(&sml_counters, &index);
+
+	if (counters && fate < SML_XDP_FATES)
+		counters->fates[fate]++;
+}
+
+static __always_inline void count_rank(const struct sml_xdp_job *job, uint8_t rank,
+				       enum sml_verdict verdict)
+{
+	uint32_t row = job->index * SML_MAX_RANKS + rank;
+	struct sml_xdp_rank_counters *counters = bpf_map_lookup_elem(&sml_rank_counters, &row);
+
+	if (!counters)
+		return;
+	if (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_COMPLETED)
+		counters->contributions++;
+	else if (verdict == SML_VERDICT_RESEND)
+		counters->resends++;
+}
+
+static __always_inline struct sml_xdp_job *job_of(const struct sml_header *header)
+{
+	uint32_t place = sml_be32(header->job_be) % SML_XDP_JOB_PLACES;
+
+	return bpf_map_lookup_elem(&sml_jobs, &place);
+}
+
+static __always_inline struct sml_xdp_peer *peer_of(uint32_t index, uint8_t rank, uint8_t shard)
+{
+	uint32_t row = (index * SML_MAX_RANKS + rank) * SML_MAX_SHARDS + shard;
+
+	return bpf_map_lookup_elem(&sml_peers, &row);
+}
+
+static __always_inline uint64_t header_sum(const struct sml_header *header)
+{
+	const uint32_t *words = (const uint32_t *)header;
+	uint64_t sum = 0;
+
+#pragma clang loop unroll(full)
+	for (uint32_t i = 0; i < SML_HEADER_BYTES / 4; i++)
+		sum += words[i];
+	return sum;
+}
+
+/*
+ * The kernel has not looked at this packet yet. One pass of its own, before the
+ * step: a wrong packet must not have touched the slot, and MAX can't be undone.
+ */
+static __always_inline bool checksum_is_right(const struct frame *frame, struct sml_header *header,
+					      void *end, uint32_t lanes)
+{
+	const struct udphdr *udp = (const struct udphdr *)header - 1;
+	uint64_t pseudo = (uint64_t)frame->addresses_sum + udp->len;
+	uint16_t check = udp->check;
+	uint64_t sum;
+
+	if (check == 0)
+		return !frame->v6; /* the sender made none, which IPv4 allows */
+	if (sml_accept_partial && check == sum_fold(pseudo))
+		return true;
+	sum = pseudo + udp->source + udp->dest + udp->len + check + header_sum(header);
+	return sum_fold(sum + lanes_sum((uint32_t *)(header + 1), end, lanes)) == 0xffff;
+}
+
+/* A probe with the rank's cookie tells where the rank's socket is. */
+static __always_inline void learn(struct xdp_md *ctx, const struct frame *frame,
+				  struct sml_header *header)
+{
+	struct sml_xdp_job *job = job_of(header);
+	uint32_t lanes = sml_be16(header->lanes_be);
+	uint8_t rank = header->rank, shard = header->shard;
+	struct sml_xdp_peer *peer;
+
+	if (!job || job->started || header->magic_be != sml_be16(SML_WIRE_MAGIC) ||
+	    header->version != SML_WIRE_VERSION || header->job_be != sml_be32(job->rules.job) ||
+	    rank >= job->rules.n_ranks || rank >= SML_MAX_RANKS || shard >= job->rules.n_shards ||
+	    shard >= SML_MAX_SHARDS || header->epoch_be != sml_be32(job->rules.epoch) ||
+	    header->key_be != sml_be64(job->rules.cookies[rank]) || lanes > SML_XDP_LANES ||
+	    frame->length != SML_HEADER_BYTES + 4 * lanes)
+		return;
+	if (!checksum_is_right(frame, header, frame_end(ctx), lanes)) {
+		count(job, SML_XDP_FATE_BAD_CHECKSUM);
+		return;
+	}
+	peer = peer_of(job->index, rank, shard);
+	if (peer && peer_learn(peer, ctx, frame))
+		count(job, SML_XDP_FATE_LEARNED);
+}
+
+struct step_result {
+	enum sml_verdict verdict;
+	uint32_t lanes;	      /* of the slot */
+	uint64_t payload_sum; /* COMPLETED */
+	struct sml_xdp_event event;
+};
+
+/* The slot's step, and the lanes, under its lock. COMPLETED: the packet has become the result. */
+static __always_inline void step(struct sml_xdp_job *job, struct sml_xdp_slot *buffer,
+				 const struct sml_contribution *in, struct sml_header *header,
+				 void *end, struct step_result *result)
+{
+	uint64_t all = sml_pool_all_ranks(&job->rules);
+	uint32_t *tickets = &job->tickets[sml_pool_stream_of(&job->rules, in->slot)];
+	enum sml_lane_step lane_step = SML_LANES_FIRST;
+
+	bpf_spin_lock(&buffer->lock);
+	result->verdict = sml_slot_step(&buffer->slot, in, all, tickets, &lane_step);
+	if (result->verdict == SML_VERDICT_ABSORBED || result->verdict == SML_VERDICT_COMPLETED)
+		result->payload_sum = lanes_combine(&buffer->slot, lane_step, buffer->lanes,
+						    (uint32_t *)(header + 1), end);
+	if (result->verdict == SML_VERDICT_COMPLETED)
+		sml_pool_write_header(&job->rules, &buffer->slot, in, header);
+	result->lanes = buffer->slot.lanes;
+	result->event.seen = buffer->slot.seen;
+	result->event.chunk = buffer->slot.chunk;
+	bpf_spin_unlock(&buffer->lock);
+}
+
+/* The stored result into the packet, unless the slot has gone on since. */
+static __always_inline bool copy_result(struct sml_xdp_job *job, struct sml_xdp_slot *buffer,
+					const struct sml_contribution *in,
+					struct sml_header *header, void *end,
+					struct step_result *result)
+{
+	bool still;
+
+	bpf_spin_lock(&buffer->lock);
+	still = buffer->slot.state == SML_SLOT_COMPLETE && buffer->slot.use == in->use &&
+		buffer->slot.lanes == result->lanes;
+	if (still) {
+		result->payload_sum =
+			lanes_copy(buffer->lanes, (uint32_t *)(header + 1), end, result->lanes);
+		sml_pool_write_header(&job->rules, &buffer->slot, in, header);
+	}
+	bpf_spin_unlock(&buffer->lock);
+	return still;
+}
+
+static __always_inline bool put_stamp(struct xdp_md *ctx, const struct frame *frame,
+				      const struct sml_xdp_job *job, uint8_t rank,
+				      uint16_t payload_sum)
+{
+	uint32_t index = job->index;
+	struct sml_xdp_counters *counters = bpf_map_lookup_elem(&sml_counters, &index);
+	struct sml_xdp_stamp *stamp = frame_data(ctx);
+	struct udphdr *udp = frame_udp(ctx, frame);
+
+	if (!counters || !udp || (void *)(stamp + 1) > frame_end(ctx))
+		return false;
+	*stamp = (struct sml_xdp_stamp){.number = ++counters->stamp,
+					.index = (uint16_t)index,
+					.udp = (uint16_t)frame->udp,
+					.rank = rank};
+	udp->check = payload_sum;
+	return true;
+}
+
+static __always_inline int send_to_rank(struct xdp_md *ctx, const struct frame *frame,
+					const struct sml_xdp_job *job,
+					const struct sml_contribution *in, uint16_t payload_sum)
+{
+	uint32_t index = job->index;
+	struct sml_xdp_peer *peer = peer_of(index, in->rank, in->shard);
+	void *group;
+
+	if (!peer || peer->ifindex == 0) {
+		count(job, SML_XDP_FATE_NO_ADDRESS);
+		return XDP_DROP;
+	}
+	if (peer->ifindex == ctx->ingress_ifindex)
+		return peer_address(peer, ctx, frame->udp, frame->length, payload_sum) ? XDP_TX
+										       : XDP_DROP;
+	group = bpf_map_lookup_elem(&sml_groups, &index);
+	if (!group || !put_stamp(ctx, frame, job, in->rank, payload_sum))
+		return XDP_DROP;
+	return (int)bpf_redirect_map(group, in->rank, 0);
+}
+
+/* As if the completing worker had sent the result to the daemon: it knows the tag, and sends. */
+static __always_inline int send_to_daemon(struct xdp_md *ctx, const struct frame *frame,
+					  uint16_t payload_sum)
+{
+	struct udphdr *udp = frame_udp(ctx, frame);
+	uint16_t check;
+
+	if (!udp)
+		return XDP_DROP;
+	check = (uint16_t)~sum_fold((uint64_t)frame->addresses_sum + udp->source + udp->dest +
+				    2u * udp->len + payload_sum);
+	udp->check = check ? check : 0xffff;
+	return XDP_PASS;
+}
+
+static __always_inline int send_to_all(struct xdp_md *ctx, const struct frame *frame,
+				       const struct sml_xdp_job *job,
+				       const struct sml_contribution *in, uint16_t payload_sum)
+{
+	uint32_t index = job->index;
+	void *group;
+
+	if (job->rules.n_ranks == 1)
+		return send_to_rank(ctx, frame, job, in, payload_sum);
+	if (sml_daemon_sends)
+		return send_to_daemon(ctx, frame, payload_sum);
+	group = bpf_map_lookup_elem(&sml_groups, &index);
+	if (!group || !put_stamp(ctx, frame, job, SML_XDP_ALL, payload_sum))
+		return XDP_DROP;
+	return (int)bpf_redirect_map(group, 0, BPF_F_BROADCAST);
+}
+
+static __always_inline void tell_mismatch(const struct sml_xdp_job *job,
+					  const struct sml_contribution *in,
+					  struct sml_xdp_event *event)
+{
+	event->job = job->rules.job;
+	event->use = in->use;
+	event->slot = in->slot;
+	event->rank = in->rank;
+	event->reserved = 0;
+	bpf_ringbuf_output(&sml_events, event, sizeof(*event), 0);
+}
+
+static __always_inline int resend(struct xdp_md *ctx, struct frame *frame, struct sml_xdp_job *job,
+				  struct sml_xdp_slot *buffer, const struct sml_contribution *in,
+				  struct step_result *result)
+{
+	struct sml_header *header;
+
+	if (result->lanes > SML_XDP_LANES ||
+	    !frame_set_length(ctx, frame, SML_HEADER_BYTES + 4 * result->lanes))
+		return XDP_DROP;
+	header = frame_header(ctx, frame);
+	if (!header || !copy_result(job, buffer, in, header, frame_end(ctx), result))
+		return XDP_DROP;
+	return send_to_rank(ctx, frame, job, in,
+			    sum_fold(header_sum(header) + result->payload_sum));
+}
+
+/* A contribution that the job admits. */
+static __always_inline int contribute(struct xdp_md *ctx, struct frame *frame,
+				      struct sml_xdp_job *job, const struct sml_contribution *in)
+{
+	uint32_t row = job->first_buffer + 2u * in->slot + (in->use & 1u);
+	struct sml_xdp_slot *buffer = bpf_map_lookup_elem(&sml_slots, &row);
+	struct sml_header *header;
+	struct step_result result = {0};
+
+	if (!buffer || !frame_set_length(ctx, frame, frame->length))
+		return XDP_DROP;
+	header = frame_header(ctx, frame);
+	if (!header)
+		return XDP_DROP;
+	if (!checksum_is_right(frame, header, frame_end(ctx), in->lanes)) {
+		count(job, SML_XDP_FATE_BAD_CHECKSUM);
+		return XDP_DROP;
+	}
+	step(job, buffer, in, header, frame_end(ctx), &result);
+	count(job, result.verdict);
+	count_rank(job, in->rank, result.verdict);
+	if (result.verdict == SML_VERDICT_COMPLETED)
+		return send_to_all(ctx, frame, job, in,
+				   sum_fold(header_sum(header) + result.payload_sum));
+	if (result.verdict == SML_VERDICT_RESEND)
+		return resend(ctx, frame, job, buffer, in, &result);
+	if (result.verdict == SML_VERDICT_MISMATCH)
+		tell_mismatch(job, in, &result.event);
+	return XDP_DROP;
+}
+
+/* 0: not for us. */
+__noinline uint64_t sml_parse(struct xdp_md *ctx)
+{
+	struct frame frame = {0};
+
+	return frame_parse(ctx, sml_port_be, &frame) ? frame_pack(&frame) : 0;
+}
+
+static __always_inline int receive(struct xdp_md *ctx)
+{
+	struct sml_contribution in = {0};
+	struct sml_header *header;
+	struct sml_xdp_job *job;
+	enum sml_verdict verdict;
+	struct frame frame;
+	uint64_t packed;
+
+	packed = sml_parse(ctx);
+	if (packed == 0)
+		return XDP_PASS;
+	frame_unpack(&frame, packed);
+	header = frame_header(ctx, &frame);
+	if (!header || frame.length > (uint32_t)(frame_end(ctx) - (void *)header))
+		return XDP_PASS;
+	if (header->kind == SML_PACKET_PROBE) {
+		learn(ctx, &frame, header);
+		return XDP_PASS;
+	}
+	job = job_of(header);
+	if (!job || header->job_be != sml_be32(job->rules.job))
+		return XDP_PASS;
+	verdict = sml_pool_check(&job->rules, header, frame.length, &in);
+	if (verdict == SML_VERDICT_ABSORBED && in.lanes > SML_XDP_LANES)
+		verdict = SML_VERDICT_OUT_OF_RANGE;
+	if (verdict == SML_VERDICT_ABSORBED && !job->started)
+		verdict = SML_VERDICT_EARLY_USE;
+	if (verdict == SML_VERDICT_ABSORBED)
+		return contribute(ctx, &frame, job, &in);
+	/* Without the cookie it may be another switch's, behind this box: the stack knows. */
+	count(job, verdict);
+	return XDP_PASS;
+}
+
+SEC("xdp")
+int sml_entry(struct xdp_md *ctx)
+{
+	return receive(ctx);
+}
+
+/* For whom is this clone? The clones of a stamp come one after the other. */
+static __always_inline uint8_t rank_of_clone(struct sml_xdp_stamp *stamp, uint32_t ifindex)
+{
+	struct sml_xdp_port_key key = {.index = stamp->index, .ifindex = ifindex};
+	struct sml_xdp_port *port = bpf_map_lookup_elem(&sml_ports, &key);
+	uint32_t next;
+
+	if (!port)
+		return SML_XDP_ALL;
+	next = port->stamp == stamp->number ? port->next : 0;
+	if (next >= port->n_ranks)
+		return SML_XDP_ALL;
+	port->stamp = stamp->number;
+	port->next = (uint8_t)(next + 1);
+	hide(next);
+	return port->ranks[next % SML_MAX_RANKS];
+}
+
+SEC("xdp/devmap")
+int sml_exit(struct xdp_md *ctx)
+{
+	struct sml_xdp_stamp *place = frame_data(ctx), stamp;
+	struct sml_header *header;
+	struct sml_xdp_peer *peer;
+	struct udphdr *udp;
+	struct frame frame;
+	uint32_t length;
+	uint8_t rank;
+
+	if ((void *)(place + 1) > frame_end(ctx))
+		return XDP_DROP;
+	stamp = *place;
+	frame.udp = stamp.udp & 63u;
+	udp = frame_udp(ctx, &frame);
+	header = frame_header(ctx, &frame);
+	if (!udp || !header)
+		return XDP_DROP;
+	rank = stamp.rank == SML_XDP_ALL ? rank_of_clone(&stamp, ctx->egress_ifindex) : stamp.rank;
+	peer = peer_of(stamp.index, rank, header->shard);
+	if (rank >= SML_MAX_RANKS || !peer || peer->ifindex == 0)
+		return XDP_DROP;
+	length = SML_HEADER_BYTES + 4u * sml_be16(header->lanes_be);
+	return peer_address(peer, ctx, frame.udp, length, udp->check) ? XDP_PASS : XDP_DROP;
+}

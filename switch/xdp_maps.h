@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The loaded XDP program and its maps, as jobs: what the XDP dataplane and its
+ * tests share. Not here: interfaces (xdp_attach.h), packets (dataplane_xdp.c).
+ * One thread at a time.
+ */
+#ifndef SML_SWITCH_XDP_MAPS_H
+#define SML_SWITCH_XDP_MAPS_H
+
+#include "bpf/layout.h"
+#include "switch/dataplane.h"
+
+struct sml_xdp_maps;
+struct bpf_object;
+
+struct sml_xdp_config {
+	uint16_t port;
+	uint32_t max_jobs, max_slots;
+	bool accept_partial; /* checksums that a virtual interface has left unmade */
+	bool daemon_sends;   /* results to all */
+};
+
+/* 0, or a negative errno and a sentence. */
+int sml_xdp_maps_open(struct sml_xdp_maps **opened, const struct sml_xdp_config *config,
+		      char *error_text, size_t error_bytes);
+void sml_xdp_maps_close(struct sml_xdp_maps *maps);
+
+int sml_xdp_maps_entry_fd(const struct sml_xdp_maps *maps);
+int sml_xdp_maps_events_fd(const struct sml_xdp_maps *maps);
+
+/* 0, -ENOSPC (no row or no run of slots is free), or what the kernel says. */
+int sml_xdp_maps_add_job(struct sml_xdp_maps *maps, const struct sml_pool_rules *rules);
+/* Once all peers are there. 0 or a negative errno. */
+int sml_xdp_maps_start_job(struct sml_xdp_maps *maps, uint32_t number);
+/* Returns when no packet can touch the job's slots any more. */
+void sml_xdp_maps_remove_job(struct sml_xdp_maps *maps, uint32_t number);
+
+/* -ENOENT: no such job. */
+int sml_xdp_maps_get_job(struct sml_xdp_maps *maps, uint32_t number, struct sml_xdp_job *job);
+int sml_xdp_maps_get_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t rank, uint8_t shard,
+			  struct sml_xdp_peer *peer);
+int sml_xdp_maps_set_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t rank, uint8_t shard,
+			  const struct sml_xdp_peer *peer);
+
+struct sml_xdp_totals {
+	uint64_t fates[SML_XDP_FATES];
+	uint64_t contributions[SML_MAX_RANKS];
+	uint64_t resends[SML_MAX_RANKS];
+};
+
+void sml_xdp_maps_totals(struct sml_xdp_maps *maps, uint32_t number, struct sml_xdp_totals *totals);
+
+#endif

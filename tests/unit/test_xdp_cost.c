@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the XDP program costs a packet of 352 lanes, rank after rank and slot
+ * after slot, in BPF_PROG_TEST_RUN. Fails only when it doesn't run: what is
+ * fast enough depends on the machine (350 ns is wanted).
+ */
+#include <arpa/inet.h>
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bpf/layout.h"
+#include "switchml_bench.skel.h"
+#include "unit/xdp_frames.h"
+
+#define JOB	7u
+#define RUNS	50000u /* at once; of REPEATS the fastest counts: others use the machine too */
+#define REPEATS 20u
+#define SLOTS	128u
+
+static struct switchml_bench *load(uint32_t ranks)
+{
+	struct switchml_bench *bench = switchml_bench__open();
+	int rc;
+
+	if (bench == NULL)
+		return NULL;
+	bench->rodata->sml_port_be = htons(FRAME_PORT);
+	bench->rodata->bench_ranks = ranks;
+	bench->rodata->bench_slots = SLOTS;
+	bpf_map__set_max_entries(bench->maps.sml_slots, 2 * SLOTS);
+	bpf_map__set_max_entries(bench->maps.sml_peers, SML_XDP_PEERS_PER_JOB);
+	bpf_map__set_max_entries(bench->maps.sml_rank_counters, SML_MAX_RANKS);
+	rc = switchml_bench__load(bench);
+	if (rc == 0)
+		return bench;
+	switchml_bench__destroy(bench);
+	errno = -rc;
+	return NULL;
+}
+
+static void add_job(struct switchml_bench *bench, uint8_t ranks)
+{
+	struct sml_xdp_job job = {.rules = {.job = JOB,
+					    .epoch = 1,
+					    .head_slots = 0,
+					    .data_slots = SLOTS,
+					    .lanes = SML_XDP_LANES,
+					    .n_ranks = ranks,
+					    .n_shards = 1},
+				  .started = 1};
+	uint32_t place = JOB;
+
+	for (uint8_t rank = 0; rank < ranks; rank++)
+		job.rules.cookies[rank] = 5u + rank;
+	bpf_map_update_elem(bpf_map__fd(bench->maps.sml_jobs), &place, &job, 0);
+}
+
+static uint32_t build(uint8_t *frame, uint16_t lanes)
+{
+	const struct frame_wrapping wrapping = {.rank = 1};
+	uint32_t packet[10 + SML_XDP_LANES] = {0};
+	struct sml_header header = {.magic_be = sml_be16(SML_WIRE_MAGIC),
+				    .version = SML_WIRE_VERSION,
+				    .job_be = sml_be32(JOB),
+				    .epoch_be = sml_be32(1),
+				    .lanes_be = sml_be16(lanes)};
+
+	memcpy(packet, &header, sizeof(header));
+	return frame_build(frame, &wrapping, packet, SML_HEADER_BYTES + 4u * lanes);
+}
+
+/* Nanoseconds a packet, or less than 0. */
+static int run(struct bpf_program *program, uint16_t lanes)
+{
+	uint8_t frame[FRAME_BYTES];
+	uint32_t bytes = build(frame, lanes);
+	int best = INT32_MAX;
+
+	for (unsigned i = 0; i < REPEATS; i++) {
+		LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame, .data_size_in = bytes,
+			    .repeat = RUNS);
+
+		if (bpf_prog_test_run_opts(bpf_program__fd(program), &options) < 0)
+			return -errno;
+		if ((int)options.duration < best)
+			best = (int)options.duration;
+	}
+	return best;
+}
+
+static uint64_t count_taken(struct switchml_bench *bench)
+{
+	struct sml_xdp_counters *counters =
+		calloc((size_t)libbpf_num_possible_cpus(), sizeof(*counters));
+	uint64_t taken = 0;
+	uint32_t row = 0;
+
+	bpf_map_lookup_elem(bpf_map__fd(bench->maps.sml_counters), &row, counters);
+	for (int cpu = 0; cpu < libbpf_num_possible_cpus(); cpu++)
+		taken += counters[cpu].fates[SML_VERDICT_ABSORBED] +
+			 counters[cpu].fates[SML_VERDICT_COMPLETED];
+	free(counters);
+	return taken;
+}
+
+/* One packet in `ranks` completes, one begins a slot's use, the others are added. */
+static int measure(uint8_t ranks, uint16_t lanes)
+{
+	struct switchml_bench *bench = load(ranks);
+	int whole, overhead;
+	uint64_t taken;
+
+	if (bench == NULL)
+		return -errno;
+	add_job(bench, ranks);
+	whole = run(bench->progs.bench_entry, lanes);
+	overhead = run(bench->progs.bench_overhead, lanes);
+	taken = count_taken(bench);
+	switchml_bench__destroy(bench);
+	if (whole < 0 || overhead < 0)
+		return whole < 0 ? whole : overhead;
+	printf("%2u ranks, %3u lanes: %3d ns a packet (and %d ns of the test's own)\n", ranks,
+	       lanes, whole - overhead, overhead);
+	if (taken == (uint64_t)RUNS * REPEATS)
+		return 0;
+	fprintf(stderr, "%lu packets were taken, not %u\n", (unsigned long)taken, RUNS * REPEATS);
+	return 1;
+}
+
+int main(void)
+{
+	static const uint8_t ranks[] = {1, 2, 8, 64};
+	int rc = 0;
+
+	for (unsigned i = 0; i < 4 && rc == 0; i++) {
+		rc = measure(ranks[i], SML_XDP_LANES);
+		if (rc == 0)
+			rc = measure(ranks[i], 8);
+	}
+	if (rc == -EPERM || rc == -EACCES || rc == -ENOSYS) {
+		printf("skipped: BPF is not permitted\n");
+		return 77;
+	}
+	return rc ? 1 : 0;
+}

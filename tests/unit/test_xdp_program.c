@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The loaded XDP program against the user-space pool, packet by packet, through
+ * BPF_PROG_TEST_RUN; and what it costs. Skipped where BPF is not permitted.
+ */
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "switch/xdp_maps.h"
+#include "unit/xdp_frames.h"
+
+#define JOB	   0x1234507u
+#define HEAD_SLOTS 2
+#define DATA_SLOTS 3
+#define LOOPBACK   1 /* where BPF_PROG_TEST_RUN's packets come from */
+
+struct pair {
+	struct sml_xdp_maps *maps;
+	struct sml_pool pool;
+	void *memory;
+	struct frame_wrapping wrappings[SML_MAX_RANKS];
+	uint32_t uses[SML_MAX_RANKS][HEAD_SLOTS + DATA_SLOTS];
+};
+
+static struct sml_xdp_maps *maps;
+static uint64_t seed = 88172645463325252u;
+
+static uint32_t draw(uint32_t below)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return (uint32_t)(seed >> 20) % below;
+}
+
+struct outcome {
+	uint32_t action;
+	uint32_t bytes;
+	uint8_t frame[FRAME_BYTES];
+};
+
+static void run_program(const uint8_t *frame, uint32_t bytes, struct outcome *out)
+{
+	LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame, .data_size_in = bytes,
+		    .data_out = out->frame, .data_size_out = sizeof(out->frame), .repeat = 1);
+
+	assert_int_equal(bpf_prog_test_run_opts(sml_xdp_maps_entry_fd(maps), &options), 0);
+	out->action = options.retval;
+	out->bytes = options.data_size_out;
+}
+
+static struct sml_header header_for(const struct sml_pool_rules *rules, uint8_t rank, uint16_t slot,
+				    uint32_t use, uint16_t lanes)
+{
+	return (struct sml_header){
+		.magic_be = sml_be16(SML_WIRE_MAGIC),
+		.version = SML_WIRE_VERSION,
+		.kind = SML_PACKET_CONTRIBUTION,
+		.job_be = sml_be32(rules->job),
+		.key_be = sml_be64(rules->cookies[rank]),
+		.epoch_be = sml_be32(rules->epoch),
+		.use_be = sml_be32(use),
+		.slot_be = sml_be16(slot),
+		.rank = rank,
+		.shard = (uint8_t)(slot % rules->n_shards),
+		.lanes_be = sml_be16(lanes),
+	};
+}
+
+static uint32_t probe_from(struct pair *pair, uint8_t rank, uint8_t shard, uint8_t *frame)
+{
+	struct sml_header header = header_for(&pair->pool.rules, rank, 0, 0, 0);
+
+	header.kind = SML_PACKET_PROBE;
+	header.shard = shard;
+	return frame_build(frame, &pair->wrappings[rank], &header, sizeof(header));
+}
+
+/* Every rank's probe, as it would come at the join. */
+static void learn_all(struct pair *pair)
+{
+	struct sml_xdp_peer peer;
+	struct outcome out;
+	uint8_t frame[FRAME_BYTES];
+
+	for (uint8_t rank = 0; rank < pair->pool.rules.n_ranks; rank++)
+		for (uint8_t shard = 0; shard < pair->pool.rules.n_shards; shard++) {
+			uint32_t bytes = probe_from(pair, rank, shard, frame);
+
+			run_program(frame, bytes, &out);
+			assert_int_equal(out.action, 2 /* XDP_PASS */);
+			assert_memory_equal(out.frame, frame, bytes);
+			assert_int_equal(sml_xdp_maps_get_peer(maps, JOB, rank, shard, &peer), 0);
+			assert_int_equal(peer.ifindex, LOOPBACK);
+		}
+}
+
+static void pair_open(struct pair *pair, uint8_t n_ranks, uint16_t lanes, uint8_t n_shards)
+{
+	struct sml_pool_rules rules = {.tag = 0x7a67,
+				       .job = JOB,
+				       .epoch = 3,
+				       .head_slots = HEAD_SLOTS,
+				       .data_slots = DATA_SLOTS,
+				       .lanes = lanes,
+				       .n_ranks = n_ranks,
+				       .n_shards = n_shards};
+
+	memset(pair, 0, sizeof(*pair));
+	for (uint8_t rank = 0; rank < n_ranks; rank++) {
+		rules.cookies[rank] = 0xc00c1e00u + rank;
+		pair->wrappings[rank] =
+			(struct frame_wrapping){.rank = rank, .v6 = draw(2), .n_tags = draw(3)};
+	}
+	sml_xdp_maps_remove_job(maps, JOB); /* a failed test's */
+	pair->memory = malloc(sml_pool_memory_bytes(&rules));
+	sml_pool_init(&pair->pool, &rules, pair->memory);
+	assert_int_equal(sml_xdp_maps_add_job(maps, &rules), 0);
+	learn_all(pair);
+	assert_int_equal(sml_xdp_maps_start_job(maps, JOB), 0);
+}
+
+static void pair_close(struct pair *pair)
+{
+	sml_xdp_maps_remove_job(maps, JOB);
+	free(pair->memory);
+}
+
+/* Mostly what a worker would send next, sometimes late, early, twice or wrong. */
+static void make_packet(struct pair *pair, void *packet, uint32_t *length)
+{
+	static const uint16_t widths[] = {0, 1, 7, 8, 9, 16, 31, 64, 351, 352};
+	const struct sml_pool_rules *rules = &pair->pool.rules;
+	uint8_t rank = (uint8_t)draw(rules->n_ranks);
+	uint16_t slot = (uint16_t)draw(HEAD_SLOTS + DATA_SLOTS);
+	uint32_t use = pair->uses[rank][slot], odd = draw(30 + 20u * rules->n_ranks);
+	uint16_t lanes =
+		widths[(slot + use) % 10] < rules->lanes ? widths[(slot + use) % 10] : rules->lanes;
+	struct sml_header *header = packet;
+	uint32_t *words = (uint32_t *)(header + 1);
+
+	if (odd == 1 && use > 0)
+		use -= 1 + draw(2);
+	if (odd == 2)
+		use += 1 + draw(3);
+	if (odd == 3)
+		lanes = (uint16_t)draw(rules->lanes + 1u);
+	*header = header_for(rules, rank, slot, use, lanes);
+	header->op = (slot + use) % 3 == 0;
+	header->lane_kind = (slot + use) % 3 == 1;
+	header->digest_be = sml_be32(odd == 4 ? draw(3) : 9);
+	if (odd == 5)
+		((uint8_t *)packet)[draw(SML_HEADER_BYTES)] = (uint8_t)draw(256);
+	for (uint32_t i = 0; i < lanes; i++)
+		words[i] = draw(8) ? (uint32_t)(seed >> 13) : draw(2) ? 0 : ~0u;
+	*length = SML_HEADER_BYTES + 4u * lanes - (odd == 6 ? 4 * draw(lanes + 1u) : 0);
+}
+
+/* What the kernel counted must be one more of exactly this verdict. */
+static void assert_counted(struct sml_xdp_totals *before, uint32_t fate)
+{
+	struct sml_xdp_totals now;
+
+	sml_xdp_maps_totals(maps, JOB, &now);
+	before->fates[fate]++;
+	for (uint32_t i = 0; i < SML_XDP_FATES; i++)
+		if (now.fates[i] != before->fates[i])
+			fail_msg("fate %u: %lu counted, not %lu", i, (unsigned long)now.fates[i],
+				 (unsigned long)before->fates[i]);
+	*before = now;
+}
+
+static void assert_answer(struct pair *pair, const struct outcome *out, enum sml_verdict verdict,
+			  const struct sml_pool_answer *answer, const struct frame_wrapping *came)
+{
+	bool to_all = verdict == SML_VERDICT_COMPLETED && pair->pool.rules.n_ranks > 1;
+	const struct frame_wrapping *to = &pair->wrappings[answer->in.rank];
+
+	assert_int_equal(out->action, to_all ? 4 /* XDP_REDIRECT */ : 3 /* XDP_TX */);
+	if (!to_all)
+		assert_true(frame_answers(out->frame, out->bytes, to, answer->length));
+	else
+		to = came;
+	assert_int_equal(out->bytes, frame_headers(to) + answer->length);
+	assert_memory_equal(out->frame + frame_headers(to), answer->packet, answer->length);
+}
+
+static void note_progress(struct pair *pair, const struct sml_contribution *in)
+{
+	for (uint8_t rank = 0; rank < pair->pool.rules.n_ranks; rank++)
+		pair->uses[rank][in->slot] = in->use + 1;
+}
+
+static void compare_one(struct pair *pair, struct sml_xdp_totals *totals)
+{
+	uint32_t packet[FRAME_BYTES / 4], length, bytes;
+	struct sml_header *header = (void *)packet;
+	uint8_t frame[FRAME_BYTES];
+	struct sml_pool_answer answer;
+	struct frame_wrapping came;
+	enum sml_verdict verdict;
+	struct outcome out;
+
+	make_packet(pair, packet, &length);
+	if (header->kind == SML_PACKET_PROBE)
+		return;
+	came = pair->wrappings[header->rank % SML_MAX_RANKS];
+	came.rank = header->rank;
+	bytes = frame_build(frame, &came, packet, length);
+	run_program(frame, bytes, &out);
+	verdict = sml_pool_receive(&pair->pool, packet, length, &answer);
+	if (header->job_be != sml_be32(JOB)) {
+		assert_int_equal(out.action, 2);
+		return;
+	}
+	assert_counted(totals, verdict);
+	if (answer.packet != NULL)
+		assert_answer(pair, &out, verdict, &answer, &came);
+	else
+		assert_int_equal(out.action, verdict == SML_VERDICT_MALFORMED ||
+							     verdict >= SML_VERDICT_UNKNOWN_JOB
+						     ? 2
+						     : 1 /* XDP_DROP */);
+	if (verdict == SML_VERDICT_COMPLETED)
+		note_progress(pair, &answer.in);
+}
+
+static void random_packets_have_the_same_verdicts_and_bytes_in_the_kernel(void **state)
+{
+	static const uint8_t ranks[] = {1, 2, 3, 8, 64};
+	static const uint16_t lanes[] = {352, 32, 77, 352, 64};
+
+	(void)state;
+	for (unsigned turn = 0; turn < 25; turn++) {
+		struct sml_xdp_totals totals;
+		unsigned i = turn % 5;
+		struct pair pair;
+
+		pair_open(&pair, ranks[i], lanes[i], (uint8_t)(1 + i % 3));
+		sml_xdp_maps_totals(maps, JOB, &totals);
+		for (unsigned n = 0; n < 2500; n++)
+			compare_one(&pair, &totals);
+		assert_true(totals.fates[SML_VERDICT_COMPLETED] > 3);
+		printf("%u ranks: %lu completed, %lu resent, %lu stale, %lu mismatched\n", ranks[i],
+		       (unsigned long)totals.fates[SML_VERDICT_COMPLETED],
+		       (unsigned long)totals.fates[SML_VERDICT_RESEND],
+		       (unsigned long)totals.fates[SML_VERDICT_STALE_USE],
+		       (unsigned long)totals.fates[SML_VERDICT_MISMATCH]);
+		pair_close(&pair);
+	}
+}
+
+static uint32_t contribution_from(struct pair *pair, uint8_t rank, uint8_t *frame)
+{
+	uint32_t packet[10 + 64] = {0};
+	struct sml_header header = header_for(&pair->pool.rules, rank, 0, 0, 64);
+
+	memcpy(packet, &header, sizeof(header));
+	packet[30] = 0x12345678;
+	return frame_build(frame, &pair->wrappings[rank], packet, sizeof(packet));
+}
+
+static void a_wrong_bit_anywhere_never_reaches_a_slot(void **state)
+{
+	struct sml_xdp_totals totals;
+	uint8_t frame[FRAME_BYTES];
+	struct outcome out;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, 2, 352, 1);
+	for (int i = 0; i < 2000; i++) {
+		uint32_t bytes = contribution_from(&pair, 0, frame), bit = draw(8 * (bytes - 14));
+
+		frame[14 + bit / 8] ^= (uint8_t)(1 << bit % 8);
+		run_program(frame, bytes, &out);
+		/* IPv4's own checksum is the stack's affair; no such bit makes a sum wrong. */
+		assert_true(out.action == 1 || out.action == 2 || bit < 8 * 28);
+	}
+	sml_xdp_maps_totals(maps, JOB, &totals);
+	assert_true(totals.fates[SML_XDP_FATE_BAD_CHECKSUM] > 1000);
+	assert_true(totals.fates[SML_VERDICT_COMPLETED] == 0);
+	assert_true(totals.contributions[1] == 0);
+	pair_close(&pair);
+}
+
+static void assert_passed(const uint8_t *frame, uint32_t bytes)
+{
+	struct outcome out;
+
+	run_program(frame, bytes, &out);
+	assert_int_equal(out.action, 2);
+	assert_int_equal(out.bytes, bytes);
+	assert_memory_equal(out.frame, frame, bytes);
+}
+
+static void what_is_not_ours_passes_untouched(void **state)
+{
+	uint8_t frame[FRAME_BYTES];
+	uint32_t bytes;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, 2, 352, 1);
+	pair.wrappings[0] = (struct frame_wrapping){.rank = 0};
+	bytes = contribution_from(&pair, 0, frame);
+	frame[20] = 0x20; /* more fragments follow */
+	assert_passed(frame, bytes);
+	frame[20] = 0;
+	frame[14] = 0x46; /* options */
+	assert_passed(frame, bytes);
+	frame[14] = 0x45;
+	frame[23] = 6; /* TCP */
+	assert_passed(frame, bytes);
+	frame[23] = 17;
+	frame[37]++; /* port */
+	assert_passed(frame, bytes);
+	frame[37]--;
+	frame[39]++; /* length */
+	assert_passed(frame, bytes);
+	frame[39]--;
+	frame[12] = 0x08;
+	frame[13] = 0x06; /* ARP */
+	assert_passed(frame, bytes);
+	for (uint32_t length = 14; length < bytes; length++) {
+		contribution_from(&pair, 0, frame);
+		assert_passed(frame, length);
+	}
+	pair_close(&pair);
+}
+
+static void an_ipv4_sender_may_leave_out_the_checksum_and_pad_the_frame(void **state)
+{
+	struct sml_xdp_totals totals;
+	uint8_t frame[FRAME_BYTES] = {0};
+	struct outcome out;
+	struct pair pair;
+	uint32_t bytes;
+
+	(void)state;
+	pair_open(&pair, 1, 352, 1);
+	pair.wrappings[0] = (struct frame_wrapping){.rank = 0};
+	bytes = contribution_from(&pair, 0, frame);
+	frame[40] = frame[41] = 0;
+	run_program(frame, bytes + 6, &out);
+	assert_int_equal(out.action, 3);
+	sml_xdp_maps_totals(maps, JOB, &totals);
+	assert_int_equal(totals.fates[SML_VERDICT_COMPLETED], 1);
+	pair_close(&pair);
+}
+
+static void an_address_is_learned_with_the_cookie_only_and_stays(void **state)
+{
+	struct sml_xdp_peer before, after;
+	uint8_t frame[FRAME_BYTES];
+	struct outcome out;
+	struct pair pair;
+	uint32_t bytes;
+
+	(void)state;
+	pair_open(&pair, 2, 352, 1);
+	sml_xdp_maps_get_peer(maps, JOB, 1, 0, &before);
+	pair.wrappings[1].rank = 9; /* another address */
+	bytes = probe_from(&pair, 1, 0, frame);
+	run_program(frame, bytes, &out); /* the job runs already */
+	sml_xdp_maps_get_peer(maps, JOB, 1, 0, &after);
+	assert_memory_equal(&before, &after, sizeof(before));
+	pair_close(&pair);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(random_packets_have_the_same_verdicts_and_bytes_in_the_kernel),
+	cmocka_unit_test(a_wrong_bit_anywhere_never_reaches_a_slot),
+	cmocka_unit_test(what_is_not_ours_passes_untouched),
+	cmocka_unit_test(an_ipv4_sender_may_leave_out_the_checksum_and_pad_the_frame),
+	cmocka_unit_test(an_address_is_learned_with_the_cookie_only_and_stays),
+};
+
+int main(void)
+{
+	const struct sml_xdp_config config = {.port = FRAME_PORT, .max_jobs = 2, .max_slots = 64};
+	char text[256];
+	int rc = sml_xdp_maps_open(&maps, &config, text, sizeof(text));
+
+	if (rc == -EPERM || rc == -EACCES || rc == -ENOSYS) {
+		printf("skipped: BPF is not permitted\n");
+		return 77;
+	}
+	if (rc < 0) {
+		fprintf(stderr, "%s\n", text);
+		return 1;
+	}
+	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	sml_xdp_maps_close(maps);
+	return rc;
+}

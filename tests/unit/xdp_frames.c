@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "unit/xdp_frames.h"
+
+#include <arpa/inet.h>
+#include <linux/if_ether.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/udp.h>
+#include <string.h>
+
+uint32_t frame_headers(const struct frame_wrapping *wrapping)
+{
+	return (uint32_t)(sizeof(struct ethhdr) + 4 * wrapping->n_tags + sizeof(struct udphdr) +
+			  (wrapping->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)));
+}
+
+static uint32_t sum_words(const void *bytes, size_t n)
+{
+	const uint8_t *b = bytes;
+	uint32_t sum = 0;
+
+	for (size_t i = 0; i + 1 < n; i += 2)
+		sum += (uint32_t)(b[i] << 8 | b[i + 1]);
+	return n % 2 ? sum + (uint32_t)(b[n - 1] << 8) : sum;
+}
+
+static uint16_t fold(uint32_t sum)
+{
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)sum;
+}
+
+/* Over pseudo header, header and payload: 0xffff when it is right. */
+static uint16_t udp_sum(const uint8_t *l3, bool v6)
+{
+	const struct udphdr *udp = (const void *)(l3 + (v6 ? 40 : 20));
+	uint32_t sum = v6 ? sum_words(l3 + 8, 32) : sum_words(l3 + 12, 8);
+
+	sum += 17u + ntohs(udp->len);
+	return fold(sum + sum_words(udp, ntohs(udp->len)));
+}
+
+void frame_seal(uint8_t *frame, const struct frame_wrapping *wrapping)
+{
+	uint8_t *l3 = frame + sizeof(struct ethhdr) + 4 * wrapping->n_tags;
+	struct udphdr *udp = (void *)(l3 + (wrapping->v6 ? 40 : 20));
+	uint16_t check;
+
+	if (!wrapping->v6) {
+		struct iphdr *ip = (void *)l3;
+
+		ip->check = 0;
+		ip->check = htons((uint16_t)~fold(sum_words(ip, 20)));
+	}
+	udp->check = 0;
+	check = (uint16_t)~udp_sum(l3, wrapping->v6);
+	udp->check = htons(check ? check : 0xffff);
+}
+
+uint32_t frame_build(uint8_t *frame, const struct frame_wrapping *wrapping, const void *payload,
+		     uint32_t length)
+{
+	static const uint8_t box[6] = {2, 0, 0, 0, 0, 0xff};
+	uint32_t headers = frame_headers(wrapping);
+	uint8_t worker[6] = {2, 0, 0, 0, 0, wrapping->rank}, *at = frame + 12;
+	struct udphdr *udp = (void *)(frame + headers - sizeof(*udp));
+
+	memset(frame, 0, headers);
+	memcpy(frame, box, 6);
+	memcpy(frame + 6, worker, 6);
+	for (unsigned i = 0; i < wrapping->n_tags; i++, at += 4)
+		memcpy(at,
+		       i		      ? "\x81\x00\x00\x07"
+		       : wrapping->n_tags > 1 ? "\x88\xa8\x00\x05"
+					      : "\x81\x00\x20\x05",
+		       4);
+	memcpy(at, wrapping->v6 ? "\x86\xdd" : "\x08\x00", 2);
+	at += 2;
+	if (wrapping->v6) {
+		struct ipv6hdr *ip = (void *)at;
+
+		ip->version = 6;
+		ip->payload_len = htons((uint16_t)(length + 8));
+		ip->nexthdr = 17;
+		ip->hop_limit = 9;
+		ip->saddr.s6_addr[0] = ip->daddr.s6_addr[0] = 0xfd;
+		ip->saddr.s6_addr[15] = wrapping->rank;
+		ip->daddr.s6_addr[15] = 0xff;
+	} else {
+		struct iphdr *ip = (void *)at;
+
+		ip->version = 4;
+		ip->ihl = 5;
+		ip->tos = 2;
+		ip->id = htons(77);
+		ip->tot_len = htons((uint16_t)(length + 28));
+		ip->ttl = 9;
+		ip->protocol = 17;
+		ip->saddr = htonl(0x0a000000u + wrapping->rank);
+		ip->daddr = htonl(0x0a0000ffu);
+	}
+	udp->source = htons((uint16_t)(40000 + wrapping->rank));
+	udp->dest = htons(FRAME_PORT);
+	udp->len = htons((uint16_t)(length + 8));
+	memcpy(frame + headers, payload, length);
+	frame_seal(frame, wrapping);
+	return headers + length;
+}
+
+bool frame_answers(const uint8_t *frame, uint32_t bytes, const struct frame_wrapping *wrapping,
+		   uint32_t length)
+{
+	uint32_t headers = frame_headers(wrapping), l3_at = 14 + 4 * wrapping->n_tags;
+	const uint8_t *l3 = frame + l3_at;
+	const struct udphdr *udp = (const void *)(frame + headers - sizeof(*udp));
+	uint8_t asked[FRAME_BYTES], nothing[4] = {0};
+
+	if (bytes != headers + length)
+		return false;
+	frame_build(asked, wrapping, nothing, 0);
+	if (memcmp(frame, asked + 6, 6) != 0 || memcmp(frame + 6, asked, 6) != 0 ||
+	    memcmp(frame + 12, asked + 12, l3_at - 12) != 0)
+		return false;
+	if (udp->source != htons(FRAME_PORT) || udp->dest != htons(40000 + wrapping->rank) ||
+	    ntohs(udp->len) != length + 8 || udp_sum(l3, wrapping->v6) != 0xffff)
+		return false;
+	if (wrapping->v6)
+		return l3[0] == 0x60 && memcmp(l3 + 8, asked + l3_at + 24, 16) == 0 &&
+		       memcmp(l3 + 24, asked + l3_at + 8, 16) == 0 &&
+		       (l3[4] << 8 | l3[5]) == (int)length + 8;
+	return l3[0] == 0x45 && fold(sum_words(l3, 20)) == 0xffff &&
+	       memcmp(l3 + 12, asked + l3_at + 16, 4) == 0 &&
+	       memcmp(l3 + 16, asked + l3_at + 12, 4) == 0 &&
+	       (l3[2] << 8 | l3[3]) == (int)length + 28;
+}
