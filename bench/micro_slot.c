@@ -17,8 +17,8 @@
 
 #include "core/pool.h"
 
-#define HEAD_SLOTS 64
-#define DATA_SLOTS 256
+#define HEAD_SLOTS 64u
+#define DATA_SLOTS 256u
 #define USES	   64 /* a round */
 #define ROUNDS	   9
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "cmd/ask.h"
@@ -166,6 +167,17 @@ static void print_ready(const struct sml_switch_config *config, uint16_t port)
 	fflush(stdout);
 }
 
+/* A connection is a descriptor, and most systems grant more than they give at first. */
+static void raise_file_limit(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+		return;
+	files.rlim_cur = files.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &files);
+}
+
 int sml_command_switch(int argc, char **argv)
 {
 	struct sml_switch_config config;
@@ -183,6 +195,7 @@ int sml_command_switch(int argc, char **argv)
 	sigaddset(&ends, SIGINT);
 	pthread_sigmask(SIG_BLOCK, &ends, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	raise_file_limit();
 	if (sml_switch_open(&running, &config, text, sizeof(text)) < 0) {
 		fprintf(stderr, "switchml switch: %s\n", text);
 		return 1;

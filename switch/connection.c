@@ -22,8 +22,6 @@
 #include "switch/server.h"
 #include "switch/wire.h"
 
-/* A connection that has joined no job by then is closed, whatever it says. */
-#define GREETING_NS (10ull * 1000000000ull)
 /* One that ends may still read what it was told, for so long. */
 #define LINGER_NS 1000000000ull
 /* The longest message of a worker, a report of 2 x 4096 chunks, has 160 KiB. */
@@ -100,7 +98,9 @@ bool sml_connection_is_over(struct sml_connection *connection, uint64_t now_ns)
 		return now_ns > connection->heard_ns + LINGER_NS;
 	if (connection->job != NULL)
 		connection->stranger_ns = now_ns;
-	return now_ns > connection->stranger_ns + GREETING_NS;
+	/* Whatever it says: to join is all that counts. */
+	return now_ns >
+	       connection->stranger_ns + connection->server->config.greeting_ms * 1000000ull;
 }
 
 /* ---- out ---- */
