@@ -39,6 +39,8 @@ struct sml_control {
 	struct sml_admission admission;
 	uint32_t *tables[SML_STREAMS];		 /* of admission.maps */
 	const struct sml_resumption *resumption; /* while joining to go on */
+	struct sml_meeting *meeting;		 /* of admission */
+	bool has_slots;				 /* this rank brings some to the job */
 	const bool *give_up;			 /* atomic; NULL: nobody says so */
 	uint16_t start_lanes;
 	struct sml_control_owner owner;
@@ -50,6 +52,8 @@ struct sml_control {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	enum sml_control_phase phase;
+	bool mismatch_wanted, mismatch_told;
+	struct sml_disagreement mismatch;
 	bool leave_wanted, stop_wanted, stalls_wanted;
 	struct sml_stall_report *stalls; /* set once */
 	int abort_error;		 /* 0: none wanted */

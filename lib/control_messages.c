@@ -41,6 +41,49 @@ static bool copy_maps(struct sml_control *control, const SmlControl__Admitted *i
 	return true;
 }
 
+static bool copy_peer(struct sml_peer *peer, const SmlControl__Peer *in, unsigned n_shards)
+{
+	if ((in->host.len != 0 && in->host.len != 4 && in->host.len != 16) ||
+	    in->n_ports != n_shards)
+		return false;
+	*peer = (struct sml_peer){
+		.host_bytes = (uint8_t)in->host.len, .cookie = in->cookie, .tag = in->tag};
+	/* Without an address there may be no bytes to point at. */
+	if (in->host.len)
+		memcpy(peer->host, in->host.data, in->host.len);
+	for (unsigned i = 0; i < n_shards; i++) {
+		if (in->ports[i] == 0 || in->ports[i] > 65535)
+			return false;
+		peer->ports[i] = (uint16_t)in->ports[i];
+	}
+	return true;
+}
+
+/* Where the ranks have the slots: who and where they are. */
+static bool copy_meeting(struct sml_control *control, const SmlControl__Admitted *in)
+{
+	unsigned n_ranks = control->settings->world_size;
+	bool has_stripe = control->settings->rank < in->stripes;
+
+	if (!control->has_slots)
+		return true;
+	if (in->n_peers != n_ranks || in->stripes == 0 || in->stripes > n_ranks ||
+	    in->n_cookies != (has_stripe ? n_ranks : 0))
+		return false;
+	control->meeting = calloc(1, sizeof(*control->meeting));
+	if (control->meeting == NULL)
+		return false;
+	for (unsigned i = 0; i < n_ranks; i++) {
+		if (!copy_peer(&control->meeting->peers[i], in->peers[i], in->shards))
+			return false;
+		if (has_stripe)
+			control->meeting->cookies[i] = in->cookies[i];
+	}
+	control->admission.stripes = (uint8_t)in->stripes;
+	control->admission.meeting = control->meeting;
+	return true;
+}
+
 static void on_admitted(struct sml_control *control, const SmlControl__Envelope *message)
 {
 	const SmlControl__Admitted *in = message->admitted;
@@ -76,6 +119,12 @@ static void on_admitted(struct sml_control *control, const SmlControl__Envelope 
 	if (!copy_maps(control, in)) {
 		sml_control_fail(control, SML_ERROR_PROTOCOL,
 				 "the switch at %s does not say where to go on", control->where);
+		return;
+	}
+	if (!copy_meeting(control, in)) {
+		sml_control_fail(control, SML_ERROR_PROTOCOL,
+				 "rank 0 at %s does not say where the other ranks are",
+				 control->where);
 		return;
 	}
 	sml_control_set_phase(control, SML_CONTROL_ADMITTED);

@@ -53,10 +53,26 @@ static void send_stall_request(struct sml_control *control)
 	sml_control_send(control, &envelope);
 }
 
+static void send_mismatch(struct sml_control *control)
+{
+	SmlControl__Mismatch mismatch = SML_CONTROL__MISMATCH__INIT;
+	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
+	uint32_t ranks[2] = {control->mismatch.ranks[0], control->mismatch.ranks[1]};
+
+	mismatch.slot = control->mismatch.slot;
+	mismatch.use = control->mismatch.use;
+	mismatch.chunk = control->mismatch.chunk;
+	mismatch.ranks = ranks;
+	mismatch.n_ranks = 2;
+	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_MISMATCH;
+	envelope.mismatch = &mismatch;
+	sml_control_send(control, &envelope);
+}
+
 void sml_control_on_wake(evutil_socket_t fd, short what, void *self)
 {
 	struct sml_control *control = self;
-	bool leave, stop, abort, stalls;
+	bool leave, stop, abort, stalls, mismatch;
 	uint64_t ignored;
 
 	(void)what;
@@ -68,9 +84,13 @@ void sml_control_on_wake(evutil_socket_t fd, short what, void *self)
 	abort = control->abort_error && control->phase < SML_CONTROL_LEFT;
 	stalls = control->stalls_wanted && control->phase < SML_CONTROL_LEFT;
 	control->stalls_wanted = false;
+	mismatch = control->mismatch_wanted && control->phase < SML_CONTROL_LEFT;
+	control->mismatch_wanted = false;
 	pthread_mutex_unlock(&control->lock);
 	if (stalls)
 		send_stall_request(control);
+	if (mismatch)
+		send_mismatch(control);
 	if (abort)
 		send_abort(control);
 	else if (leave)
@@ -139,6 +159,17 @@ int sml_control_leave(struct sml_control *control, uint64_t deadline_ns)
 	return sml_error_set(SML_ERROR_TIMEOUT,
 			     "not every rank closed its context of job \"%s\" within %u ms",
 			     control->settings->job, control->settings->timeout_ms);
+}
+
+void sml_control_mismatch(struct sml_control *control, const struct sml_disagreement *found)
+{
+	pthread_mutex_lock(&control->lock);
+	if (!control->mismatch_told) {
+		control->mismatch = *found;
+		control->mismatch_told = control->mismatch_wanted = true;
+	}
+	pthread_mutex_unlock(&control->lock);
+	wake(control);
 }
 
 void sml_control_abort(struct sml_control *control, int error, const char *text)
@@ -243,6 +274,7 @@ void sml_control_close(struct sml_control *control)
 	for (unsigned stream = 0; stream < SML_STREAMS; stream++)
 		free(control->tables[stream]);
 	free(control->stalls);
+	free(control->meeting);
 	free_event(control->tick);
 	free_event(control->wake);
 	free_event(control->pump_timer);

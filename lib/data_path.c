@@ -46,6 +46,40 @@ void sml_data_path_close(struct sml_transport **transports)
 			transports[i]->ops->close(transports[i]);
 }
 
+static int probe_path(const struct sml_stripe *stripe, struct sml_control *control,
+		      struct sml_transport **transports, uint16_t *lanes, uint64_t deadline_ns)
+{
+	const struct sml_admission *admission = &stripe->admission;
+	struct sml_probe_target targets[SML_MAX_SHARDS];
+	const struct sml_probe_config config = {
+		.targets = targets,
+		.n_targets = admission->shards,
+		.transports = transports,
+		.n_transports = admission->shards,
+		.epoch = admission->epoch,
+		.rank = stripe->context->settings.rank,
+	};
+	struct sml_probe *probe;
+	int error;
+
+	for (uint8_t i = 0; i < admission->shards; i++)
+		targets[i] = (struct sml_probe_target){
+			.transport = transports[i],
+			.shard = i,
+			.job = admission->job_number,
+			.cookie = admission->cookie,
+			.tag = admission->tag,
+			.where = sml_stripe_name(stripe),
+			.port = admission->data_port,
+		};
+	probe = sml_probe_new(&config);
+	if (probe == NULL)
+		return -ENOMEM;
+	error = sml_probe_run(probe, control, lanes, deadline_ns);
+	sml_probe_free(probe);
+	return error;
+}
+
 int sml_data_path_agree(struct sml_stripe *stripe, struct sml_control *control,
 			struct sml_transport **transports, uint16_t *lanes, uint64_t deadline_ns)
 {
@@ -56,9 +90,8 @@ int sml_data_path_agree(struct sml_stripe *stripe, struct sml_control *control,
 	for (unsigned i = 0; error == 0 && i < admission->shards; i++)
 		error = open_transport(stripe, i, &transports[i]);
 	if (error == 0)
-		error = sml_probe(control, admission, stripe->context->settings.rank, transports,
-				  sml_stripe_name(stripe), lanes, deadline_ns);
-	return error ? error : sml_control_ready(control, lanes, deadline_ns);
+		error = probe_path(stripe, control, transports, lanes, deadline_ns);
+	return error ? error : sml_control_ready(control, lanes, NULL, deadline_ns);
 }
 
 /* ---- workers ---- */

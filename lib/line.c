@@ -72,7 +72,7 @@ static void fill(struct sml_line *line, struct sml_shard *shard, uint64_t now_ns
 		length = sml_worker_send(&shard->worker, sml_batch_place(&line->out), now_ns);
 		if (length == 0)
 			break;
-		sml_batch_add(&line->out, (uint32_t)length);
+		sml_batch_add(&line->out, (uint32_t)length, 0);
 	}
 }
 

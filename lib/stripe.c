@@ -112,8 +112,8 @@ static int join(struct sml_stripe *stripe)
 				     "an MTU of %u bytes (interface %s) is too small for the "
 				     "smallest packet",
 				     mtu, interface->name);
-	return sml_control_join(stripe->control, lanes, NULL, &stripe->admission,
-				stripe->deadline_ns);
+	return sml_control_join(stripe->control, &(struct sml_application){.lanes = lanes},
+				&stripe->admission, stripe->deadline_ns);
 }
 
 /*

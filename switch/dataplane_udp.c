@@ -421,7 +421,7 @@ static int open_thread(struct sml_dataplane *dataplane, unsigned i, char *error_
 	thread->index = i;
 	thread->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	thread->buffers = malloc((size_t)BATCH * BUFFER_BYTES);
-	sml_results_init(&thread->results);
+	sml_results_init(&thread->results, UINT8_MAX);
 	if (thread->wake_fd < 0 || thread->buffers == NULL) {
 		snprintf(error_text, error_bytes, "no memory or descriptors for the dataplane");
 		return -ENOMEM;

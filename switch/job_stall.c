@@ -83,6 +83,9 @@ static struct stalls *open_stalls(struct sml_job *job)
 
 	if (job->state != SML_JOB_RUNNING && job->state != SML_JOB_LEAVING)
 		return NULL;
+	/* The ranks know better. */
+	if (sml_server_is_rendezvous(job->server))
+		return NULL;
 	stalls = calloc(1, sizeof(*stalls));
 	if (stalls == NULL)
 		return NULL;

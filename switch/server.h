@@ -110,6 +110,9 @@ void sml_connection_end(struct sml_connection *connection);
 /* Send Abort with this error and sentence, and end it. */
 void sml_connection_refuse(struct sml_connection *connection, int error, const char *text);
 
+/* Are the slots elsewhere, with the ranks? */
+bool sml_server_is_rendezvous(const struct sml_server *server);
+
 /* ---- jobs (job.c, job_join.c, job_resume.c, status.c) ---- */
 
 /* A worker asks to join. May refuse it, or fail a whole job. */
