@@ -144,8 +144,8 @@ void sml_job_lost(struct sml_connection *connection, const char *why)
 			 "rank %u (host %s, pid %u) died, and stripe %u of the job with it: %s",
 			 connection->rank, member->host, member->pid, connection->rank, why);
 	else
-		snprintf(text, sizeof(text), "rank %u (host %s, pid %u) died: %s",
-			 connection->rank, member->host, member->pid, why);
+		snprintf(text, sizeof(text), "rank %u (host %s, pid %u) died: %s", connection->rank,
+			 member->host, member->pid, why);
 	sml_job_fail(job, SML_ERROR_RANK_DIED, text);
 }
 

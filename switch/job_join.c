@@ -89,14 +89,14 @@ static const char *own_mistake(const struct sml_server *server, const SmlControl
 			 "SWITCHML_SWITCH unset on rank %u, too, or set it on all",
 			 join->rank);
 	else if (!sml_server_is_rendezvous(server) && join->n_stripe_ports > 0)
-		snprintf(text, bytes,
-			 "this is a switch, and rank %u takes it for rank 0: set SWITCHML_SWITCH to "
-			 "use it, on all ranks",
-			 join->rank);
-	else if (join->n_stripe_ports > 0 ? join->n_stripe_ports != join->shards ||
-						    join->stripes > join->world_size
-					  : join->stripe >= join->stripes ||
-						    join->stripes > SML_MAX_STRIPES)
+		snprintf(
+			text, bytes,
+			"this is a switch, and rank %u takes it for rank 0: set SWITCHML_SWITCH to "
+			"use it, on all ranks",
+			join->rank);
+	else if (join->n_stripe_ports > 0
+			 ? join->n_stripe_ports != join->shards || join->stripes > join->world_size
+			 : join->stripe >= join->stripes || join->stripes > SML_MAX_STRIPES)
 		snprintf(text, bytes, "stripe %u of %u is none: a job has at most %d", join->stripe,
 			 join->stripes, SML_MAX_STRIPES);
 	else if (join->resume != NULL && join->resume->n_streams != SML_STREAMS)

@@ -23,11 +23,11 @@ struct sml_switch_config {
 	uint32_t threads;      /* of the dataplane, 1 */
 	uint32_t heartbeat_ms; /* the most that a worker may ask for, 60000 */
 	const struct sml_dataplane_operations *dataplane; /* NULL: UDP */
-	bool rendezvous; /* no slots here: ranks that embed the stripes only meet here */
+	bool rendezvous;	/* no slots here: ranks that embed the stripes only meet here */
 	uint32_t local_stripes; /* then: so many are enough for ranks of one host; 0: any */
-	const char *interfaces;				  /* for XDP: "eth0,eth1" */
-	bool generic;					  /* XDP on any driver, slowly */
-	int debug;					  /* as struct sml_config's */
+	const char *interfaces; /* for XDP: "eth0,eth1" */
+	bool generic;		/* XDP on any driver, slowly */
+	int debug;		/* as struct sml_config's */
 };
 
 void sml_switch_config_init(struct sml_switch_config *config);
