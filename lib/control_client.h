@@ -27,6 +27,8 @@ struct sml_stall_report;
 /* What the thread asks and tells. Called in it, never before sml_control_start(). */
 struct sml_control_owner {
 	void *self;
+	/* What this rank's slots are waiting for, to be freed; NULL: it has none to tell of. */
+	struct sml_stall_report *(*stalls)(void *self);
 	/* In words: which call has this chunk? */
 	void (*describe)(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
 			 size_t text_bytes);
@@ -161,13 +163,16 @@ void sml_control_abort(struct sml_control *control, int error, const char *text)
 void sml_control_ask_stalls(struct sml_control *control);
 
 /*
- * What it says: as it has said already, with the news that the job has failed,
- * or when asked, until until_ns. NULL: unknown; then text says why. The report
- * lives as long as the control. Any thread; the control's own must not wait
+ * What it says, of one of its stripes (0 but where ranks have the slots): as it has said already,
+ * with the news that the job has failed, or when asked, until until_ns. NULL: unknown; then text
+ * says why. The report lives as long as the control. Any thread; the control's own must not wait
  * (until_ns 0).
  */
-const struct sml_stall_report *sml_control_stalls(struct sml_control *control, uint64_t until_ns,
-						  char *text, size_t text_bytes);
+const struct sml_stall_report *sml_control_stalls(struct sml_control *control, unsigned stripe,
+						  uint64_t until_ns, char *text, size_t text_bytes);
+
+/* Who the ranks are, as the job failed; NULL: not told. Lives as long as the control. */
+const struct sml_stall_report *sml_control_last_words(struct sml_control *control);
 
 /* After `lost`, or at the end: ends the thread and the connection. Other threads may still call the
  * above. */

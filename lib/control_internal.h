@@ -55,8 +55,10 @@ struct sml_control {
 	bool mismatch_wanted, mismatch_told;
 	struct sml_disagreement mismatch;
 	bool leave_wanted, stop_wanted, stalls_wanted;
-	struct sml_stall_report *stalls; /* set once */
-	int abort_error;		 /* 0: none wanted */
+	/* Of the switch's stripe, the first; or of each rank's. Each set once. */
+	struct sml_stall_report *stalls[SML_MAX_STRIPES];
+	struct sml_stall_report *last_words; /* with Abort, where ranks have the slots: no slots */
+	int abort_error;		     /* 0: none wanted */
 	char abort_text[SML_TEXT_BYTES];
 	int error;
 	char text[SML_TEXT_BYTES];

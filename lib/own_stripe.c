@@ -35,6 +35,8 @@ void sml_own_stripe_free(struct sml_own_stripe *own)
 {
 	if (own)
 		free(own->memory);
+	if (own)
+		free(own->last);
 	free(own);
 }
 

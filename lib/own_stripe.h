@@ -17,7 +17,10 @@
 #include "lib/transport.h"
 #include "switch/udp_results.h"
 
+struct sml_context;
 struct sml_control;
+struct sml_progress;
+struct sml_stall_report;
 
 struct sml_own_stripe {
 	struct sml_pool pool;
@@ -29,6 +32,14 @@ struct sml_own_stripe {
 	uint64_t verdicts[SML_VERDICTS];
 	uint64_t contributions[SML_MAX_RANKS], resends[SML_MAX_RANKS];
 	bool mismatch_told;
+	/* What are the slots waiting for? Each thread looks at its own; under the context's lock.
+	 */
+	struct {
+		uint32_t number;		 /* atomic: of questions so far */
+		struct sml_stall_report *report; /* NULL: nobody asks */
+		unsigned n_answered;
+	} question;
+	struct sml_stall_report *last; /* when the job had failed; set once */
 };
 
 /* rules.lanes may still shrink until it is opened. NULL: no memory, told by sml_error_set(). */
@@ -46,5 +57,15 @@ void sml_own_stripe_set_path(struct sml_own_stripe *own, unsigned rank, unsigned
  */
 enum sml_verdict sml_own_stripe_receive(struct sml_own_stripe *own, const void *packet,
 					uint32_t length, struct sml_pool_answer *answer);
+
+/* Ask the threads, or look when they have stopped. To be freed; NULL: no answer, or no memory. */
+struct sml_stall_report *sml_own_stripe_ask(struct sml_context *context);
+
+/* The thread's side: answer if there is a question that it has not seen. */
+void sml_own_stripe_answer(struct sml_progress *progress);
+
+/* After a failure, with the ranks' names from elsewhere: lives as long as the context. */
+const struct sml_stall_report *sml_own_stripe_last(struct sml_context *context,
+						   const struct sml_stall_report *names);
 
 #endif

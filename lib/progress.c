@@ -214,6 +214,8 @@ static bool step(struct sml_progress *progress)
 
 	progress->events_seen = __atomic_load_n(&progress->context->events, __ATOMIC_ACQUIRE);
 	park_and_unpark(progress);
+	if (progress->context->own)
+		sml_own_stripe_answer(progress);
 	for (unsigned i = 0; i < progress->n_lines; i++)
 		if (!is_parked(progress->lines[i]))
 			busy |= take_in(progress, progress->lines[i]);
@@ -254,12 +256,20 @@ static bool must_park_or_unpark(const struct sml_progress *progress)
 	return false;
 }
 
+static bool is_asked(const struct sml_progress *progress)
+{
+	const struct sml_own_stripe *own = progress->context->own;
+
+	return own &&
+	       __atomic_load_n(&own->question.number, __ATOMIC_SEQ_CST) != progress->question_seen;
+}
+
 /* Has anything come since `resting` was set that its bringer may not have told? */
 static bool must_look_again(struct sml_progress *progress, bool blocked)
 {
 	bool queued;
 
-	if (is_stopping(progress) || must_park_or_unpark(progress))
+	if (is_stopping(progress) || must_park_or_unpark(progress) || is_asked(progress))
 		return true;
 	if (blocked &&
 	    __atomic_load_n(&progress->context->events, __ATOMIC_SEQ_CST) != progress->events_seen)

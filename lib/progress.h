@@ -84,8 +84,9 @@ struct sml_progress {
 	unsigned n_lines;
 	struct sml_packet in[SML_RECEIVE_PACKETS];
 	uint32_t events_seen;
-	unsigned n_parked; /* shards */
-	bool hungry;	   /* a worker is full, and the queue is not empty */
+	uint32_t question_seen; /* about the own stripe's slots */
+	unsigned n_parked;	/* shards */
+	bool hungry;		/* a worker is full, and the queue is not empty */
 	int wake_fd;
 	pthread_t thread;
 	bool started;

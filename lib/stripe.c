@@ -137,6 +137,11 @@ static void describe(void *self, enum sml_stream_id stream, uint32_t chunk, char
 	pthread_mutex_unlock(&context->submit_lock);
 }
 
+static struct sml_stall_report *stalls(void *self)
+{
+	return sml_own_stripe_ask(((struct sml_stripe *)self)->context);
+}
+
 static void failed(void *self, int error, const char *text)
 {
 	sml_context_fail(((struct sml_stripe *)self)->context, error, text);
@@ -150,7 +155,7 @@ static void lost(void *self, const char *text)
 int sml_stripe_start_control(struct sml_stripe *stripe)
 {
 	/* An embedded switch dies with its rank: nobody can take over. */
-	const struct sml_control_owner owner = {stripe, describe, failed,
+	const struct sml_control_owner owner = {stripe, stalls, describe, failed,
 						is_embedded(stripe) ? NULL : lost};
 
 	return sml_control_start(stripe->control, &owner);

@@ -203,7 +203,7 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 	admitted.window_packets = server->operations->window(
 		server->dataplane, SML_HEADER_BYTES + 4u * job->rules.lanes, count_ranks(server));
 	admitted.dataplane = (char *)(uintptr_t)server->operations->name;
-	admitted.stall_reports = !sml_server_is_rendezvous(server);
+	admitted.stall_reports = true;
 	if (sml_server_is_rendezvous(server))
 		meeting = sml_job_describe_peers(job, rank, &admitted);
 	admitted.single_packets = server->operations->wants_single_packets != NULL &&
@@ -437,6 +437,14 @@ static void on_stall_request(struct sml_job *job, struct sml_member *member, uin
 	sml_job_tell_stalls(job, member);
 }
 
+static void on_stall_report(struct sml_job *job, struct sml_member *member, uint8_t rank,
+			    const SmlControl__Envelope *message)
+{
+	(void)member;
+	if (sml_server_is_rendezvous(job->server))
+		sml_job_pass_stalls(job, rank, message->stall_report);
+}
+
 void sml_job_message(struct sml_connection *connection, const SmlControl__Envelope *message)
 {
 	struct sml_job *job = connection->job;
@@ -464,6 +472,9 @@ void sml_job_message(struct sml_connection *connection, const SmlControl__Envelo
 		break;
 	case SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST:
 		handler = on_stall_request;
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_STALL_REPORT:
+		handler = on_stall_report;
 		break;
 	default:
 		break; /* what a switch has no use for */

@@ -33,7 +33,7 @@ struct sml_member {
 	uint32_t heartbeat_ms; /* silence that means death */
 	uint64_t heard_ns;     /* when its connection ended: the last that was heard */
 	uint64_t stalls_told_ns;
-	bool ready, leaving;
+	bool ready, leaving, stalls_wanted;
 	/* Where it takes packets, if it has slots: address 4 or 16 bytes, 0: the control port's. */
 	uint8_t address[16], host_bytes;
 	bool is_local; /* on this host */
@@ -101,6 +101,9 @@ void sml_job_give_back_slots(struct sml_job *job);
 
 /* Its call does not end: tell it what slots are waiting for, if it has not just been told. */
 void sml_job_tell_stalls(struct sml_job *job, struct sml_member *member);
+
+/* A rank tells what its slots are waiting for: to those who have asked. */
+void sml_job_pass_stalls(struct sml_job *job, uint8_t from, const SmlControl__StallReport *in);
 
 /* The job has failed: tell every member, with what slots are waiting for, and end the connections.
  */
