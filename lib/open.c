@@ -13,52 +13,15 @@
 
 #include "lib/context.h"
 #include "lib/data_path.h"
+#include "lib/embedded.h"
 #include "lib/failover.h"
 #include "lib/thread.h"
 
 #define REJOIN_PAUSE_NS (20 * SML_NS_PER_MS)
-/* Of an embedded switch: it shares the application's descriptors. */
-#define MAX_STRANGERS 128
 
 static bool is_embedded(const struct sml_context *context)
 {
 	return context->settings.switch_address == NULL;
-}
-
-/* ---- the embedded switch ---- */
-
-/*
- * Listens on the loopback when the master's address is one, else on all
- * addresses: what the others know this host by may be none of its own names
- * for itself. A job of one rank needs no agreed port, so any will do.
- */
-static int open_switch(struct sml_context *context)
-{
-	const struct sml_settings *settings = &context->settings;
-	struct sml_switch_config config;
-	char listen[320], text[SML_TEXT_BYTES];
-	const char *host = sml_master_host(context);
-	bool loopback = sml_is_loopback_name(host);
-	int error;
-
-	snprintf(listen, sizeof(listen), strchr(host, ':') && loopback ? "[%s]:%u" : "%s:%u",
-		 loopback ? host : "", settings->world_size == 1 ? 0 : settings->master_port);
-	sml_switch_config_init(&config);
-	config.listen = listen;
-	config.threads = settings->threads;
-	config.max_strangers = MAX_STRANGERS;
-	config.tls = settings->tls_files;
-	config.tls_names = sml_tls_variables;
-	/* A failure of the job is told by the ranks already. */
-	config.debug = settings->log.level >= SML_LOG_INFO ? settings->log.level : SML_LOG_ERROR;
-	error = sml_switch_open(&context->embedded, &config, text, sizeof(text));
-	if (error)
-		return sml_error_set(error,
-				     "rank 0 cannot run the job's switch: %s. "
-				     "SWITCHML_MASTER_PORT chooses another port, SWITCHML_SWITCH a "
-				     "switch that runs already",
-				     text);
-	return 0;
 }
 
 /* ---- stripes ---- */
@@ -66,14 +29,15 @@ static int open_switch(struct sml_context *context)
 static int make_stripes(struct sml_context *context)
 {
 	const char *address = context->settings.switch_address;
-	int n = address ? sml_endpoints_stripes(address) : 1;
+	/* Ranks that embed them learn how many by the first one's connection. */
+	int n = address ? sml_endpoints_stripes(address) : context->settings.world_size;
 
 	if (n < 0)
 		return n;
 	context->stripes = calloc((size_t)n, sizeof(*context->stripes));
 	if (context->stripes == NULL)
 		return sml_error_set(-ENOMEM, "no memory for %d stripes", n);
-	context->n_stripes = (unsigned)n;
+	context->n_stripes = address ? (unsigned)n : 1;
 	for (unsigned i = 0; i < context->n_stripes; i++) {
 		context->stripes[i].context = context;
 		context->stripes[i].index = (uint8_t)i;
@@ -226,6 +190,8 @@ static void destroy(struct sml_context *context)
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		sml_stripe_fini(&context->stripes[i]);
 	free(context->stripes);
+	sml_own_stripe_free(context->own);
+	free(context->peers);
 	if (context->embedded)
 		sml_switch_close(context->embedded);
 	sml_requests_fini(&context->requests);
@@ -246,7 +212,7 @@ static int set_up(struct sml_context *context, const struct sml_config *config)
 	deadline_ns = sml_now_ns() + context->settings.timeout_ms * SML_NS_PER_MS;
 	error = make_stripes(context);
 	if (error == 0 && is_embedded(context) && context->settings.rank == 0)
-		error = open_switch(context);
+		error = sml_embedded_listen(context);
 	if (error)
 		return error;
 	open_stripes(context, deadline_ns);
@@ -330,10 +296,13 @@ static int leave(struct sml_context *context)
 	uint64_t deadline_ns = sml_now_ns() + context->settings.timeout_ms * SML_NS_PER_MS;
 	int error = leave_stripe(&context->stripes[0], deadline_ns);
 
-	for (unsigned i = 1; error == 0 && i < context->n_stripes; i++)
-		(void)sml_control_leave(
-			__atomic_load_n(&context->stripes[i].control, __ATOMIC_ACQUIRE),
-			deadline_ns);
+	for (unsigned i = 1; error == 0 && i < context->n_stripes; i++) {
+		struct sml_control *control =
+			__atomic_load_n(&context->stripes[i].control, __ATOMIC_ACQUIRE);
+
+		if (control)
+			(void)sml_control_leave(control, deadline_ns);
+	}
 	return error;
 }
 

@@ -95,4 +95,7 @@ struct sml_dataplane_operations {
 
 extern const struct sml_dataplane_operations sml_dataplane_udp;
 
+/* None: the ranks have the slots, and only the control plane is here (job_peers.c). */
+extern const struct sml_dataplane_operations sml_dataplane_ranks;
+
 #endif

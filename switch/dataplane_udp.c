@@ -264,18 +264,6 @@ static int receive_batch(struct thread *thread)
 
 /* ---- threads ---- */
 
-/* The newer of a slot's two buffers; NULL: no rank has used the slot yet. */
-static const struct sml_slot *newest_use(const struct sml_pool *pool, uint32_t slot)
-{
-	const struct sml_slot *even = &pool->slots[2 * slot], *odd = even + 1;
-
-	if (even->state == SML_SLOT_FRESH || odd->state == SML_SLOT_FRESH)
-		return odd->state != SML_SLOT_FRESH    ? odd
-		       : even->state != SML_SLOT_FRESH ? even
-						       : NULL;
-	return sml_serial_before(even->use, odd->use) ? odd : even;
-}
-
 /* What this thread's slots of the job that was asked about are waiting for. Mutex is held. */
 static void answer_question(struct thread *thread)
 {
@@ -289,7 +277,7 @@ static void answer_question(struct thread *thread)
 
 		if ((rules->job + slot % rules->n_shards) % dataplane->n_threads != thread->index)
 			continue;
-		newest = newest_use(pool, slot);
+		newest = sml_pool_newest(pool, slot);
 		if (newest == NULL || dataplane->question.n == dataplane->question.most)
 			continue;
 		dataplane->question.states[dataplane->question.n++] = (struct sml_slot_progress){
@@ -421,7 +409,7 @@ static int open_thread(struct sml_dataplane *dataplane, unsigned i, char *error_
 	thread->index = i;
 	thread->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	thread->buffers = malloc((size_t)BATCH * BUFFER_BYTES);
-	sml_results_init(&thread->results);
+	sml_results_init(&thread->results, UINT8_MAX);
 	if (thread->wake_fd < 0 || thread->buffers == NULL) {
 		snprintf(error_text, error_bytes, "no memory or descriptors for the dataplane");
 		return -ENOMEM;

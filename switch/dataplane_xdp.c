@@ -295,7 +295,7 @@ static int open_parts(struct sml_dataplane *dataplane, char *error_text, size_t 
 
 	if (rc < 0)
 		return rc;
-	sml_results_init(&dataplane->results);
+	sml_results_init(&dataplane->results, UINT8_MAX);
 	dataplane->fd = sml_udp_socket_open(&options, true, &buffer_bytes, error_text, error_bytes);
 	if (dataplane->fd < 0)
 		return dataplane->fd;

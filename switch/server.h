@@ -137,6 +137,9 @@ void sml_strangers_count(struct sml_connection *connection);
 /* It will be lost because of what it sent: count it; important: say so, once a second. */
 void sml_strangers_refused(struct sml_connection *connection, const char *why, bool important);
 
+/* Are the slots elsewhere, with the ranks? */
+bool sml_server_is_rendezvous(const struct sml_server *server);
+
 /* ---- jobs (job.c, job_join.c, job_resume.c, status.c) ---- */
 
 /* A worker asks to join. May refuse it, or fail a whole job. */
