@@ -86,6 +86,15 @@ static const struct sml_dataplane_operations *dataplane(struct argp_state *state
 	return NULL;
 }
 
+static bool xdp_mode_is_generic(struct argp_state *state, const char *text)
+{
+	bool generic = strcmp(text, "generic") == 0;
+
+	if (!generic && strcmp(text, "native") != 0)
+		argp_error(state, "--xdp-mode is native or generic, not '%s'", text);
+	return generic;
+}
+
 static error_t parse(int key, char *text, struct argp_state *state)
 {
 	struct sml_switch_config *config = state->input;
@@ -116,9 +125,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 		config->dataplane = dataplane(state, text);
 		break;
 	case OPTION_XDP_MODE:
-		if (strcmp(text, "generic") != 0 && strcmp(text, "native") != 0)
-			argp_error(state, "--xdp-mode is native or generic, not '%s'", text);
-		config->generic = strcmp(text, "generic") == 0;
+		config->generic = xdp_mode_is_generic(state, text);
 		break;
 	case OPTION_HEARTBEAT:
 		config->heartbeat_ms = 1000 * number(state, "heartbeat", text, 1, 86400);

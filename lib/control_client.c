@@ -266,6 +266,7 @@ int sml_control_join(struct sml_control *control, uint16_t lanes,
 	join.data_slots = settings->data_slots;
 	join.shards = settings->threads;
 	join.heartbeat_ms = settings->heartbeat_ms;
+	join.no_tickets = settings->faults.no_tickets;
 	join.stripe = control->place.stripe;
 	join.stripes = control->place.n_stripes;
 	if (resumption) {

@@ -76,10 +76,8 @@ static void on_tick(evutil_socket_t fd, short what, void *context)
 
 	(void)fd;
 	(void)what;
-	if (server->accepts_none) {
+	if (server->accepts_none && evconnlistener_enable(server->listener) == 0)
 		server->accepts_none = false;
-		evconnlistener_enable(server->listener);
-	}
 	forgive_own_absence(server, now_ns);
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
 		if (server->jobs[i] != NULL)
@@ -167,7 +165,9 @@ static int listen_on(struct sml_server *server, struct sml_place *place)
 	if (rc == 0) {
 		server->listener =
 			evconnlistener_new(server->base, on_accept, server,
-					   LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, 0, fd);
+					   LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC |
+						   LEV_OPT_DISABLED,
+					   0, fd);
 		rc = server->listener != NULL ? 0 : -ENOMEM;
 	}
 	if (rc < 0) {
@@ -175,6 +175,9 @@ static int listen_on(struct sml_server *server, struct sml_place *place)
 		return rc;
 	}
 	evconnlistener_set_error_cb(server->listener, on_accept_error);
+	/* By itself libevent would not say that it cannot: the switch would be deaf. */
+	if (evconnlistener_enable(server->listener) < 0)
+		return -ENOMEM;
 	/* The port is at the same place in both families. */
 	server->port = ntohs(place->address.v4.sin_port);
 	return 0;
