@@ -163,11 +163,9 @@ static int listen_on(struct sml_server *server, struct sml_place *place)
 	if (rc == 0 && getsockname(fd, &place->address.any, &length) < 0)
 		rc = -errno;
 	if (rc == 0) {
-		server->listener =
-			evconnlistener_new(server->base, on_accept, server,
-					   LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC |
-						   LEV_OPT_DISABLED,
-					   0, fd);
+		server->listener = evconnlistener_new(
+			server->base, on_accept, server,
+			LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC | LEV_OPT_DISABLED, 0, fd);
 		rc = server->listener != NULL ? 0 : -ENOMEM;
 	}
 	if (rc < 0) {
