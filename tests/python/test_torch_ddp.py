@@ -318,14 +318,7 @@ def test_torchrun_restarts_and_trains_on(tmp_path):
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "3"]
     command += ["--max-restarts", "1", "--monitor-interval", "0.2", "--master-port", "0"]
     command += [str(script), str(ROOT / "bindings" / "python"), str(tmp_path)]
-    began = time.monotonic()
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    done = run(command)
     assert done.returncode == 0, done.stderr[-3000:]
     rows = [line.split() for line in (tmp_path / "log").read_text().splitlines()]
     assert [int(step) for _, step, _ in rows] == list(range(1, 21))
@@ -338,13 +331,7 @@ def test_the_example_trains_on_both(tmp_path):
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     command += ["--master-port", "0", str(ROOT / "examples" / "torch_ddp.py")]
     command += ["--backend", "both", "--epochs", "3"]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    done = run(command)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count("the same on all ranks") == 2, done.stdout
     assert "times as fast as gloo" in done.stdout
