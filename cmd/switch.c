@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "cmd/ask.h"
@@ -85,6 +86,15 @@ static const struct sml_dataplane_operations *dataplane(struct argp_state *state
 	return NULL;
 }
 
+static bool xdp_mode_is_generic(struct argp_state *state, const char *text)
+{
+	bool generic = strcmp(text, "generic") == 0;
+
+	if (!generic && strcmp(text, "native") != 0)
+		argp_error(state, "--xdp-mode is native or generic, not '%s'", text);
+	return generic;
+}
+
 static error_t parse(int key, char *text, struct argp_state *state)
 {
 	struct sml_switch_config *config = state->input;
@@ -115,9 +125,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 		config->dataplane = dataplane(state, text);
 		break;
 	case OPTION_XDP_MODE:
-		if (strcmp(text, "generic") != 0 && strcmp(text, "native") != 0)
-			argp_error(state, "--xdp-mode is native or generic, not '%s'", text);
-		config->generic = strcmp(text, "generic") == 0;
+		config->generic = xdp_mode_is_generic(state, text);
 		break;
 	case OPTION_HEARTBEAT:
 		config->heartbeat_ms = 1000 * number(state, "heartbeat", text, 1, 86400);
@@ -166,6 +174,17 @@ static void print_ready(const struct sml_switch_config *config, uint16_t port)
 	fflush(stdout);
 }
 
+/* A connection is a descriptor, and most systems grant more than they give at first. */
+static void raise_file_limit(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+		return;
+	files.rlim_cur = files.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &files);
+}
+
 int sml_command_switch(int argc, char **argv)
 {
 	struct sml_switch_config config;
@@ -183,6 +202,7 @@ int sml_command_switch(int argc, char **argv)
 	sigaddset(&ends, SIGINT);
 	pthread_sigmask(SIG_BLOCK, &ends, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	raise_file_limit();
 	if (sml_switch_open(&running, &config, text, sizeof(text)) < 0) {
 		fprintf(stderr, "switchml switch: %s\n", text);
 		return 1;

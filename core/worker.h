@@ -135,6 +135,11 @@ void sml_worker_init(struct sml_worker *worker, const struct sml_worker_config *
  */
 bool sml_worker_submit(struct sml_worker *worker, struct sml_tensor *tensor);
 
+static inline bool sml_worker_has_room(const struct sml_worker *worker)
+{
+	return worker->newest - worker->oldest < SML_WORKER_TENSORS;
+}
+
 /*
  * The oldest tensor if it is done: this worker looks at it no more. NULL when
  * none is. A tensor is done for its caller when all its chunks are, which

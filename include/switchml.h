@@ -122,8 +122,9 @@ struct sml_config {
 	size_t size; /* sizeof(struct sml_config), set by sml_config_init() */
 
 	/*
-	 * Where the switch is: "host[:port][,host[:port]…]", tried in order;
-	 * NULL, "" or "embedded": rank 0 runs one in its own process.
+	 * Where the switch is: "host[:port]". A comma stripes the job over
+	 * several, "a,b"; a bar names others to fail over to, "a,b|c,d", in
+	 * order. NULL, "" or "embedded": rank 0 runs one in its own process.
 	 * SWITCHML_SWITCH.
 	 */
 	const char *switch_address;
@@ -150,7 +151,8 @@ struct sml_config {
 	/*
 	 * Faults that this rank makes on its own packets, for tests, each in
 	 * packets of a million: SWITCHML_FAULTS="drop=10000,duplicate=1000,
-	 * reorder=1000,seed=7".
+	 * reorder=1000,seed=7". And what it leaves out, to measure what that buys:
+	 * "tickets=0" (all ranks alike), "fastretransmit=0".
 	 */
 	const char *faults;
 	/*
@@ -287,6 +289,17 @@ struct sml_counters {
 	uint64_t send_blocked; /* times that the socket was full */
 };
 SML_API int sml_get_counters(const struct sml_context *context, struct sml_counters *counters);
+
+/* How many stripes the job has: switches that each serve every so many-th chunk. */
+SML_API int sml_stripe_count(const struct sml_context *context);
+
+/*
+ * The same of one stripe alone, 0 to sml_stripe_count() - 1, and, unless name is
+ * NULL, where its switch is: a text that lives as long as the context. A slow or
+ * lossy stripe is one whose numbers stand out.
+ */
+SML_API int sml_get_stripe_counters(const struct sml_context *context, int stripe,
+				    struct sml_counters *counters, const char **name);
 
 #ifdef __cplusplus
 }

@@ -67,13 +67,18 @@ struct sml_admission {
 	struct sml_ticket_map maps[SML_STREAMS];
 };
 
+/* Which stripe of how many the switch is to serve. */
+struct sml_stripe_place {
+	uint8_t stripe, n_stripes;
+};
+
 /*
  * The connection's socket becomes the control's, also on failure; the rest must
  * outlive it. All functions that return an int: 0 or an error, told by
  * sml_error_set().
  */
 int sml_control_open(struct sml_control **opened, const struct sml_settings *settings,
-		     const struct sml_connection *connection);
+		     const struct sml_connection *connection, const struct sml_stripe_place *place);
 
 /*
  * From now on, calls that wait end with SML_ERROR_CLOSED soon after *give_up
@@ -104,14 +109,20 @@ int sml_control_start(struct sml_control *control, const struct sml_control_owne
  */
 int sml_control_leave(struct sml_control *control, uint64_t deadline_ns);
 
-/* Tell the switch that the job has failed here. Any thread; returns at once. */
+/*
+ * Tell the switch that the job has failed here; where the control has no thread
+ * yet, when it is closed. Any thread; returns at once.
+ */
 void sml_control_abort(struct sml_control *control, int error, const char *text);
 
+/* Ask the switch what slots are waiting for. Any thread; returns at once. */
+void sml_control_ask_stalls(struct sml_control *control);
+
 /*
- * What the switch says that slots are waiting for: as it has said already, with
- * the news that the job has failed, or asked for until until_ns. NULL: unknown;
- * then text says why. The report lives as long as the control. Any thread; the
- * control's own must not wait (until_ns 0).
+ * What it says: as it has said already, with the news that the job has failed,
+ * or when asked, until until_ns. NULL: unknown; then text says why. The report
+ * lives as long as the control. Any thread; the control's own must not wait
+ * (until_ns 0).
  */
 const struct sml_stall_report *sml_control_stalls(struct sml_control *control, uint64_t until_ns,
 						  char *text, size_t text_bytes);

@@ -30,6 +30,7 @@ enum sml_control_phase {
 struct sml_control {
 	const struct sml_settings *settings;
 	const char *where; /* the switch, for texts */
+	struct sml_stripe_place place;
 	struct event_base *base;
 	struct sml_channel *channel;
 	struct event *tick, *wake, *pump_timer;

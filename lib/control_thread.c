@@ -173,17 +173,24 @@ const struct sml_stall_report *sml_control_stalls(struct sml_control *control, u
 	int late = 0;
 
 	pthread_mutex_lock(&control->lock);
-	if (until_ns > 0 && control->admission.stall_reports && !control->stalls) {
-		control->stalls_wanted = true;
-		wake(control);
-		while (!control->stalls && control->phase < SML_CONTROL_LEFT && !late)
-			late = pthread_cond_timedwait(&control->changed, &control->lock, &until);
-	}
+	while (until_ns > 0 && control->admission.stall_reports && !control->stalls &&
+	       control->phase < SML_CONTROL_LEFT && !late)
+		late = pthread_cond_timedwait(&control->changed, &control->lock, &until);
 	stalls = control->stalls;
 	if (stalls == NULL)
 		explain_no_stalls(control, text, text_bytes);
 	pthread_mutex_unlock(&control->lock);
 	return stalls;
+}
+
+void sml_control_ask_stalls(struct sml_control *control)
+{
+	pthread_mutex_lock(&control->lock);
+	if (control->admission.stall_reports && !control->stalls) {
+		control->stalls_wanted = true;
+		wake(control);
+	}
+	pthread_mutex_unlock(&control->lock);
 }
 
 static void stop_thread(struct sml_control *control)
@@ -200,6 +207,16 @@ static void stop_thread(struct sml_control *control)
 		sml_channel_drain(control->channel, sml_now_ns() + DRAIN_NS);
 }
 
+/* Without a thread yet: what sml_control_abort() noted is said now. */
+static void abort_unthreaded(struct sml_control *control)
+{
+	if (control->threaded || !control->channel || !control->abort_error ||
+	    sml_control_phase(control) >= SML_CONTROL_LEFT)
+		return;
+	send_abort(control);
+	sml_channel_drain(control->channel, sml_now_ns() + DRAIN_NS);
+}
+
 static void free_event(struct event *event)
 {
 	if (event)
@@ -208,6 +225,7 @@ static void free_event(struct event *event)
 
 void sml_control_retire(struct sml_control *control)
 {
+	abort_unthreaded(control);
 	stop_thread(control);
 	control->threaded = false;
 	sml_channel_close(control->channel);
@@ -218,6 +236,7 @@ void sml_control_close(struct sml_control *control)
 {
 	if (control == NULL)
 		return;
+	abort_unthreaded(control);
 	stop_thread(control);
 	if (control->channel)
 		sml_channel_close(control->channel);

@@ -48,6 +48,19 @@ static double ms_since(uint64_t then_ns, uint64_t now_ns)
 	return then_ns < now_ns ? (double)(now_ns - then_ns) / 1e6 : 0;
 }
 
+static void write_switches(FILE *out, const struct sml_context *context)
+{
+	for (unsigned i = 0; i < context->n_stripes; i++) {
+		const struct sml_stripe *stripe = &context->stripes[i];
+
+		fprintf(out, "switch  %s, epoch %" PRIu32, sml_stripe_name(stripe),
+			stripe->admission.epoch);
+		if (context->n_stripes > 1)
+			fprintf(out, ", stripe %u of %u", i, context->n_stripes);
+		putc('\n', out);
+	}
+}
+
 static void write_head(FILE *out, const struct sml_context *context)
 {
 	const struct sml_settings *settings = &context->settings;
@@ -65,26 +78,27 @@ static void write_head(FILE *out, const struct sml_context *context)
 	fprintf(out, "rank    %u of %u, host %s, pid %d\n", settings->rank, settings->world_size,
 		host, (int)getpid());
 	fprintf(out, "job     %s\n", settings->job);
-	fprintf(out, "switch  %s, epoch %" PRIu32 "\n", context->connection.endpoint->name,
-		context->admission.epoch);
+	write_switches(out, context);
 	fprintf(out, "error   %d %s\n", recorder->error, sml_strerror(recorder->error));
 	fprintf(out, "text    %s\n", recorder->text);
-	fprintf(out, "report  %s\n", recorder->report ? "of the switch" : recorder->why);
+	fprintf(out, "report  %s\n",
+		recorder->reports.complete ? "of the switch" : recorder->reports.why);
 }
 
 static void write_ranks(FILE *out, const struct sml_context *context)
 {
-	const struct sml_stall_report *report = context->recorder.report;
+	struct sml_stall_lacking lacking;
 
-	if (report == NULL)
+	sml_stall_gather(context, &context->recorder.reports, &lacking);
+	if (lacking.about[0] == NULL)
 		return;
 	fprintf(out, "\nranks, and for how many slots the job waits for each\n"
 		     "rank slots connected heard_ms_ago        pid host\n");
 	for (unsigned rank = 0; rank < context->settings.world_size; rank++) {
-		const struct sml_stall_rank *about = &report->ranks[rank];
+		const struct sml_stall_rank *about = lacking.about[rank];
 
 		fprintf(out, "%4u %5" PRIu32 " %9s %12" PRIu64 " %10" PRIu32 " %s\n", rank,
-			report->n_missing[rank], about->connected ? "yes" : "no",
+			lacking.n_missing[rank], about->connected ? "yes" : "no",
 			about->last_heard_ms, about->pid, about->host);
 	}
 }
@@ -130,7 +144,8 @@ static void write_slot(FILE *out, const struct sml_stalled *stalled, uint64_t no
 
 static void write_slots(FILE *out, struct sml_context *context)
 {
-	struct sml_stall_cursor cursor = {.context = context, .report = context->recorder.report};
+	struct sml_stall_cursor cursor = {.context = context,
+					  .reports = &context->recorder.reports};
 	uint64_t now_ns = sml_now_ns();
 	struct sml_stalled stalled;
 
@@ -141,11 +156,12 @@ static void write_slots(FILE *out, struct sml_context *context)
 		write_slot(out, &stalled, now_ns);
 }
 
-static void write_job_slots(FILE *out, const struct sml_stall_report *report)
+static void write_job_slots(FILE *out, const struct sml_stall_report *report, unsigned stripe)
 {
 	if (report == NULL)
 		return;
-	fprintf(out, "\nslots of the job that ranks are missing in\n slot        use ranks\n");
+	fprintf(out, "\nslots of stripe %u that ranks are missing in\n slot        use ranks\n",
+		stripe);
 	for (uint32_t i = 0; i < report->n_slots; i++) {
 		const struct sml_stall_slot *slot = &report->slots[i];
 
@@ -171,14 +187,14 @@ static void write_call(FILE *out, const struct sml_context *context,
 
 static void write_calls(FILE *out, struct sml_context *context)
 {
-	struct sml_shard *shard = context->shards[0];
-	const struct sml_worker *worker = &shard->worker;
+	struct sml_progress *thread = context->threads[0];
+	const struct sml_worker *worker = &context->stripes[0].shards[0]->worker;
 
 	fprintf(out, "\ncalls that have not ended\nchunks_left call\n");
 	pthread_mutex_lock(&context->submit_lock);
 	for (uint32_t i = worker->oldest; i != worker->newest; i++)
 		write_call(out, context, worker->tensors[i % SML_WORKER_TENSORS]);
-	for (const struct sml_request *r = shard->queue_first; r; r = r->queued[shard->index])
+	for (const struct sml_request *r = thread->queue_first; r; r = r->queued[thread->index])
 		write_call(out, context, &r->tensor);
 	pthread_mutex_unlock(&context->submit_lock);
 }
@@ -216,7 +232,8 @@ static int write_record(struct sml_context *context)
 	write_ranks(out, context);
 	write_calls(out, context);
 	write_slots(out, context);
-	write_job_slots(out, context->recorder.report);
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		write_job_slots(out, context->recorder.reports.of[i], i);
 	fprintf(out, "\nend of record\n\n");
 	error = ferror(out) ? -ENOMEM : 0;
 	if (fclose(out) != 0)
@@ -271,10 +288,10 @@ static void record_in_file(struct sml_context *context)
 }
 
 void sml_recorder_record(struct sml_context *context, int error, const char *text,
-			 const struct sml_stall_report *report, const char *why)
+			 const struct sml_stall_reports *reports)
 {
 	char lines[SML_STALL_LINES][SML_STALL_LINE_BYTES];
-	unsigned n = sml_stall_describe(context, report, lines);
+	unsigned n = sml_stall_describe(context, reports, lines);
 
 	/* Failed while nobody waited for anything: there is nothing to find out. */
 	if (n == 0)
@@ -284,15 +301,14 @@ void sml_recorder_record(struct sml_context *context, int error, const char *tex
 		if (!strstr(text, lines[i]))
 			sml_log(&context->settings.log, SML_LOG_WARN, "at the failure: %s",
 				lines[i]);
-	if (report == NULL && !strstr(text, why))
+	if (!reports->complete && !strstr(text, reports->why))
 		sml_log(&context->settings.log, SML_LOG_WARN,
-			"at the failure: which ranks are missing is not known: %s", why);
+			"at the failure: which ranks are missing is not known: %s", reports->why);
 	if (context->settings.flight_recorder == NULL)
 		return;
 	context->recorder.error = error;
 	context->recorder.text = text;
-	context->recorder.report = report;
-	snprintf(context->recorder.why, sizeof(context->recorder.why), "%s", why);
+	context->recorder.reports = *reports;
 	record_in_file(context);
 }
 

@@ -26,8 +26,7 @@ struct sml_recorder {
 	bool started, done; /* under the context's lock */
 	int error;
 	const char *text;
-	const struct sml_stall_report *report;
-	char why[256]; /* there is no report */
+	struct sml_stall_reports reports;
 };
 
 /*
@@ -38,11 +37,11 @@ char *sml_recorder_path(const char *pattern, int rank, bool *wrong);
 
 /*
  * The job has failed, every shard has stopped, and text says why: log, and
- * record. Waits for the file, up to SML_RECORD_NS. text and report must live as
- * long as the context.
+ * record. Waits for the file, up to SML_RECORD_NS. text must live as long as the
+ * context.
  */
 void sml_recorder_record(struct sml_context *context, int error, const char *text,
-			 const struct sml_stall_report *report, const char *why);
+			 const struct sml_stall_reports *reports);
 
 /* Waits for the file. */
 void sml_recorder_fini(struct sml_context *context);

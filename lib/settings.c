@@ -69,8 +69,8 @@ static int check(const struct sml_config *config)
 
 int sml_faults_parse(struct sml_faults *faults, const char *text)
 {
-	static const char allowed[] = "drop=N,duplicate=N,reorder=N,seed=N, each but the seed in "
-				      "packets of a million";
+	static const char allowed[] = "drop=N,duplicate=N,reorder=N (packets of a million), "
+				      "seed=N, tickets=0 or 1, fastretransmit=0 or 1";
 	const char *place = text;
 	char name[16], digits[24];
 	int length;
@@ -90,6 +90,10 @@ int sml_faults_parse(struct sml_faults *faults, const char *text)
 			faults->reorder = (uint32_t)value;
 		else if (strcmp(name, "seed") == 0)
 			faults->seed = (uint64_t)value;
+		else if (strcmp(name, "tickets") == 0 && value <= 1)
+			faults->no_tickets = value == 0;
+		else if (strcmp(name, "fastretransmit") == 0 && value <= 1)
+			faults->no_fast_retransmit = value == 0;
 		else
 			goto wrong;
 		place += length;

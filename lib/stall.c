@@ -51,6 +51,30 @@ struct sml_stall_report *sml_stall_report_new(const SmlControl__StallReport *mes
 	return report;
 }
 
+void sml_stall_ask(struct sml_context *context, uint64_t until_ns,
+		   struct sml_stall_reports *reports)
+{
+	struct sml_control *controls[SML_MAX_STRIPES];
+
+	*reports = (struct sml_stall_reports){.complete = true};
+	for (unsigned i = 0; i < context->n_stripes; i++) {
+		controls[i] = __atomic_load_n(&context->stripes[i].control, __ATOMIC_ACQUIRE);
+		if (controls[i] && until_ns)
+			sml_control_ask_stalls(controls[i]);
+	}
+	for (unsigned i = 0; i < context->n_stripes; i++) {
+		char why[sizeof(reports->why)] = "it has no switch";
+
+		if (controls[i])
+			reports->of[i] =
+				sml_control_stalls(controls[i], until_ns, why, sizeof(why));
+		if (reports->of[i] == NULL && reports->complete) {
+			reports->complete = false;
+			memcpy(reports->why, why, sizeof(why));
+		}
+	}
+}
+
 /* ---- this rank's slots ---- */
 
 static enum sml_stall_cause find_cause(const struct sml_stall_report *report, unsigned own_rank,
@@ -95,7 +119,8 @@ static bool look(const struct sml_stall_cursor *cursor, struct sml_worker *worke
 		.call = tensor->number,
 		.first_sent_ns = state->first_sent_ns,
 	};
-	stalled->cause = find_cause(cursor->report, worker->config.shape.rank, stalled);
+	stalled->cause = find_cause(cursor->reports->of[stalled->stripe], worker->config.shape.rank,
+				    stalled);
 	return true;
 }
 
@@ -103,55 +128,76 @@ bool sml_stall_next(struct sml_stall_cursor *cursor, struct sml_stalled *stalled
 {
 	struct sml_context *context = cursor->context;
 
-	for (; cursor->shard < context->n_shards; cursor->shard++, cursor->slot = 0) {
-		struct sml_worker *worker = &context->shards[cursor->shard]->worker;
+	for (; cursor->stripe < context->n_stripes; cursor->stripe++, cursor->shard = 0) {
+		const struct sml_stripe *stripe = &context->stripes[cursor->stripe];
 
-		while (cursor->slot < worker->n_slots)
-			if (look(cursor, worker, cursor->slot++, stalled))
-				return true;
+		for (; cursor->shard < stripe->n_shards; cursor->shard++, cursor->slot = 0) {
+			struct sml_worker *worker = &stripe->shards[cursor->shard]->worker;
+
+			while (cursor->slot < worker->n_slots)
+				if (look(cursor, worker, cursor->slot++, stalled))
+					return true;
+		}
 	}
 	return false;
 }
 
 /* ---- in words ---- */
 
+/* Packets of this rank, and results, that are lost on the way to a stripe and back. */
+struct losses {
+	uint32_t n_not_arrived, n_result_lost;
+};
+
 struct summary {
-	uint32_t n_sent, n_blocked, n_not_arrived, n_result_lost;
-	uint32_t n_queued;	  /* calls that no slot has begun to serve */
+	uint32_t n_sent, n_blocked;
+	uint32_t n_queued; /* calls that no slot has begun to serve */
+	struct losses losses[SML_MAX_STRIPES];
 	struct sml_stalled first; /* of those that were sent: the longest ago */
 	bool broken;
 };
 
-static uint32_t count_queued(struct sml_shard *shard)
+static uint32_t count_queued(struct sml_progress *thread)
 {
 	uint32_t n = 0;
 
-	pthread_mutex_lock(&shard->queue_lock);
-	for (const struct sml_request *r = shard->queue_first; r; r = r->queued[shard->index])
+	pthread_mutex_lock(&thread->queue_lock);
+	for (const struct sml_request *r = thread->queue_first; r; r = r->queued[thread->index])
 		n++;
-	pthread_mutex_unlock(&shard->queue_lock);
+	pthread_mutex_unlock(&thread->queue_lock);
 	return n;
 }
 
-static void summarize(struct sml_context *context, const struct sml_stall_report *report,
+static bool is_any_broken(const struct sml_context *context)
+{
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		for (unsigned s = 0; s < context->stripes[i].n_shards; s++)
+			if (sml_worker_is_broken(&context->stripes[i].shards[s]->worker))
+				return true;
+	return false;
+}
+
+static void summarize(struct sml_context *context, const struct sml_stall_reports *reports,
 		      struct summary *summary)
 {
-	struct sml_stall_cursor cursor = {.context = context, .report = report};
+	struct sml_stall_cursor cursor = {.context = context, .reports = reports};
 	struct sml_stalled stalled;
 
 	*summary = (struct summary){0};
 	while (sml_stall_next(&cursor, &stalled)) {
+		struct losses *losses = &summary->losses[stalled.stripe];
+
 		summary->n_blocked += stalled.place == SML_BLOCKED;
 		if (stalled.sends == 0)
 			continue;
 		if (summary->n_sent++ == 0 || stalled.first_sent_ns < summary->first.first_sent_ns)
 			summary->first = stalled;
-		summary->n_not_arrived += stalled.cause == SML_STALL_NOT_ARRIVED;
-		summary->n_result_lost += stalled.cause == SML_STALL_RESULT_LOST;
+		losses->n_not_arrived += stalled.cause == SML_STALL_NOT_ARRIVED;
+		losses->n_result_lost += stalled.cause == SML_STALL_RESULT_LOST;
 	}
-	for (unsigned i = 0; i < context->n_shards; i++)
-		summary->broken |= sml_worker_is_broken(&context->shards[i]->worker);
-	summary->n_queued = count_queued(context->shards[0]);
+	summary->broken = is_any_broken(context);
+	if (context->n_threads > 0)
+		summary->n_queued = count_queued(context->threads[0]);
 }
 
 struct lines {
@@ -170,10 +216,26 @@ static const char *plural(uint32_t n)
 	return n == 1 ? "" : "s";
 }
 
-static void describe_rank(const struct sml_stall_report *report, unsigned rank, struct lines *lines)
+void sml_stall_gather(const struct sml_context *context, const struct sml_stall_reports *reports,
+		      struct sml_stall_lacking *lacking)
 {
-	const struct sml_stall_rank *about = &report->ranks[rank];
-	uint32_t n = report->n_missing[rank];
+	*lacking = (struct sml_stall_lacking){0};
+	for (unsigned i = 0; i < context->n_stripes; i++) {
+		const struct sml_stall_report *report = reports->of[i];
+
+		for (unsigned rank = 0; report && rank < SML_MAX_RANKS; rank++) {
+			lacking->n_missing[rank] += report->n_missing[rank];
+			lacking->about[rank] = &report->ranks[rank];
+		}
+	}
+}
+
+static void describe_rank(const struct sml_stall_lacking *lacking, unsigned rank,
+			  struct lines *lines)
+{
+	const struct sml_stall_rank *about = lacking->about[rank];
+	uint32_t n = lacking->n_missing[rank];
+
 	snprintf(next_line(lines), SML_STALL_LINE_BYTES,
 		 "rank %u (host %.100s, pid %" PRIu32 ") has not contributed to %" PRIu32
 		 " slot%s; %slast heard %.1f s ago",
@@ -183,42 +245,62 @@ static void describe_rank(const struct sml_stall_report *report, unsigned rank, 
 }
 
 /* The ranks that most slots wait for; this one's own trouble is told otherwise. */
-static void describe_ranks(const struct sml_stall_report *report, unsigned own_rank,
+static void describe_ranks(const struct sml_stall_lacking *lacking, unsigned own_rank,
 			   struct lines *lines)
 {
 	uint64_t told = (uint64_t)1 << own_rank;
 	unsigned n_ranks = 0;
 
 	for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++)
-		n_ranks += rank != own_rank && report->n_missing[rank] > 0;
+		n_ranks += rank != own_rank && lacking->n_missing[rank] > 0;
 	for (unsigned i = 0; i < n_ranks && i < NAMED_RANKS; i++) {
 		unsigned worst = SML_MAX_RANKS;
 
 		for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++)
 			if (!(told >> rank & 1) &&
 			    (worst == SML_MAX_RANKS ||
-			     report->n_missing[rank] > report->n_missing[worst]))
+			     lacking->n_missing[rank] > lacking->n_missing[worst]))
 				worst = rank;
 		told |= (uint64_t)1 << worst;
-		describe_rank(report, worst, lines);
+		describe_rank(lacking, worst, lines);
 	}
 	if (n_ranks > NAMED_RANKS)
 		snprintf(next_line(lines), SML_STALL_LINE_BYTES,
 			 "%u more ranks have not contributed, either", n_ranks - NAMED_RANKS);
 }
 
-static void describe_paths(const struct summary *summary, struct lines *lines)
+/* "the switch", or, where there are several, "stripe 1 (10.0.0.2:28500)". */
+static void name_switch(const struct sml_context *context, unsigned stripe, char *name,
+			size_t bytes)
 {
-	if (summary->n_not_arrived > 0)
-		snprintf(next_line(lines), SML_STALL_LINE_BYTES,
-			 "%" PRIu32
-			 " packet%s of this rank have not reached the switch, of %" PRIu32
-			 " that wait for an answer",
-			 summary->n_not_arrived, plural(summary->n_not_arrived), summary->n_sent);
-	if (summary->n_result_lost > 0)
-		snprintf(next_line(lines), SML_STALL_LINE_BYTES,
-			 "%" PRIu32 " result%s that the switch has sent have not reached this rank",
-			 summary->n_result_lost, plural(summary->n_result_lost));
+	if (context->n_stripes == 1)
+		snprintf(name, bytes, "the switch");
+	else
+		snprintf(name, bytes, "stripe %u (%.80s)", stripe,
+			 sml_stripe_name(&context->stripes[stripe]));
+}
+
+static void describe_paths(const struct sml_context *context, const struct summary *summary,
+			   struct lines *lines)
+{
+	char name[128];
+
+	for (unsigned i = 0; i < context->n_stripes; i++) {
+		const struct losses *losses = &summary->losses[i];
+
+		name_switch(context, i, name, sizeof(name));
+		if (losses->n_not_arrived > 0)
+			snprintf(next_line(lines), SML_STALL_LINE_BYTES,
+				 "%" PRIu32
+				 " packet%s of this rank have not reached %s, of %" PRIu32
+				 " that wait for an answer",
+				 losses->n_not_arrived, plural(losses->n_not_arrived), name,
+				 summary->n_sent);
+		if (losses->n_result_lost > 0)
+			snprintf(next_line(lines), SML_STALL_LINE_BYTES,
+				 "%" PRIu32 " result%s that %s has sent have not reached this rank",
+				 losses->n_result_lost, plural(losses->n_result_lost), name);
+	}
 }
 
 static void describe_own(const struct summary *summary, struct lines *lines)
@@ -246,16 +328,17 @@ static void describe_own(const struct summary *summary, struct lines *lines)
 			 plural(summary->n_queued));
 }
 
-unsigned sml_stall_describe(struct sml_context *context, const struct sml_stall_report *report,
+unsigned sml_stall_describe(struct sml_context *context, const struct sml_stall_reports *reports,
 			    char text[SML_STALL_LINES][SML_STALL_LINE_BYTES])
 {
 	struct lines lines = {.text = text};
+	struct sml_stall_lacking lacking;
 	struct summary summary;
 
-	summarize(context, report, &summary);
-	if (report)
-		describe_ranks(report, context->settings.rank, &lines);
-	describe_paths(&summary, &lines);
+	summarize(context, reports, &summary);
+	sml_stall_gather(context, reports, &lacking);
+	describe_ranks(&lacking, context->settings.rank, &lines);
+	describe_paths(context, &summary, &lines);
 	describe_own(&summary, &lines);
 	return lines.n;
 }

@@ -37,9 +37,32 @@ struct sml_stall_report {
 	struct sml_stall_slot slots[]; /* by number */
 };
 
+/* What is known of each stripe. */
+struct sml_stall_reports {
+	const struct sml_stall_report *of[SML_MAX_STRIPES]; /* NULL: nothing */
+	bool complete;
+	char why[256]; /* it is not, of the first stripe that lacks one */
+};
+
+/*
+ * Ask all switches, and wait until until_ns for what they say; 0: take what they
+ * have said. Reports live as long as the context.
+ */
+void sml_stall_ask(struct sml_context *context, uint64_t until_ns,
+		   struct sml_stall_reports *reports);
+
 /* Of a job with so many slots. NULL: no memory. To be freed by free(). */
 struct sml_stall_report *sml_stall_report_new(const SmlControl__StallReport *message,
 					      uint32_t n_slots);
+
+/* What all switches together lack of each rank, and who it is (NULL: none has said). */
+struct sml_stall_lacking {
+	uint32_t n_missing[SML_MAX_RANKS];
+	const struct sml_stall_rank *about[SML_MAX_RANKS];
+};
+
+void sml_stall_gather(const struct sml_context *context, const struct sml_stall_reports *reports,
+		      struct sml_stall_lacking *lacking);
 
 /* Why a slot that has sent has no result. */
 enum sml_stall_cause {
@@ -62,11 +85,11 @@ struct sml_stalled {
 	uint64_t missing;	/* RANKS: who */
 };
 
-/* Walks through them: begin with the context and the report (NULL: none) alone. */
+/* Walks through them: begin with the context and the reports alone. */
 struct sml_stall_cursor {
 	struct sml_context *context;
-	const struct sml_stall_report *report;
-	unsigned shard;
+	const struct sml_stall_reports *reports;
+	unsigned stripe, shard;
 	uint16_t slot;
 };
 
@@ -79,7 +102,7 @@ bool sml_stall_next(struct sml_stall_cursor *cursor, struct sml_stalled *stalled
  * In words, the most telling first: whom the job waits for, and where this rank's
  * packets are lost. Returns how many lines; 0: nothing was under way.
  */
-unsigned sml_stall_describe(struct sml_context *context, const struct sml_stall_report *report,
+unsigned sml_stall_describe(struct sml_context *context, const struct sml_stall_reports *reports,
 			    char text[SML_STALL_LINES][SML_STALL_LINE_BYTES]);
 
 #endif

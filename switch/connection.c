@@ -22,8 +22,6 @@
 #include "switch/server.h"
 #include "switch/wire.h"
 
-/* A connection that has joined no job by then is closed, whatever it says. */
-#define GREETING_NS (10ull * 1000000000ull)
 /* One that ends may still read what it was told, for so long. */
 #define LINGER_NS 1000000000ull
 /* The longest message of a worker, a report of 2 x 4096 chunks, has 160 KiB. */
@@ -100,7 +98,9 @@ bool sml_connection_is_over(struct sml_connection *connection, uint64_t now_ns)
 		return now_ns > connection->heard_ns + LINGER_NS;
 	if (connection->job != NULL)
 		connection->stranger_ns = now_ns;
-	return now_ns > connection->stranger_ns + GREETING_NS;
+	/* Whatever it says: to join is all that counts. */
+	return now_ns >
+	       connection->stranger_ns + connection->server->config.greeting_ms * 1000000ull;
 }
 
 /* ---- out ---- */
@@ -263,8 +263,11 @@ void sml_connection_open(struct sml_server *server, int fd)
 	server->connections = connection;
 	server->n_connections++;
 	bufferevent_setcb(stream, on_read, on_written, on_event, connection);
-	/* One message and its length: more is not read before that is handled. */
-	bufferevent_setwatermark(stream, EV_READ, 0, MAX_INPUT_BYTES + 4);
-	bufferevent_enable(stream, EV_READ | EV_WRITE);
+	/*
+	 * 16 KiB are read at a time, then on_read() takes or refuses what is there: no
+	 * high watermark is needed, and libevent's crashes where memory has run out.
+	 */
+	if (bufferevent_enable(stream, EV_READ | EV_WRITE) < 0)
+		sml_connection_free(connection);
 	sml_strangers_make_room(server);
 }

@@ -27,12 +27,25 @@ struct term {
 	uint32_t mine, theirs;
 };
 
-static struct sml_job *find_job(struct sml_server *server, const char *name)
+/*
+ * The job that a Join means. A switch can come to have several stripes of one job,
+ * by taking over from others that have died. A job that begins is one stripe here:
+ * where ranks name the same switches in another order, they meet and are told.
+ */
+static struct sml_job *find_job(struct sml_server *server, const SmlControl__Join *join)
 {
-	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
-		if (server->jobs[i] != NULL && strcmp(server->jobs[i]->name, name) == 0)
-			return server->jobs[i];
-	return NULL;
+	struct sml_job *other = NULL;
+
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
+		struct sml_job *job = server->jobs[i];
+
+		if (job == NULL || strcmp(job->name, join->job) != 0)
+			continue;
+		if (job->stripe == join->stripe)
+			return job;
+		other = job;
+	}
+	return join->resume == NULL ? other : NULL;
 }
 
 /*
@@ -69,6 +82,9 @@ static const char *own_mistake(const SmlControl__Join *join, char *text, size_t 
 	else if (join->shards < 1 || join->shards > SML_MAX_SHARDS)
 		snprintf(text, bytes, "%u shards are not between 1 and %d", join->shards,
 			 SML_MAX_SHARDS);
+	else if (join->stripe >= join->stripes || join->stripes > SML_MAX_STRIPES)
+		snprintf(text, bytes, "stripe %u of %u is none: a job has at most %d", join->stripe,
+			 join->stripes, SML_MAX_STRIPES);
 	else if (join->resume != NULL && join->resume->n_streams != SML_STREAMS)
 		snprintf(text, bytes, "a report has %d streams", SML_STREAMS);
 	else if (strlen(join->job) == 0 || strlen(join->job) >= SML_NAME_BYTES ||
@@ -319,7 +335,7 @@ static bool has_failed_here(const struct sml_server *server, const SmlControl__J
 void sml_job_join(struct sml_server *server, struct sml_connection *connection,
 		  const SmlControl__Join *join)
 {
-	struct sml_job *job = find_job(server, join->job);
+	struct sml_job *job = find_job(server, join);
 	char text[SML_TEXT_BYTES];
 
 	if (join->protocol != SML_CONTROL_PROTOCOL) {

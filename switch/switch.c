@@ -35,6 +35,7 @@ void sml_switch_config_init(struct sml_switch_config *config)
 		.threads = 1,
 		.heartbeat_ms = 60000,
 		.max_strangers = 1024,
+		.greeting_ms = 10000,
 		.tls_names = {"--tls-certificate", "--tls-key", "--tls-authority"},
 	};
 }

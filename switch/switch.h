@@ -24,6 +24,7 @@ struct sml_switch_config {
 	uint32_t threads;	/* of the dataplane, 1 */
 	uint32_t heartbeat_ms;	/* the most that a worker may ask for, 60000 */
 	uint32_t max_strangers; /* connections that have not joined, 1024 */
+	uint32_t greeting_ms;	/* each of them may stay so long, 10000 */
 	/* Files, and what they are called where they are set; none: no TLS. */
 	struct sml_tls_files tls, tls_names;
 	const struct sml_dataplane_operations *dataplane; /* NULL: UDP */

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import time
 
+import targets
 from rows import RATES
 
 COLUMNS = (f"{'':44} {'p50':>9} {'p99':>9} {'IQR':>5} {'speed':>8} {'of':>6} {'x Gloo':>7}"
@@ -50,7 +51,9 @@ def row_of(result, ring):
         "times_gloo_ring": ring / p50 if ring else None,
         "cpu_s_a_call": (result.cpu_ranks + result.cpu_others) / result.calls,
         "cpu_s_a_call_a_worker": result.cpu_ranks / result.calls / cell.n_workers,
-        "machine_busy": result.busy / result.elapsed / cores,
+        "mean_s": sum(result.times) / len(result.times),
+        # /proc/stat counts hundredths of a second: nothing to say about less than one.
+        "machine_busy": result.busy / result.elapsed / cores if result.elapsed > 1 else None,
         "sent_bytes_a_call": result.sent / result.calls,
         "received_bytes_a_call": result.received / result.calls,
         "dropped_a_call": result.drops / result.calls, "wrong_elements": result.wrong,
@@ -78,9 +81,10 @@ def print_cell(cell, results):
             print(f"{name:44} {1e3 * row['p50_s']:9.3f} {1e3 * row['p99_s']:9.3f}"
                   f" {percent(row['iqr_of_p50']):>5} {row['goodput_bit_per_s'] / 1e6:8.1f}"
                   f" {percent(row['share_of_limit']):>6} {times:>7} {1e3 * row['cpu_s_a_call']:8.2f}"
-                  f" {100 * row['machine_busy']:5.0f} {row['sent_bytes_a_call'] / 1e3:9.1f}"
+                  f" {percent(row['machine_busy']):>5} {row['sent_bytes_a_call'] / 1e3:9.1f}"
                   f" {row['received_bytes_a_call'] / 1e3:9.1f} {row['dropped_a_call']:6.1f}")
-    if RATES[cell.rate] and any(result.entry.method.name == "gloo-ring" for result in results):
+    # Below that it is latency that counts, which a bound of bytes knows nothing of.
+    if RATES[cell.rate] and cell.size_bytes >= 65536 and any(result.entry.method.name == "gloo-ring" for result in results):
         bound = cell.limit_seconds(next(result.entry.method for result in results
                                         if result.entry.method.name == "gloo-ring"))
         times = f"{ring / bound:.2f}" if ring else "-"
@@ -107,7 +111,7 @@ def to_json(results, about):
         elif result.times:
             row.update(row_of(result, rings[cell]), times_s=result.times)
         rows.append(row)
-    return {**about, "rows": rows}
+    return {**about, "rows": rows, "targets": targets.to_json(results)}
 
 
 def write_json(results, about, path):
@@ -141,8 +145,8 @@ def plot(results, path):
         for i, points in enumerate(series.values()):
             data = "\n".join(f"{size} {p50}" for size, p50 in sorted(points))
             script.append(f"$data{i} << end\n{data}\nend")
-        script.append("set xrange [*:*]" if any(len(set(p)) > 1 for p in series.values())
-                      else "set xrange [1e6:1e8]")
+        sizes = [size for points in series.values() for size, _ in points]
+        script.append(f"set xrange [{min(sizes) / 2}:{max(sizes) * 2}]")
         script.append("plot " + ", ".join(
             f"$data{i} with linespoints title '{name}'" for i, name in enumerate(series)))
     script.append("unset multiplot")

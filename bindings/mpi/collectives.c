@@ -110,20 +110,3 @@ SML_EXPORT int MPI_Allgather(const void *send, int send_count, MPI_Datatype send
 	meet(comm);
 	return PMPI_Allgather(send, send_count, send_type, recv, recv_count, recv_type, comm);
 }
-
-/* ---- the end ---- */
-
-SML_EXPORT int MPI_Finalize(void)
-{
-	struct sml_mpi_patience patience = {0};
-
-	while (sml_mpi_has_pending()) {
-		sml_mpi_progress();
-		sml_mpi_rest(&patience);
-		sml_mpi_poll();
-	}
-	if (sml_mpi_is_used())
-		sml_mpi_communicators_close();
-	sml_mpi_summary();
-	return PMPI_Finalize();
-}

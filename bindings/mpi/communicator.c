@@ -8,12 +8,6 @@
 
 #include "bindings/mpi/patience.h"
 
-#ifdef OPEN_MPI
-#define BUILT_FOR "Open MPI"
-#else
-#define BUILT_FOR "MPICH"
-#endif
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sml_mpi_communicator *all; /* under the lock; as their attributes also die in it */
 static int keyval = MPI_KEYVAL_INVALID;
@@ -131,26 +125,8 @@ void sml_mpi_communicators_close(void)
 
 /* ---- and its beginning ---- */
 
-/* Handles of one MPI mean nothing to another: better no run than a wild one. */
-static void check_mpi(void)
-{
-	char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
-	int length;
-
-	PMPI_Get_library_version(version, &length);
-	if (strncmp(version, BUILT_FOR, strlen(BUILT_FOR)) == 0)
-		return;
-	version[strcspn(version, "\n,")] = '\0';
-	fprintf(stderr,
-		"switchml-mpi: this libswitchml-mpi.so was built for " BUILT_FOR
-		", and the program runs \"%s\": preload one that was built for it\n",
-		version);
-	exit(1);
-}
-
 static void set_up(void)
 {
-	check_mpi();
 	if (PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &keyval, NULL) != MPI_SUCCESS)
 		keyval = MPI_KEYVAL_INVALID;
 	sml_mpi_progress_init();
@@ -206,13 +182,16 @@ struct sml_mpi_communicator *sml_mpi_communicator_of(MPI_Comm comm, bool make)
 /* The library's sentence as an error of MPI's. */
 static int make_error_code(struct sml_mpi_communicator *communicator, int error)
 {
+	const char *said = sml_error_text(communicator->job);
 	char text[MPI_MAX_ERROR_STRING];
-	int code;
+	int class, code;
 
-	if (PMPI_Add_error_code(MPI_ERR_OTHER, &code) != MPI_SUCCESS)
+	/* A class of its own: of MPICH's own classes, codes cannot have a text. */
+	if (PMPI_Add_error_class(&class) != MPI_SUCCESS ||
+	    PMPI_Add_error_code(class, &code) != MPI_SUCCESS)
 		return MPI_ERR_OTHER;
-	snprintf(text, sizeof(text), "switchml: %s: %s", sml_strerror(error),
-		 sml_error_text(communicator->job));
+	snprintf(text, sizeof(text), "switchml: %s", *said ? said : sml_strerror(error));
+	PMPI_Add_error_string(class, text);
 	PMPI_Add_error_string(code, text);
 	return code;
 }

@@ -133,12 +133,15 @@ static bool parse_bytes(const char *text, uint64_t *bytes)
 static uint64_t own_threshold(void)
 {
 	const char *text = getenv("SWITCHML_MPI_THRESHOLD");
+	static int told; /* atomic */
 	uint64_t bytes;
 
 	if (text == NULL || *text == '\0')
 		return THRESHOLD_DEFAULT;
 	if (parse_bytes(text, &bytes))
 		return bytes;
+	if (__atomic_exchange_n(&told, 1, __ATOMIC_RELAXED))
+		return 0;
 	fprintf(stderr,
 		"switchml-mpi: SWITCHML_MPI_THRESHOLD=\"%s\" is not allowed: it must be bytes, 1 "
 		"or "
@@ -261,10 +264,10 @@ static void begin(struct sml_mpi_communicator *communicator)
 
 	communicator->state = SML_MPI_LEFT;
 	communicator->why = SML_MPI_NO_SWITCH;
-	if (error)
-		refuse(&refusal, error, sml_error_text(NULL));
-	else if (__atomic_load_n(&given_up, __ATOMIC_RELAXED))
+	if (__atomic_load_n(&given_up, __ATOMIC_RELAXED))
 		refuse(&refusal, SML_ERROR_CLOSED, "");
+	else if (error)
+		refuse(&refusal, error, sml_error_text(NULL));
 	else if (communicator->rank == 0)
 		invite(&invitation, &refusal, &config);
 	if (PMPI_Bcast(&invitation, (int)sizeof(invitation), MPI_BYTE, 0, communicator->comm) !=

@@ -27,6 +27,7 @@ struct job {
 	int elsewhere;	  /* bit r: rank r is another process's */
 	void (*body)(struct rank *rank);
 	void *argument;
+	uint32_t *hash; /* NULL, or gets that of all ranks' results */
 };
 
 struct rank {
