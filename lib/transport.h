@@ -92,6 +92,7 @@ struct sml_transport_ops {
 struct sml_transport {
 	const struct sml_transport_ops *ops;
 	int poll_fd;		/* POLLIN: something came; POLLOUT: room to send */
+	bool drained;		/* the last receive left nothing behind */
 	uint32_t receive_bytes; /* that it can hold until they are asked for */
 	uint16_t port;		/* its own, and its family, where it has several peers */
 	sa_family_t family;

@@ -355,6 +355,7 @@ static unsigned udp_receive(struct sml_transport *transport, struct sml_packet *
 		udp->in[i].msg_hdr.msg_controllen = sizeof(udp->in_control[i].bytes);
 	}
 	received = recvmmsg(udp->base.poll_fd, udp->in, udp->n_buffers, MSG_DONTWAIT, NULL);
+	udp->base.drained = received < (int)udp->n_buffers;
 	for (int i = 0; i < received; i++) {
 		struct msghdr *message = &udp->in[i].msg_hdr;
 		uint32_t whole = udp->in[i].msg_len;
