@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "lib/embedded.h"
 #include "lib/probe.h"
@@ -12,6 +13,15 @@
 #define WINDOW_MIN	   4
 
 /* ---- transports ---- */
+
+static bool has_ipv6(void)
+{
+	int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
 
 int sml_data_path_open_transport(const struct sml_stripe *stripe, unsigned shard,
 				 const union sml_sockaddr *peers, struct sml_transport **transport)
@@ -31,6 +41,8 @@ int sml_data_path_open_transport(const struct sml_stripe *stripe, unsigned shard
 	int error;
 
 	sml_sockaddr_set_port(&config.peer, stripe->admission.data_port);
+	if (peers && has_ipv6())
+		config.peer.any.sa_family = AF_INET6;
 	error = sml_transport_udp.open(transport, &config);
 	if (error || (faults->drop | faults->duplicate | faults->reorder) == 0)
 		return error;

@@ -108,33 +108,25 @@ static int reach_rank_0(struct sml_stripe *first)
 
 /* ---- what Admitted says ---- */
 
-static void map_v4(const uint8_t host[4], struct in6_addr *v6)
-{
-	*v6 = (struct in6_addr){.s6_addr = {[10] = 0xff, [11] = 0xff}};
-	memcpy(v6->s6_addr + 12, host, 4);
-}
-
-/* Where a rank is, for our sockets. False: of a family that they are not. */
+/* Where a rank is, for sockets of this family. False: of one that they are not. */
 static bool place_peer(const struct sml_peer *peer, const union sml_sockaddr *control,
-		       union sml_sockaddr *address)
+		       sa_family_t family, union sml_sockaddr *address)
 {
 	*address = *control;
-	if (peer->host_bytes == 0)
-		return true;
-	if (control->any.sa_family == AF_INET) {
-		if (peer->host_bytes != 4)
-			return false;
+	if (peer->host_bytes == 4) {
+		address->v4 = (struct sockaddr_in){.sin_family = AF_INET};
 		memcpy(&address->v4.sin_addr, peer->host, 4);
-		return true;
-	}
-	if (peer->host_bytes == 4)
-		map_v4(peer->host, &address->v6.sin6_addr);
-	else
+	} else if (peer->host_bytes == 16) {
+		address->v6 = (struct sockaddr_in6){.sin6_family = AF_INET6};
 		memcpy(&address->v6.sin6_addr, peer->host, 16);
-	/* An address of one link: it is the link that leads to rank 0. */
-	if (!IN6_IS_ADDR_LINKLOCAL(&address->v6.sin6_addr))
-		address->v6.sin6_scope_id = 0;
-	return true;
+		/* An address of one link: it is the link that leads to rank 0. */
+		if (control->any.sa_family == AF_INET6 &&
+		    IN6_IS_ADDR_LINKLOCAL(&address->v6.sin6_addr))
+			address->v6.sin6_scope_id = control->v6.sin6_scope_id;
+	}
+	if (family == AF_INET6)
+		sml_sockaddr_map(address);
+	return address->any.sa_family == family;
 }
 
 static int place_peers(struct sml_stripe *first)
@@ -146,13 +138,12 @@ static int place_peers(struct sml_stripe *first)
 		const struct sml_peer *peer = &meeting->peers[rank];
 		union sml_sockaddr address;
 
-		if (!place_peer(peer, &first->connection.endpoint->address, &address))
-			return sml_error_set(
-				SML_ERROR_UNREACHABLE,
-				"rank %u is reached by IPv6, and rank 0 at %s by IPv4: "
-				"give an address in SWITCHML_MASTER_ADDR that is the "
-				"same for all ranks",
-				rank, sml_stripe_name(first));
+		if (!place_peer(peer, &first->connection.endpoint->address,
+				first->transports[0]->family, &address))
+			return sml_error_set(SML_ERROR_UNREACHABLE,
+					     "rank %u is reached by IPv6, and this host has none: "
+					     "give an IPv4 address in SWITCHML_MASTER_ADDR",
+					     rank);
 		for (unsigned shard = 0; shard < first->admission.shards; shard++) {
 			sml_sockaddr_set_port(&address, peer->ports[shard]);
 			context->peers->address[shard][rank] = address;

@@ -161,6 +161,7 @@ static unsigned faulty_receive(struct sml_transport *transport, struct sml_packe
 	unsigned came = faulty->inner->ops->receive(faulty->inner, faulty->before);
 	unsigned n = 0;
 
+	faulty->base.drained = faulty->inner->drained;
 	faulty->received_used = 0;
 	for (unsigned i = 0; i < came; i++)
 		n = receive_one(faulty, &faulty->before[i], packets, n);

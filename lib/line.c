@@ -78,9 +78,10 @@ static void contribute(struct sml_line *line, const void *packet, uint32_t lengt
 {
 	struct sml_own_stripe *own = line->own;
 	struct sml_pool_answer answer;
-	enum sml_verdict verdict = sml_own_stripe_receive(own, packet, length, &answer);
+	enum sml_verdict verdict =
+		sml_own_stripe_receive(own, packet, length, line->round, &answer);
 
-	if (verdict == SML_VERDICT_RESEND && answer.in.rank != own->rank)
+	if (verdict == SML_VERDICT_RESEND && answer.packet && answer.in.rank != own->rank)
 		sml_results_send_one(&line->results, line->transport->poll_fd, answer.packet,
 				     answer.length, &own->paths[answer.in.rank][answer.in.shard]);
 	if (verdict != SML_VERDICT_COMPLETED)
@@ -97,6 +98,9 @@ static void flush_results(struct sml_line *line)
 }
 
 /* ---- in ---- */
+
+/* Takes of full batches until a round ends all the same. */
+#define LONGEST_ROUND 64
 
 /* Whose result it seems to be; its worker looks closer. */
 static struct sml_shard *shard_of(const struct sml_line *line, const struct sml_header *header)
@@ -135,6 +139,9 @@ bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_
 	for (unsigned i = 0; i < n; i++)
 		take_packet(line, &packets[i], now_ns, news);
 	flush_results(line);
+	/* A socket that is never empty must not keep those waiting who have lost a result. */
+	if (transport->drained || ++line->n_takes % LONGEST_ROUND == 0)
+		line->round++;
 	return n > 0;
 }
 

@@ -15,6 +15,7 @@
 #include "lib/data_path.h"
 #include "lib/embedded.h"
 #include "lib/failover.h"
+#include "lib/summary.h"
 #include "lib/thread.h"
 
 #define REJOIN_PAUSE_NS (20 * SML_NS_PER_MS)
@@ -50,7 +51,7 @@ static void note_failure(struct sml_stripe *stripe)
 {
 	struct sml_context *context = stripe->context;
 
-	if (context->n_stripes == 1)
+	if (context->n_stripes == 1 || context->peers)
 		snprintf(stripe->text, sizeof(stripe->text), "%s", sml_error_last());
 	else
 		snprintf(stripe->text, sizeof(stripe->text), "stripe %u (%s): %.600s",
@@ -117,59 +118,6 @@ static int start_threads(struct sml_context *context)
 	for (unsigned i = 0; error == 0 && i < context->n_threads; i++)
 		error = sml_progress_start(context->threads[i]);
 	return error;
-}
-
-/* "dedicated switch gpu1:28500, udp dataplane", or one of each stripe. */
-static void describe_switches(const struct sml_context *context, char *text, size_t bytes)
-{
-	size_t length = 0;
-
-	if (context->n_stripes > 1)
-		length = (size_t)snprintf(text, bytes,
-					  "%u dedicated switches: ", context->n_stripes);
-	for (unsigned i = 0; i < context->n_stripes && length < bytes; i++) {
-		const struct sml_stripe *stripe = &context->stripes[i];
-
-		if (context->n_stripes > 1)
-			length += (size_t)snprintf(text + length, bytes - length,
-						   "%sstripe %u at %s (%s)", i ? ", " : "", i,
-						   sml_stripe_name(stripe),
-						   stripe->admission.dataplane);
-		else
-			length += (size_t)snprintf(
-				text + length, bytes - length, "%s switch %s, %s dataplane",
-				context->embedded      ? "embedded"
-				: is_embedded(context) ? "rank 0's"
-						       : "dedicated",
-				sml_stripe_name(stripe), stripe->admission.dataplane);
-	}
-}
-
-static void log_choices(const struct sml_context *context)
-{
-	const struct sml_settings *settings = &context->settings;
-	const struct sml_stripe *first = &context->stripes[0];
-	const struct sml_interface *interface = &first->connection.interface;
-	const struct sml_admission *admission = &first->admission;
-	const struct sml_shard *shard = first->shards[0];
-	char source[INET6_ADDRSTRLEN], switches[SML_TEXT_BYTES];
-
-	describe_switches(context, switches, sizeof(switches));
-	sml_log(&settings->log, SML_LOG_INFO,
-		"job \"%s\": rank %u of %u; %s; interface %s (%s, %s); "
-		"%u lanes a packet (path MTU %u%s, the narrowest of all ranks); %u + %u slots%s "
-		"(asked for %u + %u); window %u; %s wire; %u thread%s (asked for %u: %s)%s; %s%s",
-		settings->job, settings->rank, settings->world_size, switches, interface->name,
-		sml_sockaddr_text(&interface->source, source),
-		interface->bound ? "SWITCHML_SOCKET_IFNAME" : "by the route", context->shape.lanes,
-		settings->mtu ? settings->mtu : interface->mtu, settings->mtu ? " as asked" : "",
-		admission->head_slots, admission->data_slots,
-		context->n_stripes > 1 ? " a stripe" : "", settings->head_slots,
-		settings->data_slots, shard->worker.config.window_max,
-		settings->wire == SML_WIRE_INT16 ? "int16" : "int32", admission->shards,
-		admission->shards == 1 ? "" : "s", settings->threads, settings->threads_why,
-		settings->spin ? ", spinning" : "", shard->line->transport->features,
-		shard->line->transport->ops == &sml_transport_udp ? "" : "; WITH FAULTS");
 }
 
 /* ---- open and close ---- */
@@ -251,24 +199,9 @@ int sml_open(struct sml_context **opened, const struct sml_config *config)
 		destroy(context);
 		return error;
 	}
-	log_choices(context);
+	sml_log_choices(context);
 	*opened = context;
 	return 0;
-}
-
-static void log_counters(const struct sml_context *context)
-{
-	struct sml_counters c = {.size = sizeof(c)};
-
-	sml_get_counters(context, &c);
-	sml_log(&context->settings.log, SML_LOG_INFO,
-		"%" PRIu64 " calls, %" PRIu64 " packets sent, %" PRIu64 " received, %" PRIu64
-		" sent again by the timer in %" PRIu64 " stalls, %" PRIu64
-		" because later ones were answered, %" PRIu64
-		" ignored, RTT %.3f ms (least %.3f), window %" PRIu64,
-		c.tensors, c.packets_sent, c.packets_received, c.retransmits_timeout, c.stalls,
-		c.retransmits_fast, c.packets_ignored, (double)c.rtt_ns / 1e6,
-		(double)c.rtt_min_ns / 1e6, c.window);
 }
 
 /* A leaver takes part in resumes until all have asked to leave. */
@@ -320,7 +253,7 @@ int sml_close(struct sml_context *context)
 		sml_error_set(error, "%s", sml_error_text(context));
 	else
 		error = leave(context);
-	log_counters(context);
+	sml_log_counters(context);
 	destroy(context);
 	return error;
 }

@@ -18,10 +18,13 @@ struct sml_own_stripe *sml_own_stripe_new(const struct sml_pool_rules *rules, ui
 {
 	struct sml_own_stripe *own = calloc(1, sizeof(*own));
 
-	if (own)
+	if (own) {
 		own->memory = malloc(sml_pool_memory_bytes(rules));
-	if (own == NULL || own->memory == NULL) {
-		free(own);
+		own->completed = calloc(2u * ((size_t)rules->head_slots + rules->data_slots),
+					sizeof(*own->completed));
+	}
+	if (own == NULL || own->memory == NULL || own->completed == NULL) {
+		sml_own_stripe_free(own);
 		sml_error_set(-ENOMEM, "no memory for the slots of this rank's stripe");
 		return NULL;
 	}
@@ -33,10 +36,11 @@ struct sml_own_stripe *sml_own_stripe_new(const struct sml_pool_rules *rules, ui
 
 void sml_own_stripe_free(struct sml_own_stripe *own)
 {
-	if (own)
-		free(own->memory);
-	if (own)
-		free(own->last);
+	if (own == NULL)
+		return;
+	free(own->memory);
+	free(own->completed);
+	free(own->last);
 	free(own);
 }
 
@@ -60,16 +64,29 @@ static void tell_mismatch(struct sml_own_stripe *own, const struct sml_contribut
 		sml_control_mismatch(own->control, &found);
 }
 
+/* Its result may be lost; or it is an old one that waited in the socket with the first. */
+static void consider_resend(struct sml_own_stripe *own, uint32_t round,
+			    struct sml_pool_answer *answer)
+{
+	if (own->completed[2u * answer->in.slot + (answer->in.use & 1u)] == round)
+		answer->packet = NULL;
+	else
+		count(&own->resends[answer->in.rank]);
+}
+
 enum sml_verdict sml_own_stripe_receive(struct sml_own_stripe *own, const void *packet,
-					uint32_t length, struct sml_pool_answer *answer)
+					uint32_t length, uint32_t round,
+					struct sml_pool_answer *answer)
 {
 	enum sml_verdict verdict = sml_pool_receive(&own->pool, packet, length, answer);
 
 	count(&own->verdicts[verdict]);
 	if (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_COMPLETED)
 		count(&own->contributions[answer->in.rank]);
+	if (verdict == SML_VERDICT_COMPLETED)
+		own->completed[2u * answer->in.slot + (answer->in.use & 1u)] = round;
 	else if (verdict == SML_VERDICT_RESEND)
-		count(&own->resends[answer->in.rank]);
+		consider_resend(own, round, answer);
 	else if (verdict == SML_VERDICT_MISMATCH)
 		tell_mismatch(own, &answer->in);
 	return verdict;

@@ -28,6 +28,12 @@ struct sml_own_stripe {
 	uint8_t rank;
 	struct sml_path paths[SML_MAX_RANKS][SML_MAX_SHARDS];
 	struct sml_control *control;
+	/*
+	 * When each buffer's use was completed, in the rounds of its line: a
+	 * contribution that came again and has waited here since before cannot mean
+	 * that the result was lost.
+	 */
+	uint32_t *completed;
 	/* Relaxed atomics. */
 	uint64_t verdicts[SML_VERDICTS];
 	uint64_t contributions[SML_MAX_RANKS], resends[SML_MAX_RANKS];
@@ -53,10 +59,12 @@ void sml_own_stripe_set_path(struct sml_own_stripe *own, unsigned rank, unsigned
 
 /*
  * A contribution of any rank, by the thread of its shard. *answer as from
- * sml_pool_receive(): the caller sends it.
+ * sml_pool_receive(): the caller sends it, if there is one. round: how often all
+ * that had come was taken.
  */
 enum sml_verdict sml_own_stripe_receive(struct sml_own_stripe *own, const void *packet,
-					uint32_t length, struct sml_pool_answer *answer);
+					uint32_t length, uint32_t round,
+					struct sml_pool_answer *answer);
 
 /* Ask the threads, or look when they have stopped. To be freed; NULL: no answer, or no memory. */
 struct sml_stall_report *sml_own_stripe_ask(struct sml_context *context);

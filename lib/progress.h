@@ -68,6 +68,7 @@ struct sml_line {
 	struct sml_own_stripe *own;
 	struct sml_results results;
 	uint64_t served_packets, served_bytes; /* that other ranks have sent to it */
+	uint32_t round, n_takes;	       /* see own_stripe.h */
 	uint32_t scratch[SML_MAX_PACKET_BYTES / 4];
 };
 

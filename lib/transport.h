@@ -67,7 +67,8 @@ struct sml_transport_config {
 	union sml_sockaddr peer; /* with the data port */
 	/*
 	 * NULL: it talks to `peer` alone. Else to any of SML_MAX_RANKS, of peer's
-	 * family; filled in before the first packet, and alive as long as it is.
+	 * family (IPv6: IPv4 addresses mapped); filled in before the first packet, and
+	 * alive as long as it is.
 	 */
 	const union sml_sockaddr *peers;
 	const struct sml_log *log;
@@ -91,9 +92,11 @@ struct sml_transport_ops {
 struct sml_transport {
 	const struct sml_transport_ops *ops;
 	int poll_fd;		/* POLLIN: something came; POLLOUT: room to send */
+	bool drained;		/* the last receive left nothing behind */
 	uint32_t receive_bytes; /* that it can hold until they are asked for */
-	uint16_t port;		/* its own, where it has several peers */
-	char features[96];	/* for the log: what makes it fast, or not */
+	uint16_t port;		/* its own, and its family, where it has several peers */
+	sa_family_t family;
+	char features[96]; /* for the log: what makes it fast, or not */
 };
 
 extern const struct sml_transport_ops sml_transport_udp;

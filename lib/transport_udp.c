@@ -84,6 +84,10 @@ static void forbid_fragments(const struct udp *udp, bool forbid)
 	int value = udp->v6 ? (forbid ? IPV6_PMTUDISC_DO : IPV6_PMTUDISC_DONT)
 			    : (forbid ? IP_PMTUDISC_DO : IP_PMTUDISC_DONT);
 
+	/* Of IPv4 also on a socket of both. */
+	if (udp->v6 && udp->peers)
+		(void)setsockopt(udp->base.poll_fd, IPPROTO_IP, IP_MTU_DISCOVER,
+				 &(int){forbid ? IP_PMTUDISC_DO : IP_PMTUDISC_DONT}, sizeof(int));
 	(void)setsockopt(udp->base.poll_fd, udp->v6 ? IPPROTO_IPV6 : IPPROTO_IP,
 			 udp->v6 ? IPV6_MTU_DISCOVER : IP_MTU_DISCOVER, &value, sizeof(value));
 }
@@ -106,17 +110,16 @@ static void set_up_buffers(struct udp *udp)
 static int listen_for_peers(struct udp *udp)
 {
 	union sml_sockaddr own = {.any.sa_family = udp->v6 ? AF_INET6 : AF_INET};
-	int fd = udp->base.poll_fd, off = 0;
+	int fd = udp->base.poll_fd;
 	socklen_t length = sizeof(own);
 
-	if (udp->v6)
-		(void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
 	/* Bound already where an interface was chosen: then this one fails, and all is well. */
 	(void)bind(fd, &own.any, sml_sockaddr_length(&own));
 	if (getsockname(fd, &own.any, &length) < 0)
 		return -errno;
 	/* The port is at the same place in both families. */
 	udp->base.port = ntohs(own.v4.sin_port);
+	udp->base.family = own.any.sa_family;
 	return udp->base.port ? 0 : -EADDRNOTAVAIL;
 }
 
@@ -130,8 +133,14 @@ static int connect_socket(struct udp *udp, const struct sml_transport_config *co
 	if (fd < 0)
 		return -errno;
 	udp->base.poll_fd = fd;
-	/* Peers on this very host are reached by the loopback device. */
-	interface.to_device &= config->peers == NULL;
+	if (config->peers) {
+		/* Of both families, and those on this very host by the loopback device. */
+		if (udp->v6)
+			(void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int){0}, sizeof(int));
+		if (udp->v6)
+			sml_sockaddr_map(&interface.source);
+		interface.to_device = false;
+	}
 	error = sml_interface_bind(&interface, fd);
 	if (error)
 		return error;
@@ -346,6 +355,7 @@ static unsigned udp_receive(struct sml_transport *transport, struct sml_packet *
 		udp->in[i].msg_hdr.msg_controllen = sizeof(udp->in_control[i].bytes);
 	}
 	received = recvmmsg(udp->base.poll_fd, udp->in, udp->n_buffers, MSG_DONTWAIT, NULL);
+	udp->base.drained = received < (int)udp->n_buffers;
 	for (int i = 0; i < received; i++) {
 		struct msghdr *message = &udp->in[i].msg_hdr;
 		uint32_t whole = udp->in[i].msg_len;
