@@ -19,6 +19,9 @@
 /* Rows that a job has in the table of peers. */
 #define SML_XDP_PEERS_PER_JOB (SML_MAX_RANKS * SML_MAX_SHARDS)
 
+/* Where IP begins in a frame without a VLAN tag. */
+#define SML_XDP_UNTAGGED 14
+
 /* Ethernet, two VLAN tags, IPv6, UDP. */
 #define SML_XDP_MAX_HEADERS 72
 
@@ -46,6 +49,8 @@ struct sml_xdp_job {
 	uint32_t index; /* its row in peers, counters, ports and groups */
 	uint32_t first_buffer;
 	uint32_t started; /* addresses stay, contributions are taken */
+	/* Generic mode, and ports that can't transmit for XDP: the daemon sends results. */
+	uint32_t daemon_sends;
 	uint32_t tickets[SML_STREAMS] __attribute__((aligned(64)));
 };
 
@@ -90,9 +95,16 @@ struct sml_xdp_port {
 	uint8_t ranks[SML_MAX_RANKS];
 };
 
+/* Of packets that end here, and results; bytes are of UDP's payload. */
+struct sml_xdp_traffic {
+	uint64_t fates[SML_XDP_FATES];
+	uint64_t packets_received, bytes_received;
+	uint64_t packets_sent, bytes_sent;
+};
+
 /* counters: by index, per CPU. */
 struct sml_xdp_counters {
-	uint64_t fates[SML_XDP_FATES];
+	struct sml_xdp_traffic traffic;
 	uint32_t stamp; /* of this CPU's last result to all */
 	uint32_t reserved;
 };
@@ -128,5 +140,11 @@ struct sml_xdp_stamp {
 };
 
 #define SML_XDP_ALL 0xff
+
+/*
+ * A result that the daemon is to send goes to its socket as if the worker had
+ * sent it there: for all as it is, for one rank with this + rank as its kind.
+ */
+#define SML_XDP_KIND_TO_RANK 0x80
 
 #endif

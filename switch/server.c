@@ -189,7 +189,7 @@ static int open_dataplane(struct sml_server *server, const char *address, char *
 		.address = address,
 		.n_threads = server->config.threads,
 		.interfaces = server->config.interfaces ? server->config.interfaces : "",
-		.generic = server->config.generic,
+		.xdp_mode = server->config.xdp_mode,
 		.max_jobs = server->config.max_jobs,
 		.max_slots = server->config.max_slots,
 		.debug = server->config.debug,

@@ -17,7 +17,6 @@ struct sml_xdp_config {
 	uint16_t port;
 	uint32_t max_jobs, max_slots;
 	bool accept_partial; /* checksums that a virtual interface has left unmade */
-	bool daemon_sends;   /* results to all */
 };
 
 /* 0, or a negative errno and a sentence. */
@@ -30,8 +29,11 @@ int sml_xdp_maps_events_fd(const struct sml_xdp_maps *maps);
 
 /* 0, -ENOSPC (no row or no run of slots is free), or what the kernel says. */
 int sml_xdp_maps_add_job(struct sml_xdp_maps *maps, const struct sml_pool_rules *rules);
-/* Once all peers are there. 0 or a negative errno. */
-int sml_xdp_maps_start_job(struct sml_xdp_maps *maps, uint32_t number);
+/*
+ * Once all peers are there. daemon_sends: results go to the daemon's socket, not to
+ * the ports. 0 or a negative errno.
+ */
+int sml_xdp_maps_start_job(struct sml_xdp_maps *maps, uint32_t number, bool daemon_sends);
 /* Returns when no packet can touch the job's slots any more. */
 void sml_xdp_maps_remove_job(struct sml_xdp_maps *maps, uint32_t number);
 
@@ -43,11 +45,13 @@ int sml_xdp_maps_set_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t ra
 			  const struct sml_xdp_peer *peer);
 
 struct sml_xdp_totals {
-	uint64_t fates[SML_XDP_FATES];
+	struct sml_xdp_traffic traffic;
 	uint64_t contributions[SML_MAX_RANKS];
 	uint64_t resends[SML_MAX_RANKS];
 };
 
 void sml_xdp_maps_totals(struct sml_xdp_maps *maps, uint32_t number, struct sml_xdp_totals *totals);
+/* Of all jobs, those that have ended included. */
+void sml_xdp_maps_traffic(struct sml_xdp_maps *maps, struct sml_xdp_traffic *traffic);
 
 #endif

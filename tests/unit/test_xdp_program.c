@@ -126,7 +126,7 @@ static void pair_open(struct pair *pair, uint8_t n_ranks, uint16_t lanes, uint8_
 	sml_pool_init(&pair->pool, &rules, pair->memory);
 	assert_int_equal(sml_xdp_maps_add_job(maps, &rules), 0);
 	learn_all(pair);
-	assert_int_equal(sml_xdp_maps_start_job(maps, JOB), 0);
+	assert_int_equal(sml_xdp_maps_start_job(maps, JOB, false), 0);
 }
 
 static void pair_close(struct pair *pair)
@@ -171,11 +171,12 @@ static void assert_counted(struct sml_xdp_totals *before, uint32_t fate)
 	struct sml_xdp_totals now;
 
 	sml_xdp_maps_totals(maps, JOB, &now);
-	before->fates[fate]++;
+	before->traffic.fates[fate]++;
 	for (uint32_t i = 0; i < SML_XDP_FATES; i++)
-		if (now.fates[i] != before->fates[i])
-			fail_msg("fate %u: %lu counted, not %lu", i, (unsigned long)now.fates[i],
-				 (unsigned long)before->fates[i]);
+		if (now.traffic.fates[i] != before->traffic.fates[i])
+			fail_msg("fate %u: %lu counted, not %lu", i,
+				 (unsigned long)now.traffic.fates[i],
+				 (unsigned long)before->traffic.fates[i]);
 	*before = now;
 }
 
@@ -249,12 +250,12 @@ static void random_packets_have_the_same_verdicts_and_bytes_in_the_kernel(void *
 		sml_xdp_maps_totals(maps, JOB, &totals);
 		for (unsigned n = 0; n < 2500; n++)
 			compare_one(&pair, &totals);
-		assert_true(totals.fates[SML_VERDICT_COMPLETED] > 3);
+		assert_true(totals.traffic.fates[SML_VERDICT_COMPLETED] > 3);
 		printf("%u ranks: %lu completed, %lu resent, %lu stale, %lu mismatched\n", ranks[i],
-		       (unsigned long)totals.fates[SML_VERDICT_COMPLETED],
-		       (unsigned long)totals.fates[SML_VERDICT_RESEND],
-		       (unsigned long)totals.fates[SML_VERDICT_STALE_USE],
-		       (unsigned long)totals.fates[SML_VERDICT_MISMATCH]);
+		       (unsigned long)totals.traffic.fates[SML_VERDICT_COMPLETED],
+		       (unsigned long)totals.traffic.fates[SML_VERDICT_RESEND],
+		       (unsigned long)totals.traffic.fates[SML_VERDICT_STALE_USE],
+		       (unsigned long)totals.traffic.fates[SML_VERDICT_MISMATCH]);
 		pair_close(&pair);
 	}
 }
@@ -287,8 +288,8 @@ static void a_wrong_bit_anywhere_never_reaches_a_slot(void **state)
 		assert_true(out.action == 1 || out.action == 2 || bit < 8 * 28);
 	}
 	sml_xdp_maps_totals(maps, JOB, &totals);
-	assert_true(totals.fates[SML_XDP_FATE_BAD_CHECKSUM] > 1000);
-	assert_true(totals.fates[SML_VERDICT_COMPLETED] == 0);
+	assert_true(totals.traffic.fates[SML_XDP_FATE_BAD_CHECKSUM] > 1000);
+	assert_true(totals.traffic.fates[SML_VERDICT_COMPLETED] == 0);
 	assert_true(totals.contributions[1] == 0);
 	pair_close(&pair);
 }
@@ -354,7 +355,7 @@ static void an_ipv4_sender_may_leave_out_the_checksum_and_pad_the_frame(void **s
 	run_program(frame, bytes + 6, &out);
 	assert_int_equal(out.action, 3);
 	sml_xdp_maps_totals(maps, JOB, &totals);
-	assert_int_equal(totals.fates[SML_VERDICT_COMPLETED], 1);
+	assert_int_equal(totals.traffic.fates[SML_VERDICT_COMPLETED], 1);
 	pair_close(&pair);
 }
 
