@@ -28,8 +28,6 @@
 /* Fates that only this dataplane knows, counted behind the verdicts. */
 #define SML_XDP_FATE_LIST(X)                                                                       \
 	X(BAD_CHECKSUM, "bad-checksum", "of a wrong UDP checksum")                                 \
-	X(NO_ADDRESS, "no-address", "its sender's address is not known")                           \
-	X(NO_PORT, "no-port", "the job has nobody on the port")                                    \
 	X(LEARNED, "learned", "a probe that told its sender's address")
 
 enum sml_xdp_fate {

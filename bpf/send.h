@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * eBPF: the frame holds a result; which way does it leave? To one rank behind
- * the port that it came in by: XDP_TX. To others: by the job's devmap, where the
- * exit program gives each clone its address. Where ports can't transmit, up to
- * the daemon's socket.
+ * eBPF: the frame holds a result; how does it leave? By the job's devmap, to one
+ * rank's port or as clones to all, and the exit program gives each its address. Where
+ * ports can't transmit, up to the daemon's socket.
  */
 #ifndef SML_BPF_SEND_H
 #define SML_BPF_SEND_H
@@ -45,44 +44,26 @@ static __always_inline int send_to_daemon(struct xdp_md *ctx, const struct frame
 	return XDP_PASS;
 }
 
-static __always_inline int send_to_rank(struct xdp_md *ctx, const struct frame *frame,
-					const struct sml_xdp_job *job,
-					const struct sml_contribution *in, uint16_t payload_sum)
-{
-	uint32_t index = job->index;
-	struct sml_xdp_peer *peer = peer_of(index, in->rank, in->shard);
-	void *group;
-
-	if (!peer || peer->ifindex == 0) {
-		count(job, SML_XDP_FATE_NO_ADDRESS);
-		return XDP_DROP;
-	}
-	count_sent(job, 1, frame->length);
-	if (peer->ifindex == ctx->ingress_ifindex)
-		return peer_address(peer, ctx, frame->udp, frame->length, payload_sum) ? XDP_TX
-										       : XDP_DROP;
-	group = bpf_map_lookup_elem(&sml_groups, &index);
-	if (!group || !put_stamp(ctx, frame, job, in->rank, payload_sum))
-		return XDP_DROP;
-	return (int)bpf_redirect_map(group, in->rank, 0);
-}
-
-static __always_inline int send_to_all(struct xdp_md *ctx, const struct frame *frame,
-				       const struct sml_xdp_job *job,
-				       const struct sml_contribution *in, uint16_t payload_sum)
+/*
+ * To one rank, or to SML_XDP_ALL. Never by XDP_TX, also back by the same port: a veth
+ * whose other end has GRO but no program of its own would not be woken by that.
+ */
+static __always_inline int send_to(struct xdp_md *ctx, const struct frame *frame,
+				   const struct sml_xdp_job *job, uint8_t rank,
+				   uint16_t payload_sum)
 {
 	uint32_t index = job->index;
 	void *group;
 
 	if (job->daemon_sends)
 		return send_to_daemon(ctx, frame, payload_sum);
-	if (job->rules.n_ranks == 1)
-		return send_to_rank(ctx, frame, job, in, payload_sum);
-	count_sent(job, job->rules.n_ranks, frame->length);
+	count_sent(job, rank == SML_XDP_ALL ? job->rules.n_ranks : 1, frame->length);
 	group = bpf_map_lookup_elem(&sml_groups, &index);
-	if (!group || !put_stamp(ctx, frame, job, SML_XDP_ALL, payload_sum))
+	if (!group || !put_stamp(ctx, frame, job, rank, payload_sum))
 		return XDP_DROP;
-	return (int)bpf_redirect_map(group, 0, BPF_F_BROADCAST);
+	if (rank == SML_XDP_ALL)
+		return (int)bpf_redirect_map(group, 0, BPF_F_BROADCAST);
+	return (int)bpf_redirect_map(group, rank, 0);
 }
 
 /* For whom is this clone? The clones of a stamp come one after the other. */

@@ -9,7 +9,7 @@
  *	                  checksum right? ----- no ---------------------> drop
  *	         lock, step, lanes, unlock
  *	           absorbed, duplicate, stale, … ------------------------> drop
- *	           resend -------------- addressed from peers -----------> XDP_TX
+ *	           resend ----- stamp --> devmap ------------> exit program
  *	           completed -- stamp --> devmap broadcast --> exit program, once
  *	                                  for each rank, addresses the clone
  *	           (both to the daemon's socket where ports can't transmit)
@@ -174,8 +174,7 @@ static __always_inline int resend(struct xdp_md *ctx, struct frame *frame, struc
 	if (job->daemon_sends)
 		header->kind = (uint8_t)(SML_XDP_KIND_TO_RANK + in->rank);
 	sum = sum_fold(header_sum(header) + result->payload_sum);
-	return job->daemon_sends ? send_to_daemon(ctx, frame, sum)
-				 : send_to_rank(ctx, frame, job, in, sum);
+	return send_to(ctx, frame, job, in->rank, sum);
 }
 
 /* A contribution that the job admits. */
@@ -200,8 +199,8 @@ static __always_inline int contribute(struct xdp_md *ctx, struct frame *frame,
 	count_received(job, result.verdict, frame->length);
 	count_rank(job, in->rank, result.verdict);
 	if (result.verdict == SML_VERDICT_COMPLETED)
-		return send_to_all(ctx, frame, job, in,
-				   sum_fold(header_sum(header) + result.payload_sum));
+		return send_to(ctx, frame, job, SML_XDP_ALL,
+			       sum_fold(header_sum(header) + result.payload_sum));
 	if (result.verdict == SML_VERDICT_RESEND)
 		return resend(ctx, frame, job, buffer, in, &result);
 	if (result.verdict == SML_VERDICT_MISMATCH)
@@ -258,8 +257,8 @@ int sml_entry(struct xdp_md *ctx)
 	return receive(ctx);
 }
 
-SEC("xdp/devmap")
-int sml_exit(struct xdp_md *ctx)
+/* What the stamp says becomes headers. */
+static __always_inline int leave(struct xdp_md *ctx, uint32_t ifindex)
 {
 	struct sml_xdp_stamp *place = frame_data(ctx), stamp;
 	struct sml_header *header;
@@ -277,10 +276,16 @@ int sml_exit(struct xdp_md *ctx)
 	header = frame_header(ctx, &frame);
 	if (!udp || !header)
 		return XDP_DROP;
-	rank = stamp.rank == SML_XDP_ALL ? rank_of_clone(&stamp, ctx->egress_ifindex) : stamp.rank;
+	rank = stamp.rank == SML_XDP_ALL ? rank_of_clone(&stamp, ifindex) : stamp.rank;
 	peer = peer_of(stamp.index, rank, header->shard);
 	if (rank >= SML_MAX_RANKS || !peer || peer->ifindex == 0)
 		return XDP_DROP;
 	length = SML_HEADER_BYTES + 4u * sml_be16(header->lanes_be);
 	return peer_address(peer, ctx, frame.udp, length, udp->check) ? XDP_PASS : XDP_DROP;
+}
+
+SEC("xdp/devmap")
+int sml_exit(struct xdp_md *ctx)
+{
+	return leave(ctx, ctx->egress_ifindex);
 }

@@ -123,6 +123,11 @@ int sml_xdp_maps_entry_fd(const struct sml_xdp_maps *maps)
 	return bpf_program__fd(maps->skeleton->progs.sml_entry);
 }
 
+int sml_xdp_maps_exit_fd(const struct sml_xdp_maps *maps)
+{
+	return bpf_program__fd(maps->skeleton->progs.sml_exit);
+}
+
 int sml_xdp_maps_events_fd(const struct sml_xdp_maps *maps)
 {
 	return bpf_map__fd(maps->skeleton->maps.sml_events);

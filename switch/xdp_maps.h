@@ -24,7 +24,9 @@ int sml_xdp_maps_open(struct sml_xdp_maps **opened, const struct sml_xdp_config 
 		      char *error_text, size_t error_bytes);
 void sml_xdp_maps_close(struct sml_xdp_maps *maps);
 
+/* The programs: on interfaces, and for what leaves by a job's devmap. */
 int sml_xdp_maps_entry_fd(const struct sml_xdp_maps *maps);
+int sml_xdp_maps_exit_fd(const struct sml_xdp_maps *maps);
 int sml_xdp_maps_events_fd(const struct sml_xdp_maps *maps);
 
 /* 0, -ENOSPC (no row or no run of slots is free), or what the kernel says. */

@@ -1,0 +1,351 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# The switch in the kernel, on a box between network namespaces. Needs root and BPF.
+#
+#	tests/integration/xdp.sh build/switchml build/demo/switchml-demo
+#
+#	"ports": each rank on a port of the box, which is their bridge, too
+#
+#	  rank 0 ---- port-0 +--------------+ port-2 ---- rank 2
+#	  rank 1 ---- port-1 | bridge   box |             XDP on port-0, port-1, port-2
+#	                     +--------------+
+#
+#	"nic": all of them behind the box's one interface
+#
+#	  rank 0 ---+
+#	  rank 1 ---+ net (a bridge) ---- eth0 box        XDP on eth0
+#	  rank 2 ---+
+#
+#	"mixed": rank 0 on a port of its own, ranks 1 and 2 behind another
+#
+# veths transmit for XDP when their other end has GRO: the ends that are not the
+# box's get it here, but where that is what is tested.
+switchml=$(realpath "$1")
+demo=$2
+ranks=3
+network=10.78.0
+# shellcheck source=tests/integration/hosts.sh
+. "$(dirname "$0")/hosts.sh"
+
+gro() {
+	on "$1" ethtool -K "$2" gro "$3" >/dev/null
+}
+
+build_ports() {
+	add_bridge box && ip -n "$name-box" address add $network.1/24 dev bridge &&
+		ip -n "$name-box" address add fd77::1/64 dev bridge nodad || return 1
+	interfaces=""
+	for ((rank = 0; rank < ranks; rank++)); do
+		add_host $rank box 1$rank && gro $rank eth0 on || return 1
+		interfaces=$interfaces${interfaces:+,}port-$rank
+	done
+}
+
+build_nic() {
+	add_bridge net && add_host box net 1 && gro net port-box on || return 1
+	for ((rank = 0; rank < ranks; rank++)); do
+		add_host $rank net 1$rank || return 1
+	done
+	interfaces=eth0
+}
+
+build_mixed() {
+	add_bridge box && ip -n "$name-box" address add $network.1/24 dev bridge &&
+		add_bridge net && add_host 0 box 10 && add_host 1 net 11 && add_host 2 net 12 &&
+		ip link add up netns "$name-net" type veth peer name port-net netns "$name-box" &&
+		ip -n "$name-net" link set up master bridge up &&
+		ip -n "$name-box" link set port-net master bridge up &&
+		gro 0 eth0 on && gro net up on || return 1
+	interfaces=port-0,port-net
+}
+
+tear_down() {
+	for namespace in $(ip netns list | awk '{ print $1 }' | grep "^$name-"); do
+		ip netns pids "$namespace" | xargs -r kill -9
+		ip netns delete "$namespace"
+	done
+}
+
+# Options: the daemon on the box; $daemon is its process.
+start_switch() {
+	: >"$work/switch"
+	on box "$switchml" switch --dataplane xdp --iface "$interfaces" "$@" >"$work/switch" 2>&1 &
+	daemon=$!
+	for ((i = 0; i < 300; i++)); do
+		grep -q ready "$work/switch" && return
+		kill -0 $daemon 2>/dev/null || break
+		sleep 0.05
+	done
+	if grep -q "is not permitted\|Operation not permitted\|Function not implemented" "$work/switch"; then
+		skip "BPF is not permitted: $(tail -n 1 "$work/switch")"
+	fi
+	fail "the switch does not start"
+}
+
+stop_switch() {
+	kill "$daemon" && wait "$daemon"
+}
+
+no_trace() {
+	for ((i = 0; i < 40; i++)); do
+		on box ip link show | grep -q xdp || break
+		sleep 0.05
+	done
+	on box ip link show >"$work/links"
+	on box bpftool prog show >"$work/programs" 2>/dev/null || bpftool prog show >"$work/programs"
+	if grep xdp "$work/links"; then
+		fail "$1: the interfaces are as they were"
+	else
+		echo "ok: $1: no program is left on an interface"
+	fi
+}
+
+# Title, a name of `switchml status`, the least of it.
+expect_counter() {
+	local value
+	value=$(on box "$switchml" status --switch 127.0.0.1 | awk -v name="$2" '$1 == name { print $2; exit }')
+	if [ "${value:-0}" -ge "$3" ]; then
+		echo "ok: $1 ($2 $value)"
+	else
+		fail "$1: $2 is ${value:-0}, not $3 at least"
+	fi
+}
+
+# Title, words in the daemon's or the ranks' output.
+expect_words() {
+	if grep -q "$2" "$work"/*; then
+		echo "ok: $1: $(grep -h "$2" "$work"/* | head -n 1)"
+	else
+		fail "$1"
+	fi
+}
+
+# ---- what a job sees ----
+
+sums() {
+	exact_sums "$1" -b 4 -e 1M -f 16
+	SWITCHML_THREADS=2 start_job shards -b 4 -e 1M -f 16 -n 2 -d all -o all
+	expect_success "$1: all types and operations, two sockets a rank" "${pids[@]}"
+	switch=[fd77::1] start_job six -b 4 -e 1M -f 16 -n 2
+	expect_success "$1: IPv6" "${pids[@]}"
+	start_job faults -b 4 -e 256K -f 16 -n 5 --drop 2% --duplicate 1% --reorder 1%
+	expect_success "$1: packets lost, doubled and late, both ways" "${pids[@]}"
+	lose 0.02 0 1 2
+	start_job lossy -b 4 -e 256K -f 16 -n 5 -d float
+	expect_success "$1: results lost on their way" "${pids[@]}"
+	lose 0 0 1 2
+	expect_counter "$1: results are sent again" resend 1
+	two_jobs
+}
+
+mismatch() {
+	local bytes=(64K 64K 256K)
+	for rank in 0 1 2; do
+		on $rank env RANK=$rank WORLD_SIZE=$ranks timeout 50 "$switchml" bench \
+			--switch $network.1 --job mismatch -b "${bytes[$rank]}" -e "${bytes[$rank]}" \
+			>"$work/mismatch.$rank" 2>&1 &
+	done
+	sleep 1
+	for ((i = 0; i < 50; i++)); do
+		[ "$(grep -l "made different calls" "$work"/mismatch.* | wc -l)" = 3 ] && break
+		sleep 0.1
+	done
+	[ "$i" -lt 50 ] || fail "ranks that make different calls are told"
+	expect_words "different calls are told" "rank . called"
+}
+
+# The training's summary, without what depends on time and on the switch.
+train() {
+	local job=$1
+	pids=()
+	for ((rank = 0; rank < ranks; rank++)); do
+		on $rank env RANK=$rank WORLD_SIZE=$ranks SWITCHML_JOB="$job" OPENBLAS_NUM_THREADS=1 \
+			timeout 100 "$demo" --steps 20 --switch $network.1:"$2" \
+			--json "$work/$job.json.$rank" >"$work/$job.$rank" 2>&1 &
+		pids+=($!)
+	done
+	expect_success "training through $job" "${pids[@]}"
+	grep -E '"(loss|accuracy|error|drift_largest|parameters_same|holds)"' "$work/$job.json.0" \
+		>"$work/$job.facts"
+}
+
+same_training() {
+	[ -x "$demo" ] || { echo "left out: the demo is not built"; return; }
+	on box "$switchml" switch --listen :28600 >"$work/udp-switch" 2>&1 &
+	local udp=$!
+	sleep 0.5
+	train xdp 28500
+	train udp 28600
+	kill $udp
+	if [ -s "$work/xdp.facts" ] && cmp "$work/xdp.facts" "$work/udp.facts"; then
+		echo "ok: both dataplanes train to the same bits"
+	else
+		fail "both dataplanes train to the same bits"
+	fi
+}
+
+# ---- what an administrator sees ----
+
+# The box is a bridge as before, also for another switch on the same UDP port behind it.
+other_traffic() {
+	on 0 ping -q -c 20 -i 0.02 -s 1400 $network.11 >"$work/ping" 2>&1 && on 1 ping -q -c 20 -i 0.02 fd77::12 >>"$work/ping" ||
+		fail "ping between ports"
+	on 0 "$switchml" switch >"$work/far-switch" 2>&1 &
+	local far=$!
+	sleep 0.5
+	start_job near -b 64K -e 64K -n 50
+	local near=("${pids[@]}")
+	switch=$network.10 start_job far -b 4 -e 1M -f 16 -n 2
+	expect_success "other traffic passes through the box: a switch behind it" "${pids[@]}" "${near[@]}"
+	kill $far
+}
+
+killed_daemon() {
+	local us calls epoch
+	start_job calibrate -b 256K -e 256K -n 5 -w 1
+	wait "${pids[@]}"
+	us=$(awk '$1 == 262144 { print int($6) }' "$work/calibrate.0")
+	calls=$((5000000 / (2 * ${us:-20000} + 1) + 20))
+	SWITCHML_TIMEOUT=30 SWITCHML_HEARTBEAT=1 start_job resumed -b 256K -e 256K -n $calls -w 1
+	sleep 1.2
+	kill -9 $daemon
+	wait $daemon 2>/dev/null
+	no_trace "kill -9 in the middle of a job"
+	start_switch
+	expect_success "the daemon is killed and started again in the middle of a job" "${pids[@]}"
+	expect_words "the job went on" "epoch 2"
+}
+
+# From this dataplane to the other and back: chunks are cut alike.
+change_of_dataplane() {
+	local calls=$((${us:-200} > 0 ? 400 : 400))
+	on box "$switchml" switch --listen :28600 >"$work/udp-switch" 2>&1 &
+	local udp=$!
+	sleep 0.3
+	switch=$network.1,$network.1:28600 SWITCHML_TIMEOUT=30 SWITCHML_HEARTBEAT=1 \
+		start_job moved -b 256K -e 256K -n $calls -w 1
+	sleep 0.5
+	kill -9 $daemon
+	wait $daemon 2>/dev/null
+	expect_success "a UDP switch goes on where this one was" "${pids[@]}"
+	kill $udp
+	start_switch
+}
+
+features() {
+	for host in box 0 1 2 net; do
+		[ -e "/var/run/netns/$name-$host" ] || continue
+		for interface in $(on $host ls /sys/class/net); do
+			echo "$host $interface"
+			on $host ethtool -k "$interface" 2>/dev/null
+			on $host ip -d link show dev "$interface" | sed 's/state [A-Z]*//'
+		done
+	done
+}
+
+interfaces_stay() {
+	features >"$work/before"
+	start_switch "$@"
+	stop_switch
+	no_trace "the end of the daemon"
+	features >"$work/after"
+	cmp "$work/before" "$work/after" || fail "offloads and settings of interfaces stay"
+}
+
+another_program() {
+	start_switch
+	on box "$switchml" switch --listen :28700 --dataplane xdp --iface "${interfaces##*,}" \
+		>"$work/second" 2>&1 && fail "a second program is refused"
+	expect_words "a second program is refused" "has another XDP program"
+	stop_switch
+}
+
+privileges() {
+	local user=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+	on box "${user[@]}" "$switchml" switch --dataplane xdp --iface "$interfaces" \
+		>"$work/unprivileged" 2>&1 && fail "without privileges it is refused"
+	expect_words "without privileges it is refused" "CAP_BPF and CAP_NET_ADMIN"
+	: >"$work/switch"
+	on box "${user[@]}" --inh-caps +bpf,+net_admin --ambient-caps +bpf,+net_admin \
+		"$switchml" switch --dataplane xdp --iface "$interfaces" >"$work/switch" 2>&1 &
+	daemon=$!
+	for ((i = 0; i < 300; i++)); do
+		grep -q ready "$work/switch" && break
+		sleep 0.05
+	done
+	start_job bpf -b 64K -e 64K -n 5
+	expect_success "CAP_BPF and CAP_NET_ADMIN are all that it needs" "${pids[@]}"
+	grep Cap "/proc/$(on box pgrep -f "switchml switch" | head -n 1)/status" >"$work/capabilities"
+	if [ "$(awk '/CapEff/ { print $2 }' "$work/capabilities")" = 0000008000000000 ]; then
+		echo "ok: while it serves it has CAP_BPF alone"
+	else
+		fail "while it serves it has CAP_BPF alone"
+	fi
+	stop_switch
+}
+
+vlan() {
+	for host in box 0 1 2; do
+		local last=1
+		[ $host = box ] || last=1$host
+		on $host ethtool -K eth0 txvlan "$1" >/dev/null 2>&1
+		on $host ip link add link eth0 name eth0.5 type vlan id 5 2>/dev/null &&
+			on $host ip address add 10.79.0.$last/24 dev eth0.5 &&
+			on $host ip link set eth0.5 up
+	done
+}
+
+vlan_tags() {
+	vlan on
+	switch=10.79.0.1 SWITCHML_TIMEOUT=5 start_job hidden -b 4 -e 4 -n 1
+	wait "${pids[@]}"
+	expect_words "a tag that only the driver sees is told" "VLAN tag XDP does not see"
+	vlan off
+	switch=10.79.0.1 start_job tagged -b 4 -e 1M -f 16 -n 2
+	expect_success "VLAN tags" "${pids[@]}"
+}
+
+# ---- all of it ----
+
+check_hosts iptables
+command -v ethtool >/dev/null || skip "there is no ethtool"
+trap clean_up EXIT
+
+build_ports 2>"$work/why" || skip "no network namespaces here: $(tail -n 1 "$work/why")"
+start_switch
+sums "ports"
+other_traffic
+mismatch
+killed_worker_is_named
+same_training
+killed_daemon
+change_of_dataplane
+stop_switch
+no_trace "SIGTERM"
+interfaces_stay
+another_program
+privileges
+gro 1 eth0 off
+start_switch
+exact_sums "a port that cannot transmit" -b 4 -e 256K -f 16
+expect_words "that is told" "cannot transmit for XDP"
+stop_switch
+tear_down
+
+build_nic
+start_switch
+sums "nic"
+vlan_tags
+killed_daemon
+stop_switch
+start_switch --xdp-mode generic
+sums "generic"
+stop_switch
+interfaces_stay --xdp-mode generic
+tear_down
+
+build_mixed
+start_switch
+exact_sums "mixed" -b 4 -e 1M -f 16
+stop_switch
+[ $failures = 0 ]
