@@ -52,6 +52,7 @@ struct sml_server {
 	struct sml_switch_config config;
 	struct event_base *base;
 	struct evconnlistener *listener;
+	int listen_fd; /* the port, until it is the listener's; -1 */
 	struct event *tick, *note, *stop;
 	bool accepts_none; /* out of descriptors: until the next tick */
 	bool stopping;

@@ -136,15 +136,12 @@ static int refuse(int rc, const char *name, bool generic, char *error_text, size
 {
 	if (rc == -EBUSY || rc == -EEXIST)
 		snprintf(error_text, error_bytes,
-			 "%s has another XDP program, and takes no second one beside it: see who "
-			 "has "
-			 "it with `bpftool net`, and take it off with `ip link set %s xdp off`",
-			 name, name);
+			 "%s has another XDP program, and takes no second one beside it: `bpftool "
+			 "net` and `bpftool link` show whose it is",
+			 name);
 	else if (rc == -EPERM)
 		snprintf(error_text, error_bytes,
-			 "XDP on %s needs CAP_NET_ADMIN and CAP_BPF (as root, or: setcap "
-			 "cap_net_admin,cap_bpf=ep on the program)",
-			 name);
+			 "XDP on %s needs CAP_NET_ADMIN, beside CAP_BPF and CAP_PERFMON", name);
 	else
 		snprintf(error_text, error_bytes, "the driver of %s takes no XDP program%s: %s",
 			 name, generic ? "" : " of its own", strerror(-rc));

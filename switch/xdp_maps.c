@@ -100,7 +100,10 @@ err_close:
 err_text:
 	snprintf(error_text, error_bytes, "the kernel does not take the XDP program: %s%s",
 		 strerror(-rc),
-		 rc == -EPERM ? "; it needs CAP_BPF and CAP_NET_ADMIN (be root)" : "");
+		 rc == -EPERM || rc == -EACCES
+			 ? "; it needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN (as root, or: setcap "
+			   "cap_bpf,cap_perfmon,cap_net_admin=ep on the program)"
+			 : "");
 	return rc;
 }
 

@@ -109,6 +109,7 @@ killed_worker_is_named() {
 	sleep 2
 	ip netns pids "$name-2" | xargs -r kill -9
 	local began=$SECONDS
+	wait "${pids[2]}" 2>/dev/null
 	for rank in 0 1; do
 		wait "${pids[$rank]}"
 		local status=$?
