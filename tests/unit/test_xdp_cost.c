@@ -18,7 +18,7 @@
 
 #define JOB	7u
 #define RUNS	50000u /* at once; of REPEATS the fastest counts: others use the machine too */
-#define REPEATS 20u
+#define REPEATS 10u
 #define SLOTS	128u
 
 static struct switchml_bench *load(uint32_t ranks)
