@@ -55,8 +55,8 @@ struct sml_dataplane {
 	uint8_t buffers[SML_XDP_BATCH][SML_XDP_BUFFER_BYTES] __attribute__((aligned(8)));
 };
 
-/* ring_buffer_sample_fn of the program's events. */
-int sml_xdp_thread_event(void *dataplane, void *data, size_t bytes);
+/* ring_buffer_sample_fn of the program's events; its context is the dataplane. */
+int sml_xdp_thread_event(void *context, void *data, size_t bytes);
 
 /* 0 or a negative errno. */
 int sml_xdp_thread_start(struct sml_dataplane *dataplane);
