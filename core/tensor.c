@@ -4,6 +4,9 @@
 
 #include "core/quantize.h"
 
+/* float32 that half a second-level cache or so holds. */
+#define BLOCK_ELEMENTS (128u << 10)
+
 #define ROUND_UP_8(n) (((n) + 7) & ~(size_t)7)
 
 static uint64_t div_up(uint64_t a, uint64_t b)
@@ -74,11 +77,23 @@ static uint32_t n_data_chunks(const struct sml_tensor_spec *spec, const struct s
 	return (uint32_t)div_up(spec->count, elements_per_chunk(spec, shape->lanes));
 }
 
+uint32_t sml_tensor_block_chunks(uint32_t lanes)
+{
+	uint32_t chunks = 8;
+
+	if ((uint64_t)lanes * lanes <= BLOCK_ELEMENTS)
+		return lanes;
+	/* A power of two fills its packet: see sml_lanes_round(). */
+	while (2 * chunks * lanes <= BLOCK_ELEMENTS)
+		chunks *= 2;
+	return chunks;
+}
+
 static uint32_t n_head_chunks(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
 {
 	if (form_of(spec, shape) != SML_FORM_EXPONENT)
 		return 1;
-	return (uint32_t)div_up(n_data_chunks(spec, shape), shape->lanes);
+	return (uint32_t)div_up(n_data_chunks(spec, shape), sml_tensor_block_chunks(shape->lanes));
 }
 
 static uint32_t digest_of(const struct sml_tensor_spec *spec, uint32_t number)
@@ -114,6 +129,7 @@ void sml_tensor_init(struct sml_tensor *tensor, const struct sml_tensor_spec *sp
 		.number = sequence->number,
 		.digest = digest_of(spec, sequence->number),
 		.elements_per_chunk = elements_per_chunk(spec, shape->lanes),
+		.block_chunks = sml_tensor_block_chunks(shape->lanes),
 		.window = {{(uint32_t)sequence->next[SML_HEAD], n_head},
 			   {(uint32_t)sequence->next[SML_DATA], n_data}},
 		.first = {sequence->next[SML_HEAD], sequence->next[SML_DATA]},
@@ -173,7 +189,7 @@ bool sml_tensor_chunk_is_ready(const struct sml_tensor *tensor, enum sml_stream_
 {
 	if (stream == SML_HEAD || tensor->form != SML_FORM_EXPONENT)
 		return true;
-	return sml_tensor_chunk_is_done(tensor, SML_HEAD, index / tensor->shape.lanes);
+	return sml_tensor_chunk_is_done(tensor, SML_HEAD, index / tensor->block_chunks);
 }
 
 /* Elements [first, + count) of a chunk that carries elements. */
@@ -191,9 +207,9 @@ static uint32_t block_chunks(const struct sml_tensor *tensor, uint32_t head_inde
 {
 	uint32_t left;
 
-	*first = head_index * tensor->shape.lanes;
+	*first = head_index * tensor->block_chunks;
 	left = tensor->window[SML_DATA].count - *first;
-	return left < tensor->shape.lanes ? left : tensor->shape.lanes;
+	return left < tensor->block_chunks ? left : tensor->block_chunks;
 }
 
 static uint32_t lanes_of_elements(const struct sml_tensor *tensor, uint32_t count)

@@ -8,8 +8,8 @@
  *	EMPTY       one, without lanes (barrier)        none
  *	GATHER      one: every rank's raw bits          none
  *	SMALL       one: the elements themselves        none
- *	EXPONENT    one for `lanes` data chunks: their  the elements
- *	            exponents, op MAX
+ *	EXPONENT    one for a block of data chunks:     the elements
+ *	            their exponents, op MAX
  *	PLAIN       one, without lanes                  the elements
  *
  * Shared by all shards of a worker. Each chunk is served by one shard, so its
@@ -53,6 +53,13 @@ struct sml_shape {
 	uint8_t rank;
 	uint8_t n_ranks;
 };
+
+/*
+ * Data chunks in a block: those whose exponents travel in one head chunk. As many
+ * as it has lanes, unless their elements would not stay in a cache between being
+ * measured and being quantized (half a megabyte of float32).
+ */
+uint32_t sml_tensor_block_chunks(uint32_t lanes);
 
 enum sml_form {
 	SML_FORM_EMPTY,
@@ -99,6 +106,7 @@ struct sml_tensor {
 	uint32_t number;
 	uint32_t digest;
 	uint32_t elements_per_chunk;
+	uint32_t block_chunks;
 	struct sml_window window[SML_STREAMS];
 	uint64_t first[SML_STREAMS]; /* of each window: a stream never ends, so in full */
 

@@ -47,7 +47,9 @@ _Static_assert(sizeof(struct sml_header) == SML_HEADER_BYTES, "the header has no
 
 #define SML_MAX_RANKS  64
 #define SML_MAX_SHARDS 16
-#define SML_MAX_SLOTS  4096
+/* A job's streams are dealt out to so many switches at most: every rank can be one. */
+#define SML_MAX_STRIPES SML_MAX_RANKS
+#define SML_MAX_SLOTS	4096
 /* What fits into a 9000-byte IPv6 frame, as a multiple of 32: see docs/protocol.md. */
 #define SML_MAX_LANES	     2208
 #define SML_MAX_PACKET_BYTES (SML_HEADER_BYTES + 4 * SML_MAX_LANES)

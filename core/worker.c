@@ -171,7 +171,7 @@ static const struct sml_window *window_at(const struct sml_worker *worker, uint3
 
 bool sml_worker_submit(struct sml_worker *worker, struct sml_tensor *tensor)
 {
-	if (worker->newest - worker->oldest == SML_WORKER_TENSORS)
+	if (!sml_worker_has_room(worker))
 		return false;
 	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++)
 		worker->windows[worker->newest % SML_WORKER_TENSORS][stream] =

@@ -48,6 +48,8 @@ struct sml_worker_config {
 	/* For measuring what they buy; all ranks must agree on the first. */
 	bool no_tickets;
 	bool no_fast_retransmit;
+	/* No other switch will ever take over: last results are not kept for it. */
+	bool no_resume;
 };
 
 /* Ticket k means table[k] while there is one, then the stripe's chunks from `after` on. */
@@ -64,10 +66,11 @@ struct sml_worker_slot {
 	uint32_t ticket;
 	uint32_t send_order; /* of the last transmission */
 	uint64_t sent_ns;    /* of the last transmission */
-	uint8_t place;	     /* enum sml_slot_place */
-	uint8_t sends;	     /* of this use, saturating */
-	uint8_t timed_out;   /* LOST by the timer, not by later answers */
-	uint8_t has_kept;    /* `kept` holds the slot's last result, of kept_chunk */
+	uint64_t first_sent_ns;
+	uint8_t place;	   /* enum sml_slot_place */
+	uint8_t sends;	   /* of this use, saturating */
+	uint8_t timed_out; /* LOST by the timer, not by later answers */
+	uint8_t has_kept;  /* `kept` holds the slot's last result, of kept_chunk */
 	uint32_t kept_chunk;
 	uint16_t kept_lanes;
 };
@@ -132,6 +135,11 @@ void sml_worker_init(struct sml_worker *worker, const struct sml_worker_config *
  */
 bool sml_worker_submit(struct sml_worker *worker, struct sml_tensor *tensor);
 
+static inline bool sml_worker_has_room(const struct sml_worker *worker)
+{
+	return worker->newest - worker->oldest < SML_WORKER_TENSORS;
+}
+
 /*
  * The oldest tensor if it is done: this worker looks at it no more. NULL when
  * none is. A tensor is done for its caller when all its chunks are, which
@@ -184,6 +192,20 @@ struct sml_tensor *sml_worker_find(struct sml_worker *worker, enum sml_stream_id
 static inline uint32_t sml_worker_stream_chunk(const struct sml_worker *worker, uint32_t chunk)
 {
 	return chunk * worker->config.n_stripes + worker->config.stripe;
+}
+
+static inline enum sml_stream_id sml_worker_stream_of(const struct sml_worker *worker,
+						      uint16_t slot)
+{
+	return slot < worker->streams[SML_DATA].first_slot ? SML_HEAD : SML_DATA;
+}
+
+/* A slot's number in the job: what packets name. */
+static inline uint16_t sml_worker_slot_number(const struct sml_worker *worker, uint16_t slot)
+{
+	const struct sml_lane_of_slots *lane = &worker->streams[sml_worker_stream_of(worker, slot)];
+
+	return (uint16_t)(lane->first_global + (slot - lane->first_slot) * worker->config.n_shards);
 }
 
 /* Give a fresh worker other meanings of its tickets, and what was assigned before it. */

@@ -12,10 +12,4 @@ void sml_worker_assign(struct sml_worker *worker, enum sml_stream_id stream, uin
 /* The switch lied: stop before it can make us touch what is not ours any more. */
 void sml_worker_break(struct sml_worker *worker);
 
-static inline enum sml_stream_id sml_worker_stream_of(const struct sml_worker *worker,
-						      uint16_t slot)
-{
-	return slot < worker->streams[SML_DATA].first_slot ? SML_HEAD : SML_DATA;
-}
-
 #endif

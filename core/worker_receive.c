@@ -50,7 +50,8 @@ static void measure(struct sml_worker *worker, const struct sml_worker_slot *sta
 	/* Karn: whose transmission was answered is only known if there was one. */
 	if (state->sends == 1) {
 		sample_ns = now_ns - state->sent_ns;
-		sml_rtt_sample(&worker->rtt, sample_ns, last_rank == worker->config.shape.rank);
+		sml_rtt_sample(&worker->rtt, sample_ns, last_rank == worker->config.shape.rank,
+			       now_ns);
 	}
 	if (worker->rtt.backoff > 0) {
 		/* A stall has ended: those still in flight deserve a round trip. */
@@ -58,6 +59,18 @@ static void measure(struct sml_worker *worker, const struct sml_worker_slot *sta
 		worker->hold_timer_ns = now_ns + worker->rtt.rto_ns;
 	}
 	sml_flight_result(&worker->flight, sample_ns, worker->rtt.min_ns);
+}
+
+/* What a resume hands over to those who lack it. */
+static void keep(struct sml_worker *worker, uint16_t slot, const struct sml_header *header)
+{
+	struct sml_worker_slot *state = &worker->slots[slot];
+
+	__builtin_memcpy(worker->kept + (size_t)slot * worker->kept_stride, header + 1,
+			 4u * sml_be16(header->lanes_be));
+	state->has_kept = true;
+	state->kept_chunk = worker->chunks[slot];
+	state->kept_lanes = sml_be16(header->lanes_be);
 }
 
 /* The slot has its result: forget the packet, keep the result, move on. */
@@ -71,11 +84,8 @@ static void advance(struct sml_worker *worker, enum sml_stream_id stream, uint16
 
 	sml_list_remove(state->place == SML_LOST ? &worker->lost : &worker->in_flight, slot);
 	sml_list_remove(&lane->unanswered, slot);
-	__builtin_memcpy(worker->kept + (size_t)slot * worker->kept_stride, header + 1,
-			 4u * sml_be16(header->lanes_be));
-	state->has_kept = true;
-	state->kept_chunk = worker->chunks[slot];
-	state->kept_lanes = sml_be16(header->lanes_be);
+	if (!worker->config.no_resume)
+		keep(worker, slot, header);
 	state->use++;
 	state->sends = 0;
 	sml_worker_assign(worker, stream, slot,

@@ -5,7 +5,7 @@
  */
 #include "core/worker_internal.h"
 
-/* Exponents of so many blocks beyond the one whose data are being sent. */
+/* Exponents go ahead of the data by so many blocks at least. */
 #define BLOCKS_AHEAD 3
 /* After so many transmissions only the timer sends a packet again. */
 #define FAST_SENDS_MAX 4
@@ -30,15 +30,20 @@ static uint32_t lowest_data_chunk(const struct sml_worker *worker)
 	return lowest;
 }
 
-/* Is the block, whose exponents a head chunk carries, soon to be sent? */
+/*
+ * Is the block, whose exponents a head chunk carries, soon to be sent? A window
+ * of data is on its way, and another leaves before the exponents can be back.
+ */
 static bool block_is_near(const struct sml_worker *worker, const struct sml_tensor *tensor,
 			  uint32_t head_index)
 {
-	uint32_t lanes = worker->config.shape.lanes, n_stripes = worker->config.n_stripes;
-	uint64_t first = tensor->first[SML_DATA] + (uint64_t)head_index * lanes;
+	uint32_t block = tensor->block_chunks, n_stripes = worker->config.n_stripes;
+	uint64_t first = tensor->first[SML_DATA] + (uint64_t)head_index * block;
+	uint32_t ahead = BLOCKS_AHEAD * block / n_stripes;
+	uint32_t needed = block / n_stripes + 2 * worker->flight.window;
 
 	return sml_serial_before((uint32_t)(first / n_stripes),
-				 lowest_data_chunk(worker) + BLOCKS_AHEAD * lanes / n_stripes);
+				 lowest_data_chunk(worker) + (ahead > needed ? ahead : needed));
 }
 
 static bool may_send(const struct sml_worker *worker, enum sml_stream_id stream, uint32_t chunk,
@@ -167,9 +172,6 @@ static void write_header(const struct sml_worker *worker, uint16_t slot,
 			 const struct sml_contribution *out, struct sml_header *header)
 {
 	const struct sml_worker_config *config = &worker->config;
-	const struct sml_lane_of_slots *lane = &worker->streams[sml_worker_stream_of(worker, slot)];
-	uint16_t global =
-		(uint16_t)(lane->first_global + (slot - lane->first_slot) * config->n_shards);
 
 	*header = (struct sml_header){
 		.magic_be = sml_be16(SML_WIRE_MAGIC),
@@ -181,7 +183,7 @@ static void write_header(const struct sml_worker *worker, uint16_t slot,
 		.use_be = sml_be32(worker->slots[slot].use),
 		.chunk_be = sml_be32(sml_worker_stream_chunk(worker, worker->chunks[slot])),
 		.digest_be = sml_be32(out->digest),
-		.slot_be = sml_be16(global),
+		.slot_be = sml_be16(sml_worker_slot_number(worker, slot)),
 		.rank = config->shape.rank,
 		.op = out->op,
 		.lane_kind = out->lane_kind,
@@ -207,9 +209,11 @@ static size_t transmit(struct sml_worker *worker, uint16_t slot, void *packet, u
 	sml_tensor_fill(tensor, stream, index, (uint8_t *)packet + SML_HEADER_BYTES);
 	length = SML_HEADER_BYTES + 4u * out.lanes;
 
-	if (state->sends && state->timed_out)
+	if (state->sends == 0)
+		state->first_sent_ns = now_ns;
+	else if (state->timed_out)
 		worker->counters.retransmits_timeout++;
-	else if (state->sends)
+	else
 		worker->counters.retransmits_fast++;
 	if (state->sends < UINT8_MAX)
 		state->sends++;

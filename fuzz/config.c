@@ -109,8 +109,8 @@ static const char *check_settings(const struct sml_settings *settings)
 {
 	PROPERTY_CHECK(settings->rank < settings->world_size, "the rank is not in the world");
 	PROPERTY_CHECK(settings->head_slots + settings->data_slots <= SML_MAX_SLOTS &&
-			       settings->head_slots > 0 && settings->data_slots > 0,
-		       "more slots than there can be");
+			       (settings->head_slots > 0) == (settings->data_slots > 0),
+		       "more slots than there can be, or slots for one stream alone");
 	PROPERTY_CHECK(settings->threads >= 1 && settings->threads <= SML_MAX_SHARDS,
 		       "more threads than there can be");
 	PROPERTY_CHECK(settings->faults.drop <= 1000000 && settings->faults.duplicate <= 1000000 &&

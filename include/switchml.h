@@ -72,7 +72,8 @@ extern "C" {
 	X(-5009, SML_ERROR_CLOSED, "the context is closed or has left")                            \
 	X(-5010, SML_ERROR_FORKED, "the context belongs to the parent process")                    \
 	X(-5011, SML_ERROR_PROTOCOL, "the peer broke the protocol")                                \
-	X(-5012, SML_ERROR_VERSION, "library and switch are of different versions")
+	X(-5012, SML_ERROR_VERSION, "library and switch are of different versions")                \
+	X(-5013, SML_ERROR_TLS, "TLS with the switch failed")
 
 enum sml_error {
 	SML_ERROR_NONE = 0,
@@ -121,8 +122,9 @@ struct sml_config {
 	size_t size; /* sizeof(struct sml_config), set by sml_config_init() */
 
 	/*
-	 * Where the switch is: "host[:port][,host[:port]…]", tried in order;
-	 * NULL, "" or "embedded": rank 0 runs one in its own process.
+	 * Where the switch is: "host[:port]". A comma stripes the job over
+	 * several, "a,b"; a bar names others to fail over to, "a,b|c,d", in
+	 * order. NULL, "" or "embedded": rank 0 runs one in its own process.
 	 * SWITCHML_SWITCH.
 	 */
 	const char *switch_address;
@@ -138,7 +140,7 @@ struct sml_config {
 	int heartbeat_ms;      /* silent peers are dead after it; SWITCHML_HEARTBEAT
 				  (seconds), 5 s */
 	enum sml_wire wire;    /* SWITCHML_WIRE=int32|int16, int32 */
-	int slots;	       /* data slots wanted; SWITCHML_SLOTS, 256 */
+	int slots;	       /* data slots wanted; SWITCHML_SLOTS, 0: the switch chooses */
 	int threads;	       /* progress threads; SWITCHML_THREADS, by cores */
 	int mtu;	       /* 0: the path's; SWITCHML_MTU, bytes */
 	const char *interface; /* SWITCHML_SOCKET_IFNAME: "eth0,ib", "^lo,docker",
@@ -149,9 +151,22 @@ struct sml_config {
 	/*
 	 * Faults that this rank makes on its own packets, for tests, each in
 	 * packets of a million: SWITCHML_FAULTS="drop=10000,duplicate=1000,
-	 * reorder=1000,seed=7".
+	 * reorder=1000,seed=7". And what it leaves out, to measure what that buys:
+	 * "tickets=0" (all ranks alike), "fastretransmit=0".
 	 */
 	const char *faults;
+	/*
+	 * A file that gets what every slot was waiting for when the job fails; "%r"
+	 * in it is the rank. SWITCHML_FLIGHT_RECORDER, NULL: the log alone.
+	 */
+	const char *flight_recorder;
+
+	/*
+	 * Control messages over TLS 1.3 (docs/security.md): files of PEM with this
+	 * rank's certificate, its key, and the authority that all certificates are
+	 * of. All three or none. SWITCHML_TLS_CERTIFICATE, _KEY and _AUTHORITY.
+	 */
+	const char *tls_certificate, *tls_key, *tls_authority;
 };
 
 /*
@@ -274,6 +289,17 @@ struct sml_counters {
 	uint64_t send_blocked; /* times that the socket was full */
 };
 SML_API int sml_get_counters(const struct sml_context *context, struct sml_counters *counters);
+
+/* How many stripes the job has: switches that each serve every so many-th chunk. */
+SML_API int sml_stripe_count(const struct sml_context *context);
+
+/*
+ * The same of one stripe alone, 0 to sml_stripe_count() - 1, and, unless name is
+ * NULL, where its switch is: a text that lives as long as the context. A slow or
+ * lossy stripe is one whose numbers stand out.
+ */
+SML_API int sml_get_stripe_counters(const struct sml_context *context, int stripe,
+				    struct sml_counters *counters, const char **name);
 
 #ifdef __cplusplus
 }

@@ -39,6 +39,11 @@ const char *sml_sockaddr_text(const union sml_sockaddr *address, char *text)
 	return text;
 }
 
+bool sml_is_loopback_name(const char *host)
+{
+	return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
+}
+
 /* One item of the list, without its comma. */
 static bool split(const char *item, size_t length, uint16_t default_port, struct host_port *out)
 {
@@ -80,6 +85,7 @@ static void name_endpoint(struct sml_endpoint *endpoint, const struct host_port 
 	const char *open = strchr(from->host, ':') ? "[" : "";
 	const char *close = *open ? "]" : "";
 
+	memcpy(endpoint->host, from->host, sizeof(endpoint->host));
 	sml_sockaddr_text(&endpoint->address, text);
 	if (strcmp(text, from->host) == 0)
 		snprintf(endpoint->name, sizeof(endpoint->name), "%s%s%s:%s", open, from->host,
@@ -109,21 +115,90 @@ static int resolve(struct sml_endpoint *endpoints, int room, const struct host_p
 	return n;
 }
 
-int sml_endpoints_resolve(struct sml_endpoint *endpoints, const char *list, uint16_t default_port)
+/* ---- lists: sets of stripes ---- */
+
+static unsigned items_of(const char *set)
+{
+	size_t length = strcspn(set, "|");
+	unsigned n = 1;
+
+	for (size_t i = 0; i < length; i++)
+		n += set[i] == ',';
+	return n;
+}
+
+/* The set after this one, NULL if it was the last. */
+static const char *next_set(const char *set)
+{
+	set += strcspn(set, "|");
+	return *set ? set + 1 : NULL;
+}
+
+static const char *item_of(const char *set, unsigned stripe)
+{
+	for (; stripe > 0; stripe--)
+		set += strcspn(set, ",|") + 1;
+	return set;
+}
+
+/* 0, or what is wrong with an item, told. */
+static int parse(const char *item, uint16_t default_port, struct host_port *out)
+{
+	size_t length = strcspn(item, ",|");
+
+	if (split(item, length, default_port, out))
+		return 0;
+	return sml_error_set(SML_ERROR_CONFIG,
+			     "\"%.*s\" is not a switch's address: it must be HOST, HOST:PORT or "
+			     "[IPV6]:PORT (SWITCHML_SWITCH, SWITCHML_MASTER_ADDR)",
+			     (int)length, item);
+}
+
+static int check_items(const char *set, unsigned n)
+{
+	struct host_port ignored;
+	int error = 0;
+
+	for (unsigned i = 0; error == 0 && i < n; i++)
+		error = parse(item_of(set, i), SML_DEFAULT_PORT, &ignored);
+	return error;
+}
+
+int sml_endpoints_stripes(const char *list)
+{
+	unsigned n = items_of(list);
+	int error = 0;
+
+	if (n > SML_MAX_STRIPES)
+		return sml_error_set(SML_ERROR_CONFIG,
+				     "SWITCHML_SWITCH names %u switches: a job has at most %d "
+				     "stripes",
+				     n, SML_MAX_STRIPES);
+	for (const char *set = list; set; set = next_set(set)) {
+		if (items_of(set) != n)
+			return sml_error_set(SML_ERROR_CONFIG,
+					     "SWITCHML_SWITCH=\"%s\": the switches to fail over to "
+					     "must be as many as the stripes, %u, and \"%.*s\" "
+					     "names %u",
+					     list, n, (int)strcspn(set, "|"), set, items_of(set));
+		error = check_items(set, n);
+		if (error)
+			return error;
+	}
+	return (int)n;
+}
+
+int sml_endpoints_resolve(struct sml_endpoint *endpoints, const char *list, unsigned stripe,
+			  uint16_t default_port)
 {
 	int n = 0, error = 0;
 
-	for (const char *item = list; n < SML_MAX_ENDPOINTS; item += *item == ',') {
-		size_t length = strcspn(item, ",");
+	for (const char *set = list; set && n < SML_MAX_ENDPOINTS; set = next_set(set)) {
 		struct host_port place = {.host = ""};
-		int added;
+		int added = parse(item_of(set, stripe), default_port, &place);
 
-		if (!split(item, length, default_port, &place))
-			return sml_error_set(SML_ERROR_CONFIG,
-					     "\"%.*s\" is not a switch's address: it must be HOST, "
-					     "HOST:PORT or [IPV6]:PORT (SWITCHML_SWITCH, "
-					     "SWITCHML_MASTER_ADDR)",
-					     (int)length, item);
+		if (added < 0)
+			return added;
 		added = resolve(endpoints + n, SML_MAX_ENDPOINTS - n, &place);
 		if (added < 0)
 			error = sml_error_set(
@@ -133,9 +208,6 @@ int sml_endpoints_resolve(struct sml_endpoint *endpoints, const char *list, uint
 				place.host, gai_strerror(added));
 		else
 			n += added;
-		item += length;
-		if (*item == '\0')
-			break;
 	}
 	return n ? n : error;
 }

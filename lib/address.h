@@ -4,6 +4,7 @@
 #define SML_LIB_ADDRESS_H
 
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
@@ -18,15 +19,28 @@ union sml_sockaddr {
 struct sml_endpoint {
 	union sml_sockaddr address;
 	char name[320]; /* "gpu1:28500 (10.0.0.3)" */
+	char host[256]; /* "gpu1", as the user said it: what its certificate must name */
 };
 
 /*
- * "host[:port][,host[:port]…]", IPv6 addresses with a port in brackets, to at
- * most SML_MAX_ENDPOINTS endpoints in that order. A host that is unknown is
- * passed over while another one is known. Returns how many, or an error, told
- * by sml_error_set(). Blocks for as long as the resolver does.
+ * A list is "host[:port][,host[:port]…][|…]", IPv6 addresses with a port in
+ * brackets: a comma stripes a job over switches, a bar names other switches to
+ * fail over to. Returns the number of stripes, or an error, told by
+ * sml_error_set(): every set must have a switch for each.
  */
-int sml_endpoints_resolve(struct sml_endpoint *endpoints, const char *list, uint16_t default_port);
+int sml_endpoints_stripes(const char *list);
+
+/*
+ * The switches of one stripe, one of each set, to at most SML_MAX_ENDPOINTS
+ * endpoints in that order. A host that is unknown is passed over while another
+ * one is known. Returns how many, or an error, told by sml_error_set(). Blocks
+ * for as long as the resolver does.
+ */
+int sml_endpoints_resolve(struct sml_endpoint *endpoints, const char *list, unsigned stripe,
+			  uint16_t default_port);
+
+/* Is it an address of the loopback? */
+bool sml_is_loopback_name(const char *host);
 
 socklen_t sml_sockaddr_length(const union sml_sockaddr *address);
 void sml_sockaddr_set_port(union sml_sockaddr *address, uint16_t port);

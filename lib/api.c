@@ -52,7 +52,7 @@ int sml_abort(struct sml_context *context, const char *reason)
 		reason = "no reason given";
 	snprintf(text, sizeof(text), "rank %d aborted the job: %s", sml_rank(context), reason);
 	if (sml_context_fail(context, SML_ERROR_ABORTED, text))
-		sml_control_abort(context->control, SML_ERROR_ABORTED, reason);
+		sml_context_abort_job(context, SML_ERROR_ABORTED, reason);
 	return 0;
 }
 
@@ -78,36 +78,69 @@ static const struct {
 	{offsetof(struct sml_counters, send_blocked), false},
 };
 
-static uint64_t combine(const struct sml_context *context, size_t offset, bool largest)
+static void combine(const struct sml_stripe *stripe, size_t offset, bool largest, uint64_t *result)
 {
-	uint64_t result = 0, value;
+	for (unsigned i = 0; i < stripe->n_shards; i++) {
+		const char *of_shard = (const char *)&stripe->shards[i]->counters;
+		uint64_t value = __atomic_load_n(
+			(const uint64_t *)(const void *)(of_shard + offset), __ATOMIC_RELAXED);
 
-	for (unsigned i = 0; i < context->n_shards; i++) {
-		const char *of_shard = (const char *)&context->shards[i]->counters;
-
-		value = __atomic_load_n((const uint64_t *)(const void *)(of_shard + offset),
-					__ATOMIC_RELAXED);
 		if (!largest)
-			result += value;
-		else if (value > result)
-			result = value;
+			*result += value;
+		else if (value > *result)
+			*result = value;
 	}
-	return result;
+}
+
+static int check_counters(const struct sml_context *context, const struct sml_counters *counters)
+{
+	if (context == NULL || counters == NULL || counters->size < sizeof(size_t))
+		return sml_error_set(-EINVAL, "no context, or no counters with their size set");
+	return context->owner == getpid() ? 0 : SML_ERROR_FORKED;
+}
+
+/* Of the stripes [first, end). */
+static void fill_counters(const struct sml_context *context, unsigned first, unsigned end,
+			  struct sml_counters *counters)
+{
+	/* A caller of an older version has fewer. */
+	for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+		size_t offset = members[i].offset;
+		uint64_t value = 0;
+
+		for (unsigned s = first; s < end; s++)
+			combine(&context->stripes[s], offset, members[i].largest, &value);
+		if (offset + sizeof(value) <= counters->size)
+			memcpy((char *)counters + offset, &value, sizeof(value));
+	}
 }
 
 int sml_get_counters(const struct sml_context *context, struct sml_counters *counters)
 {
-	if (context == NULL || counters == NULL || counters->size < sizeof(size_t))
-		return sml_error_set(-EINVAL, "no context, or no counters with their size set");
-	if (context->owner != getpid())
-		return SML_ERROR_FORKED;
-	/* A caller of an older version has fewer. */
-	for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
-		size_t offset = members[i].offset;
-		uint64_t value = combine(context, offset, members[i].largest);
+	int error = check_counters(context, counters);
 
-		if (offset + sizeof(value) <= counters->size)
-			memcpy((char *)counters + offset, &value, sizeof(value));
-	}
+	if (error == 0)
+		fill_counters(context, 0, context->n_stripes, counters);
+	return error;
+}
+
+int sml_stripe_count(const struct sml_context *context)
+{
+	return (int)context->n_stripes;
+}
+
+int sml_get_stripe_counters(const struct sml_context *context, int stripe,
+			    struct sml_counters *counters, const char **name)
+{
+	int error = check_counters(context, counters);
+
+	if (error)
+		return error;
+	if (stripe < 0 || (unsigned)stripe >= context->n_stripes)
+		return sml_error_set(-EINVAL, "stripe %d is none of the job's: they are 0 to %u",
+				     stripe, context->n_stripes - 1);
+	fill_counters(context, (unsigned)stripe, (unsigned)stripe + 1, counters);
+	if (name)
+		*name = sml_stripe_name(&context->stripes[stripe]);
 	return 0;
 }

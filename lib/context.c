@@ -38,19 +38,7 @@ void sml_context_tensor_done(struct sml_context *context)
 	pthread_mutex_unlock(&context->lock);
 }
 
-void sml_context_park(struct sml_context *context)
-{
-	pthread_mutex_lock(&context->lock);
-	context->n_parked++;
-	pthread_cond_broadcast(&context->changed);
-	while (__atomic_load_n(&context->park, __ATOMIC_SEQ_CST) &&
-	       !__atomic_load_n(&context->stop, __ATOMIC_SEQ_CST))
-		pthread_cond_wait(&context->changed, &context->lock);
-	context->n_parked--;
-	pthread_mutex_unlock(&context->lock);
-}
-
-void sml_context_shard_stopped(struct sml_context *context)
+void sml_context_thread_stopped(struct sml_context *context)
 {
 	pthread_mutex_lock(&context->lock);
 	context->n_stopped++;
@@ -73,86 +61,130 @@ static bool begin_failure(struct sml_context *context, int error)
 	return first;
 }
 
-/* Returns when no shard touches a buffer any more: each ends its round, and no more. */
-static void stop_shards(struct sml_context *context)
+static bool is_running(struct sml_context *context)
+{
+	bool running;
+
+	pthread_mutex_lock(&context->lock);
+	running = context->running;
+	pthread_mutex_unlock(&context->lock);
+	return running;
+}
+
+/* Returns when no thread touches a buffer any more: each ends its round, and no more. */
+static void stop_threads(struct sml_context *context)
 {
 	__atomic_store_n(&context->stop, true, __ATOMIC_SEQ_CST);
-	for (unsigned i = 0; i < context->n_shards; i++)
-		sml_shard_wake(context->shards[i]);
+	/* While it opens there are no calls yet, and whoever opens it ends the threads. */
+	if (!is_running(context))
+		return;
+	for (unsigned i = 0; i < context->n_threads; i++)
+		sml_progress_wake(context->threads[i]);
 	pthread_mutex_lock(&context->lock);
 	pthread_cond_broadcast(&context->changed);
-	while (context->n_stopped < context->n_shards)
+	while (context->n_stopped < context->n_threads)
 		pthread_cond_wait(&context->changed, &context->lock);
 	pthread_mutex_unlock(&context->lock);
 }
 
-static void end_failure(struct sml_context *context, const char *text)
+/* The text and the record, and then those who wait. */
+static void end_failure(struct sml_context *context, int error, const char *text,
+			const struct sml_stall_reports *reports)
 {
+	bool opening = !is_running(context);
+
 	pthread_mutex_lock(&context->lock);
 	snprintf(context->text, sizeof(context->text), "%s", text);
+	pthread_mutex_unlock(&context->lock);
+	/* What sml_open() returns is told by that. */
+	sml_log(&context->settings.log, opening ? SML_LOG_TRACE : SML_LOG_ERROR, "%s", text);
+	if (!opening)
+		sml_recorder_record(context, error, context->text, reports);
+	pthread_mutex_lock(&context->lock);
 	context->error_told = true;
 	pthread_cond_broadcast(&context->changed);
 	pthread_mutex_unlock(&context->lock);
-	sml_log(&context->settings.log, SML_LOG_ERROR, "%s", text);
 }
 
 bool sml_context_fail(struct sml_context *context, int error, const char *text)
 {
+	struct sml_stall_reports reports = {.complete = false};
+
 	if (!begin_failure(context, error))
 		return false;
-	stop_shards(context);
-	end_failure(context, text);
+	stop_threads(context);
+	/* Who fails a context may be a control's own thread, or has no switch to ask. */
+	if (is_running(context))
+		sml_stall_ask(context, 0, &reports);
+	end_failure(context, error, text, &reports);
 	return true;
 }
 
-/* What every shard was waiting for; they have stopped, so anybody may look. */
-static void describe_shards(const struct sml_context *context, char *text, size_t bytes)
+void sml_context_abort_job(struct sml_context *context, int error, const char *text)
 {
-	size_t length = 0;
-	char one[256];
+	for (unsigned i = 0; i < context->n_stripes; i++) {
+		struct sml_control *control =
+			__atomic_load_n(&context->stripes[i].control, __ATOMIC_ACQUIRE);
 
-	for (unsigned i = 0; i < context->n_shards && length < bytes; i++)
-		if (sml_shard_describe(context->shards[i], one, sizeof(one)))
-			length += (size_t)snprintf(text + length, bytes - length, "%s%s",
-						   length ? "; " : "", one);
-	if (length == 0)
-		snprintf(text, bytes, "nothing was under way on this rank");
+		if (control)
+			sml_control_abort(control, error, text);
+	}
 }
 
-static void describe_stall(const struct sml_context *context, const char *call, char *text,
-			   size_t bytes)
+/* A stripe that waits for another switch, NULL if there is none. */
+static const struct sml_stripe *find_parked(const struct sml_context *context)
 {
-	char shards[512];
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		if (__atomic_load_n(&context->stripes[i].park, __ATOMIC_SEQ_CST))
+			return &context->stripes[i];
+	return NULL;
+}
 
-	describe_shards(context, shards, sizeof(shards));
-	snprintf(text, bytes,
-		 "%s did not finish within %u ms (SWITCHML_TIMEOUT): %s. A rank may not have made "
-		 "this call, or its path to the switch is blocked",
-		 call, context->settings.timeout_ms, shards);
+/* The most telling lines first, and as many as have room. */
+static void describe_stall(struct sml_context *context, const char *call,
+			   const struct sml_stall_reports *reports, char *text, size_t bytes)
+{
+	char lines[SML_STALL_LINES][SML_STALL_LINE_BYTES];
+	unsigned n = sml_stall_describe(context, reports, lines);
+	size_t length;
+
+	length = (size_t)snprintf(text, bytes, "%s did not finish within %u ms (SWITCHML_TIMEOUT)",
+				  call, context->settings.timeout_ms);
+	for (unsigned i = 0; i < n && length < bytes; i++)
+		length += (size_t)snprintf(text + length, bytes - length, "%s%s",
+					   i == 0 ? ": " : "; ", lines[i]);
+	if (!reports->complete && length < bytes)
+		snprintf(text + length, bytes - length,
+			 ". A rank may not have made this call, or its path to the switch is "
+			 "blocked: %s",
+			 reports->why);
 }
 
 static void time_out(struct sml_context *context, const struct sml_request *request)
 {
+	const struct sml_stripe *parked;
 	char call[160], text[SML_TEXT_BYTES];
+	struct sml_stall_reports reports;
 
 	if (!begin_failure(context, SML_ERROR_TIMEOUT))
 		return;
-	stop_shards(context);
+	stop_threads(context);
 	pthread_mutex_lock(&context->submit_lock);
 	sml_history_text(&context->history, SML_HEAD, request->tensor.window[SML_HEAD].first, call,
 			 sizeof(call));
 	pthread_mutex_unlock(&context->submit_lock);
-	if (__atomic_load_n(&context->park, __ATOMIC_SEQ_CST))
+	sml_stall_ask(context, sml_now_ns() + SML_ASK_NS, &reports);
+	parked = find_parked(context);
+	if (parked)
 		snprintf(text, sizeof(text),
 			 "%s did not finish within %u ms (SWITCHML_TIMEOUT): %.300s, and no switch "
 			 "has taken over. Start it again, or give a second address in "
-			 "SWITCHML_SWITCH",
-			 call, context->settings.timeout_ms, context->failover.lost);
+			 "SWITCHML_SWITCH (first|second)",
+			 call, context->settings.timeout_ms, parked->failover.lost);
 	else
-		describe_stall(context, call, text, sizeof(text));
-	end_failure(context, text);
-	sml_control_abort(__atomic_load_n(&context->control, __ATOMIC_ACQUIRE), SML_ERROR_TIMEOUT,
-			  text);
+		describe_stall(context, call, &reports, text, sizeof(text));
+	end_failure(context, SML_ERROR_TIMEOUT, text, &reports);
+	sml_context_abort_job(context, SML_ERROR_TIMEOUT, text);
 }
 
 /* ---- waiting ---- */
@@ -165,7 +197,8 @@ static int look(const struct sml_context *context, const struct sml_request *req
 	return context->error_told ? context->error : -EAGAIN;
 }
 
-/* Without waiting for anybody but, once the deadline has passed, for the shards to stop. */
+/* Without waiting for anybody until the deadline has passed; then for the threads and the record.
+ */
 int sml_context_look(struct sml_context *context, const struct sml_request *request)
 {
 	int result;
@@ -198,7 +231,7 @@ int sml_context_wait(struct sml_context *context, const struct sml_request *requ
 	pthread_mutex_lock(&context->lock);
 	while ((result = look(context, request)) == -EAGAIN) {
 		if (context->error) {
-			/* Ends as soon as the shards have stopped. */
+			/* Ends as soon as the threads have stopped. */
 			pthread_cond_wait(&context->changed, &context->lock);
 			continue;
 		}

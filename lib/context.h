@@ -5,12 +5,12 @@
  *	caller's threads      sml_allreduce() ...
  *	      | submit_lock: gives each call its place in the streams
  *	      v
- *	shards (progress.h)   one thread each: worker <-> transport <-> switch
- *	control (control_client.h)   one thread: joins, heartbeat, failures
+ *	threads (progress.h)   workers <-> transports <-> switches
+ *	stripes (stripe.h)     one a switch: control connection, workers
  *
  * A failure has three steps, each exactly once: `error` is set (no call is
- * accepted any more), every shard stops (no buffer of the application's is
- * touched any more), the text is complete. Only then do waiters return.
+ * accepted any more), every thread stops (no buffer of the application's is
+ * touched any more), the text is complete and recorded. Only then do waiters return.
  */
 #ifndef SML_LIB_CONTEXT_H
 #define SML_LIB_CONTEXT_H
@@ -22,24 +22,18 @@
 #include "lib/error.h"
 #include "lib/history.h"
 #include "lib/progress.h"
+#include "lib/recorder.h"
+#include "lib/stripe.h"
 #include "switch/switch.h"
 
 struct sml_context {
 	pid_t owner; /* a fork's child is another process */
 	struct sml_settings settings;
 	struct sml_switch *embedded; /* NULL: none in this process */
-	struct sml_endpoint endpoints[SML_MAX_ENDPOINTS];
-	unsigned n_endpoints;
-	struct sml_connection connection;
-	struct sml_control *control;  /* atomic once there are threads */
-	struct sml_control **retired; /* those of switches that died: their memory lives on */
-	unsigned n_retired;
-	struct {
-		pthread_t thread;
-		bool started, closing;	   /* under `lock` */
-		char lost[SML_TEXT_BYTES]; /* which switch was lost, and how */
-	} failover;
-	struct sml_admission admission;
+	struct sml_stripe *stripes;
+	unsigned n_stripes;
+	struct sml_progress *threads[SML_MAX_SHARDS];
+	unsigned n_threads;
 	struct sml_shape shape;
 
 	/* Submission: the order of calls. */
@@ -50,23 +44,20 @@ struct sml_context {
 
 	/* Completion and failure. */
 	pthread_mutex_t lock;
-	pthread_cond_t changed; /* a tensor is done, a shard has stopped, the text is there */
+	pthread_cond_t changed; /* a tensor is done, a thread has stopped, the text is there */
 	int error;		/* atomic; 0: all is well */
 	bool error_told;	/* the text is complete */
 	char text[SML_TEXT_BYTES];
+	struct sml_recorder recorder;
+	bool running; /* it has opened: before that, a lost switch is a failure */
 	unsigned n_stopped;
-	bool park; /* atomic: shards are to freeze, and wait */
-	unsigned n_parked;
-	bool stop;	 /* atomic: shards are to end */
-	uint32_t events; /* atomic: head chunks and tensors that any shard finished */
-
-	unsigned n_shards;
-	struct sml_shard *shards[SML_MAX_SHARDS];
+	bool stop;	 /* atomic: threads are to end */
+	uint32_t events; /* atomic: head chunks and tensors that any thread finished */
 };
 
 /*
  * The job has failed here: see above. False: it had failed before; that error
- * stays. Any thread but a shard's.
+ * stays. Any thread but a progress thread.
  */
 bool sml_context_fail(struct sml_context *context, int error, const char *text);
 
@@ -87,14 +78,11 @@ int sml_context_check(const struct sml_context *context);
 __attribute__((format(printf, 3, 4))) int sml_context_refuse(struct sml_context *context, int error,
 							     const char *format, ...);
 
-/* The control connection gets its thread: the job runs. 0 or an error, told. */
-int sml_context_start_control(struct sml_context *context);
+/* Tell every switch, and so every rank, that the job has failed here. */
+void sml_context_abort_job(struct sml_context *context, int error, const char *text);
 
-/* Called by shards. */
+/* Called by progress threads. */
 void sml_context_tensor_done(struct sml_context *context);
-void sml_context_shard_stopped(struct sml_context *context);
-
-/* A shard waits here while `park` is set, and nobody has told it to stop. */
-void sml_context_park(struct sml_context *context);
+void sml_context_thread_stopped(struct sml_context *context);
 
 #endif

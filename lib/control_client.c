@@ -82,7 +82,7 @@ static int start_ticking(struct sml_control *control)
 }
 
 int sml_control_open(struct sml_control **opened, const struct sml_settings *settings,
-		     const struct sml_connection *connection)
+		     const struct sml_connection *connection, const struct sml_stripe_place *place)
 {
 	struct sml_control *control = calloc(1, sizeof(*control));
 	struct sml_channel_owner owner = {control, sml_control_received, sml_control_ended};
@@ -93,6 +93,7 @@ int sml_control_open(struct sml_control **opened, const struct sml_settings *set
 	}
 	control->settings = settings;
 	control->where = connection->endpoint->name;
+	control->place = *place;
 	pthread_mutex_init(&control->lock, NULL);
 	sml_cond_init(&control->changed);
 	control->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -101,7 +102,8 @@ int sml_control_open(struct sml_control **opened, const struct sml_settings *set
 		close(connection->fd);
 		goto err_close;
 	}
-	control->channel = sml_channel_open(control->base, connection->fd, &owner);
+	control->channel = sml_channel_open(control->base, connection->fd, settings->tls,
+					    connection->endpoint->host, &owner);
 	control->tick = event_new(control->base, -1, EV_PERSIST, sml_control_on_tick, control);
 	control->wake = event_new(control->base, control->wake_fd, EV_READ | EV_PERSIST,
 				  sml_control_on_wake, control);
@@ -264,7 +266,9 @@ int sml_control_join(struct sml_control *control, uint16_t lanes,
 	join.data_slots = settings->data_slots;
 	join.shards = settings->threads;
 	join.heartbeat_ms = settings->heartbeat_ms;
-	join.stripes = 1;
+	join.no_tickets = settings->faults.no_tickets;
+	join.stripe = control->place.stripe;
+	join.stripes = control->place.n_stripes;
 	if (resumption) {
 		describe_resumption(resumption, reports, list, &resume);
 		join.resume = &resume;

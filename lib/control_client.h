@@ -22,6 +22,7 @@
 #include "lib/settings.h"
 
 struct sml_control;
+struct sml_stall_report;
 
 /* What the thread asks and tells. Called in it, never before sml_control_start(). */
 struct sml_control_owner {
@@ -59,10 +60,16 @@ struct sml_admission {
 	uint32_t window_packets;
 	uint16_t lanes, head_slots, data_slots, data_port;
 	uint8_t shards;
+	bool stall_reports;  /* it can be asked what slots are waiting for */
 	bool single_packets; /* it might see segmented datagrams before they are cut up */
 	char dataplane[16];
 	/* When going on: what tickets mean. The tables live as long as the control. */
 	struct sml_ticket_map maps[SML_STREAMS];
+};
+
+/* Which stripe of how many the switch is to serve. */
+struct sml_stripe_place {
+	uint8_t stripe, n_stripes;
 };
 
 /*
@@ -71,7 +78,7 @@ struct sml_admission {
  * sml_error_set().
  */
 int sml_control_open(struct sml_control **opened, const struct sml_settings *settings,
-		     const struct sml_connection *connection);
+		     const struct sml_connection *connection, const struct sml_stripe_place *place);
 
 /*
  * From now on, calls that wait end with SML_ERROR_CLOSED soon after *give_up
@@ -102,10 +109,26 @@ int sml_control_start(struct sml_control *control, const struct sml_control_owne
  */
 int sml_control_leave(struct sml_control *control, uint64_t deadline_ns);
 
-/* Tell the switch that the job has failed here. Any thread; returns at once. */
+/*
+ * Tell the switch that the job has failed here; where the control has no thread
+ * yet, when it is closed. Any thread; returns at once.
+ */
 void sml_control_abort(struct sml_control *control, int error, const char *text);
 
-/* After `lost`: ends the thread and the connection. Other threads may still call the above. */
+/* Ask the switch what slots are waiting for. Any thread; returns at once. */
+void sml_control_ask_stalls(struct sml_control *control);
+
+/*
+ * What it says: as it has said already, with the news that the job has failed,
+ * or when asked, until until_ns. NULL: unknown; then text says why. The report
+ * lives as long as the control. Any thread; the control's own must not wait
+ * (until_ns 0).
+ */
+const struct sml_stall_report *sml_control_stalls(struct sml_control *control, uint64_t until_ns,
+						  char *text, size_t text_bytes);
+
+/* After `lost`, or at the end: ends the thread and the connection. Other threads may still call the
+ * above. */
 void sml_control_retire(struct sml_control *control);
 
 /* Ends the thread and the connection. NULL is allowed. */

@@ -13,6 +13,7 @@
 #include "lib/channel.h"
 #include "lib/control_client.h"
 #include "lib/error.h"
+#include "lib/stall.h"
 
 enum sml_control_phase {
 	SML_CONTROL_CONNECTED,
@@ -29,6 +30,7 @@ enum sml_control_phase {
 struct sml_control {
 	const struct sml_settings *settings;
 	const char *where; /* the switch, for texts */
+	struct sml_stripe_place place;
 	struct event_base *base;
 	struct sml_channel *channel;
 	struct event *tick, *wake, *pump_timer;
@@ -48,8 +50,9 @@ struct sml_control {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	enum sml_control_phase phase;
-	bool leave_wanted, stop_wanted;
-	int abort_error; /* 0: none wanted */
+	bool leave_wanted, stop_wanted, stalls_wanted;
+	struct sml_stall_report *stalls; /* set once */
+	int abort_error;		 /* 0: none wanted */
 	char abort_text[SML_TEXT_BYTES];
 	int error;
 	char text[SML_TEXT_BYTES];

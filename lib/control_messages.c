@@ -68,6 +68,7 @@ static void on_admitted(struct sml_control *control, const SmlControl__Envelope 
 		.data_slots = (uint16_t)in->data_slots,
 		.data_port = (uint16_t)in->data_port,
 		.shards = (uint8_t)in->shards,
+		.stall_reports = in->stall_reports,
 		.single_packets = in->single_packets,
 	};
 	snprintf(control->admission.dataplane, sizeof(control->admission.dataplane), "%s",
@@ -160,10 +161,31 @@ static void on_describe(struct sml_control *control, const SmlControl__Envelope 
 	sml_control_send(control, &envelope);
 }
 
+/* The first one counts: others may be reading it. */
+static void keep_stalls(struct sml_control *control, const SmlControl__StallReport *message)
+{
+	uint32_t n_slots = (uint32_t)control->admission.head_slots + control->admission.data_slots;
+	struct sml_stall_report *report;
+
+	if (message == NULL || n_slots == 0 || control->stalls)
+		return;
+	report = sml_stall_report_new(message, n_slots);
+	pthread_mutex_lock(&control->lock);
+	control->stalls = report;
+	pthread_cond_broadcast(&control->changed);
+	pthread_mutex_unlock(&control->lock);
+}
+
+static void on_stall_report(struct sml_control *control, const SmlControl__Envelope *message)
+{
+	keep_stalls(control, message->stall_report);
+}
+
 static void on_abort(struct sml_control *control, const SmlControl__Envelope *message)
 {
 	int error = message->abort->error;
 
+	keep_stalls(control, message->abort->stalls);
 	sml_control_fail(control, error < 0 ? error : SML_ERROR_PROTOCOL, "%s",
 			 message->abort->text);
 }
@@ -194,6 +216,8 @@ static const struct {
 	{SML_CONTROL__ENVELOPE__BODY_START, 1 << SML_CONTROL_READY, on_start},
 	{SML_CONTROL__ENVELOPE__BODY_DESCRIBE, 1 << SML_CONTROL_RUNNING | 1 << SML_CONTROL_LEAVING,
 	 on_describe},
+	{SML_CONTROL__ENVELOPE__BODY_STALL_REPORT,
+	 1 << SML_CONTROL_RUNNING | 1 << SML_CONTROL_LEAVING, on_stall_report},
 	{SML_CONTROL__ENVELOPE__BODY_ABORT, ~0u, on_abort},
 	{SML_CONTROL__ENVELOPE__BODY_LEFT, 1 << SML_CONTROL_LEAVING, on_left},
 	{SML_CONTROL__ENVELOPE__BODY_PONG, ~0u, on_nothing},
@@ -249,7 +273,14 @@ static void lost(struct sml_control *control, const char *how)
 {
 	if (hand_to_owner(control, how))
 		return;
-	if (sml_control_phase(control) < SML_CONTROL_ADMITTED)
+	if (!sml_channel_is_known(control->channel))
+		sml_control_fail(control, SML_ERROR_UNREACHABLE,
+				 "what listens at %s %s before it had said who it is: is it a "
+				 "SwitchML switch with --tls-certificate? Otherwise unset "
+				 "SWITCHML_TLS_CERTIFICATE, SWITCHML_TLS_KEY and "
+				 "SWITCHML_TLS_AUTHORITY",
+				 control->where, how);
+	else if (sml_control_phase(control) < SML_CONTROL_ADMITTED)
 		sml_control_fail(
 			control, SML_ERROR_UNREACHABLE,
 			"what listens at %s %s: is it a SwitchML switch? Check the address and the "
@@ -270,8 +301,19 @@ static void lost(struct sml_control *control, const char *how)
 void sml_control_ended(void *self, int error)
 {
 	struct sml_control *control = self;
-	char how[128];
+	const char *reason = sml_channel_tls_reason(control->channel);
+	char how[SML_TEXT_BYTES / 2];
 
+	if (reason && sml_control_phase(control) < SML_CONTROL_ADMITTED) {
+		sml_control_fail(control, SML_ERROR_TLS, "TLS with what listens at %s failed: %s",
+				 control->where, reason);
+		return;
+	}
+	if (reason) {
+		snprintf(how, sizeof(how), "broke TLS: %.200s", reason);
+		lost(control, how);
+		return;
+	}
 	if (error == -EPROTO) {
 		sml_control_fail(
 			control, SML_ERROR_PROTOCOL,

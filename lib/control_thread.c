@@ -43,10 +43,20 @@ static void send_leave(struct sml_control *control)
 	sml_control_send(control, &envelope);
 }
 
+static void send_stall_request(struct sml_control *control)
+{
+	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
+	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
+
+	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST;
+	envelope.stall_request = &request;
+	sml_control_send(control, &envelope);
+}
+
 void sml_control_on_wake(evutil_socket_t fd, short what, void *self)
 {
 	struct sml_control *control = self;
-	bool leave, stop, abort;
+	bool leave, stop, abort, stalls;
 	uint64_t ignored;
 
 	(void)what;
@@ -56,7 +66,11 @@ void sml_control_on_wake(evutil_socket_t fd, short what, void *self)
 	leave = control->leave_wanted && control->phase == SML_CONTROL_RUNNING;
 	stop = control->stop_wanted;
 	abort = control->abort_error && control->phase < SML_CONTROL_LEFT;
+	stalls = control->stalls_wanted && control->phase < SML_CONTROL_LEFT;
+	control->stalls_wanted = false;
 	pthread_mutex_unlock(&control->lock);
+	if (stalls)
+		send_stall_request(control);
 	if (abort)
 		send_abort(control);
 	else if (leave)
@@ -138,6 +152,47 @@ void sml_control_abort(struct sml_control *control, int error, const char *text)
 	wake(control);
 }
 
+/* Why there is no report. The lock is held. */
+static void explain_no_stalls(const struct sml_control *control, char *text, size_t text_bytes)
+{
+	if (control->phase >= SML_CONTROL_LEFT)
+		snprintf(text, text_bytes, "the connection to the switch at %s has ended",
+			 control->where);
+	else if (!control->admission.stall_reports)
+		snprintf(text, text_bytes, "the switch at %s is too old to be asked",
+			 control->where);
+	else
+		snprintf(text, text_bytes, "the switch at %s does not answer", control->where);
+}
+
+const struct sml_stall_report *sml_control_stalls(struct sml_control *control, uint64_t until_ns,
+						  char *text, size_t text_bytes)
+{
+	struct timespec until = sml_timespec(until_ns);
+	const struct sml_stall_report *stalls;
+	int late = 0;
+
+	pthread_mutex_lock(&control->lock);
+	while (until_ns > 0 && control->admission.stall_reports && !control->stalls &&
+	       control->phase < SML_CONTROL_LEFT && !late)
+		late = pthread_cond_timedwait(&control->changed, &control->lock, &until);
+	stalls = control->stalls;
+	if (stalls == NULL)
+		explain_no_stalls(control, text, text_bytes);
+	pthread_mutex_unlock(&control->lock);
+	return stalls;
+}
+
+void sml_control_ask_stalls(struct sml_control *control)
+{
+	pthread_mutex_lock(&control->lock);
+	if (control->admission.stall_reports && !control->stalls) {
+		control->stalls_wanted = true;
+		wake(control);
+	}
+	pthread_mutex_unlock(&control->lock);
+}
+
 static void stop_thread(struct sml_control *control)
 {
 	if (!control->threaded)
@@ -152,6 +207,16 @@ static void stop_thread(struct sml_control *control)
 		sml_channel_drain(control->channel, sml_now_ns() + DRAIN_NS);
 }
 
+/* Without a thread yet: what sml_control_abort() noted is said now. */
+static void abort_unthreaded(struct sml_control *control)
+{
+	if (control->threaded || !control->channel || !control->abort_error ||
+	    sml_control_phase(control) >= SML_CONTROL_LEFT)
+		return;
+	send_abort(control);
+	sml_channel_drain(control->channel, sml_now_ns() + DRAIN_NS);
+}
+
 static void free_event(struct event *event)
 {
 	if (event)
@@ -160,6 +225,7 @@ static void free_event(struct event *event)
 
 void sml_control_retire(struct sml_control *control)
 {
+	abort_unthreaded(control);
 	stop_thread(control);
 	control->threaded = false;
 	sml_channel_close(control->channel);
@@ -170,11 +236,13 @@ void sml_control_close(struct sml_control *control)
 {
 	if (control == NULL)
 		return;
+	abort_unthreaded(control);
 	stop_thread(control);
 	if (control->channel)
 		sml_channel_close(control->channel);
 	for (unsigned stream = 0; stream < SML_STREAMS; stream++)
 		free(control->tables[stream]);
+	free(control->stalls);
 	free_event(control->tick);
 	free_event(control->wake);
 	free_event(control->pump_timer);

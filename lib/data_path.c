@@ -10,36 +10,64 @@
 #define PACKET_SLACK_BYTES 1024
 #define WINDOW_MIN	   4
 
-static int open_transport(struct sml_context *context, unsigned shard,
+/* ---- transports ---- */
+
+static int open_transport(const struct sml_stripe *stripe, unsigned shard,
 			  struct sml_transport **transport)
 {
-	const struct sml_faults *faults = &context->settings.faults;
+	const struct sml_settings *settings = &stripe->context->settings;
+	const struct sml_faults *faults = &settings->faults;
 	struct sml_transport_config config = {
-		.interface = &context->connection.interface,
-		.peer = context->connection.endpoint->address,
-		.log = &context->settings.log,
-		.single_packets = context->admission.single_packets,
+		.interface = &stripe->connection.interface,
+		.peer = stripe->connection.endpoint->address,
+		.log = &settings->log,
+		.single_packets = stripe->admission.single_packets,
 	};
 	struct sml_transport *faulty;
+	uint64_t salt =
+		((uint64_t)stripe->index * SML_MAX_RANKS + settings->rank) * SML_MAX_SHARDS + shard;
 	int error;
 
-	sml_sockaddr_set_port(&config.peer, context->admission.data_port);
+	sml_sockaddr_set_port(&config.peer, stripe->admission.data_port);
 	error = sml_transport_udp.open(transport, &config);
 	if (error || (faults->drop | faults->duplicate | faults->reorder) == 0)
 		return error;
-	faulty = sml_faults_wrap(*transport, faults,
-				 (uint64_t)context->settings.rank * SML_MAX_SHARDS + shard);
+	faulty = sml_faults_wrap(*transport, faults, salt);
 	if (faulty == NULL)
 		return sml_error_set(-ENOMEM, "no memory for the faults");
 	*transport = faulty;
 	return 0;
 }
 
-/* Packets in flight that the switch's buffers and this socket's take. */
-static uint32_t window_of(const struct sml_context *context, const struct sml_transport *transport)
+void sml_data_path_close(struct sml_transport **transports)
 {
-	const struct sml_admission *admission = &context->admission;
-	uint32_t packet = SML_HEADER_BYTES + 4u * context->shape.lanes;
+	for (unsigned i = 0; i < SML_MAX_SHARDS; i++)
+		if (transports[i])
+			transports[i]->ops->close(transports[i]);
+}
+
+int sml_data_path_agree(struct sml_stripe *stripe, struct sml_control *control,
+			struct sml_transport **transports, uint16_t *lanes, uint64_t deadline_ns)
+{
+	const struct sml_admission *admission = &stripe->admission;
+	int error = 0;
+
+	*lanes = admission->lanes;
+	for (unsigned i = 0; error == 0 && i < admission->shards; i++)
+		error = open_transport(stripe, i, &transports[i]);
+	if (error == 0)
+		error = sml_probe(control, admission, stripe->context->settings.rank, transports,
+				  sml_stripe_name(stripe), lanes, deadline_ns);
+	return error ? error : sml_control_ready(control, lanes, deadline_ns);
+}
+
+/* ---- workers ---- */
+
+/* Packets in flight that the switch's buffers and this socket's take. */
+static uint32_t window_of(const struct sml_stripe *stripe, const struct sml_transport *transport)
+{
+	const struct sml_admission *admission = &stripe->admission;
+	uint32_t packet = SML_HEADER_BYTES + 4u * stripe->context->shape.lanes;
 	uint32_t own = transport->receive_bytes / (packet + packet / 4 + PACKET_SLACK_BYTES);
 	uint32_t switchs, window;
 
@@ -50,104 +78,138 @@ static uint32_t window_of(const struct sml_context *context, const struct sml_tr
 	return window < WINDOW_MIN ? WINDOW_MIN : window;
 }
 
-static struct sml_worker_config worker_config(const struct sml_context *context, unsigned index,
+static struct sml_worker_config worker_config(const struct sml_stripe *stripe, unsigned index,
 					      const struct sml_transport *transport)
 {
-	const struct sml_admission *admission = &context->admission;
+	const struct sml_admission *admission = &stripe->admission;
 
 	return (struct sml_worker_config){
 		.cookie = admission->cookie,
 		.tag = admission->tag,
 		.job = admission->job_number,
 		.epoch = admission->epoch,
-		.shape = context->shape,
+		.shape = stripe->context->shape,
 		.head_slots = admission->head_slots,
 		.data_slots = admission->data_slots,
 		.shard = (uint8_t)index,
 		.n_shards = admission->shards,
-		.n_stripes = 1,
-		.window_max = window_of(context, transport),
+		.stripe = stripe->index,
+		.n_stripes = (uint8_t)stripe->context->n_stripes,
+		.no_tickets = stripe->context->settings.faults.no_tickets,
+		.no_fast_retransmit = stripe->context->settings.faults.no_fast_retransmit,
+		.no_resume = stripe->context->settings.switch_address == NULL,
+		.window_max = window_of(stripe, transport),
 	};
 }
 
-static int init_shard(struct sml_context *context, unsigned index, struct sml_transport *transport)
+/* A line of its own for each stripe: its switch can be replaced by itself. */
+static int add_line(struct sml_progress *progress, struct sml_stripe *stripe)
 {
-	struct sml_worker_config config = worker_config(context, index, transport);
-	struct sml_shard *shard = calloc(1, sizeof(*shard));
+	unsigned shard = progress->index;
+	struct sml_worker_config config;
+	struct sml_line *line = sml_line_new(stripe->transports[shard]);
 
-	if (shard == NULL)
-		return sml_error_set(-ENOMEM, "no memory for a progress thread");
-	context->shards[index] = shard;
-	return sml_shard_init(shard, context, &config, transport);
+	if (line == NULL)
+		return sml_error_set(-ENOMEM, "no memory for a socket's packets");
+	stripe->transports[shard] = NULL;
+	progress->lines[progress->n_lines++] = line;
+	config = worker_config(stripe, shard, line->transport);
+	stripe->shards[shard] = sml_shard_new(stripe, &config, line);
+	if (stripe->shards[shard] == NULL)
+		return -ENOMEM;
+	stripe->n_shards++;
+	return 0;
 }
 
-static void close_transports(struct sml_transport **transports)
+static int add_thread(struct sml_context *context)
 {
-	for (unsigned i = 0; i < SML_MAX_SHARDS; i++)
-		if (transports[i])
-			transports[i]->ops->close(transports[i]);
-}
-
-/* Open the transports, prove the path and agree with the other ranks on *lanes. */
-static int agree(struct sml_context *context, struct sml_control *control,
-		 struct sml_transport **transports, uint16_t *lanes, uint64_t deadline_ns)
-{
-	const struct sml_admission *admission = &context->admission;
+	struct sml_progress *progress = sml_progress_new(context, context->n_threads);
 	int error = 0;
 
-	*lanes = admission->lanes;
-	for (unsigned i = 0; error == 0 && i < admission->shards; i++)
-		error = open_transport(context, i, &transports[i]);
-	if (error == 0)
-		error = sml_probe(control, admission, context->settings.rank, transports,
-				  context->connection.endpoint->name, lanes, deadline_ns);
-	return error ? error : sml_control_ready(control, lanes, deadline_ns);
-}
-
-int sml_data_path_open(struct sml_context *context, uint64_t deadline_ns)
-{
-	struct sml_transport *transports[SML_MAX_SHARDS] = {NULL};
-	uint16_t lanes;
-	int error = agree(context, context->control, transports, &lanes, deadline_ns);
-
-	context->shape = (struct sml_shape){
-		.lanes = lanes,
-		.rank = context->settings.rank,
-		.n_ranks = context->settings.world_size,
-	};
-	for (unsigned i = 0; error == 0 && i < context->admission.shards; i++) {
-		error = init_shard(context, i, transports[i]);
-		if (context->shards[i])
-			transports[i] = NULL; /* the shard's now */
-	}
-	close_transports(transports);
+	if (progress == NULL)
+		return -ENOMEM;
+	context->threads[context->n_threads++] = progress;
+	for (unsigned i = 0; error == 0 && i < context->n_stripes; i++)
+		error = add_line(progress, &context->stripes[i]);
 	return error;
 }
 
-int sml_data_path_renew(struct sml_context *context, struct sml_control *control,
+/* Every switch was asked for as many shards, and none gives others. */
+static int check_shards(const struct sml_context *context)
+{
+	unsigned n = context->stripes[0].admission.shards;
+
+	for (unsigned i = 1; i < context->n_stripes; i++)
+		if (context->stripes[i].admission.shards != n)
+			return sml_error_set(SML_ERROR_PROTOCOL,
+					     "the switch at %s admits the job with %u shards, that "
+					     "at %s with %u",
+					     sml_stripe_name(&context->stripes[0]), n,
+					     sml_stripe_name(&context->stripes[i]),
+					     context->stripes[i].admission.shards);
+	return 0;
+}
+
+int sml_data_path_open(struct sml_context *context)
+{
+	unsigned n_threads = context->stripes[0].admission.shards;
+	int error = check_shards(context);
+
+	context->shape = (struct sml_shape){
+		.lanes = SML_MAX_LANES,
+		.rank = context->settings.rank,
+		.n_ranks = context->settings.world_size,
+	};
+	/* Each switch has told all ranks the same number, so all take the same least one. */
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		if (context->stripes[i].lanes < context->shape.lanes)
+			context->shape.lanes = context->stripes[i].lanes;
+	for (unsigned i = 0; error == 0 && i < n_threads; i++)
+		error = add_thread(context);
+	return error;
+}
+
+/* ---- the next epoch ---- */
+
+/* Under the lock: once a failure has stopped the threads, workers are whoever's who explains it. */
+static int renew_shards(struct sml_stripe *stripe, struct sml_transport **transports, bool keep)
+{
+	struct sml_context *context = stripe->context;
+	bool over, good = true;
+
+	pthread_mutex_lock(&context->lock);
+	over = __atomic_load_n(&context->stop, __ATOMIC_SEQ_CST);
+	for (unsigned i = 0; good && !over && i < stripe->n_shards; i++) {
+		struct sml_worker_config config = worker_config(stripe, i, transports[i]);
+
+		good = sml_shard_renew(stripe->shards[i], &config, stripe->admission.maps,
+				       transports[i], keep);
+		if (good)
+			transports[i] = NULL;
+	}
+	pthread_mutex_unlock(&context->lock);
+	if (over)
+		return sml_error_set(SML_ERROR_CLOSED, "the context has failed meanwhile");
+	return good ? 0 : sml_error_set(-ENOMEM, "no memory to go on with another switch");
+}
+
+int sml_data_path_renew(struct sml_stripe *stripe, struct sml_control *control,
 			uint64_t deadline_ns, bool keep)
 {
-	const struct sml_admission *admission = &context->admission;
+	const struct sml_context *context = stripe->context;
+	const struct sml_admission *admission = &stripe->admission;
 	struct sml_transport *transports[SML_MAX_SHARDS] = {NULL};
 	uint16_t lanes;
-	int error = agree(context, control, transports, &lanes, deadline_ns);
+	int error = sml_data_path_agree(stripe, control, transports, &lanes, deadline_ns);
 
 	/* Chunks are cut by lanes: a job cannot change them on its way. */
-	if (error == 0 && (lanes != context->shape.lanes || admission->shards != context->n_shards))
+	if (error == 0 && (lanes != context->shape.lanes || admission->shards != stripe->n_shards))
 		error = sml_error_set(SML_ERROR_PROTOCOL,
 				      "the switch at %s takes only %u lanes a packet, and the job "
 				      "goes on with %u: is its path's MTU smaller?",
-				      context->connection.endpoint->name, lanes,
-				      context->shape.lanes);
-	for (unsigned i = 0; error == 0 && i < context->n_shards; i++) {
-		struct sml_worker_config config = worker_config(context, i, transports[i]);
-
-		if (!sml_shard_renew(context->shards[i], &config, admission->maps, transports[i],
-				     keep))
-			error = sml_error_set(-ENOMEM, "no memory to go on with another switch");
-		else
-			transports[i] = NULL;
-	}
-	close_transports(transports);
+				      sml_stripe_name(stripe), lanes, context->shape.lanes);
+	if (error == 0)
+		error = renew_shards(stripe, transports, keep);
+	sml_data_path_close(transports);
 	return error;
 }

@@ -1,23 +1,35 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Opening what moves packets: a socket and a worker for each shard. */
+/* Opening what moves packets: a transport, a line and a worker for each stripe and shard. */
 #ifndef SML_LIB_DATA_PATH_H
 #define SML_LIB_DATA_PATH_H
 
 #include "lib/context.h"
 
 /*
- * After admission: opens the transports, probes the path, agrees on the job's
- * lane count and makes the shards, not started yet. 0 or an error, told by
- * sml_error_set(); then the shards that exist are the context's all the same.
+ * After admission: opens a transport for each shard (SML_MAX_SHARDS places, NULL
+ * at first), proves the paths and agrees with the other ranks on the lane count
+ * that this stripe's switch starts with. 0 or an error, told by sml_error_set();
+ * the transports are the caller's in any case.
  */
-int sml_data_path_open(struct sml_context *context, uint64_t deadline_ns);
+int sml_data_path_agree(struct sml_stripe *stripe, struct sml_control *control,
+			struct sml_transport **transports, uint16_t *lanes, uint64_t deadline_ns);
+
+/* Closes those that are there. */
+void sml_data_path_close(struct sml_transport **transports);
 
 /*
- * The same for a switch that goes on where another has died: the shards are
+ * When all stripes have opened: the job's lane count is the least of theirs.
+ * Makes the threads, not started yet, with lines and shards. 0 or an error,
+ * told; what exists is the context's all the same.
+ */
+int sml_data_path_open(struct sml_context *context);
+
+/*
+ * For a switch that goes on where another has died: the stripe's shards are
  * parked, and get workers and transports of the new epoch. keep: see
  * sml_shard_renew().
  */
-int sml_data_path_renew(struct sml_context *context, struct sml_control *control,
+int sml_data_path_renew(struct sml_stripe *stripe, struct sml_control *control,
 			uint64_t deadline_ns, bool keep);
 
 #endif

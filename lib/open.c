@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A context's beginning and end. Opening, in order: settings, the embedded
- * switch (rank 0), the control connection, join, sockets, probes, start, and
- * only then threads.
+ * switch (rank 0), the stripes (all at once), and only then progress threads.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -18,16 +17,12 @@
 #include "lib/thread.h"
 
 #define REJOIN_PAUSE_NS (20 * SML_NS_PER_MS)
+/* Of an embedded switch: it shares the application's descriptors. */
+#define MAX_STRANGERS 128
 
 static bool is_embedded(const struct sml_context *context)
 {
 	return context->settings.switch_address == NULL;
-}
-
-static bool is_loopback_name(const char *host)
-{
-	return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 ||
-	       strcmp(host, "localhost") == 0;
 }
 
 /* ---- the embedded switch ---- */
@@ -42,8 +37,8 @@ static int open_switch(struct sml_context *context)
 	const struct sml_settings *settings = &context->settings;
 	struct sml_switch_config config;
 	char listen[320], text[SML_TEXT_BYTES];
-	const char *host = settings->master_address;
-	bool loopback = is_loopback_name(host);
+	const char *host = sml_master_host(context);
+	bool loopback = sml_is_loopback_name(host);
 	int error;
 
 	snprintf(listen, sizeof(listen), strchr(host, ':') && loopback ? "[%s]:%u" : "%s:%u",
@@ -51,6 +46,9 @@ static int open_switch(struct sml_context *context)
 	sml_switch_config_init(&config);
 	config.listen = listen;
 	config.threads = settings->threads;
+	config.max_strangers = MAX_STRANGERS;
+	config.tls = settings->tls_files;
+	config.tls_names = sml_tls_variables;
 	/* A failure of the job is told by the ranks already. */
 	config.debug = settings->log.level >= SML_LOG_INFO ? settings->log.level : SML_LOG_ERROR;
 	error = sml_switch_open(&context->embedded, &config, text, sizeof(text));
@@ -63,134 +61,151 @@ static int open_switch(struct sml_context *context)
 	return 0;
 }
 
-/* ---- the connection ---- */
+/* ---- stripes ---- */
 
-/* Where the switch is: returns how many endpoints, or an error, told. */
-static int find_switch(struct sml_context *context)
+static int make_stripes(struct sml_context *context)
 {
-	const struct sml_settings *settings = &context->settings;
-	const char *host = settings->master_address;
-	char own[320];
-	int n;
-
-	if (!is_embedded(context))
-		return sml_endpoints_resolve(context->endpoints, settings->switch_address,
-					     SML_DEFAULT_PORT);
-	if (context->embedded && !is_loopback_name(host))
-		host = "127.0.0.1";
-	snprintf(own, sizeof(own), strchr(host, ':') ? "[%s]" : "%s", host);
-	n = sml_endpoints_resolve(context->endpoints, own,
-				  context->embedded ? sml_switch_port(context->embedded)
-						    : settings->master_port);
-	/* In texts, the embedded switch goes by the address that the others look for. */
-	if (n > 0 && context->embedded)
-		snprintf(context->endpoints[0].name, sizeof(context->endpoints[0].name),
-			 "%.255s:%u", settings->master_address, sml_switch_port(context->embedded));
-	return n;
-}
-
-static int connect_control(struct sml_context *context, uint64_t deadline_ns)
-{
-	int n = find_switch(context), error;
-	struct sml_connect_config config = {
-		.endpoints = context->endpoints,
-		.n_endpoints = (unsigned)n,
-		.interface = context->embedded ? NULL : context->settings.interface,
-		.embedded = is_embedded(context),
-		.deadline_ns = deadline_ns,
-		.log = &context->settings.log,
-	};
+	const char *address = context->settings.switch_address;
+	int n = address ? sml_endpoints_stripes(address) : 1;
 
 	if (n < 0)
 		return n;
-	context->n_endpoints = (unsigned)n;
-	error = sml_connect(&context->connection, &config);
-	if (error)
-		return error;
-	return sml_control_open(&context->control, &context->settings, &context->connection);
+	context->stripes = calloc((size_t)n, sizeof(*context->stripes));
+	if (context->stripes == NULL)
+		return sml_error_set(-ENOMEM, "no memory for %d stripes", n);
+	context->n_stripes = (unsigned)n;
+	for (unsigned i = 0; i < context->n_stripes; i++) {
+		context->stripes[i].context = context;
+		context->stripes[i].index = (uint8_t)i;
+	}
+	return 0;
 }
 
-static int join(struct sml_context *context, uint64_t deadline_ns)
+/* One switch's error among several: which one. The first that is no consequence counts. */
+static void note_failure(struct sml_stripe *stripe)
 {
-	const struct sml_interface *interface = &context->connection.interface;
-	uint32_t mtu = context->settings.mtu ? context->settings.mtu : interface->mtu;
-	uint16_t lanes = sml_lanes_of_mtu(mtu, interface->source.any.sa_family);
+	struct sml_context *context = stripe->context;
 
-	if (lanes == 0)
-		return sml_error_set(SML_ERROR_CONFIG,
-				     "an MTU of %u bytes (interface %s) is too small for the "
-				     "smallest packet",
-				     mtu, interface->name);
-	return sml_control_join(context->control, lanes, NULL, &context->admission, deadline_ns);
+	if (context->n_stripes == 1)
+		snprintf(stripe->text, sizeof(stripe->text), "%s", sml_error_last());
+	else
+		snprintf(stripe->text, sizeof(stripe->text), "stripe %u (%s): %.600s",
+			 stripe->index, sml_stripe_name(stripe), sml_error_last());
+	/* The others wait in vain. */
+	if (stripe->error != SML_ERROR_CLOSED)
+		sml_context_fail(context, stripe->error, stripe->text);
+}
+
+static void *open_main(void *self)
+{
+	struct sml_stripe *stripe = self;
+
+	stripe->error = sml_stripe_open(stripe);
+	if (stripe->error)
+		note_failure(stripe);
+	return NULL;
+}
+
+static void open_stripes(struct sml_context *context, uint64_t deadline_ns)
+{
+	unsigned n_started = 1;
+
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		context->stripes[i].deadline_ns = deadline_ns;
+	for (; n_started < context->n_stripes; n_started++) {
+		struct sml_stripe *stripe = &context->stripes[n_started];
+
+		if (sml_thread_start(&stripe->opener, "sml-open", open_main, stripe) < 0) {
+			sml_context_fail(context, -ENOMEM, "no thread to reach a switch");
+			break;
+		}
+	}
+	open_main(&context->stripes[0]);
+	for (unsigned i = 1; i < n_started; i++)
+		pthread_join(context->stripes[i].opener, NULL);
+}
+
+/* 0; or the error of a stripe or of a control connection, told. */
+static int opening_error(struct sml_context *context, bool then_running)
+{
+	int error;
+
+	pthread_mutex_lock(&context->lock);
+	error = context->error;
+	context->running = then_running && !error;
+	while (context->error && !context->error_told)
+		pthread_cond_wait(&context->changed, &context->lock);
+	pthread_mutex_unlock(&context->lock);
+	if (error == 0)
+		return 0;
+	/* The other ranks should hear which switch refused, not just that this one is gone. */
+	if (context->n_stripes > 1)
+		sml_context_abort_job(context, error, context->text);
+	return sml_error_set(error, "%s", context->text);
 }
 
 /* ---- threads ---- */
-
-static void describe(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
-		     size_t text_bytes)
-{
-	struct sml_context *context = self;
-
-	pthread_mutex_lock(&context->submit_lock);
-	sml_history_text(&context->history, stream, chunk, text, text_bytes);
-	pthread_mutex_unlock(&context->submit_lock);
-}
-
-static void failed(void *self, int error, const char *text)
-{
-	sml_context_fail(self, error, text);
-}
-
-static void lost(void *self, const char *text)
-{
-	sml_failover_begin(self, text);
-}
-
-int sml_context_start_control(struct sml_context *context)
-{
-	/* An embedded switch dies with its rank: nobody can take over. */
-	const struct sml_control_owner owner = {context, describe, failed,
-						is_embedded(context) ? NULL : lost};
-
-	return sml_control_start(context->control, &owner);
-}
 
 static int start_threads(struct sml_context *context)
 {
 	int error = 0;
 
-	for (unsigned i = 0; error == 0 && i < context->admission.shards; i++) {
-		error = sml_shard_start(context->shards[i]);
-		context->n_shards += error == 0;
+	for (unsigned i = 0; error == 0 && i < context->n_threads; i++)
+		error = sml_progress_start(context->threads[i]);
+	return error;
+}
+
+/* "dedicated switch gpu1:28500, udp dataplane", or one of each stripe. */
+static void describe_switches(const struct sml_context *context, char *text, size_t bytes)
+{
+	size_t length = 0;
+
+	if (context->n_stripes > 1)
+		length = (size_t)snprintf(text, bytes,
+					  "%u dedicated switches: ", context->n_stripes);
+	for (unsigned i = 0; i < context->n_stripes && length < bytes; i++) {
+		const struct sml_stripe *stripe = &context->stripes[i];
+
+		if (context->n_stripes > 1)
+			length += (size_t)snprintf(text + length, bytes - length,
+						   "%sstripe %u at %s (%s)", i ? ", " : "", i,
+						   sml_stripe_name(stripe),
+						   stripe->admission.dataplane);
+		else
+			length += (size_t)snprintf(
+				text + length, bytes - length, "%s switch %s, %s dataplane",
+				context->embedded      ? "embedded"
+				: is_embedded(context) ? "rank 0's"
+						       : "dedicated",
+				sml_stripe_name(stripe), stripe->admission.dataplane);
 	}
-	return error ? error : sml_context_start_control(context);
 }
 
 static void log_choices(const struct sml_context *context)
 {
 	const struct sml_settings *settings = &context->settings;
-	const struct sml_interface *interface = &context->connection.interface;
-	const struct sml_admission *admission = &context->admission;
-	char source[INET6_ADDRSTRLEN];
+	const struct sml_stripe *first = &context->stripes[0];
+	const struct sml_interface *interface = &first->connection.interface;
+	const struct sml_admission *admission = &first->admission;
+	const struct sml_shard *shard = first->shards[0];
+	char source[INET6_ADDRSTRLEN], switches[SML_TEXT_BYTES];
 
+	describe_switches(context, switches, sizeof(switches));
 	sml_log(&settings->log, SML_LOG_INFO,
-		"job \"%s\": rank %u of %u; %s switch %s, %s dataplane; interface %s (%s, %s); "
-		"%u lanes a packet (path MTU %u%s, the narrowest of all ranks); %u + %u slots "
+		"job \"%s\": rank %u of %u; %s; interface %s (%s, %s); "
+		"%u lanes a packet (path MTU %u%s, the narrowest of all ranks); %u + %u slots%s "
 		"(asked for %u + %u); window %u; %s wire; %u thread%s (asked for %u: %s)%s; %s%s",
-		settings->job, settings->rank, settings->world_size,
-		context->embedded      ? "embedded"
-		: is_embedded(context) ? "rank 0's"
-				       : "dedicated",
-		context->connection.endpoint->name, admission->dataplane, interface->name,
+		settings->job, settings->rank, settings->world_size, switches, interface->name,
 		sml_sockaddr_text(&interface->source, source),
 		interface->bound ? "SWITCHML_SOCKET_IFNAME" : "by the route", context->shape.lanes,
 		settings->mtu ? settings->mtu : interface->mtu, settings->mtu ? " as asked" : "",
-		admission->head_slots, admission->data_slots, settings->head_slots,
-		settings->data_slots, context->shards[0]->worker.config.window_max,
+		admission->head_slots, admission->data_slots,
+		context->n_stripes > 1 ? " a stripe" : "", settings->head_slots,
+		settings->data_slots, shard->worker.config.window_max,
 		settings->wire == SML_WIRE_INT16 ? "int16" : "int32", admission->shards,
 		admission->shards == 1 ? "" : "s", settings->threads, settings->threads_why,
-		settings->spin ? ", spinning" : "", context->shards[0]->transport->features,
-		context->shards[0]->transport->ops == &sml_transport_udp ? "" : "; WITH FAULTS");
+		settings->spin ? ", spinning" : "", shard->line->transport->features,
+		shard->line->transport->ops == &sml_transport_udp ? "" : "; WITH FAULTS");
 }
 
 /* ---- open and close ---- */
@@ -198,21 +213,19 @@ static void log_choices(const struct sml_context *context)
 /* Whatever of it there is. */
 static void destroy(struct sml_context *context)
 {
-	/* No switch is looked for any more, so the control is the last one. */
-	sml_failover_fini(context);
-	/* First the shards, for the control thread may be waiting for them to stop. */
-	for (unsigned i = 0; i < SML_MAX_SHARDS; i++) {
-		if (context->shards[i] == NULL)
-			continue;
-		sml_shard_fini(context->shards[i]);
-	}
-	if (context->n_retired == 0 || context->control != context->retired[context->n_retired - 1])
-		sml_control_close(context->control);
-	for (unsigned i = 0; i < context->n_retired; i++)
-		sml_control_close(context->retired[i]);
-	free(context->retired);
-	for (unsigned i = 0; i < SML_MAX_SHARDS; i++)
-		free(context->shards[i]);
+	/* No switches are looked for any more, so the controls are the last ones. */
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		sml_failover_fini(&context->stripes[i]);
+	/* First their threads: they may be telling what the shards were waiting for. */
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		if (context->stripes[i].control)
+			sml_control_retire(context->stripes[i].control);
+	sml_recorder_fini(context);
+	for (unsigned i = 0; i < context->n_threads; i++)
+		sml_progress_free(context->threads[i]);
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		sml_stripe_fini(&context->stripes[i]);
+	free(context->stripes);
 	if (context->embedded)
 		sml_switch_close(context->embedded);
 	sml_requests_fini(&context->requests);
@@ -223,30 +236,6 @@ static void destroy(struct sml_context *context)
 	free(context);
 }
 
-/*
- * Connect and join. What answers where rank 0 will be may be the switch of the
- * job before, about to close with its rank 0: then once more.
- */
-static int reach_switch(struct sml_context *context, uint64_t deadline_ns)
-{
-	bool again = is_embedded(context) && !context->embedded;
-	int error;
-
-	for (;;) {
-		error = connect_control(context, deadline_ns);
-		if (error)
-			return error;
-		error = join(context, deadline_ns);
-		if (!again || (error != SML_ERROR_UNREACHABLE && error != SML_ERROR_SWITCH_DIED) ||
-		    sml_now_ns() + REJOIN_PAUSE_NS >= deadline_ns)
-			return error;
-		sml_log(&context->settings.log, SML_LOG_TRACE, "once more: %s", sml_error_last());
-		sml_control_close(context->control);
-		context->control = NULL;
-		poll(NULL, 0, (int)(REJOIN_PAUSE_NS / SML_NS_PER_MS));
-	}
-}
-
 static int set_up(struct sml_context *context, const struct sml_config *config)
 {
 	uint64_t deadline_ns;
@@ -255,15 +244,19 @@ static int set_up(struct sml_context *context, const struct sml_config *config)
 	if (error)
 		return error;
 	deadline_ns = sml_now_ns() + context->settings.timeout_ms * SML_NS_PER_MS;
-	if (is_embedded(context) && context->settings.rank == 0)
+	error = make_stripes(context);
+	if (error == 0 && is_embedded(context) && context->settings.rank == 0)
 		error = open_switch(context);
+	if (error)
+		return error;
+	open_stripes(context, deadline_ns);
+	error = opening_error(context, false);
 	if (error == 0)
-		error = reach_switch(context, deadline_ns);
-	if (error == 0)
-		error = sml_data_path_open(context, deadline_ns);
+		error = sml_data_path_open(context);
 	if (error == 0)
 		error = start_threads(context);
-	return error;
+	/* From now on a switch that dies is replaced. */
+	return error ? error : opening_error(context, true);
 }
 
 int sml_open(struct sml_context **opened, const struct sml_config *config)
@@ -313,19 +306,35 @@ static void log_counters(const struct sml_context *context)
 }
 
 /* A leaver takes part in resumes until all have asked to leave. */
-static int leave(struct sml_context *context)
+static int leave_stripe(struct sml_stripe *stripe, uint64_t deadline_ns)
 {
-	uint64_t deadline_ns = sml_now_ns() + context->settings.timeout_ms * SML_NS_PER_MS;
 	int error;
 
 	for (;;) {
-		error = sml_control_leave(__atomic_load_n(&context->control, __ATOMIC_ACQUIRE),
+		error = sml_control_leave(__atomic_load_n(&stripe->control, __ATOMIC_ACQUIRE),
 					  deadline_ns);
 		if (error <= 0)
 			return error;
-		if (!sml_failover_wait(context, deadline_ns))
-			return sml_error_set(SML_ERROR_SWITCH_DIED, "%s", context->failover.lost);
+		if (!sml_failover_wait(stripe, deadline_ns))
+			return sml_error_set(SML_ERROR_SWITCH_DIED, "%s", stripe->failover.lost);
 	}
+}
+
+/*
+ * Leaving is a barrier of each switch, in the same order on all ranks. Whoever
+ * has passed the first knows that nobody waits for a result of any stripe: what
+ * becomes of the others is no error of the job.
+ */
+static int leave(struct sml_context *context)
+{
+	uint64_t deadline_ns = sml_now_ns() + context->settings.timeout_ms * SML_NS_PER_MS;
+	int error = leave_stripe(&context->stripes[0], deadline_ns);
+
+	for (unsigned i = 1; error == 0 && i < context->n_stripes; i++)
+		(void)sml_control_leave(
+			__atomic_load_n(&context->stripes[i].control, __ATOMIC_ACQUIRE),
+			deadline_ns);
+	return error;
 }
 
 int sml_close(struct sml_context *context)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* A progress thread at work: see progress.h. Its beginning and end are in progress_life.c. */
 #include "lib/progress.h"
 
 #include <errno.h>
@@ -13,267 +14,337 @@
 
 /* ---- other threads' side ---- */
 
-void sml_shard_wake(struct sml_shard *shard)
+void sml_progress_wake(struct sml_progress *progress)
 {
 	uint64_t one = 1;
 
-	if (__atomic_exchange_n(&shard->resting, SML_AWAKE, __ATOMIC_SEQ_CST) == SML_AWAKE)
+	if (__atomic_exchange_n(&progress->resting, SML_AWAKE, __ATOMIC_SEQ_CST) == SML_AWAKE)
 		return;
 	/* It cannot be full, and the reader takes all of it. */
-	if (write(shard->wake_fd, &one, sizeof(one)) < 0)
+	if (write(progress->wake_fd, &one, sizeof(one)) < 0)
 		sml_assert(errno == EAGAIN);
 }
 
-void sml_shard_submit(struct sml_shard *shard, struct sml_request *request)
+void sml_progress_submit(struct sml_progress *progress, struct sml_request *request)
 {
-	request->queued[shard->index] = NULL;
-	pthread_mutex_lock(&shard->queue_lock);
-	if (shard->queue_first)
-		shard->queue_last->queued[shard->index] = request;
+	request->queued[progress->index] = NULL;
+	pthread_mutex_lock(&progress->queue_lock);
+	if (progress->queue_first)
+		progress->queue_last->queued[progress->index] = request;
 	else
-		__atomic_store_n(&shard->queue_first, request, __ATOMIC_RELAXED);
-	shard->queue_last = request;
-	pthread_mutex_unlock(&shard->queue_lock);
-	if (__atomic_load_n(&shard->resting, __ATOMIC_SEQ_CST) != SML_AWAKE)
-		sml_shard_wake(shard);
+		__atomic_store_n(&progress->queue_first, request, __ATOMIC_RELAXED);
+	progress->queue_last = request;
+	pthread_mutex_unlock(&progress->queue_lock);
+	if (__atomic_load_n(&progress->resting, __ATOMIC_SEQ_CST) != SML_AWAKE)
+		sml_progress_wake(progress);
 }
 
-/* This shard has brought what others may wait for: exponents, or a tensor's end. */
-static void tell_others(struct sml_shard *shard)
+/* This thread has brought what others may wait for: exponents, or a tensor's end. */
+static void tell_others(struct sml_progress *progress)
 {
-	struct sml_context *context = shard->context;
+	struct sml_context *context = progress->context;
 
-	if (context->n_shards == 1)
+	if (context->n_threads == 1)
 		return;
 	__atomic_add_fetch(&context->events, 1, __ATOMIC_SEQ_CST);
-	for (unsigned i = 0; i < context->n_shards; i++) {
-		struct sml_shard *other = context->shards[i];
+	for (unsigned i = 0; i < context->n_threads; i++) {
+		struct sml_progress *other = context->threads[i];
 
-		if (other != shard &&
+		if (other != progress &&
 		    __atomic_load_n(&other->resting, __ATOMIC_SEQ_CST) == SML_RESTING_BLOCKED)
-			sml_shard_wake(other);
+			sml_progress_wake(other);
 	}
 }
 
 /* ---- the thread's side ---- */
 
-static bool has_queue(const struct sml_shard *shard)
+/* The next of a thread's shards, each line's in turn; NULL after the last. */
+struct walk {
+	unsigned line, shard;
+};
+
+static struct sml_shard *next_shard(const struct sml_progress *progress, struct walk *walk)
 {
-	return __atomic_load_n(&shard->queue_first, __ATOMIC_RELAXED) != NULL;
+	while (walk->line < progress->n_lines) {
+		struct sml_line *line = progress->lines[walk->line];
+
+		if (walk->shard < line->n_shards)
+			return line->shards[walk->shard++];
+		walk->line++;
+		walk->shard = 0;
+	}
+	return NULL;
 }
 
-static void retire(struct sml_shard *shard)
+static bool has_queue(const struct sml_progress *progress)
+{
+	return __atomic_load_n(&progress->queue_first, __ATOMIC_RELAXED) != NULL;
+}
+
+static void retire(struct sml_progress *progress, struct sml_shard *shard)
 {
 	struct sml_tensor *tensor;
 
 	while ((tensor = sml_worker_retire(&shard->worker)) != NULL)
-		sml_request_release(&shard->context->requests, tensor->owner);
+		sml_request_release(&progress->context->requests, tensor->owner);
 }
 
-/* False when there was nothing, or no room for it. */
-static bool take_submitted(struct sml_shard *shard)
+static bool have_room(const struct sml_progress *progress)
+{
+	struct walk walk = {0};
+	struct sml_shard *shard;
+
+	while ((shard = next_shard(progress, &walk)) != NULL)
+		if (!sml_worker_has_room(&shard->worker))
+			return false;
+	return true;
+}
+
+static void submit_to_all(struct sml_progress *progress, struct sml_request *request)
+{
+	struct walk walk = {0};
+	struct sml_shard *shard;
+
+	while ((shard = next_shard(progress, &walk)) != NULL)
+		sml_assert(sml_worker_submit(&shard->worker, &request->tensor));
+}
+
+/*
+ * False when there was nothing, or no room for it. All workers get a tensor, so
+ * while one of them is not ours all wait: the other stripes would soon wait for
+ * that one's exponents anyway.
+ */
+static bool take_submitted(struct sml_progress *progress)
 {
 	struct sml_request *request;
 	bool any = false;
 
-	if (!has_queue(shard))
+	if (progress->n_parked || !has_queue(progress))
 		return false;
-	pthread_mutex_lock(&shard->queue_lock);
-	while ((request = shard->queue_first) != NULL &&
-	       sml_worker_submit(&shard->worker, &request->tensor)) {
-		__atomic_store_n(&shard->queue_first, request->queued[shard->index],
+	pthread_mutex_lock(&progress->queue_lock);
+	while ((request = progress->queue_first) != NULL && have_room(progress)) {
+		submit_to_all(progress, request);
+		__atomic_store_n(&progress->queue_first, request->queued[progress->index],
 				 __ATOMIC_RELAXED);
 		any = true;
 	}
-	shard->hungry = request != NULL;
-	pthread_mutex_unlock(&shard->queue_lock);
+	progress->hungry = request != NULL;
+	pthread_mutex_unlock(&progress->queue_lock);
 	return any;
-}
-
-#define PUBLISH(member, value) __atomic_store_n(&shard->counters.member, (value), __ATOMIC_RELAXED)
-
-static void publish(struct sml_shard *shard)
-{
-	const struct sml_worker_counters *from = &shard->worker.counters;
-	uint64_t min_ns = shard->worker.rtt.min_ns;
-
-	PUBLISH(packets_sent, from->packets_sent);
-	PUBLISH(packets_received, from->packets_received);
-	PUBLISH(bytes_sent, from->bytes_sent);
-	PUBLISH(bytes_received, from->bytes_received);
-	PUBLISH(retransmits_timeout, from->retransmits_timeout);
-	PUBLISH(retransmits_fast, from->retransmits_fast);
-	PUBLISH(packets_ignored, from->ignored);
-	PUBLISH(rtt_ns, shard->worker.rtt.smoothed_ns);
-	PUBLISH(rtt_min_ns, min_ns == UINT64_MAX ? 0 : min_ns);
-	PUBLISH(window, shard->worker.flight.window);
-	PUBLISH(stalls, from->stalls);
-	PUBLISH(send_blocked, shard->send_blocked);
-}
-
-/* A result that the worker took: of the head stream, others may have waited for it. */
-static bool is_head(const struct sml_shard *shard, const struct sml_packet *packet)
-{
-	const struct sml_header *header = packet->bytes;
-
-	return sml_be16(header->slot_be) < shard->worker.config.head_slots;
-}
-
-static bool receive(struct sml_shard *shard, uint64_t now_ns)
-{
-	struct sml_transport *transport = shard->transport;
-	unsigned n = transport->ops->receive(transport, shard->in);
-	bool heads = false;
-	uint64_t done = 0;
-
-	for (unsigned i = 0; i < n; i++) {
-		const struct sml_packet *packet = &shard->in[i];
-		enum sml_worker_verdict verdict =
-			sml_worker_receive(&shard->worker, packet->bytes, packet->length, now_ns);
-
-		heads |= verdict != SML_WORKER_IGNORED && is_head(shard, packet);
-		done += verdict == SML_WORKER_TENSOR;
-	}
-	if (heads || done)
-		tell_others(shard);
-	if (done) {
-		/* Whoever waits may look at the counters next. */
-		PUBLISH(tensors, shard->counters.tensors + done);
-		publish(shard);
-		sml_context_tensor_done(shard->context);
-	}
-	return n > 0;
-}
-
-static bool is_full(const struct sml_batch *out)
-{
-	return out->first < out->n;
-}
-
-/* Fill a batch and send it. True when something went. */
-static bool send_some(struct sml_shard *shard, uint64_t now_ns)
-{
-	struct sml_transport *transport = shard->transport;
-	struct sml_batch *out = &shard->out;
-	uint32_t most = SML_HEADER_BYTES + 4u * shard->worker.config.shape.lanes;
-	unsigned taken;
-	size_t length;
-
-	if (!is_full(out)) {
-		sml_batch_clear(out);
-		while (sml_batch_has_room(out, most)) {
-			length = sml_worker_send(&shard->worker, sml_batch_place(out), now_ns);
-			if (length == 0)
-				break;
-			sml_batch_add(out, (uint32_t)length);
-		}
-		if (out->n == 0)
-			return false;
-	}
-	taken = transport->ops->send(transport, out);
-	if (is_full(out))
-		shard->send_blocked++;
-	return taken > 0;
-}
-
-/* One round. In before out, so that a batch of results becomes a batch of packets. */
-static bool step(struct sml_shard *shard)
-{
-	bool busy;
-
-	shard->events_seen = __atomic_load_n(&shard->context->events, __ATOMIC_ACQUIRE);
-	busy = receive(shard, sml_now_ns());
-	/* What seems late may only not have been read yet, where this thread had to wait. */
-	if (!busy)
-		sml_worker_expire(&shard->worker, sml_now_ns());
-	retire(shard);
-	busy |= take_submitted(shard);
-	busy |= send_some(shard, sml_now_ns());
-	publish(shard);
-	return busy;
 }
 
 static bool is_to_park(const struct sml_shard *shard)
 {
-	return __atomic_load_n(&shard->context->park, __ATOMIC_SEQ_CST);
+	return __atomic_load_n(&shard->stripe->park, __ATOMIC_SEQ_CST);
 }
 
-static bool is_stopping(const struct sml_shard *shard)
+/* A stripe's switch has died: its worker is the failover's until there is another. */
+static void park_and_unpark(struct sml_progress *progress)
 {
-	return __atomic_load_n(&shard->context->stop, __ATOMIC_SEQ_CST);
+	struct walk walk = {0};
+	struct sml_shard *shard;
+
+	while ((shard = next_shard(progress, &walk)) != NULL) {
+		if (is_to_park(shard) == shard->parked)
+			continue;
+		if (!shard->parked) {
+			sml_worker_freeze(&shard->worker);
+			sml_shard_publish(shard);
+		}
+		shard->parked = !shard->parked;
+		progress->n_parked += shard->parked ? 1u : -1u;
+		sml_stripe_shard_parked(shard->stripe, shard->parked);
+	}
 }
 
-/* Does this shard wait for what another one brings? */
-static bool is_blocked(const struct sml_shard *shard)
+static bool receive(struct sml_progress *progress, struct sml_line *line)
 {
-	return shard->hungry || sml_worker_is_blocked(&shard->worker);
+	uint64_t done = 0, now_ns = sml_now_ns();
+	bool heads = false;
+	bool any = sml_line_receive(line, progress->in, now_ns, &done, &heads);
+
+	if (heads || done)
+		tell_others(progress);
+	if (done) {
+		/* Whoever waits may look at the counters next. */
+		for (unsigned i = 0; i < line->n_shards; i++)
+			sml_shard_publish(line->shards[i]);
+		sml_context_tensor_done(progress->context);
+	}
+	return any;
+}
+
+/* A line serves one shard, or several that are never parked. */
+static bool is_parked(const struct sml_line *line)
+{
+	return line->shards[0]->parked;
+}
+
+static bool take_in(struct sml_progress *progress, struct sml_line *line)
+{
+	bool busy = receive(progress, line);
+
+	for (unsigned i = 0; i < line->n_shards; i++) {
+		/* What seems late may only not have been read yet, where this thread had to wait.
+		 */
+		if (!busy)
+			sml_worker_expire(&line->shards[i]->worker, sml_now_ns());
+		retire(progress, line->shards[i]);
+	}
+	return busy;
+}
+
+static bool send_out(struct sml_line *line)
+{
+	bool busy = sml_line_send(line, sml_now_ns());
+
+	for (unsigned i = 0; i < line->n_shards; i++)
+		sml_shard_publish(line->shards[i]);
+	return busy;
+}
+
+/* One round. In before out, so that a batch of results becomes a batch of packets. */
+static bool step(struct sml_progress *progress)
+{
+	bool busy = false;
+
+	progress->events_seen = __atomic_load_n(&progress->context->events, __ATOMIC_ACQUIRE);
+	park_and_unpark(progress);
+	for (unsigned i = 0; i < progress->n_lines; i++)
+		if (!is_parked(progress->lines[i]))
+			busy |= take_in(progress, progress->lines[i]);
+	busy |= take_submitted(progress);
+	for (unsigned i = 0; i < progress->n_lines; i++)
+		if (!is_parked(progress->lines[i]))
+			busy |= send_out(progress->lines[i]);
+	return busy;
+}
+
+static bool is_stopping(const struct sml_progress *progress)
+{
+	return __atomic_load_n(&progress->context->stop, __ATOMIC_SEQ_CST);
+}
+
+/* Does this thread wait for what another one brings? */
+static bool is_blocked(const struct sml_progress *progress)
+{
+	struct walk walk = {0};
+	struct sml_shard *shard;
+
+	if (progress->hungry)
+		return true;
+	while ((shard = next_shard(progress, &walk)) != NULL)
+		if (!shard->parked && sml_worker_is_blocked(&shard->worker))
+			return true;
+	return false;
+}
+
+static bool must_park_or_unpark(const struct sml_progress *progress)
+{
+	struct walk walk = {0};
+	struct sml_shard *shard;
+
+	while ((shard = next_shard(progress, &walk)) != NULL)
+		if (is_to_park(shard) != shard->parked)
+			return true;
+	return false;
 }
 
 /* Has anything come since `resting` was set that its bringer may not have told? */
-static bool must_look_again(struct sml_shard *shard, bool blocked)
+static bool must_look_again(struct sml_progress *progress, bool blocked)
 {
 	bool queued;
 
-	if (is_stopping(shard) || is_to_park(shard))
+	if (is_stopping(progress) || must_park_or_unpark(progress))
 		return true;
 	if (blocked &&
-	    __atomic_load_n(&shard->context->events, __ATOMIC_SEQ_CST) != shard->events_seen)
+	    __atomic_load_n(&progress->context->events, __ATOMIC_SEQ_CST) != progress->events_seen)
 		return true;
-	if (shard->hungry)
+	if (progress->hungry || progress->n_parked)
 		return false;
 	/* Under the lock: a tensor that is put there later finds us resting. */
-	pthread_mutex_lock(&shard->queue_lock);
-	queued = shard->queue_first != NULL;
-	pthread_mutex_unlock(&shard->queue_lock);
+	pthread_mutex_lock(&progress->queue_lock);
+	queued = progress->queue_first != NULL;
+	pthread_mutex_unlock(&progress->queue_lock);
 	return queued;
 }
 
-static void rest(struct sml_shard *shard)
+static uint64_t earliest_deadline(const struct sml_progress *progress)
 {
-	bool blocked = is_blocked(shard);
-	uint64_t deadline_ns = sml_worker_deadline(&shard->worker);
-	struct pollfd ready[2] = {
-		{.fd = shard->transport->poll_fd, .events = POLLIN},
-		{.fd = shard->wake_fd, .events = POLLIN},
-	};
+	struct walk walk = {0};
+	struct sml_shard *shard;
+	uint64_t earliest_ns = FOREVER, deadline_ns;
+
+	while ((shard = next_shard(progress, &walk)) != NULL) {
+		/* A parked one's worker is another thread's. */
+		deadline_ns = shard->parked ? FOREVER : sml_worker_deadline(&shard->worker);
+		earliest_ns = deadline_ns < earliest_ns ? deadline_ns : earliest_ns;
+	}
+	return earliest_ns;
+}
+
+/* What to wait for: the wake-up, then every line that is ours. Returns how many. */
+static nfds_t list_events(const struct sml_progress *progress, struct pollfd *ready)
+{
+	nfds_t n = 0;
+
+	ready[n++] = (struct pollfd){.fd = progress->wake_fd, .events = POLLIN};
+	for (unsigned i = 0; i < progress->n_lines; i++) {
+		const struct sml_line *line = progress->lines[i];
+
+		if (is_parked(line))
+			continue;
+		ready[n++] = (struct pollfd){
+			.fd = line->transport->poll_fd,
+			.events = (short)(sml_line_is_full(line) ? POLLIN | POLLOUT : POLLIN)};
+	}
+	return n;
+}
+
+static void rest(struct sml_progress *progress)
+{
+	struct pollfd ready[1 + SML_MAX_STRIPES];
+	bool blocked = is_blocked(progress);
+	uint64_t deadline_ns = earliest_deadline(progress);
 	uint64_t now_ns = sml_now_ns(), ignored;
+	nfds_t n = list_events(progress, ready);
 	struct timespec left;
 
-	if (is_full(&shard->out))
-		ready[0].events = POLLIN | POLLOUT;
 	if (deadline_ns <= now_ns)
 		return;
 	left = sml_timespec(deadline_ns - now_ns);
-	__atomic_store_n(&shard->resting, blocked ? SML_RESTING_BLOCKED : SML_RESTING,
+	__atomic_store_n(&progress->resting, blocked ? SML_RESTING_BLOCKED : SML_RESTING,
 			 __ATOMIC_SEQ_CST);
-	if (!must_look_again(shard, blocked))
-		(void)ppoll(ready, 2, deadline_ns == FOREVER ? NULL : &left, NULL);
-	__atomic_store_n(&shard->resting, SML_AWAKE, __ATOMIC_SEQ_CST);
+	if (!must_look_again(progress, blocked))
+		(void)ppoll(ready, n, deadline_ns == FOREVER ? NULL : &left, NULL);
+	__atomic_store_n(&progress->resting, SML_AWAKE, __ATOMIC_SEQ_CST);
 	/* A waker that has not written yet makes the next rest a short one. */
-	if (ready[1].revents && read(shard->wake_fd, &ignored, sizeof(ignored)) < 0)
+	if (ready[0].revents && read(progress->wake_fd, &ignored, sizeof(ignored)) < 0)
 		sml_assert(errno == EAGAIN);
 }
 
-void *sml_shard_main(void *self)
+void *sml_progress_main(void *self)
 {
-	struct sml_shard *shard = self;
-	bool spin = shard->context->settings.spin;
+	struct sml_progress *progress = self;
+	bool spin = progress->context->settings.spin;
+	struct walk walk = {0};
+	struct sml_shard *shard;
 
-	while (!is_stopping(shard)) {
-		if (is_to_park(shard)) {
-			sml_worker_freeze(&shard->worker);
-			publish(shard);
-			sml_context_park(shard->context);
-		} else if (!step(shard)) {
-			/* Spinning is for machines with cores to spare: where not, no harm. */
-			if (spin)
-				sched_yield();
-			else
-				rest(shard);
-		}
+	while (!is_stopping(progress)) {
+		if (step(progress))
+			continue;
+		/* Spinning is for machines with cores to spare: where not, no harm. */
+		if (spin)
+			sched_yield();
+		else
+			rest(progress);
 	}
-	sml_worker_freeze(&shard->worker);
-	publish(shard);
-	sml_context_shard_stopped(shard->context);
+	while ((shard = next_shard(progress, &walk)) != NULL) {
+		if (shard->parked)
+			continue;
+		sml_worker_freeze(&shard->worker);
+		sml_shard_publish(shard);
+	}
+	sml_context_thread_stopped(progress->context);
 	return NULL;
 }

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A shard: one worker of the core, one transport, and the thread that moves
- * packets between them. A context has one or several; they share tensors and
- * nothing else.
+ * What moves packets. A rank has a worker of the core for each stripe and shard;
+ * thread t serves shard t of every stripe, so that there are as many threads as
+ * shards, however many stripes.
+ *
+ *	thread ---- line ---- shard         a transport, and who sends through it
+ *	       \--- line ---- shard
+ *
+ * Threads share tensors and nothing else.
  *
  * Going to sleep without missing anything: the thread says so in `resting`,
  * then looks once more at what others may have brought (its queue; exponents
- * and finished tensors of other shards, counted by the context's `events`).
+ * and finished tensors of other threads, counted by the context's `events`).
  * Others bring first and look at `resting` afterwards. Both orders are
  * sequentially consistent, so one of the two sees the other.
  */
@@ -20,27 +25,47 @@
 #include "lib/transport.h"
 
 struct sml_context;
+struct sml_stripe;
 
 enum sml_rest {
 	SML_AWAKE,
 	SML_RESTING,	     /* wants to know of new tensors */
-	SML_RESTING_BLOCKED, /* and of what other shards bring */
+	SML_RESTING_BLOCKED, /* and of what other threads bring */
 };
 
+/* One worker: the thread's, but the failover's while it is parked, and anybody's at the end. */
 struct sml_shard {
-	struct sml_context *context;
-	unsigned index;
-	struct sml_transport *transport;
-	struct sml_worker worker; /* the thread's; anybody's once it has stopped */
+	struct sml_stripe *stripe;
+	unsigned index; /* of the thread that serves it */
+	struct sml_line *line;
+	struct sml_worker worker;
 	void *worker_memory;
 	/* The epoch before, for its kept results: see failover.c. Memory NULL: none. */
 	struct sml_worker kept;
 	void *kept_memory;
+	bool parked; /* as the stripe asked: frozen, not to be touched */
+
+	/* Copies of the worker's, for other threads. Each atomic. */
+	struct sml_counters counters;
+};
+
+struct sml_line {
+	struct sml_transport *transport;
 	struct sml_batch out;
-	struct sml_packet in[SML_RECEIVE_PACKETS];
 	uint64_t send_blocked;
+	struct sml_shard *shards[SML_MAX_STRIPES];
+	unsigned n_shards;
+};
+
+struct sml_progress {
+	struct sml_context *context;
+	unsigned index;
+	struct sml_line *lines[SML_MAX_STRIPES];
+	unsigned n_lines;
+	struct sml_packet in[SML_RECEIVE_PACKETS];
 	uint32_t events_seen;
-	bool hungry; /* the worker is full, and the queue is not empty */
+	unsigned n_parked; /* shards */
+	bool hungry;	   /* a worker is full, and the queue is not empty */
 	int wake_fd;
 	pthread_t thread;
 	bool started;
@@ -49,30 +74,57 @@ struct sml_shard {
 
 	pthread_mutex_t queue_lock;
 	struct sml_request *queue_first, *queue_last; /* first is also read without the lock */
-
-	/* Copies of the worker's, for other threads. Each atomic. */
-	struct sml_counters counters;
 };
 
-/* 0 or an error, told by sml_error_set(). The transport belongs to the shard from then on. */
-int sml_shard_init(struct sml_shard *shard, struct sml_context *context,
-		   const struct sml_worker_config *config, struct sml_transport *transport);
-int sml_shard_start(struct sml_shard *shard);
+/* ---- threads (progress.c, progress_life.c) ---- */
+
+/* A thread without lines. NULL: no memory or files; told by sml_error_set(). */
+struct sml_progress *sml_progress_new(struct sml_context *context, unsigned index);
+
+int sml_progress_start(struct sml_progress *progress);
+
+/* The thread: moves packets until the context's `stop`. */
+void *sml_progress_main(void *self);
+
+/* Hand over a tensor. In the same order for all threads: under the submit lock. */
+void sml_progress_submit(struct sml_progress *progress, struct sml_request *request);
 
 /*
- * The thread: moves packets until the context's `stop`. While its `park` is set
- * the thread is parked: its worker is frozen and anybody's.
+ * Wake the thread if it rests: it looks at everything again, the context's
+ * `stop` and the stripes' `park` too.
  */
-void *sml_shard_main(void *self);
+void sml_progress_wake(struct sml_progress *progress);
 
-/* Hand over a tensor. In the same order for all shards: under the submit lock. */
-void sml_shard_submit(struct sml_shard *shard, struct sml_request *request);
+/* Joins the thread, the context's `stop` having been set, and frees its lines. */
+void sml_progress_free(struct sml_progress *progress);
 
-/* Wake the thread if it rests: it looks at everything again, the context's `stop` too. */
-void sml_shard_wake(struct sml_shard *shard);
+/* ---- lines (line.c) ---- */
+
+/* The transport belongs to the line from then on. NULL: no memory. */
+struct sml_line *sml_line_new(struct sml_transport *transport);
+void sml_line_free(struct sml_line *line);
+
+/* Take what has come. True when something had; *done: tensors, *heads: head chunks. */
+bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_t now_ns,
+		      uint64_t *done, bool *heads);
+
+/* Fill a batch and send it. True when something went. */
+bool sml_line_send(struct sml_line *line, uint64_t now_ns);
+
+static inline bool sml_line_is_full(const struct sml_line *line)
+{
+	return line->out.first < line->out.n;
+}
+
+/* ---- shards (shard.c) ---- */
+
+/* A worker on this line. NULL: no memory, told by sml_error_set(). */
+struct sml_shard *sml_shard_new(struct sml_stripe *stripe, const struct sml_worker_config *config,
+				struct sml_line *line);
+void sml_shard_free(struct sml_shard *shard);
 
 /*
- * Of a parked shard: the next epoch's worker and transport (the shard's from then
+ * Of a parked shard: the next epoch's worker and transport (the line's from then
  * on) take the place of the ones before. keep: the results that the one before
  * keeps may be needed again. False: no memory, and nothing has changed.
  */
@@ -80,10 +132,7 @@ bool sml_shard_renew(struct sml_shard *shard, const struct sml_worker_config *co
 		     const struct sml_ticket_map maps[SML_STREAMS], struct sml_transport *transport,
 		     bool keep);
 
-/* What a stopped shard was waiting for, in words. False if for nothing. */
-bool sml_shard_describe(const struct sml_shard *shard, char *text, size_t bytes);
-
-/* Joins the thread: the context's `stop` has been set. Allowed on a zeroed shard. */
-void sml_shard_fini(struct sml_shard *shard);
+/* Copy the worker's counters to where others may read them. */
+void sml_shard_publish(struct sml_shard *shard);
 
 #endif

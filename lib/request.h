@@ -17,8 +17,8 @@ struct sml_request {
 	struct sml_tensor tensor; /* tensor.owner is the request */
 	struct sml_context *context;
 	uint64_t deadline_ns;
-	uint32_t references; /* atomic: the caller's, and one of each shard */
-	struct sml_request *queued[SML_MAX_SHARDS]; /* the next in each shard's queue */
+	uint32_t references; /* atomic: the caller's, and one of each worker */
+	struct sml_request *queued[SML_MAX_SHARDS]; /* the next in each thread's queue */
 	struct sml_request *next_idle, *next_of_all;
 	uint64_t chunks; /* of both streams */
 	void *memory;	 /* behind the tensor */

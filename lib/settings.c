@@ -3,13 +3,17 @@
 #include "lib/settings.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "lib/error.h"
+#include "lib/recorder.h"
 
 static int check_range(const char *member, long value, long minimum, long maximum)
 {
@@ -31,7 +35,7 @@ static int check(const struct sml_config *config)
 		{"timeout_ms", config->timeout_ms, 1, INT32_MAX},
 		{"heartbeat_ms", config->heartbeat_ms, 100, 60000},
 		{"wire", (long)config->wire, SML_WIRE_DEFAULT, SML_WIRE_INT16},
-		{"slots", config->slots, 1, SML_DATA_SLOTS_MAX},
+		{"slots", config->slots, 0, SML_DATA_SLOTS_MAX},
 		{"threads", config->threads, 0, SML_MAX_SHARDS},
 		{"mtu", config->mtu, 0, 65535},
 		{"debug", config->debug, SML_LOG_ERROR, SML_LOG_TRACE},
@@ -65,8 +69,8 @@ static int check(const struct sml_config *config)
 
 int sml_faults_parse(struct sml_faults *faults, const char *text)
 {
-	static const char allowed[] = "drop=N,duplicate=N,reorder=N,seed=N, each but the seed in "
-				      "packets of a million";
+	static const char allowed[] = "drop=N,duplicate=N,reorder=N (packets of a million), "
+				      "seed=N, tickets=0 or 1, fastretransmit=0 or 1";
 	const char *place = text;
 	char name[16], digits[24];
 	int length;
@@ -86,6 +90,10 @@ int sml_faults_parse(struct sml_faults *faults, const char *text)
 			faults->reorder = (uint32_t)value;
 		else if (strcmp(name, "seed") == 0)
 			faults->seed = (uint64_t)value;
+		else if (strcmp(name, "tickets") == 0 && value <= 1)
+			faults->no_tickets = value == 0;
+		else if (strcmp(name, "fastretransmit") == 0 && value <= 1)
+			faults->no_fast_retransmit = value == 0;
 		else
 			goto wrong;
 		place += length;
@@ -132,6 +140,30 @@ static void choose_threads(struct sml_settings *settings, int wanted)
 		 n_cores, local);
 }
 
+/* ---- TLS ---- */
+
+/* NULL stays NULL, and so becomes what is empty. False: no memory. */
+static bool copy_path(const char **to, const char *path)
+{
+	*to = path && *path ? strdup(path) : NULL;
+	return *to || !path || !*path;
+}
+
+static int open_tls(struct sml_settings *settings, const struct sml_config *config)
+{
+	struct sml_tls_files *files = &settings->tls_files;
+	char text[SML_TEXT_BYTES];
+
+	if (!copy_path(&files->certificate, config->tls_certificate) ||
+	    !copy_path(&files->key, config->tls_key) ||
+	    !copy_path(&files->authority, config->tls_authority))
+		return sml_error_set(-ENOMEM, "no memory for the configuration");
+	if (sml_tls_open(&settings->tls, SML_TLS_WORKER, files, &sml_tls_variables, text,
+			 sizeof(text)) < 0)
+		return sml_error_set(SML_ERROR_CONFIG, "%s", text);
+	return 0;
+}
+
 static char *copy(const char *text, const char *fallback)
 {
 	return strdup(text && *text ? text : fallback);
@@ -155,6 +187,41 @@ static int copy_strings(struct sml_settings *settings, const struct sml_config *
 	return 0;
 }
 
+/* Its directory must be there now: at the failure it would be too late to find out. */
+static int check_directory(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char directory[PATH_MAX] = ".";
+
+	if (slash && slash - path < (ptrdiff_t)sizeof(directory))
+		snprintf(directory, sizeof(directory), "%.*s",
+			 slash == path ? 1 : (int)(slash - path), path);
+	if (access(directory, W_OK | X_OK) == 0)
+		return 0;
+	return sml_error_set(SML_ERROR_CONFIG,
+			     "SWITCHML_FLIGHT_RECORDER=\"%s\": the directory %s cannot be written "
+			     "to: %s",
+			     path, directory, strerrordesc_np(errno));
+}
+
+static int set_flight_recorder(struct sml_settings *settings, const struct sml_config *config)
+{
+	const char *pattern = config->flight_recorder;
+	bool wrong;
+
+	if (!pattern || !*pattern)
+		return 0;
+	settings->flight_recorder = sml_recorder_path(pattern, config->rank, &wrong);
+	if (settings->flight_recorder)
+		return check_directory(settings->flight_recorder);
+	if (wrong)
+		return sml_error_set(SML_ERROR_CONFIG,
+				     "SWITCHML_FLIGHT_RECORDER=\"%s\" is not allowed: it must be a "
+				     "path, in which %%r stands for the rank and %%%% for a %%",
+				     pattern);
+	return sml_error_set(-ENOMEM, "no memory for the configuration");
+}
+
 int sml_settings_init(struct sml_settings *settings, const struct sml_config *config)
 {
 	int error = check(config);
@@ -165,9 +232,14 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 		error = copy_strings(settings, config);
 	if (error == 0 && config->faults)
 		error = sml_faults_parse(&settings->faults, config->faults);
+	if (error == 0)
+		error = open_tls(settings, config);
+	if (error == 0)
+		error = set_flight_recorder(settings, config);
 	if (error)
 		return error;
-	if (head < SML_HEAD_SLOTS_MIN)
+	/* None wanted: the switch chooses both. */
+	if (head < SML_HEAD_SLOTS_MIN && config->slots > 0)
 		head = SML_HEAD_SLOTS_MIN;
 	if (head > SML_HEAD_SLOTS_MAX)
 		head = SML_HEAD_SLOTS_MAX;
@@ -193,4 +265,9 @@ void sml_settings_fini(struct sml_settings *settings)
 	free(settings->job);
 	free(settings->master_address);
 	free(settings->interface);
+	free((char *)(uintptr_t)settings->tls_files.certificate);
+	free((char *)(uintptr_t)settings->tls_files.key);
+	free((char *)(uintptr_t)settings->tls_files.authority);
+	sml_tls_close(settings->tls);
+	free(settings->flight_recorder);
 }

@@ -1,52 +1,43 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A shard's beginning and end, and what it was waiting for when it stopped. */
+/* A shard's beginning and end, and its counters. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "lib/context.h"
-#include "lib/thread.h"
 
-int sml_shard_init(struct sml_shard *shard, struct sml_context *context,
-		   const struct sml_worker_config *config, struct sml_transport *transport)
+static void *worker_memory(const struct sml_worker_config *config)
 {
-	shard->context = context;
-	shard->index = config->shard;
-	shard->transport = transport;
-	pthread_mutex_init(&shard->queue_lock, NULL);
-	shard->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	/* A multiple of 64, as aligned_alloc() wants it. */
-	shard->worker_memory = aligned_alloc(64, (sml_worker_memory_bytes(config) + 63) & ~63ull);
-	shard->out.bytes = aligned_alloc(64, SML_BATCH_BYTES);
-	if (shard->wake_fd < 0 || !shard->worker_memory || !shard->out.bytes)
-		return sml_error_set(-ENOMEM, "no memory or files for a progress thread");
-	sml_worker_init(&shard->worker, config, shard->worker_memory);
-	return 0;
+	return aligned_alloc(64, (sml_worker_memory_bytes(config) + 63) & ~63ull);
 }
 
-int sml_shard_start(struct sml_shard *shard)
+struct sml_shard *sml_shard_new(struct sml_stripe *stripe, const struct sml_worker_config *config,
+				struct sml_line *line)
 {
-	char name[16];
-	int error;
+	struct sml_shard *shard = calloc(1, sizeof(*shard));
 
-	snprintf(name, sizeof(name), "sml-shard%u", shard->index);
-	error = sml_thread_start(&shard->thread, name, sml_shard_main, shard);
-	if (error)
-		return sml_error_set(error, "a progress thread cannot be started: %s",
-				     strerrordesc_np(-error));
-	shard->started = true;
-	return 0;
+	if (shard)
+		shard->worker_memory = worker_memory(config);
+	if (shard == NULL || shard->worker_memory == NULL) {
+		free(shard);
+		sml_error_set(-ENOMEM, "no memory for the slots of a switch");
+		return NULL;
+	}
+	shard->stripe = stripe;
+	shard->index = config->shard;
+	shard->line = line;
+	sml_worker_init(&shard->worker, config, shard->worker_memory);
+	line->shards[line->n_shards++] = shard;
+	return shard;
 }
 
 bool sml_shard_renew(struct sml_shard *shard, const struct sml_worker_config *config,
 		     const struct sml_ticket_map maps[SML_STREAMS], struct sml_transport *transport,
 		     bool keep)
 {
-	void *memory = aligned_alloc(64, (sml_worker_memory_bytes(config) + 63) & ~63ull);
+	void *memory = worker_memory(config);
 	struct sml_worker *next = malloc(sizeof(*next));
+	struct sml_line *line = shard->line;
 
 	if (memory == NULL || next == NULL) {
 		free(memory);
@@ -65,72 +56,40 @@ bool sml_shard_renew(struct sml_shard *shard, const struct sml_worker_config *co
 	shard->worker = *next;
 	shard->worker_memory = memory;
 	free(next);
-	shard->transport->ops->close(shard->transport);
-	shard->transport = transport;
-	sml_batch_clear(&shard->out);
+	line->transport->ops->close(line->transport);
+	line->transport = transport;
+	sml_batch_clear(&line->out);
 	return true;
 }
 
-void sml_shard_fini(struct sml_shard *shard)
+void sml_shard_free(struct sml_shard *shard)
 {
-	if (shard->context == NULL)
+	if (shard == NULL)
 		return;
-	if (shard->started) {
-		sml_shard_wake(shard);
-		pthread_join(shard->thread, NULL);
-	}
-	if (shard->transport)
-		shard->transport->ops->close(shard->transport);
-	if (shard->wake_fd >= 0)
-		close(shard->wake_fd);
-	pthread_mutex_destroy(&shard->queue_lock);
 	free(shard->worker_memory);
 	free(shard->kept_memory);
-	free(shard->out.bytes);
+	free(shard);
 }
 
-/* ---- what it was waiting for ---- */
+/* ---- counters ---- */
 
-static uint32_t tensor_number(const struct sml_worker *worker, enum sml_stream_id stream,
-			      uint32_t chunk)
+#define PUBLISH(member, value) __atomic_store_n(&shard->counters.member, (value), __ATOMIC_RELAXED)
+
+void sml_shard_publish(struct sml_shard *shard)
 {
-	for (uint32_t i = worker->oldest; i != worker->newest; i++) {
-		const struct sml_tensor *tensor = worker->tensors[i % SML_WORKER_TENSORS];
+	const struct sml_worker_counters *from = &shard->worker.counters;
+	uint64_t min_ns = shard->worker.rtt.min_ns;
 
-		if (chunk - tensor->window[stream].first < tensor->window[stream].count)
-			return tensor->number;
-	}
-	return UINT32_MAX;
-}
-
-bool sml_shard_describe(const struct sml_shard *shard, char *text, size_t bytes)
-{
-	static const char *const names[] = {[SML_HEAD] = "head", [SML_DATA] = "data"};
-	const struct sml_worker *worker = &shard->worker;
-	size_t length = 0;
-
-	text[0] = '\0';
-	if (sml_worker_is_broken(worker))
-		length =
-			(size_t)snprintf(text, bytes,
-					 "shard %u gave up: the switch broke the protocol (it gave "
-					 "out a chunk twice)",
-					 shard->index);
-	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++) {
-		const struct sml_list *unanswered = &worker->streams[stream].unanswered;
-		uint16_t slot = unanswered->first;
-		uint32_t chunk;
-
-		if (unanswered->n == 0 || length >= bytes)
-			continue;
-		chunk = sml_worker_stream_chunk(worker, worker->chunks[slot]);
-		length += (size_t)snprintf(
-			text + length, bytes - length,
-			"%sshard %u waits for %u result%s, first for chunk %u of the %s stream "
-			"(call %u), sent %u times",
-			length ? "; " : "", shard->index, unanswered->n,
-			unanswered->n == 1 ? "" : "s", chunk, names[stream],
-			tensor_number(worker, stream, chunk), worker->slots[slot].sends);
-	}
-	return length > 0;
+	PUBLISH(packets_sent, from->packets_sent);
+	PUBLISH(packets_received, from->packets_received);
+	PUBLISH(bytes_sent, from->bytes_sent);
+	PUBLISH(bytes_received, from->bytes_received);
+	PUBLISH(retransmits_timeout, from->retransmits_timeout);
+	PUBLISH(retransmits_fast, from->retransmits_fast);
+	PUBLISH(packets_ignored, from->ignored);
+	PUBLISH(rtt_ns, shard->worker.rtt.smoothed_ns);
+	PUBLISH(rtt_min_ns, min_ns == UINT64_MAX ? 0 : min_ns);
+	PUBLISH(window, shard->worker.flight.window);
+	PUBLISH(stalls, from->stalls);
+	PUBLISH(send_blocked, shard->line->send_blocked);
 }

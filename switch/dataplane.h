@@ -27,6 +27,13 @@ struct sml_mismatch {
 	uint8_t ranks[2];
 };
 
+/* What the newest use of a slot lacks. */
+struct sml_slot_progress {
+	uint16_t slot;
+	uint32_t use;
+	uint64_t missing; /* bit r: rank r has not contributed; 0: complete */
+};
+
 struct sml_dataplane_config {
 	uint16_t port;	     /* UDP */
 	const char *address; /* numeric; NULL: all */
@@ -84,6 +91,12 @@ struct sml_dataplane_operations {
 	bool (*wants_single_packets)(struct sml_dataplane *dataplane);
 	void (*job_counters)(struct sml_dataplane *dataplane, uint32_t job,
 			     struct sml_job_counters *counters);
+	/*
+	 * Of all slots that have been used, in no order; at most n of them. Returns
+	 * how many. Costs each thread one look at its slots of this job.
+	 */
+	uint32_t (*slot_states)(struct sml_dataplane *dataplane, uint32_t job,
+				struct sml_slot_progress *states, uint32_t n);
 	void (*counters)(struct sml_dataplane *dataplane, struct sml_dataplane_counters *counters);
 };
 

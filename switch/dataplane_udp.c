@@ -76,6 +76,12 @@ struct sml_dataplane {
 	struct udp_job *jobs[SML_MAX_JOBS];
 	uint64_t orders; /* atomic: changes so far */
 	bool stopping;
+	/* An order of another kind: each thread adds what it knows. `job` NULL: none. */
+	struct {
+		struct udp_job *job;
+		struct sml_slot_progress *states;
+		uint32_t n, most;
+	} question;
 };
 
 static void count(uint64_t *counter, uint64_t n)
@@ -258,6 +264,42 @@ static int receive_batch(struct thread *thread)
 
 /* ---- threads ---- */
 
+/* The newer of a slot's two buffers; NULL: no rank has used the slot yet. */
+static const struct sml_slot *newest_use(const struct sml_pool *pool, uint32_t slot)
+{
+	const struct sml_slot *even = &pool->slots[2 * slot], *odd = even + 1;
+
+	if (even->state == SML_SLOT_FRESH || odd->state == SML_SLOT_FRESH)
+		return odd->state != SML_SLOT_FRESH    ? odd
+		       : even->state != SML_SLOT_FRESH ? even
+						       : NULL;
+	return sml_serial_before(even->use, odd->use) ? odd : even;
+}
+
+/* What this thread's slots of the job that was asked about are waiting for. Mutex is held. */
+static void answer_question(struct thread *thread)
+{
+	struct sml_dataplane *dataplane = thread->dataplane;
+	const struct sml_pool *pool = &dataplane->question.job->pool;
+	const struct sml_pool_rules *rules = &pool->rules;
+	uint32_t n_slots = (uint32_t)rules->head_slots + rules->data_slots;
+
+	for (uint32_t slot = 0; slot < n_slots; slot++) {
+		const struct sml_slot *newest;
+
+		if ((rules->job + slot % rules->n_shards) % dataplane->n_threads != thread->index)
+			continue;
+		newest = newest_use(pool, slot);
+		if (newest == NULL || dataplane->question.n == dataplane->question.most)
+			continue;
+		dataplane->question.states[dataplane->question.n++] = (struct sml_slot_progress){
+			.slot = (uint16_t)slot,
+			.use = newest->use,
+			.missing = sml_pool_all_ranks(rules) & ~newest->seen,
+		};
+	}
+}
+
 /* Take over the control thread's table of jobs. False: the end. */
 static bool carry_out_orders(struct thread *thread)
 {
@@ -269,6 +311,8 @@ static bool carry_out_orders(struct thread *thread)
 		return false;
 	pthread_mutex_lock(&dataplane->mutex);
 	memcpy(thread->jobs, dataplane->jobs, sizeof(thread->jobs));
+	if (dataplane->question.job != NULL && thread->orders_done != dataplane->orders)
+		answer_question(thread);
 	thread->orders_done = dataplane->orders;
 	going = !dataplane->stopping;
 	pthread_cond_broadcast(&dataplane->done);
@@ -394,6 +438,7 @@ static int udp_open(struct sml_dataplane **opened, const struct sml_dataplane_co
 	unsigned started = 0;
 	int rc = -ENOMEM;
 
+	snprintf(error_text, error_bytes, "no memory for the dataplane");
 	if (dataplane == NULL)
 		return -ENOMEM;
 	dataplane->config = *config;
@@ -516,6 +561,21 @@ static void udp_job_counters(struct sml_dataplane *dataplane, uint32_t number,
 		to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
 }
 
+static uint32_t udp_slot_states(struct sml_dataplane *dataplane, uint32_t number,
+				struct sml_slot_progress *states, uint32_t n)
+{
+	pthread_mutex_lock(&dataplane->mutex);
+	dataplane->question.job = dataplane->jobs[number % SML_MAX_JOBS];
+	dataplane->question.states = states;
+	dataplane->question.most = n;
+	dataplane->question.n = 0;
+	publish(dataplane);
+	dataplane->question.job = NULL;
+	n = dataplane->question.n;
+	pthread_mutex_unlock(&dataplane->mutex);
+	return n;
+}
+
 static void udp_counters(struct sml_dataplane *dataplane, struct sml_dataplane_counters *counters)
 {
 	uint64_t *to = (uint64_t *)counters;
@@ -540,5 +600,6 @@ const struct sml_dataplane_operations sml_dataplane_udp = {
 	.misses_address = udp_misses_address,
 	.window = udp_window,
 	.job_counters = udp_job_counters,
+	.slot_states = udp_slot_states,
 	.counters = udp_counters,
 };

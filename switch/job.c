@@ -61,14 +61,7 @@ void sml_job_fail(struct sml_job *job, int error, const char *text)
 	if (job->state >= SML_JOB_PROBING)
 		job->server->failed_tags[job->server->n_failed++ % SML_FAILED_TAGS] =
 			job->rules.tag;
-	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		struct sml_connection *connection = job->members[rank].connection;
-
-		if (connection == NULL)
-			continue;
-		connection->job = NULL;
-		sml_connection_refuse(connection, error, text);
-	}
+	sml_job_abort_all(job, error, text);
 	close_job(job);
 }
 
@@ -135,6 +128,7 @@ void sml_job_lost(struct sml_connection *connection, const char *why)
 
 	connection->job = NULL;
 	member->connection = NULL;
+	member->heard_ns = connection->heard_ns;
 	if (member->leaving)
 		return; /* it had asked: the others' barrier goes on without it */
 	if (job->state == SML_JOB_JOINING) {
@@ -203,6 +197,7 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 	admitted.window_packets = server->operations->window(
 		server->dataplane, SML_HEADER_BYTES + 4u * job->rules.lanes, count_ranks(server));
 	admitted.dataplane = (char *)(uintptr_t)server->operations->name;
+	admitted.stall_reports = true;
 	admitted.single_packets = server->operations->wants_single_packets != NULL &&
 				  server->operations->wants_single_packets(server->dataplane);
 	if (job->resumes) {
@@ -233,6 +228,7 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 	rules->lanes = (uint16_t)least_lanes(job);
 	rules->n_ranks = job->n_ranks;
 	rules->n_shards = (uint8_t)job->shards;
+	sml_job_give_back_slots(job);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		rules->cookies[rank] = random_u64();
 	rc = server->operations->add_job(server->dataplane, rules);
@@ -264,7 +260,11 @@ static void tell_waiting(struct sml_job *job)
 			missing[waiting.n_missing++] = rank;
 	message.body_case = SML_CONTROL__ENVELOPE__BODY_WAITING;
 	message.waiting = &waiting;
-	send_all(job, &message);
+	/* Said again and again, so only to those who read it. */
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].connection != NULL &&
+		    sml_connection_listens(job->members[rank].connection))
+			sml_connection_send(job->members[rank].connection, &message);
 }
 
 /* ---- messages ---- */
@@ -412,6 +412,14 @@ static void on_result(struct sml_job *job, struct sml_member *member, uint8_t ra
 	sml_job_result(job, message->result);
 }
 
+static void on_stall_request(struct sml_job *job, struct sml_member *member, uint8_t rank,
+			     const SmlControl__Envelope *message)
+{
+	(void)rank;
+	(void)message;
+	sml_job_tell_stalls(job, member);
+}
+
 void sml_job_message(struct sml_connection *connection, const SmlControl__Envelope *message)
 {
 	struct sml_job *job = connection->job;
@@ -433,6 +441,9 @@ void sml_job_message(struct sml_connection *connection, const SmlControl__Envelo
 		break;
 	case SML_CONTROL__ENVELOPE__BODY_RESULT:
 		handler = on_result;
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST:
+		handler = on_stall_request;
 		break;
 	default:
 		break; /* what a switch has no use for */

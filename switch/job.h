@@ -31,6 +31,8 @@ struct sml_member {
 	uint32_t pid;
 	uint32_t lanes;	       /* that its path seems to take; when ready, takes */
 	uint32_t heartbeat_ms; /* silence that means death */
+	uint64_t heard_ns;     /* when its connection ended: the last that was heard */
+	uint64_t stalls_told_ns;
 	bool ready, leaving;
 	/* What it says it has and lacks: it resumes. Of protobuf-c's memory. */
 	SmlControl__Join *resume;
@@ -71,6 +73,16 @@ void sml_job_resume(struct sml_job *job);
 void sml_job_result(struct sml_job *job, const SmlControl__Result *result);
 
 void sml_job_free_plans(struct sml_job *job);
+
+/* The packets' length is known: where the choice is the switch's, some are enough. */
+void sml_job_give_back_slots(struct sml_job *job);
+
+/* Its call does not end: tell it what slots are waiting for, if it has not just been told. */
+void sml_job_tell_stalls(struct sml_job *job, struct sml_member *member);
+
+/* The job has failed: tell every member, with what slots are waiting for, and end the connections.
+ */
+void sml_job_abort_all(struct sml_job *job, int error, const char *text);
 
 /* Give the job its slots in the dataplane and tell every rank. */
 void sml_job_admit(struct sml_job *job, uint32_t epoch);

@@ -13,18 +13,39 @@
 
 #define MIN_HEAD_SLOTS 2
 #define MIN_DATA_SLOTS 8
+/*
+ * What a job gets that leaves the choice to the switch: as many slots as keep a
+ * fast path full, and no more, for all of them pass through everybody's caches.
+ */
+#define CHOSEN_BYTES	  (768u << 10)
+#define CHOSEN_DATA_SLOTS 512
+#define CHOSEN_LEAST	  64
+#define CHOSEN_HEAD_SLOTS 64
 
 struct term {
 	const char *name;
 	uint32_t mine, theirs;
 };
 
-static struct sml_job *find_job(struct sml_server *server, const char *name)
+/*
+ * The job that a Join means. A switch can come to have several stripes of one job,
+ * by taking over from others that have died. A job that begins is one stripe here:
+ * where ranks name the same switches in another order, they meet and are told.
+ */
+static struct sml_job *find_job(struct sml_server *server, const SmlControl__Join *join)
 {
-	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
-		if (server->jobs[i] != NULL && strcmp(server->jobs[i]->name, name) == 0)
-			return server->jobs[i];
-	return NULL;
+	struct sml_job *other = NULL;
+
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
+		struct sml_job *job = server->jobs[i];
+
+		if (job == NULL || strcmp(job->name, join->job) != 0)
+			continue;
+		if (job->stripe == join->stripe)
+			return job;
+		other = job;
+	}
+	return join->resume == NULL ? other : NULL;
 }
 
 /*
@@ -61,6 +82,9 @@ static const char *own_mistake(const SmlControl__Join *join, char *text, size_t 
 	else if (join->shards < 1 || join->shards > SML_MAX_SHARDS)
 		snprintf(text, bytes, "%u shards are not between 1 and %d", join->shards,
 			 SML_MAX_SHARDS);
+	else if (join->stripe >= join->stripes || join->stripes > SML_MAX_STRIPES)
+		snprintf(text, bytes, "stripe %u of %u is none: a job has at most %d", join->stripe,
+			 join->stripes, SML_MAX_STRIPES);
 	else if (join->resume != NULL && join->resume->n_streams != SML_STREAMS)
 		snprintf(text, bytes, "a report has %d streams", SML_STREAMS);
 	else if (strlen(join->job) == 0 || strlen(join->job) >= SML_NAME_BYTES ||
@@ -165,8 +189,10 @@ static const char *take_slots(struct sml_server *server, struct sml_job *job, ch
 	uint32_t free_slots = unused < SML_MAX_SLOTS ? unused : SML_MAX_SLOTS;
 	uint32_t least_head = MIN_HEAD_SLOTS > job->shards ? MIN_HEAD_SLOTS : job->shards;
 	uint32_t least_data = MIN_DATA_SLOTS > job->shards ? MIN_DATA_SLOTS : job->shards;
-	uint32_t head = job->head_slots_wanted > least_head ? job->head_slots_wanted : least_head;
-	uint32_t data = job->data_slots_wanted > least_data ? job->data_slots_wanted : least_data;
+	uint32_t head_wanted = job->data_slots_wanted ? job->head_slots_wanted : CHOSEN_HEAD_SLOTS;
+	uint32_t data_wanted = job->data_slots_wanted ? job->data_slots_wanted : CHOSEN_DATA_SLOTS;
+	uint32_t head = head_wanted > least_head ? head_wanted : least_head;
+	uint32_t data = data_wanted > least_data ? data_wanted : least_data;
 	char use[SML_TEXT_BYTES / 2];
 
 	if (free_slots < least_head + least_data) {
@@ -188,6 +214,25 @@ static const char *take_slots(struct sml_server *server, struct sml_job *job, ch
 	server->slots_in_use += head + data;
 	job->has_pool = true;
 	return NULL;
+}
+
+void sml_job_give_back_slots(struct sml_job *job)
+{
+	struct sml_pool_rules *rules = &job->rules;
+	uint32_t packet = SML_HEADER_BYTES + 4u * rules->lanes;
+	uint32_t stripes = job->stripes ? job->stripes : 1;
+	uint32_t data = CHOSEN_BYTES / packet / stripes;
+
+	if (job->data_slots_wanted)
+		return;
+	if (data < CHOSEN_LEAST)
+		data = CHOSEN_LEAST;
+	if (data < job->shards)
+		data = job->shards;
+	if (data >= rules->data_slots)
+		return;
+	job->server->slots_in_use -= rules->data_slots - data;
+	rules->data_slots = (uint16_t)data;
 }
 
 /* The message that it came in is freed by its reader. */
@@ -290,7 +335,7 @@ static bool has_failed_here(const struct sml_server *server, const SmlControl__J
 void sml_job_join(struct sml_server *server, struct sml_connection *connection,
 		  const SmlControl__Join *join)
 {
-	struct sml_job *job = find_job(server, join->job);
+	struct sml_job *job = find_job(server, join);
 	char text[SML_TEXT_BYTES];
 
 	if (join->protocol != SML_CONTROL_PROTOCOL) {

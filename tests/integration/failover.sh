@@ -19,6 +19,7 @@ trap clean_up EXIT
 
 # Start a switch; $address and $pid say where it is. Argument: address, or none.
 start_switch() {
+	: >"$work/switch" # or the one before would be read
 	"$switchml" switch --listen "${1:-127.0.0.1:0}" >"$work/switch" 2>&1 &
 	pid=$!
 	switches+=("$pid")
@@ -34,9 +35,9 @@ start_switch() {
 # Sets $calls to as many calls as take a few seconds here: sanitizers are slow.
 calibrate() {
 	local us
-	us=$("$switchml" bench --local-workers 3 -b 1M -e 1M -n 3 -w 1 |
+	us=$("$switchml" bench --local-workers 3 -b 1M -e 1M -n 20 -w 3 |
 		awk '$1 == 1048576 { print int($5) }')
-	calls=$((4000000 / (2 * ${us:-20000} + 1) + 20))
+	calls=$((6000000 / (2 * ${us:-20000} + 1) + 20))
 }
 
 # Switches' addresses, bench's options: all-reduces under way, every result checked.
@@ -75,7 +76,7 @@ next_address() {
 	start_switch
 	local first=$address first_pid=$pid
 	start_switch
-	start_bench "$first,$address" -n "$calls" --wire int16
+	start_bench "$first|$address" -n "$calls" --wire int16
 	kill -9 "$first_pid"
 	expect_success "the next address takes over" "$address goes on in its place"
 	kill "$pid"
@@ -85,10 +86,59 @@ frozen() {
 	start_switch
 	local first=$address first_pid=$pid
 	start_switch
-	start_bench "$first,$address" -n "$calls" -d int32
+	start_bench "$first|$address" -n "$calls" -d int32
 	kill -STOP "$first_pid"
 	expect_success "the next address takes over from a frozen switch" "has been silent"
 	kill "$pid"
+}
+
+# Two stripes; the second one's switch dies, and another takes over for it alone.
+one_of_two() {
+	local first second other first_pid second_pid
+	start_switch
+	first=$address first_pid=$pid
+	start_switch
+	second=$address second_pid=$pid
+	start_switch
+	other=$address
+	start_bench "$first,$second|$first,$other" -n "$calls" --drop 0.1%
+	kill -9 "$second_pid"
+	expect_success "another switch takes over one of two stripes" \
+		"$second closed the connection; the switch at $other goes on in its place (epoch 2)"
+	kill "$pid" "$first_pid"
+}
+
+# Two stripes on two switches; the one that lives takes over both.
+survivor() {
+	local first first_pid
+	start_switch
+	first=$address first_pid=$pid
+	start_switch
+	start_bench "$first,$address|$address,$first" -n "$calls"
+	kill -9 "$first_pid"
+	expect_success "the survivor of two switches takes over the other's stripe" \
+		"$address goes on in its place"
+	"$switchml" status --switch "$address" >/dev/null || failures=$((failures + 1))
+	kill "$pid"
+}
+
+# Both are started again where they were, one after the other.
+both_again() {
+	local first first_pid second second_pid
+	start_switch
+	first=$address first_pid=$pid
+	start_switch
+	second=$address second_pid=$pid
+	start_bench "$first,$second" -n "$calls" -d int32 --drop 0.1%
+	kill -9 "$first_pid" "$second_pid"
+	sleep 0.3
+	start_switch "$second"
+	sleep 0.5
+	start_switch "$first"
+	expect_success "both of two switches are killed and started again" \
+		"$first goes on in its place"
+	grep -q "$second goes on in its place" "$work/bench" || failures=$((failures + 1))
+	kill "${switches[@]}" 2>/dev/null
 }
 
 none() {
@@ -113,5 +163,8 @@ calibrate
 started_again
 next_address
 frozen
+one_of_two
+survivor
+both_again
 none
 exit $((failures > 0))

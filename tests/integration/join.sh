@@ -17,6 +17,7 @@ trap clean_up EXIT
 
 # switchml switch's options: $address says where it is.
 start_switch() {
+	: >"$work/switch" # or the one before would be read
 	"$switchml" switch --listen 127.0.0.1:0 "$@" >"$work/switch" 2>&1 &
 	for _ in $(seq 100); do
 		address=$(sed -n 's/.*ready on \([^ ]*\) .*/\1/p' "$work/switch")
@@ -94,6 +95,30 @@ sleep 0.5
 rank b second SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
 expect_errors "a full pool" b "pool is full: job \"second\" needs at least"
 kill "${pids[a]}"
+
+# Several switches: each admits the job, or all ranks learn which one did not.
+start_switch
+roomy=$address
+start_switch --jobs 1
+full=$address
+N=1000000 rank a first SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
+sleep 0.5
+address=$roomy,$full
+rank b second SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
+rank c second SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2
+text="stripe 1 ($full): the switch has all the jobs it takes"
+expect_errors "one of two switches refuses" b "$text" c "$text"
+kill "${pids[a]}"
+wait "${pids[a]}" 2>/dev/null
+sleep 0.3
+address=$roomy,$full rank a turned SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
+sleep 0.3
+address=$full,$roomy rank b turned SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2
+expect_errors "switches in another order" a "disagree about stripe" b "disagree about stripe"
+address=$roomy,$full rank a unequal SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
+sleep 0.3
+address=$roomy rank b unequal SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2
+expect_errors "one switch and two" a "disagree about stripes" b "disagree about stripes"
 
 start_switch --jobs 1
 N=1000000 rank a first SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1

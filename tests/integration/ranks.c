@@ -60,10 +60,13 @@ void configure(struct sml_config *config, const struct job *job, int rank)
 	config->rank = rank;
 	config->world_size = job->n_ranks;
 	config->master_port = job->port;
+	if (job->master_address)
+		config->master_address = job->master_address;
 	config->threads = job->threads ? job->threads : 1;
 	config->timeout_ms = job->timeout_ms ? job->timeout_ms : 10000;
 	config->heartbeat_ms = job->heartbeat_ms ? job->heartbeat_ms : 1000;
 	config->faults = job->faults;
+	config->flight_recorder = job->flight_recorder;
 }
 
 static void *rank_main(void *argument)
@@ -123,6 +126,9 @@ void run_jobs(struct job *jobs, unsigned n)
 		}
 	}
 	assert_false(failed);
+	for (unsigned j = 0; j < n; j++)
+		if (jobs[j].hash)
+			*jobs[j].hash = ranks[j][0].hash;
 }
 
 void run_job(const struct job *job)

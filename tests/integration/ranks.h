@@ -17,7 +17,9 @@ struct job {
 	int n_ranks;
 	const char *name;	    /* NULL: "test" */
 	const char *switch_address; /* NULL: embedded */
+	const char *master_address; /* NULL: the default */
 	const char *faults;
+	const char *flight_recorder;
 	int threads;	  /* 0: 1 */
 	int timeout_ms;	  /* 0: 10 s */
 	int heartbeat_ms; /* 0: 1 s */
@@ -25,6 +27,7 @@ struct job {
 	int elsewhere;	  /* bit r: rank r is another process's */
 	void (*body)(struct rank *rank);
 	void *argument;
+	uint32_t *hash; /* NULL, or gets that of all ranks' results */
 };
 
 struct rank {

@@ -388,6 +388,8 @@ static void an_unreachable_switch_is_told_with_what_to_do(void **state)
 	expect_open_to_fail("no.such.host.invalid", SML_ERROR_UNREACHABLE, "cannot be resolved");
 	expect_open_to_fail("a:b:c", SML_ERROR_UNREACHABLE, "cannot be resolved");
 	expect_open_to_fail("127.0.0.1,", SML_ERROR_CONFIG, "not a switch's address");
+	expect_open_to_fail("127.0.0.1|", SML_ERROR_CONFIG, "not a switch's address");
+	expect_open_to_fail("a,b|c", SML_ERROR_CONFIG, "\"c\" names 1");
 	expect_open_to_fail("host:99999", SML_ERROR_CONFIG, "not a switch's address");
 	meet_stranger("SSH-2.0-OpenSSH_9.2p1\r\n", SML_ERROR_PROTOCOL, "SwitchML protocol");
 	meet_stranger(NULL, SML_ERROR_UNREACHABLE, "silent for 200 ms");

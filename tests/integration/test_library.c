@@ -3,6 +3,7 @@
  * The library end to end, over loopback, with its embedded switch: every
  * collective, type, operation and width against sums made here the plain way.
  */
+#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -384,20 +385,28 @@ static void nobody_leaves_a_barrier_before_all_have_entered(void **state)
 	run_job(&(struct job){.n_ranks = 4, .body = enter_barrier});
 }
 
-/* ---- a switch of its own ---- */
+/* ---- switches of their own ---- */
 
-static void two_jobs_on_one_switch_do_not_disturb_each_other(void **state)
+static struct sml_switch *start_switch(char address[64])
 {
 	struct sml_switch_config config;
 	struct sml_switch *opened;
-	char text[512], address[64];
+	char text[512];
 
-	(void)state;
 	sml_switch_config_init(&config);
 	config.listen = "127.0.0.1:0";
 	if (sml_switch_open(&opened, &config, text, sizeof(text)) < 0)
 		fail_msg("%s", text);
-	snprintf(address, sizeof(address), "127.0.0.1:%u", sml_switch_port(opened));
+	snprintf(address, 64, "127.0.0.1:%u", sml_switch_port(opened));
+	return opened;
+}
+
+static void two_jobs_on_one_switch_do_not_disturb_each_other(void **state)
+{
+	char address[64];
+	struct sml_switch *opened = start_switch(address);
+
+	(void)state;
 	run_jobs(
 		(struct job[]){
 			{.n_ranks = 2, .name = "a", .switch_address = address, .body = some_calls},
@@ -408,6 +417,79 @@ static void two_jobs_on_one_switch_do_not_disturb_each_other(void **state)
 			 .body = some_calls}},
 		2);
 	sml_switch_close(opened);
+}
+
+#define MOST_SWITCHES 3
+
+/* All results of every_combination(), over so many switches. */
+static uint32_t hash_over_switches(unsigned n, const char *faults, int threads)
+{
+	struct sml_switch *opened[MOST_SWITCHES];
+	char address[64], list[64 * MOST_SWITCHES + MOST_SWITCHES] = "";
+	uint32_t hash = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		opened[i] = start_switch(address);
+		if (i > 0)
+			strcat(list, ",");
+		strcat(list, address);
+	}
+	run_job(&(struct job){.n_ranks = 3,
+			      .switch_address = list,
+			      .faults = faults,
+			      .threads = threads,
+			      .timeout_ms = 60000,
+			      .body = every_combination,
+			      .hash = &hash});
+	for (unsigned i = 0; i < n; i++)
+		sml_switch_close(opened[i]);
+	return hash;
+}
+
+/* Every type, operation, width and count: see every_combination(). */
+static void results_have_the_same_bits_over_any_number_of_switches(void **state)
+{
+	uint32_t one = hash_over_switches(1, NULL, 1);
+
+	(void)state;
+	assert_int_equal(hash_over_switches(2, NULL, 1), one);
+	assert_int_equal(hash_over_switches(3, NULL, 2), one);
+	assert_int_equal(hash_over_switches(3, "drop=2000,duplicate=5000,reorder=5000", 1), one);
+}
+
+static void look_at_stripes(struct rank *rank)
+{
+	struct sml_counters all = {.size = sizeof(all)}, one = {.size = sizeof(one)};
+	const char *name, *names = rank->job->argument;
+	uint64_t sent = 0;
+
+	some_calls(rank);
+	CHECK(rank, sml_stripe_count(rank->context) == 2);
+	for (int i = 0; i < 2; i++) {
+		CHECK(rank, sml_get_stripe_counters(rank->context, i, &one, &name) == 0);
+		CHECK(rank, strcmp(name, names + 64 * i) == 0);
+		CHECK(rank, one.bytes_sent > 100000 && one.rtt_min_ns > 0);
+		sent += one.packets_sent;
+	}
+	CHECK(rank, sml_get_counters(rank->context, &all) == 0);
+	CHECK(rank, all.tensors == 24 && all.packets_sent == sent);
+	CHECK(rank, sml_get_stripe_counters(rank->context, 2, &one, NULL) == -EINVAL);
+	CHECK(rank, sml_get_stripe_counters(rank->context, -1, &one, NULL) == -EINVAL);
+}
+
+static void stripes_have_counters_and_names(void **state)
+{
+	char addresses[2][64], list[130];
+	struct sml_switch *a = start_switch(addresses[0]), *b = start_switch(addresses[1]);
+
+	(void)state;
+	snprintf(list, sizeof(list), "%s,%s", addresses[0], addresses[1]);
+	run_job(&(struct job){.n_ranks = 2,
+			      .switch_address = list,
+			      .body = look_at_stripes,
+			      .argument = addresses});
+	sml_switch_close(a);
+	sml_switch_close(b);
 }
 
 static void open_again_at_once(struct rank *rank)
@@ -455,6 +537,13 @@ static void an_idle_job_takes_no_processor_time(void **state)
 	run_job(&(struct job){.n_ranks = 2, .threads = 2, .body = sleep_idle});
 }
 
+/* torchrun's MASTER_ADDR is this name, and no address. */
+static void the_embedded_switch_can_be_on_localhost(void **state)
+{
+	(void)state;
+	run_job(&(struct job){.n_ranks = 2, .master_address = "localhost", .body = some_calls});
+}
+
 static void count_calls(struct rank *rank)
 {
 	struct sml_counters counters = {.size = sizeof(counters)};
@@ -485,7 +574,10 @@ int main(void)
 		cmocka_unit_test(broadcast_gather_scatter_and_barrier_are_right),
 		cmocka_unit_test(nobody_leaves_a_barrier_before_all_have_entered),
 		cmocka_unit_test(two_jobs_on_one_switch_do_not_disturb_each_other),
+		cmocka_unit_test(results_have_the_same_bits_over_any_number_of_switches),
+		cmocka_unit_test(stripes_have_counters_and_names),
 		cmocka_unit_test(jobs_can_follow_each_other_on_one_port),
+		cmocka_unit_test(the_embedded_switch_can_be_on_localhost),
 		cmocka_unit_test(an_idle_job_takes_no_processor_time),
 		cmocka_unit_test(counters_count),
 	};

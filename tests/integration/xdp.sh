@@ -23,10 +23,33 @@
 switchml=$(realpath "$1")
 demo=$2
 tag=$3 # tests/integration/tag.bpf.c, compiled
-ranks=3
-network=10.78.0
+network=10.77.0
 # shellcheck source=tests/integration/hosts.sh
 . "$(dirname "$0")/hosts.sh"
+# shellcheck source=tests/integration/jobs.sh
+. "$(dirname "$0")/jobs.sh"
+
+# Run a command on a host.
+on() {
+	ip netns exec "$name-$1" "${@:2}"
+}
+
+# Host, the other host that its cable ends in, last number of its address.
+plug() {
+	ip netns add "$name-$1" && ip -n "$name-$1" link set lo up &&
+		ip link add eth0 netns "$name-$1" type veth peer name "port-$1" netns "$name-$2" &&
+		ip -n "$name-$1" address add "$network.$3/24" dev eth0 &&
+		ip -n "$name-$1" address add "fd77::$3/64" dev eth0 nodad &&
+		ip -n "$name-$1" link set eth0 up &&
+		ip -n "$name-$2" link set "port-$1" master bridge up
+}
+
+# Host: it joins what is plugged into it.
+add_bridge() {
+	ip netns add "$name-$1" && ip -n "$name-$1" link set lo up &&
+		ip -n "$name-$1" link add bridge type bridge &&
+		ip -n "$name-$1" link set bridge up
+}
 
 gro() {
 	on "$1" ethtool -K "$2" gro "$3" >/dev/null
@@ -37,22 +60,22 @@ build_ports() {
 		ip -n "$name-box" address add fd77::1/64 dev bridge nodad || return 1
 	interfaces=""
 	for ((rank = 0; rank < ranks; rank++)); do
-		add_host $rank box 1$rank && gro $rank eth0 on || return 1
+		plug $rank box 1$rank && gro $rank eth0 on || return 1
 		interfaces=$interfaces${interfaces:+,}port-$rank
 	done
 }
 
 build_nic() {
-	add_bridge net && add_host box net 1 && gro net port-box on || return 1
+	add_bridge net && plug box net 1 && gro net port-box on || return 1
 	for ((rank = 0; rank < ranks; rank++)); do
-		add_host $rank net 1$rank || return 1
+		plug $rank net 1$rank || return 1
 	done
 	interfaces=eth0
 }
 
 build_mixed() {
 	add_bridge box && ip -n "$name-box" address add $network.1/24 dev bridge &&
-		add_bridge net && add_host 0 box 10 && add_host 1 net 11 && add_host 2 net 12 &&
+		add_bridge net && plug 0 box 10 && plug 1 net 11 && plug 2 net 12 &&
 		ip link add uplink netns "$name-net" type veth peer name port-net netns "$name-box" &&
 		ip -n "$name-net" link set uplink master bridge up &&
 		ip -n "$name-box" link set port-net master bridge up &&
@@ -60,11 +83,9 @@ build_mixed() {
 	interfaces=port-0,port-net
 }
 
+# Hosts, but not what they wrote.
 tear_down() {
-	for namespace in $(ip netns list | awk '{ print $1 }' | grep "^$name-"); do
-		ip netns pids "$namespace" | xargs -r kill -9
-		ip netns delete "$namespace"
-	done
+	work=$work/none remove_hosts
 }
 
 # Options: the daemon on the box; $daemon is its process.
@@ -324,9 +345,11 @@ hidden_tags() {
 
 # ---- all of it ----
 
-check_hosts iptables
+[ "$(id -u)" = 0 ] || skip "network namespaces need root"
+command -v ip >/dev/null || skip "there is no ip (Debian: iproute2)"
+command -v iptables >/dev/null || skip "there is no iptables"
 command -v ethtool >/dev/null || skip "there is no ethtool"
-trap clean_up EXIT
+trap remove_hosts EXIT
 
 build_ports 2>"$work/why" || skip "no network namespaces here: $(tail -n 1 "$work/why")"
 start_switch

@@ -334,6 +334,50 @@ static void data_wait_for_their_own_block_s_exponents(void **state)
 	assert_false(sml_tensor_chunk_is_ready(&tensor, SML_DATA, LANES - 1));
 }
 
+static void a_block_is_a_packet_of_exponents_unless_it_would_leave_the_cache(void **state)
+{
+	static const uint16_t counts[] = SML_LANE_COUNTS;
+
+	(void)state;
+	for (unsigned i = 0; counts[i] != 0; i++) {
+		uint32_t lanes = counts[i], chunks = sml_tensor_block_chunks(lanes);
+
+		assert_in_range(chunks, 8, lanes);
+		if (lanes <= 352) {
+			assert_int_equal(chunks, lanes);
+			continue;
+		}
+		assert_int_equal(chunks & (chunks - 1), 0); /* its packet has no padding */
+		assert_in_range((uint64_t)chunks * lanes * 4, 128 << 10, 512 << 10);
+	}
+}
+
+static void wide_packets_have_a_head_chunk_for_each_of_their_smaller_blocks(void **state)
+{
+	static float elements[33 * 2208];
+	const struct sml_shape wide = {.lanes = 2208, .rank = 0, .n_ranks = 1};
+	struct sml_tensor_spec spec = spec_of(SML_FLOAT32, SML_SUM, 33 * 2208);
+	struct sml_sequence sequence = {0};
+	struct sml_contribution head;
+	uint64_t space[64];
+	uint32_t lanes[32];
+
+	(void)state;
+	spec.send = spec.recv = elements;
+	assert_true(sml_tensor_memory_bytes(&spec, &wide) <= sizeof(space));
+	sml_tensor_init(&tensor, &spec, &wide, &sequence, space);
+	assert_int_equal(tensor.window[SML_DATA].count, 33);
+	assert_int_equal(tensor.window[SML_HEAD].count, 2);
+	sml_tensor_describe_chunk(&tensor, SML_HEAD, 0, &head);
+	assert_int_equal(head.lanes, 32);
+	sml_tensor_describe_chunk(&tensor, SML_HEAD, 1, &head);
+	assert_int_equal(head.lanes, 8); /* one exponent, rounded up */
+	sml_tensor_fill(&tensor, SML_HEAD, 0, lanes);
+	sml_tensor_take(&tensor, SML_HEAD, 0, lanes);
+	assert_true(sml_tensor_chunk_is_ready(&tensor, SML_DATA, 31));
+	assert_false(sml_tensor_chunk_is_ready(&tensor, SML_DATA, 32));
+}
+
 static void a_chunk_counts_once(void **state)
 {
 	static int32_t elements[3 * LANES];
@@ -390,6 +434,8 @@ int main(void)
 		cmocka_unit_test(bytes_sent_in_part_are_zeros_elsewhere),
 		cmocka_unit_test(elements_wanted_in_part_are_taken_and_no_others),
 		cmocka_unit_test(data_wait_for_their_own_block_s_exponents),
+		cmocka_unit_test(a_block_is_a_packet_of_exponents_unless_it_would_leave_the_cache),
+		cmocka_unit_test(wide_packets_have_a_head_chunk_for_each_of_their_smaller_blocks),
 		cmocka_unit_test(a_chunk_counts_once),
 		cmocka_unit_test(a_chunk_is_claimed_once_and_again_after_release),
 	};

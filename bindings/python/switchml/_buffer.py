@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Arrays of any kind as what C wants: an address, a count, a type. Never a copy.
+
+Taken as they are: NumPy arrays, whatever speaks DLPack and lies in this host's
+memory (torch, jax, tensorflow), and whatever has the buffer protocol. bfloat16
+is ml_dtypes' in NumPy, and itself in DLPack.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _library as c
+
+_OF_NAME = {
+    "float32": c.FLOAT32,
+    "float16": c.FLOAT16,
+    "bfloat16": c.BFLOAT16,
+    "int32": c.INT32,
+}
+
+
+class Buffer(NamedTuple):
+    """Elements in memory; `owner` keeps them there."""
+
+    address: int
+    count: int
+    itemsize: int
+    type_name: str
+    shape: tuple[int, ...]
+    owner: Any
+
+    @property
+    def nbytes(self) -> int:
+        return self.count * self.itemsize
+
+    def number_type(self) -> int:
+        """The C library's type, of elements that are to be combined."""
+        if self.type_name not in _OF_NAME:
+            raise TypeError(
+                f"{self.type_name} cannot be combined by the switch, only "
+                + ", ".join(_OF_NAME)
+                + " can"
+            )
+        return _OF_NAME[self.type_name]
+
+    def moved(self) -> tuple[int, int]:
+        """(type, count), of elements that are only moved: any type, as bytes if need be."""
+        if self.type_name in _OF_NAME:
+            return _OF_NAME[self.type_name], self.count
+        return c.BYTE, self.nbytes
+
+
+def buffer_of(array: Any, *, writable: bool = False) -> Buffer:
+    """The memory of `array`. TypeError or ValueError where that cannot be handed to C."""
+    if isinstance(array, np.ndarray):
+        return _of_numpy(array, writable)
+    if isinstance(array, np.generic):
+        if writable:
+            raise ValueError("a NumPy scalar cannot be written; an array of shape () can")
+        return _of_numpy(np.asarray(array), writable)
+    if hasattr(array, "__dlpack__"):
+        return _of_dlpack(array, writable)
+    try:
+        view = memoryview(array)
+    except TypeError:
+        raise TypeError(
+            f"{type(array).__name__} is no array: wanted a NumPy array, or an "
+            "object with DLPack or the buffer protocol"
+        ) from None
+    return _of_numpy(np.asarray(view), writable)
+
+
+def _of_numpy(array: np.ndarray, writable: bool) -> Buffer:
+    if not array.flags.c_contiguous:
+        raise ValueError("the array is not contiguous; numpy.ascontiguousarray() makes a copy")
+    if array.dtype.hasobject or not array.dtype.isnative:
+        raise TypeError(f"arrays of {array.dtype} cannot be sent")
+    if writable and not array.flags.writeable:
+        raise ValueError("the array is read-only, and the result is to be written into it")
+    return Buffer(
+        array.ctypes.data, array.size, array.itemsize, array.dtype.name, array.shape, array
+    )
+
+
+# ---- DLPack: its structures, for numpy.from_dlpack() knows no bfloat16 ----
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+_CPU, _CUDA_HOST = 1, 3
+_KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
+
+_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_get_pointer.restype = ctypes.c_void_p
+_get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+def _of_dlpack(array: Any, writable: bool) -> Buffer:
+    if writable and type(array).__module__.partition(".")[0] in ("jax", "jaxlib", "tensorflow"):
+        raise ValueError(f"a {type(array).__name__} is immutable: it cannot take the result")
+    if getattr(array, "requires_grad", False):
+        array = array.detach()
+    device = array.__dlpack_device__()[0]
+    if device not in (_CPU, _CUDA_HOST):
+        raise ValueError("the array is not in this host's memory (switchml.torch takes CUDA's)")
+    capsule = array.__dlpack__()
+    # Not renamed to "used_dltensor": the capsule still frees it, when we let go of it.
+    tensor = _DLTensor.from_address(_get_pointer(capsule, b"dltensor"))
+    shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
+    if tensor.strides and not _is_contiguous(shape, tensor.strides):
+        raise ValueError("the array is not contiguous")
+    count = int(np.prod(shape, dtype=np.int64))
+    itemsize = max(1, tensor.bits // 8) * tensor.lanes
+    kind = _KINDS.get(tensor.code, "unknown")
+    name = kind if kind == "bool" else kind + str(tensor.bits)
+    address = (tensor.data or 0) + tensor.byte_offset
+    return Buffer(address, count, itemsize, name, shape, (array, capsule))
+
+
+def _is_contiguous(shape: tuple[int, ...], strides: Any) -> bool:
+    expected = 1
+    for i in range(len(shape) - 1, -1, -1):
+        if shape[i] > 1 and strides[i] != expected:
+            return 0 in shape
+        expected *= shape[i]
+    return True
+
+
+def empty_like(array: Any, shape: tuple[int, ...]) -> Any:
+    """A new array for a result: torch's for torch's, else NumPy's."""
+    if type(array).__module__.partition(".")[0] == "torch" or hasattr(array, "new_empty"):
+        return array.new_empty(shape, requires_grad=False)
+    if isinstance(array, (np.ndarray, np.generic)):
+        return np.empty(shape, array.dtype)
+    name = buffer_of(array).type_name
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.empty(shape, ml_dtypes.bfloat16)
+    return np.empty(shape, name)

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""libswitchml through ctypes: include/switchml.h in Python's words, and nothing more.
+
+ctypes, for it comes with Python, needs no compiler and no package, and lets go
+of the GIL in every call. What must stay equal to the header: the members of
+Config and Counters, and the numbers of the enumerations. The structures carry
+their size, so a newer library still takes an older binding's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import os
+from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint64, c_void_p
+from pathlib import Path
+
+FLOAT32, FLOAT16, BFLOAT16, INT32, BYTE = range(5)
+SUM, AVG, MAX, MIN = range(4)
+WIRE_DEFAULT, WIRE_INT32, WIRE_INT16 = range(3)
+MAX_WORLD_SIZE = 64
+
+
+class Config(ctypes.Structure):
+    """struct sml_config"""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("switch_address", c_char_p),
+        ("job", c_char_p),
+        ("rank", c_int),
+        ("world_size", c_int),
+        ("master_address", c_char_p),
+        ("master_port", c_int),
+        ("timeout_ms", c_int),
+        ("heartbeat_ms", c_int),
+        ("wire", c_int),
+        ("slots", c_int),
+        ("threads", c_int),
+        ("mtu", c_int),
+        ("interface", c_char_p),
+        ("debug", c_int),
+        ("spin", c_int),
+        ("faults", c_char_p),
+        ("flight_recorder", c_char_p),
+        ("tls_certificate", c_char_p),
+        ("tls_key", c_char_p),
+        ("tls_authority", c_char_p),
+        # Another release's structure may be longer: it must not write beyond this one.
+        ("_beyond", c_size_t * 64),
+    ]
+
+
+class Options(ctypes.Structure):
+    """struct sml_options"""
+
+    _fields_ = [("wire", c_int)]
+
+
+COUNTERS = (
+    "packets_sent",
+    "packets_received",
+    "bytes_sent",
+    "bytes_received",
+    "retransmits_timeout",
+    "retransmits_fast",
+    "packets_ignored",
+    "rtt_ns",
+    "rtt_min_ns",
+    "window",
+    "stalls",
+    "tensors",
+    "send_blocked",
+)
+
+
+class CCounters(ctypes.Structure):
+    """struct sml_counters"""
+
+    _fields_ = [("size", c_size_t), *((name, c_uint64) for name in COUNTERS)]
+
+
+_REQUEST = POINTER(c_void_p)
+_OPTIONS = POINTER(Options)
+_PROTOTYPES = {
+    "sml_config_init": (c_int, [POINTER(Config)]),
+    "sml_open": (c_int, [POINTER(c_void_p), POINTER(Config)]),
+    "sml_close": (c_int, [c_void_p]),
+    "sml_allreduce_async": (
+        c_int,
+        [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, _OPTIONS, _REQUEST],
+    ),
+    "sml_broadcast_async": (c_int, [c_void_p, c_void_p, c_size_t, c_int, c_int, _REQUEST]),
+    "sml_allgather_async": (c_int, [c_void_p, c_void_p, c_void_p, c_size_t, c_int, _REQUEST]),
+    "sml_reduce_scatter_async": (
+        c_int,
+        [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, _OPTIONS, _REQUEST],
+    ),
+    "sml_barrier_async": (c_int, [c_void_p, _REQUEST]),
+    "sml_wait": (c_int, [c_void_p]),
+    "sml_test": (c_int, [c_void_p, POINTER(c_int)]),
+    "sml_abort": (c_int, [c_void_p, c_char_p]),
+    "sml_error_text": (c_char_p, [c_void_p]),
+    "sml_strerror": (c_char_p, [c_int]),
+    "sml_get_counters": (c_int, [c_void_p, POINTER(CCounters)]),
+}
+
+
+def _candidates() -> list[str]:
+    """Where the library may be, best first: as told, in the package, in a build, installed."""
+    told = os.environ.get("SWITCHML_LIBRARY")
+    if told:
+        return [told]
+    here = Path(__file__).resolve().parent
+    found = [here / "_libswitchml.so", here.parents[2] / "build" / "lib" / "libswitchml.so"]
+    return [str(path) for path in found if path.exists()] + ["libswitchml.so.0"]
+
+
+def _load() -> ctypes.CDLL:
+    reasons = []
+    for name in _candidates():
+        try:
+            library = ctypes.CDLL(name)
+        except OSError as error:
+            reasons.append(f"{name}: {error}")
+            continue
+        for function, (result, arguments) in _PROTOTYPES.items():
+            getattr(library, function).restype = result
+            getattr(library, function).argtypes = arguments
+        return library
+    raise ImportError(
+        "libswitchml.so cannot be loaded ("
+        + "; ".join(reasons)
+        + "). Build it with `make`, or name it in SWITCHML_LIBRARY"
+    )
+
+
+lib = _load()
+
+
+def config_from_environment() -> tuple[Config, int]:
+    """A filled Config, and sml_config_init()'s result."""
+    config = Config()
+    number = lib.sml_config_init(ctypes.byref(config))
+    if number == 0 and config.size != Config._beyond.offset:
+        raise ImportError(
+            f"{lib._name} is of another release than this package: its struct sml_config has "
+            f"{config.size} bytes, not {Config._beyond.offset}"
+        )
+    return config, number
+
+
+def text_of(context: c_void_p | int | None, number: int) -> str:
+    """The library's sentence about an error, else its short text. In the failing thread."""
+    text = lib.sml_error_text(context) or lib.sml_strerror(number)
+    return text.decode("utf-8", "replace")

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The errors of the C library as exceptions, each with the library's own sentence."""
+
+from __future__ import annotations
+
+import os
+
+__all__ = [
+    "Aborted",
+    "Closed",
+    "ConfigError",
+    "Forked",
+    "Mismatch",
+    "ProtocolError",
+    "RankDied",
+    "Refused",
+    "SwitchDied",
+    "SwitchMLError",
+    "Timeout",
+    "TlsError",
+    "Unreachable",
+    "VersionMismatch",
+]
+
+
+class SwitchMLError(RuntimeError):
+    """A call failed. `number` is the C library's error, its text the message."""
+
+    number: int = 0
+
+    def __init__(self, text: str, number: int | None = None) -> None:
+        super().__init__(text)
+        if number is not None:
+            self.number = number
+
+
+class ConfigError(SwitchMLError, ValueError):
+    """A setting is missing or wrong."""
+
+    number = -5001
+
+
+class Unreachable(SwitchMLError, ConnectionError):
+    """The switch cannot be reached."""
+
+    number = -5002
+
+
+class Refused(SwitchMLError):
+    """The switch refused the job."""
+
+    number = -5003
+
+
+class Mismatch(SwitchMLError):
+    """Another rank made a different call."""
+
+    number = -5004
+
+
+class RankDied(SwitchMLError, ConnectionError):
+    """Another rank of the job died."""
+
+    number = -5005
+
+
+class SwitchDied(SwitchMLError, ConnectionError):
+    """The connection to the switch ended."""
+
+    number = -5006
+
+
+class Timeout(SwitchMLError, TimeoutError):
+    """The deadline passed."""
+
+    number = -5007
+
+
+class Aborted(SwitchMLError):
+    """A rank has called abort()."""
+
+    number = -5008
+
+
+class Closed(SwitchMLError):
+    """The job is closed, or was never opened."""
+
+    number = -5009
+
+
+class Forked(SwitchMLError):
+    """The job belongs to the parent process."""
+
+    number = -5010
+
+
+class ProtocolError(SwitchMLError):
+    """The peer broke the protocol."""
+
+    number = -5011
+
+
+class VersionMismatch(SwitchMLError):
+    """Library and switch are of different versions."""
+
+    number = -5012
+
+
+class TlsError(SwitchMLError, ConnectionError):
+    """TLS with the switch failed: one of the two ends does not believe the other."""
+
+    number = -5013
+
+
+_CLASSES: dict[int, type[SwitchMLError]] = {c.number: c for c in SwitchMLError.__subclasses__()}
+_EINVAL, _ENOMEM = -22, -12
+
+
+def make(number: int, text: str) -> Exception:
+    """The exception for a C error: ours, ValueError, MemoryError or OSError."""
+    if number in _CLASSES:
+        return _CLASSES[number](text)
+    if number == _EINVAL:
+        return ValueError(text)
+    if number == _ENOMEM:
+        return MemoryError(text)
+    if -4096 < number < 0:
+        return OSError(-number, text or os.strerror(-number))
+    return SwitchMLError(text, number)

@@ -1,0 +1,380 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A rank's membership in a job, and its collectives."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from . import _library as c
+from ._buffer import buffer_of, empty_like
+from ._library import lib
+from ._wait import in_main_thread, interruptible, poll
+from .errors import Closed, ConfigError, make
+
+OPS: Mapping[str, int] = {"sum": c.SUM, "avg": c.AVG, "max": c.MAX, "min": c.MIN}
+WIRES: Mapping[str | None, int] = {
+    None: c.WIRE_DEFAULT,
+    "int32": c.WIRE_INT32,
+    "int16": c.WIRE_INT16,
+}
+_DEBUG = {"error": 0, "warn": 1, "info": 2, "trace": 3}
+
+
+class Counters(NamedTuple):
+    """What has happened since the job was joined. Times are in nanoseconds."""
+
+    packets_sent: int
+    packets_received: int
+    bytes_sent: int
+    bytes_received: int
+    retransmits_timeout: int
+    retransmits_fast: int
+    packets_ignored: int
+    rtt_ns: int
+    rtt_min_ns: int
+    window: int
+    stalls: int
+    tensors: int
+    send_blocked: int
+
+
+def _one_of(what: str, value: Any, table: Mapping[Any, int]) -> int:
+    if value not in table:
+        names = ", ".join(repr(name) for name in table if name is not None)
+        raise ValueError(f"{what} must be one of {names}, not {value!r}")
+    return table[value]
+
+
+def _options(wire: str | None) -> Any:
+    number = _one_of("wire", wire, WIRES)
+    return ctypes.byref(c.Options(number)) if number else None
+
+
+class Request:
+    """A collective under way. The arrays must stay untouched until it is done."""
+
+    def __init__(self, job: Job, pointer: ctypes.c_void_p, keep: tuple, result: Any) -> None:
+        self._job, self._pointer = job, pointer
+        self._keep, self._result = keep, result
+        self._number: int | None = None
+        self._error: Exception | None = None
+        self._lock = threading.Lock()
+
+    def _finish(self, number: int) -> None:
+        if number:
+            self._error = make(number, c.text_of(self._job._context, number))
+        self._number, self._keep = number, ()
+        self._job._pending.discard(self)
+
+    def _look(self) -> bool:
+        if self._number is None and not self._job._context:
+            self._error, self._number = Closed("the job was closed before the call ended"), -5009
+        if self._number is None:
+            done = ctypes.c_int(0)
+            number = lib.sml_test(self._pointer, ctypes.byref(done))
+            if done.value:
+                self._finish(number)
+        return self._number is not None
+
+    def test(self) -> bool:
+        """Whether the call has ended. Raises what the call came to, if not success."""
+        with self._lock:
+            done = self._look()
+        if self._error:
+            raise self._error
+        return done
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Wait for the end and return the result.
+
+        timeout is in seconds; when it passes, TimeoutError is raised, the call goes
+        on and may be waited for again. So does a call that Ctrl-C interrupted.
+        """
+        if timeout is None and not in_main_thread():
+            with self._lock:
+                if self._number is None and self._job._context:
+                    self._finish(lib.sml_wait(self._pointer))
+        if not poll(self._test_quietly, timeout):
+            raise TimeoutError(f"not done after {timeout} s; the call goes on")
+        if self._error:
+            raise self._error
+        return self._result
+
+    def _test_quietly(self) -> bool:
+        # Taken by another thread that waits in C: ask again later.
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            return self._look()
+        finally:
+            self._lock.release()
+
+
+class Job:
+    """A rank of a job: made by all ranks, closed by all ranks.
+
+    Whatever is None comes from the environment (SWITCHML_*, torchrun, Open MPI,
+    MPICH, Slurm), or is the C library's default. See docs/environment.md.
+
+    Args:
+        rank, world_size: 0 <= rank < world_size <= 64.
+        job: a name that all ranks share.
+        switch: "host[:port][,…]"; "embedded": rank 0 runs one.
+        master_address, master_port: where ranks find an embedded switch.
+        timeout: seconds, of every call.
+        heartbeat: seconds of silence after which a peer is dead.
+        wire: "int32" or "int16", what floats become on the wire.
+        slots, threads, mtu, interface, spin, faults, flight_recorder: as in switchml.h.
+        tls_certificate, tls_key, tls_authority: PEM files (docs/security.md).
+        debug: "error", "warn", "info" or "trace".
+
+    Raises:
+        ConfigError, Unreachable, Refused, Timeout, VersionMismatch, TlsError, OSError.
+    """
+
+    def __init__(
+        self,
+        *,
+        rank: int | None = None,
+        world_size: int | None = None,
+        job: str | None = None,
+        switch: str | None = None,
+        master_address: str | None = None,
+        master_port: int | None = None,
+        timeout: float | None = None,
+        heartbeat: float | None = None,
+        wire: str | None = None,
+        slots: int | None = None,
+        threads: int | None = None,
+        mtu: int | None = None,
+        interface: str | None = None,
+        debug: str | None = None,
+        spin: bool | None = None,
+        faults: str | None = None,
+        flight_recorder: str | None = None,
+        tls_certificate: str | None = None,
+        tls_key: str | None = None,
+        tls_authority: str | None = None,
+    ) -> None:
+        self._context: ctypes.c_void_p | None = None
+        self._pending: set[Request] = set()
+        settings = {
+            "rank": rank,
+            "world_size": world_size,
+            "job": job,
+            "switch_address": switch,
+            "master_address": master_address,
+            "master_port": master_port,
+            "timeout_ms": None if timeout is None else max(1, round(timeout * 1000)),
+            "heartbeat_ms": None if heartbeat is None else round(heartbeat * 1000),
+            "wire": None if wire is None else _one_of("wire", wire, WIRES),
+            "slots": slots,
+            "threads": threads,
+            "mtu": mtu,
+            "interface": interface,
+            "debug": None if debug is None else _one_of("debug", debug, _DEBUG),
+            "spin": spin,
+            "faults": faults,
+            "flight_recorder": flight_recorder,
+            "tls_certificate": tls_certificate,
+            "tls_key": tls_key,
+            "tls_authority": tls_authority,
+        }
+        self._context, self.rank, self.world_size = interruptible(lambda: _open(settings))
+
+    def _submit(self, name: str, arguments: tuple, keep: tuple, result: Any) -> Request:
+        if not self._context:
+            raise Closed("the job is closed")
+        pointer = ctypes.c_void_p()
+        function = getattr(lib, f"sml_{name}_async")
+        number = function(self._context, *arguments, ctypes.cast(ctypes.byref(pointer), c._REQUEST))
+        if number:
+            raise make(number, c.text_of(self._context, number))
+        request = Request(self, pointer, keep, result)
+        self._pending.add(request)
+        return request
+
+    def _complete(self, request: Request) -> Any:
+        """Wait for a call that nobody else can wait for: interrupted, it ends the job."""
+        try:
+            return request.wait()
+        except KeyboardInterrupt:
+            self.abort("interrupted (KeyboardInterrupt)")
+            raise
+
+    def allreduce_async(
+        self, array: Any, out: Any = None, op: str = "sum", wire: str | None = None
+    ) -> Request:
+        """Begin an allreduce(); its arguments, and a Request for its result."""
+        send = buffer_of(array)
+        kind = send.number_type()
+        if out is None:
+            out = empty_like(array, send.shape)
+        recv = buffer_of(out, writable=True)
+        if recv.count != send.count or recv.type_name != send.type_name:
+            raise ValueError(
+                f"out is {recv.type_name}{list(recv.shape)}, the array "
+                f"{send.type_name}{list(send.shape)}"
+            )
+        number, options = _one_of("op", op, OPS), _options(wire)
+        arguments = (send.address, recv.address, send.count, kind, number, options)
+        return self._submit("allreduce", arguments, (send, recv), out)
+
+    def allreduce(
+        self, array: Any, out: Any = None, op: str = "sum", wire: str | None = None
+    ) -> Any:
+        """Combine the arrays of all ranks, element by element; all get the same bits.
+
+        Args:
+            array: float32, float16, bfloat16 or int32, of any shape, the same on all
+                ranks; contiguous, in this host's memory.
+            out: takes the result; may be `array` itself. None: a new array does.
+            op: "sum", "avg", "max" or "min".
+            wire: "int32" or "int16"; None: the job's.
+
+        Returns:
+            out.
+
+        Raises:
+            TypeError: not an array, or of another type.
+            ValueError: not contiguous, read-only, not alike, no such op or wire.
+            Mismatch: another rank made a different call.
+            RankDied, SwitchDied, Timeout, Aborted, Closed: the job is over.
+        """
+        return self._complete(self.allreduce_async(array, out, op, wire))
+
+    def broadcast_async(self, array: Any, root: int = 0) -> Request:
+        """Begin a broadcast(); its arguments, and a Request."""
+        data = buffer_of(array, writable=root != self.rank)
+        kind, count = data.moved()
+        arguments = (data.address, count, kind, root)
+        return self._submit("broadcast", arguments, (data,), array)
+
+    def broadcast(self, array: Any, root: int = 0) -> Any:
+        """Write root's elements into the arrays of all other ranks, and return `array`.
+
+        `array` may have any type of fixed size, and any shape; it has the same on all
+        ranks. Raises as allreduce() does.
+        """
+        return self._complete(self.broadcast_async(array, root))
+
+    def allgather_async(self, array: Any, out: Any = None) -> Request:
+        """Begin an allgather(); its arguments, and a Request for its result."""
+        send = buffer_of(array)
+        if out is None:
+            out = empty_like(array, (self.world_size, *send.shape))
+        recv = buffer_of(out, writable=True)
+        if recv.nbytes != send.nbytes * self.world_size or recv.type_name != send.type_name:
+            raise ValueError(
+                f"out must have {self.world_size} x {send.count} {send.type_name}, and has "
+                f"{recv.count} {recv.type_name}"
+            )
+        kind, count = send.moved()
+        arguments = (send.address, recv.address, count, kind)
+        return self._submit("allgather", arguments, (send, recv), out)
+
+    def allgather(self, array: Any, out: Any = None) -> Any:
+        """Bring together the arrays of all ranks: the result's r-th row is rank r's.
+
+        `array` has the same type (any of fixed size) and shape on all ranks; `out`
+        has `world_size` times as many elements, by default as a new array of shape
+        (world_size, *array.shape). Returns out. Raises as allreduce() does.
+        """
+        return self._complete(self.allgather_async(array, out))
+
+    def reduce_scatter_async(
+        self, array: Any, out: Any = None, op: str = "sum", wire: str | None = None
+    ) -> Request:
+        """Begin a reduce_scatter(); its arguments, and a Request for its result."""
+        send = buffer_of(array)
+        kind = send.number_type()
+        if not send.shape or send.shape[0] % self.world_size:
+            raise ValueError(
+                f"the first dimension of {list(send.shape)} is no multiple of the "
+                f"{self.world_size} ranks"
+            )
+        if out is None:
+            out = empty_like(array, (send.shape[0] // self.world_size, *send.shape[1:]))
+        recv = buffer_of(out, writable=True)
+        if recv.count * self.world_size != send.count or recv.type_name != send.type_name:
+            raise ValueError(
+                f"out must have {send.count // self.world_size} {send.type_name}, and has "
+                f"{recv.count} {recv.type_name}"
+            )
+        number, options = _one_of("op", op, OPS), _options(wire)
+        arguments = (send.address, recv.address, recv.count, kind, number, options)
+        return self._submit("reduce_scatter", arguments, (send, recv), out)
+
+    def reduce_scatter(
+        self, array: Any, out: Any = None, op: str = "sum", wire: str | None = None
+    ) -> Any:
+        """Combine the arrays of all ranks, and keep this rank's part of the result.
+
+        Rank r gets the r-th of `world_size` equal parts, cut along the first
+        dimension. Else as allreduce().
+        """
+        return self._complete(self.reduce_scatter_async(array, out, op, wire))
+
+    def barrier_async(self) -> Request:
+        """Begin a barrier(), and return a Request."""
+        return self._submit("barrier", (), (), None)
+
+    def barrier(self) -> None:
+        """Return when all ranks have called it. Raises as allreduce() does."""
+        self._complete(self.barrier_async())
+
+    def abort(self, reason: str) -> None:
+        """End the job for all ranks: their calls raise Aborted with this reason."""
+        if self._context:
+            lib.sml_abort(self._context, reason.encode())
+
+    def counters(self) -> Counters:
+        """What has happened since the job was joined."""
+        if not self._context:
+            raise Closed("the job is closed")
+        counters = c.CCounters(size=ctypes.sizeof(c.CCounters))
+        number = lib.sml_get_counters(self._context, ctypes.byref(counters))
+        if number:
+            raise make(number, c.text_of(self._context, number))
+        return Counters(*(getattr(counters, name) for name in Counters._fields))
+
+    @property
+    def closed(self) -> bool:
+        return not self._context
+
+    def close(self) -> None:
+        """Leave the job, together with all other ranks. Closing twice is harmless."""
+        context, self._context = self._context, None
+        if context:
+            # The texts of a failed close are those of the calls that failed before it.
+            interruptible(lambda: lib.sml_close(context))
+        self._pending.clear()
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: Any) -> None:
+        if error is not None:
+            # The others wait in a call that this rank won't make.
+            self.abort(f"{kind.__name__ if kind else 'error'}: {error}")
+        self.close()
+
+
+def _open(settings: Mapping[str, Any]) -> tuple[ctypes.c_void_p, int, int]:
+    config, number = c.config_from_environment()
+    if number:
+        raise make(number, c.text_of(None, number))
+    for name, value in settings.items():
+        if value is not None:
+            try:
+                setattr(config, name, value.encode() if isinstance(value, str) else value)
+            except TypeError:
+                raise ConfigError(f"{name} cannot be {value!r}") from None
+    context = ctypes.c_void_p()
+    number = lib.sml_open(ctypes.byref(context), ctypes.byref(config))
+    if number:
+        raise make(number, c.text_of(None, number))
+    return context, config.rank, config.world_size

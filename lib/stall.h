@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a call that does not end is waiting for: this rank's slots, and whom the
+ * switch says that it lacks. For people: error texts, the log, and the flight
+ * recorder.
+ *
+ * Of workers that have stopped, and that nobody else looks at meanwhile.
+ */
+#ifndef SML_LIB_STALL_H
+#define SML_LIB_STALL_H
+
+#include "control/frame.h"
+#include "core/worker.h"
+
+struct sml_context;
+
+#define SML_STALL_HOST_BYTES 128
+
+struct sml_stall_slot {
+	uint64_t missing; /* bit r: rank r has not contributed; 0: complete */
+	uint32_t use;	  /* the newest that the switch has seen */
+	bool known;	  /* false: nobody has used it yet */
+};
+
+struct sml_stall_rank {
+	char host[SML_STALL_HOST_BYTES];
+	uint32_t pid;
+	uint64_t last_heard_ms; /* ago, when the report was made */
+	bool connected;
+};
+
+/* What a switch has said of a job. */
+struct sml_stall_report {
+	uint32_t n_slots;
+	uint32_t n_missing[SML_MAX_RANKS]; /* slots that wait for a rank */
+	struct sml_stall_rank ranks[SML_MAX_RANKS];
+	struct sml_stall_slot slots[]; /* by number */
+};
+
+/* What is known of each stripe. */
+struct sml_stall_reports {
+	const struct sml_stall_report *of[SML_MAX_STRIPES]; /* NULL: nothing */
+	bool complete;
+	char why[256]; /* it is not, of the first stripe that lacks one */
+};
+
+/*
+ * Ask all switches, and wait until until_ns for what they say; 0: take what they
+ * have said. Reports live as long as the context.
+ */
+void sml_stall_ask(struct sml_context *context, uint64_t until_ns,
+		   struct sml_stall_reports *reports);
+
+/* Of a job with so many slots. NULL: no memory. To be freed by free(). */
+struct sml_stall_report *sml_stall_report_new(const SmlControl__StallReport *message,
+					      uint32_t n_slots);
+
+/* What all switches together lack of each rank, and who it is (NULL: none has said). */
+struct sml_stall_lacking {
+	uint32_t n_missing[SML_MAX_RANKS];
+	const struct sml_stall_rank *about[SML_MAX_RANKS];
+};
+
+void sml_stall_gather(const struct sml_context *context, const struct sml_stall_reports *reports,
+		      struct sml_stall_lacking *lacking);
+
+/* Why a slot that has sent has no result. */
+enum sml_stall_cause {
+	SML_STALL_UNKNOWN,     /* the switch has not told */
+	SML_STALL_RANKS,       /* others have not contributed */
+	SML_STALL_NOT_ARRIVED, /* the switch does not have this rank's packet */
+	SML_STALL_RESULT_LOST, /* the switch has sent the result */
+};
+
+/* One slot of this rank that something is to come of. */
+struct sml_stalled {
+	enum sml_stream_id stream;
+	enum sml_slot_place place;
+	enum sml_stall_cause cause;
+	uint8_t stripe, shard;
+	uint8_t sends;
+	uint16_t slot;
+	uint32_t use, chunk, call;
+	uint64_t first_sent_ns; /* only where sends > 0 */
+	uint64_t missing;	/* RANKS: who */
+};
+
+/* Walks through them: begin with the context and the reports alone. */
+struct sml_stall_cursor {
+	struct sml_context *context;
+	const struct sml_stall_reports *reports;
+	unsigned stripe, shard;
+	uint16_t slot;
+};
+
+bool sml_stall_next(struct sml_stall_cursor *cursor, struct sml_stalled *stalled);
+
+#define SML_STALL_LINES	     8
+#define SML_STALL_LINE_BYTES 256
+
+/*
+ * In words, the most telling first: whom the job waits for, and where this rank's
+ * packets are lost. Returns how many lines; 0: nothing was under way.
+ */
+unsigned sml_stall_describe(struct sml_context *context, const struct sml_stall_reports *reports,
+			    char text[SML_STALL_LINES][SML_STALL_LINE_BYTES]);
+
+#endif

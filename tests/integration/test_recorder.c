@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The flight recorder: who is missing stands in the error's text and in the file,
+ * and no failure comes late for it.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "integration/ranks.h"
+#include "switch/switch.h"
+
+#define TIMEOUT_MS 400
+/* What a failure may wait for switch and file, and for this machine's other work. */
+#define BOUND_MS 300
+#define SLACK_MS 250
+
+static char directory[64];
+
+static int make_directory(void **state)
+{
+	(void)state;
+	snprintf(directory, sizeof(directory), "/tmp/sml-recorder-XXXXXX");
+	return mkdtemp(directory) ? 0 : -1;
+}
+
+static const char *path_of(const char *name)
+{
+	static char path[128];
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	return path;
+}
+
+static int remove_directory(void **state)
+{
+	static const char *const names[] = {"record.0", "record.1", "record.2", "both", "fifo"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		unlink(path_of(names[i]));
+	return rmdir(directory);
+}
+
+/* The whole file; "" where there is none. */
+static const char *contents(const char *name)
+{
+	static char text[1 << 16];
+	FILE *file = fopen(path_of(name), "r");
+	size_t n = file ? fread(text, 1, sizeof(text) - 1, file) : 0;
+
+	if (file)
+		fclose(file);
+	text[n] = '\0';
+	return text;
+}
+
+static void expect_in_file(const char *name, const char *part)
+{
+	const char *text = contents(name);
+
+	if (!strstr(text, part))
+		fail_msg("%s should say \"%s\":\n%s", name, part, text);
+}
+
+static unsigned count_in_file(const char *name, const char *part)
+{
+	unsigned n = 0;
+
+	for (const char *at = contents(name); (at = strstr(at, part)) != NULL; at++)
+		n++;
+	return n;
+}
+
+/* A call that is to end in an error, soon after its deadline. */
+static void fail_in_time(struct rank *rank, int error)
+{
+	static _Thread_local float data[50000];
+	uint64_t began = now_ms(), took;
+	int got = sml_allreduce(rank->context, data, data, 50000, SML_FLOAT32, SML_SUM, NULL);
+
+	took = now_ms() - began;
+	if (got != error)
+		complain(rank, "%d, not %d: %s", got, error, sml_error_text(rank->context));
+	if (took > TIMEOUT_MS + BOUND_MS + SLACK_MS)
+		complain(rank, "it took %d ms", (int)took);
+}
+
+static void expect_text(struct rank *rank, const char *part)
+{
+	const char *text = sml_error_text(rank->context);
+
+	if (!strstr(text, part))
+		complain(rank, "\"%s\" should say \"%s\"", text, part);
+}
+
+/* ---- a rank that does not call ---- */
+
+static void all_but_rank_1_call(struct rank *rank)
+{
+	CHECK(rank, sml_barrier(rank->context) == 0);
+	if (rank->rank == 1) {
+		usleep((TIMEOUT_MS + BOUND_MS) * 1000);
+		return;
+	}
+	fail_in_time(rank, SML_ERROR_TIMEOUT);
+	expect_text(rank, "rank 1 (host ");
+	expect_text(rank, "has not contributed to ");
+	expect_text(rank, "last heard ");
+}
+
+static void the_rank_that_does_not_call_is_named(void **state)
+{
+	char pattern[128];
+
+	(void)state;
+	snprintf(pattern, sizeof(pattern), "%s", path_of("record.%r"));
+	run_job(&(struct job){.n_ranks = 3,
+			      .timeout_ms = TIMEOUT_MS,
+			      .flight_recorder = pattern,
+			      .body = all_but_rank_1_call});
+	expect_in_file("record.0", "SwitchML flight record 1\n");
+	expect_in_file("record.0", "rank    0 of 3, host ");
+	expect_in_file("record.0", "error   -5007 the deadline passed\n");
+	expect_in_file("record.0", "report  of the switch\n");
+	expect_in_file("record.0", "all-reduce 1: 50000 float32, sum, int32 wire\n");
+	expect_in_file("record.0", "\n     0     0   head ");
+	expect_in_file("record.0", " ranks 1\n");
+	expect_in_file("record.0", "\nend of record\n");
+	expect_in_file("record.2", "rank    2 of 3, host ");
+	expect_in_file("record.2", " ranks 1\n");
+	/* Nothing was under way there. */
+	assert_string_equal(contents("record.1"), "");
+}
+
+static void ranks_that_share_a_file_append_whole_records(void **state)
+{
+	char pattern[128];
+
+	(void)state;
+	snprintf(pattern, sizeof(pattern), "%s", path_of("both"));
+	for (int i = 0; i < 2; i++)
+		run_job(&(struct job){.n_ranks = 3,
+				      .timeout_ms = TIMEOUT_MS,
+				      .flight_recorder = pattern,
+				      .body = all_but_rank_1_call});
+	assert_int_equal(count_in_file("both", "SwitchML flight record 1\n"), 4);
+	assert_int_equal(count_in_file("both", "\nend of record\n\nSwitchML"), 3);
+}
+
+/* ---- a rank that is frozen ---- */
+
+static void reduce_until_dead(struct rank *rank)
+{
+	static _Thread_local float data[50000];
+	int error;
+
+	do
+		error = sml_allreduce(rank->context, data, data, 50000, SML_FLOAT32, SML_SUM, NULL);
+	while (error == 0);
+	if (error != SML_ERROR_RANK_DIED)
+		complain(rank, "%d: %s", error, sml_error_text(rank->context));
+}
+
+static void freeze(struct rank *rank)
+{
+	(void)rank;
+	usleep(100000);
+	kill(getpid(), SIGSTOP);
+}
+
+static void a_frozen_rank_is_what_slots_wait_for(void **state)
+{
+	char pattern[128];
+	struct job job = {.n_ranks = 3,
+			  .port = free_port(),
+			  .elsewhere = 1 << 2,
+			  .heartbeat_ms = 400,
+			  .flight_recorder = pattern,
+			  .body = reduce_until_dead};
+	struct job childs = job;
+	pid_t child;
+
+	(void)state;
+	snprintf(pattern, sizeof(pattern), "%s", path_of("record.%r"));
+	childs.body = freeze;
+	child = fork();
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		_exit(run_rank(&childs, 2));
+	}
+	run_job(&job);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	for (int rank = 0; rank < 2; rank++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "record.%d", rank);
+		expect_in_file(name, "error   -5005 another rank of the job died\n");
+		expect_in_file(name, "report  of the switch\n");
+		expect_in_file(name, " ranks 2\n");
+		assert_int_equal(count_in_file(name, "  yes "), 2);
+		assert_int_equal(count_in_file(name, "   no "), 1);
+	}
+}
+
+/* ---- a switch that does not answer ---- */
+
+static pid_t switch_pid;
+
+/* A switch in a child; its port comes through a pipe. */
+static uint16_t start_switch(void)
+{
+	struct sml_switch_config config;
+	struct sml_switch *opened;
+	char text[512];
+	uint16_t port = 0;
+	int fds[2];
+
+	assert_int_equal(pipe(fds), 0);
+	switch_pid = fork();
+	if (switch_pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		sml_switch_config_init(&config);
+		config.listen = "127.0.0.1:0";
+		if (sml_switch_open(&opened, &config, text, sizeof(text)) == 0)
+			port = sml_switch_port(opened);
+		if (write(fds[1], &port, sizeof(port)) != sizeof(port))
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	assert_int_equal(read(fds[0], &port, sizeof(port)), sizeof(port));
+	close(fds[0]);
+	close(fds[1]);
+	assert_int_not_equal(port, 0);
+	return port;
+}
+
+static void call_after_signal(struct rank *rank)
+{
+	int signal = *(const int *)rank->job->argument;
+	CHECK(rank, sml_barrier(rank->context) == 0);
+	if (rank->rank == 0)
+		kill(switch_pid, signal);
+	usleep(50000);
+	/* The loss came before the call: so does the end of looking for another switch. */
+	fail_in_time(rank, signal == SIGSTOP ? SML_ERROR_TIMEOUT : SML_ERROR_SWITCH_DIED);
+	expect_text(rank, signal == SIGSTOP ? "does not answer" : "no switch has taken over");
+}
+
+static void lose_switch(int signal, const char *part)
+{
+	char pattern[128], address[32];
+
+	snprintf(address, sizeof(address), "127.0.0.1:%u", start_switch());
+	snprintf(pattern, sizeof(pattern), "%s", path_of("record.%r"));
+	run_job(&(struct job){.n_ranks = 2,
+			      .switch_address = address,
+			      .timeout_ms = TIMEOUT_MS,
+			      .heartbeat_ms = 5000,
+			      .flight_recorder = pattern,
+			      .body = call_after_signal,
+			      .argument = &signal});
+	kill(switch_pid, SIGKILL);
+	waitpid(switch_pid, NULL, 0);
+	expect_in_file("record.0", part);
+	expect_in_file("record.1", part);
+	expect_in_file("record.0", "all-reduce 1: 50000 float32");
+}
+
+static void a_frozen_switch_is_not_waited_for(void **state)
+{
+	(void)state;
+	lose_switch(SIGSTOP, "does not answer\n");
+}
+
+static void a_dead_switch_cannot_be_asked(void **state)
+{
+	(void)state;
+	lose_switch(SIGKILL, " has ended\n");
+}
+
+/* ---- a file that cannot be written ---- */
+
+static void *read_later(void *argument)
+{
+	(void)argument;
+	/* Well after both ranks have been told. */
+	usleep((TIMEOUT_MS + BOUND_MS + SLACK_MS + 300) * 1000);
+	/* Read and write: it blocks nobody, and lets every writer in. */
+	return (void *)(intptr_t)open(path_of("fifo"), O_RDWR | O_NONBLOCK);
+}
+
+static void a_file_that_hangs_delays_no_error(void **state)
+{
+	char pattern[128];
+	pthread_t reader;
+	void *fd;
+
+	(void)state;
+	snprintf(pattern, sizeof(pattern), "%s", path_of("fifo"));
+	assert_int_equal(mkfifo(pattern, 0600), 0);
+	pthread_create(&reader, NULL, read_later, NULL);
+	run_job(&(struct job){.n_ranks = 3,
+			      .timeout_ms = TIMEOUT_MS,
+			      .flight_recorder = pattern,
+			      .body = all_but_rank_1_call});
+	pthread_join(reader, &fd);
+	close((int)(intptr_t)fd);
+}
+
+static void wrong_paths_are_refused_at_once(void **state)
+{
+	static const char *const wrong[] = {"/tmp/%p", "/tmp/x%", "/no/such/directory/%r"};
+	struct sml_context *context;
+	struct sml_config config;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		struct job job = {.n_ranks = 1, .flight_recorder = wrong[i]};
+
+		configure(&config, &job, 0);
+		assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
+		assert_non_null(strstr(sml_error_text(NULL), "SWITCHML_FLIGHT_RECORDER"));
+	}
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_directory, remove_directory)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(the_rank_that_does_not_call_is_named),
+		TEST(ranks_that_share_a_file_append_whole_records),
+		TEST(a_frozen_rank_is_what_slots_wait_for),
+		TEST(a_frozen_switch_is_not_waited_for),
+		TEST(a_dead_switch_cannot_be_asked),
+		TEST(a_file_that_hangs_delays_no_error),
+		TEST(wrong_paths_are_refused_at_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

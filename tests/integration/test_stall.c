@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a switch says of a job that does not go on: who has not contributed to which slot. */
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "integration/switch_client.h"
+#include "switchml.h"
+
+#define ABORT	      SML_CONTROL__ENVELOPE__BODY_ABORT
+#define STALL_REQUEST SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST
+#define STALL_REPORT  SML_CONTROL__ENVELOPE__BODY_STALL_REPORT
+
+static struct sml_switch *running;
+static uint16_t port;
+
+static int set_up(void **state)
+{
+	struct sml_switch_config config;
+	char text[512] = "";
+
+	(void)state;
+	sml_switch_config_init(&config);
+	config.listen = "127.0.0.1:0";
+	config.threads = 2;
+	if (sml_switch_open(&running, &config, text, sizeof(text)) < 0)
+		fail_msg("%s", text);
+	port = sml_switch_port(running);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	sml_switch_close(running);
+	running = NULL;
+	return 0;
+}
+
+/* ranks on `shards` sockets' worth of slots, started. */
+static void start(struct client *c, uint32_t n, uint32_t shards)
+{
+	for (uint32_t rank = 0; rank < n; rank++) {
+		SmlControl__Join join = client_join_message("stall", rank, n);
+
+		join.shards = shards;
+		client_open(&c[rank], "127.0.0.1", port);
+		client_join(&c[rank], &join);
+	}
+	for (uint32_t rank = 0; rank < n; rank++) {
+		client_admitted(&c[rank]);
+		for (uint32_t shard = 0; shard < shards; shard++)
+			client_probe(&c[rank], (uint8_t)shard, c[rank].lanes);
+		client_ready(&c[rank]);
+	}
+	for (uint32_t rank = 0; rank < n; rank++)
+		client_started(&c[rank]);
+}
+
+/* The report has this slot at this use, lacking these ranks. */
+static void expect_slot(const SmlControl__StallReport *report, uint32_t slot, uint32_t use,
+			uint64_t missing)
+{
+	for (size_t i = 0; i < report->n_slots; i++) {
+		if (report->slots[i]->slot != slot)
+			continue;
+		assert_int_equal(report->slots[i]->use, use);
+		assert_int_equal(report->slots[i]->missing, missing);
+		return;
+	}
+	fail_msg("slot %" PRIu32 " is not in the report", slot);
+}
+
+/* Contributions are on their way by UDP: until the switch has counted so many. */
+static void wait_for_absorbed(uint64_t n)
+{
+	for (int i = 0; i < 200 && client_counter(port, "absorbed") < n; i++)
+		usleep(5000);
+	assert_int_equal(client_counter(port, "absorbed"), n);
+}
+
+static void every_slot_names_the_ranks_that_it_lacks(void **state)
+{
+	SmlControl__Envelope *message;
+	struct client c[3];
+
+	(void)state;
+	start(c, 3, 2);
+	/* Slot 4: one use complete, the next begun. 5: rank 1 alone. 7: complete. */
+	for (uint32_t rank = 0; rank < 3; rank++) {
+		client_contribute(&c[rank], 4, 0, 8, 1);
+		client_contribute(&c[rank], 7, 0, 8, 1);
+	}
+	for (uint32_t rank = 0; rank < 3; rank++) {
+		struct packet packet;
+
+		assert_true(client_receive(&c[rank], &packet, CLIENT_WAIT_MS) > 0);
+		assert_true(client_receive(&c[rank], &packet, CLIENT_WAIT_MS) > 0);
+	}
+	client_contribute(&c[0], 4, 1, 8, 1);
+	client_contribute(&c[2], 4, 1, 8, 1);
+	client_contribute(&c[1], 5, 0, 8, 1);
+	wait_for_absorbed(7);
+
+	client_send_empty(&c[2], STALL_REQUEST);
+	message = client_expect(&c[2], STALL_REPORT);
+	assert_int_equal(message->stall_report->n_slots, 3);
+	expect_slot(message->stall_report, 4, 1, 1 << 1);
+	expect_slot(message->stall_report, 5, 0, 1 << 0 | 1 << 2);
+	expect_slot(message->stall_report, 7, 0, 0);
+	assert_int_equal(message->stall_report->n_ranks, 3);
+	for (uint32_t rank = 0; rank < 3; rank++) {
+		const SmlControl__RankState *about = message->stall_report->ranks[rank];
+
+		assert_int_equal(about->rank, rank);
+		assert_string_equal(about->host, "testhost");
+		assert_int_equal(about->pid, 1000 + rank);
+		assert_true(about->connected);
+		assert_true(about->last_heard_ms < 5000);
+	}
+	client_free(message);
+	clients_close(c, 3);
+}
+
+static void the_news_of_a_death_comes_with_what_was_missing(void **state)
+{
+	SmlControl__Envelope *message;
+	struct client c[3];
+
+	(void)state;
+	start(c, 3, 1);
+	client_contribute(&c[0], 9, 0, 8, 1);
+	client_contribute(&c[1], 9, 0, 8, 1);
+	wait_for_absorbed(2);
+	client_close(&c[2]);
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		message = client_expect(&c[rank], ABORT);
+		assert_int_equal(message->abort->error, SML_ERROR_RANK_DIED);
+		assert_non_null(message->abort->stalls);
+		expect_slot(message->abort->stalls, 9, 0, 1 << 2);
+		assert_false(message->abort->stalls->ranks[2]->connected);
+		assert_true(message->abort->stalls->ranks[1]->connected);
+		client_free(message);
+	}
+	clients_close(c, 2);
+}
+
+static void who_asks_too_often_is_answered_now_and_then(void **state)
+{
+	SmlControl__Envelope *message;
+	struct client c[2];
+	int answers = 0;
+
+	(void)state;
+	start(c, 2, 1);
+	client_send_empty(&c[0], STALL_REQUEST);
+	client_free(client_expect(&c[0], STALL_REPORT));
+	for (int i = 0; i < 50; i++)
+		client_send_empty(&c[0], STALL_REQUEST);
+	/* A job's end follows all answers. */
+	client_send_empty(&c[0], SML_CONTROL__ENVELOPE__BODY_LEAVE);
+	client_send_empty(&c[1], SML_CONTROL__ENVELOPE__BODY_LEAVE);
+	for (;;) {
+		message = client_next(&c[0]);
+		assert_non_null(message);
+		if (message->body_case == SML_CONTROL__ENVELOPE__BODY_LEFT)
+			break;
+		answers += message->body_case == STALL_REPORT;
+		client_free(message);
+	}
+	client_free(message);
+	assert_in_range(answers, 0, 10);
+	clients_close(c, 2);
+}
+
+static void strangers_and_jobs_that_have_not_begun_get_no_report(void **state)
+{
+	SmlControl__Join join = client_join_message("half", 0, 2);
+	struct client stranger, waiting;
+
+	(void)state;
+	client_open(&stranger, "127.0.0.1", port);
+	client_send_empty(&stranger, STALL_REQUEST);
+	client_open(&waiting, "127.0.0.1", port);
+	client_join(&waiting, &join);
+	client_send_empty(&waiting, STALL_REQUEST);
+	client_expect_silence(&stranger, 100);
+	client_expect_silence(&waiting, 100);
+	client_close(&stranger);
+	client_close(&waiting);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(every_slot_names_the_ranks_that_it_lacks),
+		TEST(the_news_of_a_death_comes_with_what_was_missing),
+		TEST(who_asks_too_often_is_answered_now_and_then),
+		TEST(strangers_and_jobs_that_have_not_begun_get_no_report),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

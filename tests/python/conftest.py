@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The package from the tree, unless another is installed; time limits for every test."""
+
+import faulthandler
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "bindings" / "python"), str(Path(__file__).parent)]
+
+
+@pytest.fixture(autouse=True)
+def _no_test_hangs():
+    faulthandler.dump_traceback_later(300, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()

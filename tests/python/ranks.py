@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Processes that are a job's ranks, and that make the calls that a test asks for."""
+
+import multiprocessing
+import socket
+import traceback
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def free_port():
+    """A port that TCP and UDP both have free just now."""
+    with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+        tcp.bind(("127.0.0.1", 0))
+        udp.bind(tcp.getsockname())
+        return tcp.getsockname()[1]
+
+
+def _serve(pipe, rank, n, settings):
+    """Make the calls that come down the pipe, until None comes."""
+    try:
+        job = None
+        if settings is not None:
+            import switchml
+
+            job = switchml.Job(rank=rank, world_size=n, **settings)
+        pipe.send(("ready", None))
+        while (call := pipe.recv()) is not None:
+            function, arguments = call
+            try:
+                pipe.send(("result", function(job if job else rank, *arguments)))
+            except BaseException as error:  # the test looks at it
+                pipe.send(("error", (type(error).__name__, str(error), traceback.format_exc())))
+        if job:
+            job.close()
+        pipe.send(("closed", None))
+    except BaseException:
+        pipe.send(("broken", traceback.format_exc()))
+
+
+class RankError(Exception):
+    """A rank's call raised: .kind is the exception's class, str() its text."""
+
+    def __init__(self, kind, text, trace):
+        super().__init__(text)
+        self.kind, self.trace = kind, trace
+
+
+class Ranks:
+    """n processes. `settings` are Job's; None: no job, functions get their rank instead."""
+
+    def __init__(self, n, settings=None, job=True):
+        self.n, self.processes, self.pipes = n, [], []
+        if job:
+            settings = {
+                "job": "test",
+                "master_port": free_port(),
+                "timeout": 30,
+                **(settings or {}),
+            }
+        for rank in range(n):
+            ours, theirs = SPAWN.Pipe()
+            arguments = (theirs, rank, n, settings if job else None)
+            process = SPAWN.Process(target=_serve, args=arguments, daemon=True)
+            process.start()
+            theirs.close()
+            self.processes.append(process)
+            self.pipes.append(ours)
+        for rank in range(n):
+            what, said = self._take(rank, 60)
+            assert what == "ready", said
+
+    def _take(self, rank, timeout):
+        if not self.pipes[rank].poll(timeout):
+            raise TimeoutError(f"rank {rank} said nothing for {timeout} s")
+        return self.pipes[rank].recv()
+
+    def start(self, function, *each, only=None):
+        """Call function(job, *arguments) on the ranks; each argument is a list, one a rank."""
+        for rank in range(self.n) if only is None else only:
+            self.pipes[rank].send((function, tuple(argument[rank] for argument in each)))
+
+    def outcomes(self, only=None, timeout=60):
+        """What the calls came to: results, and RankErrors in place of those that raised."""
+        found = []
+        for rank in range(self.n) if only is None else only:
+            what, value = self._take(rank, timeout)
+            found.append(RankError(*value) if what == "error" else value)
+        return found
+
+    def call(self, function, *each, timeout=60):
+        """Results of all ranks; the first error is raised."""
+        self.start(function, *each)
+        found = self.outcomes(timeout=timeout)
+        for outcome in found:
+            if isinstance(outcome, RankError):
+                raise AssertionError(f"{outcome.kind}: {outcome}\n{outcome.trace}")
+        return found
+
+    def close(self):
+        for process, pipe in zip(self.processes, self.pipes, strict=True):
+            if process.is_alive():
+                try:
+                    pipe.send(None)
+                except OSError:
+                    continue
+        for process in self.processes:
+            process.join(30)
+            if process.is_alive():
+                process.kill()
+                process.join()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()

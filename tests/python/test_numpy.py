@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Collectives on arrays of all kinds, against NumPy."""
+
+import array
+import math
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import switchml
+from ranks import Ranks
+
+N = 3
+TYPES = [np.float32, np.float16, np.int32]
+try:
+    import ml_dtypes
+
+    TYPES.append(ml_dtypes.bfloat16)
+except ImportError:  # NumPy alone has no bfloat16
+    pass
+MANTISSA = {"float32": 24, "float16": 11, "bfloat16": 8}
+REDUCE = {"sum": np.sum, "avg": np.mean, "max": np.max, "min": np.min}
+
+
+@pytest.fixture(scope="module")
+def ranks():
+    with Ranks(N) as ranks:
+        yield ranks
+
+
+def allreduce(job, x, op, wire):
+    given = x.copy()
+    in_place = x.copy()
+    out = job.allreduce(x, op=op, wire=wire)
+    job.allreduce(in_place, in_place, op, wire)
+    assert x.tobytes() == given.tobytes(), "the input was changed"
+    assert out.tobytes() == in_place.tobytes()
+    return out
+
+
+def inputs_of(seed, shape, dtype):
+    rng = np.random.default_rng(seed)
+    if dtype is np.int32:
+        return [np.array(rng.integers(-(2**31), 2**31, shape), np.int32) for _ in range(N)]
+    scale = np.exp2(rng.integers(-8, 8)).astype(np.float32)
+    return [np.array(rng.standard_normal(shape, np.float32) * scale, dtype) for _ in range(N)]
+
+
+def expected(inputs, op):
+    """In more precision than ours; integers as C has them."""
+    if inputs[0].dtype != np.int32:
+        return REDUCE[op](np.stack(inputs).astype(np.float64), axis=0)
+    if op in ("max", "min"):
+        return REDUCE[op](np.stack(inputs), axis=0)
+    total = np.sum(np.stack(inputs), axis=0, dtype=np.int64).astype(np.int32)
+    return total if op == "sum" else np.trunc(total / N).astype(np.int32)
+
+
+def bound(inputs, op, wire):
+    """docs/numbers.md: n units of the block, here of the whole array, and one rounding."""
+    x = np.stack(inputs).astype(np.float64)
+    largest = float(np.max(np.abs(x), initial=0))
+    bits = (15 if wire == "int16" else 31) - math.ceil(math.log2(N))
+    exponent = math.frexp(largest)[1]
+    unit = 2.0 ** (exponent - bits)
+    rounding = N * largest * 2.0 ** -MANTISSA[inputs[0].dtype.name] + 2.0**-24
+    return (N * unit + rounding) / (N if op == "avg" else 1)
+
+
+shapes = st.one_of(
+    st.just(()),
+    st.tuples(st.sampled_from([0, 1, 2, 117, 118, 351, 352, 353, 704, 705, 1408, 70001])),
+    st.lists(st.integers(0, 13), min_size=2, max_size=4).map(tuple),
+)
+
+
+@settings(
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    seed=st.integers(0, 2**32),
+    shape=shapes,
+    dtype=st.sampled_from(TYPES),
+    op=st.sampled_from(["sum", "avg", "max", "min"]),
+    wire=st.sampled_from([None, "int32", "int16"]),
+)
+def test_allreduce_is_numpys_within_the_bound(ranks, seed, shape, dtype, op, wire):
+    inputs = inputs_of(seed, shape, dtype)
+    results = ranks.call(allreduce, inputs, [op] * N, [wire] * N)
+    for result in results:
+        assert result.shape == shape and result.dtype == inputs[0].dtype
+        assert result.tobytes() == results[0].tobytes(), "ranks differ"
+    exact = expected(inputs, op)
+    if dtype is np.int32 or op in ("max", "min"):
+        assert np.array_equal(results[0].astype(exact.dtype), exact)
+    elif exact.size:
+        error = np.max(np.abs(results[0].astype(np.float64) - exact))
+        assert error <= bound(inputs, op, wire)
+
+
+def moved(job, x, root):
+    everything = job.allgather(x)
+    return everything, job.broadcast(x.copy(), root)
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    seed=st.integers(0, 2**32),
+    shape=shapes,
+    dtype=st.sampled_from([*TYPES, np.float64, np.int64, np.uint8, np.bool_, np.complex64]),
+    root=st.integers(0, N - 1),
+)
+def test_moved_elements_arrive_whole(ranks, seed, shape, dtype, root):
+    rng = np.random.default_rng(seed)
+    inputs = [np.array(rng.integers(0, 2, shape), dtype) for _ in range(N)]
+    for everything, from_root in ranks.call(moved, inputs, [root] * N):
+        assert everything.shape == (N, *shape)
+        assert everything.tobytes() == np.stack(inputs).tobytes()
+        assert from_root.tobytes() == inputs[root].tobytes()
+
+
+def reduce_scatter(job, x, op):
+    return job.reduce_scatter(x, op=op)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5, 400])
+@pytest.mark.parametrize("op", ["sum", "max"])
+def test_reduce_scatter_keeps_each_ranks_part(ranks, rows, op):
+    inputs = [np.arange(rows * N * 7, dtype=np.int32).reshape(-1, 7) * (r + 1) for r in range(N)]
+    parts = ranks.call(reduce_scatter, inputs, [op] * N)
+    assert np.array_equal(np.concatenate(parts), expected(inputs, op).reshape(-1, 7))
+
+
+def many_in_flight(job):
+    arrays = [np.full(1000 + i, job.rank + i, np.float32) for i in range(50)]
+    requests = [job.allreduce_async(x, x) for x in arrays]
+    barrier = job.barrier_async()
+    assert barrier.wait() is None and barrier.test()
+    for request in reversed(requests):
+        request.wait()
+    return [float(x[-1]) for x in arrays], len(job._pending), job.counters().tensors
+
+
+def test_many_requests_end_in_any_order(ranks):
+    for values, pending, tensors in ranks.call(many_in_flight):
+        assert values == [sum(r + i for r in range(N)) for i in range(50)]
+        assert pending == 0 and tensors > 50
+
+
+def from_elsewhere(job):
+    data = array.array("f", [job.rank] * 10)
+    job.allreduce(data, data)
+    raw = bytearray([job.rank] * 5)
+    job.broadcast(raw, root=2)
+    return list(data), bytes(raw), float(job.allreduce(np.float32(job.rank)))
+
+
+def test_buffer_protocol_is_written_in_place(ranks):
+    for data, raw, scalar in ranks.call(from_elsewhere):
+        assert data == [sum(range(N))] * 10 and raw == bytes([2] * 5) and scalar == sum(range(N))
+
+
+def refused(job):
+    read_only = np.zeros(4, np.float32)
+    read_only.flags.writeable = False
+    bad = [
+        (TypeError, lambda: job.allreduce(np.zeros(3))),
+        (TypeError, lambda: job.allreduce("text")),
+        (TypeError, lambda: job.allreduce(np.zeros(3, ">f4"))),
+        (TypeError, lambda: job.allgather(np.array([None]))),
+        (ValueError, lambda: job.allreduce(np.zeros((4, 4), np.float32).T)),
+        (ValueError, lambda: job.allreduce(np.zeros(4, np.float32), read_only)),
+        (ValueError, lambda: job.allreduce(np.zeros(4, np.float32), np.zeros(3, np.float32))),
+        (ValueError, lambda: job.allreduce(np.zeros(4, np.float32), op="product")),
+        (ValueError, lambda: job.allreduce(np.zeros(4, np.float32), wire="int4")),
+        (ValueError, lambda: job.broadcast(np.zeros(4, np.float32), root=N)),
+        (ValueError, lambda: job.reduce_scatter(np.zeros(N + 1, np.float32))),
+    ]
+    for kind, call in bad:
+        with pytest.raises(kind) as caught:
+            call()
+        assert str(caught.value)
+    return float(job.allreduce(np.ones(1, np.float32))[0])
+
+
+def test_bad_arguments_raise_and_harm_nothing(ranks):
+    assert ranks.call(refused) == [N] * N
+
+
+def test_without_a_job_every_call_says_so():
+    for call in (switchml.rank, switchml.barrier, switchml.counters):
+        with pytest.raises(switchml.Closed, match="init"):
+            call()
+    switchml.finalize()

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The package as pip installs it, away from the source tree."""
+
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import switchml
+
+ROOT = Path(__file__).resolve().parents[2]
+ALONE = """
+import numpy, pathlib, switchml
+from switchml import _library
+assert pathlib.Path(switchml.__file__).is_relative_to({site!r}), switchml.__file__
+assert _library.lib._name.startswith({site!r}), _library.lib._name
+job = switchml.init(rank=0, world_size=1)
+assert switchml.allreduce(numpy.arange(5, dtype="float32")).tolist() == [0, 1, 2, 3, 4]
+"""
+
+
+def build_and_unpack(source, where):
+    pytest.importorskip("mesonpy")
+    for package in ("libevent", "libprotobuf-c"):
+        if subprocess.run(["pkg-config", "--exists", package], check=False).returncode:
+            pytest.skip(f"{package} cannot be built against")
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps"]
+    subprocess.run([*command, "-w", str(where), str(source)], check=True, cwd=where)
+    (wheel,) = where.glob("switchml-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(where / "site")
+        return archive.namelist()
+
+
+@pytest.mark.parametrize("source", [ROOT, ROOT / "bindings" / "python"], ids=["root", "bindings"])
+def test_pip_builds_a_package_that_needs_no_tree(tmp_path, source):
+    names = build_and_unpack(source, tmp_path)
+    assert "switchml/_libswitchml.so" in names and "switchml/py.typed" in names
+    assert not [name for name in names if "__pycache__" in name or name.startswith("bin/")]
+    sources = (ROOT / "bindings" / "python" / "switchml").rglob("*.py")
+    assert {f"switchml/{p.relative_to(ROOT / 'bindings/python/switchml')}" for p in sources} <= set(
+        names
+    )
+    site = str(tmp_path / "site")
+    code = f"import sys; sys.path.insert(0, {site!r})" + ALONE.format(site=site)
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, timeout=60)
+
+
+def test_the_version_is_the_headers():
+    header = (ROOT / "include" / "switchml.h").read_text()
+    assert f'SML_VERSION_STRING "{switchml.__version__}"' in header
+
+
+def test_structures_and_numbers_are_the_headers():
+    """What _library.py repeats of switchml.h is as it is there."""
+    from switchml import _library as c
+
+    header = re.sub(r"/\*.*?\*/", "", (ROOT / "include" / "switchml.h").read_text(), flags=re.S)
+    config = re.search(r"struct sml_config \{(.*?)\};", header, re.S).group(1)
+    assert re.findall(r"(\w+);", config) == [name for name, _ in c.Config._fields_]
+    counters = re.search(r"struct sml_counters \{(.*?)\};", header, re.S).group(1)
+    names = re.findall(r"(\w+)[,;]", counters)
+    assert names == [name for name, _ in c.CCounters._fields_]
+    for prefix, names in {
+        "SML_": ("FLOAT32", "FLOAT16", "BFLOAT16", "INT32", "BYTE", "SUM", "AVG", "MAX", "MIN"),
+        "SML_WIRE_": ("DEFAULT", "INT32", "INT16"),
+    }.items():
+        for name in names:
+            number = getattr(c, name if prefix == "SML_" else f"WIRE_{name}")
+            assert re.search(rf"\b{prefix}{name} = {number}\b", header), name
+
+
+def test_every_error_has_its_exception():
+    from switchml import errors
+
+    header = (ROOT / "include" / "switchml.h").read_text()
+    numbers = {int(n) for n in re.findall(r"X\((-50\d\d),", header)}
+    assert numbers == set(errors._CLASSES)
+
+
+def test_everything_public_is_described():
+    for name in switchml.__all__:
+        text = getattr(switchml, name).__doc__
+        assert text, name
+        assert "See Job" not in text, name
