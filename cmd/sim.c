@@ -196,18 +196,19 @@ static double seconds(void)
 static void watch(const struct options *options, int fd, struct tally *sum)
 {
 	bool tty = isatty(STDOUT_FILENO);
-	double begin = seconds(), shown = 0;
+	/* Where nobody watches, a line now and then; a run may take an hour. */
+	double begin = seconds(), shown = tty ? 0 : begin, every = tty ? 0.2 : 30;
 	struct tally part;
 
 	while (read(fd, &part, sizeof(part)) == (ssize_t)sizeof(part)) {
 		add(sum, &part);
-		if (!tty || options->quiet || seconds() - shown < 0.2)
+		if (options->quiet || seconds() - shown < every)
 			continue;
 		shown = seconds();
-		printf("\r%" PRIu64 " of %" PRIu64 " seeds, %" PRIu64
-		       " failed, %.0f seeds a minute ",
-		       sum->seeds, options->n_seeds, sum->failed,
-		       60.0 * (double)sum->seeds / (shown - begin + 1e-9));
+		printf("%s%" PRIu64 " of %" PRIu64 " seeds, %" PRIu64
+		       " failed, %.0f seeds a minute%s",
+		       tty ? "\r" : "", sum->seeds, options->n_seeds, sum->failed,
+		       60.0 * (double)sum->seeds / (shown - begin + 1e-9), tty ? " " : "\n");
 		fflush(stdout);
 	}
 	printf("%s%" PRIu64 " seeds, %" PRIu64 " failed, %" PRIu64 " events, %" PRIu64
