@@ -26,6 +26,10 @@ static const char *const names[] = {"SWITCHML_SWITCH",
 				    "SWITCHML_DEBUG",
 				    "SWITCHML_SPIN",
 				    "SWITCHML_FAULTS",
+				    "SWITCHML_FLIGHT_RECORDER",
+				    "SWITCHML_TLS_CERTIFICATE",
+				    "SWITCHML_TLS_KEY",
+				    "SWITCHML_TLS_AUTHORITY",
 				    "RANK",
 				    "WORLD_SIZE",
 				    "LOCAL_WORLD_SIZE",
@@ -34,6 +38,8 @@ static const char *const names[] = {"SWITCHML_SWITCH",
 				    "TORCHELASTIC_RUN_ID",
 				    "OMPI_COMM_WORLD_RANK",
 				    "OMPI_COMM_WORLD_SIZE",
+				    "OMPI_COMM_WORLD_LOCAL_SIZE",
+				    "MPI_LOCALNRANKS",
 				    "PMI_RANK",
 				    "PMI_SIZE",
 				    "SLURM_PROCID",
@@ -50,7 +56,8 @@ static const char *const parts[] = {
 	"warn",	   "trace",	 "eth0", "^lo",	  ",",		":",
 	"=",	   "[",		 "]",	 "drop=", "duplicate=", "seed=",
 	"e",	   "0x",	 "%",	 "host",  "node[01",	"-04]",
-	"1000000", "reorder=7,", "\n",	 "::1",	  "127.0.0.1"};
+	"1000000", "reorder=7,", "\n",	 "::1",	  "127.0.0.1",	"%r",
+	"/tmp/",   "|",		 "%%"};
 
 #define N_OF(array) ((uint32_t)(sizeof(array) / sizeof((array)[0])))
 

@@ -183,11 +183,11 @@ static void on_stall_report(struct sml_control *control, const SmlControl__Envel
 
 static void on_abort(struct sml_control *control, const SmlControl__Envelope *message)
 {
-	int error = message->abort->error;
+	int error = message->abort->error < 0 ? message->abort->error : SML_ERROR_PROTOCOL;
+	const char *text = message->abort->text;
 
 	keep_stalls(control, message->abort->stalls);
-	sml_control_fail(control, error < 0 ? error : SML_ERROR_PROTOCOL, "%s",
-			 message->abort->text);
+	sml_control_fail(control, error, "%s", *text ? text : sml_strerror(error));
 }
 
 static void on_left(struct sml_control *control, const SmlControl__Envelope *message)
