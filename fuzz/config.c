@@ -97,8 +97,8 @@ static void draw_environment(struct gen *gen)
 static const char *check_config(const struct sml_config *config)
 {
 	PROPERTY_CHECK(config->size == sizeof(*config), "the size is not the configuration's");
-	PROPERTY_CHECK(config->rank >= 0 && config->rank < SML_MAX_WORLD_SIZE &&
-			       config->world_size >= 1 && config->world_size <= SML_MAX_WORLD_SIZE,
+	/* A launcher may have more ranks than a job: the settings refuse them. */
+	PROPERTY_CHECK(config->rank >= 0 && config->world_size >= 1,
 		       "rank or world size is out of bounds");
 	PROPERTY_CHECK(config->master_port >= 0 && config->master_port <= 65535,
 		       "the port is out of bounds");
@@ -114,7 +114,9 @@ static const char *check_config(const struct sml_config *config)
 
 static const char *check_settings(const struct sml_settings *settings)
 {
-	PROPERTY_CHECK(settings->rank < settings->world_size, "the rank is not in the world");
+	PROPERTY_CHECK(settings->rank < settings->world_size &&
+			       settings->world_size <= SML_MAX_WORLD_SIZE,
+		       "the rank is not in the world");
 	PROPERTY_CHECK(settings->head_slots + settings->data_slots <= SML_MAX_SLOTS &&
 			       (settings->head_slots > 0) == (settings->data_slots > 0),
 		       "more slots than there can be, or slots for one stream alone");

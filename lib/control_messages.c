@@ -120,7 +120,8 @@ static void on_result(struct sml_control *control, const SmlControl__Envelope *m
 	if (resumption && result->stream < SML_STREAMS && result->lanes.len <= sizeof(lanes) &&
 	    result->lanes.len % 4 == 0) {
 		/* Where they came they need not be aligned. */
-		memcpy(lanes, result->lanes.data, result->lanes.len);
+		if (result->lanes.len > 0)
+			memcpy(lanes, result->lanes.data, result->lanes.len);
 		rc = resumption->adopt(resumption->self, (enum sml_stream_id)result->stream,
 				       result->chunk, lanes, (uint16_t)(result->lanes.len / 4));
 	}
