@@ -152,7 +152,7 @@ static const char *check_stalls(struct sml_control *control)
 	const struct sml_stall_report *report;
 	char why[200] = "";
 
-	report = sml_control_stalls(control, 0, why, sizeof(why));
+	report = sml_control_stalls(control, 0, 0, why, sizeof(why));
 	PROPERTY_CHECK(report || *why, "no report, and no reason");
 	for (uint32_t i = 0; report && i < report->n_slots; i++)
 		PROPERTY_CHECK(report->slots[i].known || report->slots[i].missing == 0,
@@ -164,20 +164,22 @@ static const char *live(struct world *world, struct sml_control *control, bool r
 {
 	const struct sml_resumption resumption = {
 		.epoch = 3, .tag = 19, .self = world, .kept = give_kept, .adopt = adopt};
-	const struct sml_control_owner owner = {world, describe, NULL, NULL};
+	const struct sml_control_owner owner = {.self = world, .describe = describe};
+	const struct sml_application application = {.lanes = 352,
+						    .resumption = resumes ? &resumption : NULL};
 	uint64_t until_ns = sml_now_ns() + WAIT_NS;
 	struct sml_admission admission;
 	uint16_t lanes;
 	int error;
 
-	error = sml_control_join(control, 352, resumes ? &resumption : NULL, &admission, until_ns);
+	error = sml_control_join(control, &application, &admission, until_ns);
 	PROPERTY_CHECK(error == 0 || (error < 0 && *sml_error_last()), "an error without a text");
 	if (error)
 		return NULL;
 	PROPERTY_CHECK(check_admission(&admission, resumes) == NULL,
 		       check_admission(&admission, resumes));
 	lanes = admission.lanes;
-	error = sml_control_ready(control, &lanes, until_ns);
+	error = sml_control_ready(control, &lanes, NULL, until_ns);
 	PROPERTY_CHECK(error == 0 || (error < 0 && *sml_error_last()), "an error without a text");
 	if (error)
 		return check_stalls(control);

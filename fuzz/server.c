@@ -69,9 +69,10 @@ static int add_job(struct sml_dataplane *dataplane, const struct sml_pool_rules 
 	return 0;
 }
 
-static void start_job(struct sml_dataplane *dataplane, uint32_t number)
+static int start_job(struct sml_dataplane *dataplane, uint32_t number)
 {
 	job_of(dataplane, number);
+	return 0;
 }
 
 static void remove_job(struct sml_dataplane *dataplane, uint32_t number)
@@ -79,9 +80,9 @@ static void remove_job(struct sml_dataplane *dataplane, uint32_t number)
 	job_of(dataplane, number)->n_ranks = 0;
 }
 
-static bool has_address(struct sml_dataplane *dataplane, uint32_t number, uint8_t rank)
+static const char *misses_address(struct sml_dataplane *dataplane, uint32_t number, uint8_t rank)
 {
-	return rank < job_of(dataplane, number)->n_ranks;
+	return rank < job_of(dataplane, number)->n_ranks ? NULL : "is not of this job";
 }
 
 static uint32_t window(struct sml_dataplane *dataplane, uint32_t packet_bytes, uint32_t n_ranks)
@@ -122,7 +123,7 @@ static const struct sml_dataplane_operations nothing = {
 	.add_job = add_job,
 	.start_job = start_job,
 	.remove_job = remove_job,
-	.has_address = has_address,
+	.misses_address = misses_address,
 	.window = window,
 	.job_counters = job_counters,
 	.slot_states = slot_states,

@@ -243,7 +243,7 @@ change_of_dataplane() {
 	ip netns exec "$name-box" "$switchml" switch --listen :28600 >"$work/udp-switch" 2>&1 &
 	local udp=$!
 	sleep 0.3
-	switch=$network.1,$network.1:28600 SWITCHML_TIMEOUT=30 SWITCHML_HEARTBEAT=1 \
+	switch="$network.1|$network.1:28600" SWITCHML_TIMEOUT=30 SWITCHML_HEARTBEAT=1 \
 		start_job moved -b 256K -e 256K -n "$calls" -w 1
 	sleep 0.6
 	kill -9 $daemon
