@@ -316,7 +316,7 @@ def test_torchrun_restarts_and_trains_on(tmp_path):
     script = tmp_path / "elastic.py"
     script.write_text(ELASTIC)
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "3"]
-    command += ["--max-restarts", "1", "--monitor-interval", "0.2", "--master-port", "0"]
+    command += ["--max-restarts", "1", "--monitor-interval", "0.2", "--standalone"]
     command += [str(script), str(ROOT / "bindings" / "python"), str(tmp_path)]
     done = run(command)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -329,7 +329,7 @@ def test_torchrun_restarts_and_trains_on(tmp_path):
 
 def test_the_example_trains_on_both(tmp_path):
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    command += ["--master-port", "0", str(ROOT / "examples" / "torch_ddp.py")]
+    command += ["--standalone", str(ROOT / "examples" / "torch_ddp.py")]
     command += ["--backend", "both", "--epochs", "3"]
     done = run(command)
     assert done.returncode == 0, done.stderr[-3000:]
