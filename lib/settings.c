@@ -174,6 +174,7 @@ static int copy_strings(struct sml_settings *settings, const struct sml_config *
 	const char *address = config->switch_address;
 	bool embedded = !address || !*address || strcasecmp(address, "embedded") == 0;
 
+	settings->every_rank = address && strcasecmp(address, "embedded") == 0;
 	settings->job = copy(config->job, "default");
 	settings->master_address = copy(config->master_address, "127.0.0.1");
 	if (!embedded)
