@@ -127,14 +127,24 @@ static void run(struct peer *peer, const char *arguments)
 	fprintf(peer->out, "\n");
 }
 
-/* Answers how many elements were wrong, and a hash of all results. */
+/*
+ * Answers how many elements were wrong, and a hash of all results. A result that is,
+ * bit by bit, the one before is as right as that one: comparing is much cheaper.
+ */
 static void check(struct peer *peer)
 {
-	uint64_t wrong = 0, hash = 0;
+	uint64_t wrong = 0, hash = 0, wrong_here = 0, hash_here = 0;
+	size_t bytes = peer->what.count * sizeof(float);
 
 	for (unsigned i = 0; i < peer->runs; i++) {
-		wrong += bench_count_wrong(&peer->what, output_of(peer, i));
-		hash = 31 * hash + bench_hash(&peer->what, output_of(peer, i));
+		const float *output = output_of(peer, i);
+
+		if (i == 0 || memcmp(output, output_of(peer, i - 1), bytes) != 0) {
+			wrong_here = bench_count_wrong(&peer->what, output);
+			hash_here = bench_hash(&peer->what, output);
+		}
+		wrong += wrong_here;
+		hash = 31 * hash + hash_here;
 	}
 	if (peer->outputs)
 		scrub(peer);

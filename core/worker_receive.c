@@ -50,14 +50,16 @@ static void measure(struct sml_worker *worker, const struct sml_worker_slot *sta
 	/* Karn: whose transmission was answered is only known if there was one. */
 	if (state->sends == 1) {
 		sample_ns = now_ns - state->sent_ns;
-		sml_rtt_sample(&worker->rtt, sample_ns, last_rank == worker->config.shape.rank);
+		sml_rtt_sample(&worker->rtt, sample_ns, last_rank == worker->config.shape.rank,
+			       now_ns);
 	}
 	if (worker->rtt.backoff > 0) {
 		/* A stall has ended: those still in flight deserve a round trip. */
 		worker->rtt.backoff = 0;
 		worker->hold_timer_ns = now_ns + worker->rtt.rto_ns;
 	}
-	sml_flight_result(&worker->flight, sample_ns, worker->rtt.min_ns);
+	if (!worker->config.local)
+		sml_flight_result(&worker->flight, sample_ns, worker->rtt.min_ns);
 }
 
 /* What a resume hands over to those who lack it. */

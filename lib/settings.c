@@ -69,8 +69,8 @@ static int check(const struct sml_config *config)
 
 int sml_faults_parse(struct sml_faults *faults, const char *text)
 {
-	static const char allowed[] = "drop=N,duplicate=N,reorder=N,seed=N, each but the seed in "
-				      "packets of a million";
+	static const char allowed[] = "drop=N,duplicate=N,reorder=N (packets of a million), "
+				      "seed=N, tickets=0 or 1, fastretransmit=0 or 1";
 	const char *place = text;
 	char name[16], digits[24];
 	int length;
@@ -90,6 +90,10 @@ int sml_faults_parse(struct sml_faults *faults, const char *text)
 			faults->reorder = (uint32_t)value;
 		else if (strcmp(name, "seed") == 0)
 			faults->seed = (uint64_t)value;
+		else if (strcmp(name, "tickets") == 0 && value <= 1)
+			faults->no_tickets = value == 0;
+		else if (strcmp(name, "fastretransmit") == 0 && value <= 1)
+			faults->no_fast_retransmit = value == 0;
 		else
 			goto wrong;
 		place += length;
@@ -170,6 +174,7 @@ static int copy_strings(struct sml_settings *settings, const struct sml_config *
 	const char *address = config->switch_address;
 	bool embedded = !address || !*address || strcasecmp(address, "embedded") == 0;
 
+	settings->every_rank = address && strcasecmp(address, "embedded") == 0;
 	settings->job = copy(config->job, "default");
 	settings->master_address = copy(config->master_address, "127.0.0.1");
 	if (!embedded)

@@ -25,11 +25,15 @@
 
 struct sml_faults {
 	uint32_t drop, duplicate, reorder; /* in packets of a million */
+	/* Left out, to measure what it buys. */
+	bool no_tickets, no_fast_retransmit;
 	uint64_t seed;
 };
 
 struct sml_settings {
-	char *switch_address; /* NULL: embedded in rank 0 */
+	char *switch_address;  /* NULL: ranks embed it */
+	bool every_rank;       /* and each has a stripe, also on one host */
+	uint8_t local_stripes; /* enough for the cores of one host */
 	char *job;
 	char *master_address;
 	char *interface;       /* NULL: by the route */
@@ -55,7 +59,10 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 /* Also after a failed init. */
 void sml_settings_fini(struct sml_settings *settings);
 
-/* "drop=10000,duplicate=1000,reorder=1000,seed=7". 0 or SML_ERROR_CONFIG, told. */
+/*
+ * "drop=10000,duplicate=1000,reorder=1000,seed=7,tickets=0,fastretransmit=0". 0, or
+ * SML_ERROR_CONFIG, told.
+ */
 int sml_faults_parse(struct sml_faults *faults, const char *text);
 
 /* Decimal digits and nothing else, within the bounds. */

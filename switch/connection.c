@@ -263,8 +263,11 @@ void sml_connection_open(struct sml_server *server, int fd)
 	server->connections = connection;
 	server->n_connections++;
 	bufferevent_setcb(stream, on_read, on_written, on_event, connection);
-	/* One message and its length: more is not read before that is handled. */
-	bufferevent_setwatermark(stream, EV_READ, 0, MAX_INPUT_BYTES + 4);
-	bufferevent_enable(stream, EV_READ | EV_WRITE);
+	/*
+	 * 16 KiB are read at a time, then on_read() takes or refuses what is there: no
+	 * high watermark is needed, and libevent's crashes where memory has run out.
+	 */
+	if (bufferevent_enable(stream, EV_READ | EV_WRITE) < 0)
+		sml_connection_free(connection);
 	sml_strangers_make_room(server);
 }

@@ -264,18 +264,6 @@ static int receive_batch(struct thread *thread)
 
 /* ---- threads ---- */
 
-/* The newer of a slot's two buffers; NULL: no rank has used the slot yet. */
-static const struct sml_slot *newest_use(const struct sml_pool *pool, uint32_t slot)
-{
-	const struct sml_slot *even = &pool->slots[2 * slot], *odd = even + 1;
-
-	if (even->state == SML_SLOT_FRESH || odd->state == SML_SLOT_FRESH)
-		return odd->state != SML_SLOT_FRESH    ? odd
-		       : even->state != SML_SLOT_FRESH ? even
-						       : NULL;
-	return sml_serial_before(even->use, odd->use) ? odd : even;
-}
-
 /* What this thread's slots of the job that was asked about are waiting for. Mutex is held. */
 static void answer_question(struct thread *thread)
 {
@@ -289,7 +277,7 @@ static void answer_question(struct thread *thread)
 
 		if ((rules->job + slot % rules->n_shards) % dataplane->n_threads != thread->index)
 			continue;
-		newest = newest_use(pool, slot);
+		newest = sml_pool_newest(pool, slot);
 		if (newest == NULL || dataplane->question.n == dataplane->question.most)
 			continue;
 		dataplane->question.states[dataplane->question.n++] = (struct sml_slot_progress){
@@ -421,7 +409,7 @@ static int open_thread(struct sml_dataplane *dataplane, unsigned i, char *error_
 	thread->index = i;
 	thread->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	thread->buffers = malloc((size_t)BATCH * BUFFER_BYTES);
-	sml_results_init(&thread->results);
+	sml_results_init(&thread->results, UINT8_MAX);
 	if (thread->wake_fd < 0 || thread->buffers == NULL) {
 		snprintf(error_text, error_bytes, "no memory or descriptors for the dataplane");
 		return -ENOMEM;
@@ -438,6 +426,7 @@ static int udp_open(struct sml_dataplane **opened, const struct sml_dataplane_co
 	unsigned started = 0;
 	int rc = -ENOMEM;
 
+	snprintf(error_text, error_bytes, "no memory for the dataplane");
 	if (dataplane == NULL)
 		return -ENOMEM;
 	dataplane->config = *config;
@@ -499,9 +488,16 @@ static int udp_add_job(struct sml_dataplane *dataplane, const struct sml_pool_ru
 	return 0;
 }
 
-static void udp_start_job(struct sml_dataplane *dataplane, uint32_t number)
+static void udp_describe(struct sml_dataplane *dataplane, char *text, size_t bytes)
+{
+	snprintf(text, bytes, "%u thread%s", dataplane->n_threads,
+		 dataplane->n_threads == 1 ? "" : "s");
+}
+
+static int udp_start_job(struct sml_dataplane *dataplane, uint32_t number)
 {
 	__atomic_store_n(&dataplane->jobs[number % SML_MAX_JOBS]->started, true, __ATOMIC_RELEASE);
+	return 0;
 }
 
 static void udp_remove_job(struct sml_dataplane *dataplane, uint32_t number)
@@ -516,14 +512,16 @@ static void udp_remove_job(struct sml_dataplane *dataplane, uint32_t number)
 	free(job);
 }
 
-static bool udp_has_address(struct sml_dataplane *dataplane, uint32_t number, uint8_t rank)
+static const char *udp_misses_address(struct sml_dataplane *dataplane, uint32_t number,
+				      uint8_t rank)
 {
 	const struct udp_job *job = dataplane->jobs[number % SML_MAX_JOBS];
 
 	for (unsigned shard = 0; shard < job->pool.rules.n_shards; shard++)
 		if (!__atomic_load_n(&job->has_path[rank][shard], __ATOMIC_ACQUIRE))
-			return false;
-	return true;
+			return "said that it was ready, but not every socket of it has sent a "
+			       "probe";
+	return NULL;
 }
 
 /*
@@ -583,10 +581,11 @@ const struct sml_dataplane_operations sml_dataplane_udp = {
 	.name = "udp",
 	.open = udp_open,
 	.close = udp_close,
+	.describe = udp_describe,
 	.add_job = udp_add_job,
 	.start_job = udp_start_job,
 	.remove_job = udp_remove_job,
-	.has_address = udp_has_address,
+	.misses_address = udp_misses_address,
 	.window = udp_window,
 	.job_counters = udp_job_counters,
 	.slot_states = udp_slot_states,

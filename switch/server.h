@@ -58,6 +58,7 @@ struct sml_server {
 	struct sml_tls *tls; /* NULL: control connections are plain */
 	struct event_base *base;
 	struct evconnlistener *listener;
+	int listen_fd; /* the port, until it is the listener's; -1 */
 	struct event *tick, *note, *stop;
 	bool accepts_none; /* out of descriptors: until the next tick */
 	bool stopping;
@@ -136,6 +137,9 @@ void sml_strangers_count(struct sml_connection *connection);
 
 /* It will be lost because of what it sent: count it; important: say so, once a second. */
 void sml_strangers_refused(struct sml_connection *connection, const char *why, bool important);
+
+/* Are the slots elsewhere, with the ranks? */
+bool sml_server_is_rendezvous(const struct sml_server *server);
 
 /* ---- jobs (job.c, job_join.c, job_resume.c, status.c) ---- */
 

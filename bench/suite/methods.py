@@ -25,7 +25,7 @@ class Method:
         return {}
 
     def moved(self, n_workers):
-        """How often its algorithm sends each element over a worker's link."""
+        """How often it sends each element over the link that limits it, a worker's or a switch's."""
         return 2 * (n_workers - 1) / n_workers
 
     def check_stripes(self, n_stripes, n_workers):
@@ -55,7 +55,10 @@ class SwitchML(Method):
                 "two": {"two-a": True, "two-b": True}, "ranks": {}}[self.where]
 
     def moved(self, n_workers):
-        return super().moved(n_workers) if self.where == "ranks" else 1
+        if self.where == "ranks":
+            return super().moved(n_workers)
+        # Everything passes through the NICs of the switches, where they have such.
+        return n_workers / len(self.switches()) if self.where in ("nic", "two") else 1
 
     def check_stripes(self, n_stripes, n_workers):
         wanted = n_workers if self.where == "ranks" else len(self.switches())

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The table, the JSON file and the plot."""
+"""The table and the JSON file."""
 import json
 import os
 import platform
-import shutil
-import subprocess
 import time
 
+import targets
 from rows import RATES
 
 COLUMNS = (f"{'':44} {'p50':>9} {'p99':>9} {'IQR':>5} {'speed':>8} {'of':>6} {'x Gloo':>7}"
@@ -18,7 +17,7 @@ COLUMNS = (f"{'':44} {'p50':>9} {'p99':>9} {'IQR':>5} {'speed':>8} {'of':>6} {'x
 def machine():
     with open("/proc/cpuinfo", encoding="utf-8") as info:
         model = next((line.split(":")[1].strip() for line in info if "model name" in line), "?")
-    return {"date": time.strftime("%Y-%m-%d %H:%M:%S %z"), "kernel": platform.release(),
+    return {"date": time.strftime("%Y-%m-%d %H:%M:%S %z"), "kernel": platform.release().split("-")[0],
             "cpu": model, "cores": os.cpu_count(), "load": os.getloadavg()[0]}
 
 
@@ -50,7 +49,9 @@ def row_of(result, ring):
         "times_gloo_ring": ring / p50 if ring else None,
         "cpu_s_a_call": (result.cpu_ranks + result.cpu_others) / result.calls,
         "cpu_s_a_call_a_worker": result.cpu_ranks / result.calls / cell.n_workers,
-        "machine_busy": result.busy / result.elapsed / cores,
+        "mean_s": sum(result.times) / len(result.times),
+        # /proc/stat counts hundredths of a second: nothing to say about less than one.
+        "machine_busy": result.busy / result.elapsed / cores if result.elapsed > 1 else None,
         "sent_bytes_a_call": result.sent / result.calls,
         "received_bytes_a_call": result.received / result.calls,
         "dropped_a_call": result.drops / result.calls, "wrong_elements": result.wrong,
@@ -78,9 +79,10 @@ def print_cell(cell, results):
             print(f"{name:44} {1e3 * row['p50_s']:9.3f} {1e3 * row['p99_s']:9.3f}"
                   f" {percent(row['iqr_of_p50']):>5} {row['goodput_bit_per_s'] / 1e6:8.1f}"
                   f" {percent(row['share_of_limit']):>6} {times:>7} {1e3 * row['cpu_s_a_call']:8.2f}"
-                  f" {100 * row['machine_busy']:5.0f} {row['sent_bytes_a_call'] / 1e3:9.1f}"
+                  f" {percent(row['machine_busy']):>5} {row['sent_bytes_a_call'] / 1e3:9.1f}"
                   f" {row['received_bytes_a_call'] / 1e3:9.1f} {row['dropped_a_call']:6.1f}")
-    if RATES[cell.rate] and any(result.entry.method.name == "gloo-ring" for result in results):
+    # Below that it is latency that counts, which a bound of bytes knows nothing of.
+    if RATES[cell.rate] and cell.size_bytes >= 65536 and any(result.entry.method.name == "gloo-ring" for result in results):
         bound = cell.limit_seconds(next(result.entry.method for result in results
                                         if result.entry.method.name == "gloo-ring"))
         times = f"{ring / bound:.2f}" if ring else "-"
@@ -107,7 +109,7 @@ def to_json(results, about):
         elif result.times:
             row.update(row_of(result, rings[cell]), times_s=result.times)
         rows.append(row)
-    return {**about, "rows": rows}
+    return {**about, "rows": rows, "targets": targets.to_json(results)}
 
 
 def write_json(results, about, path):
@@ -115,37 +117,3 @@ def write_json(results, about, path):
         json.dump(to_json(results, about), out, indent=1)
         out.write("\n")
 
-
-# ---- the plot ----
-
-def plot(results, path):
-    """p50 over size, a line a method, a panel a star; or bars where there is one size."""
-    if not shutil.which("gnuplot"):
-        return "gnuplot is not installed"
-    panels = {}
-    for result in results:
-        if result.times and not result.failure and not result.entry.rest:
-            panels.setdefault(result.cell.star(), {}).setdefault(
-                result.entry.title(), []).append((result.cell.size_bytes, result.p50()))
-    if not panels:
-        return "nothing was measured"
-    columns = 1 if len(panels) == 1 else 2
-    lines = (len(panels) + columns - 1) // columns
-    script = [f"set terminal svg size {700 * columns},{420 * lines} font 'sans,11' background 'white'",
-              f"set output '{path}'", f"set multiplot layout {lines},{columns}",
-              "set logscale xy", "set key outside right noenhanced", "set grid",
-              "set xlabel 'bytes'", "set ylabel 'median time (s)'"]
-    for (n_workers, rate, mtu, offload), series in sorted(panels.items(), key=str):
-        note = "" if offload else ", no offload"
-        script.append(f"set title '{n_workers} workers, {rate} (emulated), MTU {mtu}{note}'")
-        for i, points in enumerate(series.values()):
-            data = "\n".join(f"{size} {p50}" for size, p50 in sorted(points))
-            script.append(f"$data{i} << end\n{data}\nend")
-        script.append("set xrange [*:*]" if any(len(set(p)) > 1 for p in series.values())
-                      else "set xrange [1e6:1e8]")
-        script.append("plot " + ", ".join(
-            f"$data{i} with linespoints title '{name}'" for i, name in enumerate(series)))
-    script.append("unset multiplot")
-    done = subprocess.run(["gnuplot"], input="\n".join(script) + "\n", text=True, check=False,
-                          stderr=subprocess.PIPE)
-    return done.stderr.strip() if done.returncode else ""

@@ -14,6 +14,12 @@ RANKS32 = SwitchML("ours-int32-ranks", "ours, int32, no switch (striped over ran
                    where="ranks")
 RANKS16 = SwitchML("ours-int16-ranks", "ours, int16, no switch (striped over ranks)", "int16",
                    "ranks")
+NO_TICKETS = SwitchML("ours-int32-no-tickets", "ours, int32, without tickets",
+                      SWITCHML_FAULTS="tickets=0")
+NO_FAST = SwitchML("ours-int32-no-fast", "ours, int32, without fast retransmit",
+                   SWITCHML_FAULTS="fastretransmit=0")
+NEITHER = SwitchML("ours-int32-neither", "ours, int32, without both",
+                   SWITCHML_FAULTS="tickets=0,fastretransmit=0")
 RING, BCUBE, MPI = Gloo("ring"), Gloo("bcube"), OpenMPI()
 
 OTHERS = (RING, BCUBE, MPI)
@@ -91,14 +97,16 @@ def targets():
     yield Cell(8, "1gbit", 1500, ten, entries(ALL), target=True)
     yield Cell(4, "unshaped", 1500, ten, entries((INT32, INT16) + OTHERS), target=True)
     lossy = (Entry(INT32), Entry(INT32, loss=0.001), Entry(INT32, loss=0.01),
+             Entry(NO_TICKETS, loss=0.01), Entry(NO_FAST, loss=0.01), Entry(NEITHER, loss=0.01),
              Entry(INT16), Entry(INT16, loss=0.01),
              Entry(RING), Entry(RING, loss=0.01), Entry(MPI), Entry(MPI, loss=0.01))
     yield Cell(8, "1gbit", 1500, ten, lossy, offload=False, target=True)
-    yield Cell(8, "100mbit", 1500, ten, lossy, offload=False)
+    # Where the links are the limit, and not the cores that all hosts share.
+    yield Cell(8, "100mbit", 1500, ten, lossy, offload=False, target=True)
     yield Cell(8, "unshaped", 1500, 16, entries((INT32,) + OTHERS), target=True)
     yield Cell(8, "1gbit", 1500, 16, entries((INT32,) + OTHERS), target=True)
     yield Cell(4, "1gbit", 1500, ten, (Entry(INT32), Entry(INT32, pieces=25)), target=True)
-    yield Cell(4, "unshaped", 1500, ten, (Entry(INT32), Entry(INT32, pieces=25)))
+    yield Cell(4, "unshaped", 1500, ten, (Entry(INT32), Entry(INT32, pieces=25)), target=True)
     yield Cell(4, "unshaped", 1500, 4, (Entry(INT32, rest=True),), target=True)
 
 

@@ -4,6 +4,8 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -89,8 +91,12 @@ static void shake_hands(struct client *client)
 
 void client_open(struct client *client, const char *address, uint16_t port)
 {
+	int one = 1;
+
 	*client = (struct client){.udp = -1, .address = address, .port = port};
 	client->tcp = connect_to(address, port, SOCK_STREAM);
+	/* As the library does: two messages in a row must not wait for each other. */
+	setsockopt(client->tcp, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	client->in = evbuffer_new();
 	assert_non_null(client->in);
 }

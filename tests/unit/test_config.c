@@ -335,6 +335,10 @@ static void faults_are_parsed_strictly(void **state)
 	assert_int_equal(faults.duplicate, 20);
 	assert_int_equal(faults.reorder, 3);
 	assert_int_equal(faults.seed, 7);
+	assert_false(faults.no_tickets || faults.no_fast_retransmit);
+	assert_int_equal(sml_faults_parse(&faults, "tickets=0,fastretransmit=0"), 0);
+	assert_true(faults.no_tickets && faults.no_fast_retransmit);
+	assert_int_equal(sml_faults_parse(&faults, "tickets=1,fastretransmit=2"), SML_ERROR_CONFIG);
 	assert_int_equal(sml_faults_parse(&faults, ""), 0);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		assert_int_equal(sml_faults_parse(&faults, bad[i]), SML_ERROR_CONFIG);
