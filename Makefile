@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 ARGS ?=
 MESON ?= meson
 
-.PHONY: all demo test fuzz bench install clean help
+.PHONY: all demo test test-python fuzz bench install clean help
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
@@ -22,25 +22,36 @@ test:
 	@tools/install-dependencies xdp check || echo "Going on without: the checks that need them skip."
 	@tools/run-tests $(ARGS)
 
+test-python: all
+	@tools/test-python $(ARGS)
+
 fuzz:
 	@tools/fuzz $(ARGS)
 
+# Parts by themselves, then all-reduces beside Gloo and Open MPI on emulated links (as root).
 bench: $(BUILD)/build.ninja
-	@ninja -C $(BUILD) switchml
-	@$(BUILD)/switchml bench $(or $(ARGS),--local-workers 2 -b 4 -e 64M -f 4)
+	@tools/install-dependencies build bench || echo "Going on without what is missing."
+	@ninja -C $(BUILD) -t query bench/gloo_allreduce bench/mpi_allreduce >/dev/null 2>&1 || \
+		$(MESON) setup --reconfigure $(BUILD) >/dev/null
+	@ninja -C $(BUILD)
+	@$(BUILD)/bench/micro_quantize
+	@$(BUILD)/bench/micro_slot
+	@bench/compare --build $(BUILD) --json $(BUILD)/bench.json --plot $(BUILD)/bench.svg \
+		$(or $(ARGS),--quick)
 
 install: all
 	@$(MESON) install -C $(BUILD) --no-rebuild
 
 clean:
-	rm -rf $(BUILD) build-asan build-tsan build-fuzz
+	rm -rf $(BUILD) build-asan build-tsan build-fuzz build-python
 
 help:
 	@echo "make                      build a release into build/ (the program is build/switchml)"
 	@echo "make demo [ARGS=…]        train a real model on four workers through a switch"
 	@echo "make test [ARGS=…]        all tests and checks (ARGS='--quick': no sanitizers)"
+	@echo "make test-python [ARGS=…]    the Python package with PyTorch, TensorFlow and JAX"
 	@echo "make fuzz [ARGS=SECONDS]  each fuzz target for a time (60 s), with clang's libFuzzer"
-	@echo "make bench [ARGS=…]       switchml bench on this machine"
+	@echo "make bench [ARGS=…]       beside Gloo and Open MPI, as root; see bench/compare --help"
 	@echo "make install PREFIX=…     install program, library, header, man pages (/usr/local)"
 	@echo "make clean                remove what was built"
 

@@ -6,6 +6,7 @@
 #include <event2/buffer.h>
 #include <netdb.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -66,32 +67,135 @@ static int connect_to_one(const struct addrinfo *info, int timeout_ms)
 	return error;
 }
 
-int sml_ask_connect(const char *address, int timeout_ms, char *text, size_t size)
+/* ---- TLS ---- */
+
+static const char *file_of(const char *variable)
+{
+	const char *path = getenv(variable);
+
+	return path && *path ? path : NULL;
+}
+
+struct sml_tls_files sml_ask_tls_files(void)
+{
+	return (struct sml_tls_files){.certificate = file_of(sml_tls_variables.certificate),
+				      .key = file_of(sml_tls_variables.key),
+				      .authority = file_of(sml_tls_variables.authority)};
+}
+
+static int begin_tls(struct sml_ask *ask, const char *host)
+{
+	const struct sml_tls_files files = sml_ask_tls_files();
+	int error = sml_tls_open(&ask->tls, SML_TLS_WORKER, &files, &sml_tls_variables, ask->text,
+				 sizeof(ask->text));
+
+	if (error || !ask->tls) {
+		ask->wire_in = ask->in;
+		ask->wire_out = ask->out;
+		return error;
+	}
+	ask->wire_in = evbuffer_new();
+	ask->wire_out = evbuffer_new();
+	ask->session = sml_tls_begin(ask->tls, host);
+	return ask->wire_in && ask->wire_out && ask->session ? 0 : -ENOMEM;
+}
+
+/* ---- set-up ---- */
+
+static int connect_to(struct sml_ask *ask, const char *host, const char *port, int timeout_ms)
 {
 	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
 	struct addrinfo *all;
-	char host[256], port[16];
+	int failed = getaddrinfo(host, port, &hints, &all);
 	int fd = -EHOSTUNREACH;
-	int failed;
 
-	if (!split(address, host, port)) {
-		snprintf(text, size, "`%s' is not HOST:PORT", address);
-		return -EINVAL;
-	}
-	failed = getaddrinfo(host, port, &hints, &all);
 	if (failed) {
-		snprintf(text, size, "%s: %s", host, gai_strerror(failed));
+		snprintf(ask->text, sizeof(ask->text), "%s: %s", host, gai_strerror(failed));
 		return -EHOSTUNREACH;
 	}
 	for (const struct addrinfo *info = all; info && fd < 0; info = info->ai_next)
 		fd = connect_to_one(info, timeout_ms);
 	freeaddrinfo(all);
-	if (fd < 0)
-		snprintf(text, size, "%s port %s: %s", host, port, strerror(-fd));
-	return fd;
+	if (fd < 0) {
+		snprintf(ask->text, sizeof(ask->text), "%s port %s: %s", host, port, strerror(-fd));
+		return fd;
+	}
+	ask->fd = fd;
+	return 0;
 }
 
-static int write_request(int control, struct evbuffer *buffer)
+int sml_ask_open(struct sml_ask *ask, const char *address, int timeout_ms)
+{
+	char host[256], port[16];
+	int error;
+
+	*ask = (struct sml_ask){.fd = -1};
+	if (!split(address, host, port)) {
+		snprintf(ask->text, sizeof(ask->text), "`%s' is not HOST:PORT", address);
+		return -EINVAL;
+	}
+	ask->in = evbuffer_new();
+	ask->out = evbuffer_new();
+	if (!ask->in || !ask->out) {
+		snprintf(ask->text, sizeof(ask->text), "no memory");
+		return -ENOMEM;
+	}
+	error = begin_tls(ask, host);
+	return error ? error : connect_to(ask, host, port, timeout_ms);
+}
+
+void sml_ask_close(struct sml_ask *ask)
+{
+	struct evbuffer *buffers[] = {ask->in, ask->out,
+				      ask->wire_in == ask->in ? NULL : ask->wire_in,
+				      ask->wire_out == ask->out ? NULL : ask->wire_out};
+
+	for (unsigned i = 0; i < 4; i++) {
+		if (buffers[i])
+			evbuffer_free(buffers[i]);
+	}
+	sml_tls_end(ask->session);
+	sml_tls_close(ask->tls);
+	if (ask->fd >= 0)
+		close(ask->fd);
+}
+
+/* ---- questions ---- */
+
+static int refused(struct sml_ask *ask)
+{
+	snprintf(ask->text, sizeof(ask->text), "TLS failed: %s", sml_tls_reason(ask->session));
+	return -EPROTO;
+}
+
+/* Messages out become bytes of the wire, and leave. */
+static int push(struct sml_ask *ask)
+{
+	int error = 0;
+
+	if (ask->session &&
+	    sml_tls_step(ask->session, ask->wire_in, ask->in, ask->out, ask->wire_out) < 0)
+		error = refused(ask);
+	while (evbuffer_get_length(ask->wire_out) > 0) {
+		/* What TLS has against it is the better reason. */
+		if (evbuffer_write(ask->wire_out, ask->fd) < 0)
+			return error ? error : -errno;
+	}
+	return error;
+}
+
+static int pull(struct sml_ask *ask)
+{
+	int got = evbuffer_read(ask->wire_in, ask->fd, -1);
+
+	if (got == 0)
+		return -ECONNRESET;
+	if (got < 0)
+		return errno == EAGAIN ? -ETIMEDOUT : -errno;
+	return ask->session ? push(ask) : 0;
+}
+
+static int write_request(struct sml_ask *ask)
 {
 	SmlControl__StatusRequest request = SML_CONTROL__STATUS_REQUEST__INIT;
 	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
@@ -99,46 +203,44 @@ static int write_request(int control, struct evbuffer *buffer)
 
 	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_STATUS_REQUEST;
 	envelope.status_request = &request;
-	error = sml_frame_write(buffer, &envelope);
-	while (!error && evbuffer_get_length(buffer) > 0) {
-		if (evbuffer_write(buffer, control) < 0)
-			error = -errno;
-	}
-	return error;
+	error = sml_frame_write(ask->out, &envelope);
+	return error ? error : push(ask);
 }
 
-static int read_answer(int control, struct evbuffer *buffer, SmlControl__Envelope **answer)
+static int read_answer(struct sml_ask *ask, SmlControl__Envelope **answer)
 {
 	for (;;) {
-		int got = sml_frame_read(buffer, answer);
+		int got = sml_frame_read(ask->in, answer);
 
-		if (got < 0)
-			return got;
 		if (got == 1 && (*answer)->body_case == SML_CONTROL__ENVELOPE__BODY_STATUS)
 			return 0;
-		if (got == 1) {
-			sml_control__envelope__free_unpacked(*answer, NULL);
-			continue;
+		if (got == 1 && (*answer)->body_case == SML_CONTROL__ENVELOPE__BODY_ABORT) {
+			snprintf(ask->text, sizeof(ask->text), "%s", (*answer)->abort->text);
+			got = -ECONNREFUSED;
 		}
-		got = evbuffer_read(buffer, control, -1);
-		if (got == 0)
-			return -ECONNRESET;
+		if (got != 0 && *answer)
+			sml_control__envelope__free_unpacked(*answer, NULL);
 		if (got < 0)
-			return errno == EAGAIN ? -ETIMEDOUT : -errno;
+			return got;
+		if (got == 0)
+			got = pull(ask);
+		if (got < 0)
+			return got;
 	}
 }
 
-int sml_ask_status(int control, int timeout_ms, SmlControl__Envelope **answer)
+int sml_ask_status(struct sml_ask *ask, SmlControl__Envelope **answer)
 {
-	struct evbuffer *buffer = evbuffer_new();
 	int error;
 
-	if (!buffer)
-		return -ENOMEM;
-	limit_time(control, timeout_ms);
-	error = write_request(control, buffer);
+	*answer = NULL;
+	ask->text[0] = '\0';
+	error = write_request(ask);
 	if (!error)
-		error = read_answer(control, buffer, answer);
-	evbuffer_free(buffer);
+		error = read_answer(ask, answer);
+	if (error && !ask->text[0])
+		snprintf(ask->text, sizeof(ask->text),
+			 "it takes connections but does not answer (%s): is it a switchml switch?",
+			 strerror(-error));
 	return error;
 }

@@ -3,20 +3,37 @@
 #ifndef SML_CMD_ASK_H
 #define SML_CMD_ASK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "control/frame.h"
+#include "control/tls.h"
+
+/* A control connection, with TLS where the environment says so. */
+struct sml_ask {
+	int fd;
+	struct sml_tls *tls;
+	struct sml_tls_session *session;
+	struct evbuffer *in, *out;	     /* messages */
+	struct evbuffer *wire_in, *wire_out; /* without TLS the same */
+	char text[512];			     /* why the last call has failed */
+};
+
+/* The three files of SWITCHML_TLS_CERTIFICATE and its like. */
+struct sml_tls_files sml_ask_tls_files(void);
 
 /*
- * Connect to "HOST", "HOST:PORT" or "[V6]:PORT"; of a list to its first. Returns
- * a socket, or a negative errno, and then says why in text.
+ * Connect to "HOST", "HOST:PORT" or "[V6]:PORT"; of a list to its first. 0, or a negative errno:
+ * then the text says why. To be closed in any case.
  */
-int sml_ask_connect(const char *address, int timeout_ms, char *text, size_t size);
+int sml_ask_open(struct sml_ask *ask, const char *address, int timeout_ms);
 
 /*
  * Ask, and wait for the answer. 0: *answer is an envelope with a status, to be
- * freed by sml_control__envelope__free_unpacked(). Otherwise a negative errno.
+ * freed by sml_control__envelope__free_unpacked(). Otherwise a negative errno, and the text.
  */
-int sml_ask_status(int control, int timeout_ms, SmlControl__Envelope **answer);
+int sml_ask_status(struct sml_ask *ask, SmlControl__Envelope **answer);
+
+void sml_ask_close(struct sml_ask *ask);
 
 #endif

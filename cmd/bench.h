@@ -46,6 +46,7 @@ struct bench_case {
 	enum sml_type type;
 	enum sml_op op;
 	enum sml_wire wire;
+	bool float_sums; /* of another library: added as float32, in any order */
 	size_t count;
 	unsigned n_ranks;
 	uint32_t seed;
@@ -79,10 +80,11 @@ enum bench_place { BENCH_OUT_OF_PLACE = 0, BENCH_IN_PLACE = 1, BENCH_PLACES = 2 
 
 /* What became of one case in one place, over all ranks. */
 struct bench_result {
-	double time_us;		/* one call, the slowest rank's average */
-	uint64_t wrong;		/* elements, the sum over all ranks */
-	uint64_t wire_tx_bytes; /* UDP payload that the busiest rank sent for one call */
-	uint64_t retransmits;	/* in all measured calls, the sum over all ranks */
+	double time_us;		   /* one call, the slowest rank's average */
+	uint64_t wrong;		   /* elements, the sum over all ranks */
+	uint64_t wire_tx_bytes;	   /* UDP payload that the busiest rank sent for one call */
+	uint64_t retransmits;	   /* in all measured calls, the sum over all ranks */
+	uint64_t retransmits_fast; /* those of them that no timer had to wait for */
 };
 
 struct bench_report;

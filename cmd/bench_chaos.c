@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cmd/ask.h"
 #include "cmd/bench.h"
 #include "sim/gen.h"
 #include "switch/switch.h"
@@ -33,6 +34,7 @@ static void be_switch(uint16_t port, int tell)
 	snprintf(listen, sizeof(listen), "127.0.0.1:%u", port);
 	sml_switch_config_init(&config);
 	config.listen = listen;
+	config.tls = sml_ask_tls_files();
 	if (sml_switch_open(&opened, &config, text, sizeof(text)) < 0) {
 		fprintf(stderr, "switchml bench: no switch: %s\n", text);
 		_exit(1);

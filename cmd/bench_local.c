@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cmd/ask.h"
 #include "cmd/bench.h"
 #include "switch/switch.h"
 
@@ -79,6 +80,7 @@ static int start_switch(struct sml_switch **opened)
 
 	sml_switch_config_init(&config);
 	config.listen = "127.0.0.1:0";
+	config.tls = sml_ask_tls_files();
 	error = sml_switch_open(opened, &config, text, sizeof(text));
 	if (error)
 		fprintf(stderr, "switchml bench: no switch: %s\n", text);

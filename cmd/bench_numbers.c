@@ -181,6 +181,9 @@ static double bound_of(const struct bench_case *this)
 
 	if (this->type == SML_INT32 || this->op == SML_MAX || this->op == SML_MIN)
 		return 0;
+	/* Sums stay below n, and each of n - 1 additions rounds to 24 bits. */
+	if (this->float_sums)
+		return (this->n_ranks - 1) * this->n_ranks * 0x1p-24;
 	return ldexp(this->op == SML_AVG ? 1 : this->n_ranks, narrow ? -bits : -bits - 1);
 }
 

@@ -17,7 +17,7 @@ struct share {
 	uint64_t wrong;
 	uint64_t hash; /* of all checked results */
 	uint64_t wire_tx_bytes;
-	uint64_t retransmits;
+	uint64_t retransmits, retransmits_fast;
 };
 
 struct rank {
@@ -90,6 +90,7 @@ static int measure(struct rank *rank, const struct bench_case *this, enum bench_
 	mine->wire_tx_bytes = (after.bytes_sent - before.bytes_sent) / iterations;
 	mine->retransmits = after.retransmits_timeout - before.retransmits_timeout +
 			    after.retransmits_fast - before.retransmits_fast;
+	mine->retransmits_fast = after.retransmits_fast - before.retransmits_fast;
 	return error;
 }
 
@@ -131,6 +132,7 @@ static int exchange(struct rank *rank, const struct share *mine, struct bench_re
 		if (all[i].wire_tx_bytes > result->wire_tx_bytes)
 			result->wire_tx_bytes = all[i].wire_tx_bytes;
 		result->retransmits += all[i].retransmits;
+		result->retransmits_fast += all[i].retransmits_fast;
 		result->wrong += all[i].wrong + (all[i].hash != all[0].hash);
 	}
 	result->time_us = (double)slowest_ns / 1e3;

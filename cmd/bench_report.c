@@ -83,14 +83,15 @@ static void print_result(const struct bench_report *report, const struct bench_c
 static json_t *row_of(const struct bench_case *this, const struct bench_result *result,
 		      enum bench_place place)
 {
-	return json_pack("{s:I, s:I, s:s, s:s, s:s, s:b, s:f, s:f, s:f, s:I, s:I, s:I}",
+	return json_pack("{s:I, s:I, s:s, s:s, s:s, s:b, s:f, s:f, s:f, s:I, s:I, s:I, s:I}",
 			 "size_bytes", (json_int_t)bytes_of(this), "count", (json_int_t)this->count,
 			 "type", bench_type_name(this->type), "op", bench_op_name(this->op), "wire",
 			 wire_name(this->wire), "in_place", place == BENCH_IN_PLACE, "time_us",
 			 result->time_us, "algbw_GBps", algbw_of(this, result), "busbw_GBps",
 			 busbw_of(this, result), "wrong", (json_int_t)result->wrong,
 			 "wire_tx_bytes", (json_int_t)result->wire_tx_bytes, "retransmits",
-			 (json_int_t)result->retransmits);
+			 (json_int_t)result->retransmits, "retransmits_fast",
+			 (json_int_t)result->retransmits_fast);
 }
 
 void bench_report_row(struct bench_report *report, const struct bench_case *this,

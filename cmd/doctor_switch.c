@@ -87,7 +87,8 @@ static void send_strays(int udp)
 	usleep(100000);
 }
 
-static void check_data_port(struct doctor *doctor, int udp, int control, uint64_t strays_before)
+static void check_data_port(struct doctor *doctor, int udp, struct sml_ask *ask,
+			    uint64_t strays_before)
 {
 	SmlControl__Envelope *answer;
 	socklen_t length = sizeof(int);
@@ -96,10 +97,10 @@ static void check_data_port(struct doctor *doctor, int udp, int control, uint64_
 
 	send_strays(udp);
 	getsockopt(udp, SOL_SOCKET, SO_ERROR, &refused, &length);
-	error = sml_ask_status(control, TIMEOUT_MS, &answer);
+	error = sml_ask_status(ask, &answer);
 	if (error) {
-		doctor_say(doctor, DOCTOR_PROBLEM, "data port", "the switch has gone: %s",
-			   sml_strerror(error));
+		doctor_say(doctor, DOCTOR_PROBLEM, "data port", "the switch has gone: %.200s",
+			   ask->text);
 		return;
 	}
 	if (strays_of(answer->status) > strays_before) {
@@ -125,26 +126,32 @@ static void check_version(struct doctor *doctor, const SmlControl__Status *statu
 	doctor_mend(doctor, "install the same version on all machines");
 }
 
-static void check_connected(struct doctor *doctor, int control)
+static void check_connected(struct doctor *doctor, struct sml_ask *ask)
 {
 	struct sockaddr_storage peer = {0};
 	socklen_t length = sizeof(peer);
 	SmlControl__Envelope *answer;
-	int error = sml_ask_status(control, TIMEOUT_MS, &answer);
+	int error = sml_ask_status(ask, &answer);
 	int udp;
 
 	if (error) {
-		doctor_say(doctor, DOCTOR_PROBLEM, "switch", "what listens there is no switch: %s",
-			   sml_strerror(error));
-		doctor_mend(doctor, "check the port; a switch says its own when it starts");
+		doctor_say(doctor, DOCTOR_PROBLEM, "switch", "%.250s", ask->text);
+		doctor_mend(doctor, ask->session
+					    ? "see what the switch prints, and docs/security.md"
+					    : "check the port; a switch says its own when it "
+					      "starts");
 		return;
 	}
+	if (ask->session)
+		doctor_say(doctor, DOCTOR_OK, "tls",
+			   "version 1.3, the switch's certificate is "
+			   "believed, and ours by it");
 	check_version(doctor, answer->status);
-	getpeername(control, (struct sockaddr *)&peer, &length);
+	getpeername(ask->fd, (struct sockaddr *)&peer, &length);
 	udp = socket(peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (udp >= 0 && connect(udp, (struct sockaddr *)&peer, length) == 0) {
 		check_mtu(doctor, udp, peer.ss_family);
-		check_data_port(doctor, udp, control, strays_of(answer->status));
+		check_data_port(doctor, udp, ask, strays_of(answer->status));
 	}
 	if (udp >= 0)
 		close(udp);
@@ -153,17 +160,16 @@ static void check_connected(struct doctor *doctor, int control)
 
 void doctor_check_switch(struct doctor *doctor)
 {
-	char text[256];
-	int control = sml_ask_connect(doctor->switch_address, TIMEOUT_MS, text, sizeof(text));
+	struct sml_ask ask;
 
-	if (control < 0) {
-		doctor_say(doctor, DOCTOR_PROBLEM, "control port", "%s", text);
+	if (sml_ask_open(&ask, doctor->switch_address, TIMEOUT_MS) < 0) {
+		doctor_say(doctor, DOCTOR_PROBLEM, "control port", "%.250s", ask.text);
 		doctor_mend(doctor, "start `switchml switch' there, and let firewalls pass TCP to "
 				    "its port");
-		return;
+	} else {
+		doctor_say(doctor, DOCTOR_OK, "control port", "%s accepts connections",
+			   doctor->switch_address);
+		check_connected(doctor, &ask);
 	}
-	doctor_say(doctor, DOCTOR_OK, "control port", "%s accepts connections",
-		   doctor->switch_address);
-	check_connected(doctor, control);
-	close(control);
+	sml_ask_close(&ask);
 }

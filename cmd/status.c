@@ -3,10 +3,10 @@
 #include <argp.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "cmd/ask.h"
 #include "cmd/commands.h"
@@ -144,24 +144,19 @@ int sml_command_status(int argc, char **argv)
 	struct options options = {.address = environment && environment[0] ? environment
 									   : "127.0.0.1"};
 	SmlControl__Envelope *answer;
-	char text[512] = "";
-	int fd, rc;
+	struct sml_ask ask;
+	int rc;
 
 	argp_parse(&parser, argc, argv, 0, NULL, &options);
-	fd = sml_ask_connect(options.address, TIMEOUT_MS, text, sizeof(text));
-	if (fd < 0) {
-		fprintf(stderr, "switchml status: %s\n", text);
+	signal(SIGPIPE, SIG_IGN);
+	rc = sml_ask_open(&ask, options.address, TIMEOUT_MS);
+	if (rc < 0)
+		fprintf(stderr, "switchml status: %s\n", ask.text);
+	else if ((rc = sml_ask_status(&ask, &answer)) < 0)
+		fprintf(stderr, "switchml status: %s: %s\n", options.address, ask.text);
+	sml_ask_close(&ask);
+	if (rc < 0)
 		return 1;
-	}
-	rc = sml_ask_status(fd, TIMEOUT_MS, &answer);
-	close(fd);
-	if (rc < 0) {
-		fprintf(stderr,
-			"switchml status: %s takes connections but does not answer: is it "
-			"a switchml switch?\n",
-			options.address);
-		return 1;
-	}
 	rc = 0;
 	if (options.json)
 		rc = print_json(answer->status);

@@ -8,8 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include "cmd/ask.h"
 #include "cmd/commands.h"
 #ifdef SML_HAVE_XDP
 #include "switch/dataplane_xdp.h"
@@ -21,6 +23,9 @@ enum {
 	OPTION_JOBS,
 	OPTION_THREADS,
 	OPTION_HEARTBEAT,
+	OPTION_TLS_CERTIFICATE,
+	OPTION_TLS_KEY,
+	OPTION_TLS_AUTHORITY,
 	OPTION_DATAPLANE,
 	OPTION_XDP_MODE
 };
@@ -35,6 +40,13 @@ static const struct argp_option option_list[] = {
 	{"threads", OPTION_THREADS, "N", 0, "Threads that move packets (1)", 0},
 	{"heartbeat", OPTION_HEARTBEAT, "SECONDS", 0,
 	 "The longest silence that a worker may ask to be granted (60)", 0},
+	{"tls-certificate", OPTION_TLS_CERTIFICATE, "FILE", 0,
+	 "Take only control connections over TLS 1.3, and show this certificate; the three files "
+	 "go together, and are PEM (SWITCHML_TLS_CERTIFICATE)",
+	 0},
+	{"tls-key", OPTION_TLS_KEY, "FILE", 0, "Its private key (SWITCHML_TLS_KEY)", 0},
+	{"tls-authority", OPTION_TLS_AUTHORITY, "FILE", 0,
+	 "The authority that workers' certificates must be of (SWITCHML_TLS_AUTHORITY)", 0},
 	{"dataplane", OPTION_DATAPLANE, "NAME", 0,
 	 "udp (default), or xdp: in the kernel, on the interfaces of --iface", 0},
 	{"iface", 'i', "NAME[,NAME...]", 0, "For xdp: the interfaces that workers are behind", 0},
@@ -74,6 +86,15 @@ static const struct sml_dataplane_operations *dataplane(struct argp_state *state
 	return NULL;
 }
 
+static bool xdp_mode_is_generic(struct argp_state *state, const char *text)
+{
+	bool generic = strcmp(text, "generic") == 0;
+
+	if (!generic && strcmp(text, "native") != 0)
+		argp_error(state, "--xdp-mode is native or generic, not '%s'", text);
+	return generic;
+}
+
 static error_t parse(int key, char *text, struct argp_state *state)
 {
 	struct sml_switch_config *config = state->input;
@@ -104,12 +125,19 @@ static error_t parse(int key, char *text, struct argp_state *state)
 		config->dataplane = dataplane(state, text);
 		break;
 	case OPTION_XDP_MODE:
-		if (strcmp(text, "generic") != 0 && strcmp(text, "native") != 0)
-			argp_error(state, "--xdp-mode is native or generic, not '%s'", text);
-		config->generic = strcmp(text, "generic") == 0;
+		config->generic = xdp_mode_is_generic(state, text);
 		break;
 	case OPTION_HEARTBEAT:
 		config->heartbeat_ms = 1000 * number(state, "heartbeat", text, 1, 86400);
+		break;
+	case OPTION_TLS_CERTIFICATE:
+		config->tls.certificate = text;
+		break;
+	case OPTION_TLS_KEY:
+		config->tls.key = text;
+		break;
+	case OPTION_TLS_AUTHORITY:
+		config->tls.authority = text;
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -140,9 +168,21 @@ static void print_ready(const struct sml_switch_config *config, uint16_t port)
 	       length ? listen : "[::]", port);
 	if (config->data_port != 0)
 		printf(" on port %d", config->data_port);
-	printf("), %u slots, %u jobs, %u thread%s\n", config->max_slots, config->max_jobs,
-	       config->threads, config->threads == 1 ? "" : "s");
+	printf("), %u slots, %u jobs, %u thread%s%s\n", config->max_slots, config->max_jobs,
+	       config->threads, config->threads == 1 ? "" : "s",
+	       config->tls.certificate ? ", control by TLS 1.3 only" : "");
 	fflush(stdout);
+}
+
+/* A connection is a descriptor, and most systems grant more than they give at first. */
+static void raise_file_limit(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+		return;
+	files.rlim_cur = files.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &files);
 }
 
 int sml_command_switch(int argc, char **argv)
@@ -154,6 +194,7 @@ int sml_command_switch(int argc, char **argv)
 	int received;
 
 	sml_switch_config_init(&config);
+	config.tls = sml_ask_tls_files();
 	argp_parse(&parser, argc, argv, 0, NULL, &config);
 	/* Blocked before there are threads, so that all inherit it. */
 	sigemptyset(&ends);
@@ -161,6 +202,7 @@ int sml_command_switch(int argc, char **argv)
 	sigaddset(&ends, SIGINT);
 	pthread_sigmask(SIG_BLOCK, &ends, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	raise_file_limit();
 	if (sml_switch_open(&running, &config, text, sizeof(text)) < 0) {
 		fprintf(stderr, "switchml switch: %s\n", text);
 		return 1;

@@ -4,6 +4,11 @@
  * nanoseconds. Karn's rule (no samples from packets sent twice) is the
  * caller's to keep.
  *
+ * Hundreds of packets share a round trip, and most of a batch's samples are
+ * alike: with RFC 6298's weights a batch forgets all that was known about
+ * delays. So the variation rises at once, and falls by an eighth a round trip,
+ * as Linux's TCP has it (it falls by a quarter there).
+ *
  * A result comes when the slowest rank has sent, so a sample holds that rank's
  * lateness too. A rank that was itself the last to send measures the path
  * alone. Others' samples are cut off at SML_RTT_STRAGGLER_NS: a rank that
@@ -23,8 +28,11 @@
 #define SML_RTT_BACKOFF_CAP_NS 64000000ull
 
 struct sml_rtt {
-	uint64_t smoothed_ns; /* 0: no sample yet */
-	uint64_t variation_ns;
+	uint64_t smoothed_ns;  /* 0: no sample yet */
+	uint64_t deviation_ns; /* of late samples, by RFC 6298's weights */
+	uint64_t variation_ns; /* what the timeout allows for */
+	uint64_t round_max_ns; /* the largest deviation of this round trip */
+	uint64_t round_ends_ns;
 	uint64_t min_ns;
 	uint64_t rto_ns;
 	uint8_t backoff; /* doublings of rto_ns now in force */
@@ -35,7 +43,21 @@ static inline void sml_rtt_init(struct sml_rtt *rtt)
 	*rtt = (struct sml_rtt){.rto_ns = SML_RTT_INITIAL_RTO_NS, .min_ns = UINT64_MAX};
 }
 
-static inline void sml_rtt_sample(struct sml_rtt *rtt, uint64_t sample_ns, bool path_alone)
+static inline void sml_rtt_vary(struct sml_rtt *rtt, uint64_t now_ns)
+{
+	if (rtt->deviation_ns > rtt->round_max_ns)
+		rtt->round_max_ns = rtt->deviation_ns;
+	if (rtt->round_max_ns > rtt->variation_ns)
+		rtt->variation_ns = rtt->round_max_ns;
+	if (now_ns < rtt->round_ends_ns)
+		return;
+	rtt->variation_ns -= (rtt->variation_ns - rtt->round_max_ns) / 8;
+	rtt->round_max_ns = 0;
+	rtt->round_ends_ns = now_ns + rtt->smoothed_ns;
+}
+
+static inline void sml_rtt_sample(struct sml_rtt *rtt, uint64_t sample_ns, bool path_alone,
+				  uint64_t now_ns)
 {
 	uint64_t difference;
 
@@ -45,27 +67,19 @@ static inline void sml_rtt_sample(struct sml_rtt *rtt, uint64_t sample_ns, bool 
 		rtt->min_ns = sample_ns;
 	if (rtt->smoothed_ns == 0) {
 		rtt->smoothed_ns = sample_ns;
-		rtt->variation_ns = sample_ns / 2;
+		rtt->deviation_ns = rtt->variation_ns = sample_ns / 2;
 	} else {
 		difference = sample_ns > rtt->smoothed_ns ? sample_ns - rtt->smoothed_ns
 							  : rtt->smoothed_ns - sample_ns;
-		rtt->variation_ns = (3 * rtt->variation_ns + difference) / 4;
+		rtt->deviation_ns = (3 * rtt->deviation_ns + difference) / 4;
 		rtt->smoothed_ns = (7 * rtt->smoothed_ns + sample_ns) / 8;
 	}
+	sml_rtt_vary(rtt, now_ns);
 	rtt->rto_ns = rtt->smoothed_ns + 4 * rtt->variation_ns;
 	if (rtt->rto_ns < SML_RTT_MIN_RTO_NS)
 		rtt->rto_ns = SML_RTT_MIN_RTO_NS;
 	if (rtt->rto_ns > SML_RTT_MAX_RTO_NS)
 		rtt->rto_ns = SML_RTT_MAX_RTO_NS;
-}
-
-/* A rank was later than the timer: so long it took since the first transmission. */
-static inline void sml_rtt_late(struct sml_rtt *rtt, uint64_t sample_ns)
-{
-	uint64_t min_ns = rtt->min_ns;
-
-	sml_rtt_sample(rtt, sample_ns, false);
-	rtt->min_ns = min_ns;
 }
 
 /* The timeout with its backoff. */

@@ -72,7 +72,8 @@ extern "C" {
 	X(-5009, SML_ERROR_CLOSED, "the context is closed or has left")                            \
 	X(-5010, SML_ERROR_FORKED, "the context belongs to the parent process")                    \
 	X(-5011, SML_ERROR_PROTOCOL, "the peer broke the protocol")                                \
-	X(-5012, SML_ERROR_VERSION, "library and switch are of different versions")
+	X(-5012, SML_ERROR_VERSION, "library and switch are of different versions")                \
+	X(-5013, SML_ERROR_TLS, "TLS with the switch failed")
 
 enum sml_error {
 	SML_ERROR_NONE = 0,
@@ -150,7 +151,8 @@ struct sml_config {
 	/*
 	 * Faults that this rank makes on its own packets, for tests, each in
 	 * packets of a million: SWITCHML_FAULTS="drop=10000,duplicate=1000,
-	 * reorder=1000,seed=7".
+	 * reorder=1000,seed=7". And what it leaves out, to measure what that buys:
+	 * "tickets=0" (all ranks alike), "fastretransmit=0".
 	 */
 	const char *faults;
 	/*
@@ -158,6 +160,13 @@ struct sml_config {
 	 * in it is the rank. SWITCHML_FLIGHT_RECORDER, NULL: the log alone.
 	 */
 	const char *flight_recorder;
+
+	/*
+	 * Control messages over TLS 1.3 (docs/security.md): files of PEM with this
+	 * rank's certificate, its key, and the authority that all certificates are
+	 * of. All three or none. SWITCHML_TLS_CERTIFICATE, _KEY and _AUTHORITY.
+	 */
+	const char *tls_certificate, *tls_key, *tls_authority;
 };
 
 /*

@@ -102,6 +102,7 @@ static void name_endpoint(struct sml_endpoint *endpoint, const struct host_port 
 	const char *open = strchr(from->host, ':') ? "[" : "";
 	const char *close = *open ? "]" : "";
 
+	memcpy(endpoint->host, from->host, sizeof(endpoint->host));
 	sml_sockaddr_text(&endpoint->address, text);
 	if (strcmp(text, from->host) == 0)
 		snprintf(endpoint->name, sizeof(endpoint->name), "%s%s%s:%s", open, from->host,

@@ -19,6 +19,7 @@ union sml_sockaddr {
 struct sml_endpoint {
 	union sml_sockaddr address;
 	char name[320]; /* "gpu1:28500 (10.0.0.3)" */
+	char host[256]; /* "gpu1", as the user said it: what its certificate must name */
 };
 
 /*

@@ -15,7 +15,10 @@ struct sml_channel {
 	int fd;
 	bool over;
 	uint64_t heard_ns;
-	struct evbuffer *in, *out;
+	struct evbuffer *in, *out; /* messages */
+	/* With TLS, between messages and socket; else the wire's buffers are the messages'. */
+	struct sml_tls_session *tls;
+	struct evbuffer *wire_in, *wire_out;
 	struct event *readable, *writable;
 };
 
@@ -34,16 +37,17 @@ static int flush(struct sml_channel *channel)
 {
 	size_t length;
 
-	while ((length = evbuffer_get_length(channel->out)) > 0) {
+	while ((length = evbuffer_get_length(channel->wire_out)) > 0) {
 		/* Not evbuffer_write(): the application may die of its SIGPIPE. */
-		ssize_t sent = send(channel->fd, evbuffer_pullup(channel->out, (ev_ssize_t)length),
-				    length, MSG_NOSIGNAL | MSG_DONTWAIT);
+		ssize_t sent =
+			send(channel->fd, evbuffer_pullup(channel->wire_out, (ev_ssize_t)length),
+			     length, MSG_NOSIGNAL | MSG_DONTWAIT);
 
 		if (sent < 0 && errno == EINTR)
 			continue;
 		if (sent < 0)
 			return errno == EAGAIN ? 0 : -errno;
-		evbuffer_drain(channel->out, (size_t)sent);
+		evbuffer_drain(channel->wire_out, (size_t)sent);
 	}
 	return 0;
 }
@@ -54,8 +58,21 @@ static void write_some(struct sml_channel *channel)
 
 	if (error)
 		end(channel, error);
-	else if (evbuffer_get_length(channel->out) > 0)
+	else if (evbuffer_get_length(channel->wire_out) > 0)
 		event_add(channel->writable, NULL);
+}
+
+/* Between messages and wire. What TLS has to say goes out, also when it has failed. */
+static int step(struct sml_channel *channel, struct evbuffer *wire_in)
+{
+	int error = 0;
+
+	if (channel->tls)
+		error = sml_tls_step(channel->tls, wire_in, channel->in, channel->out,
+				     channel->wire_out);
+	if (error)
+		(void)flush(channel);
+	return error;
 }
 
 static void on_writable(evutil_socket_t fd, short what, void *self)
@@ -72,7 +89,7 @@ static void on_readable(evutil_socket_t fd, short what, void *self)
 	int n, result = 0;
 
 	(void)what;
-	n = evbuffer_read(channel->in, fd, -1);
+	n = evbuffer_read(channel->wire_in, fd, -1);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0) {
@@ -80,16 +97,35 @@ static void on_readable(evutil_socket_t fd, short what, void *self)
 		return;
 	}
 	channel->heard_ns = sml_now_ns();
-	while (!channel->over && (result = sml_frame_read(channel->in, &message)) > 0) {
+	result = step(channel, channel->wire_in);
+	while (!channel->over && result == 0 &&
+	       (result = sml_frame_read(channel->in, &message)) > 0) {
 		channel->owner.received(channel->owner.self, message);
 		sml_control__envelope__free_unpacked(message, NULL);
+		result = 0;
 	}
 	if (result < 0)
 		end(channel, result);
+	else if (channel->tls && !channel->over)
+		write_some(channel);
 }
 
-struct sml_channel *sml_channel_open(struct event_base *base, int fd,
-				     const struct sml_channel_owner *owner)
+static bool begin_tls(struct sml_channel *channel, struct sml_tls *tls, const char *host)
+{
+	if (tls == NULL) {
+		channel->wire_in = channel->in;
+		channel->wire_out = channel->out;
+		return channel->in && channel->out;
+	}
+	channel->wire_in = evbuffer_new();
+	channel->wire_out = evbuffer_new();
+	channel->tls = sml_tls_begin(tls, host);
+	return channel->in && channel->out && channel->wire_in && channel->wire_out &&
+	       channel->tls && step(channel, NULL) == 0 && flush(channel) == 0;
+}
+
+struct sml_channel *sml_channel_open(struct event_base *base, int fd, struct sml_tls *tls,
+				     const char *host, const struct sml_channel_owner *owner)
 {
 	struct sml_channel *channel = calloc(1, sizeof(*channel));
 
@@ -104,7 +140,7 @@ struct sml_channel *sml_channel_open(struct event_base *base, int fd,
 	channel->out = evbuffer_new();
 	channel->readable = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, channel);
 	channel->writable = event_new(base, fd, EV_WRITE, on_writable, channel);
-	if (!channel->in || !channel->out || !channel->readable || !channel->writable ||
+	if (!begin_tls(channel, tls, host) || !channel->readable || !channel->writable ||
 	    event_add(channel->readable, NULL) < 0) {
 		sml_channel_close(channel);
 		return NULL;
@@ -120,8 +156,22 @@ int sml_channel_send(struct sml_channel *channel, const SmlControl__Envelope *me
 		return 0;
 	error = sml_frame_write(channel->out, message);
 	if (error == 0)
+		error = step(channel, NULL);
+	if (error == 0)
 		write_some(channel);
 	return error;
+}
+
+const char *sml_channel_tls_reason(const struct sml_channel *channel)
+{
+	const char *reason = channel->tls ? sml_tls_reason(channel->tls) : "";
+
+	return *reason ? reason : NULL;
+}
+
+bool sml_channel_is_known(const struct sml_channel *channel)
+{
+	return !channel->tls || sml_tls_is_up(channel->tls);
 }
 
 uint64_t sml_channel_heard_ns(const struct sml_channel *channel)
@@ -138,7 +188,7 @@ void sml_channel_drain(struct sml_channel *channel, uint64_t until_ns)
 	while ((now_ns = sml_now_ns()) < until_ns) {
 		if (flush(channel) < 0)
 			return;
-		if (evbuffer_get_length(channel->out) == 0) {
+		if (evbuffer_get_length(channel->wire_out) == 0) {
 			shutdown(channel->fd, SHUT_WR);
 			ready.events = POLLIN;
 		} else {
@@ -161,10 +211,15 @@ void sml_channel_close(struct sml_channel *channel)
 		event_free(channel->readable);
 	if (channel->writable)
 		event_free(channel->writable);
+	if (channel->wire_in && channel->wire_in != channel->in)
+		evbuffer_free(channel->wire_in);
+	if (channel->wire_out && channel->wire_out != channel->out)
+		evbuffer_free(channel->wire_out);
 	if (channel->in)
 		evbuffer_free(channel->in);
 	if (channel->out)
 		evbuffer_free(channel->out);
+	sml_tls_end(channel->tls);
 	close(channel->fd);
 	free(channel);
 }

@@ -7,9 +7,11 @@
 #define SML_LIB_CHANNEL_H
 
 #include <event2/event.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "control/frame.h"
+#include "control/tls.h"
 
 struct sml_channel;
 
@@ -21,12 +23,21 @@ struct sml_channel_owner {
 	void (*ended)(void *self, int error);
 };
 
-/* Owns fd, also when it fails: then NULL. */
-struct sml_channel *sml_channel_open(struct event_base *base, int fd,
-				     const struct sml_channel_owner *owner);
+/*
+ * Owns fd, also when it fails: then NULL. With tls (NULL: without), whose switch must have a
+ * certificate that names host.
+ */
+struct sml_channel *sml_channel_open(struct event_base *base, int fd, struct sml_tls *tls,
+				     const char *host, const struct sml_channel_owner *owner);
 
 /* Queues a message and sends what goes. Nothing happens after the end. 0 or -ENOMEM. */
 int sml_channel_send(struct sml_channel *channel, const SmlControl__Envelope *message);
+
+/* After the end: why, if TLS is why, in words in which "it" is the peer; else NULL. */
+const char *sml_channel_tls_reason(const struct sml_channel *channel);
+
+/* The peer has proved who it is, or need not. */
+bool sml_channel_is_known(const struct sml_channel *channel);
 
 /* When bytes last came. */
 uint64_t sml_channel_heard_ns(const struct sml_channel *channel);

@@ -7,6 +7,7 @@
  * from the first launcher that has set both of its own: never one from each,
  * for a program that Open MPI starts inside a Slurm allocation sees both.
  */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +62,9 @@ static const struct variable variables[] = {
 	{"SWITCHML_SPIN", MEMBER(spin), NUMBER, 0, 1, NULL, "0 or 1"},
 	{"SWITCHML_FLIGHT_RECORDER", MEMBER(flight_recorder), TEXT, 0, 0, NULL, NULL},
 	{"SWITCHML_FAULTS", MEMBER(faults), TEXT, 0, 0, NULL, NULL},
+	{"SWITCHML_TLS_CERTIFICATE", MEMBER(tls_certificate), TEXT, 0, 0, NULL, NULL},
+	{"SWITCHML_TLS_KEY", MEMBER(tls_key), TEXT, 0, 0, NULL, NULL},
+	{"SWITCHML_TLS_AUTHORITY", MEMBER(tls_authority), TEXT, 0, 0, NULL, NULL},
 };
 
 /* Launchers in order of strength: torchrun under srun, mpirun under Slurm. */
@@ -195,13 +199,13 @@ static int set_ranks(struct sml_config *config)
 	/* What overrides it need not be right. */
 	if (launcher == NULL || (get("SWITCHML_RANK") && get("SWITCHML_WORLD_SIZE")))
 		return 0;
+	/* More than a job can have: sml_open() says so, if the program doesn't choose others. */
 	if (!get("SWITCHML_WORLD_SIZE"))
-		error = set_number(launcher->world_size, 1, SML_MAX_WORLD_SIZE,
-				   "1 to 64, the most ranks that a job can have",
+		error = set_number(launcher->world_size, 1, INT_MAX, "a number of ranks",
 				   &config->world_size);
 	if (error == 0 && !get("SWITCHML_RANK"))
-		error = set_number(launcher->rank, 0, SML_MAX_WORLD_SIZE - 1,
-				   "0 to 63, below the world size", &config->rank);
+		error = set_number(launcher->rank, 0, INT_MAX, "a number below the world size",
+				   &config->rank);
 	return error;
 }
 

@@ -76,13 +76,13 @@ static const char *advice(int error, bool embedded)
 		return embedded ? "nothing listens there: has rank 0 been started, and is "
 				  "SWITCHML_MASTER_ADDR (MASTER_ADDR) the host that it runs on?"
 				: "nothing listens there: start `switchml switch`, or check "
-				  "SWITCHML_SWITCH";
+				  "SWITCHML_SWITCH (a firewall that rejects looks the same)";
 	case ETIMEDOUT:
 		return "no answer: is the host up, and does a firewall let the TCP port pass?";
 	case EHOSTUNREACH:
 	case ENETUNREACH:
-		return "check the address and the network (SWITCHML_SOCKET_IFNAME chooses the "
-		       "interface)";
+		return "check the address, the network and its firewalls "
+		       "(SWITCHML_SOCKET_IFNAME chooses the interface)";
 	default:
 		return "check the address and the network";
 	}

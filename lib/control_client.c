@@ -102,7 +102,8 @@ int sml_control_open(struct sml_control **opened, const struct sml_settings *set
 		close(connection->fd);
 		goto err_close;
 	}
-	control->channel = sml_channel_open(control->base, connection->fd, &owner);
+	control->channel = sml_channel_open(control->base, connection->fd, settings->tls,
+					    connection->endpoint->host, &owner);
 	control->tick = event_new(control->base, -1, EV_PERSIST, sml_control_on_tick, control);
 	control->wake = event_new(control->base, control->wake_fd, EV_READ | EV_PERSIST,
 				  sml_control_on_wake, control);
@@ -269,6 +270,7 @@ int sml_control_join(struct sml_control *control, const struct sml_application *
 	join.data_slots = settings->data_slots;
 	join.shards = settings->threads;
 	join.heartbeat_ms = settings->heartbeat_ms;
+	join.no_tickets = settings->faults.no_tickets;
 	join.stripe = control->place.stripe;
 	join.stripes = control->place.n_stripes;
 	control->has_slots = application->ports != NULL;

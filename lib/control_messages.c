@@ -360,7 +360,14 @@ static void lost(struct sml_control *control, const char *how)
 {
 	if (hand_to_owner(control, how))
 		return;
-	if (sml_control_phase(control) < SML_CONTROL_ADMITTED)
+	if (!sml_channel_is_known(control->channel))
+		sml_control_fail(control, SML_ERROR_UNREACHABLE,
+				 "what listens at %s %s before it had said who it is: is it a "
+				 "SwitchML switch with --tls-certificate? Otherwise unset "
+				 "SWITCHML_TLS_CERTIFICATE, SWITCHML_TLS_KEY and "
+				 "SWITCHML_TLS_AUTHORITY",
+				 control->where, how);
+	else if (sml_control_phase(control) < SML_CONTROL_ADMITTED)
 		sml_control_fail(
 			control, SML_ERROR_UNREACHABLE,
 			"what listens at %s %s: is it a SwitchML switch? Check the address and the "
@@ -381,8 +388,19 @@ static void lost(struct sml_control *control, const char *how)
 void sml_control_ended(void *self, int error)
 {
 	struct sml_control *control = self;
-	char how[128];
+	const char *reason = sml_channel_tls_reason(control->channel);
+	char how[SML_TEXT_BYTES / 2];
 
+	if (reason && sml_control_phase(control) < SML_CONTROL_ADMITTED) {
+		sml_control_fail(control, SML_ERROR_TLS, "TLS with what listens at %s failed: %s",
+				 control->where, reason);
+		return;
+	}
+	if (reason) {
+		snprintf(how, sizeof(how), "broke TLS: %.200s", reason);
+		lost(control, how);
+		return;
+	}
 	if (error == -EPROTO) {
 		sml_control_fail(
 			control, SML_ERROR_PROTOCOL,

@@ -11,6 +11,8 @@
 #include "lib/probe.h"
 
 #define REJOIN_PAUSE_NS (20 * SML_NS_PER_MS)
+/* They share the application's descriptors. */
+#define MAX_STRANGERS 128
 
 /* ---- rank 0's control port ---- */
 
@@ -30,6 +32,9 @@ int sml_embedded_listen(struct sml_context *context)
 	config.listen = listen;
 	config.rendezvous = true;
 	config.local_stripes = settings->local_stripes;
+	config.max_strangers = MAX_STRANGERS;
+	config.tls = settings->tls_files;
+	config.tls_names = sml_tls_variables;
 	/* A failure of the job is told by the ranks already. */
 	config.debug = settings->log.level >= SML_LOG_INFO ? settings->log.level : SML_LOG_ERROR;
 	error = sml_switch_open(&context->embedded, &config, text, sizeof(text));

@@ -205,7 +205,8 @@ static int try_once(struct sml_stripe *stripe, unsigned first_endpoint, struct r
 static bool may_pass(int error)
 {
 	return error == SML_ERROR_UNREACHABLE || error == SML_ERROR_SWITCH_DIED ||
-	       error == SML_ERROR_PROTOCOL || error == SML_ERROR_TIMEOUT || error > -4096;
+	       error == SML_ERROR_PROTOCOL || error == SML_ERROR_TIMEOUT ||
+	       error == SML_ERROR_TLS || error > -4096;
 }
 
 static int take_over(struct sml_stripe *stripe, struct sml_control **taken)

@@ -69,8 +69,8 @@ static int check(const struct sml_config *config)
 
 int sml_faults_parse(struct sml_faults *faults, const char *text)
 {
-	static const char allowed[] = "drop=N,duplicate=N,reorder=N,seed=N, each but the seed in "
-				      "packets of a million";
+	static const char allowed[] = "drop=N,duplicate=N,reorder=N (packets of a million), "
+				      "seed=N, tickets=0 or 1, fastretransmit=0 or 1";
 	const char *place = text;
 	char name[16], digits[24];
 	int length;
@@ -90,6 +90,10 @@ int sml_faults_parse(struct sml_faults *faults, const char *text)
 			faults->reorder = (uint32_t)value;
 		else if (strcmp(name, "seed") == 0)
 			faults->seed = (uint64_t)value;
+		else if (strcmp(name, "tickets") == 0 && value <= 1)
+			faults->no_tickets = value == 0;
+		else if (strcmp(name, "fastretransmit") == 0 && value <= 1)
+			faults->no_fast_retransmit = value == 0;
 		else
 			goto wrong;
 		place += length;
@@ -150,6 +154,30 @@ static uint8_t choose_local_stripes(void)
 	int n = count_cores() / 2;
 
 	return (uint8_t)(n < 1 ? 1 : n > SML_MAX_STRIPES ? SML_MAX_STRIPES : n);
+}
+
+/* ---- TLS ---- */
+
+/* NULL stays NULL, and so becomes what is empty. False: no memory. */
+static bool copy_path(const char **to, const char *path)
+{
+	*to = path && *path ? strdup(path) : NULL;
+	return *to || !path || !*path;
+}
+
+static int open_tls(struct sml_settings *settings, const struct sml_config *config)
+{
+	struct sml_tls_files *files = &settings->tls_files;
+	char text[SML_TEXT_BYTES];
+
+	if (!copy_path(&files->certificate, config->tls_certificate) ||
+	    !copy_path(&files->key, config->tls_key) ||
+	    !copy_path(&files->authority, config->tls_authority))
+		return sml_error_set(-ENOMEM, "no memory for the configuration");
+	if (sml_tls_open(&settings->tls, SML_TLS_WORKER, files, &sml_tls_variables, text,
+			 sizeof(text)) < 0)
+		return sml_error_set(SML_ERROR_CONFIG, "%s", text);
+	return 0;
 }
 
 static char *copy(const char *text, const char *fallback)
@@ -222,6 +250,8 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 	if (error == 0 && config->faults)
 		error = sml_faults_parse(&settings->faults, config->faults);
 	if (error == 0)
+		error = open_tls(settings, config);
+	if (error == 0)
 		error = set_flight_recorder(settings, config);
 	if (error)
 		return error;
@@ -253,5 +283,9 @@ void sml_settings_fini(struct sml_settings *settings)
 	free(settings->job);
 	free(settings->master_address);
 	free(settings->interface);
+	free((char *)(uintptr_t)settings->tls_files.certificate);
+	free((char *)(uintptr_t)settings->tls_files.key);
+	free((char *)(uintptr_t)settings->tls_files.authority);
+	sml_tls_close(settings->tls);
 	free(settings->flight_recorder);
 }

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "control/tls.h"
 #include "core/wire.h"
 #include "lib/log.h"
 #include "switchml.h"
@@ -24,6 +25,8 @@
 
 struct sml_faults {
 	uint32_t drop, duplicate, reorder; /* in packets of a million */
+	/* Left out, to measure what it buys. */
+	bool no_tickets, no_fast_retransmit;
 	uint64_t seed;
 };
 
@@ -44,6 +47,8 @@ struct sml_settings {
 	uint32_t mtu; /* 0: the path's */
 	bool spin;
 	struct sml_faults faults;
+	struct sml_tls_files tls_files;
+	struct sml_tls *tls; /* NULL: control connections are plain */
 	struct sml_log log;
 	char threads_why[64];
 };
@@ -54,7 +59,10 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 /* Also after a failed init. */
 void sml_settings_fini(struct sml_settings *settings);
 
-/* "drop=10000,duplicate=1000,reorder=1000,seed=7". 0 or SML_ERROR_CONFIG, told. */
+/*
+ * "drop=10000,duplicate=1000,reorder=1000,seed=7,tickets=0,fastretransmit=0". 0, or
+ * SML_ERROR_CONFIG, told.
+ */
 int sml_faults_parse(struct sml_faults *faults, const char *text);
 
 /* Decimal digits and nothing else, within the bounds. */

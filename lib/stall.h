@@ -103,6 +103,6 @@ bool sml_stall_next(struct sml_stall_cursor *cursor, struct sml_stalled *stalled
  * packets are lost. Returns how many lines; 0: nothing was under way.
  */
 unsigned sml_stall_describe(struct sml_context *context, const struct sml_stall_reports *reports,
-			    char lines[SML_STALL_LINES][SML_STALL_LINE_BYTES]);
+			    char text[SML_STALL_LINES][SML_STALL_LINE_BYTES]);
 
 #endif

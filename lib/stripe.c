@@ -46,6 +46,10 @@ static int find_embedded(struct sml_stripe *stripe)
 	if (n > 0 && embedded)
 		snprintf(stripe->endpoints[0].name, sizeof(stripe->endpoints[0].name), "%.255s:%u",
 			 settings->master_address, sml_switch_port(embedded));
+	/* What the user said is what its certificate must name, on all ranks. */
+	for (int i = 0; i < n; i++)
+		snprintf(stripe->endpoints[i].host, sizeof(stripe->endpoints[i].host), "%s",
+			 settings->master_address);
 	return n;
 }
 

@@ -3,10 +3,10 @@
  * Connections of the control port. Anybody can open one, so nothing that a peer
  * does, or leaves undone, may cost more than its own connection: what it sends
  * is bounded, what waits for it is bounded, and so is its time to say what it
- * wants.
+ * wants. strangers.c has the bounds of all together.
  *
- *	open --- Join ---> a job's member --- the job ends ---> ending -> free
- *	   \--- garbage, 10 s without a word, the peer's end ------------>/
+ *	stranger --- Join ---> a job's member --- the job ends ---> ending -> free
+ *	   \--- garbage, 10 s without joining, the peer's end ------------>/
  *
  * The invariant: connections are freed by their own events and by the tick, and
  * nowhere else, so that whoever walks a job's members may end any of them.
@@ -20,13 +20,14 @@
 #include <sys/socket.h>
 
 #include "switch/server.h"
+#include "switch/wire.h"
 
-/* A connection that has not said what it wants by then is closed. */
-#define GREETING_NS (10ull * 1000000000ull)
 /* One that ends may still read what it was told, for so long. */
 #define LINGER_NS 1000000000ull
 /* The longest message of a worker, a report of 2 x 4096 chunks, has 160 KiB. */
 #define MAX_INPUT_BYTES (256u << 10)
+/* The longest of a member, a result that it keeps, has 9 KiB. */
+#define MAX_MEMBER_BYTES (16u << 10)
 /* A peer that lets so much wait gets no answers to more questions. */
 #define MAX_UNREAD_BYTES (64u << 10)
 
@@ -43,6 +44,8 @@ void sml_connection_free(struct sml_connection *connection)
 	if (connection->next != NULL)
 		connection->next->previous = connection->previous;
 	server->n_connections--;
+	server->held_bytes -= connection->held_bytes;
+	sml_wire_fini(connection);
 	bufferevent_free(connection->stream);
 	free(connection);
 	if (server->stopping && server->connections == NULL)
@@ -56,9 +59,9 @@ void sml_connection_lose(struct sml_connection *connection, const char *why)
 	sml_connection_free(connection);
 }
 
-static size_t unsent_bytes(const struct sml_connection *connection)
+bool sml_connection_listens(const struct sml_connection *connection)
 {
-	return evbuffer_get_length(bufferevent_get_output(connection->stream));
+	return sml_wire_unsent_bytes(connection) <= MAX_UNREAD_BYTES;
 }
 
 static void drain(struct sml_connection *connection)
@@ -74,7 +77,7 @@ static void drain(struct sml_connection *connection)
  */
 static void end_when_sent(struct sml_connection *connection)
 {
-	if (unsent_bytes(connection) == 0)
+	if (sml_wire_unsent_bytes(connection) == 0)
 		shutdown(bufferevent_getfd(connection->stream), SHUT_WR);
 }
 
@@ -85,24 +88,34 @@ void sml_connection_end(struct sml_connection *connection)
 	connection->closing = true;
 	connection->heard_ns = sml_now_ns();
 	drain(connection);
+	sml_wire_finish(connection);
 	end_when_sent(connection);
 }
 
-bool sml_connection_is_over(const struct sml_connection *connection, uint64_t now_ns)
+bool sml_connection_is_over(struct sml_connection *connection, uint64_t now_ns)
 {
 	if (connection->closing)
 		return now_ns > connection->heard_ns + LINGER_NS;
-	return connection->job == NULL && now_ns > connection->heard_ns + GREETING_NS;
+	if (connection->job != NULL)
+		connection->stranger_ns = now_ns;
+	/* Whatever it says: to join is all that counts. */
+	return now_ns >
+	       connection->stranger_ns + connection->server->config.greeting_ms * 1000000ull;
 }
 
 /* ---- out ---- */
 
 int sml_connection_send(struct sml_connection *connection, const SmlControl__Envelope *message)
 {
+	int rc;
+
 	if (connection->closing)
 		return 0;
 	/* Out of memory, the peer hears nothing more and its heartbeat ends it. */
-	return sml_frame_write(bufferevent_get_output(connection->stream), message);
+	rc = sml_frame_write(sml_wire_messages_out(connection), message);
+	if (rc == 0)
+		sml_wire_push(connection);
+	return rc;
 }
 
 void sml_connection_refuse(struct sml_connection *connection, int error, const char *text)
@@ -125,6 +138,7 @@ static void on_written(struct bufferevent *stream, void *context)
 	(void)stream;
 	if (connection->closing)
 		end_when_sent(connection);
+	sml_strangers_count(connection);
 }
 
 /* ---- in ---- */
@@ -142,7 +156,7 @@ static void answer_ping(struct sml_connection *connection, const SmlControl__Pin
 
 static void handle(struct sml_connection *connection, const SmlControl__Envelope *message)
 {
-	bool listens = unsent_bytes(connection) <= MAX_UNREAD_BYTES;
+	bool listens = sml_connection_listens(connection);
 
 	switch (message->body_case) {
 	case SML_CONTROL__ENVELOPE__BODY_PING:
@@ -164,13 +178,26 @@ static void handle(struct sml_connection *connection, const SmlControl__Envelope
 	}
 }
 
+/* A peer that has been no member: said once a second, counted always. */
+static void turn_away(struct sml_connection *connection, const char *why)
+{
+	if (connection->job == NULL)
+		sml_strangers_refused(connection, why, false);
+	sml_connection_lose(connection, why);
+}
+
 static void on_read(struct bufferevent *stream, void *context)
 {
 	struct sml_connection *connection = context;
-	struct evbuffer *in = bufferevent_get_input(stream);
+	struct evbuffer *in = sml_wire_messages_in(connection);
 	SmlControl__Envelope *message;
 	int rc = 0;
 
+	(void)stream;
+	if (!connection->closing && sml_wire_pull(connection) < 0) {
+		sml_wire_failed(connection);
+		return;
+	}
 	while (!connection->closing && (rc = sml_frame_read(in, &message)) > 0) {
 		connection->heard_ns = sml_now_ns();
 		handle(connection, message);
@@ -178,10 +205,15 @@ static void on_read(struct bufferevent *stream, void *context)
 	}
 	if (connection->closing)
 		drain(connection);
+	else if (rc < 0 && connection->tls == NULL && sml_tls_is_hello(in))
+		sml_wire_refuse_tls(connection);
 	else if (rc < 0)
-		sml_connection_lose(connection, "it sent what is not a control message");
-	else if (sml_frame_bytes(in) > MAX_INPUT_BYTES)
-		sml_connection_lose(connection, "it sent a control message that is too long");
+		turn_away(connection, "it sent what is not a control message");
+	else if (sml_frame_bytes(in) >
+		 (connection->job != NULL ? MAX_MEMBER_BYTES : MAX_INPUT_BYTES))
+		turn_away(connection, "it sent a control message that is too long");
+	else
+		sml_strangers_count(connection);
 }
 
 static void on_event(struct bufferevent *stream, short what, void *context)
@@ -204,33 +236,38 @@ static void on_event(struct bufferevent *stream, short what, void *context)
 
 void sml_connection_open(struct sml_server *server, int fd)
 {
-	struct sml_connection *connection = NULL;
-	struct bufferevent *stream = NULL;
+	struct sml_connection *connection;
+	struct bufferevent *stream;
 	int one = 1;
 
-	if (server->n_connections < SML_MAX_CONNECTIONS) {
-		stream = bufferevent_socket_new(server->base, fd, BEV_OPT_CLOSE_ON_FREE);
-		connection = calloc(1, sizeof(*connection));
-	}
-	if (stream == NULL || connection == NULL) {
+	stream = bufferevent_socket_new(server->base, fd, BEV_OPT_CLOSE_ON_FREE);
+	connection = calloc(1, sizeof(*connection));
+	if (connection != NULL)
+		connection->server = server;
+	if (stream == NULL || connection == NULL || !sml_wire_init(connection)) {
 		if (stream != NULL)
 			bufferevent_free(stream);
 		else
 			evutil_closesocket(fd);
+		if (connection != NULL)
+			sml_wire_fini(connection);
 		free(connection);
 		return;
 	}
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	connection->server = server;
 	connection->stream = stream;
-	connection->heard_ns = sml_now_ns();
+	connection->heard_ns = connection->stranger_ns = sml_now_ns();
 	connection->next = server->connections;
 	if (connection->next != NULL)
 		connection->next->previous = connection;
 	server->connections = connection;
 	server->n_connections++;
 	bufferevent_setcb(stream, on_read, on_written, on_event, connection);
-	/* One message and its length: more is not read before that is handled. */
-	bufferevent_setwatermark(stream, EV_READ, 0, MAX_INPUT_BYTES + 4);
-	bufferevent_enable(stream, EV_READ | EV_WRITE);
+	/*
+	 * 16 KiB are read at a time, then on_read() takes or refuses what is there: no
+	 * high watermark is needed, and libevent's crashes where memory has run out.
+	 */
+	if (bufferevent_enable(stream, EV_READ | EV_WRITE) < 0)
+		sml_connection_free(connection);
+	sml_strangers_make_room(server);
 }

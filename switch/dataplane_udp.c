@@ -426,6 +426,7 @@ static int udp_open(struct sml_dataplane **opened, const struct sml_dataplane_co
 	unsigned started = 0;
 	int rc = -ENOMEM;
 
+	snprintf(error_text, error_bytes, "no memory for the dataplane");
 	if (dataplane == NULL)
 		return -ENOMEM;
 	dataplane->config = *config;

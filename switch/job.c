@@ -266,7 +266,11 @@ static void tell_waiting(struct sml_job *job)
 			missing[waiting.n_missing++] = rank;
 	message.body_case = SML_CONTROL__ENVELOPE__BODY_WAITING;
 	message.waiting = &waiting;
-	send_all(job, &message);
+	/* Said again and again, so only to those who read it. */
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].connection != NULL &&
+		    sml_connection_listens(job->members[rank].connection))
+			sml_connection_send(job->members[rank].connection, &message);
 }
 
 /* ---- messages ---- */

@@ -88,7 +88,7 @@ static struct stalls *open_stalls(struct sml_job *job)
 		return NULL;
 	stalls->states = calloc(n, sizeof(*stalls->states));
 	stalls->slots = calloc(n, sizeof(*stalls->slots));
-	stalls->slot_list = calloc(n, sizeof(*stalls->slot_list));
+	stalls->slot_list = calloc(n, sizeof(SmlControl__SlotState *));
 	if (!stalls->states || !stalls->slots || !stalls->slot_list) {
 		close_stalls(stalls);
 		return NULL;

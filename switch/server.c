@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -12,6 +13,8 @@
 #include "switch/job.h"
 
 #define BACKLOG 128
+/* Where there are no descriptors for a newcomer, so many strangers make room. */
+#define EVICTED_AT_ONCE 16
 /* What workers are told at the end they may read for so long. */
 #define STOP_US 300000
 
@@ -41,6 +44,8 @@ static void on_accept_error(struct evconnlistener *listener, void *context)
 
 	evconnlistener_disable(listener);
 	server->accepts_none = true;
+	for (unsigned i = 0; i < EVICTED_AT_ONCE; i++)
+		sml_strangers_evict(server);
 }
 
 /* ---- time ---- */
@@ -57,8 +62,10 @@ static void forgive_own_absence(struct sml_server *server, uint64_t now_ns)
 	if (away_ns < 5 * SML_TICK_NS)
 		return;
 	for (struct sml_connection *c = server->connections; c != NULL; c = c->next)
-		if (c->heard_ns + away_ns <= now_ns)
+		if (c->heard_ns + away_ns <= now_ns) {
 			c->heard_ns += away_ns;
+			c->stranger_ns += away_ns;
+		}
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *context)
@@ -69,10 +76,8 @@ static void on_tick(evutil_socket_t fd, short what, void *context)
 
 	(void)fd;
 	(void)what;
-	if (server->accepts_none) {
+	if (server->accepts_none && evconnlistener_enable(server->listener) == 0)
 		server->accepts_none = false;
-		evconnlistener_enable(server->listener);
-	}
 	forgive_own_absence(server, now_ns);
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
 		if (server->jobs[i] != NULL)
@@ -158,9 +163,9 @@ static int listen_on(struct sml_server *server, struct sml_place *place)
 	if (rc == 0 && getsockname(fd, &place->address.any, &length) < 0)
 		rc = -errno;
 	if (rc == 0) {
-		server->listener =
-			evconnlistener_new(server->base, on_accept, server,
-					   LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, 0, fd);
+		server->listener = evconnlistener_new(
+			server->base, on_accept, server,
+			LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC | LEV_OPT_DISABLED, 0, fd);
 		rc = server->listener != NULL ? 0 : -ENOMEM;
 	}
 	if (rc < 0) {
@@ -168,6 +173,9 @@ static int listen_on(struct sml_server *server, struct sml_place *place)
 		return rc;
 	}
 	evconnlistener_set_error_cb(server->listener, on_accept_error);
+	/* By itself libevent would not say that it cannot: the switch would be deaf. */
+	if (evconnlistener_enable(server->listener) < 0)
+		return -ENOMEM;
 	/* The port is at the same place in both families. */
 	server->port = ntohs(place->address.v4.sin_port);
 	return 0;
@@ -214,12 +222,23 @@ static int open_events(struct sml_server *server)
 	return 0;
 }
 
+/* Strangers never have more than a quarter of the descriptors: the rest is for members. */
+static void limit_strangers(struct sml_server *server)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0 &&
+	    server->config.max_strangers > files.rlim_cur / 4)
+		server->config.max_strangers = (uint32_t)(files.rlim_cur / 4);
+}
+
 int sml_server_open(struct sml_server *server, const char *address, uint16_t port, char *error_text,
 		    size_t error_bytes)
 {
 	int rc;
 
 	pthread_mutex_init(&server->note_mutex, NULL);
+	limit_strangers(server);
 	server->begun_ns = server->ticked_ns = sml_now_ns();
 	server->operations = server->config.rendezvous	? &sml_dataplane_ranks
 			     : server->config.dataplane ? server->config.dataplane
@@ -229,6 +248,10 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 		snprintf(error_text, error_bytes, "no memory for the control plane");
 		return -ENOMEM;
 	}
+	rc = sml_tls_open(&server->tls, SML_TLS_SWITCH, &server->config.tls,
+			  &server->config.tls_names, error_text, error_bytes);
+	if (rc < 0)
+		return rc;
 	rc = open_listener(server, address, port);
 	if (rc < 0) {
 		snprintf(error_text, error_bytes,
@@ -270,5 +293,6 @@ void sml_server_close(struct sml_server *server)
 		event_free(server->stop);
 	if (server->base != NULL)
 		event_base_free(server->base);
+	sml_tls_close(server->tls);
 	pthread_mutex_destroy(&server->note_mutex);
 }

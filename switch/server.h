@@ -21,12 +21,12 @@
 #include <stdint.h>
 
 #include "control/frame.h"
+#include "control/tls.h"
 #include "core/pool.h"
 #include "switch/dataplane.h"
 #include "switch/switch.h"
 #include "switchml.h"
 
-#define SML_MAX_CONNECTIONS 4096
 /* Between two looks at deadlines. */
 #define SML_TICK_NS	  100000000ull
 #define SML_NAME_BYTES	  128
@@ -42,14 +42,20 @@ struct sml_connection {
 	struct sml_server *server;
 	struct sml_connection *previous, *next;
 	struct bufferevent *stream;
+	/* With TLS, messages have buffers of their own; else the stream's. */
+	struct sml_tls_session *tls;
+	struct evbuffer *in, *out;
 	uint64_t heard_ns;
-	struct sml_job *job; /* NULL: not joined (yet, or any more) */
+	uint64_t stranger_ns; /* since when it has no job */
+	size_t held_bytes;    /* as strangers.c has counted them */
+	struct sml_job *job;  /* NULL: not joined (yet, or any more) */
 	uint8_t rank;
 	bool closing; /* what is written goes out, then the end; nothing more is heard */
 };
 
 struct sml_server {
 	struct sml_switch_config config;
+	struct sml_tls *tls; /* NULL: control connections are plain */
 	struct event_base *base;
 	struct evconnlistener *listener;
 	struct event *tick, *note, *stop;
@@ -61,6 +67,10 @@ struct sml_server {
 	struct sml_dataplane *dataplane;
 	struct sml_connection *connections;
 	uint32_t n_connections;
+	size_t held_bytes; /* buffered for connections without a job */
+	/* Connections that were no peer's of ours; and when one was last logged. */
+	uint64_t n_refused, n_refused_told, refused_told_ns;
+	uint64_t n_evicted; /* strangers that had to make room */
 	struct sml_job *jobs[SML_MAX_JOBS];
 	uint32_t n_jobs, slots_in_use;
 	uint64_t begun_ns;
@@ -89,14 +99,17 @@ void sml_server_close(struct sml_server *server);
 
 /* ---- connections (connection.c) ---- */
 
-/* Serve a peer. Takes the descriptor; closes it when there are too many. */
+/* Serve a peer. Takes the descriptor; others may have to make room. */
 void sml_connection_open(struct sml_server *server, int fd);
 
 /* Only for the tick and the server's end: its job must not know it any more. */
 void sml_connection_free(struct sml_connection *connection);
 
-/* It has had its time, and can be lost. */
-bool sml_connection_is_over(const struct sml_connection *connection, uint64_t now_ns);
+/* It has had its time, and can be lost. For the tick, which looks at all. */
+bool sml_connection_is_over(struct sml_connection *connection, uint64_t now_ns);
+
+/* It reads what it is told: other than it must know need not be said to one that doesn't. */
+bool sml_connection_listens(const struct sml_connection *connection);
 
 /* Its job hears why, then it is freed. */
 void sml_connection_lose(struct sml_connection *connection, const char *why);
@@ -109,6 +122,20 @@ void sml_connection_end(struct sml_connection *connection);
 
 /* Send Abort with this error and sentence, and end it. */
 void sml_connection_refuse(struct sml_connection *connection, int error, const char *text);
+
+/* ---- connections without a job (strangers.c) ---- */
+
+/* While there are too many, or they hold too much, the oldest goes. May lose any stranger. */
+void sml_strangers_make_room(struct sml_server *server);
+
+/* The oldest goes. */
+void sml_strangers_evict(struct sml_server *server);
+
+/* Its buffers have grown or shrunk. May lose any stranger. */
+void sml_strangers_count(struct sml_connection *connection);
+
+/* It will be lost because of what it sent: count it; important: say so, once a second. */
+void sml_strangers_refused(struct sml_connection *connection, const char *why, bool important);
 
 /* Are the slots elsewhere, with the ranks? */
 bool sml_server_is_rendezvous(const struct sml_server *server);

@@ -6,7 +6,7 @@
 
 #include "switch/job.h"
 
-#define MAX_COUNTERS (SML_VERDICTS + 8)
+#define MAX_COUNTERS (SML_VERDICTS + 16)
 
 struct counters {
 	SmlControl__Counter values[MAX_COUNTERS];
@@ -108,6 +108,8 @@ static void describe_dataplane(struct sml_server *server, struct counters *out)
 	add_counter(out, "probes", counters.probes);
 	add_counter(out, "socket-drops", counters.socket_drops);
 	add_counter(out, "send-drops", counters.send_drops);
+	add_counter(out, "connections-refused", server->n_refused);
+	add_counter(out, "connections-evicted", server->n_evicted);
 	add_counter(out, "bad-checksums", counters.bad_checksums);
 }
 

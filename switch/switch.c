@@ -34,6 +34,9 @@ void sml_switch_config_init(struct sml_switch_config *config)
 		.max_jobs = 64,
 		.threads = 1,
 		.heartbeat_ms = 60000,
+		.max_strangers = 1024,
+		.greeting_ms = 10000,
+		.tls_names = {"--tls-certificate", "--tls-key", "--tls-authority"},
 	};
 }
 

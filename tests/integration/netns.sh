@@ -1,56 +1,11 @@
 #!/bin/bash
-# Real ranks in network namespaces, with packets lost on the way. Needs root.
+# Real ranks in network namespaces, with packets lost on the way: what arrives over
+# UDP is lost at random. Losing what arrives at both ends loses packets both ways.
+# Needs root.
 #
 #	tests/integration/netns.sh build/switchml
-#
-#	   rank 0        rank 1        rank 2        switch
-#	+---------+   +---------+   +---------+   +---------+
-#	| 10.77.  |   | 10.77.  |   | 10.77.  |   | 10.77.  |     a namespace each;
-#	|    0.10 |   |    0.11 |   |    0.12 |   |    0.1  |     what arrives over UDP
-#	+----+----+   +----+----+   +----+----+   +----+----+     is lost at random here
-#	     | veth        | veth        | veth        | veth
-#	+----+-------------+-------------+-------------+----+
-#	|                  bridge, MTU 1500                 |     a fifth namespace
-#	+---------------------------------------------------+
-#
-# Losing what arrives at both ends loses packets both ways.
 switchml=$(realpath "$1")
-ranks=3
-name=sml$$
-work=$(mktemp -d)
-failures=0
-
-skip() {
-	echo "skipped: $1"
-	rm -rf "$work"
-	exit 77
-}
-
-clean_up() {
-	for namespace in $(ip netns list | awk '{ print $1 }' | grep "^$name-"); do
-		ip netns pids "$namespace" | xargs -r kill -9
-		ip netns delete "$namespace"
-	done
-	rm -rf "$work"
-}
-
-# Namespace, address: one more host on the bridge.
-add_host() {
-	ip netns add "$name-$1" &&
-		ip -n "$name-$1" link set lo up &&
-		ip link add eth0 netns "$name-$1" type veth peer name "port-$1" netns "$name-net" &&
-		ip -n "$name-net" link set "port-$1" master bridge up &&
-		ip -n "$name-$1" address add "$2/24" dev eth0 &&
-		ip -n "$name-$1" link set eth0 up
-}
-
-build_network() {
-	ip netns add "$name-net" && ip -n "$name-net" link add bridge type bridge &&
-		ip -n "$name-net" link set bridge up && add_host switch 10.77.0.1 || return 1
-	for ((rank = 0; rank < ranks; rank++)); do
-		add_host $rank 10.77.0.1$rank || return 1
-	done
-}
+. "$(dirname "$0")/hosts.sh"
 
 # Probability: so many of the UDP packets that arrive anywhere are lost.
 lose() {
@@ -130,19 +85,10 @@ killed_worker_is_named() {
 	}
 }
 
-[ "$(id -u)" = 0 ] || skip "network namespaces need root"
-command -v ip >/dev/null || skip "there is no ip (Debian: iproute2)"
-command -v iptables >/dev/null || skip "there is no iptables"
-trap clean_up EXIT
-build_network 2>"$work/why" || skip "no network namespaces here: $(tail -n 1 "$work/why")"
+set_up_hosts
 lose 0.5 2>"$work/why" || skip "iptables cannot drop here: $(tail -n 1 "$work/why")"
 lose 0
-
-ip netns exec "$name-switch" "$switchml" switch >"$work/switch" 2>&1 &
-for ((i = 0; i < 50; i++)); do
-	[ -s "$work/switch" ] && break
-	sleep 0.1
-done
+start_switch
 
 exact_sums "no loss" 4M
 lose 0.01

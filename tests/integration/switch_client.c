@@ -4,6 +4,8 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,18 +42,76 @@ static int connect_to(const char *address, uint16_t port, int type)
 	return fd;
 }
 
+/* ---- TLS ---- */
+
+/* What has come, and what is to be said (or NULL), through the session. */
+static void step(struct client *client, struct evbuffer *wire_in, struct evbuffer *messages_out)
+{
+	struct evbuffer *wire_out = evbuffer_new(), *nothing = evbuffer_new();
+
+	assert_true(wire_out != NULL && nothing != NULL);
+	if (sml_tls_step(client->tls, wire_in, client->in,
+			 messages_out != NULL ? messages_out : nothing, wire_out) < 0)
+		fail_msg("TLS: %s", sml_tls_reason(client->tls));
+	if (evbuffer_get_length(wire_out) > 0)
+		client_send_bytes(client, evbuffer_pullup(wire_out, -1),
+				  evbuffer_get_length(wire_out));
+	evbuffer_free(nothing);
+	evbuffer_free(wire_out);
+}
+
+/* As evbuffer_read(), of messages. */
+static int read_some(struct client *client)
+{
+	struct evbuffer *wire_in;
+	int n;
+
+	if (client->tls == NULL)
+		return evbuffer_read(client->in, client->tcp, 65536);
+	wire_in = evbuffer_new();
+	assert_non_null(wire_in);
+	n = evbuffer_read(wire_in, client->tcp, 65536);
+	if (n > 0)
+		step(client, wire_in, NULL);
+	evbuffer_free(wire_in);
+	return n;
+}
+
+static void shake_hands(struct client *client)
+{
+	struct pollfd fd = {.fd = client->tcp, .events = POLLIN};
+
+	while (!sml_tls_is_up(client->tls)) {
+		assert_int_equal(poll(&fd, 1, CLIENT_WAIT_MS), 1);
+		assert_true(read_some(client) > 0);
+	}
+}
+
 /* ---- control ---- */
 
 void client_open(struct client *client, const char *address, uint16_t port)
 {
+	int one = 1;
+
 	*client = (struct client){.udp = -1, .address = address, .port = port};
 	client->tcp = connect_to(address, port, SOCK_STREAM);
+	/* As the library does: two messages in a row must not wait for each other. */
+	setsockopt(client->tcp, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	client->in = evbuffer_new();
 	assert_non_null(client->in);
 }
 
+void client_open_tls(struct client *client, const char *address, uint16_t port, struct sml_tls *tls)
+{
+	client_open(client, address, port);
+	client->tls = sml_tls_begin(tls, address);
+	assert_non_null(client->tls);
+	step(client, NULL, NULL);
+}
+
 void client_close(struct client *client)
 {
+	sml_tls_end(client->tls);
 	if (client->tcp >= 0)
 		close(client->tcp);
 	if (client->udp >= 0)
@@ -92,7 +152,12 @@ void client_send(struct client *client, SmlControl__Envelope *message)
 
 	assert_non_null(out);
 	assert_int_equal(sml_frame_write(out, message), 0);
-	client_send_bytes(client, evbuffer_pullup(out, -1), evbuffer_get_length(out));
+	if (client->tls != NULL) {
+		shake_hands(client);
+		step(client, NULL, out);
+	} else {
+		client_send_bytes(client, evbuffer_pullup(out, -1), evbuffer_get_length(out));
+	}
 	evbuffer_free(out);
 }
 
@@ -139,7 +204,7 @@ static int next_message(struct client *client, int64_t until_ms, SmlControl__Env
 
 		if (left <= 0 || poll(&fd, 1, (int)left) <= 0)
 			return 0;
-		if (evbuffer_read(client->in, client->tcp, 65536) <= 0) {
+		if (read_some(client) <= 0) {
 			*ended = true;
 			return 0;
 		}

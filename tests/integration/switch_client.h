@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "control/frame.h"
+#include "control/tls.h"
 #include "core/wire.h"
 #include "switch/switch.h"
 
@@ -19,6 +20,7 @@
 struct client {
 	int tcp, udp;
 	struct evbuffer *in;
+	struct sml_tls_session *tls; /* NULL: plain */
 	const char *address;
 	/* What Admitted said. */
 	uint64_t cookie, tag;
@@ -36,6 +38,10 @@ struct packet {
 
 void client_open(struct client *client, const char *address, uint16_t port);
 void client_close(struct client *client);
+
+/* With TLS: the handshake has begun. */
+void client_open_tls(struct client *client, const char *address, uint16_t port,
+		     struct sml_tls *tls);
 
 /* A Join that a switch takes; change what a test is about. */
 SmlControl__Join client_join_message(const char *job, uint32_t rank, uint32_t world_size);

@@ -303,6 +303,26 @@ static void open_checks_the_struct_too(void **state)
 	assert_non_null(strstr(sml_error_text(NULL), "sml_config_init"));
 }
 
+/* A program that was started on many may open a job of some. */
+static void a_launcher_may_have_more_ranks_than_a_job(void **state)
+{
+	const struct variable many[MAX_VARIABLES] = {{"OMPI_COMM_WORLD_RANK", "99"},
+						     {"OMPI_COMM_WORLD_SIZE", "100"}};
+	struct sml_context *context;
+	struct sml_config config;
+
+	(void)state;
+	set_environment(many);
+	assert_int_equal(sml_config_init(&config), 0);
+	assert_int_equal(config.rank, 99);
+	assert_int_equal(sml_open(&context, NULL), SML_ERROR_CONFIG);
+	assert_non_null(strstr(sml_error_text(NULL), "world_size is 100: it must be 1 to 64"));
+	config.rank = 0;
+	config.world_size = 1;
+	assert_int_equal(sml_open(&context, &config), 0);
+	assert_int_equal(sml_close(context), 0);
+}
+
 static void faults_are_parsed_strictly(void **state)
 {
 	static const char *const bad[] = {"drop",   "drop=",   "drop=1000001", "drop=1,",
@@ -315,6 +335,10 @@ static void faults_are_parsed_strictly(void **state)
 	assert_int_equal(faults.duplicate, 20);
 	assert_int_equal(faults.reorder, 3);
 	assert_int_equal(faults.seed, 7);
+	assert_false(faults.no_tickets || faults.no_fast_retransmit);
+	assert_int_equal(sml_faults_parse(&faults, "tickets=0,fastretransmit=0"), 0);
+	assert_true(faults.no_tickets && faults.no_fast_retransmit);
+	assert_int_equal(sml_faults_parse(&faults, "tickets=1,fastretransmit=2"), SML_ERROR_CONFIG);
 	assert_int_equal(sml_faults_parse(&faults, ""), 0);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		assert_int_equal(sml_faults_parse(&faults, bad[i]), SML_ERROR_CONFIG);
@@ -360,6 +384,7 @@ int main(void)
 		cmocka_unit_test(every_variable_of_ours_is_read),
 		cmocka_unit_test(a_wrong_value_is_told_with_its_name_and_what_is_allowed),
 		cmocka_unit_test(open_checks_the_struct_too),
+		cmocka_unit_test(a_launcher_may_have_more_ranks_than_a_job),
 		cmocka_unit_test(faults_are_parsed_strictly),
 		cmocka_unit_test(interface_filters_take_names_prefixes_and_exclusions),
 		cmocka_unit_test(lanes_follow_from_the_mtu),

@@ -30,6 +30,7 @@ from .errors import (
     SwitchDied,
     SwitchMLError,
     Timeout,
+    TlsError,
     Unreachable,
     VersionMismatch,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "SwitchDied",
     "SwitchMLError",
     "Timeout",
+    "TlsError",
     "Unreachable",
     "VersionMismatch",
     "abort",

@@ -42,6 +42,12 @@ class Config(ctypes.Structure):
         ("debug", c_int),
         ("spin", c_int),
         ("faults", c_char_p),
+        ("flight_recorder", c_char_p),
+        ("tls_certificate", c_char_p),
+        ("tls_key", c_char_p),
+        ("tls_authority", c_char_p),
+        # Another release's structure may be longer: it must not write beyond this one.
+        ("_beyond", c_size_t * 64),
     ]
 
 
@@ -130,6 +136,18 @@ def _load() -> ctypes.CDLL:
 
 
 lib = _load()
+
+
+def config_from_environment() -> tuple[Config, int]:
+    """A filled Config, and sml_config_init()'s result."""
+    config = Config()
+    number = lib.sml_config_init(ctypes.byref(config))
+    if number == 0 and config.size != Config._beyond.offset:
+        raise ImportError(
+            f"{lib._name} is of another release than this package: its struct sml_config has "
+            f"{config.size} bytes, not {Config._beyond.offset}"
+        )
+    return config, number
 
 
 def text_of(context: c_void_p | int | None, number: int) -> str:

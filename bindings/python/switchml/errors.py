@@ -17,6 +17,7 @@ __all__ = [
     "SwitchDied",
     "SwitchMLError",
     "Timeout",
+    "TlsError",
     "Unreachable",
     "VersionMismatch",
 ]
@@ -103,6 +104,12 @@ class VersionMismatch(SwitchMLError):
     """Library and switch are of different versions."""
 
     number = -5012
+
+
+class TlsError(SwitchMLError, ConnectionError):
+    """TLS with the switch failed: one of the two ends does not believe the other."""
+
+    number = -5013
 
 
 _CLASSES: dict[int, type[SwitchMLError]] = {c.number: c for c in SwitchMLError.__subclasses__()}

@@ -127,11 +127,12 @@ class Job:
         timeout: seconds, of every call.
         heartbeat: seconds of silence after which a peer is dead.
         wire: "int32" or "int16", what floats become on the wire.
-        slots, threads, mtu, interface, spin, faults: as in switchml.h.
+        slots, threads, mtu, interface, spin, faults, flight_recorder: as in switchml.h.
+        tls_certificate, tls_key, tls_authority: PEM files (docs/security.md).
         debug: "error", "warn", "info" or "trace".
 
     Raises:
-        ConfigError, Unreachable, Refused, Timeout, VersionMismatch, OSError.
+        ConfigError, Unreachable, Refused, Timeout, VersionMismatch, TlsError, OSError.
     """
 
     def __init__(
@@ -153,6 +154,10 @@ class Job:
         debug: str | None = None,
         spin: bool | None = None,
         faults: str | None = None,
+        flight_recorder: str | None = None,
+        tls_certificate: str | None = None,
+        tls_key: str | None = None,
+        tls_authority: str | None = None,
     ) -> None:
         self._context: ctypes.c_void_p | None = None
         self._pending: set[Request] = set()
@@ -173,6 +178,10 @@ class Job:
             "debug": None if debug is None else _one_of("debug", debug, _DEBUG),
             "spin": spin,
             "faults": faults,
+            "flight_recorder": flight_recorder,
+            "tls_certificate": tls_certificate,
+            "tls_key": tls_key,
+            "tls_authority": tls_authority,
         }
         self._context, self.rank, self.world_size = interruptible(lambda: _open(settings))
 
@@ -355,8 +364,7 @@ class Job:
 
 
 def _open(settings: Mapping[str, Any]) -> tuple[ctypes.c_void_p, int, int]:
-    config = c.Config()
-    number = lib.sml_config_init(ctypes.byref(config))
+    config, number = c.config_from_environment()
     if number:
         raise make(number, c.text_of(None, number))
     for name, value in settings.items():

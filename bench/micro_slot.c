@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a packet costs a switch on one core, without the kernel: the check, the
+ * slot's step and the pass over the lanes, for every kind of lane and place in
+ * the order of arrival that the mix of ranks brings.
+ *
+ *	micro_slot [ranks, default 8] [lanes a packet, default 352]
+ *
+ * All slots are filled again and again, use after use, by all ranks in turn, as
+ * on a busy switch: a packet's slot is not the one before's. The best of several
+ * rounds, for other work only slows.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/pool.h"
+
+#define HEAD_SLOTS 64u
+#define DATA_SLOTS 256u
+#define USES	   64 /* a round */
+#define ROUNDS	   9
+
+struct bench {
+	struct sml_pool pool;
+	uint32_t n_ranks, lanes;
+	uint8_t *packets; /* one for each slot and rank */
+	uint32_t stride;
+	uint64_t completed;
+};
+
+/* Of this thread's CPU: what else runs on the machine does not count. */
+static double seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static struct sml_header *packet_of(const struct bench *bench, uint32_t slot, uint32_t rank)
+{
+	return (struct sml_header *)(bench->packets +
+				     ((size_t)slot * bench->n_ranks + rank) * bench->stride);
+}
+
+static void *memory_of(size_t bytes)
+{
+	void *memory = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+
+	if (memory == NULL) {
+		perror("micro_slot");
+		exit(1);
+	}
+	memset(memory, 0x11, bytes);
+	return memory;
+}
+
+static void write_packets(struct bench *bench, uint8_t op, uint8_t lane_kind)
+{
+	for (uint32_t slot = 0; slot < HEAD_SLOTS + DATA_SLOTS; slot++) {
+		for (uint32_t rank = 0; rank < bench->n_ranks; rank++)
+			*packet_of(bench, slot, rank) = (struct sml_header){
+				.magic_be = sml_be16(SML_WIRE_MAGIC),
+				.version = SML_WIRE_VERSION,
+				.kind = SML_PACKET_CONTRIBUTION,
+				.slot_be = sml_be16((uint16_t)slot),
+				.rank = (uint8_t)rank,
+				.op = op,
+				.lane_kind = lane_kind,
+				.lanes_be = sml_be16((uint16_t)bench->lanes),
+			};
+	}
+}
+
+/* One use of every slot: all ranks send, the last one completes. */
+static void one_use(struct bench *bench, uint32_t use)
+{
+	uint32_t length = SML_HEADER_BYTES + 4 * bench->lanes;
+	struct sml_pool_answer answer;
+
+	for (uint32_t rank = 0; rank < bench->n_ranks; rank++) {
+		for (uint32_t slot = 0; slot < HEAD_SLOTS + DATA_SLOTS; slot++) {
+			struct sml_header *packet = packet_of(bench, slot, rank);
+
+			packet->use_be = sml_be32(use);
+			bench->completed += sml_pool_receive(&bench->pool, packet, length,
+							     &answer) == SML_VERDICT_COMPLETED;
+		}
+	}
+}
+
+static void measure(struct bench *bench, const char *name, uint8_t op, uint8_t lane_kind,
+		    uint32_t elements_a_lane)
+{
+	uint64_t packets = (uint64_t)USES * (HEAD_SLOTS + DATA_SLOTS) * bench->n_ranks;
+	uint32_t use = 0;
+	double best = 1e30, ns;
+	struct sml_pool_rules rules = {
+		.head_slots = HEAD_SLOTS,
+		.data_slots = DATA_SLOTS,
+		.lanes = (uint16_t)bench->lanes,
+		.n_ranks = (uint8_t)bench->n_ranks,
+		.n_shards = 1,
+	};
+	void *memory;
+
+	/* With no lanes a packet is the step alone; a pool needs a width all the same. */
+	rules.lanes = bench->lanes ? rules.lanes : 1;
+	memory = memory_of(sml_pool_memory_bytes(&rules));
+	sml_pool_init(&bench->pool, &rules, memory);
+	write_packets(bench, op, lane_kind);
+	bench->completed = 0;
+	for (int round = 0; round < ROUNDS; round++) {
+		double began = seconds(), took;
+
+		for (int i = 0; i < USES; i++)
+			one_use(bench, use++);
+		took = seconds() - began;
+		best = took < best ? took : best;
+	}
+	if (bench->completed != (uint64_t)use * (HEAD_SLOTS + DATA_SLOTS)) {
+		fprintf(stderr, "micro_slot: %s: only %llu slots were completed\n", name,
+			(unsigned long long)bench->completed);
+		exit(1);
+	}
+	ns = 1e9 * best / (double)packets;
+	printf("%-12s %6u %10.1f", name, bench->lanes, ns);
+	if (bench->lanes)
+		printf(" %14.2f %8.2f", 1e9 / ns * bench->lanes * elements_a_lane / 1e9,
+		       4.0 * bench->lanes / ns);
+	printf("\n");
+	free(memory);
+}
+
+static uint32_t number(const char *text, uint32_t most)
+{
+	char *end;
+	unsigned long value = strtoul(text, &end, 10);
+
+	if (*end || value < 1 || value > most) {
+		fprintf(stderr, "micro_slot: '%s': a number from 1 to %u\n", text, most);
+		exit(2);
+	}
+	return (uint32_t)value;
+}
+
+int main(int argc, char **argv)
+{
+	struct bench bench = {
+		.n_ranks = argc > 1 ? number(argv[1], SML_MAX_RANKS) : 8,
+		.lanes = argc > 2 ? number(argv[2], SML_MAX_LANES) : 352,
+	};
+	uint32_t lanes = bench.lanes;
+
+	bench.stride = (SML_HEADER_BYTES + 4 * lanes + 63) & ~63u;
+	bench.packets = memory_of((size_t)(HEAD_SLOTS + DATA_SLOTS) * bench.n_ranks * bench.stride);
+	printf("%u ranks, %u slots; one core, packets from memory, no kernel\n", bench.n_ranks,
+	       HEAD_SLOTS + DATA_SLOTS);
+	printf("%-12s %6s %10s %14s %8s\n", "lanes", "number", "ns/packet", "G elements/s", "GB/s");
+	bench.lanes = 0;
+	measure(&bench, "none", SML_LANE_SUM, SML_LANE_INT32, 1);
+	bench.lanes = lanes;
+	measure(&bench, "sum int32", SML_LANE_SUM, SML_LANE_INT32, 1);
+	measure(&bench, "sum int16", SML_LANE_SUM, SML_LANE_INT16_PAIR, 2);
+	measure(&bench, "max int32", SML_LANE_MAX, SML_LANE_INT32, 1);
+	free(bench.packets);
+	return 0;
+}

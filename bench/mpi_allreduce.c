@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A rank of MPI, for bench/compare, which starts it by mpirun. */
+#include <mpi.h>
+#include <stdio.h>
+
+#include "bench/peer.h"
+
+static int allreduce(void *state, const float *input, float *output, size_t count, unsigned pieces,
+		     const char **why)
+{
+	(void)state;
+	if (pieces != 1) {
+		*why = "MPI is measured with one call at a time only";
+		return -1;
+	}
+	*why = "MPI_Allreduce failed";
+	return MPI_Allreduce(input, output, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD) !=
+	       MPI_SUCCESS;
+}
+
+int main(int argc, char **argv)
+{
+	struct bench_library library = {.sums = BENCH_SUMS_FLOAT32, .allreduce = allreduce};
+	int status;
+
+	if (MPI_Init(&argc, &argv) != MPI_SUCCESS)
+		return 1;
+	MPI_Comm_rank(MPI_COMM_WORLD, &library.rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &library.n_ranks);
+	status = bench_serve(&library);
+	MPI_Finalize();
+	return status;
+}

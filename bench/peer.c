@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The commands of bench/compare, carried out by any library (peer.h). */
+#include "bench/peer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cmd/bench.h"
+
+#define MOST_RUNS 4096
+
+struct peer {
+	const struct bench_library *library;
+	FILE *in, *out;
+	struct bench_case what;
+	size_t n_outputs;
+	size_t stride; /* floats from one output to the next */
+	float *input, *outputs;
+	unsigned runs; /* of the last run: as many outputs to check */
+};
+
+int bench_environment_number(const char *name)
+{
+	const char *text = getenv(name);
+
+	if (!text || !*text) {
+		fprintf(stderr, "%s is not set: bench/compare starts this program\n", name);
+		exit(2);
+	}
+	return (int)strtol(text, NULL, 10);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static float *output_of(const struct peer *peer, unsigned run)
+{
+	return peer->outputs + run % peer->n_outputs * peer->stride;
+}
+
+/* What a call leaves alone shall not look right. */
+static void scrub(struct peer *peer)
+{
+	memset(peer->outputs, 0xa5, peer->n_outputs * peer->stride * sizeof(float));
+}
+
+static void prepare(struct peer *peer, const char *arguments)
+{
+	const struct bench_library *library = peer->library;
+	size_t count, n_outputs;
+	uint32_t seed;
+
+	if (sscanf(arguments, "%zu %zu %" SCNu32, &count, &n_outputs, &seed) != 3 || count == 0 ||
+	    n_outputs == 0) {
+		fprintf(peer->out, "error prepare wants COUNT OUTPUTS SEED\n");
+		return;
+	}
+	free(peer->input);
+	free(peer->outputs);
+	peer->n_outputs = n_outputs;
+	peer->stride = (count + 15) / 16 * 16;
+	peer->input = aligned_alloc(64, peer->stride * sizeof(float));
+	peer->outputs = aligned_alloc(64, n_outputs * peer->stride * sizeof(float));
+	if (!peer->input || !peer->outputs) {
+		free(peer->input);
+		free(peer->outputs);
+		peer->input = peer->outputs = NULL;
+		fprintf(peer->out, "error no memory for %zu tensors of %zu floats\n", n_outputs + 1,
+			count);
+		return;
+	}
+	peer->what = (struct bench_case){
+		.type = SML_FLOAT32,
+		.op = SML_SUM,
+		.wire = library->sums == BENCH_SUMS_INT16 ? SML_WIRE_INT16 : SML_WIRE_INT32,
+		.float_sums = library->sums == BENCH_SUMS_FLOAT32,
+		.count = count,
+		.n_ranks = (unsigned)library->n_ranks,
+		.seed = seed,
+	};
+	bench_fill(&peer->what, (unsigned)library->rank, peer->input);
+	scrub(peer);
+	fprintf(peer->out, "ok\n");
+}
+
+/* Answers when each run ended, and before them the last warm-up, by the machine's clock. */
+static void run(struct peer *peer, const char *arguments)
+{
+	static uint64_t ends[MOST_RUNS + 1];
+	const struct bench_library *library = peer->library;
+	unsigned warmups, runs, pieces;
+	const char *why = "no reason given";
+
+	if (sscanf(arguments, "%u %u %u", &warmups, &runs, &pieces) != 3 || runs > MOST_RUNS ||
+	    runs > peer->n_outputs || pieces == 0 || peer->input == NULL) {
+		fprintf(peer->out, "error run wants WARMUPS RUNS PIECES, after prepare\n");
+		return;
+	}
+	peer->runs = runs;
+	ends[0] = now_ns();
+	for (unsigned i = 0; i < warmups + runs; i++) {
+		unsigned measured = i < warmups ? 0 : i - warmups + 1;
+		float *output = output_of(peer, measured ? measured - 1 : i);
+
+		if (library->allreduce(library->state, peer->input, output, peer->what.count,
+				       pieces, &why)) {
+			fprintf(peer->out, "error %s\n", why);
+			return;
+		}
+		ends[measured] = now_ns();
+	}
+	fprintf(peer->out, "ok");
+	for (unsigned i = 0; i <= runs; i++)
+		fprintf(peer->out, " %" PRIu64, ends[i]);
+	fprintf(peer->out, "\n");
+}
+
+/*
+ * Answers how many elements were wrong, and a hash of all results. A result that is,
+ * bit by bit, the one before is as right as that one: comparing is much cheaper.
+ */
+static void check(struct peer *peer)
+{
+	uint64_t wrong = 0, hash = 0, wrong_here = 0, hash_here = 0;
+	size_t bytes = peer->what.count * sizeof(float);
+
+	for (unsigned i = 0; i < peer->runs; i++) {
+		const float *output = output_of(peer, i);
+
+		if (i == 0 || memcmp(output, output_of(peer, i - 1), bytes) != 0) {
+			wrong_here = bench_count_wrong(&peer->what, output);
+			hash_here = bench_hash(&peer->what, output);
+		}
+		wrong += wrong_here;
+		hash = 31 * hash + hash_here;
+	}
+	if (peer->outputs)
+		scrub(peer);
+	fprintf(peer->out, "ok %" PRIu64 " %" PRIu64 "\n", wrong, hash);
+}
+
+static void rest(struct peer *peer, const char *arguments)
+{
+	long ms = strtol(arguments, NULL, 10);
+	struct timespec time = {ms / 1000, ms % 1000 * 1000000};
+
+	while (nanosleep(&time, &time) < 0 && errno == EINTR)
+		;
+	fprintf(peer->out, "ok\n");
+}
+
+static void serve(struct peer *peer)
+{
+	char line[256];
+
+	while (fgets(line, sizeof(line), peer->in)) {
+		if (strncmp(line, "prepare ", 8) == 0)
+			prepare(peer, line + 8);
+		else if (strncmp(line, "run ", 4) == 0)
+			run(peer, line + 4);
+		else if (strncmp(line, "check", 5) == 0)
+			check(peer);
+		else if (strncmp(line, "rest ", 5) == 0)
+			rest(peer, line + 5);
+		else if (strncmp(line, "quit", 4) == 0)
+			break;
+		else
+			fprintf(peer->out, "error no such command: %s", line);
+		fflush(peer->out);
+	}
+}
+
+static int connect_to(const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (!path || strlen(path) >= sizeof(address.sun_path)) {
+		fprintf(stderr, "BENCH_SOCKET is not set: bench/compare starts this program\n");
+		return -1;
+	}
+	memcpy(address.sun_path, path, strlen(path) + 1);
+	if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
+		fprintf(stderr, "%s: %s\n", path, strerror(errno));
+		return -1;
+	}
+	return fd;
+}
+
+int bench_serve(const struct bench_library *library)
+{
+	struct peer peer = {.library = library};
+	const char *name = getenv("BENCH_NAME");
+	int fd = connect_to(getenv("BENCH_SOCKET"));
+
+	if (fd < 0)
+		return 1;
+	peer.in = fdopen(fd, "r");
+	peer.out = fdopen(dup(fd), "w");
+	if (!peer.in || !peer.out) {
+		perror("bench");
+		return 1;
+	}
+	fprintf(peer.out, "hello %s %d %d %d\n", name ? name : "?", library->rank, (int)getpid(),
+		library->n_stripes);
+	fflush(peer.out);
+	serve(&peer);
+	fclose(peer.in);
+	fclose(peer.out);
+	free(peer.input);
+	free(peer.outputs);
+	return 0;
+}

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A crew: the ranks of one library on a star's hosts, and what it takes to run them.
+
+Ranks connect to a Unix socket of ours and do what they are told (bench/peer.h).
+All crews of a star live at the same time; those that are not measured block in
+read(). So the runs of one can be mixed with the runs of another.
+"""
+import os
+import select
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+
+START_SECONDS = 60
+
+
+class Failed(Exception):
+    """A crew that can't go on; says why."""
+
+
+class Refused(Failed):
+    """A crew that can't exist here: a reason, no fault."""
+
+
+def cpu_seconds(pid):
+    """CPU time of a process, all threads, to the nanosecond (the kernel's CPU clock of a pid)."""
+    try:
+        return time.clock_gettime((~pid << 3) | 2)
+    except OSError:
+        return 0.0
+
+
+@dataclass
+class Rank:
+    connection: socket.socket
+    answers: object
+    pid: int
+
+
+class Crew:
+    def __init__(self, method, star, work, build):
+        self.method = method
+        self.star = star
+        self.build = build
+        self.work = os.path.join(work, method.name)
+        self.processes = []  # what we started
+        self.helpers = []  # of those, what isn't a rank: switches, launchers
+        self.ranks = {}  # number -> Rank
+        os.makedirs(self.work, exist_ok=True)
+
+    # ---- starting ----
+
+    def start(self):
+        path = os.path.join(self.work, "socket")
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+            listener.listen(64)
+            self.environment = {**os.environ, "BENCH_SOCKET": path, "BENCH_NAME": self.method.name}
+            self.method.start(self)
+            self.meet(listener)
+
+    def program(self, name):
+        path = os.path.join(self.build, "bench", name)
+        if not os.path.exists(path):
+            raise Refused(f"{name} was not built: {self.method.needs}")
+        return path
+
+    def spawn(self, host, command, helper=False, **environment):
+        """Start a command on a host. Its words end up in the crew's log."""
+        with open(os.path.join(self.work, "log"), "ab") as log:
+            process = subprocess.Popen(
+                self.star.inside(host) + command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env={**self.environment, **environment}, start_new_session=True)
+        self.processes.append(process)
+        if helper:
+            self.helpers.append(process.pid)
+        return process
+
+    def log(self):
+        with open(os.path.join(self.work, "log"), encoding="utf-8", errors="replace") as log:
+            lines = [line.strip() for line in log.read().splitlines() if line.strip()]
+        return lines[-1] if lines else "it said nothing"
+
+    def meet(self, listener):
+        deadline = time.monotonic() + START_SECONDS
+        while len(self.ranks) < self.star.n_workers:
+            if not select.select([listener], [], [], 0.2)[0]:
+                ended = [p for p in self.processes if p.poll() is not None]
+                if ended or time.monotonic() > deadline:
+                    raise Failed(f"{len(self.ranks)} of {self.star.n_workers} ranks came: "
+                                 + self.log())
+                continue
+            connection, _ = listener.accept()
+            answers = connection.makefile("r")
+            _, _, rank, pid, stripes = answers.readline().split()
+            self.ranks[int(rank)] = Rank(connection, answers, int(pid))
+            self.method.check_stripes(int(stripes), self.star.n_workers)
+
+    # ---- commanding ----
+
+    def tell(self, line, seconds):
+        """The same line to all ranks. Their answers, by rank."""
+        for rank in self.ranks.values():
+            rank.connection.sendall((line + "\n").encode())
+        deadline = time.monotonic() + seconds
+        answers = {}
+        waiting = {rank.connection.fileno(): number for number, rank in self.ranks.items()}
+        while waiting:
+            ready, _, _ = select.select(list(waiting), [], [], max(0, deadline - time.monotonic()))
+            if not ready:
+                raise Failed(f"no answer within {seconds:.0f} s from rank "
+                             f"{min(waiting.values())} to: {line}")
+            for fd in ready:
+                rank = waiting.pop(fd)
+                answer = self.ranks[rank].answers.readline().split(maxsplit=1)
+                if not answer:
+                    raise Failed(f"rank {rank} died: {self.log()}")
+                if answer[0] != "ok":
+                    raise Failed(f"rank {rank}: {answer[1].strip()}")
+                answers[rank] = answer[1].split() if len(answer) > 1 else []
+        return [answers[rank] for rank in sorted(answers)]
+
+    def cpu_seconds(self):
+        """Of all ranks, and of what serves them."""
+        ranks = sum(cpu_seconds(rank.pid) for rank in self.ranks.values())
+        return ranks, sum(cpu_seconds(pid) for pid in self.helpers)
+
+    # ---- the end ----
+
+    def stop(self):
+        for rank in self.ranks.values():
+            try:
+                rank.connection.sendall(b"quit\n")
+            except OSError:
+                pass
+        deadline = time.monotonic() + 5
+        for process in self.processes:
+            if process.pid in self.helpers:
+                continue
+            try:
+                process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                pass
+        for process in self.processes:
+            if process.poll() is None:
+                try:
+                    os.killpg(process.pid, signal.SIGKILL)
+                except OSError:
+                    pass
+            process.wait()
+        for rank in self.ranks.values():
+            rank.answers.close()
+            rank.connection.close()
+        self.ranks = {}

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs a cell: its entries in turns, so that what disturbs the machine disturbs them all.
+
+The time of a run is from the last rank's end of the run before to the last rank's end
+of this one: back to back, by the one clock that all ranks share. A turn begins with
+warm-ups, which nobody measures. Every result is checked, out of the clock's sight.
+"""
+import math
+import time
+from dataclasses import dataclass, field
+
+from crew import Failed
+
+TICKS = 100  # of /proc/stat, a second
+REST_MS = 2000
+
+
+@dataclass
+class Result:
+    cell: object
+    entry: object
+    times: list = field(default_factory=list)  # seconds
+    calls: int = 0  # warm-ups and runs: what the following sums are over
+    cpu_ranks: float = 0
+    cpu_others: float = 0
+    elapsed: float = 0
+    busy: float = 0  # seconds of cores, of the whole machine
+    sent: int = 0
+    received: int = 0
+    drops: int = 0
+    wrong: int = 0
+    failure: str = ""
+
+    def quantile(self, q):
+        ordered = sorted(self.times)
+        return ordered[max(0, math.ceil(q * len(ordered)) - 1)]
+
+    def p50(self):
+        return self.quantile(0.5)
+
+    def spread(self):
+        return (self.quantile(0.75) - self.quantile(0.25)) / self.p50()
+
+
+@dataclass
+class Plan:
+    warmups: int
+    runs: int
+    turns: int
+
+
+def plan(size_bytes, runs):
+    warmups, a_turn = next(shape for most, *shape in (
+        (4096, 20, 100), (65536, 5, 20), (1 << 20, 2, 10), (16 << 20, 1, 3), (1 << 40, 1, 1))
+        if size_bytes <= most)
+    a_turn = min(a_turn, max(1, runs if runs < 3 else runs // 3)) if size_bytes > 4096 else a_turn
+    return Plan(warmups, a_turn, max(2, math.ceil(runs / a_turn)))
+
+
+def busy_seconds():
+    """CPU time of all cores since boot, idle and waiting left out."""
+    with open("/proc/stat", encoding="ascii") as stat:
+        user, nice, system, _, _, irq, softirq, *_ = map(int, stat.readline().split()[1:])
+    return (user + nice + system + irq + softirq) / TICKS
+
+
+class Turn:
+    """What is read before and after the calls of a turn."""
+
+    def __init__(self, crew):
+        self.crew = crew
+        self.wire = crew.star.wire()
+        self.cpu = crew.cpu_seconds()
+        self.busy = busy_seconds()
+        self.began = time.monotonic()
+
+    def end(self, result, calls):
+        result.elapsed += time.monotonic() - self.began
+        result.busy += busy_seconds() - self.busy
+        cpu, wire = self.crew.cpu_seconds(), self.crew.star.wire()
+        result.calls += calls
+        result.cpu_ranks += cpu[0] - self.cpu[0]
+        result.cpu_others += cpu[1] - self.cpu[1]
+        result.sent += wire[0] - self.wire[0]
+        result.received += wire[1] - self.wire[1]
+        result.drops += wire[2] - self.wire[2]
+
+
+def take_turn(crew, entry, how, seconds, result):
+    crew.star.lose(entry.loss)
+    turn = Turn(crew)
+    if entry.rest:
+        crew.tell(f"rest {REST_MS}", 60)
+        turn.end(result, 1)
+        result.times.append(REST_MS / 1000)
+        return
+    answers = crew.tell(f"run {how.warmups} {how.runs} {entry.pieces}", seconds)
+    turn.end(result, how.warmups + how.runs)
+    ends = [max(map(int, run)) for run in zip(*answers)]
+    result.times += [(after - before) / 1e9 for before, after in zip(ends, ends[1:])]
+    crew.star.lose(0)
+    checks = crew.tell("check", 600)
+    result.wrong += sum(int(wrong) for wrong, _ in checks)
+    if entry.method.same_bits:
+        result.wrong += sum(answer[1] != checks[0][1] for answer in checks)
+    if result.wrong:
+        raise Failed(f"{result.wrong} wrong elements")
+
+
+def prepare(cell, crew, how, seed):
+    crew.tell(f"prepare {max(1, cell.size_bytes // 4)} {max(how.runs, how.warmups)} {seed}", 600)
+
+
+def run_cell(cell, crews, runs, seconds_at_least, progress):
+    """crews: by method, started, or an exception that says why not. Yields results."""
+    results = [Result(cell, entry) for entry in cell.entries]
+    how = plan(cell.size_bytes, runs)
+    for method in dict.fromkeys(entry.method for entry in cell.entries):
+        if not isinstance(crews[method], Exception):
+            prepare(cell, crews[method], how, 1 + cell.size_bytes % 1000)
+    began, turn = time.monotonic(), 0
+    while turn < how.turns or time.monotonic() - began < seconds_at_least:
+        # The order rotates: nobody always comes after the same one.
+        order = results[turn % len(results):] + results[:turn % len(results)]
+        for result in order:
+            crew = crews[result.entry.method]
+            if result.failure or isinstance(crew, Exception):
+                result.failure = result.failure or str(crew)
+                continue
+            progress(cell, result.entry, turn, how.turns)
+            limit = 60 + 40 * (how.warmups + how.runs) * cell.limit_seconds(result.entry.method)
+            try:
+                take_turn(crew, result.entry, how, limit, result)
+            except Failed as failure:
+                result.failure = str(failure)
+                crews[result.entry.method] = failure
+        turn += 1
+    for crew in crews.values():
+        if not isinstance(crew, Exception):
+            crew.star.lose(0)
+    return results

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The ways to all-reduce that are compared, and how each is started on a star."""
+import os
+import shutil
+import time
+
+from crew import Failed, Refused
+
+PORT = 28500
+HEADER_BYTES = 40  # ours, in each UDP packet (core/wire.h)
+LANE_COUNTS = (32, 64, 128, 256, 352, 480, 992, 2208)
+
+
+class Method:
+    needs = "nothing"
+    wire_share = 1.0  # bytes on the wire an element's byte
+    same_bits = False  # does it promise the same bits on all ranks?
+
+    def __init__(self, name, title):
+        self.name = name
+        self.title = title
+
+    def switches(self):
+        """Hosts that it needs besides the workers: name -> is its link of the workers' rate?"""
+        return {}
+
+    def moved(self, n_workers):
+        """How often it sends each element over the link that limits it, a worker's or a switch's."""
+        return 2 * (n_workers - 1) / n_workers
+
+    def check_stripes(self, n_stripes, n_workers):
+        """Raises Refused when ranks did not come to share the work as they were to."""
+
+    def payload_share(self, mtu):
+        """Of a link's bytes, the most that can be elements: TCP with timestamps over Ethernet."""
+        return (mtu - 52) / (mtu + 14)
+
+
+class SwitchML(Method):
+    """Ours. where: "port" (a switch whose port is not shaped), "nic" (one of the workers' rate),
+    "two" (two of those, striped), "ranks" (no switch: striped over the ranks)."""
+
+    needs = "ninja -C build"
+    same_bits = True
+
+    def __init__(self, name, title, wire="int32", where="port", **environment):
+        super().__init__(name, title)
+        self.wire = wire
+        self.where = where
+        self.settings = environment
+        self.wire_share = 0.5 if wire == "int16" else 1.0
+
+    def switches(self):
+        return {"port": {"port": False}, "nic": {"nic": True},
+                "two": {"two-a": True, "two-b": True}, "ranks": {}}[self.where]
+
+    def moved(self, n_workers):
+        if self.where == "ranks":
+            return super().moved(n_workers)
+        # Everything passes through the NICs of the switches, where they have such.
+        return n_workers / len(self.switches()) if self.where in ("nic", "two") else 1
+
+    def check_stripes(self, n_stripes, n_workers):
+        wanted = n_workers if self.where == "ranks" else len(self.switches())
+        if n_stripes != wanted:
+            raise Refused(f"the library makes {n_stripes} stripe of it, not {wanted}")
+
+    def payload_share(self, mtu):
+        lanes = max(n for n in LANE_COUNTS if 4 * n + HEADER_BYTES + 28 <= mtu)
+        return 4 * lanes / (4 * lanes + HEADER_BYTES + 28 + 14)
+
+    def start(self, crew):
+        program = crew.program("switchml_allreduce")
+        own_port = str(PORT + crew.star.next_port())
+        address = ",".join(self.start_switch(crew, host) for host in self.switches())
+        for rank in range(crew.star.n_workers):
+            crew.spawn(str(rank), [program], **{
+                "SWITCHML_SWITCH": address or "embedded", "SWITCHML_JOB": self.name,
+                "SWITCHML_MASTER_ADDR": crew.star.address["0"], "SWITCHML_MASTER_PORT": own_port,
+                "SWITCHML_RANK": str(rank), "SWITCHML_WORLD_SIZE": str(crew.star.n_workers),
+                "SWITCHML_WIRE": self.wire, "SWITCHML_TIMEOUT": "120", **self.settings})
+
+    def start_switch(self, crew, host):
+        # A switch of its own for each crew: nothing is shared with other rows.
+        port = PORT + crew.star.next_port()
+        address = f"{crew.star.address[host]}:{port}"
+        process = crew.spawn(host, [os.path.join(crew.build, "switchml"), "switch", "--listen",
+                                    address], helper=True)
+        for _ in range(100):
+            if "ready on " + address in crew.log():
+                return address
+            if process.poll() is not None:
+                break
+            time.sleep(0.05)
+        raise Failed("the switch did not start: " + crew.log())
+
+
+class Gloo(Method):
+    needs = "Gloo is missing (Debian: libgloo-dev)"
+
+    def __init__(self, algorithm):
+        super().__init__(f"gloo-{algorithm}", f"Gloo, {algorithm}")
+        self.algorithm = algorithm
+
+    def start(self, crew):
+        program = crew.program("gloo_allreduce")
+        store = os.path.join(crew.work, "store")
+        os.makedirs(store, exist_ok=True)
+        for rank in range(crew.star.n_workers):
+            crew.spawn(str(rank), [program], BENCH_RANK=str(rank),
+                       BENCH_RANKS=str(crew.star.n_workers), BENCH_ALGORITHM=self.algorithm,
+                       BENCH_STORE=store)
+
+
+class OpenMPI(Method):
+    """mpirun runs on worker 0, and enters the other workers' namespaces by our agent, which
+    stands where ssh would. TCP only, and ranks that wait give up the core (they share two)."""
+
+    needs = "Open MPI is missing (Debian: libopenmpi-dev, openmpi-bin)"
+
+    def __init__(self):
+        super().__init__("openmpi", "Open MPI, TCP")
+
+    def start(self, crew):
+        program = crew.program("mpi_allreduce")
+        mpirun = shutil.which("mpirun.openmpi") or shutil.which("mpirun")
+        if not mpirun:
+            raise Refused(self.needs)
+        star = crew.star
+        hosts = [star.address[str(rank)] for rank in range(star.n_workers)]
+        with open(os.path.join(crew.work, "hosts"), "w", encoding="ascii") as table:
+            for rank, address in enumerate(hosts):
+                table.write(f"{address} {star.namespace(str(rank))}\n")
+        options = {"plm": "rsh", "plm_rsh_agent": os.path.join(os.path.dirname(__file__), "agent"),
+                   "plm_rsh_no_tree_spawn": "1",
+                   "btl": "tcp,self", "pml": "ob1", "btl_tcp_if_include": "eth0",
+                   "oob_tcp_if_include": "eth0", "mpi_yield_when_idle": "1",
+                   "orte_keep_fqdn_hostnames": "1", "hwloc_base_binding_policy": "none",
+                   "orte_tmpdir_base": crew.work}
+        flags = [word for item in options.items() for word in ("--mca", *item)]
+        crew.spawn("0", [mpirun, *flags, "--host", ",".join(host + ":1" for host in hosts),
+                         "-n", str(star.n_workers), "-x", "BENCH_SOCKET", "-x", "BENCH_NAME",
+                         program],
+                   BENCH_HOSTS=os.path.join(crew.work, "hosts"), OMPI_ALLOW_RUN_AS_ROOT="1",
+                   OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What is measured: cells, each a star and a size, with entries that are run in turns."""
+from dataclasses import dataclass, field
+
+from methods import Gloo, OpenMPI, SwitchML
+
+INT32 = SwitchML("ours-int32", "ours, int32")
+INT16 = SwitchML("ours-int16", "ours, int16", wire="int16")
+NIC32 = SwitchML("ours-int32-nic", "ours, int32, switch behind one NIC", where="nic")
+NIC16 = SwitchML("ours-int16-nic", "ours, int16, switch behind one NIC", "int16", "nic")
+TWO32 = SwitchML("ours-int32-two", "ours, int32, two switches, a NIC each", where="two")
+TWO16 = SwitchML("ours-int16-two", "ours, int16, two switches, a NIC each", "int16", "two")
+RANKS32 = SwitchML("ours-int32-ranks", "ours, int32, no switch (striped over ranks)",
+                   where="ranks")
+RANKS16 = SwitchML("ours-int16-ranks", "ours, int16, no switch (striped over ranks)", "int16",
+                   "ranks")
+NO_TICKETS = SwitchML("ours-int32-no-tickets", "ours, int32, without tickets",
+                      SWITCHML_FAULTS="tickets=0")
+NO_FAST = SwitchML("ours-int32-no-fast", "ours, int32, without fast retransmit",
+                   SWITCHML_FAULTS="fastretransmit=0")
+NEITHER = SwitchML("ours-int32-neither", "ours, int32, without both",
+                   SWITCHML_FAULTS="tickets=0,fastretransmit=0")
+RING, BCUBE, MPI = Gloo("ring"), Gloo("bcube"), OpenMPI()
+
+OTHERS = (RING, BCUBE, MPI)
+ALL = (INT32, INT16, NIC32, NIC16, TWO32, TWO16, RANKS32, RANKS16) + OTHERS
+
+RATES = {"100mbit": 100, "1gbit": 1000, "unshaped": 0}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row: a method, under this loss, its tensor in so many pieces (asynchronous)."""
+    method: object
+    loss: float = 0
+    pieces: int = 1
+    rest: bool = False  # not a call: open, and idle
+
+    def name(self):
+        return (self.method.name + (f"/loss{100 * self.loss:g}%" if self.loss else "")
+                + (f"/pieces{self.pieces}" if self.pieces > 1 else "")
+                + ("/idle" if self.rest else ""))
+
+    def title(self):
+        return (self.method.title + (f", {100 * self.loss:g} % lost" if self.loss else "")
+                + (f", {self.pieces} tensors at once" if self.pieces > 1 else "")
+                + (", idle" if self.rest else ""))
+
+
+@dataclass(frozen=True)
+class Cell:
+    n_workers: int
+    rate: str
+    mtu: int
+    size_bytes: int
+    entries: tuple = field(hash=False)
+    offload: bool = True
+    target: bool = False  # one of the rows that issue 4 sets targets for
+
+    def star(self):
+        return (self.n_workers, self.rate, self.mtu, self.offload)
+
+    def name(self):
+        return (f"{self.n_workers}x/{self.rate}/mtu{self.mtu}/{human(self.size_bytes)}"
+                + ("" if self.offload else "/no-offload"))
+
+    def names(self):
+        return [f"{self.name()}/{entry.name()}" for entry in self.entries]
+
+    def payload_bytes_per_second(self, method):
+        """What a link can carry of elements; 0: it isn't shaped."""
+        return RATES[self.rate] * 1e6 / 8 * method.payload_share(self.mtu)
+
+    def limit_seconds(self, method):
+        """The time below which the links don't let this method come; 0: there is no such time."""
+        speed = self.payload_bytes_per_second(method)
+        return self.size_bytes * method.wire_share * method.moved(self.n_workers) / speed \
+            if speed else 0
+
+
+def human(size_bytes):
+    for unit, scale in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size_bytes >= scale and size_bytes % scale == 0:
+            return f"{size_bytes // scale}{unit}"
+    for unit, scale in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size_bytes >= scale and size_bytes % scale == 0:
+            return f"{size_bytes // scale}{unit}"
+    return f"{size_bytes}B"
+
+
+def entries(methods, **traits):
+    return tuple(Entry(method, **traits) for method in methods)
+
+
+def targets():
+    ten = 10_000_000
+    yield Cell(8, "1gbit", 1500, ten, entries(ALL), target=True)
+    yield Cell(4, "unshaped", 1500, ten, entries((INT32, INT16) + OTHERS), target=True)
+    lossy = (Entry(INT32), Entry(INT32, loss=0.001), Entry(INT32, loss=0.01),
+             Entry(NO_TICKETS, loss=0.01), Entry(NO_FAST, loss=0.01), Entry(NEITHER, loss=0.01),
+             Entry(INT16), Entry(INT16, loss=0.01),
+             Entry(RING), Entry(RING, loss=0.01), Entry(MPI), Entry(MPI, loss=0.01))
+    yield Cell(8, "1gbit", 1500, ten, lossy, offload=False, target=True)
+    # Where the links are the limit, and not the cores that all hosts share.
+    yield Cell(8, "100mbit", 1500, ten, lossy, offload=False, target=True)
+    yield Cell(8, "unshaped", 1500, 16, entries((INT32,) + OTHERS), target=True)
+    yield Cell(8, "1gbit", 1500, 16, entries((INT32,) + OTHERS), target=True)
+    yield Cell(4, "1gbit", 1500, ten, (Entry(INT32), Entry(INT32, pieces=25)), target=True)
+    yield Cell(4, "unshaped", 1500, ten, (Entry(INT32), Entry(INT32, pieces=25)), target=True)
+    yield Cell(4, "unshaped", 1500, 4, (Entry(INT32, rest=True),), target=True)
+
+
+def sweep():
+    sizes = (4, 64, 1 << 10, 16 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
+    for rate in RATES:
+        for n_workers in (2, 4, 8):
+            for mtu in (1500, 9000):
+                for size in sizes:
+                    # Minutes a call, and nothing new: left to the faster links.
+                    if rate == "100mbit" and size > 16 << 20:
+                        continue
+                    yield Cell(n_workers, rate, mtu, size, entries((INT32, INT16) + OTHERS))
+
+
+def losses():
+    for rate in ("100mbit", "1gbit"):
+        for n_workers in (2, 4, 8):
+            yield Cell(n_workers, rate, 1500, 1 << 20, tuple(
+                Entry(method, loss=loss) for method in (INT32, INT16) + OTHERS
+                for loss in (0, 0.001, 0.01)), offload=False)
+
+
+def flat():
+    """A worker's cost does not grow with their number."""
+    for n_workers in (2, 4, 8, 12, 16):
+        yield Cell(n_workers, "100mbit", 1500, 1 << 20, entries((INT32, RING)))
+
+
+def all_cells():
+    seen = set()
+    for cell in (*targets(), *sweep(), *losses(), *flat()):
+        key = (cell.star(), cell.size_bytes, cell.entries)
+        if key not in seen:
+            seen.add(key)
+            yield cell
+
+
+def quick_cells():
+    """What fits into a minute: the first target, and the one of latency."""
+    yield Cell(8, "1gbit", 1500, 10_000_000, entries((INT32, INT16, NIC32, RING, BCUBE, MPI)))
+    yield Cell(4, "unshaped", 1500, 10_000_000, entries((INT32, INT16, RING, BCUBE, MPI)))
+    yield Cell(8, "unshaped", 1500, 16, entries((INT32, RING, MPI)))

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A star of hosts on this machine: network namespaces around one bridge.
+
+       worker 0         worker 1    …    a switch
+    +-----------+    +-----------+    +-----------+
+    | 10.77.1.0 |    | 10.77.1.1 |    | 10.77.0.1 |    a namespace each; eth0 is shaped
+    +-----+-----+    +-----+-----+    +-----+-----+    by tbf: what the host sends
+          | eth0           |                |
+          | veth           |                |
+          | port           |                |          shaped by tbf: what it receives
+    +-----+----------------+----------------+-----+
+    |                   bridge                    |    one more namespace, never the limit
+    +---------------------------------------------+
+
+Links are emulated, on the cores that the hosts share: rates and loss are those asked
+for, but hosts slow each other down as real ones don't.
+
+tbf is given room for the 64 KiB that one TCP or UDP super-packet can have, so
+that segmentation offload works as with a real NIC. Where packets are to be lost,
+senders segment by themselves, the bridge draws for each packet that it forwards
+(once from worker to switch, once from there to each worker), and receivers
+glue what is left together again (GRO), as a NIC's driver does.
+"""
+import ipaddress
+import json
+import subprocess
+
+# The largest super-packet: 64 KiB and its segments' headers.
+BURST_BYTES = 72 * 1024
+# What a host's own queue holds, and a port of a real switch.
+HOST_QUEUE_BYTES = 10 << 20
+PORT_QUEUE_BYTES = 2 << 20
+
+
+def call(*command, check=True, text=None):
+    try:
+        done = subprocess.run(command, input=text, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True, check=False)
+    except FileNotFoundError as missing:
+        if check:
+            raise RuntimeError(str(missing)) from missing
+        return ""
+    if check and done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+class Star:
+    """Hosts are "0", "1", … for workers, and names for what else is on the bridge."""
+
+    def __init__(self, name, n_workers, rate_mbit, mtu, offload=True, tcp=None):
+        self.name = name
+        self.n_workers = n_workers
+        self.rate_mbit = rate_mbit
+        self.mtu = mtu
+        self.offload = offload
+        self.tcp = tcp  # congestion control; None: the machine's
+        self.address = {}
+        self.loss = 0
+        self.ports = 0
+
+    # ---- building ----
+
+    def build(self, others):
+        """others: name -> is its link of the workers' rate?"""
+        net = self.namespace("net")
+        call("ip", "netns", "add", net)
+        call("ip", "-n", net, "-batch", "-",
+             text="link set lo up\nlink add bridge type bridge\n"
+                  f"link set bridge mtu {self.mtu} up\n")
+        if not self.offload:
+            # Has the bridge ask iptables about what it forwards.
+            call("modprobe", "br_netfilter", check=False)
+            call(*self.inside("net"), "sysctl", "-qw", "net.bridge.bridge-nf-call-iptables=1")
+        for rank in range(self.n_workers):
+            self.add_host(str(rank), ipaddress.ip_address("10.77.1.0") + rank + 1, True)
+        for i, (name, shaped) in enumerate(others.items()):
+            self.add_host(name, ipaddress.ip_address("10.77.0.1") + i, shaped)
+
+    def add_host(self, host, address, shaped):
+        namespace, net, port = self.namespace(host), self.namespace("net"), f"port-{host}"
+        self.address[host] = str(address)
+        call("ip", "netns", "add", namespace)
+        call("ip", "-n", namespace, "-batch", "-",
+             text=f"link set lo up\nlink add eth0 type veth peer name {port} netns {net}\n"
+                  f"link set eth0 mtu {self.mtu}\naddress add {address}/16 dev eth0\n"
+                  "link set eth0 up\n")
+        call("ip", "-n", net, "-batch", "-",
+             text=f"link set {port} mtu {self.mtu}\nlink set {port} master bridge up\n")
+        if not self.offload:
+            call("ip", "netns", "exec", namespace, "ethtool", "-K", "eth0", "tso", "off",
+                 "gso", "off", "tx-udp-segmentation", "off", "gro", "on")
+        self.shape(namespace, "eth0", shaped, HOST_QUEUE_BYTES)
+        self.shape(net, port, shaped, PORT_QUEUE_BYTES)
+        # No new slow start in the pauses that interleaving makes.
+        settings = ["net.ipv4.tcp_slow_start_after_idle=0"]
+        if self.tcp:
+            settings.append(f"net.ipv4.tcp_congestion_control={self.tcp}")
+        call("ip", "netns", "exec", namespace, "sysctl", "-qw", *settings)
+
+    def shape(self, namespace, device, shaped, queue_bytes):
+        # A queue that doesn't shape counts, too.
+        how = ["pfifo", "limit", "10000"]
+        if shaped and self.rate_mbit:
+            how = ["tbf", "rate", f"{self.rate_mbit}mbit", "burst", str(BURST_BYTES),
+                   "limit", str(queue_bytes)]
+        call("tc", "-n", namespace, "qdisc", "add", "dev", device, "root", *how)
+
+    # ---- using ----
+
+    def namespace(self, host):
+        return f"{self.name}-{host}"
+
+    def inside(self, host):
+        """What to put in front of a command that is to run on a host."""
+        return ["ip", "netns", "exec", self.namespace(host)]
+
+    def next_port(self):
+        """0, 1, 2, …: no two programs of a star listen on the same one."""
+        self.ports += 1
+        return self.ports - 1
+
+    def lose(self, share):
+        """Lose this share of what the bridge forwards, from now on."""
+        if share == self.loss:
+            return
+        rule = f"-A FORWARD -m statistic --mode random --probability {share} -j DROP\n"
+        call(*self.inside("net"), "iptables-restore",
+             text="*filter\n:FORWARD ACCEPT\n" + (rule if share else "") + "COMMIT\n")
+        self.loss = share
+
+    def wire(self):
+        """Bytes and drops of every worker so far: (sent, received, dropped), by rank."""
+        ports = {row["dev"]: row for row in json.loads(
+            call("tc", "-n", self.namespace("net"), "-s", "-j", "qdisc", "show"))}
+        # All ranks are alike: the last one's own queue stands for all.
+        rank = self.n_workers - 1
+        out, = json.loads(call("tc", "-n", self.namespace(str(rank)), "-s", "-j", "qdisc", "show",
+                               "dev", "eth0"))
+        drops = out["drops"] + sum(row.get("drops", 0) for row in ports.values())
+        return out["bytes"], ports[f"port-{rank}"]["bytes"], drops
+
+    # ---- the end ----
+
+    def remove(self):
+        """Whatever is there of it; what still runs inside is killed."""
+        for line in call("ip", "netns", "list", check=False).splitlines():
+            namespace = line.split()[0] if line.split() else ""
+            if not namespace.startswith(self.name + "-"):
+                continue
+            pids = call("ip", "netns", "pids", namespace, check=False).split()
+            if pids:
+                call("kill", "-9", *pids, check=False)
+            call("ip", "netns", "delete", namespace, check=False)

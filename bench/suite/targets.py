@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the project wants to reach, against what was measured."""
+
+TEN_MB = "mtu1500/10MB"
+LINE, CORES = f"8x/1gbit/{TEN_MB}", f"4x/unshaped/{TEN_MB}"
+
+
+class Measured:
+    """Medians by row name; None for what was not measured."""
+
+    def __init__(self, results):
+        self.results = {f"{result.cell.name()}/{result.entry.name()}": result
+                        for result in results if result.times and not result.failure}
+
+    def p50(self, name):
+        return self.results[name].p50() if name in self.results else None
+
+    def ratio(self, slow, fast):
+        """How many times as long the first takes (of several names: the shortest of them)."""
+        times = [self.p50(name) for name in ([slow] if isinstance(slow, str) else slow)]
+        if None in times or self.p50(fast) is None:
+            return None
+        return min(times) / self.p50(fast)
+
+    def share_of_limit(self, name):
+        if name not in self.results:
+            return None
+        result = self.results[name]
+        return result.cell.limit_seconds(result.entry.method) / result.p50()
+
+    def idle_share(self, name):
+        if name not in self.results:
+            return None
+        result = self.results[name]
+        return (result.cpu_ranks + result.cpu_others) / result.elapsed
+
+
+def gloo(cell):
+    return [f"{cell}/gloo-ring", f"{cell}/gloo-bcube"]
+
+
+def verdicts(results):
+    """(what, measured or None, "at least" or "at most", target)"""
+    it = Measured(results)
+    lossy = f"{LINE}/no-offload/ours-int32"
+    slow_lossy = f"8x/100mbit/{TEN_MB}/no-offload/ours-int32"
+    yield ("8 workers, 1 Gbit/s, int32, 10 MB: share of the links' limit",
+           it.share_of_limit(f"{LINE}/ours-int32"), "at least", 0.95)
+    yield ("the same: times Gloo's ring", it.ratio(f"{LINE}/gloo-ring", f"{LINE}/ours-int32"),
+           "at least", 1.65)
+    yield ("int16: times Gloo's ring", it.ratio(f"{LINE}/gloo-ring", f"{LINE}/ours-int16"),
+           "at least", 3.2)
+    yield ("4 workers and the switch on these cores, int32: times Gloo's best",
+           it.ratio(gloo(CORES), f"{CORES}/ours-int32"), "at least", 2)
+    yield ("the same: times Open MPI over TCP",
+           it.ratio(f"{CORES}/openmpi", f"{CORES}/ours-int32"), "at least", 1.3)
+    yield ("int16: times Gloo's best", it.ratio(gloo(CORES), f"{CORES}/ours-int16"), "at least", 3)
+    yield ("8 workers, 1 Gbit/s, 1 % lost each way: time over that without loss",
+           it.ratio(f"{lossy}/loss1%", lossy), "at most", 1.3)
+    yield ("the same at 100 Mbit/s", it.ratio(f"{slow_lossy}/loss1%", slow_lossy), "at most", 1.3)
+    yield ("8 workers, 1 Gbit/s, striped over the ranks, int32: times Gloo's ring",
+           it.ratio(f"{LINE}/gloo-ring", f"{LINE}/ours-int32-ranks"), "at least", 1.0)
+    yield ("int16: times Gloo's ring",
+           it.ratio(f"{LINE}/gloo-ring", f"{LINE}/ours-int16-ranks"), "at least", 1.9)
+    for rate in ("unshaped", "1gbit"):
+        cell = f"8x/{rate}/mtu1500/16B"
+        yield (f"4 floats, 8 workers, {rate}: median, times Gloo's best",
+               it.ratio(gloo(cell), f"{cell}/ours-int32"), "at least", 2)
+    for rate in ("1gbit", "unshaped"):
+        cell = f"4x/{rate}/{TEN_MB}/ours-int32"
+        yield (f"25 tensors of 400 kB, {rate}: throughput over that of one of 10 MB",
+               it.ratio(cell, f"{cell}/pieces25"), "at least", 0.95)
+    yield ("idle, 4 workers and the switch: share of a core",
+           it.idle_share("4x/unshaped/mtu1500/4B/ours-int32/idle"), "at most", 0.01)
+
+
+def met(measured, how, target):
+    return measured >= target if how == "at least" else measured <= target
+
+
+def print_verdicts(results):
+    rows = [row for row in verdicts(results) if row[1] is not None]
+    if rows:
+        print(f"\n{'target':76} {'':8} {'wanted':>7} {'here':>7}")
+    for what, measured, how, target in rows:
+        print(f"{what:76} {how:8} {target:7.2f} {measured:7.2f}  "
+              f"{'met' if met(measured, how, target) else 'NOT MET'}")
+
+
+def to_json(results):
+    return [{"what": what, "how": how, "target": target, "measured": measured,
+             "met": None if measured is None else met(measured, how, target)}
+            for what, measured, how, target in verdicts(results)]

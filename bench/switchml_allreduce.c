@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A rank of ours, for bench/compare: the public interface and nothing else.
+ * Everything is set by SWITCHML_* variables.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/peer.h"
+#include "switchml.h"
+
+#define MOST_PIECES 256
+
+/* Not in every version of the library: without it a job has one stripe. */
+__attribute__((weak)) int sml_stripe_count(const struct sml_context *context);
+
+static int fail(struct sml_context *job, const char **why)
+{
+	*why = sml_error_text(job);
+	return -1;
+}
+
+static int in_pieces(struct sml_context *job, const float *input, float *output, size_t count,
+		     unsigned pieces)
+{
+	struct sml_request *requests[MOST_PIECES];
+	unsigned begun = 0;
+	int error = 0, first = 0;
+
+	for (; begun < pieces && !error; begun += !error) {
+		size_t from = count * begun / pieces, to = count * (begun + 1) / pieces;
+
+		error = sml_allreduce_async(job, input + from, output + from, to - from,
+					    SML_FLOAT32, SML_SUM, NULL, &requests[begun]);
+	}
+	for (unsigned i = 0; i < begun; i++) {
+		first = sml_wait(requests[i]);
+		error = error ? error : first;
+	}
+	return error;
+}
+
+static int allreduce(void *state, const float *input, float *output, size_t count, unsigned pieces,
+		     const char **why)
+{
+	struct sml_context *job = state;
+
+	if (pieces > MOST_PIECES) {
+		*why = "that many pieces are not foreseen";
+		return -1;
+	}
+	if (pieces > 1)
+		return in_pieces(job, input, output, count, pieces) ? fail(job, why) : 0;
+	return sml_allreduce(job, input, output, count, SML_FLOAT32, SML_SUM, NULL) ? fail(job, why)
+										    : 0;
+}
+
+int main(void)
+{
+	const char *wire = getenv("SWITCHML_WIRE");
+	struct bench_library library = {.allreduce = allreduce};
+	struct sml_context *job;
+	int status;
+
+	library.sums = wire && strcmp(wire, "int16") == 0 ? BENCH_SUMS_INT16 : BENCH_SUMS_INT32;
+	if (sml_open(&job, NULL) < 0) {
+		fprintf(stderr, "%s\n", sml_error_text(NULL));
+		return 1;
+	}
+	library.state = job;
+	library.rank = sml_rank(job);
+	library.n_ranks = sml_world_size(job);
+	library.n_stripes = sml_stripe_count ? sml_stripe_count(job) : 1;
+	status = bench_serve(&library);
+	return sml_close(job) < 0 ? 1 : status;
+}

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "bindings/mpi/carry.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bindings/mpi/patience.h"
+
+/* The job's call, and where its buffers are: MPI asks for no alignment, the job does. */
+struct carriage {
+	struct sml_mpi_communicator *communicator;
+	struct sml_request *request;
+	void *aligned, *recv; /* aligned: NULL, or what recv gets */
+	size_t bytes;
+};
+
+struct pending {
+	struct carriage carriage;
+	MPI_Request request;
+	bool detached; /* nobody waits for it */
+	int place;     /* in the array of the call that waits for it */
+	int error;     /* MPI's, of the job */
+	bool noted;    /* it is in a thread's failures */
+	struct pending *next, *next_ended, *next_failure;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Under the lock: calls under way, and those that have failed and whose request is still there. */
+static struct pending *all, *failed;
+static int n_pending, n_failed; /* atomic */
+/* Failures of the completing call that this thread is in. */
+static _Thread_local struct pending *failures;
+
+/* ---- one call of the job ---- */
+
+/* One rank's mistake, or its lack of memory: the others must not wait for it. */
+static int give_up(struct sml_mpi_communicator *communicator, int error)
+{
+	char text[512];
+
+	strncpy(text, sml_error_text(communicator->job), sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	sml_abort(communicator->job, text);
+	return error;
+}
+
+static bool is_aligned(const void *buffer)
+{
+	return (uintptr_t)buffer % SML_MPI_ELEMENT_BYTES == 0;
+}
+
+static int begin(struct carriage *carriage, const struct sml_mpi_call *call)
+{
+	const void *send = call->send == MPI_IN_PLACE ? call->recv : call->send;
+	void *recv = call->recv;
+	int error;
+
+	*carriage = (struct carriage){
+		.communicator = call->communicator,
+		.recv = recv,
+		.bytes = call->count * SML_MPI_ELEMENT_BYTES,
+	};
+	if (!is_aligned(send) || !is_aligned(recv)) {
+		carriage->aligned = malloc(carriage->bytes);
+		if (carriage->aligned == NULL) {
+			sml_abort(call->communicator->job, "no memory for an unaligned buffer");
+			return -ENOMEM;
+		}
+		memcpy(carriage->aligned, send, carriage->bytes);
+		send = recv = carriage->aligned;
+	}
+	error = sml_allreduce_async(call->communicator->job, send, recv, call->count,
+				    call->kind.type, call->kind.op, NULL, &carriage->request);
+	if (error) {
+		free(carriage->aligned);
+		return give_up(call->communicator, error);
+	}
+	return 0;
+}
+
+/* True when the call has ended, with *error. */
+static bool look(struct carriage *carriage, int *error)
+{
+	int done;
+
+	*error = sml_test(carriage->request, &done);
+	if (!done)
+		return false;
+	if (carriage->aligned && *error == 0)
+		memcpy(carriage->recv, carriage->aligned, carriage->bytes);
+	free(carriage->aligned);
+	return true;
+}
+
+static int raise_job(struct sml_mpi_communicator *communicator, int error)
+{
+	return sml_mpi_raise(communicator, sml_mpi_error_code(communicator, error));
+}
+
+int sml_mpi_allreduce(const struct sml_mpi_call *call)
+{
+	struct sml_mpi_patience patience = {0};
+	struct carriage carriage;
+	int error = begin(&carriage, call);
+
+	if (error == 0) {
+		while (!look(&carriage, &error)) {
+			sml_mpi_progress();
+			sml_mpi_rest(&patience);
+		}
+	}
+	return error ? raise_job(call->communicator, error) : MPI_SUCCESS;
+}
+
+/* ---- as a request of MPI's ---- */
+
+/* MPI calls this when it hands out the status. It learns of no error: it would tell another
+ * handler. */
+static int query(void *state, MPI_Status *status)
+{
+	struct pending *this = state;
+
+	if (this->error && !this->noted) {
+		this->noted = true;
+		this->next_failure = failures;
+		failures = this;
+	}
+	status->MPI_SOURCE = MPI_ANY_SOURCE;
+	status->MPI_TAG = MPI_ANY_TAG;
+	PMPI_Status_set_elements(status, MPI_BYTE, 0);
+	PMPI_Status_set_cancelled(status, 0);
+	return MPI_SUCCESS;
+}
+
+/* Nobody has the request any more. */
+static void unlist(struct pending *this)
+{
+	if (this->error == 0)
+		return;
+	pthread_mutex_lock(&lock);
+	for (struct pending **place = &failed; *place; place = &(*place)->next) {
+		if (*place != this)
+			continue;
+		*place = this->next;
+		__atomic_sub_fetch(&n_failed, 1, __ATOMIC_RELAXED);
+		break;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static void dispose(struct pending *this)
+{
+	unlist(this);
+	sml_mpi_communicator_release(this->carriage.communicator);
+	free(this);
+}
+
+static int forget(void *state)
+{
+	struct pending *this = state;
+
+	if (!this->noted)
+		dispose(this);
+	return MPI_SUCCESS;
+}
+
+/* MPI forbids it for collectives. */
+static int cancel(void *state, int complete)
+{
+	(void)state;
+	(void)complete;
+	return MPI_ERR_REQUEST;
+}
+
+static int make_request(struct pending **made, struct sml_mpi_communicator *communicator)
+{
+	struct pending *this = calloc(1, sizeof(*this));
+	int error;
+
+	if (this == NULL)
+		return MPI_ERR_NO_MEM;
+	sml_mpi_communicator_use(communicator);
+	this->carriage.communicator = communicator;
+	error = PMPI_Grequest_start(query, forget, cancel, this, &this->request);
+	if (error)
+		dispose(this);
+	else
+		*made = this;
+	return error;
+}
+
+static void complete(struct pending *this)
+{
+	MPI_Request request = this->request;
+	bool detached = this->detached;
+
+	/* Afterwards it is whoever's who waits for the request. */
+	PMPI_Grequest_complete(request);
+	if (detached)
+		PMPI_Request_free(&request);
+}
+
+int sml_mpi_iallreduce(const struct sml_mpi_call *call, MPI_Request *request)
+{
+	struct sml_mpi_communicator *communicator = call->communicator;
+	struct pending *this = NULL;
+	struct carriage carriage;
+	int error = make_request(&this, communicator);
+
+	if (error) {
+		sml_abort(communicator->job, "no memory for a request");
+		return raise_job(communicator, -ENOMEM);
+	}
+	error = begin(&carriage, call);
+	if (error) {
+		this->detached = true;
+		complete(this);
+		return raise_job(communicator, error);
+	}
+	this->carriage = carriage;
+	*request = this->request;
+	pthread_mutex_lock(&lock);
+	this->next = all;
+	all = this;
+	__atomic_add_fetch(&n_pending, 1, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&lock);
+	return MPI_SUCCESS;
+}
+
+/* ---- looking after them ---- */
+
+bool sml_mpi_has_pending(void)
+{
+	return __atomic_load_n(&n_pending, __ATOMIC_RELAXED) > 0;
+}
+
+static void fail(struct pending *this, int error)
+{
+	this->error = sml_mpi_error_code(this->carriage.communicator, error);
+	this->next = failed;
+	failed = this;
+	__atomic_add_fetch(&n_failed, 1, __ATOMIC_RELAXED);
+}
+
+/* Takes those whose calls have ended off the list. */
+static struct pending *take_ended(void)
+{
+	struct pending *ended = NULL, **place = &all;
+	int error;
+
+	while (*place) {
+		struct pending *this = *place;
+
+		if (!look(&this->carriage, &error)) {
+			place = &this->next;
+			continue;
+		}
+		*place = this->next;
+		this->next_ended = ended;
+		ended = this;
+		if (error)
+			fail(this, error);
+		__atomic_sub_fetch(&n_pending, 1, __ATOMIC_RELAXED);
+	}
+	return ended;
+}
+
+void sml_mpi_poll(void)
+{
+	struct pending *ended, *next;
+
+	if (!sml_mpi_has_pending())
+		return;
+	pthread_mutex_lock(&lock);
+	ended = take_ended();
+	pthread_mutex_unlock(&lock);
+	for (; ended; ended = next) {
+		next = ended->next_ended;
+		complete(ended);
+	}
+}
+
+/* True if any of the list is among the requests; each remembers where. */
+static bool mark(struct pending *list, int n, const MPI_Request *requests)
+{
+	bool any = false;
+
+	for (struct pending *this = list; this; this = this->next) {
+		for (int i = 0; i < n; i++) {
+			if (requests[i] != this->request)
+				continue;
+			this->place = i;
+			any = true;
+			break;
+		}
+	}
+	return any;
+}
+
+bool sml_mpi_are_pending(int n, const MPI_Request *requests)
+{
+	bool any;
+
+	if (requests == NULL ||
+	    (!sml_mpi_has_pending() && __atomic_load_n(&n_failed, __ATOMIC_RELAXED) == 0))
+		return false;
+	pthread_mutex_lock(&lock);
+	mark(failed, n, requests);
+	any = mark(all, n, requests);
+	pthread_mutex_unlock(&lock);
+	return any;
+}
+
+bool sml_mpi_detach(MPI_Request request)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&lock);
+	for (struct pending *this = all; this; this = this->next) {
+		if (this->request != request)
+			continue;
+		this->detached = true;
+		found = true;
+	}
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+bool sml_mpi_failure(int *place, int *error, struct sml_mpi_communicator **communicator)
+{
+	struct pending *this = failures;
+
+	if (this == NULL)
+		return false;
+	failures = this->next_failure;
+	*place = this->place;
+	*error = this->error;
+	*communicator = this->carriage.communicator;
+	unlist(this);
+	free(this);
+	return true;
+}
+
+void sml_mpi_forget_failures(void)
+{
+	for (; failures; failures = failures->next_failure)
+		failures->noted = false;
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * MPI's collectives that are looked at, by its profiling interface: a program
+ * calls MPI_Allreduce() and gets this one, and MPI's own is PMPI_Allreduce().
+ *
+ * Which way a call goes depends on nothing that may differ between the ranks of
+ * its communicator: its type, operation and count, and on what they agreed.
+ */
+#include "bindings/mpi/carry.h"
+#include "bindings/mpi/patience.h"
+#include "bindings/mpi/start.h"
+
+#define SML_EXPORT __attribute__((visibility("default")))
+
+static enum sml_mpi_way way_of(struct sml_mpi_communicator *communicator, uint64_t bytes)
+{
+	if (communicator == NULL)
+		return SML_MPI_GROUP;
+	if (communicator->state == SML_MPI_LEFT)
+		return communicator->why;
+	if (communicator->state != SML_MPI_UNTRIED && bytes < communicator->threshold_bytes)
+		return SML_MPI_SMALL;
+	if (communicator->state == SML_MPI_OPEN)
+		return SML_MPI_SWITCH;
+	/* Opening waits for all ranks, and a nonblocking call must not. */
+	if (communicator->missed_bytes < bytes)
+		communicator->missed_bytes = bytes;
+	return SML_MPI_EARLY;
+}
+
+/* True if the call goes through the switch. It then has its communicator and its kind. */
+static bool carries(struct sml_mpi_call *call, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+		    bool blocking)
+{
+	bool fits = sml_mpi_kind_of(&call->kind, type, op);
+	uint64_t bytes = fits ? call->count * SML_MPI_ELEMENT_BYTES : 0;
+	enum sml_mpi_way way;
+
+	call->communicator = sml_mpi_communicator_of(comm, fits);
+	if (call->communicator && blocking)
+		sml_mpi_meet(call->communicator, bytes);
+	way = fits ? way_of(call->communicator, bytes) : SML_MPI_KIND;
+	sml_mpi_count(way, blocking, bytes);
+	return way == SML_MPI_SWITCH;
+}
+
+SML_EXPORT int MPI_Allreduce(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op,
+			     MPI_Comm comm)
+{
+	struct sml_mpi_call call = {.send = send, .recv = recv, .count = (size_t)count};
+
+	if (count >= 0 && carries(&call, type, op, comm, true))
+		return sml_mpi_allreduce(&call);
+	return PMPI_Allreduce(send, recv, count, type, op, comm);
+}
+
+SML_EXPORT int MPI_Iallreduce(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op,
+			      MPI_Comm comm, MPI_Request *request)
+{
+	struct sml_mpi_call call = {.send = send, .recv = recv, .count = (size_t)count};
+
+	sml_mpi_poll();
+	if (count >= 0 && carries(&call, type, op, comm, false))
+		return sml_mpi_iallreduce(&call, request);
+	return PMPI_Iallreduce(send, recv, count, type, op, comm, request);
+}
+
+#if MPI_VERSION >= 4
+SML_EXPORT int MPI_Allreduce_c(const void *send, void *recv, MPI_Count count, MPI_Datatype type,
+			       MPI_Op op, MPI_Comm comm)
+{
+	struct sml_mpi_call call = {.send = send, .recv = recv, .count = (size_t)count};
+
+	if (count >= 0 && carries(&call, type, op, comm, true))
+		return sml_mpi_allreduce(&call);
+	return PMPI_Allreduce_c(send, recv, count, type, op, comm);
+}
+
+SML_EXPORT int MPI_Iallreduce_c(const void *send, void *recv, MPI_Count count, MPI_Datatype type,
+				MPI_Op op, MPI_Comm comm, MPI_Request *request)
+{
+	struct sml_mpi_call call = {.send = send, .recv = recv, .count = (size_t)count};
+
+	sml_mpi_poll();
+	if (count >= 0 && carries(&call, type, op, comm, false))
+		return sml_mpi_iallreduce(&call, request);
+	return PMPI_Iallreduce_c(send, recv, count, type, op, comm, request);
+}
+#endif
+
+/* ---- where the ranks of a communicator meet anyway ---- */
+
+static void meet(MPI_Comm comm)
+{
+	struct sml_mpi_communicator *communicator = sml_mpi_communicator_of(comm, false);
+
+	if (communicator)
+		sml_mpi_meet(communicator, 0);
+}
+
+SML_EXPORT int MPI_Barrier(MPI_Comm comm)
+{
+	meet(comm);
+	return PMPI_Barrier(comm);
+}
+
+SML_EXPORT int MPI_Allgather(const void *send, int send_count, MPI_Datatype send_type, void *recv,
+			     int recv_count, MPI_Datatype recv_type, MPI_Comm comm)
+{
+	meet(comm);
+	return PMPI_Allgather(send, send_count, send_type, recv, recv_count, recv_type, comm);
+}

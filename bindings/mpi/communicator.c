@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "bindings/mpi/communicator.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bindings/mpi/patience.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sml_mpi_communicator *all; /* under the lock; as their attributes also die in it */
+static int keyval = MPI_KEYVAL_INVALID;
+static bool used, finished; /* atomic */
+
+bool sml_mpi_is_used(void)
+{
+	return __atomic_load_n(&used, __ATOMIC_ACQUIRE) &&
+	       !__atomic_load_n(&finished, __ATOMIC_ACQUIRE);
+}
+
+/* ---- the end of a communicator ---- */
+
+/* Leaving waits for the other ranks, so it must not hold up this one's MPI calls. */
+static void *closer(void *argument)
+{
+	struct sml_mpi_communicator *communicator = argument;
+
+	sml_close(communicator->job);
+	__atomic_store_n(&communicator->closed, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void start_closer(struct sml_mpi_communicator *communicator)
+{
+	sigset_t every, before;
+
+	communicator->closing = true;
+	sigfillset(&every);
+	pthread_sigmask(SIG_SETMASK, &every, &before);
+	if (communicator->job == NULL ||
+	    pthread_create(&communicator->closer, NULL, closer, communicator)) {
+		/* Without a thread the job ends with the process. */
+		communicator->closed = true;
+		communicator->job = NULL;
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* Takes those whose jobs have been closed off the list. Under the lock. */
+static void bury(void)
+{
+	struct sml_mpi_communicator **place = &all;
+
+	while (*place) {
+		struct sml_mpi_communicator *communicator = *place;
+
+		if (!__atomic_load_n(&communicator->closed, __ATOMIC_ACQUIRE) ||
+		    __atomic_load_n(&communicator->references, __ATOMIC_ACQUIRE) > 0) {
+			place = &communicator->next;
+			continue;
+		}
+		*place = communicator->next;
+		if (communicator->job)
+			pthread_join(communicator->closer, NULL);
+		free(communicator);
+	}
+}
+
+void sml_mpi_communicator_use(struct sml_mpi_communicator *communicator)
+{
+	__atomic_add_fetch(&communicator->references, 1, __ATOMIC_RELAXED);
+}
+
+void sml_mpi_communicator_release(struct sml_mpi_communicator *communicator)
+{
+	pthread_mutex_lock(&lock);
+	if (__atomic_sub_fetch(&communicator->references, 1, __ATOMIC_ACQ_REL) == 0 &&
+	    !communicator->closing)
+		start_closer(communicator);
+	bury();
+	pthread_mutex_unlock(&lock);
+}
+
+/* MPI_Comm_free() of it, or MPI_Finalize(). */
+static int forget(MPI_Comm comm, int key, void *attribute, void *extra)
+{
+	struct sml_mpi_communicator *communicator = attribute;
+
+	(void)comm;
+	(void)key;
+	(void)extra;
+	communicator->comm = MPI_COMM_NULL;
+	sml_mpi_communicator_release(communicator);
+	return MPI_SUCCESS;
+}
+
+static bool has_open(void)
+{
+	bool open = false;
+
+	pthread_mutex_lock(&lock);
+	for (struct sml_mpi_communicator *this = all; this; this = this->next)
+		open |= !__atomic_load_n(&this->closed, __ATOMIC_ACQUIRE);
+	pthread_mutex_unlock(&lock);
+	return open;
+}
+
+void sml_mpi_communicators_close(void)
+{
+	struct sml_mpi_patience patience = {0};
+
+	pthread_mutex_lock(&lock);
+	for (struct sml_mpi_communicator *this = all; this; this = this->next)
+		if (!this->closing)
+			start_closer(this);
+	pthread_mutex_unlock(&lock);
+	while (has_open()) {
+		sml_mpi_progress();
+		sml_mpi_rest(&patience);
+	}
+	__atomic_store_n(&finished, true, __ATOMIC_RELEASE);
+	sml_mpi_progress_fini();
+}
+
+/* ---- and its beginning ---- */
+
+static void set_up(void)
+{
+	if (PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &keyval, NULL) != MPI_SUCCESS)
+		keyval = MPI_KEYVAL_INVALID;
+	sml_mpi_progress_init();
+	__atomic_store_n(&used, true, __ATOMIC_RELEASE);
+}
+
+static struct sml_mpi_communicator *make_one(MPI_Comm comm)
+{
+	struct sml_mpi_communicator *made = calloc(1, sizeof(*made));
+	int inter = 0;
+
+	/* Alone with this, a rank would answer otherwise than the others. */
+	if (made == NULL) {
+		fprintf(stderr, "switchml-mpi: no memory for a communicator\n");
+		abort();
+	}
+	made->comm = comm;
+	made->references = 1;
+	made->why = SML_MPI_GROUP;
+	PMPI_Comm_test_inter(comm, &inter);
+	PMPI_Comm_rank(comm, &made->rank);
+	PMPI_Comm_size(comm, &made->size);
+	if (inter || made->size < 2 || made->size > SML_MAX_WORLD_SIZE)
+		made->state = SML_MPI_LEFT;
+	pthread_mutex_lock(&lock);
+	made->next = all;
+	all = made;
+	pthread_mutex_unlock(&lock);
+	PMPI_Comm_set_attr(comm, keyval, made);
+	return made;
+}
+
+struct sml_mpi_communicator *sml_mpi_communicator_of(MPI_Comm comm, bool make)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	struct sml_mpi_communicator *found = NULL;
+	int has = 0;
+
+	if (comm == MPI_COMM_NULL || __atomic_load_n(&finished, __ATOMIC_ACQUIRE) ||
+	    (!make && !__atomic_load_n(&used, __ATOMIC_ACQUIRE)))
+		return NULL;
+	pthread_once(&once, set_up);
+	if (keyval == MPI_KEYVAL_INVALID ||
+	    PMPI_Comm_get_attr(comm, keyval, (void *)&found, &has) != MPI_SUCCESS)
+		return NULL;
+	if (has)
+		return found;
+	return make ? make_one(comm) : NULL;
+}
+
+/* ---- failures ---- */
+
+/* The library's sentence as an error of MPI's. */
+static int make_error_code(struct sml_mpi_communicator *communicator, int error)
+{
+	const char *said = sml_error_text(communicator->job);
+	char text[MPI_MAX_ERROR_STRING];
+	int class, code;
+
+	/* A class of its own: of MPICH's own classes, codes cannot have a text. */
+	if (PMPI_Add_error_class(&class) != MPI_SUCCESS ||
+	    PMPI_Add_error_code(class, &code) != MPI_SUCCESS)
+		return MPI_ERR_OTHER;
+	snprintf(text, sizeof(text), "switchml: %s", *said ? said : sml_strerror(error));
+	PMPI_Add_error_string(class, text);
+	PMPI_Add_error_string(code, text);
+	return code;
+}
+
+int sml_mpi_error_code(struct sml_mpi_communicator *communicator, int error)
+{
+	int code = __atomic_load_n(&communicator->error_code, __ATOMIC_ACQUIRE);
+
+	if (code == 0) {
+		code = make_error_code(communicator, error);
+		__atomic_store_n(&communicator->error_code, code, __ATOMIC_RELEASE);
+	}
+	return code;
+}
+
+int sml_mpi_raise(struct sml_mpi_communicator *communicator, int error_code)
+{
+	PMPI_Comm_call_errhandler(communicator->comm == MPI_COMM_NULL ? MPI_COMM_WORLD
+								      : communicator->comm,
+				  error_code);
+	return error_code;
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Opening a job, in four steps, after each of which all ranks know whether to
+ * go on:
+ *
+ *	1. rank 0's invitation: where the switch is, the job's name, and whatever
+ *	   else must be the same on all ranks
+ *	2. is every rank willing, and are all on one host?
+ *	3. a trial: the job is opened and closed, within seconds
+ *	4. the job itself
+ *
+ * A call of MPI has no deadline, and the job's is an hour. The trial is there
+ * because a rank that cannot reach the switch cannot tell those who wait there.
+ */
+#include "bindings/mpi/start.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "bindings/mpi/place.h"
+
+#define THRESHOLD_DEFAULT 65536
+#define TIMEOUT_MS	  3600000
+#define TRIAL_MS	  10000
+
+struct invitation {
+	uint64_t host;
+	char host_name[256];
+	char master[256]; /* what rank 0 is to be called, if its environment says so */
+	char job[96];
+	char switch_address[1024]; /* "": embedded in rank 0 */
+	int port, timeout_ms, heartbeat_ms, wire, slots, threads;
+};
+
+/* Why this rank cannot take part. */
+struct refusal {
+	int error; /* 0: it can */
+	char text[1024];
+};
+
+/* Set when the switch was found to be out of reach: the next communicator needn't try. */
+static bool given_up; /* atomic */
+
+static void refuse(struct refusal *refusal, int error, const char *text)
+{
+	refusal->error = error;
+	snprintf(refusal->text, sizeof(refusal->text), "%s", text);
+}
+
+/* An empty variable is an unset one. */
+static bool is_set(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value && *value;
+}
+
+/* ---- do all agree? ---- */
+
+/*
+ * Of the ranks that refuse, the one to say why: first those with a cause of
+ * their own, then those who only saw others fail, then those who gave up before.
+ */
+static int claim_of(const struct sml_mpi_communicator *communicator, const struct refusal *refusal)
+{
+	int n = communicator->size, rank = communicator->rank;
+
+	switch (refusal->error) {
+	case 0:
+		return INT_MAX;
+	case SML_ERROR_CLOSED:
+		return 2 * n + rank;
+	case SML_ERROR_RANK_DIED:
+	case SML_ERROR_SWITCH_DIED:
+	case SML_ERROR_TIMEOUT:
+	case SML_ERROR_ABORTED:
+		return n + rank;
+	default:
+		return rank;
+	}
+}
+
+/* True if no rank refuses. *alike becomes whether it was true everywhere. */
+static bool all_agree(struct sml_mpi_communicator *communicator, const struct refusal *refusal,
+		      bool *alike)
+{
+	int mine[2] = {claim_of(communicator, refusal), alike ? *alike : 1};
+	int least[2] = {0, 0};
+
+	if (PMPI_Allreduce(mine, least, 2, MPI_INT, MPI_MIN, communicator->comm) != MPI_SUCCESS)
+		return false;
+	if (alike)
+		*alike = least[1];
+	if (least[0] == INT_MAX)
+		return true;
+	if (refusal->error == SML_ERROR_UNREACHABLE || refusal->error == SML_ERROR_VERSION ||
+	    refusal->error == SML_ERROR_CONFIG)
+		__atomic_store_n(&given_up, true, __ATOMIC_RELAXED);
+	if (least[0] == mine[0] && least[0] < 2 * communicator->size)
+		fprintf(stderr,
+			"switchml-mpi: the all-reduces of %d ranks are left to MPI: rank %d: %s\n",
+			communicator->size, communicator->rank, refusal->text);
+	return false;
+}
+
+/* ---- the threshold ---- */
+
+/* Bytes, or with K, M or G after them. */
+static bool parse_bytes(const char *text, uint64_t *bytes)
+{
+	static const char units[] = "KMG";
+	const char *unit;
+	char *end;
+
+	if (*text < '0' || *text > '9')
+		return false;
+	*bytes = strtoull(text, &end, 10);
+	if (*bytes > UINT64_MAX >> 31)
+		return false;
+	if (*end) {
+		unit = strchr(units, *end++);
+		if (unit == NULL)
+			return false;
+		*bytes <<= 10 * (unit - units + 1);
+	}
+	return *end == '\0' && *bytes > 0;
+}
+
+static uint64_t own_threshold(void)
+{
+	const char *text = getenv("SWITCHML_MPI_THRESHOLD");
+	static int told; /* atomic */
+	uint64_t bytes;
+
+	if (text == NULL || *text == '\0')
+		return THRESHOLD_DEFAULT;
+	if (parse_bytes(text, &bytes))
+		return bytes;
+	if (__atomic_exchange_n(&told, 1, __ATOMIC_RELAXED))
+		return 0;
+	fprintf(stderr,
+		"switchml-mpi: SWITCHML_MPI_THRESHOLD=\"%s\" is not allowed: it must be bytes, 1 "
+		"or "
+		"more, or such with K, M or G. All is left to MPI\n",
+		text);
+	return 0;
+}
+
+/* The first meeting. Rank 0's environment decides for all. */
+static void agree(struct sml_mpi_communicator *communicator)
+{
+	uint64_t bytes = communicator->rank == 0 ? own_threshold() : 0;
+
+	communicator->state = SML_MPI_LEFT;
+	communicator->why = SML_MPI_NO_SWITCH;
+	if (PMPI_Bcast(&bytes, 1, MPI_UINT64_T, 0, communicator->comm) != MPI_SUCCESS || bytes == 0)
+		return;
+	communicator->threshold_bytes = bytes;
+	communicator->state = SML_MPI_AGREED;
+}
+
+/* ---- the invitation ---- */
+
+static void draw_name(struct invitation *invitation, const char *prefix)
+{
+	uint64_t random = 0;
+
+	if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random))
+		random = (uint64_t)(uintptr_t)invitation;
+	snprintf(invitation->job, sizeof(invitation->job), "%.48s-mpi-%016" PRIx64, prefix, random);
+}
+
+/* Rank 0's. MASTER_ADDR means rank 0 of all, which this one need not be. */
+static void set_master(struct invitation *invitation, const struct sml_config *config)
+{
+	int rank_of_all = -1;
+
+	PMPI_Comm_rank(MPI_COMM_WORLD, &rank_of_all);
+	if (rank_of_all == 0 && strncmp(config->master_address, "127.", 4) != 0)
+		snprintf(invitation->master, sizeof(invitation->master), "%s",
+			 config->master_address);
+}
+
+static void invite(struct invitation *invitation, struct refusal *refusal,
+		   const struct sml_config *config)
+{
+	const char *address = config->switch_address ? config->switch_address : "";
+
+	invitation->host = sml_mpi_host();
+	sml_mpi_host_name(invitation->host_name, sizeof(invitation->host_name));
+	draw_name(invitation, config->job);
+	set_master(invitation, config);
+	if (strlen(address) >= sizeof(invitation->switch_address))
+		refuse(refusal, SML_ERROR_CONFIG, "SWITCHML_SWITCH is too long");
+	else if (strcmp(address, "embedded") != 0)
+		snprintf(invitation->switch_address, sizeof(invitation->switch_address), "%s",
+			 address);
+	if (invitation->switch_address[0] == '\0') {
+		invitation->port =
+			sml_mpi_free_port(is_set("SWITCHML_MASTER_PORT") ? config->master_port : 0);
+		if (invitation->port == 0)
+			refuse(refusal, SML_ERROR_CONFIG,
+			       "there is no free port for the embedded switch");
+	}
+	invitation->timeout_ms = config->timeout_ms;
+	if (!is_set("SWITCHML_TIMEOUT"))
+		invitation->timeout_ms = TIMEOUT_MS;
+	invitation->heartbeat_ms = config->heartbeat_ms;
+	invitation->wire = (int)config->wire;
+	invitation->slots = config->slots;
+	invitation->threads = config->threads;
+}
+
+/* ---- opening ---- */
+
+/* True if all ranks could: then it is closed again. */
+static bool try_out(struct sml_mpi_communicator *communicator, struct sml_config config)
+{
+	struct refusal refusal = {0};
+	struct sml_context *job = NULL;
+	char name[128];
+	int error;
+
+	snprintf(name, sizeof(name), "%s-trial", config.job);
+	config.job = name;
+	config.timeout_ms = TRIAL_MS;
+	error = sml_open(&job, &config);
+	if (error == 0)
+		error = sml_close(job);
+	if (error)
+		refuse(&refusal, error, sml_error_text(NULL));
+	return all_agree(communicator, &refusal, NULL);
+}
+
+static void configure(struct sml_config *config, const struct invitation *invitation,
+		      const struct sml_mpi_communicator *communicator, bool one_host)
+{
+	config->rank = communicator->rank;
+	config->world_size = communicator->size;
+	config->job = invitation->job;
+	config->switch_address = invitation->switch_address;
+	config->master_port = invitation->port;
+	config->master_address = one_host		 ? "127.0.0.1"
+				 : invitation->master[0] ? invitation->master
+							 : invitation->host_name;
+	config->timeout_ms = invitation->timeout_ms;
+	config->heartbeat_ms = invitation->heartbeat_ms;
+	config->wire = (enum sml_wire)invitation->wire;
+	config->slots = invitation->slots;
+	config->threads = invitation->threads;
+}
+
+static void begin(struct sml_mpi_communicator *communicator)
+{
+	struct invitation invitation = {0};
+	struct refusal refusal = {0};
+	struct sml_config config;
+	int error = sml_config_init(&config);
+	bool one_host;
+
+	communicator->state = SML_MPI_LEFT;
+	communicator->why = SML_MPI_NO_SWITCH;
+	if (__atomic_load_n(&given_up, __ATOMIC_RELAXED))
+		refuse(&refusal, SML_ERROR_CLOSED, "");
+	else if (error)
+		refuse(&refusal, error, sml_error_text(NULL));
+	else if (communicator->rank == 0)
+		invite(&invitation, &refusal, &config);
+	if (PMPI_Bcast(&invitation, (int)sizeof(invitation), MPI_BYTE, 0, communicator->comm) !=
+	    MPI_SUCCESS)
+		return;
+	one_host = invitation.host == sml_mpi_host();
+	if (!all_agree(communicator, &refusal, &one_host))
+		return;
+	configure(&config, &invitation, communicator, one_host);
+	if (!try_out(communicator, config))
+		return;
+	error = sml_open(&communicator->job, &config);
+	if (error)
+		refuse(&refusal, error, sml_error_text(NULL));
+	if (!all_agree(communicator, &refusal, NULL)) {
+		/* Some have it and some don't: the others must not wait for its end. */
+		if (communicator->job)
+			sml_abort(communicator->job, "another rank could not open the job");
+		return;
+	}
+	communicator->state = SML_MPI_OPEN;
+	sml_mpi_count_job();
+}
+
+void sml_mpi_meet(struct sml_mpi_communicator *communicator, uint64_t bytes)
+{
+	if (communicator->state == SML_MPI_UNTRIED)
+		agree(communicator);
+	if (communicator->state != SML_MPI_AGREED)
+		return;
+	if (bytes < communicator->missed_bytes)
+		bytes = communicator->missed_bytes;
+	if (bytes >= communicator->threshold_bytes)
+		begin(communicator);
+}

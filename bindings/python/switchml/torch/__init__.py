@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""PyTorch: a process-group backend whose all-reduce is summed in the network.
+
+    import torch.distributed as dist
+    import switchml.torch
+
+    dist.init_process_group("switchml")
+
+What runs on the switch and what on Gloo is in docs/pytorch.md.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import weakref
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as _c10d
+
+from . import _group
+from ._group import Options, ProcessGroupSwitchML
+from .hooks import HookState, allreduce_hook
+
+__all__ = ["HookState", "Options", "ProcessGroupSwitchML", "allreduce_hook"]
+
+_EXIT_S = 5.0
+_groups: weakref.WeakSet[ProcessGroupSwitchML] = weakref.WeakSet()
+_process = os.getpid()
+
+
+def _create(options: Any, backend_options: Any) -> ProcessGroupSwitchML:
+    group = _group.create(options, backend_options)
+    _groups.add(group)
+    return group
+
+
+@atexit.register
+def _leave() -> None:
+    """At the end of the program, those groups that were not destroyed."""
+    if os.getpid() == _process:
+        for group in list(_groups):
+            group.leave(_EXIT_S, getattr(sys, "last_value", None))
+
+
+def _with_monitored_barrier(original: Any) -> Any:
+    """torch's refuses every backend but Gloo by name; our groups have Gloo inside."""
+
+    def monitored_barrier(
+        group: Any = None, timeout: timedelta | None = None, wait_all_ranks: bool = False
+    ) -> None:
+        chosen = group or dist.group.WORLD
+        if not isinstance(chosen, ProcessGroupSwitchML):
+            return original(group, timeout, wait_all_ranks)
+        return chosen.monitored_barrier(timeout, wait_all_ranks=wait_all_ranks)
+
+    monitored_barrier.__doc__ = original.__doc__
+    return monitored_barrier
+
+
+if "switchml" not in _c10d.Backend.backend_list:
+    dist.Backend.register_backend("switchml", _create, extended_api=True, devices=["cpu", "cuda"])
+    dist.monitored_barrier = _c10d.monitored_barrier = _with_monitored_barrier(
+        dist.monitored_barrier
+    )

@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The process group: the collectives that go through the switch.
+
+A subclass of ProcessGroup, for that is what PyTorch lets Python subclass: C++
+(DDP, functional collectives) calls its methods, too. What has no method here
+goes where _router.py says.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import (
+    AllgatherOptions,
+    AllreduceCoalescedOptions,
+    AllreduceOptions,
+    BarrierOptions,
+    BroadcastOptions,
+    ReduceScatterOptions,
+)
+from torch.distributed import PrefixStore, ReduceOp
+
+from .. import _library as c
+from ..job import WIRES, _options
+from ._line import Line, seconds_of
+from ._rendezvous import join
+from ._router import Router
+from ._staging import Cuda, DeviceWork
+from ._tensors import dense, describe, normal
+from ._work import Call, Work
+
+_TYPES = {
+    torch.float32: c.FLOAT32,
+    torch.float16: c.FLOAT16,
+    torch.bfloat16: c.BFLOAT16,
+    torch.int32: c.INT32,
+}
+_OPS = {
+    ReduceOp.SUM: c.SUM,
+    ReduceOp.AVG: c.AVG,
+    ReduceOp.MAX: c.MAX,
+    ReduceOp.MIN: c.MIN,
+}
+_LEAVE_S, _ABORT_S = 20.0, 5.0
+_NONE = timedelta(0)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings of a group: `pg_options` of init_process_group() and new_group().
+
+    What is None comes from the environment (docs/environment.md).
+
+    Args:
+        wire: "int32" or "int16", what floats become on the wire.
+        switch: "host[:port][,…]", or "embedded": the group's rank 0 runs one.
+        master_address, master_port: where an embedded one is found; else any free port.
+        heartbeat, slots, threads, mtu, interface, spin, debug: as in switchml.Job.
+    """
+
+    wire: str | None = None
+    switch: str | None = None
+    master_address: str | None = None
+    master_port: int | None = None
+    heartbeat: float | None = None
+    slots: int | None = None
+    threads: int | None = None
+    mtu: int | None = None
+    interface: str | None = None
+    spin: bool | None = None
+    debug: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.wire not in WIRES:
+            raise ValueError(f"wire must be 'int32' or 'int16', not {self.wire!r}")
+
+
+class ProcessGroupSwitchML(Router):
+    """Ranks that reduce through a switch. Made by torch.distributed, not by hand."""
+
+    def __init__(
+        self,
+        store: dist.Store,
+        rank: int,
+        size: int,
+        timeout: timedelta,
+        options: Options | None = None,
+        title: str = "the process group",
+        eager: bool = True,
+    ) -> None:
+        super().__init__(store, rank, size, timeout, title)
+        settings = asdict(options or Options())
+        prefixed = PrefixStore("switchml/", store)
+        self._copies: dict[torch.device, Cuda] = {}
+        self._line = Line(
+            title, lambda: join(prefixed, rank, size, title, timeout.total_seconds(), settings)
+        )
+        if eager:
+            self._line.open()
+
+    # ---- how a collective goes ----
+
+    def _run(
+        self,
+        name: str,
+        tensors: Sequence[torch.Tensor],
+        calls: Sequence[Call],
+        finish: Callable[[], None] | None = None,
+        timeout: timedelta = _NONE,
+    ) -> Work:
+        limit = seconds_of(timeout) or seconds_of(self._gloo.options._timeout)
+        if limit is not None and limit >= self._timeout.total_seconds():
+            limit = None  # the C library's own
+        if calls and calls[0].send.is_cuda:
+            copies = self._copies_of(calls[0].send.device)
+            work: Work = DeviceWork(copies, name, tensors, calls, finish, limit)
+        else:
+            work = Work(name, tensors, calls, finish, limit)
+        if not torch.autograd._profiler_enabled():
+            self._line.put(work)
+            return work
+        # The range ends with the work, not with the call.
+        with torch.autograd.profiler.record_function(f"switchml:{name}") as range_:
+            self._line.put(work)
+            range_._call_end_callbacks_on_future(work.get_future())
+        return work
+
+    def _copies_of(self, device: torch.device) -> Cuda:
+        if device not in self._copies:
+            self._copies[device] = Cuda(device)
+        return self._copies[device]
+
+    def _reduce(
+        self,
+        name: str,
+        tensors: Sequence[torch.Tensor],
+        op: ReduceOp,
+        timeout: timedelta = _NONE,
+        wire: str | None = None,
+    ) -> Work:
+        """All-reduce each of the tensors in place."""
+        flat, finish = dense(tensors)
+        kind, number, options = _TYPES[tensors[0].dtype], _OPS[op.op], _options(wire)
+
+        def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
+            return send.data_ptr(), recv.data_ptr(), send.numel(), kind, number, options
+
+        calls = [Call("allreduce", t, t, arguments, divisible=True) for t in flat]
+        return self._run(name, tensors, calls, finish, timeout)
+
+    def _adds(self, tensors: Sequence[torch.Tensor], op: ReduceOp) -> bool:
+        return (
+            self._takes(tensors)
+            and op.op in _OPS
+            and tensors[0].dtype in _TYPES
+            and len({t.dtype for t in tensors}) == 1
+        )
+
+    # ---- the collectives ----
+
+    def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None, op: Any = None) -> Any:
+        tensors, opts = normal(tensors, opts, op, timeout, AllreduceOptions)
+        if len(tensors) != 1 or not self._adds(tensors, opts.reduceOp):
+            what = describe(tensors, opts.reduceOp)
+            return self._instead("allreduce", what, tensors)(tensors, opts)
+        return self._reduce("all_reduce", tensors, opts.reduceOp, opts.timeout)
+
+    def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
+        opts = opts or AllreduceCoalescedOptions()
+        if not self._adds(tensors, opts.reduceOp):
+            what = describe(tensors, opts.reduceOp)
+            return self._instead("allreduce_coalesced", what, tensors)(tensors, opts)
+        return self._reduce("all_reduce_coalesced", tensors, opts.reduceOp, opts.timeout)
+
+    def broadcast(
+        self, tensors: Any, opts: Any = None, timeout: Any = None, root: Any = None
+    ) -> Any:
+        if isinstance(opts, int):
+            opts, root = None, opts
+        tensors, opts = normal(tensors, opts, None, timeout, BroadcastOptions)
+        if root is not None:
+            opts.rootRank = root
+        if len(tensors) != 1 or not self._takes(tensors):
+            return self._instead("broadcast", describe(tensors), tensors)(tensors, opts)
+        (flat,), finish = dense(tensors)
+        root = opts.rootRank
+
+        def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
+            return send.data_ptr(), send.nbytes, c.BYTE, root
+
+        calls = [Call("broadcast", flat, flat, arguments, divisible=True)]
+        return self._run(
+            "broadcast", tensors, calls, None if root == self.rank() else finish, opts.timeout
+        )
+
+    def barrier(self, opts: Any = None, timeout: Any = None) -> Any:
+        opts = opts or BarrierOptions()
+        if timeout is not None:
+            opts.timeout = timeout
+        device = opts.device
+        if device is not None and not self._is_ours(device.type):
+            self._add_backend(device.type)
+            return self._others.barrier(opts)
+        nothing = torch.empty(0)
+        calls = [Call("barrier", nothing, nothing, lambda send, recv: ())]
+        return self._run("barrier", [], calls, None, opts.timeout)
+
+    def all_gather_single(self, output: Any, input: Any, opts: Any = None) -> Any:
+        opts = opts or AllgatherOptions()
+        if not self._takes([input, output]):
+            return self._instead("all_gather_single", describe([input]), [input])(
+                output, input, opts
+            )
+        return self._gather("all_gather_single", [output], [input], opts)
+
+    def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        opts = opts or AllgatherOptions()
+        if not self._takes([*inputs, *outputs]):
+            return self._instead("all_gather_single_coalesced", describe(inputs), inputs)(
+                outputs, inputs, opts
+            )
+        return self._gather("all_gather_single_coalesced", outputs, inputs, opts)
+
+    _allgather_base = all_gather_single
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def _gather(self, name: str, outputs: Any, inputs: Any, opts: Any) -> Work:
+        for part, whole in zip(inputs, outputs, strict=True):
+            self._check_parts(name, part, whole)
+
+        def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
+            return send.data_ptr(), recv.data_ptr(), send.nbytes, c.BYTE
+
+        sends, _ = dense(inputs)
+        recvs, finish = dense(outputs)
+        calls = [
+            Call("allgather", send, recv, arguments)
+            for send, recv in zip(sends, recvs, strict=True)
+        ]
+        return self._run(name, outputs, calls, finish, opts.timeout)
+
+    def reduce_scatter_single(self, output: Any, input: Any, opts: Any = None) -> Any:
+        opts = opts or ReduceScatterOptions()
+        if not self._adds([input, output], opts.reduceOp):
+            what = describe([input], opts.reduceOp)
+            return self._instead("reduce_scatter_single", what, [input])(output, input, opts)
+        return self._scatter("reduce_scatter_single", [output], [input], opts)
+
+    def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        opts = opts or ReduceScatterOptions()
+        if not self._adds([*inputs, *outputs], opts.reduceOp):
+            what = describe(inputs, opts.reduceOp)
+            return self._instead("reduce_scatter_single_coalesced", what, inputs)(
+                outputs, inputs, opts
+            )
+        return self._scatter("reduce_scatter_single_coalesced", outputs, inputs, opts)
+
+    _reduce_scatter_base = reduce_scatter_single
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def _scatter(self, name: str, outputs: Any, inputs: Any, opts: Any) -> Work:
+        for part, whole in zip(outputs, inputs, strict=True):
+            self._check_parts(name, part, whole)
+        kind, number, options = _TYPES[inputs[0].dtype], _OPS[opts.reduceOp.op], _options(None)
+
+        def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
+            return send.data_ptr(), recv.data_ptr(), recv.numel(), kind, number, options
+
+        sends, _ = dense(inputs)
+        recvs, finish = dense(outputs)
+        calls = [
+            Call("reduce_scatter", send, recv, arguments)
+            for send, recv in zip(sends, recvs, strict=True)
+        ]
+        return self._run(name, outputs, calls, finish, opts.timeout)
+
+    def _check_parts(self, name: str, part: torch.Tensor, whole: torch.Tensor) -> None:
+        if part.dtype != whole.dtype or part.numel() * self.size() != whole.numel():
+            raise ValueError(
+                f"{name}: {whole.numel()} {describe([whole])} are not {self.size()} times "
+                f"{part.numel()} {describe([part])}"
+            )
+
+    # ---- the end ----
+
+    def shutdown(self) -> None:
+        """Leave, together with all other ranks; or tell them, if this one is in trouble."""
+        self.leave(_LEAVE_S)
+
+    def abort(self) -> None:
+        """End the collectives of all ranks."""
+        self._line.abort(f"rank {self.rank()} aborted {self._title}")
+        self._others.abort()
+        self.leave(_ABORT_S)
+
+    def leave(self, seconds: float, trouble: BaseException | None = None) -> None:
+        """Wait so long for the other ranks at most."""
+        trouble = trouble or sys.exc_info()[1]
+        if trouble is not None:
+            # The others may wait in a call that this rank won't make.
+            text = f"rank {self.rank()}: {type(trouble).__name__}: {trouble}"
+            self._line.abort(text[:400])
+        self._line.close(seconds)
+
+
+def _elsewhere(name: str) -> Callable[..., Any]:
+    """A method of which the switch has nothing."""
+
+    def call(self: ProcessGroupSwitchML, *arguments: Any, **named: Any) -> Any:
+        return self._instead(name, "", _tensors_in(arguments))(*arguments, **named)
+
+    call.__name__ = name
+    return call
+
+
+def _tensors_in(arguments: Any) -> list[torch.Tensor]:
+    """The first tensor among arguments that may be lists of lists of them."""
+    for argument in arguments:
+        if isinstance(argument, torch.Tensor):
+            return [argument]
+        if isinstance(argument, (list, tuple)) and (found := _tensors_in(argument)):
+            return found
+    return []
+
+
+for _name in (
+    "allgather",
+    "allgather_coalesced",
+    "alltoall",
+    "all_to_all_single",
+    "alltoall_base",
+    "gather",
+    "monitored_barrier",
+    "recv",
+    "recv_anysource",
+    "reduce",
+    "reduce_scatter",
+    "scatter",
+    "send",
+):
+    setattr(ProcessGroupSwitchML, _name, _elsewhere(_name))
+
+
+def create(options: Any, backend_options: Any) -> ProcessGroupSwitchML:
+    """What torch.distributed calls for a group that is to have this backend."""
+    if backend_options is not None and not isinstance(backend_options, Options):
+        raise TypeError(
+            f"pg_options must be switchml.torch.Options, not {type(backend_options).__name__}"
+        )
+    ranks = list(options.global_ranks_in_group)
+    title = f"group {options.group_id} of ranks {ranks}" if ranks else "the default group"
+    return ProcessGroupSwitchML(
+        options.store,
+        options.group_rank,
+        options.group_size,
+        options.timeout,
+        backend_options,
+        title,
+        eager=not ranks,
+    )

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A group's job and the works on it, in the order of the calls.
+
+    put() ----------- the job is open, nothing waits ----------> begun -> finisher -> ended
+       \\--> waiting -> starter (opens the job, begins works) --/
+
+All ranks must make the C calls in the same order, so as soon as one work waits
+to be begun, all after it do, too. The finisher waits in C, without the GIL.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from datetime import timedelta
+
+from .._wait import poll
+from ..errors import Closed, SwitchMLError, Timeout
+from ..job import Job, Request
+from ._work import Work
+
+
+class Line:
+    """Works of one process group. `opener` joins its job; it may take long."""
+
+    def __init__(self, title: str, opener: Callable[[], Job]) -> None:
+        self._title, self._opener = title, opener
+        self._job: Job | None = None
+        self._failed: BaseException | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+        self._more = threading.Condition(self._lock)
+        self._waiting: deque[Work] = deque()
+        self._busy = False  # the starter has taken a work and not begun it yet
+        self._begun: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._starter: threading.Thread | None = None
+        self._finisher: threading.Thread | None = None
+
+    # ---- putting ----
+
+    def open(self) -> None:
+        """Join the job now, in this thread, and raise what prevents it."""
+        self._job = self._opener()
+
+    @property
+    def job(self) -> Job | None:
+        return self._job
+
+    def put(self, work: Work) -> None:
+        """Begin the work, or let it wait for its turn."""
+        with self._lock:
+            if self._closed:
+                raise Closed(f"{self._title} has been destroyed")
+            if self._finisher is None:
+                self._finisher = self._thread("finisher", self._finish_works)
+            if self._job and not work.late and not self._waiting and not self._busy:
+                self._begin(work)
+                return
+            self._waiting.append(work)
+            if self._starter is None:
+                self._starter = self._thread("starter", self._start_works)
+            self._more.notify()
+
+    def _thread(self, what: str, run: Callable[[], None]) -> threading.Thread:
+        thread = threading.Thread(target=run, name=f"switchml-{what}", daemon=True)
+        thread.start()
+        return thread
+
+    def _begin(self, work: Work) -> None:
+        error = self._failed
+        if error is None:
+            try:
+                assert self._job is not None
+                work.begin(self._job)
+            except Exception as failure:  # told to whoever waits for the work
+                error = failure
+        if error is not None:
+            work.begin_error = error
+        self._begun.put(work)
+
+    # ---- the threads ----
+
+    def _start_works(self) -> None:
+        while True:
+            with self._lock:
+                while not self._waiting and not self._closed:
+                    self._more.wait()
+                if not self._waiting:
+                    return
+                work = self._waiting.popleft()
+                self._busy = True
+            if self._job is None and self._failed is None:
+                try:
+                    self._job = self._opener()
+                except Exception as failure:  # told to whoever waits for any of the works
+                    self._failed = failure
+            self._begin(work)
+            with self._lock:
+                self._busy = False
+            del work
+
+    def _finish_works(self) -> None:
+        while (work := self._begun.get()) is not None:
+            error = work.begin_error
+            for index, request in enumerate(work.requests):
+                try:
+                    self._await(request, work)
+                    if error is None:
+                        work.progress(index)
+                except Exception as failure:  # told to whoever waits
+                    error = error or failure
+            work.end(error)
+            del work
+
+    def _await(self, request: Request, work: Work) -> None:
+        """Wait for a request; where the work's time is shorter than the job's, not longer."""
+        if work.deadline is not None:
+            left = max(0.0, work.deadline - time.monotonic())
+            if not poll(lambda: _has_ended(request), left):
+                text = f"{work.name} of {self._title} has not ended after {work.limit:g} s"
+                assert self._job is not None
+                self._job.abort(text)
+                try:
+                    request.wait()
+                except SwitchMLError as error:
+                    raise Timeout(text) from error
+        request.wait()
+
+    # ---- the end ----
+
+    def abort(self, reason: str) -> None:
+        """End the job for all ranks."""
+        if self._job is not None:
+            self._job.abort(reason)
+
+    def close(self, seconds: float) -> None:
+        """Let the works end, and leave the job with all other ranks; twice is harmless.
+
+        A rank that still waits for this one finds that it has left: its call meets
+        the barrier in here, and that is a mismatch, told to both.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._more.notify()
+        deadline = time.monotonic() + seconds
+        if not self._end_of(self._starter, deadline):
+            return
+        self._begun.put(None)
+        if not self._end_of(self._finisher, deadline) or self._job is None:
+            return
+        try:
+            farewell = self._job.barrier_async()
+            if not poll(lambda: _has_ended(farewell), max(0.0, deadline - time.monotonic())):
+                self._job.abort(f"{self._title} was destroyed by a rank, and not by all")
+        except SwitchMLError:
+            pass  # the job has failed, and everybody knows
+        self._job.close()
+
+    def _end_of(self, thread: threading.Thread | None, deadline: float) -> bool:
+        """Whether the thread has come to its end; else it is cut short."""
+        if thread is None:
+            return True
+        thread.join(max(0.0, deadline - time.monotonic()))
+        if thread.is_alive():
+            self.abort(f"{self._title} was destroyed before its collectives had ended")
+            thread.join(5)
+        return not thread.is_alive()
+
+
+def _has_ended(request: Request) -> bool:
+    try:
+        return request.test()
+    except Exception:  # it has, badly: wait() raises it again
+        return True
+
+
+def seconds_of(timeout: timedelta) -> float | None:
+    """A timeout as torch has it; negative and zero mean that there is none."""
+    seconds = timeout.total_seconds()
+    return seconds if seconds > 0 else None

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How the ranks of a group find their switch: through the store of the group.
+
+Rank 0 draws the job's name, so that no two groups have the same. With a switch
+of its own that is all. Without one, rank 0 runs it: it puts host and port into
+the store when it listens there, and not before.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from torch.distributed import Store
+
+from ..errors import Timeout
+from ..job import Job
+
+_ATTEMPTS = 16
+_LOOPBACK = "127.0.0.1"
+
+
+def join(
+    store: Store,
+    rank: int,
+    world_size: int,
+    title: str,
+    timeout: float,
+    settings: Mapping[str, Any],
+) -> Job:
+    """Join the group's job, and wait until all its ranks have."""
+    settings = {**settings, "rank": rank, "world_size": world_size}
+    settings["timeout"] = min(timeout, 2_000_000.0)  # an int of milliseconds
+    deadline = time.monotonic() + timeout
+    if rank == 0:
+        store.set("job", f"{title[:80]}-{uuid.uuid4().hex[:16]}")
+    settings["job"] = _get(store, "job", deadline).decode()
+    switch = settings.get("switch") or os.environ.get("SWITCHML_SWITCH") or "embedded"
+    if switch != "embedded" or world_size == 1:
+        return Job(**settings)
+    settings["switch"] = "embedded"
+    store.set(f"host/{rank}", _host_identity())
+    if rank == 0:
+        return _join_and_tell(store, world_size, settings, deadline)
+    host, port = _get(store, "switch", deadline).decode().rsplit(" ", 1)
+    return Job(**{**settings, "master_address": host, "master_port": int(port)})
+
+
+def _get(store: Store, key: str, deadline: float) -> bytes:
+    """The key's value. Asks again and again: a store that waits lets nobody else ask."""
+    pause = 0.001
+    while not store.check([key]):
+        if time.monotonic() >= deadline:
+            raise Timeout(f"the store has no {key!r}: another rank of the group did not come")
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
+    return store.get(key)
+
+
+# ---- rank 0, with the switch ----
+
+
+def _join_and_tell(store: Store, world_size: int, settings: dict[str, Any], deadline: float) -> Job:
+    address = settings.get("master_address") or _own_address(store, world_size, deadline)
+    port = settings.get("master_port") or os.environ.get("SWITCHML_MASTER_PORT")
+    for attempt in range(_ATTEMPTS):
+        chosen = int(port) if port else _free_port()
+        over = threading.Event()
+        teller = threading.Thread(
+            target=_tell_when_it_listens, args=(store, address, chosen, over), daemon=True
+        )
+        teller.start()
+        try:
+            return Job(**{**settings, "master_address": address, "master_port": chosen})
+        except OSError as error:
+            # Somebody else was faster; of a port that was asked for, that is the end.
+            if error.errno != errno.EADDRINUSE or port or attempt == _ATTEMPTS - 1:
+                raise
+        finally:
+            over.set()
+            teller.join()
+    raise AssertionError("not reached")
+
+
+def _tell_when_it_listens(store: Store, address: str, port: int, over: threading.Event) -> None:
+    loopback = address if address.startswith("127.") or address == "::1" else _LOOPBACK
+    while not over.wait(0.002):
+        try:
+            socket.create_connection((loopback, port), timeout=1).close()
+        except OSError:
+            continue
+        if not over.is_set():
+            store.set("switch", f"{address} {port}")
+        return
+
+
+def _free_port() -> int:
+    """A port that TCP and UDP both have free just now."""
+    while True:
+        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+            tcp.bind(("", 0))
+            try:
+                udp.bind(("", tcp.getsockname()[1]))
+            except OSError:
+                continue
+            return tcp.getsockname()[1]
+
+
+# ---- where rank 0 is ----
+
+
+def _host_identity() -> str:
+    """Equal for processes that reach each other over the loopback, and for no others."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read().strip()
+        return f"{boot} {os.stat('/proc/self/ns/net').st_ino}"
+    except OSError:
+        return socket.gethostname()
+
+
+def _own_address(store: Store, world_size: int, deadline: float) -> str:
+    """An address of this host at which the other ranks of the group find it."""
+    hosts = {_get(store, f"host/{r}", deadline) for r in range(world_size)}
+    if len(hosts) == 1:
+        return _LOOPBACK
+    told = os.environ.get("SWITCHML_MASTER_ADDR")
+    if told and os.environ.get("RANK") == "0":
+        return told
+    master = os.environ.get("MASTER_ADDR", "")
+    address = _address_towards(master) if master else None
+    # On the master itself, the way to its name may be the loopback; the name is not.
+    if address is None or address.startswith("127.") or address == "::1":
+        if os.environ.get("RANK") == "0" and master not in ("", "localhost", _LOOPBACK, "::1"):
+            return master
+        return socket.gethostname()
+    return address
+
+
+def _address_towards(host: str) -> str | None:
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as udp:
+            udp.connect(address)  # sends nothing
+            return udp.getsockname()[0]
+    except OSError:
+        return None

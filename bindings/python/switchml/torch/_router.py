@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Which device's collectives are ours, and where all others go.
+
+`self` and `self._others` have the same backends: C++ calls the first for what
+it has no method of ours for, and we call the second for what we don't take.
+The invariant: what is taken depends on nothing but what is the same on all
+ranks, or they would wait for each other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import PrefixStore, ProcessGroup, ProcessGroupGloo
+from torch.distributed import distributed_c10d as c10d
+
+log = logging.getLogger("switchml.torch")
+
+_CPU = torch.device("cpu")
+
+
+class Router(ProcessGroup):
+    """A process group with Gloo inside, and NCCL where it was asked for."""
+
+    def __init__(
+        self, store: dist.Store, rank: int, size: int, timeout: timedelta, title: str
+    ) -> None:
+        super().__init__(rank, size)  # the constructor with a store makes no subclass
+        self._store, self._title, self._timeout = store, title, timeout
+        self._told: set[str] = set()
+        self._names: dict[str, str] | None = None
+        self._added = {"cpu"}
+        self._gloo = ProcessGroupGloo(PrefixStore("gloo/", store), rank, size, timeout=timeout)
+        self._others = ProcessGroup(store, rank, size)
+        for group in (super(), self._others):
+            group._register_backend(_CPU, ProcessGroup.BackendType.GLOO, self._gloo)
+            group._set_default_backend(ProcessGroup.BackendType.GLOO)
+
+    def getBackendName(self) -> str:
+        return "switchml"
+
+    def get_group_store(self) -> dist.Store:
+        return self._store
+
+    def _get_backend(self, device: torch.device) -> Any:
+        if self._name_of(torch.device(device).type) != "switchml":
+            self._add_backend(torch.device(device).type)
+        return super()._get_backend(device)
+
+    # ---- devices ----
+
+    def _name_of(self, device_type: str) -> str:
+        """The backend that was asked for: of "cpu:switchml,cuda:nccl", one of the two."""
+        if self._names is None:
+            config = c10d._world.pg_backend_config.get(self)
+            if config is None:  # torch.distributed is not done with making us
+                return "switchml"
+            self._names = dict(part.split(":", 1) for part in str(config).split(","))
+        return self._names.get(device_type, "switchml")
+
+    def _add_backend(self, device_type: str) -> None:
+        """The backend of a device that is not ours, when it is first used."""
+        if device_type in self._added:
+            return
+        name = self._name_of(device_type)
+        backend: Any = self._gloo
+        kind = ProcessGroup.BackendType.GLOO
+        if name == "nccl":
+            options = dist.ProcessGroupNCCL.Options()
+            options._timeout = self._timeout
+            store = PrefixStore(f"{device_type}/", self._store)
+            backend = dist.ProcessGroupNCCL(store, self.rank(), self.size(), options)
+            backend._set_sequence_number_for_group()
+            kind = ProcessGroup.BackendType.NCCL
+        elif name not in ("gloo", "switchml"):
+            raise ValueError(f"beside switchml there can be nccl and gloo, not {name!r}")
+        for group in (super(), self._others):
+            group._register_backend(torch.device(device_type), kind, backend)
+        self._added.add(device_type)
+
+    def _is_ours(self, device_type: str) -> bool:
+        return device_type in ("cpu", "cuda") and self._name_of(device_type) == "switchml"
+
+    # ---- what goes where ----
+
+    def _takes(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Whether the switch can move these. Not of their strides: those may differ."""
+        return (
+            bool(tensors)
+            and all(t.layout is torch.strided for t in tensors)
+            and len({t.device for t in tensors}) == 1
+            and self._is_ours(tensors[0].device.type)
+        )
+
+    def _instead(self, name: str, what: str = "", tensors: Sequence[torch.Tensor] = ()) -> Any:
+        """The method of the group for what the switch does not do; the log says so, once."""
+        device_type = tensors[0].device.type if tensors else "cpu"
+        self._add_backend(device_type)
+        backend = self._name_of(device_type)
+        if backend != "switchml":
+            return getattr(self._others, name)  # as it was asked for
+        text = f"{name} of {what}" if what else name
+        if text not in self._told:
+            self._told.add(text)
+            level = logging.WARNING if self.rank() == 0 else logging.DEBUG
+            log.log(level, "%s: %s does not run on the switch, but on Gloo", self._title, text)
+        return getattr(self._others, name)

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Tensors and arguments as torch.distributed has them, made into what we want."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.distributed import ReduceOp
+
+
+def normal(tensors: Any, opts: Any, op: Any, timeout: Any, kind: type) -> tuple[list, Any]:
+    """The several ways to call a method as one: a list, and options."""
+    if isinstance(tensors, torch.Tensor):
+        tensors = [tensors]
+    if opts is not None and not isinstance(opts, kind):
+        opts, op = None, opts
+    opts = opts or kind()
+    if op is not None:
+        opts.reduceOp = op
+    if timeout is not None:
+        opts.timeout = timeout
+    return list(tensors), opts
+
+
+def describe(tensors: Sequence[torch.Tensor], op: ReduceOp | None = None) -> str:
+    if not tensors:
+        return "no tensors"
+    first = tensors[0]
+    text = str(first.dtype).removeprefix("torch.")
+    if first.layout is not torch.strided:
+        text += f" ({str(first.layout).removeprefix('torch.')})"
+    if first.device.type != "cpu":
+        text += f" on {first.device.type}"
+    return text if op is None else f"{text}, {str(op.op).rpartition('.')[2]}"
+
+
+def dense(tensors: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], Callable[[], None] | None]:
+    """The tensors' elements one after the other, and what brings them back from there."""
+    copies: list[tuple[torch.Tensor, torch.Tensor]] = []
+    flat = []
+    for tensor in tensors:
+        tensor = tensor.detach()
+        if tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
+            flat.append(tensor)
+            continue
+        copy = tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+        copies.append((tensor, copy))
+        flat.append(copy)
+
+    def finish() -> None:
+        for tensor, copy in copies:
+            tensor.copy_(copy)
+
+    return flat, finish if copies else None

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One collective of a process group, from the call to its end.
+
+Not in here: threads (_line.py) and where bytes go (_group.py). The invariant:
+the line holds a work until it has ended, so one that nobody else holds still
+ends, and its future with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch._C._distributed_c10d import Work as _Work
+
+from ..errors import Timeout
+from ..job import Job, Request
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of the C library: its name there, its buffers, and what else it wants to know.
+
+    send and recv are contiguous, and may be one. `divisible`: cut into pieces,
+    it would come to the same.
+    """
+
+    name: str
+    send: torch.Tensor
+    recv: torch.Tensor
+    arguments: Callable[[torch.Tensor, torch.Tensor], tuple]
+    divisible: bool = False
+
+    def begin(self, job: Job) -> Request:
+        arguments = self.arguments(self.send, self.recv)
+        return job._submit(self.name, arguments, (self.send, self.recv), None)
+
+
+class Work(_Work):
+    """What torch.distributed hands out: waited for, asked, or made a future."""
+
+    late = False  # it cannot begin at once: device memory is to be copied first
+
+    def __init__(
+        self,
+        name: str,
+        tensors: Sequence[torch.Tensor],
+        calls: Sequence[Call],
+        finish: Callable[[], None] | None = None,
+        limit: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self._calls, self._finish = calls, finish
+        self.requests: list[Request] = []
+        self.begin_error: BaseException | None = None
+        self.limit = limit
+        self.deadline = None if limit is None else time.monotonic() + limit
+        self._tensors = list(tensors)
+        self._devices = sorted({t.device for t in tensors if t.is_cuda}, key=str)
+        self._ended = threading.Event()
+        self._error: BaseException | None = None
+        self._lock = threading.Lock()
+        self._inner: torch.futures.Future | None = None
+        self._future: torch.futures.Future | None = None
+
+    # ---- by the line ----
+
+    def begin(self, job: Job) -> None:
+        """Make the C calls."""
+        for call in self._calls:
+            self.requests.append(call.begin(job))
+
+    def progress(self, index: int) -> None:
+        """The index-th request has succeeded."""
+
+    def end(self, error: BaseException | None) -> None:
+        """It has come to this. In the line's thread, once."""
+        if error is None:
+            try:
+                self._complete()
+            except Exception as failure:  # told to whoever waits
+                error = failure
+        self._error = error
+        with self._lock:
+            self._ended.set()
+            inner = self._inner
+        self.requests, self._calls, self._finish = [], (), None
+        if inner is not None:
+            self._resolve(inner)
+
+    def _complete(self) -> None:
+        if self._finish:
+            self._finish()
+
+    def _resolve(self, inner: torch.futures.Future) -> None:
+        with self._streams():
+            inner.set_result(self._tensors)
+
+    def _streams(self) -> Any:
+        """Where the tensors are ready: for the events of a future of device memory."""
+        return contextlib.nullcontext()
+
+    # ---- by the application, and by C++ ----
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """Return True when the tensors are as they should be; raise what went wrong.
+
+        timeout 0 is the group's. Another one only ends the waiting.
+        """
+        seconds = timeout.total_seconds()
+        if not self._ended.wait(seconds if seconds > 0 else None):
+            raise Timeout(f"{self.name} has not ended after {seconds:g} s; it goes on")
+        if self._error is not None:
+            raise self._error
+        self.synchronize()
+        return True
+
+    def synchronize(self) -> None:
+        """In the host's memory there is nothing left to do."""
+
+    def is_completed(self) -> bool:
+        return self._ended.is_set()
+
+    def is_success(self) -> bool:
+        return self._ended.is_set() and self._error is None
+
+    def exception(self) -> BaseException | None:
+        return self._error
+
+    def result(self) -> list[torch.Tensor]:
+        return self._tensors
+
+    def get_future(self) -> torch.futures.Future:
+        """A future of the tensors.
+
+        Future.set_exception() would be a value to C++, and DDP would take it for a
+        gradient. What a callback raises is an error there, too.
+        """
+        with self._lock:
+            if self._future is not None:
+                return self._future
+            inner = torch.futures.Future(devices=self._devices)
+            self._future = inner.then(self._value)
+            self._inner = inner
+            ended = self._ended.is_set()
+        if ended:
+            self._resolve(inner)
+        return self._future
+
+    def _value(self, _: torch.futures.Future) -> list[torch.Tensor]:
+        if self._error is not None:
+            raise self._error
+        return self._tensors

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""DistributedDataParallel's communication hook: 16 bits a gradient, and what they lose kept.
+
+    model.register_comm_hook(switchml.torch.HookState(wire="int16", error_feedback=True),
+                             switchml.torch.allreduce_hook)
+
+Without error feedback the C library turns floats into 16 bits. With it the hook
+does, for it has to know what is lost: per block of 256 elements, the ranks agree
+on an exponent (MAX); each sends integers, two in an int32 (SUM, exact); what its
+integers lack of its gradient it adds to the next one.
+
+The exponents go through the model's group and the integers through one of their
+own: both are then called in the order of the buckets on all ranks, though the
+second call is made when the first has ended.
+"""
+
+# No `from __future__ import annotations`: DDP looks at the types in the hook's signature.
+import math
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import GradBucket, ReduceOp
+
+from ._group import Options, ProcessGroupSwitchML
+
+BLOCK = 256
+# Exponents of float32 are -149 … 128; above: the block has an infinity or a NaN.
+_NOT_FINITE = 1 << 16
+_SMALLEST = -160
+
+
+class HookState:
+    """What the hook of one model remembers. Made by all ranks of the group, in the same order.
+
+    Args:
+        group: the model's process group; None: the default one.
+        wire: "int32" or "int16"; None: the group's.
+        error_feedback: add what the last step lost to the next; only with "int16".
+    """
+
+    def __init__(
+        self,
+        group: ProcessGroupSwitchML | None = None,
+        wire: str | None = None,
+        error_feedback: bool = False,
+    ) -> None:
+        chosen = group if group is not None else dist.group.WORLD
+        if not isinstance(chosen, ProcessGroupSwitchML):
+            raise TypeError("the group's backend is not switchml")
+        if error_feedback and wire != "int16":
+            raise ValueError("error feedback is for wire='int16': int32 loses nothing to keep")
+        self.group, self.wire = chosen, Options(wire=wire).wire
+        self.residuals: dict[int, torch.Tensor] = {}
+        self.integers: Any = None
+        if error_feedback:
+            ranks = dist.get_process_group_ranks(chosen)
+            self.integers = dist.new_group(ranks, backend="switchml", group_desc="int16 gradients")
+
+    def residual_of(self, index: int, size: int, like: torch.Tensor) -> torch.Tensor:
+        """What bucket `index` has lost; nothing, if DDP has made new buckets."""
+        kept = self.residuals.get(index)
+        if kept is None or kept.numel() != size:
+            kept = self.residuals[index] = torch.zeros(
+                size, dtype=torch.float32, device=like.device
+            )
+        return kept
+
+
+def allreduce_hook(
+    state: HookState | None, bucket: GradBucket
+) -> torch.futures.Future[torch.Tensor]:
+    """The mean of a bucket of gradients over all ranks. `state` None is HookState()."""
+    if state is None:
+        state = HookState()
+    buffer = bucket.buffer()
+    if state.integers is not None and buffer.dtype in (
+        torch.float32,
+        torch.float16,
+        torch.bfloat16,
+    ):
+        return _with_feedback(state, bucket.index(), buffer)
+    group = state.group
+    if not group._adds([buffer], ReduceOp(ReduceOp.AVG)):  # float64 for one
+        work = group.allreduce([buffer.div_(group.size())])
+        return work.get_future().then(_first)
+    work = group._reduce("all_reduce", [buffer], ReduceOp(ReduceOp.AVG), wire=state.wire)
+    return work.get_future().then(_first)
+
+
+def _first(future: torch.futures.Future) -> torch.Tensor:
+    return future.value()[0]
+
+
+# ---- 16 bits and error feedback ----
+
+
+def _with_feedback(state: HookState, index: int, buffer: torch.Tensor) -> Any:
+    padded = -(-buffer.numel() // (2 * BLOCK)) * 2 * BLOCK
+    blocks = torch.zeros(padded, dtype=torch.float32, device=buffer.device)
+    blocks[: buffer.numel()] = buffer
+    residual = state.residual_of(index, padded, buffer)
+    blocks += residual
+    blocks = blocks.view(-1, BLOCK)
+    exponents = exponents_of(blocks)
+    result: torch.futures.Future = torch.futures.Future(
+        devices=[buffer.device] if buffer.is_cuda else []
+    )
+
+    def exponents_are_known(future: torch.futures.Future) -> None:
+        future.value()  # raises what it came to
+        packed = pack(blocks, exponents, state.group.size(), residual)
+        work = state.integers._reduce("all_reduce", [packed], ReduceOp(ReduceOp.SUM))
+        work.get_future().then(guarded(sums_are_known))
+
+    def sums_are_known(future: torch.futures.Future) -> None:
+        (packed,) = future.value()
+        mean = unpack(packed, exponents, state.group.size())
+        buffer.copy_(mean.view(-1)[: buffer.numel()])
+        result.set_result((buffer, None))
+
+    def guarded(step: Any) -> Any:
+        def run(future: torch.futures.Future) -> None:
+            try:
+                step(future)
+            except Exception as error:  # raised where the result is asked for
+                result.set_result((buffer, error))
+
+        return run
+
+    work = state.group._reduce("all_reduce", [exponents], ReduceOp(ReduceOp.MAX))
+    work.get_future().then(guarded(exponents_are_known))
+    return result.then(_buffer_or_error)
+
+
+def _buffer_or_error(future: torch.futures.Future) -> torch.Tensor:
+    buffer, error = future.value()
+    if error is not None:
+        raise error
+    return buffer
+
+
+def bits_of(n_ranks: int) -> int:
+    """Of an int16 lane, what a rank may use so that n of them never overflow."""
+    return 15 - math.ceil(math.log2(n_ranks))
+
+
+def exponents_of(blocks: torch.Tensor) -> torch.Tensor:
+    """Of each row the least e, as int32, with all its elements below 2^e."""
+    largest = blocks.abs().amax(dim=1)
+    exponents = torch.frexp(largest).exponent.to(torch.int32).clamp_(min=_SMALLEST)
+    exponents[largest == 0] = _SMALLEST
+    exponents[~torch.isfinite(largest)] = _NOT_FINITE
+    return exponents
+
+
+def _scaled(blocks: torch.Tensor, powers: torch.Tensor) -> torch.Tensor:
+    """blocks x 2^powers, by halves: a single factor may be no float32."""
+    half = powers // 2
+    return torch.ldexp(torch.ldexp(blocks, half[:, None]), (powers - half)[:, None])
+
+
+def pack(
+    blocks: torch.Tensor, exponents: torch.Tensor, n_ranks: int, residual: torch.Tensor
+) -> torch.Tensor:
+    """The blocks as 16-bit integers, two in an int32; what they lack goes into `residual`."""
+    finite = exponents < _NOT_FINITE
+    exponents = torch.where(finite, exponents, 0)
+    bits = bits_of(n_ranks)
+    limit = 2**bits - 1
+    units = _scaled(blocks, bits - exponents).nan_to_num_(0.0, 0.0, 0.0)
+    units = units.round_().clamp_(-limit, limit)
+    lost = (blocks - _scaled(units, exponents - bits)).nan_to_num_(0.0, 0.0, 0.0)
+    residual.copy_((lost * finite[:, None]).view(-1))
+    # The first half of the elements below, the second above, from which a negative one borrows.
+    low_and_high = units.to(torch.int32).view(2, -1)
+    return (low_and_high[1] << 16) + low_and_high[0]
+
+
+def unpack(packed: torch.Tensor, exponents: torch.Tensor, n_ranks: int) -> torch.Tensor:
+    """The mean, as float32 blocks, of what n ranks packed and the switch added."""
+    low = (packed << 16) >> 16  # with its sign
+    high = (packed - low) >> 16
+    sums = torch.cat([low, high]).to(torch.float32).view(-1, BLOCK)
+    finite = exponents < _NOT_FINITE
+    powers = torch.where(finite, exponents, 0) - bits_of(n_ranks)
+    mean = _scaled(sums, powers) / n_ranks
+    return mean.masked_fill_(~finite[:, None], float("nan"))

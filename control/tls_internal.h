@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the three files of TLS share: tls_files.c (set-up), tls.c (sessions), tls_reason.c (words).
+ */
+#ifndef SML_CONTROL_TLS_INTERNAL_H
+#define SML_CONTROL_TLS_INTERNAL_H
+
+#include <openssl/ssl.h>
+
+#include "control/tls.h"
+
+#define SML_TLS_REASON_BYTES 400
+
+struct sml_tls {
+	SSL_CTX *context;
+	enum sml_tls_end end;
+};
+
+struct sml_tls_session {
+	SSL *ssl;
+	BIO *in, *out; /* of the SSL's */
+	enum sml_tls_end end;
+	bool spoken; /* bytes have come */
+	bool plain, up, over;
+	unsigned key_updates;
+	char peer[256]; /* that the certificate must name, or "" */
+	char reason[SML_TLS_REASON_BYTES];
+};
+
+/* The certificate of a chain that is not believed, and why: OpenSSL's verify callback. */
+int sml_tls_on_verify(int good, X509_STORE_CTX *chain);
+
+/* An operation on the session has failed: put why into words, unless there are some. */
+void sml_tls_describe(struct sml_tls_session *session);
+
+/* "CN=gpu1" and "Jan  1 00:00:00 2030 GMT"; printable. */
+void sml_tls_subject(const X509 *certificate, char *text, size_t bytes);
+void sml_tls_time(const ASN1_TIME *time, char *text, size_t bytes);
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* tls.h of a build without OpenSSL: files cannot be had, so no session ever begins. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "control/tls.h"
+
+bool sml_tls_is_built(void)
+{
+	return false;
+}
+
+int sml_tls_open(struct sml_tls **opened, enum sml_tls_end end, const struct sml_tls_files *files,
+		 const struct sml_tls_files *names, char *text, size_t text_bytes)
+{
+	(void)end;
+	*opened = NULL;
+	if (files->certificate == NULL && files->key == NULL && files->authority == NULL)
+		return 0;
+	snprintf(text, text_bytes,
+		 "this program was built without TLS, which %s, %s and %s ask for: build it where "
+		 "OpenSSL 3 is (meson configure -Dtls=enabled)",
+		 names->certificate, names->key, names->authority);
+	return -ENOTSUP;
+}
+
+void sml_tls_close(struct sml_tls *tls)
+{
+	(void)tls;
+}
+
+struct sml_tls_session *sml_tls_begin(struct sml_tls *tls, const char *peer)
+{
+	(void)tls;
+	(void)peer;
+	return NULL;
+}
+
+void sml_tls_end(struct sml_tls_session *session)
+{
+	(void)session;
+}
+
+int sml_tls_step(struct sml_tls_session *session, struct evbuffer *wire_in,
+		 struct evbuffer *messages_in, struct evbuffer *messages_out,
+		 struct evbuffer *wire_out)
+{
+	(void)session;
+	(void)wire_in;
+	(void)messages_in;
+	(void)messages_out;
+	(void)wire_out;
+	return -EPROTO;
+}
+
+void sml_tls_finish(struct sml_tls_session *session, struct evbuffer *wire_out)
+{
+	(void)session;
+	(void)wire_out;
+}
+
+bool sml_tls_is_up(const struct sml_tls_session *session)
+{
+	(void)session;
+	return false;
+}
+
+const char *sml_tls_reason(const struct sml_tls_session *session)
+{
+	(void)session;
+	return "";
+}
+
+bool sml_tls_peer_is_plain(const struct sml_tls_session *session)
+{
+	(void)session;
+	return false;
+}

@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A machine that has run out: the n-th allocation fails, or the n-th system call,
+ * for n = 1, 2, 3, … until a whole run of the scenario sees no failure. Each run
+ * ends within its time; every call has either done what it says or returns an
+ * error with a text; no descriptor, no thread and (under AddressSanitizer) no
+ * memory is left behind; and the next run, where nothing fails, is well.
+ *
+ *	test_exhaustion            what fits into a minute: some scenarios for some n
+ *	test_exhaustion --all      every n of every scenario, and once more with all
+ *	                           that follow the n-th failing, too
+ *	test_exhaustion NAME N     that run alone, in words; a negative N: system calls
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "faults/fail_nth.h"
+#include "integration/ranks.h"
+#include "switch/switch.h"
+
+#define COUNT	     5000
+#define TIMEOUT_MS   400
+#define HEARTBEAT_MS 300
+#define RUN_SECONDS  20 /* deadlines and heartbeats are well below one */
+
+/* Of AddressSanitizer, where it is. */
+extern int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
+extern void __sanitizer_set_report_fd(void *fd) __attribute__((weak));
+
+/* ---- what a run may not leave behind ---- */
+
+static unsigned count_entries(const char *path)
+{
+	DIR *directory = opendir(path);
+	unsigned n = 0;
+
+	assert_non_null(directory);
+	while (readdir(directory))
+		n++;
+	closedir(directory);
+	return n;
+}
+
+/* A thread that was joined is gone from there a moment later. */
+static unsigned count_threads(unsigned expected)
+{
+	unsigned n = count_entries("/proc/self/task");
+
+	for (int i = 0; i < 100 && n > expected; i++) {
+		usleep(1000);
+		n = count_entries("/proc/self/task");
+	}
+	return n;
+}
+
+/* ---- one rank's calls ---- */
+
+struct body {
+	struct job job;
+	int rank;
+	bool calls;	     /* false: it opens, waits a little and closes */
+	char complaint[256]; /* a lie; "" is good */
+	int opened, reduced, closed;
+};
+
+static char last_errors[2][160]; /* each rank's last text */
+
+static void lie(struct body *body, const char *what, int result, const char *text)
+{
+	if (!body->complaint[0])
+		snprintf(body->complaint, sizeof(body->complaint), "rank %d: %s: %d, \"%.180s\"",
+			 body->rank, what, result, text);
+}
+
+static int32_t value_of(int rank, int i)
+{
+	return (rank + 1) * 1000003 + i * 7;
+}
+
+/* 0: it has said 0, and the sums are right. */
+static int reduce(struct body *body, struct sml_context *context)
+{
+	static _Thread_local int32_t in[COUNT], out[COUNT];
+	int result;
+
+	for (int i = 0; i < COUNT; i++) {
+		in[i] = value_of(body->rank, i);
+		out[i] = -1;
+	}
+	result = sml_allreduce(context, in, out, COUNT, SML_INT32, SML_SUM, NULL);
+	for (int i = 0; result == 0 && i < COUNT; i++) {
+		int32_t sum = 0;
+
+		for (int rank = 0; rank < body->job.n_ranks; rank++)
+			sum += value_of(rank, i);
+		if (out[i] != sum)
+			lie(body, "a wrong sum", i, "");
+	}
+	return result;
+}
+
+static int call(struct body *body, struct sml_context *context)
+{
+	int result = reduce(body, context);
+
+	if (result == 0)
+		result = sml_barrier(context);
+	return result ? result : reduce(body, context);
+}
+
+static void run_body(struct body *body)
+{
+	struct sml_context *context = NULL;
+	struct sml_config config;
+
+	configure(&config, &body->job, body->rank);
+	/* What is told is looked at here; a terminal full of it helps nobody. */
+	config.debug = 0;
+	body->opened = sml_open(&context, &config);
+	if (body->opened) {
+		snprintf(last_errors[body->rank], sizeof(last_errors[0]), "%s",
+			 sml_error_text(NULL));
+		if (body->opened > 0 || context || !sml_error_text(NULL)[0])
+			lie(body, "open", body->opened, sml_error_text(NULL));
+		return;
+	}
+	if (body->calls) {
+		body->reduced = call(body, context);
+		if (body->reduced && (body->reduced > 0 || !sml_error_text(context)[0]))
+			lie(body, "all-reduce", body->reduced, sml_error_text(context));
+	} else {
+		usleep((TIMEOUT_MS + 100) * 1000);
+	}
+	if (body->reduced)
+		snprintf(last_errors[body->rank], sizeof(last_errors[0]), "%s",
+			 sml_error_text(context));
+	body->closed = sml_close(context);
+	if (body->closed > 0 || (body->closed && !sml_error_text(NULL)[0]))
+		lie(body, "close", body->closed, sml_error_text(NULL));
+}
+
+/* ---- scenarios: a complaint, or "" ---- */
+
+static struct body bodies[2];
+
+static void set_up_bodies(int n, const char *switch_address, int port)
+{
+	for (int i = 0; i < n; i++)
+		bodies[i] = (struct body){
+			.job = {.n_ranks = n,
+				.switch_address = switch_address,
+				.port = port,
+				.timeout_ms = TIMEOUT_MS,
+				.heartbeat_ms = HEARTBEAT_MS},
+			.rank = i,
+			.calls = true,
+		};
+}
+
+/* A rank and its embedded switch. */
+static const char *alone(void)
+{
+	set_up_bodies(1, NULL, 0);
+	run_body(&bodies[0]);
+	return bodies[0].complaint;
+}
+
+static const char *run_switch(struct sml_switch **opened, char *address, size_t bytes)
+{
+	static char text[512];
+	struct sml_switch_config config;
+
+	sml_switch_config_init(&config);
+	config.listen = "127.0.0.1:0";
+	config.threads = 2;
+	config.debug = 0;
+	text[0] = '\0';
+	if (sml_switch_open(opened, &config, text, sizeof(text)) < 0)
+		return text[0] && !*opened ? NULL : "the switch did not open, and says nothing";
+	snprintf(address, bytes, "127.0.0.1:%u", sml_switch_port(*opened));
+	return "";
+}
+
+static pthread_barrier_t begin;
+
+static void *rank_main(void *argument)
+{
+	pthread_barrier_wait(&begin);
+	run_body(argument);
+	return NULL;
+}
+
+/* One rank, or two; the second is a thread of the test's own. */
+static const char *run_ranks(int n, const char *address, bool second_calls, const char *recorder)
+{
+	pthread_t thread;
+
+	set_up_bodies(n, address, 0);
+	for (int i = 0; i < n; i++)
+		bodies[i].job.flight_recorder = recorder;
+	if (n == 1) {
+		run_body(&bodies[0]);
+		return bodies[0].complaint;
+	}
+	bodies[1].calls = second_calls;
+	fail_exempt(true);
+	pthread_barrier_init(&begin, NULL, 2);
+	assert_int_equal(pthread_create(&thread, NULL, rank_main, &bodies[1]), 0);
+	fail_exempt(false);
+	pthread_barrier_wait(&begin);
+	run_body(&bodies[0]);
+	pthread_join(thread, NULL);
+	pthread_barrier_destroy(&begin);
+	return bodies[0].complaint[0] ? bodies[0].complaint : bodies[1].complaint;
+}
+
+/* The last ranks' calls all went well, or the complaint. */
+static const char *demand_success(const char *complaint)
+{
+	for (int i = 0; i < bodies[0].job.n_ranks && !*complaint; i++) {
+		if (!bodies[i].opened && !bodies[i].reduced && !bodies[i].closed)
+			continue;
+		lie(&bodies[i], "the job cannot be formed again", bodies[i].opened, last_errors[i]);
+		complaint = bodies[i].complaint;
+	}
+	return complaint;
+}
+
+/*
+ * The same job again, now that the trouble is over. A switch that has not looked
+ * at its sockets for a while may first have to find that the ranks before are gone.
+ */
+static const char *form_again(int n, const char *address)
+{
+	const char *complaint = "";
+
+	for (int i = 0; i < 5; i++) {
+		complaint = demand_success(run_ranks(n, address, true, NULL));
+		if (!*complaint)
+			break;
+		usleep(200000);
+	}
+	return complaint;
+}
+
+/* Switches of their own, which the ranks share as stripes; then the same again. */
+static const char *with_switches(int n_switches, int n_ranks, bool second_calls,
+				 const char *recorder)
+{
+	struct sml_switch *opened[2] = {NULL};
+	const char *complaint = "";
+	char addresses[2][32], all[80];
+
+	for (int i = 0; i < n_switches && complaint && !*complaint; i++)
+		complaint = run_switch(&opened[i], addresses[i], sizeof(addresses[i]));
+	if (complaint && !*complaint) {
+		snprintf(all, sizeof(all), n_switches == 1 ? "%s" : "%s,%s", addresses[0],
+			 addresses[1]);
+		complaint = run_ranks(n_ranks, all, second_calls, recorder);
+		if (!*complaint) {
+			fail_disarm();
+			complaint = form_again(n_ranks, all);
+		}
+	}
+	for (int i = 0; i < n_switches; i++)
+		sml_switch_close(opened[i]);
+	return complaint ? complaint : "";
+}
+
+static const char *dedicated(void)
+{
+	return with_switches(1, 1, true, NULL);
+}
+
+static const char *pair(void)
+{
+	return with_switches(1, 2, true, NULL);
+}
+
+static const char *striped(void)
+{
+	return with_switches(2, 2, true, NULL);
+}
+
+/* A deadline, and all that the flight recorder does then. */
+static const char *stall(void)
+{
+	return with_switches(1, 2, false, "/dev/null");
+}
+
+static const struct scenario {
+	const char *name;
+	const char *(*run)(void);
+	unsigned step; /* in the short form: of every so many n, one */
+} scenarios[] = {
+	{"alone", alone, 1},	  {"dedicated", dedicated, 1}, {"pair", pair, 8},
+	{"striped", striped, 16}, {"stall", stall, 40},
+};
+#define N_SCENARIOS (sizeof(scenarios) / sizeof(scenarios[0]))
+
+/* ---- runs ---- */
+
+static char running[256];     /* what the watchdog says */
+static int terminal, nowhere; /* standard error, and where the library's goes meanwhile */
+
+static void on_alarm(int signal)
+{
+	(void)signal;
+	if (write(terminal, running, strlen(running)) < 0 || write(terminal, "hangs\n", 6) < 0)
+		_exit(2);
+	abort();
+}
+
+/* Returns how many calls were counted. */
+static unsigned run_once(const struct scenario *scenario, enum fail_what what, unsigned n,
+			 bool onwards)
+{
+	unsigned fds = count_entries("/proc/self/fd"), threads = count_entries("/proc/self/task");
+	unsigned counted;
+	const char *complaint;
+
+	snprintf(running, sizeof(running), "%s, %s %u%s: ", scenario->name,
+		 what == FAIL_ALLOCATIONS ? "allocation" : "system call", n,
+		 onwards ? " and all after it" : "");
+	alarm(RUN_SECONDS);
+	dup2(nowhere, STDERR_FILENO);
+	fail_arm(what, n, onwards);
+	complaint = scenario->run();
+	counted = fail_disarm();
+	dup2(terminal, STDERR_FILENO);
+	alarm(0);
+	if (*complaint)
+		fail_msg("%s%s: %s", running, fail_culprit(), complaint);
+	if (count_threads(threads) != threads)
+		fail_msg("%s%s: a thread is left", running, fail_culprit());
+	if (count_entries("/proc/self/fd") != fds)
+		fail_msg("%s%s: a descriptor is left", running, fail_culprit());
+	if (__lsan_do_recoverable_leak_check && __lsan_do_recoverable_leak_check())
+		fail_msg("%s%s: memory is left", running, fail_culprit());
+	return counted;
+}
+
+static void expect_well(const struct scenario *scenario)
+{
+	run_once(scenario, FAIL_ALLOCATIONS, 0, false);
+	for (int i = 0; i < bodies[0].job.n_ranks; i++)
+		if (bodies[i].opened || bodies[i].reduced || bodies[i].closed)
+			fail_msg("%s: rank %d fails where nothing did: %d, %d, %d", scenario->name,
+				 i, bodies[i].opened, bodies[i].reduced, bodies[i].closed);
+}
+
+static bool all_of_them;
+
+static void run_scenario(const struct scenario *scenario, enum fail_what what, bool onwards)
+{
+	unsigned step = all_of_them ? 1 : scenario->step, n, runs = 0;
+
+	expect_well(scenario);
+	/* Not always the same few. */
+	for (n = 1 + (unsigned)getpid() % step; run_once(scenario, what, n, onwards) >= n;
+	     n += step)
+		runs++;
+	expect_well(scenario);
+	print_message("           %s, %ss%s: %u runs, n up to %u\n", scenario->name,
+		      what == FAIL_ALLOCATIONS ? "allocation" : "system call",
+		      onwards ? ", from the n-th on" : "", runs, n);
+}
+
+static void a_failed_allocation_does_no_harm(void **state)
+{
+	run_scenario(*state, FAIL_ALLOCATIONS, false);
+	if (all_of_them)
+		run_scenario(*state, FAIL_ALLOCATIONS, true);
+}
+
+static void a_failed_system_call_does_no_harm(void **state)
+{
+	run_scenario(*state, FAIL_SYSTEM_CALLS, false);
+	if (all_of_them)
+		run_scenario(*state, FAIL_SYSTEM_CALLS, true);
+}
+
+static int run_named(const char *name, int n)
+{
+	enum fail_what what = n < 0 ? FAIL_SYSTEM_CALLS : FAIL_ALLOCATIONS;
+
+	for (size_t i = 0; i < N_SCENARIOS; i++) {
+		if (strcmp(scenarios[i].name, name) != 0)
+			continue;
+		fail_arm(what, (unsigned)abs(n), false);
+		printf("complaint: \"%s\"\n", scenarios[i].run());
+		printf("%u calls, failed: %s\n", fail_disarm(), fail_culprit());
+		for (int rank = 0; rank < bodies[0].job.n_ranks; rank++)
+			printf("rank %d: open %d, calls %d, close %d\n", rank, bodies[rank].opened,
+			       bodies[rank].reduced, bodies[rank].closed);
+		return 0;
+	}
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	struct CMUnitTest tests[2 * N_SCENARIOS];
+
+	signal(SIGALRM, on_alarm);
+	if (argc == 3)
+		return run_named(argv[1], atoi(argv[2]));
+	all_of_them = argc == 2 && strcmp(argv[1], "--all") == 0;
+	terminal = dup(STDERR_FILENO);
+	nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	if (terminal < 0 || nowhere < 0)
+		return 1;
+	if (__sanitizer_set_report_fd)
+		__sanitizer_set_report_fd((void *)(intptr_t)terminal);
+	for (size_t i = 0; i < N_SCENARIOS; i++) {
+		tests[2 * i] = (struct CMUnitTest){"a_failed_allocation_does_no_harm",
+						   a_failed_allocation_does_no_harm, NULL, NULL,
+						   (void *)(uintptr_t)&scenarios[i]};
+		tests[2 * i + 1] = (struct CMUnitTest){"a_failed_system_call_does_no_harm",
+						       a_failed_system_call_does_no_harm, NULL,
+						       NULL, (void *)(uintptr_t)&scenarios[i]};
+	}
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

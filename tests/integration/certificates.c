@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See certificates.h. */
+#include "integration/certificates.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[64];
+static char paths[5][96];
+
+static const char *path(unsigned i, const char *name)
+{
+	snprintf(paths[i], sizeof(paths[i]), "%s/%s", folder, name);
+	return paths[i];
+}
+
+static bool make(void)
+{
+	const char *script = getenv("SML_CERTIFICATES");
+	char command[512];
+
+	if (folder[0] != '\0')
+		return true;
+	if (!sml_tls_is_built() || script == NULL ||
+	    system("openssl version >/dev/null 2>&1") != 0) /* NOLINT(cert-env33-c): a test */
+		return false;
+	snprintf(folder, sizeof(folder), "/tmp/sml-certificates-XXXXXX");
+	assert_non_null(mkdtemp(folder));
+	snprintf(command, sizeof(command), "'%s' '%s'", script, folder);
+	assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c): a test */
+	return true;
+}
+
+bool certificates_of_switch(struct sml_switch_config *config)
+{
+	if (!make())
+		return false;
+	config->tls.certificate = path(0, "switch.pem");
+	config->tls.key = path(1, "switch.key");
+	config->tls.authority = path(2, "authority.pem");
+	return true;
+}
+
+struct sml_tls *certificates_of_worker(void)
+{
+	const struct sml_tls_files files = {path(3, "worker.pem"), path(4, "worker.key"),
+					    path(2, "authority.pem")};
+	char text[512] = "";
+	struct sml_tls *tls;
+
+	if (sml_tls_open(&tls, SML_TLS_WORKER, &files, &sml_tls_variables, text, sizeof(text)) < 0)
+		fail_msg("%s", text);
+	return tls;
+}
+
+int certificates_remove(void **state)
+{
+	char command[96];
+
+	(void)state;
+	if (folder[0] == '\0')
+		return 0;
+	snprintf(command, sizeof(command), "rm -r '%s'", folder);
+	return system(command); /* NOLINT(cert-env33-c): a test */
+}

@@ -1,0 +1,63 @@
+#!/bin/bash
+# The benchmark suite in its tiniest form, so that it can't rot: two workers, one
+# size, two runs, every library that was built; and that it leaves nothing behind, also
+# when it is killed. Needs root.
+#
+#	tests/integration/compare.sh BUILD-DIRECTORY
+build=$(realpath "$1")
+compare=$(realpath "$(dirname "$0")/../../bench/compare")
+work=$(mktemp -d)
+pid=
+trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null; rm -rf "$work"' EXIT
+# mpirun is not ours, and Gloo's threads end with the process: their leaks are not our business.
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
+
+# Pid: are namespaces of that bench/compare left?
+nothing_left() {
+	! ip netns list | grep "^smlbench$1-"
+}
+
+"$compare" --build "$build" --runs 2 --json "$work/json" \
+	--only '^2x/1gbit/mtu1500/16KiB/[^/]*$|^2x/100mbit/mtu1500/1MiB/no-offload/ours-int32/loss1%$' \
+	>"$work/out" 2>&1 &
+pid=$!
+wait $pid
+status=$?
+cat "$work/out"
+[ $status != 77 ] || exit 77
+[ $status = 0 ] || { echo "FAILED: it ended with $status"; exit 1; }
+nothing_left $pid || { echo "FAILED: namespaces are left"; exit 1; }
+
+python3 - "$work/json" <<'END' || exit 1
+import json, sys
+
+rows = json.load(open(sys.argv[1]))["rows"]
+methods = {row["method"] for row in rows}
+assert {"ours-int32", "ours-int16", "gloo-ring", "gloo-bcube", "openmpi"} <= methods, methods
+for row in rows:
+    why = row.get("not_measured")
+    if why is None:
+        assert row["wrong_elements"] == 0 and row["runs"] >= 2, row
+        assert row["p99_s"] >= row["p50_s"] > 0 and row["cpu_s_a_call"] > 0, row
+        # At least the tensor in its wire's width, both ways, went over the wire.
+        least = row["size_bytes"] / (2 if row["method"] == "ours-int16" else 1)
+        assert row["received_bytes_a_call"] > 0.9 * least, row
+    elif row["method"].startswith("ours") or "was not built" not in why:
+        sys.exit(f"FAILED: {row['row']}: {why}")
+print("ok: measured, every sum right:",
+      *sorted(row["row"] for row in rows if "not_measured" not in row))
+END
+
+"$compare" --build "$build" --only '^2x/1gbit/mtu1500/16KiB/ours-int32$' --seconds 60 \
+	>"$work/out" 2>&1 &
+pid=$!
+for ((i = 0; i < 100; i++)); do
+	nothing_left $pid >"$work/left" || break
+	sleep 0.1
+done
+[ -s "$work/left" ] || { echo "FAILED: no namespace has come within 10 s"; cat "$work/out"; exit 1; }
+sleep 1
+kill -TERM $pid
+wait $pid
+nothing_left $pid || { echo "FAILED: namespaces are left after SIGTERM"; exit 1; }
+echo "ok: nothing is left after SIGTERM"

@@ -1,0 +1,163 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# MPI programs that know nothing of SwitchML, with and without the preload: the
+# same results, and the summary says that the switch had them.
+#
+#	mpi.sh PRELOAD-LIBRARY PROGRAM-FOLDER SWITCHML
+set -u
+
+preload=$(realpath "$1")
+programs=$(realpath "$2")
+switchml=$(realpath "$3")
+work=$(mktemp -d)
+failures=0
+switch=
+
+clean_up() {
+	# shellcheck disable=SC2046
+	kill $switch $(jobs -p) 2>/dev/null
+	wait 2>/dev/null
+	rm -rf "$work"
+}
+trap clean_up EXIT
+
+# The launcher of the MPI that the library was built for.
+if ldd "$preload" | grep -q libmpich; then
+	mpirun=$(command -v mpiexec.mpich || command -v mpiexec.hydra || command -v mpiexec)
+	options=""
+else
+	mpirun=$(command -v mpirun.openmpi || command -v mpirun)
+	options="--allow-run-as-root --oversubscribe"
+	# Without single copies a sender of a long message has to take part in all of it.
+	export OMPI_MCA_btl_vader_single_copy_mechanism=none
+	# Nobody but this machine.
+	export OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_btl_tcp_if_include=lo
+fi
+[ -n "$mpirun" ] || { echo "mpirun is not installed"; exit 77; }
+# A sanitizer's runtime has to be the first library of all. MPI itself leaks.
+sanitizer=$(ldd "$preload" | sed -n 's/.*=> \(.*lib[at]san[^ ]*\).*/\1/p')
+export ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0"
+unset "${!SWITCHML_@}"
+
+# Environment, ranks, program and arguments. Its output is in $work/out.
+launch() {
+	local setting=$1 ranks=$2 program=$3
+	shift 3
+	# shellcheck disable=SC2086
+	timeout 100 "$mpirun" $options -n "$ranks" env $setting "$programs/mpi-$program" "$@" \
+		>"$work/out" 2>&1
+}
+
+failed() {
+	echo "FAILED: $*"
+	tail -n 30 "$work/out" | cut -c 1-300
+	failures=$((failures + 1))
+}
+
+with="LD_PRELOAD=${sanitizer:+$sanitizer:}$preload SWITCHML_MPI_SUMMARY=1"
+
+# How many calls rank 0 has had through the switch, of how many.
+through() {
+	sed -n 's/.*switchml-mpi\[rank 0\]: \([0-9]* of [0-9]*\) all-reduces.*/\1/p' "$work/out"
+}
+
+# Title, environment, what is to go through the switch, ranks, program, arguments.
+expect_right() {
+	local title=$1 setting=$2 expected=$3
+	shift 3
+	if ! launch "$setting" "$@" || ! grep -qx '0 wrong' "$work/out"; then
+		failed "$title"
+	elif [ "$(through)" != "$expected" ]; then
+		failed "$title: through the switch went '$(through)', not '$expected'"
+	else
+		echo "ok: $title${expected:+: $expected through the switch}"
+	fi
+}
+
+# Title, text: one line of the output, and no more, has it.
+expect_once() {
+	if [ "$(grep -c "$2" "$work/out")" = 1 ]; then
+		echo "ok: $1: $(grep "$2" "$work/out" | cut -c 1-200)"
+	else
+		failed "$1: not one line has '$2'"
+	fi
+}
+
+start_switch() {
+	"$switchml" switch --listen "127.0.0.1:${1:-0}" >"$work/switch" 2>&1 &
+	switch=$!
+	for _ in $(seq 100); do
+		address=$(sed -n 's/.*ready on \([^ ]*\) .*/\1/p' "$work/switch")
+		[ -n "$address" ] && return
+		sleep 0.05
+	done
+	failed "no switch: $(cat "$work/switch")"
+	exit 1
+}
+
+for program in types communicators nonblocking threads; do
+	expect_right "$program, plain" "" "" 3 $program
+done
+expect_right "types" "$with" "44 of 282" 3 types
+expect_right "types, every size" "$with SWITCHML_MPI_THRESHOLD=1" "86 of 282" 3 types
+expect_right "types, a high threshold" "$with SWITCHML_MPI_THRESHOLD=1M" "14 of 282" 3 types
+expect_right "types, one packet in a hundred lost" \
+	"$with SWITCHML_FAULTS=drop=10000,duplicate=5000,reorder=5000" "44 of 282" 2 types
+expect_right "communicators" "$with" "36 of 41" 4 communicators
+expect_right "nonblocking" "$with" "66 of 70" 3 nonblocking
+expect_right "nonblocking, with requests that nobody waits for" "$with" "70 of 75" 2 nonblocking freed
+expect_right "threads" "$with" "180 of 180" 2 threads
+expect_right "one rank" "$with" "0 of 282" 1 types
+
+# With a switch of its own, and without one.
+start_switch
+expect_right "a switch of its own" "$with SWITCHML_SWITCH=$address" "36 of 41" 3 communicators
+kill $switch
+wait $switch 2>/dev/null
+expect_right "a switch that is not there" "$with SWITCHML_SWITCH=$address" "0 of 41" 3 communicators
+expect_once "a switch that is not there" "left to MPI: rank 0: the switch at $address cannot be reached"
+expect_right "a wrong threshold" "$with SWITCHML_MPI_THRESHOLD=64q" "0 of 41" 2 communicators
+expect_right "a wrong setting" "$with SWITCHML_SLOTS=0" "0 of 41" 2 communicators
+expect_once "a wrong setting" 'rank 0: SWITCHML_SLOTS="0" is not allowed'
+
+# A switch dies while ranks are in the middle of calls.
+kill_under_way() {
+	for _ in $(seq 400); do
+		[ "$(find "$work/$1" -type f | wc -l)" = 3 ] && break
+		sleep 0.05
+	done
+	sleep 0.2
+	kill -9 "$switch"
+}
+
+for how in blocking wait waitall waitsome; do
+	start_switch
+	mkdir "$work/$how"
+	kill_under_way $how &
+	if ! launch "$with SWITCHML_SWITCH=$address SWITCHML_TIMEOUT=1" 3 failing $how "$work/$how"; then
+		failed "a switch that dies, $how"
+	elif [ "$(grep -c '^rank [0-2]: class new: switchml: .*127.0.0.1' "$work/out")" != 3 ]; then
+		failed "a switch that dies, $how: not every rank was told"
+	else
+		echo "ok: a switch that dies, $how: $(grep -m 1 '^rank 0: class' "$work/out" | cut -c 1-160)"
+	fi
+	wait 2>/dev/null
+done
+
+# And comes back: nobody is told, for nothing is lost.
+start_switch
+mkdir "$work/back"
+(
+	kill_under_way back
+	sleep 0.5
+	exec "$switchml" switch --listen "$address" >/dev/null 2>&1
+) &
+back=$!
+if launch "$with SWITCHML_SWITCH=$address" 3 failing waitall "$work/back" 400 &&
+	[ "$(grep -c '^rank [0-2]: no error' "$work/out")" = 3 ]; then
+	echo "ok: a switch that comes back: $(through) through the switches"
+else
+	failed "a switch that comes back"
+fi
+kill $back
+exit $((failures > 0))

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * All-reduces until one fails, which is to be told by this communicator's error
+ * handler and by no other: MPI_COMM_WORLD keeps the one that ends the program.
+ *
+ *	failing blocking|wait|waitall|waitsome DIRECTORY [MOST]
+ *
+ * In DIRECTORY each rank makes a file once its first call has succeeded. Ends
+ * after MOST rounds without an error.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "program.h"
+
+#define MOST 100000
+#define SIDE 4
+
+static float in[SIDE][LARGE], out[SIDE][LARGE];
+static int rank;
+
+static void say_that_it_runs(const char *directory)
+{
+	char name[1024];
+	FILE *file;
+
+	snprintf(name, sizeof(name), "%s/running.%d", directory, rank);
+	file = fopen(name, "w");
+	if (file)
+		fclose(file);
+}
+
+/* The first error of a call, or of its requests. */
+static int call(const char *how, MPI_Comm comm)
+{
+	MPI_Request requests[SIDE];
+	MPI_Status statuses[SIDE];
+	int indices[SIDE], n_done, error = MPI_SUCCESS;
+
+	if (strcmp(how, "blocking") == 0)
+		return MPI_Allreduce(in[0], out[0], LARGE, MPI_FLOAT, MPI_SUM, comm);
+	for (int i = 0; i < SIDE; i++) {
+		requests[i] = MPI_REQUEST_NULL;
+		if (error == MPI_SUCCESS)
+			error = MPI_Iallreduce(in[i], out[i], LARGE, MPI_FLOAT, MPI_SUM, comm,
+					       &requests[i]);
+	}
+	if (strcmp(how, "wait") == 0) {
+		for (int i = 0; i < SIDE; i++) {
+			int this = MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+
+			error = error ? error : this;
+		}
+		return error;
+	}
+	if (strcmp(how, "waitall") == 0)
+		n_done = MPI_Waitall(SIDE, requests, statuses) == MPI_ERR_IN_STATUS ? SIDE : 0;
+	else if (MPI_Waitsome(SIDE, requests, &n_done, indices, statuses) != MPI_ERR_IN_STATUS)
+		n_done = 0;
+	for (int i = 0; i < n_done && error == MPI_SUCCESS; i++)
+		error = statuses[i].MPI_ERROR;
+	if (strcmp(how, "waitsome") == 0)
+		MPI_Waitall(SIDE, requests, statuses);
+	return error;
+}
+
+int main(int argc, char **argv)
+{
+	const char *how = argc > 1 ? argv[1] : "blocking";
+	char text[MPI_MAX_ERROR_STRING] = "";
+	int most = argc > 3 ? atoi(argv[3]) : MOST, error = MPI_SUCCESS, class, length;
+	MPI_Comm comm;
+
+	MPI_Init(&argc, &argv);
+	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+	MPI_Comm_rank(comm, &rank);
+	MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+	MPI_Allreduce(in[0], out[0], LARGE, MPI_FLOAT, MPI_SUM, comm);
+	say_that_it_runs(argc > 2 ? argv[2] : ".");
+	for (int i = 0; i < most && error == MPI_SUCCESS; i++)
+		error = call(how, comm);
+	if (error) {
+		MPI_Error_string(error, text, &length);
+		MPI_Error_class(error, &class);
+		printf("rank %d: class %s: %s\n", rank,
+		       class > MPI_ERR_LASTCODE ? "new" : "of MPI's", text);
+	} else {
+		printf("rank %d: no error\n", rank);
+	}
+	/* Other communicators are as they were. */
+	MPI_Allreduce(in[0], out[0], 1, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+	MPI_Comm_free(&comm);
+	MPI_Finalize();
+	return 0;
+}

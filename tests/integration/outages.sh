@@ -1,0 +1,224 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Cables are cut, hosts freeze, firewalls stand in the way: every rank is told within
+# its time, in one line that says who or where and what to do, and the job can be
+# formed again at once, under its name. Needs root.
+#
+#	tests/integration/outages.sh build/switchml
+switchml=$(realpath "$1")
+. "$(dirname "$0")/hosts.sh"
+
+export SWITCHML_HEARTBEAT=1 SWITCHML_TIMEOUT=4
+
+fail() {
+	echo "FAILED: $1"
+	tail -n 5 "$work"/rank.*
+	failures=$((failures + 1))
+}
+
+now_ms() {
+	echo $((${EPOCHREALTIME/[.,]/} / 1000))
+}
+
+# What ranks are told of their switch, bench's options: one on every host.
+start_job() {
+	local where=$1
+	shift
+	pids=()
+	for ((rank = 0; rank < ranks; rank++)); do
+		# shellcheck disable=SC2086 # $where is an assignment or two
+		(on_host $rank env SWITCHML_RANK=$rank SWITCHML_WORLD_SIZE=$ranks $where \
+			timeout 60 "$switchml" bench --job outage -w 1 "$@") \
+			>"$work/rank.$rank" 2>&1 &
+		pids+=($!)
+	done
+}
+
+# The job goes on until something happens to it.
+start_endless_job() {
+	start_job "$1" -b 1M -e 1M -n 1000000
+	sleep 1.5
+	for ((rank = 0; rank < ranks; rank++)); do
+		kill -0 "${pids[$rank]}" 2>/dev/null || fail "the job does not run"
+	done
+	happened=$(now_ms)
+}
+
+# Title, rank, milliseconds, text: it ends with an error within that time, and says so.
+expect_error() {
+	local status took
+	wait "${pids[$2]}"
+	status=$?
+	took=$(($(now_ms) - happened))
+	if [ $status != 1 ]; then
+		fail "$1: rank $2 ends with status $status after $took ms"
+	elif [ $took -gt "$3" ]; then
+		fail "$1: rank $2 was told after $took ms, not $3"
+	elif ! grep -Eq "$4" "$work/rank.$2"; then
+		fail "$1: rank $2 does not say '$4'"
+	else
+		echo "ok: $1: rank $2, $took ms: $(grep -Eo -m 1 "$4" "$work/rank.$2")"
+	fi
+}
+
+# Title, what ranks are told of their switch: the same job runs well, from now on.
+expect_job_again() {
+	start_job "$2 SWITCHML_TIMEOUT=20" -b 64K -e 64K -n 3
+	for ((rank = 0; rank < ranks; rank++)); do
+		wait "${pids[$rank]}" || {
+			fail "$1: the job cannot be formed again: rank $rank"
+			return
+		}
+	done
+	echo "ok: $1: the job is formed again under its name"
+}
+
+# Title, variables, text: one rank alone cannot open, and is told in one line.
+expect_no_way() {
+	local lines
+	happened=$(now_ms)
+	# shellcheck disable=SC2086 # variables are words
+	(on_host 0 env SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1 SWITCHML_JOB=outage $2 timeout 30 \
+		"$switchml" bench -b 4 -e 4 -n 1) >"$work/rank.0" 2>&1 &
+	pids=($!)
+	expect_error "$1" 0 8000 "$3"
+	lines=$(grep -c . "$work/rank.0")
+	[ "$lines" -le 2 ] || fail "$1: $lines lines"
+}
+
+# Host, iptables' rule: in front of all others there. None: all are gone.
+firewall() {
+	if [ $# = 1 ]; then
+		ip netns exec "$name-$1" iptables -F
+	else
+		ip netns exec "$name-$1" iptables -I "${@:2}"
+	fi
+}
+
+# Host, up or down. What hosts have noted of each other while it was down is forgotten.
+cable() {
+	ip -n "$name-net" link set "port-$1" "$2"
+	[ "$2" = down ] || for host in switch 0 1 2; do
+		ip -n "$name-$host" neighbour flush dev eth0
+	done
+}
+
+switch=SWITCHML_SWITCH=10.77.0.1
+# Silence of a heartbeat, the switch's ticks, and the time until all is told.
+bound=2500
+# A rank that has lost its switch looks for it until its call's deadline.
+deadline=7000
+
+cut_worker() {
+	start_endless_job $switch
+	cable 2 down
+	for rank in 0 1; do
+		expect_error "a cut cable" $rank $bound \
+			"rank 2 \(host host2, pid [0-9]+\) died: nothing was heard of it for [0-9.]+ s"
+	done
+	expect_error "a cut cable" 2 $deadline "the switch at 10.77.0.1:28500 has been silent"
+	cable 2 up
+	expect_job_again "a cut cable" $switch
+}
+
+frozen_host() {
+	start_endless_job $switch
+	ip netns pids "$name-2" | xargs kill -STOP
+	for rank in 0 1; do
+		expect_error "a frozen host" $rank $bound \
+			"rank 2 \(host host2, pid [0-9]+\) died: nothing was heard of it for [0-9.]+ s"
+	done
+	# Formed again while the old process is still there.
+	(on_host 2 sleep 0) # the host itself is well
+	expect_job_again "a frozen host" $switch
+	ip netns pids "$name-2" | xargs kill -9
+}
+
+killed_embedder() {
+	start_endless_job SWITCHML_MASTER_ADDR=10.77.0.10
+	ip netns pids "$name-0" | xargs kill -9
+	for rank in 1 2; do
+		expect_error "rank 0 and its switch are killed" $rank $bound "rank 0"
+	done
+	wait "${pids[0]}" 2>/dev/null
+	expect_job_again "rank 0 and its switch are killed" SWITCHML_MASTER_ADDR=10.77.0.10
+}
+
+cut_embedder() {
+	start_endless_job SWITCHML_MASTER_ADDR=10.77.0.10
+	cable 0 down
+	for rank in 1 2; do
+		expect_error "the cable of rank 0 and its switch is cut" $rank $bound \
+			"rank 0.* has been silent for 1000 ms"
+	done
+	expect_error "the cable of rank 0 and its switch is cut" 0 $bound "nothing was heard of it"
+	cable 0 up
+	expect_job_again "the cable of rank 0 and its switch is cut" SWITCHML_MASTER_ADDR=10.77.0.10
+}
+
+cut_switch() {
+	start_endless_job $switch
+	cable switch down
+	for rank in 0 1 2; do
+		expect_error "the switch's cable is cut" $rank $deadline \
+			"has been silent for 1000 ms, and no switch has taken over"
+	done
+	cable switch up
+	expect_job_again "the switch's cable is cut" $switch
+}
+
+# The control connection lives, the data path does not: the flight recorder knows which way.
+lost_data() {
+	start_endless_job $switch
+	firewall 2 OUTPUT -p udp -j DROP
+	expect_error "a firewall drops what rank 2 sends" 2 $deadline \
+		"packets of this rank have not reached the switch"
+	expect_error "a firewall drops what rank 2 sends" 0 $deadline \
+		"rank 2 \(host host2, pid [0-9]+\) has not contributed to [0-9]+ slots"
+	wait "${pids[1]}"
+	firewall 2
+	start_endless_job $switch
+	firewall 2 INPUT -p udp -j DROP
+	expect_error "a firewall drops what rank 2 is sent" 2 $deadline \
+		"results? that the switch has sent have not reached this rank"
+	wait "${pids[0]}" "${pids[1]}"
+	firewall 2
+	expect_job_again "a firewall that drops data" $switch
+}
+
+nothing_to_reach() {
+	expect_no_way "no such host" SWITCHML_SWITCH=10.77.0.99 \
+		"10.77.0.99:28500 cannot be reached: No route to host; check the address, the network"
+	expect_no_way "no such port" SWITCHML_SWITCH=10.77.0.1:28999 \
+		"nothing listens there: start .switchml switch., or check SWITCHML_SWITCH"
+	firewall switch INPUT -p tcp --dport 28500 -j DROP
+	expect_no_way "a firewall drops TCP" $switch "does a firewall let the TCP port pass"
+	firewall switch
+	firewall switch INPUT -p tcp --dport 28500 -j REJECT
+	expect_no_way "a firewall rejects TCP" $switch "Connection refused; .*firewall"
+	firewall switch
+	firewall switch INPUT -p tcp --dport 28500 -j REJECT --reject-with icmp-admin-prohibited
+	expect_no_way "a firewall prohibits TCP" $switch "No route to host; check the address, the network and its firewalls"
+	firewall switch
+	for way in DROP REJECT; do
+		firewall switch INPUT -p udp --dport 28500 -j $way
+		expect_no_way "a firewall's $way of UDP" $switch \
+			"TCP to the switch .* works, but UDP port 28500 there does not answer"
+		firewall switch
+		firewall 0 INPUT -p udp -j $way
+		expect_no_way "a firewall's $way of UDP on the way back" $switch \
+			"TCP to the switch .* works, but UDP port 28500 there does not answer"
+		firewall 0
+	done
+}
+
+set_up_hosts
+start_switch
+cut_worker
+frozen_host
+killed_embedder
+cut_embedder
+cut_switch
+lost_data
+nothing_to_reach
+[ $failures = 0 ]

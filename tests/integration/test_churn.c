@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Joins and leaves without end: what comes and goes, well or badly, leaves
+ * nothing behind. 20,000 of them in a few seconds; SML_JOINS says another number.
+ *
+ * Looked at: bytes that malloc() has given and not got back (of the whole
+ * process, switch and workers), resident memory, descriptors, and what the
+ * switch says of itself.
+ */
+#include <dirent.h>
+#include <malloc.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "integration/certificates.h"
+#include "integration/switch_client.h"
+#include "switchml.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define JOINS	  4000
+#define TLS_JOINS 400
+#else
+#define JOINS	  20000
+#define TLS_JOINS 1000
+#endif
+/* Before the first look: what is allocated once, and how large it gets. */
+#define WARM_UP 2000
+
+static struct sml_switch *running;
+static struct sml_tls *tls;
+static uint16_t port;
+
+static void start_switch(bool with_tls)
+{
+	struct sml_switch_config config;
+	char text[512] = "";
+
+	sml_switch_config_init(&config);
+	config.listen = "127.0.0.1:0";
+	config.heartbeat_ms = 60000;
+	if (with_tls && !certificates_of_switch(&config))
+		skip();
+	tls = with_tls ? certificates_of_worker() : NULL;
+	if (sml_switch_open(&running, &config, text, sizeof(text)) < 0)
+		fail_msg("%s", text);
+	port = sml_switch_port(running);
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	sml_switch_close(running);
+	running = NULL;
+	sml_tls_close(tls);
+	tls = NULL;
+	return 0;
+}
+
+static void open_one(struct client *client)
+{
+	if (tls != NULL)
+		client_open_tls(client, "127.0.0.1", port, tls);
+	else
+		client_open(client, "127.0.0.1", port);
+}
+
+/* ---- what is there ---- */
+
+struct look {
+	size_t bytes, resident_kib;
+	unsigned files;
+};
+
+static size_t resident_kib(void)
+{
+	FILE *file = fopen("/proc/self/statm", "re");
+	unsigned long size = 0, resident = 0;
+
+	assert_non_null(file);
+	assert_int_equal(fscanf(file, "%lu %lu", &size, &resident), 2);
+	fclose(file);
+	return resident * (size_t)sysconf(_SC_PAGESIZE) / 1024;
+}
+
+static unsigned count_files(void)
+{
+	DIR *folder = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	assert_non_null(folder);
+	while (readdir(folder) != NULL)
+		n++;
+	closedir(folder);
+	return n;
+}
+
+/* The switch has no job, gives no slot away, and soon only this connection. */
+static void expect_empty(void)
+{
+	struct client client;
+	SmlControl__Envelope *message;
+	bool empty = false;
+
+	for (int ms = 0; ms < CLIENT_WAIT_MS && !empty; ms += 50) {
+		open_one(&client);
+		client_send_empty(&client, SML_CONTROL__ENVELOPE__BODY_STATUS_REQUEST);
+		message = client_expect(&client, SML_CONTROL__ENVELOPE__BODY_STATUS);
+		empty = message->status->n_jobs == 0 && message->status->slots_in_use == 0;
+		client_free(message);
+		client_close(&client);
+		usleep(50000);
+	}
+	assert_true(empty);
+}
+
+static struct look look(void)
+{
+	expect_empty();
+	/* Connections that end may linger for a second. */
+	usleep(1300000);
+	return (struct look){mallinfo2().uordblks, resident_kib(), count_files()};
+}
+
+/* ---- one join ---- */
+
+static SmlControl__Join join_message(unsigned i, uint32_t rank, uint32_t world_size)
+{
+	static char name[32];
+
+	snprintf(name, sizeof(name), "churn-%u", i % 7);
+	return client_join_message(name, rank, world_size);
+}
+
+static void start_two(struct client c[2], unsigned i)
+{
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		SmlControl__Join join = join_message(i, rank, 2);
+
+		open_one(&c[rank]);
+		client_join(&c[rank], &join);
+	}
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		client_admitted(&c[rank]);
+		client_probe(&c[rank], 0, 32);
+		client_ready(&c[rank]);
+	}
+	for (uint32_t rank = 0; rank < 2; rank++)
+		client_started(&c[rank]);
+}
+
+/* As it should be: a sum, and all leave. */
+static void whole_life(unsigned i)
+{
+	struct client c[2];
+
+	start_two(c, i);
+	for (uint32_t rank = 0; rank < 2; rank++)
+		client_contribute(&c[rank], 4, 0, 8, 21);
+	for (uint32_t rank = 0; rank < 2; rank++)
+		client_expect_result(&c[rank], 4, 0, 8, 42);
+	for (uint32_t rank = 0; rank < 2; rank++)
+		client_send_empty(&c[rank], SML_CONTROL__ENVELOPE__BODY_LEAVE);
+	for (uint32_t rank = 0; rank < 2; rank++)
+		client_free(client_expect(&c[rank], SML_CONTROL__ENVELOPE__BODY_LEFT));
+	clients_close(c, 2);
+}
+
+/* A rank dies in the middle; the other hears of it. */
+static void death(unsigned i)
+{
+	struct client c[2];
+
+	start_two(c, i);
+	client_contribute(&c[0], 4, 0, 8, 1);
+	client_close(&c[i % 2]);
+	client_expect_abort(&c[1 - i % 2], SML_ERROR_RANK_DIED, "died", NULL);
+	client_close(&c[1 - i % 2]);
+}
+
+/* Gone before the other has come. */
+static void early_death(unsigned i)
+{
+	SmlControl__Join join = join_message(i, i % 2, 2);
+	struct client client;
+
+	open_one(&client);
+	client_join(&client, &join);
+	client_free(client_expect(&client, SML_CONTROL__ENVELOPE__BODY_WAITING));
+	client_close(&client);
+}
+
+static void refusal(unsigned i)
+{
+	SmlControl__Join join = join_message(i, 2, 2);
+	struct client client;
+
+	open_one(&client);
+	client_join(&client, &join);
+	client_expect_abort(&client, SML_ERROR_REFUSED, "rank 2", NULL);
+	client_close(&client);
+}
+
+static void disagreement(unsigned i)
+{
+	struct client c[2];
+
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		SmlControl__Join join = join_message(i, rank, 2 + rank);
+
+		open_one(&c[rank]);
+		client_join(&c[rank], &join);
+		if (rank == 0)
+			client_free(client_expect(&c[0], SML_CONTROL__ENVELOPE__BODY_WAITING));
+	}
+	for (uint32_t rank = 0; rank < 2; rank++)
+		client_expect_abort(&c[rank], SML_ERROR_MISMATCH, "world_size", NULL);
+	clients_close(c, 2);
+}
+
+static void garbage(unsigned i)
+{
+	struct client client;
+
+	(void)i;
+	client_open(&client, "127.0.0.1", port);
+	client_send_bytes(&client, "\0\0\0\3garbage", 11);
+	client_expect_end(&client);
+	client_close(&client);
+}
+
+static void abort_of_one(unsigned i)
+{
+	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
+	SmlControl__Abort reason = SML_CONTROL__ABORT__INIT;
+	struct client c[2];
+
+	start_two(c, i);
+	reason.error = SML_ERROR_ABORTED;
+	reason.text = (char *)(uintptr_t) "enough";
+	message.body_case = SML_CONTROL__ENVELOPE__BODY_ABORT;
+	message.abort = &reason;
+	client_send(&c[0], &message);
+	client_expect_abort(&c[1], SML_ERROR_ABORTED, "enough", NULL);
+	clients_close(c, 2);
+}
+
+/* Joins come in twos in most of them. Returns how many there were. */
+static unsigned churn(unsigned i)
+{
+	static void (*const lives[])(unsigned) = {whole_life,	death,	 whole_life,
+						  early_death,	refusal, whole_life,
+						  disagreement, garbage, abort_of_one};
+	static const unsigned joins[] = {2, 2, 2, 1, 1, 2, 2, 0, 2};
+	unsigned which = i % 9;
+
+	if (tls != NULL && lives[which] == garbage)
+		which = 0;
+	lives[which](i);
+	return joins[which];
+}
+
+static void expect_nothing_left(unsigned n_joins, unsigned warm_up)
+{
+	struct timespec begin, end;
+	struct look before, after;
+	unsigned joins = 0;
+	unsigned i = 0;
+	double seconds;
+
+	for (unsigned n = 0; n < warm_up; i++)
+		n += churn(i);
+	before = look();
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	for (; joins < n_joins; i++)
+		joins += churn(i);
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	after = look();
+	seconds =
+		(double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec);
+	printf("%u joins in %.1f s: %zd bytes more allocated, %zd KiB more resident (of %zu), "
+	       "%d more files\n",
+	       joins, seconds, (ssize_t)(after.bytes - before.bytes),
+	       (ssize_t)(after.resident_kib - before.resident_kib), after.resident_kib,
+	       (int)(after.files - before.files));
+	assert_int_equal(after.files, before.files);
+	/* A byte a join would be more. */
+	assert_true(after.bytes <= before.bytes + 4096 + n_joins / 2);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	assert_true(after.resident_kib <= before.resident_kib + 2048);
+#endif
+}
+
+static void joins_and_leaves_leave_nothing(void **state)
+{
+	const char *number = getenv("SML_JOINS");
+
+	(void)state;
+	start_switch(false);
+	expect_nothing_left(number ? (unsigned)strtoul(number, NULL, 10) : JOINS, WARM_UP);
+}
+
+static void joins_with_tls_leave_nothing(void **state)
+{
+	const char *number = getenv("SML_JOINS");
+
+	(void)state;
+	start_switch(true);
+	expect_nothing_left(number ? (unsigned)strtoul(number, NULL, 10) / 20 : TLS_JOINS, 300);
+}
+
+/* ---- the dead ---- */
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Two jobs: of one a rank's process ends, of the other one freezes. */
+static void the_dead_leave_nothing_within_the_heartbeat(void **state)
+{
+	struct client crashed[2], frozen[2];
+	int64_t begin_ms, dead_ms;
+
+	(void)state;
+	start_switch(false);
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		SmlControl__Join join = client_join_message("frozen", rank, 2);
+
+		join.heartbeat_ms = 1000;
+		client_open(&frozen[rank], "127.0.0.1", port);
+		client_join(&frozen[rank], &join);
+	}
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		client_admitted(&frozen[rank]);
+		client_probe(&frozen[rank], 0, 32);
+		client_ready(&frozen[rank]);
+	}
+	for (uint32_t rank = 0; rank < 2; rank++)
+		client_started(&frozen[rank]);
+	begin_ms = now_ms();
+	start_two(crashed, 0);
+	client_close(&crashed[0]);
+	client_expect_abort(&crashed[1], SML_ERROR_RANK_DIED, "rank 0", "its connection ended",
+			    NULL);
+	assert_true(now_ms() - begin_ms < 1000);
+	/* Rank 0 goes on pinging, rank 1 is silent, though its socket is open. */
+	for (dead_ms = 0; dead_ms == 0 && now_ms() - begin_ms < 3000; usleep(100000)) {
+		SmlControl__Envelope *status = client_status("127.0.0.1", port);
+
+		if (status->status->n_jobs == 0 && status->status->slots_in_use == 0)
+			dead_ms = now_ms() - begin_ms;
+		else
+			client_send_empty(&frozen[0], SML_CONTROL__ENVELOPE__BODY_PING);
+		client_free(status);
+	}
+	client_expect_abort(&frozen[0], SML_ERROR_RANK_DIED, "rank 1", "nothing was heard", NULL);
+	printf("a frozen rank's job was gone after %lld ms, of a heartbeat of 1000\n",
+	       (long long)dead_ms);
+	assert_true(dead_ms > 500 && dead_ms < 1800);
+	/* Its packets belong to nobody now. */
+	client_contribute(&frozen[0], 4, 0, 8, 1);
+	for (int ms = 0; ms < CLIENT_WAIT_MS && client_counter(port, "unknown-job") == 0; ms += 10)
+		usleep(10000);
+	assert_int_equal(client_counter(port, "unknown-job"), 1);
+	/* And its name is free. */
+	whole_life(0);
+	clients_close(crashed, 2);
+	clients_close(frozen, 2);
+	expect_empty();
+}
+
+#define TEST(name) cmocka_unit_test_teardown(name, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(the_dead_leave_nothing_within_the_heartbeat),
+		TEST(joins_and_leaves_leave_nothing),
+		TEST(joins_with_tls_leave_nothing),
+	};
+
+	/* Freed memory goes back soon, so that what stays resident is in use. */
+	mallopt(M_ARENA_MAX, 2);
+	return cmocka_run_group_tests(tests, NULL, certificates_remove);
+}

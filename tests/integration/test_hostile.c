@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A million packets from somebody who does not know the cookies (attack.h), at
+ * the switch's data port and at the workers', while a job runs: every result is
+ * exact, every packet is dropped and counted, and the switch says not one byte
+ * to the sender.
+ *
+ * SML_SEED=N replays an attack, SML_PACKETS=N sends another number. With
+ * CAP_NET_RAW it sees the job's packets and spoofs addresses; without, it cannot.
+ */
+#include <inttypes.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "integration/attack.h"
+#include "integration/ranks.h"
+#include "integration/switch_client.h"
+
+#define N_RANKS 3
+#define COUNT	20000
+#define SECONDS 20
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define PACKETS 100000
+#else
+#define PACKETS 1000000
+#endif
+
+static struct sml_switch *running;
+static uint16_t port;
+static unsigned n_started; /* atomic */
+static bool attack_over;   /* atomic */
+static uint64_t ignored;   /* atomic: by workers */
+static uint64_t calls;	   /* of rank 0 */
+static struct attack_report report;
+static uint64_t seed, n_packets = PACKETS;
+
+/* ---- the job ---- */
+
+static int32_t value_of(int rank, unsigned call, size_t i)
+{
+	return (int32_t)((unsigned)rank * 1000003u + call * 7919u + (unsigned)i * 31u);
+}
+
+static bool is_sum(const int32_t *values, unsigned call)
+{
+	for (size_t i = 1; i < COUNT; i++) {
+		uint32_t sum = 0;
+
+		for (int rank = 0; rank < N_RANKS; rank++)
+			sum += (uint32_t)value_of(rank, call, i);
+		if ((uint32_t)values[i] != sum)
+			return false;
+	}
+	return true;
+}
+
+/* The first element says whether rank 0 has seen the attack's end. */
+static void sum_until_it_is_over(struct rank *rank)
+{
+	static int32_t values[N_RANKS][COUNT];
+	struct sml_counters counters = {.size = sizeof(counters)};
+	int32_t *own = values[rank->rank];
+
+	for (unsigned call = 0; call == 0 || own[0] == 0; call++) {
+		for (size_t i = 1; i < COUNT; i++)
+			own[i] = value_of(rank->rank, call, i);
+		own[0] = rank->rank == 0 && __atomic_load_n(&attack_over, __ATOMIC_SEQ_CST);
+		CHECK(rank,
+		      sml_allreduce(rank->context, own, own, COUNT, SML_INT32, SML_SUM, NULL) == 0);
+		CHECK(rank, is_sum(own, call));
+		if (call == 0)
+			__atomic_fetch_add(&n_started, 1, __ATOMIC_SEQ_CST);
+		if (rank->rank == 0)
+			calls = call + 1;
+	}
+	sml_get_counters(rank->context, &counters);
+	__atomic_fetch_add(&ignored, counters.packets_ignored, __ATOMIC_SEQ_CST);
+}
+
+/* ---- the attack ---- */
+
+/* The workers' sockets are in this process: those whose peer is the switch's data port. */
+static void find_workers(struct attack_target *target)
+{
+	FILE *file = fopen("/proc/self/net/udp", "re");
+	char line[256];
+	unsigned local, remote;
+
+	assert_non_null(file);
+	while (fgets(line, sizeof(line), file) != NULL && target->n_workers < ATTACK_WORKERS)
+		if (sscanf(line, " %*u: 0100007F:%x 0100007F:%x", &local, &remote) == 2 &&
+		    remote == port)
+			target->worker_ports[target->n_workers++] = (uint16_t)local;
+	fclose(file);
+}
+
+/* What anybody can ask a switch that has no TLS. */
+static void learn(struct attack_target *target)
+{
+	SmlControl__Envelope *message = client_status("127.0.0.1", port);
+	const SmlControl__JobStatus *job = message->status->jobs[0];
+
+	*target = (struct attack_target){
+		.job_number = job->job_number,
+		.epoch = job->epoch,
+		.switch_port = port,
+		.n_ranks = (uint8_t)job->world_size,
+		.slots = (uint16_t)job->slots,
+		.lanes = 352,
+	};
+	client_free(message);
+	find_workers(target);
+}
+
+static void *attacker_main(void *argument)
+{
+	struct attack_target target;
+
+	(void)argument;
+	for (int ms = 0; ms < 20000 && __atomic_load_n(&n_started, __ATOMIC_SEQ_CST) < N_RANKS;
+	     ms += 10)
+		usleep(10000);
+	learn(&target);
+	if (target.n_workers >= N_RANKS)
+		attack(&target, seed, n_packets, SECONDS, &report);
+	__atomic_store_n(&attack_over, true, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+/* ---- what is left of it ---- */
+
+static uint64_t counted(const char *name)
+{
+	uint64_t value = client_counter(port, name);
+
+	printf("  %-16s %" PRIu64 "\n", name, value);
+	return value;
+}
+
+static void expect_dropped_and_counted(void)
+{
+	static const char *const reasons[] = {"malformed", "unknown-job", "wrong-epoch",
+					      "wrong-cookie", "out-of-range"};
+	uint64_t dropped = 0, by_kernel = counted("socket-drops");
+
+	for (unsigned i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
+		uint64_t n = counted(reasons[i]);
+
+		assert_true(n > 0);
+		dropped += n;
+	}
+	/* All of them; and next to none of the job's own, which may come after its end. */
+	assert_true(dropped + by_kernel >= report.to_switch);
+	assert_true(dropped <= report.to_switch + 100);
+	assert_int_equal(client_counter(port, "mismatch"), 0);
+}
+
+static void a_million_hostile_packets_change_nothing(void **state)
+{
+	struct sml_switch_config config;
+	struct job job = {.n_ranks = N_RANKS, .body = sum_until_it_is_over, .timeout_ms = 60000};
+	char text[512] = "", address[32];
+	pthread_t attacker;
+
+	(void)state;
+	sml_switch_config_init(&config);
+	config.listen = "127.0.0.1:0";
+	if (sml_switch_open(&running, &config, text, sizeof(text)) < 0)
+		fail_msg("%s", text);
+	port = sml_switch_port(running);
+	snprintf(address, sizeof(address), "127.0.0.1:%u", port);
+	job.switch_address = address;
+	assert_int_equal(pthread_create(&attacker, NULL, attacker_main, NULL), 0);
+	run_job(&job);
+	pthread_join(attacker, NULL);
+	printf("seed %" PRIu64 ": %" PRIu64 " packets to the switch, %" PRIu64
+	       " to workers, %" PRIu64 " of them made from %" PRIu64 " that were seen%s; %" PRIu64
+	       " calls meanwhile; workers ignored %" PRIu64 "\n",
+	       seed, report.to_switch, report.to_workers, report.of_seen, report.seen,
+	       report.raw ? "" : " (no CAP_NET_RAW)", calls, ignored);
+	/* All were sent, unless this machine is too slow for it. */
+	assert_true(report.to_switch + report.to_workers >= n_packets / 10);
+	expect_dropped_and_counted();
+	assert_int_equal(report.answers, 0);
+	assert_int_equal(report.strange_answers, 0);
+	assert_true(calls > 2);
+	if (report.raw) {
+		assert_true(report.of_seen > 0);
+		assert_true(ignored > report.to_workers / 4);
+	}
+	sml_switch_close(running);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_million_hostile_packets_change_nothing),
+	};
+	const char *text = getenv("SML_SEED");
+
+	seed = text != NULL ? strtoull(text, NULL, 10) : (uint64_t)time(NULL);
+	if (getenv("SML_PACKETS") != NULL)
+		n_packets = strtoull(getenv("SML_PACKETS"), NULL, 10);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The control port against those who reach it and never join: slow, half-open,
+ * greedy, many. Each case ends with a job that runs: nothing of it was harmed.
+ * Needs nothing; with the openssl command and TLS built in, handshakes too.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "integration/certificates.h"
+#include "integration/switch_client.h"
+#include "switchml.h"
+
+#define GREETING_MS 600
+/* Until the tick has seen it, on a machine with other work. */
+#define SLACK_MS 3000
+
+static struct sml_switch *running;
+static uint16_t port;
+static struct client members[2];
+
+static struct sml_switch_config config_of_test(void)
+{
+	struct sml_switch_config config;
+
+	sml_switch_config_init(&config);
+	config.listen = "127.0.0.1:0";
+	config.greeting_ms = GREETING_MS;
+	return config;
+}
+
+static void start_switch(const struct sml_switch_config *config)
+{
+	char text[512] = "";
+
+	if (sml_switch_open(&running, config, text, sizeof(text)) < 0)
+		fail_msg("%s", text);
+	port = sml_switch_port(running);
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	clients_close(members, 2);
+	sml_switch_close(running);
+	running = NULL;
+	return 0;
+}
+
+static void start_job(void)
+{
+	clients_start(members, 2, "127.0.0.1", port, "unharmed");
+}
+
+static void expect_unharmed(void)
+{
+	for (uint32_t rank = 0; rank < 2; rank++)
+		client_contribute(&members[rank], 4, 0, 8, 3);
+	for (uint32_t rank = 0; rank < 2; rank++)
+		client_expect_result(&members[rank], 4, 0, 8, 6);
+}
+
+static size_t bytes_in_use(void)
+{
+	return mallinfo2().uordblks;
+}
+
+/* Without waiting: has the switch ended this connection? Reads away what it says. */
+static bool has_ended(const struct client *client)
+{
+	unsigned char ignored[4096];
+	ssize_t n;
+
+	do
+		n = recv(client->tcp, ignored, sizeof(ignored), MSG_DONTWAIT);
+	while (n > 0);
+	return n == 0 || errno == ECONNRESET;
+}
+
+static void push_bytes(const struct client *client, const void *bytes, size_t n)
+{
+	(void)!send(client->tcp, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* ---- time ---- */
+
+/* One that talks all the while: what it says every 50 ms, from a pattern. */
+struct talker {
+	struct client client;
+	const void *bytes;
+	size_t n, each;
+	size_t at;
+};
+
+static void talk(struct talker *talker)
+{
+	size_t left = talker->n - talker->at;
+	size_t n = left < talker->each ? left : talker->each;
+
+	push_bytes(&talker->client, (const char *)talker->bytes + talker->at, n);
+	talker->at += n;
+	if (talker->at == talker->n && talker->each == talker->n)
+		talker->at = 0; /* a whole message: again */
+}
+
+static void expect_all_ended(struct talker *talkers, unsigned n)
+{
+	int64_t waited_ms = 0;
+	unsigned ended = 0;
+
+	for (; waited_ms < GREETING_MS + SLACK_MS && ended < n; waited_ms += 50) {
+		usleep(50000);
+		ended = 0;
+		for (unsigned i = 0; i < n; i++) {
+			if (!has_ended(&talkers[i].client))
+				talk(&talkers[i]);
+			else if (waited_ms < GREETING_MS / 2)
+				fail_msg("talker %u was not given its time", i);
+			else
+				ended++;
+		}
+	}
+	assert_int_equal(ended, n);
+}
+
+static void nobody_stays_without_joining(void **state)
+{
+	static const char ping[] = {0, 0, 0, 2, 0x32, 0}, question[] = {0, 0, 0, 2, 0x6a, 0};
+	static unsigned char longest[200000] = {0, 3, 0x0d, 0x40, 10};
+	struct sml_switch_config config = config_of_test();
+	struct talker talkers[6] = {
+		{.bytes = "", .n = 0, .each = 1},			  /* silent */
+		{.bytes = ping, .n = sizeof(ping), .each = sizeof(ping)}, /* lively */
+		{.bytes = question, .n = sizeof(question), .each = sizeof(question)},
+		{.bytes = longest, .n = sizeof(longest), .each = 1},	    /* a byte at a time */
+		{.bytes = longest, .n = sizeof(longest) - 1, .each = 8192}, /* never whole */
+		{.bytes = ping, .n = sizeof(ping), .each = sizeof(ping)},
+	};
+
+	(void)state;
+	start_switch(&config);
+	start_job();
+	for (unsigned i = 0; i < 5; i++)
+		client_open(&talkers[i].client, "127.0.0.1", port);
+	/* One was a member, and goes on talking. */
+	clients_start(&talkers[5].client, 1, "127.0.0.1", port, "before");
+	client_send_empty(&talkers[5].client, SML_CONTROL__ENVELOPE__BODY_LEAVE);
+	client_free(client_expect(&talkers[5].client, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	expect_all_ended(talkers, 6);
+	for (unsigned i = 0; i < 6; i++)
+		client_close(&talkers[i].client);
+	/* Members say nothing in between, and stay: their bound is the heartbeat. */
+	expect_unharmed();
+}
+
+static void handshakes_have_the_same_time(void **state)
+{
+	static const unsigned char half_hello[] = {22, 3, 1, 0x02, 0x00, 1};
+	static unsigned char long_hello[16384] = {22, 3, 1, 0x3f, 0xf0, 1, 0, 0x3f, 0xec, 3, 3};
+	struct sml_switch_config config = config_of_test();
+	struct talker talkers[4] = {
+		{.bytes = "", .n = 0, .each = 1},
+		{.bytes = half_hello, .n = sizeof(half_hello), .each = 1},
+		{.bytes = long_hello, .n = sizeof(long_hello), .each = 100},
+		{.bytes = "", .n = 0, .each = 1}, /* says hello, and no more */
+	};
+	struct sml_tls *tls;
+
+	(void)state;
+	if (!certificates_of_switch(&config))
+		skip();
+	tls = certificates_of_worker();
+	start_switch(&config);
+	for (unsigned i = 0; i < 3; i++)
+		client_open(&talkers[i].client, "127.0.0.1", port);
+	client_open_tls(&talkers[3].client, "127.0.0.1", port, tls);
+	for (unsigned rank = 0; rank < 2; rank++) {
+		SmlControl__Join join = client_join_message("unharmed", rank, 2);
+
+		client_open_tls(&members[rank], "127.0.0.1", port, tls);
+		client_join(&members[rank], &join);
+	}
+	for (unsigned rank = 0; rank < 2; rank++) {
+		client_admitted(&members[rank]);
+		client_probe(&members[rank], 0, members[rank].lanes);
+		client_ready(&members[rank]);
+	}
+	for (unsigned rank = 0; rank < 2; rank++)
+		client_started(&members[rank]);
+	expect_all_ended(talkers, 4);
+	for (unsigned i = 0; i < 4; i++)
+		client_close(&talkers[i].client);
+	expect_unharmed();
+	clients_close(members, 2);
+	sml_tls_close(tls);
+}
+
+/* ---- number ---- */
+
+static void the_oldest_stranger_makes_room(void **state)
+{
+	struct sml_switch_config config = config_of_test();
+	struct client many[120], other[2];
+	unsigned gone = 0;
+
+	(void)state;
+	config.max_strangers = 20;
+	config.greeting_ms = 60000;
+	start_switch(&config);
+	start_job();
+	for (unsigned i = 0; i < 120; i++)
+		client_open(&many[i], "127.0.0.1", port);
+	for (int ms = 0; ms < CLIENT_WAIT_MS && gone < 100; ms += 10) {
+		usleep(10000);
+		gone = 0;
+		for (unsigned i = 0; i < 120; i++)
+			gone += has_ended(&many[i]);
+	}
+	assert_int_equal(gone, 100);
+	for (unsigned i = 0; i < 120; i++)
+		assert_int_equal(has_ended(&many[i]), i < 100);
+	/* Who joins finds room, and members do not make any. */
+	clients_start(other, 2, "127.0.0.1", port, "late");
+	clients_close(other, 2);
+	assert_true(client_counter(port, "connections-evicted") >= 101);
+	clients_close(many, 120);
+	expect_unharmed();
+}
+
+/* A process of its own, which has few descriptors. Returns it; its port is known. */
+static pid_t start_poor_switch(void)
+{
+	struct sml_switch_config config = config_of_test();
+	const struct rlimit few = {48, 48};
+	int fds[2];
+	pid_t pid;
+
+	config.greeting_ms = 60000;
+	assert_int_equal(pipe(fds), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		setrlimit(RLIMIT_NOFILE, &few);
+		start_switch(&config);
+		if (write(fds[1], &port, sizeof(port)) != sizeof(port))
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	close(fds[1]);
+	assert_int_equal(read(fds[0], &port, sizeof(port)), sizeof(port));
+	close(fds[0]);
+	return pid;
+}
+
+static void few_descriptors_are_enough(void **state)
+{
+	struct client many[200];
+	pid_t poor = start_poor_switch();
+
+	(void)state;
+	for (unsigned i = 0; i < 200; i++)
+		client_open(&many[i], "127.0.0.1", port);
+	start_job();
+	expect_unharmed();
+	clients_close(many, 200);
+	clients_close(members, 2);
+	kill(poor, SIGKILL);
+	waitpid(poor, NULL, 0);
+}
+
+/* ---- bytes ---- */
+
+/* 400 halves of the longest messages: 100 MB, if all were kept. */
+static void half_messages_fill_no_memory(void **state)
+{
+	static unsigned char half[250000] = {0, 3, 0xf0, 0, 10};
+	const struct rlimit files = {4096, 4096};
+	struct sml_switch_config config = config_of_test();
+	struct client *many = calloc(400, sizeof(*many));
+	size_t sent[400] = {0}, total = 0, before, most = 0;
+
+	(void)state;
+	assert_non_null(many);
+	setrlimit(RLIMIT_NOFILE, &files);
+	config.greeting_ms = 60000;
+	start_switch(&config);
+	start_job();
+	before = bytes_in_use();
+	for (unsigned i = 0; i < 400; i++)
+		client_open(&many[i], "127.0.0.1", port);
+	for (unsigned round = 0; round < 100; round++) {
+		for (unsigned i = 0; i < 400; i++) {
+			ssize_t n = send(many[i].tcp, half + sent[i], sizeof(half) - sent[i],
+					 MSG_DONTWAIT | MSG_NOSIGNAL);
+
+			if (n > 0)
+				sent[i] += (size_t)n;
+		}
+		if (bytes_in_use() > before + most)
+			most = bytes_in_use() - before;
+		usleep(10000);
+	}
+	for (unsigned i = 0; i < 400; i++)
+		total += sent[i];
+	printf("half messages: %zu MiB sent, %zu MiB in use at most\n", total >> 20, most >> 20);
+	for (unsigned i = 0; i < 500 && client_counter(port, "connections-evicted") == 0; i++)
+		usleep(10000);
+	assert_true(client_counter(port, "connections-evicted") > 0);
+	/* What strangers may hold, what libevent takes beyond, and one batch of reads. */
+	assert_true(most < (110u << 20));
+	clients_close(many, 400);
+	free(many);
+	expect_unharmed();
+}
+
+static void a_member_says_no_long_messages(void **state)
+{
+	static const unsigned char too_long[] = {0, 0, 0x50, 0, 1};
+	struct sml_switch_config config = config_of_test();
+
+	(void)state;
+	start_switch(&config);
+	start_job();
+	client_send_bytes(&members[1], too_long, sizeof(too_long));
+	client_expect_abort(&members[0], SML_ERROR_RANK_DIED, "rank 1",
+			    "a control message that is too long", NULL);
+}
+
+/*
+ * The switch's end of a connection, which is in this process: what the kernel
+ * takes off its hands becomes little, so that the rest shows in its memory.
+ */
+static void shrink_other_end(const struct client *client)
+{
+	struct sockaddr_in own, peer;
+	socklen_t length = sizeof(own);
+	int few = 4096, found = 0;
+
+	assert_int_equal(getsockname(client->tcp, (struct sockaddr *)&own, &length), 0);
+	for (int fd = 3; fd < 1024; fd++) {
+		length = sizeof(peer);
+		if (getpeername(fd, (struct sockaddr *)&peer, &length) == 0 &&
+		    length == sizeof(own) && memcmp(&own, &peer, sizeof(own)) == 0)
+			found += setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &few, sizeof(few)) == 0;
+	}
+	assert_int_equal(found, 1);
+}
+
+/* Ranks come and go, and one that has joined never reads who is missing. */
+static void who_never_reads_is_not_told_for_ever(void **state)
+{
+	struct sml_switch_config config = config_of_test();
+	SmlControl__Join join = client_join_message("deaf", 0, 64);
+	int few = 2048;
+	struct client deaf, other;
+	size_t before, after;
+
+	(void)state;
+	start_switch(&config);
+	start_job();
+	client_open(&deaf, "127.0.0.1", port);
+	client_join(&deaf, &join);
+	client_free(client_expect(&deaf, SML_CONTROL__ENVELOPE__BODY_WAITING));
+	setsockopt(deaf.tcp, SOL_SOCKET, SO_RCVBUF, &few, sizeof(few));
+	shrink_other_end(&deaf);
+	before = bytes_in_use();
+	for (unsigned i = 0; i < 10000; i++) {
+		join.rank = 1;
+		client_open(&other, "127.0.0.1", port);
+		client_join(&other, &join);
+		client_send_empty(&other, SML_CONTROL__ENVELOPE__BODY_LEAVE);
+		client_free(client_expect(&other, SML_CONTROL__ENVELOPE__BODY_LEFT));
+		client_close(&other);
+	}
+	after = bytes_in_use();
+	printf("deaf: %zd bytes more after 10000 joins\n", (ssize_t)(after - before));
+	assert_true(after < before + (200u << 10));
+	client_close(&deaf);
+	expect_unharmed();
+}
+
+/* ---- the mistaken ---- */
+
+static void a_tls_client_is_told_plainly(void **state)
+{
+	static const unsigned char hello[] = {22, 3, 1, 0x02, 0x00, 1, 0, 1, 0xfc, 3, 3};
+	struct sml_switch_config config = config_of_test();
+	struct client odd;
+
+	(void)state;
+	start_switch(&config);
+	start_job();
+	client_open(&odd, "127.0.0.1", port);
+	client_send_bytes(&odd, hello, sizeof(hello));
+	client_expect_abort(&odd, SML_ERROR_TLS, "no TLS", NULL);
+	client_expect_end(&odd);
+	client_close(&odd);
+	assert_int_equal(client_counter(port, "connections-refused"), 1);
+	expect_unharmed();
+}
+
+#define TEST(name) cmocka_unit_test_teardown(name, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(few_descriptors_are_enough), /* forks: first, while there are no threads */
+		TEST(nobody_stays_without_joining),   TEST(handshakes_have_the_same_time),
+		TEST(the_oldest_stranger_makes_room), TEST(half_messages_fill_no_memory),
+		TEST(a_member_says_no_long_messages), TEST(who_never_reads_is_not_told_for_ever),
+		TEST(a_tls_client_is_told_plainly),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, certificates_remove);
+}

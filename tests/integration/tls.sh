@@ -1,0 +1,269 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Control connections by TLS: jobs that run, and for everything that does not fit
+# together one clear line at each end. The other ends are ours, and openssl's own.
+# Usage: tls.sh SWITCHML
+set -u
+
+switchml=$(realpath "$1")
+here=$(cd "$(dirname "$0")" && pwd)
+command -v openssl >/dev/null || { echo "the openssl command is not installed"; exit 77; }
+if "$switchml" switch --listen 127.0.0.1:0 --tls-key x 2>&1 | grep -q 'built without TLS'; then
+	echo "this build has no TLS"
+	exit 77
+fi
+work=$(mktemp -d)
+failures=0
+
+clean_up() {
+	# shellcheck disable=SC2046
+	kill $(jobs -p) 2>/dev/null
+	wait 2>/dev/null
+	rm -rf "$work"
+}
+trap clean_up EXIT
+"$here/certificates" "$work" || exit 1
+cd "$work" || exit 1
+export SWITCHML_TIMEOUT=10
+
+say() {
+	if [ "$1" = 0 ]; then
+		echo "ok: $2"
+	else
+		echo "FAILED: $2"
+		shift 2
+		for file; do sed "s/^/    $file: /" "$file"; done
+		failures=$((failures + 1))
+	fi
+}
+
+# Title, file, and what is to be in it, soon.
+expect() {
+	for _ in $(seq 60); do
+		grep -q "$3" "$2" && break
+		sleep 0.05
+	done
+	grep -q "$3" "$2"
+	say $? "$1: $(grep -m 1 "$3" "$2" | cut -c 1-170)" "$2"
+}
+
+free_port() {
+	python3 -c 'import socket
+tcp = socket.create_server(("127.0.0.1", 0))
+print(tcp.getsockname()[1])'
+}
+
+# Switch's output, and options: $address says where it is, $switch its process.
+start_switch() {
+	: >"$1"
+	"$switchml" switch --listen 127.0.0.1:0 "${@:2}" >>"$1" 2>&1 &
+	switch=$!
+	for _ in $(seq 100); do
+		address=$(sed -n 's/.*ready on \([^ ]*\) .*/\1/p' "$1")
+		[ -n "$address" ] && return
+		sleep 0.05
+	done
+	echo "FAILED: no switch: $(cat "$1")"
+	exit 1
+}
+
+tls_switch() {
+	start_switch "$1" --tls-certificate "$2.pem" --tls-key "$2.key" --tls-authority authority.pem
+}
+
+# The variables of a worker: certificate, authority.
+as() {
+	echo "SWITCHML_TLS_CERTIFICATE=$1.pem SWITCHML_TLS_KEY=$1.key SWITCHML_TLS_AUTHORITY=$2.pem"
+}
+
+# Output, then variables: a job of one rank.
+rank() {
+	env SWITCHML_SWITCH="$address" SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1 "${@:2}" \
+		timeout 30 "$switchml" bench -b 4K -e 4K -n 2 >"$1" 2>&1
+}
+
+# Title, what the rank says, what the switch says, then the rank's variables.
+refused() {
+	# The switch says one line a second.
+	sleep 1.1
+	: >switch.out
+	# shellcheck disable=SC2086
+	if rank rank.out $4; then
+		say 1 "$1: the rank did not fail" rank.out
+	else
+		expect "$1, rank" rank.out "$2"
+		[ -z "$3" ] || expect "$1, switch" switch.out "$3"
+	fi
+}
+
+# ---- jobs ----
+
+tls_switch switch.out switch
+main_address=$address main_switch=$switch
+# shellcheck disable=SC2046
+for r in 0 1 2; do
+	env SWITCHML_SWITCH="localhost:${address##*:}" SWITCHML_RANK=$r SWITCHML_WORLD_SIZE=3 \
+		$(as worker authority) timeout 60 "$switchml" bench -b 4K -e 256K -f 8 -n 5 \
+		>"job.$r" 2>&1 &
+	jobs[r]=$!
+done
+bad=0
+for r in 0 1 2; do wait "${jobs[r]}" || bad=1; done
+say $bad "three ranks with TLS, the switch by its name" job.0 job.1 job.2
+
+# shellcheck disable=SC2046
+env $(as worker authority) "$switchml" status --switch "$address" >status.out 2>&1
+say $? "status with TLS" status.out
+# shellcheck disable=SC2046
+env $(as worker authority) "$switchml" doctor --switch "$address" >doctor.out 2>&1
+expect "doctor with TLS" doctor.out 'ok *tls'
+expect "doctor with TLS" doctor.out 'ok *data port'
+
+# Rank 0's own switch, with a certificate that names the master's address.
+port=$(free_port)
+for r in 0 1; do
+	# shellcheck disable=SC2046
+	env SWITCHML_RANK=$r SWITCHML_WORLD_SIZE=2 SWITCHML_MASTER_PORT=$port $(as switch authority) \
+		timeout 60 "$switchml" bench -b 4K -e 4K -n 3 >"embedded.$r" 2>&1 &
+	jobs[r]=$!
+done
+bad=0
+for r in 0 1; do wait "${jobs[r]}" || bad=1; done
+say $bad "an embedded switch with TLS" embedded.0 embedded.1
+
+# The commands of docs/security.md, word for word but for the switch's names.
+mkdir -p documented && cd documented || exit 1
+grep '^    openssl req' "$here/../../docs/security.md" | sed 's/DNS:switch1,IP:10.0.0.1/IP:127.0.0.1/' >commands
+[ "$(wc -l <commands)" = 3 ] && sh -e commands >commands.log 2>&1
+say $? "the documented commands make certificates" commands.log
+tls_switch switch.out switch
+# shellcheck disable=SC2046
+rank rank.out $(as worker authority)
+say $? "a rank with them" rank.out
+kill "$switch"
+cd .. || exit 1
+address=$main_address switch=$main_switch
+
+# ---- who does not fit together ----
+
+refused "no TLS at a TLS switch" 'the switch takes only TLS connections: set SWITCHML_TLS_CERT' \
+	'it spoke without TLS: set SWITCHML_TLS' "A="
+refused "a certificate of another authority" "does not believe the authority of this end's" \
+	'"CN=other" was not made by the authority' "$(as other authority)"
+refused "a switch of another authority" 'was not made by the authority that is believed here' \
+	"does not believe the authority of this end's" "$(as worker other)"
+here_address=$address
+address=localhost.localdomain:${address##*:}
+if getent hosts localhost.localdomain >/dev/null; then
+	refused "a switch by another name" \
+		'names DNS:localhost, IP Address:127.0.0.1, not localhost.localdomain' '' \
+		"$(as worker authority)"
+fi
+address=$here_address
+
+# Our own program refuses an expired certificate when it starts; openssl shows it.
+sleep 1.1
+openssl s_client -connect "$address" -cert expired.pem -key expired.key -CAfile authority.pem \
+	>client.out 2>&1 < <(sleep 1)
+expect "an expired certificate, switch" switch.out 'CN=expired.*" that it showed has expired, on'
+expect "an expired certificate, client" client.out 'alert certificate expired'
+sleep 1.1
+openssl s_client -connect "$address" -CAfile authority.pem >client.out 2>&1 < <(sleep 1)
+expect "no certificate, switch" switch.out 'it showed no certificate'
+expect "no certificate, client" client.out 'alert certificate required'
+sleep 1.1
+openssl s_client -tls1_2 -connect "$address" -cert worker.pem -key worker.key -CAfile authority.pem \
+	>client.out 2>&1 < <(sleep 1)
+expect "TLS 1.2, switch" switch.out 'it does not speak TLS 1.3'
+expect "TLS 1.2, client" client.out 'alert protocol version'
+kill -0 "$switch"
+say $? "the switch lives"
+
+start_switch switch.out
+refused "TLS at a switch without" 'it answers without TLS: start it with --tls-certificate' \
+	'it speaks TLS, and this switch has no certificate' "$(as worker authority)"
+# shellcheck disable=SC2046
+env $(as worker authority) "$switchml" status --switch "$address" >status.out 2>&1
+expect "status with TLS at a switch without" status.out 'it answers without TLS'
+
+# A certificate for clients only is no switch's.
+tls_switch switch.out worker
+refused "a worker's certificate at a switch" 'is not for a server: make one whose extendedKeyUsage' \
+	'this end.s certificate is not for this purpose' "$(as worker authority)"
+
+# openssl as the switch. It answers messages of ours with nothing that could be one.
+for version in "-tls1_3 -cert expired.pem -key expired.key" "-tls1_2 -cert switch.pem -key switch.key"; do
+	port=$(free_port)
+	# shellcheck disable=SC2086
+	openssl s_server -accept "127.0.0.1:$port" $version -CAfile authority.pem -Verify 2 \
+		>server.out 2>&1 < <(sleep 20) &
+	server=$!
+	for _ in $(seq 100); do
+		grep -q ACCEPT server.out && break
+		sleep 0.05
+	done
+	# shellcheck disable=SC2046
+	SWITCHML_SWITCH=127.0.0.1:$port rank rank.out $(as worker authority) \
+		SWITCHML_SWITCH=127.0.0.1:$port
+	case $version in
+	*1_3*) expect "an expired switch" rank.out 'that it showed has expired, on' ;;
+	*) expect "a switch of TLS 1.2" rank.out 'it does not speak TLS 1.3' ;;
+	esac
+	kill $server
+done
+
+# Something that takes connections and says nothing is given up after the heartbeat.
+port=$(free_port)
+python3 -c 'import socket, sys, time
+listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+print("listens", flush=True)
+time.sleep(60)' "$port" >listener.out &
+server=$!
+for _ in $(seq 200); do
+	grep -q listens listener.out && break
+	sleep 0.05
+done
+began=$SECONDS
+# shellcheck disable=SC2046
+SWITCHML_HEARTBEAT=1 rank rank.out $(as worker authority) SWITCHML_SWITCH=127.0.0.1:$port
+expect "a silent listener" rank.out 'has been silent for 1000 ms before it had said who it is'
+[ $((SECONDS - began)) -lt 6 ]
+say $? "a silent listener holds a rank up for $((SECONDS - began)) s, with a heartbeat of 1 s"
+kill $server
+
+# ---- files ----
+
+# Title, text, options of a switch.
+wrong_files() {
+	"$switchml" switch --listen 127.0.0.1:0 "${@:3}" >files.out 2>&1
+	expect "$1" files.out "$2"
+}
+c="--tls-certificate switch.pem" k="--tls-key switch.key" a="--tls-authority authority.pem"
+# shellcheck disable=SC2086
+{
+	wrong_files "no key" 'needs three files, and --tls-key is not set' $c $a
+	wrong_files "no such key" 'nowhere.key of --tls-key cannot be read: No such file' $c $a \
+		--tls-key nowhere.key
+	wrong_files "a key with a passphrase" 'has a passphrase, which nobody can type' $c $a \
+		--tls-key locked.key
+	wrong_files "another's key" "is not the certificate's" $c $a --tls-key worker.key
+	wrong_files "a key that is none" 'is no private key in PEM' $c $a --tls-key garbage.pem
+	wrong_files "a certificate that is none" 'is no certificate in PEM' $k $a \
+		--tls-certificate garbage.pem
+	wrong_files "an authority that is none" 'has no certificate in PEM' $k $c \
+		--tls-authority garbage.pem
+	wrong_files "an expired certificate" 'expired.pem of --tls-certificate has expired, on' $a \
+		--tls-certificate expired.pem --tls-key expired.key
+}
+# shellcheck disable=SC2046
+rank rank.out $(as nobody authority)
+expect "a rank without its certificate" rank.out \
+	'nobody.pem of SWITCHML_TLS_CERTIFICATE cannot be read: No such file'
+if [ "$(id -u)" != 0 ]; then
+	chmod 0 switch.key
+	# shellcheck disable=SC2086
+	wrong_files "an unreadable key" 'switch.key of --tls-key cannot be read: Permission denied' $c $a $k
+fi
+
+[ $failures = 0 ] || echo "$failures failed"
+exit $((failures > 0))

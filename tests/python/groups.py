@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Process groups of torch.distributed in Ranks' processes."""
+
+import os
+from datetime import timedelta
+
+from ranks import Ranks, free_port
+
+
+def start(rank, n, port, backend, seconds, options):
+    """init_process_group() in one rank."""
+    import torch
+    import torch.distributed as dist
+
+    import switchml.torch
+
+    torch.set_num_threads(1)
+    os.environ.pop("RANK", None)
+    dist.init_process_group(
+        backend,
+        init_method=f"tcp://127.0.0.1:{port}",
+        rank=rank,
+        world_size=n,
+        timeout=timedelta(seconds=seconds),
+        pg_options=switchml.torch.Options(**options) if options is not None else None,
+    )
+
+
+def stop(rank):
+    import torch.distributed as dist
+
+    dist.destroy_process_group()
+
+
+class Groups(Ranks):
+    """n ranks in the default group of a backend."""
+
+    def __init__(self, n, backend="switchml", seconds=150, options=None):
+        super().__init__(n, job=False)
+        port = free_port()
+        for rank in range(n):
+            self.pipes[rank].send((start, (n, port, backend, seconds, options)))
+        for outcome in self.outcomes():
+            if isinstance(outcome, Exception):
+                self.close()
+                raise outcome

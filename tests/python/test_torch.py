@@ -1,0 +1,553 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""torch.distributed's collectives on the switch, and on Gloo where it has none."""
+
+import math
+import time
+from datetime import timedelta
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.distributed as dist  # noqa: E402
+from hypothesis import given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+from groups import Groups, stop  # noqa: E402
+from ranks import RankError  # noqa: E402
+
+N = 3
+ON_SWITCH = [torch.float32, torch.float16, torch.bfloat16, torch.int32]
+ON_GLOO = [torch.float64, torch.int64, torch.int8, torch.uint8]
+OPS = {"SUM": torch.sum, "AVG": torch.mean, "MAX": torch.amax, "MIN": torch.amin}
+BITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
+
+
+@pytest.fixture(scope="module")
+def groups():
+    with Groups(N) as groups:
+        yield groups
+        groups.call(stop)
+
+
+# ---- all-reduce ----
+
+
+def inputs_of(seed, shape, dtype, transposed):
+    generator = torch.Generator().manual_seed(seed)
+    if transposed:
+        shape = shape[::-1]
+    if dtype.is_floating_point:
+        made = [torch.randn(shape, generator=generator).to(dtype) for _ in range(N)]
+    else:
+        least = 0 if dtype is torch.uint8 else -40
+        made = [torch.randint(least, 41, shape, generator=generator, dtype=dtype) for _ in range(N)]
+    return [t.permute(tuple(range(t.dim() - 1, -1, -1))) for t in made] if transposed else made
+
+
+def allreduce(rank, given, op):
+    tensor = given.clone()  # what comes through a pipe is the test's memory as well
+    original = tensor.clone()
+    work = dist.all_reduce(tensor, getattr(dist.ReduceOp, op), async_op=True)
+    assert work.wait()
+    assert work.is_completed()
+    assert work.is_success()
+    again = original.clone(memory_format=torch.preserve_format)
+    dist.all_reduce_coalesced([again], getattr(dist.ReduceOp, op))
+    assert torch.equal(again, tensor)
+    return tensor
+
+
+shapes = st.one_of(
+    st.just(()),
+    st.tuples(st.sampled_from([0, 1, 2, 117, 118, 351, 352, 353, 704, 705, 40001])),
+    st.lists(st.integers(0, 13), min_size=2, max_size=4).map(tuple),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    shape=shapes,
+    dtype=st.sampled_from(ON_SWITCH + ON_GLOO),
+    op=st.sampled_from(list(OPS)),
+    transposed=st.booleans(),
+)
+def test_all_reduce_is_right_and_the_same_everywhere(groups, seed, shape, dtype, op, transposed):
+    if op == "AVG" and not dtype.is_floating_point:
+        op = "SUM"
+    inputs = inputs_of(seed, shape, dtype, transposed)
+    results = groups.call(allreduce, inputs, [op] * N)
+    for result in results:
+        assert result.dtype == dtype
+        assert result.shape == inputs[0].shape
+        if dtype in ON_SWITCH:
+            assert torch.equal(result, results[0])
+    exact = OPS[op](torch.stack(inputs).to(torch.float64), dim=0)
+    if not exact.numel():
+        return
+    error = (results[0].to(torch.float64) - exact).abs().max().item()
+    assert error <= bound(inputs, dtype, op)
+
+
+def bound(inputs, dtype, op):
+    """docs/numbers.md, of one block as large as the largest element; else no error at all."""
+    if not dtype.is_floating_point or op in ("MAX", "MIN"):
+        return 0
+    largest = max(t.abs().max().item() for t in inputs)
+    if dtype is torch.float64:
+        return N * largest * 2**-50
+    unit = 2.0 ** (math.frexp(largest)[1] - 31 + math.ceil(math.log2(N)))
+    return N * unit + N * largest * 2.0 ** -BITS[dtype] + 2.0**-24
+
+
+def odd_ones(rank):
+    """Bool, complex, sparse, zero elements, another op: none is lost on the way."""
+    found = []
+    for tensor, op in [
+        (torch.tensor([rank == 1, False]), "MAX"),
+        (torch.full((3,), rank + 1j), "SUM"),
+        (torch.full((3,), rank + 1.0), "PRODUCT"),
+        (torch.full((3,), 1 << rank, dtype=torch.int32), "BOR"),
+        (torch.tensor([math.inf if rank else 1.0, 2.0]), "MAX"),
+    ]:
+        dist.all_reduce(tensor, getattr(dist.ReduceOp, op))
+        found.append(tensor)
+    sparse = torch.sparse_coo_tensor([[rank]], [1.0], (N,))
+    dist.all_reduce(sparse)
+    return [*found, sparse.to_dense()]
+
+
+def test_what_the_switch_does_not_add_is_added_all_the_same(groups):
+    for boolean, complex_, product, bits, infinite, sparse in groups.call(odd_ones):
+        assert boolean.tolist() == [True, False]
+        assert complex_.tolist() == [3 + 3j] * 3
+        assert product.tolist() == [6.0] * 3
+        assert bits.tolist() == [7] * 3
+        assert infinite[0] == math.inf
+        assert sparse.tolist() == [1.0] * N
+
+
+def not_finite(rank):
+    tensor = torch.ones(10_000)
+    tensor[5_000] = [math.nan, math.inf, 1.0][rank]
+    dist.all_reduce(tensor)
+    return tensor
+
+
+def test_an_infinity_anywhere_is_no_number_everywhere(groups):
+    for result in groups.call(not_finite):
+        assert math.isnan(result[5_000])
+        assert result[0] == N
+
+
+# ---- the others ----
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    shape=shapes,
+    dtype=st.sampled_from([*ON_SWITCH, *ON_GLOO, torch.bool, torch.complex64]),
+    root=st.integers(0, N - 1),
+    transposed=st.booleans(),
+)
+def test_broadcast_brings_every_type_whole(groups, shape, dtype, root, transposed):
+    inputs = [torch.full(shape, r + 1).to(dtype) for r in range(N)]
+    if transposed:
+        inputs = [t.permute(tuple(range(t.dim() - 1, -1, -1))) for t in inputs]
+    for result in groups.call(broadcast, inputs, [root] * N):
+        assert torch.equal(result, inputs[root])
+
+
+def broadcast(rank, given, root):
+    tensor = given.clone()
+    dist.broadcast(tensor, root)
+    return tensor
+
+
+def every_other(rank):
+    """Each collective that PyTorch has, once."""
+    mine = torch.arange(4.0) + 10 * rank
+    gathered = [torch.zeros(4) for _ in range(N)]
+    dist.all_gather(gathered, mine)
+    single = torch.zeros(4 * N)
+    dist.all_gather_single(single, mine)
+    wide = torch.arange(2.0 * N) * (rank + 1)
+    part, part_of_list = torch.zeros(2), torch.zeros(2)
+    dist.reduce_scatter_single(part, wide)
+    dist.reduce_scatter(part_of_list, list(wide.split(2)))
+    reduced = mine.clone()
+    dist.reduce(reduced, 1)
+    to_root = [torch.zeros(4) for _ in range(N)] if rank == 0 else None
+    dist.gather(mine, to_root, 0)
+    from_root = torch.zeros(4)
+    dist.scatter(from_root, [torch.full((4,), float(r)) for r in range(N)] if rank == 0 else None)
+    swapped = torch.zeros(N)
+    dist.all_to_all_single(swapped, torch.arange(float(N)) + 10 * rank)
+    token = torch.tensor([float(rank)])
+    if rank == 0:
+        dist.send(token, 1)
+    elif rank == 1:
+        dist.recv(token, 0)
+    objects = [None] * N
+    dist.all_gather_object(objects, {"rank": rank})
+    one = [rank]
+    dist.broadcast_object_list(one, 2)
+    dist.barrier()
+    dist.monitored_barrier(timeout=timedelta(seconds=20))
+    return {
+        "all_gather": torch.stack(gathered),
+        "all_gather_single": single,
+        "reduce_scatter_single": part,
+        "reduce_scatter": part_of_list,
+        "reduce": reduced if rank == 1 else None,
+        "gather": torch.stack(to_root) if to_root else None,
+        "scatter": from_root,
+        "all_to_all": swapped,
+        "recv": token,
+        "objects": objects,
+        "one": one,
+    }
+
+
+def test_every_collective_gives_what_gloo_gives(groups):
+    with Groups(N, "gloo") as gloo:
+        expected = gloo.call(every_other)
+    for rank, (result, wanted) in enumerate(zip(groups.call(every_other), expected, strict=True)):
+        for name, value in result.items():
+            same = torch.equal if isinstance(value, torch.Tensor) else lambda a, b: a == b
+            assert same(value, wanted[name]), f"{name} on rank {rank}"
+
+
+def coalesced(rank):
+    tensors = [torch.full((n,), rank + 1.0) for n in (1, 1000, 0, 70_000)]
+    with dist._coalescing_manager() as manager:
+        for tensor in tensors:
+            dist.all_reduce(tensor)
+    assert manager is not None
+    outputs = [torch.zeros(n * N) for n in (1, 5)]
+    dist.group.WORLD.all_gather_single_coalesced(
+        outputs, [torch.full((n,), float(rank)) for n in (1, 5)]
+    ).wait()
+    return [t.unique().tolist() for t in tensors], outputs[1].tolist()
+
+
+def test_coalesced_calls_are_as_single_ones(groups):
+    for values, gathered in groups.call(coalesced):
+        assert values == [[6.0], [6.0], [], [6.0]]
+        assert gathered == [float(r) for r in range(N) for _ in range(5)]
+
+
+def functional(rank):
+    import torch.distributed._functional_collectives as funcol
+
+    summed = funcol.all_reduce(torch.full((5,), rank + 1.0), "sum", dist.group.WORLD)
+    gathered = funcol.all_gather_tensor(torch.tensor([float(rank)]), 0, dist.group.WORLD)
+    return (summed + 0).tolist(), (gathered + 0).tolist()
+
+
+def test_functional_collectives_work(groups):
+    for summed, gathered in groups.call(functional):
+        assert summed == [6.0] * 5
+        assert gathered == [0.0, 1.0, 2.0]
+
+
+# ---- works and futures ----
+
+
+def dropped(rank):
+    """Nobody holds the works; their futures, and the sums, come all the same."""
+    import gc
+
+    tensors = [torch.full((50_000,), float(rank)) for _ in range(20)]
+    futures = [dist.all_reduce(t, async_op=True).get_future() for t in tensors[:10]]
+    for tensor in tensors[10:]:
+        dist.all_reduce(tensor, async_op=True)
+    gc.collect()
+    seen = []
+    chained = futures[3].then(lambda f: seen.append(f.value()[0][0].item()) or f.value()[0] * 2)
+    values = [f.wait()[0][0].item() for f in futures]
+    dist.barrier()
+    return values, seen, chained.wait()[0].item(), [t[0].item() for t in tensors[10:]]
+
+
+def test_a_work_that_nobody_holds_ends(groups):
+    for values, seen, twice, rest in groups.call(dropped):
+        assert values == [3.0] * 10
+        assert seen == [3.0]
+        assert twice == 6.0
+        assert rest == [3.0] * 10
+
+
+def late_rank(rank):
+    """wait() with a time of its own only stops waiting."""
+    tensor = torch.ones(3)
+    if rank == 0:
+        time.sleep(1.0)
+        dist.all_reduce(tensor)
+        return None
+    work = dist.all_reduce(tensor, async_op=True)
+    with pytest.raises(TimeoutError):
+        work.wait(timedelta(seconds=0.2))
+    assert not work.is_completed()
+    work.wait()
+    return tensor[0].item()
+
+
+def test_a_wait_that_timed_out_can_be_made_again(groups):
+    assert groups.call(late_rank)[1:] == [N] * (N - 1)
+
+
+def profiled(rank):
+    with torch.profiler.profile() as profile:
+        dist.all_reduce(torch.ones(100_000))
+        dist.broadcast(torch.ones(10), 0)
+        dist.barrier()
+    return {e.name: e.cpu_time_total for e in profile.events() if e.name.startswith("switchml")}
+
+
+def test_the_profiler_shows_the_collectives(groups):
+    for seen in groups.call(profiled):
+        assert {"switchml:all_reduce", "switchml:broadcast", "switchml:barrier"} <= set(seen)
+        assert seen["switchml:all_reduce"] > 50  # microseconds: until its end, not its call's
+
+
+def logged(rank):
+    import logging
+
+    records = []
+
+    class Collect(logging.Handler):
+        def emit(self, record):
+            records.append(record.getMessage())
+
+    log = logging.getLogger("switchml.torch")
+    log.addHandler(Collect())
+    log.setLevel(logging.DEBUG)
+    group = dist.new_group(list(range(N)))
+    for _ in range(3):
+        dist.all_reduce(torch.ones(3, dtype=torch.int64), group=group)
+        dist.all_reduce(torch.ones(3), group=group)
+        dist.all_gather([torch.zeros(1)] * N, torch.zeros(1), group=group)
+    dist.destroy_process_group(group)
+    return records
+
+
+def test_the_log_says_once_what_runs_on_gloo(groups):
+    for records in groups.call(logged):
+        assert len(records) == 2, records
+        assert "allreduce of int64, SUM" in records[0]
+        assert "allgather" in records[1]
+
+
+# ---- groups ----
+
+
+def subgroups(rank):
+    """Overlapping groups at once, in another order on each rank."""
+    pairs = {pair: dist.new_group(list(pair)) for pair in [(0, 1), (1, 2), (0, 2)]}
+    works = []
+    for pair in list(pairs)[:: -1 if rank == 1 else 1]:
+        if rank in pair:
+            tensor = torch.full((1000,), float(rank + 1))
+            works.append(
+                (tensor, sum(pair) + 2, dist.all_reduce(tensor, group=pairs[pair], async_op=True))
+            )
+    for tensor, expected, work in works:
+        work.wait()
+        assert tensor.unique().tolist() == [expected]
+    for pair, group in pairs.items():
+        if rank in pair:
+            dist.destroy_process_group(group)
+    return len(works)
+
+
+def test_every_group_is_a_job_of_its_own(groups):
+    assert groups.call(subgroups) == [2, 2, 2]
+
+
+def mixed(rank):
+    group = dist.new_group(list(range(N)), backend="cpu:switchml,cuda:nccl")
+    tensor = torch.ones(5)
+    dist.all_reduce(tensor, group=group)
+    assert type(group).__name__ == "ProcessGroupSwitchML"
+    assert not group._is_ours("cuda")
+    gloo = dist.new_group(list(range(N)), backend="gloo")
+    dist.all_reduce(tensor, group=gloo)
+    dist.destroy_process_group(group)
+    dist.destroy_process_group(gloo)
+    return tensor[0].item()
+
+
+def test_it_stands_beside_other_backends(groups):
+    assert groups.call(mixed) == [N * N] * N
+
+
+def wires(rank):
+    import switchml.torch
+
+    found = []
+    for wire in ("int32", "int16"):
+        group = dist.new_group(
+            list(range(N)), backend="switchml", pg_options=switchml.torch.Options(wire=wire)
+        )
+        before = torch.linspace(-1, 1, 100_000)
+        after = before.clone()
+        dist.all_reduce(after, group=group)
+        found.append(
+            ((after - N * before).abs().max().item(), group._line.job.counters().bytes_sent)
+        )
+        dist.destroy_process_group(group)
+    return found
+
+
+def test_the_int16_wire_is_an_option(groups):
+    for (exact, full), (rough, half) in groups.call(wires):
+        assert exact < 1e-6
+        assert 1e-6 < rough < 1e-3
+        assert 0.45 < half / full < 0.6
+
+
+def leftovers(rank):
+    import os
+    import threading
+
+    def count():
+        return (
+            threading.active_count(),
+            len(os.listdir("/proc/self/fd")),
+            len(os.listdir("/proc/self/task")),
+        )
+
+    def round_of_groups():
+        group = dist.new_group(list(range(N)))
+        dist.all_reduce(torch.ones(10_000), group=group)
+        dist.all_reduce(torch.ones(10, dtype=torch.int64), group=group)
+        dist.destroy_process_group(group)
+
+    round_of_groups()
+    before = count()
+    for _ in range(3):
+        round_of_groups()
+    time.sleep(0.2)
+    return before, count()
+
+
+def test_destroyed_groups_leave_nothing_behind(groups):
+    for before, after in groups.call(leftovers):
+        assert after[0] == before[0], "threads of Python"
+        assert after[1] <= before[1], "files"
+        assert after[2] <= before[2], "threads"
+
+
+def begin_again(rank, n, port):
+    from groups import start
+
+    dist.all_reduce(torch.ones(3))
+    dist.destroy_process_group()
+    start(rank, n, port, "switchml", 30, None)
+    tensor = torch.ones(3)
+    dist.all_reduce(tensor)
+    return tensor[0].item()
+
+
+def test_the_default_group_can_be_made_again():
+    from ranks import free_port
+
+    with Groups(2) as groups:
+        assert groups.call(begin_again, [2] * 2, [free_port()] * 2) == [2.0, 2.0]
+        groups.call(stop)
+
+
+# ---- failures ----
+
+
+def reduce_big(rank):
+    dist.all_reduce(torch.ones(200_000))
+
+
+def test_a_killed_rank_raises_on_the_others():
+    with Groups(N) as groups:
+        groups.call(reduce_big)
+        groups.start(reduce_big, only=[0, 1])
+        time.sleep(0.3)
+        began = time.monotonic()
+        groups.processes[2].kill()
+        for outcome in groups.outcomes(only=[0, 1]):
+            assert isinstance(outcome, RankError)
+            assert outcome.kind == "RankDied"
+            assert "rank 2" in str(outcome)
+        assert time.monotonic() - began < 5
+
+
+def reduce_unless(rank, who):
+    if rank == who:
+        time.sleep(4)
+        return None
+    began = time.monotonic()
+    with pytest.raises(TimeoutError):
+        dist.all_reduce(torch.ones(200_000))
+    return time.monotonic() - began
+
+
+def test_the_groups_timeout_is_honoured():
+    with Groups(2, seconds=2) as groups:
+        assert 1.5 < groups.call(reduce_unless, [1, 1])[0] < 4
+
+
+def shortened(rank):
+    from torch.distributed.distributed_c10d import _set_pg_timeout
+
+    _set_pg_timeout(timedelta(seconds=1))
+    return reduce_unless(rank, 1)
+
+
+def test_a_shortened_timeout_is_honoured():
+    with Groups(2, seconds=60) as groups:
+        assert 0.8 < groups.call(shortened)[0] < 3
+
+
+def fail_in_the_middle(rank):
+    """A script that cleans up when it fails, while the others wait for it."""
+    try:
+        if rank == 1:
+            raise OverflowError("the loss is infinite")
+        dist.all_reduce(torch.ones(200_000))
+    finally:
+        dist.destroy_process_group()
+
+
+def test_a_rank_that_fails_tells_the_others_why():
+    with Groups(N) as groups:
+        groups.start(fail_in_the_middle)
+        outcomes = groups.outcomes(timeout=30)
+        assert outcomes[1].kind == "OverflowError"
+        for outcome in (outcomes[0], outcomes[2]):
+            assert outcome.kind == "Aborted"
+            assert "the loss is infinite" in str(outcome)
+
+
+def leave_early(rank):
+    if rank == 1:
+        dist.destroy_process_group()
+        return None
+    return reduce_big(rank)
+
+
+def test_a_rank_that_leaves_while_others_reduce_is_a_mismatch():
+    with Groups(2) as groups:
+        groups.start(leave_early)
+        outcomes = groups.outcomes(timeout=30)
+        assert outcomes[0].kind == "Mismatch"
+
+
+def test_options_are_checked():
+    import switchml.torch
+
+    with pytest.raises(ValueError, match="wire"):
+        switchml.torch.Options(wire="int4")
+    with (
+        pytest.raises(Exception, match="reached"),
+        Groups(1, options={"switch": "127.0.0.1:1"}, seconds=1),
+    ):
+        pass
