@@ -264,18 +264,6 @@ static int receive_batch(struct thread *thread)
 
 /* ---- threads ---- */
 
-/* The newer of a slot's two buffers; NULL: no rank has used the slot yet. */
-static const struct sml_slot *newest_use(const struct sml_pool *pool, uint32_t slot)
-{
-	const struct sml_slot *even = &pool->slots[2 * slot], *odd = even + 1;
-
-	if (even->state == SML_SLOT_FRESH || odd->state == SML_SLOT_FRESH)
-		return odd->state != SML_SLOT_FRESH    ? odd
-		       : even->state != SML_SLOT_FRESH ? even
-						       : NULL;
-	return sml_serial_before(even->use, odd->use) ? odd : even;
-}
-
 /* What this thread's slots of the job that was asked about are waiting for. Mutex is held. */
 static void answer_question(struct thread *thread)
 {
@@ -285,18 +273,14 @@ static void answer_question(struct thread *thread)
 	uint32_t n_slots = (uint32_t)rules->head_slots + rules->data_slots;
 
 	for (uint32_t slot = 0; slot < n_slots; slot++) {
-		const struct sml_slot *newest;
+		struct sml_slot_progress progress;
 
 		if ((rules->job + slot % rules->n_shards) % dataplane->n_threads != thread->index)
 			continue;
-		newest = newest_use(pool, slot);
-		if (newest == NULL || dataplane->question.n == dataplane->question.most)
-			continue;
-		dataplane->question.states[dataplane->question.n++] = (struct sml_slot_progress){
-			.slot = (uint16_t)slot,
-			.use = newest->use,
-			.missing = sml_pool_all_ranks(rules) & ~newest->seen,
-		};
+		if (sml_slot_progress_of(rules, slot, &pool->slots[2 * slot],
+					 &pool->slots[2 * slot + 1], &progress) &&
+		    dataplane->question.n < dataplane->question.most)
+			dataplane->question.states[dataplane->question.n++] = progress;
 	}
 }
 

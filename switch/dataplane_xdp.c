@@ -346,6 +346,20 @@ static void xdp_job_counters(struct sml_dataplane *dataplane, uint32_t number,
 	memcpy(counters->resends, totals.resends, sizeof(totals.resends));
 }
 
+static uint32_t xdp_slot_states(struct sml_dataplane *dataplane, uint32_t number,
+				struct sml_slot_progress *states, uint32_t n)
+{
+	const struct sml_pool_rules *rules = &job_of(dataplane, number)->rules;
+	uint32_t n_slots = (uint32_t)rules->head_slots + rules->data_slots, used = 0;
+	struct sml_slot buffers[2];
+
+	for (uint32_t slot = 0; slot < n_slots && used < n; slot++)
+		if (sml_xdp_maps_get_slot(dataplane->maps, number, slot, buffers) == 0 &&
+		    sml_slot_progress_of(rules, slot, &buffers[0], &buffers[1], &states[used]))
+			used++;
+	return used;
+}
+
 /* What ended in the kernel, and what came to the socket. */
 static void xdp_counters(struct sml_dataplane *dataplane, struct sml_dataplane_counters *counters)
 {
@@ -379,5 +393,6 @@ const struct sml_dataplane_operations sml_dataplane_xdp = {
 	.window = xdp_window,
 	.wants_single_packets = xdp_wants_single_packets,
 	.job_counters = xdp_job_counters,
+	.slot_states = xdp_slot_states,
 	.counters = xdp_counters,
 };

@@ -173,6 +173,23 @@ int sml_xdp_maps_get_job(struct sml_xdp_maps *maps, uint32_t number, struct sml_
 	return 0;
 }
 
+int sml_xdp_maps_get_slot(struct sml_xdp_maps *maps, uint32_t number, uint32_t slot,
+			  struct sml_slot buffers[2])
+{
+	const struct sml_xdp_place *job = find(maps, number);
+	int fd = bpf_map__fd(maps->skeleton->maps.sml_slots);
+
+	for (uint32_t i = 0; job != NULL && i < 2; i++) {
+		uint32_t row = job->first_buffer + 2 * slot + i;
+		struct sml_xdp_slot value;
+
+		if (bpf_map_lookup_elem_flags(fd, &row, &value, BPF_F_LOCK) < 0)
+			return -errno;
+		buffers[i] = value.slot;
+	}
+	return job != NULL ? 0 : -ENOENT;
+}
+
 /* The ranks behind one port, the same on every CPU. */
 static int set_port(struct sml_xdp_maps *maps, const struct sml_xdp_place *job, uint32_t ifindex,
 		    const uint32_t *ports)
