@@ -101,6 +101,8 @@ static void flush_results(struct sml_line *line)
 
 /* Takes of full batches until a round ends all the same. */
 #define LONGEST_ROUND 64
+/* Takes before results are sent, which lie where nobody changes them until then. */
+#define TAKES_AT_ONCE 4
 
 /* Whose result it seems to be; its worker looks closer. */
 static struct sml_shard *shard_of(const struct sml_line *line, const struct sml_header *header)
@@ -134,18 +136,31 @@ bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_
 		      struct sml_news *news)
 {
 	struct sml_transport *transport = line->transport;
-	unsigned n = transport->ops->receive(transport, packets);
+	/* Results of many contributions leave together, in fewer and longer datagrams. */
+	unsigned most = line->own ? TAKES_AT_ONCE : 1;
+	bool any = false;
 
-	for (unsigned i = 0; i < n; i++)
-		take_packet(line, &packets[i], now_ns, news);
+	for (unsigned take = 0; take < most; take++) {
+		unsigned n = transport->ops->receive(transport, packets);
+
+		for (unsigned i = 0; i < n; i++)
+			take_packet(line, &packets[i], now_ns, news);
+		any |= n > 0;
+		/* A socket that is never empty must not keep those waiting who have lost a result.
+		 */
+		if (transport->drained || ++line->n_takes % LONGEST_ROUND == 0)
+			line->round++;
+		if (transport->drained)
+			break;
+	}
 	flush_results(line);
-	/* A socket that is never empty must not keep those waiting who have lost a result. */
-	if (transport->drained || ++line->n_takes % LONGEST_ROUND == 0)
-		line->round++;
-	return n > 0;
+	return any;
 }
 
 /* ---- out ---- */
+
+#define FEW_PACKETS   8
+#define MOST_DEFERRED 3
 
 /* To another process. */
 static void fill(struct sml_line *line, struct sml_shard *shard, unsigned most_packets,
@@ -162,26 +177,52 @@ static void fill(struct sml_line *line, struct sml_shard *shard, unsigned most_p
 	}
 }
 
+/* About so many packets could go now. */
+static uint32_t count_ready(const struct sml_worker *worker)
+{
+	uint32_t waiting =
+		worker->streams[SML_DATA].waiting.n + worker->streams[SML_HEAD].waiting.n;
+	uint32_t out = worker->in_flight.n + worker->lost.n;
+	uint32_t room = worker->flight.window > out ? worker->flight.window - out : 0;
+
+	return worker->lost.n + (waiting < room ? waiting : room);
+}
+
+/*
+ * While there is other work, few packets wait to become more: one datagram that
+ * the kernel cuts up costs as much as one packet. For some rounds at most, for
+ * others may be waiting for them.
+ */
+static bool should_wait(struct sml_shard *shard, bool idle)
+{
+	if (idle || shard->n_deferred >= MOST_DEFERRED ||
+	    count_ready(&shard->worker) >= FEW_PACKETS) {
+		shard->n_deferred = 0;
+		return false;
+	}
+	shard->n_deferred++;
+	return true;
+}
+
 /*
  * Of many stripes, some packets to each in turn: ranks that all sent to the first
  * one first would fill its link and leave the others' idle. Each rank begins
  * with another.
  */
-static void fill_all(struct sml_line *line, uint64_t now_ns)
+static void fill_turns(struct sml_line *line, uint64_t now_ns, bool idle)
 {
-	for (unsigned i = 0; i < line->n_shards; i++) {
-		unsigned turn = (line->turn + i) % line->n_shards;
+	unsigned turn = line->turn;
+
+	for (unsigned i = 0; i < line->n_shards; i++, turn = (turn + 1) % line->n_shards) {
 		struct sml_shard *shard = line->shards[turn];
 
-		if (line->own && shard == own_shard(line))
+		if ((line->own && shard == own_shard(line)) || should_wait(shard, idle))
 			continue;
-		fill(line, shard, line->n_shards > 1 ? SML_TURN_PACKETS : SML_BATCH_PACKETS,
-		     now_ns);
-		if (line->out.n == SML_BATCH_PACKETS) {
-			line->turn = (turn + 1) % line->n_shards;
-			return;
-		}
+		fill(line, shard, SML_TURN_PACKETS, now_ns);
+		if (line->out.n == SML_BATCH_PACKETS)
+			break;
 	}
+	line->turn = (turn + 1) % line->n_shards;
 }
 
 /* By calling, not by packets: as many as make a batch. */
@@ -201,7 +242,7 @@ static bool serve_own(struct sml_line *line, uint64_t now_ns, struct sml_news *n
 	return n > 0;
 }
 
-bool sml_line_send(struct sml_line *line, uint64_t now_ns, struct sml_news *news)
+bool sml_line_send(struct sml_line *line, uint64_t now_ns, bool idle, struct sml_news *news)
 {
 	struct sml_transport *transport = line->transport;
 	bool busy = line->own && serve_own(line, now_ns, news);
@@ -209,7 +250,10 @@ bool sml_line_send(struct sml_line *line, uint64_t now_ns, struct sml_news *news
 
 	if (!sml_line_is_full(line)) {
 		sml_batch_clear(&line->out);
-		fill_all(line, now_ns);
+		if (line->n_shards > 1)
+			fill_turns(line, now_ns, idle);
+		else if (!line->own)
+			fill(line, line->shards[0], SML_BATCH_PACKETS, now_ns);
 		if (line->out.n == 0)
 			return busy;
 	}

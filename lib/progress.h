@@ -48,14 +48,15 @@ struct sml_shard {
 	/* The epoch before, for its kept results: see failover.c. Memory NULL: none. */
 	struct sml_worker kept;
 	void *kept_memory;
-	bool parked; /* as the stripe asked: frozen, not to be touched */
+	unsigned n_deferred; /* rounds that its few packets have waited */
+	bool parked;	     /* as the stripe asked: frozen, not to be touched */
 
 	/* Copies of the worker's, for other threads. Each atomic. */
 	struct sml_counters counters;
 };
 
 /* Packets to one stripe before another has its turn. */
-#define SML_TURN_PACKETS 16
+#define SML_TURN_PACKETS 32
 
 struct sml_line {
 	struct sml_transport *transport;
@@ -134,8 +135,8 @@ void sml_line_free(struct sml_line *line);
 bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_t now_ns,
 		      struct sml_news *news);
 
-/* Fill a batch and send it. True when something went. */
-bool sml_line_send(struct sml_line *line, uint64_t now_ns, struct sml_news *news);
+/* Fill a batch and send it. idle: nothing had come. True when something went. */
+bool sml_line_send(struct sml_line *line, uint64_t now_ns, bool idle, struct sml_news *news);
 
 static inline bool sml_line_is_full(const struct sml_line *line)
 {

@@ -599,7 +599,9 @@ static void count_calls(struct rank *rank)
 	CHECK(rank, counters.tensors == 24);
 	CHECK(rank, counters.packets_sent >= 24 && counters.packets_received >= 24);
 	CHECK(rank, counters.bytes_sent > 500000);
-	CHECK(rank, counters.rtt_min_ns > 0 && counters.window > 0);
+	CHECK(rank, counters.window > 0);
+	/* What rank 0 may do for itself takes no time. */
+	CHECK(rank, rank->rank == 0 || counters.rtt_min_ns > 0);
 }
 
 static void counters_count(void **state)

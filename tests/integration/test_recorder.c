@@ -226,7 +226,7 @@ static void call_after_signal(struct rank *rank)
 	expect_text(rank, signal == SIGSTOP ? "does not answer" : "no switch has taken over");
 }
 
-/* A rank freezes; over this switch, or, where it is NULL, over the ranks' own stripes. */
+/* A rank freezes; over this switch, or over the ranks' own stripes. */
 static void freeze_rank_2(const char *switch_address, const char *report)
 {
 	char pattern[128];
@@ -278,7 +278,7 @@ static void a_frozen_rank_is_what_slots_wait_for(void **state)
 static void a_frozen_rank_takes_its_stripe_along(void **state)
 {
 	(void)state;
-	freeze_rank_2(NULL, "report  of some stripes: ");
+	freeze_rank_2("embedded", "report  of some stripes: ");
 }
 
 static void lose_switch(int signal, const char *part)
