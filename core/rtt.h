@@ -82,15 +82,6 @@ static inline void sml_rtt_sample(struct sml_rtt *rtt, uint64_t sample_ns, bool 
 		rtt->rto_ns = SML_RTT_MAX_RTO_NS;
 }
 
-/* A rank was later than the timer: so long it took since the first transmission. */
-static inline void sml_rtt_late(struct sml_rtt *rtt, uint64_t sample_ns, uint64_t now_ns)
-{
-	uint64_t min_ns = rtt->min_ns;
-
-	sml_rtt_sample(rtt, sample_ns, false, now_ns);
-	rtt->min_ns = min_ns;
-}
-
 /* The timeout with its backoff. */
 static inline uint64_t sml_rtt_timeout(const struct sml_rtt *rtt)
 {

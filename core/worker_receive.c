@@ -52,13 +52,6 @@ static void measure(struct sml_worker *worker, const struct sml_worker_slot *sta
 		sample_ns = now_ns - state->sent_ns;
 		sml_rtt_sample(&worker->rtt, sample_ns, last_rank == worker->config.shape.rank,
 			       now_ns);
-	} else if (last_rank != worker->config.shape.rank) {
-		/*
-		 * Nobody's packet was lost, or ours in time: another rank was late. Without
-		 * these samples only those who are soon would count, and the timer would go
-		 * on sending again what waits.
-		 */
-		sml_rtt_late(&worker->rtt, now_ns - state->first_sent_ns, now_ns);
 	}
 	if (worker->rtt.backoff > 0) {
 		/* A stall has ended: those still in flight deserve a round trip. */

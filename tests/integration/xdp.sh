@@ -238,11 +238,13 @@ killed_daemon() {
 	expect_words "the job went on" "epoch 2"
 }
 
-# From this dataplane to the other and back: chunks are cut alike.
+# Both dataplanes for one job: side by side, and one after the other.
 change_of_dataplane() {
 	ip netns exec "$name-box" "$switchml" switch --listen :28600 >"$work/udp-switch" 2>&1 &
 	local udp=$!
 	sleep 0.3
+	switch=$network.1,$network.1:28600 start_job striped -b 4 -e 1M -f 16 -n 2
+	expect_success "a job over a stripe of each dataplane" "${pids[@]}"
 	switch="$network.1|$network.1:28600" SWITCHML_TIMEOUT=30 SWITCHML_HEARTBEAT=1 \
 		start_job moved -b 256K -e 256K -n "$calls" -w 1
 	sleep 0.6
