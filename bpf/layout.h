@@ -19,14 +19,15 @@
 /* Rows that a job has in the table of peers. */
 #define SML_XDP_PEERS_PER_JOB (SML_MAX_RANKS * SML_MAX_SHARDS)
 
+/* Where IP begins in a frame without a VLAN tag. */
+#define SML_XDP_UNTAGGED 14
+
 /* Ethernet, two VLAN tags, IPv6, UDP. */
 #define SML_XDP_MAX_HEADERS 72
 
 /* Fates that only this dataplane knows, counted behind the verdicts. */
 #define SML_XDP_FATE_LIST(X)                                                                       \
 	X(BAD_CHECKSUM, "bad-checksum", "of a wrong UDP checksum")                                 \
-	X(NO_ADDRESS, "no-address", "its sender's address is not known")                           \
-	X(NO_PORT, "no-port", "the job has nobody on the port")                                    \
 	X(LEARNED, "learned", "a probe that told its sender's address")
 
 enum sml_xdp_fate {
@@ -46,6 +47,8 @@ struct sml_xdp_job {
 	uint32_t index; /* its row in peers, counters, ports and groups */
 	uint32_t first_buffer;
 	uint32_t started; /* addresses stay, contributions are taken */
+	/* Generic mode, and ports that can't transmit for XDP: the daemon sends results. */
+	uint32_t daemon_sends;
 	uint32_t tickets[SML_STREAMS] __attribute__((aligned(64)));
 };
 
@@ -90,9 +93,16 @@ struct sml_xdp_port {
 	uint8_t ranks[SML_MAX_RANKS];
 };
 
+/* Of packets that end here, and results; bytes are of UDP's payload. */
+struct sml_xdp_traffic {
+	uint64_t fates[SML_XDP_FATES];
+	uint64_t packets_received, bytes_received;
+	uint64_t packets_sent, bytes_sent;
+};
+
 /* counters: by index, per CPU. */
 struct sml_xdp_counters {
-	uint64_t fates[SML_XDP_FATES];
+	struct sml_xdp_traffic traffic;
 	uint32_t stamp; /* of this CPU's last result to all */
 	uint32_t reserved;
 };
@@ -128,5 +138,11 @@ struct sml_xdp_stamp {
 };
 
 #define SML_XDP_ALL 0xff
+
+/*
+ * A result that the daemon is to send goes to its socket as if the worker had
+ * sent it there: for all as it is, for one rank with this + rank as its kind.
+ */
+#define SML_XDP_KIND_TO_RANK 0x80
 
 #endif

@@ -9,9 +9,10 @@
  *	                  checksum right? ----- no ---------------------> drop
  *	         lock, step, lanes, unlock
  *	           absorbed, duplicate, stale, … ------------------------> drop
- *	           resend -------------- addressed from peers -----------> XDP_TX
+ *	           resend ----- stamp --> devmap ------------> exit program
  *	           completed -- stamp --> devmap broadcast --> exit program, once
  *	                                  for each rank, addresses the clone
+ *	           (both to the daemon's socket where ports can't transmit)
  *
  * The job's devmap has one entry for each rank, and a port that several ranks
  * are behind lies in it several times: so workers on ports of their own, all
@@ -30,56 +31,15 @@
 #include <bpf/bpf_helpers.h>
 
 #include "bpf/lanes.h"
-#include "bpf/maps.h"
-#include "bpf/peer.h"
+#include "bpf/send.h"
 #include "bpf/verifier.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* Set before the program is loaded. */
 const volatile uint16_t sml_port_be = 0;
-/* Virtual interfaces hand over packets whose checksum the sender left to hardware that isn't there.
- */
+/* Virtual interfaces hand over packets whose checksum was left to hardware that isn't there. */
 const volatile bool sml_accept_partial = false;
-/* Generic mode, and drivers that can't transmit: the daemon sends results to all. */
-const volatile bool sml_daemon_sends = false;
-
-static __always_inline void count(const struct sml_xdp_job *job, uint32_t fate)
-{
-	uint32_t index = job->index;
-	struct sml_xdp_counters *counters = bpf_map_lookup_elem(&sml_counters, &index);
-
-	if (counters && fate < SML_XDP_FATES)
-		counters->fates[fate]++;
-}
-
-static __always_inline void count_rank(const struct sml_xdp_job *job, uint8_t rank,
-				       enum sml_verdict verdict)
-{
-	uint32_t row = job->index * SML_MAX_RANKS + rank;
-	struct sml_xdp_rank_counters *counters = bpf_map_lookup_elem(&sml_rank_counters, &row);
-
-	if (!counters)
-		return;
-	if (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_COMPLETED)
-		counters->contributions++;
-	else if (verdict == SML_VERDICT_RESEND)
-		counters->resends++;
-}
-
-static __always_inline struct sml_xdp_job *job_of(const struct sml_header *header)
-{
-	uint32_t place = sml_be32(header->job_be) % SML_XDP_JOB_PLACES;
-
-	return bpf_map_lookup_elem(&sml_jobs, &place);
-}
-
-static __always_inline struct sml_xdp_peer *peer_of(uint32_t index, uint8_t rank, uint8_t shard)
-{
-	uint32_t row = (index * SML_MAX_RANKS + rank) * SML_MAX_SHARDS + shard;
-
-	return bpf_map_lookup_elem(&sml_peers, &row);
-}
 
 static __always_inline uint64_t header_sum(const struct sml_header *header)
 {
@@ -123,9 +83,8 @@ static __always_inline void learn(struct xdp_md *ctx, const struct frame *frame,
 
 	if (!job || job->started || header->magic_be != sml_be16(SML_WIRE_MAGIC) ||
 	    header->version != SML_WIRE_VERSION || header->job_be != sml_be32(job->rules.job) ||
-	    rank >= job->rules.n_ranks || rank >= SML_MAX_RANKS || shard >= job->rules.n_shards ||
-	    shard >= SML_MAX_SHARDS || header->epoch_be != sml_be32(job->rules.epoch) ||
-	    header->key_be != sml_be64(job->rules.cookies[rank]) || lanes > SML_XDP_LANES ||
+	    sml_pool_check_probe(&job->rules, header) != SML_VERDICT_ABSORBED ||
+	    shard >= SML_MAX_SHARDS || lanes > SML_XDP_LANES ||
 	    frame->length != SML_HEADER_BYTES + 4 * lanes)
 		return;
 	if (!checksum_is_right(frame, header, frame_end(ctx), lanes)) {
@@ -166,6 +125,18 @@ static __always_inline void step(struct sml_xdp_job *job, struct sml_xdp_slot *b
 	bpf_spin_unlock(&buffer->lock);
 }
 
+static __always_inline void tell_mismatch(const struct sml_xdp_job *job,
+					  const struct sml_contribution *in,
+					  struct sml_xdp_event *event)
+{
+	event->job = job->rules.job;
+	event->use = in->use;
+	event->slot = in->slot;
+	event->rank = in->rank;
+	event->reserved = 0;
+	bpf_ringbuf_output(&sml_events, event, sizeof(*event), 0);
+}
+
 /* The stored result into the packet, unless the slot has gone on since. */
 static __always_inline bool copy_result(struct sml_xdp_job *job, struct sml_xdp_slot *buffer,
 					const struct sml_contribution *in,
@@ -186,104 +157,24 @@ static __always_inline bool copy_result(struct sml_xdp_job *job, struct sml_xdp_
 	return still;
 }
 
-static __always_inline bool put_stamp(struct xdp_md *ctx, const struct frame *frame,
-				      const struct sml_xdp_job *job, uint8_t rank,
-				      uint16_t payload_sum)
-{
-	uint32_t index = job->index;
-	struct sml_xdp_counters *counters = bpf_map_lookup_elem(&sml_counters, &index);
-	struct sml_xdp_stamp *stamp = frame_data(ctx);
-	struct udphdr *udp = frame_udp(ctx, frame);
-
-	if (!counters || !udp || (void *)(stamp + 1) > frame_end(ctx))
-		return false;
-	*stamp = (struct sml_xdp_stamp){.number = ++counters->stamp,
-					.index = (uint16_t)index,
-					.udp = (uint16_t)frame->udp,
-					.rank = rank};
-	udp->check = payload_sum;
-	return true;
-}
-
-static __always_inline int send_to_rank(struct xdp_md *ctx, const struct frame *frame,
-					const struct sml_xdp_job *job,
-					const struct sml_contribution *in, uint16_t payload_sum)
-{
-	uint32_t index = job->index;
-	struct sml_xdp_peer *peer = peer_of(index, in->rank, in->shard);
-	void *group;
-
-	if (!peer || peer->ifindex == 0) {
-		count(job, SML_XDP_FATE_NO_ADDRESS);
-		return XDP_DROP;
-	}
-	if (peer->ifindex == ctx->ingress_ifindex)
-		return peer_address(peer, ctx, frame->udp, frame->length, payload_sum) ? XDP_TX
-										       : XDP_DROP;
-	group = bpf_map_lookup_elem(&sml_groups, &index);
-	if (!group || !put_stamp(ctx, frame, job, in->rank, payload_sum))
-		return XDP_DROP;
-	return (int)bpf_redirect_map(group, in->rank, 0);
-}
-
-/* As if the completing worker had sent the result to the daemon: it knows the tag, and sends. */
-static __always_inline int send_to_daemon(struct xdp_md *ctx, const struct frame *frame,
-					  uint16_t payload_sum)
-{
-	struct udphdr *udp = frame_udp(ctx, frame);
-	uint16_t check;
-
-	if (!udp)
-		return XDP_DROP;
-	check = (uint16_t)~sum_fold((uint64_t)frame->addresses_sum + udp->source + udp->dest +
-				    2u * udp->len + payload_sum);
-	udp->check = check ? check : 0xffff;
-	return XDP_PASS;
-}
-
-static __always_inline int send_to_all(struct xdp_md *ctx, const struct frame *frame,
-				       const struct sml_xdp_job *job,
-				       const struct sml_contribution *in, uint16_t payload_sum)
-{
-	uint32_t index = job->index;
-	void *group;
-
-	if (job->rules.n_ranks == 1)
-		return send_to_rank(ctx, frame, job, in, payload_sum);
-	if (sml_daemon_sends)
-		return send_to_daemon(ctx, frame, payload_sum);
-	group = bpf_map_lookup_elem(&sml_groups, &index);
-	if (!group || !put_stamp(ctx, frame, job, SML_XDP_ALL, payload_sum))
-		return XDP_DROP;
-	return (int)bpf_redirect_map(group, 0, BPF_F_BROADCAST);
-}
-
-static __always_inline void tell_mismatch(const struct sml_xdp_job *job,
-					  const struct sml_contribution *in,
-					  struct sml_xdp_event *event)
-{
-	event->job = job->rules.job;
-	event->use = in->use;
-	event->slot = in->slot;
-	event->rank = in->rank;
-	event->reserved = 0;
-	bpf_ringbuf_output(&sml_events, event, sizeof(*event), 0);
-}
-
 static __always_inline int resend(struct xdp_md *ctx, struct frame *frame, struct sml_xdp_job *job,
 				  struct sml_xdp_slot *buffer, const struct sml_contribution *in,
 				  struct step_result *result)
 {
 	struct sml_header *header;
+	uint16_t sum;
 
-	if (result->lanes > SML_XDP_LANES ||
+	/* Of another length only from a worker that is out of its mind: not the stack's trouble. */
+	if (result->lanes > SML_XDP_LANES || (job->daemon_sends && result->lanes != in->lanes) ||
 	    !frame_set_length(ctx, frame, SML_HEADER_BYTES + 4 * result->lanes))
 		return XDP_DROP;
 	header = frame_header(ctx, frame);
 	if (!header || !copy_result(job, buffer, in, header, frame_end(ctx), result))
 		return XDP_DROP;
-	return send_to_rank(ctx, frame, job, in,
-			    sum_fold(header_sum(header) + result->payload_sum));
+	if (job->daemon_sends)
+		header->kind = (uint8_t)(SML_XDP_KIND_TO_RANK + in->rank);
+	sum = sum_fold(header_sum(header) + result->payload_sum);
+	return send_to(ctx, frame, job, in->rank, sum);
 }
 
 /* A contribution that the job admits. */
@@ -301,15 +192,15 @@ static __always_inline int contribute(struct xdp_md *ctx, struct frame *frame,
 	if (!header)
 		return XDP_DROP;
 	if (!checksum_is_right(frame, header, frame_end(ctx), in->lanes)) {
-		count(job, SML_XDP_FATE_BAD_CHECKSUM);
+		count_received(job, SML_XDP_FATE_BAD_CHECKSUM, frame->length);
 		return XDP_DROP;
 	}
 	step(job, buffer, in, header, frame_end(ctx), &result);
-	count(job, result.verdict);
+	count_received(job, result.verdict, frame->length);
 	count_rank(job, in->rank, result.verdict);
 	if (result.verdict == SML_VERDICT_COMPLETED)
-		return send_to_all(ctx, frame, job, in,
-				   sum_fold(header_sum(header) + result.payload_sum));
+		return send_to(ctx, frame, job, SML_XDP_ALL,
+			       sum_fold(header_sum(header) + result.payload_sum));
 	if (result.verdict == SML_VERDICT_RESEND)
 		return resend(ctx, frame, job, buffer, in, &result);
 	if (result.verdict == SML_VERDICT_MISMATCH)
@@ -366,26 +257,8 @@ int sml_entry(struct xdp_md *ctx)
 	return receive(ctx);
 }
 
-/* For whom is this clone? The clones of a stamp come one after the other. */
-static __always_inline uint8_t rank_of_clone(struct sml_xdp_stamp *stamp, uint32_t ifindex)
-{
-	struct sml_xdp_port_key key = {.index = stamp->index, .ifindex = ifindex};
-	struct sml_xdp_port *port = bpf_map_lookup_elem(&sml_ports, &key);
-	uint32_t next;
-
-	if (!port)
-		return SML_XDP_ALL;
-	next = port->stamp == stamp->number ? port->next : 0;
-	if (next >= port->n_ranks)
-		return SML_XDP_ALL;
-	port->stamp = stamp->number;
-	port->next = (uint8_t)(next + 1);
-	hide(next);
-	return port->ranks[next % SML_MAX_RANKS];
-}
-
-SEC("xdp/devmap")
-int sml_exit(struct xdp_md *ctx)
+/* What the stamp says becomes headers. */
+static __always_inline int leave(struct xdp_md *ctx, uint32_t ifindex)
 {
 	struct sml_xdp_stamp *place = frame_data(ctx), stamp;
 	struct sml_header *header;
@@ -403,10 +276,16 @@ int sml_exit(struct xdp_md *ctx)
 	header = frame_header(ctx, &frame);
 	if (!udp || !header)
 		return XDP_DROP;
-	rank = stamp.rank == SML_XDP_ALL ? rank_of_clone(&stamp, ctx->egress_ifindex) : stamp.rank;
+	rank = stamp.rank == SML_XDP_ALL ? rank_of_clone(&stamp, ifindex) : stamp.rank;
 	peer = peer_of(stamp.index, rank, header->shard);
 	if (rank >= SML_MAX_RANKS || !peer || peer->ifindex == 0)
 		return XDP_DROP;
 	length = SML_HEADER_BYTES + 4u * sml_be16(header->lanes_be);
 	return peer_address(peer, ctx, frame.udp, length, udp->check) ? XDP_PASS : XDP_DROP;
+}
+
+SEC("xdp/devmap")
+int sml_exit(struct xdp_md *ctx)
+{
+	return leave(ctx, ctx->egress_ifindex);
 }

@@ -51,7 +51,7 @@ static const struct argp_option option_list[] = {
 	 "udp (default), or xdp: in the kernel, on the interfaces of --iface", 0},
 	{"iface", 'i', "NAME[,NAME...]", 0, "For xdp: the interfaces that workers are behind", 0},
 	{"xdp-mode", OPTION_XDP_MODE, "MODE", 0,
-	 "native (default: in the driver; generic where it can't), or generic", 0},
+	 "auto (default: in the driver; where it can't, generic), native, or generic", 0},
 	{"verbose", 'v', NULL, 0, "Say what happens to jobs; twice: more", 0},
 	{0},
 };
@@ -86,13 +86,15 @@ static const struct sml_dataplane_operations *dataplane(struct argp_state *state
 	return NULL;
 }
 
-static bool xdp_mode_is_generic(struct argp_state *state, const char *text)
+static enum sml_xdp_mode xdp_mode(struct argp_state *state, const char *name)
 {
-	bool generic = strcmp(text, "generic") == 0;
+	static const char *const names[] = {"auto", "native", "generic"};
 
-	if (!generic && strcmp(text, "native") != 0)
-		argp_error(state, "--xdp-mode is native or generic, not '%s'", text);
-	return generic;
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strcmp(name, names[i]) == 0)
+			return (enum sml_xdp_mode)i;
+	argp_error(state, "--xdp-mode is auto, native or generic, not '%s'", name);
+	return SML_XDP_AUTO;
 }
 
 static error_t parse(int key, char *text, struct argp_state *state)
@@ -125,7 +127,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 		config->dataplane = dataplane(state, text);
 		break;
 	case OPTION_XDP_MODE:
-		config->generic = xdp_mode_is_generic(state, text);
+		config->xdp_mode = xdp_mode(state, text);
 		break;
 	case OPTION_HEARTBEAT:
 		config->heartbeat_ms = 1000 * number(state, "heartbeat", text, 1, 86400);
@@ -138,6 +140,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
 		break;
 	case OPTION_TLS_AUTHORITY:
 		config->tls.authority = text;
+		break;
+	case ARGP_KEY_END:
+		if (config->interfaces != NULL && config->dataplane == NULL)
+			argp_error(state, "--iface is for --dataplane xdp");
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -156,8 +162,9 @@ static const struct argp parser = {
 };
 
 /* One line, when it can be used: programs that start a switch wait for it. */
-static void print_ready(const struct sml_switch_config *config, uint16_t port)
+static void print_ready(const struct sml_switch_config *config, const struct sml_switch *running)
 {
+	char dataplane[512];
 	const char *listen = config->listen ? config->listen : "";
 	const char *colon = strrchr(listen, ':');
 	int length = (int)strlen(listen);
@@ -165,11 +172,11 @@ static void print_ready(const struct sml_switch_config *config, uint16_t port)
 	if (colon != NULL && (listen[0] == '[' ? colon[-1] == ']' : strchr(listen, ':') == colon))
 		length = (int)(colon - listen);
 	printf("switchml switch: ready on %.*s:%d (tcp control, udp data", length ? length : 4,
-	       length ? listen : "[::]", port);
+	       length ? listen : "[::]", sml_switch_port(running));
 	if (config->data_port != 0)
 		printf(" on port %d", config->data_port);
-	printf("), %u slots, %u jobs, %u thread%s%s\n", config->max_slots, config->max_jobs,
-	       config->threads, config->threads == 1 ? "" : "s",
+	sml_switch_describe(running, dataplane, sizeof(dataplane));
+	printf("), %u slots, %u jobs, %s%s\n", config->max_slots, config->max_jobs, dataplane,
 	       config->tls.certificate ? ", control by TLS 1.3 only" : "");
 	fflush(stdout);
 }
@@ -207,7 +214,7 @@ int sml_command_switch(int argc, char **argv)
 		fprintf(stderr, "switchml switch: %s\n", text);
 		return 1;
 	}
-	print_ready(&config, sml_switch_port(running));
+	print_ready(&config, running);
 	sigwait(&ends, &received);
 	sml_switch_close(running);
 	printf("switchml switch: ended by %s\n", strsignal(received));

@@ -169,7 +169,8 @@ static void on_result(struct sml_control *control, const SmlControl__Envelope *m
 	if (resumption && result->stream < SML_STREAMS && result->lanes.len <= sizeof(lanes) &&
 	    result->lanes.len % 4 == 0) {
 		/* Where they came they need not be aligned. */
-		memcpy(lanes, result->lanes.data, result->lanes.len);
+		if (result->lanes.len > 0)
+			memcpy(lanes, result->lanes.data, result->lanes.len);
 		rc = resumption->adopt(resumption->self, (enum sml_stream_id)result->stream,
 				       result->chunk, lanes, (uint16_t)(result->lanes.len / 4));
 	}
@@ -267,12 +268,12 @@ static void on_stall_request(struct sml_control *control, const SmlControl__Enve
 
 static void on_abort(struct sml_control *control, const SmlControl__Envelope *message)
 {
-	int error = message->abort->error;
+	int error = message->abort->error < 0 ? message->abort->error : SML_ERROR_PROTOCOL;
+	const char *text = message->abort->text;
 
 	keep_report(control, message->abort->stalls,
 		    control->has_slots ? &control->last_words : &control->stalls[0]);
-	sml_control_fail(control, error < 0 ? error : SML_ERROR_PROTOCOL, "%s",
-			 message->abort->text);
+	sml_control_fail(control, error, "%s", *text ? text : sml_strerror(error));
 }
 
 static void on_left(struct sml_control *control, const SmlControl__Envelope *message)

@@ -214,8 +214,13 @@ static int leave_stripe(struct sml_stripe *stripe, uint64_t deadline_ns)
 					  deadline_ns);
 		if (error <= 0)
 			return error;
-		if (!sml_failover_wait(stripe, deadline_ns))
-			return sml_error_set(SML_ERROR_SWITCH_DIED, "%s", stripe->failover.lost);
+		if (sml_failover_wait(stripe, deadline_ns))
+			continue;
+		/* The context has failed, and its text says why; or the time is up. */
+		error = sml_context_check(stripe->context);
+		if (error)
+			return sml_error_set(error, "%s", sml_error_text(stripe->context));
+		return sml_error_set(SML_ERROR_SWITCH_DIED, "%s", stripe->failover.lost);
 	}
 }
 

@@ -79,6 +79,8 @@ void sim_rank_init(struct sim_rank *rank, const struct sim_world *world, uint8_t
 	rank->sequence.next[SML_DATA] = sim_world_first_chunk(world);
 	for (uint32_t i = 0; i < world->n_calls; i++)
 		prepare_call(rank, i, &gen);
+	for (uint32_t i = 0; i < SIM_MAX_STRIPES && id >= world->n_ranks - world->n_slow; i++)
+		rank->up[i].packet_ns = rank->down[i].packet_ns = world->slow_us * 1000ull;
 }
 
 static void free_generation(struct sim_generation *generation)
@@ -146,6 +148,20 @@ bool sim_rank_submit(struct sim_rank *rank, uint64_t now_ns)
 		any = true;
 	}
 	return any;
+}
+
+uint64_t sim_rank_hash(const struct sim_rank *rank)
+{
+	uint64_t hash = 0xcbf29ce484222325ull;
+
+	for (uint32_t i = 0; i < rank->world->n_calls; i++) {
+		const struct sim_call *call = &rank->world->calls[i];
+		const uint8_t *bytes = rank->calls[i].recv;
+
+		for (size_t n = call->count * sml_element_bytes(call->type); n > 0; n--)
+			hash = (hash ^ *bytes++) * 0x100000001b3ull;
+	}
+	return hash;
 }
 
 bool sim_rank_is_finished(const struct sim_rank *rank)
@@ -260,7 +276,8 @@ void sim_rank_pump(struct sim_rank *rank, struct sim_network *network)
 {
 	uint64_t now_ns = network->now_ns, next_ns = UINT64_MAX;
 
-	sim_rank_submit(rank, now_ns);
+	if (!rank->aborted)
+		sim_rank_submit(rank, now_ns);
 	for (uint32_t stripe = 0; stripe < rank->world->n_stripes; stripe++) {
 		for (uint32_t shard = 0; shard < rank->world->n_shards; shard++) {
 			struct sml_worker *worker = rank->now[stripe].workers[shard];
@@ -274,7 +291,7 @@ void sim_rank_pump(struct sim_rank *rank, struct sim_network *network)
 			next_ns = deadline_ns < next_ns ? deadline_ns : next_ns;
 		}
 	}
-	if (rank->n_submitted < rank->world->n_calls) {
+	if (rank->n_submitted < rank->world->n_calls && !rank->aborted) {
 		uint64_t due_ns = rank->calls[rank->n_submitted].due_ns;
 
 		if (due_ns > now_ns && due_ns < next_ns)

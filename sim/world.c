@@ -134,6 +134,11 @@ void sim_world_draw(struct sim_world *world, uint64_t seed, bool small)
 		draw_call(&gen, world, &world->calls[i]);
 	/* Half of the worlds run over the edge where chunk numbers wrap around. */
 	world->first_chunk = gen_chance(&gen, 1, 2) ? 0 : (uint32_t)-scale(&gen, 1, 256);
+	/* Drawn last, so that the worlds of older seeds stay what they were. */
+	if (gen_chance(&gen, 1, 4)) {
+		world->n_slow = gen_range(&gen, 1, world->n_ranks);
+		world->slow_us = scale(&gen, 1, 40);
+	}
 	/* Slots without tickets cannot be told a table: the option is for measuring. */
 	if (world->no_tickets)
 		world->n_deaths = 0;
@@ -169,6 +174,8 @@ void sim_world_mend(struct sim_world *world)
 	world->window_max = clamp(world->window_max, 1, 1024);
 	world->link_mbps = clamp(world->link_mbps, 1, 100000);
 	world->first_use &= ~1u;
+	world->n_slow = clamp(world->n_slow, 0, world->n_ranks);
+	world->slow_us = clamp(world->slow_us, 0, 1000);
 	if (world->no_tickets)
 		world->n_deaths = 0;
 	for (uint32_t i = 0; i < SIM_MAX_DEATHS; i++) {

@@ -43,6 +43,8 @@ struct sim_call {
 	X(corrupt_ppm, "with a bit flipped of a million")                                          \
 	X(skew_us, "largest lateness of a submission, us")                                         \
 	X(pause_ppm, "rank pauses a million events")                                               \
+	X(n_slow, "ranks that are slow, the highest ones")                                         \
+	X(slow_us, "what a slow one takes for a packet, us")                                       \
 	X(first_use, "use number that slots start from")                                           \
 	X(first_chunk, "chunk number that each stripe's streams start from")                       \
 	X(no_tickets, "tickets off")                                                               \

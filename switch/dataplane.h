@@ -12,6 +12,7 @@
 #define SML_SWITCH_DATAPLANE_H
 
 #include "core/pool.h"
+#include "switch/switch.h"
 
 /* Job numbers are random, but for the low bits: they are the job's place. */
 #define SML_MAX_JOBS 256
@@ -38,7 +39,7 @@ struct sml_dataplane_config {
 	const char *address; /* numeric; NULL: all */
 	unsigned n_threads;
 	const char *interfaces; /* "eth0,eth1", for dataplanes that need to know; or NULL */
-	bool generic;		/* XDP in front of the stack, not in the driver */
+	enum sml_xdp_mode xdp_mode;
 	uint32_t max_jobs, max_slots;
 	int debug;
 	/* Called from the dataplane's threads: must only leave a note. */
@@ -68,12 +69,18 @@ struct sml_dataplane_operations {
 	int (*open)(struct sml_dataplane **opened, const struct sml_dataplane_config *config,
 		    char *error_text, size_t error_bytes);
 	void (*close)(struct sml_dataplane *dataplane);
-	/* 0, or -ENOMEM. Probes are answered from now on. */
+	/* 0, -ENOMEM, or -ENOSPC: the slots are in pieces. Probes are answered from now on. */
 	int (*add_job)(struct sml_dataplane *dataplane, const struct sml_pool_rules *rules);
-	/* All addresses are known: contributions are taken, of at most this many lanes. */
-	void (*start_job)(struct sml_dataplane *dataplane, uint32_t job);
+	/* All addresses are known: contributions are taken. 0, or a negative errno. */
+	int (*start_job)(struct sml_dataplane *dataplane, uint32_t job);
 	void (*remove_job)(struct sml_dataplane *dataplane, uint32_t job);
-	bool (*has_address)(struct sml_dataplane *dataplane, uint32_t job, uint8_t rank);
+	/*
+	 * Why the rank's address is not known: the rest of a sentence that begins with
+	 * the rank. NULL: it is.
+	 */
+	const char *(*misses_address)(struct sml_dataplane *dataplane, uint32_t job, uint8_t rank);
+	/* For the ready line: "1 thread", "xdp (native) on eth0". */
+	void (*describe)(struct sml_dataplane *dataplane, char *text, size_t bytes);
 	/* Packets of so many bytes that each of n_ranks may have in flight. */
 	uint32_t (*window)(struct sml_dataplane *dataplane, uint32_t packet_bytes,
 			   uint32_t n_ranks);

@@ -488,9 +488,16 @@ static int udp_add_job(struct sml_dataplane *dataplane, const struct sml_pool_ru
 	return 0;
 }
 
-static void udp_start_job(struct sml_dataplane *dataplane, uint32_t number)
+static void udp_describe(struct sml_dataplane *dataplane, char *text, size_t bytes)
+{
+	snprintf(text, bytes, "%u thread%s", dataplane->n_threads,
+		 dataplane->n_threads == 1 ? "" : "s");
+}
+
+static int udp_start_job(struct sml_dataplane *dataplane, uint32_t number)
 {
 	__atomic_store_n(&dataplane->jobs[number % SML_MAX_JOBS]->started, true, __ATOMIC_RELEASE);
+	return 0;
 }
 
 static void udp_remove_job(struct sml_dataplane *dataplane, uint32_t number)
@@ -505,14 +512,16 @@ static void udp_remove_job(struct sml_dataplane *dataplane, uint32_t number)
 	free(job);
 }
 
-static bool udp_has_address(struct sml_dataplane *dataplane, uint32_t number, uint8_t rank)
+static const char *udp_misses_address(struct sml_dataplane *dataplane, uint32_t number,
+				      uint8_t rank)
 {
 	const struct udp_job *job = dataplane->jobs[number % SML_MAX_JOBS];
 
 	for (unsigned shard = 0; shard < job->pool.rules.n_shards; shard++)
 		if (!__atomic_load_n(&job->has_path[rank][shard], __ATOMIC_ACQUIRE))
-			return false;
-	return true;
+			return "said that it was ready, but not every socket of it has sent a "
+			       "probe";
+	return NULL;
 }
 
 /*
@@ -572,10 +581,11 @@ const struct sml_dataplane_operations sml_dataplane_udp = {
 	.name = "udp",
 	.open = udp_open,
 	.close = udp_close,
+	.describe = udp_describe,
 	.add_job = udp_add_job,
 	.start_job = udp_start_job,
 	.remove_job = udp_remove_job,
-	.has_address = udp_has_address,
+	.misses_address = udp_misses_address,
 	.window = udp_window,
 	.job_counters = udp_job_counters,
 	.slot_states = udp_slot_states,

@@ -2,6 +2,7 @@
 /* A job's life after joining: see job.h. */
 #include "switch/job.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -229,6 +230,7 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 {
 	struct sml_server *server = job->server;
 	struct sml_pool_rules *rules = &job->rules;
+	int rc;
 
 	rules->job = ((uint32_t)sml_random_u64() & ~(uint32_t)(SML_MAX_JOBS - 1)) | job->place;
 	rules->tag = sml_random_u64();
@@ -243,8 +245,14 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 	sml_job_give_back_slots(job);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		rules->cookies[rank] = sml_random_u64();
-	if (server->operations->add_job(server->dataplane, rules) < 0) {
-		sml_job_fail(job, SML_ERROR_REFUSED, "the switch has no memory for the job");
+	rc = server->operations->add_job(server->dataplane, rules);
+	if (rc < 0) {
+		sml_job_fail(job, SML_ERROR_REFUSED,
+			     rc == -ENOSPC
+				     ? "the switch's pool has room for the job, but in pieces: "
+				       "wait for a job to end, or start the switch with more "
+				       "--slots"
+				     : "the switch has no memory for the job");
 		return;
 	}
 	job->state = SML_JOB_PROBING;
@@ -281,15 +289,16 @@ static void on_ready(struct sml_job *job, struct sml_member *member, uint8_t ran
 	struct sml_server *server = job->server;
 	SmlControl__Envelope reply = SML_CONTROL__ENVELOPE__INIT;
 	SmlControl__Start start = SML_CONTROL__START__INIT;
+	const char *why;
 	char text[SML_TEXT_BYTES];
+	int rc;
 
 	if (job->state != SML_JOB_PROBING || member->ready)
 		return;
-	if (!server->operations->has_address(server->dataplane, job->rules.job, rank)) {
-		snprintf(text, sizeof(text),
-			 "rank %u (host %s, pid %u) said that it was ready, but not every socket "
-			 "of it has sent a probe",
-			 rank, member->host, member->pid);
+	why = server->operations->misses_address(server->dataplane, job->rules.job, rank);
+	if (why != NULL) {
+		snprintf(text, sizeof(text), "rank %u (host %s, pid %u) %s", rank, member->host,
+			 member->pid, why);
 		sml_job_fail(job, SML_ERROR_PROTOCOL, text);
 		return;
 	}
@@ -297,7 +306,13 @@ static void on_ready(struct sml_job *job, struct sml_member *member, uint8_t ran
 	member->ready = true;
 	if (++job->n_ready < job->n_ranks)
 		return;
-	server->operations->start_job(server->dataplane, job->rules.job);
+	rc = server->operations->start_job(server->dataplane, job->rules.job);
+	if (rc < 0) {
+		snprintf(text, sizeof(text), "the switch's kernel refuses the job's addresses: %s",
+			 strerror(-rc));
+		sml_job_fail(job, SML_ERROR_REFUSED, text);
+		return;
+	}
 	job->state = SML_JOB_RUNNING;
 	start.lanes = least_lanes(job);
 	if (start.lanes > job->rules.lanes)

@@ -40,19 +40,32 @@ static int ranks_add_job(struct sml_dataplane *dataplane, const struct sml_pool_
 	return 0;
 }
 
-static void ranks_do_nothing(struct sml_dataplane *dataplane, uint32_t job)
+static int ranks_start_job(struct sml_dataplane *dataplane, uint32_t job)
+{
+	(void)dataplane;
+	(void)job;
+	return 0;
+}
+
+static void ranks_remove_job(struct sml_dataplane *dataplane, uint32_t job)
 {
 	(void)dataplane;
 	(void)job;
 }
 
 /* Its ports came with its Join. */
-static bool ranks_has_address(struct sml_dataplane *dataplane, uint32_t job, uint8_t rank)
+static const char *ranks_misses_address(struct sml_dataplane *dataplane, uint32_t job, uint8_t rank)
 {
 	(void)dataplane;
 	(void)job;
 	(void)rank;
-	return true;
+	return NULL;
+}
+
+static void ranks_describe(struct sml_dataplane *dataplane, char *text, size_t bytes)
+{
+	(void)dataplane;
+	snprintf(text, bytes, "stripes with the ranks");
 }
 
 /* Each rank knows what its own sockets take. */
@@ -94,9 +107,10 @@ const struct sml_dataplane_operations sml_dataplane_ranks = {
 	.open = ranks_open,
 	.close = ranks_close,
 	.add_job = ranks_add_job,
-	.start_job = ranks_do_nothing,
-	.remove_job = ranks_do_nothing,
-	.has_address = ranks_has_address,
+	.start_job = ranks_start_job,
+	.remove_job = ranks_remove_job,
+	.misses_address = ranks_misses_address,
+	.describe = ranks_describe,
 	.window = ranks_window,
 	.job_counters = ranks_job_counters,
 	.slot_states = ranks_slot_states,

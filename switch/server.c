@@ -148,45 +148,48 @@ static void on_stop(evutil_socket_t fd, short what, void *context)
 		event_base_loopexit(server->base, &longest);
 }
 
-static int listen_on(struct sml_server *server, struct sml_place *place)
+/* A port of our own. Nobody can connect yet: who comes early tries again. */
+static int take_port(struct sml_server *server, struct sml_place *place)
 {
 	int fd = sml_place_socket(place, SOCK_STREAM), one = 1, rc;
 	socklen_t length = sizeof(place->address);
 
 	if (fd < 0)
 		return fd;
+	server->listen_fd = fd;
 	rc = setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ? -errno : 0;
 	if (rc == 0)
 		rc = sml_place_bind(place, fd);
-	if (rc == 0 && listen(fd, BACKLOG) < 0)
-		rc = -errno;
 	if (rc == 0 && getsockname(fd, &place->address.any, &length) < 0)
 		rc = -errno;
-	if (rc == 0) {
-		server->listener = evconnlistener_new(
-			server->base, on_accept, server,
-			LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC | LEV_OPT_DISABLED, 0, fd);
-		rc = server->listener != NULL ? 0 : -ENOMEM;
-	}
-	if (rc < 0) {
-		close(fd);
-		return rc;
-	}
-	evconnlistener_set_error_cb(server->listener, on_accept_error);
-	/* By itself libevent would not say that it cannot: the switch would be deaf. */
-	if (evconnlistener_enable(server->listener) < 0)
-		return -ENOMEM;
 	/* The port is at the same place in both families. */
 	server->port = ntohs(place->address.v4.sin_port);
-	return 0;
+	return rc;
 }
 
-static int open_listener(struct sml_server *server, const char *address, uint16_t port)
+static int open_port(struct sml_server *server, const char *address, uint16_t port)
 {
 	struct sml_place place;
 	int rc = sml_place_parse(address, port, &place);
 
-	return rc < 0 ? rc : listen_on(server, &place);
+	return rc < 0 ? rc : take_port(server, &place);
+}
+
+/* Once all is ready: the dataplane may take a second, and a rank waits no longer than that. */
+static int listen_on_port(struct sml_server *server)
+{
+	if (listen(server->listen_fd, BACKLOG) < 0)
+		return -errno;
+	server->listener =
+		evconnlistener_new(server->base, on_accept, server,
+				   LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC | LEV_OPT_DISABLED,
+				   0, server->listen_fd);
+	if (server->listener == NULL)
+		return -ENOMEM;
+	server->listen_fd = -1;
+	evconnlistener_set_error_cb(server->listener, on_accept_error);
+	/* By itself libevent would not say that it cannot: the switch would be deaf. */
+	return evconnlistener_enable(server->listener) < 0 ? -ENOMEM : 0;
 }
 
 static int open_dataplane(struct sml_server *server, const char *address, char *error_text,
@@ -197,7 +200,7 @@ static int open_dataplane(struct sml_server *server, const char *address, char *
 		.address = address,
 		.n_threads = server->config.threads,
 		.interfaces = server->config.interfaces ? server->config.interfaces : "",
-		.generic = server->config.generic,
+		.xdp_mode = server->config.xdp_mode,
 		.max_jobs = server->config.max_jobs,
 		.max_slots = server->config.max_slots,
 		.debug = server->config.debug,
@@ -240,6 +243,7 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 	pthread_mutex_init(&server->note_mutex, NULL);
 	limit_strangers(server);
 	server->begun_ns = server->ticked_ns = sml_now_ns();
+	server->listen_fd = -1;
 	server->operations = server->config.rendezvous	? &sml_dataplane_ranks
 			     : server->config.dataplane ? server->config.dataplane
 							: &sml_dataplane_udp;
@@ -252,15 +256,19 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 			  &server->config.tls_names, error_text, error_bytes);
 	if (rc < 0)
 		return rc;
-	rc = open_listener(server, address, port);
-	if (rc < 0) {
+	rc = open_port(server, address, port);
+	if (rc == 0) {
+		rc = open_dataplane(server, address, error_text, error_bytes);
+		if (rc < 0)
+			return rc;
+		rc = listen_on_port(server);
+	}
+	if (rc < 0)
 		snprintf(error_text, error_bytes,
 			 "cannot listen on TCP port %u of %s: %s; choose another with --listen, or "
 			 "see who has it: ss -ltnp",
 			 port, address ? address : "all addresses", strerror(-rc));
-		return rc;
-	}
-	return open_dataplane(server, address, error_text, error_bytes);
+	return rc;
 }
 
 void sml_server_run(struct sml_server *server)
@@ -285,6 +293,8 @@ void sml_server_close(struct sml_server *server)
 		server->operations->close(server->dataplane);
 	if (server->listener != NULL)
 		evconnlistener_free(server->listener);
+	if (server->listen_fd >= 0)
+		close(server->listen_fd);
 	if (server->tick != NULL)
 		event_free(server->tick);
 	if (server->note != NULL)

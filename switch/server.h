@@ -58,6 +58,7 @@ struct sml_server {
 	struct sml_tls *tls; /* NULL: control connections are plain */
 	struct event_base *base;
 	struct evconnlistener *listener;
+	int listen_fd; /* the port, until it is the listener's; -1 */
 	struct event *tick, *note, *stop;
 	bool accepts_none; /* out of descriptors: until the next tick */
 	bool stopping;

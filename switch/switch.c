@@ -155,6 +155,13 @@ uint16_t sml_switch_port(const struct sml_switch *opened)
 	return opened->server.port;
 }
 
+void sml_switch_describe(const struct sml_switch *opened, char *text, size_t bytes)
+{
+	const struct sml_server *server = &opened->server;
+
+	server->operations->describe(server->dataplane, text, bytes);
+}
+
 void sml_switch_close(struct sml_switch *opened)
 {
 	if (opened == NULL)

@@ -17,6 +17,13 @@
 struct sml_switch;
 struct sml_dataplane_operations;
 
+/* Where an XDP program runs. */
+enum sml_xdp_mode {
+	SML_XDP_AUTO,	 /* in the driver, or, where it can't, as below; that is told */
+	SML_XDP_NATIVE,	 /* in the driver, or not at all */
+	SML_XDP_GENERIC, /* in front of the stack: any driver, slowly */
+};
+
 struct sml_switch_config {
 	const char *listen;	/* "ADDR", "ADDR:PORT", "[V6]:PORT", ":PORT"; NULL: all, 28500 */
 	uint16_t data_port;	/* UDP; 0: the control port's number */
@@ -32,8 +39,8 @@ struct sml_switch_config {
 	bool rendezvous;	/* no slots here: ranks that embed the stripes only meet here */
 	uint32_t local_stripes; /* then: so many are enough for ranks of one host; 0: any */
 	const char *interfaces; /* for XDP: "eth0,eth1" */
-	bool generic;		/* XDP on any driver, slowly */
-	int debug;		/* as struct sml_config's */
+	enum sml_xdp_mode xdp_mode;
+	int debug; /* as struct sml_config's */
 };
 
 void sml_switch_config_init(struct sml_switch_config *config);
@@ -46,6 +53,9 @@ int sml_switch_open(struct sml_switch **opened, const struct sml_switch_config *
 		    char *error_text, size_t error_bytes);
 
 uint16_t sml_switch_port(const struct sml_switch *opened);
+
+/* What moves its packets, in words: "1 thread", "xdp (native) on eth0". */
+void sml_switch_describe(const struct sml_switch *opened, char *text, size_t bytes);
 
 /* Ends all jobs (their workers are told) and all threads. */
 void sml_switch_close(struct sml_switch *opened);

@@ -53,12 +53,14 @@ static int steer(int fd, unsigned n_threads)
 }
 
 /* Optional all: without them packets come one by one, or drops are not seen. */
-static void ask_for_news(int fd, const struct sml_place *place)
+static void ask_for_news(int fd, const struct sml_place *place, bool for_xdp)
 {
 	bool v6 = place->address.any.sa_family == AF_INET6;
 	int one = 1, probe = v6 ? IPV6_PMTUDISC_PROBE : IP_PMTUDISC_PROBE;
 
-	setsockopt(fd, SOL_UDP, UDP_GRO, &one, sizeof(one));
+	/* With it, packets would be glued together before they come to generic XDP. */
+	if (!for_xdp)
+		setsockopt(fd, SOL_UDP, UDP_GRO, &one, sizeof(one));
 	setsockopt(fd, SOL_SOCKET, SO_RXQ_OVFL, &one, sizeof(one));
 	/*
 	 * Never fragments: what a path takes, the probes have found out, and one lost
@@ -67,7 +69,7 @@ static void ask_for_news(int fd, const struct sml_place *place)
 	setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &(int){IP_PMTUDISC_PROBE}, sizeof(int));
 	if (v6)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &probe, sizeof(probe));
-	if (!place->all)
+	if (!place->all && !for_xdp)
 		return;
 	setsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_RECVPKTINFO : IP_PKTINFO, &one,
 		   sizeof(one));
@@ -100,7 +102,7 @@ static int open_socket(const struct sml_udp_options *options, bool first)
 	if (options->n_threads > 1 &&
 	    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) < 0)
 		rc = -errno;
-	ask_for_news(fd, &place);
+	ask_for_news(fd, &place, options->for_xdp);
 	if (rc == 0)
 		rc = sml_place_bind(&place, fd);
 	if (rc == 0 && options->n_threads > 1 && steer(fd, options->n_threads) < 0)
@@ -160,6 +162,24 @@ static void put_from(struct sml_path *path, int level, int type, const void *inf
 	header->cmsg_len = CMSG_LEN(bytes);
 	memcpy(CMSG_DATA(header), info, bytes);
 	path->from_bytes = (uint32_t)CMSG_SPACE(bytes);
+}
+
+uint32_t sml_udp_interface(struct msghdr *message)
+{
+	struct in6_pktinfo v6;
+	struct in_pktinfo v4;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c)) {
+		if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
+			memcpy(&v6, CMSG_DATA(c), sizeof(v6));
+			return v6.ipi6_ifindex;
+		}
+		if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
+			memcpy(&v4, CMSG_DATA(c), sizeof(v4));
+			return (uint32_t)v4.ipi_ifindex;
+		}
+	}
+	return 0;
 }
 
 void sml_udp_path(struct msghdr *message, struct sml_path *path)

@@ -30,6 +30,8 @@ struct sml_udp_options {
 	const char *address; /* numeric; NULL: all, IPv4 addresses mapped into IPv6 */
 	uint16_t port;
 	unsigned n_threads;
+	/* The network card's interface beside each message, and packets one by one (no UDP_GRO). */
+	bool for_xdp;
 };
 
 /*
@@ -42,6 +44,9 @@ int sml_udp_socket_open(const struct sml_udp_options *options, bool first, uint3
 
 /* The length of a message's segments, and the socket's count of drops so far. */
 uint32_t sml_udp_segment_bytes(struct msghdr *message, uint32_t length, uint32_t *drops);
+
+/* By which interface a message came; 0: not told. */
+uint32_t sml_udp_interface(struct msghdr *message);
 
 /* The way back to where a message came from. */
 void sml_udp_path(struct msghdr *message, struct sml_path *path);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Links between interfaces and the program: see xdp_attach.h. */
+/* Interfaces, and links between them and the program: see xdp_attach.h. */
 #include "switch/xdp_attach.h"
 
 #include <bpf/bpf.h>
@@ -7,43 +7,145 @@
 #include <errno.h>
 #include <linux/ethtool.h>
 #include <linux/if_link.h>
+#include <linux/if_vlan.h>
 #include <linux/sockios.h>
-#include <net/if.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* Where a driver does not tell: a veth's. */
+#define USUAL_RING 256
+#define LEAST_RING 64
+
+/* ---- what the drivers tell ---- */
+
+/* An ioctl about an interface, on any socket. */
+static int ask(const char *name, unsigned long request, void *argument)
+{
+	struct ifreq about = {.ifr_data = argument};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc;
+
+	if (fd < 0)
+		return -errno;
+	memcpy(about.ifr_name, name, IF_NAMESIZE);
+	rc = ioctl(fd, request, &about) < 0 ? -errno : 0;
+	close(fd);
+	return rc;
+}
+
+static bool is_virtual(const char *name)
+{
+	static const char *const drivers[] = {"veth", "tun", "virtio_net"};
+	struct ethtool_drvinfo about = {.cmd = ETHTOOL_GDRVINFO};
+
+	if (ask(name, SIOCETHTOOL, &about) < 0)
+		return false;
+	for (size_t i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++)
+		if (strcmp(about.driver, drivers[i]) == 0)
+			return true;
+	return false;
+}
+
+static uint32_t ring_of(const char *name)
+{
+	struct ethtool_ringparam ring = {.cmd = ETHTOOL_GRINGPARAM};
+
+	if (ask(name, SIOCETHTOOL, &ring) < 0 || ring.rx_pending == 0)
+		return USUAL_RING;
+	return ring.rx_pending < LEAST_RING ? LEAST_RING : ring.rx_pending;
+}
+
+bool sml_xdp_is_vlan(uint32_t ifindex)
+{
+	struct vlan_ioctl_args arguments = {.cmd = GET_VLAN_VID_CMD};
+	char name[IF_NAMESIZE];
+	bool is = false;
+	int fd;
+
+	if (if_indextoname(ifindex, name) == NULL)
+		return false;
+	snprintf(arguments.device1, sizeof(arguments.device1), "%s", name);
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd >= 0) {
+		is = ioctl(fd, SIOCGIFVLAN, &arguments) == 0;
+		close(fd);
+	}
+	return is;
+}
+
+/* ---- the list ---- */
+
+static int add(struct sml_xdp_ports *ports, const char *name, char *error_text, size_t error_bytes)
+{
+	int ifindex = (int)if_nametoindex(name);
+	uint32_t ring;
+
+	if (ifindex == 0) {
+		snprintf(error_text, error_bytes, "there is no interface %s (see: ip link)", name);
+		return -ENODEV;
+	}
+	for (unsigned i = 0; i < ports->n; i++) {
+		if (ports->ifindexes[i] != ifindex)
+			continue;
+		snprintf(error_text, error_bytes, "--iface names %s twice", name);
+		return -EINVAL;
+	}
+	ring = ring_of(name);
+	if (ports->n == 0 || ring < ports->ring)
+		ports->ring = ring;
+	ports->some_virtual |= is_virtual(name);
+	ports->ifindexes[ports->n] = ifindex;
+	ports->links[ports->n] = -1;
+	memcpy(ports->names[ports->n++], name, IF_NAMESIZE);
+	return 0;
+}
+
 int sml_xdp_ports_parse(struct sml_xdp_ports *ports, const char *list, char *error_text,
 			size_t error_bytes)
 {
-	memset(ports, 0, sizeof(*ports));
+	*ports = (struct sml_xdp_ports){.n = 0};
+	if (*list == '\0') {
+		snprintf(error_text, error_bytes, "the XDP dataplane needs --iface NAME[,NAME...]");
+		return -EINVAL;
+	}
 	while (*list != '\0') {
 		size_t length = strcspn(list, ",");
-		unsigned i = ports->n;
+		char name[IF_NAMESIZE] = "";
+		int rc;
 
-		if (i == SML_XDP_MAX_INTERFACES || length == 0 || length >= sizeof(*ports->names)) {
+		if (ports->n == SML_XDP_MAX_INTERFACES || length == 0 || length >= sizeof(name)) {
 			snprintf(error_text, error_bytes,
-				 "'%s' is not a list of interfaces: eth0,eth1", list);
+				 "--iface is a list of at most %d interfaces: eth0,eth1; not '%s'",
+				 SML_XDP_MAX_INTERFACES, list);
 			return -EINVAL;
 		}
-		memcpy(ports->names[i], list, length);
-		ports->links[i] = -1;
-		ports->ifindexes[i] = (int)if_nametoindex(ports->names[i]);
-		if (ports->ifindexes[i] == 0) {
-			snprintf(error_text, error_bytes, "there is no interface %s (see: ip link)",
-				 ports->names[i]);
-			return -ENODEV;
-		}
-		ports->n++;
+		memcpy(name, list, length);
+		rc = add(ports, name, error_text, error_bytes);
+		if (rc < 0)
+			return rc;
 		list += length + (list[length] == ',');
 	}
-	if (ports->n > 0)
-		return 0;
-	snprintf(error_text, error_bytes, "the XDP dataplane needs --iface eth0[,eth1...]");
-	return -EINVAL;
+	return 0;
+}
+
+/* ---- links ---- */
+
+static int refuse(int rc, const char *name, bool generic, char *error_text, size_t error_bytes)
+{
+	if (rc == -EBUSY || rc == -EEXIST)
+		snprintf(error_text, error_bytes,
+			 "%s has another XDP program, and takes no second one beside it: `bpftool "
+			 "net` and `bpftool link` show whose it is",
+			 name);
+	else if (rc == -EPERM)
+		snprintf(error_text, error_bytes,
+			 "XDP on %s needs CAP_NET_ADMIN, beside CAP_BPF and CAP_PERFMON", name);
+	else
+		snprintf(error_text, error_bytes, "the driver of %s takes no XDP program%s: %s",
+			 name, generic ? "" : " of its own", strerror(-rc));
+	return rc == -EEXIST ? -EBUSY : rc;
 }
 
 static int attach_one(struct sml_xdp_ports *ports, unsigned i, int program_fd, bool generic,
@@ -52,25 +154,14 @@ static int attach_one(struct sml_xdp_ports *ports, unsigned i, int program_fd, b
 	LIBBPF_OPTS(bpf_link_create_opts, options,
 		    .flags = generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE);
 	__u32 other = 0;
-	int fd;
 
-	if (bpf_xdp_query_id(ports->ifindexes[i], 0, &other) == 0 && other != 0) {
-		snprintf(error_text, error_bytes,
-			 "%s has another XDP program (id %u; see: bpftool net) and takes only one",
-			 ports->names[i], other);
-		return -EBUSY;
-	}
-	fd = bpf_link_create(program_fd, ports->ifindexes[i], BPF_XDP, &options);
-	if (fd < 0) {
-		int rc = -errno;
-
-		snprintf(error_text, error_bytes, "%s takes no XDP program: %s", ports->names[i],
-			 strerror(-rc));
-		return rc;
-	}
-	ports->links[i] = fd;
-	ports->generic[i] = generic;
-	return 0;
+	if (bpf_xdp_query_id(ports->ifindexes[i], 0, &other) == 0 && other != 0)
+		return refuse(-EBUSY, ports->names[i], generic, error_text, error_bytes);
+	ports->links[i] = bpf_link_create(program_fd, ports->ifindexes[i], BPF_XDP, &options);
+	if (ports->links[i] >= 0)
+		return 0;
+	ports->links[i] = -1;
+	return refuse(-errno, ports->names[i], generic, error_text, error_bytes);
 }
 
 int sml_xdp_ports_attach(struct sml_xdp_ports *ports, int program_fd, bool generic,
@@ -84,6 +175,7 @@ int sml_xdp_ports_attach(struct sml_xdp_ports *ports, int program_fd, bool gener
 		sml_xdp_ports_detach(ports);
 		return rc;
 	}
+	ports->generic = generic;
 	return 0;
 }
 
@@ -94,27 +186,4 @@ void sml_xdp_ports_detach(struct sml_xdp_ports *ports)
 			close(ports->links[i]);
 		ports->links[i] = -1;
 	}
-}
-
-static bool is_virtual(const char *name)
-{
-	struct ethtool_drvinfo about = {.cmd = ETHTOOL_GDRVINFO};
-	struct ifreq request = {.ifr_data = (char *)&about};
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc;
-
-	if (fd < 0)
-		return false;
-	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
-	rc = ioctl(fd, SIOCETHTOOL, &request);
-	close(fd);
-	return rc == 0 && (strcmp(about.driver, "veth") == 0 || strcmp(about.driver, "tun") == 0 ||
-			   strcmp(about.driver, "virtio_net") == 0);
-}
-
-bool sml_xdp_ports_virtual(const struct sml_xdp_ports *ports)
-{
-	for (unsigned i = 0; i < ports->n; i++)
-		if (is_virtual(ports->names[i]))
-			return true;
-	return false;
 }

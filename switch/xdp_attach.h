@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * XDP programs on interfaces, by links: the kernel takes them off when the last
- * descriptor closes, however this process ends.
+ * descriptor closes, however this process ends. Nothing is pinned.
  */
 #ifndef SML_SWITCH_XDP_ATTACH_H
 #define SML_SWITCH_XDP_ATTACH_H
 
+#include <net/if.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define SML_XDP_MAX_INTERFACES 64
 
@@ -15,20 +17,25 @@ struct sml_xdp_ports {
 	unsigned n;
 	int ifindexes[SML_XDP_MAX_INTERFACES];
 	int links[SML_XDP_MAX_INTERFACES]; /* -1: none */
-	bool generic[SML_XDP_MAX_INTERFACES];
-	char names[SML_XDP_MAX_INTERFACES][16];
+	char names[SML_XDP_MAX_INTERFACES][IF_NAMESIZE];
+	bool generic;	   /* all of them; set by attaching */
+	bool some_virtual; /* packets come with checksums that only hardware would have made */
+	uint32_t ring;	   /* packets that the smallest of their receive rings holds */
 };
 
 /* "eth0,eth1". Negative: with a sentence that names what is wrong. */
 int sml_xdp_ports_parse(struct sml_xdp_ports *ports, const char *list, char *error_text,
 			size_t error_bytes);
 
-/* In the driver, or with generic in front of the stack. All or none; -EBUSY: another program. */
+/*
+ * In the driver, or with generic in front of the stack. All or none; -EBUSY: there is
+ * another program. Every error has its sentence.
+ */
 int sml_xdp_ports_attach(struct sml_xdp_ports *ports, int program_fd, bool generic,
 			 char *error_text, size_t error_bytes);
 void sml_xdp_ports_detach(struct sml_xdp_ports *ports);
 
-/* Do packets come with checksums that only hardware would have made? */
-bool sml_xdp_ports_virtual(const struct sml_xdp_ports *ports);
+/* Is this an interface of one VLAN, on top of another? */
+bool sml_xdp_is_vlan(uint32_t ifindex);
 
 #endif

@@ -17,7 +17,6 @@ struct sml_xdp_config {
 	uint16_t port;
 	uint32_t max_jobs, max_slots;
 	bool accept_partial; /* checksums that a virtual interface has left unmade */
-	bool daemon_sends;   /* results to all */
 };
 
 /* 0, or a negative errno and a sentence. */
@@ -25,29 +24,39 @@ int sml_xdp_maps_open(struct sml_xdp_maps **opened, const struct sml_xdp_config 
 		      char *error_text, size_t error_bytes);
 void sml_xdp_maps_close(struct sml_xdp_maps *maps);
 
+/* The programs: on interfaces, and for what leaves by a job's devmap. */
 int sml_xdp_maps_entry_fd(const struct sml_xdp_maps *maps);
+int sml_xdp_maps_exit_fd(const struct sml_xdp_maps *maps);
 int sml_xdp_maps_events_fd(const struct sml_xdp_maps *maps);
 
 /* 0, -ENOSPC (no row or no run of slots is free), or what the kernel says. */
 int sml_xdp_maps_add_job(struct sml_xdp_maps *maps, const struct sml_pool_rules *rules);
-/* Once all peers are there. 0 or a negative errno. */
-int sml_xdp_maps_start_job(struct sml_xdp_maps *maps, uint32_t number);
+/*
+ * Once all peers are there. daemon_sends: results go to the daemon's socket, not to
+ * the ports. 0 or a negative errno.
+ */
+int sml_xdp_maps_start_job(struct sml_xdp_maps *maps, uint32_t number, bool daemon_sends);
 /* Returns when no packet can touch the job's slots any more. */
 void sml_xdp_maps_remove_job(struct sml_xdp_maps *maps, uint32_t number);
 
 /* -ENOENT: no such job. */
 int sml_xdp_maps_get_job(struct sml_xdp_maps *maps, uint32_t number, struct sml_xdp_job *job);
+/* Both buffers of a slot of its. */
+int sml_xdp_maps_get_slot(struct sml_xdp_maps *maps, uint32_t number, uint32_t slot,
+			  struct sml_slot buffers[2]);
 int sml_xdp_maps_get_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t rank, uint8_t shard,
 			  struct sml_xdp_peer *peer);
 int sml_xdp_maps_set_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t rank, uint8_t shard,
 			  const struct sml_xdp_peer *peer);
 
 struct sml_xdp_totals {
-	uint64_t fates[SML_XDP_FATES];
+	struct sml_xdp_traffic traffic;
 	uint64_t contributions[SML_MAX_RANKS];
 	uint64_t resends[SML_MAX_RANKS];
 };
 
 void sml_xdp_maps_totals(struct sml_xdp_maps *maps, uint32_t number, struct sml_xdp_totals *totals);
+/* Of all jobs, those that have ended included. */
+void sml_xdp_maps_traffic(struct sml_xdp_maps *maps, struct sml_xdp_traffic *traffic);
 
 #endif

@@ -121,6 +121,17 @@ static void all_but_rank_1_call(struct rank *rank)
 	expect_text(rank, "last heard ");
 }
 
+/* Who found the deadline out has asked; who heard of it from that rank has read its text. */
+static void expect_rank_1(const char *name)
+{
+	expect_in_file(name, "SwitchML flight record 1\n");
+	expect_in_file(name, "error   -5007 the deadline passed\n");
+	expect_in_file(name, "has not contributed to ");
+	expect_in_file(name, "all-reduce 1: 50000 float32, sum, int32 wire\n");
+	expect_in_file(name, "     0   head ");
+	expect_in_file(name, "\nend of record\n");
+}
+
 static void the_rank_that_does_not_call_is_named(void **state)
 {
 	char pattern[128];
@@ -131,16 +142,14 @@ static void the_rank_that_does_not_call_is_named(void **state)
 			      .timeout_ms = TIMEOUT_MS,
 			      .flight_recorder = pattern,
 			      .body = all_but_rank_1_call});
-	expect_in_file("record.0", "SwitchML flight record 1\n");
+	expect_rank_1("record.0");
+	expect_rank_1("record.2");
 	expect_in_file("record.0", "rank    0 of 3, host ");
-	expect_in_file("record.0", "error   -5007 the deadline passed\n");
-	expect_in_file("record.0", "report  of the switch\n");
-	expect_in_file("record.0", "all-reduce 1: 50000 float32, sum, int32 wire\n");
-	expect_in_file("record.0", "     0   head ");
-	expect_in_file("record.0", " ranks 1\n");
-	expect_in_file("record.0", "\nend of record\n");
 	expect_in_file("record.2", "rank    2 of 3, host ");
-	expect_in_file("record.2", " ranks 1\n");
+	if (count_in_file("record.0", " ranks 1\n") == 0)
+		expect_in_file("record.2", " ranks 1\n");
+	if (count_in_file("record.0", "report  of the switch\n") == 0)
+		expect_in_file("record.2", "report  of the switch\n");
 	/* Nothing was under way there. */
 	assert_string_equal(contents("record.1"), "");
 }

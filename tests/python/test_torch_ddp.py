@@ -186,12 +186,12 @@ def feedback_over_time(rank):
     found = []
     for feedback in (False, True):
         torch.manual_seed(1)
-        model = DistributedDataParallel(torch.nn.Linear(512, 1, bias=False))
+        model = DistributedDataParallel(torch.nn.Linear(8192, 1, bias=False))
         state = switchml.torch.HookState(wire="int16", error_feedback=feedback)
         model.register_comm_hook(state, switchml.torch.allreduce_hook)
-        inputs = torch.full((1, 512), 1e-6)
-        inputs[0, 0] = 1.0
-        total = torch.zeros(512)
+        inputs = torch.full((1, 8192), 1e-6)
+        inputs[0, ::256] = 1.0
+        total = torch.zeros(8192)
         for _ in range(200):
             model.zero_grad()
             model(inputs).sum().backward()
@@ -216,7 +216,7 @@ def fsdp(rank):
     torch.manual_seed(5)
     model = torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.ReLU(), torch.nn.Linear(96, 10))
     fully_shard(model, mesh=init_device_mesh("cpu", (N,)))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     losses = []
     for pixels, labels in batches(rank):
         loss = torch.nn.functional.cross_entropy(model(pixels), labels)
@@ -316,7 +316,7 @@ def test_torchrun_restarts_and_trains_on(tmp_path):
     script = tmp_path / "elastic.py"
     script.write_text(ELASTIC)
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "3"]
-    command += ["--max-restarts", "1", "--monitor-interval", "0.2", "--master-port", "0"]
+    command += ["--max-restarts", "1", "--monitor-interval", "0.2", "--standalone"]
     command += [str(script), str(ROOT / "bindings" / "python"), str(tmp_path)]
     done = run(command)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -329,7 +329,7 @@ def test_torchrun_restarts_and_trains_on(tmp_path):
 
 def test_the_example_trains_on_both(tmp_path):
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    command += ["--master-port", "0", str(ROOT / "examples" / "torch_ddp.py")]
+    command += ["--standalone", str(ROOT / "examples" / "torch_ddp.py")]
     command += ["--backend", "both", "--epochs", "3"]
     done = run(command)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -18,7 +18,7 @@
 
 #define JOB	7u
 #define RUNS	50000u /* at once; of REPEATS the fastest counts: others use the machine too */
-#define REPEATS 20u
+#define REPEATS 10u
 #define SLOTS	128u
 
 static struct switchml_bench *load(uint32_t ranks)
@@ -101,8 +101,8 @@ static uint64_t count_taken(struct switchml_bench *bench)
 
 	bpf_map_lookup_elem(bpf_map__fd(bench->maps.sml_counters), &row, counters);
 	for (int cpu = 0; cpu < libbpf_num_possible_cpus(); cpu++)
-		taken += counters[cpu].fates[SML_VERDICT_ABSORBED] +
-			 counters[cpu].fates[SML_VERDICT_COMPLETED];
+		taken += counters[cpu].traffic.fates[SML_VERDICT_ABSORBED] +
+			 counters[cpu].traffic.fates[SML_VERDICT_COMPLETED];
 	free(counters);
 	return taken;
 }

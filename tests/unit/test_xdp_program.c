@@ -6,16 +6,19 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "switch/xdp_maps.h"
+#include "switchml_exit.skel.h"
 #include "unit/xdp_frames.h"
 
 #define JOB	   0x1234507u
@@ -31,7 +34,10 @@ struct pair {
 	uint32_t uses[SML_MAX_RANKS][HEAD_SLOTS + DATA_SLOTS];
 };
 
+#define STAMP_RANK offsetof(struct sml_xdp_stamp, rank)
+
 static struct sml_xdp_maps *maps;
+static struct switchml_exit *exits;
 static uint64_t seed = 88172645463325252u;
 
 static uint32_t draw(uint32_t below)
@@ -48,14 +54,19 @@ struct outcome {
 	uint8_t frame[FRAME_BYTES];
 };
 
-static void run_program(const uint8_t *frame, uint32_t bytes, struct outcome *out)
+static void run(int program, const uint8_t *frame, uint32_t bytes, struct outcome *out)
 {
 	LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame, .data_size_in = bytes,
 		    .data_out = out->frame, .data_size_out = sizeof(out->frame), .repeat = 1);
 
-	assert_int_equal(bpf_prog_test_run_opts(sml_xdp_maps_entry_fd(maps), &options), 0);
+	assert_int_equal(bpf_prog_test_run_opts(program, &options), 0);
 	out->action = options.retval;
 	out->bytes = options.data_size_out;
+}
+
+static void run_program(const uint8_t *frame, uint32_t bytes, struct outcome *out)
+{
+	run(sml_xdp_maps_entry_fd(maps), frame, bytes, out);
 }
 
 static struct sml_header header_for(const struct sml_pool_rules *rules, uint8_t rank, uint16_t slot,
@@ -97,7 +108,7 @@ static void learn_all(struct pair *pair)
 			uint32_t bytes = probe_from(pair, rank, shard, frame);
 
 			run_program(frame, bytes, &out);
-			assert_int_equal(out.action, 2 /* XDP_PASS */);
+			assert_int_equal(out.action, XDP_PASS);
 			assert_memory_equal(out.frame, frame, bytes);
 			assert_int_equal(sml_xdp_maps_get_peer(maps, JOB, rank, shard, &peer), 0);
 			assert_int_equal(peer.ifindex, LOOPBACK);
@@ -126,7 +137,7 @@ static void pair_open(struct pair *pair, uint8_t n_ranks, uint16_t lanes, uint8_
 	sml_pool_init(&pair->pool, &rules, pair->memory);
 	assert_int_equal(sml_xdp_maps_add_job(maps, &rules), 0);
 	learn_all(pair);
-	assert_int_equal(sml_xdp_maps_start_job(maps, JOB), 0);
+	assert_int_equal(sml_xdp_maps_start_job(maps, JOB, false), 0);
 }
 
 static void pair_close(struct pair *pair)
@@ -171,27 +182,54 @@ static void assert_counted(struct sml_xdp_totals *before, uint32_t fate)
 	struct sml_xdp_totals now;
 
 	sml_xdp_maps_totals(maps, JOB, &now);
-	before->fates[fate]++;
+	before->traffic.fates[fate]++;
 	for (uint32_t i = 0; i < SML_XDP_FATES; i++)
-		if (now.fates[i] != before->fates[i])
-			fail_msg("fate %u: %lu counted, not %lu", i, (unsigned long)now.fates[i],
-				 (unsigned long)before->fates[i]);
+		if (now.traffic.fates[i] != before->traffic.fates[i])
+			fail_msg("fate %u: %lu counted, not %lu", i,
+				 (unsigned long)now.traffic.fates[i],
+				 (unsigned long)before->traffic.fates[i]);
 	*before = now;
+}
+
+/* The clones that left: whose they are, and that each is whole. Returns how many. */
+static unsigned run_exits(struct pair *pair, const struct outcome *stamped, uint32_t length,
+			  const void *packet, uint64_t *ranks)
+{
+	struct outcome out = {.action = XDP_PASS};
+	unsigned n = 0;
+
+	for (*ranks = 0; n <= SML_MAX_RANKS; n++) {
+		uint8_t rank = 0;
+
+		run(bpf_program__fd(exits->progs.exit_by_loopback), stamped->frame, stamped->bytes,
+		    &out);
+		if (out.action != XDP_PASS)
+			break;
+		while (rank < pair->pool.rules.n_ranks &&
+		       !frame_answers(out.frame, out.bytes, &pair->wrappings[rank], length))
+			rank++;
+		assert_true(rank < pair->pool.rules.n_ranks);
+		assert_memory_equal(out.frame + out.bytes - length, packet, length);
+		*ranks |= 1ull << rank;
+		if (stamped->frame[STAMP_RANK] != SML_XDP_ALL)
+			return 1;
+	}
+	return n;
 }
 
 static void assert_answer(struct pair *pair, const struct outcome *out, enum sml_verdict verdict,
 			  const struct sml_pool_answer *answer, const struct frame_wrapping *came)
 {
-	bool to_all = verdict == SML_VERDICT_COMPLETED && pair->pool.rules.n_ranks > 1;
-	const struct frame_wrapping *to = &pair->wrappings[answer->in.rank];
+	uint64_t all = sml_pool_all_ranks(&pair->pool.rules), ranks;
+	bool to_all = verdict == SML_VERDICT_COMPLETED;
+	unsigned n;
 
-	assert_int_equal(out->action, to_all ? 4 /* XDP_REDIRECT */ : 3 /* XDP_TX */);
-	if (!to_all)
-		assert_true(frame_answers(out->frame, out->bytes, to, answer->length));
-	else
-		to = came;
-	assert_int_equal(out->bytes, frame_headers(to) + answer->length);
-	assert_memory_equal(out->frame + frame_headers(to), answer->packet, answer->length);
+	assert_int_equal(out->action, XDP_REDIRECT);
+	assert_int_equal(out->bytes, frame_headers(came) + answer->length);
+	assert_memory_equal(out->frame + frame_headers(came), answer->packet, answer->length);
+	n = run_exits(pair, out, answer->length, answer->packet, &ranks);
+	assert_int_equal(n, to_all ? pair->pool.rules.n_ranks : 1);
+	assert_true(ranks == (to_all ? all : 1ull << answer->in.rank));
 }
 
 static void note_progress(struct pair *pair, const struct sml_contribution *in)
@@ -219,7 +257,7 @@ static void compare_one(struct pair *pair, struct sml_xdp_totals *totals)
 	run_program(frame, bytes, &out);
 	verdict = sml_pool_receive(&pair->pool, packet, length, &answer);
 	if (header->job_be != sml_be32(JOB)) {
-		assert_int_equal(out.action, 2);
+		assert_int_equal(out.action, XDP_PASS);
 		return;
 	}
 	assert_counted(totals, verdict);
@@ -229,7 +267,7 @@ static void compare_one(struct pair *pair, struct sml_xdp_totals *totals)
 		assert_int_equal(out.action, verdict == SML_VERDICT_MALFORMED ||
 							     verdict >= SML_VERDICT_UNKNOWN_JOB
 						     ? 2
-						     : 1 /* XDP_DROP */);
+						     : XDP_DROP);
 	if (verdict == SML_VERDICT_COMPLETED)
 		note_progress(pair, &answer.in);
 }
@@ -249,12 +287,12 @@ static void random_packets_have_the_same_verdicts_and_bytes_in_the_kernel(void *
 		sml_xdp_maps_totals(maps, JOB, &totals);
 		for (unsigned n = 0; n < 2500; n++)
 			compare_one(&pair, &totals);
-		assert_true(totals.fates[SML_VERDICT_COMPLETED] > 3);
+		assert_true(totals.traffic.fates[SML_VERDICT_COMPLETED] > 3);
 		printf("%u ranks: %lu completed, %lu resent, %lu stale, %lu mismatched\n", ranks[i],
-		       (unsigned long)totals.fates[SML_VERDICT_COMPLETED],
-		       (unsigned long)totals.fates[SML_VERDICT_RESEND],
-		       (unsigned long)totals.fates[SML_VERDICT_STALE_USE],
-		       (unsigned long)totals.fates[SML_VERDICT_MISMATCH]);
+		       (unsigned long)totals.traffic.fates[SML_VERDICT_COMPLETED],
+		       (unsigned long)totals.traffic.fates[SML_VERDICT_RESEND],
+		       (unsigned long)totals.traffic.fates[SML_VERDICT_STALE_USE],
+		       (unsigned long)totals.traffic.fates[SML_VERDICT_MISMATCH]);
 		pair_close(&pair);
 	}
 }
@@ -284,11 +322,11 @@ static void a_wrong_bit_anywhere_never_reaches_a_slot(void **state)
 		frame[14 + bit / 8] ^= (uint8_t)(1 << bit % 8);
 		run_program(frame, bytes, &out);
 		/* IPv4's own checksum is the stack's affair; no such bit makes a sum wrong. */
-		assert_true(out.action == 1 || out.action == 2 || bit < 8 * 28);
+		assert_true(out.action == XDP_DROP || out.action == XDP_PASS || bit < 8 * 28);
 	}
 	sml_xdp_maps_totals(maps, JOB, &totals);
-	assert_true(totals.fates[SML_XDP_FATE_BAD_CHECKSUM] > 1000);
-	assert_true(totals.fates[SML_VERDICT_COMPLETED] == 0);
+	assert_true(totals.traffic.fates[SML_XDP_FATE_BAD_CHECKSUM] > 1000);
+	assert_true(totals.traffic.fates[SML_VERDICT_COMPLETED] == 0);
 	assert_true(totals.contributions[1] == 0);
 	pair_close(&pair);
 }
@@ -298,7 +336,7 @@ static void assert_passed(const uint8_t *frame, uint32_t bytes)
 	struct outcome out;
 
 	run_program(frame, bytes, &out);
-	assert_int_equal(out.action, 2);
+	assert_int_equal(out.action, XDP_PASS);
 	assert_int_equal(out.bytes, bytes);
 	assert_memory_equal(out.frame, frame, bytes);
 }
@@ -352,9 +390,9 @@ static void an_ipv4_sender_may_leave_out_the_checksum_and_pad_the_frame(void **s
 	bytes = contribution_from(&pair, 0, frame);
 	frame[40] = frame[41] = 0;
 	run_program(frame, bytes + 6, &out);
-	assert_int_equal(out.action, 3);
+	assert_int_equal(out.action, XDP_REDIRECT);
 	sml_xdp_maps_totals(maps, JOB, &totals);
-	assert_int_equal(totals.fates[SML_VERDICT_COMPLETED], 1);
+	assert_int_equal(totals.traffic.fates[SML_VERDICT_COMPLETED], 1);
 	pair_close(&pair);
 }
 
@@ -385,6 +423,51 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(an_address_is_learned_with_the_cookie_only_and_stays),
 };
 
+/* A map of the program under test, by its name, so that the exit sees the same ranks. */
+static int share_map(const char *name, struct bpf_map *map)
+{
+	uint32_t ids[32], length = sizeof(struct bpf_prog_info);
+	struct bpf_prog_info program = {.nr_map_ids = 32, .map_ids = (uintptr_t)ids};
+	bool found = false;
+
+	if (bpf_obj_get_info_by_fd(sml_xdp_maps_exit_fd(maps), &program, &length) < 0)
+		return -errno;
+	for (uint32_t i = 0; i < program.nr_map_ids; i++) {
+		struct bpf_map_info info = {0};
+		int fd = bpf_map_get_fd_by_id(ids[i]);
+
+		length = sizeof(info);
+		if (fd >= 0 && bpf_obj_get_info_by_fd(fd, &info, &length) == 0 &&
+		    strcmp(info.name, name) == 0)
+			found = bpf_map__reuse_fd(map, fd) == 0;
+		close(fd);
+	}
+	return found ? 0 : -ENOENT;
+}
+
+static int open_exits(void)
+{
+	exits = switchml_exit__open();
+	if (exits == NULL)
+		return -errno;
+	bpf_program__set_autoload(exits->progs.sml_entry, false);
+	bpf_program__set_autoload(exits->progs.sml_exit, false);
+	if (share_map("sml_peers", exits->maps.sml_peers) < 0 ||
+	    share_map("sml_ports", exits->maps.sml_ports) < 0)
+		return -ENOENT;
+	return switchml_exit__load(exits);
+}
+
+/* Counters of clones are a CPU's own. */
+static void stay_on_one_cpu(void)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET((unsigned)sched_getcpu(), &one);
+	sched_setaffinity(0, sizeof(one), &one);
+}
+
 int main(void)
 {
 	const struct sml_xdp_config config = {.port = FRAME_PORT, .max_jobs = 2, .max_slots = 64};
@@ -399,7 +482,11 @@ int main(void)
 		fprintf(stderr, "%s\n", text);
 		return 1;
 	}
-	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	stay_on_one_cpu();
+	rc = open_exits();
+	if (rc == 0)
+		rc = cmocka_run_group_tests(tests, NULL, NULL);
+	switchml_exit__destroy(exits);
 	sml_xdp_maps_close(maps);
 	return rc;
 }

@@ -8,6 +8,7 @@ goes where _router.py says.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -353,10 +354,15 @@ def create(options: Any, backend_options: Any) -> ProcessGroupSwitchML:
         raise TypeError(
             f"pg_options must be switchml.torch.Options, not {type(backend_options).__name__}"
         )
+    store = options.store
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT")
+    if attempt and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        # torchrun's store outlives the workers, and has what those before a restart said.
+        store = PrefixStore(f"attempt {attempt}/", store)
     ranks = list(options.global_ranks_in_group)
     title = f"group {options.group_id} of ranks {ranks}" if ranks else "the default group"
     return ProcessGroupSwitchML(
-        options.store,
+        store,
         options.group_rank,
         options.group_size,
         options.timeout,

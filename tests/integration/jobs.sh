@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# To be sourced after hosts.sh: jobs on its hosts, and what becomes of them.
+# shellcheck shell=bash
+
+# Probability, hosts: so many of the UDP packets that arrive there are lost.
+lose() {
+	for host in "${@:2}"; do
+		ip netns exec "$name-$host" iptables -F INPUT || return 1
+		[ "$1" = 0 ] || ip netns exec "$name-$host" iptables -A INPUT -p udp \
+			-m statistic --mode random --probability "$1" -j DROP || return 1
+	done
+}
+
+# Job, switchml bench's options: start its ranks; `pids` has them, by rank.
+start_job() {
+	local job=$1
+	shift
+	pids=()
+	for ((rank = 0; rank < ranks; rank++)); do
+		ip netns exec "$name-$rank" env RANK=$rank WORLD_SIZE=$ranks timeout 100 "$switchml" bench \
+			--switch "${switch:-10.77.0.1}" --job "$job" "$@" \
+			>"$work/$job.$rank" 2>&1 &
+		pids+=($!)
+	done
+}
+
+fail() {
+	echo "FAILED: $1"
+	tail -n 20 "$work"/*
+	failures=$((failures + 1))
+}
+
+# Title, pids: all of them end well.
+expect_success() {
+	local title=$1 bad=0
+	shift
+	for pid in "$@"; do
+		wait "$pid" || bad=1
+	done
+	if [ $bad = 0 ]; then
+		echo "ok: $title"
+	else
+		fail "$title"
+	fi
+}
+
+# Title, options of switchml bench: each type and wire, every result checked.
+exact_sums() {
+	local title=$1 type wire
+	for type in float int32; do
+		for wire in int32 int16; do
+			start_job "exact-$type-$wire" -n 2 -w 1 -d $type --wire $wire "${@:2}"
+			expect_success "$title: $type, $wire wire" "${pids[@]}"
+		done
+	done
+}
+
+two_jobs() {
+	start_job one -b 4 -e 1M -f 16 -n 5 -d float
+	local first=("${pids[@]}")
+	start_job two -b 4 -e 1M -f 16 -n 5 -d int32 -o all
+	expect_success "two jobs at once" "${first[@]}" "${pids[@]}"
+}
+
+killed_worker_is_named() {
+	start_job killed -b 1M -e 1M -n 1000000
+	sleep 2
+	ip netns pids "$name-2" | xargs -r kill -9
+	local began=$SECONDS
+	wait "${pids[2]}" 2>/dev/null
+	for rank in 0 1; do
+		wait "${pids[$rank]}"
+		local status=$?
+		if [ $status = 1 ] && grep -q "rank $rank: .*rank 2" "$work/killed.$rank"; then
+			echo "ok: rank $rank names the dead rank 2: $(tail -n 1 "$work/killed.$rank")"
+		else
+			fail "rank $rank names the dead rank 2 (exit status $status)"
+		fi
+	done
+	[ $((SECONDS - began)) -le 10 ] || fail "that took $((SECONDS - began)) s"
+}

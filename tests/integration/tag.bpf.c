@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * For tc on an interface: what leaves gets VLAN tag 5, and what comes in loses its
+ * tag before the host sees it. So links carry tags where the kernel has no VLAN
+ * interfaces, too.
+ */
+#include <linux/bpf.h>
+#include <linux/pkt_cls.h>
+
+#include <bpf/bpf_helpers.h>
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+SEC("tc/push")
+int push(struct __sk_buff *skb)
+{
+	return bpf_skb_vlan_push(skb, __builtin_bswap16(0x8100), 5) ? TC_ACT_SHOT : TC_ACT_OK;
+}
+
+SEC("tc/pop")
+int pop(struct __sk_buff *skb)
+{
+	if (skb->vlan_present)
+		bpf_skb_vlan_pop(skb);
+	return TC_ACT_OK;
+}

@@ -1,0 +1,394 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# The switch in the kernel, on a box between network namespaces. Needs root and BPF.
+#
+#	tests/integration/xdp.sh build/switchml build/demo/switchml-demo build/bpf/tag.bpf.o
+#
+#	"ports": each rank on a port of the box, which is their bridge, too
+#
+#	  rank 0 ---- port-0 +--------------+ port-2 ---- rank 2
+#	  rank 1 ---- port-1 | bridge   box |             XDP on port-0, port-1, port-2
+#	                     +--------------+
+#
+#	"nic": all of them behind the box's one interface
+#
+#	  rank 0 ---+
+#	  rank 1 ---+ net (a bridge) ---- eth0 box        XDP on eth0
+#	  rank 2 ---+
+#
+#	"mixed": rank 0 on a port of its own, ranks 1 and 2 behind another
+#
+# veths transmit for XDP when their other end has GRO: the ends that are not the
+# box's get it here, but where that is what is tested.
+switchml=$(realpath "$1")
+demo=$2
+tag=$3 # tests/integration/tag.bpf.c, compiled
+network=10.77.0
+# shellcheck source=tests/integration/hosts.sh
+. "$(dirname "$0")/hosts.sh"
+# shellcheck source=tests/integration/jobs.sh
+. "$(dirname "$0")/jobs.sh"
+
+# Run a command on a host.
+on() {
+	ip netns exec "$name-$1" "${@:2}"
+}
+
+# Host, the other host that its cable ends in, last number of its address.
+plug() {
+	ip netns add "$name-$1" && ip -n "$name-$1" link set lo up &&
+		ip link add eth0 netns "$name-$1" type veth peer name "port-$1" netns "$name-$2" &&
+		ip -n "$name-$1" address add "$network.$3/24" dev eth0 &&
+		ip -n "$name-$1" address add "fd77::$3/64" dev eth0 nodad &&
+		ip -n "$name-$1" link set eth0 up &&
+		ip -n "$name-$2" link set "port-$1" master bridge up
+}
+
+# Host: it joins what is plugged into it.
+add_bridge() {
+	ip netns add "$name-$1" && ip -n "$name-$1" link set lo up &&
+		ip -n "$name-$1" link add bridge type bridge &&
+		ip -n "$name-$1" link set bridge up
+}
+
+gro() {
+	on "$1" ethtool -K "$2" gro "$3" >/dev/null
+}
+
+build_ports() {
+	add_bridge box && ip -n "$name-box" address add $network.1/24 dev bridge &&
+		ip -n "$name-box" address add fd77::1/64 dev bridge nodad || return 1
+	interfaces=""
+	for ((rank = 0; rank < ranks; rank++)); do
+		plug $rank box 1$rank && gro $rank eth0 on || return 1
+		interfaces=$interfaces${interfaces:+,}port-$rank
+	done
+}
+
+build_nic() {
+	add_bridge net && plug box net 1 && gro net port-box on || return 1
+	for ((rank = 0; rank < ranks; rank++)); do
+		plug $rank net 1$rank || return 1
+	done
+	interfaces=eth0
+}
+
+build_mixed() {
+	add_bridge box && ip -n "$name-box" address add $network.1/24 dev bridge &&
+		add_bridge net && plug 0 box 10 && plug 1 net 11 && plug 2 net 12 &&
+		ip link add uplink netns "$name-net" type veth peer name port-net netns "$name-box" &&
+		ip -n "$name-net" link set uplink master bridge up &&
+		ip -n "$name-box" link set port-net master bridge up &&
+		gro 0 eth0 on && gro net uplink on || return 1
+	interfaces=port-0,port-net
+}
+
+# Hosts, but not what they wrote.
+tear_down() {
+	work=$work/none remove_hosts
+}
+
+# Options: the daemon on the box; $daemon is its process.
+start_switch() {
+	: >"$work/switch"
+	# Not by `on`, whose process would be a shell.
+	ip netns exec "$name-box" "$switchml" switch --dataplane xdp --iface "$interfaces" "$@" \
+		>"$work/switch" 2>&1 &
+	daemon=$!
+	for ((i = 0; i < 300; i++)); do
+		grep -q ready "$work/switch" && return
+		kill -0 $daemon 2>/dev/null || break
+		sleep 0.05
+	done
+	if grep -q "not permitted\|Permission denied\|Function not implemented" "$work/switch"; then
+		skip "BPF is not permitted: $(tail -n 1 "$work/switch")"
+	fi
+	fail "the switch does not start"
+}
+
+stop_switch() {
+	kill "$daemon" && wait "$daemon"
+}
+
+no_trace() {
+	for ((i = 0; i < 40; i++)); do
+		on box ip link show | grep -q xdp || break
+		sleep 0.05
+	done
+	on box ip link show >"$work/links"
+	on box bpftool prog show >"$work/programs" 2>/dev/null || bpftool prog show >"$work/programs"
+	if grep xdp "$work/links"; then
+		fail "$1: the interfaces are as they were"
+	else
+		echo "ok: $1: no program is left on an interface"
+	fi
+}
+
+# Title, a name of `switchml status`, the least of it.
+expect_counter() {
+	local value
+	value=$(on box "$switchml" status --switch 127.0.0.1 | awk -v name="$2" '$1 == name { print $2; exit }')
+	if [ "${value:-0}" -ge "$3" ]; then
+		echo "ok: $1 ($2 $value)"
+	else
+		fail "$1: $2 is ${value:-0}, not $3 at least"
+	fi
+}
+
+# Title, words in the daemon's or the ranks' output.
+expect_words() {
+	if grep -q "$2" "$work"/*; then
+		echo "ok: $1: $(grep -h "$2" "$work"/* | head -n 1)"
+	else
+		fail "$1"
+	fi
+}
+
+# ---- what a job sees ----
+
+sums() {
+	exact_sums "$1" -b 4 -e 1M -f 16
+	SWITCHML_THREADS=2 start_job shards -b 4 -e 1M -f 16 -n 2 -d all -o all
+	expect_success "$1: all types and operations, two sockets a rank" "${pids[@]}"
+	switch=[fd77::1] start_job six -b 4 -e 1M -f 16 -n 2
+	expect_success "$1: IPv6" "${pids[@]}"
+	start_job faults -b 4 -e 256K -f 16 -n 5 --drop 2% --duplicate 1% --reorder 1%
+	expect_success "$1: packets lost, doubled and late, both ways" "${pids[@]}"
+	lose 0.02 0 1 2
+	start_job lossy -b 4 -e 256K -f 16 -n 5 -d float
+	expect_success "$1: results lost on their way" "${pids[@]}"
+	lose 0 0 1 2
+	expect_counter "$1: results are sent again" resend 1
+	two_jobs
+}
+
+mismatch() {
+	local bytes=(64K 64K 256K)
+	for rank in 0 1 2; do
+		on $rank env RANK=$rank WORLD_SIZE=$ranks timeout 50 "$switchml" bench \
+			--switch $network.1 --job mismatch -b "${bytes[$rank]}" -e "${bytes[$rank]}" \
+			>"$work/mismatch.$rank" 2>&1 &
+	done
+	sleep 1
+	for ((i = 0; i < 50; i++)); do
+		[ "$(grep -l "made different calls" "$work"/mismatch.* | wc -l)" = 3 ] && break
+		sleep 0.1
+	done
+	[ "$i" -lt 50 ] || fail "ranks that make different calls are told"
+	expect_words "different calls are told" "rank . called"
+}
+
+# The training's summary, without what depends on time and on the switch.
+train() {
+	local job=$1
+	pids=()
+	for ((rank = 0; rank < ranks; rank++)); do
+		on $rank env RANK=$rank WORLD_SIZE=$ranks SWITCHML_JOB="$job" OPENBLAS_NUM_THREADS=1 \
+			timeout 100 "$demo" --steps 20 --switch $network.1:"$2" \
+			--json "$work/$job.json.$rank" >"$work/$job.$rank" 2>&1 &
+		pids+=($!)
+	done
+	expect_success "training through $job" "${pids[@]}"
+	grep -E '"(loss|accuracy|error|drift_largest|parameters_same|holds)"' "$work/$job.json.0" \
+		>"$work/$job.facts"
+}
+
+same_training() {
+	[ -x "$demo" ] || { echo "left out: the demo is not built"; return; }
+	ip netns exec "$name-box" "$switchml" switch --listen :28600 >"$work/udp-switch" 2>&1 &
+	local udp=$!
+	sleep 0.5
+	train xdp 28500
+	train udp 28600
+	kill $udp
+	if [ -s "$work/xdp.facts" ] && cmp "$work/xdp.facts" "$work/udp.facts"; then
+		echo "ok: both dataplanes train to the same bits"
+	else
+		fail "both dataplanes train to the same bits"
+	fi
+}
+
+# ---- what an administrator sees ----
+
+# The box is a bridge as before, also for another switch on the same UDP port behind it.
+other_traffic() {
+	ip netns exec "$name-0" "$switchml" switch >"$work/far-switch" 2>&1 &
+	local far=$!
+	sleep 0.5
+	start_job near -b 64K -e 64K -n 50
+	local near=("${pids[@]}")
+	switch=$network.10 start_job far -b 4 -e 1M -f 16 -n 2
+	expect_success "other traffic passes through the box: a switch behind it" "${pids[@]}" "${near[@]}"
+	kill $far
+}
+
+# The fewest calls that are still under way when the daemon is killed: hosts differ.
+killed_daemon() {
+	for calls in 200 1000 5000 20000; do
+		SWITCHML_TIMEOUT=30 SWITCHML_HEARTBEAT=1 start_job resumed -b 256K -e 256K -n $calls -w 1
+		sleep 1.2
+		kill -0 "${pids[@]}" 2>/dev/null && break
+		wait "${pids[@]}"
+	done
+	kill -9 $daemon
+	wait $daemon 2>/dev/null
+	no_trace "kill -9 in the middle of a job"
+	start_switch
+	expect_success "the daemon is killed and started again in the middle of a job" "${pids[@]}"
+	expect_words "the job went on" "epoch 2"
+}
+
+# Both dataplanes for one job: side by side, and one after the other.
+change_of_dataplane() {
+	ip netns exec "$name-box" "$switchml" switch --listen :28600 >"$work/udp-switch" 2>&1 &
+	local udp=$!
+	sleep 0.3
+	switch=$network.1,$network.1:28600 start_job striped -b 4 -e 1M -f 16 -n 2
+	expect_success "a job over a stripe of each dataplane" "${pids[@]}"
+	switch="$network.1|$network.1:28600" SWITCHML_TIMEOUT=30 SWITCHML_HEARTBEAT=1 \
+		start_job moved -b 256K -e 256K -n "$calls" -w 1
+	sleep 0.6
+	kill -9 $daemon
+	wait $daemon 2>/dev/null
+	expect_success "a UDP switch goes on where this one was" "${pids[@]}"
+	expect_words "the job went on there" "28600 goes on in its place"
+	kill $udp
+	start_switch
+}
+
+features() {
+	for host in box 0 1 2 net; do
+		[ -e "/var/run/netns/$name-$host" ] || continue
+		for interface in $(on $host ls /sys/class/net); do
+			echo "$host $interface"
+			on $host ethtool -k "$interface" 2>/dev/null
+			on $host ip link show dev "$interface"
+		done
+	done
+}
+
+interfaces_stay() {
+	features >"$work/before"
+	start_switch "$@"
+	stop_switch
+	no_trace "the end of the daemon"
+	features >"$work/after"
+	cmp "$work/before" "$work/after" || fail "offloads and settings of interfaces stay"
+}
+
+another_program() {
+	start_switch
+	ip netns exec "$name-box" "$switchml" switch --listen :28700 --dataplane xdp --iface "${interfaces##*,}" \
+		>"$work/second" 2>&1 && fail "a second program is refused"
+	expect_words "a second program is refused" "has another XDP program"
+	stop_switch
+}
+
+privileges() {
+	local user=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+	on box "${user[@]}" "$switchml" switch --dataplane xdp --iface "$interfaces" \
+		>"$work/unprivileged" 2>&1 && fail "without privileges it is refused"
+	expect_words "without privileges it is refused" "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"
+	: >"$work/switch"
+	ip netns exec "$name-box" "${user[@]}" --inh-caps +bpf,+perfmon,+net_admin --ambient-caps +bpf,+perfmon,+net_admin \
+		"$switchml" switch --dataplane xdp --iface "$interfaces" >"$work/switch" 2>&1 &
+	daemon=$!
+	for ((i = 0; i < 300; i++)); do
+		grep -q ready "$work/switch" && break
+		sleep 0.05
+	done
+	start_job bpf -b 64K -e 64K -n 5
+	expect_success "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN are all that it needs" "${pids[@]}"
+	grep Cap /proc/$daemon/status >"$work/capabilities"
+	if [ "$(awk '/CapEff/ { print $2 }' "$work/capabilities")" = 0000008000000000 ]; then
+		echo "ok: while it serves it has CAP_BPF alone"
+	else
+		fail "while it serves it has CAP_BPF alone"
+	fi
+	stop_switch
+}
+
+# Everything on the links of box and ranks bears a tag, which hosts don't see.
+vlan_tags() {
+	for host in box 0 1 2; do
+		on $host ethtool -K eth0 txvlan off >/dev/null 2>&1
+		on $host tc qdisc add dev eth0 clsact &&
+			on $host tc filter add dev eth0 egress bpf da obj "$tag" sec tc/push &&
+			on $host tc filter add dev eth0 ingress bpf da obj "$tag" sec tc/pop || {
+			fail "VLAN tags: tc cannot put them on"
+			return
+		}
+	done
+	exact_sums "VLAN tags" -b 4 -e 1M -f 16
+	switch=[fd77::1] start_job six-tagged -b 4 -e 1M -f 16 -n 2 --drop 1%
+	expect_success "VLAN tags and IPv6, with losses" "${pids[@]}"
+	for host in box 0 1 2; do
+		on $host tc qdisc del dev eth0 clsact
+	done
+}
+
+# Interfaces of VLAN 5 on top, whose tag the veths leave beside the packet: XDP can't see it.
+hidden_tags() {
+	for host in box 0 1 2; do
+		local last=1
+		[ $host = box ] || last=1$host
+		on $host ethtool -K eth0 txvlan on >/dev/null 2>&1
+		if ! on $host ip link add link eth0 name eth0.5 type vlan id 5 2>/dev/null; then
+			echo "left out: hidden VLAN tags (this kernel has no VLAN interfaces)"
+			return
+		fi
+		on $host ip address add 10.79.0.$last/24 dev eth0.5
+		on $host ip link set eth0.5 up
+	done
+	switch=10.79.0.1 SWITCHML_TIMEOUT=5 start_job hidden -b 4 -e 4 -n 1
+	wait "${pids[@]}"
+	expect_words "a tag that only the driver sees is told" "VLAN tag XDP does not see"
+}
+
+# ---- all of it ----
+
+[ "$(id -u)" = 0 ] || skip "network namespaces need root"
+command -v ip >/dev/null || skip "there is no ip (Debian: iproute2)"
+command -v iptables >/dev/null || skip "there is no iptables"
+command -v ethtool >/dev/null || skip "there is no ethtool"
+trap remove_hosts EXIT
+
+build_ports 2>"$work/why" || skip "no network namespaces here: $(tail -n 1 "$work/why")"
+start_switch
+sums "ports"
+other_traffic
+mismatch
+killed_worker_is_named
+same_training
+killed_daemon
+change_of_dataplane
+stop_switch
+no_trace "SIGTERM"
+interfaces_stay
+another_program
+privileges
+gro 1 eth0 off
+start_switch
+exact_sums "a port that cannot transmit" -b 4 -e 256K -f 16
+expect_words "that is told" "cannot transmit for XDP"
+stop_switch
+tear_down
+
+build_nic
+start_switch
+sums "nic"
+vlan_tags
+hidden_tags
+killed_daemon
+stop_switch
+start_switch --xdp-mode generic
+sums "generic"
+stop_switch
+interfaces_stay --xdp-mode generic
+tear_down
+
+build_mixed
+start_switch
+exact_sums "mixed" -b 4 -e 1M -f 16
+stop_switch
+[ $failures = 0 ]
