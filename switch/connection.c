@@ -162,6 +162,8 @@ static void handle(struct sml_connection *connection, const SmlControl__Envelope
 
 	switch (message->body_case) {
 	case SML_CONTROL__ENVELOPE__BODY_PING:
+		if (connection->job != NULL && message->ping->stripe != NULL)
+			sml_job_note_served(connection, message->ping->stripe);
 		if (listens)
 			answer_ping(connection, message->ping);
 		break;
