@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "control/frame.h"
 #include "core/resume.h"
 #include "lib/connect.h"
 #include "lib/settings.h"
@@ -29,6 +30,8 @@ struct sml_control_owner {
 	void *self;
 	/* What this rank's slots are waiting for, to be freed; NULL: it has none to tell of. */
 	struct sml_stall_report *(*stalls)(void *self);
+	/* What they have done so far. Never called where this rank has none. */
+	void (*served)(void *self, SmlControl__StripeStatus *status);
 	/* In words: which call has this chunk? */
 	void (*describe)(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
 			 size_t text_bytes);

@@ -418,9 +418,15 @@ void sml_control_ended(void *self, int error)
 
 static void send_ping(struct sml_control *control)
 {
+	SmlControl__StripeStatus served = SML_CONTROL__STRIPE_STATUS__INIT;
 	SmlControl__Ping ping = SML_CONTROL__PING__INIT;
 	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
 
+	if (control->threaded && control->has_slots &&
+	    control->settings->rank < control->admission.stripes) {
+		control->owner.served(control->owner.self, &served);
+		ping.stripe = &served;
+	}
 	ping.time_ns = sml_now_ns();
 	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_PING;
 	envelope.ping = &ping;

@@ -32,6 +32,13 @@ void sml_line_free(struct sml_line *line)
 	free(line);
 }
 
+/*
+ * Between ranks, packets to one of them leave together, so many or more, and wait
+ * so long for each other at most.
+ */
+#define MANY_PACKETS 24
+#define HOLD_NS	     300000ull
+
 /* ---- results, by whichever way they come ---- */
 
 /* A result that the worker took: of the head stream, others may have waited for it. */
@@ -81,6 +88,8 @@ static void contribute(struct sml_line *line, const void *packet, uint32_t lengt
 	enum sml_verdict verdict =
 		sml_own_stripe_receive(own, packet, length, line->round, &answer);
 
+	line->n_absorbed += verdict == SML_VERDICT_ABSORBED;
+	line->n_completed += verdict == SML_VERDICT_COMPLETED;
 	if (verdict == SML_VERDICT_RESEND && answer.packet && answer.in.rank != own->rank)
 		sml_results_send_one(&line->results, line->transport->poll_fd, answer.packet,
 				     answer.length, &own->paths[answer.in.rank][answer.in.shard]);
@@ -91,10 +100,28 @@ static void contribute(struct sml_line *line, const void *packet, uint32_t lengt
 	take_result(own_shard(line), answer.packet, answer.length, now_ns, news);
 }
 
-static void flush_results(struct sml_line *line)
+/*
+ * Results wait for more while more are about to come: some ranks have contributed
+ * to a use, and so the others soon will. For a moment at most.
+ */
+static bool may_wait(struct sml_line *line, uint64_t now_ns)
 {
-	if (line->own && line->results.n > 0)
-		sml_results_flush(&line->results, line->transport->poll_fd);
+	uint64_t n_ranks = line->own->pool.rules.n_ranks;
+
+	if (line->results.n >= MANY_PACKETS ||
+	    line->n_absorbed == line->n_completed * (n_ranks - 1))
+		return false;
+	if (line->held_since_ns == 0)
+		line->held_since_ns = now_ns;
+	return now_ns < line->held_since_ns + HOLD_NS;
+}
+
+static void flush_results(struct sml_line *line, uint64_t now_ns)
+{
+	if (!line->own || line->results.n == 0 || may_wait(line, now_ns))
+		return;
+	line->held_since_ns = 0;
+	sml_results_flush(&line->results, line->transport->poll_fd);
 }
 
 /* ---- in ---- */
@@ -102,7 +129,7 @@ static void flush_results(struct sml_line *line)
 /* Takes of full batches until a round ends all the same. */
 #define LONGEST_ROUND 64
 /* Takes before results are sent, which lie where nobody changes them until then. */
-#define TAKES_AT_ONCE 4
+#define TAKES_AT_ONCE 16
 
 /* Whose result it seems to be; its worker looks closer. */
 static struct sml_shard *shard_of(const struct sml_line *line, const struct sml_header *header)
@@ -153,14 +180,11 @@ bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_
 		if (transport->drained)
 			break;
 	}
-	flush_results(line);
+	flush_results(line, now_ns);
 	return any;
 }
 
 /* ---- out ---- */
-
-#define FEW_PACKETS   8
-#define MOST_DEFERRED 3
 
 /* To another process. */
 static void fill(struct sml_line *line, struct sml_shard *shard, unsigned most_packets,
@@ -189,19 +213,36 @@ static uint32_t count_ready(const struct sml_worker *worker)
 }
 
 /*
- * While there is other work, few packets wait to become more: one datagram that
- * the kernel cuts up costs as much as one packet. For some rounds at most, for
- * others may be waiting for them.
+ * Few packets wait to become more while others are on their way, as Nagle has it:
+ * what the kernel cuts up costs as much as one packet. For a moment at most.
  */
-static bool should_wait(struct sml_shard *shard, bool idle)
+static bool should_wait(struct sml_shard *shard, uint64_t now_ns)
 {
-	if (idle || shard->n_deferred >= MOST_DEFERRED ||
-	    count_ready(&shard->worker) >= FEW_PACKETS) {
-		shard->n_deferred = 0;
+	const struct sml_worker *worker = &shard->worker;
+
+	if (worker->in_flight.n == 0 || count_ready(worker) >= MANY_PACKETS) {
+		shard->held_since_ns = 0;
 		return false;
 	}
-	shard->n_deferred++;
-	return true;
+	if (shard->held_since_ns == 0)
+		shard->held_since_ns = now_ns;
+	if (now_ns < shard->held_since_ns + HOLD_NS)
+		return true;
+	shard->held_since_ns = 0;
+	return false;
+}
+
+uint64_t sml_line_deadline(const struct sml_line *line)
+{
+	uint64_t earliest_ns = line->held_since_ns ? line->held_since_ns + HOLD_NS : UINT64_MAX;
+
+	for (unsigned i = 0; i < line->n_shards; i++) {
+		uint64_t since_ns = line->shards[i]->held_since_ns;
+
+		if (since_ns && since_ns + HOLD_NS < earliest_ns)
+			earliest_ns = since_ns + HOLD_NS;
+	}
+	return earliest_ns;
 }
 
 /*
@@ -209,14 +250,14 @@ static bool should_wait(struct sml_shard *shard, bool idle)
  * one first would fill its link and leave the others' idle. Each rank begins
  * with another.
  */
-static void fill_turns(struct sml_line *line, uint64_t now_ns, bool idle)
+static void fill_turns(struct sml_line *line, uint64_t now_ns)
 {
 	unsigned turn = line->turn;
 
 	for (unsigned i = 0; i < line->n_shards; i++, turn = (turn + 1) % line->n_shards) {
 		struct sml_shard *shard = line->shards[turn];
 
-		if ((line->own && shard == own_shard(line)) || should_wait(shard, idle))
+		if ((line->own && shard == own_shard(line)) || should_wait(shard, now_ns))
 			continue;
 		fill(line, shard, SML_TURN_PACKETS, now_ns);
 		if (line->out.n == SML_BATCH_PACKETS)
@@ -238,11 +279,11 @@ static bool serve_own(struct sml_line *line, uint64_t now_ns, struct sml_news *n
 			break;
 		contribute(line, line->scratch, (uint32_t)length, now_ns, news);
 	}
-	flush_results(line);
+	flush_results(line, now_ns);
 	return n > 0;
 }
 
-bool sml_line_send(struct sml_line *line, uint64_t now_ns, bool idle, struct sml_news *news)
+bool sml_line_send(struct sml_line *line, uint64_t now_ns, struct sml_news *news)
 {
 	struct sml_transport *transport = line->transport;
 	bool busy = line->own && serve_own(line, now_ns, news);
@@ -251,7 +292,7 @@ bool sml_line_send(struct sml_line *line, uint64_t now_ns, bool idle, struct sml
 	if (!sml_line_is_full(line)) {
 		sml_batch_clear(&line->out);
 		if (line->n_shards > 1)
-			fill_turns(line, now_ns, idle);
+			fill_turns(line, now_ns);
 		else if (!line->own)
 			fill(line, line->shards[0], SML_BATCH_PACKETS, now_ns);
 		if (line->out.n == 0)

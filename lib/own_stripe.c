@@ -91,3 +91,15 @@ enum sml_verdict sml_own_stripe_receive(struct sml_own_stripe *own, const void *
 		tell_mismatch(own, &answer->in);
 	return verdict;
 }
+
+void sml_own_stripe_status(const struct sml_own_stripe *own, SmlControl__StripeStatus *status)
+{
+	status->stripe = own->rank;
+	for (unsigned rank = 0; rank < own->pool.rules.n_ranks; rank++) {
+		status->contributions +=
+			__atomic_load_n(&own->contributions[rank], __ATOMIC_RELAXED);
+		status->resends += __atomic_load_n(&own->resends[rank], __ATOMIC_RELAXED);
+	}
+	status->duplicates =
+		__atomic_load_n(&own->verdicts[SML_VERDICT_DUPLICATE], __ATOMIC_RELAXED);
+}

@@ -13,6 +13,7 @@
 #ifndef SML_LIB_OWN_STRIPE_H
 #define SML_LIB_OWN_STRIPE_H
 
+#include "control/frame.h"
 #include "core/pool.h"
 #include "lib/transport.h"
 #include "switch/udp_results.h"
@@ -65,6 +66,9 @@ void sml_own_stripe_set_path(struct sml_own_stripe *own, unsigned rank, unsigned
 enum sml_verdict sml_own_stripe_receive(struct sml_own_stripe *own, const void *packet,
 					uint32_t length, uint32_t round,
 					struct sml_pool_answer *answer);
+
+/* What it has done so far, but for the bytes. */
+void sml_own_stripe_status(const struct sml_own_stripe *own, SmlControl__StripeStatus *status);
 
 /* Ask the threads, or look when they have stopped. To be freed; NULL: no answer, or no memory. */
 struct sml_stall_report *sml_own_stripe_ask(struct sml_context *context);

@@ -197,10 +197,10 @@ static bool take_in(struct sml_progress *progress, struct sml_line *line)
 	return busy;
 }
 
-static bool send_out(struct sml_progress *progress, struct sml_line *line, bool idle)
+static bool send_out(struct sml_progress *progress, struct sml_line *line)
 {
 	struct sml_news news = {0};
-	bool busy = sml_line_send(line, sml_now_ns(), idle, &news);
+	bool busy = sml_line_send(line, sml_now_ns(), &news);
 
 	spread(progress, line, &news);
 	publish(line);
@@ -210,7 +210,7 @@ static bool send_out(struct sml_progress *progress, struct sml_line *line, bool 
 /* One round. In before out, so that a batch of results becomes a batch of packets. */
 static bool step(struct sml_progress *progress)
 {
-	bool busy = false, idle;
+	bool busy = false;
 
 	progress->events_seen = __atomic_load_n(&progress->context->events, __ATOMIC_ACQUIRE);
 	park_and_unpark(progress);
@@ -220,10 +220,9 @@ static bool step(struct sml_progress *progress)
 		if (!is_parked(progress->lines[i]))
 			busy |= take_in(progress, progress->lines[i]);
 	busy |= take_submitted(progress);
-	idle = !busy;
 	for (unsigned i = 0; i < progress->n_lines; i++)
 		if (!is_parked(progress->lines[i]))
-			busy |= send_out(progress, progress->lines[i], idle);
+			busy |= send_out(progress, progress->lines[i]);
 	return busy;
 }
 
@@ -293,6 +292,10 @@ static uint64_t earliest_deadline(const struct sml_progress *progress)
 	while ((shard = next_shard(progress, &walk)) != NULL) {
 		/* A parked one's worker is another thread's. */
 		deadline_ns = shard->parked ? FOREVER : sml_worker_deadline(&shard->worker);
+		earliest_ns = deadline_ns < earliest_ns ? deadline_ns : earliest_ns;
+	}
+	for (unsigned i = 0; i < progress->n_lines; i++) {
+		deadline_ns = sml_line_deadline(progress->lines[i]);
 		earliest_ns = deadline_ns < earliest_ns ? deadline_ns : earliest_ns;
 	}
 	return earliest_ns;

@@ -48,15 +48,15 @@ struct sml_shard {
 	/* The epoch before, for its kept results: see failover.c. Memory NULL: none. */
 	struct sml_worker kept;
 	void *kept_memory;
-	unsigned n_deferred; /* rounds that its few packets have waited */
-	bool parked;	     /* as the stripe asked: frozen, not to be touched */
+	uint64_t held_since_ns; /* its few packets wait for more; 0: none do */
+	bool parked;		/* as the stripe asked: frozen, not to be touched */
 
 	/* Copies of the worker's, for other threads. Each atomic. */
 	struct sml_counters counters;
 };
 
 /* Packets to one stripe before another has its turn. */
-#define SML_TURN_PACKETS 32
+#define SML_TURN_PACKETS 64
 
 struct sml_line {
 	struct sml_transport *transport;
@@ -68,6 +68,8 @@ struct sml_line {
 	/* What this rank's own stripe does here. NULL: it has none. */
 	struct sml_own_stripe *own;
 	struct sml_results results;
+	uint64_t held_since_ns; /* results wait for more; 0: none do */
+	uint64_t n_absorbed, n_completed;
 	uint64_t served_packets, served_bytes; /* that other ranks have sent to it */
 	uint32_t round, n_takes;	       /* see own_stripe.h */
 	uint32_t scratch[SML_MAX_PACKET_BYTES / 4];
@@ -135,8 +137,11 @@ void sml_line_free(struct sml_line *line);
 bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_t now_ns,
 		      struct sml_news *news);
 
-/* Fill a batch and send it. idle: nothing had come. True when something went. */
-bool sml_line_send(struct sml_line *line, uint64_t now_ns, bool idle, struct sml_news *news);
+/* Fill a batch and send it. True when something went. */
+bool sml_line_send(struct sml_line *line, uint64_t now_ns, struct sml_news *news);
+
+/* When what waits to leave in company has to leave all the same; UINT64_MAX: nothing does. */
+uint64_t sml_line_deadline(const struct sml_line *line);
 
 static inline bool sml_line_is_full(const struct sml_line *line)
 {

@@ -146,6 +146,17 @@ static struct sml_stall_report *stalls(void *self)
 	return sml_own_stripe_ask(((struct sml_stripe *)self)->context);
 }
 
+static void served(void *self, SmlControl__StripeStatus *status)
+{
+	const struct sml_context *context = ((struct sml_stripe *)self)->context;
+	struct sml_counters counters = {.size = sizeof(counters)};
+
+	sml_own_stripe_status(context->own, status);
+	sml_get_stripe_counters(context, context->settings.rank, &counters, NULL);
+	status->bytes_received = counters.bytes_received;
+	status->bytes_sent = counters.bytes_sent;
+}
+
 static void failed(void *self, int error, const char *text)
 {
 	sml_context_fail(((struct sml_stripe *)self)->context, error, text);
@@ -159,8 +170,8 @@ static void lost(void *self, const char *text)
 int sml_stripe_start_control(struct sml_stripe *stripe)
 {
 	/* An embedded switch dies with its rank: nobody can take over. */
-	const struct sml_control_owner owner = {stripe, stalls, describe, failed,
-						is_embedded(stripe) ? NULL : lost};
+	const struct sml_control_owner owner = {
+		stripe, stalls, served, describe, failed, is_embedded(stripe) ? NULL : lost};
 
 	return sml_control_start(stripe->control, &owner);
 }

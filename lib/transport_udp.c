@@ -81,15 +81,15 @@ static uint32_t enlarge(int fd, int force, int option)
 
 static void forbid_fragments(const struct udp *udp, bool forbid)
 {
-	int value = udp->v6 ? (forbid ? IPV6_PMTUDISC_DO : IPV6_PMTUDISC_DONT)
-			    : (forbid ? IP_PMTUDISC_DO : IP_PMTUDISC_DONT);
+	int v4 = forbid ? IP_PMTUDISC_DO : IP_PMTUDISC_DONT;
+	int v6 = forbid ? IPV6_PMTUDISC_DO : IPV6_PMTUDISC_DONT;
 
-	/* Of IPv4 also on a socket of both. */
-	if (udp->v6 && udp->peers)
-		(void)setsockopt(udp->base.poll_fd, IPPROTO_IP, IP_MTU_DISCOVER,
-				 &(int){forbid ? IP_PMTUDISC_DO : IP_PMTUDISC_DONT}, sizeof(int));
-	(void)setsockopt(udp->base.poll_fd, udp->v6 ? IPPROTO_IPV6 : IPPROTO_IP,
-			 udp->v6 ? IPV6_MTU_DISCOVER : IP_MTU_DISCOVER, &value, sizeof(value));
+	/* Of IPv4 also on a socket of both families. */
+	if (!udp->v6 || udp->peers)
+		(void)setsockopt(udp->base.poll_fd, IPPROTO_IP, IP_MTU_DISCOVER, &v4, sizeof(v4));
+	if (udp->v6)
+		(void)setsockopt(udp->base.poll_fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &v6,
+				 sizeof(v6));
 }
 
 static void set_up_buffers(struct udp *udp)

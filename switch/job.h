@@ -25,6 +25,12 @@ enum sml_job_state {
 	SML_JOB_LEAVING
 };
 
+/* What a stripe has done so far. */
+struct sml_served {
+	uint64_t contributions, resends, duplicates;
+	uint64_t bytes_received, bytes_sent;
+};
+
 struct sml_member {
 	struct sml_connection *connection; /* NULL: not here, or has left */
 	char host[SML_NAME_BYTES];
@@ -38,6 +44,7 @@ struct sml_member {
 	uint8_t address[16], host_bytes;
 	bool is_local; /* on this host */
 	uint32_t ports[SML_MAX_SHARDS];
+	struct sml_served served; /* as it last told */
 	/* What it says it has and lacks: it resumes. Of protobuf-c's memory. */
 	SmlControl__Join *resume;
 };
@@ -83,6 +90,9 @@ void sml_job_note_peer(struct sml_member *member, const SmlControl__Join *join);
 
 /* All such ranks are here: how many stripes, and their secrets. 0 or -ENOMEM. */
 int sml_job_meet(struct sml_job *job);
+
+/* "rank 3 at 10.0.0.4, UDP port 40001" */
+void sml_job_name_stripe(const struct sml_job *job, uint32_t stripe, char *text, size_t bytes);
 
 /* What one rank is to know of all. To be freed; NULL: no memory. */
 struct sml_meeting *sml_job_describe_peers(const struct sml_job *job, uint8_t to,

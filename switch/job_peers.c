@@ -8,8 +8,10 @@
  * Each stripe has a tag, and a cookie for each rank: a rank can neither speak
  * for another one nor forge another stripe's results.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -241,4 +243,28 @@ struct sml_meeting *sml_job_describe_peers(const struct sml_job *job, uint8_t to
 		admitted->n_cookies = job->n_ranks;
 	}
 	return meeting;
+}
+
+void sml_job_note_served(struct sml_connection *connection, const SmlControl__StripeStatus *served)
+{
+	struct sml_member *member = &connection->job->members[connection->rank];
+
+	member->served = (struct sml_served){
+		.contributions = served->contributions,
+		.resends = served->resends,
+		.duplicates = served->duplicates,
+		.bytes_received = served->bytes_received,
+		.bytes_sent = served->bytes_sent,
+	};
+}
+
+void sml_job_name_stripe(const struct sml_job *job, uint32_t stripe, char *text, size_t bytes)
+{
+	const struct sml_member *member = &job->members[stripe];
+	char address[INET6_ADDRSTRLEN] = "this host";
+
+	if (member->host_bytes)
+		inet_ntop(member->host_bytes == 4 ? AF_INET : AF_INET6, member->address, address,
+			  sizeof(address));
+	snprintf(text, bytes, "rank %u at %s, UDP port %u", stripe, address, member->ports[0]);
 }

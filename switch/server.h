@@ -153,6 +153,9 @@ void sml_job_joined(struct sml_job *job);
 /* Any later message of a member. */
 void sml_job_message(struct sml_connection *connection, const SmlControl__Envelope *message);
 
+/* A rank that has slots tells what they have done. */
+void sml_job_note_served(struct sml_connection *connection, const SmlControl__StripeStatus *served);
+
 /* A member's connection has ended: why says how. */
 void sml_job_lost(struct sml_connection *connection, const char *why);
 

@@ -109,6 +109,15 @@ exact_sums() {
 killed_rank_takes_its_stripe_along() {
 	start_job killed "$no_switch" -b 1M -e 1M -n 1000000
 	sleep 2
+	ip netns exec "$name-1" "$switchml" status --switch 10.78.1.10 >"$work/status"
+	if grep -q "a stripe in every rank" "$work/status" &&
+		grep -q "3  rank 3 at 10.78.1.13, UDP port" "$work/status"; then
+		echo "ok: status shows each stripe"
+	else
+		echo "FAILED: status shows each stripe"
+		cat "$work/status"
+		failures=$((failures + 1))
+	fi
 	ip netns pids "$name-2" | xargs -r kill -9
 	for rank in 0 1 3; do
 		wait "${pids[$rank]}"
