@@ -27,7 +27,8 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--width", type=int, default=2048)
     parser.add_argument("--depth", type=int, default=4)
-    parser.add_argument("--batch", type=int, default=4, help="images a rank and step")
+    parser.add_argument("--batch", type=int, default=1, help="images a rank and step")
+    parser.add_argument("--bucket", type=float, default=4, help="DDP's bucket_cap_mb")
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--steps", type=int, default=3, help="in a turn; the first is not timed")
     return parser.parse_args()
@@ -44,6 +45,7 @@ class Runner:
             torch_ddp.network(options.width, options.depth),
             process_group=self.group,
             gradient_as_bucket_view=True,
+            bucket_cap_mb=options.bucket,
         )
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.05)
         self.seconds = []
