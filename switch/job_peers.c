@@ -196,6 +196,7 @@ int sml_job_meet(struct sml_job *job)
 
 	if (job->stripes == 0)
 		job->stripes = choose_stripes(job);
+	sml_assert(job->stripes > 0);
 	n = (size_t)job->stripes * (1u + job->n_ranks);
 	job->secrets = malloc(n * sizeof(*job->secrets));
 	if (job->secrets == NULL)
