@@ -27,50 +27,32 @@ static __always_inline struct sml_xdp_counters *counters_of(const struct sml_xdp
 	return bpf_map_lookup_elem(&sml_counters, &index);
 }
 
-static __always_inline void count(const struct sml_xdp_job *job, uint32_t fate)
+static __always_inline void count(struct sml_xdp_counters *counters, uint32_t fate)
 {
-	struct sml_xdp_counters *counters = counters_of(job);
-
-	if (counters && fate < SML_XDP_FATES)
+	if (fate < SML_XDP_FATES)
 		counters->traffic.fates[fate]++;
 }
 
-/* A packet that ends here: the stack won't see it. */
-static __always_inline void count_received(const struct sml_xdp_job *job, uint32_t fate,
-					   uint32_t bytes)
+/* A contribution, which ends here: the stack won't see it. */
+static __always_inline void count_received(struct sml_xdp_counters *counters, uint32_t fate,
+					   uint32_t rank, uint32_t bytes)
 {
-	struct sml_xdp_counters *counters = counters_of(job);
-
-	if (!counters || fate >= SML_XDP_FATES)
-		return;
-	counters->traffic.fates[fate]++;
+	count(counters, fate);
 	counters->traffic.packets_received++;
 	counters->traffic.bytes_received += bytes;
+	if (rank >= SML_MAX_RANKS)
+		return;
+	if (fate == SML_VERDICT_ABSORBED || fate == SML_VERDICT_COMPLETED)
+		counters->contributions[rank]++;
+	else if (fate == SML_VERDICT_RESEND)
+		counters->resends[rank]++;
 }
 
-static __always_inline void count_sent(const struct sml_xdp_job *job, uint32_t packets,
+static __always_inline void count_sent(struct sml_xdp_counters *counters, uint32_t packets,
 				       uint32_t bytes)
 {
-	struct sml_xdp_counters *counters = counters_of(job);
-
-	if (!counters)
-		return;
 	counters->traffic.packets_sent += packets;
 	counters->traffic.bytes_sent += (uint64_t)packets * bytes;
-}
-
-static __always_inline void count_rank(const struct sml_xdp_job *job, uint8_t rank,
-				       enum sml_verdict verdict)
-{
-	uint32_t row = job->index * SML_MAX_RANKS + rank;
-	struct sml_xdp_rank_counters *counters = bpf_map_lookup_elem(&sml_rank_counters, &row);
-
-	if (!counters)
-		return;
-	if (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_COMPLETED)
-		counters->contributions++;
-	else if (verdict == SML_VERDICT_RESEND)
-		counters->resends++;
 }
 
 #endif

@@ -36,24 +36,10 @@ struct lane_rule {
 	bool last; /* the result: big-endian, into the packet too */
 };
 
-/*
- * A sum of words of 32 bits, w1 + w2 + …, which come two at a time: `all` adds
- * both at once and loses what overflows, `upper` the upper ones alone.
- */
+/* A sum of 32-bit words, in two that need not wait for each other. */
 struct word_sum {
-	uint64_t all, upper;
+	uint64_t even, odd;
 };
-
-static __always_inline void word_sum_add(struct word_sum *sum, uint64_t word)
-{
-	sum->all += word;
-	sum->upper += word >> 32;
-}
-
-static __always_inline uint64_t word_sum_total(const struct word_sum *sum)
-{
-	return sum->all - (sum->upper << 32) + sum->upper;
-}
 
 static __always_inline uint32_t combine(enum lane_way way, uint32_t a, uint32_t b)
 {
@@ -63,78 +49,76 @@ static __always_inline uint32_t combine(enum lane_way way, uint32_t a, uint32_t 
 	return (uint32_t)sml_lane_combine(op, kind, a, b);
 }
 
-/* One word; *came is as it came, and as it goes. Returns what is to be stored. */
-static __always_inline uint64_t do_word(const struct lane_rule *rule, uint64_t stored,
-					uint64_t *came)
-{
-	uint64_t word = *came;
-
-	if (rule->way == WAY_COPY)
-		return *came = stored;
-	if (rule->way == WAY_SUM || rule->way == WAY_KEEP)
-		return word;
-	word = sml_be64(word);
-	if (rule->way != WAY_FIRST)
-		word = (uint64_t)combine(rule->way, (uint32_t)(stored >> 32),
-					 (uint32_t)(word >> 32))
-			       << 32 |
-		       combine(rule->way, (uint32_t)stored, (uint32_t)word);
-	if (rule->last)
-		*came = word = sml_be64(word);
-	return word;
-}
-
+/* Which 32-bit half of a stored word has the first of its two lanes, until they are a result. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-#define UPPER 1
+#define FIRST 1
 #else
-#define UPPER 0
+#define FIRST 0
 #endif
 
-/* The hottest: halves of words need no taking apart and putting together. */
-static __always_inline void combine_pair(enum lane_way way, uint32_t *stored,
-					 const uint32_t *arrived)
+static __always_inline bool combines(const struct lane_rule *rule)
 {
-	stored[UPPER] = combine(way, stored[UPPER], sml_be32(arrived[0]));
-	stored[!UPPER] = combine(way, stored[!UPPER], sml_be32(arrived[1]));
+	return rule->way == WAY_ADD32 || rule->way == WAY_ADD16 || rule->way == WAY_MAX;
 }
 
-static __always_inline void do_pair(const struct lane_rule *rule, uint64_t *stored,
-				    uint64_t *arrived, struct word_sum *sum)
+/* One lane, the i-th of its word: what it becomes, in host order where it is still to grow. */
+static __always_inline uint32_t lane_of(const struct lane_rule *rule, const uint32_t *stored,
+					const uint32_t *arrived, uint32_t i)
 {
-	bool combines = rule->way == WAY_ADD32 || rule->way == WAY_ADD16 || rule->way == WAY_MAX;
-	bool reads = combines || rule->way == WAY_COPY;
-	uint64_t came, kept;
+	uint32_t lane;
 
-	if (combines && !rule->last) {
-		combine_pair(rule->way, (uint32_t *)stored, (const uint32_t *)arrived);
+	if (rule->way == WAY_COPY)
+		return stored[i];
+	if (!combines(rule))
+		return rule->way == WAY_FIRST ? sml_be32(arrived[i]) : arrived[i];
+	lane = combine(rule->way, stored[i ^ FIRST], sml_be32(arrived[i]));
+	return rule->last ? sml_be32(lane) : lane;
+}
+
+static __always_inline void put_lane(const struct lane_rule *rule, uint32_t *stored,
+				     uint32_t *arrived, uint32_t i, uint32_t lane, uint64_t *sum)
+{
+	bool grows = rule->way == WAY_FIRST || (combines(rule) && !rule->last);
+
+	if (grows)
+		stored[i ^ FIRST] = lane;
+	else if (rule->way != WAY_COPY && rule->way != WAY_SUM)
+		stored[i] = lane;
+	if (rule->last || rule->way == WAY_COPY)
+		arrived[i] = lane;
+	if (!grows)
+		*sum += lane;
+}
+
+/* Stores are what is scarce: a result's two lanes leave as one word. */
+static __always_inline void do_pair(const struct lane_rule *rule, uint64_t *word, uint32_t *arrived,
+				    struct word_sum *sum)
+{
+	uint32_t *stored = (uint32_t *)word, lanes[2];
+
+	if (rule->way == WAY_FIRST) {
+		*word = sml_be64(*(uint64_t *)arrived);
 		return;
 	}
-	came = rule->way == WAY_COPY ? 0 : *arrived;
-	kept = do_word(rule, reads ? *stored : 0, &came);
-	if (rule->way != WAY_SUM && rule->way != WAY_COPY)
-		*stored = kept;
-	if (rule->last || rule->way == WAY_COPY)
-		*arrived = came;
-	if (rule->last || rule->way == WAY_COPY || rule->way == WAY_SUM || rule->way == WAY_KEEP)
-		word_sum_add(sum, came);
+	lanes[0] = lane_of(rule, stored, arrived, 0);
+	lanes[1] = lane_of(rule, stored, arrived, 1);
+	if (rule->last) {
+		*word = *(uint64_t *)arrived = (uint64_t)lanes[FIRST] << 32 | lanes[!FIRST];
+		sum->even += lanes[0];
+		sum->odd += lanes[1];
+		return;
+	}
+	put_lane(rule, stored, arrived, 0, lanes[0], &sum->even);
+	put_lane(rule, stored, arrived, 1, lanes[1], &sum->odd);
 }
 
 /* A last lane without a partner: the packet ends behind it, its word in the slot doesn't. */
-static __always_inline void do_single(const struct lane_rule *rule, uint64_t *stored,
+static __always_inline void do_single(const struct lane_rule *rule, uint64_t *word,
 				      uint32_t *arrived, struct word_sum *sum)
 {
-	uint64_t came = *arrived, kept;
+	uint32_t *stored = (uint32_t *)word;
 
-	if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__)
-		came <<= 32;
-	kept = do_word(rule, rule->way == WAY_SUM ? 0 : *stored, &came);
-	if (rule->way != WAY_SUM && rule->way != WAY_COPY)
-		*stored = kept;
-	if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__)
-		came >>= 32;
-	if (rule->last || rule->way == WAY_COPY)
-		*arrived = (uint32_t)came;
-	sum->all += (uint32_t)came;
+	put_lane(rule, stored, arrived, 0, lane_of(rule, stored, arrived, 0), &sum->even);
 }
 
 /* Returns the sum over the lanes as they are sent (of a result) or as they came. */
@@ -146,30 +130,28 @@ static __always_inline uint64_t do_lanes(const struct lane_rule rule, uint64_t *
 	uint32_t *rest = arrived;
 
 	for (uint32_t i = 0; i < BLOCKS; i++) {
-		uint64_t *words = (uint64_t *)arrived;
-
 		if (i >= n_blocks || (void *)(arrived + BLOCK_LANES) > end)
 			break;
 #pragma clang loop unroll(full)
 		for (uint32_t k = 0; k < BLOCK_LANES / 2; k++)
-			do_pair(&rule, stored + i * (BLOCK_LANES / 2) + k, words + k, &sum);
+			do_pair(&rule, stored + i * (BLOCK_LANES / 2) + k, arrived + 2 * k, &sum);
 		arrived += BLOCK_LANES;
 	}
 	base = n_blocks * BLOCK_LANES;
 	hide(base);
 	if (n % BLOCK_LANES == 0 || base > SML_XDP_LANES - BLOCK_LANES)
-		return word_sum_total(&sum);
+		return sum.even + sum.odd;
 	rest += base;
 	stored += base / 2;
 	for (uint32_t k = 0; k < BLOCK_LANES / 2 - 1; k++) {
 		if (k >= n_pairs || (void *)(rest + 2) > end)
 			break;
-		do_pair(&rule, stored++, (uint64_t *)rest, &sum);
+		do_pair(&rule, stored++, rest, &sum);
 		rest += 2;
 	}
 	if (n % 2 && (void *)(rest + 1) <= end)
 		do_single(&rule, stored, rest, &sum);
-	return word_sum_total(&sum);
+	return sum.even + sum.odd;
 }
 
 #define DO_LANES(way, last) do_lanes((const struct lane_rule){way, last}, stored, arrived, end, n)

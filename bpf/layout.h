@@ -100,17 +100,13 @@ struct sml_xdp_traffic {
 	uint64_t packets_sent, bytes_sent;
 };
 
-/* counters: by index, per CPU. */
+/* counters: by index, per CPU: one row has all, so that a packet looks for one alone. */
 struct sml_xdp_counters {
 	struct sml_xdp_traffic traffic;
-	uint32_t stamp; /* of this CPU's last result to all */
+	uint64_t contributions[SML_MAX_RANKS];
+	uint64_t resends[SML_MAX_RANKS];
+	uint32_t stamp; /* of this CPU's last result */
 	uint32_t reserved;
-};
-
-/* rank_counters: by index x ranks + rank, per CPU. */
-struct sml_xdp_rank_counters {
-	uint64_t contributions;
-	uint64_t resends;
 };
 
 /* events: the first mismatch that a packet shows; the control plane asks the ranks for words. */

@@ -40,13 +40,6 @@ struct {
 	__type(value, struct sml_xdp_counters);
 } sml_counters SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, uint32_t);
-	__type(value, struct sml_xdp_rank_counters);
-} sml_rank_counters SEC(".maps");
-
 /* A job's devmap: entry r is rank r's port, with the exit program. */
 struct sml_group {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);

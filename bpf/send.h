@@ -10,18 +10,17 @@
 #include "bpf/job.h"
 #include "bpf/peer.h"
 
-static __always_inline bool put_stamp(struct xdp_md *ctx, const struct frame *frame,
-				      const struct sml_xdp_job *job, uint8_t rank,
+static __always_inline bool put_stamp(struct xdp_md *ctx, const struct frame *frame, uint32_t index,
+				      struct sml_xdp_counters *counters, uint8_t rank,
 				      uint16_t payload_sum)
 {
-	struct sml_xdp_counters *counters = counters_of(job);
 	struct sml_xdp_stamp *stamp = frame_data(ctx);
 	struct udphdr *udp = frame_udp(ctx, frame);
 
-	if (!counters || !udp || (void *)(stamp + 1) > frame_end(ctx))
+	if (!udp || (void *)(stamp + 1) > frame_end(ctx))
 		return false;
 	*stamp = (struct sml_xdp_stamp){.number = ++counters->stamp,
-					.index = (uint16_t)job->index,
+					.index = (uint16_t)index,
 					.udp = (uint16_t)frame->udp,
 					.rank = rank};
 	udp->check = payload_sum;
@@ -49,17 +48,17 @@ static __always_inline int send_to_daemon(struct xdp_md *ctx, const struct frame
  * whose other end has GRO but no program of its own would not be woken by that.
  */
 static __always_inline int send_to(struct xdp_md *ctx, const struct frame *frame,
-				   const struct sml_xdp_job *job, uint8_t rank,
-				   uint16_t payload_sum)
+				   const struct sml_xdp_job *job, struct sml_xdp_counters *counters,
+				   uint8_t rank, uint16_t payload_sum)
 {
 	uint32_t index = job->index;
 	void *group;
 
 	if (job->daemon_sends)
 		return send_to_daemon(ctx, frame, payload_sum);
-	count_sent(job, rank == SML_XDP_ALL ? job->rules.n_ranks : 1, frame->length);
+	count_sent(counters, rank == SML_XDP_ALL ? job->rules.n_ranks : 1, frame->length);
 	group = bpf_map_lookup_elem(&sml_groups, &index);
-	if (!group || !put_stamp(ctx, frame, job, rank, payload_sum))
+	if (!group || !put_stamp(ctx, frame, index, counters, rank, payload_sum))
 		return XDP_DROP;
 	if (rank == SML_XDP_ALL)
 		return (int)bpf_redirect_map(group, 0, BPF_F_BROADCAST);

@@ -79,6 +79,7 @@ static __always_inline void learn(struct xdp_md *ctx, const struct frame *frame,
 	struct sml_xdp_job *job = job_of(header);
 	uint32_t lanes = sml_be16(header->lanes_be);
 	uint8_t rank = header->rank, shard = header->shard;
+	struct sml_xdp_counters *counters;
 	struct sml_xdp_peer *peer;
 
 	if (!job || job->started || header->magic_be != sml_be16(SML_WIRE_MAGIC) ||
@@ -87,13 +88,14 @@ static __always_inline void learn(struct xdp_md *ctx, const struct frame *frame,
 	    shard >= SML_MAX_SHARDS || lanes > SML_XDP_LANES ||
 	    frame->length != SML_HEADER_BYTES + 4 * lanes)
 		return;
-	if (!checksum_is_right(frame, header, frame_end(ctx), lanes)) {
-		count(job, SML_XDP_FATE_BAD_CHECKSUM);
-		return;
-	}
+	counters = counters_of(job);
 	peer = peer_of(job->index, rank, shard);
-	if (peer && peer_learn(peer, ctx, frame))
-		count(job, SML_XDP_FATE_LEARNED);
+	if (!counters || !peer)
+		return;
+	if (!checksum_is_right(frame, header, frame_end(ctx), lanes))
+		count(counters, SML_XDP_FATE_BAD_CHECKSUM);
+	else if (peer_learn(peer, ctx, frame))
+		count(counters, SML_XDP_FATE_LEARNED);
 }
 
 struct step_result {
@@ -158,8 +160,8 @@ static __always_inline bool copy_result(struct sml_xdp_job *job, struct sml_xdp_
 }
 
 static __always_inline int resend(struct xdp_md *ctx, struct frame *frame, struct sml_xdp_job *job,
-				  struct sml_xdp_slot *buffer, const struct sml_contribution *in,
-				  struct step_result *result)
+				  struct sml_xdp_counters *counters, struct sml_xdp_slot *buffer,
+				  const struct sml_contribution *in, struct step_result *result)
 {
 	struct sml_header *header;
 	uint16_t sum;
@@ -174,12 +176,13 @@ static __always_inline int resend(struct xdp_md *ctx, struct frame *frame, struc
 	if (job->daemon_sends)
 		header->kind = (uint8_t)(SML_XDP_KIND_TO_RANK + in->rank);
 	sum = sum_fold(header_sum(header) + result->payload_sum);
-	return send_to(ctx, frame, job, in->rank, sum);
+	return send_to(ctx, frame, job, counters, in->rank, sum);
 }
 
 /* A contribution that the job admits. */
 static __always_inline int contribute(struct xdp_md *ctx, struct frame *frame,
-				      struct sml_xdp_job *job, const struct sml_contribution *in)
+				      struct sml_xdp_job *job, struct sml_xdp_counters *counters,
+				      const struct sml_contribution *in)
 {
 	uint32_t row = job->first_buffer + 2u * in->slot + (in->use & 1u);
 	struct sml_xdp_slot *buffer = bpf_map_lookup_elem(&sml_slots, &row);
@@ -192,17 +195,16 @@ static __always_inline int contribute(struct xdp_md *ctx, struct frame *frame,
 	if (!header)
 		return XDP_DROP;
 	if (!checksum_is_right(frame, header, frame_end(ctx), in->lanes)) {
-		count_received(job, SML_XDP_FATE_BAD_CHECKSUM, frame->length);
+		count_received(counters, SML_XDP_FATE_BAD_CHECKSUM, in->rank, frame->length);
 		return XDP_DROP;
 	}
 	step(job, buffer, in, header, frame_end(ctx), &result);
-	count_received(job, result.verdict, frame->length);
-	count_rank(job, in->rank, result.verdict);
+	count_received(counters, result.verdict, in->rank, frame->length);
 	if (result.verdict == SML_VERDICT_COMPLETED)
-		return send_to(ctx, frame, job, SML_XDP_ALL,
+		return send_to(ctx, frame, job, counters, SML_XDP_ALL,
 			       sum_fold(header_sum(header) + result.payload_sum));
 	if (result.verdict == SML_VERDICT_RESEND)
-		return resend(ctx, frame, job, buffer, in, &result);
+		return resend(ctx, frame, job, counters, buffer, in, &result);
 	if (result.verdict == SML_VERDICT_MISMATCH)
 		tell_mismatch(job, in, &result.event);
 	return XDP_DROP;
@@ -219,6 +221,7 @@ __noinline uint64_t sml_parse(struct xdp_md *ctx)
 static __always_inline int receive(struct xdp_md *ctx)
 {
 	struct sml_contribution in = {0};
+	struct sml_xdp_counters *counters;
 	struct sml_header *header;
 	struct sml_xdp_job *job;
 	enum sml_verdict verdict;
@@ -239,15 +242,18 @@ static __always_inline int receive(struct xdp_md *ctx)
 	job = job_of(header);
 	if (!job || header->job_be != sml_be32(job->rules.job))
 		return XDP_PASS;
+	counters = counters_of(job);
+	if (!counters)
+		return XDP_PASS;
 	verdict = sml_pool_check(&job->rules, header, frame.length, &in);
 	if (verdict == SML_VERDICT_ABSORBED && in.lanes > SML_XDP_LANES)
 		verdict = SML_VERDICT_OUT_OF_RANGE;
 	if (verdict == SML_VERDICT_ABSORBED && !job->started)
 		verdict = SML_VERDICT_EARLY_USE;
 	if (verdict == SML_VERDICT_ABSORBED)
-		return contribute(ctx, &frame, job, &in);
+		return contribute(ctx, &frame, job, counters, &in);
 	/* Without the cookie it may be another switch's, behind this box: the stack knows. */
-	count(job, verdict);
+	count(counters, verdict);
 	return XDP_PASS;
 }
 

@@ -156,7 +156,8 @@ static const struct argp parser = {
 	.parser = parse,
 	.doc = "Add up what workers send, and send them the sums: a SwitchML switch on this "
 	       "machine. Workers find it by SWITCHML_SWITCH=HOST:PORT. It needs no privileges; "
-	       "with CAP_NET_ADMIN its socket buffers can be larger than net.core.rmem_max.\v"
+	       "with CAP_NET_ADMIN its socket buffers can be larger than net.core.rmem_max. "
+	       "--dataplane xdp needs CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON to start.\v"
 	       "It listens on one TCP port for control and one UDP port, of the same number, for "
 	       "data: allow both in firewalls. SIGTERM and SIGINT end it; the workers are told.",
 };

@@ -35,6 +35,10 @@
 #define C 4
 #endif
 
+#if N > 3 || S > 3
+#error "there are steps for three workers and three slots"
+#endif
+
 #define U   C                 /* a slot serves at most all chunks */
 #define ALL ((1 << N) - 1)
 

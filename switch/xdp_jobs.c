@@ -83,16 +83,11 @@ static int clear_peers(struct sml_xdp_maps *maps, const struct sml_xdp_place *jo
 static int clear_counters(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
 {
 	struct sml_xdp_counters *none = calloc(maps->n_cpus, sizeof(*none));
-	struct sml_xdp_rank_counters *rank_none = calloc(maps->n_cpus, sizeof(*rank_none));
-	int rc = none != NULL && rank_none != NULL ? 0 : -ENOMEM;
-	uint32_t row = job->index * SML_MAX_RANKS;
+	int rc = -ENOMEM;
 
-	if (rc == 0)
+	if (none != NULL)
 		rc = sml_xdp_map_set(maps->skeleton->maps.sml_counters, &job->index, none);
-	for (uint32_t i = 0; rc == 0 && i < SML_MAX_RANKS; i++, row++)
-		rc = sml_xdp_map_set(maps->skeleton->maps.sml_rank_counters, &row, rank_none);
 	free(none);
-	free(rank_none);
 	return rc;
 }
 
@@ -267,20 +262,12 @@ static void add_traffic(struct sml_xdp_traffic *sum, const struct sml_xdp_traffi
 		to[i] += from[i];
 }
 
-static void add_ranks(struct sml_xdp_maps *maps, const struct sml_xdp_place *job,
-		      struct sml_xdp_rank_counters *values, struct sml_xdp_totals *totals)
+static void add_cpu(struct sml_xdp_totals *totals, const struct sml_xdp_counters *cpu)
 {
-	int fd = bpf_map__fd(maps->skeleton->maps.sml_rank_counters);
-
-	for (uint32_t rank = 0; rank < job->rules.n_ranks; rank++) {
-		uint32_t row = job->index * SML_MAX_RANKS + rank;
-
-		if (bpf_map_lookup_elem(fd, &row, values) < 0)
-			continue;
-		for (unsigned cpu = 0; cpu < maps->n_cpus; cpu++) {
-			totals->contributions[rank] += values[cpu].contributions;
-			totals->resends[rank] += values[cpu].resends;
-		}
+	add_traffic(&totals->traffic, &cpu->traffic);
+	for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++) {
+		totals->contributions[rank] += cpu->contributions[rank];
+		totals->resends[rank] += cpu->resends[rank];
 	}
 }
 
@@ -288,17 +275,12 @@ void sml_xdp_maps_totals(struct sml_xdp_maps *maps, uint32_t number, struct sml_
 {
 	struct sml_xdp_place *job = find(maps, number);
 	struct sml_xdp_counters *values = calloc(maps->n_cpus, sizeof(*values));
+	int fd = bpf_map__fd(maps->skeleton->maps.sml_counters);
 
 	memset(totals, 0, sizeof(*totals));
-	if (job == NULL || values == NULL)
-		goto out;
-	if (bpf_map_lookup_elem(bpf_map__fd(maps->skeleton->maps.sml_counters), &job->index,
-				values) == 0)
+	if (job != NULL && values != NULL && bpf_map_lookup_elem(fd, &job->index, values) == 0)
 		for (unsigned cpu = 0; cpu < maps->n_cpus; cpu++)
-			add_traffic(&totals->traffic, &values[cpu].traffic);
-	_Static_assert(sizeof(struct sml_xdp_rank_counters) <= sizeof(*values), "reused below");
-	add_ranks(maps, job, (struct sml_xdp_rank_counters *)(void *)values, totals);
-out:
+			add_cpu(totals, &values[cpu]);
 	free(values);
 }
 

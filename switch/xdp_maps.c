@@ -21,7 +21,6 @@ static int set_sizes(struct sml_xdp_maps *maps)
 		{maps->skeleton->maps.sml_peers, jobs * SML_XDP_PEERS_PER_JOB},
 		{maps->skeleton->maps.sml_ports, jobs * SML_MAX_RANKS},
 		{maps->skeleton->maps.sml_counters, jobs},
-		{maps->skeleton->maps.sml_rank_counters, jobs * SML_MAX_RANKS},
 		{maps->skeleton->maps.sml_groups, jobs},
 	};
 

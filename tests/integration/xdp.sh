@@ -276,6 +276,15 @@ interfaces_stay() {
 	cmp "$work/before" "$work/after" || fail "offloads and settings of interfaces stay"
 }
 
+# Rank 2 is on a port that the switch does not have.
+wrong_port() {
+	interfaces=port-0,port-1 start_switch
+	start_job wrong-port -b 4 -e 4 -n 1
+	wait "${pids[@]}"
+	expect_words "a rank on another port is refused" "rank 2 .*do not come in by the interfaces"
+	stop_switch
+}
+
 another_program() {
 	start_switch
 	ip netns exec "$name-box" "$switchml" switch --listen :28700 --dataplane xdp --iface "${interfaces##*,}" \
@@ -365,6 +374,7 @@ change_of_dataplane
 stop_switch
 no_trace "SIGTERM"
 interfaces_stay
+wrong_port
 another_program
 privileges
 gro 1 eth0 off

@@ -33,7 +33,6 @@ static struct switchml_bench *load(uint32_t ranks)
 	bench->rodata->bench_slots = SLOTS;
 	bpf_map__set_max_entries(bench->maps.sml_slots, 2 * SLOTS);
 	bpf_map__set_max_entries(bench->maps.sml_peers, SML_XDP_PEERS_PER_JOB);
-	bpf_map__set_max_entries(bench->maps.sml_rank_counters, SML_MAX_RANKS);
 	rc = switchml_bench__load(bench);
 	if (rc == 0)
 		return bench;

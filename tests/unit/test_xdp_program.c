@@ -19,7 +19,7 @@
 
 #include "switch/xdp_maps.h"
 #include "switchml_exit.skel.h"
-#include "unit/xdp_frames.h"
+#include "unit/xdp_run.h"
 
 #define JOB	   0x1234507u
 #define HEAD_SLOTS 2
@@ -48,25 +48,9 @@ static uint32_t draw(uint32_t below)
 	return (uint32_t)(seed >> 20) % below;
 }
 
-struct outcome {
-	uint32_t action;
-	uint32_t bytes;
-	uint8_t frame[FRAME_BYTES];
-};
-
-static void run(int program, const uint8_t *frame, uint32_t bytes, struct outcome *out)
+static void run_program(const uint8_t *frame, uint32_t bytes, struct xdp_outcome *out)
 {
-	LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame, .data_size_in = bytes,
-		    .data_out = out->frame, .data_size_out = sizeof(out->frame), .repeat = 1);
-
-	assert_int_equal(bpf_prog_test_run_opts(program, &options), 0);
-	out->action = options.retval;
-	out->bytes = options.data_size_out;
-}
-
-static void run_program(const uint8_t *frame, uint32_t bytes, struct outcome *out)
-{
-	run(sml_xdp_maps_entry_fd(maps), frame, bytes, out);
+	xdp_run(sml_xdp_maps_entry_fd(maps), frame, bytes, out);
 }
 
 static struct sml_header header_for(const struct sml_pool_rules *rules, uint8_t rank, uint16_t slot,
@@ -100,7 +84,7 @@ static uint32_t probe_from(struct pair *pair, uint8_t rank, uint8_t shard, uint8
 static void learn_all(struct pair *pair)
 {
 	struct sml_xdp_peer peer;
-	struct outcome out;
+	struct xdp_outcome out;
 	uint8_t frame[FRAME_BYTES];
 
 	for (uint8_t rank = 0; rank < pair->pool.rules.n_ranks; rank++)
@@ -192,17 +176,17 @@ static void assert_counted(struct sml_xdp_totals *before, uint32_t fate)
 }
 
 /* The clones that left: whose they are, and that each is whole. Returns how many. */
-static unsigned run_exits(struct pair *pair, const struct outcome *stamped, uint32_t length,
+static unsigned run_exits(struct pair *pair, const struct xdp_outcome *stamped, uint32_t length,
 			  const void *packet, uint64_t *ranks)
 {
-	struct outcome out = {.action = XDP_PASS};
+	struct xdp_outcome out = {.action = XDP_PASS};
 	unsigned n = 0;
 
 	for (*ranks = 0; n <= SML_MAX_RANKS; n++) {
 		uint8_t rank = 0;
 
-		run(bpf_program__fd(exits->progs.exit_by_loopback), stamped->frame, stamped->bytes,
-		    &out);
+		xdp_run(bpf_program__fd(exits->progs.exit_by_loopback), stamped->frame,
+			stamped->bytes, &out);
 		if (out.action != XDP_PASS)
 			break;
 		while (rank < pair->pool.rules.n_ranks &&
@@ -217,8 +201,9 @@ static unsigned run_exits(struct pair *pair, const struct outcome *stamped, uint
 	return n;
 }
 
-static void assert_answer(struct pair *pair, const struct outcome *out, enum sml_verdict verdict,
-			  const struct sml_pool_answer *answer, const struct frame_wrapping *came)
+static void assert_answer(struct pair *pair, const struct xdp_outcome *out,
+			  enum sml_verdict verdict, const struct sml_pool_answer *answer,
+			  const struct frame_wrapping *came)
 {
 	uint64_t all = sml_pool_all_ranks(&pair->pool.rules), ranks;
 	bool to_all = verdict == SML_VERDICT_COMPLETED;
@@ -246,7 +231,7 @@ static void compare_one(struct pair *pair, struct sml_xdp_totals *totals)
 	struct sml_pool_answer answer;
 	struct frame_wrapping came;
 	enum sml_verdict verdict;
-	struct outcome out;
+	struct xdp_outcome out;
 
 	make_packet(pair, packet, &length);
 	if (header->kind == SML_PACKET_PROBE)
@@ -311,7 +296,7 @@ static void a_wrong_bit_anywhere_never_reaches_a_slot(void **state)
 {
 	struct sml_xdp_totals totals;
 	uint8_t frame[FRAME_BYTES];
-	struct outcome out;
+	struct xdp_outcome out;
 	struct pair pair;
 
 	(void)state;
@@ -333,7 +318,7 @@ static void a_wrong_bit_anywhere_never_reaches_a_slot(void **state)
 
 static void assert_passed(const uint8_t *frame, uint32_t bytes)
 {
-	struct outcome out;
+	struct xdp_outcome out;
 
 	run_program(frame, bytes, &out);
 	assert_int_equal(out.action, XDP_PASS);
@@ -380,7 +365,7 @@ static void an_ipv4_sender_may_leave_out_the_checksum_and_pad_the_frame(void **s
 {
 	struct sml_xdp_totals totals;
 	uint8_t frame[FRAME_BYTES] = {0};
-	struct outcome out;
+	struct xdp_outcome out;
 	struct pair pair;
 	uint32_t bytes;
 
@@ -400,7 +385,7 @@ static void an_address_is_learned_with_the_cookie_only_and_stays(void **state)
 {
 	struct sml_xdp_peer before, after;
 	uint8_t frame[FRAME_BYTES];
-	struct outcome out;
+	struct xdp_outcome out;
 	struct pair pair;
 	uint32_t bytes;
 
@@ -423,26 +408,13 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(an_address_is_learned_with_the_cookie_only_and_stays),
 };
 
-/* A map of the program under test, by its name, so that the exit sees the same ranks. */
+/* The exit sees the same ranks as the program under test. */
 static int share_map(const char *name, struct bpf_map *map)
 {
-	uint32_t ids[32], length = sizeof(struct bpf_prog_info);
-	struct bpf_prog_info program = {.nr_map_ids = 32, .map_ids = (uintptr_t)ids};
-	bool found = false;
+	int fd = xdp_map_of(sml_xdp_maps_exit_fd(maps), name), rc = bpf_map__reuse_fd(map, fd);
 
-	if (bpf_obj_get_info_by_fd(sml_xdp_maps_exit_fd(maps), &program, &length) < 0)
-		return -errno;
-	for (uint32_t i = 0; i < program.nr_map_ids; i++) {
-		struct bpf_map_info info = {0};
-		int fd = bpf_map_get_fd_by_id(ids[i]);
-
-		length = sizeof(info);
-		if (fd >= 0 && bpf_obj_get_info_by_fd(fd, &info, &length) == 0 &&
-		    strcmp(info.name, name) == 0)
-			found = bpf_map__reuse_fd(map, fd) == 0;
-		close(fd);
-	}
-	return found ? 0 : -ENOENT;
+	close(fd);
+	return rc;
 }
 
 static int open_exits(void)

@@ -60,7 +60,7 @@ class Options:
 
     Args:
         wire: "int32" or "int16", what floats become on the wire.
-        switch: "host[:port][,…]", or "embedded": the group's rank 0 runs one.
+        switch: as SWITCHML_SWITCH; "embedded": the group's rank 0 runs one.
         master_address, master_port: where an embedded one is found; else any free port.
         heartbeat, slots, threads, mtu, interface, spin, debug: as in switchml.Job.
     """

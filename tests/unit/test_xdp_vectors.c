@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The shared test vectors against the XDP program. Skipped where BPF is not permitted. */
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "switch/xdp_maps.h"
+#include "unit/vectors.h"
+#include "unit/xdp_run.h"
+
+static struct sml_xdp_maps *maps;
+
+#define LOOPBACK 1 /* all ranks are behind it */
+
+static void begin_world(const struct sml_pool_rules *rules)
+{
+	const struct sml_xdp_peer peer = {.ifindex = LOOPBACK};
+
+	sml_xdp_maps_remove_job(maps, VECTOR_JOB);
+	assert_int_equal(sml_xdp_maps_add_job(maps, rules), 0);
+	for (uint8_t rank = 0; rank < rules->n_ranks; rank++)
+		assert_int_equal(sml_xdp_maps_set_peer(maps, VECTOR_JOB, rank, 0, &peer), 0);
+	assert_int_equal(sml_xdp_maps_start_job(maps, VECTOR_JOB, false), 0);
+}
+
+/* Every slot has served the uses before this one. */
+static void age(const struct sml_pool_rules *rules, uint32_t use)
+{
+	int slots = xdp_map_of(sml_xdp_maps_entry_fd(maps), "sml_slots");
+	struct sml_xdp_slot value = {
+		.slot = {.seen = sml_pool_all_ranks(rules), .state = SML_SLOT_COMPLETE}};
+	struct sml_xdp_job job;
+
+	assert_int_equal(sml_xdp_maps_get_job(maps, VECTOR_JOB, &job), 0);
+	for (uint32_t i = 0; i < 2u * (rules->head_slots + rules->data_slots); i++) {
+		uint32_t row = job.first_buffer + i;
+
+		value.slot.use = use + (i & 1) - 2;
+		assert_int_equal(bpf_map_update_elem(slots, &row, &value, 0), 0);
+	}
+	close(slots);
+}
+
+static void check_result(const struct vector *vector, const struct sml_pool_rules *rules,
+			 const struct xdp_outcome *out)
+{
+	const struct frame_wrapping wrapping = {.rank = 0};
+	const uint8_t *payload = out->frame + frame_headers(&wrapping);
+	struct sml_header header;
+	uint32_t lane;
+
+	assert_int_equal(out->action, XDP_REDIRECT);
+	assert_int_equal(out->bytes,
+			 frame_headers(&wrapping) + SML_HEADER_BYTES + 4 * vector->n_lanes);
+	memcpy(&header, payload, sizeof(header));
+	assert_int_equal(header.kind, SML_PACKET_RESULT);
+	assert_true(header.key_be == sml_be64(rules->tag));
+	assert_int_equal(sml_be32(header.chunk_be), vector->ticket);
+	assert_int_equal(header.rank, vector->last_rank);
+	for (uint32_t i = 0; i < vector->n_lanes; i++) {
+		memcpy(&lane, payload + sizeof(header) + 4 * i, sizeof(lane));
+		assert_int_equal((int32_t)sml_be32(lane), (int32_t)vector->lanes[i]);
+	}
+}
+
+/* What the program leaves to the stack, which may find it malformed or of an unknown job itself. */
+static bool is_for_the_stack(enum sml_verdict verdict)
+{
+	return verdict == SML_VERDICT_MALFORMED || verdict >= SML_VERDICT_UNKNOWN_JOB;
+}
+
+static void check_send(const struct vector *vector, const struct sml_pool_rules *rules)
+{
+	const struct frame_wrapping wrapping = {.rank = vector->packet[34]};
+	struct sml_xdp_totals before, after;
+	uint8_t frame[FRAME_BYTES];
+	struct xdp_outcome out;
+	uint64_t counted;
+
+	sml_xdp_maps_totals(maps, VECTOR_JOB, &before);
+	xdp_run(sml_xdp_maps_entry_fd(maps), frame,
+		frame_build(frame, &wrapping, vector->packet, vector->length), &out);
+	sml_xdp_maps_totals(maps, VECTOR_JOB, &after);
+	counted = after.traffic.fates[vector->verdict] - before.traffic.fates[vector->verdict];
+	if (counted != 1 && vector->verdict != SML_VERDICT_MALFORMED &&
+	    vector->verdict != SML_VERDICT_UNKNOWN_JOB)
+		fail_msg("line %u: %lu counted as %s", vector->line, (unsigned long)counted,
+			 sml_verdict_name(vector->verdict));
+	if (vector->has_ticket)
+		check_result(vector, rules, &out);
+	else
+		assert_int_equal(out.action,
+				 is_for_the_stack(vector->verdict) ? XDP_PASS : XDP_DROP);
+}
+
+static void every_vector_gets_its_verdict_and_result_in_the_kernel(void **state)
+{
+	FILE *file = fopen(getenv("SML_VECTORS"), "r");
+	struct sml_pool_rules rules = {0};
+	struct vector vector;
+	unsigned line = 0, n = 0;
+
+	(void)state;
+	assert_non_null(file);
+	for (;;) {
+		vector_next(file, &rules, &line, &vector);
+		if (vector.kind == VECTOR_END)
+			break;
+		if (vector.kind == VECTOR_WORLD) {
+			rules = vector.rules;
+			begin_world(&rules);
+		} else if (vector.kind == VECTOR_AGE) {
+			age(&rules, vector.age);
+		} else {
+			check_send(&vector, &rules);
+			n++;
+		}
+	}
+	fclose(file);
+	assert_true(n > 50);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_vector_gets_its_verdict_and_result_in_the_kernel),
+	};
+	const struct sml_xdp_config config = {
+		.port = FRAME_PORT, .max_jobs = 1, .max_slots = SML_MAX_SLOTS};
+	char text[256];
+	int rc = sml_xdp_maps_open(&maps, &config, text, sizeof(text));
+
+	if (rc == -EPERM || rc == -EACCES || rc == -ENOSYS) {
+		printf("skipped: BPF is not permitted\n");
+		return 77;
+	}
+	if (rc < 0) {
+		fprintf(stderr, "%s\n", text);
+		return 1;
+	}
+	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	sml_xdp_maps_close(maps);
+	return rc;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "unit/xdp_run.h"
+
+#include <bpf/bpf.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define MAX_MAPS 32
+
+void xdp_run(int program, const uint8_t *frame, uint32_t bytes, struct xdp_outcome *out)
+{
+	LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame, .data_size_in = bytes,
+		    .data_out = out->frame, .data_size_out = sizeof(out->frame), .repeat = 1);
+
+	assert_int_equal(bpf_prog_test_run_opts(program, &options), 0);
+	out->action = options.retval;
+	out->bytes = options.data_size_out;
+}
+
+int xdp_map_of(int program, const char *name)
+{
+	uint32_t ids[MAX_MAPS], length = sizeof(struct bpf_prog_info);
+	struct bpf_prog_info about = {.nr_map_ids = MAX_MAPS, .map_ids = (uintptr_t)ids};
+
+	assert_int_equal(bpf_obj_get_info_by_fd(program, &about, &length), 0);
+	for (uint32_t i = 0; i < about.nr_map_ids; i++) {
+		struct bpf_map_info info = {0};
+		int fd = bpf_map_get_fd_by_id(ids[i]);
+
+		assert_true(fd >= 0);
+		length = sizeof(info);
+		assert_int_equal(bpf_obj_get_info_by_fd(fd, &info, &length), 0);
+		if (strcmp(info.name, name) == 0)
+			return fd;
+		close(fd);
+	}
+	fail_msg("there is no map %s", name);
+	return -1;
+}

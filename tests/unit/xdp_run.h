@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Running a loaded XDP program on one frame, and finding its maps. For cmocka tests. */
+#ifndef SML_TESTS_XDP_RUN_H
+#define SML_TESTS_XDP_RUN_H
+
+#include <stdint.h>
+
+#include "unit/xdp_frames.h"
+
+struct xdp_outcome {
+	uint32_t action;
+	uint32_t bytes;
+	uint8_t frame[FRAME_BYTES];
+};
+
+void xdp_run(int program, const uint8_t *frame, uint32_t bytes, struct xdp_outcome *out);
+
+/* A descriptor of the program's map of this name, to be closed; or a failed test. */
+int xdp_map_of(int program, const char *name);
+
+#endif
