@@ -236,6 +236,19 @@ static void on_stall_report(struct sml_control *control, const SmlControl__Envel
 		keep_report(control, report, &control->stalls[stripe]);
 }
 
+/* Slots that a message of a member, 16 KiB at most, has room for. */
+#define MOST_TOLD 600
+
+static SmlControl__SlotState *describe_slot(const struct sml_stall_report *report, uint32_t slot,
+					    SmlControl__SlotState *state)
+{
+	sml_control__slot_state__init(state);
+	state->slot = slot;
+	state->use = report->slots[slot].use;
+	state->missing = report->slots[slot].missing;
+	return state;
+}
+
 static void on_stall_request(struct sml_control *control, const SmlControl__Envelope *message)
 {
 	struct sml_stall_report *report = control->owner.stalls(control->owner.self);
@@ -247,15 +260,11 @@ static void on_stall_request(struct sml_control *control, const SmlControl__Enve
 	(void)message;
 	states = calloc(n + 1, sizeof(*states));
 	list = calloc(n + 1, sizeof(*list)); /* NOLINT(bugprone-sizeof-expression): of pointers */
-	for (uint32_t i = 0; states && list && i < n; i++) {
-		if (!report->slots[i].known)
-			continue;
-		sml_control__slot_state__init(&states[i]);
-		states[i].slot = i;
-		states[i].use = report->slots[i].use;
-		states[i].missing = report->slots[i].missing;
-		list[out.n_slots++] = &states[i];
-	}
+	/* First those that lack somebody: there may be no room for all. */
+	for (unsigned complete = 0; states && list && complete < 2; complete++)
+		for (uint32_t i = 0; i < n && out.n_slots < MOST_TOLD; i++)
+			if (report->slots[i].known && (report->slots[i].missing == 0) == complete)
+				list[out.n_slots++] = describe_slot(report, i, &states[i]);
 	out.slots = list;
 	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_STALL_REPORT;
 	envelope.stall_report = &out;

@@ -184,6 +184,8 @@ void sim_resume_step(struct sim_run *run, const struct sim_event *event)
 void sim_rank_dies(struct sim_run *run, struct sim_rank *rank)
 {
 	rank->dead = true;
+	if (run->world->embedded && rank->id < run->world->n_stripes)
+		run->stripes[rank->id].dead = true;
 	run->worker_died = true;
 	for (uint8_t r = 0; r < run->world->n_ranks; r++)
 		if (r != rank->id)

@@ -159,3 +159,10 @@ void sim_network_send(struct sim_network *network, struct sim_link *link,
 		deliver(network, like, bytes, length, link->busy_until_ns + delay_ns);
 	}
 }
+
+void sim_network_hand_over(struct sim_network *network, const struct sim_event *like,
+			   const void *bytes, size_t length, uint64_t at_ns)
+{
+	network->sent++;
+	deliver(network, like, bytes, length, at_ns);
+}

@@ -63,6 +63,10 @@ void sim_network_plan(struct sim_network *network, uint64_t at_ns, enum sim_even
 void sim_network_send(struct sim_network *network, struct sim_link *link,
 		      const struct sim_event *like, const void *bytes, size_t length);
 
+/* To oneself: nothing happens to it on the way. */
+void sim_network_hand_over(struct sim_network *network, const struct sim_event *like,
+			   const void *bytes, size_t length, uint64_t at_ns);
+
 /* Take the next event and move the clock. False: nothing is planned. */
 bool sim_network_next(struct sim_network *network, struct sim_event *event);
 

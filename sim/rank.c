@@ -198,6 +198,8 @@ static struct sml_worker *new_worker(const struct sim_rank *rank, uint32_t strip
 		.n_stripes = (uint8_t)world->n_stripes,
 		.window_max = world->window_max,
 		.no_tickets = world->no_tickets,
+		.local = sim_world_is_own(world, rank->id, stripe),
+		.no_resume = world->embedded,
 	};
 
 	*memory = allocate(sml_worker_memory_bytes(&config));
@@ -268,8 +270,12 @@ static void send_all(struct sim_rank *rank, uint32_t stripe, uint32_t shard,
 	uint8_t packet[SML_MAX_PACKET_BYTES] __attribute__((aligned(8)));
 	size_t length;
 
-	while ((length = sml_worker_send(worker, packet, network->now_ns)) > 0)
-		sim_network_send(network, &rank->up[stripe], &to, packet, length);
+	while ((length = sml_worker_send(worker, packet, network->now_ns)) > 0) {
+		if (sim_world_is_own(rank->world, rank->id, stripe))
+			sim_network_hand_over(network, &to, packet, length, network->now_ns);
+		else
+			sim_network_send(network, &rank->up[stripe], &to, packet, length);
+	}
 }
 
 void sim_rank_pump(struct sim_rank *rank, struct sim_network *network)

@@ -10,7 +10,6 @@
 #include "sim/network.h"
 #include "sim/world.h"
 
-#define SIM_MAX_STRIPES	   8
 #define SIM_MAX_SHARDS_RUN 4
 
 /* The workers of one stripe in one epoch, and the memory they live in. */

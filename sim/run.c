@@ -105,12 +105,20 @@ static void step(struct sim_run *run, struct sim_event *event)
 	sim_rank_pump(rank, &run->network);
 }
 
-/* A paused rank sees its events when it runs again. */
+/* A paused rank sees its events when it runs again, and so does a stripe of its own. */
+static struct sim_rank *rank_of(struct sim_run *run, const struct sim_event *event)
+{
+	if (event->kind == SIM_TO_SWITCH)
+		return run->world->embedded ? &run->ranks[event->stripe] : NULL;
+	return event->kind == SIM_TO_RANK || event->kind == SIM_WAKE ? &run->ranks[event->rank]
+								     : NULL;
+}
+
 static bool is_paused(struct sim_run *run, const struct sim_event *event)
 {
-	struct sim_rank *rank = &run->ranks[event->rank];
+	struct sim_rank *rank = rank_of(run, event);
 
-	if (event->kind != SIM_TO_RANK && event->kind != SIM_WAKE)
+	if (rank == NULL)
 		return false;
 	if (run->network.faults && gen_chance(&run->gen, run->world->pause_ppm, 1000000))
 		rank->paused_until_ns = sim_later(run, 30000);
@@ -120,10 +128,15 @@ static bool is_paused(struct sim_run *run, const struct sim_event *event)
 static void hold_back(struct sim_run *run, struct sim_event *event)
 {
 	struct sim_link none = {0};
-	uint64_t at_ns = run->ranks[event->rank].paused_until_ns;
+	uint64_t at_ns = rank_of(run, event)->paused_until_ns;
 
 	if (event->kind == SIM_WAKE) {
 		sim_network_plan(&run->network, at_ns, SIM_WAKE, event->rank, 0);
+		return;
+	}
+	if (sim_world_is_own(run->world, event->rank, event->stripe)) {
+		sim_network_hand_over(&run->network, event, event->packet->bytes, event->length,
+				      at_ns);
 		return;
 	}
 	/* The link is free again exactly when the rank runs: no delay is added but the link's. */

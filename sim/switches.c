@@ -45,6 +45,18 @@ void sim_age_pool(struct sml_pool *pool, uint32_t first_use)
 	}
 }
 
+static void send_result(struct sim_run *run, const struct sim_event *to,
+			const struct sml_pool_answer *answer)
+{
+	struct sim_link *link = &run->ranks[to->rank].down[to->stripe];
+
+	if (sim_world_is_own(run->world, to->rank, to->stripe))
+		sim_network_hand_over(&run->network, to, answer->packet, answer->length,
+				      run->network.now_ns);
+	else
+		sim_network_send(&run->network, link, to, answer->packet, answer->length);
+}
+
 void sim_at_switch(struct sim_run *run, const struct sim_event *event)
 {
 	struct sim_stripe *stripe = &run->stripes[event->stripe];
@@ -67,8 +79,7 @@ void sim_at_switch(struct sim_run *run, const struct sim_event *event)
 	to.shard = answer.in.shard;
 	if (verdict == SML_VERDICT_RESEND) {
 		to.rank = answer.in.rank;
-		sim_network_send(&run->network, &run->ranks[to.rank].down[to.stripe], &to,
-				 answer.packet, answer.length);
+		send_result(run, &to, &answer);
 		return;
 	}
 	stream = sml_pool_stream_of(&stripe->pool.rules, answer.in.slot);
@@ -78,7 +89,6 @@ void sim_at_switch(struct sim_run *run, const struct sim_event *event)
 			 chunk);
 	for (uint8_t r = 0; r < run->world->n_ranks; r++) {
 		to.rank = r;
-		sim_network_send(&run->network, &run->ranks[r].down[to.stripe], &to, answer.packet,
-				 answer.length);
+		send_result(run, &to, &answer);
 	}
 }

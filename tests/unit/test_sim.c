@@ -61,7 +61,7 @@ static void the_same_seed_has_the_same_trace(void **state)
 static void worlds_have_every_fault_and_many_have_none(void **state)
 {
 	uint32_t lossy = 0, lossless = 0, dying = 0, wrapping = 0, striped = 0, calm = 0;
-	uint32_t deadly = 0, slow = 0, pausing = 0, late = 0, narrow = 0;
+	uint32_t embedded = 0, deadly = 0, slow = 0, pausing = 0, late = 0, narrow = 0;
 	uint64_t ranks = 0;
 
 	(void)state;
@@ -74,6 +74,7 @@ static void worlds_have_every_fault_and_many_have_none(void **state)
 		striped += world.n_stripes == 3;
 		deadly += world.worker_dies_us > 0;
 		slow += world.n_slow > 0;
+		embedded += world.embedded;
 		pausing += world.pause_ppm > 0;
 		late += world.skew_us > 0;
 		narrow += world.queue_us > 0;
@@ -85,6 +86,7 @@ static void worlds_have_every_fault_and_many_have_none(void **state)
 	}
 	assert_in_range(deadly, 8, 60);
 	assert_in_range(slow, 50, 150);
+	assert_in_range(embedded, 40, 100);
 	assert_in_range(pausing, 100, 300);
 	assert_in_range(late, 100, 300);
 	assert_in_range(narrow, 100, 300);
