@@ -84,10 +84,11 @@ expect_once() {
 }
 
 start_switch() {
+	rm -f "$work/switch"
 	"$switchml" switch --listen "127.0.0.1:${1:-0}" >"$work/switch" 2>&1 &
 	switch=$!
 	for _ in $(seq 100); do
-		address=$(sed -n 's/.*ready on \([^ ]*\) .*/\1/p' "$work/switch")
+		address=$(sed -n 's/.*ready on \([^ ]*\) .*/\1/p' "$work/switch" 2>/dev/null)
 		[ -n "$address" ] && return
 		sleep 0.05
 	done
@@ -143,6 +144,19 @@ for how in blocking wait waitall waitsome; do
 	fi
 	wait 2>/dev/null
 done
+
+# MPI's own handler of errors ends the program, and the sentence is told.
+start_switch
+mkdir "$work/fatal"
+kill_under_way fatal &
+if launch "$with SWITCHML_SWITCH=$address SWITCHML_TIMEOUT=1" 3 failing fatal "$work/fatal"; then
+	failed "a switch that dies, fatal: the program goes on"
+elif ! grep -q "switchml: .*127.0.0.1" "$work/out" || grep -q '^rank' "$work/out"; then
+	failed "a switch that dies, fatal"
+else
+	echo "ok: a switch that dies, fatal: $(grep -m 1 'switchml: ' "$work/out" | cut -c 1-160)"
+fi
+wait 2>/dev/null
 
 # And comes back: nobody is told, for nothing is lost.
 start_switch
