@@ -110,7 +110,9 @@ expect_right "nonblocking, with requests that nobody waits for" "$with" "70 of 7
 expect_right "threads" "$with" "180 of 180" 2 threads
 expect_right "one rank" "$with" "0 of 282" 1 types
 
-# With a switch of its own, and without one.
+expect_right "a share in every rank" "$with SWITCHML_SWITCH=embedded" "36 of 41" 3 communicators
+
+# With a switch, and without one.
 start_switch
 expect_right "a switch of its own" "$with SWITCHML_SWITCH=$address" "36 of 41" 3 communicators
 kill $switch
