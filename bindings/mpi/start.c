@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/random.h>
 
 #include "bindings/mpi/place.h"
@@ -32,7 +33,7 @@ struct invitation {
 	char host_name[256];
 	char master[256]; /* what rank 0 is to be called, if its environment says so */
 	char job[96];
-	char switch_address[1024]; /* "": embedded in rank 0 */
+	char switch_address[1024]; /* "" or "embedded": in the ranks */
 	int port, timeout_ms, heartbeat_ms, wire, slots, threads;
 };
 
@@ -196,15 +197,13 @@ static void invite(struct invitation *invitation, struct refusal *refusal,
 	set_master(invitation, config);
 	if (strlen(address) >= sizeof(invitation->switch_address))
 		refuse(refusal, SML_ERROR_CONFIG, "SWITCHML_SWITCH is too long");
-	else if (strcmp(address, "embedded") != 0)
-		snprintf(invitation->switch_address, sizeof(invitation->switch_address), "%s",
-			 address);
-	if (invitation->switch_address[0] == '\0') {
+	snprintf(invitation->switch_address, sizeof(invitation->switch_address), "%s", address);
+	if (*address == '\0' || strcasecmp(address, "embedded") == 0) {
 		invitation->port =
 			sml_mpi_free_port(is_set("SWITCHML_MASTER_PORT") ? config->master_port : 0);
 		if (invitation->port == 0)
 			refuse(refusal, SML_ERROR_CONFIG,
-			       "there is no free port for the embedded switch");
+			       "there is no free port where the ranks could meet");
 	}
 	invitation->timeout_ms = config->timeout_ms;
 	if (!is_set("SWITCHML_TIMEOUT"))

@@ -84,10 +84,11 @@ expect_once() {
 }
 
 start_switch() {
+	rm -f "$work/switch"
 	"$switchml" switch --listen "127.0.0.1:${1:-0}" >"$work/switch" 2>&1 &
 	switch=$!
 	for _ in $(seq 100); do
-		address=$(sed -n 's/.*ready on \([^ ]*\) .*/\1/p' "$work/switch")
+		address=$(sed -n 's/.*ready on \([^ ]*\) .*/\1/p' "$work/switch" 2>/dev/null)
 		[ -n "$address" ] && return
 		sleep 0.05
 	done
@@ -109,7 +110,9 @@ expect_right "nonblocking, with requests that nobody waits for" "$with" "70 of 7
 expect_right "threads" "$with" "180 of 180" 2 threads
 expect_right "one rank" "$with" "0 of 282" 1 types
 
-# With a switch of its own, and without one.
+expect_right "a share in every rank" "$with SWITCHML_SWITCH=embedded" "36 of 41" 3 communicators
+
+# With a switch, and without one.
 start_switch
 expect_right "a switch of its own" "$with SWITCHML_SWITCH=$address" "36 of 41" 3 communicators
 kill $switch
@@ -143,6 +146,19 @@ for how in blocking wait waitall waitsome; do
 	fi
 	wait 2>/dev/null
 done
+
+# MPI's own handler of errors ends the program, and the sentence is told.
+start_switch
+mkdir "$work/fatal"
+kill_under_way fatal &
+if launch "$with SWITCHML_SWITCH=$address SWITCHML_TIMEOUT=1" 3 failing fatal "$work/fatal"; then
+	failed "a switch that dies, fatal: the program goes on"
+elif ! grep -q "switchml: .*127.0.0.1" "$work/out" || grep -q '^rank' "$work/out"; then
+	failed "a switch that dies, fatal"
+else
+	echo "ok: a switch that dies, fatal: $(grep -m 1 'switchml: ' "$work/out" | cut -c 1-160)"
+fi
+wait 2>/dev/null
 
 # And comes back: nobody is told, for nothing is lost.
 start_switch

@@ -3,10 +3,10 @@
  * All-reduces until one fails, which is to be told by this communicator's error
  * handler and by no other: MPI_COMM_WORLD keeps the one that ends the program.
  *
- *	failing blocking|wait|waitall|waitsome DIRECTORY [MOST]
+ *	failing blocking|wait|waitall|waitsome|fatal DIRECTORY [MOST]
  *
- * In DIRECTORY each rank makes a file once its first call has succeeded. Ends
- * after MOST rounds without an error.
+ * "fatal" is blocking, with MPI's own handler of errors. In DIRECTORY each rank makes a file once
+ *its first call has succeeded. Ends after MOST rounds without an error.
  */
 #include <string.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ static int call(const char *how, MPI_Comm comm)
 	MPI_Status statuses[SIDE];
 	int indices[SIDE], n_done, error = MPI_SUCCESS;
 
-	if (strcmp(how, "blocking") == 0)
+	if (strcmp(how, "blocking") == 0 || strcmp(how, "fatal") == 0)
 		return MPI_Allreduce(in[0], out[0], LARGE, MPI_FLOAT, MPI_SUM, comm);
 	for (int i = 0; i < SIDE; i++) {
 		requests[i] = MPI_REQUEST_NULL;
@@ -74,7 +74,8 @@ int main(int argc, char **argv)
 	MPI_Init(&argc, &argv);
 	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
 	MPI_Comm_rank(comm, &rank);
-	MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+	if (strcmp(how, "fatal") != 0)
+		MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
 	MPI_Allreduce(in[0], out[0], LARGE, MPI_FLOAT, MPI_SUM, comm);
 	say_that_it_runs(argc > 2 ? argv[2] : ".");
 	for (int i = 0; i < most && error == MPI_SUCCESS; i++)
