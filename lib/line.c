@@ -254,6 +254,7 @@ static void fill_turns(struct sml_line *line, uint64_t now_ns)
 {
 	unsigned turn = line->turn;
 
+	sml_assert(line->n_shards > 0);
 	for (unsigned i = 0; i < line->n_shards; i++, turn = (turn + 1) % line->n_shards) {
 		struct sml_shard *shard = line->shards[turn];
 
