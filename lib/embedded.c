@@ -207,7 +207,7 @@ static struct sml_pool_rules own_rules(const struct sml_context *context)
 
 static struct sml_probe_target *list_targets(const struct sml_context *context, unsigned *n)
 {
-	unsigned n_shards = context->stripes[0].admission.shards;
+	uint8_t n_shards = context->stripes[0].admission.shards;
 	struct sml_probe_target *targets =
 		calloc((size_t)context->n_stripes * n_shards, sizeof(*targets));
 

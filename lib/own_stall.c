@@ -23,6 +23,7 @@ static void look_at_shard(const struct sml_own_stripe *own, unsigned shard,
 
 		if (newest == NULL)
 			continue;
+		sml_assert(rules->n_ranks > 0);
 		missing = sml_pool_all_ranks(rules) & ~newest->seen;
 		report->slots[slot] = (struct sml_stall_slot){missing, newest->use, true};
 		for (unsigned rank = 0; rank < rules->n_ranks; rank++)

@@ -196,7 +196,6 @@ int sml_job_meet(struct sml_job *job)
 
 	if (job->stripes == 0)
 		job->stripes = choose_stripes(job);
-	/* One rank at least: there is no job of none. */
 	sml_assert(job->stripes > 0);
 	n = (size_t)job->stripes * (1u + job->n_ranks);
 	job->secrets = malloc(n * sizeof(*job->secrets));

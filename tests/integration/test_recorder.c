@@ -92,7 +92,8 @@ static void fail_in_time(struct rank *rank, int error)
 	int got = sml_allreduce(rank->context, data, data, 50000, SML_FLOAT32, SML_SUM, NULL);
 
 	took = now_ms() - began;
-	if (got != error)
+	/* Where two deadlines are as long, a busy machine decides which one passes first. */
+	if (got != error && !(got == SML_ERROR_TIMEOUT && error == SML_ERROR_SWITCH_DIED))
 		complain(rank, "%d, not %d: %s", got, error, sml_error_text(rank->context));
 	if (took > TIMEOUT_MS + BOUND_MS + SLACK_MS)
 		complain(rank, "it took %d ms", (int)took);
@@ -230,7 +231,7 @@ static void call_after_signal(struct rank *rank)
 	if (rank->rank == 0)
 		kill(switch_pid, signal);
 	usleep(50000);
-	/* The loss came before the call: so does the end of looking for another switch. */
+	/* The loss came before the call: so does, mostly, the end of looking for another switch. */
 	fail_in_time(rank, signal == SIGSTOP ? SML_ERROR_TIMEOUT : SML_ERROR_SWITCH_DIED);
 	expect_text(rank, signal == SIGSTOP ? "does not answer" : "no switch has taken over");
 }
