@@ -61,7 +61,7 @@ static bool begin_failure(struct sml_context *context, int error)
 	return first;
 }
 
-static bool is_running(struct sml_context *context)
+bool sml_context_is_running(struct sml_context *context)
 {
 	bool running;
 
@@ -76,7 +76,7 @@ static void stop_threads(struct sml_context *context)
 {
 	__atomic_store_n(&context->stop, true, __ATOMIC_SEQ_CST);
 	/* While it opens there are no calls yet, and whoever opens it ends the threads. */
-	if (!is_running(context))
+	if (!sml_context_is_running(context))
 		return;
 	for (unsigned i = 0; i < context->n_threads; i++)
 		sml_progress_wake(context->threads[i]);
@@ -91,7 +91,7 @@ static void stop_threads(struct sml_context *context)
 static void end_failure(struct sml_context *context, int error, const char *text,
 			const struct sml_stall_reports *reports)
 {
-	bool opening = !is_running(context);
+	bool opening = !sml_context_is_running(context);
 
 	pthread_mutex_lock(&context->lock);
 	snprintf(context->text, sizeof(context->text), "%s", text);
@@ -114,7 +114,7 @@ bool sml_context_fail(struct sml_context *context, int error, const char *text)
 		return false;
 	stop_threads(context);
 	/* Who fails a context may be a control's own thread, or has no switch to ask. */
-	if (is_running(context))
+	if (sml_context_is_running(context))
 		sml_stall_ask(context, 0, &reports);
 	end_failure(context, error, text, &reports);
 	return true;

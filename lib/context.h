@@ -81,6 +81,9 @@ int sml_context_check(const struct sml_context *context);
 __attribute__((format(printf, 3, 4))) int sml_context_refuse(struct sml_context *context, int error,
 							     const char *format, ...);
 
+/* Has it opened? Before that, a control's thread must not look at shards and threads. */
+bool sml_context_is_running(struct sml_context *context);
+
 /* Tell every switch, and so every rank, that the job has failed here. */
 void sml_context_abort_job(struct sml_context *context, int error, const char *text);
 

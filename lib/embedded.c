@@ -212,16 +212,16 @@ static struct sml_probe_target *list_targets(const struct sml_context *context, 
 		calloc((size_t)context->n_stripes * n_shards, sizeof(*targets));
 
 	*n = 0;
-	for (uint8_t i = 0; targets && i < context->n_stripes; i++) {
+	for (unsigned i = 0; targets && i < context->n_stripes; i++) {
 		const struct sml_stripe *stripe = &context->stripes[i];
 
 		if (i == context->settings.rank)
 			continue;
-		for (uint8_t shard = 0; shard < n_shards; shard++)
+		for (unsigned shard = 0; shard < n_shards; shard++)
 			targets[(*n)++] = (struct sml_probe_target){
 				.transport = context->stripes[0].transports[shard],
-				.peer = i,
-				.shard = shard,
+				.peer = (uint8_t)i,
+				.shard = (uint8_t)shard,
 				.job = stripe->admission.job_number,
 				.cookie = stripe->admission.cookie,
 				.tag = stripe->admission.tag,

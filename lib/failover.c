@@ -25,7 +25,7 @@
 /* A report lists at most two chunks for each slot. */
 #define MAX_REPORT     (2 * SML_MAX_SLOTS)
 #define CONNECT_NS     (2 * SML_NS_PER_SEC)
-#define RETRY_PAUSE_MS 50
+#define RETRY_PAUSE_NS (50 * SML_NS_PER_MS)
 
 struct report {
 	uint32_t lacking[MAX_REPORT], kept[MAX_REPORT];
@@ -209,6 +209,16 @@ static bool may_pass(int error)
 	       error == SML_ERROR_TLS || error > -4096;
 }
 
+/* Not beyond the deadline: the call that waits has one that is hardly later. */
+static void pause_until(uint64_t then_ns, uint64_t deadline_ns)
+{
+	uint64_t now_ns = sml_now_ns();
+	uint64_t until_ns = then_ns < deadline_ns ? then_ns : deadline_ns;
+
+	if (until_ns > now_ns)
+		poll(NULL, 0, (int)((until_ns - now_ns) / SML_NS_PER_MS + 1));
+}
+
 static int take_over(struct sml_stripe *stripe, struct sml_control **taken)
 {
 	struct sml_context *context = stripe->context;
@@ -227,7 +237,7 @@ static int take_over(struct sml_stripe *stripe, struct sml_control **taken)
 		    sml_now_ns() >= deadline_ns)
 			break;
 		sml_log(&context->settings.log, SML_LOG_TRACE, "once more: %s", sml_error_last());
-		poll(NULL, 0, RETRY_PAUSE_MS);
+		pause_until(sml_now_ns() + RETRY_PAUSE_NS, deadline_ns);
 	}
 	free(space);
 	return error;

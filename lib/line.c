@@ -254,6 +254,7 @@ static void fill_turns(struct sml_line *line, uint64_t now_ns)
 {
 	unsigned turn = line->turn;
 
+	sml_assert(line->n_shards > 0);
 	for (unsigned i = 0; i < line->n_shards; i++, turn = (turn + 1) % line->n_shards) {
 		struct sml_shard *shard = line->shards[turn];
 
@@ -291,7 +292,7 @@ bool sml_line_send(struct sml_line *line, uint64_t now_ns, struct sml_news *news
 
 	if (!sml_line_is_full(line)) {
 		sml_batch_clear(&line->out);
-		if (line->n_shards > 1)
+		if (line->shards[0]->worker.config.n_stripes > 1)
 			fill_turns(line, now_ns);
 		else if (!line->own)
 			fill(line, line->shards[0], SML_BATCH_PACKETS, now_ns);

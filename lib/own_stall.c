@@ -16,6 +16,7 @@ static void look_at_shard(const struct sml_own_stripe *own, unsigned shard,
 {
 	const struct sml_pool_rules *rules = &own->pool.rules;
 
+	sml_assert(rules->n_ranks >= 1 && rules->n_shards >= 1);
 	for (uint32_t slot = shard; slot < report->n_slots; slot += rules->n_shards) {
 		const struct sml_slot *newest = sml_pool_newest(&own->pool, slot);
 		uint64_t missing;

@@ -143,14 +143,18 @@ static void describe(void *self, enum sml_stream_id stream, uint32_t chunk, char
 
 static struct sml_stall_report *stalls(void *self)
 {
-	return sml_own_stripe_ask(((struct sml_stripe *)self)->context);
+	struct sml_context *context = ((struct sml_stripe *)self)->context;
+
+	return sml_context_is_running(context) ? sml_own_stripe_ask(context) : NULL;
 }
 
 static void served(void *self, SmlControl__StripeStatus *status)
 {
-	const struct sml_context *context = ((struct sml_stripe *)self)->context;
+	struct sml_context *context = ((struct sml_stripe *)self)->context;
 	struct sml_counters counters = {.size = sizeof(counters)};
 
+	if (!sml_context_is_running(context))
+		return;
 	sml_own_stripe_status(context->own, status);
 	sml_get_stripe_counters(context, context->settings.rank, &counters, NULL);
 	status->bytes_received = counters.bytes_received;
