@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 ARGS ?=
 MESON ?= meson
 
-.PHONY: all demo test fuzz bench install clean help
+.PHONY: all demo test test-python fuzz bench install clean help
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
@@ -21,6 +21,9 @@ test:
 	@tools/install-dependencies build demo test
 	@tools/install-dependencies xdp check || echo "Going on without: the checks that need them skip."
 	@tools/run-tests $(ARGS)
+
+test-python: all
+	@tools/test-python $(ARGS)
 
 fuzz:
 	@tools/fuzz $(ARGS)
@@ -40,12 +43,13 @@ install: all
 	@$(MESON) install -C $(BUILD) --no-rebuild
 
 clean:
-	rm -rf $(BUILD) build-asan build-tsan build-fuzz
+	rm -rf $(BUILD) build-asan build-tsan build-fuzz build-python
 
 help:
 	@echo "make                      build a release into build/ (the program is build/switchml)"
 	@echo "make demo [ARGS=…]        train a real model on four workers through a switch"
 	@echo "make test [ARGS=…]        all tests and checks (ARGS='--quick': no sanitizers)"
+	@echo "make test-python [ARGS=…]    the Python package with PyTorch, TensorFlow and JAX"
 	@echo "make fuzz [ARGS=SECONDS]  each fuzz target for a time (60 s), with clang's libFuzzer"
 	@echo "make bench [ARGS=…]       beside Gloo and Open MPI, as root; see bench/compare --help"
 	@echo "make install PREFIX=…     install program, library, header, man pages (/usr/local)"

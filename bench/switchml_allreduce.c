@@ -12,9 +12,6 @@
 
 #define MOST_PIECES 256
 
-/* Not in every version of the library: without it a job has one stripe. */
-__attribute__((weak)) int sml_stripe_count(const struct sml_context *context);
-
 static int fail(struct sml_context *job, const char **why)
 {
 	*why = sml_error_text(job);
@@ -71,7 +68,7 @@ int main(void)
 	library.state = job;
 	library.rank = sml_rank(job);
 	library.n_ranks = sml_world_size(job);
-	library.n_stripes = sml_stripe_count ? sml_stripe_count(job) : 1;
+	library.n_stripes = sml_stripe_count(job);
 	status = bench_serve(&library);
 	return sml_close(job) < 0 ? 1 : status;
 }

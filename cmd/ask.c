@@ -16,7 +16,7 @@
 /* The first of "a:1,[b]:2" as host and port; false when it is too long or empty. */
 static bool split(const char *address, char host[256], char port[16])
 {
-	size_t length = strcspn(address, ",");
+	size_t length = strcspn(address, ",|");
 	const char *colon = memchr(address, ':', length);
 	size_t host_length = length;
 

@@ -39,7 +39,7 @@ static const struct argp_option known_options[] = {
 	{"seed", OPTION_SEED, "N", 0, "of the random inputs (1)", 3},
 	{"json", OPTION_JSON, "FILE", 0, "write the results there, too", 4},
 	{"local-workers", OPTION_LOCAL, "N", 0, "start N workers on this machine", 5},
-	{"switch", OPTION_SWITCH, "HOST:PORT", 0, "use a running switch", 5},
+	{"switch", OPTION_SWITCH, "HOST:PORT,…", 0, "use running switches", 5},
 	{"job", OPTION_JOB, "NAME", 0, "the job's name on the switch", 5},
 	{"drop", OPTION_DROP, "PERCENT", 0, "each worker loses so many of its packets", 6},
 	{"duplicate", OPTION_DUPLICATE, "PERCENT", 0, "… doubles so many", 6},

@@ -92,7 +92,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 }
 
 static const struct argp_option known_options[] = {
-	{"switch", 's', "HOST:PORT", 0, "look at the way to this switch, too", 0},
+	{"switch", 's', "HOST:PORT,…", 0, "look at the way to these switches, too", 0},
 	{"json", 'j', NULL, 0, "print JSON", 0},
 	{0},
 };
@@ -108,10 +108,25 @@ static void check_settings(struct doctor *doctor)
 	}
 	doctor_say(doctor, DOCTOR_OK, "environment", "rank %d of %d, job \"%s\", switch %s",
 		   config.rank, config.world_size, config.job,
-		   config.switch_address ? config.switch_address : "embedded in rank 0");
+		   config.switch_address ? config.switch_address : "embedded in the ranks");
 	if (!doctor->switch_address && config.switch_address &&
 	    strcmp(config.switch_address, "embedded") != 0)
 		doctor->switch_address = config.switch_address;
+}
+
+/* All stripes, and all that they can fail over to. */
+static void check_switches(struct doctor *doctor, const char *list)
+{
+	char address[320];
+
+	for (const char *item = list; *item; item += *item != '\0') {
+		size_t length = strcspn(item, ",|");
+
+		snprintf(address, sizeof(address), "%.*s", (int)length, item);
+		doctor->switch_address = address;
+		doctor_check_switch(doctor);
+		item += length;
+	}
 }
 
 int sml_command_doctor(int argc, char **argv)
@@ -130,8 +145,7 @@ int sml_command_doctor(int argc, char **argv)
 	doctor.switch_address = options.switch_address;
 	check_settings(&doctor);
 	doctor_check_host(&doctor);
-	if (doctor.switch_address && doctor.switch_address[0])
-		doctor_check_switch(&doctor);
+	check_switches(&doctor, doctor.switch_address ? doctor.switch_address : "");
 	for (unsigned i = 0; i < doctor.n; i++)
 		problems += doctor.findings[i].level == DOCTOR_PROBLEM;
 	if (options.json)

@@ -3,7 +3,7 @@
 #ifndef SML_CMD_DOCTOR_H
 #define SML_CMD_DOCTOR_H
 
-#define DOCTOR_MAX_FINDINGS 32
+#define DOCTOR_MAX_FINDINGS 512 /* a few of each of 64 switches */
 
 enum doctor_level { DOCTOR_OK, DOCTOR_WARNING, DOCTOR_PROBLEM };
 

@@ -69,20 +69,39 @@ static void print_world(const struct sim_world *world)
 
 /* ---- shrinking ---- */
 
+static struct setting *find_setting(struct options *options, const char *name)
+{
+	for (unsigned i = 0; i < options->n_settings; i++)
+		if (strcmp(options->settings[i].name, name) == 0)
+			return &options->settings[i];
+	return NULL;
+}
+
+/* Is it another world, and does it still fail? Then it stays; else nothing has changed. */
 static bool fails_with(struct options *options, const char *name, uint32_t value)
 {
-	static struct sim_world world;
-	struct sim_result result;
+	static struct sim_world before, world;
+	struct setting *setting = find_setting(options, name), saved;
+	struct sim_result result = {.passed = true};
+	bool is_new = setting == NULL;
 
-	if (options->n_settings == MAX_SETTINGS)
+	if (is_new && options->n_settings == MAX_SETTINGS)
 		return false;
-	snprintf(options->settings[options->n_settings].name, 32, "%s", name);
-	options->settings[options->n_settings++].value = value;
+	make_world(options, options->seed, &before);
+	if (is_new) {
+		setting = &options->settings[options->n_settings++];
+		snprintf(setting->name, sizeof(setting->name), "%s", name);
+	}
+	saved = *setting;
+	setting->value = value;
 	make_world(options, options->seed, &world);
-	sim_run(&world, &result);
-	if (result.passed)
-		options->n_settings--;
-	return !result.passed;
+	if (memcmp(&world, &before, sizeof(world)) != 0)
+		sim_run(&world, &result);
+	if (!result.passed)
+		return true;
+	*setting = saved;
+	options->n_settings -= is_new;
+	return false;
 }
 
 /* Towards 0: the fault off, else half of it, and so on while it still fails. */
@@ -196,18 +215,19 @@ static double seconds(void)
 static void watch(const struct options *options, int fd, struct tally *sum)
 {
 	bool tty = isatty(STDOUT_FILENO);
-	double begin = seconds(), shown = 0;
+	/* Where nobody watches, a line now and then; a run may take an hour. */
+	double begin = seconds(), shown = tty ? 0 : begin, every = tty ? 0.2 : 30;
 	struct tally part;
 
 	while (read(fd, &part, sizeof(part)) == (ssize_t)sizeof(part)) {
 		add(sum, &part);
-		if (!tty || options->quiet || seconds() - shown < 0.2)
+		if (options->quiet || seconds() - shown < every)
 			continue;
 		shown = seconds();
-		printf("\r%" PRIu64 " of %" PRIu64 " seeds, %" PRIu64
-		       " failed, %.0f seeds a minute ",
-		       sum->seeds, options->n_seeds, sum->failed,
-		       60.0 * (double)sum->seeds / (shown - begin + 1e-9));
+		printf("%s%" PRIu64 " of %" PRIu64 " seeds, %" PRIu64
+		       " failed, %.0f seeds a minute%s",
+		       tty ? "\r" : "", sum->seeds, options->n_seeds, sum->failed,
+		       60.0 * (double)sum->seeds / (shown - begin + 1e-9), tty ? " " : "\n");
 		fflush(stdout);
 	}
 	printf("%s%" PRIu64 " seeds, %" PRIu64 " failed, %" PRIu64 " events, %" PRIu64

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cmd/ask.h"
 #include "cmd/commands.h"
@@ -19,7 +20,8 @@ struct options {
 };
 
 static const struct argp_option option_list[] = {
-	{"switch", 's', "HOST[:PORT]", 0, "Which switch (SWITCHML_SWITCH, 127.0.0.1:28500)", 0},
+	{"switch", 's', "HOST[:PORT],…", 0,
+	 "Which switch, or several (SWITCHML_SWITCH, 127.0.0.1:28500)", 0},
 	{"json", 'j', NULL, 0, "Print JSON, for programs", 0},
 	{0},
 };
@@ -61,38 +63,55 @@ static json_t *worker_json(const SmlControl__WorkerStatus *worker)
 			 (json_int_t)worker->contributions, "resends", (json_int_t)worker->resends);
 }
 
+static json_t *stripe_json(const SmlControl__StripeStatus *served)
+{
+	return json_pack("{s:i, s:s, s:I, s:I, s:I, s:I, s:I}", "stripe", (int)served->stripe,
+			 "where", served->where, "contributions", (json_int_t)served->contributions,
+			 "resends", (json_int_t)served->resends, "duplicates",
+			 (json_int_t)served->duplicates, "bytes_received",
+			 (json_int_t)served->bytes_received, "bytes_sent",
+			 (json_int_t)served->bytes_sent);
+}
+
 static json_t *job_json(const SmlControl__JobStatus *job)
 {
-	json_t *workers = json_array();
+	json_t *workers = json_array(), *stripes = json_array();
 
 	for (size_t i = 0; i < job->n_workers; i++)
 		json_array_append_new(workers, worker_json(job->workers[i]));
-	return json_pack("{s:s, s:I, s:i, s:i, s:i, s:i, s:s, s:o, s:o}", "job", job->job,
+	for (size_t i = 0; i < job->n_served; i++)
+		json_array_append_new(stripes, stripe_json(job->served[i]));
+	return json_pack("{s:s, s:I, s:i, s:i, s:i, s:i, s:s, s:i, s:o, s:o, s:o}", "job", job->job,
 			 "job_number", (json_int_t)job->job_number, "epoch", (int)job->epoch,
 			 "world_size", (int)job->world_size, "lanes", (int)job->lanes, "slots",
-			 (int)job->slots, "state", job->state, "workers", workers, "counters",
+			 (int)job->slots, "state", job->state, "stripes", (int)job->stripes,
+			 "served", stripes, "workers", workers, "counters",
 			 counters_json(job->counters, job->n_counters));
 }
 
-static int print_json(const SmlControl__Status *status)
+static json_t *status_json(const char *address, const SmlControl__Status *status)
 {
-	json_t *jobs = json_array(), *whole;
+	json_t *jobs = json_array();
 
 	for (size_t i = 0; i < status->n_jobs; i++)
 		json_array_append_new(jobs, job_json(status->jobs[i]));
-	whole = json_pack("{s:s, s:s, s:I, s:i, s:i, s:i, s:o, s:o}", "version", status->version,
-			  "dataplane", status->dataplane, "uptime_ms",
-			  (json_int_t)status->uptime_ms, "slots", (int)status->slots,
-			  "slots_in_use", (int)status->slots_in_use, "max_jobs",
-			  (int)status->max_jobs, "jobs", jobs, "counters",
-			  counters_json(status->counters, status->n_counters));
+	return json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:o, s:o}", "address", address,
+			 "version", status->version, "dataplane", status->dataplane, "uptime_ms",
+			 (json_int_t)status->uptime_ms, "slots", (int)status->slots, "slots_in_use",
+			 (int)status->slots_in_use, "max_jobs", (int)status->max_jobs, "jobs", jobs,
+			 "counters", counters_json(status->counters, status->n_counters));
+}
+
+/* One switch as an object, several as an array of them. */
+static int print_json(json_t *all)
+{
+	json_t *whole = json_array_size(all) == 1 ? json_array_get(all, 0) : all;
+
 	if (whole == NULL || json_dumpf(whole, stdout, JSON_INDENT(2)) < 0) {
 		fprintf(stderr, "switchml status: no memory to print JSON\n");
-		json_decref(whole);
 		return 1;
 	}
 	putchar('\n');
-	json_decref(whole);
 	return 0;
 }
 
@@ -106,10 +125,42 @@ static void print_counters(SmlControl__Counter **counters, size_t n, const char 
 			       counters[i]->value);
 }
 
+/* What each stripe moves, where there are several; a slow or lossy one stands out. */
+static void print_stripes(const SmlControl__JobStatus *job)
+{
+	/* Of a switch's own stripe the workers' lines tell. */
+	if (job->n_served == 0 || !job->served[0]->where[0])
+		return;
+	printf("  %6s  %-36s %14s %10s %10s %12s %12s\n", "stripe", "where", "contributions",
+	       "resends", "duplicates", "MB received", "MB sent");
+	for (size_t i = 0; i < job->n_served; i++) {
+		const SmlControl__StripeStatus *served = job->served[i];
+
+		printf("  %6u  %-36s %14" PRIu64 " %10" PRIu64 " %10" PRIu64 " %12.1f %12.1f\n",
+		       served->stripe, served->where, served->contributions, served->resends,
+		       served->duplicates, (double)served->bytes_received / 1e6,
+		       (double)served->bytes_sent / 1e6);
+	}
+}
+
+static void print_form(const SmlControl__JobStatus *job)
+{
+	bool by_ranks = job->n_served > 0 && job->served[0]->where[0];
+
+	if (by_ranks && job->stripes == job->world_size)
+		printf(", a stripe in every rank");
+	else if (by_ranks)
+		printf(", %u stripe%s in the first ranks", job->stripes,
+		       job->stripes == 1 ? "" : "s");
+	else if (job->stripes > 1 && job->n_served > 0)
+		printf(", stripe %u of %u", job->served[0]->stripe, job->stripes);
+}
+
 static void print_job(const SmlControl__JobStatus *job)
 {
-	printf("\njob \"%s\": %s, %u ranks, epoch %u, %u slots of %u lanes\n", job->job, job->state,
-	       job->world_size, job->epoch, job->slots, job->lanes);
+	printf("\njob \"%s\": %s, %u ranks", job->job, job->state, job->world_size);
+	print_form(job);
+	printf(", epoch %u, %u slots of %u lanes\n", job->epoch, job->slots, job->lanes);
 	printf("  %4s  %-20s %8s  %-8s %10s %14s %10s\n", "rank", "host", "pid", "state",
 	       "last seen", "contributions", "resends");
 	for (size_t i = 0; i < job->n_workers; i++) {
@@ -119,17 +170,40 @@ static void print_job(const SmlControl__JobStatus *job)
 		       worker->rank, worker->host, worker->pid, worker->state, worker->last_seen_ms,
 		       worker->contributions, worker->resends);
 	}
+	print_stripes(job);
 	print_counters(job->counters, job->n_counters, "  ");
 }
 
-static void print_text(const SmlControl__Status *status)
+static void print_text(const char *address, const SmlControl__Status *status)
 {
-	printf("switchml %s, %s dataplane, up %.1f s: %u of %u slots in use, %zu of %u jobs\n",
-	       status->version, status->dataplane, (double)status->uptime_ms / 1e3,
+	printf("%s: switchml %s, %s dataplane, up %.1f s: %u of %u slots in use, %zu of %u jobs\n",
+	       address, status->version, status->dataplane, (double)status->uptime_ms / 1e3,
 	       status->slots_in_use, status->slots, status->n_jobs, status->max_jobs);
 	print_counters(status->counters, status->n_counters, "  ");
 	for (size_t i = 0; i < status->n_jobs; i++)
 		print_job(status->jobs[i]);
+}
+
+/* One switch of the list. 0, or 1 when it cannot be asked. */
+static int ask_one(const char *address, json_t *all)
+{
+	SmlControl__Envelope *answer = NULL;
+	struct sml_ask ask;
+	int rc = sml_ask_open(&ask, address, TIMEOUT_MS);
+
+	if (rc < 0)
+		fprintf(stderr, "switchml status: %s\n", ask.text);
+	else if ((rc = sml_ask_status(&ask, &answer)) < 0)
+		fprintf(stderr, "switchml status: %s: %s\n", address, ask.text);
+	sml_ask_close(&ask);
+	if (rc < 0)
+		return 1;
+	if (all)
+		json_array_append_new(all, status_json(address, answer->status));
+	else
+		print_text(address, answer->status);
+	sml_control__envelope__free_unpacked(answer, NULL);
+	return 0;
 }
 
 int sml_command_status(int argc, char **argv)
@@ -137,31 +211,31 @@ int sml_command_status(int argc, char **argv)
 	static const struct argp parser = {
 		.options = option_list,
 		.parser = parse,
-		.doc = "Show a running switch's jobs, workers, slots in use and counters. Counters "
-		       "that are zero are left out (--json has all).",
+		.doc = "Show a running switch's jobs, workers, slots in use and counters, or those "
+		       "of "
+		       "all switches of a list. Counters that are zero are left out (--json has "
+		       "all). Rank 0 of a job without a switch is asked at its master port.",
 	};
 	const char *environment = getenv("SWITCHML_SWITCH");
 	struct options options = {.address = environment && environment[0] ? environment
 									   : "127.0.0.1"};
-	SmlControl__Envelope *answer;
-	struct sml_ask ask;
-	int rc;
+	json_t *all = NULL;
+	char address[320];
+	int rc = 0;
 
 	argp_parse(&parser, argc, argv, 0, NULL, &options);
 	signal(SIGPIPE, SIG_IGN);
-	rc = sml_ask_open(&ask, options.address, TIMEOUT_MS);
-	if (rc < 0)
-		fprintf(stderr, "switchml status: %s\n", ask.text);
-	else if ((rc = sml_ask_status(&ask, &answer)) < 0)
-		fprintf(stderr, "switchml status: %s: %s\n", options.address, ask.text);
-	sml_ask_close(&ask);
-	if (rc < 0)
-		return 1;
-	rc = 0;
 	if (options.json)
-		rc = print_json(answer->status);
-	else
-		print_text(answer->status);
-	sml_control__envelope__free_unpacked(answer, NULL);
+		all = json_array();
+	for (const char *item = options.address; *item; item += *item != '\0') {
+		size_t length = strcspn(item, ",|");
+
+		snprintf(address, sizeof(address), "%.*s", (int)length, item);
+		rc |= ask_one(address, all);
+		item += length;
+	}
+	if (all && json_array_size(all) > 0)
+		rc |= print_json(all);
+	json_decref(all);
 	return rc;
 }

@@ -161,7 +161,10 @@ static int read_messages(struct sml_tls_session *session, struct evbuffer *messa
 		if (n <= 0 && !waits(session, n))
 			return fail(session);
 	}
-	return session->key_updates > MAX_KEY_UPDATES ? fail(session) : 0;
+	if (session->key_updates <= MAX_KEY_UPDATES)
+		return 0;
+	snprintf(session->reason, sizeof(session->reason), "%s", "it changes its keys too often");
+	return fail(session);
 }
 
 static int write_messages(struct sml_tls_session *session, struct evbuffer *messages_out)

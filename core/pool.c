@@ -132,6 +132,17 @@ enum sml_verdict sml_pool_receive(struct sml_pool *pool, const void *packet, uin
 	return verdict;
 }
 
+const struct sml_slot *sml_pool_newest(const struct sml_pool *pool, uint32_t slot)
+{
+	const struct sml_slot *even = &pool->slots[2 * slot], *odd = even + 1;
+
+	if (even->state == SML_SLOT_FRESH || odd->state == SML_SLOT_FRESH)
+		return odd->state != SML_SLOT_FRESH    ? odd
+		       : even->state != SML_SLOT_FRESH ? even
+						       : NULL;
+	return sml_serial_before(even->use, odd->use) ? odd : even;
+}
+
 const char *sml_verdict_name(enum sml_verdict verdict)
 {
 	static const char *const names[] = {

@@ -154,6 +154,9 @@ struct sml_pool_answer {
 enum sml_verdict sml_pool_receive(struct sml_pool *pool, const void *packet, uint32_t length,
 				  struct sml_pool_answer *answer);
 
+/* The newer of a slot's two buffers; NULL: no rank has used the slot yet. */
+const struct sml_slot *sml_pool_newest(const struct sml_pool *pool, uint32_t slot);
+
 /* Name and meaning of a verdict. */
 const char *sml_verdict_name(enum sml_verdict verdict);
 const char *sml_verdict_meaning(enum sml_verdict verdict);

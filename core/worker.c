@@ -159,6 +159,8 @@ void sml_worker_init(struct sml_worker *worker, const struct sml_worker_config *
 	sml_rtt_init(&worker->rtt);
 	sml_flight_init(&worker->flight, config->window_max < n ? config->window_max : n,
 			config->shape.n_ranks);
+	if (config->local)
+		worker->flight.window = n;
 }
 
 /* ---- tensors ---- */
@@ -247,7 +249,7 @@ uint64_t sml_worker_deadline(const struct sml_worker *worker)
 {
 	uint64_t deadline_ns;
 
-	if (worker->frozen || worker->in_flight.n == 0)
+	if (worker->frozen || worker->in_flight.n == 0 || worker->config.local)
 		return UINT64_MAX;
 	deadline_ns = worker->slots[worker->in_flight.first].sent_ns + worker->rtt.rto_ns;
 	return deadline_ns > worker->hold_timer_ns ? deadline_ns : worker->hold_timer_ns;

@@ -48,6 +48,11 @@ struct sml_worker_config {
 	/* For measuring what they buy; all ranks must agree on the first. */
 	bool no_tickets;
 	bool no_fast_retransmit;
+	/*
+	 * The slots are in this process: nothing is lost on the way there and back, so
+	 * there is no timer, and no window.
+	 */
+	bool local;
 	/* No other switch will ever take over: last results are not kept for it. */
 	bool no_resume;
 };

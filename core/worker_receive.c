@@ -58,7 +58,8 @@ static void measure(struct sml_worker *worker, const struct sml_worker_slot *sta
 		worker->rtt.backoff = 0;
 		worker->hold_timer_ns = now_ns + worker->rtt.rto_ns;
 	}
-	sml_flight_result(&worker->flight, sample_ns, worker->rtt.min_ns);
+	if (!worker->config.local)
+		sml_flight_result(&worker->flight, sample_ns, worker->rtt.min_ns);
 }
 
 /* What a resume hands over to those who lack it. */

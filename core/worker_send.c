@@ -233,7 +233,8 @@ size_t sml_worker_send(struct sml_worker *worker, void *packet, uint64_t now_ns)
 
 	if (worker->frozen)
 		return 0;
-	if (worker->look_for_overtaken && !worker->config.no_fast_retransmit)
+	if (worker->look_for_overtaken && !worker->config.no_fast_retransmit &&
+	    !worker->config.local)
 		find_overtaken(worker, now_ns);
 	worker->look_for_overtaken = false;
 	slot = next_to_send(worker);

@@ -46,6 +46,7 @@ def arguments():
     parser.add_argument("--steps", type=int, help="stop after so many, to measure")
     parser.add_argument("--batch", type=int, default=32, help="images a rank and step")
     parser.add_argument("--rate", type=float, default=0.05, help="learning rate")
+    parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--data", type=Path, default=ROOT / "demo" / "digits.csv")
     return parser.parse_args()
 
@@ -83,12 +84,14 @@ def train(options, backend):
     training, (test_pixels, test_labels) = digits(options.data)
     sampler = DistributedSampler(training, seed=1)
     loader = DataLoader(training, options.batch, sampler=sampler)
-    model = DistributedDataParallel(network(options.width, options.depth))
+    model = DistributedDataParallel(
+        network(options.width, options.depth), gradient_as_bucket_view=True
+    )
     if backend == "switchml" and (options.hook or options.feedback):
         wire = "int16" if options.feedback else options.wire
         state = switchml.torch.HookState(wire=wire, error_feedback=options.feedback)
         model.register_comm_hook(state, switchml.torch.allreduce_hook)
-    optimizer = torch.optim.SGD(model.parameters(), lr=options.rate, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=options.rate, momentum=options.momentum)
 
     losses, step, images, seconds = [], 0, 0, 0.0
     for epoch in range(options.epochs):

@@ -26,6 +26,10 @@ static const char *const names[] = {"SWITCHML_SWITCH",
 				    "SWITCHML_DEBUG",
 				    "SWITCHML_SPIN",
 				    "SWITCHML_FAULTS",
+				    "SWITCHML_FLIGHT_RECORDER",
+				    "SWITCHML_TLS_CERTIFICATE",
+				    "SWITCHML_TLS_KEY",
+				    "SWITCHML_TLS_AUTHORITY",
 				    "RANK",
 				    "WORLD_SIZE",
 				    "LOCAL_WORLD_SIZE",
@@ -34,6 +38,8 @@ static const char *const names[] = {"SWITCHML_SWITCH",
 				    "TORCHELASTIC_RUN_ID",
 				    "OMPI_COMM_WORLD_RANK",
 				    "OMPI_COMM_WORLD_SIZE",
+				    "OMPI_COMM_WORLD_LOCAL_SIZE",
+				    "MPI_LOCALNRANKS",
 				    "PMI_RANK",
 				    "PMI_SIZE",
 				    "SLURM_PROCID",
@@ -50,7 +56,8 @@ static const char *const parts[] = {
 	"warn",	   "trace",	 "eth0", "^lo",	  ",",		":",
 	"=",	   "[",		 "]",	 "drop=", "duplicate=", "seed=",
 	"e",	   "0x",	 "%",	 "host",  "node[01",	"-04]",
-	"1000000", "reorder=7,", "\n",	 "::1",	  "127.0.0.1"};
+	"1000000", "reorder=7,", "\n",	 "::1",	  "127.0.0.1",	"%r",
+	"/tmp/",   "|",		 "%%"};
 
 #define N_OF(array) ((uint32_t)(sizeof(array) / sizeof((array)[0])))
 
@@ -90,8 +97,8 @@ static void draw_environment(struct gen *gen)
 static const char *check_config(const struct sml_config *config)
 {
 	PROPERTY_CHECK(config->size == sizeof(*config), "the size is not the configuration's");
-	PROPERTY_CHECK(config->rank >= 0 && config->rank < SML_MAX_WORLD_SIZE &&
-			       config->world_size >= 1 && config->world_size <= SML_MAX_WORLD_SIZE,
+	/* A launcher may have more ranks than a job: the settings refuse them. */
+	PROPERTY_CHECK(config->rank >= 0 && config->world_size >= 1,
 		       "rank or world size is out of bounds");
 	PROPERTY_CHECK(config->master_port >= 0 && config->master_port <= 65535,
 		       "the port is out of bounds");
@@ -107,7 +114,9 @@ static const char *check_config(const struct sml_config *config)
 
 static const char *check_settings(const struct sml_settings *settings)
 {
-	PROPERTY_CHECK(settings->rank < settings->world_size, "the rank is not in the world");
+	PROPERTY_CHECK(settings->rank < settings->world_size &&
+			       settings->world_size <= SML_MAX_WORLD_SIZE,
+		       "the rank is not in the world");
 	PROPERTY_CHECK(settings->head_slots + settings->data_slots <= SML_MAX_SLOTS &&
 			       (settings->head_slots > 0) == (settings->data_slots > 0),
 		       "more slots than there can be, or slots for one stream alone");

@@ -27,6 +27,12 @@ const char *property_merge(struct gen *gen, bool tiny);
 /* Bytes on a control connection mean the same in whatever pieces they come. */
 const char *property_frame(struct gen *gen, bool tiny);
 
+/* A switch that says anything at all on the control connection is taken at its word, or refused. */
+const char *property_client(struct gen *gen, bool tiny);
+
+/* Workers that say anything at all leave no job, no slot and no connection behind. */
+const char *property_server(struct gen *gen, bool tiny);
+
 /* Whatever the environment says, a configuration is within its bounds or refused. */
 const char *property_config(struct gen *gen, bool tiny);
 

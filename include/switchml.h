@@ -5,7 +5,7 @@
  * A *job* is a fixed group of `world_size` processes, its *ranks*. Each rank
  * opens a context, calls the same collectives in the same order, and closes it.
  * The sums are made by a switch: a `switchml switch` daemon somewhere on the
- * network, or one that rank 0 runs inside its own process.
+ * network, several of them, or a part of it in each rank's own process.
  *
  *	struct sml_context *job;
  *	if (sml_open(&job, NULL) < 0)
@@ -124,7 +124,8 @@ struct sml_config {
 	/*
 	 * Where the switch is: "host[:port]". A comma stripes the job over
 	 * several, "a,b"; a bar names others to fail over to, "a,b|c,d", in
-	 * order. NULL, "" or "embedded": rank 0 runs one in its own process.
+	 * order. NULL or "": each rank has a part of it in its own process,
+	 * on one host the first ranks; "embedded": each on one host, too.
 	 * SWITCHML_SWITCH.
 	 */
 	const char *switch_address;
@@ -132,7 +133,7 @@ struct sml_config {
 	int rank;	 /* 0 … world_size - 1; SWITCHML_RANK */
 	int world_size;	 /* 1 … SML_MAX_WORLD_SIZE; SWITCHML_WORLD_SIZE */
 
-	/* Where ranks find an embedded switch. SWITCHML_MASTER_ADDR and _PORT. */
+	/* Where ranks without a switch meet: rank 0. SWITCHML_MASTER_ADDR and _PORT. */
 	const char *master_address; /* 127.0.0.1 */
 	int master_port;	    /* 0: 28500, or launcher's MASTER_PORT + 1 */
 

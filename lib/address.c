@@ -28,13 +28,30 @@ void sml_sockaddr_set_port(union sml_sockaddr *address, uint16_t port)
 		address->v4.sin_port = htons(port);
 }
 
+void sml_sockaddr_map(union sml_sockaddr *address)
+{
+	const struct sockaddr_in v4 = address->v4;
+
+	if (address->any.sa_family != AF_INET)
+		return;
+	address->v6 = (struct sockaddr_in6){
+		.sin6_family = AF_INET6,
+		.sin6_port = v4.sin_port,
+		.sin6_addr = {.s6_addr = {[10] = 0xff, [11] = 0xff}},
+	};
+	memcpy(address->v6.sin6_addr.s6_addr + 12, &v4.sin_addr, sizeof(v4.sin_addr));
+}
+
 const char *sml_sockaddr_text(const union sml_sockaddr *address, char *text)
 {
-	const void *bytes = address->any.sa_family == AF_INET6
-				    ? (const void *)&address->v6.sin6_addr
-				    : (const void *)&address->v4.sin_addr;
+	const uint8_t *v6 = address->v6.sin6_addr.s6_addr;
+	bool is_v6 = address->any.sa_family == AF_INET6;
+	bool is_mapped = is_v6 && IN6_IS_ADDR_V4MAPPED(&address->v6.sin6_addr);
+	const void *bytes = is_mapped ? v6 + 12
+			    : is_v6   ? (const void *)v6
+				      : (const void *)&address->v4.sin_addr;
 
-	if (!inet_ntop(address->any.sa_family, bytes, text, INET6_ADDRSTRLEN))
+	if (!inet_ntop(is_v6 && !is_mapped ? AF_INET6 : AF_INET, bytes, text, INET6_ADDRSTRLEN))
 		strcpy(text, "?");
 	return text;
 }

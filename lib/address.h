@@ -45,6 +45,9 @@ bool sml_is_loopback_name(const char *host);
 socklen_t sml_sockaddr_length(const union sml_sockaddr *address);
 void sml_sockaddr_set_port(union sml_sockaddr *address, uint16_t port);
 
+/* An IPv4 address becomes the same one as a socket of both families has it. */
+void sml_sockaddr_map(union sml_sockaddr *address);
+
 /* "10.0.0.3" or "fe80::1", without the port. text has INET6_ADDRSTRLEN bytes. */
 const char *sml_sockaddr_text(const union sml_sockaddr *address, char *text);
 

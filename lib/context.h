@@ -29,7 +29,10 @@
 struct sml_context {
 	pid_t owner; /* a fork's child is another process */
 	struct sml_settings settings;
-	struct sml_switch *embedded; /* NULL: none in this process */
+	/* Where ranks embed the stripes: lib/embedded.h. */
+	struct sml_switch *embedded; /* rank 0's control port; NULL: none in this process */
+	struct sml_peers *peers;     /* NULL: dedicated switches */
+	struct sml_own_stripe *own;  /* NULL: none in this process */
 	struct sml_stripe *stripes;
 	unsigned n_stripes;
 	struct sml_progress *threads[SML_MAX_SHARDS];

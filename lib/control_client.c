@@ -206,14 +206,17 @@ static int too_late(struct sml_control *control)
 }
 
 static int wait_for(struct sml_control *control, enum sml_control_phase wanted,
-		    uint64_t deadline_ns)
+		    const struct sml_meanwhile *meanwhile, uint64_t deadline_ns)
 {
 	int error = sml_control_failure(control);
 
 	while (error == 0 && sml_control_phase(control) != wanted) {
 		if (sml_now_ns() >= deadline_ns)
 			return too_late(control);
-		error = sml_control_pump(control, NULL, 0, deadline_ns);
+		error = sml_control_pump(control, meanwhile ? meanwhile->fds : NULL,
+					 meanwhile ? meanwhile->n_fds : 0, deadline_ns);
+		if (meanwhile)
+			meanwhile->act(meanwhile->self);
 	}
 	return error;
 }
@@ -241,11 +244,12 @@ static void describe_resumption(const struct sml_resumption *resumption,
 	resume->n_streams = SML_STREAMS;
 }
 
-int sml_control_join(struct sml_control *control, uint16_t lanes,
-		     const struct sml_resumption *resumption, struct sml_admission *admission,
-		     uint64_t deadline_ns)
+int sml_control_join(struct sml_control *control, const struct sml_application *application,
+		     struct sml_admission *admission, uint64_t deadline_ns)
 {
 	const struct sml_settings *settings = control->settings;
+	const struct sml_resumption *resumption = application->resumption;
+	uint32_t ports[SML_MAX_SHARDS];
 	SmlControl__StreamReport reports[SML_STREAMS], *list[SML_STREAMS];
 	SmlControl__Join join = SML_CONTROL__JOIN__INIT;
 	SmlControl__Resume resume;
@@ -261,7 +265,7 @@ int sml_control_join(struct sml_control *control, uint16_t lanes,
 	join.world_size = settings->world_size;
 	join.host = host;
 	join.pid = (uint32_t)getpid();
-	join.lanes = lanes;
+	join.lanes = application->lanes;
 	join.head_slots = settings->head_slots;
 	join.data_slots = settings->data_slots;
 	join.shards = settings->threads;
@@ -269,6 +273,11 @@ int sml_control_join(struct sml_control *control, uint16_t lanes,
 	join.no_tickets = settings->faults.no_tickets;
 	join.stripe = control->place.stripe;
 	join.stripes = control->place.n_stripes;
+	control->has_slots = application->ports != NULL;
+	for (unsigned i = 0; application->ports && i < settings->threads; i++)
+		ports[i] = application->ports[i];
+	join.stripe_ports = ports;
+	join.n_stripe_ports = application->ports ? settings->threads : 0;
 	if (resumption) {
 		describe_resumption(resumption, reports, list, &resume);
 		join.resume = &resume;
@@ -278,12 +287,13 @@ int sml_control_join(struct sml_control *control, uint16_t lanes,
 	envelope.join = &join;
 	sml_control_set_phase(control, SML_CONTROL_JOINING);
 	sml_control_send(control, &envelope);
-	error = wait_for(control, SML_CONTROL_ADMITTED, deadline_ns);
+	error = wait_for(control, SML_CONTROL_ADMITTED, NULL, deadline_ns);
 	*admission = control->admission;
 	return error;
 }
 
-int sml_control_ready(struct sml_control *control, uint16_t *lanes, uint64_t deadline_ns)
+int sml_control_ready(struct sml_control *control, uint16_t *lanes,
+		      const struct sml_meanwhile *meanwhile, uint64_t deadline_ns)
 {
 	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
 	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
@@ -294,7 +304,7 @@ int sml_control_ready(struct sml_control *control, uint16_t *lanes, uint64_t dea
 	envelope.ready = &ready;
 	sml_control_set_phase(control, SML_CONTROL_READY);
 	sml_control_send(control, &envelope);
-	error = wait_for(control, SML_CONTROL_RUNNING, deadline_ns);
+	error = wait_for(control, SML_CONTROL_RUNNING, meanwhile, deadline_ns);
 	*lanes = control->start_lanes;
 	return error;
 }

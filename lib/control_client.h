@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "control/frame.h"
 #include "core/resume.h"
 #include "lib/connect.h"
 #include "lib/settings.h"
@@ -27,6 +28,10 @@ struct sml_stall_report;
 /* What the thread asks and tells. Called in it, never before sml_control_start(). */
 struct sml_control_owner {
 	void *self;
+	/* What this rank's slots are waiting for, to be freed; NULL: it has none to tell of. */
+	struct sml_stall_report *(*stalls)(void *self);
+	/* What they have done so far. Never called where this rank has none. */
+	void (*served)(void *self, SmlControl__StripeStatus *status);
 	/* In words: which call has this chunk? */
 	void (*describe)(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
 			 size_t text_bytes);
@@ -53,6 +58,25 @@ struct sml_resumption {
 		     uint16_t n_lanes);
 };
 
+struct sml_disagreement {
+	uint16_t slot;
+	uint32_t use, chunk;
+	uint8_t ranks[2];
+};
+
+/* A rank of a job whose ranks have the slots. */
+struct sml_peer {
+	uint8_t host[16],
+		host_bytes; /* 4 or 16; 0: the host that the control connection leads to */
+	uint16_t ports[SML_MAX_SHARDS];
+	uint64_t cookie, tag; /* this rank's cookie at that one's stripe, and the stripe's tag */
+};
+
+struct sml_meeting {
+	struct sml_peer peers[SML_MAX_RANKS];
+	uint64_t cookies[SML_MAX_RANKS]; /* all ranks', at this one's stripe if it has one */
+};
+
 /* What the switch has given this rank. */
 struct sml_admission {
 	uint64_t cookie, tag;
@@ -65,6 +89,24 @@ struct sml_admission {
 	char dataplane[16];
 	/* When going on: what tickets mean. The tables live as long as the control. */
 	struct sml_ticket_map maps[SML_STREAMS];
+	/* Where the ranks have the slots: as long as the control, too. Stripe i is rank i's. */
+	uint8_t stripes;
+	const struct sml_meeting *meeting;
+};
+
+/* What a rank asks for. */
+struct sml_application {
+	uint16_t lanes;
+	const struct sml_resumption *resumption; /* NULL: the job begins */
+	const uint16_t *ports; /* NULL; or it has slots, and listens there: one a shard */
+};
+
+/* What is to be done while a call below waits: when one of these is readable. */
+struct sml_meanwhile {
+	const int *fds;
+	unsigned n_fds;
+	void *self;
+	void (*act)(void *self);
 };
 
 /* Which stripe of how many the switch is to serve. */
@@ -86,13 +128,12 @@ int sml_control_open(struct sml_control **opened, const struct sml_settings *set
  */
 void sml_control_watch(struct sml_control *control, const bool *give_up);
 
-/* resumption: NULL when the job begins. */
-int sml_control_join(struct sml_control *control, uint16_t lanes,
-		     const struct sml_resumption *resumption, struct sml_admission *admission,
-		     uint64_t deadline_ns);
+int sml_control_join(struct sml_control *control, const struct sml_application *application,
+		     struct sml_admission *admission, uint64_t deadline_ns);
 
-/* Tell the proven lane count, and wait for the job's. */
-int sml_control_ready(struct sml_control *control, uint16_t *lanes, uint64_t deadline_ns);
+/* Tell the proven lane count, and wait for the job's. meanwhile may be NULL. */
+int sml_control_ready(struct sml_control *control, uint16_t *lanes,
+		      const struct sml_meanwhile *meanwhile, uint64_t deadline_ns);
 
 /*
  * While the context opens: run the connection until something came over it or
@@ -110,6 +151,12 @@ int sml_control_start(struct sml_control *control, const struct sml_control_owne
 int sml_control_leave(struct sml_control *control, uint64_t deadline_ns);
 
 /*
+ * This rank's slots have found that two ranks disagree about a use: ask them, and
+ * tell all. Any thread; returns at once. The first one counts.
+ */
+void sml_control_mismatch(struct sml_control *control, const struct sml_disagreement *found);
+
+/*
  * Tell the switch that the job has failed here; where the control has no thread
  * yet, when it is closed. Any thread; returns at once.
  */
@@ -119,13 +166,16 @@ void sml_control_abort(struct sml_control *control, int error, const char *text)
 void sml_control_ask_stalls(struct sml_control *control);
 
 /*
- * What it says: as it has said already, with the news that the job has failed,
- * or when asked, until until_ns. NULL: unknown; then text says why. The report
- * lives as long as the control. Any thread; the control's own must not wait
+ * What it says, of one of its stripes (0 but where ranks have the slots): as it has said already,
+ * with the news that the job has failed, or when asked, until until_ns. NULL: unknown; then text
+ * says why. The report lives as long as the control. Any thread; the control's own must not wait
  * (until_ns 0).
  */
-const struct sml_stall_report *sml_control_stalls(struct sml_control *control, uint64_t until_ns,
-						  char *text, size_t text_bytes);
+const struct sml_stall_report *sml_control_stalls(struct sml_control *control, unsigned stripe,
+						  uint64_t until_ns, char *text, size_t text_bytes);
+
+/* Who the ranks are, as the job failed; NULL: not told. Lives as long as the control. */
+const struct sml_stall_report *sml_control_last_words(struct sml_control *control);
 
 /* After `lost`, or at the end: ends the thread and the connection. Other threads may still call the
  * above. */

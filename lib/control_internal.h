@@ -39,6 +39,8 @@ struct sml_control {
 	struct sml_admission admission;
 	uint32_t *tables[SML_STREAMS];		 /* of admission.maps */
 	const struct sml_resumption *resumption; /* while joining to go on */
+	struct sml_meeting *meeting;		 /* of admission */
+	bool has_slots;				 /* this rank brings some to the job */
 	const bool *give_up;			 /* atomic; NULL: nobody says so */
 	uint16_t start_lanes;
 	struct sml_control_owner owner;
@@ -50,9 +52,13 @@ struct sml_control {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	enum sml_control_phase phase;
+	bool mismatch_wanted, mismatch_told;
+	struct sml_disagreement mismatch;
 	bool leave_wanted, stop_wanted, stalls_wanted;
-	struct sml_stall_report *stalls; /* set once */
-	int abort_error;		 /* 0: none wanted */
+	/* Of the switch's stripe, the first; or of each rank's. Each set once. */
+	struct sml_stall_report *stalls[SML_MAX_STRIPES];
+	struct sml_stall_report *last_words; /* with Abort, where ranks have the slots: no slots */
+	int abort_error;		     /* 0: none wanted */
 	char abort_text[SML_TEXT_BYTES];
 	int error;
 	char text[SML_TEXT_BYTES];

@@ -41,6 +41,49 @@ static bool copy_maps(struct sml_control *control, const SmlControl__Admitted *i
 	return true;
 }
 
+static bool copy_peer(struct sml_peer *peer, const SmlControl__Peer *in, unsigned n_shards)
+{
+	if ((in->host.len != 0 && in->host.len != 4 && in->host.len != 16) ||
+	    in->n_ports != n_shards)
+		return false;
+	*peer = (struct sml_peer){
+		.host_bytes = (uint8_t)in->host.len, .cookie = in->cookie, .tag = in->tag};
+	/* Without an address there may be no bytes to point at. */
+	if (in->host.len)
+		memcpy(peer->host, in->host.data, in->host.len);
+	for (unsigned i = 0; i < n_shards; i++) {
+		if (in->ports[i] == 0 || in->ports[i] > 65535)
+			return false;
+		peer->ports[i] = (uint16_t)in->ports[i];
+	}
+	return true;
+}
+
+/* Where the ranks have the slots: who and where they are. */
+static bool copy_meeting(struct sml_control *control, const SmlControl__Admitted *in)
+{
+	unsigned n_ranks = control->settings->world_size;
+	bool has_stripe = control->settings->rank < in->stripes;
+
+	if (!control->has_slots)
+		return true;
+	if (in->n_peers != n_ranks || in->stripes == 0 || in->stripes > n_ranks ||
+	    in->n_cookies != (has_stripe ? n_ranks : 0))
+		return false;
+	control->meeting = calloc(1, sizeof(*control->meeting));
+	if (control->meeting == NULL)
+		return false;
+	for (unsigned i = 0; i < n_ranks; i++) {
+		if (!copy_peer(&control->meeting->peers[i], in->peers[i], in->shards))
+			return false;
+		if (has_stripe)
+			control->meeting->cookies[i] = in->cookies[i];
+	}
+	control->admission.stripes = (uint8_t)in->stripes;
+	control->admission.meeting = control->meeting;
+	return true;
+}
+
 static void on_admitted(struct sml_control *control, const SmlControl__Envelope *message)
 {
 	const SmlControl__Admitted *in = message->admitted;
@@ -76,6 +119,12 @@ static void on_admitted(struct sml_control *control, const SmlControl__Envelope 
 	if (!copy_maps(control, in)) {
 		sml_control_fail(control, SML_ERROR_PROTOCOL,
 				 "the switch at %s does not say where to go on", control->where);
+		return;
+	}
+	if (!copy_meeting(control, in)) {
+		sml_control_fail(control, SML_ERROR_PROTOCOL,
+				 "rank 0 at %s does not say where the other ranks are",
+				 control->where);
 		return;
 	}
 	sml_control_set_phase(control, SML_CONTROL_ADMITTED);
@@ -120,7 +169,8 @@ static void on_result(struct sml_control *control, const SmlControl__Envelope *m
 	if (resumption && result->stream < SML_STREAMS && result->lanes.len <= sizeof(lanes) &&
 	    result->lanes.len % 4 == 0) {
 		/* Where they came they need not be aligned. */
-		memcpy(lanes, result->lanes.data, result->lanes.len);
+		if (result->lanes.len > 0)
+			memcpy(lanes, result->lanes.data, result->lanes.len);
 		rc = resumption->adopt(resumption->self, (enum sml_stream_id)result->stream,
 				       result->chunk, lanes, (uint16_t)(result->lanes.len / 4));
 	}
@@ -162,32 +212,77 @@ static void on_describe(struct sml_control *control, const SmlControl__Envelope 
 }
 
 /* The first one counts: others may be reading it. */
-static void keep_stalls(struct sml_control *control, const SmlControl__StallReport *message)
+static void keep_report(struct sml_control *control, const SmlControl__StallReport *message,
+			struct sml_stall_report **place)
 {
 	uint32_t n_slots = (uint32_t)control->admission.head_slots + control->admission.data_slots;
 	struct sml_stall_report *report;
 
-	if (message == NULL || n_slots == 0 || control->stalls)
+	if (message == NULL || n_slots == 0 || *place)
 		return;
 	report = sml_stall_report_new(message, n_slots);
 	pthread_mutex_lock(&control->lock);
-	control->stalls = report;
+	*place = report;
 	pthread_cond_broadcast(&control->changed);
 	pthread_mutex_unlock(&control->lock);
 }
 
 static void on_stall_report(struct sml_control *control, const SmlControl__Envelope *message)
 {
-	keep_stalls(control, message->stall_report);
+	const SmlControl__StallReport *report = message->stall_report;
+	uint32_t stripe = control->has_slots ? report->stripe : 0;
+
+	if (stripe < SML_MAX_STRIPES)
+		keep_report(control, report, &control->stalls[stripe]);
+}
+
+/* Slots that a message of a member, 16 KiB at most, has room for. */
+#define MOST_TOLD 600
+
+static SmlControl__SlotState *describe_slot(const struct sml_stall_report *report, uint32_t slot,
+					    SmlControl__SlotState *state)
+{
+	sml_control__slot_state__init(state);
+	state->slot = slot;
+	state->use = report->slots[slot].use;
+	state->missing = report->slots[slot].missing;
+	return state;
+}
+
+static void on_stall_request(struct sml_control *control, const SmlControl__Envelope *message)
+{
+	struct sml_stall_report *report = control->owner.stalls(control->owner.self);
+	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
+	SmlControl__StallReport out = SML_CONTROL__STALL_REPORT__INIT;
+	SmlControl__SlotState *states, **list;
+	uint32_t n = report ? report->n_slots : 0;
+
+	(void)message;
+	states = calloc(n + 1, sizeof(*states));
+	list = calloc(n + 1, sizeof(*list)); /* NOLINT(bugprone-sizeof-expression): of pointers */
+	/* First those that lack somebody: there may be no room for all. */
+	for (unsigned complete = 0; states && list && complete < 2; complete++)
+		for (uint32_t i = 0; i < n && out.n_slots < MOST_TOLD; i++)
+			if (report->slots[i].known && (report->slots[i].missing == 0) == complete)
+				list[out.n_slots++] = describe_slot(report, i, &states[i]);
+	out.slots = list;
+	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_STALL_REPORT;
+	envelope.stall_report = &out;
+	if (report && states && list)
+		sml_control_send(control, &envelope);
+	free(states);
+	free(list);
+	free(report);
 }
 
 static void on_abort(struct sml_control *control, const SmlControl__Envelope *message)
 {
-	int error = message->abort->error;
+	int error = message->abort->error < 0 ? message->abort->error : SML_ERROR_PROTOCOL;
+	const char *text = message->abort->text;
 
-	keep_stalls(control, message->abort->stalls);
-	sml_control_fail(control, error < 0 ? error : SML_ERROR_PROTOCOL, "%s",
-			 message->abort->text);
+	keep_report(control, message->abort->stalls,
+		    control->has_slots ? &control->last_words : &control->stalls[0]);
+	sml_control_fail(control, error, "%s", *text ? text : sml_strerror(error));
 }
 
 static void on_left(struct sml_control *control, const SmlControl__Envelope *message)
@@ -218,6 +313,8 @@ static const struct {
 	 on_describe},
 	{SML_CONTROL__ENVELOPE__BODY_STALL_REPORT,
 	 1 << SML_CONTROL_RUNNING | 1 << SML_CONTROL_LEAVING, on_stall_report},
+	{SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST,
+	 1 << SML_CONTROL_RUNNING | 1 << SML_CONTROL_LEAVING, on_stall_request},
 	{SML_CONTROL__ENVELOPE__BODY_ABORT, ~0u, on_abort},
 	{SML_CONTROL__ENVELOPE__BODY_LEFT, 1 << SML_CONTROL_LEAVING, on_left},
 	{SML_CONTROL__ENVELOPE__BODY_PONG, ~0u, on_nothing},
@@ -330,9 +427,15 @@ void sml_control_ended(void *self, int error)
 
 static void send_ping(struct sml_control *control)
 {
+	SmlControl__StripeStatus served = SML_CONTROL__STRIPE_STATUS__INIT;
 	SmlControl__Ping ping = SML_CONTROL__PING__INIT;
 	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
 
+	if (control->threaded && control->has_slots &&
+	    control->settings->rank < control->admission.stripes) {
+		control->owner.served(control->owner.self, &served);
+		ping.stripe = &served;
+	}
 	ping.time_ns = sml_now_ns();
 	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_PING;
 	envelope.ping = &ping;

@@ -53,10 +53,26 @@ static void send_stall_request(struct sml_control *control)
 	sml_control_send(control, &envelope);
 }
 
+static void send_mismatch(struct sml_control *control)
+{
+	SmlControl__Mismatch mismatch = SML_CONTROL__MISMATCH__INIT;
+	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
+	uint32_t ranks[2] = {control->mismatch.ranks[0], control->mismatch.ranks[1]};
+
+	mismatch.slot = control->mismatch.slot;
+	mismatch.use = control->mismatch.use;
+	mismatch.chunk = control->mismatch.chunk;
+	mismatch.ranks = ranks;
+	mismatch.n_ranks = 2;
+	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_MISMATCH;
+	envelope.mismatch = &mismatch;
+	sml_control_send(control, &envelope);
+}
+
 void sml_control_on_wake(evutil_socket_t fd, short what, void *self)
 {
 	struct sml_control *control = self;
-	bool leave, stop, abort, stalls;
+	bool leave, stop, abort, stalls, mismatch;
 	uint64_t ignored;
 
 	(void)what;
@@ -68,9 +84,13 @@ void sml_control_on_wake(evutil_socket_t fd, short what, void *self)
 	abort = control->abort_error && control->phase < SML_CONTROL_LEFT;
 	stalls = control->stalls_wanted && control->phase < SML_CONTROL_LEFT;
 	control->stalls_wanted = false;
+	mismatch = control->mismatch_wanted && control->phase < SML_CONTROL_LEFT;
+	control->mismatch_wanted = false;
 	pthread_mutex_unlock(&control->lock);
 	if (stalls)
 		send_stall_request(control);
+	if (mismatch)
+		send_mismatch(control);
 	if (abort)
 		send_abort(control);
 	else if (leave)
@@ -141,6 +161,17 @@ int sml_control_leave(struct sml_control *control, uint64_t deadline_ns)
 			     control->settings->job, control->settings->timeout_ms);
 }
 
+void sml_control_mismatch(struct sml_control *control, const struct sml_disagreement *found)
+{
+	pthread_mutex_lock(&control->lock);
+	if (!control->mismatch_told) {
+		control->mismatch = *found;
+		control->mismatch_told = control->mismatch_wanted = true;
+	}
+	pthread_mutex_unlock(&control->lock);
+	wake(control);
+}
+
 void sml_control_abort(struct sml_control *control, int error, const char *text)
 {
 	pthread_mutex_lock(&control->lock);
@@ -153,7 +184,8 @@ void sml_control_abort(struct sml_control *control, int error, const char *text)
 }
 
 /* Why there is no report. The lock is held. */
-static void explain_no_stalls(const struct sml_control *control, char *text, size_t text_bytes)
+static void explain_no_stalls(const struct sml_control *control, unsigned stripe, char *text,
+			      size_t text_bytes)
 {
 	if (control->phase >= SML_CONTROL_LEFT)
 		snprintf(text, text_bytes, "the connection to the switch at %s has ended",
@@ -161,32 +193,44 @@ static void explain_no_stalls(const struct sml_control *control, char *text, siz
 	else if (!control->admission.stall_reports)
 		snprintf(text, text_bytes, "the switch at %s is too old to be asked",
 			 control->where);
+	else if (control->has_slots)
+		snprintf(text, text_bytes, "rank %u does not answer", stripe);
 	else
 		snprintf(text, text_bytes, "the switch at %s does not answer", control->where);
 }
 
-const struct sml_stall_report *sml_control_stalls(struct sml_control *control, uint64_t until_ns,
-						  char *text, size_t text_bytes)
+const struct sml_stall_report *sml_control_stalls(struct sml_control *control, unsigned stripe,
+						  uint64_t until_ns, char *text, size_t text_bytes)
 {
 	struct timespec until = sml_timespec(until_ns);
 	const struct sml_stall_report *stalls;
 	int late = 0;
 
 	pthread_mutex_lock(&control->lock);
-	while (until_ns > 0 && control->admission.stall_reports && !control->stalls &&
+	while (until_ns > 0 && control->admission.stall_reports && !control->stalls[stripe] &&
 	       control->phase < SML_CONTROL_LEFT && !late)
 		late = pthread_cond_timedwait(&control->changed, &control->lock, &until);
-	stalls = control->stalls;
+	stalls = control->stalls[stripe];
 	if (stalls == NULL)
-		explain_no_stalls(control, text, text_bytes);
+		explain_no_stalls(control, stripe, text, text_bytes);
 	pthread_mutex_unlock(&control->lock);
 	return stalls;
+}
+
+const struct sml_stall_report *sml_control_last_words(struct sml_control *control)
+{
+	const struct sml_stall_report *words;
+
+	pthread_mutex_lock(&control->lock);
+	words = control->last_words;
+	pthread_mutex_unlock(&control->lock);
+	return words;
 }
 
 void sml_control_ask_stalls(struct sml_control *control)
 {
 	pthread_mutex_lock(&control->lock);
-	if (control->admission.stall_reports && !control->stalls) {
+	if (control->admission.stall_reports) {
 		control->stalls_wanted = true;
 		wake(control);
 	}
@@ -242,7 +286,10 @@ void sml_control_close(struct sml_control *control)
 		sml_channel_close(control->channel);
 	for (unsigned stream = 0; stream < SML_STREAMS; stream++)
 		free(control->tables[stream]);
-	free(control->stalls);
+	for (unsigned i = 0; i < SML_MAX_STRIPES; i++)
+		free(control->stalls[i]);
+	free(control->last_words);
+	free(control->meeting);
 	free_event(control->tick);
 	free_event(control->wake);
 	free_event(control->pump_timer);

@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#include "lib/embedded.h"
 #include "lib/probe.h"
 
 /* What the kernel charges a buffer for a packet, beyond the packet. */
@@ -12,14 +14,24 @@
 
 /* ---- transports ---- */
 
-static int open_transport(const struct sml_stripe *stripe, unsigned shard,
-			  struct sml_transport **transport)
+static bool has_ipv6(void)
+{
+	int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+int sml_data_path_open_transport(const struct sml_stripe *stripe, unsigned shard,
+				 const union sml_sockaddr *peers, struct sml_transport **transport)
 {
 	const struct sml_settings *settings = &stripe->context->settings;
 	const struct sml_faults *faults = &settings->faults;
 	struct sml_transport_config config = {
 		.interface = &stripe->connection.interface,
 		.peer = stripe->connection.endpoint->address,
+		.peers = peers,
 		.log = &settings->log,
 		.single_packets = stripe->admission.single_packets,
 	};
@@ -29,6 +41,8 @@ static int open_transport(const struct sml_stripe *stripe, unsigned shard,
 	int error;
 
 	sml_sockaddr_set_port(&config.peer, stripe->admission.data_port);
+	if (peers && has_ipv6())
+		config.peer.any.sa_family = AF_INET6;
 	error = sml_transport_udp.open(transport, &config);
 	if (error || (faults->drop | faults->duplicate | faults->reorder) == 0)
 		return error;
@@ -46,6 +60,40 @@ void sml_data_path_close(struct sml_transport **transports)
 			transports[i]->ops->close(transports[i]);
 }
 
+static int probe_path(const struct sml_stripe *stripe, struct sml_control *control,
+		      struct sml_transport **transports, uint16_t *lanes, uint64_t deadline_ns)
+{
+	const struct sml_admission *admission = &stripe->admission;
+	struct sml_probe_target targets[SML_MAX_SHARDS];
+	const struct sml_probe_config config = {
+		.targets = targets,
+		.n_targets = admission->shards,
+		.transports = transports,
+		.n_transports = admission->shards,
+		.epoch = admission->epoch,
+		.rank = stripe->context->settings.rank,
+	};
+	struct sml_probe *probe;
+	int error;
+
+	for (uint8_t i = 0; i < admission->shards; i++)
+		targets[i] = (struct sml_probe_target){
+			.transport = transports[i],
+			.shard = i,
+			.job = admission->job_number,
+			.cookie = admission->cookie,
+			.tag = admission->tag,
+			.where = sml_stripe_name(stripe),
+			.port = admission->data_port,
+		};
+	probe = sml_probe_new(&config);
+	if (probe == NULL)
+		return -ENOMEM;
+	error = sml_probe_run(probe, control, lanes, deadline_ns);
+	sml_probe_free(probe);
+	return error;
+}
+
 int sml_data_path_agree(struct sml_stripe *stripe, struct sml_control *control,
 			struct sml_transport **transports, uint16_t *lanes, uint64_t deadline_ns)
 {
@@ -54,24 +102,30 @@ int sml_data_path_agree(struct sml_stripe *stripe, struct sml_control *control,
 
 	*lanes = admission->lanes;
 	for (unsigned i = 0; error == 0 && i < admission->shards; i++)
-		error = open_transport(stripe, i, &transports[i]);
+		error = sml_data_path_open_transport(stripe, i, NULL, &transports[i]);
 	if (error == 0)
-		error = sml_probe(control, admission, stripe->context->settings.rank, transports,
-				  sml_stripe_name(stripe), lanes, deadline_ns);
-	return error ? error : sml_control_ready(control, lanes, deadline_ns);
+		error = probe_path(stripe, control, transports, lanes, deadline_ns);
+	return error ? error : sml_control_ready(control, lanes, NULL, deadline_ns);
 }
 
 /* ---- workers ---- */
 
-/* Packets in flight that the switch's buffers and this socket's take. */
+/*
+ * Packets in flight that the switch's buffers and this socket's take. Where the
+ * ranks embed the stripes, all of them send to one socket, contributions and
+ * results.
+ */
 static uint32_t window_of(const struct sml_stripe *stripe, const struct sml_transport *transport)
 {
+	const struct sml_context *context = stripe->context;
 	const struct sml_admission *admission = &stripe->admission;
-	uint32_t packet = SML_HEADER_BYTES + 4u * stripe->context->shape.lanes;
+	uint32_t packet = SML_HEADER_BYTES + 4u * context->shape.lanes;
 	uint32_t own = transport->receive_bytes / (packet + packet / 4 + PACKET_SLACK_BYTES);
 	uint32_t switchs, window;
 
 	sml_assert(admission->shards > 0);
+	if (admission->stripes > 0)
+		own /= (uint32_t)context->shape.n_ranks + admission->stripes;
 	switchs = admission->window_packets / admission->shards;
 	window = switchs && switchs < own ? switchs : own;
 
@@ -98,27 +152,34 @@ static struct sml_worker_config worker_config(const struct sml_stripe *stripe, u
 		.no_tickets = stripe->context->settings.faults.no_tickets,
 		.no_fast_retransmit = stripe->context->settings.faults.no_fast_retransmit,
 		.no_resume = stripe->context->settings.switch_address == NULL,
+		.local = stripe->context->own && stripe->index == stripe->context->settings.rank,
 		.window_max = window_of(stripe, transport),
 	};
+}
+
+int sml_data_path_add_shard(struct sml_progress *progress, struct sml_stripe *stripe,
+			    struct sml_line *line)
+{
+	struct sml_worker_config config = worker_config(stripe, progress->index, line->transport);
+
+	stripe->shards[progress->index] = sml_shard_new(stripe, &config, line);
+	if (stripe->shards[progress->index] == NULL)
+		return -ENOMEM;
+	stripe->n_shards++;
+	return 0;
 }
 
 /* A line of its own for each stripe: its switch can be replaced by itself. */
 static int add_line(struct sml_progress *progress, struct sml_stripe *stripe)
 {
 	unsigned shard = progress->index;
-	struct sml_worker_config config;
-	struct sml_line *line = sml_line_new(stripe->transports[shard]);
+	struct sml_line *line = sml_line_new(stripe->transports[shard], NULL, 0);
 
 	if (line == NULL)
 		return sml_error_set(-ENOMEM, "no memory for a socket's packets");
 	stripe->transports[shard] = NULL;
 	progress->lines[progress->n_lines++] = line;
-	config = worker_config(stripe, shard, line->transport);
-	stripe->shards[shard] = sml_shard_new(stripe, &config, line);
-	if (stripe->shards[shard] == NULL)
-		return -ENOMEM;
-	stripe->n_shards++;
-	return 0;
+	return sml_data_path_add_shard(progress, stripe, line);
 }
 
 static int add_thread(struct sml_context *context)
@@ -129,6 +190,8 @@ static int add_thread(struct sml_context *context)
 	if (progress == NULL)
 		return -ENOMEM;
 	context->threads[context->n_threads++] = progress;
+	if (context->peers)
+		return sml_embedded_add_lines(progress);
 	for (unsigned i = 0; error == 0 && i < context->n_stripes; i++)
 		error = add_line(progress, &context->stripes[i]);
 	return error;

@@ -159,13 +159,16 @@ static int go_on(struct sml_stripe *stripe, struct sml_control *control,
 		 struct generations *generations, struct report *space, uint64_t deadline_ns)
 {
 	struct sml_resumption resumption;
+	const struct sml_application application = {
+		.lanes = stripe->context->shape.lanes,
+		.resumption = &resumption,
+	};
 	struct sml_admission admission;
 	int error = write_resumption(generations, space, &resumption);
 
 	sml_control_watch(control, &stripe->context->stop);
 	if (error == 0)
-		error = sml_control_join(control, stripe->context->shape.lanes, &resumption,
-					 &admission, deadline_ns);
+		error = sml_control_join(control, &application, &admission, deadline_ns);
 	if (error)
 		return error;
 	/* From here on the epoch is one that this rank was told. */

@@ -48,11 +48,11 @@ static bool chance(struct faulty *faulty, uint32_t of_a_million)
 }
 
 static void hold(struct faulty *faulty, struct direction *direction, const void *bytes,
-		 uint32_t length)
+		 uint32_t length, uint8_t peer)
 {
 	sml_batch_clear(&direction->held);
 	memcpy(sml_batch_place(&direction->held), bytes, length);
-	sml_batch_add(&direction->held, length);
+	sml_batch_add(&direction->held, length, peer);
 	direction->wait = 1 + (unsigned)(faulty->random >> 40) % PASSED_BY_AT_MOST;
 }
 
@@ -67,27 +67,28 @@ static bool let_go(struct direction *direction)
 
 /* ---- out ---- */
 
-static void append(struct sml_batch *batch, const void *bytes, uint32_t length)
+static void append(struct sml_batch *batch, const void *bytes, uint32_t length, uint8_t peer)
 {
 	if (!sml_batch_has_room(batch, length))
 		return; /* a drop more */
 	memcpy(sml_batch_place(batch), bytes, length);
-	sml_batch_add(batch, length);
+	sml_batch_add(batch, length, peer);
 }
 
-static void send_one(struct faulty *faulty, const uint8_t *bytes, uint32_t length)
+static void send_one(struct faulty *faulty, const uint8_t *bytes, uint32_t length, uint8_t peer)
 {
 	if (chance(faulty, faulty->faults.drop))
 		return;
 	if (faulty->out.held.n == 0 && chance(faulty, faulty->faults.reorder)) {
-		hold(faulty, &faulty->out, bytes, length);
+		hold(faulty, &faulty->out, bytes, length, peer);
 		return;
 	}
-	append(&faulty->sending, bytes, length);
+	append(&faulty->sending, bytes, length, peer);
 	if (chance(faulty, faulty->faults.duplicate))
-		append(&faulty->sending, bytes, length);
+		append(&faulty->sending, bytes, length, peer);
 	if (let_go(&faulty->out))
-		append(&faulty->sending, faulty->out.held.bytes, faulty->out.held.length[0]);
+		append(&faulty->sending, faulty->out.held.bytes, faulty->out.held.length[0],
+		       faulty->out.held.peer[0]);
 }
 
 static unsigned faulty_send(struct sml_transport *transport, struct sml_batch *batch)
@@ -106,14 +107,14 @@ static unsigned faulty_send(struct sml_transport *transport, struct sml_batch *b
 		if (batch->first == batch->n)
 			return taken;
 		send_one(faulty, batch->bytes + batch->offset[batch->first],
-			 batch->length[batch->first]);
+			 batch->length[batch->first], batch->peer[batch->first]);
 		batch->first++;
 		taken++;
 		/* The rest goes along, as long as each has room to come three times. */
 		while (batch->first < batch->n && sending->n + 3 <= SML_BATCH_PACKETS &&
 		       sending->used + 3 * SML_MAX_PACKET_BYTES <= SML_BATCH_BYTES) {
 			send_one(faulty, batch->bytes + batch->offset[batch->first],
-				 batch->length[batch->first]);
+				 batch->length[batch->first], batch->peer[batch->first]);
 			batch->first++;
 			taken++;
 		}
@@ -136,7 +137,7 @@ static unsigned receive_one(struct faulty *faulty, const struct sml_packet *pack
 		return n;
 	if (faulty->in.held.n == 0 && packet->length <= SML_MAX_PACKET_BYTES &&
 	    chance(faulty, faulty->faults.reorder)) {
-		hold(faulty, &faulty->in, packet->bytes, packet->length);
+		hold(faulty, &faulty->in, packet->bytes, packet->length, 0);
 		return n;
 	}
 	n = give(packets, n, packet->bytes, packet->length);
@@ -160,6 +161,7 @@ static unsigned faulty_receive(struct sml_transport *transport, struct sml_packe
 	unsigned came = faulty->inner->ops->receive(faulty->inner, faulty->before);
 	unsigned n = 0;
 
+	faulty->base.drained = faulty->inner->drained;
 	faulty->received_used = 0;
 	for (unsigned i = 0; i < came; i++)
 		n = receive_one(faulty, &faulty->before[i], packets, n);

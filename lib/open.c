@@ -13,52 +13,16 @@
 
 #include "lib/context.h"
 #include "lib/data_path.h"
+#include "lib/embedded.h"
 #include "lib/failover.h"
+#include "lib/summary.h"
 #include "lib/thread.h"
 
 #define REJOIN_PAUSE_NS (20 * SML_NS_PER_MS)
-/* Of an embedded switch: it shares the application's descriptors. */
-#define MAX_STRANGERS 128
 
 static bool is_embedded(const struct sml_context *context)
 {
 	return context->settings.switch_address == NULL;
-}
-
-/* ---- the embedded switch ---- */
-
-/*
- * Listens on the loopback when the master's address is one, else on all
- * addresses: what the others know this host by may be none of its own names
- * for itself. A job of one rank needs no agreed port, so any will do.
- */
-static int open_switch(struct sml_context *context)
-{
-	const struct sml_settings *settings = &context->settings;
-	struct sml_switch_config config;
-	char listen[320], text[SML_TEXT_BYTES];
-	const char *host = sml_master_host(context);
-	bool loopback = sml_is_loopback_name(host);
-	int error;
-
-	snprintf(listen, sizeof(listen), strchr(host, ':') && loopback ? "[%s]:%u" : "%s:%u",
-		 loopback ? host : "", settings->world_size == 1 ? 0 : settings->master_port);
-	sml_switch_config_init(&config);
-	config.listen = listen;
-	config.threads = settings->threads;
-	config.max_strangers = MAX_STRANGERS;
-	config.tls = settings->tls_files;
-	config.tls_names = sml_tls_variables;
-	/* A failure of the job is told by the ranks already. */
-	config.debug = settings->log.level >= SML_LOG_INFO ? settings->log.level : SML_LOG_ERROR;
-	error = sml_switch_open(&context->embedded, &config, text, sizeof(text));
-	if (error)
-		return sml_error_set(error,
-				     "rank 0 cannot run the job's switch: %s. "
-				     "SWITCHML_MASTER_PORT chooses another port, SWITCHML_SWITCH a "
-				     "switch that runs already",
-				     text);
-	return 0;
 }
 
 /* ---- stripes ---- */
@@ -66,14 +30,15 @@ static int open_switch(struct sml_context *context)
 static int make_stripes(struct sml_context *context)
 {
 	const char *address = context->settings.switch_address;
-	int n = address ? sml_endpoints_stripes(address) : 1;
+	/* Ranks that embed them learn how many by the first one's connection. */
+	int n = address ? sml_endpoints_stripes(address) : context->settings.world_size;
 
 	if (n < 0)
 		return n;
 	context->stripes = calloc((size_t)n, sizeof(*context->stripes));
 	if (context->stripes == NULL)
 		return sml_error_set(-ENOMEM, "no memory for %d stripes", n);
-	context->n_stripes = (unsigned)n;
+	context->n_stripes = address ? (unsigned)n : 1;
 	for (unsigned i = 0; i < context->n_stripes; i++) {
 		context->stripes[i].context = context;
 		context->stripes[i].index = (uint8_t)i;
@@ -86,7 +51,7 @@ static void note_failure(struct sml_stripe *stripe)
 {
 	struct sml_context *context = stripe->context;
 
-	if (context->n_stripes == 1)
+	if (context->n_stripes == 1 || context->peers)
 		snprintf(stripe->text, sizeof(stripe->text), "%s", sml_error_last());
 	else
 		snprintf(stripe->text, sizeof(stripe->text), "stripe %u (%s): %.600s",
@@ -155,59 +120,6 @@ static int start_threads(struct sml_context *context)
 	return error;
 }
 
-/* "dedicated switch gpu1:28500, udp dataplane", or one of each stripe. */
-static void describe_switches(const struct sml_context *context, char *text, size_t bytes)
-{
-	size_t length = 0;
-
-	if (context->n_stripes > 1)
-		length = (size_t)snprintf(text, bytes,
-					  "%u dedicated switches: ", context->n_stripes);
-	for (unsigned i = 0; i < context->n_stripes && length < bytes; i++) {
-		const struct sml_stripe *stripe = &context->stripes[i];
-
-		if (context->n_stripes > 1)
-			length += (size_t)snprintf(text + length, bytes - length,
-						   "%sstripe %u at %s (%s)", i ? ", " : "", i,
-						   sml_stripe_name(stripe),
-						   stripe->admission.dataplane);
-		else
-			length += (size_t)snprintf(
-				text + length, bytes - length, "%s switch %s, %s dataplane",
-				context->embedded      ? "embedded"
-				: is_embedded(context) ? "rank 0's"
-						       : "dedicated",
-				sml_stripe_name(stripe), stripe->admission.dataplane);
-	}
-}
-
-static void log_choices(const struct sml_context *context)
-{
-	const struct sml_settings *settings = &context->settings;
-	const struct sml_stripe *first = &context->stripes[0];
-	const struct sml_interface *interface = &first->connection.interface;
-	const struct sml_admission *admission = &first->admission;
-	const struct sml_shard *shard = first->shards[0];
-	char source[INET6_ADDRSTRLEN], switches[SML_TEXT_BYTES];
-
-	describe_switches(context, switches, sizeof(switches));
-	sml_log(&settings->log, SML_LOG_INFO,
-		"job \"%s\": rank %u of %u; %s; interface %s (%s, %s); "
-		"%u lanes a packet (path MTU %u%s, the narrowest of all ranks); %u + %u slots%s "
-		"(asked for %u + %u); window %u; %s wire; %u thread%s (asked for %u: %s)%s; %s%s",
-		settings->job, settings->rank, settings->world_size, switches, interface->name,
-		sml_sockaddr_text(&interface->source, source),
-		interface->bound ? "SWITCHML_SOCKET_IFNAME" : "by the route", context->shape.lanes,
-		settings->mtu ? settings->mtu : interface->mtu, settings->mtu ? " as asked" : "",
-		admission->head_slots, admission->data_slots,
-		context->n_stripes > 1 ? " a stripe" : "", settings->head_slots,
-		settings->data_slots, shard->worker.config.window_max,
-		settings->wire == SML_WIRE_INT16 ? "int16" : "int32", admission->shards,
-		admission->shards == 1 ? "" : "s", settings->threads, settings->threads_why,
-		settings->spin ? ", spinning" : "", shard->line->transport->features,
-		shard->line->transport->ops == &sml_transport_udp ? "" : "; WITH FAULTS");
-}
-
 /* ---- open and close ---- */
 
 /* Whatever of it there is. */
@@ -226,6 +138,8 @@ static void destroy(struct sml_context *context)
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		sml_stripe_fini(&context->stripes[i]);
 	free(context->stripes);
+	sml_own_stripe_free(context->own);
+	free(context->peers);
 	if (context->embedded)
 		sml_switch_close(context->embedded);
 	sml_requests_fini(&context->requests);
@@ -246,7 +160,7 @@ static int set_up(struct sml_context *context, const struct sml_config *config)
 	deadline_ns = sml_now_ns() + context->settings.timeout_ms * SML_NS_PER_MS;
 	error = make_stripes(context);
 	if (error == 0 && is_embedded(context) && context->settings.rank == 0)
-		error = open_switch(context);
+		error = sml_embedded_listen(context);
 	if (error)
 		return error;
 	open_stripes(context, deadline_ns);
@@ -285,24 +199,9 @@ int sml_open(struct sml_context **opened, const struct sml_config *config)
 		destroy(context);
 		return error;
 	}
-	log_choices(context);
+	sml_log_choices(context);
 	*opened = context;
 	return 0;
-}
-
-static void log_counters(const struct sml_context *context)
-{
-	struct sml_counters c = {.size = sizeof(c)};
-
-	sml_get_counters(context, &c);
-	sml_log(&context->settings.log, SML_LOG_INFO,
-		"%" PRIu64 " calls, %" PRIu64 " packets sent, %" PRIu64 " received, %" PRIu64
-		" sent again by the timer in %" PRIu64 " stalls, %" PRIu64
-		" because later ones were answered, %" PRIu64
-		" ignored, RTT %.3f ms (least %.3f), window %" PRIu64,
-		c.tensors, c.packets_sent, c.packets_received, c.retransmits_timeout, c.stalls,
-		c.retransmits_fast, c.packets_ignored, (double)c.rtt_ns / 1e6,
-		(double)c.rtt_min_ns / 1e6, c.window);
 }
 
 /* A leaver takes part in resumes until all have asked to leave. */
@@ -315,8 +214,13 @@ static int leave_stripe(struct sml_stripe *stripe, uint64_t deadline_ns)
 					  deadline_ns);
 		if (error <= 0)
 			return error;
-		if (!sml_failover_wait(stripe, deadline_ns))
-			return sml_error_set(SML_ERROR_SWITCH_DIED, "%s", stripe->failover.lost);
+		if (sml_failover_wait(stripe, deadline_ns))
+			continue;
+		/* The context has failed, and its text says why; or the time is up. */
+		error = sml_context_check(stripe->context);
+		if (error)
+			return sml_error_set(error, "%s", sml_error_text(stripe->context));
+		return sml_error_set(SML_ERROR_SWITCH_DIED, "%s", stripe->failover.lost);
 	}
 }
 
@@ -330,10 +234,13 @@ static int leave(struct sml_context *context)
 	uint64_t deadline_ns = sml_now_ns() + context->settings.timeout_ms * SML_NS_PER_MS;
 	int error = leave_stripe(&context->stripes[0], deadline_ns);
 
-	for (unsigned i = 1; error == 0 && i < context->n_stripes; i++)
-		(void)sml_control_leave(
-			__atomic_load_n(&context->stripes[i].control, __ATOMIC_ACQUIRE),
-			deadline_ns);
+	for (unsigned i = 1; error == 0 && i < context->n_stripes; i++) {
+		struct sml_control *control =
+			__atomic_load_n(&context->stripes[i].control, __ATOMIC_ACQUIRE);
+
+		if (control)
+			(void)sml_control_leave(control, deadline_ns);
+	}
 	return error;
 }
 
@@ -351,7 +258,7 @@ int sml_close(struct sml_context *context)
 		sml_error_set(error, "%s", sml_error_text(context));
 	else
 		error = leave(context);
-	log_counters(context);
+	sml_log_counters(context);
 	destroy(context);
 	return error;
 }

@@ -19,18 +19,16 @@
 #define ROUND_NS       (250 * SML_NS_PER_MS)
 #define MAX_WIDTHS     16
 
-struct probe {
-	const struct sml_admission *admission;
-	uint8_t rank;
-	struct sml_transport *const *transports;
+struct sml_probe {
+	struct sml_probe_config config;
 	struct sml_batch batch;
 	struct sml_packet packets[SML_RECEIVE_PACKETS];
 	uint16_t widths[MAX_WIDTHS]; /* descending */
 	unsigned n_widths;
-	unsigned answered[SML_MAX_SHARDS]; /* bit i: widths[i] came back */
+	unsigned *answered; /* of each target; bit i: widths[i] came back */
 };
 
-static void list_widths(struct probe *probe, uint16_t lanes)
+static void list_widths(struct sml_probe *probe, uint16_t lanes)
 {
 	static const uint16_t counts[] = SML_LANE_COUNTS;
 	unsigned n = sizeof(counts) / sizeof(counts[0]) - 1;
@@ -42,81 +40,130 @@ static void list_widths(struct probe *probe, uint16_t lanes)
 			probe->widths[probe->n_widths++] = counts[n];
 }
 
-static void send_probe(struct probe *probe, uint8_t shard, uint16_t lanes)
+/* ---- out ---- */
+
+/* The batch has one packet. A full socket is a lost probe: the next round asks again. */
+static void send_batch(struct sml_probe *probe, struct sml_transport *transport)
 {
-	struct sml_transport *transport = probe->transports[shard];
+	transport->ops->send(transport, &probe->batch);
+}
+
+static void send_probe(struct sml_probe *probe, const struct sml_probe_target *target,
+		       uint16_t lanes)
+{
 	uint32_t length = SML_HEADER_BYTES + 4u * lanes;
 	struct sml_header header = {
 		.magic_be = sml_be16(SML_WIRE_MAGIC),
 		.version = SML_WIRE_VERSION,
 		.kind = SML_PACKET_PROBE,
-		.job_be = sml_be32(probe->admission->job_number),
-		.key_be = sml_be64(probe->admission->cookie),
-		.epoch_be = sml_be32(probe->admission->epoch),
-		.rank = probe->rank,
-		.shard = shard,
+		.job_be = sml_be32(target->job),
+		.key_be = sml_be64(target->cookie),
+		.epoch_be = sml_be32(probe->config.epoch),
+		.rank = probe->config.rank,
+		.shard = target->shard,
 		.lanes_be = sml_be16(lanes),
 	};
 
 	sml_batch_clear(&probe->batch);
 	memcpy(probe->batch.bytes, &header, sizeof(header));
 	memset(probe->batch.bytes + sizeof(header), 0, length - sizeof(header));
-	sml_batch_add(&probe->batch, length);
-	/* A full socket is a lost probe: the next round asks again. */
-	transport->ops->send(transport, &probe->batch);
+	sml_batch_add(&probe->batch, length, target->peer);
+	send_batch(probe, target->transport);
 }
 
-static void send_round(struct probe *probe, unsigned round)
+static void send_round(struct sml_probe *probe, unsigned round)
 {
-	for (uint8_t shard = 0; shard < probe->admission->shards; shard++) {
+	for (unsigned t = 0; t < probe->config.n_targets; t++) {
 		unsigned n = round == 0 ? 1 : probe->n_widths;
 
-		if (probe->answered[shard] & 1)
+		if (probe->answered[t] & 1)
 			continue;
 		for (unsigned i = 0; i < n; i++)
-			if (!(probe->answered[shard] & 1u << i))
-				send_probe(probe, shard, probe->widths[i]);
+			if (!(probe->answered[t] & 1u << i))
+				send_probe(probe, &probe->config.targets[t], probe->widths[i]);
 	}
 }
 
-static void take_reply(struct probe *probe, uint8_t shard, const struct sml_packet *packet)
+/* ---- in ---- */
+
+static void take_reply(struct sml_probe *probe, unsigned t, const struct sml_header *header)
+{
+	for (unsigned i = 0; i < probe->n_widths; i++)
+		if (probe->widths[i] == sml_be16(header->lanes_be))
+			probe->answered[t] |= 1u << i;
+}
+
+static void find_asked(struct sml_probe *probe, const struct sml_transport *transport,
+		       const struct sml_header *header)
+{
+	for (unsigned t = 0; t < probe->config.n_targets; t++) {
+		const struct sml_probe_target *target = &probe->config.targets[t];
+
+		if (target->transport == transport && header->job_be == sml_be32(target->job) &&
+		    header->key_be == sml_be64(target->tag))
+			take_reply(probe, t, header);
+	}
+}
+
+/* One packet for one of the same length, to where the asker said it listens. */
+static void answer(struct sml_probe *probe, struct sml_transport *transport,
+		   const struct sml_packet *packet)
+{
+	const struct sml_pool_rules *own = probe->config.own;
+	struct sml_header header;
+
+	memcpy(&header, packet->bytes, sizeof(header));
+	if (own == NULL || header.job_be != sml_be32(own->job) ||
+	    sml_pool_check_probe(own, &header) != SML_VERDICT_ABSORBED)
+		return;
+	header.kind = SML_PACKET_PROBE_REPLY;
+	header.key_be = sml_be64(own->tag);
+	sml_batch_clear(&probe->batch);
+	memset(probe->batch.bytes, 0, packet->length);
+	memcpy(probe->batch.bytes, &header, sizeof(header));
+	sml_batch_add(&probe->batch, packet->length, header.rank);
+	send_batch(probe, transport);
+}
+
+static void take_packet(struct sml_probe *probe, struct sml_transport *transport,
+			const struct sml_packet *packet)
 {
 	const struct sml_header *header = packet->bytes;
-	uint16_t lanes = sml_be16(header->lanes_be);
 
-	if (packet->length != SML_HEADER_BYTES + 4u * lanes ||
-	    header->magic_be != sml_be16(SML_WIRE_MAGIC) || header->version != SML_WIRE_VERSION ||
-	    header->kind != SML_PACKET_PROBE_REPLY ||
-	    header->key_be != sml_be64(probe->admission->tag) ||
-	    header->job_be != sml_be32(probe->admission->job_number))
+	if (packet->length < SML_HEADER_BYTES ||
+	    packet->length != SML_HEADER_BYTES + 4u * sml_be16(header->lanes_be) ||
+	    header->magic_be != sml_be16(SML_WIRE_MAGIC) || header->version != SML_WIRE_VERSION)
 		return;
-	for (unsigned i = 0; i < probe->n_widths; i++)
-		if (probe->widths[i] == lanes)
-			probe->answered[shard] |= 1u << i;
+	if (header->kind == SML_PACKET_PROBE_REPLY)
+		find_asked(probe, transport, header);
+	else if (header->kind == SML_PACKET_PROBE)
+		answer(probe, transport, packet);
 }
 
-static void receive_replies(struct probe *probe)
+void sml_probe_serve(struct sml_probe *probe)
 {
-	for (uint8_t shard = 0; shard < probe->admission->shards; shard++) {
-		struct sml_transport *transport = probe->transports[shard];
+	for (unsigned i = 0; i < probe->config.n_transports; i++) {
+		struct sml_transport *transport = probe->config.transports[i];
 		unsigned n = transport->ops->receive(transport, probe->packets);
 
-		for (unsigned i = 0; i < n; i++)
-			take_reply(probe, shard, &probe->packets[i]);
+		for (unsigned p = 0; p < n; p++)
+			take_packet(probe, transport, &probe->packets[p]);
 	}
 }
 
-/* Widths that came back on every shard. */
-static unsigned answered_by_all(const struct probe *probe)
+/* ---- rounds ---- */
+
+/* Widths that came back from every target. */
+static unsigned answered_by_all(const struct sml_probe *probe)
 {
 	unsigned all = ~0u;
 
-	for (unsigned shard = 0; shard < probe->admission->shards; shard++)
-		all &= probe->answered[shard];
+	for (unsigned t = 0; t < probe->config.n_targets; t++)
+		all &= probe->answered[t];
 	return all;
 }
 
-static int run_round(struct probe *probe, struct sml_control *control, unsigned round,
+static int run_round(struct sml_probe *probe, struct sml_control *control, unsigned round,
 		     uint64_t deadline_ns)
 {
 	uint64_t until_ns = sml_now_ns() + (round == 0 ? FIRST_ROUND_NS : ROUND_NS);
@@ -124,33 +171,39 @@ static int run_round(struct probe *probe, struct sml_control *control, unsigned 
 
 	if (until_ns > deadline_ns)
 		until_ns = deadline_ns;
-	for (unsigned i = 0; i < probe->admission->shards; i++)
-		fds[i] = probe->transports[i]->poll_fd;
+	for (unsigned i = 0; i < probe->config.n_transports; i++)
+		fds[i] = probe->config.transports[i]->poll_fd;
 	send_round(probe, round);
 	while (error == 0 && !(answered_by_all(probe) & 1) && sml_now_ns() < until_ns) {
-		error = sml_control_pump(control, fds, probe->admission->shards, until_ns);
-		receive_replies(probe);
+		error = sml_control_pump(control, fds, probe->config.n_transports, until_ns);
+		sml_probe_serve(probe);
 	}
 	return error;
 }
 
-int sml_probe(struct sml_control *control, const struct sml_admission *admission, uint8_t rank,
-	      struct sml_transport *const *transports, const char *where, uint16_t *lanes,
-	      uint64_t deadline_ns)
+/* The first target that has not answered at all, or with nothing that all others have. */
+static int tell_silence(const struct sml_probe *probe)
 {
-	struct probe *probe = calloc(1, sizeof(*probe));
-	unsigned answered;
-	int error = -ENOMEM;
+	const struct sml_probe_target *target = probe->config.targets;
 
-	if (probe == NULL || (probe->batch.bytes = malloc(SML_BATCH_BYTES)) == NULL) {
-		free(probe);
-		return sml_error_set(error, "no memory for a probe of the path");
-	}
-	probe->admission = admission;
-	probe->rank = rank;
-	probe->transports = transports;
+	for (unsigned t = 0; t < probe->config.n_targets; t++)
+		if (probe->answered[t] == 0) {
+			target = &probe->config.targets[t];
+			break;
+		}
+	return sml_error_set(SML_ERROR_UNREACHABLE,
+			     "TCP to the switch at %s works, but UDP port %u there does not "
+			     "answer: does a firewall let UDP pass, both ways?",
+			     target->where, target->port);
+}
+
+int sml_probe_run(struct sml_probe *probe, struct sml_control *control, uint16_t *lanes,
+		  uint64_t deadline_ns)
+{
+	unsigned answered;
+	int error = 0;
+
 	list_widths(probe, *lanes);
-	error = 0;
 	for (unsigned round = 0; error == 0 && round < ROUNDS; round++) {
 		if ((answered_by_all(probe) & 1) || sml_now_ns() >= deadline_ns)
 			break;
@@ -158,13 +211,36 @@ int sml_probe(struct sml_control *control, const struct sml_admission *admission
 	}
 	answered = answered_by_all(probe);
 	if (error == 0 && answered == 0)
-		error = sml_error_set(SML_ERROR_UNREACHABLE,
-				      "TCP to the switch at %s works, but UDP port %u there does "
-				      "not answer: does a firewall let UDP pass, both ways?",
-				      where, admission->data_port);
+		error = tell_silence(probe);
 	else if (error == 0)
 		*lanes = probe->widths[__builtin_ctz(answered)];
-	free(probe->batch.bytes);
-	free(probe);
 	return error;
+}
+
+/* ---- set-up ---- */
+
+struct sml_probe *sml_probe_new(const struct sml_probe_config *config)
+{
+	struct sml_probe *probe = calloc(1, sizeof(*probe));
+
+	if (probe) {
+		probe->config = *config;
+		probe->batch.bytes = malloc(SML_BATCH_BYTES);
+		probe->answered = calloc(config->n_targets + 1, sizeof(*probe->answered));
+	}
+	if (probe == NULL || !probe->batch.bytes || !probe->answered) {
+		sml_probe_free(probe);
+		sml_error_set(-ENOMEM, "no memory for a probe of the path");
+		return NULL;
+	}
+	return probe;
+}
+
+void sml_probe_free(struct sml_probe *probe)
+{
+	if (probe == NULL)
+		return;
+	free(probe->batch.bytes);
+	free(probe->answered);
+	free(probe);
 }

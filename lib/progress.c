@@ -157,21 +157,22 @@ static void park_and_unpark(struct sml_progress *progress)
 	}
 }
 
-static bool receive(struct sml_progress *progress, struct sml_line *line)
+static void publish(struct sml_line *line)
 {
-	uint64_t done = 0, now_ns = sml_now_ns();
-	bool heads = false;
-	bool any = sml_line_receive(line, progress->in, now_ns, &done, &heads);
+	for (unsigned i = 0; i < line->n_shards; i++)
+		sml_shard_publish(line->shards[i]);
+}
 
-	if (heads || done)
+static void spread(struct sml_progress *progress, struct sml_line *line,
+		   const struct sml_news *news)
+{
+	if (news->heads || news->done)
 		tell_others(progress);
-	if (done) {
+	if (news->done) {
 		/* Whoever waits may look at the counters next. */
-		for (unsigned i = 0; i < line->n_shards; i++)
-			sml_shard_publish(line->shards[i]);
+		publish(line);
 		sml_context_tensor_done(progress->context);
 	}
-	return any;
 }
 
 /* A line serves one shard, or several that are never parked. */
@@ -182,8 +183,10 @@ static bool is_parked(const struct sml_line *line)
 
 static bool take_in(struct sml_progress *progress, struct sml_line *line)
 {
-	bool busy = receive(progress, line);
+	struct sml_news news = {0};
+	bool busy = sml_line_receive(line, progress->in, sml_now_ns(), &news);
 
+	spread(progress, line, &news);
 	for (unsigned i = 0; i < line->n_shards; i++) {
 		/* What seems late may only not have been read yet, where this thread had to wait.
 		 */
@@ -194,12 +197,13 @@ static bool take_in(struct sml_progress *progress, struct sml_line *line)
 	return busy;
 }
 
-static bool send_out(struct sml_line *line)
+static bool send_out(struct sml_progress *progress, struct sml_line *line)
 {
-	bool busy = sml_line_send(line, sml_now_ns());
+	struct sml_news news = {0};
+	bool busy = sml_line_send(line, sml_now_ns(), &news);
 
-	for (unsigned i = 0; i < line->n_shards; i++)
-		sml_shard_publish(line->shards[i]);
+	spread(progress, line, &news);
+	publish(line);
 	return busy;
 }
 
@@ -210,13 +214,15 @@ static bool step(struct sml_progress *progress)
 
 	progress->events_seen = __atomic_load_n(&progress->context->events, __ATOMIC_ACQUIRE);
 	park_and_unpark(progress);
+	if (progress->context->own)
+		sml_own_stripe_answer(progress);
 	for (unsigned i = 0; i < progress->n_lines; i++)
 		if (!is_parked(progress->lines[i]))
 			busy |= take_in(progress, progress->lines[i]);
 	busy |= take_submitted(progress);
 	for (unsigned i = 0; i < progress->n_lines; i++)
 		if (!is_parked(progress->lines[i]))
-			busy |= send_out(progress->lines[i]);
+			busy |= send_out(progress, progress->lines[i]);
 	return busy;
 }
 
@@ -250,12 +256,20 @@ static bool must_park_or_unpark(const struct sml_progress *progress)
 	return false;
 }
 
+static bool is_asked(const struct sml_progress *progress)
+{
+	const struct sml_own_stripe *own = progress->context->own;
+
+	return own &&
+	       __atomic_load_n(&own->question.number, __ATOMIC_SEQ_CST) != progress->question_seen;
+}
+
 /* Has anything come since `resting` was set that its bringer may not have told? */
 static bool must_look_again(struct sml_progress *progress, bool blocked)
 {
 	bool queued;
 
-	if (is_stopping(progress) || must_park_or_unpark(progress))
+	if (is_stopping(progress) || must_park_or_unpark(progress) || is_asked(progress))
 		return true;
 	if (blocked &&
 	    __atomic_load_n(&progress->context->events, __ATOMIC_SEQ_CST) != progress->events_seen)
@@ -278,6 +292,10 @@ static uint64_t earliest_deadline(const struct sml_progress *progress)
 	while ((shard = next_shard(progress, &walk)) != NULL) {
 		/* A parked one's worker is another thread's. */
 		deadline_ns = shard->parked ? FOREVER : sml_worker_deadline(&shard->worker);
+		earliest_ns = deadline_ns < earliest_ns ? deadline_ns : earliest_ns;
+	}
+	for (unsigned i = 0; i < progress->n_lines; i++) {
+		deadline_ns = sml_line_deadline(progress->lines[i]);
 		earliest_ns = deadline_ns < earliest_ns ? deadline_ns : earliest_ns;
 	}
 	return earliest_ns;

@@ -4,8 +4,12 @@
  * thread t serves shard t of every stripe, so that there are as many threads as
  * shards, however many stripes.
  *
- *	thread ---- line ---- shard         a transport, and who sends through it
- *	       \--- line ---- shard
+ *	thread ---- line ---- shard         a transport, and who sends through it:
+ *	       \--- line ---- shard         dedicated switches have a line each,
+ *
+ *	thread ---- line ---- shard         stripes of ranks share one, and there
+ *	                \---- shard         this rank's own slots are, too
+ *	                 \--- own stripe
  *
  * Threads share tensors and nothing else.
  *
@@ -21,6 +25,7 @@
 #include <pthread.h>
 
 #include "core/worker.h"
+#include "lib/own_stripe.h"
 #include "lib/request.h"
 #include "lib/transport.h"
 
@@ -43,18 +48,37 @@ struct sml_shard {
 	/* The epoch before, for its kept results: see failover.c. Memory NULL: none. */
 	struct sml_worker kept;
 	void *kept_memory;
-	bool parked; /* as the stripe asked: frozen, not to be touched */
+	uint64_t held_since_ns; /* its few packets wait for more; 0: none do */
+	bool parked;		/* as the stripe asked: frozen, not to be touched */
 
 	/* Copies of the worker's, for other threads. Each atomic. */
 	struct sml_counters counters;
 };
 
+/* Packets to one stripe before another has its turn. */
+#define SML_TURN_PACKETS 64
+
 struct sml_line {
 	struct sml_transport *transport;
 	struct sml_batch out;
 	uint64_t send_blocked;
-	struct sml_shard *shards[SML_MAX_STRIPES];
+	struct sml_shard *shards[SML_MAX_STRIPES]; /* where they are several, by stripe */
 	unsigned n_shards;
+	unsigned turn; /* whose packets go first */
+	/* What this rank's own stripe does here. NULL: it has none. */
+	struct sml_own_stripe *own;
+	struct sml_results results;
+	uint64_t held_since_ns; /* results wait for more; 0: none do */
+	uint64_t n_absorbed, n_completed;
+	uint64_t served_packets, served_bytes; /* that other ranks have sent to it */
+	uint32_t round, n_takes;	       /* see own_stripe.h */
+	uint32_t scratch[SML_MAX_PACKET_BYTES / 4];
+};
+
+/* What others may be waiting for. */
+struct sml_news {
+	uint64_t done; /* tensors */
+	bool heads;    /* head chunks: exponents */
 };
 
 struct sml_progress {
@@ -64,8 +88,9 @@ struct sml_progress {
 	unsigned n_lines;
 	struct sml_packet in[SML_RECEIVE_PACKETS];
 	uint32_t events_seen;
-	unsigned n_parked; /* shards */
-	bool hungry;	   /* a worker is full, and the queue is not empty */
+	uint32_t question_seen; /* about the own stripe's slots */
+	unsigned n_parked;	/* shards */
+	bool hungry;		/* a worker is full, and the queue is not empty */
 	int wake_fd;
 	pthread_t thread;
 	bool started;
@@ -100,16 +125,23 @@ void sml_progress_free(struct sml_progress *progress);
 
 /* ---- lines (line.c) ---- */
 
-/* The transport belongs to the line from then on. NULL: no memory. */
-struct sml_line *sml_line_new(struct sml_transport *transport);
+/*
+ * The transport belongs to the line from then on. own: NULL, or this rank's
+ * stripe. first_turn: the stripe that it begins with. NULL: no memory.
+ */
+struct sml_line *sml_line_new(struct sml_transport *transport, struct sml_own_stripe *own,
+			      unsigned first_turn);
 void sml_line_free(struct sml_line *line);
 
-/* Take what has come. True when something had; *done: tensors, *heads: head chunks. */
+/* Take what has come. True when something had. */
 bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_t now_ns,
-		      uint64_t *done, bool *heads);
+		      struct sml_news *news);
 
 /* Fill a batch and send it. True when something went. */
-bool sml_line_send(struct sml_line *line, uint64_t now_ns);
+bool sml_line_send(struct sml_line *line, uint64_t now_ns, struct sml_news *news);
+
+/* When what waits to leave in company has to leave all the same; UINT64_MAX: nothing does. */
+uint64_t sml_line_deadline(const struct sml_line *line);
 
 static inline bool sml_line_is_full(const struct sml_line *line)
 {

@@ -81,8 +81,11 @@ static void write_head(FILE *out, const struct sml_context *context)
 	write_switches(out, context);
 	fprintf(out, "error   %d %s\n", recorder->error, sml_strerror(recorder->error));
 	fprintf(out, "text    %s\n", recorder->text);
-	fprintf(out, "report  %s\n",
-		recorder->reports.complete ? "of the switch" : recorder->reports.why);
+	fprintf(out, "report  %s%s\n",
+		recorder->reports.complete ? "of the switch"
+		: recorder->reports.any	   ? "of some stripes: "
+					   : "",
+		recorder->reports.complete ? "" : recorder->reports.why);
 }
 
 static void write_ranks(FILE *out, const struct sml_context *context)

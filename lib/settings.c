@@ -111,6 +111,13 @@ wrong:
 
 /* ---- threads ---- */
 
+static int count_cores(void)
+{
+	cpu_set_t cores;
+
+	return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
+
 /*
  * One progress thread for up to two cores a rank, two up to eight, four above:
  * the application's own threads want the rest. Where the launcher doesn't tell
@@ -122,22 +129,31 @@ static void choose_threads(struct sml_settings *settings, int wanted)
 	const char *where =
 		settings->switch_address ? settings->switch_address : settings->master_address;
 	int local = sml_launcher_local_size();
-	int n_cores = 1, each;
-	cpu_set_t cores;
+	int n_cores = count_cores(), each;
 
 	if (wanted) {
 		settings->threads = (uint8_t)wanted;
 		snprintf(settings->threads_why, sizeof(settings->threads_why), "as asked");
 		return;
 	}
-	if (sched_getaffinity(0, sizeof(cores), &cores) == 0)
-		n_cores = CPU_COUNT(&cores);
 	if (local == 0)
 		local = strncmp(where, "127.", 4) == 0 ? settings->world_size : 1;
 	each = n_cores / local;
 	settings->threads = each <= 2 ? 1 : each <= 8 ? 2 : 4;
 	snprintf(settings->threads_why, sizeof(settings->threads_why), "%d cores, %d local ranks",
 		 n_cores, local);
+}
+
+/*
+ * Ranks of one host that embed their stripes: on few cores one stripe is the
+ * least work, for all that goes to it leaves in the longest datagrams; with many,
+ * its thread would be the slowest. Half the cores are left to the ranks' own.
+ */
+static uint8_t choose_local_stripes(void)
+{
+	int n = count_cores() / 2;
+
+	return (uint8_t)(n < 1 ? 1 : n > SML_MAX_STRIPES ? SML_MAX_STRIPES : n);
 }
 
 /* ---- TLS ---- */
@@ -174,6 +190,7 @@ static int copy_strings(struct sml_settings *settings, const struct sml_config *
 	const char *address = config->switch_address;
 	bool embedded = !address || !*address || strcasecmp(address, "embedded") == 0;
 
+	settings->every_rank = address && strcasecmp(address, "embedded") == 0;
 	settings->job = copy(config->job, "default");
 	settings->master_address = copy(config->master_address, "127.0.0.1");
 	if (!embedded)
@@ -256,6 +273,7 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 	settings->spin = config->spin != 0;
 	settings->log = (struct sml_log){.level = config->debug, .rank = config->rank};
 	choose_threads(settings, config->threads);
+	settings->local_stripes = choose_local_stripes();
 	return 0;
 }
 

@@ -31,7 +31,9 @@ struct sml_faults {
 };
 
 struct sml_settings {
-	char *switch_address; /* NULL: embedded in rank 0 */
+	char *switch_address;  /* NULL: ranks embed it */
+	bool every_rank;       /* and each has a stripe, also on one host */
+	uint8_t local_stripes; /* enough for the cores of one host */
 	char *job;
 	char *master_address;
 	char *interface;       /* NULL: by the route */

@@ -75,15 +75,30 @@ void sml_shard_free(struct sml_shard *shard)
 
 #define PUBLISH(member, value) __atomic_store_n(&shard->counters.member, (value), __ATOMIC_RELAXED)
 
+/* Its own packets go nowhere: what it sends and receives is what its stripe does for others. */
+static void publish_served(struct sml_shard *shard)
+{
+	const struct sml_line *line = shard->line;
+
+	PUBLISH(packets_sent, line->results.packets_sent);
+	PUBLISH(packets_received, line->served_packets);
+	PUBLISH(bytes_sent, line->results.bytes_sent);
+	PUBLISH(bytes_received, line->served_bytes);
+}
+
 void sml_shard_publish(struct sml_shard *shard)
 {
 	const struct sml_worker_counters *from = &shard->worker.counters;
 	uint64_t min_ns = shard->worker.rtt.min_ns;
 
-	PUBLISH(packets_sent, from->packets_sent);
-	PUBLISH(packets_received, from->packets_received);
-	PUBLISH(bytes_sent, from->bytes_sent);
-	PUBLISH(bytes_received, from->bytes_received);
+	if (shard->worker.config.local) {
+		publish_served(shard);
+	} else {
+		PUBLISH(packets_sent, from->packets_sent);
+		PUBLISH(packets_received, from->packets_received);
+		PUBLISH(bytes_sent, from->bytes_sent);
+		PUBLISH(bytes_received, from->bytes_received);
+	}
 	PUBLISH(retransmits_timeout, from->retransmits_timeout);
 	PUBLISH(retransmits_fast, from->retransmits_fast);
 	PUBLISH(packets_ignored, from->ignored);

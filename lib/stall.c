@@ -51,23 +51,40 @@ struct sml_stall_report *sml_stall_report_new(const SmlControl__StallReport *mes
 	return report;
 }
 
+/* Who the switch of a stripe is asked through: rank 0 where the ranks have the slots. */
+static struct sml_control *control_of(struct sml_context *context, unsigned stripe)
+{
+	unsigned by = context->peers ? 0 : stripe;
+
+	return __atomic_load_n(&context->stripes[by].control, __ATOMIC_ACQUIRE);
+}
+
+/* Of one stripe. NULL: nothing is known, and why. */
+static const struct sml_stall_report *hear(struct sml_context *context, unsigned stripe,
+					   uint64_t until_ns, char *why, size_t bytes)
+{
+	struct sml_control *control = control_of(context, stripe);
+	const struct sml_stall_report *report =
+		sml_control_stalls(control, context->peers ? stripe : 0, until_ns, why, bytes);
+
+	/* Nobody need be asked for those of this process. */
+	if (report == NULL && context->own && stripe == context->settings.rank)
+		report = sml_own_stripe_last(context, sml_control_last_words(control));
+	return report;
+}
+
 void sml_stall_ask(struct sml_context *context, uint64_t until_ns,
 		   struct sml_stall_reports *reports)
 {
-	struct sml_control *controls[SML_MAX_STRIPES];
-
 	*reports = (struct sml_stall_reports){.complete = true};
+	for (unsigned i = 0; until_ns && i < context->n_stripes; i++)
+		if (i == 0 || !context->peers)
+			sml_control_ask_stalls(control_of(context, i));
 	for (unsigned i = 0; i < context->n_stripes; i++) {
-		controls[i] = __atomic_load_n(&context->stripes[i].control, __ATOMIC_ACQUIRE);
-		if (controls[i] && until_ns)
-			sml_control_ask_stalls(controls[i]);
-	}
-	for (unsigned i = 0; i < context->n_stripes; i++) {
-		char why[sizeof(reports->why)] = "it has no switch";
+		char why[sizeof(reports->why)] = "";
 
-		if (controls[i])
-			reports->of[i] =
-				sml_control_stalls(controls[i], until_ns, why, sizeof(why));
+		reports->of[i] = hear(context, i, until_ns, why, sizeof(why));
+		reports->any |= reports->of[i] != NULL;
 		if (reports->of[i] == NULL && reports->complete) {
 			reports->complete = false;
 			memcpy(reports->why, why, sizeof(why));
@@ -225,7 +242,8 @@ void sml_stall_gather(const struct sml_context *context, const struct sml_stall_
 
 		for (unsigned rank = 0; report && rank < SML_MAX_RANKS; rank++) {
 			lacking->n_missing[rank] += report->n_missing[rank];
-			lacking->about[rank] = &report->ranks[rank];
+			if (lacking->about[rank] == NULL || report->ranks[rank].host[0])
+				lacking->about[rank] = &report->ranks[rank];
 		}
 	}
 }

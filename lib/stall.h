@@ -40,7 +40,7 @@ struct sml_stall_report {
 /* What is known of each stripe. */
 struct sml_stall_reports {
 	const struct sml_stall_report *of[SML_MAX_STRIPES]; /* NULL: nothing */
-	bool complete;
+	bool complete, any;
 	char why[256]; /* it is not, of the first stripe that lacks one */
 };
 

@@ -2,17 +2,14 @@
 /* A stripe's beginning and end: from an address to a switch that has started the job. */
 #include "lib/stripe.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/context.h"
 #include "lib/data_path.h"
+#include "lib/embedded.h"
 #include "lib/failover.h"
-
-#define REJOIN_PAUSE_NS (20 * SML_NS_PER_MS)
 
 static bool is_embedded(const struct sml_stripe *stripe)
 {
@@ -79,9 +76,10 @@ int sml_stripe_connect(struct sml_stripe *stripe, unsigned first_endpoint,
 	return error;
 }
 
-static int connect_control(struct sml_stripe *stripe)
+int sml_stripe_connect_control(struct sml_stripe *stripe)
 {
 	struct sml_context *context = stripe->context;
+	struct sml_stripe_place place = {stripe->index, (uint8_t)context->n_stripes};
 	int n = find_switch(stripe), error;
 	struct sml_connect_config config = {
 		.interface = context->embedded ? NULL : context->settings.interface,
@@ -93,56 +91,42 @@ static int connect_control(struct sml_stripe *stripe)
 	if (n < 0)
 		return n;
 	stripe->n_endpoints = (unsigned)n;
+	/* None wanted: rank 0 chooses how many ranks embed one. */
+	if (is_embedded(stripe))
+		place.n_stripes = context->settings.every_rank ? context->settings.world_size : 0;
 	error = sml_stripe_connect(stripe, 0, &config);
 	if (error)
 		return error;
-	error = sml_control_open(
-		&stripe->control, &context->settings, &stripe->connection,
-		&(struct sml_stripe_place){stripe->index, (uint8_t)context->n_stripes});
+	error = sml_control_open(&stripe->control, &context->settings, &stripe->connection, &place);
 	if (error == 0)
 		sml_control_watch(stripe->control, &context->stop);
 	return error;
 }
 
-static int join(struct sml_stripe *stripe)
+int sml_stripe_lanes(const struct sml_stripe *stripe, uint16_t *lanes)
 {
 	const struct sml_settings *settings = &stripe->context->settings;
 	const struct sml_interface *interface = &stripe->connection.interface;
 	uint32_t mtu = settings->mtu ? settings->mtu : interface->mtu;
-	uint16_t lanes = sml_lanes_of_mtu(mtu, interface->source.any.sa_family);
 
-	if (lanes == 0)
+	*lanes = sml_lanes_of_mtu(mtu, interface->source.any.sa_family);
+	if (*lanes == 0)
 		return sml_error_set(SML_ERROR_CONFIG,
 				     "an MTU of %u bytes (interface %s) is too small for the "
 				     "smallest packet",
 				     mtu, interface->name);
-	return sml_control_join(stripe->control, lanes, NULL, &stripe->admission,
-				stripe->deadline_ns);
+	return 0;
 }
 
-/*
- * Connect and join. What answers where rank 0 will be may be the switch of the
- * job before, about to close with its rank 0: then once more.
- */
-static int reach_switch(struct sml_stripe *stripe)
+static int join(struct sml_stripe *stripe)
 {
-	struct sml_context *context = stripe->context;
-	bool again = is_embedded(stripe) && !context->embedded;
-	int error;
+	struct sml_application application = {.ports = NULL};
+	int error = sml_stripe_lanes(stripe, &application.lanes);
 
-	for (;;) {
-		error = connect_control(stripe);
-		if (error)
-			return error;
-		error = join(stripe);
-		if (!again || (error != SML_ERROR_UNREACHABLE && error != SML_ERROR_SWITCH_DIED) ||
-		    sml_now_ns() + REJOIN_PAUSE_NS >= stripe->deadline_ns)
-			return error;
-		sml_log(&context->settings.log, SML_LOG_TRACE, "once more: %s", sml_error_last());
-		sml_control_close(stripe->control);
-		stripe->control = NULL;
-		poll(NULL, 0, (int)(REJOIN_PAUSE_NS / SML_NS_PER_MS));
-	}
+	if (error)
+		return error;
+	return sml_control_join(stripe->control, &application, &stripe->admission,
+				stripe->deadline_ns);
 }
 
 /* ---- the control connection's thread ---- */
@@ -155,6 +139,22 @@ static void describe(void *self, enum sml_stream_id stream, uint32_t chunk, char
 	pthread_mutex_lock(&context->submit_lock);
 	sml_history_text(&context->history, stream, chunk, text, text_bytes);
 	pthread_mutex_unlock(&context->submit_lock);
+}
+
+static struct sml_stall_report *stalls(void *self)
+{
+	return sml_own_stripe_ask(((struct sml_stripe *)self)->context);
+}
+
+static void served(void *self, SmlControl__StripeStatus *status)
+{
+	const struct sml_context *context = ((struct sml_stripe *)self)->context;
+	struct sml_counters counters = {.size = sizeof(counters)};
+
+	sml_own_stripe_status(context->own, status);
+	sml_get_stripe_counters(context, context->settings.rank, &counters, NULL);
+	status->bytes_received = counters.bytes_received;
+	status->bytes_sent = counters.bytes_sent;
 }
 
 static void failed(void *self, int error, const char *text)
@@ -170,8 +170,8 @@ static void lost(void *self, const char *text)
 int sml_stripe_start_control(struct sml_stripe *stripe)
 {
 	/* An embedded switch dies with its rank: nobody can take over. */
-	const struct sml_control_owner owner = {stripe, describe, failed,
-						is_embedded(stripe) ? NULL : lost};
+	const struct sml_control_owner owner = {
+		stripe, stalls, served, describe, failed, is_embedded(stripe) ? NULL : lost};
 
 	return sml_control_start(stripe->control, &owner);
 }
@@ -180,8 +180,13 @@ int sml_stripe_start_control(struct sml_stripe *stripe)
 
 int sml_stripe_open(struct sml_stripe *stripe)
 {
-	int error = reach_switch(stripe);
+	int error;
 
+	if (is_embedded(stripe))
+		return sml_embedded_open(stripe);
+	error = sml_stripe_connect_control(stripe);
+	if (error == 0)
+		error = join(stripe);
 	if (error == 0)
 		error = sml_data_path_agree(stripe, stripe->control, stripe->transports,
 					    &stripe->lanes, stripe->deadline_ns);

@@ -19,6 +19,7 @@ struct sml_stripe {
 	unsigned n_endpoints;
 	struct sml_connection connection;
 	const char *name;	      /* atomic: of the switch it has, for texts */
+	char own_name[96];	      /* of a rank that embeds it */
 	struct sml_control *control;  /* atomic once there are threads */
 	struct sml_control **retired; /* those of switches that died: their memory lives on */
 	unsigned n_retired;
@@ -63,6 +64,12 @@ int sml_stripe_connect(struct sml_stripe *stripe, unsigned first_endpoint,
  * by sml_error_set(): SML_ERROR_CLOSED when another stripe has failed.
  */
 int sml_stripe_open(struct sml_stripe *stripe);
+
+/* Connect and open the control. 0 or an error, told. */
+int sml_stripe_connect_control(struct sml_stripe *stripe);
+
+/* The most lanes that the path there seems to take. 0 or an error, told. */
+int sml_stripe_lanes(const struct sml_stripe *stripe, uint16_t *lanes);
 
 /* The master's address. */
 const char *sml_master_host(const struct sml_context *context);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What moves packets between one shard of a worker and its switch: a table of
- * operations, chosen when the context opens. The rest of the library knows no
- * transport by name. One thread at a time may use a transport.
+ * What moves packets between one shard of a worker and its switch, or all ranks
+ * of a job that embed one: a table of operations, chosen when the context opens. The rest of the
+ * library knows no transport by name. One thread at a time may use a transport.
  *
  * A transport may lose packets, as networks do, and never waits: what it can't
  * take now stays in the batch until its poll_fd says POLLOUT.
@@ -26,6 +26,7 @@ struct sml_batch {
 	uint32_t used;
 	uint32_t offset[SML_BATCH_PACKETS];
 	uint32_t length[SML_BATCH_PACKETS];
+	uint8_t peer[SML_BATCH_PACKETS]; /* where to, where a transport has several */
 };
 
 static inline bool sml_batch_has_room(const struct sml_batch *batch, uint32_t packet_bytes)
@@ -39,9 +40,10 @@ static inline uint8_t *sml_batch_place(struct sml_batch *batch)
 	return batch->bytes + batch->used;
 }
 
-static inline void sml_batch_add(struct sml_batch *batch, uint32_t length)
+static inline void sml_batch_add(struct sml_batch *batch, uint32_t length, uint8_t peer)
 {
 	batch->offset[batch->n] = batch->used;
+	batch->peer[batch->n] = peer;
 	batch->length[batch->n++] = length;
 	batch->used += length;
 }
@@ -63,6 +65,12 @@ struct sml_packet {
 struct sml_transport_config {
 	const struct sml_interface *interface;
 	union sml_sockaddr peer; /* with the data port */
+	/*
+	 * NULL: it talks to `peer` alone. Else to any of SML_MAX_RANKS, of peer's
+	 * family (IPv6: IPv4 addresses mapped); filled in before the first packet, and
+	 * alive as long as it is.
+	 */
+	const union sml_sockaddr *peers;
 	const struct sml_log *log;
 	bool single_packets; /* the switch takes none that are yet to be cut up */
 };
@@ -84,8 +92,11 @@ struct sml_transport_ops {
 struct sml_transport {
 	const struct sml_transport_ops *ops;
 	int poll_fd;		/* POLLIN: something came; POLLOUT: room to send */
+	bool drained;		/* the last receive left nothing behind */
 	uint32_t receive_bytes; /* that it can hold until they are asked for */
-	char features[96];	/* for the log: what makes it fast, or not */
+	uint16_t port;		/* its own, and its family, where it has several peers */
+	sa_family_t family;
+	char features[96]; /* for the log: what makes it fast, or not */
 };
 
 extern const struct sml_transport_ops sml_transport_udp;

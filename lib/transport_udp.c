@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Packets over one connected UDP socket. System calls are what costs here, so
- * equal packets that lie back to back leave as one datagram that the kernel (or
- * the NIC) cuts up (UDP_SEGMENT), and come in glued together (UDP_GRO), many to
- * a call. Where the kernel refuses that, sendmmsg and recvmmsg still move many.
+ * Packets over one UDP socket, connected to a switch, or between all ranks. System calls are what
+ * costs here, so equal packets that lie back to back leave as one datagram that the kernel (or the
+ * NIC) cuts up (UDP_SEGMENT), and come in glued together (UDP_GRO), many to a call. Where the
+ * kernel refuses that, sendmmsg and recvmmsg still move many.
  *
  * Errors of the socket are weather: an ICMP "refused" from a switch that is
  * restarting, a firewall's drop seen as EPERM. The packet is lost; the worker's
@@ -44,6 +44,7 @@ struct control {
 struct udp {
 	struct sml_transport base;
 	const struct sml_log *log;
+	const union sml_sockaddr *peers; /* NULL: the socket is connected */
 	bool segments, glues, v6;
 	unsigned too_long;
 	/* Out: one message a run of equal packets. */
@@ -80,11 +81,15 @@ static uint32_t enlarge(int fd, int force, int option)
 
 static void forbid_fragments(const struct udp *udp, bool forbid)
 {
-	int value = udp->v6 ? (forbid ? IPV6_PMTUDISC_DO : IPV6_PMTUDISC_DONT)
-			    : (forbid ? IP_PMTUDISC_DO : IP_PMTUDISC_DONT);
+	int v4 = forbid ? IP_PMTUDISC_DO : IP_PMTUDISC_DONT;
+	int v6 = forbid ? IPV6_PMTUDISC_DO : IPV6_PMTUDISC_DONT;
 
-	(void)setsockopt(udp->base.poll_fd, udp->v6 ? IPPROTO_IPV6 : IPPROTO_IP,
-			 udp->v6 ? IPV6_MTU_DISCOVER : IP_MTU_DISCOVER, &value, sizeof(value));
+	/* Of IPv4 also on a socket of both families. */
+	if (!udp->v6 || udp->peers)
+		(void)setsockopt(udp->base.poll_fd, IPPROTO_IP, IP_MTU_DISCOVER, &v4, sizeof(v4));
+	if (udp->v6)
+		(void)setsockopt(udp->base.poll_fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &v6,
+				 sizeof(v6));
 }
 
 static void set_up_buffers(struct udp *udp)
@@ -101,23 +106,53 @@ static void set_up_buffers(struct udp *udp)
 	}
 }
 
+/* Anybody may send to it: cookies and tags tell who is who. */
+static int listen_for_peers(struct udp *udp)
+{
+	union sml_sockaddr own = {.any.sa_family = udp->v6 ? AF_INET6 : AF_INET};
+	int fd = udp->base.poll_fd;
+	socklen_t length = sizeof(own);
+
+	/* Bound already where an interface was chosen: then this one fails, and all is well. */
+	(void)bind(fd, &own.any, sml_sockaddr_length(&own));
+	if (getsockname(fd, &own.any, &length) < 0)
+		return -errno;
+	/* The port is at the same place in both families. */
+	udp->base.port = ntohs(own.v4.sin_port);
+	udp->base.family = own.any.sa_family;
+	return udp->base.port ? 0 : -EADDRNOTAVAIL;
+}
+
 static int connect_socket(struct udp *udp, const struct sml_transport_config *config)
 {
 	int fd = socket(config->peer.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct sml_interface interface = *config->interface;
 	int on = 1, off = 0, error;
 	uint32_t send_bytes;
 
 	if (fd < 0)
 		return -errno;
 	udp->base.poll_fd = fd;
-	error = sml_interface_bind(config->interface, fd);
+	if (config->peers) {
+		/* Of both families, and those on this very host by the loopback device. */
+		if (udp->v6)
+			(void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int){0}, sizeof(int));
+		if (udp->v6)
+			sml_sockaddr_map(&interface.source);
+		interface.to_device = false;
+	}
+	error = sml_interface_bind(&interface, fd);
 	if (error)
 		return error;
 	forbid_fragments(udp, true);
 	udp->base.receive_bytes = enlarge(fd, SO_RCVBUFFORCE, SO_RCVBUF);
 	send_bytes = enlarge(fd, SO_SNDBUFFORCE, SO_SNDBUF);
-	if (connect(fd, &config->peer.any, sml_sockaddr_length(&config->peer)) < 0)
-		return -errno;
+	if (config->peers)
+		error = listen_for_peers(udp);
+	else if (connect(fd, &config->peer.any, sml_sockaddr_length(&config->peer)) < 0)
+		error = -errno;
+	if (error)
+		return error;
 	udp->glues = setsockopt(fd, IPPROTO_UDP, UDP_GRO, &on, sizeof(on)) == 0;
 	udp->segments = !config->single_packets &&
 			setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &off, sizeof(off)) == 0;
@@ -147,6 +182,7 @@ static int udp_open(struct sml_transport **opened, const struct sml_transport_co
 		return sml_error_set(-ENOMEM, "no memory for a socket's buffers");
 	udp->base = (struct sml_transport){.ops = &sml_transport_udp, .poll_fd = -1};
 	udp->log = config->log;
+	udp->peers = config->peers;
 	udp->v6 = config->peer.any.sa_family == AF_INET6;
 	udp->buffers = aligned_alloc(64, RECEIVE_BYTES);
 	error = udp->buffers ? connect_socket(udp, config) : -ENOMEM;
@@ -169,7 +205,8 @@ static unsigned run_from(const struct udp *udp, const struct sml_batch *batch, u
 
 	if (!udp->segments)
 		return 1;
-	while (i + n < batch->n && batch->length[i + n - 1] == batch->length[i] &&
+	while (i + n < batch->n && batch->peer[i + n] == batch->peer[i] &&
+	       batch->length[i + n - 1] == batch->length[i] &&
 	       batch->length[i + n] <= batch->length[i])
 		n++;
 	return n;
@@ -201,6 +238,12 @@ static unsigned build_messages(struct udp *udp, const struct sml_batch *batch)
 			(struct iovec){batch->bytes + batch->offset[i], end - batch->offset[i]};
 		udp->out[m].msg_hdr =
 			(struct msghdr){.msg_iov = &udp->out_bytes[m], .msg_iovlen = 1};
+		if (udp->peers) {
+			const union sml_sockaddr *peer = &udp->peers[batch->peer[i]];
+
+			udp->out[m].msg_hdr.msg_name = (void *)(uintptr_t)peer;
+			udp->out[m].msg_hdr.msg_namelen = sml_sockaddr_length(peer);
+		}
 		if (n > 1)
 			set_segment_bytes(&udp->out[m].msg_hdr, &udp->out_control[m],
 					  (uint16_t)batch->length[i]);
@@ -312,6 +355,7 @@ static unsigned udp_receive(struct sml_transport *transport, struct sml_packet *
 		udp->in[i].msg_hdr.msg_controllen = sizeof(udp->in_control[i].bytes);
 	}
 	received = recvmmsg(udp->base.poll_fd, udp->in, udp->n_buffers, MSG_DONTWAIT, NULL);
+	udp->base.drained = received < (int)udp->n_buffers;
 	for (int i = 0; i < received; i++) {
 		struct msghdr *message = &udp->in[i].msg_hdr;
 		uint32_t whole = udp->in[i].msg_len;

@@ -15,6 +15,11 @@
  * retransmission sets the same bit again. (A FIFO channel would hide the very
  * fault that the full use number is there to prevent.)
  *
+ * Stripes need no model of their own: each is a whole switch with its own slots, uses
+ * and counter, and the chunks of one are never another's (c mod m), so that a job of m
+ * stripes is m of these side by side. What joins them, data waiting for exponents that
+ * another stripe brings, the simulator covers (sim/, worlds with n_stripes > 1).
+ *
  * -DN=workers -DS=slots -DC=chunks; -DONE_BIT replaces the use number by the
  * one version bit of the paper's algorithm 3: that model must fail.
  *
@@ -28,6 +33,10 @@
 #endif
 #ifndef C
 #define C 4
+#endif
+
+#if N > 3 || S > 3
+#error "there are steps for three workers and three slots"
 #endif
 
 #define U   C                 /* a slot serves at most all chunks */

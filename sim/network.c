@@ -77,6 +77,7 @@ bool sim_network_next(struct sim_network *network, struct sim_event *event)
 	}
 	events[i] = last;
 	network->now_ns = event->at_ns;
+	network->arrived += event->packet != NULL;
 	return true;
 }
 
@@ -135,13 +136,14 @@ void sim_network_send(struct sim_network *network, struct sim_link *link,
 		link->busy_until_ns > network->now_ns ? link->busy_until_ns : network->now_ns;
 	uint64_t delay_ns = world->delay_us * 1000ull;
 
+	network->sent++;
 	if (world->queue_us && network->faults &&
 	    begin_ns - network->now_ns > world->queue_us * 1000ull) {
 		network->overflowed++;
 		return;
 	}
-	link->busy_until_ns =
-		begin_ns + (length + FRAME_OVERHEAD_BYTES) * 8000ull / world->link_mbps;
+	link->busy_until_ns = begin_ns + link->packet_ns +
+			      (length + FRAME_OVERHEAD_BYTES) * 8000ull / world->link_mbps;
 	if (strikes(network, world->loss_ppm, &network->lost))
 		return;
 	/* A flipped bit is found by UDP's checksum: the packet goes no further. */
@@ -156,4 +158,11 @@ void sim_network_send(struct sim_network *network, struct sim_link *link,
 		delay_ns += gen_below(&network->gen, 40u * (world->delay_us + 50u) * 1000u);
 		deliver(network, like, bytes, length, link->busy_until_ns + delay_ns);
 	}
+}
+
+void sim_network_hand_over(struct sim_network *network, const struct sim_event *like,
+			   const void *bytes, size_t length, uint64_t at_ns)
+{
+	network->sent++;
+	deliver(network, like, bytes, length, at_ns);
 }

@@ -15,7 +15,8 @@ enum sim_event_kind {
 	SIM_WAKE,      /* a rank looks at its clocks and calls */
 	SIM_DEATH,     /* the switches die */
 	SIM_RESUME,    /* a rank has noticed the death, or the next switch is there */
-	SIM_RANK_DIES
+	SIM_RANK_DIES,
+	SIM_ABORT /* a rank is told that another has died: its calls fail */
 };
 
 struct sim_event {
@@ -33,9 +34,10 @@ struct sim_packet {
 	uint8_t bytes[SML_MAX_PACKET_BYTES] __attribute__((aligned(8)));
 };
 
-/* One direction of one rank's cable. */
+/* One direction of one rank's cable, and what its end takes for each packet. */
 struct sim_link {
 	uint64_t busy_until_ns;
+	uint64_t packet_ns;
 };
 
 struct sim_network {
@@ -47,7 +49,7 @@ struct sim_network {
 	struct sim_event *events; /* a heap by (at_ns, order) */
 	size_t n_events, capacity;
 	struct sim_packet *free_packets;
-	uint64_t lost, duplicated, delayed, corrupted, overflowed;
+	uint64_t sent, lost, duplicated, delayed, corrupted, overflowed, arrived;
 };
 
 void sim_network_init(struct sim_network *network, const struct sim_world *world);
@@ -60,6 +62,10 @@ void sim_network_plan(struct sim_network *network, uint64_t at_ns, enum sim_even
 /* Send bytes over a link: like's kind, rank, stripe and shard say where to. */
 void sim_network_send(struct sim_network *network, struct sim_link *link,
 		      const struct sim_event *like, const void *bytes, size_t length);
+
+/* To oneself: nothing happens to it on the way. */
+void sim_network_hand_over(struct sim_network *network, const struct sim_event *like,
+			   const void *bytes, size_t length, uint64_t at_ns);
 
 /* Take the next event and move the clock. False: nothing is planned. */
 bool sim_network_next(struct sim_network *network, struct sim_event *event);

@@ -79,6 +79,8 @@ void sim_rank_init(struct sim_rank *rank, const struct sim_world *world, uint8_t
 	rank->sequence.next[SML_DATA] = sim_world_first_chunk(world);
 	for (uint32_t i = 0; i < world->n_calls; i++)
 		prepare_call(rank, i, &gen);
+	for (uint32_t i = 0; i < SIM_MAX_STRIPES && id >= world->n_ranks - world->n_slow; i++)
+		rank->up[i].packet_ns = rank->down[i].packet_ns = world->slow_us * 1000ull;
 }
 
 static void free_generation(struct sim_generation *generation)
@@ -148,6 +150,20 @@ bool sim_rank_submit(struct sim_rank *rank, uint64_t now_ns)
 	return any;
 }
 
+uint64_t sim_rank_hash(const struct sim_rank *rank)
+{
+	uint64_t hash = 0xcbf29ce484222325ull;
+
+	for (uint32_t i = 0; i < rank->world->n_calls; i++) {
+		const struct sim_call *call = &rank->world->calls[i];
+		const uint8_t *bytes = rank->calls[i].recv;
+
+		for (size_t n = call->count * sml_element_bytes(call->type); n > 0; n--)
+			hash = (hash ^ *bytes++) * 0x100000001b3ull;
+	}
+	return hash;
+}
+
 bool sim_rank_is_finished(const struct sim_rank *rank)
 {
 	return rank->n_submitted == rank->world->n_calls &&
@@ -182,6 +198,8 @@ static struct sml_worker *new_worker(const struct sim_rank *rank, uint32_t strip
 		.n_stripes = (uint8_t)world->n_stripes,
 		.window_max = world->window_max,
 		.no_tickets = world->no_tickets,
+		.local = sim_world_is_own(world, rank->id, stripe),
+		.no_resume = world->embedded,
 	};
 
 	*memory = allocate(sml_worker_memory_bytes(&config));
@@ -252,15 +270,20 @@ static void send_all(struct sim_rank *rank, uint32_t stripe, uint32_t shard,
 	uint8_t packet[SML_MAX_PACKET_BYTES] __attribute__((aligned(8)));
 	size_t length;
 
-	while ((length = sml_worker_send(worker, packet, network->now_ns)) > 0)
-		sim_network_send(network, &rank->up[stripe], &to, packet, length);
+	while ((length = sml_worker_send(worker, packet, network->now_ns)) > 0) {
+		if (sim_world_is_own(rank->world, rank->id, stripe))
+			sim_network_hand_over(network, &to, packet, length, network->now_ns);
+		else
+			sim_network_send(network, &rank->up[stripe], &to, packet, length);
+	}
 }
 
 void sim_rank_pump(struct sim_rank *rank, struct sim_network *network)
 {
 	uint64_t now_ns = network->now_ns, next_ns = UINT64_MAX;
 
-	sim_rank_submit(rank, now_ns);
+	if (!rank->aborted)
+		sim_rank_submit(rank, now_ns);
 	for (uint32_t stripe = 0; stripe < rank->world->n_stripes; stripe++) {
 		for (uint32_t shard = 0; shard < rank->world->n_shards; shard++) {
 			struct sml_worker *worker = rank->now[stripe].workers[shard];
@@ -274,7 +297,7 @@ void sim_rank_pump(struct sim_rank *rank, struct sim_network *network)
 			next_ns = deadline_ns < next_ns ? deadline_ns : next_ns;
 		}
 	}
-	if (rank->n_submitted < rank->world->n_calls) {
+	if (rank->n_submitted < rank->world->n_calls && !rank->aborted) {
 		uint64_t due_ns = rank->calls[rank->n_submitted].due_ns;
 
 		if (due_ns > now_ns && due_ns < next_ns)

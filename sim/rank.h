@@ -10,7 +10,6 @@
 #include "sim/network.h"
 #include "sim/world.h"
 
-#define SIM_MAX_STRIPES	   8
 #define SIM_MAX_SHARDS_RUN 4
 
 /* The workers of one stripe in one epoch, and the memory they live in. */
@@ -30,6 +29,8 @@ struct sim_call_state {
 struct sim_rank {
 	uint8_t id;
 	bool dead;
+	bool aborted;	     /* its calls have failed: nothing of them is touched any more */
+	uint64_t abort_hash; /* of its receive buffers, then */
 	const struct sim_world *world;
 	struct sml_sequence sequence;
 	struct sim_call_state calls[SIM_MAX_TENSORS];
@@ -69,6 +70,9 @@ void sim_rank_pump(struct sim_rank *rank, struct sim_network *network);
 
 /* The generation whose kept results the rank would hand over. */
 struct sim_generation *sim_rank_keeper(struct sim_rank *rank, uint32_t stripe);
+
+/* Of all receive buffers. */
+uint64_t sim_rank_hash(const struct sim_rank *rank);
 
 bool sim_rank_is_finished(const struct sim_rank *rank);
 

@@ -121,6 +121,13 @@ static void draw_deaths(struct gen *gen, struct sim_world *world, bool small)
 	}
 }
 
+/* Every rank has a stripe, as far as there can be so many; it dies with its rank alone. */
+static void embed(struct sim_world *world)
+{
+	world->n_stripes = world->n_ranks < SIM_MAX_STRIPES ? world->n_ranks : SIM_MAX_STRIPES;
+	world->n_deaths = 0;
+}
+
 void sim_world_draw(struct sim_world *world, uint64_t seed, bool small)
 {
 	struct gen gen;
@@ -134,6 +141,14 @@ void sim_world_draw(struct sim_world *world, uint64_t seed, bool small)
 		draw_call(&gen, world, &world->calls[i]);
 	/* Half of the worlds run over the edge where chunk numbers wrap around. */
 	world->first_chunk = gen_chance(&gen, 1, 2) ? 0 : (uint32_t)-scale(&gen, 1, 256);
+	/* Drawn last, so that the worlds of older seeds stay what they were. */
+	if (gen_chance(&gen, 1, 4)) {
+		world->n_slow = gen_range(&gen, 1, world->n_ranks);
+		world->slow_us = scale(&gen, 1, 40);
+	}
+	world->embedded = gen_chance(&gen, 1, 6);
+	if (world->embedded)
+		embed(world);
 	/* Slots without tickets cannot be told a table: the option is for measuring. */
 	if (world->no_tickets)
 		world->n_deaths = 0;
@@ -159,7 +174,7 @@ static uint32_t clamp(uint32_t value, uint32_t lowest, uint32_t highest)
 void sim_world_mend(struct sim_world *world)
 {
 	world->n_ranks = clamp(world->n_ranks, 1, SML_MAX_RANKS);
-	world->n_stripes = clamp(world->n_stripes, 1, 8);
+	world->n_stripes = clamp(world->n_stripes, 1, SIM_MAX_STRIPES);
 	world->n_shards = clamp(world->n_shards, 1, 4);
 	world->head_slots = clamp(world->head_slots, world->n_shards, 32);
 	world->data_slots = clamp(world->data_slots, world->n_shards, 256);
@@ -169,6 +184,10 @@ void sim_world_mend(struct sim_world *world)
 	world->window_max = clamp(world->window_max, 1, 1024);
 	world->link_mbps = clamp(world->link_mbps, 1, 100000);
 	world->first_use &= ~1u;
+	if (world->embedded)
+		embed(world);
+	world->n_slow = clamp(world->n_slow, 0, world->n_ranks);
+	world->slow_us = clamp(world->slow_us, 0, 1000);
 	if (world->no_tickets)
 		world->n_deaths = 0;
 	for (uint32_t i = 0; i < SIM_MAX_DEATHS; i++) {

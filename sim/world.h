@@ -10,6 +10,7 @@
 #include "sim/gen.h"
 
 #define SIM_MAX_TENSORS 24
+#define SIM_MAX_STRIPES 8
 #define SIM_MAX_DEATHS	3
 
 struct sim_call {
@@ -43,11 +44,14 @@ struct sim_call {
 	X(corrupt_ppm, "with a bit flipped of a million")                                          \
 	X(skew_us, "largest lateness of a submission, us")                                         \
 	X(pause_ppm, "rank pauses a million events")                                               \
+	X(n_slow, "ranks that are slow, the highest ones")                                         \
+	X(slow_us, "what a slow one takes for a packet, us")                                       \
 	X(first_use, "use number that slots start from")                                           \
 	X(first_chunk, "chunk number that each stripe's streams start from")                       \
 	X(no_tickets, "tickets off")                                                               \
 	X(worker_dies_us, "a worker dies after, us (0: none)")                                     \
-	X(n_deaths, "switch deaths")
+	X(n_deaths, "switch deaths")                                                               \
+	X(embedded, "stripes are in ranks' own processes")
 
 struct sim_world {
 	uint64_t seed;
@@ -72,6 +76,12 @@ void sim_world_mend(struct sim_world *world);
 static inline uint64_t sim_world_first_chunk(const struct sim_world *world)
 {
 	return (uint64_t)world->first_chunk * world->n_stripes;
+}
+
+/* Is this stripe in the rank's own process? */
+static inline bool sim_world_is_own(const struct sim_world *world, uint32_t rank, uint32_t stripe)
+{
+	return world->embedded && rank == stripe;
 }
 
 /* Draw a world from a seed. small: few ranks and slots, many runs a second. */

@@ -26,8 +26,10 @@
 #define LINGER_NS 1000000000ull
 /* The longest message of a worker, a report of 2 x 4096 chunks, has 160 KiB. */
 #define MAX_INPUT_BYTES (256u << 10)
-/* The longest of a member, a result that it keeps, has 9 KiB. */
+/* The longest of a member, a result that it keeps, has 9 KiB; */
 #define MAX_MEMBER_BYTES (16u << 10)
+/* where ranks have the slots, a report of what these wait for has 85 KiB. */
+#define MAX_REPORT_BYTES (128u << 10)
 /* A peer that lets so much wait gets no answers to more questions. */
 #define MAX_UNREAD_BYTES (64u << 10)
 
@@ -160,6 +162,8 @@ static void handle(struct sml_connection *connection, const SmlControl__Envelope
 
 	switch (message->body_case) {
 	case SML_CONTROL__ENVELOPE__BODY_PING:
+		if (connection->job != NULL && message->ping->stripe != NULL)
+			sml_job_note_served(connection, message->ping->stripe);
 		if (listens)
 			answer_ping(connection, message->ping);
 		break;
@@ -186,6 +190,13 @@ static void turn_away(struct sml_connection *connection, const char *why)
 	sml_connection_lose(connection, why);
 }
 
+static size_t longest_message(const struct sml_connection *connection)
+{
+	if (connection->job == NULL)
+		return MAX_INPUT_BYTES;
+	return sml_server_is_rendezvous(connection->server) ? MAX_REPORT_BYTES : MAX_MEMBER_BYTES;
+}
+
 static void on_read(struct bufferevent *stream, void *context)
 {
 	struct sml_connection *connection = context;
@@ -209,8 +220,7 @@ static void on_read(struct bufferevent *stream, void *context)
 		sml_wire_refuse_tls(connection);
 	else if (rc < 0)
 		turn_away(connection, "it sent what is not a control message");
-	else if (sml_frame_bytes(in) >
-		 (connection->job != NULL ? MAX_MEMBER_BYTES : MAX_INPUT_BYTES))
+	else if (sml_frame_bytes(in) > longest_message(connection))
 		turn_away(connection, "it sent a control message that is too long");
 	else
 		sml_strangers_count(connection);

@@ -102,9 +102,7 @@ struct sml_dataplane_operations {
 
 extern const struct sml_dataplane_operations sml_dataplane_udp;
 
-/* From a slot's two buffers. False: no rank has used it yet. */
-bool sml_slot_progress_of(const struct sml_pool_rules *rules, uint32_t slot,
-			  const struct sml_slot *even, const struct sml_slot *odd,
-			  struct sml_slot_progress *progress);
+/* None: the ranks have the slots, and only the control plane is here (job_peers.c). */
+extern const struct sml_dataplane_operations sml_dataplane_ranks;
 
 #endif

@@ -273,14 +273,18 @@ static void answer_question(struct thread *thread)
 	uint32_t n_slots = (uint32_t)rules->head_slots + rules->data_slots;
 
 	for (uint32_t slot = 0; slot < n_slots; slot++) {
-		struct sml_slot_progress progress;
+		const struct sml_slot *newest;
 
 		if ((rules->job + slot % rules->n_shards) % dataplane->n_threads != thread->index)
 			continue;
-		if (sml_slot_progress_of(rules, slot, &pool->slots[2 * slot],
-					 &pool->slots[2 * slot + 1], &progress) &&
-		    dataplane->question.n < dataplane->question.most)
-			dataplane->question.states[dataplane->question.n++] = progress;
+		newest = sml_pool_newest(pool, slot);
+		if (newest == NULL || dataplane->question.n == dataplane->question.most)
+			continue;
+		dataplane->question.states[dataplane->question.n++] = (struct sml_slot_progress){
+			.slot = (uint16_t)slot,
+			.use = newest->use,
+			.missing = sml_pool_all_ranks(rules) & ~newest->seen,
+		};
 	}
 }
 
@@ -405,7 +409,7 @@ static int open_thread(struct sml_dataplane *dataplane, unsigned i, char *error_
 	thread->index = i;
 	thread->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	thread->buffers = malloc((size_t)BATCH * BUFFER_BYTES);
-	sml_results_init(&thread->results);
+	sml_results_init(&thread->results, UINT8_MAX);
 	if (thread->wake_fd < 0 || thread->buffers == NULL) {
 		snprintf(error_text, error_bytes, "no memory or descriptors for the dataplane");
 		return -ENOMEM;

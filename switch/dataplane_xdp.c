@@ -128,7 +128,7 @@ static int open_parts(struct sml_dataplane *dataplane, char *error_text, size_t 
 
 	if (rc < 0)
 		return rc;
-	sml_results_init(&dataplane->results);
+	sml_results_init(&dataplane->results, UINT8_MAX);
 	dataplane->fd = sml_udp_socket_open(&options, true, &dataplane->buffer_bytes, error_text,
 					    error_bytes);
 	if (dataplane->fd < 0)
@@ -351,14 +351,25 @@ static uint32_t xdp_slot_states(struct sml_dataplane *dataplane, uint32_t number
 				struct sml_slot_progress *states, uint32_t n)
 {
 	const struct sml_pool_rules *rules = &job_of(dataplane, number)->rules;
-	uint32_t n_slots = (uint32_t)rules->head_slots + rules->data_slots, used = 0;
+	uint32_t n_slots = (uint32_t)rules->head_slots + rules->data_slots, found = 0;
 	struct sml_slot buffers[2];
+	const struct sml_pool pool = {.slots = buffers};
 
-	for (uint32_t slot = 0; slot < n_slots && used < n; slot++)
-		if (sml_xdp_maps_get_slot(dataplane->maps, number, slot, buffers) == 0 &&
-		    sml_slot_progress_of(rules, slot, &buffers[0], &buffers[1], &states[used]))
-			used++;
-	return used;
+	for (uint32_t slot = 0; slot < n_slots && found < n; slot++) {
+		const struct sml_slot *newest;
+
+		if (sml_xdp_maps_get_slot(dataplane->maps, number, slot, buffers) < 0)
+			break;
+		newest = sml_pool_newest(&pool, 0);
+		if (newest == NULL)
+			continue;
+		states[found++] = (struct sml_slot_progress){
+			.slot = (uint16_t)slot,
+			.use = newest->use,
+			.missing = sml_pool_all_ranks(rules) & ~newest->seen,
+		};
+	}
+	return found;
 }
 
 /* What ended in the kernel, and what came to the socket. */

@@ -19,7 +19,7 @@
 typedef void (*message_handler)(struct sml_job *job, struct sml_member *member, uint8_t rank,
 				const SmlControl__Envelope *message);
 
-static uint64_t random_u64(void)
+uint64_t sml_random_u64(void)
 {
 	uint64_t value;
 
@@ -51,6 +51,7 @@ static void close_job(struct sml_job *job)
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		sml_control__join__free_unpacked(job->members[rank].resume, NULL);
 	sml_job_free_plans(job);
+	free(job->secrets);
 	free(job);
 }
 
@@ -139,8 +140,13 @@ void sml_job_lost(struct sml_connection *connection, const char *why)
 		give_up_resuming(job);
 		return;
 	}
-	snprintf(text, sizeof(text), "rank %u (host %s, pid %u) died: %s", connection->rank,
-		 member->host, member->pid, why);
+	if (sml_server_is_rendezvous(job->server) && connection->rank < job->stripes)
+		snprintf(text, sizeof(text),
+			 "rank %u (host %s, pid %u) died, and stripe %u of the job with it: %s",
+			 connection->rank, member->host, member->pid, connection->rank, why);
+	else
+		snprintf(text, sizeof(text), "rank %u (host %s, pid %u) died: %s", connection->rank,
+			 member->host, member->pid, why);
 	sml_job_fail(job, SML_ERROR_RANK_DIED, text);
 }
 
@@ -184,6 +190,7 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
 	SmlControl__Admitted admitted = SML_CONTROL__ADMITTED__INIT;
 	SmlControl__TicketMap maps[SML_STREAMS], *list[SML_STREAMS];
+	struct sml_meeting *meeting = NULL;
 
 	admitted.job_number = job->rules.job;
 	admitted.epoch = job->rules.epoch;
@@ -198,6 +205,8 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 		server->dataplane, SML_HEADER_BYTES + 4u * job->rules.lanes, count_ranks(server));
 	admitted.dataplane = (char *)(uintptr_t)server->operations->name;
 	admitted.stall_reports = true;
+	if (sml_server_is_rendezvous(server))
+		meeting = sml_job_describe_peers(job, rank, &admitted);
 	admitted.single_packets = server->operations->wants_single_packets != NULL &&
 				  server->operations->wants_single_packets(server->dataplane);
 	if (job->resumes) {
@@ -214,6 +223,7 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 	message.body_case = SML_CONTROL__ENVELOPE__BODY_ADMITTED;
 	message.admitted = &admitted;
 	sml_connection_send(job->members[rank].connection, &message);
+	free(meeting);
 }
 
 void sml_job_admit(struct sml_job *job, uint32_t epoch)
@@ -222,15 +232,19 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 	struct sml_pool_rules *rules = &job->rules;
 	int rc;
 
-	rules->job = ((uint32_t)random_u64() & ~(uint32_t)(SML_MAX_JOBS - 1)) | job->place;
-	rules->tag = random_u64();
+	rules->job = ((uint32_t)sml_random_u64() & ~(uint32_t)(SML_MAX_JOBS - 1)) | job->place;
+	rules->tag = sml_random_u64();
 	rules->epoch = epoch;
 	rules->lanes = (uint16_t)least_lanes(job);
 	rules->n_ranks = job->n_ranks;
 	rules->n_shards = (uint8_t)job->shards;
+	if (sml_server_is_rendezvous(server) && sml_job_meet(job) < 0) {
+		sml_job_fail(job, SML_ERROR_REFUSED, "rank 0 has no memory for the job");
+		return;
+	}
 	sml_job_give_back_slots(job);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		rules->cookies[rank] = random_u64();
+		rules->cookies[rank] = sml_random_u64();
 	rc = server->operations->add_job(server->dataplane, rules);
 	if (rc < 0) {
 		sml_job_fail(job, SML_ERROR_REFUSED,
@@ -404,6 +418,28 @@ void sml_job_mismatch(struct sml_job *job, const struct sml_mismatch *mismatch)
 			sml_connection_send(job->members[mismatch->ranks[i]].connection, &message);
 }
 
+/* Of a rank that has slots: it can end the job in other ways, too. */
+static void on_mismatch(struct sml_job *job, struct sml_member *member, uint8_t rank,
+			const SmlControl__Envelope *message)
+{
+	const SmlControl__Mismatch *in = message->mismatch;
+	struct sml_mismatch mismatch = {
+		.job = job->rules.job,
+		.slot = (uint16_t)in->slot,
+		.use = in->use,
+		.chunk = in->chunk,
+	};
+
+	(void)member;
+	(void)rank;
+	if (!sml_server_is_rendezvous(job->server) || in->n_ranks != 2 ||
+	    in->ranks[0] >= job->n_ranks || in->ranks[1] >= job->n_ranks)
+		return;
+	mismatch.ranks[0] = (uint8_t)in->ranks[0];
+	mismatch.ranks[1] = (uint8_t)in->ranks[1];
+	sml_job_mismatch(job, &mismatch);
+}
+
 static void on_result(struct sml_job *job, struct sml_member *member, uint8_t rank,
 		      const SmlControl__Envelope *message)
 {
@@ -418,6 +454,14 @@ static void on_stall_request(struct sml_job *job, struct sml_member *member, uin
 	(void)rank;
 	(void)message;
 	sml_job_tell_stalls(job, member);
+}
+
+static void on_stall_report(struct sml_job *job, struct sml_member *member, uint8_t rank,
+			    const SmlControl__Envelope *message)
+{
+	(void)member;
+	if (sml_server_is_rendezvous(job->server))
+		sml_job_pass_stalls(job, rank, message->stall_report);
 }
 
 void sml_job_message(struct sml_connection *connection, const SmlControl__Envelope *message)
@@ -442,8 +486,14 @@ void sml_job_message(struct sml_connection *connection, const SmlControl__Envelo
 	case SML_CONTROL__ENVELOPE__BODY_RESULT:
 		handler = on_result;
 		break;
+	case SML_CONTROL__ENVELOPE__BODY_MISMATCH:
+		handler = on_mismatch;
+		break;
 	case SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST:
 		handler = on_stall_request;
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_STALL_REPORT:
+		handler = on_stall_report;
 		break;
 	default:
 		break; /* what a switch has no use for */

@@ -25,6 +25,12 @@ enum sml_job_state {
 	SML_JOB_LEAVING
 };
 
+/* What a stripe has done so far. */
+struct sml_served {
+	uint64_t contributions, resends, duplicates;
+	uint64_t bytes_received, bytes_sent;
+};
+
 struct sml_member {
 	struct sml_connection *connection; /* NULL: not here, or has left */
 	char host[SML_NAME_BYTES];
@@ -33,7 +39,12 @@ struct sml_member {
 	uint32_t heartbeat_ms; /* silence that means death */
 	uint64_t heard_ns;     /* when its connection ended: the last that was heard */
 	uint64_t stalls_told_ns;
-	bool ready, leaving;
+	bool ready, leaving, stalls_wanted;
+	/* Where it takes packets, if it has slots: address 4 or 16 bytes, 0: the control port's. */
+	uint8_t address[16], host_bytes;
+	bool is_local; /* on this host */
+	uint32_t ports[SML_MAX_SHARDS];
+	struct sml_served served; /* as it last told */
 	/* What it says it has and lacks: it resumes. Of protobuf-c's memory. */
 	SmlControl__Join *resume;
 };
@@ -57,6 +68,7 @@ struct sml_job {
 	struct sml_mismatch mismatch;
 	uint64_t mismatch_ns; /* 0: none */
 	char beliefs[2][SML_REASON_BYTES];
+	uint64_t *secrets; /* of stripes that the ranks have: job_peers.c */
 	/* Going on after another switch's death. */
 	bool resumes;
 	struct sml_resume_plan plans[SML_STREAMS];
@@ -65,6 +77,26 @@ struct sml_job {
 
 /* Two chunks a slot of the largest job that there can be. */
 #define SML_MAX_PLAN (2 * SML_MAX_SLOTS)
+
+uint64_t sml_random_u64(void);
+
+/* A message's peers, to be freed when it has been sent. */
+struct sml_meeting {
+	SmlControl__Peer peers[SML_MAX_RANKS], *list[SML_MAX_RANKS];
+};
+
+/* Of a rank that brings slots: where it is. */
+void sml_job_note_peer(struct sml_member *member, const SmlControl__Join *join);
+
+/* All such ranks are here: how many stripes, and their secrets. 0 or -ENOMEM. */
+int sml_job_meet(struct sml_job *job);
+
+/* "rank 3 at 10.0.0.4, UDP port 40001" */
+void sml_job_name_stripe(const struct sml_job *job, uint32_t stripe, char *text, size_t bytes);
+
+/* What one rank is to know of all. To be freed; NULL: no memory. */
+struct sml_meeting *sml_job_describe_peers(const struct sml_job *job, uint8_t to,
+					   SmlControl__Admitted *admitted);
 
 /* All ranks are here and have reported: hand over, then sml_job_admit(). */
 void sml_job_resume(struct sml_job *job);
@@ -79,6 +111,9 @@ void sml_job_give_back_slots(struct sml_job *job);
 
 /* Its call does not end: tell it what slots are waiting for, if it has not just been told. */
 void sml_job_tell_stalls(struct sml_job *job, struct sml_member *member);
+
+/* A rank tells what its slots are waiting for: to those who have asked. */
+void sml_job_pass_stalls(struct sml_job *job, uint8_t from, const SmlControl__StallReport *in);
 
 /* The job has failed: tell every member, with what slots are waiting for, and end the connections.
  */

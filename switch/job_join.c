@@ -71,7 +71,8 @@ static void refuse_version(struct sml_job *job, struct sml_connection *connectio
 }
 
 /* Refused to the newcomer alone: NULL, or the sentence. */
-static const char *own_mistake(const SmlControl__Join *join, char *text, size_t bytes)
+static const char *own_mistake(const struct sml_server *server, const SmlControl__Join *join,
+			       char *text, size_t bytes)
 {
 	if (join->world_size < 1 || join->world_size > SML_MAX_RANKS)
 		snprintf(text, bytes, "world_size %u is not between 1 and %d", join->world_size,
@@ -82,7 +83,20 @@ static const char *own_mistake(const SmlControl__Join *join, char *text, size_t 
 	else if (join->shards < 1 || join->shards > SML_MAX_SHARDS)
 		snprintf(text, bytes, "%u shards are not between 1 and %d", join->shards,
 			 SML_MAX_SHARDS);
-	else if (join->stripe >= join->stripes || join->stripes > SML_MAX_STRIPES)
+	else if (sml_server_is_rendezvous(server) && join->n_stripe_ports == 0)
+		snprintf(text, bytes,
+			 "rank 0 runs no switch here: its job's ranks embed it; leave "
+			 "SWITCHML_SWITCH unset on rank %u, too, or set it on all",
+			 join->rank);
+	else if (!sml_server_is_rendezvous(server) && join->n_stripe_ports > 0)
+		snprintf(
+			text, bytes,
+			"this is a switch, and rank %u takes it for rank 0: set SWITCHML_SWITCH to "
+			"use it, on all ranks",
+			join->rank);
+	else if (join->n_stripe_ports > 0
+			 ? join->n_stripe_ports != join->shards || join->stripes > join->world_size
+			 : join->stripe >= join->stripes || join->stripes > SML_MAX_STRIPES)
 		snprintf(text, bytes, "stripe %u of %u is none: a job has at most %d", join->stripe,
 			 join->stripes, SML_MAX_STRIPES);
 	else if (join->resume != NULL && join->resume->n_streams != SML_STREAMS)
@@ -268,6 +282,8 @@ static bool add_member(struct sml_job *job, struct sml_connection *connection,
 	connection->job = job;
 	connection->rank = (uint8_t)join->rank;
 	job->n_members++;
+	if (join->n_stripe_ports > 0)
+		sml_job_note_peer(member, join);
 	if (join->resume == NULL)
 		return true;
 	member->resume = copy_join(join);
@@ -342,7 +358,7 @@ void sml_job_join(struct sml_server *server, struct sml_connection *connection,
 		refuse_version(job, connection, join);
 		return;
 	}
-	if (own_mistake(join, text, sizeof(text)) != NULL) {
+	if (own_mistake(server, join, text, sizeof(text)) != NULL) {
 		sml_connection_refuse(connection, SML_ERROR_REFUSED, text);
 		return;
 	}

@@ -99,6 +99,38 @@ static struct stalls *open_stalls(struct sml_job *job)
 	return stalls;
 }
 
+/* The ranks have the slots: each tells of its own, to all who have asked. */
+static void ask_ranks(struct sml_job *job)
+{
+	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
+	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
+
+	message.body_case = SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST;
+	message.stall_request = &request;
+	for (unsigned rank = 0; rank < job->stripes; rank++)
+		if (job->members[rank].connection != NULL)
+			sml_connection_send(job->members[rank].connection, &message);
+}
+
+void sml_job_pass_stalls(struct sml_job *job, uint8_t from, const SmlControl__StallReport *in)
+{
+	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
+	size_t n_slots = (size_t)job->rules.head_slots + job->rules.data_slots;
+	struct stalls *stalls = open_stalls(job);
+
+	if (stalls != NULL && in->n_slots <= n_slots && from < job->stripes) {
+		stalls->report.slots = in->slots;
+		stalls->report.n_slots = in->n_slots;
+		stalls->report.stripe = from;
+		message.body_case = SML_CONTROL__ENVELOPE__BODY_STALL_REPORT;
+		message.stall_report = &stalls->report;
+		for (unsigned rank = 0; rank < job->n_ranks; rank++)
+			if (job->members[rank].stalls_wanted && job->members[rank].connection)
+				sml_connection_send(job->members[rank].connection, &message);
+	}
+	close_stalls(stalls);
+}
+
 void sml_job_tell_stalls(struct sml_job *job, struct sml_member *member)
 {
 	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
@@ -110,6 +142,11 @@ void sml_job_tell_stalls(struct sml_job *job, struct sml_member *member)
 	    evbuffer_get_length(unsent) > MAX_UNREAD_BYTES)
 		return;
 	member->stalls_told_ns = now_ns;
+	if (sml_server_is_rendezvous(job->server)) {
+		member->stalls_wanted = true;
+		ask_ranks(job);
+		return;
+	}
 	stalls = open_stalls(job);
 	if (stalls == NULL)
 		return;

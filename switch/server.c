@@ -244,8 +244,9 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 	limit_strangers(server);
 	server->begun_ns = server->ticked_ns = sml_now_ns();
 	server->listen_fd = -1;
-	server->operations =
-		server->config.dataplane ? server->config.dataplane : &sml_dataplane_udp;
+	server->operations = server->config.rendezvous	? &sml_dataplane_ranks
+			     : server->config.dataplane ? server->config.dataplane
+							: &sml_dataplane_udp;
 	server->base = event_base_new();
 	if (server->base == NULL || open_events(server) < 0) {
 		snprintf(error_text, error_bytes, "no memory for the control plane");

@@ -138,6 +138,9 @@ void sml_strangers_count(struct sml_connection *connection);
 /* It will be lost because of what it sent: count it; important: say so, once a second. */
 void sml_strangers_refused(struct sml_connection *connection, const char *why, bool important);
 
+/* Are the slots elsewhere, with the ranks? */
+bool sml_server_is_rendezvous(const struct sml_server *server);
+
 /* ---- jobs (job.c, job_join.c, job_resume.c, status.c) ---- */
 
 /* A worker asks to join. May refuse it, or fail a whole job. */
@@ -149,6 +152,9 @@ void sml_job_joined(struct sml_job *job);
 
 /* Any later message of a member. */
 void sml_job_message(struct sml_connection *connection, const SmlControl__Envelope *message);
+
+/* A rank that has slots tells what they have done. */
+void sml_job_note_served(struct sml_connection *connection, const SmlControl__StripeStatus *served);
 
 /* A member's connection has ended: why says how. */
 void sml_job_lost(struct sml_connection *connection, const char *why);

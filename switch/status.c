@@ -19,6 +19,8 @@ struct job_status {
 	SmlControl__WorkerStatus workers[SML_MAX_RANKS];
 	SmlControl__WorkerStatus *list[SML_MAX_RANKS];
 	struct counters counters;
+	SmlControl__StripeStatus served[SML_MAX_STRIPES], *served_list[SML_MAX_STRIPES];
+	char names[SML_MAX_STRIPES][96];
 };
 
 static void add_counter(struct counters *counters, const char *name, uint64_t value)
@@ -69,6 +71,44 @@ static void describe_worker(const struct sml_job *job, uint8_t rank,
 										  : "joined");
 }
 
+/* The one that is served here. */
+static void describe_stripe(const struct sml_job *job, const struct sml_job_counters *counters,
+			    struct job_status *out)
+{
+	SmlControl__StripeStatus *served = &out->served[0];
+
+	sml_control__stripe_status__init(served);
+	served->stripe = job->stripe;
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		served->contributions += counters->contributions[rank];
+		served->resends += counters->resends[rank];
+	}
+	served->duplicates = counters->verdicts[SML_VERDICT_DUPLICATE];
+	out->served_list[0] = served;
+	out->status.n_served = 1;
+}
+
+/* Those that the ranks serve, as they have told with their last heartbeats. */
+static void describe_ranks_stripes(const struct sml_job *job, struct job_status *out)
+{
+	for (uint32_t i = 0; i < job->stripes; i++) {
+		const struct sml_served *from = &job->members[i].served;
+		SmlControl__StripeStatus *served = &out->served[i];
+
+		sml_control__stripe_status__init(served);
+		served->stripe = i;
+		sml_job_name_stripe(job, i, out->names[i], sizeof(out->names[i]));
+		served->where = out->names[i];
+		served->contributions = from->contributions;
+		served->resends = from->resends;
+		served->duplicates = from->duplicates;
+		served->bytes_received = from->bytes_received;
+		served->bytes_sent = from->bytes_sent;
+		out->served_list[i] = served;
+	}
+	out->status.n_served = job->stripes;
+}
+
 static void describe_job(const struct sml_job *job, struct job_status *out)
 {
 	struct sml_server *server = job->server;
@@ -90,6 +130,12 @@ static void describe_job(const struct sml_job *job, struct job_status *out)
 	}
 	out->status.workers = out->list;
 	out->status.n_workers = job->n_ranks;
+	out->status.stripes = job->stripes;
+	out->status.served = out->served_list;
+	if (sml_server_is_rendezvous(server))
+		describe_ranks_stripes(job, out);
+	else
+		describe_stripe(job, &counters, out);
 	add_verdicts(&out->counters, counters.verdicts);
 	out->status.counters = out->counters.list;
 	out->status.n_counters = out->counters.n;

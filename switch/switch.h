@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A whole switch, control plane and UDP dataplane, as threads of this process:
- * the daemon's body, and what rank 0 embeds. Opens its sockets, then serves
+ * the daemon's body; and, without a dataplane, where ranks that embed the
+ * stripes of their job find each other. Opens its sockets, then serves
  * until it is closed.
  */
 #ifndef SML_SWITCH_SWITCH_H
@@ -35,7 +36,9 @@ struct sml_switch_config {
 	/* Files, and what they are called where they are set; none: no TLS. */
 	struct sml_tls_files tls, tls_names;
 	const struct sml_dataplane_operations *dataplane; /* NULL: UDP */
-	const char *interfaces;				  /* for XDP: "eth0,eth1" */
+	bool rendezvous;	/* no slots here: ranks that embed the stripes only meet here */
+	uint32_t local_stripes; /* then: so many are enough for ranks of one host; 0: any */
+	const char *interfaces; /* for XDP: "eth0,eth1" */
 	enum sml_xdp_mode xdp_mode;
 	int debug; /* as struct sml_config's */
 };

@@ -37,9 +37,9 @@ union send_control {
 /* A message's name leads back to its path. */
 _Static_assert(offsetof(struct sml_path, to) == 0, "the address comes first");
 
-void sml_results_init(struct sml_results *results)
+void sml_results_init(struct sml_results *results, uint8_t own_rank)
 {
-	*results = (struct sml_results){0};
+	*results = (struct sml_results){.own_rank = own_rank};
 }
 
 void sml_results_begin(struct sml_results *results, const void *job, uint8_t shard,
@@ -198,7 +198,12 @@ void sml_results_flush(struct sml_results *results, int fd)
 
 	for (unsigned first = 0; first < results->n; first += run.n) {
 		run = next_run(results, first);
-		for (unsigned rank = 0; rank < results->n_ranks; rank++) {
+		/* From the one after our own on: stripes do not all begin with the same rank. */
+		for (unsigned i = 1; i <= results->n_ranks; i++) {
+			unsigned rank = (results->own_rank + i) % results->n_ranks;
+
+			if (rank == results->own_rank)
+				continue;
 			if (n == MESSAGES_MAX) {
 				send_messages(results, fd, messages, n);
 				n = 0;

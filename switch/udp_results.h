@@ -23,6 +23,7 @@ struct sml_results {
 	uint8_t n_ranks;
 	/* Rank r's path is at [r][shard] of the job's table. */
 	const struct sml_path *paths;
+	uint8_t own_rank; /* gets none, for it is in this process; UINT8_MAX: no rank is */
 	struct iovec packets[SML_RESULTS_MAX];
 	unsigned n;
 	bool no_segmentation;
@@ -30,7 +31,7 @@ struct sml_results {
 	uint64_t drops; /* the socket stayed full: end hosts will ask again */
 };
 
-void sml_results_init(struct sml_results *results);
+void sml_results_init(struct sml_results *results, uint8_t own_rank);
 
 /* Gather for a job and shard from now on. Nothing may be gathered. */
 void sml_results_begin(struct sml_results *results, const void *job, uint8_t shard,

@@ -157,6 +157,26 @@ int sml_xdp_maps_set_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t ra
 	return rc < 0 ? rc : sml_xdp_map_set(maps->skeleton->maps.sml_peers, &row, peer);
 }
 
+int sml_xdp_maps_get_slot(struct sml_xdp_maps *maps, uint32_t number, uint32_t slot,
+			  struct sml_slot buffers[2])
+{
+	const struct sml_xdp_place *job = find(maps, number);
+	struct sml_xdp_slot value;
+
+	if (job == NULL || 2 * slot + 1 >= job->n_buffers)
+		return -ENOENT;
+	for (uint32_t i = 0; i < 2; i++) {
+		uint32_t buffer = job->first_buffer + 2 * slot + i;
+
+		/* Under its lock: what a packet is changing just now is not read in part. */
+		if (bpf_map_lookup_elem_flags(bpf_map__fd(maps->skeleton->maps.sml_slots), &buffer,
+					      &value, BPF_F_LOCK) < 0)
+			return -errno;
+		buffers[i] = value.slot;
+	}
+	return 0;
+}
+
 int sml_xdp_maps_get_job(struct sml_xdp_maps *maps, uint32_t number, struct sml_xdp_job *job)
 {
 	uint32_t place = number % SML_XDP_JOB_PLACES;
@@ -166,23 +186,6 @@ int sml_xdp_maps_get_job(struct sml_xdp_maps *maps, uint32_t number, struct sml_
 	if (bpf_map_lookup_elem(bpf_map__fd(maps->skeleton->maps.sml_jobs), &place, job) < 0)
 		return -errno;
 	return 0;
-}
-
-int sml_xdp_maps_get_slot(struct sml_xdp_maps *maps, uint32_t number, uint32_t slot,
-			  struct sml_slot buffers[2])
-{
-	const struct sml_xdp_place *job = find(maps, number);
-	int fd = bpf_map__fd(maps->skeleton->maps.sml_slots);
-
-	for (uint32_t i = 0; job != NULL && i < 2; i++) {
-		uint32_t row = job->first_buffer + 2 * slot + i;
-		struct sml_xdp_slot value;
-
-		if (bpf_map_lookup_elem_flags(fd, &row, &value, BPF_F_LOCK) < 0)
-			return -errno;
-		buffers[i] = value.slot;
-	}
-	return job != NULL ? 0 : -ENOENT;
 }
 
 /* The ranks behind one port, the same on every CPU. */

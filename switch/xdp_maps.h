@@ -41,14 +41,13 @@ void sml_xdp_maps_remove_job(struct sml_xdp_maps *maps, uint32_t number);
 
 /* -ENOENT: no such job. */
 int sml_xdp_maps_get_job(struct sml_xdp_maps *maps, uint32_t number, struct sml_xdp_job *job);
+/* Both buffers of a slot of its. */
+int sml_xdp_maps_get_slot(struct sml_xdp_maps *maps, uint32_t number, uint32_t slot,
+			  struct sml_slot buffers[2]);
 int sml_xdp_maps_get_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t rank, uint8_t shard,
 			  struct sml_xdp_peer *peer);
 int sml_xdp_maps_set_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t rank, uint8_t shard,
 			  const struct sml_xdp_peer *peer);
-
-/* Both buffers of a job's slot, as no packet is in the middle of changing them. 0 or negative. */
-int sml_xdp_maps_get_slot(struct sml_xdp_maps *maps, uint32_t number, uint32_t slot,
-			  struct sml_slot buffers[2]);
 
 struct sml_xdp_totals {
 	struct sml_xdp_traffic traffic;

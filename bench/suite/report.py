@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The table, the JSON file and the plot."""
+"""The table and the JSON file."""
 import json
 import os
 import platform
-import shutil
-import subprocess
 import time
 
 import targets
@@ -19,7 +17,7 @@ COLUMNS = (f"{'':44} {'p50':>9} {'p99':>9} {'IQR':>5} {'speed':>8} {'of':>6} {'x
 def machine():
     with open("/proc/cpuinfo", encoding="utf-8") as info:
         model = next((line.split(":")[1].strip() for line in info if "model name" in line), "?")
-    return {"date": time.strftime("%Y-%m-%d %H:%M:%S %z"), "kernel": platform.release(),
+    return {"date": time.strftime("%Y-%m-%d %H:%M:%S %z"), "kernel": platform.release().split("-")[0],
             "cpu": model, "cores": os.cpu_count(), "load": os.getloadavg()[0]}
 
 
@@ -119,37 +117,3 @@ def write_json(results, about, path):
         json.dump(to_json(results, about), out, indent=1)
         out.write("\n")
 
-
-# ---- the plot ----
-
-def plot(results, path):
-    """p50 over size, a line a method, a panel a star; or bars where there is one size."""
-    if not shutil.which("gnuplot"):
-        return "gnuplot is not installed"
-    panels = {}
-    for result in results:
-        if result.times and not result.failure and not result.entry.rest:
-            panels.setdefault(result.cell.star(), {}).setdefault(
-                result.entry.title(), []).append((result.cell.size_bytes, result.p50()))
-    if not panels:
-        return "nothing was measured"
-    columns = 1 if len(panels) == 1 else 2
-    lines = (len(panels) + columns - 1) // columns
-    script = [f"set terminal svg size {700 * columns},{420 * lines} font 'sans,11' background 'white'",
-              f"set output '{path}'", f"set multiplot layout {lines},{columns}",
-              "set logscale xy", "set key outside right noenhanced", "set grid",
-              "set xlabel 'bytes'", "set ylabel 'median time (s)'"]
-    for (n_workers, rate, mtu, offload), series in sorted(panels.items(), key=str):
-        note = "" if offload else ", no offload"
-        script.append(f"set title '{n_workers} workers, {rate} (emulated), MTU {mtu}{note}'")
-        for i, points in enumerate(series.values()):
-            data = "\n".join(f"{size} {p50}" for size, p50 in sorted(points))
-            script.append(f"$data{i} << end\n{data}\nend")
-        sizes = [size for points in series.values() for size, _ in points]
-        script.append(f"set xrange [{min(sizes) / 2}:{max(sizes) * 2}]")
-        script.append("plot " + ", ".join(
-            f"$data{i} with linespoints title '{name}'" for i, name in enumerate(series)))
-    script.append("unset multiplot")
-    done = subprocess.run(["gnuplot"], input="\n".join(script) + "\n", text=True, check=False,
-                          stderr=subprocess.PIPE)
-    return done.stderr.strip() if done.returncode else ""

@@ -101,11 +101,12 @@ def targets():
              Entry(INT16), Entry(INT16, loss=0.01),
              Entry(RING), Entry(RING, loss=0.01), Entry(MPI), Entry(MPI, loss=0.01))
     yield Cell(8, "1gbit", 1500, ten, lossy, offload=False, target=True)
-    yield Cell(8, "100mbit", 1500, ten, lossy, offload=False)
+    # Where the links are the limit, and not the cores that all hosts share.
+    yield Cell(8, "100mbit", 1500, ten, lossy, offload=False, target=True)
     yield Cell(8, "unshaped", 1500, 16, entries((INT32,) + OTHERS), target=True)
     yield Cell(8, "1gbit", 1500, 16, entries((INT32,) + OTHERS), target=True)
     yield Cell(4, "1gbit", 1500, ten, (Entry(INT32), Entry(INT32, pieces=25)), target=True)
-    yield Cell(4, "unshaped", 1500, ten, (Entry(INT32), Entry(INT32, pieces=25)))
+    yield Cell(4, "unshaped", 1500, ten, (Entry(INT32), Entry(INT32, pieces=25)), target=True)
     yield Cell(4, "unshaped", 1500, 4, (Entry(INT32, rest=True),), target=True)
 
 

@@ -150,7 +150,7 @@ static void build(struct attacker *a, struct bytes *packet)
 		.magic_be = sml_be16(SML_WIRE_MAGIC),
 		.version = SML_WIRE_VERSION,
 		.kind = kinds[gen_below(&a->gen, 4)],
-		.job_be = sml_be32(target->job_number),
+		.job_be = sml_be32(target->job_number + gen_below(&a->gen, target->n_jobs)),
 		.key_be = gen_u64(&a->gen),
 		.epoch_be = sml_be32(target->epoch),
 		.use_be = sml_be32(gen_below(&a->gen, 4000)),
@@ -331,10 +331,13 @@ static void send_batch(struct attacker *a)
 	const struct attack_target *target = a->target;
 	uint16_t worker = target->worker_ports[gen_below(&a->gen, target->n_workers)];
 	uint32_t which = gen_below(&a->gen, 10);
+	unsigned sent;
 
-	if (which < 3 && a->report->raw)
-		a->report->to_workers += send_spoofed(a, target->switch_port, worker);
-	else if (which < 4)
+	if (which < 3 && a->report->raw) {
+		sent = send_spoofed(a, target->switch_port, worker);
+		a->report->to_workers += sent;
+		a->report->spoofed_to_workers += sent;
+	} else if (which < 4)
 		a->report->to_workers += send_to_worker(a, worker);
 	else if (which < 7 && a->report->raw)
 		a->report->to_switch += send_spoofed(a, worker, target->switch_port);

@@ -20,6 +20,7 @@
 /* What it knows of the job that it attacks. Addresses are 127.0.0.1. */
 struct attack_target {
 	uint32_t job_number, epoch;
+	uint32_t n_jobs; /* stripes of the job have successive numbers */
 	uint16_t switch_port;
 	uint16_t worker_ports[ATTACK_WORKERS];
 	unsigned n_workers;
@@ -31,9 +32,10 @@ struct attack_report {
 	uint64_t to_switch, to_workers; /* packets that left */
 	uint64_t of_seen;		/* of these, mutations of packets that it saw */
 	uint64_t seen;			/* packets of the job */
-	uint64_t answers;		/* packets that came to it */
-	uint64_t strange_answers;	/* packets of the switch to others than workers */
-	bool raw;			/* it could spoof and see */
+	uint64_t spoofed_to_workers;
+	uint64_t answers;	  /* packets that came to it */
+	uint64_t strange_answers; /* packets of the switch to others than workers */
+	bool raw;		  /* it could spoof and see */
 };
 
 /* Send n packets, in at most so many seconds. All it does follows from the seed and what it sees.

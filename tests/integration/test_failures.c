@@ -106,6 +106,7 @@ static void ranks_that_disagree_are_told_both_versions(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(disagreements) / sizeof(disagreements[0]); i++)
 		run_job(&(struct job){.n_ranks = 2,
+				      .switch_address = i & 1 ? "embedded" : NULL,
 				      .body = disagree,
 				      .argument = (void *)(uintptr_t)&disagreements[i]});
 }
@@ -137,9 +138,11 @@ static void reduce_until_it_fails(struct rank *rank)
 }
 
 /* Rank `dying` is a child process, born before this one has threads. */
-static void let_die(int dying, void (*body)(struct rank *), const char *who)
+static void let_die(int dying, const char *switch_address, void (*body)(struct rank *),
+		    const char *who)
 {
 	struct job job = {.n_ranks = 3,
+			  .switch_address = switch_address,
 			  .port = free_port(),
 			  .elsewhere = 1 << dying,
 			  .heartbeat_ms = 400,
@@ -176,13 +179,13 @@ static void half_a_reduction_and_die(struct rank *rank)
 static void the_death_of_a_rank_is_told_with_its_name(void **state)
 {
 	(void)state;
-	let_die(2, half_a_reduction_and_die, "rank 2");
+	let_die(2, NULL, half_a_reduction_and_die, "rank 2");
 }
 
 static void the_death_of_rank_0_and_its_switch_is_told(void **state)
 {
 	(void)state;
-	let_die(0, half_a_reduction_and_die, "rank 0");
+	let_die(0, NULL, half_a_reduction_and_die, "rank 0");
 }
 
 static void freeze(struct rank *rank)
@@ -195,7 +198,14 @@ static void freeze(struct rank *rank)
 static void a_frozen_rank_is_dead_after_the_heartbeat(void **state)
 {
 	(void)state;
-	let_die(1, freeze, "rank 1");
+	let_die(1, NULL, freeze, "rank 1");
+}
+
+static void a_dead_rank_takes_its_stripe_along(void **state)
+{
+	(void)state;
+	let_die(2, "embedded", half_a_reduction_and_die, "and stripe 2 of the job with it");
+	let_die(1, "embedded", freeze, "and stripe 1 of the job with it");
 }
 
 /* ---- deadlines ---- */
@@ -473,6 +483,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ranks_that_disagree_are_told_both_versions),
 		cmocka_unit_test(the_death_of_a_rank_is_told_with_its_name),
+		cmocka_unit_test(a_dead_rank_takes_its_stripe_along),
 		cmocka_unit_test(the_death_of_rank_0_and_its_switch_is_told),
 		cmocka_unit_test(a_frozen_rank_is_dead_after_the_heartbeat),
 		cmocka_unit_test(a_call_that_others_do_not_make_ends_at_the_deadline),

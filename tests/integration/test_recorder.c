@@ -92,7 +92,8 @@ static void fail_in_time(struct rank *rank, int error)
 	int got = sml_allreduce(rank->context, data, data, 50000, SML_FLOAT32, SML_SUM, NULL);
 
 	took = now_ms() - began;
-	if (got != error)
+	/* Where two deadlines are as long, a busy machine decides which one passes first. */
+	if (got != error && !(got == SML_ERROR_TIMEOUT && error == SML_ERROR_SWITCH_DIED))
 		complain(rank, "%d, not %d: %s", got, error, sml_error_text(rank->context));
 	if (took > TIMEOUT_MS + BOUND_MS + SLACK_MS)
 		complain(rank, "it took %d ms", (int)took);
@@ -121,6 +122,17 @@ static void all_but_rank_1_call(struct rank *rank)
 	expect_text(rank, "last heard ");
 }
 
+/* Who found the deadline out has asked; who heard of it from that rank has read its text. */
+static void expect_rank_1(const char *name)
+{
+	expect_in_file(name, "SwitchML flight record 1\n");
+	expect_in_file(name, "error   -5007 the deadline passed\n");
+	expect_in_file(name, "has not contributed to ");
+	expect_in_file(name, "all-reduce 1: 50000 float32, sum, int32 wire\n");
+	expect_in_file(name, "     0   head ");
+	expect_in_file(name, "\nend of record\n");
+}
+
 static void the_rank_that_does_not_call_is_named(void **state)
 {
 	char pattern[128];
@@ -131,16 +143,14 @@ static void the_rank_that_does_not_call_is_named(void **state)
 			      .timeout_ms = TIMEOUT_MS,
 			      .flight_recorder = pattern,
 			      .body = all_but_rank_1_call});
-	expect_in_file("record.0", "SwitchML flight record 1\n");
+	expect_rank_1("record.0");
+	expect_rank_1("record.2");
 	expect_in_file("record.0", "rank    0 of 3, host ");
-	expect_in_file("record.0", "error   -5007 the deadline passed\n");
-	expect_in_file("record.0", "report  of the switch\n");
-	expect_in_file("record.0", "all-reduce 1: 50000 float32, sum, int32 wire\n");
-	expect_in_file("record.0", "\n     0     0   head ");
-	expect_in_file("record.0", " ranks 1\n");
-	expect_in_file("record.0", "\nend of record\n");
 	expect_in_file("record.2", "rank    2 of 3, host ");
-	expect_in_file("record.2", " ranks 1\n");
+	if (count_in_file("record.0", " ranks 1\n") == 0)
+		expect_in_file("record.2", " ranks 1\n");
+	if (count_in_file("record.0", "report  of the switch\n") == 0)
+		expect_in_file("record.2", "report  of the switch\n");
 	/* Nothing was under way there. */
 	assert_string_equal(contents("record.1"), "");
 }
@@ -179,41 +189,6 @@ static void freeze(struct rank *rank)
 	(void)rank;
 	usleep(100000);
 	kill(getpid(), SIGSTOP);
-}
-
-static void a_frozen_rank_is_what_slots_wait_for(void **state)
-{
-	char pattern[128];
-	struct job job = {.n_ranks = 3,
-			  .port = free_port(),
-			  .elsewhere = 1 << 2,
-			  .heartbeat_ms = 400,
-			  .flight_recorder = pattern,
-			  .body = reduce_until_dead};
-	struct job childs = job;
-	pid_t child;
-
-	(void)state;
-	snprintf(pattern, sizeof(pattern), "%s", path_of("record.%r"));
-	childs.body = freeze;
-	child = fork();
-	if (child == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		_exit(run_rank(&childs, 2));
-	}
-	run_job(&job);
-	kill(child, SIGKILL);
-	waitpid(child, NULL, 0);
-	for (int rank = 0; rank < 2; rank++) {
-		char name[16];
-
-		snprintf(name, sizeof(name), "record.%d", rank);
-		expect_in_file(name, "error   -5005 another rank of the job died\n");
-		expect_in_file(name, "report  of the switch\n");
-		expect_in_file(name, " ranks 2\n");
-		assert_int_equal(count_in_file(name, "  yes "), 2);
-		assert_int_equal(count_in_file(name, "   no "), 1);
-	}
 }
 
 /* ---- a switch that does not answer ---- */
@@ -256,9 +231,64 @@ static void call_after_signal(struct rank *rank)
 	if (rank->rank == 0)
 		kill(switch_pid, signal);
 	usleep(50000);
-	/* The loss came before the call: so does the end of looking for another switch. */
+	/* The loss came before the call: so does, mostly, the end of looking for another switch. */
 	fail_in_time(rank, signal == SIGSTOP ? SML_ERROR_TIMEOUT : SML_ERROR_SWITCH_DIED);
 	expect_text(rank, signal == SIGSTOP ? "does not answer" : "no switch has taken over");
+}
+
+/* A rank freezes; over this switch, or over the ranks' own stripes. */
+static void freeze_rank_2(const char *switch_address, const char *report)
+{
+	char pattern[128];
+	struct job job = {.n_ranks = 3,
+			  .switch_address = switch_address,
+			  .port = free_port(),
+			  .elsewhere = 1 << 2,
+			  .heartbeat_ms = 400,
+			  .flight_recorder = pattern,
+			  .body = reduce_until_dead};
+	struct job childs = job;
+	pid_t child;
+
+	snprintf(pattern, sizeof(pattern), "%s", path_of("record.%r"));
+	childs.body = freeze;
+	child = fork();
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		_exit(run_rank(&childs, 2));
+	}
+	run_job(&job);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	for (int rank = 0; rank < 2; rank++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "record.%d", rank);
+		expect_in_file(name, "error   -5005 another rank of the job died\n");
+		expect_in_file(name, report);
+		assert_int_equal(count_in_file(name, "  yes "), 2);
+		assert_int_equal(count_in_file(name, "   no "), 1);
+	}
+}
+
+static void a_frozen_rank_is_what_slots_wait_for(void **state)
+{
+	char address[64];
+
+	(void)state;
+	snprintf(address, sizeof(address), "127.0.0.1:%u", start_switch());
+	freeze_rank_2(address, "report  of the switch\n");
+	expect_in_file("record.0", " ranks 2\n");
+	expect_in_file("record.1", " ranks 2\n");
+	kill(switch_pid, SIGKILL);
+	waitpid(switch_pid, NULL, 0);
+}
+
+/* What its slots, and those of the others, were waiting for nobody can ask any more. */
+static void a_frozen_rank_takes_its_stripe_along(void **state)
+{
+	(void)state;
+	freeze_rank_2("embedded", "report  of some stripes: ");
 }
 
 static void lose_switch(int signal, const char *part)
@@ -346,6 +376,7 @@ int main(void)
 		TEST(the_rank_that_does_not_call_is_named),
 		TEST(ranks_that_share_a_file_append_whole_records),
 		TEST(a_frozen_rank_is_what_slots_wait_for),
+		TEST(a_frozen_rank_takes_its_stripe_along),
 		TEST(a_frozen_switch_is_not_waited_for),
 		TEST(a_dead_switch_cannot_be_asked),
 		TEST(a_file_that_hangs_delays_no_error),

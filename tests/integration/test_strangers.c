@@ -344,6 +344,33 @@ static void a_member_says_no_long_messages(void **state)
 			    "a control message that is too long", NULL);
 }
 
+/* Where ranks have the slots, each tells rank 0 what these wait for: up to 85 KiB. */
+static void but_reports_of_slots_where_ranks_have_them(void **state)
+{
+	static const unsigned char report[] = {0, 1, 0x54, 0, 1}, too_long[] = {0, 2, 0x10, 0, 1};
+	struct sml_switch_config config = config_of_test();
+	SmlControl__Join join = client_join_message("meeting", 0, 2);
+	uint32_t data_port = 9;
+	struct client rank;
+
+	(void)state;
+	config.rendezvous = true;
+	start_switch(&config);
+	for (unsigned i = 0; i < 2; i++) {
+		client_open(&rank, "127.0.0.1", port);
+		join.stripe_ports = &data_port;
+		join.n_stripe_ports = 1;
+		client_join(&rank, &join);
+		client_free(client_expect(&rank, SML_CONTROL__ENVELOPE__BODY_WAITING));
+		client_send_bytes(&rank, i == 0 ? report : too_long, sizeof(report));
+		if (i == 0)
+			client_expect_silence(&rank, 200);
+		else
+			client_expect_end(&rank);
+		client_close(&rank);
+	}
+}
+
 /*
  * The switch's end of a connection, which is in this process: what the kernel
  * takes off its hands becomes little, so that the rest shows in its memory.
@@ -423,9 +450,13 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(few_descriptors_are_enough), /* forks: first, while there are no threads */
-		TEST(nobody_stays_without_joining),   TEST(handshakes_have_the_same_time),
-		TEST(the_oldest_stranger_makes_room), TEST(half_messages_fill_no_memory),
-		TEST(a_member_says_no_long_messages), TEST(who_never_reads_is_not_told_for_ever),
+		TEST(nobody_stays_without_joining),
+		TEST(handshakes_have_the_same_time),
+		TEST(the_oldest_stranger_makes_room),
+		TEST(half_messages_fill_no_memory),
+		TEST(a_member_says_no_long_messages),
+		TEST(but_reports_of_slots_where_ranks_have_them),
+		TEST(who_never_reads_is_not_told_for_ever),
 		TEST(a_tls_client_is_told_plainly),
 	};
 

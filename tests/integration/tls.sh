@@ -47,6 +47,12 @@ expect() {
 	say $? "$1: $(grep -m 1 "$3" "$2" | cut -c 1-170)" "$2"
 }
 
+free_port() {
+	python3 -c 'import socket
+tcp = socket.create_server(("127.0.0.1", 0))
+print(tcp.getsockname()[1])'
+}
+
 # Switch's output, and options: $address says where it is, $switch its process.
 start_switch() {
 	: >"$1"
@@ -93,6 +99,7 @@ refused() {
 # ---- jobs ----
 
 tls_switch switch.out switch
+main_address=$address main_switch=$switch
 # shellcheck disable=SC2046
 for r in 0 1 2; do
 	env SWITCHML_SWITCH="localhost:${address##*:}" SWITCHML_RANK=$r SWITCHML_WORLD_SIZE=3 \
@@ -113,7 +120,7 @@ expect "doctor with TLS" doctor.out 'ok *tls'
 expect "doctor with TLS" doctor.out 'ok *data port'
 
 # Rank 0's own switch, with a certificate that names the master's address.
-port=$((20000 + $$ % 20000))
+port=$(free_port)
 for r in 0 1; do
 	# shellcheck disable=SC2046
 	env SWITCHML_RANK=$r SWITCHML_WORLD_SIZE=2 SWITCHML_MASTER_PORT=$port $(as switch authority) \
@@ -123,6 +130,19 @@ done
 bad=0
 for r in 0 1; do wait "${jobs[r]}" || bad=1; done
 say $bad "an embedded switch with TLS" embedded.0 embedded.1
+
+# The commands of docs/security.md, word for word but for the switch's names.
+mkdir -p documented && cd documented || exit 1
+grep '^    openssl req' "$here/../../docs/security.md" | sed 's/DNS:switch1,IP:10.0.0.1/IP:127.0.0.1/' >commands
+[ "$(wc -l <commands)" = 3 ] && sh -e commands >commands.log 2>&1
+say $? "the documented commands make certificates" commands.log
+tls_switch switch.out switch
+# shellcheck disable=SC2046
+rank rank.out $(as worker authority)
+say $? "a rank with them" rank.out
+kill "$switch"
+cd .. || exit 1
+address=$main_address switch=$main_switch
 
 # ---- who does not fit together ----
 
@@ -173,7 +193,7 @@ refused "a worker's certificate at a switch" 'is not for a server: make one whos
 
 # openssl as the switch. It answers messages of ours with nothing that could be one.
 for version in "-tls1_3 -cert expired.pem -key expired.key" "-tls1_2 -cert switch.pem -key switch.key"; do
-	port=$((port + 1))
+	port=$(free_port)
 	# shellcheck disable=SC2086
 	openssl s_server -accept "127.0.0.1:$port" $version -CAfile authority.pem -Verify 2 \
 		>server.out 2>&1 < <(sleep 20) &
@@ -191,6 +211,25 @@ for version in "-tls1_3 -cert expired.pem -key expired.key" "-tls1_2 -cert switc
 	esac
 	kill $server
 done
+
+# Something that takes connections and says nothing is given up after the heartbeat.
+port=$(free_port)
+python3 -c 'import socket, sys, time
+listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+print("listens", flush=True)
+time.sleep(60)' "$port" >listener.out &
+server=$!
+for _ in $(seq 200); do
+	grep -q listens listener.out && break
+	sleep 0.05
+done
+began=$SECONDS
+# shellcheck disable=SC2046
+SWITCHML_HEARTBEAT=1 rank rank.out $(as worker authority) SWITCHML_SWITCH=127.0.0.1:$port
+expect "a silent listener" rank.out 'has been silent for 1000 ms before it had said who it is'
+[ $((SECONDS - began)) -lt 6 ]
+say $? "a silent listener holds a rank up for $((SECONDS - began)) s, with a heartbeat of 1 s"
+kill $server
 
 # ---- files ----
 

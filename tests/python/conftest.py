@@ -13,6 +13,6 @@ sys.path[:0] = [str(ROOT / "bindings" / "python"), str(Path(__file__).parent)]
 
 @pytest.fixture(autouse=True)
 def _no_test_hangs():
-    faulthandler.dump_traceback_later(300, exit=True)
+    faulthandler.dump_traceback_later(600, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()

@@ -35,7 +35,7 @@ def stop(rank):
 class Groups(Ranks):
     """n ranks in the default group of a backend."""
 
-    def __init__(self, n, backend="switchml", seconds=60, options=None):
+    def __init__(self, n, backend="switchml", seconds=150, options=None):
         super().__init__(n, job=False)
         port = free_port()
         for rank in range(n):

@@ -67,7 +67,7 @@ class Ranks:
             self.processes.append(process)
             self.pipes.append(ours)
         for rank in range(n):
-            what, said = self._take(rank, 60)
+            what, said = self._take(rank, 200)
             assert what == "ready", said
 
     def _take(self, rank, timeout):
@@ -80,7 +80,7 @@ class Ranks:
         for rank in range(self.n) if only is None else only:
             self.pipes[rank].send((function, tuple(argument[rank] for argument in each)))
 
-    def outcomes(self, only=None, timeout=60):
+    def outcomes(self, only=None, timeout=200):
         """What the calls came to: results, and RankErrors in place of those that raised."""
         found = []
         for rank in range(self.n) if only is None else only:
@@ -88,7 +88,7 @@ class Ranks:
             found.append(RankError(*value) if what == "error" else value)
         return found
 
-    def call(self, function, *each, timeout=60):
+    def call(self, function, *each, timeout=200):
         """Results of all ranks; the first error is raised."""
         self.start(function, *each)
         found = self.outcomes(timeout=timeout)

@@ -99,6 +99,18 @@ static void control_bytes_mean_the_same_in_any_pieces(void **state)
 	holds_for_seeds(property_frame, 10000);
 }
 
+static void a_switch_that_says_anything_does_no_harm(void **state)
+{
+	(void)state;
+	holds_for_seeds(property_client, 5000);
+}
+
+static void workers_that_say_anything_leave_nothing_behind(void **state)
+{
+	(void)state;
+	holds_for_seeds(property_server, 3000);
+}
+
 static void any_environment_is_understood_or_refused(void **state)
 {
 	(void)state;
@@ -117,6 +129,8 @@ int main(void)
 		cmocka_unit_test(a_resume_has_the_plan_that_sets_say),
 		cmocka_unit_test(a_resume_has_the_plan_that_sets_say_in_every_small_world),
 		cmocka_unit_test(control_bytes_mean_the_same_in_any_pieces),
+		cmocka_unit_test(a_switch_that_says_anything_does_no_harm),
+		cmocka_unit_test(workers_that_say_anything_leave_nothing_behind),
 		cmocka_unit_test(any_environment_is_understood_or_refused),
 	};
 

@@ -60,7 +60,9 @@ static void the_same_seed_has_the_same_trace(void **state)
 
 static void worlds_have_every_fault_and_many_have_none(void **state)
 {
-	uint32_t lossy = 0, lossless = 0, dying = 0, wrapping = 0, striped = 0;
+	uint32_t lossy = 0, lossless = 0, dying = 0, wrapping = 0, striped = 0, calm = 0;
+	uint32_t embedded = 0, deadly = 0, slow = 0, pausing = 0, late = 0, narrow = 0;
+	uint64_t ranks = 0;
 
 	(void)state;
 	for (uint64_t seed = 1; seed <= 400; seed++) {
@@ -70,7 +72,28 @@ static void worlds_have_every_fault_and_many_have_none(void **state)
 		dying += world.n_deaths > 0;
 		wrapping += world.first_use != 0 && world.first_chunk != 0;
 		striped += world.n_stripes == 3;
+		deadly += world.worker_dies_us > 0;
+		slow += world.n_slow > 0;
+		embedded += world.embedded;
+		pausing += world.pause_ppm > 0;
+		late += world.skew_us > 0;
+		narrow += world.queue_us > 0;
+		calm += !world.loss_ppm && !world.duplicate_ppm && !world.reorder_ppm &&
+			!world.corrupt_ppm && !world.jitter_us && !world.pause_ppm &&
+			!world.queue_us;
+		sim_world_draw(&world, seed, false);
+		ranks |= (uint64_t)1 << (world.n_ranks - 1);
 	}
+	assert_in_range(deadly, 8, 60);
+	assert_in_range(slow, 50, 150);
+	assert_in_range(embedded, 40, 100);
+	assert_in_range(pausing, 100, 300);
+	assert_in_range(late, 100, 300);
+	assert_in_range(narrow, 100, 300);
+	assert_in_range(calm, 20, 120);
+	/* Two ranks and sixty-four, and most numbers between. */
+	assert_true(ranks >> 1 & 1 && ranks >> 63);
+	assert_in_range(__builtin_popcountll(ranks), 40, 64);
 	assert_in_range(lossy, 100, 300);
 	assert_in_range(lossless, 100, 300);
 	assert_in_range(dying, 60, 250);

@@ -6,12 +6,25 @@
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/udp.h>
+#include <stddef.h>
 #include <string.h>
 
 uint32_t frame_headers(const struct frame_wrapping *wrapping)
 {
 	return (uint32_t)(sizeof(struct ethhdr) + 4 * wrapping->n_tags + sizeof(struct udphdr) +
 			  (wrapping->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)));
+}
+
+/* Headers in a frame are not aligned as their structures want to be. */
+static uint16_t read_16(const uint8_t *at)
+{
+	return (uint16_t)(at[0] << 8 | at[1]);
+}
+
+static void write_16(uint8_t *at, uint16_t value)
+{
+	at[0] = (uint8_t)(value >> 8);
+	at[1] = (uint8_t)value;
 }
 
 static uint32_t sum_words(const void *bytes, size_t n)
@@ -34,28 +47,27 @@ static uint16_t fold(uint32_t sum)
 /* Over pseudo header, header and payload: 0xffff when it is right. */
 static uint16_t udp_sum(const uint8_t *l3, bool v6)
 {
-	const struct udphdr *udp = (const void *)(l3 + (v6 ? 40 : 20));
+	const uint8_t *udp = l3 + (v6 ? 40 : 20);
 	uint32_t sum = v6 ? sum_words(l3 + 8, 32) : sum_words(l3 + 12, 8);
+	uint16_t length = read_16(udp + offsetof(struct udphdr, len));
 
-	sum += 17u + ntohs(udp->len);
-	return fold(sum + sum_words(udp, ntohs(udp->len)));
+	return fold(sum + 17u + length + sum_words(udp, length));
 }
 
 void frame_seal(uint8_t *frame, const struct frame_wrapping *wrapping)
 {
 	uint8_t *l3 = frame + sizeof(struct ethhdr) + 4 * wrapping->n_tags;
-	struct udphdr *udp = (void *)(l3 + (wrapping->v6 ? 40 : 20));
+	uint8_t *ip_check = l3 + offsetof(struct iphdr, check);
+	uint8_t *udp_check = l3 + (wrapping->v6 ? 40 : 20) + offsetof(struct udphdr, check);
 	uint16_t check;
 
 	if (!wrapping->v6) {
-		struct iphdr *ip = (void *)l3;
-
-		ip->check = 0;
-		ip->check = htons((uint16_t)~fold(sum_words(ip, 20)));
+		write_16(ip_check, 0);
+		write_16(ip_check, (uint16_t)~fold(sum_words(l3, 20)));
 	}
-	udp->check = 0;
+	write_16(udp_check, 0);
 	check = (uint16_t)~udp_sum(l3, wrapping->v6);
-	udp->check = htons(check ? check : 0xffff);
+	write_16(udp_check, check ? check : 0xffff);
 }
 
 uint32_t frame_build(uint8_t *frame, const struct frame_wrapping *wrapping, const void *payload,
@@ -64,7 +76,11 @@ uint32_t frame_build(uint8_t *frame, const struct frame_wrapping *wrapping, cons
 	static const uint8_t box[6] = {2, 0, 0, 0, 0, 0xff};
 	uint32_t headers = frame_headers(wrapping);
 	uint8_t worker[6] = {2, 0, 0, 0, 0, wrapping->rank}, *at = frame + 12;
-	struct udphdr *udp = (void *)(frame + headers - sizeof(*udp));
+	const struct udphdr udp = {
+		.source = htons((uint16_t)(40000 + wrapping->rank)),
+		.dest = htons(FRAME_PORT),
+		.len = htons((uint16_t)(length + 8)),
+	};
 
 	memset(frame, 0, headers);
 	memcpy(frame, box, 6);
@@ -78,31 +94,32 @@ uint32_t frame_build(uint8_t *frame, const struct frame_wrapping *wrapping, cons
 	memcpy(at, wrapping->v6 ? "\x86\xdd" : "\x08\x00", 2);
 	at += 2;
 	if (wrapping->v6) {
-		struct ipv6hdr *ip = (void *)at;
+		const struct ipv6hdr ip = {
+			.version = 6,
+			.payload_len = htons((uint16_t)(length + 8)),
+			.nexthdr = 17,
+			.hop_limit = 9,
+			.saddr.s6_addr = {[0] = 0xfd, [15] = wrapping->rank},
+			.daddr.s6_addr = {[0] = 0xfd, [15] = 0xff},
+		};
 
-		ip->version = 6;
-		ip->payload_len = htons((uint16_t)(length + 8));
-		ip->nexthdr = 17;
-		ip->hop_limit = 9;
-		ip->saddr.s6_addr[0] = ip->daddr.s6_addr[0] = 0xfd;
-		ip->saddr.s6_addr[15] = wrapping->rank;
-		ip->daddr.s6_addr[15] = 0xff;
+		memcpy(at, &ip, sizeof(ip));
 	} else {
-		struct iphdr *ip = (void *)at;
+		const struct iphdr ip = {
+			.version = 4,
+			.ihl = 5,
+			.tos = 2,
+			.id = htons(77),
+			.tot_len = htons((uint16_t)(length + 28)),
+			.ttl = 9,
+			.protocol = 17,
+			.saddr = htonl(0x0a000000u + wrapping->rank),
+			.daddr = htonl(0x0a0000ffu),
+		};
 
-		ip->version = 4;
-		ip->ihl = 5;
-		ip->tos = 2;
-		ip->id = htons(77);
-		ip->tot_len = htons((uint16_t)(length + 28));
-		ip->ttl = 9;
-		ip->protocol = 17;
-		ip->saddr = htonl(0x0a000000u + wrapping->rank);
-		ip->daddr = htonl(0x0a0000ffu);
+		memcpy(at, &ip, sizeof(ip));
 	}
-	udp->source = htons((uint16_t)(40000 + wrapping->rank));
-	udp->dest = htons(FRAME_PORT);
-	udp->len = htons((uint16_t)(length + 8));
+	memcpy(frame + headers - sizeof(udp), &udp, sizeof(udp));
 	memcpy(frame + headers, payload, length);
 	frame_seal(frame, wrapping);
 	return headers + length;
@@ -113,17 +130,18 @@ bool frame_answers(const uint8_t *frame, uint32_t bytes, const struct frame_wrap
 {
 	uint32_t headers = frame_headers(wrapping), l3_at = 14 + 4 * wrapping->n_tags;
 	const uint8_t *l3 = frame + l3_at;
-	const struct udphdr *udp = (const void *)(frame + headers - sizeof(*udp));
+	struct udphdr udp;
 	uint8_t asked[FRAME_BYTES], nothing[4] = {0};
 
 	if (bytes != headers + length)
 		return false;
+	memcpy(&udp, frame + headers - sizeof(udp), sizeof(udp));
 	frame_build(asked, wrapping, nothing, 0);
 	if (memcmp(frame, asked + 6, 6) != 0 || memcmp(frame + 6, asked, 6) != 0 ||
 	    memcmp(frame + 12, asked + 12, l3_at - 12) != 0)
 		return false;
-	if (udp->source != htons(FRAME_PORT) || udp->dest != htons(40000 + wrapping->rank) ||
-	    ntohs(udp->len) != length + 8 || udp_sum(l3, wrapping->v6) != 0xffff)
+	if (udp.source != htons(FRAME_PORT) || udp.dest != htons(40000 + wrapping->rank) ||
+	    ntohs(udp.len) != length + 8 || udp_sum(l3, wrapping->v6) != 0xffff)
 		return false;
 	if (wrapping->v6)
 		return l3[0] == 0x60 && memcmp(l3 + 8, asked + l3_at + 24, 16) == 0 &&

@@ -23,6 +23,14 @@ _OF_NAME = {
 }
 
 
+def check_type(name: str) -> None:
+    """TypeError if elements of this type cannot be combined."""
+    if name not in _OF_NAME:
+        raise TypeError(
+            f"{name} cannot be combined by the switch, only " + ", ".join(_OF_NAME) + " can"
+        )
+
+
 class Buffer(NamedTuple):
     """Elements in memory; `owner` keeps them there."""
 
@@ -39,12 +47,7 @@ class Buffer(NamedTuple):
 
     def number_type(self) -> int:
         """The C library's type, of elements that are to be combined."""
-        if self.type_name not in _OF_NAME:
-            raise TypeError(
-                f"{self.type_name} cannot be combined by the switch, only "
-                + ", ".join(_OF_NAME)
-                + " can"
-            )
+        check_type(self.type_name)
         return _OF_NAME[self.type_name]
 
     def moved(self) -> tuple[int, int]:

@@ -8,6 +8,7 @@ goes where _router.py says.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -59,7 +60,7 @@ class Options:
 
     Args:
         wire: "int32" or "int16", what floats become on the wire.
-        switch: "host[:port][,…]", or "embedded": the group's rank 0 runs one.
+        switch: as SWITCHML_SWITCH; "embedded": the group's rank 0 runs one.
         master_address, master_port: where an embedded one is found; else any free port.
         heartbeat, slots, threads, mtu, interface, spin, debug: as in switchml.Job.
     """
@@ -353,10 +354,15 @@ def create(options: Any, backend_options: Any) -> ProcessGroupSwitchML:
         raise TypeError(
             f"pg_options must be switchml.torch.Options, not {type(backend_options).__name__}"
         )
+    store = options.store
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT")
+    if attempt and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        # torchrun's store outlives the workers, and has what those before a restart said.
+        store = PrefixStore(f"attempt {attempt}/", store)
     ranks = list(options.global_ranks_in_group)
     title = f"group {options.group_id} of ranks {ranks}" if ranks else "the default group"
     return ProcessGroupSwitchML(
-        options.store,
+        store,
         options.group_rank,
         options.group_size,
         options.timeout,

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The plot, by gnuplot: lines of time over size where a star has several sizes, else bars."""
+import shutil
+import subprocess
+
+import report
+
+WIDTH, HEIGHT = 700, 460
+LINES_FROM = 3  # sizes
+
+
+def lines(cells):
+    """A panel of one star: a line a method."""
+    series = {}
+    for cell, results in cells.items():
+        for result in results:
+            series.setdefault(result.entry.title(), []).append((cell.size_bytes, result.p50()))
+    title = report.title(next(iter(cells))).rsplit(", ", 1)[0]
+    yield ("set logscale xy; set yrange [*:*]; set key left top noenhanced; set ytics auto; "
+           "set format x '10^{%L}'; set xlabel 'bytes'; set ylabel 'median time (s)'")
+    yield f"set title '{title}' noenhanced"
+    for i, points in enumerate(series.values()):
+        yield f"$data{i} << end\n" + "\n".join(f"{x} {y}" for x, y in sorted(points)) + "\nend"
+    yield "plot " + ", ".join(f"$data{i} with linespoints lw 2 title '{name}'"
+                              for i, name in enumerate(series))
+
+
+def bars(cell, results):
+    """A panel of one cell: p50 as a bar, up to p99 as a whisker."""
+    yield ("unset logscale; set xrange [0:*]; unset key; unset ylabel; set format x '%g'; "
+           "set xlabel 'time (ms), median to p99'; set style fill solid 0.6; set ytics noenhanced")
+    yield f"set title '{report.title(cell)}' noenhanced; set yrange [{len(results) - 0.4}:-0.6]"
+    yield "$data << end"
+    for i, result in enumerate(results):
+        yield (f'{i} {1e3 * result.p50()} {1e3 * result.quantile(0.99)} "{result.entry.title()}"')
+    yield "end"
+    yield ("plot $data using 2:1:(0):2:($1-0.35):($1+0.35):ytic(4) with boxxyerror notitle, "
+           "$data using 2:1:2:3 with xerrorbars pt 0 lc black notitle")
+
+
+def panels(results):
+    stars = {}
+    for result in results:
+        if result.times and not result.failure and not result.entry.rest:
+            stars.setdefault(result.cell.star(), {}).setdefault(result.cell, []).append(result)
+    for cells in stars.values():
+        if len({cell.size_bytes for cell in cells}) >= LINES_FROM:
+            yield ["set xrange [*:*]", *lines(cells)]
+        else:
+            yield from (list(bars(cell, rows)) for cell, rows in cells.items())
+
+
+def draw(results, path):
+    """Returns why not, or nothing."""
+    if not shutil.which("gnuplot"):
+        return "gnuplot is not installed"
+    all_panels = list(panels(results))
+    if not all_panels:
+        return "nothing was measured"
+    columns = min(2, len(all_panels))
+    rows = (len(all_panels) + columns - 1) // columns
+    script = [f"set terminal svg size {WIDTH * columns},{HEIGHT * rows} font 'sans,11' "
+              "background 'white'", f"set output '{path}'",
+              f"set multiplot layout {rows},{columns} title "
+              "'Links are emulated; all hosts share the cores of one machine'", "set grid y"]
+    for panel in all_panels:
+        script += panel
+    done = subprocess.run(["gnuplot"], input="\n".join(script) + "\nunset multiplot\n", text=True,
+                          check=False, stderr=subprocess.PIPE)
+    return done.stderr.strip() if done.returncode else ""

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Several arrays in one call, for frameworks that hand over a step's gradients at once.
+
+What they hand over may not be written to, so results are new arrays. All calls
+are begun before the first is waited for: they share the wire without a pause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _the_job
+from ._buffer import buffer_of, check_type, empty_like
+from .job import OPS, WIRES, Job, _one_of
+
+
+def check(op: str, wire: str | None, types: Iterable[str] = ()) -> None:
+    """Before a framework does it, for it would tell in the middle of a computation."""
+    _one_of("op", op, OPS)
+    _one_of("wire", wire, WIRES)
+    for name in types:
+        check_type(name)
+
+
+def allreduce_all(
+    arrays: Sequence[Any], op: str, wire: str | None, job: Job | None
+) -> list[np.ndarray]:
+    """The arrays of all ranks, combined one by one. The process's job, if job is None."""
+    job = job or _the_job()
+    # All of them first: after a mistake no call is under way, and the job is well.
+    check(op, wire, (buffer_of(array).type_name for array in arrays))
+    results = [empty_like(array, tuple(array.shape)) for array in arrays]
+    requests = [
+        job.allreduce_async(array, result, op, wire)
+        for array, result in zip(arrays, results, strict=True)
+    ]
+    return [request.wait() for request in requests]
+
+
+def broadcast_all(arrays: Sequence[Any], root: int, job: Job | None) -> list[np.ndarray]:
+    """Root's arrays, on every rank. The process's job, if job is None."""
+    job = job or _the_job()
+    results = [np.array(array, order="C") for array in arrays]
+    requests = [job.broadcast_async(result, root) for result in results]
+    return [request.wait() for request in requests]

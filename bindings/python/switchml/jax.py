@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""JAX: all-reduce in the network, also inside jax.jit.
+
+    import switchml.jax as switchml_jax
+
+    @jax.jit
+    def step(parameters, batch):
+        loss, gradients = jax.value_and_grad(loss_of)(parameters, batch)
+        gradients = switchml_jax.allreduce(gradients, op="avg")
+
+Each rank is a process with one device, the CPU. Calls are ordered callbacks to the
+host: JAX makes them in the order of the program, which has to be the same on all
+ranks. Arrays are float32, float16, bfloat16 or int32. `job` is a switchml.Job;
+None is that of switchml.init().
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+from jax.experimental import io_callback
+
+from . import _tensors
+from .job import Job
+
+__all__ = ["allreduce", "broadcast"]
+
+
+def _shapes(leaves: list[Any]) -> list[jax.ShapeDtypeStruct]:
+    return [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def _combine(op: str, wire: str | None, job: Job | None, leaves: list[Any]) -> list[Any]:
+    def call(*arrays: Any) -> list[Any]:
+        return _tensors.allreduce_all(arrays, op, wire, job)
+
+    # One callback for all leaves: they are under way together.
+    return io_callback(call, _shapes(leaves), *leaves, ordered=True)
+
+
+def _forward(op: str, wire: str | None, job: Job | None, leaves: list[Any]) -> tuple[Any, None]:
+    return _combine(op, wire, job, leaves), None
+
+
+def _backward(op: str, wire: str | None, job: Job | None, _: None, upstream: list[Any]) -> Any:
+    if op not in ("sum", "avg"):
+        raise TypeError(f"allreduce() with op={op!r} has no gradient")
+    return (_combine(op, wire, job, upstream),)
+
+
+_combine.defvjp(_forward, _backward)
+
+
+def allreduce(tree: Any, op: str = "sum", wire: str | None = None, job: Job | None = None) -> Any:
+    """Combine the arrays of a pytree over all ranks, element by element.
+
+    Every rank gets the same bits. "sum" and "avg" have gradients: those of the other
+    ranks' losses with respect to this rank's arrays are summed, or averaged, too.
+
+    Args:
+        op: "sum", "avg", "max" or "min".
+        wire: "int32" or "int16", what floats become on the wire; None: the job's.
+
+    Raises:
+        TypeError, ValueError; what Job.allreduce() raises comes as JAX's own error
+        (jax.errors.JaxRuntimeError) with the same text.
+    """
+    leaves, structure = jax.tree.flatten(tree)
+    leaves = [jax.numpy.asarray(leaf) for leaf in leaves]
+    _tensors.check(op, wire, (leaf.dtype.name for leaf in leaves))
+    return jax.tree.unflatten(structure, _combine(op, wire, job, leaves) if leaves else [])
+
+
+def broadcast(tree: Any, root: int = 0, job: Job | None = None) -> Any:
+    """Root's arrays of a pytree, on every rank. Any type."""
+    leaves, structure = jax.tree.flatten(tree)
+    leaves = [jax.numpy.asarray(leaf) for leaf in leaves]
+
+    def call(*arrays: Any) -> list[Any]:
+        return _tensors.broadcast_all(arrays, root, job)
+
+    found = io_callback(call, _shapes(leaves), *leaves, ordered=True) if leaves else []
+    return jax.tree.unflatten(structure, found)

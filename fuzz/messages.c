@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "fuzz/messages.h"
+
+#include <string.h>
+
+#include "switchml.h"
+
+#define MAX_DEPTH 3
+
+enum { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2 };
+
+static void put(struct draft *draft, const void *bytes, size_t n)
+{
+	if (n > sizeof(draft->bytes) - draft->n)
+		return;
+	memcpy(draft->bytes + draft->n, bytes, n);
+	draft->n += n;
+}
+
+static void put_varint(struct draft *draft, uint64_t value)
+{
+	uint8_t byte;
+
+	do {
+		byte = (uint8_t)((value & 127) | (value > 127 ? 128 : 0));
+		put(draft, &byte, 1);
+		value >>= 7;
+	} while (value);
+}
+
+static void put_tag(struct draft *draft, uint32_t id, unsigned wire)
+{
+	put_varint(draft, (uint64_t)id << 3 | wire);
+}
+
+static void put_bytes(struct draft *draft, uint32_t id, const void *bytes, size_t n)
+{
+	/* All of it, or nothing: half a field would be another message. */
+	if (n + 12 > sizeof(draft->bytes) - draft->n)
+		return;
+	put_tag(draft, id, WIRE_BYTES);
+	put_varint(draft, n);
+	put(draft, bytes, n);
+}
+
+static uint64_t draw_number(struct gen *gen)
+{
+	static const uint64_t edges[] = {0,    1,	   2,	       64,	  352,
+					 4096, 65535,	   65536,      1u << 31,  UINT32_MAX,
+					 5000, UINT64_MAX, 1ull << 63, 100000000, 16};
+
+	if (gen_below(gen, 2))
+		return gen_below(gen, 9);
+	return edges[gen_below(gen, sizeof(edges) / sizeof(edges[0]))];
+}
+
+static void draw_text(struct draft *draft, uint32_t id, struct gen *gen)
+{
+	static const char *const texts[] = {"",	    "a",	   "b",	   SML_VERSION_STRING,
+					    "host", "\x1b[31mred", "a\nb", "%s%n",
+					    "\"\\", "\xc3\xa4",	   "udp"};
+	uint32_t which = gen_below(gen, sizeof(texts) / sizeof(texts[0]) + 2);
+	char text[600];
+
+	if (which < sizeof(texts) / sizeof(texts[0])) {
+		put_bytes(draft, id, texts[which], strlen(texts[which]));
+		return;
+	}
+	memset(text, 'x', sizeof(text));
+	put_bytes(draft, id, text, gen_below(gen, sizeof(text)));
+}
+
+static void draw_bytes(struct draft *draft, uint32_t id, struct gen *gen)
+{
+	uint8_t bytes[256];
+	uint32_t n = gen_below(gen, sizeof(bytes) + 1);
+
+	for (uint32_t i = 0; i < n; i++)
+		bytes[i] = (uint8_t)gen_below(gen, 256);
+	put_bytes(draft, id, bytes, n);
+}
+
+static void draw_field(struct draft *draft, struct gen *gen, const ProtobufCFieldDescriptor *field,
+		       unsigned depth)
+{
+	struct draft inner;
+	uint64_t number;
+
+	switch (field->type) {
+	case PROTOBUF_C_TYPE_STRING:
+		draw_text(draft, field->id, gen);
+		break;
+	case PROTOBUF_C_TYPE_BYTES:
+		draw_bytes(draft, field->id, gen);
+		break;
+	case PROTOBUF_C_TYPE_MESSAGE:
+		inner.n = 0;
+		if (depth < MAX_DEPTH)
+			draft_fields(&inner, gen, field->descriptor, depth + 1);
+		put_bytes(draft, field->id, inner.bytes, inner.n);
+		break;
+	case PROTOBUF_C_TYPE_FIXED64:
+		number = draw_number(gen);
+		put_tag(draft, field->id, WIRE_FIXED64);
+		put(draft, &number, sizeof(number));
+		break;
+	default:
+		put_tag(draft, field->id, WIRE_VARINT);
+		put_varint(draft, draw_number(gen));
+		break;
+	}
+}
+
+void draft_fields(struct draft *draft, struct gen *gen,
+		  const ProtobufCMessageDescriptor *descriptor, unsigned depth)
+{
+	for (unsigned i = 0; i < descriptor->n_fields; i++) {
+		const ProtobufCFieldDescriptor *field = &descriptor->fields[i];
+		uint32_t n = field->label == PROTOBUF_C_LABEL_REPEATED ? gen_below(gen, 5)
+								       : gen_below(gen, 2);
+
+		while (n-- > 0)
+			draw_field(draft, gen, field, depth);
+	}
+}
+
+bool draft_from(struct draft *draft, const ProtobufCMessage *honest)
+{
+	draft->n = protobuf_c_message_get_packed_size(honest);
+	if (draft->n > sizeof(draft->bytes) / 2) {
+		draft->n = 0;
+		return false;
+	}
+	protobuf_c_message_pack(honest, draft->bytes);
+	return true;
+}
+
+void draft_frame(const struct draft *draft, SmlControl__Envelope__BodyCase body,
+		 struct draft *frame)
+{
+	uint8_t length_be[4];
+	size_t n;
+
+	frame->n = sizeof(length_be);
+	put_bytes(frame, (uint32_t)body, draft->bytes, draft->n);
+	n = frame->n - sizeof(length_be);
+	for (unsigned i = 0; i < 4; i++)
+		length_be[i] = (uint8_t)(n >> (24 - 8 * i));
+	memcpy(frame->bytes, length_be, sizeof(length_be));
+}
+
+void draft_any(struct draft *frame, struct gen *gen)
+{
+	const ProtobufCMessageDescriptor *envelope = &sml_control__envelope__descriptor;
+	const ProtobufCFieldDescriptor *body =
+		&envelope->fields[gen_below(gen, envelope->n_fields)];
+	struct draft draft = {.n = 0};
+
+	draft_fields(&draft, gen, body->descriptor, 0);
+	draft_frame(&draft, (SmlControl__Envelope__BodyCase)body->id, frame);
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What must be true of a run: see run.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/reference.h"
+#include "sim/run_internal.h"
+
+void sim_count_chunks(struct sim_run *run)
+{
+	struct sml_shape shape = {(uint16_t)run->world->lanes, 0, (uint8_t)run->world->n_ranks};
+	struct sml_sequence sequence = {0};
+
+	for (uint32_t i = 0; i < run->world->n_calls; i++) {
+		const struct sim_call *call = &run->world->calls[i];
+		struct sml_tensor_spec spec = {.collective = call->collective,
+					       .type = call->type,
+					       .op = call->op,
+					       .wire = call->wire,
+					       .count = call->count};
+		void *memory = sim_must(malloc(sml_tensor_memory_bytes(&spec, &shape) + 1));
+		struct sml_tensor tensor;
+
+		sml_tensor_init(&tensor, &spec, &shape, &sequence, memory);
+		free(memory);
+	}
+	run->n_chunks[SML_HEAD] = (uint32_t)sequence.next[SML_HEAD];
+	run->n_chunks[SML_DATA] = (uint32_t)sequence.next[SML_DATA];
+}
+
+static void check_call(struct sim_run *run, uint32_t i)
+{
+	const struct sim_world *world = run->world;
+	const struct sim_call *call = &world->calls[i];
+	size_t bytes = sml_element_bytes(call->type), part = call->count / world->n_ranks;
+	uint8_t *expected = sim_must(malloc(call->count * bytes + 1));
+	void *inputs[SML_MAX_RANKS];
+
+	for (uint32_t r = 0; r < world->n_ranks; r++) {
+		inputs[r] = sim_must(malloc(call->count * bytes + 1));
+		sim_input(world, i, r, inputs[r]);
+	}
+	sim_reference(world, call, &run->ranks[0].calls[i].tensor, inputs, expected);
+	for (uint32_t r = 0; r < world->n_ranks; r++) {
+		size_t first = 0, count = call->count;
+
+		if (call->collective == SML_REDUCE_SCATTER) {
+			first = r * part;
+			count = part;
+		}
+		if (run->ranks[r].calls[i].submitted &&
+		    sml_tensor_is_done(&run->ranks[r].calls[i].tensor) &&
+		    !sim_equal(call->type, (uint8_t *)run->ranks[r].calls[i].recv + first * bytes,
+			       expected + first * bytes, count))
+			sim_fail(run, "a wrong result: call, rank", i, r);
+		free(inputs[r]);
+	}
+	free(expected);
+}
+
+/* Whatever the reference makes of NaNs: all ranks have the same bits. */
+static void check_bits(struct sim_run *run, uint32_t i)
+{
+	const struct sim_call *call = &run->world->calls[i];
+	size_t bytes = call->count * sml_element_bytes(call->type);
+	const void *first = NULL;
+
+	if (call->collective == SML_REDUCE_SCATTER)
+		return;
+	for (uint32_t r = 0; r < run->world->n_ranks; r++) {
+		const struct sim_call_state *state = &run->ranks[r].calls[i];
+
+		if (!state->submitted || !sml_tensor_is_done(&state->tensor))
+			continue;
+		if (first == NULL)
+			first = state->recv;
+		if (memcmp(first, state->recv, bytes) != 0)
+			sim_fail(run, "ranks have different bits: call, rank", i, r);
+	}
+}
+
+/* What was sent has arrived, or is on its way, or it is known what became of it. */
+static void check_network(struct sim_run *run)
+{
+	const struct sim_network *network = &run->network;
+	uint64_t on_the_way = 0, verdicts = 0;
+
+	for (size_t i = 0; i < network->n_events; i++)
+		on_the_way += network->events[i].packet != NULL;
+	if (network->sent + network->duplicated != network->lost + network->corrupted +
+							   network->overflowed + network->arrived +
+							   on_the_way)
+		sim_fail(run, "the network's counters do not add up", (uint32_t)network->sent,
+			 (uint32_t)network->arrived);
+	for (unsigned v = 0; v < SML_VERDICTS; v++)
+		verdicts += run->result->verdicts[v];
+	if (verdicts != run->at_switches)
+		sim_fail(run, "a packet had no verdict, or two", (uint32_t)verdicts,
+			 (uint32_t)run->at_switches);
+}
+
+/* One epoch a stripe: every chunk was reduced once, and each rank sent and took it once. */
+static void check_counters(struct sim_run *run)
+{
+	const uint64_t *verdicts = run->result->verdicts;
+	uint64_t chunks = (uint64_t)run->n_chunks[SML_HEAD] + run->n_chunks[SML_DATA];
+
+	if (verdicts[SML_VERDICT_COMPLETED] != chunks ||
+	    verdicts[SML_VERDICT_ABSORBED] != chunks * (run->world->n_ranks - 1))
+		sim_fail(run, "the switches' counters do not add up: completed, of",
+			 (uint32_t)verdicts[SML_VERDICT_COMPLETED], (uint32_t)chunks);
+	for (uint32_t r = 0; r < run->world->n_ranks; r++) {
+		uint64_t sent = 0, taken = 0;
+
+		for (uint32_t i = 0; i < run->world->n_stripes; i++)
+			for (uint32_t s = 0; s < run->world->n_shards; s++) {
+				const struct sml_worker_counters *c =
+					&run->ranks[r].now[i].workers[s]->counters;
+
+				sent += c->packets_sent - c->retransmits_timeout -
+					c->retransmits_fast;
+				taken += c->packets_received - c->ignored;
+			}
+		if (sent != chunks || taken != chunks)
+			sim_fail(run, "a rank's counters do not add up: rank, results", r,
+				 (uint32_t)taken);
+	}
+}
+
+/* All have finished: nothing is unanswered, at no rank and at no switch. */
+static void check_idle(struct sim_run *run)
+{
+	for (uint32_t i = 0; i < run->world->n_stripes; i++) {
+		const struct sml_pool *pool = &run->stripes[i].pool;
+		uint32_t n = 2u * ((uint32_t)pool->rules.head_slots + pool->rules.data_slots);
+
+		for (uint32_t r = 0; r < run->world->n_ranks; r++)
+			for (uint32_t s = 0; s < run->world->n_shards; s++)
+				if (sml_worker_is_busy(run->ranks[r].now[i].workers[s]))
+					sim_fail(run, "a slot is not idle at the end: rank, stripe",
+						 r, i);
+		for (uint32_t slot = 0; slot < n; slot++)
+			if (pool->slots[slot].state == SML_SLOT_FILLING)
+				sim_fail(run, "a switch's slot is not idle at the end", i, slot);
+	}
+}
+
+/* A call that has failed has given its buffers back: nothing wrote to them since. */
+static void check_aborted(struct sim_run *run)
+{
+	for (uint32_t r = 0; r < run->world->n_ranks; r++)
+		if (run->ranks[r].aborted &&
+		    sim_rank_hash(&run->ranks[r]) != run->ranks[r].abort_hash)
+			sim_fail(run, "a buffer was written after its call had failed: rank", r, 0);
+}
+
+void sim_check_end(struct sim_run *run, bool finished)
+{
+	for (uint32_t i = 0; i < run->world->n_calls; i++) {
+		if (run->ranks[0].calls[i].submitted)
+			check_call(run, i);
+		check_bits(run, i);
+	}
+	check_network(run);
+	check_aborted(run);
+	if (finished)
+		check_idle(run);
+	if (finished && run->deaths == 0)
+		check_counters(run);
+}

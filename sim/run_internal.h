@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the files of one run share: run.c (the loop), switches.c (where packets
+ * meet), deaths.c (and what comes after them), checks.c (what must be true).
+ */
+#ifndef SML_SIM_RUN_INTERNAL_H
+#define SML_SIM_RUN_INTERNAL_H
+
+#include "sim/rank.h"
+#include "sim/run.h"
+
+#define SIM_MAX_PLAN 4096
+
+enum { STEP_FREEZE = 0, STEP_BEGIN = 1 };
+
+/* A result that some lacked, on its way to them. */
+struct sim_handed {
+	uint32_t chunk;
+	enum sml_stream_id stream;
+	uint64_t to;
+	uint16_t n_lanes;
+	void *lanes;
+};
+
+struct sim_stripe {
+	struct sml_pool pool;
+	void *memory;
+	bool dead;
+	struct sim_epoch epoch;
+	uint32_t attempt; /* deaths so far */
+	uint64_t frozen;  /* bit r: rank r has noticed the last death */
+	struct sim_handed handed[SIM_MAX_PLAN];
+	uint32_t n_handed;
+	uint32_t *tables[SML_STREAMS * SIM_MAX_DEATHS];
+	uint32_t n_tables;
+	uint8_t *completed[SML_STREAMS]; /* by chunk: in this epoch */
+};
+
+struct sim_run {
+	const struct sim_world *world;
+	struct sim_result *result;
+	struct sim_network network;
+	struct gen gen;
+	struct sim_rank *ranks;
+	struct sim_stripe *stripes;
+	uint32_t n_chunks[SML_STREAMS];
+	uint32_t deaths;
+	bool worker_died;
+	uint64_t died_ns;
+	uint64_t at_switches; /* packets that a living switch has seen */
+	uint64_t at_ranks;    /* and a living rank */
+};
+
+/* The run has failed; the first failure counts. */
+void sim_fail(struct sim_run *run, const char *what, uint32_t a, uint32_t b);
+
+/* Memory that the simulator itself cannot do without. */
+void *sim_must(void *memory);
+
+static inline uint64_t sim_all_ranks(const struct sim_run *run)
+{
+	return ~(uint64_t)0 >> (64 - run->world->n_ranks);
+}
+
+/* Some time from now, within so many microseconds. */
+uint64_t sim_later(struct sim_run *run, uint32_t within_us);
+
+/* ---- switches.c ---- */
+
+/* A fresh pool of the stripe's next epoch. */
+void sim_open_pool(struct sim_run *run, uint32_t index, uint32_t head_slots, uint32_t data_slots);
+
+/* As if the slots had served uses up to the one before first_use. */
+void sim_age_pool(struct sml_pool *pool, uint32_t first_use);
+
+void sim_at_switch(struct sim_run *run, const struct sim_event *event);
+
+/* ---- deaths.c ---- */
+
+void sim_switch_dies(struct sim_run *run, uint32_t death);
+void sim_resume_step(struct sim_run *run, const struct sim_event *event);
+void sim_free_handed(struct sim_stripe *stripe);
+
+/* A rank dies; the others learn of it, each at its time, and fail their calls. */
+void sim_rank_dies(struct sim_run *run, struct sim_rank *rank);
+void sim_rank_aborts(struct sim_rank *rank);
+
+/* ---- checks.c ---- */
+
+void sim_count_chunks(struct sim_run *run);
+
+/* finished: all ranks have made all their calls. */
+void sim_check_end(struct sim_run *run, bool finished);
+
+#endif

@@ -1,0 +1,183 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Stripes on real hosts, each a network namespace: in every rank where there is
+# no switch, and over two switches. Needs root.
+#
+#	tests/integration/stripes.sh build/switchml
+#
+#	   rank 0         rank 3         switch a       switch b
+#	+---------+    +---------+    +---------+    +---------+
+#	| 10.78.  |    | 10.78.  |    | 10.78.  |    | 10.78.  |    a namespace each;
+#	|   1.10  | …  |   1.13  |    |    0.1  |    |    0.2  |    what arrives over UDP
+#	+----+----+    +----+----+    +----+----+    +----+----+    is lost at random here
+#	     | veth         | veth         | veth         | veth
+#	+----+--------------+--------------+--------------+----+
+#	|                bridge, MTU 1500, and IPv6            |    one more
+#	+------------------------------------------------------+
+switchml=$(realpath "$1")
+ranks=4
+name=sst$$
+work=$(mktemp -d)
+failures=0
+
+skip() {
+	echo "skipped: $1"
+	rm -rf "$work"
+	exit 77
+}
+
+clean_up() {
+	for namespace in $(ip netns list | awk '{ print $1 }' | grep "^$name-"); do
+		ip netns pids "$namespace" | xargs -r kill -9
+		ip netns delete "$namespace"
+	done
+	rm -rf "$work"
+}
+
+# Namespace, the ends of its addresses: one more host on the bridge.
+add_host() {
+	ip netns add "$name-$1" &&
+		ip -n "$name-$1" link set lo up &&
+		ip link add eth0 netns "$name-$1" type veth peer name "port-$1" netns "$name-net" &&
+		ip -n "$name-net" link set "port-$1" master bridge up &&
+		ip -n "$name-$1" address add "10.78.$2/16" dev eth0 &&
+		ip -n "$name-$1" address add "fd78::${2/./:}/64" dev eth0 nodad &&
+		ip -n "$name-$1" link set eth0 up
+}
+
+build_network() {
+	ip netns add "$name-net" && ip -n "$name-net" link add bridge type bridge &&
+		ip -n "$name-net" link set bridge up && add_host a 0.1 && add_host b 0.2 || return 1
+	for ((rank = 0; rank < ranks; rank++)); do
+		add_host $rank 1.1$rank || return 1
+	done
+}
+
+# Probability: so many of the UDP packets that arrive anywhere are lost.
+lose() {
+	for host in a b $(seq 0 $((ranks - 1))); do
+		for tables in iptables ip6tables; do
+			ip netns exec "$name-$host" $tables -F INPUT || return 1
+			[ "$1" = 0 ] || ip netns exec "$name-$host" $tables -A INPUT -p udp \
+				-m statistic --mode random --probability "$1" -j DROP || return 1
+		done
+	done
+}
+
+# Job, environment, switchml bench's options: start its ranks; `pids` has them, by rank.
+start_job() {
+	local job=$1 environment=$2
+	shift 2
+	pids=()
+	for ((rank = 0; rank < ranks; rank++)); do
+		# shellcheck disable=SC2086
+		ip netns exec "$name-$rank" env RANK=$rank WORLD_SIZE=$ranks SWITCHML_DEBUG=info \
+			$environment timeout 100 "$switchml" bench --job "$job" "$@" \
+			>"$work/$job.$rank" 2>&1 &
+		pids+=($!)
+	done
+}
+
+# Title, job, text that every rank must have written: all end well.
+expect_success() {
+	local title=$1 job=$2 text=$3 bad=0
+	for ((rank = 0; rank < ranks; rank++)); do
+		wait "${pids[$rank]}" || bad=1
+		grep -q "$text" "$work/$job.$rank" || bad=1
+	done
+	if [ $bad = 0 ]; then
+		echo "ok: $title"
+	else
+		echo "FAILED: $title (or a rank does not say '$text')"
+		tail -n 20 "$work/$job".*
+		failures=$((failures + 1))
+	fi
+}
+
+# Title, environment, text, most bytes: exact sums of all that there is to sum.
+exact_sums() {
+	local type wire
+	for type in float int32; do
+		for wire in int32 int16; do
+			jobs=$((jobs + 1))
+			start_job "job$jobs" "$2" -b 4 -e "$4" -f 16 -n 2 -w 1 -d $type --wire $wire
+			expect_success "$1: $type, $wire wire" "job$jobs" "$3"
+		done
+	done
+}
+
+killed_rank_takes_its_stripe_along() {
+	start_job killed "$no_switch" -b 1M -e 1M -n 1000000
+	sleep 2
+	ip netns exec "$name-1" "$switchml" status --switch 10.78.1.10 >"$work/status"
+	if grep -q "a stripe in every rank" "$work/status" &&
+		grep -q "3  rank 3 at 10.78.1.13, UDP port" "$work/status"; then
+		echo "ok: status shows each stripe"
+	else
+		echo "FAILED: status shows each stripe"
+		cat "$work/status"
+		failures=$((failures + 1))
+	fi
+	ip netns pids "$name-2" | xargs -r kill -9
+	for rank in 0 1 3; do
+		wait "${pids[$rank]}"
+		if grep -q "rank 2 .* died, and stripe 2 of the job with it" "$work/killed.$rank"; then
+			echo "ok: rank $rank: $(grep -m 1 "died" "$work/killed.$rank" | cut -c 1-150)"
+		else
+			echo "FAILED: rank $rank names the dead rank 2 and its stripe"
+			tail -n 20 "$work/killed.$rank"
+			failures=$((failures + 1))
+		fi
+	done
+}
+
+# One of the two switches is killed and started again in the middle.
+switch_comes_back() {
+	start_job back "$two_switches" -b 256K -e 256K -n 2000 -d int32
+	sleep 1
+	ip netns pids "$name-b" | xargs -r kill -9
+	sleep 0.3
+	start_switch b
+	expect_success "one of two switches is killed and started again" back \
+		"stripe 1 .*10.78.0.2"
+	grep -q "goes on in its place (epoch 2)" "$work/back.0" || {
+		echo "FAILED: it was not even missed"
+		failures=$((failures + 1))
+	}
+}
+
+start_switch() {
+	: >"$work/switch-$1"
+	ip netns exec "$name-$1" "$switchml" switch >"$work/switch-$1" 2>&1 &
+	for ((i = 0; i < 50; i++)); do
+		[ -s "$work/switch-$1" ] && return
+		sleep 0.1
+	done
+}
+
+[ "$(id -u)" = 0 ] || skip "network namespaces need root"
+command -v ip >/dev/null || skip "there is no ip (Debian: iproute2)"
+command -v iptables >/dev/null || skip "there is no iptables"
+trap clean_up EXIT
+build_network 2>"$work/why" || skip "no network namespaces here: $(tail -n 1 "$work/why")"
+lose 0.5 2>"$work/why" || skip "iptables cannot drop here: $(tail -n 1 "$work/why")"
+lose 0
+jobs=0
+no_switch=SWITCHML_MASTER_ADDR=10.78.1.10
+two_switches=SWITCHML_SWITCH=10.78.0.1,10.78.0.2
+start_switch a
+start_switch b
+
+exact_sums "a stripe in every rank" "$no_switch" "4 stripes, one in every rank" 4M
+exact_sums "two switches" "$two_switches" "2 dedicated switches" 4M
+exact_sums "a stripe in every rank, by IPv6, two threads" \
+	"SWITCHML_MASTER_ADDR=fd78::1:10 SWITCHML_THREADS=2" "4 stripes, one in every rank" 64K
+exact_sums "a stripe in every rank, the interface chosen" \
+	"$no_switch SWITCHML_SOCKET_IFNAME=eth" "4 stripes, one in every rank" 64K
+lose 0.01
+exact_sums "a stripe in every rank, 1 % lost each way" "$no_switch" "4 stripes" 1M
+exact_sums "two switches, 1 % lost each way" "$two_switches" "2 dedicated switches" 1M
+lose 0
+switch_comes_back
+killed_rank_takes_its_stripe_along
+[ $failures = 0 ]

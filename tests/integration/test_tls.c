@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Two ends of TLS in memory (control/tls.h), and between them a wire that cuts,
+ * changes and stops. What arrives is a beginning of what was sent, or nothing,
+ * and never before both ends are known. Needs the openssl command.
+ *
+ * SML_SEED=N replays.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "control/tls_internal.h"
+#include "integration/certificates.h"
+#include "sim/gen.h"
+
+#define MESSAGE_BYTES 100000
+
+struct end {
+	struct sml_tls_session *session;
+	struct evbuffer *in, *out, *wire_in, *wire_out;
+	bool over;
+};
+
+static struct sml_tls *of_switch, *of_worker;
+static unsigned char message[MESSAGE_BYTES];
+static uint64_t seed;
+
+static int set_up(void **state)
+{
+	struct sml_switch_config config;
+	char text[512] = "";
+
+	(void)state;
+	sml_switch_config_init(&config);
+	if (!certificates_of_switch(&config)) {
+		printf("this build has no TLS, or this machine no openssl command\n");
+		exit(77);
+	}
+	if (sml_tls_open(&of_switch, SML_TLS_SWITCH, &config.tls, &config.tls_names, text,
+			 sizeof(text)) < 0)
+		fail_msg("%s", text);
+	of_worker = certificates_of_worker();
+	for (size_t i = 0; i < sizeof(message); i++)
+		message[i] = (unsigned char)(i * 31 >> 3);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	sml_tls_close(of_switch);
+	sml_tls_close(of_worker);
+	return certificates_remove(state);
+}
+
+static void open_end(struct end *end, struct sml_tls *tls, const char *peer)
+{
+	*end = (struct end){.session = sml_tls_begin(tls, peer),
+			    .in = evbuffer_new(),
+			    .out = evbuffer_new(),
+			    .wire_in = evbuffer_new(),
+			    .wire_out = evbuffer_new()};
+	assert_non_null(end->session);
+}
+
+static void close_end(struct end *end)
+{
+	sml_tls_end(end->session);
+	evbuffer_free(end->in);
+	evbuffer_free(end->out);
+	evbuffer_free(end->wire_in);
+	evbuffer_free(end->wire_out);
+}
+
+static void open_both(struct end *server, struct end *worker)
+{
+	open_end(server, of_switch, NULL);
+	open_end(worker, of_worker, "127.0.0.1");
+}
+
+static void step(struct end *end)
+{
+	if (!end->over &&
+	    sml_tls_step(end->session, end->wire_in, end->in, end->out, end->wire_out) < 0) {
+		end->over = true;
+		assert_true(sml_tls_reason(end->session)[0] != '\0');
+	}
+	if (end->over)
+		evbuffer_drain(end->wire_in, evbuffer_get_length(end->wire_in));
+	/* Messages come of nothing but a finished handshake. */
+	if (evbuffer_get_length(end->in) > 0)
+		assert_true(sml_tls_is_up(end->session));
+}
+
+/* At most n bytes from one to the other, and what follows from them. */
+static size_t carry(struct end *from, struct end *to, size_t n)
+{
+	int moved = evbuffer_remove_buffer(from->wire_out, to->wire_in, n);
+
+	step(to);
+	return moved > 0 ? (size_t)moved : 0;
+}
+
+static void expect_beginning(struct end *end, bool all)
+{
+	size_t n = evbuffer_get_length(end->in);
+
+	assert_true(n <= sizeof(message) && (!all || n == sizeof(message)));
+	assert_memory_equal(evbuffer_pullup(end->in, -1), message, n);
+}
+
+static void messages_pass_whatever_the_wire_cuts(void **state)
+{
+	static const size_t cuts[] = {1, 7, 100, 5000, 1000000};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
+		struct end server, worker;
+
+		open_both(&server, &worker);
+		evbuffer_add(worker.out, message, sizeof(message));
+		evbuffer_add(server.out, message, sizeof(message));
+		step(&worker);
+		while (carry(&worker, &server, cuts[i]) + carry(&server, &worker, cuts[i]) > 0)
+			;
+		assert_true(!server.over && !worker.over);
+		expect_beginning(&server, true);
+		expect_beginning(&worker, true);
+		close_end(&server);
+		close_end(&worker);
+	}
+}
+
+/* One bit of one direction, anywhere from the first byte of the hello to the last message. */
+static void a_changed_bit_is_never_believed(void **state)
+{
+	struct gen gen;
+	unsigned n_over = 0;
+
+	(void)state;
+	printf("seed %llu\n", (unsigned long long)seed);
+	gen_from_seed(&gen, seed);
+	for (unsigned i = 0; i < 300; i++) {
+		struct end server, worker;
+		bool workers = gen_below(&gen, 2);
+		/* Half of them in the handshake. */
+		size_t at = gen_below(&gen, gen_below(&gen, 2) ? 1000 : 80000), passed = 0, n = 1;
+
+		open_both(&server, &worker);
+		evbuffer_add(worker.out, message, sizeof(message));
+		evbuffer_add(server.out, message, sizeof(message));
+		step(&worker);
+		while (n > 0) {
+			struct end *from = workers ? &worker : &server;
+			struct end *to = workers ? &server : &worker;
+			size_t length = evbuffer_get_length(from->wire_out);
+
+			if (passed <= at && at < passed + length)
+				evbuffer_pullup(from->wire_out, -1)[at - passed] ^=
+					(unsigned char)(1u << gen_below(&gen, 8));
+			passed += length;
+			n = carry(from, to, length);
+			n += carry(to, from, 1000000);
+		}
+		expect_beginning(&server, false);
+		expect_beginning(&worker, false);
+		/* One of the two has noticed, and the other got no more than what was whole. */
+		n_over += server.over || worker.over;
+		assert_false(evbuffer_get_length(server.in) == sizeof(message) &&
+			     evbuffer_get_length(worker.in) == sizeof(message) && passed > at &&
+			     !server.over && !worker.over);
+		close_end(&server);
+		close_end(&worker);
+	}
+	printf("%u of 300 ended by it\n", n_over);
+	assert_true(n_over > 200);
+}
+
+/* Each costs us an answer, so that somebody who never reads could fill our memory. */
+static void key_updates_are_bounded(void **state)
+{
+	struct end server, worker;
+	unsigned n = 0;
+
+	(void)state;
+	open_both(&server, &worker);
+	step(&worker);
+	while (carry(&worker, &server, 100000) + carry(&server, &worker, 100000) > 0)
+		;
+	assert_true(sml_tls_is_up(server.session) && sml_tls_is_up(worker.session));
+	for (; n < 1000 && !server.over; n++) {
+		assert_int_equal(SSL_key_update(worker.session->ssl, SSL_KEY_UPDATE_REQUESTED), 1);
+		evbuffer_add(worker.out, "x", 1);
+		step(&worker);
+		carry(&worker, &server, 100000);
+	}
+	printf("over after %u changes of keys: %s\n", n, sml_tls_reason(server.session));
+	assert_true(n > 8 && n < 100);
+	assert_non_null(strstr(sml_tls_reason(server.session), "keys too often"));
+	assert_true(evbuffer_get_length(server.wire_out) < 10000);
+	close_end(&server);
+	close_end(&worker);
+}
+
+static void garbage_is_no_handshake(void **state)
+{
+	struct gen gen;
+
+	(void)state;
+	gen_from_seed(&gen, seed + 1);
+	for (unsigned i = 0; i < 2000; i++) {
+		struct end server, worker;
+		uint32_t length = 1 + gen_below(&gen, 600);
+
+		open_both(&server, &worker);
+		step(&worker);
+		/* Of random bytes, or a hello with its later part random. */
+		for (uint32_t k = 0; k < length; k++) {
+			unsigned char byte = (unsigned char)gen_below(&gen, 256);
+
+			if (i % 2 == 0 || k >= 100 || evbuffer_get_length(worker.wire_out) == 0)
+				evbuffer_add(server.wire_in, &byte, 1);
+			else
+				evbuffer_remove_buffer(worker.wire_out, server.wire_in, 1);
+		}
+		step(&server);
+		assert_false(sml_tls_is_up(server.session));
+		assert_int_equal(evbuffer_get_length(server.in), 0);
+		assert_true(evbuffer_get_length(server.wire_out) < 10000);
+		close_end(&server);
+		close_end(&worker);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(messages_pass_whatever_the_wire_cuts),
+		cmocka_unit_test(a_changed_bit_is_never_believed),
+		cmocka_unit_test(key_updates_are_bounded),
+		cmocka_unit_test(garbage_is_no_handshake),
+	};
+	const char *text = getenv("SML_SEED");
+
+	seed = text != NULL ? strtoull(text, NULL, 10) : (uint64_t)time(NULL);
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs an example on several ranks, and looks at what rank 0 says at the end."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from ranks import free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def check_example(name, *arguments, ranks=2):
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "bindings" / "python"),
+        "SWITCHML_WORLD_SIZE": str(ranks),
+        "SWITCHML_MASTER_PORT": str(free_port()),
+        "SWITCHML_TIMEOUT": "120",
+    }
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(ROOT / "examples" / name), *arguments],
+            env={**environment, "SWITCHML_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(ranks)
+    ]
+    said = [process.communicate(timeout=240)[0] for process in processes]
+    for process, its in zip(processes, said, strict=True):
+        assert process.returncode == 0, its
+    last = said[0].splitlines()[-1]
+    accuracy = re.match(r"accuracy ([\d.]+) %; parameters are the same on all \d+ ranks$", last)
+    assert accuracy, said[0]
+    assert float(accuracy[1]) > 80, said[0]

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Training that NumPy can check: softmax regression on digits, in float64, on all images.
+
+The ranks have equal shares of the images, so the mean of their gradients is the
+gradient of all.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+CSV = Path(__file__).resolve().parents[2] / "demo" / "digits.csv"
+IMAGES, STEPS, RATE = 600, 12, 0.5
+
+
+def digits():
+    """(pixels, labels) of the images that are trained on."""
+    rows = np.loadtxt(CSV, delimiter=",", dtype=np.float32, max_rows=IMAGES)
+    return rows[:, :64] / 16, rows[:, 64].astype(np.int32)
+
+
+def share(rank, n):
+    """One rank's."""
+    pixels, labels = digits()
+    return pixels[rank::n], labels[rank::n]
+
+
+def reference():
+    """(loss of each step, weights, bias) of one rank that has all images."""
+    pixels, labels = digits()
+    weights, bias, losses = np.zeros((64, 10)), np.zeros(10), []
+    for _ in range(STEPS):
+        logits = pixels @ weights + bias
+        logits -= logits.max(axis=1, keepdims=True)
+        odds = np.exp(logits)
+        odds /= odds.sum(axis=1, keepdims=True)
+        losses.append(-np.mean(np.log(odds[np.arange(IMAGES), labels])))
+        odds[np.arange(IMAGES), labels] -= 1
+        weights -= RATE * pixels.T @ odds / IMAGES
+        bias -= RATE * odds.sum(axis=0) / IMAGES
+    return np.array(losses), weights, bias
+
+
+def check(found):
+    """What each rank returned: (losses, weights, bias), their bits the same on all ranks."""
+    losses, weights, bias = reference()
+    for rank, (its_losses, its_weights, its_bias) in enumerate(found):
+        np.testing.assert_allclose(its_losses, losses, rtol=1e-5, err_msg=f"rank {rank}")
+        np.testing.assert_allclose(its_weights, weights, atol=1e-5, err_msg=f"rank {rank}")
+        np.testing.assert_allclose(its_bias, bias, atol=1e-5, err_msg=f"rank {rank}")
+        for mine, firsts in zip((its_losses, its_weights, its_bias), found[0], strict=True):
+            assert np.asarray(mine).tobytes() == np.asarray(firsts).tobytes(), f"rank {rank}"
+    assert losses[-1] < 0.75 * losses[0]

@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Training with DistributedDataParallel and its relatives: as with Gloo."""
+
+import os
+import signal
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.distributed as dist  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+
+from groups import Groups, stop  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+N = 3
+STEPS = 30
+# Losses that differ by rounding alone: docs/pytorch.md says so.
+BOUND = {"int32": 1e-4, "int16": 5e-3, "feedback": 5e-3}
+
+
+@pytest.fixture(scope="module")
+def groups():
+    with Groups(N) as groups:
+        yield groups
+        groups.call(stop)
+
+
+@pytest.fixture(scope="module")
+def gloo():
+    with Groups(N, "gloo") as groups:
+        yield groups
+        groups.call(stop)
+
+
+class Net(torch.nn.Module):
+    """Batch norm has buffers to broadcast; `extra` is not used in every step."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(64, 96)
+        self.norm = torch.nn.BatchNorm1d(96)
+        self.last = torch.nn.Linear(96, 10)
+        self.extra = torch.nn.Linear(96, 10)
+
+    def forward(self, x, use_extra=False):
+        h = torch.relu(self.norm(self.first(x)))
+        return self.last(h) + (self.extra(h) if use_extra else 0)
+
+
+def batches(rank):
+    import numpy as np
+
+    rows = torch.from_numpy(
+        np.loadtxt(ROOT / "demo" / "digits.csv", delimiter=",", dtype=np.float32)
+    )
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(3))
+    for step in range(STEPS):
+        rows_of_step = rows[order[step * 16 * N : (step + 1) * 16 * N]][rank::N]
+        yield rows_of_step[:, :64] / 16, rows_of_step[:, 64].long()
+
+
+def checksum(model):
+    value = 0
+    for parameter in model.parameters():
+        value = zlib.crc32(parameter.detach().numpy().tobytes(), value)
+    return value
+
+
+def mean_loss(loss):
+    total = loss.detach().to(torch.float64)
+    dist.all_reduce(total)
+    return total.item() / N
+
+
+def train(rank, what):
+    torch.manual_seed(5)
+    model = Net()
+    options = {"find_unused_parameters": what == "unused"}
+    if what == "buckets":
+        options = {"bucket_cap_mb": 0.005, "gradient_as_bucket_view": True}
+    model = DistributedDataParallel(model, **options)
+    hook = {"int16": ("int16", False), "feedback": ("int16", True), "hook": (None, False)}.get(what)
+    if hook:
+        import switchml.torch
+
+        state = switchml.torch.HookState(wire=hook[0], error_feedback=hook[1])
+        model.register_comm_hook(state, switchml.torch.allreduce_hook)
+    if what == "zero":
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+
+        optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.003)
+    else:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    losses = []
+    for step, (pixels, labels) in enumerate(batches(rank)):
+        accumulates = what == "accumulation" and step % 3 != 2
+        with model.no_sync() if accumulates else torch.enable_grad():
+            # On rank 1 only, and not in every step: DDP must find out.
+            use_extra = what != "unused" or (rank == 1 and step % 2 == 0)
+            loss = torch.nn.functional.cross_entropy(model(pixels, use_extra), labels)
+            loss.backward()
+        if not accumulates:
+            optimizer.step()
+            optimizer.zero_grad()
+        losses.append(mean_loss(loss))
+    return losses, checksum(model.module)
+
+
+@pytest.mark.parametrize("what", ["plain", "buckets", "accumulation", "unused", "zero", "hook"])
+def test_ddp_trains_as_with_gloo(groups, gloo, what):
+    expected, _ = gloo.call(train, ["plain" if what == "hook" else what] * N)[0]
+    found = groups.call(train, [what] * N)
+    assert len({parameters for _, parameters in found}) == 1, "ranks differ"
+    compare(found[0][0], expected, BOUND["int32"])
+
+
+@pytest.mark.parametrize("what", ["int16", "feedback"])
+def test_the_hook_trains_as_well_with_half_the_bytes(groups, gloo, what):
+    expected, _ = gloo.call(train, ["plain"] * N)[0]
+    found = groups.call(train, [what] * N)
+    assert len({parameters for _, parameters in found}) == 1, "ranks differ"
+    assert found[0][0] != expected, "that was no int16"
+    compare(found[0][0], expected, BOUND[what])
+
+
+def compare(losses, expected, bound):
+    assert expected[-1] < 0.6 * expected[0], "it learns nothing"
+    worst = max(abs(a - b) for a, b in zip(losses, expected, strict=True))
+    assert worst <= bound, f"losses differ by {worst}"
+
+
+def twice_the_same(rank):
+    return train(rank, "plain")
+
+
+def test_runs_are_repeated_to_the_bit(groups):
+    first, second = groups.call(twice_the_same), groups.call(twice_the_same)
+    assert first == second
+
+
+# ---- the hook's arithmetic ----
+
+
+def test_packing_loses_at_most_half_a_unit_and_keeps_it():
+    import switchml.torch.hooks as hooks
+
+    torch.manual_seed(0)
+    for n in (1, 2, 3, 64):
+        scale = torch.exp2(torch.randint(-40, 40, (8, 1)).float())
+        inputs = [torch.randn(8, hooks.BLOCK) * scale for _ in range(n)]
+        inputs[0][5] = 0
+        exponents = torch.stack([hooks.exponents_of(x) for x in inputs]).amax(0)
+        lost = [torch.zeros(8 * hooks.BLOCK) for _ in inputs]
+        packed = [hooks.pack(x, exponents, n, r) for x, r in zip(inputs, lost, strict=True)]
+        mean = hooks.unpack(sum(packed), exponents, n).double()
+        true = torch.stack(inputs).double().mean(0)
+        unit = torch.exp2(exponents.double() - hooks.bits_of(n))[:, None]
+        assert ((mean - true).abs() <= unit).all()
+        with_lost = mean + torch.stack(lost).double().mean(0).view(8, -1)
+        assert ((with_lost - true).abs() <= unit * 1e-3).all()
+
+
+def test_packing_turns_a_block_with_an_infinity_into_no_numbers():
+    import switchml.torch.hooks as hooks
+
+    block = torch.ones(4, hooks.BLOCK)
+    block[2, 7] = float("inf")
+    lost = torch.zeros(4 * hooks.BLOCK)
+    exponents = hooks.exponents_of(block)
+    mean = hooks.unpack(hooks.pack(block, exponents, 1, lost), exponents, 1)
+    assert mean[2].isnan().all()
+    assert torch.equal(mean[[0, 1, 3]], torch.ones(3, hooks.BLOCK))
+    assert lost.isfinite().all()
+
+
+def feedback_over_time(rank):
+    """A gradient far below its block's unit: forgotten without feedback, not with it."""
+    import switchml.torch
+
+    found = []
+    for feedback in (False, True):
+        torch.manual_seed(1)
+        model = DistributedDataParallel(torch.nn.Linear(8192, 1, bias=False))
+        state = switchml.torch.HookState(wire="int16", error_feedback=feedback)
+        model.register_comm_hook(state, switchml.torch.allreduce_hook)
+        inputs = torch.full((1, 8192), 1e-6)
+        inputs[0, ::256] = 1.0
+        total = torch.zeros(8192)
+        for _ in range(200):
+            model.zero_grad()
+            model(inputs).sum().backward()
+            total += model.module.weight.grad[0]
+        found.append((total / 200)[1:256].mean().item() / 1e-6)
+    return found
+
+
+def test_error_feedback_forgets_nothing(groups):
+    for without, with_feedback in groups.call(feedback_over_time):
+        assert without < 0.5
+        assert 0.6 < with_feedback < 1.4
+
+
+# ---- sharded ----
+
+
+def fsdp(rank):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    torch.manual_seed(5)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.ReLU(), torch.nn.Linear(96, 10))
+    fully_shard(model, mesh=init_device_mesh("cpu", (N,)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    losses = []
+    for pixels, labels in batches(rank):
+        loss = torch.nn.functional.cross_entropy(model(pixels), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(mean_loss(loss))
+    return losses
+
+
+def test_fsdp_trains_as_with_gloo(groups, gloo):
+    compare(groups.call(fsdp)[0], gloo.call(fsdp)[0], BOUND["int32"])
+
+
+def hybrid(rank):
+    """Sharded over two, replicated over two: gradients go through reduce-scatter and all-reduce."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    torch.manual_seed(5)
+    model = torch.nn.Linear(64, 10)
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+    fully_shard(model, mesh=mesh)
+    model(torch.full((4, 64), float(rank))).square().sum().backward()
+    gradient = model.weight.grad.full_tensor()
+    return gradient.sum().item()
+
+
+def test_hybrid_sharding_reduces_over_both_dimensions():
+    with Groups(4) as groups, Groups(4, "gloo") as gloo:
+        expected = gloo.call(hybrid)
+        for a, b in zip(groups.call(hybrid), expected, strict=True):
+            assert a == pytest.approx(b, rel=1e-5)
+        groups.call(stop)
+
+
+# ---- failures ----
+
+
+def backward_until_it_fails(rank):
+    model = DistributedDataParallel(torch.nn.Linear(512, 512))
+    for step in range(10_000):
+        if step == 5 and rank == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        model(torch.ones(8, 512)).sum().backward()
+
+
+def test_a_killed_rank_is_named_in_backward():
+    with Groups(N) as groups:
+        groups.start(backward_until_it_fails)
+        for outcome in groups.outcomes(only=[0, 1], timeout=30):
+            assert isinstance(outcome, Exception)
+            assert "rank 2" in str(outcome)
+
+
+ELASTIC = '''
+"""Trains, dies once on rank 1, and goes on from the checkpoint."""
+import os, signal, sys
+sys.path.insert(0, sys.argv[1])
+import torch, torch.distributed as dist
+import switchml.torch
+
+checkpoint, log = sys.argv[2] + "/checkpoint", sys.argv[2] + "/log"
+dist.init_process_group("switchml")
+rank, attempt = dist.get_rank(), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+torch.manual_seed(1)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+step = 0
+if os.path.exists(checkpoint):
+    saved = torch.load(checkpoint)
+    model.module.load_state_dict(saved["model"])
+    step = saved["step"]
+while step < 20:
+    if step == 10 and attempt == 0 and rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    optimizer.zero_grad()
+    loss = (model(torch.ones(4, 64) + rank) - 3).square().mean()
+    loss.backward()
+    optimizer.step()
+    step += 1
+    if rank == 0:
+        torch.save({"model": model.module.state_dict(), "step": step}, checkpoint + ".new")
+        os.replace(checkpoint + ".new", checkpoint)
+        with open(log, "a") as file:
+            print(attempt, step, loss.item(), file=file)
+dist.destroy_process_group()
+'''
+
+
+def run(command):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=500, env=environment)
+
+
+def test_torchrun_restarts_and_trains_on(tmp_path):
+    script = tmp_path / "elastic.py"
+    script.write_text(ELASTIC)
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "3"]
+    command += ["--max-restarts", "1", "--monitor-interval", "0.2", "--standalone"]
+    command += [str(script), str(ROOT / "bindings" / "python"), str(tmp_path)]
+    done = run(command)
+    assert done.returncode == 0, done.stderr[-3000:]
+    rows = [line.split() for line in (tmp_path / "log").read_text().splitlines()]
+    assert [int(step) for _, step, _ in rows] == list(range(1, 21))
+    assert [int(attempt) for attempt, _, _ in rows] == [0] * 10 + [1] * 10
+    losses = [float(loss) for _, _, loss in rows]
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_the_example_trains_on_both(tmp_path):
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command += ["--standalone", str(ROOT / "examples" / "torch_ddp.py")]
+    command += ["--backend", "both", "--epochs", "3"]
+    done = run(command)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("the same on all ranks") == 2, done.stdout
+    assert "times as fast as gloo" in done.stdout
