@@ -201,13 +201,14 @@ static int xdp_add_job(struct sml_dataplane *dataplane, const struct sml_pool_ru
 	return 0;
 }
 
-static bool can_transmit(uint32_t ifindex)
+/* Results come in by one port, in a completing packet's place, and leave by all. */
+static bool can_redirect(uint32_t ifindex)
 {
+	const uint64_t both = SML_XDP_FEATURE_REDIRECT | SML_XDP_FEATURE_NDO_XMIT;
 	uint64_t features;
 
 	/* A kernel that does not tell is trusted. */
-	return sml_xdp_features((int)ifindex, &features) < 0 ||
-	       (features & SML_XDP_FEATURE_NDO_XMIT);
+	return sml_xdp_features((int)ifindex, &features) < 0 || (features & both) == both;
 }
 
 /* Why the job's results cannot leave by the rank's port, in words; or NULL. */
@@ -228,7 +229,7 @@ static const char *port_is_unfit(struct sml_dataplane *dataplane,
 			 rank);
 		return why;
 	}
-	if (can_transmit(first.ifindex))
+	if (can_redirect(first.ifindex))
 		return NULL;
 	if_indextoname(first.ifindex, name);
 	snprintf(why, WHY_BYTES,

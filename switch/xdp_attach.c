@@ -35,11 +35,27 @@ static int ask(const char *name, unsigned long request, void *argument)
 	return rc;
 }
 
+static bool is_loopback(const char *name)
+{
+	struct ifreq request = {.ifr_flags = 0};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return false;
+	memcpy(request.ifr_name, name, IF_NAMESIZE);
+	if (ioctl(fd, SIOCGIFFLAGS, &request) < 0)
+		request.ifr_flags = 0;
+	close(fd);
+	return request.ifr_flags & IFF_LOOPBACK;
+}
+
 static bool is_virtual(const char *name)
 {
-	static const char *const drivers[] = {"veth", "tun", "virtio_net"};
+	static const char *const drivers[] = {"veth", "tun", "virtio_net", "vif"};
 	struct ethtool_drvinfo about = {.cmd = ETHTOOL_GDRVINFO};
 
+	if (is_loopback(name))
+		return true;
 	if (ask(name, SIOCETHTOOL, &about) < 0)
 		return false;
 	for (size_t i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++)

@@ -354,6 +354,14 @@ hidden_tags() {
 	expect_words "a tag that only the driver sees is told" "VLAN tag XDP does not see"
 }
 
+loopback() {
+	interfaces=lo start_switch
+	on box "$switchml" bench --local-workers 3 --switch 127.0.0.1 -b 4 -e 256K -f 16 -n 2 -d all \
+		--drop 1% >"$work/loopback" 2>&1 &
+	expect_success "ranks on the box itself, by the loopback" $!
+	stop_switch
+}
+
 # ---- all of it ----
 
 [ "$(id -u)" = 0 ] || skip "network namespaces need root"
@@ -375,6 +383,7 @@ stop_switch
 no_trace "SIGTERM"
 interfaces_stay
 wrong_port
+loopback
 another_program
 privileges
 gro 1 eth0 off

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bpf/layout.h"
 #include "switchml_bench.skel.h"
@@ -39,6 +40,20 @@ static struct switchml_bench *load(uint32_t ranks)
 	switchml_bench__destroy(bench);
 	errno = -rc;
 	return NULL;
+}
+
+/* Where results would leave by, so that the program comes as far as asking for it. */
+static void add_group(struct switchml_bench *bench, uint8_t ranks)
+{
+	const struct bpf_devmap_val loopback = {.ifindex = 1};
+	int group = bpf_map_create(BPF_MAP_TYPE_DEVMAP, "sml_group", sizeof(uint32_t),
+				   sizeof(loopback), SML_MAX_RANKS, NULL);
+	uint32_t index = 0;
+
+	for (uint32_t rank = 0; rank < ranks; rank++)
+		bpf_map_update_elem(group, &rank, &loopback, 0);
+	bpf_map_update_elem(bpf_map__fd(bench->maps.sml_groups), &index, &group, 0);
+	close(group);
 }
 
 static void add_job(struct switchml_bench *bench, uint8_t ranks)
@@ -115,6 +130,7 @@ static int measure(uint8_t ranks, uint16_t lanes)
 
 	if (bench == NULL)
 		return -errno;
+	add_group(bench, ranks);
 	add_job(bench, ranks);
 	whole = run(bench->progs.bench_entry, lanes);
 	overhead = run(bench->progs.bench_overhead, lanes);
