@@ -43,9 +43,9 @@ static __always_inline void count_received(struct sml_xdp_counters *counters, ui
 	if (rank >= SML_MAX_RANKS)
 		return;
 	if (fate == SML_VERDICT_ABSORBED || fate == SML_VERDICT_COMPLETED)
-		counters->contributions[rank]++;
+		counters->contributions[sml_below(rank, SML_MAX_RANKS)]++;
 	else if (fate == SML_VERDICT_RESEND)
-		counters->resends[rank]++;
+		counters->resends[sml_below(rank, SML_MAX_RANKS)]++;
 }
 
 static __always_inline void count_sent(struct sml_xdp_counters *counters, uint32_t packets,

@@ -142,7 +142,7 @@ static __always_inline bool peer_address(const struct sml_xdp_peer *peer, struct
 {
 	uint32_t bytes = peer->headers_bytes, l3 = peer->l3, l3_bytes;
 	uint32_t old_bytes = old_udp + sizeof(struct udphdr);
-	uint8_t *data, *end;
+	uint8_t *data, *end, *ip;
 	bool v6 = peer->v6;
 
 	if (bytes != old_bytes && bpf_xdp_adjust_head(ctx, (int)old_bytes - (int)bytes) != 0)
@@ -152,10 +152,12 @@ static __always_inline bool peer_address(const struct sml_xdp_peer *peer, struct
 	if (!copy_headers(data, end, peer->headers, peer->headers + SML_XDP_MAX_HEADERS, bytes))
 		return false;
 	l3_bytes = (v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)) + sizeof(struct udphdr);
-	if (l3 > 22 || data + l3 + sizeof(struct ipv6hdr) + sizeof(struct udphdr) > end ||
-	    l3 + l3_bytes != bytes)
+	if (l3 > 22 || l3 + l3_bytes != bytes)
 		return false;
-	write_lengths(peer, data + l3, v6, payload_sum, length + (uint32_t)sizeof(struct udphdr));
+	ip = data + sml_below(l3, 32);
+	if (ip + sizeof(struct ipv6hdr) + sizeof(struct udphdr) > end)
+		return false;
+	write_lengths(peer, ip, v6, payload_sum, length + (uint32_t)sizeof(struct udphdr));
 	return true;
 }
 

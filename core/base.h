@@ -26,12 +26,24 @@ typedef __s64 int64_t;
 #endif
 #define sml_fetch_add_u32(pointer, n) __sync_fetch_and_add((pointer), (n))
 #define sml_assert(condition)	      ((void)0)
+/*
+ * An index below n, a power of two: the compiler knows so, and leaves out a mask;
+ * verifiers before Linux 6.8 forget it when registers run out, and want one.
+ */
+#define sml_below(index, n)                                                                        \
+	({                                                                                         \
+		uint32_t index_ = (index);                                                         \
+		asm volatile("" : "+r"(index_));                                                   \
+		index_ &((n)-1);                                                                   \
+	})
 
 #else
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#define sml_below(index, n)	      (index)
 
 /* Tickets of one stream are drawn by several threads; nothing else is shared. */
 #define sml_fetch_add_u32(pointer, n) __atomic_fetch_add((pointer), (n), __ATOMIC_RELAXED)

@@ -61,7 +61,7 @@ static inline enum sml_verdict sml_pool_check(const struct sml_pool_rules *rules
 	in->rank = header->rank;
 	if (in->rank >= rules->n_ranks || in->rank >= SML_MAX_RANKS)
 		return SML_VERDICT_OUT_OF_RANGE;
-	if (header->key_be != sml_be64(rules->cookies[in->rank]))
+	if (header->key_be != sml_be64(rules->cookies[sml_below(in->rank, SML_MAX_RANKS)]))
 		return SML_VERDICT_WRONG_COOKIE;
 	in->slot = sml_be16(header->slot_be);
 	in->use = sml_be32(header->use_be);
@@ -91,7 +91,7 @@ static inline enum sml_verdict sml_pool_check_probe(const struct sml_pool_rules 
 		return SML_VERDICT_WRONG_EPOCH;
 	if (rank >= rules->n_ranks || rank >= SML_MAX_RANKS || header->shard >= rules->n_shards)
 		return SML_VERDICT_OUT_OF_RANGE;
-	if (header->key_be != sml_be64(rules->cookies[rank]))
+	if (header->key_be != sml_be64(rules->cookies[sml_below(rank, SML_MAX_RANKS)]))
 		return SML_VERDICT_WRONG_COOKIE;
 	return SML_VERDICT_ABSORBED;
 }
