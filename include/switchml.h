@@ -105,6 +105,16 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
  */
 enum sml_wire { SML_WIRE_DEFAULT = 0, SML_WIRE_INT32 = 1, SML_WIRE_INT16 = 2 };
 
+/*
+ * What moves packets to and from a switch: UDP sockets, or AF_XDP sockets that pass by
+ * the kernel's network stack and need privileges (docs/xdp.md).
+ */
+enum sml_transport_kind {
+	SML_TRANSPORT_DEFAULT = 0,
+	SML_TRANSPORT_UDP = 1,
+	SML_TRANSPORT_AFXDP = 2
+};
+
 struct sml_context;
 struct sml_request;
 
@@ -168,6 +178,7 @@ struct sml_config {
 	 * of. All three or none. SWITCHML_TLS_CERTIFICATE, _KEY and _AUTHORITY.
 	 */
 	const char *tls_certificate, *tls_key, *tls_authority;
+	enum sml_transport_kind transport; /* SWITCHML_TRANSPORT=udp|afxdp, udp */
 };
 
 /*

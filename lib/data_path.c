@@ -23,6 +23,23 @@ static bool has_ipv6(void)
 	return fd >= 0;
 }
 
+/* Results of a rank's own stripe leave by a UDP socket, and go to many. */
+static const struct sml_transport_ops *transport_of(const struct sml_settings *settings,
+						    const union sml_sockaddr *peers)
+{
+	static int said;
+
+	if (!settings->afxdp)
+		return &sml_transport_udp;
+	if (peers == NULL)
+		return &sml_transport_afxdp;
+	if (!__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))
+		sml_log(&settings->log, SML_LOG_WARN,
+			"SWITCHML_TRANSPORT=afxdp is for switches of their own: ranks that add up "
+			"themselves use UDP sockets");
+	return &sml_transport_udp;
+}
+
 int sml_data_path_open_transport(const struct sml_stripe *stripe, unsigned shard,
 				 const union sml_sockaddr *peers, struct sml_transport **transport)
 {
@@ -43,7 +60,7 @@ int sml_data_path_open_transport(const struct sml_stripe *stripe, unsigned shard
 	sml_sockaddr_set_port(&config.peer, stripe->admission.data_port);
 	if (peers && has_ipv6())
 		config.peer.any.sa_family = AF_INET6;
-	error = sml_transport_udp.open(transport, &config);
+	error = transport_of(settings, peers)->open(transport, &config);
 	if (error || (faults->drop | faults->duplicate | faults->reorder) == 0)
 		return error;
 	faulty = sml_faults_wrap(*transport, faults, salt);

@@ -39,6 +39,7 @@ static int check(const struct sml_config *config)
 		{"threads", config->threads, 0, SML_MAX_SHARDS},
 		{"mtu", config->mtu, 0, 65535},
 		{"debug", config->debug, SML_LOG_ERROR, SML_LOG_TRACE},
+		{"transport", (long)config->transport, SML_TRANSPORT_DEFAULT, SML_TRANSPORT_AFXDP},
 	};
 	int error;
 
@@ -271,6 +272,7 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 	settings->head_slots = (uint16_t)head;
 	settings->mtu = (uint32_t)config->mtu;
 	settings->spin = config->spin != 0;
+	settings->afxdp = config->transport == SML_TRANSPORT_AFXDP;
 	settings->log = (struct sml_log){.level = config->debug, .rank = config->rank};
 	choose_threads(settings, config->threads);
 	settings->local_stripes = choose_local_stripes();

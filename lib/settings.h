@@ -46,6 +46,7 @@ struct sml_settings {
 	uint8_t threads;
 	uint32_t mtu; /* 0: the path's */
 	bool spin;
+	bool afxdp; /* to switches; ranks among themselves use UDP sockets */
 	struct sml_faults faults;
 	struct sml_tls_files tls_files;
 	struct sml_tls *tls; /* NULL: control connections are plain */

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- what runs ---- */
 
@@ -69,7 +70,7 @@ void sml_log_choices(const struct sml_context *context)
 		settings->wire == SML_WIRE_INT16 ? "int16" : "int32", admission->shards,
 		admission->shards == 1 ? "" : "s", settings->threads, settings->threads_why,
 		settings->spin ? ", spinning" : "", transport->features,
-		transport->ops == &sml_transport_udp ? "" : "; WITH FAULTS");
+		strcmp(transport->ops->name, "faults") ? "" : "; WITH FAULTS");
 }
 
 /* ---- what it moved ---- */

@@ -15,60 +15,19 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "switch/xdp_device.h"
+
 /* Where a driver does not tell: a veth's. */
 #define USUAL_RING 256
 #define LEAST_RING 64
 
 /* ---- what the drivers tell ---- */
 
-/* An ioctl about an interface, on any socket. */
-static int ask(const char *name, unsigned long request, void *argument)
-{
-	struct ifreq about = {.ifr_data = argument};
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc;
-
-	if (fd < 0)
-		return -errno;
-	memcpy(about.ifr_name, name, IF_NAMESIZE);
-	rc = ioctl(fd, request, &about) < 0 ? -errno : 0;
-	close(fd);
-	return rc;
-}
-
-static bool is_loopback(const char *name)
-{
-	struct ifreq request = {.ifr_flags = 0};
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-
-	if (fd < 0)
-		return false;
-	memcpy(request.ifr_name, name, IF_NAMESIZE);
-	if (ioctl(fd, SIOCGIFFLAGS, &request) < 0)
-		request.ifr_flags = 0;
-	close(fd);
-	return request.ifr_flags & IFF_LOOPBACK;
-}
-
-static bool is_virtual(const char *name)
-{
-	static const char *const drivers[] = {"veth", "tun", "virtio_net", "vif"};
-	struct ethtool_drvinfo about = {.cmd = ETHTOOL_GDRVINFO};
-
-	if (is_loopback(name))
-		return true;
-	if (ask(name, SIOCETHTOOL, &about) < 0)
-		return false;
-	for (size_t i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++)
-		if (strcmp(about.driver, drivers[i]) == 0)
-			return true;
-	return false;
-}
-
 static uint32_t ring_of(const char *name)
 {
 	struct ethtool_ringparam ring = {.cmd = ETHTOOL_GRINGPARAM};
 
-	if (ask(name, SIOCETHTOOL, &ring) < 0 || ring.rx_pending == 0)
+	if (sml_xdp_ask_device(name, SIOCETHTOOL, &ring) < 0 || ring.rx_pending == 0)
 		return USUAL_RING;
 	return ring.rx_pending < LEAST_RING ? LEAST_RING : ring.rx_pending;
 }
@@ -111,7 +70,7 @@ static int add(struct sml_xdp_ports *ports, const char *name, char *error_text, 
 	ring = ring_of(name);
 	if (ports->n == 0 || ring < ports->ring)
 		ports->ring = ring;
-	ports->some_virtual |= is_virtual(name);
+	ports->some_virtual |= sml_xdp_is_virtual(name);
 	ports->ifindexes[ports->n] = ifindex;
 	ports->links[ports->n] = -1;
 	memcpy(ports->names[ports->n++], name, IF_NAMESIZE);

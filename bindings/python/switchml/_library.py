@@ -46,6 +46,7 @@ class Config(ctypes.Structure):
         ("tls_certificate", c_char_p),
         ("tls_key", c_char_p),
         ("tls_authority", c_char_p),
+        ("transport", c_int),
         # Another release's structure may be longer: it must not write beyond this one.
         ("_beyond", c_size_t * 64),
     ]

@@ -20,6 +20,7 @@ WIRES: Mapping[str | None, int] = {
     "int32": c.WIRE_INT32,
     "int16": c.WIRE_INT16,
 }
+_TRANSPORTS = {"udp": 1, "afxdp": 2}
 _DEBUG = {"error": 0, "warn": 1, "info": 2, "trace": 3}
 
 
@@ -128,6 +129,7 @@ class Job:
         heartbeat: seconds of silence after which a peer is dead.
         wire: "int32" or "int16", what floats become on the wire.
         slots, threads, mtu, interface, spin, faults, flight_recorder: as in switchml.h.
+        transport: "udp" or "afxdp" (docs/xdp.md).
         tls_certificate, tls_key, tls_authority: PEM files (docs/security.md).
         debug: "error", "warn", "info" or "trace".
 
@@ -158,6 +160,7 @@ class Job:
         tls_certificate: str | None = None,
         tls_key: str | None = None,
         tls_authority: str | None = None,
+        transport: str | None = None,
     ) -> None:
         self._context: ctypes.c_void_p | None = None
         self._pending: set[Request] = set()
@@ -182,6 +185,9 @@ class Job:
             "tls_certificate": tls_certificate,
             "tls_key": tls_key,
             "tls_authority": tls_authority,
+            "transport": None
+            if transport is None
+            else _one_of("transport", transport, _TRANSPORTS),
         }
         self._context, self.rank, self.world_size = interruptible(lambda: _open(settings))
 

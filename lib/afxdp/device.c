@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See device.h. */
+#include "lib/afxdp/device.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <linux/if_link.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+#include <xdp/libxdp.h>
+
+#include "switch/xdp_device.h"
+#include "switchml_worker.skel.h"
+
+#define PROGRAM_NAME "sml_worker"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sml_device *devices;
+
+void sml_devices_lock(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void sml_devices_unlock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+/* ---- libraries that talk ---- */
+
+static int say_nothing(enum libbpf_print_level level, const char *format, va_list arguments)
+{
+	(void)level;
+	(void)format;
+	(void)arguments;
+	return 0;
+}
+
+static int say_nothing_either(enum libxdp_print_level level, const char *format, va_list arguments)
+{
+	return say_nothing((enum libbpf_print_level)level, format, arguments);
+}
+
+/* ---- the program's maps ---- */
+
+static int *place_of_map(struct sml_device *device, const char *name)
+{
+	if (strcmp(name, "sml_wflows") == 0)
+		return &device->flows;
+	if (strcmp(name, "sml_wowners") == 0)
+		return &device->owners;
+	return strcmp(name, "sml_wsockets") == 0 ? &device->sockets : NULL;
+}
+
+static void take_own_maps(struct sml_device *device)
+{
+	device->flows = dup(bpf_map__fd(device->skeleton->maps.sml_wflows));
+	device->owners = dup(bpf_map__fd(device->skeleton->maps.sml_wowners));
+	device->sockets = dup(bpf_map__fd(device->skeleton->maps.sml_wsockets));
+}
+
+static bool is_of_our_layout(const struct bpf_map_info *map)
+{
+	if (map->type == BPF_MAP_TYPE_HASH)
+		return map->key_size == sizeof(struct sml_worker_flow_key) &&
+		       map->value_size == sizeof(struct sml_worker_flow);
+	return map->max_entries == SML_WORKER_PLACES;
+}
+
+/* Of a program that another process has brought. 0, or -errno: not ours after all, or not to be
+ * had. */
+static int take_maps_of(struct sml_device *device, int program_fd)
+{
+	uint32_t ids[8];
+	struct bpf_prog_info about = {.nr_map_ids = 8, .map_ids = (uint64_t)(uintptr_t)ids};
+	uint32_t length = sizeof(about);
+
+	if (bpf_obj_get_info_by_fd(program_fd, &about, &length) < 0)
+		return -errno;
+	for (uint32_t i = 0; i < about.nr_map_ids && i < 8; i++) {
+		struct bpf_map_info map = {0};
+		int fd = bpf_map_get_fd_by_id(ids[i]), *place;
+
+		if (fd < 0)
+			return -errno;
+		length = sizeof(map);
+		place = bpf_obj_get_info_by_fd(fd, &map, &length) == 0
+				? place_of_map(device, map.name)
+				: NULL;
+		if (place && *place < 0 && is_of_our_layout(&map))
+			*place = fd;
+		else
+			close(fd);
+	}
+	return device->flows >= 0 && device->owners >= 0 && device->sockets >= 0 ? 0 : -EBUSY;
+}
+
+/* ---- a program of ours that is there ---- */
+
+/* Its link, held by this process too from now on. -errno: it is no link, or no right to it. */
+static int find_link(const struct sml_device *device, uint32_t program_id)
+{
+	uint32_t id = 0;
+
+	while (bpf_link_get_next_id(id, &id) == 0) {
+		struct bpf_link_info about = {0};
+		uint32_t length = sizeof(about);
+		int fd = bpf_link_get_fd_by_id(id);
+
+		if (fd < 0 && errno != ENOENT)
+			return -errno;
+		if (fd >= 0 && bpf_obj_get_info_by_fd(fd, &about, &length) == 0 &&
+		    about.type == BPF_LINK_TYPE_XDP && about.prog_id == program_id &&
+		    about.xdp.ifindex == (uint32_t)device->ifindex)
+			return fd;
+		if (fd >= 0)
+			close(fd);
+	}
+	return -ENOENT;
+}
+
+static int join(struct sml_device *device, uint32_t program_id)
+{
+	struct bpf_prog_info about = {0};
+	uint32_t length = sizeof(about);
+	int program_fd = bpf_prog_get_fd_by_id(program_id), error;
+
+	if (program_fd < 0)
+		return -errno;
+	if (bpf_obj_get_info_by_fd(program_fd, &about, &length) < 0 ||
+	    strcmp(about.name, PROGRAM_NAME) != 0) {
+		close(program_fd);
+		return -EBUSY;
+	}
+	error = take_maps_of(device, program_fd);
+	close(program_fd);
+	if (error)
+		return error;
+	device->link_fd = find_link(device, program_id);
+	device->joined = device->link_fd >= 0;
+	return device->joined ? 0 : device->link_fd;
+}
+
+/* ---- another one's program ---- */
+
+/* Beside the programs that libxdp's dispatcher runs there already. */
+static int dispatch(struct sml_device *device)
+{
+	struct xdp_multiprog *there = xdp_multiprog__get_from_ifindex(device->ifindex);
+	enum xdp_attach_mode mode;
+	bool dispatcher;
+
+	if (libxdp_get_error(there))
+		return (int)libxdp_get_error(there);
+	mode = xdp_multiprog__attach_mode(there);
+	dispatcher = !xdp_multiprog__is_legacy(there);
+	xdp_multiprog__close(there);
+	if (!dispatcher)
+		return -EBUSY;
+	device->dispatched = xdp_program__from_bpf_obj(device->skeleton->obj, "xdp");
+	if (libxdp_get_error(device->dispatched)) {
+		int error = (int)libxdp_get_error(device->dispatched);
+
+		device->dispatched = NULL;
+		return error;
+	}
+	device->generic = mode == XDP_MODE_SKB;
+	return xdp_program__attach(device->dispatched, device->ifindex, mode, 0);
+}
+
+/* ---- nobody else's ---- */
+
+static int create_link(struct sml_device *device, uint32_t flags)
+{
+	LIBBPF_OPTS(bpf_link_create_opts, options, .flags = flags);
+	int fd = bpf_link_create(bpf_program__fd(device->skeleton->progs.sml_worker),
+				 device->ifindex, BPF_XDP, &options);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static int attach(struct sml_device *device)
+{
+	int error = switchml_worker__load(device->skeleton);
+
+	if (error)
+		return error;
+	device->link_fd = create_link(device, XDP_FLAGS_DRV_MODE);
+	if (device->link_fd < 0 && device->link_fd != -EBUSY && device->link_fd != -EPERM) {
+		device->link_fd = create_link(device, XDP_FLAGS_SKB_MODE);
+		device->generic = device->link_fd >= 0;
+	}
+	return device->link_fd < 0 ? device->link_fd : 0;
+}
+
+static bool is_generic(const struct sml_device *device)
+{
+	LIBBPF_OPTS(bpf_xdp_query_opts, options);
+
+	return bpf_xdp_query(device->ifindex, 0, &options) == 0 &&
+	       options.attach_mode == XDP_ATTACHED_SKB;
+}
+
+static int put_on(struct sml_device *device)
+{
+	uint32_t there = 0;
+	int error = -EBUSY;
+
+	device->skeleton = switchml_worker__open();
+	if (device->skeleton == NULL)
+		return -errno;
+	if (bpf_xdp_query_id(device->ifindex, 0, &there) < 0 || there == 0)
+		error = attach(device);
+	/* Somebody may just have been faster. */
+	if (error == -EBUSY && bpf_xdp_query_id(device->ifindex, 0, &there) == 0 && there != 0) {
+		error = join(device, there);
+		if (error == -EBUSY)
+			error = dispatch(device);
+		device->generic |= is_generic(device);
+		/* Without CAP_SYS_ADMIN nobody learns about others' programs. */
+		if (error == -EPERM)
+			error = -EBUSY;
+	}
+	if (error == 0 && !device->joined)
+		take_own_maps(device);
+	return error;
+}
+
+static int put_on_quietly(struct sml_device *device)
+{
+	libxdp_print_fn_t xdp_print = libxdp_set_print(say_nothing_either);
+	libbpf_print_fn_t bpf_print = libbpf_set_print(say_nothing);
+	int error = put_on(device);
+
+	libbpf_set_print(bpf_print);
+	libxdp_set_print(xdp_print);
+	return error;
+}
+
+/* ---- devices ---- */
+
+static void close_map(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+static void destroy(struct sml_device *device)
+{
+	if (device->dispatched) {
+		libxdp_print_fn_t print = libxdp_set_print(say_nothing_either);
+
+		(void)xdp_program__detach(device->dispatched, device->ifindex, XDP_MODE_UNSPEC, 0);
+		xdp_program__close(device->dispatched);
+		libxdp_set_print(print);
+	}
+	close_map(device->link_fd);
+	close_map(device->flows);
+	close_map(device->owners);
+	close_map(device->sockets);
+	switchml_worker__destroy(device->skeleton);
+	free(device);
+}
+
+static void explain(const struct sml_device *device, int error, char *text, size_t text_bytes)
+{
+	if (error == -EBUSY)
+		snprintf(text, text_bytes,
+			 "%s has another XDP program, which takes no second one beside it or needs "
+			 "CAP_SYS_ADMIN to be shared (`bpftool net` shows whose it is)",
+			 device->name);
+	else if (error == -EPERM || error == -EACCES)
+		snprintf(text, text_bytes,
+			 "the kernel does not permit XDP on %s: it needs CAP_NET_ADMIN and CAP_BPF "
+			 "of "
+			 "the host, not of a user namespace",
+			 device->name);
+	else
+		snprintf(text, text_bytes, "%s takes no XDP program: %s", device->name,
+			 strerrordesc_np(-error));
+}
+
+static struct sml_device *find(int ifindex)
+{
+	for (struct sml_device *device = devices; device; device = device->next)
+		if (device->ifindex == ifindex)
+			return device;
+	return NULL;
+}
+
+static struct sml_device *make(int ifindex, const char *name, uint32_t mtu, int *error, char *text,
+			       size_t text_bytes)
+{
+	struct sml_device *device = calloc(1, sizeof(*device));
+
+	if (device == NULL) {
+		*error = -ENOMEM;
+		snprintf(text, text_bytes, "no memory");
+		return NULL;
+	}
+	device->link_fd = device->flows = device->owners = device->sockets = -1;
+	device->ifindex = ifindex;
+	device->mtu = mtu;
+	memcpy(device->name, name, sizeof(device->name));
+	device->partial = sml_xdp_is_virtual(device->name);
+	*error = put_on_quietly(device);
+	if (*error == 0)
+		return device;
+	explain(device, *error, text, text_bytes);
+	destroy(device);
+	return NULL;
+}
+
+struct sml_device *sml_device_get(int ifindex, const char *name, uint32_t mtu, int *error,
+				  char *text, size_t text_bytes)
+{
+	struct sml_device *device;
+
+	*error = 0;
+	sml_devices_lock();
+	device = find(ifindex);
+	if (device == NULL) {
+		device = make(ifindex, name, mtu, error, text, text_bytes);
+		if (device) {
+			device->next = devices;
+			devices = device;
+		}
+	}
+	if (device)
+		device->n_users++;
+	sml_devices_unlock();
+	return device;
+}
+
+void sml_device_put(struct sml_device *device)
+{
+	struct sml_device **place = &devices;
+
+	sml_devices_lock();
+	if (--device->n_users == 0) {
+		while (*place != device)
+			place = &(*place)->next;
+		*place = device->next;
+		destroy(device);
+	}
+	sml_devices_unlock();
+}
+
+/* ---- flows ---- */
+
+/* Places of sockets that are gone are free: the kernel empties them. The owner is random. */
+int sml_device_add_flow(struct sml_device *device, const struct sml_worker_flow_key *key,
+			struct sml_worker_flow *flow)
+{
+	*flow = (struct sml_worker_flow){.queue = SML_WORKER_NO_QUEUE};
+	if (getrandom(&flow->owner, sizeof(flow->owner), 0) != sizeof(flow->owner))
+		return -EIO;
+	return bpf_map_update_elem(device->flows, key, flow, BPF_ANY) < 0 ? -errno : 0;
+}
+
+bool sml_device_look(const struct sml_device *device, const struct sml_worker_flow_key *key,
+		     struct sml_worker_flow *flow)
+{
+	return bpf_map_lookup_elem(device->flows, key, flow) == 0 && flow->seen > 0;
+}
+
+static int take_place(struct sml_device *device, struct sml_worker_flow *flow, int socket_fd)
+{
+	for (uint32_t i = 0; i < SML_WORKER_PLACES; i++) {
+		flow->place = (uint32_t)(flow->owner + i) % SML_WORKER_PLACES;
+		if (bpf_map_update_elem(device->sockets, &flow->place, &socket_fd, BPF_NOEXIST) ==
+		    0)
+			return 0;
+		if (errno != EEXIST)
+			return -errno;
+	}
+	return -ENOSPC;
+}
+
+int sml_device_set_socket(struct sml_device *device, const struct sml_worker_flow_key *key,
+			  struct sml_worker_flow *flow, int socket_fd, uint32_t most_bytes)
+{
+	int error = take_place(device, flow, socket_fd);
+
+	if (error)
+		return error;
+	flow->most_bytes = most_bytes;
+	flow->queue = flow->seen - 1;
+	if (bpf_map_update_elem(device->owners, &flow->place, &flow->owner, BPF_ANY) == 0 &&
+	    bpf_map_update_elem(device->flows, key, flow, BPF_ANY) == 0)
+		return 0;
+	error = -errno;
+	(void)bpf_map_delete_elem(device->sockets, &flow->place);
+	flow->queue = SML_WORKER_NO_QUEUE;
+	return error;
+}
+
+void sml_device_remove_flow(struct sml_device *device, const struct sml_worker_flow_key *key,
+			    const struct sml_worker_flow *flow)
+{
+	(void)bpf_map_delete_elem(device->flows, key);
+	if (flow->queue != SML_WORKER_NO_QUEUE)
+		(void)bpf_map_delete_elem(device->sockets, &flow->place);
+}

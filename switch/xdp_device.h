@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a network device's driver tells about it. For the XDP dataplane and AF_XDP sockets. */
+#ifndef SML_SWITCH_XDP_DEVICE_H
+#define SML_SWITCH_XDP_DEVICE_H
+
+#include <stdbool.h>
+
+/* An ioctl about an interface (its name has IF_NAMESIZE bytes), on any socket. 0 or -errno. */
+int sml_xdp_ask_device(const char *name, unsigned long request, void *argument);
+
+/*
+ * Do packets come in by it whose checksum was left to hardware that isn't there? The
+ * loopback's, and those of drivers between virtual machines or namespaces.
+ */
+bool sml_xdp_is_virtual(const char *name);
+
+#endif
