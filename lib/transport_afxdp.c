@@ -23,6 +23,7 @@ static char why_not[256];
 static const struct sml_afxdp_services services = {
 	.version = SML_AFXDP_VERSION,
 	.udp = &sml_transport_udp,
+	.log = sml_log,
 	.error_set = sml_error_set,
 };
 

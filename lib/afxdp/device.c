@@ -223,8 +223,9 @@ static int put_on(struct sml_device *device)
 		if (error == -EBUSY)
 			error = dispatch(device);
 		device->generic |= is_generic(device);
-		/* Without CAP_SYS_ADMIN nobody learns about others' programs. */
-		if (error == -EPERM)
+		/* Without CAP_SYS_ADMIN nobody learns about others' programs; and it may be no
+		 * link. */
+		if (error == -EPERM || error == -ENOENT)
 			error = -EBUSY;
 	}
 	if (error == 0 && !device->joined)

@@ -18,6 +18,8 @@
 struct sml_afxdp_services {
 	const char *version;
 	const struct sml_transport_ops *udp;
+	void (*log)(const struct sml_log *log, enum sml_log_level level, const char *format, ...)
+		__attribute__((format(printf, 3, 4)));
 	int (*error_set)(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 };
 

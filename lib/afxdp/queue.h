@@ -54,23 +54,23 @@ uint32_t sml_queue_most_bytes(const struct sml_device *device);
  * A socket on a device's queue. 0 or -errno; -EBUSY: another process has one there.
  * -ENOBUFS: more memory than this process may lock.
  */
-int sml_queue_socket_open(struct sml_queue_socket *socket, struct sml_device *device,
+int sml_queue_socket_open(struct sml_queue_socket *made, struct sml_device *device,
 			  uint32_t number);
-void sml_queue_socket_close(struct sml_queue_socket *socket);
+void sml_queue_socket_close(struct sml_queue_socket *made);
 
 /* Give frames that were received back, whatever offset the addresses have. */
-void sml_queue_refill(struct sml_queue_socket *socket, const uint64_t *addresses, unsigned n);
+void sml_queue_refill(struct sml_queue_socket *made, const uint64_t *addresses, unsigned n);
 
 /* Frames to send; what was sent before is taken back first. Returns how many. */
 unsigned sml_queue_take(struct sml_queue *queue, uint64_t *addresses, unsigned most);
 
 /* Tell the kernel, if it has to be told, that there is something to send. */
-void sml_queue_kick(struct sml_queue_socket *socket);
+void sml_queue_kick(struct sml_queue_socket *made);
 
 /* Has the kernel taken everything off the transmit ring? */
-static inline bool sml_queue_is_sent(const struct sml_queue_socket *socket)
+static inline bool sml_queue_is_sent(const struct sml_queue_socket *made)
 {
-	return __atomic_load_n(socket->tx.consumer, __ATOMIC_ACQUIRE) == *socket->tx.producer;
+	return __atomic_load_n(made->tx.consumer, __ATOMIC_ACQUIRE) == *made->tx.producer;
 }
 
 #endif

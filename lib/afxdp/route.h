@@ -5,7 +5,7 @@
 
 #include <net/if.h>
 
-#include "lib/afxdp/frame.h"
+#include "lib/afxdp/flow.h"
 
 struct mnl_socket;
 

@@ -37,10 +37,11 @@ enum state {
 struct afxdp {
 	struct sml_transport base;
 	struct sml_transport *udp;
+	const struct sml_afxdp_services *library;
 	const struct sml_log *log;
 	struct sml_device *device;
 	struct sml_route route;
-	struct sml_frame_headers headers;
+	struct sml_flow_headers headers;
 	struct sml_worker_flow_key key;
 	struct sml_worker_flow flow;
 	bool registered;
@@ -95,8 +96,9 @@ static void stay_slow(struct afxdp *afxdp, const char *why)
 	afxdp->state = SLOW;
 	if (__atomic_exchange_n(&said_of, afxdp->route.ifindex, __ATOMIC_RELAXED) !=
 	    afxdp->route.ifindex)
-		sml_log(afxdp->log, SML_LOG_WARN, "AF_XDP on %s: %s; going on with the UDP socket",
-			afxdp->route.name, why);
+		afxdp->library->log(afxdp->log, SML_LOG_WARN,
+				    "AF_XDP on %s: %s; going on with the UDP socket",
+				    afxdp->route.name, why);
 }
 
 static time_t now_seconds(void)
@@ -118,7 +120,7 @@ static bool knows_next_hop(struct afxdp *afxdp)
 	afxdp->mac_until = now + NEIGHBOUR_SECONDS;
 	afxdp->knows_mac = sml_route_next_mac(&afxdp->route, mac);
 	if (afxdp->knows_mac)
-		sml_frame_headers_set_macs(&afxdp->headers, afxdp->route.own_mac, mac);
+		sml_flow_headers_set_macs(&afxdp->headers, afxdp->route.own_mac, mac);
 	return afxdp->knows_mac;
 }
 
@@ -130,7 +132,8 @@ static void describe(struct afxdp *afxdp)
 		 "AF_XDP on %.15s, queue %u, %s, %s mode", afxdp->route.name, queue->number,
 		 queue->zero_copy ? "zero-copy" : "copying",
 		 queue->device->generic ? "generic" : "native");
-	sml_log(afxdp->log, queue->device->generic ? SML_LOG_WARN : SML_LOG_INFO, "%s%s",
+	afxdp->library->log(
+		afxdp->log, queue->device->generic ? SML_LOG_WARN : SML_LOG_INFO, "%s%s",
 		afxdp->base.features,
 		queue->device->generic
 			? ": the driver takes no XDP program, and a UDP socket may be faster"
@@ -200,8 +203,8 @@ static unsigned send_frames(struct afxdp *afxdp, struct sml_batch *batch)
 		struct xdp_desc *out = xsk_ring_prod__tx_desc(&socket->tx, place + i);
 
 		out->addr = addresses[i];
-		out->len = sml_frame_write(&afxdp->headers, socket->queue->memory + addresses[i],
-					   batch->bytes + batch->offset[p], batch->length[p]);
+		out->len = sml_flow_write(&afxdp->headers, socket->queue->memory + addresses[i],
+					  batch->bytes + batch->offset[p], batch->length[p]);
 		out->options = 0;
 	}
 	xsk_ring_prod__submit(&socket->tx, n);
@@ -264,8 +267,8 @@ static unsigned receive_frames(struct afxdp *afxdp, struct sml_packet *packets)
 		uint8_t *payload;
 
 		afxdp->held[afxdp->n_held++] = in->addr;
-		payload = sml_frame_read(&afxdp->headers, queue->memory + in->addr, in->len,
-					 queue->device->partial, &length);
+		payload = sml_flow_read(&afxdp->headers, queue->memory + in->addr, in->len,
+					queue->device->partial, &length);
 		if (payload)
 			packets[taken++] = (struct sml_packet){align(payload, length), length};
 	}
@@ -347,7 +350,7 @@ static int describe_flow(struct afxdp *afxdp, union sml_sockaddr *own, union sml
 	if (getsockname(afxdp->udp->poll_fd, &own->any, &length) < 0 ||
 	    getpeername(afxdp->udp->poll_fd, &peer->any, &peer_length) < 0)
 		return -errno;
-	sml_frame_headers_init(&afxdp->headers, own, peer);
+	sml_flow_headers_init(&afxdp->headers, own, peer);
 	put_address(afxdp->key.source, peer);
 	put_address(afxdp->key.destination, own);
 	afxdp->key.source_port = peer->v4.sin_port;
@@ -375,8 +378,9 @@ static void list_missing_capabilities(char *text, size_t bytes)
 						   length ? ", " : "", needed[i].name);
 }
 
-static int open_device(struct afxdp *afxdp, const struct sml_afxdp_services *services)
+static int open_device(struct afxdp *afxdp)
 {
+	const struct sml_afxdp_services *library = afxdp->library;
 	static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 	char text[256];
 	int error;
@@ -385,12 +389,12 @@ static int open_device(struct afxdp *afxdp, const struct sml_afxdp_services *ser
 	list_missing_capabilities(text, sizeof(text));
 	pthread_mutex_unlock(&one_at_a_time);
 	if (text[0])
-		return services->error_set(-EPERM,
-					   "SWITCHML_TRANSPORT=afxdp needs %s, which this process "
-					   "does not have: run as "
-					   "root, give them to the program (setcap), or leave the "
-					   "variable out for UDP",
-					   text);
+		return library->error_set(-EPERM,
+					  "SWITCHML_TRANSPORT=afxdp needs %s, which this process "
+					  "does not have: run as "
+					  "root, give them to the program (setcap), or leave the "
+					  "variable out for UDP",
+					  text);
 	afxdp->device = sml_device_get(afxdp->route.ifindex, afxdp->route.name, afxdp->route.mtu,
 				       &error, text, sizeof(text));
 	if (error == -EBUSY) {
@@ -398,20 +402,20 @@ static int open_device(struct afxdp *afxdp, const struct sml_afxdp_services *ser
 		return 0;
 	}
 	if (error)
-		return services->error_set(error, "SWITCHML_TRANSPORT=afxdp: %s", text);
+		return library->error_set(error, "SWITCHML_TRANSPORT=afxdp: %s", text);
 	error = sml_device_add_flow(afxdp->device, &afxdp->key, &afxdp->flow);
 	if (error)
-		return services->error_set(error, "SWITCHML_TRANSPORT=afxdp: no flow on %s: %s",
-					   afxdp->route.name, strerrordesc_np(-error));
+		return library->error_set(error, "SWITCHML_TRANSPORT=afxdp: no flow on %s: %s",
+					  afxdp->route.name, strerrordesc_np(-error));
 	afxdp->registered = true;
 	return 0;
 }
 
-static int open_beside(struct afxdp *afxdp, const struct sml_transport_config *config,
-		       const struct sml_afxdp_services *services)
+static int open_beside(struct afxdp *afxdp, const struct sml_transport_config *config)
 {
+	const struct sml_afxdp_services *library = afxdp->library;
 	const struct sml_interface *interface = config->interface;
-	union sml_sockaddr own, peer;
+	union sml_sockaddr own = {0}, peer = {0};
 	int error = describe_flow(afxdp, &own, &peer);
 
 	if (error == 0)
@@ -419,7 +423,7 @@ static int open_beside(struct afxdp *afxdp, const struct sml_transport_config *c
 				       interface->to_device ? (int)if_nametoindex(interface->name)
 							    : 0);
 	if (error)
-		return services->error_set(
+		return library->error_set(
 			error,
 			"SWITCHML_TRANSPORT=afxdp: the route to the switch cannot "
 			"be asked for: %s",
@@ -427,13 +431,13 @@ static int open_beside(struct afxdp *afxdp, const struct sml_transport_config *c
 	afxdp->base.poll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (afxdp->base.poll_fd < 0 ||
 	    wait_for(afxdp, afxdp->udp->poll_fd, EPOLLIN, &afxdp->udp_events) < 0)
-		return services->error_set(-errno, "SWITCHML_TRANSPORT=afxdp: no epoll: %s",
-					   strerrordesc_np(errno));
+		return library->error_set(-errno, "SWITCHML_TRANSPORT=afxdp: no epoll: %s",
+					  strerrordesc_np(errno));
 	if (afxdp->route.local)
 		stay_slow(afxdp, "the switch is on this very host");
 	else if (!afxdp->route.ethernet)
 		stay_slow(afxdp, "it is no Ethernet");
-	return afxdp->state == SLOW ? 0 : open_device(afxdp, services);
+	return afxdp->state == SLOW ? 0 : open_device(afxdp);
 }
 
 __attribute__((visibility("default"))) int
@@ -457,6 +461,7 @@ int sml_afxdp_open(struct sml_transport **opened, const struct sml_transport_con
 		return services->error_set(-ENOMEM, "no memory for an AF_XDP socket");
 	afxdp->base.poll_fd = -1;
 	afxdp->patience = PATIENCE;
+	afxdp->library = services;
 	afxdp->log = config->log;
 	afxdp->flow.queue = SML_WORKER_NO_QUEUE;
 	error = services->udp->open(&afxdp->udp, config);
@@ -466,7 +471,7 @@ int sml_afxdp_open(struct sml_transport **opened, const struct sml_transport_con
 		afxdp->base = *afxdp->udp;
 		afxdp->base.ops = &afxdp_ops;
 		afxdp->base.poll_fd = poll_fd;
-		error = open_beside(afxdp, config, services);
+		error = open_beside(afxdp, config);
 	}
 	if (error) {
 		afxdp_close(&afxdp->base);

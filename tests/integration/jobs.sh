@@ -2,8 +2,17 @@
 # To be sourced after hosts.sh: jobs on its hosts, and what becomes of them.
 # shellcheck shell=bash
 
-# Probability, hosts: so many of the UDP packets that arrive there are lost.
+# What the ranks lose themselves.
+faults=()
+
+# Probability, hosts: so many of the UDP packets that arrive there are lost. AF_XDP's pass
+# by the firewall: there, each rank loses as many both ways.
 lose() {
+	if [ "${SWITCHML_TRANSPORT:-udp}" = afxdp ]; then
+		faults=()
+		[ "$1" = 0 ] || faults=(--drop "$(awk "BEGIN { print 100 * $1 }")%")
+		return
+	fi
 	for host in "${@:2}"; do
 		ip netns exec "$name-$host" iptables -F INPUT || return 1
 		[ "$1" = 0 ] || ip netns exec "$name-$host" iptables -A INPUT -p udp \
@@ -18,7 +27,7 @@ start_job() {
 	pids=()
 	for ((rank = 0; rank < ranks; rank++)); do
 		ip netns exec "$name-$rank" env RANK=$rank WORLD_SIZE=$ranks timeout 100 "$switchml" bench \
-			--switch "${switch:-10.77.0.1}" --job "$job" "$@" \
+			--switch "${switch:-10.77.0.1}" --job "$job" "${faults[@]}" "$@" \
 			>"$work/$job.$rank" 2>&1 &
 		pids+=($!)
 	done

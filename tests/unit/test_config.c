@@ -32,6 +32,7 @@ static const char *const names[] = {"SWITCHML_SWITCH",
 				    "SWITCHML_DEBUG",
 				    "SWITCHML_SPIN",
 				    "SWITCHML_FAULTS",
+				    "SWITCHML_TRANSPORT",
 				    "RANK",
 				    "WORLD_SIZE",
 				    "LOCAL_WORLD_SIZE",
@@ -228,6 +229,7 @@ static void every_variable_of_ours_is_read(void **state)
 		{"SWITCHML_THREADS", "3"},     {"SWITCHML_MTU", "9000"},
 		{"SWITCHML_DEBUG", "trace"},   {"SWITCHML_SPIN", "1"},
 		{"SWITCHML_FAULTS", "drop=5"}, {"SWITCHML_SOCKET_IFNAME", "^lo"}};
+	const struct variable third[MAX_VARIABLES] = {{"SWITCHML_TRANSPORT", "afxdp"}};
 	struct sml_config config;
 
 	(void)state;
@@ -247,20 +249,25 @@ static void every_variable_of_ours_is_read(void **state)
 	assert_int_equal(config.spin, 1);
 	assert_string_equal(config.faults, "drop=5");
 	assert_string_equal(config.interface, "^lo");
+	assert_int_equal(config.transport, SML_TRANSPORT_UDP);
+	set_environment(third);
+	assert_int_equal(sml_config_init(&config), 0);
+	assert_int_equal(config.transport, SML_TRANSPORT_AFXDP);
 }
 
 static const struct variable wrong[] = {
-	{"SWITCHML_RANK", "-1"},      {"SWITCHML_RANK", "64"},
-	{"SWITCHML_RANK", "1x"},      {"SWITCHML_RANK", " 1"},
-	{"SWITCHML_WORLD_SIZE", "0"}, {"SWITCHML_WORLD_SIZE", "65"},
-	{"SWITCHML_TIMEOUT", "1e3"},  {"SWITCHML_TIMEOUT", "0"},
-	{"SWITCHML_TIMEOUT", "1."},   {"SWITCHML_TIMEOUT", "1,5"},
-	{"SWITCHML_HEARTBEAT", "61"}, {"SWITCHML_WIRE", "INT32"},
-	{"SWITCHML_WIRE", "fp8"},     {"SWITCHML_SLOTS", "0"},
-	{"SWITCHML_SLOTS", "5000"},   {"SWITCHML_THREADS", "17"},
-	{"SWITCHML_MTU", "70000"},    {"SWITCHML_DEBUG", "2"},
-	{"SWITCHML_SPIN", "yes"},     {"SWITCHML_MASTER_PORT", "0"},
-	{"MASTER_PORT", "65535"},     {"SWITCHML_SLOTS", "99999999999999999999999"},
+	{"SWITCHML_RANK", "-1"},       {"SWITCHML_RANK", "64"},
+	{"SWITCHML_RANK", "1x"},       {"SWITCHML_RANK", " 1"},
+	{"SWITCHML_WORLD_SIZE", "0"},  {"SWITCHML_WORLD_SIZE", "65"},
+	{"SWITCHML_TIMEOUT", "1e3"},   {"SWITCHML_TIMEOUT", "0"},
+	{"SWITCHML_TIMEOUT", "1."},    {"SWITCHML_TIMEOUT", "1,5"},
+	{"SWITCHML_HEARTBEAT", "61"},  {"SWITCHML_WIRE", "INT32"},
+	{"SWITCHML_WIRE", "fp8"},      {"SWITCHML_SLOTS", "0"},
+	{"SWITCHML_SLOTS", "5000"},    {"SWITCHML_THREADS", "17"},
+	{"SWITCHML_MTU", "70000"},     {"SWITCHML_DEBUG", "2"},
+	{"SWITCHML_SPIN", "yes"},      {"SWITCHML_MASTER_PORT", "0"},
+	{"MASTER_PORT", "65535"},      {"SWITCHML_SLOTS", "99999999999999999999999"},
+	{"SWITCHML_TRANSPORT", "tcp"},
 };
 
 static void a_wrong_value_is_told_with_its_name_and_what_is_allowed(void **state)

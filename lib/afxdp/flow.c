@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One's complement sums are of words in the order of the wire, whatever this CPU's. */
-#include "lib/afxdp/frame.h"
+#include "lib/afxdp/flow.h"
 
 #include <linux/if_ether.h>
 #include <netinet/ip.h>
@@ -60,7 +60,7 @@ static uint64_t copy_and_sum(uint8_t *to, const uint8_t *from, uint32_t length)
 
 /* ---- the flow ---- */
 
-static void put_ipv4(struct sml_frame_headers *headers, const union sml_sockaddr *from,
+static void put_ipv4(struct sml_flow_headers *headers, const union sml_sockaddr *from,
 		     const union sml_sockaddr *to)
 {
 	struct iphdr ip = {
@@ -79,7 +79,7 @@ static void put_ipv4(struct sml_frame_headers *headers, const union sml_sockaddr
 	headers->udp_sum = (uint64_t)ip.saddr + ip.daddr;
 }
 
-static void put_ipv6(struct sml_frame_headers *headers, const union sml_sockaddr *from,
+static void put_ipv6(struct sml_flow_headers *headers, const union sml_sockaddr *from,
 		     const union sml_sockaddr *to)
 {
 	struct ip6_hdr ip = {
@@ -95,14 +95,14 @@ static void put_ipv6(struct sml_frame_headers *headers, const union sml_sockaddr
 	headers->udp_sum = sum_bytes((const uint8_t *)&ip.ip6_src, 2 * sizeof(ip.ip6_src));
 }
 
-void sml_frame_headers_init(struct sml_frame_headers *headers, const union sml_sockaddr *from,
-			    const union sml_sockaddr *to)
+void sml_flow_headers_init(struct sml_flow_headers *headers, const union sml_sockaddr *from,
+			   const union sml_sockaddr *to)
 {
 	/* The port is at the same place in both families. */
 	struct udphdr udp = {.source = from->v4.sin_port, .dest = to->v4.sin_port};
 	uint16_t type;
 
-	*headers = (struct sml_frame_headers){
+	*headers = (struct sml_flow_headers){
 		.ip = ETH_HLEN,
 		.v6 = to->any.sa_family == AF_INET6,
 	};
@@ -117,8 +117,8 @@ void sml_frame_headers_init(struct sml_frame_headers *headers, const union sml_s
 	headers->udp_sum += (uint64_t)htons(IPPROTO_UDP) + udp.source + udp.dest;
 }
 
-void sml_frame_headers_set_macs(struct sml_frame_headers *headers,
-				const uint8_t from[SML_MAC_BYTES], const uint8_t to[SML_MAC_BYTES])
+void sml_flow_headers_set_macs(struct sml_flow_headers *headers, const uint8_t from[SML_MAC_BYTES],
+			       const uint8_t to[SML_MAC_BYTES])
 {
 	memcpy(headers->bytes, to, SML_MAC_BYTES);
 	memcpy(headers->bytes + SML_MAC_BYTES, from, SML_MAC_BYTES);
@@ -131,8 +131,8 @@ static void put16(uint8_t *place, uint16_t value)
 	memcpy(place, &value, sizeof(value));
 }
 
-uint32_t sml_frame_write(const struct sml_frame_headers *headers, uint8_t *frame,
-			 const void *payload, uint32_t length)
+uint32_t sml_flow_write(const struct sml_flow_headers *headers, uint8_t *frame, const void *payload,
+			uint32_t length)
 {
 	uint16_t udp_length = htons((uint16_t)(length + sizeof(struct udphdr))), ip_length, check;
 	uint8_t *ip = frame + headers->ip, *udp = frame + headers->udp;
@@ -183,7 +183,7 @@ static uint32_t find_ip(const uint8_t *frame, uint32_t bytes, bool v6)
 }
 
 /* `most` bytes are there. Is it back to where the headers come from, and how long is UDP? */
-static bool read_ipv4(const struct sml_frame_headers *headers, const uint8_t *bytes, uint32_t most,
+static bool read_ipv4(const struct sml_flow_headers *headers, const uint8_t *bytes, uint32_t most,
 		      uint32_t *udp_length)
 {
 	const uint8_t *own = headers->bytes + headers->ip;
@@ -201,7 +201,7 @@ static bool read_ipv4(const struct sml_frame_headers *headers, const uint8_t *by
 	       memcmp(&ip.daddr, own + offsetof(struct iphdr, saddr), sizeof(ip.daddr)) == 0;
 }
 
-static bool read_ipv6(const struct sml_frame_headers *headers, const uint8_t *bytes, uint32_t most,
+static bool read_ipv6(const struct sml_flow_headers *headers, const uint8_t *bytes, uint32_t most,
 		      uint32_t *udp_length)
 {
 	const uint8_t *own = headers->bytes + headers->ip;
@@ -221,7 +221,7 @@ static bool read_ipv6(const struct sml_frame_headers *headers, const uint8_t *by
 }
 
 /* Addresses and ports sum up the same in both directions. */
-static bool checksum_is_right(const struct sml_frame_headers *headers, const uint8_t *udp,
+static bool checksum_is_right(const struct sml_flow_headers *headers, const uint8_t *udp,
 			      uint32_t udp_length, bool partial)
 {
 	uint16_t check = get16(udp + offsetof(struct udphdr, check));
@@ -234,8 +234,8 @@ static bool checksum_is_right(const struct sml_frame_headers *headers, const uin
 	       fold(pseudo + sum_bytes(udp, udp_length)) == 0xffff;
 }
 
-uint8_t *sml_frame_read(const struct sml_frame_headers *headers, uint8_t *frame, uint32_t bytes,
-			bool partial, uint32_t *length)
+uint8_t *sml_flow_read(const struct sml_flow_headers *headers, uint8_t *frame, uint32_t bytes,
+		       bool partial, uint32_t *length)
 {
 	const uint8_t *own = headers->bytes + headers->udp;
 	uint32_t ip = find_ip(frame, bytes, headers->v6), udp, udp_length;
