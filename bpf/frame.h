@@ -118,10 +118,10 @@ static __always_inline uint16_t parse_ethernet(const struct ethhdr *ethernet, vo
 }
 
 /*
- * Is this a whole UDP datagram? What isn't, in any way, goes to the stack: fragments,
- * options, extension headers, and lengths that disagree.
+ * Is this a whole UDP datagram to our port? What isn't, in any way, goes to the
+ * stack: fragments, options, extension headers, and lengths that disagree.
  */
-static __always_inline bool frame_parse_udp(struct xdp_md *ctx, struct frame *frame)
+static __always_inline bool frame_parse(struct xdp_md *ctx, uint16_t port_be, struct frame *frame)
 {
 	void *data = frame_data(ctx), *end = frame_end(ctx);
 	const struct udphdr *udp;
@@ -140,22 +140,11 @@ static __always_inline bool frame_parse_udp(struct xdp_md *ctx, struct frame *fr
 		return false;
 	}
 	udp = data + frame->udp;
-	if ((void *)(udp + 1) > end || sml_be16(udp->len) != udp_length ||
+	if ((void *)(udp + 1) > end || udp->dest != port_be || sml_be16(udp->len) != udp_length ||
 	    udp_length < sizeof(*udp) || udp_length > 0xffff)
 		return false;
 	frame->length = udp_length - (uint32_t)sizeof(*udp);
 	return true;
-}
-
-/* And is it to our port? */
-static __always_inline bool frame_parse(struct xdp_md *ctx, uint16_t port_be, struct frame *frame)
-{
-	const struct udphdr *udp;
-
-	if (!frame_parse_udp(ctx, frame))
-		return false;
-	udp = frame_data(ctx) + sml_below(frame->udp, 64);
-	return (void *)(udp + 1) <= frame_end(ctx) && udp->dest == port_be;
 }
 
 /*

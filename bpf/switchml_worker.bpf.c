@@ -40,49 +40,6 @@ struct {
 	__type(value, uint32_t);
 } sml_wsockets SEC(".maps");
 
-static __always_inline void map_ipv4(uint32_t *words, uint32_t address)
-{
-	words[0] = words[1] = 0;
-	words[2] = sml_be32(0xffff);
-	words[3] = address;
-}
-
-static __always_inline bool read_key(struct xdp_md *ctx, const struct frame *frame,
-				     struct sml_worker_flow_key *key)
-{
-	const void *l3 = frame_data(ctx) + sml_below(frame->l3, 32);
-	const struct udphdr *udp = frame_data(ctx) + sml_below(frame->udp, 64);
-	const struct ipv6hdr *v6 = l3;
-	const struct iphdr *v4 = l3;
-
-	if ((const void *)(udp + 1) > frame_end(ctx))
-		return false;
-	key->source_port = udp->source;
-	key->destination_port = udp->dest;
-	if (!frame->v6) {
-		if ((const void *)(v4 + 1) > frame_end(ctx))
-			return false;
-		map_ipv4(key->source, v4->saddr);
-		map_ipv4(key->destination, v4->daddr);
-		return true;
-	}
-	if ((const void *)(v6 + 1) > frame_end(ctx))
-		return false;
-	__builtin_memcpy(key->source, &v6->saddr, sizeof(key->source));
-	__builtin_memcpy(key->destination, &v6->daddr, sizeof(key->destination));
-	return true;
-}
-
-/* One packet of ours, whole: not several that the stack has glued together. */
-static __always_inline bool is_one_packet(struct xdp_md *ctx, const struct frame *frame)
-{
-	const struct udphdr *udp = frame_data(ctx) + sml_below(frame->udp, 64);
-	const struct sml_header *header = (const struct sml_header *)(udp + 1);
-
-	return (const void *)(header + 1) <= frame_end(ctx) &&
-	       frame->length == SML_HEADER_BYTES + 4u * sml_be16(header->lanes_be);
-}
-
 static __always_inline bool is_owned(const struct sml_worker_flow *flow)
 {
 	uint32_t place = flow->place;
@@ -91,23 +48,79 @@ static __always_inline bool is_owned(const struct sml_worker_flow *flow)
 	return owner && *owner == flow->owner;
 }
 
-SEC("xdp")
-int sml_worker(struct xdp_md *ctx)
+/* One packet of ours, whole: not several that the stack has glued together. */
+static __always_inline bool is_one_packet(const struct udphdr *udp, const void *end,
+					  uint32_t udp_length)
 {
-	struct sml_worker_flow_key key = {0};
-	struct sml_worker_flow *flow;
-	struct frame frame = {0};
-	uint32_t queue = ctx->rx_queue_index;
+	const struct sml_header *header = (const struct sml_header *)(udp + 1);
 
-	if (!frame_parse_udp(ctx, &frame) || !read_key(ctx, &frame, &key))
+	return (const void *)(header + 1) <= end && sml_be16(udp->len) == udp_length &&
+	       udp_length == sizeof(*udp) + SML_HEADER_BYTES + 4u * sml_be16(header->lanes_be);
+}
+
+static __always_inline int deliver(struct xdp_md *ctx, struct sml_worker_flow_key *key,
+				   const struct udphdr *udp, uint32_t udp_length)
+{
+	const uint32_t headers = sizeof(struct ethhdr) + sizeof(struct ipv6hdr);
+	uint32_t queue = ctx->rx_queue_index;
+	struct sml_worker_flow *flow;
+
+	if ((const void *)(udp + 1) > frame_end(ctx))
 		return XDP_PASS;
-	flow = bpf_map_lookup_elem(&sml_wflows, &key);
+	key->source_port = udp->source;
+	key->destination_port = udp->dest;
+	flow = bpf_map_lookup_elem(&sml_wflows, key);
 	if (!flow)
 		return XDP_PASS;
 	if (flow->seen != queue + 1)
 		flow->seen = queue + 1;
-	if (flow->queue != queue || (uint32_t)(ctx->data_end - ctx->data) > flow->most_bytes ||
-	    !is_one_packet(ctx, &frame) || !is_owned(flow))
+	if (flow->queue != queue || headers + udp_length > flow->most_bytes ||
+	    !is_one_packet(udp, frame_end(ctx), udp_length) || !is_owned(flow))
 		return XDP_PASS;
 	return (int)bpf_redirect_map(&sml_wsockets, flow->place, XDP_PASS);
+}
+
+/*
+ * Offsets are constant in each, so that the verifier lets a program without CAP_PERFMON
+ * use them: functions that are compiled apart, and no VLAN tags.
+ */
+static __noinline int take_ipv4(struct xdp_md *ctx)
+{
+	const struct iphdr *ip = frame_data(ctx) + sizeof(struct ethhdr);
+	struct sml_worker_flow_key key = {0};
+	struct frame frame = {0};
+	uint32_t udp_length = 0;
+
+	if (!parse_ipv4(&frame, ip, frame_end(ctx), &udp_length))
+		return XDP_PASS;
+	key.source[2] = key.destination[2] = sml_be32(0xffff);
+	key.source[3] = ip->saddr;
+	key.destination[3] = ip->daddr;
+	return deliver(ctx, &key, (const struct udphdr *)(ip + 1), udp_length);
+}
+
+static __noinline int take_ipv6(struct xdp_md *ctx)
+{
+	const struct ipv6hdr *ip = frame_data(ctx) + sizeof(struct ethhdr);
+	struct sml_worker_flow_key key = {0};
+	struct frame frame = {0};
+	uint32_t udp_length = 0;
+
+	if (!parse_ipv6(&frame, ip, frame_end(ctx), &udp_length))
+		return XDP_PASS;
+	__builtin_memcpy(key.source, &ip->saddr, sizeof(key.source));
+	__builtin_memcpy(key.destination, &ip->daddr, sizeof(key.destination));
+	return deliver(ctx, &key, (const struct udphdr *)(ip + 1), udp_length);
+}
+
+SEC("xdp")
+int sml_worker(struct xdp_md *ctx)
+{
+	const struct ethhdr *ethernet = frame_data(ctx);
+
+	if ((const void *)(ethernet + 1) > frame_end(ctx))
+		return XDP_PASS;
+	if (ethernet->h_proto == sml_be16(ETHERTYPE_IPV4))
+		return take_ipv4(ctx);
+	return ethernet->h_proto == sml_be16(ETHERTYPE_IPV6) ? take_ipv6(ctx) : XDP_PASS;
 }

@@ -38,7 +38,9 @@ class Method:
 
 class SwitchML(Method):
     """Ours. where: "port" (a switch whose port is not shaped), "nic" (one of the workers' rate),
-    "two" (two of those, striped), "ranks" (no switch: striped over the ranks)."""
+    "two" (two of those, striped), "ranks" (no switch: striped over the ranks), "xdp" (a switch
+    in the kernel behind a port that is not shaped), "box" (in the kernel of the bridge itself:
+    each worker on a port of the switch)."""
 
     needs = "ninja -C build"
     same_bits = True
@@ -52,7 +54,7 @@ class SwitchML(Method):
 
     def switches(self):
         return {"port": {"port": False}, "nic": {"nic": True},
-                "two": {"two-a": True, "two-b": True}, "ranks": {}}[self.where]
+                "two": {"two-a": True, "two-b": True}, "xdp": {"xdp": False}}.get(self.where, {})
 
     def moved(self, n_workers):
         if self.where == "ranks":
@@ -61,7 +63,7 @@ class SwitchML(Method):
         return n_workers / len(self.switches()) if self.where in ("nic", "two") else 1
 
     def check_stripes(self, n_stripes, n_workers):
-        wanted = n_workers if self.where == "ranks" else len(self.switches())
+        wanted = n_workers if self.where == "ranks" else max(1, len(self.switches()))
         if n_stripes != wanted:
             raise Refused(f"the library makes {n_stripes} stripe of it, not {wanted}")
 
@@ -72,7 +74,8 @@ class SwitchML(Method):
     def start(self, crew):
         program = crew.program("switchml_allreduce")
         own_port = str(PORT + crew.star.next_port())
-        address = ",".join(self.start_switch(crew, host) for host in self.switches())
+        hosts = ["net"] if self.where == "box" else self.switches()
+        address = ",".join(self.start_switch(crew, host) for host in hosts)
         for rank in range(crew.star.n_workers):
             crew.spawn(str(rank), [program], **{
                 "SWITCHML_SWITCH": address or "embedded", "SWITCHML_JOB": self.name,
@@ -83,15 +86,21 @@ class SwitchML(Method):
     def start_switch(self, crew, host):
         # A switch of its own for each crew: nothing is shared with other rows.
         port = PORT + crew.star.next_port()
+        dataplane = []
+        if self.where in ("xdp", "box"):
+            ports = crew.star.ports_for_xdp(host)
+            dataplane = ["--dataplane", "xdp", "--iface", ",".join(ports)]
         address = f"{crew.star.address[host]}:{port}"
         process = crew.spawn(host, [os.path.join(crew.build, "switchml"), "switch", "--listen",
-                                    address], helper=True)
+                                    address, *dataplane], helper=True)
         for _ in range(100):
             if "ready on " + address in crew.log():
                 return address
             if process.poll() is not None:
                 break
             time.sleep(0.05)
+        if dataplane:
+            raise Refused("no XDP here: " + crew.log())
         raise Failed("the switch did not start: " + crew.log())
 
 

@@ -20,6 +20,13 @@ NO_FAST = SwitchML("ours-int32-no-fast", "ours, int32, without fast retransmit",
                    SWITCHML_FAULTS="fastretransmit=0")
 NEITHER = SwitchML("ours-int32-neither", "ours, int32, without both",
                    SWITCHML_FAULTS="tickets=0,fastretransmit=0")
+XDP32 = SwitchML("ours-xdp-int32", "ours, int32, XDP switch", where="xdp")
+BOX32 = SwitchML("ours-xdp-int32-ports", "ours, int32, XDP switch, workers on its ports",
+                 where="box")
+AF32 = SwitchML("ours-int32-afxdp", "ours, int32, AF_XDP workers", SWITCHML_TRANSPORT="afxdp")
+XDPAF32 = SwitchML("ours-xdp-int32-ports-afxdp",
+                   "ours, int32, XDP switch, AF_XDP workers on its ports", where="box",
+                   SWITCHML_TRANSPORT="afxdp")
 RING, BCUBE, MPI = Gloo("ring"), Gloo("bcube"), OpenMPI()
 
 OTHERS = (RING, BCUBE, MPI)
@@ -56,9 +63,12 @@ class Cell:
     entries: tuple = field(hash=False)
     offload: bool = True
     target: bool = False  # one of the rows that issue 4 sets targets for
+    # On a star of its own: an XDP program on workers' links changes what others' packets
+    # cost there, and a queue has one AF_XDP socket.
+    apart: str = ""
 
     def star(self):
-        return (self.n_workers, self.rate, self.mtu, self.offload)
+        return (self.n_workers, self.rate, self.mtu, self.offload, self.apart)
 
     def name(self):
         return (f"{self.n_workers}x/{self.rate}/mtu{self.mtu}/{human(self.size_bytes)}"
@@ -136,9 +146,17 @@ def flat():
         yield Cell(n_workers, "100mbit", 1500, 1 << 20, entries((INT32, RING)))
 
 
+def kernel():
+    """XDP and AF_XDP. Both transmit past the queues that shape links, so links here have no rate."""
+    for size in (16, 64 << 10, 10_000_000):
+        yield Cell(4, "unshaped", 1500, size, entries((INT32, XDP32)), apart="xdp")
+        for method in (BOX32, AF32, XDPAF32):
+            yield Cell(4, "unshaped", 1500, size, entries((method,)), apart=method.name)
+
+
 def all_cells():
     seen = set()
-    for cell in (*targets(), *sweep(), *losses(), *flat()):
+    for cell in (*targets(), *sweep(), *losses(), *flat(), *kernel()):
         key = (cell.star(), cell.size_bytes, cell.entries)
         if key not in seen:
             seen.add(key)

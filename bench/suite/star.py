@@ -106,6 +106,23 @@ class Star:
                    "limit", str(queue_bytes)]
         call("tc", "-n", namespace, "qdisc", "add", "dev", device, "root", *how)
 
+    def ports_for_xdp(self, host):
+        """The interfaces of a switch in the kernel. They can transmit where their other ends have
+        GRO. The bridge gets an address when it is to be a switch itself."""
+        if host != "net":
+            call(*self.inside("net"), "ethtool", "-K", f"port-{host}", "gro", "on")
+            return ["eth0"]
+        for rank in range(self.n_workers):
+            call(*self.inside(str(rank)), "ethtool", "-K", "eth0", "gro", "on")
+        self.give_bridge_address()
+        return [f"port-{rank}" for rank in range(self.n_workers)]
+
+    def give_bridge_address(self):
+        if "net" not in self.address:
+            self.address["net"] = "10.77.0.250"
+            call("ip", "-n", self.namespace("net"), "address", "add", "10.77.0.250/16", "dev",
+                 "bridge")
+
     # ---- using ----
 
     def namespace(self, host):

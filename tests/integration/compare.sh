@@ -18,7 +18,7 @@ nothing_left() {
 }
 
 "$compare" --build "$build" --runs 2 --json "$work/json" \
-	--only '^2x/1gbit/mtu1500/16KiB/[^/]*$|^2x/100mbit/mtu1500/1MiB/no-offload/ours-int32/loss1%$' \
+	--only '^2x/1gbit/mtu1500/16KiB/[^/]*$|^2x/100mbit/mtu1500/1MiB/no-offload/ours-int32/loss1%$|^4x/unshaped/mtu1500/16B/ours-(xdp-int32(-ports(-afxdp)?)?|int32-afxdp)$' \
 	>"$work/out" 2>&1 &
 pid=$!
 wait $pid
@@ -41,7 +41,11 @@ for row in rows:
         assert row["p99_s"] >= row["p50_s"] > 0 and row["cpu_s_a_call"] > 0, row
         # At least the tensor in its wire's width, both ways, went over the wire.
         least = row["size_bytes"] / (2 if row["method"] == "ours-int16" else 1)
-        assert row["received_bytes_a_call"] > 0.9 * least, row
+        # (What XDP and AF_XDP transmit passes by the queues that count.)
+        past = "ports" in row["method"] or "afxdp" in row["method"]
+        assert past or row["received_bytes_a_call"] > 0.9 * least, row
+    elif "no XDP here" in why or "afxdp" in why:
+        print("left out:", row["row"], why)
     elif row["method"].startswith("ours") or "was not built" not in why:
         sys.exit(f"FAILED: {row['row']}: {why}")
 print("ok: measured, every sum right:",

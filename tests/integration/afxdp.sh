@@ -1,0 +1,235 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# What is peculiar to workers with AF_XDP sockets, between network namespaces; what they
+# have in common with UDP sockets, netns.sh and xdp.sh test with SWITCHML_TRANSPORT set.
+# Needs root and BPF.
+#
+#	tests/integration/afxdp.sh build/switchml build/bpf/switchml.bpf.o
+switchml=$(realpath "$1")
+foreign=$(realpath "$2") # a program that is not the worker's
+export SWITCHML_TRANSPORT=afxdp SWITCHML_DEBUG=info
+# shellcheck source=tests/integration/hosts.sh
+. "$(dirname "$0")/hosts.sh"
+# shellcheck source=tests/integration/jobs.sh
+. "$(dirname "$0")/jobs.sh"
+
+on() {
+	ip netns exec "$name-$1" "${@:2}"
+}
+
+# Title, words that ranks (files of the job) must have written, and the job.
+expect_words() {
+	if grep -q "$2" "$work/$3".*; then
+		echo "ok: $1: $(grep -h "$2" "$work/$3".* | head -n 1 | cut -c 1-200)"
+	else
+		fail "$1"
+	fi
+}
+
+# Title: no program is left on a rank's interface (the kernel takes it off a little later).
+no_trace() {
+	for ((i = 0; i < 40; i++)); do
+		for host in 0 1 2; do
+			on $host ip link show eth0
+		done | grep -q xdp || break
+		sleep 0.05
+	done
+	if [ "$i" -lt 40 ]; then
+		echo "ok: $1: no program is left on an interface"
+	else
+		fail "$1: no program is left on an interface"
+	fi
+}
+
+udp_received() {
+	on 0 awk '/^Udp: [0-9]/ { print $2 }' /proc/net/snmp
+}
+
+# The results themselves come past the stack: of thousands, its UDP sees the first few.
+past_the_stack() {
+	local before after
+	before=$(udp_received)
+	start_job fast -b 1M -e 1M -n 10
+	expect_success "a job over AF_XDP" "${pids[@]}"
+	after=$(udp_received)
+	grep -q "Operation not permitted\|does not permit" "$work"/fast.* && skip "XDP is not permitted here"
+	expect_words "the log says how" "AF_XDP on eth0, queue 0, copying, native mode" fast
+	if [ $((after - before)) -lt 200 ]; then
+		echo "ok: results pass by the stack ($((after - before)) datagrams came through it)"
+	else
+		fail "results pass by the stack: $((after - before)) datagrams came through it"
+	fi
+	no_trace "the end of a job"
+}
+
+many_ways() {
+	SWITCHML_THREADS=2 start_job shards -b 4 -e 256K -f 16 -n 2 -d all -o all
+	expect_success "all types and operations, two sockets on one queue" "${pids[@]}"
+	for host in 0 1 2; do
+		on $host ip address add "fd77::1$host/64" dev eth0 nodad
+	done
+	on switch ip address add fd77::1/64 dev eth0 nodad
+	switch=[fd77::1] start_job six -b 4 -e 256K -f 16 -n 2 --drop 1%
+	expect_success "IPv6, with losses" "${pids[@]}"
+	expect_words "that is AF_XDP, too" "AF_XDP on eth0, queue" six
+	start_job faults -b 4 -e 256K -f 16 -n 5 --drop 2% --duplicate 1% --reorder 1%
+	expect_success "packets lost, doubled and late, both ways" "${pids[@]}"
+}
+
+# Of one interface's queues each process can have its own.
+several_queues() {
+	for host in 0 1 2; do
+		ip -n "$name-net" link delete port-$host
+		ip link add eth0 netns "$name-$host" numrxqueues 8 numtxqueues 8 type veth \
+			peer name port-$host netns "$name-net" numrxqueues 8 numtxqueues 8
+		ip -n "$name-net" link set port-$host master bridge up
+		ip -n "$name-$host" address add 10.77.0.1$host/24 dev eth0
+		ip -n "$name-$host" link set eth0 up
+	done
+	two_jobs
+	expect_words "one of them" "AF_XDP on eth0, queue" one
+	expect_words "and the other" "AF_XDP on eth0\(, queue\|: queue . is another process's\)" two
+	SWITCHML_THREADS=4 start_job queues -b 4 -e 1M -f 16 -n 3
+	expect_success "four sockets on queues of one interface" "${pids[@]}"
+}
+
+# kill -9 of all ranks at once: nothing has had time to clean up.
+killed() {
+	start_job killed-all -b 1M -e 1M -n 100000
+	sleep 1.5
+	on 0 ip link show eth0 | grep -q xdp || fail "a program is on the interface while a job runs"
+	for host in 0 1 2; do
+		ip netns pids "$name-$host" | xargs -r kill -9
+	done
+	wait "${pids[@]}" 2>/dev/null
+	no_trace "kill -9 of all ranks"
+}
+
+# The switch is killed and started again.
+resumed() {
+	for calls in 200 1000 5000 20000; do
+		SWITCHML_TIMEOUT=30 SWITCHML_HEARTBEAT=1 start_job resumed -b 256K -e 256K -n $calls -w 1
+		sleep 1.5
+		kill -0 "${pids[@]}" 2>/dev/null && break
+		wait "${pids[@]}"
+	done
+	ip netns pids "$name-switch" | xargs -r kill -9
+	sleep 0.3
+	start_switch
+	expect_success "the switch is killed and started again in the middle of a job" "${pids[@]}"
+	expect_words "the job went on" "epoch 2" resumed
+}
+
+# A gateway's MAC address changes under way: the kernel finds out, and so do we.
+moved_neighbour() {
+	on switch sysctl -qw net.ipv4.conf.all.arp_notify=1 # as a gateway that takes over says so
+	start_job moved -b 64K -e 64K -n 1500
+	sleep 1
+	on switch ip link set eth0 address 02:00:00:00:77:01
+	expect_success "the next hop's MAC address changes in the middle of a job" "${pids[@]}"
+}
+
+# While a rank is frozen the others wait: for a second, of which they must not use much.
+waiting_costs_nothing() {
+	local before after
+	SWITCHML_HEARTBEAT=30 start_job waiting -b 1M -e 1M -n 100000
+	sleep 1.5
+	ip netns pids "$name-2" | xargs -r kill -STOP
+	sleep 0.5
+	before=$(ip netns pids "$name-0" | xargs -I{} awk '{ print $14 + $15 }' /proc/{}/stat | awk '{ n += $1 } END { print n }')
+	sleep 2
+	after=$(ip netns pids "$name-0" | xargs -I{} awk '{ print $14 + $15 }' /proc/{}/stat | awk '{ n += $1 } END { print n }')
+	for host in 0 1 2; do
+		ip netns pids "$name-$host" | xargs -r kill -9
+	done
+	wait "${pids[@]}" 2>/dev/null
+	if [ $((after - before)) -le 20 ]; then
+		echo "ok: waiting costs nothing ($((after - before)) ticks in 2 s)"
+	else
+		fail "waiting costs nothing: $((after - before)) ticks in 2 s"
+	fi
+}
+
+# What is missing is named, one capability at a time.
+capabilities() {
+	for missing in net_raw net_admin bpf; do
+		on 0 env RANK=0 WORLD_SIZE=1 setpriv --bounding-set -$missing \
+			timeout 20 "$switchml" bench --switch 10.77.0.1 -b 4 -e 4 >"$work/without.$missing" 2>&1
+		expect_words "without CAP_${missing^^}" "afxdp needs CAP_${missing^^}, which" without
+	done
+	on 0 env RANK=0 WORLD_SIZE=1 SWITCHML_JOB=few setpriv --bounding-set -all,+net_raw,+net_admin,+bpf \
+		timeout 20 "$switchml" bench --switch 10.77.0.1 -b 4 -e 64K -f 16 >"$work/few.0" 2>&1 ||
+		fail "CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF are all that it needs"
+	expect_words "these three are all that it needs" "AF_XDP on eth0, queue" few
+}
+
+# Where AF_XDP can't be, UDP sockets go on, and one line says so.
+udp_instead() {
+	on switch timeout 60 "$switchml" bench --local-workers 2 --switch 127.0.0.1 -b 4 -e 64K -f 16 \
+		>"$work/local.0" 2>&1 || fail "ranks on the switch's host"
+	expect_words "ranks on the switch's host" "the switch is on this very host; going on with" local
+	pids=()
+	for rank in 0 1; do
+		on 0 env RANK=$rank WORLD_SIZE=2 SWITCHML_SWITCH=embedded timeout 60 "$switchml" bench -b 4 \
+			-e 64K -f 16 >"$work/embedded.$rank" 2>&1 &
+		pids+=($!)
+	done
+	expect_success "ranks that embed the switch" "${pids[@]}"
+	expect_words "ranks that embed the switch" "afxdp is for switches of their own" embedded
+	if on 1 ip link set dev eth0 xdp obj "$foreign" sec xdp 2>"$work/foreign.why"; then
+		start_job foreign -b 4 -e 64K -f 16 -n 2
+		expect_success "another XDP program is there" "${pids[@]}"
+		expect_words "it is left alone" "eth0 has another XDP program" foreign
+		on 1 ip link show eth0 | grep -q xdp || fail "it is still there"
+		on 1 ip link set dev eth0 xdp off
+	else
+		echo "left out: another XDP program ($(tail -n 1 "$work/foreign.why"))"
+	fi
+}
+
+# Programs that libxdp's dispatcher runs: ours is put beside them, and taken away again.
+dispatcher() {
+	command -v xdp-filter >/dev/null || { echo "left out: the dispatcher (there is no xdp-filter: xdp-tools)"; return; }
+	on 1 sh -c 'mount -t bpf bpf /sys/fs/bpf 2>/dev/null; xdp-filter load -f udp eth0 >"$1" 2>&1 || exit 77
+		xdp-loader status eth0 | grep -q dispatcher || { xdp-filter unload eth0; echo "libxdp runs no dispatcher on this kernel" >"$1"; exit 77; }
+		RANK=1 WORLD_SIZE=3 timeout 100 "$2" bench --switch 10.77.0.1 --job dispatched -b 4 -e 256K -f 16 -n 2 >"$3" 2>&1
+		status=$?
+		xdp-filter status >>"$1" 2>&1
+		xdp-loader status eth0 >>"$1" 2>&1
+		xdp-filter unload eth0 >>"$1" 2>&1
+		exit $status' sh "$work/filter" "$switchml" "$work/dispatched.1" &
+	local beside=$!
+	sleep 1
+	for rank in 0 2; do
+		on $rank env RANK=$rank WORLD_SIZE=3 timeout 100 "$switchml" bench --switch 10.77.0.1 \
+			--job dispatched -b 4 -e 256K -f 16 -n 2 >"$work/dispatched.$rank" 2>&1 &
+	done
+	wait $beside
+	if [ $? = 77 ]; then
+		echo "left out: the dispatcher ($(tail -n 1 "$work/filter"))"
+		ip netns pids "$name-0" | xargs -r kill
+		ip netns pids "$name-2" | xargs -r kill
+		return
+	fi
+	if grep -q "AF_XDP on eth0, queue" "$work/dispatched.1" && grep -q "OK" "$work/dispatched.1" &&
+		grep -q xdpfilt "$work/filter" && ! grep -q sml_worker "$work/filter"; then
+		echo "ok: beside another program in libxdp's dispatcher: $(grep -m1 queue "$work/dispatched.1")"
+	else
+		fail "beside another program in libxdp's dispatcher"
+	fi
+}
+
+set_up_hosts
+start_switch
+past_the_stack
+many_ways
+moved_neighbour
+resumed
+killed
+waiting_costs_nothing
+capabilities
+udp_instead
+dispatcher
+several_queues
+no_trace "the end"
+[ $failures = 0 ]
