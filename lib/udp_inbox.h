@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What comes in by one UDP socket, many packets to a call. Where the kernel glues packets
+ * together (UDP_GRO), few large buffers are enough; where they come one by one all the
+ * same, as many are taken at once as have come so far. Memory is that of the most that was ever
+ * needed: buffers that nothing has come into have no pages.
+ */
+#ifndef SML_LIB_UDP_INBOX_H
+#define SML_LIB_UDP_INBOX_H
+
+#include "lib/transport.h"
+
+struct sml_udp_inbox;
+
+/* glues: UDP_GRO is on. NULL: no memory. The socket stays the caller's. */
+struct sml_udp_inbox *sml_udp_inbox_new(int fd, bool glues);
+void sml_udp_inbox_free(struct sml_udp_inbox *inbox);
+
+/*
+ * Returns how many came, at most SML_RECEIVE_PACKETS: valid until the next call.
+ * *drained: nothing is left.
+ */
+unsigned sml_udp_inbox_receive(struct sml_udp_inbox *inbox, struct sml_packet *packets,
+			       bool *drained);
+
+#endif
