@@ -36,14 +36,12 @@
 
 /*
  * Multicast can cease to reach a rank while all else does (a bridge has forgotten
- * who listens, for want of a querier). Then each of its results must be asked for:
- * where that is a third of this many, they are sent to it alone from then on.
+ * who listens, for want of a querier). Then each of its results must be asked for. Where
+ * three quarters of a span's had to be, they are sent to it alone from then on. A span is
+ * two results a slot: a timeout in vain asks for at most one of each.
  */
-#define GROUP_SPAN 512
-
-/* Since the span began. */
 struct span {
-	uint16_t results, resends;
+	uint32_t results, asked_for;
 };
 
 struct udp_job {
@@ -59,6 +57,7 @@ struct udp_job {
 	struct sml_group group;
 	struct sml_ways ways[SML_MAX_SHARDS];
 	struct span spans[SML_MAX_RANKS][SML_MAX_SHARDS];
+	uint64_t *asked;  /* by slot: bits of the ranks that have asked for its last result */
 	uint64_t reached; /* atomic: bits of the ranks that get them so */
 };
 
@@ -188,21 +187,24 @@ static void answer_group_probe(struct thread *thread, struct udp_job *job,
 	sml_results_send_one(&thread->results, thread->fd, header, length, way);
 }
 
-/* A rank that the group reaches has had a result, or asks for one that it has not. */
+/* A contribution says that the rank has the slot's result before, asked for or not. */
 static void watch_group(struct udp_job *job, const struct sml_contribution *in, bool asks)
 {
+	const struct sml_pool_rules *rules = &job->pool.rules;
+	uint32_t n_slots = ((uint32_t)rules->head_slots + rules->data_slots) / rules->n_shards + 1;
 	struct span *span = &job->spans[in->rank][in->shard];
 	uint64_t bit = (uint64_t)1 << in->rank;
 
-	if (!(__atomic_load_n(&job->reached, __ATOMIC_RELAXED) & bit))
+	if (asks) {
+		job->asked[in->slot] |= bit;
 		return;
-	if (asks)
-		span->resends++;
-	else
-		span->results++;
-	if (span->results + span->resends < GROUP_SPAN)
+	}
+	span->results++;
+	span->asked_for += (job->asked[in->slot] & bit) != 0;
+	job->asked[in->slot] &= ~bit;
+	if (span->results < 2 * n_slots)
 		return;
-	if (3 * span->resends >= GROUP_SPAN)
+	if (span->asked_for * 4 >= span->results * 3)
 		__atomic_fetch_and(&job->reached, ~bit, __ATOMIC_RELAXED);
 	*span = (struct span){0};
 }
@@ -463,6 +465,13 @@ static void stop_threads(struct sml_dataplane *dataplane, unsigned n_started)
 		pthread_join(dataplane->threads[i].id, NULL);
 }
 
+static void free_job(struct udp_job *job)
+{
+	free(job->memory);
+	free(job->asked);
+	free(job);
+}
+
 static void free_all(struct sml_dataplane *dataplane)
 {
 	for (unsigned i = 0; i < dataplane->n_threads; i++) {
@@ -477,8 +486,7 @@ static void free_all(struct sml_dataplane *dataplane)
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
 		if (dataplane->jobs[i] == NULL)
 			continue;
-		free(dataplane->jobs[i]->memory);
-		free(dataplane->jobs[i]);
+		free_job(dataplane->jobs[i]);
 	}
 	pthread_cond_destroy(&dataplane->done);
 	pthread_mutex_destroy(&dataplane->mutex);
@@ -568,8 +576,9 @@ static int udp_add_job(struct sml_dataplane *dataplane, const struct sml_pool_ru
 	if (job == NULL)
 		return -ENOMEM;
 	job->memory = malloc(sml_pool_memory_bytes(rules));
-	if (job->memory == NULL) {
-		free(job);
+	job->asked = calloc((size_t)rules->head_slots + rules->data_slots, sizeof(*job->asked));
+	if (job->memory == NULL || job->asked == NULL) {
+		free_job(job);
 		return -ENOMEM;
 	}
 	sml_pool_init(&job->pool, rules, job->memory);
@@ -602,8 +611,7 @@ static void udp_remove_job(struct sml_dataplane *dataplane, uint32_t number)
 	dataplane->jobs[number % SML_MAX_JOBS] = NULL;
 	publish(dataplane);
 	pthread_mutex_unlock(&dataplane->mutex);
-	free(job->memory);
-	free(job);
+	free_job(job);
 }
 
 static const char *udp_misses_address(struct sml_dataplane *dataplane, uint32_t number,

@@ -38,15 +38,17 @@ class Method:
 
 class SwitchML(Method):
     """Ours. where: "port" (a switch whose port is not shaped), "nic" (one of the workers' rate),
-    "two" (two of those, striped), "ranks" (no switch: striped over the ranks)."""
+    "two" (two of those, striped), "ranks" (no switch: striped over the ranks).
+    multicast: its switch sends each result once, to a group."""
 
     needs = "ninja -C build"
     same_bits = True
 
-    def __init__(self, name, title, wire="int32", where="port", **environment):
+    def __init__(self, name, title, wire="int32", where="port", multicast=False, **environment):
         super().__init__(name, title)
         self.wire = wire
         self.where = where
+        self.multicast = multicast
         self.settings = environment
         self.wire_share = 0.5 if wire == "int16" else 1.0
 
@@ -57,7 +59,8 @@ class SwitchML(Method):
     def moved(self, n_workers):
         if self.where == "ranks":
             return super().moved(n_workers)
-        # Everything passes through the NICs of the switches, where they have such.
+        # Everything passes through the NICs of the switches, where they have such. Multicast
+        # spares them what leaves, but what comes is as much, and links work both ways at once.
         return n_workers / len(self.switches()) if self.where in ("nic", "two") else 1
 
     def check_stripes(self, n_stripes, n_workers):
@@ -84,8 +87,10 @@ class SwitchML(Method):
         # A switch of its own for each crew: nothing is shared with other rows.
         port = PORT + crew.star.next_port()
         address = f"{crew.star.address[host]}:{port}"
+        # A group of its own, too: 239.77.1.0, 239.77.2.0, …
+        group = ["--multicast", f"239.77.{port - PORT + 1}.0"] if self.multicast else []
         process = crew.spawn(host, [os.path.join(crew.build, "switchml"), "switch", "--listen",
-                                    address], helper=True)
+                                    address, *group], helper=True)
         for _ in range(100):
             if "ready on " + address in crew.log():
                 return address
