@@ -9,19 +9,20 @@
 #include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #ifndef UDP_GRO
 #define UDP_GRO 104
 #endif
 
-/* One buffer holds the longest datagram, or what the kernel has glued together. */
-#define MESSAGE_BYTES (64u << 10)
-/* A bit further, lest all buffers begin in the same lines of the cache. */
-#define STRIDE_BYTES (MESSAGE_BYTES + 4096 + 192)
-/* Messages a call: enough where they are glued, and where they come one by one. */
-#define GLUED_MESSAGES	8u
-#define SINGLE_MESSAGES 56u
+/*
+ * Few large buffers where the kernel glues packets together. Also where it then has nothing to
+ * glue: 56 messages a call instead of 8 make a quarter of the calls, and cost an eighth more CPU
+ * all the same (measured: 1 Gbit/s, 1448-byte packets, offloads off).
+ */
+#define RECEIVE_BYTES (512u << 10)
+#define GLUED_BYTES   (64u << 10)
+#define SINGLE_BYTES  9216u
+#define MESSAGES_MAX  (RECEIVE_BYTES / SINGLE_BYTES)
 
 struct control {
 	_Alignas(struct cmsghdr) char bytes[CMSG_SPACE(sizeof(int))];
@@ -30,33 +31,31 @@ struct control {
 struct sml_udp_inbox {
 	int fd;
 	bool drained;
-	unsigned n_wanted;	  /* messages at the next call */
+	unsigned n_buffers;
 	unsigned first, n_filled; /* those in [first, n_filled) have not been handed out */
 	uint32_t offset;	  /* nor has what lies beyond it in the first of them */
-	struct mmsghdr in[SINGLE_MESSAGES];
-	struct iovec bytes[SINGLE_MESSAGES];
-	struct control control[SINGLE_MESSAGES];
+	struct mmsghdr in[MESSAGES_MAX];
+	struct iovec bytes[MESSAGES_MAX];
+	struct control control[MESSAGES_MAX];
 	uint8_t *buffers;
 };
 
 struct sml_udp_inbox *sml_udp_inbox_new(int fd, bool glues)
 {
 	struct sml_udp_inbox *inbox = calloc(1, sizeof(*inbox));
+	uint32_t bytes = glues ? GLUED_BYTES : SINGLE_BYTES;
 
 	if (inbox == NULL)
 		return NULL;
 	inbox->fd = fd;
-	inbox->n_wanted = glues ? GLUED_MESSAGES : SINGLE_MESSAGES;
-	/* Pages come when they are written to. */
-	inbox->buffers = mmap(NULL, (size_t)SINGLE_MESSAGES * STRIDE_BYTES, PROT_READ | PROT_WRITE,
-			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (inbox->buffers == MAP_FAILED) {
+	inbox->n_buffers = RECEIVE_BYTES / bytes;
+	inbox->buffers = aligned_alloc(64, RECEIVE_BYTES);
+	if (inbox->buffers == NULL) {
 		free(inbox);
 		return NULL;
 	}
-	for (unsigned i = 0; i < SINGLE_MESSAGES; i++) {
-		inbox->bytes[i] =
-			(struct iovec){inbox->buffers + (size_t)i * STRIDE_BYTES, MESSAGE_BYTES};
+	for (unsigned i = 0; i < inbox->n_buffers; i++) {
+		inbox->bytes[i] = (struct iovec){inbox->buffers + (size_t)i * bytes, bytes};
 		inbox->in[i].msg_hdr =
 			(struct msghdr){.msg_iov = &inbox->bytes[i], .msg_iovlen = 1};
 	}
@@ -67,7 +66,7 @@ void sml_udp_inbox_free(struct sml_udp_inbox *inbox)
 {
 	if (inbox == NULL)
 		return;
-	munmap(inbox->buffers, (size_t)SINGLE_MESSAGES * STRIDE_BYTES);
+	free(inbox->buffers);
 	free(inbox);
 }
 
@@ -85,39 +84,18 @@ static uint32_t segment_bytes(struct msghdr *message, uint32_t whole)
 	return whole;
 }
 
-static bool is_glued(const struct sml_udp_inbox *inbox, unsigned i)
-{
-	struct msghdr message = inbox->in[i].msg_hdr;
-
-	return segment_bytes(&message, inbox->in[i].msg_len) < inbox->in[i].msg_len;
-}
-
-/* One by one, and more of them than a call could take: take more. */
-static void choose_messages(struct sml_udp_inbox *inbox)
-{
-	for (unsigned i = 0; i < inbox->n_filled; i++)
-		if (is_glued(inbox, i)) {
-			inbox->n_wanted = GLUED_MESSAGES;
-			return;
-		}
-	if (inbox->n_filled == inbox->n_wanted)
-		inbox->n_wanted = SINGLE_MESSAGES;
-}
-
 static void fill(struct sml_udp_inbox *inbox)
 {
 	int n;
 
-	for (unsigned i = 0; i < inbox->n_wanted; i++) {
+	for (unsigned i = 0; i < inbox->n_buffers; i++) {
 		inbox->in[i].msg_hdr.msg_control = inbox->control[i].bytes;
 		inbox->in[i].msg_hdr.msg_controllen = sizeof(inbox->control[i].bytes);
 	}
-	n = recvmmsg(inbox->fd, inbox->in, inbox->n_wanted, MSG_DONTWAIT, NULL);
-	inbox->drained = n < (int)inbox->n_wanted;
+	n = recvmmsg(inbox->fd, inbox->in, inbox->n_buffers, MSG_DONTWAIT, NULL);
+	inbox->drained = n < (int)inbox->n_buffers;
 	inbox->first = inbox->offset = 0;
 	inbox->n_filled = n > 0 ? (unsigned)n : 0;
-	if (inbox->n_filled > 0)
-		choose_messages(inbox);
 }
 
 /* Packets of the first message that is left, and on to the next one when it has no more. */

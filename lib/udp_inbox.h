@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What comes in by one UDP socket, many packets to a call. Where the kernel glues packets
- * together (UDP_GRO), few large buffers are enough; where they come one by one all the
- * same, as many are taken at once as have come so far. Memory is that of the most that was ever
- * needed: buffers that nothing has come into have no pages.
+ * What comes in by one UDP socket, many packets to a call, glued together by the kernel
+ * (UDP_GRO) where it can. Half a MiB of buffers each.
  */
 #ifndef SML_LIB_UDP_INBOX_H
 #define SML_LIB_UDP_INBOX_H
