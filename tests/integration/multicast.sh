@@ -147,7 +147,18 @@ switch_comes_back() {
 	[ "$(counter packets-multicast)" -gt 100 ] || fail "the second switch used the group, too"
 }
 
+# What is no group for results is refused in words.
+bad_groups_are_refused() {
+	local bad
+	for bad in 10.0.0.1 224.0.0.5 239.255.255.255 ff02::1 group 239.77.0.0:65530; do
+		timeout 10 "$switchml" switch --listen 127.0.0.1:0 --multicast "$bad" >"$work/bad" 2>&1
+		check "--multicast $bad is refused" \
+			"[ $? = 1 ] && grep -q 'is not the first of 64 multicast groups' $work/bad"
+	done
+}
+
 set_up_hosts
+bad_groups_are_refused
 lose 0.5 switch 0 1 2 2>"$work/why" || skip "iptables cannot drop here: $(tail -n 1 "$work/why")"
 lose 0 switch 0 1 2
 know_listeners 2>"$work/why" || skip "no such bridge here: $(tail -n 1 "$work/why")"
