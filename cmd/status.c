@@ -57,10 +57,11 @@ static json_t *counters_json(SmlControl__Counter **counters, size_t n)
 
 static json_t *worker_json(const SmlControl__WorkerStatus *worker)
 {
-	return json_pack("{s:i, s:s, s:i, s:s, s:I, s:I, s:I}", "rank", (int)worker->rank, "host",
-			 worker->host, "pid", (int)worker->pid, "state", worker->state,
+	return json_pack("{s:i, s:s, s:i, s:s, s:I, s:I, s:I, s:b}", "rank", (int)worker->rank,
+			 "host", worker->host, "pid", (int)worker->pid, "state", worker->state,
 			 "last_seen_ms", (json_int_t)worker->last_seen_ms, "contributions",
-			 (json_int_t)worker->contributions, "resends", (json_int_t)worker->resends);
+			 (json_int_t)worker->contributions, "resends", (json_int_t)worker->resends,
+			 "by_multicast", (int)worker->by_group);
 }
 
 static json_t *stripe_json(const SmlControl__StripeStatus *served)
@@ -81,12 +82,12 @@ static json_t *job_json(const SmlControl__JobStatus *job)
 		json_array_append_new(workers, worker_json(job->workers[i]));
 	for (size_t i = 0; i < job->n_served; i++)
 		json_array_append_new(stripes, stripe_json(job->served[i]));
-	return json_pack("{s:s, s:I, s:i, s:i, s:i, s:i, s:s, s:i, s:o, s:o, s:o}", "job", job->job,
-			 "job_number", (json_int_t)job->job_number, "epoch", (int)job->epoch,
-			 "world_size", (int)job->world_size, "lanes", (int)job->lanes, "slots",
-			 (int)job->slots, "state", job->state, "stripes", (int)job->stripes,
-			 "served", stripes, "workers", workers, "counters",
-			 counters_json(job->counters, job->n_counters));
+	return json_pack("{s:s, s:I, s:i, s:i, s:i, s:i, s:s, s:i, s:s, s:o, s:o, s:o}", "job",
+			 job->job, "job_number", (json_int_t)job->job_number, "epoch",
+			 (int)job->epoch, "world_size", (int)job->world_size, "lanes",
+			 (int)job->lanes, "slots", (int)job->slots, "state", job->state, "stripes",
+			 (int)job->stripes, "multicast", job->group, "served", stripes, "workers",
+			 workers, "counters", counters_json(job->counters, job->n_counters));
 }
 
 static json_t *status_json(const char *address, const SmlControl__Status *status)
@@ -156,10 +157,28 @@ static void print_form(const SmlControl__JobStatus *job)
 		printf(", stripe %u of %u", job->served[0]->stripe, job->stripes);
 }
 
+/* Whom one packet reaches, and who gets results one by one for all that. */
+static void print_group(const SmlControl__JobStatus *job)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < job->n_workers; i++)
+		n += job->workers[i]->by_group ? 1 : 0;
+	printf(", results by multicast to %zu (group %s)", n, job->group);
+	if (n == job->n_workers)
+		return;
+	printf(" and one by one to rank%s", job->n_workers - n == 1 ? "" : "s");
+	for (size_t i = 0; i < job->n_workers; i++)
+		if (!job->workers[i]->by_group)
+			printf(" %u", job->workers[i]->rank);
+}
+
 static void print_job(const SmlControl__JobStatus *job)
 {
 	printf("\njob \"%s\": %s, %u ranks", job->job, job->state, job->world_size);
 	print_form(job);
+	if (job->group[0] && strcmp(job->state, "running") == 0)
+		print_group(job);
 	printf(", epoch %u, %u slots of %u lanes\n", job->epoch, job->slots, job->lanes);
 	printf("  %4s  %-20s %8s  %-8s %10s %14s %10s\n", "rank", "host", "pid", "state",
 	       "last seen", "contributions", "resends");

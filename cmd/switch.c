@@ -27,7 +27,9 @@ enum {
 	OPTION_TLS_KEY,
 	OPTION_TLS_AUTHORITY,
 	OPTION_DATAPLANE,
-	OPTION_XDP_MODE
+	OPTION_XDP_MODE,
+	OPTION_MULTICAST,
+	OPTION_MULTICAST_HOPS
 };
 
 static const struct argp_option option_list[] = {
@@ -52,6 +54,13 @@ static const struct argp_option option_list[] = {
 	{"iface", 'i', "NAME[,NAME...]", 0, "For xdp: the interfaces that workers are behind", 0},
 	{"xdp-mode", OPTION_XDP_MODE, "MODE", 0,
 	 "auto (default: in the driver; where it can't, generic), native, or generic", 0},
+	{"multicast", OPTION_MULTICAST, "GROUP[:PORT]", 0,
+	 "Send each result once, to a multicast group, instead of once to each worker: this group "
+	 "is the first job's, the next one the second's, … (port 28600, the next one for a "
+	 "worker's second thread, …). Workers that it does not reach get theirs one by one",
+	 0},
+	{"multicast-hops", OPTION_MULTICAST_HOPS, "N", 0,
+	 "How far multicast may go: past N - 1 routers (1: none)", 0},
 	{"verbose", 'v', NULL, 0, "Say what happens to jobs; twice: more", 0},
 	{0},
 };
@@ -140,6 +149,12 @@ static error_t parse(int key, char *text, struct argp_state *state)
 		break;
 	case OPTION_TLS_AUTHORITY:
 		config->tls.authority = text;
+		break;
+	case OPTION_MULTICAST:
+		config->multicast = text;
+		break;
+	case OPTION_MULTICAST_HOPS:
+		config->multicast_hops = number(state, "multicast-hops", text, 1, 255);
 		break;
 	case ARGP_KEY_END:
 		if (config->interfaces != NULL && config->dataplane == NULL)

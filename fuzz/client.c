@@ -179,7 +179,7 @@ static const char *live(struct world *world, struct sml_control *control, bool r
 	PROPERTY_CHECK(check_admission(&admission, resumes) == NULL,
 		       check_admission(&admission, resumes));
 	lanes = admission.lanes;
-	error = sml_control_ready(control, &lanes, NULL, until_ns);
+	error = sml_control_ready(control, &lanes, false, NULL, until_ns);
 	PROPERTY_CHECK(error == 0 || (error < 0 && *sml_error_last()), "an error without a text");
 	if (error)
 		return check_stalls(control);

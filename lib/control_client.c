@@ -138,7 +138,7 @@ int sml_control_failure(struct sml_control *control)
 
 int sml_control_pump(struct sml_control *control, const int *fds, unsigned n_fds, uint64_t until_ns)
 {
-	struct event *events[SML_MAX_SHARDS] = {NULL};
+	struct event *events[2 * SML_MAX_SHARDS] = {NULL};
 	uint64_t now_ns = sml_now_ns();
 	struct timeval until;
 
@@ -292,7 +292,7 @@ int sml_control_join(struct sml_control *control, const struct sml_application *
 	return error;
 }
 
-int sml_control_ready(struct sml_control *control, uint16_t *lanes,
+int sml_control_ready(struct sml_control *control, uint16_t *lanes, bool by_group,
 		      const struct sml_meanwhile *meanwhile, uint64_t deadline_ns)
 {
 	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
@@ -300,6 +300,7 @@ int sml_control_ready(struct sml_control *control, uint16_t *lanes,
 	int error;
 
 	ready.lanes = *lanes;
+	ready.group = by_group;
 	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_READY;
 	envelope.ready = &ready;
 	sml_control_set_phase(control, SML_CONTROL_READY);

@@ -77,6 +77,12 @@ struct sml_meeting {
 	uint64_t cookies[SML_MAX_RANKS]; /* all ranks', at this one's stripe if it has one */
 };
 
+/* Where results go by multicast. */
+struct sml_result_group {
+	uint8_t address[16], address_bytes; /* 4 or 16; 0: nowhere */
+	uint16_t port;			    /* of shard 0 */
+};
+
 /* What the switch has given this rank. */
 struct sml_admission {
 	uint64_t cookie, tag;
@@ -87,6 +93,7 @@ struct sml_admission {
 	bool stall_reports;  /* it can be asked what slots are waiting for */
 	bool single_packets; /* it might see segmented datagrams before they are cut up */
 	char dataplane[16];
+	struct sml_result_group group;
 	/* When going on: what tickets mean. The tables live as long as the control. */
 	struct sml_ticket_map maps[SML_STREAMS];
 	/* Where the ranks have the slots: as long as the control, too. Stripe i is rank i's. */
@@ -131,8 +138,11 @@ void sml_control_watch(struct sml_control *control, const bool *give_up);
 int sml_control_join(struct sml_control *control, const struct sml_application *application,
 		     struct sml_admission *admission, uint64_t deadline_ns);
 
-/* Tell the proven lane count, and wait for the job's. meanwhile may be NULL. */
-int sml_control_ready(struct sml_control *control, uint16_t *lanes,
+/*
+ * Tell the proven lane count, and whether the group reaches this rank, and wait for the job's
+ * lanes. meanwhile may be NULL.
+ */
+int sml_control_ready(struct sml_control *control, uint16_t *lanes, bool by_group,
 		      const struct sml_meanwhile *meanwhile, uint64_t deadline_ns);
 
 /*

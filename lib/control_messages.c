@@ -84,6 +84,24 @@ static bool copy_meeting(struct sml_control *control, const SmlControl__Admitted
 	return true;
 }
 
+/* False: it is none. */
+static bool copy_group(struct sml_control *control, const SmlControl__Group *in)
+{
+	struct sml_result_group *group = &control->admission.group;
+
+	if (in == NULL)
+		return true;
+	if ((in->address.len != 4 && in->address.len != 16) || in->port == 0 ||
+	    in->port > 65536 - SML_MAX_SHARDS)
+		return false;
+	group->address_bytes = (uint8_t)in->address.len;
+	memcpy(group->address, in->address.data, in->address.len);
+	group->port = (uint16_t)in->port;
+	/* A switch must not make us listen to anybody else. */
+	return in->address.len == 4 ? group->address[0] >= 224 && group->address[0] < 240
+				    : group->address[0] == 0xff;
+}
+
 static void on_admitted(struct sml_control *control, const SmlControl__Envelope *message)
 {
 	const SmlControl__Admitted *in = message->admitted;
@@ -119,6 +137,12 @@ static void on_admitted(struct sml_control *control, const SmlControl__Envelope 
 	if (!copy_maps(control, in)) {
 		sml_control_fail(control, SML_ERROR_PROTOCOL,
 				 "the switch at %s does not say where to go on", control->where);
+		return;
+	}
+	if (!copy_group(control, in->group)) {
+		sml_control_fail(control, SML_ERROR_PROTOCOL,
+				 "the switch at %s names a multicast group that is none",
+				 control->where);
 		return;
 	}
 	if (!copy_meeting(control, in)) {

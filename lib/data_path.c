@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "lib/embedded.h"
@@ -40,6 +41,32 @@ static const struct sml_transport_ops *transport_of(const struct sml_settings *s
 	return &sml_transport_udp;
 }
 
+/* Where the switch offers one, and of the family by which it is reached. */
+static void choose_group(const struct sml_stripe *stripe, unsigned shard,
+			 struct sml_transport_config *config)
+{
+	const struct sml_result_group *group = &stripe->admission.group;
+	sa_family_t family = group->address_bytes == 4 ? AF_INET : AF_INET6;
+
+	if (group->address_bytes == 0)
+		return;
+	if (family != config->peer.any.sa_family) {
+		if (shard == 0)
+			sml_log(config->log, SML_LOG_INFO,
+				"the switch at %s has a multicast group of IPv%c only: results "
+				"come to this rank one by one",
+				sml_stripe_name(stripe), family == AF_INET ? '4' : '6');
+		return;
+	}
+	config->has_group = true;
+	config->group.any.sa_family = family;
+	if (family == AF_INET)
+		memcpy(&config->group.v4.sin_addr, group->address, 4);
+	else
+		memcpy(&config->group.v6.sin6_addr, group->address, 16);
+	sml_sockaddr_set_port(&config->group, (uint16_t)(group->port + shard));
+}
+
 int sml_data_path_open_transport(const struct sml_stripe *stripe, unsigned shard,
 				 const union sml_sockaddr *peers, struct sml_transport **transport)
 {
@@ -58,6 +85,8 @@ int sml_data_path_open_transport(const struct sml_stripe *stripe, unsigned shard
 	int error;
 
 	sml_sockaddr_set_port(&config.peer, stripe->admission.data_port);
+	if (peers == NULL)
+		choose_group(stripe, shard, &config);
 	if (peers && has_ipv6())
 		config.peer.any.sa_family = AF_INET6;
 	error = transport_of(settings, peers)->open(transport, &config);
@@ -77,8 +106,42 @@ void sml_data_path_close(struct sml_transport **transports)
 			transports[i]->ops->close(transports[i]);
 }
 
+static bool has_group(const struct sml_stripe *stripe, struct sml_transport **transports)
+{
+	for (unsigned i = 0; i < stripe->admission.shards; i++)
+		if (transports[i]->group_fd < 0)
+			return false;
+	return true;
+}
+
+/* Results come by the group on all sockets, or on none. */
+static int probe_group(const struct sml_stripe *stripe, struct sml_probe *probe,
+		       struct sml_control *control, struct sml_transport **transports,
+		       uint16_t lanes, bool *by_group, uint64_t deadline_ns)
+{
+	const struct sml_settings *settings = &stripe->context->settings;
+	bool joined = has_group(stripe, transports);
+	int error = 0;
+
+	if (joined)
+		error = sml_probe_run_group(probe, control, lanes, by_group, deadline_ns);
+	if (error || *by_group)
+		return error;
+	for (unsigned i = 0; i < stripe->admission.shards; i++)
+		if (transports[i]->group_fd >= 0)
+			transports[i]->ops->leave_group(transports[i]);
+	if (joined)
+		sml_log(&settings->log, SML_LOG_WARN,
+			"nothing that the switch at %s sends to its multicast group comes to "
+			"interface %s: results come to this rank one by one. Does a firewall drop "
+			"it, or is the switch behind a router?",
+			sml_stripe_name(stripe), stripe->connection.interface.name);
+	return 0;
+}
+
 static int probe_path(const struct sml_stripe *stripe, struct sml_control *control,
-		      struct sml_transport **transports, uint16_t *lanes, uint64_t deadline_ns)
+		      struct sml_transport **transports, uint16_t *lanes, bool *by_group,
+		      uint64_t deadline_ns)
 {
 	const struct sml_admission *admission = &stripe->admission;
 	struct sml_probe_target targets[SML_MAX_SHARDS];
@@ -107,6 +170,9 @@ static int probe_path(const struct sml_stripe *stripe, struct sml_control *contr
 	if (probe == NULL)
 		return -ENOMEM;
 	error = sml_probe_run(probe, control, lanes, deadline_ns);
+	if (error == 0)
+		error = probe_group(stripe, probe, control, transports, *lanes, by_group,
+				    deadline_ns);
 	sml_probe_free(probe);
 	return error;
 }
@@ -115,14 +181,15 @@ int sml_data_path_agree(struct sml_stripe *stripe, struct sml_control *control,
 			struct sml_transport **transports, uint16_t *lanes, uint64_t deadline_ns)
 {
 	const struct sml_admission *admission = &stripe->admission;
+	bool by_group = false;
 	int error = 0;
 
 	*lanes = admission->lanes;
 	for (unsigned i = 0; error == 0 && i < admission->shards; i++)
 		error = sml_data_path_open_transport(stripe, i, NULL, &transports[i]);
 	if (error == 0)
-		error = probe_path(stripe, control, transports, lanes, deadline_ns);
-	return error ? error : sml_control_ready(control, lanes, NULL, deadline_ns);
+		error = probe_path(stripe, control, transports, lanes, &by_group, deadline_ns);
+	return error ? error : sml_control_ready(control, lanes, by_group, NULL, deadline_ns);
 }
 
 /* ---- workers ---- */

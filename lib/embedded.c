@@ -249,7 +249,8 @@ static int probe_and_be_ready(struct sml_stripe *first, struct sml_probe *probe)
 		fds[i] = first->transports[i]->poll_fd;
 	if (error)
 		return error;
-	return sml_control_ready(first->control, &first->lanes, &meanwhile, first->deadline_ns);
+	return sml_control_ready(first->control, &first->lanes, false, &meanwhile,
+				 first->deadline_ns);
 }
 
 static int agree(struct sml_stripe *first, const struct sml_pool_rules *own)

@@ -187,10 +187,19 @@ static void faulty_close(struct sml_transport *transport)
 	free_faulty(faulty);
 }
 
+static void faulty_leave_group(struct sml_transport *transport)
+{
+	struct faulty *faulty = faulty_of(transport);
+
+	faulty->inner->ops->leave_group(faulty->inner);
+	faulty->base.group_fd = -1;
+}
+
 static const struct sml_transport_ops faulty_ops = {
 	.name = "faults",
 	.send = faulty_send,
 	.receive = faulty_receive,
+	.leave_group = faulty_leave_group,
 	.close = faulty_close,
 };
 

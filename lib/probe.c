@@ -3,7 +3,8 @@
  * A probe is a header and as many lanes as it asks about; the switch sends it
  * back as long as it came. The first round asks for the full width alone, which
  * is all that a healthy path needs; later rounds ask for every width that has
- * not been answered, so that lost packets and a narrow path are told apart.
+ * not been answered, so that lost packets and a narrow path are told apart. A
+ * group's probe is answered to the group; that it is one, its use number tells.
  */
 #include "lib/probe.h"
 
@@ -18,6 +19,11 @@
 #define FIRST_ROUND_NS (50 * SML_NS_PER_MS)
 #define ROUND_NS       (250 * SML_NS_PER_MS)
 #define MAX_WIDTHS     16
+/* A bridge that has only just heard of a member may take a moment. */
+#define GROUP_ROUNDS	     8
+#define FIRST_GROUP_ROUND_NS (20 * SML_NS_PER_MS)
+#define GROUP_ROUND_NS	     (140 * SML_NS_PER_MS)
+#define GROUP_USE	     1
 
 struct sml_probe {
 	struct sml_probe_config config;
@@ -26,6 +32,7 @@ struct sml_probe {
 	uint16_t widths[MAX_WIDTHS]; /* descending */
 	unsigned n_widths;
 	unsigned *answered; /* of each target; bit i: widths[i] came back */
+	bool *by_group;	    /* of each target: something came back by the group */
 };
 
 static void list_widths(struct sml_probe *probe, uint16_t lanes)
@@ -49,16 +56,17 @@ static void send_batch(struct sml_probe *probe, struct sml_transport *transport)
 }
 
 static void send_probe(struct sml_probe *probe, const struct sml_probe_target *target,
-		       uint16_t lanes)
+		       enum sml_packet_kind kind, uint16_t lanes)
 {
 	uint32_t length = SML_HEADER_BYTES + 4u * lanes;
 	struct sml_header header = {
 		.magic_be = sml_be16(SML_WIRE_MAGIC),
 		.version = SML_WIRE_VERSION,
-		.kind = SML_PACKET_PROBE,
+		.kind = (uint8_t)kind,
 		.job_be = sml_be32(target->job),
 		.key_be = sml_be64(target->cookie),
 		.epoch_be = sml_be32(probe->config.epoch),
+		.use_be = sml_be32(kind == SML_PACKET_GROUP_PROBE ? GROUP_USE : 0),
 		.rank = probe->config.rank,
 		.shard = target->shard,
 		.lanes_be = sml_be16(lanes),
@@ -80,7 +88,8 @@ static void send_round(struct sml_probe *probe, unsigned round)
 			continue;
 		for (unsigned i = 0; i < n; i++)
 			if (!(probe->answered[t] & 1u << i))
-				send_probe(probe, &probe->config.targets[t], probe->widths[i]);
+				send_probe(probe, &probe->config.targets[t], SML_PACKET_PROBE,
+					   probe->widths[i]);
 	}
 }
 
@@ -88,6 +97,12 @@ static void send_round(struct sml_probe *probe, unsigned round)
 
 static void take_reply(struct sml_probe *probe, unsigned t, const struct sml_header *header)
 {
+	/* To the group come others' replies, too, and perhaps by another way than one's own. */
+	if (header->use_be == sml_be32(GROUP_USE)) {
+		probe->by_group[t] |= header->rank == probe->config.rank &&
+				      header->shard == probe->config.targets[t].shard;
+		return;
+	}
 	for (unsigned i = 0; i < probe->n_widths; i++)
 		if (probe->widths[i] == sml_be16(header->lanes_be))
 			probe->answered[t] |= 1u << i;
@@ -181,6 +196,56 @@ static int run_round(struct sml_probe *probe, struct sml_control *control, unsig
 	return error;
 }
 
+/* ---- the group ---- */
+
+static bool all_by_group(const struct sml_probe *probe)
+{
+	bool all = true;
+
+	for (unsigned t = 0; t < probe->config.n_targets; t++)
+		all &= probe->by_group[t];
+	return all;
+}
+
+static int run_group_round(struct sml_probe *probe, struct sml_control *control, uint16_t lanes,
+			   uint64_t until_ns)
+{
+	int fds[2 * SML_MAX_SHARDS], error = 0;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < probe->config.n_transports; i++) {
+		fds[n++] = probe->config.transports[i]->poll_fd;
+		fds[n++] = probe->config.transports[i]->group_fd;
+	}
+	for (unsigned t = 0; t < probe->config.n_targets; t++)
+		if (!probe->by_group[t])
+			send_probe(probe, &probe->config.targets[t], SML_PACKET_GROUP_PROBE, lanes);
+	while (error == 0 && !all_by_group(probe) && sml_now_ns() < until_ns) {
+		error = sml_control_pump(control, fds, n, until_ns);
+		sml_probe_serve(probe);
+	}
+	return error;
+}
+
+int sml_probe_run_group(struct sml_probe *probe, struct sml_control *control, uint16_t lanes,
+			bool *reached, uint64_t deadline_ns)
+{
+	int error = 0;
+
+	for (unsigned round = 0; error == 0 && round < GROUP_ROUNDS && !all_by_group(probe);
+	     round++) {
+		uint64_t until_ns =
+			sml_now_ns() + (round == 0 ? FIRST_GROUP_ROUND_NS : GROUP_ROUND_NS);
+
+		error = run_group_round(probe, control, lanes,
+					until_ns < deadline_ns ? until_ns : deadline_ns);
+	}
+	*reached = all_by_group(probe);
+	return error;
+}
+
+/* ---- widths ---- */
+
 /* The first target that has not answered at all, or with nothing that all others have. */
 static int tell_silence(const struct sml_probe *probe)
 {
@@ -227,8 +292,9 @@ struct sml_probe *sml_probe_new(const struct sml_probe_config *config)
 		probe->config = *config;
 		probe->batch.bytes = malloc(SML_BATCH_BYTES);
 		probe->answered = calloc(config->n_targets + 1, sizeof(*probe->answered));
+		probe->by_group = calloc(config->n_targets + 1, sizeof(*probe->by_group));
 	}
-	if (probe == NULL || !probe->batch.bytes || !probe->answered) {
+	if (probe == NULL || !probe->batch.bytes || !probe->answered || !probe->by_group) {
 		sml_probe_free(probe);
 		sml_error_set(-ENOMEM, "no memory for a probe of the path");
 		return NULL;
@@ -242,5 +308,6 @@ void sml_probe_free(struct sml_probe *probe)
 		return;
 	free(probe->batch.bytes);
 	free(probe->answered);
+	free(probe->by_group);
 	free(probe);
 }

@@ -43,6 +43,13 @@ void sml_probe_free(struct sml_probe *probe);
 int sml_probe_run(struct sml_probe *probe, struct sml_control *control, uint16_t *lanes,
 		  uint64_t deadline_ns);
 
+/*
+ * After that: do packets of so many lanes that the switch sends to the job's group come to
+ * every target's transport? Asked for a second at most. 0 or an error, told.
+ */
+int sml_probe_run_group(struct sml_probe *probe, struct sml_control *control, uint16_t lanes,
+			bool *reached, uint64_t deadline_ns);
+
 /* Answer what others have asked: until all of them say that they are ready. */
 void sml_probe_serve(struct sml_probe *probe);
 

@@ -315,13 +315,16 @@ static nfds_t list_events(const struct sml_progress *progress, struct pollfd *re
 		ready[n++] = (struct pollfd){
 			.fd = line->transport->poll_fd,
 			.events = (short)(sml_line_is_full(line) ? POLLIN | POLLOUT : POLLIN)};
+		if (line->transport->group_fd >= 0)
+			ready[n++] =
+				(struct pollfd){.fd = line->transport->group_fd, .events = POLLIN};
 	}
 	return n;
 }
 
 static void rest(struct sml_progress *progress)
 {
-	struct pollfd ready[1 + SML_MAX_STRIPES];
+	struct pollfd ready[1 + 2 * SML_MAX_STRIPES];
 	bool blocked = is_blocked(progress);
 	uint64_t deadline_ns = earliest_deadline(progress);
 	uint64_t now_ns = sml_now_ns(), ignored;

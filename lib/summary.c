@@ -59,7 +59,7 @@ void sml_log_choices(const struct sml_context *context)
 	sml_log(&settings->log, SML_LOG_INFO,
 		"job \"%s\": rank %u of %u; %s; interface %s (%s, %s); "
 		"%u lanes a packet (path MTU %u%s, the narrowest of all ranks); %u + %u slots%s "
-		"(asked for %u + %u); window %u; %s wire; %u thread%s (asked for %u: %s)%s; %s%s",
+		"(asked for %u + %u); window %u; %s wire; %u thread%s (asked for %u: %s)%s; %s%s%s",
 		settings->job, settings->rank, settings->world_size, form, interface->name,
 		sml_sockaddr_text(&interface->source, source),
 		interface->bound ? "SWITCHML_SOCKET_IFNAME" : "by the route", context->shape.lanes,
@@ -70,6 +70,7 @@ void sml_log_choices(const struct sml_context *context)
 		settings->wire == SML_WIRE_INT16 ? "int16" : "int32", admission->shards,
 		admission->shards == 1 ? "" : "s", settings->threads, settings->threads_why,
 		settings->spin ? ", spinning" : "", transport->features,
+		transport->group_fd >= 0 ? "; results by multicast" : "",
 		strcmp(transport->ops->name, "faults") ? "" : "; WITH FAULTS");
 }
 

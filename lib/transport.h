@@ -72,6 +72,9 @@ struct sml_transport_config {
 	 */
 	const union sml_sockaddr *peers;
 	const struct sml_log *log;
+	/* Results may come by this multicast group, from peer; `port` is this shard's. */
+	bool has_group;
+	union sml_sockaddr group;
 	bool single_packets; /* the switch takes none that are yet to be cut up */
 };
 
@@ -85,6 +88,8 @@ struct sml_transport_ops {
 	unsigned (*send)(struct sml_transport *transport, struct sml_batch *batch);
 	/* Returns how many came, at most SML_RECEIVE_PACKETS. */
 	unsigned (*receive)(struct sml_transport *transport, struct sml_packet *packets);
+	/* Nothing comes by the group any more. Only where there is a group_fd. */
+	void (*leave_group)(struct sml_transport *transport);
 	void (*close)(struct sml_transport *transport);
 };
 
@@ -92,6 +97,7 @@ struct sml_transport_ops {
 struct sml_transport {
 	const struct sml_transport_ops *ops;
 	int poll_fd;		/* POLLIN: something came; POLLOUT: room to send */
+	int group_fd;		/* POLLIN: something came to the job's group; -1: none */
 	bool drained;		/* the last receive left nothing behind */
 	uint32_t receive_bytes; /* that it can hold until they are asked for */
 	uint16_t port;		/* its own, and its family, where it has several peers */

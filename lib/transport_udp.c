@@ -19,6 +19,8 @@
 
 #include "lib/error.h"
 #include "lib/transport.h"
+#include "lib/udp_group.h"
+#include "lib/udp_inbox.h"
 #include "switchml.h"
 
 #ifndef UDP_SEGMENT
@@ -29,13 +31,10 @@
 #endif
 
 #define SOCKET_BUFFER_BYTES (8 << 20)
-/* Buffers for what comes in: few large ones when the kernel glues packets together. */
-#define RECEIVE_BYTES	(512u << 10)
-#define GLUED_BYTES	(64u << 10)
-#define SINGLE_BYTES	9216u
-#define RECEIVE_BUFFERS (RECEIVE_BYTES / SINGLE_BYTES)
 /* So many packets too long for the path: it has become narrower for good. */
 #define TOO_LONG_LIMIT 128
+/* With a group: of so many receives, one begins with what comes to this rank alone. */
+#define OWN_TURN 16
 
 struct control {
 	_Alignas(struct cmsghdr) char bytes[CMSG_SPACE(sizeof(int))];
@@ -52,12 +51,9 @@ struct udp {
 	struct iovec out_bytes[SML_BATCH_PACKETS];
 	struct control out_control[SML_BATCH_PACKETS];
 	unsigned run[SML_BATCH_PACKETS];
-	/* In. */
-	unsigned n_buffers;
-	struct mmsghdr in[RECEIVE_BUFFERS];
-	struct iovec in_bytes[RECEIVE_BUFFERS];
-	struct control in_control[RECEIVE_BUFFERS];
-	uint8_t *buffers;
+	/* In: what comes to this rank alone, and to the job's group. NULL: there is none. */
+	struct sml_udp_inbox *own, *group;
+	unsigned n_receives;
 };
 
 static struct udp *udp_of(struct sml_transport *transport)
@@ -90,20 +86,6 @@ static void forbid_fragments(const struct udp *udp, bool forbid)
 	if (udp->v6)
 		(void)setsockopt(udp->base.poll_fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &v6,
 				 sizeof(v6));
-}
-
-static void set_up_buffers(struct udp *udp)
-{
-	uint32_t bytes = udp->glues ? GLUED_BYTES : SINGLE_BYTES;
-
-	udp->n_buffers = RECEIVE_BYTES / bytes;
-	for (unsigned i = 0; i < udp->n_buffers; i++) {
-		udp->in_bytes[i] = (struct iovec){udp->buffers + (size_t)i * bytes, bytes};
-		udp->in[i].msg_hdr = (struct msghdr){
-			.msg_iov = &udp->in_bytes[i],
-			.msg_iovlen = 1,
-		};
-	}
 }
 
 /* Anybody may send to it: cookies and tags tell who is who. */
@@ -163,13 +145,46 @@ static int connect_socket(struct udp *udp, const struct sml_transport_config *co
 	return 0;
 }
 
+static void udp_leave_group(struct sml_transport *transport)
+{
+	struct udp *udp = udp_of(transport);
+
+	if (udp->base.group_fd >= 0)
+		close(udp->base.group_fd);
+	udp->base.group_fd = -1;
+	sml_udp_inbox_free(udp->group);
+	udp->group = NULL;
+}
+
+/* Optional: without it, results come to this rank alone. The probe tells whether they do. */
+static void join_group(struct udp *udp, const struct sml_transport_config *config)
+{
+	int fd = sml_udp_group_join(&config->group, &config->peer, config->interface), on = 1;
+	bool glues;
+
+	if (fd < 0) {
+		sml_log(udp->log, SML_LOG_WARN,
+			"the switch's multicast group cannot be joined on interface %s (%s): "
+			"results come to this rank one by one",
+			config->interface->name, strerrordesc_np(-fd));
+		return;
+	}
+	udp->base.group_fd = fd;
+	(void)enlarge(fd, SO_RCVBUFFORCE, SO_RCVBUF);
+	glues = setsockopt(fd, IPPROTO_UDP, UDP_GRO, &on, sizeof(on)) == 0;
+	udp->group = sml_udp_inbox_new(fd, glues);
+	if (udp->group == NULL)
+		udp_leave_group(&udp->base);
+}
+
 static void udp_close(struct sml_transport *transport)
 {
 	struct udp *udp = udp_of(transport);
 
+	udp_leave_group(transport);
 	if (udp->base.poll_fd >= 0)
 		close(udp->base.poll_fd);
-	free(udp->buffers);
+	sml_udp_inbox_free(udp->own);
 	free(udp);
 }
 
@@ -180,18 +195,23 @@ static int udp_open(struct sml_transport **opened, const struct sml_transport_co
 
 	if (udp == NULL)
 		return sml_error_set(-ENOMEM, "no memory for a socket's buffers");
-	udp->base = (struct sml_transport){.ops = &sml_transport_udp, .poll_fd = -1};
+	udp->base =
+		(struct sml_transport){.ops = &sml_transport_udp, .poll_fd = -1, .group_fd = -1};
 	udp->log = config->log;
 	udp->peers = config->peers;
 	udp->v6 = config->peer.any.sa_family == AF_INET6;
-	udp->buffers = aligned_alloc(64, RECEIVE_BYTES);
-	error = udp->buffers ? connect_socket(udp, config) : -ENOMEM;
+	error = connect_socket(udp, config);
+	if (error == 0)
+		udp->own = sml_udp_inbox_new(udp->base.poll_fd, udp->glues);
+	if (error == 0 && udp->own == NULL)
+		error = -ENOMEM;
 	if (error) {
 		udp_close(&udp->base);
 		return sml_error_set(error, "a UDP socket to the switch cannot be opened: %s",
 				     strerrordesc_np(-error));
 	}
-	set_up_buffers(udp);
+	if (config->has_group)
+		join_group(udp, config);
 	*opened = &udp->base;
 	return 0;
 }
@@ -316,56 +336,32 @@ static unsigned udp_send(struct sml_transport *transport, struct sml_batch *batc
 
 /* ---- in ---- */
 
-/* The length of the packets that were glued together, or the whole. */
-static uint32_t segment_bytes(struct msghdr *message, uint32_t whole)
+/*
+ * Where there is a group, most comes that way. Now and then the other socket has its turn all the
+ * same: a group that is never empty must not keep those waiting who have lost a result.
+ */
+static unsigned receive_with_group(struct udp *udp, struct sml_packet *packets)
 {
-	struct cmsghdr *header = CMSG_FIRSTHDR(message);
-	int bytes;
-
-	if (header && header->cmsg_level == IPPROTO_UDP && header->cmsg_type == UDP_GRO) {
-		memcpy(&bytes, CMSG_DATA(header), sizeof(bytes));
-		if (bytes > 0)
-			return (uint32_t)bytes;
-	}
-	return whole;
-}
-
-/* Ours are at least a header long and a multiple of 4: the rest is not even looked at. */
-static unsigned cut_up(const uint8_t *bytes, uint32_t whole, uint32_t segment,
-		       struct sml_packet *packets, unsigned room)
-{
+	bool own_drained, group_drained = false;
 	unsigned n = 0;
 
-	if (segment < SML_HEADER_BYTES || (segment & 3))
-		return 0;
-	for (uint32_t at = 0; at < whole && n < room; at += segment)
-		packets[n++] = (struct sml_packet){bytes + at,
-						   whole - at < segment ? whole - at : segment};
+	if (++udp->n_receives % OWN_TURN != 0)
+		n = sml_udp_inbox_receive(udp->group, packets, &group_drained);
+	udp->base.drained = false;
+	if (n > 0)
+		return n;
+	n = sml_udp_inbox_receive(udp->own, packets, &own_drained);
+	udp->base.drained = own_drained && group_drained;
 	return n;
 }
 
 static unsigned udp_receive(struct sml_transport *transport, struct sml_packet *packets)
 {
 	struct udp *udp = udp_of(transport);
-	unsigned n = 0;
-	int received;
 
-	for (unsigned i = 0; i < udp->n_buffers; i++) {
-		udp->in[i].msg_hdr.msg_control = udp->in_control[i].bytes;
-		udp->in[i].msg_hdr.msg_controllen = sizeof(udp->in_control[i].bytes);
-	}
-	received = recvmmsg(udp->base.poll_fd, udp->in, udp->n_buffers, MSG_DONTWAIT, NULL);
-	udp->base.drained = received < (int)udp->n_buffers;
-	for (int i = 0; i < received; i++) {
-		struct msghdr *message = &udp->in[i].msg_hdr;
-		uint32_t whole = udp->in[i].msg_len;
-
-		if (message->msg_flags & MSG_TRUNC)
-			continue;
-		n += cut_up(message->msg_iov->iov_base, whole, segment_bytes(message, whole),
-			    packets + n, SML_RECEIVE_PACKETS - n);
-	}
-	return n;
+	if (udp->group)
+		return receive_with_group(udp, packets);
+	return sml_udp_inbox_receive(udp->own, packets, &udp->base.drained);
 }
 
 const struct sml_transport_ops sml_transport_udp = {
@@ -373,5 +369,6 @@ const struct sml_transport_ops sml_transport_udp = {
 	.open = udp_open,
 	.send = udp_send,
 	.receive = udp_receive,
+	.leave_group = udp_leave_group,
 	.close = udp_close,
 };

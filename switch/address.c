@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -17,6 +18,35 @@ static void all_of_v4(struct sml_place *place)
 	place->address.v4.sin_family = AF_INET;
 	place->address.v4.sin_port = port_be;
 	place->address.v4.sin_addr.s_addr = htonl(INADDR_ANY);
+}
+
+int sml_place_split(const char *listen, char *address, size_t bytes, uint16_t *port)
+{
+	const char *colon = strrchr(listen, ':'), *end = listen + strlen(listen);
+	unsigned long number = *port;
+	char *rest;
+
+	if (listen[0] == '[') {
+		end = strchr(listen++, ']');
+		if (end == NULL || (end[1] != '\0' && end[1] != ':'))
+			return -EINVAL;
+		colon = end[1] == ':' ? end + 1 : NULL;
+	} else if (colon != NULL && strchr(listen, ':') == colon) {
+		end = colon;
+	} else {
+		colon = NULL; /* none, or an IPv6 address without brackets */
+	}
+	if (colon != NULL) {
+		number = strtoul(colon + 1, &rest, 10);
+		if (rest == colon + 1 || *rest != '\0' || number > 65535)
+			return -EINVAL;
+	}
+	if ((size_t)(end - listen) >= bytes)
+		return -EINVAL;
+	memcpy(address, listen, (size_t)(end - listen));
+	address[end - listen] = '\0';
+	*port = (uint16_t)number;
+	return 0;
 }
 
 int sml_place_parse(const char *address, uint16_t port, struct sml_place *place)

@@ -19,6 +19,12 @@ struct sml_place {
 	bool all; /* no address in particular */
 };
 
+/*
+ * "ADDR", "ADDR:PORT", "[V6]:PORT", ":PORT", "V6": the address into a buffer, "" for all; *port
+ * stays as it is where none is named. 0, or -EINVAL.
+ */
+int sml_place_split(const char *listen, char *address, size_t bytes, uint16_t *port);
+
 /* address: numeric, NULL for all. 0, or -EINVAL. */
 int sml_place_parse(const char *address, uint16_t port, struct sml_place *place);
 

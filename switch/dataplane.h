@@ -12,6 +12,7 @@
 #define SML_SWITCH_DATAPLANE_H
 
 #include "core/pool.h"
+#include "switch/group.h"
 #include "switch/switch.h"
 
 /* Job numbers are random, but for the low bits: they are the job's place. */
@@ -40,6 +41,8 @@ struct sml_dataplane_config {
 	unsigned n_threads;
 	const char *interfaces; /* "eth0,eth1", for dataplanes that need to know; or NULL */
 	enum sml_xdp_mode xdp_mode;
+	struct sml_group group; /* of the first job; none unless reaches_by_group is there */
+	uint8_t group_hops;
 	uint32_t max_jobs, max_slots;
 	int debug;
 	/* Called from the dataplane's threads: must only leave a note. */
@@ -56,6 +59,7 @@ struct sml_job_counters {
 struct sml_dataplane_counters {
 	uint64_t verdicts[SML_VERDICTS]; /* of packets that belong to no job, too */
 	uint64_t packets_received, packets_sent;
+	uint64_t packets_multicast; /* of those sent */
 	uint64_t bytes_received, bytes_sent;
 	uint64_t probes;
 	uint64_t socket_drops;	/* the kernel had no room for them */
@@ -79,6 +83,13 @@ struct sml_dataplane_operations {
 	 * the rank. NULL: it is.
 	 */
 	const char *(*misses_address)(struct sml_dataplane *dataplane, uint32_t job, uint8_t rank);
+	/*
+	 * Before start_job: the rank has seen what is sent to the job's group. Results go to it
+	 * that way, until it does without too many of them. NULL: no multicast here.
+	 */
+	void (*reaches_by_group)(struct sml_dataplane *dataplane, uint32_t job, uint8_t rank);
+	/* The ranks that are reached so, bit by rank. */
+	uint64_t (*reached_by_group)(struct sml_dataplane *dataplane, uint32_t job);
 	/* For the ready line: "1 thread", "xdp (native) on eth0". */
 	void (*describe)(struct sml_dataplane *dataplane, char *text, size_t bytes);
 	/* Packets of so many bytes that each of n_ranks may have in flight. */

@@ -4,7 +4,7 @@
  * results straight from the slots' memory.
  *
  *	poll -> recvmmsg (super-packets, UDP_GRO) -> one slot step a packet
- *	     -> results gathered by (job, shard) -> sendmmsg (UDP_SEGMENT) a rank
+ *	     -> results gathered by (job, shard) -> sendmmsg (UDP_SEGMENT) a rank, or a group
  *
  * A job's shard belongs to one thread, so slots need no lock; which thread, a
  * filter on the sockets decides from the header (udp_socket.c). The control
@@ -34,6 +34,16 @@
 /* Less would be slower than what is lost now and then; workers adapt below it. */
 #define MIN_WINDOW 16
 
+/*
+ * Multicast can cease to reach a rank while all else does (a bridge has forgotten
+ * who listens, for want of a querier). Then each of its results must be asked for. Where
+ * three quarters of a span's had to be, they are sent to it alone from then on. A span is
+ * two results a slot: a timeout in vain asks for at most one of each.
+ */
+struct span {
+	uint32_t results, asked_for;
+};
+
 struct udp_job {
 	struct sml_pool pool;
 	void *memory;
@@ -43,6 +53,12 @@ struct udp_job {
 	struct sml_path paths[SML_MAX_RANKS][SML_MAX_SHARDS];
 	bool has_path[SML_MAX_RANKS][SML_MAX_SHARDS];
 	struct sml_job_counters counters; /* relaxed atomics */
+	/* Results by multicast. Each shard's are its thread's, but for the atomic. */
+	struct sml_group group;
+	struct sml_ways ways[SML_MAX_SHARDS];
+	struct span spans[SML_MAX_RANKS][SML_MAX_SHARDS];
+	uint64_t *asked;  /* by slot: bits of the ranks that have asked for its last result */
+	uint64_t reached; /* atomic: bits of the ranks that get them so */
 };
 
 struct thread {
@@ -127,6 +143,72 @@ static void answer_probe(struct thread *thread, struct udp_job *job, struct sml_
 	sml_results_send_one(&thread->results, thread->fd, header, length, &path);
 }
 
+/* The way to the group that a rank's message shows, among those known; NULL: no room. */
+static const struct sml_path *note_way(struct sml_ways *ways, const struct sml_path *path,
+				       uint8_t rank)
+{
+	unsigned i = 0;
+
+	while (i < ways->n && memcmp(&ways->way[i].path.from, &path->from, sizeof(path->from)) != 0)
+		i++;
+	if (i == SML_WAYS_MAX)
+		return NULL;
+	if (i == ways->n)
+		ways->way[ways->n++].path = *path;
+	ways->way[i].ranks |= (uint64_t)1 << rank;
+	return &ways->way[i].path;
+}
+
+/* Does the group reach this rank? Its own probe comes back to it that way, or not. */
+static void answer_group_probe(struct thread *thread, struct udp_job *job,
+			       struct sml_header *header, uint32_t length, struct msghdr *message)
+{
+	const struct sml_pool_rules *rules = &job->pool.rules;
+	enum sml_verdict verdict = sml_pool_check_probe(rules, header);
+	const struct sml_path *way;
+	struct sml_path path;
+
+	count(&thread->counters.probes, 1);
+	if (verdict == SML_VERDICT_ABSORBED && job->group.bytes == 0)
+		verdict = SML_VERDICT_MALFORMED;
+	if (verdict == SML_VERDICT_ABSORBED && __atomic_load_n(&job->started, __ATOMIC_ACQUIRE))
+		verdict = SML_VERDICT_STALE_USE;
+	if (verdict != SML_VERDICT_ABSORBED) {
+		drop(thread, verdict);
+		return;
+	}
+	if (!sml_udp_group_path(message, &job->group, header->shard, &path))
+		return;
+	way = note_way(&job->ways[header->shard], &path, header->rank);
+	if (way == NULL)
+		return;
+	header->kind = SML_PACKET_PROBE_REPLY;
+	header->key_be = sml_be64(rules->tag);
+	sml_results_send_one(&thread->results, thread->fd, header, length, way);
+}
+
+/* A contribution says that the rank has the slot's result before, asked for or not. */
+static void watch_group(struct udp_job *job, const struct sml_contribution *in, bool asks)
+{
+	const struct sml_pool_rules *rules = &job->pool.rules;
+	uint32_t n_slots = ((uint32_t)rules->head_slots + rules->data_slots) / rules->n_shards + 1;
+	struct span *span = &job->spans[in->rank][in->shard];
+	uint64_t bit = (uint64_t)1 << in->rank;
+
+	if (asks) {
+		job->asked[in->slot] |= bit;
+		return;
+	}
+	span->results++;
+	span->asked_for += (job->asked[in->slot] & bit) != 0;
+	job->asked[in->slot] &= ~bit;
+	if (span->results < 2 * n_slots)
+		return;
+	if (span->asked_for * 4 >= span->results * 3)
+		__atomic_fetch_and(&job->reached, ~bit, __ATOMIC_RELAXED);
+	*span = (struct span){0};
+}
+
 static void tell_mismatch(struct thread *thread, struct udp_job *job,
 			  const struct sml_contribution *in)
 {
@@ -163,6 +245,10 @@ static void contribution(struct thread *thread, struct udp_job *job, const void 
 		count_shared(&job->counters.resends[answer.in.rank]);
 	else if (verdict == SML_VERDICT_MISMATCH)
 		tell_mismatch(thread, job, &answer.in);
+	if (job->group.bytes > 0 &&
+	    (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_COMPLETED ||
+	     verdict == SML_VERDICT_RESEND))
+		watch_group(job, &answer.in, verdict == SML_VERDICT_RESEND);
 	if (answer.packet == NULL)
 		return;
 	if (verdict == SML_VERDICT_RESEND) {
@@ -175,6 +261,9 @@ static void contribution(struct thread *thread, struct udp_job *job, const void 
 		flush(thread);
 		sml_results_begin(&thread->results, job, answer.in.shard, job->paths[0],
 				  job->pool.rules.n_ranks);
+		if (job->group.bytes > 0)
+			sml_results_use_groups(&thread->results, &job->ways[answer.in.shard],
+					       &job->reached);
 		sml_results_add(&thread->results, job, answer.in.shard, answer.packet,
 				answer.length);
 	}
@@ -199,6 +288,8 @@ static void receive_packet(struct thread *thread, void *packet, uint32_t length,
 		drop(thread, SML_VERDICT_OUT_OF_RANGE); /* another thread's, in one super-packet */
 	else if (header->kind == SML_PACKET_PROBE)
 		answer_probe(thread, job, header, length, message);
+	else if (header->kind == SML_PACKET_GROUP_PROBE)
+		answer_group_probe(thread, job, header, length, message);
 	else if (!__atomic_load_n(&job->started, __ATOMIC_ACQUIRE))
 		drop(thread, SML_VERDICT_EARLY_USE);
 	else
@@ -230,6 +321,8 @@ static void receive_message(struct thread *thread, unsigned i)
 static void publish_results_counters(struct thread *thread)
 {
 	__atomic_store_n(&thread->counters.packets_sent, thread->results.packets_sent,
+			 __ATOMIC_RELAXED);
+	__atomic_store_n(&thread->counters.packets_multicast, thread->results.packets_multicast,
 			 __ATOMIC_RELAXED);
 	__atomic_store_n(&thread->counters.bytes_sent, thread->results.bytes_sent,
 			 __ATOMIC_RELAXED);
@@ -372,6 +465,13 @@ static void stop_threads(struct sml_dataplane *dataplane, unsigned n_started)
 		pthread_join(dataplane->threads[i].id, NULL);
 }
 
+static void free_job(struct udp_job *job)
+{
+	free(job->memory);
+	free(job->asked);
+	free(job);
+}
+
 static void free_all(struct sml_dataplane *dataplane)
 {
 	for (unsigned i = 0; i < dataplane->n_threads; i++) {
@@ -386,8 +486,7 @@ static void free_all(struct sml_dataplane *dataplane)
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
 		if (dataplane->jobs[i] == NULL)
 			continue;
-		free(dataplane->jobs[i]->memory);
-		free(dataplane->jobs[i]);
+		free_job(dataplane->jobs[i]);
 	}
 	pthread_cond_destroy(&dataplane->done);
 	pthread_mutex_destroy(&dataplane->mutex);
@@ -403,6 +502,7 @@ static int open_thread(struct sml_dataplane *dataplane, unsigned i, char *error_
 		.address = dataplane->config.address,
 		.port = dataplane->config.port,
 		.n_threads = dataplane->n_threads,
+		.group_hops = dataplane->config.group.bytes ? dataplane->config.group_hops : 0,
 	};
 
 	thread->dataplane = dataplane;
@@ -476,11 +576,14 @@ static int udp_add_job(struct sml_dataplane *dataplane, const struct sml_pool_ru
 	if (job == NULL)
 		return -ENOMEM;
 	job->memory = malloc(sml_pool_memory_bytes(rules));
-	if (job->memory == NULL) {
-		free(job);
+	job->asked = calloc((size_t)rules->head_slots + rules->data_slots, sizeof(*job->asked));
+	if (job->memory == NULL || job->asked == NULL) {
+		free_job(job);
 		return -ENOMEM;
 	}
 	sml_pool_init(&job->pool, rules, job->memory);
+	if (dataplane->config.group.bytes > 0)
+		job->group = sml_group_of_job(&dataplane->config.group, rules->job % SML_MAX_JOBS);
 	pthread_mutex_lock(&dataplane->mutex);
 	dataplane->jobs[rules->job % SML_MAX_JOBS] = job;
 	publish(dataplane);
@@ -508,8 +611,7 @@ static void udp_remove_job(struct sml_dataplane *dataplane, uint32_t number)
 	dataplane->jobs[number % SML_MAX_JOBS] = NULL;
 	publish(dataplane);
 	pthread_mutex_unlock(&dataplane->mutex);
-	free(job->memory);
-	free(job);
+	free_job(job);
 }
 
 static const char *udp_misses_address(struct sml_dataplane *dataplane, uint32_t number,
@@ -522,6 +624,17 @@ static const char *udp_misses_address(struct sml_dataplane *dataplane, uint32_t 
 			return "said that it was ready, but not every socket of it has sent a "
 			       "probe";
 	return NULL;
+}
+
+static void udp_reaches_by_group(struct sml_dataplane *dataplane, uint32_t number, uint8_t rank)
+{
+	__atomic_fetch_or(&dataplane->jobs[number % SML_MAX_JOBS]->reached, (uint64_t)1 << rank,
+			  __ATOMIC_RELAXED);
+}
+
+static uint64_t udp_reached_by_group(struct sml_dataplane *dataplane, uint32_t number)
+{
+	return __atomic_load_n(&dataplane->jobs[number % SML_MAX_JOBS]->reached, __ATOMIC_RELAXED);
 }
 
 /*
@@ -586,6 +699,8 @@ const struct sml_dataplane_operations sml_dataplane_udp = {
 	.start_job = udp_start_job,
 	.remove_job = udp_remove_job,
 	.misses_address = udp_misses_address,
+	.reaches_by_group = udp_reaches_by_group,
+	.reached_by_group = udp_reached_by_group,
 	.window = udp_window,
 	.job_counters = udp_job_counters,
 	.slot_states = udp_slot_states,

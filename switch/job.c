@@ -190,6 +190,8 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
 	SmlControl__Admitted admitted = SML_CONTROL__ADMITTED__INIT;
 	SmlControl__TicketMap maps[SML_STREAMS], *list[SML_STREAMS];
+	SmlControl__Group group_message = SML_CONTROL__GROUP__INIT;
+	struct sml_group group;
 	struct sml_meeting *meeting = NULL;
 
 	admitted.job_number = job->rules.job;
@@ -207,6 +209,7 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 	admitted.stall_reports = true;
 	if (sml_server_is_rendezvous(server))
 		meeting = sml_job_describe_peers(job, rank, &admitted);
+	sml_job_describe_group(job, &group, &group_message, &admitted);
 	admitted.single_packets = server->operations->wants_single_packets != NULL &&
 				  server->operations->wants_single_packets(server->dataplane);
 	if (job->resumes) {
@@ -304,6 +307,7 @@ static void on_ready(struct sml_job *job, struct sml_member *member, uint8_t ran
 	}
 	member->lanes = message->ready->lanes;
 	member->ready = true;
+	sml_job_note_group(job, rank, message->ready->group);
 	if (++job->n_ready < job->n_ranks)
 		return;
 	rc = server->operations->start_job(server->dataplane, job->rules.job);
@@ -314,6 +318,7 @@ static void on_ready(struct sml_job *job, struct sml_member *member, uint8_t ran
 		return;
 	}
 	job->state = SML_JOB_RUNNING;
+	sml_job_watch_group(job);
 	start.lanes = least_lanes(job);
 	if (start.lanes > job->rules.lanes)
 		start.lanes = job->rules.lanes;
@@ -542,6 +547,7 @@ void sml_job_tick(struct sml_job *job, uint64_t now_ns)
 {
 	if (find_silent(job, now_ns))
 		return;
+	sml_job_watch_group(job);
 	if (job->mismatch_ns != 0 && now_ns - job->mismatch_ns > MISMATCH_WAIT_NS) {
 		tell_mismatch(job);
 		return;

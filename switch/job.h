@@ -40,6 +40,7 @@ struct sml_member {
 	uint64_t heard_ns;     /* when its connection ended: the last that was heard */
 	uint64_t stalls_told_ns;
 	bool ready, leaving, stalls_wanted;
+	bool told_unreached; /* that the group does not reach it */
 	/* Where it takes packets, if it has slots: address 4 or 16 bytes, 0: the control port's. */
 	uint8_t address[16], host_bytes;
 	bool is_local; /* on this host */
@@ -118,6 +119,20 @@ void sml_job_pass_stalls(struct sml_job *job, uint8_t from, const SmlControl__St
 /* The job has failed: tell every member, with what slots are waiting for, and end the connections.
  */
 void sml_job_abort_all(struct sml_job *job, int error, const char *text);
+
+/* What it is to know of its group, in this message's memory. Nothing where there is none. */
+struct sml_group;
+void sml_job_describe_group(const struct sml_job *job, struct sml_group *group,
+			    SmlControl__Group *message, SmlControl__Admitted *admitted);
+
+/* Does a packet to the group reach the rank? It has just said. */
+void sml_job_note_group(struct sml_job *job, uint8_t rank, bool reached);
+
+/* Say, once for each, whom the group does not reach, from the beginning or any more. */
+void sml_job_watch_group(struct sml_job *job);
+
+/* Do results go to the rank by multicast? */
+bool sml_job_is_by_group(const struct sml_job *job, uint8_t rank);
 
 /* Give the job its slots in the dataplane and tell every rank. */
 void sml_job_admit(struct sml_job *job, uint32_t epoch);

@@ -201,6 +201,7 @@ static int open_dataplane(struct sml_server *server, const char *address, char *
 		.n_threads = server->config.threads,
 		.interfaces = server->config.interfaces ? server->config.interfaces : "",
 		.xdp_mode = server->config.xdp_mode,
+		.group_hops = (uint8_t)server->config.multicast_hops,
 		.max_jobs = server->config.max_jobs,
 		.max_slots = server->config.max_slots,
 		.debug = server->config.debug,
@@ -209,6 +210,21 @@ static int open_dataplane(struct sml_server *server, const char *address, char *
 	};
 
 	server->data_port = config.port;
+	if (server->config.multicast != NULL && server->operations->reaches_by_group == NULL) {
+		snprintf(error_text, error_bytes, "the %s dataplane has no multicast",
+			 server->operations->name);
+		return -EINVAL;
+	}
+	if (server->config.multicast != NULL &&
+	    sml_group_parse(server->config.multicast, server->config.max_jobs, &server->group) <
+		    0) {
+		snprintf(error_text, error_bytes,
+			 "'%s' is not the first of %u multicast groups, as GROUP, GROUP:PORT or "
+			 "[V6GROUP]:PORT: for example 239.77.0.0, or [ff15::77:0]:28600",
+			 server->config.multicast, server->config.max_jobs);
+		return -EINVAL;
+	}
+	config.group = server->group;
 	return server->operations->open(&server->dataplane, &config, error_text, error_bytes);
 }
 

@@ -64,6 +64,7 @@ struct sml_server {
 	bool stopping;
 	uint64_t ticked_ns;
 	uint16_t port, data_port;
+	struct sml_group group; /* of the first job's results; none: no multicast */
 	const struct sml_dataplane_operations *operations;
 	struct sml_dataplane *dataplane;
 	struct sml_connection *connections;

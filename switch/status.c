@@ -20,7 +20,7 @@ struct job_status {
 	SmlControl__WorkerStatus *list[SML_MAX_RANKS];
 	struct counters counters;
 	SmlControl__StripeStatus served[SML_MAX_STRIPES], *served_list[SML_MAX_STRIPES];
-	char names[SML_MAX_STRIPES][96];
+	char names[SML_MAX_STRIPES][96], group[SML_GROUP_TEXT_BYTES];
 };
 
 static void add_counter(struct counters *counters, const char *name, uint64_t value)
@@ -61,6 +61,7 @@ static void describe_worker(const struct sml_job *job, uint8_t rank,
 		worker->last_seen_ms = (sml_now_ns() - member->connection->heard_ns) / 1000000u;
 	worker->contributions = counters->contributions[rank];
 	worker->resends = counters->resends[rank];
+	worker->by_group = sml_job_is_by_group(job, rank);
 	if (member->leaving)
 		worker->state = (char *)(uintptr_t) "leaving";
 	else if (member->connection == NULL)
@@ -124,6 +125,12 @@ static void describe_job(const struct sml_job *job, struct job_status *out)
 	out->status.lanes = job->rules.lanes;
 	out->status.slots = (uint32_t)(job->rules.head_slots + job->rules.data_slots);
 	out->status.state = (char *)(uintptr_t)state_of(job);
+	if (server->group.bytes > 0) {
+		struct sml_group group = sml_group_of_job(&server->group, job->place);
+
+		sml_group_text(&group, out->group);
+		out->status.group = out->group;
+	}
 	for (uint8_t rank = 0; rank < job->n_ranks; rank++) {
 		describe_worker(job, rank, &counters, &out->workers[rank]);
 		out->list[rank] = &out->workers[rank];
@@ -149,6 +156,7 @@ static void describe_dataplane(struct sml_server *server, struct counters *out)
 	add_verdicts(out, counters.verdicts);
 	add_counter(out, "packets-received", counters.packets_received);
 	add_counter(out, "packets-sent", counters.packets_sent);
+	add_counter(out, "packets-multicast", counters.packets_multicast);
 	add_counter(out, "bytes-received", counters.bytes_received);
 	add_counter(out, "bytes-sent", counters.bytes_sent);
 	add_counter(out, "probes", counters.probes);

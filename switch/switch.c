@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "switch/address.h"
 #include "switch/server.h"
 
 /* Port 0: tries to find a number that is free for both TCP and UDP. */
@@ -36,38 +37,9 @@ void sml_switch_config_init(struct sml_switch_config *config)
 		.heartbeat_ms = 60000,
 		.max_strangers = 1024,
 		.greeting_ms = 10000,
+		.multicast_hops = 1,
 		.tls_names = {"--tls-certificate", "--tls-key", "--tls-authority"},
 	};
-}
-
-/* "ADDR", "ADDR:PORT", "[V6]:PORT", ":PORT", "V6": the address into a buffer, "" for all. */
-static int parse_listen(const char *listen, char *address, size_t bytes, uint16_t *port)
-{
-	const char *colon = strrchr(listen, ':'), *end = listen + strlen(listen);
-	unsigned long number = SML_DEFAULT_PORT;
-	char *rest;
-
-	if (listen[0] == '[') {
-		end = strchr(listen++, ']');
-		if (end == NULL || (end[1] != '\0' && end[1] != ':'))
-			return -EINVAL;
-		colon = end[1] == ':' ? end + 1 : NULL;
-	} else if (colon != NULL && strchr(listen, ':') == colon) {
-		end = colon;
-	} else {
-		colon = NULL; /* none, or an IPv6 address without brackets */
-	}
-	if (colon != NULL) {
-		number = strtoul(colon + 1, &rest, 10);
-		if (rest == colon + 1 || *rest != '\0' || number > 65535)
-			return -EINVAL;
-	}
-	if ((size_t)(end - listen) >= bytes)
-		return -EINVAL;
-	memcpy(address, listen, (size_t)(end - listen));
-	address[end - listen] = '\0';
-	*port = (uint16_t)number;
-	return 0;
 }
 
 static void *run(void *argument)
@@ -119,7 +91,7 @@ int sml_switch_open(struct sml_switch **opened, const struct sml_switch_config *
 
 	*opened = NULL;
 	if (config->listen != NULL &&
-	    parse_listen(config->listen, address, sizeof(address), &port) < 0) {
+	    sml_place_split(config->listen, address, sizeof(address), &port) < 0) {
 		snprintf(error_text, error_bytes,
 			 "'%s' is not an address to listen on: ADDR, ADDR:PORT, [V6]:PORT or :PORT",
 			 config->listen);

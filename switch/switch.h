@@ -36,9 +36,11 @@ struct sml_switch_config {
 	/* Files, and what they are called where they are set; none: no TLS. */
 	struct sml_tls_files tls, tls_names;
 	const struct sml_dataplane_operations *dataplane; /* NULL: UDP */
-	bool rendezvous;	/* no slots here: ranks that embed the stripes only meet here */
-	uint32_t local_stripes; /* then: so many are enough for ranks of one host; 0: any */
-	const char *interfaces; /* for XDP: "eth0,eth1" */
+	const char *multicast; /* "GROUP[:PORT]" for results of the first job; NULL: no multicast */
+	uint32_t multicast_hops; /* that they may go, 1 */
+	bool rendezvous;	 /* no slots here: ranks that embed the stripes only meet here */
+	uint32_t local_stripes;	 /* then: so many are enough for ranks of one host; 0: any */
+	const char *interfaces;	 /* for XDP: "eth0,eth1" */
 	enum sml_xdp_mode xdp_mode;
 	int debug; /* as struct sml_config's */
 };

@@ -49,7 +49,15 @@ void sml_results_begin(struct sml_results *results, const void *job, uint8_t sha
 	results->shard = shard;
 	results->paths = paths;
 	results->n_ranks = n_ranks;
+	results->ways = NULL;
 	results->n = 0;
+}
+
+void sml_results_use_groups(struct sml_results *results, const struct sml_ways *ways,
+			    const uint64_t *reached)
+{
+	results->ways = ways;
+	results->reached = reached;
 }
 
 bool sml_results_add(struct sml_results *results, const void *job, uint8_t shard,
@@ -116,6 +124,8 @@ static void write_message(const struct iovec *packets, unsigned n, const struct 
 static void count_sent(struct sml_results *results, const struct msghdr *message)
 {
 	results->packets_sent += message->msg_iovlen;
+	if (((const struct sml_path *)message->msg_name)->is_group)
+		results->packets_multicast += message->msg_iovlen;
 	for (size_t i = 0; i < message->msg_iovlen; i++)
 		results->bytes_sent += message->msg_iov[i].iov_len;
 }
@@ -189,33 +199,72 @@ static void send_messages(struct sml_results *results, int fd, struct mmsghdr *m
 		results->drops += messages[done].msg_hdr.msg_iovlen;
 }
 
-void sml_results_flush(struct sml_results *results, int fd)
-{
+/* Messages until there are enough for a call. */
+struct outgoing {
+	struct sml_results *results;
+	int fd;
+	unsigned n;
 	struct mmsghdr messages[MESSAGES_MAX];
 	union send_control controls[MESSAGES_MAX];
-	unsigned n = 0;
+};
+
+static void send_all(struct outgoing *out)
+{
+	if (out->n > 0)
+		send_messages(out->results, out->fd, out->messages, out->n);
+	out->n = 0;
+}
+
+static void add_message(struct outgoing *out, const struct run *run, const struct sml_path *path)
+{
+	if (out->n == MESSAGES_MAX)
+		send_all(out);
+	write_message(&out->results->packets[run->first], run->n, path, &out->controls[out->n],
+		      &out->messages[out->n].msg_hdr);
+	out->n++;
+}
+
+/* To groups. Returns the ranks that this reaches: one alone is sent to as it is without a group. */
+static uint64_t add_group_messages(struct outgoing *out, const struct run *run)
+{
+	const struct sml_ways *ways = out->results->ways;
+	uint64_t reached = __atomic_load_n(out->results->reached, __ATOMIC_RELAXED), sent = 0;
+
+	for (unsigned i = 0; i < ways->n; i++) {
+		uint64_t ranks = ways->way[i].ranks & reached;
+
+		if ((ranks & (ranks - 1)) == 0)
+			continue;
+		add_message(out, run, &ways->way[i].path);
+		sent |= ranks;
+	}
+	return sent;
+}
+
+void sml_results_flush(struct sml_results *results, int fd)
+{
+	struct outgoing out;
 	struct run run;
 
+	out.results = results;
+	out.fd = fd;
+	out.n = 0;
 	for (unsigned first = 0; first < results->n; first += run.n) {
+		uint64_t sent;
+
 		run = next_run(results, first);
+		sent = results->ways ? add_group_messages(&out, &run) : 0;
 		/* From the one after our own on: stripes do not all begin with the same rank. */
 		for (unsigned i = 1; i <= results->n_ranks; i++) {
 			unsigned rank = (results->own_rank + i) % results->n_ranks;
 
-			if (rank == results->own_rank)
-				continue;
-			if (n == MESSAGES_MAX) {
-				send_messages(results, fd, messages, n);
-				n = 0;
-			}
-			write_message(&results->packets[run.first], run.n,
-				      &results->paths[rank * SML_MAX_SHARDS + results->shard],
-				      &controls[n], &messages[n].msg_hdr);
-			n++;
+			if (rank != results->own_rank && !(sent >> rank & 1))
+				add_message(
+					&out, &run,
+					&results->paths[rank * SML_MAX_SHARDS + results->shard]);
 		}
 	}
-	if (n > 0)
-		send_messages(results, fd, messages, n);
+	send_all(&out);
 	results->n = 0;
 	results->job = NULL;
 }

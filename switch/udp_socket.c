@@ -53,8 +53,10 @@ static int steer(int fd, unsigned n_threads)
 }
 
 /* Optional all: without them packets come one by one, or drops are not seen. */
-static void ask_for_news(int fd, const struct sml_place *place, bool for_xdp)
+static void ask_for_news(int fd, const struct sml_place *place,
+			 const struct sml_udp_options *options)
 {
+	bool for_xdp = options->for_xdp;
 	bool v6 = place->address.any.sa_family == AF_INET6;
 	int one = 1, probe = v6 ? IPV6_PMTUDISC_PROBE : IP_PMTUDISC_PROBE;
 
@@ -69,10 +71,18 @@ static void ask_for_news(int fd, const struct sml_place *place, bool for_xdp)
 	setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &(int){IP_PMTUDISC_PROBE}, sizeof(int));
 	if (v6)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &probe, sizeof(probe));
-	if (!place->all && !for_xdp)
+	if (!place->all && !for_xdp && !options->group_hops)
 		return;
 	setsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_RECVPKTINFO : IP_PKTINFO, &one,
 		   sizeof(one));
+}
+
+/* Of IPv4 also on a socket of both families. */
+static void limit_hops(int fd, const struct sml_place *place, int hops)
+{
+	setsockopt(fd, IPPROTO_IP, IP_MULTICAST_TTL, &hops, sizeof(hops));
+	if (place->address.any.sa_family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, &hops, sizeof(hops));
 }
 
 /* Sockets that share a port would share it with another switch, too: not if one has it. */
@@ -102,7 +112,9 @@ static int open_socket(const struct sml_udp_options *options, bool first)
 	if (options->n_threads > 1 &&
 	    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) < 0)
 		rc = -errno;
-	ask_for_news(fd, &place, options->for_xdp);
+	ask_for_news(fd, &place, options);
+	if (options->group_hops)
+		limit_hops(fd, &place, options->group_hops);
 	if (rc == 0)
 		rc = sml_place_bind(&place, fd);
 	if (rc == 0 && options->n_threads > 1 && steer(fd, options->n_threads) < 0)
@@ -202,4 +214,29 @@ void sml_udp_path(struct msghdr *message, struct sml_path *path)
 			put_from(path, IPPROTO_IP, IP_PKTINFO, &v4, sizeof(v4));
 		}
 	}
+}
+
+/*
+ * For IPv4 the kernel takes the interface that has our address, also where a rank of this very
+ * host has sent over the loopback device; for IPv6 it has to be named.
+ */
+bool sml_udp_group_path(struct msghdr *message, const struct sml_group *group, uint8_t shard,
+			struct sml_path *path)
+{
+	const struct sockaddr_in6 *from = message->msg_name;
+	bool v4 = from->sin6_family == AF_INET || IN6_IS_ADDR_V4MAPPED(&from->sin6_addr);
+	struct in6_pktinfo info;
+
+	if (v4 != (group->bytes == 4))
+		return false;
+	sml_udp_path(message, path);
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); !v4 && c; c = CMSG_NXTHDR(message, c)) {
+		if (c->cmsg_level != IPPROTO_IPV6 || c->cmsg_type != IPV6_PKTINFO)
+			continue;
+		memcpy(&info, CMSG_DATA(c), sizeof(info));
+		put_from(path, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof(info));
+	}
+	sml_group_address(group, shard, from->sin6_family, &path->to);
+	path->is_group = true;
+	return true;
 }

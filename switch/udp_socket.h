@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "switch/group.h"
+
 /* Room for what the kernel tells beside a message: segment size, drops, address. */
 #define SML_UDP_CONTROL_BYTES 128
 
@@ -19,6 +21,7 @@
  */
 struct sml_path {
 	struct sockaddr_in6 to; /* or a sockaddr_in, on a socket of IPv4 */
+	bool is_group;		/* `to` is a multicast group */
 	uint32_t from_bytes;
 	union {
 		char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo))];
@@ -32,6 +35,7 @@ struct sml_udp_options {
 	unsigned n_threads;
 	/* The network card's interface beside each message, and packets one by one (no UDP_GRO). */
 	bool for_xdp;
+	uint8_t group_hops; /* that multicast may go; 0: there is none */
 };
 
 /*
@@ -50,5 +54,12 @@ uint32_t sml_udp_interface(struct msghdr *message);
 
 /* The way back to where a message came from. */
 void sml_udp_path(struct msghdr *message, struct sml_path *path);
+
+/*
+ * To a shard's group, by the way on which a message came. False: the group's family is not the
+ * message's.
+ */
+bool sml_udp_group_path(struct msghdr *message, const struct sml_group *group, uint8_t shard,
+			struct sml_path *path);
 
 #endif

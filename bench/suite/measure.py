@@ -27,6 +27,7 @@ class Result:
     busy: float = 0  # seconds of cores, of the whole machine
     sent: int = 0
     received: int = 0
+    served: int = 0  # out of the switches' ports
     drops: int = 0
     wrong: int = 0
     failure: str = ""
@@ -84,6 +85,7 @@ class Turn:
         result.sent += wire[0] - self.wire[0]
         result.received += wire[1] - self.wire[1]
         result.drops += wire[2] - self.wire[2]
+        result.served += wire[3] - self.wire[3]
 
 
 def take_turn(crew, entry, how, seconds, result):

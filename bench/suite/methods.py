@@ -40,15 +40,16 @@ class SwitchML(Method):
     """Ours. where: "port" (a switch whose port is not shaped), "nic" (one of the workers' rate),
     "two" (two of those, striped), "ranks" (no switch: striped over the ranks), "xdp" (a switch
     in the kernel behind a port that is not shaped), "box" (in the kernel of the bridge itself:
-    each worker on a port of the switch)."""
+    each worker on a port of the switch). multicast: its switch sends each result once, to a group."""
 
     needs = "ninja -C build"
     same_bits = True
 
-    def __init__(self, name, title, wire="int32", where="port", **environment):
+    def __init__(self, name, title, wire="int32", where="port", multicast=False, **environment):
         super().__init__(name, title)
         self.wire = wire
         self.where = where
+        self.multicast = multicast
         self.settings = environment
         self.wire_share = 0.5 if wire == "int16" else 1.0
 
@@ -59,7 +60,8 @@ class SwitchML(Method):
     def moved(self, n_workers):
         if self.where == "ranks":
             return super().moved(n_workers)
-        # Everything passes through the NICs of the switches, where they have such.
+        # Everything passes through the NICs of the switches, where they have such. Multicast
+        # spares them what leaves, but what comes is as much, and links work both ways at once.
         return n_workers / len(self.switches()) if self.where in ("nic", "two") else 1
 
     def check_stripes(self, n_stripes, n_workers):
@@ -91,8 +93,10 @@ class SwitchML(Method):
             ports = crew.star.ports_for_xdp(host)
             dataplane = ["--dataplane", "xdp", "--iface", ",".join(ports)]
         address = f"{crew.star.address[host]}:{port}"
+        # A group of its own, too: 239.77.1.0, 239.77.2.0, …
+        group = ["--multicast", f"239.77.{port - PORT + 1}.0"] if self.multicast else []
         process = crew.spawn(host, [os.path.join(crew.build, "switchml"), "switch", "--listen",
-                                    address, *dataplane], helper=True)
+                                    address, *dataplane, *group], helper=True)
         for _ in range(100):
             if "ready on " + address in crew.log():
                 return address

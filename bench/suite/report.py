@@ -54,6 +54,8 @@ def row_of(result, ring):
         "machine_busy": result.busy / result.elapsed / cores if result.elapsed > 1 else None,
         "sent_bytes_a_call": result.sent / result.calls,
         "received_bytes_a_call": result.received / result.calls,
+        "switch_sent_bytes_a_call": result.served / result.calls,
+        "switch_cpu_s_a_call": result.cpu_others / result.calls,
         "dropped_a_call": result.drops / result.calls, "wrong_elements": result.wrong,
     }
 

@@ -8,6 +8,9 @@ INT32 = SwitchML("ours-int32", "ours, int32")
 INT16 = SwitchML("ours-int16", "ours, int16", wire="int16")
 NIC32 = SwitchML("ours-int32-nic", "ours, int32, switch behind one NIC", where="nic")
 NIC16 = SwitchML("ours-int16-nic", "ours, int16, switch behind one NIC", "int16", "nic")
+NICM32 = SwitchML("ours-int32-nic-multicast", "ours, int32, one NIC, multicast", where="nic",
+                  multicast=True)
+MULTI32 = SwitchML("ours-int32-multicast", "ours, int32, multicast", multicast=True)
 TWO32 = SwitchML("ours-int32-two", "ours, int32, two switches, a NIC each", where="two")
 TWO16 = SwitchML("ours-int16-two", "ours, int16, two switches, a NIC each", "int16", "two")
 RANKS32 = SwitchML("ours-int32-ranks", "ours, int32, no switch (striped over ranks)",
@@ -30,7 +33,7 @@ XDPAF32 = SwitchML("ours-xdp-int32-ports-afxdp",
 RING, BCUBE, MPI = Gloo("ring"), Gloo("bcube"), OpenMPI()
 
 OTHERS = (RING, BCUBE, MPI)
-ALL = (INT32, INT16, NIC32, NIC16, TWO32, TWO16, RANKS32, RANKS16) + OTHERS
+ALL = (INT32, INT16, NIC32, NICM32, NIC16, TWO32, TWO16, RANKS32, RANKS16) + OTHERS
 
 RATES = {"100mbit": 100, "1gbit": 1000, "unshaped": 0}
 
@@ -154,9 +157,17 @@ def kernel():
             yield Cell(4, "unshaped", 1500, size, entries((method,)), apart=method.name)
 
 
+def multicast():
+    """What a switch sends, and what that costs, one by one and to a group."""
+    for rate in RATES:
+        for n_workers in (2, 4, 8, 16):
+            yield Cell(n_workers, rate, 1500, 1 << 20, entries((INT32, MULTI32, NIC32, NICM32)))
+    yield Cell(8, "1gbit", 1500, 10_000_000, entries((INT32, MULTI32)))
+
+
 def all_cells():
     seen = set()
-    for cell in (*targets(), *sweep(), *losses(), *flat(), *kernel()):
+    for cell in (*targets(), *sweep(), *losses(), *flat(), *multicast(), *kernel()):
         key = (cell.star(), cell.size_bytes, cell.entries)
         if key not in seen:
             seen.add(key)
@@ -165,6 +176,6 @@ def all_cells():
 
 def quick_cells():
     """What fits into a minute: the first target, and the one of latency."""
-    yield Cell(8, "1gbit", 1500, 10_000_000, entries((INT32, INT16, NIC32, RING, BCUBE, MPI)))
+    yield Cell(8, "1gbit", 1500, 10_000_000, entries((INT32, INT16, NIC32, NICM32, RING, BCUBE, MPI)))
     yield Cell(4, "unshaped", 1500, 10_000_000, entries((INT32, INT16, RING, BCUBE, MPI)))
     yield Cell(8, "unshaped", 1500, 16, entries((INT32, RING, MPI)))

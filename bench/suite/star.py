@@ -147,7 +147,7 @@ class Star:
         self.loss = share
 
     def wire(self):
-        """Bytes and drops of every worker so far: (sent, received, dropped), by rank."""
+        """So far: bytes that a worker has sent and received, drops, and bytes out of switches."""
         ports = {row["dev"]: row for row in json.loads(
             call("tc", "-n", self.namespace("net"), "-s", "-j", "qdisc", "show"))}
         # All ranks are alike: the last one's own queue stands for all.
@@ -155,7 +155,10 @@ class Star:
         out, = json.loads(call("tc", "-n", self.namespace(str(rank)), "-s", "-j", "qdisc", "show",
                                "dev", "eth0"))
         drops = out["drops"] + sum(row.get("drops", 0) for row in ports.values())
-        return out["bytes"], ports[f"port-{rank}"]["bytes"], drops
+        served = sum(json.loads(call("tc", "-n", self.namespace(host), "-s", "-j", "qdisc", "show",
+                                     "dev", "eth0"))[0]["bytes"]
+                     for host in self.address if not host.isdigit())
+        return out["bytes"], ports[f"port-{rank}"]["bytes"], drops, served
 
     # ---- the end ----
 

@@ -447,6 +447,8 @@ sml_afxdp_open(struct sml_transport **opened, const struct sml_transport_config 
 int sml_afxdp_open(struct sml_transport **opened, const struct sml_transport_config *config,
 		   const struct sml_afxdp_services *services)
 {
+	/* Results come to this rank alone: the group's would be another flow, by another queue. */
+	struct sml_transport_config alone = *config;
 	struct afxdp *afxdp;
 	uint32_t charged = SML_RECEIVE_FRAMES * CHARGED_BYTES;
 	int error;
@@ -459,12 +461,13 @@ int sml_afxdp_open(struct sml_transport **opened, const struct sml_transport_con
 	afxdp = calloc(1, sizeof(*afxdp));
 	if (afxdp == NULL)
 		return services->error_set(-ENOMEM, "no memory for an AF_XDP socket");
+	alone.has_group = false;
 	afxdp->base.poll_fd = -1;
 	afxdp->patience = PATIENCE;
 	afxdp->library = services;
 	afxdp->log = config->log;
 	afxdp->flow.queue = SML_WORKER_NO_QUEUE;
-	error = services->udp->open(&afxdp->udp, config);
+	error = services->udp->open(&afxdp->udp, &alone);
 	if (error == 0) {
 		int poll_fd = afxdp->base.poll_fd;
 

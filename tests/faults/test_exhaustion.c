@@ -9,7 +9,8 @@
  *	test_exhaustion            what fits into a minute: some scenarios for some n
  *	test_exhaustion --all      every n of every scenario, and once more with all
  *	                           that follow the n-th failing, too
- *	test_exhaustion NAME N     that run alone, in words; a negative N: system calls
+ *	test_exhaustion NAME N [onwards]
+ *	                           that run alone, in words; a negative N: system calls
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -395,14 +396,14 @@ static void a_failed_system_call_does_no_harm(void **state)
 		run_scenario(*state, FAIL_SYSTEM_CALLS, true);
 }
 
-static int run_named(const char *name, int n)
+static int run_named(const char *name, int n, bool onwards)
 {
 	enum fail_what what = n < 0 ? FAIL_SYSTEM_CALLS : FAIL_ALLOCATIONS;
 
 	for (size_t i = 0; i < N_SCENARIOS; i++) {
 		if (strcmp(scenarios[i].name, name) != 0)
 			continue;
-		fail_arm(what, (unsigned)abs(n), false);
+		fail_arm(what, (unsigned)abs(n), onwards);
 		printf("complaint: \"%s\"\n", scenarios[i].run());
 		printf("%u calls, failed: %s\n", fail_disarm(), fail_culprit());
 		for (int rank = 0; rank < bodies[0].job.n_ranks; rank++)
@@ -418,8 +419,8 @@ int main(int argc, char **argv)
 	struct CMUnitTest tests[2 * N_SCENARIOS];
 
 	signal(SIGALRM, on_alarm);
-	if (argc == 3)
-		return run_named(argv[1], atoi(argv[2]));
+	if (argc >= 3)
+		return run_named(argv[1], atoi(argv[2]), argc == 4);
 	all_of_them = argc == 2 && strcmp(argv[1], "--all") == 0;
 	terminal = dup(STDERR_FILENO);
 	nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);

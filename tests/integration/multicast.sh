@@ -1,0 +1,191 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Results by multicast, on real hosts behind a bridge that knows who listens (IGMP and MLD
+# snooping, the bridge itself asks): exact sums, loss, hosts that the group does not reach, from
+# the beginning or any more, several jobs, ranks that share a host, a switch that comes back, and
+# strangers who send to the group. Needs root.
+#
+#	tests/integration/multicast.sh build/switchml
+#
+# The network is hosts.sh's, with IPv6 besides: fd77::1 is the switch, fd77::10 rank 0's host.
+switchml=$(realpath "$1")
+. "$(dirname "$0")/hosts.sh"
+. "$(dirname "$0")/jobs.sh"
+group=239.77.0.0
+
+# A bridge whose querier has answered once: until then it floods.
+know_listeners() {
+	for host in switch 0 1 2; do
+		local end=1$host
+		[ "$host" != switch ] || end=1
+		ip -n "$name-$host" address add "fd77::$end/64" dev eth0 nodad || return 1
+	done
+	ip -n "$name-net" link set bridge type bridge mcast_snooping 1 mcast_querier 1 \
+		mcast_startup_query_interval 10 mcast_query_response_interval 10
+}
+
+# Host, command: there, and back here.
+in_host() {
+	ip netns exec "$name-$1" "${@:2}"
+}
+
+status() {
+	in_host 0 "$switchml" status --switch 10.77.0.1 "$@"
+}
+
+counter() {
+	status --json | python3 -c "import json,sys; print(json.load(sys.stdin)['counters']['$1'])"
+}
+
+end_switch() {
+	ip netns pids "$name-switch" | xargs -r kill -TERM
+	sleep 0.3
+}
+
+check() {
+	if eval "$2"; then echo "ok: $1"; else fail "$1"; fi
+}
+
+# Title, pattern: the switch has said it.
+switch_says() {
+	check "$1" "grep -q '$2' '$work/switch'"
+}
+
+# Until the job runs, and its table says so.
+await() {
+	for _ in $(seq 200); do
+		status 2>/dev/null | grep -q "job \"$1\": running" && return
+		sleep 0.1
+	done
+}
+
+# Every result went out once: as many packets as a use has results, and no more but probes.
+one_packet_a_result() {
+	local completed sent
+	completed=$(counter completed) sent=$(counter packets-multicast)
+	check "each of $completed results went out once" \
+		"[ $completed -gt 1000 ] && [ $sent -ge $completed ] && [ $sent -le $((completed + 200)) ]"
+}
+
+# A host whose firewall drops the group from the beginning.
+blocked_host_is_named() {
+	in_host 1 iptables -A INPUT -d 239.0.0.0/8 -j DROP
+	SWITCHML_DEBUG=info start_job blocked -b 1M -e 1M -n 1000000
+	await blocked
+	status >"$work/status"
+	check "status names the rank that multicast does not reach" \
+		"grep -q 'multicast to 2 (group $group port 28600) and one by one to rank 1,' $work/status"
+	switch_says "the switch names it" 'does not reach rank 1 (host '
+	check "the rank says so" "grep -q 'results come to this rank one by one' $work/blocked.1"
+	check "the others do not" "! grep -q 'one by one' $work/blocked.0 $work/blocked.2"
+	kill "${pids[@]}"
+	wait "${pids[@]}" 2>/dev/null
+	exact_sums "one host without the group" -b 4 -e 1M -f 16
+	in_host 1 iptables -F INPUT
+}
+
+# Multicast that ends in the middle of the job, at one host.
+group_ends_in_the_middle() {
+	start_job ends -b 1M -e 1M -n 300 -d int32
+	await ends
+	status | grep -q 'multicast to 3 ' || fail "all begin with multicast"
+	in_host 2 iptables -A INPUT -d 239.0.0.0/8 -j DROP
+	expect_success "a group that ceases to reach a host: exact sums" "${pids[@]}"
+	switch_says "the switch names the host" 'does not reach rank 2 (host '
+	in_host 2 iptables -F INPUT
+}
+
+# Two ranks on one host, three in all.
+ranks_share_a_host() {
+	pids=()
+	for rank in 0 1 2; do
+		in_host $((rank / 2)) env RANK=$rank WORLD_SIZE=3 timeout 100 "$switchml" bench \
+			--switch 10.77.0.1 --job shared -b 4 -e 1M -f 16 -n 20 -d int32 \
+			>"$work/shared.$rank" 2>&1 &
+		pids+=($!)
+	done
+	expect_success "two ranks share a host" "${pids[@]}"
+}
+
+# Sends what looks like the switch's results to the group, from the switch's address, but does not
+# know the tag: the ranks' kernels let it pass, and the ranks do not.
+strangers_forge_nothing() {
+	SWITCHML_DEBUG=info start_job forged -b 256K -e 256K -n 400 -d int32
+	await forged
+	in_host 2 python3 - <<'PYTHON'
+import socket, struct, time
+out = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+out.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("10.77.0.12"))
+bytes_ = 40 + 4 * 352
+ends = struct.pack(">HHHH", 28500, 28600, 8 + bytes_, 0)
+ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 0, 0, 0, 1, 17, 0, socket.inet_aton("10.77.0.1"),
+                 socket.inet_aton("239.77.0.0"))
+end, use = time.time() + 2, 0
+while time.time() < end:
+    for slot in range(64):
+        out.sendto(ip + ends + struct.pack(">HBBIQIIIIHBBBBH", 0x534d, 1, 1, use, 0, 1, use, use, 0,
+                                           slot, 0, 0, 0, 0, 352) + bytes(4 * 352),
+                   ("239.77.0.0", 0))
+    use += 1
+PYTHON
+	expect_success "a stranger in the switch's name: exact sums" "${pids[@]}"
+	for rank in 0 1; do
+		check "rank $rank has ignored him" \
+			"grep -Eq ', [0-9]{3,} ignored' $work/forged.$rank"
+	done
+}
+
+switch_comes_back() {
+	SWITCHML_DEBUG=info start_job back -b 256K -e 256K -n 2000 -d int32
+	await back
+	sleep 0.5
+	ip netns pids "$name-switch" | xargs -r kill -9
+	sleep 0.3
+	start_switch --multicast $group
+	expect_success "the switch is killed and started again" "${pids[@]}"
+	check "it was missed" "grep -q 'goes on in its place (epoch 2)' $work/back.0"
+	[ "$(counter packets-multicast)" -gt 100 ] || fail "the second switch used the group, too"
+}
+
+# What is no group for results is refused in words.
+bad_groups_are_refused() {
+	local bad
+	for bad in 10.0.0.1 224.0.0.5 239.255.255.255 ff02::1 group 239.77.0.0:65530; do
+		timeout 10 "$switchml" switch --listen 127.0.0.1:0 --multicast "$bad" >"$work/bad" 2>&1
+		check "--multicast $bad is refused" \
+			"[ $? = 1 ] && grep -q 'is not the first of 64 multicast groups' $work/bad"
+	done
+}
+
+set_up_hosts
+bad_groups_are_refused
+lose 0.5 switch 0 1 2 2>"$work/why" || skip "iptables cannot drop here: $(tail -n 1 "$work/why")"
+lose 0 switch 0 1 2
+know_listeners 2>"$work/why" || skip "no such bridge here: $(tail -n 1 "$work/why")"
+start_switch --multicast $group
+
+exact_sums "multicast" -b 4 -e 4M -f 16
+one_packet_a_result
+SWITCHML_THREADS=2 exact_sums "multicast, two threads" -b 4 -e 256K -f 16
+SWITCHML_SOCKET_IFNAME=eth exact_sums "multicast, the interface chosen" -b 4 -e 64K -f 16
+check "nobody was missed so far" "! grep -q 'does not reach' $work/switch"
+lose 0.01 switch 0 1 2
+exact_sums "multicast, 1 % lost each way" -b 4 -e 1M -f 16
+two_jobs
+lose 0 switch 0 1 2
+ranks_share_a_host
+strangers_forge_nothing
+check "loss alone makes nobody fall back" "! grep -q 'does not reach' $work/switch"
+blocked_host_is_named
+group_ends_in_the_middle
+switch_comes_back
+killed_worker_is_named
+end_switch
+
+start_switch --multicast '[ff15::77:0]:29000' --threads 2
+switch='[fd77::1]' SWITCHML_THREADS=2 exact_sums "multicast by IPv6, two threads" -b 4 -e 256K -f 16
+check "IPv6 reaches all" "! grep -q 'does not reach' $work/switch"
+[ "$(counter packets-multicast)" -gt 100 ] || fail "IPv6 used the group"
+SWITCHML_DEBUG=info exact_sums "ranks of IPv4, a group of IPv6" -b 4 -e 64K -f 16
+check "they say so" "grep -q 'a multicast group of IPv6 only' $work/exact-float-int32.0"
+[ $failures = 0 ]
