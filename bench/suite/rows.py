@@ -155,6 +155,12 @@ def kernel():
         yield Cell(4, "unshaped", 1500, size, entries((INT32, XDP32)), apart="xdp")
         for method in (BOX32, AF32, XDPAF32):
             yield Cell(4, "unshaped", 1500, size, entries((method,)), apart=method.name)
+    # Without super-packets, as on wires: there, none is spared the work for each packet.
+    yield Cell(4, "unshaped", 1500, 10_000_000, entries((INT32, XDP32)), offload=False,
+               apart="xdp")
+    for method in (BOX32, AF32, XDPAF32):
+        yield Cell(4, "unshaped", 1500, 10_000_000, entries((method,)), offload=False,
+                   apart=method.name)
 
 
 def multicast():

@@ -157,7 +157,7 @@ class Star:
         drops = out["drops"] + sum(row.get("drops", 0) for row in ports.values())
         served = sum(json.loads(call("tc", "-n", self.namespace(host), "-s", "-j", "qdisc", "show",
                                      "dev", "eth0"))[0]["bytes"]
-                     for host in self.address if not host.isdigit())
+                     for host in self.address if not host.isdigit() and host != "net")
         return out["bytes"], ports[f"port-{rank}"]["bytes"], drops, served
 
     # ---- the end ----
