@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/afxdp/module.h"
 #include "lib/error.h"
@@ -27,24 +28,40 @@ static const struct sml_afxdp_services services = {
 	.error_set = sml_error_set,
 };
 
+/* Where this code lies, with the slash behind. A program that it is part of has any name. */
+static bool find_folder(char folder[PATH_MAX])
+{
+	ssize_t length;
+	char *slash;
+	Dl_info own;
+
+	if (dladdr(&services, &own) && own.dli_fname && own.dli_fname[0] == '/') {
+		snprintf(folder, PATH_MAX, "%s", own.dli_fname);
+	} else {
+		length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
+		if (length < 0)
+			return false;
+		folder[length] = '\0';
+	}
+	slash = strrchr(folder, '/');
+	if (slash)
+		slash[1] = '\0';
+	return slash != NULL;
+}
+
 /* From the folder that this code lies in: an installed library or program, or the build's. */
 static void *load_beside(void)
 {
 	static const char *const folders[] = {"", "switchml/", "afxdp/", "lib/afxdp/",
 					      "../lib/afxdp/"};
-	char path[PATH_MAX + 64];
-	const char *slash;
-	Dl_info own;
+	char path[PATH_MAX + 64], folder[PATH_MAX];
 
-	if (dladdr(&services, &own) == 0 || own.dli_fname == NULL)
+	if (!find_folder(folder))
 		return NULL;
-	slash = strrchr(own.dli_fname, '/');
-	for (size_t i = 0; slash && i < sizeof(folders) / sizeof(folders[0]); i++) {
-		int length = (int)(slash + 1 - own.dli_fname);
+	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
 		void *module;
 
-		snprintf(path, sizeof(path), "%.*s%s%s", length, own.dli_fname, folders[i],
-			 SML_AFXDP_MODULE);
+		snprintf(path, sizeof(path), "%s%s%s", folder, folders[i], SML_AFXDP_MODULE);
 		module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 		if (module)
 			return module;

@@ -7,10 +7,13 @@
 #include <errno.h>
 #include <linux/if_link.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 #include <xdp/libxdp.h>
 
@@ -18,6 +21,8 @@
 #include "switchml_worker.skel.h"
 
 #define PROGRAM_NAME "sml_worker"
+/* As many as a dispatcher runs. */
+#define SML_DISPATCHED_MAX 10
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sml_device *devices;
@@ -149,29 +154,77 @@ static int join(struct sml_device *device, uint32_t program_id)
 
 /* ---- another one's program ---- */
 
+/*
+ * The dispatcher's pins outlive a process. So whoever has a program there holds an abstract
+ * name as well, which the kernel takes back with the process, and which is known where the
+ * interface is: in this network namespace. -1: somebody has it.
+ */
+static int hold_name(uint32_t program_id)
+{
+	struct sockaddr_un name = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int length = snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "switchml-xdp-%u",
+			      program_id);
+
+	if (fd >= 0 &&
+	    bind(fd, (const struct sockaddr *)&name,
+		 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)) < 0) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+/* Programs of ours whose processes were killed. Of those that live, names are held. */
+static void remove_dead(const struct sml_device *device, const struct xdp_multiprog *there,
+			enum xdp_attach_mode mode)
+{
+	struct xdp_program *program = NULL, *dead[SML_DISPATCHED_MAX];
+	unsigned n = 0;
+
+	while (n < SML_DISPATCHED_MAX &&
+	       (program = xdp_multiprog__next_prog(program, there)) != NULL) {
+		int fd = strcmp(xdp_program__name(program), PROGRAM_NAME) == 0
+				 ? hold_name(xdp_program__id(program))
+				 : -1;
+
+		if (fd < 0)
+			continue;
+		close(fd);
+		dead[n++] = program;
+	}
+	for (unsigned i = 0; i < n; i++)
+		(void)xdp_program__detach(dead[i], device->ifindex, mode, 0);
+}
+
 /* Beside the programs that libxdp's dispatcher runs there already. */
 static int dispatch(struct sml_device *device)
 {
 	struct xdp_multiprog *there = xdp_multiprog__get_from_ifindex(device->ifindex);
 	enum xdp_attach_mode mode;
 	bool dispatcher;
+	int error;
 
 	if (libxdp_get_error(there))
 		return (int)libxdp_get_error(there);
 	mode = xdp_multiprog__attach_mode(there);
 	dispatcher = !xdp_multiprog__is_legacy(there);
+	if (dispatcher)
+		remove_dead(device, there, mode);
 	xdp_multiprog__close(there);
 	if (!dispatcher)
 		return -EBUSY;
 	device->dispatched = xdp_program__from_bpf_obj(device->skeleton->obj, "xdp");
 	if (libxdp_get_error(device->dispatched)) {
-		int error = (int)libxdp_get_error(device->dispatched);
-
+		error = (int)libxdp_get_error(device->dispatched);
 		device->dispatched = NULL;
 		return error;
 	}
 	device->generic = mode == XDP_MODE_SKB;
-	return xdp_program__attach(device->dispatched, device->ifindex, mode, 0);
+	error = xdp_program__attach(device->dispatched, device->ifindex, mode, 0);
+	if (error == 0)
+		device->name_fd = hold_name(xdp_program__id(device->dispatched));
+	return error;
 }
 
 /* ---- nobody else's ---- */
@@ -246,7 +299,7 @@ static int put_on_quietly(struct sml_device *device)
 
 /* ---- devices ---- */
 
-static void close_map(int fd)
+static void close_fd(int fd)
 {
 	if (fd >= 0)
 		close(fd);
@@ -255,16 +308,19 @@ static void close_map(int fd)
 static void destroy(struct sml_device *device)
 {
 	if (device->dispatched) {
-		libxdp_print_fn_t print = libxdp_set_print(say_nothing_either);
+		libxdp_print_fn_t xdp_print = libxdp_set_print(say_nothing_either);
+		libbpf_print_fn_t bpf_print = libbpf_set_print(say_nothing);
 
 		(void)xdp_program__detach(device->dispatched, device->ifindex, XDP_MODE_UNSPEC, 0);
 		xdp_program__close(device->dispatched);
-		libxdp_set_print(print);
+		libbpf_set_print(bpf_print);
+		libxdp_set_print(xdp_print);
 	}
-	close_map(device->link_fd);
-	close_map(device->flows);
-	close_map(device->owners);
-	close_map(device->sockets);
+	close_fd(device->name_fd);
+	close_fd(device->link_fd);
+	close_fd(device->flows);
+	close_fd(device->owners);
+	close_fd(device->sockets);
 	switchml_worker__destroy(device->skeleton);
 	free(device);
 }
@@ -305,7 +361,7 @@ static struct sml_device *make(int ifindex, const char *name, uint32_t mtu, int 
 		snprintf(text, text_bytes, "no memory");
 		return NULL;
 	}
-	device->link_fd = device->flows = device->owners = device->sockets = -1;
+	device->link_fd = device->name_fd = device->flows = device->owners = device->sockets = -1;
 	device->ifindex = ifindex;
 	device->mtu = mtu;
 	memcpy(device->name, name, sizeof(device->name));

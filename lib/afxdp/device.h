@@ -4,7 +4,8 @@
  * by all processes that may. The kernel takes the program off with the last of them,
  * however they end: a link, held by all, pinned nowhere. Only where another program is
  * there already does libxdp's dispatcher have to run both, and its pins stay when this
- * process is killed: then the program is still there, and passes everything on.
+ * process is killed: then the program is still there, passes everything on, and the next
+ * worker takes it away.
  */
 #ifndef SML_LIB_AFXDP_DEVICE_H
 #define SML_LIB_AFXDP_DEVICE_H
@@ -26,10 +27,11 @@ struct sml_device {
 	int ifindex;
 	char name[IF_NAMESIZE];
 	uint32_t mtu;
-	bool generic;		    /* the program is not in the driver */
-	bool partial;		    /* checksums may be left to hardware that isn't there */
-	bool joined;		    /* another process brought the program */
-	int link_fd;		    /* -1: the dispatcher's */
+	bool generic; /* the program is not in the driver */
+	bool partial; /* checksums may be left to hardware that isn't there */
+	bool joined;  /* another process brought the program */
+	int name_fd;  /* the dispatcher's: tells others that this process lives; else -1 */
+	int link_fd;  /* -1: the dispatcher's */
 	int flows, owners, sockets; /* maps */
 	struct switchml_worker *skeleton;
 	struct xdp_program *dispatched;
