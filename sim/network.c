@@ -154,7 +154,7 @@ void sim_network_send(struct sim_network *network, struct sim_link *link,
 	if (strikes(network, world->reorder_ppm, &network->delayed))
 		delay_ns += gen_below(&network->gen, 20u * (world->delay_us + 50u) * 1000u);
 	deliver(network, like, bytes, length, link->busy_until_ns + delay_ns);
-	if (strikes(network, world->duplicate_ppm, &network->duplicated)) {
+	if (!link->never_doubles && strikes(network, world->duplicate_ppm, &network->duplicated)) {
 		delay_ns += gen_below(&network->gen, 40u * (world->delay_us + 50u) * 1000u);
 		deliver(network, like, bytes, length, link->busy_until_ns + delay_ns);
 	}

@@ -38,6 +38,7 @@ struct sim_packet {
 struct sim_link {
 	uint64_t busy_until_ns;
 	uint64_t packet_ns;
+	bool never_doubles;
 };
 
 struct sim_network {

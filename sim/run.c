@@ -127,7 +127,8 @@ static bool is_paused(struct sim_run *run, const struct sim_event *event)
 
 static void hold_back(struct sim_run *run, struct sim_event *event)
 {
-	struct sim_link none = {0};
+	/* What is doubled each time that it is held back becomes ever more. */
+	struct sim_link none = {.never_doubles = true};
 	uint64_t at_ns = rank_of(run, event)->paused_until_ns;
 
 	if (event->kind == SIM_WAKE) {

@@ -50,6 +50,11 @@ static void on_accept_error(struct evconnlistener *listener, void *context)
 
 /* ---- time ---- */
 
+static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
+{
+	return a_ns < b_ns ? a_ns : b_ns;
+}
+
 /*
  * If nobody looked for long (a stopped process, a suspended machine), nobody
  * listened either: what peers said meanwhile is still to be read.
@@ -61,11 +66,11 @@ static void forgive_own_absence(struct sml_server *server, uint64_t now_ns)
 	server->ticked_ns = now_ns;
 	if (away_ns < 5 * SML_TICK_NS)
 		return;
-	for (struct sml_connection *c = server->connections; c != NULL; c = c->next)
-		if (c->heard_ns + away_ns <= now_ns) {
-			c->heard_ns += away_ns;
-			c->stranger_ns += away_ns;
-		}
+	/* All of them: who came first stays first, or the wrong one would make room. */
+	for (struct sml_connection *c = server->connections; c != NULL; c = c->next) {
+		c->heard_ns = earlier(c->heard_ns + away_ns, now_ns);
+		c->stranger_ns = earlier(c->stranger_ns + away_ns, now_ns);
+	}
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *context)

@@ -28,7 +28,8 @@ static struct sml_connection *find_oldest(const struct sml_server *server, uint3
 		if (c->job != NULL)
 			continue;
 		++*n;
-		if (oldest == NULL || c->stranger_ns < oldest->stranger_ns)
+		/* Of two since the same moment, the one further back came first. */
+		if (oldest == NULL || c->stranger_ns <= oldest->stranger_ns)
 			oldest = c;
 	}
 	return oldest;
