@@ -5,6 +5,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/if_link.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -63,11 +64,22 @@ static int *place_of_map(struct sml_device *device, const char *name)
 	return strcmp(name, "sml_wsockets") == 0 ? &device->sockets : NULL;
 }
 
-static void take_own_maps(struct sml_device *device)
+/* Not dup(): programs that the application starts must not get them. */
+static int take_own_map(int *fd, const struct bpf_map *map)
 {
-	device->flows = dup(bpf_map__fd(device->skeleton->maps.sml_wflows));
-	device->owners = dup(bpf_map__fd(device->skeleton->maps.sml_wowners));
-	device->sockets = dup(bpf_map__fd(device->skeleton->maps.sml_wsockets));
+	*fd = fcntl(bpf_map__fd(map), F_DUPFD_CLOEXEC, 0);
+	return *fd < 0 ? -errno : 0;
+}
+
+static int take_own_maps(struct sml_device *device)
+{
+	int error = take_own_map(&device->flows, device->skeleton->maps.sml_wflows);
+
+	if (error == 0)
+		error = take_own_map(&device->owners, device->skeleton->maps.sml_wowners);
+	if (error == 0)
+		error = take_own_map(&device->sockets, device->skeleton->maps.sml_wsockets);
+	return error;
 }
 
 static bool is_of_our_layout(const struct bpf_map_info *map)
@@ -281,9 +293,7 @@ static int put_on(struct sml_device *device)
 		if (error == -EPERM || error == -ENOENT)
 			error = -EBUSY;
 	}
-	if (error == 0 && !device->joined)
-		take_own_maps(device);
-	return error;
+	return error || device->joined ? error : take_own_maps(device);
 }
 
 static int put_on_quietly(struct sml_device *device)

@@ -2,6 +2,7 @@
 #include "lib/afxdp/queue.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -151,10 +152,12 @@ static int create_socket(struct sml_queue_socket *made, struct sml_queue *queue)
 		return error;
 	}
 	made->fd = xsk_socket__fd(made->xsk);
+	/* libxdp does not: a program that the application starts would keep the queue busy. */
+	(void)fcntl(made->fd, F_SETFD, FD_CLOEXEC);
 	if (setsockopt(made->fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes)) < 0)
 		(void)setsockopt(made->fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
 	if (getsockopt(made->fd, SOL_XDP, XDP_OPTIONS, &options, &length) == 0)
-		queue->zero_copy = options.flags & XDP_OPTIONS_ZEROCOPY;
+		made->zero_copy = options.flags & XDP_OPTIONS_ZEROCOPY;
 	return 0;
 }
 
@@ -253,7 +256,7 @@ void sml_queue_kick(struct sml_queue_socket *made)
 		if (sendto(made->fd, NULL, 0, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0) < 0 &&
 		    errno != EAGAIN && errno != EBUSY)
 			break;
-		if (made->queue->zero_copy)
+		if (made->zero_copy)
 			break;
 	}
 }

@@ -26,7 +26,6 @@ struct sml_queue {
 	uint32_t number;
 	unsigned n_users;
 	uint32_t frame_bytes; /* a power of two */
-	bool zero_copy;
 	uint8_t *memory;
 	size_t memory_bytes;
 	struct xsk_umem *umem;
@@ -43,6 +42,7 @@ struct sml_queue_socket {
 	struct sml_queue *queue;
 	struct xsk_socket *xsk;
 	int fd;
+	bool zero_copy;
 	struct xsk_ring_cons rx;
 	struct xsk_ring_prod tx;
 };

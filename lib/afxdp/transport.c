@@ -130,7 +130,7 @@ static void describe(struct afxdp *afxdp)
 
 	snprintf(afxdp->base.features, sizeof(afxdp->base.features),
 		 "AF_XDP on %.15s, queue %u, %s, %s mode", afxdp->route.name, queue->number,
-		 queue->zero_copy ? "zero-copy" : "copying",
+		 afxdp->socket.zero_copy ? "zero-copy" : "copying",
 		 queue->device->generic ? "generic" : "native");
 	afxdp->library->log(
 		afxdp->log, queue->device->generic ? SML_LOG_WARN : SML_LOG_INFO, "%s%s",

@@ -93,10 +93,29 @@ several_queues() {
 	expect_success "four sockets on queues of one interface" "${pids[@]}"
 }
 
+# Title, process: no program that it starts gets any of its descriptors (flag O_CLOEXEC).
+keeps_descriptors() {
+	local fd kept=0 given=""
+	for fd in /proc/"$2"/fdinfo/*; do
+		[ "${fd##*/}" -gt 2 ] || continue
+		if (($(awk '/^flags:/ { print $2 }' "$fd") & 02000000)); then
+			kept=$((kept + 1))
+		else
+			given="$given $(readlink "/proc/$2/fd/${fd##*/}")"
+		fi
+	done
+	if [ $kept -gt 5 ] && [ -z "$given" ]; then
+		echo "ok: $1: all $kept descriptors are its own"
+	else
+		fail "$1: of $kept descriptors beside, programs that it starts get$given"
+	fi
+}
+
 # kill -9 of all ranks at once: nothing has had time to clean up.
 killed() {
 	start_job killed-all -b 1M -e 1M -n 100000
 	sleep 1.5
+	keeps_descriptors "a worker with AF_XDP sockets" "$(pgrep -P "${pids[0]}")"
 	on 0 ip link show eth0 | grep -q xdp || fail "a program is on the interface while a job runs"
 	for host in 0 1 2; do
 		ip netns pids "$name-$host" | xargs -r kill -9
