@@ -15,6 +15,7 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 #include <xdp/libxdp.h>
 
@@ -24,6 +25,9 @@
 #define PROGRAM_NAME "sml_worker"
 /* As many as a dispatcher runs. */
 #define SML_DISPATCHED_MAX 10
+/* Five seconds at most. */
+#define TURN_MOMENTS   500
+#define TURN_MOMENT_NS 10000000
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sml_device *devices;
@@ -169,20 +173,42 @@ static int join(struct sml_device *device, uint32_t program_id)
 /*
  * The dispatcher's pins outlive a process. So whoever has a program there holds an abstract
  * name as well, which the kernel takes back with the process, and which is known where the
- * interface is: in this network namespace. -1: somebody has it.
+ * interface is: in this network namespace. -1: somebody has it (EADDRINUSE), or there are no
+ * sockets.
  */
-static int hold_name(uint32_t program_id)
+static int hold_name(const char *of, uint32_t number)
 {
 	struct sockaddr_un name = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	int length = snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "switchml-xdp-%u",
-			      program_id);
+	int length = snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "switchml-xdp-%s%u", of,
+			      number);
 
 	if (fd >= 0 &&
 	    bind(fd, (const struct sockaddr *)&name,
 		 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)) < 0) {
+		int error = errno;
+
 		close(fd);
+		errno = error;
 		fd = -1;
+	}
+	return fd;
+}
+
+/*
+ * Between a program's coming to the dispatcher and its name's being held, it looks dead to
+ * others, and the ranks of a host start at once: one after the other. -1: too long a wait.
+ */
+static int take_turn(const struct sml_device *device)
+{
+	const struct timespec moment = {.tv_nsec = TURN_MOMENT_NS};
+	int fd = -1;
+
+	for (unsigned i = 0; i < TURN_MOMENTS; i++) {
+		fd = hold_name("turn-", (uint32_t)device->ifindex);
+		if (fd >= 0 || errno != EADDRINUSE)
+			break;
+		nanosleep(&moment, NULL);
 	}
 	return fd;
 }
@@ -197,7 +223,7 @@ static void remove_dead(const struct sml_device *device, const struct xdp_multip
 	while (n < SML_DISPATCHED_MAX &&
 	       (program = xdp_multiprog__next_prog(program, there)) != NULL) {
 		int fd = strcmp(xdp_program__name(program), PROGRAM_NAME) == 0
-				 ? hold_name(xdp_program__id(program))
+				 ? hold_name("", xdp_program__id(program))
 				 : -1;
 
 		if (fd < 0)
@@ -235,7 +261,16 @@ static int dispatch(struct sml_device *device)
 	device->generic = mode == XDP_MODE_SKB;
 	error = xdp_program__attach(device->dispatched, device->ifindex, mode, 0);
 	if (error == 0)
-		device->name_fd = hold_name(xdp_program__id(device->dispatched));
+		device->name_fd = hold_name("", xdp_program__id(device->dispatched));
+	return error;
+}
+
+static int dispatch_in_turn(struct sml_device *device)
+{
+	int turn = take_turn(device), error = dispatch(device);
+
+	if (turn >= 0)
+		close(turn);
 	return error;
 }
 
@@ -286,7 +321,7 @@ static int put_on(struct sml_device *device)
 	if (error == -EBUSY && bpf_xdp_query_id(device->ifindex, 0, &there) == 0 && there != 0) {
 		error = join(device, there);
 		if (error == -EBUSY)
-			error = dispatch(device);
+			error = dispatch_in_turn(device);
 		device->generic |= is_generic(device);
 		/* Without CAP_SYS_ADMIN nobody learns about others' programs; and it may be no
 		 * link. */

@@ -298,6 +298,9 @@ static unsigned afxdp_receive(struct sml_transport *transport, struct sml_packet
 	give_back(afxdp);
 	if (!sml_queue_is_sent(&afxdp->socket))
 		sml_queue_kick(&afxdp->socket);
+	/* Room that nobody waits for any more would wake an idle thread again and again. */
+	else if (afxdp->socket_events & EPOLLOUT)
+		(void)wait_for(afxdp, afxdp->socket.fd, EPOLLIN, &afxdp->socket_events);
 	n = receive_frames(afxdp, packets);
 	return n ? n : receive_udp(afxdp, packets);
 }
@@ -404,6 +407,11 @@ static int open_device(struct afxdp *afxdp)
 	if (error)
 		return library->error_set(error, "SWITCHML_TRANSPORT=afxdp: %s", text);
 	error = sml_device_add_flow(afxdp->device, &afxdp->key, &afxdp->flow);
+	/* Those of processes that were killed stay as long as the program does. */
+	if (error == -E2BIG || error == -ENOSPC) {
+		stay_slow(afxdp, "the table of flows is full");
+		return 0;
+	}
 	if (error)
 		return library->error_set(error, "SWITCHML_TRANSPORT=afxdp: no flow on %s: %s",
 					  afxdp->route.name, strerrordesc_np(-error));

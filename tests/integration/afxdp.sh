@@ -124,6 +124,31 @@ killed() {
 	no_trace "kill -9 of all ranks"
 }
 
+# Flows of processes that were killed stay as long as the program, until there is no room for more.
+full_table() {
+	local program map
+	command -v bpftool >/dev/null || { echo "left out: a full table of flows (there is no bpftool)"; return; }
+	start_job first -b 1M -e 1M -n 100000
+	local first=("${pids[@]}")
+	sleep 1.5
+	for host in 0 1 2; do
+		program=$(on $host bpftool net show dev eth0 | sed -n 's/.*eth0.* id \([0-9]*\).*/\1/p' | head -n 1)
+		for map in $(bpftool prog show id "$program" | sed -n 's/.*map_ids \([0-9,]*\).*/\1/p' | tr , ' '); do
+			bpftool map show id "$map" | grep -q 'name sml_wflows' || continue
+			python3 -c "for i in range(4096):
+	print('map update id $map key', *(j >> 8 * k & 255 for j in (i,) + 8 * (0,) for k in range(4)), 'value', *24 * (0,))" >"$work/flows"
+			bpftool batch file "$work/flows" >/dev/null 2>&1 # until it is full
+		done
+	done
+	start_job second -b 4 -e 64K -f 16 -n 2
+	expect_success "no room for another flow" "${pids[@]}"
+	expect_words "no room for another flow" "the table of flows is full; going on with" second
+	for host in 0 1 2; do
+		ip netns pids "$name-$host" | xargs -r kill -9
+	done
+	wait "${first[@]}" 2>/dev/null
+}
+
 # The switch is killed and started again.
 resumed() {
 	for calls in 200 1000 5000 20000; do
@@ -245,6 +270,7 @@ many_ways
 moved_neighbour
 resumed
 killed
+full_table
 waiting_costs_nothing
 capabilities
 udp_instead
