@@ -32,6 +32,12 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sml_device *devices;
 
+static void close_fd(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
 void sml_devices_lock(void)
 {
 	pthread_mutex_lock(&lock);
@@ -40,6 +46,27 @@ void sml_devices_lock(void)
 void sml_devices_unlock(void)
 {
 	pthread_mutex_unlock(&lock);
+}
+
+/*
+ * A child made by fork() has neither these threads nor this memory: what the kernel shares is the
+ * parent's alone. It begins with nothing, and does not keep the program there.
+ */
+static void forget_in_child(void)
+{
+	for (struct sml_device *device = devices; device; device = device->next) {
+		close_fd(device->link_fd);
+		close_fd(device->name_fd);
+	}
+	devices = NULL;
+	pthread_mutex_init(&lock, NULL);
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void mind_forks(void)
+{
+	(void)pthread_atfork(NULL, NULL, forget_in_child);
 }
 
 /* ---- libraries that talk ---- */
@@ -344,12 +371,6 @@ static int put_on_quietly(struct sml_device *device)
 
 /* ---- devices ---- */
 
-static void close_fd(int fd)
-{
-	if (fd >= 0)
-		close(fd);
-}
-
 static void destroy(struct sml_device *device)
 {
 	if (device->dispatched) {
@@ -425,6 +446,7 @@ struct sml_device *sml_device_get(int ifindex, const char *name, uint32_t mtu, i
 	struct sml_device *device;
 
 	*error = 0;
+	pthread_once(&once, mind_forks);
 	sml_devices_lock();
 	device = find(ifindex);
 	if (device == NULL) {

@@ -149,6 +149,45 @@ full_table() {
 	wait "${first[@]}" 2>/dev/null
 }
 
+# What is shared with the kernel is the parent's: a child made by fork() gets its own, or UDP.
+forked() {
+	local root
+	python3 -c "import numpy" 2>/dev/null || { echo "left out: fork() (there is no numpy)"; return; }
+	root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
+	if on 0 env PYTHONPATH="$root/bindings/python" SWITCHML_LIBRARY="${switchml%/*}/lib/libswitchml.so" \
+		SWITCHML_SWITCH=10.77.0.1 timeout 60 python3 - >"$work/forked.0" 2>&1 <<'PYTHON'; then
+import os, numpy, switchml
+
+def add_up(job):
+    for i in range(100):
+        mine = numpy.arange(100000, dtype=numpy.int32) + i
+        assert (job.allreduce(mine) == numpy.arange(100000) + i).all()
+
+with switchml.Job(job="parent", rank=0, world_size=1, timeout=10) as parent:
+    add_up(parent)
+    child = os.fork()
+    if child == 0:
+        try:
+            with switchml.Job(job="child", rank=0, world_size=1, timeout=10) as own:
+                add_up(own)
+            print("the child's sums are right", flush=True)
+            os._exit(0)
+        except Exception as error:
+            print(error, flush=True)
+        os._exit(1)
+    add_up(parent)
+    assert os.waitpid(child, 0)[1] == 0
+    add_up(parent)
+PYTHON
+		echo "ok: a child made by fork() has a job of its own"
+	else
+		fail "a child made by fork() has a job of its own"
+	fi
+	expect_words "the parent is fast" "AF_XDP on eth0, queue 0, copying" forked
+	expect_words "the child has none of it" "AF_XDP on eth0: queue 0 is another process's" forked
+	expect_words "and adds up" "the child's sums are right" forked
+}
+
 # The switch is killed and started again.
 resumed() {
 	for calls in 200 1000 5000 20000; do
@@ -271,6 +310,7 @@ moved_neighbour
 resumed
 killed
 full_table
+forked
 waiting_costs_nothing
 capabilities
 udp_instead
