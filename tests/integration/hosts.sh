@@ -12,8 +12,9 @@
 #	+---------------------------------------------------+
 #
 # $name begins the names of all that is made here, $work is a directory; both go
-# at the script's end.
-ranks=3
+# at the script's end. Who wants another network sets $ranks before, or has a
+# build_network() of its own after.
+ranks=${ranks:-3}
 name=sml$$
 work=$(mktemp -d)
 failures=0
@@ -32,21 +33,25 @@ remove_hosts() {
 	rm -rf "$work"
 }
 
-# Namespace, address: one more host on the bridge.
+build_bridge() {
+	ip netns add "$name-net" && ip -n "$name-net" link add bridge type bridge &&
+		ip -n "$name-net" link set bridge up
+}
+
+# Host, address with its prefix's length: one more on the bridge.
 add_host() {
 	ip netns add "$name-$1" &&
 		ip -n "$name-$1" link set lo up &&
 		ip link add eth0 netns "$name-$1" type veth peer name "port-$1" netns "$name-net" &&
 		ip -n "$name-net" link set "port-$1" master bridge up &&
-		ip -n "$name-$1" address add "$2/24" dev eth0 &&
+		ip -n "$name-$1" address add "$2" dev eth0 &&
 		ip -n "$name-$1" link set eth0 up
 }
 
 build_network() {
-	ip netns add "$name-net" && ip -n "$name-net" link add bridge type bridge &&
-		ip -n "$name-net" link set bridge up && add_host switch 10.77.0.1 || return 1
+	build_bridge && add_host switch 10.77.0.1/24 || return 1
 	for ((rank = 0; rank < ranks; rank++)); do
-		add_host $rank 10.77.0.1$rank || return 1
+		add_host $rank 10.77.0.1$rank/24 || return 1
 	done
 }
 
@@ -63,7 +68,7 @@ set_up_hosts() {
 	command -v iptables >/dev/null || skip "there is no iptables"
 	trap remove_hosts EXIT
 	build_network 2>"$work/why" || skip "no network namespaces here: $(tail -n 1 "$work/why")"
-	ip netns exec "$name-switch" iptables -L >/dev/null 2>"$work/why" ||
+	ip netns exec "$name-net" iptables -L >/dev/null 2>"$work/why" ||
 		skip "iptables does not work here: $(tail -n 1 "$work/why")"
 }
 

@@ -5,56 +5,16 @@
 #
 #	mpi-hosts.sh PRELOAD-LIBRARY PROGRAM-FOLDER SWITCHML
 #
-#	   rank 0        rank 1        rank 2       mpirun, switch
-#	+---------+   +---------+   +---------+   +---------+
-#	|10.79.0. |   |     .11 |   |     .12 |   |     .1  |
-#	|     10  |   |         |   |         |   |         |
-#	+----+----+   +----+----+   +----+----+   +----+----+
-#	     +-------------+-- a bridge -+-------------+
-#
-# mpirun's remote shell is `ip netns exec`. A host is called by its address, so
+# The network is hosts.sh's; mpirun runs on the switch's host, and its
+# remote shell is `ip netns exec`. A host is called by its address, so
 # the ranks find each other without any name service.
 set -u
 
 preload=$(realpath "$1")
 programs=$(realpath "$2")
 switchml=$(realpath "$3")
-ranks=3
-name=smm$$
-work=$(mktemp -d)
-failures=0
-
-skip() {
-	echo "skipped: $1"
-	rm -rf "$work"
-	exit 77
-}
-
-clean_up() {
-	for namespace in $(ip netns list | awk '{ print $1 }' | grep "^$name-"); do
-		ip netns pids "$namespace" | xargs -r kill -9
-		ip netns delete "$namespace"
-	done
-	rm -rf "$work"
-}
-
-# Namespace, address: one more host on the bridge.
-add_host() {
-	ip netns add "$name-$1" &&
-		ip -n "$name-$1" link set lo up &&
-		ip link add eth0 netns "$name-$1" type veth peer name "port-$1" netns "$name-net" &&
-		ip -n "$name-net" link set "port-$1" master bridge up &&
-		ip -n "$name-$1" address add "$2/24" dev eth0 &&
-		ip -n "$name-$1" link set eth0 up
-}
-
-build_network() {
-	ip netns add "$name-net" && ip -n "$name-net" link add bridge type bridge &&
-		ip -n "$name-net" link set bridge up && add_host mpirun 10.79.0.1 || return 1
-	for ((rank = 0; rank < ranks; rank++)); do
-		add_host $rank 10.79.0.1$rank || return 1
-	done
-}
+# shellcheck source=tests/integration/hosts.sh
+. "$(dirname "$0")/hosts.sh"
 
 mpirun=$(command -v mpirun.openmpi || command -v mpirun)
 [ -n "$mpirun" ] || skip "mpirun is not installed"
@@ -62,18 +22,15 @@ ldd "$preload" | grep -q libmpi.so || skip "the library is not built for Open MP
 if ldd "$preload" | grep -q 'lib[at]san'; then
 	skip "a sanitizer's build: mpi.sh has that"
 fi
-[ "$(id -u)" = 0 ] || skip "needs root, to make network namespaces"
 command -v unshare >/dev/null || skip "unshare is not installed"
-command -v iptables >/dev/null || skip "iptables is not installed"
-trap clean_up EXIT
-build_network || skip "cannot make network namespaces here"
+set_up_hosts
 unset "${!SWITCHML_@}"
 
 cat >"$work/shell" <<SHELL
 #!/bin/bash
 host=\$1
 shift
-exec ip netns exec $name-\${host#10.79.0.1} unshare --uts sh -c "hostname \$host; \$*"
+exec ip netns exec $name-\${host#10.77.0.1} unshare --uts sh -c "hostname \$host; \$*"
 SHELL
 chmod +x "$work/shell"
 
@@ -81,8 +38,8 @@ chmod +x "$work/shell"
 expect_right() {
 	local title=$1 expected=$2
 	shift 2
-	timeout 100 ip netns exec "$name-mpirun" "$mpirun" --allow-run-as-root -n $ranks \
-		--host 10.79.0.10,10.79.0.11,10.79.0.12 --mca plm_rsh_agent "$work/shell" \
+	timeout 100 ip netns exec "$name-switch" "$mpirun" --allow-run-as-root -n $ranks \
+		--host 10.77.0.10,10.77.0.11,10.77.0.12 --mca plm_rsh_agent "$work/shell" \
 		--mca oob_tcp_if_include eth0 --mca pml ob1 --mca btl tcp,self \
 		--mca btl_tcp_if_include eth0 --mca mpi_yield_when_idle 1 \
 		env LD_PRELOAD="$preload" SWITCHML_MPI_SUMMARY=1 "$@" \
@@ -99,13 +56,12 @@ expect_right() {
 
 expect_right "no switch" 36 A=
 expect_right "no switch, a port of ours" 36 SWITCHML_MASTER_PORT=28600
-ip netns exec "$name-mpirun" "$switchml" switch >"$work/switch" 2>&1 &
-disown
-expect_right "a switch on another host" 36 SWITCHML_SWITCH=10.79.0.1
+start_switch
+expect_right "a switch on another host" 36 SWITCHML_SWITCH=10.77.0.1
 
 # The control connections work, and packets don't: nobody may wait for the last host.
 ip netns exec "$name-2" iptables -A INPUT -p udp -j DROP
-expect_right "a firewall in front of the last host" 0 SWITCHML_SWITCH=10.79.0.1
+expect_right "a firewall in front of the last host" 0 SWITCHML_SWITCH=10.77.0.1
 if [ "$(grep -c 'left to MPI' "$work/out")" = 1 ] &&
 	grep -q 'left to MPI: rank 2: ' "$work/out"; then
 	grep 'left to MPI: rank 2: ' "$work/out" | cut -c 1-200

@@ -16,40 +16,18 @@
 #	+------------------------------------------------------+
 switchml=$(realpath "$1")
 ranks=4
-name=sst$$
-work=$(mktemp -d)
-failures=0
+# shellcheck source=tests/integration/hosts.sh
+. "$(dirname "$0")/hosts.sh"
 
-skip() {
-	echo "skipped: $1"
-	rm -rf "$work"
-	exit 77
-}
-
-clean_up() {
-	for namespace in $(ip netns list | awk '{ print $1 }' | grep "^$name-"); do
-		ip netns pids "$namespace" | xargs -r kill -9
-		ip netns delete "$namespace"
-	done
-	rm -rf "$work"
-}
-
-# Namespace, the ends of its addresses: one more host on the bridge.
-add_host() {
-	ip netns add "$name-$1" &&
-		ip -n "$name-$1" link set lo up &&
-		ip link add eth0 netns "$name-$1" type veth peer name "port-$1" netns "$name-net" &&
-		ip -n "$name-net" link set "port-$1" master bridge up &&
-		ip -n "$name-$1" address add "10.78.$2/16" dev eth0 &&
-		ip -n "$name-$1" address add "fd78::${2/./:}/64" dev eth0 nodad &&
-		ip -n "$name-$1" link set eth0 up
+# Host, the ends of its addresses.
+add_host_of_both() {
+	add_host "$1" "10.78.$2/16" && ip -n "$name-$1" address add "fd78::${2/./:}/64" dev eth0 nodad
 }
 
 build_network() {
-	ip netns add "$name-net" && ip -n "$name-net" link add bridge type bridge &&
-		ip -n "$name-net" link set bridge up && add_host a 0.1 && add_host b 0.2 || return 1
+	build_bridge && add_host_of_both a 0.1 && add_host_of_both b 0.2 || return 1
 	for ((rank = 0; rank < ranks; rank++)); do
-		add_host $rank 1.1$rank || return 1
+		add_host_of_both $rank 1.1$rank || return 1
 	done
 }
 
@@ -165,11 +143,7 @@ start_switch() {
 	done
 }
 
-[ "$(id -u)" = 0 ] || skip "network namespaces need root"
-command -v ip >/dev/null || skip "there is no ip (Debian: iproute2)"
-command -v iptables >/dev/null || skip "there is no iptables"
-trap clean_up EXIT
-build_network 2>"$work/why" || skip "no network namespaces here: $(tail -n 1 "$work/why")"
+set_up_hosts
 lose 0.5 2>"$work/why" || skip "iptables cannot drop here: $(tail -n 1 "$work/why")"
 lose 0
 jobs=0
