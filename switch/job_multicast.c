@@ -34,21 +34,21 @@ void sml_job_note_group(struct sml_job *job, uint8_t rank, bool reached)
 		server->operations->reaches_by_group(server->dataplane, job->rules.job, rank);
 }
 
-/* Those whom the group reaches; one alone is sent to as without it. */
-static uint64_t ranks_by_group(const struct sml_job *job)
+static uint64_t reached_ranks(const struct sml_job *job)
 {
 	const struct sml_server *server = job->server;
-	uint64_t ranks;
 
 	if (!has_group(job) || job->state < SML_JOB_PROBING)
 		return 0;
-	ranks = server->operations->reached_by_group(server->dataplane, job->rules.job);
-	return (ranks & (ranks - 1)) ? ranks : 0;
+	return server->operations->reached_by_group(server->dataplane, job->rules.job);
 }
 
+/* One alone is sent to as without a group. */
 bool sml_job_is_by_group(const struct sml_job *job, uint8_t rank)
 {
-	return ranks_by_group(job) >> rank & 1;
+	uint64_t ranks = reached_ranks(job);
+
+	return (ranks & (ranks - 1)) && (ranks >> rank & 1);
 }
 
 /* "2 (host gpu3), 5 (host gpu6)", and that they have been told of. */
@@ -79,7 +79,7 @@ void sml_job_watch_group(struct sml_job *job)
 
 	if (!has_group(job) || job->state < SML_JOB_RUNNING || job->n_ranks < 2)
 		return;
-	n = list_unreached(job, ranks_by_group(job), ranks, sizeof(ranks));
+	n = list_unreached(job, reached_ranks(job), ranks, sizeof(ranks));
 	if (n == 0)
 		return;
 	own = sml_group_of_job(&job->server->group, job->place);

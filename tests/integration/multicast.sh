@@ -84,6 +84,21 @@ blocked_host_is_named() {
 	in_host 1 iptables -F INPUT
 }
 
+# One host is left that the group reaches: results go there one by one, but it is not to blame.
+one_is_left() {
+	in_host 1 iptables -A INPUT -d 239.0.0.0/8 -j DROP
+	in_host 2 iptables -A INPUT -d 239.0.0.0/8 -j DROP
+	start_job left -b 64K -e 64K -n 1000000
+	await left
+	check "results go to all one by one" "status | grep -q 'multicast to 0 .* one by one to ranks 0 1 2,'"
+	switch_says "the switch names the two that the group does not reach" \
+		'\"left\".* does not reach ranks 1 (host [^)]*), 2 (host'
+	kill "${pids[@]}"
+	wait "${pids[@]}" 2>/dev/null
+	in_host 1 iptables -F INPUT
+	in_host 2 iptables -F INPUT
+}
+
 # Multicast that ends in the middle of the job, at one host.
 group_ends_in_the_middle() {
 	start_job ends -b 1M -e 1M -n 300 -d int32
@@ -177,6 +192,7 @@ ranks_share_a_host
 strangers_forge_nothing
 check "loss alone makes nobody fall back" "! grep -q 'does not reach' $work/switch"
 blocked_host_is_named
+one_is_left
 group_ends_in_the_middle
 switch_comes_back
 killed_worker_is_named
