@@ -25,8 +25,14 @@
 #define CHARGED_BYTES 2048u
 /* After so many packets by the UDP socket the program must have seen one. */
 #define PATIENCE 64
-/* Seconds that a neighbour's address is believed. */
-#define NEIGHBOUR_SECONDS 1
+/*
+ * The kernel frees a queue a moment after its last socket is closed, as when a job goes on or the
+ * next one begins: until then it is as busy as another process's.
+ */
+#define BUSY_TRIES 6
+#define BUSY_MS	   20
+/* So long a neighbour's address is believed. */
+#define NEIGHBOUR_MS 1000
 
 enum state {
 	LEARNING, /* by which queue packets come */
@@ -46,10 +52,11 @@ struct afxdp {
 	struct sml_worker_flow flow;
 	bool registered;
 	enum state state;
-	unsigned patience;
+	unsigned patience, busy_tries;
+	int64_t retry_ms;
 	struct sml_queue_socket socket;
 	bool knows_mac;
-	time_t mac_until;
+	int64_t mac_until_ms;
 	uint32_t udp_events, socket_events; /* that the epoll waits for */
 	/* Frames of packets that were handed out: back to the kernel at the next receive. */
 	uint64_t held[SML_RECEIVE_PACKETS];
@@ -101,23 +108,23 @@ static void stay_slow(struct afxdp *afxdp, const char *why)
 				    afxdp->route.name, why);
 }
 
-static time_t now_seconds(void)
+static int64_t now_ms(void)
 {
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	return now.tv_sec;
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 /* Routers are replaced and their addresses move: the kernel keeps track of that. */
 static bool knows_next_hop(struct afxdp *afxdp)
 {
 	uint8_t mac[SML_MAC_BYTES];
-	time_t now = now_seconds();
+	int64_t now = now_ms();
 
-	if (now < afxdp->mac_until)
+	if (now < afxdp->mac_until_ms)
 		return afxdp->knows_mac;
-	afxdp->mac_until = now + NEIGHBOUR_SECONDS;
+	afxdp->mac_until_ms = now + NEIGHBOUR_MS;
 	afxdp->knows_mac = sml_route_next_mac(&afxdp->route, mac);
 	if (afxdp->knows_mac)
 		sml_flow_headers_set_macs(&afxdp->headers, afxdp->route.own_mac, mac);
@@ -160,12 +167,18 @@ static void learn(struct afxdp *afxdp)
 	struct sml_device *device = afxdp->device;
 	int error;
 
+	if (afxdp->busy_tries > 0 && now_ms() < afxdp->retry_ms)
+		return;
 	if (!sml_device_look(device, &afxdp->key, &afxdp->flow)) {
 		if (--afxdp->patience == 0)
 			stay_slow(afxdp, "its packets come another way");
 		return;
 	}
 	error = sml_queue_socket_open(&afxdp->socket, device, afxdp->flow.seen - 1);
+	if (error == -EBUSY && ++afxdp->busy_tries < BUSY_TRIES) {
+		afxdp->retry_ms = now_ms() + BUSY_MS;
+		return;
+	}
 	if (error) {
 		tell_refusal(afxdp, error);
 		return;

@@ -188,6 +188,40 @@ PYTHON
 	expect_words "and adds up" "the child's sums are right" forked
 }
 
+# One job after the other in one process: a queue that was just given back is had again, and nothing
+# is left of what was closed.
+one_after_the_other() {
+	local root
+	python3 -c "import numpy" 2>/dev/null || { echo "left out: jobs in turn (there is no numpy)"; return; }
+	root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
+	if on 0 env PYTHONPATH="$root/bindings/python" SWITCHML_LIBRARY="${switchml%/*}/lib/libswitchml.so" \
+		SWITCHML_SWITCH=10.77.0.1 timeout 60 python3 - >"$work/turns.0" 2>&1 <<'PYTHON'; then
+import os, numpy, switchml
+
+def held():
+    return len(os.listdir("/proc/self/fd")), len(open("/proc/self/maps").readlines())
+
+for turn in range(16):
+    with switchml.Job(job=f"turn-{turn}", rank=0, world_size=1, timeout=10, threads=2) as job:
+        for i in range(40):
+            mine = numpy.arange(100000, dtype=numpy.int32) + i
+            assert (job.allreduce(mine) == numpy.arange(100000) + i).all()
+    if turn == 3:
+        before = held()
+after = held()
+assert after[0] == before[0] and after[1] <= before[1] + 4, (before, after)
+PYTHON
+		echo "ok: one job after the other leaves nothing behind"
+	else
+		fail "one job after the other leaves nothing behind"
+	fi
+	if [ "$(grep -c "]: AF_XDP on eth0, queue" "$work/turns.0")" = 32 ]; then
+		echo "ok: each of them had its queue"
+	else
+		fail "each of them had its queue"
+	fi
+}
+
 # The switch is killed and started again.
 resumed() {
 	for calls in 200 1000 5000 20000; do
@@ -311,6 +345,7 @@ resumed
 killed
 full_table
 forked
+one_after_the_other
 waiting_costs_nothing
 capabilities
 udp_instead
