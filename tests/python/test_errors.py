@@ -32,6 +32,8 @@ def abort(job, reason):
 
 def interrupted(job):
     """Rank 0 waits for a rank that never calls, and gets Ctrl-C."""
+    # As in a terminal's foreground: what a shell starts in the background ignores Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT])
     began = time.monotonic()
     timer.start()
