@@ -150,9 +150,17 @@ full_table() {
 }
 
 # What is shared with the kernel is the parent's: a child made by fork() gets its own, or UDP.
+# A process with several jobs is easiest written in Python. Sets $why it can't be.
+python_loads_it() {
+	why="there is no numpy"
+	python3 -c "import numpy" 2>/dev/null || return
+	why="a sanitizer's library cannot be loaded by python3"
+	! ldd "${switchml%/*}/lib/libswitchml.so" | grep -q 'lib[at]san'
+}
+
 forked() {
 	local root
-	python3 -c "import numpy" 2>/dev/null || { echo "left out: fork() (there is no numpy)"; return; }
+	python_loads_it || { echo "left out: fork(): $why"; return; }
 	root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 	if on 0 env PYTHONPATH="$root/bindings/python" SWITCHML_LIBRARY="${switchml%/*}/lib/libswitchml.so" \
 		SWITCHML_SWITCH=10.77.0.1 timeout 60 python3 - >"$work/forked.0" 2>&1 <<'PYTHON'; then
@@ -192,7 +200,7 @@ PYTHON
 # is left of what was closed.
 one_after_the_other() {
 	local root
-	python3 -c "import numpy" 2>/dev/null || { echo "left out: jobs in turn (there is no numpy)"; return; }
+	python_loads_it || { echo "left out: jobs in turn: $why"; return; }
 	root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 	if on 0 env PYTHONPATH="$root/bindings/python" SWITCHML_LIBRARY="${switchml%/*}/lib/libswitchml.so" \
 		SWITCHML_SWITCH=10.77.0.1 timeout 60 python3 - >"$work/turns.0" 2>&1 <<'PYTHON'; then
