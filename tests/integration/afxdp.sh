@@ -149,7 +149,6 @@ full_table() {
 	wait "${first[@]}" 2>/dev/null
 }
 
-# What is shared with the kernel is the parent's: a child made by fork() gets its own, or UDP.
 # A process with several jobs is easiest written in Python. Sets $why it can't be.
 python_loads_it() {
 	why="there is no numpy"
@@ -158,6 +157,7 @@ python_loads_it() {
 	! ldd "${switchml%/*}/lib/libswitchml.so" | grep -q 'lib[at]san'
 }
 
+# What is shared with the kernel is the parent's: a child made by fork() gets its own, or UDP.
 forked() {
 	local root
 	python_loads_it || { echo "left out: fork(): $why"; return; }
