@@ -7,358 +7,31 @@
  *	     -> results gathered by (job, shard) -> sendmmsg (UDP_SEGMENT) a rank, or a group
  *
  * A job's shard belongs to one thread, so slots need no lock; which thread, a
- * filter on the sockets decides from the header (udp_socket.c). The control
+ * filter on the sockets decides from the header (udp_socket.c); what it does with
+ * packets is in udp_packets.c. The control
  * thread changes the table of jobs by leaving orders, which each thread carries
  * out between two batches. A completed slot's memory is stable until its
  * results are sent: they are sent at the end of the batch, before any rank can
  * know of them.
  */
-#include "switch/dataplane.h"
+#include "switch/udp_internal.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include "switch/udp_results.h"
-#include "switch/udp_socket.h"
-
-#define BATCH	     16
-#define BUFFER_BYTES 65536
 /* Less would be slower than what is lost now and then; workers adapt below it. */
 #define MIN_WINDOW 16
-
-/*
- * Multicast can cease to reach a rank while all else does (a bridge has forgotten
- * who listens, for want of a querier). Then each of its results must be asked for. Where
- * three quarters of a span's had to be, they are sent to it alone from then on. A span is
- * two results a slot: a timeout in vain asks for at most one of each.
- */
-struct span {
-	uint32_t results, asked_for;
-};
-
-struct udp_job {
-	struct sml_pool pool;
-	void *memory;
-	bool started;
-	bool mismatch_told;
-	/* Written by the shard's thread until the job runs, then only read, by it. */
-	struct sml_path paths[SML_MAX_RANKS][SML_MAX_SHARDS];
-	bool has_path[SML_MAX_RANKS][SML_MAX_SHARDS];
-	struct sml_job_counters counters; /* relaxed atomics */
-	/* Results by multicast. Each shard's are its thread's, but for the atomic. */
-	struct sml_group group;
-	struct sml_ways ways[SML_MAX_SHARDS];
-	struct span spans[SML_MAX_RANKS][SML_MAX_SHARDS];
-	uint64_t *asked;  /* by slot: bits of the ranks that have asked for its last result */
-	uint64_t reached; /* atomic: bits of the ranks that get them so */
-};
-
-struct thread {
-	struct sml_dataplane *dataplane;
-	unsigned index;
-	int fd, wake_fd;
-	pthread_t id;
-	struct udp_job *jobs[SML_MAX_JOBS]; /* this thread's view */
-	uint64_t orders_done;
-	uint32_t socket_drops_seen;
-	struct sml_results results;
-	struct sml_dataplane_counters counters; /* relaxed atomics */
-	struct mmsghdr messages[BATCH];
-	struct iovec vectors[BATCH];
-	struct sockaddr_in6 sources[BATCH]; /* or sockaddr_in: see udp_socket.h */
-	union {
-		char bytes[SML_UDP_CONTROL_BYTES];
-		struct cmsghdr align;
-	} controls[BATCH];
-	uint8_t *buffers; /* BATCH x BUFFER_BYTES */
-};
-
-struct sml_dataplane {
-	struct sml_dataplane_config config;
-	unsigned n_threads;
-	struct thread *threads;
-	uint32_t receive_buffer_bytes;
-	/* Orders: the control thread's table of jobs, copied by each thread. */
-	pthread_mutex_t mutex;
-	pthread_cond_t done;
-	struct udp_job *jobs[SML_MAX_JOBS];
-	uint64_t orders; /* atomic: changes so far */
-	bool stopping;
-	/* An order of another kind: each thread adds what it knows. `job` NULL: none. */
-	struct {
-		struct udp_job *job;
-		struct sml_slot_progress *states;
-		uint32_t n, most;
-	} question;
-};
-
-static void count(uint64_t *counter, uint64_t n)
-{
-	__atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
-}
-
-/* Job counters have several writers: the threads of its shards. */
-static void count_shared(uint64_t *counter)
-{
-	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
-}
-
-/* ---- packets ---- */
-
-static void drop(struct thread *thread, enum sml_verdict verdict)
-{
-	count(&thread->counters.verdicts[verdict], 1);
-}
-
-static void answer_probe(struct thread *thread, struct udp_job *job, struct sml_header *header,
-			 uint32_t length, struct msghdr *message)
-{
-	const struct sml_pool_rules *rules = &job->pool.rules;
-	enum sml_verdict verdict = sml_pool_check_probe(rules, header);
-	struct sml_path path;
-
-	count(&thread->counters.probes, 1);
-	if (verdict != SML_VERDICT_ABSORBED) {
-		drop(thread, verdict);
-		return;
-	}
-	sml_udp_path(message, &path);
-	/* Where results go is fixed once the job runs: a stolen cookie cannot move it. */
-	if (!__atomic_load_n(&job->started, __ATOMIC_ACQUIRE)) {
-		job->paths[header->rank][header->shard] = path;
-		__atomic_store_n(&job->has_path[header->rank][header->shard], true,
-				 __ATOMIC_RELEASE);
-	}
-	header->kind = SML_PACKET_PROBE_REPLY;
-	header->key_be = sml_be64(rules->tag);
-	/* One packet for one of the same length: nothing is amplified. */
-	sml_results_send_one(&thread->results, thread->fd, header, length, &path);
-}
-
-/* The way to the group that a rank's message shows, among those known; NULL: no room. */
-static const struct sml_path *note_way(struct sml_ways *ways, const struct sml_path *path,
-				       uint8_t rank)
-{
-	unsigned i = 0;
-
-	while (i < ways->n && memcmp(&ways->way[i].path.from, &path->from, sizeof(path->from)) != 0)
-		i++;
-	if (i == SML_WAYS_MAX)
-		return NULL;
-	if (i == ways->n)
-		ways->way[ways->n++].path = *path;
-	ways->way[i].ranks |= (uint64_t)1 << rank;
-	return &ways->way[i].path;
-}
-
-/* Does the group reach this rank? Its own probe comes back to it that way, or not. */
-static void answer_group_probe(struct thread *thread, struct udp_job *job,
-			       struct sml_header *header, uint32_t length, struct msghdr *message)
-{
-	const struct sml_pool_rules *rules = &job->pool.rules;
-	enum sml_verdict verdict = sml_pool_check_probe(rules, header);
-	const struct sml_path *way;
-	struct sml_path path;
-
-	count(&thread->counters.probes, 1);
-	if (verdict == SML_VERDICT_ABSORBED && job->group.bytes == 0)
-		verdict = SML_VERDICT_MALFORMED;
-	if (verdict == SML_VERDICT_ABSORBED && __atomic_load_n(&job->started, __ATOMIC_ACQUIRE))
-		verdict = SML_VERDICT_STALE_USE;
-	if (verdict != SML_VERDICT_ABSORBED) {
-		drop(thread, verdict);
-		return;
-	}
-	if (!sml_udp_group_path(message, &job->group, header->shard, &path))
-		return;
-	way = note_way(&job->ways[header->shard], &path, header->rank);
-	if (way == NULL)
-		return;
-	header->kind = SML_PACKET_PROBE_REPLY;
-	header->key_be = sml_be64(rules->tag);
-	sml_results_send_one(&thread->results, thread->fd, header, length, way);
-}
-
-/* A contribution says that the rank has the slot's result before, asked for or not. */
-static void watch_group(struct udp_job *job, const struct sml_contribution *in, bool asks)
-{
-	const struct sml_pool_rules *rules = &job->pool.rules;
-	uint32_t n_slots = ((uint32_t)rules->head_slots + rules->data_slots) / rules->n_shards + 1;
-	struct span *span = &job->spans[in->rank][in->shard];
-	uint64_t bit = (uint64_t)1 << in->rank;
-
-	if (asks) {
-		job->asked[in->slot] |= bit;
-		return;
-	}
-	span->results++;
-	span->asked_for += (job->asked[in->slot] & bit) != 0;
-	job->asked[in->slot] &= ~bit;
-	if (span->results < 2 * n_slots)
-		return;
-	if (span->asked_for * 4 >= span->results * 3)
-		__atomic_fetch_and(&job->reached, ~bit, __ATOMIC_RELAXED);
-	*span = (struct span){0};
-}
-
-static void tell_mismatch(struct thread *thread, struct udp_job *job,
-			  const struct sml_contribution *in)
-{
-	const struct sml_slot *slot = &job->pool.slots[2u * in->slot + (in->use & 1u)];
-	struct sml_mismatch mismatch = {
-		.job = job->pool.rules.job,
-		.slot = in->slot,
-		.use = in->use,
-		.chunk = slot->chunk,
-		.ranks = {(uint8_t)__builtin_ctzll(slot->seen), in->rank},
-	};
-
-	if (__atomic_exchange_n(&job->mismatch_told, true, __ATOMIC_RELAXED))
-		return;
-	thread->dataplane->config.on_mismatch(thread->dataplane->config.context, &mismatch);
-}
-
-static void flush(struct thread *thread)
-{
-	sml_results_flush(&thread->results, thread->fd);
-}
-
-static void contribution(struct thread *thread, struct udp_job *job, const void *packet,
-			 uint32_t length)
-{
-	struct sml_pool_answer answer;
-	enum sml_verdict verdict = sml_pool_receive(&job->pool, packet, length, &answer);
-
-	drop(thread, verdict);
-	count_shared(&job->counters.verdicts[verdict]);
-	if (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_COMPLETED)
-		count_shared(&job->counters.contributions[answer.in.rank]);
-	else if (verdict == SML_VERDICT_RESEND)
-		count_shared(&job->counters.resends[answer.in.rank]);
-	else if (verdict == SML_VERDICT_MISMATCH)
-		tell_mismatch(thread, job, &answer.in);
-	if (job->group.bytes > 0 &&
-	    (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_COMPLETED ||
-	     verdict == SML_VERDICT_RESEND))
-		watch_group(job, &answer.in, verdict == SML_VERDICT_RESEND);
-	if (answer.packet == NULL)
-		return;
-	if (verdict == SML_VERDICT_RESEND) {
-		sml_results_send_one(&thread->results, thread->fd, answer.packet, answer.length,
-				     &job->paths[answer.in.rank][answer.in.shard]);
-		return;
-	}
-	if (!sml_results_add(&thread->results, job, answer.in.shard, answer.packet,
-			     answer.length)) {
-		flush(thread);
-		sml_results_begin(&thread->results, job, answer.in.shard, job->paths[0],
-				  job->pool.rules.n_ranks);
-		if (job->group.bytes > 0)
-			sml_results_use_groups(&thread->results, &job->ways[answer.in.shard],
-					       &job->reached);
-		sml_results_add(&thread->results, job, answer.in.shard, answer.packet,
-				answer.length);
-	}
-}
-
-static void receive_packet(struct thread *thread, void *packet, uint32_t length,
-			   struct msghdr *message)
-{
-	struct sml_header *header = packet;
-	struct udp_job *job;
-
-	if (length < SML_HEADER_BYTES || header->magic_be != sml_be16(SML_WIRE_MAGIC) ||
-	    header->version != SML_WIRE_VERSION) {
-		drop(thread, SML_VERDICT_MALFORMED);
-		return;
-	}
-	job = thread->jobs[sml_be32(header->job_be) % SML_MAX_JOBS];
-	if (job == NULL || header->job_be != sml_be32(job->pool.rules.job))
-		drop(thread, SML_VERDICT_UNKNOWN_JOB);
-	else if ((sml_be32(header->job_be) + header->shard) % thread->dataplane->n_threads !=
-		 thread->index)
-		drop(thread, SML_VERDICT_OUT_OF_RANGE); /* another thread's, in one super-packet */
-	else if (header->kind == SML_PACKET_PROBE)
-		answer_probe(thread, job, header, length, message);
-	else if (header->kind == SML_PACKET_GROUP_PROBE)
-		answer_group_probe(thread, job, header, length, message);
-	else if (!__atomic_load_n(&job->started, __ATOMIC_ACQUIRE))
-		drop(thread, SML_VERDICT_EARLY_USE);
-	else
-		contribution(thread, job, packet, length);
-}
-
-/* A super-packet is many of one length, the last perhaps shorter. */
-static void receive_message(struct thread *thread, unsigned i)
-{
-	struct msghdr *message = &thread->messages[i].msg_hdr;
-	uint32_t length = thread->messages[i].msg_len, segment, offset = 0;
-	uint8_t *bytes = thread->buffers + (size_t)i * BUFFER_BYTES;
-
-	segment = sml_udp_segment_bytes(message, length, &thread->socket_drops_seen);
-	count(&thread->counters.bytes_received, length);
-	do {
-		uint32_t part = length - offset < segment ? length - offset : segment;
-
-		count(&thread->counters.packets_received, 1);
-		/* The core wants them aligned; those that are not have no whole lanes. */
-		if (segment % 4 != 0)
-			drop(thread, SML_VERDICT_MALFORMED);
-		else
-			receive_packet(thread, bytes + offset, part, message);
-		offset += segment;
-	} while (offset < length);
-}
-
-static void publish_results_counters(struct thread *thread)
-{
-	__atomic_store_n(&thread->counters.packets_sent, thread->results.packets_sent,
-			 __ATOMIC_RELAXED);
-	__atomic_store_n(&thread->counters.packets_multicast, thread->results.packets_multicast,
-			 __ATOMIC_RELAXED);
-	__atomic_store_n(&thread->counters.bytes_sent, thread->results.bytes_sent,
-			 __ATOMIC_RELAXED);
-	__atomic_store_n(&thread->counters.send_drops, thread->results.drops, __ATOMIC_RELAXED);
-	__atomic_store_n(&thread->counters.socket_drops, thread->socket_drops_seen,
-			 __ATOMIC_RELAXED);
-}
-
-static int receive_batch(struct thread *thread)
-{
-	int n;
-
-	for (unsigned i = 0; i < BATCH; i++) {
-		thread->vectors[i] =
-			(struct iovec){thread->buffers + (size_t)i * BUFFER_BYTES, BUFFER_BYTES};
-		thread->messages[i].msg_hdr = (struct msghdr){
-			.msg_name = &thread->sources[i],
-			.msg_namelen = sizeof(thread->sources[i]),
-			.msg_iov = &thread->vectors[i],
-			.msg_iovlen = 1,
-			.msg_control = thread->controls[i].bytes,
-			.msg_controllen = SML_UDP_CONTROL_BYTES,
-		};
-	}
-	n = recvmmsg(thread->fd, thread->messages, BATCH, MSG_DONTWAIT, NULL);
-	for (int i = 0; i < n; i++)
-		receive_message(thread, (unsigned)i);
-	flush(thread);
-	publish_results_counters(thread);
-	return n;
-}
 
 /* ---- threads ---- */
 
 /* What this thread's slots of the job that was asked about are waiting for. Mutex is held. */
-static void answer_question(struct thread *thread)
+static void answer_question(struct sml_udp_thread *thread)
 {
 	struct sml_dataplane *dataplane = thread->dataplane;
 	const struct sml_pool *pool = &dataplane->question.job->pool;
@@ -382,7 +55,7 @@ static void answer_question(struct thread *thread)
 }
 
 /* Take over the control thread's table of jobs. False: the end. */
-static bool carry_out_orders(struct thread *thread)
+static bool carry_out_orders(struct sml_udp_thread *thread)
 {
 	struct sml_dataplane *dataplane = thread->dataplane;
 	uint64_t value;
@@ -403,7 +76,7 @@ static bool carry_out_orders(struct thread *thread)
 
 static void *run(void *argument)
 {
-	struct thread *thread = argument;
+	struct sml_udp_thread *thread = argument;
 	struct pollfd fds[2] = {{.fd = thread->fd, .events = POLLIN},
 				{.fd = thread->wake_fd, .events = POLLIN}};
 
@@ -414,7 +87,7 @@ static void *run(void *argument)
 			break;
 		if (fds[0].revents == 0)
 			continue;
-		while (receive_batch(thread) == BATCH &&
+		while (sml_udp_receive_batch(thread) == SML_UDP_BATCH &&
 		       __atomic_load_n(&thread->dataplane->orders, __ATOMIC_RELAXED) ==
 			       thread->orders_done)
 			;
@@ -422,7 +95,7 @@ static void *run(void *argument)
 	return NULL;
 }
 
-static void wake(struct thread *thread)
+static void wake(struct sml_udp_thread *thread)
 {
 	uint64_t one = 1;
 
@@ -441,7 +114,7 @@ static void publish(struct sml_dataplane *dataplane)
 			pthread_cond_wait(&dataplane->done, &dataplane->mutex);
 }
 
-static int start_thread(struct thread *thread)
+static int start_thread(struct sml_udp_thread *thread)
 {
 	sigset_t all, before;
 	int rc;
@@ -465,7 +138,7 @@ static void stop_threads(struct sml_dataplane *dataplane, unsigned n_started)
 		pthread_join(dataplane->threads[i].id, NULL);
 }
 
-static void free_job(struct udp_job *job)
+static void free_job(struct sml_udp_job *job)
 {
 	free(job->memory);
 	free(job->asked);
@@ -475,7 +148,7 @@ static void free_job(struct udp_job *job)
 static void free_all(struct sml_dataplane *dataplane)
 {
 	for (unsigned i = 0; i < dataplane->n_threads; i++) {
-		struct thread *thread = &dataplane->threads[i];
+		struct sml_udp_thread *thread = &dataplane->threads[i];
 
 		if (thread->fd >= 0)
 			close(thread->fd);
@@ -497,7 +170,7 @@ static void free_all(struct sml_dataplane *dataplane)
 static int open_thread(struct sml_dataplane *dataplane, unsigned i, char *error_text,
 		       size_t error_bytes)
 {
-	struct thread *thread = &dataplane->threads[i];
+	struct sml_udp_thread *thread = &dataplane->threads[i];
 	const struct sml_udp_options options = {
 		.address = dataplane->config.address,
 		.port = dataplane->config.port,
@@ -508,7 +181,7 @@ static int open_thread(struct sml_dataplane *dataplane, unsigned i, char *error_
 	thread->dataplane = dataplane;
 	thread->index = i;
 	thread->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	thread->buffers = malloc((size_t)BATCH * BUFFER_BYTES);
+	thread->buffers = malloc((size_t)SML_UDP_BATCH * SML_UDP_BUFFER_BYTES);
 	sml_results_init(&thread->results, UINT8_MAX);
 	if (thread->wake_fd < 0 || thread->buffers == NULL) {
 		snprintf(error_text, error_bytes, "no memory or descriptors for the dataplane");
@@ -571,7 +244,7 @@ static void udp_close(struct sml_dataplane *dataplane)
 
 static int udp_add_job(struct sml_dataplane *dataplane, const struct sml_pool_rules *rules)
 {
-	struct udp_job *job = calloc(1, sizeof(*job));
+	struct sml_udp_job *job = calloc(1, sizeof(*job));
 
 	if (job == NULL)
 		return -ENOMEM;
@@ -605,7 +278,7 @@ static int udp_start_job(struct sml_dataplane *dataplane, uint32_t number)
 
 static void udp_remove_job(struct sml_dataplane *dataplane, uint32_t number)
 {
-	struct udp_job *job = dataplane->jobs[number % SML_MAX_JOBS];
+	struct sml_udp_job *job = dataplane->jobs[number % SML_MAX_JOBS];
 
 	pthread_mutex_lock(&dataplane->mutex);
 	dataplane->jobs[number % SML_MAX_JOBS] = NULL;
@@ -617,7 +290,7 @@ static void udp_remove_job(struct sml_dataplane *dataplane, uint32_t number)
 static const char *udp_misses_address(struct sml_dataplane *dataplane, uint32_t number,
 				      uint8_t rank)
 {
-	const struct udp_job *job = dataplane->jobs[number % SML_MAX_JOBS];
+	const struct sml_udp_job *job = dataplane->jobs[number % SML_MAX_JOBS];
 
 	for (unsigned shard = 0; shard < job->pool.rules.n_shards; shard++)
 		if (!__atomic_load_n(&job->has_path[rank][shard], __ATOMIC_ACQUIRE))
@@ -654,7 +327,7 @@ static uint32_t udp_window(struct sml_dataplane *dataplane, uint32_t packet_byte
 static void udp_job_counters(struct sml_dataplane *dataplane, uint32_t number,
 			     struct sml_job_counters *counters)
 {
-	const struct udp_job *job = dataplane->jobs[number % SML_MAX_JOBS];
+	const struct sml_udp_job *job = dataplane->jobs[number % SML_MAX_JOBS];
 	const uint64_t *from = (const uint64_t *)&job->counters;
 	uint64_t *to = (uint64_t *)counters;
 
