@@ -13,10 +13,6 @@ export SWITCHML_TRANSPORT=afxdp SWITCHML_DEBUG=info
 # shellcheck source=tests/integration/jobs.sh
 . "$(dirname "$0")/jobs.sh"
 
-on() {
-	ip netns exec "$name-$1" "${@:2}"
-}
-
 # Title, words that ranks (files of the job) must have written, and the job.
 expect_words() {
 	if grep -q "$2" "$work/$3".*; then
@@ -157,13 +153,18 @@ python_loads_it() {
 	! ldd "${switchml%/*}/lib/libswitchml.so" | grep -q 'lib[at]san'
 }
 
+# Job: its rank 0 is the program that stands behind.
+in_python() {
+	local root
+	root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
+	on 0 env PYTHONPATH="$root/bindings/python" SWITCHML_LIBRARY="${switchml%/*}/lib/libswitchml.so" \
+		SWITCHML_SWITCH=10.77.0.1 timeout 60 python3 - >"$work/$1.0" 2>&1
+}
+
 # What is shared with the kernel is the parent's: a child made by fork() gets its own, or UDP.
 forked() {
-	local root
 	python_loads_it || { echo "left out: fork(): $why"; return; }
-	root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
-	if on 0 env PYTHONPATH="$root/bindings/python" SWITCHML_LIBRARY="${switchml%/*}/lib/libswitchml.so" \
-		SWITCHML_SWITCH=10.77.0.1 timeout 60 python3 - >"$work/forked.0" 2>&1 <<'PYTHON'; then
+	if in_python forked <<'PYTHON'; then
 import os, numpy, switchml
 
 def add_up(job):
@@ -199,11 +200,8 @@ PYTHON
 # One job after the other in one process: a queue that was just given back is had again, and nothing
 # is left of what was closed.
 one_after_the_other() {
-	local root
 	python_loads_it || { echo "left out: jobs in turn: $why"; return; }
-	root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
-	if on 0 env PYTHONPATH="$root/bindings/python" SWITCHML_LIBRARY="${switchml%/*}/lib/libswitchml.so" \
-		SWITCHML_SWITCH=10.77.0.1 timeout 60 python3 - >"$work/turns.0" 2>&1 <<'PYTHON'; then
+	if in_python turns <<'PYTHON'; then
 import os, numpy, switchml
 
 def held():
@@ -232,12 +230,7 @@ PYTHON
 
 # The switch is killed and started again.
 resumed() {
-	for calls in 200 1000 5000 20000; do
-		SWITCHML_TIMEOUT=30 SWITCHML_HEARTBEAT=1 start_job resumed -b 256K -e 256K -n $calls -w 1
-		sleep 1.5
-		kill -0 "${pids[@]}" 2>/dev/null && break
-		wait "${pids[@]}"
-	done
+	start_job_that_lasts resumed
 	ip netns pids "$name-switch" | xargs -r kill -9
 	sleep 0.3
 	start_switch

@@ -61,6 +61,19 @@ on_host() {
 		"hostname host$1 2>/dev/null; exec \"\$@\"" on_host "${@:2}"
 }
 
+# Host, command: run there, and come back.
+on() {
+	ip netns exec "$name-$1" "${@:2}"
+}
+
+# Job, its switch: until that says that the job runs. With sanitizers that takes a while.
+await_running() {
+	for _ in $(seq 200); do
+		on 1 "$switchml" status --switch "$2" 2>/dev/null | grep -q "job \"$1\": running" && return
+		sleep 0.1
+	done
+}
+
 # All hosts, or an end with what is missing.
 set_up_hosts() {
 	[ "$(id -u)" = 0 ] || skip "network namespaces need root"

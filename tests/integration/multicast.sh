@@ -24,13 +24,8 @@ know_listeners() {
 		mcast_startup_query_interval 10 mcast_query_response_interval 10
 }
 
-# Host, command: there, and back here.
-in_host() {
-	ip netns exec "$name-$1" "${@:2}"
-}
-
 status() {
-	in_host 0 "$switchml" status --switch 10.77.0.1 "$@"
+	on 0 "$switchml" status --switch 10.77.0.1 "$@"
 }
 
 counter() {
@@ -51,14 +46,6 @@ switch_says() {
 	check "$1" "grep -q '$2' '$work/switch'"
 }
 
-# Until the job runs, and its table says so.
-await() {
-	for _ in $(seq 200); do
-		status 2>/dev/null | grep -q "job \"$1\": running" && return
-		sleep 0.1
-	done
-}
-
 # Every result went out once: as many packets as a use has results, and no more but probes.
 one_packet_a_result() {
 	local completed sent
@@ -69,9 +56,9 @@ one_packet_a_result() {
 
 # A host whose firewall drops the group from the beginning.
 blocked_host_is_named() {
-	in_host 1 iptables -A INPUT -d 239.0.0.0/8 -j DROP
+	on 1 iptables -A INPUT -d 239.0.0.0/8 -j DROP
 	SWITCHML_DEBUG=info start_job blocked -b 1M -e 1M -n 1000000
-	await blocked
+	await_running blocked 10.77.0.1
 	status >"$work/status"
 	check "status names the rank that multicast does not reach" \
 		"grep -q 'multicast to 2 (group $group port 28600) and one by one to rank 1,' $work/status"
@@ -81,40 +68,40 @@ blocked_host_is_named() {
 	kill "${pids[@]}"
 	wait "${pids[@]}" 2>/dev/null
 	exact_sums "one host without the group" -b 4 -e 1M -f 16
-	in_host 1 iptables -F INPUT
+	on 1 iptables -F INPUT
 }
 
 # One host is left that the group reaches: results go there one by one, but it is not to blame.
 one_is_left() {
-	in_host 1 iptables -A INPUT -d 239.0.0.0/8 -j DROP
-	in_host 2 iptables -A INPUT -d 239.0.0.0/8 -j DROP
+	on 1 iptables -A INPUT -d 239.0.0.0/8 -j DROP
+	on 2 iptables -A INPUT -d 239.0.0.0/8 -j DROP
 	start_job left -b 64K -e 64K -n 1000000
-	await left
+	await_running left 10.77.0.1
 	check "results go to all one by one" "status | grep -q 'multicast to 0 .* one by one to ranks 0 1 2,'"
 	switch_says "the switch names the two that the group does not reach" \
 		'\"left\".* does not reach ranks 1 (host [^)]*), 2 (host'
 	kill "${pids[@]}"
 	wait "${pids[@]}" 2>/dev/null
-	in_host 1 iptables -F INPUT
-	in_host 2 iptables -F INPUT
+	on 1 iptables -F INPUT
+	on 2 iptables -F INPUT
 }
 
 # Multicast that ends in the middle of the job, at one host.
 group_ends_in_the_middle() {
 	start_job ends -b 1M -e 1M -n 300 -d int32
-	await ends
+	await_running ends 10.77.0.1
 	status | grep -q 'multicast to 3 ' || fail "all begin with multicast"
-	in_host 2 iptables -A INPUT -d 239.0.0.0/8 -j DROP
+	on 2 iptables -A INPUT -d 239.0.0.0/8 -j DROP
 	expect_success "a group that ceases to reach a host: exact sums" "${pids[@]}"
 	switch_says "the switch names the host" 'does not reach rank 2 (host '
-	in_host 2 iptables -F INPUT
+	on 2 iptables -F INPUT
 }
 
 # Two ranks on one host, three in all.
 ranks_share_a_host() {
 	pids=()
 	for rank in 0 1 2; do
-		in_host $((rank / 2)) env RANK=$rank WORLD_SIZE=3 timeout 100 "$switchml" bench \
+		on $((rank / 2)) env RANK=$rank WORLD_SIZE=3 timeout 100 "$switchml" bench \
 			--switch 10.77.0.1 --job shared -b 4 -e 1M -f 16 -n 20 -d int32 \
 			>"$work/shared.$rank" 2>&1 &
 		pids+=($!)
@@ -126,8 +113,8 @@ ranks_share_a_host() {
 # know the tag: the ranks' kernels let it pass, and the ranks do not.
 strangers_forge_nothing() {
 	SWITCHML_DEBUG=info start_job forged -b 256K -e 256K -n 400 -d int32
-	await forged
-	in_host 2 python3 - <<'PYTHON'
+	await_running forged 10.77.0.1
+	on 2 python3 - <<'PYTHON'
 import socket, struct, time
 out = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
 out.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("10.77.0.12"))
@@ -152,7 +139,7 @@ PYTHON
 
 switch_comes_back() {
 	SWITCHML_DEBUG=info start_job back -b 256K -e 256K -n 2000 -d int32
-	await back
+	await_running back 10.77.0.1
 	sleep 0.5
 	ip netns pids "$name-switch" | xargs -r kill -9
 	sleep 0.3

@@ -84,19 +84,10 @@ exact_sums() {
 	done
 }
 
-# Until the switch there says that the job is running: with sanitizers that takes a while.
-await_running() {
-	for _ in $(seq 200); do
-		ip netns exec "$name-1" "$switchml" status --switch "$2" 2>/dev/null |
-			grep -q "job \"$1\": running" && break
-		sleep 0.1
-	done
-	sleep 0.5
-}
-
 killed_rank_takes_its_stripe_along() {
 	start_job killed "$no_switch" -b 1M -e 1M -n 1000000
 	await_running killed 10.78.1.10
+	sleep 0.5
 	ip netns exec "$name-1" "$switchml" status --switch 10.78.1.10 >"$work/status"
 	if grep -q "a stripe in every rank" "$work/status" &&
 		grep -q "3  rank 3 at 10.78.1.13, UDP port" "$work/status"; then
@@ -123,6 +114,7 @@ killed_rank_takes_its_stripe_along() {
 switch_comes_back() {
 	start_job back "$two_switches" -b 256K -e 256K -n 2000 -d int32
 	await_running back 10.78.0.2
+	sleep 0.5
 	ip netns pids "$name-b" | xargs -r kill -9
 	sleep 0.3
 	start_switch b

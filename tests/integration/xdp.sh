@@ -29,11 +29,6 @@ network=10.77.0
 # shellcheck source=tests/integration/jobs.sh
 . "$(dirname "$0")/jobs.sh"
 
-# Run a command on a host.
-on() {
-	ip netns exec "$name-$1" "${@:2}"
-}
-
 # Host, the other host that its cable ends in, last number of its address.
 plug() {
 	ip netns add "$name-$1" && ip -n "$name-$1" link set lo up &&
@@ -222,14 +217,8 @@ other_traffic() {
 	kill $far
 }
 
-# The fewest calls that are still under way when the daemon is killed: hosts differ.
 killed_daemon() {
-	for calls in 200 1000 5000 20000; do
-		SWITCHML_TIMEOUT=30 SWITCHML_HEARTBEAT=1 start_job resumed -b 256K -e 256K -n $calls -w 1
-		sleep 1.2
-		kill -0 "${pids[@]}" 2>/dev/null && break
-		wait "${pids[@]}"
-	done
+	start_job_that_lasts resumed
 	kill -9 $daemon
 	wait $daemon 2>/dev/null
 	no_trace "kill -9 in the middle of a job"

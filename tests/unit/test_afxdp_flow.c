@@ -134,17 +134,24 @@ static void checksums_are_those_of_rfc_1071(void **state)
 	}
 }
 
+/* Returns how long the frame is. */
+static uint32_t write_short(const struct sml_flow_headers *headers, uint8_t *frame)
+{
+	uint8_t payload[64];
+
+	fill(payload, sizeof(payload));
+	return sml_flow_write(headers, frame, payload, sizeof(payload));
+}
+
 /* Padding behind is no harm; anything less than the frame is. */
 static void a_frame_that_is_cut_is_not_taken(void **state)
 {
 	(void)state;
 	for (int v6 = 0; v6 <= 1; v6++) {
 		struct ends ends = make_ends(v6);
-		uint8_t payload[64], frame[FRAME_ROOM] = {0};
-		uint32_t bytes;
+		uint8_t frame[FRAME_ROOM] = {0};
+		uint32_t bytes = write_short(&ends.worker, frame);
 
-		fill(payload, sizeof(payload));
-		bytes = sml_flow_write(&ends.worker, frame, payload, sizeof(payload));
 		for (uint32_t n = 0; n < bytes; n++)
 			assert_false(is_taken(&ends.its_switch, frame, n, false));
 		assert_true(is_taken(&ends.its_switch, frame, bytes, false));
@@ -165,11 +172,9 @@ static void a_frame_with_a_wrong_bit_is_not_taken(void **state)
 	(void)state;
 	for (int v6 = 0; v6 <= 1; v6++) {
 		struct ends ends = make_ends(v6);
-		uint8_t payload[64], frame[FRAME_ROOM];
-		uint32_t bytes;
+		uint8_t frame[FRAME_ROOM];
+		uint32_t bytes = write_short(&ends.worker, frame);
 
-		fill(payload, sizeof(payload));
-		bytes = sml_flow_write(&ends.worker, frame, payload, sizeof(payload));
 		for (uint32_t bit = 0; bit < 8 * bytes; bit++) {
 			frame[bit / 8] ^= (uint8_t)(1 << bit % 8);
 			if (!may_change(v6, bit / 8))
@@ -187,11 +192,9 @@ static void vlan_tags_are_passed_over(void **state)
 	(void)state;
 	for (int v6 = 0; v6 <= 1; v6++) {
 		struct ends ends = make_ends(v6);
-		uint8_t payload[64], frame[FRAME_ROOM];
-		uint32_t bytes;
+		uint8_t frame[FRAME_ROOM];
+		uint32_t bytes = write_short(&ends.worker, frame);
 
-		fill(payload, sizeof(payload));
-		bytes = sml_flow_write(&ends.worker, frame, payload, sizeof(payload));
 		for (int tags = 1; tags <= 3; tags++) {
 			memmove(frame + 16, frame + 12, bytes - 12);
 			memcpy(frame + 12, tag, sizeof(tag));

@@ -443,17 +443,9 @@ static void stay_on_one_cpu(void)
 int main(void)
 {
 	const struct sml_xdp_config config = {.port = FRAME_PORT, .max_jobs = 2, .max_slots = 64};
-	char text[256];
-	int rc = sml_xdp_maps_open(&maps, &config, text, sizeof(text));
+	int rc;
 
-	if (rc == -EPERM || rc == -EACCES || rc == -ENOSYS) {
-		printf("skipped: BPF is not permitted\n");
-		return 77;
-	}
-	if (rc < 0) {
-		fprintf(stderr, "%s\n", text);
-		return 1;
-	}
+	maps = xdp_open_maps(&config);
 	stay_on_one_cpu();
 	rc = open_exits();
 	if (rc == 0)

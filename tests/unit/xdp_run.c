@@ -2,15 +2,35 @@
 #include "unit/xdp_run.h"
 
 #include <bpf/bpf.h>
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #define MAX_MAPS 32
+
+struct sml_xdp_maps *xdp_open_maps(const struct sml_xdp_config *config)
+{
+	struct sml_xdp_maps *maps;
+	char text[256];
+	int rc = sml_xdp_maps_open(&maps, config, text, sizeof(text));
+
+	if (rc == -EPERM || rc == -EACCES || rc == -ENOSYS) {
+		printf("skipped: BPF is not permitted\n");
+		exit(77);
+	}
+	if (rc < 0) {
+		fprintf(stderr, "%s\n", text);
+		exit(1);
+	}
+	return maps;
+}
 
 void xdp_run(int program, const uint8_t *frame, uint32_t bytes, struct xdp_outcome *out)
 {

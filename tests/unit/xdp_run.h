@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "switch/xdp_maps.h"
 #include "unit/xdp_frames.h"
 
 struct xdp_outcome {
@@ -12,6 +13,9 @@ struct xdp_outcome {
 	uint32_t bytes;
 	uint8_t frame[FRAME_BYTES];
 };
+
+/* For main(): the loaded program; or an end, 77 where BPF is not permitted. */
+struct sml_xdp_maps *xdp_open_maps(const struct sml_xdp_config *config);
 
 void xdp_run(int program, const uint8_t *frame, uint32_t bytes, struct xdp_outcome *out);
 
