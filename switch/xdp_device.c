@@ -10,31 +10,31 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-int sml_xdp_ask_device(const char *name, unsigned long request, void *argument)
+/* What is asked, and what is answered, is in `about`. */
+static int ask(const char *name, unsigned long request, struct ifreq *about)
 {
-	struct ifreq about = {.ifr_data = argument};
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc;
 
 	if (fd < 0)
 		return -errno;
-	memcpy(about.ifr_name, name, IF_NAMESIZE);
-	rc = ioctl(fd, request, &about) < 0 ? -errno : 0;
+	memcpy(about->ifr_name, name, IF_NAMESIZE);
+	rc = ioctl(fd, request, about) < 0 ? -errno : 0;
 	close(fd);
 	return rc;
 }
 
+int sml_xdp_ask_device(const char *name, unsigned long request, void *argument)
+{
+	struct ifreq about = {.ifr_data = argument};
+
+	return ask(name, request, &about);
+}
+
 static bool is_loopback(const char *name)
 {
-	struct ifreq request = {.ifr_flags = 0};
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct ifreq about = {.ifr_flags = 0};
 
-	if (fd < 0)
-		return false;
-	memcpy(request.ifr_name, name, IF_NAMESIZE);
-	if (ioctl(fd, SIOCGIFFLAGS, &request) < 0)
-		request.ifr_flags = 0;
-	close(fd);
-	return request.ifr_flags & IFF_LOOPBACK;
+	return ask(name, SIOCGIFFLAGS, &about) == 0 && (about.ifr_flags & IFF_LOOPBACK);
 }
 
 bool sml_xdp_is_virtual(const char *name)
