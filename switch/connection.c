@@ -38,6 +38,7 @@
 void sml_connection_free(struct sml_connection *connection)
 {
 	struct sml_server *server = connection->server;
+	int fd = bufferevent_getfd(connection->stream);
 
 	if (connection->previous != NULL)
 		connection->previous->next = connection->next;
@@ -48,6 +49,9 @@ void sml_connection_free(struct sml_connection *connection)
 	server->n_connections--;
 	server->held_bytes -= connection->held_bytes;
 	sml_wire_fini(connection);
+	/* libevent would close it in its loop's next round: too late for who makes room. */
+	bufferevent_setfd(connection->stream, -1);
+	evutil_closesocket(fd);
 	bufferevent_free(connection->stream);
 	free(connection);
 	if (server->stopping && server->connections == NULL)

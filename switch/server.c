@@ -13,8 +13,6 @@
 #include "switch/job.h"
 
 #define BACKLOG 128
-/* Where there are no descriptors for a newcomer, so many strangers make room. */
-#define EVICTED_AT_ONCE 16
 /* What workers are told at the end they may read for so long. */
 #define STOP_US 300000
 
@@ -44,8 +42,7 @@ static void on_accept_error(struct evconnlistener *listener, void *context)
 
 	evconnlistener_disable(listener);
 	server->accepts_none = true;
-	for (unsigned i = 0; i < EVICTED_AT_ONCE; i++)
-		sml_strangers_evict(server);
+	sml_strangers_evict_half(server);
 }
 
 /* ---- time ---- */

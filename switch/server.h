@@ -130,8 +130,8 @@ void sml_connection_refuse(struct sml_connection *connection, int error, const c
 /* While there are too many, or they hold too much, the oldest goes. May lose any stranger. */
 void sml_strangers_make_room(struct sml_server *server);
 
-/* The oldest goes. */
-void sml_strangers_evict(struct sml_server *server);
+/* The older half goes: descriptors have ended. */
+void sml_strangers_evict_half(struct sml_server *server);
 
 /* Its buffers have grown or shrunk. May lose any stranger. */
 void sml_strangers_count(struct sml_connection *connection);

@@ -41,12 +41,15 @@ static void evict(struct sml_server *server, struct sml_connection *connection)
 	sml_connection_lose(connection, "it had to make room");
 }
 
-void sml_strangers_evict(struct sml_server *server)
+/* The newer half may have come this moment, and what they say not been read yet. */
+void sml_strangers_evict_half(struct sml_server *server)
 {
-	uint32_t n;
-	struct sml_connection *oldest = find_oldest(server, &n);
+	struct sml_connection *oldest;
+	uint32_t n, n_left;
 
-	if (oldest != NULL)
+	(void)find_oldest(server, &n_left);
+	n_left /= 2;
+	while ((oldest = find_oldest(server, &n)) != NULL && n > n_left)
 		evict(server, oldest);
 }
 

@@ -436,8 +436,8 @@ uint32_t client_expect_result(const struct client *client, uint16_t slot, uint32
 	return sml_be32(packet.header.chunk_be);
 }
 
-void clients_start(struct client *clients, uint32_t n, const char *address, uint16_t port,
-		   const char *job)
+void clients_join(struct client *clients, uint32_t n, const char *address, uint16_t port,
+		  const char *job)
 {
 	for (uint32_t rank = 0; rank < n; rank++) {
 		SmlControl__Join join = client_join_message(job, rank, n);
@@ -445,6 +445,10 @@ void clients_start(struct client *clients, uint32_t n, const char *address, uint
 		client_open(&clients[rank], address, port);
 		client_join(&clients[rank], &join);
 	}
+}
+
+void clients_begin(struct client *clients, uint32_t n)
+{
 	for (uint32_t rank = 0; rank < n; rank++) {
 		client_admitted(&clients[rank]);
 		client_probe(&clients[rank], 0, clients[rank].lanes);
@@ -452,6 +456,13 @@ void clients_start(struct client *clients, uint32_t n, const char *address, uint
 	}
 	for (uint32_t rank = 0; rank < n; rank++)
 		client_started(&clients[rank]);
+}
+
+void clients_start(struct client *clients, uint32_t n, const char *address, uint16_t port,
+		   const char *job)
+{
+	clients_join(clients, n, address, port, job);
+	clients_begin(clients, n);
 }
 
 void clients_close(struct client *clients, uint32_t n)

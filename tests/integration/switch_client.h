@@ -95,7 +95,12 @@ uint32_t client_receive(const struct client *client, struct packet *packet, int 
 uint32_t client_expect_result(const struct client *client, uint16_t slot, uint32_t use,
 			      uint16_t lanes, int32_t value);
 
-/* n ranks of a job, joined and started, on this switch. */
+/* n ranks of a job connect to this switch and ask to join, without waiting for its answers. */
+void clients_join(struct client *clients, uint32_t n, const char *address, uint16_t port,
+		  const char *job);
+/* Those are admitted, and their job starts. */
+void clients_begin(struct client *clients, uint32_t n);
+/* Both. */
 void clients_start(struct client *clients, uint32_t n, const char *address, uint16_t port,
 		   const char *job);
 void clients_close(struct client *clients, uint32_t n);

@@ -196,13 +196,7 @@ static void handshakes_have_the_same_time(void **state)
 		client_open_tls(&members[rank], "127.0.0.1", port, tls);
 		client_join(&members[rank], &join);
 	}
-	for (unsigned rank = 0; rank < 2; rank++) {
-		client_admitted(&members[rank]);
-		client_probe(&members[rank], 0, members[rank].lanes);
-		client_ready(&members[rank]);
-	}
-	for (unsigned rank = 0; rank < 2; rank++)
-		client_started(&members[rank]);
+	clients_begin(members, 2);
 	expect_all_ended(talkers, 4);
 	for (unsigned i = 0; i < 4; i++)
 		client_close(&talkers[i].client);
@@ -243,6 +237,13 @@ static void the_oldest_stranger_makes_room(void **state)
 	expect_unharmed();
 }
 
+static void end_poor_switch(pid_t pid)
+{
+	clients_close(members, 2);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
 /* A process of its own, which has few descriptors. Returns it; its port is known. */
 static pid_t start_poor_switch(void)
 {
@@ -281,9 +282,29 @@ static void few_descriptors_are_enough(void **state)
 	start_job();
 	expect_unharmed();
 	clients_close(many, 200);
-	clients_close(members, 2);
-	kill(poor, SIGKILL);
-	waitpid(poor, NULL, 0);
+	end_poor_switch(poor);
+}
+
+/* All that came while it could not look are accepted at once: none may be in another's way. */
+static void who_comes_last_in_a_crowd_joins(void **state)
+{
+	struct client many[100];
+	pid_t poor = start_poor_switch();
+
+	(void)state;
+	for (unsigned before = 60; before <= 100; before++) {
+		kill(poor, SIGSTOP);
+		assert_int_equal(waitpid(poor, NULL, WUNTRACED), poor);
+		for (unsigned i = 0; i < before; i++)
+			client_open(&many[i], "127.0.0.1", port);
+		clients_join(members, 2, "127.0.0.1", port, "last");
+		kill(poor, SIGCONT);
+		clients_begin(members, 2);
+		expect_unharmed();
+		clients_close(many, before);
+		clients_close(members, 2);
+	}
+	end_poor_switch(poor);
 }
 
 /* ---- bytes ---- */
@@ -449,7 +470,9 @@ static void a_tls_client_is_told_plainly(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(few_descriptors_are_enough), /* forks: first, while there are no threads */
+		/* These fork: first, while there are no threads. */
+		TEST(few_descriptors_are_enough),
+		TEST(who_comes_last_in_a_crowd_joins),
 		TEST(nobody_stays_without_joining),
 		TEST(handshakes_have_the_same_time),
 		TEST(the_oldest_stranger_makes_room),
