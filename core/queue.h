@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two small queues of slots, by their index in a worker: a binary heap ordered
- * by chunk, and doubly linked lists whose links live beside the slots. Neither
- * allocates; a slot is in at most one place of each kind.
+ * Queues of slots, by their index in a worker: doubly linked lists, in order of
+ * coming or of chunks. The links live beside the slots, so that nothing is
+ * allocated, and a slot is in at most one list of those that share links.
  */
 #ifndef SML_CORE_QUEUE_H
 #define SML_CORE_QUEUE_H
@@ -10,57 +10,6 @@
 #include "core/base.h"
 
 #define SML_NO_SLOT UINT16_MAX
-
-/* Lowest chunk first. chunks[slot] must not change while the slot is inside. */
-struct sml_heap {
-	uint16_t *slots;
-	const uint32_t *chunks;
-	uint16_t n;
-};
-
-static inline void sml_heap_push(struct sml_heap *heap, uint16_t slot)
-{
-	uint32_t chunk = heap->chunks[slot];
-	uint16_t i = heap->n++;
-
-	while (i > 0) {
-		uint16_t parent = (uint16_t)((i - 1) / 2);
-
-		if (!sml_serial_before(chunk, heap->chunks[heap->slots[parent]]))
-			break;
-		heap->slots[i] = heap->slots[parent];
-		i = parent;
-	}
-	heap->slots[i] = slot;
-}
-
-static inline uint16_t sml_heap_top(const struct sml_heap *heap)
-{
-	return heap->n ? heap->slots[0] : SML_NO_SLOT;
-}
-
-static inline uint16_t sml_heap_pop(struct sml_heap *heap)
-{
-	uint16_t top = heap->slots[0];
-	uint16_t last = heap->slots[--heap->n];
-	uint16_t i = 0;
-
-	for (;;) {
-		uint16_t child = (uint16_t)(2 * i + 1);
-
-		if (child >= heap->n)
-			break;
-		if (child + 1 < heap->n && sml_serial_before(heap->chunks[heap->slots[child + 1]],
-							     heap->chunks[heap->slots[child]]))
-			child++;
-		if (!sml_serial_before(heap->chunks[heap->slots[child]], heap->chunks[last]))
-			break;
-		heap->slots[i] = heap->slots[child];
-		i = child;
-	}
-	heap->slots[i] = last;
-	return top;
-}
 
 struct sml_link {
 	uint16_t previous, next;
@@ -99,12 +48,18 @@ static inline void sml_list_append(struct sml_list *list, uint16_t slot)
 	sml_list_insert(list, slot, list->last);
 }
 
-/* Keep a list ascending by chunk. Chunks come almost in order: look from the end. */
+/*
+ * Keep a list ascending by chunk. Chunks come almost in order, and so this is
+ * faster than a heap: look from the end, and before that at the beginning, where
+ * what had to wait comes back.
+ */
 static inline void sml_list_insert_sorted(struct sml_list *list, uint16_t slot,
 					  const uint32_t *chunks)
 {
 	uint16_t after = list->last;
 
+	if (list->n > 0 && sml_serial_before(chunks[slot], chunks[list->first]))
+		after = SML_NO_SLOT;
 	while (after != SML_NO_SLOT && sml_serial_before(chunks[slot], chunks[after]))
 		after = list->links[after].previous;
 	sml_list_insert(list, slot, after);

@@ -44,8 +44,7 @@ size_t sml_worker_memory_bytes(const struct sml_worker_config *config)
 	size_t n = n_slots_of(config);
 
 	return n * kept_stride_of(config) + ROUND_UP_64(n * sizeof(struct sml_worker_slot)) +
-	       ROUND_UP_64(n * sizeof(uint32_t)) + 2 * ROUND_UP_64(n * sizeof(struct sml_link)) +
-	       ROUND_UP_64(n * sizeof(uint16_t));
+	       ROUND_UP_64(n * sizeof(uint32_t)) + 2 * ROUND_UP_64(n * sizeof(struct sml_link));
 }
 
 static void *carve(uint8_t **memory, size_t bytes)
@@ -86,7 +85,7 @@ void sml_worker_assign(struct sml_worker *worker, enum sml_stream_id stream, uin
 	worker->slots[slot].place = SML_WAITING;
 	worker->chunks[slot] = chunk;
 	lane->beyond = sml_serial_max(lane->beyond, chunk + 1);
-	sml_heap_push(&lane->waiting, slot);
+	sml_list_insert_sorted(&lane->waiting, slot, worker->chunks);
 }
 
 /* Slot i's first use has ticket i of its stream, undrawn. */
@@ -101,8 +100,7 @@ static void assign_first_uses(struct sml_worker *worker, enum sml_stream_id stre
 			(uint32_t)(lane->first_global + i * worker->config.n_shards - from));
 }
 
-static void init_stream(struct sml_worker *worker, enum sml_stream_id stream, uint16_t first_slot,
-			uint16_t *heap)
+static void init_stream(struct sml_worker *worker, enum sml_stream_id stream, uint16_t first_slot)
 {
 	const struct sml_worker_config *config = &worker->config;
 	uint16_t from = stream == SML_HEAD ? 0 : config->head_slots;
@@ -112,9 +110,9 @@ static void init_stream(struct sml_worker *worker, enum sml_stream_id stream, ui
 	*lane = (struct sml_lane_of_slots){
 		.first_slot = first_slot,
 		.n_slots = slots_of_shard(config, from, of_stream),
-		.waiting = {.slots = heap + first_slot, .chunks = worker->chunks},
 		.first_global = first_of_shard(config, from),
 	};
+	sml_list_init(&lane->waiting, worker->chunk_links);
 	sml_list_init(&lane->blocked, worker->chunk_links);
 	sml_list_init(&lane->unanswered, worker->chunk_links);
 	for (uint16_t i = 0; i < lane->n_slots; i++)
@@ -128,7 +126,7 @@ void sml_worker_set_map(struct sml_worker *worker, enum sml_stream_id stream,
 	struct sml_lane_of_slots *lane = &worker->streams[stream];
 
 	sml_assert(lane->waiting.n == lane->n_slots);
-	lane->waiting.n = 0;
+	sml_list_init(&lane->waiting, worker->chunk_links);
 	lane->map = *map;
 	lane->beyond = beyond;
 	assign_first_uses(worker, stream);
@@ -139,7 +137,6 @@ void sml_worker_init(struct sml_worker *worker, const struct sml_worker_config *
 {
 	uint16_t n = n_slots_of(config);
 	uint8_t *place = memory;
-	uint16_t *heap;
 
 	sml_assert(((uintptr_t)memory & 63) == 0);
 	sml_assert(config->shard < config->n_shards && config->stripe < config->n_stripes);
@@ -151,11 +148,10 @@ void sml_worker_init(struct sml_worker *worker, const struct sml_worker_config *
 	worker->chunks = carve(&place, n * sizeof(uint32_t));
 	worker->chunk_links = carve(&place, n * sizeof(struct sml_link));
 	worker->send_links = carve(&place, n * sizeof(struct sml_link));
-	heap = carve(&place, n * sizeof(uint16_t));
 	sml_list_init(&worker->in_flight, worker->send_links);
 	sml_list_init(&worker->lost, worker->send_links);
-	init_stream(worker, SML_HEAD, 0, heap);
-	init_stream(worker, SML_DATA, worker->streams[SML_HEAD].n_slots, heap);
+	init_stream(worker, SML_HEAD, 0);
+	init_stream(worker, SML_DATA, worker->streams[SML_HEAD].n_slots);
 	sml_rtt_init(&worker->rtt);
 	sml_flight_init(&worker->flight, config->window_max < n ? config->window_max : n,
 			config->shape.n_ranks);

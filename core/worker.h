@@ -83,9 +83,10 @@ struct sml_worker_slot {
 /* One stream's slots of this shard, as queues. */
 struct sml_lane_of_slots {
 	uint16_t first_slot, n_slots; /* indices in the worker */
-	struct sml_heap waiting;      /* WAITING, by chunk */
-	struct sml_list blocked;      /* BLOCKED, ascending chunks */
-	struct sml_list unanswered;   /* IN_FLIGHT and LOST, ascending chunks */
+	/* Each slot is in one of them. By ascending chunks. */
+	struct sml_list waiting;    /* WAITING */
+	struct sml_list blocked;    /* BLOCKED */
+	struct sml_list unanswered; /* IN_FLIGHT and LOST */
 	struct sml_ticket_map map;
 	uint16_t first_global; /* the slot number on the wire of first_slot */
 	uint32_t beyond;       /* 1 + the highest chunk ever assigned, in any epoch */

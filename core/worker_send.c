@@ -22,7 +22,7 @@ static uint32_t lowest_data_chunk(const struct sml_worker *worker)
 	uint32_t lowest = lane->beyond;
 
 	if (lane->waiting.n)
-		lowest = earlier(lowest, worker->chunks[sml_heap_top(&lane->waiting)]);
+		lowest = earlier(lowest, worker->chunks[lane->waiting.first]);
 	if (lane->blocked.n)
 		lowest = earlier(lowest, worker->chunks[lane->blocked.first]);
 	if (lane->unanswered.n)
@@ -68,7 +68,7 @@ static uint16_t next_in_stream(struct sml_worker *worker, enum sml_stream_id str
 	uint32_t index;
 	uint16_t slot;
 
-	while ((slot = sml_heap_top(&lane->waiting)) != SML_NO_SLOT) {
+	while ((slot = lane->waiting.first) != SML_NO_SLOT) {
 		uint32_t chunk = worker->chunks[slot];
 		struct sml_tensor *tensor = sml_worker_find(worker, stream, chunk, &index);
 
@@ -79,7 +79,7 @@ static uint16_t next_in_stream(struct sml_worker *worker, enum sml_stream_id str
 			return SML_NO_SLOT;
 		}
 		if (!sml_tensor_chunk_is_ready(tensor, stream, index)) {
-			sml_heap_pop(&lane->waiting);
+			sml_list_remove(&lane->waiting, slot);
 			sml_list_insert_sorted(&lane->blocked, slot, worker->chunks);
 			worker->slots[slot].place = SML_BLOCKED;
 			continue;
@@ -90,7 +90,7 @@ static uint16_t next_in_stream(struct sml_worker *worker, enum sml_stream_id str
 			sml_worker_break(worker);
 			return SML_NO_SLOT;
 		}
-		sml_heap_pop(&lane->waiting);
+		sml_list_remove(&lane->waiting, slot);
 		sml_list_insert_sorted(&lane->unanswered, slot, worker->chunks);
 		return slot;
 	}
@@ -101,21 +101,23 @@ static uint16_t next_in_stream(struct sml_worker *worker, enum sml_stream_id str
 static bool unblock(struct sml_worker *worker)
 {
 	struct sml_lane_of_slots *lane = &worker->streams[SML_DATA];
-	uint16_t slot, next;
+	uint16_t slot, previous;
 	bool any = false;
 
-	for (slot = lane->blocked.first; slot != SML_NO_SLOT; slot = next) {
+	/* The highest first: all of them go ahead of what waits, and so each is soon in its place.
+	 */
+	for (slot = lane->blocked.last; slot != SML_NO_SLOT; slot = previous) {
 		uint32_t index;
 		struct sml_tensor *tensor =
 			sml_worker_find(worker, SML_DATA, worker->chunks[slot], &index);
 
-		next = worker->chunk_links[slot].next;
+		previous = worker->chunk_links[slot].previous;
 		/* No tensor: its chunk came by another slot, and next_in_stream() will see that. */
 		if (tensor != NULL && !sml_tensor_chunk_is_ready(tensor, SML_DATA, index))
 			continue;
 		sml_list_remove(&lane->blocked, slot);
 		worker->slots[slot].place = SML_WAITING;
-		sml_heap_push(&lane->waiting, slot);
+		sml_list_insert_sorted(&lane->waiting, slot, worker->chunks);
 		any = true;
 	}
 	worker->look_again = false;

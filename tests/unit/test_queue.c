@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The heap and the lists that a worker keeps its slots in, against sorting. */
+/* The lists that a worker keeps its slots in, against sorting. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -16,7 +16,6 @@
 #define N 40
 
 static uint32_t chunks[N];
-static uint16_t heap_slots[N];
 static struct sml_link links[N];
 
 static int by_chunk(const void *a, const void *b)
@@ -37,43 +36,6 @@ static void draw_chunks(struct gen *gen, uint32_t first)
 		chunks[i] = chunks[j];
 		chunks[j] = chunk;
 	}
-}
-
-static void the_heap_gives_slots_by_chunk_whatever_the_order(void **state)
-{
-	struct gen gen;
-
-	(void)state;
-	gen_from_seed(&gen, 1);
-	for (int round = 0; round < 500; round++) {
-		struct sml_heap heap = {.slots = heap_slots, .chunks = chunks};
-		uint16_t expected[N], n = 0;
-
-		/* Half of the rounds run over the edge where chunks wrap around. */
-		draw_chunks(&gen, round % 2 ? 0 : (uint32_t) - (N / 2));
-		for (uint16_t i = 0; i < N; i++) {
-			expected[n++] = i;
-			sml_heap_push(&heap, i);
-			if (gen_chance(&gen, 1, 3)) {
-				qsort(expected, n, sizeof(expected[0]), by_chunk);
-				assert_int_equal(sml_heap_top(&heap), expected[0]);
-				assert_int_equal(sml_heap_pop(&heap), expected[0]);
-				memmove(expected, expected + 1, --n * sizeof(expected[0]));
-			}
-		}
-		qsort(expected, n, sizeof(expected[0]), by_chunk);
-		for (uint16_t i = 0; i < n; i++)
-			assert_int_equal(sml_heap_pop(&heap), expected[i]);
-		assert_int_equal(heap.n, 0);
-	}
-}
-
-static void an_empty_heap_has_no_slot(void **state)
-{
-	struct sml_heap heap = {.slots = heap_slots, .chunks = chunks};
-
-	(void)state;
-	assert_int_equal(sml_heap_top(&heap), SML_NO_SLOT);
 }
 
 /* Forwards, backwards and counted, a list is this one. */
@@ -157,8 +119,6 @@ static void equal_chunks_stay_in_the_order_of_coming(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_heap_gives_slots_by_chunk_whatever_the_order),
-		cmocka_unit_test(an_empty_heap_has_no_slot),
 		cmocka_unit_test(a_list_keeps_the_order_of_coming),
 		cmocka_unit_test(a_sorted_list_is_by_chunk_whatever_the_order),
 		cmocka_unit_test(equal_chunks_stay_in_the_order_of_coming),

@@ -424,7 +424,7 @@ static void tickets_never_mean_the_table_again_once_they_have_wrapped_around(voi
 	rig_init(&rig, 1, 1, 1);
 	sml_worker_set_map(worker(), SML_DATA, &map, 60);
 #define CHUNK_OF(ticket)                                                                           \
-	(sml_heap_pop(&worker()->streams[SML_DATA].waiting),                                       \
+	(sml_list_remove(&worker()->streams[SML_DATA].waiting, 1),                                 \
 	 sml_worker_assign(worker(), SML_DATA, 1, ticket), worker()->chunks[1])
 	assert_int_equal(CHUNK_OF(1), 50);
 	assert_int_equal(CHUNK_OF(2), 60);
