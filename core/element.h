@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * One element of a float tensor, to float32 and back, without the help of the
- * machine's half-precision instructions: integer operations and selects only,
- * so that loops over them become vectors everywhere.
+ * machine's half-precision instructions (float16.h has that): integer operations
+ * and selects only, so that loops over them become vectors everywhere.
  *
  * Neither here nor in the loops does a sum follow a product, so even a compiler
  * that may contract cannot fuse the two and round differently where FMA is.

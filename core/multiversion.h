@@ -11,8 +11,10 @@
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
 	!defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&                         \
 	!defined(SML_NO_MULTIVERSION)
-#define SML_MULTIVERSION __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
+#define SML_HAS_MULTIVERSION 1
+#define SML_MULTIVERSION     __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
 #else
+#define SML_HAS_MULTIVERSION 0
 #define SML_MULTIVERSION
 #endif
 

@@ -13,6 +13,7 @@
 #include "core/quantize.h"
 
 #include "core/element.h"
+#include "core/float16.h"
 #include "core/multiversion.h"
 
 #define EXPONENT_MIN (-148) /* of 2^-149, the smallest float32 */
@@ -134,6 +135,9 @@ SML_INLINE float round_to_even(float y)
 		sml_select(__builtin_fabsf(y) < 0x1p23f, sml_bits_of(rounded), sml_bits_of(y)));
 }
 
+/* float16 is widened and narrowed in runs of so many, which stay in the nearest cache. */
+#define RUN 256
+
 SML_INLINE void quantize_int32_loop(enum sml_type type, const void *restrict elements, size_t count,
 				    struct scale scale, sml_any_u32 *restrict lanes)
 {
@@ -159,9 +163,7 @@ SML_MULTIVERSION
 static void quantize_int32(enum sml_type type, const void *elements, size_t count,
 			   struct scale scale, void *lanes)
 {
-	if (type == SML_FLOAT16)
-		quantize_int32_loop(SML_FLOAT16, elements, count, scale, lanes);
-	else if (type == SML_BFLOAT16)
+	if (type == SML_BFLOAT16)
 		quantize_int32_loop(SML_BFLOAT16, elements, count, scale, lanes);
 	else
 		quantize_int32_loop(SML_FLOAT32, elements, count, scale, lanes);
@@ -171,12 +173,29 @@ SML_MULTIVERSION
 static void quantize_int16(enum sml_type type, const void *elements, size_t count,
 			   struct scale scale, void *lanes)
 {
-	if (type == SML_FLOAT16)
-		quantize_int16_loop(SML_FLOAT16, elements, count, scale, lanes);
-	else if (type == SML_BFLOAT16)
+	if (type == SML_BFLOAT16)
 		quantize_int16_loop(SML_BFLOAT16, elements, count, scale, lanes);
 	else
 		quantize_int16_loop(SML_FLOAT32, elements, count, scale, lanes);
+}
+
+typedef void to_lanes_function(enum sml_type type, const void *elements, size_t count,
+			       struct scale scale, void *lanes);
+
+static void to_lanes(to_lanes_function *convert, size_t lane_bytes, enum sml_type type,
+		     const void *elements, size_t count, struct scale scale, void *lanes)
+{
+	uint32_t floats[RUN];
+
+	if (type != SML_FLOAT16) {
+		convert(type, elements, count, scale, lanes);
+		return;
+	}
+	for (size_t at = 0, n; at < count; at += n) {
+		n = count - at < RUN ? count - at : RUN;
+		sml_float16_widen_run((const sml_any_u16 *)elements + at, n, floats);
+		convert(SML_FLOAT32, floats, n, scale, (uint8_t *)lanes + at * lane_bytes);
+	}
 }
 
 /*
@@ -191,7 +210,8 @@ void sml_quantize_int32(enum sml_type type, const void *elements, size_t count, 
 	float limit = float_power(bits) - float_power(bits - 24);
 
 	if (is_ordinary(exponent))
-		quantize_int32(type, elements, count, scale_of(bits - exponent, limit), lanes);
+		to_lanes(quantize_int32, 4, type, elements, count, scale_of(bits - exponent, limit),
+			 lanes);
 	else
 		__builtin_memset(lanes, 0, 4 * count);
 }
@@ -212,7 +232,7 @@ void sml_quantize_int16(enum sml_type type, const void *elements, size_t count, 
 	}
 	if (count % 2 != 0)
 		((sml_any_u16 *)lanes)[count] = 0;
-	quantize_int16(type, elements, count, scale_of(bits - exponent, limit), lanes);
+	to_lanes(quantize_int16, 2, type, elements, count, scale_of(bits - exponent, limit), lanes);
 }
 
 /*
@@ -253,13 +273,19 @@ SML_INLINE uint32_t multiplied(enum sml_type type, int32_t sum, struct factor fa
 	return sml_bits_of((float)sum * factor.first * factor.second);
 }
 
+/* As float32 where float16 is meant: it is narrowed in runs. */
+SML_INLINE void store_product(enum sml_type type, void *elements, size_t i, uint32_t bits)
+{
+	sml_element_store(type == SML_FLOAT16 ? SML_FLOAT32 : type, elements, i, bits);
+}
+
 SML_INLINE void dequantize_int32_loop(enum sml_type type, const sml_any_u32 *restrict lanes,
 				      size_t count, struct factor factor, void *restrict elements)
 {
 	for (size_t i = 0; i < count; i++) {
 		int32_t sum = (int32_t)sml_be32(lanes[i]);
 
-		sml_element_store(type, elements, i, multiplied(type, sum, factor));
+		store_product(type, elements, i, multiplied(type, sum, factor));
 	}
 }
 
@@ -269,7 +295,7 @@ SML_INLINE void dequantize_int16_loop(enum sml_type type, const sml_any_u16 *res
 	for (size_t i = 0; i < count; i++) {
 		int32_t sum = (int16_t)sml_be16(lanes[i]);
 
-		sml_element_store(type, elements, i, multiplied(type, sum, factor));
+		store_product(type, elements, i, multiplied(type, sum, factor));
 	}
 }
 
@@ -297,6 +323,25 @@ static void dequantize_int16(enum sml_type type, const void *lanes, size_t count
 		dequantize_int16_loop(SML_FLOAT32, lanes, count, factor, elements);
 }
 
+typedef void from_lanes_function(enum sml_type type, const void *lanes, size_t count,
+				 struct factor factor, void *elements);
+
+static void from_lanes(from_lanes_function *convert, size_t lane_bytes, enum sml_type type,
+		       const void *lanes, size_t count, struct factor factor, void *elements)
+{
+	uint32_t floats[RUN];
+
+	if (type != SML_FLOAT16) {
+		convert(type, lanes, count, factor, elements);
+		return;
+	}
+	for (size_t at = 0, n; at < count; at += n) {
+		n = count - at < RUN ? count - at : RUN;
+		convert(type, (const uint8_t *)lanes + at * lane_bytes, n, factor, floats);
+		sml_float16_narrow_run(floats, n, (sml_any_u16 *)elements + at);
+	}
+}
+
 /* A block without numbers: all zeros or all NaN. */
 static void fill(enum sml_type type, size_t count, int32_t exponent, void *elements)
 {
@@ -314,7 +359,8 @@ void sml_dequantize_int32(enum sml_type type, const void *lanes, size_t count, i
 	int32_t bits = 31 - (int32_t)sml_headroom_bits(n_ranks);
 
 	if (is_ordinary(exponent))
-		dequantize_int32(type, lanes, count, factor_of(exponent - bits, divisor), elements);
+		from_lanes(dequantize_int32, 4, type, lanes, count,
+			   factor_of(exponent - bits, divisor), elements);
 	else
 		fill(type, count, exponent, elements);
 }
@@ -325,7 +371,8 @@ void sml_dequantize_int16(enum sml_type type, const void *lanes, size_t count, i
 	int32_t bits = 15 - (int32_t)sml_headroom_bits(n_ranks);
 
 	if (is_ordinary(exponent))
-		dequantize_int16(type, lanes, count, factor_of(exponent - bits, divisor), elements);
+		from_lanes(dequantize_int16, 2, type, lanes, count,
+			   factor_of(exponent - bits, divisor), elements);
 	else
 		fill(type, count, exponent, elements);
 }

@@ -3,19 +3,23 @@
 #include "tests/unit/quantize_plain.h"
 
 #define SML_NO_MULTIVERSION
-#define sml_headroom_bits    plain_headroom_bits
-#define sml_exponent_of	     plain_exponent_of
-#define sml_quantize_int32   plain_quantize_int32
-#define sml_quantize_int16   plain_quantize_int16
-#define sml_dequantize_int32 plain_dequantize_int32
-#define sml_dequantize_int16 plain_dequantize_int16
-#define sml_order_encode     plain_order_encode
-#define sml_order_decode     plain_order_decode
-#define sml_int32_encode     plain_int32_encode
-#define sml_int32_decode     plain_int32_decode
-#define sml_gather_encode    plain_gather_encode
-#define sml_gather_reduce    plain_gather_reduce
+#define sml_headroom_bits      plain_headroom_bits
+#define sml_exponent_of	       plain_exponent_of
+#define sml_quantize_int32     plain_quantize_int32
+#define sml_quantize_int16     plain_quantize_int16
+#define sml_dequantize_int32   plain_dequantize_int32
+#define sml_dequantize_int16   plain_dequantize_int16
+#define sml_float16_widen_run  plain_float16_widen_run
+#define sml_float16_narrow_run plain_float16_narrow_run
+#define sml_order_encode       plain_order_encode
+#define sml_order_decode       plain_order_decode
+#define sml_int32_encode       plain_int32_encode
+#define sml_int32_decode       plain_int32_decode
+#define sml_gather_encode      plain_gather_encode
+#define sml_gather_reduce      plain_gather_reduce
 
 #include "core/quantize.c"
+
+#include "core/float16.c"
 
 #include "core/order.c"

@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include "core/element.h"
+#include "core/float16.h"
 #include "tests/unit/quantize_plain.h"
 #include "tests/unit/quantize_random.h"
 
@@ -472,6 +474,34 @@ static void vectors_scalars_and_reference_agree_on_every_element(void **state)
 	}
 }
 
+/* The machine's own instructions against ours, of which the tests above tell that they are right.
+ */
+static void half_instructions_agree_with_element_h(void **state)
+{
+	/* Of what narrowing cuts off, 13 bits: nothing, the least, almost a half, a half, above. */
+	static const uint32_t cut_off[] = {0, 1, 0xfff, 0x1000, 0x1001, 0x1fff};
+	static uint16_t halves[0x10000];
+	static uint32_t floats[0x10000];
+
+	(void)state;
+	for (uint32_t i = 0; i < 0x10000; i++)
+		halves[i] = (uint16_t)i;
+	sml_float16_widen_run(halves, 0x10000, floats);
+	for (uint32_t i = 0; i < 0x10000; i++)
+		if ((i & 0x7fff) <= 0x7c00)
+			assert_int_equal(floats[i], sml_float16_widen(i));
+	FOR_EACH(c, cut_off)
+	for (uint32_t high = 0; high < 1u << 19; high += 0x10000) {
+		for (uint32_t i = 0; i < 0x10000; i++)
+			floats[i] = (high + i) << 13 | cut_off[c];
+		sml_float16_narrow_run(floats, 0x10000, halves);
+		for (uint32_t i = 0; i < 0x10000; i++)
+			if ((floats[i] & SML_FLOAT32_REST) <= SML_FLOAT32_INFINITY)
+				assert_int_equal(halves[i],
+						 (uint16_t)sml_float16_narrow(floats[i]));
+	}
+}
+
 static void nothing_is_written_beside_the_lanes_wherever_they_lie(void **state)
 {
 	static _Alignas(64) unsigned char space[64 + 4 * COUNT + 64], from[64 + 4 * COUNT + 64];
@@ -537,6 +567,7 @@ int main(void)
 		cmocka_unit_test(exponent_too_small_for_the_elements_clamps_them),
 		cmocka_unit_test(vectors_scalars_and_reference_agree_on_every_lane),
 		cmocka_unit_test(vectors_scalars_and_reference_agree_on_every_element),
+		cmocka_unit_test(half_instructions_agree_with_element_h),
 		cmocka_unit_test(nothing_is_written_beside_the_lanes_wherever_they_lie),
 	};
 
