@@ -21,7 +21,8 @@ class Method:
         self.title = title
 
     def switches(self):
-        """Hosts that it needs besides the workers: name -> is its link of the workers' rate?"""
+        """Hosts that it needs besides the workers: name -> how many of a worker's links its own is
+        as fast as; 0: it is not shaped."""
         return {}
 
     def moved(self, n_workers):
@@ -37,32 +38,37 @@ class Method:
 
 
 class SwitchML(Method):
-    """Ours. where: "port" (a switch whose port is not shaped), "nic" (one of the workers' rate),
-    "two" (two of those, striped), "ranks" (no switch: striped over the ranks), "xdp" (a switch
+    """Ours. where: "port" (a switch whose port is not shaped), "nic" (one as fast as so many links
+    of workers), "two" (two of those, striped), "ranks" (no switch: striped over the ranks), "xdp" (a switch
     in the kernel behind a port that is not shaped), "box" (in the kernel of the bridge itself:
     each worker on a port of the switch). multicast: its switch sends each result once, to a group."""
 
     needs = "ninja -C build"
     same_bits = True
 
-    def __init__(self, name, title, wire="int32", where="port", multicast=False, **environment):
+    def __init__(self, name, title, wire="int32", where="port", multicast=False, links=1,
+                 **environment):
         super().__init__(name, title)
         self.wire = wire
         self.where = where
         self.multicast = multicast
+        self.links = links
         self.settings = environment
         self.wire_share = 0.5 if wire == "int16" else 1.0
 
     def switches(self):
-        return {"port": {"port": False}, "nic": {"nic": True},
-                "two": {"two-a": True, "two-b": True}, "xdp": {"xdp": False}}.get(self.where, {})
+        nic = f"nic{self.links}"
+        return {"port": {"port": 0}, "nic": {nic: self.links}, "xdp": {"xdp": 0},
+                "two": {nic + "a": self.links, nic + "b": self.links}}.get(self.where, {})
 
     def moved(self, n_workers):
         if self.where == "ranks":
             return super().moved(n_workers)
         # Everything passes through the NICs of the switches, where they have such. Multicast
         # spares them what leaves, but what comes is as much, and links work both ways at once.
-        return n_workers / len(self.switches()) if self.where in ("nic", "two") else 1
+        if self.where not in ("nic", "two"):
+            return 1
+        return max(1, n_workers / sum(self.switches().values()))
 
     def check_stripes(self, n_stripes, n_workers):
         wanted = n_workers if self.where == "ranks" else max(1, len(self.switches()))

@@ -13,6 +13,11 @@ NICM32 = SwitchML("ours-int32-nic-multicast", "ours, int32, one NIC, multicast",
 MULTI32 = SwitchML("ours-int32-multicast", "ours, int32, multicast", multicast=True)
 TWO32 = SwitchML("ours-int32-two", "ours, int32, two switches, a NIC each", where="two")
 TWO16 = SwitchML("ours-int16-two", "ours, int16, two switches, a NIC each", "int16", "two")
+# Two switches with half of the ports' rate each, and one with all of it.
+WIDE32 = SwitchML("ours-int32-nic8", "ours, int32, switch behind a NIC of 8 links", where="nic",
+                  links=8)
+HALVES32 = SwitchML("ours-int32-two4", "ours, int32, two switches, NICs of 4 links", where="two",
+                    links=4)
 RANKS32 = SwitchML("ours-int32-ranks", "ours, int32, no switch (striped over ranks)",
                    where="ranks")
 RANKS16 = SwitchML("ours-int16-ranks", "ours, int16, no switch (striped over ranks)", "int16",
@@ -65,7 +70,7 @@ class Cell:
     size_bytes: int
     entries: tuple = field(hash=False)
     offload: bool = True
-    target: bool = False  # one of the rows that issue 4 sets targets for
+    target: bool = False  # has a target, or shows how cost grows: measured without --full, too
     # On a star of its own: an XDP program on workers' links changes what others' packets
     # cost there, and a queue has one AF_XDP socket.
     apart: str = ""
@@ -109,12 +114,14 @@ def targets():
     ten = 10_000_000
     yield Cell(8, "1gbit", 1500, ten, entries(ALL), target=True)
     yield Cell(4, "unshaped", 1500, ten, entries((INT32, INT16) + OTHERS), target=True)
+    # Where the links are the limit, and not the cores that all hosts share.
+    yield Cell(8, "100mbit", 1500, ten,
+               entries((INT32, INT16, WIDE32, HALVES32, RANKS32, RANKS16) + OTHERS), target=True)
     lossy = (Entry(INT32), Entry(INT32, loss=0.001), Entry(INT32, loss=0.01),
              Entry(NO_TICKETS, loss=0.01), Entry(NO_FAST, loss=0.01), Entry(NEITHER, loss=0.01),
              Entry(INT16), Entry(INT16, loss=0.01),
              Entry(RING), Entry(RING, loss=0.01), Entry(MPI), Entry(MPI, loss=0.01))
     yield Cell(8, "1gbit", 1500, ten, lossy, offload=False, target=True)
-    # Where the links are the limit, and not the cores that all hosts share.
     yield Cell(8, "100mbit", 1500, ten, lossy, offload=False, target=True)
     yield Cell(8, "unshaped", 1500, 16, entries((INT32,) + OTHERS), target=True)
     yield Cell(8, "1gbit", 1500, 16, entries((INT32,) + OTHERS), target=True)
@@ -143,10 +150,16 @@ def losses():
                 for loss in (0, 0.001, 0.01)), offload=False)
 
 
+def linear():
+    """A worker's cost grows with the bytes."""
+    for size in (1 << 20, 4 << 20, 16 << 20, 64 << 20):
+        yield Cell(4, "unshaped", 1500, size, entries((INT32, RING)), target=True)
+
+
 def flat():
-    """A worker's cost does not grow with their number."""
+    """It does not grow with the number of workers."""
     for n_workers in (2, 4, 8, 12, 16):
-        yield Cell(n_workers, "100mbit", 1500, 1 << 20, entries((INT32, RING)))
+        yield Cell(n_workers, "100mbit", 1500, 1 << 20, entries((INT32, RING)), target=True)
 
 
 def kernel():
@@ -173,7 +186,7 @@ def multicast():
 
 def all_cells():
     seen = set()
-    for cell in (*targets(), *sweep(), *losses(), *flat(), *multicast(), *kernel()):
+    for cell in (*targets(), *sweep(), *losses(), *linear(), *flat(), *multicast(), *kernel()):
         key = (cell.star(), cell.size_bytes, cell.entries)
         if key not in seen:
             seen.add(key)

@@ -62,7 +62,7 @@ class Star:
     # ---- building ----
 
     def build(self, others):
-        """others: name -> is its link of the workers' rate?"""
+        """others: name -> how many workers' links its own is as fast as; 0: it is not shaped."""
         net = self.namespace("net")
         call("ip", "netns", "add", net)
         call("ip", "-n", net, "-batch", "-",
@@ -73,11 +73,11 @@ class Star:
             call("modprobe", "br_netfilter", check=False)
             call(*self.inside("net"), "sysctl", "-qw", "net.bridge.bridge-nf-call-iptables=1")
         for rank in range(self.n_workers):
-            self.add_host(str(rank), ipaddress.ip_address("10.77.1.0") + rank + 1, True)
-        for i, (name, shaped) in enumerate(others.items()):
-            self.add_host(name, ipaddress.ip_address("10.77.0.1") + i, shaped)
+            self.add_host(str(rank), ipaddress.ip_address("10.77.1.0") + rank + 1, 1)
+        for i, (name, links) in enumerate(others.items()):
+            self.add_host(name, ipaddress.ip_address("10.77.0.1") + i, links)
 
-    def add_host(self, host, address, shaped):
+    def add_host(self, host, address, links):
         namespace, net, port = self.namespace(host), self.namespace("net"), f"port-{host}"
         self.address[host] = str(address)
         call("ip", "netns", "add", namespace)
@@ -90,19 +90,19 @@ class Star:
         if not self.offload:
             call("ip", "netns", "exec", namespace, "ethtool", "-K", "eth0", "tso", "off",
                  "gso", "off", "tx-udp-segmentation", "off", "gro", "on")
-        self.shape(namespace, "eth0", shaped, HOST_QUEUE_BYTES)
-        self.shape(net, port, shaped, PORT_QUEUE_BYTES)
+        self.shape(namespace, "eth0", links, HOST_QUEUE_BYTES)
+        self.shape(net, port, links, PORT_QUEUE_BYTES)
         # No new slow start in the pauses that interleaving makes.
         settings = ["net.ipv4.tcp_slow_start_after_idle=0"]
         if self.tcp:
             settings.append(f"net.ipv4.tcp_congestion_control={self.tcp}")
         call("ip", "netns", "exec", namespace, "sysctl", "-qw", *settings)
 
-    def shape(self, namespace, device, shaped, queue_bytes):
+    def shape(self, namespace, device, links, queue_bytes):
         # A queue that doesn't shape counts, too.
         how = ["pfifo", "limit", "10000"]
-        if shaped and self.rate_mbit:
-            how = ["tbf", "rate", f"{self.rate_mbit}mbit", "burst", str(BURST_BYTES),
+        if links and self.rate_mbit:
+            how = ["tbf", "rate", f"{links * self.rate_mbit}mbit", "burst", str(BURST_BYTES),
                    "limit", str(queue_bytes)]
         call("tc", "-n", namespace, "qdisc", "add", "dev", device, "root", *how)
 
