@@ -5,8 +5,11 @@
  */
 #include "core/worker_internal.h"
 
-/* Timeouts send at least so many packets again at once; the rest wait their turn. */
-#define EXPIRE_BURST 16
+/*
+ * A timeout sends so many packets again at once; the rest wait their turn. Few, because most
+ * timeouts are late, not lost packets: each one sent in vain costs its result once more, too.
+ */
+#define EXPIRE_BURST 4
 
 #define ROUND_UP_64(n) (((n) + 63) & ~(size_t)63)
 
