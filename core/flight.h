@@ -18,13 +18,18 @@
 
 #define SML_FLIGHT_START 32
 #define SML_FLIGHT_MIN	 8
-/* A queue is standing when a round's fastest trip exceeds 3 x the path's + this. */
-#define SML_FLIGHT_SLACK_NS 2000000ull
+/*
+ * A queue is standing when a round's fastest trip exceeds 3 x the path's + this, for
+ * each of the stripes, which share a host's link. It is longer than a busy host
+ * keeps a thread waiting (Linux: 3 ms), or that would be taken for a queue, too.
+ */
+#define SML_FLIGHT_SLACK_NS 5000000ull
 
 struct sml_flight {
 	uint32_t window; /* packets allowed in flight */
 	uint32_t max;
 	uint32_t loss_limit; /* in 1/256 of a round's results */
+	uint64_t slack_ns;   /* that a round trip may take longer than 3 of the path's */
 	bool probing;	     /* growing by a packet a result */
 	/* The round that is running: it ends when as many results as the window have come. */
 	uint32_t results;
@@ -32,12 +37,14 @@ struct sml_flight {
 	uint64_t fastest_ns;
 };
 
-static inline void sml_flight_init(struct sml_flight *flight, uint32_t max, unsigned n_ranks)
+static inline void sml_flight_init(struct sml_flight *flight, uint32_t max, unsigned n_ranks,
+				   unsigned n_stripes)
 {
 	*flight = (struct sml_flight){
 		.window = max < SML_FLIGHT_START ? max : SML_FLIGHT_START,
 		.max = max,
 		.loss_limit = 16 * (n_ranks + 1) < 230 ? 16 * (n_ranks + 1) : 230,
+		.slack_ns = n_stripes * SML_FLIGHT_SLACK_NS,
 		.probing = true,
 		.fastest_ns = UINT64_MAX,
 	};
@@ -63,7 +70,7 @@ static inline void sml_flight_result(struct sml_flight *flight, uint64_t rtt_ns,
 		return;
 
 	queueing = flight->fastest_ns != UINT64_MAX &&
-		   flight->fastest_ns > 3 * path_min_ns + SML_FLIGHT_SLACK_NS;
+		   flight->fastest_ns > 3 * path_min_ns + flight->slack_ns;
 	losing = flight->losses * 256 > flight->results * flight->loss_limit;
 	if (queueing || losing) {
 		flight->probing = false;

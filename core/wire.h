@@ -55,6 +55,10 @@ _Static_assert(sizeof(struct sml_header) == SML_HEADER_BYTES, "the header has no
 #define SML_MAX_LANES	     2208
 #define SML_MAX_PACKET_BYTES (SML_HEADER_BYTES + 4 * SML_MAX_LANES)
 
+/* What one UDP datagram that is yet to be cut up can carry, the same in both directions. */
+#define SML_SUPER_PACKET_BYTES	 64512
+#define SML_SUPER_PACKET_PACKETS 64
+
 #define SML_DEFAULT_PORT 28500
 
 /*

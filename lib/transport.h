@@ -15,9 +15,9 @@
 #include "lib/log.h"
 #include "lib/settings.h"
 
-#define SML_BATCH_PACKETS 64
-/* As much as one segmented UDP datagram can carry. */
-#define SML_BATCH_BYTES 64512
+/* As many as one super-packet can have. */
+#define SML_BATCH_PACKETS SML_SUPER_PACKET_PACKETS
+#define SML_BATCH_BYTES	  SML_SUPER_PACKET_BYTES
 
 /* Packets on their way out, back to back. [first, n) have not been taken yet. */
 struct sml_batch {

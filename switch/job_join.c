@@ -15,7 +15,8 @@
 #define MIN_DATA_SLOTS 8
 /*
  * What a job gets that leaves the choice to the switch: as many slots as keep a
- * fast path full, and no more, for all of them pass through everybody's caches.
+ * fast path full, and no more, for all of them pass through everybody's caches. But
+ * of many stripes each has two full super-packets: one comes while one goes.
  */
 #define CHOSEN_BYTES	  (768u << 10)
 #define CHOSEN_DATA_SLOTS 512
@@ -230,6 +231,15 @@ static const char *take_slots(struct sml_server *server, struct sml_job *job, ch
 	return NULL;
 }
 
+static uint32_t chosen_least(uint32_t packet_bytes)
+{
+	uint32_t packets = SML_SUPER_PACKET_BYTES / packet_bytes;
+
+	if (packets > SML_SUPER_PACKET_PACKETS)
+		packets = SML_SUPER_PACKET_PACKETS;
+	return 2 * packets > CHOSEN_LEAST ? 2 * packets : CHOSEN_LEAST;
+}
+
 void sml_job_give_back_slots(struct sml_job *job)
 {
 	struct sml_pool_rules *rules = &job->rules;
@@ -239,8 +249,8 @@ void sml_job_give_back_slots(struct sml_job *job)
 
 	if (job->data_slots_wanted)
 		return;
-	if (data < CHOSEN_LEAST)
-		data = CHOSEN_LEAST;
+	if (data < chosen_least(packet))
+		data = chosen_least(packet);
 	if (data < job->shards)
 		data = job->shards;
 	if (data >= rules->data_slots)

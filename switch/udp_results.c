@@ -14,9 +14,6 @@
 #define UDP_SEGMENT 103
 #endif
 
-/* What the kernel takes in one call: 64 segments, and an IP packet of 64 KiB. */
-#define SEGMENTS_MAX	 64
-#define SUPER_PACKET_MAX 65000
 /* Packets in one sendmmsg call. */
 #define MESSAGES_MAX 256
 /* Longest wait for room in the socket, and how often between two messages. */
@@ -75,10 +72,11 @@ static struct run next_run(const struct sml_results *results, unsigned first)
 	size_t segment = results->packets[first].iov_len, bytes = segment;
 	struct run run = {first, 1};
 
-	while (!results->no_segmentation && first + run.n < results->n && run.n < SEGMENTS_MAX) {
+	while (!results->no_segmentation && first + run.n < results->n &&
+	       run.n < SML_SUPER_PACKET_PACKETS) {
 		size_t length = results->packets[first + run.n].iov_len;
 
-		if (length > segment || bytes + length > SUPER_PACKET_MAX)
+		if (length > segment || bytes + length > SML_SUPER_PACKET_BYTES)
 			break;
 		bytes += length;
 		run.n++;
