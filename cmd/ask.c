@@ -13,6 +13,19 @@
 
 #include "core/wire.h"
 
+bool sml_ask_next(const char **list, char *address, size_t bytes)
+{
+	size_t length = strcspn(*list, ",|");
+
+	if (**list == '\0')
+		return false;
+	snprintf(address, bytes, "%.*s", (int)length, *list);
+	*list += length;
+	if (**list != '\0')
+		++*list;
+	return true;
+}
+
 /* The first of "a:1,[b]:2" as host and port; false when it is too long or empty. */
 static bool split(const char *address, char host[256], char port[16])
 {

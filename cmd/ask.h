@@ -22,6 +22,9 @@ struct sml_ask {
 /* The three files of SWITCHML_TLS_CERTIFICATE and its like. */
 struct sml_tls_files sml_ask_tls_files(void);
 
+/* The next switch of a list, "a,b|c,d", which moves on behind it. False: there is no more. */
+bool sml_ask_next(const char **list, char *address, size_t bytes);
+
 /*
  * Connect to "HOST", "HOST:PORT" or "[V6]:PORT"; of a list to its first. 0, or a negative errno:
  * then the text says why. To be closed in any case.

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cmd/ask.h"
 #include "cmd/commands.h"
 #include "cmd/doctor.h"
 #include "switchml.h"
@@ -119,13 +120,9 @@ static void check_switches(struct doctor *doctor, const char *list)
 {
 	char address[320];
 
-	for (const char *item = list; *item; item += *item != '\0') {
-		size_t length = strcspn(item, ",|");
-
-		snprintf(address, sizeof(address), "%.*s", (int)length, item);
+	while (sml_ask_next(&list, address, sizeof(address))) {
 		doctor->switch_address = address;
 		doctor_check_switch(doctor);
-		item += length;
 	}
 }
 

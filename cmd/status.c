@@ -246,13 +246,8 @@ int sml_command_status(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	if (options.json)
 		all = json_array();
-	for (const char *item = options.address; *item; item += *item != '\0') {
-		size_t length = strcspn(item, ",|");
-
-		snprintf(address, sizeof(address), "%.*s", (int)length, item);
+	while (sml_ask_next(&options.address, address, sizeof(address)))
 		rc |= ask_one(address, all);
-		item += length;
-	}
 	if (all && json_array_size(all) > 0)
 		rc |= print_json(all);
 	json_decref(all);
