@@ -20,10 +20,9 @@
 #define SML_FLIGHT_MIN	 8
 /*
  * A queue is standing when a round's fastest trip exceeds 3 x the path's + this, for
- * each of the stripes, which share a host's link. It is longer than a busy host
- * keeps a thread waiting (Linux: 3 ms), or that would be taken for a queue, too.
+ * each of the stripes, which share a host's link.
  */
-#define SML_FLIGHT_SLACK_NS 5000000ull
+#define SML_FLIGHT_SLACK_NS 2000000ull
 
 struct sml_flight {
 	uint32_t window; /* packets allowed in flight */

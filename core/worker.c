@@ -5,14 +5,8 @@
  */
 #include "core/worker_internal.h"
 
-/*
- * A timeout sends so many packets again at once; the rest wait their turn. Few, because most
- * timeouts are late, not lost packets: each one sent in vain costs its result once more, too.
- * Twice as many each time until something that was sent once is answered: then those still
- * lost have been overtaken.
- */
-#define EXPIRE_FIRST 4
-#define EXPIRE_MOST  64
+/* Timeouts send at least so many packets again at once; the rest wait their turn. */
+#define EXPIRE_BURST 16
 
 #define ROUND_UP_64(n) (((n) + 63) & ~(size_t)63)
 
@@ -265,9 +259,7 @@ void sml_worker_expire(struct sml_worker *worker, uint64_t now_ns)
 		return;
 	worker->counters.stalls++;
 	/* Oldest first, and back to the end of the line: all have their turn. */
-	if (worker->expire_burst < EXPIRE_FIRST)
-		worker->expire_burst = EXPIRE_FIRST;
-	for (unsigned n = 0; n < worker->expire_burst; n++) {
+	for (unsigned n = 0; n < EXPIRE_BURST; n++) {
 		slot = worker->in_flight.first;
 		if (slot == SML_NO_SLOT ||
 		    worker->slots[slot].sent_ns + worker->rtt.rto_ns > now_ns)
@@ -277,8 +269,6 @@ void sml_worker_expire(struct sml_worker *worker, uint64_t now_ns)
 		worker->slots[slot].place = SML_LOST;
 		worker->slots[slot].timed_out = true;
 	}
-	if (worker->expire_burst < EXPIRE_MOST)
-		worker->expire_burst *= 2;
 	worker->hold_timer_ns = now_ns + sml_rtt_timeout(&worker->rtt);
 	sml_rtt_back_off(&worker->rtt);
 }

@@ -119,7 +119,6 @@ struct sml_worker {
 	uint32_t send_order;	   /* of the next transmission */
 	uint32_t highest_answered; /* send_order + 1 of the latest-sent packet answered */
 	uint64_t hold_timer_ns;	   /* no timeout before this */
-	unsigned expire_burst;	   /* packets that the next timeout sends again; 0: the least */
 	struct sml_rtt rtt;
 	struct sml_flight flight;
 	/* Tensors submitted and not yet retired, in order: [oldest, newest). */

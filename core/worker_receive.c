@@ -126,12 +126,9 @@ enum sml_worker_verdict sml_worker_receive(struct sml_worker *worker, const void
 		worker->look_again = true;
 	measure(worker, &worker->slots[slot], header->rank, now_ns);
 	/* Karn's rule here too: the answer may be to a transmission before the last. */
-	if (worker->slots[slot].sends == 1) {
+	if (worker->slots[slot].sends == 1)
 		worker->highest_answered = sml_serial_max(worker->highest_answered,
 							  worker->slots[slot].send_order + 1);
-		if (!worker->config.no_fast_retransmit)
-			worker->expire_burst = 0;
-	}
 	worker->look_for_overtaken = true;
 	advance(worker, stream, slot, header);
 	return last ? SML_WORKER_TENSOR : SML_WORKER_RESULT;
