@@ -36,8 +36,9 @@ F16C static size_t widen_f16c(const sml_any_u16 *halves, size_t count, sml_any_u
 	size_t i = 0;
 
 	for (; i + 8 <= count; i += 8)
-		_mm256_storeu_ps((float *)(floats + i),
-				 _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(halves + i))));
+		_mm256_storeu_si256((__m256i *)(floats + i),
+				    _mm256_castps_si256(_mm256_cvtph_ps(
+					    _mm_loadu_si128((const __m128i *)(halves + i)))));
 	return i;
 }
 
@@ -47,7 +48,8 @@ F16C static size_t narrow_f16c(const sml_any_u32 *floats, size_t count, sml_any_
 
 	for (; i + 8 <= count; i += 8)
 		_mm_storeu_si128((__m128i *)(halves + i),
-				 _mm256_cvtps_ph(_mm256_loadu_ps((const float *)(floats + i)),
+				 _mm256_cvtps_ph(_mm256_castsi256_ps(_mm256_loadu_si256(
+							 (const __m256i *)(floats + i))),
 						 _MM_FROUND_TO_NEAREST_INT));
 	return i;
 }
