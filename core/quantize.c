@@ -135,9 +135,6 @@ SML_INLINE float round_to_even(float y)
 		sml_select(__builtin_fabsf(y) < 0x1p23f, sml_bits_of(rounded), sml_bits_of(y)));
 }
 
-/* float16 is widened and narrowed in runs of so many, which stay in the nearest cache. */
-#define RUN 256
-
 SML_INLINE void quantize_int32_loop(enum sml_type type, const void *restrict elements, size_t count,
 				    struct scale scale, sml_any_u32 *restrict lanes)
 {
@@ -178,6 +175,9 @@ static void quantize_int16(enum sml_type type, const void *elements, size_t coun
 	else
 		quantize_int16_loop(SML_FLOAT32, elements, count, scale, lanes);
 }
+
+/* float16 is widened and narrowed in runs of so many, which stay in the nearest cache. */
+#define RUN 256
 
 typedef void to_lanes_function(enum sml_type type, const void *elements, size_t count,
 			       struct scale scale, void *lanes);

@@ -38,10 +38,11 @@ class Method:
 
 
 class SwitchML(Method):
-    """Ours. where: "port" (a switch whose port is not shaped), "nic" (one as fast as so many links
-    of workers), "two" (two of those, striped), "ranks" (no switch: striped over the ranks), "xdp" (a switch
-    in the kernel behind a port that is not shaped), "box" (in the kernel of the bridge itself:
-    each worker on a port of the switch). multicast: its switch sends each result once, to a group."""
+    """Ours. where: "port" (a switch whose port is not shaped), "nic" (one behind a NIC as fast as so
+    many links of workers), "two" (two of those, striped), "ranks" (no switch: striped over the
+    ranks), "xdp" (a switch in the kernel behind a port that is not shaped), "box" (in the kernel of
+    the bridge itself: each worker on a port of the switch). multicast: its switch sends each result
+    once, to a group."""
 
     needs = "ninja -C build"
     same_bits = True

@@ -474,8 +474,7 @@ static void vectors_scalars_and_reference_agree_on_every_element(void **state)
 	}
 }
 
-/* The machine's own instructions against ours, of which the tests above tell that they are right.
- */
+/* The machine's own instructions against ours, which the tests above hold to the reference. */
 static void half_instructions_agree_with_element_h(void **state)
 {
 	/* Of what narrowing cuts off, 13 bits: nothing, the least, almost a half, a half, above. */
