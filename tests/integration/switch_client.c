@@ -470,3 +470,16 @@ void clients_close(struct client *clients, uint32_t n)
 	for (uint32_t rank = 0; rank < n; rank++)
 		client_close(&clients[rank]);
 }
+
+/* ---- a switch for them ---- */
+
+struct sml_switch *client_open_switch(const struct sml_switch_config *config, uint16_t *port)
+{
+	struct sml_switch *opened;
+	char text[512] = "";
+
+	if (sml_switch_open(&opened, config, text, sizeof(text)) < 0)
+		fail_msg("%s", text);
+	*port = sml_switch_port(opened);
+	return opened;
+}

@@ -105,4 +105,7 @@ void clients_start(struct client *clients, uint32_t n, const char *address, uint
 		   const char *job);
 void clients_close(struct client *clients, uint32_t n);
 
+/* A switch in this process, to be closed by sml_switch_close(), and its port; or a failed test. */
+struct sml_switch *client_open_switch(const struct sml_switch_config *config, uint16_t *port);
+
 #endif

@@ -41,7 +41,6 @@ static uint16_t port;
 static void start_switch(bool with_tls)
 {
 	struct sml_switch_config config;
-	char text[512] = "";
 
 	sml_switch_config_init(&config);
 	config.listen = "127.0.0.1:0";
@@ -49,9 +48,7 @@ static void start_switch(bool with_tls)
 	if (with_tls && !certificates_of_switch(&config))
 		skip();
 	tls = with_tls ? certificates_of_worker() : NULL;
-	if (sml_switch_open(&running, &config, text, sizeof(text)) < 0)
-		fail_msg("%s", text);
-	port = sml_switch_port(running);
+	running = client_open_switch(&config, &port);
 }
 
 static int tear_down(void **state)

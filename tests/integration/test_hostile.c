@@ -213,14 +213,12 @@ static void attack_job(const char *switch_address)
 static void a_million_hostile_packets_change_nothing(void **state)
 {
 	struct sml_switch_config config;
-	char text[512] = "", address[32];
+	char address[32];
 
 	(void)state;
 	sml_switch_config_init(&config);
 	config.listen = "127.0.0.1:0";
-	if (sml_switch_open(&running, &config, text, sizeof(text)) < 0)
-		fail_msg("%s", text);
-	port = sml_switch_port(running);
+	running = client_open_switch(&config, &port);
 	snprintf(address, sizeof(address), "127.0.0.1:%u", port);
 	attack_job(address);
 	expect_dropped_and_counted();

@@ -17,110 +17,11 @@
 
 #include <cmocka.h>
 
+#include "integration/elements.h"
 #include "integration/ranks.h"
 #include "switch/switch.h"
 
 #define MOST 70001u
-
-/* ---- what the elements are ---- */
-
-/* Small whole numbers, which every type holds exactly. */
-static int value_of(int rank, size_t i, unsigned salt)
-{
-	uint32_t x = (uint32_t)i * 2654435761u + (uint32_t)rank * 40503u + salt * 977u;
-
-	x ^= x >> 15;
-	return (int)(x % 201) - 100;
-}
-
-static uint32_t float_bits(float x)
-{
-	uint32_t bits;
-
-	memcpy(&bits, &x, sizeof(bits));
-	return bits;
-}
-
-static float bits_float(uint32_t bits)
-{
-	float x;
-
-	memcpy(&x, &bits, sizeof(x));
-	return x;
-}
-
-static uint16_t to_half(float x)
-{
-	uint32_t bits = float_bits(x);
-
-	if (x == 0)
-		return 0;
-	return (uint16_t)((bits >> 16 & 0x8000) | ((bits >> 23 & 0xff) - 112) << 10 |
-			  (bits >> 13 & 0x3ff));
-}
-
-static float from_half(uint16_t half)
-{
-	float x = half & 0x7c00 ? bits_float((half & 0x7fffu) * 8192u + (112u << 23))
-				: (float)(half & 0x3ff) / 16777216.0f;
-
-	return half & 0x8000 ? -x : x;
-}
-
-static void put(void *buffer, enum sml_type type, size_t i, int value)
-{
-	if (type == SML_FLOAT32)
-		((float *)buffer)[i] = (float)value;
-	else if (type == SML_FLOAT16)
-		((uint16_t *)buffer)[i] = to_half((float)value);
-	else if (type == SML_BFLOAT16)
-		((uint16_t *)buffer)[i] = (uint16_t)(float_bits((float)value) >> 16);
-	else if (type == SML_INT32)
-		((int32_t *)buffer)[i] = value;
-	else
-		((uint8_t *)buffer)[i] = (uint8_t)value;
-}
-
-static double get(const void *buffer, enum sml_type type, size_t i)
-{
-	if (type == SML_FLOAT32)
-		return (double)((const float *)buffer)[i];
-	if (type == SML_FLOAT16)
-		return (double)from_half(((const uint16_t *)buffer)[i]);
-	if (type == SML_BFLOAT16)
-		return (double)bits_float((uint32_t)((const uint16_t *)buffer)[i] << 16);
-	if (type == SML_INT32)
-		return (double)((const int32_t *)buffer)[i];
-	return (double)((const int8_t *)buffer)[i];
-}
-
-static double expected(int n, enum sml_type type, enum sml_op op, size_t i, unsigned salt)
-{
-	double result = value_of(0, i, salt);
-
-	for (int r = 1; r < n; r++) {
-		double x = value_of(r, i, salt);
-
-		if (op == SML_SUM || op == SML_AVG)
-			result += x;
-		else if (op == SML_MAX ? x > result : x < result)
-			result = x;
-	}
-	if (op == SML_AVG)
-		result = type == SML_INT32 ? trunc(result / n) : result / n;
-	return result;
-}
-
-/* Half a step of the wire for each rank, and the rounding to the type; elements are up to 100. */
-static double tolerance(int n, enum sml_type type, enum sml_op op, enum sml_wire wire)
-{
-	double most = 100.0 * n, step = wire == SML_WIRE_INT16 ? 0x1p-14 : 0x1p-30;
-	double unit = type == SML_FLOAT32 ? 0x1p-24 : type == SML_FLOAT16 ? 0x1p-11 : 0x1p-8;
-
-	if (type == SML_INT32 || op == SML_MAX || op == SML_MIN)
-		return 0;
-	return most * unit + 100.0 * n * n * 2 * step;
-}
 
 /* ---- one all-reduce, checked ---- */
 
@@ -135,13 +36,13 @@ struct call {
 static void check_result(struct rank *rank, const struct call *call, unsigned salt,
 			 const void *recv)
 {
-	double allowed = tolerance(rank->n, call->type, call->op, call->wire);
+	double allowed = element_tolerance(rank->n, call->type, call->op, call->wire);
 
 	for (size_t i = 0; i < call->count * sml_type_size(call->type); i++)
 		rank->hash = rank->hash * 31 + ((const unsigned char *)recv)[i];
 	for (size_t i = 0; i < call->count; i++) {
-		double want = expected(rank->n, call->type, call->op, i, salt);
-		double got = get(recv, call->type, i);
+		double want = element_expected(rank->n, call->type, call->op, i, salt);
+		double got = element_get(recv, call->type, i);
 
 		if (!(fabs(got - want) <= allowed)) {
 			complain(rank,
@@ -156,7 +57,7 @@ static void check_result(struct rank *rank, const struct call *call, unsigned sa
 static void fill(struct rank *rank, const struct call *call, unsigned salt, void *send)
 {
 	for (size_t i = 0; i < call->count; i++)
-		put(send, call->type, i, value_of(rank->rank, i, salt));
+		element_put(send, call->type, i, element_value(rank->rank, i, salt));
 }
 
 static void allreduce_checked(struct rank *rank, const struct call *call, unsigned salt)
@@ -305,10 +206,10 @@ static void broadcast_all(struct rank *rank, size_t count, enum sml_type type)
 
 	for (int root = 0; root < rank->n; root++) {
 		for (size_t i = 0; i < bytes; i++)
-			data[i] = (unsigned char)value_of(rank->rank, i, 5);
+			data[i] = (unsigned char)element_value(rank->rank, i, 5);
 		CHECK(rank, sml_broadcast(rank->context, data, count, type, root) == 0);
 		for (size_t i = 0; i < bytes; i++)
-			CHECK(rank, data[i] == (unsigned char)value_of(root, i, 5));
+			CHECK(rank, data[i] == (unsigned char)element_value(root, i, 5));
 	}
 	free(data);
 }
@@ -320,11 +221,12 @@ static void gather_all(struct rank *rank, size_t count, enum sml_type type, bool
 	unsigned char *own = in_place ? all + bytes * (size_t)rank->rank : malloc(bytes + 1);
 
 	for (size_t i = 0; i < bytes; i++)
-		own[i] = (unsigned char)value_of(rank->rank, i, 6);
+		own[i] = (unsigned char)element_value(rank->rank, i, 6);
 	CHECK(rank, sml_allgather(rank->context, own, all, count, type) == 0);
 	for (int r = 0; r < rank->n; r++)
 		for (size_t i = 0; i < bytes; i++)
-			CHECK(rank, all[bytes * (size_t)r + i] == (unsigned char)value_of(r, i, 6));
+			CHECK(rank,
+			      all[bytes * (size_t)r + i] == (unsigned char)element_value(r, i, 6));
 	if (!in_place)
 		free(own);
 	free(all);
@@ -334,15 +236,16 @@ static void scatter(struct rank *rank, size_t count, enum sml_type type, enum sm
 {
 	size_t each = sml_type_size(type), all = count * (size_t)rank->n;
 	unsigned char *send = malloc(all * each + 1), *recv = malloc(count * each + 1);
-	double allowed = tolerance(rank->n, type, op, SML_WIRE_INT32);
+	double allowed = element_tolerance(rank->n, type, op, SML_WIRE_INT32);
 
 	for (size_t i = 0; i < all; i++)
-		put(send, type, i, value_of(rank->rank, i, 7));
+		element_put(send, type, i, element_value(rank->rank, i, 7));
 	CHECK(rank, sml_reduce_scatter(rank->context, send, recv, count, type, op, NULL) == 0);
 	for (size_t i = 0; i < count; i++) {
-		double want = expected(rank->n, type, op, count * (size_t)rank->rank + i, 7);
+		double want =
+			element_expected(rank->n, type, op, count * (size_t)rank->rank + i, 7);
 
-		CHECK(rank, fabs(get(recv, type, i) - want) <= allowed);
+		CHECK(rank, fabs(element_get(recv, type, i) - want) <= allowed);
 	}
 	free(send);
 	free(recv);

@@ -23,15 +23,12 @@ static uint16_t port;
 static int set_up(void **state)
 {
 	struct sml_switch_config config;
-	char text[512] = "";
 
 	(void)state;
 	sml_switch_config_init(&config);
 	config.listen = "127.0.0.1:0";
 	config.threads = 2;
-	if (sml_switch_open(&running, &config, text, sizeof(text)) < 0)
-		fail_msg("%s", text);
-	port = sml_switch_port(running);
+	running = client_open_switch(&config, &port);
 	return 0;
 }
 

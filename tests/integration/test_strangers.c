@@ -47,11 +47,7 @@ static struct sml_switch_config config_of_test(void)
 
 static void start_switch(const struct sml_switch_config *config)
 {
-	char text[512] = "";
-
-	if (sml_switch_open(&running, config, text, sizeof(text)) < 0)
-		fail_msg("%s", text);
-	port = sml_switch_port(running);
+	running = client_open_switch(config, &port);
 }
 
 static int tear_down(void **state)

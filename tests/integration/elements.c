@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See elements.h. Half types are written and read here the plain way, not by the core's. */
+#include "integration/elements.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+int element_value(int rank, size_t i, unsigned salt)
+{
+	uint32_t x = (uint32_t)i * 2654435761u + (uint32_t)rank * 40503u + salt * 977u;
+
+	x ^= x >> 15;
+	return (int)(x % 201) - 100;
+}
+
+static uint32_t float_bits(float x)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &x, sizeof(bits));
+	return bits;
+}
+
+static float bits_float(uint32_t bits)
+{
+	float x;
+
+	memcpy(&x, &bits, sizeof(x));
+	return x;
+}
+
+static uint16_t to_half(float x)
+{
+	uint32_t bits = float_bits(x);
+
+	if (x == 0)
+		return 0;
+	return (uint16_t)((bits >> 16 & 0x8000) | ((bits >> 23 & 0xff) - 112) << 10 |
+			  (bits >> 13 & 0x3ff));
+}
+
+static float from_half(uint16_t half)
+{
+	float x = half & 0x7c00 ? bits_float((half & 0x7fffu) * 8192u + (112u << 23))
+				: (float)(half & 0x3ff) / 16777216.0f;
+
+	return half & 0x8000 ? -x : x;
+}
+
+void element_put(void *buffer, enum sml_type type, size_t i, int value)
+{
+	if (type == SML_FLOAT32)
+		((float *)buffer)[i] = (float)value;
+	else if (type == SML_FLOAT16)
+		((uint16_t *)buffer)[i] = to_half((float)value);
+	else if (type == SML_BFLOAT16)
+		((uint16_t *)buffer)[i] = (uint16_t)(float_bits((float)value) >> 16);
+	else if (type == SML_INT32)
+		((int32_t *)buffer)[i] = value;
+	else
+		((uint8_t *)buffer)[i] = (uint8_t)value;
+}
+
+double element_get(const void *buffer, enum sml_type type, size_t i)
+{
+	if (type == SML_FLOAT32)
+		return (double)((const float *)buffer)[i];
+	if (type == SML_FLOAT16)
+		return (double)from_half(((const uint16_t *)buffer)[i]);
+	if (type == SML_BFLOAT16)
+		return (double)bits_float((uint32_t)((const uint16_t *)buffer)[i] << 16);
+	if (type == SML_INT32)
+		return (double)((const int32_t *)buffer)[i];
+	return (double)((const int8_t *)buffer)[i];
+}
+
+double element_expected(int n, enum sml_type type, enum sml_op op, size_t i, unsigned salt)
+{
+	double result = element_value(0, i, salt);
+
+	for (int r = 1; r < n; r++) {
+		double x = element_value(r, i, salt);
+
+		if (op == SML_SUM || op == SML_AVG)
+			result += x;
+		else if (op == SML_MAX ? x > result : x < result)
+			result = x;
+	}
+	if (op == SML_AVG)
+		result = type == SML_INT32 ? trunc(result / n) : result / n;
+	return result;
+}
+
+double element_tolerance(int n, enum sml_type type, enum sml_op op, enum sml_wire wire)
+{
+	double most = 100.0 * n, step = wire == SML_WIRE_INT16 ? 0x1p-14 : 0x1p-30;
+	double unit = type == SML_FLOAT32 ? 0x1p-24 : type == SML_FLOAT16 ? 0x1p-11 : 0x1p-8;
+
+	if (type == SML_INT32 || op == SML_MAX || op == SML_MIN)
+		return 0;
+	return most * unit + 100.0 * n * n * 2 * step;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What tensors of tests hold, in any type, and what comes of it. */
+#ifndef SML_TESTS_ELEMENTS_H
+#define SML_TESTS_ELEMENTS_H
+
+#include <stddef.h>
+
+#include "switchml.h"
+
+/* Element i of a rank: small whole numbers, which every type holds exactly. */
+int element_value(int rank, size_t i, unsigned salt);
+
+void element_put(void *buffer, enum sml_type type, size_t i, int value);
+double element_get(const void *buffer, enum sml_type type, size_t i);
+
+/* Element i of all n ranks combined, in double precision. */
+double element_expected(int n, enum sml_type type, enum sml_op op, size_t i, unsigned salt);
+
+/* Half a step of the wire for each rank, and the rounding to the type; elements are up to 100. */
+double element_tolerance(int n, enum sml_type type, enum sml_op op, enum sml_wire wire);
+
+#endif

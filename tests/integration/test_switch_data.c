@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A real switch in this process, and workers that are only sockets: packets and their results. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "integration/switch_client.h"
+
+static struct sml_switch *running;
+static uint16_t port;
+
+static void start_switch(uint32_t threads)
+{
+	struct sml_switch_config config;
+
+	sml_switch_config_init(&config);
+	config.listen = ":0";
+	config.threads = threads;
+	running = client_open_switch(&config, &port);
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	start_switch(1);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	sml_switch_close(running);
+	running = NULL;
+	return 0;
+}
+
+static void result_goes_to_both_ranks(void **state)
+{
+	struct client c[2];
+
+	(void)state;
+	clients_start(c, 2, "127.0.0.1", port, "sum");
+	for (uint32_t use = 0; use < 6; use++) {
+		client_contribute(&c[0], 4, use, 8, 5);
+		client_contribute(&c[1], 4, use, 8, -12);
+		/* The data stream has 16 slots: the first ticket is 16. */
+		assert_int_equal(client_expect_result(&c[0], 4, use, 8, -7), 16 + use);
+		assert_int_equal(client_expect_result(&c[1], 4, use, 8, -7), 16 + use);
+	}
+	clients_close(c, 2);
+}
+
+static void packets_without_lanes_are_results_too(void **state)
+{
+	struct client c[2];
+
+	(void)state;
+	clients_start(c, 2, "::1", port, "barrier");
+	client_contribute(&c[0], 0, 0, 0, 0);
+	client_contribute(&c[1], 0, 0, 0, 0);
+	client_expect_result(&c[0], 0, 0, 0, 0);
+	client_expect_result(&c[1], 0, 0, 0, 0);
+	clients_close(c, 2);
+}
+
+static void lost_result_is_sent_again_to_who_asks(void **state)
+{
+	struct client c[2];
+	struct packet packet;
+	uint32_t ticket;
+
+	(void)state;
+	clients_start(c, 2, "127.0.0.1", port, "resend");
+	client_contribute(&c[0], 5, 0, 32, 1);
+	client_contribute(&c[1], 5, 0, 32, 2);
+	ticket = client_expect_result(&c[0], 5, 0, 32, 3);
+	client_expect_result(&c[1], 5, 0, 32, 3);
+	client_contribute(&c[1], 5, 0, 32, 99);
+	assert_int_equal(client_expect_result(&c[1], 5, 0, 32, 3), ticket);
+	assert_int_equal(client_receive(&c[0], &packet, 30), 0);
+	clients_close(c, 2);
+}
+
+/* A worker's socket is connected: it hears only the address that it talks to. */
+static void answers_come_from_the_address_that_was_asked(void **state)
+{
+	struct client c[2];
+
+	(void)state;
+	clients_start(c, 2, "127.0.0.2", port, "multi-homed");
+	client_contribute(&c[0], 4, 0, 8, 1);
+	client_contribute(&c[1], 4, 0, 8, 1);
+	client_expect_result(&c[0], 4, 0, 8, 2);
+	client_expect_result(&c[1], 4, 0, 8, 2);
+	client_contribute(&c[0], 4, 0, 8, 1);
+	client_expect_result(&c[0], 4, 0, 8, 2);
+	clients_close(c, 2);
+}
+
+static void results_go_to_the_probed_address_only(void **state)
+{
+	struct client c[2], stranger;
+	struct packet packet;
+
+	(void)state;
+	clients_start(c, 2, "127.0.0.1", port, "address");
+	/* The same cookie from another socket: counted in, answered to the first one. */
+	stranger = c[0];
+	stranger.udp = dup(c[1].udp);
+	client_contribute(&stranger, 4, 0, 8, 10);
+	client_contribute(&c[1], 4, 0, 8, 20);
+	client_expect_result(&c[0], 4, 0, 8, 30);
+	client_expect_result(&c[1], 4, 0, 8, 30);
+	assert_int_equal(client_receive(&c[1], &packet, 30), 0);
+	/* Nor does a probe move the address once the job runs. */
+	client_packet(&c[0], 0, 0, 8, 0, &packet);
+	packet.header.kind = SML_PACKET_PROBE;
+	client_send_packet(&stranger, &packet, SML_HEADER_BYTES + 32);
+	assert_true(client_receive(&stranger, &packet, CLIENT_WAIT_MS) > 0);
+	client_contribute(&c[0], 4, 0, 8, 10);
+	client_expect_result(&c[0], 4, 0, 8, 30);
+	close(stranger.udp);
+	clients_close(c, 2);
+}
+
+static void odd_packets_are_dropped_and_counted(void **state)
+{
+	struct client c[2];
+	struct packet packet;
+	uint32_t length;
+
+	(void)state;
+	clients_start(c, 2, "127.0.0.1", port, "odd");
+	length = client_packet(&c[0], 4, 0, 8, 1, &packet);
+	client_send_packet(&c[0], &packet, length - 1);
+	client_send_packet(&c[0], &packet, length - 4);
+	client_send_packet(&c[0], &packet, 3);
+	client_send_packet(&c[0], &packet, 0);
+	packet.header.magic_be = 0;
+	client_send_packet(&c[0], &packet, length);
+	client_packet(&c[0], 4, 0, 8, 1, &packet);
+	packet.header.kind = SML_PACKET_RESULT;
+	client_send_packet(&c[0], &packet, length);
+	client_packet(&c[0], 4, 0, 8, 1, &packet);
+	packet.header.key_be ^= 1;
+	client_send_packet(&c[0], &packet, length);
+	client_packet(&c[0], 4, 0, 8, 1, &packet);
+	packet.header.job_be ^= sml_be32(0x100);
+	client_send_packet(&c[0], &packet, length);
+	client_packet(&c[0], 4, 0, 8, 1, &packet);
+	packet.header.epoch_be = 0;
+	client_send_packet(&c[0], &packet, length);
+	client_packet(&c[0], 20, 0, 8, 1, &packet);
+	client_send_packet(&c[0], &packet, length);
+	client_packet(&c[0], 4, 5, 8, 1, &packet);
+	client_send_packet(&c[0], &packet, length);
+	/* They have not touched the sum, and the switch goes on. */
+	client_contribute(&c[0], 4, 0, 8, 1);
+	client_contribute(&c[1], 4, 0, 8, 1);
+	client_expect_result(&c[0], 4, 0, 8, 2);
+	client_expect_result(&c[1], 4, 0, 8, 2);
+	assert_int_equal(client_counter(port, "malformed"), 6);
+	assert_int_equal(client_counter(port, "wrong-cookie"), 1);
+	assert_int_equal(client_counter(port, "unknown-job"), 1);
+	assert_int_equal(client_counter(port, "wrong-epoch"), 1);
+	assert_int_equal(client_counter(port, "out-of-range"), 1);
+	assert_int_equal(client_counter(port, "early-use"), 1);
+	assert_int_equal(client_counter(port, "absorbed"), 1);
+	assert_int_equal(client_counter(port, "completed"), 1);
+	clients_close(c, 2);
+}
+
+static void probe_with_a_wrong_cookie_is_not_answered(void **state)
+{
+	struct client c;
+	struct packet packet;
+	SmlControl__Join join = client_join_message("probe", 0, 1);
+	uint32_t length;
+
+	(void)state;
+	client_open(&c, "127.0.0.1", port);
+	client_join(&c, &join);
+	client_admitted(&c);
+	length = client_packet(&c, 0, 0, 8, 0, &packet);
+	packet.header.kind = SML_PACKET_PROBE;
+	packet.header.key_be ^= 1;
+	client_send_packet(&c, &packet, length);
+	assert_int_equal(client_receive(&c, &packet, 30), 0);
+	assert_int_equal(client_counter(port, "wrong-cookie"), 1);
+	client_close(&c);
+}
+
+/* Every slot at once from every rank: super-packets in and out, where the kernel has them. */
+static void whole_windows_come_back_complete(void **state)
+{
+	struct client c[3];
+
+	(void)state;
+	clients_start(c, 3, "127.0.0.1", port, "window");
+	for (uint32_t use = 0; use < 20; use++) {
+		for (unsigned rank = 0; rank < 3; rank++)
+			for (uint16_t slot = 0; slot < 20; slot++)
+				client_contribute(&c[rank], slot, use,
+						  (uint16_t)(slot == 19 ? 8 : 352), slot);
+		for (unsigned rank = 0; rank < 3; rank++) {
+			uint32_t seen = 0;
+
+			for (unsigned i = 0; i < 20; i++) {
+				struct packet packet;
+				uint32_t length = client_receive(&c[rank], &packet, CLIENT_WAIT_MS);
+				uint16_t slot = sml_be16(packet.header.slot_be);
+
+				assert_int_equal(length, slot == 19 ? 72 : 1448);
+				assert_int_equal(sml_be32(packet.header.use_be), use);
+				assert_int_equal(sml_be32(packet.lanes_be[0]), 3 * slot);
+				seen |= 1u << slot;
+			}
+			assert_int_equal(seen, 0xfffff);
+		}
+	}
+	clients_close(c, 3);
+}
+
+static void shards_meet_in_their_own_threads(void **state)
+{
+	struct client c[2];
+
+	(void)state;
+	tear_down(NULL);
+	start_switch(3);
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		SmlControl__Join join = client_join_message("shards", rank, 2);
+
+		join.shards = 4;
+		client_open(&c[rank], "127.0.0.1", port);
+		client_join(&c[rank], &join);
+	}
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		client_admitted(&c[rank]);
+		for (uint8_t shard = 0; shard < 4; shard++)
+			client_probe(&c[rank], shard, 8);
+		client_ready(&c[rank]);
+	}
+	for (uint32_t rank = 0; rank < 2; rank++)
+		client_started(&c[rank]);
+	for (uint16_t slot = 0; slot < 20; slot++) {
+		client_contribute(&c[0], slot, 0, 8, slot);
+		client_contribute(&c[1], slot, 0, 8, 1);
+		client_expect_result(&c[0], slot, 0, 8, slot + 1);
+		client_expect_result(&c[1], slot, 0, 8, slot + 1);
+	}
+	assert_int_equal(client_counter(port, "out-of-range"), 0);
+	clients_close(c, 2);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(result_goes_to_both_ranks),
+		TEST(packets_without_lanes_are_results_too),
+		TEST(lost_result_is_sent_again_to_who_asks),
+		TEST(answers_come_from_the_address_that_was_asked),
+		TEST(results_go_to_the_probed_address_only),
+		TEST(odd_packets_are_dropped_and_counted),
+		TEST(probe_with_a_wrong_cookie_is_not_answered),
+		TEST(whole_windows_come_back_complete),
+		TEST(shards_meet_in_their_own_threads),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
