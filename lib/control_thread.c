@@ -187,7 +187,10 @@ void sml_control_abort(struct sml_control *control, int error, const char *text)
 static void explain_no_stalls(const struct sml_control *control, unsigned stripe, char *text,
 			      size_t text_bytes)
 {
-	if (control->phase >= SML_CONTROL_LEFT)
+	if (control->phase == SML_CONTROL_FAILED && control->abort_error == 0)
+		/* Another rank was faster; what it found out, it has said. */
+		snprintf(text, text_bytes, "%s", control->text);
+	else if (control->phase >= SML_CONTROL_LEFT)
 		snprintf(text, text_bytes, "the connection to the switch at %s has ended",
 			 control->where);
 	else if (!control->admission.stall_reports)

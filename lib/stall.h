@@ -41,7 +41,7 @@ struct sml_stall_report {
 struct sml_stall_reports {
 	const struct sml_stall_report *of[SML_MAX_STRIPES]; /* NULL: nothing */
 	bool complete, any;
-	char why[256]; /* it is not, of the first stripe that lacks one */
+	char why[512]; /* it is not, of the first stripe that lacks one */
 };
 
 /*
