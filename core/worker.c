@@ -113,7 +113,6 @@ static void init_stream(struct sml_worker *worker, enum sml_stream_id stream, ui
 		.first_global = first_of_shard(config, from),
 	};
 	sml_list_init(&lane->waiting, worker->chunk_links);
-	sml_list_init(&lane->blocked, worker->chunk_links);
 	sml_list_init(&lane->unanswered, worker->chunk_links);
 	for (uint16_t i = 0; i < lane->n_slots; i++)
 		worker->slots[first_slot + i] = (struct sml_worker_slot){0};
@@ -310,7 +309,7 @@ bool sml_worker_is_broken(const struct sml_worker *worker)
 
 bool sml_worker_is_blocked(const struct sml_worker *worker)
 {
-	return worker->streams[SML_DATA].blocked.n > 0;
+	return worker->blocked;
 }
 
 bool sml_worker_is_busy(const struct sml_worker *worker)

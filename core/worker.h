@@ -12,11 +12,11 @@
  *
  * The life of a slot here:
  *
- *	          chunk is sendable            result
- *	WAITING -------------------> IN FLIGHT -------> WAITING for the ticket's chunk
- *	  |  ^                        |     ^
- *	  v  | exponents are here     v     | timeout or later packets answered
- *	BLOCKED                      LOST --+ sent again
+ *	          lowest of its stream, sendable            result
+ *	WAITING --------------------------------> IN FLIGHT -------> WAITING for the ticket's chunk
+ *	                                           |     ^
+ *	           timeout or later packets answered v     | sent again
+ *	                                          LOST ----+
  *
  * Invariants: at most one packet a slot is in flight; a result is taken only
  * if epoch, tag, slot and use are that packet's; in each stream the lowest
@@ -64,7 +64,7 @@ struct sml_ticket_map {
 	uint32_t after;
 };
 
-enum sml_slot_place { SML_WAITING, SML_BLOCKED, SML_IN_FLIGHT, SML_LOST };
+enum sml_slot_place { SML_WAITING, SML_IN_FLIGHT, SML_LOST };
 
 struct sml_worker_slot {
 	uint32_t use;
@@ -85,7 +85,6 @@ struct sml_lane_of_slots {
 	uint16_t first_slot, n_slots; /* indices in the worker */
 	/* Each slot is in one of them. By ascending chunks. */
 	struct sml_list waiting;    /* WAITING */
-	struct sml_list blocked;    /* BLOCKED */
 	struct sml_list unanswered; /* IN_FLIGHT and LOST */
 	struct sml_ticket_map map;
 	uint16_t first_global; /* the slot number on the wire of first_slot */
@@ -107,7 +106,7 @@ struct sml_worker {
 	bool frozen;		 /* neither sends nor takes results */
 	bool broken;		 /* frozen because the switch lied */
 	bool look_for_overtaken; /* results have come since */
-	bool look_again;	 /* exponents have come since blocked slots were looked at */
+	bool blocked;		 /* the lowest data chunk had no exponents when it was its turn */
 	struct sml_worker_slot *slots;
 	uint32_t *chunks; /* chunk that each slot is to serve */
 	struct sml_link *chunk_links, *send_links;

@@ -42,6 +42,19 @@ static bool matches(const struct sml_contribution *sent, const struct sml_header
 	       header->lane_kind == sent->lane_kind && header->digest_be == sml_be32(sent->digest);
 }
 
+/*
+ * Karn here too: an answer to what was sent twice may be the first's, come late,
+ * and then the timeout is too short. Only what the longer one was waited for ends it.
+ */
+static void end_stall(struct sml_worker *worker, uint64_t now_ns)
+{
+	if (worker->rtt.backoff == 0)
+		return;
+	worker->rtt.backoff = 0;
+	/* Those still in flight deserve a round trip. */
+	worker->hold_timer_ns = now_ns + worker->rtt.rto_ns;
+}
+
 static void measure(struct sml_worker *worker, const struct sml_worker_slot *state,
 		    uint8_t last_rank, uint64_t now_ns)
 {
@@ -52,11 +65,7 @@ static void measure(struct sml_worker *worker, const struct sml_worker_slot *sta
 		sample_ns = now_ns - state->sent_ns;
 		sml_rtt_sample(&worker->rtt, sample_ns, last_rank == worker->config.shape.rank,
 			       now_ns);
-	}
-	if (worker->rtt.backoff > 0) {
-		/* A stall has ended: those still in flight deserve a round trip. */
-		worker->rtt.backoff = 0;
-		worker->hold_timer_ns = now_ns + worker->rtt.rto_ns;
+		end_stall(worker, now_ns);
 	}
 	if (!worker->config.local)
 		sml_flight_result(&worker->flight, sample_ns, worker->rtt.min_ns);
@@ -122,8 +131,6 @@ enum sml_worker_verdict sml_worker_receive(struct sml_worker *worker, const void
 	}
 
 	last = sml_tensor_take(tensor, stream, index, header + 1);
-	if (stream == SML_HEAD)
-		worker->look_again = true;
 	measure(worker, &worker->slots[slot], header->rank, now_ns);
 	/* Karn's rule here too: the answer may be to a transmission before the last. */
 	if (worker->slots[slot].sends == 1)

@@ -23,8 +23,6 @@ static uint32_t lowest_data_chunk(const struct sml_worker *worker)
 
 	if (lane->waiting.n)
 		lowest = earlier(lowest, worker->chunks[lane->waiting.first]);
-	if (lane->blocked.n)
-		lowest = earlier(lowest, worker->chunks[lane->blocked.first]);
 	if (lane->unanswered.n)
 		lowest = earlier(lowest, worker->chunks[lane->unanswered.first]);
 	return lowest;
@@ -61,67 +59,42 @@ static bool may_send(const struct sml_worker *worker, enum sml_stream_id stream,
 	       block_is_near(worker, tensor, index);
 }
 
-/* Take the next slot of a stream off `waiting`; those without exponents go to `blocked`. */
+/*
+ * Take the next slot of a stream off `waiting`. The lowest chunk or none: what comes
+ * after one without exponents is ready here, but at another rank may have to wait for
+ * them; it would fill this rank's window, and be taken for lost, while the others are
+ * a block behind.
+ */
 static uint16_t next_in_stream(struct sml_worker *worker, enum sml_stream_id stream)
 {
 	struct sml_lane_of_slots *lane = &worker->streams[stream];
-	uint32_t index;
-	uint16_t slot;
+	uint16_t slot = lane->waiting.first;
+	struct sml_tensor *tensor;
+	uint32_t chunk, index;
 
-	while ((slot = lane->waiting.first) != SML_NO_SLOT) {
-		uint32_t chunk = worker->chunks[slot];
-		struct sml_tensor *tensor = sml_worker_find(worker, stream, chunk, &index);
-
-		if (tensor == NULL) {
-			/* Not submitted yet, and so are all above it. Or done long ago? */
-			if (sml_serial_before(chunk, worker->retired[stream]))
-				sml_worker_break(worker);
-			return SML_NO_SLOT;
-		}
-		if (!sml_tensor_chunk_is_ready(tensor, stream, index)) {
-			sml_list_remove(&lane->waiting, slot);
-			sml_list_insert_sorted(&lane->blocked, slot, worker->chunks);
-			worker->slots[slot].place = SML_BLOCKED;
-			continue;
-		}
-		if (!may_send(worker, stream, chunk, tensor, index))
-			return SML_NO_SLOT;
-		if (!sml_tensor_claim(tensor, stream, index)) {
+	if (slot == SML_NO_SLOT)
+		return SML_NO_SLOT;
+	chunk = worker->chunks[slot];
+	tensor = sml_worker_find(worker, stream, chunk, &index);
+	if (tensor == NULL) {
+		/* Not submitted yet, and so are all above it. Or done long ago? */
+		if (sml_serial_before(chunk, worker->retired[stream]))
 			sml_worker_break(worker);
-			return SML_NO_SLOT;
-		}
-		sml_list_remove(&lane->waiting, slot);
-		sml_list_insert_sorted(&lane->unanswered, slot, worker->chunks);
-		return slot;
+		return SML_NO_SLOT;
 	}
-	return SML_NO_SLOT;
-}
-
-/* Blocked slots whose exponents are here wait again. True if there were any. */
-static bool unblock(struct sml_worker *worker)
-{
-	struct sml_lane_of_slots *lane = &worker->streams[SML_DATA];
-	uint16_t slot, previous;
-	bool any = false;
-
-	/* The highest first: all of them go ahead of what waits, and so each is soon in its place.
-	 */
-	for (slot = lane->blocked.last; slot != SML_NO_SLOT; slot = previous) {
-		uint32_t index;
-		struct sml_tensor *tensor =
-			sml_worker_find(worker, SML_DATA, worker->chunks[slot], &index);
-
-		previous = worker->chunk_links[slot].previous;
-		/* No tensor: its chunk came by another slot, and next_in_stream() will see that. */
-		if (tensor != NULL && !sml_tensor_chunk_is_ready(tensor, SML_DATA, index))
-			continue;
-		sml_list_remove(&lane->blocked, slot);
-		worker->slots[slot].place = SML_WAITING;
-		sml_list_insert_sorted(&lane->waiting, slot, worker->chunks);
-		any = true;
+	if (!sml_tensor_chunk_is_ready(tensor, stream, index)) {
+		worker->blocked = true;
+		return SML_NO_SLOT;
 	}
-	worker->look_again = false;
-	return any;
+	if (!may_send(worker, stream, chunk, tensor, index))
+		return SML_NO_SLOT;
+	if (!sml_tensor_claim(tensor, stream, index)) {
+		sml_worker_break(worker);
+		return SML_NO_SLOT;
+	}
+	sml_list_remove(&lane->waiting, slot);
+	sml_list_insert_sorted(&lane->unanswered, slot, worker->chunks);
+	return slot;
 }
 
 /*
@@ -163,9 +136,6 @@ static uint16_t next_to_send(struct sml_worker *worker)
 		sml_list_remove(&worker->lost, slot);
 		return slot;
 	}
-	/* Lowest data first: what has exponents now may be lower than what never lacked them. */
-	if (worker->look_again)
-		unblock(worker);
 	slot = next_in_stream(worker, SML_HEAD);
 	return slot != SML_NO_SLOT || worker->broken ? slot : next_in_stream(worker, SML_DATA);
 }
@@ -230,7 +200,6 @@ static size_t transmit(struct sml_worker *worker, uint16_t slot, void *packet, u
 
 size_t sml_worker_send(struct sml_worker *worker, void *packet, uint64_t now_ns)
 {
-	bool shared = worker->config.n_shards > 1 || worker->config.n_stripes > 1;
 	uint16_t slot;
 
 	if (worker->frozen)
@@ -239,10 +208,8 @@ size_t sml_worker_send(struct sml_worker *worker, void *packet, uint64_t now_ns)
 	    !worker->config.local)
 		find_overtaken(worker, now_ns);
 	worker->look_for_overtaken = false;
+	worker->blocked = false;
 	slot = next_to_send(worker);
-	/* Another shard or stripe may have brought exponents without our notice. */
-	if (slot == SML_NO_SLOT && shared && !worker->broken && unblock(worker))
-		slot = next_to_send(worker);
 	if (slot == SML_NO_SLOT)
 		return 0;
 	return transmit(worker, slot, packet, now_ns);

@@ -121,10 +121,8 @@ static void write_rank_list(FILE *out, uint64_t ranks)
 
 static void write_slot(FILE *out, const struct sml_stalled *stalled, uint64_t now_ns)
 {
-	static const char *const places[] = {[SML_WAITING] = "waiting",
-					     [SML_BLOCKED] = "blocked",
-					     [SML_IN_FLIGHT] = "sent",
-					     [SML_LOST] = "lost"};
+	static const char *const places[] = {
+		[SML_WAITING] = "waiting", [SML_IN_FLIGHT] = "sent", [SML_LOST] = "lost"};
 	static const char *const causes[] = {[SML_STALL_UNKNOWN] = "?",
 					     [SML_STALL_RANKS] = "ranks ",
 					     [SML_STALL_NOT_ARRIVED] = "packet-lost",
@@ -136,7 +134,7 @@ static void write_slot(FILE *out, const struct sml_stalled *stalled, uint64_t no
 	if (stalled->sends == 0) {
 		/* Its turn has not come, or its exponents have not. */
 		fprintf(out, " %10s %6s %s\n", "-", "-",
-			stalled->place == SML_BLOCKED ? "exponents" : "window");
+			stalled->lacks_exponents ? "exponents" : "window");
 		return;
 	}
 	fprintf(out, " %10.1f %6u %s", ms_since(stalled->first_sent_ns, now_ns),

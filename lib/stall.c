@@ -134,6 +134,7 @@ static bool look(const struct sml_stall_cursor *cursor, struct sml_worker *worke
 		.use = state->use,
 		.chunk = sml_worker_stream_chunk(worker, worker->chunks[slot]),
 		.call = tensor->number,
+		.lacks_exponents = !sml_tensor_chunk_is_ready(tensor, stream, index),
 		.first_sent_ns = state->first_sent_ns,
 	};
 	stalled->cause = find_cause(cursor->reports->of[stalled->stripe], worker->config.shape.rank,
@@ -204,7 +205,7 @@ static void summarize(struct sml_context *context, const struct sml_stall_report
 	while (sml_stall_next(&cursor, &stalled)) {
 		struct losses *losses = &summary->losses[stalled.stripe];
 
-		summary->n_blocked += stalled.place == SML_BLOCKED;
+		summary->n_blocked += stalled.lacks_exponents;
 		if (stalled.sends == 0)
 			continue;
 		if (summary->n_sent++ == 0 || stalled.first_sent_ns < summary->first.first_sent_ns)
