@@ -12,7 +12,7 @@
  *
  * The life of a slot here:
  *
- *	          lowest of its stream, sendable            result
+ *	          lowest that waits, sendable            result
  *	WAITING --------------------------------> IN FLIGHT -------> WAITING for the ticket's chunk
  *	                                           |     ^
  *	           timeout or later packets answered v     | sent again
@@ -176,7 +176,10 @@ uint64_t sml_worker_deadline(const struct sml_worker *worker);
 /* The deadline has passed: what timed out will be sent again by sml_worker_send(). */
 void sml_worker_expire(struct sml_worker *worker, uint64_t now_ns);
 
-/* Are chunks waiting for exponents that another shard or stripe may bring? Then look again soon. */
+/*
+ * When sml_worker_send() last returned 0, was it for want of exponents? Another shard or
+ * stripe may bring them: then look again soon. Else, unspecified.
+ */
 bool sml_worker_is_blocked(const struct sml_worker *worker);
 
 /*

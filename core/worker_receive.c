@@ -6,6 +6,9 @@
  */
 #include "core/worker_internal.h"
 
+/* Doublings of the timeout that an answer to what was sent twice leaves in force. */
+#define AMBIGUOUS_BACKOFF 2
+
 /* The slot that a result is for, if it is the answer to the packet in flight. */
 static uint16_t slot_of_result(const struct sml_worker *worker, const struct sml_header *header,
 			       size_t length)
@@ -43,16 +46,23 @@ static bool matches(const struct sml_contribution *sent, const struct sml_header
 }
 
 /*
- * Karn here too: an answer to what was sent twice may be the first's, come late,
- * and then the timeout is too short. Only what the longer one was waited for ends it.
+ * Answers come again. Only one to what was sent once ends the stall, for else the
+ * timeout may be too short for the path, and one that is doubled twice must do until
+ * such an answer has told. But the wait is not longer, for with loss and many ranks
+ * few packets are answered at once.
  */
-static void end_stall(struct sml_worker *worker, uint64_t now_ns)
+static void end_stall(struct sml_worker *worker, bool sent_once, uint64_t now_ns)
 {
-	if (worker->rtt.backoff == 0)
+	uint8_t most = sent_once ? 0 : AMBIGUOUS_BACKOFF;
+	uint64_t hold_ns;
+
+	if (worker->rtt.backoff <= most)
 		return;
-	worker->rtt.backoff = 0;
+	worker->rtt.backoff = most;
 	/* Those still in flight deserve a round trip. */
-	worker->hold_timer_ns = now_ns + worker->rtt.rto_ns;
+	hold_ns = now_ns + sml_rtt_timeout(&worker->rtt);
+	if (hold_ns < worker->hold_timer_ns || sent_once)
+		worker->hold_timer_ns = hold_ns;
 }
 
 static void measure(struct sml_worker *worker, const struct sml_worker_slot *state,
@@ -65,8 +75,8 @@ static void measure(struct sml_worker *worker, const struct sml_worker_slot *sta
 		sample_ns = now_ns - state->sent_ns;
 		sml_rtt_sample(&worker->rtt, sample_ns, last_rank == worker->config.shape.rank,
 			       now_ns);
-		end_stall(worker, now_ns);
 	}
+	end_stall(worker, state->sends == 1, now_ns);
 	if (!worker->config.local)
 		sml_flight_result(&worker->flight, sample_ns, worker->rtt.min_ns);
 }

@@ -204,8 +204,8 @@ static void fill(struct sml_line *line, struct sml_shard *shard, unsigned most_p
 /* About so many packets could go now. */
 static uint32_t count_ready(const struct sml_worker *worker)
 {
-	uint32_t waiting =
-		worker->streams[SML_DATA].waiting.n + worker->streams[SML_HEAD].waiting.n;
+	uint32_t data = sml_worker_is_blocked(worker) ? 0 : worker->streams[SML_DATA].waiting.n;
+	uint32_t waiting = data + worker->streams[SML_HEAD].waiting.n;
 	uint32_t out = worker->in_flight.n + worker->lost.n;
 	uint32_t room = worker->flight.window > out ? worker->flight.window - out : 0;
 

@@ -134,7 +134,8 @@ static bool look(const struct sml_stall_cursor *cursor, struct sml_worker *worke
 		.use = state->use,
 		.chunk = sml_worker_stream_chunk(worker, worker->chunks[slot]),
 		.call = tensor->number,
-		.lacks_exponents = !sml_tensor_chunk_is_ready(tensor, stream, index),
+		.lacks_exponents = stream == SML_DATA && state->place == SML_WAITING &&
+				   sml_worker_is_blocked(worker),
 		.first_sent_ns = state->first_sent_ns,
 	};
 	stalled->cause = find_cause(cursor->reports->of[stalled->stripe], worker->config.shape.rank,

@@ -81,7 +81,7 @@ struct sml_stalled {
 	uint8_t sends;
 	uint16_t slot;
 	uint32_t use, chunk, call;
-	bool lacks_exponents;
+	bool lacks_exponents;	/* or waits behind a chunk that does */
 	uint64_t first_sent_ns; /* only where sends > 0 */
 	uint64_t missing;	/* RANKS: who */
 };
