@@ -52,9 +52,11 @@ def allreduce(rank, given, op):
     assert work.wait()
     assert work.is_completed()
     assert work.is_success()
-    again = original.clone(memory_format=torch.preserve_format)
-    dist.all_reduce_coalesced([again], getattr(dist.ReduceOp, op))
-    assert torch.equal(again, tensor)
+    # PyTorch's Gloo by itself refuses dimensions of one element that have a stride of their own.
+    if given.dtype in ON_SWITCH or original.stride() == torch.empty(original.shape).stride():
+        again = original.clone(memory_format=torch.preserve_format)
+        dist.all_reduce_coalesced([again], getattr(dist.ReduceOp, op))
+        assert torch.equal(again, tensor)
     return tensor
 
 
