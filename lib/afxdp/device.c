@@ -151,6 +151,19 @@ static int take_maps_of(struct sml_device *device, int program_fd)
 
 /* ---- a program of ours that is there ---- */
 
+/* Of a link that its process is just making the kernel says EAGAIN: a moment later it is there. */
+static int open_link(uint32_t id)
+{
+	const struct timespec moment = {.tv_nsec = TURN_MOMENT_NS};
+	int fd = bpf_link_get_fd_by_id(id);
+
+	for (unsigned i = 0; fd < 0 && errno == EAGAIN && i < TURN_MOMENTS; i++) {
+		nanosleep(&moment, NULL);
+		fd = bpf_link_get_fd_by_id(id);
+	}
+	return fd;
+}
+
 /* Its link, held by this process too from now on. -errno: it is no link, or no right to it. */
 static int find_link(const struct sml_device *device, uint32_t program_id)
 {
@@ -159,7 +172,7 @@ static int find_link(const struct sml_device *device, uint32_t program_id)
 	while (bpf_link_get_next_id(id, &id) == 0) {
 		struct bpf_link_info about = {0};
 		uint32_t length = sizeof(about);
-		int fd = bpf_link_get_fd_by_id(id);
+		int fd = open_link(id);
 
 		if (fd < 0 && errno != ENOENT)
 			return -errno;
