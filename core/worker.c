@@ -5,7 +5,7 @@
  */
 #include "core/worker_internal.h"
 
-/* Timeouts send at least so many packets again at once; the rest wait their turn. */
+/* A timeout sends so many packets again at once; the rest wait their turn. */
 #define EXPIRE_BURST 16
 
 #define ROUND_UP_64(n) (((n) + 63) & ~(size_t)63)

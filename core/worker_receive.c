@@ -46,10 +46,10 @@ static bool matches(const struct sml_contribution *sent, const struct sml_header
 }
 
 /*
- * Answers come again. Only one to what was sent once ends the stall, for else the
- * timeout may be too short for the path, and one that is doubled twice must do until
- * such an answer has told. But the wait is not longer, for with loss and many ranks
- * few packets are answered at once.
+ * Answers come again. One to a packet that was sent once ends the stall: it has told
+ * the round-trip time. Any other may be to the first transmission, the timeout being
+ * too short for the path, and leaves some of the backoff, or that would stay so; not
+ * all of it, for with loss and many ranks few packets are answered the first time.
  */
 static void end_stall(struct sml_worker *worker, bool sent_once, uint64_t now_ns)
 {
@@ -69,14 +69,15 @@ static void measure(struct sml_worker *worker, const struct sml_worker_slot *sta
 		    uint8_t last_rank, uint64_t now_ns)
 {
 	uint64_t sample_ns = UINT64_MAX;
-
 	/* Karn: whose transmission was answered is only known if there was one. */
-	if (state->sends == 1) {
+	bool sent_once = state->sends == 1;
+
+	if (sent_once) {
 		sample_ns = now_ns - state->sent_ns;
 		sml_rtt_sample(&worker->rtt, sample_ns, last_rank == worker->config.shape.rank,
 			       now_ns);
 	}
-	end_stall(worker, state->sends == 1, now_ns);
+	end_stall(worker, sent_once, now_ns);
 	if (!worker->config.local)
 		sml_flight_result(&worker->flight, sample_ns, worker->rtt.min_ns);
 }

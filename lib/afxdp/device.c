@@ -26,8 +26,8 @@
 /* As many as a dispatcher runs. */
 #define SML_DISPATCHED_MAX 10
 /* Five seconds at most. */
-#define TURN_MOMENTS   500
-#define TURN_MOMENT_NS 10000000
+#define MOMENTS	  500
+#define MOMENT_NS 10000000
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sml_device *devices;
@@ -151,15 +151,17 @@ static int take_maps_of(struct sml_device *device, int program_fd)
 
 /* ---- a program of ours that is there ---- */
 
-/* Of a link that its process is just making the kernel says EAGAIN: a moment later it is there. */
-static int open_link(uint32_t id)
+/* What another process is at: try until the error is not this one, or it is too long a wait. */
+static int try_until_free(int (*open_number)(uint32_t), uint32_t number, int error)
 {
-	const struct timespec moment = {.tv_nsec = TURN_MOMENT_NS};
-	int fd = bpf_link_get_fd_by_id(id);
+	const struct timespec moment = {.tv_nsec = MOMENT_NS};
+	int fd = -1;
 
-	for (unsigned i = 0; fd < 0 && errno == EAGAIN && i < TURN_MOMENTS; i++) {
+	for (unsigned i = 0; i < MOMENTS; i++) {
+		fd = open_number(number);
+		if (fd >= 0 || errno != error)
+			break;
 		nanosleep(&moment, NULL);
-		fd = bpf_link_get_fd_by_id(id);
 	}
 	return fd;
 }
@@ -172,7 +174,8 @@ static int find_link(const struct sml_device *device, uint32_t program_id)
 	while (bpf_link_get_next_id(id, &id) == 0) {
 		struct bpf_link_info about = {0};
 		uint32_t length = sizeof(about);
-		int fd = open_link(id);
+		/* Of a link that its process is just making the kernel says EAGAIN. */
+		int fd = try_until_free(bpf_link_get_fd_by_id, id, EAGAIN);
 
 		if (fd < 0 && errno != ENOENT)
 			return -errno;
@@ -235,22 +238,18 @@ static int hold_name(const char *of, uint32_t number)
 	return fd;
 }
 
+static int hold_turn(uint32_t ifindex)
+{
+	return hold_name("turn-", ifindex);
+}
+
 /*
  * Between a program's coming to the dispatcher and its name's being held, it looks dead to
  * others, and the ranks of a host start at once: one after the other. -1: too long a wait.
  */
 static int take_turn(const struct sml_device *device)
 {
-	const struct timespec moment = {.tv_nsec = TURN_MOMENT_NS};
-	int fd = -1;
-
-	for (unsigned i = 0; i < TURN_MOMENTS; i++) {
-		fd = hold_name("turn-", (uint32_t)device->ifindex);
-		if (fd >= 0 || errno != EADDRINUSE)
-			break;
-		nanosleep(&moment, NULL);
-	}
-	return fd;
+	return try_until_free(hold_turn, (uint32_t)device->ifindex, EADDRINUSE);
 }
 
 /* Programs of ours whose processes were killed. Of those that live, names are held. */
