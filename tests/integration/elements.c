@@ -4,7 +4,8 @@
 
 #include <math.h>
 #include <stdint.h>
-#include <string.h>
+
+#include "core/element.h"
 
 int element_value(int rank, size_t i, unsigned salt)
 {
@@ -14,25 +15,9 @@ int element_value(int rank, size_t i, unsigned salt)
 	return (int)(x % 201) - 100;
 }
 
-static uint32_t float_bits(float x)
-{
-	uint32_t bits;
-
-	memcpy(&bits, &x, sizeof(bits));
-	return bits;
-}
-
-static float bits_float(uint32_t bits)
-{
-	float x;
-
-	memcpy(&x, &bits, sizeof(x));
-	return x;
-}
-
 static uint16_t to_half(float x)
 {
-	uint32_t bits = float_bits(x);
+	uint32_t bits = sml_bits_of(x);
 
 	if (x == 0)
 		return 0;
@@ -42,7 +27,7 @@ static uint16_t to_half(float x)
 
 static float from_half(uint16_t half)
 {
-	float x = half & 0x7c00 ? bits_float((half & 0x7fffu) * 8192u + (112u << 23))
+	float x = half & 0x7c00 ? sml_float_of((half & 0x7fffu) * 8192u + (112u << 23))
 				: (float)(half & 0x3ff) / 16777216.0f;
 
 	return half & 0x8000 ? -x : x;
@@ -55,7 +40,7 @@ void element_put(void *buffer, enum sml_type type, size_t i, int value)
 	else if (type == SML_FLOAT16)
 		((uint16_t *)buffer)[i] = to_half((float)value);
 	else if (type == SML_BFLOAT16)
-		((uint16_t *)buffer)[i] = (uint16_t)(float_bits((float)value) >> 16);
+		((uint16_t *)buffer)[i] = (uint16_t)(sml_bits_of((float)value) >> 16);
 	else if (type == SML_INT32)
 		((int32_t *)buffer)[i] = value;
 	else
@@ -69,7 +54,7 @@ double element_get(const void *buffer, enum sml_type type, size_t i)
 	if (type == SML_FLOAT16)
 		return (double)from_half(((const uint16_t *)buffer)[i]);
 	if (type == SML_BFLOAT16)
-		return (double)bits_float((uint32_t)((const uint16_t *)buffer)[i] << 16);
+		return (double)sml_float_of((uint32_t)((const uint16_t *)buffer)[i] << 16);
 	if (type == SML_INT32)
 		return (double)((const int32_t *)buffer)[i];
 	return (double)((const int8_t *)buffer)[i];

@@ -436,22 +436,31 @@ uint32_t client_expect_result(const struct client *client, uint16_t slot, uint32
 	return sml_be32(packet.header.chunk_be);
 }
 
+void clients_join_as(struct client *clients, uint32_t n, const char *address, uint16_t port,
+		     const SmlControl__Join *rank_0)
+{
+	SmlControl__Join join = *rank_0;
+
+	for (; join.rank < n; join.rank++, join.pid++) {
+		client_open(&clients[join.rank], address, port);
+		client_join(&clients[join.rank], &join);
+	}
+}
+
 void clients_join(struct client *clients, uint32_t n, const char *address, uint16_t port,
 		  const char *job)
 {
-	for (uint32_t rank = 0; rank < n; rank++) {
-		SmlControl__Join join = client_join_message(job, rank, n);
+	SmlControl__Join join = client_join_message(job, 0, n);
 
-		client_open(&clients[rank], address, port);
-		client_join(&clients[rank], &join);
-	}
+	clients_join_as(clients, n, address, port, &join);
 }
 
 void clients_begin(struct client *clients, uint32_t n)
 {
 	for (uint32_t rank = 0; rank < n; rank++) {
 		client_admitted(&clients[rank]);
-		client_probe(&clients[rank], 0, clients[rank].lanes);
+		for (uint8_t shard = 0; shard < clients[rank].shards; shard++)
+			client_probe(&clients[rank], shard, clients[rank].lanes);
 		client_ready(&clients[rank]);
 	}
 	for (uint32_t rank = 0; rank < n; rank++)
@@ -473,13 +482,24 @@ void clients_close(struct client *clients, uint32_t n)
 
 /* ---- a switch for them ---- */
 
-struct sml_switch *client_open_switch(const struct sml_switch_config *config, uint16_t *port)
+static struct sml_switch *running;
+
+uint16_t client_open_switch(const struct sml_switch_config *config)
 {
 	struct sml_switch *opened;
 	char text[512] = "";
 
+	assert_null(running);
 	if (sml_switch_open(&opened, config, text, sizeof(text)) < 0)
 		fail_msg("%s", text);
-	*port = sml_switch_port(opened);
-	return opened;
+	running = opened;
+	return sml_switch_port(running);
+}
+
+int client_close_switch(void **state)
+{
+	(void)state;
+	sml_switch_close(running);
+	running = NULL;
+	return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A worker reduced to its two sockets: what test_switch.c says to a switch, byte
+ * A worker reduced to its two sockets: what tests say to a switch, byte
  * by byte, without the library in between. Every wait is bounded; whatever goes
  * wrong in here fails the test.
  */
@@ -95,7 +95,11 @@ uint32_t client_receive(const struct client *client, struct packet *packet, int 
 uint32_t client_expect_result(const struct client *client, uint16_t slot, uint32_t use,
 			      uint16_t lanes, int32_t value);
 
-/* n ranks of a job connect to this switch and ask to join, without waiting for its answers. */
+/* n ranks of a job connect to this switch and ask to join as rank 0 does, without waiting for
+ * answers. */
+void clients_join_as(struct client *clients, uint32_t n, const char *address, uint16_t port,
+		     const SmlControl__Join *rank_0);
+/* With a Join that a switch takes. */
 void clients_join(struct client *clients, uint32_t n, const char *address, uint16_t port,
 		  const char *job);
 /* Those are admitted, and their job starts. */
@@ -105,7 +109,9 @@ void clients_start(struct client *clients, uint32_t n, const char *address, uint
 		   const char *job);
 void clients_close(struct client *clients, uint32_t n);
 
-/* A switch in this process, to be closed by sml_switch_close(), and its port; or a failed test. */
-struct sml_switch *client_open_switch(const struct sml_switch_config *config, uint16_t *port);
+/* A switch in this process, one at a time. Its port; or a failed test. */
+uint16_t client_open_switch(const struct sml_switch_config *config);
+/* If there is one. Also what cmocka calls after a test; state is not used. Always 0. */
+int client_close_switch(void **state);
 
 #endif

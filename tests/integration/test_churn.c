@@ -34,7 +34,6 @@
 /* Before the first look: what is allocated once, and how large it gets. */
 #define WARM_UP 2000
 
-static struct sml_switch *running;
 static struct sml_tls *tls;
 static uint16_t port;
 
@@ -48,14 +47,12 @@ static void start_switch(bool with_tls)
 	if (with_tls && !certificates_of_switch(&config))
 		skip();
 	tls = with_tls ? certificates_of_worker() : NULL;
-	running = client_open_switch(&config, &port);
+	port = client_open_switch(&config);
 }
 
 static int tear_down(void **state)
 {
-	(void)state;
-	sml_switch_close(running);
-	running = NULL;
+	client_close_switch(state);
 	sml_tls_close(tls);
 	tls = NULL;
 	return 0;
@@ -144,13 +141,7 @@ static void start_two(struct client c[2], unsigned i)
 		open_one(&c[rank]);
 		client_join(&c[rank], &join);
 	}
-	for (uint32_t rank = 0; rank < 2; rank++) {
-		client_admitted(&c[rank]);
-		client_probe(&c[rank], 0, 32);
-		client_ready(&c[rank]);
-	}
-	for (uint32_t rank = 0; rank < 2; rank++)
-		client_started(&c[rank]);
+	clients_begin(c, 2);
 }
 
 /* As it should be: a sum, and all leave. */
@@ -327,24 +318,14 @@ static int64_t now_ms(void)
 static void the_dead_leave_nothing_within_the_heartbeat(void **state)
 {
 	struct client crashed[2], frozen[2];
+	SmlControl__Join join = client_join_message("frozen", 0, 2);
 	int64_t begin_ms, dead_ms;
 
 	(void)state;
 	start_switch(false);
-	for (uint32_t rank = 0; rank < 2; rank++) {
-		SmlControl__Join join = client_join_message("frozen", rank, 2);
-
-		join.heartbeat_ms = 1000;
-		client_open(&frozen[rank], "127.0.0.1", port);
-		client_join(&frozen[rank], &join);
-	}
-	for (uint32_t rank = 0; rank < 2; rank++) {
-		client_admitted(&frozen[rank]);
-		client_probe(&frozen[rank], 0, 32);
-		client_ready(&frozen[rank]);
-	}
-	for (uint32_t rank = 0; rank < 2; rank++)
-		client_started(&frozen[rank]);
+	join.heartbeat_ms = 1000;
+	clients_join_as(frozen, 2, "127.0.0.1", port, &join);
+	clients_begin(frozen, 2);
 	begin_ms = now_ms();
 	start_two(crashed, 0);
 	client_close(&crashed[0]);

@@ -38,7 +38,7 @@
 #define PACKETS 500000
 #endif
 
-static struct sml_switch *running;
+static bool has_switch; /* else every rank is one */
 static uint16_t port;
 static unsigned n_started;		/* atomic */
 static bool attack_over;		/* atomic */
@@ -110,7 +110,7 @@ static void find_sockets(struct attack_target *target)
 		if (getsockname(fd, (struct sockaddr *)&own, &bytes) < 0 || own.sin_port == 0)
 			continue;
 		bytes = sizeof(peer);
-		if (running != NULL && getpeername(fd, (struct sockaddr *)&peer, &bytes) < 0)
+		if (has_switch && getpeername(fd, (struct sockaddr *)&peer, &bytes) < 0)
 			continue;
 		/* The port is at the same place in both families. */
 		target->worker_ports[target->n_workers++] = ntohs(own.sin_port);
@@ -125,7 +125,7 @@ static void learn(struct attack_target *target)
 
 	*target = (struct attack_target){
 		.job_number = job->job_number,
-		.n_jobs = running != NULL ? 1 : N_RANKS,
+		.n_jobs = has_switch ? 1 : N_RANKS,
 		.epoch = job->epoch,
 		.n_ranks = (uint8_t)job->world_size,
 		.slots = 320,
@@ -134,7 +134,7 @@ static void learn(struct attack_target *target)
 	client_free(message);
 	find_sockets(target);
 	/* Without a switch every rank has a stripe: rank after rank is attacked, in its place. */
-	target->switch_port = running != NULL ? port : target->worker_ports[0];
+	target->switch_port = has_switch ? port : target->worker_ports[0];
 }
 
 static void *attacker_main(void *argument)
@@ -192,7 +192,7 @@ static void attack_job(const char *switch_address)
 	n_started = 0;
 	attack_over = false;
 	ignored = calls = 0;
-	if (running == NULL)
+	if (!has_switch)
 		job.port = port = (uint16_t)free_port();
 	assert_int_equal(pthread_create(&attacker, NULL, attacker_main, NULL), 0);
 	run_job(&job);
@@ -218,13 +218,14 @@ static void a_million_hostile_packets_change_nothing(void **state)
 	(void)state;
 	sml_switch_config_init(&config);
 	config.listen = "127.0.0.1:0";
-	running = client_open_switch(&config, &port);
+	port = client_open_switch(&config);
+	has_switch = true;
 	snprintf(address, sizeof(address), "127.0.0.1:%u", port);
 	attack_job(address);
 	expect_dropped_and_counted();
 	assert_true(ignored >= report.spoofed_to_workers / 4);
-	sml_switch_close(running);
-	running = NULL;
+	client_close_switch(NULL);
+	has_switch = false;
 }
 
 /* Sockets of ranks that embed the switch take packets from everywhere. */

@@ -17,7 +17,6 @@
 #define STALL_REQUEST SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST
 #define STALL_REPORT  SML_CONTROL__ENVELOPE__BODY_STALL_REPORT
 
-static struct sml_switch *running;
 static uint16_t port;
 
 static int set_up(void **state)
@@ -28,36 +27,18 @@ static int set_up(void **state)
 	sml_switch_config_init(&config);
 	config.listen = "127.0.0.1:0";
 	config.threads = 2;
-	running = client_open_switch(&config, &port);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	sml_switch_close(running);
-	running = NULL;
+	port = client_open_switch(&config);
 	return 0;
 }
 
 /* ranks on `shards` sockets' worth of slots, started. */
 static void start(struct client *c, uint32_t n, uint32_t shards)
 {
-	for (uint32_t rank = 0; rank < n; rank++) {
-		SmlControl__Join join = client_join_message("stall", rank, n);
+	SmlControl__Join join = client_join_message("stall", 0, n);
 
-		join.shards = shards;
-		client_open(&c[rank], "127.0.0.1", port);
-		client_join(&c[rank], &join);
-	}
-	for (uint32_t rank = 0; rank < n; rank++) {
-		client_admitted(&c[rank]);
-		for (uint32_t shard = 0; shard < shards; shard++)
-			client_probe(&c[rank], (uint8_t)shard, c[rank].lanes);
-		client_ready(&c[rank]);
-	}
-	for (uint32_t rank = 0; rank < n; rank++)
-		client_started(&c[rank]);
+	join.shards = shards;
+	clients_join_as(c, n, "127.0.0.1", port, &join);
+	clients_begin(c, n);
 }
 
 /* The report has this slot at this use, lacking these ranks. */
@@ -193,7 +174,7 @@ static void strangers_and_jobs_that_have_not_begun_get_no_report(void **state)
 	client_close(&waiting);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, client_close_switch)
 
 int main(void)
 {

@@ -31,7 +31,6 @@
 /* Until the tick has seen it, on a machine with other work. */
 #define SLACK_MS 3000
 
-static struct sml_switch *running;
 static uint16_t port;
 static struct client members[2];
 
@@ -45,18 +44,10 @@ static struct sml_switch_config config_of_test(void)
 	return config;
 }
 
-static void start_switch(const struct sml_switch_config *config)
-{
-	running = client_open_switch(config, &port);
-}
-
 static int tear_down(void **state)
 {
-	(void)state;
 	clients_close(members, 2);
-	sml_switch_close(running);
-	running = NULL;
-	return 0;
+	return client_close_switch(state);
 }
 
 static void start_job(void)
@@ -150,7 +141,7 @@ static void nobody_stays_without_joining(void **state)
 	};
 
 	(void)state;
-	start_switch(&config);
+	port = client_open_switch(&config);
 	start_job();
 	for (unsigned i = 0; i < 5; i++)
 		client_open(&talkers[i].client, "127.0.0.1", port);
@@ -182,7 +173,7 @@ static void handshakes_have_the_same_time(void **state)
 	if (!certificates_of_switch(&config))
 		skip();
 	tls = certificates_of_worker();
-	start_switch(&config);
+	port = client_open_switch(&config);
 	for (unsigned i = 0; i < 3; i++)
 		client_open(&talkers[i].client, "127.0.0.1", port);
 	client_open_tls(&talkers[3].client, "127.0.0.1", port, tls);
@@ -212,7 +203,7 @@ static void the_oldest_stranger_makes_room(void **state)
 	(void)state;
 	config.max_strangers = 20;
 	config.greeting_ms = 60000;
-	start_switch(&config);
+	port = client_open_switch(&config);
 	start_job();
 	for (unsigned i = 0; i < 120; i++)
 		client_open(&many[i], "127.0.0.1", port);
@@ -255,7 +246,7 @@ static pid_t start_poor_switch(void)
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		setrlimit(RLIMIT_NOFILE, &few);
-		start_switch(&config);
+		port = client_open_switch(&config);
 		if (write(fds[1], &port, sizeof(port)) != sizeof(port))
 			_exit(1);
 		for (;;)
@@ -318,7 +309,7 @@ static void half_messages_fill_no_memory(void **state)
 	assert_non_null(many);
 	setrlimit(RLIMIT_NOFILE, &files);
 	config.greeting_ms = 60000;
-	start_switch(&config);
+	port = client_open_switch(&config);
 	start_job();
 	before = bytes_in_use();
 	for (unsigned i = 0; i < 400; i++)
@@ -354,7 +345,7 @@ static void a_member_says_no_long_messages(void **state)
 	struct sml_switch_config config = config_of_test();
 
 	(void)state;
-	start_switch(&config);
+	port = client_open_switch(&config);
 	start_job();
 	client_send_bytes(&members[1], too_long, sizeof(too_long));
 	client_expect_abort(&members[0], SML_ERROR_RANK_DIED, "rank 1",
@@ -372,7 +363,7 @@ static void but_reports_of_slots_where_ranks_have_them(void **state)
 
 	(void)state;
 	config.rendezvous = true;
-	start_switch(&config);
+	port = client_open_switch(&config);
 	for (unsigned i = 0; i < 2; i++) {
 		client_open(&rank, "127.0.0.1", port);
 		join.stripe_ports = &data_port;
@@ -418,7 +409,7 @@ static void who_never_reads_is_not_told_for_ever(void **state)
 	size_t before, after;
 
 	(void)state;
-	start_switch(&config);
+	port = client_open_switch(&config);
 	start_job();
 	client_open(&deaf, "127.0.0.1", port);
 	client_join(&deaf, &join);
@@ -450,7 +441,7 @@ static void a_tls_client_is_told_plainly(void **state)
 	struct client odd;
 
 	(void)state;
-	start_switch(&config);
+	port = client_open_switch(&config);
 	start_job();
 	client_open(&odd, "127.0.0.1", port);
 	client_send_bytes(&odd, hello, sizeof(hello));

@@ -9,7 +9,6 @@
 
 #include "integration/switch_client.h"
 
-static struct sml_switch *running;
 static uint16_t port;
 
 static void start_switch(uint32_t threads)
@@ -19,21 +18,13 @@ static void start_switch(uint32_t threads)
 	sml_switch_config_init(&config);
 	config.listen = ":0";
 	config.threads = threads;
-	running = client_open_switch(&config, &port);
+	port = client_open_switch(&config);
 }
 
 static int set_up(void **state)
 {
 	(void)state;
 	start_switch(1);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	sml_switch_close(running);
-	running = NULL;
 	return 0;
 }
 
@@ -227,25 +218,14 @@ static void whole_windows_come_back_complete(void **state)
 static void shards_meet_in_their_own_threads(void **state)
 {
 	struct client c[2];
+	SmlControl__Join join = client_join_message("shards", 0, 2);
 
 	(void)state;
-	tear_down(NULL);
+	client_close_switch(NULL);
 	start_switch(3);
-	for (uint32_t rank = 0; rank < 2; rank++) {
-		SmlControl__Join join = client_join_message("shards", rank, 2);
-
-		join.shards = 4;
-		client_open(&c[rank], "127.0.0.1", port);
-		client_join(&c[rank], &join);
-	}
-	for (uint32_t rank = 0; rank < 2; rank++) {
-		client_admitted(&c[rank]);
-		for (uint8_t shard = 0; shard < 4; shard++)
-			client_probe(&c[rank], shard, 8);
-		client_ready(&c[rank]);
-	}
-	for (uint32_t rank = 0; rank < 2; rank++)
-		client_started(&c[rank]);
+	join.shards = 4;
+	clients_join_as(c, 2, "127.0.0.1", port, &join);
+	clients_begin(c, 2);
 	for (uint16_t slot = 0; slot < 20; slot++) {
 		client_contribute(&c[0], slot, 0, 8, slot);
 		client_contribute(&c[1], slot, 0, 8, 1);
@@ -256,7 +236,7 @@ static void shards_meet_in_their_own_threads(void **state)
 	clients_close(c, 2);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, client_close_switch)
 
 int main(void)
 {
