@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Processes that are a job's ranks, and that make the calls that a test asks for."""
 
+import faulthandler
 import multiprocessing
 import socket
 import traceback
@@ -18,6 +19,7 @@ def free_port():
 
 def _serve(pipe, rank, n, settings):
     """Make the calls that come down the pipe, until None comes."""
+    faulthandler.enable()  # a crash says which call it was in, and what the other threads did
     try:
         job = None
         if settings is not None:
@@ -36,6 +38,10 @@ def _serve(pipe, rank, n, settings):
         pipe.send(("closed", None))
     except BaseException:
         pipe.send(("broken", traceback.format_exc()))
+
+
+class RankLost(Exception):
+    """A rank's process ended before it had answered; a negative code is the signal's number."""
 
 
 class RankError(Exception):
@@ -73,7 +79,12 @@ class Ranks:
     def _take(self, rank, timeout):
         if not self.pipes[rank].poll(timeout):
             raise TimeoutError(f"rank {rank} said nothing for {timeout} s")
-        return self.pipes[rank].recv()
+        try:
+            return self.pipes[rank].recv()
+        except EOFError:
+            self.processes[rank].join(10)
+            code = self.processes[rank].exitcode
+            raise RankLost(f"rank {rank} is gone; its exit code is {code}") from None
 
     def start(self, function, *each, only=None):
         """Call function(job, *arguments) on the ranks; each argument is a list, one a rank."""
