@@ -15,7 +15,8 @@ demo: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -t query demo/switchml-demo >/dev/null 2>&1 || \
 		$(MESON) setup --reconfigure -Ddemo=enabled $(BUILD)
 	@ninja -C $(BUILD) demo/switchml-demo
-	@$(BUILD)/demo/switchml-demo $(ARGS)
+	@$(if $(LINK),bench/on-links --rate $(LINK) --build $(BUILD) )$(BUILD)/demo/switchml-demo \
+		$(if $(LINK),--link $(LINK)) $(ARGS)
 
 test:
 	@tools/install-dependencies build demo test
@@ -48,6 +49,7 @@ clean:
 help:
 	@echo "make                      build a release into build/ (the program is build/switchml)"
 	@echo "make demo [ARGS=…]        train a real model on four workers through a switch"
+	@echo "make demo LINK=MBIT       the same, each on a host and an emulated link (as root)"
 	@echo "make test [ARGS=…]        all tests and checks (ARGS='--quick': no sanitizers)"
 	@echo "make test-python [ARGS=…]    the Python package with PyTorch, TensorFlow and JAX"
 	@echo "make fuzz [ARGS=SECONDS]  each fuzz target for a time (60 s), with clang's libFuzzer"

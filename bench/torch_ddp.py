@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """DDP's time a step on Gloo and on the switch, int32 and int16 wire, in one run.
 
-One rank of bench/torch_ddp_netns; torchrun can start it, too. The three train a model
+One rank, started by bench/on-links or by torchrun. The three train a model
 each, and take turns of a few steps, so that another load on the machine meets them alike.
 """
 

@@ -20,20 +20,25 @@ static json_t *check(const struct demo_check *check)
 
 static json_t *settings(const struct demo_options *options, const struct demo_results *results)
 {
-	return json_pack("{s:i, s:i, s:I, s:s, s:s?, s:i, s:i, s:i}", "workers", results->world,
-			 "steps", results->steps, "parameters", (json_int_t)results->n_parameters,
-			 "wire", options->wire == SML_WIRE_INT16 ? "int16" : "int32", "switch",
+	return json_pack("{s:i, s:i, s:I, s:s, s:s?, s:i, s:i, s:i, s:i}", "workers",
+			 results->world, "steps", results->steps, "parameters",
+			 (json_int_t)results->n_parameters, "wire",
+			 options->wire == SML_WIRE_INT16 ? "int16" : "int32", "switch",
 			 options->switch_address, "drop_ppm", (int)options->drop, "duplicate_ppm",
-			 (int)options->duplicate, "reorder_ppm", (int)options->reorder);
+			 (int)options->duplicate, "reorder_ppm", (int)options->reorder, "link_mbit",
+			 options->link_mbit);
 }
 
-static json_t *training(const struct demo_results *results)
+static json_t *training(const struct demo_options *options, const struct demo_results *results)
 {
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "loss", number(results->loss),
+	double share = options->link_mbit ? demo_link_share(options, results) : (double)INFINITY;
+
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "loss", number(results->loss),
 			 "accuracy", number(results->accuracy), "seconds", number(results->seconds),
 			 "waiting_seconds", number(results->waiting), "reducing_seconds",
 			 number(results->reducing), "solo_seconds", number(results->solo_seconds),
-			 "solo_accuracy", number(results->solo_accuracy));
+			 "solo_accuracy", number(results->solo_accuracy), "link_share",
+			 number(share));
 }
 
 static json_t *traffic(const struct demo_results *results)
@@ -60,10 +65,10 @@ static json_t *proofs(const struct demo_results *results)
 
 int demo_json(const struct demo_options *options, const struct demo_results *results)
 {
-	json_t *root =
-		json_pack("{s:b, s:o, s:o, s:o, s:o}", "good", demo_results_good(results),
-			  "settings", settings(options, results), "training", training(results),
-			  "traffic", traffic(results), "proofs", proofs(results));
+	json_t *root = json_pack("{s:b, s:o, s:o, s:o, s:o}", "good", demo_results_good(results),
+				 "settings", settings(options, results), "training",
+				 training(options, results), "traffic", traffic(results), "proofs",
+				 proofs(results));
 	size_t flags = JSON_INDENT(2) | JSON_REAL_PRECISION(9);
 	int status = -ENOMEM;
 

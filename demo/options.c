@@ -12,7 +12,16 @@
 __attribute__((visibility("default"))) const char *argp_program_version =
 	DEMO_NAME " " SML_VERSION_STRING;
 
-enum key { KEY_LOSS = 256, KEY_DUPLICATE, KEY_REORDER, KEY_STEPS, KEY_EPOCHS, KEY_WIRE, KEY_JSON };
+enum key {
+	KEY_LOSS = 256,
+	KEY_DUPLICATE,
+	KEY_REORDER,
+	KEY_STEPS,
+	KEY_EPOCHS,
+	KEY_WIRE,
+	KEY_JSON,
+	KEY_LINK
+};
 
 static const struct argp_option table[] = {
 	{"workers", 'n', "N", 0, "processes to train with, 1 to 64 (4)", 1},
@@ -20,6 +29,8 @@ static const struct argp_option table[] = {
 	{"epochs", KEY_EPOCHS, "N", 0, "the same in rounds over all images (30)", 1},
 	{"wire", KEY_WIRE, "TYPE", 0, "int32 (default) or int16: what a number is on the wire", 1},
 	{"switch", 's', "HOST:PORT", 0, "use this switch (default: rank 0 runs one)", 1},
+	{"link", KEY_LINK, "MBIT", 0,
+	 "show the throughput as a share of what a worker's link of so many Mbit/s can carry", 1},
 	{"json", KEY_JSON, "FILE", 0, "write the summary there too; - is standard output", 1},
 	{0, 0, 0, 0, "Faults that every worker makes on its own packets, each way:", 2},
 	{"loss", KEY_LOSS, "PERCENT", 0, "lose packets, for instance 1%", 2},
@@ -80,6 +91,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
 		return 0;
 	case KEY_WIRE:
 		options->wire = parse_wire(state, text);
+		return 0;
+	case KEY_LINK:
+		options->link_mbit = parse_count(state, text, 1000000);
 		return 0;
 	case KEY_JSON:
 		options->json = text;

@@ -13,6 +13,7 @@ struct demo_options {
 	int workers; /* 0: not said */
 	int steps;
 	unsigned drop, duplicate, reorder; /* packets of a million */
+	int link_mbit;			   /* rate of each worker's link, Mbit/s; 0: not said */
 	enum sml_wire wire;		   /* DEFAULT: not said */
 	const char *switch_address;	   /* NULL: embedded in rank 0 */
 	const char *json;		   /* file to write, "-" is stdout; NULL: none */

@@ -76,7 +76,17 @@ static double ring_bytes(const struct demo_results *results)
 	return 2 * (n - 1) / n * 4 * (double)results->n_parameters * results->steps;
 }
 
-static void show_training(const struct demo_results *r)
+double demo_link_share(const struct demo_options *options, const struct demo_results *results)
+{
+	/* 352 lanes of 4 bytes, and headers: ours 40, UDP 8, IPv4 20, Ethernet 14. */
+	double payload = 4.0 * 352 / (4.0 * 352 + 40 + 8 + 20 + 14);
+	double number = options->wire == SML_WIRE_INT16 ? 2 : 4;
+	double bytes = number * (double)results->n_parameters * results->steps;
+
+	return 8 * bytes / results->reducing / (1e6 * options->link_mbit * payload);
+}
+
+static void show_training(const struct demo_options *options, const struct demo_results *r)
 {
 	printf("\n%d workers, %d steps of %zu parameters: %.1f s, %.0f steps/s; "
 	       "alone, one process: %.1f s\n",
@@ -91,14 +101,19 @@ static void show_training(const struct demo_results *r)
 	       "%.1f MB/s of gradients while under way\n",
 	       100 * r->waiting / r->seconds,
 	       4e-6 * (double)r->n_parameters * r->steps / r->reducing);
+	if (options->link_mbit)
+		printf("  link             %.0f %% of what %d Mbit/s can carry at MTU 1500, in "
+		       "that "
+		       "time\n",
+		       100 * demo_link_share(options, r), options->link_mbit);
 }
 
 static void show_traffic(const struct demo_results *r)
 {
 	double sent = (double)r->traffic.bytes_sent;
 
-	printf("  sent by a worker %.1f MB, headers and repeats included; "
-	       "a ring: %.1f MB of bare float32\n",
+	printf("  sent by a worker %.1f MB at most, headers, repeats and a switch's results "
+	       "included;\n                   a ring: %.1f MB of bare float32\n",
 	       1e-6 * sent, 1e-6 * ring_bytes(r));
 	printf("  retransmissions  %llu of %llu packets, all workers together\n",
 	       (unsigned long long)r->traffic.retransmits,
@@ -127,7 +142,7 @@ static void show_proofs(const struct demo_results *r)
 
 void demo_summary(const struct demo_options *options, const struct demo_results *results)
 {
-	show_training(results);
+	show_training(options, results);
 	show_traffic(results);
 	show_proofs(results);
 	if (options->json && strcmp(options->json, "-") != 0)

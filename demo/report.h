@@ -18,6 +18,12 @@ void demo_error(int rank, const char *format, ...) __attribute__((format(printf,
  */
 void demo_progress(bool last, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/*
+ * The numbers that went to the switch while all-reduces were under way, as a share of what a
+ * link of options->link_mbit can carry of them in frames of 1500 bytes.
+ */
+double demo_link_share(const struct demo_options *options, const struct demo_results *results);
+
 void demo_summary(const struct demo_options *options, const struct demo_results *results);
 
 /* Write the same as JSON. Returns 0, or a negative errno after an error line. */

@@ -3,6 +3,7 @@
 #include "demo/train.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "demo/proof.h"
@@ -161,13 +162,18 @@ static void show_progress(const struct demo_trainer *trainer, bool last)
 {
 	const struct demo_results *r = &trainer->results;
 	double bytes = 4.0 * (double)trainer->model.n_parameters * r->steps;
+	char link[32] = "";
 
-	if (trainer->rank == 0)
-		demo_progress(last,
-			      "step %d/%d  loss %.4f  test %.1f %%  all-reduce %.0f %% of the time"
-			      "  %.1f MB/s",
-			      r->steps, trainer->options->steps, r->loss, 100 * r->accuracy,
-			      100 * r->waiting / r->seconds, 1e-6 * bytes / r->reducing);
+	if (trainer->rank != 0)
+		return;
+	if (trainer->options->link_mbit)
+		snprintf(link, sizeof(link), "  %.0f %% of the link",
+			 100 * demo_link_share(trainer->options, r));
+	demo_progress(last,
+		      "step %d/%d  loss %.4f  test %.1f %%  all-reduce %.0f %% of the time"
+		      "  %.1f MB/s%s",
+		      r->steps, trainer->options->steps, r->loss, 100 * r->accuracy,
+		      100 * r->waiting / r->seconds, 1e-6 * bytes / r->reducing, link);
 }
 
 /* Every rank's counters to all; the results get the largest and the sums. */

@@ -23,6 +23,9 @@ glue what is left together again (GRO), as a NIC's driver does.
 """
 import ipaddress
 import json
+import os
+import re
+import shutil
 import subprocess
 
 # The largest super-packet: 64 KiB and its segments' headers.
@@ -43,6 +46,26 @@ def call(*command, check=True, text=None):
     if check and done.returncode:
         raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
     return done.stdout
+
+
+def why_not():
+    """Why there can be no star here; None: there can."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    for program, package in (("ip", "iproute2"), ("tc", "iproute2"), ("ethtool", "ethtool"),
+                             ("iptables-restore", "iptables")):
+        if not shutil.which(program):
+            return f"there is no {program} (Debian: {package})"
+    return None
+
+
+def remove_remains(prefix):
+    """Stars named prefix, a process's number and more, whose process was killed before it could
+    clean up."""
+    for line in call("ip", "netns", "list", check=False).splitlines():
+        found = re.match(prefix + r"(\d+)(-\d+)?-", line)
+        if found and not os.path.exists(f"/proc/{found[1]}"):
+            Star(f"{prefix}{found[1]}{found[2] or ''}", 0, 0, 0).remove()
 
 
 class Star:
