@@ -2,8 +2,10 @@
 """torch.distributed's collectives on the switch, and on Gloo where it has none."""
 
 import math
+import threading
 import time
 from datetime import timedelta
+from unittest import mock
 
 import pytest
 
@@ -318,6 +320,65 @@ def test_the_profiler_shows_the_collectives(groups):
     for seen in groups.call(profiled):
         assert {"switchml:all_reduce", "switchml:broadcast", "switchml:barrier"} <= set(seen)
         assert seen["switchml:all_reduce"] > 50  # microseconds: until its end, not its call's
+
+
+class SlowEvent(threading.Event):
+    """Whoever waits for it goes on before whoever sets it does."""
+
+    def set(self):
+        super().set()
+        time.sleep(0.02)
+
+
+def told_of_ranges(said):
+    """Has the end of each of the profiler's ranges said."""
+    original = torch.autograd.profiler.record_function._call_end_callbacks_on_future
+
+    def attach(range_, future):
+        ended = original(range_, future)
+        ended.add_done_callback(lambda _: said.append("range"))
+        return ended
+
+    return mock.patch.object(
+        torch.autograd.profiler.record_function, "_call_end_callbacks_on_future", attach
+    )
+
+
+def ranges_and_waiters(rank):
+    said = []
+    with (
+        mock.patch.object(threading, "Event", SlowEvent),
+        told_of_ranges(said),
+        torch.profiler.profile(),
+    ):
+        for _ in range(3):
+            dist.all_reduce(torch.ones(10))
+            said.append("waiter")
+    return said
+
+
+def test_a_range_ends_before_who_waits_goes_on(groups):
+    """Else the profile could end in between, and its memory of the range be somebody else's."""
+    for said in groups.call(ranges_and_waiters):
+        assert said == ["range", "waiter"] * 3
+
+
+def profile_ends_first(rank):
+    said = []
+    tensor = torch.ones(3)
+    if rank == 0:
+        time.sleep(0.5)
+    with told_of_ranges(said):
+        with torch.profiler.profile():
+            work = dist.all_reduce(tensor, async_op=True)
+        work.wait()
+    return said, tensor[0].item()
+
+
+def test_a_profile_that_ends_first_leaves_its_ranges_open(groups):
+    for said, sum_ in groups.call(profile_ends_first)[1:]:
+        assert said == []
+        assert sum_ == N
 
 
 def logged(rank):

@@ -128,8 +128,8 @@ class ProcessGroupSwitchML(Router):
             return work
         # The range ends with the work, not with the call.
         with torch.autograd.profiler.record_function(f"switchml:{name}") as range_:
+            work.profile(range_)
             self._line.put(work)
-            range_._call_end_callbacks_on_future(work.get_future())
         return work
 
     def _copies_of(self, device: torch.device) -> Cuda:

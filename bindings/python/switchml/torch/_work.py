@@ -69,6 +69,12 @@ class Work(_Work):
         self._lock = threading.Lock()
         self._inner: torch.futures.Future | None = None
         self._future: torch.futures.Future | None = None
+        self._range: torch.futures.Future | None = None
+
+    def profile(self, range_: Any) -> None:
+        """End this range of the profiler with the work. Before the work is put into a line."""
+        self._range = torch.futures.Future()
+        range_._call_end_callbacks_on_future(self._range)
 
     # ---- by the line ----
 
@@ -88,6 +94,7 @@ class Work(_Work):
             except Exception as failure:  # told to whoever waits
                 error = failure
         self._error = error
+        self._end_range()
         with self._lock:
             self._ended.set()
             inner = self._inner
@@ -98,6 +105,13 @@ class Work(_Work):
     def _complete(self) -> None:
         if self._finish:
             self._finish()
+
+    def _end_range(self) -> None:
+        """Before anybody who waits goes on. A profile that ends frees its ranges' memory, and who
+        ends a range writes there: one that is still open then stays so."""
+        if self._range is not None and torch.autograd.profiler._is_profiler_enabled:
+            self._range.set_result(None)
+        self._range = None
 
     def _resolve(self, inner: torch.futures.Future) -> None:
         with self._streams():
