@@ -81,7 +81,7 @@ class Ranks:
             raise TimeoutError(f"rank {rank} said nothing for {timeout} s")
         try:
             return self.pipes[rank].recv()
-        except EOFError:
+        except (EOFError, ConnectionResetError):
             self.processes[rank].join(10)
             code = self.processes[rank].exitcode
             raise RankLost(f"rank {rank} is gone; its exit code is {code}") from None

@@ -364,21 +364,28 @@ def test_a_range_ends_before_who_waits_goes_on(groups):
 
 
 def profile_ends_first(rank):
+    """Nobody's work ends in the profile in which it began: rank 0 begins when all have left it."""
     said = []
     tensor = torch.ones(3)
+    store = dist.distributed_c10d._get_default_store()
     if rank == 0:
-        time.sleep(0.5)
+        store.wait([f"profile_ends_first/{r}" for r in range(1, N)])
+        dist.all_reduce(tensor)
+        return said, tensor[0].item()
     with told_of_ranges(said):
         with torch.profiler.profile():
             work = dist.all_reduce(tensor, async_op=True)
-        work.wait()
+        with torch.profiler.profile():
+            said.append("next profile")
+            store.set(f"profile_ends_first/{rank}", "")
+            work.wait()
     return said, tensor[0].item()
 
 
-def test_a_profile_that_ends_first_leaves_its_ranges_open(groups):
-    for said, sum_ in groups.call(profile_ends_first)[1:]:
-        assert said == []
-        assert sum_ == N
+def test_a_profile_ends_the_ranges_that_are_open(groups):
+    outcomes = groups.call(profile_ends_first)
+    assert [sum_ for _, sum_ in outcomes] == [N] * N
+    assert [said for said, _ in outcomes[1:]] == [["range", "next profile"]] * (N - 1)
 
 
 def logged(rank):

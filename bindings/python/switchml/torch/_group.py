@@ -123,13 +123,7 @@ class ProcessGroupSwitchML(Router):
             work: Work = DeviceWork(copies, name, tensors, calls, finish, limit)
         else:
             work = Work(name, tensors, calls, finish, limit)
-        if not torch.autograd._profiler_enabled():
-            self._line.put(work)
-            return work
-        # The range ends with the work, not with the call.
-        with torch.autograd.profiler.record_function(f"switchml:{name}") as range_:
-            work.profile(range_)
-            self._line.put(work)
+        self._line.put(work)
         return work
 
     def _copies_of(self, device: torch.device) -> Cuda:

@@ -21,6 +21,7 @@ from torch._C._distributed_c10d import Work as _Work
 
 from ..errors import Timeout
 from ..job import Job, Request
+from ._profiler import range_of
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,7 @@ class Work(_Work):
         self._lock = threading.Lock()
         self._inner: torch.futures.Future | None = None
         self._future: torch.futures.Future | None = None
-        self._range: torch.futures.Future | None = None
-
-    def profile(self, range_: Any) -> None:
-        """End this range of the profiler with the work. Before the work is put into a line."""
-        self._range = torch.futures.Future()
-        range_._call_end_callbacks_on_future(self._range)
+        self._range = range_of(f"switchml:{name}")
 
     # ---- by the line ----
 
@@ -94,7 +90,8 @@ class Work(_Work):
             except Exception as failure:  # told to whoever waits
                 error = failure
         self._error = error
-        self._end_range()
+        if self._range is not None:  # before anybody who waits goes on, and ends the profile
+            self._range.end()
         with self._lock:
             self._ended.set()
             inner = self._inner
@@ -105,13 +102,6 @@ class Work(_Work):
     def _complete(self) -> None:
         if self._finish:
             self._finish()
-
-    def _end_range(self) -> None:
-        """Before anybody who waits goes on. A profile that ends frees its ranges' memory, and who
-        ends a range writes there: one that is still open then stays so."""
-        if self._range is not None and torch.autograd.profiler._is_profiler_enabled:
-            self._range.set_result(None)
-        self._range = None
 
     def _resolve(self, inner: torch.futures.Future) -> None:
         with self._streams():
