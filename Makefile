@@ -11,12 +11,13 @@ all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
 
 demo: $(BUILD)/build.ninja
-	@tools/install-dependencies build demo
+	@tools/install-dependencies build demo $(if $(LINK),links)
 	@ninja -C $(BUILD) -t query demo/switchml-demo >/dev/null 2>&1 || \
 		$(MESON) setup --reconfigure -Ddemo=enabled $(BUILD)
-	@ninja -C $(BUILD) demo/switchml-demo
-	@$(if $(LINK),bench/on-links --rate $(LINK) --build $(BUILD) )$(BUILD)/demo/switchml-demo \
-		$(if $(LINK),--link $(LINK)) $(ARGS)
+	@ninja -C $(BUILD) demo/switchml-demo $(if $(LINK),switchml)
+	@$(if $(LINK),bench/on-links --rate $(LINK) $(if $(WORKERS),--workers $(WORKERS)) --build $(BUILD)) \
+		$(BUILD)/demo/switchml-demo $(if $(filter-out 0,$(LINK)),--link $(LINK)) \
+		$(if $(WORKERS),--workers $(WORKERS)) $(ARGS)
 
 test:
 	@tools/install-dependencies build demo test
@@ -49,7 +50,7 @@ clean:
 help:
 	@echo "make                      build a release into build/ (the program is build/switchml)"
 	@echo "make demo [ARGS=…]        train a real model on four workers through a switch"
-	@echo "make demo LINK=MBIT       the same, each on a host and an emulated link (as root)"
+	@echo "make demo LINK=MBIT [WORKERS=N]    each on a host and an emulated link (as root)"
 	@echo "make test [ARGS=…]        all tests and checks (ARGS='--quick': no sanitizers)"
 	@echo "make test-python [ARGS=…]    the Python package with PyTorch, TensorFlow and JAX"
 	@echo "make fuzz [ARGS=SECONDS]  each fuzz target for a time (60 s), with clang's libFuzzer"

@@ -20,7 +20,8 @@ void demo_progress(bool last, const char *format, ...) __attribute__((format(pri
 
 /*
  * The numbers that went to the switch while all-reduces were under way, as a share of what a
- * link of options->link_mbit can carry of them in frames of 1500 bytes.
+ * link of options->link_mbit can carry of them in frames of 1500 bytes (14 more of Ethernet's are
+ * counted, preamble and gap are not). A link that lets bursts pass can come out above 1.
  */
 double demo_link_share(const struct demo_options *options, const struct demo_results *results);
 

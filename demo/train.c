@@ -162,18 +162,20 @@ static void show_progress(const struct demo_trainer *trainer, bool last)
 {
 	const struct demo_results *r = &trainer->results;
 	double bytes = 4.0 * (double)trainer->model.n_parameters * r->steps;
-	char link[32] = "";
+	char speed[32];
 
 	if (trainer->rank != 0)
 		return;
+	/* The line has to fit a terminal of 80 columns. */
 	if (trainer->options->link_mbit)
-		snprintf(link, sizeof(link), "  %.0f %% of the link",
+		snprintf(speed, sizeof(speed), "link %.0f %%",
 			 100 * demo_link_share(trainer->options, r));
+	else
+		snprintf(speed, sizeof(speed), "%.1f MB/s", 1e-6 * bytes / r->reducing);
 	demo_progress(last,
-		      "step %d/%d  loss %.4f  test %.1f %%  all-reduce %.0f %% of the time"
-		      "  %.1f MB/s%s",
+		      "step %d/%d  loss %.4f  test %.1f %%  all-reduce %.0f %% of the time  %s",
 		      r->steps, trainer->options->steps, r->loss, 100 * r->accuracy,
-		      100 * r->waiting / r->seconds, 1e-6 * bytes / r->reducing, link);
+		      100 * r->waiting / r->seconds, speed);
 }
 
 /* Every rank's counters to all; the results get the largest and the sums. */
