@@ -13,6 +13,8 @@ import subprocess
 import time
 from dataclasses import dataclass
 
+from programs import last_line
+
 START_SECONDS = 60
 
 
@@ -45,6 +47,7 @@ class Crew:
         self.star = star
         self.build = build
         self.work = os.path.join(work, method.name)
+        self.log_path = os.path.join(self.work, "log")
         self.processes = []  # what we started
         self.helpers = []  # of those, what isn't a rank: switches, launchers
         self.ranks = {}  # number -> Rank
@@ -69,7 +72,7 @@ class Crew:
 
     def spawn(self, host, command, helper=False, **environment):
         """Start a command on a host. Its words end up in the crew's log."""
-        with open(os.path.join(self.work, "log"), "ab") as log:
+        with open(self.log_path, "ab") as log:
             process = subprocess.Popen(
                 self.star.inside(host) + command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env={**self.environment, **environment}, start_new_session=True)
@@ -79,9 +82,7 @@ class Crew:
         return process
 
     def log(self):
-        with open(os.path.join(self.work, "log"), encoding="utf-8", errors="replace") as log:
-            lines = [line.strip() for line in log.read().splitlines() if line.strip()]
-        return lines[-1] if lines else "it said nothing"
+        return last_line(self.log_path)
 
     def meet(self, listener):
         deadline = time.monotonic() + START_SECONDS

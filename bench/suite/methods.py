@@ -2,9 +2,9 @@
 """The ways to all-reduce that are compared, and how each is started on a star."""
 import os
 import shutil
-import time
 
 from crew import Failed, Refused
+from programs import is_ready
 
 PORT = 28500
 HEADER_BYTES = 40  # ours, in each UDP packet (core/wire.h)
@@ -104,12 +104,8 @@ class SwitchML(Method):
         group = ["--multicast", f"239.77.{port - PORT + 1}.0"] if self.multicast else []
         process = crew.spawn(host, [os.path.join(crew.build, "switchml"), "switch", "--listen",
                                     address, *dataplane, *group], helper=True)
-        for _ in range(100):
-            if "ready on " + address in crew.log():
-                return address
-            if process.poll() is not None:
-                break
-            time.sleep(0.05)
+        if is_ready(process, crew.log_path, address):
+            return address
         if dataplane:
             raise Refused("no XDP here: " + crew.log())
         raise Failed("the switch did not start: " + crew.log())

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Programs that run on a star's hosts, and the one that started them: how they begin and end."""
+import contextlib
+import signal
+import sys
+import time
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def last_line(path):
+    with open(path, encoding="utf-8", errors="replace") as log:
+        lines = [line.strip() for line in log if line.strip()]
+    return lines[-1] if lines else "it said nothing"
+
+
+def is_ready(switch, log, address):
+    """Whether a switch listens: it has said so within 5 s, and has not ended before."""
+    for _ in range(100):
+        with open(log, encoding="utf-8", errors="replace") as said:
+            if f"ready on {address}" in said.read():
+                return True
+        if switch.poll() is not None:
+            break
+        time.sleep(0.05)
+    return False
+
+
+def exit_on_signals():
+    """Whoever asks this program to end lets it clean up."""
+    for number in SIGNALS:
+        signal.signal(number, lambda number, _frame: sys.exit(128 + number))
+
+
+@contextlib.contextmanager
+def signals_held():
+    """They wait until this is over; children hold them, too: for cleaning up."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
