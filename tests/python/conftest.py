@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The package from the tree, unless another is installed; time limits for every test."""
+"""The package from the tree, unless another is installed; time limits for every test; groups."""
 
 import faulthandler
 import sys
@@ -16,3 +16,13 @@ def _no_test_hangs():
     faulthandler.dump_traceback_later(600, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture(scope="module")
+def groups(request):
+    """As many ranks as the module's N says, in the default group of our backend."""
+    from groups import Groups, stop
+
+    with Groups(request.module.N) as ranks:
+        yield ranks
+        ranks.call(stop)

@@ -2,10 +2,8 @@
 """torch.distributed's collectives on the switch, and on Gloo where it has none."""
 
 import math
-import threading
 import time
 from datetime import timedelta
-from unittest import mock
 
 import pytest
 
@@ -23,13 +21,6 @@ ON_SWITCH = [torch.float32, torch.float16, torch.bfloat16, torch.int32]
 ON_GLOO = [torch.float64, torch.int64, torch.int8, torch.uint8]
 OPS = {"SUM": torch.sum, "AVG": torch.mean, "MAX": torch.amax, "MIN": torch.amin}
 BITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
-
-
-@pytest.fixture(scope="module")
-def groups():
-    with Groups(N) as groups:
-        yield groups
-        groups.call(stop)
 
 
 # ---- all-reduce ----
@@ -306,86 +297,6 @@ def late_rank(rank):
 
 def test_a_wait_that_timed_out_can_be_made_again(groups):
     assert groups.call(late_rank)[1:] == [N] * (N - 1)
-
-
-def profiled(rank):
-    with torch.profiler.profile() as profile:
-        dist.all_reduce(torch.ones(100_000))
-        dist.broadcast(torch.ones(10), 0)
-        dist.barrier()
-    return {e.name: e.cpu_time_total for e in profile.events() if e.name.startswith("switchml")}
-
-
-def test_the_profiler_shows_the_collectives(groups):
-    for seen in groups.call(profiled):
-        assert {"switchml:all_reduce", "switchml:broadcast", "switchml:barrier"} <= set(seen)
-        assert seen["switchml:all_reduce"] > 50  # microseconds: until its end, not its call's
-
-
-class SlowEvent(threading.Event):
-    """Whoever waits for it goes on before whoever sets it does."""
-
-    def set(self):
-        super().set()
-        time.sleep(0.02)
-
-
-def told_of_ranges(said):
-    """Has the end of each of the profiler's ranges said."""
-    original = torch.autograd.profiler.record_function._call_end_callbacks_on_future
-
-    def attach(range_, future):
-        ended = original(range_, future)
-        ended.add_done_callback(lambda _: said.append("range"))
-        return ended
-
-    return mock.patch.object(
-        torch.autograd.profiler.record_function, "_call_end_callbacks_on_future", attach
-    )
-
-
-def ranges_and_waiters(rank):
-    said = []
-    with (
-        mock.patch.object(threading, "Event", SlowEvent),
-        told_of_ranges(said),
-        torch.profiler.profile(),
-    ):
-        for _ in range(3):
-            dist.all_reduce(torch.ones(10))
-            said.append("waiter")
-    return said
-
-
-def test_a_range_ends_before_who_waits_goes_on(groups):
-    """Else the profile could end in between, and its memory of the range be somebody else's."""
-    for said in groups.call(ranges_and_waiters):
-        assert said == ["range", "waiter"] * 3
-
-
-def profile_ends_first(rank):
-    """Nobody's work ends in the profile in which it began: rank 0 begins when all have left it."""
-    said = []
-    tensor = torch.ones(3)
-    store = dist.distributed_c10d._get_default_store()
-    if rank == 0:
-        store.wait([f"profile_ends_first/{r}" for r in range(1, N)])
-        dist.all_reduce(tensor)
-        return said, tensor[0].item()
-    with told_of_ranges(said):
-        with torch.profiler.profile():
-            work = dist.all_reduce(tensor, async_op=True)
-        with torch.profiler.profile():
-            said.append("next profile")
-            store.set(f"profile_ends_first/{rank}", "")
-            work.wait()
-    return said, tensor[0].item()
-
-
-def test_a_profile_ends_the_ranges_that_are_open(groups):
-    outcomes = groups.call(profile_ends_first)
-    assert [sum_ for _, sum_ in outcomes] == [N] * N
-    assert [said for said, _ in outcomes[1:]] == [["range", "next profile"]] * (N - 1)
 
 
 def logged(rank):

@@ -25,13 +25,6 @@ BOUND = {"int32": 1e-4, "int16": 5e-3, "feedback": 5e-3}
 
 
 @pytest.fixture(scope="module")
-def groups():
-    with Groups(N) as groups:
-        yield groups
-        groups.call(stop)
-
-
-@pytest.fixture(scope="module")
 def gloo():
     with Groups(N, "gloo") as groups:
         yield groups
