@@ -35,6 +35,12 @@ rank() {
 	pids[$1]=$!
 }
 
+# Name of its output: a rank is gone, and its connection with it.
+end_rank() {
+	kill "${pids[$1]}"
+	wait "${pids[$1]}" 2>/dev/null
+}
+
 # Title, then output and text in turn: each rank fails, and says the text.
 expect_errors() {
 	local title=$1
@@ -78,7 +84,7 @@ N=1000000 rank a long SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
 sleep 0.5
 rank b long SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
 expect_errors "a job that runs already" b 'is taken by host'
-kill "${pids[a]}"
+end_rank a
 
 # The vanished job's slots and name are free again.
 rank c long SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
@@ -94,7 +100,7 @@ N=1000000 rank a first SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
 sleep 0.5
 rank b second SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
 expect_errors "a full pool" b "pool is full: job \"second\" needs at least"
-kill "${pids[a]}"
+end_rank a
 
 # Several switches: each admits the job, or all ranks learn which one did not.
 start_switch
@@ -108,9 +114,7 @@ rank b second SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
 rank c second SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2
 text="stripe 1 ($full): the switch has all the jobs it takes"
 expect_errors "one of two switches refuses" b "$text" c "$text"
-kill "${pids[a]}"
-wait "${pids[a]}" 2>/dev/null
-sleep 0.3
+end_rank a
 address=$roomy,$full rank a turned SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
 sleep 0.3
 address=$full,$roomy rank b turned SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2
