@@ -7,15 +7,22 @@ from datetime import timedelta
 from ranks import Ranks, free_port
 
 
+def prepare(rank):
+    """What takes one rank seconds longer than another, before a group's timeout begins."""
+    import torch
+
+    import switchml.torch  # noqa: F401
+
+    torch.set_num_threads(1)
+    os.environ.pop("RANK", None)
+
+
 def start(rank, n, port, backend, seconds, options):
     """init_process_group() in one rank."""
-    import torch
     import torch.distributed as dist
 
     import switchml.torch
 
-    torch.set_num_threads(1)
-    os.environ.pop("RANK", None)
     dist.init_process_group(
         backend,
         init_method=f"tcp://127.0.0.1:{port}",
@@ -37,6 +44,7 @@ class Groups(Ranks):
 
     def __init__(self, n, backend="switchml", seconds=150, options=None):
         super().__init__(n, job=False)
+        self.call(prepare)
         port = free_port()
         for rank in range(n):
             self.pipes[rank].send((start, (n, port, backend, seconds, options)))

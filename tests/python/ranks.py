@@ -9,12 +9,20 @@ import traceback
 SPAWN = multiprocessing.get_context("spawn")
 
 
+_kept = []
+
+
 def free_port():
-    """A port that TCP and UDP both have free just now."""
-    with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
-        tcp.bind(("127.0.0.1", 0))
-        udp.bind(tcp.getsockname())
-        return tcp.getsockname()[1]
+    """A TCP port for a server of a test, and for nobody else until the tests end.
+
+    The kernel gives a port that is bound to nobody. Who asks for this one gets it all the same, as
+    long as both have SO_REUSEADDR, and only one listens.
+    """
+    tcp = socket.socket()
+    tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    tcp.bind(("127.0.0.1", 0))
+    _kept.append(tcp)
+    return tcp.getsockname()[1]
 
 
 def _serve(pipe, rank, n, settings):
@@ -25,6 +33,10 @@ def _serve(pipe, rank, n, settings):
         if settings is not None:
             import switchml
 
+            # Starting Python may take one rank seconds longer than another: a job's timeout
+            # does not begin before all have.
+            pipe.send(("started", None))
+            pipe.recv()
             job = switchml.Job(rank=rank, world_size=n, **settings)
         pipe.send(("ready", None))
         while (call := pipe.recv()) is not None:
@@ -61,7 +73,7 @@ class Ranks:
             settings = {
                 "job": "test",
                 "master_port": free_port(),
-                "timeout": 30,
+                "timeout": 150,  # one rank may still import what another has long imported
                 **(settings or {}),
             }
         for rank in range(n):
@@ -72,9 +84,16 @@ class Ranks:
             theirs.close()
             self.processes.append(process)
             self.pipes.append(ours)
-        for rank in range(n):
+        if job:
+            self._await("started")
+            for pipe in self.pipes:
+                pipe.send("open")
+        self._await("ready")
+
+    def _await(self, expected):
+        for rank in range(self.n):
             what, said = self._take(rank, 200)
-            assert what == "ready", said
+            assert what == expected, said
 
     def _take(self, rank, timeout):
         if not self.pipes[rank].poll(timeout):
