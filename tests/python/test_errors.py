@@ -5,12 +5,14 @@ import os
 import signal
 import threading
 import time
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import switchml
 from ranks import RankError, Ranks
+from switchml._library import lib
 
 N = 3
 X = np.ones(100_000, np.float32)
@@ -51,6 +53,22 @@ def interrupted(job):
     except KeyboardInterrupt:
         return "interrupted"
     return "not interrupted"
+
+
+def interrupted_as_it_begins(job):
+    """Ctrl-C comes when C has the call, and Python does not know of it yet."""
+    begin = lib.sml_allreduce_async
+
+    def begin_and_interrupt(*arguments):
+        begin(*arguments)
+        raise KeyboardInterrupt
+
+    with (
+        mock.patch.object(lib, "sml_allreduce_async", begin_and_interrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        job.allreduce(X)
+    return len(job._pending)
 
 
 def test_a_killed_rank_raises_on_the_others():
@@ -94,6 +112,15 @@ def test_ctrl_c_interrupts_a_waiting_call_and_aborts_the_job():
         ranks.start(interrupted, only=[0])
         # The call's own time is longer.
         assert ranks.outcomes(only=[0], timeout=60) == ["interrupted"]
+        ranks.start(reduce, only=[1])
+        (outcome,) = ranks.outcomes(only=[1])
+        assert outcome.kind == "Aborted" and "KeyboardInterrupt" in str(outcome)
+
+
+def test_ctrl_c_as_a_call_begins_aborts_the_job_and_keeps_its_arrays():
+    with Ranks(2) as ranks:
+        ranks.start(interrupted_as_it_begins, only=[0])
+        assert ranks.outcomes(only=[0]) == [1], "C has arrays that Python may free"
         ranks.start(reduce, only=[1])
         (outcome,) = ranks.outcomes(only=[1])
         assert outcome.kind == "Aborted" and "KeyboardInterrupt" in str(outcome)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from . import _library as c
@@ -194,19 +194,23 @@ class Job:
     def _submit(self, name: str, arguments: tuple, keep: tuple, result: Any) -> Request:
         if not self._context:
             raise Closed("the job is closed")
-        pointer = ctypes.c_void_p()
-        function = getattr(lib, f"sml_{name}_async")
-        number = function(self._context, *arguments, ctypes.cast(ctypes.byref(pointer), c._REQUEST))
-        if number:
-            raise make(number, c.text_of(self._context, number))
-        request = Request(self, pointer, keep, result)
+        request = Request(self, ctypes.c_void_p(), keep, result)
+        pointer = ctypes.cast(ctypes.byref(request._pointer), c._REQUEST)
+        # Before C has the arrays: from then on, Ctrl-C may come at any time.
         self._pending.add(request)
+        try:
+            number = getattr(lib, f"sml_{name}_async")(self._context, *arguments, pointer)
+            if number:
+                raise make(number, c.text_of(self._context, number))
+        except Exception:  # and not Ctrl-C: C may have them
+            self._pending.discard(request)
+            raise
         return request
 
-    def _complete(self, request: Request) -> Any:
-        """Wait for a call that nobody else can wait for: interrupted, it ends the job."""
+    def _complete(self, begin: Callable[..., Request], *arguments: Any) -> Any:
+        """Make a call that nobody else can wait for: interrupted, it ends the job."""
         try:
-            return request.wait()
+            return begin(*arguments).wait()
         except KeyboardInterrupt:
             self.abort("interrupted (KeyboardInterrupt)")
             raise
@@ -250,7 +254,7 @@ class Job:
             Mismatch: another rank made a different call.
             RankDied, SwitchDied, Timeout, Aborted, Closed: the job is over.
         """
-        return self._complete(self.allreduce_async(array, out, op, wire))
+        return self._complete(self.allreduce_async, array, out, op, wire)
 
     def broadcast_async(self, array: Any, root: int = 0) -> Request:
         """Begin a broadcast(); its arguments, and a Request."""
@@ -265,7 +269,7 @@ class Job:
         `array` may have any type of fixed size, and any shape; it has the same on all
         ranks. Raises as allreduce() does.
         """
-        return self._complete(self.broadcast_async(array, root))
+        return self._complete(self.broadcast_async, array, root)
 
     def allgather_async(self, array: Any, out: Any = None) -> Request:
         """Begin an allgather(); its arguments, and a Request for its result."""
@@ -289,7 +293,7 @@ class Job:
         has `world_size` times as many elements, by default as a new array of shape
         (world_size, *array.shape). Returns out. Raises as allreduce() does.
         """
-        return self._complete(self.allgather_async(array, out))
+        return self._complete(self.allgather_async, array, out)
 
     def reduce_scatter_async(
         self, array: Any, out: Any = None, op: str = "sum", wire: str | None = None
@@ -322,7 +326,7 @@ class Job:
         Rank r gets the r-th of `world_size` equal parts, cut along the first
         dimension. Else as allreduce().
         """
-        return self._complete(self.reduce_scatter_async(array, out, op, wire))
+        return self._complete(self.reduce_scatter_async, array, out, op, wire)
 
     def barrier_async(self) -> Request:
         """Begin a barrier(), and return a Request."""
@@ -330,7 +334,7 @@ class Job:
 
     def barrier(self) -> None:
         """Return when all ranks have called it. Raises as allreduce() does."""
-        self._complete(self.barrier_async())
+        self._complete(self.barrier_async)
 
     def abort(self, reason: str) -> None:
         """End the job for all ranks: their calls raise Aborted with this reason."""
