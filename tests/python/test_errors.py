@@ -126,6 +126,19 @@ def test_ctrl_c_as_a_call_begins_aborts_the_job_and_keeps_its_arrays():
         assert outcome.kind == "Aborted" and "KeyboardInterrupt" in str(outcome)
 
 
+def close_at_exit(job):
+    """As Python 3.12 and later are in functions of atexit: no thread can be started."""
+    text = "can't create new thread at interpreter shutdown"
+    with mock.patch.object(threading.Thread, "start", side_effect=RuntimeError(text)):
+        job.close()
+    return job.closed
+
+
+def test_a_job_is_left_at_the_interpreters_exit():
+    with Ranks(2) as ranks:
+        assert ranks.call(close_at_exit) == [True, True]
+
+
 def test_settings_are_checked():
     with pytest.raises(switchml.ConfigError) as caught:
         switchml.Job(rank=5, world_size=2)

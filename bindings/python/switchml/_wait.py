@@ -33,7 +33,10 @@ def poll(done: Callable[[], bool], timeout: float | None = None) -> bool:
 
 
 def interruptible(call: Callable[[], T]) -> T:
-    """Make a long C call; from the main thread in another one, so that signals get through."""
+    """Make a long C call; from the main thread in another one, so that signals get through.
+
+    Without a thread where there can be none: since Python 3.12 that is so when it exits.
+    """
     if not in_main_thread():
         return call()
     results: list[T] = []
@@ -46,7 +49,10 @@ def interruptible(call: Callable[[], T]) -> T:
             errors.append(error)
 
     thread = threading.Thread(target=run, name="switchml-call", daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError:
+        return call()
     thread.join()
     if errors:
         raise errors[0]
