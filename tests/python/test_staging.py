@@ -71,7 +71,7 @@ class Event:
         self._event = event
 
     def synchronize(self):
-        assert self._event.wait(10)
+        assert self._event.wait(150)
 
 
 def staged(rank, piece_bytes):

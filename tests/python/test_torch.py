@@ -2,6 +2,7 @@
 """torch.distributed's collectives on the switch, and on Gloo where it has none."""
 
 import math
+import statistics
 import time
 from datetime import timedelta
 
@@ -281,16 +282,18 @@ def test_a_work_that_nobody_holds_ends(groups):
 
 
 def late_rank(rank):
-    """wait() with a time of its own only stops waiting."""
+    """wait() with a time of its own only stops waiting: rank 0 comes when all others have."""
     tensor = torch.ones(3)
+    store = dist.distributed_c10d._get_default_store()
     if rank == 0:
-        time.sleep(1.0)
+        store.wait([f"late_rank/{r}" for r in range(1, N)])
         dist.all_reduce(tensor)
         return None
     work = dist.all_reduce(tensor, async_op=True)
     with pytest.raises(TimeoutError):
         work.wait(timedelta(seconds=0.2))
     assert not work.is_completed()
+    store.set(f"late_rank/{rank}", "")
     work.wait()
     return tensor[0].item()
 
@@ -370,6 +373,14 @@ def test_it_stands_beside_other_backends(groups):
     assert groups.call(mixed) == [N * N] * N
 
 
+def bytes_of_first_packets(counters, earlier):
+    """A busy machine answers late, and late packets are sent again: without those."""
+    since = [now - then for now, then in zip(counters, earlier or [0] * len(counters), strict=True)]
+    since = type(counters)(*since)
+    again = since.retransmits_timeout + since.retransmits_fast
+    return since.bytes_sent * (1 - again / since.packets_sent)
+
+
 def wires(rank):
     import switchml.torch
 
@@ -379,13 +390,14 @@ def wires(rank):
             list(range(N)), backend="switchml", pg_options=switchml.torch.Options(wire=wire)
         )
         before = torch.linspace(-1, 1, 100_000)
-        after = before.clone()
-        dist.all_reduce(after, group=group)
-        counters = group._line.job.counters()
-        again = counters.retransmits_timeout + counters.retransmits_fast
-        # A busy machine answers late, and late packets are sent again: without those.
-        first = counters.bytes_sent * (1 - again / counters.packets_sent)
-        found.append(((after - N * before).abs().max().item(), first))
+        sent = []
+        for _ in range(9):
+            earlier = group._line.job.counters() if sent else None
+            after = before.clone()
+            dist.all_reduce(after, group=group)
+            sent.append(bytes_of_first_packets(group._line.job.counters(), earlier))
+        # Others' stalls have results sent again, too, and nobody counts those.
+        found.append(((after - N * before).abs().max().item(), statistics.median(sent)))
         dist.destroy_process_group(group)
     return found
 
@@ -415,11 +427,19 @@ def leftovers(rank):
         dist.destroy_process_group(group)
 
     round_of_groups()
+    time.sleep(0.2)  # else what is about to go might hide a leak
     before = count()
     for _ in range(3):
         round_of_groups()
-    time.sleep(0.2)
-    return before, count()
+    # A thread that was joined may be the kernel's for a moment more, on other ranks a file, too.
+    until = time.monotonic() + 60
+    while (after := count())[0] != before[0] or any(
+        a > b for a, b in zip(after, before, strict=True)
+    ):
+        if time.monotonic() > until:
+            break
+        time.sleep(0.01)
+    return before, after
 
 
 def test_destroyed_groups_leave_nothing_behind(groups):
@@ -434,7 +454,7 @@ def begin_again(rank, n, port):
 
     dist.all_reduce(torch.ones(3))
     dist.destroy_process_group()
-    start(rank, n, port, "switchml", 30, None)
+    start(rank, n, port, "switchml", 150, None)
     tensor = torch.ones(3)
     dist.all_reduce(tensor)
     return tensor[0].item()
@@ -459,20 +479,17 @@ def test_a_killed_rank_raises_on_the_others():
     with Groups(N) as groups:
         groups.call(reduce_big)
         groups.start(reduce_big, only=[0, 1])
-        time.sleep(0.3)
-        began = time.monotonic()
+        time.sleep(0.3)  # most likely they wait by then; a later call raises the same
         groups.processes[2].kill()
-        for outcome in groups.outcomes(only=[0, 1]):
+        for outcome in groups.outcomes(only=[0, 1], timeout=60):
             assert isinstance(outcome, RankError)
             assert outcome.kind == "RankDied"
             assert "rank 2" in str(outcome)
-        assert time.monotonic() - began < 5
+            assert "heartbeat" not in str(outcome), "that took five seconds"
 
 
-def reduce_unless(rank, who):
-    if rank == who:
-        time.sleep(4)
-        return None
+def reduce_in_vain(rank):
+    """Seconds until the call, which no other rank makes, timed out."""
     began = time.monotonic()
     with pytest.raises(TimeoutError):
         dist.all_reduce(torch.ones(200_000))
@@ -480,20 +497,25 @@ def reduce_unless(rank, who):
 
 
 def test_the_groups_timeout_is_honoured():
-    with Groups(2, seconds=2) as groups:
-        assert 1.5 < groups.call(reduce_unless, [1, 1])[0] < 4
+    # Making the group has no more time than that, either.
+    with Groups(2, seconds=10) as groups:
+        groups.start(reduce_in_vain, only=[0])
+        (seconds,) = groups.outcomes(only=[0])
+        assert 9.5 < seconds < 25
 
 
 def shortened(rank):
     from torch.distributed.distributed_c10d import _set_pg_timeout
 
     _set_pg_timeout(timedelta(seconds=1))
-    return reduce_unless(rank, 1)
+    return reduce_in_vain(rank)
 
 
 def test_a_shortened_timeout_is_honoured():
-    with Groups(2, seconds=60) as groups:
-        assert 0.8 < groups.call(shortened)[0] < 3
+    with Groups(2) as groups:
+        groups.start(shortened, only=[0])
+        (seconds,) = groups.outcomes(only=[0])
+        assert 0.8 < seconds < 30
 
 
 def fail_in_the_middle(rank):
@@ -509,7 +531,7 @@ def fail_in_the_middle(rank):
 def test_a_rank_that_fails_tells_the_others_why():
     with Groups(N) as groups:
         groups.start(fail_in_the_middle)
-        outcomes = groups.outcomes(timeout=30)
+        outcomes = groups.outcomes()
         assert outcomes[1].kind == "OverflowError"
         for outcome in (outcomes[0], outcomes[2]):
             assert outcome.kind == "Aborted"
@@ -526,7 +548,7 @@ def leave_early(rank):
 def test_a_rank_that_leaves_while_others_reduce_is_a_mismatch():
     with Groups(2) as groups:
         groups.start(leave_early)
-        outcomes = groups.outcomes(timeout=30)
+        outcomes = groups.outcomes()
         assert outcomes[0].kind == "Mismatch"
 
 
@@ -537,6 +559,6 @@ def test_options_are_checked():
         switchml.torch.Options(wire="int4")
     with (
         pytest.raises(Exception, match="reached"),
-        Groups(1, options={"switch": "127.0.0.1:1"}, seconds=1),
+        Groups(1, options={"switch": "127.0.0.1:1"}),
     ):
         pass
