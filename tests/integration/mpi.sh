@@ -87,7 +87,7 @@ start_switch() {
 	rm -f "$work/switch"
 	"$switchml" switch --listen "127.0.0.1:${1:-0}" >"$work/switch" 2>&1 &
 	switch=$!
-	for _ in $(seq 100); do
+	for _ in $(seq 1200); do
 		address=$(sed -n 's/.*ready on \([^ ]*\) .*/\1/p' "$work/switch" 2>/dev/null)
 		[ -n "$address" ] && return
 		sleep 0.05
@@ -123,9 +123,11 @@ expect_right "a wrong threshold" "$with SWITCHML_MPI_THRESHOLD=64q" "0 of 41" 2 
 expect_right "a wrong setting" "$with SWITCHML_SLOTS=0" "0 of 41" 2 communicators
 expect_once "a wrong setting" 'rank 0: SWITCHML_SLOTS="0" is not allowed'
 
-# A switch dies while ranks are in the middle of calls.
+# A switch dies while ranks are in the middle of calls. All that a call may take, and opening the
+# job, too: so long after the death the ranks are told.
+seconds=6
 kill_under_way() {
-	for _ in $(seq 400); do
+	for _ in $(seq 1900); do # as long as the program may take
 		[ "$(find "$work/$1" -type f | wc -l)" = 3 ] && break
 		sleep 0.05
 	done
@@ -137,7 +139,7 @@ for how in blocking wait waitall waitsome; do
 	start_switch
 	mkdir "$work/$how"
 	kill_under_way $how &
-	if ! launch "$with SWITCHML_SWITCH=$address SWITCHML_TIMEOUT=1" 3 failing $how "$work/$how"; then
+	if ! launch "$with SWITCHML_SWITCH=$address SWITCHML_TIMEOUT=$seconds" 3 failing $how "$work/$how"; then
 		failed "a switch that dies, $how"
 	elif [ "$(grep -c '^rank [0-2]: class new: switchml: .*127.0.0.1' "$work/out")" != 3 ]; then
 		failed "a switch that dies, $how: not every rank was told"
@@ -151,7 +153,7 @@ done
 start_switch
 mkdir "$work/fatal"
 kill_under_way fatal &
-if launch "$with SWITCHML_SWITCH=$address SWITCHML_TIMEOUT=1" 3 failing fatal "$work/fatal"; then
+if launch "$with SWITCHML_SWITCH=$address SWITCHML_TIMEOUT=$seconds" 3 failing fatal "$work/fatal"; then
 	failed "a switch that dies, fatal: the program goes on"
 elif ! grep -q "switchml: .*127.0.0.1" "$work/out" || grep -q '^rank' "$work/out"; then
 	failed "a switch that dies, fatal"
@@ -165,11 +167,13 @@ start_switch
 mkdir "$work/back"
 (
 	kill_under_way back
+	# Calls that begin from now on need the new switch.
+	touch "$work/back/enough"
 	sleep 0.5
 	exec "$switchml" switch --listen "$address" >/dev/null 2>&1
 ) &
 back=$!
-if launch "$with SWITCHML_SWITCH=$address" 3 failing waitall "$work/back" 400 &&
+if launch "$with SWITCHML_SWITCH=$address" 3 failing waitall "$work/back" &&
 	[ "$(grep -c '^rank [0-2]: no error' "$work/out")" = 3 ]; then
 	echo "ok: a switch that comes back: $(through) through the switches"
 else

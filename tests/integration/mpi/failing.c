@@ -3,10 +3,11 @@
  * All-reduces until one fails, which is to be told by this communicator's error
  * handler and by no other: MPI_COMM_WORLD keeps the one that ends the program.
  *
- *	failing blocking|wait|waitall|waitsome|fatal DIRECTORY [MOST]
+ *	failing blocking|wait|waitall|waitsome|fatal DIRECTORY
  *
  * "fatal" is blocking, with MPI's own handler of errors. In DIRECTORY each rank makes a file once
- *its first call has succeeded. Ends after MOST rounds without an error.
+ * its first call has succeeded. Ends without an error after the round that rank 0 began with a file
+ * "enough" there: its all-reduce tells the others.
  */
 #include <string.h>
 #include <unistd.h>
@@ -28,6 +29,14 @@ static void say_that_it_runs(const char *directory)
 	file = fopen(name, "w");
 	if (file)
 		fclose(file);
+}
+
+static float is_enough(const char *directory)
+{
+	char name[1024];
+
+	snprintf(name, sizeof(name), "%s/enough", directory);
+	return rank == 0 && access(name, F_OK) == 0;
 }
 
 /* The first error of a call, or of its requests. */
@@ -68,7 +77,8 @@ int main(int argc, char **argv)
 {
 	const char *how = argc > 1 ? argv[1] : "blocking";
 	char text[MPI_MAX_ERROR_STRING] = "";
-	int most = argc > 3 ? atoi(argv[3]) : MOST, error = MPI_SUCCESS, class, length;
+	const char *directory = argc > 2 ? argv[2] : ".";
+	int error = MPI_SUCCESS, class, length;
 	MPI_Comm comm;
 
 	MPI_Init(&argc, &argv);
@@ -77,9 +87,11 @@ int main(int argc, char **argv)
 	if (strcmp(how, "fatal") != 0)
 		MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
 	MPI_Allreduce(in[0], out[0], LARGE, MPI_FLOAT, MPI_SUM, comm);
-	say_that_it_runs(argc > 2 ? argv[2] : ".");
-	for (int i = 0; i < most && error == MPI_SUCCESS; i++)
+	say_that_it_runs(directory);
+	for (int i = 0; i < MOST && error == MPI_SUCCESS && out[0][0] == 0; i++) {
+		in[0][0] = is_enough(directory);
 		error = call(how, comm);
+	}
 	if (error) {
 		MPI_Error_string(error, text, &length);
 		MPI_Error_class(error, &class);
