@@ -30,7 +30,11 @@ def check_example(name, *arguments, ranks=2):
         )
         for rank in range(ranks)
     ]
-    said = [process.communicate(timeout=240)[0] for process in processes]
+    try:
+        said = [process.communicate(timeout=240)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()  # nothing, if it has ended
     for process, its in zip(processes, said, strict=True):
         assert process.returncode == 0, its
     last = said[0].splitlines()[-1]
