@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """torch.distributed's collectives on the switch, and on Gloo where it has none."""
 
+import contextlib
 import math
+import socket
 import statistics
 import time
 from datetime import timedelta
+from unittest import mock
 
 import pytest
 
@@ -16,6 +19,7 @@ from hypothesis import strategies as st  # noqa: E402
 
 from groups import Groups, stop  # noqa: E402
 from ranks import RankError  # noqa: E402
+from switchml import Job  # noqa: E402
 
 N = 3
 ON_SWITCH = [torch.float32, torch.float16, torch.bfloat16, torch.int32]
@@ -354,6 +358,34 @@ def subgroups(rank):
 
 def test_every_group_is_a_job_of_its_own(groups):
     assert groups.call(subgroups) == [2, 2, 2]
+
+
+def with_a_thief(rank):
+    """Somebody wants a port at the moment when rank 0 has chosen it for its switch."""
+    from switchml.torch import _rendezvous
+
+    stolen = []
+
+    def steal_and_join(**settings):
+        with socket.socket() as thief:
+            with contextlib.suppress(OSError):
+                thief.bind(("127.0.0.1", settings["master_port"]))
+                thief.listen()
+                stolen.append(settings["master_port"])
+                time.sleep(0.5)  # time to tell the other ranks of it
+            return Job(**settings)
+
+    group = dist.new_group(list(range(N)), timeout=timedelta(seconds=30))
+    tensor = torch.ones(3)
+    join = steal_and_join if rank == 0 else Job
+    with mock.patch.object(_rendezvous, "Job", join):
+        dist.all_reduce(tensor, group=group)
+    dist.destroy_process_group(group)
+    return tensor[0].item(), stolen
+
+
+def test_a_groups_port_is_nobody_elses(groups):
+    assert groups.call(with_a_thief) == [(N, [])] * N
 
 
 def mixed(rank):

@@ -8,13 +8,13 @@ the store when it listens there, and not before.
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import os
 import socket
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torch.distributed import Store
@@ -22,7 +22,6 @@ from torch.distributed import Store
 from ..errors import Timeout
 from ..job import Job
 
-_ATTEMPTS = 16
 _LOOPBACK = "127.0.0.1"
 
 
@@ -68,24 +67,18 @@ def _get(store: Store, key: str, deadline: float) -> bytes:
 
 def _join_and_tell(store: Store, world_size: int, settings: dict[str, Any], deadline: float) -> Job:
     address = settings.get("master_address") or _own_address(store, world_size, deadline)
-    port = settings.get("master_port") or os.environ.get("SWITCHML_MASTER_PORT")
-    for attempt in range(_ATTEMPTS):
-        chosen = int(port) if port else _free_port()
+    told = settings.get("master_port") or os.environ.get("SWITCHML_MASTER_PORT")
+    with _kept_port() if not told else contextlib.nullcontext(int(told)) as port:
         over = threading.Event()
         teller = threading.Thread(
-            target=_tell_when_it_listens, args=(store, address, chosen, over), daemon=True
+            target=_tell_when_it_listens, args=(store, address, port, over), daemon=True
         )
         teller.start()
         try:
-            return Job(**{**settings, "master_address": address, "master_port": chosen})
-        except OSError as error:
-            # Somebody else was faster; of a port that was asked for, that is the end.
-            if error.errno != errno.EADDRINUSE or port or attempt == _ATTEMPTS - 1:
-                raise
+            return Job(**{**settings, "master_address": address, "master_port": port})
         finally:
             over.set()
             teller.join()
-    raise AssertionError("not reached")
 
 
 def _tell_when_it_listens(store: Store, address: str, port: int, over: threading.Event) -> None:
@@ -100,16 +93,16 @@ def _tell_when_it_listens(store: Store, address: str, port: int, over: threading
         return
 
 
-def _free_port() -> int:
-    """A port that TCP and UDP both have free just now."""
-    while True:
-        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
-            tcp.bind(("", 0))
-            try:
-                udp.bind(("", tcp.getsockname()[1]))
-            except OSError:
-                continue
-            return tcp.getsockname()[1]
+@contextlib.contextmanager
+def _kept_port() -> Iterator[int]:
+    """A port that the kernel gives to nobody else meanwhile.
+
+    Who asks for it gets it all the same, as long as both have SO_REUSEADDR: the switch does.
+    """
+    with socket.socket() as tcp:
+        tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        tcp.bind(("", 0))
+        yield tcp.getsockname()[1]
 
 
 # ---- where rank 0 is ----
