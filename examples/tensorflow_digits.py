@@ -51,6 +51,7 @@ def main():
     training = tf.data.Dataset.from_tensor_slices((pixels[mine], labels[mine]))
     training = training.shuffle(len(mine), seed=rank).batch(options.batch, drop_remainder=True)
 
+    tf.keras.utils.set_random_seed(rank)  # other weights on each: see broadcast_variables()
     model = tf.keras.Sequential(
         [
             tf.keras.layers.Input((64,)),

@@ -284,4 +284,4 @@ def test_a_failed_call_says_why(graph):
 
 
 def test_the_example_trains():
-    check_example("tensorflow_digits.py", "--epochs", "4")
+    check_example("tensorflow_digits.py", "--epochs", "8")
