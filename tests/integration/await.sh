@@ -32,3 +32,39 @@ is_under_way() {
 		here && $6 == "ms" { ranks++; busy += $7 >= 100 }
 		END { exit !(ranks && busy == ranks) }'
 }
+
+# $pids: the processes of a job. Do all of them run?
+all_run() {
+	local pid
+	for pid in "${pids[@]}"; do
+		kill -0 "$pid" 2>/dev/null || return 1
+	done
+}
+
+# Command: it succeeds, or the job is over.
+is_over_or() {
+	"$@" || ! all_run
+}
+
+# Command: $over, unless it was done while the job ran.
+strike() {
+	over=
+	"$@"
+	all_run || over=yes
+}
+
+# Job, its switch, command that strikes, arguments of start_job: what happens while the job is under
+# way. Again, with more calls, where the job was over before that had happened.
+in_the_middle() {
+	local job=$1 at=$2 what=$3 calls pid
+	shift 3
+	for calls in 400 2000 10000 50000; do
+		start_job "$job" "$@" -n $calls -w 1
+		await is_over_or is_under_way "$at" "$job"
+		$what
+		[ -n "$over" ] || return
+		for pid in "${pids[@]}"; do
+			wait "$pid" || return # whoever expects success will see it
+		done
+	done
+}

@@ -45,21 +45,10 @@ start_bench() {
 	over=
 	SWITCHML_TIMEOUT=60 timeout 200 "$switchml" bench --local-workers 3 --job under-way \
 		--switch "$1" -b 1M -e 1M -w 1 "${@:2}" >"$work/bench" 2>&1 &
-	bench=$!
+	pids=($!)
 	for one in $(echo "${1%%|*}" | tr , ' '); do
 		await is_over_or is_under_way "$one" under-way
 	done
-}
-
-# Command: it succeeds, or the benchmark has ended.
-is_over_or() {
-	"$@" || ! kill -0 "$bench" 2>/dev/null
-}
-
-# Signal, switches: they get it in the middle, unless the benchmark is over already.
-strike() {
-	kill "-$1" "${@:2}"
-	kill -0 "$bench" 2>/dev/null || over=yes
 }
 
 fail() {
@@ -71,7 +60,7 @@ fail() {
 # Title, texts that the ranks must have written.
 expect_success() {
 	local title=$1 text
-	wait "$bench" || {
+	wait "${pids[0]}" || {
 		fail "$title"
 		return
 	}
@@ -105,7 +94,7 @@ started_again() {
 	start_switch
 	start_bench "$address" -n "$calls" --drop 0.1%
 	for epoch in 2 3 4; do
-		strike KILL "$pid"
+		strike kill -KILL "$pid"
 		wait "$pid" 2>/dev/null
 		start_switch "$address"
 		await is_over_or says "$work/bench" "epoch $epoch"
@@ -118,7 +107,7 @@ next_address() {
 	local first=$address first_pid=$pid
 	start_switch
 	start_bench "$first|$address" -n "$calls" --wire int16
-	strike KILL "$first_pid"
+	strike kill -KILL "$first_pid"
 	expect_success "the next address takes over" "$address goes on in its place"
 }
 
@@ -127,7 +116,7 @@ frozen() {
 	local first=$address first_pid=$pid
 	start_switch
 	SWITCHML_HEARTBEAT=3 start_bench "$first|$address" -n "$calls" -d int32
-	strike STOP "$first_pid"
+	strike kill -STOP "$first_pid"
 	expect_success "the next address takes over from a frozen switch" \
 		"has been silent.*$address goes on in its place"
 }
@@ -141,7 +130,7 @@ one_of_two() {
 	second=$address second_pid=$pid
 	start_switch
 	start_bench "$first,$second|$first,$address" -n "$calls" --drop 0.1%
-	strike KILL "$second_pid"
+	strike kill -KILL "$second_pid"
 	expect_success "another switch takes over one of two stripes" \
 		"$second closed the connection; the switch at $address goes on in its place (epoch 2)"
 }
@@ -153,7 +142,7 @@ survivor() {
 	first=$address first_pid=$pid
 	start_switch
 	start_bench "$first,$address|$address,$first" -n "$calls"
-	strike KILL "$first_pid"
+	strike kill -KILL "$first_pid"
 	expect_success "the survivor of two switches takes over the other's stripe" \
 		"$address goes on in its place"
 	"$switchml" status --switch "$address" >/dev/null || failures=$((failures + 1))
@@ -167,7 +156,7 @@ both_again() {
 	start_switch
 	second=$address second_pid=$pid
 	start_bench "$first,$second" -n "$calls" -d int32 --drop 0.1%
-	strike KILL "$first_pid" "$second_pid"
+	strike kill -KILL "$first_pid" "$second_pid"
 	wait "$first_pid" "$second_pid" 2>/dev/null
 	start_switch "$second"
 	await is_over_or says "$work/bench" "$second goes on in its place"
@@ -181,11 +170,11 @@ none() {
 	start_switch
 	SWITCHML_TIMEOUT=10 timeout 100 "$switchml" bench --local-workers 3 --job under-way \
 		--switch "$address" -b 1M -e 1M -n 100000 >"$work/bench" 2>&1 &
-	bench=$!
+	pids=($!)
 	await is_under_way "$address" under-way
 	began=$SECONDS
 	kill -9 "$pid"
-	wait "$bench"
+	wait "${pids[0]}"
 	status=$?
 	if [ $status = 1 ] && [ $((SECONDS - began)) -lt 30 ] &&
 		says "$work/bench" "no switch has taken over"; then

@@ -12,6 +12,8 @@ switchml=$(realpath "$3")
 work=$(mktemp -d)
 failures=0
 switch=
+# shellcheck source=tests/integration/await.sh
+. "$(dirname "$0")/await.sh"
 
 clean_up() {
 	# shellcheck disable=SC2046
@@ -84,16 +86,14 @@ expect_once() {
 }
 
 start_switch() {
-	rm -f "$work/switch"
+	: >"$work/switch"
 	"$switchml" switch --listen "127.0.0.1:${1:-0}" >"$work/switch" 2>&1 &
 	switch=$!
-	for _ in $(seq 100); do
-		address=$(sed -n 's/.*ready on \([^ ]*\) .*/\1/p' "$work/switch" 2>/dev/null)
-		[ -n "$address" ] && return
-		sleep 0.05
-	done
-	failed "no switch: $(cat "$work/switch")"
-	exit 1
+	await says "$work/switch" 'ready on' || {
+		failed "no switch: $(cat "$work/switch")"
+		exit 1
+	}
+	address=$(sed -n 's/.*ready on \([^ ]*\) .*/\1/p' "$work/switch")
 }
 
 for program in types communicators nonblocking threads; do
@@ -124,11 +124,12 @@ expect_right "a wrong setting" "$with SWITCHML_SLOTS=0" "0 of 41" 2 communicator
 expect_once "a wrong setting" 'rank 0: SWITCHML_SLOTS="0" is not allowed'
 
 # A switch dies while ranks are in the middle of calls.
+all_run() {
+	[ "$(find "$work/$1" -type f | wc -l)" = 3 ]
+}
+
 kill_under_way() {
-	for _ in $(seq 400); do
-		[ "$(find "$work/$1" -type f | wc -l)" = 3 ] && break
-		sleep 0.05
-	done
+	await all_run "$1"
 	sleep 0.2
 	kill -9 "$switch"
 }
@@ -137,7 +138,7 @@ for how in blocking wait waitall waitsome; do
 	start_switch
 	mkdir "$work/$how"
 	kill_under_way $how &
-	if ! launch "$with SWITCHML_SWITCH=$address SWITCHML_TIMEOUT=1" 3 failing $how "$work/$how"; then
+	if ! launch "$with SWITCHML_SWITCH=$address SWITCHML_TIMEOUT=6" 3 failing $how "$work/$how"; then
 		failed "a switch that dies, $how"
 	elif [ "$(grep -c '^rank [0-2]: class new: switchml: .*127.0.0.1' "$work/out")" != 3 ]; then
 		failed "a switch that dies, $how: not every rank was told"
@@ -151,7 +152,7 @@ done
 start_switch
 mkdir "$work/fatal"
 kill_under_way fatal &
-if launch "$with SWITCHML_SWITCH=$address SWITCHML_TIMEOUT=1" 3 failing fatal "$work/fatal"; then
+if launch "$with SWITCHML_SWITCH=$address SWITCHML_TIMEOUT=6" 3 failing fatal "$work/fatal"; then
 	failed "a switch that dies, fatal: the program goes on"
 elif ! grep -q "switchml: .*127.0.0.1" "$work/out" || grep -q '^rank' "$work/out"; then
 	failed "a switch that dies, fatal"
@@ -169,7 +170,8 @@ mkdir "$work/back"
 	exec "$switchml" switch --listen "$address" >/dev/null 2>&1
 ) &
 back=$!
-if launch "$with SWITCHML_SWITCH=$address" 3 failing waitall "$work/back" 400 &&
+if launch "$with SWITCHML_SWITCH=$address" 3 failing waitall "$work/back" 1200 &&
+	says "$work/out" "$address goes on in its place" &&
 	[ "$(grep -c '^rank [0-2]: no error' "$work/out")" = 3 ]; then
 	echo "ok: a switch that comes back: $(through) through the switches"
 else
