@@ -36,7 +36,7 @@ calibrate() {
 	local us
 	us=$("$switchml" bench --local-workers 3 -b 1M -e 1M -n 20 -w 3 |
 		awk '$1 == 1048576 { print int($5) }')
-	calls=$((6000000 / (2 * ${us:-20000} + 1) + 20))
+	calls=$((3000000 / (2 * ${us:-20000} + 1) + 20))
 }
 
 # Switches' addresses, bench's options: all-reduces under way, every result checked.
