@@ -81,7 +81,7 @@ expect_no_way() {
 	local lines
 	happened=$(now_ms)
 	# shellcheck disable=SC2086 # variables are words
-	(on_host 0 env SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1 SWITCHML_JOB=outage $2 timeout 30 \
+	(on_host 0 env SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1 SWITCHML_JOB=outage SWITCHML_HEARTBEAT=20 $2 timeout 30 \
 		"$switchml" bench -b 4 -e 4 -n 1) >"$work/rank.0" 2>&1 &
 	pids=($!)
 	expect_error "$1" 0 $deadline "$3"
