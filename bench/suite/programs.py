@@ -15,8 +15,9 @@ def last_line(path):
 
 
 def is_ready(switch, log, address):
-    """Whether a switch listens: it has said so within 5 s, and has not ended before."""
-    for _ in range(100):
+    """Whether a switch listens: it has said so within 30 s, and has not ended before."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
         with open(log, encoding="utf-8", errors="replace") as said:
             if f"ready on {address}" in said.read():
                 return True

@@ -22,15 +22,16 @@ expect_words() {
 	fi
 }
 
+no_program() {
+	for host in 0 1 2; do
+		on $host ip link show eth0
+	done >"$work/links"
+	! says "$work/links" xdp
+}
+
 # Title: no program is left on a rank's interface (the kernel takes it off a little later).
 no_trace() {
-	for ((i = 0; i < 40; i++)); do
-		for host in 0 1 2; do
-			on $host ip link show eth0
-		done | grep -q xdp || break
-		sleep 0.05
-	done
-	if [ "$i" -lt 40 ]; then
+	if await no_program; then
 		echo "ok: $1: no program is left on an interface"
 	else
 		fail "$1: no program is left on an interface"
@@ -94,6 +95,8 @@ keeps_descriptors() {
 	local fd kept=0 given=""
 	for fd in /proc/"$2"/fdinfo/*; do
 		[ "${fd##*/}" -gt 2 ] || continue
+		# Nor what whoever started this test has given to us all.
+		[ "/proc/$2/fd/${fd##*/}" -ef "/proc/$$/fd/${fd##*/}" ] && continue
 		if (($(awk '/^flags:/ { print $2 }' "$fd") & 02000000)); then
 			kept=$((kept + 1))
 		else
@@ -110,7 +113,7 @@ keeps_descriptors() {
 # kill -9 of all ranks at once: nothing has had time to clean up.
 killed() {
 	start_job killed-all -b 1M -e 1M -n 100000
-	sleep 1.5
+	await is_under_way 10.77.0.1 killed-all
 	keeps_descriptors "a worker with AF_XDP sockets" "$(pgrep -P "${pids[0]}")"
 	on 0 ip link show eth0 | grep -q xdp || fail "a program is on the interface while a job runs"
 	for host in 0 1 2; do
@@ -126,7 +129,7 @@ full_table() {
 	command -v bpftool >/dev/null || { echo "left out: a full table of flows (there is no bpftool)"; return; }
 	start_job first -b 1M -e 1M -n 100000
 	local first=("${pids[@]}")
-	sleep 1.5
+	await is_under_way 10.77.0.1 first
 	for host in 0 1 2; do
 		program=$(on $host bpftool net show dev eth0 | sed -n 's/.*eth0.* id \([0-9]*\).*/\1/p' | head -n 1)
 		for map in $(bpftool prog show id "$program" | sed -n 's/.*map_ids \([0-9,]*\).*/\1/p' | tr , ' '); do
@@ -228,43 +231,50 @@ PYTHON
 	fi
 }
 
+kill_and_start_again() {
+	strike end_switch KILL
+	start_switch
+}
+
 # The switch is killed and started again.
 resumed() {
-	start_job_that_lasts resumed
-	ip netns pids "$name-switch" | xargs -r kill -9
-	sleep 0.3
-	start_switch
+	in_the_middle resumed 10.77.0.1 kill_and_start_again -b 256K -e 256K
 	expect_success "the switch is killed and started again in the middle of a job" "${pids[@]}"
 	expect_words "the job went on" "epoch 2" resumed
 }
 
 # A gateway's MAC address changes under way: the kernel finds out, and so do we.
+move() {
+	moves=$((${moves:-0} + 1))
+	strike on switch ip link set eth0 address 02:00:00:00:77:0$moves
+}
+
 moved_neighbour() {
 	on switch sysctl -qw net.ipv4.conf.all.arp_notify=1 # as a gateway that takes over says so
-	start_job moved -b 64K -e 64K -n 1500
-	sleep 1
-	on switch ip link set eth0 address 02:00:00:00:77:01
+	in_the_middle moved 10.77.0.1 move -b 64K -e 64K
 	expect_success "the next hop's MAC address changes in the middle of a job" "${pids[@]}"
 }
 
 # While a rank is frozen the others wait: for a second, of which they must not use much.
 waiting_costs_nothing() {
-	local before after
+	local before after began
 	SWITCHML_HEARTBEAT=30 start_job waiting -b 1M -e 1M -n 100000
-	sleep 1.5
+	await is_under_way 10.77.0.1 waiting
 	ip netns pids "$name-2" | xargs -r kill -STOP
 	sleep 0.5
+	began=${EPOCHREALTIME/[.,]/}
 	before=$(ip netns pids "$name-0" | xargs -I{} awk '{ print $14 + $15 }' /proc/{}/stat | awk '{ n += $1 } END { print n }')
 	sleep 2
 	after=$(ip netns pids "$name-0" | xargs -I{} awk '{ print $14 + $15 }' /proc/{}/stat | awk '{ n += $1 } END { print n }')
+	local ms=$(((${EPOCHREALTIME/[.,]/} - began) / 1000))
 	for host in 0 1 2; do
 		ip netns pids "$name-$host" | xargs -r kill -9
 	done
 	wait "${pids[@]}" 2>/dev/null
-	if [ $((after - before)) -le 20 ]; then
-		echo "ok: waiting costs nothing ($((after - before)) ticks in 2 s)"
+	if [ $((after - before)) -le $((ms / 100)) ]; then
+		echo "ok: waiting costs nothing ($((after - before)) ticks in $ms ms)"
 	else
-		fail "waiting costs nothing: $((after - before)) ticks in 2 s"
+		fail "waiting costs nothing: $((after - before)) ticks in $ms ms"
 	fi
 }
 
@@ -272,11 +282,11 @@ waiting_costs_nothing() {
 capabilities() {
 	for missing in net_raw net_admin bpf; do
 		on 0 env RANK=0 WORLD_SIZE=1 setpriv --bounding-set -$missing \
-			timeout 20 "$switchml" bench --switch 10.77.0.1 -b 4 -e 4 >"$work/without.$missing" 2>&1
+			timeout 60 "$switchml" bench --switch 10.77.0.1 -b 4 -e 4 >"$work/without.$missing" 2>&1
 		expect_words "without CAP_${missing^^}" "afxdp needs CAP_${missing^^}, which" without
 	done
 	on 0 env RANK=0 WORLD_SIZE=1 SWITCHML_JOB=few setpriv --bounding-set -all,+net_raw,+net_admin,+bpf \
-		timeout 20 "$switchml" bench --switch 10.77.0.1 -b 4 -e 64K -f 16 >"$work/few.0" 2>&1 ||
+		timeout 60 "$switchml" bench --switch 10.77.0.1 -b 4 -e 64K -f 16 >"$work/few.0" 2>&1 ||
 		fail "CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF are all that it needs"
 	expect_words "these three are all that it needs" "AF_XDP on eth0, queue" few
 }
@@ -316,19 +326,20 @@ dispatcher() {
 		xdp-loader status eth0 >>"$1" 2>&1
 		xdp-filter unload eth0 >>"$1" 2>&1
 		exit $status' sh "$work/filter" "$switchml" "$work/dispatched.1" &
-	local beside=$!
-	sleep 1
+	local beside=$! others=()
 	for rank in 0 2; do
 		on $rank env RANK=$rank WORLD_SIZE=3 timeout 100 "$switchml" bench --switch 10.77.0.1 \
 			--job dispatched -b 4 -e 256K -f 16 -n 2 >"$work/dispatched.$rank" 2>&1 &
+		others+=($!)
 	done
 	wait $beside
 	if [ $? = 77 ]; then
 		echo "left out: the dispatcher ($(tail -n 1 "$work/filter"))"
-		ip netns pids "$name-0" | xargs -r kill
-		ip netns pids "$name-2" | xargs -r kill
+		kill "${others[@]}"
+		wait "${others[@]}"
 		return
 	fi
+	wait "${others[@]}"
 	if grep -q "AF_XDP on eth0, queue" "$work/dispatched.1" && grep -q "OK" "$work/dispatched.1" &&
 		grep -q xdpfilt "$work/filter" && ! grep -q sml_worker "$work/filter"; then
 		echo "ok: beside another program in libxdp's dispatcher: $(grep -m1 queue "$work/dispatched.1")"

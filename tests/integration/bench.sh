@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # `switchml bench` over loopback: types, operations, wires, faults, two jobs at
 # once on one switch, an option that is wrong.
 #
@@ -8,6 +8,7 @@ work=$(mktemp -d)
 switch=
 trap 'kill $switch 2>/dev/null; rm -rf "$work"' EXIT
 failures=0
+. "$(dirname "$0")/await.sh"
 
 # Title, command: it has to end well.
 expect_success() {
@@ -40,10 +41,7 @@ done
 
 "$switchml" switch --listen 127.0.0.1:0 >"$work/switch" 2>&1 &
 switch=$!
-for _ in 1 2 3 4 5 6 7 8 9 10; do
-	[ -s "$work/switch" ] && break
-	sleep 0.2
-done
+await says "$work/switch" 'ready on' || exit 1
 port=$(grep -o '127.0.0.1:[0-9]*' "$work/switch" | head -n 1)
 $bench --switch "$port" --local-workers 2 --job other -b 64K -e 64K -n 200 -d int32 --drop 1% \
 	>"$work/other" 2>&1 &

@@ -8,6 +8,7 @@ set -u
 switchml=$1
 work=$(mktemp -d)
 failures=0
+. "$(dirname "$0")/await.sh"
 switches=()
 
 clean_up() {
@@ -23,13 +24,11 @@ start_switch() {
 	"$switchml" switch --listen "${1:-127.0.0.1:0}" >"$work/switch" 2>&1 &
 	pid=$!
 	switches+=("$pid")
-	for _ in $(seq 100); do
-		address=$(sed -n 's/.*ready on \([^ ]*\) .*/\1/p' "$work/switch")
-		[ -n "$address" ] && return
-		sleep 0.05
-	done
-	echo "FAILED: no switch: $(cat "$work/switch")"
-	exit 1
+	await says "$work/switch" 'ready on' || {
+		echo "FAILED: no switch: $(cat "$work/switch")"
+		exit 1
+	}
+	address=$(sed -n 's/.*ready on \([^ ]*\) .*/\1/p' "$work/switch")
 }
 
 # Sets $calls to as many calls as take a few seconds here: sanitizers are slow.
@@ -37,39 +36,70 @@ calibrate() {
 	local us
 	us=$("$switchml" bench --local-workers 3 -b 1M -e 1M -n 20 -w 3 |
 		awk '$1 == 1048576 { print int($5) }')
-	calls=$((6000000 / (2 * ${us:-20000} + 1) + 20))
+	calls=$((3000000 / (2 * ${us:-20000} + 1) + 20))
 }
 
 # Switches' addresses, bench's options: all-reduces under way, every result checked.
 start_bench() {
-	SWITCHML_TIMEOUT=30 SWITCHML_HEARTBEAT=1 timeout 100 "$switchml" bench --local-workers 3 \
+	local one
+	over=
+	SWITCHML_TIMEOUT=60 timeout 200 "$switchml" bench --local-workers 3 --job under-way \
 		--switch "$1" -b 1M -e 1M -w 1 "${@:2}" >"$work/bench" 2>&1 &
-	bench=$!
-	sleep 0.7
+	pids=($!)
+	for one in $(echo "${1%%|*}" | tr , ' '); do
+		await is_over_or is_under_way "$one" under-way
+	done
 }
 
-# Title, text that the ranks must have written.
+fail() {
+	echo "FAILED: $1"
+	cat "$work/bench"
+	failures=$((failures + 1))
+}
+
+# Title, texts that the ranks must have written.
 expect_success() {
-	if wait "$bench" && grep -q "$2" "$work/bench"; then
-		echo "ok: $1"
-	else
-		echo "FAILED: $1"
-		cat "$work/bench"
-		failures=$((failures + 1))
-	fi
+	local title=$1 text
+	wait "${pids[0]}" || {
+		fail "$title"
+		return
+	}
+	[ -z "$over" ] || return
+	for text in "${@:2}"; do
+		says "$work/bench" "$text" || {
+			fail "$title: '$text' was not said"
+			return
+		}
+	done
+	echo "ok: $title"
+}
+
+# What happens to switches: again, where the benchmark was over before it had happened, with
+# four times the calls.
+in_the_middle() {
+	local calls=$calls
+	for _ in 1 2 3; do
+		"$1"
+		kill -9 "${switches[@]}" 2>/dev/null
+		wait
+		switches=()
+		[ -n "$over" ] || return
+		calls=$((4 * calls))
+	done
+	fail "$1: the benchmark is always over before"
 }
 
 started_again() {
+	local epoch
 	start_switch
 	start_bench "$address" -n "$calls" --drop 0.1%
-	for _ in 1 2 3; do
-		kill -9 "$pid"
-		sleep 0.3
+	for epoch in 2 3 4; do
+		strike kill -KILL "$pid"
+		wait "$pid" 2>/dev/null
 		start_switch "$address"
-		sleep 0.4
+		await is_over_or says "$work/bench" "epoch $epoch"
 	done
 	expect_success "a switch that is killed and started again, three times" "epoch 4"
-	kill "$pid"
 }
 
 next_address() {
@@ -77,35 +107,32 @@ next_address() {
 	local first=$address first_pid=$pid
 	start_switch
 	start_bench "$first|$address" -n "$calls" --wire int16
-	kill -9 "$first_pid"
+	strike kill -KILL "$first_pid"
 	expect_success "the next address takes over" "$address goes on in its place"
-	kill "$pid"
 }
 
 frozen() {
 	start_switch
 	local first=$address first_pid=$pid
 	start_switch
-	start_bench "$first|$address" -n "$calls" -d int32
-	kill -STOP "$first_pid"
-	expect_success "the next address takes over from a frozen switch" "has been silent"
-	kill "$pid"
+	SWITCHML_HEARTBEAT=3 start_bench "$first|$address" -n "$calls" -d int32
+	strike kill -STOP "$first_pid"
+	expect_success "the next address takes over from a frozen switch" \
+		"has been silent.*$address goes on in its place"
 }
 
 # Two stripes; the second one's switch dies, and another takes over for it alone.
 one_of_two() {
-	local first second other first_pid second_pid
+	local first second second_pid
 	start_switch
-	first=$address first_pid=$pid
+	first=$address
 	start_switch
 	second=$address second_pid=$pid
 	start_switch
-	other=$address
-	start_bench "$first,$second|$first,$other" -n "$calls" --drop 0.1%
-	kill -9 "$second_pid"
+	start_bench "$first,$second|$first,$address" -n "$calls" --drop 0.1%
+	strike kill -KILL "$second_pid"
 	expect_success "another switch takes over one of two stripes" \
-		"$second closed the connection; the switch at $other goes on in its place (epoch 2)"
-	kill "$pid" "$first_pid"
+		"$second closed the connection; the switch at $address goes on in its place (epoch 2)"
 }
 
 # Two stripes on two switches; the one that lives takes over both.
@@ -115,11 +142,10 @@ survivor() {
 	first=$address first_pid=$pid
 	start_switch
 	start_bench "$first,$address|$address,$first" -n "$calls"
-	kill -9 "$first_pid"
+	strike kill -KILL "$first_pid"
 	expect_success "the survivor of two switches takes over the other's stripe" \
 		"$address goes on in its place"
 	"$switchml" status --switch "$address" >/dev/null || failures=$((failures + 1))
-	kill "$pid"
 }
 
 # Both are started again where they were, one after the other.
@@ -130,41 +156,37 @@ both_again() {
 	start_switch
 	second=$address second_pid=$pid
 	start_bench "$first,$second" -n "$calls" -d int32 --drop 0.1%
-	kill -9 "$first_pid" "$second_pid"
-	sleep 0.3
+	strike kill -KILL "$first_pid" "$second_pid"
+	wait "$first_pid" "$second_pid" 2>/dev/null
 	start_switch "$second"
-	sleep 0.5
+	await is_over_or says "$work/bench" "$second goes on in its place"
 	start_switch "$first"
 	expect_success "both of two switches are killed and started again" \
-		"$first goes on in its place"
-	grep -q "$second goes on in its place" "$work/bench" || failures=$((failures + 1))
-	kill "${switches[@]}" 2>/dev/null
+		"$first goes on in its place" "$second goes on in its place"
 }
 
 none() {
-	local began=$SECONDS
+	local began status
 	start_switch
-	SWITCHML_TIMEOUT=2 timeout 100 "$switchml" bench --local-workers 3 --switch "$address" \
-		-b 1M -e 1M -n 100000 >"$work/bench" 2>&1 &
-	bench=$!
-	sleep 1
+	SWITCHML_TIMEOUT=10 timeout 100 "$switchml" bench --local-workers 3 --job under-way \
+		--switch "$address" -b 1M -e 1M -n 100000 >"$work/bench" 2>&1 &
+	pids=($!)
+	await is_under_way "$address" under-way
+	began=$SECONDS
 	kill -9 "$pid"
-	if ! wait "$bench" && [ $((SECONDS - began)) -lt 15 ] &&
-		grep -q "no switch has taken over" "$work/bench"; then
+	wait "${pids[0]}"
+	status=$?
+	if [ $status = 1 ] && [ $((SECONDS - began)) -lt 30 ] &&
+		says "$work/bench" "no switch has taken over"; then
 		echo "ok: where no switch comes back, calls fail at their deadline and say so"
 	else
-		echo "FAILED: no switch comes back ($((SECONDS - began)) s)"
-		cat "$work/bench"
-		failures=$((failures + 1))
+		fail "no switch comes back (exit status $status, $((SECONDS - began)) s)"
 	fi
 }
 
 calibrate
-started_again
-next_address
-frozen
-one_of_two
-survivor
-both_again
+for what in started_again next_address frozen one_of_two survivor both_again; do
+	in_the_middle $what
+done
 none
 exit $((failures > 0))

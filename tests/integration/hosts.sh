@@ -18,6 +18,9 @@ ranks=${ranks:-3}
 name=sml$$
 work=$(mktemp -d)
 failures=0
+# shellcheck source=tests/integration/await.sh
+. "$(dirname "${BASH_SOURCE[0]}")/await.sh"
+asking="ip netns exec $name-1"
 
 skip() {
 	echo "skipped: $1"
@@ -66,14 +69,6 @@ on() {
 	ip netns exec "$name-$1" "${@:2}"
 }
 
-# Job, its switch: until that says that the job runs. With sanitizers that takes a while.
-await_running() {
-	for _ in $(seq 200); do
-		on 1 "$switchml" status --switch "$2" 2>/dev/null | grep -q "job \"$1\": running" && return
-		sleep 0.1
-	done
-}
-
 # All hosts, or an end with what is missing.
 set_up_hosts() {
 	[ "$(id -u)" = 0 ] || skip "network namespaces need root"
@@ -85,14 +80,19 @@ set_up_hosts() {
 		skip "iptables does not work here: $(tail -n 1 "$work/why")"
 }
 
-# The switch's options: start one, and wait until it is ready.
+# The switch's options: start one, and wait until it is ready. $switch_pid is its process.
 start_switch() {
 	: >"$work/switch"
 	(on_host switch "$switchml" switch "$@") >"$work/switch" 2>&1 &
-	for ((i = 0; i < 100; i++)); do
-		grep -q ready "$work/switch" && return
-		sleep 0.05
-	done
-	echo "FAILED: no switch: $(cat "$work/switch")"
-	exit 1
+	switch_pid=$!
+	await says "$work/switch" 'ready on' || {
+		echo "FAILED: no switch: $(cat "$work/switch")"
+		exit 1
+	}
+}
+
+# Signal: what the switch ends by.
+end_switch() {
+	kill "-$1" "$switch_pid"
+	wait "$switch_pid" 2>/dev/null
 }

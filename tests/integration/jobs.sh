@@ -33,16 +33,6 @@ start_job() {
 	done
 }
 
-# Job: the fewest calls that are still under way in a moment, for hosts differ.
-start_job_that_lasts() {
-	for calls in 200 1000 5000 20000; do
-		SWITCHML_TIMEOUT=30 SWITCHML_HEARTBEAT=1 start_job "$1" -b 256K -e 256K -n $calls -w 1
-		sleep 1.5
-		kill -0 "${pids[@]}" 2>/dev/null && break
-		wait "${pids[@]}"
-	done
-}
-
 fail() {
 	echo "FAILED: $1"
 	tail -n 20 "$work"/*
@@ -83,7 +73,7 @@ two_jobs() {
 
 killed_worker_is_named() {
 	start_job killed -b 1M -e 1M -n 1000000
-	sleep 2
+	await is_under_way "${switch:-10.77.0.1}" killed
 	ip netns pids "$name-2" | xargs -r kill -9
 	local began=$SECONDS
 	wait "${pids[2]}" 2>/dev/null

@@ -7,6 +7,7 @@ set -u
 switchml=$1
 work=$(mktemp -d)
 failures=0
+. "$(dirname "$0")/await.sh"
 
 clean_up() {
 	kill $(jobs -p) 2>/dev/null
@@ -19,19 +20,17 @@ trap clean_up EXIT
 start_switch() {
 	: >"$work/switch" # or the one before would be read
 	"$switchml" switch --listen 127.0.0.1:0 "$@" >"$work/switch" 2>&1 &
-	for _ in $(seq 100); do
-		address=$(sed -n 's/.*ready on \([^ ]*\) .*/\1/p' "$work/switch")
-		[ -n "$address" ] && return
-		sleep 0.05
-	done
-	echo "FAILED: no switch: $(cat "$work/switch")"
-	exit 1
+	await says "$work/switch" 'ready on' || {
+		echo "FAILED: no switch: $(cat "$work/switch")"
+		exit 1
+	}
+	address=$(sed -n 's/.*ready on \([^ ]*\) .*/\1/p' "$work/switch")
 }
 
 # Name of its output, job, variables: one rank in the background.
 rank() {
-	env SWITCHML_SWITCH="$address" SWITCHML_JOB="$2" SWITCHML_TIMEOUT=5 "${@:3}" \
-		timeout 20 "$switchml" bench -b 64K -e 64K -n "${N:-2}" >"$work/$1" 2>&1 &
+	env SWITCHML_SWITCH="$address" SWITCHML_JOB="$2" SWITCHML_TIMEOUT=30 "${@:3}" \
+		timeout 90 "$switchml" bench -b 64K -e 64K -n "${N:-2}" >"$work/$1" 2>&1 &
 	pids[$1]=$!
 }
 
@@ -63,25 +62,25 @@ declare -A pids
 start_switch
 
 rank a world SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
-sleep 0.3
+await job_is "$address" world joining
 rank b world SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=3
 text='world_size: rank 1 says 3, rank 0 says 2'
 expect_errors "different world sizes" a "$text" b "$text"
 
 rank a threads SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2 SWITCHML_THREADS=1
-sleep 0.3
+await job_is "$address" threads joining
 rank b threads SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2 SWITCHML_THREADS=2
 text='rank 1 says 2, rank 0 says 1'
 expect_errors "different numbers of threads" a "$text" b "$text"
 
-rank a twice SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
-sleep 0.3
+rank a twice SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2 SWITCHML_TIMEOUT=10
+await job_is "$address" twice joining
 rank b twice SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
 expect_errors "a rank twice" b 'rank 0 of job "twice" is taken by host' \
 	a 'rank 1 of 2 did not join job "twice"'
 
 N=1000000 rank a long SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
-sleep 0.5
+await job_is "$address" long running
 rank b long SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
 expect_errors "a job that runs already" b 'is taken by host'
 end_rank a
@@ -97,7 +96,7 @@ fi
 
 start_switch --slots 16
 N=1000000 rank a first SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
-sleep 0.5
+await job_is "$address" first running
 rank b second SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
 expect_errors "a full pool" b "pool is full: job \"second\" needs at least"
 end_rank a
@@ -108,7 +107,7 @@ roomy=$address
 start_switch --jobs 1
 full=$address
 N=1000000 rank a first SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
-sleep 0.5
+await job_is "$full" first running
 address=$roomy,$full
 rank b second SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
 rank c second SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2
@@ -116,17 +115,17 @@ text="stripe 1 ($full): the switch has all the jobs it takes"
 expect_errors "one of two switches refuses" b "$text" c "$text"
 end_rank a
 address=$roomy,$full rank a turned SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
-sleep 0.3
+await job_is "$roomy" turned joining
 address=$full,$roomy rank b turned SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2
 expect_errors "switches in another order" a "disagree about stripe" b "disagree about stripe"
 address=$roomy,$full rank a unequal SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
-sleep 0.3
+await job_is "$roomy" unequal joining
 address=$roomy rank b unequal SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2
 expect_errors "one switch and two" a "disagree about stripes" b "disagree about stripes"
 
 start_switch --jobs 1
 N=1000000 rank a first SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
-sleep 0.5
+await job_is "$address" first running
 rank b second SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
 expect_errors "too many jobs" b "all the jobs it takes (1)"
 exit $((failures > 0))

@@ -84,13 +84,16 @@ exact_sums() {
 	done
 }
 
+shows_all_stripes() {
+	$asking "$switchml" status --switch 10.78.1.10 >"$work/status"
+	says "$work/status" "a stripe in every rank" &&
+		says "$work/status" "3  rank 3 at 10.78.1.13, UDP port"
+}
+
 killed_rank_takes_its_stripe_along() {
 	start_job killed "$no_switch" -b 1M -e 1M -n 1000000
-	await_running killed 10.78.1.10
-	sleep 0.5
-	ip netns exec "$name-1" "$switchml" status --switch 10.78.1.10 >"$work/status"
-	if grep -q "a stripe in every rank" "$work/status" &&
-		grep -q "3  rank 3 at 10.78.1.13, UDP port" "$work/status"; then
+	await job_is 10.78.1.10 killed running
+	if await shows_all_stripes; then
 		echo "ok: status shows each stripe"
 	else
 		echo "FAILED: status shows each stripe"
@@ -111,13 +114,13 @@ killed_rank_takes_its_stripe_along() {
 }
 
 # One of the two switches is killed and started again in the middle.
-switch_comes_back() {
-	start_job back "$two_switches" -b 256K -e 256K -n 2000 -d int32
-	await_running back 10.78.0.2
-	sleep 0.5
-	ip netns pids "$name-b" | xargs -r kill -9
-	sleep 0.3
+kill_and_start_again() {
+	strike end_switch KILL
 	start_switch b
+}
+
+switch_comes_back() {
+	in_the_middle back 10.78.0.2 kill_and_start_again "$two_switches" -b 256K -e 256K -d int32
 	expect_success "one of two switches is killed and started again" back \
 		"stripe 1 .*10.78.0.2"
 	grep -q "goes on in its place (epoch 2)" "$work/back.0" || {
@@ -129,10 +132,11 @@ switch_comes_back() {
 start_switch() {
 	: >"$work/switch-$1"
 	ip netns exec "$name-$1" "$switchml" switch >"$work/switch-$1" 2>&1 &
-	for ((i = 0; i < 50; i++)); do
-		[ -s "$work/switch-$1" ] && return
-		sleep 0.1
-	done
+	switch_pid=$!
+	await says "$work/switch-$1" 'ready on' || {
+		echo "FAILED: no switch: $(cat "$work/switch-$1")"
+		exit 1
+	}
 }
 
 set_up_hosts

@@ -14,6 +14,8 @@ if "$switchml" switch --listen 127.0.0.1:0 --tls-key x 2>&1 | grep -q 'built wit
 fi
 work=$(mktemp -d)
 failures=0
+# shellcheck source=tests/integration/await.sh
+. "$here/await.sh"
 
 clean_up() {
 	# shellcheck disable=SC2046
@@ -24,7 +26,8 @@ clean_up() {
 trap clean_up EXIT
 "$here/certificates" "$work" || exit 1
 cd "$work" || exit 1
-export SWITCHML_TIMEOUT=10
+mkfifo silence # which a program may read for ever
+export SWITCHML_TIMEOUT=30
 
 say() {
 	if [ "$1" = 0 ]; then
@@ -39,11 +42,7 @@ say() {
 
 # Title, file, and what is to be in it, soon.
 expect() {
-	for _ in $(seq 60); do
-		grep -q "$3" "$2" && break
-		sleep 0.05
-	done
-	grep -q "$3" "$2"
+	await says "$2" "$3"
 	say $? "$1: $(grep -m 1 "$3" "$2" | cut -c 1-170)" "$2"
 }
 
@@ -58,13 +57,11 @@ start_switch() {
 	: >"$1"
 	"$switchml" switch --listen 127.0.0.1:0 "${@:2}" >>"$1" 2>&1 &
 	switch=$!
-	for _ in $(seq 100); do
-		address=$(sed -n 's/.*ready on \([^ ]*\) .*/\1/p' "$1")
-		[ -n "$address" ] && return
-		sleep 0.05
-	done
-	echo "FAILED: no switch: $(cat "$1")"
-	exit 1
+	await says "$1" 'ready on' || {
+		echo "FAILED: no switch: $(cat "$1")"
+		exit 1
+	}
+	address=$(sed -n 's/.*ready on \([^ ]*\) .*/\1/p' "$1")
 }
 
 tls_switch() {
@@ -79,7 +76,7 @@ as() {
 # Output, then variables: a job of one rank.
 rank() {
 	env SWITCHML_SWITCH="$address" SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1 "${@:2}" \
-		timeout 30 "$switchml" bench -b 4K -e 4K -n 2 >"$1" 2>&1
+		timeout 90 "$switchml" bench -b 4K -e 4K -n 2 >"$1" 2>&1
 }
 
 # Title, what the rank says, what the switch says, then the rank's variables.
@@ -103,7 +100,7 @@ main_address=$address main_switch=$switch
 # shellcheck disable=SC2046
 for r in 0 1 2; do
 	env SWITCHML_SWITCH="localhost:${address##*:}" SWITCHML_RANK=$r SWITCHML_WORLD_SIZE=3 \
-		$(as worker authority) timeout 60 "$switchml" bench -b 4K -e 256K -f 8 -n 5 \
+		$(as worker authority) timeout 90 "$switchml" bench -b 4K -e 256K -f 8 -n 5 \
 		>"job.$r" 2>&1 &
 	jobs[r]=$!
 done
@@ -124,7 +121,7 @@ port=$(free_port)
 for r in 0 1; do
 	# shellcheck disable=SC2046
 	env SWITCHML_RANK=$r SWITCHML_WORLD_SIZE=2 SWITCHML_MASTER_PORT=$port $(as switch authority) \
-		timeout 60 "$switchml" bench -b 4K -e 4K -n 3 >"embedded.$r" 2>&1 &
+		timeout 90 "$switchml" bench -b 4K -e 4K -n 3 >"embedded.$r" 2>&1 &
 	jobs[r]=$!
 done
 bad=0
@@ -163,17 +160,17 @@ address=$here_address
 
 # Our own program refuses an expired certificate when it starts; openssl shows it.
 sleep 1.1
-openssl s_client -connect "$address" -cert expired.pem -key expired.key -CAfile authority.pem \
-	>client.out 2>&1 < <(sleep 1)
+timeout 60 openssl s_client -connect "$address" -cert expired.pem -key expired.key -CAfile authority.pem \
+	<>silence >client.out 2>&1
 expect "an expired certificate, switch" switch.out 'CN=expired.*" that it showed has expired, on'
 expect "an expired certificate, client" client.out 'alert certificate expired'
 sleep 1.1
-openssl s_client -connect "$address" -CAfile authority.pem >client.out 2>&1 < <(sleep 1)
+timeout 60 openssl s_client -connect "$address" -CAfile authority.pem <>silence >client.out 2>&1
 expect "no certificate, switch" switch.out 'it showed no certificate'
 expect "no certificate, client" client.out 'alert certificate required'
 sleep 1.1
-openssl s_client -tls1_2 -connect "$address" -cert worker.pem -key worker.key -CAfile authority.pem \
-	>client.out 2>&1 < <(sleep 1)
+timeout 60 openssl s_client -tls1_2 -connect "$address" -cert worker.pem -key worker.key -CAfile authority.pem \
+	<>silence >client.out 2>&1
 expect "TLS 1.2, switch" switch.out 'it does not speak TLS 1.3'
 expect "TLS 1.2, client" client.out 'alert protocol version'
 kill -0 "$switch"
@@ -193,15 +190,13 @@ refused "a worker's certificate at a switch" 'is not for a server: make one whos
 
 # openssl as the switch. It answers messages of ours with nothing that could be one.
 for version in "-tls1_3 -cert expired.pem -key expired.key" "-tls1_2 -cert switch.pem -key switch.key"; do
-	port=$(free_port)
+	: >server.out
 	# shellcheck disable=SC2086
-	openssl s_server -accept "127.0.0.1:$port" $version -CAfile authority.pem -Verify 2 \
-		>server.out 2>&1 < <(sleep 20) &
+	openssl s_server -accept 127.0.0.1:0 $version -CAfile authority.pem -Verify 2 \
+		<>silence >server.out 2>&1 &
 	server=$!
-	for _ in $(seq 100); do
-		grep -q ACCEPT server.out && break
-		sleep 0.05
-	done
+	await says server.out '^ACCEPT .*:[0-9]'
+	port=$(sed -n 's/^ACCEPT .*:\([0-9]*\)$/\1/p' server.out)
 	# shellcheck disable=SC2046
 	SWITCHML_SWITCH=127.0.0.1:$port rank rank.out $(as worker authority) \
 		SWITCHML_SWITCH=127.0.0.1:$port
@@ -213,21 +208,18 @@ for version in "-tls1_3 -cert expired.pem -key expired.key" "-tls1_2 -cert switc
 done
 
 # Something that takes connections and says nothing is given up after the heartbeat.
-port=$(free_port)
-python3 -c 'import socket, sys, time
-listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
-print("listens", flush=True)
-time.sleep(60)' "$port" >listener.out &
+python3 -c 'import socket, time
+listener = socket.create_server(("127.0.0.1", 0))
+print("listens on", listener.getsockname()[1], flush=True)
+time.sleep(600)' >listener.out &
 server=$!
-for _ in $(seq 200); do
-	grep -q listens listener.out && break
-	sleep 0.05
-done
+await says listener.out listens
+port=$(sed -n 's/listens on //p' listener.out)
 began=$SECONDS
 # shellcheck disable=SC2046
 SWITCHML_HEARTBEAT=1 rank rank.out $(as worker authority) SWITCHML_SWITCH=127.0.0.1:$port
 expect "a silent listener" rank.out 'has been silent for 1000 ms before it had said who it is'
-[ $((SECONDS - began)) -lt 6 ]
+[ $((SECONDS - began)) -lt 20 ]
 say $? "a silent listener holds a rank up for $((SECONDS - began)) s, with a heartbeat of 1 s"
 kill $server
 

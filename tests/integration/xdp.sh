@@ -83,6 +83,10 @@ tear_down() {
 	work=$work/none remove_hosts
 }
 
+is_ready_or_gone() {
+	says "$work/switch" 'ready on' || ! kill -0 "$daemon" 2>/dev/null
+}
+
 # Options: the daemon on the box; $daemon is its process.
 start_switch() {
 	: >"$work/switch"
@@ -90,11 +94,7 @@ start_switch() {
 	ip netns exec "$name-box" "$switchml" switch --dataplane xdp --iface "$interfaces" "$@" \
 		>"$work/switch" 2>&1 &
 	daemon=$!
-	for ((i = 0; i < 300; i++)); do
-		grep -q ready "$work/switch" && return
-		kill -0 $daemon 2>/dev/null || break
-		sleep 0.05
-	done
+	await is_ready_or_gone && says "$work/switch" 'ready on' && return
 	if grep -q "not permitted\|Permission denied\|Function not implemented" "$work/switch"; then
 		skip "BPF is not permitted: $(tail -n 1 "$work/switch")"
 	fi
@@ -105,12 +105,13 @@ stop_switch() {
 	kill "$daemon" && wait "$daemon"
 }
 
-no_trace() {
-	for ((i = 0; i < 40; i++)); do
-		on box ip link show | grep -q xdp || break
-		sleep 0.05
-	done
+no_program() {
 	on box ip link show >"$work/links"
+	! says "$work/links" xdp
+}
+
+no_trace() {
+	await no_program
 	on box bpftool prog show >"$work/programs" 2>/dev/null || bpftool prog show >"$work/programs"
 	if grep xdp "$work/links"; then
 		fail "$1: the interfaces are as they were"
@@ -130,10 +131,10 @@ expect_counter() {
 	fi
 }
 
-# Title, words in the daemon's or the ranks' output.
+# Title, words, and in whose output they are: a job's ranks', or a program's.
 expect_words() {
-	if grep -q "$2" "$work"/*; then
-		echo "ok: $1: $(grep -h "$2" "$work"/* | head -n 1)"
+	if grep -q "$2" "$work/$3"*; then
+		echo "ok: $1: $(grep -h "$2" "$work/$3"* | head -n 1)"
 	else
 		fail "$1"
 	fi
@@ -157,6 +158,10 @@ sums() {
 	two_jobs
 }
 
+all_are_told() {
+	[ "$(grep -l "made different calls" "$work"/mismatch.* | wc -l)" = 3 ]
+}
+
 mismatch() {
 	local bytes=(64K 64K 256K)
 	for rank in 0 1 2; do
@@ -164,13 +169,8 @@ mismatch() {
 			--switch $network.1 --job mismatch -b "${bytes[$rank]}" -e "${bytes[$rank]}" \
 			>"$work/mismatch.$rank" 2>&1 &
 	done
-	sleep 1
-	for ((i = 0; i < 50; i++)); do
-		[ "$(grep -l "made different calls" "$work"/mismatch.* | wc -l)" = 3 ] && break
-		sleep 0.1
-	done
-	[ "$i" -lt 50 ] || fail "ranks that make different calls are told"
-	expect_words "different calls are told" "rank . called"
+	await all_are_told || fail "ranks that make different calls are told"
+	expect_words "different calls are told" "rank . called" mismatch.
 }
 
 # The training's summary, without what depends on time and on the switch.
@@ -188,14 +188,24 @@ train() {
 		>"$work/$job.facts"
 }
 
+# Host, options: a switch as any other; $udp is its process.
+start_udp_switch() {
+	: >"$work/udp-switch"
+	ip netns exec "$name-$1" "$switchml" switch "${@:2}" >"$work/udp-switch" 2>&1 &
+	udp=$!
+	await says "$work/udp-switch" 'ready on' || fail "a UDP switch does not start"
+}
+
+stop_udp_switch() {
+	kill "$udp" && wait "$udp"
+}
+
 same_training() {
 	[ -x "$demo" ] || { echo "left out: the demo is not built"; return; }
-	ip netns exec "$name-box" "$switchml" switch --listen :28600 >"$work/udp-switch" 2>&1 &
-	local udp=$!
-	sleep 0.5
+	start_udp_switch box --listen :28600
 	train xdp 28500
 	train udp 28600
-	kill $udp
+	stop_udp_switch
 	if [ -s "$work/xdp.facts" ] && cmp "$work/xdp.facts" "$work/udp.facts"; then
 		echo "ok: both dataplanes train to the same bits"
 	else
@@ -207,41 +217,45 @@ same_training() {
 
 # The box is a bridge as before, also for another switch on the same UDP port behind it.
 other_traffic() {
-	ip netns exec "$name-0" "$switchml" switch >"$work/far-switch" 2>&1 &
-	local far=$!
-	sleep 0.5
+	start_udp_switch 0
 	start_job near -b 64K -e 64K -n 50
 	local near=("${pids[@]}")
 	switch=$network.10 start_job far -b 4 -e 1M -f 16 -n 2
 	expect_success "other traffic passes through the box: a switch behind it" "${pids[@]}" "${near[@]}"
-	kill $far
+	stop_udp_switch
+}
+
+kill_daemon() {
+	kill -9 "$daemon"
+	wait "$daemon" 2>/dev/null
+}
+
+kill_and_start_again() {
+	strike kill_daemon
+	no_trace "kill -9 in the middle of a job"
+	start_switch
 }
 
 killed_daemon() {
-	start_job_that_lasts resumed
-	kill -9 $daemon
-	wait $daemon 2>/dev/null
-	no_trace "kill -9 in the middle of a job"
-	start_switch
+	in_the_middle resumed $network.1 kill_and_start_again -b 256K -e 256K
 	expect_success "the daemon is killed and started again in the middle of a job" "${pids[@]}"
-	expect_words "the job went on" "epoch 2"
+	expect_words "the job went on" "epoch 2" resumed.
+}
+
+kill_and_move() {
+	strike kill_daemon
+	[ -z "$over" ] || start_switch # for another try
 }
 
 # Both dataplanes for one job: side by side, and one after the other.
 change_of_dataplane() {
-	ip netns exec "$name-box" "$switchml" switch --listen :28600 >"$work/udp-switch" 2>&1 &
-	local udp=$!
-	sleep 0.3
+	start_udp_switch box --listen :28600
 	switch=$network.1,$network.1:28600 start_job striped -b 4 -e 1M -f 16 -n 2
 	expect_success "a job over a stripe of each dataplane" "${pids[@]}"
-	switch="$network.1|$network.1:28600" SWITCHML_TIMEOUT=30 SWITCHML_HEARTBEAT=1 \
-		start_job moved -b 256K -e 256K -n "$calls" -w 1
-	sleep 0.6
-	kill -9 $daemon
-	wait $daemon 2>/dev/null
+	switch="$network.1|$network.1:28600" in_the_middle moved $network.1 kill_and_move -b 256K -e 256K
 	expect_success "a UDP switch goes on where this one was" "${pids[@]}"
-	expect_words "the job went on there" "28600 goes on in its place"
-	kill $udp
+	expect_words "the job went on there" "28600 goes on in its place" moved.
+	stop_udp_switch
 	start_switch
 }
 
@@ -270,7 +284,7 @@ wrong_port() {
 	interfaces=port-0,port-1 start_switch
 	start_job wrong-port -b 4 -e 4 -n 1
 	wait "${pids[@]}"
-	expect_words "a rank on another port is refused" "rank 2 .*do not come in by the interfaces"
+	expect_words "a rank on another port is refused" "rank 2 .*do not come in by the interfaces" wrong-port.
 	stop_switch
 }
 
@@ -278,7 +292,7 @@ another_program() {
 	start_switch
 	ip netns exec "$name-box" "$switchml" switch --listen :28700 --dataplane xdp --iface "${interfaces##*,}" \
 		>"$work/second" 2>&1 && fail "a second program is refused"
-	expect_words "a second program is refused" "has another XDP program"
+	expect_words "a second program is refused" "has another XDP program" second
 	stop_switch
 }
 
@@ -286,15 +300,12 @@ privileges() {
 	local user=(setpriv --reuid 65534 --regid 65534 --clear-groups)
 	on box "${user[@]}" "$switchml" switch --dataplane xdp --iface "$interfaces" \
 		>"$work/unprivileged" 2>&1 && fail "without privileges it is refused"
-	expect_words "without privileges it is refused" "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"
+	expect_words "without privileges it is refused" "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN" unprivileged
 	: >"$work/switch"
 	ip netns exec "$name-box" "${user[@]}" --inh-caps +bpf,+perfmon,+net_admin --ambient-caps +bpf,+perfmon,+net_admin \
 		"$switchml" switch --dataplane xdp --iface "$interfaces" >"$work/switch" 2>&1 &
 	daemon=$!
-	for ((i = 0; i < 300; i++)); do
-		grep -q ready "$work/switch" && break
-		sleep 0.05
-	done
+	await is_ready_or_gone
 	start_job bpf -b 64K -e 64K -n 5
 	expect_success "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN are all that it needs" "${pids[@]}"
 	grep Cap /proc/$daemon/status >"$work/capabilities"
@@ -338,9 +349,9 @@ hidden_tags() {
 		on $host ip address add 10.79.0.$last/24 dev eth0.5
 		on $host ip link set eth0.5 up
 	done
-	switch=10.79.0.1 SWITCHML_TIMEOUT=5 start_job hidden -b 4 -e 4 -n 1
+	switch=10.79.0.1 SWITCHML_TIMEOUT=10 start_job hidden -b 4 -e 4 -n 1
 	wait "${pids[@]}"
-	expect_words "a tag that only the driver sees is told" "VLAN tag XDP does not see"
+	expect_words "a tag that only the driver sees is told" "VLAN tag XDP does not see" hidden.
 }
 
 loopback() {
@@ -379,7 +390,7 @@ gro 1 eth0 off
 start_switch
 exact_sums "a port that cannot transmit" -b 4 -e 256K -f 16
 # With a program on its other end it can.
-[ "${SWITCHML_TRANSPORT:-udp}" = afxdp ] || expect_words "that is told" "cannot transmit for XDP"
+[ "${SWITCHML_TRANSPORT:-udp}" = afxdp ] || expect_words "that is told" "cannot transmit for XDP" switch
 stop_switch
 tear_down
 
