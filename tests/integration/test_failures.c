@@ -22,7 +22,7 @@
 /* Where a deadline passes on purpose: longer than a busy machine stalls while ranks open. */
 #define DEADLINE_MS 4000
 /* So soon all are told; where something else would tell them, it takes a minute. */
-#define SOON_MS 10000
+#define SOON_MS 30000
 /* What a frozen rank has asked for; as long as it may stall before it is to freeze. */
 #define FROZEN_HEARTBEAT_MS 4000
 #define LIVING_HEARTBEAT_MS 60000

@@ -28,7 +28,7 @@
  * What a failure may take besides: it waits 0.3 s for switch and file, and this machine has
  * other work. Waiting for either without a bound would take a minute.
  */
-#define LATE_MS	    10000
+#define LATE_MS	    30000
 #define FOR_EVER_MS 60000
 /* What a frozen rank has asked for; as long as it may stall before it is to freeze. */
 #define FROZEN_HEARTBEAT_MS 4000
