@@ -364,11 +364,19 @@ static double now_s(void)
 	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+static bool is_enough(const struct attack_report *report, uint64_t n, double began_s,
+		      unsigned seconds)
+{
+	uint64_t sent = report->to_switch + report->to_workers;
+
+	return now_s() - began_s > (sent >= n / 10 ? seconds : 120) || sent >= n;
+}
+
 void attack(const struct attack_target *target, uint64_t seed, uint64_t n, unsigned seconds,
 	    struct attack_report *report)
 {
 	struct attacker a = {.target = target, .report = report};
-	double end_s = now_s() + seconds;
+	double began_s = now_s();
 
 	*report = (struct attack_report){0};
 	a.seen = calloc(SEEN, sizeof(*a.seen));
@@ -381,7 +389,7 @@ void attack(const struct attack_target *target, uint64_t seed, uint64_t n, unsig
 		usleep(10000);
 		look(&a);
 	}
-	for (unsigned i = 0; report->to_switch + report->to_workers < n && now_s() < end_s; i++) {
+	for (unsigned i = 0; !is_enough(report, n, began_s, seconds); i++) {
 		while (a.n < BATCH)
 			next_packet(&a, &a.batch[a.n++]);
 		send_batch(&a);

@@ -38,7 +38,9 @@ struct attack_report {
 	bool raw;		  /* it could spoof and see */
 };
 
-/* Send n packets, in at most so many seconds. All it does follows from the seed and what it sees.
+/*
+ * Send n packets, in at most so many seconds; a tenth of them takes as long as it takes, two
+ * minutes at most. All it does follows from the seed and what it sees.
  */
 void attack(const struct attack_target *target, uint64_t seed, uint64_t n, unsigned seconds,
 	    struct attack_report *report);

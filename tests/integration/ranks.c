@@ -15,7 +15,8 @@
 
 #include <cmocka.h>
 
-#define MAX_JOBS 4
+#define MAX_JOBS   4
+#define PORTS_HELD 16
 
 uint64_t now_ms(void)
 {
@@ -36,19 +37,34 @@ void complain(struct rank *rank, const char *format, ...)
 	va_end(arguments);
 }
 
+void wait_until_told(struct rank *rank)
+{
+	uint64_t began = now_ms();
+
+	while (sml_error_text(rank->context)[0] == '\0' && now_ms() - began < 60000)
+		usleep(5000);
+}
+
+/*
+ * A socket that is bound and does not listen: with SO_REUSEADDR at both, a switch can take
+ * its port all the same, but nobody who asks for any port gets it meanwhile.
+ */
 int free_port(void)
 {
+	static int held[PORTS_HELD];
+	static unsigned n_held;
 	struct sockaddr_in address = {.sin_family = AF_INET,
 				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t length = sizeof(address);
-	int tcp = socket(AF_INET, SOCK_STREAM, 0), udp = socket(AF_INET, SOCK_DGRAM, 0);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
 
-	assert_int_equal(bind(tcp, (struct sockaddr *)&address, sizeof(address)), 0);
-	assert_int_equal(getsockname(tcp, (struct sockaddr *)&address, &length), 0);
-	/* The switch wants the same number for UDP. */
-	assert_int_equal(bind(udp, (struct sockaddr *)&address, sizeof(address)), 0);
-	close(tcp);
-	close(udp);
+	assert_true(fd >= 0);
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
+	if (n_held >= PORTS_HELD)
+		close(held[n_held % PORTS_HELD]);
+	held[n_held++ % PORTS_HELD] = fd;
 	return ntohs(address.sin_port);
 }
 
@@ -63,8 +79,8 @@ void configure(struct sml_config *config, const struct job *job, int rank)
 	if (job->master_address)
 		config->master_address = job->master_address;
 	config->threads = job->threads ? job->threads : 1;
-	config->timeout_ms = job->timeout_ms ? job->timeout_ms : 10000;
-	config->heartbeat_ms = job->heartbeat_ms ? job->heartbeat_ms : 1000;
+	config->timeout_ms = job->timeout_ms ? job->timeout_ms : 60000;
+	config->heartbeat_ms = job->heartbeat_ms ? job->heartbeat_ms : 20000;
 	config->faults = job->faults;
 	config->flight_recorder = job->flight_recorder;
 }

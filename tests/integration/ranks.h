@@ -21,8 +21,8 @@ struct job {
 	const char *faults;
 	const char *flight_recorder;
 	int threads;	  /* 0: 1 */
-	int timeout_ms;	  /* 0: 10 s */
-	int heartbeat_ms; /* 0: 1 s */
+	int timeout_ms;	  /* 0: 60 s, which no stall of a busy machine reaches */
+	int heartbeat_ms; /* 0: 20 s, likewise */
 	int port;	  /* 0: a free one is found */
 	int elsewhere;	  /* bit r: rank r is another process's */
 	void (*body)(struct rank *rank);
@@ -48,7 +48,10 @@ void run_jobs(struct job *jobs, unsigned n);
 /* One rank of a job in this thread, for children. 0 if it has no complaint. */
 int run_rank(const struct job *job, int rank);
 
-/* A port that nobody listens at just now. */
+/*
+ * A port that nobody listens at, and that nobody but those who ask for it by number gets:
+ * it is held until many more have been asked for.
+ */
 int free_port(void);
 
 /* A configuration of the job's. */
@@ -57,6 +60,9 @@ void configure(struct sml_config *config, const struct job *job, int rank);
 __attribute__((format(printf, 2, 3))) void complain(struct rank *rank, const char *format, ...);
 
 uint64_t now_ms(void);
+
+/* Until the rank's context has failed, for whatever reason. */
+void wait_until_told(struct rank *rank);
 
 #define CHECK(rank, condition)                                                                     \
 	do {                                                                                       \

@@ -15,7 +15,8 @@
 #include "core/wire.h"
 #include "switch/switch.h"
 
-#define CLIENT_WAIT_MS 5000
+/* For what will come: longer than a busy machine stalls. */
+#define CLIENT_WAIT_MS 20000
 
 struct client {
 	int tcp, udp;
@@ -66,12 +67,16 @@ void client_expect_abort(struct client *client, int error, ...);
 /* The switch has closed the connection, after whatever it had to say. */
 void client_expect_end(struct client *client);
 
-/* Nothing is said for so long, Waiting and Pong aside. */
-void client_expect_silence(struct client *client, int ms);
+/* What this client has said is handled, and nothing has come of it but Waiting and Pong. */
+void client_expect_silence(struct client *client);
 
 /* The sum of one of the switch's counters, or the status itself. */
 SmlControl__Envelope *client_status(const char *address, uint16_t port);
 uint64_t client_counter(uint16_t port, const char *name);
+/* Packets are on their way by UDP: until the switch has counted so many, and no more. */
+void client_wait_for_counter(uint16_t port, const char *name, uint64_t value);
+
+int64_t client_now_ms(void);
 
 /* ---- data ---- */
 

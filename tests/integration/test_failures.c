@@ -19,6 +19,14 @@
 
 #include "integration/ranks.h"
 
+/* Where a deadline passes on purpose: longer than a busy machine stalls while ranks open. */
+#define DEADLINE_MS 4000
+/* So soon all are told; where something else would tell them, it takes a minute. */
+#define SOON_MS 30000
+/* What a frozen rank has asked for; as long as it may stall before it is to freeze. */
+#define FROZEN_HEARTBEAT_MS 4000
+#define LIVING_HEARTBEAT_MS 60000
+
 /* The last error is this one, and its text has this part. */
 #define CHECK_ERROR(rank, result, error, part)                                                     \
 	do {                                                                                       \
@@ -124,8 +132,8 @@ static void reduce_until_it_fails(struct rank *rank)
 	do {
 		last = now_ms();
 		error = sml_allreduce(rank->context, data, data, count, SML_FLOAT32, SML_SUM, NULL);
-	} while (error == 0 && now_ms() - began < 8000);
-	if (error == 0 || now_ms() - last > 1000)
+	} while (error == 0 && now_ms() - began < 60000);
+	if (error == 0 || now_ms() - last > SOON_MS)
 		complain(rank, "told after %d ms", (int)(now_ms() - last));
 	/* What the buffer holds now stays there. */
 	memset(data, 7, count * sizeof(*data));
@@ -137,21 +145,25 @@ static void reduce_until_it_fails(struct rank *rank)
 	CHECK_ERROR(rank, error, SML_ERROR_RANK_DIED, who);
 }
 
-/* Rank `dying` is a child process, born before this one has threads. */
+/*
+ * Rank `dying` is a child process, born before this one has threads. Each rank's heartbeat is its
+ * own: nobody else can be taken for dead, and who is not frozen only by a connection's end.
+ */
 static void let_die(int dying, const char *switch_address, void (*body)(struct rank *),
-		    const char *who)
+		    int heartbeat_ms, const char *who)
 {
 	struct job job = {.n_ranks = 3,
 			  .switch_address = switch_address,
 			  .port = free_port(),
 			  .elsewhere = 1 << dying,
-			  .heartbeat_ms = 400,
+			  .heartbeat_ms = LIVING_HEARTBEAT_MS,
 			  .body = reduce_until_it_fails,
 			  .argument = (void *)(uintptr_t)who};
 	struct job childs = job;
 	pid_t child;
 
 	childs.body = body;
+	childs.heartbeat_ms = heartbeat_ms;
 	child = fork();
 	if (child == 0) {
 		/* Not to outlive a test that fails. */
@@ -179,13 +191,13 @@ static void half_a_reduction_and_die(struct rank *rank)
 static void the_death_of_a_rank_is_told_with_its_name(void **state)
 {
 	(void)state;
-	let_die(2, NULL, half_a_reduction_and_die, "rank 2");
+	let_die(2, NULL, half_a_reduction_and_die, LIVING_HEARTBEAT_MS, "rank 2");
 }
 
 static void the_death_of_rank_0_and_its_switch_is_told(void **state)
 {
 	(void)state;
-	let_die(0, NULL, half_a_reduction_and_die, "rank 0");
+	let_die(0, NULL, half_a_reduction_and_die, LIVING_HEARTBEAT_MS, "rank 0");
 }
 
 static void freeze(struct rank *rank)
@@ -198,14 +210,15 @@ static void freeze(struct rank *rank)
 static void a_frozen_rank_is_dead_after_the_heartbeat(void **state)
 {
 	(void)state;
-	let_die(1, NULL, freeze, "rank 1");
+	let_die(1, NULL, freeze, FROZEN_HEARTBEAT_MS, "rank 1");
 }
 
 static void a_dead_rank_takes_its_stripe_along(void **state)
 {
 	(void)state;
-	let_die(2, "embedded", half_a_reduction_and_die, "and stripe 2 of the job with it");
-	let_die(1, "embedded", freeze, "and stripe 1 of the job with it");
+	let_die(2, "embedded", half_a_reduction_and_die, LIVING_HEARTBEAT_MS,
+		"and stripe 2 of the job with it");
+	let_die(1, "embedded", freeze, FROZEN_HEARTBEAT_MS, "and stripe 1 of the job with it");
 }
 
 /* ---- deadlines ---- */
@@ -217,28 +230,29 @@ static void wait_in_vain(struct rank *rank)
 	int error;
 
 	if (rank->rank == 1) {
-		usleep(900000);
+		wait_until_told(rank);
 		CHECK_ERROR(rank, sml_barrier(rank->context), SML_ERROR_TIMEOUT, "rank 0");
 		return;
 	}
 	error = sml_allreduce(rank->context, data, data, 5000, SML_FLOAT32, SML_SUM, NULL);
 	CHECK_ERROR(rank, error, SML_ERROR_TIMEOUT, "all-reduce 0: 5000 float32");
 	CHECK_ERROR(rank, error, SML_ERROR_TIMEOUT, "head stream (call 0)");
-	CHECK(rank, now_ms() - began >= 500 && now_ms() - began < 850);
+	CHECK(rank, now_ms() - began >= DEADLINE_MS && now_ms() - began < DEADLINE_MS + SOON_MS);
 	began = now_ms();
 	CHECK_ERROR(rank, sml_barrier(rank->context), SML_ERROR_TIMEOUT, "all-reduce 0");
-	CHECK(rank, now_ms() - began < 50);
+	/* Without waiting for another deadline. */
+	CHECK(rank, now_ms() - began < DEADLINE_MS);
 }
 
 static void a_call_that_others_do_not_make_ends_at_the_deadline(void **state)
 {
 	(void)state;
-	run_job(&(struct job){.n_ranks = 2, .timeout_ms = 500, .body = wait_in_vain});
+	run_job(&(struct job){.n_ranks = 2, .timeout_ms = DEADLINE_MS, .body = wait_in_vain});
 }
 
 static void missing_ranks_are_named(void **state)
 {
-	struct job job = {.n_ranks = 4, .timeout_ms = 400, .port = free_port()};
+	struct job job = {.n_ranks = 4, .timeout_ms = DEADLINE_MS, .port = free_port()};
 	struct sml_context *context;
 	struct sml_config config;
 	uint64_t began = now_ms();
@@ -248,7 +262,7 @@ static void missing_ranks_are_named(void **state)
 	assert_int_equal(sml_open(&context, &config), SML_ERROR_TIMEOUT);
 	assert_null(context);
 	assert_non_null(strstr(sml_error_text(NULL), "ranks 1, 2 and 3 of 4"));
-	assert_true(now_ms() - began < 1500);
+	assert_true(now_ms() - began < DEADLINE_MS + SOON_MS);
 }
 
 static void *open_with_three(void *argument)
@@ -266,7 +280,7 @@ static void *open_with_three(void *argument)
 
 static void different_world_sizes_are_told_to_both(void **state)
 {
-	struct job job = {.n_ranks = 2, .timeout_ms = 3000, .port = free_port()};
+	struct job job = {.n_ranks = 2, .port = free_port()};
 	struct sml_context *context;
 	struct sml_config config;
 	pthread_t thread;
@@ -291,7 +305,7 @@ static void look_in_vain(struct rank *rank)
 	int done, result;
 
 	if (rank->rank == 1) {
-		usleep(600000);
+		wait_until_told(rank);
 		return;
 	}
 	CHECK(rank, sml_allreduce_async(rank->context, &data, &data, 1, SML_INT32, SML_SUM, NULL,
@@ -305,7 +319,7 @@ static void look_in_vain(struct rank *rank)
 static void a_deadline_passes_for_those_who_only_look(void **state)
 {
 	(void)state;
-	run_job(&(struct job){.n_ranks = 2, .timeout_ms = 300, .body = look_in_vain});
+	run_job(&(struct job){.n_ranks = 2, .timeout_ms = DEADLINE_MS, .body = look_in_vain});
 }
 
 /* ---- abort ---- */
@@ -334,10 +348,14 @@ static void an_abort_ends_everybodys_calls_with_its_reason(void **state)
 
 /* ---- a switch that is not there ---- */
 
-static void expect_open_to_fail(const char *address, int error, const char *part)
+/* heartbeat_ms: 0, or what the failure is to follow from. */
+static void expect_open_to_fail(const char *address, int heartbeat_ms, int error, const char *part)
 {
-	struct job job = {
-		.n_ranks = 2, .timeout_ms = 700, .heartbeat_ms = 200, .switch_address = address};
+	/* Rank 0's switch is looked for until the deadline. */
+	struct job job = {.n_ranks = 2,
+			  .timeout_ms = address ? 0 : 700,
+			  .heartbeat_ms = heartbeat_ms,
+			  .switch_address = address};
 	struct sml_context *context;
 	struct sml_config config;
 
@@ -382,7 +400,7 @@ static void meet_stranger(const char *words, int error, const char *part)
 	getsockname(stranger.fd, (struct sockaddr *)&address, &length);
 	snprintf(text, sizeof(text), "127.0.0.1:%u", ntohs(address.sin_port));
 	pthread_create(&thread, NULL, stranger_main, &stranger);
-	expect_open_to_fail(text, error, part);
+	expect_open_to_fail(text, words ? 0 : 200, error, part);
 	pthread_join(thread, NULL);
 	close(stranger.fd);
 }
@@ -393,14 +411,14 @@ static void an_unreachable_switch_is_told_with_what_to_do(void **state)
 
 	(void)state;
 	snprintf(nobody, sizeof(nobody), "127.0.0.1:%d", free_port());
-	expect_open_to_fail(nobody, SML_ERROR_UNREACHABLE, "start `switchml switch`");
-	expect_open_to_fail(NULL, SML_ERROR_UNREACHABLE, "has rank 0 been started");
-	expect_open_to_fail("no.such.host.invalid", SML_ERROR_UNREACHABLE, "cannot be resolved");
-	expect_open_to_fail("a:b:c", SML_ERROR_UNREACHABLE, "cannot be resolved");
-	expect_open_to_fail("127.0.0.1,", SML_ERROR_CONFIG, "not a switch's address");
-	expect_open_to_fail("127.0.0.1|", SML_ERROR_CONFIG, "not a switch's address");
-	expect_open_to_fail("a,b|c", SML_ERROR_CONFIG, "\"c\" names 1");
-	expect_open_to_fail("host:99999", SML_ERROR_CONFIG, "not a switch's address");
+	expect_open_to_fail(nobody, 0, SML_ERROR_UNREACHABLE, "start `switchml switch`");
+	expect_open_to_fail(NULL, 0, SML_ERROR_UNREACHABLE, "has rank 0 been started");
+	expect_open_to_fail("no.such.host.invalid", 0, SML_ERROR_UNREACHABLE, "cannot be resolved");
+	expect_open_to_fail("a:b:c", 0, SML_ERROR_UNREACHABLE, "cannot be resolved");
+	expect_open_to_fail("127.0.0.1,", 0, SML_ERROR_CONFIG, "not a switch's address");
+	expect_open_to_fail("127.0.0.1|", 0, SML_ERROR_CONFIG, "not a switch's address");
+	expect_open_to_fail("a,b|c", 0, SML_ERROR_CONFIG, "\"c\" names 1");
+	expect_open_to_fail("host:99999", 0, SML_ERROR_CONFIG, "not a switch's address");
 	meet_stranger("SSH-2.0-OpenSSH_9.2p1\r\n", SML_ERROR_PROTOCOL, "SwitchML protocol");
 	meet_stranger(NULL, SML_ERROR_UNREACHABLE, "silent for 200 ms");
 }

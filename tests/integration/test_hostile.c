@@ -202,7 +202,7 @@ static void attack_job(const char *switch_address)
 	       " calls meanwhile; workers ignored %" PRIu64 "\n",
 	       seed, report.to_switch, report.to_workers, report.of_seen, report.seen,
 	       report.raw ? "" : " (no CAP_NET_RAW)", calls, ignored);
-	/* All were sent, unless this machine is too slow for it. */
+	/* All were sent, or a tenth where this machine is too slow for it. */
 	assert_true(report.to_switch + report.to_workers >= n_packets / 10);
 	assert_int_equal(report.answers, 0);
 	assert_int_equal(report.strange_answers, 0);

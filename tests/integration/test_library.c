@@ -380,6 +380,21 @@ static void results_have_the_same_bits_in_every_form(void **state)
 	assert_int_equal(hash_embedded(FAULTS, 1), one);
 }
 
+/*
+ * A caller that looks just then sees a tensor's end before the thread that brings it has
+ * counted it.
+ */
+static void get_counters(struct rank *rank, uint64_t tensors, struct sml_counters *counters)
+{
+	uint64_t began = now_ms();
+
+	*counters = (struct sml_counters){.size = sizeof(*counters)};
+	do
+		CHECK(rank, sml_get_counters(rank->context, counters) == 0);
+	while (counters->tensors < tensors && now_ms() - began < 60000);
+	CHECK(rank, counters->tensors == tensors);
+}
+
 static void look_at_own_stripe(struct rank *rank)
 {
 	struct sml_counters c = {.size = sizeof(c)};
@@ -387,6 +402,7 @@ static void look_at_own_stripe(struct rank *rank)
 	const char *name;
 
 	some_calls(rank);
+	get_counters(rank, 24, &c);
 	CHECK(rank, sml_stripe_count(rank->context) == 3);
 	for (int i = 0; i < 3; i++) {
 		CHECK(rank, sml_get_stripe_counters(rank->context, i, &c, &name) == 0);
@@ -408,11 +424,12 @@ static void every_rank_has_a_stripe_of_its_own(void **state)
 
 static void look_at_stripes(struct rank *rank)
 {
-	struct sml_counters all = {.size = sizeof(all)}, one = {.size = sizeof(one)};
+	struct sml_counters all, one = {.size = sizeof(one)};
 	const char *name, *names = rank->job->argument;
 	uint64_t sent = 0;
 
 	some_calls(rank);
+	get_counters(rank, 24, &all);
 	CHECK(rank, sml_stripe_count(rank->context) == 2);
 	for (int i = 0; i < 2; i++) {
 		CHECK(rank, sml_get_stripe_counters(rank->context, i, &one, &name) == 0);
@@ -420,8 +437,7 @@ static void look_at_stripes(struct rank *rank)
 		CHECK(rank, one.bytes_sent > 100000 && one.rtt_min_ns > 0);
 		sent += one.packets_sent;
 	}
-	CHECK(rank, sml_get_counters(rank->context, &all) == 0);
-	CHECK(rank, all.tensors == 24 && all.packets_sent == sent);
+	CHECK(rank, all.packets_sent == sent);
 	CHECK(rank, sml_get_stripe_counters(rank->context, 2, &one, NULL) == -EINVAL);
 	CHECK(rank, sml_get_stripe_counters(rank->context, -1, &one, NULL) == -EINVAL);
 }
@@ -495,11 +511,10 @@ static void the_embedded_switch_can_be_on_localhost(void **state)
 
 static void count_calls(struct rank *rank)
 {
-	struct sml_counters counters = {.size = sizeof(counters)};
+	struct sml_counters counters;
 
 	some_calls(rank);
-	CHECK(rank, sml_get_counters(rank->context, &counters) == 0);
-	CHECK(rank, counters.tensors == 24);
+	get_counters(rank, 24, &counters);
 	CHECK(rank, counters.packets_sent >= 24 && counters.packets_received >= 24);
 	CHECK(rank, counters.bytes_sent > 500000);
 	CHECK(rank, counters.window > 0);

@@ -55,16 +55,9 @@ static void expect_slot(const SmlControl__StallReport *report, uint32_t slot, ui
 	fail_msg("slot %" PRIu32 " is not in the report", slot);
 }
 
-/* Contributions are on their way by UDP: until the switch has counted so many. */
-static void wait_for_absorbed(uint64_t n)
-{
-	for (int i = 0; i < 200 && client_counter(port, "absorbed") < n; i++)
-		usleep(5000);
-	assert_int_equal(client_counter(port, "absorbed"), n);
-}
-
 static void every_slot_names_the_ranks_that_it_lacks(void **state)
 {
+	int64_t began_ms = client_now_ms();
 	SmlControl__Envelope *message;
 	struct client c[3];
 
@@ -84,7 +77,7 @@ static void every_slot_names_the_ranks_that_it_lacks(void **state)
 	client_contribute(&c[0], 4, 1, 8, 1);
 	client_contribute(&c[2], 4, 1, 8, 1);
 	client_contribute(&c[1], 5, 0, 8, 1);
-	wait_for_absorbed(7);
+	client_wait_for_counter(port, "absorbed", 7);
 
 	client_send_empty(&c[2], STALL_REQUEST);
 	message = client_expect(&c[2], STALL_REPORT);
@@ -100,7 +93,7 @@ static void every_slot_names_the_ranks_that_it_lacks(void **state)
 		assert_string_equal(about->host, "testhost");
 		assert_int_equal(about->pid, 1000 + rank);
 		assert_true(about->connected);
-		assert_true(about->last_heard_ms < 5000);
+		assert_in_range(about->last_heard_ms, 0, client_now_ms() - began_ms);
 	}
 	client_free(message);
 	clients_close(c, 3);
@@ -115,7 +108,7 @@ static void the_news_of_a_death_comes_with_what_was_missing(void **state)
 	start(c, 3, 1);
 	client_contribute(&c[0], 9, 0, 8, 1);
 	client_contribute(&c[1], 9, 0, 8, 1);
-	wait_for_absorbed(2);
+	client_wait_for_counter(port, "absorbed", 2);
 	client_close(&c[2]);
 	for (uint32_t rank = 0; rank < 2; rank++) {
 		message = client_expect(&c[rank], ABORT);
@@ -133,12 +126,14 @@ static void who_asks_too_often_is_answered_now_and_then(void **state)
 {
 	SmlControl__Envelope *message;
 	struct client c[2];
+	int64_t began_ms;
 	int answers = 0;
 
 	(void)state;
 	start(c, 2, 1);
 	client_send_empty(&c[0], STALL_REQUEST);
 	client_free(client_expect(&c[0], STALL_REPORT));
+	began_ms = client_now_ms();
 	for (int i = 0; i < 50; i++)
 		client_send_empty(&c[0], STALL_REQUEST);
 	/* A job's end follows all answers. */
@@ -153,7 +148,8 @@ static void who_asks_too_often_is_answered_now_and_then(void **state)
 		client_free(message);
 	}
 	client_free(message);
-	assert_in_range(answers, 0, 10);
+	/* One in 0.1 s. */
+	assert_in_range(answers, 0, 1 + (client_now_ms() - began_ms) / 100);
 	clients_close(c, 2);
 }
 
@@ -168,8 +164,8 @@ static void strangers_and_jobs_that_have_not_begun_get_no_report(void **state)
 	client_open(&waiting, "127.0.0.1", port);
 	client_join(&waiting, &join);
 	client_send_empty(&waiting, STALL_REQUEST);
-	client_expect_silence(&stranger, 100);
-	client_expect_silence(&waiting, 100);
+	client_expect_silence(&stranger);
+	client_expect_silence(&waiting);
 	client_close(&stranger);
 	client_close(&waiting);
 }

@@ -147,7 +147,7 @@ static void own_mistake_is_refused_to_the_newcomer_alone(void **state)
 		client_expect_end(&c);
 		client_close(&c);
 	}
-	client_expect_silence(&first, 30);
+	client_expect_silence(&first);
 	client_close(&first);
 }
 
