@@ -152,6 +152,7 @@ static int probe_path(const struct sml_stripe *stripe, struct sml_control *contr
 		.n_transports = admission->shards,
 		.epoch = admission->epoch,
 		.rank = stripe->context->settings.rank,
+		.patience_ms = stripe->context->settings.heartbeat_ms,
 	};
 	struct sml_probe *probe;
 	int error;

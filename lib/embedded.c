@@ -261,6 +261,7 @@ static int agree(struct sml_stripe *first, const struct sml_pool_rules *own)
 		.n_transports = first->admission.shards,
 		.epoch = first->admission.epoch,
 		.rank = context->settings.rank,
+		.patience_ms = context->settings.heartbeat_ms,
 		.own = own,
 	};
 	struct sml_probe_target *targets = list_targets(context, &config.n_targets);

@@ -3,7 +3,8 @@
  * A probe is a header and as many lanes as it asks about; the switch sends it
  * back as long as it came. The first round asks for the full width alone, which
  * is all that a healthy path needs; later rounds ask for every width that has
- * not been answered, so that lost packets and a narrow path are told apart. A
+ * not been answered, so that lost packets and a narrow path are told apart. Who
+ * says nothing at all may only stand still, and has a heartbeat to begin. A
  * group's probe is answered to the group; that it is one, its use number tells.
  */
 #include "lib/probe.h"
@@ -15,10 +16,13 @@
 #include "lib/clock.h"
 #include "lib/error.h"
 
-#define ROUNDS	       7
+/* With an answer to some width, so many rounds for a wider one. */
+#define ROUNDS	       6
 #define FIRST_ROUND_NS (50 * SML_NS_PER_MS)
 #define ROUND_NS       (250 * SML_NS_PER_MS)
 #define MAX_WIDTHS     16
+/* The switch itself gives a job up whose ranks have asked for 20 s. */
+#define MAX_PATIENCE_MS 15000u
 /* A bridge that has only just heard of a member may take a moment. */
 #define GROUP_ROUNDS	     8
 #define FIRST_GROUP_ROUND_NS (20 * SML_NS_PER_MS)
@@ -265,16 +269,23 @@ static int tell_silence(const struct sml_probe *probe)
 int sml_probe_run(struct sml_probe *probe, struct sml_control *control, uint16_t *lanes,
 		  uint64_t deadline_ns)
 {
-	unsigned answered;
+	uint32_t patience_ms = probe->config.patience_ms;
+	unsigned answered = 0, narrow_rounds = 0;
+	uint64_t silent_until_ns;
 	int error = 0;
 
 	list_widths(probe, *lanes);
-	for (unsigned round = 0; error == 0 && round < ROUNDS; round++) {
-		if ((answered_by_all(probe) & 1) || sml_now_ns() >= deadline_ns)
+	if (patience_ms > MAX_PATIENCE_MS)
+		patience_ms = MAX_PATIENCE_MS;
+	silent_until_ns = sml_now_ns() + patience_ms * SML_NS_PER_MS;
+	if (silent_until_ns > deadline_ns)
+		silent_until_ns = deadline_ns;
+	for (unsigned round = 0; error == 0 && !(answered & 1); round++) {
+		if (answered ? narrow_rounds++ == ROUNDS : sml_now_ns() >= silent_until_ns)
 			break;
 		error = run_round(probe, control, round, deadline_ns);
+		answered = answered_by_all(probe);
 	}
-	answered = answered_by_all(probe);
 	if (error == 0 && answered == 0)
 		error = tell_silence(probe);
 	else if (error == 0)

@@ -190,6 +190,22 @@ lost_data() {
 	expect_job_again "a firewall that drops data" $switch
 }
 
+# A rank or a switch that stands still while a job begins: for less than a heartbeat.
+slow_data_path() {
+	firewall switch INPUT -p udp --dport 28500 -j DROP
+	start_job "$switch SWITCHML_HEARTBEAT=20 SWITCHML_TIMEOUT=20" -b 64K -e 64K -n 3
+	await job_is 10.77.0.1 outage probing || fail "the job does not ask for its data path"
+	sleep 2.5
+	firewall switch
+	for ((rank = 0; rank < ranks; rank++)); do
+		wait "${pids[$rank]}" || {
+			fail "UDP passes after 2.5 s: rank $rank"
+			return
+		}
+	done
+	echo "ok: UDP that passes after 2.5 s is waited for"
+}
+
 nothing_to_reach() {
 	expect_no_way "no such host" SWITCHML_SWITCH=10.77.0.99 \
 		"10.77.0.99:28500 cannot be reached: No route to host; check the address, the network"
@@ -206,11 +222,11 @@ nothing_to_reach() {
 	firewall switch
 	for way in DROP REJECT; do
 		firewall switch INPUT -p udp --dport 28500 -j $way
-		expect_no_way "a firewall's $way of UDP" $switch \
+		expect_no_way "a firewall's $way of UDP" "$switch SWITCHML_HEARTBEAT=4" \
 			"TCP to the switch .* works, but UDP port 28500 there does not answer"
 		firewall switch
 		firewall 0 INPUT -p udp -j $way
-		expect_no_way "a firewall's $way of UDP on the way back" $switch \
+		expect_no_way "a firewall's $way of UDP on the way back" "$switch SWITCHML_HEARTBEAT=4" \
 			"TCP to the switch .* works, but UDP port 28500 there does not answer"
 		firewall 0
 	done
@@ -224,5 +240,6 @@ killed_embedder
 cut_embedder
 cut_switch
 lost_data
+slow_data_path
 nothing_to_reach
 [ $failures = 0 ]
