@@ -543,12 +543,19 @@ void sml_job_joined(struct sml_job *job)
 		sml_job_admit(job, 1);
 }
 
+void sml_job_forgive(struct sml_job *job, uint64_t away_ns)
+{
+	job->begun_ns += away_ns;
+	if (job->mismatch_ns != 0)
+		job->mismatch_ns += away_ns;
+}
+
 void sml_job_tick(struct sml_job *job, uint64_t now_ns)
 {
 	if (find_silent(job, now_ns))
 		return;
 	sml_job_watch_group(job);
-	if (job->mismatch_ns != 0 && now_ns - job->mismatch_ns > MISMATCH_WAIT_NS) {
+	if (job->mismatch_ns != 0 && now_ns > job->mismatch_ns + MISMATCH_WAIT_NS) {
 		tell_mismatch(job);
 		return;
 	}
@@ -557,7 +564,7 @@ void sml_job_tick(struct sml_job *job, uint64_t now_ns)
 		give_up_resuming(job);
 		return;
 	}
-	if (job->state == SML_JOB_PROBING && now_ns - job->begun_ns > PROBING_NS) {
+	if (job->state == SML_JOB_PROBING && now_ns > job->begun_ns + PROBING_NS) {
 		sml_job_fail(job, SML_ERROR_TIMEOUT,
 			     "a rank's UDP packets do not reach the switch: see the other ranks' "
 			     "errors, and allow the data port in firewalls");

@@ -68,6 +68,9 @@ static void forgive_own_absence(struct sml_server *server, uint64_t now_ns)
 		c->heard_ns = earlier(c->heard_ns + away_ns, now_ns);
 		c->stranger_ns = earlier(c->stranger_ns + away_ns, now_ns);
 	}
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
+		if (server->jobs[i] != NULL)
+			sml_job_forgive(server->jobs[i], away_ns);
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *context)

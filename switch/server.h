@@ -160,6 +160,8 @@ void sml_job_note_served(struct sml_connection *connection, const SmlControl__St
 /* A member's connection has ended: why says how. */
 void sml_job_lost(struct sml_connection *connection, const char *why);
 
+/* The switch has not looked for so long, and nobody was heard: bounds begin that much later. */
+void sml_job_forgive(struct sml_job *job, uint64_t away_ns);
 /* Every SML_TICK_NS: missing ranks, deadlines. */
 void sml_job_tick(struct sml_job *job, uint64_t now_ns);
 
