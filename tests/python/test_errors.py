@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Jobs that end badly, or are interrupted: the exception and its text, in time."""
 
+import gc
 import os
 import signal
 import threading
 import time
+import weakref
 from unittest import mock
 
 import numpy as np
@@ -69,6 +71,21 @@ def interrupted_as_it_begins(job):
     ):
         job.allreduce(X)
     return len(job._pending)
+
+
+def dropped(rank):
+    """Whether an array is still there that C has, and nobody in Python."""
+    array = np.ones(100_000, np.float32)
+    seen = weakref.ref(array)
+    switchml.Job(rank=rank, world_size=1, job="dropped").allreduce_async(array)
+    del array
+    gc.collect()
+    return seen() is not None
+
+
+def test_who_drops_job_and_request_does_not_take_the_arrays_from_c():
+    with Ranks(1, job=False) as ranks:
+        assert ranks.call(dropped) == [True]
 
 
 def test_a_killed_rank_raises_on_the_others():

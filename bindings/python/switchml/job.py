@@ -68,7 +68,7 @@ class Request:
         if number:
             self._error = make(number, c.text_of(self._job._context, number))
         self._number, self._keep = number, ()
-        self._job._pending.discard(self)
+        _under_way.discard(self)
 
     def _look(self) -> bool:
         if self._number is None and not self._job._context:
@@ -112,6 +112,10 @@ class Request:
             return self._look()
         finally:
             self._lock.release()
+
+
+# C has their arrays. Held here and not by the jobs: a job, too, may be dropped meanwhile.
+_under_way: set[Request] = set()
 
 
 class Job:
@@ -163,7 +167,6 @@ class Job:
         transport: str | None = None,
     ) -> None:
         self._context: ctypes.c_void_p | None = None
-        self._pending: set[Request] = set()
         settings = {
             "rank": rank,
             "world_size": world_size,
@@ -191,19 +194,23 @@ class Job:
         }
         self._context, self.rank, self.world_size = interruptible(lambda: _open(settings))
 
+    @property
+    def _pending(self) -> list[Request]:
+        return [request for request in tuple(_under_way) if request._job is self]
+
     def _submit(self, name: str, arguments: tuple, keep: tuple, result: Any) -> Request:
         if not self._context:
             raise Closed("the job is closed")
         request = Request(self, ctypes.c_void_p(), keep, result)
         pointer = ctypes.cast(ctypes.byref(request._pointer), c._REQUEST)
         # Before C has the arrays: from then on, Ctrl-C may come at any time.
-        self._pending.add(request)
+        _under_way.add(request)
         try:
             number = getattr(lib, f"sml_{name}_async")(self._context, *arguments, pointer)
             if number:
                 raise make(number, c.text_of(self._context, number))
         except Exception:  # and not Ctrl-C: C may have them
-            self._pending.discard(request)
+            _under_way.discard(request)
             raise
         return request
 
@@ -361,7 +368,8 @@ class Job:
         if context:
             # The texts of a failed close are those of the calls that failed before it.
             interruptible(lambda: lib.sml_close(context))
-        self._pending.clear()
+        for request in self._pending:
+            _under_way.discard(request)
 
     def __enter__(self) -> Job:
         return self
