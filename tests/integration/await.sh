@@ -20,6 +20,16 @@ says() {
 	grep -q "$2" "$1"
 }
 
+# A switch's output: until it listens; $address says where. The test ends where it does not.
+await_switch() {
+	await says "$1" 'ready on' || {
+		echo "FAILED: no switch: $(cat "$1")"
+		exit 1
+	}
+	# shellcheck disable=SC2034 # not everybody needs it
+	address=$(sed -n 's/.*ready on \([^ ]*\) .*/\1/p' "$1")
+}
+
 # Switch, job, state: so says the switch. Who asks from another host sets $asking, a command.
 job_is() {
 	${asking:-} "$switchml" status --switch "$1" 2>/dev/null | grep -q "job \"$2\": $3"

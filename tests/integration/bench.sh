@@ -41,20 +41,19 @@ done
 
 "$switchml" switch --listen 127.0.0.1:0 >"$work/switch" 2>&1 &
 switch=$!
-await says "$work/switch" 'ready on' || exit 1
-port=$(grep -o '127.0.0.1:[0-9]*' "$work/switch" | head -n 1)
-$bench --switch "$port" --local-workers 2 --job other -b 64K -e 64K -n 200 -d int32 --drop 1% \
+await_switch "$work/switch"
+$bench --switch "$address" --local-workers 2 --job other -b 64K -e 64K -n 200 -d int32 --drop 1% \
 	>"$work/other" 2>&1 &
 other=$!
 expect_success "two jobs at once" \
-	$bench --switch "$port" --local-workers 2 --job one -b 64K -e 64K -n 200 --drop 1%
+	$bench --switch "$address" --local-workers 2 --job one -b 64K -e 64K -n 200 --drop 1%
 wait $other || {
 	echo "FAILED: the other job"
 	tail -n 20 "$work/other"
 	failures=$((failures + 1))
 }
-expect_success "status" "$switchml" status --switch "$port"
-expect_success "doctor" "$switchml" doctor --switch "$port"
+expect_success "status" "$switchml" status --switch "$address"
+expect_success "doctor" "$switchml" doctor --switch "$address"
 
 expect_success "JSON" $bench --local-workers 2 -b 4K -e 4K --json "$work/json"
 for key in size_bytes count type op wire in_place time_us algbw_GBps busbw_GBps wrong \

@@ -24,11 +24,7 @@ start_switch() {
 	"$switchml" switch --listen "${1:-127.0.0.1:0}" >"$work/switch" 2>&1 &
 	pid=$!
 	switches+=("$pid")
-	await says "$work/switch" 'ready on' || {
-		echo "FAILED: no switch: $(cat "$work/switch")"
-		exit 1
-	}
-	address=$(sed -n 's/.*ready on \([^ ]*\) .*/\1/p' "$work/switch")
+	await_switch "$work/switch"
 }
 
 # Sets $calls to as many calls as take a few seconds here: sanitizers are slow.

@@ -85,10 +85,7 @@ start_switch() {
 	: >"$work/switch"
 	(on_host switch "$switchml" switch "$@") >"$work/switch" 2>&1 &
 	switch_pid=$!
-	await says "$work/switch" 'ready on' || {
-		echo "FAILED: no switch: $(cat "$work/switch")"
-		exit 1
-	}
+	await_switch "$work/switch"
 }
 
 # Signal: what the switch ends by.

@@ -20,11 +20,7 @@ trap clean_up EXIT
 start_switch() {
 	: >"$work/switch" # or the one before would be read
 	"$switchml" switch --listen 127.0.0.1:0 "$@" >"$work/switch" 2>&1 &
-	await says "$work/switch" 'ready on' || {
-		echo "FAILED: no switch: $(cat "$work/switch")"
-		exit 1
-	}
-	address=$(sed -n 's/.*ready on \([^ ]*\) .*/\1/p' "$work/switch")
+	await_switch "$work/switch"
 }
 
 # Name of its output, job, variables: one rank in the background.

@@ -89,11 +89,7 @@ start_switch() {
 	: >"$work/switch"
 	"$switchml" switch --listen "127.0.0.1:${1:-0}" >"$work/switch" 2>&1 &
 	switch=$!
-	await says "$work/switch" 'ready on' || {
-		failed "no switch: $(cat "$work/switch")"
-		exit 1
-	}
-	address=$(sed -n 's/.*ready on \([^ ]*\) .*/\1/p' "$work/switch")
+	await_switch "$work/switch"
 }
 
 for program in types communicators nonblocking threads; do

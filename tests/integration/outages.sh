@@ -64,16 +64,21 @@ expect_error() {
 	fi
 }
 
-# Title, what ranks are told of their switch: the same job runs well, from now on.
-expect_job_again() {
-	start_job "$2 SWITCHML_TIMEOUT=20" -b 64K -e 64K -n 3
+# Title of the good end, of a bad one: every rank of the job ends well.
+expect_success() {
 	for ((rank = 0; rank < ranks; rank++)); do
 		wait "${pids[$rank]}" || {
-			fail "$1: the job cannot be formed again: rank $rank"
+			fail "$2: rank $rank"
 			return
 		}
 	done
-	echo "ok: $1: the job is formed again under its name"
+	echo "ok: $1"
+}
+
+# Title, what ranks are told of their switch: the same job runs well, from now on.
+expect_job_again() {
+	start_job "$2 SWITCHML_TIMEOUT=20" -b 64K -e 64K -n 3
+	expect_success "$1: the job is formed again under its name" "$1: the job cannot be formed again"
 }
 
 # Title, variables, text: one rank alone cannot open, and is told in one line.
@@ -197,13 +202,7 @@ slow_data_path() {
 	await job_is 10.77.0.1 outage probing || fail "the job does not ask for its data path"
 	sleep 2.5
 	firewall switch
-	for ((rank = 0; rank < ranks; rank++)); do
-		wait "${pids[$rank]}" || {
-			fail "UDP passes after 2.5 s: rank $rank"
-			return
-		}
-	done
-	echo "ok: UDP that passes after 2.5 s is waited for"
+	expect_success "UDP that passes after 2.5 s is waited for" "UDP passes after 2.5 s"
 }
 
 nothing_to_reach() {

@@ -133,10 +133,7 @@ start_switch() {
 	: >"$work/switch-$1"
 	ip netns exec "$name-$1" "$switchml" switch >"$work/switch-$1" 2>&1 &
 	switch_pid=$!
-	await says "$work/switch-$1" 'ready on' || {
-		echo "FAILED: no switch: $(cat "$work/switch-$1")"
-		exit 1
-	}
+	await_switch "$work/switch-$1"
 }
 
 set_up_hosts

@@ -57,11 +57,7 @@ start_switch() {
 	: >"$1"
 	"$switchml" switch --listen 127.0.0.1:0 "${@:2}" >>"$1" 2>&1 &
 	switch=$!
-	await says "$1" 'ready on' || {
-		echo "FAILED: no switch: $(cat "$1")"
-		exit 1
-	}
-	address=$(sed -n 's/.*ready on \([^ ]*\) .*/\1/p' "$1")
+	await_switch "$1"
 }
 
 tls_switch() {
