@@ -14,12 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "core/wire.h"
+#include "lib/clock.h"
 #include "sim/gen.h"
 
 #define BATCH	     32
@@ -358,10 +358,7 @@ static void count_answers(struct attacker *a)
 
 static double now_s(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+	return (double)sml_now_ns() / SML_NS_PER_SEC;
 }
 
 static bool is_enough(const struct attack_report *report, uint64_t n, double began_s,

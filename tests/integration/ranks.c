@@ -10,20 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "lib/clock.h"
 
 #define MAX_JOBS   4
 #define PORTS_HELD 16
 
 uint64_t now_ms(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+	return sml_now_ns() / SML_NS_PER_MS;
 }
 
 void complain(struct rank *rank, const char *format, ...)

@@ -14,17 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "lib/clock.h"
+
 int64_t client_now_ms(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+	return (int64_t)(sml_now_ns() / SML_NS_PER_MS);
 }
 
 static int connect_to(const char *address, uint16_t port, int type)
