@@ -39,7 +39,7 @@ void sml_probe_free(struct sml_probe *probe);
 /*
  * Finds the largest lane count, at most *lanes, whose packets come back from
  * every target, and stores it in *lanes. 0 or an error, told by
- * sml_error_set(): SML_ERROR_UNREACHABLE after patience_ms, or at deadline_ns. The
+ * sml_error_set(): SML_ERROR_UNREACHABLE after patience_ms (15 s at most), or at deadline_ns. The
  * control connection is kept alive meanwhile.
  */
 int sml_probe_run(struct sml_probe *probe, struct sml_control *control, uint16_t *lanes,

@@ -36,7 +36,7 @@
 #define HEARTBEAT_MS 300
 #define PATIENCE_MS  5000 /* of runs where nothing fails: a busy machine stalls no longer */
 #define CALM_RUNS    4	  /* so many in a row without a failure are the end */
-#define RUN_SECONDS  90	  /* deadlines and heartbeats are well below one */
+#define RUN_SECONDS  90	  /* deadlines, heartbeats and patience are well below */
 
 /* Of AddressSanitizer, where it is. */
 extern int __lsan_do_recoverable_leak_check(void) __attribute__((weak));

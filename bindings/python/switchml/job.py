@@ -368,8 +368,7 @@ class Job:
         if context:
             # The texts of a failed close are those of the calls that failed before it.
             interruptible(lambda: lib.sml_close(context))
-        for request in self._pending:
-            _under_way.discard(request)
+        _under_way.difference_update(self._pending)
 
     def __enter__(self) -> Job:
         return self
