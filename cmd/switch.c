@@ -14,7 +14,7 @@
 #include "cmd/ask.h"
 #include "cmd/commands.h"
 #ifdef SML_HAVE_XDP
-#include "switch/dataplane_xdp.h"
+#include "switch/xdp/dataplane.h"
 #endif
 
 enum {

@@ -9,8 +9,8 @@
 
 #include "fuzz/messages.h"
 #include "fuzz/properties.h"
-#include "lib/clock.h"
-#include "lib/control_internal.h"
+#include "lib/base/clock.h"
+#include "lib/control/internal.h"
 
 /* Nothing that is honest takes so long: all that the switch says is there from the start. */
 #define WAIT_NS	     (2 * SML_NS_PER_SEC)

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "fuzz/properties.h"
-#include "lib/error.h"
-#include "lib/interface.h"
-#include "lib/settings.h"
+#include "lib/base/error.h"
+#include "lib/settings/settings.h"
+#include "lib/transport/interface.h"
 
 #define MAX_VALUE 300
 

@@ -16,7 +16,7 @@
 
 #include "fuzz/messages.h"
 #include "fuzz/properties.h"
-#include "switch/job.h"
+#include "switch/control/job.h"
 
 #define MAX_PEERS 5
 

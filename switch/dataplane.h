@@ -12,7 +12,7 @@
 #define SML_SWITCH_DATAPLANE_H
 
 #include "core/pool.h"
-#include "switch/group.h"
+#include "net/group.h"
 #include "switch/switch.h"
 
 /* Job numbers are random, but for the low bits: they are the job's place. */

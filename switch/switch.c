@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "switch/address.h"
-#include "switch/server.h"
+#include "net/address.h"
+#include "switch/control/server.h"
 
 /* Port 0: tries to find a number that is free for both TCP and UDP. */
 #define PORT_TRIES 32

@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #include "core/wire.h"
-#include "lib/clock.h"
+#include "lib/base/clock.h"
 #include "sim/gen.h"
 
 #define BATCH	     32

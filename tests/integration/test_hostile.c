@@ -26,8 +26,8 @@
 #include "integration/attack.h"
 #include "integration/ranks.h"
 #include "integration/switch_client.h"
-#include "lib/context.h"
-#include "lib/own_stripe.h"
+#include "lib/context/context.h"
+#include "lib/progress/own_stripe.h"
 
 #define N_RANKS 3
 #define COUNT	20000

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "lib/afxdp/flow.h"
+#include "lib/transport/afxdp/flow.h"
 
 #define FRAME_ROOM 2048
 #define PAYLOAD	   1440

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "lib/interface.h"
-#include "lib/settings.h"
+#include "lib/settings/settings.h"
+#include "lib/transport/interface.h"
 
 #define MAX_VARIABLES 6
 

@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "switch/xdp_maps.h"
+#include "switch/xdp/maps.h"
 #include "switchml_exit.skel.h"
 #include "unit/xdp_run.h"
 

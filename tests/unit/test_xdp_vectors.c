@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "switch/xdp_maps.h"
+#include "switch/xdp/maps.h"
 #include "unit/vectors.h"
 #include "unit/xdp_run.h"
 

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "switch/xdp_maps.h"
+#include "switch/xdp/maps.h"
 #include "unit/xdp_frames.h"
 
 struct xdp_outcome {

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/api/arguments.h"
+
+#include <errno.h>
+
+size_t sml_type_size(enum sml_type type)
+{
+	return sml_element_bytes(type);
+}
+
+int sml_check_numbers(struct sml_context *context, enum sml_type type, enum sml_op op)
+{
+	if (sml_type_size(type) == 0)
+		return sml_context_refuse(context, -EINVAL, "type %d does not exist", (int)type);
+	if (type == SML_BYTE)
+		return sml_context_refuse(context, -EINVAL,
+					  "bytes cannot be combined: SML_BYTE is for "
+					  "broadcast and all-gather");
+	if (op < SML_SUM || op > SML_MIN)
+		return sml_context_refuse(context, -EINVAL, "operation %d does not exist", (int)op);
+	return 0;
+}
+
+int sml_check_size(struct sml_context *context, size_t count, enum sml_type type, unsigned n,
+		   size_t *bytes)
+{
+	size_t each = sml_type_size(type);
+
+	*bytes = 0;
+	if (each == 0)
+		return sml_context_refuse(context, -EINVAL, "type %d does not exist", (int)type);
+	if (count > PTRDIFF_MAX / each / n)
+		return sml_context_refuse(context, -EINVAL, "%zu elements are too many", count);
+	*bytes = count * each * n;
+	return 0;
+}
+
+int sml_check_buffer(struct sml_context *context, const char *name, const void *buffer,
+		     size_t bytes, enum sml_type type)
+{
+	if (bytes == 0)
+		return 0;
+	if (buffer == NULL)
+		return sml_context_refuse(context, -EINVAL,
+					  "%s is NULL, and %zu bytes of it are wanted", name,
+					  bytes);
+	if ((uintptr_t)buffer % sml_type_size(type))
+		return sml_context_refuse(context, -EINVAL,
+					  "%s (%p) is not aligned to its elements of %zu "
+					  "bytes",
+					  name, buffer, sml_type_size(type));
+	return 0;
+}
+
+int sml_check_apart(struct sml_context *context, const void *send, size_t send_bytes,
+		    const void *recv, size_t recv_bytes, const void *in_place)
+{
+	uintptr_t s = (uintptr_t)send, r = (uintptr_t)recv;
+
+	if (send_bytes == 0 || recv_bytes == 0 || s + send_bytes <= r || r + recv_bytes <= s ||
+	    recv == in_place)
+		return 0;
+	return sml_context_refuse(context, -EINVAL,
+				  "send (%p, %zu bytes) and recv (%p, %zu bytes) overlap, "
+				  "and not in place",
+				  send, send_bytes, recv, recv_bytes);
+}
+
+int sml_check_wire(struct sml_context *context, const struct sml_options *options,
+		   enum sml_wire *wire)
+{
+	*wire = context->settings.wire;
+	if (options == NULL || options->wire == SML_WIRE_DEFAULT)
+		return 0;
+	*wire = options->wire;
+	if (*wire != SML_WIRE_INT32 && *wire != SML_WIRE_INT16)
+		return sml_context_refuse(context, -EINVAL, "wire %d does not exist",
+					  (int)options->wire);
+	return 0;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Are a call's arguments possible? Each check returns 0, or -EINVAL with the
+ * context's error text naming what is wrong.
+ */
+#ifndef SML_LIB_ARGUMENTS_H
+#define SML_LIB_ARGUMENTS_H
+
+#include "lib/context/context.h"
+
+/* A type that can be combined, and an operation. */
+int sml_check_numbers(struct sml_context *context, enum sml_type type, enum sml_op op);
+
+/* n times count elements, as *bytes of memory that can exist. */
+int sml_check_size(struct sml_context *context, size_t count, enum sml_type type, unsigned n,
+		   size_t *bytes);
+
+int sml_check_buffer(struct sml_context *context, const char *name, const void *buffer,
+		     size_t bytes, enum sml_type type);
+
+/* Two buffers are apart, or recv is in_place: the one overlap that works. */
+int sml_check_apart(struct sml_context *context, const void *send, size_t send_bytes,
+		    const void *recv, size_t recv_bytes, const void *in_place);
+
+/* The width that the options, or else the context, ask for. */
+int sml_check_wire(struct sml_context *context, const struct sml_options *options,
+		   enum sml_wire *wire);
+
+#endif

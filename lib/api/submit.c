@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Submission, and waiting for what was submitted. */
+#include "lib/api/submit.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+/* 0, or why the job's streams have no room for so large a tensor now. */
+static int reserve_chunks(struct sml_context *context, const struct sml_order *order,
+			  struct sml_request *request)
+{
+	uint64_t *all = &context->requests.chunks;
+	/* At least one element of one byte a lane: an upper bound without overflow. */
+	uint64_t chunks = order->spec.count / context->shape.lanes * 2 + 2;
+
+	if (__atomic_add_fetch(all, chunks, __ATOMIC_RELAXED) > SML_CHUNKS_MAX) {
+		__atomic_sub_fetch(all, chunks, __ATOMIC_RELAXED);
+		return sml_context_refuse(context, -EINVAL,
+					  "%" PRIu64 " elements more are too many: at most %" PRIu64
+					  " can be under way at once",
+					  order->spec.count,
+					  SML_CHUNKS_MAX / 2 * context->shape.lanes);
+	}
+	request->chunks = chunks;
+	return 0;
+}
+
+/* The tensor gets its place in the streams, and every thread gets it. In the order of calls. */
+static int enqueue(struct sml_context *context, struct sml_order *order,
+		   struct sml_request *request)
+{
+	int error;
+
+	pthread_mutex_lock(&context->submit_lock);
+	error = sml_context_check(context);
+	if (error) {
+		pthread_mutex_unlock(&context->submit_lock);
+		return error;
+	}
+	sml_tensor_init(&request->tensor, &order->spec, &context->shape, &context->sequence,
+			request->memory);
+	request->tensor.owner = request;
+	order->call.number = request->tensor.number;
+	memcpy(order->call.window, request->tensor.window, sizeof(order->call.window));
+	sml_history_add(&context->history, &order->call);
+	for (unsigned i = 0; i < context->n_threads; i++)
+		sml_progress_submit(context->threads[i], request);
+	pthread_mutex_unlock(&context->submit_lock);
+	return 0;
+}
+
+int sml_submit(struct sml_context *context, struct sml_order *order, struct sml_request **submitted)
+{
+	struct sml_request *request;
+	int error;
+
+	if (order->spec.count / context->shape.lanes > SML_CHUNKS_MAX)
+		return sml_context_refuse(context, -EINVAL, "%" PRIu64 " elements are too many",
+					  order->spec.count);
+	request = sml_request_take(&context->requests,
+				   sml_tensor_memory_bytes(&order->spec, &context->shape));
+	if (request == NULL)
+		return sml_context_refuse(context, -ENOMEM, "no memory for the call");
+	error = reserve_chunks(context, order, request);
+	if (error)
+		goto err_give_back;
+	request->context = context;
+	request->references = 1 + context->n_threads * context->n_stripes;
+	request->deadline_ns = sml_now_ns() + context->settings.timeout_ms * SML_NS_PER_MS;
+	error = enqueue(context, order, request);
+	if (error)
+		goto err_unreserve;
+	*submitted = request;
+	return 0;
+
+err_unreserve:
+	__atomic_sub_fetch(&context->requests.chunks, request->chunks, __ATOMIC_RELAXED);
+err_give_back:
+	sml_request_give_back(&context->requests, request);
+	return error;
+}
+
+/* ---- waited for ---- */
+
+static int forked_or_null(const struct sml_request *request)
+{
+	if (request == NULL)
+		return sml_error_set(-EINVAL, "the request is NULL");
+	return request->context->owner == getpid() ? 0 : SML_ERROR_FORKED;
+}
+
+int sml_wait(struct sml_request *request)
+{
+	int result = forked_or_null(request);
+
+	if (result)
+		return result;
+	result = sml_context_wait(request->context, request);
+	sml_request_release(&request->context->requests, request);
+	return result;
+}
+
+int sml_test(struct sml_request *request, int *done)
+{
+	int result = forked_or_null(request);
+
+	*done = 1;
+	if (result)
+		return result;
+	result = sml_context_look(request->context, request);
+	*done = result != -EAGAIN;
+	if (!*done)
+		return 0;
+	sml_request_release(&request->context->requests, request);
+	return result;
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How a context fails, and how callers wait for it or learn of it. */
+#include "lib/context/context.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+int sml_context_check(const struct sml_context *context)
+{
+	if (context->owner != getpid())
+		return SML_ERROR_FORKED;
+	return __atomic_load_n(&context->error, __ATOMIC_ACQUIRE);
+}
+
+int sml_context_refuse(struct sml_context *context, int error, const char *format, ...)
+{
+	va_list arguments;
+
+	pthread_mutex_lock(&context->lock);
+	if (context->error == 0) {
+		va_start(arguments, format);
+		vsnprintf(context->text, sizeof(context->text), format, arguments);
+		va_end(arguments);
+	}
+	pthread_mutex_unlock(&context->lock);
+	return error;
+}
+
+void sml_context_tensor_done(struct sml_context *context)
+{
+	/* The lock, for a waiter may be between its look and its sleep. */
+	pthread_mutex_lock(&context->lock);
+	pthread_cond_broadcast(&context->changed);
+	pthread_mutex_unlock(&context->lock);
+}
+
+void sml_context_thread_stopped(struct sml_context *context)
+{
+	pthread_mutex_lock(&context->lock);
+	context->n_stopped++;
+	pthread_cond_broadcast(&context->changed);
+	pthread_mutex_unlock(&context->lock);
+}
+
+/* ---- the three steps of a failure ---- */
+
+/* The first one to say so. */
+static bool begin_failure(struct sml_context *context, int error)
+{
+	bool first;
+
+	pthread_mutex_lock(&context->lock);
+	first = context->error == 0;
+	if (first)
+		__atomic_store_n(&context->error, error, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&context->lock);
+	return first;
+}
+
+bool sml_context_is_running(struct sml_context *context)
+{
+	bool running;
+
+	pthread_mutex_lock(&context->lock);
+	running = context->running;
+	pthread_mutex_unlock(&context->lock);
+	return running;
+}
+
+/* Returns when no thread touches a buffer any more: each ends its round, and no more. */
+static void stop_threads(struct sml_context *context)
+{
+	__atomic_store_n(&context->stop, true, __ATOMIC_SEQ_CST);
+	/* While it opens there are no calls yet, and whoever opens it ends the threads. */
+	if (!sml_context_is_running(context))
+		return;
+	for (unsigned i = 0; i < context->n_threads; i++)
+		sml_progress_wake(context->threads[i]);
+	pthread_mutex_lock(&context->lock);
+	pthread_cond_broadcast(&context->changed);
+	while (context->n_stopped < context->n_threads)
+		pthread_cond_wait(&context->changed, &context->lock);
+	pthread_mutex_unlock(&context->lock);
+}
+
+/* The text and the record, and then those who wait. */
+static void end_failure(struct sml_context *context, int error, const char *text,
+			const struct sml_stall_reports *reports)
+{
+	bool opening = !sml_context_is_running(context);
+
+	pthread_mutex_lock(&context->lock);
+	snprintf(context->text, sizeof(context->text), "%s", text);
+	pthread_mutex_unlock(&context->lock);
+	/* What sml_open() returns is told by that. */
+	sml_log(&context->settings.log, opening ? SML_LOG_TRACE : SML_LOG_ERROR, "%s", text);
+	if (!opening)
+		sml_recorder_record(context, error, context->text, reports);
+	pthread_mutex_lock(&context->lock);
+	context->error_told = true;
+	pthread_cond_broadcast(&context->changed);
+	pthread_mutex_unlock(&context->lock);
+}
+
+bool sml_context_fail(struct sml_context *context, int error, const char *text)
+{
+	struct sml_stall_reports reports = {.complete = false};
+
+	if (!begin_failure(context, error))
+		return false;
+	stop_threads(context);
+	/* Who fails a context may be a control's own thread, or has no switch to ask. */
+	if (sml_context_is_running(context))
+		sml_stall_ask(context, 0, &reports);
+	end_failure(context, error, text, &reports);
+	return true;
+}
+
+void sml_context_abort_job(struct sml_context *context, int error, const char *text)
+{
+	for (unsigned i = 0; i < context->n_stripes; i++) {
+		struct sml_control *control =
+			__atomic_load_n(&context->stripes[i].control, __ATOMIC_ACQUIRE);
+
+		if (control)
+			sml_control_abort(control, error, text);
+	}
+}
+
+/* A stripe that waits for another switch, NULL if there is none. */
+static const struct sml_stripe *find_parked(const struct sml_context *context)
+{
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		if (__atomic_load_n(&context->stripes[i].park, __ATOMIC_SEQ_CST))
+			return &context->stripes[i];
+	return NULL;
+}
+
+/* The most telling lines first, and as many as have room. */
+static void describe_stall(struct sml_context *context, const char *call,
+			   const struct sml_stall_reports *reports, char *text, size_t bytes)
+{
+	char lines[SML_STALL_LINES][SML_STALL_LINE_BYTES];
+	unsigned n = sml_stall_describe(context, reports, lines);
+	size_t length;
+
+	length = (size_t)snprintf(text, bytes, "%s did not finish within %u ms (SWITCHML_TIMEOUT)",
+				  call, context->settings.timeout_ms);
+	for (unsigned i = 0; i < n && length < bytes; i++)
+		length += (size_t)snprintf(text + length, bytes - length, "%s%s",
+					   i == 0 ? ": " : "; ", lines[i]);
+	if (!reports->complete && length < bytes)
+		snprintf(text + length, bytes - length,
+			 ". A rank may not have made this call, or its path to the switch is "
+			 "blocked: %s",
+			 reports->why);
+}
+
+static void time_out(struct sml_context *context, const struct sml_request *request)
+{
+	const struct sml_stripe *parked;
+	char call[160], text[SML_TEXT_BYTES];
+	struct sml_stall_reports reports;
+
+	if (!begin_failure(context, SML_ERROR_TIMEOUT))
+		return;
+	stop_threads(context);
+	pthread_mutex_lock(&context->submit_lock);
+	sml_history_text(&context->history, SML_HEAD, request->tensor.window[SML_HEAD].first, call,
+			 sizeof(call));
+	pthread_mutex_unlock(&context->submit_lock);
+	sml_stall_ask(context, sml_now_ns() + SML_ASK_NS, &reports);
+	parked = find_parked(context);
+	if (parked)
+		snprintf(text, sizeof(text),
+			 "%s did not finish within %u ms (SWITCHML_TIMEOUT): %.300s, and no switch "
+			 "has taken over. Start it again, or give a second address in "
+			 "SWITCHML_SWITCH (first|second)",
+			 call, context->settings.timeout_ms, parked->failover.lost);
+	else
+		describe_stall(context, call, &reports, text, sizeof(text));
+	end_failure(context, SML_ERROR_TIMEOUT, text, &reports);
+	sml_context_abort_job(context, SML_ERROR_TIMEOUT, text);
+}
+
+/* ---- waiting ---- */
+
+/* 0: done. -EAGAIN: not yet. Else the context's error: nothing of the call is touched any more. */
+static int look(const struct sml_context *context, const struct sml_request *request)
+{
+	if (sml_tensor_is_done(&request->tensor))
+		return 0;
+	return context->error_told ? context->error : -EAGAIN;
+}
+
+/* Without waiting for anybody until the deadline has passed; then for the threads and the record.
+ */
+int sml_context_look(struct sml_context *context, const struct sml_request *request)
+{
+	int result;
+
+	if (sml_tensor_is_done(&request->tensor))
+		return 0;
+	if (sml_now_ns() >= request->deadline_ns)
+		time_out(context, request);
+	pthread_mutex_lock(&context->lock);
+	result = look(context, request);
+	pthread_mutex_unlock(&context->lock);
+	return result;
+}
+
+static void spin(const struct sml_context *context, const struct sml_request *request)
+{
+	while (!sml_tensor_is_done(&request->tensor) &&
+	       __atomic_load_n(&context->error, __ATOMIC_RELAXED) == 0 &&
+	       sml_now_ns() < request->deadline_ns)
+		sched_yield(); /* the thread that brings it may have no core of its own */
+}
+
+int sml_context_wait(struct sml_context *context, const struct sml_request *request)
+{
+	struct timespec deadline = sml_timespec(request->deadline_ns);
+	int result, late;
+
+	if (context->settings.spin)
+		spin(context, request);
+	pthread_mutex_lock(&context->lock);
+	while ((result = look(context, request)) == -EAGAIN) {
+		if (context->error) {
+			/* Ends as soon as the threads have stopped. */
+			pthread_cond_wait(&context->changed, &context->lock);
+			continue;
+		}
+		late = pthread_cond_timedwait(&context->changed, &context->lock, &deadline);
+		if (late == ETIMEDOUT && look(context, request) == -EAGAIN) {
+			pthread_mutex_unlock(&context->lock);
+			time_out(context, request);
+			pthread_mutex_lock(&context->lock);
+		}
+	}
+	pthread_mutex_unlock(&context->lock);
+	return result;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A context: one rank's place in one job.
+ *
+ *	caller's threads      sml_allreduce() ...
+ *	      | submit_lock: gives each call its place in the streams
+ *	      v
+ *	threads (progress.h)   workers <-> transports <-> switches
+ *	stripes (stripe.h)     one a switch: control connection, workers
+ *
+ * A failure has three steps, each exactly once: `error` is set (no call is
+ * accepted any more), every thread stops (no buffer of the application's is
+ * touched any more), the text is complete and recorded. Only then do waiters return.
+ */
+#ifndef SML_LIB_CONTEXT_H
+#define SML_LIB_CONTEXT_H
+
+#include <sys/types.h>
+
+#include "lib/base/clock.h"
+#include "lib/base/error.h"
+#include "lib/context/stripe.h"
+#include "lib/control/client.h"
+#include "lib/diagnose/history.h"
+#include "lib/diagnose/recorder.h"
+#include "lib/progress/progress.h"
+#include "switch/switch.h"
+
+struct sml_context {
+	pid_t owner; /* a fork's child is another process */
+	struct sml_settings settings;
+	/* Where ranks embed the stripes: lib/context/embedded.h. */
+	struct sml_switch *embedded; /* rank 0's control port; NULL: none in this process */
+	struct sml_peers *peers;     /* NULL: dedicated switches */
+	struct sml_own_stripe *own;  /* NULL: none in this process */
+	struct sml_stripe *stripes;
+	unsigned n_stripes;
+	struct sml_progress *threads[SML_MAX_SHARDS];
+	unsigned n_threads;
+	struct sml_shape shape;
+
+	/* Submission: the order of calls. */
+	pthread_mutex_t submit_lock;
+	struct sml_sequence sequence;
+	struct sml_history history;
+	struct sml_requests requests;
+
+	/* Completion and failure. */
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* a tensor is done, a thread has stopped, the text is there */
+	int error;		/* atomic; 0: all is well */
+	bool error_told;	/* the text is complete */
+	char text[SML_TEXT_BYTES];
+	struct sml_recorder recorder;
+	bool running; /* it has opened: before that, a lost switch is a failure */
+	unsigned n_stopped;
+	bool stop;	 /* atomic: threads are to end */
+	uint32_t events; /* atomic: head chunks and tensors that any thread finished */
+};
+
+/*
+ * The job has failed here: see above. False: it had failed before; that error
+ * stays. Any thread but a progress thread.
+ */
+bool sml_context_fail(struct sml_context *context, int error, const char *text);
+
+/*
+ * 0: the request is done. Else the context's error; the application's buffers
+ * are its own again. When the request's deadline passes, the context fails, and
+ * the other ranks are told.
+ */
+int sml_context_wait(struct sml_context *context, const struct sml_request *request);
+
+/* The same at once: -EAGAIN while there is nothing to tell. */
+int sml_context_look(struct sml_context *context, const struct sml_request *request);
+
+/* 0, or the context's error (SML_ERROR_FORKED in a child). Never waits. */
+int sml_context_check(const struct sml_context *context);
+
+/* A call cannot be made: the context stays well. Returns error. */
+__attribute__((format(printf, 3, 4))) int sml_context_refuse(struct sml_context *context, int error,
+							     const char *format, ...);
+
+/* Has it opened? Before that, a control's thread must not look at shards and threads. */
+bool sml_context_is_running(struct sml_context *context);
+
+/* Tell every switch, and so every rank, that the job has failed here. */
+void sml_context_abort_job(struct sml_context *context, int error, const char *text);
+
+/* Called by progress threads. */
+void sml_context_tensor_done(struct sml_context *context);
+void sml_context_thread_stopped(struct sml_context *context);
+
+#endif

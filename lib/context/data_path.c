@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/context/data_path.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/context/embedded.h"
+#include "lib/context/probe.h"
+
+/* What the kernel charges a buffer for a packet, beyond the packet. */
+#define PACKET_SLACK_BYTES 1024
+#define WINDOW_MIN	   4
+
+/* ---- transports ---- */
+
+static bool has_ipv6(void)
+{
+	int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+/* Results of a rank's own stripe leave by a UDP socket, and go to many. */
+static const struct sml_transport_ops *transport_of(const struct sml_settings *settings,
+						    const union sml_sockaddr *peers)
+{
+	static int said;
+
+	if (!settings->afxdp)
+		return &sml_transport_udp;
+	if (peers == NULL)
+		return &sml_transport_afxdp;
+	if (!__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))
+		sml_log(&settings->log, SML_LOG_WARN,
+			"SWITCHML_TRANSPORT=afxdp is for switches of their own: ranks that add up "
+			"themselves use UDP sockets");
+	return &sml_transport_udp;
+}
+
+/* Where the switch offers one, and of the family by which it is reached. */
+static void choose_group(const struct sml_stripe *stripe, unsigned shard,
+			 struct sml_transport_config *config)
+{
+	const struct sml_result_group *group = &stripe->admission.group;
+	sa_family_t family = group->address_bytes == 4 ? AF_INET : AF_INET6;
+
+	if (group->address_bytes == 0)
+		return;
+	if (family != config->peer.any.sa_family) {
+		if (shard == 0)
+			sml_log(config->log, SML_LOG_INFO,
+				"the switch at %s has a multicast group of IPv%c only: results "
+				"come to this rank one by one",
+				sml_stripe_name(stripe), family == AF_INET ? '4' : '6');
+		return;
+	}
+	config->has_group = true;
+	config->group.any.sa_family = family;
+	if (family == AF_INET)
+		memcpy(&config->group.v4.sin_addr, group->address, 4);
+	else
+		memcpy(&config->group.v6.sin6_addr, group->address, 16);
+	sml_sockaddr_set_port(&config->group, (uint16_t)(group->port + shard));
+}
+
+int sml_data_path_open_transport(const struct sml_stripe *stripe, unsigned shard,
+				 const union sml_sockaddr *peers, struct sml_transport **transport)
+{
+	const struct sml_settings *settings = &stripe->context->settings;
+	const struct sml_faults *faults = &settings->faults;
+	struct sml_transport_config config = {
+		.interface = &stripe->connection.interface,
+		.peer = stripe->connection.endpoint->address,
+		.peers = peers,
+		.log = &settings->log,
+		.single_packets = stripe->admission.single_packets,
+	};
+	struct sml_transport *faulty;
+	uint64_t salt =
+		((uint64_t)stripe->index * SML_MAX_RANKS + settings->rank) * SML_MAX_SHARDS + shard;
+	int error;
+
+	sml_sockaddr_set_port(&config.peer, stripe->admission.data_port);
+	if (peers == NULL)
+		choose_group(stripe, shard, &config);
+	if (peers && has_ipv6())
+		config.peer.any.sa_family = AF_INET6;
+	error = transport_of(settings, peers)->open(transport, &config);
+	if (error || (faults->drop | faults->duplicate | faults->reorder) == 0)
+		return error;
+	faulty = sml_faults_wrap(*transport, faults, salt);
+	if (faulty == NULL)
+		return sml_error_set(-ENOMEM, "no memory for the faults");
+	*transport = faulty;
+	return 0;
+}
+
+void sml_data_path_close(struct sml_transport **transports)
+{
+	for (unsigned i = 0; i < SML_MAX_SHARDS; i++)
+		if (transports[i])
+			transports[i]->ops->close(transports[i]);
+}
+
+static bool has_group(const struct sml_stripe *stripe, struct sml_transport **transports)
+{
+	for (unsigned i = 0; i < stripe->admission.shards; i++)
+		if (transports[i]->group_fd < 0)
+			return false;
+	return true;
+}
+
+/* Results come by the group on all sockets, or on none. */
+static int probe_group(const struct sml_stripe *stripe, struct sml_probe *probe,
+		       struct sml_control *control, struct sml_transport **transports,
+		       uint16_t lanes, bool *by_group, uint64_t deadline_ns)
+{
+	const struct sml_settings *settings = &stripe->context->settings;
+	bool joined = has_group(stripe, transports);
+	int error = 0;
+
+	if (joined)
+		error = sml_probe_run_group(probe, control, lanes, by_group, deadline_ns);
+	if (error || *by_group)
+		return error;
+	for (unsigned i = 0; i < stripe->admission.shards; i++)
+		if (transports[i]->group_fd >= 0)
+			transports[i]->ops->leave_group(transports[i]);
+	if (joined)
+		sml_log(&settings->log, SML_LOG_WARN,
+			"nothing that the switch at %s sends to its multicast group comes to "
+			"interface %s: results come to this rank one by one. Does a firewall drop "
+			"it, or is the switch behind a router?",
+			sml_stripe_name(stripe), stripe->connection.interface.name);
+	return 0;
+}
+
+static int probe_path(const struct sml_stripe *stripe, struct sml_control *control,
+		      struct sml_transport **transports, uint16_t *lanes, bool *by_group,
+		      uint64_t deadline_ns)
+{
+	const struct sml_admission *admission = &stripe->admission;
+	struct sml_probe_target targets[SML_MAX_SHARDS];
+	const struct sml_probe_config config = {
+		.targets = targets,
+		.n_targets = admission->shards,
+		.transports = transports,
+		.n_transports = admission->shards,
+		.epoch = admission->epoch,
+		.rank = stripe->context->settings.rank,
+		.patience_ms = stripe->context->settings.heartbeat_ms,
+	};
+	struct sml_probe *probe;
+	int error;
+
+	for (uint8_t i = 0; i < admission->shards; i++)
+		targets[i] = (struct sml_probe_target){
+			.transport = transports[i],
+			.shard = i,
+			.job = admission->job_number,
+			.cookie = admission->cookie,
+			.tag = admission->tag,
+			.where = sml_stripe_name(stripe),
+			.port = admission->data_port,
+		};
+	probe = sml_probe_new(&config);
+	if (probe == NULL)
+		return -ENOMEM;
+	error = sml_probe_run(probe, control, lanes, deadline_ns);
+	if (error == 0)
+		error = probe_group(stripe, probe, control, transports, *lanes, by_group,
+				    deadline_ns);
+	sml_probe_free(probe);
+	return error;
+}
+
+int sml_data_path_agree(struct sml_stripe *stripe, struct sml_control *control,
+			struct sml_transport **transports, uint16_t *lanes, uint64_t deadline_ns)
+{
+	const struct sml_admission *admission = &stripe->admission;
+	bool by_group = false;
+	int error = 0;
+
+	*lanes = admission->lanes;
+	for (unsigned i = 0; error == 0 && i < admission->shards; i++)
+		error = sml_data_path_open_transport(stripe, i, NULL, &transports[i]);
+	if (error == 0)
+		error = probe_path(stripe, control, transports, lanes, &by_group, deadline_ns);
+	return error ? error : sml_control_ready(control, lanes, by_group, NULL, deadline_ns);
+}
+
+/* ---- workers ---- */
+
+/*
+ * Packets in flight that the switch's buffers and this socket's take. Where the
+ * ranks embed the stripes, all of them send to one socket, contributions and
+ * results.
+ */
+static uint32_t window_of(const struct sml_stripe *stripe, const struct sml_transport *transport)
+{
+	const struct sml_context *context = stripe->context;
+	const struct sml_admission *admission = &stripe->admission;
+	uint32_t packet = SML_HEADER_BYTES + 4u * context->shape.lanes;
+	uint32_t own = transport->receive_bytes / (packet + packet / 4 + PACKET_SLACK_BYTES);
+	uint32_t switchs, window;
+
+	sml_assert(admission->shards > 0);
+	if (admission->stripes > 0)
+		own /= (uint32_t)context->shape.n_ranks + admission->stripes;
+	switchs = admission->window_packets / admission->shards;
+	window = switchs && switchs < own ? switchs : own;
+
+	return window < WINDOW_MIN ? WINDOW_MIN : window;
+}
+
+static struct sml_worker_config worker_config(const struct sml_stripe *stripe, unsigned index,
+					      const struct sml_transport *transport)
+{
+	const struct sml_admission *admission = &stripe->admission;
+
+	return (struct sml_worker_config){
+		.cookie = admission->cookie,
+		.tag = admission->tag,
+		.job = admission->job_number,
+		.epoch = admission->epoch,
+		.shape = stripe->context->shape,
+		.head_slots = admission->head_slots,
+		.data_slots = admission->data_slots,
+		.shard = (uint8_t)index,
+		.n_shards = admission->shards,
+		.stripe = stripe->index,
+		.n_stripes = (uint8_t)stripe->context->n_stripes,
+		.no_tickets = stripe->context->settings.faults.no_tickets,
+		.no_fast_retransmit = stripe->context->settings.faults.no_fast_retransmit,
+		.no_resume = stripe->context->settings.switch_address == NULL,
+		.local = stripe->context->own && stripe->index == stripe->context->settings.rank,
+		.window_max = window_of(stripe, transport),
+	};
+}
+
+int sml_data_path_add_shard(struct sml_progress *progress, struct sml_stripe *stripe,
+			    struct sml_line *line)
+{
+	struct sml_worker_config config = worker_config(stripe, progress->index, line->transport);
+
+	stripe->shards[progress->index] = sml_shard_new(stripe, &config, line);
+	if (stripe->shards[progress->index] == NULL)
+		return -ENOMEM;
+	stripe->n_shards++;
+	return 0;
+}
+
+/* A line of its own for each stripe: its switch can be replaced by itself. */
+static int add_line(struct sml_progress *progress, struct sml_stripe *stripe)
+{
+	unsigned shard = progress->index;
+	struct sml_line *line = sml_line_new(stripe->transports[shard], NULL, 0);
+
+	if (line == NULL)
+		return sml_error_set(-ENOMEM, "no memory for a socket's packets");
+	stripe->transports[shard] = NULL;
+	progress->lines[progress->n_lines++] = line;
+	return sml_data_path_add_shard(progress, stripe, line);
+}
+
+static int add_thread(struct sml_context *context)
+{
+	struct sml_progress *progress = sml_progress_new(context, context->n_threads);
+	int error = 0;
+
+	if (progress == NULL)
+		return -ENOMEM;
+	context->threads[context->n_threads++] = progress;
+	if (context->peers)
+		return sml_embedded_add_lines(progress);
+	for (unsigned i = 0; error == 0 && i < context->n_stripes; i++)
+		error = add_line(progress, &context->stripes[i]);
+	return error;
+}
+
+/* Every switch was asked for as many shards, and none gives others. */
+static int check_shards(const struct sml_context *context)
+{
+	unsigned n = context->stripes[0].admission.shards;
+
+	for (unsigned i = 1; i < context->n_stripes; i++)
+		if (context->stripes[i].admission.shards != n)
+			return sml_error_set(SML_ERROR_PROTOCOL,
+					     "the switch at %s admits the job with %u shards, that "
+					     "at %s with %u",
+					     sml_stripe_name(&context->stripes[0]), n,
+					     sml_stripe_name(&context->stripes[i]),
+					     context->stripes[i].admission.shards);
+	return 0;
+}
+
+int sml_data_path_open(struct sml_context *context)
+{
+	unsigned n_threads = context->stripes[0].admission.shards;
+	int error = check_shards(context);
+
+	context->shape = (struct sml_shape){
+		.lanes = SML_MAX_LANES,
+		.rank = context->settings.rank,
+		.n_ranks = context->settings.world_size,
+	};
+	/* Each switch has told all ranks the same number, so all take the same least one. */
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		if (context->stripes[i].lanes < context->shape.lanes)
+			context->shape.lanes = context->stripes[i].lanes;
+	for (unsigned i = 0; error == 0 && i < n_threads; i++)
+		error = add_thread(context);
+	return error;
+}
+
+/* ---- the next epoch ---- */
+
+/* Under the lock: once a failure has stopped the threads, workers are whoever's who explains it. */
+static int renew_shards(struct sml_stripe *stripe, struct sml_transport **transports, bool keep)
+{
+	struct sml_context *context = stripe->context;
+	bool over, good = true;
+
+	pthread_mutex_lock(&context->lock);
+	over = __atomic_load_n(&context->stop, __ATOMIC_SEQ_CST);
+	for (unsigned i = 0; good && !over && i < stripe->n_shards; i++) {
+		struct sml_worker_config config = worker_config(stripe, i, transports[i]);
+
+		good = sml_shard_renew(stripe->shards[i], &config, stripe->admission.maps,
+				       transports[i], keep);
+		if (good)
+			transports[i] = NULL;
+	}
+	pthread_mutex_unlock(&context->lock);
+	if (over)
+		return sml_error_set(SML_ERROR_CLOSED, "the context has failed meanwhile");
+	return good ? 0 : sml_error_set(-ENOMEM, "no memory to go on with another switch");
+}
+
+int sml_data_path_renew(struct sml_stripe *stripe, struct sml_control *control,
+			uint64_t deadline_ns, bool keep)
+{
+	const struct sml_context *context = stripe->context;
+	const struct sml_admission *admission = &stripe->admission;
+	struct sml_transport *transports[SML_MAX_SHARDS] = {NULL};
+	uint16_t lanes;
+	int error = sml_data_path_agree(stripe, control, transports, &lanes, deadline_ns);
+
+	/* Chunks are cut by lanes: a job cannot change them on its way. */
+	if (error == 0 && (lanes != context->shape.lanes || admission->shards != stripe->n_shards))
+		error = sml_error_set(SML_ERROR_PROTOCOL,
+				      "the switch at %s takes only %u lanes a packet, and the job "
+				      "goes on with %u: is its path's MTU smaller?",
+				      sml_stripe_name(stripe), lanes, context->shape.lanes);
+	if (error == 0)
+		error = renew_shards(stripe, transports, keep);
+	sml_data_path_close(transports);
+	return error;
+}

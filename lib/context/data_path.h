@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Opening what moves packets: a transport, a line and a worker for each stripe and shard. */
+#ifndef SML_LIB_DATA_PATH_H
+#define SML_LIB_DATA_PATH_H
+
+#include "lib/context/context.h"
+
+/*
+ * After admission: opens a transport for each shard (SML_MAX_SHARDS places, NULL
+ * at first), proves the paths and agrees with the other ranks on the lane count
+ * that this stripe's switch starts with. 0 or an error, told by sml_error_set();
+ * the transports are the caller's in any case.
+ */
+int sml_data_path_agree(struct sml_stripe *stripe, struct sml_control *control,
+			struct sml_transport **transports, uint16_t *lanes, uint64_t deadline_ns);
+
+/*
+ * One transport: to the stripe's switch, or, where peers (one shard's, of all
+ * ranks) is not NULL, to all of them, of any family that the system has. 0 or an
+ * error, told.
+ */
+int sml_data_path_open_transport(const struct sml_stripe *stripe, unsigned shard,
+				 const union sml_sockaddr *peers, struct sml_transport **transport);
+
+/* A worker of the stripe for the thread, on one of its lines. 0 or an error, told. */
+int sml_data_path_add_shard(struct sml_progress *progress, struct sml_stripe *stripe,
+			    struct sml_line *line);
+
+/* Closes those that are there. */
+void sml_data_path_close(struct sml_transport **transports);
+
+/*
+ * When all stripes have opened: the job's lane count is the least of theirs.
+ * Makes the threads, not started yet, with lines and shards. 0 or an error,
+ * told; what exists is the context's all the same.
+ */
+int sml_data_path_open(struct sml_context *context);
+
+/*
+ * For a switch that goes on where another has died: the stripe's shards are
+ * parked, and get workers and transports of the new epoch. keep: see
+ * sml_shard_renew().
+ */
+int sml_data_path_renew(struct sml_stripe *stripe, struct sml_control *control,
+			uint64_t deadline_ns, bool keep);
+
+#endif

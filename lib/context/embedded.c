@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/context/embedded.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/context/data_path.h"
+#include "lib/context/probe.h"
+
+#define REJOIN_PAUSE_NS (20 * SML_NS_PER_MS)
+/* They share the application's descriptors. */
+#define MAX_STRANGERS 128
+
+/* ---- rank 0's control port ---- */
+
+int sml_embedded_listen(struct sml_context *context)
+{
+	const struct sml_settings *settings = &context->settings;
+	struct sml_switch_config config;
+	char listen[320], text[SML_TEXT_BYTES];
+	const char *host = sml_master_host(context);
+	bool loopback = sml_is_loopback_name(host);
+	int error;
+
+	/* A job of one rank needs no agreed port, so any will do. */
+	snprintf(listen, sizeof(listen), strchr(host, ':') && loopback ? "[%s]:%u" : "%s:%u",
+		 loopback ? host : "", settings->world_size == 1 ? 0 : settings->master_port);
+	sml_switch_config_init(&config);
+	config.listen = listen;
+	config.rendezvous = true;
+	config.local_stripes = settings->local_stripes;
+	config.max_strangers = MAX_STRANGERS;
+	config.tls = settings->tls_files;
+	config.tls_names = sml_tls_variables;
+	/* A failure of the job is told by the ranks already. */
+	config.debug = settings->log.level >= SML_LOG_INFO ? settings->log.level : SML_LOG_ERROR;
+	error = sml_switch_open(&context->embedded, &config, text, sizeof(text));
+	if (error)
+		return sml_error_set(error,
+				     "rank 0 cannot carry the job's control port: %s. "
+				     "SWITCHML_MASTER_PORT chooses another port, SWITCHML_SWITCH a "
+				     "switch that runs already",
+				     text);
+	return 0;
+}
+
+/* ---- sockets, before anybody can be told where they are ---- */
+
+static int open_sockets(struct sml_stripe *first)
+{
+	struct sml_context *context = first->context;
+	unsigned n = context->settings.threads;
+	int error = 0;
+
+	if (context->peers == NULL)
+		context->peers = calloc(1, sizeof(*context->peers));
+	if (context->peers == NULL)
+		return sml_error_set(-ENOMEM, "no memory for the other ranks' addresses");
+	for (unsigned i = 0; error == 0 && i < n && !first->transports[i]; i++)
+		error = sml_data_path_open_transport(first, i, context->peers->address[i],
+						     &first->transports[i]);
+	return error;
+}
+
+static int join(struct sml_stripe *first)
+{
+	uint16_t ports[SML_MAX_SHARDS];
+	struct sml_application application = {.ports = ports};
+	int error = open_sockets(first);
+
+	if (error == 0)
+		error = sml_stripe_lanes(first, &application.lanes);
+	if (error)
+		return error;
+	for (unsigned i = 0; i < first->context->settings.threads; i++)
+		ports[i] = first->transports[i]->port;
+	return sml_control_join(first->control, &application, &first->admission,
+				first->deadline_ns);
+}
+
+/*
+ * Connect and join. What answers where rank 0 will be may be rank 0 of the job
+ * before, about to close: then once more.
+ */
+static int reach_rank_0(struct sml_stripe *first)
+{
+	struct sml_context *context = first->context;
+	bool again = !context->embedded;
+	int error;
+
+	for (;;) {
+		error = sml_stripe_connect_control(first);
+		if (error)
+			return error;
+		error = join(first);
+		if (!again || (error != SML_ERROR_UNREACHABLE && error != SML_ERROR_SWITCH_DIED) ||
+		    sml_now_ns() + REJOIN_PAUSE_NS >= first->deadline_ns)
+			return error;
+		sml_log(&context->settings.log, SML_LOG_TRACE, "once more: %s", sml_error_last());
+		sml_control_close(first->control);
+		first->control = NULL;
+		poll(NULL, 0, (int)(REJOIN_PAUSE_NS / SML_NS_PER_MS));
+	}
+}
+
+/* ---- what Admitted says ---- */
+
+/* Where a rank is, for sockets of this family. False: of one that they are not. */
+static bool place_peer(const struct sml_peer *peer, const union sml_sockaddr *control,
+		       sa_family_t family, union sml_sockaddr *address)
+{
+	*address = *control;
+	if (peer->host_bytes == 4) {
+		address->v4 = (struct sockaddr_in){.sin_family = AF_INET};
+		memcpy(&address->v4.sin_addr, peer->host, 4);
+	} else if (peer->host_bytes == 16) {
+		address->v6 = (struct sockaddr_in6){.sin6_family = AF_INET6};
+		memcpy(&address->v6.sin6_addr, peer->host, 16);
+		/* An address of one link: it is the link that leads to rank 0. */
+		if (control->any.sa_family == AF_INET6 &&
+		    IN6_IS_ADDR_LINKLOCAL(&address->v6.sin6_addr))
+			address->v6.sin6_scope_id = control->v6.sin6_scope_id;
+	}
+	if (family == AF_INET6)
+		sml_sockaddr_map(address);
+	return address->any.sa_family == family;
+}
+
+static int place_peers(struct sml_stripe *first)
+{
+	struct sml_context *context = first->context;
+	const struct sml_meeting *meeting = first->admission.meeting;
+
+	for (unsigned rank = 0; rank < context->settings.world_size; rank++) {
+		const struct sml_peer *peer = &meeting->peers[rank];
+		union sml_sockaddr address;
+
+		if (!place_peer(peer, &first->connection.endpoint->address,
+				first->transports[0]->family, &address))
+			return sml_error_set(SML_ERROR_UNREACHABLE,
+					     "rank %u is reached by IPv6, and this host has none: "
+					     "give an IPv4 address in SWITCHML_MASTER_ADDR",
+					     rank);
+		for (unsigned shard = 0; shard < first->admission.shards; shard++) {
+			sml_sockaddr_set_port(&address, peer->ports[shard]);
+			context->peers->address[shard][rank] = address;
+		}
+	}
+	return 0;
+}
+
+/* "rank 3 at 10.0.0.4:40001" */
+static void name_stripe(struct sml_stripe *stripe)
+{
+	const union sml_sockaddr *address = &stripe->context->peers->address[0][stripe->index];
+	char text[INET6_ADDRSTRLEN];
+
+	snprintf(stripe->own_name, sizeof(stripe->own_name), "rank %u at %s:%u", stripe->index,
+		 sml_sockaddr_text(address, text), ntohs(address->v4.sin_port));
+	__atomic_store_n(&stripe->name, stripe->own_name, __ATOMIC_RELEASE);
+}
+
+/* Each stripe's admission is the first one's, but for what its rank goes by. */
+static void make_stripes(struct sml_context *context)
+{
+	const struct sml_admission admission = context->stripes[0].admission;
+
+	context->n_stripes = admission.stripes;
+	for (unsigned i = 0; i < context->n_stripes; i++) {
+		struct sml_stripe *stripe = &context->stripes[i];
+		const struct sml_peer *peer = &admission.meeting->peers[i];
+
+		stripe->context = context;
+		stripe->index = (uint8_t)i;
+		stripe->admission = admission;
+		stripe->admission.job_number = admission.job_number + i;
+		stripe->admission.cookie = peer->cookie;
+		stripe->admission.tag = peer->tag;
+		stripe->admission.data_port = peer->ports[0];
+		name_stripe(stripe);
+	}
+}
+
+static struct sml_pool_rules own_rules(const struct sml_context *context)
+{
+	uint8_t rank = context->settings.rank;
+	const struct sml_admission *admission = &context->stripes[rank].admission;
+	struct sml_pool_rules rules = {
+		.tag = admission->tag,
+		.job = admission->job_number,
+		.epoch = admission->epoch,
+		.head_slots = admission->head_slots,
+		.data_slots = admission->data_slots,
+		.lanes = admission->lanes,
+		.n_ranks = context->settings.world_size,
+		.n_shards = admission->shards,
+	};
+
+	memcpy(rules.cookies, admission->meeting->cookies, sizeof(rules.cookies));
+	return rules;
+}
+
+/* ---- are all paths open? ---- */
+
+static struct sml_probe_target *list_targets(const struct sml_context *context, unsigned *n)
+{
+	uint8_t n_shards = context->stripes[0].admission.shards;
+	struct sml_probe_target *targets =
+		calloc((size_t)context->n_stripes * n_shards, sizeof(*targets));
+
+	*n = 0;
+	for (unsigned i = 0; targets && i < context->n_stripes; i++) {
+		const struct sml_stripe *stripe = &context->stripes[i];
+
+		if (i == context->settings.rank)
+			continue;
+		for (unsigned shard = 0; shard < n_shards; shard++)
+			targets[(*n)++] = (struct sml_probe_target){
+				.transport = context->stripes[0].transports[shard],
+				.peer = (uint8_t)i,
+				.shard = (uint8_t)shard,
+				.job = stripe->admission.job_number,
+				.cookie = stripe->admission.cookie,
+				.tag = stripe->admission.tag,
+				.where = sml_stripe_name(stripe),
+				.port = ntohs(context->peers->address[shard][i].v4.sin_port),
+			};
+	}
+	return targets;
+}
+
+static void serve(void *self)
+{
+	sml_probe_serve(self);
+}
+
+/* Others' probes are answered until all are ready: then there are none any more. */
+static int probe_and_be_ready(struct sml_stripe *first, struct sml_probe *probe)
+{
+	int fds[SML_MAX_SHARDS];
+	struct sml_meanwhile meanwhile = {
+		.fds = fds, .n_fds = first->admission.shards, .self = probe, .act = serve};
+	int error = sml_probe_run(probe, first->control, &first->lanes, first->deadline_ns);
+
+	for (unsigned i = 0; i < first->admission.shards; i++)
+		fds[i] = first->transports[i]->poll_fd;
+	if (error)
+		return error;
+	return sml_control_ready(first->control, &first->lanes, false, &meanwhile,
+				 first->deadline_ns);
+}
+
+static int agree(struct sml_stripe *first, const struct sml_pool_rules *own)
+{
+	struct sml_context *context = first->context;
+	struct sml_probe_config config = {
+		.transports = first->transports,
+		.n_transports = first->admission.shards,
+		.epoch = first->admission.epoch,
+		.rank = context->settings.rank,
+		.patience_ms = context->settings.heartbeat_ms,
+		.own = own,
+	};
+	struct sml_probe_target *targets = list_targets(context, &config.n_targets);
+	struct sml_probe *probe = NULL;
+	int error = -ENOMEM;
+
+	config.targets = targets;
+	first->lanes = first->admission.lanes;
+	if (targets)
+		probe = sml_probe_new(&config);
+	if (probe)
+		error = probe_and_be_ready(first, probe);
+	sml_probe_free(probe);
+	free(targets);
+	return error;
+}
+
+static int make_own_stripe(struct sml_context *context, struct sml_pool_rules *rules)
+{
+	const struct sml_stripe *first = &context->stripes[0];
+
+	rules->lanes = first->lanes;
+	context->own = sml_own_stripe_new(rules, context->settings.rank, first->control);
+	if (context->own == NULL)
+		return -ENOMEM;
+	for (unsigned rank = 0; rank < context->settings.world_size; rank++)
+		for (unsigned shard = 0; shard < first->admission.shards; shard++)
+			sml_own_stripe_set_path(context->own, rank, shard,
+						&context->peers->address[shard][rank]);
+	return 0;
+}
+
+int sml_embedded_open(struct sml_stripe *first)
+{
+	struct sml_context *context = first->context;
+	struct sml_pool_rules rules;
+	bool has_stripe;
+	int error = reach_rank_0(first);
+
+	if (error == 0)
+		error = place_peers(first);
+	if (error)
+		return error;
+	make_stripes(context);
+	has_stripe = context->settings.rank < context->n_stripes;
+	if (has_stripe)
+		rules = own_rules(context);
+	error = agree(first, has_stripe ? &rules : NULL);
+	if (error == 0 && has_stripe)
+		error = make_own_stripe(context, &rules);
+	for (unsigned i = 1; i < context->n_stripes; i++)
+		context->stripes[i].lanes = first->lanes;
+	return error ? error : sml_stripe_start_control(first);
+}
+
+/* ---- threads ---- */
+
+int sml_embedded_add_lines(struct sml_progress *progress)
+{
+	struct sml_context *context = progress->context;
+	struct sml_transport **transport = &context->stripes[0].transports[progress->index];
+	unsigned first_turn = (context->settings.rank + 1u) % context->n_stripes;
+	struct sml_line *line = sml_line_new(*transport, context->own, first_turn);
+	int error = 0;
+
+	if (line == NULL)
+		return sml_error_set(-ENOMEM, "no memory for a socket's packets");
+	*transport = NULL;
+	progress->lines[progress->n_lines++] = line;
+	for (unsigned i = 0; error == 0 && i < context->n_stripes; i++)
+		error = sml_data_path_add_shard(progress, &context->stripes[i], line);
+	return error;
+}

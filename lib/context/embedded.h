@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The form without a switch: ranks embed the stripes of their job. Rank 0
+ * carries the control port, where all learn where the others are; each then has
+ * one socket a thread, for what it asks of others' slots and what others ask of
+ * its own.
+ *
+ * Such a stripe lives and dies with its rank, so nothing is ever resumed.
+ */
+#ifndef SML_LIB_EMBEDDED_H
+#define SML_LIB_EMBEDDED_H
+
+#include "lib/context/context.h"
+
+/* Where every rank takes the packets of every shard. */
+struct sml_peers {
+	union sml_sockaddr address[SML_MAX_SHARDS][SML_MAX_RANKS];
+};
+
+/*
+ * Rank 0: the control port. SML_ERROR or 0, told. Listens on the loopback when
+ * the master's address is one, else on all addresses: what the others know this
+ * host by may be none of its own names for itself.
+ */
+int sml_embedded_listen(struct sml_context *context);
+
+/*
+ * Join by the first stripe's connection, prove the paths to all, start. Makes
+ * the other stripes, and the slots of this rank's own. 0 or an error, told.
+ */
+int sml_embedded_open(struct sml_stripe *first);
+
+/* The threads of such a job, with one line each. 0 or an error, told. */
+int sml_embedded_add_lines(struct sml_progress *progress);
+
+#endif

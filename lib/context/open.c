@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A context's beginning and end. Opening, in order: settings, the embedded
+ * switch (rank 0), the stripes (all at once), and only then progress threads.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/thread.h"
+#include "lib/context/context.h"
+#include "lib/context/data_path.h"
+#include "lib/context/embedded.h"
+#include "lib/context/failover.h"
+#include "lib/context/summary.h"
+
+#define REJOIN_PAUSE_NS (20 * SML_NS_PER_MS)
+
+static bool is_embedded(const struct sml_context *context)
+{
+	return context->settings.switch_address == NULL;
+}
+
+/* ---- stripes ---- */
+
+static int make_stripes(struct sml_context *context)
+{
+	const char *address = context->settings.switch_address;
+	/* Ranks that embed them learn how many by the first one's connection. */
+	int n = address ? sml_endpoints_stripes(address) : context->settings.world_size;
+
+	if (n < 0)
+		return n;
+	context->stripes = calloc((size_t)n, sizeof(*context->stripes));
+	if (context->stripes == NULL)
+		return sml_error_set(-ENOMEM, "no memory for %d stripes", n);
+	context->n_stripes = address ? (unsigned)n : 1;
+	for (unsigned i = 0; i < context->n_stripes; i++) {
+		context->stripes[i].context = context;
+		context->stripes[i].index = (uint8_t)i;
+	}
+	return 0;
+}
+
+/* One switch's error among several: which one. The first that is no consequence counts. */
+static void note_failure(struct sml_stripe *stripe)
+{
+	struct sml_context *context = stripe->context;
+
+	if (context->n_stripes == 1 || context->peers)
+		snprintf(stripe->text, sizeof(stripe->text), "%s", sml_error_last());
+	else
+		snprintf(stripe->text, sizeof(stripe->text), "stripe %u (%s): %.600s",
+			 stripe->index, sml_stripe_name(stripe), sml_error_last());
+	/* The others wait in vain. */
+	if (stripe->error != SML_ERROR_CLOSED)
+		sml_context_fail(context, stripe->error, stripe->text);
+}
+
+static void *open_main(void *self)
+{
+	struct sml_stripe *stripe = self;
+
+	stripe->error = sml_stripe_open(stripe);
+	if (stripe->error)
+		note_failure(stripe);
+	return NULL;
+}
+
+static void open_stripes(struct sml_context *context, uint64_t deadline_ns)
+{
+	unsigned n_started = 1;
+
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		context->stripes[i].deadline_ns = deadline_ns;
+	for (; n_started < context->n_stripes; n_started++) {
+		struct sml_stripe *stripe = &context->stripes[n_started];
+
+		if (sml_thread_start(&stripe->opener, "sml-open", open_main, stripe) < 0) {
+			sml_context_fail(context, -ENOMEM, "no thread to reach a switch");
+			break;
+		}
+	}
+	open_main(&context->stripes[0]);
+	for (unsigned i = 1; i < n_started; i++)
+		pthread_join(context->stripes[i].opener, NULL);
+}
+
+/* 0; or the error of a stripe or of a control connection, told. */
+static int opening_error(struct sml_context *context, bool then_running)
+{
+	int error;
+
+	pthread_mutex_lock(&context->lock);
+	error = context->error;
+	context->running = then_running && !error;
+	while (context->error && !context->error_told)
+		pthread_cond_wait(&context->changed, &context->lock);
+	pthread_mutex_unlock(&context->lock);
+	if (error == 0)
+		return 0;
+	/* The other ranks should hear which switch refused, not just that this one is gone. */
+	if (context->n_stripes > 1)
+		sml_context_abort_job(context, error, context->text);
+	return sml_error_set(error, "%s", context->text);
+}
+
+/* ---- threads ---- */
+
+static int start_threads(struct sml_context *context)
+{
+	int error = 0;
+
+	for (unsigned i = 0; error == 0 && i < context->n_threads; i++)
+		error = sml_progress_start(context->threads[i]);
+	return error;
+}
+
+/* ---- open and close ---- */
+
+/* Whatever of it there is. */
+static void destroy(struct sml_context *context)
+{
+	/* No switches are looked for any more, so the controls are the last ones. */
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		sml_failover_fini(&context->stripes[i]);
+	/* First their threads: they may be telling what the shards were waiting for. */
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		if (context->stripes[i].control)
+			sml_control_retire(context->stripes[i].control);
+	sml_recorder_fini(context);
+	for (unsigned i = 0; i < context->n_threads; i++)
+		sml_progress_free(context->threads[i]);
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		sml_stripe_fini(&context->stripes[i]);
+	free(context->stripes);
+	sml_own_stripe_free(context->own);
+	free(context->peers);
+	if (context->embedded)
+		sml_switch_close(context->embedded);
+	sml_requests_fini(&context->requests);
+	sml_settings_fini(&context->settings);
+	pthread_mutex_destroy(&context->submit_lock);
+	pthread_mutex_destroy(&context->lock);
+	pthread_cond_destroy(&context->changed);
+	free(context);
+}
+
+static int set_up(struct sml_context *context, const struct sml_config *config)
+{
+	uint64_t deadline_ns;
+	int error = sml_settings_init(&context->settings, config);
+
+	if (error)
+		return error;
+	deadline_ns = sml_now_ns() + context->settings.timeout_ms * SML_NS_PER_MS;
+	error = make_stripes(context);
+	if (error == 0 && is_embedded(context) && context->settings.rank == 0)
+		error = sml_embedded_listen(context);
+	if (error)
+		return error;
+	open_stripes(context, deadline_ns);
+	error = opening_error(context, false);
+	if (error == 0)
+		error = sml_data_path_open(context);
+	if (error == 0)
+		error = start_threads(context);
+	/* From now on a switch that dies is replaced. */
+	return error ? error : opening_error(context, true);
+}
+
+int sml_open(struct sml_context **opened, const struct sml_config *config)
+{
+	struct sml_context *context;
+	struct sml_config own;
+	int error;
+
+	*opened = NULL;
+	if (config == NULL) {
+		error = sml_config_init(&own);
+		if (error)
+			return error;
+		config = &own;
+	}
+	context = calloc(1, sizeof(*context));
+	if (context == NULL)
+		return sml_error_set(-ENOMEM, "no memory for a context");
+	context->owner = getpid();
+	pthread_mutex_init(&context->submit_lock, NULL);
+	pthread_mutex_init(&context->lock, NULL);
+	sml_cond_init(&context->changed);
+	sml_requests_init(&context->requests);
+	error = set_up(context, config);
+	if (error) {
+		destroy(context);
+		return error;
+	}
+	sml_log_choices(context);
+	*opened = context;
+	return 0;
+}
+
+/* A leaver takes part in resumes until all have asked to leave. */
+static int leave_stripe(struct sml_stripe *stripe, uint64_t deadline_ns)
+{
+	int error;
+
+	for (;;) {
+		error = sml_control_leave(__atomic_load_n(&stripe->control, __ATOMIC_ACQUIRE),
+					  deadline_ns);
+		if (error <= 0)
+			return error;
+		if (sml_failover_wait(stripe, deadline_ns))
+			continue;
+		/* The context has failed, and its text says why; or the time is up. */
+		error = sml_context_check(stripe->context);
+		if (error)
+			return sml_error_set(error, "%s", sml_error_text(stripe->context));
+		return sml_error_set(SML_ERROR_SWITCH_DIED, "%s", stripe->failover.lost);
+	}
+}
+
+/*
+ * Leaving is a barrier of each switch, in the same order on all ranks. Whoever
+ * has passed the first knows that nobody waits for a result of any stripe: what
+ * becomes of the others is no error of the job.
+ */
+static int leave(struct sml_context *context)
+{
+	uint64_t deadline_ns = sml_now_ns() + context->settings.timeout_ms * SML_NS_PER_MS;
+	int error = leave_stripe(&context->stripes[0], deadline_ns);
+
+	for (unsigned i = 1; error == 0 && i < context->n_stripes; i++) {
+		struct sml_control *control =
+			__atomic_load_n(&context->stripes[i].control, __ATOMIC_ACQUIRE);
+
+		if (control)
+			(void)sml_control_leave(control, deadline_ns);
+	}
+	return error;
+}
+
+int sml_close(struct sml_context *context)
+{
+	int error;
+
+	if (context == NULL)
+		return 0;
+	/* In a child, the threads that everything belongs to do not exist. */
+	if (context->owner != getpid())
+		return sml_error_set(SML_ERROR_FORKED, "%s", sml_error_text(context));
+	error = sml_context_check(context);
+	if (error)
+		sml_error_set(error, "%s", sml_error_text(context));
+	else
+		error = leave(context);
+	sml_log_counters(context);
+	destroy(context);
+	return error;
+}

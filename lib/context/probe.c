@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A probe is a header and as many lanes as it asks about; the switch sends it
+ * back as long as it came. The first round asks for the full width alone, which
+ * is all that a healthy path needs; later rounds ask for every width that has
+ * not been answered, so that lost packets and a narrow path are told apart. Who
+ * says nothing at all may only stand still, and has a heartbeat to begin. A
+ * group's probe is answered to the group; that it is one, its use number tells.
+ */
+#include "lib/context/probe.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/clock.h"
+#include "lib/base/error.h"
+
+/* With an answer to some width, so many rounds for a wider one. */
+#define ROUNDS	       6
+#define FIRST_ROUND_NS (50 * SML_NS_PER_MS)
+#define ROUND_NS       (250 * SML_NS_PER_MS)
+#define MAX_WIDTHS     16
+/* The switch itself gives a job up whose ranks have asked for 20 s. */
+#define MAX_PATIENCE_MS 15000u
+/* A bridge that has only just heard of a member may take a moment. */
+#define GROUP_ROUNDS	     8
+#define FIRST_GROUP_ROUND_NS (20 * SML_NS_PER_MS)
+#define GROUP_ROUND_NS	     (140 * SML_NS_PER_MS)
+#define GROUP_USE	     1
+
+struct sml_probe {
+	struct sml_probe_config config;
+	struct sml_batch batch;
+	struct sml_packet packets[SML_RECEIVE_PACKETS];
+	uint16_t widths[MAX_WIDTHS]; /* descending */
+	unsigned n_widths;
+	unsigned *answered; /* of each target; bit i: widths[i] came back */
+	bool *by_group;	    /* of each target: something came back by the group */
+};
+
+static void list_widths(struct sml_probe *probe, uint16_t lanes)
+{
+	static const uint16_t counts[] = SML_LANE_COUNTS;
+	unsigned n = sizeof(counts) / sizeof(counts[0]) - 1;
+
+	/* The job's own width, should the switch have made it none of the list. */
+	probe->widths[probe->n_widths++] = lanes;
+	while (n-- > 0)
+		if (counts[n] < lanes)
+			probe->widths[probe->n_widths++] = counts[n];
+}
+
+/* ---- out ---- */
+
+/* The batch has one packet. A full socket is a lost probe: the next round asks again. */
+static void send_batch(struct sml_probe *probe, struct sml_transport *transport)
+{
+	transport->ops->send(transport, &probe->batch);
+}
+
+static void send_probe(struct sml_probe *probe, const struct sml_probe_target *target,
+		       enum sml_packet_kind kind, uint16_t lanes)
+{
+	uint32_t length = SML_HEADER_BYTES + 4u * lanes;
+	struct sml_header header = {
+		.magic_be = sml_be16(SML_WIRE_MAGIC),
+		.version = SML_WIRE_VERSION,
+		.kind = (uint8_t)kind,
+		.job_be = sml_be32(target->job),
+		.key_be = sml_be64(target->cookie),
+		.epoch_be = sml_be32(probe->config.epoch),
+		.use_be = sml_be32(kind == SML_PACKET_GROUP_PROBE ? GROUP_USE : 0),
+		.rank = probe->config.rank,
+		.shard = target->shard,
+		.lanes_be = sml_be16(lanes),
+	};
+
+	sml_batch_clear(&probe->batch);
+	memcpy(probe->batch.bytes, &header, sizeof(header));
+	memset(probe->batch.bytes + sizeof(header), 0, length - sizeof(header));
+	sml_batch_add(&probe->batch, length, target->peer);
+	send_batch(probe, target->transport);
+}
+
+static void send_round(struct sml_probe *probe, unsigned round)
+{
+	for (unsigned t = 0; t < probe->config.n_targets; t++) {
+		unsigned n = round == 0 ? 1 : probe->n_widths;
+
+		if (probe->answered[t] & 1)
+			continue;
+		for (unsigned i = 0; i < n; i++)
+			if (!(probe->answered[t] & 1u << i))
+				send_probe(probe, &probe->config.targets[t], SML_PACKET_PROBE,
+					   probe->widths[i]);
+	}
+}
+
+/* ---- in ---- */
+
+static void take_reply(struct sml_probe *probe, unsigned t, const struct sml_header *header)
+{
+	/* To the group come others' replies, too, and perhaps by another way than one's own. */
+	if (header->use_be == sml_be32(GROUP_USE)) {
+		probe->by_group[t] |= header->rank == probe->config.rank &&
+				      header->shard == probe->config.targets[t].shard;
+		return;
+	}
+	for (unsigned i = 0; i < probe->n_widths; i++)
+		if (probe->widths[i] == sml_be16(header->lanes_be))
+			probe->answered[t] |= 1u << i;
+}
+
+static void find_asked(struct sml_probe *probe, const struct sml_transport *transport,
+		       const struct sml_header *header)
+{
+	for (unsigned t = 0; t < probe->config.n_targets; t++) {
+		const struct sml_probe_target *target = &probe->config.targets[t];
+
+		if (target->transport == transport && header->job_be == sml_be32(target->job) &&
+		    header->key_be == sml_be64(target->tag))
+			take_reply(probe, t, header);
+	}
+}
+
+/* One packet for one of the same length, to where the asker said it listens. */
+static void answer(struct sml_probe *probe, struct sml_transport *transport,
+		   const struct sml_packet *packet)
+{
+	const struct sml_pool_rules *own = probe->config.own;
+	struct sml_header header;
+
+	memcpy(&header, packet->bytes, sizeof(header));
+	if (own == NULL || header.job_be != sml_be32(own->job) ||
+	    sml_pool_check_probe(own, &header) != SML_VERDICT_ABSORBED)
+		return;
+	header.kind = SML_PACKET_PROBE_REPLY;
+	header.key_be = sml_be64(own->tag);
+	sml_batch_clear(&probe->batch);
+	memset(probe->batch.bytes, 0, packet->length);
+	memcpy(probe->batch.bytes, &header, sizeof(header));
+	sml_batch_add(&probe->batch, packet->length, header.rank);
+	send_batch(probe, transport);
+}
+
+static void take_packet(struct sml_probe *probe, struct sml_transport *transport,
+			const struct sml_packet *packet)
+{
+	const struct sml_header *header = packet->bytes;
+
+	if (packet->length < SML_HEADER_BYTES ||
+	    packet->length != SML_HEADER_BYTES + 4u * sml_be16(header->lanes_be) ||
+	    header->magic_be != sml_be16(SML_WIRE_MAGIC) || header->version != SML_WIRE_VERSION)
+		return;
+	if (header->kind == SML_PACKET_PROBE_REPLY)
+		find_asked(probe, transport, header);
+	else if (header->kind == SML_PACKET_PROBE)
+		answer(probe, transport, packet);
+}
+
+void sml_probe_serve(struct sml_probe *probe)
+{
+	for (unsigned i = 0; i < probe->config.n_transports; i++) {
+		struct sml_transport *transport = probe->config.transports[i];
+		unsigned n = transport->ops->receive(transport, probe->packets);
+
+		for (unsigned p = 0; p < n; p++)
+			take_packet(probe, transport, &probe->packets[p]);
+	}
+}
+
+/* ---- rounds ---- */
+
+/* Widths that came back from every target. */
+static unsigned answered_by_all(const struct sml_probe *probe)
+{
+	unsigned all = ~0u;
+
+	for (unsigned t = 0; t < probe->config.n_targets; t++)
+		all &= probe->answered[t];
+	return all;
+}
+
+static int run_round(struct sml_probe *probe, struct sml_control *control, unsigned round,
+		     uint64_t deadline_ns)
+{
+	uint64_t until_ns = sml_now_ns() + (round == 0 ? FIRST_ROUND_NS : ROUND_NS);
+	int fds[SML_MAX_SHARDS], error = 0;
+
+	if (until_ns > deadline_ns)
+		until_ns = deadline_ns;
+	for (unsigned i = 0; i < probe->config.n_transports; i++)
+		fds[i] = probe->config.transports[i]->poll_fd;
+	send_round(probe, round);
+	while (error == 0 && !(answered_by_all(probe) & 1) && sml_now_ns() < until_ns) {
+		error = sml_control_pump(control, fds, probe->config.n_transports, until_ns);
+		sml_probe_serve(probe);
+	}
+	return error;
+}
+
+/* ---- the group ---- */
+
+static bool all_by_group(const struct sml_probe *probe)
+{
+	bool all = true;
+
+	for (unsigned t = 0; t < probe->config.n_targets; t++)
+		all &= probe->by_group[t];
+	return all;
+}
+
+static int run_group_round(struct sml_probe *probe, struct sml_control *control, uint16_t lanes,
+			   uint64_t until_ns)
+{
+	int fds[2 * SML_MAX_SHARDS], error = 0;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < probe->config.n_transports; i++) {
+		fds[n++] = probe->config.transports[i]->poll_fd;
+		fds[n++] = probe->config.transports[i]->group_fd;
+	}
+	for (unsigned t = 0; t < probe->config.n_targets; t++)
+		if (!probe->by_group[t])
+			send_probe(probe, &probe->config.targets[t], SML_PACKET_GROUP_PROBE, lanes);
+	while (error == 0 && !all_by_group(probe) && sml_now_ns() < until_ns) {
+		error = sml_control_pump(control, fds, n, until_ns);
+		sml_probe_serve(probe);
+	}
+	return error;
+}
+
+int sml_probe_run_group(struct sml_probe *probe, struct sml_control *control, uint16_t lanes,
+			bool *reached, uint64_t deadline_ns)
+{
+	int error = 0;
+
+	for (unsigned round = 0; error == 0 && round < GROUP_ROUNDS && !all_by_group(probe);
+	     round++) {
+		uint64_t until_ns =
+			sml_now_ns() + (round == 0 ? FIRST_GROUP_ROUND_NS : GROUP_ROUND_NS);
+
+		error = run_group_round(probe, control, lanes,
+					until_ns < deadline_ns ? until_ns : deadline_ns);
+	}
+	*reached = all_by_group(probe);
+	return error;
+}
+
+/* ---- widths ---- */
+
+/* The first target that has not answered at all, or with nothing that all others have. */
+static int tell_silence(const struct sml_probe *probe)
+{
+	const struct sml_probe_target *target = probe->config.targets;
+
+	for (unsigned t = 0; t < probe->config.n_targets; t++)
+		if (probe->answered[t] == 0) {
+			target = &probe->config.targets[t];
+			break;
+		}
+	return sml_error_set(SML_ERROR_UNREACHABLE,
+			     "TCP to the switch at %s works, but UDP port %u there does not "
+			     "answer: does a firewall let UDP pass, both ways?",
+			     target->where, target->port);
+}
+
+int sml_probe_run(struct sml_probe *probe, struct sml_control *control, uint16_t *lanes,
+		  uint64_t deadline_ns)
+{
+	uint32_t patience_ms = probe->config.patience_ms;
+	unsigned answered = 0, narrow_rounds = 0;
+	uint64_t silent_until_ns;
+	int error = 0;
+
+	list_widths(probe, *lanes);
+	if (patience_ms > MAX_PATIENCE_MS)
+		patience_ms = MAX_PATIENCE_MS;
+	silent_until_ns = sml_now_ns() + patience_ms * SML_NS_PER_MS;
+	if (silent_until_ns > deadline_ns)
+		silent_until_ns = deadline_ns;
+	for (unsigned round = 0; error == 0 && !(answered & 1); round++) {
+		if (answered ? narrow_rounds++ == ROUNDS : sml_now_ns() >= silent_until_ns)
+			break;
+		error = run_round(probe, control, round, deadline_ns);
+		answered = answered_by_all(probe);
+	}
+	if (error == 0 && answered == 0)
+		error = tell_silence(probe);
+	else if (error == 0)
+		*lanes = probe->widths[__builtin_ctz(answered)];
+	return error;
+}
+
+/* ---- set-up ---- */
+
+struct sml_probe *sml_probe_new(const struct sml_probe_config *config)
+{
+	struct sml_probe *probe = calloc(1, sizeof(*probe));
+
+	if (probe) {
+		probe->config = *config;
+		probe->batch.bytes = malloc(SML_BATCH_BYTES);
+		probe->answered = calloc(config->n_targets + 1, sizeof(*probe->answered));
+		probe->by_group = calloc(config->n_targets + 1, sizeof(*probe->by_group));
+	}
+	if (probe == NULL || !probe->batch.bytes || !probe->answered || !probe->by_group) {
+		sml_probe_free(probe);
+		sml_error_set(-ENOMEM, "no memory for a probe of the path");
+		return NULL;
+	}
+	return probe;
+}
+
+void sml_probe_free(struct sml_probe *probe)
+{
+	if (probe == NULL)
+		return;
+	free(probe->batch.bytes);
+	free(probe->answered);
+	free(probe->by_group);
+	free(probe);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Is the UDP path open, and how wide? Asked of each switch and shard, before the job starts. */
+#ifndef SML_LIB_PROBE_H
+#define SML_LIB_PROBE_H
+
+#include "core/pool.h"
+#include "lib/control/client.h"
+#include "lib/transport/transport.h"
+
+/* One shard of one switch, and how this rank is known there. */
+struct sml_probe_target {
+	struct sml_transport *transport;
+	uint8_t peer; /* in the transport's table */
+	uint8_t shard;
+	uint32_t job;
+	uint64_t cookie, tag;
+	const char *where; /* for texts: which switch, and its UDP port */
+	uint16_t port;
+};
+
+struct sml_probe_config {
+	const struct sml_probe_target *targets;
+	unsigned n_targets;
+	struct sml_transport *const *transports; /* all of the targets', once each */
+	unsigned n_transports;
+	uint32_t epoch;
+	uint8_t rank;
+	uint32_t patience_ms; /* with a target that does not answer at all: the heartbeat */
+	/* This rank has slots itself, and answers others' probes. NULL: it has none. */
+	const struct sml_pool_rules *own;
+};
+
+struct sml_probe;
+
+/* The config's pointers must live as long. NULL: no memory, told by sml_error_set(). */
+struct sml_probe *sml_probe_new(const struct sml_probe_config *config);
+void sml_probe_free(struct sml_probe *probe);
+
+/*
+ * Finds the largest lane count, at most *lanes, whose packets come back from
+ * every target, and stores it in *lanes. 0 or an error, told by
+ * sml_error_set(): SML_ERROR_UNREACHABLE after patience_ms (15 s at most), or at deadline_ns. The
+ * control connection is kept alive meanwhile.
+ */
+int sml_probe_run(struct sml_probe *probe, struct sml_control *control, uint16_t *lanes,
+		  uint64_t deadline_ns);
+
+/*
+ * After that: do packets of so many lanes that the switch sends to the job's group come to
+ * every target's transport? Asked for a second at most. 0 or an error, told.
+ */
+int sml_probe_run_group(struct sml_probe *probe, struct sml_control *control, uint16_t lanes,
+			bool *reached, uint64_t deadline_ns);
+
+/* Answer what others have asked: until all of them say that they are ready. */
+void sml_probe_serve(struct sml_probe *probe);
+
+#endif

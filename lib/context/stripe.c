@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A stripe's beginning and end: from an address to a switch that has started the job. */
+#include "lib/context/stripe.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/context/context.h"
+#include "lib/context/data_path.h"
+#include "lib/context/embedded.h"
+#include "lib/context/failover.h"
+
+static bool is_embedded(const struct sml_stripe *stripe)
+{
+	return stripe->context->settings.switch_address == NULL;
+}
+
+/*
+ * What "localhost" stands for is not looked up, as it may be ::1 as well, and
+ * rank 0 must listen where all others look.
+ */
+const char *sml_master_host(const struct sml_context *context)
+{
+	const char *host = context->settings.master_address;
+
+	return strcmp(host, "localhost") == 0 ? "127.0.0.1" : host;
+}
+
+/* ---- the connection ---- */
+
+static int find_embedded(struct sml_stripe *stripe)
+{
+	const struct sml_settings *settings = &stripe->context->settings;
+	const struct sml_switch *embedded = stripe->context->embedded;
+	const char *host = sml_master_host(stripe->context);
+	char own[320];
+	int n;
+
+	if (embedded && !sml_is_loopback_name(host))
+		host = "127.0.0.1";
+	snprintf(own, sizeof(own), strchr(host, ':') ? "[%s]" : "%s", host);
+	n = sml_endpoints_resolve(stripe->endpoints, own, 0,
+				  embedded ? sml_switch_port(embedded) : settings->master_port);
+	/* In texts, the embedded switch goes by the address that the others look for. */
+	if (n > 0 && embedded)
+		snprintf(stripe->endpoints[0].name, sizeof(stripe->endpoints[0].name), "%.255s:%u",
+			 settings->master_address, sml_switch_port(embedded));
+	/* What the user said is what its certificate must name, on all ranks. */
+	for (int i = 0; i < n; i++)
+		snprintf(stripe->endpoints[i].host, sizeof(stripe->endpoints[i].host), "%s",
+			 settings->master_address);
+	return n;
+}
+
+/* Where the switch is: returns how many endpoints, or an error, told. */
+static int find_switch(struct sml_stripe *stripe)
+{
+	if (is_embedded(stripe))
+		return find_embedded(stripe);
+	return sml_endpoints_resolve(stripe->endpoints, stripe->context->settings.switch_address,
+				     stripe->index, SML_DEFAULT_PORT);
+}
+
+int sml_stripe_connect(struct sml_stripe *stripe, unsigned first_endpoint,
+		       struct sml_connect_config *config)
+{
+	int error;
+
+	config->endpoints = stripe->endpoints + first_endpoint;
+	config->n_endpoints = stripe->n_endpoints - first_endpoint;
+	error = sml_connect(&stripe->connection, config);
+	if (error == 0)
+		__atomic_store_n(&stripe->name, stripe->connection.endpoint->name,
+				 __ATOMIC_RELEASE);
+	return error;
+}
+
+int sml_stripe_connect_control(struct sml_stripe *stripe)
+{
+	struct sml_context *context = stripe->context;
+	struct sml_stripe_place place = {stripe->index, (uint8_t)context->n_stripes};
+	int n = find_switch(stripe), error;
+	struct sml_connect_config config = {
+		.interface = context->embedded ? NULL : context->settings.interface,
+		.embedded = is_embedded(stripe),
+		.deadline_ns = stripe->deadline_ns,
+		.log = &context->settings.log,
+	};
+
+	if (n < 0)
+		return n;
+	stripe->n_endpoints = (unsigned)n;
+	/* None wanted: rank 0 chooses how many ranks embed one. */
+	if (is_embedded(stripe))
+		place.n_stripes = context->settings.every_rank ? context->settings.world_size : 0;
+	error = sml_stripe_connect(stripe, 0, &config);
+	if (error)
+		return error;
+	error = sml_control_open(&stripe->control, &context->settings, &stripe->connection, &place);
+	if (error == 0)
+		sml_control_watch(stripe->control, &context->stop);
+	return error;
+}
+
+int sml_stripe_lanes(const struct sml_stripe *stripe, uint16_t *lanes)
+{
+	const struct sml_settings *settings = &stripe->context->settings;
+	const struct sml_interface *interface = &stripe->connection.interface;
+	uint32_t mtu = settings->mtu ? settings->mtu : interface->mtu;
+
+	*lanes = sml_lanes_of_mtu(mtu, interface->source.any.sa_family);
+	if (*lanes == 0)
+		return sml_error_set(SML_ERROR_CONFIG,
+				     "an MTU of %u bytes (interface %s) is too small for the "
+				     "smallest packet",
+				     mtu, interface->name);
+	return 0;
+}
+
+static int join(struct sml_stripe *stripe)
+{
+	struct sml_application application = {.ports = NULL};
+	int error = sml_stripe_lanes(stripe, &application.lanes);
+
+	if (error)
+		return error;
+	return sml_control_join(stripe->control, &application, &stripe->admission,
+				stripe->deadline_ns);
+}
+
+/* ---- the control connection's thread ---- */
+
+static void describe(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
+		     size_t text_bytes)
+{
+	struct sml_context *context = ((struct sml_stripe *)self)->context;
+
+	pthread_mutex_lock(&context->submit_lock);
+	sml_history_text(&context->history, stream, chunk, text, text_bytes);
+	pthread_mutex_unlock(&context->submit_lock);
+}
+
+static struct sml_stall_report *stalls(void *self)
+{
+	struct sml_context *context = ((struct sml_stripe *)self)->context;
+
+	return sml_context_is_running(context) ? sml_own_stripe_ask(context) : NULL;
+}
+
+static void served(void *self, SmlControl__StripeStatus *status)
+{
+	struct sml_context *context = ((struct sml_stripe *)self)->context;
+	struct sml_counters counters = {.size = sizeof(counters)};
+
+	if (!sml_context_is_running(context))
+		return;
+	sml_own_stripe_status(context->own, status);
+	sml_get_stripe_counters(context, context->settings.rank, &counters, NULL);
+	status->bytes_received = counters.bytes_received;
+	status->bytes_sent = counters.bytes_sent;
+}
+
+static void failed(void *self, int error, const char *text)
+{
+	sml_context_fail(((struct sml_stripe *)self)->context, error, text);
+}
+
+static void lost(void *self, const char *text)
+{
+	sml_failover_begin(self, text);
+}
+
+int sml_stripe_start_control(struct sml_stripe *stripe)
+{
+	/* An embedded switch dies with its rank: nobody can take over. */
+	const struct sml_control_owner owner = {
+		stripe, stalls, served, describe, failed, is_embedded(stripe) ? NULL : lost};
+
+	return sml_control_start(stripe->control, &owner);
+}
+
+/* ---- open, park, close ---- */
+
+int sml_stripe_open(struct sml_stripe *stripe)
+{
+	int error;
+
+	if (is_embedded(stripe))
+		return sml_embedded_open(stripe);
+	error = sml_stripe_connect_control(stripe);
+	if (error == 0)
+		error = join(stripe);
+	if (error == 0)
+		error = sml_data_path_agree(stripe, stripe->control, stripe->transports,
+					    &stripe->lanes, stripe->deadline_ns);
+	/* From now on, for others may take long to come this far. */
+	return error ? error : sml_stripe_start_control(stripe);
+}
+
+void sml_stripe_shard_parked(struct sml_stripe *stripe, bool parked)
+{
+	struct sml_context *context = stripe->context;
+
+	pthread_mutex_lock(&context->lock);
+	stripe->n_parked += parked ? 1u : -1u;
+	pthread_cond_broadcast(&context->changed);
+	pthread_mutex_unlock(&context->lock);
+}
+
+void sml_stripe_fini(struct sml_stripe *stripe)
+{
+	if (stripe->n_retired == 0 || stripe->control != stripe->retired[stripe->n_retired - 1])
+		sml_control_close(stripe->control);
+	for (unsigned i = 0; i < stripe->n_retired; i++)
+		sml_control_close(stripe->retired[i]);
+	free(stripe->retired);
+	for (unsigned i = 0; i < stripe->n_shards; i++)
+		sml_shard_free(stripe->shards[i]);
+	sml_data_path_close(stripe->transports);
+}

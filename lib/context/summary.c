@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/context/summary.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- what runs ---- */
+
+/* Where all ranks or some embed the stripes, and which one is this rank's. */
+static size_t describe_embedded(const struct sml_context *context, char *text, size_t bytes)
+{
+	unsigned n = context->n_stripes;
+	char own[48] = "none here";
+
+	if (context->own)
+		snprintf(own, sizeof(own), "stripe %u here", context->settings.rank);
+	if (n == context->settings.world_size)
+		return (size_t)snprintf(text, bytes,
+					"no switch: %u stripe%s, one in every rank (%s): ", n,
+					n == 1 ? "" : "s", own);
+	return (size_t)snprintf(text, bytes,
+				"no switch: %u stripe%s, in the first rank%s (%s): ", n,
+				n == 1 ? "" : "s", n == 1 ? "" : "s", own);
+}
+
+/* The form, and where each stripe is. */
+static void describe_form(const struct sml_context *context, char *text, size_t bytes)
+{
+	const struct sml_stripe *first = &context->stripes[0];
+	size_t length;
+
+	if (context->peers)
+		length = describe_embedded(context, text, bytes);
+	else if (context->n_stripes > 1)
+		length = (size_t)snprintf(text, bytes, "%u dedicated switches, %s dataplane: ",
+					  context->n_stripes, first->admission.dataplane);
+	else
+		length = (size_t)snprintf(text, bytes, "dedicated switch %s, %s dataplane",
+					  sml_stripe_name(first), first->admission.dataplane);
+	if (context->n_stripes == 1 && !context->peers)
+		return;
+	for (unsigned i = 0; i < context->n_stripes && length < bytes; i++)
+		length += (size_t)snprintf(text + length, bytes - length, "%sstripe %u: %s",
+					   i ? ", " : "", i, sml_stripe_name(&context->stripes[i]));
+}
+
+void sml_log_choices(const struct sml_context *context)
+{
+	const struct sml_settings *settings = &context->settings;
+	const struct sml_stripe *first = &context->stripes[0];
+	const struct sml_interface *interface = &first->connection.interface;
+	const struct sml_admission *admission = &first->admission;
+	const struct sml_shard *shard = context->stripes[context->n_stripes - 1].shards[0];
+	const struct sml_transport *transport = shard->line->transport;
+	char source[INET6_ADDRSTRLEN], form[SML_TEXT_BYTES];
+
+	describe_form(context, form, sizeof(form));
+	sml_log(&settings->log, SML_LOG_INFO,
+		"job \"%s\": rank %u of %u; %s; interface %s (%s, %s); "
+		"%u lanes a packet (path MTU %u%s, the narrowest of all ranks); %u + %u slots%s "
+		"(asked for %u + %u); window %u; %s wire; %u thread%s (asked for %u: %s)%s; %s%s%s",
+		settings->job, settings->rank, settings->world_size, form, interface->name,
+		sml_sockaddr_text(&interface->source, source),
+		interface->bound ? "SWITCHML_SOCKET_IFNAME" : "by the route", context->shape.lanes,
+		settings->mtu ? settings->mtu : interface->mtu, settings->mtu ? " as asked" : "",
+		admission->head_slots, admission->data_slots,
+		context->n_stripes > 1 ? " a stripe" : "", settings->head_slots,
+		settings->data_slots, shard->worker.config.window_max,
+		settings->wire == SML_WIRE_INT16 ? "int16" : "int32", admission->shards,
+		admission->shards == 1 ? "" : "s", settings->threads, settings->threads_why,
+		settings->spin ? ", spinning" : "", transport->features,
+		transport->group_fd >= 0 ? "; results by multicast" : "",
+		strcmp(transport->ops->name, "faults") ? "" : "; WITH FAULTS");
+}
+
+/* ---- what it moved ---- */
+
+static void log_stripe(const struct sml_context *context, int stripe)
+{
+	struct sml_counters c = {.size = sizeof(c)};
+	const char *name;
+
+	sml_get_stripe_counters(context, stripe, &c, &name);
+	sml_log(&context->settings.log, SML_LOG_INFO,
+		"stripe %d (%s%s): %.3f MB sent, %.3f MB received, %" PRIu64
+		" packets sent again by the timer, %" PRIu64
+		" because later ones were answered, RTT %.3f ms (least %.3f), window %" PRIu64,
+		stripe, name,
+		context->own && stripe == context->settings.rank ? ", this rank's own" : "",
+		(double)c.bytes_sent / 1e6, (double)c.bytes_received / 1e6, c.retransmits_timeout,
+		c.retransmits_fast, (double)c.rtt_ns / 1e6, (double)c.rtt_min_ns / 1e6, c.window);
+}
+
+void sml_log_counters(const struct sml_context *context)
+{
+	struct sml_counters c = {.size = sizeof(c)};
+
+	sml_get_counters(context, &c);
+	sml_log(&context->settings.log, SML_LOG_INFO,
+		"%" PRIu64 " calls, %" PRIu64 " packets sent, %" PRIu64 " received, %" PRIu64
+		" sent again by the timer in %" PRIu64 " stalls, %" PRIu64
+		" because later ones were answered, %" PRIu64
+		" ignored, RTT %.3f ms (least %.3f), window %" PRIu64,
+		c.tensors, c.packets_sent, c.packets_received, c.retransmits_timeout, c.stalls,
+		c.retransmits_fast, c.packets_ignored, (double)c.rtt_ns / 1e6,
+		(double)c.rtt_min_ns / 1e6, c.window);
+	for (unsigned i = 0; context->n_stripes > 1 && i < context->n_stripes; i++)
+		log_stripe(context, (int)i);
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Two times in a context's life the log says where it stands: what runs, and what it moved. */
+#ifndef SML_LIB_SUMMARY_H
+#define SML_LIB_SUMMARY_H
+
+#include "lib/context/context.h"
+
+/* When it has opened: the form, the stripes, and what was chosen for them. */
+void sml_log_choices(const struct sml_context *context);
+
+/* When it closes: the counters, and each stripe's where there are several. */
+void sml_log_counters(const struct sml_context *context);
+
+#endif

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/control/channel.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "lib/base/clock.h"
+
+struct sml_channel {
+	struct sml_channel_owner owner;
+	int fd;
+	bool over;
+	uint64_t heard_ns;
+	struct evbuffer *in, *out; /* messages */
+	/* With TLS, between messages and socket; else the wire's buffers are the messages'. */
+	struct sml_tls_session *tls;
+	struct evbuffer *wire_in, *wire_out;
+	struct event *readable, *writable;
+};
+
+static void end(struct sml_channel *channel, int error)
+{
+	if (channel->over)
+		return;
+	channel->over = true;
+	event_del(channel->readable);
+	event_del(channel->writable);
+	channel->owner.ended(channel->owner.self, error);
+}
+
+/* 0: all sent, or as much as goes now; else -errno. */
+static int flush(struct sml_channel *channel)
+{
+	size_t length;
+
+	while ((length = evbuffer_get_length(channel->wire_out)) > 0) {
+		/* Not evbuffer_write(): the application may die of its SIGPIPE. */
+		ssize_t sent =
+			send(channel->fd, evbuffer_pullup(channel->wire_out, (ev_ssize_t)length),
+			     length, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (sent < 0 && errno == EINTR)
+			continue;
+		if (sent < 0)
+			return errno == EAGAIN ? 0 : -errno;
+		evbuffer_drain(channel->wire_out, (size_t)sent);
+	}
+	return 0;
+}
+
+static void write_some(struct sml_channel *channel)
+{
+	int error = flush(channel);
+
+	if (error)
+		end(channel, error);
+	else if (evbuffer_get_length(channel->wire_out) > 0)
+		event_add(channel->writable, NULL);
+}
+
+/* Between messages and wire. What TLS has to say goes out, also when it has failed. */
+static int step(struct sml_channel *channel, struct evbuffer *wire_in)
+{
+	int error = 0;
+
+	if (channel->tls)
+		error = sml_tls_step(channel->tls, wire_in, channel->in, channel->out,
+				     channel->wire_out);
+	if (error)
+		(void)flush(channel);
+	return error;
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *self)
+{
+	(void)fd;
+	(void)what;
+	write_some(self);
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *self)
+{
+	struct sml_channel *channel = self;
+	SmlControl__Envelope *message;
+	int n, result = 0;
+
+	(void)what;
+	n = evbuffer_read(channel->wire_in, fd, -1);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0) {
+		end(channel, n < 0 ? -errno : 0);
+		return;
+	}
+	channel->heard_ns = sml_now_ns();
+	result = step(channel, channel->wire_in);
+	while (!channel->over && result == 0 &&
+	       (result = sml_frame_read(channel->in, &message)) > 0) {
+		channel->owner.received(channel->owner.self, message);
+		sml_control__envelope__free_unpacked(message, NULL);
+		result = 0;
+	}
+	if (result < 0)
+		end(channel, result);
+	else if (channel->tls && !channel->over)
+		write_some(channel);
+}
+
+static bool begin_tls(struct sml_channel *channel, struct sml_tls *tls, const char *host)
+{
+	if (tls == NULL) {
+		channel->wire_in = channel->in;
+		channel->wire_out = channel->out;
+		return channel->in && channel->out;
+	}
+	channel->wire_in = evbuffer_new();
+	channel->wire_out = evbuffer_new();
+	channel->tls = sml_tls_begin(tls, host);
+	return channel->in && channel->out && channel->wire_in && channel->wire_out &&
+	       channel->tls && step(channel, NULL) == 0 && flush(channel) == 0;
+}
+
+struct sml_channel *sml_channel_open(struct event_base *base, int fd, struct sml_tls *tls,
+				     const char *host, const struct sml_channel_owner *owner)
+{
+	struct sml_channel *channel = calloc(1, sizeof(*channel));
+
+	if (channel == NULL) {
+		close(fd);
+		return NULL;
+	}
+	channel->fd = fd;
+	channel->owner = *owner;
+	channel->heard_ns = sml_now_ns();
+	channel->in = evbuffer_new();
+	channel->out = evbuffer_new();
+	channel->readable = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, channel);
+	channel->writable = event_new(base, fd, EV_WRITE, on_writable, channel);
+	if (!begin_tls(channel, tls, host) || !channel->readable || !channel->writable ||
+	    event_add(channel->readable, NULL) < 0) {
+		sml_channel_close(channel);
+		return NULL;
+	}
+	return channel;
+}
+
+int sml_channel_send(struct sml_channel *channel, const SmlControl__Envelope *message)
+{
+	int error;
+
+	if (channel->over)
+		return 0;
+	error = sml_frame_write(channel->out, message);
+	if (error == 0)
+		error = step(channel, NULL);
+	if (error == 0)
+		write_some(channel);
+	return error;
+}
+
+const char *sml_channel_tls_reason(const struct sml_channel *channel)
+{
+	const char *reason = channel->tls ? sml_tls_reason(channel->tls) : "";
+
+	return *reason ? reason : NULL;
+}
+
+bool sml_channel_is_known(const struct sml_channel *channel)
+{
+	return !channel->tls || sml_tls_is_up(channel->tls);
+}
+
+uint64_t sml_channel_heard_ns(const struct sml_channel *channel)
+{
+	return channel->heard_ns;
+}
+
+void sml_channel_drain(struct sml_channel *channel, uint64_t until_ns)
+{
+	struct pollfd ready = {.fd = channel->fd};
+	uint64_t now_ns;
+	char ignored[4096];
+
+	while ((now_ns = sml_now_ns()) < until_ns) {
+		if (flush(channel) < 0)
+			return;
+		if (evbuffer_get_length(channel->wire_out) == 0) {
+			shutdown(channel->fd, SHUT_WR);
+			ready.events = POLLIN;
+		} else {
+			ready.events = POLLIN | POLLOUT;
+		}
+		poll(&ready, 1, (int)((until_ns - now_ns) / SML_NS_PER_MS + 1));
+		if (ready.revents & POLLIN &&
+		    recv(channel->fd, ignored, sizeof(ignored), MSG_DONTWAIT) == 0)
+			return;
+		if (ready.revents & (POLLERR | POLLHUP | POLLNVAL))
+			return;
+	}
+}
+
+void sml_channel_close(struct sml_channel *channel)
+{
+	if (channel == NULL)
+		return;
+	if (channel->readable)
+		event_free(channel->readable);
+	if (channel->writable)
+		event_free(channel->writable);
+	if (channel->wire_in && channel->wire_in != channel->in)
+		evbuffer_free(channel->wire_in);
+	if (channel->wire_out && channel->wire_out != channel->out)
+		evbuffer_free(channel->wire_out);
+	if (channel->in)
+		evbuffer_free(channel->in);
+	if (channel->out)
+		evbuffer_free(channel->out);
+	sml_tls_end(channel->tls);
+	close(channel->fd);
+	free(channel);
+}

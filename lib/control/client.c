@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "lib/base/clock.h"
+#include "lib/base/thread.h"
+#include "lib/control/internal.h"
+
+#define PING_MAX_MS 1000
+/* How often a waiting call looks whether it is to give up. */
+#define GIVE_UP_LOOK_NS (50 * SML_NS_PER_MS)
+
+enum sml_control_phase sml_control_phase(struct sml_control *control)
+{
+	enum sml_control_phase phase;
+
+	pthread_mutex_lock(&control->lock);
+	phase = control->phase;
+	pthread_mutex_unlock(&control->lock);
+	return phase;
+}
+
+void sml_control_set_phase(struct sml_control *control, enum sml_control_phase phase)
+{
+	pthread_mutex_lock(&control->lock);
+	control->phase = phase;
+	pthread_cond_broadcast(&control->changed);
+	pthread_mutex_unlock(&control->lock);
+}
+
+void sml_control_fail(struct sml_control *control, int error, const char *format, ...)
+{
+	enum sml_control_phase before = sml_control_phase(control);
+	va_list arguments;
+
+	if (before >= SML_CONTROL_LEFT)
+		return;
+	pthread_mutex_lock(&control->lock);
+	control->error = error;
+	va_start(arguments, format);
+	vsnprintf(control->text, sizeof(control->text), format, arguments);
+	va_end(arguments);
+	pthread_mutex_unlock(&control->lock);
+	sml_control_set_phase(control, SML_CONTROL_FAILED);
+	event_del(control->tick);
+	if (control->threaded)
+		control->owner.failed(control->owner.self, error, control->text);
+}
+
+void sml_control_send(struct sml_control *control, const SmlControl__Envelope *message)
+{
+	if (sml_channel_send(control->channel, message) < 0)
+		sml_control_fail(control, -ENOMEM, "no memory for a control message");
+}
+
+/* ---- set-up ---- */
+
+static void on_pump_timer(evutil_socket_t fd, short what, void *self)
+{
+	(void)fd;
+	(void)what;
+	(void)self;
+}
+
+static struct timeval timeval_of(uint64_t ns)
+{
+	return (struct timeval){.tv_sec = (time_t)(ns / SML_NS_PER_SEC),
+				.tv_usec = (suseconds_t)(ns % SML_NS_PER_SEC / 1000)};
+}
+
+static int start_ticking(struct sml_control *control)
+{
+	uint64_t every_ms = control->settings->heartbeat_ms / 4;
+	struct timeval every =
+		timeval_of((every_ms < PING_MAX_MS ? every_ms : PING_MAX_MS) * SML_NS_PER_MS);
+
+	return event_add(control->tick, &every);
+}
+
+int sml_control_open(struct sml_control **opened, const struct sml_settings *settings,
+		     const struct sml_connection *connection, const struct sml_stripe_place *place)
+{
+	struct sml_control *control = calloc(1, sizeof(*control));
+	struct sml_channel_owner owner = {control, sml_control_received, sml_control_ended};
+
+	if (control == NULL) {
+		close(connection->fd);
+		goto err_memory;
+	}
+	control->settings = settings;
+	control->where = connection->endpoint->name;
+	control->place = *place;
+	pthread_mutex_init(&control->lock, NULL);
+	sml_cond_init(&control->changed);
+	control->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	control->base = event_base_new();
+	if (control->wake_fd < 0 || control->base == NULL) {
+		close(connection->fd);
+		goto err_close;
+	}
+	control->channel = sml_channel_open(control->base, connection->fd, settings->tls,
+					    connection->endpoint->host, &owner);
+	control->tick = event_new(control->base, -1, EV_PERSIST, sml_control_on_tick, control);
+	control->wake = event_new(control->base, control->wake_fd, EV_READ | EV_PERSIST,
+				  sml_control_on_wake, control);
+	control->pump_timer = evtimer_new(control->base, on_pump_timer, control);
+	if (!control->channel || !control->tick || !control->wake || !control->pump_timer ||
+	    start_ticking(control) < 0)
+		goto err_close;
+	*opened = control;
+	return 0;
+
+err_close:
+	sml_control_close(control);
+err_memory:
+	return sml_error_set(-ENOMEM, "no memory or files for the control connection");
+}
+
+/* ---- while the context opens ---- */
+
+void sml_control_watch(struct sml_control *control, const bool *give_up)
+{
+	control->give_up = give_up;
+}
+
+int sml_control_failure(struct sml_control *control)
+{
+	if (sml_control_phase(control) == SML_CONTROL_FAILED)
+		return sml_error_set(control->error, "%s", control->text);
+	if (control->give_up && __atomic_load_n(control->give_up, __ATOMIC_SEQ_CST))
+		return sml_error_set(SML_ERROR_CLOSED, "the context is being closed");
+	return 0;
+}
+
+int sml_control_pump(struct sml_control *control, const int *fds, unsigned n_fds, uint64_t until_ns)
+{
+	struct event *events[2 * SML_MAX_SHARDS] = {NULL};
+	uint64_t now_ns = sml_now_ns();
+	struct timeval until;
+
+	if (control->give_up && until_ns > now_ns + GIVE_UP_LOOK_NS)
+		until_ns = now_ns + GIVE_UP_LOOK_NS;
+	until = timeval_of(until_ns > now_ns ? until_ns - now_ns : 0);
+
+	for (unsigned i = 0; i < n_fds; i++) {
+		events[i] = event_new(control->base, fds[i], EV_READ, on_pump_timer, control);
+		if (events[i])
+			event_add(events[i], NULL);
+	}
+	event_add(control->pump_timer, &until);
+	event_base_loop(control->base, EVLOOP_ONCE);
+	event_del(control->pump_timer);
+	for (unsigned i = 0; i < n_fds; i++)
+		if (events[i])
+			event_free(events[i]);
+	return sml_control_failure(control);
+}
+
+/* "2, 3 and 5", as far as there is room. */
+static void list_ranks(uint64_t ranks, char *text, size_t bytes)
+{
+	size_t length = 0;
+
+	text[0] = '\0';
+	for (unsigned r = 0; ranks >> r && length < bytes; r++) {
+		uint64_t rest = r == 63 ? 0 : ranks >> (r + 1);
+
+		if (!(ranks >> r & 1))
+			continue;
+		length += (size_t)snprintf(text + length, bytes - length, "%s%u",
+					   length == 0 ? ""
+					   : rest      ? ", "
+						       : " and ",
+					   r);
+		if (rest == 0)
+			break;
+	}
+}
+
+static int too_late(struct sml_control *control)
+{
+	const struct sml_settings *settings = control->settings;
+	char ranks[256];
+
+	if (sml_control_phase(control) == SML_CONTROL_JOINING && control->missing) {
+		list_ranks(control->missing, ranks, sizeof(ranks));
+		return sml_error_set(SML_ERROR_TIMEOUT,
+				     "rank%s %s of %u did not join job \"%s\" at the switch %s "
+				     "within %u ms: have they been started, with the same job name "
+				     "and switch? (SWITCHML_TIMEOUT)",
+				     (control->missing & (control->missing - 1)) ? "s" : "", ranks,
+				     settings->world_size, settings->job, control->where,
+				     settings->timeout_ms);
+	}
+	return sml_error_set(SML_ERROR_TIMEOUT,
+			     sml_control_phase(control) == SML_CONTROL_JOINING
+				     ? "the switch at %s did not answer within %u ms: is it a "
+				       "SwitchML switch?"
+				     : "the switch at %s did not start the job within %u ms: is "
+				       "another rank's UDP path blocked?",
+			     control->where, settings->timeout_ms);
+}
+
+static int wait_for(struct sml_control *control, enum sml_control_phase wanted,
+		    const struct sml_meanwhile *meanwhile, uint64_t deadline_ns)
+{
+	int error = sml_control_failure(control);
+
+	while (error == 0 && sml_control_phase(control) != wanted) {
+		if (sml_now_ns() >= deadline_ns)
+			return too_late(control);
+		error = sml_control_pump(control, meanwhile ? meanwhile->fds : NULL,
+					 meanwhile ? meanwhile->n_fds : 0, deadline_ns);
+		if (meanwhile)
+			meanwhile->act(meanwhile->self);
+	}
+	return error;
+}
+
+/* What a report says, in the message's structures; it must outlive their sending. */
+static void describe_resumption(const struct sml_resumption *resumption,
+				SmlControl__StreamReport *reports, SmlControl__StreamReport **list,
+				SmlControl__Resume *resume)
+{
+	for (unsigned stream = 0; stream < SML_STREAMS; stream++) {
+		const struct sml_resume_report *report = &resumption->reports[stream];
+
+		sml_control__stream_report__init(&reports[stream]);
+		reports[stream].beyond = report->beyond;
+		reports[stream].lacking = (uint32_t *)(uintptr_t)report->lacking;
+		reports[stream].n_lacking = report->n_lacking;
+		reports[stream].kept = (uint32_t *)(uintptr_t)report->kept;
+		reports[stream].n_kept = report->n_kept;
+		list[stream] = &reports[stream];
+	}
+	sml_control__resume__init(resume);
+	resume->epoch = resumption->epoch;
+	resume->tag = resumption->tag;
+	resume->streams = list;
+	resume->n_streams = SML_STREAMS;
+}
+
+int sml_control_join(struct sml_control *control, const struct sml_application *application,
+		     struct sml_admission *admission, uint64_t deadline_ns)
+{
+	const struct sml_settings *settings = control->settings;
+	const struct sml_resumption *resumption = application->resumption;
+	uint32_t ports[SML_MAX_SHARDS];
+	SmlControl__StreamReport reports[SML_STREAMS], *list[SML_STREAMS];
+	SmlControl__Join join = SML_CONTROL__JOIN__INIT;
+	SmlControl__Resume resume;
+	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
+	char host[256] = "?", version[] = SML_VERSION_STRING;
+	int error;
+
+	gethostname(host, sizeof(host) - 1);
+	join.protocol = SML_CONTROL_PROTOCOL;
+	join.library_version = version;
+	join.job = settings->job;
+	join.rank = settings->rank;
+	join.world_size = settings->world_size;
+	join.host = host;
+	join.pid = (uint32_t)getpid();
+	join.lanes = application->lanes;
+	join.head_slots = settings->head_slots;
+	join.data_slots = settings->data_slots;
+	join.shards = settings->threads;
+	join.heartbeat_ms = settings->heartbeat_ms;
+	join.no_tickets = settings->faults.no_tickets;
+	join.stripe = control->place.stripe;
+	join.stripes = control->place.n_stripes;
+	control->has_slots = application->ports != NULL;
+	for (unsigned i = 0; application->ports && i < settings->threads; i++)
+		ports[i] = application->ports[i];
+	join.stripe_ports = ports;
+	join.n_stripe_ports = application->ports ? settings->threads : 0;
+	if (resumption) {
+		describe_resumption(resumption, reports, list, &resume);
+		join.resume = &resume;
+		control->resumption = resumption;
+	}
+	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_JOIN;
+	envelope.join = &join;
+	sml_control_set_phase(control, SML_CONTROL_JOINING);
+	sml_control_send(control, &envelope);
+	error = wait_for(control, SML_CONTROL_ADMITTED, NULL, deadline_ns);
+	*admission = control->admission;
+	return error;
+}
+
+int sml_control_ready(struct sml_control *control, uint16_t *lanes, bool by_group,
+		      const struct sml_meanwhile *meanwhile, uint64_t deadline_ns)
+{
+	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
+	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
+	int error;
+
+	ready.lanes = *lanes;
+	ready.group = by_group;
+	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_READY;
+	envelope.ready = &ready;
+	sml_control_set_phase(control, SML_CONTROL_READY);
+	sml_control_send(control, &envelope);
+	error = wait_for(control, SML_CONTROL_RUNNING, meanwhile, deadline_ns);
+	*lanes = control->start_lanes;
+	return error;
+}

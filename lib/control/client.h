@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A rank's end of the control connection. Two lives: while the context opens,
+ * the opening thread runs it (join, probe, ready: each call below blocks until
+ * its answer or the deadline); from sml_control_start() on a thread of its own
+ * does, and keeps the connection alive, answers the switch's questions and
+ * notices the end.
+ *
+ *	CONNECTED --Join--> JOINING --Admitted--> ADMITTED --Ready--> READY
+ *	   --Start--> RUNNING --Leave--> LEAVING --Left--> LEFT
+ *	and from anywhere, by Abort, silence or the connection's end: FAILED
+ */
+#ifndef SML_LIB_CONTROL_CLIENT_H
+#define SML_LIB_CONTROL_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "control/frame.h"
+#include "core/resume.h"
+#include "lib/control/connect.h"
+#include "lib/settings/settings.h"
+
+struct sml_control;
+struct sml_stall_report;
+
+/* What the thread asks and tells. Called in it, never before sml_control_start(). */
+struct sml_control_owner {
+	void *self;
+	/* What this rank's slots are waiting for, to be freed; NULL: it has none to tell of. */
+	struct sml_stall_report *(*stalls)(void *self);
+	/* What they have done so far. Never called where this rank has none. */
+	void (*served)(void *self, SmlControl__StripeStatus *status);
+	/* In words: which call has this chunk? */
+	void (*describe)(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
+			 size_t text_bytes);
+	/* The job has failed. Once. */
+	void (*failed)(void *self, int error, const char *text);
+	/*
+	 * The switch is gone, and others may take over: the control says and
+	 * hears nothing more. Once, and then not `failed`. NULL: that is a failure.
+	 */
+	void (*lost)(void *self, const char *text);
+};
+
+/* What a rank brings to the switch that is to go on (core/resume.h). */
+struct sml_resumption {
+	uint32_t epoch; /* the highest that this rank was told */
+	uint64_t tag;
+	struct sml_resume_report reports[SML_STREAMS];
+	void *self;
+	/* A kept result, NULL if there is none. */
+	const void *(*kept)(void *self, enum sml_stream_id stream, uint32_t chunk,
+			    uint16_t *n_lanes);
+	/* A result that this rank lacked. Negative: it does not fit. */
+	int (*adopt)(void *self, enum sml_stream_id stream, uint32_t chunk, const void *lanes,
+		     uint16_t n_lanes);
+};
+
+struct sml_disagreement {
+	uint16_t slot;
+	uint32_t use, chunk;
+	uint8_t ranks[2];
+};
+
+/* A rank of a job whose ranks have the slots. */
+struct sml_peer {
+	uint8_t host[16],
+		host_bytes; /* 4 or 16; 0: the host that the control connection leads to */
+	uint16_t ports[SML_MAX_SHARDS];
+	uint64_t cookie, tag; /* this rank's cookie at that one's stripe, and the stripe's tag */
+};
+
+struct sml_meeting {
+	struct sml_peer peers[SML_MAX_RANKS];
+	uint64_t cookies[SML_MAX_RANKS]; /* all ranks', at this one's stripe if it has one */
+};
+
+/* Where results go by multicast. */
+struct sml_result_group {
+	uint8_t address[16], address_bytes; /* 4 or 16; 0: nowhere */
+	uint16_t port;			    /* of shard 0 */
+};
+
+/* What the switch has given this rank. */
+struct sml_admission {
+	uint64_t cookie, tag;
+	uint32_t job_number, epoch;
+	uint32_t window_packets;
+	uint16_t lanes, head_slots, data_slots, data_port;
+	uint8_t shards;
+	bool stall_reports;  /* it can be asked what slots are waiting for */
+	bool single_packets; /* it might see segmented datagrams before they are cut up */
+	char dataplane[16];
+	struct sml_result_group group;
+	/* When going on: what tickets mean. The tables live as long as the control. */
+	struct sml_ticket_map maps[SML_STREAMS];
+	/* Where the ranks have the slots: as long as the control, too. Stripe i is rank i's. */
+	uint8_t stripes;
+	const struct sml_meeting *meeting;
+};
+
+/* What a rank asks for. */
+struct sml_application {
+	uint16_t lanes;
+	const struct sml_resumption *resumption; /* NULL: the job begins */
+	const uint16_t *ports; /* NULL; or it has slots, and listens there: one a shard */
+};
+
+/* What is to be done while a call below waits: when one of these is readable. */
+struct sml_meanwhile {
+	const int *fds;
+	unsigned n_fds;
+	void *self;
+	void (*act)(void *self);
+};
+
+/* Which stripe of how many the switch is to serve. */
+struct sml_stripe_place {
+	uint8_t stripe, n_stripes;
+};
+
+/*
+ * The connection's socket becomes the control's, also on failure; the rest must
+ * outlive it. All functions that return an int: 0 or an error, told by
+ * sml_error_set().
+ */
+int sml_control_open(struct sml_control **opened, const struct sml_settings *settings,
+		     const struct sml_connection *connection, const struct sml_stripe_place *place);
+
+/*
+ * From now on, calls that wait end with SML_ERROR_CLOSED soon after *give_up
+ * (atomic) has become true.
+ */
+void sml_control_watch(struct sml_control *control, const bool *give_up);
+
+int sml_control_join(struct sml_control *control, const struct sml_application *application,
+		     struct sml_admission *admission, uint64_t deadline_ns);
+
+/*
+ * Tell the proven lane count, and whether the group reaches this rank, and wait for the job's
+ * lanes. meanwhile may be NULL.
+ */
+int sml_control_ready(struct sml_control *control, uint16_t *lanes, bool by_group,
+		      const struct sml_meanwhile *meanwhile, uint64_t deadline_ns);
+
+/*
+ * While the context opens: run the connection until something came over it or
+ * over one of these sockets, or until until_ns.
+ */
+int sml_control_pump(struct sml_control *control, const int *fds, unsigned n_fds,
+		     uint64_t until_ns);
+
+int sml_control_start(struct sml_control *control, const struct sml_control_owner *owner);
+
+/*
+ * Ask to leave and wait until all ranks have. 1: the switch was lost before;
+ * ask again at the next one.
+ */
+int sml_control_leave(struct sml_control *control, uint64_t deadline_ns);
+
+/*
+ * This rank's slots have found that two ranks disagree about a use: ask them, and
+ * tell all. Any thread; returns at once. The first one counts.
+ */
+void sml_control_mismatch(struct sml_control *control, const struct sml_disagreement *found);
+
+/*
+ * Tell the switch that the job has failed here; where the control has no thread
+ * yet, when it is closed. Any thread; returns at once.
+ */
+void sml_control_abort(struct sml_control *control, int error, const char *text);
+
+/* Ask the switch what slots are waiting for. Any thread; returns at once. */
+void sml_control_ask_stalls(struct sml_control *control);
+
+/*
+ * What it says, of one of its stripes (0 but where ranks have the slots): as it has said already,
+ * with the news that the job has failed, or when asked, until until_ns. NULL: unknown; then text
+ * says why. The report lives as long as the control. Any thread; the control's own must not wait
+ * (until_ns 0).
+ */
+const struct sml_stall_report *sml_control_stalls(struct sml_control *control, unsigned stripe,
+						  uint64_t until_ns, char *text, size_t text_bytes);
+
+/* Who the ranks are, as the job failed; NULL: not told. Lives as long as the control. */
+const struct sml_stall_report *sml_control_last_words(struct sml_control *control);
+
+/* After `lost`, or at the end: ends the thread and the connection. Other threads may still call the
+ * above. */
+void sml_control_retire(struct sml_control *control);
+
+/* Ends the thread and the connection. NULL is allowed. */
+void sml_control_close(struct sml_control *control);
+
+#endif

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The control connection with a thread of its own, and its end. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/clock.h"
+#include "lib/base/thread.h"
+#include "lib/control/internal.h"
+
+/* How long the end waits for the switch to have taken an abort. */
+#define DRAIN_NS (200 * SML_NS_PER_MS)
+
+static void send_abort(struct sml_control *control)
+{
+	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
+	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
+
+	message.error = control->abort_error;
+	message.text = control->abort_text;
+	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_ABORT;
+	envelope.abort = &message;
+	sml_channel_send(control->channel, &envelope);
+	/* Whoever asked for it knows that the job has failed. */
+	pthread_mutex_lock(&control->lock);
+	control->error = control->abort_error;
+	memcpy(control->text, control->abort_text, sizeof(control->text));
+	pthread_mutex_unlock(&control->lock);
+	sml_control_set_phase(control, SML_CONTROL_FAILED);
+	event_del(control->tick);
+}
+
+static void send_leave(struct sml_control *control)
+{
+	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
+	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
+
+	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_LEAVE;
+	envelope.leave = &leave;
+	sml_control_set_phase(control, SML_CONTROL_LEAVING);
+	sml_control_send(control, &envelope);
+}
+
+static void send_stall_request(struct sml_control *control)
+{
+	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
+	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
+
+	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST;
+	envelope.stall_request = &request;
+	sml_control_send(control, &envelope);
+}
+
+static void send_mismatch(struct sml_control *control)
+{
+	SmlControl__Mismatch mismatch = SML_CONTROL__MISMATCH__INIT;
+	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
+	uint32_t ranks[2] = {control->mismatch.ranks[0], control->mismatch.ranks[1]};
+
+	mismatch.slot = control->mismatch.slot;
+	mismatch.use = control->mismatch.use;
+	mismatch.chunk = control->mismatch.chunk;
+	mismatch.ranks = ranks;
+	mismatch.n_ranks = 2;
+	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_MISMATCH;
+	envelope.mismatch = &mismatch;
+	sml_control_send(control, &envelope);
+}
+
+void sml_control_on_wake(evutil_socket_t fd, short what, void *self)
+{
+	struct sml_control *control = self;
+	bool leave, stop, abort, stalls, mismatch;
+	uint64_t ignored;
+
+	(void)what;
+	if (read(fd, &ignored, sizeof(ignored)) < 0)
+		return;
+	pthread_mutex_lock(&control->lock);
+	leave = control->leave_wanted && control->phase == SML_CONTROL_RUNNING;
+	stop = control->stop_wanted;
+	abort = control->abort_error && control->phase < SML_CONTROL_LEFT;
+	stalls = control->stalls_wanted && control->phase < SML_CONTROL_LEFT;
+	control->stalls_wanted = false;
+	mismatch = control->mismatch_wanted && control->phase < SML_CONTROL_LEFT;
+	control->mismatch_wanted = false;
+	pthread_mutex_unlock(&control->lock);
+	if (stalls)
+		send_stall_request(control);
+	if (mismatch)
+		send_mismatch(control);
+	if (abort)
+		send_abort(control);
+	else if (leave)
+		send_leave(control);
+	if (stop)
+		event_base_loopbreak(control->base);
+}
+
+static void *thread_main(void *self)
+{
+	struct sml_control *control = self;
+
+	/* The wake event is always pending, so only loopbreak ends this. */
+	event_base_dispatch(control->base);
+	return NULL;
+}
+
+static void wake(struct sml_control *control)
+{
+	uint64_t one = 1;
+
+	/* A full eventfd has woken the thread already. */
+	if (write(control->wake_fd, &one, sizeof(one)) < 0)
+		return;
+}
+
+int sml_control_start(struct sml_control *control, const struct sml_control_owner *owner)
+{
+	int error = sml_control_failure(control);
+
+	if (error)
+		return error;
+	control->owner = *owner;
+	control->threaded = true;
+	if (event_add(control->wake, NULL) < 0)
+		error = -ENOMEM;
+	if (error == 0)
+		error = sml_thread_start(&control->thread, "sml-control", thread_main, control);
+	if (error) {
+		control->threaded = false;
+		return sml_error_set(error, "the control thread cannot be started: %s",
+				     strerrordesc_np(-error));
+	}
+	return 0;
+}
+
+int sml_control_leave(struct sml_control *control, uint64_t deadline_ns)
+{
+	struct timespec deadline = sml_timespec(deadline_ns);
+	enum sml_control_phase phase;
+	int timed_out = 0;
+
+	pthread_mutex_lock(&control->lock);
+	control->leave_wanted = true;
+	wake(control);
+	while (control->phase < SML_CONTROL_LEFT && !timed_out)
+		timed_out = pthread_cond_timedwait(&control->changed, &control->lock, &deadline);
+	phase = control->phase;
+	pthread_mutex_unlock(&control->lock);
+	if (phase == SML_CONTROL_LEFT)
+		return 0;
+	if (phase == SML_CONTROL_LOST)
+		return 1;
+	if (phase == SML_CONTROL_FAILED)
+		return sml_error_set(control->error, "%s", control->text);
+	return sml_error_set(SML_ERROR_TIMEOUT,
+			     "not every rank closed its context of job \"%s\" within %u ms",
+			     control->settings->job, control->settings->timeout_ms);
+}
+
+void sml_control_mismatch(struct sml_control *control, const struct sml_disagreement *found)
+{
+	pthread_mutex_lock(&control->lock);
+	if (!control->mismatch_told) {
+		control->mismatch = *found;
+		control->mismatch_told = control->mismatch_wanted = true;
+	}
+	pthread_mutex_unlock(&control->lock);
+	wake(control);
+}
+
+void sml_control_abort(struct sml_control *control, int error, const char *text)
+{
+	pthread_mutex_lock(&control->lock);
+	if (control->abort_error == 0 && control->phase < SML_CONTROL_LEFT) {
+		control->abort_error = error;
+		snprintf(control->abort_text, sizeof(control->abort_text), "%s", text);
+	}
+	pthread_mutex_unlock(&control->lock);
+	wake(control);
+}
+
+/* Why there is no report. The lock is held. */
+static void explain_no_stalls(const struct sml_control *control, unsigned stripe, char *text,
+			      size_t text_bytes)
+{
+	if (control->phase == SML_CONTROL_FAILED && control->abort_error == 0)
+		/* Another rank was faster; what it found out, it has said. */
+		snprintf(text, text_bytes, "%s", control->text);
+	else if (control->phase >= SML_CONTROL_LEFT)
+		snprintf(text, text_bytes, "the connection to the switch at %s has ended",
+			 control->where);
+	else if (!control->admission.stall_reports)
+		snprintf(text, text_bytes, "the switch at %s is too old to be asked",
+			 control->where);
+	else if (control->has_slots)
+		snprintf(text, text_bytes, "rank %u does not answer", stripe);
+	else
+		snprintf(text, text_bytes, "the switch at %s does not answer", control->where);
+}
+
+const struct sml_stall_report *sml_control_stalls(struct sml_control *control, unsigned stripe,
+						  uint64_t until_ns, char *text, size_t text_bytes)
+{
+	struct timespec until = sml_timespec(until_ns);
+	const struct sml_stall_report *stalls;
+	int late = 0;
+
+	pthread_mutex_lock(&control->lock);
+	while (until_ns > 0 && control->admission.stall_reports && !control->stalls[stripe] &&
+	       control->phase < SML_CONTROL_LEFT && !late)
+		late = pthread_cond_timedwait(&control->changed, &control->lock, &until);
+	stalls = control->stalls[stripe];
+	if (stalls == NULL)
+		explain_no_stalls(control, stripe, text, text_bytes);
+	pthread_mutex_unlock(&control->lock);
+	return stalls;
+}
+
+const struct sml_stall_report *sml_control_last_words(struct sml_control *control)
+{
+	const struct sml_stall_report *words;
+
+	pthread_mutex_lock(&control->lock);
+	words = control->last_words;
+	pthread_mutex_unlock(&control->lock);
+	return words;
+}
+
+void sml_control_ask_stalls(struct sml_control *control)
+{
+	pthread_mutex_lock(&control->lock);
+	if (control->admission.stall_reports) {
+		control->stalls_wanted = true;
+		wake(control);
+	}
+	pthread_mutex_unlock(&control->lock);
+}
+
+static void stop_thread(struct sml_control *control)
+{
+	if (!control->threaded)
+		return;
+	pthread_mutex_lock(&control->lock);
+	control->stop_wanted = true;
+	pthread_mutex_unlock(&control->lock);
+	wake(control);
+	pthread_join(control->thread, NULL);
+	/* The others should learn why, before the connection's end tells them less. */
+	if (control->abort_error)
+		sml_channel_drain(control->channel, sml_now_ns() + DRAIN_NS);
+}
+
+/* Without a thread yet: what sml_control_abort() noted is said now. */
+static void abort_unthreaded(struct sml_control *control)
+{
+	if (control->threaded || !control->channel || !control->abort_error ||
+	    sml_control_phase(control) >= SML_CONTROL_LEFT)
+		return;
+	send_abort(control);
+	sml_channel_drain(control->channel, sml_now_ns() + DRAIN_NS);
+}
+
+static void free_event(struct event *event)
+{
+	if (event)
+		event_free(event);
+}
+
+void sml_control_retire(struct sml_control *control)
+{
+	abort_unthreaded(control);
+	stop_thread(control);
+	control->threaded = false;
+	sml_channel_close(control->channel);
+	control->channel = NULL;
+}
+
+void sml_control_close(struct sml_control *control)
+{
+	if (control == NULL)
+		return;
+	abort_unthreaded(control);
+	stop_thread(control);
+	if (control->channel)
+		sml_channel_close(control->channel);
+	for (unsigned stream = 0; stream < SML_STREAMS; stream++)
+		free(control->tables[stream]);
+	for (unsigned i = 0; i < SML_MAX_STRIPES; i++)
+		free(control->stalls[i]);
+	free(control->last_words);
+	free(control->meeting);
+	free_event(control->tick);
+	free_event(control->wake);
+	free_event(control->pump_timer);
+	if (control->base)
+		event_base_free(control->base);
+	if (control->wake_fd >= 0)
+		close(control->wake_fd);
+	pthread_mutex_destroy(&control->lock);
+	pthread_cond_destroy(&control->changed);
+	free(control);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/diagnose/history.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static const char *const collectives[] = {"all-reduce", "broadcast", "all-gather", "reduce-scatter",
+					  "barrier"};
+static const char *const types[] = {"float32", "float16", "bfloat16", "int32", "byte"};
+static const char *const ops[] = {"sum", "average", "max", "min"};
+
+static bool is_float(enum sml_type type)
+{
+	return type == SML_FLOAT32 || type == SML_FLOAT16 || type == SML_BFLOAT16;
+}
+
+void sml_history_add(struct sml_history *history, const struct sml_call *call)
+{
+	history->calls[history->n++ % SML_HISTORY_CALLS] = *call;
+}
+
+void sml_call_text(const struct sml_call *call, char *text, size_t bytes)
+{
+	const char *collective = collectives[call->collective];
+	const char *type = types[call->type];
+	const char *wire = !is_float(call->type) || call->op == SML_MAX || call->op == SML_MIN ? ""
+			   : call->wire == SML_WIRE_INT16 ? ", int16 wire"
+							  : ", int32 wire";
+
+	switch (call->collective) {
+	case SML_ALLREDUCE:
+		snprintf(text, bytes, "%s %" PRIu32 ": %" PRIu64 " %s, %s%s", collective,
+			 call->number, call->count, type, ops[call->op], wire);
+		break;
+	case SML_REDUCE_SCATTER:
+		snprintf(text, bytes, "%s %" PRIu32 ": %" PRIu64 " %s a rank, %s%s", collective,
+			 call->number, call->count, type, ops[call->op], wire);
+		break;
+	case SML_BROADCAST:
+		snprintf(text, bytes, "%s %" PRIu32 ": %" PRIu64 " %s from rank %u", collective,
+			 call->number, call->count, type, call->root);
+		break;
+	case SML_ALLGATHER:
+		snprintf(text, bytes, "%s %" PRIu32 ": %" PRIu64 " %s a rank", collective,
+			 call->number, call->count, type);
+		break;
+	case SML_BARRIER:
+		snprintf(text, bytes, "%s %" PRIu32, collective, call->number);
+		break;
+	}
+}
+
+void sml_history_text(const struct sml_history *history, enum sml_stream_id stream, uint32_t chunk,
+		      char *text, size_t bytes)
+{
+	uint32_t kept = history->n < SML_HISTORY_CALLS ? history->n : SML_HISTORY_CALLS;
+
+	for (uint32_t back = 1; back <= kept; back++) {
+		const struct sml_call *call =
+			&history->calls[(history->n - back) % SML_HISTORY_CALLS];
+
+		if (chunk - call->window[stream].first < call->window[stream].count) {
+			sml_call_text(call, text, bytes);
+			return;
+		}
+	}
+	snprintf(text, bytes, "nothing (it has made %" PRIu32 " calls)", history->n);
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/diagnose/recorder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/thread.h"
+#include "lib/context/context.h"
+
+/* ---- the file's name ---- */
+
+char *sml_recorder_path(const char *pattern, int rank, bool *wrong)
+{
+	/* Each %r becomes two digits at most. */
+	char *path = malloc(strlen(pattern) + 1), *to = path;
+
+	*wrong = false;
+	for (; path && *pattern; pattern++) {
+		if (*pattern != '%') {
+			*to++ = *pattern;
+			continue;
+		}
+		pattern++;
+		if (*pattern == 'r') {
+			to += sprintf(to, "%u", (unsigned)rank % 100);
+		} else if (*pattern == '%') {
+			*to++ = '%';
+		} else {
+			*wrong = true;
+			free(path);
+			return NULL;
+		}
+	}
+	if (path)
+		*to = '\0';
+	return path;
+}
+
+/* ---- the whole record ---- */
+
+static double ms_since(uint64_t then_ns, uint64_t now_ns)
+{
+	return then_ns < now_ns ? (double)(now_ns - then_ns) / 1e6 : 0;
+}
+
+static void write_switches(FILE *out, const struct sml_context *context)
+{
+	for (unsigned i = 0; i < context->n_stripes; i++) {
+		const struct sml_stripe *stripe = &context->stripes[i];
+
+		fprintf(out, "switch  %s, epoch %" PRIu32, sml_stripe_name(stripe),
+			stripe->admission.epoch);
+		if (context->n_stripes > 1)
+			fprintf(out, ", stripe %u of %u", i, context->n_stripes);
+		putc('\n', out);
+	}
+}
+
+static void write_head(FILE *out, const struct sml_context *context)
+{
+	const struct sml_settings *settings = &context->settings;
+	const struct sml_recorder *recorder = &context->recorder;
+	char host[256] = "?", when[32] = "?";
+	struct timespec now;
+	struct tm utc;
+
+	gethostname(host, sizeof(host) - 1);
+	clock_gettime(CLOCK_REALTIME, &now);
+	if (gmtime_r(&now.tv_sec, &utc))
+		strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S", &utc);
+	fprintf(out, "SwitchML flight record 1\n");
+	fprintf(out, "time    %s.%03ldZ\n", when, now.tv_nsec / 1000000);
+	fprintf(out, "rank    %u of %u, host %s, pid %d\n", settings->rank, settings->world_size,
+		host, (int)getpid());
+	fprintf(out, "job     %s\n", settings->job);
+	write_switches(out, context);
+	fprintf(out, "error   %d %s\n", recorder->error, sml_strerror(recorder->error));
+	fprintf(out, "text    %s\n", recorder->text);
+	fprintf(out, "report  %s%s\n",
+		recorder->reports.complete ? "of the switch"
+		: recorder->reports.any	   ? "of some stripes: "
+					   : "",
+		recorder->reports.complete ? "" : recorder->reports.why);
+}
+
+static void write_ranks(FILE *out, const struct sml_context *context)
+{
+	struct sml_stall_lacking lacking;
+
+	sml_stall_gather(context, &context->recorder.reports, &lacking);
+	if (lacking.about[0] == NULL)
+		return;
+	fprintf(out, "\nranks, and for how many slots the job waits for each\n"
+		     "rank slots connected heard_ms_ago        pid host\n");
+	for (unsigned rank = 0; rank < context->settings.world_size; rank++) {
+		const struct sml_stall_rank *about = lacking.about[rank];
+
+		fprintf(out, "%4u %5" PRIu32 " %9s %12" PRIu64 " %10" PRIu32 " %s\n", rank,
+			lacking.n_missing[rank], about->connected ? "yes" : "no",
+			about->last_heard_ms, about->pid, about->host);
+	}
+}
+
+/* "1,3" */
+static void write_rank_list(FILE *out, uint64_t ranks)
+{
+	const char *comma = "";
+
+	for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++) {
+		if (!(ranks >> rank & 1))
+			continue;
+		fprintf(out, "%s%u", comma, rank);
+		comma = ",";
+	}
+}
+
+static void write_slot(FILE *out, const struct sml_stalled *stalled, uint64_t now_ns)
+{
+	static const char *const places[] = {
+		[SML_WAITING] = "waiting", [SML_IN_FLIGHT] = "sent", [SML_LOST] = "lost"};
+	static const char *const causes[] = {[SML_STALL_UNKNOWN] = "?",
+					     [SML_STALL_RANKS] = "ranks ",
+					     [SML_STALL_NOT_ARRIVED] = "packet-lost",
+					     [SML_STALL_RESULT_LOST] = "result-lost"};
+
+	fprintf(out, "%6u %5u %6s %5u %10" PRIu32 " %10" PRIu32 " %10" PRIu32 " %7s",
+		stalled->stripe, stalled->shard, stalled->stream == SML_HEAD ? "head" : "data",
+		stalled->slot, stalled->use, stalled->chunk, stalled->call, places[stalled->place]);
+	if (stalled->sends == 0) {
+		/* Its turn has not come, or its exponents have not. */
+		fprintf(out, " %10s %6s %s\n", "-", "-",
+			stalled->lacks_exponents ? "exponents" : "window");
+		return;
+	}
+	fprintf(out, " %10.1f %6u %s", ms_since(stalled->first_sent_ns, now_ns),
+		stalled->sends - 1u, causes[stalled->cause]);
+	write_rank_list(out, stalled->missing);
+	putc('\n', out);
+}
+
+static void write_slots(FILE *out, struct sml_context *context)
+{
+	struct sml_stall_cursor cursor = {.context = context,
+					  .reports = &context->recorder.reports};
+	uint64_t now_ns = sml_now_ns();
+	struct sml_stalled stalled;
+
+	fprintf(out, "\nslots of this rank that something is to come of\n"
+		     "stripe shard stream  slot        use      chunk       call   place    "
+		     "ms_since resent waits_for\n");
+	while (sml_stall_next(&cursor, &stalled))
+		write_slot(out, &stalled, now_ns);
+}
+
+static void write_job_slots(FILE *out, const struct sml_stall_report *report, unsigned stripe)
+{
+	if (report == NULL)
+		return;
+	fprintf(out, "\nslots of stripe %u that ranks are missing in\n slot        use ranks\n",
+		stripe);
+	for (uint32_t i = 0; i < report->n_slots; i++) {
+		const struct sml_stall_slot *slot = &report->slots[i];
+
+		if (!slot->known || slot->missing == 0)
+			continue;
+		fprintf(out, "%5" PRIu32 " %10" PRIu32 " ", i, slot->use);
+		write_rank_list(out, slot->missing);
+		putc('\n', out);
+	}
+}
+
+static void write_call(FILE *out, const struct sml_context *context,
+		       const struct sml_tensor *tensor)
+{
+	char call[160];
+
+	if (sml_tensor_is_done(tensor))
+		return;
+	sml_history_text(&context->history, SML_HEAD, tensor->window[SML_HEAD].first, call,
+			 sizeof(call));
+	fprintf(out, "%11" PRIu32 " %s\n", tensor->left, call);
+}
+
+static void write_calls(FILE *out, struct sml_context *context)
+{
+	struct sml_progress *thread = context->threads[0];
+	const struct sml_worker *worker = &context->stripes[0].shards[0]->worker;
+
+	fprintf(out, "\ncalls that have not ended\nchunks_left call\n");
+	pthread_mutex_lock(&context->submit_lock);
+	for (uint32_t i = worker->oldest; i != worker->newest; i++)
+		write_call(out, context, worker->tensors[i % SML_WORKER_TENSORS]);
+	for (const struct sml_request *r = thread->queue_first; r; r = r->queued[thread->index])
+		write_call(out, context, &r->tensor);
+	pthread_mutex_unlock(&context->submit_lock);
+}
+
+/* 0 or -errno. One write, so that records of ranks that share a file don't mix. */
+static int append(const char *path, const char *bytes, size_t n)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666), error = 0;
+	ssize_t written;
+
+	if (fd < 0)
+		return -errno;
+	while (n > 0 && error == 0) {
+		written = write(fd, bytes, n);
+		if (written < 0) {
+			error = errno == EINTR ? 0 : -errno;
+			continue;
+		}
+		bytes += written;
+		n -= (size_t)written;
+	}
+	return close(fd) < 0 && error == 0 ? -errno : error;
+}
+
+static int write_record(struct sml_context *context)
+{
+	char *bytes = NULL;
+	size_t n = 0;
+	FILE *out = open_memstream(&bytes, &n);
+	int error;
+
+	if (out == NULL)
+		return -ENOMEM;
+	write_head(out, context);
+	write_ranks(out, context);
+	write_calls(out, context);
+	write_slots(out, context);
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		write_job_slots(out, context->recorder.reports.of[i], i);
+	fprintf(out, "\nend of record\n\n");
+	error = ferror(out) ? -ENOMEM : 0;
+	if (fclose(out) != 0)
+		error = -ENOMEM;
+	if (error == 0)
+		error = append(context->settings.flight_recorder, bytes, n);
+	free(bytes);
+	return error;
+}
+
+/* ---- when ---- */
+
+static void tell_record(const struct sml_context *context, int error)
+{
+	if (error)
+		sml_log(&context->settings.log, SML_LOG_WARN,
+			"the flight record cannot be written to %s: %s",
+			context->settings.flight_recorder, strerrordesc_np(-error));
+	else
+		sml_log(&context->settings.log, SML_LOG_WARN, "the flight record is in %s",
+			context->settings.flight_recorder);
+}
+
+static void *record_main(void *self)
+{
+	struct sml_context *context = self;
+
+	tell_record(context, write_record(context));
+	pthread_mutex_lock(&context->lock);
+	context->recorder.done = true;
+	pthread_cond_broadcast(&context->changed);
+	pthread_mutex_unlock(&context->lock);
+	return NULL;
+}
+
+static void record_in_file(struct sml_context *context)
+{
+	struct timespec until = sml_timespec(sml_now_ns() + SML_RECORD_NS);
+	struct sml_recorder *recorder = &context->recorder;
+	int error, late = 0;
+
+	error = sml_thread_start(&recorder->thread, "sml-recorder", record_main, context);
+	if (error) {
+		tell_record(context, error);
+		return;
+	}
+	pthread_mutex_lock(&context->lock);
+	recorder->started = true;
+	while (!recorder->done && !late)
+		late = pthread_cond_timedwait(&context->changed, &context->lock, &until);
+	pthread_mutex_unlock(&context->lock);
+}
+
+void sml_recorder_record(struct sml_context *context, int error, const char *text,
+			 const struct sml_stall_reports *reports)
+{
+	char lines[SML_STALL_LINES][SML_STALL_LINE_BYTES];
+	unsigned n = sml_stall_describe(context, reports, lines);
+
+	/* Failed while nobody waited for anything: there is nothing to find out. */
+	if (n == 0)
+		return;
+	/* What the text says already, everybody has read. */
+	for (unsigned i = 0; i < n; i++)
+		if (!strstr(text, lines[i]))
+			sml_log(&context->settings.log, SML_LOG_WARN, "at the failure: %s",
+				lines[i]);
+	if (!reports->complete && !strstr(text, reports->why))
+		sml_log(&context->settings.log, SML_LOG_WARN,
+			"at the failure: which ranks are missing is not known: %s", reports->why);
+	if (context->settings.flight_recorder == NULL)
+		return;
+	context->recorder.error = error;
+	context->recorder.text = text;
+	context->recorder.reports = *reports;
+	record_in_file(context);
+}
+
+void sml_recorder_fini(struct sml_context *context)
+{
+	if (context->recorder.started)
+		pthread_join(context->recorder.thread, NULL);
+}

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/diagnose/stall.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/context/context.h"
+
+/* Ranks that get a line each. */
+#define NAMED_RANKS 3
+
+/* ---- what the switch says ---- */
+
+static void add_slot(struct sml_stall_report *report, const SmlControl__SlotState *state)
+{
+	if (state->slot >= report->n_slots)
+		return;
+	report->slots[state->slot] = (struct sml_stall_slot){state->missing, state->use, true};
+	for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++)
+		report->n_missing[rank] += (uint32_t)(state->missing >> rank & 1);
+}
+
+static void add_rank(struct sml_stall_report *report, const SmlControl__RankState *state)
+{
+	struct sml_stall_rank *rank;
+
+	if (state->rank >= SML_MAX_RANKS)
+		return;
+	rank = &report->ranks[state->rank];
+	snprintf(rank->host, sizeof(rank->host), "%s", state->host);
+	rank->pid = state->pid;
+	rank->last_heard_ms = state->last_heard_ms;
+	rank->connected = state->connected;
+}
+
+struct sml_stall_report *sml_stall_report_new(const SmlControl__StallReport *message,
+					      uint32_t n_slots)
+{
+	struct sml_stall_report *report =
+		calloc(1, sizeof(*report) + n_slots * sizeof(report->slots[0]));
+
+	if (report == NULL)
+		return NULL;
+	report->n_slots = n_slots;
+	for (size_t i = 0; i < message->n_slots; i++)
+		add_slot(report, message->slots[i]);
+	for (size_t i = 0; i < message->n_ranks; i++)
+		add_rank(report, message->ranks[i]);
+	return report;
+}
+
+/* Who the switch of a stripe is asked through: rank 0 where the ranks have the slots. */
+static struct sml_control *control_of(struct sml_context *context, unsigned stripe)
+{
+	unsigned by = context->peers ? 0 : stripe;
+
+	return __atomic_load_n(&context->stripes[by].control, __ATOMIC_ACQUIRE);
+}
+
+/* Of one stripe. NULL: nothing is known, and why. */
+static const struct sml_stall_report *hear(struct sml_context *context, unsigned stripe,
+					   uint64_t until_ns, char *why, size_t bytes)
+{
+	struct sml_control *control = control_of(context, stripe);
+	const struct sml_stall_report *report =
+		sml_control_stalls(control, context->peers ? stripe : 0, until_ns, why, bytes);
+
+	/* Nobody need be asked for those of this process. */
+	if (report == NULL && context->own && stripe == context->settings.rank)
+		report = sml_own_stripe_last(context, sml_control_last_words(control));
+	return report;
+}
+
+void sml_stall_ask(struct sml_context *context, uint64_t until_ns,
+		   struct sml_stall_reports *reports)
+{
+	*reports = (struct sml_stall_reports){.complete = true};
+	for (unsigned i = 0; until_ns && i < context->n_stripes; i++)
+		if (i == 0 || !context->peers)
+			sml_control_ask_stalls(control_of(context, i));
+	for (unsigned i = 0; i < context->n_stripes; i++) {
+		char why[sizeof(reports->why)] = "";
+
+		reports->of[i] = hear(context, i, until_ns, why, sizeof(why));
+		reports->any |= reports->of[i] != NULL;
+		if (reports->of[i] == NULL && reports->complete) {
+			reports->complete = false;
+			memcpy(reports->why, why, sizeof(why));
+		}
+	}
+}
+
+/* ---- this rank's slots ---- */
+
+static enum sml_stall_cause find_cause(const struct sml_stall_report *report, unsigned own_rank,
+				       struct sml_stalled *stalled)
+{
+	const struct sml_stall_slot *slot;
+
+	if (stalled->sends == 0 || report == NULL || stalled->slot >= report->n_slots)
+		return SML_STALL_UNKNOWN;
+	slot = &report->slots[stalled->slot];
+	if (!slot->known || sml_serial_before(slot->use, stalled->use))
+		return SML_STALL_NOT_ARRIVED;
+	if (slot->use != stalled->use || slot->missing == 0)
+		return SML_STALL_RESULT_LOST;
+	if (slot->missing >> own_rank & 1)
+		return SML_STALL_NOT_ARRIVED;
+	stalled->missing = slot->missing;
+	return SML_STALL_RANKS;
+}
+
+/* False: nothing that was called waits in this slot. */
+static bool look(const struct sml_stall_cursor *cursor, struct sml_worker *worker, uint16_t slot,
+		 struct sml_stalled *stalled)
+{
+	const struct sml_worker_slot *state = &worker->slots[slot];
+	enum sml_stream_id stream = sml_worker_stream_of(worker, slot);
+	struct sml_tensor *tensor;
+	uint32_t index;
+
+	tensor = sml_worker_find(worker, stream, worker->chunks[slot], &index);
+	if (tensor == NULL || sml_tensor_chunk_is_done(tensor, stream, index))
+		return false;
+	*stalled = (struct sml_stalled){
+		.stream = stream,
+		.place = (enum sml_slot_place)state->place,
+		.stripe = worker->config.stripe,
+		.shard = worker->config.shard,
+		.sends = state->sends,
+		.slot = sml_worker_slot_number(worker, slot),
+		.use = state->use,
+		.chunk = sml_worker_stream_chunk(worker, worker->chunks[slot]),
+		.call = tensor->number,
+		.lacks_exponents = stream == SML_DATA && state->place == SML_WAITING &&
+				   sml_worker_is_blocked(worker),
+		.first_sent_ns = state->first_sent_ns,
+	};
+	stalled->cause = find_cause(cursor->reports->of[stalled->stripe], worker->config.shape.rank,
+				    stalled);
+	return true;
+}
+
+bool sml_stall_next(struct sml_stall_cursor *cursor, struct sml_stalled *stalled)
+{
+	struct sml_context *context = cursor->context;
+
+	for (; cursor->stripe < context->n_stripes; cursor->stripe++, cursor->shard = 0) {
+		const struct sml_stripe *stripe = &context->stripes[cursor->stripe];
+
+		for (; cursor->shard < stripe->n_shards; cursor->shard++, cursor->slot = 0) {
+			struct sml_worker *worker = &stripe->shards[cursor->shard]->worker;
+
+			while (cursor->slot < worker->n_slots)
+				if (look(cursor, worker, cursor->slot++, stalled))
+					return true;
+		}
+	}
+	return false;
+}
+
+/* ---- in words ---- */
+
+/* Packets of this rank, and results, that are lost on the way to a stripe and back. */
+struct losses {
+	uint32_t n_not_arrived, n_result_lost;
+};
+
+struct summary {
+	uint32_t n_sent, n_blocked;
+	uint32_t n_queued; /* calls that no slot has begun to serve */
+	struct losses losses[SML_MAX_STRIPES];
+	struct sml_stalled first; /* of those that were sent: the longest ago */
+	bool broken;
+};
+
+static uint32_t count_queued(struct sml_progress *thread)
+{
+	uint32_t n = 0;
+
+	pthread_mutex_lock(&thread->queue_lock);
+	for (const struct sml_request *r = thread->queue_first; r; r = r->queued[thread->index])
+		n++;
+	pthread_mutex_unlock(&thread->queue_lock);
+	return n;
+}
+
+static bool is_any_broken(const struct sml_context *context)
+{
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		for (unsigned s = 0; s < context->stripes[i].n_shards; s++)
+			if (sml_worker_is_broken(&context->stripes[i].shards[s]->worker))
+				return true;
+	return false;
+}
+
+static void summarize(struct sml_context *context, const struct sml_stall_reports *reports,
+		      struct summary *summary)
+{
+	struct sml_stall_cursor cursor = {.context = context, .reports = reports};
+	struct sml_stalled stalled;
+
+	*summary = (struct summary){0};
+	while (sml_stall_next(&cursor, &stalled)) {
+		struct losses *losses = &summary->losses[stalled.stripe];
+
+		summary->n_blocked += stalled.lacks_exponents;
+		if (stalled.sends == 0)
+			continue;
+		if (summary->n_sent++ == 0 || stalled.first_sent_ns < summary->first.first_sent_ns)
+			summary->first = stalled;
+		losses->n_not_arrived += stalled.cause == SML_STALL_NOT_ARRIVED;
+		losses->n_result_lost += stalled.cause == SML_STALL_RESULT_LOST;
+	}
+	summary->broken = is_any_broken(context);
+	if (context->n_threads > 0)
+		summary->n_queued = count_queued(context->threads[0]);
+}
+
+struct lines {
+	char (*text)[SML_STALL_LINE_BYTES];
+	unsigned n;
+};
+
+/* Where the next line goes; when there is no room, over the last. */
+static char *next_line(struct lines *lines)
+{
+	return lines->text[lines->n < SML_STALL_LINES ? lines->n++ : SML_STALL_LINES - 1];
+}
+
+static const char *plural(uint32_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
+void sml_stall_gather(const struct sml_context *context, const struct sml_stall_reports *reports,
+		      struct sml_stall_lacking *lacking)
+{
+	*lacking = (struct sml_stall_lacking){0};
+	for (unsigned i = 0; i < context->n_stripes; i++) {
+		const struct sml_stall_report *report = reports->of[i];
+
+		for (unsigned rank = 0; report && rank < SML_MAX_RANKS; rank++) {
+			lacking->n_missing[rank] += report->n_missing[rank];
+			if (lacking->about[rank] == NULL || report->ranks[rank].host[0])
+				lacking->about[rank] = &report->ranks[rank];
+		}
+	}
+}
+
+static void describe_rank(const struct sml_stall_lacking *lacking, unsigned rank,
+			  struct lines *lines)
+{
+	const struct sml_stall_rank *about = lacking->about[rank];
+	uint32_t n = lacking->n_missing[rank];
+
+	snprintf(next_line(lines), SML_STALL_LINE_BYTES,
+		 "rank %u (host %.100s, pid %" PRIu32 ") has not contributed to %" PRIu32
+		 " slot%s; %slast heard %.1f s ago",
+		 rank, about->host, about->pid, n, plural(n),
+		 about->connected ? "" : "its connection has ended, ",
+		 (double)about->last_heard_ms / 1e3);
+}
+
+/* The ranks that most slots wait for; this one's own trouble is told otherwise. */
+static void describe_ranks(const struct sml_stall_lacking *lacking, unsigned own_rank,
+			   struct lines *lines)
+{
+	uint64_t told = (uint64_t)1 << own_rank;
+	unsigned n_ranks = 0;
+
+	for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++)
+		n_ranks += rank != own_rank && lacking->n_missing[rank] > 0;
+	for (unsigned i = 0; i < n_ranks && i < NAMED_RANKS; i++) {
+		unsigned worst = SML_MAX_RANKS;
+
+		for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++)
+			if (!(told >> rank & 1) &&
+			    (worst == SML_MAX_RANKS ||
+			     lacking->n_missing[rank] > lacking->n_missing[worst]))
+				worst = rank;
+		told |= (uint64_t)1 << worst;
+		describe_rank(lacking, worst, lines);
+	}
+	if (n_ranks > NAMED_RANKS)
+		snprintf(next_line(lines), SML_STALL_LINE_BYTES,
+			 "%u more ranks have not contributed, either", n_ranks - NAMED_RANKS);
+}
+
+/* "the switch", or, where there are several, "stripe 1 (10.0.0.2:28500)". */
+static void name_switch(const struct sml_context *context, unsigned stripe, char *name,
+			size_t bytes)
+{
+	if (context->n_stripes == 1)
+		snprintf(name, bytes, "the switch");
+	else
+		snprintf(name, bytes, "stripe %u (%.80s)", stripe,
+			 sml_stripe_name(&context->stripes[stripe]));
+}
+
+static void describe_paths(const struct sml_context *context, const struct summary *summary,
+			   struct lines *lines)
+{
+	char name[128];
+
+	for (unsigned i = 0; i < context->n_stripes; i++) {
+		const struct losses *losses = &summary->losses[i];
+
+		name_switch(context, i, name, sizeof(name));
+		if (losses->n_not_arrived > 0)
+			snprintf(next_line(lines), SML_STALL_LINE_BYTES,
+				 "%" PRIu32
+				 " packet%s of this rank have not reached %s, of %" PRIu32
+				 " that wait for an answer",
+				 losses->n_not_arrived, plural(losses->n_not_arrived), name,
+				 summary->n_sent);
+		if (losses->n_result_lost > 0)
+			snprintf(next_line(lines), SML_STALL_LINE_BYTES,
+				 "%" PRIu32 " result%s that %s has sent have not reached this rank",
+				 losses->n_result_lost, plural(losses->n_result_lost), name);
+	}
+}
+
+static void describe_own(const struct summary *summary, struct lines *lines)
+{
+	const struct sml_stalled *first = &summary->first;
+
+	if (summary->broken)
+		snprintf(next_line(lines), SML_STALL_LINE_BYTES,
+			 "this rank gave up: the switch broke the protocol (it gave out a chunk "
+			 "twice)");
+	if (summary->n_sent > 0)
+		snprintf(next_line(lines), SML_STALL_LINE_BYTES,
+			 "this rank waits for %" PRIu32 " result%s, first for chunk %" PRIu32
+			 " of the %s stream (call %" PRIu32 "), sent %u time%s in %.1f s",
+			 summary->n_sent, plural(summary->n_sent), first->chunk,
+			 first->stream == SML_HEAD ? "head" : "data", first->call, first->sends,
+			 plural(first->sends), (double)(sml_now_ns() - first->first_sent_ns) / 1e9);
+	else if (summary->n_blocked > 0)
+		snprintf(next_line(lines), SML_STALL_LINE_BYTES,
+			 "%" PRIu32 " slots wait for exponents, and nothing was sent",
+			 summary->n_blocked);
+	if (summary->n_queued > 0)
+		snprintf(next_line(lines), SML_STALL_LINE_BYTES,
+			 "%" PRIu32 " call%s of this rank had not been begun", summary->n_queued,
+			 plural(summary->n_queued));
+}
+
+unsigned sml_stall_describe(struct sml_context *context, const struct sml_stall_reports *reports,
+			    char text[SML_STALL_LINES][SML_STALL_LINE_BYTES])
+{
+	struct lines lines = {.text = text};
+	struct sml_stall_lacking lacking;
+	struct summary summary;
+
+	summarize(context, reports, &summary);
+	sml_stall_gather(context, reports, &lacking);
+	describe_ranks(&lacking, context->settings.rank, &lines);
+	describe_paths(context, &summary, &lines);
+	describe_own(&summary, &lines);
+	return lines.n;
+}

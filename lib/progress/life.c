@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A progress thread's beginning and end. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "lib/base/thread.h"
+#include "lib/context/context.h"
+
+struct sml_progress *sml_progress_new(struct sml_context *context, unsigned index)
+{
+	struct sml_progress *progress = calloc(1, sizeof(*progress));
+
+	if (progress == NULL) {
+		sml_error_set(-ENOMEM, "no memory for a progress thread");
+		return NULL;
+	}
+	progress->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (progress->wake_fd < 0) {
+		sml_error_set(-errno, "no file for a progress thread: %s", strerrordesc_np(errno));
+		free(progress);
+		return NULL;
+	}
+	progress->context = context;
+	progress->index = index;
+	pthread_mutex_init(&progress->queue_lock, NULL);
+	return progress;
+}
+
+int sml_progress_start(struct sml_progress *progress)
+{
+	char name[16];
+	int error;
+
+	snprintf(name, sizeof(name), "sml-progress%u", progress->index);
+	error = sml_thread_start(&progress->thread, name, sml_progress_main, progress);
+	if (error)
+		return sml_error_set(error, "a progress thread cannot be started: %s",
+				     strerrordesc_np(-error));
+	progress->started = true;
+	return 0;
+}
+
+void sml_progress_free(struct sml_progress *progress)
+{
+	if (progress == NULL)
+		return;
+	if (progress->started) {
+		sml_progress_wake(progress);
+		pthread_join(progress->thread, NULL);
+	}
+	for (unsigned i = 0; i < progress->n_lines; i++)
+		sml_line_free(progress->lines[i]);
+	close(progress->wake_fd);
+	pthread_mutex_destroy(&progress->queue_lock);
+	free(progress);
+}

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Packets between workers and their transport. A thread's own; see progress.h. */
+#include <stdlib.h>
+
+#include "lib/context/context.h"
+
+struct sml_line *sml_line_new(struct sml_transport *transport, struct sml_own_stripe *own,
+			      unsigned first_turn)
+{
+	struct sml_line *line = calloc(1, sizeof(*line));
+
+	if (line == NULL)
+		return NULL;
+	line->out.bytes = aligned_alloc(64, SML_BATCH_BYTES);
+	if (line->out.bytes == NULL) {
+		free(line);
+		return NULL;
+	}
+	line->transport = transport;
+	line->own = own;
+	line->turn = first_turn;
+	sml_results_init(&line->results, own ? own->rank : UINT8_MAX);
+	return line;
+}
+
+void sml_line_free(struct sml_line *line)
+{
+	if (line == NULL)
+		return;
+	line->transport->ops->close(line->transport);
+	free(line->out.bytes);
+	free(line);
+}
+
+/*
+ * Between ranks, packets to one of them leave together, so many or more, and wait
+ * so long for each other at most.
+ */
+#define MANY_PACKETS 24
+#define HOLD_NS	     300000ull
+
+/* ---- results, by whichever way they come ---- */
+
+/* A result that the worker took: of the head stream, others may have waited for it. */
+static bool is_head(const struct sml_shard *shard, const struct sml_header *header)
+{
+	return sml_be16(header->slot_be) < shard->worker.config.head_slots;
+}
+
+static void take_result(struct sml_shard *shard, const void *packet, uint32_t length,
+			uint64_t now_ns, struct sml_news *news)
+{
+	enum sml_worker_verdict verdict =
+		sml_worker_receive(&shard->worker, packet, length, now_ns);
+
+	news->heads |= verdict != SML_WORKER_IGNORED && is_head(shard, packet);
+	if (verdict != SML_WORKER_TENSOR)
+		return;
+	news->done++;
+	__atomic_store_n(&shard->counters.tensors, shard->counters.tensors + 1, __ATOMIC_RELAXED);
+}
+
+/* ---- this rank's own stripe ---- */
+
+static struct sml_shard *own_shard(const struct sml_line *line)
+{
+	return line->shards[line->own->rank];
+}
+
+/* To all ranks: soon to the others, at once to this one. */
+static void send_result(struct sml_line *line, const struct sml_pool_answer *answer)
+{
+	struct sml_own_stripe *own = line->own;
+
+	if (sml_results_add(&line->results, own, answer->in.shard, answer->packet, answer->length))
+		return;
+	sml_results_flush(&line->results, line->transport->poll_fd);
+	sml_results_begin(&line->results, own, answer->in.shard, own->paths[0],
+			  own->pool.rules.n_ranks);
+	sml_results_add(&line->results, own, answer->in.shard, answer->packet, answer->length);
+}
+
+static void contribute(struct sml_line *line, const void *packet, uint32_t length, uint64_t now_ns,
+		       struct sml_news *news)
+{
+	struct sml_own_stripe *own = line->own;
+	struct sml_pool_answer answer;
+	enum sml_verdict verdict =
+		sml_own_stripe_receive(own, packet, length, line->round, &answer);
+
+	line->n_absorbed += verdict == SML_VERDICT_ABSORBED;
+	line->n_completed += verdict == SML_VERDICT_COMPLETED;
+	if (verdict == SML_VERDICT_RESEND && answer.packet && answer.in.rank != own->rank)
+		sml_results_send_one(&line->results, line->transport->poll_fd, answer.packet,
+				     answer.length, &own->paths[answer.in.rank][answer.in.shard]);
+	if (verdict != SML_VERDICT_COMPLETED)
+		return;
+	if (own->pool.rules.n_ranks > 1)
+		send_result(line, &answer);
+	take_result(own_shard(line), answer.packet, answer.length, now_ns, news);
+}
+
+/*
+ * Results wait for more while more are about to come: some ranks have contributed
+ * to a use, and so the others soon will. For a moment at most.
+ */
+static bool may_wait(struct sml_line *line, uint64_t now_ns)
+{
+	uint64_t n_ranks = line->own->pool.rules.n_ranks;
+
+	if (line->results.n >= MANY_PACKETS ||
+	    line->n_absorbed == line->n_completed * (n_ranks - 1))
+		return false;
+	if (line->held_since_ns == 0)
+		line->held_since_ns = now_ns;
+	return now_ns < line->held_since_ns + HOLD_NS;
+}
+
+static void flush_results(struct sml_line *line, uint64_t now_ns)
+{
+	if (!line->own || line->results.n == 0 || may_wait(line, now_ns))
+		return;
+	line->held_since_ns = 0;
+	sml_results_flush(&line->results, line->transport->poll_fd);
+}
+
+/* ---- in ---- */
+
+/* Takes of full batches until a round ends all the same. */
+#define LONGEST_ROUND 64
+/* Takes before results are sent, which lie where nobody changes them until then. */
+#define TAKES_AT_ONCE 16
+
+/* Whose result it seems to be; its worker looks closer. */
+static struct sml_shard *shard_of(const struct sml_line *line, const struct sml_header *header)
+{
+	uint32_t stripe = sml_be32(header->job_be) % SML_MAX_STRIPES;
+
+	if (line->n_shards == 1)
+		return line->shards[0];
+	return line->shards[stripe < line->n_shards ? stripe : 0];
+}
+
+static void take_packet(struct sml_line *line, const struct sml_packet *packet, uint64_t now_ns,
+			struct sml_news *news)
+{
+	const struct sml_header *header = packet->bytes;
+
+	if (line->own && packet->length >= SML_HEADER_BYTES &&
+	    header->kind == SML_PACKET_CONTRIBUTION) {
+		line->served_packets++;
+		line->served_bytes += packet->length;
+		/* The thread of another shard owns the slot. */
+		if (header->shard == line->shards[0]->index)
+			contribute(line, packet->bytes, packet->length, now_ns, news);
+		return;
+	}
+	if (packet->length >= SML_HEADER_BYTES)
+		take_result(shard_of(line, header), packet->bytes, packet->length, now_ns, news);
+}
+
+bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_t now_ns,
+		      struct sml_news *news)
+{
+	struct sml_transport *transport = line->transport;
+	/* Results of many contributions leave together, in fewer and longer datagrams. */
+	unsigned most = line->own ? TAKES_AT_ONCE : 1;
+	bool any = false;
+
+	for (unsigned take = 0; take < most; take++) {
+		unsigned n = transport->ops->receive(transport, packets);
+
+		for (unsigned i = 0; i < n; i++)
+			take_packet(line, &packets[i], now_ns, news);
+		any |= n > 0;
+		/* A socket that is never empty must not keep those waiting who have lost a result.
+		 */
+		if (transport->drained || ++line->n_takes % LONGEST_ROUND == 0)
+			line->round++;
+		if (transport->drained)
+			break;
+	}
+	flush_results(line, now_ns);
+	return any;
+}
+
+/* ---- out ---- */
+
+/* To another process. */
+static void fill(struct sml_line *line, struct sml_shard *shard, unsigned most_packets,
+		 uint64_t now_ns)
+{
+	uint32_t most = SML_HEADER_BYTES + 4u * shard->worker.config.shape.lanes;
+	size_t length;
+
+	for (unsigned i = 0; i < most_packets && sml_batch_has_room(&line->out, most); i++) {
+		length = sml_worker_send(&shard->worker, sml_batch_place(&line->out), now_ns);
+		if (length == 0)
+			break;
+		sml_batch_add(&line->out, (uint32_t)length, shard->stripe->index);
+	}
+}
+
+/* About so many packets could go now. */
+static uint32_t count_ready(const struct sml_worker *worker)
+{
+	uint32_t data = sml_worker_is_blocked(worker) ? 0 : worker->streams[SML_DATA].waiting.n;
+	uint32_t waiting = data + worker->streams[SML_HEAD].waiting.n;
+	uint32_t out = worker->in_flight.n + worker->lost.n;
+	uint32_t room = worker->flight.window > out ? worker->flight.window - out : 0;
+
+	return worker->lost.n + (waiting < room ? waiting : room);
+}
+
+/*
+ * Few packets wait to become more while others are on their way, as Nagle has it:
+ * what the kernel cuts up costs as much as one packet. For a moment at most.
+ */
+static bool should_wait(struct sml_shard *shard, uint64_t now_ns)
+{
+	const struct sml_worker *worker = &shard->worker;
+
+	if (worker->in_flight.n == 0 || count_ready(worker) >= MANY_PACKETS) {
+		shard->held_since_ns = 0;
+		return false;
+	}
+	if (shard->held_since_ns == 0)
+		shard->held_since_ns = now_ns;
+	if (now_ns < shard->held_since_ns + HOLD_NS)
+		return true;
+	shard->held_since_ns = 0;
+	return false;
+}
+
+uint64_t sml_line_deadline(const struct sml_line *line)
+{
+	uint64_t earliest_ns = line->held_since_ns ? line->held_since_ns + HOLD_NS : UINT64_MAX;
+
+	for (unsigned i = 0; i < line->n_shards; i++) {
+		uint64_t since_ns = line->shards[i]->held_since_ns;
+
+		if (since_ns && since_ns + HOLD_NS < earliest_ns)
+			earliest_ns = since_ns + HOLD_NS;
+	}
+	return earliest_ns;
+}
+
+/*
+ * Of many stripes, some packets to each in turn: ranks that all sent to the first
+ * one first would fill its link and leave the others' idle. Each rank begins
+ * with another.
+ */
+static void fill_turns(struct sml_line *line, uint64_t now_ns)
+{
+	unsigned turn = line->turn;
+
+	sml_assert(line->n_shards > 0);
+	for (unsigned i = 0; i < line->n_shards; i++, turn = (turn + 1) % line->n_shards) {
+		struct sml_shard *shard = line->shards[turn];
+
+		if ((line->own && shard == own_shard(line)) || should_wait(shard, now_ns))
+			continue;
+		fill(line, shard, SML_TURN_PACKETS, now_ns);
+		if (line->out.n == SML_BATCH_PACKETS)
+			break;
+	}
+	line->turn = (turn + 1) % line->n_shards;
+}
+
+/* By calling, not by packets: as many as make a batch. */
+static bool serve_own(struct sml_line *line, uint64_t now_ns, struct sml_news *news)
+{
+	struct sml_shard *shard = own_shard(line);
+	size_t length;
+	unsigned n = 0;
+
+	for (; n < SML_BATCH_PACKETS; n++) {
+		length = sml_worker_send(&shard->worker, line->scratch, now_ns);
+		if (length == 0)
+			break;
+		contribute(line, line->scratch, (uint32_t)length, now_ns, news);
+	}
+	flush_results(line, now_ns);
+	return n > 0;
+}
+
+bool sml_line_send(struct sml_line *line, uint64_t now_ns, struct sml_news *news)
+{
+	struct sml_transport *transport = line->transport;
+	bool busy = line->own && serve_own(line, now_ns, news);
+	unsigned taken;
+
+	if (!sml_line_is_full(line)) {
+		sml_batch_clear(&line->out);
+		if (line->shards[0]->worker.config.n_stripes > 1)
+			fill_turns(line, now_ns);
+		else if (!line->own)
+			fill(line, line->shards[0], SML_BATCH_PACKETS, now_ns);
+		if (line->out.n == 0)
+			return busy;
+	}
+	taken = transport->ops->send(transport, &line->out);
+	if (sml_line_is_full(line))
+		line->send_blocked++;
+	return busy || taken > 0;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/progress/own_stripe.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/error.h"
+#include "lib/control/client.h"
+
+static void count(uint64_t *counter)
+{
+	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
+struct sml_own_stripe *sml_own_stripe_new(const struct sml_pool_rules *rules, uint8_t rank,
+					  struct sml_control *control)
+{
+	struct sml_own_stripe *own = calloc(1, sizeof(*own));
+
+	if (own) {
+		own->memory = malloc(sml_pool_memory_bytes(rules));
+		own->completed = calloc(2u * ((size_t)rules->head_slots + rules->data_slots),
+					sizeof(*own->completed));
+	}
+	if (own == NULL || own->memory == NULL || own->completed == NULL) {
+		sml_own_stripe_free(own);
+		sml_error_set(-ENOMEM, "no memory for the slots of this rank's stripe");
+		return NULL;
+	}
+	sml_pool_init(&own->pool, rules, own->memory);
+	own->rank = rank;
+	own->control = control;
+	return own;
+}
+
+void sml_own_stripe_free(struct sml_own_stripe *own)
+{
+	if (own == NULL)
+		return;
+	free(own->memory);
+	free(own->completed);
+	free(own->last);
+	free(own);
+}
+
+void sml_own_stripe_set_path(struct sml_own_stripe *own, unsigned rank, unsigned shard,
+			     const union sml_sockaddr *address)
+{
+	memcpy(&own->paths[rank][shard].to, address, sml_sockaddr_length(address));
+}
+
+static void tell_mismatch(struct sml_own_stripe *own, const struct sml_contribution *in)
+{
+	const struct sml_slot *slot = &own->pool.slots[2u * in->slot + (in->use & 1u)];
+	const struct sml_disagreement found = {
+		.slot = in->slot,
+		.use = in->use,
+		.chunk = slot->chunk,
+		.ranks = {(uint8_t)__builtin_ctzll(slot->seen), in->rank},
+	};
+
+	if (!__atomic_exchange_n(&own->mismatch_told, true, __ATOMIC_RELAXED))
+		sml_control_mismatch(own->control, &found);
+}
+
+/* Its result may be lost; or it is an old one that waited in the socket with the first. */
+static void consider_resend(struct sml_own_stripe *own, uint32_t round,
+			    struct sml_pool_answer *answer)
+{
+	if (own->completed[2u * answer->in.slot + (answer->in.use & 1u)] == round)
+		answer->packet = NULL;
+	else
+		count(&own->resends[answer->in.rank]);
+}
+
+enum sml_verdict sml_own_stripe_receive(struct sml_own_stripe *own, const void *packet,
+					uint32_t length, uint32_t round,
+					struct sml_pool_answer *answer)
+{
+	enum sml_verdict verdict = sml_pool_receive(&own->pool, packet, length, answer);
+
+	count(&own->verdicts[verdict]);
+	if (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_COMPLETED)
+		count(&own->contributions[answer->in.rank]);
+	if (verdict == SML_VERDICT_COMPLETED)
+		own->completed[2u * answer->in.slot + (answer->in.use & 1u)] = round;
+	else if (verdict == SML_VERDICT_RESEND)
+		consider_resend(own, round, answer);
+	else if (verdict == SML_VERDICT_MISMATCH)
+		tell_mismatch(own, &answer->in);
+	return verdict;
+}
+
+void sml_own_stripe_status(const struct sml_own_stripe *own, SmlControl__StripeStatus *status)
+{
+	status->stripe = own->rank;
+	for (unsigned rank = 0; rank < own->pool.rules.n_ranks; rank++) {
+		status->contributions +=
+			__atomic_load_n(&own->contributions[rank], __ATOMIC_RELAXED);
+		status->resends += __atomic_load_n(&own->resends[rank], __ATOMIC_RELAXED);
+	}
+	status->duplicates =
+		__atomic_load_n(&own->verdicts[SML_VERDICT_DUPLICATE], __ATOMIC_RELAXED);
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The stripe of its job that a rank embeds: slots in this process. Its packets
+ * come over the very sockets that the rank's own use, one a thread, and thread t
+ * owns the slots of shard t: so the rank's own contributions, and the results
+ * of them, are handed over by calling, and nothing is shared but the ticket
+ * counters.
+ *
+ *	other ranks ---- socket ----\                     /---- socket ---- other ranks
+ *	                             > slots of shard t -<
+ *	own worker (t) --------------/                     \--- own worker (t)
+ */
+#ifndef SML_LIB_OWN_STRIPE_H
+#define SML_LIB_OWN_STRIPE_H
+
+#include "control/frame.h"
+#include "core/pool.h"
+#include "lib/transport/transport.h"
+#include "net/udp_results.h"
+
+struct sml_context;
+struct sml_control;
+struct sml_progress;
+struct sml_stall_report;
+
+struct sml_own_stripe {
+	struct sml_pool pool;
+	void *memory;
+	uint8_t rank;
+	struct sml_path paths[SML_MAX_RANKS][SML_MAX_SHARDS];
+	struct sml_control *control;
+	/*
+	 * When each buffer's use was completed, in the rounds of its line: a
+	 * contribution that came again and has waited here since before cannot mean
+	 * that the result was lost.
+	 */
+	uint32_t *completed;
+	/* Relaxed atomics. */
+	uint64_t verdicts[SML_VERDICTS];
+	uint64_t contributions[SML_MAX_RANKS], resends[SML_MAX_RANKS];
+	bool mismatch_told;
+	/* What are the slots waiting for? Each thread looks at its own; under the context's lock.
+	 */
+	struct {
+		uint32_t number;		 /* atomic: of questions so far */
+		struct sml_stall_report *report; /* NULL: nobody asks */
+		unsigned n_answered;
+	} question;
+	struct sml_stall_report *last; /* when the job had failed; set once */
+};
+
+/* rules.lanes may still shrink until it is opened. NULL: no memory, told by sml_error_set(). */
+struct sml_own_stripe *sml_own_stripe_new(const struct sml_pool_rules *rules, uint8_t rank,
+					  struct sml_control *control);
+void sml_own_stripe_free(struct sml_own_stripe *own);
+
+/* Where a rank's shard takes results. */
+void sml_own_stripe_set_path(struct sml_own_stripe *own, unsigned rank, unsigned shard,
+			     const union sml_sockaddr *address);
+
+/*
+ * A contribution of any rank, by the thread of its shard. *answer as from
+ * sml_pool_receive(): the caller sends it, if there is one. round: how often all
+ * that had come was taken.
+ */
+enum sml_verdict sml_own_stripe_receive(struct sml_own_stripe *own, const void *packet,
+					uint32_t length, uint32_t round,
+					struct sml_pool_answer *answer);
+
+/* What it has done so far, but for the bytes. */
+void sml_own_stripe_status(const struct sml_own_stripe *own, SmlControl__StripeStatus *status);
+
+/* Ask the threads, or look when they have stopped. To be freed; NULL: no answer, or no memory. */
+struct sml_stall_report *sml_own_stripe_ask(struct sml_context *context);
+
+/* The thread's side: answer if there is a question that it has not seen. */
+void sml_own_stripe_answer(struct sml_progress *progress);
+
+/* After a failure, with the ranks' names from elsewhere: lives as long as the context. */
+const struct sml_stall_report *sml_own_stripe_last(struct sml_context *context,
+						   const struct sml_stall_report *names);
+
+#endif

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A progress thread at work: see progress.h. Its beginning and end are in progress_life.c. */
+#include "lib/progress/progress.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "lib/base/clock.h"
+#include "lib/context/context.h"
+
+#define FOREVER UINT64_MAX
+
+/* ---- other threads' side ---- */
+
+void sml_progress_wake(struct sml_progress *progress)
+{
+	uint64_t one = 1;
+
+	if (__atomic_exchange_n(&progress->resting, SML_AWAKE, __ATOMIC_SEQ_CST) == SML_AWAKE)
+		return;
+	/* It cannot be full, and the reader takes all of it. */
+	if (write(progress->wake_fd, &one, sizeof(one)) < 0)
+		sml_assert(errno == EAGAIN);
+}
+
+void sml_progress_submit(struct sml_progress *progress, struct sml_request *request)
+{
+	request->queued[progress->index] = NULL;
+	pthread_mutex_lock(&progress->queue_lock);
+	if (progress->queue_first)
+		progress->queue_last->queued[progress->index] = request;
+	else
+		__atomic_store_n(&progress->queue_first, request, __ATOMIC_RELAXED);
+	progress->queue_last = request;
+	pthread_mutex_unlock(&progress->queue_lock);
+	if (__atomic_load_n(&progress->resting, __ATOMIC_SEQ_CST) != SML_AWAKE)
+		sml_progress_wake(progress);
+}
+
+/* This thread has brought what others may wait for: exponents, or a tensor's end. */
+static void tell_others(struct sml_progress *progress)
+{
+	struct sml_context *context = progress->context;
+
+	if (context->n_threads == 1)
+		return;
+	__atomic_add_fetch(&context->events, 1, __ATOMIC_SEQ_CST);
+	for (unsigned i = 0; i < context->n_threads; i++) {
+		struct sml_progress *other = context->threads[i];
+
+		if (other != progress &&
+		    __atomic_load_n(&other->resting, __ATOMIC_SEQ_CST) == SML_RESTING_BLOCKED)
+			sml_progress_wake(other);
+	}
+}
+
+/* ---- the thread's side ---- */
+
+/* The next of a thread's shards, each line's in turn; NULL after the last. */
+struct walk {
+	unsigned line, shard;
+};
+
+static struct sml_shard *next_shard(const struct sml_progress *progress, struct walk *walk)
+{
+	while (walk->line < progress->n_lines) {
+		struct sml_line *line = progress->lines[walk->line];
+
+		if (walk->shard < line->n_shards)
+			return line->shards[walk->shard++];
+		walk->line++;
+		walk->shard = 0;
+	}
+	return NULL;
+}
+
+static bool has_queue(const struct sml_progress *progress)
+{
+	return __atomic_load_n(&progress->queue_first, __ATOMIC_RELAXED) != NULL;
+}
+
+static void retire(struct sml_progress *progress, struct sml_shard *shard)
+{
+	struct sml_tensor *tensor;
+
+	while ((tensor = sml_worker_retire(&shard->worker)) != NULL)
+		sml_request_release(&progress->context->requests, tensor->owner);
+}
+
+static bool have_room(const struct sml_progress *progress)
+{
+	struct walk walk = {0};
+	struct sml_shard *shard;
+
+	while ((shard = next_shard(progress, &walk)) != NULL)
+		if (!sml_worker_has_room(&shard->worker))
+			return false;
+	return true;
+}
+
+static void submit_to_all(struct sml_progress *progress, struct sml_request *request)
+{
+	struct walk walk = {0};
+	struct sml_shard *shard;
+
+	while ((shard = next_shard(progress, &walk)) != NULL)
+		sml_assert(sml_worker_submit(&shard->worker, &request->tensor));
+}
+
+/*
+ * False when there was nothing, or no room for it. All workers get a tensor, so
+ * while one of them is not ours all wait: the other stripes would soon wait for
+ * that one's exponents anyway.
+ */
+static bool take_submitted(struct sml_progress *progress)
+{
+	struct sml_request *request;
+	bool any = false;
+
+	if (progress->n_parked || !has_queue(progress))
+		return false;
+	pthread_mutex_lock(&progress->queue_lock);
+	while ((request = progress->queue_first) != NULL && have_room(progress)) {
+		submit_to_all(progress, request);
+		__atomic_store_n(&progress->queue_first, request->queued[progress->index],
+				 __ATOMIC_RELAXED);
+		any = true;
+	}
+	progress->hungry = request != NULL;
+	pthread_mutex_unlock(&progress->queue_lock);
+	return any;
+}
+
+static bool is_to_park(const struct sml_shard *shard)
+{
+	return __atomic_load_n(&shard->stripe->park, __ATOMIC_SEQ_CST);
+}
+
+/* A stripe's switch has died: its worker is the failover's until there is another. */
+static void park_and_unpark(struct sml_progress *progress)
+{
+	struct walk walk = {0};
+	struct sml_shard *shard;
+
+	while ((shard = next_shard(progress, &walk)) != NULL) {
+		if (is_to_park(shard) == shard->parked)
+			continue;
+		if (!shard->parked) {
+			sml_worker_freeze(&shard->worker);
+			sml_shard_publish(shard);
+		}
+		shard->parked = !shard->parked;
+		progress->n_parked += shard->parked ? 1u : -1u;
+		sml_stripe_shard_parked(shard->stripe, shard->parked);
+	}
+}
+
+static void publish(struct sml_line *line)
+{
+	for (unsigned i = 0; i < line->n_shards; i++)
+		sml_shard_publish(line->shards[i]);
+}
+
+static void spread(struct sml_progress *progress, struct sml_line *line,
+		   const struct sml_news *news)
+{
+	if (news->heads || news->done)
+		tell_others(progress);
+	if (news->done) {
+		/* Whoever waits may look at the counters next. */
+		publish(line);
+		sml_context_tensor_done(progress->context);
+	}
+}
+
+/* A line serves one shard, or several that are never parked. */
+static bool is_parked(const struct sml_line *line)
+{
+	return line->shards[0]->parked;
+}
+
+static bool take_in(struct sml_progress *progress, struct sml_line *line)
+{
+	struct sml_news news = {0};
+	bool busy = sml_line_receive(line, progress->in, sml_now_ns(), &news);
+
+	spread(progress, line, &news);
+	for (unsigned i = 0; i < line->n_shards; i++) {
+		/* What seems late may only not have been read yet, where this thread had to wait.
+		 */
+		if (!busy)
+			sml_worker_expire(&line->shards[i]->worker, sml_now_ns());
+		retire(progress, line->shards[i]);
+	}
+	return busy;
+}
+
+static bool send_out(struct sml_progress *progress, struct sml_line *line)
+{
+	struct sml_news news = {0};
+	bool busy = sml_line_send(line, sml_now_ns(), &news);
+
+	spread(progress, line, &news);
+	publish(line);
+	return busy;
+}
+
+/* One round. In before out, so that a batch of results becomes a batch of packets. */
+static bool step(struct sml_progress *progress)
+{
+	bool busy = false;
+
+	progress->events_seen = __atomic_load_n(&progress->context->events, __ATOMIC_ACQUIRE);
+	park_and_unpark(progress);
+	if (progress->context->own)
+		sml_own_stripe_answer(progress);
+	for (unsigned i = 0; i < progress->n_lines; i++)
+		if (!is_parked(progress->lines[i]))
+			busy |= take_in(progress, progress->lines[i]);
+	busy |= take_submitted(progress);
+	for (unsigned i = 0; i < progress->n_lines; i++)
+		if (!is_parked(progress->lines[i]))
+			busy |= send_out(progress, progress->lines[i]);
+	return busy;
+}
+
+static bool is_stopping(const struct sml_progress *progress)
+{
+	return __atomic_load_n(&progress->context->stop, __ATOMIC_SEQ_CST);
+}
+
+/* Does this thread wait for what another one brings? */
+static bool is_blocked(const struct sml_progress *progress)
+{
+	struct walk walk = {0};
+	struct sml_shard *shard;
+
+	if (progress->hungry)
+		return true;
+	while ((shard = next_shard(progress, &walk)) != NULL)
+		if (!shard->parked && sml_worker_is_blocked(&shard->worker))
+			return true;
+	return false;
+}
+
+static bool must_park_or_unpark(const struct sml_progress *progress)
+{
+	struct walk walk = {0};
+	struct sml_shard *shard;
+
+	while ((shard = next_shard(progress, &walk)) != NULL)
+		if (is_to_park(shard) != shard->parked)
+			return true;
+	return false;
+}
+
+static bool is_asked(const struct sml_progress *progress)
+{
+	const struct sml_own_stripe *own = progress->context->own;
+
+	return own &&
+	       __atomic_load_n(&own->question.number, __ATOMIC_SEQ_CST) != progress->question_seen;
+}
+
+/* Has anything come since `resting` was set that its bringer may not have told? */
+static bool must_look_again(struct sml_progress *progress, bool blocked)
+{
+	bool queued;
+
+	if (is_stopping(progress) || must_park_or_unpark(progress) || is_asked(progress))
+		return true;
+	if (blocked &&
+	    __atomic_load_n(&progress->context->events, __ATOMIC_SEQ_CST) != progress->events_seen)
+		return true;
+	if (progress->hungry || progress->n_parked)
+		return false;
+	/* Under the lock: a tensor that is put there later finds us resting. */
+	pthread_mutex_lock(&progress->queue_lock);
+	queued = progress->queue_first != NULL;
+	pthread_mutex_unlock(&progress->queue_lock);
+	return queued;
+}
+
+static uint64_t earliest_deadline(const struct sml_progress *progress)
+{
+	struct walk walk = {0};
+	struct sml_shard *shard;
+	uint64_t earliest_ns = FOREVER, deadline_ns;
+
+	while ((shard = next_shard(progress, &walk)) != NULL) {
+		/* A parked one's worker is another thread's. */
+		deadline_ns = shard->parked ? FOREVER : sml_worker_deadline(&shard->worker);
+		earliest_ns = deadline_ns < earliest_ns ? deadline_ns : earliest_ns;
+	}
+	for (unsigned i = 0; i < progress->n_lines; i++) {
+		deadline_ns = sml_line_deadline(progress->lines[i]);
+		earliest_ns = deadline_ns < earliest_ns ? deadline_ns : earliest_ns;
+	}
+	return earliest_ns;
+}
+
+/* What to wait for: the wake-up, then every line that is ours. Returns how many. */
+static nfds_t list_events(const struct sml_progress *progress, struct pollfd *ready)
+{
+	nfds_t n = 0;
+
+	ready[n++] = (struct pollfd){.fd = progress->wake_fd, .events = POLLIN};
+	for (unsigned i = 0; i < progress->n_lines; i++) {
+		const struct sml_line *line = progress->lines[i];
+
+		if (is_parked(line))
+			continue;
+		ready[n++] = (struct pollfd){
+			.fd = line->transport->poll_fd,
+			.events = (short)(sml_line_is_full(line) ? POLLIN | POLLOUT : POLLIN)};
+		if (line->transport->group_fd >= 0)
+			ready[n++] =
+				(struct pollfd){.fd = line->transport->group_fd, .events = POLLIN};
+	}
+	return n;
+}
+
+static void rest(struct sml_progress *progress)
+{
+	struct pollfd ready[1 + 2 * SML_MAX_STRIPES];
+	bool blocked = is_blocked(progress);
+	uint64_t deadline_ns = earliest_deadline(progress);
+	uint64_t now_ns = sml_now_ns(), ignored;
+	nfds_t n = list_events(progress, ready);
+	struct timespec left;
+
+	if (deadline_ns <= now_ns)
+		return;
+	left = sml_timespec(deadline_ns - now_ns);
+	__atomic_store_n(&progress->resting, blocked ? SML_RESTING_BLOCKED : SML_RESTING,
+			 __ATOMIC_SEQ_CST);
+	if (!must_look_again(progress, blocked))
+		(void)ppoll(ready, n, deadline_ns == FOREVER ? NULL : &left, NULL);
+	__atomic_store_n(&progress->resting, SML_AWAKE, __ATOMIC_SEQ_CST);
+	/* A waker that has not written yet makes the next rest a short one. */
+	if (ready[0].revents && read(progress->wake_fd, &ignored, sizeof(ignored)) < 0)
+		sml_assert(errno == EAGAIN);
+}
+
+void *sml_progress_main(void *self)
+{
+	struct sml_progress *progress = self;
+	bool spin = progress->context->settings.spin;
+	struct walk walk = {0};
+	struct sml_shard *shard;
+
+	while (!is_stopping(progress)) {
+		if (step(progress))
+			continue;
+		/* Spinning is for machines with cores to spare: where not, no harm. */
+		if (spin)
+			sched_yield();
+		else
+			rest(progress);
+	}
+	while ((shard = next_shard(progress, &walk)) != NULL) {
+		if (shard->parked)
+			continue;
+		sml_worker_freeze(&shard->worker);
+		sml_shard_publish(shard);
+	}
+	sml_context_thread_stopped(progress->context);
+	return NULL;
+}

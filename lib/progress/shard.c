@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A shard's beginning and end, and its counters. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "lib/context/context.h"
+
+static void *worker_memory(const struct sml_worker_config *config)
+{
+	/* A multiple of 64, as aligned_alloc() wants it. */
+	return aligned_alloc(64, (sml_worker_memory_bytes(config) + 63) & ~63ull);
+}
+
+struct sml_shard *sml_shard_new(struct sml_stripe *stripe, const struct sml_worker_config *config,
+				struct sml_line *line)
+{
+	struct sml_shard *shard = calloc(1, sizeof(*shard));
+
+	if (shard)
+		shard->worker_memory = worker_memory(config);
+	if (shard == NULL || shard->worker_memory == NULL) {
+		free(shard);
+		sml_error_set(-ENOMEM, "no memory for the slots of a switch");
+		return NULL;
+	}
+	shard->stripe = stripe;
+	shard->index = config->shard;
+	shard->line = line;
+	sml_worker_init(&shard->worker, config, shard->worker_memory);
+	line->shards[line->n_shards++] = shard;
+	return shard;
+}
+
+bool sml_shard_renew(struct sml_shard *shard, const struct sml_worker_config *config,
+		     const struct sml_ticket_map maps[SML_STREAMS], struct sml_transport *transport,
+		     bool keep)
+{
+	void *memory = worker_memory(config);
+	struct sml_worker *next = malloc(sizeof(*next));
+	struct sml_line *line = shard->line;
+
+	if (memory == NULL || next == NULL) {
+		free(memory);
+		free(next);
+		return false;
+	}
+	sml_worker_init(next, config, memory);
+	sml_resume_begin(next, &shard->worker, maps);
+	if (keep) {
+		free(shard->kept_memory);
+		shard->kept = shard->worker;
+		shard->kept_memory = shard->worker_memory;
+	} else {
+		free(shard->worker_memory);
+	}
+	shard->worker = *next;
+	shard->worker_memory = memory;
+	free(next);
+	line->transport->ops->close(line->transport);
+	line->transport = transport;
+	sml_batch_clear(&line->out);
+	return true;
+}
+
+void sml_shard_free(struct sml_shard *shard)
+{
+	if (shard == NULL)
+		return;
+	free(shard->worker_memory);
+	free(shard->kept_memory);
+	free(shard);
+}
+
+/* ---- counters ---- */
+
+#define PUBLISH(member, value) __atomic_store_n(&shard->counters.member, (value), __ATOMIC_RELAXED)
+
+/* Its own packets go nowhere: what it sends and receives is what its stripe does for others. */
+static void publish_served(struct sml_shard *shard)
+{
+	const struct sml_line *line = shard->line;
+
+	PUBLISH(packets_sent, line->results.packets_sent);
+	PUBLISH(packets_received, line->served_packets);
+	PUBLISH(bytes_sent, line->results.bytes_sent);
+	PUBLISH(bytes_received, line->served_bytes);
+}
+
+void sml_shard_publish(struct sml_shard *shard)
+{
+	const struct sml_worker_counters *from = &shard->worker.counters;
+	uint64_t min_ns = shard->worker.rtt.min_ns;
+
+	if (shard->worker.config.local) {
+		publish_served(shard);
+	} else {
+		PUBLISH(packets_sent, from->packets_sent);
+		PUBLISH(packets_received, from->packets_received);
+		PUBLISH(bytes_sent, from->bytes_sent);
+		PUBLISH(bytes_received, from->bytes_received);
+	}
+	PUBLISH(retransmits_timeout, from->retransmits_timeout);
+	PUBLISH(retransmits_fast, from->retransmits_fast);
+	PUBLISH(packets_ignored, from->ignored);
+	PUBLISH(rtt_ns, shard->worker.rtt.smoothed_ns);
+	PUBLISH(rtt_min_ns, min_ns == UINT64_MAX ? 0 : min_ns);
+	PUBLISH(window, shard->worker.flight.window);
+	PUBLISH(stalls, from->stalls);
+	PUBLISH(send_blocked, shard->line->send_blocked);
+}

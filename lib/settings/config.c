@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * struct sml_config from the environment. Three tables: our own variables, the
+ * launchers, and the words that some values can be.
+ *
+ * Rank and world size come from SWITCHML_RANK and SWITCHML_WORLD_SIZE, or else
+ * from the first launcher that has set both of its own: never one from each,
+ * for a program that Open MPI starts inside a Slurm allocation sees both.
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/error.h"
+#include "lib/settings/settings.h"
+
+struct word {
+	const char *word;
+	int value;
+};
+
+static const struct word wires[] = {{"int32", SML_WIRE_INT32}, {"int16", SML_WIRE_INT16}, {0}};
+static const struct word transports[] = {
+	{"udp", SML_TRANSPORT_UDP}, {"afxdp", SML_TRANSPORT_AFXDP}, {0}};
+static const struct word levels[] = {{"error", SML_LOG_ERROR},
+				     {"warn", SML_LOG_WARN},
+				     {"info", SML_LOG_INFO},
+				     {"trace", SML_LOG_TRACE},
+				     {0}};
+
+enum kind { TEXT, NUMBER, SECONDS_AS_MS, WORD };
+
+/* One variable, and the member that it sets. */
+struct variable {
+	const char *name;
+	size_t offset;
+	enum kind kind;
+	long minimum, maximum;
+	const struct word *words;
+	const char *allowed;
+};
+
+#define MEMBER(member) offsetof(struct sml_config, member)
+
+static const struct variable variables[] = {
+	{"SWITCHML_SWITCH", MEMBER(switch_address), TEXT, 0, 0, NULL, NULL},
+	{"SWITCHML_JOB", MEMBER(job), TEXT, 0, 0, NULL, NULL},
+	{"SWITCHML_RANK", MEMBER(rank), NUMBER, 0, SML_MAX_WORLD_SIZE - 1, NULL,
+	 "0 to 63, below the world size"},
+	{"SWITCHML_WORLD_SIZE", MEMBER(world_size), NUMBER, 1, SML_MAX_WORLD_SIZE, NULL, "1 to 64"},
+	{"SWITCHML_MASTER_ADDR", MEMBER(master_address), TEXT, 0, 0, NULL, NULL},
+	{"SWITCHML_MASTER_PORT", MEMBER(master_port), NUMBER, 1, 65535, NULL, "1 to 65535"},
+	{"SWITCHML_TIMEOUT", MEMBER(timeout_ms), SECONDS_AS_MS, 1, 1000000000, NULL,
+	 "seconds, 0.001 to 1000000"},
+	{"SWITCHML_HEARTBEAT", MEMBER(heartbeat_ms), SECONDS_AS_MS, 100, 60000, NULL,
+	 "seconds, 0.1 to 60"},
+	{"SWITCHML_WIRE", MEMBER(wire), WORD, 0, 0, wires, "int32 or int16"},
+	{"SWITCHML_SLOTS", MEMBER(slots), NUMBER, 1, SML_DATA_SLOTS_MAX, NULL, "1 to 4032"},
+	{"SWITCHML_THREADS", MEMBER(threads), NUMBER, 1, SML_MAX_SHARDS, NULL, "1 to 16"},
+	{"SWITCHML_MTU", MEMBER(mtu), NUMBER, 256, 65535, NULL, "bytes, 256 to 65535"},
+	{"SWITCHML_SOCKET_IFNAME", MEMBER(interface), TEXT, 0, 0, NULL, NULL},
+	{"SWITCHML_DEBUG", MEMBER(debug), WORD, 0, 0, levels, "error, warn, info or trace"},
+	{"SWITCHML_SPIN", MEMBER(spin), NUMBER, 0, 1, NULL, "0 or 1"},
+	{"SWITCHML_FLIGHT_RECORDER", MEMBER(flight_recorder), TEXT, 0, 0, NULL, NULL},
+	{"SWITCHML_FAULTS", MEMBER(faults), TEXT, 0, 0, NULL, NULL},
+	{"SWITCHML_TRANSPORT", MEMBER(transport), WORD, 0, 0, transports, "udp or afxdp"},
+	{"SWITCHML_TLS_CERTIFICATE", MEMBER(tls_certificate), TEXT, 0, 0, NULL, NULL},
+	{"SWITCHML_TLS_KEY", MEMBER(tls_key), TEXT, 0, 0, NULL, NULL},
+	{"SWITCHML_TLS_AUTHORITY", MEMBER(tls_authority), TEXT, 0, 0, NULL, NULL},
+};
+
+/* Launchers in order of strength: torchrun under srun, mpirun under Slurm. */
+static const struct launcher {
+	const char *rank, *world_size, *local_size;
+} launchers[] = {
+	{"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"},
+	{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+	{"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
+	{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"},
+};
+
+#define N_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+/* An empty variable is an unset one: launch scripts write FOO= to clear it. */
+static const char *get(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value && *value ? value : NULL;
+}
+
+static int refuse(const char *name, const char *value, const char *allowed)
+{
+	return sml_error_set(SML_ERROR_CONFIG, "%s=\"%s\" is not allowed: it must be %s", name,
+			     value, allowed);
+}
+
+bool sml_parse_number(const char *text, long minimum, long maximum, long *number)
+{
+	long value = 0;
+
+	if (*text == '\0')
+		return false;
+	for (; *text; text++) {
+		if (*text < '0' || *text > '9' || value > 100000000000000000)
+			return false;
+		value = 10 * value + (*text - '0');
+	}
+	*number = value;
+	return value >= minimum && value <= maximum;
+}
+
+/* "2", "0.5" or "1.25" seconds as milliseconds. Not strtod(): it obeys the locale. */
+static bool parse_seconds(const char *text, long minimum_ms, long maximum_ms, long *ms)
+{
+	char whole[16] = "", part[4] = "000";
+	const char *point = strchr(text, '.');
+	size_t length = point ? (size_t)(point - text) : strlen(text);
+	size_t decimals = point ? strlen(point + 1) : 0;
+	long seconds, thousandths;
+
+	if (length == 0 || length >= sizeof(whole) || decimals > 3 || (point && decimals == 0))
+		return false;
+	memcpy(whole, text, length);
+	if (point)
+		memcpy(part, point + 1, decimals);
+	if (!sml_parse_number(whole, 0, 1000000000, &seconds) ||
+	    !sml_parse_number(part, 0, 999, &thousandths))
+		return false;
+	*ms = 1000 * seconds + thousandths;
+	return *ms >= minimum_ms && *ms <= maximum_ms;
+}
+
+static bool parse_word(const struct word *words, const char *text, long *value)
+{
+	for (; words->word; words++) {
+		if (strcmp(words->word, text) == 0) {
+			*value = words->value;
+			return true;
+		}
+	}
+	return false;
+}
+
+static int set_variable(struct sml_config *config, const struct variable *variable)
+{
+	const char *text = get(variable->name);
+	char *member = (char *)config + variable->offset;
+	long number = 0;
+	bool good = true;
+
+	if (text == NULL)
+		return 0;
+	switch (variable->kind) {
+	case TEXT:
+		*(const char **)member = text;
+		return 0;
+	case NUMBER:
+		good = sml_parse_number(text, variable->minimum, variable->maximum, &number);
+		break;
+	case SECONDS_AS_MS:
+		good = parse_seconds(text, variable->minimum, variable->maximum, &number);
+		break;
+	case WORD:
+		good = parse_word(variable->words, text, &number);
+		break;
+	}
+	if (!good)
+		return refuse(variable->name, text, variable->allowed);
+	/* Enumerations have the size of an int here. */
+	_Static_assert(sizeof(enum sml_wire) == sizeof(int), "wire is set as an int");
+	_Static_assert(sizeof(enum sml_transport_kind) == sizeof(int), "and so is transport");
+	*(int *)member = (int)number;
+	return 0;
+}
+
+/* ---- launchers ---- */
+
+static const struct launcher *find_launcher(void)
+{
+	for (size_t i = 0; i < N_OF(launchers); i++)
+		if (get(launchers[i].rank) && get(launchers[i].world_size))
+			return &launchers[i];
+	return NULL;
+}
+
+static int set_number(const char *name, long minimum, long maximum, const char *allowed, int *out)
+{
+	long number;
+
+	if (!sml_parse_number(get(name), minimum, maximum, &number))
+		return refuse(name, get(name), allowed);
+	*out = (int)number;
+	return 0;
+}
+
+static int set_ranks(struct sml_config *config)
+{
+	const struct launcher *launcher = find_launcher();
+	int error = 0;
+
+	/* What overrides it need not be right. */
+	if (launcher == NULL || (get("SWITCHML_RANK") && get("SWITCHML_WORLD_SIZE")))
+		return 0;
+	/* More than a job can have: sml_open() says so, if the program doesn't choose others. */
+	if (!get("SWITCHML_WORLD_SIZE"))
+		error = set_number(launcher->world_size, 1, INT_MAX, "a number of ranks",
+				   &config->world_size);
+	if (error == 0 && !get("SWITCHML_RANK"))
+		error = set_number(launcher->rank, 0, INT_MAX, "a number below the world size",
+				   &config->rank);
+	return error;
+}
+
+int sml_launcher_local_size(void)
+{
+	const struct launcher *launcher = find_launcher();
+	long number;
+
+	if (launcher == NULL || !get(launcher->local_size) ||
+	    !sml_parse_number(get(launcher->local_size), 1, SML_MAX_WORLD_SIZE, &number))
+		return 0;
+	return (int)number;
+}
+
+/* The first of "node[01-04,07],gpu3": "node01". Rank 0 runs there. */
+static const char *first_host(const char *list)
+{
+	static _Thread_local char host[256];
+	size_t prefix = strcspn(list, "[,");
+	size_t number = 0, length;
+	const char *rest = list + prefix;
+
+	if (*rest == '[') {
+		number = strspn(rest + 1, "0123456789");
+		rest += strcspn(rest, "]");
+		rest += *rest == ']';
+	}
+	length = strcspn(rest, ",");
+	if (prefix + number + length >= sizeof(host))
+		return NULL;
+	snprintf(host, sizeof(host), "%.*s%.*s%.*s", (int)prefix, list, (int)number,
+		 list + prefix + 1, (int)(list[prefix] == '[' ? length : 0), rest);
+	return host;
+}
+
+static void set_master_address(struct sml_config *config)
+{
+	if (get("MASTER_ADDR"))
+		config->master_address = get("MASTER_ADDR");
+	else if (find_launcher() != &launchers[N_OF(launchers) - 1])
+		return;
+	else if (get("SLURM_NODELIST") && first_host(get("SLURM_NODELIST")))
+		config->master_address = first_host(get("SLURM_NODELIST"));
+	else if (get("SLURM_LAUNCH_NODE_IPADDR"))
+		config->master_address = get("SLURM_LAUNCH_NODE_IPADDR");
+}
+
+/* torchrun's own store listens on MASTER_PORT: the port after it is ours. */
+static int set_master_port(struct sml_config *config)
+{
+	int error, port = 0;
+
+	if (!get("MASTER_PORT") || get("SWITCHML_MASTER_PORT"))
+		return 0;
+	error = set_number("MASTER_PORT", 1, 65534,
+			   "1 to 65534 (the embedded switch takes the port after it)", &port);
+	if (error == 0)
+		config->master_port = port + 1;
+	return error;
+}
+
+static void set_job(struct sml_config *config)
+{
+	if (get("TORCHELASTIC_RUN_ID"))
+		config->job = get("TORCHELASTIC_RUN_ID");
+	else if (get("SLURM_JOB_ID"))
+		config->job = get("SLURM_JOB_ID");
+}
+
+int sml_config_init(struct sml_config *config)
+{
+	int error;
+
+	*config = (struct sml_config){
+		.size = sizeof(*config),
+		.job = "default",
+		.world_size = 1,
+		.master_address = "127.0.0.1",
+		.master_port = SML_DEFAULT_PORT,
+		.timeout_ms = SML_DEFAULT_TIMEOUT_MS,
+		.heartbeat_ms = SML_DEFAULT_HEARTBEAT_MS,
+		.wire = SML_WIRE_INT32,
+		.debug = SML_LOG_WARN,
+		.transport = SML_TRANSPORT_UDP,
+	};
+	set_master_address(config);
+	set_job(config);
+	error = set_master_port(config);
+	if (error == 0)
+		error = set_ranks(config);
+	for (size_t i = 0; error == 0 && i < N_OF(variables); i++)
+		error = set_variable(config, &variables[i]);
+	return error;
+}

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A configuration checked and made our own. The first to see a wrong value says so. */
+#include "lib/settings/settings.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <sched.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "lib/base/error.h"
+#include "lib/diagnose/recorder.h"
+
+static int check_range(const char *member, long value, long minimum, long maximum)
+{
+	if (value >= minimum && value <= maximum)
+		return 0;
+	return sml_error_set(SML_ERROR_CONFIG, "%s is %ld: it must be %ld to %ld", member, value,
+			     minimum, maximum);
+}
+
+static int check(const struct sml_config *config)
+{
+	const struct {
+		const char *member;
+		long value, minimum, maximum;
+	} ranges[] = {
+		{"world_size", config->world_size, 1, SML_MAX_WORLD_SIZE},
+		{"rank", config->rank, 0, SML_MAX_WORLD_SIZE - 1},
+		{"master_port", config->master_port, 0, 65535},
+		{"timeout_ms", config->timeout_ms, 1, INT32_MAX},
+		{"heartbeat_ms", config->heartbeat_ms, 100, 60000},
+		{"wire", (long)config->wire, SML_WIRE_DEFAULT, SML_WIRE_INT16},
+		{"slots", config->slots, 0, SML_DATA_SLOTS_MAX},
+		{"threads", config->threads, 0, SML_MAX_SHARDS},
+		{"mtu", config->mtu, 0, 65535},
+		{"debug", config->debug, SML_LOG_ERROR, SML_LOG_TRACE},
+		{"transport", (long)config->transport, SML_TRANSPORT_DEFAULT, SML_TRANSPORT_AFXDP},
+	};
+	int error;
+
+	if (config->size != sizeof(*config))
+		return sml_error_set(SML_ERROR_CONFIG,
+				     "the configuration has %zu bytes, not %zu: fill it by "
+				     "sml_config_init() of the same library version",
+				     config->size, sizeof(*config));
+	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
+		error = check_range(ranges[i].member, ranges[i].value, ranges[i].minimum,
+				    ranges[i].maximum);
+		if (error)
+			return error;
+	}
+	if (config->rank >= config->world_size)
+		return sml_error_set(SML_ERROR_CONFIG,
+				     "rank %d of a job of %d: ranks are 0 to %d (SWITCHML_RANK, "
+				     "SWITCHML_WORLD_SIZE or the launcher's)",
+				     config->rank, config->world_size, config->world_size - 1);
+	if (config->job && strlen(config->job) > SML_MAX_JOB_NAME)
+		return sml_error_set(SML_ERROR_CONFIG,
+				     "the job's name has %zu bytes: at most %d are allowed",
+				     strlen(config->job), SML_MAX_JOB_NAME);
+	return 0;
+}
+
+/* ---- faults ---- */
+
+int sml_faults_parse(struct sml_faults *faults, const char *text)
+{
+	static const char allowed[] = "drop=N,duplicate=N,reorder=N (packets of a million), "
+				      "seed=N, tickets=0 or 1, fastretransmit=0 or 1";
+	const char *place = text;
+	char name[16], digits[24];
+	int length;
+	long value;
+
+	*faults = (struct sml_faults){.seed = 1};
+	while (*place) {
+		if (sscanf(place, "%15[a-z]=%23[0-9]%n", name, digits, &length) != 2 ||
+		    !sml_parse_number(digits, 0, strcmp(name, "seed") ? 1000000 : INT64_MAX,
+				      &value))
+			goto wrong;
+		if (strcmp(name, "drop") == 0)
+			faults->drop = (uint32_t)value;
+		else if (strcmp(name, "duplicate") == 0)
+			faults->duplicate = (uint32_t)value;
+		else if (strcmp(name, "reorder") == 0)
+			faults->reorder = (uint32_t)value;
+		else if (strcmp(name, "seed") == 0)
+			faults->seed = (uint64_t)value;
+		else if (strcmp(name, "tickets") == 0 && value <= 1)
+			faults->no_tickets = value == 0;
+		else if (strcmp(name, "fastretransmit") == 0 && value <= 1)
+			faults->no_fast_retransmit = value == 0;
+		else
+			goto wrong;
+		place += length;
+		if (*place == ',' && place[1])
+			place++;
+		else if (*place)
+			goto wrong;
+	}
+	return 0;
+
+wrong:
+	return sml_error_set(SML_ERROR_CONFIG,
+			     "SWITCHML_FAULTS=\"%s\" is not allowed: it must be %s", text, allowed);
+}
+
+/* ---- threads ---- */
+
+static int count_cores(void)
+{
+	cpu_set_t cores;
+
+	return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
+
+/*
+ * One progress thread for up to two cores a rank, two up to eight, four above:
+ * the application's own threads want the rest. Where the launcher doesn't tell
+ * how many ranks share the machine, all of the job do if they meet on its
+ * loopback, and one otherwise.
+ */
+static void choose_threads(struct sml_settings *settings, int wanted)
+{
+	const char *where =
+		settings->switch_address ? settings->switch_address : settings->master_address;
+	int local = sml_launcher_local_size();
+	int n_cores = count_cores(), each;
+
+	if (wanted) {
+		settings->threads = (uint8_t)wanted;
+		snprintf(settings->threads_why, sizeof(settings->threads_why), "as asked");
+		return;
+	}
+	if (local == 0)
+		local = strncmp(where, "127.", 4) == 0 ? settings->world_size : 1;
+	each = n_cores / local;
+	settings->threads = each <= 2 ? 1 : each <= 8 ? 2 : 4;
+	snprintf(settings->threads_why, sizeof(settings->threads_why), "%d cores, %d local ranks",
+		 n_cores, local);
+}
+
+/*
+ * Ranks of one host that embed their stripes: on few cores one stripe is the
+ * least work, for all that goes to it leaves in the longest datagrams; with many,
+ * its thread would be the slowest. Half the cores are left to the ranks' own.
+ */
+static uint8_t choose_local_stripes(void)
+{
+	int n = count_cores() / 2;
+
+	return (uint8_t)(n < 1 ? 1 : n > SML_MAX_STRIPES ? SML_MAX_STRIPES : n);
+}
+
+/* ---- TLS ---- */
+
+/* NULL stays NULL, and so becomes what is empty. False: no memory. */
+static bool copy_path(const char **to, const char *path)
+{
+	*to = path && *path ? strdup(path) : NULL;
+	return *to || !path || !*path;
+}
+
+static int open_tls(struct sml_settings *settings, const struct sml_config *config)
+{
+	struct sml_tls_files *files = &settings->tls_files;
+	char text[SML_TEXT_BYTES];
+
+	if (!copy_path(&files->certificate, config->tls_certificate) ||
+	    !copy_path(&files->key, config->tls_key) ||
+	    !copy_path(&files->authority, config->tls_authority))
+		return sml_error_set(-ENOMEM, "no memory for the configuration");
+	if (sml_tls_open(&settings->tls, SML_TLS_WORKER, files, &sml_tls_variables, text,
+			 sizeof(text)) < 0)
+		return sml_error_set(SML_ERROR_CONFIG, "%s", text);
+	return 0;
+}
+
+static char *copy(const char *text, const char *fallback)
+{
+	return strdup(text && *text ? text : fallback);
+}
+
+static int copy_strings(struct sml_settings *settings, const struct sml_config *config)
+{
+	const char *address = config->switch_address;
+	bool embedded = !address || !*address || strcasecmp(address, "embedded") == 0;
+
+	settings->every_rank = address && strcasecmp(address, "embedded") == 0;
+	settings->job = copy(config->job, "default");
+	settings->master_address = copy(config->master_address, "127.0.0.1");
+	if (!embedded)
+		settings->switch_address = strdup(address);
+	if (config->interface && *config->interface)
+		settings->interface = strdup(config->interface);
+	if (!settings->job || !settings->master_address ||
+	    (!embedded && !settings->switch_address) ||
+	    (config->interface && *config->interface && !settings->interface))
+		return sml_error_set(-ENOMEM, "no memory for the configuration");
+	return 0;
+}
+
+/* Its directory must be there now: at the failure it would be too late to find out. */
+static int check_directory(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char directory[PATH_MAX] = ".";
+
+	if (slash && slash - path < (ptrdiff_t)sizeof(directory))
+		snprintf(directory, sizeof(directory), "%.*s",
+			 slash == path ? 1 : (int)(slash - path), path);
+	if (access(directory, W_OK | X_OK) == 0)
+		return 0;
+	return sml_error_set(SML_ERROR_CONFIG,
+			     "SWITCHML_FLIGHT_RECORDER=\"%s\": the directory %s cannot be written "
+			     "to: %s",
+			     path, directory, strerrordesc_np(errno));
+}
+
+static int set_flight_recorder(struct sml_settings *settings, const struct sml_config *config)
+{
+	const char *pattern = config->flight_recorder;
+	bool wrong;
+
+	if (!pattern || !*pattern)
+		return 0;
+	settings->flight_recorder = sml_recorder_path(pattern, config->rank, &wrong);
+	if (settings->flight_recorder)
+		return check_directory(settings->flight_recorder);
+	if (wrong)
+		return sml_error_set(SML_ERROR_CONFIG,
+				     "SWITCHML_FLIGHT_RECORDER=\"%s\" is not allowed: it must be a "
+				     "path, in which %%r stands for the rank and %%%% for a %%",
+				     pattern);
+	return sml_error_set(-ENOMEM, "no memory for the configuration");
+}
+
+int sml_settings_init(struct sml_settings *settings, const struct sml_config *config)
+{
+	int error = check(config);
+	int head = config->slots / 4;
+
+	*settings = (struct sml_settings){0};
+	if (error == 0)
+		error = copy_strings(settings, config);
+	if (error == 0 && config->faults)
+		error = sml_faults_parse(&settings->faults, config->faults);
+	if (error == 0)
+		error = open_tls(settings, config);
+	if (error == 0)
+		error = set_flight_recorder(settings, config);
+	if (error)
+		return error;
+	/* None wanted: the switch chooses both. */
+	if (head < SML_HEAD_SLOTS_MIN && config->slots > 0)
+		head = SML_HEAD_SLOTS_MIN;
+	if (head > SML_HEAD_SLOTS_MAX)
+		head = SML_HEAD_SLOTS_MAX;
+	settings->rank = (uint8_t)config->rank;
+	settings->world_size = (uint8_t)config->world_size;
+	settings->master_port =
+		(uint16_t)(config->master_port ? config->master_port : SML_DEFAULT_PORT);
+	settings->timeout_ms = (uint32_t)config->timeout_ms;
+	settings->heartbeat_ms = (uint32_t)config->heartbeat_ms;
+	settings->wire = config->wire == SML_WIRE_DEFAULT ? SML_WIRE_INT32 : config->wire;
+	settings->data_slots = (uint16_t)config->slots;
+	settings->head_slots = (uint16_t)head;
+	settings->mtu = (uint32_t)config->mtu;
+	settings->spin = config->spin != 0;
+	settings->afxdp = config->transport == SML_TRANSPORT_AFXDP;
+	settings->log = (struct sml_log){.level = config->debug, .rank = config->rank};
+	choose_threads(settings, config->threads);
+	settings->local_stripes = choose_local_stripes();
+	return 0;
+}
+
+void sml_settings_fini(struct sml_settings *settings)
+{
+	free(settings->switch_address);
+	free(settings->job);
+	free(settings->master_address);
+	free(settings->interface);
+	free((char *)(uintptr_t)settings->tls_files.certificate);
+	free((char *)(uintptr_t)settings->tls_files.key);
+	free((char *)(uintptr_t)settings->tls_files.authority);
+	sml_tls_close(settings->tls);
+	free(settings->flight_recorder);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a context runs with: a struct sml_config that has been checked, with
+ * strings of its own and every default filled in. config.c makes the former
+ * from the environment, settings.c the latter from it.
+ */
+#ifndef SML_LIB_SETTINGS_H
+#define SML_LIB_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "control/tls.h"
+#include "core/wire.h"
+#include "lib/base/log.h"
+#include "switchml.h"
+
+#define SML_DEFAULT_TIMEOUT_MS	 300000
+#define SML_DEFAULT_HEARTBEAT_MS 5000
+#define SML_MAX_JOB_NAME	 128
+/* The head stream has a quarter as many slots as the data stream, within these. */
+#define SML_HEAD_SLOTS_MIN 8
+#define SML_HEAD_SLOTS_MAX 64
+#define SML_DATA_SLOTS_MAX (SML_MAX_SLOTS - SML_HEAD_SLOTS_MAX)
+
+struct sml_faults {
+	uint32_t drop, duplicate, reorder; /* in packets of a million */
+	/* Left out, to measure what it buys. */
+	bool no_tickets, no_fast_retransmit;
+	uint64_t seed;
+};
+
+struct sml_settings {
+	char *switch_address;  /* NULL: ranks embed it */
+	bool every_rank;       /* and each has a stripe, also on one host */
+	uint8_t local_stripes; /* enough for the cores of one host */
+	char *job;
+	char *master_address;
+	char *interface;       /* NULL: by the route */
+	char *flight_recorder; /* this rank's file; NULL: none */
+	uint8_t rank, world_size;
+	uint16_t master_port;
+	uint32_t timeout_ms, heartbeat_ms;
+	enum sml_wire wire;
+	uint16_t head_slots, data_slots;
+	uint8_t threads;
+	uint32_t mtu; /* 0: the path's */
+	bool spin;
+	bool afxdp; /* to switches; ranks among themselves use UDP sockets */
+	struct sml_faults faults;
+	struct sml_tls_files tls_files;
+	struct sml_tls *tls; /* NULL: control connections are plain */
+	struct sml_log log;
+	char threads_why[64];
+};
+
+/* 0, or SML_ERROR_CONFIG or -ENOMEM with sml_error_set() told. */
+int sml_settings_init(struct sml_settings *settings, const struct sml_config *config);
+
+/* Also after a failed init. */
+void sml_settings_fini(struct sml_settings *settings);
+
+/*
+ * "drop=10000,duplicate=1000,reorder=1000,seed=7,tickets=0,fastretransmit=0". 0, or
+ * SML_ERROR_CONFIG, told.
+ */
+int sml_faults_parse(struct sml_faults *faults, const char *text);
+
+/* Decimal digits and nothing else, within the bounds. */
+bool sml_parse_number(const char *text, long minimum, long maximum, long *number);
+
+/* Ranks of this job on this machine, as the launcher told; 0: it didn't. */
+int sml_launcher_local_size(void);
+
+#endif

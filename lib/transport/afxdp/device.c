@@ -1,0 +1,546 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See device.h. */
+#include "lib/transport/afxdp/device.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if_link.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+#include <xdp/libxdp.h>
+
+#include "net/xdp_device.h"
+#include "switchml_worker.skel.h"
+
+#define PROGRAM_NAME "sml_worker"
+/* As many as a dispatcher runs. */
+#define SML_DISPATCHED_MAX 10
+/* Five seconds at most. */
+#define MOMENTS	  500
+#define MOMENT_NS 10000000
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sml_device *devices;
+
+static void close_fd(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+void sml_devices_lock(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void sml_devices_unlock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+/*
+ * A child made by fork() has neither these threads nor this memory: what the kernel shares is the
+ * parent's alone. It begins with nothing, and does not keep the program there.
+ */
+static void forget_in_child(void)
+{
+	for (struct sml_device *device = devices; device; device = device->next) {
+		close_fd(device->link_fd);
+		close_fd(device->name_fd);
+	}
+	devices = NULL;
+	pthread_mutex_init(&lock, NULL);
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void mind_forks(void)
+{
+	(void)pthread_atfork(NULL, NULL, forget_in_child);
+}
+
+/* ---- libraries that talk ---- */
+
+static int say_nothing(enum libbpf_print_level level, const char *format, va_list arguments)
+{
+	(void)level;
+	(void)format;
+	(void)arguments;
+	return 0;
+}
+
+static int say_nothing_either(enum libxdp_print_level level, const char *format, va_list arguments)
+{
+	return say_nothing((enum libbpf_print_level)level, format, arguments);
+}
+
+/* ---- the program's maps ---- */
+
+static int *place_of_map(struct sml_device *device, const char *name)
+{
+	if (strcmp(name, "sml_wflows") == 0)
+		return &device->flows;
+	if (strcmp(name, "sml_wowners") == 0)
+		return &device->owners;
+	return strcmp(name, "sml_wsockets") == 0 ? &device->sockets : NULL;
+}
+
+/* Not dup(): programs that the application starts must not get them. */
+static int take_own_map(int *fd, const struct bpf_map *map)
+{
+	*fd = fcntl(bpf_map__fd(map), F_DUPFD_CLOEXEC, 0);
+	return *fd < 0 ? -errno : 0;
+}
+
+static int take_own_maps(struct sml_device *device)
+{
+	int error = take_own_map(&device->flows, device->skeleton->maps.sml_wflows);
+
+	if (error == 0)
+		error = take_own_map(&device->owners, device->skeleton->maps.sml_wowners);
+	if (error == 0)
+		error = take_own_map(&device->sockets, device->skeleton->maps.sml_wsockets);
+	return error;
+}
+
+static bool is_of_our_layout(const struct bpf_map_info *map)
+{
+	if (map->type == BPF_MAP_TYPE_HASH)
+		return map->key_size == sizeof(struct sml_worker_flow_key) &&
+		       map->value_size == sizeof(struct sml_worker_flow);
+	return map->max_entries == SML_WORKER_PLACES;
+}
+
+/* Of a program that another process has brought. 0, or -errno: not ours after all, or not to be
+ * had. */
+static int take_maps_of(struct sml_device *device, int program_fd)
+{
+	uint32_t ids[8];
+	struct bpf_prog_info about = {.nr_map_ids = 8, .map_ids = (uint64_t)(uintptr_t)ids};
+	uint32_t length = sizeof(about);
+
+	if (bpf_obj_get_info_by_fd(program_fd, &about, &length) < 0)
+		return -errno;
+	for (uint32_t i = 0; i < about.nr_map_ids && i < 8; i++) {
+		struct bpf_map_info map = {0};
+		int fd = bpf_map_get_fd_by_id(ids[i]), *place;
+
+		if (fd < 0)
+			return -errno;
+		length = sizeof(map);
+		place = bpf_obj_get_info_by_fd(fd, &map, &length) == 0
+				? place_of_map(device, map.name)
+				: NULL;
+		if (place && *place < 0 && is_of_our_layout(&map))
+			*place = fd;
+		else
+			close(fd);
+	}
+	return device->flows >= 0 && device->owners >= 0 && device->sockets >= 0 ? 0 : -EBUSY;
+}
+
+/* ---- a program of ours that is there ---- */
+
+/* What another process is at: try until the error is not this one, or it is too long a wait. */
+static int try_until_free(int (*open_number)(uint32_t), uint32_t number, int error)
+{
+	const struct timespec moment = {.tv_nsec = MOMENT_NS};
+	int fd = -1;
+
+	for (unsigned i = 0; i < MOMENTS; i++) {
+		fd = open_number(number);
+		if (fd >= 0 || errno != error)
+			break;
+		nanosleep(&moment, NULL);
+	}
+	return fd;
+}
+
+/* Its link, held by this process too from now on. -errno: it is no link, or no right to it. */
+static int find_link(const struct sml_device *device, uint32_t program_id)
+{
+	uint32_t id = 0;
+
+	while (bpf_link_get_next_id(id, &id) == 0) {
+		struct bpf_link_info about = {0};
+		uint32_t length = sizeof(about);
+		/* Of a link that its process is just making the kernel says EAGAIN. */
+		int fd = try_until_free(bpf_link_get_fd_by_id, id, EAGAIN);
+
+		if (fd < 0 && errno != ENOENT)
+			return -errno;
+		if (fd >= 0 && bpf_obj_get_info_by_fd(fd, &about, &length) == 0 &&
+		    about.type == BPF_LINK_TYPE_XDP && about.prog_id == program_id &&
+		    about.xdp.ifindex == (uint32_t)device->ifindex)
+			return fd;
+		if (fd >= 0)
+			close(fd);
+	}
+	return -ENOENT;
+}
+
+static int join(struct sml_device *device, uint32_t program_id)
+{
+	struct bpf_prog_info about = {0};
+	uint32_t length = sizeof(about);
+	int program_fd = bpf_prog_get_fd_by_id(program_id), error;
+
+	if (program_fd < 0)
+		return -errno;
+	if (bpf_obj_get_info_by_fd(program_fd, &about, &length) < 0 ||
+	    strcmp(about.name, PROGRAM_NAME) != 0) {
+		close(program_fd);
+		return -EBUSY;
+	}
+	error = take_maps_of(device, program_fd);
+	close(program_fd);
+	if (error)
+		return error;
+	device->link_fd = find_link(device, program_id);
+	device->joined = device->link_fd >= 0;
+	return device->joined ? 0 : device->link_fd;
+}
+
+/* ---- another one's program ---- */
+
+/*
+ * The dispatcher's pins outlive a process. So whoever has a program there holds an abstract
+ * name as well, which the kernel takes back with the process, and which is known where the
+ * interface is: in this network namespace. -1: somebody has it (EADDRINUSE), or there are no
+ * sockets.
+ */
+static int hold_name(const char *of, uint32_t number)
+{
+	struct sockaddr_un name = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int length = snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "switchml-xdp-%s%u", of,
+			      number);
+
+	if (fd >= 0 &&
+	    bind(fd, (const struct sockaddr *)&name,
+		 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)) < 0) {
+		int error = errno;
+
+		close(fd);
+		errno = error;
+		fd = -1;
+	}
+	return fd;
+}
+
+static int hold_turn(uint32_t ifindex)
+{
+	return hold_name("turn-", ifindex);
+}
+
+/*
+ * Between a program's coming to the dispatcher and its name's being held, it looks dead to
+ * others, and the ranks of a host start at once: one after the other. -1: too long a wait.
+ */
+static int take_turn(const struct sml_device *device)
+{
+	return try_until_free(hold_turn, (uint32_t)device->ifindex, EADDRINUSE);
+}
+
+/* Programs of ours whose processes were killed. Of those that live, names are held. */
+static void remove_dead(const struct sml_device *device, const struct xdp_multiprog *there,
+			enum xdp_attach_mode mode)
+{
+	struct xdp_program *program = NULL, *dead[SML_DISPATCHED_MAX];
+	unsigned n = 0;
+
+	while (n < SML_DISPATCHED_MAX &&
+	       (program = xdp_multiprog__next_prog(program, there)) != NULL) {
+		int fd = strcmp(xdp_program__name(program), PROGRAM_NAME) == 0
+				 ? hold_name("", xdp_program__id(program))
+				 : -1;
+
+		if (fd < 0)
+			continue;
+		close(fd);
+		dead[n++] = program;
+	}
+	for (unsigned i = 0; i < n; i++)
+		(void)xdp_program__detach(dead[i], device->ifindex, mode, 0);
+}
+
+/* Beside the programs that libxdp's dispatcher runs there already. */
+static int dispatch(struct sml_device *device)
+{
+	struct xdp_multiprog *there = xdp_multiprog__get_from_ifindex(device->ifindex);
+	enum xdp_attach_mode mode;
+	bool dispatcher;
+	int error;
+
+	if (libxdp_get_error(there))
+		return (int)libxdp_get_error(there);
+	mode = xdp_multiprog__attach_mode(there);
+	dispatcher = !xdp_multiprog__is_legacy(there);
+	if (dispatcher)
+		remove_dead(device, there, mode);
+	xdp_multiprog__close(there);
+	if (!dispatcher)
+		return -EBUSY;
+	device->dispatched = xdp_program__from_bpf_obj(device->skeleton->obj, "xdp");
+	if (libxdp_get_error(device->dispatched)) {
+		error = (int)libxdp_get_error(device->dispatched);
+		device->dispatched = NULL;
+		return error;
+	}
+	device->generic = mode == XDP_MODE_SKB;
+	error = xdp_program__attach(device->dispatched, device->ifindex, mode, 0);
+	if (error == 0)
+		device->name_fd = hold_name("", xdp_program__id(device->dispatched));
+	return error;
+}
+
+static int dispatch_in_turn(struct sml_device *device)
+{
+	int turn = take_turn(device), error = dispatch(device);
+
+	if (turn >= 0)
+		close(turn);
+	return error;
+}
+
+/* ---- nobody else's ---- */
+
+static int create_link(struct sml_device *device, uint32_t flags)
+{
+	LIBBPF_OPTS(bpf_link_create_opts, options, .flags = flags);
+	int fd = bpf_link_create(bpf_program__fd(device->skeleton->progs.sml_worker),
+				 device->ifindex, BPF_XDP, &options);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static int attach(struct sml_device *device)
+{
+	int error = switchml_worker__load(device->skeleton);
+
+	if (error)
+		return error;
+	device->link_fd = create_link(device, XDP_FLAGS_DRV_MODE);
+	if (device->link_fd < 0 && device->link_fd != -EBUSY && device->link_fd != -EPERM) {
+		device->link_fd = create_link(device, XDP_FLAGS_SKB_MODE);
+		device->generic = device->link_fd >= 0;
+	}
+	return device->link_fd < 0 ? device->link_fd : 0;
+}
+
+static bool is_generic(const struct sml_device *device)
+{
+	LIBBPF_OPTS(bpf_xdp_query_opts, options);
+
+	return bpf_xdp_query(device->ifindex, 0, &options) == 0 &&
+	       options.attach_mode == XDP_ATTACHED_SKB;
+}
+
+static int put_on(struct sml_device *device)
+{
+	uint32_t there = 0;
+	int error = -EBUSY;
+
+	device->skeleton = switchml_worker__open();
+	if (device->skeleton == NULL)
+		return -errno;
+	if (bpf_xdp_query_id(device->ifindex, 0, &there) < 0 || there == 0)
+		error = attach(device);
+	/* Somebody may just have been faster. */
+	if (error == -EBUSY && bpf_xdp_query_id(device->ifindex, 0, &there) == 0 && there != 0) {
+		error = join(device, there);
+		if (error == -EBUSY)
+			error = dispatch_in_turn(device);
+		device->generic |= is_generic(device);
+		/* Without CAP_SYS_ADMIN nobody learns about others' programs; and it may be no
+		 * link. */
+		if (error == -EPERM || error == -ENOENT)
+			error = -EBUSY;
+	}
+	return error || device->joined ? error : take_own_maps(device);
+}
+
+static int put_on_quietly(struct sml_device *device)
+{
+	libxdp_print_fn_t xdp_print = libxdp_set_print(say_nothing_either);
+	libbpf_print_fn_t bpf_print = libbpf_set_print(say_nothing);
+	int error = put_on(device);
+
+	libbpf_set_print(bpf_print);
+	libxdp_set_print(xdp_print);
+	return error;
+}
+
+/* ---- devices ---- */
+
+static void destroy(struct sml_device *device)
+{
+	if (device->dispatched) {
+		libxdp_print_fn_t xdp_print = libxdp_set_print(say_nothing_either);
+		libbpf_print_fn_t bpf_print = libbpf_set_print(say_nothing);
+
+		(void)xdp_program__detach(device->dispatched, device->ifindex, XDP_MODE_UNSPEC, 0);
+		xdp_program__close(device->dispatched);
+		libbpf_set_print(bpf_print);
+		libxdp_set_print(xdp_print);
+	}
+	close_fd(device->name_fd);
+	close_fd(device->link_fd);
+	close_fd(device->flows);
+	close_fd(device->owners);
+	close_fd(device->sockets);
+	switchml_worker__destroy(device->skeleton);
+	free(device);
+}
+
+static void explain(const struct sml_device *device, int error, char *text, size_t text_bytes)
+{
+	if (error == -EBUSY)
+		snprintf(text, text_bytes,
+			 "%s has another XDP program, which takes no second one beside it or needs "
+			 "CAP_SYS_ADMIN to be shared (`bpftool net` shows whose it is)",
+			 device->name);
+	else if (error == -EPERM || error == -EACCES)
+		snprintf(text, text_bytes,
+			 "the kernel does not permit XDP on %s: it needs CAP_NET_ADMIN and CAP_BPF "
+			 "of "
+			 "the host, not of a user namespace",
+			 device->name);
+	else
+		snprintf(text, text_bytes, "%s takes no XDP program: %s", device->name,
+			 strerrordesc_np(-error));
+}
+
+static struct sml_device *find(int ifindex)
+{
+	for (struct sml_device *device = devices; device; device = device->next)
+		if (device->ifindex == ifindex)
+			return device;
+	return NULL;
+}
+
+static struct sml_device *make(int ifindex, const char *name, uint32_t mtu, int *error, char *text,
+			       size_t text_bytes)
+{
+	struct sml_device *device = calloc(1, sizeof(*device));
+
+	if (device == NULL) {
+		*error = -ENOMEM;
+		snprintf(text, text_bytes, "no memory");
+		return NULL;
+	}
+	device->link_fd = device->name_fd = device->flows = device->owners = device->sockets = -1;
+	device->ifindex = ifindex;
+	device->mtu = mtu;
+	memcpy(device->name, name, sizeof(device->name));
+	device->partial = sml_xdp_is_virtual(device->name);
+	*error = put_on_quietly(device);
+	if (*error == 0)
+		return device;
+	explain(device, *error, text, text_bytes);
+	destroy(device);
+	return NULL;
+}
+
+struct sml_device *sml_device_get(int ifindex, const char *name, uint32_t mtu, int *error,
+				  char *text, size_t text_bytes)
+{
+	struct sml_device *device;
+
+	*error = 0;
+	pthread_once(&once, mind_forks);
+	sml_devices_lock();
+	device = find(ifindex);
+	if (device == NULL) {
+		device = make(ifindex, name, mtu, error, text, text_bytes);
+		if (device) {
+			device->next = devices;
+			devices = device;
+		}
+	}
+	if (device)
+		device->n_users++;
+	sml_devices_unlock();
+	return device;
+}
+
+void sml_device_put(struct sml_device *device)
+{
+	struct sml_device **place = &devices;
+
+	sml_devices_lock();
+	if (--device->n_users == 0) {
+		while (*place != device)
+			place = &(*place)->next;
+		*place = device->next;
+		destroy(device);
+	}
+	sml_devices_unlock();
+}
+
+/* ---- flows ---- */
+
+/* Places of sockets that are gone are free: the kernel empties them. The owner is random. */
+int sml_device_add_flow(struct sml_device *device, const struct sml_worker_flow_key *key,
+			struct sml_worker_flow *flow)
+{
+	*flow = (struct sml_worker_flow){.queue = SML_WORKER_NO_QUEUE};
+	if (getrandom(&flow->owner, sizeof(flow->owner), 0) != sizeof(flow->owner))
+		return -EIO;
+	return bpf_map_update_elem(device->flows, key, flow, BPF_ANY) < 0 ? -errno : 0;
+}
+
+bool sml_device_look(const struct sml_device *device, const struct sml_worker_flow_key *key,
+		     struct sml_worker_flow *flow)
+{
+	return bpf_map_lookup_elem(device->flows, key, flow) == 0 && flow->seen > 0;
+}
+
+static int take_place(struct sml_device *device, struct sml_worker_flow *flow, int socket_fd)
+{
+	for (uint32_t i = 0; i < SML_WORKER_PLACES; i++) {
+		flow->place = (uint32_t)(flow->owner + i) % SML_WORKER_PLACES;
+		if (bpf_map_update_elem(device->sockets, &flow->place, &socket_fd, BPF_NOEXIST) ==
+		    0)
+			return 0;
+		if (errno != EEXIST)
+			return -errno;
+	}
+	return -ENOSPC;
+}
+
+int sml_device_set_socket(struct sml_device *device, const struct sml_worker_flow_key *key,
+			  struct sml_worker_flow *flow, int socket_fd, uint32_t most_bytes)
+{
+	int error = take_place(device, flow, socket_fd);
+
+	if (error)
+		return error;
+	flow->most_bytes = most_bytes;
+	flow->queue = flow->seen - 1;
+	if (bpf_map_update_elem(device->owners, &flow->place, &flow->owner, BPF_ANY) == 0 &&
+	    bpf_map_update_elem(device->flows, key, flow, BPF_ANY) == 0)
+		return 0;
+	error = -errno;
+	(void)bpf_map_delete_elem(device->sockets, &flow->place);
+	flow->queue = SML_WORKER_NO_QUEUE;
+	return error;
+}
+
+void sml_device_remove_flow(struct sml_device *device, const struct sml_worker_flow_key *key,
+			    const struct sml_worker_flow *flow)
+{
+	(void)bpf_map_delete_elem(device->flows, key);
+	if (flow->queue != SML_WORKER_NO_QUEUE)
+		(void)bpf_map_delete_elem(device->sockets, &flow->place);
+}

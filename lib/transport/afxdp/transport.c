@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Packets past the network stack, by an AF_XDP socket beside a UDP one. The UDP socket
+ * owns the port, and carries whatever the other one can't: the first packets, by which
+ * the kernel learns the next hop's address and we the queue that the answers come by;
+ * packets longer than a frame; all of them where the queue or the neighbour is lost. So
+ * nothing that happens to the fast path is more than packets lost.
+ */
+#include <cap-ng.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/transport/afxdp/module.h"
+#include "lib/transport/afxdp/queue.h"
+#include "lib/transport/afxdp/route.h"
+#include "switchml.h"
+
+/* What the kernel would charge for a packet, of whose number a window is made. */
+#define CHARGED_BYTES 2048u
+/* After so many packets by the UDP socket the program must have seen one. */
+#define PATIENCE 64
+/*
+ * The kernel frees a queue a moment after its last socket is closed, as when a job goes on or the
+ * next one begins: until then it is as busy as another process's.
+ */
+#define BUSY_TRIES 6
+#define BUSY_MS	   20
+/* So long a neighbour's address is believed. */
+#define NEIGHBOUR_MS 1000
+
+enum state {
+	LEARNING, /* by which queue packets come */
+	FAST,
+	SLOW, /* for good: the log has said why */
+};
+
+struct afxdp {
+	struct sml_transport base;
+	struct sml_transport *udp;
+	const struct sml_afxdp_services *library;
+	const struct sml_log *log;
+	struct sml_device *device;
+	struct sml_route route;
+	struct sml_flow_headers headers;
+	struct sml_worker_flow_key key;
+	struct sml_worker_flow flow;
+	bool registered;
+	enum state state;
+	unsigned patience, busy_tries;
+	int64_t retry_ms;
+	struct sml_queue_socket socket;
+	bool knows_mac;
+	int64_t mac_until_ms;
+	uint32_t udp_events, socket_events; /* that the epoll waits for */
+	/* Frames of packets that were handed out: back to the kernel at the next receive. */
+	uint64_t held[SML_RECEIVE_PACKETS];
+	unsigned n_held;
+};
+
+static struct afxdp *afxdp_of(struct sml_transport *transport)
+{
+	return (struct afxdp *)transport;
+}
+
+/* ---- waiting: one descriptor for both sockets ---- */
+
+static int wait_for(struct afxdp *afxdp, int fd, uint32_t events, uint32_t *before)
+{
+	struct epoll_event event = {.events = events};
+	int operation = *before ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+
+	if (*before == events)
+		return 0;
+	if (epoll_ctl(afxdp->base.poll_fd, operation, fd, &event) < 0)
+		return -errno;
+	*before = events;
+	return 0;
+}
+
+/* Whoever waits for room gets it as something that came: an epoll is only ever readable. */
+static void wait_for_room(struct afxdp *afxdp, bool udp, bool socket)
+{
+	(void)wait_for(afxdp, afxdp->udp->poll_fd, EPOLLIN | (udp ? EPOLLOUT : 0u),
+		       &afxdp->udp_events);
+	if (afxdp->state == FAST)
+		(void)wait_for(afxdp, afxdp->socket.fd, EPOLLIN | (socket ? EPOLLOUT : 0u),
+			       &afxdp->socket_events);
+}
+
+/* ---- from UDP to AF_XDP ---- */
+
+static void stay_slow(struct afxdp *afxdp, const char *why)
+{
+	/* Once, not by every thread. */
+	static int said_of;
+
+	afxdp->state = SLOW;
+	if (__atomic_exchange_n(&said_of, afxdp->route.ifindex, __ATOMIC_RELAXED) !=
+	    afxdp->route.ifindex)
+		afxdp->library->log(afxdp->log, SML_LOG_WARN,
+				    "AF_XDP on %s: %s; going on with the UDP socket",
+				    afxdp->route.name, why);
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Routers are replaced and their addresses move: the kernel keeps track of that. */
+static bool knows_next_hop(struct afxdp *afxdp)
+{
+	uint8_t mac[SML_MAC_BYTES];
+	int64_t now = now_ms();
+
+	if (now < afxdp->mac_until_ms)
+		return afxdp->knows_mac;
+	afxdp->mac_until_ms = now + NEIGHBOUR_MS;
+	afxdp->knows_mac = sml_route_next_mac(&afxdp->route, mac);
+	if (afxdp->knows_mac)
+		sml_flow_headers_set_macs(&afxdp->headers, afxdp->route.own_mac, mac);
+	return afxdp->knows_mac;
+}
+
+static void describe(struct afxdp *afxdp)
+{
+	const struct sml_queue *queue = afxdp->socket.queue;
+
+	snprintf(afxdp->base.features, sizeof(afxdp->base.features),
+		 "AF_XDP on %.15s, queue %u, %s, %s mode", afxdp->route.name, queue->number,
+		 afxdp->socket.zero_copy ? "zero-copy" : "copying",
+		 queue->device->generic ? "generic" : "native");
+	afxdp->library->log(
+		afxdp->log, queue->device->generic ? SML_LOG_WARN : SML_LOG_INFO, "%s%s",
+		afxdp->base.features,
+		queue->device->generic
+			? ": the driver takes no XDP program, and a UDP socket may be faster"
+			: "");
+}
+
+static void tell_refusal(struct afxdp *afxdp, int error)
+{
+	char text[128];
+
+	if (error == -EBUSY)
+		snprintf(text, sizeof(text), "queue %u is another process's", afxdp->flow.seen - 1);
+	else if (error == -ENOBUFS)
+		snprintf(text, sizeof(text), "it needs more locked memory (ulimit -l)");
+	else
+		snprintf(text, sizeof(text), "queue %u takes no socket: %s", afxdp->flow.seen - 1,
+			 strerrordesc_np(-error));
+	stay_slow(afxdp, text);
+}
+
+/* A packet has come by the UDP socket: by which queue? Before the job begins, so there is time. */
+static void learn(struct afxdp *afxdp)
+{
+	struct sml_device *device = afxdp->device;
+	int error;
+
+	if (afxdp->busy_tries > 0 && now_ms() < afxdp->retry_ms)
+		return;
+	if (!sml_device_look(device, &afxdp->key, &afxdp->flow)) {
+		if (--afxdp->patience == 0)
+			stay_slow(afxdp, "its packets come another way");
+		return;
+	}
+	error = sml_queue_socket_open(&afxdp->socket, device, afxdp->flow.seen - 1);
+	if (error == -EBUSY && ++afxdp->busy_tries < BUSY_TRIES) {
+		afxdp->retry_ms = now_ms() + BUSY_MS;
+		return;
+	}
+	if (error) {
+		tell_refusal(afxdp, error);
+		return;
+	}
+	error = wait_for(afxdp, afxdp->socket.fd, EPOLLIN, &afxdp->socket_events);
+	if (error == 0)
+		error = sml_device_set_socket(device, &afxdp->key, &afxdp->flow, afxdp->socket.fd,
+					      sml_queue_most_bytes(device));
+	if (error) {
+		sml_queue_socket_close(&afxdp->socket);
+		tell_refusal(afxdp, error);
+		return;
+	}
+	afxdp->state = FAST;
+	describe(afxdp);
+}
+
+/* ---- out ---- */
+
+/* Packets from the front of the batch, as far as frames go. Returns how many. */
+static unsigned send_frames(struct afxdp *afxdp, struct sml_batch *batch)
+{
+	struct sml_queue_socket *socket = &afxdp->socket;
+	uint64_t addresses[SML_BATCH_PACKETS];
+	unsigned n = batch->n - batch->first, room;
+	uint32_t place;
+
+	/* As many frames as the queue has: the ring of one socket takes them all. */
+	room = xsk_prod_nb_free(&socket->tx, n);
+	n = sml_queue_take(socket->queue, addresses, n < room ? n : room);
+	if (n == 0 || xsk_ring_prod__reserve(&socket->tx, n, &place) != n)
+		return 0;
+	for (unsigned i = 0; i < n; i++) {
+		unsigned p = batch->first + i;
+		struct xdp_desc *out = xsk_ring_prod__tx_desc(&socket->tx, place + i);
+
+		out->addr = addresses[i];
+		out->len = sml_flow_write(&afxdp->headers, socket->queue->memory + addresses[i],
+					  batch->bytes + batch->offset[p], batch->length[p]);
+		out->options = 0;
+	}
+	xsk_ring_prod__submit(&socket->tx, n);
+	sml_queue_kick(socket);
+	batch->first += n;
+	return n;
+}
+
+static bool fits(const struct afxdp *afxdp, const struct sml_batch *batch)
+{
+	uint32_t most = afxdp->flow.most_bytes - afxdp->headers.payload;
+
+	for (unsigned i = batch->first; i < batch->n; i++)
+		if (batch->length[i] > most)
+			return false;
+	return true;
+}
+
+static unsigned afxdp_send(struct sml_transport *transport, struct sml_batch *batch)
+{
+	struct afxdp *afxdp = afxdp_of(transport);
+	unsigned before = batch->first;
+
+	if (afxdp->state == FAST && knows_next_hop(afxdp) && fits(afxdp, batch))
+		while (batch->first < batch->n && send_frames(afxdp, batch) > 0)
+			;
+	if (batch->first < batch->n)
+		(void)afxdp->udp->ops->send(afxdp->udp, batch);
+	wait_for_room(afxdp, batch->first < batch->n,
+		      afxdp->state == FAST && !sml_queue_is_sent(&afxdp->socket));
+	return batch->first - before;
+}
+
+/* ---- in ---- */
+
+static void give_back(struct afxdp *afxdp)
+{
+	sml_queue_refill(&afxdp->socket, afxdp->held, afxdp->n_held);
+	afxdp->n_held = 0;
+}
+
+/* Where the driver leaves no room in front, a payload is moved to where it is aligned. */
+static const void *align(uint8_t *payload, uint32_t length)
+{
+	uint8_t *aligned = payload - ((uintptr_t)payload & 3);
+
+	return aligned == payload ? payload : memmove(aligned, payload, length);
+}
+
+static unsigned receive_frames(struct afxdp *afxdp, struct sml_packet *packets)
+{
+	struct sml_queue_socket *socket = &afxdp->socket;
+	struct sml_queue *queue = socket->queue;
+	uint32_t place, length;
+	unsigned n, taken = 0;
+
+	n = xsk_ring_cons__peek(&socket->rx, SML_RECEIVE_PACKETS, &place);
+	for (unsigned i = 0; i < n; i++) {
+		const struct xdp_desc *in = xsk_ring_cons__rx_desc(&socket->rx, place + i);
+		uint8_t *payload;
+
+		afxdp->held[afxdp->n_held++] = in->addr;
+		payload = sml_flow_read(&afxdp->headers, queue->memory + in->addr, in->len,
+					queue->device->partial, &length);
+		if (payload)
+			packets[taken++] = (struct sml_packet){align(payload, length), length};
+	}
+	if (n > 0)
+		xsk_ring_cons__release(&socket->rx, n);
+	afxdp->base.drained = n < SML_RECEIVE_PACKETS;
+	return taken;
+}
+
+static unsigned receive_udp(struct afxdp *afxdp, struct sml_packet *packets)
+{
+	unsigned n = afxdp->udp->ops->receive(afxdp->udp, packets);
+
+	afxdp->base.drained = afxdp->udp->drained;
+	if (n > 0 && afxdp->state == LEARNING)
+		learn(afxdp);
+	return n;
+}
+
+static unsigned afxdp_receive(struct sml_transport *transport, struct sml_packet *packets)
+{
+	struct afxdp *afxdp = afxdp_of(transport);
+	unsigned n;
+
+	if (afxdp->state != FAST)
+		return receive_udp(afxdp, packets);
+	give_back(afxdp);
+	if (!sml_queue_is_sent(&afxdp->socket))
+		sml_queue_kick(&afxdp->socket);
+	/* Room that nobody waits for any more would wake an idle thread again and again. */
+	else if (afxdp->socket_events & EPOLLOUT)
+		(void)wait_for(afxdp, afxdp->socket.fd, EPOLLIN, &afxdp->socket_events);
+	n = receive_frames(afxdp, packets);
+	return n ? n : receive_udp(afxdp, packets);
+}
+
+/* ---- set-up ---- */
+
+static void afxdp_close(struct sml_transport *transport)
+{
+	struct afxdp *afxdp = afxdp_of(transport);
+
+	/* First the way there, then what is on it. */
+	if (afxdp->registered)
+		sml_device_remove_flow(afxdp->device, &afxdp->key, &afxdp->flow);
+	if (afxdp->state == FAST) {
+		give_back(afxdp);
+		sml_queue_socket_close(&afxdp->socket);
+	}
+	if (afxdp->device)
+		sml_device_put(afxdp->device);
+	sml_route_close(&afxdp->route);
+	if (afxdp->base.poll_fd >= 0)
+		close(afxdp->base.poll_fd);
+	if (afxdp->udp)
+		afxdp->udp->ops->close(afxdp->udp);
+	free(afxdp);
+}
+
+static const struct sml_transport_ops afxdp_ops = {
+	.name = "afxdp",
+	.send = afxdp_send,
+	.receive = afxdp_receive,
+	.close = afxdp_close,
+};
+
+static void put_address(uint32_t *words, const union sml_sockaddr *address)
+{
+	if (address->any.sa_family == AF_INET6) {
+		memcpy(words, &address->v6.sin6_addr, sizeof(address->v6.sin6_addr));
+		return;
+	}
+	words[2] = htonl(0xffff);
+	words[3] = address->v4.sin_addr.s_addr;
+}
+
+/* What the UDP socket is connected from and to becomes headers, and the key of what comes back. */
+static int describe_flow(struct afxdp *afxdp, union sml_sockaddr *own, union sml_sockaddr *peer)
+{
+	socklen_t length = sizeof(*own), peer_length = sizeof(*peer);
+
+	if (getsockname(afxdp->udp->poll_fd, &own->any, &length) < 0 ||
+	    getpeername(afxdp->udp->poll_fd, &peer->any, &peer_length) < 0)
+		return -errno;
+	sml_flow_headers_init(&afxdp->headers, own, peer);
+	put_address(afxdp->key.source, peer);
+	put_address(afxdp->key.destination, own);
+	afxdp->key.source_port = peer->v4.sin_port;
+	afxdp->key.destination_port = own->v4.sin_port;
+	return 0;
+}
+
+/* The names of those that this process lacks; "" where none is missing. */
+static void list_missing_capabilities(char *text, size_t bytes)
+{
+	static const struct {
+		unsigned capability;
+		const char *name;
+	} needed[] = {{CAP_NET_ADMIN, "CAP_NET_ADMIN"},
+		      {CAP_NET_RAW, "CAP_NET_RAW"},
+		      {CAP_BPF, "CAP_BPF"}};
+	size_t length = 0;
+
+	text[0] = '\0';
+	if (capng_get_caps_process() < 0)
+		return;
+	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
+		if (!capng_have_capability(CAPNG_EFFECTIVE, needed[i].capability) && length < bytes)
+			length += (size_t)snprintf(text + length, bytes - length, "%s%s",
+						   length ? ", " : "", needed[i].name);
+}
+
+static int open_device(struct afxdp *afxdp)
+{
+	const struct sml_afxdp_services *library = afxdp->library;
+	static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+	char text[256];
+	int error;
+
+	pthread_mutex_lock(&one_at_a_time); /* libcap-ng has one state for all */
+	list_missing_capabilities(text, sizeof(text));
+	pthread_mutex_unlock(&one_at_a_time);
+	if (text[0])
+		return library->error_set(-EPERM,
+					  "SWITCHML_TRANSPORT=afxdp needs %s, which this process "
+					  "does not have: run as "
+					  "root, give them to the program (setcap), or leave the "
+					  "variable out for UDP",
+					  text);
+	afxdp->device = sml_device_get(afxdp->route.ifindex, afxdp->route.name, afxdp->route.mtu,
+				       &error, text, sizeof(text));
+	if (error == -EBUSY) {
+		stay_slow(afxdp, text);
+		return 0;
+	}
+	if (error)
+		return library->error_set(error, "SWITCHML_TRANSPORT=afxdp: %s", text);
+	error = sml_device_add_flow(afxdp->device, &afxdp->key, &afxdp->flow);
+	/* Those of processes that were killed stay as long as the program does. */
+	if (error == -E2BIG || error == -ENOSPC) {
+		stay_slow(afxdp, "the table of flows is full");
+		return 0;
+	}
+	if (error)
+		return library->error_set(error, "SWITCHML_TRANSPORT=afxdp: no flow on %s: %s",
+					  afxdp->route.name, strerrordesc_np(-error));
+	afxdp->registered = true;
+	return 0;
+}
+
+static int open_beside(struct afxdp *afxdp, const struct sml_transport_config *config)
+{
+	const struct sml_afxdp_services *library = afxdp->library;
+	const struct sml_interface *interface = config->interface;
+	union sml_sockaddr own = {0}, peer = {0};
+	int error = describe_flow(afxdp, &own, &peer);
+
+	if (error == 0)
+		error = sml_route_open(&afxdp->route, &peer,
+				       interface->to_device ? (int)if_nametoindex(interface->name)
+							    : 0);
+	if (error)
+		return library->error_set(
+			error,
+			"SWITCHML_TRANSPORT=afxdp: the route to the switch cannot "
+			"be asked for: %s",
+			strerrordesc_np(-error));
+	afxdp->base.poll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (afxdp->base.poll_fd < 0 ||
+	    wait_for(afxdp, afxdp->udp->poll_fd, EPOLLIN, &afxdp->udp_events) < 0)
+		return library->error_set(-errno, "SWITCHML_TRANSPORT=afxdp: no epoll: %s",
+					  strerrordesc_np(errno));
+	if (afxdp->route.local)
+		stay_slow(afxdp, "the switch is on this very host");
+	else if (!afxdp->route.ethernet)
+		stay_slow(afxdp, "it is no Ethernet");
+	return afxdp->state == SLOW ? 0 : open_device(afxdp);
+}
+
+__attribute__((visibility("default"))) int
+sml_afxdp_open(struct sml_transport **opened, const struct sml_transport_config *config,
+	       const struct sml_afxdp_services *services);
+
+int sml_afxdp_open(struct sml_transport **opened, const struct sml_transport_config *config,
+		   const struct sml_afxdp_services *services)
+{
+	/* Results come to this rank alone: the group's would be another flow, by another queue. */
+	struct sml_transport_config alone = *config;
+	struct afxdp *afxdp;
+	uint32_t charged = SML_RECEIVE_FRAMES * CHARGED_BYTES;
+	int error;
+
+	if (strcmp(services->version, SML_AFXDP_VERSION) != 0)
+		return services->error_set(SML_ERROR_VERSION,
+					   "%s is of another version than the library: \"%s\", not "
+					   "\"%s\"",
+					   SML_AFXDP_MODULE, SML_AFXDP_VERSION, services->version);
+	afxdp = calloc(1, sizeof(*afxdp));
+	if (afxdp == NULL)
+		return services->error_set(-ENOMEM, "no memory for an AF_XDP socket");
+	alone.has_group = false;
+	afxdp->base.poll_fd = -1;
+	afxdp->patience = PATIENCE;
+	afxdp->library = services;
+	afxdp->log = config->log;
+	afxdp->flow.queue = SML_WORKER_NO_QUEUE;
+	error = services->udp->open(&afxdp->udp, &alone);
+	if (error == 0) {
+		int poll_fd = afxdp->base.poll_fd;
+
+		afxdp->base = *afxdp->udp;
+		afxdp->base.ops = &afxdp_ops;
+		afxdp->base.poll_fd = poll_fd;
+		error = open_beside(afxdp, config);
+	}
+	if (error) {
+		afxdp_close(&afxdp->base);
+		return error;
+	}
+	if (afxdp->base.receive_bytes > charged && afxdp->state != SLOW)
+		afxdp->base.receive_bytes = charged;
+	*opened = &afxdp->base;
+	return 0;
+}

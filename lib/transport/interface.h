@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which network interface the packets leave by, and how large they may be: by
+ * the route to the switch, or by names that the user gave.
+ */
+#ifndef SML_LIB_INTERFACE_H
+#define SML_LIB_INTERFACE_H
+
+#include <net/if.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/base/address.h"
+
+struct sml_interface {
+	char name[IFNAMSIZ];
+	union sml_sockaddr source; /* port 0 */
+	bool bound;		   /* by the user's choice: sockets bind to it */
+	bool to_device;		   /* and to the device: the peer is not this very host */
+	uint32_t mtu;		   /* of the path to the peer, as far as is known */
+};
+
+/*
+ * filter: NULL; or "eth0,ib": the first interface whose name begins so; or
+ * "^lo,docker": the first whose name doesn't. 0 or an error, told by
+ * sml_error_set().
+ */
+int sml_interface_choose(struct sml_interface *interface, const char *filter,
+			 const struct sml_endpoint *peer);
+
+/* Does a name pass such a filter? */
+bool sml_interface_matches(const char *filter, const char *name);
+
+/* Bind a socket that is not connected yet. 0 or -errno. */
+int sml_interface_bind(const struct sml_interface *interface, int fd);
+
+/* The largest lane count of the wire format whose packets fit; 0: none does. */
+uint16_t sml_lanes_of_mtu(uint32_t mtu, int family);
+
+#endif

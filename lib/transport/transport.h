@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What moves packets between one shard of a worker and its switch, or all ranks
+ * of a job that embed one: a table of operations, chosen when the context opens. The rest of the
+ * library knows no transport by name. One thread at a time may use a transport.
+ *
+ * A transport may lose packets, as networks do, and never waits: what it can't
+ * take now stays in the batch until its poll_fd says POLLOUT.
+ */
+#ifndef SML_LIB_TRANSPORT_H
+#define SML_LIB_TRANSPORT_H
+
+#include "core/wire.h"
+#include "lib/base/log.h"
+#include "lib/settings/settings.h"
+#include "lib/transport/interface.h"
+
+/* As many as one super-packet can have. */
+#define SML_BATCH_PACKETS SML_SUPER_PACKET_PACKETS
+#define SML_BATCH_BYTES	  SML_SUPER_PACKET_BYTES
+
+/* Packets on their way out, back to back. [first, n) have not been taken yet. */
+struct sml_batch {
+	uint8_t *bytes; /* SML_BATCH_BYTES */
+	unsigned first, n;
+	uint32_t used;
+	uint32_t offset[SML_BATCH_PACKETS];
+	uint32_t length[SML_BATCH_PACKETS];
+	uint8_t peer[SML_BATCH_PACKETS]; /* where to, where a transport has several */
+};
+
+static inline bool sml_batch_has_room(const struct sml_batch *batch, uint32_t packet_bytes)
+{
+	return batch->n < SML_BATCH_PACKETS && batch->used + packet_bytes <= SML_BATCH_BYTES;
+}
+
+/* Where the next packet is to be written. */
+static inline uint8_t *sml_batch_place(struct sml_batch *batch)
+{
+	return batch->bytes + batch->used;
+}
+
+static inline void sml_batch_add(struct sml_batch *batch, uint32_t length, uint8_t peer)
+{
+	batch->offset[batch->n] = batch->used;
+	batch->peer[batch->n] = peer;
+	batch->length[batch->n++] = length;
+	batch->used += length;
+}
+
+static inline void sml_batch_clear(struct sml_batch *batch)
+{
+	batch->first = batch->n = batch->used = 0;
+}
+
+/* One packet that came in, 4-byte aligned; valid until the next receive. */
+struct sml_packet {
+	const void *bytes;
+	uint32_t length;
+};
+
+/* The most that one call of receive gives back. */
+#define SML_RECEIVE_PACKETS 512
+
+struct sml_transport_config {
+	const struct sml_interface *interface;
+	union sml_sockaddr peer; /* with the data port */
+	/*
+	 * NULL: it talks to `peer` alone. Else to any of SML_MAX_RANKS, of peer's
+	 * family (IPv6: IPv4 addresses mapped); filled in before the first packet, and
+	 * alive as long as it is.
+	 */
+	const union sml_sockaddr *peers;
+	const struct sml_log *log;
+	/* Results may come by this multicast group, from peer; `port` is this shard's. */
+	bool has_group;
+	union sml_sockaddr group;
+	bool single_packets; /* the switch takes none that are yet to be cut up */
+};
+
+struct sml_transport;
+
+struct sml_transport_ops {
+	const char *name;
+	/* 0 or an error, told by sml_error_set(). */
+	int (*open)(struct sml_transport **opened, const struct sml_transport_config *config);
+	/* Take packets off the front of batch, as many as go. Returns how many. */
+	unsigned (*send)(struct sml_transport *transport, struct sml_batch *batch);
+	/* Returns how many came, at most SML_RECEIVE_PACKETS. */
+	unsigned (*receive)(struct sml_transport *transport, struct sml_packet *packets);
+	/* Nothing comes by the group any more. Only where there is a group_fd. */
+	void (*leave_group)(struct sml_transport *transport);
+	void (*close)(struct sml_transport *transport);
+};
+
+/* Each transport begins with it. */
+struct sml_transport {
+	const struct sml_transport_ops *ops;
+	int poll_fd;		/* POLLIN: something came; POLLOUT: room to send */
+	int group_fd;		/* POLLIN: something came to the job's group; -1: none */
+	bool drained;		/* the last receive left nothing behind */
+	uint32_t receive_bytes; /* that it can hold until they are asked for */
+	uint16_t port;		/* its own, and its family, where it has several peers */
+	sa_family_t family;
+	char features[96]; /* for the log: what makes it fast, or not */
+};
+
+extern const struct sml_transport_ops sml_transport_udp;
+/* To one switch only, never among ranks; only opens, what is opened has its own table. */
+extern const struct sml_transport_ops sml_transport_afxdp;
+
+/*
+ * A transport that drops, duplicates and reorders what goes through `inner`,
+ * both ways, for tests. Owns inner from then on. NULL: no memory, and inner is
+ * still the caller's.
+ */
+struct sml_transport *sml_faults_wrap(struct sml_transport *inner, const struct sml_faults *faults,
+				      uint64_t salt);
+
+#endif

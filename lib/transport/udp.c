@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Packets over one UDP socket, connected to a switch, or between all ranks. System calls are what
+ * costs here, so equal packets that lie back to back leave as one datagram that the kernel (or the
+ * NIC) cuts up (UDP_SEGMENT), and come in glued together (UDP_GRO), many to a call. Where the
+ * kernel refuses that, sendmmsg and recvmmsg still move many.
+ *
+ * Errors of the socket are weather: an ICMP "refused" from a switch that is
+ * restarting, a firewall's drop seen as EPERM. The packet is lost; the worker's
+ * timer repairs that. That a switch is gone for good, the control connection
+ * knows.
+ */
+#include <errno.h>
+#include <netinet/udp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/error.h"
+#include "lib/transport/transport.h"
+#include "lib/transport/udp_group.h"
+#include "lib/transport/udp_inbox.h"
+#include "switchml.h"
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+
+#define SOCKET_BUFFER_BYTES (8 << 20)
+/* So many packets too long for the path: it has become narrower for good. */
+#define TOO_LONG_LIMIT 128
+/* With a group: of so many receives, one begins with what comes to this rank alone. */
+#define OWN_TURN 16
+
+struct control {
+	_Alignas(struct cmsghdr) char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+struct udp {
+	struct sml_transport base;
+	const struct sml_log *log;
+	const union sml_sockaddr *peers; /* NULL: the socket is connected */
+	bool segments, glues, v6;
+	unsigned too_long;
+	/* Out: one message a run of equal packets. */
+	struct mmsghdr out[SML_BATCH_PACKETS];
+	struct iovec out_bytes[SML_BATCH_PACKETS];
+	struct control out_control[SML_BATCH_PACKETS];
+	unsigned run[SML_BATCH_PACKETS];
+	/* In: what comes to this rank alone, and to the job's group. NULL: there is none. */
+	struct sml_udp_inbox *own, *group;
+	unsigned n_receives;
+};
+
+static struct udp *udp_of(struct sml_transport *transport)
+{
+	return (struct udp *)transport;
+}
+
+/* ---- set-up ---- */
+
+static uint32_t enlarge(int fd, int force, int option)
+{
+	int bytes = SOCKET_BUFFER_BYTES;
+	socklen_t length = sizeof(bytes);
+
+	if (setsockopt(fd, SOL_SOCKET, force, &bytes, sizeof(bytes)) < 0)
+		(void)setsockopt(fd, SOL_SOCKET, option, &bytes, sizeof(bytes));
+	if (getsockopt(fd, SOL_SOCKET, option, &bytes, &length) < 0)
+		return 0;
+	return (uint32_t)bytes; /* as the kernel counts: headers and slack included */
+}
+
+static void forbid_fragments(const struct udp *udp, bool forbid)
+{
+	int v4 = forbid ? IP_PMTUDISC_DO : IP_PMTUDISC_DONT;
+	int v6 = forbid ? IPV6_PMTUDISC_DO : IPV6_PMTUDISC_DONT;
+
+	/* Of IPv4 also on a socket of both families. */
+	if (!udp->v6 || udp->peers)
+		(void)setsockopt(udp->base.poll_fd, IPPROTO_IP, IP_MTU_DISCOVER, &v4, sizeof(v4));
+	if (udp->v6)
+		(void)setsockopt(udp->base.poll_fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &v6,
+				 sizeof(v6));
+}
+
+/* Anybody may send to it: cookies and tags tell who is who. */
+static int listen_for_peers(struct udp *udp)
+{
+	union sml_sockaddr own = {.any.sa_family = udp->v6 ? AF_INET6 : AF_INET};
+	int fd = udp->base.poll_fd;
+	socklen_t length = sizeof(own);
+
+	/* Bound already where an interface was chosen: then this one fails, and all is well. */
+	(void)bind(fd, &own.any, sml_sockaddr_length(&own));
+	if (getsockname(fd, &own.any, &length) < 0)
+		return -errno;
+	/* The port is at the same place in both families. */
+	udp->base.port = ntohs(own.v4.sin_port);
+	udp->base.family = own.any.sa_family;
+	return udp->base.port ? 0 : -EADDRNOTAVAIL;
+}
+
+static int connect_socket(struct udp *udp, const struct sml_transport_config *config)
+{
+	int fd = socket(config->peer.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct sml_interface interface = *config->interface;
+	int on = 1, off = 0, error;
+	uint32_t send_bytes;
+
+	if (fd < 0)
+		return -errno;
+	udp->base.poll_fd = fd;
+	if (config->peers) {
+		/* Of both families, and those on this very host by the loopback device. */
+		if (udp->v6)
+			(void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int){0}, sizeof(int));
+		if (udp->v6)
+			sml_sockaddr_map(&interface.source);
+		interface.to_device = false;
+	}
+	error = sml_interface_bind(&interface, fd);
+	if (error)
+		return error;
+	forbid_fragments(udp, true);
+	udp->base.receive_bytes = enlarge(fd, SO_RCVBUFFORCE, SO_RCVBUF);
+	send_bytes = enlarge(fd, SO_SNDBUFFORCE, SO_SNDBUF);
+	if (config->peers)
+		error = listen_for_peers(udp);
+	else if (connect(fd, &config->peer.any, sml_sockaddr_length(&config->peer)) < 0)
+		error = -errno;
+	if (error)
+		return error;
+	udp->glues = setsockopt(fd, IPPROTO_UDP, UDP_GRO, &on, sizeof(on)) == 0;
+	udp->segments = !config->single_packets &&
+			setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &off, sizeof(off)) == 0;
+	snprintf(udp->base.features, sizeof(udp->base.features),
+		 "%s, %s, buffers of %u KiB in and %u KiB out",
+		 udp->segments ? "UDP_SEGMENT" : "sendmmsg", udp->glues ? "UDP_GRO" : "recvmmsg",
+		 udp->base.receive_bytes >> 10, send_bytes >> 10);
+	return 0;
+}
+
+static void udp_leave_group(struct sml_transport *transport)
+{
+	struct udp *udp = udp_of(transport);
+
+	if (udp->base.group_fd >= 0)
+		close(udp->base.group_fd);
+	udp->base.group_fd = -1;
+	sml_udp_inbox_free(udp->group);
+	udp->group = NULL;
+}
+
+/* Optional: without it, results come to this rank alone. The probe tells whether they do. */
+static void join_group(struct udp *udp, const struct sml_transport_config *config)
+{
+	int fd = sml_udp_group_join(&config->group, &config->peer, config->interface), on = 1;
+	bool glues;
+
+	if (fd < 0) {
+		sml_log(udp->log, SML_LOG_WARN,
+			"the switch's multicast group cannot be joined on interface %s (%s): "
+			"results come to this rank one by one",
+			config->interface->name, strerrordesc_np(-fd));
+		return;
+	}
+	udp->base.group_fd = fd;
+	(void)enlarge(fd, SO_RCVBUFFORCE, SO_RCVBUF);
+	glues = setsockopt(fd, IPPROTO_UDP, UDP_GRO, &on, sizeof(on)) == 0;
+	udp->group = sml_udp_inbox_new(fd, glues);
+	if (udp->group == NULL)
+		udp_leave_group(&udp->base);
+}
+
+static void udp_close(struct sml_transport *transport)
+{
+	struct udp *udp = udp_of(transport);
+
+	udp_leave_group(transport);
+	if (udp->base.poll_fd >= 0)
+		close(udp->base.poll_fd);
+	sml_udp_inbox_free(udp->own);
+	free(udp);
+}
+
+static int udp_open(struct sml_transport **opened, const struct sml_transport_config *config)
+{
+	struct udp *udp = calloc(1, sizeof(*udp));
+	int error;
+
+	if (udp == NULL)
+		return sml_error_set(-ENOMEM, "no memory for a socket's buffers");
+	udp->base =
+		(struct sml_transport){.ops = &sml_transport_udp, .poll_fd = -1, .group_fd = -1};
+	udp->log = config->log;
+	udp->peers = config->peers;
+	udp->v6 = config->peer.any.sa_family == AF_INET6;
+	error = connect_socket(udp, config);
+	if (error == 0)
+		udp->own = sml_udp_inbox_new(udp->base.poll_fd, udp->glues);
+	if (error == 0 && udp->own == NULL)
+		error = -ENOMEM;
+	if (error) {
+		udp_close(&udp->base);
+		return sml_error_set(error, "a UDP socket to the switch cannot be opened: %s",
+				     strerrordesc_np(-error));
+	}
+	if (config->has_group)
+		join_group(udp, config);
+	*opened = &udp->base;
+	return 0;
+}
+
+/* ---- out ---- */
+
+/* Packets from i on that can leave as one: equal lengths, the last may be shorter. */
+static unsigned run_from(const struct udp *udp, const struct sml_batch *batch, unsigned i)
+{
+	unsigned n = 1;
+
+	if (!udp->segments)
+		return 1;
+	while (i + n < batch->n && batch->peer[i + n] == batch->peer[i] &&
+	       batch->length[i + n - 1] == batch->length[i] &&
+	       batch->length[i + n] <= batch->length[i])
+		n++;
+	return n;
+}
+
+static void set_segment_bytes(struct msghdr *message, struct control *control, uint16_t bytes)
+{
+	struct cmsghdr *header;
+
+	message->msg_control = control->bytes;
+	message->msg_controllen = CMSG_SPACE(sizeof(bytes));
+	header = CMSG_FIRSTHDR(message);
+	header->cmsg_level = IPPROTO_UDP;
+	header->cmsg_type = UDP_SEGMENT;
+	header->cmsg_len = CMSG_LEN(sizeof(bytes));
+	memcpy(CMSG_DATA(header), &bytes, sizeof(bytes));
+}
+
+static unsigned build_messages(struct udp *udp, const struct sml_batch *batch)
+{
+	unsigned m = 0;
+
+	for (unsigned i = batch->first; i < batch->n; i += udp->run[m++]) {
+		unsigned n = run_from(udp, batch, i);
+		uint32_t end = batch->offset[i + n - 1] + batch->length[i + n - 1];
+
+		udp->run[m] = n;
+		udp->out_bytes[m] =
+			(struct iovec){batch->bytes + batch->offset[i], end - batch->offset[i]};
+		udp->out[m].msg_hdr =
+			(struct msghdr){.msg_iov = &udp->out_bytes[m], .msg_iovlen = 1};
+		if (udp->peers) {
+			const union sml_sockaddr *peer = &udp->peers[batch->peer[i]];
+
+			udp->out[m].msg_hdr.msg_name = (void *)(uintptr_t)peer;
+			udp->out[m].msg_hdr.msg_namelen = sml_sockaddr_length(peer);
+		}
+		if (n > 1)
+			set_segment_bytes(&udp->out[m].msg_hdr, &udp->out_control[m],
+					  (uint16_t)batch->length[i]);
+	}
+	return m;
+}
+
+static void stop_segmenting(struct udp *udp, int error)
+{
+	udp->segments = false;
+	sml_log(udp->log, SML_LOG_INFO,
+		"the kernel won't segment datagrams here (%s): going on with sendmmsg",
+		strerrordesc_np(error));
+}
+
+/*
+ * The first message was refused. Returns how many packets to give up; 0 means
+ * that they can be tried again, in another way.
+ */
+static unsigned refused(struct udp *udp, int error)
+{
+	switch (error) {
+	case EINTR:
+	case ECONNREFUSED: /* of an earlier packet: reported once, and gone */
+		return 0;
+	case EINVAL:
+	case EIO:
+	case EOPNOTSUPP:
+		if (udp->run[0] == 1)
+			return 1;
+		stop_segmenting(udp, error);
+		return 0;
+	case EMSGSIZE:
+		if (++udp->too_long == TOO_LONG_LIMIT) {
+			sml_log(udp->log, SML_LOG_WARN,
+				"the path to the switch has become narrower than the packets: "
+				"they are fragmented from now on. Set SWITCHML_MTU");
+			forbid_fragments(udp, false);
+			udp->segments = false;
+		}
+		return udp->run[0];
+	default:
+		return udp->run[0];
+	}
+}
+
+static unsigned udp_send(struct sml_transport *transport, struct sml_batch *batch)
+{
+	struct udp *udp = udp_of(transport);
+	unsigned before = batch->first;
+	unsigned patience = 8; /* with errors that are worth another try */
+
+	while (batch->first < batch->n) {
+		unsigned n = build_messages(udp, batch);
+		int sent = sendmmsg(udp->base.poll_fd, udp->out, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+			break;
+		if (sent < 0) {
+			unsigned lost = refused(udp, errno);
+
+			batch->first += lost || --patience ? lost : udp->run[0];
+			continue;
+		}
+		for (int m = 0; m < sent; m++)
+			batch->first += udp->run[m];
+	}
+	return batch->first - before;
+}
+
+/* ---- in ---- */
+
+/*
+ * Where there is a group, most comes that way. Now and then the other socket has its turn all the
+ * same: a group that is never empty must not keep those waiting who have lost a result.
+ */
+static unsigned receive_with_group(struct udp *udp, struct sml_packet *packets)
+{
+	bool own_drained, group_drained = false;
+	unsigned n = 0;
+
+	if (++udp->n_receives % OWN_TURN != 0)
+		n = sml_udp_inbox_receive(udp->group, packets, &group_drained);
+	udp->base.drained = false;
+	if (n > 0)
+		return n;
+	n = sml_udp_inbox_receive(udp->own, packets, &own_drained);
+	udp->base.drained = own_drained && group_drained;
+	return n;
+}
+
+static unsigned udp_receive(struct sml_transport *transport, struct sml_packet *packets)
+{
+	struct udp *udp = udp_of(transport);
+
+	if (udp->group)
+		return receive_with_group(udp, packets);
+	return sml_udp_inbox_receive(udp->own, packets, &udp->base.drained);
+}
+
+const struct sml_transport_ops sml_transport_udp = {
+	.name = "udp",
+	.open = udp_open,
+	.send = udp_send,
+	.receive = udp_receive,
+	.leave_group = udp_leave_group,
+	.close = udp_close,
+};

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The dataplane's sockets: see udp_socket.h. */
+#include "net/udp_socket.h"
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <netinet/udp.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/wire.h"
+#include "net/address.h"
+
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+
+/* Asked for; what the system's limit leaves of it decides the ranks' windows. */
+#define WANTED_BUFFER_BYTES (32 << 20)
+
+/* As many as the limit allows: the FORCE option needs CAP_NET_ADMIN. */
+static void widen_buffers(int fd, uint32_t *buffer_bytes)
+{
+	int bytes = WANTED_BUFFER_BYTES, got = 0;
+	socklen_t length = sizeof(got);
+
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)) < 0)
+		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes)) < 0)
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+	if (getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &got, &length) == 0 && got > 0)
+		*buffer_bytes = (uint32_t)got;
+}
+
+/*
+ * Which of the sockets on the port gets a packet: (job + shard) mod threads, so
+ * that a slot has one owner. The filter sees the UDP payload.
+ */
+static int steer(int fd, unsigned n_threads)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_B | BPF_ABS, offsetof(struct sml_header, shard)),
+		BPF_STMT(BPF_MISC | BPF_TAX, 0),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct sml_header, job_be)),
+		BPF_STMT(BPF_ALU | BPF_ADD | BPF_X, 0),
+		BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, n_threads),
+		BPF_STMT(BPF_RET | BPF_A, 0),
+	};
+	struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
+
+	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof(program));
+}
+
+/* Optional all: without them packets come one by one, or drops are not seen. */
+static void ask_for_news(int fd, const struct sml_place *place,
+			 const struct sml_udp_options *options)
+{
+	bool for_xdp = options->for_xdp;
+	bool v6 = place->address.any.sa_family == AF_INET6;
+	int one = 1, probe = v6 ? IPV6_PMTUDISC_PROBE : IP_PMTUDISC_PROBE;
+
+	/* With it, packets would be glued together before they come to generic XDP. */
+	if (!for_xdp)
+		setsockopt(fd, SOL_UDP, UDP_GRO, &one, sizeof(one));
+	setsockopt(fd, SOL_SOCKET, SO_RXQ_OVFL, &one, sizeof(one));
+	/*
+	 * Never fragments: what a path takes, the probes have found out, and one lost
+	 * fragment loses a packet. Nor does a forged "too big" narrow a path.
+	 */
+	setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &(int){IP_PMTUDISC_PROBE}, sizeof(int));
+	if (v6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &probe, sizeof(probe));
+	if (!place->all && !for_xdp && !options->group_hops)
+		return;
+	setsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_RECVPKTINFO : IP_PKTINFO, &one,
+		   sizeof(one));
+}
+
+/* Of IPv4 also on a socket of both families. */
+static void limit_hops(int fd, const struct sml_place *place, int hops)
+{
+	setsockopt(fd, IPPROTO_IP, IP_MULTICAST_TTL, &hops, sizeof(hops));
+	if (place->address.any.sa_family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, &hops, sizeof(hops));
+}
+
+/* Sockets that share a port would share it with another switch, too: not if one has it. */
+static int check_that_port_is_free(struct sml_place place)
+{
+	int fd = sml_place_socket(&place, SOCK_DGRAM), rc;
+
+	if (fd < 0)
+		return fd;
+	rc = sml_place_bind(&place, fd);
+	close(fd);
+	return rc;
+}
+
+static int open_socket(const struct sml_udp_options *options, bool first)
+{
+	struct sml_place place;
+	int rc = sml_place_parse(options->address, options->port, &place), fd, one = 1;
+
+	if (rc == 0 && first && options->n_threads > 1)
+		rc = check_that_port_is_free(place);
+	if (rc < 0)
+		return rc;
+	fd = sml_place_socket(&place, SOCK_DGRAM);
+	if (fd < 0)
+		return fd;
+	if (options->n_threads > 1 &&
+	    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) < 0)
+		rc = -errno;
+	ask_for_news(fd, &place, options);
+	if (options->group_hops)
+		limit_hops(fd, &place, options->group_hops);
+	if (rc == 0)
+		rc = sml_place_bind(&place, fd);
+	if (rc == 0 && options->n_threads > 1 && steer(fd, options->n_threads) < 0)
+		rc = -errno;
+	if (rc < 0) {
+		close(fd);
+		return rc;
+	}
+	return fd;
+}
+
+int sml_udp_socket_open(const struct sml_udp_options *options, bool first, uint32_t *buffer_bytes,
+			char *error_text, size_t error_bytes)
+{
+	int fd = open_socket(options, first);
+
+	if (fd < 0)
+		snprintf(error_text, error_bytes,
+			 "cannot use UDP port %u of %s for data: %s; choose another with "
+			 "--data-port, or see who has it: ss -lunp",
+			 options->port, options->address ? options->address : "all addresses",
+			 strerror(-fd));
+	else
+		widen_buffers(fd, buffer_bytes);
+	return fd;
+}
+
+uint32_t sml_udp_segment_bytes(struct msghdr *message, uint32_t length, uint32_t *drops)
+{
+	uint32_t segment = length;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c)) {
+		if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
+			int bytes;
+
+			memcpy(&bytes, CMSG_DATA(c), sizeof(bytes));
+			segment = bytes > 0 ? (uint32_t)bytes : length;
+		} else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_RXQ_OVFL) {
+			memcpy(drops, CMSG_DATA(c), sizeof(*drops));
+		}
+	}
+	/* An empty packet is one malformed packet, not an endless loop. */
+	return segment ? segment : 4;
+}
+
+/* As the kernel takes it: our address, and of the interface only what it needs for that. */
+static void put_from(struct sml_path *path, int level, int type, const void *info, size_t bytes)
+{
+	struct msghdr message = {
+		.msg_control = path->from.bytes,
+		.msg_controllen = sizeof(path->from.bytes),
+	};
+	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+
+	header->cmsg_level = level;
+	header->cmsg_type = type;
+	header->cmsg_len = CMSG_LEN(bytes);
+	memcpy(CMSG_DATA(header), info, bytes);
+	path->from_bytes = (uint32_t)CMSG_SPACE(bytes);
+}
+
+uint32_t sml_udp_interface(struct msghdr *message)
+{
+	struct in6_pktinfo v6;
+	struct in_pktinfo v4;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c)) {
+		if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
+			memcpy(&v6, CMSG_DATA(c), sizeof(v6));
+			return v6.ipi6_ifindex;
+		}
+		if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
+			memcpy(&v4, CMSG_DATA(c), sizeof(v4));
+			return (uint32_t)v4.ipi_ifindex;
+		}
+	}
+	return 0;
+}
+
+void sml_udp_path(struct msghdr *message, struct sml_path *path)
+{
+	struct in6_pktinfo v6;
+	struct in_pktinfo v4;
+
+	*path = (struct sml_path){.from_bytes = 0};
+	memcpy(&path->to, message->msg_name, message->msg_namelen);
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c)) {
+		if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
+			memcpy(&v6, CMSG_DATA(c), sizeof(v6));
+			if (!IN6_IS_ADDR_LINKLOCAL(&v6.ipi6_addr))
+				v6.ipi6_ifindex = 0;
+			put_from(path, IPPROTO_IPV6, IPV6_PKTINFO, &v6, sizeof(v6));
+		} else if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO &&
+			   path->from_bytes == 0) {
+			memcpy(&v4, CMSG_DATA(c), sizeof(v4));
+			v4.ipi_ifindex = 0;
+			put_from(path, IPPROTO_IP, IP_PKTINFO, &v4, sizeof(v4));
+		}
+	}
+}
+
+/*
+ * For IPv4 the kernel takes the interface that has our address, also where a rank of this very
+ * host has sent over the loopback device; for IPv6 it has to be named.
+ */
+bool sml_udp_group_path(struct msghdr *message, const struct sml_group *group, uint8_t shard,
+			struct sml_path *path)
+{
+	const struct sockaddr_in6 *from = message->msg_name;
+	bool v4 = from->sin6_family == AF_INET || IN6_IS_ADDR_V4MAPPED(&from->sin6_addr);
+	struct in6_pktinfo info;
+
+	if (v4 != (group->bytes == 4))
+		return false;
+	sml_udp_path(message, path);
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); !v4 && c; c = CMSG_NXTHDR(message, c)) {
+		if (c->cmsg_level != IPPROTO_IPV6 || c->cmsg_type != IPV6_PKTINFO)
+			continue;
+		memcpy(&info, CMSG_DATA(c), sizeof(info));
+		put_from(path, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof(info));
+	}
+	sml_group_address(group, shard, from->sin6_family, &path->to);
+	path->is_group = true;
+	return true;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "net/xdp_device.h"
+
+#include <errno.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* What is asked, and what is answered, is in `about`. */
+static int ask(const char *name, unsigned long request, struct ifreq *about)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc;
+
+	if (fd < 0)
+		return -errno;
+	memcpy(about->ifr_name, name, IF_NAMESIZE);
+	rc = ioctl(fd, request, about) < 0 ? -errno : 0;
+	close(fd);
+	return rc;
+}
+
+int sml_xdp_ask_device(const char *name, unsigned long request, void *argument)
+{
+	struct ifreq about = {.ifr_data = argument};
+
+	return ask(name, request, &about);
+}
+
+static bool is_loopback(const char *name)
+{
+	struct ifreq about = {.ifr_flags = 0};
+
+	return ask(name, SIOCGIFFLAGS, &about) == 0 && (about.ifr_flags & IFF_LOOPBACK);
+}
+
+bool sml_xdp_is_virtual(const char *name)
+{
+	static const char *const drivers[] = {"veth", "tun", "virtio_net", "vif"};
+	struct ethtool_drvinfo about = {.cmd = ETHTOOL_GDRVINFO};
+
+	if (is_loopback(name))
+		return true;
+	if (sml_xdp_ask_device(name, SIOCETHTOOL, &about) < 0)
+		return false;
+	for (size_t i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++)
+		if (strcmp(about.driver, drivers[i]) == 0)
+			return true;
+	return false;
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Connections of the control port. Anybody can open one, so nothing that a peer
+ * does, or leaves undone, may cost more than its own connection: what it sends
+ * is bounded, what waits for it is bounded, and so is its time to say what it
+ * wants. strangers.c has the bounds of all together.
+ *
+ *	stranger --- Join ---> a job's member --- the job ends ---> ending -> free
+ *	   \--- garbage, 10 s without joining, the peer's end ------------>/
+ *
+ * The invariant: connections are freed by their own events and by the tick, and
+ * nowhere else, so that whoever walks a job's members may end any of them.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "switch/control/server.h"
+#include "switch/control/wire.h"
+
+/* One that ends may still read what it was told, for so long. */
+#define LINGER_NS 1000000000ull
+/* The longest message of a worker, a report of 2 x 4096 chunks, has 160 KiB. */
+#define MAX_INPUT_BYTES (256u << 10)
+/* The longest of a member, a result that it keeps, has 9 KiB; */
+#define MAX_MEMBER_BYTES (16u << 10)
+/* where ranks have the slots, a report of what these wait for has 85 KiB. */
+#define MAX_REPORT_BYTES (128u << 10)
+/* A peer that lets so much wait gets no answers to more questions. */
+#define MAX_UNREAD_BYTES (64u << 10)
+
+/* ---- the end ---- */
+
+void sml_connection_free(struct sml_connection *connection)
+{
+	struct sml_server *server = connection->server;
+	int fd = bufferevent_getfd(connection->stream);
+
+	if (connection->previous != NULL)
+		connection->previous->next = connection->next;
+	else
+		server->connections = connection->next;
+	if (connection->next != NULL)
+		connection->next->previous = connection->previous;
+	server->n_connections--;
+	server->held_bytes -= connection->held_bytes;
+	sml_wire_fini(connection);
+	/* libevent would close it in its loop's next round: too late for who makes room. */
+	bufferevent_setfd(connection->stream, -1);
+	evutil_closesocket(fd);
+	bufferevent_free(connection->stream);
+	free(connection);
+	if (server->stopping && server->connections == NULL)
+		event_base_loopbreak(server->base);
+}
+
+void sml_connection_lose(struct sml_connection *connection, const char *why)
+{
+	if (connection->job != NULL)
+		sml_job_lost(connection, why);
+	sml_connection_free(connection);
+}
+
+bool sml_connection_listens(const struct sml_connection *connection)
+{
+	return sml_wire_unsent_bytes(connection) <= MAX_UNREAD_BYTES;
+}
+
+static void drain(struct sml_connection *connection)
+{
+	struct evbuffer *in = bufferevent_get_input(connection->stream);
+
+	evbuffer_drain(in, evbuffer_get_length(in));
+}
+
+/*
+ * Not close() at once: with bytes of the peer's unread that would be a reset,
+ * which destroys what the peer has not read yet. So: our end, then the peer's.
+ */
+static void end_when_sent(struct sml_connection *connection)
+{
+	if (sml_wire_unsent_bytes(connection) == 0)
+		shutdown(bufferevent_getfd(connection->stream), SHUT_WR);
+}
+
+void sml_connection_end(struct sml_connection *connection)
+{
+	if (connection->closing)
+		return;
+	connection->closing = true;
+	connection->heard_ns = sml_now_ns();
+	drain(connection);
+	sml_wire_finish(connection);
+	end_when_sent(connection);
+}
+
+bool sml_connection_is_over(struct sml_connection *connection, uint64_t now_ns)
+{
+	if (connection->closing)
+		return now_ns > connection->heard_ns + LINGER_NS;
+	if (connection->job != NULL)
+		connection->stranger_ns = now_ns;
+	/* Whatever it says: to join is all that counts. */
+	return now_ns >
+	       connection->stranger_ns + connection->server->config.greeting_ms * 1000000ull;
+}
+
+/* ---- out ---- */
+
+int sml_connection_send(struct sml_connection *connection, const SmlControl__Envelope *message)
+{
+	int rc;
+
+	if (connection->closing)
+		return 0;
+	/* Out of memory, the peer hears nothing more and its heartbeat ends it. */
+	rc = sml_frame_write(sml_wire_messages_out(connection), message);
+	if (rc == 0)
+		sml_wire_push(connection);
+	return rc;
+}
+
+void sml_connection_refuse(struct sml_connection *connection, int error, const char *text)
+{
+	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
+	SmlControl__Abort abort_message = SML_CONTROL__ABORT__INIT;
+
+	abort_message.error = error;
+	abort_message.text = (char *)(uintptr_t)text;
+	message.body_case = SML_CONTROL__ENVELOPE__BODY_ABORT;
+	message.abort = &abort_message;
+	sml_connection_send(connection, &message);
+	sml_connection_end(connection);
+}
+
+static void on_written(struct bufferevent *stream, void *context)
+{
+	struct sml_connection *connection = context;
+
+	(void)stream;
+	if (connection->closing)
+		end_when_sent(connection);
+	sml_strangers_count(connection);
+}
+
+/* ---- in ---- */
+
+static void answer_ping(struct sml_connection *connection, const SmlControl__Ping *ping)
+{
+	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
+	SmlControl__Pong pong = SML_CONTROL__PONG__INIT;
+
+	pong.time_ns = ping->time_ns;
+	message.body_case = SML_CONTROL__ENVELOPE__BODY_PONG;
+	message.pong = &pong;
+	sml_connection_send(connection, &message);
+}
+
+static void handle(struct sml_connection *connection, const SmlControl__Envelope *message)
+{
+	bool listens = sml_connection_listens(connection);
+
+	switch (message->body_case) {
+	case SML_CONTROL__ENVELOPE__BODY_PING:
+		if (connection->job != NULL && message->ping->stripe != NULL)
+			sml_job_note_served(connection, message->ping->stripe);
+		if (listens)
+			answer_ping(connection, message->ping);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_STATUS_REQUEST:
+		if (listens)
+			sml_status_send(connection->server, connection);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_JOIN:
+		if (connection->job == NULL)
+			sml_job_join(connection->server, connection, message->join);
+		break;
+	default:
+		if (connection->job != NULL)
+			sml_job_message(connection, message);
+		break;
+	}
+}
+
+/* A peer that has been no member: said once a second, counted always. */
+static void turn_away(struct sml_connection *connection, const char *why)
+{
+	if (connection->job == NULL)
+		sml_strangers_refused(connection, why, false);
+	sml_connection_lose(connection, why);
+}
+
+static size_t longest_message(const struct sml_connection *connection)
+{
+	if (connection->job == NULL)
+		return MAX_INPUT_BYTES;
+	return sml_server_is_rendezvous(connection->server) ? MAX_REPORT_BYTES : MAX_MEMBER_BYTES;
+}
+
+static void on_read(struct bufferevent *stream, void *context)
+{
+	struct sml_connection *connection = context;
+	struct evbuffer *in = sml_wire_messages_in(connection);
+	SmlControl__Envelope *message;
+	int rc = 0;
+
+	(void)stream;
+	if (!connection->closing && sml_wire_pull(connection) < 0) {
+		sml_wire_failed(connection);
+		return;
+	}
+	while (!connection->closing && (rc = sml_frame_read(in, &message)) > 0) {
+		connection->heard_ns = sml_now_ns();
+		handle(connection, message);
+		sml_control__envelope__free_unpacked(message, NULL);
+	}
+	if (connection->closing)
+		drain(connection);
+	else if (rc < 0 && connection->tls == NULL && sml_tls_is_hello(in))
+		sml_wire_refuse_tls(connection);
+	else if (rc < 0)
+		turn_away(connection, "it sent what is not a control message");
+	else if (sml_frame_bytes(in) > longest_message(connection))
+		turn_away(connection, "it sent a control message that is too long");
+	else
+		sml_strangers_count(connection);
+}
+
+static void on_event(struct bufferevent *stream, short what, void *context)
+{
+	struct sml_connection *connection = context;
+	char why[SML_TEXT_BYTES];
+	double age_s = (double)(sml_now_ns() - connection->heard_ns) / 1e9;
+
+	(void)stream;
+	if (what & BEV_EVENT_ERROR)
+		snprintf(why, sizeof(why), "its connection broke: %s (last heard %.3f s ago)",
+			 evutil_socket_error_to_string(EVUTIL_SOCKET_ERROR()), age_s);
+	else
+		snprintf(why, sizeof(why), "its connection ended (last heard %.3f s ago)", age_s);
+	if (what & (BEV_EVENT_ERROR | BEV_EVENT_EOF))
+		sml_connection_lose(connection, why);
+}
+
+/* ---- the beginning ---- */
+
+void sml_connection_open(struct sml_server *server, int fd)
+{
+	struct sml_connection *connection;
+	struct bufferevent *stream;
+	int one = 1;
+
+	stream = bufferevent_socket_new(server->base, fd, BEV_OPT_CLOSE_ON_FREE);
+	connection = calloc(1, sizeof(*connection));
+	if (connection != NULL)
+		connection->server = server;
+	if (stream == NULL || connection == NULL || !sml_wire_init(connection)) {
+		if (stream != NULL)
+			bufferevent_free(stream);
+		else
+			evutil_closesocket(fd);
+		if (connection != NULL)
+			sml_wire_fini(connection);
+		free(connection);
+		return;
+	}
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	connection->stream = stream;
+	connection->heard_ns = connection->stranger_ns = sml_now_ns();
+	connection->next = server->connections;
+	if (connection->next != NULL)
+		connection->next->previous = connection;
+	server->connections = connection;
+	server->n_connections++;
+	bufferevent_setcb(stream, on_read, on_written, on_event, connection);
+	/*
+	 * 16 KiB are read at a time, then on_read() takes or refuses what is there: no
+	 * high watermark is needed, and libevent's crashes where memory has run out.
+	 */
+	if (bufferevent_enable(stream, EV_READ | EV_WRITE) < 0)
+		sml_connection_free(connection);
+	sml_strangers_make_room(server);
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Results by multicast: what ranks are told, and who is told when a group does not
+ * reach a rank. That costs time, never a result: whom it does not reach gets results
+ * one by one, and every rank asks for what it lacks.
+ */
+#include <stdio.h>
+
+#include "switch/control/job.h"
+
+static bool has_group(const struct sml_job *job)
+{
+	return job->server->group.bytes > 0;
+}
+
+void sml_job_describe_group(const struct sml_job *job, struct sml_group *group,
+			    SmlControl__Group *message, SmlControl__Admitted *admitted)
+{
+	/* One rank is as well served without. */
+	if (!has_group(job) || job->n_ranks < 2)
+		return;
+	*group = sml_group_of_job(&job->server->group, job->place);
+	message->address.data = group->address;
+	message->address.len = group->bytes;
+	message->port = group->port;
+	admitted->group = message;
+}
+
+void sml_job_note_group(struct sml_job *job, uint8_t rank, bool reached)
+{
+	struct sml_server *server = job->server;
+
+	if (has_group(job) && reached)
+		server->operations->reaches_by_group(server->dataplane, job->rules.job, rank);
+}
+
+static uint64_t reached_ranks(const struct sml_job *job)
+{
+	const struct sml_server *server = job->server;
+
+	if (!has_group(job) || job->state < SML_JOB_PROBING)
+		return 0;
+	return server->operations->reached_by_group(server->dataplane, job->rules.job);
+}
+
+/* One alone is sent to as without a group. */
+bool sml_job_is_by_group(const struct sml_job *job, uint8_t rank)
+{
+	uint64_t ranks = reached_ranks(job);
+
+	return (ranks & (ranks - 1)) && (ranks >> rank & 1);
+}
+
+/* "2 (host gpu3), 5 (host gpu6)", and that they have been told of. */
+static unsigned list_unreached(struct sml_job *job, uint64_t reached, char *text, size_t bytes)
+{
+	unsigned n = 0;
+	size_t used = 0;
+
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		struct sml_member *member = &job->members[rank];
+
+		if ((reached >> rank & 1) || member->told_unreached)
+			continue;
+		member->told_unreached = true;
+		n++;
+		if (used < bytes)
+			used += (size_t)snprintf(text + used, bytes - used, "%s%u (host %s)",
+						 used ? ", " : "", rank, member->host);
+	}
+	return n;
+}
+
+void sml_job_watch_group(struct sml_job *job)
+{
+	char ranks[SML_TEXT_BYTES], group[SML_GROUP_TEXT_BYTES];
+	struct sml_group own;
+	unsigned n;
+
+	if (!has_group(job) || job->state < SML_JOB_RUNNING || job->n_ranks < 2)
+		return;
+	n = list_unreached(job, reached_ranks(job), ranks, sizeof(ranks));
+	if (n == 0)
+		return;
+	own = sml_group_of_job(&job->server->group, job->place);
+	sml_group_text(&own, group);
+	fprintf(stderr,
+		"switchml switch: job \"%s\": the multicast group %s does not reach rank%s %s: "
+		"results go there one by one, which costs this switch more. Does a firewall drop "
+		"them, or a bridge that snoops IGMP or MLD without a querier?\n",
+		job->name, group, n == 1 ? "" : "s", ranks);
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Going on where another switch has died: the merge of what all ranks report,
+ * and results from those who keep them to those who lack them. core/resume.h
+ * has the rules; here they meet connections.
+ *
+ * The order of messages on each connection does the rest: a rank gets all that
+ * is handed over to it before Admitted, and begins only after that.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "switch/control/job.h"
+
+void sml_job_free_plans(struct sml_job *job)
+{
+	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++) {
+		free(job->plans[stream].handovers);
+		free(job->plans[stream].table);
+		job->plans[stream] = (struct sml_resume_plan){0};
+	}
+}
+
+static int merge(struct sml_job *job, enum sml_stream_id stream)
+{
+	struct sml_resume_plan *plan = &job->plans[stream];
+	struct sml_resume_report reports[SML_MAX_RANKS];
+
+	plan->handovers = calloc(SML_MAX_PLAN, sizeof(*plan->handovers));
+	plan->table = calloc(SML_MAX_PLAN, sizeof(*plan->table));
+	if (plan->handovers == NULL || plan->table == NULL)
+		return -1;
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		const SmlControl__StreamReport *report =
+			job->members[rank].resume->resume->streams[stream];
+
+		reports[rank] = (struct sml_resume_report){
+			.beyond = report->beyond,
+			.lacking = report->lacking,
+			.n_lacking = (uint32_t)report->n_lacking,
+			.kept = report->kept,
+			.n_kept = (uint32_t)report->n_kept,
+		};
+	}
+	return sml_resume_merge(reports, job->n_ranks, plan, SML_MAX_PLAN);
+}
+
+static void fetch(struct sml_job *job, enum sml_stream_id stream,
+		  const struct sml_resume_handover *handover)
+{
+	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
+	SmlControl__Fetch request = SML_CONTROL__FETCH__INIT;
+
+	request.stream = stream;
+	request.chunk = handover->chunk;
+	message.body_case = SML_CONTROL__ENVELOPE__BODY_FETCH;
+	message.fetch = &request;
+	sml_connection_send(job->members[handover->from].connection, &message);
+	job->n_results_missing++;
+}
+
+/* 1 + the highest that any rank was told: no packet of before can be taken for new. */
+static uint32_t next_epoch(const struct sml_job *job)
+{
+	uint32_t epoch = 0;
+
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].resume->resume->epoch > epoch)
+			epoch = job->members[rank].resume->resume->epoch;
+	return epoch + 1;
+}
+
+static void hand_over_or_admit(struct sml_job *job)
+{
+	if (job->n_results_missing == 0)
+		sml_job_admit(job, next_epoch(job));
+}
+
+void sml_job_resume(struct sml_job *job)
+{
+	job->state = SML_JOB_HANDING_OVER;
+	job->begun_ns = sml_now_ns();
+	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++) {
+		if (merge(job, stream) < 0) {
+			sml_job_fail(job, SML_ERROR_PROTOCOL,
+				     "what the ranks report after the death of their switch does "
+				     "not fit together (please report this)");
+			return;
+		}
+	}
+	/* Exponents first: data cannot be taken before them. */
+	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++)
+		for (uint32_t i = 0; i < job->plans[stream].n_handovers; i++)
+			fetch(job, stream, &job->plans[stream].handovers[i]);
+	hand_over_or_admit(job);
+}
+
+static struct sml_resume_handover *find_handover(struct sml_job *job, uint32_t stream,
+						 uint32_t chunk)
+{
+	struct sml_resume_plan *plan;
+
+	if (job->state != SML_JOB_HANDING_OVER || stream >= SML_STREAMS)
+		return NULL;
+	plan = &job->plans[stream];
+	for (uint32_t i = 0; i < plan->n_handovers; i++)
+		if (plan->handovers[i].chunk == chunk)
+			return &plan->handovers[i];
+	return NULL;
+}
+
+void sml_job_result(struct sml_job *job, const SmlControl__Result *result)
+{
+	struct sml_resume_handover *handover = find_handover(job, result->stream, result->chunk);
+	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
+
+	if (handover == NULL || handover->to == 0 || result->lanes.len > 4 * SML_MAX_LANES)
+		return;
+	message.body_case = SML_CONTROL__ENVELOPE__BODY_RESULT;
+	message.result = (SmlControl__Result *)(uintptr_t)result;
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (handover->to >> rank & 1)
+			sml_connection_send(job->members[rank].connection, &message);
+	handover->to = 0;
+	job->n_results_missing--;
+	hand_over_or_admit(job);
+}

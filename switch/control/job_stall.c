@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Where a job stands: which rank has not contributed to which slot. Told to a
+ * member that asks because its call does not end, and to all with the news that
+ * their job has failed.
+ *
+ * What it costs is bounded: one look at the job's slots by the threads that own
+ * them, one message of at most 85 KiB, and a member is answered ten times a
+ * second at most.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "switch/control/job.h"
+
+#define ANSWER_EVERY_NS 100000000ull
+/* A member that lets so much wait gets no answers to more questions. */
+#define MAX_UNREAD_BYTES (64u << 10)
+
+/* A report, and the memory of its parts. */
+struct stalls {
+	SmlControl__StallReport report;
+	SmlControl__RankState ranks[SML_MAX_RANKS], *rank_list[SML_MAX_RANKS];
+	struct sml_slot_progress *states;
+	SmlControl__SlotState *slots, **slot_list;
+};
+
+static void add_slots(struct sml_job *job, struct stalls *out)
+{
+	struct sml_server *server = job->server;
+	uint32_t n = (uint32_t)job->rules.head_slots + job->rules.data_slots;
+
+	n = server->operations->slot_states(server->dataplane, job->rules.job, out->states, n);
+	for (uint32_t i = 0; i < n; i++) {
+		sml_control__slot_state__init(&out->slots[i]);
+		out->slots[i].slot = out->states[i].slot;
+		out->slots[i].use = out->states[i].use;
+		out->slots[i].missing = out->states[i].missing;
+		out->slot_list[i] = &out->slots[i];
+	}
+	out->report.slots = out->slot_list;
+	out->report.n_slots = n;
+}
+
+static void add_ranks(const struct sml_job *job, struct stalls *out)
+{
+	uint64_t now_ns = sml_now_ns();
+
+	for (uint8_t rank = 0; rank < job->n_ranks; rank++) {
+		const struct sml_member *member = &job->members[rank];
+		SmlControl__RankState *state = &out->ranks[rank];
+		uint64_t heard_ns =
+			member->connection ? member->connection->heard_ns : member->heard_ns;
+
+		sml_control__rank_state__init(state);
+		state->rank = rank;
+		state->host = (char *)(uintptr_t)member->host;
+		state->pid = member->pid;
+		state->connected = member->connection != NULL;
+		/* A switch that was stopped for a while forgives others the time (server.c). */
+		state->last_heard_ms = heard_ns < now_ns ? (now_ns - heard_ns) / 1000000u : 0;
+		out->rank_list[rank] = state;
+	}
+	out->report.ranks = out->rank_list;
+	out->report.n_ranks = job->n_ranks;
+}
+
+static void close_stalls(struct stalls *stalls)
+{
+	if (stalls == NULL)
+		return;
+	free(stalls->states);
+	free(stalls->slots);
+	free(stalls->slot_list);
+	free(stalls);
+}
+
+/* NULL: no memory, or the job has not begun. */
+static struct stalls *open_stalls(struct sml_job *job)
+{
+	size_t n = (size_t)job->rules.head_slots + job->rules.data_slots;
+	struct stalls *stalls;
+
+	if (job->state != SML_JOB_RUNNING && job->state != SML_JOB_LEAVING)
+		return NULL;
+	stalls = calloc(1, sizeof(*stalls));
+	if (stalls == NULL)
+		return NULL;
+	stalls->states = calloc(n, sizeof(*stalls->states));
+	stalls->slots = calloc(n, sizeof(*stalls->slots));
+	stalls->slot_list = calloc(n, sizeof(SmlControl__SlotState *));
+	if (!stalls->states || !stalls->slots || !stalls->slot_list) {
+		close_stalls(stalls);
+		return NULL;
+	}
+	sml_control__stall_report__init(&stalls->report);
+	add_slots(job, stalls);
+	add_ranks(job, stalls);
+	return stalls;
+}
+
+/* The ranks have the slots: each tells of its own, to all who have asked. */
+static void ask_ranks(struct sml_job *job)
+{
+	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
+	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
+
+	message.body_case = SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST;
+	message.stall_request = &request;
+	for (unsigned rank = 0; rank < job->stripes; rank++)
+		if (job->members[rank].connection != NULL)
+			sml_connection_send(job->members[rank].connection, &message);
+}
+
+void sml_job_pass_stalls(struct sml_job *job, uint8_t from, const SmlControl__StallReport *in)
+{
+	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
+	size_t n_slots = (size_t)job->rules.head_slots + job->rules.data_slots;
+	struct stalls *stalls = open_stalls(job);
+
+	if (stalls != NULL && in->n_slots <= n_slots && from < job->stripes) {
+		stalls->report.slots = in->slots;
+		stalls->report.n_slots = in->n_slots;
+		stalls->report.stripe = from;
+		message.body_case = SML_CONTROL__ENVELOPE__BODY_STALL_REPORT;
+		message.stall_report = &stalls->report;
+		for (unsigned rank = 0; rank < job->n_ranks; rank++)
+			if (job->members[rank].stalls_wanted && job->members[rank].connection)
+				sml_connection_send(job->members[rank].connection, &message);
+	}
+	close_stalls(stalls);
+}
+
+void sml_job_tell_stalls(struct sml_job *job, struct sml_member *member)
+{
+	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
+	struct evbuffer *unsent = bufferevent_get_output(member->connection->stream);
+	uint64_t now_ns = sml_now_ns();
+	struct stalls *stalls;
+
+	if (now_ns - member->stalls_told_ns < ANSWER_EVERY_NS ||
+	    evbuffer_get_length(unsent) > MAX_UNREAD_BYTES)
+		return;
+	member->stalls_told_ns = now_ns;
+	if (sml_server_is_rendezvous(job->server)) {
+		member->stalls_wanted = true;
+		ask_ranks(job);
+		return;
+	}
+	stalls = open_stalls(job);
+	if (stalls == NULL)
+		return;
+	message.body_case = SML_CONTROL__ENVELOPE__BODY_STALL_REPORT;
+	message.stall_report = &stalls->report;
+	sml_connection_send(member->connection, &message);
+	close_stalls(stalls);
+}
+
+/* The connection ends with it. */
+static void abort_connection(struct sml_connection *connection, SmlControl__Abort *abort_message)
+{
+	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
+
+	message.body_case = SML_CONTROL__ENVELOPE__BODY_ABORT;
+	message.abort = abort_message;
+	if (sml_connection_send(connection, &message) == 0) {
+		sml_connection_end(connection);
+		return;
+	}
+	/* For want of memory: the sentence alone may still find room. */
+	sml_connection_refuse(connection, abort_message->error, abort_message->text);
+}
+
+void sml_job_abort_all(struct sml_job *job, int error, const char *text)
+{
+	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
+	struct stalls *stalls = open_stalls(job);
+
+	message.error = error;
+	message.text = (char *)(uintptr_t)text;
+	message.stalls = stalls ? &stalls->report : NULL;
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		struct sml_connection *connection = job->members[rank].connection;
+
+		if (connection == NULL)
+			continue;
+		connection->job = NULL;
+		abort_connection(connection, &message);
+	}
+	close_stalls(stalls);
+}

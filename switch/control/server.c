@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The control plane's event loop: accepting, time, notes of the dataplane. See server.h. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "net/address.h"
+#include "switch/control/job.h"
+
+#define BACKLOG 128
+/* What workers are told at the end they may read for so long. */
+#define STOP_US 300000
+
+uint64_t sml_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+/* ---- accepting ---- */
+
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
+		      int length, void *context)
+{
+	(void)listener;
+	(void)address;
+	(void)length;
+	sml_connection_open(context, fd);
+}
+
+/* Out of descriptors, the listener stays readable: rest, or it is a busy loop. */
+static void on_accept_error(struct evconnlistener *listener, void *context)
+{
+	struct sml_server *server = context;
+
+	evconnlistener_disable(listener);
+	server->accepts_none = true;
+	sml_strangers_evict_half(server);
+}
+
+/* ---- time ---- */
+
+static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
+{
+	return a_ns < b_ns ? a_ns : b_ns;
+}
+
+/*
+ * If nobody looked for long (a stopped process, a suspended machine), nobody
+ * listened either: what peers said meanwhile is still to be read.
+ */
+static void forgive_own_absence(struct sml_server *server, uint64_t now_ns)
+{
+	uint64_t away_ns = now_ns - server->ticked_ns;
+
+	server->ticked_ns = now_ns;
+	if (away_ns < 5 * SML_TICK_NS)
+		return;
+	/* All of them: who came first stays first, or the wrong one would make room. */
+	for (struct sml_connection *c = server->connections; c != NULL; c = c->next) {
+		c->heard_ns = earlier(c->heard_ns + away_ns, now_ns);
+		c->stranger_ns = earlier(c->stranger_ns + away_ns, now_ns);
+	}
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
+		if (server->jobs[i] != NULL)
+			sml_job_forgive(server->jobs[i], away_ns);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *context)
+{
+	struct sml_server *server = context;
+	struct sml_connection *connection, *next;
+	uint64_t now_ns = sml_now_ns();
+
+	(void)fd;
+	(void)what;
+	if (server->accepts_none && evconnlistener_enable(server->listener) == 0)
+		server->accepts_none = false;
+	forgive_own_absence(server, now_ns);
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
+		if (server->jobs[i] != NULL)
+			sml_job_tick(server->jobs[i], now_ns);
+	for (connection = server->connections; connection != NULL; connection = next) {
+		next = connection->next;
+		if (sml_connection_is_over(connection, now_ns))
+			sml_connection_lose(connection, "its connection had been given up");
+	}
+}
+
+/* ---- notes of the dataplane ---- */
+
+static void note_mismatch(void *context, const struct sml_mismatch *mismatch)
+{
+	struct sml_server *server = context;
+
+	pthread_mutex_lock(&server->note_mutex);
+	if (server->n_noted < SML_MAX_JOBS)
+		server->noted[server->n_noted++] = *mismatch;
+	pthread_mutex_unlock(&server->note_mutex);
+	event_active(server->note, EV_READ, 0);
+}
+
+static void on_note(evutil_socket_t fd, short what, void *context)
+{
+	struct sml_server *server = context;
+	struct sml_mismatch noted[SML_MAX_JOBS];
+	uint32_t n;
+
+	(void)fd;
+	(void)what;
+	pthread_mutex_lock(&server->note_mutex);
+	n = server->n_noted;
+	memcpy(noted, server->noted, n * sizeof(noted[0]));
+	server->n_noted = 0;
+	pthread_mutex_unlock(&server->note_mutex);
+	for (uint32_t i = 0; i < n; i++) {
+		struct sml_job *job = server->jobs[noted[i].job % SML_MAX_JOBS];
+
+		/* The note may be of a job that has ended, and whose place another has. */
+		if (job != NULL && job->rules.job == noted[i].job)
+			sml_job_mismatch(job, &noted[i]);
+	}
+}
+
+/* ---- opening and closing ---- */
+
+/* The workers are told, and have a moment to read it. */
+static void on_stop(evutil_socket_t fd, short what, void *context)
+{
+	struct sml_server *server = context;
+	const struct timeval longest = {.tv_usec = STOP_US};
+
+	(void)fd;
+	(void)what;
+	evconnlistener_disable(server->listener);
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
+		if (server->jobs[i] != NULL)
+			sml_job_fail(server->jobs[i], SML_ERROR_SWITCH_DIED,
+				     "the switch was stopped");
+	for (struct sml_connection *c = server->connections; c != NULL; c = c->next)
+		sml_connection_end(c);
+	server->stopping = true;
+	if (server->connections == NULL)
+		event_base_loopbreak(server->base);
+	else
+		event_base_loopexit(server->base, &longest);
+}
+
+/* A port of our own. Nobody can connect yet: who comes early tries again. */
+static int take_port(struct sml_server *server, struct sml_place *place)
+{
+	int fd = sml_place_socket(place, SOCK_STREAM), one = 1, rc;
+	socklen_t length = sizeof(place->address);
+
+	if (fd < 0)
+		return fd;
+	server->listen_fd = fd;
+	rc = setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ? -errno : 0;
+	if (rc == 0)
+		rc = sml_place_bind(place, fd);
+	if (rc == 0 && getsockname(fd, &place->address.any, &length) < 0)
+		rc = -errno;
+	/* The port is at the same place in both families. */
+	server->port = ntohs(place->address.v4.sin_port);
+	return rc;
+}
+
+static int open_port(struct sml_server *server, const char *address, uint16_t port)
+{
+	struct sml_place place;
+	int rc = sml_place_parse(address, port, &place);
+
+	return rc < 0 ? rc : take_port(server, &place);
+}
+
+/* Once all is ready: the dataplane may take a second, and a rank waits no longer than that. */
+static int listen_on_port(struct sml_server *server)
+{
+	if (listen(server->listen_fd, BACKLOG) < 0)
+		return -errno;
+	server->listener =
+		evconnlistener_new(server->base, on_accept, server,
+				   LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC | LEV_OPT_DISABLED,
+				   0, server->listen_fd);
+	if (server->listener == NULL)
+		return -ENOMEM;
+	server->listen_fd = -1;
+	evconnlistener_set_error_cb(server->listener, on_accept_error);
+	/* By itself libevent would not say that it cannot: the switch would be deaf. */
+	return evconnlistener_enable(server->listener) < 0 ? -ENOMEM : 0;
+}
+
+static int open_dataplane(struct sml_server *server, const char *address, char *error_text,
+			  size_t error_bytes)
+{
+	struct sml_dataplane_config config = {
+		.port = server->config.data_port ? server->config.data_port : server->port,
+		.address = address,
+		.n_threads = server->config.threads,
+		.interfaces = server->config.interfaces ? server->config.interfaces : "",
+		.xdp_mode = server->config.xdp_mode,
+		.group_hops = (uint8_t)server->config.multicast_hops,
+		.max_jobs = server->config.max_jobs,
+		.max_slots = server->config.max_slots,
+		.debug = server->config.debug,
+		.on_mismatch = note_mismatch,
+		.context = server,
+	};
+
+	server->data_port = config.port;
+	if (server->config.multicast != NULL && server->operations->reaches_by_group == NULL) {
+		snprintf(error_text, error_bytes, "the %s dataplane has no multicast",
+			 server->operations->name);
+		return -EINVAL;
+	}
+	if (server->config.multicast != NULL &&
+	    sml_group_parse(server->config.multicast, server->config.max_jobs, &server->group) <
+		    0) {
+		snprintf(error_text, error_bytes,
+			 "'%s' is not the first of %u multicast groups, as GROUP, GROUP:PORT or "
+			 "[V6GROUP]:PORT: for example 239.77.0.0, or [ff15::77:0]:28600",
+			 server->config.multicast, server->config.max_jobs);
+		return -EINVAL;
+	}
+	config.group = server->group;
+	return server->operations->open(&server->dataplane, &config, error_text, error_bytes);
+}
+
+static int open_events(struct sml_server *server)
+{
+	const struct timeval tick = {.tv_usec = SML_TICK_NS / 1000};
+
+	server->tick = event_new(server->base, -1, EV_PERSIST, on_tick, server);
+	server->note = event_new(server->base, -1, EV_PERSIST, on_note, server);
+	server->stop = event_new(server->base, -1, EV_PERSIST, on_stop, server);
+	if (server->tick == NULL || server->note == NULL || server->stop == NULL ||
+	    event_add(server->tick, &tick) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+/* Strangers never have more than a quarter of the descriptors: the rest is for members. */
+static void limit_strangers(struct sml_server *server)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0 &&
+	    server->config.max_strangers > files.rlim_cur / 4)
+		server->config.max_strangers = (uint32_t)(files.rlim_cur / 4);
+}
+
+int sml_server_open(struct sml_server *server, const char *address, uint16_t port, char *error_text,
+		    size_t error_bytes)
+{
+	int rc;
+
+	pthread_mutex_init(&server->note_mutex, NULL);
+	limit_strangers(server);
+	server->begun_ns = server->ticked_ns = sml_now_ns();
+	server->listen_fd = -1;
+	server->operations = server->config.rendezvous	? &sml_dataplane_ranks
+			     : server->config.dataplane ? server->config.dataplane
+							: &sml_dataplane_udp;
+	server->base = event_base_new();
+	if (server->base == NULL || open_events(server) < 0) {
+		snprintf(error_text, error_bytes, "no memory for the control plane");
+		return -ENOMEM;
+	}
+	rc = sml_tls_open(&server->tls, SML_TLS_SWITCH, &server->config.tls,
+			  &server->config.tls_names, error_text, error_bytes);
+	if (rc < 0)
+		return rc;
+	rc = open_port(server, address, port);
+	if (rc == 0) {
+		rc = open_dataplane(server, address, error_text, error_bytes);
+		if (rc < 0)
+			return rc;
+		rc = listen_on_port(server);
+	}
+	if (rc < 0)
+		snprintf(error_text, error_bytes,
+			 "cannot listen on TCP port %u of %s: %s; choose another with --listen, or "
+			 "see who has it: ss -ltnp",
+			 port, address ? address : "all addresses", strerror(-rc));
+	return rc;
+}
+
+void sml_server_run(struct sml_server *server)
+{
+	event_base_loop(server->base, EVLOOP_NO_EXIT_ON_EMPTY);
+}
+
+void sml_server_stop(struct sml_server *server)
+{
+	event_active(server->stop, EV_READ, 0);
+}
+
+void sml_server_close(struct sml_server *server)
+{
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
+		if (server->jobs[i] != NULL)
+			sml_job_fail(server->jobs[i], SML_ERROR_SWITCH_DIED,
+				     "the switch was stopped");
+	while (server->connections != NULL)
+		sml_connection_free(server->connections);
+	if (server->dataplane != NULL)
+		server->operations->close(server->dataplane);
+	if (server->listener != NULL)
+		evconnlistener_free(server->listener);
+	if (server->listen_fd >= 0)
+		close(server->listen_fd);
+	if (server->tick != NULL)
+		event_free(server->tick);
+	if (server->note != NULL)
+		event_free(server->note);
+	if (server->stop != NULL)
+		event_free(server->stop);
+	if (server->base != NULL)
+		event_base_free(server->base);
+	sml_tls_close(server->tls);
+	pthread_mutex_destroy(&server->note_mutex);
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What `switchml status` shows. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "switch/control/job.h"
+
+#define MAX_COUNTERS (SML_VERDICTS + 16)
+
+struct counters {
+	SmlControl__Counter values[MAX_COUNTERS];
+	SmlControl__Counter *list[MAX_COUNTERS];
+	size_t n;
+};
+
+struct job_status {
+	SmlControl__JobStatus status;
+	SmlControl__WorkerStatus workers[SML_MAX_RANKS];
+	SmlControl__WorkerStatus *list[SML_MAX_RANKS];
+	struct counters counters;
+	SmlControl__StripeStatus served[SML_MAX_STRIPES], *served_list[SML_MAX_STRIPES];
+	char names[SML_MAX_STRIPES][96], group[SML_GROUP_TEXT_BYTES];
+};
+
+static void add_counter(struct counters *counters, const char *name, uint64_t value)
+{
+	SmlControl__Counter *counter = &counters->values[counters->n];
+
+	sml_control__counter__init(counter);
+	counter->name = (char *)(uintptr_t)name;
+	counter->value = value;
+	counters->list[counters->n++] = counter;
+}
+
+static void add_verdicts(struct counters *counters, const uint64_t *verdicts)
+{
+	for (unsigned i = 0; i < SML_VERDICTS; i++)
+		add_counter(counters, sml_verdict_name((enum sml_verdict)i), verdicts[i]);
+}
+
+static const char *state_of(const struct sml_job *job)
+{
+	static const char *const names[] = {"joining", "handing over", "probing", "running",
+					    "leaving"};
+
+	return names[job->state];
+}
+
+static void describe_worker(const struct sml_job *job, uint8_t rank,
+			    const struct sml_job_counters *counters,
+			    SmlControl__WorkerStatus *worker)
+{
+	const struct sml_member *member = &job->members[rank];
+
+	sml_control__worker_status__init(worker);
+	worker->rank = rank;
+	worker->host = (char *)(uintptr_t)member->host;
+	worker->pid = member->pid;
+	if (member->connection != NULL)
+		worker->last_seen_ms = (sml_now_ns() - member->connection->heard_ns) / 1000000u;
+	worker->contributions = counters->contributions[rank];
+	worker->resends = counters->resends[rank];
+	worker->by_group = sml_job_is_by_group(job, rank);
+	if (member->leaving)
+		worker->state = (char *)(uintptr_t) "leaving";
+	else if (member->connection == NULL)
+		worker->state = (char *)(uintptr_t) "missing";
+	else
+		worker->state = (char *)(uintptr_t)(job->state == SML_JOB_RUNNING ? "running"
+						    : member->ready		  ? "ready"
+										  : "joined");
+}
+
+/* The one that is served here. */
+static void describe_stripe(const struct sml_job *job, const struct sml_job_counters *counters,
+			    struct job_status *out)
+{
+	SmlControl__StripeStatus *served = &out->served[0];
+
+	sml_control__stripe_status__init(served);
+	served->stripe = job->stripe;
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		served->contributions += counters->contributions[rank];
+		served->resends += counters->resends[rank];
+	}
+	served->duplicates = counters->verdicts[SML_VERDICT_DUPLICATE];
+	out->served_list[0] = served;
+	out->status.n_served = 1;
+}
+
+/* Those that the ranks serve, as they have told with their last heartbeats. */
+static void describe_ranks_stripes(const struct sml_job *job, struct job_status *out)
+{
+	for (uint32_t i = 0; i < job->stripes; i++) {
+		const struct sml_served *from = &job->members[i].served;
+		SmlControl__StripeStatus *served = &out->served[i];
+
+		sml_control__stripe_status__init(served);
+		served->stripe = i;
+		sml_job_name_stripe(job, i, out->names[i], sizeof(out->names[i]));
+		served->where = out->names[i];
+		served->contributions = from->contributions;
+		served->resends = from->resends;
+		served->duplicates = from->duplicates;
+		served->bytes_received = from->bytes_received;
+		served->bytes_sent = from->bytes_sent;
+		out->served_list[i] = served;
+	}
+	out->status.n_served = job->stripes;
+}
+
+static void describe_job(const struct sml_job *job, struct job_status *out)
+{
+	struct sml_server *server = job->server;
+	struct sml_job_counters counters = {0};
+
+	if (job->state >= SML_JOB_PROBING)
+		server->operations->job_counters(server->dataplane, job->rules.job, &counters);
+	sml_control__job_status__init(&out->status);
+	out->status.job = (char *)(uintptr_t)job->name;
+	out->status.job_number = job->rules.job;
+	out->status.epoch = job->rules.epoch;
+	out->status.world_size = job->n_ranks;
+	out->status.lanes = job->rules.lanes;
+	out->status.slots = (uint32_t)(job->rules.head_slots + job->rules.data_slots);
+	out->status.state = (char *)(uintptr_t)state_of(job);
+	if (server->group.bytes > 0) {
+		struct sml_group group = sml_group_of_job(&server->group, job->place);
+
+		sml_group_text(&group, out->group);
+		out->status.group = out->group;
+	}
+	for (uint8_t rank = 0; rank < job->n_ranks; rank++) {
+		describe_worker(job, rank, &counters, &out->workers[rank]);
+		out->list[rank] = &out->workers[rank];
+	}
+	out->status.workers = out->list;
+	out->status.n_workers = job->n_ranks;
+	out->status.stripes = job->stripes;
+	out->status.served = out->served_list;
+	if (sml_server_is_rendezvous(server))
+		describe_ranks_stripes(job, out);
+	else
+		describe_stripe(job, &counters, out);
+	add_verdicts(&out->counters, counters.verdicts);
+	out->status.counters = out->counters.list;
+	out->status.n_counters = out->counters.n;
+}
+
+static void describe_dataplane(struct sml_server *server, struct counters *out)
+{
+	struct sml_dataplane_counters counters;
+
+	server->operations->counters(server->dataplane, &counters);
+	add_verdicts(out, counters.verdicts);
+	add_counter(out, "packets-received", counters.packets_received);
+	add_counter(out, "packets-sent", counters.packets_sent);
+	add_counter(out, "packets-multicast", counters.packets_multicast);
+	add_counter(out, "bytes-received", counters.bytes_received);
+	add_counter(out, "bytes-sent", counters.bytes_sent);
+	add_counter(out, "probes", counters.probes);
+	add_counter(out, "socket-drops", counters.socket_drops);
+	add_counter(out, "send-drops", counters.send_drops);
+	add_counter(out, "connections-refused", server->n_refused);
+	add_counter(out, "connections-evicted", server->n_evicted);
+	add_counter(out, "bad-checksums", counters.bad_checksums);
+}
+
+void sml_status_send(struct sml_server *server, struct sml_connection *connection)
+{
+	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
+	SmlControl__Status status = SML_CONTROL__STATUS__INIT;
+	struct job_status *jobs = calloc(server->n_jobs + 1, sizeof(*jobs));
+	SmlControl__JobStatus *list[SML_MAX_JOBS];
+	struct counters counters = {.n = 0};
+	size_t n = 0;
+
+	if (jobs == NULL) {
+		sml_connection_refuse(connection, SML_ERROR_REFUSED, "the switch has no memory");
+		return;
+	}
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
+		if (server->jobs[i] == NULL)
+			continue;
+		describe_job(server->jobs[i], &jobs[n]);
+		list[n] = &jobs[n].status;
+		n++;
+	}
+	describe_dataplane(server, &counters);
+	status.version = (char *)(uintptr_t)SML_VERSION_STRING;
+	status.dataplane = (char *)(uintptr_t)server->operations->name;
+	status.slots = server->config.max_slots;
+	status.slots_in_use = server->slots_in_use;
+	status.max_jobs = server->config.max_jobs;
+	status.uptime_ms = (sml_now_ns() - server->begun_ns) / 1000000u;
+	status.jobs = list;
+	status.n_jobs = n;
+	status.counters = counters.list;
+	status.n_counters = counters.n;
+	message.body_case = SML_CONTROL__ENVELOPE__BODY_STATUS;
+	message.status = &status;
+	if (sml_connection_send(connection, &message) < 0)
+		sml_connection_refuse(connection, SML_ERROR_REFUSED,
+				      "there is too much to say for one message, or no memory");
+	free(jobs);
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Strangers: connections that have joined no job, yet or any more. Anybody who
+ * reaches the port can be one, so all of them together have bounds, in number
+ * and in bytes; and since an honest one joins within a moment, it is the oldest
+ * that makes room. Members of jobs never do: they are bounded by jobs and ranks.
+ *
+ * The invariant: after every event there are at most max_strangers strangers,
+ * and their buffers have at most MAX_HELD_BYTES.
+ */
+#include <netdb.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+#include "switch/control/wire.h"
+
+/* Enough for the reports of hundreds of ranks at once, which are the longest messages. */
+#define MAX_HELD_BYTES (64u << 20)
+#define SECOND_NS      1000000000ull
+
+/* The oldest, NULL if there is none, and how many there are. */
+static struct sml_connection *find_oldest(const struct sml_server *server, uint32_t *n)
+{
+	struct sml_connection *oldest = NULL;
+
+	*n = 0;
+	for (struct sml_connection *c = server->connections; c != NULL; c = c->next) {
+		if (c->job != NULL)
+			continue;
+		++*n;
+		/* Of two since the same moment, the one further back came first. */
+		if (oldest == NULL || c->stranger_ns <= oldest->stranger_ns)
+			oldest = c;
+	}
+	return oldest;
+}
+
+static void evict(struct sml_server *server, struct sml_connection *connection)
+{
+	server->n_evicted++;
+	sml_connection_lose(connection, "it had to make room");
+}
+
+/* The newer half may have come this moment, and what they say not been read yet. */
+void sml_strangers_evict_half(struct sml_server *server)
+{
+	struct sml_connection *oldest;
+	uint32_t n, n_left;
+
+	(void)find_oldest(server, &n_left);
+	n_left /= 2;
+	while ((oldest = find_oldest(server, &n)) != NULL && n > n_left)
+		evict(server, oldest);
+}
+
+void sml_strangers_make_room(struct sml_server *server)
+{
+	struct sml_connection *oldest;
+	uint32_t n;
+
+	/* Most of the time there is nothing to look for. */
+	while (server->n_connections > server->config.max_strangers ||
+	       server->held_bytes > MAX_HELD_BYTES) {
+		oldest = find_oldest(server, &n);
+		if (oldest == NULL ||
+		    (n <= server->config.max_strangers && server->held_bytes <= MAX_HELD_BYTES))
+			break;
+		evict(server, oldest);
+	}
+}
+
+void sml_strangers_count(struct sml_connection *connection)
+{
+	struct sml_server *server = connection->server;
+	size_t held = connection->job == NULL ? sml_wire_bytes(connection) : 0;
+
+	server->held_bytes += held - connection->held_bytes;
+	connection->held_bytes = held;
+	sml_strangers_make_room(server);
+}
+
+/* "10.0.0.3:51234", "[fe80::1]:51234" */
+static void name_peer(const struct sml_connection *connection, char *text, size_t bytes)
+{
+	struct sockaddr_storage address = {0};
+	socklen_t length = sizeof(address);
+	char host[64] = "?", port[8] = "?";
+
+	if (getpeername(bufferevent_getfd(connection->stream), (struct sockaddr *)&address,
+			&length) == 0)
+		(void)getnameinfo((struct sockaddr *)&address, length, host, sizeof(host), port,
+				  sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
+	snprintf(text, bytes, address.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
+}
+
+void sml_strangers_refused(struct sml_connection *connection, const char *why, bool important)
+{
+	struct sml_server *server = connection->server;
+	uint64_t now_ns = sml_now_ns();
+	char peer[80], more[64] = "";
+
+	server->n_refused++;
+	if ((!important && server->config.debug < 1) ||
+	    (server->n_refused_told > 0 && now_ns - server->refused_told_ns < SECOND_NS))
+		return;
+	/* Whoever can connect must not be able to fill a disk with lines. */
+	if (server->n_refused > server->n_refused_told + 1)
+		snprintf(more, sizeof(more), " (%llu more before)",
+			 (unsigned long long)(server->n_refused - server->n_refused_told - 1));
+	server->n_refused_told = server->n_refused;
+	server->refused_told_ns = now_ns;
+	name_peer(connection, peer, sizeof(peer));
+	fprintf(stderr, "switchml switch: the connection of %s was refused: %s%s\n", peer, why,
+		more);
+}

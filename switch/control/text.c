@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Words of peers: see text.h. */
+#include "switch/control/text.h"
+
+#include <stdint.h>
+#include <string.h>
+
+/* Bytes of the printable character at the beginning, or 0 if there is none. */
+static size_t character_bytes(const char *text)
+{
+	const uint8_t *c = (const uint8_t *)text;
+	size_t n = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : 4;
+
+	if (n == 0 || c[0] > 0xf4 || c[0] < 0x20 || c[0] == 0x7f)
+		return 0;
+	for (size_t i = 1; i < n; i++)
+		if ((c[i] & 0xc0) != 0x80)
+			return 0; /* the terminating zero, too */
+	/* C1 controls, overlong forms, surrogates, and what is beyond Unicode. */
+	if ((c[0] == 0xc2 && c[1] < 0xa0) || (c[0] == 0xe0 && c[1] < 0xa0) ||
+	    (c[0] == 0xed && c[1] > 0x9f) || (c[0] == 0xf0 && c[1] < 0x90) ||
+	    (c[0] == 0xf4 && c[1] > 0x8f))
+		return 0;
+	return n;
+}
+
+void sml_text_copy(char *to, size_t size, const char *from)
+{
+	size_t used = 0;
+
+	while (*from != '\0') {
+		size_t n = character_bytes(from);
+
+		if (used + (n ? n : 1) >= size)
+			break;
+		if (n == 0)
+			to[used++] = '?';
+		else
+			memcpy(to + used, from, n);
+		used += n;
+		from += n ? n : 1;
+	}
+	to[used] = '\0';
+}
+
+bool sml_text_is_clean(const char *text)
+{
+	for (size_t n; *text != '\0'; text += n)
+		if ((n = character_bytes(text)) == 0)
+			return false;
+	return true;
+}

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The UDP dataplane: threads that receive contributions, step slots and send
+ * results straight from the slots' memory.
+ *
+ *	poll -> recvmmsg (super-packets, UDP_GRO) -> one slot step a packet
+ *	     -> results gathered by (job, shard) -> sendmmsg (UDP_SEGMENT) a rank, or a group
+ *
+ * A job's shard belongs to one thread, so slots need no lock; which thread, a
+ * filter on the sockets decides from the header (udp_socket.c); what it does with
+ * packets is in udp_packets.c. The control
+ * thread changes the table of jobs by leaving orders, which each thread carries
+ * out between two batches. A completed slot's memory is stable until its
+ * results are sent: they are sent at the end of the batch, before any rank can
+ * know of them.
+ */
+#include "switch/udp/internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* Less would be slower than what is lost now and then; workers adapt below it. */
+#define MIN_WINDOW 16
+
+/* ---- threads ---- */
+
+/* What this thread's slots of the job that was asked about are waiting for. Mutex is held. */
+static void answer_question(struct sml_udp_thread *thread)
+{
+	struct sml_dataplane *dataplane = thread->dataplane;
+	const struct sml_pool *pool = &dataplane->question.job->pool;
+	const struct sml_pool_rules *rules = &pool->rules;
+	uint32_t n_slots = (uint32_t)rules->head_slots + rules->data_slots;
+
+	for (uint32_t slot = 0; slot < n_slots; slot++) {
+		const struct sml_slot *newest;
+
+		if ((rules->job + slot % rules->n_shards) % dataplane->n_threads != thread->index)
+			continue;
+		newest = sml_pool_newest(pool, slot);
+		if (newest == NULL || dataplane->question.n == dataplane->question.most)
+			continue;
+		dataplane->question.states[dataplane->question.n++] = (struct sml_slot_progress){
+			.slot = (uint16_t)slot,
+			.use = newest->use,
+			.missing = sml_pool_all_ranks(rules) & ~newest->seen,
+		};
+	}
+}
+
+/* Take over the control thread's table of jobs. False: the end. */
+static bool carry_out_orders(struct sml_udp_thread *thread)
+{
+	struct sml_dataplane *dataplane = thread->dataplane;
+	uint64_t value;
+	bool going;
+
+	if (read(thread->wake_fd, &value, sizeof(value)) < 0 && errno != EAGAIN)
+		return false;
+	pthread_mutex_lock(&dataplane->mutex);
+	memcpy(thread->jobs, dataplane->jobs, sizeof(thread->jobs));
+	if (dataplane->question.job != NULL && thread->orders_done != dataplane->orders)
+		answer_question(thread);
+	thread->orders_done = dataplane->orders;
+	going = !dataplane->stopping;
+	pthread_cond_broadcast(&dataplane->done);
+	pthread_mutex_unlock(&dataplane->mutex);
+	return going;
+}
+
+static void *run(void *argument)
+{
+	struct sml_udp_thread *thread = argument;
+	struct pollfd fds[2] = {{.fd = thread->fd, .events = POLLIN},
+				{.fd = thread->wake_fd, .events = POLLIN}};
+
+	for (;;) {
+		if (poll(fds, 2, -1) < 0 && errno != EINTR)
+			break;
+		if ((fds[1].revents & POLLIN) && !carry_out_orders(thread))
+			break;
+		if (fds[0].revents == 0)
+			continue;
+		while (sml_udp_receive_batch(thread) == SML_UDP_BATCH &&
+		       __atomic_load_n(&thread->dataplane->orders, __ATOMIC_RELAXED) ==
+			       thread->orders_done)
+			;
+	}
+	return NULL;
+}
+
+static void wake(struct sml_udp_thread *thread)
+{
+	uint64_t one = 1;
+
+	while (write(thread->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
+/* Let every thread see the table of jobs, and wait until it has. Mutex is held. */
+static void publish(struct sml_dataplane *dataplane)
+{
+	__atomic_fetch_add(&dataplane->orders, 1, __ATOMIC_RELAXED);
+	for (unsigned i = 0; i < dataplane->n_threads; i++)
+		wake(&dataplane->threads[i]);
+	for (unsigned i = 0; i < dataplane->n_threads && !dataplane->stopping; i++)
+		while (dataplane->threads[i].orders_done != dataplane->orders)
+			pthread_cond_wait(&dataplane->done, &dataplane->mutex);
+}
+
+static int start_thread(struct sml_udp_thread *thread)
+{
+	sigset_t all, before;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(&thread->id, NULL, run, thread);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return -rc;
+}
+
+/* ---- the table of operations ---- */
+
+static void stop_threads(struct sml_dataplane *dataplane, unsigned n_started)
+{
+	pthread_mutex_lock(&dataplane->mutex);
+	dataplane->stopping = true;
+	publish(dataplane);
+	pthread_mutex_unlock(&dataplane->mutex);
+	for (unsigned i = 0; i < n_started; i++)
+		pthread_join(dataplane->threads[i].id, NULL);
+}
+
+static void free_job(struct sml_udp_job *job)
+{
+	free(job->memory);
+	free(job->asked);
+	free(job);
+}
+
+static void free_all(struct sml_dataplane *dataplane)
+{
+	for (unsigned i = 0; i < dataplane->n_threads; i++) {
+		struct sml_udp_thread *thread = &dataplane->threads[i];
+
+		if (thread->fd >= 0)
+			close(thread->fd);
+		if (thread->wake_fd >= 0)
+			close(thread->wake_fd);
+		free(thread->buffers);
+	}
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
+		if (dataplane->jobs[i] == NULL)
+			continue;
+		free_job(dataplane->jobs[i]);
+	}
+	pthread_cond_destroy(&dataplane->done);
+	pthread_mutex_destroy(&dataplane->mutex);
+	free(dataplane->threads);
+	free(dataplane);
+}
+
+static int open_thread(struct sml_dataplane *dataplane, unsigned i, char *error_text,
+		       size_t error_bytes)
+{
+	struct sml_udp_thread *thread = &dataplane->threads[i];
+	const struct sml_udp_options options = {
+		.address = dataplane->config.address,
+		.port = dataplane->config.port,
+		.n_threads = dataplane->n_threads,
+		.group_hops = dataplane->config.group.bytes ? dataplane->config.group_hops : 0,
+	};
+
+	thread->dataplane = dataplane;
+	thread->index = i;
+	thread->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	thread->buffers = malloc((size_t)SML_UDP_BATCH * SML_UDP_BUFFER_BYTES);
+	sml_results_init(&thread->results, UINT8_MAX);
+	if (thread->wake_fd < 0 || thread->buffers == NULL) {
+		snprintf(error_text, error_bytes, "no memory or descriptors for the dataplane");
+		return -ENOMEM;
+	}
+	thread->fd = sml_udp_socket_open(&options, i == 0, &dataplane->receive_buffer_bytes,
+					 error_text, error_bytes);
+	return thread->fd < 0 ? thread->fd : 0;
+}
+
+static int udp_open(struct sml_dataplane **opened, const struct sml_dataplane_config *config,
+		    char *error_text, size_t error_bytes)
+{
+	struct sml_dataplane *dataplane = calloc(1, sizeof(*dataplane));
+	unsigned started = 0;
+	int rc = -ENOMEM;
+
+	snprintf(error_text, error_bytes, "no memory for the dataplane");
+	if (dataplane == NULL)
+		return -ENOMEM;
+	dataplane->config = *config;
+	dataplane->n_threads = config->n_threads ? config->n_threads : 1;
+	pthread_mutex_init(&dataplane->mutex, NULL);
+	pthread_cond_init(&dataplane->done, NULL);
+	dataplane->threads = calloc(dataplane->n_threads, sizeof(*dataplane->threads));
+	if (dataplane->threads == NULL) {
+		dataplane->n_threads = 0;
+		goto err_free;
+	}
+	for (unsigned i = 0; i < dataplane->n_threads; i++)
+		dataplane->threads[i].fd = dataplane->threads[i].wake_fd = -1;
+	for (unsigned i = 0; i < dataplane->n_threads; i++) {
+		rc = open_thread(dataplane, i, error_text, error_bytes);
+		if (rc < 0)
+			goto err_free;
+	}
+	for (; started < dataplane->n_threads; started++) {
+		rc = start_thread(&dataplane->threads[started]);
+		if (rc < 0) {
+			snprintf(error_text, error_bytes, "no thread for the dataplane: %s",
+				 strerror(-rc));
+			goto err_stop;
+		}
+	}
+	*opened = dataplane;
+	return 0;
+
+err_stop:
+	stop_threads(dataplane, started);
+err_free:
+	free_all(dataplane);
+	return rc;
+}
+
+static void udp_close(struct sml_dataplane *dataplane)
+{
+	stop_threads(dataplane, dataplane->n_threads);
+	free_all(dataplane);
+}
+
+static int udp_add_job(struct sml_dataplane *dataplane, const struct sml_pool_rules *rules)
+{
+	struct sml_udp_job *job = calloc(1, sizeof(*job));
+
+	if (job == NULL)
+		return -ENOMEM;
+	job->memory = malloc(sml_pool_memory_bytes(rules));
+	job->asked = calloc((size_t)rules->head_slots + rules->data_slots, sizeof(*job->asked));
+	if (job->memory == NULL || job->asked == NULL) {
+		free_job(job);
+		return -ENOMEM;
+	}
+	sml_pool_init(&job->pool, rules, job->memory);
+	if (dataplane->config.group.bytes > 0)
+		job->group = sml_group_of_job(&dataplane->config.group, rules->job % SML_MAX_JOBS);
+	pthread_mutex_lock(&dataplane->mutex);
+	dataplane->jobs[rules->job % SML_MAX_JOBS] = job;
+	publish(dataplane);
+	pthread_mutex_unlock(&dataplane->mutex);
+	return 0;
+}
+
+static void udp_describe(struct sml_dataplane *dataplane, char *text, size_t bytes)
+{
+	snprintf(text, bytes, "%u thread%s", dataplane->n_threads,
+		 dataplane->n_threads == 1 ? "" : "s");
+}
+
+static int udp_start_job(struct sml_dataplane *dataplane, uint32_t number)
+{
+	__atomic_store_n(&dataplane->jobs[number % SML_MAX_JOBS]->started, true, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static void udp_remove_job(struct sml_dataplane *dataplane, uint32_t number)
+{
+	struct sml_udp_job *job = dataplane->jobs[number % SML_MAX_JOBS];
+
+	pthread_mutex_lock(&dataplane->mutex);
+	dataplane->jobs[number % SML_MAX_JOBS] = NULL;
+	publish(dataplane);
+	pthread_mutex_unlock(&dataplane->mutex);
+	free_job(job);
+}
+
+static const char *udp_misses_address(struct sml_dataplane *dataplane, uint32_t number,
+				      uint8_t rank)
+{
+	const struct sml_udp_job *job = dataplane->jobs[number % SML_MAX_JOBS];
+
+	for (unsigned shard = 0; shard < job->pool.rules.n_shards; shard++)
+		if (!__atomic_load_n(&job->has_path[rank][shard], __ATOMIC_ACQUIRE))
+			return "said that it was ready, but not every socket of it has sent a "
+			       "probe";
+	return NULL;
+}
+
+static void udp_reaches_by_group(struct sml_dataplane *dataplane, uint32_t number, uint8_t rank)
+{
+	__atomic_fetch_or(&dataplane->jobs[number % SML_MAX_JOBS]->reached, (uint64_t)1 << rank,
+			  __ATOMIC_RELAXED);
+}
+
+static uint64_t udp_reached_by_group(struct sml_dataplane *dataplane, uint32_t number)
+{
+	return __atomic_load_n(&dataplane->jobs[number % SML_MAX_JOBS]->reached, __ATOMIC_RELAXED);
+}
+
+/*
+ * Ranks in step send at once, all to one thread's socket at worst. The kernel
+ * charges a packet's memory, not its bytes: about a quarter and 1 KiB more.
+ */
+static uint32_t udp_window(struct sml_dataplane *dataplane, uint32_t packet_bytes, uint32_t n_ranks)
+{
+	uint64_t charged = packet_bytes + packet_bytes / 4 + 1024;
+	uint64_t packets = dataplane->receive_buffer_bytes / (charged * n_ranks);
+
+	if (packets < MIN_WINDOW)
+		return MIN_WINDOW;
+	return packets < SML_MAX_SLOTS ? (uint32_t)packets : SML_MAX_SLOTS;
+}
+
+static void udp_job_counters(struct sml_dataplane *dataplane, uint32_t number,
+			     struct sml_job_counters *counters)
+{
+	const struct sml_udp_job *job = dataplane->jobs[number % SML_MAX_JOBS];
+	const uint64_t *from = (const uint64_t *)&job->counters;
+	uint64_t *to = (uint64_t *)counters;
+
+	for (size_t i = 0; i < sizeof(*counters) / sizeof(*to); i++)
+		to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+}
+
+static uint32_t udp_slot_states(struct sml_dataplane *dataplane, uint32_t number,
+				struct sml_slot_progress *states, uint32_t n)
+{
+	pthread_mutex_lock(&dataplane->mutex);
+	dataplane->question.job = dataplane->jobs[number % SML_MAX_JOBS];
+	dataplane->question.states = states;
+	dataplane->question.most = n;
+	dataplane->question.n = 0;
+	publish(dataplane);
+	dataplane->question.job = NULL;
+	n = dataplane->question.n;
+	pthread_mutex_unlock(&dataplane->mutex);
+	return n;
+}
+
+static void udp_counters(struct sml_dataplane *dataplane, struct sml_dataplane_counters *counters)
+{
+	uint64_t *to = (uint64_t *)counters;
+
+	memset(counters, 0, sizeof(*counters));
+	for (unsigned t = 0; t < dataplane->n_threads; t++) {
+		const uint64_t *from = (const uint64_t *)&dataplane->threads[t].counters;
+
+		for (size_t i = 0; i < sizeof(*counters) / sizeof(*to); i++)
+			to[i] += __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+	}
+}
+
+const struct sml_dataplane_operations sml_dataplane_udp = {
+	.name = "udp",
+	.open = udp_open,
+	.close = udp_close,
+	.describe = udp_describe,
+	.add_job = udp_add_job,
+	.start_job = udp_start_job,
+	.remove_job = udp_remove_job,
+	.misses_address = udp_misses_address,
+	.reaches_by_group = udp_reaches_by_group,
+	.reached_by_group = udp_reached_by_group,
+	.window = udp_window,
+	.job_counters = udp_job_counters,
+	.slot_states = udp_slot_states,
+	.counters = udp_counters,
+};

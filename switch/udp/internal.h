@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Shared by dataplane_udp.c (threads, and the table of jobs) and udp_packets.c (what they do with
+ * packets). */
+#ifndef SML_SWITCH_UDP_INTERNAL_H
+#define SML_SWITCH_UDP_INTERNAL_H
+
+#include <pthread.h>
+#include <sys/socket.h>
+
+#include "net/udp_results.h"
+#include "net/udp_socket.h"
+#include "switch/dataplane.h"
+
+#define SML_UDP_BATCH	     16
+#define SML_UDP_BUFFER_BYTES 65536
+
+/*
+ * Multicast can cease to reach a rank while all else does (a bridge has forgotten
+ * who listens, for want of a querier). Then each of its results must be asked for. Where
+ * three quarters of a span's had to be, they are sent to it alone from then on. A span is
+ * two results a slot: a timeout in vain asks for at most one of each.
+ */
+struct sml_udp_span {
+	uint32_t results, asked_for;
+};
+
+struct sml_udp_job {
+	struct sml_pool pool;
+	void *memory;
+	bool started;
+	bool mismatch_told;
+	/* Written by the shard's thread until the job runs, then only read, by it. */
+	struct sml_path paths[SML_MAX_RANKS][SML_MAX_SHARDS];
+	bool has_path[SML_MAX_RANKS][SML_MAX_SHARDS];
+	struct sml_job_counters counters; /* relaxed atomics */
+	/* Results by multicast. Each shard's are its thread's, but for the atomic. */
+	struct sml_group group;
+	struct sml_ways ways[SML_MAX_SHARDS];
+	struct sml_udp_span spans[SML_MAX_RANKS][SML_MAX_SHARDS];
+	uint64_t *asked;  /* by slot: bits of the ranks that have asked for its last result */
+	uint64_t reached; /* atomic: bits of the ranks that get them so */
+};
+
+struct sml_udp_thread {
+	struct sml_dataplane *dataplane;
+	unsigned index;
+	int fd, wake_fd;
+	pthread_t id;
+	struct sml_udp_job *jobs[SML_MAX_JOBS]; /* this thread's view */
+	uint64_t orders_done;
+	uint32_t socket_drops_seen;
+	struct sml_results results;
+	struct sml_dataplane_counters counters; /* relaxed atomics */
+	struct mmsghdr messages[SML_UDP_BATCH];
+	struct iovec vectors[SML_UDP_BATCH];
+	struct sockaddr_in6 sources[SML_UDP_BATCH]; /* or sockaddr_in: see udp_socket.h */
+	union {
+		char bytes[SML_UDP_CONTROL_BYTES];
+		struct cmsghdr align;
+	} controls[SML_UDP_BATCH];
+	uint8_t *buffers; /* SML_UDP_BATCH x SML_UDP_BUFFER_BYTES */
+};
+
+struct sml_dataplane {
+	struct sml_dataplane_config config;
+	unsigned n_threads;
+	struct sml_udp_thread *threads;
+	uint32_t receive_buffer_bytes;
+	/* Orders: the control thread's table of jobs, copied by each thread. */
+	pthread_mutex_t mutex;
+	pthread_cond_t done;
+	struct sml_udp_job *jobs[SML_MAX_JOBS];
+	uint64_t orders; /* atomic: changes so far */
+	bool stopping;
+	/* An order of another kind: each thread adds what it knows. `job` NULL: none. */
+	struct {
+		struct sml_udp_job *job;
+		struct sml_slot_progress *states;
+		uint32_t n, most;
+	} question;
+};
+
+/*
+ * Take what has come, at most SML_UDP_BATCH messages, and send the results of it. Returns how many
+ * messages there were, or -1. For the thread itself.
+ */
+int sml_udp_receive_batch(struct sml_udp_thread *thread);
+
+#endif

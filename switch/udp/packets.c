@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a thread of the UDP dataplane does with packets, without a lock: see dataplane_udp.c. */
+#include "switch/udp/internal.h"
+
+#include <string.h>
+
+static void count(uint64_t *counter, uint64_t n)
+{
+	__atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
+}
+
+/* Job counters have several writers: the threads of its shards. */
+static void count_shared(uint64_t *counter)
+{
+	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
+/* ---- packets ---- */
+
+static void drop(struct sml_udp_thread *thread, enum sml_verdict verdict)
+{
+	count(&thread->counters.verdicts[verdict], 1);
+}
+
+static void answer_probe(struct sml_udp_thread *thread, struct sml_udp_job *job,
+			 struct sml_header *header, uint32_t length, struct msghdr *message)
+{
+	const struct sml_pool_rules *rules = &job->pool.rules;
+	enum sml_verdict verdict = sml_pool_check_probe(rules, header);
+	struct sml_path path;
+
+	count(&thread->counters.probes, 1);
+	if (verdict != SML_VERDICT_ABSORBED) {
+		drop(thread, verdict);
+		return;
+	}
+	sml_udp_path(message, &path);
+	/* Where results go is fixed once the job runs: a stolen cookie cannot move it. */
+	if (!__atomic_load_n(&job->started, __ATOMIC_ACQUIRE)) {
+		job->paths[header->rank][header->shard] = path;
+		__atomic_store_n(&job->has_path[header->rank][header->shard], true,
+				 __ATOMIC_RELEASE);
+	}
+	header->kind = SML_PACKET_PROBE_REPLY;
+	header->key_be = sml_be64(rules->tag);
+	/* One packet for one of the same length: nothing is amplified. */
+	sml_results_send_one(&thread->results, thread->fd, header, length, &path);
+}
+
+/* The way to the group that a rank's message shows, among those known; NULL: no room. */
+static const struct sml_path *note_way(struct sml_ways *ways, const struct sml_path *path,
+				       uint8_t rank)
+{
+	unsigned i = 0;
+
+	while (i < ways->n && memcmp(&ways->way[i].path.from, &path->from, sizeof(path->from)) != 0)
+		i++;
+	if (i == SML_WAYS_MAX)
+		return NULL;
+	if (i == ways->n)
+		ways->way[ways->n++].path = *path;
+	ways->way[i].ranks |= (uint64_t)1 << rank;
+	return &ways->way[i].path;
+}
+
+/* Does the group reach this rank? Its own probe comes back to it that way, or not. */
+static void answer_group_probe(struct sml_udp_thread *thread, struct sml_udp_job *job,
+			       struct sml_header *header, uint32_t length, struct msghdr *message)
+{
+	const struct sml_pool_rules *rules = &job->pool.rules;
+	enum sml_verdict verdict = sml_pool_check_probe(rules, header);
+	const struct sml_path *way;
+	struct sml_path path;
+
+	count(&thread->counters.probes, 1);
+	if (verdict == SML_VERDICT_ABSORBED && job->group.bytes == 0)
+		verdict = SML_VERDICT_MALFORMED;
+	if (verdict == SML_VERDICT_ABSORBED && __atomic_load_n(&job->started, __ATOMIC_ACQUIRE))
+		verdict = SML_VERDICT_STALE_USE;
+	if (verdict != SML_VERDICT_ABSORBED) {
+		drop(thread, verdict);
+		return;
+	}
+	if (!sml_udp_group_path(message, &job->group, header->shard, &path))
+		return;
+	way = note_way(&job->ways[header->shard], &path, header->rank);
+	if (way == NULL)
+		return;
+	header->kind = SML_PACKET_PROBE_REPLY;
+	header->key_be = sml_be64(rules->tag);
+	sml_results_send_one(&thread->results, thread->fd, header, length, way);
+}
+
+/* A contribution says that the rank has the slot's result before, asked for or not. */
+static void watch_group(struct sml_udp_job *job, const struct sml_contribution *in, bool asks)
+{
+	const struct sml_pool_rules *rules = &job->pool.rules;
+	uint32_t n_slots = ((uint32_t)rules->head_slots + rules->data_slots) / rules->n_shards + 1;
+	struct sml_udp_span *span = &job->spans[in->rank][in->shard];
+	uint64_t bit = (uint64_t)1 << in->rank;
+
+	if (asks) {
+		job->asked[in->slot] |= bit;
+		return;
+	}
+	span->results++;
+	span->asked_for += (job->asked[in->slot] & bit) != 0;
+	job->asked[in->slot] &= ~bit;
+	if (span->results < 2 * n_slots)
+		return;
+	if (span->asked_for * 4 >= span->results * 3)
+		__atomic_fetch_and(&job->reached, ~bit, __ATOMIC_RELAXED);
+	*span = (struct sml_udp_span){0};
+}
+
+static void tell_mismatch(struct sml_udp_thread *thread, struct sml_udp_job *job,
+			  const struct sml_contribution *in)
+{
+	const struct sml_slot *slot = &job->pool.slots[2u * in->slot + (in->use & 1u)];
+	struct sml_mismatch mismatch = {
+		.job = job->pool.rules.job,
+		.slot = in->slot,
+		.use = in->use,
+		.chunk = slot->chunk,
+		.ranks = {(uint8_t)__builtin_ctzll(slot->seen), in->rank},
+	};
+
+	if (__atomic_exchange_n(&job->mismatch_told, true, __ATOMIC_RELAXED))
+		return;
+	thread->dataplane->config.on_mismatch(thread->dataplane->config.context, &mismatch);
+}
+
+static void flush(struct sml_udp_thread *thread)
+{
+	sml_results_flush(&thread->results, thread->fd);
+}
+
+static void contribution(struct sml_udp_thread *thread, struct sml_udp_job *job, const void *packet,
+			 uint32_t length)
+{
+	struct sml_pool_answer answer;
+	enum sml_verdict verdict = sml_pool_receive(&job->pool, packet, length, &answer);
+
+	drop(thread, verdict);
+	count_shared(&job->counters.verdicts[verdict]);
+	if (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_COMPLETED)
+		count_shared(&job->counters.contributions[answer.in.rank]);
+	else if (verdict == SML_VERDICT_RESEND)
+		count_shared(&job->counters.resends[answer.in.rank]);
+	else if (verdict == SML_VERDICT_MISMATCH)
+		tell_mismatch(thread, job, &answer.in);
+	if (job->group.bytes > 0 &&
+	    (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_COMPLETED ||
+	     verdict == SML_VERDICT_RESEND))
+		watch_group(job, &answer.in, verdict == SML_VERDICT_RESEND);
+	if (answer.packet == NULL)
+		return;
+	if (verdict == SML_VERDICT_RESEND) {
+		sml_results_send_one(&thread->results, thread->fd, answer.packet, answer.length,
+				     &job->paths[answer.in.rank][answer.in.shard]);
+		return;
+	}
+	if (!sml_results_add(&thread->results, job, answer.in.shard, answer.packet,
+			     answer.length)) {
+		flush(thread);
+		sml_results_begin(&thread->results, job, answer.in.shard, job->paths[0],
+				  job->pool.rules.n_ranks);
+		if (job->group.bytes > 0)
+			sml_results_use_groups(&thread->results, &job->ways[answer.in.shard],
+					       &job->reached);
+		sml_results_add(&thread->results, job, answer.in.shard, answer.packet,
+				answer.length);
+	}
+}
+
+static void receive_packet(struct sml_udp_thread *thread, void *packet, uint32_t length,
+			   struct msghdr *message)
+{
+	struct sml_header *header = packet;
+	struct sml_udp_job *job;
+
+	if (length < SML_HEADER_BYTES || header->magic_be != sml_be16(SML_WIRE_MAGIC) ||
+	    header->version != SML_WIRE_VERSION) {
+		drop(thread, SML_VERDICT_MALFORMED);
+		return;
+	}
+	job = thread->jobs[sml_be32(header->job_be) % SML_MAX_JOBS];
+	if (job == NULL || header->job_be != sml_be32(job->pool.rules.job))
+		drop(thread, SML_VERDICT_UNKNOWN_JOB);
+	else if ((sml_be32(header->job_be) + header->shard) % thread->dataplane->n_threads !=
+		 thread->index)
+		drop(thread, SML_VERDICT_OUT_OF_RANGE); /* another thread's, in one super-packet */
+	else if (header->kind == SML_PACKET_PROBE)
+		answer_probe(thread, job, header, length, message);
+	else if (header->kind == SML_PACKET_GROUP_PROBE)
+		answer_group_probe(thread, job, header, length, message);
+	else if (!__atomic_load_n(&job->started, __ATOMIC_ACQUIRE))
+		drop(thread, SML_VERDICT_EARLY_USE);
+	else
+		contribution(thread, job, packet, length);
+}
+
+/* A super-packet is many of one length, the last perhaps shorter. */
+static void receive_message(struct sml_udp_thread *thread, unsigned i)
+{
+	struct msghdr *message = &thread->messages[i].msg_hdr;
+	uint32_t length = thread->messages[i].msg_len, segment, offset = 0;
+	uint8_t *bytes = thread->buffers + (size_t)i * SML_UDP_BUFFER_BYTES;
+
+	segment = sml_udp_segment_bytes(message, length, &thread->socket_drops_seen);
+	count(&thread->counters.bytes_received, length);
+	do {
+		uint32_t part = length - offset < segment ? length - offset : segment;
+
+		count(&thread->counters.packets_received, 1);
+		/* The core wants them aligned; those that are not have no whole lanes. */
+		if (segment % 4 != 0)
+			drop(thread, SML_VERDICT_MALFORMED);
+		else
+			receive_packet(thread, bytes + offset, part, message);
+		offset += segment;
+	} while (offset < length);
+}
+
+static void publish_results_counters(struct sml_udp_thread *thread)
+{
+	__atomic_store_n(&thread->counters.packets_sent, thread->results.packets_sent,
+			 __ATOMIC_RELAXED);
+	__atomic_store_n(&thread->counters.packets_multicast, thread->results.packets_multicast,
+			 __ATOMIC_RELAXED);
+	__atomic_store_n(&thread->counters.bytes_sent, thread->results.bytes_sent,
+			 __ATOMIC_RELAXED);
+	__atomic_store_n(&thread->counters.send_drops, thread->results.drops, __ATOMIC_RELAXED);
+	__atomic_store_n(&thread->counters.socket_drops, thread->socket_drops_seen,
+			 __ATOMIC_RELAXED);
+}
+
+int sml_udp_receive_batch(struct sml_udp_thread *thread)
+{
+	int n;
+
+	for (unsigned i = 0; i < SML_UDP_BATCH; i++) {
+		thread->vectors[i] = (struct iovec){
+			thread->buffers + (size_t)i * SML_UDP_BUFFER_BYTES, SML_UDP_BUFFER_BYTES};
+		thread->messages[i].msg_hdr = (struct msghdr){
+			.msg_name = &thread->sources[i],
+			.msg_namelen = sizeof(thread->sources[i]),
+			.msg_iov = &thread->vectors[i],
+			.msg_iovlen = 1,
+			.msg_control = thread->controls[i].bytes,
+			.msg_controllen = SML_UDP_CONTROL_BYTES,
+		};
+	}
+	n = recvmmsg(thread->fd, thread->messages, SML_UDP_BATCH, MSG_DONTWAIT, NULL);
+	for (int i = 0; i < n; i++)
+		receive_message(thread, (unsigned)i);
+	flush(thread);
+	publish_results_counters(thread);
+	return n;
+}

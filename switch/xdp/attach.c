@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Interfaces, and links between them and the program: see xdp_attach.h. */
+#include "switch/xdp/attach.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <linux/ethtool.h>
+#include <linux/if_link.h>
+#include <linux/if_vlan.h>
+#include <linux/sockios.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "net/xdp_device.h"
+
+/* Where a driver does not tell: a veth's. */
+#define USUAL_RING 256
+#define LEAST_RING 64
+
+/* ---- what the drivers tell ---- */
+
+static uint32_t ring_of(const char *name)
+{
+	struct ethtool_ringparam ring = {.cmd = ETHTOOL_GRINGPARAM};
+
+	if (sml_xdp_ask_device(name, SIOCETHTOOL, &ring) < 0 || ring.rx_pending == 0)
+		return USUAL_RING;
+	return ring.rx_pending < LEAST_RING ? LEAST_RING : ring.rx_pending;
+}
+
+bool sml_xdp_is_vlan(uint32_t ifindex)
+{
+	struct vlan_ioctl_args arguments = {.cmd = GET_VLAN_VID_CMD};
+	char name[IF_NAMESIZE];
+	bool is = false;
+	int fd;
+
+	if (if_indextoname(ifindex, name) == NULL)
+		return false;
+	snprintf(arguments.device1, sizeof(arguments.device1), "%s", name);
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd >= 0) {
+		is = ioctl(fd, SIOCGIFVLAN, &arguments) == 0;
+		close(fd);
+	}
+	return is;
+}
+
+/* ---- the list ---- */
+
+static int add(struct sml_xdp_ports *ports, const char *name, char *error_text, size_t error_bytes)
+{
+	int ifindex = (int)if_nametoindex(name);
+	uint32_t ring;
+
+	if (ifindex == 0) {
+		snprintf(error_text, error_bytes, "there is no interface %s (see: ip link)", name);
+		return -ENODEV;
+	}
+	for (unsigned i = 0; i < ports->n; i++) {
+		if (ports->ifindexes[i] != ifindex)
+			continue;
+		snprintf(error_text, error_bytes, "--iface names %s twice", name);
+		return -EINVAL;
+	}
+	ring = ring_of(name);
+	if (ports->n == 0 || ring < ports->ring)
+		ports->ring = ring;
+	ports->some_virtual |= sml_xdp_is_virtual(name);
+	ports->ifindexes[ports->n] = ifindex;
+	ports->links[ports->n] = -1;
+	memcpy(ports->names[ports->n++], name, IF_NAMESIZE);
+	return 0;
+}
+
+int sml_xdp_ports_parse(struct sml_xdp_ports *ports, const char *list, char *error_text,
+			size_t error_bytes)
+{
+	*ports = (struct sml_xdp_ports){.n = 0};
+	if (*list == '\0') {
+		snprintf(error_text, error_bytes, "the XDP dataplane needs --iface NAME[,NAME...]");
+		return -EINVAL;
+	}
+	while (*list != '\0') {
+		size_t length = strcspn(list, ",");
+		char name[IF_NAMESIZE] = "";
+		int rc;
+
+		if (ports->n == SML_XDP_MAX_INTERFACES || length == 0 || length >= sizeof(name)) {
+			snprintf(error_text, error_bytes,
+				 "--iface is a list of at most %d interfaces: eth0,eth1; not '%s'",
+				 SML_XDP_MAX_INTERFACES, list);
+			return -EINVAL;
+		}
+		memcpy(name, list, length);
+		rc = add(ports, name, error_text, error_bytes);
+		if (rc < 0)
+			return rc;
+		list += length + (list[length] == ',');
+	}
+	return 0;
+}
+
+/* ---- links ---- */
+
+static int refuse(int rc, const char *name, bool generic, char *error_text, size_t error_bytes)
+{
+	if (rc == -EBUSY || rc == -EEXIST)
+		snprintf(error_text, error_bytes,
+			 "%s has another XDP program, and takes no second one beside it: `bpftool "
+			 "net` and `bpftool link` show whose it is",
+			 name);
+	else if (rc == -EPERM)
+		snprintf(error_text, error_bytes,
+			 "XDP on %s needs CAP_NET_ADMIN, beside CAP_BPF and CAP_PERFMON", name);
+	else
+		snprintf(error_text, error_bytes, "the driver of %s takes no XDP program%s: %s",
+			 name, generic ? "" : " of its own", strerror(-rc));
+	return rc == -EEXIST ? -EBUSY : rc;
+}
+
+static int attach_one(struct sml_xdp_ports *ports, unsigned i, int program_fd, bool generic,
+		      char *error_text, size_t error_bytes)
+{
+	LIBBPF_OPTS(bpf_link_create_opts, options,
+		    .flags = generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE);
+	__u32 other = 0;
+
+	if (bpf_xdp_query_id(ports->ifindexes[i], 0, &other) == 0 && other != 0)
+		return refuse(-EBUSY, ports->names[i], generic, error_text, error_bytes);
+	ports->links[i] = bpf_link_create(program_fd, ports->ifindexes[i], BPF_XDP, &options);
+	if (ports->links[i] >= 0)
+		return 0;
+	ports->links[i] = -1;
+	return refuse(-errno, ports->names[i], generic, error_text, error_bytes);
+}
+
+int sml_xdp_ports_attach(struct sml_xdp_ports *ports, int program_fd, bool generic,
+			 char *error_text, size_t error_bytes)
+{
+	for (unsigned i = 0; i < ports->n; i++) {
+		int rc = attach_one(ports, i, program_fd, generic, error_text, error_bytes);
+
+		if (rc == 0)
+			continue;
+		sml_xdp_ports_detach(ports);
+		return rc;
+	}
+	ports->generic = generic;
+	return 0;
+}
+
+void sml_xdp_ports_detach(struct sml_xdp_ports *ports)
+{
+	for (unsigned i = 0; i < ports->n; i++) {
+		if (ports->links[i] >= 0)
+			close(ports->links[i]);
+		ports->links[i] = -1;
+	}
+}

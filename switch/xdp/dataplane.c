@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The XDP dataplane: slots live in the kernel (bpf/switchml.bpf.c), jobs are rows
+ * of its maps (xdp_jobs.c), and one thread serves the socket (xdp_thread.c). Here
+ * is what the control plane calls.
+ *
+ * Results leave by the ports, from the kernel. Where a port can't do that (generic
+ * mode; a veth whose other end has no GRO), the job's results go to the socket,
+ * and the thread sends them: slower, and the same bits.
+ */
+#include "switch/xdp/dataplane.h"
+
+#include <cap-ng.h>
+#include <errno.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "switch/xdp/features.h"
+#include "switch/xdp/thread.h"
+
+#define WHY_BYTES  200
+#define MIN_WINDOW 4u
+
+/* ---- opening ---- */
+
+/*
+ * From here on only maps are used and programs looked up; before Linux 5.19 that takes
+ * CAP_BPF where kernel.unprivileged_bpf_disabled is set.
+ */
+static void drop_privileges(void)
+{
+	bool has_bpf = capng_have_capability(CAPNG_EFFECTIVE, CAP_BPF);
+
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	capng_clear(CAPNG_SELECT_BOTH);
+	if (has_bpf)
+		capng_update(CAPNG_ADD, CAPNG_EFFECTIVE | CAPNG_PERMITTED, CAP_BPF);
+	/* The bounding set takes CAP_SETPCAP, and is of no use to anybody now. */
+	if (capng_apply(CAPNG_SELECT_CAPS) < 0)
+		fprintf(stderr, "switchml switch: its privileges cannot be dropped: %s\n",
+			strerror(errno));
+}
+
+static int load_and_attach(struct sml_dataplane *dataplane, bool generic, char *error_text,
+			   size_t error_bytes)
+{
+	struct sml_xdp_config config = {
+		.port = dataplane->config.port,
+		.max_jobs = dataplane->config.max_jobs,
+		.max_slots = dataplane->config.max_slots,
+		.accept_partial = dataplane->ports.some_virtual,
+	};
+	int rc = 0;
+
+	if (dataplane->maps == NULL)
+		rc = sml_xdp_maps_open(&dataplane->maps, &config, error_text, error_bytes);
+	if (rc == 0)
+		rc = sml_xdp_ports_attach(&dataplane->ports, sml_xdp_maps_entry_fd(dataplane->maps),
+					  generic, error_text, error_bytes);
+	return rc;
+}
+
+static int attach(struct sml_dataplane *dataplane, char *error_text, size_t error_bytes)
+{
+	enum sml_xdp_mode mode = dataplane->config.xdp_mode;
+	int rc;
+
+	if (mode == SML_XDP_GENERIC)
+		return load_and_attach(dataplane, true, error_text, error_bytes);
+	rc = load_and_attach(dataplane, false, error_text, error_bytes);
+	if (rc == 0 || mode == SML_XDP_NATIVE || dataplane->maps == NULL || rc == -EBUSY ||
+	    rc == -EPERM)
+		return rc;
+	fprintf(stderr, "switchml switch: %s; going on in XDP's generic mode, which is slower\n",
+		error_text);
+	return load_and_attach(dataplane, true, error_text, error_bytes);
+}
+
+static void free_all(struct sml_dataplane *dataplane)
+{
+	sml_xdp_ports_detach(&dataplane->ports);
+	if (dataplane->events != NULL)
+		ring_buffer__free(dataplane->events);
+	sml_xdp_maps_close(dataplane->maps);
+	if (dataplane->fd >= 0)
+		close(dataplane->fd);
+	if (dataplane->wake_fd >= 0)
+		close(dataplane->wake_fd);
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
+		free(dataplane->jobs[i]);
+	pthread_mutex_destroy(&dataplane->mutex);
+	free(dataplane);
+}
+
+static int open_thread(struct sml_dataplane *dataplane, char *error_text, size_t error_bytes)
+{
+	int rc;
+
+	dataplane->wake_fd = eventfd(0, EFD_CLOEXEC);
+	dataplane->events = ring_buffer__new(sml_xdp_maps_events_fd(dataplane->maps),
+					     sml_xdp_thread_event, dataplane, NULL);
+	rc = dataplane->wake_fd < 0 || dataplane->events == NULL ? -ENOMEM : 0;
+	if (rc == 0) {
+		/* Before the thread, so that it has none either. */
+		drop_privileges();
+		rc = sml_xdp_thread_start(dataplane);
+	}
+	if (rc < 0)
+		snprintf(error_text, error_bytes, "no thread for the dataplane: %s", strerror(-rc));
+	return rc;
+}
+
+static int open_parts(struct sml_dataplane *dataplane, char *error_text, size_t error_bytes)
+{
+	const struct sml_udp_options options = {
+		.address = dataplane->config.address,
+		.port = dataplane->config.port,
+		.n_threads = 1,
+		.for_xdp = true,
+	};
+	int rc = sml_xdp_ports_parse(&dataplane->ports, dataplane->config.interfaces, error_text,
+				     error_bytes);
+
+	if (rc < 0)
+		return rc;
+	sml_results_init(&dataplane->results, UINT8_MAX);
+	dataplane->fd = sml_udp_socket_open(&options, true, &dataplane->buffer_bytes, error_text,
+					    error_bytes);
+	if (dataplane->fd < 0)
+		return dataplane->fd;
+	rc = attach(dataplane, error_text, error_bytes);
+	return rc < 0 ? rc : open_thread(dataplane, error_text, error_bytes);
+}
+
+static int xdp_open(struct sml_dataplane **opened, const struct sml_dataplane_config *config,
+		    char *error_text, size_t error_bytes)
+{
+	struct sml_dataplane *dataplane = aligned_alloc(64, (sizeof(*dataplane) + 63) & ~63ul);
+	int rc;
+
+	if (dataplane == NULL)
+		return -ENOMEM;
+	memset(dataplane, 0, sizeof(*dataplane));
+	dataplane->config = *config;
+	dataplane->fd = dataplane->wake_fd = -1;
+	pthread_mutex_init(&dataplane->mutex, NULL);
+	rc = open_parts(dataplane, error_text, error_bytes);
+	if (rc < 0) {
+		free_all(dataplane);
+		return rc;
+	}
+	*opened = dataplane;
+	return 0;
+}
+
+static void xdp_close(struct sml_dataplane *dataplane)
+{
+	sml_xdp_thread_stop(dataplane);
+	free_all(dataplane);
+}
+
+static void xdp_describe(struct sml_dataplane *dataplane, char *text, size_t bytes)
+{
+	const struct sml_xdp_ports *ports = &dataplane->ports;
+	size_t used =
+		(size_t)snprintf(text, bytes, "xdp (%s) on", ports->generic ? "generic" : "native");
+
+	for (unsigned i = 0; i < ports->n && used < bytes; i++)
+		used += (size_t)snprintf(text + used, bytes - used, "%s %s", i ? "," : "",
+					 ports->names[i]);
+}
+
+/* ---- jobs ---- */
+
+static struct sml_xdp_user_job *job_of(struct sml_dataplane *dataplane, uint32_t number)
+{
+	return dataplane->jobs[number % SML_MAX_JOBS];
+}
+
+static int xdp_add_job(struct sml_dataplane *dataplane, const struct sml_pool_rules *rules)
+{
+	struct sml_xdp_user_job *job = calloc(1, sizeof(*job));
+	int rc;
+
+	if (job == NULL)
+		return -ENOMEM;
+	job->rules = *rules;
+	rc = sml_xdp_maps_add_job(dataplane->maps, rules);
+	if (rc < 0) {
+		free(job);
+		return rc;
+	}
+	pthread_mutex_lock(&dataplane->mutex);
+	dataplane->jobs[rules->job % SML_MAX_JOBS] = job;
+	pthread_mutex_unlock(&dataplane->mutex);
+	return 0;
+}
+
+/* Results come in by one port, in a completing packet's place, and leave by all. */
+static bool can_redirect(uint32_t ifindex)
+{
+	const uint64_t both = SML_XDP_FEATURE_REDIRECT | SML_XDP_FEATURE_NDO_XMIT;
+	uint64_t features;
+
+	/* A kernel that does not tell is trusted. */
+	return sml_xdp_features((int)ifindex, &features) < 0 || (features & both) == both;
+}
+
+/* Why the job's results cannot leave by the rank's port, in words; or NULL. */
+static const char *port_is_unfit(struct sml_dataplane *dataplane,
+				 const struct sml_xdp_user_job *job, uint8_t rank, char *why)
+{
+	char name[IF_NAMESIZE] = "?";
+	struct sml_xdp_peer first = {0}, peer;
+
+	for (uint8_t shard = 0; shard < job->rules.n_shards; shard++) {
+		if (sml_xdp_maps_get_peer(dataplane->maps, job->rules.job, rank, shard, &peer) < 0)
+			continue;
+		if (shard == 0)
+			first = peer;
+		if (peer.ifindex == first.ifindex)
+			continue;
+		snprintf(why, WHY_BYTES, "the sockets of rank %u are behind several interfaces",
+			 rank);
+		return why;
+	}
+	if (can_redirect(first.ifindex))
+		return NULL;
+	if_indextoname(first.ifindex, name);
+	snprintf(why, WHY_BYTES,
+		 "%s, with rank %u behind it, cannot transmit for XDP (if it is a veth, switch GRO "
+		 "on at its other end: ethtool -K NAME gro on)",
+		 name, rank);
+	return why;
+}
+
+static bool daemon_has_to_send(struct sml_dataplane *dataplane, const struct sml_xdp_user_job *job)
+{
+	char why[WHY_BYTES];
+
+	if (dataplane->ports.generic)
+		return true;
+	for (uint8_t rank = 0; rank < job->rules.n_ranks; rank++) {
+		if (port_is_unfit(dataplane, job, rank, why) == NULL)
+			continue;
+		fprintf(stderr,
+			"switchml switch: %s; results of this job go through the socket, which is "
+			"slower\n",
+			why);
+		return true;
+	}
+	return false;
+}
+
+static int xdp_start_job(struct sml_dataplane *dataplane, uint32_t number)
+{
+	struct sml_xdp_user_job *job = job_of(dataplane, number);
+	int rc =
+		sml_xdp_maps_start_job(dataplane->maps, number, daemon_has_to_send(dataplane, job));
+
+	pthread_mutex_lock(&dataplane->mutex);
+	job->started = true;
+	pthread_mutex_unlock(&dataplane->mutex);
+	return rc;
+}
+
+static void xdp_remove_job(struct sml_dataplane *dataplane, uint32_t number)
+{
+	sml_xdp_maps_remove_job(dataplane->maps, number);
+	pthread_mutex_lock(&dataplane->mutex);
+	free(job_of(dataplane, number));
+	dataplane->jobs[number % SML_MAX_JOBS] = NULL;
+	pthread_mutex_unlock(&dataplane->mutex);
+}
+
+/* ---- addresses ---- */
+
+static const char *shard_misses(struct sml_dataplane *dataplane, const struct sml_xdp_user_job *job,
+				uint8_t rank, uint8_t shard)
+{
+	struct sml_xdp_peer peer;
+
+	if (!job->has_path[rank][shard])
+		return "said that it was ready, but not every socket of it has sent a probe";
+	if (sml_xdp_maps_get_peer(dataplane->maps, job->rules.job, rank, shard, &peer) < 0 ||
+	    peer.ifindex == 0)
+		return "has packets that do not come in by the interfaces of the switch's --iface, "
+		       "or not as XDP can read them";
+	if (peer.l3 == SML_XDP_UNTAGGED && sml_xdp_is_vlan(job->arrived_by[rank][shard]))
+		return "has packets whose VLAN tag XDP does not see: on the switch, ethtool -K "
+		       "INTERFACE rxvlan off (where it is a veth: txvlan off at its other end)";
+	return NULL;
+}
+
+static const char *xdp_misses_address(struct sml_dataplane *dataplane, uint32_t number,
+				      uint8_t rank)
+{
+	const struct sml_xdp_user_job *job = job_of(dataplane, number);
+	const char *misses = NULL;
+
+	pthread_mutex_lock(&dataplane->mutex);
+	for (uint8_t shard = 0; misses == NULL && shard < job->rules.n_shards; shard++)
+		misses = shard_misses(dataplane, job, rank, shard);
+	pthread_mutex_unlock(&dataplane->mutex);
+	return misses;
+}
+
+/*
+ * Ranks in step send at once: what the ports' rings hold is shared by those who are
+ * behind them. Where the daemon sends, results also wait in its socket.
+ */
+static uint32_t xdp_window(struct sml_dataplane *dataplane, uint32_t packet_bytes, uint32_t n_ranks)
+{
+	uint64_t packets = (uint64_t)dataplane->ports.ring * dataplane->ports.n / n_ranks;
+	uint64_t in_socket = dataplane->buffer_bytes / (packet_bytes + packet_bytes / 4 + 1024);
+
+	if (packets > dataplane->ports.ring)
+		packets = dataplane->ports.ring;
+	if (dataplane->ports.generic && packets > in_socket)
+		packets = in_socket;
+	if (packets < MIN_WINDOW)
+		return MIN_WINDOW;
+	return packets < SML_MAX_SLOTS ? (uint32_t)packets : SML_MAX_SLOTS;
+}
+
+static bool xdp_wants_single_packets(struct sml_dataplane *dataplane)
+{
+	/* In the driver, XDP comes after segmentation: veth does it before, NICs get it so. */
+	return dataplane->ports.generic;
+}
+
+/* ---- counters ---- */
+
+static void xdp_job_counters(struct sml_dataplane *dataplane, uint32_t number,
+			     struct sml_job_counters *counters)
+{
+	struct sml_xdp_totals totals;
+
+	sml_xdp_maps_totals(dataplane->maps, number, &totals);
+	memcpy(counters->verdicts, totals.traffic.fates, sizeof(counters->verdicts));
+	memcpy(counters->contributions, totals.contributions, sizeof(totals.contributions));
+	memcpy(counters->resends, totals.resends, sizeof(totals.resends));
+}
+
+static uint32_t xdp_slot_states(struct sml_dataplane *dataplane, uint32_t number,
+				struct sml_slot_progress *states, uint32_t n)
+{
+	const struct sml_pool_rules *rules = &job_of(dataplane, number)->rules;
+	uint32_t n_slots = (uint32_t)rules->head_slots + rules->data_slots, found = 0;
+	struct sml_slot buffers[2];
+	const struct sml_pool pool = {.slots = buffers};
+
+	for (uint32_t slot = 0; slot < n_slots && found < n; slot++) {
+		const struct sml_slot *newest;
+
+		if (sml_xdp_maps_get_slot(dataplane->maps, number, slot, buffers) < 0)
+			break;
+		newest = sml_pool_newest(&pool, 0);
+		if (newest == NULL)
+			continue;
+		states[found++] = (struct sml_slot_progress){
+			.slot = (uint16_t)slot,
+			.use = newest->use,
+			.missing = sml_pool_all_ranks(rules) & ~newest->seen,
+		};
+	}
+	return found;
+}
+
+/* What ended in the kernel, and what came to the socket. */
+static void xdp_counters(struct sml_dataplane *dataplane, struct sml_dataplane_counters *counters)
+{
+	struct sml_xdp_traffic traffic;
+
+	sml_xdp_maps_traffic(dataplane->maps, &traffic);
+	pthread_mutex_lock(&dataplane->mutex);
+	*counters = dataplane->counters;
+	counters->socket_drops = dataplane->socket_drops_seen;
+	counters->send_drops = dataplane->results.drops;
+	counters->packets_received += traffic.packets_received;
+	counters->bytes_received += traffic.bytes_received;
+	counters->packets_sent = dataplane->results.packets_sent + traffic.packets_sent;
+	counters->bytes_sent = dataplane->results.bytes_sent + traffic.bytes_sent;
+	counters->bad_checksums = traffic.fates[SML_XDP_FATE_BAD_CHECKSUM];
+	for (unsigned v = 0; v < SML_VERDICTS; v++)
+		counters->verdicts[v] += traffic.fates[v];
+	pthread_mutex_unlock(&dataplane->mutex);
+}
+
+const struct sml_dataplane_operations sml_dataplane_xdp = {
+	.name = "xdp",
+	.max_lanes = SML_XDP_LANES,
+	.open = xdp_open,
+	.close = xdp_close,
+	.describe = xdp_describe,
+	.add_job = xdp_add_job,
+	.start_job = xdp_start_job,
+	.remove_job = xdp_remove_job,
+	.misses_address = xdp_misses_address,
+	.window = xdp_window,
+	.wants_single_packets = xdp_wants_single_packets,
+	.job_counters = xdp_job_counters,
+	.slot_states = xdp_slot_states,
+	.counters = xdp_counters,
+};

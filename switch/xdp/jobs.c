@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Jobs in the XDP program's maps: see xdp_maps.h. A job's slots are a run of
+ * the one array, its peers, counters and devmap are rows of its index.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "switch/xdp/internal.h"
+
+static struct sml_xdp_place *find(struct sml_xdp_maps *maps, uint32_t number)
+{
+	struct sml_xdp_place *job = &maps->places[number % SML_XDP_JOB_PLACES];
+
+	return job->used && job->number == number ? job : NULL;
+}
+
+static bool is_free(const struct sml_xdp_maps *maps, uint32_t first, uint32_t n)
+{
+	for (size_t i = 0; i < SML_XDP_JOB_PLACES; i++) {
+		const struct sml_xdp_place *job = &maps->places[i];
+
+		if (job->used && first < job->first_buffer + job->n_buffers &&
+		    job->first_buffer < first + n)
+			return false;
+	}
+	return true;
+}
+
+/* A job's buffers lie in a row: the first that is free begins the array or follows a job's. */
+static bool find_buffers(const struct sml_xdp_maps *maps, struct sml_xdp_place *wanted)
+{
+	uint32_t n = wanted->n_buffers, all = 2 * maps->config.max_slots;
+
+	wanted->first_buffer = 0;
+	if (n <= all && is_free(maps, 0, n))
+		return true;
+	for (size_t i = 0; i < SML_XDP_JOB_PLACES; i++) {
+		uint32_t first = maps->places[i].first_buffer + maps->places[i].n_buffers;
+
+		if (!maps->places[i].used || first + n > all || !is_free(maps, first, n))
+			continue;
+		wanted->first_buffer = first;
+		return true;
+	}
+	return false;
+}
+
+static bool find_row(const struct sml_xdp_maps *maps, struct sml_xdp_place *wanted)
+{
+	for (uint32_t i = 0; i < maps->config.max_jobs; i++) {
+		wanted->index = i;
+		if (!maps->rows[i])
+			return true;
+	}
+	return false;
+}
+
+static int clear_slots(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
+{
+	static const struct sml_xdp_slot fresh;
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < job->n_buffers; i++) {
+		uint32_t row = job->first_buffer + i;
+
+		rc = sml_xdp_map_set(maps->skeleton->maps.sml_slots, &row, &fresh);
+	}
+	return rc;
+}
+
+static int clear_peers(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
+{
+	static const struct sml_xdp_peer nobody;
+	uint32_t row = job->index * SML_XDP_PEERS_PER_JOB;
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < SML_MAX_SHARDS * job->rules.n_ranks; i++, row++)
+		rc = sml_xdp_map_set(maps->skeleton->maps.sml_peers, &row, &nobody);
+	return rc;
+}
+
+static int clear_counters(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
+{
+	struct sml_xdp_counters *none = calloc(maps->n_cpus, sizeof(*none));
+	int rc = -ENOMEM;
+
+	if (none != NULL)
+		rc = sml_xdp_map_set(maps->skeleton->maps.sml_counters, &job->index, none);
+	free(none);
+	return rc;
+}
+
+static int set_job(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
+{
+	uint32_t place = job->number % SML_XDP_JOB_PLACES;
+	struct sml_xdp_job value = {
+		.rules = job->rules,
+		.index = job->index,
+		.first_buffer = job->first_buffer,
+		.tickets = {job->rules.head_slots, job->rules.data_slots},
+	};
+
+	return sml_xdp_map_set(maps->skeleton->maps.sml_jobs, &place, &value);
+}
+
+int sml_xdp_maps_add_job(struct sml_xdp_maps *maps, const struct sml_pool_rules *rules)
+{
+	struct sml_xdp_place *place = &maps->places[rules->job % SML_XDP_JOB_PLACES];
+	struct sml_xdp_place job = {.used = true, .number = rules->job, .rules = *rules};
+	int rc;
+
+	job.n_buffers = 2u * ((uint32_t)rules->head_slots + rules->data_slots);
+	if (place->used || rules->lanes > SML_XDP_LANES || !find_row(maps, &job) ||
+	    !find_buffers(maps, &job))
+		return -ENOSPC;
+	rc = clear_slots(maps, &job);
+	if (rc == 0)
+		rc = clear_peers(maps, &job);
+	if (rc == 0)
+		rc = clear_counters(maps, &job);
+	if (rc == 0)
+		rc = set_job(maps, &job);
+	if (rc < 0)
+		return rc;
+	maps->rows[job.index] = true;
+	*place = job;
+	return 0;
+}
+
+static int peer_row(const struct sml_xdp_place *job, uint8_t rank, uint8_t shard, uint32_t *row)
+{
+	if (job == NULL || rank >= SML_MAX_RANKS || shard >= SML_MAX_SHARDS)
+		return -ENOENT;
+	*row = (job->index * SML_MAX_RANKS + rank) * SML_MAX_SHARDS + shard;
+	return 0;
+}
+
+int sml_xdp_maps_get_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t rank, uint8_t shard,
+			  struct sml_xdp_peer *peer)
+{
+	uint32_t row;
+	int rc = peer_row(find(maps, number), rank, shard, &row);
+
+	if (rc == 0 &&
+	    bpf_map_lookup_elem(bpf_map__fd(maps->skeleton->maps.sml_peers), &row, peer) < 0)
+		rc = -errno;
+	return rc;
+}
+
+int sml_xdp_maps_set_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t rank, uint8_t shard,
+			  const struct sml_xdp_peer *peer)
+{
+	uint32_t row;
+	int rc = peer_row(find(maps, number), rank, shard, &row);
+
+	return rc < 0 ? rc : sml_xdp_map_set(maps->skeleton->maps.sml_peers, &row, peer);
+}
+
+int sml_xdp_maps_get_slot(struct sml_xdp_maps *maps, uint32_t number, uint32_t slot,
+			  struct sml_slot buffers[2])
+{
+	const struct sml_xdp_place *job = find(maps, number);
+	struct sml_xdp_slot value;
+
+	if (job == NULL || 2 * slot + 1 >= job->n_buffers)
+		return -ENOENT;
+	for (uint32_t i = 0; i < 2; i++) {
+		uint32_t buffer = job->first_buffer + 2 * slot + i;
+
+		/* Under its lock: what a packet is changing just now is not read in part. */
+		if (bpf_map_lookup_elem_flags(bpf_map__fd(maps->skeleton->maps.sml_slots), &buffer,
+					      &value, BPF_F_LOCK) < 0)
+			return -errno;
+		buffers[i] = value.slot;
+	}
+	return 0;
+}
+
+int sml_xdp_maps_get_job(struct sml_xdp_maps *maps, uint32_t number, struct sml_xdp_job *job)
+{
+	uint32_t place = number % SML_XDP_JOB_PLACES;
+
+	if (find(maps, number) == NULL)
+		return -ENOENT;
+	if (bpf_map_lookup_elem(bpf_map__fd(maps->skeleton->maps.sml_jobs), &place, job) < 0)
+		return -errno;
+	return 0;
+}
+
+/* The ranks behind one port, the same on every CPU. */
+static int set_port(struct sml_xdp_maps *maps, const struct sml_xdp_place *job, uint32_t ifindex,
+		    const uint32_t *ports)
+{
+	struct sml_xdp_port_key key = {.index = job->index, .ifindex = ifindex};
+	struct sml_xdp_port *values = calloc(maps->n_cpus, sizeof(*values));
+	int rc;
+
+	if (values == NULL)
+		return -ENOMEM;
+	for (uint8_t rank = 0; rank < job->rules.n_ranks; rank++)
+		if (ports[rank] == ifindex)
+			values->ranks[values->n_ranks++] = rank;
+	for (unsigned cpu = 1; cpu < maps->n_cpus; cpu++)
+		values[cpu] = values[0];
+	rc = sml_xdp_map_set(maps->skeleton->maps.sml_ports, &key, values);
+	free(values);
+	return rc;
+}
+
+static int set_group(struct sml_xdp_maps *maps, const struct sml_xdp_place *job, uint32_t rank,
+		     uint32_t ifindex)
+{
+	struct bpf_devmap_val value = {
+		.ifindex = ifindex,
+		.bpf_prog.fd = bpf_program__fd(maps->skeleton->progs.sml_exit),
+	};
+
+	if (bpf_map_update_elem(maps->groups[job->index], &rank, &value, BPF_ANY) < 0)
+		return -errno;
+	return 0;
+}
+
+int sml_xdp_maps_start_job(struct sml_xdp_maps *maps, uint32_t number, bool daemon_sends)
+{
+	struct sml_xdp_place *job = find(maps, number);
+	uint32_t ports[SML_MAX_RANKS], place = number % SML_XDP_JOB_PLACES;
+	struct sml_xdp_job value;
+	struct sml_xdp_peer peer;
+	int rc = 0;
+
+	if (job == NULL)
+		return -ENOENT;
+	for (uint8_t rank = 0; rank < job->rules.n_ranks; rank++) {
+		rc = sml_xdp_maps_get_peer(maps, number, rank, 0, &peer);
+		if (rc < 0)
+			return rc;
+		ports[rank] = peer.ifindex;
+	}
+	for (uint8_t rank = 0; rc == 0 && rank < job->rules.n_ranks; rank++) {
+		rc = set_group(maps, job, rank, ports[rank]);
+		if (rc == 0)
+			rc = set_port(maps, job, ports[rank], ports);
+	}
+	if (rc == 0)
+		rc = sml_xdp_maps_get_job(maps, number, &value);
+	if (rc < 0)
+		return rc;
+	value.daemon_sends = daemon_sends;
+	value.started = 1;
+	return sml_xdp_map_set(maps->skeleton->maps.sml_jobs, &place, &value);
+}
+
+/* ---- counters ---- */
+
+static void add_traffic(struct sml_xdp_traffic *sum, const struct sml_xdp_traffic *more)
+{
+	uint64_t *to = (uint64_t *)sum;
+	const uint64_t *from = (const uint64_t *)more;
+
+	for (size_t i = 0; i < sizeof(*sum) / sizeof(*to); i++)
+		to[i] += from[i];
+}
+
+static void add_cpu(struct sml_xdp_totals *totals, const struct sml_xdp_counters *cpu)
+{
+	add_traffic(&totals->traffic, &cpu->traffic);
+	for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++) {
+		totals->contributions[rank] += cpu->contributions[rank];
+		totals->resends[rank] += cpu->resends[rank];
+	}
+}
+
+void sml_xdp_maps_totals(struct sml_xdp_maps *maps, uint32_t number, struct sml_xdp_totals *totals)
+{
+	struct sml_xdp_place *job = find(maps, number);
+	struct sml_xdp_counters *values = calloc(maps->n_cpus, sizeof(*values));
+	int fd = bpf_map__fd(maps->skeleton->maps.sml_counters);
+
+	memset(totals, 0, sizeof(*totals));
+	if (job != NULL && values != NULL && bpf_map_lookup_elem(fd, &job->index, values) == 0)
+		for (unsigned cpu = 0; cpu < maps->n_cpus; cpu++)
+			add_cpu(totals, &values[cpu]);
+	free(values);
+}
+
+void sml_xdp_maps_traffic(struct sml_xdp_maps *maps, struct sml_xdp_traffic *traffic)
+{
+	struct sml_xdp_totals more;
+
+	*traffic = maps->ended;
+	for (unsigned i = 0; i < SML_XDP_JOB_PLACES; i++) {
+		if (!maps->places[i].used)
+			continue;
+		sml_xdp_maps_totals(maps, maps->places[i].number, &more);
+		add_traffic(traffic, &more.traffic);
+	}
+}
+
+/* ---- the end ---- */
+
+/*
+ * After this no running program has seen the job: an update of a map of maps, here
+ * with what is there already, waits for all of them (linux: maybe_wait_bpf_programs).
+ */
+static void wait_for_programs(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
+{
+	sml_xdp_map_set(maps->skeleton->maps.sml_groups, &job->index, &maps->groups[job->index]);
+}
+
+static void remove_ports(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
+{
+	int ports = bpf_map__fd(maps->skeleton->maps.sml_ports);
+
+	for (uint8_t rank = 0; rank < job->rules.n_ranks; rank++) {
+		struct sml_xdp_port_key key = {.index = job->index};
+		struct sml_xdp_peer peer;
+		uint32_t row = rank;
+
+		if (sml_xdp_maps_get_peer(maps, job->number, rank, 0, &peer) == 0) {
+			key.ifindex = peer.ifindex;
+			bpf_map_delete_elem(ports, &key);
+		}
+		bpf_map_delete_elem(maps->groups[job->index], &row);
+	}
+}
+
+void sml_xdp_maps_remove_job(struct sml_xdp_maps *maps, uint32_t number)
+{
+	uint32_t place = number % SML_XDP_JOB_PLACES;
+	struct sml_xdp_place *job = find(maps, number);
+	struct sml_xdp_totals totals;
+	struct sml_xdp_job value;
+
+	if (job == NULL)
+		return;
+	/* A program that has admitted a packet still reads where the slots are: that stays. */
+	if (sml_xdp_maps_get_job(maps, number, &value) == 0) {
+		memset(&value.rules, 0, sizeof(value.rules));
+		sml_xdp_map_set(maps->skeleton->maps.sml_jobs, &place, &value);
+	}
+	wait_for_programs(maps, job);
+	sml_xdp_maps_totals(maps, number, &totals);
+	add_traffic(&maps->ended, &totals.traffic);
+	remove_ports(maps, job);
+	maps->rows[job->index] = false;
+	job->used = false;
+}

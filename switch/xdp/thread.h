@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The XDP dataplane's thread: what reaches the socket though the program is there.
+ * Probes, which it answers; completed results, where the ports can't transmit them
+ * for XDP, which it sends; and the program's notes of mismatches.
+ *
+ * The invariant: no contribution is ever summed here. Slots are in the kernel alone.
+ */
+#ifndef SML_SWITCH_XDP_THREAD_H
+#define SML_SWITCH_XDP_THREAD_H
+
+#include <bpf/libbpf.h>
+#include <pthread.h>
+
+#include "net/udp_results.h"
+#include "net/udp_socket.h"
+#include "switch/dataplane.h"
+#include "switch/xdp/attach.h"
+#include "switch/xdp/maps.h"
+
+#define SML_XDP_BATCH 64
+/* The longest that we take, and one byte more to see that there is more. */
+#define SML_XDP_BUFFER_BYTES (SML_HEADER_BYTES + 4 * SML_XDP_LANES + 8)
+
+struct sml_xdp_user_job {
+	struct sml_pool_rules rules;
+	bool started, mismatch_told;
+	/* As the socket heard it; the program has learned its own from the same probes. */
+	struct sml_path paths[SML_MAX_RANKS][SML_MAX_SHARDS];
+	uint32_t arrived_by[SML_MAX_RANKS]
+			   [SML_MAX_SHARDS]; /* interface; 0: not heard, or not told */
+	bool has_path[SML_MAX_RANKS][SML_MAX_SHARDS];
+};
+
+struct sml_dataplane {
+	struct sml_dataplane_config config;
+	struct sml_xdp_maps *maps;
+	struct sml_xdp_ports ports;
+	struct ring_buffer *events;
+	int fd, wake_fd;
+	uint32_t buffer_bytes; /* of the socket, for what comes in */
+	pthread_t thread;
+	pthread_mutex_t mutex; /* all below */
+	struct sml_xdp_user_job *jobs[SML_MAX_JOBS];
+	struct sml_dataplane_counters counters;
+	struct sml_results results;
+	uint32_t socket_drops_seen;
+	struct mmsghdr messages[SML_XDP_BATCH];
+	struct iovec vectors[SML_XDP_BATCH];
+	struct sockaddr_in6 sources[SML_XDP_BATCH]; /* or sockaddr_in */
+	union {
+		char bytes[SML_UDP_CONTROL_BYTES];
+		struct cmsghdr align;
+	} controls[SML_XDP_BATCH];
+	uint8_t buffers[SML_XDP_BATCH][SML_XDP_BUFFER_BYTES] __attribute__((aligned(8)));
+};
+
+/* ring_buffer_sample_fn of the program's events; its context is the dataplane. */
+int sml_xdp_thread_event(void *context, void *data, size_t bytes);
+
+/* 0 or a negative errno. */
+int sml_xdp_thread_start(struct sml_dataplane *dataplane);
+void sml_xdp_thread_stop(struct sml_dataplane *dataplane);
+
+#endif
