@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Puts what was measured into docs/performance.md, between two marks."""
+"""
+Puts what was measured into the documents, between two marks: targets and charts into
+docs/performance.md, the table of every row into docs/performance-appendix.md beside it.
+"""
+import os
+
+import plot
 import report
 import targets
 
@@ -31,29 +37,51 @@ def targets_table(results):
             yield f"| {what} | {how} {target:g} | {measured:.2f} | {verdict} |"
 
 
-def text_of(results, about):
-    yield (f"{about['date'][:10]}, {about['cores']} cores ({about['cpu']}), Linux {about['kernel']}, TCP with "
-           f"{about['tcp']}, at least {about['runs_at_least']} runs a row. **Links are emulated, and all "
-           f"hosts share these {about['cores']} cores.** "
-           + (f"The machine was not quiet (load {about['load']:.0f} before the first run): what is limited by "
-              "the cores would be faster on one that is." if about["load"] > 1 else ""))
+def about_the_run(about):
+    return (f"{about['date'][:10]}, {about['cores']} cores ({about['cpu']}), Linux {about['kernel']}, TCP with "
+            f"{about['tcp']}, at least {about['runs_at_least']} runs a row.\n**Links are emulated, and all "
+            f"hosts share these {about['cores']} cores.**"
+            + (f"\nThe machine was not quiet (load {about['load']:.0f} before the first run): rows that are "
+               "limited by the cores would be faster on a quiet one." if about["load"] > 1 else ""))
+
+
+def page(results, about, figure):
+    yield about_the_run(about)
     yield ""
     yield from targets_table(results)
+    if figure:
+        yield f"\n![Speed of each method relative to Gloo's ring]({figure})"
+
+
+def appendix(results, about):
+    yield about_the_run(about)
     for cell in dict.fromkeys(result.cell for result in results):
         rows = [result for result in results if result.cell is cell and not result.entry.rest]
         if rows:
-            yield f"\n**{report.title(cell)}**\n\n{HEADER}"
+            yield f"\n## {report.title(cell)}\n\n{HEADER}"
             yield from (line_of(result, report.ring_time(rows)) for result in rows
                         if result.failure or result.times)
 
 
-def write(results, about, path):
+def put(text, path):
+    """Replace what stands between the marks. Returns why not, or nothing."""
     with open(path, encoding="utf-8") as document:
-        text = document.read()
-    if BEGIN not in text or END not in text:
+        old = document.read()
+    if BEGIN not in old or END not in old:
         return f"{path} has no {BEGIN} and {END}"
-    before, rest = text.split(BEGIN, 1)
+    before, rest = old.split(BEGIN, 1)
     after = rest.split(END, 1)[1]
     with open(path, "w", encoding="utf-8") as document:
-        document.write(before + BEGIN + "\n" + "\n".join(text_of(results, about)) + "\n" + END + after)
+        document.write(before + BEGIN + "\n" + text + "\n" + END + after)
     return ""
+
+
+def write(results, about, path):
+    """path: docs/performance.md; its appendix and figures/ are found beside it."""
+    stem, extension = os.path.splitext(path)
+    figure = os.path.join("figures", os.path.basename(stem) + ".svg")
+    target = os.path.join(os.path.dirname(path), figure)
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    why = plot.draw_speeds(plot.speeds(results), target)
+    return (put("\n".join(page(results, about, "" if why else figure)), path)
+            or put("\n".join(appendix(results, about)), f"{stem}-appendix{extension}") or why)

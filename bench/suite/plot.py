@@ -50,21 +50,52 @@ def panels(results):
             yield from (list(bars(cell, rows)) for cell, rows in cells.items())
 
 
-def draw(results, path):
+def speeds(results):
+    """{title of a cell: [(method, times Gloo's ring)]}, of the 10 MB cells on shaped links."""
+    found = {}
+    for cell in dict.fromkeys(result.cell for result in results):
+        rows = [r for r in results if r.cell is cell and r.times and not r.failure
+                and not r.entry.rest and not r.entry.loss and r.entry.pieces == 1]
+        ring = report.ring_time(rows)
+        if ring and cell.offload and cell.size_bytes >= 10_000_000 and len(rows) > 4:
+            found[report.title(cell)] = [(r.entry.title(), ring / r.p50()) for r in rows]
+    return found
+
+
+def draw_speeds(cells, path):
+    """Bars of speeds(), a panel a cell. Returns why not, or nothing."""
+    script = ["set xrange [0:*]; unset key; set style fill solid 0.6; set boxwidth 0.7; set grid x; "
+              "set ytics noenhanced; set xlabel \"speed relative to Gloo's ring (1 = the same)\"; "
+              "set arrow 1 from 1, graph 0 to 1, graph 1 nohead lw 2 lc black"]
+    for i, (title, rows) in enumerate(cells.items()):
+        script += [f"set title '{title}' noenhanced; set yrange [{len(rows) - 0.4}:-0.6]",
+                   f"$speeds{i} << end",
+                   *(f'{j} {times:.4f} "{name}" {1 if name.startswith("ours") else 2}'
+                     for j, (name, times) in enumerate(rows)), "end",
+                   f"plot $speeds{i} using ($2/2):1:($2/2):(0.35):4:ytic(3) with boxxyerror lc variable, "
+                   f"$speeds{i} using 2:1:(sprintf(' %.2f', $2)) with labels left"]
+    return run_gnuplot(script, len(cells), "", path)
+
+
+def run_gnuplot(script, n_panels, title, path):
     """Returns why not, or nothing."""
     if not shutil.which("gnuplot"):
         return "gnuplot is not installed"
-    all_panels = list(panels(results))
-    if not all_panels:
+    if n_panels == 0:
         return "nothing was measured"
-    columns = min(2, len(all_panels))
-    rows = (len(all_panels) + columns - 1) // columns
-    script = [f"set terminal svg size {WIDTH * columns},{HEIGHT * rows} font 'sans,11' "
-              "background 'white'", f"set output '{path}'",
-              f"set multiplot layout {rows},{columns} title "
-              "'Links are emulated; all hosts share the cores of one machine'", "set grid y"]
-    for panel in all_panels:
-        script += panel
-    done = subprocess.run(["gnuplot"], input="\n".join(script) + "\nunset multiplot\n", text=True,
-                          check=False, stderr=subprocess.PIPE)
+    columns = min(2, n_panels)
+    rows = (n_panels + columns - 1) // columns
+    head = [f"set terminal svg size {WIDTH * columns},{HEIGHT * rows} font 'sans,11' "
+            "background 'white'", f"set output '{path}'",
+            f"set multiplot layout {rows},{columns} title '{title}'"]
+    done = subprocess.run(["gnuplot"], input="\n".join(head + script) + "\nunset multiplot\n",
+                          text=True, check=False, stderr=subprocess.PIPE)
     return done.stderr.strip() if done.returncode else ""
+
+
+def draw(results, path):
+    """Returns why not, or nothing."""
+    all_panels = list(panels(results))
+    script = ["set grid y"] + [line for panel in all_panels for line in panel]
+    return run_gnuplot(script, len(all_panels),
+                       "Links are emulated; all hosts share the cores of one machine", path)
