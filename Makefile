@@ -28,6 +28,7 @@ test-python: all
 	@tools/test-python $(ARGS)
 
 fuzz:
+	@tools/install-dependencies build fuzz
 	@tools/fuzz $(ARGS)
 
 # Parts by themselves, then all-reduces beside Gloo and Open MPI on emulated links (as root).

@@ -1,63 +1,92 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A fuzz target without a fuzzer, for any compiler: runs the files named on the
- * command line, and all that lie in the directories named there.
+ * A fuzz target without a fuzzer, for any compiler: runs the cases of a packed
+ * file (tools/corpus), or the one of that name.
+ *
+ *	replay-TARGET FILE [NAME]
+ *
+ * Each case's name is printed before it runs: the last one is the one that failed.
  */
-#include <dirent.h>
+#include <err.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#define MAX_BYTES (1u << 20)
+#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
 
-static unsigned n_run;
-
-static void run_file(const char *path)
+static int nibble(char digit)
 {
-	FILE *file = fopen(path, "rb");
-	uint8_t *bytes = malloc(MAX_BYTES);
-	size_t n;
+	const char *digits = "0123456789abcdef";
+	const char *at = digit != '\0' ? strchr(digits, digit) : NULL;
 
-	if (file == NULL || bytes == NULL) {
-		perror(path);
-		exit(2);
-	}
-	n = fread(bytes, 1, MAX_BYTES, file);
-	fclose(file);
-	/* What is read beyond the end is found only where the end is. */
-	bytes = realloc(bytes, n + (n == 0));
-	LLVMFuzzerTestOneInput(bytes, n);
-	free(bytes);
-	n_run++;
+	return at != NULL ? (int)(at - digits) : -1;
 }
 
-static void run_directory(const char *path, DIR *directory)
+/* Decode hex into exactly as many bytes: a sanitizer sees what reads beyond them. */
+static uint8_t *decode(const char *hex, size_t *n_bytes)
 {
-	const struct dirent *entry;
-	char name[4096];
+	size_t n_digits = strcspn(hex, "\n");
+	uint8_t *bytes = malloc(n_digits / 2);
 
-	while ((entry = readdir(directory)) != NULL) {
-		if (entry->d_name[0] == '.')
-			continue;
-		snprintf(name, sizeof(name), "%s/%s", path, entry->d_name);
-		run_file(name);
+	if (n_digits == 0 || n_digits % 2 != 0)
+		errx(2, "no bytes, or half a byte: %.40s", hex);
+	if (bytes == NULL)
+		err(2, "malloc");
+	*n_bytes = n_digits / 2;
+	for (size_t i = 0; i < *n_bytes; i++) {
+		int high = nibble(hex[2 * i]);
+		int low = nibble(hex[2 * i + 1]);
+
+		if (high < 0 || low < 0)
+			errx(2, "not hex: %.40s", hex + 2 * i);
+		bytes[i] = (uint8_t)(high << 4 | low);
 	}
+	return bytes;
+}
+
+static void run_case(const char *name, const char *hex)
+{
+	size_t n_bytes;
+	uint8_t *bytes = decode(hex, &n_bytes);
+
+	printf("%s\n", name);
+	fflush(stdout);
+	LLVMFuzzerTestOneInput(bytes, n_bytes);
+	free(bytes);
+}
+
+/* Returns whether the line was a case that ran. */
+static bool run_line(char *line, const char *only)
+{
+	char *hex = strchr(line, ' ');
+
+	if (line[0] == '#' || line[0] == '\n')
+		return false;
+	if (hex == NULL)
+		errx(2, "no bytes: %.40s", line);
+	*hex++ = '\0';
+	if (only != NULL && strcmp(only, line) != 0)
+		return false;
+	run_case(line, hex);
+	return true;
 }
 
 int main(int argc, char **argv)
 {
-	for (int i = 1; i < argc; i++) {
-		DIR *directory = opendir(argv[i]);
+	FILE *file = argc > 1 ? fopen(argv[1], "r") : NULL;
+	const char *only = argc > 2 ? argv[2] : NULL;
+	unsigned n_run = 0;
+	char *line = NULL;
+	size_t size = 0;
 
-		if (directory == NULL) {
-			run_file(argv[i]);
-			continue;
-		}
-		run_directory(argv[i], directory);
-		closedir(directory);
-	}
-	printf("%u inputs\n", n_run);
+	if (file == NULL)
+		err(2, "%s", argc > 1 ? argv[1] : "usage: replay FILE [NAME]");
+	while (getline(&line, &size, file) > 0)
+		n_run += run_line(line, only);
+	free(line);
+	fclose(file);
+	printf("%u cases\n", n_run);
 	return n_run == 0;
 }
