@@ -194,6 +194,8 @@ void sml_tls_describe(struct sml_tls_session *session)
 		       "SWITCHML_TLS_KEY there";
 	else if (reason == SSL_R_UNSUPPORTED_PROTOCOL || reason == SSL_R_WRONG_VERSION_NUMBER)
 		text = "it does not speak TLS 1.3";
+	else if (reason == SSL_R_NO_SUITABLE_KEY_SHARE || reason == SSL_R_BAD_KEY_SHARE)
+		text = "it has none of the two groups for a key exchange, X25519 and P-256";
 	snprintf(session->reason, sizeof(session->reason), "%s",
 		 text != NULL ? text : "no memory, or it broke the protocol");
 }
