@@ -4,9 +4,20 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "control/scan.h"
+
 #define LENGTH_BYTES 4
+/*
+ * What a message of n bytes may take in memory. A field of two bytes can be a
+ * submessage of 48, its pointer, and 40 of protobuf-c's notes; honest messages
+ * take less than ten times their length.
+ */
+#define MEMORY_LEAST  (64u << 10)
+#define MEMORY_FACTOR 32
+#define MEMORY_MOST   (8u << 20)
 
 int sml_frame_write(struct evbuffer *out, const SmlControl__Envelope *message)
 {
@@ -33,12 +44,61 @@ size_t sml_frame_bytes(struct evbuffer *in)
 	return ntohl(length_be);
 }
 
+/* ---- unpacking ---- */
+
+struct budget {
+	size_t left;
+};
+
+static void *take(void *data, size_t size)
+{
+	struct budget *budget = data;
+
+	if (size > budget->left)
+		return NULL;
+	budget->left -= size;
+	return malloc(size);
+}
+
+static void give_back(void *data, void *pointer)
+{
+	(void)data;
+	free(pointer);
+}
+
+static size_t budget_for(size_t n)
+{
+	size_t bytes = MEMORY_LEAST + MEMORY_FACTOR * n;
+
+	return bytes < MEMORY_MOST ? bytes : MEMORY_MOST;
+}
+
+static int unpack(const uint8_t *bytes, size_t n, SmlControl__Envelope **message)
+{
+	struct budget budget = {.left = budget_for(n)};
+	ProtobufCAllocator allocator = {take, give_back, &budget};
+
+	if (sml_scan_message(&sml_control__envelope__descriptor, bytes, n) < 0)
+		return -EPROTO;
+	*message = sml_control__envelope__unpack(&allocator, n, bytes);
+	/* protobuf-c does not say whether it lacked memory: then, too, the connection ends. */
+	if (*message == NULL)
+		return -EPROTO;
+	if ((*message)->body_case != SML_CONTROL__ENVELOPE__BODY__NOT_SET)
+		return 1;
+	sml_control__envelope__free_unpacked(*message, NULL);
+	*message = NULL;
+	return -EPROTO;
+}
+
 int sml_frame_read(struct evbuffer *in, SmlControl__Envelope **message)
 {
 	uint32_t length_be;
 	size_t bytes;
 	const uint8_t *whole;
+	int rc;
 
+	*message = NULL;
 	if (evbuffer_copyout(in, &length_be, LENGTH_BYTES) < LENGTH_BYTES)
 		return 0;
 	bytes = ntohl(length_be);
@@ -49,12 +109,7 @@ int sml_frame_read(struct evbuffer *in, SmlControl__Envelope **message)
 	whole = evbuffer_pullup(in, (ev_ssize_t)(LENGTH_BYTES + bytes));
 	if (whole == NULL)
 		return -ENOMEM;
-	*message = sml_control__envelope__unpack(NULL, bytes, whole + LENGTH_BYTES);
+	rc = unpack(whole + LENGTH_BYTES, bytes, message);
 	evbuffer_drain(in, LENGTH_BYTES + bytes);
-	/* An unknown body is of a newer peer: Join has refused that already. */
-	if (*message != NULL && (*message)->body_case == SML_CONTROL__ENVELOPE__BODY__NOT_SET) {
-		sml_control__envelope__free_unpacked(*message, NULL);
-		*message = NULL;
-	}
-	return *message != NULL ? 1 : -EPROTO;
+	return rc;
 }

@@ -21,7 +21,9 @@ int sml_frame_write(struct evbuffer *out, const SmlControl__Envelope *message);
 /*
  * Take one whole message off in. 1: *message is the caller's, to be freed by
  * sml_control__envelope__free_unpacked(message, NULL). 0: not all of it is
- * here yet. -EPROTO: garbage or too long; close the connection.
+ * here yet. -EPROTO: garbage, too long, more than its length may take in memory, a
+ * singular field twice, or fields that this version does not know (but see scan.h);
+ * close the connection. *message is set to NULL unless the call returns 1.
  */
 int sml_frame_read(struct evbuffer *in, SmlControl__Envelope **message);
 

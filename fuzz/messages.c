@@ -43,6 +43,41 @@ static void put_bytes(struct draft *draft, uint32_t id, const void *bytes, size_
 	put(draft, bytes, n);
 }
 
+static size_t varint_at(const struct draft *draft, size_t at, uint64_t *value)
+{
+	unsigned shift = 0;
+
+	*value = 0;
+	do {
+		*value |= (uint64_t)(draft->bytes[at] & 127) << shift;
+		shift += 7;
+	} while (draft->bytes[at++] & 128);
+	return at;
+}
+
+/* A singular field that comes twice would be refused: the old one goes. */
+static void remove_field(struct draft *draft, uint32_t id)
+{
+	uint64_t tag, n;
+	size_t at = 0, end;
+
+	while (at < draft->n) {
+		end = varint_at(draft, at, &tag);
+		if ((tag & 7) == WIRE_VARINT)
+			end = varint_at(draft, end, &n);
+		else if ((tag & 7) == WIRE_FIXED64)
+			end += 8;
+		else
+			end = varint_at(draft, end, &n) + n;
+		if (tag >> 3 == id) {
+			memmove(draft->bytes + at, draft->bytes + end, draft->n - end);
+			draft->n -= end - at;
+		} else {
+			at = end;
+		}
+	}
+}
+
 static uint64_t draw_number(struct gen *gen)
 {
 	static const uint64_t edges[] = {0,    1,	   2,	       64,	  352,
@@ -100,11 +135,15 @@ static void draw_field(struct draft *draft, struct gen *gen, const ProtobufCFiel
 		put_bytes(draft, field->id, inner.bytes, inner.n);
 		break;
 	case PROTOBUF_C_TYPE_FIXED64:
+		if (draft->n + 16 > sizeof(draft->bytes))
+			break;
 		number = draw_number(gen);
 		put_tag(draft, field->id, WIRE_FIXED64);
 		put(draft, &number, sizeof(number));
 		break;
 	default:
+		if (draft->n + 16 > sizeof(draft->bytes))
+			break;
 		put_tag(draft, field->id, WIRE_VARINT);
 		put_varint(draft, draw_number(gen));
 		break;
@@ -119,6 +158,8 @@ void draft_fields(struct draft *draft, struct gen *gen,
 		uint32_t n = field->label == PROTOBUF_C_LABEL_REPEATED ? gen_below(gen, 5)
 								       : gen_below(gen, 2);
 
+		if (n > 0)
+			remove_field(draft, field->id);
 		while (n-- > 0)
 			draw_field(draft, gen, field, depth);
 	}

@@ -20,7 +20,7 @@ struct draft {
 /* An honest message's bytes, to begin with. False: it has no room. */
 bool draft_from(struct draft *draft, const ProtobufCMessage *honest);
 
-/* Some of the fields; of one that is there already, the last counts. */
+/* Some of the fields, in place of those that are there already. */
 void draft_fields(struct draft *draft, struct gen *gen,
 		  const ProtobufCMessageDescriptor *descriptor, unsigned depth);
 

@@ -107,6 +107,11 @@ static const char *own_mistake(const struct sml_server *server, const SmlControl
 		snprintf(text, bytes,
 			 "a job's name has 1 to %d bytes of printable UTF-8 (SWITCHML_JOB)",
 			 SML_NAME_BYTES - 1);
+	else if (join->base.n_unknown_fields > 0)
+		snprintf(text, bytes,
+			 "rank %u says more than this switch (%s) knows of its version of the "
+			 "control protocol: install the same release on all",
+			 join->rank, SML_VERSION_STRING);
 	else if (strlen(join->library_version) >= SML_VERSION_BYTES ||
 		 !sml_text_is_clean(join->library_version))
 		snprintf(text, bytes, "a library's version has at most %d printable bytes",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Control messages on a byte stream: whole, in pieces, too long, and not messages at all. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,6 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -121,6 +123,111 @@ static void message_that_is_too_long_is_not_written(void **state)
 	evbuffer_free(out);
 }
 
+/* ---- what protobuf-c would take, and we do not ---- */
+
+/* The body of an envelope: n times the same bytes. */
+static int read_repeated(uint8_t field, const void *bytes, size_t each, size_t n)
+{
+	struct evbuffer *body = evbuffer_new(), *in = evbuffer_new();
+	SmlControl__Envelope *message = NULL;
+	uint8_t head[6] = {(uint8_t)(field << 3 | 2 | 128), (uint8_t)(field >> 4)};
+	uint32_t length_be;
+	size_t length = each * n;
+	int rc;
+
+	for (size_t i = 0; i < n; i++)
+		evbuffer_add(body, bytes, each);
+	for (unsigned i = 0; i < 4; i++)
+		head[2 + i] = (uint8_t)((length >> (7 * i) & 127) | (i < 3 ? 128 : 0));
+	length_be = htonl((uint32_t)(sizeof(head) + length));
+	evbuffer_add(in, &length_be, sizeof(length_be));
+	evbuffer_add(in, head, sizeof(head));
+	evbuffer_add_buffer(in, body);
+	rc = sml_frame_read(in, &message);
+	if (rc == 1)
+		sml_control__envelope__free_unpacked(message, NULL);
+	evbuffer_free(body);
+	evbuffer_free(in);
+	return rc;
+}
+
+static double cpu_s(void)
+{
+	struct timespec used;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+	return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
+}
+
+/* Abort.stalls with one slot each: protobuf-c copies the list each time that it grows. */
+static void submessage_that_comes_often_costs_no_time(void **state)
+{
+	static const uint8_t stalls[] = {0x1a, 2, 0x0a, 0};
+	double before_s = cpu_s();
+
+	(void)state;
+	assert_int_equal(read_repeated(10, stalls, sizeof(stalls), 60000), -EPROTO);
+	assert_true(cpu_s() - before_s < 0.1);
+	assert_int_equal(read_repeated(10, stalls, sizeof(stalls), 1), 1);
+	assert_int_equal(read_repeated(10, stalls, sizeof(stalls), 2), -EPROTO);
+}
+
+static void singular_field_comes_once(void **state)
+{
+	(void)state;
+	/* Ping twice in one envelope; Ping and Pong; Ping with its time twice. */
+	assert_int_equal(read_bytes("\0\0\0\2\x32\0", 6), 1);
+	assert_int_equal(read_bytes("\0\0\0\4\x32\0\x32\0", 8), -EPROTO);
+	assert_int_equal(read_bytes("\0\0\0\4\x32\0\x3a\0", 8), -EPROTO);
+	assert_int_equal(read_repeated(6, "\x09\1\2\3\4\5\6\7\x08", 9, 1), 1);
+	assert_int_equal(read_repeated(6, "\x09\1\2\3\4\5\6\7\x08", 9, 2), -EPROTO);
+	/* A list may: Waiting with a missing rank each, and packed. */
+	assert_int_equal(read_repeated(2, "\x08\1", 2, 5), 1);
+	assert_int_equal(read_repeated(2, "\x0a\2\1\2", 4, 5), 1);
+}
+
+static void unknown_fields_are_refused(void **state)
+{
+	(void)state;
+	/* Field 99 of Ping, and of a submessage: Ping.stripe. */
+	assert_int_equal(read_repeated(6, "\x98\6\1", 3, 1), -EPROTO);
+	assert_int_equal(read_repeated(6, "\xf2\1\3\x98\6\1", 6, 1), -EPROTO);
+	/* But peers of different versions refuse each other by Join and Abort. */
+	assert_int_equal(read_repeated(1, "\x98\6\1", 3, 16), 1);
+	assert_int_equal(read_repeated(1, "\x98\6\1", 3, 17), -EPROTO);
+	assert_int_equal(read_repeated(10, "\x98\6\1", 3, 16), 1);
+	assert_int_equal(read_repeated(10, "\x98\6\1", 3, 17), -EPROTO);
+}
+
+/* Two bytes each are a slot of 48, a pointer, and what protobuf-c notes. */
+static void message_takes_a_bounded_multiple_of_its_length(void **state)
+{
+	static const uint8_t slot[] = {0x0a, 0};
+
+	(void)state;
+	assert_int_equal(read_repeated(18, slot, sizeof(slot), 500), 1);
+	assert_int_equal(read_repeated(18, slot, sizeof(slot), 100000), -EPROTO);
+}
+
+/* The longest honest ones. */
+static void largest_report_and_status_pass(void **state)
+{
+	/* A slot's state: slot, use, missing. A worker's: host, state, numbers. */
+	static const uint8_t slot[] = {0x0a, 15, 0x08, 0xff, 0x1f, 0x10, 0xff, 1, 0x19,
+				       0xff, 1,	 1,    1,    1,	   1,	 1,    1};
+	static const uint8_t worker[] = {0x42, 22,  0x08, 1,   0x12, 4,	  'h',	'o',
+					 's',  't', 0x18, 9,   0x20, 120, 0x28, 123,
+					 0x3a, 6,   'j',  'o', 'i',  'n', 'e',	'd'};
+	uint8_t status[3 + 64 * sizeof(worker)] = {0x3a, 128 | (64 * sizeof(worker) & 127),
+						   64 * sizeof(worker) >> 7};
+
+	(void)state;
+	assert_int_equal(read_repeated(18, slot, sizeof(slot), 4096), 1);
+	for (unsigned i = 0; i < 64; i++)
+		memcpy(status + 3 + i * sizeof(worker), worker, sizeof(worker));
+	assert_int_equal(read_repeated(14, status, sizeof(status), 256), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -129,6 +236,11 @@ int main(void)
 		cmocka_unit_test(length_is_refused_before_the_bytes_come),
 		cmocka_unit_test(what_is_no_message_is_refused),
 		cmocka_unit_test(message_that_is_too_long_is_not_written),
+		cmocka_unit_test(submessage_that_comes_often_costs_no_time),
+		cmocka_unit_test(singular_field_comes_once),
+		cmocka_unit_test(unknown_fields_are_refused),
+		cmocka_unit_test(message_takes_a_bounded_multiple_of_its_length),
+		cmocka_unit_test(largest_report_and_status_pass),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
