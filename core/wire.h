@@ -55,6 +55,15 @@ _Static_assert(sizeof(struct sml_header) == SML_HEADER_BYTES, "the header has no
 #define SML_MAX_LANES	     2208
 #define SML_MAX_PACKET_BYTES (SML_HEADER_BYTES + 4 * SML_MAX_LANES)
 
+/*
+ * Can a packet of any kind be as long as this? What cannot is dropped where it is received, before
+ * anybody looks into it: all memory behind a socket is made for packets of these lengths.
+ */
+static inline bool sml_packet_length_is_valid(uint32_t length)
+{
+	return length >= SML_HEADER_BYTES && length <= SML_MAX_PACKET_BYTES && length % 4 == 0;
+}
+
 /* What one UDP datagram that is yet to be cut up can carry, the same in both directions. */
 #define SML_SUPER_PACKET_BYTES	 64512
 #define SML_SUPER_PACKET_PACKETS 64

@@ -33,6 +33,9 @@ const char *property_client(struct gen *gen, bool tiny);
 /* Workers that say anything at all leave no job, no slot and no connection behind. */
 const char *property_server(struct gen *gen, bool tiny);
 
+/* Datagrams of every kind and length reach a rank: what is too long is dropped at its socket. */
+const char *property_receive(struct gen *gen, bool tiny);
+
 /* Whatever the environment says, a configuration is within its bounds or refused. */
 const char *property_config(struct gen *gen, bool tiny);
 

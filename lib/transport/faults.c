@@ -135,8 +135,7 @@ static unsigned receive_one(struct faulty *faulty, const struct sml_packet *pack
 {
 	if (chance(faulty, faulty->faults.drop))
 		return n;
-	if (faulty->in.held.n == 0 && packet->length <= SML_MAX_PACKET_BYTES &&
-	    chance(faulty, faulty->faults.reorder)) {
+	if (faulty->in.held.n == 0 && chance(faulty, faulty->faults.reorder)) {
 		hold(faulty, &faulty->in, packet->bytes, packet->length, 0);
 		return n;
 	}

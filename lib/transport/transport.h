@@ -53,7 +53,10 @@ static inline void sml_batch_clear(struct sml_batch *batch)
 	batch->first = batch->n = batch->used = 0;
 }
 
-/* One packet that came in, 4-byte aligned; valid until the next receive. */
+/*
+ * One packet that came in, 4-byte aligned; valid until the next receive. No transport hands out
+ * one of another length than sml_packet_length_is_valid() says.
+ */
 struct sml_packet {
 	const void *bytes;
 	uint32_t length;

@@ -107,13 +107,16 @@ static unsigned hand_out(struct sml_udp_inbox *inbox, struct sml_packet *packets
 	uint32_t segment = segment_bytes(message, whole);
 	unsigned n = 0;
 
-	/* Ours are at least a header long and a multiple of 4: the rest is not even looked at. */
-	if ((message->msg_flags & MSG_TRUNC) || segment < SML_HEADER_BYTES || (segment & 3))
+	/* Of another length than ours it is not even looked at: nor would the next be aligned. */
+	if ((message->msg_flags & MSG_TRUNC) || !sml_packet_length_is_valid(segment))
 		inbox->offset = whole;
-	for (; inbox->offset < whole && n < room; inbox->offset += segment)
-		packets[n++] = (struct sml_packet){
-			bytes + inbox->offset,
-			whole - inbox->offset < segment ? whole - inbox->offset : segment};
+	for (; inbox->offset < whole && n < room; inbox->offset += segment) {
+		uint32_t left = whole - inbox->offset;
+		uint32_t length = left < segment ? left : segment;
+
+		if (sml_packet_length_is_valid(length))
+			packets[n++] = (struct sml_packet){bytes + inbox->offset, length};
+	}
 	if (inbox->offset >= whole) {
 		inbox->first++;
 		inbox->offset = 0;

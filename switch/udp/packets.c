@@ -179,7 +179,7 @@ static void receive_packet(struct sml_udp_thread *thread, void *packet, uint32_t
 	struct sml_header *header = packet;
 	struct sml_udp_job *job;
 
-	if (length < SML_HEADER_BYTES || header->magic_be != sml_be16(SML_WIRE_MAGIC) ||
+	if (!sml_packet_length_is_valid(length) || header->magic_be != sml_be16(SML_WIRE_MAGIC) ||
 	    header->version != SML_WIRE_VERSION) {
 		drop(thread, SML_VERDICT_MALFORMED);
 		return;

@@ -77,7 +77,7 @@ static void receive_packet(struct sml_dataplane *dataplane, void *packet, uint32
 
 	dataplane->counters.packets_received++;
 	dataplane->counters.bytes_received += length;
-	if (length < SML_HEADER_BYTES || (message->msg_flags & MSG_TRUNC) ||
+	if (!sml_packet_length_is_valid(length) || (message->msg_flags & MSG_TRUNC) ||
 	    header->magic_be != sml_be16(SML_WIRE_MAGIC) || header->version != SML_WIRE_VERSION) {
 		drop(dataplane, SML_VERDICT_MALFORMED);
 		return;

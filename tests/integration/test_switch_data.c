@@ -187,6 +187,38 @@ static void probe_with_a_wrong_cookie_is_not_answered(void **state)
 	client_close(&c);
 }
 
+/* A peer that is admitted, and knows its cookie: nor is what it sends sent back. */
+static void packets_that_are_too_long_are_dropped_whatever_their_kind(void **state)
+{
+	static struct {
+		struct packet packet;
+		uint32_t more[8192];
+	} long_one;
+	static const uint32_t lengths[] = {SML_MAX_PACKET_BYTES + 4, 16384,
+					   SML_HEADER_BYTES + sizeof(long_one.more)};
+	SmlControl__Join join = client_join_message("long", 0, 1);
+	const struct sml_header *header = &long_one.packet.header;
+	struct client c;
+	unsigned n = 0;
+
+	(void)state;
+	client_open(&c, "127.0.0.1", port);
+	client_join(&c, &join);
+	client_admitted(&c);
+	for (uint8_t kind = 0; kind <= SML_PACKET_KINDS; kind++)
+		for (unsigned i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++, n++) {
+			client_packet(&c, 0, 0, 8, 0, &long_one.packet);
+			long_one.packet.header.kind = kind;
+			long_one.packet.header.lanes_be =
+				sml_be16((uint16_t)((lengths[i] - SML_HEADER_BYTES) / 4));
+			client_send_packet(&c, header, lengths[i]);
+		}
+	client_wait_for_counter(port, "malformed", n);
+	/* What comes first is the answer to this one. */
+	client_probe(&c, 0, 16);
+	client_close(&c);
+}
+
 /* Every slot at once from every rank: super-packets in and out, where the kernel has them. */
 static void whole_windows_come_back_complete(void **state)
 {
@@ -251,6 +283,7 @@ int main(void)
 		TEST(results_go_to_the_probed_address_only),
 		TEST(odd_packets_are_dropped_and_counted),
 		TEST(probe_with_a_wrong_cookie_is_not_answered),
+		TEST(packets_that_are_too_long_are_dropped_whatever_their_kind),
 		TEST(whole_windows_come_back_complete),
 		TEST(shards_meet_in_their_own_threads),
 	};

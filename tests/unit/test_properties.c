@@ -111,6 +111,12 @@ static void workers_that_say_anything_leave_nothing_behind(void **state)
 	holds_for_seeds(property_server, 3000);
 }
 
+static void packets_that_are_too_long_stay_at_the_socket(void **state)
+{
+	(void)state;
+	holds_for_seeds(property_receive, 2000);
+}
+
 static void any_environment_is_understood_or_refused(void **state)
 {
 	(void)state;
@@ -131,6 +137,7 @@ int main(void)
 		cmocka_unit_test(control_bytes_mean_the_same_in_any_pieces),
 		cmocka_unit_test(a_switch_that_says_anything_does_no_harm),
 		cmocka_unit_test(workers_that_say_anything_leave_nothing_behind),
+		cmocka_unit_test(packets_that_are_too_long_stay_at_the_socket),
 		cmocka_unit_test(any_environment_is_understood_or_refused),
 	};
 

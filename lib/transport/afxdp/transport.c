@@ -282,7 +282,7 @@ static unsigned receive_frames(struct afxdp *afxdp, struct sml_packet *packets)
 		afxdp->held[afxdp->n_held++] = in->addr;
 		payload = sml_flow_read(&afxdp->headers, queue->memory + in->addr, in->len,
 					queue->device->partial, &length);
-		if (payload)
+		if (payload && sml_packet_length_is_valid(length))
 			packets[taken++] = (struct sml_packet){align(payload, length), length};
 	}
 	if (n > 0)
