@@ -7,10 +7,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "fuzz/messages.h"
 #include "fuzz/properties.h"
 #include "lib/base/clock.h"
 #include "lib/control/internal.h"
+#include "support/messages.h"
 
 /* Nothing that is honest takes so long: all that the switch says is there from the start. */
 #define WAIT_NS	     (2 * SML_NS_PER_SEC)

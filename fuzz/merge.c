@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "core/resume.h"
-#include "fuzz/guard.h"
 #include "fuzz/properties.h"
+#include "support/guard.h"
 
 #define MAX_RANKS  4
 #define MAX_CHUNKS 12

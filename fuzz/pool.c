@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "fuzz/properties.h"
-#include "fuzz/rig.h"
+#include "support/rig.h"
 
 #define MAX_OLD 32
 

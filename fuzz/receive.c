@@ -12,9 +12,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "fuzz/guard.h"
 #include "fuzz/properties.h"
 #include "lib/context/probe.h"
+#include "support/guard.h"
 
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103

@@ -14,8 +14,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "fuzz/messages.h"
 #include "fuzz/properties.h"
+#include "support/messages.h"
 #include "switch/control/job.h"
 
 #define MAX_PEERS 5

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "core/resume.h"
-#include "fuzz/guard.h"
 #include "fuzz/properties.h"
+#include "support/guard.h"
 
 #define MAX_STRIPES 3
 #define MAX_SHARDS  2

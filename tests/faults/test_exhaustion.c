@@ -28,7 +28,7 @@
 #include <cmocka.h>
 
 #include "faults/fail_nth.h"
-#include "integration/ranks.h"
+#include "support/ranks.h"
 #include "switch/switch.h"
 
 #define COUNT	     5000

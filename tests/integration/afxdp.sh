@@ -8,10 +8,10 @@
 switchml=$(realpath "$1")
 foreign=$(realpath "$2") # a program that is not the worker's
 export SWITCHML_TRANSPORT=afxdp SWITCHML_DEBUG=info
-# shellcheck source=tests/integration/hosts.sh
-. "$(dirname "$0")/hosts.sh"
-# shellcheck source=tests/integration/jobs.sh
-. "$(dirname "$0")/jobs.sh"
+# shellcheck source=tests/support/hosts.sh
+. "$(dirname "$0")/../support/hosts.sh"
+# shellcheck source=tests/support/jobs.sh
+. "$(dirname "$0")/../support/jobs.sh"
 
 # Title, words that ranks (files of the job) must have written, and the job.
 expect_words() {

@@ -8,7 +8,7 @@ work=$(mktemp -d)
 switch=
 trap 'kill $switch 2>/dev/null; rm -rf "$work"' EXIT
 failures=0
-. "$(dirname "$0")/await.sh"
+. "$(dirname "$0")/../support/await.sh"
 
 # Title, command: it has to end well.
 expect_success() {

@@ -8,8 +8,8 @@ build=$(realpath "$1")
 compare=$(realpath "$(dirname "$0")/../../bench/compare")
 work=$(mktemp -d)
 pid=
-# shellcheck source=tests/integration/await.sh
-. "$(dirname "$0")/await.sh"
+# shellcheck source=tests/support/await.sh
+. "$(dirname "$0")/../support/await.sh"
 trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null; rm -rf "$work"' EXIT
 # mpirun is not ours, and Gloo's threads end with the process: their leaks are not our business.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"

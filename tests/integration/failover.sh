@@ -8,7 +8,7 @@ set -u
 switchml=$1
 work=$(mktemp -d)
 failures=0
-. "$(dirname "$0")/await.sh"
+. "$(dirname "$0")/../support/await.sh"
 switches=()
 
 clean_up() {

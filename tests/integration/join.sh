@@ -7,7 +7,7 @@ set -u
 switchml=$1
 work=$(mktemp -d)
 failures=0
-. "$(dirname "$0")/await.sh"
+. "$(dirname "$0")/../support/await.sh"
 
 clean_up() {
 	kill $(jobs -p) 2>/dev/null

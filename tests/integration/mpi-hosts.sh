@@ -13,8 +13,8 @@ set -u
 preload=$(realpath "$1")
 programs=$(realpath "$2")
 switchml=$(realpath "$3")
-# shellcheck source=tests/integration/hosts.sh
-. "$(dirname "$0")/hosts.sh"
+# shellcheck source=tests/support/hosts.sh
+. "$(dirname "$0")/../support/hosts.sh"
 
 mpirun=$(command -v mpirun.openmpi || command -v mpirun)
 [ -n "$mpirun" ] || skip "mpirun is not installed"

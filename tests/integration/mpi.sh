@@ -12,8 +12,8 @@ switchml=$(realpath "$3")
 work=$(mktemp -d)
 failures=0
 switch=
-# shellcheck source=tests/integration/await.sh
-. "$(dirname "$0")/await.sh"
+# shellcheck source=tests/support/await.sh
+. "$(dirname "$0")/../support/await.sh"
 
 clean_up() {
 	# shellcheck disable=SC2046

@@ -9,8 +9,8 @@
 #
 # The network is hosts.sh's, with IPv6 besides: fd77::1 is the switch, fd77::10 rank 0's host.
 switchml=$(realpath "$1")
-. "$(dirname "$0")/hosts.sh"
-. "$(dirname "$0")/jobs.sh"
+. "$(dirname "$0")/../support/hosts.sh"
+. "$(dirname "$0")/../support/jobs.sh"
 group=239.77.0.0
 
 # A bridge whose querier has answered once: until then it floods.

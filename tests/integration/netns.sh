@@ -5,8 +5,8 @@
 #
 #	tests/integration/netns.sh build/switchml
 switchml=$(realpath "$1")
-. "$(dirname "$0")/hosts.sh"
-. "$(dirname "$0")/jobs.sh"
+. "$(dirname "$0")/../support/hosts.sh"
+. "$(dirname "$0")/../support/jobs.sh"
 
 set_up_hosts
 lose 0.5 switch 0 1 2 2>"$work/why" || skip "iptables cannot drop here: $(tail -n 1 "$work/why")"

@@ -9,8 +9,8 @@ links=$(realpath "$(dirname "$0")/../../bench/on-links")
 work=$(mktemp -d)
 pid=
 switchml=$build/switchml
-# shellcheck source=tests/integration/await.sh
-. "$(dirname "$0")/await.sh"
+# shellcheck source=tests/support/await.sh
+. "$(dirname "$0")/../support/await.sh"
 trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null; rm -rf "$work"' EXIT
 
 fail() {

@@ -6,7 +6,7 @@
 #
 #	tests/integration/outages.sh build/switchml
 switchml=$(realpath "$1")
-. "$(dirname "$0")/hosts.sh"
+. "$(dirname "$0")/../support/hosts.sh"
 
 export SWITCHML_HEARTBEAT=3 SWITCHML_TIMEOUT=10
 

@@ -16,8 +16,8 @@
 #	+------------------------------------------------------+
 switchml=$(realpath "$1")
 ranks=4
-# shellcheck source=tests/integration/hosts.sh
-. "$(dirname "$0")/hosts.sh"
+# shellcheck source=tests/support/hosts.sh
+. "$(dirname "$0")/../support/hosts.sh"
 
 # Host, the ends of its addresses.
 add_host_of_both() {

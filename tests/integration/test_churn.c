@@ -20,8 +20,8 @@
 
 #include <cmocka.h>
 
-#include "integration/certificates.h"
-#include "integration/switch_client.h"
+#include "support/certificates.h"
+#include "support/switch_client.h"
 #include "switchml.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

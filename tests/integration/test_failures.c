@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "integration/ranks.h"
+#include "support/ranks.h"
 
 /* Where a deadline passes on purpose: longer than a busy machine stalls while ranks open. */
 #define DEADLINE_MS 4000

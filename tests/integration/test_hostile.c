@@ -23,11 +23,11 @@
 
 #include <cmocka.h>
 
-#include "integration/attack.h"
-#include "integration/ranks.h"
-#include "integration/switch_client.h"
 #include "lib/context/context.h"
 #include "lib/progress/own_stripe.h"
+#include "support/attack.h"
+#include "support/ranks.h"
+#include "support/switch_client.h"
 
 #define N_RANKS 3
 #define COUNT	20000

@@ -17,8 +17,8 @@
 
 #include <cmocka.h>
 
-#include "integration/elements.h"
-#include "integration/ranks.h"
+#include "support/elements.h"
+#include "support/ranks.h"
 #include "switch/switch.h"
 
 #define MOST 70001u

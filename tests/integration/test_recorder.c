@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-#include "integration/ranks.h"
+#include "support/ranks.h"
 #include "switch/switch.h"
 
 /* Longer than a busy machine stalls while ranks open, and before they call. */

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "integration/switch_client.h"
+#include "support/switch_client.h"
 #include "switchml.h"
 
 #define ABORT	      SML_CONTROL__ENVELOPE__BODY_ABORT

@@ -23,8 +23,8 @@
 
 #include <cmocka.h>
 
-#include "integration/certificates.h"
-#include "integration/switch_client.h"
+#include "support/certificates.h"
+#include "support/switch_client.h"
 #include "switchml.h"
 
 /* Longer than a busy machine stalls between connecting and joining. */

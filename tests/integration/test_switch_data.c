@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "integration/switch_client.h"
+#include "support/switch_client.h"
 
 static uint16_t port;
 

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "integration/switch_client.h"
+#include "support/switch_client.h"
 #include "switchml.h"
 
 static uint16_t port;

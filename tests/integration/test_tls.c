@@ -18,8 +18,8 @@
 #include <cmocka.h>
 
 #include "control/tls_internal.h"
-#include "integration/certificates.h"
 #include "sim/gen.h"
+#include "support/certificates.h"
 
 #define MESSAGE_BYTES 100000
 

@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 #include "control/tls_internal.h"
-#include "integration/certificates.h"
+#include "support/certificates.h"
 
 #define REPLAYS 20
 

@@ -14,8 +14,8 @@ if "$switchml" switch --listen 127.0.0.1:0 --tls-key x 2>&1 | grep -q 'built wit
 fi
 work=$(mktemp -d)
 failures=0
-# shellcheck source=tests/integration/await.sh
-. "$here/await.sh"
+# shellcheck source=tests/support/await.sh
+. "$here/../support/await.sh"
 
 clean_up() {
 	# shellcheck disable=SC2046
@@ -24,7 +24,7 @@ clean_up() {
 	rm -rf "$work"
 }
 trap clean_up EXIT
-"$here/certificates" "$work" || exit 1
+"$here/../support/certificates" "$work" || exit 1
 cd "$work" || exit 1
 mkfifo silence # which a program may read for ever
 export SWITCHML_TIMEOUT=30

@@ -24,10 +24,10 @@ switchml=$(realpath "$1")
 demo=$2
 tag=$3 # tests/integration/tag.bpf.c, compiled
 network=10.77.0
-# shellcheck source=tests/integration/hosts.sh
-. "$(dirname "$0")/hosts.sh"
-# shellcheck source=tests/integration/jobs.sh
-. "$(dirname "$0")/jobs.sh"
+# shellcheck source=tests/support/hosts.sh
+. "$(dirname "$0")/../support/hosts.sh"
+# shellcheck source=tests/support/jobs.sh
+. "$(dirname "$0")/../support/jobs.sh"
 
 # Host, the other host that its cable ends in, last number of its address.
 plug() {

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "tests/unit/quantize_plain.h"
-#include "tests/unit/quantize_random.h"
+#include "support/quantize_plain.h"
+#include "support/quantize_random.h"
 
 /* MAX and MIN. */
 

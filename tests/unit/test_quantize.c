@@ -9,8 +9,8 @@
 
 #include "core/element.h"
 #include "core/float16.h"
-#include "tests/unit/quantize_plain.h"
-#include "tests/unit/quantize_random.h"
+#include "support/quantize_plain.h"
+#include "support/quantize_random.h"
 
 static const int widths[] = {32, 16};
 

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "core/resume.h"
-#include "fuzz/rig.h"
+#include "support/rig.h"
 
 #define CAPACITY 8
 #define LIST(...)                                                                                  \

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "core/tensor.h"
-#include "fuzz/guard.h"
 #include "sim/gen.h"
+#include "support/guard.h"
 
 #define LANES 32
 #define RANKS 3

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "vectors.h"
+#include "support/vectors.h"
 
 static void *make_pool(struct sml_pool *pool, const struct sml_pool_rules *rules)
 {

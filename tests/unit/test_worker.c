@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "core/worker_internal.h"
-#include "fuzz/rig.h"
+#include "support/rig.h"
 
 #define MS 1000000ull
 

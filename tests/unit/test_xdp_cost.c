@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "bpf/layout.h"
+#include "support/xdp_frames.h"
 #include "switchml_bench.skel.h"
-#include "unit/xdp_frames.h"
 
 #define JOB	7u
 #define RUNS	50000u /* at once; of REPEATS the fastest counts: others use the machine too */

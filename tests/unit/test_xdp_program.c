@@ -17,9 +17,9 @@
 
 #include <cmocka.h>
 
+#include "support/xdp_run.h"
 #include "switch/xdp/maps.h"
 #include "switchml_exit.skel.h"
-#include "unit/xdp_run.h"
 
 #define JOB	   0x1234507u
 #define HEAD_SLOTS 2

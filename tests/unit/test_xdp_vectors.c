@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
+#include "support/vectors.h"
+#include "support/xdp_run.h"
 #include "switch/xdp/maps.h"
-#include "unit/vectors.h"
-#include "unit/xdp_run.h"
 
 static struct sml_xdp_maps *maps;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See certificates.h. */
-#include "integration/certificates.h"
+#include "support/certificates.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

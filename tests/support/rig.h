@@ -4,12 +4,12 @@
  * tensors whose sums are known. Nothing happens by itself: the caller says who
  * sends, what is lost, and when time passes. For unit tests and properties.
  */
-#ifndef SML_FUZZ_RIG_H
-#define SML_FUZZ_RIG_H
+#ifndef SML_TESTS_RIG_H
+#define SML_TESTS_RIG_H
 
 #include "core/pool.h"
 #include "core/worker.h"
-#include "fuzz/guard.h"
+#include "support/guard.h"
 
 #define RIG_RANKS	 3
 #define RIG_TENSORS	 8

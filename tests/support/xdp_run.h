@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
+#include "support/xdp_frames.h"
 #include "switch/xdp/maps.h"
-#include "unit/xdp_frames.h"
 
 struct xdp_outcome {
 	uint32_t action;

@@ -3,8 +3,8 @@
  * Memory that tells whether anybody wrote outside it: under AddressSanitizer an
  * allocation of exactly that size, elsewhere one between guard bytes.
  */
-#ifndef SML_FUZZ_GUARD_H
-#define SML_FUZZ_GUARD_H
+#ifndef SML_TESTS_GUARD_H
+#define SML_TESTS_GUARD_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * Control messages of any kind, drawn from their schema: each field absent, at an
  * edge, or anything. What the schema gets tomorrow is drawn tomorrow.
  */
-#ifndef SML_FUZZ_MESSAGES_H
-#define SML_FUZZ_MESSAGES_H
+#ifndef SML_TESTS_MESSAGES_H
+#define SML_TESTS_MESSAGES_H
 
 #include "control/frame.h"
 #include "sim/gen.h"

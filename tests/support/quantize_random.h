@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/unit/quantize_reference.h"
+#include "support/quantize_reference.h"
 
 #define COUNT	  353 /* a usual chunk and one more */
 #define MAX_RANKS SML_MAX_WORLD_SIZE

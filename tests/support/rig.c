@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A job in the hand: see rig.h. */
-#include "fuzz/rig.h"
+#include "support/rig.h"
 
 #include <string.h>
 

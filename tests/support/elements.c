@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See elements.h. Half types are written and read here the plain way, not by the core's. */
-#include "integration/elements.h"
+#include "support/elements.h"
 
 #include <math.h>
 #include <stdint.h>

@@ -18,7 +18,7 @@ ranks=${ranks:-3}
 name=sml$$
 work=$(mktemp -d)
 failures=0
-# shellcheck source=tests/integration/await.sh
+# shellcheck source=tests/support/await.sh
 . "$(dirname "${BASH_SOURCE[0]}")/await.sh"
 asking="ip netns exec $name-1"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See attack.h. */
-#include "integration/attack.h"
+#include "support/attack.h"
 
 #include <arpa/inet.h>
 #include <linux/if_ether.h>

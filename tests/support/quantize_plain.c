@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See quantize_plain.h. */
-#include "tests/unit/quantize_plain.h"
+#include "support/quantize_plain.h"
 
 #define SML_NO_MULTIVERSION
 #define sml_headroom_bits      plain_headroom_bits

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "fuzz/messages.h"
+#include "support/messages.h"
 
 #include <string.h>
 

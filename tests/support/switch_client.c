@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A worker reduced to its two sockets: see switch_client.h. */
-#include "integration/switch_client.h"
+#include "support/switch_client.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unit/xdp_run.h"
+#include "support/xdp_run.h"
 
 #include <bpf/bpf.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "integration/ranks.h"
+#include "support/ranks.h"
 
 #include <netinet/in.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reading the shared test vectors: see vectors.h. */
-#include "vectors.h"
+#include "support/vectors.h"
 
 #include <stdlib.h>
 #include <string.h>

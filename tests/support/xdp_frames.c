@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unit/xdp_frames.h"
+#include "support/xdp_frames.h"
 
 #include <arpa/inet.h>
 #include <linux/if_ether.h>
