@@ -223,8 +223,6 @@ void sml_resume_begin(struct sml_worker *next, const struct sml_worker *frozen,
 	next->newest = frozen->newest;
 	next->retired[SML_HEAD] = frozen->retired[SML_HEAD];
 	next->retired[SML_DATA] = frozen->retired[SML_DATA];
-	next->rtt = frozen->rtt;
-	next->rtt.backoff = 0;
 	next->counters = frozen->counters;
 	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++)
 		sml_worker_set_map(next, stream, &maps[stream], frozen->streams[stream].beyond);

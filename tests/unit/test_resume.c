@@ -313,6 +313,25 @@ static void the_new_epoch_does_the_table_and_then_what_follows(void **state)
 	assert_false(sml_worker_is_broken(&next));
 }
 
+/* A farther switch's queue is not standing because the one before was near. */
+static void what_was_measured_of_a_dead_switch_says_nothing_of_the_next(void **state)
+{
+	static const uint32_t lacked[] = {1, 4};
+	struct sml_worker *frozen = &rig.ranks[0].worker;
+
+	(void)state;
+	rig_init(&rig, 1, 1, 2);
+	rig_submit(&rig, 10 * RIG_LANES);
+	take(0, 1);
+	take(0, 2);
+	sml_rtt_sample(&frozen->rtt, 50000, true, rig.now_ns);
+	sml_worker_freeze(frozen);
+	begin_again(frozen, lacked, 2, 5, 4);
+	assert_int_equal(next.rtt.min_ns, UINT64_MAX);
+	assert_int_equal(next.rtt.smoothed_ns, 0);
+	assert_int_equal(next.rtt.rto_ns, SML_RTT_INITIAL_RTO_NS);
+}
+
 static void a_second_death_forgets_nothing_of_the_first(void **state)
 {
 	static const uint32_t lacked[] = {1, 4};
@@ -418,6 +437,8 @@ int main(void)
 		cmocka_unit_test_teardown(a_report_ends_at_its_capacity, end),
 		cmocka_unit_test_teardown(a_hand_over_is_adopted_where_it_fits_and_once, end),
 		cmocka_unit_test_teardown(the_new_epoch_does_the_table_and_then_what_follows, end),
+		cmocka_unit_test_teardown(
+			what_was_measured_of_a_dead_switch_says_nothing_of_the_next, end),
 		cmocka_unit_test_teardown(a_second_death_forgets_nothing_of_the_first, end),
 		cmocka_unit_test_teardown(
 			a_shard_that_comes_late_does_not_make_a_rank_lack_what_it_has, end),
