@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cmd/bench.h"
 
@@ -26,7 +27,7 @@ struct rank {
 	unsigned number, n_ranks;
 	void *input, *output;	     /* max_bytes each */
 	struct bench_report *report; /* rank 0's */
-	uint64_t wrong;
+	uint64_t wrong, calls;
 };
 
 static uint64_t now_ns(void)
@@ -62,6 +63,7 @@ static int call(struct rank *rank, const struct bench_case *this, enum bench_pla
 	began = now_ns();
 	error = sml_allreduce(rank->job, send, rank->output, this->count, this->type, this->op,
 			      &how);
+	rank->calls++;
 	*time_ns += now_ns() - began;
 	return error;
 }
@@ -79,6 +81,7 @@ static int measure(struct rank *rank, const struct bench_case *this, enum bench_
 		error = call(rank, this, place, &time_ns);
 	if (!error)
 		error = sml_barrier(rank->job);
+	rank->calls++;
 	time_ns = 0;
 	before = counters_of(rank->job);
 	for (unsigned i = 0; i < iterations && !error; i++)
@@ -123,6 +126,7 @@ static int exchange(struct rank *rank, const struct share *mine, struct bench_re
 	uint64_t slowest_ns = 0;
 	int error = sml_allgather(rank->job, mine, all, sizeof(*mine), SML_BYTE);
 
+	rank->calls++;
 	if (error)
 		return error;
 	*result = (struct bench_result){0};
@@ -203,6 +207,20 @@ static void complain(const struct sml_config *config, const struct sml_context *
 	fprintf(stderr, "switchml bench: rank %d: %s\n", config->rank, sml_error_text(job));
 }
 
+/* Every call is in the counters, whatever became of its switch; a moment after it has returned. */
+static bool are_all_counted(const struct rank *rank)
+{
+	uint64_t until_ns = now_ns() + 1000000000, counted;
+
+	while ((counted = counters_of(rank->job).tensors) != rank->calls && now_ns() < until_ns)
+		usleep(1000);
+	if (counted != rank->calls)
+		fprintf(stderr,
+			"switchml bench: rank %u made %llu calls, and its counters say %llu\n",
+			rank->number, (unsigned long long)rank->calls, (unsigned long long)counted);
+	return counted == rank->calls;
+}
+
 /* With the job open and memory there. */
 static int report_all(struct rank *rank, const struct sml_config *config)
 {
@@ -216,6 +234,8 @@ static int report_all(struct rank *rank, const struct sml_config *config)
 	error = run_all(rank);
 	if (error)
 		complain(config, rank->job);
+	else if (!are_all_counted(rank))
+		error = -1;
 	if (rank->report && bench_report_close(rank->report, error == 0) < 0)
 		error = -1;
 	return error;

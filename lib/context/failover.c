@@ -82,6 +82,7 @@ static int adopt(void *self, enum sml_stream_id stream, uint32_t chunk, const vo
 	const struct generations *generations = self;
 	const struct sml_stripe *stripe = generations->stripe;
 	struct sml_context *context = stripe->context;
+	uint64_t *counted = &stripe->shards[0]->counters.tensors;
 	int rc = -1;
 
 	/* Under the lock: once a failure has stopped the threads, buffers are the application's. */
@@ -89,6 +90,9 @@ static int adopt(void *self, enum sml_stream_id stream, uint32_t chunk, const vo
 	if (!is_over(context))
 		rc = sml_resume_adopt(generations->now, stripe->n_shards, stream, chunk, lanes,
 				      n_lanes);
+	/* The shard is parked: its thread does not count. */
+	if (rc > 0)
+		__atomic_add_fetch(counted, 1, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&context->lock);
 	if (rc > 0)
 		sml_context_tensor_done(context);
