@@ -319,26 +319,59 @@ int sml_data_path_open(struct sml_context *context)
 
 /* ---- the next epoch ---- */
 
+/* Workers of the next epoch, one a shard. */
+struct next_workers {
+	struct sml_worker *workers[SML_MAX_SHARDS];
+	void *memory[SML_MAX_SHARDS];
+};
+
+static void free_next(struct next_workers *next)
+{
+	for (unsigned i = 0; i < SML_MAX_SHARDS; i++) {
+		free(next->workers[i]);
+		free(next->memory[i]);
+	}
+}
+
+/* For all shards, or for none: half of a stripe in another epoch could not be resumed again. */
+static bool prepare_shards(struct sml_stripe *stripe, struct sml_transport *const *transports,
+			   struct next_workers *next)
+{
+	bool good = true;
+
+	*next = (struct next_workers){.workers = {NULL}};
+	for (unsigned i = 0; good && i < stripe->n_shards; i++) {
+		struct sml_worker_config config = worker_config(stripe, i, transports[i]);
+
+		next->workers[i] = sml_shard_prepare(&config, &next->memory[i]);
+		good = next->workers[i] != NULL;
+	}
+	return good;
+}
+
 /* Under the lock: once a failure has stopped the threads, workers are whoever's who explains it. */
 static int renew_shards(struct sml_stripe *stripe, struct sml_transport **transports, bool keep)
 {
 	struct sml_context *context = stripe->context;
-	bool over, good = true;
+	struct next_workers next;
+	bool over;
 
+	if (!prepare_shards(stripe, transports, &next)) {
+		free_next(&next);
+		return sml_error_set(-ENOMEM, "no memory to go on with another switch");
+	}
 	pthread_mutex_lock(&context->lock);
 	over = __atomic_load_n(&context->stop, __ATOMIC_SEQ_CST);
-	for (unsigned i = 0; good && !over && i < stripe->n_shards; i++) {
-		struct sml_worker_config config = worker_config(stripe, i, transports[i]);
-
-		good = sml_shard_renew(stripe->shards[i], &config, stripe->admission.maps,
-				       transports[i], keep);
-		if (good)
-			transports[i] = NULL;
+	for (unsigned i = 0; !over && i < stripe->n_shards; i++) {
+		sml_shard_renew(stripe->shards[i], next.workers[i], next.memory[i],
+				stripe->admission.maps, transports[i], keep);
+		next.workers[i] = NULL;
+		next.memory[i] = NULL;
+		transports[i] = NULL;
 	}
 	pthread_mutex_unlock(&context->lock);
-	if (over)
-		return sml_error_set(SML_ERROR_CLOSED, "the context has failed meanwhile");
-	return good ? 0 : sml_error_set(-ENOMEM, "no memory to go on with another switch");
+	free_next(&next);
+	return over ? sml_error_set(SML_ERROR_CLOSED, "the context has failed meanwhile") : 0;
 }
 
 int sml_data_path_renew(struct sml_stripe *stripe, struct sml_control *control,

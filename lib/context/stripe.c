@@ -198,14 +198,21 @@ int sml_stripe_open(struct sml_stripe *stripe)
 	return error ? error : sml_stripe_start_control(stripe);
 }
 
-void sml_stripe_shard_parked(struct sml_stripe *stripe, bool parked)
+bool sml_stripe_park_shard(struct sml_shard *shard)
 {
+	struct sml_stripe *stripe = shard->stripe;
 	struct sml_context *context = stripe->context;
+	bool changed;
 
 	pthread_mutex_lock(&context->lock);
-	stripe->n_parked += parked ? 1u : -1u;
-	pthread_cond_broadcast(&context->changed);
+	changed = stripe->park != shard->parked;
+	if (changed) {
+		shard->parked = stripe->park;
+		stripe->n_parked += shard->parked ? 1u : -1u;
+		pthread_cond_broadcast(&context->changed);
+	}
 	pthread_mutex_unlock(&context->lock);
+	return changed;
 }
 
 void sml_stripe_fini(struct sml_stripe *stripe)

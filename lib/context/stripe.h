@@ -77,8 +77,13 @@ const char *sml_master_host(const struct sml_context *context);
 /* The control connection gets its thread. 0 or an error, told. */
 int sml_stripe_start_control(struct sml_stripe *stripe);
 
-/* A thread has parked a shard, or has it back. */
-void sml_stripe_shard_parked(struct sml_stripe *stripe, bool parked);
+/*
+ * A thread has seen that its shard (frozen, if it is to be parked) is not as the stripe wants it.
+ * Looks again under the lock, under which the stripe changes its mind, too: a thread that stood
+ * still since it looked must not take a worker that the next failover has taken. True: it is
+ * parked now, or the thread's again, and counted.
+ */
+bool sml_stripe_park_shard(struct sml_shard *shard);
 
 /* Ends the control connections, and frees the shards. No thread uses them any more. */
 void sml_stripe_fini(struct sml_stripe *stripe);

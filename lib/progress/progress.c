@@ -151,9 +151,8 @@ static void park_and_unpark(struct sml_progress *progress)
 			sml_worker_freeze(&shard->worker);
 			sml_shard_publish(shard);
 		}
-		shard->parked = !shard->parked;
-		progress->n_parked += shard->parked ? 1u : -1u;
-		sml_stripe_shard_parked(shard->stripe, shard->parked);
+		if (sml_stripe_park_shard(shard))
+			progress->n_parked += shard->parked ? 1u : -1u;
 	}
 }
 
@@ -295,6 +294,10 @@ static uint64_t earliest_deadline(const struct sml_progress *progress)
 		earliest_ns = deadline_ns < earliest_ns ? deadline_ns : earliest_ns;
 	}
 	for (unsigned i = 0; i < progress->n_lines; i++) {
+		/* What a parked line holds back nobody sends: its time would only pass again and
+		 * again. */
+		if (is_parked(progress->lines[i]))
+			continue;
 		deadline_ns = sml_line_deadline(progress->lines[i]);
 		earliest_ns = deadline_ns < earliest_ns ? deadline_ns : earliest_ns;
 	}

@@ -156,11 +156,16 @@ struct sml_shard *sml_shard_new(struct sml_stripe *stripe, const struct sml_work
 void sml_shard_free(struct sml_shard *shard);
 
 /*
- * Of a parked shard: the next epoch's worker and transport (the line's from then
- * on) take the place of the ones before. keep: the results that the one before
- * keeps may be needed again. False: no memory, and nothing has changed.
+ * A worker of the next epoch and its memory, for sml_shard_renew(), or to be freed. NULL: no
+ * memory. Those of all shards first: of a stripe all workers are of one epoch.
  */
-bool sml_shard_renew(struct sml_shard *shard, const struct sml_worker_config *config,
+struct sml_worker *sml_shard_prepare(const struct sml_worker_config *config, void **memory);
+
+/*
+ * The next epoch begins with `next`, on another transport. keep: the worker of now stays for its
+ * kept results, in the place of the one before. The maps' tables must live as long.
+ */
+void sml_shard_renew(struct sml_shard *shard, struct sml_worker *next, void *memory,
 		     const struct sml_ticket_map maps[SML_STREAMS], struct sml_transport *transport,
 		     bool keep);
 

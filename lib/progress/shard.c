@@ -31,20 +31,27 @@ struct sml_shard *sml_shard_new(struct sml_stripe *stripe, const struct sml_work
 	return shard;
 }
 
-bool sml_shard_renew(struct sml_shard *shard, const struct sml_worker_config *config,
+struct sml_worker *sml_shard_prepare(const struct sml_worker_config *config, void **memory)
+{
+	struct sml_worker *next = malloc(sizeof(*next));
+
+	*memory = worker_memory(config);
+	if (*memory == NULL || next == NULL) {
+		free(*memory);
+		*memory = NULL;
+		free(next);
+		return NULL;
+	}
+	sml_worker_init(next, config, *memory);
+	return next;
+}
+
+void sml_shard_renew(struct sml_shard *shard, struct sml_worker *next, void *memory,
 		     const struct sml_ticket_map maps[SML_STREAMS], struct sml_transport *transport,
 		     bool keep)
 {
-	void *memory = worker_memory(config);
-	struct sml_worker *next = malloc(sizeof(*next));
 	struct sml_line *line = shard->line;
 
-	if (memory == NULL || next == NULL) {
-		free(memory);
-		free(next);
-		return false;
-	}
-	sml_worker_init(next, config, memory);
 	sml_resume_begin(next, &shard->worker, maps);
 	if (keep) {
 		free(shard->kept_memory);
@@ -55,11 +62,11 @@ bool sml_shard_renew(struct sml_shard *shard, const struct sml_worker_config *co
 	}
 	shard->worker = *next;
 	shard->worker_memory = memory;
+	shard->held_since_ns = 0;
 	free(next);
 	line->transport->ops->close(line->transport);
 	line->transport = transport;
 	sml_batch_clear(&line->out);
-	return true;
 }
 
 void sml_shard_free(struct sml_shard *shard)
