@@ -4,8 +4,8 @@
  *
  * A *job* is a fixed group of `world_size` processes, its *ranks*. Each rank
  * opens a context, calls the same collectives in the same order, and closes it.
- * The sums are made by a switch: a `switchml switch` daemon somewhere on the
- * network, several of them, or a part of it in each rank's own process.
+ * A switch computes the sums: a `switchml switch` daemon on the network, several
+ * of them, or a part of one embedded in each rank's process.
  *
  *	struct sml_context *job;
  *	if (sml_open(&job, NULL) < 0)
@@ -14,21 +14,20 @@
  *	sml_close(job);
  *
  * Errors. Every call that can fail returns 0 or a negative number: -1 to -4095
- * is a negated errno, anything below is one of enum sml_error. The sentence
- * that says what happened and what to do is sml_error_text()'s. After a
- * collective has failed, the contents of its receive buffer are undefined and
- * every later call on that context fails with the same error: close it, and
- * open another to form the job again.
+ * is a negated errno, and lower numbers are from enum sml_error.
+ * sml_error_text() returns a sentence that says what happened and what to do.
+ * A failed collective leaves its receive buffer undefined, and every later call
+ * on that context fails with the same error. Close the context, and open
+ * another one to form the job again.
  *
  * Time. No call waits longer than the context's timeout (struct sml_config).
  *
- * Threads. A context may be used by several threads; collectives are then
- * ordered by the order of the calls, which must be the same on all ranks.
- * sml_open() and sml_close() of one context must not overlap other calls on it.
+ * Threads. Several threads may use a context. The order of their calls is the
+ * order of the collectives, and must be the same on all ranks. sml_open() and
+ * sml_close() of a context must not overlap other calls on it.
  *
- * Fork. A child made by fork() must not use its parent's contexts, save to
- * leave them alone: every call on one fails with SML_ERROR_FORKED. It may open
- * its own.
+ * Fork. In a child made by fork(), every call on one of the parent's contexts
+ * fails with SML_ERROR_FORKED. The child may open its own contexts.
  */
 #ifndef SWITCHML_H
 #define SWITCHML_H
@@ -45,7 +44,7 @@ extern "C" {
 #define SML_VERSION_PATCH  0
 #define SML_VERSION_STRING "0.1.0"
 
-/* The most ranks that one job can have. */
+/* Maximum number of ranks in a job. */
 #define SML_MAX_WORLD_SIZE 64
 
 #ifndef SML_API
@@ -57,8 +56,8 @@ extern "C" {
 #endif
 
 /*
- * Every error of ours, its name and its short text. sml_strerror() returns
- * the text; docs/errors.md is checked against this list.
+ * SwitchML's errors, their names and short texts. sml_strerror() returns the
+ * text. A test compares docs/errors.md with this list.
  */
 #define SML_ERROR_LIST(X)                                                                          \
 	X(-5001, SML_ERROR_CONFIG, "a setting is missing or wrong")                                \
@@ -82,32 +81,35 @@ enum sml_error {
 #undef SML_ERROR_ENUM
 };
 
-/* What an element of a tensor is. Numbers are on the wire: never renumber. */
+/* The type of a tensor's elements. The numbers are on the wire: never renumber. */
 enum sml_type {
 	SML_FLOAT32 = 0,
 	SML_FLOAT16 = 1,  /* IEEE 754 binary16, as uint16_t in memory */
 	SML_BFLOAT16 = 2, /* upper half of a float32, as uint16_t in memory */
 	SML_INT32 = 3,
-	SML_BYTE = 4 /* moved, never summed: broadcast and all-gather only */
+	SML_BYTE = 4 /* for broadcast and all-gather only: no arithmetic */
 };
 
 /*
  * How elements are combined. SUM of int32 wraps around; AVG of int32 is the
- * (wrapped) sum divided by the number of ranks, rounded towards zero. MAX and
- * MIN are exact for every type; a NaN anywhere makes that element NaN.
+ * (wrapped) sum divided by the number of ranks, rounded toward zero. MAX and
+ * MIN are exact for every type. A NaN on any rank makes that element NaN.
  */
 enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
 
 /*
- * What a floating-point element becomes on the wire: a share of a 32-bit lane.
- * int32 is as accurate as float32 sums; int16 halves the bytes. The bounds
- * are derived in docs/numbers.md. Integers always travel whole.
+ * The width in which a floating-point element travels. Elements are fixed point
+ * with one exponent for each block (of 352 elements with the usual packets), so
+ * the error is relative to the largest element of the block. With int32 it is
+ * about that of a float32 sum for elements of similar size, but an element below
+ * 2^-29 of the block's largest vanishes. int16 halves the bytes and has errors of
+ * about 2^-12. docs/numbers.md derives the bounds. Integers are never rounded.
  */
 enum sml_wire { SML_WIRE_DEFAULT = 0, SML_WIRE_INT32 = 1, SML_WIRE_INT16 = 2 };
 
 /*
- * What moves packets to and from a switch: UDP sockets, or AF_XDP sockets that pass by
- * the kernel's network stack and need privileges (docs/xdp.md).
+ * How packets travel to and from a switch: by UDP sockets, or by AF_XDP sockets,
+ * which bypass the kernel's network stack and need privileges (docs/xdp.md).
  */
 enum sml_transport_kind {
 	SML_TRANSPORT_DEFAULT = 0,
@@ -119,37 +121,37 @@ struct sml_context;
 struct sml_request;
 
 /*
- * Settings of a context. Fill it by sml_config_init() (the defaults, then what
- * the environment says), change what you want, and hand it to sml_open().
- * Strings are copied by sml_open(); those that sml_config_init() set belong to
- * the environment and must not be freed.
+ * Settings of a context. Call sml_config_init(), which sets the defaults and then
+ * the values from the environment. Change what you want, and pass it to sml_open().
+ * sml_open() copies the strings. Strings set by sml_config_init() belong to the
+ * environment and must not be freed.
  *
- * Environment, strongest first: SWITCHML_RANK, SWITCHML_WORLD_SIZE,
+ * Environment, in order of precedence: SWITCHML_RANK, SWITCHML_WORLD_SIZE,
  * SWITCHML_JOB, SWITCHML_SWITCH, …; then torchrun's RANK, WORLD_SIZE,
- * MASTER_ADDR, MASTER_PORT; then Open MPI's, MPICH's (PMI) and Slurm's names.
+ * MASTER_ADDR, MASTER_PORT; then the variables of Open MPI, MPICH (PMI), and Slurm.
  */
 struct sml_config {
 	size_t size; /* sizeof(struct sml_config), set by sml_config_init() */
 
 	/*
-	 * Where the switch is: "host[:port]". A comma stripes the job over
-	 * several, "a,b"; a bar names others to fail over to, "a,b|c,d", in
-	 * order. NULL or "": each rank has a part of it in its own process,
-	 * on one host the first ranks; "embedded": each on one host, too.
-	 * SWITCHML_SWITCH.
+	 * Address of the switch: "host[:port]". A comma stripes the job over
+	 * several switches, "a,b". A bar adds switches to fail over to, in
+	 * order, "a,b|c,d". NULL or "": each rank embeds a part of the switch (on
+	 * one host, only the first ranks do). "embedded": each rank does so on
+	 * one host as well. SWITCHML_SWITCH.
 	 */
 	const char *switch_address;
-	const char *job; /* name that all ranks share; SWITCHML_JOB, "default" */
+	const char *job; /* the same on all ranks; SWITCHML_JOB, "default" */
 	int rank;	 /* 0 … world_size - 1; SWITCHML_RANK */
 	int world_size;	 /* 1 … SML_MAX_WORLD_SIZE; SWITCHML_WORLD_SIZE */
 
-	/* Where ranks without a switch meet: rank 0. SWITCHML_MASTER_ADDR and _PORT. */
+	/* Rank 0's address, where ranks meet without a switch. SWITCHML_MASTER_ADDR, _PORT. */
 	const char *master_address; /* 127.0.0.1 */
-	int master_port;	    /* 0: 28500, or launcher's MASTER_PORT + 1 */
+	int master_port;	    /* 0: 28500, or the launcher's MASTER_PORT + 1 */
 
 	int timeout_ms;	       /* of every call; SWITCHML_TIMEOUT (seconds), 300 s */
-	int heartbeat_ms;      /* silent peers are dead after it; SWITCHML_HEARTBEAT
-				  (seconds), 5 s */
+	int heartbeat_ms;      /* silence after which a peer counts as dead;
+				  SWITCHML_HEARTBEAT (seconds), 5 s */
 	enum sml_wire wire;    /* SWITCHML_WIRE=int32|int16, int32 */
 	int slots;	       /* data slots wanted; SWITCHML_SLOTS, 0: the switch chooses */
 	int threads;	       /* progress threads; SWITCHML_THREADS, by cores */
@@ -160,46 +162,46 @@ struct sml_config {
 				  SWITCHML_DEBUG=error|warn|info|trace */
 	int spin;	       /* 1: busy-wait for latency; SWITCHML_SPIN */
 	/*
-	 * Faults that this rank makes on its own packets, for tests, each in
-	 * packets of a million: SWITCHML_FAULTS="drop=10000,duplicate=1000,
-	 * reorder=1000,seed=7". And what it leaves out, to measure what that buys:
-	 * "tickets=0" (all ranks alike), "fastretransmit=0".
+	 * For tests: faults that this rank injects into its own packets, each as
+	 * a number of packets in a million: SWITCHML_FAULTS="drop=10000,
+	 * duplicate=1000,reorder=1000,seed=7". To measure what a mechanism gains,
+	 * switch it off: "tickets=0" (the same on all ranks), "fastretransmit=0".
 	 */
 	const char *faults;
 	/*
-	 * A file that gets what every slot was waiting for when the job fails; "%r"
-	 * in it is the rank. SWITCHML_FLIGHT_RECORDER, NULL: the log alone.
+	 * File for a record of what every slot was waiting for when the job failed.
+	 * "%r" becomes the rank. SWITCHML_FLIGHT_RECORDER, NULL: only the log.
 	 */
 	const char *flight_recorder;
 
 	/*
-	 * Control messages over TLS 1.3 (docs/security.md): files of PEM with this
-	 * rank's certificate, its key, and the authority that all certificates are
-	 * of. All three or none. SWITCHML_TLS_CERTIFICATE, _KEY and _AUTHORITY.
+	 * Control messages over TLS 1.3 (docs/security.md): PEM files with this
+	 * rank's certificate, its key, and the authority that issued all
+	 * certificates. All three or none. SWITCHML_TLS_CERTIFICATE, _KEY, _AUTHORITY.
 	 */
 	const char *tls_certificate, *tls_key, *tls_authority;
 	enum sml_transport_kind transport; /* SWITCHML_TRANSPORT=udp|afxdp, udp */
 };
 
 /*
- * Set every member of config to its default and then to what the environment
- * says. Returns 0, or SML_ERROR_CONFIG when a variable cannot be understood;
- * sml_error_text(NULL) names it.
+ * Set every member of config to its default, and then to the environment's value.
+ * Returns 0, or SML_ERROR_CONFIG if a variable is invalid; sml_error_text(NULL)
+ * names the variable.
  */
 SML_API int sml_config_init(struct sml_config *config);
 
 /*
- * Join a job and wait until all of its ranks have. config may be NULL: then
- * what sml_config_init() gives is used. On success *context is ours until
- * sml_close(). On failure *context is NULL and sml_error_text(NULL) says why.
+ * Join a job, and wait until all of its ranks have joined. config may be NULL,
+ * which uses the values that sml_config_init() sets. On success, *context is valid
+ * until sml_close(). On failure, *context is NULL and sml_error_text(NULL) says why.
  */
 SML_API int sml_open(struct sml_context **context, const struct sml_config *config);
 
 /*
- * Leave the job and free the context, also after an error. Waits (within the
- * timeout) until every rank has asked to leave, so that none is cut off in
- * the middle of a call. Requests that were not waited for are freed. Returns
- * what leaving returned; the context is gone in any case. NULL is allowed.
+ * Leave the job and free the context, also after an error. Waits (at most the
+ * timeout) until every rank has asked to leave, so that no rank is cut off in the
+ * middle of a call. Frees requests that nobody waited for. Returns the result of
+ * leaving. The context is freed in any case. context may be NULL.
  */
 SML_API int sml_close(struct sml_context *context);
 
@@ -209,32 +211,32 @@ SML_API int sml_world_size(const struct sml_context *context);
 /* Bytes of one element of a type; 0 if there is no such type. */
 SML_API size_t sml_type_size(enum sml_type type);
 
-/* How one call departs from the context's settings. Zero-fill it first. */
+/* Settings for one call, in place of the context's. Zero-fill it first. */
 struct sml_options {
 	enum sml_wire wire; /* SML_WIRE_DEFAULT: the context's */
 };
 
 /*
- * Combine count elements of all ranks, element by element; every rank gets the
- * same bits. send may equal recv (in place) but must not overlap it otherwise.
+ * Combine count elements of all ranks, element by element. Every rank gets the
+ * same bits. send may equal recv (in place), but must not overlap it otherwise.
  * options may be NULL. count may be 0.
  *
- * Errors: -EINVAL (an argument of the call; text names it), SML_ERROR_MISMATCH
+ * Errors: -EINVAL (an argument is invalid; the text names it), SML_ERROR_MISMATCH
  * (another rank made a different call), SML_ERROR_RANK_DIED,
  * SML_ERROR_SWITCH_DIED, SML_ERROR_TIMEOUT, SML_ERROR_ABORTED, -ENOMEM.
  */
 SML_API int sml_allreduce(struct sml_context *context, const void *send, void *recv, size_t count,
 			  enum sml_type type, enum sml_op op, const struct sml_options *options);
 
-/* Root's count elements of data come to be those of every rank. */
+/* Copy root's count elements of data to data on every rank. */
 SML_API int sml_broadcast(struct sml_context *context, void *data, size_t count, enum sml_type type,
 			  int root);
 
-/* recv gets world_size x count elements: rank r's send at r x count. */
+/* Gather every rank's count elements: rank r's send is copied to recv + r x count elements. */
 SML_API int sml_allgather(struct sml_context *context, const void *send, void *recv, size_t count,
 			  enum sml_type type);
 
-/* send has world_size x count elements; rank r gets their r-th part, combined. */
+/* Combine world_size x count elements of all ranks. Rank r receives part r: count elements. */
 SML_API int sml_reduce_scatter(struct sml_context *context, const void *send, void *recv,
 			       size_t count, enum sml_type type, enum sml_op op,
 			       const struct sml_options *options);
@@ -243,9 +245,9 @@ SML_API int sml_reduce_scatter(struct sml_context *context, const void *send, vo
 SML_API int sml_barrier(struct sml_context *context);
 
 /*
- * The same, begun and not waited for. *request must be given to sml_wait()
- * once, or to sml_test() until it says done; either frees it. The buffers
- * must stay untouched until then. Many may be in flight.
+ * The same calls without waiting. Pass *request once to sml_wait(), or to
+ * sml_test() until it reports done. Either one frees the request. Do not read or
+ * write the buffers until then. Many requests may be in flight.
  */
 SML_API int sml_allreduce_async(struct sml_context *context, const void *send, void *recv,
 				size_t count, enum sml_type type, enum sml_op op,
@@ -260,55 +262,56 @@ SML_API int sml_reduce_scatter_async(struct sml_context *context, const void *se
 				     struct sml_request **request);
 SML_API int sml_barrier_async(struct sml_context *context, struct sml_request **request);
 
-/* Wait for a request, free it, and return what the call came to. */
+/* Wait for a request, free it, and return the result of its call. */
 SML_API int sml_wait(struct sml_request *request);
 
 /*
- * Look without waiting. *done becomes 0, or 1 when the call has ended: then
- * the request has been freed and the return value is what it came to.
+ * Check a request without waiting. *done becomes 1 if the call has ended: the
+ * request is then freed, and the return value is the call's result. Otherwise
+ * *done becomes 0.
  */
 SML_API int sml_test(struct sml_request *request, int *done);
 
 /*
- * End the job for every rank: their pending and later calls fail with
- * SML_ERROR_ABORTED and this reason. May be called from any thread.
+ * End the job for every rank. Pending and later calls on all ranks fail with
+ * SML_ERROR_ABORTED and this reason. Any thread may call it.
  */
 SML_API int sml_abort(struct sml_context *context, const char *reason);
 
 /*
- * The sentence about the last error: of this context, or, with NULL, of the
- * calling thread's last failed sml_config_init() or sml_open(). Never NULL.
- * Valid until the calling thread asks again.
+ * A sentence about the last error of this context. With NULL: about the calling
+ * thread's last failed sml_config_init() or sml_open(). Never NULL. The text is
+ * valid until the same thread calls this function again.
  */
 SML_API const char *sml_error_text(const struct sml_context *context);
 
-/* The short text of an error number, ours or errno's. Never NULL. */
+/* The short text of an error number, SwitchML's or errno's. Never NULL. */
 SML_API const char *sml_strerror(int error);
 
-/* What has happened since sml_open(). Times in nanoseconds. */
+/* Counts since sml_open(). Times are in nanoseconds. */
 struct sml_counters {
 	size_t size; /* sizeof(struct sml_counters), set by the caller */
 	uint64_t packets_sent, packets_received;
 	uint64_t bytes_sent, bytes_received; /* UDP payload */
-	uint64_t retransmits_timeout;	     /* the timer ran out */
-	uint64_t retransmits_fast;	     /* later packets were answered first */
+	uint64_t retransmits_timeout;	     /* after a timeout */
+	uint64_t retransmits_fast;	     /* because later packets were answered first */
 	uint64_t packets_ignored;	     /* stale, duplicate or not ours */
 	uint64_t rtt_ns;		     /* smoothed round-trip time */
 	uint64_t rtt_min_ns;
 	uint64_t window;       /* packets allowed in flight now */
-	uint64_t stalls;       /* times that nothing came for a timeout */
+	uint64_t stalls;       /* times that nothing arrived for a whole timeout */
 	uint64_t tensors;      /* collectives completed */
 	uint64_t send_blocked; /* times that the socket was full */
 };
 SML_API int sml_get_counters(const struct sml_context *context, struct sml_counters *counters);
 
-/* How many stripes the job has: switches that each serve every so many-th chunk. */
+/* The number m of stripes: m switches, of which each serves every m-th chunk. */
 SML_API int sml_stripe_count(const struct sml_context *context);
 
 /*
- * The same of one stripe alone, 0 to sml_stripe_count() - 1, and, unless name is
- * NULL, where its switch is: a text that lives as long as the context. A slow or
- * lossy stripe is one whose numbers stand out.
+ * The counters of one stripe, 0 to sml_stripe_count() - 1. If name is not NULL,
+ * *name becomes the address of the stripe's switch, valid as long as the context.
+ * Compare stripes to find a slow or lossy one.
  */
 SML_API int sml_get_stripe_counters(const struct sml_context *context, int stripe,
 				    struct sml_counters *counters, const char **name);
