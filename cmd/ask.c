@@ -9,8 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "control/envelope.h"
 #include "core/wire.h"
 
 bool sml_ask_next(const char **list, char *address, size_t bytes)
@@ -96,21 +98,18 @@ struct sml_tls_files sml_ask_tls_files(void)
 				      .authority = file_of(sml_tls_variables.authority)};
 }
 
-static int begin_tls(struct sml_ask *ask, const char *host)
+static int begin(struct sml_ask *ask, const char *host)
 {
 	const struct sml_tls_files files = sml_ask_tls_files();
 	int error = sml_tls_open(&ask->tls, SML_TLS_WORKER, &files, &sml_tls_variables, ask->text,
 				 sizeof(ask->text));
 
-	if (error || !ask->tls) {
-		ask->wire_in = ask->in;
-		ask->wire_out = ask->out;
+	if (error)
 		return error;
-	}
-	ask->wire_in = evbuffer_new();
-	ask->wire_out = evbuffer_new();
-	ask->session = sml_tls_begin(ask->tls, host);
-	return ask->wire_in && ask->wire_out && ask->session ? 0 : -ENOMEM;
+	error = sml_stream_open(&ask->stream, ask->tls, host, NULL, NULL);
+	if (error)
+		snprintf(ask->text, sizeof(ask->text), "no memory");
+	return error;
 }
 
 /* ---- set-up ---- */
@@ -142,32 +141,18 @@ int sml_ask_open(struct sml_ask *ask, const char *address, int timeout_ms)
 	char host[256], port[16];
 	int error;
 
-	*ask = (struct sml_ask){.fd = -1};
+	*ask = (struct sml_ask){.fd = -1, .timeout_ms = timeout_ms};
 	if (!split(address, host, port)) {
 		snprintf(ask->text, sizeof(ask->text), "`%s' is not HOST:PORT", address);
 		return -EINVAL;
 	}
-	ask->in = evbuffer_new();
-	ask->out = evbuffer_new();
-	if (!ask->in || !ask->out) {
-		snprintf(ask->text, sizeof(ask->text), "no memory");
-		return -ENOMEM;
-	}
-	error = begin_tls(ask, host);
+	error = begin(ask, host);
 	return error ? error : connect_to(ask, host, port, timeout_ms);
 }
 
 void sml_ask_close(struct sml_ask *ask)
 {
-	struct evbuffer *buffers[] = {ask->in, ask->out,
-				      ask->wire_in == ask->in ? NULL : ask->wire_in,
-				      ask->wire_out == ask->out ? NULL : ask->wire_out};
-
-	for (unsigned i = 0; i < 4; i++) {
-		if (buffers[i])
-			evbuffer_free(buffers[i]);
-	}
-	sml_tls_end(ask->session);
+	sml_stream_close(&ask->stream);
 	sml_tls_close(ask->tls);
 	if (ask->fd >= 0)
 		close(ask->fd);
@@ -175,71 +160,100 @@ void sml_ask_close(struct sml_ask *ask)
 
 /* ---- questions ---- */
 
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
 static int refused(struct sml_ask *ask)
 {
-	snprintf(ask->text, sizeof(ask->text), "TLS failed: %s", sml_tls_reason(ask->session));
+	snprintf(ask->text, sizeof(ask->text), "TLS failed: %s", sml_tls_reason(ask->stream.tls));
 	return -EPROTO;
 }
 
-/* Messages out become bytes of the wire, and leave. */
-static int push(struct sml_ask *ask)
+/* Not evbuffer_write(): a switch that hangs up would end the program by SIGPIPE. */
+static int flush(struct sml_ask *ask)
 {
-	int error = 0;
+	struct evbuffer *out = ask->stream.wire_out;
+	size_t length;
 
-	if (ask->session &&
-	    sml_tls_step(ask->session, ask->wire_in, ask->in, ask->out, ask->wire_out) < 0)
-		error = refused(ask);
-	while (evbuffer_get_length(ask->wire_out) > 0) {
-		/* What TLS has against it is the better reason. */
-		if (evbuffer_write(ask->wire_out, ask->fd) < 0)
-			return error ? error : -errno;
+	while ((length = evbuffer_get_length(out)) > 0) {
+		ssize_t sent = send(ask->fd, evbuffer_pullup(out, (ev_ssize_t)length), length,
+				    MSG_NOSIGNAL);
+
+		if (sent < 0)
+			return -errno;
+		evbuffer_drain(out, (size_t)sent);
 	}
-	return error;
+	return 0;
+}
+
+/* What TLS has against it is the better reason. */
+static int step(struct sml_ask *ask)
+{
+	int error = sml_stream_step(&ask->stream) < 0 ? refused(ask) : 0;
+	int unsent = flush(ask);
+
+	return error ? error : unsent;
 }
 
 static int pull(struct sml_ask *ask)
 {
-	int got = evbuffer_read(ask->wire_in, ask->fd, -1);
+	int got = evbuffer_read(ask->stream.wire_in, ask->fd, -1);
 
 	if (got == 0)
 		return -ECONNRESET;
 	if (got < 0)
 		return errno == EAGAIN ? -ETIMEDOUT : -errno;
-	return ask->session ? push(ask) : 0;
+	return step(ask);
 }
 
 static int write_request(struct sml_ask *ask)
 {
 	SmlControl__StatusRequest request = SML_CONTROL__STATUS_REQUEST__INIT;
-	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
-	int error;
+	int error = sml_stream_write(&ask->stream,
+				     sml_envelope(STATUS_REQUEST, status_request, &request));
 
-	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_STATUS_REQUEST;
-	envelope.status_request = &request;
-	error = sml_frame_write(ask->out, &envelope);
-	return error ? error : push(ask);
+	return error ? error : step(ask);
+}
+
+/* 1: it is the answer, and the caller's. 0: not yet. Or the switch refuses. */
+static int take(struct sml_ask *ask, SmlControl__Envelope *message, SmlControl__Envelope **answer)
+{
+	int result = 0;
+
+	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_STATUS) {
+		*answer = message;
+		return 1;
+	}
+	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_ABORT) {
+		snprintf(ask->text, sizeof(ask->text), "%s", message->abort->text);
+		result = -ECONNREFUSED;
+	}
+	sml_control__envelope__free_unpacked(message, NULL);
+	return result;
 }
 
 static int read_answer(struct sml_ask *ask, SmlControl__Envelope **answer)
 {
-	for (;;) {
-		int got = sml_frame_read(ask->in, answer);
+	int64_t until_ms = now_ms() + ask->timeout_ms;
+	SmlControl__Envelope *message;
+	int got;
 
-		if (got == 1 && (*answer)->body_case == SML_CONTROL__ENVELOPE__BODY_STATUS)
-			return 0;
-		if (got == 1 && (*answer)->body_case == SML_CONTROL__ENVELOPE__BODY_ABORT) {
-			snprintf(ask->text, sizeof(ask->text), "%s", (*answer)->abort->text);
-			got = -ECONNREFUSED;
-		}
-		if (got != 0 && *answer)
-			sml_control__envelope__free_unpacked(*answer, NULL);
-		if (got < 0)
-			return got;
-		if (got == 0)
+	do {
+		got = sml_stream_read(&ask->stream, &message);
+		if (got == 1)
+			got = take(ask, message, answer);
+		else if (got == 0)
 			got = pull(ask);
-		if (got < 0)
-			return got;
-	}
+		/* It may say something else for ever. */
+		if (got == 0 && now_ms() > until_ms)
+			got = -ETIMEDOUT;
+	} while (got == 0);
+	return got < 0 ? got : 0;
 }
 
 int sml_ask_status(struct sml_ask *ask, SmlControl__Envelope **answer)

@@ -6,17 +6,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "control/frame.h"
-#include "control/tls.h"
+#include "control/stream.h"
 
 /* A control connection, with TLS where the environment says so. */
 struct sml_ask {
 	int fd;
+	int timeout_ms;
 	struct sml_tls *tls;
-	struct sml_tls_session *session;
-	struct evbuffer *in, *out;	     /* messages */
-	struct evbuffer *wire_in, *wire_out; /* without TLS the same */
-	char text[512];			     /* why the last call has failed */
+	struct sml_stream stream;
+	char text[512]; /* why the last call has failed */
 };
 
 /* The three files of SWITCHML_TLS_CERTIFICATE and its like. */
@@ -32,8 +30,9 @@ bool sml_ask_next(const char **list, char *address, size_t bytes);
 int sml_ask_open(struct sml_ask *ask, const char *address, int timeout_ms);
 
 /*
- * Ask, and wait for the answer. 0: *answer is an envelope with a status, to be
- * freed by sml_control__envelope__free_unpacked(). Otherwise a negative errno, and the text.
+ * Ask, and wait for the answer, as long as the connection took at most. 0: *answer is an envelope
+ * with a status, to be freed by sml_control__envelope__free_unpacked(). Otherwise a negative errno,
+ * and the text.
  */
 int sml_ask_status(struct sml_ask *ask, SmlControl__Envelope **answer);
 

@@ -136,13 +136,13 @@ static void check_connected(struct doctor *doctor, struct sml_ask *ask)
 
 	if (error) {
 		doctor_say(doctor, DOCTOR_PROBLEM, "switch", "%.250s", ask->text);
-		doctor_mend(doctor, ask->session
+		doctor_mend(doctor, ask->stream.tls
 					    ? "see what the switch prints, and docs/security.md"
 					    : "check the port; a switch says its own when it "
 					      "starts");
 		return;
 	}
-	if (ask->session)
+	if (ask->stream.tls)
 		doctor_say(doctor, DOCTOR_OK, "tls",
 			   "version 1.3, the switch's certificate is "
 			   "believed, and ours by it");

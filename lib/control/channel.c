@@ -15,10 +15,7 @@ struct sml_channel {
 	int fd;
 	bool over;
 	uint64_t heard_ns;
-	struct evbuffer *in, *out; /* messages */
-	/* With TLS, between messages and socket; else the wire's buffers are the messages'. */
-	struct sml_tls_session *tls;
-	struct evbuffer *wire_in, *wire_out;
+	struct sml_stream stream;
 	struct event *readable, *writable;
 };
 
@@ -37,17 +34,17 @@ static int flush(struct sml_channel *channel)
 {
 	size_t length;
 
-	while ((length = evbuffer_get_length(channel->wire_out)) > 0) {
+	while ((length = evbuffer_get_length(channel->stream.wire_out)) > 0) {
 		/* Not evbuffer_write(): the application may die of its SIGPIPE. */
-		ssize_t sent =
-			send(channel->fd, evbuffer_pullup(channel->wire_out, (ev_ssize_t)length),
-			     length, MSG_NOSIGNAL | MSG_DONTWAIT);
+		ssize_t sent = send(channel->fd,
+				    evbuffer_pullup(channel->stream.wire_out, (ev_ssize_t)length),
+				    length, MSG_NOSIGNAL | MSG_DONTWAIT);
 
 		if (sent < 0 && errno == EINTR)
 			continue;
 		if (sent < 0)
 			return errno == EAGAIN ? 0 : -errno;
-		evbuffer_drain(channel->wire_out, (size_t)sent);
+		evbuffer_drain(channel->stream.wire_out, (size_t)sent);
 	}
 	return 0;
 }
@@ -58,21 +55,8 @@ static void write_some(struct sml_channel *channel)
 
 	if (error)
 		end(channel, error);
-	else if (evbuffer_get_length(channel->wire_out) > 0)
+	else if (evbuffer_get_length(channel->stream.wire_out) > 0)
 		event_add(channel->writable, NULL);
-}
-
-/* Between messages and wire. What TLS has to say goes out, also when it has failed. */
-static int step(struct sml_channel *channel, struct evbuffer *wire_in)
-{
-	int error = 0;
-
-	if (channel->tls)
-		error = sml_tls_step(channel->tls, wire_in, channel->in, channel->out,
-				     channel->wire_out);
-	if (error)
-		(void)flush(channel);
-	return error;
 }
 
 static void on_writable(evutil_socket_t fd, short what, void *self)
@@ -89,7 +73,7 @@ static void on_readable(evutil_socket_t fd, short what, void *self)
 	int n, result = 0;
 
 	(void)what;
-	n = evbuffer_read(channel->wire_in, fd, -1);
+	n = evbuffer_read(channel->stream.wire_in, fd, -1);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0) {
@@ -97,31 +81,27 @@ static void on_readable(evutil_socket_t fd, short what, void *self)
 		return;
 	}
 	channel->heard_ns = sml_now_ns();
-	result = step(channel, channel->wire_in);
+	result = sml_stream_step(&channel->stream);
+	/* What TLS has to say goes out, also when it has failed. */
+	if (result < 0)
+		(void)flush(channel);
 	while (!channel->over && result == 0 &&
-	       (result = sml_frame_read(channel->in, &message)) > 0) {
+	       (result = sml_stream_read(&channel->stream, &message)) > 0) {
 		channel->owner.received(channel->owner.self, message);
 		sml_control__envelope__free_unpacked(message, NULL);
 		result = 0;
 	}
 	if (result < 0)
 		end(channel, result);
-	else if (channel->tls && !channel->over)
+	else if (channel->stream.tls && !channel->over)
 		write_some(channel);
 }
 
-static bool begin_tls(struct sml_channel *channel, struct sml_tls *tls, const char *host)
+/* A client's TLS speaks first. */
+static bool begin(struct sml_channel *channel, struct sml_tls *tls, const char *host)
 {
-	if (tls == NULL) {
-		channel->wire_in = channel->in;
-		channel->wire_out = channel->out;
-		return channel->in && channel->out;
-	}
-	channel->wire_in = evbuffer_new();
-	channel->wire_out = evbuffer_new();
-	channel->tls = sml_tls_begin(tls, host);
-	return channel->in && channel->out && channel->wire_in && channel->wire_out &&
-	       channel->tls && step(channel, NULL) == 0 && flush(channel) == 0;
+	return sml_stream_open(&channel->stream, tls, host, NULL, NULL) == 0 &&
+	       sml_stream_step(&channel->stream) == 0 && flush(channel) == 0;
 }
 
 struct sml_channel *sml_channel_open(struct event_base *base, int fd, struct sml_tls *tls,
@@ -136,11 +116,9 @@ struct sml_channel *sml_channel_open(struct event_base *base, int fd, struct sml
 	channel->fd = fd;
 	channel->owner = *owner;
 	channel->heard_ns = sml_now_ns();
-	channel->in = evbuffer_new();
-	channel->out = evbuffer_new();
 	channel->readable = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, channel);
 	channel->writable = event_new(base, fd, EV_WRITE, on_writable, channel);
-	if (!begin_tls(channel, tls, host) || !channel->readable || !channel->writable ||
+	if (!begin(channel, tls, host) || !channel->readable || !channel->writable ||
 	    event_add(channel->readable, NULL) < 0) {
 		sml_channel_close(channel);
 		return NULL;
@@ -154,9 +132,9 @@ int sml_channel_send(struct sml_channel *channel, const SmlControl__Envelope *me
 
 	if (channel->over)
 		return 0;
-	error = sml_frame_write(channel->out, message);
-	if (error == 0)
-		error = step(channel, NULL);
+	error = sml_stream_write(&channel->stream, message);
+	if (error == -EPROTO)
+		(void)flush(channel);
 	if (error == 0)
 		write_some(channel);
 	return error;
@@ -164,14 +142,14 @@ int sml_channel_send(struct sml_channel *channel, const SmlControl__Envelope *me
 
 const char *sml_channel_tls_reason(const struct sml_channel *channel)
 {
-	const char *reason = channel->tls ? sml_tls_reason(channel->tls) : "";
+	const char *reason = channel->stream.tls ? sml_tls_reason(channel->stream.tls) : "";
 
 	return *reason ? reason : NULL;
 }
 
 bool sml_channel_is_known(const struct sml_channel *channel)
 {
-	return !channel->tls || sml_tls_is_up(channel->tls);
+	return sml_stream_is_known(&channel->stream);
 }
 
 uint64_t sml_channel_heard_ns(const struct sml_channel *channel)
@@ -188,7 +166,7 @@ void sml_channel_drain(struct sml_channel *channel, uint64_t until_ns)
 	while ((now_ns = sml_now_ns()) < until_ns) {
 		if (flush(channel) < 0)
 			return;
-		if (evbuffer_get_length(channel->wire_out) == 0) {
+		if (evbuffer_get_length(channel->stream.wire_out) == 0) {
 			shutdown(channel->fd, SHUT_WR);
 			ready.events = POLLIN;
 		} else {
@@ -211,15 +189,7 @@ void sml_channel_close(struct sml_channel *channel)
 		event_free(channel->readable);
 	if (channel->writable)
 		event_free(channel->writable);
-	if (channel->wire_in && channel->wire_in != channel->in)
-		evbuffer_free(channel->wire_in);
-	if (channel->wire_out && channel->wire_out != channel->out)
-		evbuffer_free(channel->wire_out);
-	if (channel->in)
-		evbuffer_free(channel->in);
-	if (channel->out)
-		evbuffer_free(channel->out);
-	sml_tls_end(channel->tls);
+	sml_stream_close(&channel->stream);
 	close(channel->fd);
 	free(channel);
 }

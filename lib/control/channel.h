@@ -10,8 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "control/frame.h"
-#include "control/tls.h"
+#include "control/stream.h"
 
 struct sml_channel;
 

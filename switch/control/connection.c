@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "control/envelope.h"
 #include "switch/control/server.h"
 #include "switch/control/wire.h"
 
@@ -48,7 +49,7 @@ void sml_connection_free(struct sml_connection *connection)
 		connection->next->previous = connection->previous;
 	server->n_connections--;
 	server->held_bytes -= connection->held_bytes;
-	sml_wire_fini(connection);
+	sml_stream_close(&connection->messages);
 	/* libevent would close it in its loop's next round: too late for who makes room. */
 	bufferevent_setfd(connection->stream, -1);
 	evutil_closesocket(fd);
@@ -67,14 +68,7 @@ void sml_connection_lose(struct sml_connection *connection, const char *why)
 
 bool sml_connection_listens(const struct sml_connection *connection)
 {
-	return sml_wire_unsent_bytes(connection) <= MAX_UNREAD_BYTES;
-}
-
-static void drain(struct sml_connection *connection)
-{
-	struct evbuffer *in = bufferevent_get_input(connection->stream);
-
-	evbuffer_drain(in, evbuffer_get_length(in));
+	return sml_stream_unsent_bytes(&connection->messages) <= MAX_UNREAD_BYTES;
 }
 
 /*
@@ -83,7 +77,7 @@ static void drain(struct sml_connection *connection)
  */
 static void end_when_sent(struct sml_connection *connection)
 {
-	if (sml_wire_unsent_bytes(connection) == 0)
+	if (sml_stream_unsent_bytes(&connection->messages) == 0)
 		shutdown(bufferevent_getfd(connection->stream), SHUT_WR);
 }
 
@@ -93,8 +87,8 @@ void sml_connection_end(struct sml_connection *connection)
 		return;
 	connection->closing = true;
 	connection->heard_ns = sml_now_ns();
-	drain(connection);
-	sml_wire_finish(connection);
+	sml_stream_ignore(&connection->messages);
+	sml_stream_finish(&connection->messages);
 	end_when_sent(connection);
 }
 
@@ -117,23 +111,21 @@ int sml_connection_send(struct sml_connection *connection, const SmlControl__Env
 
 	if (connection->closing)
 		return 0;
-	/* Out of memory, the peer hears nothing more and its heartbeat ends it. */
-	rc = sml_frame_write(sml_wire_messages_out(connection), message);
-	if (rc == 0)
-		sml_wire_push(connection);
-	return rc;
+	/*
+	 * Out of memory, the peer hears nothing more and its heartbeat ends it. With TLS
+	 * the session is over then, and the next bytes that come end the connection.
+	 */
+	rc = sml_stream_write(&connection->messages, message);
+	return rc == -EPROTO ? 0 : rc;
 }
 
 void sml_connection_refuse(struct sml_connection *connection, int error, const char *text)
 {
-	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
-	SmlControl__Abort abort_message = SML_CONTROL__ABORT__INIT;
+	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
 
-	abort_message.error = error;
-	abort_message.text = (char *)(uintptr_t)text;
-	message.body_case = SML_CONTROL__ENVELOPE__BODY_ABORT;
-	message.abort = &abort_message;
-	sml_connection_send(connection, &message);
+	message.error = error;
+	message.text = (char *)(uintptr_t)text;
+	sml_connection_send(connection, sml_envelope(ABORT, abort, &message));
 	sml_connection_end(connection);
 }
 
@@ -151,13 +143,10 @@ static void on_written(struct bufferevent *stream, void *context)
 
 static void answer_ping(struct sml_connection *connection, const SmlControl__Ping *ping)
 {
-	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
 	SmlControl__Pong pong = SML_CONTROL__PONG__INIT;
 
 	pong.time_ns = ping->time_ns;
-	message.body_case = SML_CONTROL__ENVELOPE__BODY_PONG;
-	message.pong = &pong;
-	sml_connection_send(connection, &message);
+	sml_connection_send(connection, sml_envelope(PONG, pong, &pong));
 }
 
 static void handle(struct sml_connection *connection, const SmlControl__Envelope *message)
@@ -204,27 +193,27 @@ static size_t longest_message(const struct sml_connection *connection)
 static void on_read(struct bufferevent *stream, void *context)
 {
 	struct sml_connection *connection = context;
-	struct evbuffer *in = sml_wire_messages_in(connection);
+	struct sml_stream *messages = &connection->messages;
 	SmlControl__Envelope *message;
 	int rc = 0;
 
 	(void)stream;
-	if (!connection->closing && sml_wire_pull(connection) < 0) {
+	if (!connection->closing && sml_stream_step(messages) < 0) {
 		sml_wire_failed(connection);
 		return;
 	}
-	while (!connection->closing && (rc = sml_frame_read(in, &message)) > 0) {
+	while (!connection->closing && (rc = sml_stream_read(messages, &message)) > 0) {
 		connection->heard_ns = sml_now_ns();
 		handle(connection, message);
 		sml_control__envelope__free_unpacked(message, NULL);
 	}
 	if (connection->closing)
-		drain(connection);
-	else if (rc < 0 && connection->tls == NULL && sml_tls_is_hello(in))
+		sml_stream_ignore(messages);
+	else if (rc < 0 && messages->tls == NULL && sml_tls_is_hello(messages->in))
 		sml_wire_refuse_tls(connection);
 	else if (rc < 0)
 		turn_away(connection, "it sent what is not a control message");
-	else if (sml_frame_bytes(in) > longest_message(connection))
+	else if (sml_stream_next_bytes(messages) > longest_message(connection))
 		turn_away(connection, "it sent a control message that is too long");
 	else
 		sml_strangers_count(connection);
@@ -256,19 +245,20 @@ void sml_connection_open(struct sml_server *server, int fd)
 
 	stream = bufferevent_socket_new(server->base, fd, BEV_OPT_CLOSE_ON_FREE);
 	connection = calloc(1, sizeof(*connection));
-	if (connection != NULL)
-		connection->server = server;
-	if (stream == NULL || connection == NULL || !sml_wire_init(connection)) {
+	if (stream == NULL || connection == NULL ||
+	    sml_stream_open(&connection->messages, server->tls, NULL, bufferevent_get_input(stream),
+			    bufferevent_get_output(stream)) < 0) {
+		if (connection != NULL)
+			sml_stream_close(&connection->messages);
+		free(connection);
 		if (stream != NULL)
 			bufferevent_free(stream);
 		else
 			evutil_closesocket(fd);
-		if (connection != NULL)
-			sml_wire_fini(connection);
-		free(connection);
 		return;
 	}
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	connection->server = server;
 	connection->stream = stream;
 	connection->heard_ns = connection->stranger_ns = sml_now_ns();
 	connection->next = server->connections;

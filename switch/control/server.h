@@ -20,8 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "control/frame.h"
-#include "control/tls.h"
+#include "control/stream.h"
 #include "core/pool.h"
 #include "switch/dataplane.h"
 #include "switch/switch.h"
@@ -42,9 +41,7 @@ struct sml_connection {
 	struct sml_server *server;
 	struct sml_connection *previous, *next;
 	struct bufferevent *stream;
-	/* With TLS, messages have buffers of their own; else the stream's. */
-	struct sml_tls_session *tls;
-	struct evbuffer *in, *out;
+	struct sml_stream messages; /* between the stream's buffers and what is said */
 	uint64_t heard_ns;
 	uint64_t stranger_ns; /* since when it has no job */
 	size_t held_bytes;    /* as strangers.c has counted them */

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
-#include "switch/control/wire.h"
+#include "switch/control/server.h"
 
 /* Enough for the reports of hundreds of ranks at once, which are the longest messages. */
 #define MAX_HELD_BYTES (64u << 20)
@@ -72,7 +72,7 @@ void sml_strangers_make_room(struct sml_server *server)
 void sml_strangers_count(struct sml_connection *connection)
 {
 	struct sml_server *server = connection->server;
-	size_t held = connection->job == NULL ? sml_wire_bytes(connection) : 0;
+	size_t held = connection->job == NULL ? sml_stream_held_bytes(&connection->messages) : 0;
 
 	server->held_bytes += held - connection->held_bytes;
 	connection->held_bytes = held;

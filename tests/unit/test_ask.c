@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `switchml status` and `doctor` ask a switch that answers whatever it likes. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "cmd/ask.h"
+
+#define PONG   "\0\0\0\2\x3a\0"
+#define STATUS "\0\0\0\2\x72\0"
+
+/* What it says, again and again until the peer has gone if `forever`. */
+struct hostile_switch {
+	const void *bytes;
+	size_t n;
+	bool forever;
+	int listen_fd;
+	uint16_t port;
+	pthread_t thread;
+};
+
+static void *answer(void *argument)
+{
+	struct hostile_switch *hostile = argument;
+	int fd = accept(hostile->listen_fd, NULL, NULL);
+	char request[64];
+
+	if (read(fd, request, sizeof(request)) <= 0)
+		abort();
+	while (send(fd, hostile->bytes, hostile->n, MSG_NOSIGNAL) > 0 && hostile->forever)
+		usleep(1000);
+	shutdown(fd, SHUT_WR);
+	while (read(fd, request, sizeof(request)) > 0)
+		;
+	close(fd);
+	return NULL;
+}
+
+static void open_switch(struct hostile_switch *hostile)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET};
+	socklen_t length = sizeof(address);
+
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	hostile->listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(hostile->listen_fd, (struct sockaddr *)&address, length), 0);
+	assert_int_equal(listen(hostile->listen_fd, 1), 0);
+	getsockname(hostile->listen_fd, (struct sockaddr *)&address, &length);
+	hostile->port = ntohs(address.sin_port);
+	assert_int_equal(pthread_create(&hostile->thread, NULL, answer, hostile), 0);
+}
+
+/* Asks it, and returns what sml_ask_status() did. */
+static int ask_one(const void *bytes, size_t n, bool forever, int timeout_ms)
+{
+	struct hostile_switch hostile = {.bytes = bytes, .n = n, .forever = forever};
+	SmlControl__Envelope *status = NULL;
+	struct sml_ask ask;
+	char address[32];
+	int rc;
+
+	open_switch(&hostile);
+	snprintf(address, sizeof(address), "127.0.0.1:%u", hostile.port);
+	assert_int_equal(sml_ask_open(&ask, address, timeout_ms), 0);
+	rc = sml_ask_status(&ask, &status);
+	assert_true((rc == 0) == (status != NULL));
+	assert_true((rc == 0) == (ask.text[0] == '\0'));
+	if (status != NULL)
+		sml_control__envelope__free_unpacked(status, NULL);
+	sml_ask_close(&ask);
+	pthread_join(hostile.thread, NULL);
+	close(hostile.listen_fd);
+	return rc;
+}
+
+static void status_comes_after_other_messages(void **state)
+{
+	static const char bytes[] = PONG PONG STATUS;
+
+	(void)state;
+	assert_int_equal(ask_one(bytes, sizeof(bytes) - 1, false, 5000), 0);
+}
+
+/* The Pong has been freed when the length is refused. */
+static void pong_and_then_an_impossible_length_are_refused(void **state)
+{
+	static const char bytes[] = PONG "\xff\xff\xff\xff";
+
+	(void)state;
+	assert_int_equal(ask_one(bytes, sizeof(bytes) - 1, false, 5000), -EPROTO);
+}
+
+static void refusal_is_told_in_its_words(void **state)
+{
+	static const char bytes[] = "\0\0\0\6\x52\4\x12\2no";
+
+	(void)state;
+	assert_int_equal(ask_one(bytes, sizeof(bytes) - 1, false, 5000), -ECONNREFUSED);
+}
+
+static void switch_that_hangs_up_is_no_answer(void **state)
+{
+	(void)state;
+	assert_int_equal(ask_one(PONG, 6, false, 5000), -ECONNRESET);
+}
+
+static void switch_that_says_something_else_for_ever_is_given_up(void **state)
+{
+	(void)state;
+	assert_int_equal(ask_one(PONG, 6, true, 300), -ETIMEDOUT);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(status_comes_after_other_messages),
+		cmocka_unit_test(pong_and_then_an_impossible_length_are_refused),
+		cmocka_unit_test(refusal_is_told_in_its_words),
+		cmocka_unit_test(switch_that_hangs_up_is_no_answer),
+		cmocka_unit_test(switch_that_says_something_else_for_ever_is_given_up),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
