@@ -14,6 +14,7 @@
 
 #include "control/envelope.h"
 #include "core/wire.h"
+#include "net/address.h"
 
 bool sml_ask_next(const char **list, char *address, size_t bytes)
 {
@@ -31,30 +32,12 @@ bool sml_ask_next(const char **list, char *address, size_t bytes)
 /* The first of "a:1,[b]:2" as host and port; false when it is too long or empty. */
 static bool split(const char *address, char host[256], char port[16])
 {
-	size_t length = strcspn(address, ",|");
-	const char *colon = memchr(address, ':', length);
-	size_t host_length = length;
+	struct sml_host_port place;
 
-	snprintf(port, 16, "%d", SML_DEFAULT_PORT);
-	if (address[0] == '[') {
-		const char *end = memchr(address, ']', length);
-
-		if (!end)
-			return false;
-		host_length = (size_t)(end - address) - 1;
-		colon = end[1] == ':' ? end + 1 : NULL;
-		address++;
-		length--;
-	} else if (colon && memchr(colon + 1, ':', (size_t)(address + length - colon) - 1)) {
-		colon = NULL; /* an IPv6 address without brackets */
-	} else if (colon) {
-		host_length = (size_t)(colon - address);
-	}
-	if (host_length == 0 || host_length > 255)
+	if (!sml_host_port_parse(address, strcspn(address, ",|"), &place) || !place.host[0])
 		return false;
-	snprintf(host, 256, "%.*s", (int)host_length, address);
-	if (colon)
-		snprintf(port, 16, "%.*s", (int)(address + length - colon) - 1, colon + 1);
+	memcpy(host, place.host, sizeof(place.host));
+	snprintf(port, 16, "%u", place.has_port ? place.port : SML_DEFAULT_PORT);
 	return true;
 }
 

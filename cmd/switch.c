@@ -13,6 +13,7 @@
 
 #include "cmd/ask.h"
 #include "cmd/commands.h"
+#include "net/address.h"
 #ifdef SML_HAVE_XDP
 #include "switch/xdp/dataplane.h"
 #endif
@@ -182,13 +183,15 @@ static void print_ready(const struct sml_switch_config *config, const struct sml
 {
 	char dataplane[512];
 	const char *listen = config->listen ? config->listen : "";
-	const char *colon = strrchr(listen, ':');
-	int length = (int)strlen(listen);
+	struct sml_host_port place;
+	bool is_v6;
 
-	if (colon != NULL && (listen[0] == '[' ? colon[-1] == ']' : strchr(listen, ':') == colon))
-		length = (int)(colon - listen);
-	printf("switchml switch: ready on %.*s:%d (tcp control, udp data", length ? length : 4,
-	       length ? listen : "[::]", sml_switch_port(running));
+	sml_host_port_parse(listen, strlen(listen), &place);
+	if (place.host[0] == '\0')
+		strcpy(place.host, "::");
+	is_v6 = strchr(place.host, ':') != NULL;
+	printf("switchml switch: ready on %s%s%s:%d (tcp control, udp data", is_v6 ? "[" : "",
+	       place.host, is_v6 ? "]" : "", sml_switch_port(running));
 	if (config->data_port != 0)
 		printf(" on port %d", config->data_port);
 	sml_switch_describe(running, dataplane, sizeof(dataplane));

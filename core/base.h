@@ -50,7 +50,7 @@ typedef __s64 int64_t;
 
 /*
  * Our own mistakes end the process, in release builds too. Each program links
- * one definition (lib/base/assertion.c); the core itself calls nothing else.
+ * one definition (base/assertion.c); the core itself calls nothing else.
  */
 _Noreturn void sml_assertion_failed(const char *condition, const char *file, int line);
 #define sml_assert(condition)                                                                      \

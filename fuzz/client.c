@@ -7,8 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "fuzz/properties.h"
-#include "lib/base/clock.h"
 #include "lib/control/internal.h"
 #include "support/messages.h"
 

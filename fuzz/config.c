@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "fuzz/properties.h"
-#include "lib/base/error.h"
 #include "lib/settings/settings.h"
 #include "lib/transport/interface.h"
 

@@ -17,6 +17,7 @@
 #include "fuzz/properties.h"
 #include "support/messages.h"
 #include "switch/control/job.h"
+#include "switch/switch.h"
 
 #define MAX_PEERS 5
 

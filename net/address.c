@@ -1,107 +1,95 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where the switch listens: see address.h. */
 #include "net/address.h"
 
-#include <errno.h>
-#include <netdb.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include <arpa/inet.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-static void all_of_v4(struct sml_place *place)
+#include "base/number.h"
+
+socklen_t sml_sockaddr_length(const union sml_sockaddr *address)
 {
-	in_port_t port_be = place->address.v6.sin6_port;
-
-	memset(&place->address, 0, sizeof(place->address));
-	place->address.v4.sin_family = AF_INET;
-	place->address.v4.sin_port = port_be;
-	place->address.v4.sin_addr.s_addr = htonl(INADDR_ANY);
+	return address->any.sa_family == AF_INET6 ? sizeof(address->v6) : sizeof(address->v4);
 }
 
-int sml_place_split(const char *listen, char *address, size_t bytes, uint16_t *port)
+void sml_sockaddr_set_port(union sml_sockaddr *address, uint16_t port)
 {
-	const char *colon = strrchr(listen, ':'), *end = listen + strlen(listen);
-	unsigned long number = *port;
-	char *rest;
-
-	if (listen[0] == '[') {
-		end = strchr(listen++, ']');
-		if (end == NULL || (end[1] != '\0' && end[1] != ':'))
-			return -EINVAL;
-		colon = end[1] == ':' ? end + 1 : NULL;
-	} else if (colon != NULL && strchr(listen, ':') == colon) {
-		end = colon;
-	} else {
-		colon = NULL; /* none, or an IPv6 address without brackets */
-	}
-	if (colon != NULL) {
-		number = strtoul(colon + 1, &rest, 10);
-		if (rest == colon + 1 || *rest != '\0' || number > 65535)
-			return -EINVAL;
-	}
-	if ((size_t)(end - listen) >= bytes)
-		return -EINVAL;
-	memcpy(address, listen, (size_t)(end - listen));
-	address[end - listen] = '\0';
-	*port = (uint16_t)number;
-	return 0;
+	if (address->any.sa_family == AF_INET6)
+		address->v6.sin6_port = htons(port);
+	else
+		address->v4.sin_port = htons(port);
 }
 
-int sml_place_parse(const char *address, uint16_t port, struct sml_place *place)
+void sml_sockaddr_map(union sml_sockaddr *address)
 {
-	/* Not inet_pton(): fe80::1%eth0 is an address, too. */
-	const struct addrinfo hints = {
-		.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
-		.ai_socktype = SOCK_STREAM,
+	const struct sockaddr_in v4 = address->v4;
+
+	if (address->any.sa_family != AF_INET)
+		return;
+	address->v6 = (struct sockaddr_in6){
+		.sin6_family = AF_INET6,
+		.sin6_port = v4.sin_port,
+		.sin6_addr = {.s6_addr = {[10] = 0xff, [11] = 0xff}},
 	};
-	struct addrinfo *found;
-	char service[8];
-
-	memset(place, 0, sizeof(*place));
-	if (address == NULL || address[0] == '\0') {
-		place->all = true;
-		place->address.v6.sin6_family = AF_INET6;
-		place->address.v6.sin6_port = htons(port);
-		place->address.v6.sin6_addr = in6addr_any;
-		return 0;
-	}
-	snprintf(service, sizeof(service), "%u", port);
-	if (getaddrinfo(address, service, &hints, &found) != 0)
-		return -EINVAL;
-	if (found->ai_addrlen <= sizeof(place->address))
-		memcpy(&place->address, found->ai_addr, found->ai_addrlen);
-	freeaddrinfo(found);
-	return 0;
+	memcpy(address->v6.sin6_addr.s6_addr + 12, &v4.sin_addr, sizeof(v4.sin_addr));
 }
 
-int sml_place_socket(struct sml_place *place, int type)
+const char *sml_sockaddr_text(const union sml_sockaddr *address, char *text)
 {
-	int fd, zero = 0, error;
+	const uint8_t *v6 = address->v6.sin6_addr.s6_addr;
+	bool is_v6 = address->any.sa_family == AF_INET6;
+	bool is_mapped = is_v6 && IN6_IS_ADDR_V4MAPPED(&address->v6.sin6_addr);
+	const void *bytes = is_mapped ? v6 + 12
+			    : is_v6   ? (const void *)v6
+				      : (const void *)&address->v4.sin_addr;
 
-	type |= SOCK_CLOEXEC | SOCK_NONBLOCK;
-	fd = socket(place->address.any.sa_family, type, 0);
-	if (fd < 0 && errno == EAFNOSUPPORT && place->all &&
-	    place->address.any.sa_family == AF_INET6) {
-		all_of_v4(place);
-		fd = socket(AF_INET, type, 0);
-	}
-	if (fd < 0)
-		return -errno;
-	if (place->all && place->address.any.sa_family == AF_INET6 &&
-	    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero)) < 0) {
-		error = -errno;
-		close(fd);
-		return error;
-	}
-	return fd;
+	if (!inet_ntop(is_v6 && !is_mapped ? AF_INET6 : AF_INET, bytes, text, INET6_ADDRSTRLEN))
+		strcpy(text, "?");
+	return text;
 }
 
-int sml_place_bind(const struct sml_place *place, int fd)
+bool sml_is_loopback_name(const char *host)
 {
-	socklen_t length = place->address.any.sa_family == AF_INET6 ? sizeof(place->address.v6)
-								    : sizeof(place->address.v4);
+	return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
+}
 
-	return bind(fd, &place->address.any, length) < 0 ? -errno : 0;
+/* The text behind a colon. */
+static bool parse_port(const char *text, size_t length, struct sml_host_port *place)
+{
+	char digits[8];
+	long port;
+
+	if (length >= sizeof(digits))
+		return false;
+	memcpy(digits, text, length);
+	digits[length] = '\0';
+	if (!sml_parse_number(digits, 0, 65535, &port))
+		return false;
+	place->has_port = true;
+	place->port = (uint16_t)port;
+	return true;
+}
+
+bool sml_host_port_parse(const char *text, size_t length, struct sml_host_port *place)
+{
+	const char *end = text + length, *host = text, *host_end = end;
+	const char *colon = memchr(text, ':', length);
+
+	*place = (struct sml_host_port){.port = 0};
+	if (length > 0 && *text == '[') {
+		host++;
+		host_end = memchr(text, ']', length);
+		if (host_end == NULL)
+			return false;
+		colon = host_end + 1 < end ? host_end + 1 : NULL;
+		if (colon && *colon != ':')
+			return false;
+	} else if (colon && memchr(colon + 1, ':', (size_t)(end - colon) - 1)) {
+		colon = NULL; /* an IPv6 address without brackets */
+	} else if (colon) {
+		host_end = colon;
+	}
+	if ((size_t)(host_end - host) >= sizeof(place->host))
+		return false;
+	memcpy(place->host, host, (size_t)(host_end - host));
+	return colon == NULL || parse_port(colon + 1, (size_t)(end - colon) - 1, place);
 }

@@ -1,40 +1,42 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Where the switch listens: for both its ports, one address, or all of both
- * families on one socket; of IPv4 alone where the kernel has no IPv6.
- */
-#ifndef SML_SWITCH_ADDRESS_H
-#define SML_SWITCH_ADDRESS_H
+/* Addresses of sockets, and the text forms of a host and its port. */
+#ifndef SML_NET_ADDRESS_H
+#define SML_NET_ADDRESS_H
 
 #include <netinet/in.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
-struct sml_place {
-	union {
-		struct sockaddr any;
-		struct sockaddr_in v4;
-		struct sockaddr_in6 v6;
-	} address;
-	bool all; /* no address in particular */
+union sml_sockaddr {
+	struct sockaddr any;
+	struct sockaddr_in v4;
+	struct sockaddr_in6 v6;
+};
+
+struct sml_host_port {
+	char host[256]; /* without brackets; "" when the text names none */
+	bool has_port;
+	uint16_t port; /* 0 without a port */
 };
 
 /*
- * "ADDR", "ADDR:PORT", "[V6]:PORT", ":PORT", "V6": the address into a buffer, "" for all; *port
- * stays as it is where none is named. 0, or -EINVAL.
+ * "HOST", "HOST:PORT", "[V6]", "[V6]:PORT", "V6", ":PORT" or "", of this length.
+ * False: none of these, or a host or port that is too long.
  */
-int sml_place_split(const char *listen, char *address, size_t bytes, uint16_t *port);
+bool sml_host_port_parse(const char *text, size_t length, struct sml_host_port *place);
 
-/* address: numeric, NULL for all. 0, or -EINVAL. */
-int sml_place_parse(const char *address, uint16_t port, struct sml_place *place);
+/* Is it an address of the loopback? */
+bool sml_is_loopback_name(const char *host);
 
-/*
- * A non-blocking socket of this type (SOCK_STREAM, SOCK_DGRAM), not yet bound. May
- * turn `place` from all addresses into all of IPv4. The descriptor or -errno.
- */
-int sml_place_socket(struct sml_place *place, int type);
+socklen_t sml_sockaddr_length(const union sml_sockaddr *address);
+void sml_sockaddr_set_port(union sml_sockaddr *address, uint16_t port);
 
-/* 0 or -errno. */
-int sml_place_bind(const struct sml_place *place, int fd);
+/* An IPv4 address becomes the same one as a socket of both families has it. */
+void sml_sockaddr_map(union sml_sockaddr *address);
+
+/* "10.0.0.3" or "fe80::1", without the port. text has INET6_ADDRSTRLEN bytes. */
+const char *sml_sockaddr_text(const union sml_sockaddr *address, char *text);
 
 #endif

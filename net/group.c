@@ -35,15 +35,17 @@ struct sml_group sml_group_of_job(const struct sml_group *first, uint32_t place)
 
 int sml_group_parse(const char *text, uint32_t n_jobs, struct sml_group *group)
 {
-	char address[INET6_ADDRSTRLEN];
+	struct sml_host_port named;
 	struct sml_group last;
 
 	*group = (struct sml_group){.port = SML_DEFAULT_GROUP_PORT};
-	if (sml_place_split(text, address, sizeof(address), &group->port) < 0)
+	if (!sml_host_port_parse(text, strlen(text), &named))
 		return -EINVAL;
-	if (inet_pton(AF_INET, address, group->address) == 1)
+	if (named.has_port)
+		group->port = named.port;
+	if (inet_pton(AF_INET, named.host, group->address) == 1)
 		group->bytes = 4;
-	else if (inet_pton(AF_INET6, address, group->address) == 1)
+	else if (inet_pton(AF_INET6, named.host, group->address) == 1)
 		group->bytes = 16;
 	else
 		return -EINVAL;

@@ -4,8 +4,8 @@
  * the first plus the job's place, so that the network carries a job's results only to where it
  * has ranks; and each shard has a port of its own, so that a thread gets only what is its.
  */
-#ifndef SML_SWITCH_GROUP_H
-#define SML_SWITCH_GROUP_H
+#ifndef SML_NET_GROUP_H
+#define SML_NET_GROUP_H
 
 #include <netinet/in.h>
 #include <stdint.h>

@@ -5,8 +5,8 @@
  * or once to the multicast group that several of them listen to. Where the path
  * refuses super-packets (UDP_SEGMENT), one packet a message.
  */
-#ifndef SML_SWITCH_UDP_RESULTS_H
-#define SML_SWITCH_UDP_RESULTS_H
+#ifndef SML_NET_UDP_RESULTS_H
+#define SML_NET_UDP_RESULTS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "core/wire.h"
-#include "net/address.h"
+#include "net/place.h"
 
 #ifndef UDP_GRO
 #define UDP_GRO 104

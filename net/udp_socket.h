@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The dataplane's sockets: one a thread, all on one port. */
-#ifndef SML_SWITCH_UDP_SOCKET_H
-#define SML_SWITCH_UDP_SOCKET_H
+#ifndef SML_NET_UDP_SOCKET_H
+#define SML_NET_UDP_SOCKET_H
 
 #include <netinet/in.h>
 #include <stdbool.h>

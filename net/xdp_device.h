@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a network device's driver tells about it. For the XDP dataplane and AF_XDP sockets. */
-#ifndef SML_SWITCH_XDP_DEVICE_H
-#define SML_SWITCH_XDP_DEVICE_H
+#ifndef SML_NET_XDP_DEVICE_H
+#define SML_NET_XDP_DEVICE_H
 
 #include <stdbool.h>
 

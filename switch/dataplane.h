@@ -13,7 +13,7 @@
 
 #include "core/pool.h"
 #include "net/group.h"
-#include "switch/switch.h"
+#include "switch/config.h"
 
 /* Job numbers are random, but for the low bits: they are the job's place. */
 #define SML_MAX_JOBS 256

@@ -5,11 +5,11 @@
 #include <errno.h>
 #include <event2/thread.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "net/address.h"
 #include "switch/control/server.h"
 
@@ -50,18 +50,6 @@ static void *run(void *argument)
 	return NULL;
 }
 
-static int start(struct sml_switch *self)
-{
-	sigset_t all, before;
-	int rc;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&self->thread, NULL, run, self);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return -rc;
-}
-
 static int open_server(struct sml_switch *self, const struct sml_switch_config *config,
 		       const char *address, uint16_t port, char *error_text, size_t error_bytes)
 {
@@ -85,16 +73,15 @@ int sml_switch_open(struct sml_switch **opened, const struct sml_switch_config *
 		    char *error_text, size_t error_bytes)
 {
 	struct sml_switch *self;
-	char address[64] = "";
-	uint16_t port = SML_DEFAULT_PORT;
+	const char *listen = config->listen ? config->listen : "";
+	struct sml_host_port place;
 	int rc;
 
 	*opened = NULL;
-	if (config->listen != NULL &&
-	    sml_place_split(config->listen, address, sizeof(address), &port) < 0) {
+	if (!sml_host_port_parse(listen, strlen(listen), &place)) {
 		snprintf(error_text, error_bytes,
 			 "'%s' is not an address to listen on: ADDR, ADDR:PORT, [V6]:PORT or :PORT",
-			 config->listen);
+			 listen);
 		return -EINVAL;
 	}
 	pthread_once(&threads_once, make_events_thread_safe);
@@ -103,10 +90,11 @@ int sml_switch_open(struct sml_switch **opened, const struct sml_switch_config *
 		snprintf(error_text, error_bytes, "no memory for a switch");
 		return -ENOMEM;
 	}
-	rc = open_server(self, config, address, port, error_text, error_bytes);
+	rc = open_server(self, config, place.host, place.has_port ? place.port : SML_DEFAULT_PORT,
+			 error_text, error_bytes);
 	if (rc < 0)
 		goto err_free;
-	rc = start(self);
+	rc = sml_thread_start(&self->thread, "sml-control", run, self);
 	if (rc < 0) {
 		snprintf(error_text, error_bytes, "no thread for the control plane: %s",
 			 strerror(-rc));

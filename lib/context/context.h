@@ -17,8 +17,8 @@
 
 #include <sys/types.h>
 
-#include "lib/base/clock.h"
-#include "lib/base/error.h"
+#include "base/clock.h"
+#include "base/error.h"
 #include "lib/context/stripe.h"
 #include "lib/control/client.h"
 #include "lib/diagnose/history.h"

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/thread.h"
+#include "base/thread.h"
 #include "lib/context/data_path.h"
 
 /* A report lists at most two chunks for each slot. */

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/base/thread.h"
+#include "base/thread.h"
 #include "lib/context/context.h"
 #include "lib/context/data_path.h"
 #include "lib/context/embedded.h"

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/clock.h"
-#include "lib/base/error.h"
+#include "base/clock.h"
+#include "base/error.h"
 
 /* With an answer to some width, so many rounds for a wider one. */
 #define ROUNDS	       6

@@ -8,7 +8,7 @@
 #ifndef SML_LIB_STRIPE_H
 #define SML_LIB_STRIPE_H
 
-#include "lib/base/error.h"
+#include "base/error.h"
 #include "lib/control/client.h"
 #include "lib/progress/progress.h"
 

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "lib/base/clock.h"
+#include "base/clock.h"
 
 struct sml_channel {
 	struct sml_channel_owner owner;

@@ -6,8 +6,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "lib/base/clock.h"
-#include "lib/base/thread.h"
+#include "base/clock.h"
+#include "base/thread.h"
 #include "lib/control/internal.h"
 
 #define PING_MAX_MS 1000

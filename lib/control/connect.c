@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/base/clock.h"
-#include "lib/base/error.h"
+#include "base/clock.h"
+#include "base/error.h"
 #include "switchml.h"
 
 /* One address of several must not use up the time of all. */
@@ -100,7 +100,8 @@ static int try_all(struct sml_connection *connection, const struct sml_connect_c
 
 		if (until_ns > config->deadline_ns)
 			until_ns = config->deadline_ns;
-		error = sml_interface_choose(&connection->interface, config->interface, endpoint);
+		error = sml_interface_choose(&connection->interface, config->interface,
+					     &endpoint->address, endpoint->name);
 		if (error == SML_ERROR_CONFIG)
 			return error;
 		if (error)

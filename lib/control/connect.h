@@ -6,7 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "lib/base/log.h"
+#include "base/log.h"
+#include "lib/control/endpoints.h"
 #include "lib/transport/interface.h"
 
 struct sml_connect_config {

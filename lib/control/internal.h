@@ -10,7 +10,7 @@
 #include <event2/event.h>
 #include <pthread.h>
 
-#include "lib/base/error.h"
+#include "base/error.h"
 #include "lib/control/channel.h"
 #include "lib/control/client.h"
 #include "lib/diagnose/stall.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/clock.h"
+#include "base/clock.h"
 #include "lib/control/internal.h"
 
 /* ---- what comes ---- */

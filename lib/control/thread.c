@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/base/clock.h"
-#include "lib/base/thread.h"
+#include "base/clock.h"
+#include "base/thread.h"
 #include "lib/control/internal.h"
 
 /* How long the end waits for the switch to have taken an abort. */

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/base/thread.h"
+#include "base/thread.h"
 #include "lib/context/context.h"
 
 /* ---- the file's name ---- */

@@ -12,7 +12,7 @@
 
 #include <pthread.h>
 
-#include "lib/base/clock.h"
+#include "base/clock.h"
 #include "lib/diagnose/stall.h"
 
 /* How long a failure waits for the switch to say what it knows, */

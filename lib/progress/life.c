@@ -7,7 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "lib/base/thread.h"
+#include "base/thread.h"
 #include "lib/context/context.h"
 
 struct sml_progress *sml_progress_new(struct sml_context *context, unsigned index)

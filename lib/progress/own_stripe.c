@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/error.h"
+#include "base/error.h"
 #include "lib/control/client.h"
 
 static void count(uint64_t *counter)

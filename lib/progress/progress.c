@@ -7,7 +7,7 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include "lib/base/clock.h"
+#include "base/clock.h"
 #include "lib/context/context.h"
 
 #define FOREVER UINT64_MAX

@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/error.h"
+#include "base/error.h"
+#include "base/number.h"
 #include "lib/settings/settings.h"
 
 struct word {
@@ -94,21 +95,6 @@ static int refuse(const char *name, const char *value, const char *allowed)
 {
 	return sml_error_set(SML_ERROR_CONFIG, "%s=\"%s\" is not allowed: it must be %s", name,
 			     value, allowed);
-}
-
-bool sml_parse_number(const char *text, long minimum, long maximum, long *number)
-{
-	long value = 0;
-
-	if (*text == '\0')
-		return false;
-	for (; *text; text++) {
-		if (*text < '0' || *text > '9' || value > 100000000000000000)
-			return false;
-		value = 10 * value + (*text - '0');
-	}
-	*number = value;
-	return value >= minimum && value <= maximum;
 }
 
 /* "2", "0.5" or "1.25" seconds as milliseconds. Not strtod(): it obeys the locale. */

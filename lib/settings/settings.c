@@ -12,7 +12,8 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "lib/base/error.h"
+#include "base/error.h"
+#include "base/number.h"
 #include "lib/diagnose/recorder.h"
 
 static int check_range(const char *member, long value, long minimum, long maximum)

@@ -10,9 +10,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/log.h"
 #include "control/tls.h"
 #include "core/wire.h"
-#include "lib/base/log.h"
 #include "switchml.h"
 
 #define SML_DEFAULT_TIMEOUT_MS	 300000
@@ -65,9 +65,6 @@ void sml_settings_fini(struct sml_settings *settings);
  * SML_ERROR_CONFIG, told.
  */
 int sml_faults_parse(struct sml_faults *faults, const char *text);
-
-/* Decimal digits and nothing else, within the bounds. */
-bool sml_parse_number(const char *text, long minimum, long maximum, long *number);
 
 /* Ranks of this job on this machine, as the launcher told; 0: it didn't. */
 int sml_launcher_local_size(void);

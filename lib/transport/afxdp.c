@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/base/error.h"
+#include "base/error.h"
 #include "lib/transport/afxdp/module.h"
 #include "lib/transport/transport.h"
 #include "switchml.h"

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "core/wire.h"
-#include "lib/base/error.h"
 #include "switchml.h"
 
 #define UDP_HEADER_BYTES  8
@@ -70,22 +70,21 @@ static void set_source(struct sml_interface *interface, const struct sockaddr *a
 
 /* The first interface that is up, has an address of the peer's family and passes. */
 static int choose_by_name(struct sml_interface *interface, const char *filter,
-			  const struct sml_endpoint *peer, const struct ifaddrs *all)
+			  const union sml_sockaddr *peer, const struct ifaddrs *all)
 {
 	char seen[256] = "";
 	size_t length = 0;
 
 	for (const struct ifaddrs *next = all; next; next = next->ifa_next) {
 		if (!next->ifa_addr || !(next->ifa_flags & IFF_UP) ||
-		    next->ifa_addr->sa_family != peer->address.any.sa_family)
+		    next->ifa_addr->sa_family != peer->any.sa_family)
 			continue;
 		if (sml_interface_matches(filter, next->ifa_name)) {
 			snprintf(interface->name, sizeof(interface->name), "%s", next->ifa_name);
 			set_source(interface, next->ifa_addr);
 			interface->bound = true;
 			/* What goes to this very host comes back by the loopback device. */
-			interface->to_device =
-				!is_loopback(&peer->address) && !find_address(all, &peer->address);
+			interface->to_device = !is_loopback(peer) && !find_address(all, peer);
 			return 0;
 		}
 		if (length < sizeof(seen))
@@ -96,8 +95,7 @@ static int choose_by_name(struct sml_interface *interface, const char *filter,
 		SML_ERROR_CONFIG,
 		"no interface with an %s address matches SWITCHML_SOCKET_IFNAME=\"%s\": "
 		"there are%s",
-		peer->address.any.sa_family == AF_INET6 ? "IPv6" : "IPv4", filter,
-		length ? seen : " none");
+		peer->any.sa_family == AF_INET6 ? "IPv6" : "IPv4", filter, length ? seen : " none");
 }
 
 int sml_interface_bind(const struct sml_interface *interface, int fd)
@@ -115,11 +113,11 @@ int sml_interface_bind(const struct sml_interface *interface, int fd)
 }
 
 /* A connected UDP socket knows its source address and the path's MTU, and sends nothing. */
-static int ask_route(struct sml_interface *interface, const struct sml_endpoint *peer)
+static int ask_route(struct sml_interface *interface, const union sml_sockaddr *peer)
 {
-	bool v6 = peer->address.any.sa_family == AF_INET6;
+	bool v6 = peer->any.sa_family == AF_INET6;
 	int discover = v6 ? IPV6_PMTUDISC_DO : IP_PMTUDISC_DO;
-	int fd = socket(peer->address.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int fd = socket(peer->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	socklen_t length = sizeof(interface->source);
 	int error, mtu = 0;
 
@@ -130,7 +128,7 @@ static int ask_route(struct sml_interface *interface, const struct sml_endpoint 
 		goto err_close;
 	if (setsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU_DISCOVER : IP_MTU_DISCOVER,
 		       &discover, sizeof(discover)) < 0 ||
-	    connect(fd, &peer->address.any, sml_sockaddr_length(&peer->address)) < 0 ||
+	    connect(fd, &peer->any, sml_sockaddr_length(peer)) < 0 ||
 	    getsockname(fd, &interface->source.any, &length) < 0) {
 		error = -errno;
 		goto err_close;
@@ -150,7 +148,7 @@ err_close:
 }
 
 int sml_interface_choose(struct sml_interface *interface, const char *filter,
-			 const struct sml_endpoint *peer)
+			 const union sml_sockaddr *peer, const char *peer_name)
 {
 	const struct ifaddrs *found;
 	struct ifaddrs *all;
@@ -169,7 +167,7 @@ int sml_interface_choose(struct sml_interface *interface, const char *filter,
 		sml_error_set(error,
 			      "there is no route to %s%s%s: %s. Check the address, the network and "
 			      "SWITCHML_SOCKET_IFNAME",
-			      peer->name, filter ? " from interface " : "",
+			      peer_name, filter ? " from interface " : "",
 			      filter ? interface->name : "", strerrordesc_np(-error));
 		goto err_free;
 	}

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "lib/base/address.h"
+#include "net/address.h"
 
 struct sml_interface {
 	char name[IFNAMSIZ];
@@ -22,11 +22,11 @@ struct sml_interface {
 
 /*
  * filter: NULL; or "eth0,ib": the first interface whose name begins so; or
- * "^lo,docker": the first whose name doesn't. 0 or an error, told by
- * sml_error_set().
+ * "^lo,docker": the first whose name doesn't. peer_name is for error texts. 0 or an
+ * error, told by sml_error_set().
  */
 int sml_interface_choose(struct sml_interface *interface, const char *filter,
-			 const struct sml_endpoint *peer);
+			 const union sml_sockaddr *peer, const char *peer_name);
 
 /* Does a name pass such a filter? */
 bool sml_interface_matches(const char *filter, const char *name);

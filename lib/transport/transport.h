@@ -10,8 +10,8 @@
 #ifndef SML_LIB_TRANSPORT_H
 #define SML_LIB_TRANSPORT_H
 
+#include "base/log.h"
 #include "core/wire.h"
-#include "lib/base/log.h"
 #include "lib/settings/settings.h"
 #include "lib/transport/interface.h"
 

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/base/error.h"
+#include "base/error.h"
 #include "lib/transport/transport.h"
 #include "lib/transport/udp_group.h"
 #include "lib/transport/udp_inbox.h"

@@ -6,23 +6,14 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "net/address.h"
+#include "net/place.h"
 #include "switch/control/job.h"
 
 #define BACKLOG 128
 /* What workers are told at the end they may read for so long. */
 #define STOP_US 300000
-
-uint64_t sml_now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-}
 
 /* ---- accepting ---- */
 

@@ -20,10 +20,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "control/stream.h"
 #include "core/pool.h"
 #include "switch/dataplane.h"
-#include "switch/switch.h"
 #include "switchml.h"
 
 /* Between two looks at deadlines. */
@@ -81,8 +81,6 @@ struct sml_server {
 	struct sml_mismatch noted[SML_MAX_JOBS];
 	uint32_t n_noted;
 };
-
-uint64_t sml_now_ns(void);
 
 /*
  * Open a zeroed server with its config set: sockets and dataplane. On failure a

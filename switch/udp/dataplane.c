@@ -18,12 +18,13 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+
+#include "base/thread.h"
 
 /* Less would be slower than what is lost now and then; workers adapt below it. */
 #define MIN_WINDOW 16
@@ -116,14 +117,10 @@ static void publish(struct sml_dataplane *dataplane)
 
 static int start_thread(struct sml_udp_thread *thread)
 {
-	sigset_t all, before;
-	int rc;
+	char name[16];
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&thread->id, NULL, run, thread);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return -rc;
+	snprintf(name, sizeof(name), "sml-data%u", thread->index);
+	return sml_thread_start(&thread->id, name, run, thread);
 }
 
 /* ---- the table of operations ---- */

@@ -4,10 +4,11 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "base/thread.h"
 
 static void drop(struct sml_dataplane *dataplane, enum sml_verdict verdict)
 {
@@ -163,14 +164,7 @@ static void *run(void *argument)
 
 int sml_xdp_thread_start(struct sml_dataplane *dataplane)
 {
-	sigset_t all, before;
-	int rc;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&dataplane->thread, NULL, run, dataplane);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return -rc;
+	return sml_thread_start(&dataplane->thread, "sml-data", run, dataplane);
 }
 
 void sml_xdp_thread_stop(struct sml_dataplane *dataplane)

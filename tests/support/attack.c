@@ -18,8 +18,8 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "core/wire.h"
-#include "lib/base/clock.h"
 #include "sim/gen.h"
 
 #define BATCH	     32

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "lib/base/clock.h"
+#include "base/clock.h"
 
 #define MAX_JOBS   4
 #define PORTS_HELD 16

@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "lib/base/clock.h"
+#include "base/clock.h"
 
 int64_t client_now_ms(void)
 {

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "lib/base/address.h"
+#include "net/address.h"
 
 #define SML_MAC_BYTES 6
 /* Ethernet, IPv6, UDP. */

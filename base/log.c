@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/base/log.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
 
-#include "lib/base/error.h"
+#include "base/error.h"
 
 void sml_log(const struct sml_log *log, enum sml_log_level level, const char *format, ...)
 {

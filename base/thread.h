@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Threads that stay out of the application's way, and conditions on our clock. */
-#ifndef SML_LIB_THREAD_H
-#define SML_LIB_THREAD_H
+#ifndef SML_BASE_THREAD_H
+#define SML_BASE_THREAD_H
 
 #include <pthread.h>
 

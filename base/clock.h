@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The one clock of the library: monotonic nanoseconds. */
-#ifndef SML_LIB_CLOCK_H
-#define SML_LIB_CLOCK_H
+#ifndef SML_BASE_CLOCK_H
+#define SML_BASE_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>

@@ -3,8 +3,8 @@
  * Lines to stderr: "switchml[rank 2]: ...", one write each, so that the lines
  * of several ranks on one terminal don't mix. Never on the data path.
  */
-#ifndef SML_LIB_LOG_H
-#define SML_LIB_LOG_H
+#ifndef SML_BASE_LOG_H
+#define SML_BASE_LOG_H
 
 enum sml_log_level { SML_LOG_ERROR = 0, SML_LOG_WARN = 1, SML_LOG_INFO = 2, SML_LOG_TRACE = 3 };
 

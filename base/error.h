@@ -3,8 +3,8 @@
  * Error texts of calls that have no context: each thread remembers its own
  * last one. What happens to an open context is remembered there (context.h).
  */
-#ifndef SML_LIB_ERROR_H
-#define SML_LIB_ERROR_H
+#ifndef SML_BASE_ERROR_H
+#define SML_BASE_ERROR_H
 
 #define SML_TEXT_BYTES 1024
 

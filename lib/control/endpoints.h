@@ -1,20 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where a switch may be: a list of hosts and ports become socket addresses. */
-#ifndef SML_LIB_ADDRESS_H
-#define SML_LIB_ADDRESS_H
+#ifndef SML_LIB_ENDPOINTS_H
+#define SML_LIB_ENDPOINTS_H
 
-#include <netinet/in.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <sys/socket.h>
+#include "net/address.h"
 
 #define SML_MAX_ENDPOINTS 16
-
-union sml_sockaddr {
-	struct sockaddr any;
-	struct sockaddr_in v4;
-	struct sockaddr_in6 v6;
-};
 
 struct sml_endpoint {
 	union sml_sockaddr address;
@@ -38,17 +29,5 @@ int sml_endpoints_stripes(const char *list);
  */
 int sml_endpoints_resolve(struct sml_endpoint *endpoints, const char *list, unsigned stripe,
 			  uint16_t default_port);
-
-/* Is it an address of the loopback? */
-bool sml_is_loopback_name(const char *host);
-
-socklen_t sml_sockaddr_length(const union sml_sockaddr *address);
-void sml_sockaddr_set_port(union sml_sockaddr *address, uint16_t port);
-
-/* An IPv4 address becomes the same one as a socket of both families has it. */
-void sml_sockaddr_map(union sml_sockaddr *address);
-
-/* "10.0.0.3" or "fe80::1", without the port. text has INET6_ADDRSTRLEN bytes. */
-const char *sml_sockaddr_text(const union sml_sockaddr *address, char *text);
 
 #endif

@@ -1,102 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/base/address.h"
+#include "lib/control/endpoints.h"
 
-#include <arpa/inet.h>
 #include <netdb.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/base/error.h"
+#include "base/error.h"
 #include "lib/settings/settings.h"
 
-struct host_port {
-	char host[256];
-	char port[8];
-};
-
-socklen_t sml_sockaddr_length(const union sml_sockaddr *address)
-{
-	return address->any.sa_family == AF_INET6 ? sizeof(address->v6) : sizeof(address->v4);
-}
-
-void sml_sockaddr_set_port(union sml_sockaddr *address, uint16_t port)
-{
-	if (address->any.sa_family == AF_INET6)
-		address->v6.sin6_port = htons(port);
-	else
-		address->v4.sin_port = htons(port);
-}
-
-void sml_sockaddr_map(union sml_sockaddr *address)
-{
-	const struct sockaddr_in v4 = address->v4;
-
-	if (address->any.sa_family != AF_INET)
-		return;
-	address->v6 = (struct sockaddr_in6){
-		.sin6_family = AF_INET6,
-		.sin6_port = v4.sin_port,
-		.sin6_addr = {.s6_addr = {[10] = 0xff, [11] = 0xff}},
-	};
-	memcpy(address->v6.sin6_addr.s6_addr + 12, &v4.sin_addr, sizeof(v4.sin_addr));
-}
-
-const char *sml_sockaddr_text(const union sml_sockaddr *address, char *text)
-{
-	const uint8_t *v6 = address->v6.sin6_addr.s6_addr;
-	bool is_v6 = address->any.sa_family == AF_INET6;
-	bool is_mapped = is_v6 && IN6_IS_ADDR_V4MAPPED(&address->v6.sin6_addr);
-	const void *bytes = is_mapped ? v6 + 12
-			    : is_v6   ? (const void *)v6
-				      : (const void *)&address->v4.sin_addr;
-
-	if (!inet_ntop(is_v6 && !is_mapped ? AF_INET6 : AF_INET, bytes, text, INET6_ADDRSTRLEN))
-		strcpy(text, "?");
-	return text;
-}
-
-bool sml_is_loopback_name(const char *host)
-{
-	return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
-}
-
-/* One item of the list, without its comma. */
-static bool split(const char *item, size_t length, uint16_t default_port, struct host_port *out)
-{
-	const char *host = item, *colon = memchr(item, ':', length);
-	const char *last = memrchr(item, ':', length);
-	size_t host_length = length;
-	long port;
-
-	snprintf(out->port, sizeof(out->port), "%u", default_port);
-	if (*item == '[') {
-		const char *end = memchr(item, ']', length);
-
-		if (end == NULL)
-			return false;
-		host = item + 1;
-		host_length = (size_t)(end - host);
-		last = end + 1 < item + length && end[1] == ':' ? end + 1 : NULL;
-		if (last == NULL && end + 1 != item + length)
-			return false;
-	} else if (colon && colon == last) {
-		host_length = (size_t)(colon - host);
-	} else {
-		last = NULL; /* no colon, or an IPv6 address of many */
-	}
-	if (last)
-		snprintf(out->port, sizeof(out->port), "%.*s", (int)(item + length - last - 1),
-			 last + 1);
-	if (host_length == 0 || host_length >= sizeof(out->host) ||
-	    !sml_parse_number(out->port, 1, 65535, &port))
-		return false;
-	memcpy(out->host, host, host_length);
-	out->host[host_length] = '\0';
-	return true;
-}
-
-static void name_endpoint(struct sml_endpoint *endpoint, const struct host_port *from)
+static void name_endpoint(struct sml_endpoint *endpoint, const struct sml_host_port *from)
 {
 	char text[INET6_ADDRSTRLEN];
 	const char *open = strchr(from->host, ':') ? "[" : "";
@@ -105,21 +17,23 @@ static void name_endpoint(struct sml_endpoint *endpoint, const struct host_port 
 	memcpy(endpoint->host, from->host, sizeof(endpoint->host));
 	sml_sockaddr_text(&endpoint->address, text);
 	if (strcmp(text, from->host) == 0)
-		snprintf(endpoint->name, sizeof(endpoint->name), "%s%s%s:%s", open, from->host,
+		snprintf(endpoint->name, sizeof(endpoint->name), "%s%s%s:%u", open, from->host,
 			 close, from->port);
 	else
-		snprintf(endpoint->name, sizeof(endpoint->name), "%s:%s (%s)", from->host,
+		snprintf(endpoint->name, sizeof(endpoint->name), "%s:%u (%s)", from->host,
 			 from->port, text);
 }
 
 /* Returns how many were added, or the resolver's error. */
-static int resolve(struct sml_endpoint *endpoints, int room, const struct host_port *from)
+static int resolve(struct sml_endpoint *endpoints, int room, const struct sml_host_port *from)
 {
 	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
 	struct addrinfo *found, *next;
-	int error = getaddrinfo(from->host, from->port, &hints, &found);
-	int n = 0;
+	char port[8];
+	int n = 0, error;
 
+	snprintf(port, sizeof(port), "%u", from->port);
+	error = getaddrinfo(from->host, port, &hints, &found);
 	if (error)
 		return error < 0 ? error : EAI_FAIL;
 	for (next = found; next && n < room; next = next->ai_next) {
@@ -159,12 +73,16 @@ static const char *item_of(const char *set, unsigned stripe)
 }
 
 /* 0, or what is wrong with an item, told. */
-static int parse(const char *item, uint16_t default_port, struct host_port *out)
+static int parse(const char *item, uint16_t default_port, struct sml_host_port *out)
 {
 	size_t length = strcspn(item, ",|");
 
-	if (split(item, length, default_port, out))
+	if (sml_host_port_parse(item, length, out) && out->host[0] &&
+	    (out->port > 0 || !out->has_port)) {
+		if (!out->has_port)
+			out->port = default_port;
 		return 0;
+	}
 	return sml_error_set(SML_ERROR_CONFIG,
 			     "\"%.*s\" is not a switch's address: it must be HOST, HOST:PORT or "
 			     "[IPV6]:PORT (SWITCHML_SWITCH, SWITCHML_MASTER_ADDR)",
@@ -173,7 +91,7 @@ static int parse(const char *item, uint16_t default_port, struct host_port *out)
 
 static int check_items(const char *set, unsigned n)
 {
-	struct host_port ignored;
+	struct sml_host_port ignored;
 	int error = 0;
 
 	for (unsigned i = 0; error == 0 && i < n; i++)
@@ -211,7 +129,7 @@ int sml_endpoints_resolve(struct sml_endpoint *endpoints, const char *list, unsi
 	int n = 0, error = 0;
 
 	for (const char *set = list; set && n < SML_MAX_ENDPOINTS; set = next_set(set)) {
-		struct host_port place = {.host = ""};
+		struct sml_host_port place = {.host = ""};
 		int added = parse(item_of(set, stripe), default_port, &place);
 
 		if (added < 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Error numbers as words, and each thread's last error text. */
-#include "lib/base/error.h"
+#include "base/error.h"
 
 #include <stdarg.h>
 #include <stdio.h>
