@@ -8,9 +8,7 @@
 
 #include <event2/buffer.h>
 
-#include "control.pb-c.h"
-
-#define SML_CONTROL_PROTOCOL 1
+#include "control/envelope.h"
 
 /* A longer frame ends the connection. */
 #define SML_CONTROL_MAX_BYTES (1u << 20)

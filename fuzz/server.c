@@ -16,7 +16,7 @@
 
 #include "fuzz/properties.h"
 #include "support/messages.h"
-#include "switch/control/job.h"
+#include "switch/control/server.h"
 #include "switch/switch.h"
 
 #define MAX_PEERS 5
@@ -264,7 +264,7 @@ static void say_anything(struct world *world, struct peer *peer)
 /* Two ranks of a job that runs disagree, says the dataplane. */
 static void disagree(struct world *world)
 {
-	struct sml_dataplane *dataplane = world->server->dataplane;
+	struct sml_dataplane *dataplane = world->server->jobs.dataplane;
 
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
 		const struct sml_pool_rules *rules = &dataplane->jobs[i];
@@ -328,13 +328,14 @@ static const char *check_empty(const struct sml_server *server)
 {
 	PROPERTY_CHECK(server->connections == NULL && server->n_connections == 0,
 		       "a connection outlives its peer");
-	PROPERTY_CHECK(server->n_jobs == 0, "a job outlives its ranks");
-	PROPERTY_CHECK(server->slots_in_use == 0, "slots were not given back");
+	PROPERTY_CHECK(server->jobs.n_jobs == 0, "a job outlives its ranks");
+	PROPERTY_CHECK(server->jobs.slots_in_use == 0, "slots were not given back");
 	PROPERTY_CHECK(server->held_bytes == 0, "bytes are held for nobody");
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
-		PROPERTY_CHECK(server->jobs[i] == NULL && server->dataplane->jobs[i].n_ranks == 0,
+		PROPERTY_CHECK(server->jobs.jobs[i] == NULL &&
+				       server->jobs.dataplane->jobs[i].n_ranks == 0,
 			       "a job is left in its place");
-	return server->dataplane->wrong;
+	return server->jobs.dataplane->wrong;
 }
 
 const char *property_server(struct gen *gen, bool tiny)

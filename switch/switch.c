@@ -117,9 +117,9 @@ uint16_t sml_switch_port(const struct sml_switch *opened)
 
 void sml_switch_describe(const struct sml_switch *opened, char *text, size_t bytes)
 {
-	const struct sml_server *server = &opened->server;
+	const struct sml_jobs *jobs = &opened->server.jobs;
 
-	server->operations->describe(server->dataplane, text, bytes);
+	jobs->operations->describe(jobs->dataplane, text, bytes);
 }
 
 void sml_switch_close(struct sml_switch *opened)

@@ -19,7 +19,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "control/envelope.h"
 #include "switch/control/server.h"
 #include "switch/control/wire.h"
 
@@ -31,8 +30,6 @@
 #define MAX_MEMBER_BYTES (16u << 10)
 /* where ranks have the slots, a report of what these wait for has 85 KiB. */
 #define MAX_REPORT_BYTES (128u << 10)
-/* A peer that lets so much wait gets no answers to more questions. */
-#define MAX_UNREAD_BYTES (64u << 10)
 
 /* ---- the end ---- */
 
@@ -61,14 +58,8 @@ void sml_connection_free(struct sml_connection *connection)
 
 void sml_connection_lose(struct sml_connection *connection, const char *why)
 {
-	if (connection->job != NULL)
-		sml_job_lost(connection, why);
+	sml_jobs_lost(&connection->server->jobs, &connection->peer, why, sml_now_ns());
 	sml_connection_free(connection);
-}
-
-bool sml_connection_listens(const struct sml_connection *connection)
-{
-	return sml_stream_unsent_bytes(&connection->messages) <= MAX_UNREAD_BYTES;
 }
 
 /*
@@ -86,7 +77,7 @@ void sml_connection_end(struct sml_connection *connection)
 	if (connection->closing)
 		return;
 	connection->closing = true;
-	connection->heard_ns = sml_now_ns();
+	connection->peer.heard_ns = sml_now_ns();
 	sml_stream_ignore(&connection->messages);
 	sml_stream_finish(&connection->messages);
 	end_when_sent(connection);
@@ -95,8 +86,8 @@ void sml_connection_end(struct sml_connection *connection)
 bool sml_connection_is_over(struct sml_connection *connection, uint64_t now_ns)
 {
 	if (connection->closing)
-		return now_ns > connection->heard_ns + LINGER_NS;
-	if (connection->job != NULL)
+		return now_ns > connection->peer.heard_ns + LINGER_NS;
+	if (connection->peer.job != NULL)
 		connection->stranger_ns = now_ns;
 	/* Whatever it says: to join is all that counts. */
 	return now_ns >
@@ -104,30 +95,6 @@ bool sml_connection_is_over(struct sml_connection *connection, uint64_t now_ns)
 }
 
 /* ---- out ---- */
-
-int sml_connection_send(struct sml_connection *connection, const SmlControl__Envelope *message)
-{
-	int rc;
-
-	if (connection->closing)
-		return 0;
-	/*
-	 * Out of memory, the peer hears nothing more and its heartbeat ends it. With TLS
-	 * the session is over then, and the next bytes that come end the connection.
-	 */
-	rc = sml_stream_write(&connection->messages, message);
-	return rc == -EPROTO ? 0 : rc;
-}
-
-void sml_connection_refuse(struct sml_connection *connection, int error, const char *text)
-{
-	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
-
-	message.error = error;
-	message.text = (char *)(uintptr_t)text;
-	sml_connection_send(connection, sml_envelope(ABORT, abort, &message));
-	sml_connection_end(connection);
-}
 
 static void on_written(struct bufferevent *stream, void *context)
 {
@@ -141,53 +108,20 @@ static void on_written(struct bufferevent *stream, void *context)
 
 /* ---- in ---- */
 
-static void answer_ping(struct sml_connection *connection, const SmlControl__Ping *ping)
-{
-	SmlControl__Pong pong = SML_CONTROL__PONG__INIT;
-
-	pong.time_ns = ping->time_ns;
-	sml_connection_send(connection, sml_envelope(PONG, pong, &pong));
-}
-
-static void handle(struct sml_connection *connection, const SmlControl__Envelope *message)
-{
-	bool listens = sml_connection_listens(connection);
-
-	switch (message->body_case) {
-	case SML_CONTROL__ENVELOPE__BODY_PING:
-		if (connection->job != NULL && message->ping->stripe != NULL)
-			sml_job_note_served(connection, message->ping->stripe);
-		if (listens)
-			answer_ping(connection, message->ping);
-		break;
-	case SML_CONTROL__ENVELOPE__BODY_STATUS_REQUEST:
-		if (listens)
-			sml_status_send(connection->server, connection);
-		break;
-	case SML_CONTROL__ENVELOPE__BODY_JOIN:
-		if (connection->job == NULL)
-			sml_job_join(connection->server, connection, message->join);
-		break;
-	default:
-		if (connection->job != NULL)
-			sml_job_message(connection, message);
-		break;
-	}
-}
-
 /* A peer that has been no member: said once a second, counted always. */
 static void turn_away(struct sml_connection *connection, const char *why)
 {
-	if (connection->job == NULL)
+	if (connection->peer.job == NULL)
 		sml_strangers_refused(connection, why, false);
 	sml_connection_lose(connection, why);
 }
 
 static size_t longest_message(const struct sml_connection *connection)
 {
-	if (connection->job == NULL)
+	if (connection->peer.job == NULL)
 		return MAX_INPUT_BYTES;
-	return sml_server_is_rendezvous(connection->server) ? MAX_REPORT_BYTES : MAX_MEMBER_BYTES;
+	return connection->server->jobs.operations->ranks_have_slots ? MAX_REPORT_BYTES
+								     : MAX_MEMBER_BYTES;
 }
 
 static void on_read(struct bufferevent *stream, void *context)
@@ -203,8 +137,8 @@ static void on_read(struct bufferevent *stream, void *context)
 		return;
 	}
 	while (!connection->closing && (rc = sml_stream_read(messages, &message)) > 0) {
-		connection->heard_ns = sml_now_ns();
-		handle(connection, message);
+		sml_jobs_message(&connection->server->jobs, &connection->peer, message,
+				 sml_now_ns());
 		sml_control__envelope__free_unpacked(message, NULL);
 	}
 	if (connection->closing)
@@ -223,7 +157,7 @@ static void on_event(struct bufferevent *stream, short what, void *context)
 {
 	struct sml_connection *connection = context;
 	char why[SML_TEXT_BYTES];
-	double age_s = (double)(sml_now_ns() - connection->heard_ns) / 1e9;
+	double age_s = (double)(sml_now_ns() - connection->peer.heard_ns) / 1e9;
 
 	(void)stream;
 	if (what & BEV_EVENT_ERROR)
@@ -260,7 +194,8 @@ void sml_connection_open(struct sml_server *server, int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	connection->server = server;
 	connection->stream = stream;
-	connection->heard_ns = connection->stranger_ns = sml_now_ns();
+	sml_connection_locate(connection);
+	connection->peer.heard_ns = connection->stranger_ns = sml_now_ns();
 	connection->next = server->connections;
 	if (connection->next != NULL)
 		connection->next->previous = connection;

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "net/place.h"
-#include "switch/control/job.h"
+#include "switch/control/server.h"
 
 #define BACKLOG 128
 /* What workers are told at the end they may read for so long. */
@@ -56,12 +56,10 @@ static void forgive_own_absence(struct sml_server *server, uint64_t now_ns)
 		return;
 	/* All of them: who came first stays first, or the wrong one would make room. */
 	for (struct sml_connection *c = server->connections; c != NULL; c = c->next) {
-		c->heard_ns = earlier(c->heard_ns + away_ns, now_ns);
+		c->peer.heard_ns = earlier(c->peer.heard_ns + away_ns, now_ns);
 		c->stranger_ns = earlier(c->stranger_ns + away_ns, now_ns);
 	}
-	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
-		if (server->jobs[i] != NULL)
-			sml_job_forgive(server->jobs[i], away_ns);
+	sml_jobs_forgive(&server->jobs, away_ns);
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *context)
@@ -75,9 +73,7 @@ static void on_tick(evutil_socket_t fd, short what, void *context)
 	if (server->accepts_none && evconnlistener_enable(server->listener) == 0)
 		server->accepts_none = false;
 	forgive_own_absence(server, now_ns);
-	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
-		if (server->jobs[i] != NULL)
-			sml_job_tick(server->jobs[i], now_ns);
+	sml_jobs_tick(&server->jobs, now_ns);
 	for (connection = server->connections; connection != NULL; connection = next) {
 		next = connection->next;
 		if (sml_connection_is_over(connection, now_ns))
@@ -111,13 +107,8 @@ static void on_note(evutil_socket_t fd, short what, void *context)
 	memcpy(noted, server->noted, n * sizeof(noted[0]));
 	server->n_noted = 0;
 	pthread_mutex_unlock(&server->note_mutex);
-	for (uint32_t i = 0; i < n; i++) {
-		struct sml_job *job = server->jobs[noted[i].job % SML_MAX_JOBS];
-
-		/* The note may be of a job that has ended, and whose place another has. */
-		if (job != NULL && job->rules.job == noted[i].job)
-			sml_job_mismatch(job, &noted[i]);
-	}
+	for (uint32_t i = 0; i < n; i++)
+		sml_jobs_mismatch(&server->jobs, &noted[i], sml_now_ns());
 }
 
 /* ---- opening and closing ---- */
@@ -131,10 +122,7 @@ static void on_stop(evutil_socket_t fd, short what, void *context)
 	(void)fd;
 	(void)what;
 	evconnlistener_disable(server->listener);
-	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
-		if (server->jobs[i] != NULL)
-			sml_job_fail(server->jobs[i], SML_ERROR_SWITCH_DIED,
-				     "the switch was stopped");
+	sml_jobs_stop(&server->jobs, sml_now_ns());
 	for (struct sml_connection *c = server->connections; c != NULL; c = c->next)
 		sml_connection_end(c);
 	server->stopping = true;
@@ -191,6 +179,7 @@ static int listen_on_port(struct sml_server *server)
 static int open_dataplane(struct sml_server *server, const char *address, char *error_text,
 			  size_t error_bytes)
 {
+	const struct sml_dataplane_operations *operations = server->jobs.operations;
 	struct sml_dataplane_config config = {
 		.port = server->config.data_port ? server->config.data_port : server->port,
 		.address = address,
@@ -205,23 +194,23 @@ static int open_dataplane(struct sml_server *server, const char *address, char *
 		.context = server,
 	};
 
-	server->data_port = config.port;
-	if (server->config.multicast != NULL && server->operations->reaches_by_group == NULL) {
+	server->jobs.config.data_port = config.port;
+	if (server->config.multicast != NULL && operations->reaches_by_group == NULL) {
 		snprintf(error_text, error_bytes, "the %s dataplane has no multicast",
-			 server->operations->name);
+			 operations->name);
 		return -EINVAL;
 	}
 	if (server->config.multicast != NULL &&
-	    sml_group_parse(server->config.multicast, server->config.max_jobs, &server->group) <
-		    0) {
+	    sml_group_parse(server->config.multicast, server->config.max_jobs,
+			    &server->jobs.config.group) < 0) {
 		snprintf(error_text, error_bytes,
 			 "'%s' is not the first of %u multicast groups, as GROUP, GROUP:PORT or "
 			 "[V6GROUP]:PORT: for example 239.77.0.0, or [ff15::77:0]:28600",
 			 server->config.multicast, server->config.max_jobs);
 		return -EINVAL;
 	}
-	config.group = server->group;
-	return server->operations->open(&server->dataplane, &config, error_text, error_bytes);
+	config.group = server->jobs.config.group;
+	return operations->open(&server->jobs.dataplane, &config, error_text, error_bytes);
 }
 
 static int open_events(struct sml_server *server)
@@ -247,6 +236,25 @@ static void limit_strangers(struct sml_server *server)
 		server->config.max_strangers = (uint32_t)(files.rlim_cur / 4);
 }
 
+static void open_jobs(struct sml_server *server)
+{
+	const struct sml_switch_config *config = &server->config;
+
+	server->jobs = (struct sml_jobs){
+		.config = {.max_slots = config->max_slots,
+			   .max_jobs = config->max_jobs,
+			   .heartbeat_ms = config->heartbeat_ms,
+			   .local_stripes = config->local_stripes,
+			   .debug = config->debug},
+		.output = &sml_server_output,
+		.context = server,
+		.operations = config->rendezvous  ? &sml_dataplane_ranks
+			      : config->dataplane ? config->dataplane
+						  : &sml_dataplane_udp,
+	};
+	sml_jobs_init(&server->jobs, sml_now_ns());
+}
+
 int sml_server_open(struct sml_server *server, const char *address, uint16_t port, char *error_text,
 		    size_t error_bytes)
 {
@@ -254,11 +262,9 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 
 	pthread_mutex_init(&server->note_mutex, NULL);
 	limit_strangers(server);
-	server->begun_ns = server->ticked_ns = sml_now_ns();
+	server->ticked_ns = sml_now_ns();
 	server->listen_fd = -1;
-	server->operations = server->config.rendezvous	? &sml_dataplane_ranks
-			     : server->config.dataplane ? server->config.dataplane
-							: &sml_dataplane_udp;
+	open_jobs(server);
 	server->base = event_base_new();
 	if (server->base == NULL || open_events(server) < 0) {
 		snprintf(error_text, error_bytes, "no memory for the control plane");
@@ -295,14 +301,11 @@ void sml_server_stop(struct sml_server *server)
 
 void sml_server_close(struct sml_server *server)
 {
-	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
-		if (server->jobs[i] != NULL)
-			sml_job_fail(server->jobs[i], SML_ERROR_SWITCH_DIED,
-				     "the switch was stopped");
+	sml_jobs_stop(&server->jobs, sml_now_ns());
 	while (server->connections != NULL)
 		sml_connection_free(server->connections);
-	if (server->dataplane != NULL)
-		server->operations->close(server->dataplane);
+	if (server->jobs.dataplane != NULL)
+		server->jobs.operations->close(server->jobs.dataplane);
 	if (server->listener != NULL)
 		evconnlistener_free(server->listener);
 	if (server->listen_fd >= 0)

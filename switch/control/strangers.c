@@ -25,7 +25,7 @@ static struct sml_connection *find_oldest(const struct sml_server *server, uint3
 
 	*n = 0;
 	for (struct sml_connection *c = server->connections; c != NULL; c = c->next) {
-		if (c->job != NULL)
+		if (c->peer.job != NULL)
 			continue;
 		++*n;
 		/* Of two since the same moment, the one further back came first. */
@@ -37,7 +37,7 @@ static struct sml_connection *find_oldest(const struct sml_server *server, uint3
 
 static void evict(struct sml_server *server, struct sml_connection *connection)
 {
-	server->n_evicted++;
+	server->jobs.n_evicted++;
 	sml_connection_lose(connection, "it had to make room");
 }
 
@@ -72,7 +72,8 @@ void sml_strangers_make_room(struct sml_server *server)
 void sml_strangers_count(struct sml_connection *connection)
 {
 	struct sml_server *server = connection->server;
-	size_t held = connection->job == NULL ? sml_stream_held_bytes(&connection->messages) : 0;
+	size_t held =
+		connection->peer.job == NULL ? sml_stream_held_bytes(&connection->messages) : 0;
 
 	server->held_bytes += held - connection->held_bytes;
 	connection->held_bytes = held;
@@ -99,15 +100,15 @@ void sml_strangers_refused(struct sml_connection *connection, const char *why, b
 	uint64_t now_ns = sml_now_ns();
 	char peer[80], more[64] = "";
 
-	server->n_refused++;
+	server->jobs.n_refused++;
 	if ((!important && server->config.debug < 1) ||
 	    (server->n_refused_told > 0 && now_ns - server->refused_told_ns < SECOND_NS))
 		return;
 	/* Whoever can connect must not be able to fill a disk with lines. */
-	if (server->n_refused > server->n_refused_told + 1)
+	if (server->jobs.n_refused > server->n_refused_told + 1)
 		snprintf(more, sizeof(more), " (%llu more before)",
-			 (unsigned long long)(server->n_refused - server->n_refused_told - 1));
-	server->n_refused_told = server->n_refused;
+			 (unsigned long long)(server->jobs.n_refused - server->n_refused_told - 1));
+	server->n_refused_told = server->jobs.n_refused;
 	server->refused_told_ns = now_ns;
 	name_peer(connection, peer, sizeof(peer));
 	fprintf(stderr, "switchml switch: the connection of %s was refused: %s%s\n", peer, why,

@@ -22,7 +22,7 @@ void sml_wire_failed(struct sml_connection *connection)
 	char why[SML_TEXT_BYTES];
 
 	snprintf(why, sizeof(why), "TLS failed: %s", sml_tls_reason(connection->messages.tls));
-	if (connection->job != NULL) {
+	if (connection->peer.job != NULL) {
 		sml_connection_lose(connection, why);
 		return;
 	}

@@ -3,8 +3,8 @@
  * Words of peers that are shown to people: in logs, terminals and JSON, where a
  * control character or broken UTF-8 would do things of its own.
  */
-#ifndef SML_SWITCH_TEXT_H
-#define SML_SWITCH_TEXT_H
+#ifndef SML_CONTROL_TEXT_H
+#define SML_CONTROL_TEXT_H
 
 #include <stdbool.h>
 #include <stddef.h>

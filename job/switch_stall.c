@@ -9,13 +9,11 @@
  * second at most.
  */
 #include <stdlib.h>
-#include <string.h>
 
-#include "switch/control/job.h"
+#include "control/envelope.h"
+#include "job/switch_job.h"
 
 #define ANSWER_EVERY_NS 100000000ull
-/* A member that lets so much wait gets no answers to more questions. */
-#define MAX_UNREAD_BYTES (64u << 10)
 
 /* A report, and the memory of its parts. */
 struct stalls {
@@ -27,10 +25,10 @@ struct stalls {
 
 static void add_slots(struct sml_job *job, struct stalls *out)
 {
-	struct sml_server *server = job->server;
+	struct sml_jobs *jobs = job->jobs;
 	uint32_t n = (uint32_t)job->rules.head_slots + job->rules.data_slots;
 
-	n = server->operations->slot_states(server->dataplane, job->rules.job, out->states, n);
+	n = jobs->operations->slot_states(jobs->dataplane, job->rules.job, out->states, n);
 	for (uint32_t i = 0; i < n; i++) {
 		sml_control__slot_state__init(&out->slots[i]);
 		out->slots[i].slot = out->states[i].slot;
@@ -44,20 +42,20 @@ static void add_slots(struct sml_job *job, struct stalls *out)
 
 static void add_ranks(const struct sml_job *job, struct stalls *out)
 {
-	uint64_t now_ns = sml_now_ns();
+	uint64_t now_ns = job->jobs->now_ns;
 
 	for (uint8_t rank = 0; rank < job->n_ranks; rank++) {
 		const struct sml_member *member = &job->members[rank];
 		SmlControl__RankState *state = &out->ranks[rank];
-		uint64_t heard_ns =
-			member->connection ? member->connection->heard_ns : member->heard_ns;
+		uint64_t heard_ns = member->peer ? member->peer->heard_ns : member->heard_ns;
 
 		sml_control__rank_state__init(state);
 		state->rank = rank;
 		state->host = (char *)(uintptr_t)member->host;
 		state->pid = member->pid;
-		state->connected = member->connection != NULL;
-		/* A switch that was stopped for a while forgives others the time (server.c). */
+		state->connected = member->peer != NULL;
+		/* A switch that was stopped for a while forgives others the time
+		 * (sml_jobs_forgive()). */
 		state->last_heard_ms = heard_ns < now_ns ? (now_ns - heard_ns) / 1000000u : 0;
 		out->rank_list[rank] = state;
 	}
@@ -102,19 +100,16 @@ static struct stalls *open_stalls(struct sml_job *job)
 /* The ranks have the slots: each tells of its own, to all who have asked. */
 static void ask_ranks(struct sml_job *job)
 {
-	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
 	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
 
-	message.body_case = SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST;
-	message.stall_request = &request;
 	for (unsigned rank = 0; rank < job->stripes; rank++)
-		if (job->members[rank].connection != NULL)
-			sml_connection_send(job->members[rank].connection, &message);
+		if (job->members[rank].peer != NULL)
+			(void)sml_peer_send(job->jobs, job->members[rank].peer,
+					    sml_envelope(STALL_REQUEST, stall_request, &request));
 }
 
 void sml_job_pass_stalls(struct sml_job *job, uint8_t from, const SmlControl__StallReport *in)
 {
-	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
 	size_t n_slots = (size_t)job->rules.head_slots + job->rules.data_slots;
 	struct stalls *stalls = open_stalls(job);
 
@@ -122,27 +117,25 @@ void sml_job_pass_stalls(struct sml_job *job, uint8_t from, const SmlControl__St
 		stalls->report.slots = in->slots;
 		stalls->report.n_slots = in->n_slots;
 		stalls->report.stripe = from;
-		message.body_case = SML_CONTROL__ENVELOPE__BODY_STALL_REPORT;
-		message.stall_report = &stalls->report;
 		for (unsigned rank = 0; rank < job->n_ranks; rank++)
-			if (job->members[rank].stalls_wanted && job->members[rank].connection)
-				sml_connection_send(job->members[rank].connection, &message);
+			if (job->members[rank].stalls_wanted && job->members[rank].peer)
+				(void)sml_peer_send(
+					job->jobs, job->members[rank].peer,
+					sml_envelope(STALL_REPORT, stall_report, &stalls->report));
 	}
 	close_stalls(stalls);
 }
 
 void sml_job_tell_stalls(struct sml_job *job, struct sml_member *member)
 {
-	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
-	struct evbuffer *unsent = bufferevent_get_output(member->connection->stream);
-	uint64_t now_ns = sml_now_ns();
+	uint64_t now_ns = job->jobs->now_ns;
 	struct stalls *stalls;
 
 	if (now_ns - member->stalls_told_ns < ANSWER_EVERY_NS ||
-	    evbuffer_get_length(unsent) > MAX_UNREAD_BYTES)
+	    !job->jobs->output->listens(member->peer))
 		return;
 	member->stalls_told_ns = now_ns;
-	if (sml_server_is_rendezvous(job->server)) {
+	if (job->jobs->operations->ranks_have_slots) {
 		member->stalls_wanted = true;
 		ask_ranks(job);
 		return;
@@ -150,25 +143,20 @@ void sml_job_tell_stalls(struct sml_job *job, struct sml_member *member)
 	stalls = open_stalls(job);
 	if (stalls == NULL)
 		return;
-	message.body_case = SML_CONTROL__ENVELOPE__BODY_STALL_REPORT;
-	message.stall_report = &stalls->report;
-	sml_connection_send(member->connection, &message);
+	(void)sml_peer_send(job->jobs, member->peer,
+			    sml_envelope(STALL_REPORT, stall_report, &stalls->report));
 	close_stalls(stalls);
 }
 
 /* The connection ends with it. */
-static void abort_connection(struct sml_connection *connection, SmlControl__Abort *abort_message)
+static void abort_peer(const struct sml_jobs *jobs, struct sml_peer *peer,
+		       SmlControl__Abort *abort_message)
 {
-	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
-
-	message.body_case = SML_CONTROL__ENVELOPE__BODY_ABORT;
-	message.abort = abort_message;
-	if (sml_connection_send(connection, &message) == 0) {
-		sml_connection_end(connection);
-		return;
-	}
-	/* For want of memory: the sentence alone may still find room. */
-	sml_connection_refuse(connection, abort_message->error, abort_message->text);
+	if (sml_peer_send(jobs, peer, sml_envelope(ABORT, abort, abort_message)) == 0)
+		jobs->output->end(peer);
+	else
+		/* For want of memory: the sentence alone may still find room. */
+		sml_peer_refuse(jobs, peer, abort_message->error, abort_message->text);
 }
 
 void sml_job_abort_all(struct sml_job *job, int error, const char *text)
@@ -180,12 +168,12 @@ void sml_job_abort_all(struct sml_job *job, int error, const char *text)
 	message.text = (char *)(uintptr_t)text;
 	message.stalls = stalls ? &stalls->report : NULL;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		struct sml_connection *connection = job->members[rank].connection;
+		struct sml_peer *peer = job->members[rank].peer;
 
-		if (connection == NULL)
+		if (peer == NULL)
 			continue;
-		connection->job = NULL;
-		abort_connection(connection, &message);
+		peer->job = NULL;
+		abort_peer(job->jobs, peer, &message);
 	}
 	close_stalls(stalls);
 }

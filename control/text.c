@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Words of peers: see text.h. */
-#include "switch/control/text.h"
+#include "control/text.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -6,11 +6,11 @@
  */
 #include <stdio.h>
 
-#include "switch/control/job.h"
+#include "job/switch_job.h"
 
 static bool has_group(const struct sml_job *job)
 {
-	return job->server->group.bytes > 0;
+	return job->jobs->config.group.bytes > 0;
 }
 
 void sml_job_describe_group(const struct sml_job *job, struct sml_group *group,
@@ -19,7 +19,7 @@ void sml_job_describe_group(const struct sml_job *job, struct sml_group *group,
 	/* One rank is as well served without. */
 	if (!has_group(job) || job->n_ranks < 2)
 		return;
-	*group = sml_group_of_job(&job->server->group, job->place);
+	*group = sml_group_of_job(&job->jobs->config.group, job->place);
 	message->address.data = group->address;
 	message->address.len = group->bytes;
 	message->port = group->port;
@@ -28,19 +28,19 @@ void sml_job_describe_group(const struct sml_job *job, struct sml_group *group,
 
 void sml_job_note_group(struct sml_job *job, uint8_t rank, bool reached)
 {
-	struct sml_server *server = job->server;
+	struct sml_jobs *jobs = job->jobs;
 
 	if (has_group(job) && reached)
-		server->operations->reaches_by_group(server->dataplane, job->rules.job, rank);
+		jobs->operations->reaches_by_group(jobs->dataplane, job->rules.job, rank);
 }
 
 static uint64_t reached_ranks(const struct sml_job *job)
 {
-	const struct sml_server *server = job->server;
+	const struct sml_jobs *jobs = job->jobs;
 
 	if (!has_group(job) || job->state < SML_JOB_PROBING)
 		return 0;
-	return server->operations->reached_by_group(server->dataplane, job->rules.job);
+	return jobs->operations->reached_by_group(jobs->dataplane, job->rules.job);
 }
 
 /* One alone is sent to as without a group. */
@@ -71,22 +71,34 @@ static unsigned list_unreached(struct sml_job *job, uint64_t reached, char *text
 	return n;
 }
 
+static bool is_watched(const struct sml_job *job)
+{
+	return has_group(job) && job->state >= SML_JOB_RUNNING && job->n_ranks >= 2;
+}
+
+uint64_t sml_job_watch_ends(const struct sml_job *job)
+{
+	return is_watched(job) ? job->watched_ns + SML_TICK_NS : UINT64_MAX;
+}
+
 void sml_job_watch_group(struct sml_job *job)
 {
 	char ranks[SML_TEXT_BYTES], group[SML_GROUP_TEXT_BYTES];
 	struct sml_group own;
 	unsigned n;
 
-	if (!has_group(job) || job->state < SML_JOB_RUNNING || job->n_ranks < 2)
+	if (!is_watched(job))
 		return;
+	job->watched_ns = job->jobs->now_ns;
 	n = list_unreached(job, reached_ranks(job), ranks, sizeof(ranks));
 	if (n == 0)
 		return;
-	own = sml_group_of_job(&job->server->group, job->place);
+	own = sml_group_of_job(&job->jobs->config.group, job->place);
 	sml_group_text(&own, group);
-	fprintf(stderr,
-		"switchml switch: job \"%s\": the multicast group %s does not reach rank%s %s: "
+	sml_jobs_log(
+		job->jobs,
+		"job \"%s\": the multicast group %s does not reach rank%s %s: "
 		"results go there one by one, which costs this switch more. Does a firewall drop "
-		"them, or a bridge that snoops IGMP or MLD without a querier?\n",
+		"them, or a bridge that snoops IGMP or MLD without a querier?",
 		job->name, group, n == 1 ? "" : "s", ranks);
 }

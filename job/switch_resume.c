@@ -7,11 +7,10 @@
  * The order of messages on each connection does the rest: a rank gets all that
  * is handed over to it before Admitted, and begins only after that.
  */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "switch/control/job.h"
+#include "control/envelope.h"
+#include "job/switch_job.h"
 
 void sml_job_free_plans(struct sml_job *job)
 {
@@ -49,14 +48,12 @@ static int merge(struct sml_job *job, enum sml_stream_id stream)
 static void fetch(struct sml_job *job, enum sml_stream_id stream,
 		  const struct sml_resume_handover *handover)
 {
-	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
 	SmlControl__Fetch request = SML_CONTROL__FETCH__INIT;
 
 	request.stream = stream;
 	request.chunk = handover->chunk;
-	message.body_case = SML_CONTROL__ENVELOPE__BODY_FETCH;
-	message.fetch = &request;
-	sml_connection_send(job->members[handover->from].connection, &message);
+	(void)sml_peer_send(job->jobs, job->members[handover->from].peer,
+			    sml_envelope(FETCH, fetch, &request));
 	job->n_results_missing++;
 }
 
@@ -80,7 +77,7 @@ static void hand_over_or_admit(struct sml_job *job)
 void sml_job_resume(struct sml_job *job)
 {
 	job->state = SML_JOB_HANDING_OVER;
-	job->begun_ns = sml_now_ns();
+	job->begun_ns = job->jobs->now_ns;
 	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++) {
 		if (merge(job, stream) < 0) {
 			sml_job_fail(job, SML_ERROR_PROTOCOL,
@@ -113,15 +110,14 @@ static struct sml_resume_handover *find_handover(struct sml_job *job, uint32_t s
 void sml_job_result(struct sml_job *job, const SmlControl__Result *result)
 {
 	struct sml_resume_handover *handover = find_handover(job, result->stream, result->chunk);
-	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
 
 	if (handover == NULL || handover->to == 0 || result->lanes.len > 4 * SML_MAX_LANES)
 		return;
-	message.body_case = SML_CONTROL__ENVELOPE__BODY_RESULT;
-	message.result = (SmlControl__Result *)(uintptr_t)result;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		if (handover->to >> rank & 1)
-			sml_connection_send(job->members[rank].connection, &message);
+			(void)sml_peer_send(job->jobs, job->members[rank].peer,
+					    sml_envelope(RESULT, result,
+							 (SmlControl__Result *)(uintptr_t)result));
 	handover->to = 0;
 	job->n_results_missing--;
 	hand_over_or_admit(job);

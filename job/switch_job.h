@@ -1,21 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A job on the switch.
+ * One job of switch.h, and what its files know of each other.
  *
  *	            all ranks are here        all are ready         one has asked
  *	JOINING ----------------> PROBING ----------------> RUNNING -----> LEAVING -> gone
  *	   |  \                    ^  |                         |              |
  *	   |   +--> HANDING OVER --+  |                         |              |
- *	   +---------- (job_resume.c) +---- sml_job_fail() -----+--------------+
+ *	   +---------- (switch_resume.c) +---- sml_job_fail() -----+--------------+
  *
  * The invariant: a job in PROBING or later has all its members, slots in the
  * dataplane, and a number by which packets name it.
  */
-#ifndef SML_SWITCH_JOB_H
-#define SML_SWITCH_JOB_H
+#ifndef SML_JOB_SWITCH_JOB_H
+#define SML_JOB_SWITCH_JOB_H
 
 #include "core/resume.h"
-#include "switch/control/server.h"
+#include "job/switch.h"
+#include "switchml.h"
+
+#define SML_NAME_BYTES	  128
+#define SML_VERSION_BYTES 32
+/* A peer's own words in a text. */
+#define SML_REASON_BYTES 300
+#define SML_SECOND_NS	 1000000000ull
 
 enum sml_job_state {
 	SML_JOB_JOINING,
@@ -32,7 +39,7 @@ struct sml_served {
 };
 
 struct sml_member {
-	struct sml_connection *connection; /* NULL: not here, or has left */
+	struct sml_peer *peer; /* NULL: not here, or has left */
 	char host[SML_NAME_BYTES];
 	uint32_t pid;
 	uint32_t lanes;	       /* that its path seems to take; when ready, takes */
@@ -42,7 +49,7 @@ struct sml_member {
 	bool ready, leaving, stalls_wanted;
 	bool told_unreached; /* that the group does not reach it */
 	/* Where it takes packets, if it has slots: address 4 or 16 bytes, 0: the control port's. */
-	uint8_t address[16], host_bytes;
+	uint8_t address[16], address_bytes;
 	bool is_local; /* on this host */
 	uint32_t ports[SML_MAX_SHARDS];
 	struct sml_served served; /* as it last told */
@@ -51,13 +58,13 @@ struct sml_member {
 };
 
 struct sml_job {
-	struct sml_server *server;
+	struct sml_jobs *jobs;
 	char name[SML_NAME_BYTES];
-	uint32_t place; /* in server->jobs */
+	uint32_t place; /* in jobs->jobs */
 	enum sml_job_state state;
 	uint8_t n_ranks, first_rank; /* first_rank: who joined first and set the terms */
 	uint8_t n_members, n_ready, n_leaving;
-	uint64_t begun_ns, waiting_told_ns;
+	uint64_t begun_ns, waiting_told_ns, watched_ns;
 	/* The terms that all ranks must share. */
 	char library_version[SML_VERSION_BYTES];
 	uint32_t shards, head_slots_wanted, data_slots_wanted, stripe, stripes;
@@ -69,7 +76,7 @@ struct sml_job {
 	struct sml_mismatch mismatch;
 	uint64_t mismatch_ns; /* 0: none */
 	char beliefs[2][SML_REASON_BYTES];
-	uint64_t *secrets; /* of stripes that the ranks have: job_peers.c */
+	uint64_t *secrets; /* of stripes that the ranks have: switch_peers.c */
 	/* Going on after another switch's death. */
 	bool resumes;
 	struct sml_resume_plan plans[SML_STREAMS];
@@ -79,7 +86,64 @@ struct sml_job {
 /* Two chunks a slot of the largest job that there can be. */
 #define SML_MAX_PLAN (2 * SML_MAX_SLOTS)
 
-uint64_t sml_random_u64(void);
+/* ---- to peers, and to who runs the switch (switch_jobs.c) ---- */
+
+/* 0, -ENOMEM, or -EMSGSIZE. */
+int sml_peer_send(const struct sml_jobs *jobs, struct sml_peer *peer,
+		  const SmlControl__Envelope *message);
+
+/* Send Abort with this error and sentence, and end it. */
+void sml_peer_refuse(const struct sml_jobs *jobs, struct sml_peer *peer, int error,
+		     const char *text);
+
+/* To all members that are here. */
+void sml_job_send_all(const struct sml_job *job, const SmlControl__Envelope *message);
+
+uint64_t sml_jobs_random(const struct sml_jobs *jobs);
+
+__attribute__((format(printf, 2, 3))) void sml_jobs_log(const struct sml_jobs *jobs,
+							const char *format, ...);
+
+/* ---- states and ends (switch_job.c) ---- */
+
+/* A member has been added: are all here? */
+void sml_job_joined(struct sml_job *job);
+
+/* Give the job its slots in the dataplane and tell every rank. */
+void sml_job_admit(struct sml_job *job, uint32_t epoch);
+
+/* All are ready. */
+void sml_job_start(struct sml_job *job);
+
+/* A member asks to leave. */
+void sml_job_leave(struct sml_job *job, uint8_t rank);
+
+/* A member's connection has ended, or counts as ended: why says how. */
+void sml_job_lost(struct sml_peer *peer, const char *why);
+
+/* Tell every member, and give the slots back. The job is gone. */
+void sml_job_fail(struct sml_job *job, int error, const char *text);
+
+/* What is due; may end the job. And when something is. */
+void sml_job_tick(struct sml_job *job);
+uint64_t sml_job_deadline(const struct sml_job *job);
+void sml_job_forgive(struct sml_job *job, uint64_t away_ns);
+
+/* ---- messages of members (switch_messages.c) ---- */
+
+void sml_job_message(struct sml_peer *peer, const SmlControl__Envelope *message);
+
+/* Two ranks disagree: ask both. Then, when both have answered or it has taken too long, tell all.
+ */
+void sml_job_mismatch(struct sml_job *job, const struct sml_mismatch *mismatch);
+void sml_job_tell_mismatch(struct sml_job *job);
+
+/* ---- joining (switch_join.c) ---- */
+
+/* A worker asks to join. May refuse it, or fail a whole job. */
+void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Join *join);
+
+/* ---- where ranks have the slots (switch_peers.c) ---- */
 
 /* A message's peers, to be freed when it has been sent. */
 struct sml_meeting {
@@ -95,9 +159,14 @@ int sml_job_meet(struct sml_job *job);
 /* "rank 3 at 10.0.0.4, UDP port 40001" */
 void sml_job_name_stripe(const struct sml_job *job, uint32_t stripe, char *text, size_t bytes);
 
+/* A rank that has slots tells what they have done. */
+void sml_job_note_served(struct sml_peer *peer, const SmlControl__StripeStatus *served);
+
 /* What one rank is to know of all. To be freed; NULL: no memory. */
 struct sml_meeting *sml_job_describe_peers(const struct sml_job *job, uint8_t to,
 					   SmlControl__Admitted *admitted);
+
+/* ---- going on after a switch's death (switch_resume.c) ---- */
 
 /* All ranks are here and have reported: hand over, then sml_job_admit(). */
 void sml_job_resume(struct sml_job *job);
@@ -107,8 +176,12 @@ void sml_job_result(struct sml_job *job, const SmlControl__Result *result);
 
 void sml_job_free_plans(struct sml_job *job);
 
+/* ---- slots (switch_join.c) ---- */
+
 /* The packets' length is known: where the choice is the switch's, some are enough. */
 void sml_job_give_back_slots(struct sml_job *job);
+
+/* ---- where a job stands (switch_stall.c) ---- */
 
 /* Its call does not end: tell it what slots are waiting for, if it has not just been told. */
 void sml_job_tell_stalls(struct sml_job *job, struct sml_member *member);
@@ -119,6 +192,8 @@ void sml_job_pass_stalls(struct sml_job *job, uint8_t from, const SmlControl__St
 /* The job has failed: tell every member, with what slots are waiting for, and end the connections.
  */
 void sml_job_abort_all(struct sml_job *job, int error, const char *text);
+
+/* ---- results by multicast (switch_multicast.c) ---- */
 
 /* What it is to know of its group, in this message's memory. Nothing where there is none. */
 struct sml_group;
@@ -131,10 +206,14 @@ void sml_job_note_group(struct sml_job *job, uint8_t rank, bool reached);
 /* Say, once for each, whom the group does not reach, from the beginning or any more. */
 void sml_job_watch_group(struct sml_job *job);
 
+/* When to look again; UINT64_MAX: never. */
+uint64_t sml_job_watch_ends(const struct sml_job *job);
+
 /* Do results go to the rank by multicast? */
 bool sml_job_is_by_group(const struct sml_job *job, uint8_t rank);
 
-/* Give the job its slots in the dataplane and tell every rank. */
-void sml_job_admit(struct sml_job *job, uint32_t epoch);
+/* ---- for whoever asks (switch_status.c) ---- */
+
+void sml_status_send(struct sml_jobs *jobs, struct sml_peer *peer);
 
 #endif

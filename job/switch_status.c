@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What `switchml status` shows. */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "switch/control/job.h"
+#include "control/envelope.h"
+#include "job/switch_job.h"
 
 #define MAX_COUNTERS (SML_VERDICTS + 16)
 
@@ -57,14 +56,14 @@ static void describe_worker(const struct sml_job *job, uint8_t rank,
 	worker->rank = rank;
 	worker->host = (char *)(uintptr_t)member->host;
 	worker->pid = member->pid;
-	if (member->connection != NULL)
-		worker->last_seen_ms = (sml_now_ns() - member->connection->heard_ns) / 1000000u;
+	if (member->peer != NULL)
+		worker->last_seen_ms = (job->jobs->now_ns - member->peer->heard_ns) / 1000000u;
 	worker->contributions = counters->contributions[rank];
 	worker->resends = counters->resends[rank];
 	worker->by_group = sml_job_is_by_group(job, rank);
 	if (member->leaving)
 		worker->state = (char *)(uintptr_t) "leaving";
-	else if (member->connection == NULL)
+	else if (member->peer == NULL)
 		worker->state = (char *)(uintptr_t) "missing";
 	else
 		worker->state = (char *)(uintptr_t)(job->state == SML_JOB_RUNNING ? "running"
@@ -112,11 +111,11 @@ static void describe_ranks_stripes(const struct sml_job *job, struct job_status 
 
 static void describe_job(const struct sml_job *job, struct job_status *out)
 {
-	struct sml_server *server = job->server;
+	struct sml_jobs *jobs = job->jobs;
 	struct sml_job_counters counters = {0};
 
 	if (job->state >= SML_JOB_PROBING)
-		server->operations->job_counters(server->dataplane, job->rules.job, &counters);
+		jobs->operations->job_counters(jobs->dataplane, job->rules.job, &counters);
 	sml_control__job_status__init(&out->status);
 	out->status.job = (char *)(uintptr_t)job->name;
 	out->status.job_number = job->rules.job;
@@ -125,8 +124,8 @@ static void describe_job(const struct sml_job *job, struct job_status *out)
 	out->status.lanes = job->rules.lanes;
 	out->status.slots = (uint32_t)(job->rules.head_slots + job->rules.data_slots);
 	out->status.state = (char *)(uintptr_t)state_of(job);
-	if (server->group.bytes > 0) {
-		struct sml_group group = sml_group_of_job(&server->group, job->place);
+	if (jobs->config.group.bytes > 0) {
+		struct sml_group group = sml_group_of_job(&jobs->config.group, job->place);
 
 		sml_group_text(&group, out->group);
 		out->status.group = out->group;
@@ -139,7 +138,7 @@ static void describe_job(const struct sml_job *job, struct job_status *out)
 	out->status.n_workers = job->n_ranks;
 	out->status.stripes = job->stripes;
 	out->status.served = out->served_list;
-	if (sml_server_is_rendezvous(server))
+	if (jobs->operations->ranks_have_slots)
 		describe_ranks_stripes(job, out);
 	else
 		describe_stripe(job, &counters, out);
@@ -148,11 +147,11 @@ static void describe_job(const struct sml_job *job, struct job_status *out)
 	out->status.n_counters = out->counters.n;
 }
 
-static void describe_dataplane(struct sml_server *server, struct counters *out)
+static void describe_dataplane(struct sml_jobs *jobs, struct counters *out)
 {
 	struct sml_dataplane_counters counters;
 
-	server->operations->counters(server->dataplane, &counters);
+	jobs->operations->counters(jobs->dataplane, &counters);
 	add_verdicts(out, counters.verdicts);
 	add_counter(out, "packets-received", counters.packets_received);
 	add_counter(out, "packets-sent", counters.packets_sent);
@@ -162,46 +161,43 @@ static void describe_dataplane(struct sml_server *server, struct counters *out)
 	add_counter(out, "probes", counters.probes);
 	add_counter(out, "socket-drops", counters.socket_drops);
 	add_counter(out, "send-drops", counters.send_drops);
-	add_counter(out, "connections-refused", server->n_refused);
-	add_counter(out, "connections-evicted", server->n_evicted);
+	add_counter(out, "connections-refused", jobs->n_refused);
+	add_counter(out, "connections-evicted", jobs->n_evicted);
 	add_counter(out, "bad-checksums", counters.bad_checksums);
 }
 
-void sml_status_send(struct sml_server *server, struct sml_connection *connection)
+void sml_status_send(struct sml_jobs *jobs, struct sml_peer *peer)
 {
-	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
 	SmlControl__Status status = SML_CONTROL__STATUS__INIT;
-	struct job_status *jobs = calloc(server->n_jobs + 1, sizeof(*jobs));
+	struct job_status *all = calloc(jobs->n_jobs + 1, sizeof(*all));
 	SmlControl__JobStatus *list[SML_MAX_JOBS];
 	struct counters counters = {.n = 0};
 	size_t n = 0;
 
-	if (jobs == NULL) {
-		sml_connection_refuse(connection, SML_ERROR_REFUSED, "the switch has no memory");
+	if (all == NULL) {
+		sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED, "the switch has no memory");
 		return;
 	}
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
-		if (server->jobs[i] == NULL)
+		if (jobs->jobs[i] == NULL)
 			continue;
-		describe_job(server->jobs[i], &jobs[n]);
-		list[n] = &jobs[n].status;
+		describe_job(jobs->jobs[i], &all[n]);
+		list[n] = &all[n].status;
 		n++;
 	}
-	describe_dataplane(server, &counters);
+	describe_dataplane(jobs, &counters);
 	status.version = (char *)(uintptr_t)SML_VERSION_STRING;
-	status.dataplane = (char *)(uintptr_t)server->operations->name;
-	status.slots = server->config.max_slots;
-	status.slots_in_use = server->slots_in_use;
-	status.max_jobs = server->config.max_jobs;
-	status.uptime_ms = (sml_now_ns() - server->begun_ns) / 1000000u;
+	status.dataplane = (char *)(uintptr_t)jobs->operations->name;
+	status.slots = jobs->config.max_slots;
+	status.slots_in_use = jobs->slots_in_use;
+	status.max_jobs = jobs->config.max_jobs;
+	status.uptime_ms = (jobs->now_ns - jobs->begun_ns) / 1000000u;
 	status.jobs = list;
 	status.n_jobs = n;
 	status.counters = counters.list;
 	status.n_counters = counters.n;
-	message.body_case = SML_CONTROL__ENVELOPE__BODY_STATUS;
-	message.status = &status;
-	if (sml_connection_send(connection, &message) < 0)
-		sml_connection_refuse(connection, SML_ERROR_REFUSED,
-				      "there is too much to say for one message, or no memory");
-	free(jobs);
+	if (sml_peer_send(jobs, peer, sml_envelope(STATUS, status, &status)) < 0)
+		sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED,
+				"there is too much to say for one message, or no memory");
+	free(all);
 }

@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "switch/control/job.h"
-#include "switch/control/text.h"
+#include "control/envelope.h"
+#include "control/text.h"
+#include "job/switch_job.h"
 
 #define MIN_HEAD_SLOTS 2
 #define MIN_DATA_SLOTS 8
@@ -33,12 +34,12 @@ struct term {
  * by taking over from others that have died. A job that begins is one stripe here:
  * where ranks name the same switches in another order, they meet and are told.
  */
-static struct sml_job *find_job(struct sml_server *server, const SmlControl__Join *join)
+static struct sml_job *find_job(struct sml_jobs *jobs, const SmlControl__Join *join)
 {
 	struct sml_job *other = NULL;
 
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
-		struct sml_job *job = server->jobs[i];
+		struct sml_job *job = jobs->jobs[i];
 
 		if (job == NULL || strcmp(job->name, join->job) != 0)
 			continue;
@@ -53,7 +54,7 @@ static struct sml_job *find_job(struct sml_server *server, const SmlControl__Joi
  * Another version of these very messages: nothing else in them can be relied on.
  * Ranks that wait for this one would wait in vain.
  */
-static void refuse_version(struct sml_job *job, struct sml_connection *connection,
+static void refuse_version(struct sml_jobs *jobs, struct sml_job *job, struct sml_peer *peer,
 			   const SmlControl__Join *join)
 {
 	char text[SML_TEXT_BYTES], version[SML_VERSION_BYTES], others[64] = "the switch";
@@ -66,13 +67,13 @@ static void refuse_version(struct sml_job *job, struct sml_connection *connectio
 		 "(%s): install the same release on all",
 		 join->rank, join->protocol, version, others, (unsigned)SML_CONTROL_PROTOCOL,
 		 SML_VERSION_STRING);
-	sml_connection_refuse(connection, SML_ERROR_VERSION, text);
+	sml_peer_refuse(jobs, peer, SML_ERROR_VERSION, text);
 	if (job != NULL && job->state == SML_JOB_JOINING)
 		sml_job_fail(job, SML_ERROR_VERSION, text);
 }
 
 /* Refused to the newcomer alone: NULL, or the sentence. */
-static const char *own_mistake(const struct sml_server *server, const SmlControl__Join *join,
+static const char *own_mistake(const struct sml_jobs *jobs, const SmlControl__Join *join,
 			       char *text, size_t bytes)
 {
 	if (join->world_size < 1 || join->world_size > SML_MAX_RANKS)
@@ -84,12 +85,12 @@ static const char *own_mistake(const struct sml_server *server, const SmlControl
 	else if (join->shards < 1 || join->shards > SML_MAX_SHARDS)
 		snprintf(text, bytes, "%u shards are not between 1 and %d", join->shards,
 			 SML_MAX_SHARDS);
-	else if (sml_server_is_rendezvous(server) && join->n_stripe_ports == 0)
+	else if (jobs->operations->ranks_have_slots && join->n_stripe_ports == 0)
 		snprintf(text, bytes,
 			 "rank 0 runs no switch here: its job's ranks embed it; leave "
 			 "SWITCHML_SWITCH unset on rank %u, too, or set it on all",
 			 join->rank);
-	else if (!sml_server_is_rendezvous(server) && join->n_stripe_ports > 0)
+	else if (!jobs->operations->ranks_have_slots && join->n_stripe_ports > 0)
 		snprintf(
 			text, bytes,
 			"this is a switch, and rank %u takes it for rank 0: set SWITCHML_SWITCH to "
@@ -156,20 +157,20 @@ static const char *disagreement(const struct sml_job *job, const SmlControl__Joi
 	return NULL;
 }
 
-static struct sml_job *new_job(struct sml_server *server, const SmlControl__Join *join)
+static struct sml_job *new_job(struct sml_jobs *jobs, const SmlControl__Join *join)
 {
 	struct sml_job *job = calloc(1, sizeof(*job));
 	uint32_t place = 0;
 
 	if (job == NULL)
 		return NULL;
-	while (server->jobs[place] != NULL)
+	while (jobs->jobs[place] != NULL)
 		place++;
-	job->server = server;
+	job->jobs = jobs;
 	job->place = place;
 	job->n_ranks = (uint8_t)join->world_size;
 	job->first_rank = (uint8_t)join->rank;
-	job->begun_ns = job->waiting_told_ns = sml_now_ns();
+	job->begun_ns = job->waiting_told_ns = jobs->now_ns;
 	job->shards = join->shards;
 	job->head_slots_wanted = join->head_slots;
 	job->data_slots_wanted = join->data_slots;
@@ -179,18 +180,18 @@ static struct sml_job *new_job(struct sml_server *server, const SmlControl__Join
 	job->resumes = join->resume != NULL;
 	snprintf(job->name, sizeof(job->name), "%s", join->job);
 	snprintf(job->library_version, sizeof(job->library_version), "%s", join->library_version);
-	server->jobs[place] = job;
-	server->n_jobs++;
+	jobs->jobs[place] = job;
+	jobs->n_jobs++;
 	return job;
 }
 
-static void describe_use(const struct sml_server *server, char *text, size_t bytes)
+static void describe_use(const struct sml_jobs *jobs, char *text, size_t bytes)
 {
 	size_t used = 0;
 
 	text[0] = '\0';
 	for (uint32_t i = 0; i < SML_MAX_JOBS && used < bytes; i++) {
-		const struct sml_job *job = server->jobs[i];
+		const struct sml_job *job = jobs->jobs[i];
 
 		if (job == NULL || !job->has_pool)
 			continue;
@@ -201,10 +202,9 @@ static void describe_use(const struct sml_server *server, char *text, size_t byt
 }
 
 /* As many slots as are wanted, or as there are; fewer than the least is a refusal. */
-static const char *take_slots(struct sml_server *server, struct sml_job *job, char *text,
-			      size_t bytes)
+static const char *take_slots(struct sml_jobs *jobs, struct sml_job *job, char *text, size_t bytes)
 {
-	uint32_t unused = server->config.max_slots - server->slots_in_use;
+	uint32_t unused = jobs->config.max_slots - jobs->slots_in_use;
 	/* A job has no more than its packets can name and its ranks can keep. */
 	uint32_t free_slots = unused < SML_MAX_SLOTS ? unused : SML_MAX_SLOTS;
 	uint32_t least_head = MIN_HEAD_SLOTS > job->shards ? MIN_HEAD_SLOTS : job->shards;
@@ -216,12 +216,12 @@ static const char *take_slots(struct sml_server *server, struct sml_job *job, ch
 	char use[SML_TEXT_BYTES / 2];
 
 	if (free_slots < least_head + least_data) {
-		describe_use(server, use, sizeof(use));
+		describe_use(jobs, use, sizeof(use));
 		snprintf(text, bytes,
 			 "the switch's pool is full: job \"%s\" needs at least %u slots, %u of %u "
 			 "are free (in use: %s); wait for a job to end, or start the switch with "
 			 "more --slots",
-			 job->name, least_head + least_data, free_slots, server->config.max_slots,
+			 job->name, least_head + least_data, free_slots, jobs->config.max_slots,
 			 use);
 		return text;
 	}
@@ -231,7 +231,7 @@ static const char *take_slots(struct sml_server *server, struct sml_job *job, ch
 		data = free_slots - head;
 	job->rules.head_slots = (uint16_t)head;
 	job->rules.data_slots = (uint16_t)data;
-	server->slots_in_use += head + data;
+	jobs->slots_in_use += head + data;
 	job->has_pool = true;
 	return NULL;
 }
@@ -260,7 +260,7 @@ void sml_job_give_back_slots(struct sml_job *job)
 		data = job->shards;
 	if (data >= rules->data_slots)
 		return;
-	job->server->slots_in_use -= rules->data_slots - data;
+	job->jobs->slots_in_use -= rules->data_slots - data;
 	rules->data_slots = (uint16_t)data;
 }
 
@@ -280,22 +280,21 @@ static SmlControl__Join *copy_join(const SmlControl__Join *join)
 }
 
 /* False: no memory for what it reports. */
-static bool add_member(struct sml_job *job, struct sml_connection *connection,
-		       const SmlControl__Join *join)
+static bool add_member(struct sml_job *job, struct sml_peer *peer, const SmlControl__Join *join)
 {
 	struct sml_member *member = &job->members[join->rank];
 
-	member->connection = connection;
+	member->peer = peer;
 	member->pid = join->pid;
 	member->lanes = join->lanes;
 	member->heartbeat_ms = join->heartbeat_ms;
-	if (member->heartbeat_ms > job->server->config.heartbeat_ms)
-		member->heartbeat_ms = job->server->config.heartbeat_ms;
+	if (member->heartbeat_ms > job->jobs->config.heartbeat_ms)
+		member->heartbeat_ms = job->jobs->config.heartbeat_ms;
 	if (member->heartbeat_ms < 500)
 		member->heartbeat_ms = 500;
 	sml_text_copy(member->host, sizeof(member->host), join->host);
-	connection->job = job;
-	connection->rank = (uint8_t)join->rank;
+	peer->job = job;
+	peer->rank = (uint8_t)join->rank;
 	job->n_members++;
 	if (join->n_stripe_ports > 0)
 		sml_job_note_peer(member, join);
@@ -306,41 +305,42 @@ static bool add_member(struct sml_job *job, struct sml_connection *connection,
 }
 
 /* A job that nobody has joined yet: is there room for it? */
-static struct sml_job *admit(struct sml_server *server, struct sml_connection *connection,
+static struct sml_job *admit(struct sml_jobs *jobs, struct sml_peer *peer,
 			     const SmlControl__Join *join)
 {
 	char text[SML_TEXT_BYTES];
 	struct sml_job *job;
 
-	if (server->n_jobs >= server->config.max_jobs || server->n_jobs >= SML_MAX_JOBS) {
+	if (jobs->n_jobs >= jobs->config.max_jobs || jobs->n_jobs >= SML_MAX_JOBS) {
 		snprintf(text, sizeof(text),
 			 "the switch has all the jobs it takes (%u): wait for one to end, or start "
 			 "the switch with more --jobs",
-			 server->n_jobs);
-		sml_connection_refuse(connection, SML_ERROR_REFUSED, text);
+			 jobs->n_jobs);
+		sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED, text);
 		return NULL;
 	}
-	job = new_job(server, join);
+	job = new_job(jobs, join);
 	if (job == NULL) {
-		sml_connection_refuse(connection, SML_ERROR_REFUSED, "the switch has no memory");
+		sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED, "the switch has no memory");
 		return NULL;
 	}
-	if (take_slots(server, job, text, sizeof(text)) != NULL) {
-		sml_connection_refuse(connection, SML_ERROR_REFUSED, text);
+	if (take_slots(jobs, job, text, sizeof(text)) != NULL) {
+		sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED, text);
 		sml_job_fail(job, SML_ERROR_REFUSED, text);
 		return NULL;
 	}
 	return job;
 }
 
-static bool rank_is_free(struct sml_job *job, struct sml_connection *connection, uint32_t rank)
+static bool rank_is_free(struct sml_jobs *jobs, struct sml_job *job, struct sml_peer *peer,
+			 uint32_t rank)
 {
 	const struct sml_member *member = &job->members[rank];
 	char text[SML_TEXT_BYTES];
 
-	if (job->state == SML_JOB_JOINING && member->connection == NULL)
+	if (job->state == SML_JOB_JOINING && member->peer == NULL)
 		return true;
-	if (member->connection != NULL || member->leaving)
+	if (member->peer != NULL || member->leaving)
 		snprintf(text, sizeof(text),
 			 "rank %u of job \"%s\" is taken by host %s (pid %u): is the job running "
 			 "already? Give this one another name (SWITCHML_JOB) or rank",
@@ -350,53 +350,52 @@ static bool rank_is_free(struct sml_job *job, struct sml_connection *connection,
 			 "job \"%s\" is running already, without a place for rank %u: give this "
 			 "one another name (SWITCHML_JOB)",
 			 job->name, rank);
-	sml_connection_refuse(connection, SML_ERROR_REFUSED, text);
+	sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED, text);
 	return false;
 }
 
 /* This switch lives, and has told the others that this rank is dead: it must not go on. */
-static bool has_failed_here(const struct sml_server *server, const SmlControl__Join *join)
+static bool has_failed_here(const struct sml_jobs *jobs, const SmlControl__Join *join)
 {
 	for (uint32_t i = 0; join->resume != NULL && i < SML_FAILED_TAGS; i++)
-		if (i < server->n_failed && server->failed_tags[i] == join->resume->tag)
+		if (i < jobs->n_failed && jobs->failed_tags[i] == join->resume->tag)
 			return true;
 	return false;
 }
 
-void sml_job_join(struct sml_server *server, struct sml_connection *connection,
-		  const SmlControl__Join *join)
+void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Join *join)
 {
-	struct sml_job *job = find_job(server, join);
+	struct sml_job *job = find_job(jobs, join);
 	char text[SML_TEXT_BYTES];
 
 	if (join->protocol != SML_CONTROL_PROTOCOL) {
-		refuse_version(job, connection, join);
+		refuse_version(jobs, job, peer, join);
 		return;
 	}
-	if (own_mistake(server, join, text, sizeof(text)) != NULL) {
-		sml_connection_refuse(connection, SML_ERROR_REFUSED, text);
+	if (own_mistake(jobs, join, text, sizeof(text)) != NULL) {
+		sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED, text);
 		return;
 	}
-	if (has_failed_here(server, join)) {
+	if (has_failed_here(jobs, join)) {
 		snprintf(text, sizeof(text),
 			 "the switch lost the connection of rank %u and has ended job \"%s\" for "
 			 "all ranks: start the job again",
 			 join->rank, join->job);
-		sml_connection_refuse(connection, SML_ERROR_RANK_DIED, text);
+		sml_peer_refuse(jobs, peer, SML_ERROR_RANK_DIED, text);
 		return;
 	}
 	if (job == NULL)
-		job = admit(server, connection, join);
+		job = admit(jobs, peer, join);
 	if (job == NULL)
 		return;
 	if (job->state == SML_JOB_JOINING && disagreement(job, join, text, sizeof(text)) != NULL) {
-		sml_connection_refuse(connection, SML_ERROR_MISMATCH, text);
+		sml_peer_refuse(jobs, peer, SML_ERROR_MISMATCH, text);
 		sml_job_fail(job, SML_ERROR_MISMATCH, text);
 		return;
 	}
-	if (!rank_is_free(job, connection, join->rank))
+	if (!rank_is_free(jobs, job, peer, join->rank))
 		return;
-	if (!add_member(job, connection, join))
+	if (!add_member(job, peer, join))
 		sml_job_fail(job, SML_ERROR_REFUSED, "the switch has no memory for a report");
 	else
 		sml_job_joined(job);

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a dataplane is to the control plane: a place where jobs' slots live and
+ * packets are answered. Bytes in, core call, verdict out: nothing else. To add
+ * one, fill in this table (switch/udp/dataplane.c is the model) and name it in
+ * cmd/switch.c.
+ *
+ * All calls come from the control thread. A call returns when every thread of
+ * the dataplane has seen what it changed, so memory can be freed after it.
+ */
+#ifndef SML_JOB_DATAPLANE_H
+#define SML_JOB_DATAPLANE_H
+
+#include "core/pool.h"
+#include "net/group.h"
+
+/* Job numbers are random, but for the low bits: they are the job's place. */
+#define SML_MAX_JOBS 256
+
+struct sml_dataplane;
+struct sml_dataplane_config; /* switch/dataplane.h: what open() needs to know */
+
+/* Two ranks disagree about what a slot's use is. */
+struct sml_mismatch {
+	uint32_t job;
+	uint16_t slot;
+	uint32_t use, chunk;
+	uint8_t ranks[2];
+};
+
+/* What the newest use of a slot lacks. */
+struct sml_slot_progress {
+	uint16_t slot;
+	uint32_t use;
+	uint64_t missing; /* bit r: rank r has not contributed; 0: complete */
+};
+
+struct sml_job_counters {
+	uint64_t verdicts[SML_VERDICTS];
+	uint64_t contributions[SML_MAX_RANKS];
+	uint64_t resends[SML_MAX_RANKS];
+};
+
+struct sml_dataplane_counters {
+	uint64_t verdicts[SML_VERDICTS]; /* of packets that belong to no job, too */
+	uint64_t packets_received, packets_sent;
+	uint64_t packets_multicast; /* of those sent */
+	uint64_t bytes_received, bytes_sent;
+	uint64_t probes;
+	uint64_t socket_drops;	/* the kernel had no room for them */
+	uint64_t send_drops;	/* the socket was full for too long */
+	uint64_t bad_checksums; /* where the kernel has not looked at them before */
+};
+
+struct sml_dataplane_operations {
+	const char *name;
+	bool ranks_have_slots; /* none are here: sml_dataplane_ranks */
+	uint32_t max_lanes;    /* of a job; 0: as the packet format has it */
+	int (*open)(struct sml_dataplane **opened, const struct sml_dataplane_config *config,
+		    char *error_text, size_t error_bytes);
+	void (*close)(struct sml_dataplane *dataplane);
+	/* 0, -ENOMEM, or -ENOSPC: the slots are in pieces. Probes are answered from now on. */
+	int (*add_job)(struct sml_dataplane *dataplane, const struct sml_pool_rules *rules);
+	/* All addresses are known: contributions are taken. 0, or a negative errno. */
+	int (*start_job)(struct sml_dataplane *dataplane, uint32_t job);
+	void (*remove_job)(struct sml_dataplane *dataplane, uint32_t job);
+	/*
+	 * Why the rank's address is not known: the rest of a sentence that begins with
+	 * the rank. NULL: it is.
+	 */
+	const char *(*misses_address)(struct sml_dataplane *dataplane, uint32_t job, uint8_t rank);
+	/*
+	 * Before start_job: the rank has seen what is sent to the job's group. Results go to it
+	 * that way, until it does without too many of them. NULL: no multicast here.
+	 */
+	void (*reaches_by_group)(struct sml_dataplane *dataplane, uint32_t job, uint8_t rank);
+	/* The ranks that are reached so, bit by rank. */
+	uint64_t (*reached_by_group)(struct sml_dataplane *dataplane, uint32_t job);
+	/* For the ready line: "1 thread", "xdp (native) on eth0". */
+	void (*describe)(struct sml_dataplane *dataplane, char *text, size_t bytes);
+	/* Packets of so many bytes that each of n_ranks may have in flight. */
+	uint32_t (*window)(struct sml_dataplane *dataplane, uint32_t packet_bytes,
+			   uint32_t n_ranks);
+	/*
+	 * Must workers send packets one by one? Where super-packets (UDP_SEGMENT) can
+	 * come this far, and only the stack would cut them up. NULL: no.
+	 */
+	bool (*wants_single_packets)(struct sml_dataplane *dataplane);
+	void (*job_counters)(struct sml_dataplane *dataplane, uint32_t job,
+			     struct sml_job_counters *counters);
+	/*
+	 * Of all slots that have been used, in no order; at most n of them. Returns
+	 * how many. Costs each thread one look at its slots of this job.
+	 */
+	uint32_t (*slot_states)(struct sml_dataplane *dataplane, uint32_t job,
+				struct sml_slot_progress *states, uint32_t n);
+	void (*counters)(struct sml_dataplane *dataplane, struct sml_dataplane_counters *counters);
+};
+
+/* None: the ranks have the slots, and only the control plane is here (switch_ranks.c). */
+extern const struct sml_dataplane_operations sml_dataplane_ranks;
+
+#endif

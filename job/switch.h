@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The jobs of one switch: who may join, which slots a job has, what a death does,
+ * and when all that happens. Sans I/O: no sockets, no clock, no threads. The
+ * switch's control server drives it with libevent (switch/control/), a simulator
+ * with its own network and clock, a fuzzer with bytes.
+ *
+ *	in    a message of a peer        sml_jobs_message()
+ *	      a connection has ended     sml_jobs_lost()
+ *	      two ranks disagree         sml_jobs_mismatch()
+ *	      the deadline has passed    sml_jobs_tick()
+ *	out   send, end, log, randomness struct sml_jobs_output
+ *	      a job's slots              struct sml_dataplane_operations
+ *	      the next deadline          sml_jobs_deadline()
+ *
+ * A driver embeds one struct sml_peer in each of its connections, and finds the
+ * connection of a peer by its place in it. Outputs are called from within inputs,
+ * and must not call back in: a driver that loses a connection while it sends
+ * remembers that, and says so in its next turn.
+ *
+ * Each input has the time, nanoseconds of any monotonic clock, which never runs
+ * backwards. Memory comes from malloc(); where there is none, a job fails or a
+ * peer is refused, in words.
+ *
+ * The invariant: a peer is in at most one job, and each job knows exactly the
+ * peers that know it. What a peer says, or leaves undone, never ends the process.
+ */
+#ifndef SML_JOB_SWITCH_H
+#define SML_JOB_SWITCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "control.pb-c.h"
+#include "job/dataplane.h"
+
+/* Two looks at deadlines are at most so far apart. */
+#define SML_TICK_NS	100000000ull
+#define SML_FAILED_TAGS 256
+/* A sentence for people. */
+#define SML_TEXT_BYTES 512
+
+struct sml_job;
+
+/* A connection, as the jobs see it. Zeroed, but for what the driver knows. */
+struct sml_peer {
+	/* The driver's, before the first message: where it is; 0 bytes: not an IP address. */
+	uint8_t address[16], address_bytes;
+	bool is_local; /* on this host */
+	/* The jobs'. */
+	uint64_t heard_ns;   /* its last message; or, from the driver, when it came */
+	struct sml_job *job; /* NULL: not joined (yet, or any more) */
+	uint8_t rank;
+};
+
+struct sml_jobs_output {
+	/* Queue a message. 0; -ENOMEM; or -EMSGSIZE: too long for one. */
+	int (*send)(struct sml_peer *peer, const SmlControl__Envelope *message);
+	/* Close it once all is sent, and the peer has had time to read it. It is heard no more. */
+	void (*end)(struct sml_peer *peer);
+	/* Does it read what it is sent? What it need not know is not said to one that doesn't. */
+	bool (*listens)(const struct sml_peer *peer);
+	/* Secrets are made of these. */
+	uint64_t (*random_u64)(void *context);
+	/* A line for whoever runs the switch. */
+	void (*log)(void *context, const char *line);
+};
+
+struct sml_jobs_config {
+	uint32_t max_slots, max_jobs;
+	uint32_t heartbeat_ms;	/* the most that a worker may ask for */
+	uint32_t local_stripes; /* where ranks have the slots: enough for ranks of one host; 0: any
+				 */
+	struct sml_group group; /* of the first job's results; none: no multicast */
+	uint16_t data_port;
+	int debug;
+};
+
+struct sml_jobs {
+	/* Set by the driver, before sml_jobs_init(). */
+	struct sml_jobs_config config;
+	const struct sml_jobs_output *output;
+	void *context; /* of output->random_u64 and log */
+	const struct sml_dataplane_operations *operations;
+	struct sml_dataplane *dataplane;
+	/* The driver's own, for the status. */
+	uint64_t n_refused, n_evicted;
+
+	uint64_t now_ns; /* of the input that is being handled */
+	uint64_t begun_ns;
+	struct sml_job *jobs[SML_MAX_JOBS];
+	uint32_t n_jobs, slots_in_use;
+	/* Tags of jobs that failed here, newest last: their ranks must not go on here. */
+	uint64_t failed_tags[SML_FAILED_TAGS];
+	uint32_t n_failed;
+};
+
+/* The driver's members are set, the others zero. */
+void sml_jobs_init(struct sml_jobs *jobs, uint64_t now_ns);
+
+/* May refuse the peer, end it, or fail its job. */
+void sml_jobs_message(struct sml_jobs *jobs, struct sml_peer *peer,
+		      const SmlControl__Envelope *message, uint64_t now_ns);
+
+/* A connection has ended: why says how. The peer is in no job any more. */
+void sml_jobs_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why, uint64_t now_ns);
+
+/* Two ranks disagree, says the dataplane: ask both what they believe, then tell all. */
+void sml_jobs_mismatch(struct sml_jobs *jobs, const struct sml_mismatch *mismatch, uint64_t now_ns);
+
+/* What is due. Earlier than the deadline, nothing. */
+void sml_jobs_tick(struct sml_jobs *jobs, uint64_t now_ns);
+
+/* When there is something to do unless a message comes first; UINT64_MAX: nothing. */
+uint64_t sml_jobs_deadline(const struct sml_jobs *jobs);
+
+/*
+ * The switch has not looked for so long, and nobody was heard: bounds begin that much
+ * later. The driver sees to the peers' heard_ns.
+ */
+void sml_jobs_forgive(struct sml_jobs *jobs, uint64_t away_ns);
+
+/* All jobs fail: the switch ends. */
+void sml_jobs_stop(struct sml_jobs *jobs, uint64_t now_ns);
+
+#endif

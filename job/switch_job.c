@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A job's states and ends: see switch_job.h. A function that may end the job says so
+ * where it is declared; after it, nobody may look at the job any more.
+ */
+#include "job/switch_job.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/envelope.h"
+
+#define PROBING_NS	 (20 * SML_SECOND_NS)
+#define MISMATCH_WAIT_NS (2 * SML_SECOND_NS)
+/* Ranks that come to go on here wait so long for the others, then look elsewhere together. */
+#define RESUME_WAIT_NS (5 * SML_SECOND_NS)
+
+void sml_job_send_all(const struct sml_job *job, const SmlControl__Envelope *message)
+{
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].peer != NULL)
+			(void)sml_peer_send(job->jobs, job->members[rank].peer, message);
+}
+
+/* What holds between two inputs, whatever has been said. */
+static void check(const struct sml_job *job)
+{
+	unsigned n_members = 0, n_ready = 0, n_leaving = 0;
+
+	for (uint8_t rank = 0; rank < job->n_ranks; rank++) {
+		const struct sml_member *member = &job->members[rank];
+
+		n_members += member->peer != NULL;
+		n_ready += member->ready;
+		n_leaving += member->leaving;
+		sml_assert(member->peer == NULL ||
+			   (member->peer->job == job && member->peer->rank == rank));
+		/* Without its connection there is only who has asked to leave. */
+		sml_assert(job->state == SML_JOB_JOINING || member->peer != NULL ||
+			   member->leaving);
+		sml_assert(!job->resumes || member->peer == NULL || member->resume != NULL);
+	}
+	sml_assert(job->state != SML_JOB_JOINING || n_members == job->n_members);
+	sml_assert(job->state == SML_JOB_JOINING || job->n_members == job->n_ranks);
+	sml_assert(n_ready == job->n_ready && n_leaving == job->n_leaving);
+	sml_assert((job->state >= SML_JOB_RUNNING) == (n_ready == job->n_ranks));
+	sml_assert((job->state == SML_JOB_LEAVING) == (n_leaving > 0));
+	sml_assert(job->has_pool && job->jobs->jobs[job->place] == job);
+}
+
+/* ---- the end ---- */
+
+static void close_job(struct sml_job *job)
+{
+	struct sml_jobs *jobs = job->jobs;
+
+	if (job->state >= SML_JOB_PROBING)
+		jobs->operations->remove_job(jobs->dataplane, job->rules.job);
+	if (job->has_pool)
+		jobs->slots_in_use -= (uint32_t)(job->rules.head_slots + job->rules.data_slots);
+	jobs->jobs[job->place] = NULL;
+	jobs->n_jobs--;
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		sml_control__join__free_unpacked(job->members[rank].resume, NULL);
+	sml_job_free_plans(job);
+	free(job->secrets);
+	free(job);
+}
+
+void sml_job_fail(struct sml_job *job, int error, const char *text)
+{
+	if (job->jobs->config.debug >= 1)
+		sml_jobs_log(job->jobs, "job \"%s\" failed: %s", job->name, text);
+	if (job->state >= SML_JOB_PROBING)
+		job->jobs->failed_tags[job->jobs->n_failed++ % SML_FAILED_TAGS] = job->rules.tag;
+	sml_job_abort_all(job, error, text);
+	close_job(job);
+}
+
+/*
+ * Not all ranks have come here to go on: the connections end without a word of
+ * failure, and they try the next address together.
+ */
+static void give_up_resuming(struct sml_job *job)
+{
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		struct sml_peer *peer = job->members[rank].peer;
+
+		if (peer == NULL)
+			continue;
+		peer->job = NULL;
+		job->jobs->output->end(peer);
+	}
+	close_job(job);
+}
+
+static void send_left(const struct sml_job *job, struct sml_peer *peer)
+{
+	SmlControl__Left left = SML_CONTROL__LEFT__INIT;
+
+	(void)sml_peer_send(job->jobs, peer, sml_envelope(LEFT, left, &left));
+}
+
+static void all_have_left(struct sml_job *job)
+{
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		struct sml_peer *peer = job->members[rank].peer;
+
+		if (peer == NULL)
+			continue;
+		send_left(job, peer);
+		peer->job = NULL;
+	}
+	close_job(job);
+}
+
+/* Before all ranks are here. It may come again: launchers restart what fails early. */
+static void forget_member(struct sml_job *job, uint8_t gone)
+{
+	sml_control__join__free_unpacked(job->members[gone].resume, NULL);
+	memset(&job->members[gone], 0, sizeof(job->members[gone]));
+	job->n_members--;
+	if (job->n_members == 0) {
+		close_job(job);
+		return;
+	}
+	for (uint8_t rank = 0; job->first_rank == gone && rank < job->n_ranks; rank++)
+		if (job->members[rank].peer != NULL)
+			job->first_rank = rank;
+}
+
+/* Nobody has begun: there is no barrier to wait for, and maybe nobody to tell. */
+static void leave_before_start(struct sml_job *job, uint8_t rank)
+{
+	struct sml_member *member = &job->members[rank];
+	struct sml_peer *peer = member->peer;
+	char text[SML_TEXT_BYTES];
+
+	send_left(job, peer);
+	if (job->state == SML_JOB_JOINING) {
+		peer->job = NULL;
+		forget_member(job, rank);
+		return;
+	}
+	snprintf(text, sizeof(text), "rank %u (host %s, pid %u) left before the job had begun",
+		 rank, member->host, member->pid);
+	sml_job_fail(job, SML_ERROR_ABORTED, text);
+}
+
+void sml_job_leave(struct sml_job *job, uint8_t rank)
+{
+	struct sml_member *member = &job->members[rank];
+
+	if (member->leaving)
+		return;
+	if (job->state < SML_JOB_RUNNING) {
+		leave_before_start(job, rank);
+		return;
+	}
+	member->leaving = true;
+	job->n_leaving++;
+	job->state = SML_JOB_LEAVING;
+	if (job->n_leaving == job->n_ranks)
+		all_have_left(job);
+}
+
+void sml_job_lost(struct sml_peer *peer, const char *why)
+{
+	struct sml_job *job = peer->job;
+	struct sml_member *member = &job->members[peer->rank];
+	char text[SML_TEXT_BYTES];
+
+	peer->job = NULL;
+	member->peer = NULL;
+	member->heard_ns = peer->heard_ns;
+	if (member->leaving)
+		return; /* it had asked: the others' barrier goes on without it */
+	if (job->state == SML_JOB_JOINING) {
+		forget_member(job, peer->rank);
+		return;
+	}
+	if (job->state == SML_JOB_HANDING_OVER) {
+		give_up_resuming(job);
+		return;
+	}
+	if (job->jobs->operations->ranks_have_slots && peer->rank < job->stripes)
+		snprintf(text, sizeof(text),
+			 "rank %u (host %s, pid %u) died, and stripe %u of the job with it: %s",
+			 peer->rank, member->host, member->pid, peer->rank, why);
+	else
+		snprintf(text, sizeof(text), "rank %u (host %s, pid %u) died: %s", peer->rank,
+			 member->host, member->pid, why);
+	sml_job_fail(job, SML_ERROR_RANK_DIED, text);
+}
+
+/* ---- the beginning ---- */
+
+static uint32_t round_down_lanes(uint32_t lanes)
+{
+	static const uint16_t counts[] = SML_LANE_COUNTS;
+	uint32_t best = counts[0];
+
+	for (unsigned i = 0; counts[i] != 0 && counts[i] <= lanes; i++)
+		best = counts[i];
+	return best;
+}
+
+static uint32_t least_lanes(const struct sml_job *job)
+{
+	uint32_t most = job->jobs->operations->max_lanes;
+	uint32_t lanes = most ? most : SML_MAX_LANES;
+
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].lanes < lanes)
+			lanes = job->members[rank].lanes;
+	return round_down_lanes(lanes);
+}
+
+/* Ranks of all jobs, who share the dataplane's buffers. */
+static uint32_t count_ranks(const struct sml_jobs *jobs)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
+		if (jobs->jobs[i] != NULL)
+			n += jobs->jobs[i]->n_ranks;
+	return n;
+}
+
+static void send_admitted(struct sml_job *job, uint8_t rank)
+{
+	struct sml_jobs *jobs = job->jobs;
+	SmlControl__Admitted admitted = SML_CONTROL__ADMITTED__INIT;
+	SmlControl__TicketMap maps[SML_STREAMS], *list[SML_STREAMS];
+	SmlControl__Group group_message = SML_CONTROL__GROUP__INIT;
+	struct sml_group group;
+	struct sml_meeting *meeting = NULL;
+
+	admitted.job_number = job->rules.job;
+	admitted.epoch = job->rules.epoch;
+	admitted.cookie = job->rules.cookies[rank];
+	admitted.tag = job->rules.tag;
+	admitted.lanes = job->rules.lanes;
+	admitted.head_slots = job->rules.head_slots;
+	admitted.data_slots = job->rules.data_slots;
+	admitted.shards = job->rules.n_shards;
+	admitted.data_port = jobs->config.data_port;
+	admitted.window_packets = jobs->operations->window(
+		jobs->dataplane, SML_HEADER_BYTES + 4u * job->rules.lanes, count_ranks(jobs));
+	admitted.dataplane = (char *)(uintptr_t)jobs->operations->name;
+	admitted.stall_reports = true;
+	if (jobs->operations->ranks_have_slots)
+		meeting = sml_job_describe_peers(job, rank, &admitted);
+	sml_job_describe_group(job, &group, &group_message, &admitted);
+	admitted.single_packets = jobs->operations->wants_single_packets != NULL &&
+				  jobs->operations->wants_single_packets(jobs->dataplane);
+	if (job->resumes) {
+		for (unsigned stream = 0; stream < SML_STREAMS; stream++) {
+			sml_control__ticket_map__init(&maps[stream]);
+			maps[stream].table = job->plans[stream].table;
+			maps[stream].n_table = job->plans[stream].n_table;
+			maps[stream].after = job->plans[stream].after;
+			list[stream] = &maps[stream];
+		}
+		admitted.maps = list;
+		admitted.n_maps = SML_STREAMS;
+	}
+	(void)sml_peer_send(jobs, job->members[rank].peer,
+			    sml_envelope(ADMITTED, admitted, &admitted));
+	free(meeting);
+}
+
+void sml_job_admit(struct sml_job *job, uint32_t epoch)
+{
+	struct sml_jobs *jobs = job->jobs;
+	struct sml_pool_rules *rules = &job->rules;
+	int rc;
+
+	rules->job =
+		((uint32_t)sml_jobs_random(job->jobs) & ~(uint32_t)(SML_MAX_JOBS - 1)) | job->place;
+	rules->tag = sml_jobs_random(job->jobs);
+	rules->epoch = epoch;
+	rules->lanes = (uint16_t)least_lanes(job);
+	rules->n_ranks = job->n_ranks;
+	rules->n_shards = (uint8_t)job->shards;
+	if (jobs->operations->ranks_have_slots && sml_job_meet(job) < 0) {
+		sml_job_fail(job, SML_ERROR_REFUSED, "rank 0 has no memory for the job");
+		return;
+	}
+	sml_job_give_back_slots(job);
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		rules->cookies[rank] = sml_jobs_random(job->jobs);
+	rc = jobs->operations->add_job(jobs->dataplane, rules);
+	if (rc < 0) {
+		sml_job_fail(job, SML_ERROR_REFUSED,
+			     rc == -ENOSPC
+				     ? "the switch's pool has room for the job, but in pieces: "
+				       "wait for a job to end, or start the switch with more "
+				       "--slots"
+				     : "the switch has no memory for the job");
+		return;
+	}
+	job->state = SML_JOB_PROBING;
+	job->begun_ns = job->jobs->now_ns;
+	for (uint8_t rank = 0; rank < job->n_ranks; rank++)
+		send_admitted(job, rank);
+}
+
+void sml_job_start(struct sml_job *job)
+{
+	struct sml_jobs *jobs = job->jobs;
+	SmlControl__Start start = SML_CONTROL__START__INIT;
+	char text[SML_TEXT_BYTES];
+	int rc = jobs->operations->start_job(jobs->dataplane, job->rules.job);
+
+	sml_assert(job->state == SML_JOB_PROBING && job->n_ready == job->n_ranks);
+	if (rc < 0) {
+		snprintf(text, sizeof(text), "the switch's kernel refuses the job's addresses: %s",
+			 strerror(-rc));
+		sml_job_fail(job, SML_ERROR_REFUSED, text);
+		return;
+	}
+	job->state = SML_JOB_RUNNING;
+	sml_job_watch_group(job);
+	start.lanes = least_lanes(job);
+	if (start.lanes > job->rules.lanes)
+		start.lanes = job->rules.lanes;
+	job->rules.lanes = (uint16_t)start.lanes;
+	sml_job_send_all(job, sml_envelope(START, start, &start));
+}
+
+/* Who is missing, so that a rank whose deadline passes can say so. */
+static void tell_waiting(struct sml_job *job)
+{
+	SmlControl__Waiting waiting = SML_CONTROL__WAITING__INIT;
+	uint32_t missing[SML_MAX_RANKS];
+
+	waiting.missing = missing;
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].peer == NULL)
+			missing[waiting.n_missing++] = rank;
+	/* Said again and again, so only to those who read it. */
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].peer != NULL &&
+		    job->jobs->output->listens(job->members[rank].peer))
+			(void)sml_peer_send(job->jobs, job->members[rank].peer,
+					    sml_envelope(WAITING, waiting, &waiting));
+}
+
+/* ---- time ---- */
+
+/* Silent for so long, a member counts as dead. */
+static uint64_t silence_ends(const struct sml_member *member)
+{
+	/* The next look would come too late. */
+	return member->peer->heard_ns + member->heartbeat_ms * 1000000ull - SML_TICK_NS;
+}
+
+/* True: one is found, and its job may be gone. */
+static bool find_silent(struct sml_job *job)
+{
+	struct sml_jobs *jobs = job->jobs;
+	char why[SML_TEXT_BYTES];
+
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		struct sml_peer *peer = job->members[rank].peer;
+
+		if (peer == NULL || jobs->now_ns < silence_ends(&job->members[rank]))
+			continue;
+		snprintf(why, sizeof(why),
+			 "nothing was heard of it for %.1f s (frozen, or its link is down)",
+			 (double)(jobs->now_ns - peer->heard_ns) / 1e9);
+		sml_job_lost(peer, why);
+		sml_peer_refuse(jobs, peer, SML_ERROR_TIMEOUT,
+				"the switch heard nothing of this rank for its heartbeat");
+		return true;
+	}
+	return false;
+}
+
+void sml_job_joined(struct sml_job *job)
+{
+	check(job);
+	if (job->n_members < job->n_ranks)
+		tell_waiting(job);
+	else if (job->resumes)
+		sml_job_resume(job);
+	else
+		sml_job_admit(job, 1);
+}
+
+void sml_job_forgive(struct sml_job *job, uint64_t away_ns)
+{
+	job->begun_ns += away_ns;
+	if (job->mismatch_ns != 0)
+		job->mismatch_ns += away_ns;
+}
+
+/* When the state that the job is in has taken too long; UINT64_MAX: it may last. */
+static uint64_t state_ends(const struct sml_job *job)
+{
+	if (job->state == SML_JOB_PROBING)
+		return job->begun_ns + PROBING_NS;
+	if (job->resumes && job->state <= SML_JOB_HANDING_OVER)
+		return job->begun_ns + RESUME_WAIT_NS;
+	return UINT64_MAX;
+}
+
+static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
+{
+	return a_ns < b_ns ? a_ns : b_ns;
+}
+
+uint64_t sml_job_deadline(const struct sml_job *job)
+{
+	uint64_t due_ns = state_ends(job);
+
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].peer != NULL)
+			due_ns = earlier(due_ns, silence_ends(&job->members[rank]));
+	if (job->mismatch_ns != 0)
+		due_ns = earlier(due_ns, job->mismatch_ns + MISMATCH_WAIT_NS);
+	if (job->state == SML_JOB_JOINING)
+		due_ns = earlier(due_ns, job->waiting_told_ns + SML_SECOND_NS);
+	return earlier(due_ns, sml_job_watch_ends(job));
+}
+
+static void give_up_state(struct sml_job *job)
+{
+	if (job->state == SML_JOB_PROBING)
+		sml_job_fail(job, SML_ERROR_TIMEOUT,
+			     "a rank's UDP packets do not reach the switch: see the other ranks' "
+			     "errors, and allow the data port in firewalls");
+	else
+		give_up_resuming(job);
+}
+
+void sml_job_tick(struct sml_job *job)
+{
+	uint64_t now_ns = job->jobs->now_ns;
+
+	check(job);
+	if (find_silent(job))
+		return;
+	sml_job_watch_group(job);
+	if (job->mismatch_ns != 0 && now_ns >= job->mismatch_ns + MISMATCH_WAIT_NS) {
+		sml_job_tell_mismatch(job);
+		return;
+	}
+	if (now_ns >= state_ends(job)) {
+		give_up_state(job);
+		return;
+	}
+	if (job->state == SML_JOB_JOINING && now_ns >= job->waiting_told_ns + SML_SECOND_NS) {
+		job->waiting_told_ns = now_ns;
+		tell_waiting(job);
+	}
+}

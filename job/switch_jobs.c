@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What comes in, for whichever job it is; and the ways out. See switch.h. */
+#include "job/switch.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "control/envelope.h"
+#include "job/switch_job.h"
+
+/* ---- out ---- */
+
+int sml_peer_send(const struct sml_jobs *jobs, struct sml_peer *peer,
+		  const SmlControl__Envelope *message)
+{
+	return jobs->output->send(peer, message);
+}
+
+void sml_peer_refuse(const struct sml_jobs *jobs, struct sml_peer *peer, int error,
+		     const char *text)
+{
+	SmlControl__Abort abort_message = SML_CONTROL__ABORT__INIT;
+
+	abort_message.error = error;
+	abort_message.text = (char *)(uintptr_t)text;
+	(void)sml_peer_send(jobs, peer, sml_envelope(ABORT, abort, &abort_message));
+	jobs->output->end(peer);
+}
+
+uint64_t sml_jobs_random(const struct sml_jobs *jobs)
+{
+	return jobs->output->random_u64(jobs->context);
+}
+
+void sml_jobs_log(const struct sml_jobs *jobs, const char *format, ...)
+{
+	char line[2 * SML_TEXT_BYTES];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(line, sizeof(line), format, arguments);
+	va_end(arguments);
+	jobs->output->log(jobs->context, line);
+}
+
+/* ---- in ---- */
+
+static void set_time(struct sml_jobs *jobs, uint64_t now_ns)
+{
+	sml_assert(now_ns >= jobs->now_ns);
+	jobs->now_ns = now_ns;
+}
+
+void sml_jobs_init(struct sml_jobs *jobs, uint64_t now_ns)
+{
+	jobs->begun_ns = jobs->now_ns = now_ns;
+}
+
+static void answer_ping(const struct sml_jobs *jobs, struct sml_peer *peer,
+			const SmlControl__Ping *ping)
+{
+	SmlControl__Pong pong = SML_CONTROL__PONG__INIT;
+
+	if (peer->job != NULL && ping->stripe != NULL)
+		sml_job_note_served(peer, ping->stripe);
+	if (!jobs->output->listens(peer))
+		return;
+	pong.time_ns = ping->time_ns;
+	(void)sml_peer_send(jobs, peer, sml_envelope(PONG, pong, &pong));
+}
+
+void sml_jobs_message(struct sml_jobs *jobs, struct sml_peer *peer,
+		      const SmlControl__Envelope *message, uint64_t now_ns)
+{
+	set_time(jobs, now_ns);
+	peer->heard_ns = now_ns;
+	switch (message->body_case) {
+	case SML_CONTROL__ENVELOPE__BODY_PING:
+		answer_ping(jobs, peer, message->ping);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_STATUS_REQUEST:
+		if (jobs->output->listens(peer))
+			sml_status_send(jobs, peer);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_JOIN:
+		if (peer->job == NULL)
+			sml_job_join(jobs, peer, message->join);
+		break;
+	default:
+		if (peer->job != NULL)
+			sml_job_message(peer, message);
+		break;
+	}
+}
+
+void sml_jobs_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why, uint64_t now_ns)
+{
+	set_time(jobs, now_ns);
+	if (peer->job != NULL)
+		sml_job_lost(peer, why);
+	sml_assert(peer->job == NULL);
+}
+
+void sml_jobs_mismatch(struct sml_jobs *jobs, const struct sml_mismatch *mismatch, uint64_t now_ns)
+{
+	struct sml_job *job = jobs->jobs[mismatch->job % SML_MAX_JOBS];
+
+	set_time(jobs, now_ns);
+	/* The note may be of a job that has ended, and whose place another has. */
+	if (job != NULL && job->rules.job == mismatch->job)
+		sml_job_mismatch(job, mismatch);
+}
+
+void sml_jobs_tick(struct sml_jobs *jobs, uint64_t now_ns)
+{
+	set_time(jobs, now_ns);
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
+		if (jobs->jobs[i] != NULL && sml_job_deadline(jobs->jobs[i]) <= now_ns)
+			sml_job_tick(jobs->jobs[i]);
+}
+
+uint64_t sml_jobs_deadline(const struct sml_jobs *jobs)
+{
+	uint64_t first_ns = UINT64_MAX;
+
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
+		uint64_t due_ns = jobs->jobs[i] ? sml_job_deadline(jobs->jobs[i]) : UINT64_MAX;
+
+		if (due_ns < first_ns)
+			first_ns = due_ns;
+	}
+	return first_ns;
+}
+
+void sml_jobs_forgive(struct sml_jobs *jobs, uint64_t away_ns)
+{
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
+		if (jobs->jobs[i] != NULL)
+			sml_job_forgive(jobs->jobs[i], away_ns);
+}
+
+void sml_jobs_stop(struct sml_jobs *jobs, uint64_t now_ns)
+{
+	set_time(jobs, now_ns);
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
+		if (jobs->jobs[i] != NULL)
+			sml_job_fail(jobs->jobs[i], SML_ERROR_SWITCH_DIED,
+				     "the switch was stopped");
+}
