@@ -39,7 +39,7 @@
 #define SML_TICK_NS	100000000ull
 #define SML_FAILED_TAGS 256
 /* A sentence for people. */
-#define SML_TEXT_BYTES 512
+#define SML_SENTENCE_BYTES 512
 
 struct sml_job;
 

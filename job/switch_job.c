@@ -136,7 +136,7 @@ static void leave_before_start(struct sml_job *job, uint8_t rank)
 {
 	struct sml_member *member = &job->members[rank];
 	struct sml_peer *peer = member->peer;
-	char text[SML_TEXT_BYTES];
+	char text[SML_SENTENCE_BYTES];
 
 	send_left(job, peer);
 	if (job->state == SML_JOB_JOINING) {
@@ -170,7 +170,7 @@ void sml_job_lost(struct sml_peer *peer, const char *why)
 {
 	struct sml_job *job = peer->job;
 	struct sml_member *member = &job->members[peer->rank];
-	char text[SML_TEXT_BYTES];
+	char text[SML_SENTENCE_BYTES];
 
 	peer->job = NULL;
 	member->peer = NULL;
@@ -312,7 +312,7 @@ void sml_job_start(struct sml_job *job)
 {
 	struct sml_jobs *jobs = job->jobs;
 	SmlControl__Start start = SML_CONTROL__START__INIT;
-	char text[SML_TEXT_BYTES];
+	char text[SML_SENTENCE_BYTES];
 	int rc = jobs->operations->start_job(jobs->dataplane, job->rules.job);
 
 	sml_assert(job->state == SML_JOB_PROBING && job->n_ready == job->n_ranks);
@@ -362,7 +362,7 @@ static uint64_t silence_ends(const struct sml_member *member)
 static bool find_silent(struct sml_job *job)
 {
 	struct sml_jobs *jobs = job->jobs;
-	char why[SML_TEXT_BYTES];
+	char why[SML_SENTENCE_BYTES];
 
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		struct sml_peer *peer = job->members[rank].peer;

@@ -34,7 +34,7 @@ uint64_t sml_jobs_random(const struct sml_jobs *jobs)
 
 void sml_jobs_log(const struct sml_jobs *jobs, const char *format, ...)
 {
-	char line[2 * SML_TEXT_BYTES];
+	char line[2 * SML_SENTENCE_BYTES];
 	va_list arguments;
 
 	va_start(arguments, format);

@@ -57,7 +57,7 @@ static struct sml_job *find_job(struct sml_jobs *jobs, const SmlControl__Join *j
 static void refuse_version(struct sml_jobs *jobs, struct sml_job *job, struct sml_peer *peer,
 			   const SmlControl__Join *join)
 {
-	char text[SML_TEXT_BYTES], version[SML_VERSION_BYTES], others[64] = "the switch";
+	char text[SML_SENTENCE_BYTES], version[SML_VERSION_BYTES], others[64] = "the switch";
 
 	sml_text_copy(version, sizeof(version), join->library_version);
 	if (job != NULL && job->state == SML_JOB_JOINING)
@@ -213,7 +213,7 @@ static const char *take_slots(struct sml_jobs *jobs, struct sml_job *job, char *
 	uint32_t data_wanted = job->data_slots_wanted ? job->data_slots_wanted : CHOSEN_DATA_SLOTS;
 	uint32_t head = head_wanted > least_head ? head_wanted : least_head;
 	uint32_t data = data_wanted > least_data ? data_wanted : least_data;
-	char use[SML_TEXT_BYTES / 2];
+	char use[SML_SENTENCE_BYTES / 2];
 
 	if (free_slots < least_head + least_data) {
 		describe_use(jobs, use, sizeof(use));
@@ -308,7 +308,7 @@ static bool add_member(struct sml_job *job, struct sml_peer *peer, const SmlCont
 static struct sml_job *admit(struct sml_jobs *jobs, struct sml_peer *peer,
 			     const SmlControl__Join *join)
 {
-	char text[SML_TEXT_BYTES];
+	char text[SML_SENTENCE_BYTES];
 	struct sml_job *job;
 
 	if (jobs->n_jobs >= jobs->config.max_jobs || jobs->n_jobs >= SML_MAX_JOBS) {
@@ -336,7 +336,7 @@ static bool rank_is_free(struct sml_jobs *jobs, struct sml_job *job, struct sml_
 			 uint32_t rank)
 {
 	const struct sml_member *member = &job->members[rank];
-	char text[SML_TEXT_BYTES];
+	char text[SML_SENTENCE_BYTES];
 
 	if (job->state == SML_JOB_JOINING && member->peer == NULL)
 		return true;
@@ -366,7 +366,7 @@ static bool has_failed_here(const struct sml_jobs *jobs, const SmlControl__Join 
 void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Join *join)
 {
 	struct sml_job *job = find_job(jobs, join);
-	char text[SML_TEXT_BYTES];
+	char text[SML_SENTENCE_BYTES];
 
 	if (join->protocol != SML_CONTROL_PROTOCOL) {
 		refuse_version(jobs, job, peer, join);

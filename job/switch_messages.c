@@ -15,7 +15,7 @@ static void on_ready(struct sml_job *job, struct sml_member *member, uint8_t ran
 {
 	struct sml_jobs *jobs = job->jobs;
 	const char *why;
-	char text[SML_TEXT_BYTES];
+	char text[SML_SENTENCE_BYTES];
 
 	if (job->state != SML_JOB_PROBING || member->ready)
 		return;
@@ -44,7 +44,7 @@ static void on_leave(struct sml_job *job, struct sml_member *member, uint8_t ran
 static void on_abort(struct sml_job *job, struct sml_member *member, uint8_t rank,
 		     const SmlControl__Envelope *message)
 {
-	char text[SML_TEXT_BYTES], reason[SML_REASON_BYTES];
+	char text[SML_SENTENCE_BYTES], reason[SML_REASON_BYTES];
 	int error = message->abort->error;
 
 	sml_text_copy(reason, sizeof(reason), message->abort->text);
@@ -57,7 +57,7 @@ static void on_abort(struct sml_job *job, struct sml_member *member, uint8_t ran
 void sml_job_tell_mismatch(struct sml_job *job)
 {
 	const struct sml_mismatch *mismatch = &job->mismatch;
-	char text[2 * SML_TEXT_BYTES];
+	char text[2 * SML_SENTENCE_BYTES];
 
 	snprintf(text, sizeof(text),
 		 "ranks of job \"%s\" made different calls: rank %u called %s; rank %u called "

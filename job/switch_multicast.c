@@ -83,7 +83,7 @@ uint64_t sml_job_watch_ends(const struct sml_job *job)
 
 void sml_job_watch_group(struct sml_job *job)
 {
-	char ranks[SML_TEXT_BYTES], group[SML_GROUP_TEXT_BYTES];
+	char ranks[SML_SENTENCE_BYTES], group[SML_GROUP_TEXT_BYTES];
 	struct sml_group own;
 	unsigned n;
 

@@ -156,7 +156,7 @@ static void on_read(struct bufferevent *stream, void *context)
 static void on_event(struct bufferevent *stream, short what, void *context)
 {
 	struct sml_connection *connection = context;
-	char why[SML_TEXT_BYTES];
+	char why[SML_SENTENCE_BYTES];
 	double age_s = (double)(sml_now_ns() - connection->peer.heard_ns) / 1e9;
 
 	(void)stream;

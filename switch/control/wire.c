@@ -19,7 +19,7 @@ static void answer_plainly(struct sml_connection *connection, const char *text)
 
 void sml_wire_failed(struct sml_connection *connection)
 {
-	char why[SML_TEXT_BYTES];
+	char why[SML_SENTENCE_BYTES];
 
 	snprintf(why, sizeof(why), "TLS failed: %s", sml_tls_reason(connection->messages.tls));
 	if (connection->peer.job != NULL) {

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Jobs without a switch: see jobs.h. */
+#include "support/jobs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/envelope.h"
+
+/* ---- what the jobs are given ---- */
+
+static struct jobs_peer *peer_of(const struct sml_peer *peer)
+{
+	return (struct jobs_peer *)((uintptr_t)peer - offsetof(struct jobs_peer, peer));
+}
+
+static int send_copy(struct sml_peer *peer, const SmlControl__Envelope *message)
+{
+	struct jobs_peer *to = peer_of(peer);
+	size_t n = sml_control__envelope__get_packed_size(message);
+	uint8_t *bytes = malloc(n + 1);
+
+	if (bytes == NULL)
+		abort();
+	if (to->ended) {
+		free(bytes);
+		return 0;
+	}
+	if (to->n_said == JOBS_SAID) {
+		sml_control__envelope__free_unpacked(to->said[0], NULL);
+		memmove(to->said, to->said + 1, (JOBS_SAID - 1) * sizeof(struct jobs_peer *));
+		to->n_said--;
+	}
+	sml_control__envelope__pack(message, bytes);
+	to->said[to->n_said++] = sml_control__envelope__unpack(NULL, n, bytes);
+	free(bytes);
+	return 0;
+}
+
+static void end(struct sml_peer *peer)
+{
+	peer_of(peer)->ended = true;
+}
+
+static bool listens(const struct sml_peer *peer)
+{
+	return !peer_of(peer)->deaf;
+}
+
+static uint64_t next_random(void *context)
+{
+	struct jobs_world *world = context;
+
+	world->random += 0x9e3779b97f4a7c15u;
+	return world->random;
+}
+
+static void log_nothing(void *context, const char *line)
+{
+	(void)context;
+	(void)line;
+}
+
+static const struct sml_jobs_output output = {
+	.send = send_copy,
+	.end = end,
+	.listens = listens,
+	.random_u64 = next_random,
+	.log = log_nothing,
+};
+
+/* ---- a dataplane that counts ---- */
+
+static struct jobs_world *world_of(struct sml_dataplane *dataplane)
+{
+	return (struct jobs_world *)(void *)dataplane;
+}
+
+static int add_job(struct sml_dataplane *dataplane, const struct sml_pool_rules *rules)
+{
+	struct jobs_world *world = world_of(dataplane);
+
+	if (world->add_job_rc == 0)
+		world->served[rules->job % SML_MAX_JOBS] = *rules;
+	return world->add_job_rc;
+}
+
+static int start_job(struct sml_dataplane *dataplane, uint32_t job)
+{
+	(void)dataplane;
+	(void)job;
+	return 0;
+}
+
+static void remove_job(struct sml_dataplane *dataplane, uint32_t job)
+{
+	world_of(dataplane)->served[job % SML_MAX_JOBS].n_ranks = 0;
+}
+
+static const char *misses_address(struct sml_dataplane *dataplane, uint32_t job, uint8_t rank)
+{
+	(void)dataplane;
+	(void)job;
+	(void)rank;
+	return NULL;
+}
+
+static uint32_t window(struct sml_dataplane *dataplane, uint32_t packet_bytes, uint32_t n_ranks)
+{
+	(void)packet_bytes;
+	world_of(dataplane)->n_window_ranks = n_ranks;
+	return 65536 / n_ranks;
+}
+
+static void job_counters(struct sml_dataplane *dataplane, uint32_t job,
+			 struct sml_job_counters *counters)
+{
+	(void)dataplane;
+	(void)job;
+	memset(counters, 0, sizeof(*counters));
+}
+
+static uint32_t slot_states(struct sml_dataplane *dataplane, uint32_t job,
+			    struct sml_slot_progress *states, uint32_t n)
+{
+	(void)dataplane;
+	(void)job;
+	(void)states;
+	(void)n;
+	return 0;
+}
+
+static void counters(struct sml_dataplane *dataplane, struct sml_dataplane_counters *all)
+{
+	(void)dataplane;
+	memset(all, 0, sizeof(*all));
+}
+
+static const struct sml_dataplane_operations counting = {
+	.name = "counting",
+	.add_job = add_job,
+	.start_job = start_job,
+	.remove_job = remove_job,
+	.misses_address = misses_address,
+	.window = window,
+	.job_counters = job_counters,
+	.slot_states = slot_states,
+	.counters = counters,
+};
+
+void jobs_open(struct jobs_world *world, uint32_t max_slots, uint32_t max_jobs,
+	       bool ranks_have_slots)
+{
+	memset(world, 0, sizeof(*world));
+	world->now_ns = 1000 * SML_SECOND_NS;
+	world->operations = ranks_have_slots ? sml_dataplane_ranks : counting;
+	world->jobs.config = (struct sml_jobs_config){
+		.max_slots = max_slots,
+		.max_jobs = max_jobs,
+		.heartbeat_ms = 60000,
+	};
+	world->jobs.output = &output;
+	world->jobs.context = world;
+	world->jobs.operations = &world->operations;
+	world->jobs.dataplane = (struct sml_dataplane *)(void *)world;
+	sml_jobs_init(&world->jobs, world->now_ns);
+	for (unsigned i = 0; i < JOBS_PEERS; i++) {
+		world->peers[i].world = world;
+		world->peers[i].peer.heard_ns = world->now_ns;
+	}
+}
+
+static void forget_said(struct jobs_peer *peer)
+{
+	for (unsigned i = 0; i < peer->n_said; i++)
+		sml_control__envelope__free_unpacked(peer->said[i], NULL);
+	peer->n_said = 0;
+}
+
+void jobs_close(struct jobs_world *world)
+{
+	sml_jobs_stop(&world->jobs, world->now_ns);
+	for (unsigned i = 0; i < JOBS_PEERS; i++)
+		forget_said(&world->peers[i]);
+}
+
+/* ---- what peers do ---- */
+
+SmlControl__Join jobs_join_message(const char *job, uint32_t rank, uint32_t world_size)
+{
+	SmlControl__Join join = SML_CONTROL__JOIN__INIT;
+
+	join.protocol = SML_CONTROL_PROTOCOL;
+	join.library_version = (char *)(uintptr_t)SML_VERSION_STRING;
+	join.job = (char *)(uintptr_t)job;
+	join.rank = rank;
+	join.world_size = world_size;
+	join.host = (char *)(uintptr_t) "host";
+	join.pid = 100 + rank;
+	join.lanes = 352;
+	join.shards = 1;
+	join.stripes = 1;
+	join.heartbeat_ms = 10000;
+	return join;
+}
+
+void jobs_say(struct jobs_world *world, unsigned peer, const SmlControl__Envelope *message)
+{
+	if (!world->peers[peer].ended)
+		sml_jobs_message(&world->jobs, &world->peers[peer].peer, message, world->now_ns);
+}
+
+void jobs_join(struct jobs_world *world, unsigned peer, SmlControl__Join join)
+{
+	jobs_say(world, peer, sml_envelope(JOIN, join, &join));
+}
+
+void jobs_join_all(struct jobs_world *world, unsigned first, const char *job, uint32_t world_size)
+{
+	for (uint32_t rank = 0; rank < world_size; rank++)
+		jobs_join(world, first + rank, jobs_join_message(job, rank, world_size));
+}
+
+void jobs_ready(struct jobs_world *world, unsigned peer)
+{
+	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
+
+	ready.lanes = 352;
+	jobs_say(world, peer, sml_envelope(READY, ready, &ready));
+}
+
+void jobs_leave(struct jobs_world *world, unsigned peer)
+{
+	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
+
+	jobs_say(world, peer, sml_envelope(LEAVE, leave, &leave));
+}
+
+void jobs_hang_up(struct jobs_world *world, unsigned peer)
+{
+	struct jobs_peer *gone = &world->peers[peer];
+
+	sml_jobs_lost(&world->jobs, &gone->peer, "its connection ended", world->now_ns);
+	forget_said(gone);
+	gone->peer = (struct sml_peer){.heard_ns = world->now_ns};
+	gone->ended = gone->deaf = false;
+}
+
+/* From deadline to deadline, so that nothing happens late. */
+static void wait_until(struct jobs_world *world, uint64_t end_ns)
+{
+	uint64_t due_ns;
+
+	while ((due_ns = sml_jobs_deadline(&world->jobs)) <= end_ns) {
+		if (due_ns > world->now_ns)
+			world->now_ns = due_ns;
+		sml_jobs_tick(&world->jobs, world->now_ns);
+	}
+	world->now_ns = end_ns;
+}
+
+void jobs_wait_silently(struct jobs_world *world, uint64_t ns)
+{
+	wait_until(world, world->now_ns + ns);
+}
+
+void jobs_wait(struct jobs_world *world, uint64_t ns)
+{
+	SmlControl__Ping ping = SML_CONTROL__PING__INIT;
+	uint64_t end_ns = world->now_ns + ns;
+
+	while (world->now_ns < end_ns) {
+		for (unsigned i = 0; i < JOBS_PEERS; i++)
+			if (world->peers[i].peer.job != NULL)
+				jobs_say(world, i, sml_envelope(PING, ping, &ping));
+		wait_until(world, end_ns - world->now_ns > SML_TICK_NS ? world->now_ns + SML_TICK_NS
+								       : end_ns);
+	}
+}
+
+/* ---- what peers were told ---- */
+
+const SmlControl__Envelope *jobs_told(const struct jobs_world *world, unsigned peer,
+				      SmlControl__Envelope__BodyCase body)
+{
+	const struct jobs_peer *to = &world->peers[peer];
+
+	for (unsigned i = to->n_said; i > 0; i--)
+		if (to->said[i - 1]->body_case == body)
+			return to->said[i - 1];
+	return NULL;
+}
+
+const char *jobs_refusal(const struct jobs_world *world, unsigned peer)
+{
+	const SmlControl__Envelope *told =
+		jobs_told(world, peer, SML_CONTROL__ENVELOPE__BODY_ABORT);
+
+	return told ? told->abort->text : "";
+}
+
+const SmlControl__Admitted *jobs_admitted(const struct jobs_world *world, unsigned peer)
+{
+	const SmlControl__Envelope *told =
+		jobs_told(world, peer, SML_CONTROL__ENVELOPE__BODY_ADMITTED);
+
+	return told ? told->admitted : NULL;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The jobs of a switch (job/switch.h) without a switch: peers that remember what
+ * they were told, a dataplane that only counts, a clock that stands until it is
+ * moved, and secrets that are numbers. Everything a test looks at is in here.
+ */
+#ifndef SML_TESTS_JOBS_H
+#define SML_TESTS_JOBS_H
+
+#include "job/switch.h"
+#include "job/switch_job.h"
+
+#define JOBS_PEERS 64
+#define JOBS_SAID  96
+
+struct jobs_peer {
+	struct sml_peer peer;
+	struct jobs_world *world;
+	bool ended, deaf;
+	SmlControl__Envelope *said[JOBS_SAID]; /* to it, oldest first */
+	unsigned n_said;
+};
+
+struct jobs_world {
+	struct sml_jobs jobs;
+	struct sml_dataplane_operations operations;
+	uint64_t now_ns, random;
+	struct jobs_peer peers[JOBS_PEERS];
+	struct sml_pool_rules served[SML_MAX_JOBS]; /* n_ranks 0: none */
+	uint32_t n_window_ranks;		    /* as the last job was told */
+	int add_job_rc;
+};
+
+/* A switch with these limits; ranks_have_slots: rank 0's port instead. */
+void jobs_open(struct jobs_world *world, uint32_t max_slots, uint32_t max_jobs,
+	       bool ranks_have_slots);
+void jobs_close(struct jobs_world *world);
+
+/* A Join that an honest rank says. */
+SmlControl__Join jobs_join_message(const char *job, uint32_t rank, uint32_t world_size);
+
+/* Peers are numbers; each connects when it first says something. */
+void jobs_say(struct jobs_world *world, unsigned peer, const SmlControl__Envelope *message);
+void jobs_join(struct jobs_world *world, unsigned peer, SmlControl__Join join);
+/* Peers first, first + 1, … are ranks 0, 1, … of this job. */
+void jobs_join_all(struct jobs_world *world, unsigned first, const char *job, uint32_t world_size);
+void jobs_ready(struct jobs_world *world, unsigned peer);
+void jobs_leave(struct jobs_world *world, unsigned peer);
+void jobs_hang_up(struct jobs_world *world, unsigned peer);
+
+/* Time passes; everybody who is connected says Ping, unless silent. */
+void jobs_wait(struct jobs_world *world, uint64_t ns);
+void jobs_wait_silently(struct jobs_world *world, uint64_t ns);
+
+/* The last message of this kind that the peer was told, or NULL. */
+const SmlControl__Envelope *jobs_told(const struct jobs_world *world, unsigned peer,
+				      SmlControl__Envelope__BodyCase body);
+/* Why it was refused; "": it was not. */
+const char *jobs_refusal(const struct jobs_world *world, unsigned peer);
+const SmlControl__Admitted *jobs_admitted(const struct jobs_world *world, unsigned peer);
+
+#endif
