@@ -5,6 +5,7 @@
 #include <ifaddrs.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -112,11 +113,10 @@ int sml_interface_bind(const struct sml_interface *interface, int fd)
 	return 0;
 }
 
-/* A connected UDP socket knows its source address and the path's MTU, and sends nothing. */
+/* A connected UDP socket knows its source address and the route's MTU, and sends nothing. */
 static int ask_route(struct sml_interface *interface, const union sml_sockaddr *peer)
 {
 	bool v6 = peer->any.sa_family == AF_INET6;
-	int discover = v6 ? IPV6_PMTUDISC_DO : IP_PMTUDISC_DO;
 	int fd = socket(peer->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	socklen_t length = sizeof(interface->source);
 	int error, mtu = 0;
@@ -126,9 +126,7 @@ static int ask_route(struct sml_interface *interface, const union sml_sockaddr *
 	error = sml_interface_bind(interface, fd);
 	if (error)
 		goto err_close;
-	if (setsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU_DISCOVER : IP_MTU_DISCOVER,
-		       &discover, sizeof(discover)) < 0 ||
-	    connect(fd, &peer->any, sml_sockaddr_length(peer)) < 0 ||
+	if (connect(fd, &peer->any, sml_sockaddr_length(peer)) < 0 ||
 	    getsockname(fd, &interface->source.any, &length) < 0) {
 		error = -errno;
 		goto err_close;
@@ -145,6 +143,23 @@ static int ask_route(struct sml_interface *interface, const union sml_sockaddr *
 err_close:
 	close(fd);
 	return error;
+}
+
+/*
+ * The route's MTU is less than the device's where ICMP has said so, and that may have been a
+ * lie. Where it was none, the probes find it out.
+ */
+static void believe_device(struct sml_interface *interface)
+{
+	struct ifreq request = {0};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return;
+	memcpy(request.ifr_name, interface->name, sizeof(interface->name));
+	if (ioctl(fd, SIOCGIFMTU, &request) == 0 && request.ifr_mtu > (int)interface->mtu)
+		interface->mtu = (uint32_t)request.ifr_mtu;
+	close(fd);
 }
 
 int sml_interface_choose(struct sml_interface *interface, const char *filter,
@@ -174,6 +189,9 @@ int sml_interface_choose(struct sml_interface *interface, const char *filter,
 	found = find_address(all, &interface->source);
 	if (found && !filter)
 		snprintf(interface->name, sizeof(interface->name), "%s", found->ifa_name);
+	/* An address that no device has may be on the loopback, whose MTU is not the path's. */
+	if (found && !(found->ifa_flags & IFF_LOOPBACK))
+		believe_device(interface);
 
 err_free:
 	freeifaddrs(all);

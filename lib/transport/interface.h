@@ -17,7 +17,7 @@ struct sml_interface {
 	union sml_sockaddr source; /* port 0 */
 	bool bound;		   /* by the user's choice: sockets bind to it */
 	bool to_device;		   /* and to the device: the peer is not this very host */
-	uint32_t mtu;		   /* of the path to the peer, as far as is known */
+	uint32_t mtu;		   /* of the path to the peer at most: the probes tell */
 };
 
 /*

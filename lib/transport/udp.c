@@ -8,7 +8,8 @@
  * Errors of the socket are weather: an ICMP "refused" from a switch that is
  * restarting, a firewall's drop seen as EPERM. The packet is lost; the worker's
  * timer repairs that. That a switch is gone for good, the control connection
- * knows.
+ * knows. Anybody can forge ICMP: how long packets can be, the probes have found
+ * out, and no message from the network changes how this socket sends.
  */
 #include <errno.h>
 #include <netinet/udp.h>
@@ -31,8 +32,8 @@
 #endif
 
 #define SOCKET_BUFFER_BYTES (8 << 20)
-/* So many packets too long for the path: it has become narrower for good. */
-#define TOO_LONG_LIMIT 128
+/* Errors in one call of send that are worth another try: ICMP leaves one on the socket. */
+#define PATIENCE 8
 /* With a group: of so many receives, one begins with what comes to this rank alone. */
 #define OWN_TURN 16
 
@@ -45,7 +46,8 @@ struct udp {
 	const struct sml_log *log;
 	const union sml_sockaddr *peers; /* NULL: the socket is connected */
 	bool segments, glues, v6;
-	unsigned too_long;
+	uint32_t longest; /* packet that the interface has taken */
+	bool told_too_long;
 	/* Out: one message a run of equal packets. */
 	struct mmsghdr out[SML_BATCH_PACKETS];
 	struct iovec out_bytes[SML_BATCH_PACKETS];
@@ -75,10 +77,10 @@ static uint32_t enlarge(int fd, int force, int option)
 	return (uint32_t)bytes; /* as the kernel counts: headers and slack included */
 }
 
-static void forbid_fragments(const struct udp *udp, bool forbid)
+/* Whole packets or none, and as long as the interface takes them, whatever ICMP says. */
+static void forbid_fragments(const struct udp *udp)
 {
-	int v4 = forbid ? IP_PMTUDISC_DO : IP_PMTUDISC_DONT;
-	int v6 = forbid ? IPV6_PMTUDISC_DO : IPV6_PMTUDISC_DONT;
+	int v4 = IP_PMTUDISC_PROBE, v6 = IPV6_PMTUDISC_PROBE;
 
 	/* Of IPv4 also on a socket of both families. */
 	if (!udp->v6 || udp->peers)
@@ -126,7 +128,7 @@ static int connect_socket(struct udp *udp, const struct sml_transport_config *co
 	error = sml_interface_bind(&interface, fd);
 	if (error)
 		return error;
-	forbid_fragments(udp, true);
+	forbid_fragments(udp);
 	udp->base.receive_bytes = enlarge(fd, SO_RCVBUFFORCE, SO_RCVBUF);
 	send_bytes = enlarge(fd, SO_SNDBUFFORCE, SO_SNDBUF);
 	if (config->peers)
@@ -281,13 +283,14 @@ static void stop_segmenting(struct udp *udp, int error)
 
 /*
  * The first message was refused. Returns how many packets to give up; 0 means
- * that they can be tried again, in another way.
+ * that they can be tried again, perhaps in another way.
  */
 static unsigned refused(struct udp *udp, int error)
 {
 	switch (error) {
 	case EINTR:
 	case ECONNREFUSED: /* of an earlier packet: reported once, and gone */
+	case EMSGSIZE:	   /* so is this, unless it comes again */
 		return 0;
 	case EINVAL:
 	case EIO:
@@ -296,40 +299,58 @@ static unsigned refused(struct udp *udp, int error)
 			return 1;
 		stop_segmenting(udp, error);
 		return 0;
-	case EMSGSIZE:
-		if (++udp->too_long == TOO_LONG_LIMIT) {
-			sml_log(udp->log, SML_LOG_WARN,
-				"the path to the switch has become narrower than the packets: "
-				"they are fragmented from now on. Set SWITCHML_MTU");
-			forbid_fragments(udp, false);
-			udp->segments = false;
-		}
-		return udp->run[0];
 	default:
 		return udp->run[0];
+	}
+}
+
+/* Refused again and again. Of probes that are too long nobody needs to hear. */
+static unsigned give_up(struct udp *udp, const struct sml_batch *batch, int error)
+{
+	uint32_t length = batch->length[batch->first];
+
+	if (error == EMSGSIZE && length <= udp->longest && !udp->told_too_long) {
+		udp->told_too_long = true;
+		sml_log(udp->log, SML_LOG_WARN,
+			"the interface no longer takes packets of %u bytes, which it took before: "
+			"they "
+			"are lost until its MTU is as it was. For the next job, SWITCHML_MTU makes "
+			"packets shorter",
+			length);
+	}
+	return udp->run[0];
+}
+
+static void count_sent(struct udp *udp, struct sml_batch *batch, int sent)
+{
+	for (int m = 0; m < sent; m++) {
+		if (batch->length[batch->first] > udp->longest)
+			udp->longest = batch->length[batch->first];
+		batch->first += udp->run[m];
 	}
 }
 
 static unsigned udp_send(struct sml_transport *transport, struct sml_batch *batch)
 {
 	struct udp *udp = udp_of(transport);
-	unsigned before = batch->first;
-	unsigned patience = 8; /* with errors that are worth another try */
+	unsigned before = batch->first, patience = PATIENCE;
 
 	while (batch->first < batch->n) {
-		unsigned n = build_messages(udp, batch);
+		unsigned n = build_messages(udp, batch), lost;
 		int sent = sendmmsg(udp->base.poll_fd, udp->out, n, MSG_DONTWAIT | MSG_NOSIGNAL);
 
-		if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-			break;
-		if (sent < 0) {
-			unsigned lost = refused(udp, errno);
-
-			batch->first += lost || --patience ? lost : udp->run[0];
+		if (sent >= 0) {
+			count_sent(udp, batch, sent);
 			continue;
 		}
-		for (int m = 0; m < sent; m++)
-			batch->first += udp->run[m];
+		if (errno == EAGAIN || errno == EWOULDBLOCK)
+			break;
+		lost = refused(udp, errno);
+		if (lost == 0 && patience == 0)
+			lost = give_up(udp, batch, errno);
+		else if (lost == 0)
+			patience--;
+		batch->first += lost;
 	}
 	return batch->first - before;
 }

@@ -23,6 +23,7 @@
 #define GLUED_BYTES   (64u << 10)
 #define SINGLE_BYTES  9216u
 #define MESSAGES_MAX  (RECEIVE_BYTES / SINGLE_BYTES)
+#define RECEIVE_TRIES 8
 
 struct control {
 	_Alignas(struct cmsghdr) char bytes[CMSG_SPACE(sizeof(int))];
@@ -84,6 +85,19 @@ static uint32_t segment_bytes(struct msghdr *message, uint32_t whole)
 	return whole;
 }
 
+/* What ICMP has left on the socket is told once, instead of what came: ask again. */
+static int receive_messages(struct sml_udp_inbox *inbox)
+{
+	int n = -1;
+
+	for (unsigned tries = 0; n < 0 && tries < RECEIVE_TRIES; tries++) {
+		n = recvmmsg(inbox->fd, inbox->in, inbox->n_buffers, MSG_DONTWAIT, NULL);
+		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+			break;
+	}
+	return n;
+}
+
 static void fill(struct sml_udp_inbox *inbox)
 {
 	int n;
@@ -92,7 +106,7 @@ static void fill(struct sml_udp_inbox *inbox)
 		inbox->in[i].msg_hdr.msg_control = inbox->control[i].bytes;
 		inbox->in[i].msg_hdr.msg_controllen = sizeof(inbox->control[i].bytes);
 	}
-	n = recvmmsg(inbox->fd, inbox->in, inbox->n_buffers, MSG_DONTWAIT, NULL);
+	n = receive_messages(inbox);
 	inbox->drained = n < (int)inbox->n_buffers;
 	inbox->first = inbox->offset = 0;
 	inbox->n_filled = n > 0 ? (unsigned)n : 0;

@@ -1,0 +1,103 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# A stranger's ICMP "fragmentation needed" to the ranks of a job: their packets stay as long as
+# the probes found, they are not cut into fragments, segmentation stays on, and the job goes on.
+# Needs root.
+#
+#	tests/integration/pmtu.sh build/switchml
+switchml=$(realpath "$1")
+forge=$(realpath "$(dirname "$0")/forge-too-big")
+export SWITCHML_DEBUG=info
+# shellcheck source=tests/integration/hosts.sh
+. "$(dirname "$0")/hosts.sh"
+# shellcheck source=tests/integration/jobs.sh
+. "$(dirname "$0")/jobs.sh"
+
+# Every rank hears it of every port, three times.
+sweep() {
+	local rank sweeps=()
+	for ((rank = 0; rank < ranks; rank++)); do
+		on stranger "$forge" "$prefix$rank" "$peer" 28500 3 &
+		sweeps+=($!)
+	done
+	wait "${sweeps[@]}"
+}
+
+sweep_the_job() {
+	strike sweep
+}
+
+fragments() {
+	on 0 awk '/^Ip: [0-9]/ { n += $20 } $1 == "Ip6FragCreates" { n += $2 } END { print n }' \
+		/proc/net/snmp /proc/net/snmp6
+}
+
+# Title, an address of the switch, the ranks' without their number: a job that is swept, and one after it.
+swept() {
+	local before job="swept-$1"
+	peer=$2 prefix=$3
+	before=$(fragments)
+	switch=$4 in_the_middle "$job" "$4" sweep_the_job -b 256K -e 256K
+	expect_success "$1: a job goes on" "${pids[@]}"
+	if grep -h "segment datagrams\|fragment" "$work/$job".*; then
+		fail "$1: ICMP changes how ranks send"
+	else
+		echo "ok: $1: ICMP does not change how ranks send"
+	fi
+	[ "$(fragments)" = "$before" ] || fail "$1: rank 0 has cut packets into fragments"
+	# The kernel may believe it: the next job's packets are full all the same.
+	switch=$4 start_job "after-$1" -b 256K -e 256K -n 5
+	expect_success "$1: the next job" "${pids[@]}"
+	if grep -q "352 lanes a packet" "$work/after-$1.0"; then
+		echo "ok: $1: its packets are full"
+	else
+		fail "$1: the next job's packets are full"
+	fi
+}
+
+# The interface itself becomes narrower: that is told, and the job goes on when it is as it was.
+shrink() {
+	ip -n "$name-0" link set eth0 mtu 1400
+	is_told() {
+		says "$work/narrow.0" "no longer takes packets of 1448 bytes"
+	}
+	over=
+	await is_over_or is_told || fail "a narrower interface is told"
+	all_run || over=yes
+	ip -n "$name-0" link set eth0 mtu 1500
+}
+
+six() {
+	local last
+	for host in switch 0 1 2; do
+		last=1$host
+		[ $host != switch ] || last=1
+		on $host ip address add "fd77::$last/64" dev eth0 nodad
+	done
+	on stranger ip address add fd77::99/64 dev eth0 nodad
+}
+
+set_up_hosts
+add_host stranger 10.77.0.99/24 || skip "no host for a stranger"
+six
+start_switch
+swept udp 10.77.0.1 10.77.0.1 10.77.0.1
+in_the_middle narrow 10.77.0.1 shrink -b 256K -e 256K
+expect_success "a narrower interface: the job goes on when it is as it was" "${pids[@]}"
+swept six fd77::1 fd77::1 "[fd77::1]"
+end_switch TERM
+on net ethtool -K port-switch gro on >/dev/null 2>&1
+: >"$work/switch"
+(on_host switch "$switchml" switch --dataplane xdp --iface eth0) >"$work/switch" 2>&1 &
+switch_pid=$!
+is_ready_or_gone() {
+	says "$work/switch" 'ready on' || ! kill -0 "$switch_pid" 2>/dev/null
+}
+await is_ready_or_gone
+if says "$work/switch" 'ready on'; then
+	swept xdp 10.77.0.1 10.77.0.1 10.77.0.1
+	SWITCHML_TRANSPORT=afxdp swept afxdp 10.77.0.1 10.77.0.1 10.77.0.1
+else
+	echo "left out: a switch in the kernel: $(tail -n 1 "$work/switch")"
+fi
+[ $failures = 0 ]
