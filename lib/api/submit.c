@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/progress/progress.h"
+
 /* 0, or why the job's streams have no room for so large a tensor now. */
 static int reserve_chunks(struct sml_context *context, const struct sml_order *order,
 			  struct sml_request *request)
@@ -45,8 +47,8 @@ static int enqueue(struct sml_context *context, struct sml_order *order,
 	order->call.number = request->tensor.number;
 	memcpy(order->call.window, request->tensor.window, sizeof(order->call.window));
 	sml_history_add(&context->history, &order->call);
-	for (unsigned i = 0; i < context->n_threads; i++)
-		sml_progress_submit(context->threads[i], request);
+	for (unsigned i = 0; i < context->crew.n_threads; i++)
+		sml_progress_submit(context->crew.threads[i], request);
 	pthread_mutex_unlock(&context->submit_lock);
 	return 0;
 }
@@ -67,7 +69,7 @@ int sml_submit(struct sml_context *context, struct sml_order *order, struct sml_
 	if (error)
 		goto err_give_back;
 	request->context = context;
-	request->references = 1 + context->n_threads * context->n_stripes;
+	request->references = 1 + context->crew.n_threads * context->n_stripes;
 	request->deadline_ns = sml_now_ns() + context->settings.timeout_ms * SML_NS_PER_MS;
 	error = enqueue(context, order, request);
 	if (error)

@@ -38,14 +38,6 @@ void sml_context_tensor_done(struct sml_context *context)
 	pthread_mutex_unlock(&context->lock);
 }
 
-void sml_context_thread_stopped(struct sml_context *context)
-{
-	pthread_mutex_lock(&context->lock);
-	context->n_stopped++;
-	pthread_cond_broadcast(&context->changed);
-	pthread_mutex_unlock(&context->lock);
-}
-
 /* ---- the three steps of a failure ---- */
 
 /* The first one to say so. */
@@ -74,22 +66,46 @@ bool sml_context_is_running(struct sml_context *context)
 /* Returns when no thread touches a buffer any more: each ends its round, and no more. */
 static void stop_threads(struct sml_context *context)
 {
-	__atomic_store_n(&context->stop, true, __ATOMIC_SEQ_CST);
+	sml_crew_stop(&context->crew);
 	/* While it opens there are no calls yet, and whoever opens it ends the threads. */
 	if (!sml_context_is_running(context))
 		return;
-	for (unsigned i = 0; i < context->n_threads; i++)
-		sml_progress_wake(context->threads[i]);
+	sml_crew_wake(&context->crew);
+	/* Whoever waits for a shard to be parked. */
 	pthread_mutex_lock(&context->lock);
 	pthread_cond_broadcast(&context->changed);
-	while (context->n_stopped < context->n_threads)
-		pthread_cond_wait(&context->changed, &context->lock);
 	pthread_mutex_unlock(&context->lock);
+	sml_crew_await_stop(&context->crew);
+}
+
+void sml_context_set_scene(struct sml_context *context, struct sml_scene *scene)
+{
+	*scene = (struct sml_scene){
+		.settings = &context->settings,
+		.crew = &context->crew,
+		.history = &context->history,
+		.history_lock = &context->submit_lock,
+		.peers = context->peers != NULL,
+		.n_stripes = context->n_stripes,
+	};
+	for (unsigned i = 0; i < context->n_stripes; i++) {
+		const struct sml_stripe *stripe = &context->stripes[i];
+		/* Where the ranks have the slots, rank 0 is asked for all. */
+		const struct sml_stripe *asked = &context->stripes[context->peers ? 0 : i];
+
+		scene->stripes[i] = (struct sml_scene_stripe){
+			.name = sml_stripe_name(stripe),
+			.epoch = stripe->admission.epoch,
+			.control = __atomic_load_n(&asked->control, __ATOMIC_ACQUIRE),
+			.shards = stripe->shards,
+			.n_shards = stripe->n_shards,
+		};
+	}
 }
 
 /* The text and the record, and then those who wait. */
 static void end_failure(struct sml_context *context, int error, const char *text,
-			const struct sml_stall_reports *reports)
+			const struct sml_scene *scene, const struct sml_stall_reports *reports)
 {
 	bool opening = !sml_context_is_running(context);
 
@@ -99,7 +115,7 @@ static void end_failure(struct sml_context *context, int error, const char *text
 	/* What sml_open() returns is told by that. */
 	sml_log(&context->settings.log, opening ? SML_LOG_TRACE : SML_LOG_ERROR, "%s", text);
 	if (!opening)
-		sml_recorder_record(context, error, context->text, reports);
+		sml_recorder_record(&context->recorder, scene, error, context->text, reports);
 	pthread_mutex_lock(&context->lock);
 	context->error_told = true;
 	pthread_cond_broadcast(&context->changed);
@@ -109,14 +125,16 @@ static void end_failure(struct sml_context *context, int error, const char *text
 bool sml_context_fail(struct sml_context *context, int error, const char *text)
 {
 	struct sml_stall_reports reports = {.complete = false};
+	struct sml_scene scene;
 
 	if (!begin_failure(context, error))
 		return false;
 	stop_threads(context);
+	sml_context_set_scene(context, &scene);
 	/* Who fails a context may be a control's own thread, or has no switch to ask. */
 	if (sml_context_is_running(context))
-		sml_stall_ask(context, 0, &reports);
-	end_failure(context, error, text, &reports);
+		sml_stall_ask(&scene, 0, &reports);
+	end_failure(context, error, text, &scene, &reports);
 	return true;
 }
 
@@ -141,15 +159,15 @@ static const struct sml_stripe *find_parked(const struct sml_context *context)
 }
 
 /* The most telling lines first, and as many as have room. */
-static void describe_stall(struct sml_context *context, const char *call,
+static void describe_stall(const struct sml_scene *scene, const char *call,
 			   const struct sml_stall_reports *reports, char *text, size_t bytes)
 {
 	char lines[SML_STALL_LINES][SML_STALL_LINE_BYTES];
-	unsigned n = sml_stall_describe(context, reports, lines);
+	unsigned n = sml_stall_describe(scene, reports, lines);
 	size_t length;
 
 	length = (size_t)snprintf(text, bytes, "%s did not finish within %u ms (SWITCHML_TIMEOUT)",
-				  call, context->settings.timeout_ms);
+				  call, scene->settings->timeout_ms);
 	for (unsigned i = 0; i < n && length < bytes; i++)
 		length += (size_t)snprintf(text + length, bytes - length, "%s%s",
 					   i == 0 ? ": " : "; ", lines[i]);
@@ -165,6 +183,7 @@ static void time_out(struct sml_context *context, const struct sml_request *requ
 	const struct sml_stripe *parked;
 	char call[160], text[SML_TEXT_BYTES];
 	struct sml_stall_reports reports;
+	struct sml_scene scene;
 
 	if (!begin_failure(context, SML_ERROR_TIMEOUT))
 		return;
@@ -173,7 +192,8 @@ static void time_out(struct sml_context *context, const struct sml_request *requ
 	sml_history_text(&context->history, SML_HEAD, request->tensor.window[SML_HEAD].first, call,
 			 sizeof(call));
 	pthread_mutex_unlock(&context->submit_lock);
-	sml_stall_ask(context, sml_now_ns() + SML_ASK_NS, &reports);
+	sml_context_set_scene(context, &scene);
+	sml_stall_ask(&scene, sml_now_ns() + SML_ASK_NS, &reports);
 	parked = find_parked(context);
 	if (parked)
 		snprintf(text, sizeof(text),
@@ -182,8 +202,8 @@ static void time_out(struct sml_context *context, const struct sml_request *requ
 			 "SWITCHML_SWITCH (first|second)",
 			 call, context->settings.timeout_ms, parked->failover.lost);
 	else
-		describe_stall(context, call, &reports, text, sizeof(text));
-	end_failure(context, SML_ERROR_TIMEOUT, text, &reports);
+		describe_stall(&scene, call, &reports, text, sizeof(text));
+	end_failure(context, SML_ERROR_TIMEOUT, text, &scene, &reports);
 	sml_context_abort_job(context, SML_ERROR_TIMEOUT, text);
 }
 

@@ -5,7 +5,7 @@
  *	caller's threads      sml_allreduce() ...
  *	      | submit_lock: gives each call its place in the streams
  *	      v
- *	threads (progress.h)   workers <-> transports <-> switches
+ *	threads (crew.h)       workers <-> transports <-> switches
  *	stripes (stripe.h)     one a switch: control connection, workers
  *
  * A failure has three steps, each exactly once: `error` is set (no call is
@@ -23,7 +23,8 @@
 #include "lib/control/client.h"
 #include "lib/diagnose/history.h"
 #include "lib/diagnose/recorder.h"
-#include "lib/progress/progress.h"
+#include "lib/progress/crew.h"
+#include "lib/progress/request.h"
 #include "switch/switch.h"
 
 struct sml_context {
@@ -32,11 +33,9 @@ struct sml_context {
 	/* Where ranks embed the stripes: lib/context/embedded.h. */
 	struct sml_switch *embedded; /* rank 0's control port; NULL: none in this process */
 	struct sml_peers *peers;     /* NULL: dedicated switches */
-	struct sml_own_stripe *own;  /* NULL: none in this process */
 	struct sml_stripe *stripes;
 	unsigned n_stripes;
-	struct sml_progress *threads[SML_MAX_SHARDS];
-	unsigned n_threads;
+	struct sml_crew crew; /* the threads, and the own stripe */
 	struct sml_shape shape;
 
 	/* Submission: the order of calls. */
@@ -47,15 +46,12 @@ struct sml_context {
 
 	/* Completion and failure. */
 	pthread_mutex_t lock;
-	pthread_cond_t changed; /* a tensor is done, a thread has stopped, the text is there */
+	pthread_cond_t changed; /* a tensor is done, a shard parked, the text is there */
 	int error;		/* atomic; 0: all is well */
 	bool error_told;	/* the text is complete */
 	char text[SML_TEXT_BYTES];
 	struct sml_recorder recorder;
 	bool running; /* it has opened: before that, a lost switch is a failure */
-	unsigned n_stopped;
-	bool stop;	 /* atomic: threads are to end */
-	uint32_t events; /* atomic: head chunks and tensors that any thread finished */
 };
 
 /*
@@ -87,8 +83,10 @@ bool sml_context_is_running(struct sml_context *context);
 /* Tell every switch, and so every rank, that the job has failed here. */
 void sml_context_abort_job(struct sml_context *context, int error, const char *text);
 
-/* Called by progress threads. */
+/* Called by progress threads, too. */
 void sml_context_tensor_done(struct sml_context *context);
-void sml_context_thread_stopped(struct sml_context *context);
+
+/* What diagnose/ explains a failure by, as it is now. */
+void sml_context_set_scene(struct sml_context *context, struct sml_scene *scene);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "lib/context/embedded.h"
 #include "lib/context/probe.h"
+#include "lib/progress/progress.h"
 
 /* What the kernel charges a buffer for a packet, beyond the packet. */
 #define PACKET_SLACK_BYTES 1024
@@ -237,7 +238,8 @@ static struct sml_worker_config worker_config(const struct sml_stripe *stripe, u
 		.no_tickets = stripe->context->settings.faults.no_tickets,
 		.no_fast_retransmit = stripe->context->settings.faults.no_fast_retransmit,
 		.no_resume = stripe->context->settings.switch_address == NULL,
-		.local = stripe->context->own && stripe->index == stripe->context->settings.rank,
+		.local = stripe->context->crew.own &&
+			 stripe->index == stripe->context->settings.rank,
 		.window_max = window_of(stripe, transport),
 	};
 }
@@ -247,7 +249,7 @@ int sml_data_path_add_shard(struct sml_progress *progress, struct sml_stripe *st
 {
 	struct sml_worker_config config = worker_config(stripe, progress->index, line->transport);
 
-	stripe->shards[progress->index] = sml_shard_new(stripe, &config, line);
+	stripe->shards[progress->index] = sml_shard_new(&config, line, &stripe->park);
 	if (stripe->shards[progress->index] == NULL)
 		return -ENOMEM;
 	stripe->n_shards++;
@@ -269,14 +271,15 @@ static int add_line(struct sml_progress *progress, struct sml_stripe *stripe)
 
 static int add_thread(struct sml_context *context)
 {
-	struct sml_progress *progress = sml_progress_new(context, context->n_threads);
+	struct sml_crew *crew = &context->crew;
+	struct sml_progress *progress = sml_progress_new(crew, crew->n_threads);
 	int error = 0;
 
 	if (progress == NULL)
 		return -ENOMEM;
-	context->threads[context->n_threads++] = progress;
+	crew->threads[crew->n_threads++] = progress;
 	if (context->peers)
-		return sml_embedded_add_lines(progress);
+		return sml_embedded_add_lines(context, progress);
 	for (unsigned i = 0; error == 0 && i < context->n_stripes; i++)
 		error = add_line(progress, &context->stripes[i]);
 	return error;
@@ -361,7 +364,7 @@ static int renew_shards(struct sml_stripe *stripe, struct sml_transport **transp
 		return sml_error_set(-ENOMEM, "no memory to go on with another switch");
 	}
 	pthread_mutex_lock(&context->lock);
-	over = __atomic_load_n(&context->stop, __ATOMIC_SEQ_CST);
+	over = sml_crew_is_stopping(&context->crew);
 	for (unsigned i = 0; !over && i < stripe->n_shards; i++) {
 		sml_shard_renew(stripe->shards[i], next.workers[i], next.memory[i],
 				stripe->admission.maps, transports[i], keep);

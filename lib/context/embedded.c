@@ -9,6 +9,8 @@
 
 #include "lib/context/data_path.h"
 #include "lib/context/probe.h"
+#include "lib/progress/own_stripe.h"
+#include "lib/progress/progress.h"
 
 #define REJOIN_PAUSE_NS (20 * SML_NS_PER_MS)
 /* They share the application's descriptors. */
@@ -284,12 +286,12 @@ static int make_own_stripe(struct sml_context *context, struct sml_pool_rules *r
 	const struct sml_stripe *first = &context->stripes[0];
 
 	rules->lanes = first->lanes;
-	context->own = sml_own_stripe_new(rules, context->settings.rank, first->control);
-	if (context->own == NULL)
+	context->crew.own = sml_own_stripe_new(rules, context->settings.rank, first->control);
+	if (context->crew.own == NULL)
 		return -ENOMEM;
 	for (unsigned rank = 0; rank < context->settings.world_size; rank++)
 		for (unsigned shard = 0; shard < first->admission.shards; shard++)
-			sml_own_stripe_set_path(context->own, rank, shard,
+			sml_own_stripe_set_path(context->crew.own, rank, shard,
 						&context->peers->address[shard][rank]);
 	return 0;
 }
@@ -319,12 +321,11 @@ int sml_embedded_open(struct sml_stripe *first)
 
 /* ---- threads ---- */
 
-int sml_embedded_add_lines(struct sml_progress *progress)
+int sml_embedded_add_lines(struct sml_context *context, struct sml_progress *progress)
 {
-	struct sml_context *context = progress->context;
 	struct sml_transport **transport = &context->stripes[0].transports[progress->index];
 	unsigned first_turn = (context->settings.rank + 1u) % context->n_stripes;
-	struct sml_line *line = sml_line_new(*transport, context->own, first_turn);
+	struct sml_line *line = sml_line_new(*transport, context->crew.own, first_turn);
 	int error = 0;
 
 	if (line == NULL)

@@ -41,7 +41,7 @@ struct generations {
 
 static bool is_over(const struct sml_context *context)
 {
-	return __atomic_load_n(&context->stop, __ATOMIC_SEQ_CST);
+	return sml_crew_is_stopping(&context->crew);
 }
 
 /* ---- the report ---- */
@@ -170,7 +170,7 @@ static int go_on(struct sml_stripe *stripe, struct sml_control *control,
 	struct sml_admission admission;
 	int error = write_resumption(generations, space, &resumption);
 
-	sml_control_watch(control, &stripe->context->stop);
+	sml_control_watch(control, &stripe->context->crew.stop);
 	if (error == 0)
 		error = sml_control_join(control, &application, &admission, deadline_ns);
 	if (error)
@@ -249,18 +249,12 @@ static int take_over(struct sml_stripe *stripe, struct sml_control **taken)
 
 /* ---- the thread ---- */
 
-static void wake_threads(struct sml_context *context)
-{
-	for (unsigned i = 0; i < context->n_threads; i++)
-		sml_progress_wake(context->threads[i]);
-}
-
 static void park_shards(struct sml_stripe *stripe)
 {
 	struct sml_context *context = stripe->context;
 
 	__atomic_store_n(&stripe->park, true, __ATOMIC_SEQ_CST);
-	wake_threads(context);
+	sml_crew_wake(&context->crew);
 	pthread_mutex_lock(&context->lock);
 	while (stripe->n_parked < stripe->n_shards && !is_over(context))
 		pthread_cond_wait(&context->changed, &context->lock);
@@ -279,8 +273,7 @@ static void unpark_shards(struct sml_stripe *stripe)
 	__atomic_store_n(&stripe->park, false, __ATOMIC_SEQ_CST);
 	pthread_cond_broadcast(&context->changed);
 	pthread_mutex_unlock(&context->lock);
-	__atomic_add_fetch(&context->events, 1, __ATOMIC_SEQ_CST);
-	wake_threads(context);
+	sml_crew_tell(&context->crew);
 }
 
 /* The old control's memory stays, for a caller may be about to use it. */
@@ -406,11 +399,11 @@ void sml_failover_fini(struct sml_stripe *stripe)
 	struct sml_context *context = stripe->context;
 	bool taken = take_thread(stripe, true);
 
+	sml_crew_stop(&context->crew);
 	pthread_mutex_lock(&context->lock);
-	__atomic_store_n(&context->stop, true, __ATOMIC_SEQ_CST);
 	pthread_cond_broadcast(&context->changed);
 	pthread_mutex_unlock(&context->lock);
-	wake_threads(context);
+	sml_crew_wake(&context->crew);
 	if (taken)
 		pthread_join(stripe->failover.thread, NULL);
 }

@@ -17,6 +17,8 @@
 #include "lib/context/embedded.h"
 #include "lib/context/failover.h"
 #include "lib/context/summary.h"
+#include "lib/progress/own_stripe.h"
+#include "lib/progress/progress.h"
 
 #define REJOIN_PAUSE_NS (20 * SML_NS_PER_MS)
 
@@ -115,8 +117,8 @@ static int start_threads(struct sml_context *context)
 {
 	int error = 0;
 
-	for (unsigned i = 0; error == 0 && i < context->n_threads; i++)
-		error = sml_progress_start(context->threads[i]);
+	for (unsigned i = 0; error == 0 && i < context->crew.n_threads; i++)
+		error = sml_progress_start(context->crew.threads[i]);
 	return error;
 }
 
@@ -132,18 +134,19 @@ static void destroy(struct sml_context *context)
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		if (context->stripes[i].control)
 			sml_control_retire(context->stripes[i].control);
-	sml_recorder_fini(context);
-	for (unsigned i = 0; i < context->n_threads; i++)
-		sml_progress_free(context->threads[i]);
+	sml_recorder_fini(&context->recorder);
+	for (unsigned i = 0; i < context->crew.n_threads; i++)
+		sml_progress_free(context->crew.threads[i]);
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		sml_stripe_fini(&context->stripes[i]);
 	free(context->stripes);
-	sml_own_stripe_free(context->own);
+	sml_own_stripe_free(context->crew.own);
 	free(context->peers);
 	if (context->embedded)
 		sml_switch_close(context->embedded);
 	sml_requests_fini(&context->requests);
 	sml_settings_fini(&context->settings);
+	sml_crew_fini(&context->crew);
 	pthread_mutex_destroy(&context->submit_lock);
 	pthread_mutex_destroy(&context->lock);
 	pthread_cond_destroy(&context->changed);
@@ -157,6 +160,7 @@ static int set_up(struct sml_context *context, const struct sml_config *config)
 
 	if (error)
 		return error;
+	context->crew.spin = context->settings.spin;
 	deadline_ns = sml_now_ns() + context->settings.timeout_ms * SML_NS_PER_MS;
 	error = make_stripes(context);
 	if (error == 0 && is_embedded(context) && context->settings.rank == 0)
@@ -173,9 +177,15 @@ static int set_up(struct sml_context *context, const struct sml_config *config)
 	return error ? error : opening_error(context, true);
 }
 
+static void tensor_done(void *self)
+{
+	sml_context_tensor_done(self);
+}
+
 int sml_open(struct sml_context **opened, const struct sml_config *config)
 {
 	struct sml_context *context;
+	struct sml_crew_owner owner = {.tensor_done = tensor_done, .park = sml_stripe_park_shard};
 	struct sml_config own;
 	int error;
 
@@ -189,11 +199,14 @@ int sml_open(struct sml_context **opened, const struct sml_config *config)
 	context = calloc(1, sizeof(*context));
 	if (context == NULL)
 		return sml_error_set(-ENOMEM, "no memory for a context");
+	owner.self = context;
 	context->owner = getpid();
 	pthread_mutex_init(&context->submit_lock, NULL);
 	pthread_mutex_init(&context->lock, NULL);
 	sml_cond_init(&context->changed);
 	sml_requests_init(&context->requests);
+	sml_recorder_init(&context->recorder);
+	sml_crew_init(&context->crew, &context->requests, &owner);
 	error = set_up(context, config);
 	if (error) {
 		destroy(context);

@@ -10,6 +10,8 @@
 #include "lib/context/data_path.h"
 #include "lib/context/embedded.h"
 #include "lib/context/failover.h"
+#include "lib/progress/own_stripe.h"
+#include "lib/progress/question.h"
 
 static bool is_embedded(const struct sml_stripe *stripe)
 {
@@ -99,7 +101,7 @@ int sml_stripe_connect_control(struct sml_stripe *stripe)
 		return error;
 	error = sml_control_open(&stripe->control, &context->settings, &stripe->connection, &place);
 	if (error == 0)
-		sml_control_watch(stripe->control, &context->stop);
+		sml_control_watch(stripe->control, &context->crew.stop);
 	return error;
 }
 
@@ -145,7 +147,7 @@ static struct sml_stall_report *stalls(void *self)
 {
 	struct sml_context *context = ((struct sml_stripe *)self)->context;
 
-	return sml_context_is_running(context) ? sml_own_stripe_ask(context) : NULL;
+	return sml_context_is_running(context) ? sml_question_ask(&context->crew) : NULL;
 }
 
 static void served(void *self, SmlControl__StripeStatus *status)
@@ -155,7 +157,7 @@ static void served(void *self, SmlControl__StripeStatus *status)
 
 	if (!sml_context_is_running(context))
 		return;
-	sml_own_stripe_status(context->own, status);
+	sml_own_stripe_status(context->crew.own, status);
 	sml_get_stripe_counters(context, context->settings.rank, &counters, NULL);
 	status->bytes_received = counters.bytes_received;
 	status->bytes_sent = counters.bytes_sent;
@@ -198,10 +200,10 @@ int sml_stripe_open(struct sml_stripe *stripe)
 	return error ? error : sml_stripe_start_control(stripe);
 }
 
-bool sml_stripe_park_shard(struct sml_shard *shard)
+bool sml_stripe_park_shard(void *self, struct sml_shard *shard)
 {
-	struct sml_stripe *stripe = shard->stripe;
-	struct sml_context *context = stripe->context;
+	struct sml_context *context = self;
+	struct sml_stripe *stripe = &context->stripes[shard->stripe];
 	bool changed;
 
 	pthread_mutex_lock(&context->lock);

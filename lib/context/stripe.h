@@ -10,7 +10,10 @@
 
 #include "base/error.h"
 #include "lib/control/client.h"
-#include "lib/progress/progress.h"
+#include "lib/progress/shard.h"
+#include "lib/transport/transport.h"
+
+struct sml_context;
 
 struct sml_stripe {
 	struct sml_context *context;
@@ -78,12 +81,12 @@ const char *sml_master_host(const struct sml_context *context);
 int sml_stripe_start_control(struct sml_stripe *stripe);
 
 /*
- * A thread has seen that its shard (frozen, if it is to be parked) is not as the stripe wants it.
- * Looks again under the lock, under which the stripe changes its mind, too: a thread that stood
- * still since it looked must not take a worker that the next failover has taken. True: it is
- * parked now, or the thread's again, and counted.
+ * For struct sml_crew_owner. A thread has seen that its shard (frozen, if it is to be parked) is
+ * not as the stripe wants it. Looks again under the lock, under which the stripe changes its mind,
+ * too: a thread that stood still since it looked must not take a worker that the next failover has
+ * taken. True: it is parked now, or the thread's again, and counted.
  */
-bool sml_stripe_park_shard(struct sml_shard *shard);
+bool sml_stripe_park_shard(void *context, struct sml_shard *shard);
 
 /* Ends the control connections, and frees the shards. No thread uses them any more. */
 void sml_stripe_fini(struct sml_stripe *stripe);

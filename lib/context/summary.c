@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/progress/line.h"
+
 /* ---- what runs ---- */
 
 /* Where all ranks or some embed the stripes, and which one is this rank's. */
@@ -13,7 +15,7 @@ static size_t describe_embedded(const struct sml_context *context, char *text, s
 	unsigned n = context->n_stripes;
 	char own[48] = "none here";
 
-	if (context->own)
+	if (context->crew.own)
 		snprintf(own, sizeof(own), "stripe %u here", context->settings.rank);
 	if (n == context->settings.world_size)
 		return (size_t)snprintf(text, bytes,
@@ -87,7 +89,7 @@ static void log_stripe(const struct sml_context *context, int stripe)
 		" packets sent again by the timer, %" PRIu64
 		" because later ones were answered, RTT %.3f ms (least %.3f), window %" PRIu64,
 		stripe, name,
-		context->own && stripe == context->settings.rank ? ", this rank's own" : "",
+		context->crew.own && stripe == context->settings.rank ? ", this rank's own" : "",
 		(double)c.bytes_sent / 1e6, (double)c.bytes_received / 1e6, c.retransmits_timeout,
 		c.retransmits_fast, (double)c.rtt_ns / 1e6, (double)c.rtt_min_ns / 1e6, c.window);
 }

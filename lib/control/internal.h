@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "lib/control/channel.h"
 #include "lib/control/client.h"
-#include "lib/diagnose/stall.h"
+#include "lib/control/stall_report.h"
 
 enum sml_control_phase {
 	SML_CONTROL_CONNECTED,

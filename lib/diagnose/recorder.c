@@ -10,36 +10,7 @@
 #include <unistd.h>
 
 #include "base/thread.h"
-#include "lib/context/context.h"
-
-/* ---- the file's name ---- */
-
-char *sml_recorder_path(const char *pattern, int rank, bool *wrong)
-{
-	/* Each %r becomes two digits at most. */
-	char *path = malloc(strlen(pattern) + 1), *to = path;
-
-	*wrong = false;
-	for (; path && *pattern; pattern++) {
-		if (*pattern != '%') {
-			*to++ = *pattern;
-			continue;
-		}
-		pattern++;
-		if (*pattern == 'r') {
-			to += sprintf(to, "%u", (unsigned)rank % 100);
-		} else if (*pattern == '%') {
-			*to++ = '%';
-		} else {
-			*wrong = true;
-			free(path);
-			return NULL;
-		}
-	}
-	if (path)
-		*to = '\0';
-	return path;
-}
+#include "lib/progress/progress.h"
 
 /* ---- the whole record ---- */
 
@@ -48,23 +19,21 @@ static double ms_since(uint64_t then_ns, uint64_t now_ns)
 	return then_ns < now_ns ? (double)(now_ns - then_ns) / 1e6 : 0;
 }
 
-static void write_switches(FILE *out, const struct sml_context *context)
+static void write_switches(FILE *out, const struct sml_scene *scene)
 {
-	for (unsigned i = 0; i < context->n_stripes; i++) {
-		const struct sml_stripe *stripe = &context->stripes[i];
+	for (unsigned i = 0; i < scene->n_stripes; i++) {
+		const struct sml_scene_stripe *stripe = &scene->stripes[i];
 
-		fprintf(out, "switch  %s, epoch %" PRIu32, sml_stripe_name(stripe),
-			stripe->admission.epoch);
-		if (context->n_stripes > 1)
-			fprintf(out, ", stripe %u of %u", i, context->n_stripes);
+		fprintf(out, "switch  %s, epoch %" PRIu32, stripe->name, stripe->epoch);
+		if (scene->n_stripes > 1)
+			fprintf(out, ", stripe %u of %u", i, scene->n_stripes);
 		putc('\n', out);
 	}
 }
 
-static void write_head(FILE *out, const struct sml_context *context)
+static void write_head(FILE *out, const struct sml_recorder *recorder)
 {
-	const struct sml_settings *settings = &context->settings;
-	const struct sml_recorder *recorder = &context->recorder;
+	const struct sml_settings *settings = recorder->scene.settings;
 	char host[256] = "?", when[32] = "?";
 	struct timespec now;
 	struct tm utc;
@@ -78,7 +47,7 @@ static void write_head(FILE *out, const struct sml_context *context)
 	fprintf(out, "rank    %u of %u, host %s, pid %d\n", settings->rank, settings->world_size,
 		host, (int)getpid());
 	fprintf(out, "job     %s\n", settings->job);
-	write_switches(out, context);
+	write_switches(out, &recorder->scene);
 	fprintf(out, "error   %d %s\n", recorder->error, sml_strerror(recorder->error));
 	fprintf(out, "text    %s\n", recorder->text);
 	fprintf(out, "report  %s%s\n",
@@ -88,16 +57,16 @@ static void write_head(FILE *out, const struct sml_context *context)
 		recorder->reports.complete ? "" : recorder->reports.why);
 }
 
-static void write_ranks(FILE *out, const struct sml_context *context)
+static void write_ranks(FILE *out, const struct sml_recorder *recorder)
 {
 	struct sml_stall_lacking lacking;
 
-	sml_stall_gather(context, &context->recorder.reports, &lacking);
+	sml_stall_gather(&recorder->scene, &recorder->reports, &lacking);
 	if (lacking.about[0] == NULL)
 		return;
 	fprintf(out, "\nranks, and for how many slots the job waits for each\n"
 		     "rank slots connected heard_ms_ago        pid host\n");
-	for (unsigned rank = 0; rank < context->settings.world_size; rank++) {
+	for (unsigned rank = 0; rank < recorder->scene.settings->world_size; rank++) {
 		const struct sml_stall_rank *about = lacking.about[rank];
 
 		fprintf(out, "%4u %5" PRIu32 " %9s %12" PRIu64 " %10" PRIu32 " %s\n", rank,
@@ -143,10 +112,9 @@ static void write_slot(FILE *out, const struct sml_stalled *stalled, uint64_t no
 	putc('\n', out);
 }
 
-static void write_slots(FILE *out, struct sml_context *context)
+static void write_slots(FILE *out, const struct sml_recorder *recorder)
 {
-	struct sml_stall_cursor cursor = {.context = context,
-					  .reports = &context->recorder.reports};
+	struct sml_stall_cursor cursor = {.scene = &recorder->scene, .reports = &recorder->reports};
 	uint64_t now_ns = sml_now_ns();
 	struct sml_stalled stalled;
 
@@ -174,30 +142,29 @@ static void write_job_slots(FILE *out, const struct sml_stall_report *report, un
 	}
 }
 
-static void write_call(FILE *out, const struct sml_context *context,
-		       const struct sml_tensor *tensor)
+static void write_call(FILE *out, const struct sml_scene *scene, const struct sml_tensor *tensor)
 {
 	char call[160];
 
 	if (sml_tensor_is_done(tensor))
 		return;
-	sml_history_text(&context->history, SML_HEAD, tensor->window[SML_HEAD].first, call,
+	sml_history_text(scene->history, SML_HEAD, tensor->window[SML_HEAD].first, call,
 			 sizeof(call));
 	fprintf(out, "%11" PRIu32 " %s\n", tensor->left, call);
 }
 
-static void write_calls(FILE *out, struct sml_context *context)
+static void write_calls(FILE *out, const struct sml_scene *scene)
 {
-	struct sml_progress *thread = context->threads[0];
-	const struct sml_worker *worker = &context->stripes[0].shards[0]->worker;
+	struct sml_progress *thread = scene->crew->threads[0];
+	const struct sml_worker *worker = &scene->stripes[0].shards[0]->worker;
 
 	fprintf(out, "\ncalls that have not ended\nchunks_left call\n");
-	pthread_mutex_lock(&context->submit_lock);
+	pthread_mutex_lock(scene->history_lock);
 	for (uint32_t i = worker->oldest; i != worker->newest; i++)
-		write_call(out, context, worker->tensors[i % SML_WORKER_TENSORS]);
+		write_call(out, scene, worker->tensors[i % SML_WORKER_TENSORS]);
 	for (const struct sml_request *r = thread->queue_first; r; r = r->queued[thread->index])
-		write_call(out, context, &r->tensor);
-	pthread_mutex_unlock(&context->submit_lock);
+		write_call(out, scene, &r->tensor);
+	pthread_mutex_unlock(scene->history_lock);
 }
 
 /* 0 or -errno. One write, so that records of ranks that share a file don't mix. */
@@ -220,8 +187,9 @@ static int append(const char *path, const char *bytes, size_t n)
 	return close(fd) < 0 && error == 0 ? -errno : error;
 }
 
-static int write_record(struct sml_context *context)
+static int write_record(const struct sml_recorder *recorder)
 {
+	const struct sml_scene *scene = &recorder->scene;
 	char *bytes = NULL;
 	size_t n = 0;
 	FILE *out = open_memstream(&bytes, &n);
@@ -229,70 +197,70 @@ static int write_record(struct sml_context *context)
 
 	if (out == NULL)
 		return -ENOMEM;
-	write_head(out, context);
-	write_ranks(out, context);
-	write_calls(out, context);
-	write_slots(out, context);
-	for (unsigned i = 0; i < context->n_stripes; i++)
-		write_job_slots(out, context->recorder.reports.of[i], i);
+	write_head(out, recorder);
+	write_ranks(out, recorder);
+	write_calls(out, scene);
+	write_slots(out, recorder);
+	for (unsigned i = 0; i < scene->n_stripes; i++)
+		write_job_slots(out, recorder->reports.of[i], i);
 	fprintf(out, "\nend of record\n\n");
 	error = ferror(out) ? -ENOMEM : 0;
 	if (fclose(out) != 0)
 		error = -ENOMEM;
 	if (error == 0)
-		error = append(context->settings.flight_recorder, bytes, n);
+		error = append(scene->settings->flight_recorder, bytes, n);
 	free(bytes);
 	return error;
 }
 
 /* ---- when ---- */
 
-static void tell_record(const struct sml_context *context, int error)
+static void tell_record(const struct sml_settings *settings, int error)
 {
 	if (error)
-		sml_log(&context->settings.log, SML_LOG_WARN,
-			"the flight record cannot be written to %s: %s",
-			context->settings.flight_recorder, strerrordesc_np(-error));
+		sml_log(&settings->log, SML_LOG_WARN,
+			"the flight record cannot be written to %s: %s", settings->flight_recorder,
+			strerrordesc_np(-error));
 	else
-		sml_log(&context->settings.log, SML_LOG_WARN, "the flight record is in %s",
-			context->settings.flight_recorder);
+		sml_log(&settings->log, SML_LOG_WARN, "the flight record is in %s",
+			settings->flight_recorder);
 }
 
 static void *record_main(void *self)
 {
-	struct sml_context *context = self;
+	struct sml_recorder *recorder = self;
 
-	tell_record(context, write_record(context));
-	pthread_mutex_lock(&context->lock);
-	context->recorder.done = true;
-	pthread_cond_broadcast(&context->changed);
-	pthread_mutex_unlock(&context->lock);
+	tell_record(recorder->scene.settings, write_record(recorder));
+	pthread_mutex_lock(&recorder->lock);
+	recorder->done = true;
+	pthread_cond_broadcast(&recorder->changed);
+	pthread_mutex_unlock(&recorder->lock);
 	return NULL;
 }
 
-static void record_in_file(struct sml_context *context)
+static void record_in_file(struct sml_recorder *recorder)
 {
 	struct timespec until = sml_timespec(sml_now_ns() + SML_RECORD_NS);
-	struct sml_recorder *recorder = &context->recorder;
 	int error, late = 0;
 
-	error = sml_thread_start(&recorder->thread, "sml-recorder", record_main, context);
+	error = sml_thread_start(&recorder->thread, "sml-recorder", record_main, recorder);
 	if (error) {
-		tell_record(context, error);
+		tell_record(recorder->scene.settings, error);
 		return;
 	}
-	pthread_mutex_lock(&context->lock);
+	pthread_mutex_lock(&recorder->lock);
 	recorder->started = true;
 	while (!recorder->done && !late)
-		late = pthread_cond_timedwait(&context->changed, &context->lock, &until);
-	pthread_mutex_unlock(&context->lock);
+		late = pthread_cond_timedwait(&recorder->changed, &recorder->lock, &until);
+	pthread_mutex_unlock(&recorder->lock);
 }
 
-void sml_recorder_record(struct sml_context *context, int error, const char *text,
-			 const struct sml_stall_reports *reports)
+void sml_recorder_record(struct sml_recorder *recorder, const struct sml_scene *scene, int error,
+			 const char *text, const struct sml_stall_reports *reports)
 {
 	char lines[SML_STALL_LINES][SML_STALL_LINE_BYTES];
-	unsigned n = sml_stall_describe(context, reports, lines);
+	const struct sml_log *log = &scene->settings->log;
+	unsigned n = sml_stall_describe(scene, reports, lines);
 
 	/* Failed while nobody waited for anything: there is nothing to find out. */
 	if (n == 0)
@@ -300,21 +268,29 @@ void sml_recorder_record(struct sml_context *context, int error, const char *tex
 	/* What the text says already, everybody has read. */
 	for (unsigned i = 0; i < n; i++)
 		if (!strstr(text, lines[i]))
-			sml_log(&context->settings.log, SML_LOG_WARN, "at the failure: %s",
-				lines[i]);
+			sml_log(log, SML_LOG_WARN, "at the failure: %s", lines[i]);
 	if (!reports->complete && !strstr(text, reports->why))
-		sml_log(&context->settings.log, SML_LOG_WARN,
+		sml_log(log, SML_LOG_WARN,
 			"at the failure: which ranks are missing is not known: %s", reports->why);
-	if (context->settings.flight_recorder == NULL)
+	if (scene->settings->flight_recorder == NULL)
 		return;
-	context->recorder.error = error;
-	context->recorder.text = text;
-	context->recorder.reports = *reports;
-	record_in_file(context);
+	recorder->scene = *scene;
+	recorder->error = error;
+	recorder->text = text;
+	recorder->reports = *reports;
+	record_in_file(recorder);
 }
 
-void sml_recorder_fini(struct sml_context *context)
+void sml_recorder_init(struct sml_recorder *recorder)
 {
-	if (context->recorder.started)
-		pthread_join(context->recorder.thread, NULL);
+	pthread_mutex_init(&recorder->lock, NULL);
+	sml_cond_init(&recorder->changed);
+}
+
+void sml_recorder_fini(struct sml_recorder *recorder)
+{
+	if (recorder->started)
+		pthread_join(recorder->thread, NULL);
+	pthread_cond_destroy(&recorder->changed);
+	pthread_mutex_destroy(&recorder->lock);
 }

@@ -13,6 +13,7 @@
 #include <pthread.h>
 
 #include "base/clock.h"
+#include "lib/diagnose/scene.h"
 #include "lib/diagnose/stall.h"
 
 /* How long a failure waits for the switch to say what it knows, */
@@ -22,28 +23,27 @@
 
 /* A context's. Written by whoever fails it, once. */
 struct sml_recorder {
+	struct sml_scene scene;
 	pthread_t thread;
-	bool started, done; /* under the context's lock */
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool started, done; /* under the lock */
 	int error;
 	const char *text;
 	struct sml_stall_reports reports;
 };
 
 /*
- * The path with this rank in the place of %r, and % for %%. To be freed; NULL:
- * no memory, or (*wrong is set) something else follows a %.
- */
-char *sml_recorder_path(const char *pattern, int rank, bool *wrong);
-
-/*
  * The job has failed, every shard has stopped, and text says why: log, and
  * record. Waits for the file, up to SML_RECORD_NS. text must live as long as the
  * context.
  */
-void sml_recorder_record(struct sml_context *context, int error, const char *text,
-			 const struct sml_stall_reports *reports);
+void sml_recorder_record(struct sml_recorder *recorder, const struct sml_scene *scene, int error,
+			 const char *text, const struct sml_stall_reports *reports);
+
+void sml_recorder_init(struct sml_recorder *recorder);
 
 /* Waits for the file. */
-void sml_recorder_fini(struct sml_context *context);
+void sml_recorder_fini(struct sml_recorder *recorder);
 
 #endif

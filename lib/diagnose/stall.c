@@ -6,84 +6,41 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/context/context.h"
+#include "base/clock.h"
+#include "lib/progress/own_stripe.h"
+#include "lib/progress/progress.h"
+#include "lib/progress/question.h"
 
 /* Ranks that get a line each. */
 #define NAMED_RANKS 3
 
 /* ---- what the switch says ---- */
 
-static void add_slot(struct sml_stall_report *report, const SmlControl__SlotState *state)
-{
-	if (state->slot >= report->n_slots)
-		return;
-	report->slots[state->slot] = (struct sml_stall_slot){state->missing, state->use, true};
-	for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++)
-		report->n_missing[rank] += (uint32_t)(state->missing >> rank & 1);
-}
-
-static void add_rank(struct sml_stall_report *report, const SmlControl__RankState *state)
-{
-	struct sml_stall_rank *rank;
-
-	if (state->rank >= SML_MAX_RANKS)
-		return;
-	rank = &report->ranks[state->rank];
-	snprintf(rank->host, sizeof(rank->host), "%s", state->host);
-	rank->pid = state->pid;
-	rank->last_heard_ms = state->last_heard_ms;
-	rank->connected = state->connected;
-}
-
-struct sml_stall_report *sml_stall_report_new(const SmlControl__StallReport *message,
-					      uint32_t n_slots)
-{
-	struct sml_stall_report *report =
-		calloc(1, sizeof(*report) + n_slots * sizeof(report->slots[0]));
-
-	if (report == NULL)
-		return NULL;
-	report->n_slots = n_slots;
-	for (size_t i = 0; i < message->n_slots; i++)
-		add_slot(report, message->slots[i]);
-	for (size_t i = 0; i < message->n_ranks; i++)
-		add_rank(report, message->ranks[i]);
-	return report;
-}
-
-/* Who the switch of a stripe is asked through: rank 0 where the ranks have the slots. */
-static struct sml_control *control_of(struct sml_context *context, unsigned stripe)
-{
-	unsigned by = context->peers ? 0 : stripe;
-
-	return __atomic_load_n(&context->stripes[by].control, __ATOMIC_ACQUIRE);
-}
-
 /* Of one stripe. NULL: nothing is known, and why. */
-static const struct sml_stall_report *hear(struct sml_context *context, unsigned stripe,
+static const struct sml_stall_report *hear(const struct sml_scene *scene, unsigned stripe,
 					   uint64_t until_ns, char *why, size_t bytes)
 {
-	struct sml_control *control = control_of(context, stripe);
+	struct sml_control *control = scene->stripes[stripe].control;
 	const struct sml_stall_report *report =
-		sml_control_stalls(control, context->peers ? stripe : 0, until_ns, why, bytes);
+		sml_control_stalls(control, scene->peers ? stripe : 0, until_ns, why, bytes);
 
 	/* Nobody need be asked for those of this process. */
-	if (report == NULL && context->own && stripe == context->settings.rank)
-		report = sml_own_stripe_last(context, sml_control_last_words(control));
+	if (report == NULL && scene->crew->own && stripe == scene->settings->rank)
+		report = sml_question_last(scene->crew, sml_control_last_words(control));
 	return report;
 }
 
-void sml_stall_ask(struct sml_context *context, uint64_t until_ns,
+void sml_stall_ask(const struct sml_scene *scene, uint64_t until_ns,
 		   struct sml_stall_reports *reports)
 {
 	*reports = (struct sml_stall_reports){.complete = true};
-	for (unsigned i = 0; until_ns && i < context->n_stripes; i++)
-		if (i == 0 || !context->peers)
-			sml_control_ask_stalls(control_of(context, i));
-	for (unsigned i = 0; i < context->n_stripes; i++) {
+	for (unsigned i = 0; until_ns && i < scene->n_stripes; i++)
+		if (i == 0 || !scene->peers)
+			sml_control_ask_stalls(scene->stripes[i].control);
+	for (unsigned i = 0; i < scene->n_stripes; i++) {
 		char why[sizeof(reports->why)] = "";
 
-		reports->of[i] = hear(context, i, until_ns, why, sizeof(why));
+		reports->of[i] = hear(scene, i, until_ns, why, sizeof(why));
 		reports->any |= reports->of[i] != NULL;
 		if (reports->of[i] == NULL && reports->complete) {
 			reports->complete = false;
@@ -145,10 +102,10 @@ static bool look(const struct sml_stall_cursor *cursor, struct sml_worker *worke
 
 bool sml_stall_next(struct sml_stall_cursor *cursor, struct sml_stalled *stalled)
 {
-	struct sml_context *context = cursor->context;
+	const struct sml_scene *scene = cursor->scene;
 
-	for (; cursor->stripe < context->n_stripes; cursor->stripe++, cursor->shard = 0) {
-		const struct sml_stripe *stripe = &context->stripes[cursor->stripe];
+	for (; cursor->stripe < scene->n_stripes; cursor->stripe++, cursor->shard = 0) {
+		const struct sml_scene_stripe *stripe = &scene->stripes[cursor->stripe];
 
 		for (; cursor->shard < stripe->n_shards; cursor->shard++, cursor->slot = 0) {
 			struct sml_worker *worker = &stripe->shards[cursor->shard]->worker;
@@ -187,19 +144,19 @@ static uint32_t count_queued(struct sml_progress *thread)
 	return n;
 }
 
-static bool is_any_broken(const struct sml_context *context)
+static bool is_any_broken(const struct sml_scene *scene)
 {
-	for (unsigned i = 0; i < context->n_stripes; i++)
-		for (unsigned s = 0; s < context->stripes[i].n_shards; s++)
-			if (sml_worker_is_broken(&context->stripes[i].shards[s]->worker))
+	for (unsigned i = 0; i < scene->n_stripes; i++)
+		for (unsigned s = 0; s < scene->stripes[i].n_shards; s++)
+			if (sml_worker_is_broken(&scene->stripes[i].shards[s]->worker))
 				return true;
 	return false;
 }
 
-static void summarize(struct sml_context *context, const struct sml_stall_reports *reports,
+static void summarize(const struct sml_scene *scene, const struct sml_stall_reports *reports,
 		      struct summary *summary)
 {
-	struct sml_stall_cursor cursor = {.context = context, .reports = reports};
+	struct sml_stall_cursor cursor = {.scene = scene, .reports = reports};
 	struct sml_stalled stalled;
 
 	*summary = (struct summary){0};
@@ -214,9 +171,9 @@ static void summarize(struct sml_context *context, const struct sml_stall_report
 		losses->n_not_arrived += stalled.cause == SML_STALL_NOT_ARRIVED;
 		losses->n_result_lost += stalled.cause == SML_STALL_RESULT_LOST;
 	}
-	summary->broken = is_any_broken(context);
-	if (context->n_threads > 0)
-		summary->n_queued = count_queued(context->threads[0]);
+	summary->broken = is_any_broken(scene);
+	if (scene->crew->n_threads > 0)
+		summary->n_queued = count_queued(scene->crew->threads[0]);
 }
 
 struct lines {
@@ -235,11 +192,11 @@ static const char *plural(uint32_t n)
 	return n == 1 ? "" : "s";
 }
 
-void sml_stall_gather(const struct sml_context *context, const struct sml_stall_reports *reports,
+void sml_stall_gather(const struct sml_scene *scene, const struct sml_stall_reports *reports,
 		      struct sml_stall_lacking *lacking)
 {
 	*lacking = (struct sml_stall_lacking){0};
-	for (unsigned i = 0; i < context->n_stripes; i++) {
+	for (unsigned i = 0; i < scene->n_stripes; i++) {
 		const struct sml_stall_report *report = reports->of[i];
 
 		for (unsigned rank = 0; report && rank < SML_MAX_RANKS; rank++) {
@@ -290,25 +247,23 @@ static void describe_ranks(const struct sml_stall_lacking *lacking, unsigned own
 }
 
 /* "the switch", or, where there are several, "stripe 1 (10.0.0.2:28500)". */
-static void name_switch(const struct sml_context *context, unsigned stripe, char *name,
-			size_t bytes)
+static void name_switch(const struct sml_scene *scene, unsigned stripe, char *name, size_t bytes)
 {
-	if (context->n_stripes == 1)
+	if (scene->n_stripes == 1)
 		snprintf(name, bytes, "the switch");
 	else
-		snprintf(name, bytes, "stripe %u (%.80s)", stripe,
-			 sml_stripe_name(&context->stripes[stripe]));
+		snprintf(name, bytes, "stripe %u (%.80s)", stripe, scene->stripes[stripe].name);
 }
 
-static void describe_paths(const struct sml_context *context, const struct summary *summary,
+static void describe_paths(const struct sml_scene *scene, const struct summary *summary,
 			   struct lines *lines)
 {
 	char name[128];
 
-	for (unsigned i = 0; i < context->n_stripes; i++) {
+	for (unsigned i = 0; i < scene->n_stripes; i++) {
 		const struct losses *losses = &summary->losses[i];
 
-		name_switch(context, i, name, sizeof(name));
+		name_switch(scene, i, name, sizeof(name));
 		if (losses->n_not_arrived > 0)
 			snprintf(next_line(lines), SML_STALL_LINE_BYTES,
 				 "%" PRIu32
@@ -348,17 +303,17 @@ static void describe_own(const struct summary *summary, struct lines *lines)
 			 plural(summary->n_queued));
 }
 
-unsigned sml_stall_describe(struct sml_context *context, const struct sml_stall_reports *reports,
+unsigned sml_stall_describe(const struct sml_scene *scene, const struct sml_stall_reports *reports,
 			    char text[SML_STALL_LINES][SML_STALL_LINE_BYTES])
 {
 	struct lines lines = {.text = text};
 	struct sml_stall_lacking lacking;
 	struct summary summary;
 
-	summarize(context, reports, &summary);
-	sml_stall_gather(context, reports, &lacking);
-	describe_ranks(&lacking, context->settings.rank, &lines);
-	describe_paths(context, &summary, &lines);
+	summarize(scene, reports, &summary);
+	sml_stall_gather(scene, reports, &lacking);
+	describe_ranks(&lacking, scene->settings->rank, &lines);
+	describe_paths(scene, &summary, &lines);
 	describe_own(&summary, &lines);
 	return lines.n;
 }

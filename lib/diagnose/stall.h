@@ -9,33 +9,9 @@
 #ifndef SML_LIB_STALL_H
 #define SML_LIB_STALL_H
 
-#include "control/frame.h"
 #include "core/worker.h"
-
-struct sml_context;
-
-#define SML_STALL_HOST_BYTES 128
-
-struct sml_stall_slot {
-	uint64_t missing; /* bit r: rank r has not contributed; 0: complete */
-	uint32_t use;	  /* the newest that the switch has seen */
-	bool known;	  /* false: nobody has used it yet */
-};
-
-struct sml_stall_rank {
-	char host[SML_STALL_HOST_BYTES];
-	uint32_t pid;
-	uint64_t last_heard_ms; /* ago, when the report was made */
-	bool connected;
-};
-
-/* What a switch has said of a job. */
-struct sml_stall_report {
-	uint32_t n_slots;
-	uint32_t n_missing[SML_MAX_RANKS]; /* slots that wait for a rank */
-	struct sml_stall_rank ranks[SML_MAX_RANKS];
-	struct sml_stall_slot slots[]; /* by number */
-};
+#include "lib/control/stall_report.h"
+#include "lib/diagnose/scene.h"
 
 /* What is known of each stripe. */
 struct sml_stall_reports {
@@ -48,12 +24,8 @@ struct sml_stall_reports {
  * Ask all switches, and wait until until_ns for what they say; 0: take what they
  * have said. Reports live as long as the context.
  */
-void sml_stall_ask(struct sml_context *context, uint64_t until_ns,
+void sml_stall_ask(const struct sml_scene *scene, uint64_t until_ns,
 		   struct sml_stall_reports *reports);
-
-/* Of a job with so many slots. NULL: no memory. To be freed by free(). */
-struct sml_stall_report *sml_stall_report_new(const SmlControl__StallReport *message,
-					      uint32_t n_slots);
 
 /* What all switches together lack of each rank, and who it is (NULL: none has said). */
 struct sml_stall_lacking {
@@ -61,7 +33,7 @@ struct sml_stall_lacking {
 	const struct sml_stall_rank *about[SML_MAX_RANKS];
 };
 
-void sml_stall_gather(const struct sml_context *context, const struct sml_stall_reports *reports,
+void sml_stall_gather(const struct sml_scene *scene, const struct sml_stall_reports *reports,
 		      struct sml_stall_lacking *lacking);
 
 /* Why a slot that has sent has no result. */
@@ -86,9 +58,9 @@ struct sml_stalled {
 	uint64_t missing;	/* RANKS: who */
 };
 
-/* Walks through them: begin with the context and the reports alone. */
+/* Walks through them: begin with the scene and the reports alone. */
 struct sml_stall_cursor {
-	struct sml_context *context;
+	const struct sml_scene *scene;
 	const struct sml_stall_reports *reports;
 	unsigned stripe, shard;
 	uint16_t slot;
@@ -103,7 +75,7 @@ bool sml_stall_next(struct sml_stall_cursor *cursor, struct sml_stalled *stalled
  * In words, the most telling first: whom the job waits for, and where this rank's
  * packets are lost. Returns how many lines; 0: nothing was under way.
  */
-unsigned sml_stall_describe(struct sml_context *context, const struct sml_stall_reports *reports,
+unsigned sml_stall_describe(const struct sml_scene *scene, const struct sml_stall_reports *reports,
 			    char text[SML_STALL_LINES][SML_STALL_LINE_BYTES]);
 
 #endif

@@ -7,10 +7,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/thread.h"
-#include "lib/context/context.h"
+#include "lib/progress/progress.h"
 
-struct sml_progress *sml_progress_new(struct sml_context *context, unsigned index)
+struct sml_progress *sml_progress_new(struct sml_crew *crew, unsigned index)
 {
 	struct sml_progress *progress = calloc(1, sizeof(*progress));
 
@@ -24,7 +25,7 @@ struct sml_progress *sml_progress_new(struct sml_context *context, unsigned inde
 		free(progress);
 		return NULL;
 	}
-	progress->context = context;
+	progress->crew = crew;
 	progress->index = index;
 	pthread_mutex_init(&progress->queue_lock, NULL);
 	return progress;

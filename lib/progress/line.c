@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Packets between workers and their transport. A thread's own; see progress.h. */
+#include "lib/progress/line.h"
+
 #include <stdlib.h>
 
-#include "lib/context/context.h"
+#include "lib/progress/shard.h"
 
 struct sml_line *sml_line_new(struct sml_transport *transport, struct sml_own_stripe *own,
 			      unsigned first_turn)
@@ -197,7 +198,7 @@ static void fill(struct sml_line *line, struct sml_shard *shard, unsigned most_p
 		length = sml_worker_send(&shard->worker, sml_batch_place(&line->out), now_ns);
 		if (length == 0)
 			break;
-		sml_batch_add(&line->out, (uint32_t)length, shard->stripe->index);
+		sml_batch_add(&line->out, (uint32_t)length, shard->stripe);
 	}
 }
 

@@ -18,9 +18,7 @@
 #include "lib/transport/transport.h"
 #include "net/udp_results.h"
 
-struct sml_context;
 struct sml_control;
-struct sml_progress;
 struct sml_stall_report;
 
 struct sml_own_stripe {
@@ -39,8 +37,7 @@ struct sml_own_stripe {
 	uint64_t verdicts[SML_VERDICTS];
 	uint64_t contributions[SML_MAX_RANKS], resends[SML_MAX_RANKS];
 	bool mismatch_told;
-	/* What are the slots waiting for? Each thread looks at its own; under the context's lock.
-	 */
+	/* See question.h; under the crew's lock. */
 	struct {
 		uint32_t number;		 /* atomic: of questions so far */
 		struct sml_stall_report *report; /* NULL: nobody asks */
@@ -69,15 +66,5 @@ enum sml_verdict sml_own_stripe_receive(struct sml_own_stripe *own, const void *
 
 /* What it has done so far, but for the bytes. */
 void sml_own_stripe_status(const struct sml_own_stripe *own, SmlControl__StripeStatus *status);
-
-/* Ask the threads, or look when they have stopped. To be freed; NULL: no answer, or no memory. */
-struct sml_stall_report *sml_own_stripe_ask(struct sml_context *context);
-
-/* The thread's side: answer if there is a question that it has not seen. */
-void sml_own_stripe_answer(struct sml_progress *progress);
-
-/* After a failure, with the ranks' names from elsewhere: lives as long as the context. */
-const struct sml_stall_report *sml_own_stripe_last(struct sml_context *context,
-						   const struct sml_stall_report *names);
 
 #endif

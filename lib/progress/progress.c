@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A progress thread at work: see progress.h. Its beginning and end are in progress_life.c. */
+/* A progress thread at work: see progress.h. Its beginning and end are in life.c. */
 #include "lib/progress/progress.h"
 
 #include <errno.h>
@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "lib/context/context.h"
+#include "lib/progress/crew.h"
+#include "lib/progress/question.h"
+#include "lib/progress/shard.h"
 
 #define FOREVER UINT64_MAX
 
@@ -37,23 +39,6 @@ void sml_progress_submit(struct sml_progress *progress, struct sml_request *requ
 	pthread_mutex_unlock(&progress->queue_lock);
 	if (__atomic_load_n(&progress->resting, __ATOMIC_SEQ_CST) != SML_AWAKE)
 		sml_progress_wake(progress);
-}
-
-/* This thread has brought what others may wait for: exponents, or a tensor's end. */
-static void tell_others(struct sml_progress *progress)
-{
-	struct sml_context *context = progress->context;
-
-	if (context->n_threads == 1)
-		return;
-	__atomic_add_fetch(&context->events, 1, __ATOMIC_SEQ_CST);
-	for (unsigned i = 0; i < context->n_threads; i++) {
-		struct sml_progress *other = context->threads[i];
-
-		if (other != progress &&
-		    __atomic_load_n(&other->resting, __ATOMIC_SEQ_CST) == SML_RESTING_BLOCKED)
-			sml_progress_wake(other);
-	}
 }
 
 /* ---- the thread's side ---- */
@@ -86,7 +71,7 @@ static void retire(struct sml_progress *progress, struct sml_shard *shard)
 	struct sml_tensor *tensor;
 
 	while ((tensor = sml_worker_retire(&shard->worker)) != NULL)
-		sml_request_release(&progress->context->requests, tensor->owner);
+		sml_request_release(progress->crew->requests, tensor->owner);
 }
 
 static bool have_room(const struct sml_progress *progress)
@@ -135,12 +120,13 @@ static bool take_submitted(struct sml_progress *progress)
 
 static bool is_to_park(const struct sml_shard *shard)
 {
-	return __atomic_load_n(&shard->stripe->park, __ATOMIC_SEQ_CST);
+	return __atomic_load_n(shard->park, __ATOMIC_SEQ_CST);
 }
 
 /* A stripe's switch has died: its worker is the failover's until there is another. */
 static void park_and_unpark(struct sml_progress *progress)
 {
+	const struct sml_crew_owner *owner = &progress->crew->owner;
 	struct walk walk = {0};
 	struct sml_shard *shard;
 
@@ -151,7 +137,7 @@ static void park_and_unpark(struct sml_progress *progress)
 			sml_worker_freeze(&shard->worker);
 			sml_shard_publish(shard);
 		}
-		if (sml_stripe_park_shard(shard))
+		if (owner->park(owner->self, shard))
 			progress->n_parked += shard->parked ? 1u : -1u;
 	}
 }
@@ -165,12 +151,14 @@ static void publish(struct sml_line *line)
 static void spread(struct sml_progress *progress, struct sml_line *line,
 		   const struct sml_news *news)
 {
+	const struct sml_crew_owner *owner = &progress->crew->owner;
+
 	if (news->heads || news->done)
-		tell_others(progress);
+		sml_crew_tell_others(progress->crew, progress);
 	if (news->done) {
 		/* Whoever waits may look at the counters next. */
 		publish(line);
-		sml_context_tensor_done(progress->context);
+		owner->tensor_done(owner->self);
 	}
 }
 
@@ -211,10 +199,10 @@ static bool step(struct sml_progress *progress)
 {
 	bool busy = false;
 
-	progress->events_seen = __atomic_load_n(&progress->context->events, __ATOMIC_ACQUIRE);
+	progress->events_seen = __atomic_load_n(&progress->crew->events, __ATOMIC_ACQUIRE);
 	park_and_unpark(progress);
-	if (progress->context->own)
-		sml_own_stripe_answer(progress);
+	if (progress->crew->own)
+		sml_question_answer(progress->crew, progress->index, &progress->question_seen);
 	for (unsigned i = 0; i < progress->n_lines; i++)
 		if (!is_parked(progress->lines[i]))
 			busy |= take_in(progress, progress->lines[i]);
@@ -223,11 +211,6 @@ static bool step(struct sml_progress *progress)
 		if (!is_parked(progress->lines[i]))
 			busy |= send_out(progress, progress->lines[i]);
 	return busy;
-}
-
-static bool is_stopping(const struct sml_progress *progress)
-{
-	return __atomic_load_n(&progress->context->stop, __ATOMIC_SEQ_CST);
 }
 
 /* Does this thread wait for what another one brings? */
@@ -257,7 +240,7 @@ static bool must_park_or_unpark(const struct sml_progress *progress)
 
 static bool is_asked(const struct sml_progress *progress)
 {
-	const struct sml_own_stripe *own = progress->context->own;
+	const struct sml_own_stripe *own = progress->crew->own;
 
 	return own &&
 	       __atomic_load_n(&own->question.number, __ATOMIC_SEQ_CST) != progress->question_seen;
@@ -268,10 +251,11 @@ static bool must_look_again(struct sml_progress *progress, bool blocked)
 {
 	bool queued;
 
-	if (is_stopping(progress) || must_park_or_unpark(progress) || is_asked(progress))
+	if (sml_crew_is_stopping(progress->crew) || must_park_or_unpark(progress) ||
+	    is_asked(progress))
 		return true;
 	if (blocked &&
-	    __atomic_load_n(&progress->context->events, __ATOMIC_SEQ_CST) != progress->events_seen)
+	    __atomic_load_n(&progress->crew->events, __ATOMIC_SEQ_CST) != progress->events_seen)
 		return true;
 	if (progress->hungry || progress->n_parked)
 		return false;
@@ -350,11 +334,11 @@ static void rest(struct sml_progress *progress)
 void *sml_progress_main(void *self)
 {
 	struct sml_progress *progress = self;
-	bool spin = progress->context->settings.spin;
+	bool spin = progress->crew->spin;
 	struct walk walk = {0};
 	struct sml_shard *shard;
 
-	while (!is_stopping(progress)) {
+	while (!sml_crew_is_stopping(progress->crew)) {
 		if (step(progress))
 			continue;
 		/* Spinning is for machines with cores to spare: where not, no harm. */
@@ -369,6 +353,6 @@ void *sml_progress_main(void *self)
 		sml_worker_freeze(&shard->worker);
 		sml_shard_publish(shard);
 	}
-	sml_context_thread_stopped(progress->context);
+	sml_crew_note_stopped(progress->crew);
 	return NULL;
 }

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A shard's beginning and end, and its counters. */
+#include "lib/progress/shard.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
-#include "lib/context/context.h"
+#include "base/error.h"
+#include "lib/progress/line.h"
 
 static void *worker_memory(const struct sml_worker_config *config)
 {
@@ -11,8 +14,8 @@ static void *worker_memory(const struct sml_worker_config *config)
 	return aligned_alloc(64, (sml_worker_memory_bytes(config) + 63) & ~63ull);
 }
 
-struct sml_shard *sml_shard_new(struct sml_stripe *stripe, const struct sml_worker_config *config,
-				struct sml_line *line)
+struct sml_shard *sml_shard_new(const struct sml_worker_config *config, struct sml_line *line,
+				const bool *park)
 {
 	struct sml_shard *shard = calloc(1, sizeof(*shard));
 
@@ -23,9 +26,10 @@ struct sml_shard *sml_shard_new(struct sml_stripe *stripe, const struct sml_work
 		sml_error_set(-ENOMEM, "no memory for the slots of a switch");
 		return NULL;
 	}
-	shard->stripe = stripe;
+	shard->stripe = config->stripe;
 	shard->index = config->shard;
 	shard->line = line;
+	shard->park = park;
 	sml_worker_init(&shard->worker, config, shard->worker_memory);
 	line->shards[line->n_shards++] = shard;
 	return shard;

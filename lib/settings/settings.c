@@ -14,7 +14,6 @@
 
 #include "base/error.h"
 #include "base/number.h"
-#include "lib/diagnose/recorder.h"
 
 static int check_range(const char *member, long value, long minimum, long maximum)
 {
@@ -223,6 +222,37 @@ static int check_directory(const char *path)
 			     path, directory, strerrordesc_np(errno));
 }
 
+/*
+ * The path with this rank in the place of %r, and % for %%. To be freed; NULL:
+ * no memory, or (*wrong is set) something else follows a %.
+ */
+static char *record_path(const char *pattern, int rank, bool *wrong)
+{
+	/* Each %r becomes two digits at most. */
+	char *path = malloc(strlen(pattern) + 1), *to = path;
+
+	*wrong = false;
+	for (; path && *pattern; pattern++) {
+		if (*pattern != '%') {
+			*to++ = *pattern;
+			continue;
+		}
+		pattern++;
+		if (*pattern == 'r') {
+			to += sprintf(to, "%u", (unsigned)rank % 100);
+		} else if (*pattern == '%') {
+			*to++ = '%';
+		} else {
+			*wrong = true;
+			free(path);
+			return NULL;
+		}
+	}
+	if (path)
+		*to = '\0';
+	return path;
+}
+
 static int set_flight_recorder(struct sml_settings *settings, const struct sml_config *config)
 {
 	const char *pattern = config->flight_recorder;
@@ -230,7 +260,7 @@ static int set_flight_recorder(struct sml_settings *settings, const struct sml_c
 
 	if (!pattern || !*pattern)
 		return 0;
-	settings->flight_recorder = sml_recorder_path(pattern, config->rank, &wrong);
+	settings->flight_recorder = record_path(pattern, config->rank, &wrong);
 	if (settings->flight_recorder)
 		return check_directory(settings->flight_recorder);
 	if (wrong)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * What the slots of this rank's own stripe are waiting for: each belongs to a
- * thread, which is asked, unless it has stopped.
- */
+#include "lib/progress/question.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/context/context.h"
+#include "base/clock.h"
+#include "lib/control/stall_report.h"
+#include "lib/progress/crew.h"
+#include "lib/progress/own_stripe.h"
 
 /* A thread that does not answer by then is in a system call that lasts. */
 #define ANSWER_NS (100 * SML_NS_PER_MS)
@@ -42,71 +43,68 @@ static struct sml_stall_report *new_report(const struct sml_own_stripe *own)
 	return report;
 }
 
-void sml_own_stripe_answer(struct sml_progress *progress)
+void sml_question_answer(struct sml_crew *crew, unsigned thread, uint32_t *seen)
 {
-	struct sml_context *context = progress->context;
-	struct sml_own_stripe *own = context->own;
+	struct sml_own_stripe *own = crew->own;
 	uint32_t number = __atomic_load_n(&own->question.number, __ATOMIC_SEQ_CST);
 
-	if (number == progress->question_seen)
+	if (number == *seen)
 		return;
-	pthread_mutex_lock(&context->lock);
-	progress->question_seen = number;
+	pthread_mutex_lock(&crew->lock);
+	*seen = number;
 	if (own->question.report) {
-		look_at_shard(own, progress->index, own->question.report);
+		look_at_shard(own, thread, own->question.report);
 		own->question.n_answered++;
-		pthread_cond_broadcast(&context->changed);
+		pthread_cond_broadcast(&crew->changed);
 	}
-	pthread_mutex_unlock(&context->lock);
+	pthread_mutex_unlock(&crew->lock);
 }
 
 /* The lock is held. False: not all have answered. */
-static bool wait_for_answers(struct sml_context *context)
+static bool wait_for_answers(struct sml_crew *crew)
 {
 	struct timespec until = sml_timespec(sml_now_ns() + ANSWER_NS);
-	struct sml_own_stripe *own = context->own;
+	struct sml_own_stripe *own = crew->own;
 	int late = 0;
 
-	while (own->question.n_answered < context->n_threads &&
-	       context->n_stopped < context->n_threads && !late)
-		late = pthread_cond_timedwait(&context->changed, &context->lock, &until);
-	return own->question.n_answered == context->n_threads ||
-	       context->n_stopped == context->n_threads;
+	while (own->question.n_answered < crew->n_threads && crew->n_stopped < crew->n_threads &&
+	       !late)
+		late = pthread_cond_timedwait(&crew->changed, &crew->lock, &until);
+	return own->question.n_answered == crew->n_threads || crew->n_stopped == crew->n_threads;
 }
 
-struct sml_stall_report *sml_own_stripe_ask(struct sml_context *context)
+struct sml_stall_report *sml_question_ask(struct sml_crew *crew)
 {
-	struct sml_own_stripe *own = context->own;
+	struct sml_own_stripe *own = crew->own;
 	struct sml_stall_report *report = own ? new_report(own) : NULL;
 	bool answered;
 
 	if (report == NULL)
 		return NULL;
-	pthread_mutex_lock(&context->lock);
+	pthread_mutex_lock(&crew->lock);
 	own->question.report = report;
 	own->question.n_answered = 0;
 	__atomic_add_fetch(&own->question.number, 1, __ATOMIC_SEQ_CST);
-	for (unsigned i = 0; i < context->n_threads; i++)
-		sml_progress_wake(context->threads[i]);
-	answered = wait_for_answers(context);
+	sml_crew_wake(crew);
+	answered = wait_for_answers(crew);
 	own->question.report = NULL;
-	if (own->question.n_answered == 0 && context->n_stopped == context->n_threads)
-		for (unsigned i = 0; i < context->n_threads; i++)
+	if (own->question.n_answered == 0 && crew->n_stopped == crew->n_threads)
+		for (unsigned i = 0; i < crew->n_threads; i++)
 			look_at_shard(own, i, report);
-	pthread_mutex_unlock(&context->lock);
+	pthread_mutex_unlock(&crew->lock);
 	if (answered)
 		return report;
 	free(report);
 	return NULL;
 }
 
-const struct sml_stall_report *sml_own_stripe_last(struct sml_context *context,
-						   const struct sml_stall_report *names)
+const struct sml_stall_report *sml_question_last(struct sml_crew *crew,
+						 const struct sml_stall_report *names)
 {
-	struct sml_own_stripe *own = context->own;
+	struct sml_own_stripe *own = crew->own;
 
 	if (own->last == NULL) {
-		own->last = sml_own_stripe_ask(context);
+		own->last = sml_question_ask(crew);
 		if (own->last && names)
 			memcpy(own->last->ranks, names->ranks, sizeof(names->ranks));
 	}

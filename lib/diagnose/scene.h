@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a failure is explained by: the parts of a context that this directory
+ * looks at. The context fills it in; all that it points to lives as long as the
+ * context.
+ */
+#ifndef SML_LIB_SCENE_H
+#define SML_LIB_SCENE_H
+
+#include <pthread.h>
+
+#include "core/wire.h"
+#include "lib/control/client.h"
+#include "lib/diagnose/history.h"
+#include "lib/progress/crew.h"
+#include "lib/progress/shard.h"
+#include "lib/settings/settings.h"
+
+struct sml_scene_stripe {
+	const char *name; /* of its switch */
+	uint32_t epoch;
+	struct sml_control *control; /* that can ask its switch */
+	struct sml_shard *const *shards;
+	unsigned n_shards;
+};
+
+struct sml_scene {
+	const struct sml_settings *settings;
+	struct sml_crew *crew;
+	const struct sml_history *history;
+	pthread_mutex_t *history_lock;
+	bool peers; /* the ranks have the slots, and one control connection tells of all stripes */
+	unsigned n_stripes;
+	struct sml_scene_stripe stripes[SML_MAX_STRIPES];
+};
+
+#endif

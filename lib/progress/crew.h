@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * All progress threads of a context, and what they share besides tensors. The
+ * context is their owner: it hears from them by a table of callbacks, and they
+ * know nothing else of it.
+ */
+#ifndef SML_LIB_CREW_H
+#define SML_LIB_CREW_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/wire.h"
+
+struct sml_own_stripe;
+struct sml_progress;
+struct sml_requests;
+struct sml_shard;
+
+/* What the threads tell their owner. Called by the thread that it is about. */
+struct sml_crew_owner {
+	void *self;
+	/* A tensor is done: its caller may be waiting. */
+	void (*tensor_done)(void *self);
+	/*
+	 * The shard's `park` asks for what it is not: it is to be parked (and is frozen),
+	 * or to be the thread's again. True: `parked` says so from now on.
+	 */
+	bool (*park)(void *self, struct sml_shard *shard);
+};
+
+struct sml_crew {
+	struct sml_progress *threads[SML_MAX_SHARDS];
+	unsigned n_threads;
+	bool spin;
+	bool stop;	 /* atomic: threads are to end */
+	uint32_t events; /* atomic: head chunks and tensors that any thread finished */
+	struct sml_requests *requests;
+	struct sml_own_stripe *own; /* NULL: none in this process */
+	struct sml_crew_owner owner;
+
+	pthread_mutex_t lock; /* also of the own stripe's question */
+	pthread_cond_t changed;
+	unsigned n_stopped;
+};
+
+/* A zeroed crew without threads. */
+void sml_crew_init(struct sml_crew *crew, struct sml_requests *requests,
+		   const struct sml_crew_owner *owner);
+void sml_crew_fini(struct sml_crew *crew);
+
+/* All look at everything again: at `stop`, at what is to be parked, at what others brought. */
+void sml_crew_wake(struct sml_crew *crew);
+
+/* Something was brought that any of them may be waiting for. */
+void sml_crew_tell(struct sml_crew *crew);
+
+/* This thread has brought it: the others that wait are woken. */
+void sml_crew_tell_others(struct sml_crew *crew, const struct sml_progress *by);
+
+/* The threads are to end: they see it when they are next awake. */
+void sml_crew_stop(struct sml_crew *crew);
+
+static inline bool sml_crew_is_stopping(const struct sml_crew *crew)
+{
+	return __atomic_load_n(&crew->stop, __ATOMIC_SEQ_CST);
+}
+
+/* Of threads that were all started: returns when none touches a buffer any more. */
+void sml_crew_await_stop(struct sml_crew *crew);
+
+/* Called by a thread as it ends. */
+void sml_crew_note_stopped(struct sml_crew *crew);
+
+#endif

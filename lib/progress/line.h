@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Packets between a transport and the shards that use it: one shard where the
+ * switch is a dedicated one; where ranks embed the stripes, one of each stripe,
+ * and this rank's own slots. A thread's own.
+ */
+#ifndef SML_LIB_LINE_H
+#define SML_LIB_LINE_H
+
+#include "lib/progress/own_stripe.h"
+#include "lib/transport/transport.h"
+#include "net/udp_results.h"
+
+struct sml_shard;
+
+/* Packets to one stripe before another has its turn. */
+#define SML_TURN_PACKETS 64
+
+struct sml_line {
+	struct sml_transport *transport;
+	struct sml_batch out;
+	uint64_t send_blocked;
+	struct sml_shard *shards[SML_MAX_STRIPES]; /* where they are several, by stripe */
+	unsigned n_shards;
+	unsigned turn; /* whose packets go first */
+	/* What this rank's own stripe does here. NULL: it has none. */
+	struct sml_own_stripe *own;
+	struct sml_results results;
+	uint64_t held_since_ns; /* results wait for more; 0: none do */
+	uint64_t n_absorbed, n_completed;
+	uint64_t served_packets, served_bytes; /* that other ranks have sent to it */
+	uint32_t round, n_takes;	       /* see own_stripe.h */
+	uint32_t scratch[SML_MAX_PACKET_BYTES / 4];
+};
+
+/* What others may be waiting for. */
+struct sml_news {
+	uint64_t done; /* tensors */
+	bool heads;    /* head chunks: exponents */
+};
+
+/*
+ * The transport belongs to the line from then on. own: NULL, or this rank's
+ * stripe. first_turn: the stripe that it begins with. NULL: no memory.
+ */
+struct sml_line *sml_line_new(struct sml_transport *transport, struct sml_own_stripe *own,
+			      unsigned first_turn);
+void sml_line_free(struct sml_line *line);
+
+/* Take what has come. True when something had. */
+bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_t now_ns,
+		      struct sml_news *news);
+
+/* Fill a batch and send it. True when something went. */
+bool sml_line_send(struct sml_line *line, uint64_t now_ns, struct sml_news *news);
+
+/* When what waits to leave in company has to leave all the same; UINT64_MAX: nothing does. */
+uint64_t sml_line_deadline(const struct sml_line *line);
+
+static inline bool sml_line_is_full(const struct sml_line *line)
+{
+	return line->out.first < line->out.n;
+}
+
+#endif
