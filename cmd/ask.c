@@ -67,25 +67,32 @@ static int connect_to_one(const struct addrinfo *info, int timeout_ms)
 
 /* ---- TLS ---- */
 
-static const char *file_of(const char *variable)
+static const char *value_of(const char *variable)
 {
-	const char *path = getenv(variable);
+	const char *value = getenv(variable);
 
-	return path && *path ? path : NULL;
+	return value && *value ? value : NULL;
 }
 
 struct sml_tls_files sml_ask_tls_files(void)
 {
-	return (struct sml_tls_files){.certificate = file_of(sml_tls_variables.certificate),
-				      .key = file_of(sml_tls_variables.key),
-				      .authority = file_of(sml_tls_variables.authority)};
+	return (struct sml_tls_files){.certificate = value_of(sml_tls_variables.certificate),
+				      .key = value_of(sml_tls_variables.key),
+				      .authority = value_of(sml_tls_variables.authority)};
+}
+
+struct sml_key_source sml_ask_key_source(void)
+{
+	return (struct sml_key_source){.secret = value_of(sml_key_variables.secret),
+				       .file = value_of(sml_key_variables.file)};
 }
 
 static int begin(struct sml_ask *ask, const char *host)
 {
 	const struct sml_tls_files files = sml_ask_tls_files();
-	int error = sml_tls_open(&ask->tls, SML_TLS_WORKER, &files, &sml_tls_variables, ask->text,
-				 sizeof(ask->text));
+	const struct sml_key_source key = sml_ask_key_source();
+	int error = sml_tls_open_with_key(&ask->tls, SML_TLS_WORKER, &files, &sml_tls_variables,
+					  &key, &sml_key_variables, ask->text, sizeof(ask->text));
 
 	if (error)
 		return error;

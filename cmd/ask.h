@@ -20,6 +20,9 @@ struct sml_ask {
 /* The three files of SWITCHML_TLS_CERTIFICATE and its like. */
 struct sml_tls_files sml_ask_tls_files(void);
 
+/* SWITCHML_JOB_KEY or SWITCHML_JOB_KEY_FILE. */
+struct sml_key_source sml_ask_key_source(void);
+
 /* The next switch of a list, "a,b|c,d", which moves on behind it. False: there is no more. */
 bool sml_ask_next(const char **list, char *address, size_t bytes);
 

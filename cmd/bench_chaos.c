@@ -35,6 +35,8 @@ static void be_switch(uint16_t port, int tell)
 	sml_switch_config_init(&config);
 	config.listen = listen;
 	config.tls = sml_ask_tls_files();
+	config.job_key = sml_ask_key_source();
+	config.job_key_names = sml_key_variables;
 	if (sml_switch_open(&opened, &config, text, sizeof(text)) < 0) {
 		fprintf(stderr, "switchml bench: no switch: %s\n", text);
 		_exit(1);

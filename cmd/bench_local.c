@@ -81,6 +81,8 @@ static int start_switch(struct sml_switch **opened)
 	sml_switch_config_init(&config);
 	config.listen = "127.0.0.1:0";
 	config.tls = sml_ask_tls_files();
+	config.job_key = sml_ask_key_source();
+	config.job_key_names = sml_key_variables;
 	error = sml_switch_open(opened, &config, text, sizeof(text));
 	if (error)
 		fprintf(stderr, "switchml bench: no switch: %s\n", text);

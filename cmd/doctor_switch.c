@@ -143,9 +143,11 @@ static void check_connected(struct doctor *doctor, struct sml_ask *ask)
 		return;
 	}
 	if (ask->stream.tls)
-		doctor_say(doctor, DOCTOR_OK, "tls",
-			   "version 1.3, the switch's certificate is "
-			   "believed, and ours by it");
+		doctor_say(doctor, DOCTOR_OK, "tls", "%s",
+			   sml_tls_is_keyed(ask->tls)
+				   ? "version 1.3, the switch has the same job key"
+				   : "version 1.3, the switch's certificate is believed, and ours "
+				     "by it");
 	check_version(doctor, answer->status);
 	getpeername(ask->fd, (struct sockaddr *)&peer, &length);
 	udp = socket(peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -27,6 +27,7 @@ enum {
 	OPTION_TLS_CERTIFICATE,
 	OPTION_TLS_KEY,
 	OPTION_TLS_AUTHORITY,
+	OPTION_KEY_FILE,
 	OPTION_DATAPLANE,
 	OPTION_XDP_MODE,
 	OPTION_MULTICAST,
@@ -50,6 +51,10 @@ static const struct argp_option option_list[] = {
 	{"tls-key", OPTION_TLS_KEY, "FILE", 0, "Its private key (SWITCHML_TLS_KEY)", 0},
 	{"tls-authority", OPTION_TLS_AUTHORITY, "FILE", 0,
 	 "The authority that workers' certificates must be of (SWITCHML_TLS_AUTHORITY)", 0},
+	{"key-file", OPTION_KEY_FILE, "FILE", 0,
+	 "In place of certificates: a secret of 16 to 1024 bytes, which nobody else may read. Take "
+	 "only control connections that prove it (SWITCHML_JOB_KEY, or SWITCHML_JOB_KEY_FILE)",
+	 0},
 	{"dataplane", OPTION_DATAPLANE, "NAME", 0,
 	 "udp (default), or xdp: in the kernel, on the interfaces of --iface", 0},
 	{"iface", 'i', "NAME[,NAME...]", 0, "For xdp: the interfaces that workers are behind", 0},
@@ -151,6 +156,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case OPTION_TLS_AUTHORITY:
 		config->tls.authority = text;
 		break;
+	case OPTION_KEY_FILE:
+		config->job_key = (struct sml_key_source){.file = text};
+		break;
 	case OPTION_MULTICAST:
 		config->multicast = text;
 		break;
@@ -211,6 +219,15 @@ static void raise_file_limit(void)
 	(void)setrlimit(RLIMIT_NOFILE, &files);
 }
 
+/* It is derived: nobody needs it any more, and this process is there for long. */
+static void forget_secret(void)
+{
+	char *secret = getenv(sml_key_variables.secret);
+
+	if (secret != NULL)
+		explicit_bzero(secret, strlen(secret));
+}
+
 int sml_command_switch(int argc, char **argv)
 {
 	struct sml_switch_config config;
@@ -221,6 +238,7 @@ int sml_command_switch(int argc, char **argv)
 
 	sml_switch_config_init(&config);
 	config.tls = sml_ask_tls_files();
+	config.job_key = sml_ask_key_source();
 	argp_parse(&parser, argc, argv, 0, NULL, &config);
 	/* Blocked before there are threads, so that all inherit it. */
 	sigemptyset(&ends);
@@ -233,6 +251,7 @@ int sml_command_switch(int argc, char **argv)
 		fprintf(stderr, "switchml switch: %s\n", text);
 		return 1;
 	}
+	forget_secret();
 	print_ready(&config, running);
 	sigwait(&ends, &received);
 	sml_switch_close(running);

@@ -58,6 +58,7 @@ struct sml_tls_session *sml_tls_begin(struct sml_tls *tls, const char *peer)
 	if (session == NULL)
 		return NULL;
 	session->end = tls->end;
+	session->keyed = tls->keyed;
 	session->ssl = SSL_new(tls->context);
 	session->in = BIO_new(BIO_s_mem());
 	session->out = BIO_new(BIO_s_mem());
@@ -74,7 +75,8 @@ struct sml_tls_session *sml_tls_begin(struct sml_tls *tls, const char *peer)
 		SSL_set_accept_state(session->ssl);
 	else
 		SSL_set_connect_state(session->ssl);
-	if (peer != NULL) {
+	/* A key says nothing of names. */
+	if (peer != NULL && !tls->keyed) {
 		snprintf(session->peer, sizeof(session->peer), "%s", peer);
 		if (!ask_for_name(session->ssl, session->peer))
 			goto err_free;
@@ -141,8 +143,10 @@ static int shake_hands(struct sml_tls_session *session)
 		return 0;
 	ERR_clear_error();
 	result = SSL_do_handshake(session->ssl);
-	session->up = result == 1;
-	return session->up || waits(session, result) ? 0 : fail(session);
+	if (result != 1)
+		return waits(session, result) ? 0 : fail(session);
+	session->up = sml_tls_proved(session);
+	return session->up ? 0 : fail(session);
 }
 
 static int read_messages(struct sml_tls_session *session, struct evbuffer *messages_in)

@@ -9,7 +9,7 @@
  *	wire out <-- encrypt <-- messages out	(sml_frame_write)
  *
  * The invariant: not one byte of a message goes in or out before both ends have
- * proved that they have a certificate of the authority. There is no way back to
+ * proved that they have a certificate of the authority, or the job key. There is no way back to
  * plain text, and no session is ever resumed.
  */
 #ifndef SML_CONTROL_TLS_H
@@ -19,16 +19,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "control/key.h"
+
 enum sml_tls_end { SML_TLS_SWITCH, SML_TLS_WORKER };
 
-/* Files of PEM. All NULL: no TLS. */
+/* Files of PEM; or, in their place, a job key. All NULL: no TLS. */
 struct sml_tls_files {
-	const char *certificate; /* this end's, and what leads from it to the authority */
-	const char *key;	 /* its private key, without a passphrase */
-	const char *authority;	 /* whose certificates are believed */
+	const char *certificate;       /* this end's, and what leads from it to the authority */
+	const char *key;	       /* its private key, without a passphrase */
+	const char *authority;	       /* whose certificates are believed */
+	const struct sml_key *job_key; /* copied by sml_tls_open() */
 };
 
-/* The names of the variables that say the three, where no options do. */
+/* The names of the variables that say the three files, where no options do. */
 extern const struct sml_tls_files sml_tls_variables;
 
 /* What one end shows and believes: read once, for any number of sessions. */
@@ -41,13 +44,25 @@ struct sml_tls_session;
 bool sml_tls_is_built(void);
 
 /*
- * Read the files. Without any, 0 and NULL. Otherwise all three must be there: on failure a
- * negative number, and the sentence says which file is wrong and what to do. names: what the
+ * Read the files. Without any, 0 and NULL. Otherwise all three or the key must be there: on failure
+ * a negative number, and the sentence says which file is wrong and what to do. names: what the
  * three are called where the user sets them.
  */
 int sml_tls_open(struct sml_tls **opened, enum sml_tls_end end, const struct sml_tls_files *files,
 		 const struct sml_tls_files *names, char *text, size_t text_bytes);
+
+/* The same with a key that is read first, and wiped again; files have none of their own. */
+int sml_tls_open_with_key(struct sml_tls **opened, enum sml_tls_end end,
+			  const struct sml_tls_files *files, const struct sml_tls_files *names,
+			  const struct sml_key_source *key, const struct sml_key_source *key_names,
+			  char *text, size_t text_bytes);
 void sml_tls_close(struct sml_tls *tls);
+
+/* Both ends prove the job key, and none has a certificate. */
+bool sml_tls_is_keyed(const struct sml_tls *tls);
+
+/* What a peer that speaks plainly is to set, as a sentence of the switch's. */
+const char *sml_tls_demand(const struct sml_tls *tls);
 
 /*
  * A new connection. peer: the host or address that the switch's certificate must name; of

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The three files of one end. Whatever is wrong with them is said here, once,
- * when a program starts, and not as a riddle by the first handshake.
+ * What one end shows: its three files, or the job key. Whatever is wrong with the files is said
+ * here, once, when a program starts, and not as a riddle by the first handshake.
  */
 #include <errno.h>
 #include <openssl/err.h>
@@ -16,28 +16,24 @@
 /* A peer's chain: a few certificates of 2 KiB each. OpenSSL's own bound is 100 KiB. */
 #define MAX_CHAIN_BYTES (16 << 10)
 
-struct problem {
-	char *text;
-	size_t bytes;
-};
-
-__attribute__((format(printf, 2, 3))) static int refuse(const struct problem *problem,
-							const char *format, ...)
+static bool has_files(const struct sml_tls_files *files)
 {
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(problem->text, problem->bytes, format, arguments);
-	va_end(arguments);
-	return -EINVAL;
+	return files->certificate != NULL || files->key != NULL || files->authority != NULL;
 }
 
 static int check_given(const struct sml_tls_files *files, const struct sml_tls_files *names,
-		       const struct problem *problem)
+		       const struct sml_tls_problem *problem)
 {
+	if (files->job_key != NULL && has_files(files))
+		return sml_tls_refuse(problem,
+				      "there are a job key and certificates, and only one of the "
+				      "two can be used: unset the key, or %s, %s and %s",
+				      names->certificate, names->key, names->authority);
+	if (files->job_key != NULL)
+		return 0;
 	if (files->certificate != NULL && files->key != NULL && files->authority != NULL)
 		return 0;
-	return refuse(
+	return sml_tls_refuse(
 		problem,
 		"TLS needs three files, and %s is not set: it is %s (the other two: %s and %s)",
 		files->certificate == NULL ? names->certificate
@@ -50,13 +46,13 @@ static int check_given(const struct sml_tls_files *files, const struct sml_tls_f
 		files->authority == NULL ? names->key : names->authority);
 }
 
-static int check_readable(const char *name, const char *path, const struct problem *problem)
+static int check_readable(const char *name, const char *path, const struct sml_tls_problem *problem)
 {
 	FILE *file = fopen(path, "re");
 
 	if (file == NULL)
-		return refuse(problem, "the file %s of %s cannot be read: %s", path, name,
-			      strerror(errno));
+		return sml_tls_refuse(problem, "the file %s of %s cannot be read: %s", path, name,
+				      strerror(errno));
 	fclose(file);
 	return 0;
 }
@@ -72,7 +68,7 @@ static int no_passphrase(char *text, int bytes, int writing, void *context)
 }
 
 static int load_key(SSL_CTX *context, const char *name, const char *path,
-		    const struct problem *problem)
+		    const struct sml_tls_problem *problem)
 {
 	bool encrypted = false;
 	int loaded;
@@ -85,42 +81,45 @@ static int load_key(SSL_CTX *context, const char *name, const char *path,
 	if (loaded == 1)
 		return 0;
 	if (encrypted)
-		return refuse(problem,
-			      "the private key %s of %s has a passphrase, which nobody can type "
-			      "here: openssl pkey -in %s -out OTHER, and protect the file",
-			      path, name, path);
+		return sml_tls_refuse(
+			problem,
+			"the private key %s of %s has a passphrase, which nobody can type "
+			"here: openssl pkey -in %s -out OTHER, and protect the file",
+			path, name, path);
 	if (ERR_GET_LIB(ERR_peek_last_error()) == ERR_LIB_X509 &&
 	    ERR_GET_REASON(ERR_peek_last_error()) == X509_R_KEY_VALUES_MISMATCH)
-		return refuse(problem, "the private key %s of %s is not the certificate's", path,
+		return sml_tls_refuse(problem, "the private key %s of %s is not the certificate's",
+				      path, name);
+	return sml_tls_refuse(problem, "the file %s of %s is no private key in PEM format", path,
 			      name);
-	return refuse(problem, "the file %s of %s is no private key in PEM format", path, name);
 }
 
 /* Our own certificate out of date would be told by each peer in turn; better here. */
 static int check_dates(SSL_CTX *context, const char *name, const char *path,
-		       const struct problem *problem)
+		       const struct sml_tls_problem *problem)
 {
 	const X509 *certificate = SSL_CTX_get0_certificate(context);
 	char when[40];
 
 	if (X509_cmp_current_time(X509_get0_notAfter(certificate)) < 0) {
 		sml_tls_time(X509_get0_notAfter(certificate), when, sizeof(when));
-		return refuse(problem,
-			      "the certificate %s of %s has expired, on %s: make a new one", path,
-			      name, when);
+		return sml_tls_refuse(problem,
+				      "the certificate %s of %s has expired, on %s: make a new one",
+				      path, name, when);
 	}
 	if (X509_cmp_current_time(X509_get0_notBefore(certificate)) > 0) {
 		sml_tls_time(X509_get0_notBefore(certificate), when, sizeof(when));
-		return refuse(problem,
-			      "the certificate %s of %s is valid only from %s on: is this clock "
-			      "right?",
-			      path, name, when);
+		return sml_tls_refuse(
+			problem,
+			"the certificate %s of %s is valid only from %s on: is this clock "
+			"right?",
+			path, name, when);
 	}
 	return 0;
 }
 
 static int load(SSL_CTX *context, const struct sml_tls_files *files,
-		const struct sml_tls_files *names, const struct problem *problem)
+		const struct sml_tls_files *names, const struct sml_tls_problem *problem)
 {
 	int rc = check_readable(names->certificate, files->certificate, problem);
 
@@ -131,15 +130,21 @@ static int load(SSL_CTX *context, const struct sml_tls_files *files,
 	if (rc < 0)
 		return rc;
 	if (SSL_CTX_use_certificate_chain_file(context, files->certificate) != 1)
-		return refuse(problem, "the file %s of %s is no certificate in PEM format",
-			      files->certificate, names->certificate);
+		return sml_tls_refuse(problem, "the file %s of %s is no certificate in PEM format",
+				      files->certificate, names->certificate);
 	rc = load_key(context, names->key, files->key, problem);
 	if (rc < 0)
 		return rc;
 	if (SSL_CTX_load_verify_locations(context, files->authority, NULL) != 1)
-		return refuse(problem, "the file %s of %s has no certificate in PEM format",
-			      files->authority, names->authority);
+		return sml_tls_refuse(problem, "the file %s of %s has no certificate in PEM format",
+				      files->authority, names->authority);
 	return check_dates(context, names->certificate, files->certificate, problem);
+}
+
+void sml_tls_start_library(void)
+{
+	/* Its own clean-up at exit() would pull the ground from under threads that still run. */
+	OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL);
 }
 
 static bool set_rules(SSL_CTX *context)
@@ -162,29 +167,29 @@ static bool set_rules(SSL_CTX *context)
 int sml_tls_open(struct sml_tls **opened, enum sml_tls_end end, const struct sml_tls_files *files,
 		 const struct sml_tls_files *names, char *text, size_t text_bytes)
 {
-	const struct problem problem = {text, text_bytes};
+	const struct sml_tls_problem problem = {text, text_bytes};
 	struct sml_tls *tls;
 	int rc;
 
 	*opened = NULL;
-	if (files->certificate == NULL && files->key == NULL && files->authority == NULL)
+	if (files->job_key == NULL && !has_files(files))
 		return 0;
 	rc = check_given(files, names, &problem);
 	if (rc < 0)
 		return rc;
-	/* Its own clean-up at exit() would pull the ground from under threads that still run. */
-	OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL);
+	sml_tls_start_library();
 	ERR_clear_error();
 	tls = calloc(1, sizeof(*tls));
 	if (tls != NULL)
 		tls->context = SSL_CTX_new(end == SML_TLS_SWITCH ? TLS_server_method()
 								 : TLS_client_method());
 	if (tls == NULL || tls->context == NULL || !set_rules(tls->context)) {
-		rc = refuse(&problem, "no memory for TLS, or this OpenSSL has no TLS 1.3");
+		rc = sml_tls_refuse(&problem, "no memory for TLS, or this OpenSSL has no TLS 1.3");
 		goto err_free;
 	}
 	tls->end = end;
-	rc = load(tls->context, files, names, &problem);
+	rc = files->job_key != NULL ? sml_tls_use_key(tls, files->job_key, &problem)
+				    : load(tls->context, files, names, &problem);
 	if (rc < 0)
 		goto err_free;
 	*opened = tls;
@@ -201,5 +206,6 @@ void sml_tls_close(struct sml_tls *tls)
 	if (tls == NULL)
 		return;
 	SSL_CTX_free(tls->context);
+	sml_key_wipe(&tls->key);
 	free(tls);
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the three files of TLS share: tls_files.c (set-up), tls.c (sessions), tls_reason.c (words).
+/*
+ * What the files of TLS share: tls_files.c (set-up), key.c and tls_psk.c (the job key), tls.c
+ * (sessions), tls_reason.c (words).
  */
 #ifndef SML_CONTROL_TLS_INTERNAL_H
 #define SML_CONTROL_TLS_INTERNAL_H
@@ -13,18 +15,41 @@
 struct sml_tls {
 	SSL_CTX *context;
 	enum sml_tls_end end;
+	bool keyed; /* the two ends have a key in place of certificates */
+	struct sml_key key;
 };
 
 struct sml_tls_session {
 	SSL *ssl;
 	BIO *in, *out; /* of the SSL's */
 	enum sml_tls_end end;
+	bool keyed;
 	bool spoken; /* bytes have come */
 	bool plain, up, over;
 	unsigned key_updates;
 	char peer[256]; /* that the certificate must name, or "" */
 	char reason[SML_TLS_REASON_BYTES];
 };
+
+/* Where a sentence goes that says what is wrong with what the user has set. */
+struct sml_tls_problem {
+	char *text;
+	size_t bytes;
+};
+
+/* Writes the sentence. -EINVAL. */
+__attribute__((format(printf, 2, 3))) int sml_tls_refuse(const struct sml_tls_problem *problem,
+							 const char *format, ...);
+
+/* Before anything else of OpenSSL; any number of times. */
+void sml_tls_start_library(void);
+
+/* All sessions prove this key, and nothing else counts. 0, or told as above. */
+int sml_tls_use_key(struct sml_tls *tls, const struct sml_key *key,
+		    const struct sml_tls_problem *problem);
+
+/* A finished handshake has proved what this end asks for: always so, or OpenSSL is wrong. */
+bool sml_tls_proved(const struct sml_tls_session *session);
 
 /* The certificate of a chain that is not believed, and why: OpenSSL's verify callback. */
 int sml_tls_on_verify(int good, X509_STORE_CTX *chain);

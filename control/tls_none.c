@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tls.h of a build without OpenSSL: files cannot be had, so no session ever begins. */
+/* tls.h and key.h of a build without OpenSSL: neither files nor keys, so no session ever begins. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -15,13 +15,44 @@ int sml_tls_open(struct sml_tls **opened, enum sml_tls_end end, const struct sml
 {
 	(void)end;
 	*opened = NULL;
-	if (files->certificate == NULL && files->key == NULL && files->authority == NULL)
+	if (files->certificate == NULL && files->key == NULL && files->authority == NULL &&
+	    files->job_key == NULL)
 		return 0;
 	snprintf(text, text_bytes,
 		 "this program was built without TLS, which %s, %s and %s ask for: build it where "
 		 "OpenSSL 3 is (meson configure -Dtls=enabled)",
 		 names->certificate, names->key, names->authority);
 	return -ENOTSUP;
+}
+
+int sml_key_read(struct sml_key *key, const struct sml_key_source *source,
+		 const struct sml_key_source *names, char *text, size_t text_bytes)
+{
+	(void)key;
+	if (source->secret == NULL && source->file == NULL)
+		return 0;
+	snprintf(text, text_bytes,
+		 "this program was built without TLS, by which a job key is proved (%s): build it "
+		 "where OpenSSL 3 is (meson configure -Dtls=enabled)",
+		 source->secret != NULL ? names->secret : names->file);
+	return -ENOTSUP;
+}
+
+void sml_key_wipe(struct sml_key *key)
+{
+	(void)key;
+}
+
+bool sml_tls_is_keyed(const struct sml_tls *tls)
+{
+	(void)tls;
+	return false;
+}
+
+const char *sml_tls_demand(const struct sml_tls *tls)
+{
+	(void)tls;
+	return "";
 }
 
 void sml_tls_close(struct sml_tls *tls)

@@ -6,10 +6,21 @@
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "control/tls_internal.h"
+
+int sml_tls_refuse(const struct sml_tls_problem *problem, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(problem->text, problem->bytes, format, arguments);
+	va_end(arguments);
+	return -EINVAL;
+}
 
 /* ---- parts of a certificate ---- */
 
@@ -132,6 +143,35 @@ int sml_tls_on_verify(int good, X509_STORE_CTX *chain)
 	return good;
 }
 
+/* ---- the job key ---- */
+
+#define SAME_KEY                                                                                   \
+	"give both ends the same SWITCHML_JOB_KEY or SWITCHML_JOB_KEY_FILE (--key-file at the "    \
+	"switch)"
+
+const char *sml_tls_demand(const struct sml_tls *tls)
+{
+	return tls->keyed ? "this switch wants a job key: set SWITCHML_JOB_KEY or "
+			    "SWITCHML_JOB_KEY_FILE to the switch's"
+			  : "the switch takes only TLS connections: set SWITCHML_TLS_CERTIFICATE, "
+			    "SWITCHML_TLS_KEY and SWITCHML_TLS_AUTHORITY";
+}
+
+/* What went wrong between two ends of which this one has a key; NULL: nothing special. */
+static const char *key_reason(enum sml_tls_end end, int reason)
+{
+	if (reason == SSL_R_BINDER_DOES_NOT_VERIFY ||
+	    reason == SSL_AD_REASON_OFFSET + SSL_AD_ILLEGAL_PARAMETER ||
+	    reason == SSL_AD_REASON_OFFSET + SSL_AD_DECRYPT_ERROR)
+		return "it has another job key: " SAME_KEY;
+	/* Without the key, it is asked for a certificate of ours, which is none. */
+	if (end == SML_TLS_SWITCH &&
+	    (reason == SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM || reason == SSL_R_NO_SHARED_CIPHER))
+		return "it showed no job key: set SWITCHML_JOB_KEY or SWITCHML_JOB_KEY_FILE there, "
+		       "in place of certificates";
+	return NULL;
+}
+
 /* ---- an alert of the peer's: it does not believe us ---- */
 
 static const struct {
@@ -151,6 +191,9 @@ static const struct {
 	{SSL_AD_CERTIFICATE_UNKNOWN,
 	 "it does not accept the certificate of this end: what it prints says why"},
 	{SSL_AD_PROTOCOL_VERSION, "it does not speak TLS 1.3"},
+	{SSL_AD_HANDSHAKE_FAILURE,
+	 "it takes nothing that this end offers: does one of the two have a job key "
+	 "(SWITCHML_JOB_KEY), and the other certificates?"},
 };
 
 static bool describe_alert(struct sml_tls_session *session, int alert)
@@ -166,8 +209,15 @@ static bool describe_alert(struct sml_tls_session *session, int alert)
 
 /* ---- anything ---- */
 
-static const char *plain_reason(enum sml_tls_end end)
+static const char *plain_reason(enum sml_tls_end end, bool keyed)
 {
+	if (keyed)
+		return end == SML_TLS_SWITCH
+			       ? "it spoke without a job key: set SWITCHML_JOB_KEY or "
+				 "SWITCHML_JOB_KEY_FILE there"
+			       : "it has no job key, and answers without: start it with "
+				 "--key-file, "
+				 "or unset SWITCHML_JOB_KEY and SWITCHML_JOB_KEY_FILE here";
 	return end == SML_TLS_SWITCH
 		       ? "it spoke without TLS: set SWITCHML_TLS_CERTIFICATE, SWITCHML_TLS_KEY and "
 			 "SWITCHML_TLS_AUTHORITY there"
@@ -185,7 +235,9 @@ void sml_tls_describe(struct sml_tls_session *session)
 	if (session->reason[0] != '\0')
 		return;
 	if (session->plain)
-		text = plain_reason(session->end);
+		text = plain_reason(session->end, session->keyed);
+	else if (session->keyed && key_reason(session->end, reason) != NULL)
+		text = key_reason(session->end, reason);
 	else if (reason > SSL_AD_REASON_OFFSET &&
 		 describe_alert(session, reason - SSL_AD_REASON_OFFSET))
 		return;

@@ -181,6 +181,12 @@ struct sml_config {
 	 */
 	const char *tls_certificate, *tls_key, *tls_authority;
 	enum sml_transport_kind transport; /* SWITCHML_TRANSPORT=udp|afxdp, udp */
+	/*
+	 * In place of certificates, a secret of 16 to 1024 bytes that all ranks and
+	 * their switch share (docs/security.md), or a file that has it. One or none.
+	 * sml_open() makes no copy of it. SWITCHML_JOB_KEY and SWITCHML_JOB_KEY_FILE.
+	 */
+	const char *job_key, *job_key_file;
 };
 
 /*

@@ -27,8 +27,9 @@ struct sml_switch_config {
 	uint32_t heartbeat_ms;	/* the most that a worker may ask for, 60000 */
 	uint32_t max_strangers; /* connections that have not joined, 1024 */
 	uint32_t greeting_ms;	/* each of them may stay so long, 10000 */
-	/* Files, and what they are called where they are set; none: no TLS. */
+	/* Files or a job key, and what they are called where they are set; none: no TLS. */
 	struct sml_tls_files tls, tls_names;
+	struct sml_key_source job_key, job_key_names;	  /* to derive tls.job_key from */
 	const struct sml_dataplane_operations *dataplane; /* NULL: UDP */
 	const char *multicast; /* "GROUP[:PORT]" for results of the first job; NULL: no multicast */
 	uint32_t multicast_hops; /* that they may go, 1 */

@@ -397,10 +397,14 @@ static void lost(struct sml_control *control, const char *how)
 	if (!sml_channel_is_known(control->channel))
 		sml_control_fail(control, SML_ERROR_UNREACHABLE,
 				 "what listens at %s %s before it had said who it is: is it a "
-				 "SwitchML switch with --tls-certificate? Otherwise unset "
-				 "SWITCHML_TLS_CERTIFICATE, SWITCHML_TLS_KEY and "
-				 "SWITCHML_TLS_AUTHORITY",
-				 control->where, how);
+				 "SwitchML switch with %s? Otherwise unset %s",
+				 control->where, how,
+				 sml_tls_is_keyed(control->settings->tls) ? "--key-file"
+									  : "--tls-certificate",
+				 sml_tls_is_keyed(control->settings->tls)
+					 ? "SWITCHML_JOB_KEY and SWITCHML_JOB_KEY_FILE"
+					 : "SWITCHML_TLS_CERTIFICATE, SWITCHML_TLS_KEY and "
+					   "SWITCHML_TLS_AUTHORITY");
 	else if (sml_control_phase(control) < SML_CONTROL_ADMITTED)
 		sml_control_fail(
 			control, SML_ERROR_UNREACHABLE,

@@ -69,6 +69,8 @@ static const struct variable variables[] = {
 	{"SWITCHML_TLS_CERTIFICATE", MEMBER(tls_certificate), TEXT, 0, 0, NULL, NULL},
 	{"SWITCHML_TLS_KEY", MEMBER(tls_key), TEXT, 0, 0, NULL, NULL},
 	{"SWITCHML_TLS_AUTHORITY", MEMBER(tls_authority), TEXT, 0, 0, NULL, NULL},
+	{"SWITCHML_JOB_KEY", MEMBER(job_key), TEXT, 0, 0, NULL, NULL},
+	{"SWITCHML_JOB_KEY_FILE", MEMBER(job_key_file), TEXT, 0, 0, NULL, NULL},
 };
 
 /* Launchers in order of strength: torchrun under srun, mpirun under Slurm. */

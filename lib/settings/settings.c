@@ -166,15 +166,27 @@ static bool copy_path(const char **to, const char *path)
 	return *to || !path || !*path;
 }
 
+static const char *if_any(const char *text)
+{
+	return text && *text ? text : NULL;
+}
+
 static int open_tls(struct sml_settings *settings, const struct sml_config *config)
 {
+	const struct sml_key_source key = {if_any(config->job_key), if_any(config->job_key_file)};
 	struct sml_tls_files *files = &settings->tls_files;
 	char text[SML_TEXT_BYTES];
+	int keyed;
 
 	if (!copy_path(&files->certificate, config->tls_certificate) ||
 	    !copy_path(&files->key, config->tls_key) ||
 	    !copy_path(&files->authority, config->tls_authority))
 		return sml_error_set(-ENOMEM, "no memory for the configuration");
+	keyed = sml_key_read(&settings->job_key, &key, &sml_key_variables, text, sizeof(text));
+	if (keyed < 0)
+		return sml_error_set(SML_ERROR_CONFIG, "%s", text);
+	if (keyed)
+		files->job_key = &settings->job_key;
 	if (sml_tls_open(&settings->tls, SML_TLS_WORKER, files, &sml_tls_variables, text,
 			 sizeof(text)) < 0)
 		return sml_error_set(SML_ERROR_CONFIG, "%s", text);
@@ -319,6 +331,7 @@ void sml_settings_fini(struct sml_settings *settings)
 	free((char *)(uintptr_t)settings->tls_files.certificate);
 	free((char *)(uintptr_t)settings->tls_files.key);
 	free((char *)(uintptr_t)settings->tls_files.authority);
+	sml_key_wipe(&settings->job_key);
 	sml_tls_close(settings->tls);
 	free(settings->flight_recorder);
 }

@@ -49,7 +49,8 @@ struct sml_settings {
 	bool afxdp; /* to switches; ranks among themselves use UDP sockets */
 	struct sml_faults faults;
 	struct sml_tls_files tls_files;
-	struct sml_tls *tls; /* NULL: control connections are plain */
+	struct sml_key job_key; /* where tls_files has one */
+	struct sml_tls *tls;	/* NULL: control connections are plain */
 	struct sml_log log;
 	char threads_why[64];
 };

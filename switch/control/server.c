@@ -255,6 +255,22 @@ static void open_jobs(struct sml_server *server)
 	sml_jobs_init(&server->jobs, sml_now_ns());
 }
 
+static int open_tls(struct sml_server *server, char *error_text, size_t error_bytes)
+{
+	struct sml_switch_config *config = &server->config;
+	int rc = config->tls.job_key != NULL
+			 ? sml_tls_open(&server->tls, SML_TLS_SWITCH, &config->tls,
+					&config->tls_names, error_text, error_bytes)
+			 : sml_tls_open_with_key(&server->tls, SML_TLS_SWITCH, &config->tls,
+						 &config->tls_names, &config->job_key,
+						 &config->job_key_names, error_text, error_bytes);
+
+	/* The caller may wipe both now. */
+	config->tls.job_key = NULL;
+	config->job_key = (struct sml_key_source){NULL, NULL};
+	return rc;
+}
+
 int sml_server_open(struct sml_server *server, const char *address, uint16_t port, char *error_text,
 		    size_t error_bytes)
 {
@@ -270,8 +286,7 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 		snprintf(error_text, error_bytes, "no memory for the control plane");
 		return -ENOMEM;
 	}
-	rc = sml_tls_open(&server->tls, SML_TLS_SWITCH, &server->config.tls,
-			  &server->config.tls_names, error_text, error_bytes);
+	rc = open_tls(server, error_text, error_bytes);
 	if (rc < 0)
 		return rc;
 	rc = open_port(server, address, port);

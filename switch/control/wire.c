@@ -28,9 +28,7 @@ void sml_wire_failed(struct sml_connection *connection)
 	}
 	sml_strangers_refused(connection, why, true);
 	if (sml_tls_peer_is_plain(connection->messages.tls))
-		answer_plainly(connection, "the switch takes only TLS connections: set "
-					   "SWITCHML_TLS_CERTIFICATE, SWITCHML_TLS_KEY and "
-					   "SWITCHML_TLS_AUTHORITY");
+		answer_plainly(connection, sml_tls_demand(connection->server->tls));
 	else
 		sml_connection_end(connection);
 }
@@ -38,10 +36,11 @@ void sml_wire_failed(struct sml_connection *connection)
 void sml_wire_refuse_tls(struct sml_connection *connection)
 {
 	sml_strangers_refused(connection,
-			      "it speaks TLS, and this switch has no certificate: start it with "
-			      "--tls-certificate, --tls-key and --tls-authority, or unset "
+			      "it speaks TLS, and this switch has neither a job key nor a "
+			      "certificate: start it with --key-file, or with --tls-certificate, "
+			      "--tls-key and --tls-authority; or unset SWITCHML_JOB_KEY, or "
 			      "SWITCHML_TLS_CERTIFICATE, SWITCHML_TLS_KEY and "
-			      "SWITCHML_TLS_AUTHORITY there",
+			      "SWITCHML_TLS_AUTHORITY, there",
 			      true);
 	answer_plainly(connection, "the switch takes no TLS connections");
 }

@@ -20,17 +20,9 @@
 #include "control/tls_internal.h"
 #include "sim/gen.h"
 #include "support/certificates.h"
-
-#define MESSAGE_BYTES 100000
-
-struct end {
-	struct sml_tls_session *session;
-	struct evbuffer *in, *out, *wire_in, *wire_out;
-	bool over;
-};
+#include "support/tls_ends.h"
 
 static struct sml_tls *of_switch, *of_worker;
-static unsigned char message[MESSAGE_BYTES];
 static uint64_t seed;
 
 static int set_up(void **state)
@@ -48,8 +40,6 @@ static int set_up(void **state)
 			 sizeof(text)) < 0)
 		fail_msg("%s", text);
 	of_worker = certificates_of_worker();
-	for (size_t i = 0; i < sizeof(message); i++)
-		message[i] = (unsigned char)(i * 31 >> 3);
 	return 0;
 }
 
@@ -60,60 +50,10 @@ static int tear_down(void **state)
 	return certificates_remove(state);
 }
 
-static void open_end(struct end *end, struct sml_tls *tls, const char *peer)
-{
-	*end = (struct end){.session = sml_tls_begin(tls, peer),
-			    .in = evbuffer_new(),
-			    .out = evbuffer_new(),
-			    .wire_in = evbuffer_new(),
-			    .wire_out = evbuffer_new()};
-	assert_non_null(end->session);
-}
-
-static void close_end(struct end *end)
-{
-	sml_tls_end(end->session);
-	evbuffer_free(end->in);
-	evbuffer_free(end->out);
-	evbuffer_free(end->wire_in);
-	evbuffer_free(end->wire_out);
-}
-
 static void open_both(struct end *server, struct end *worker)
 {
 	open_end(server, of_switch, NULL);
 	open_end(worker, of_worker, "127.0.0.1");
-}
-
-static void step(struct end *end)
-{
-	if (!end->over &&
-	    sml_tls_step(end->session, end->wire_in, end->in, end->out, end->wire_out) < 0) {
-		end->over = true;
-		assert_true(sml_tls_reason(end->session)[0] != '\0');
-	}
-	if (end->over)
-		evbuffer_drain(end->wire_in, evbuffer_get_length(end->wire_in));
-	/* Messages come of nothing but a finished handshake. */
-	if (evbuffer_get_length(end->in) > 0)
-		assert_true(sml_tls_is_up(end->session));
-}
-
-/* At most n bytes from one to the other, and what follows from them. */
-static size_t carry(struct end *from, struct end *to, size_t n)
-{
-	int moved = evbuffer_remove_buffer(from->wire_out, to->wire_in, n);
-
-	step(to);
-	return moved > 0 ? (size_t)moved : 0;
-}
-
-static void expect_beginning(struct end *end, bool all)
-{
-	size_t n = evbuffer_get_length(end->in);
-
-	assert_true(n <= sizeof(message) && (!all || n == sizeof(message)));
-	assert_memory_equal(evbuffer_pullup(end->in, -1), message, n);
 }
 
 static void messages_pass_whatever_the_wire_cuts(void **state)
@@ -125,8 +65,8 @@ static void messages_pass_whatever_the_wire_cuts(void **state)
 		struct end server, worker;
 
 		open_both(&server, &worker);
-		evbuffer_add(worker.out, message, sizeof(message));
-		evbuffer_add(server.out, message, sizeof(message));
+		say(&worker);
+		say(&server);
 		step(&worker);
 		while (carry(&worker, &server, cuts[i]) + carry(&server, &worker, cuts[i]) > 0)
 			;
@@ -161,8 +101,8 @@ static void a_changed_bit_is_never_believed(void **state)
 		size_t passed = 0, n = 1;
 
 		open_both(&server, &worker);
-		evbuffer_add(worker.out, message, sizeof(message));
-		evbuffer_add(server.out, message, sizeof(message));
+		say(&worker);
+		say(&server);
 		step(&worker);
 		while (n > 0) {
 			struct end *from = workers ? &worker : &server;
@@ -180,8 +120,8 @@ static void a_changed_bit_is_never_believed(void **state)
 		expect_beginning(&worker, false);
 		/* One of the two has noticed, and the other got no more than what was whole. */
 		n_over += server.over || worker.over;
-		assert_false(evbuffer_get_length(server.in) == sizeof(message) &&
-			     evbuffer_get_length(worker.in) == sizeof(message) && passed > at &&
+		assert_false(evbuffer_get_length(server.in) == MESSAGE_BYTES &&
+			     evbuffer_get_length(worker.in) == MESSAGE_BYTES && passed > at &&
 			     !server.over && !worker.over);
 		close_end(&server);
 		close_end(&worker);

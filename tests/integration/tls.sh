@@ -174,7 +174,7 @@ say $? "the switch lives"
 
 start_switch switch.out
 refused "TLS at a switch without" 'it answers without TLS: start it with --tls-certificate' \
-	'it speaks TLS, and this switch has no certificate' "$(as worker authority)"
+	'it speaks TLS, and this switch has neither a job key nor a certificate' "$(as worker authority)"
 # shellcheck disable=SC2046
 env $(as worker authority) "$switchml" status --switch "$address" >status.out 2>&1
 expect "status with TLS at a switch without" status.out 'it answers without TLS'

@@ -51,7 +51,7 @@ bool certificates_of_switch(struct sml_switch_config *config)
 struct sml_tls *certificates_of_worker(void)
 {
 	const struct sml_tls_files files = {path(3, "worker.pem"), path(4, "worker.key"),
-					    path(2, "authority.pem")};
+					    path(2, "authority.pem"), NULL};
 	char text[512] = "";
 	struct sml_tls *tls;
 

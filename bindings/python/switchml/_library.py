@@ -47,6 +47,8 @@ class Config(ctypes.Structure):
         ("tls_key", c_char_p),
         ("tls_authority", c_char_p),
         ("transport", c_int),
+        ("job_key", c_char_p),
+        ("job_key_file", c_char_p),
         # Another release's structure may be longer: it must not write beyond this one.
         ("_beyond", c_size_t * 64),
     ]

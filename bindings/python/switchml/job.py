@@ -135,6 +135,7 @@ class Job:
         slots, threads, mtu, interface, spin, faults, flight_recorder: as in switchml.h.
         transport: "udp" or "afxdp" (docs/xdp.md).
         tls_certificate, tls_key, tls_authority: PEM files (docs/security.md).
+        job_key, job_key_file: a secret in place of them, or a file that has it.
         debug: "error", "warn", "info" or "trace".
 
     Raises:
@@ -165,6 +166,8 @@ class Job:
         tls_key: str | None = None,
         tls_authority: str | None = None,
         transport: str | None = None,
+        job_key: str | None = None,
+        job_key_file: str | None = None,
     ) -> None:
         self._context: ctypes.c_void_p | None = None
         settings = {
@@ -191,6 +194,9 @@ class Job:
             "transport": None
             if transport is None
             else _one_of("transport", transport, _TRANSPORTS),
+            # One of the two takes the place of either in the environment.
+            "job_key": "" if job_key is None and job_key_file else job_key,
+            "job_key_file": "" if job_key_file is None and job_key else job_key_file,
         }
         self._context, self.rank, self.world_size = interruptible(lambda: _open(settings))
 

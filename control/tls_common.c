@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What is the same with TLS built in and without: see tls.h. */
+#include "control/tls.h"
+
+const struct sml_tls_files sml_tls_variables = {"SWITCHML_TLS_CERTIFICATE", "SWITCHML_TLS_KEY",
+						"SWITCHML_TLS_AUTHORITY", NULL};
+
+const struct sml_key_source sml_key_variables = {"SWITCHML_JOB_KEY", "SWITCHML_JOB_KEY_FILE"};
+
+int sml_tls_open_with_key(struct sml_tls **opened, enum sml_tls_end end,
+			  const struct sml_tls_files *files, const struct sml_tls_files *names,
+			  const struct sml_key_source *key, const struct sml_key_source *key_names,
+			  char *text, size_t text_bytes)
+{
+	struct sml_tls_files shown = *files;
+	struct sml_key derived = {{0}};
+	int rc = sml_key_read(&derived, key, key_names, text, text_bytes);
+
+	*opened = NULL;
+	if (rc < 0)
+		return rc;
+	if (rc > 0)
+		shown.job_key = &derived;
+	rc = sml_tls_open(opened, end, &shown, names, text, text_bytes);
+	sml_key_wipe(&derived);
+	return rc;
+}
+
+bool sml_tls_is_hello(struct evbuffer *wire_in)
+{
+	unsigned char first[2];
+
+	/* A record of a handshake, of any version. As a message's length it is far too long. */
+	return evbuffer_copyout(wire_in, first, sizeof(first)) == sizeof(first) && first[0] == 22 &&
+	       first[1] == 3;
+}

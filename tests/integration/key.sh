@@ -1,0 +1,322 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# The job key, as users set it: jobs that run with one, one clear line at each end for whoever has
+# another or none, and a stranger who floods the switch, reads its status, and looks for the secret.
+# Usage: key.sh SWITCHML
+set -u
+
+switchml=$(realpath "$1")
+here=$(cd "$(dirname "$0")" && pwd)
+if SWITCHML_JOB_KEY=x "$switchml" switch --listen 127.0.0.1:0 2>&1 | grep -q 'built without TLS'; then
+	echo "this build has no TLS"
+	exit 77
+fi
+work=$(mktemp -d)
+failures=0
+# shellcheck source=tests/support/await.sh
+. "$here/../support/await.sh"
+
+clean_up() {
+	# shellcheck disable=SC2046
+	kill $(jobs -p) 2>/dev/null
+	wait 2>/dev/null
+	rm -rf "$work"
+}
+trap clean_up EXIT
+cd "$work" || exit 1
+export SWITCHML_TIMEOUT=60
+secret="the-secret-of-this-test-$RANDOM$RANDOM"
+umask 077
+echo "$secret" >key
+echo "another secret, as long" >other.key
+right="SWITCHML_JOB_KEY_FILE=key" wrong="SWITCHML_JOB_KEY_FILE=other.key"
+
+say() {
+	if [ "$1" = 0 ]; then
+		echo "ok: $2"
+	else
+		echo "FAILED: $2"
+		shift 2
+		for file; do sed "s/^/    $file: /" "$file"; done
+		failures=$((failures + 1))
+	fi
+}
+
+# Title, file, and what is to be in it, soon.
+expect() {
+	await says "$2" "$3"
+	say $? "$1: $(grep -m 1 "$3" "$2" | cut -c 1-170)" "$2"
+}
+
+free_port() {
+	python3 -c 'import socket
+tcp = socket.create_server(("127.0.0.1", 0))
+print(tcp.getsockname()[1])'
+}
+
+# Switch's output, and options: $address says where it is, $switch its process.
+start_switch() {
+	: >"$1"
+	"$switchml" switch --listen 127.0.0.1:0 -v "${@:2}" >>"$1" 2>&1 &
+	switch=$!
+	await_switch "$1"
+}
+
+# Output, then variables: a job of one rank.
+rank() {
+	env SWITCHML_SWITCH="$address" SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1 "${@:2}" \
+		timeout 90 "$switchml" bench -b 4K -e 4K -n 2 >"$1" 2>&1
+}
+
+# Title, what the rank says, what the switch says, then the rank's variables.
+refused() {
+	# The switch says one line a second.
+	sleep 1.1
+	: >switch.out
+	if rank rank.out "${@:4}"; then
+		say 1 "$1: the rank did not fail" rank.out
+	else
+		expect "$1, rank" rank.out "$2"
+		expect "$1, switch" switch.out "$3"
+	fi
+}
+
+# Variables of all ranks, then of rank 1 alone: two ranks that embed their switch.
+embedded() {
+	local port r bad=0
+	port=$(free_port)
+	for r in 0 1; do
+		# shellcheck disable=SC2086
+		env SWITCHML_RANK=$r SWITCHML_WORLD_SIZE=2 SWITCHML_MASTER_PORT="$port" $1 \
+			$([ $r = 0 ] || echo "$2") timeout 90 "$switchml" bench -b 4K -e 4K -n 3 \
+			>"embedded.$r" 2>&1 &
+		jobs[r]=$!
+	done
+	wait "${jobs[1]}" || bad=1
+	# Rank 0 alone would wait for the other until its time is over.
+	[ $bad = 0 ] || kill "${jobs[0]}" 2>/dev/null
+	wait "${jobs[0]}" || bad=1
+	return $bad
+}
+
+# ---- jobs ----
+
+start_switch switch.out --key-file key
+for r in 0 1 2; do
+	[ $r = 1 ] && set -- SWITCHML_JOB_KEY="$secret" || set -- "$right"
+	env SWITCHML_SWITCH="$address" SWITCHML_RANK=$r SWITCHML_WORLD_SIZE=3 "$@" \
+		timeout 90 "$switchml" bench -b 4K -e 256K -f 8 -n 5 >"job.$r" 2>&1 &
+	jobs[r]=$!
+done
+bad=0
+for r in 0 1 2; do wait "${jobs[r]}" || bad=1; done
+say $bad "three ranks with the switch's key, from a file and from the environment" job.0 job.1 job.2
+
+# A switch that has the key from its environment is the same.
+kill "$switch"
+wait "$switch" 2>/dev/null
+SWITCHML_JOB_KEY="$secret" start_switch switch.out
+rank rank.out "$right"
+say $? "a switch with the key in its environment" rank.out
+
+embedded "$right" ""
+say $? "rank 0's own switch with a key" embedded.0 embedded.1
+
+SWITCHML_JOB_KEY="$secret" timeout 200 "$switchml" bench --chaos --local-workers 2 \
+	-b 4K -e 64K -f 4 -n 100 >chaos.out 2>&1
+say $? "switches that die are replaced, with a key" chaos.out
+
+# ---- what somebody without the key hears ----
+
+# A rank that waits for another one: its job is there, and has a name.
+env SWITCHML_SWITCH="$address" SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2 SWITCHML_JOB=the-name "$right" \
+	timeout 90 "$switchml" bench -b 4K -e 4K -n 1 >waiting.out 2>&1 &
+waiting=$!
+SWITCHML_JOB_KEY=$secret await job_is "$address" the-name joining
+say $? "with the key, status shows the job's name"
+env "$right" "$switchml" doctor --switch "$address" >doctor.out 2>&1
+expect "doctor with the key" doctor.out 'ok *tls *version 1.3, the switch has the same job key'
+expect "doctor with the key" doctor.out 'ok *data port'
+
+sleep 1.1
+"$switchml" status --switch "$address" >status.out 2>&1
+expect "status without the key" status.out 'this switch wants a job key: set SWITCHML_JOB_KEY'
+"$switchml" doctor --switch "$address" >doctor.out 2>&1
+expect "doctor without the key" doctor.out 'this switch wants a job key: set SWITCHML_JOB_KEY'
+python3 - "$address" >raw.out <<'PYTHON'
+"""All that the switch sends to whoever asks plainly, in any way: a status, a join, or rubbish."""
+import socket
+import sys
+
+host, port = sys.argv[1].rsplit(":", 1)
+for asked in (b"\0\0\0\2\x7a\0", b"\0\0\0\3\x0a\1\0", b"\x16\3\1\0\5hello", b"GET / HTTP/1.0\r\n\r\n"):
+    with socket.create_connection((host, int(port)), timeout=30) as tcp:
+        tcp.sendall(asked)
+        while heard := tcp.recv(65536):
+            print(repr(heard))
+PYTHON
+say $? "whoever asks plainly is answered, and the connection ends" raw.out
+! grep -q the-name status.out doctor.out raw.out
+say $? "nobody without the key sees a job's name" status.out doctor.out raw.out
+env "$wrong" "$switchml" status --switch "$address" >status.out 2>&1
+expect "status with another key" status.out 'it has another job key: give both ends the same'
+
+refused "no key" 'this switch wants a job key: set SWITCHML_JOB_KEY or SWITCHML_JOB_KEY_FILE' \
+	'it spoke without a job key: set SWITCHML_JOB_KEY or SWITCHML_JOB_KEY_FILE there' A=
+refused "another key" 'it has another job key: give both ends the same SWITCHML_JOB_KEY' \
+	'it has another job key: give both ends the same SWITCHML_JOB_KEY' "$wrong"
+kill -0 "$waiting" && job_is_there=$(SWITCHML_JOB_KEY=$secret job_is "$address" the-name joining && echo yes)
+[ "$job_is_there" = yes ]
+say $? "the job that waits was not touched by either" waiting.out
+
+# Somebody who has no key, or the wrong one, connects as fast as they can, while a job runs.
+python3 - "$address" >flood.out 2>&1 <<'PYTHON' &
+"""Connections without end: TLS with no key, plain words, half a hello."""
+import itertools
+import socket
+import ssl
+import sys
+
+host, port = sys.argv[1].rsplit(":", 1)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+context.check_hostname = False
+context.verify_mode = ssl.CERT_NONE
+kept = []
+for n in itertools.count():
+    try:
+        tcp = socket.create_connection((host, int(port)), timeout=1)
+        if n % 3 == 0:
+            context.wrap_socket(tcp)
+        elif n % 3 == 1:
+            tcp.sendall(b"\0\0\0\2\x7a\0")
+        else:
+            tcp.sendall(b"\x16\3\1\2\0\1")
+            kept = [*kept[-200:], tcp]
+    except OSError:
+        pass
+    if n % 1000 == 0:
+        print(n, flush=True)
+PYTHON
+flood=$!
+(
+	while :; do rank wrong.out "$wrong"; done
+) &
+wrong_loop=$!
+await says flood.out 0
+for r in 0 1; do
+	env SWITCHML_SWITCH="$address" SWITCHML_RANK=$r SWITCHML_WORLD_SIZE=2 SWITCHML_JOB=in-flood "$right" \
+		timeout 120 "$switchml" bench -b 4K -e 256K -f 8 -n 200 >"job.$r" 2>&1 &
+	jobs[r]=$!
+done
+bad=0
+for r in 0 1; do wait "${jobs[r]}" || bad=1; done
+say $bad "a job begins and runs while others flood the switch ($(tail -n 1 flood.out) connections)" \
+	job.0 job.1
+kill "$flood" "$wrong_loop"
+wait "$flood" "$wrong_loop" 2>/dev/null
+expect "the wrong keys of the flood" wrong.out 'it has another job key'
+
+# ---- where the secret is not ----
+
+cat >look.py <<'PYTHON'
+"""Is the secret in the memory of a process? Usage: look.py PID SECRET"""
+import sys
+
+pid, secret = int(sys.argv[1]), sys.argv[2].encode()
+found = looked = 0
+with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+    for line in maps:
+        place, rights = line.split()[:2]
+        if not rights.startswith("r") or "[vvar" in line or "[vsyscall" in line:
+            continue
+        begin, end = (int(part, 16) for part in place.split("-"))
+        if end - begin > 1 << 28:
+            continue
+        try:
+            memory.seek(begin)
+            bytes_there = memory.read(end - begin)
+        except (OSError, ValueError):
+            continue
+        looked += len(bytes_there)
+        found += bytes_there.count(secret)
+print(found, "in", looked, "bytes")
+sys.exit(found > 0 or looked < 100000)
+PYTHON
+# A process that has it in its environment: else nothing could be found.
+SWITCHML_JOB_KEY="$secret" sleep 60 &
+sleeper=$!
+if ! await says "/proc/$sleeper/environ" "$secret" || python3 look.py $sleeper "$secret" >look.out 2>&1; then
+	say 1 "the secret can be looked for" look.out
+elif grep -q Permission look.out; then
+	echo "skipped: this user may not read the memory of processes"
+else
+	python3 look.py "$switch" "$secret" >look.out
+	say $? "a switch has wiped the secret from its environment: $(cat look.out)" look.out
+	kill "$switch"
+	wait "$switch" "$waiting" 2>/dev/null
+	start_switch switch.out --key-file key
+	rank rank.out "$right"
+	python3 look.py "$switch" "$secret" >look.out
+	say $? "a switch does not keep what it read in the file: $(cat look.out)" look.out
+fi
+kill $sleeper
+rank rank.out "$right" SWITCHML_DEBUG=trace
+say $? "a rank that logs all" rank.out
+! grep -rqF "$secret" ./*.out job.* embedded.*
+say $? "no line of any log has the secret"
+
+# ---- what does not fit together ----
+
+kill "$switch"
+wait "$switch" 2>/dev/null
+start_switch switch.out
+refused "a key at a switch without" 'it has no job key, and answers without: start it with --key-file' \
+	'it speaks TLS, and this switch has neither a job key nor a certificate' "$right"
+env "$right" "$switchml" status --switch "$address" >status.out 2>&1
+expect "status with a key at a switch without" status.out 'it has no job key, and answers without'
+
+if embedded "" "$right"; then
+	say 1 "a key at a rank 0 without" embedded.1
+else
+	expect "a key at a rank 0 without" embedded.1 'it has no job key, and answers without'
+fi
+if embedded "$right" "SWITCHML_JOB_KEY_FILE="; then
+	say 1 "no key at a rank 0 with one" embedded.1
+else
+	expect "no key at a rank 0 with one" embedded.1 'this switch wants a job key: set SWITCHML_JOB'
+fi
+if embedded "$right" "$wrong"; then
+	say 1 "another key than rank 0's" embedded.1
+else
+	expect "another key than rank 0's" embedded.1 'it has another job key: give both ends the same'
+fi
+
+# ---- what is no key ----
+
+# Title, text, variables and options of a switch.
+no_key() {
+	env "${@:3}" >files.out 2>&1
+	expect "$1" files.out "$2"
+}
+run="$switchml switch --listen 127.0.0.1:0"
+echo short >short.key
+cp key open.key
+chmod 644 open.key
+# shellcheck disable=SC2086
+{
+	no_key "a short key" 'key-file) has 5 bytes: it must have 16 to 1024' $run --key-file short.key
+	no_key "a short key" 'SWITCHML_JOB_KEY has 5 bytes: it must have 16 to 1024' \
+		SWITCHML_JOB_KEY=short $run
+	no_key "a file that others may read" 'is open to other users (mode 644): chmod 600' \
+		$run --key-file open.key
+	no_key "no file" 'nowhere.key of .* cannot be read: No such file' $run --key-file nowhere.key
+	no_key "two keys" 'is set twice, by SWITCHML_JOB_KEY and by SWITCHML_JOB_KEY_FILE' \
+		SWITCHML_JOB_KEY="$secret" SWITCHML_JOB_KEY_FILE=key $run
+	no_key "a key and certificates" 'only one of the two can be used: unset the key, or --tls-cert' \
+		$run --key-file key --tls-certificate c --tls-key k --tls-authority a
+}
+rank rank.out SWITCHML_JOB_KEY_FILE=open.key
+expect "a rank whose key others may read" rank.out 'is open to other users (mode 644): chmod 600'
+
+[ $failures = 0 ] || echo "$failures failed"
+exit $((failures > 0))

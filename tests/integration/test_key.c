@@ -1,0 +1,562 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The job key (control/key.h): what is one, and what two ends do that have the same, another,
+ * or none. And attacks on the handshake, by somebody who sees and changes all bytes, but has
+ * no key. Needs the openssl command, for those who have certificates instead.
+ *
+ * SML_SEED=N replays.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/ssl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "control/tls_internal.h"
+#include "sim/gen.h"
+#include "support/certificates.h"
+#include "support/tls_ends.h"
+
+#define SECRET	     "correct horse battery staple"
+#define OTHER_SECRET "correct horse battery stable"
+
+static const struct sml_key_source names = {"THE_KEY", "THE_KEY_FILE"};
+static const struct sml_tls_files no_files;
+static uint64_t seed;
+
+static struct sml_tls *open_keyed(enum sml_tls_end end, const char *secret)
+{
+	const struct sml_key_source source = {secret, NULL};
+	struct sml_tls *tls;
+	char text[512] = "";
+
+	if (sml_tls_open_with_key(&tls, end, &no_files, &sml_tls_variables, &source, &names, text,
+				  sizeof(text)) < 0)
+		fail_msg("%s", text);
+	assert_true(sml_tls_is_keyed(tls));
+	return tls;
+}
+
+static struct sml_tls *of_switch, *of_worker, *of_other_switch, *of_other_worker;
+
+static int set_up(void **state)
+{
+	(void)state;
+	if (!sml_tls_is_built()) {
+		printf("this build has no TLS\n");
+		exit(77);
+	}
+	of_switch = open_keyed(SML_TLS_SWITCH, SECRET);
+	of_worker = open_keyed(SML_TLS_WORKER, SECRET);
+	of_other_switch = open_keyed(SML_TLS_SWITCH, OTHER_SECRET);
+	of_other_worker = open_keyed(SML_TLS_WORKER, OTHER_SECRET);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	sml_tls_close(of_switch);
+	sml_tls_close(of_worker);
+	sml_tls_close(of_other_switch);
+	sml_tls_close(of_other_worker);
+	return certificates_remove(state);
+}
+
+/* ---- what is a key ---- */
+
+static void expect_refusal(const struct sml_key_source *source, const char *why)
+{
+	struct sml_key key;
+	char text[512] = "";
+
+	assert_true(sml_key_read(&key, source, &names, text, sizeof(text)) < 0);
+	if (strstr(text, why) == NULL)
+		fail_msg("'%s' does not say '%s'", text, why);
+	/* Whoever sees the text must not see the secret. */
+	if (source->secret != NULL && source->secret[0] != '\0')
+		assert_null(strstr(text, source->secret));
+}
+
+static void a_key_has_16_to_1024_bytes(void **state)
+{
+	char secret[1026];
+	struct sml_key_source source = {secret, NULL};
+	struct sml_key key;
+	char text[512];
+
+	(void)state;
+	for (size_t length = 0; length <= 1025; length++) {
+		memset(secret, 'q', length);
+		secret[length] = '\0';
+		if (length >= 16 && length <= 1024)
+			assert_int_equal(sml_key_read(&key, &source, &names, text, sizeof(text)),
+					 1);
+		else
+			expect_refusal(&source, "it must have 16 to 1024");
+	}
+}
+
+static void keys_differ_where_secrets_do(void **state)
+{
+	const struct sml_key_source one = {SECRET, NULL}, other = {OTHER_SECRET, NULL}, none = {0};
+	struct sml_key key, same, different;
+	char text[512];
+
+	(void)state;
+	assert_int_equal(sml_key_read(&key, &one, &names, text, sizeof(text)), 1);
+	assert_int_equal(sml_key_read(&same, &one, &names, text, sizeof(text)), 1);
+	assert_int_equal(sml_key_read(&different, &other, &names, text, sizeof(text)), 1);
+	assert_memory_equal(&key, &same, sizeof(key));
+	assert_memory_not_equal(&key, &different, sizeof(key));
+	assert_int_equal(sml_key_read(&key, &none, &names, text, sizeof(text)), 0);
+	sml_key_wipe(&same);
+	assert_true(same.bytes[0] == 0 && memcmp(same.bytes, same.bytes + 1, 31) == 0);
+}
+
+static void write_file(const char *path, const char *text, mode_t mode)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	assert_int_equal(fchmod(fd, mode), 0);
+	close(fd);
+}
+
+static void a_file_has_the_key_and_nobody_else_may_read_it(void **state)
+{
+	static const char *const forms[] = {SECRET, SECRET "\n", SECRET "\r\n"};
+	static const mode_t open_modes[] = {0644, 0604, 0606, 0660, 0620, 0601, 0666};
+	static const mode_t modes[] = {0600, 0400, 0440, 0640};
+	char path[] = "/tmp/sml-key-XXXXXX", long_text[1400], text[512];
+	const struct sml_key_source file = {NULL, path}, direct = {SECRET, NULL};
+	const struct sml_key_source both = {SECRET, path}, folder = {NULL, "/tmp"};
+	struct sml_key key, wanted;
+
+	(void)state;
+	close(mkstemp(path));
+	assert_int_equal(sml_key_read(&wanted, &direct, &names, text, sizeof(text)), 1);
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+		write_file(path, forms[i], modes[i]);
+		assert_int_equal(sml_key_read(&key, &file, &names, text, sizeof(text)), 1);
+		assert_memory_equal(&key, &wanted, sizeof(key));
+	}
+	for (size_t i = 0; i < sizeof(open_modes) / sizeof(open_modes[0]); i++) {
+		write_file(path, SECRET, open_modes[i]);
+		expect_refusal(&file, "is open to other users");
+	}
+	expect_refusal(&both, "is set twice, by THE_KEY and by THE_KEY_FILE");
+	expect_refusal(&folder, "is not a regular file");
+	write_file(path, "", 0600);
+	expect_refusal(&file, "THE_KEY_FILE has 0 bytes");
+	write_file(path, "short\n", 0600);
+	expect_refusal(&file, "THE_KEY_FILE has 5 bytes");
+	memset(long_text, 'k', sizeof(long_text) - 1);
+	long_text[sizeof(long_text) - 1] = '\0';
+	write_file(path, long_text, 0600);
+	expect_refusal(&file, "has more than 1024 bytes");
+	/* A fifo that nobody writes must not hold a program up. */
+	unlink(path);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	expect_refusal(&file, "is not a regular file");
+	unlink(path);
+	expect_refusal(&file, "cannot be read: No such file");
+}
+
+static void a_key_and_certificates_exclude_each_other(void **state)
+{
+	const struct sml_tls_files files = {.certificate = "c", .key = "k", .authority = "a"};
+	const struct sml_key_source source = {SECRET, NULL};
+	struct sml_tls *tls;
+	char text[512] = "";
+
+	(void)state;
+	assert_int_equal(sml_tls_open_with_key(&tls, SML_TLS_WORKER, &files, &sml_tls_variables,
+					       &source, &names, text, sizeof(text)),
+			 -EINVAL);
+	assert_null(tls);
+	assert_non_null(strstr(text, "only one of the two can be used"));
+}
+
+/* ---- two ends ---- */
+
+static void the_same_key_at_both_ends_lets_messages_pass(void **state)
+{
+	static const size_t cuts[] = {1, 7, 100, 5000, 1000000};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
+		struct end server, worker;
+
+		open_end(&server, of_switch, NULL);
+		open_end(&worker, of_worker, "any.name.at.all");
+		say(&worker);
+		say(&server);
+		step(&worker);
+		while (carry(&worker, &server, cuts[i]) + carry(&server, &worker, cuts[i]) > 0)
+			;
+		if (server.over || worker.over)
+			fail_msg("the switch: '%s', the worker: '%s'",
+				 sml_tls_reason(server.session), sml_tls_reason(worker.session));
+		expect_beginning(&server, true);
+		expect_beginning(&worker, true);
+		assert_string_equal(SSL_get_cipher(server.session->ssl), "TLS_AES_128_GCM_SHA256");
+		close_end(&server);
+		close_end(&worker);
+	}
+}
+
+/* Neither hears a word of the other's, and both say why. */
+static void expect_none(struct sml_tls *server_tls, struct sml_tls *worker_tls,
+			const char *server_why, const char *worker_why)
+{
+	struct end server, worker;
+
+	open_end(&server, server_tls, NULL);
+	open_end(&worker, worker_tls, "127.0.0.1");
+	say(&worker);
+	say(&server);
+	step(&worker);
+	carry_all(&worker, &server);
+	assert_true(server.over && worker.over);
+	assert_int_equal(evbuffer_get_length(server.in) + evbuffer_get_length(worker.in), 0);
+	if (strstr(sml_tls_reason(server.session), server_why) == NULL)
+		fail_msg("the switch says '%s'", sml_tls_reason(server.session));
+	if (strstr(sml_tls_reason(worker.session), worker_why) == NULL)
+		fail_msg("the worker says '%s'", sml_tls_reason(worker.session));
+	close_end(&server);
+	close_end(&worker);
+}
+
+static void another_key_is_told_at_both_ends(void **state)
+{
+	(void)state;
+	expect_none(of_switch, of_other_worker, "it has another job key: give both ends the same",
+		    "it has another job key: give both ends the same");
+	expect_none(of_other_switch, of_worker, "another job key", "another job key");
+}
+
+static void a_key_and_certificates_do_not_fit_together(void **state)
+{
+	struct sml_switch_config config;
+	struct sml_tls *switch_tls, *worker_tls;
+	char text[512] = "";
+
+	(void)state;
+	sml_switch_config_init(&config);
+	if (!certificates_of_switch(&config))
+		skip();
+	assert_int_equal(sml_tls_open(&switch_tls, SML_TLS_SWITCH, &config.tls, &config.tls_names,
+				      text, sizeof(text)),
+			 0);
+	worker_tls = certificates_of_worker();
+	expect_none(of_switch, worker_tls, "it showed no job key: set SWITCHML_JOB_KEY",
+		    "does one of the two have a job key (SWITCHML_JOB_KEY), and the other cert");
+	expect_none(switch_tls, of_worker,
+		    "does one of the two have a job key (SWITCHML_JOB_KEY), and the other cert",
+		    "it has certificates and no job key: start it with --key-file, or unset");
+	sml_tls_close(switch_tls);
+	sml_tls_close(worker_tls);
+}
+
+/* Bytes that are no TLS at all: both ends know, and neither ever answers them with a message. */
+static void a_plain_peer_is_told_what_to_set(void **state)
+{
+	struct sml_tls *const tls[] = {of_switch, of_worker};
+	static const char *const why[] = {"it spoke without a job key: set SWITCHML_JOB_KEY",
+					  "it has no job key, and answers without"};
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct end end;
+
+		open_end(&end, tls[i], NULL);
+		say(&end);
+		step(&end);
+		evbuffer_drain(end.wire_out, evbuffer_get_length(end.wire_out));
+		evbuffer_add(end.wire_in, "\0\0\0\5hello", 9);
+		step(&end);
+		assert_true(end.over && sml_tls_peer_is_plain(end.session));
+		assert_non_null(strstr(sml_tls_reason(end.session), why[i]));
+		assert_int_equal(evbuffer_get_length(end.wire_out), 0);
+		close_end(&end);
+	}
+	assert_non_null(
+		strstr(sml_tls_demand(of_switch), "this switch wants a job key: set SWITCH"));
+}
+
+/* ---- attacks ---- */
+
+/* Not in the version that the first record's header gives: whoever reads it ignores it. */
+#define BEHIND_VERSION 3
+
+static void a_changed_bit_is_never_believed(void **state)
+{
+	struct gen gen;
+	unsigned n_over = 0;
+
+	(void)state;
+	printf("seed %llu\n", (unsigned long long)seed);
+	gen_from_seed(&gen, seed);
+	for (unsigned i = 0; i < 1000; i++) {
+		struct end server, worker;
+		bool workers = gen_below(&gen, 2);
+		size_t at = BEHIND_VERSION + gen_below(&gen, gen_below(&gen, 4) ? 400 : 80000);
+		size_t passed = 0, n = 1;
+
+		open_end(&server, of_switch, NULL);
+		open_end(&worker, of_worker, "127.0.0.1");
+		say(&worker);
+		say(&server);
+		step(&worker);
+		while (n > 0) {
+			struct end *from = workers ? &worker : &server;
+			struct end *to = workers ? &server : &worker;
+			size_t length = evbuffer_get_length(from->wire_out);
+
+			if (passed <= at && at < passed + length)
+				evbuffer_pullup(from->wire_out, -1)[at - passed] ^=
+					(unsigned char)(1u << gen_below(&gen, 8));
+			passed += length;
+			n = carry(from, to, length);
+			n += carry(to, from, 1000000);
+		}
+		expect_beginning(&server, false);
+		expect_beginning(&worker, false);
+		n_over += server.over || worker.over;
+		assert_false(evbuffer_get_length(server.in) == MESSAGE_BYTES &&
+			     evbuffer_get_length(worker.in) == MESSAGE_BYTES && passed > at &&
+			     !server.over && !worker.over);
+		close_end(&server);
+		close_end(&worker);
+	}
+	printf("%u of 1000 ended by it\n", n_over);
+	assert_true(n_over > 800);
+}
+
+/* Everything that a worker has said, once more to the same switch: as often as one likes. */
+static void a_replayed_worker_is_never_heard(void **state)
+{
+	struct end server, worker, fresh;
+	struct evbuffer *record = evbuffer_new();
+	unsigned char *bytes;
+	size_t n;
+
+	(void)state;
+	open_end(&server, of_switch, NULL);
+	open_end(&worker, of_worker, "127.0.0.1");
+	say(&worker);
+	step(&worker);
+	do {
+		n = evbuffer_get_length(worker.wire_out);
+		evbuffer_add(record, evbuffer_pullup(worker.wire_out, -1), n);
+	} while (carry(&worker, &server, n) + carry(&server, &worker, 1000000) > 0);
+	expect_beginning(&server, true);
+	n = evbuffer_get_length(record);
+	bytes = evbuffer_pullup(record, -1);
+	for (int i = 0; i < 20; i++) {
+		open_end(&fresh, of_switch, NULL);
+		evbuffer_add(fresh.wire_in, bytes, n);
+		step(&fresh);
+		assert_true(fresh.over && !sml_tls_is_up(fresh.session));
+		assert_int_equal(evbuffer_get_length(fresh.in), 0);
+		close_end(&fresh);
+	}
+	evbuffer_free(record);
+	close_end(&server);
+	close_end(&worker);
+}
+
+/* Both ends have the same key: what one says must not pass for what the other would. */
+static void an_end_that_hears_itself_is_not_fooled(void **state)
+{
+	struct sml_tls *const tls[] = {of_worker, of_switch};
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct end one, other;
+
+		open_end(&one, tls[i], NULL);
+		open_end(&other, tls[i], NULL);
+		say(&one);
+		say(&other);
+		step(&one);
+		step(&other);
+		carry_all(&one, &other);
+		assert_false(sml_tls_is_up(one.session) || sml_tls_is_up(other.session));
+		assert_int_equal(evbuffer_get_length(one.in) + evbuffer_get_length(other.in), 0);
+		close_end(&one);
+		close_end(&other);
+	}
+}
+
+/* A client of OpenSSL's own, which offers the key's identity in some other way. */
+struct odd_client {
+	const char *title;
+	const char *identity;
+	int least_version, most_version;
+	uint64_t options;
+	bool has_key;
+};
+
+static const struct odd_client *odd;
+
+static int show_odd_key(SSL *ssl, const EVP_MD *digest, const unsigned char **id, size_t *bytes,
+			SSL_SESSION **session)
+{
+	static const unsigned char cipher[] = {0x13, 0x01};
+	const struct sml_key_source source = {odd->has_key ? SECRET : OTHER_SECRET, NULL};
+	struct sml_key key;
+	char text[512];
+
+	(void)digest;
+	assert_int_equal(sml_key_read(&key, &source, &names, text, sizeof(text)), 1);
+	*id = (const unsigned char *)odd->identity;
+	*bytes = strlen(odd->identity);
+	*session = SSL_SESSION_new();
+	assert_int_equal(SSL_SESSION_set1_master_key(*session, key.bytes, sizeof(key.bytes)), 1);
+	assert_int_equal(SSL_SESSION_set_cipher(*session, SSL_CIPHER_find(ssl, cipher)), 1);
+	assert_int_equal(SSL_SESSION_set_protocol_version(*session, TLS1_3_VERSION), 1);
+	return 1;
+}
+
+/* Carries bytes by hand, until neither has any. */
+static bool is_let_in(const struct odd_client *client)
+{
+	SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+	BIO *in = BIO_new(BIO_s_mem()), *out = BIO_new(BIO_s_mem());
+	unsigned char bytes[16384];
+	struct end server;
+	bool up;
+	SSL *ssl;
+
+	odd = client;
+	assert_int_equal(SSL_CTX_set_min_proto_version(context, client->least_version), 1);
+	assert_int_equal(SSL_CTX_set_max_proto_version(context, client->most_version), 1);
+	SSL_CTX_set_options(context, client->options);
+	SSL_CTX_set_psk_use_session_callback(context, show_odd_key);
+	ssl = SSL_new(context);
+	SSL_set_bio(ssl, in, out);
+	SSL_set_connect_state(ssl);
+	open_end(&server, of_switch, NULL);
+	for (int turn = 0; turn < 6; turn++) {
+		int n;
+
+		(void)SSL_do_handshake(ssl);
+		n = BIO_read(out, bytes, sizeof(bytes));
+		if (n > 0)
+			evbuffer_add(server.wire_in, bytes, (size_t)n);
+		step(&server);
+		n = evbuffer_remove(server.wire_out, bytes, sizeof(bytes));
+		if (n > 0)
+			BIO_write(in, bytes, n);
+	}
+	up = sml_tls_is_up(server.session);
+	printf("%s: %s\n", client->title, up ? "up" : sml_tls_reason(server.session));
+	/* A switch answers each of them with an alert at most, and ends. */
+	assert_true(up || server.over);
+	close_end(&server);
+	SSL_free(ssl);
+	SSL_CTX_free(context);
+	return up;
+}
+
+static void no_weaker_handshake_is_taken(void **state)
+{
+	static const struct odd_client honest = {"an honest client", "switchml", TLS1_3_VERSION,
+						 TLS1_3_VERSION,     0,		 true};
+	static const struct odd_client all[] = {
+		{"TLS 1.2", "switchml", TLS1_2_VERSION, TLS1_2_VERSION, 0, true},
+		{"another identity", "switchm", TLS1_3_VERSION, TLS1_3_VERSION, 0, true},
+		{"a longer identity", "switchml2", TLS1_3_VERSION, TLS1_3_VERSION, 0, true},
+		{"another key", "switchml", TLS1_3_VERSION, TLS1_3_VERSION, 0, false},
+		{"another key, and no key exchange", "switchml", TLS1_3_VERSION, TLS1_3_VERSION,
+		 SSL_OP_ALLOW_NO_DHE_KEX, false},
+	};
+	const struct odd_client prefers_none = {
+		"asks for no key exchange", "switchml", TLS1_3_VERSION, TLS1_3_VERSION,
+		SSL_OP_ALLOW_NO_DHE_KEX,    true};
+
+	(void)state;
+	assert_true(is_let_in(&honest));
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		assert_false(is_let_in(&all[i]));
+	/* With the key it is let in, for the switch chooses the exchange. */
+	assert_true(is_let_in(&prefers_none));
+	assert_false(SSL_CTX_get_options(of_switch->context) & SSL_OP_ALLOW_NO_DHE_KEX);
+}
+
+static uint64_t cpu_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* The least that the switch's first step costs, of several. */
+static uint64_t cost_ns(struct sml_tls *worker_tls)
+{
+	uint64_t least_ns = UINT64_MAX;
+
+	for (int i = 0; i < 20; i++) {
+		struct end server, worker;
+		uint64_t begun_ns, ns;
+
+		open_end(&server, of_switch, NULL);
+		open_end(&worker, worker_tls, NULL);
+		step(&worker);
+		evbuffer_add_buffer(server.wire_in, worker.wire_out);
+		begun_ns = cpu_ns();
+		step(&server);
+		ns = cpu_ns() - begun_ns;
+		least_ns = ns < least_ns ? ns : least_ns;
+		close_end(&server);
+		close_end(&worker);
+	}
+	return least_ns;
+}
+
+/* The binder is looked at before any key exchange. */
+static void a_wrong_key_costs_less_than_the_right_one(void **state)
+{
+	uint64_t right_ns = cost_ns(of_worker), wrong_ns = cost_ns(of_other_worker);
+
+	(void)state;
+	printf("the right key costs %.0f us, a wrong one %.0f us\n", (double)right_ns / 1e3,
+	       (double)wrong_ns / 1e3);
+	assert_true(wrong_ns < right_ns);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_key_has_16_to_1024_bytes),
+		cmocka_unit_test(keys_differ_where_secrets_do),
+		cmocka_unit_test(a_file_has_the_key_and_nobody_else_may_read_it),
+		cmocka_unit_test(a_key_and_certificates_exclude_each_other),
+		cmocka_unit_test(the_same_key_at_both_ends_lets_messages_pass),
+		cmocka_unit_test(another_key_is_told_at_both_ends),
+		cmocka_unit_test(a_key_and_certificates_do_not_fit_together),
+		cmocka_unit_test(a_plain_peer_is_told_what_to_set),
+		cmocka_unit_test(a_changed_bit_is_never_believed),
+		cmocka_unit_test(a_replayed_worker_is_never_heard),
+		cmocka_unit_test(an_end_that_hears_itself_is_not_fooled),
+		cmocka_unit_test(no_weaker_handshake_is_taken),
+		cmocka_unit_test(a_wrong_key_costs_less_than_the_right_one),
+	};
+	const char *text = getenv("SML_SEED");
+
+	seed = text != NULL ? strtoull(text, NULL, 10) : (uint64_t)time(NULL);
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
