@@ -44,6 +44,20 @@ size_t sml_frame_bytes(struct evbuffer *in)
 	return ntohl(length_be);
 }
 
+size_t sml_frame_peek(struct evbuffer *in, uint8_t *bytes, size_t n)
+{
+	size_t here = evbuffer_get_length(in), whole = sml_frame_bytes(in);
+	struct evbuffer_ptr begin;
+
+	if (here < LENGTH_BYTES || evbuffer_ptr_set(in, &begin, LENGTH_BYTES, EVBUFFER_PTR_SET) < 0)
+		return 0;
+	if (n > whole)
+		n = whole;
+	if (n > here - LENGTH_BYTES)
+		n = here - LENGTH_BYTES;
+	return n > 0 && evbuffer_copyout_from(in, &begin, bytes, n) == (ev_ssize_t)n ? n : 0;
+}
+
 /* ---- unpacking ---- */
 
 struct budget {

@@ -31,4 +31,7 @@ int sml_frame_read(struct evbuffer *in, SmlControl__Envelope **message);
  */
 size_t sml_frame_bytes(struct evbuffer *in);
 
+/* Copy what has come of that message, n bytes at most, without its length. Returns how many. */
+size_t sml_frame_peek(struct evbuffer *in, uint8_t *bytes, size_t n);
+
 #endif

@@ -3,7 +3,6 @@
 #include "control/scan.h"
 
 #include <errno.h>
-#include <stdbool.h>
 
 #include "control.pb-c.h"
 
@@ -146,4 +145,35 @@ static int scan(const ProtobufCMessageDescriptor *descriptor, struct bytes bytes
 int sml_scan_message(const ProtobufCMessageDescriptor *descriptor, const uint8_t *bytes, size_t n)
 {
 	return scan(descriptor, (struct bytes){bytes, bytes + n}, 0);
+}
+
+/* ---- the beginning of a message ---- */
+
+int sml_scan_body(const uint8_t *bytes, size_t n)
+{
+	struct bytes left = {bytes, bytes + n};
+	uint64_t tag;
+
+	/* The numbers of all messages lie within two bytes. */
+	if (!take_varint(&left, &tag))
+		return n < 2 ? 0 : -EPROTO;
+	if ((tag & 7) != PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED || tag >> 3 > INT32_MAX ||
+	    protobuf_c_message_descriptor_get_field(&sml_control__envelope__descriptor,
+						    (unsigned)(tag >> 3)) == NULL)
+		return -EPROTO;
+	return (int)(tag >> 3);
+}
+
+bool sml_scan_begins(const uint8_t *bytes, size_t n, uint32_t field)
+{
+	struct bytes left = {bytes, bytes + n}, before;
+	struct field found;
+	uint64_t tag, length;
+
+	if (!take_varint(&left, &tag) || !take_varint(&left, &length))
+		return false;
+	for (before = left; take_field(&left, &found); before = left)
+		if (found.number == field)
+			return true;
+	return take_varint(&before, &tag) && tag >> 3 == field;
 }

@@ -12,6 +12,7 @@
 #define SML_CONTROL_SCAN_H
 
 #include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
 
 /*
  * Join and Abort are how peers of different versions refuse each other in words.
@@ -21,5 +22,14 @@
 
 /* 0, or -EPROTO: it is no such message, or not one that we unpack. */
 int sml_scan_message(const ProtobufCMessageDescriptor *descriptor, const uint8_t *bytes, size_t n);
+
+/*
+ * Which message the Envelope has whose first n bytes these are: the number of its field in
+ * the schema. 0: too few bytes to tell. -EPROTO: it begins with no message.
+ */
+int sml_scan_body(const uint8_t *bytes, size_t n);
+
+/* Does this field of that message begin within these bytes? What follows may be cut off. */
+bool sml_scan_begins(const uint8_t *bytes, size_t n, uint32_t field);
 
 #endif

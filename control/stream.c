@@ -79,6 +79,11 @@ size_t sml_stream_next_bytes(const struct sml_stream *stream)
 	return sml_frame_bytes(stream->in);
 }
 
+size_t sml_stream_peek(const struct sml_stream *stream, uint8_t *bytes, size_t n)
+{
+	return sml_frame_peek(stream->in, bytes, n);
+}
+
 void sml_stream_finish(struct sml_stream *stream)
 {
 	if (stream->tls == NULL)

@@ -50,6 +50,9 @@ int sml_stream_read(struct sml_stream *stream, SmlControl__Envelope **message);
 /* How long the next message is, as its sender says; 0: that has not come yet. */
 size_t sml_stream_next_bytes(const struct sml_stream *stream);
 
+/* Copy what has come of the next message, n bytes at most, without its length. Returns how many. */
+size_t sml_stream_peek(const struct sml_stream *stream, uint8_t *bytes, size_t n);
+
 /* Tell the peer that no more comes. What waited for a handshake is dropped. */
 void sml_stream_finish(struct sml_stream *stream);
 

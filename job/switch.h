@@ -34,6 +34,7 @@
 
 #include "control.pb-c.h"
 #include "job/dataplane.h"
+#include "job/rules.h"
 
 /* Two looks at deadlines are at most so far apart. */
 #define SML_TICK_NS	100000000ull
@@ -98,6 +99,13 @@ struct sml_jobs {
 
 /* The driver's members are set, the others zero. */
 void sml_jobs_init(struct sml_jobs *jobs, uint64_t now_ns);
+
+/*
+ * The first bytes of a message have come: may it go on? NULL for yes; otherwise text, which
+ * says why not, and the connection is to be given up before the message is unpacked.
+ */
+const char *sml_jobs_object(const struct sml_jobs *jobs, const struct sml_peer *peer,
+			    const struct sml_head *head, char *text, size_t bytes);
 
 /* May refuse the peer, end it, or fail its job. */
 void sml_jobs_message(struct sml_jobs *jobs, struct sml_peer *peer,

@@ -87,7 +87,8 @@ void sml_job_mismatch(struct sml_job *job, const struct sml_mismatch *mismatch)
 {
 	SmlControl__Describe describe = SML_CONTROL__DESCRIBE__INIT;
 
-	if (job->mismatch_ns != 0)
+	/* Before that nobody has contributed, and ranks have nothing to describe. */
+	if (job->mismatch_ns != 0 || job->state < SML_JOB_RUNNING)
 		return;
 	job->mismatch = *mismatch;
 	job->mismatch_ns = job->jobs->now_ns;

@@ -24,12 +24,6 @@
 
 /* One that ends may still read what it was told, for so long. */
 #define LINGER_NS 1000000000ull
-/* The longest message of a worker, a report of 2 x 4096 chunks, has 160 KiB. */
-#define MAX_INPUT_BYTES (256u << 10)
-/* The longest of a member, a result that it keeps, has 9 KiB; */
-#define MAX_MEMBER_BYTES (16u << 10)
-/* where ranks have the slots, a report of what these wait for has 85 KiB. */
-#define MAX_REPORT_BYTES (128u << 10)
 
 /* ---- the end ---- */
 
@@ -116,39 +110,57 @@ static void turn_away(struct sml_connection *connection, const char *why)
 	sml_connection_lose(connection, why);
 }
 
-static size_t longest_message(const struct sml_connection *connection)
+/* Before a message is whole, and before anything is made of it. NULL: it may come. */
+static const char *object(const struct sml_connection *connection, char *text, size_t bytes)
 {
-	if (connection->peer.job == NULL)
-		return MAX_INPUT_BYTES;
-	return connection->server->jobs.operations->ranks_have_slots ? MAX_REPORT_BYTES
-								     : MAX_MEMBER_BYTES;
+	uint8_t head_bytes[SML_RULES_HEAD_BYTES];
+	struct sml_head head = {
+		.bytes = head_bytes,
+		.n = sml_stream_peek(&connection->messages, head_bytes, sizeof(head_bytes)),
+		.whole = sml_stream_next_bytes(&connection->messages),
+	};
+
+	return sml_jobs_object(&connection->server->jobs, &connection->peer, &head, text, bytes);
+}
+
+/* Take what is there. NULL, or why the peer is to be turned away. */
+static const char *take_messages(struct sml_connection *connection, char *text, size_t bytes)
+{
+	SmlControl__Envelope *message;
+	int rc = 1;
+
+	while (!connection->closing) {
+		if (object(connection, text, bytes) != NULL)
+			return text;
+		rc = sml_stream_read(&connection->messages, &message);
+		if (rc <= 0)
+			break;
+		sml_jobs_message(&connection->server->jobs, &connection->peer, message,
+				 sml_now_ns());
+		sml_control__envelope__free_unpacked(message, NULL);
+	}
+	return rc < 0 ? "it sent what is not a control message" : NULL;
 }
 
 static void on_read(struct bufferevent *stream, void *context)
 {
 	struct sml_connection *connection = context;
 	struct sml_stream *messages = &connection->messages;
-	SmlControl__Envelope *message;
-	int rc = 0;
+	char text[SML_SENTENCE_BYTES];
+	const char *why;
 
 	(void)stream;
 	if (!connection->closing && sml_stream_step(messages) < 0) {
 		sml_wire_failed(connection);
 		return;
 	}
-	while (!connection->closing && (rc = sml_stream_read(messages, &message)) > 0) {
-		sml_jobs_message(&connection->server->jobs, &connection->peer, message,
-				 sml_now_ns());
-		sml_control__envelope__free_unpacked(message, NULL);
-	}
+	why = take_messages(connection, text, sizeof(text));
 	if (connection->closing)
 		sml_stream_ignore(messages);
-	else if (rc < 0 && messages->tls == NULL && sml_tls_is_hello(messages->in))
+	else if (why != NULL && messages->tls == NULL && sml_tls_is_hello(messages->in))
 		sml_wire_refuse_tls(connection);
-	else if (rc < 0)
-		turn_away(connection, "it sent what is not a control message");
-	else if (sml_stream_next_bytes(messages) > longest_message(connection))
-		turn_away(connection, "it sent a control message that is too long");
+	else if (why != NULL)
+		turn_away(connection, why);
 	else
 		sml_strangers_count(connection);
 }

@@ -164,7 +164,7 @@ static void strangers_and_jobs_that_have_not_begun_get_no_report(void **state)
 	client_open(&waiting, "127.0.0.1", port);
 	client_join(&waiting, &join);
 	client_send_empty(&waiting, STALL_REQUEST);
-	client_expect_silence(&stranger);
+	client_expect_end(&stranger);
 	client_expect_silence(&waiting);
 	client_close(&stranger);
 	client_close(&waiting);

@@ -135,7 +135,7 @@ static void expect_all_ended(struct talker *talkers, unsigned n)
 static void nobody_stays_without_joining(void **state)
 {
 	static const char ping[] = {0, 0, 0, 2, 0x32, 0}, question[] = {0, 0, 0, 2, 0x6a, 0};
-	static unsigned char longest[200000] = {0, 3, 0x0d, 0x40, 10};
+	static unsigned char longest[200000] = {0, 3, 0x0d, 0x40, 10, 0xbc, 0x9a, 12, 0x82, 1};
 	struct sml_switch_config config = config_of_test();
 	struct talker talkers[6] = {
 		{.bytes = "", .n = 0, .each = 1},			  /* silent */
@@ -307,7 +307,8 @@ static void who_comes_last_in_a_crowd_joins(void **state)
 /* 400 halves of the longest messages: 100 MB, if all were kept. */
 static void half_messages_fill_no_memory(void **state)
 {
-	static unsigned char half[250000] = {0, 3, 0xf0, 0, 10};
+	/* A Join of 258,048 bytes that begins with a report: those may be so long. */
+	static unsigned char half[250000] = {0, 3, 0xf0, 0, 10, 0xfc, 0xdf, 15, 0x82, 1};
 	const struct rlimit files = {4096, 4096};
 	struct sml_switch_config config = config_of_test();
 	struct client *many = calloc(400, sizeof(*many));
@@ -352,7 +353,7 @@ static void half_messages_fill_no_memory(void **state)
 
 static void a_member_says_no_long_messages(void **state)
 {
-	static const unsigned char too_long[] = {0, 0, 0x50, 0, 1};
+	static const unsigned char too_long[] = {0, 0, 0x50, 0, 10 << 3 | 2}; /* Abort */
 	struct sml_switch_config config = config_of_test();
 
 	(void)state;
@@ -360,7 +361,75 @@ static void a_member_says_no_long_messages(void **state)
 	start_job();
 	client_send_bytes(&members[1], too_long, sizeof(too_long));
 	client_expect_abort(&members[0], SML_ERROR_RANK_DIED, "rank 1",
-			    "a control message that is too long", NULL);
+			    "a control message (abort) that is too long", NULL);
+}
+
+/* Before it joins, a peer says what a few bytes have room for, and nothing of a member's. */
+static void a_stranger_may_only_join_ask_or_ping(void **state)
+{
+	static const unsigned char refused[][5] = {
+		{0, 3, 0, 0, 10 << 3 | 2},   /* Abort, with 196 KB of stalls to come */
+		{0, 0, 0, 4, 4 << 3 | 2},    /* Ready */
+		{0, 0, 0x11, 0, 6 << 3 | 2}, /* Ping of 4,352 bytes */
+	};
+	struct sml_switch_config config = config_of_test();
+	struct client stranger;
+
+	(void)state;
+	config.greeting_ms = 60000;
+	port = client_open_switch(&config);
+	start_job();
+	for (unsigned i = 0; i < 3; i++) {
+		client_open(&stranger, "127.0.0.1", port);
+		client_send_bytes(&stranger, refused[i], sizeof(refused[i]));
+		client_expect_end(&stranger);
+		client_close(&stranger);
+	}
+	expect_unharmed();
+}
+
+/* 4 KiB of a Join that has no report in them; it never gets to the rest. */
+static void a_join_is_long_only_if_it_resumes(void **state)
+{
+	static unsigned char join[4 + 5000] = {0, 0, 0x20, 0, 10, 0xfd, 63, 0x1a, 0xfa, 63};
+	struct sml_switch_config config = config_of_test();
+	struct client stranger;
+
+	(void)state;
+	config.greeting_ms = 60000;
+	port = client_open_switch(&config);
+	start_job();
+	client_open(&stranger, "127.0.0.1", port);
+	client_send_bytes(&stranger, join, sizeof(join));
+	client_expect_end(&stranger);
+	client_close(&stranger);
+	expect_unharmed();
+}
+
+/* Nobody is asked what it believes before there is anything to believe in. */
+static void a_rank_tells_no_mismatch_before_its_job_runs(void **state)
+{
+	static const unsigned char mismatch[] = {0, 0, 0, 7, 0xf2, 1, 4, 0x22, 2, 0, 1};
+	struct sml_switch_config config = config_of_test();
+	uint32_t data_port = 9;
+	struct client ranks[2];
+
+	(void)state;
+	config.rendezvous = true;
+	port = client_open_switch(&config);
+	for (unsigned i = 0; i < 2; i++) {
+		SmlControl__Join join = client_join_message("meeting", i, 2);
+
+		join.stripe_ports = &data_port;
+		join.n_stripe_ports = 1;
+		client_open(&ranks[i], "127.0.0.1", port);
+		client_join(&ranks[i], &join);
+	}
+	client_free(client_expect(&ranks[0], SML_CONTROL__ENVELOPE__BODY_ADMITTED));
+	client_send_bytes(&ranks[1], mismatch, sizeof(mismatch));
+	client_expect_abort(&ranks[0], SML_ERROR_RANK_DIED, "rank 1",
+			    "(mismatch) that has no place while its job probes", NULL);
+	clients_close(ranks, 2);
 }
 
 /* The switch has read what came before, for it has answered what came after. */
@@ -374,9 +443,10 @@ static void expect_no_end(const struct client *client)
 /* Where ranks have the slots, each tells rank 0 what these wait for: up to 85 KiB. */
 static void but_reports_of_slots_where_ranks_have_them(void **state)
 {
-	static const unsigned char report[] = {0, 1, 0x54, 0, 1}, too_long[] = {0, 2, 0x10, 0, 1};
+	static const unsigned char report[] = {0, 1, 0x54, 0, 0x92, 1},
+				   too_long[] = {0, 2, 0x10, 0, 0x92, 1};
 	struct sml_switch_config config = config_of_test();
-	SmlControl__Join join = client_join_message("meeting", 0, 2);
+	SmlControl__Join join = client_join_message("meeting", 0, 1);
 	uint32_t data_port = 9;
 	struct client rank;
 
@@ -388,7 +458,10 @@ static void but_reports_of_slots_where_ranks_have_them(void **state)
 		join.stripe_ports = &data_port;
 		join.n_stripe_ports = 1;
 		client_join(&rank, &join);
-		client_free(client_expect(&rank, SML_CONTROL__ENVELOPE__BODY_WAITING));
+		client_free(client_expect(&rank, SML_CONTROL__ENVELOPE__BODY_ADMITTED));
+		rank.lanes = 352;
+		client_ready(&rank);
+		client_free(client_expect(&rank, SML_CONTROL__ENVELOPE__BODY_START));
 		client_send_bytes(&rank, i == 0 ? report : too_long, sizeof(report));
 		if (i == 0)
 			expect_no_end(&rank);
@@ -484,6 +557,9 @@ int main(void)
 		TEST(the_oldest_stranger_makes_room),
 		TEST(half_messages_fill_no_memory),
 		TEST(a_member_says_no_long_messages),
+		TEST(a_stranger_may_only_join_ask_or_ping),
+		TEST(a_join_is_long_only_if_it_resumes),
+		TEST(a_rank_tells_no_mismatch_before_its_job_runs),
 		TEST(but_reports_of_slots_where_ranks_have_them),
 		TEST(who_never_reads_is_not_told_for_ever),
 		TEST(a_tls_client_is_told_plainly),

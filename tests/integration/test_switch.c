@@ -342,7 +342,7 @@ static void many_connections_do_no_harm(void **state)
 	clients_close(many, 200);
 }
 
-static void second_join_on_a_connection_is_ignored(void **state)
+static void a_member_that_joins_again_ends_its_job(void **state)
 {
 	struct client c[2];
 	SmlControl__Join join = client_join_message("other", 0, 2);
@@ -350,10 +350,8 @@ static void second_join_on_a_connection_is_ignored(void **state)
 	(void)state;
 	clients_start(c, 2, "127.0.0.1", port, "once");
 	client_join(&c[0], &join);
-	client_expect_silence(&c[0]);
-	client_contribute(&c[0], 4, 0, 8, 1);
-	client_contribute(&c[1], 4, 0, 8, 1);
-	client_expect_result(&c[0], 4, 0, 8, 2);
+	client_expect_abort(&c[1], SML_ERROR_RANK_DIED, "rank 0",
+			    "(join) that has no place while its job runs", NULL);
 	clients_close(c, 2);
 }
 
@@ -376,7 +374,7 @@ int main(void)
 		TEST(garbage_ends_only_its_own_connection),
 		TEST(questions_without_reading_are_not_answered_for_ever),
 		TEST(many_connections_do_no_harm),
-		TEST(second_join_on_a_connection_is_ignored),
+		TEST(a_member_that_joins_again_ends_its_job),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

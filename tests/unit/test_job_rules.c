@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a switch lets a peer say, by what the peer is: before it is unpacked. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "control/envelope.h"
+#include "support/jobs.h"
+
+static bool may_say(const struct jobs_world *world, unsigned peer, unsigned body, size_t whole)
+{
+	const uint8_t key[2] = {(uint8_t)((body & 15) << 3 | 2 | (body > 15 ? 128 : 0)),
+				(uint8_t)(body >> 4)};
+	const struct sml_head head = {key, body > 15 ? 2 : 1, whole};
+	char text[SML_SENTENCE_BYTES];
+
+	return sml_jobs_object(&world->jobs, &world->peers[peer].peer, &head, text, sizeof(text)) ==
+	       NULL;
+}
+
+/* Bit b: it may say message b. */
+static uint64_t sayable(const struct jobs_world *world, unsigned peer, size_t whole)
+{
+	uint64_t bodies = 0;
+
+	for (unsigned body = 1; body < 40; body++)
+		if (may_say(world, peer, body, whole))
+			bodies |= (uint64_t)1 << body;
+	return bodies;
+}
+
+#define BODY(name) ((uint64_t)1 << SML_CONTROL__ENVELOPE__BODY_##name)
+#define ALWAYS	   (BODY(PING) | BODY(STATUS_REQUEST))
+#define MEMBER	   (ALWAYS | BODY(ABORT) | BODY(LEAVE) | BODY(STALL_REQUEST))
+
+static void each_state_has_its_messages(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	assert_int_equal(sayable(&world, 0, 10), ALWAYS | BODY(JOIN));
+	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
+	assert_int_equal(sayable(&world, 0, 10), MEMBER);
+	jobs_join(&world, 1, jobs_join_message("a", 1, 2));
+	assert_int_equal(sayable(&world, 0, 10), MEMBER | BODY(READY));
+	jobs_ready(&world, 0);
+	jobs_ready(&world, 1);
+	assert_int_equal(sayable(&world, 0, 10), MEMBER | BODY(DESCRIPTION));
+	jobs_leave(&world, 0);
+	assert_int_equal(sayable(&world, 1, 10), MEMBER | BODY(DESCRIPTION));
+	jobs_close(&world);
+}
+
+static void ranks_with_slots_tell_of_them(void **state)
+{
+	SmlControl__Join join = jobs_join_message("a", 0, 1);
+	uint32_t data_port = 9;
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, true);
+	join.n_stripe_ports = 1;
+	join.stripe_ports = &data_port;
+	jobs_join(&world, 0, join);
+	assert_int_equal(sayable(&world, 0, 10), MEMBER | BODY(READY));
+	jobs_ready(&world, 0);
+	assert_int_equal(sayable(&world, 0, 10),
+			 MEMBER | BODY(DESCRIPTION) | BODY(MISMATCH) | BODY(STALL_REPORT));
+	assert_int_equal(sayable(&world, 0, 100000), BODY(STALL_REPORT));
+	jobs_close(&world);
+}
+
+static void only_reports_are_long(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	assert_int_equal(sayable(&world, 0, 4097), BODY(JOIN));
+	assert_int_equal(sayable(&world, 0, 300000), 0);
+	jobs_join_all(&world, 0, "a", 2);
+	jobs_ready(&world, 0);
+	jobs_ready(&world, 1);
+	assert_int_equal(sayable(&world, 0, 4097), 0);
+	jobs_close(&world);
+}
+
+static void a_long_join_shows_its_report_early(void **state)
+{
+	static uint8_t bytes[SML_RULES_HEAD_BYTES];
+	struct sml_head head = {bytes, sizeof(bytes), 8000};
+	char text[SML_SENTENCE_BYTES];
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	/* A Join whose job's name goes on for ever. */
+	memcpy(bytes, "\x0a\xbd\x3e\x1a\xba\x3e", 6);
+	assert_non_null(
+		sml_jobs_object(&world.jobs, &world.peers[0].peer, &head, text, sizeof(text)));
+	/* Too early to tell. */
+	head.n = 100;
+	assert_null(sml_jobs_object(&world.jobs, &world.peers[0].peer, &head, text, sizeof(text)));
+	/* A name of two bytes, then a report. */
+	head.n = sizeof(bytes);
+	memcpy(bytes, "\x0a\xbd\x3e\x1a\x02hi\x82\x01\xb0\x3e", 11);
+	assert_null(sml_jobs_object(&world.jobs, &world.peers[0].peer, &head, text, sizeof(text)));
+	jobs_close(&world);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_state_has_its_messages),
+		cmocka_unit_test(ranks_with_slots_tell_of_them),
+		cmocka_unit_test(only_reports_are_long),
+		cmocka_unit_test(a_long_join_shows_its_report_early),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
