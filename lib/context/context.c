@@ -38,6 +38,22 @@ void sml_context_tensor_done(struct sml_context *context)
 	pthread_mutex_unlock(&context->lock);
 }
 
+bool sml_context_park_shard(struct sml_context *context, struct sml_shard *shard)
+{
+	struct sml_stripe *stripe = &context->stripes[shard->stripe];
+	bool changed;
+
+	pthread_mutex_lock(&context->lock);
+	changed = stripe->park != shard->parked;
+	if (changed) {
+		shard->parked = stripe->park;
+		stripe->n_parked += shard->parked ? 1u : -1u;
+		pthread_cond_broadcast(&context->changed);
+	}
+	pthread_mutex_unlock(&context->lock);
+	return changed;
+}
+
 /* ---- the three steps of a failure ---- */
 
 /* The first one to say so. */

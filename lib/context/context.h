@@ -86,6 +86,14 @@ void sml_context_abort_job(struct sml_context *context, int error, const char *t
 /* Called by progress threads, too. */
 void sml_context_tensor_done(struct sml_context *context);
 
+/*
+ * A thread has seen that its shard (frozen, if it is to be parked) is
+ * not as the stripe wants it. Looks again under the lock, under which the stripe changes its mind,
+ * too: a thread that stood still since it looked must not take a worker that the next failover has
+ * taken. True: it is parked now, or the thread's again, and counted.
+ */
+bool sml_context_park_shard(struct sml_context *context, struct sml_shard *shard);
+
 /* What diagnose/ explains a failure by, as it is now. */
 void sml_context_set_scene(struct sml_context *context, struct sml_scene *scene);
 

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/context/embedded.h"
 #include "lib/context/probe.h"
 #include "lib/progress/progress.h"
 
@@ -244,8 +243,8 @@ static struct sml_worker_config worker_config(const struct sml_stripe *stripe, u
 	};
 }
 
-int sml_data_path_add_shard(struct sml_progress *progress, struct sml_stripe *stripe,
-			    struct sml_line *line)
+static int add_shard(struct sml_progress *progress, struct sml_stripe *stripe,
+		     struct sml_line *line)
 {
 	struct sml_worker_config config = worker_config(stripe, progress->index, line->transport);
 
@@ -266,7 +265,24 @@ static int add_line(struct sml_progress *progress, struct sml_stripe *stripe)
 		return sml_error_set(-ENOMEM, "no memory for a socket's packets");
 	stripe->transports[shard] = NULL;
 	progress->lines[progress->n_lines++] = line;
-	return sml_data_path_add_shard(progress, stripe, line);
+	return add_shard(progress, stripe, line);
+}
+
+/* Where the ranks have the slots: one line for all of them. */
+static int add_shared_line(struct sml_context *context, struct sml_progress *progress)
+{
+	struct sml_transport **transport = &context->stripes[0].transports[progress->index];
+	unsigned first_turn = (context->settings.rank + 1u) % context->n_stripes;
+	struct sml_line *line = sml_line_new(*transport, context->crew.own, first_turn);
+	int error = 0;
+
+	if (line == NULL)
+		return sml_error_set(-ENOMEM, "no memory for a socket's packets");
+	*transport = NULL;
+	progress->lines[progress->n_lines++] = line;
+	for (unsigned i = 0; error == 0 && i < context->n_stripes; i++)
+		error = add_shard(progress, &context->stripes[i], line);
+	return error;
 }
 
 static int add_thread(struct sml_context *context)
@@ -279,7 +295,7 @@ static int add_thread(struct sml_context *context)
 		return -ENOMEM;
 	crew->threads[crew->n_threads++] = progress;
 	if (context->peers)
-		return sml_embedded_add_lines(context, progress);
+		return add_shared_line(context, progress);
 	for (unsigned i = 0; error == 0 && i < context->n_stripes; i++)
 		error = add_line(progress, &context->stripes[i]);
 	return error;

@@ -22,10 +22,6 @@ int sml_data_path_agree(struct sml_stripe *stripe, struct sml_control *control,
 int sml_data_path_open_transport(const struct sml_stripe *stripe, unsigned shard,
 				 const union sml_sockaddr *peers, struct sml_transport **transport);
 
-/* A worker of the stripe for the thread, on one of its lines. 0 or an error, told. */
-int sml_data_path_add_shard(struct sml_progress *progress, struct sml_stripe *stripe,
-			    struct sml_line *line);
-
 /* Closes those that are there. */
 void sml_data_path_close(struct sml_transport **transports);
 

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "lib/context/data_path.h"
+#include "lib/context/join.h"
 #include "lib/context/probe.h"
 #include "lib/progress/own_stripe.h"
-#include "lib/progress/progress.h"
 
 #define REJOIN_PAUSE_NS (20 * SML_NS_PER_MS)
 /* They share the application's descriptors. */
@@ -317,22 +317,4 @@ int sml_embedded_open(struct sml_stripe *first)
 	for (unsigned i = 1; i < context->n_stripes; i++)
 		context->stripes[i].lanes = first->lanes;
 	return error ? error : sml_stripe_start_control(first);
-}
-
-/* ---- threads ---- */
-
-int sml_embedded_add_lines(struct sml_context *context, struct sml_progress *progress)
-{
-	struct sml_transport **transport = &context->stripes[0].transports[progress->index];
-	unsigned first_turn = (context->settings.rank + 1u) % context->n_stripes;
-	struct sml_line *line = sml_line_new(*transport, context->crew.own, first_turn);
-	int error = 0;
-
-	if (line == NULL)
-		return sml_error_set(-ENOMEM, "no memory for a socket's packets");
-	*transport = NULL;
-	progress->lines[progress->n_lines++] = line;
-	for (unsigned i = 0; error == 0 && i < context->n_stripes; i++)
-		error = sml_data_path_add_shard(progress, &context->stripes[i], line);
-	return error;
 }

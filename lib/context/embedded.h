@@ -30,7 +30,4 @@ int sml_embedded_listen(struct sml_context *context);
  */
 int sml_embedded_open(struct sml_stripe *first);
 
-/* The threads of such a job, with one line each. 0 or an error, told. */
-int sml_embedded_add_lines(struct sml_context *context, struct sml_progress *progress);
-
 #endif

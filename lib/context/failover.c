@@ -21,6 +21,7 @@
 
 #include "base/thread.h"
 #include "lib/context/data_path.h"
+#include "lib/context/join.h"
 
 /* A report lists at most two chunks for each slot. */
 #define MAX_REPORT     (2 * SML_MAX_SLOTS)

@@ -16,6 +16,7 @@
 #include "lib/context/data_path.h"
 #include "lib/context/embedded.h"
 #include "lib/context/failover.h"
+#include "lib/context/join.h"
 #include "lib/context/summary.h"
 #include "lib/progress/own_stripe.h"
 #include "lib/progress/progress.h"
@@ -63,11 +64,43 @@ static void note_failure(struct sml_stripe *stripe)
 		sml_context_fail(context, stripe->error, stripe->text);
 }
 
+static int join(struct sml_stripe *stripe)
+{
+	struct sml_application application = {.ports = NULL};
+	int error = sml_stripe_lanes(stripe, &application.lanes);
+
+	if (error)
+		return error;
+	return sml_control_join(stripe->control, &application, &stripe->admission,
+				stripe->deadline_ns);
+}
+
+/*
+ * Connect, join, open the transports, prove the paths, start. Afterwards the
+ * control connection has its thread and `lanes` are known. 0, or an error told
+ * by sml_error_set(): SML_ERROR_CLOSED when another stripe has failed.
+ */
+static int open_stripe(struct sml_stripe *stripe)
+{
+	int error;
+
+	if (is_embedded(stripe->context))
+		return sml_embedded_open(stripe);
+	error = sml_stripe_connect_control(stripe);
+	if (error == 0)
+		error = join(stripe);
+	if (error == 0)
+		error = sml_data_path_agree(stripe, stripe->control, stripe->transports,
+					    &stripe->lanes, stripe->deadline_ns);
+	/* From now on, for others may take long to come this far. */
+	return error ? error : sml_stripe_start_control(stripe);
+}
+
 static void *open_main(void *self)
 {
 	struct sml_stripe *stripe = self;
 
-	stripe->error = sml_stripe_open(stripe);
+	stripe->error = open_stripe(stripe);
 	if (stripe->error)
 		note_failure(stripe);
 	return NULL;
@@ -124,6 +157,19 @@ static int start_threads(struct sml_context *context)
 
 /* ---- open and close ---- */
 
+/* Ends the control connections, and frees the shards. No thread uses them any more. */
+static void close_stripe(struct sml_stripe *stripe)
+{
+	if (stripe->n_retired == 0 || stripe->control != stripe->retired[stripe->n_retired - 1])
+		sml_control_close(stripe->control);
+	for (unsigned i = 0; i < stripe->n_retired; i++)
+		sml_control_close(stripe->retired[i]);
+	free(stripe->retired);
+	for (unsigned i = 0; i < stripe->n_shards; i++)
+		sml_shard_free(stripe->shards[i]);
+	sml_data_path_close(stripe->transports);
+}
+
 /* Whatever of it there is. */
 static void destroy(struct sml_context *context)
 {
@@ -138,7 +184,7 @@ static void destroy(struct sml_context *context)
 	for (unsigned i = 0; i < context->crew.n_threads; i++)
 		sml_progress_free(context->crew.threads[i]);
 	for (unsigned i = 0; i < context->n_stripes; i++)
-		sml_stripe_fini(&context->stripes[i]);
+		close_stripe(&context->stripes[i]);
 	free(context->stripes);
 	sml_own_stripe_free(context->crew.own);
 	free(context->peers);
@@ -182,10 +228,15 @@ static void tensor_done(void *self)
 	sml_context_tensor_done(self);
 }
 
+static bool park_shard(void *self, struct sml_shard *shard)
+{
+	return sml_context_park_shard(self, shard);
+}
+
 int sml_open(struct sml_context **opened, const struct sml_config *config)
 {
 	struct sml_context *context;
-	struct sml_crew_owner owner = {.tensor_done = tensor_done, .park = sml_stripe_park_shard};
+	struct sml_crew_owner owner = {.tensor_done = tensor_done, .park = park_shard};
 	struct sml_config own;
 	int error;
 

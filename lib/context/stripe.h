@@ -56,39 +56,4 @@ static inline const char *sml_stripe_name(const struct sml_stripe *stripe)
 	return name ? name : "not reached";
 }
 
-/* Connect to one of its endpoints from this one on; the rest of config is set. 0 or an error, told.
- */
-int sml_stripe_connect(struct sml_stripe *stripe, unsigned first_endpoint,
-		       struct sml_connect_config *config);
-
-/*
- * Connect, join, open the transports, prove the paths, start. Afterwards the
- * control connection has its thread and `lanes` are known. 0, or an error told
- * by sml_error_set(): SML_ERROR_CLOSED when another stripe has failed.
- */
-int sml_stripe_open(struct sml_stripe *stripe);
-
-/* Connect and open the control. 0 or an error, told. */
-int sml_stripe_connect_control(struct sml_stripe *stripe);
-
-/* The most lanes that the path there seems to take. 0 or an error, told. */
-int sml_stripe_lanes(const struct sml_stripe *stripe, uint16_t *lanes);
-
-/* The master's address. */
-const char *sml_master_host(const struct sml_context *context);
-
-/* The control connection gets its thread. 0 or an error, told. */
-int sml_stripe_start_control(struct sml_stripe *stripe);
-
-/*
- * For struct sml_crew_owner. A thread has seen that its shard (frozen, if it is to be parked) is
- * not as the stripe wants it. Looks again under the lock, under which the stripe changes its mind,
- * too: a thread that stood still since it looked must not take a worker that the next failover has
- * taken. True: it is parked now, or the thread's again, and counted.
- */
-bool sml_stripe_park_shard(void *context, struct sml_shard *shard);
-
-/* Ends the control connections, and frees the shards. No thread uses them any more. */
-void sml_stripe_fini(struct sml_stripe *stripe);
-
 #endif

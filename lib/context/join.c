@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A stripe's beginning and end: from an address to a switch that has started the job. */
-#include "lib/context/stripe.h"
+#include "lib/context/join.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "lib/context/context.h"
-#include "lib/context/data_path.h"
-#include "lib/context/embedded.h"
 #include "lib/context/failover.h"
 #include "lib/progress/own_stripe.h"
 #include "lib/progress/question.h"
@@ -120,17 +115,6 @@ int sml_stripe_lanes(const struct sml_stripe *stripe, uint16_t *lanes)
 	return 0;
 }
 
-static int join(struct sml_stripe *stripe)
-{
-	struct sml_application application = {.ports = NULL};
-	int error = sml_stripe_lanes(stripe, &application.lanes);
-
-	if (error)
-		return error;
-	return sml_control_join(stripe->control, &application, &stripe->admission,
-				stripe->deadline_ns);
-}
-
 /* ---- the control connection's thread ---- */
 
 static void describe(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
@@ -180,51 +164,4 @@ int sml_stripe_start_control(struct sml_stripe *stripe)
 		stripe, stalls, served, describe, failed, is_embedded(stripe) ? NULL : lost};
 
 	return sml_control_start(stripe->control, &owner);
-}
-
-/* ---- open, park, close ---- */
-
-int sml_stripe_open(struct sml_stripe *stripe)
-{
-	int error;
-
-	if (is_embedded(stripe))
-		return sml_embedded_open(stripe);
-	error = sml_stripe_connect_control(stripe);
-	if (error == 0)
-		error = join(stripe);
-	if (error == 0)
-		error = sml_data_path_agree(stripe, stripe->control, stripe->transports,
-					    &stripe->lanes, stripe->deadline_ns);
-	/* From now on, for others may take long to come this far. */
-	return error ? error : sml_stripe_start_control(stripe);
-}
-
-bool sml_stripe_park_shard(void *self, struct sml_shard *shard)
-{
-	struct sml_context *context = self;
-	struct sml_stripe *stripe = &context->stripes[shard->stripe];
-	bool changed;
-
-	pthread_mutex_lock(&context->lock);
-	changed = stripe->park != shard->parked;
-	if (changed) {
-		shard->parked = stripe->park;
-		stripe->n_parked += shard->parked ? 1u : -1u;
-		pthread_cond_broadcast(&context->changed);
-	}
-	pthread_mutex_unlock(&context->lock);
-	return changed;
-}
-
-void sml_stripe_fini(struct sml_stripe *stripe)
-{
-	if (stripe->n_retired == 0 || stripe->control != stripe->retired[stripe->n_retired - 1])
-		sml_control_close(stripe->control);
-	for (unsigned i = 0; i < stripe->n_retired; i++)
-		sml_control_close(stripe->retired[i]);
-	free(stripe->retired);
-	for (unsigned i = 0; i < stripe->n_shards; i++)
-		sml_shard_free(stripe->shards[i]);
-	sml_data_path_close(stripe->transports);
 }

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How a stripe comes to have a control connection: where its switch is, and what is asked of it. */
+#ifndef SML_LIB_JOIN_H
+#define SML_LIB_JOIN_H
+
+#include "lib/context/context.h"
+
+/* Connect to one of its endpoints from this one on; the rest of config is set. 0 or an error, told.
+ */
+int sml_stripe_connect(struct sml_stripe *stripe, unsigned first_endpoint,
+		       struct sml_connect_config *config);
+
+/* Connect and open the control. 0 or an error, told. */
+int sml_stripe_connect_control(struct sml_stripe *stripe);
+
+/* The most lanes that the path there seems to take. 0 or an error, told. */
+int sml_stripe_lanes(const struct sml_stripe *stripe, uint16_t *lanes);
+
+/* The master's address. */
+const char *sml_master_host(const struct sml_context *context);
+
+/* The control connection gets its thread. 0 or an error, told. */
+int sml_stripe_start_control(struct sml_stripe *stripe);
+
+#endif
