@@ -55,6 +55,9 @@ struct sml_peer {
 	uint8_t rank;
 };
 
+/* Is it a member of a job that all its ranks have begun? */
+bool sml_peer_runs(const struct sml_peer *peer);
+
 struct sml_jobs_output {
 	/* Queue a message. 0; -ENOMEM; or -EMSGSIZE: too long for one. */
 	int (*send)(struct sml_peer *peer, const SmlControl__Envelope *message);

@@ -424,7 +424,7 @@ uint64_t sml_job_deadline(const struct sml_job *job)
 		due_ns = earlier(due_ns, job->mismatch_ns + MISMATCH_WAIT_NS);
 	if (job->state == SML_JOB_JOINING)
 		due_ns = earlier(due_ns, job->waiting_told_ns + SML_SECOND_NS);
-	return earlier(due_ns, sml_job_watch_ends(job));
+	return earlier(earlier(due_ns, sml_job_watch_ends(job)), sml_job_signs_due(job));
 }
 
 static void give_up_state(struct sml_job *job)
@@ -442,6 +442,7 @@ void sml_job_tick(struct sml_job *job)
 	uint64_t now_ns = job->jobs->now_ns;
 
 	check(job);
+	sml_job_look_for_signs(job);
 	if (find_silent(job))
 		return;
 	sml_job_watch_group(job);

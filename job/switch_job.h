@@ -46,6 +46,8 @@ struct sml_member {
 	uint32_t heartbeat_ms; /* silence that means death */
 	uint64_t heard_ns;     /* when its connection ended: the last that was heard */
 	uint64_t stalls_told_ns;
+	/* On the data path (switch_signs.c), as counted after it had been heard at signs_of_ns. */
+	uint64_t contributions, signs_of_ns;
 	bool ready, leaving, stalls_wanted;
 	bool told_unreached; /* that the group does not reach it */
 	/* Where it takes packets, if it has slots: address 4 or 16 bytes, 0: the control port's. */
@@ -64,7 +66,7 @@ struct sml_job {
 	enum sml_job_state state;
 	uint8_t n_ranks, first_rank; /* first_rank: who joined first and set the terms */
 	uint8_t n_members, n_ready, n_leaving;
-	uint64_t begun_ns, waiting_told_ns, watched_ns;
+	uint64_t begun_ns, waiting_told_ns, watched_ns, signs_ns;
 	/* The terms that all ranks must share. */
 	char library_version[SML_VERSION_BYTES];
 	uint32_t shards, head_slots_wanted, data_slots_wanted, stripe, stripes;
@@ -215,5 +217,9 @@ bool sml_job_is_by_group(const struct sml_job *job, uint8_t rank);
 /* ---- for whoever asks (switch_status.c) ---- */
 
 void sml_status_send(struct sml_jobs *jobs, struct sml_peer *peer);
+
+/* When members that have been quiet are next looked for on the data path; and the look. */
+uint64_t sml_job_signs_due(const struct sml_job *job);
+void sml_job_look_for_signs(struct sml_job *job);
 
 #endif

@@ -27,6 +27,11 @@ void sml_peer_refuse(const struct sml_jobs *jobs, struct sml_peer *peer, int err
 	jobs->output->end(peer);
 }
 
+bool sml_peer_runs(const struct sml_peer *peer)
+{
+	return peer->job != NULL && peer->job->state >= SML_JOB_RUNNING;
+}
+
 uint64_t sml_jobs_random(const struct sml_jobs *jobs)
 {
 	return jobs->output->random_u64(jobs->context);

@@ -123,22 +123,72 @@ static const char *object(const struct sml_connection *connection, char *text, s
 	return sml_jobs_object(&connection->server->jobs, &connection->peer, &head, text, bytes);
 }
 
-/* Take what is there. NULL, or why the peer is to be turned away. */
-static const char *take_messages(struct sml_connection *connection, char *text, size_t bytes)
+/* What it belongs to now. */
+static enum sml_turn_class class_of(const struct sml_connection *connection)
+{
+	return sml_peer_runs(&connection->peer) && connection->used_ns <= SML_MEMBER_CPU_NS
+		       ? SML_TURN_MEMBERS
+		       : SML_TURN_STRANGERS;
+}
+
+void sml_connection_classify(struct sml_connection *connection)
+{
+	enum sml_turn_class class = class_of(connection);
+
+	/* Not while it waits to be called in its old class: then the next tick does it. */
+	if (class != connection->class &&
+	    bufferevent_priority_set(connection->stream, (int)class) == 0)
+		connection->class = class;
+}
+
+/* Whatever is left of what it has said: when all others have had their turn. */
+static void wait_for_next_turn(struct sml_connection *connection)
+{
+	if (!connection->waits)
+		bufferevent_disable(connection->stream, EV_READ);
+	connection->waits = true;
+	bufferevent_trigger(connection->stream, EV_READ,
+			    BEV_TRIG_IGNORE_WATERMARKS | BEV_TRIG_DEFER_CALLBACKS);
+}
+
+static void go_on_reading(struct sml_connection *connection)
+{
+	if (connection->waits && bufferevent_enable(connection->stream, EV_READ) == 0)
+		connection->waits = false;
+}
+
+/* One message: as sml_stream_read(). Counts how many it was worth. */
+static int take_message(struct sml_connection *connection, unsigned *worth)
 {
 	SmlControl__Envelope *message;
+	int rc = sml_stream_read(&connection->messages, &message);
+
+	if (rc <= 0)
+		return rc;
+	sml_jobs_message(&connection->server->jobs, &connection->peer, message, sml_now_ns());
+	/* A status is as much work as a whole call may be. */
+	*worth += message->body_case == SML_CONTROL__ENVELOPE__BODY_STATUS_REQUEST
+			  ? SML_CALL_MESSAGES
+			  : 1;
+	sml_control__envelope__free_unpacked(message, NULL);
+	return rc;
+}
+
+/* Take what is there, but no more than a call's. NULL, or why the peer is to be turned away. */
+static const char *take_messages(struct sml_connection *connection, char *text, size_t bytes)
+{
+	unsigned worth = 0;
 	int rc = 1;
 
-	while (!connection->closing) {
+	while (!connection->closing && worth < SML_CALL_MESSAGES && rc > 0) {
 		if (object(connection, text, bytes) != NULL)
 			return text;
-		rc = sml_stream_read(&connection->messages, &message);
-		if (rc <= 0)
-			break;
-		sml_jobs_message(&connection->server->jobs, &connection->peer, message,
-				 sml_now_ns());
-		sml_control__envelope__free_unpacked(message, NULL);
+		rc = take_message(connection, &worth);
 	}
+	if (rc > 0 && !connection->closing)
+		wait_for_next_turn(connection);
+	else
+		go_on_reading(connection);
 	return rc < 0 ? "it sent what is not a control message" : NULL;
 }
 
@@ -146,6 +196,7 @@ static void on_read(struct bufferevent *stream, void *context)
 {
 	struct sml_connection *connection = context;
 	struct sml_stream *messages = &connection->messages;
+	uint64_t began_ns = sml_turns_cpu_ns();
 	char text[SML_SENTENCE_BYTES];
 	const char *why;
 
@@ -155,6 +206,8 @@ static void on_read(struct bufferevent *stream, void *context)
 		return;
 	}
 	why = take_messages(connection, text, sizeof(text));
+	connection->used_ns += sml_turns_cpu_ns() - began_ns;
+	sml_connection_classify(connection);
 	if (connection->closing)
 		sml_stream_ignore(messages);
 	else if (why != NULL && messages->tls == NULL && sml_tls_is_hello(messages->in))
@@ -208,6 +261,7 @@ void sml_connection_open(struct sml_server *server, int fd)
 	connection->stream = stream;
 	sml_connection_locate(connection);
 	connection->peer.heard_ns = connection->stranger_ns = sml_now_ns();
+	connection->class = SML_TURN_STRANGERS;
 	connection->next = server->connections;
 	if (connection->next != NULL)
 		connection->next->previous = connection;
@@ -218,7 +272,8 @@ void sml_connection_open(struct sml_server *server, int fd)
 	 * 16 KiB are read at a time, then on_read() takes or refuses what is there: no
 	 * high watermark is needed, and libevent's crashes where memory has run out.
 	 */
-	if (bufferevent_enable(stream, EV_READ | EV_WRITE) < 0)
+	if (bufferevent_priority_set(stream, SML_TURN_STRANGERS) < 0 ||
+	    bufferevent_enable(stream, EV_READ | EV_WRITE) < 0)
 		sml_connection_free(connection);
 	sml_strangers_make_room(server);
 }

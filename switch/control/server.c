@@ -17,23 +17,34 @@
 
 /* ---- accepting ---- */
 
-static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
-		      int length, void *context)
+/* Out of descriptors, the port stays readable: rest, or it is a busy loop. */
+static void rest(struct sml_server *server)
 {
-	(void)listener;
-	(void)address;
-	(void)length;
-	sml_connection_open(context, fd);
+	event_del(server->accept);
+	server->accepts_none = true;
+	sml_strangers_evict_half(server);
 }
 
-/* Out of descriptors, the listener stays readable: rest, or it is a busy loop. */
-static void on_accept_error(struct evconnlistener *listener, void *context)
+static bool is_out_of_room(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+/* Not libevent's listener: that accepts as long as others connect. */
+static void on_accept(evutil_socket_t listen_fd, short what, void *context)
 {
 	struct sml_server *server = context;
 
-	evconnlistener_disable(listener);
-	server->accepts_none = true;
-	sml_strangers_evict_half(server);
+	(void)what;
+	for (unsigned i = 0; i < SML_CALL_ACCEPTS; i++) {
+		int fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+		if (fd < 0 && is_out_of_room(errno))
+			rest(server);
+		if (fd < 0)
+			break;
+		sml_connection_open(server, fd);
+	}
 }
 
 /* ---- time ---- */
@@ -62,23 +73,35 @@ static void forgive_own_absence(struct sml_server *server, uint64_t now_ns)
 	sml_jobs_forgive(&server->jobs, away_ns);
 }
 
+static void look_at_connections(struct sml_server *server, uint64_t now_ns)
+{
+	struct sml_connection *connection, *next;
+	unsigned n_lost = 0;
+
+	for (connection = server->connections; connection != NULL; connection = next) {
+		next = connection->next;
+		connection->used_ns = 0;
+		sml_connection_classify(connection);
+		/* All at once would take longer than a turn may. */
+		if (n_lost < SML_TICK_LOSSES && sml_connection_is_over(connection, now_ns)) {
+			sml_connection_lose(connection, "its connection had been given up");
+			n_lost++;
+		}
+	}
+}
+
 static void on_tick(evutil_socket_t fd, short what, void *context)
 {
 	struct sml_server *server = context;
-	struct sml_connection *connection, *next;
 	uint64_t now_ns = sml_now_ns();
 
 	(void)fd;
 	(void)what;
-	if (server->accepts_none && evconnlistener_enable(server->listener) == 0)
+	if (server->accepts_none && event_add(server->accept, NULL) == 0)
 		server->accepts_none = false;
 	forgive_own_absence(server, now_ns);
 	sml_jobs_tick(&server->jobs, now_ns);
-	for (connection = server->connections; connection != NULL; connection = next) {
-		next = connection->next;
-		if (sml_connection_is_over(connection, now_ns))
-			sml_connection_lose(connection, "its connection had been given up");
-	}
+	look_at_connections(server, now_ns);
 }
 
 /* ---- notes of the dataplane ---- */
@@ -121,7 +144,7 @@ static void on_stop(evutil_socket_t fd, short what, void *context)
 
 	(void)fd;
 	(void)what;
-	evconnlistener_disable(server->listener);
+	event_del(server->accept);
 	sml_jobs_stop(&server->jobs, sml_now_ns());
 	for (struct sml_connection *c = server->connections; c != NULL; c = c->next)
 		sml_connection_end(c);
@@ -164,16 +187,11 @@ static int listen_on_port(struct sml_server *server)
 {
 	if (listen(server->listen_fd, BACKLOG) < 0)
 		return -errno;
-	server->listener =
-		evconnlistener_new(server->base, on_accept, server,
-				   LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC | LEV_OPT_DISABLED,
-				   0, server->listen_fd);
-	if (server->listener == NULL)
+	server->accept =
+		event_new(server->base, server->listen_fd, EV_READ | EV_PERSIST, on_accept, server);
+	if (server->accept == NULL || event_priority_set(server->accept, SML_TURN_STRANGERS) < 0)
 		return -ENOMEM;
-	server->listen_fd = -1;
-	evconnlistener_set_error_cb(server->listener, on_accept_error);
-	/* By itself libevent would not say that it cannot: the switch would be deaf. */
-	return evconnlistener_enable(server->listener) < 0 ? -ENOMEM : 0;
+	return event_add(server->accept, NULL) < 0 ? -ENOMEM : 0;
 }
 
 static int open_dataplane(struct sml_server *server, const char *address, char *error_text,
@@ -213,6 +231,15 @@ static int open_dataplane(struct sml_server *server, const char *address, char *
 	return operations->open(&server->jobs.dataplane, &config, error_text, error_bytes);
 }
 
+static int set_classes(struct sml_server *server)
+{
+	return event_priority_set(server->tick, SML_TURN_CLOCK) < 0 ||
+			       event_priority_set(server->note, SML_TURN_CLOCK) < 0 ||
+			       event_priority_set(server->stop, SML_TURN_CLOCK) < 0
+		       ? -ENOMEM
+		       : 0;
+}
+
 static int open_events(struct sml_server *server)
 {
 	const struct timeval tick = {.tv_usec = SML_TICK_NS / 1000};
@@ -221,7 +248,7 @@ static int open_events(struct sml_server *server)
 	server->note = event_new(server->base, -1, EV_PERSIST, on_note, server);
 	server->stop = event_new(server->base, -1, EV_PERSIST, on_stop, server);
 	if (server->tick == NULL || server->note == NULL || server->stop == NULL ||
-	    event_add(server->tick, &tick) < 0)
+	    set_classes(server) < 0 || event_add(server->tick, &tick) < 0)
 		return -ENOMEM;
 	return 0;
 }
@@ -281,7 +308,7 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 	server->ticked_ns = sml_now_ns();
 	server->listen_fd = -1;
 	open_jobs(server);
-	server->base = event_base_new();
+	server->base = sml_turns_base_new();
 	if (server->base == NULL || open_events(server) < 0) {
 		snprintf(error_text, error_bytes, "no memory for the control plane");
 		return -ENOMEM;
@@ -321,8 +348,8 @@ void sml_server_close(struct sml_server *server)
 		sml_connection_free(server->connections);
 	if (server->jobs.dataplane != NULL)
 		server->jobs.operations->close(server->jobs.dataplane);
-	if (server->listener != NULL)
-		evconnlistener_free(server->listener);
+	if (server->accept != NULL)
+		event_free(server->accept);
 	if (server->listen_fd >= 0)
 		close(server->listen_fd);
 	if (server->tick != NULL)

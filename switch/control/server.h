@@ -16,7 +16,6 @@
 
 #include <event2/bufferevent.h>
 #include <event2/event.h>
-#include <event2/listener.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,6 +23,7 @@
 #include "base/clock.h"
 #include "control/stream.h"
 #include "job/switch.h"
+#include "switch/control/turns.h"
 #include "switch/dataplane.h"
 #include "switchml.h"
 
@@ -35,6 +35,9 @@ struct sml_connection {
 	struct sml_peer peer;	    /* what the jobs know of it */
 	uint64_t stranger_ns;	    /* since when it has no job */
 	size_t held_bytes;	    /* as strangers.c has counted them */
+	uint64_t used_ns;	    /* of the thread's processor, since the last tick */
+	enum sml_turn_class class;
+	bool waits;   /* it has said more than fits in a turn; no more is read until that is done */
 	bool closing; /* what is written goes out, then the end; nothing more is heard */
 };
 
@@ -42,9 +45,8 @@ struct sml_server {
 	struct sml_switch_config config;
 	struct sml_tls *tls; /* NULL: control connections are plain */
 	struct event_base *base;
-	struct evconnlistener *listener;
-	int listen_fd; /* the port, until it is the listener's; -1 */
-	struct event *tick, *note, *stop;
+	int listen_fd; /* -1: none yet */
+	struct event *accept, *tick, *note, *stop;
 	bool accepts_none; /* out of descriptors: until the next tick */
 	bool stopping;
 	uint64_t ticked_ns;
@@ -87,6 +89,10 @@ void sml_connection_locate(struct sml_connection *connection);
 
 /* Only for the tick and the server's end: its job must not know it any more. */
 void sml_connection_free(struct sml_connection *connection);
+
+/* Which class it belongs to has changed, perhaps; at the tick, its use of the thread begins anew.
+ */
+void sml_connection_classify(struct sml_connection *connection);
 
 /* It has had its time, and can be lost. For the tick, which looks at all. */
 bool sml_connection_is_over(struct sml_connection *connection, uint64_t now_ns);

@@ -41,14 +41,14 @@ static void evict(struct sml_server *server, struct sml_connection *connection)
 	sml_connection_lose(connection, "it had to make room");
 }
 
-/* The newer half may have come this moment, and what they say not been read yet. */
+/* The newer half may have come this moment, and what they say not been read yet. Some at a time. */
 void sml_strangers_evict_half(struct sml_server *server)
 {
 	struct sml_connection *oldest;
 	uint32_t n, n_left;
 
 	(void)find_oldest(server, &n_left);
-	n_left /= 2;
+	n_left = n_left / 2 < SML_TICK_LOSSES ? n_left / 2 : n_left - SML_TICK_LOSSES;
 	while ((oldest = find_oldest(server, &n)) != NULL && n > n_left)
 		evict(server, oldest);
 }

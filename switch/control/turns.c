@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The event loop's classes and budgets: see turns.h. */
+#include "switch/control/turns.h"
+
+#include <time.h>
+
+struct event_base *sml_turns_base_new(void)
+{
+	const struct timeval longest = {.tv_usec = SML_TURN_US};
+	struct event_config *config = event_config_new();
+	struct event_base *base = NULL;
+
+	/* Of the clock there is always little to do: it is not interrupted. */
+	if (config != NULL && event_config_set_max_dispatch_interval(
+				      config, &longest, SML_TURN_CALLS, SML_TURN_MEMBERS) == 0)
+		base = event_base_new_with_config(config);
+	if (config != NULL)
+		event_config_free(config);
+	if (base != NULL && event_base_priority_init(base, SML_TURN_CLASSES) < 0) {
+		event_base_free(base);
+		base = NULL;
+	}
+	return base;
+}
+
+uint64_t sml_turns_cpu_ns(void)
+{
+	struct timespec used;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+	return (uint64_t)used.tv_sec * 1000000000ull + (uint64_t)used.tv_nsec;
+}

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The control server's event loop, turn by turn: members of running jobs are served
+ * before strangers, and strangers a bounded amount at a time. One thread; the peers'
+ * connections are socket pairs. An event of the test's own, in the strangers' class,
+ * stops the loop where the test wants to look.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "control/envelope.h"
+#include "switch/control/server.h"
+#include "switch/switch.h"
+
+#define N_STRANGERS 100
+/* Of 6 bytes each: as many as are read at a time. */
+#define N_PINGS 2700
+/* Of the clock's first moment. */
+#define PONG_BYTES 6
+
+struct peer {
+	int fd;
+	struct evbuffer *in;
+};
+
+static struct sml_server *server;
+static struct event *look;
+static unsigned looks_left;
+static bool pings_at_look;
+static struct peer member, strangers[N_STRANGERS];
+
+/* ---- peers ---- */
+
+static void connect_peer(struct peer *peer)
+{
+	int fds[2];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds),
+			 0);
+	peer->fd = fds[0];
+	peer->in = evbuffer_new();
+	assert_non_null(peer->in);
+	sml_connection_open(server, fds[1]);
+}
+
+static void hang_up(struct peer *peer)
+{
+	if (peer->in == NULL)
+		return;
+	close(peer->fd);
+	evbuffer_free(peer->in);
+	peer->in = NULL;
+}
+
+static void say(const struct peer *peer, const SmlControl__Envelope *message)
+{
+	struct evbuffer *out = evbuffer_new();
+
+	assert_int_equal(sml_frame_write(out, message), 0);
+	assert_true(evbuffer_write(out, peer->fd) > 0);
+	assert_int_equal(evbuffer_get_length(out), 0);
+	evbuffer_free(out);
+}
+
+static void ping(const struct peer *peer)
+{
+	SmlControl__Ping message = SML_CONTROL__PING__INIT;
+
+	say(peer, sml_envelope(PING, ping, &message));
+}
+
+static void ping_often(const struct peer *peer)
+{
+	static const char frame[] = {0, 0, 0, 2, 0x32, 0};
+	char bytes[sizeof(frame) * N_PINGS];
+
+	for (unsigned i = 0; i < N_PINGS; i++)
+		memcpy(bytes + i * sizeof(frame), frame, sizeof(frame));
+	assert_int_equal(send(peer->fd, bytes, sizeof(bytes), MSG_NOSIGNAL), sizeof(bytes));
+}
+
+/* How many Pongs have come since the last time. */
+static unsigned count_pongs(const struct peer *peer)
+{
+	SmlControl__Envelope *message;
+	unsigned n = 0;
+
+	while (evbuffer_read(peer->in, peer->fd, 65536) > 0)
+		;
+	while (sml_frame_read(peer->in, &message) == 1) {
+		n += message->body_case == SML_CONTROL__ENVELOPE__BODY_PONG;
+		sml_control__envelope__free_unpacked(message, NULL);
+	}
+	return n;
+}
+
+/* Answers to all strangers: those that have come, and those that wait to be written. */
+static unsigned count_answers(void)
+{
+	size_t unsent = 0;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < N_STRANGERS; i++)
+		n += count_pongs(&strangers[i]);
+	for (struct sml_connection *c = server->connections; c != NULL; c = c->next)
+		unsent += sml_stream_unsent_bytes(&c->messages);
+	return n + (unsigned)(unsent / PONG_BYTES);
+}
+
+/* ---- the loop ---- */
+
+static void on_look(evutil_socket_t fd, short what, void *context)
+{
+	(void)fd;
+	(void)what;
+	(void)context;
+	if (pings_at_look)
+		ping(&member);
+	pings_at_look = false;
+	if (--looks_left == 0)
+		event_base_loopbreak(server->base);
+	else
+		event_active(look, EV_READ, 0);
+}
+
+/* Until the test's event has had its turn among the strangers n times. */
+static void run_until_look(unsigned n)
+{
+	looks_left = n;
+	event_active(look, EV_READ, 0);
+	event_base_loop(server->base, EVLOOP_NO_EXIT_ON_EMPTY);
+}
+
+static void serve_all(void)
+{
+	for (unsigned i = 0; i < 10; i++)
+		event_base_loop(server->base, EVLOOP_NONBLOCK);
+}
+
+/* A job of one rank, whose slots are its own: no dataplane is needed. */
+static void start_member(void)
+{
+	SmlControl__Join join = SML_CONTROL__JOIN__INIT;
+	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
+	uint32_t stripe_port = 40000;
+
+	join.protocol = SML_CONTROL_PROTOCOL;
+	join.library_version = (char *)(uintptr_t)SML_VERSION_STRING;
+	join.job = (char *)(uintptr_t) "turns";
+	join.host = (char *)(uintptr_t) "h";
+	join.world_size = 1;
+	join.lanes = 352;
+	join.head_slots = 4;
+	join.data_slots = 16;
+	join.shards = 1;
+	join.heartbeat_ms = 60000;
+	join.stripe_ports = &stripe_port;
+	join.n_stripe_ports = 1;
+	ready.lanes = 352;
+	connect_peer(&member);
+	say(&member, sml_envelope(JOIN, join, &join));
+	serve_all();
+	say(&member, sml_envelope(READY, ready, &ready));
+	serve_all();
+	assert_true(sml_peer_runs(&server->connections->peer));
+	count_pongs(&member);
+}
+
+static int open_server(void **state)
+{
+	char text[256] = "";
+
+	(void)state;
+	signal(SIGPIPE, SIG_IGN);
+	server = calloc(1, sizeof(*server));
+	assert_non_null(server);
+	sml_switch_config_init(&server->config);
+	server->config.rendezvous = true;
+	assert_int_equal(sml_server_open(server, "127.0.0.1", 0, text, sizeof(text)), 0);
+	look = event_new(server->base, -1, EV_PERSIST, on_look, NULL);
+	assert_non_null(look);
+	event_priority_set(look, SML_TURN_STRANGERS);
+	start_member();
+	for (unsigned i = 0; i < N_STRANGERS; i++)
+		connect_peer(&strangers[i]);
+	serve_all();
+	return 0;
+}
+
+static int close_server(void **state)
+{
+	(void)state;
+	hang_up(&member);
+	for (unsigned i = 0; i < N_STRANGERS; i++)
+		hang_up(&strangers[i]);
+	event_free(look);
+	sml_server_close(server);
+	free(server);
+	return 0;
+}
+
+/* ---- cases ---- */
+
+static void member_is_served_before_strangers(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < N_STRANGERS; i++)
+		ping_often(&strangers[i]);
+	ping(&member);
+	run_until_look(1);
+	assert_int_equal(count_answers(), 0);
+	assert_int_equal(count_pongs(&member), 1);
+}
+
+/* A hundred have said 2,700 things each, which takes a second. It speaks in the middle of that. */
+static void member_does_not_wait_for_strangers_work(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < N_STRANGERS; i++)
+		ping_often(&strangers[i]);
+	pings_at_look = true;
+	run_until_look(2);
+	assert_in_range(count_answers(), 1, 20 * N_STRANGERS);
+	assert_int_equal(count_pongs(&member), 1);
+}
+
+/* What was left waiting is served all the same, in as many turns as it takes. */
+static void all_are_served_in_the_end(void **state)
+{
+	unsigned n = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < N_STRANGERS; i++)
+		ping_often(&strangers[i]);
+	for (unsigned i = 0; i < 1000 && n < N_STRANGERS * N_PINGS; i++) {
+		run_until_look(1);
+		for (unsigned k = 0; k < N_STRANGERS; k++)
+			n += count_pongs(&strangers[k]);
+	}
+	assert_int_equal(n, N_STRANGERS * N_PINGS);
+	assert_int_equal(server->n_connections, N_STRANGERS + 1);
+}
+
+static void member_that_talks_too_much_waits_with_the_strangers(void **state)
+{
+	struct sml_connection *talker = server->connections;
+
+	(void)state;
+	while (talker->next != NULL) /* it came first */
+		talker = talker->next;
+	assert_true(sml_peer_runs(&talker->peer));
+	assert_int_equal(talker->class, SML_TURN_MEMBERS);
+	talker->used_ns = SML_MEMBER_CPU_NS + 1;
+	ping(&member);
+	run_until_look(2);
+	assert_int_equal(talker->class, SML_TURN_STRANGERS);
+	/* With the next tick it is forgiven. */
+	for (unsigned i = 0; i < 100 && talker->class != SML_TURN_MEMBERS; i++) {
+		usleep(20000);
+		event_base_loop(server->base, EVLOOP_NONBLOCK);
+	}
+	assert_int_equal(talker->class, SML_TURN_MEMBERS);
+}
+
+/* A flood of connections: some are accepted in each turn. */
+static void connections_are_accepted_a_few_at_a_time(void **state)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET};
+	uint32_t before = server->n_connections;
+	int fds[64];
+
+	(void)state;
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	address.sin_port = htons(server->port);
+	for (unsigned i = 0; i < 64; i++) {
+		fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		assert_int_equal(connect(fds[i], (struct sockaddr *)&address, sizeof(address)), 0);
+	}
+	run_until_look(2);
+	assert_in_range(server->n_connections, before + 1, before + 16);
+	for (unsigned i = 0; i < 100 && server->n_connections < before + 64; i++)
+		run_until_look(1);
+	assert_int_equal(server->n_connections, before + 64);
+	for (unsigned i = 0; i < 64; i++)
+		close(fds[i]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(member_is_served_before_strangers, open_server,
+						close_server),
+		cmocka_unit_test_setup_teardown(member_does_not_wait_for_strangers_work,
+						open_server, close_server),
+		cmocka_unit_test_setup_teardown(all_are_served_in_the_end, open_server,
+						close_server),
+		cmocka_unit_test_setup_teardown(member_that_talks_too_much_waits_with_the_strangers,
+						open_server, close_server),
+		cmocka_unit_test_setup_teardown(connections_are_accepted_a_few_at_a_time,
+						open_server, close_server),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
