@@ -294,6 +294,12 @@ SML_API const char *sml_error_text(const struct sml_context *context);
 /* The short text of an error number, SwitchML's or errno's. Never NULL. */
 SML_API const char *sml_strerror(int error);
 
+/*
+ * 1: this library was built with TLS, so a configuration may have certificates or a job
+ * key; 0: it was not, and sml_open() refuses them.
+ */
+SML_API int sml_has_tls(void);
+
 /* Counts since sml_open(). Times are in nanoseconds. */
 struct sml_counters {
 	size_t size; /* sizeof(struct sml_counters), set by the caller */

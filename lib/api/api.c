@@ -56,6 +56,11 @@ int sml_abort(struct sml_context *context, const char *reason)
 	return 0;
 }
 
+int sml_has_tls(void)
+{
+	return sml_tls_is_built();
+}
+
 /* ---- counters ---- */
 
 /* Members that are sums over shards, and those of which the largest tells. */

@@ -149,7 +149,7 @@ import socket
 import sys
 
 host, port = sys.argv[1].rsplit(":", 1)
-for asked in (b"\0\0\0\2\x7a\0", b"\0\0\0\3\x0a\1\0", b"\x16\3\1\0\5hello", b"GET / HTTP/1.0\r\n\r\n"):
+for asked in (b"\0\0\0\2\x6a\0", b"\0\0\0\3\x0a\1\0", b"\x16\3\1\0\5hello", b"GET / HTTP/1.0\r\n\r\n"):
     with socket.create_connection((host, int(port)), timeout=30) as tcp:
         tcp.sendall(asked)
         while heard := tcp.recv(65536):
@@ -188,7 +188,7 @@ for n in itertools.count():
         if n % 3 == 0:
             context.wrap_socket(tcp)
         elif n % 3 == 1:
-            tcp.sendall(b"\0\0\0\2\x7a\0")
+            tcp.sendall(b"\0\0\0\2\x6a\0")
         else:
             tcp.sendall(b"\x16\3\1\2\0\1")
             kept = [*kept[-200:], tcp]

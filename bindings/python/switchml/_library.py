@@ -105,6 +105,7 @@ _PROTOTYPES = {
     "sml_abort": (c_int, [c_void_p, c_char_p]),
     "sml_error_text": (c_char_p, [c_void_p]),
     "sml_strerror": (c_char_p, [c_int]),
+    "sml_has_tls": (c_int, []),
     "sml_get_counters": (c_int, [c_void_p, POINTER(CCounters)]),
 }
 

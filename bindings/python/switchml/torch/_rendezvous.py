@@ -3,13 +3,15 @@
 
 Rank 0 draws the job's name, so that no two groups have the same. With a switch
 of its own that is all. Without one, rank 0 runs it: it puts host and port into
-the store when it listens there, and not before.
+the store when it listens there, and not before. Rank 0 also draws a job key, so that
+nobody who cannot read the store can join, unless the user has chosen what ranks prove.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import socket
 import threading
 import time
@@ -19,10 +21,13 @@ from typing import Any
 
 from torch.distributed import Store
 
+from .._library import lib
 from ..errors import Timeout
 from ..job import Job
 
 _LOOPBACK = "127.0.0.1"
+# What the user may have chosen for ranks to prove, in settings or SWITCHML_*.
+_PROOFS = ("job_key", "job_key_file", "tls_certificate", "tls_key", "tls_authority")
 
 
 def join(
@@ -44,6 +49,7 @@ def join(
     if switch != "embedded" or world_size == 1:
         return Job(**settings)
     settings["switch"] = "embedded"
+    settings.update(_job_key(store, rank, settings, deadline))
     store.set(f"host/{rank}", _host_identity())
     if rank == 0:
         return _join_and_tell(store, world_size, settings, deadline)
@@ -60,6 +66,23 @@ def _get(store: Store, key: str, deadline: float) -> bytes:
         time.sleep(pause)
         pause = min(2 * pause, 0.05)
     return store.get(key)
+
+
+def _job_key(
+    store: Store, rank: int, settings: Mapping[str, Any], deadline: float
+) -> dict[str, str]:
+    """The key that rank 0 draws for the group, as a setting; none where the user has chosen.
+
+    Rank 0 decides for all: it knows what its switch will ask for.
+    """
+    chosen = any(
+        settings.get(name) or os.environ.get(f"SWITCHML_{name.upper()}") for name in _PROOFS
+    )
+    if rank == 0:
+        drawn = not chosen and lib.sml_has_tls()
+        store.set("key", f"drawn {secrets.token_urlsafe(32)}" if drawn else "none")
+    key = _get(store, "key", deadline).decode()
+    return {"job_key": key.removeprefix("drawn ")} if key != "none" and not chosen else {}
 
 
 # ---- rank 0, with the switch ----

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The job key of a group: drawn by rank 0 and passed by the store, or the user's own."""
+
+import contextlib
+import os
+import secrets
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import switchml
+from groups import Groups, stop
+from ranks import free_port
+
+torch = pytest.importorskip("torch")
+
+PROGRAM = Path(__file__).resolve().parents[2] / "build" / "switchml"
+STATUS_REQUEST = b"\0\0\0\2\x6a\0"  # an Envelope (control/control.proto) with its length
+
+pytestmark = [
+    pytest.mark.skipif(not switchml._library.lib.sml_has_tls(), reason="a library without TLS"),
+    pytest.mark.skipif(not PROGRAM.exists(), reason="no program build/switchml"),
+]
+
+
+@pytest.fixture(autouse=True)
+def nothing_chosen(monkeypatch):
+    for name in [name for name in os.environ if name.startswith("SWITCHML_JOB_KEY")]:
+        monkeypatch.delenv(name)
+
+
+def ask_plainly(port):
+    """What whoever reaches the port is told, without any key."""
+    heard = b""
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as tcp:
+        tcp.sendall(STATUS_REQUEST)
+        with contextlib.suppress(TimeoutError):
+            tcp.settimeout(5)
+            while more := tcp.recv(65536):
+                heard += more
+    return heard
+
+
+def status(address, key=None):
+    environment = {**os.environ, **({"SWITCHML_JOB_KEY": key} if key else {})}
+    done = subprocess.run(
+        [PROGRAM, "status", "--switch", address],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return done.stdout + done.stderr
+
+
+def total(rank):
+    import torch.distributed as dist
+
+    tensor = torch.full((1000,), float(rank + 1))
+    dist.all_reduce(tensor)
+    return tensor.unique().tolist()
+
+
+@contextlib.contextmanager
+def group(**options):
+    with Groups(2, options=options) as ranks:
+        assert ranks.call(total) == [[3.0], [3.0]]
+        yield
+        ranks.call(stop)
+
+
+@contextlib.contextmanager
+def switch(*arguments, **environment):
+    process = subprocess.Popen(
+        [PROGRAM, "switch", "--listen", "127.0.0.1:0", *arguments],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process.stdout.readline().split()[4]
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def test_a_group_without_a_switch_has_a_key_by_itself():
+    port = free_port()
+    with group(master_port=port):
+        heard = ask_plainly(port)
+        assert b"this switch wants a job key" in heard
+        assert b"default group" not in heard  # as in the job's name
+        guess = status(f"127.0.0.1:{port}", secrets.token_urlsafe(32))
+        assert "it has another job key" in guess
+
+
+def test_the_users_key_wins(monkeypatch):
+    key = secrets.token_urlsafe(24)
+    monkeypatch.setenv("SWITCHML_JOB_KEY", key)
+    port = free_port()
+    with group(master_port=port):
+        assert ": running, 2 ranks" in status(f"127.0.0.1:{port}", key)
+
+
+def test_the_users_key_file_wins(monkeypatch, tmp_path):
+    key = secrets.token_urlsafe(24)
+    (tmp_path / "key").write_text(key + "\n")
+    (tmp_path / "key").chmod(0o600)
+    monkeypatch.setenv("SWITCHML_JOB_KEY_FILE", str(tmp_path / "key"))
+    port = free_port()
+    with group(master_port=port):
+        monkeypatch.delenv("SWITCHML_JOB_KEY_FILE")
+        assert ": running, 2 ranks" in status(f"127.0.0.1:{port}", key)
+
+
+def test_a_switch_without_a_key_is_joined_as_before():
+    with switch() as address, group(switch=address):
+        assert ": running, 2 ranks" in status(address)
+
+
+def test_a_switch_with_a_key_is_joined_with_the_users(monkeypatch):
+    key = secrets.token_urlsafe(24)
+    with switch(SWITCHML_JOB_KEY=key) as address:
+        monkeypatch.setenv("SWITCHML_JOB_KEY", key)
+        with group(switch=address):
+            assert ": running, 2 ranks" in status(address, key)
+
+
+def test_a_job_takes_a_key_or_a_file_in_place_of_the_environments(monkeypatch, tmp_path):
+    (tmp_path / "key").write_text("k" * 32)
+    (tmp_path / "key").chmod(0o600)
+    monkeypatch.setenv("SWITCHML_JOB_KEY", "k" * 31)
+    with switch(SWITCHML_JOB_KEY="k" * 32) as address:
+        settings = {"rank": 0, "world_size": 1, "switch": address, "timeout": 60}
+        for proof in ({"job_key": "k" * 32}, {"job_key_file": str(tmp_path / "key")}):
+            with switchml.Job(**settings, **proof) as job:
+                assert job.world_size == 1
+        with pytest.raises(switchml.TlsError, match="it has another job key"):
+            switchml.Job(**settings)
