@@ -47,8 +47,13 @@ struct sml_xdp_job {
 	uint32_t index; /* its row in peers, counters, ports and groups */
 	uint32_t first_buffer;
 	uint32_t started; /* addresses stay, contributions are taken */
-	/* Generic mode, and ports that can't transmit for XDP: the daemon sends results. */
-	uint32_t daemon_sends;
+	uint32_t reserved;
+	/*
+	 * Generic mode, and ports that can't transmit for XDP: the daemon sends results. The
+	 * program puts this into them, in the tag's place: ranks know the tag, and only what
+	 * bears this has been summed here. 0: the ports transmit.
+	 */
+	uint64_t daemon_key;
 	uint32_t tickets[SML_STREAMS] __attribute__((aligned(64)));
 };
 
@@ -137,7 +142,8 @@ struct sml_xdp_stamp {
 
 /*
  * A result that the daemon is to send goes to its socket as if the worker had
- * sent it there: for all as it is, for one rank with this + rank as its kind.
+ * sent it there, with the job's daemon_key: for all as it is, for one rank with this + rank
+ * as its kind.
  */
 #define SML_XDP_KIND_TO_RANK 0x80
 

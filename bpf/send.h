@@ -27,8 +27,7 @@ static __always_inline bool put_stamp(struct xdp_md *ctx, const struct frame *fr
 	return true;
 }
 
-/* As if the worker had sent the result to the daemon. It sends it on, for it bears the job's tag.
- */
+/* As if the worker had sent the result to the daemon, which sends it on. */
 static __always_inline int send_to_daemon(struct xdp_md *ctx, const struct frame *frame,
 					  uint16_t payload_sum)
 {
@@ -54,7 +53,7 @@ static __always_inline int send_to(struct xdp_md *ctx, const struct frame *frame
 	uint32_t index = job->index;
 	void *group;
 
-	if (job->daemon_sends)
+	if (job->daemon_key)
 		return send_to_daemon(ctx, frame, payload_sum);
 	count_sent(counters, rank == SML_XDP_ALL ? job->rules.n_ranks : 1, frame->length);
 	group = bpf_map_lookup_elem(&sml_groups, &index);

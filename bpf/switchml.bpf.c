@@ -159,6 +159,14 @@ static __always_inline bool copy_result(struct sml_xdp_job *job, struct sml_xdp_
 	return still;
 }
 
+/* Before the sum over the header is made. */
+static __always_inline void mark_for_daemon(const struct sml_xdp_job *job,
+					    struct sml_header *header, uint8_t kind)
+{
+	header->kind = kind;
+	header->key_be = sml_be64(job->daemon_key);
+}
+
 static __always_inline int resend(struct xdp_md *ctx, struct frame *frame, struct sml_xdp_job *job,
 				  struct sml_xdp_counters *counters, struct sml_xdp_slot *buffer,
 				  const struct sml_contribution *in, struct step_result *result)
@@ -167,14 +175,14 @@ static __always_inline int resend(struct xdp_md *ctx, struct frame *frame, struc
 	uint16_t sum;
 
 	/* Of another length only from a worker that is out of its mind: not the stack's trouble. */
-	if (result->lanes > SML_XDP_LANES || (job->daemon_sends && result->lanes != in->lanes) ||
+	if (result->lanes > SML_XDP_LANES || (job->daemon_key && result->lanes != in->lanes) ||
 	    !frame_set_length(ctx, frame, SML_HEADER_BYTES + 4 * result->lanes))
 		return XDP_DROP;
 	header = frame_header(ctx, frame);
 	if (!header || !copy_result(job, buffer, in, header, frame_end(ctx), result))
 		return XDP_DROP;
-	if (job->daemon_sends)
-		header->kind = (uint8_t)(SML_XDP_KIND_TO_RANK + in->rank);
+	if (job->daemon_key)
+		mark_for_daemon(job, header, (uint8_t)(SML_XDP_KIND_TO_RANK + in->rank));
 	sum = sum_fold(header_sum(header) + result->payload_sum);
 	return send_to(ctx, frame, job, counters, in->rank, sum);
 }
@@ -200,6 +208,8 @@ static __always_inline int contribute(struct xdp_md *ctx, struct frame *frame,
 	}
 	step(job, buffer, in, header, frame_end(ctx), &result);
 	count_received(counters, result.verdict, in->rank, frame->length);
+	if (result.verdict == SML_VERDICT_COMPLETED && job->daemon_key)
+		mark_for_daemon(job, header, SML_PACKET_RESULT);
 	if (result.verdict == SML_VERDICT_COMPLETED)
 		return send_to(ctx, frame, job, counters, SML_XDP_ALL,
 			       sum_fold(header_sum(header) + result.payload_sum));
@@ -245,6 +255,11 @@ static __always_inline int receive(struct xdp_md *ctx)
 	counters = counters_of(job);
 	if (!counters)
 		return XDP_PASS;
+	/* Nobody but this program makes results, and replies leave by other ports. */
+	if (header->kind != SML_PACKET_CONTRIBUTION) {
+		count(counters, SML_VERDICT_MALFORMED);
+		return XDP_DROP;
+	}
 	verdict = sml_pool_check(&job->rules, header, frame.length, &in);
 	if (verdict == SML_VERDICT_ABSORBED && in.lanes > SML_XDP_LANES)
 		verdict = SML_VERDICT_OUT_OF_RANGE;

@@ -221,7 +221,7 @@ static int set_group(struct sml_xdp_maps *maps, const struct sml_xdp_place *job,
 	return 0;
 }
 
-int sml_xdp_maps_start_job(struct sml_xdp_maps *maps, uint32_t number, bool daemon_sends)
+int sml_xdp_maps_start_job(struct sml_xdp_maps *maps, uint32_t number, uint64_t daemon_key)
 {
 	struct sml_xdp_place *job = find(maps, number);
 	uint32_t ports[SML_MAX_RANKS], place = number % SML_XDP_JOB_PLACES;
@@ -246,7 +246,7 @@ int sml_xdp_maps_start_job(struct sml_xdp_maps *maps, uint32_t number, bool daem
 		rc = sml_xdp_maps_get_job(maps, number, &value);
 	if (rc < 0)
 		return rc;
-	value.daemon_sends = daemon_sends;
+	value.daemon_key = daemon_key;
 	value.started = 1;
 	return sml_xdp_map_set(maps->skeleton->maps.sml_jobs, &place, &value);
 }

@@ -51,16 +51,22 @@ static void gather(struct sml_dataplane *dataplane, struct sml_xdp_user_job *job
 	sml_results_add(results, job, header->shard, header, length);
 }
 
-/* Of the program, for only it knows the tag before all ranks do: to all, or to one again. */
+/*
+ * Of the program: only it knows the key. Not all that reaches the socket has passed by it; the
+ * tag, which the result leaves with, is known to all ranks.
+ */
 static void send_result(struct sml_dataplane *dataplane, struct sml_xdp_user_job *job,
 			struct sml_header *header, uint32_t length)
 {
 	uint8_t rank = (uint8_t)(header->kind - SML_XDP_KIND_TO_RANK);
 
-	if (header->key_be != sml_be64(job->rules.tag) ||
+	if (job->daemon_key == 0 || header->key_be != sml_be64(job->daemon_key) ||
 	    header->epoch_be != sml_be32(job->rules.epoch) ||
-	    header->shard >= job->rules.n_shards || !job->started)
+	    header->shard >= job->rules.n_shards || !job->started) {
+		drop(dataplane, SML_VERDICT_MALFORMED);
 		return;
+	}
+	header->key_be = sml_be64(job->rules.tag);
 	if (header->kind == SML_PACKET_RESULT) {
 		gather(dataplane, job, header, length);
 	} else if (rank < job->rules.n_ranks) {

@@ -25,6 +25,7 @@
 struct sml_xdp_user_job {
 	struct sml_pool_rules rules;
 	bool started, mismatch_told;
+	uint64_t daemon_key; /* see bpf/layout.h */
 	/* As the socket heard it; the program has learned its own from the same probes. */
 	struct sml_path paths[SML_MAX_RANKS][SML_MAX_SHARDS];
 	uint32_t arrived_by[SML_MAX_RANKS]

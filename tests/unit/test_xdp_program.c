@@ -24,6 +24,7 @@
 #define JOB	   0x1234507u
 #define HEAD_SLOTS 2
 #define DATA_SLOTS 3
+#define DAEMON_KEY 0x1122334455667788u
 #define LOOPBACK   1 /* where BPF_PROG_TEST_RUN's packets come from */
 
 struct pair {
@@ -121,7 +122,7 @@ static void pair_open(struct pair *pair, uint8_t n_ranks, uint16_t lanes, uint8_
 	sml_pool_init(&pair->pool, &rules, pair->memory);
 	assert_int_equal(sml_xdp_maps_add_job(maps, &rules), 0);
 	learn_all(pair);
-	assert_int_equal(sml_xdp_maps_start_job(maps, JOB, false), 0);
+	assert_int_equal(sml_xdp_maps_start_job(maps, JOB, 0), 0);
 }
 
 static void pair_close(struct pair *pair)
@@ -249,9 +250,10 @@ static void compare_one(struct pair *pair, struct sml_xdp_totals *totals)
 	if (answer.packet != NULL)
 		assert_answer(pair, &out, verdict, &answer, &came);
 	else
-		assert_int_equal(out.action, verdict == SML_VERDICT_MALFORMED ||
-							     verdict >= SML_VERDICT_UNKNOWN_JOB
-						     ? 2
+		assert_int_equal(out.action, header->kind == SML_PACKET_CONTRIBUTION &&
+							     (verdict == SML_VERDICT_MALFORMED ||
+							      verdict >= SML_VERDICT_UNKNOWN_JOB)
+						     ? XDP_PASS
 						     : XDP_DROP);
 	if (verdict == SML_VERDICT_COMPLETED)
 		note_progress(pair, &answer.in);
@@ -400,12 +402,70 @@ static void an_address_is_learned_with_the_cookie_only_and_stays(void **state)
 	pair_close(&pair);
 }
 
+/* Ranks know the tag. What the daemon sends on is the program's alone. */
+static void a_rank_cannot_make_results(void **state)
+{
+	static const uint8_t kinds[] = {SML_PACKET_RESULT,	  SML_PACKET_PROBE_REPLY,
+					SML_PACKET_GROUP_PROBE,	  SML_XDP_KIND_TO_RANK,
+					SML_XDP_KIND_TO_RANK + 1, 0xff};
+	struct sml_xdp_totals totals;
+	uint8_t frame[FRAME_BYTES];
+	struct xdp_outcome out;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, 2, 352, 1);
+	sml_xdp_maps_totals(maps, JOB, &totals);
+	for (unsigned i = 0; i < 2 * sizeof(kinds); i++) {
+		struct sml_header header = header_for(&pair.pool.rules, 0, 0, 0, 0);
+
+		if (i == sizeof(kinds))
+			assert_int_equal(sml_xdp_maps_start_job(maps, JOB, DAEMON_KEY), 0);
+		header.kind = kinds[i % sizeof(kinds)];
+		header.key_be = sml_be64(pair.pool.rules.tag);
+		run_program(frame, frame_build(frame, &pair.wrappings[0], &header, sizeof(header)),
+			    &out);
+		assert_int_equal(out.action, XDP_DROP);
+		assert_counted(&totals, SML_VERDICT_MALFORMED);
+	}
+	pair_close(&pair);
+}
+
+/* Of a job whose results the daemon sends: whole, and with what only it can know. */
+static void results_for_the_daemon_bear_its_key(void **state)
+{
+	uint8_t frame[FRAME_BYTES], sealed[FRAME_BYTES];
+	struct sml_header header;
+	struct xdp_outcome out;
+	struct pair pair;
+	uint32_t bytes;
+
+	(void)state;
+	pair_open(&pair, 1, 352, 1);
+	assert_int_equal(sml_xdp_maps_start_job(maps, JOB, DAEMON_KEY), 0);
+	bytes = contribution_from(&pair, 0, frame);
+	for (int i = 0; i < 2; i++) { /* completed, and resent */
+		run_program(frame, bytes, &out);
+		assert_int_equal(out.action, XDP_PASS);
+		assert_int_equal(out.bytes, bytes);
+		memcpy(&header, out.frame + frame_headers(&pair.wrappings[0]), sizeof(header));
+		assert_int_equal(header.kind, i == 0 ? SML_PACKET_RESULT : SML_XDP_KIND_TO_RANK);
+		assert_true(header.key_be == sml_be64(DAEMON_KEY));
+		memcpy(sealed, out.frame, bytes);
+		frame_seal(sealed, &pair.wrappings[0]);
+		assert_memory_equal(sealed, out.frame, bytes);
+	}
+	pair_close(&pair);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(random_packets_have_the_same_verdicts_and_bytes_in_the_kernel),
 	cmocka_unit_test(a_wrong_bit_anywhere_never_reaches_a_slot),
 	cmocka_unit_test(what_is_not_ours_passes_untouched),
 	cmocka_unit_test(an_ipv4_sender_may_leave_out_the_checksum_and_pad_the_frame),
 	cmocka_unit_test(an_address_is_learned_with_the_cookie_only_and_stays),
+	cmocka_unit_test(a_rank_cannot_make_results),
+	cmocka_unit_test(results_for_the_daemon_bear_its_key),
 };
 
 /* The exit sees the same ranks as the program under test. */

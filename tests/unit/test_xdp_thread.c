@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the XDP dataplane's thread sends on of what reaches its socket. Not all of that has
+ * passed by the program: fragments, IP options and other interfaces lead around it. Skipped
+ * where BPF is not permitted.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "switch/xdp/thread.h"
+#include "support/xdp_run.h"
+
+#define JOB	   7u
+#define EPOCH	   3u
+#define TAG	   0x7a67u
+#define COOKIE	   0xc00c1eu
+#define DAEMON_KEY 0x1122334455667788u
+
+static struct sml_xdp_maps *maps;
+
+struct world {
+	struct sml_dataplane *dataplane;
+	int rank; /* its socket, connected to the daemon's */
+};
+
+static int open_socket(struct sockaddr_in *address)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	socklen_t length = sizeof(*address);
+
+	*address = (struct sockaddr_in){.sin_family = AF_INET,
+					.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	assert_true(fd >= 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)address, length), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)address, &length), 0);
+	return fd;
+}
+
+/* A job of one rank that runs, and whose results the daemon sends if it has a key. */
+static void open_world(struct world *world, uint64_t daemon_key)
+{
+	struct sml_dataplane *dataplane = calloc(1, (sizeof(*dataplane) + 63) & ~63ul);
+	struct sml_xdp_user_job *job = calloc(1, sizeof(*job));
+	struct sockaddr_in own, rank;
+
+	assert_non_null(dataplane);
+	assert_non_null(job);
+	dataplane->fd = open_socket(&own);
+	world->rank = open_socket(&rank);
+	assert_int_equal(connect(world->rank, (struct sockaddr *)&own, sizeof(own)), 0);
+	dataplane->wake_fd = eventfd(0, EFD_CLOEXEC);
+	dataplane->events = ring_buffer__new(sml_xdp_maps_events_fd(maps), sml_xdp_thread_event,
+					     dataplane, NULL);
+	assert_non_null(dataplane->events);
+	pthread_mutex_init(&dataplane->mutex, NULL);
+	sml_results_init(&dataplane->results, UINT8_MAX);
+	job->rules = (struct sml_pool_rules){.tag = TAG,
+					     .job = JOB,
+					     .epoch = EPOCH,
+					     .head_slots = 1,
+					     .data_slots = 1,
+					     .lanes = 8,
+					     .n_ranks = 1,
+					     .n_shards = 1,
+					     .cookies = {COOKIE}};
+	job->daemon_key = daemon_key;
+	dataplane->jobs[JOB] = job;
+	world->dataplane = dataplane;
+	assert_int_equal(sml_xdp_thread_start(dataplane), 0);
+}
+
+static void close_world(struct world *world)
+{
+	struct sml_dataplane *dataplane = world->dataplane;
+
+	sml_xdp_thread_stop(dataplane);
+	ring_buffer__free(dataplane->events);
+	close(dataplane->fd);
+	close(dataplane->wake_fd);
+	close(world->rank);
+	pthread_mutex_destroy(&dataplane->mutex);
+	free(dataplane->jobs[JOB]);
+	free(dataplane);
+}
+
+static void say(const struct world *world, uint8_t kind, uint64_t key)
+{
+	const struct sml_header header = {.magic_be = sml_be16(SML_WIRE_MAGIC),
+					  .version = SML_WIRE_VERSION,
+					  .kind = kind,
+					  .job_be = sml_be32(JOB),
+					  .key_be = sml_be64(key),
+					  .epoch_be = sml_be32(EPOCH)};
+
+	assert_int_equal(send(world->rank, &header, sizeof(header), 0), sizeof(header));
+}
+
+static struct sml_header hear(const struct world *world)
+{
+	const struct timeval patience = {.tv_sec = 20};
+	struct sml_header header;
+
+	setsockopt(world->rank, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	assert_int_equal(recv(world->rank, &header, sizeof(header), 0), sizeof(header));
+	return header;
+}
+
+/* By its probe the thread learns the way; from then on the job runs. */
+static void start_job(struct world *world)
+{
+	say(world, SML_PACKET_PROBE, COOKIE);
+	assert_int_equal(hear(world).kind, SML_PACKET_PROBE_REPLY);
+	pthread_mutex_lock(&world->dataplane->mutex);
+	world->dataplane->jobs[JOB]->started = true;
+	pthread_mutex_unlock(&world->dataplane->mutex);
+}
+
+/* What was said before it has come to nothing: what comes is the answer to this. */
+static void expect_nothing(struct world *world)
+{
+	say(world, SML_PACKET_PROBE, COOKIE);
+	assert_int_equal(hear(world).kind, SML_PACKET_PROBE_REPLY);
+}
+
+static void say_all_results(const struct world *world, uint64_t key)
+{
+	say(world, SML_PACKET_RESULT, key);
+	say(world, SML_XDP_KIND_TO_RANK, key);
+}
+
+static void results_of_the_program_are_sent_on(void **state)
+{
+	struct world world;
+
+	(void)state;
+	open_world(&world, DAEMON_KEY);
+	start_job(&world);
+	for (int i = 0; i < 2; i++) {
+		struct sml_header header;
+
+		say(&world, i == 0 ? SML_PACKET_RESULT : SML_XDP_KIND_TO_RANK, DAEMON_KEY);
+		header = hear(&world);
+		assert_int_equal(header.kind, SML_PACKET_RESULT);
+		assert_true(header.key_be == sml_be64(TAG));
+	}
+	close_world(&world);
+}
+
+static void results_of_ranks_are_not_sent_on(void **state)
+{
+	static const uint64_t keys[] = {TAG, COOKIE, 0, DAEMON_KEY ^ 1};
+	struct world world;
+
+	(void)state;
+	for (unsigned with_key = 0; with_key < 2; with_key++) {
+		open_world(&world, with_key ? DAEMON_KEY : 0);
+		start_job(&world);
+		for (unsigned i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+			say_all_results(&world, keys[i]);
+		expect_nothing(&world);
+		close_world(&world);
+	}
+}
+
+int main(void)
+{
+	const struct sml_xdp_config config = {.port = FRAME_PORT, .max_jobs = 2, .max_slots = 64};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(results_of_the_program_are_sent_on),
+		cmocka_unit_test(results_of_ranks_are_not_sent_on),
+	};
+	int rc;
+
+	maps = xdp_open_maps(&config);
+	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	sml_xdp_maps_close(maps);
+	return rc;
+}
