@@ -21,12 +21,44 @@ struct world {
 	const char *wrong;
 	uint32_t lanes[SML_MAX_LANES];
 	int hostile; /* the switch's end */
+	bool embeds; /* it is rank 0, and the ranks have the slots */
 };
+
+#define WORLD_SIZE  3
+#define MAX_THREADS 2
 
 /* ---- what the switch says ---- */
 
-static void say_admitted(struct gen *gen, struct draft *frame)
+/* Where the ranks are that have the slots. */
+struct meeting {
+	SmlControl__Peer peers[WORLD_SIZE], *list[WORLD_SIZE];
+	uint32_t ports[SML_MAX_SHARDS];
+	uint64_t cookies[WORLD_SIZE];
+};
+
+static void draw_meeting(struct gen *gen, SmlControl__Admitted *admitted, struct meeting *meeting)
 {
+	for (unsigned i = 0; i < SML_MAX_SHARDS; i++)
+		meeting->ports[i] = 40000 + i;
+	for (unsigned i = 0; i < WORLD_SIZE; i++) {
+		SmlControl__Peer *peer = meeting->list[i] = &meeting->peers[i];
+
+		sml_control__peer__init(peer);
+		peer->ports = meeting->ports;
+		peer->n_ports = admitted->shards;
+		meeting->cookies[i] = i;
+	}
+	admitted->peers = meeting->list;
+	admitted->n_peers = WORLD_SIZE;
+	admitted->stripes = gen_range(gen, 1, WORLD_SIZE);
+	admitted->cookies = meeting->cookies;
+	admitted->n_cookies = admitted->stripes > 1 ? WORLD_SIZE : 0;
+}
+
+static void say_admitted(struct world *world, struct draft *frame)
+{
+	struct gen *gen = world->gen;
+	struct meeting meeting;
 	SmlControl__Admitted admitted = SML_CONTROL__ADMITTED__INIT;
 	SmlControl__TicketMap maps[SML_STREAMS], *list[SML_STREAMS] = {&maps[0], &maps[1]};
 	uint32_t table[3] = {gen_below(gen, 9), 7, UINT32_MAX};
@@ -51,6 +83,11 @@ static void say_admitted(struct gen *gen, struct draft *frame)
 	}
 	admitted.maps = list;
 	admitted.n_maps = gen_below(gen, 2) ? SML_STREAMS : 0;
+	if (world->embeds) {
+		admitted.shards = gen_range(gen, 1, SML_MAX_SHARDS);
+		admitted.head_slots = admitted.data_slots = SML_MAX_SHARDS;
+		draw_meeting(gen, &admitted, &meeting);
+	}
 	draft_from(&draft, &admitted.base);
 	if (gen_below(gen, 3) == 0)
 		draft_fields(&draft, gen, &sml_control__admitted__descriptor, 0);
@@ -82,7 +119,7 @@ static void say_all(struct world *world)
 	for (uint32_t n = gen_below(world->gen, MAX_MESSAGES + 1); n > 0; n--) {
 		switch (gen_below(world->gen, 4)) {
 		case 0:
-			say_admitted(world->gen, &frame);
+			say_admitted(world, &frame);
 			break;
 		case 1:
 			say_start(world->gen, &frame);
@@ -132,13 +169,16 @@ static int adopt(void *self, enum sml_stream_id stream, uint32_t chunk, const vo
 	return chunk % 5 == 0 ? -1 : 0;
 }
 
-static const char *check_admission(const struct sml_admission *in, bool resumes)
+static const char *check_admission(const struct sml_admission *in, bool resumes, unsigned n_sockets)
 {
 	PROPERTY_CHECK(in->lanes >= 1 && in->lanes <= SML_MAX_LANES, "lanes that cannot be");
 	PROPERTY_CHECK(in->shards >= 1 && in->shards <= SML_MAX_SHARDS &&
 			       in->head_slots >= in->shards && in->data_slots >= in->shards &&
 			       in->head_slots <= SML_MAX_SLOTS && in->data_slots <= SML_MAX_SLOTS,
 		       "slots or shards that cannot be");
+	PROPERTY_CHECK(n_sockets == 0 || (in->shards <= n_sockets && in->stripes >= 1 &&
+					  in->stripes <= WORLD_SIZE),
+		       "more shards than this rank has sockets, or stripes than ranks");
 	PROPERTY_CHECK(in->data_port != 0, "no data port");
 	PROPERTY_CHECK(strnlen(in->dataplane, sizeof(in->dataplane)) < sizeof(in->dataplane),
 		       "a name without an end");
@@ -160,13 +200,16 @@ static const char *check_stalls(struct sml_control *control)
 	return NULL;
 }
 
-static const char *live(struct world *world, struct sml_control *control, bool resumes)
+static const char *live(struct world *world, struct sml_control *control, bool resumes,
+			unsigned n_sockets)
 {
+	const uint16_t ports[MAX_THREADS] = {40000, 40001};
 	const struct sml_resumption resumption = {
 		.epoch = 3, .tag = 19, .self = world, .kept = give_kept, .adopt = adopt};
 	const struct sml_control_owner owner = {.self = world, .describe = describe};
 	const struct sml_application application = {.lanes = 352,
-						    .resumption = resumes ? &resumption : NULL};
+						    .resumption = resumes ? &resumption : NULL,
+						    .ports = n_sockets ? ports : NULL};
 	uint64_t until_ns = sml_now_ns() + WAIT_NS;
 	struct sml_admission admission;
 	uint16_t lanes;
@@ -176,8 +219,8 @@ static const char *live(struct world *world, struct sml_control *control, bool r
 	PROPERTY_CHECK(error == 0 || (error < 0 && *sml_error_last()), "an error without a text");
 	if (error)
 		return NULL;
-	PROPERTY_CHECK(check_admission(&admission, resumes) == NULL,
-		       check_admission(&admission, resumes));
+	PROPERTY_CHECK(check_admission(&admission, resumes, n_sockets) == NULL,
+		       check_admission(&admission, resumes, n_sockets));
 	lanes = admission.lanes;
 	error = sml_control_ready(control, &lanes, false, NULL, until_ns);
 	PROPERTY_CHECK(error == 0 || (error < 0 && *sml_error_last()), "an error without a text");
@@ -198,7 +241,7 @@ const char *property_client(struct gen *gen, bool tiny)
 	const struct sml_stripe_place place = {0, 1};
 	struct sml_settings settings = {.job = (char *)(uintptr_t) "a",
 					.rank = 1,
-					.world_size = 3,
+					.world_size = WORLD_SIZE,
 					.timeout_ms = 2000,
 					.heartbeat_ms = 60000,
 					.threads = 1,
@@ -208,6 +251,7 @@ const char *property_client(struct gen *gen, bool tiny)
 	struct sml_connection connection = {.endpoint = &endpoint};
 	struct sml_control *control;
 	const char *wrong;
+	uint32_t resumes;
 	int fds[2];
 
 	(void)tiny;
@@ -215,10 +259,13 @@ const char *property_client(struct gen *gen, bool tiny)
 		abort();
 	connection.fd = fds[0];
 	world.hostile = fds[1];
+	resumes = gen_below(gen, 3);
+	world.embeds = resumes == 2;
+	settings.threads = (uint8_t)(1 + (world.embeds ? gen_below(gen, MAX_THREADS) : 0));
 	say_all(&world);
 	if (sml_control_open(&control, &settings, &connection, &place) < 0)
 		abort();
-	wrong = live(&world, control, gen_below(gen, 2));
+	wrong = live(&world, control, resumes == 1, world.embeds ? settings.threads : 0);
 	sml_control_close(control);
 	close(fds[1]);
 	return world.wrong ? world.wrong : wrong;

@@ -67,8 +67,9 @@ static bool copy_meeting(struct sml_control *control, const SmlControl__Admitted
 
 	if (!control->has_slots)
 		return true;
-	if (in->n_peers != n_ranks || in->stripes == 0 || in->stripes > n_ranks ||
-	    in->n_cookies != (has_stripe ? n_ranks : 0))
+	/* A shard is served by a socket, and this rank has said how many it has. */
+	if (in->shards > control->settings->threads || in->n_peers != n_ranks || in->stripes == 0 ||
+	    in->stripes > n_ranks || in->n_cookies != (has_stripe ? n_ranks : 0))
 		return false;
 	control->meeting = calloc(1, sizeof(*control->meeting));
 	if (control->meeting == NULL)
