@@ -33,7 +33,8 @@ int sml_xdp_maps_events_fd(const struct sml_xdp_maps *maps);
 int sml_xdp_maps_add_job(struct sml_xdp_maps *maps, const struct sml_pool_rules *rules);
 /*
  * Once all peers are there. daemon_key: not 0 where results go to the daemon's socket,
- * and not to the ports; a secret of this program and the daemon, that they bear. 0 or a negative errno.
+ * and not to the ports; a secret of this program and the daemon, that they bear. 0 or a negative
+ * errno.
  */
 int sml_xdp_maps_start_job(struct sml_xdp_maps *maps, uint32_t number, uint64_t daemon_key);
 /* Returns when no packet can touch the job's slots any more. */

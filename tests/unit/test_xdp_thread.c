@@ -17,8 +17,8 @@
 
 #include <cmocka.h>
 
-#include "switch/xdp/thread.h"
 #include "support/xdp_run.h"
+#include "switch/xdp/thread.h"
 
 #define JOB	   7u
 #define EPOCH	   3u
