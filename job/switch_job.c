@@ -58,8 +58,7 @@ static void close_job(struct sml_job *job)
 
 	if (job->state >= SML_JOB_PROBING)
 		jobs->operations->remove_job(jobs->dataplane, job->rules.job);
-	if (job->has_pool)
-		jobs->slots_in_use -= (uint32_t)(job->rules.head_slots + job->rules.data_slots);
+	sml_job_give_back_slots(job);
 	jobs->jobs[job->place] = NULL;
 	jobs->n_jobs--;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
@@ -272,38 +271,53 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 	free(meeting);
 }
 
+/* 0, or why not: then the job is still as it was. */
+static const char *add_to_dataplane(struct sml_job *job)
+{
+	struct sml_jobs *jobs = job->jobs;
+	int rc;
+
+	sml_job_take_slots(job);
+	do
+		rc = jobs->operations->add_job(jobs->dataplane, &job->rules);
+	while (rc == -ENOSPC && sml_job_take_fewer_slots(job));
+	if (rc == -ENOSPC)
+		return "the switch's pool has room for the job, but in pieces: wait for a job to "
+		       "end, or start the switch with more --slots";
+	return rc < 0 ? "the switch has no memory for the job" : NULL;
+}
+
+static void fail_for_now(struct sml_job *job, const char *text)
+{
+	job->lacks_room = true;
+	sml_job_fail(job, SML_ERROR_REFUSED, text);
+}
+
 void sml_job_admit(struct sml_job *job, uint32_t epoch)
 {
 	struct sml_jobs *jobs = job->jobs;
 	struct sml_pool_rules *rules = &job->rules;
-	int rc;
+	const char *why;
 
-	rules->job =
-		((uint32_t)sml_jobs_random(job->jobs) & ~(uint32_t)(SML_MAX_JOBS - 1)) | job->place;
-	rules->tag = sml_jobs_random(job->jobs);
+	rules->job = ((uint32_t)sml_jobs_random(jobs) & ~(uint32_t)(SML_MAX_JOBS - 1)) | job->place;
+	rules->tag = sml_jobs_random(jobs);
 	rules->epoch = epoch;
 	rules->lanes = (uint16_t)least_lanes(job);
 	rules->n_ranks = job->n_ranks;
 	rules->n_shards = (uint8_t)job->shards;
 	if (jobs->operations->ranks_have_slots && sml_job_meet(job) < 0) {
-		sml_job_fail(job, SML_ERROR_REFUSED, "rank 0 has no memory for the job");
+		fail_for_now(job, "rank 0 has no memory for the job");
 		return;
 	}
-	sml_job_give_back_slots(job);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		rules->cookies[rank] = sml_jobs_random(job->jobs);
-	rc = jobs->operations->add_job(jobs->dataplane, rules);
-	if (rc < 0) {
-		sml_job_fail(job, SML_ERROR_REFUSED,
-			     rc == -ENOSPC
-				     ? "the switch's pool has room for the job, but in pieces: "
-				       "wait for a job to end, or start the switch with more "
-				       "--slots"
-				     : "the switch has no memory for the job");
+		rules->cookies[rank] = sml_jobs_random(jobs);
+	why = add_to_dataplane(job);
+	if (why != NULL) {
+		fail_for_now(job, why);
 		return;
 	}
 	job->state = SML_JOB_PROBING;
-	job->begun_ns = job->jobs->now_ns;
+	job->begun_ns = jobs->now_ns;
 	for (uint8_t rank = 0; rank < job->n_ranks; rank++)
 		send_admitted(job, rank);
 }

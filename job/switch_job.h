@@ -72,7 +72,8 @@ struct sml_job {
 	uint32_t shards, head_slots_wanted, data_slots_wanted, stripe, stripes;
 	bool no_tickets;
 	struct sml_pool_rules rules;
-	bool has_pool;
+	bool has_pool;	 /* the slots that rules name are its own */
+	bool lacks_room; /* why it fails: it may come again */
 	struct sml_member members[SML_MAX_RANKS];
 	/* While two ranks are asked what they believe. */
 	struct sml_mismatch mismatch;
@@ -97,6 +98,9 @@ int sml_peer_send(const struct sml_jobs *jobs, struct sml_peer *peer,
 /* Send Abort with this error and sentence, and end it. */
 void sml_peer_refuse(const struct sml_jobs *jobs, struct sml_peer *peer, int error,
 		     const char *text);
+
+/* The same for want of room: the peer may come again. */
+void sml_peer_refuse_for_now(const struct sml_jobs *jobs, struct sml_peer *peer, const char *text);
 
 /* To all members that are here. */
 void sml_job_send_all(const struct sml_job *job, const SmlControl__Envelope *message);
@@ -178,9 +182,17 @@ void sml_job_result(struct sml_job *job, const SmlControl__Result *result);
 
 void sml_job_free_plans(struct sml_job *job);
 
-/* ---- slots (switch_join.c) ---- */
+/* ---- slots (switch_slots.c) ---- */
 
-/* The packets' length is known: where the choice is the switch's, some are enough. */
+/* The fewest that a job can do with. False: there are not even those, says text. */
+bool sml_job_reserve_slots(struct sml_job *job, char *text, size_t bytes);
+
+/* The packets' length is known: what it wants, or its share of what there is. */
+void sml_job_take_slots(struct sml_job *job);
+
+/* They were in pieces: half as many, as long as they are enough. False: they were the fewest. */
+bool sml_job_take_fewer_slots(struct sml_job *job);
+
 void sml_job_give_back_slots(struct sml_job *job);
 
 /* ---- where a job stands (switch_stall.c) ---- */

@@ -16,15 +16,27 @@ int sml_peer_send(const struct sml_jobs *jobs, struct sml_peer *peer,
 	return jobs->output->send(peer, message);
 }
 
+static void refuse(const struct sml_jobs *jobs, struct sml_peer *peer, int error, const char *text,
+		   bool again)
+{
+	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
+
+	message.error = error;
+	message.text = (char *)(uintptr_t)text;
+	message.again = again;
+	(void)sml_peer_send(jobs, peer, sml_envelope(ABORT, abort, &message));
+	jobs->output->end(peer);
+}
+
 void sml_peer_refuse(const struct sml_jobs *jobs, struct sml_peer *peer, int error,
 		     const char *text)
 {
-	SmlControl__Abort abort_message = SML_CONTROL__ABORT__INIT;
+	refuse(jobs, peer, error, text, false);
+}
 
-	abort_message.error = error;
-	abort_message.text = (char *)(uintptr_t)text;
-	(void)sml_peer_send(jobs, peer, sml_envelope(ABORT, abort, &abort_message));
-	jobs->output->end(peer);
+void sml_peer_refuse_for_now(const struct sml_jobs *jobs, struct sml_peer *peer, const char *text)
+{
+	refuse(jobs, peer, SML_ERROR_REFUSED, text, true);
 }
 
 bool sml_peer_runs(const struct sml_peer *peer)

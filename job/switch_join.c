@@ -12,18 +12,6 @@
 #include "control/text.h"
 #include "job/switch_job.h"
 
-#define MIN_HEAD_SLOTS 2
-#define MIN_DATA_SLOTS 8
-/*
- * What a job gets that leaves the choice to the switch: as many slots as keep a
- * fast path full, and no more, for all of them pass through everybody's caches. But
- * of many stripes each has two full super-packets: one comes while one goes.
- */
-#define CHOSEN_BYTES	  (768u << 10)
-#define CHOSEN_DATA_SLOTS 512
-#define CHOSEN_LEAST	  64
-#define CHOSEN_HEAD_SLOTS 64
-
 struct term {
 	const char *name;
 	uint32_t mine, theirs;
@@ -185,85 +173,6 @@ static struct sml_job *new_job(struct sml_jobs *jobs, const SmlControl__Join *jo
 	return job;
 }
 
-static void describe_use(const struct sml_jobs *jobs, char *text, size_t bytes)
-{
-	size_t used = 0;
-
-	text[0] = '\0';
-	for (uint32_t i = 0; i < SML_MAX_JOBS && used < bytes; i++) {
-		const struct sml_job *job = jobs->jobs[i];
-
-		if (job == NULL || !job->has_pool)
-			continue;
-		used += (size_t)snprintf(text + used, bytes - used, "%s\"%s\" %u", used ? ", " : "",
-					 job->name,
-					 (unsigned)(job->rules.head_slots + job->rules.data_slots));
-	}
-}
-
-/* As many slots as are wanted, or as there are; fewer than the least is a refusal. */
-static const char *take_slots(struct sml_jobs *jobs, struct sml_job *job, char *text, size_t bytes)
-{
-	uint32_t unused = jobs->config.max_slots - jobs->slots_in_use;
-	/* A job has no more than its packets can name and its ranks can keep. */
-	uint32_t free_slots = unused < SML_MAX_SLOTS ? unused : SML_MAX_SLOTS;
-	uint32_t least_head = MIN_HEAD_SLOTS > job->shards ? MIN_HEAD_SLOTS : job->shards;
-	uint32_t least_data = MIN_DATA_SLOTS > job->shards ? MIN_DATA_SLOTS : job->shards;
-	uint32_t head_wanted = job->data_slots_wanted ? job->head_slots_wanted : CHOSEN_HEAD_SLOTS;
-	uint32_t data_wanted = job->data_slots_wanted ? job->data_slots_wanted : CHOSEN_DATA_SLOTS;
-	uint32_t head = head_wanted > least_head ? head_wanted : least_head;
-	uint32_t data = data_wanted > least_data ? data_wanted : least_data;
-	char use[SML_SENTENCE_BYTES / 2];
-
-	if (free_slots < least_head + least_data) {
-		describe_use(jobs, use, sizeof(use));
-		snprintf(text, bytes,
-			 "the switch's pool is full: job \"%s\" needs at least %u slots, %u of %u "
-			 "are free (in use: %s); wait for a job to end, or start the switch with "
-			 "more --slots",
-			 job->name, least_head + least_data, free_slots, jobs->config.max_slots,
-			 use);
-		return text;
-	}
-	if (head > free_slots / 4)
-		head = free_slots / 4 > least_head ? free_slots / 4 : least_head;
-	if (data > free_slots - head)
-		data = free_slots - head;
-	job->rules.head_slots = (uint16_t)head;
-	job->rules.data_slots = (uint16_t)data;
-	jobs->slots_in_use += head + data;
-	job->has_pool = true;
-	return NULL;
-}
-
-static uint32_t chosen_least(uint32_t packet_bytes)
-{
-	uint32_t packets = SML_SUPER_PACKET_BYTES / packet_bytes;
-
-	if (packets > SML_SUPER_PACKET_PACKETS)
-		packets = SML_SUPER_PACKET_PACKETS;
-	return 2 * packets > CHOSEN_LEAST ? 2 * packets : CHOSEN_LEAST;
-}
-
-void sml_job_give_back_slots(struct sml_job *job)
-{
-	struct sml_pool_rules *rules = &job->rules;
-	uint32_t packet = SML_HEADER_BYTES + 4u * rules->lanes;
-	uint32_t stripes = job->stripes ? job->stripes : 1;
-	uint32_t data = CHOSEN_BYTES / packet / stripes;
-
-	if (job->data_slots_wanted)
-		return;
-	if (data < chosen_least(packet))
-		data = chosen_least(packet);
-	if (data < job->shards)
-		data = job->shards;
-	if (data >= rules->data_slots)
-		return;
-	job->jobs->slots_in_use -= rules->data_slots - data;
-	rules->data_slots = (uint16_t)data;
-}
-
 /* The message that it came in is freed by its reader. */
 static SmlControl__Join *copy_join(const SmlControl__Join *join)
 {
@@ -316,16 +225,16 @@ static struct sml_job *admit(struct sml_jobs *jobs, struct sml_peer *peer,
 			 "the switch has all the jobs it takes (%u): wait for one to end, or start "
 			 "the switch with more --jobs",
 			 jobs->n_jobs);
-		sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED, text);
+		sml_peer_refuse_for_now(jobs, peer, text);
 		return NULL;
 	}
 	job = new_job(jobs, join);
 	if (job == NULL) {
-		sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED, "the switch has no memory");
+		sml_peer_refuse_for_now(jobs, peer, "the switch has no memory");
 		return NULL;
 	}
-	if (take_slots(jobs, job, text, sizeof(text)) != NULL) {
-		sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED, text);
+	if (!sml_job_reserve_slots(job, text, sizeof(text))) {
+		sml_peer_refuse_for_now(jobs, peer, text);
 		sml_job_fail(job, SML_ERROR_REFUSED, text);
 		return NULL;
 	}

@@ -2,6 +2,7 @@
 /* Jobs without a switch: see jobs.h. */
 #include "support/jobs.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,9 +81,10 @@ static int add_job(struct sml_dataplane *dataplane, const struct sml_pool_rules 
 {
 	struct jobs_world *world = world_of(dataplane);
 
-	if (world->add_job_rc == 0)
-		world->served[rules->job % SML_MAX_JOBS] = *rules;
-	return world->add_job_rc;
+	if (world->most_slots && rules->head_slots + rules->data_slots > world->most_slots)
+		return -ENOSPC;
+	world->served[rules->job % SML_MAX_JOBS] = *rules;
+	return 0;
 }
 
 static int start_job(struct sml_dataplane *dataplane, uint32_t job)

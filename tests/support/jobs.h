@@ -28,7 +28,7 @@ struct jobs_world {
 	struct jobs_peer peers[JOBS_PEERS];
 	struct sml_pool_rules served[SML_MAX_JOBS]; /* n_ranks 0: none */
 	uint32_t n_window_ranks;		    /* as the last job was told */
-	int add_job_rc;
+	uint32_t most_slots; /* of one job: the others are in pieces; 0: any number */
 };
 
 /* A switch with these limits; ranks_have_slots: rank 0's port instead. */

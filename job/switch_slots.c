@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How the switch's slots are dealt out. A job that gathers holds the fewest that it can
+ * do with. When all its ranks are here it gets what it wants, or its share of what is
+ * left: jobs that still gather have equal claims, and jobs that may still come keep a
+ * little. Slots come back when a job ends; a job never gets more while it runs.
+ *
+ * The invariant: slots_in_use is the sum of what all jobs hold, and never above max_slots.
+ */
+#include <stdio.h>
+
+#include "job/switch_job.h"
+
+#define MIN_HEAD_SLOTS 2
+#define MIN_DATA_SLOTS 8
+/*
+ * What a job gets that leaves the choice to the switch: as many slots as keep a
+ * fast path full, and no more, for all of them pass through everybody's caches. But
+ * of many stripes each has two full super-packets: one comes while one goes.
+ */
+#define CHOSEN_BYTES	  (768u << 10)
+#define CHOSEN_DATA_SLOTS 512
+#define CHOSEN_LEAST	  64
+#define CHOSEN_HEAD_SLOTS 64
+/* One of so many slots stays free for jobs that may still come. */
+#define KEPT_PART 8
+
+struct slots {
+	uint32_t head, data;
+};
+
+static uint32_t least_of(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint32_t most_of(uint32_t a, uint32_t b)
+{
+	return a > b ? a : b;
+}
+
+/* ---- how many a job needs, and wants ---- */
+
+/* A shard without slots would have nothing to do. */
+static struct slots fewest(const struct sml_job *job)
+{
+	return (struct slots){most_of(MIN_HEAD_SLOTS, job->shards),
+			      most_of(MIN_DATA_SLOTS, job->shards)};
+}
+
+static uint32_t chosen_least(uint32_t packet_bytes)
+{
+	uint32_t packets =
+		least_of(SML_SUPER_PACKET_BYTES / packet_bytes, SML_SUPER_PACKET_PACKETS);
+
+	return most_of(2 * packets, CHOSEN_LEAST);
+}
+
+/* Before all ranks are here, lanes are not known: the most that it can come to. */
+static uint32_t choose_data(const struct sml_job *job)
+{
+	uint32_t packet = SML_HEADER_BYTES + 4u * job->rules.lanes;
+	uint32_t stripes = job->stripes ? job->stripes : 1;
+
+	if (job->rules.lanes == 0)
+		return CHOSEN_DATA_SLOTS;
+	return least_of(most_of(CHOSEN_BYTES / packet / stripes, chosen_least(packet)),
+			CHOSEN_DATA_SLOTS);
+}
+
+/* A job has no more than its packets can name and its ranks can keep. */
+static struct slots wanted(const struct sml_job *job)
+{
+	struct slots least = fewest(job), want = {CHOSEN_HEAD_SLOTS, choose_data(job)};
+
+	if (job->data_slots_wanted)
+		want = (struct slots){job->head_slots_wanted, job->data_slots_wanted};
+	want.head = most_of(least_of(want.head, SML_MAX_SLOTS / 4), least.head);
+	want.data = most_of(least_of(want.data, SML_MAX_SLOTS - want.head), least.data);
+	return want;
+}
+
+static uint32_t held(const struct sml_job *job)
+{
+	return (uint32_t)job->rules.head_slots + job->rules.data_slots;
+}
+
+static uint32_t lacked(const struct sml_job *job)
+{
+	struct slots want = wanted(job);
+
+	return want.head + want.data > held(job) ? want.head + want.data - held(job) : 0;
+}
+
+/* ---- how many there are ---- */
+
+static void describe_use(const struct sml_jobs *jobs, char *text, size_t bytes)
+{
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (uint32_t i = 0; i < SML_MAX_JOBS && used < bytes; i++) {
+		const struct sml_job *job = jobs->jobs[i];
+
+		if (job == NULL || !job->has_pool)
+			continue;
+		used += (size_t)snprintf(text + used, bytes - used, "%s\"%s\" %u", used ? ", " : "",
+					 job->name, held(job));
+	}
+}
+
+/* Those that may be dealt out, once jobs that may still come have had their fewest. */
+static uint32_t left(const struct sml_jobs *jobs)
+{
+	uint32_t unused = jobs->config.max_slots - jobs->slots_in_use;
+	uint32_t to_come = least_of(jobs->config.max_jobs, SML_MAX_JOBS) - jobs->n_jobs;
+	uint32_t part = jobs->config.max_slots / KEPT_PART;
+	uint32_t kept = least_of(to_come * (MIN_HEAD_SLOTS + MIN_DATA_SLOTS), part);
+
+	/* Too few for anybody. */
+	if (kept < MIN_HEAD_SLOTS + MIN_DATA_SLOTS)
+		kept = 0;
+	return unused > kept ? unused - kept : 0;
+}
+
+/* How many more it may have: what others do not want, or an equal part. */
+static uint32_t share(const struct sml_job *job)
+{
+	const struct sml_jobs *jobs = job->jobs;
+	uint32_t n_waiting = 1, all = left(jobs);
+	uint64_t others = 0;
+
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
+		const struct sml_job *other = jobs->jobs[i];
+
+		if (other == NULL || other == job || other->state >= SML_JOB_PROBING)
+			continue;
+		n_waiting++;
+		others += lacked(other);
+	}
+	return most_of(all / n_waiting, all > others ? (uint32_t)(all - others) : 0);
+}
+
+/* ---- taking and giving ---- */
+
+static void hold(struct sml_job *job, struct slots slots)
+{
+	job->jobs->slots_in_use -= held(job);
+	job->rules.head_slots = (uint16_t)slots.head;
+	job->rules.data_slots = (uint16_t)slots.data;
+	job->jobs->slots_in_use += held(job);
+	sml_assert(job->jobs->slots_in_use <= job->jobs->config.max_slots);
+}
+
+/* So many. If not all that it wants, a quarter of them at most are for the head stream. */
+static struct slots divide(const struct sml_job *job, uint32_t n)
+{
+	struct slots least = fewest(job), want = wanted(job), got;
+
+	if (n >= want.head + want.data)
+		return want;
+	got.head = least_of(want.head, most_of(n / 4, least.head));
+	got.data = most_of(least_of(want.data, n - got.head), least.data);
+	return got;
+}
+
+bool sml_job_reserve_slots(struct sml_job *job, char *text, size_t bytes)
+{
+	const struct sml_jobs *jobs = job->jobs;
+	uint32_t unused = jobs->config.max_slots - jobs->slots_in_use;
+	struct slots least = fewest(job);
+	char use[SML_SENTENCE_BYTES / 2];
+
+	if (unused < least.head + least.data) {
+		describe_use(jobs, use, sizeof(use));
+		snprintf(text, bytes,
+			 "the switch's pool is full: job \"%s\" needs at least %u slots, %u of %u "
+			 "are free (in use: %s); wait for a job to end, or start the switch with "
+			 "more --slots",
+			 job->name, least.head + least.data, unused, jobs->config.max_slots, use);
+		return false;
+	}
+	job->has_pool = true;
+	hold(job, least);
+	return true;
+}
+
+void sml_job_take_slots(struct sml_job *job)
+{
+	hold(job, divide(job, held(job) + least_of(lacked(job), share(job))));
+}
+
+bool sml_job_take_fewer_slots(struct sml_job *job)
+{
+	struct slots least = fewest(job);
+	uint32_t n = held(job);
+
+	if (n <= least.head + least.data)
+		return false;
+	hold(job, divide(job, most_of(n / 2, least.head + least.data)));
+	return true;
+}
+
+void sml_job_give_back_slots(struct sml_job *job)
+{
+	if (job->has_pool)
+		job->jobs->slots_in_use -= held(job);
+	job->has_pool = false;
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How a switch's slots are dealt out to jobs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "control/envelope.h"
+#include "support/jobs.h"
+
+/* As a rank does after its switch's death, with nothing to hand over. */
+static void resume(struct jobs_world *world, unsigned peer, SmlControl__Join join)
+{
+	SmlControl__Resume report = SML_CONTROL__RESUME__INIT;
+	SmlControl__StreamReport streams[SML_STREAMS],
+		*list[SML_STREAMS] = {&streams[0], &streams[1]};
+
+	for (unsigned i = 0; i < SML_STREAMS; i++)
+		sml_control__stream_report__init(&streams[i]);
+	report.epoch = 1;
+	report.streams = list;
+	report.n_streams = SML_STREAMS;
+	join.resume = &report;
+	jobs_join(world, peer, join);
+}
+
+static uint32_t slots_of(const struct jobs_world *world, unsigned peer)
+{
+	const SmlControl__Admitted *admitted = jobs_admitted(world, peer);
+
+	return admitted ? admitted->head_slots + admitted->data_slots : 0;
+}
+
+static void jobs_that_gather_hold_few_slots(void **state)
+{
+	struct jobs_world world;
+	char name[8];
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	/* 14 jobs of three ranks: all first ranks, all second ranks, all third ranks. */
+	for (uint32_t rank = 0; rank < 3; rank++)
+		for (unsigned job = 0; job < 14; job++) {
+			snprintf(name, sizeof(name), "job%u", job);
+			jobs_join(&world, 3 * job + rank, jobs_join_message(name, rank, 3));
+			assert_string_equal(jobs_refusal(&world, 3 * job + rank), "");
+		}
+	for (unsigned job = 0; job < 14; job++) {
+		/* Nobody has less than half of an equal share. */
+		assert_true(slots_of(&world, 3 * job) >= 4096 / 14 / 2);
+		assert_int_equal(slots_of(&world, 3 * job), slots_of(&world, 3 * job + 2));
+	}
+	assert_true(world.jobs.slots_in_use <= 4096);
+	jobs_close(&world);
+}
+
+static void a_job_alone_gets_all_that_it_wants(void **state)
+{
+	SmlControl__Join join = jobs_join_message("wide", 0, 1);
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	jobs_join(&world, 0, jobs_join_message("a", 0, 1));
+	assert_int_equal(slots_of(&world, 0), 64 + 512);
+	join.lanes = 2208;
+	jobs_join(&world, 1, join);
+	/* 768 KiB of jumbo packets. */
+	assert_int_equal(slots_of(&world, 1), 64 + (768 << 10) / (40 + 4 * 2208));
+	jobs_close(&world);
+}
+
+static void jobs_that_came_early_leave_room_for_more(void **state)
+{
+	struct jobs_world world;
+	char name[8];
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	for (unsigned job = 0; job < 50; job++) {
+		snprintf(name, sizeof(name), "job%u", job);
+		jobs_join(&world, job, jobs_join_message(name, 0, 1));
+		assert_true(slots_of(&world, job) >= 10);
+	}
+	jobs_close(&world);
+}
+
+static void slots_in_pieces_are_taken_in_pieces(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	world.most_slots = 100;
+	jobs_join(&world, 0, jobs_join_message("a", 0, 1));
+	assert_in_range(slots_of(&world, 0), 51, 100);
+	assert_int_equal(world.jobs.slots_in_use, slots_of(&world, 0));
+	jobs_leave(&world, 0);
+	world.most_slots = 5;
+	jobs_join(&world, 1, jobs_join_message("b", 0, 1));
+	assert_non_null(strstr(jobs_refusal(&world, 1), "in pieces"));
+	assert_int_equal(world.jobs.slots_in_use, 0);
+	jobs_close(&world);
+}
+
+static void want_of_room_is_not_the_end_of_a_job_that_resumes(void **state)
+{
+	struct jobs_world world;
+	const SmlControl__Envelope *told;
+
+	(void)state;
+	jobs_open(&world, 16, 64, false);
+	jobs_join(&world, 0, jobs_join_message("first", 0, 1));
+	assert_int_equal(slots_of(&world, 0), 16);
+	resume(&world, 1, jobs_join_message("second", 0, 1));
+	told = jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT);
+	assert_non_null(told);
+	assert_non_null(strstr(told->abort->text, "pool is full"));
+	assert_true(told->abort->again);
+	/* There is room again, and it may come again. */
+	jobs_hang_up(&world, 0);
+	resume(&world, 2, jobs_join_message("second", 0, 1));
+	assert_int_equal(slots_of(&world, 2), 16);
+	/* A job that got few slots gets more with its next epoch. */
+	jobs_hang_up(&world, 2);
+	world.jobs.config.max_slots = 4096;
+	resume(&world, 3, jobs_join_message("second", 0, 1));
+	assert_int_equal(slots_of(&world, 3), 576);
+	jobs_close(&world);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(jobs_that_gather_hold_few_slots),
+		cmocka_unit_test(a_job_alone_gets_all_that_it_wants),
+		cmocka_unit_test(jobs_that_came_early_leave_room_for_more),
+		cmocka_unit_test(slots_in_pieces_are_taken_in_pieces),
+		cmocka_unit_test(want_of_room_is_not_the_end_of_a_job_that_resumes),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
