@@ -277,14 +277,8 @@ static void release_claims(struct sml_worker *worker, enum sml_stream_id stream)
 {
 	uint16_t slot = worker->streams[stream].unanswered.first;
 
-	for (; slot != SML_NO_SLOT; slot = worker->chunk_links[slot].next) {
-		uint32_t index;
-		struct sml_tensor *tensor =
-			sml_worker_find(worker, stream, worker->chunks[slot], &index);
-
-		sml_assert(tensor != NULL);
-		sml_tensor_release(tensor, stream, index);
-	}
+	for (; slot != SML_NO_SLOT; slot = worker->chunk_links[slot].next)
+		sml_tensor_release(worker->slots[slot].tensor, stream, worker->slots[slot].index);
 }
 
 void sml_worker_freeze(struct sml_worker *worker)

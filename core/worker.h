@@ -78,6 +78,10 @@ struct sml_worker_slot {
 	uint8_t has_kept;  /* `kept` holds the slot's last result, of kept_chunk */
 	uint32_t kept_chunk;
 	uint16_t kept_lanes;
+	/* From the chunk's claim until its result: a claimed chunk's tensor is not retired. */
+	struct sml_tensor *tensor;
+	uint32_t index;		      /* of the chunk in the tensor's window */
+	struct sml_contribution sent; /* what its packet says of the chunk */
 };
 
 /* One stream's slots of this shard, as queues. */

@@ -119,34 +119,24 @@ enum sml_worker_verdict sml_worker_receive(struct sml_worker *worker, const void
 {
 	const struct sml_header *header = packet;
 	uint16_t slot = slot_of_result(worker, header, length);
-	struct sml_contribution sent;
-	struct sml_tensor *tensor;
+	const struct sml_worker_slot *state;
 	enum sml_stream_id stream;
-	uint32_t index;
 	bool last;
 
 	worker->counters.packets_received++;
 	worker->counters.bytes_received += length;
-	if (slot == SML_NO_SLOT) {
+	if (slot == SML_NO_SLOT || !matches(&worker->slots[slot].sent, header, length)) {
 		worker->counters.ignored++;
 		return SML_WORKER_IGNORED;
 	}
+	state = &worker->slots[slot];
 	stream = sml_worker_stream_of(worker, slot);
-	tensor = sml_worker_find(worker, stream, worker->chunks[slot], &index);
-	/* What is in flight is claimed, so its tensor is not done and not retired. */
-	sml_assert(tensor != NULL);
-	sml_tensor_describe_chunk(tensor, stream, index, &sent);
-	if (!matches(&sent, header, length)) {
-		worker->counters.ignored++;
-		return SML_WORKER_IGNORED;
-	}
-
-	last = sml_tensor_take(tensor, stream, index, header + 1);
-	measure(worker, &worker->slots[slot], header->rank, now_ns);
+	last = sml_tensor_take(state->tensor, stream, state->index, header + 1);
+	measure(worker, state, header->rank, now_ns);
 	/* Karn's rule here too: the answer may be to a transmission before the last. */
-	if (worker->slots[slot].sends == 1)
-		worker->highest_answered = sml_serial_max(worker->highest_answered,
-							  worker->slots[slot].send_order + 1);
+	if (state->sends == 1)
+		worker->highest_answered =
+			sml_serial_max(worker->highest_answered, state->send_order + 1);
 	worker->look_for_overtaken = true;
 	advance(worker, stream, slot, header);
 	return last ? SML_WORKER_TENSOR : SML_WORKER_RESULT;

@@ -92,6 +92,9 @@ static uint16_t next_in_stream(struct sml_worker *worker, enum sml_stream_id str
 		sml_worker_break(worker);
 		return SML_NO_SLOT;
 	}
+	worker->slots[slot].tensor = tensor;
+	worker->slots[slot].index = index;
+	sml_tensor_describe_chunk(tensor, stream, index, &worker->slots[slot].sent);
 	sml_list_remove(&lane->waiting, slot);
 	sml_list_insert_sorted(&lane->unanswered, slot, worker->chunks);
 	return slot;
@@ -140,10 +143,10 @@ static uint16_t next_to_send(struct sml_worker *worker)
 	return slot != SML_NO_SLOT || worker->broken ? slot : next_in_stream(worker, SML_DATA);
 }
 
-static void write_header(const struct sml_worker *worker, uint16_t slot,
-			 const struct sml_contribution *out, struct sml_header *header)
+static void write_header(const struct sml_worker *worker, uint16_t slot, struct sml_header *header)
 {
 	const struct sml_worker_config *config = &worker->config;
+	const struct sml_contribution *out = &worker->slots[slot].sent;
 
 	*header = (struct sml_header){
 		.magic_be = sml_be16(SML_WIRE_MAGIC),
@@ -168,18 +171,10 @@ static size_t transmit(struct sml_worker *worker, uint16_t slot, void *packet, u
 {
 	enum sml_stream_id stream = sml_worker_stream_of(worker, slot);
 	struct sml_worker_slot *state = &worker->slots[slot];
-	struct sml_contribution out;
-	struct sml_tensor *tensor;
-	uint32_t index;
-	size_t length;
+	size_t length = SML_HEADER_BYTES + 4u * state->sent.lanes;
 
-	tensor = sml_worker_find(worker, stream, worker->chunks[slot], &index);
-	/* What is sent is submitted, and is not retired before its result is here. */
-	sml_assert(tensor != NULL);
-	sml_tensor_describe_chunk(tensor, stream, index, &out);
-	write_header(worker, slot, &out, packet);
-	sml_tensor_fill(tensor, stream, index, (uint8_t *)packet + SML_HEADER_BYTES);
-	length = SML_HEADER_BYTES + 4u * out.lanes;
+	write_header(worker, slot, packet);
+	sml_tensor_fill(state->tensor, stream, state->index, (uint8_t *)packet + SML_HEADER_BYTES);
 
 	if (state->sends == 0)
 		state->first_sent_ns = now_ns;
