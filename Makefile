@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 ARGS ?=
 MESON ?= meson
 
-.PHONY: all demo test test-python fuzz bench install clean help
+.PHONY: all demo test check test-dependencies test-python fuzz bench install clean help
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
@@ -19,11 +19,19 @@ demo: $(BUILD)/build.ninja
 		$(BUILD)/demo/switchml-demo $(if $(filter-out 0,$(LINK)),--link $(LINK)) \
 		$(if $(WORKERS),--workers $(WORKERS)) $(ARGS)
 
-test:
-	@tools/install-dependencies build demo test
-	@tools/install-dependencies xdp check || echo "Going on without: the checks that need them skip."
+# The tests that a change is most likely to break: five minutes on two cores.
+test: test-dependencies
 	@tools/run-tests $(ARGS)
 
+# All of them: sanitizers, every framework of Python, longer simulations.
+check: test-dependencies
+	@tools/run-tests $(or $(ARGS),--all)
+
+test-dependencies:
+	@tools/install-dependencies build demo test
+	@tools/install-dependencies xdp check bench || echo "Going on without: the checks that need them skip."
+
+# Python with each framework alone.
 test-python: all
 	@tools/test-python $(ARGS)
 
@@ -52,8 +60,9 @@ help:
 	@echo "make                      build a release into build/ (the program is build/switchml)"
 	@echo "make demo [ARGS=…]        train a real model on four workers through a switch"
 	@echo "make demo LINK=MBIT [WORKERS=N]    each on a host and an emulated link (as root)"
-	@echo "make test [ARGS=…]        all tests and checks (ARGS='--quick': no sanitizers)"
-	@echo "make test-python [ARGS=…]    the Python package with PyTorch, TensorFlow and JAX"
+	@echo "make test [ARGS=NAME…]    the tests that a change is most likely to break, in five minutes"
+	@echo "make check                all tests, with sanitizers, too, and all of Python's"
+	@echo "make test-python [ARGS=…] the Python package with PyTorch, TensorFlow and JAX"
 	@echo "make fuzz [ARGS=SECONDS]  each fuzz target for a time (60 s), with clang's libFuzzer"
 	@echo "make bench [ARGS=…]       beside Gloo and Open MPI, as root; see bench/compare --help"
 	@echo "make install PREFIX=…     install program, library, header, man pages (/usr/local)"

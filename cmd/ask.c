@@ -37,7 +37,7 @@ static bool split(const char *address, char host[256], char port[16])
 	if (!sml_host_port_parse(address, strcspn(address, ",|"), &place) || !place.host[0])
 		return false;
 	memcpy(host, place.host, sizeof(place.host));
-	snprintf(port, 16, "%u", place.has_port ? place.port : SML_DEFAULT_PORT);
+	snprintf(port, 16, "%d", place.has_port ? place.port : SML_DEFAULT_PORT);
 	return true;
 }
 
