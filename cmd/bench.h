@@ -21,7 +21,7 @@ struct bench_options {
 	unsigned iterations, warmups, checks;
 	unsigned local_workers; /* 0: this process is one rank */
 	uint32_t seed;
-	enum sml_wire wire;
+	enum sml_wire wire; /* DEFAULT: int32, and for double its own */
 	const char *switch_address;
 	const char *job;
 	const char *json;
@@ -52,8 +52,12 @@ struct bench_case {
 	uint32_t seed;
 };
 
+/* Types that have numbers. */
+#define BENCH_TYPES (SML_BOOL + 1)
+
 const char *bench_type_name(enum sml_type type);
 const char *bench_op_name(enum sml_op op);
+bool bench_type_has_op(enum sml_type type, enum sml_op op);
 
 /* A rank's input. */
 void bench_fill(const struct bench_case *this, unsigned rank, void *elements);

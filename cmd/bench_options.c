@@ -30,9 +30,11 @@ static const struct argp_option known_options[] = {
 	{"maxbytes", 'e', "BYTES", 0, "largest size (64M)", 1},
 	{"stepfactor", 'f', "FACTOR", 0, "the next size is this times the last (4)", 1},
 	{"stepbytes", 'i', "BYTES", 0, "the next size is the last plus this", 1},
-	{"datatype", 'd', "TYPE", 0, "float, half, bfloat16, int32 or all (float)", 2},
+	{"datatype", 'd', "TYPE", 0,
+	 "float, double, half, bfloat16, int64, int32, int16, int8, uint8, bool or all (float)", 2},
 	{"op", 'o', "OP", 0, "sum, avg, max, min or all (sum)", 2},
-	{"wire", OPTION_WIRE, "WIDTH", 0, "floats travel as int32 or int16 (int32)", 2},
+	{"wire", OPTION_WIRE, "WIDTH", 0,
+	 "floats travel as int32 or int16 (int32; double as 64 bits)", 2},
 	{"iters", 'n', "N", 0, "calls that are measured (20)", 3},
 	{"warmup_iters", 'w', "N", 0, "calls before them (5)", 3},
 	{"check", 'c', "N", 0, "calls whose results are checked (1)", 3},
@@ -91,13 +93,13 @@ static unsigned parse_percent(struct argp_state *state, const char *text)
 
 static unsigned parse_type(struct argp_state *state, const char *text)
 {
-	for (enum sml_type type = SML_FLOAT32; type <= SML_INT32; type++) {
-		if (!strcmp(text, bench_type_name(type)))
+	for (enum sml_type type = SML_FLOAT32; type < BENCH_TYPES; type++) {
+		if (type != SML_BYTE && !strcmp(text, bench_type_name(type)))
 			return 1u << type;
 	}
 	if (strcmp(text, "all") != 0)
 		argp_error(state, "there is no type `%s'", text);
-	return (2u << SML_INT32) - 1;
+	return ((1u << BENCH_TYPES) - 1) & ~(1u << SML_BYTE);
 }
 
 static unsigned parse_op(struct argp_state *state, const char *text)
@@ -234,7 +236,7 @@ void bench_parse(int argc, char **argv, struct bench_options *options)
 		.warmups = 5,
 		.checks = 1,
 		.seed = 1,
-		.wire = SML_WIRE_INT32,
+		.wire = SML_WIRE_DEFAULT,
 	};
 	argp_parse(&argp, argc, argv, 0, NULL, options);
 }

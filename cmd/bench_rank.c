@@ -174,7 +174,8 @@ static int run_sizes(struct rank *rank, enum sml_type type, enum sml_op op)
 	struct bench_case this = {
 		.type = type,
 		.op = op,
-		.wire = options->wire,
+		/* Whatever the environment says: the bounds are of this one. */
+		.wire = options->wire || type == SML_FLOAT64 ? options->wire : SML_WIRE_INT32,
 		.n_ranks = rank->n_ranks,
 		.seed = options->seed,
 	};
@@ -193,9 +194,10 @@ static int run_all(struct rank *rank)
 {
 	int error = 0;
 
-	for (enum sml_type type = SML_FLOAT32; type <= SML_INT32; type++) {
+	for (enum sml_type type = SML_FLOAT32; type < BENCH_TYPES; type++) {
 		for (enum sml_op op = SML_SUM; op <= SML_MIN && !error; op++) {
-			if (rank->options->types >> type & 1 && rank->options->ops >> op & 1)
+			if (rank->options->types >> type & 1 && rank->options->ops >> op & 1 &&
+			    bench_type_has_op(type, op))
 				error = run_sizes(rank, type, op);
 		}
 	}

@@ -19,6 +19,8 @@ struct bench_report {
 
 static const char *wire_name(enum sml_wire wire)
 {
+	if (wire == SML_WIRE_DEFAULT)
+		return "int64";
 	return wire == SML_WIRE_INT16 ? "int16" : "int32";
 }
 
@@ -36,7 +38,8 @@ struct bench_report *bench_report_open(const struct bench_options *options, unsi
 	report->options = options;
 	report->n_ranks = n_ranks;
 	printf("# switchml %s: %u ranks, floats as %s, %u calls measured after %u, %u checked\n",
-	       SML_VERSION_STRING, n_ranks, wire_name(options->wire), options->iterations,
+	       SML_VERSION_STRING, n_ranks,
+	       wire_name(options->wire ? options->wire : SML_WIRE_INT32), options->iterations,
 	       options->warmups, options->checks);
 	printf("# %64s %58s\n", "out-of-place", "in-place");
 	printf("#%11s %11s %8s %6s", "size", "count", "type", "redop");
@@ -113,14 +116,15 @@ void bench_report_row(struct bench_report *report, const struct bench_case *this
 static int write_json(struct bench_report *report, double busbw)
 {
 	const struct bench_options *options = report->options;
-	json_t *all = json_pack(
-		"{s:s, s:i, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:I, s:O}", "version",
-		SML_VERSION_STRING, "ranks", (int)report->n_ranks, "wire", wire_name(options->wire),
-		"iterations", (int)options->iterations, "warmups", (int)options->warmups, "checks",
-		(int)options->checks, "drop_per_million", (int)options->drop,
-		"duplicate_per_million", (int)options->duplicate, "reorder_per_million",
-		(int)options->reorder, "average_busbw_GBps", busbw, "wrong",
-		(json_int_t)report->wrong, "rows", report->rows);
+	json_t *all =
+		json_pack("{s:s, s:i, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:I, s:O}", "version",
+			  SML_VERSION_STRING, "ranks", (int)report->n_ranks, "wire",
+			  wire_name(options->wire ? options->wire : SML_WIRE_INT32), "iterations",
+			  (int)options->iterations, "warmups", (int)options->warmups, "checks",
+			  (int)options->checks, "drop_per_million", (int)options->drop,
+			  "duplicate_per_million", (int)options->duplicate, "reorder_per_million",
+			  (int)options->reorder, "average_busbw_GBps", busbw, "wrong",
+			  (json_int_t)report->wrong, "rows", report->rows);
 	int failed = !all || json_dump_file(all, options->json, JSON_INDENT(1)) < 0;
 
 	if (failed)

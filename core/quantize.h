@@ -63,6 +63,19 @@ void sml_int32_encode(const void *elements, size_t count, void *lanes);
 void sml_int32_decode(const void *lanes, size_t count, unsigned divisor, void *elements);
 
 /*
+ * Integers of 8 and 16 bits. For SUM, MAX and, with minimum, MIN in a lane each; a
+ * divisor goes with SUM alone. In pairs (the packed int16 of quantizing) sums are exact
+ * modulo 2^16, and an average is right where no sum leaves int16.
+ */
+void sml_narrow_encode(enum sml_type type, const void *elements, size_t count, bool minimum,
+		       void *lanes);
+void sml_narrow_decode(enum sml_type type, const void *lanes, size_t count, bool minimum,
+		       unsigned divisor, void *elements);
+void sml_narrow_encode_pairs(enum sml_type type, const void *elements, size_t count, void *lanes);
+void sml_narrow_decode_pairs(enum sml_type type, const void *lanes, size_t count, unsigned divisor,
+			     void *elements);
+
+/*
  * Small float tensors: each rank's elements as float32 bits in lanes of its
  * own (rank * count on), all others zero: a SUM of integers gathers them.
  * sml_gather_reduce() adds them in rank order in double precision. An element

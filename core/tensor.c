@@ -3,6 +3,7 @@
 #include "core/tensor.h"
 
 #include "core/quantize.h"
+#include "core/wide.h"
 
 /* float32 that half a second-level cache or so holds. */
 #define BLOCK_ELEMENTS (128u << 10)
@@ -14,58 +15,114 @@ static uint64_t div_up(uint64_t a, uint64_t b)
 	return (a + b - 1) / b;
 }
 
-static bool is_float(enum sml_type type)
+static bool is_narrow(enum sml_type type)
 {
-	return type == SML_FLOAT32 || type == SML_FLOAT16 || type == SML_BFLOAT16;
+	return type == SML_UINT8 || type == SML_INT8 || type == SML_INT16 || type == SML_BOOL;
 }
 
 size_t sml_element_bytes(enum sml_type type)
 {
 	switch (type) {
+	case SML_FLOAT64:
+	case SML_INT64:
+		return 8;
 	case SML_FLOAT32:
 	case SML_INT32:
 		return 4;
 	case SML_FLOAT16:
 	case SML_BFLOAT16:
+	case SML_INT16:
 		return 2;
 	case SML_BYTE:
+	case SML_UINT8:
+	case SML_INT8:
+	case SML_BOOL:
 		return 1;
 	}
 	return 0;
 }
 
-static enum sml_coding coding_of(const struct sml_tensor_spec *spec)
+/*
+ * The sum of n narrow integers in 16 bits is right modulo 2^16, which is enough for SUM.
+ * An average needs the sum itself.
+ */
+static bool fits_halves(const struct sml_tensor_spec *spec, unsigned n_ranks)
 {
-	if (spec->type == SML_BYTE)
+	return is_narrow(spec->type) &&
+	       (spec->op == SML_SUM || (spec->type != SML_INT16 && n_ranks * 255 <= INT16_MAX));
+}
+
+static enum sml_coding coding_of(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
+{
+	bool ordered = spec->op == SML_MAX || spec->op == SML_MIN;
+
+	switch (spec->type) {
+	case SML_BYTE:
 		return SML_CODE_BYTES;
-	if (spec->op == SML_MAX || spec->op == SML_MIN)
+	case SML_INT64:
+		return ordered ? SML_CODE_PAIR : SML_CODE_LIMBS;
+	case SML_FLOAT64:
+		if (ordered)
+			return SML_CODE_PAIR;
+		return spec->wire == SML_WIRE_INT64 ? SML_CODE_LIMBS : SML_CODE_FLOAT;
+	case SML_FLOAT32:
+	case SML_FLOAT16:
+	case SML_BFLOAT16:
+		return ordered ? SML_CODE_ORDER : SML_CODE_FLOAT;
+	case SML_INT32:
+	case SML_UINT8:
+	case SML_INT8:
+	case SML_INT16:
+	case SML_BOOL:
+		break;
+	}
+	if (ordered)
 		return SML_CODE_ORDER;
-	return is_float(spec->type) ? SML_CODE_FLOAT : SML_CODE_INTEGER;
+	return fits_halves(spec, shape->n_ranks) ? SML_CODE_HALVES : SML_CODE_INTEGER;
 }
 
-static bool packs_int16(const struct sml_tensor_spec *spec)
+static bool has_exponents(const struct sml_tensor_spec *spec, enum sml_coding coding)
 {
-	return coding_of(spec) == SML_CODE_FLOAT && spec->wire == SML_WIRE_INT16;
+	return coding == SML_CODE_FLOAT || (coding == SML_CODE_LIMBS && spec->type == SML_FLOAT64);
 }
 
-static uint32_t elements_per_chunk(const struct sml_tensor_spec *spec, uint32_t lanes)
+static bool packs_halves(const struct sml_tensor_spec *spec, enum sml_coding coding)
 {
-	if (spec->type == SML_BYTE)
-		return 4 * lanes;
-	return packs_int16(spec) ? 2 * lanes : lanes;
+	return coding == SML_CODE_HALVES ||
+	       (coding == SML_CODE_FLOAT && spec->wire == SML_WIRE_INT16);
+}
+
+static uint32_t elements_per_chunk(const struct sml_tensor_spec *spec,
+				   const struct sml_shape *shape)
+{
+	enum sml_coding coding = coding_of(spec, shape);
+
+	if (coding == SML_CODE_BYTES)
+		return 4u * shape->lanes;
+	if (coding == SML_CODE_LIMBS)
+		return shape->lanes / SML_LIMBS;
+	return packs_halves(spec, coding) ? 2u * shape->lanes : shape->lanes;
+}
+
+/* Lanes of an element whose bits are gathered as they are. */
+static uint32_t gathered_lanes(enum sml_type type)
+{
+	return type == SML_FLOAT64 ? 2 : 1;
 }
 
 static enum sml_form form_of(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
 {
-	enum sml_coding coding = coding_of(spec);
+	enum sml_coding coding = coding_of(spec, shape);
+	uint32_t gathered = shape->lanes / shape->n_ranks / gathered_lanes(spec->type);
 
 	if (spec->count == 0)
 		return SML_FORM_EMPTY;
-	if (coding == SML_CODE_FLOAT)
-		return spec->count <= shape->lanes / shape->n_ranks ? SML_FORM_GATHER
-								    : SML_FORM_EXPONENT;
-	return spec->count <= elements_per_chunk(spec, shape->lanes) ? SML_FORM_SMALL
-								     : SML_FORM_PLAIN;
+	if (has_exponents(spec, coding))
+		return spec->count <= gathered ? SML_FORM_GATHER : SML_FORM_EXPONENT;
+	/* A pair's lower halves depend on the upper ones: it takes two packets at least. */
+	return coding != SML_CODE_PAIR && spec->count <= elements_per_chunk(spec, shape)
+		       ? SML_FORM_SMALL
+		       : SML_FORM_PLAIN;
 }
 
 static uint32_t n_data_chunks(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
@@ -74,7 +131,8 @@ static uint32_t n_data_chunks(const struct sml_tensor_spec *spec, const struct s
 
 	if (form != SML_FORM_EXPONENT && form != SML_FORM_PLAIN)
 		return 0;
-	return (uint32_t)div_up(spec->count, elements_per_chunk(spec, shape->lanes));
+	return (uint32_t)div_up(spec->count, elements_per_chunk(spec, shape)) *
+	       (coding_of(spec, shape) == SML_CODE_PAIR ? 2 : 1);
 }
 
 uint32_t sml_tensor_block_chunks(uint32_t lanes)
@@ -107,11 +165,20 @@ static uint32_t digest_of(const struct sml_tensor_spec *spec, uint32_t number)
 	return sml_hash_step(hash, spec->root);
 }
 
+/* Exponents, or the upper halves of a pair's results. */
+static size_t numbers_bytes(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
+{
+	bool pair = coding_of(spec, shape) == SML_CODE_PAIR;
+
+	return ROUND_UP_8(4 * (pair ? (size_t)spec->count : n_data_chunks(spec, shape)));
+}
+
 size_t sml_tensor_memory_bytes(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
 {
 	size_t data = n_data_chunks(spec, shape);
 
-	return ROUND_UP_8(4 * data) + ROUND_UP_8(data) + ROUND_UP_8(n_head_chunks(spec, shape));
+	return numbers_bytes(spec, shape) + ROUND_UP_8(data) +
+	       ROUND_UP_8(n_head_chunks(spec, shape));
 }
 
 void sml_tensor_init(struct sml_tensor *tensor, const struct sml_tensor_spec *spec,
@@ -125,18 +192,19 @@ void sml_tensor_init(struct sml_tensor *tensor, const struct sml_tensor_spec *sp
 		.spec = *spec,
 		.shape = *shape,
 		.form = form_of(spec, shape),
-		.coding = coding_of(spec),
+		.coding = coding_of(spec, shape),
 		.number = sequence->number,
 		.digest = digest_of(spec, sequence->number),
-		.elements_per_chunk = elements_per_chunk(spec, shape->lanes),
+		.elements_per_chunk = elements_per_chunk(spec, shape),
 		.block_chunks = sml_tensor_block_chunks(shape->lanes),
 		.window = {{(uint32_t)sequence->next[SML_HEAD], n_head},
 			   {(uint32_t)sequence->next[SML_DATA], n_data}},
 		.first = {sequence->next[SML_HEAD], sequence->next[SML_DATA]},
 		.exponents = memory,
+		.highs = memory,
 		.left = n_head + n_data,
 	};
-	tensor->progress[SML_DATA] = bytes + ROUND_UP_8(4 * (size_t)n_data);
+	tensor->progress[SML_DATA] = bytes + numbers_bytes(spec, shape);
 	tensor->progress[SML_HEAD] = tensor->progress[SML_DATA] + ROUND_UP_8(n_data);
 	__builtin_memset(tensor->progress[SML_DATA], SML_CHUNK_NEW, n_data);
 	__builtin_memset(tensor->progress[SML_HEAD], SML_CHUNK_NEW, n_head);
@@ -184,10 +252,22 @@ void sml_tensor_release(struct sml_tensor *tensor, enum sml_stream_id stream, ui
 		__atomic_store_n(&tensor->progress[stream][index], SML_CHUNK_NEW, __ATOMIC_RELEASE);
 }
 
+/* Of a pair: does the data chunk carry upper halves? */
+static bool is_upper(const struct sml_tensor *tensor, uint32_t index)
+{
+	return index < tensor->window[SML_DATA].count / 2;
+}
+
 bool sml_tensor_chunk_is_ready(const struct sml_tensor *tensor, enum sml_stream_id stream,
 			       uint32_t index)
 {
-	if (stream == SML_HEAD || tensor->form != SML_FORM_EXPONENT)
+	if (stream == SML_HEAD)
+		return true;
+	if (tensor->coding == SML_CODE_PAIR)
+		return is_upper(tensor, index) ||
+		       sml_tensor_chunk_is_done(tensor, SML_DATA,
+						index - tensor->window[SML_DATA].count / 2);
+	if (tensor->form != SML_FORM_EXPONENT)
 		return true;
 	return sml_tensor_chunk_is_done(tensor, SML_HEAD, index / tensor->block_chunks);
 }
@@ -197,6 +277,12 @@ static uint32_t chunk_elements(const struct sml_tensor *tensor, uint32_t index, 
 {
 	uint64_t left;
 
+	if (tensor->form == SML_FORM_GATHER) {
+		*first = 0;
+		return (uint32_t)tensor->spec.count;
+	}
+	if (tensor->coding == SML_CODE_PAIR && !is_upper(tensor, index))
+		index -= tensor->window[SML_DATA].count / 2;
 	*first = (uint64_t)index * tensor->elements_per_chunk;
 	left = tensor->spec.count - *first;
 	return left < tensor->elements_per_chunk ? (uint32_t)left : tensor->elements_per_chunk;
@@ -216,7 +302,9 @@ static uint32_t lanes_of_elements(const struct sml_tensor *tensor, uint32_t coun
 {
 	if (tensor->coding == SML_CODE_BYTES)
 		return (count + 3) / 4;
-	return packs_int16(&tensor->spec) ? (count + 1) / 2 : count;
+	if (tensor->coding == SML_CODE_LIMBS)
+		return SML_LIMBS * count;
+	return packs_halves(&tensor->spec, tensor->coding) ? (count + 1) / 2 : count;
 }
 
 static uint32_t lanes_used(const struct sml_tensor *tensor, enum sml_stream_id stream,
@@ -230,7 +318,8 @@ static uint32_t lanes_used(const struct sml_tensor *tensor, enum sml_stream_id s
 	if (tensor->form == SML_FORM_EXPONENT)
 		return block_chunks(tensor, index, &first_chunk);
 	if (tensor->form == SML_FORM_GATHER)
-		return (uint32_t)tensor->spec.count * tensor->shape.n_ranks;
+		return (uint32_t)tensor->spec.count * tensor->shape.n_ranks *
+		       gathered_lanes(tensor->spec.type);
 	return 0;
 }
 
@@ -242,35 +331,68 @@ void sml_tensor_describe_chunk(const struct sml_tensor *tensor, enum sml_stream_
 
 	out->lanes =
 		(uint16_t)sml_lanes_round(lanes_used(tensor, stream, index), tensor->shape.lanes);
-	out->op = exponents || (elements && tensor->coding == SML_CODE_ORDER) ? SML_LANE_MAX
-									      : SML_LANE_SUM;
-	out->lane_kind = stream == SML_DATA && packs_int16(&tensor->spec) ? SML_LANE_INT16_PAIR
-									  : SML_LANE_INT32;
+	bool ordered = tensor->coding == SML_CODE_ORDER || tensor->coding == SML_CODE_PAIR;
+
+	out->op = exponents || (elements && ordered) ? SML_LANE_MAX : SML_LANE_SUM;
+	out->lane_kind = elements && packs_halves(&tensor->spec, tensor->coding)
+				 ? SML_LANE_INT16_PAIR
+				 : SML_LANE_INT32;
 	out->digest = sml_hash_step(tensor->digest, index << 1 | (uint32_t)stream);
 }
 
 /* ---- filling ---- */
 
-static void encode(const struct sml_tensor *tensor, uint32_t index, const void *elements,
-		   uint32_t count, uint8_t *lanes)
+static void encode_floats(const struct sml_tensor *tensor, uint32_t index, const void *elements,
+			  uint32_t count, uint8_t *lanes)
+{
+	bool narrow = packs_halves(&tensor->spec, tensor->coding);
+	int32_t exponent = tensor->exponents[index];
+	unsigned n_ranks = tensor->shape.n_ranks;
+
+	if (tensor->spec.type == SML_FLOAT64)
+		(narrow ? sml_double_quantize_int16
+			: sml_double_quantize_int32)(elements, count, exponent, n_ranks, lanes);
+	else
+		(narrow ? sml_quantize_int16 : sml_quantize_int32)(tensor->spec.type, elements,
+								   count, exponent, n_ranks, lanes);
+}
+
+static void encode(const struct sml_tensor *tensor, uint32_t index, uint64_t first,
+		   const void *elements, uint32_t count, uint8_t *lanes)
 {
 	enum sml_type type = tensor->spec.type;
-	unsigned n_ranks = tensor->shape.n_ranks;
+	bool minimum = tensor->spec.op == SML_MIN;
 
 	switch (tensor->coding) {
 	case SML_CODE_FLOAT:
-		if (packs_int16(&tensor->spec))
-			sml_quantize_int16(type, elements, count, tensor->exponents[index], n_ranks,
-					   lanes);
+		encode_floats(tensor, index, elements, count, lanes);
+		break;
+	case SML_CODE_LIMBS:
+		if (type == SML_FLOAT64)
+			sml_double_to_limbs(elements, count, tensor->exponents[index], lanes);
 		else
-			sml_quantize_int32(type, elements, count, tensor->exponents[index], n_ranks,
-					   lanes);
+			sml_int64_to_limbs(elements, count, lanes);
 		break;
 	case SML_CODE_ORDER:
-		sml_order_encode(type, elements, count, tensor->spec.op == SML_MIN, lanes);
+		if (is_narrow(type))
+			sml_narrow_encode(type, elements, count, minimum, lanes);
+		else
+			sml_order_encode(type, elements, count, minimum, lanes);
+		break;
+	case SML_CODE_PAIR:
+		if (is_upper(tensor, index))
+			sml_pair_high(type, elements, count, minimum, lanes);
+		else
+			sml_pair_low(type, elements, count, minimum, tensor->highs + first, lanes);
 		break;
 	case SML_CODE_INTEGER:
-		sml_int32_encode(elements, count, lanes);
+		if (is_narrow(type))
+			sml_narrow_encode(type, elements, count, false, lanes);
+		else
+			sml_int32_encode(elements, count, lanes);
+		break;
+	case SML_CODE_HALVES:
+		sml_narrow_encode_pairs(type, elements, count, lanes);
 		break;
 	case SML_CODE_BYTES:
 		__builtin_memcpy(lanes, elements, count);
@@ -299,7 +421,7 @@ static void fill_elements(struct sml_tensor *tensor, uint32_t index, uint32_t n_
 		if (tensor->coding == SML_CODE_BYTES)
 			used = count;
 		__builtin_memset(lanes + used, 0, 4 * n_lanes - used);
-		encode(tensor, index,
+		encode(tensor, index, first,
 		       (const uint8_t *)spec->send +
 			       (first - spec->send_first) * sml_element_bytes(spec->type),
 		       count, lanes);
@@ -323,9 +445,12 @@ static void measure_block(struct sml_tensor *tensor, uint32_t head_index)
 		uint64_t first;
 		uint32_t count = chunk_elements(tensor, i, &first);
 
+		const uint8_t *elements = (const uint8_t *)tensor->spec.send + first * bytes;
+
 		tensor->exponents[i] =
-			sml_exponent_of(tensor->spec.type,
-					(const uint8_t *)tensor->spec.send + first * bytes, count);
+			tensor->spec.type == SML_FLOAT64
+				? sml_double_exponent_of(elements, count)
+				: sml_exponent_of(tensor->spec.type, elements, count);
 	}
 }
 
@@ -349,10 +474,13 @@ static void fill_exponents(struct sml_tensor *tensor, uint32_t index, uint32_t n
 static void fill_gather(struct sml_tensor *tensor, uint32_t n_lanes, uint8_t *lanes)
 {
 	uint32_t count = (uint32_t)tensor->spec.count;
+	uint8_t *own = lanes + 4 * count * gathered_lanes(tensor->spec.type) * tensor->shape.rank;
 
 	__builtin_memset(lanes, 0, 4 * n_lanes);
-	sml_gather_encode(tensor->spec.type, tensor->spec.send, count,
-			  lanes + 4 * count * tensor->shape.rank);
+	if (tensor->spec.type == SML_FLOAT64)
+		sml_double_gather_encode(tensor->spec.send, count, own);
+	else
+		sml_gather_encode(tensor->spec.type, tensor->spec.send, count, own);
 }
 
 void sml_tensor_fill(struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t index,
@@ -370,29 +498,70 @@ void sml_tensor_fill(struct sml_tensor *tensor, enum sml_stream_id stream, uint3
 
 /* ---- taking ---- */
 
-static void decode(const struct sml_tensor *tensor, uint32_t index, const void *lanes,
-		   uint32_t count, void *elements)
+static void decode_floats(const struct sml_tensor *tensor, uint32_t index, const void *lanes,
+			  uint32_t count, unsigned divisor, void *elements)
+{
+	bool narrow = packs_halves(&tensor->spec, tensor->coding);
+	int32_t exponent = tensor->exponents[index];
+	unsigned n_ranks = tensor->shape.n_ranks;
+
+	if (tensor->spec.type == SML_FLOAT64)
+		(narrow ? sml_double_dequantize_int16 : sml_double_dequantize_int32)(
+			lanes, count, exponent, n_ranks, divisor, elements);
+	else
+		(narrow ? sml_dequantize_int16 : sml_dequantize_int32)(
+			tensor->spec.type, lanes, count, exponent, n_ranks, divisor, elements);
+}
+
+static void gather(const struct sml_tensor *tensor, const void *lanes, uint32_t count,
+		   unsigned divisor, void *elements)
+{
+	if (tensor->spec.type == SML_FLOAT64)
+		sml_double_gather_reduce(lanes, count, tensor->shape.n_ranks, divisor, elements);
+	else
+		sml_gather_reduce(tensor->spec.type, lanes, count, tensor->shape.n_ranks, divisor,
+				  elements);
+}
+
+static void decode(const struct sml_tensor *tensor, uint32_t index, uint64_t first,
+		   const void *lanes, uint32_t count, void *elements)
 {
 	enum sml_type type = tensor->spec.type;
-	unsigned n_ranks = tensor->shape.n_ranks;
-	unsigned divisor = tensor->spec.op == SML_AVG ? n_ranks : 1;
+	bool minimum = tensor->spec.op == SML_MIN;
+	unsigned divisor = tensor->spec.op == SML_AVG ? tensor->shape.n_ranks : 1;
 
+	if (tensor->form == SML_FORM_GATHER) {
+		gather(tensor, lanes, count, divisor, elements);
+		return;
+	}
 	switch (tensor->coding) {
 	case SML_CODE_FLOAT:
-		if (tensor->form == SML_FORM_GATHER)
-			sml_gather_reduce(type, lanes, count, n_ranks, divisor, elements);
-		else if (packs_int16(&tensor->spec))
-			sml_dequantize_int16(type, lanes, count, tensor->exponents[index], n_ranks,
-					     divisor, elements);
+		decode_floats(tensor, index, lanes, count, divisor, elements);
+		break;
+	case SML_CODE_LIMBS:
+		if (type == SML_FLOAT64)
+			sml_double_from_limbs(lanes, count, tensor->exponents[index], divisor,
+					      elements);
 		else
-			sml_dequantize_int32(type, lanes, count, tensor->exponents[index], n_ranks,
-					     divisor, elements);
+			sml_int64_from_limbs(lanes, count, divisor, elements);
 		break;
 	case SML_CODE_ORDER:
-		sml_order_decode(type, lanes, count, tensor->spec.op == SML_MIN, elements);
+		if (is_narrow(type))
+			sml_narrow_decode(type, lanes, count, minimum, 1, elements);
+		else
+			sml_order_decode(type, lanes, count, minimum, elements);
+		break;
+	case SML_CODE_PAIR:
+		sml_pair_decode(type, tensor->highs + first, lanes, count, minimum, elements);
 		break;
 	case SML_CODE_INTEGER:
-		sml_int32_decode(lanes, count, divisor, elements);
+		if (is_narrow(type))
+			sml_narrow_decode(type, lanes, count, false, divisor, elements);
+		else
+			sml_int32_decode(lanes, count, divisor, elements);
+		break;
+	case SML_CODE_HALVES:
+		sml_narrow_decode_pairs(type, lanes, count, divisor, elements);
 		break;
 	case SML_CODE_BYTES:
 		__builtin_memcpy(elements, lanes, count);
@@ -410,16 +579,22 @@ static void take_elements(const struct sml_tensor *tensor, uint32_t index, const
 	uint32_t count = chunk_elements(tensor, index, &first);
 	uint8_t *recv = spec->recv;
 
+	/* All of them: this rank contributes lower halves of elements that it does not want. */
+	if (tensor->coding == SML_CODE_PAIR && is_upper(tensor, index)) {
+		sml_pair_keep_highs(lanes, count, tensor->highs + first);
+		return;
+	}
 	from = first > spec->recv_first ? first : spec->recv_first;
 	to = first + count < end ? first + count : end;
 	if (from >= to)
 		return;
 	if (from == first && to == first + count) {
-		decode(tensor, index, lanes, count, recv + (first - spec->recv_first) * bytes);
+		decode(tensor, index, first, lanes, count,
+		       recv + (first - spec->recv_first) * bytes);
 	} else {
-		uint8_t whole[4 * 2 * SML_MAX_LANES] __attribute__((aligned(8)));
+		uint8_t whole[8 * SML_MAX_LANES] __attribute__((aligned(8)));
 
-		decode(tensor, index, lanes, count, whole);
+		decode(tensor, index, first, lanes, count, whole);
 		__builtin_memcpy(recv + (from - spec->recv_first) * bytes,
 				 whole + (from - first) * bytes, (to - from) * bytes);
 	}

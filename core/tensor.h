@@ -12,6 +12,10 @@
  *	            their exponents, op MAX
  *	PLAIN       one, without lanes                  the elements
  *
+ * MAX and MIN of 64-bit elements are PLAIN with twice the data chunks: the first half
+ * carries the elements' upper halves, the second half the lower ones (wide.h). A chunk of
+ * the second half can be sent when its chunk of the first half is done.
+ *
  * Shared by all shards of a worker. Each chunk is served by one shard, so its
  * done byte and its part of the buffers have one writer; what crosses shards
  * is atomic.
@@ -69,7 +73,15 @@ enum sml_form {
 	SML_FORM_PLAIN
 };
 
-enum sml_coding { SML_CODE_FLOAT, SML_CODE_ORDER, SML_CODE_INTEGER, SML_CODE_BYTES };
+enum sml_coding {
+	SML_CODE_FLOAT,	  /* block floating point in a lane or half a lane */
+	SML_CODE_LIMBS,	  /* float64 and int64: three lanes */
+	SML_CODE_ORDER,	  /* MAX and MIN */
+	SML_CODE_PAIR,	  /* MAX and MIN of 64 bits */
+	SML_CODE_INTEGER, /* of at most 32 bits, a lane each */
+	SML_CODE_HALVES,  /* of at most 16 bits, two to a lane */
+	SML_CODE_BYTES
+};
 
 /*
  * A chunk on its way. It is CLAIMED by the one slot that sends it, and only a
@@ -116,6 +128,7 @@ struct sml_tensor {
 	 * release order after its exponents; data chunks load it with acquire.
 	 */
 	int32_t *exponents;
+	int32_t *highs; /* SML_CODE_PAIR: the largest upper halves, in place of exponents */
 	uint8_t *progress[SML_STREAMS]; /* atomic: enum sml_chunk_progress */
 	uint32_t left;			/* atomic: chunks of both streams still missing */
 

@@ -87,13 +87,21 @@ enum sml_type {
 	SML_FLOAT16 = 1,  /* IEEE 754 binary16, as uint16_t in memory */
 	SML_BFLOAT16 = 2, /* upper half of a float32, as uint16_t in memory */
 	SML_INT32 = 3,
-	SML_BYTE = 4 /* for broadcast and all-gather only: no arithmetic */
+	SML_BYTE = 4, /* for broadcast and all-gather only: no arithmetic */
+	SML_FLOAT64 = 5,
+	SML_INT64 = 6,
+	SML_UINT8 = 7,
+	SML_INT8 = 8,
+	SML_INT16 = 9,
+	SML_BOOL = 10 /* one byte, 0 or not: SUM and MAX are "or", MIN is "and" */
 };
 
 /*
- * How elements are combined. SUM of int32 wraps around; AVG of int32 is the
- * (wrapped) sum divided by the number of ranks, rounded toward zero. MAX and
- * MIN are exact for every type. A NaN on any rank makes that element NaN.
+ * How elements are combined. SUM of integers wraps around at their own width. AVG of
+ * int32 and int64 is the (wrapped) sum divided by the number of ranks, rounded toward
+ * zero; that of narrower integers is exact before the division. AVG of SML_BOOL does
+ * not exist. MAX and MIN are exact for every type. A NaN on any rank makes that element
+ * NaN.
  */
 enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
 
@@ -104,8 +112,18 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
  * about that of a float32 sum for elements of similar size, but an element below
  * 2^-29 of the block's largest vanishes. int16 halves the bytes and has errors of
  * about 2^-12. docs/numbers.md derives the bounds. Integers are never rounded.
+ *
+ * float64 travels with 63 bits below the block's largest exponent, whatever the context's
+ * wire: the sum is exact for elements within 2^10 of the block's largest, and is rounded
+ * once. A call that asks for int32 or int16 in its options gets that accuracy instead,
+ * for a third or a sixth of the bytes.
  */
-enum sml_wire { SML_WIRE_DEFAULT = 0, SML_WIRE_INT32 = 1, SML_WIRE_INT16 = 2 };
+enum sml_wire {
+	SML_WIRE_DEFAULT = 0,
+	SML_WIRE_INT32 = 1,
+	SML_WIRE_INT16 = 2,
+	SML_WIRE_INT64 = 3 /* float64 only, and its default: 12 bytes for each element */
+};
 
 /*
  * How packets travel to and from a switch: by UDP sockets, or by AF_XDP sockets,
@@ -219,7 +237,7 @@ SML_API size_t sml_type_size(enum sml_type type);
 
 /* Settings for one call, in place of the context's. Zero-fill it first. */
 struct sml_options {
-	enum sml_wire wire; /* SML_WIRE_DEFAULT: the context's */
+	enum sml_wire wire; /* SML_WIRE_DEFAULT: the context's; for float64, INT64 */
 };
 
 /*

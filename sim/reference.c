@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/quantize.h"
+#include "core/wide.h"
 
 static float draw_float(struct gen *gen, uint32_t range)
 {
@@ -16,6 +17,14 @@ static float draw_float(struct gen *gen, uint32_t range)
 	if (gen_chance(gen, 1, 4000))
 		return gen_chance(gen, 1, 2) ? (float)INFINITY : (float)NAN;
 	return ldexpf((float)mantissa, exponent - 20);
+}
+
+/* 53 bits of mantissa. */
+static double draw_double(struct gen *gen, uint32_t range)
+{
+	double tail = (double)gen_below(gen, 1u << 22) * 0x1p-43;
+
+	return (double)draw_float(gen, range) * (1 + tail);
 }
 
 static uint16_t to_half(enum sml_type type, float value)
@@ -44,16 +53,78 @@ void sim_input(const struct sim_world *world, uint32_t call, uint32_t rank, void
 		uint16_t half;
 		float value;
 
-		if (c->type == SML_FLOAT32) {
+		if (c->type == SML_FLOAT64) {
+			double wide = draw_double(&gen, range);
+
+			memcpy(place, &wide, 8);
+		} else if (bytes == 8) {
+			uint64_t both = (uint64_t)word << 32 | gen_below(&gen, UINT32_MAX);
+
+			memcpy(place, &both, 8);
+		} else if (c->type == SML_FLOAT32) {
 			value = draw_float(&gen, range);
 			memcpy(place, &value, 4);
-		} else if (bytes == 2) {
+		} else if (c->type == SML_FLOAT16 || c->type == SML_BFLOAT16) {
 			half = to_half(c->type, draw_float(&gen, 12));
 			memcpy(place, &half, 2);
 		} else {
 			memcpy(place, &word, bytes);
 		}
 	}
+}
+
+static int32_t exponent_of(enum sml_type type, const void *elements, uint32_t count)
+{
+	return type == SML_FLOAT64 ? sml_double_exponent_of(elements, count)
+				   : sml_exponent_of(type, elements, count);
+}
+
+/* One chunk of float64 on its own wire, without limbs: in integers of 128 bits. */
+static void reference_double_block(const struct sim_call *call, uint32_t count, unsigned n_ranks,
+				   int32_t exponent, const void *const *elements, double *result)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		__extension__ __int128 sum = 0;
+
+		if (exponent == SML_EXPONENT_ZERO || exponent == SML_EXPONENT_NONFINITE) {
+			result[i] = exponent == SML_EXPONENT_ZERO ? 0 : (double)NAN;
+			continue;
+		}
+		for (unsigned r = 0; r < n_ranks; r++) {
+			double value;
+
+			memcpy(&value, (const uint8_t *)elements[r] + 8 * i, 8);
+			sum += (int64_t)rint(ldexp(value, 63 - exponent));
+		}
+		result[i] = ldexp((double)sum / (call->op == SML_AVG ? n_ranks : 1), exponent - 63);
+	}
+}
+
+static void to_lanes(const struct sim_call *call, const void *elements, uint32_t count,
+		     int32_t exponent, unsigned n_ranks, void *lanes)
+{
+	bool narrow = call->wire == SML_WIRE_INT16;
+
+	if (call->type == SML_FLOAT64)
+		(narrow ? sml_double_quantize_int16
+			: sml_double_quantize_int32)(elements, count, exponent, n_ranks, lanes);
+	else
+		(narrow ? sml_quantize_int16 : sml_quantize_int32)(call->type, elements, count,
+								   exponent, n_ranks, lanes);
+}
+
+static void from_lanes(const struct sim_call *call, const void *lanes, uint32_t count,
+		       int32_t exponent, unsigned n_ranks, void *result)
+{
+	bool narrow = call->wire == SML_WIRE_INT16;
+	unsigned divisor = call->op == SML_AVG ? n_ranks : 1;
+
+	if (call->type == SML_FLOAT64)
+		(narrow ? sml_double_dequantize_int16 : sml_double_dequantize_int32)(
+			lanes, count, exponent, n_ranks, divisor, result);
+	else
+		(narrow ? sml_dequantize_int16 : sml_dequantize_int32)(
+			call->type, lanes, count, exponent, n_ranks, divisor, result);
 }
 
 /* One chunk in block floating point, ranks one after another. */
@@ -63,17 +134,19 @@ static void reference_block(const struct sim_call *call, uint32_t count, unsigne
 	bool narrow = call->wire == SML_WIRE_INT16;
 	uint32_t n_lanes = narrow ? (count + 1) / 2 : count;
 	uint32_t lanes[2 * SML_MAX_LANES], sums[2 * SML_MAX_LANES] = {0};
-	unsigned divisor = call->op == SML_AVG ? n_ranks : 1;
 	int32_t exponent = SML_EXPONENT_ZERO;
 
 	for (unsigned r = 0; r < n_ranks; r++) {
-		int32_t own = sml_exponent_of(call->type, elements[r], count);
+		int32_t own = exponent_of(call->type, elements[r], count);
 
 		exponent = own > exponent ? own : exponent;
 	}
+	if (call->wire == SML_WIRE_INT64) {
+		reference_double_block(call, count, n_ranks, exponent, elements, result);
+		return;
+	}
 	for (unsigned r = 0; r < n_ranks; r++) {
-		(narrow ? sml_quantize_int16 : sml_quantize_int32)(call->type, elements[r], count,
-								   exponent, n_ranks, lanes);
+		to_lanes(call, elements[r], count, exponent, n_ranks, lanes);
 		for (uint32_t i = 0; i < n_lanes; i++) {
 			uint32_t a = sml_be32(sums[i]), b = sml_be32(lanes[i]);
 			uint32_t sum = a + b;
@@ -84,8 +157,25 @@ static void reference_block(const struct sim_call *call, uint32_t count, unsigne
 			sums[i] = sml_be32(sum);
 		}
 	}
-	(narrow ? sml_dequantize_int16 : sml_dequantize_int32)(call->type, sums, count, exponent,
-							       n_ranks, divisor, result);
+	from_lanes(call, sums, count, exponent, n_ranks, result);
+}
+
+static void reference_gather(const struct sim_call *call, unsigned n_ranks, void *const *inputs,
+			     void *result)
+{
+	uint32_t lanes[SML_MAX_LANES], divisor = call->op == SML_AVG ? n_ranks : 1;
+
+	for (unsigned r = 0; r < n_ranks; r++)
+		if (call->type == SML_FLOAT64)
+			sml_double_gather_encode(inputs[r], call->count,
+						 lanes + 2 * r * call->count);
+		else
+			sml_gather_encode(call->type, inputs[r], call->count,
+					  lanes + r * call->count);
+	if (call->type == SML_FLOAT64)
+		sml_double_gather_reduce(lanes, call->count, n_ranks, divisor, result);
+	else
+		sml_gather_reduce(call->type, lanes, call->count, n_ranks, divisor, result);
 }
 
 static void reference_float_sum(const struct sim_call *call, const struct sml_tensor *tensor,
@@ -95,13 +185,7 @@ static void reference_float_sum(const struct sim_call *call, const struct sml_te
 	const void *parts[SML_MAX_RANKS];
 
 	if (tensor->form == SML_FORM_GATHER) {
-		uint32_t lanes[SML_MAX_LANES];
-
-		for (unsigned r = 0; r < n_ranks; r++)
-			sml_gather_encode(call->type, inputs[r], call->count,
-					  lanes + r * call->count);
-		sml_gather_reduce(call->type, lanes, call->count, n_ranks,
-				  call->op == SML_AVG ? n_ranks : 1, result);
+		reference_gather(call, n_ranks, inputs, result);
 		return;
 	}
 	for (uint32_t first = 0; first < call->count; first += tensor->elements_per_chunk) {
@@ -135,28 +219,74 @@ static float half_to_float(enum sml_type type, uint16_t half)
 	return value;
 }
 
-static float load_float(enum sml_type type, const uint8_t *place)
+static double load_float(enum sml_type type, const uint8_t *place)
 {
 	uint16_t half;
+	double wide;
 	float value;
+
+	if (type == SML_FLOAT64) {
+		memcpy(&wide, place, 8);
+		return wide;
+	}
 
 	if (type == SML_FLOAT32) {
 		memcpy(&value, place, 4);
-		return value;
+		return (double)value;
 	}
 	memcpy(&half, place, 2);
-	return half_to_float(type, half);
+	return (double)half_to_float(type, half);
+}
+
+static bool is_float(enum sml_type type)
+{
+	return type == SML_FLOAT32 || type == SML_FLOAT16 || type == SML_BFLOAT16 ||
+	       type == SML_FLOAT64;
+}
+
+static int64_t load_integer(enum sml_type type, const uint8_t *place)
+{
+	int64_t wide;
+	int32_t word;
+	int16_t half;
+
+	switch (type) {
+	case SML_INT64:
+		memcpy(&wide, place, 8);
+		return wide;
+	case SML_INT16:
+		memcpy(&half, place, 2);
+		return half;
+	case SML_UINT8:
+		return *place;
+	case SML_INT8:
+		return (int8_t)*place;
+	case SML_BOOL:
+		return *place != 0;
+	default:
+		memcpy(&word, place, 4);
+		return word;
+	}
+}
+
+/* Modulo the type's own width. */
+static void store_integer(enum sml_type type, int64_t value, uint8_t *place)
+{
+	if (type == SML_BOOL)
+		value = value != 0;
+	/* The lower bytes come first. */
+	_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the simulator's oracle");
+	memcpy(place, &value, sml_element_bytes(type));
 }
 
 /* Is the element at b above the one at a (for MIN: below)? NaN is above all. */
 static bool wins(const struct sim_call *call, const uint8_t *b, const uint8_t *a)
 {
-	int32_t x, y;
-	float f, g;
+	double f, g;
 
-	if (call->type == SML_INT32) {
-		memcpy(&x, b, 4);
-		memcpy(&y, a, 4);
+	if (!is_float(call->type)) {
+		int64_t x = load_integer(call->type, b), y = load_integer(call->type, a);
+
 		return call->op == SML_MAX ? x > y : x < y;
 	}
 	f = load_float(call->type, b);
@@ -171,24 +301,24 @@ static bool wins(const struct sim_call *call, const uint8_t *b, const uint8_t *a
 static void reference_element(const struct sim_call *call, unsigned n_ranks, void *const *inputs,
 			      size_t at, size_t bytes, uint8_t *result)
 {
-	uint32_t sum = 0, word;
-	int32_t value;
+	uint64_t sum = 0;
+	int64_t value;
 
 	memcpy(result, (const uint8_t *)inputs[0] + at, bytes);
 	if (call->op == SML_MAX || call->op == SML_MIN) {
 		for (unsigned r = 1; r < n_ranks; r++)
 			if (wins(call, (const uint8_t *)inputs[r] + at, result))
 				memcpy(result, (const uint8_t *)inputs[r] + at, bytes);
+		if (call->type == SML_BOOL)
+			*result = *result != 0;
 		return;
 	}
-	for (unsigned r = 0; r < n_ranks; r++) {
-		memcpy(&word, (const uint8_t *)inputs[r] + at, 4);
-		sum += word;
-	}
-	value = (int32_t)sum;
+	for (unsigned r = 0; r < n_ranks; r++)
+		sum += (uint64_t)load_integer(call->type, (const uint8_t *)inputs[r] + at);
+	value = call->type == SML_INT32 ? (int64_t)(int32_t)sum : (int64_t)sum;
 	if (call->op == SML_AVG)
-		value /= (int32_t)n_ranks;
-	memcpy(result, &value, 4);
+		value /= (int64_t)n_ranks;
+	store_integer(call->type, value, result);
 }
 
 void sim_reference(const struct sim_world *world, const struct sim_call *call,
@@ -205,7 +335,7 @@ void sim_reference(const struct sim_world *world, const struct sim_call *call,
 		for (uint32_t r = 0; r < world->n_ranks; r++)
 			memcpy((uint8_t *)result + r * part * bytes,
 			       (const uint8_t *)inputs[r] + r * part * bytes, part * bytes);
-	} else if (tensor->coding == SML_CODE_FLOAT) {
+	} else if (is_float(call->type) && call->op != SML_MAX && call->op != SML_MIN) {
 		reference_float_sum(call, tensor, world->n_ranks, inputs, result);
 	} else {
 		for (uint32_t i = 0; i < call->count; i++)
@@ -220,7 +350,7 @@ bool sim_equal(enum sml_type type, const void *a, const void *b, size_t count)
 
 	if (memcmp(a, b, count * bytes) == 0)
 		return true;
-	if (type == SML_INT32 || type == SML_BYTE)
+	if (!is_float(type))
 		return false;
 	for (size_t i = 0; i < count; i++) {
 		const uint8_t *x = (const uint8_t *)a + i * bytes,

@@ -17,7 +17,14 @@ int sml_check_numbers(struct sml_context *context, enum sml_type type, enum sml_
 					  "bytes cannot be combined: SML_BYTE is for "
 					  "broadcast and all-gather");
 	if (op < SML_SUM || op > SML_MIN)
-		return sml_context_refuse(context, -EINVAL, "operation %d does not exist", (int)op);
+		return sml_context_refuse(context, -EINVAL,
+					  "operation %d does not exist: the switch does SUM, AVG, "
+					  "MAX and MIN; PROD and bitwise operations are for "
+					  "MPI or the framework's own backend",
+					  (int)op);
+	if (type == SML_BOOL && op == SML_AVG)
+		return sml_context_refuse(context, -EINVAL,
+					  "AVG of SML_BOOL does not exist: use SUM, MAX or MIN");
 	return 0;
 }
 
@@ -67,14 +74,17 @@ int sml_check_apart(struct sml_context *context, const void *send, size_t send_b
 }
 
 int sml_check_wire(struct sml_context *context, const struct sml_options *options,
-		   enum sml_wire *wire)
+		   enum sml_type type, enum sml_wire *wire)
 {
-	*wire = context->settings.wire;
+	*wire = type == SML_FLOAT64 ? SML_WIRE_INT64 : context->settings.wire;
 	if (options == NULL || options->wire == SML_WIRE_DEFAULT)
 		return 0;
 	*wire = options->wire;
-	if (*wire != SML_WIRE_INT32 && *wire != SML_WIRE_INT16)
+	if (*wire != SML_WIRE_INT32 && *wire != SML_WIRE_INT16 && *wire != SML_WIRE_INT64)
 		return sml_context_refuse(context, -EINVAL, "wire %d does not exist",
 					  (int)options->wire);
+	if (*wire == SML_WIRE_INT64 && type != SML_FLOAT64)
+		return sml_context_refuse(context, -EINVAL,
+					  "the int64 wire is for SML_FLOAT64 alone");
 	return 0;
 }

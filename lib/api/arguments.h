@@ -22,8 +22,8 @@ int sml_check_buffer(struct sml_context *context, const char *name, const void *
 int sml_check_apart(struct sml_context *context, const void *send, size_t send_bytes,
 		    const void *recv, size_t recv_bytes, const void *in_place);
 
-/* The width that the options, or else the context, ask for. */
+/* The width that the options, or else the type or the context, ask for. */
 int sml_check_wire(struct sml_context *context, const struct sml_options *options,
-		   enum sml_wire *wire);
+		   enum sml_type type, enum sml_wire *wire);
 
 #endif

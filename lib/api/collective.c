@@ -44,7 +44,7 @@ int sml_allreduce_async(struct sml_context *context, const void *send, void *rec
 	    (error = sml_check_buffer(context, "send", send, bytes, type)) ||
 	    (error = sml_check_buffer(context, "recv", recv, bytes, type)) ||
 	    (error = sml_check_apart(context, send, bytes, recv, bytes, send)) ||
-	    (error = sml_check_wire(context, options, &wire)))
+	    (error = sml_check_wire(context, options, type, &wire)))
 		return error;
 	order = (struct sml_order){
 		.spec = {.collective = SML_ALLREDUCE,
@@ -154,7 +154,7 @@ int sml_reduce_scatter_async(struct sml_context *context, const void *send, void
 	    (error = sml_check_buffer(context, "recv", recv, all / n, type)) ||
 	    (error = sml_check_apart(context, send, all, recv, all / n,
 				     (const char *)send + all / n * rank)) ||
-	    (error = sml_check_wire(context, options, &wire)))
+	    (error = sml_check_wire(context, options, type, &wire)))
 		return error;
 	order = (struct sml_order){
 		.spec = {.collective = SML_REDUCE_SCATTER,

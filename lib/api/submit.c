@@ -9,13 +9,17 @@
 
 #include "lib/progress/progress.h"
 
+/* As many elements as a packet has lanes take at most so many chunks of either stream. */
+#define CHUNKS_A_PACKET_OF_ELEMENTS 6
+
 /* 0, or why the job's streams have no room for so large a tensor now. */
 static int reserve_chunks(struct sml_context *context, const struct sml_order *order,
 			  struct sml_request *request)
 {
 	uint64_t *all = &context->requests.chunks;
-	/* At least one element of one byte a lane: an upper bound without overflow. */
-	uint64_t chunks = order->spec.count / context->shape.lanes * 2 + 2;
+	/* Three lanes for an element, and exponents: an upper bound without overflow. */
+	uint64_t chunks = order->spec.count / context->shape.lanes * CHUNKS_A_PACKET_OF_ELEMENTS +
+			  CHUNKS_A_PACKET_OF_ELEMENTS;
 
 	if (__atomic_add_fetch(all, chunks, __ATOMIC_RELAXED) > SML_CHUNKS_MAX) {
 		__atomic_sub_fetch(all, chunks, __ATOMIC_RELAXED);
@@ -23,7 +27,8 @@ static int reserve_chunks(struct sml_context *context, const struct sml_order *o
 					  "%" PRIu64 " elements more are too many: at most %" PRIu64
 					  " can be under way at once",
 					  order->spec.count,
-					  SML_CHUNKS_MAX / 2 * context->shape.lanes);
+					  SML_CHUNKS_MAX / CHUNKS_A_PACKET_OF_ELEMENTS *
+						  context->shape.lanes);
 	}
 	request->chunks = chunks;
 	return 0;

@@ -6,12 +6,14 @@
 
 static const char *const collectives[] = {"all-reduce", "broadcast", "all-gather", "reduce-scatter",
 					  "barrier"};
-static const char *const types[] = {"float32", "float16", "bfloat16", "int32", "byte"};
+static const char *const types[] = {"float32", "float16", "bfloat16", "int32", "byte", "float64",
+				    "int64",   "uint8",	  "int8",     "int16", "bool"};
 static const char *const ops[] = {"sum", "average", "max", "min"};
 
 static bool is_float(enum sml_type type)
 {
-	return type == SML_FLOAT32 || type == SML_FLOAT16 || type == SML_BFLOAT16;
+	return type == SML_FLOAT32 || type == SML_FLOAT16 || type == SML_BFLOAT16 ||
+	       type == SML_FLOAT64;
 }
 
 void sml_history_add(struct sml_history *history, const struct sml_call *call)
@@ -25,6 +27,7 @@ void sml_call_text(const struct sml_call *call, char *text, size_t bytes)
 	const char *type = types[call->type];
 	const char *wire = !is_float(call->type) || call->op == SML_MAX || call->op == SML_MIN ? ""
 			   : call->wire == SML_WIRE_INT16 ? ", int16 wire"
+			   : call->wire == SML_WIRE_INT64 ? ", int64 wire"
 							  : ", int32 wire";
 
 	switch (call->collective) {

@@ -42,10 +42,14 @@ void sml_line_free(struct sml_line *line)
 
 /* ---- results, by whichever way they come ---- */
 
-/* A result that the worker took: of the head stream, others may have waited for it. */
-static bool is_head(const struct sml_shard *shard, const struct sml_header *header)
+/*
+ * May other threads have waited for a result that the worker took? For those of the head
+ * stream, and for upper halves of 64-bit elements, which are of op MAX (core/tensor.h).
+ */
+static bool may_unblock(const struct sml_shard *shard, const struct sml_header *header)
 {
-	return sml_be16(header->slot_be) < shard->worker.config.head_slots;
+	return sml_be16(header->slot_be) < shard->worker.config.head_slots ||
+	       header->op == SML_LANE_MAX;
 }
 
 static void take_result(struct sml_shard *shard, const void *packet, uint32_t length,
@@ -54,7 +58,7 @@ static void take_result(struct sml_shard *shard, const void *packet, uint32_t le
 	enum sml_worker_verdict verdict =
 		sml_worker_receive(&shard->worker, packet, length, now_ns);
 
-	news->heads |= verdict != SML_WORKER_IGNORED && is_head(shard, packet);
+	news->heads |= verdict != SML_WORKER_IGNORED && may_unblock(shard, packet);
 	if (verdict != SML_WORKER_TENSOR)
 		return;
 	news->done++;

@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * float64 and int64: see wide.h. The invariant is quantize.c's: whatever elements,
+ * exponent and lanes are, no conversion leaves its range.
+ *
+ * Only additions, comparisons and products by powers of two of doubles, and conversions
+ * between double and int32: those are what old vector units have, too.
+ */
+#include "core/wide.h"
+
+#include "core/element.h"
+#include "core/multiversion.h"
+#include "core/quantize.h"
+
+#define EXPONENT_MIN (-1073) /* of 2^-1074, the smallest float64 */
+#define EXPONENT_MAX 1024    /* of DBL_MAX */
+#define LIMB_BITS    63	     /* of a block's largest element */
+
+#define DOUBLE_SIGN	0x8000000000000000u
+#define DOUBLE_REST	0x7fffffffffffffffu
+#define DOUBLE_INFINITY 0x7ff0000000000000u
+#define DOUBLE_NAN	0x7ff8000000000000u
+
+typedef uint64_t __attribute__((may_alias)) any_u64;
+typedef double __attribute__((may_alias)) any_double;
+
+SML_INLINE double double_of(uint64_t bits)
+{
+	double value;
+
+	__builtin_memcpy(&value, &bits, sizeof(value));
+	return value;
+}
+
+/* 2^power of a normal double. */
+static double double_power(int32_t power)
+{
+	return double_of((uint64_t)(1023 + power) << 52);
+}
+
+static bool is_ordinary(int32_t exponent)
+{
+	return exponent >= EXPONENT_MIN && exponent <= EXPONENT_MAX;
+}
+
+/* ---- exponents ---- */
+
+SML_MULTIVERSION
+static uint64_t largest_of(const any_u64 *elements, size_t count)
+{
+	int64_t largest = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		int64_t rest = (int64_t)(elements[i] & DOUBLE_REST);
+
+		largest = rest > largest ? rest : largest;
+	}
+	return (uint64_t)largest;
+}
+
+int32_t sml_double_exponent_of(const void *elements, size_t count)
+{
+	uint64_t largest = largest_of(elements, count);
+
+	if (largest == 0)
+		return SML_EXPONENT_ZERO;
+	if (largest >= DOUBLE_INFINITY)
+		return SML_EXPONENT_NONFINITE;
+	if (largest < (uint64_t)1 << 52) /* subnormal, largest * 2^-1074 */
+		return 64 - __builtin_clzll(largest) - 1074;
+	return (int32_t)(largest >> 52) - 1022;
+}
+
+/* ---- to integers ---- */
+
+/*
+ * y = x * 2^power in two halves, each a normal double: exact where power >= 0, and else
+ * rounded only where y comes out as 0 anyway (see quantize.c). limit holds what a liar's
+ * exponent makes of it, and NaN.
+ */
+struct scale {
+	double first, second, limit;
+};
+
+static struct scale scale_of(int32_t power, double limit)
+{
+	int32_t half = power / 2;
+
+	return (struct scale){double_power(half), double_power(power - half), limit};
+}
+
+SML_INLINE double scaled(double x, struct scale scale)
+{
+	double y = x * scale.first * scale.second;
+
+	y = y < scale.limit ? y : scale.limit;
+	return y > -scale.limit ? y : -scale.limit;
+}
+
+/* From 2^52 on a double is an integer; below, 2^52 leaves no room for a fraction. */
+SML_INLINE double round_to_even(double y)
+{
+	double magic = __builtin_copysign(0x1p52, y);
+	double rounded = (y + magic) - magic;
+
+	return __builtin_fabs(y) < 0x1p52 ? rounded : y;
+}
+
+/* Of |z| < 2^51. */
+SML_INLINE double floor_of(double z)
+{
+	double nearest = (z + 0x1.8p52) - 0x1.8p52;
+
+	return nearest - (nearest > z ? 1.0 : 0.0);
+}
+
+/*
+ * |y| < 2^63 is an integer. Each step is exact: y is a multiple of its last bit, and what
+ * is left after taking the upper part away is smaller than 2^53 such bits.
+ */
+SML_MULTIVERSION
+static void split(const any_double *restrict elements, size_t count, struct scale scale,
+		  sml_any_u32 *restrict low, sml_any_u32 *restrict middle,
+		  sml_any_u32 *restrict high)
+{
+	for (size_t i = 0; i < count; i++) {
+		double y = round_to_even(scaled(elements[i], scale));
+		double upper = floor_of(y * 0x1p-43);
+		double rest = y - upper * 0x1p43;
+		double centre = floor_of(rest * 0x1p-22);
+
+		low[i] = sml_be32((uint32_t)(int32_t)(rest - centre * 0x1p22));
+		middle[i] = sml_be32((uint32_t)(int32_t)centre);
+		high[i] = sml_be32((uint32_t)(int32_t)upper);
+	}
+}
+
+/* |x| < 2^E has 53 bits, so |y| <= 2^63 - 2^10: there limit changes nothing. */
+void sml_double_to_limbs(const void *elements, size_t count, int32_t exponent, void *lanes)
+{
+	sml_any_u32 *lane = lanes;
+
+	if (is_ordinary(exponent))
+		split(elements, count, scale_of(LIMB_BITS - exponent, 0x1p63 - 0x1p10), lane,
+		      lane + count, lane + 2 * count);
+	else
+		__builtin_memset(lanes, 0, 4 * SML_LIMBS * count);
+}
+
+/* |y| < 2^31: adding 1.5 * 2^52 rounds to an integer, and leaves it in the last bits. */
+SML_INLINE uint32_t integer_of(double y)
+{
+	return (uint32_t)(int32_t)((y + 0x1.8p52) - 0x1.8p52);
+}
+
+SML_MULTIVERSION
+static void to_int32(const any_double *restrict elements, size_t count, struct scale scale,
+		     sml_any_u32 *restrict lanes)
+{
+	for (size_t i = 0; i < count; i++)
+		lanes[i] = sml_be32(integer_of(scaled(elements[i], scale)));
+}
+
+SML_MULTIVERSION
+static void to_int16(const any_double *restrict elements, size_t count, struct scale scale,
+		     sml_any_u16 *restrict lanes)
+{
+	for (size_t i = 0; i < count; i++)
+		lanes[i] = sml_be16((uint16_t)integer_of(scaled(elements[i], scale)));
+}
+
+/*
+ * Rounding could reach 2^B, and n times that the lane's sign. So the limit is 2^B - 1, at
+ * the price of an error below 1 instead of 1/2 there, as on the int16 wire of float32.
+ */
+static struct scale narrow_scale(int32_t lane_bits, int32_t exponent, unsigned n_ranks)
+{
+	int32_t bits = lane_bits - 1 - (int32_t)sml_headroom_bits(n_ranks);
+
+	return scale_of(bits - exponent, double_power(bits) - 1);
+}
+
+void sml_double_quantize_int32(const void *elements, size_t count, int32_t exponent,
+			       unsigned n_ranks, void *lanes)
+{
+	if (is_ordinary(exponent))
+		to_int32(elements, count, narrow_scale(32, exponent, n_ranks), lanes);
+	else
+		__builtin_memset(lanes, 0, 4 * count);
+}
+
+void sml_double_quantize_int16(const void *elements, size_t count, int32_t exponent,
+			       unsigned n_ranks, void *lanes)
+{
+	if (!is_ordinary(exponent)) {
+		__builtin_memset(lanes, 0, 4 * ((count + 1) / 2));
+		return;
+	}
+	if (count % 2 != 0)
+		((sml_any_u16 *)lanes)[count] = 0;
+	to_int16(elements, count, narrow_scale(16, exponent, n_ranks), lanes);
+}
+
+/* ---- from integers ---- */
+
+/*
+ * What a sum is multiplied by: 2^power / divisor. before is applied to both parts of a
+ * sum, in two steps, and after to their rounded sum. No product is rounded but the last
+ * division: a part is an integer of at most 43 bits or a multiple of 2^43, and power is
+ * never so low that it has bits below the smallest double, for the elements had none.
+ * after keeps sums just below the largest double from a detour by infinity.
+ */
+struct factor {
+	double before, before_too, divisor, after;
+};
+
+static struct factor factor_of(int32_t power, unsigned divisor)
+{
+	const int32_t late = 12;
+
+	sml_assert(divisor >= 1);
+	if (power >= 0)
+		return (struct factor){double_power(power - late), 1, divisor, double_power(late)};
+	return (struct factor){double_power(power / 2), double_power(power - power / 2), divisor,
+			       1};
+}
+
+SML_INLINE double multiplied(double large, double small, struct factor factor)
+{
+	double sum = large * factor.before * factor.before_too +
+		     small * factor.before * factor.before_too;
+
+	return sum / factor.divisor * factor.after;
+}
+
+/* Exact: vector units convert signed integers only. */
+SML_INLINE double unsigned_double(uint32_t lane)
+{
+	return (double)(int32_t)(lane ^ 0x80000000u) + 0x1p31;
+}
+
+/*
+ * The carry of low goes up, so that low < 2^22 again and middle < 2^31 (of 1,024 ranks:
+ * 2^10 (2^21 - 1) + 2^10 - 1). So middle and low together are an integer below 2^53, the
+ * upper part is a multiple of 2^43, both are doubles, and their sum is rounded once.
+ */
+SML_MULTIVERSION
+static void join(const sml_any_u32 *restrict low, const sml_any_u32 *restrict middle,
+		 const sml_any_u32 *restrict high, size_t count, struct factor factor,
+		 any_double *restrict elements)
+{
+	for (size_t i = 0; i < count; i++) {
+		double a = unsigned_double(sml_be32(low[i]));
+		double b = unsigned_double(sml_be32(middle[i]));
+		double c = (double)(int32_t)sml_be32(high[i]);
+		double carry = floor_of(a * 0x1p-22);
+
+		a -= carry * 0x1p22;
+		b += carry;
+		/* + 0: a sum of zero is +0. */
+		elements[i] = multiplied(c * 0x1p43, b * 0x1p22 + a, factor) + 0.0;
+	}
+}
+
+SML_MULTIVERSION
+static void from_int32(const sml_any_u32 *restrict lanes, size_t count, struct factor factor,
+		       any_double *restrict elements)
+{
+	for (size_t i = 0; i < count; i++)
+		elements[i] = multiplied(0, (double)(int32_t)sml_be32(lanes[i]), factor);
+}
+
+SML_MULTIVERSION
+static void from_int16(const sml_any_u16 *restrict lanes, size_t count, struct factor factor,
+		       any_double *restrict elements)
+{
+	for (size_t i = 0; i < count; i++)
+		elements[i] = multiplied(0, (double)(int16_t)sml_be16(lanes[i]), factor);
+}
+
+/* A block without numbers: all zeros or all NaN. */
+static void fill(size_t count, int32_t exponent, void *elements)
+{
+	for (size_t i = 0; i < count; i++)
+		((any_u64 *)elements)[i] = exponent == SML_EXPONENT_ZERO ? 0 : DOUBLE_NAN;
+}
+
+void sml_double_from_limbs(const void *lanes, size_t count, int32_t exponent, unsigned divisor,
+			   void *elements)
+{
+	const sml_any_u32 *lane = lanes;
+
+	if (is_ordinary(exponent))
+		join(lane, lane + count, lane + 2 * count, count,
+		     factor_of(exponent - LIMB_BITS, divisor), elements);
+	else
+		fill(count, exponent, elements);
+}
+
+void sml_double_dequantize_int32(const void *lanes, size_t count, int32_t exponent,
+				 unsigned n_ranks, unsigned divisor, void *elements)
+{
+	int32_t bits = 31 - (int32_t)sml_headroom_bits(n_ranks);
+
+	if (is_ordinary(exponent))
+		from_int32(lanes, count, factor_of(exponent - bits, divisor), elements);
+	else
+		fill(count, exponent, elements);
+}
+
+void sml_double_dequantize_int16(const void *lanes, size_t count, int32_t exponent,
+				 unsigned n_ranks, unsigned divisor, void *elements)
+{
+	int32_t bits = 15 - (int32_t)sml_headroom_bits(n_ranks);
+
+	if (is_ordinary(exponent))
+		from_int16(lanes, count, factor_of(exponent - bits, divisor), elements);
+	else
+		fill(count, exponent, elements);
+}
+
+/* ---- int64 ---- */
+
+SML_MULTIVERSION
+static void split_integers(const any_u64 *restrict elements, size_t count,
+			   sml_any_u32 *restrict low, sml_any_u32 *restrict middle,
+			   sml_any_u32 *restrict high)
+{
+	for (size_t i = 0; i < count; i++) {
+		uint64_t value = elements[i];
+
+		low[i] = sml_be32((uint32_t)value & 0x3fffff);
+		middle[i] = sml_be32((uint32_t)(value >> SML_LIMB_LOW) & 0x1fffff);
+		high[i] = sml_be32((uint32_t)(value >> SML_LIMB_HIGH));
+	}
+}
+
+void sml_int64_to_limbs(const void *elements, size_t count, void *lanes)
+{
+	sml_any_u32 *lane = lanes;
+
+	split_integers(elements, count, lane, lane + count, lane + 2 * count);
+}
+
+SML_MULTIVERSION
+static void join_integers(const sml_any_u32 *restrict low, const sml_any_u32 *restrict middle,
+			  const sml_any_u32 *restrict high, size_t count,
+			  any_u64 *restrict elements)
+{
+	for (size_t i = 0; i < count; i++)
+		elements[i] = ((uint64_t)sml_be32(high[i]) << SML_LIMB_HIGH) +
+			      ((uint64_t)sml_be32(middle[i]) << SML_LIMB_LOW) + sml_be32(low[i]);
+}
+
+void sml_int64_from_limbs(const void *lanes, size_t count, unsigned divisor, void *elements)
+{
+	const sml_any_u32 *lane = lanes;
+	any_u64 *value = elements;
+
+	sml_assert(divisor >= 1);
+	join_integers(lane, lane + count, lane + 2 * count, count, elements);
+	/* INT64_MIN / 1 is the only quotient that could overflow, and it is not divided. */
+	for (size_t i = 0; divisor != 1 && i < count; i++)
+		value[i] = (uint64_t)((int64_t)value[i] / (int64_t)divisor);
+}
+
+/* ---- MAX and MIN ---- */
+
+#define KEY_NAN 0x7fffffffffffffffu /* above everything, for MAX and MIN alike */
+
+/* As order_of() in order.c, with 64 bits. */
+SML_INLINE uint64_t key_of(uint64_t bits, bool is_float, uint64_t flip)
+{
+	uint64_t negative = is_float ? -(bits >> 63) & DOUBLE_REST : 0;
+
+	return is_float && (bits & DOUBLE_REST) > DOUBLE_INFINITY ? KEY_NAN
+								  : bits ^ negative ^ flip;
+}
+
+SML_INLINE uint64_t key_undo(uint64_t key, bool is_float, uint64_t flip)
+{
+	uint64_t bits = key ^ flip;
+
+	if (!is_float)
+		return bits;
+	return key == KEY_NAN ? DOUBLE_NAN : bits ^ (-(bits >> 63) & DOUBLE_REST);
+}
+
+void sml_pair_high(enum sml_type type, const void *elements, size_t count, bool minimum,
+		   void *lanes)
+{
+	uint64_t flip = minimum ? UINT64_MAX : 0;
+	bool is_float = type == SML_FLOAT64;
+
+	for (size_t i = 0; i < count; i++)
+		((sml_any_u32 *)lanes)[i] = sml_be32(
+			(uint32_t)(key_of(((const any_u64 *)elements)[i], is_float, flip) >> 32));
+}
+
+void sml_pair_keep_highs(const void *lanes, size_t count, int32_t *highs)
+{
+	for (size_t i = 0; i < count; i++)
+		highs[i] = (int32_t)sml_be32(((const sml_any_u32 *)lanes)[i]);
+}
+
+/* Lower halves are unsigned, and the switch compares signed lanes: their top bit is turned. */
+void sml_pair_low(enum sml_type type, const void *elements, size_t count, bool minimum,
+		  const int32_t *highs, void *lanes)
+{
+	uint64_t flip = minimum ? UINT64_MAX : 0;
+	bool is_float = type == SML_FLOAT64;
+
+	for (size_t i = 0; i < count; i++) {
+		uint64_t key = key_of(((const any_u64 *)elements)[i], is_float, flip);
+		bool largest = (uint32_t)(key >> 32) == (uint32_t)highs[i];
+
+		((sml_any_u32 *)lanes)[i] =
+			sml_be32(sml_select(largest, (uint32_t)key ^ 0x80000000u, 0x80000000u));
+	}
+}
+
+void sml_pair_decode(enum sml_type type, const int32_t *highs, const void *lanes, size_t count,
+		     bool minimum, void *elements)
+{
+	uint64_t flip = minimum ? UINT64_MAX : 0;
+	bool is_float = type == SML_FLOAT64;
+
+	for (size_t i = 0; i < count; i++) {
+		uint32_t low = sml_be32(((const sml_any_u32 *)lanes)[i]) ^ 0x80000000u;
+
+		((any_u64 *)elements)[i] =
+			key_undo((uint64_t)(uint32_t)highs[i] << 32 | low, is_float, flip);
+	}
+}
+
+/* ---- small tensors ---- */
+
+void sml_double_gather_encode(const void *elements, size_t count, void *lanes)
+{
+	for (size_t i = 0; i < count; i++) {
+		uint64_t bits = ((const any_u64 *)elements)[i];
+
+		((sml_any_u32 *)lanes)[2 * i] = sml_be32((uint32_t)(bits >> 32));
+		((sml_any_u32 *)lanes)[2 * i + 1] = sml_be32((uint32_t)bits);
+	}
+}
+
+/* In rank order; of values that are all finite, unit keeps sums from becoming infinite. */
+static double gathered_sum(const sml_any_u32 *lane, size_t count, unsigned n_ranks, double unit,
+			   bool *finite)
+{
+	double sum = 0;
+
+	*finite = true;
+	for (size_t rank = 0; rank < n_ranks; rank++, lane += 2 * count) {
+		double value = double_of((uint64_t)sml_be32(lane[0]) << 32 | sml_be32(lane[1]));
+
+		*finite = *finite && __builtin_isfinite(value);
+		sum += value * unit;
+	}
+	return sum;
+}
+
+/* An infinity or a NaN makes NaN of its element. */
+void sml_double_gather_reduce(const void *lanes, size_t count, unsigned n_ranks, unsigned divisor,
+			      void *elements)
+{
+	sml_assert(n_ranks >= 1 && divisor >= 1);
+	for (size_t i = 0; i < count; i++) {
+		const sml_any_u32 *lane = (const sml_any_u32 *)lanes + 2 * i;
+		bool finite;
+		double sum = gathered_sum(lane, count, n_ranks, 1, &finite) / divisor;
+
+		if (finite && !__builtin_isfinite(sum))
+			sum = gathered_sum(lane, count, n_ranks, 0x1p-12, &finite) / divisor *
+			      0x1p12;
+		if (finite)
+			((any_double *)elements)[i] = sum + 0.0;
+		else
+			((any_u64 *)elements)[i] = DOUBLE_NAN;
+	}
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Elements of 64 bits (float64, int64) on lanes of 32: quantize.h has the rest.
+ * Pure functions, the same bits on every machine. docs/numbers.md derives the bounds.
+ *
+ * Limbs. A 64-bit two's complement number v is
+ *
+ *	v = high * 2^43 + middle * 2^22 + low    0 <= low < 2^22, 0 <= middle < 2^21
+ *
+ * and each limb has a lane. A lane that is summed over up to 1,024 ranks does not
+ * overflow: 2^10 * 2^22 = 2^32 (lanes of low and middle are read as unsigned). The
+ * limbs of a chunk of count elements are planar: count lanes of low, then of middle,
+ * then of high.
+ *
+ * Pairs, for MAX and MIN. An element becomes a 64-bit key in the same order, which
+ * travels in two passes, for lanes are compared one by one: first the upper halves;
+ * then the lower halves, of those ranks only whose upper half was the largest.
+ */
+#ifndef SML_CORE_WIDE_H
+#define SML_CORE_WIDE_H
+
+#include "core/base.h"
+#include "switchml.h"
+
+#define SML_LIMBS     3
+#define SML_LIMB_LOW  22 /* bits of low, and of low and middle together */
+#define SML_LIMB_HIGH 43
+
+/* The ranks over which limbs can be summed. */
+#define SML_LIMB_RANKS 1024
+
+/* E of these doubles: see sml_exponent_of(). Ordinary ones lie in [-1073, 1024]. */
+int32_t sml_double_exponent_of(const void *elements, size_t count);
+
+/* Exact multiples of 2^(E - 63), or the nearest: 3 x count lanes. */
+void sml_double_to_limbs(const void *elements, size_t count, int32_t exponent, void *lanes);
+
+/*
+ * Summed limbs back. The sum is rounded once; for a divisor other than 1 the quotient
+ * is rounded, too.
+ */
+void sml_double_from_limbs(const void *lanes, size_t count, int32_t exponent, unsigned divisor,
+			   void *elements);
+
+/* As sml_quantize_int32() and its like, of doubles. */
+void sml_double_quantize_int32(const void *elements, size_t count, int32_t exponent,
+			       unsigned n_ranks, void *lanes);
+void sml_double_quantize_int16(const void *elements, size_t count, int32_t exponent,
+			       unsigned n_ranks, void *lanes);
+void sml_double_dequantize_int32(const void *lanes, size_t count, int32_t exponent,
+				 unsigned n_ranks, unsigned divisor, void *elements);
+void sml_double_dequantize_int16(const void *lanes, size_t count, int32_t exponent,
+				 unsigned n_ranks, unsigned divisor, void *elements);
+
+/* int64, modulo 2^64; divisor as sml_int32_decode()'s. */
+void sml_int64_to_limbs(const void *elements, size_t count, void *lanes);
+void sml_int64_from_limbs(const void *lanes, size_t count, unsigned divisor, void *elements);
+
+/*
+ * The two passes of MAX and MIN. highs: count results of the first pass. The second
+ * pass of an element whose upper half was not the largest is the least lane.
+ */
+void sml_pair_high(enum sml_type type, const void *elements, size_t count, bool minimum,
+		   void *lanes);
+void sml_pair_keep_highs(const void *lanes, size_t count, int32_t *highs);
+void sml_pair_low(enum sml_type type, const void *elements, size_t count, bool minimum,
+		  const int32_t *highs, void *lanes);
+void sml_pair_decode(enum sml_type type, const int32_t *highs, const void *lanes, size_t count,
+		     bool minimum, void *elements);
+
+/* Small float64 tensors: as sml_gather_encode(), with two lanes an element. */
+void sml_double_gather_encode(const void *elements, size_t count, void *lanes);
+void sml_double_gather_reduce(const void *lanes, size_t count, unsigned n_ranks, unsigned divisor,
+			      void *elements);
+
+#endif

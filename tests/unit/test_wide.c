@@ -1,0 +1,627 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What docs/numbers.md promises of float64, int64 and the narrow integers. Sums are
+ * compared with MPFR's: exact, then rounded once.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <mpfr.h>
+
+#include "core/quantize.h"
+#include "core/wide.h"
+#include "support/quantize_random.h"
+
+#define ELEMENTS  117  /* of a usual chunk */
+#define PRECISION 2300 /* bits: any sum of doubles is exact */
+
+static void add_lanes(uint32_t *sums, const uint32_t *lanes, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		ref_put_lane(sums, i, 32,
+			     (int32_t)((uint32_t)ref_get_lane(sums, i, 32) +
+				       (uint32_t)ref_get_lane(lanes, i, 32)));
+}
+
+static void max_lanes(uint32_t *most, const uint32_t *lanes, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (ref_get_lane(lanes, i, 32) > ref_get_lane(most, i, 32))
+			most[i] = lanes[i];
+}
+
+static double any_double(void)
+{
+	uint64_t bits;
+	double value;
+
+	do {
+		bits = random_bits();
+		memcpy(&value, &bits, 8);
+	} while (!isfinite(value));
+	return value;
+}
+
+/* Blocks of doubles: of one size, spread, all patterns, the smallest, the largest. */
+static void fill_doubles(unsigned kind, double *elements, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		double unit = random_unit();
+
+		switch (kind % 6) {
+		case 0:
+			elements[i] = unit;
+			break;
+		case 1:
+			elements[i] = ldexp(unit, (int)random_below(200) - 100);
+			break;
+		case 2:
+			elements[i] = any_double();
+			break;
+		case 3:
+			elements[i] = ldexp(unit, -1074 + (int)random_below(60));
+			break;
+		case 4:
+			elements[i] =
+				copysign(0x1.fffffffffffffp1023 * (1 - fabs(unit) / 64), unit);
+			break;
+		default:
+			elements[i] = random_below(8) ? copysign(0, unit) : unit;
+		}
+	}
+}
+
+/* Over n ranks, as switch and ranks do it. Returns the block's exponent. */
+static int32_t reduce_doubles(unsigned n, double elements[][ELEMENTS], size_t count,
+			      unsigned divisor, double *result)
+{
+	static uint32_t lanes[SML_LIMBS * ELEMENTS], sums[SML_LIMBS * ELEMENTS];
+	int32_t exponent = SML_EXPONENT_ZERO;
+
+	for (unsigned r = 0; r < n; r++) {
+		int32_t own = sml_double_exponent_of(elements[r], count);
+
+		exponent = own > exponent ? own : exponent;
+	}
+	memset(sums, 0, sizeof(sums));
+	for (unsigned r = 0; r < n; r++) {
+		sml_double_to_limbs(elements[r], count, exponent, lanes);
+		add_lanes(sums, lanes, SML_LIMBS * count);
+	}
+	sml_double_from_limbs(sums, count, exponent, divisor, result);
+	return exponent;
+}
+
+/* |got - sum / divisor| in units of 2^power, as a double; both exact until then. */
+static double error_in(mpfr_t sum, unsigned divisor, double got, int power)
+{
+	double error;
+	mpfr_t difference;
+
+	mpfr_init2(difference, PRECISION + 200);
+	mpfr_div_ui(difference, sum, divisor, MPFR_RNDN);
+	mpfr_sub_d(difference, difference, got, MPFR_RNDN);
+	mpfr_mul_2si(difference, difference, -power, MPFR_RNDN);
+	error = fabs(mpfr_get_d(difference, MPFR_RNDN));
+	mpfr_clear(difference);
+	return error;
+}
+
+static void sum_exactly(unsigned n, double elements[][ELEMENTS], size_t i, mpfr_t sum)
+{
+	mpfr_set_zero(sum, 1);
+	for (unsigned r = 0; r < n; r++)
+		mpfr_add_d(sum, sum, elements[r][i], MPFR_RNDN);
+}
+
+static bool is_large(unsigned n, double elements[][ELEMENTS], size_t i, int32_t exponent)
+{
+	for (unsigned r = 0; r < n; r++)
+		if (elements[r][i] != 0 && fabs(elements[r][i]) < ldexp(1, exponent - 11))
+			return false;
+	return true;
+}
+
+static int ulp_power(double value)
+{
+	int exponent;
+
+	(void)frexp(value, &exponent);
+	return exponent - 53 < -1074 || value == 0 ? -1074 : exponent - 53;
+}
+
+static void sums_of_doubles_are_exact_and_rounded_once(void **state)
+{
+	static double elements[MAX_RANKS][ELEMENTS], result[ELEMENTS];
+	unsigned long n_exact = 0, n_bound = 0;
+	mpfr_t sum;
+
+	(void)state;
+	mpfr_init2(sum, PRECISION);
+	FOR_EACH(r, rank_counts)
+	for (unsigned round = 0; round < 60; round++) {
+		unsigned n = rank_counts[r];
+		int32_t exponent;
+
+		for (unsigned rank = 0; rank < n; rank++)
+			fill_doubles(round, elements[rank], ELEMENTS);
+		exponent = reduce_doubles(n, elements, ELEMENTS, 1, result);
+		for (size_t i = 0; i < ELEMENTS; i++) {
+			double nearest;
+
+			sum_exactly(n, elements, i, sum);
+			nearest = mpfr_get_d(sum, MPFR_RNDN);
+			if (is_large(n, elements, i, exponent)) {
+				/* No double sum in any order is nearer. +0 for -0. */
+				assert_true(result[i] == nearest);
+				n_exact++;
+			} else if (isfinite(nearest)) {
+				/* n u / 2, and the rounding of the sum. */
+				double units = error_in(sum, 1, result[i], exponent - 63);
+				double ulps = ldexp(0.5, ulp_power(result[i]) - (exponent - 63));
+
+				assert_true(units <= n / 2.0 + ulps);
+				n_bound++;
+			}
+		}
+	}
+	assert_true(n_exact > 10000 && n_bound > 10000);
+	mpfr_clear(sum);
+}
+
+static void averages_of_doubles_are_within_one_and_a_half_ulps(void **state)
+{
+	static double elements[MAX_RANKS][ELEMENTS], result[ELEMENTS];
+	mpfr_t sum;
+
+	(void)state;
+	mpfr_init2(sum, PRECISION);
+	FOR_EACH(r, rank_counts)
+	for (unsigned round = 0; round < 30; round++) {
+		unsigned n = rank_counts[r];
+		int32_t exponent;
+
+		for (unsigned rank = 0; rank < n; rank++)
+			fill_doubles(round, elements[rank], ELEMENTS);
+		exponent = reduce_doubles(n, elements, ELEMENTS, n, result);
+		for (size_t i = 0; i < ELEMENTS; i++) {
+			/* The sum is rounded, and the quotient. */
+			double bound = 1.5;
+
+			sum_exactly(n, elements, i, sum);
+			/* An average is finite, however large the sum. */
+			assert_true(isfinite(result[i]));
+			if (!is_large(n, elements, i, exponent))
+				bound += ldexp(0.5, exponent - 63 - ulp_power(result[i]));
+			assert_true(error_in(sum, n, result[i], ulp_power(result[i])) <= bound);
+		}
+	}
+	mpfr_clear(sum);
+}
+
+/* -DBL_MAX - DBL_MAX / 2^40 + …: the sum's upper part alone would be infinite. */
+static void sums_just_below_the_largest_double_stay_finite(void **state)
+{
+	static double elements[3][ELEMENTS];
+	double result[ELEMENTS];
+	const double most = 0x1.fffffffffffffp1023;
+
+	(void)state;
+	elements[0][0] = -most;
+	elements[1][0] = 0x1p1000;
+	elements[2][0] = 0;
+	elements[0][1] = most;
+	elements[1][1] = -most;
+	elements[2][1] = most;
+	elements[0][2] = elements[1][2] = elements[2][2] = most;
+	reduce_doubles(3, elements, 3, 1, result);
+	assert_true(result[0] == -most + 0x1p1000);
+	assert_true(result[1] == most);
+	assert_true(isinf(result[2]) && result[2] > 0);
+	reduce_doubles(3, elements, 3, 3, result);
+	assert_true(result[2] == most);
+}
+
+static void special_doubles_spoil_or_zero_their_block(void **state)
+{
+	static double elements[2][ELEMENTS];
+	static const double bad[] = {INFINITY, -INFINITY, NAN};
+	double result[ELEMENTS];
+
+	(void)state;
+	FOR_EACH(b, bad)
+	{
+		fill_doubles(0, elements[0], ELEMENTS);
+		fill_doubles(0, elements[1], ELEMENTS);
+		elements[b % 2][b] = bad[b];
+		assert_int_equal(reduce_doubles(2, elements, ELEMENTS, 1, result),
+				 SML_EXPONENT_NONFINITE);
+		for (size_t i = 0; i < ELEMENTS; i++)
+			assert_true(isnan(result[i]));
+	}
+	for (size_t i = 0; i < ELEMENTS; i++)
+		elements[0][i] = elements[1][i] = i % 2 ? -0.0 : 0.0;
+	assert_int_equal(reduce_doubles(2, elements, ELEMENTS, 1, result), SML_EXPONENT_ZERO);
+	for (size_t i = 0; i < ELEMENTS; i++)
+		assert_true(result[i] == 0 && !signbit(result[i]));
+}
+
+/* Limbs that no honest rank sends, and exponents: no undefined behaviour, that is all. */
+static void any_lanes_become_some_doubles(void **state)
+{
+	static uint32_t lanes[SML_LIMBS * ELEMENTS];
+	static double elements[ELEMENTS];
+
+	(void)state;
+	for (unsigned round = 0; round < 500; round++) {
+		int32_t exponent =
+			round % 3 ? (int32_t)random_below(2200) - 1100 : (int32_t)random_bits();
+
+		for (size_t i = 0; i < SML_LIMBS * ELEMENTS; i++)
+			lanes[i] = random_below(4) ? (uint32_t)random_bits() : UINT32_MAX;
+		sml_double_from_limbs(lanes, ELEMENTS, exponent, 1 + random_below(64), elements);
+		sml_int64_from_limbs(lanes, ELEMENTS, 1 + random_below(64), (int64_t *)elements);
+		for (size_t i = 0; i < ELEMENTS; i++)
+			elements[i] = any_double();
+		elements[0] = NAN;
+		elements[1] = -INFINITY;
+		sml_double_to_limbs(elements, ELEMENTS, exponent, lanes);
+		sml_double_quantize_int32(elements, ELEMENTS, exponent, 64, lanes);
+		sml_double_quantize_int16(elements, ELEMENTS, exponent, 64, lanes);
+	}
+}
+
+/* The most that limbs can hold: 1,024 ranks, every limb at its largest and smallest. */
+static void limbs_of_1024_ranks_do_not_overflow(void **state)
+{
+	static const double extremes[] = {0x1.fffffffffffffp0, -0x1.fffffffffffffp0, -0x1p0, 1};
+	static const int64_t integers[] = {INT64_MAX, INT64_MIN, -1, 0x3fffff, 0x7ffffffffff};
+
+	(void)state;
+	FOR_EACH(e, extremes)
+	{
+		uint32_t lanes[SML_LIMBS], sums[SML_LIMBS] = {0};
+		double result;
+
+		sml_double_to_limbs(&extremes[e], 1, 1, lanes);
+		for (int rank = 0; rank < SML_LIMB_RANKS; rank++)
+			add_lanes(sums, lanes, SML_LIMBS);
+		sml_double_from_limbs(sums, 1, 1, 1, &result);
+		assert_true(result == extremes[e] * SML_LIMB_RANKS);
+	}
+	FOR_EACH(e, integers)
+	{
+		uint32_t lanes[SML_LIMBS], sums[SML_LIMBS] = {0};
+		int64_t result;
+
+		sml_int64_to_limbs(&integers[e], 1, lanes);
+		for (int rank = 0; rank < SML_LIMB_RANKS; rank++)
+			add_lanes(sums, lanes, SML_LIMBS);
+		sml_int64_from_limbs(sums, 1, 1, &result);
+		assert_int_equal(result, (int64_t)((uint64_t)integers[e] * SML_LIMB_RANKS));
+	}
+}
+
+static void sums_of_int64_are_exact_modulo_2_to_the_64(void **state)
+{
+	static int64_t elements[MAX_RANKS][ELEMENTS], result[ELEMENTS];
+	static uint32_t lanes[SML_LIMBS * ELEMENTS], sums[SML_LIMBS * ELEMENTS];
+
+	(void)state;
+	FOR_EACH(r, rank_counts)
+	for (unsigned round = 0; round < 60; round++) {
+		unsigned n = rank_counts[r];
+		uint64_t expected[ELEMENTS] = {0};
+
+		memset(sums, 0, sizeof(sums));
+		for (unsigned rank = 0; rank < n; rank++) {
+			for (size_t i = 0; i < ELEMENTS; i++) {
+				elements[rank][i] = (int64_t)random_bits() >> random_below(64);
+				expected[i] += (uint64_t)elements[rank][i];
+			}
+			sml_int64_to_limbs(elements[rank], ELEMENTS, lanes);
+			add_lanes(sums, lanes, SML_LIMBS * ELEMENTS);
+		}
+		sml_int64_from_limbs(sums, ELEMENTS, 1, result);
+		assert_memory_equal(result, expected, sizeof(expected));
+		sml_int64_from_limbs(sums, ELEMENTS, n, result);
+		for (size_t i = 0; i < ELEMENTS; i++)
+			assert_int_equal(result[i], (int64_t)expected[i] / (int64_t)n);
+	}
+}
+
+/* float64 on the wires of float32: their accuracy. */
+static void doubles_on_narrow_wires_are_within_their_bounds(void **state)
+{
+	static double elements[MAX_RANKS][ELEMENTS], result[ELEMENTS];
+	static uint32_t lanes[ELEMENTS], sums[ELEMENTS];
+	mpfr_t sum;
+
+	(void)state;
+	mpfr_init2(sum, PRECISION);
+	FOR_EACH(r, rank_counts)
+	for (unsigned round = 0; round < 60; round++) {
+		unsigned n = rank_counts[r];
+		bool narrow = round / 6 % 2;
+		int bits = (narrow ? 15 : 31) - (int)ref_headroom(n);
+		int32_t exponent = SML_EXPONENT_ZERO;
+
+		memset(sums, 0, sizeof(sums));
+		for (unsigned rank = 0; rank < n; rank++) {
+			int32_t own;
+
+			fill_doubles(round, elements[rank], ELEMENTS);
+			own = sml_double_exponent_of(elements[rank], ELEMENTS);
+			exponent = own > exponent ? own : exponent;
+		}
+		for (unsigned rank = 0; rank < n; rank++) {
+			(narrow ? sml_double_quantize_int16 : sml_double_quantize_int32)(
+				elements[rank], ELEMENTS, exponent, n, lanes);
+			for (size_t i = 0; i < ELEMENTS; i++) {
+				int width = narrow ? 16 : 32;
+				int64_t both = (int64_t)ref_get_lane(sums, i, width) +
+					       ref_get_lane(lanes, i, width);
+
+				/* No lane overflows. */
+				assert_in_range(both + INT64_C(0x80000000),
+						narrow ? 0x80000000 - 0x8000 : 0,
+						narrow ? 0x80007fff : UINT32_MAX);
+				ref_put_lane(sums, i, width, (int32_t)both);
+			}
+		}
+		(narrow ? sml_double_dequantize_int16
+			: sml_double_dequantize_int32)(sums, ELEMENTS, exponent, n, 1, result);
+		for (size_t i = 0; i < ELEMENTS; i++) {
+			sum_exactly(n, elements, i, sum);
+			if (isfinite(result[i])) {
+				assert_true(error_in(sum, 1, result[i], exponent - bits) <= n);
+				continue;
+			}
+			/* Infinite only where the error could reach that. */
+			mpfr_abs(sum, sum, MPFR_RNDN);
+			mpfr_add_d(sum, sum, ldexp(n, exponent - bits), MPFR_RNDN);
+			assert_true(mpfr_cmp_ui_2exp(sum, 1, 1024) >= 0);
+		}
+	}
+	mpfr_clear(sum);
+}
+
+/* ---- MAX and MIN of 64 bits ---- */
+
+static void reduce_pairs(enum sml_type type, bool minimum, unsigned n,
+			 uint64_t elements[][ELEMENTS], uint64_t *result)
+{
+	uint32_t lanes[ELEMENTS], most[ELEMENTS];
+	int32_t highs[ELEMENTS];
+
+	for (unsigned r = 0; r < n; r++) {
+		sml_pair_high(type, elements[r], ELEMENTS, minimum, lanes);
+		if (r == 0)
+			memcpy(most, lanes, sizeof(most));
+		max_lanes(most, lanes, ELEMENTS);
+	}
+	sml_pair_keep_highs(most, ELEMENTS, highs);
+	for (unsigned r = 0; r < n; r++) {
+		sml_pair_low(type, elements[r], ELEMENTS, minimum, highs, lanes);
+		if (r == 0)
+			memcpy(most, lanes, sizeof(most));
+		max_lanes(most, lanes, ELEMENTS);
+	}
+	sml_pair_decode(type, highs, most, ELEMENTS, minimum, result);
+}
+
+static double as_double(uint64_t bits)
+{
+	double value;
+
+	memcpy(&value, &bits, 8);
+	return value;
+}
+
+/* Does b come before a? NaN does before all; -0 is below +0. */
+static bool double_wins(bool minimum, uint64_t b, uint64_t a)
+{
+	double x = as_double(b), y = as_double(a);
+
+	if (isnan(x) || isnan(y))
+		return isnan(x) && !isnan(y);
+	if (x == y)
+		return minimum ? signbit(x) && !signbit(y) : !signbit(x) && signbit(y);
+	return minimum ? x < y : x > y;
+}
+
+static const uint64_t interesting[] = {0,
+				       1,
+				       0x8000000000000000,
+				       0x8000000000000001,
+				       0x000fffffffffffff,
+				       0x0010000000000000,
+				       0x3ff0000000000000,
+				       0xbff0000000000000,
+				       0x3ff0000000000001,
+				       0x3ff00000ffffffff,
+				       0x3ff0000080000000,
+				       0x3ff000007fffffff,
+				       0x7fefffffffffffff,
+				       0xffefffffffffffff,
+				       0x7ff0000000000000,
+				       0xfff0000000000000,
+				       0x7ff8000000000000,
+				       0xfff8000000000001,
+				       0x7fffffffffffffff,
+				       0xffffffffffffffff,
+				       0x00000000ffffffff,
+				       0xffffffff00000000};
+
+static void max_and_min_of_64_bits_are_exact(void **state)
+{
+	static uint64_t elements[5][ELEMENTS], result[ELEMENTS];
+
+	(void)state;
+	for (unsigned round = 0; round < 2000; round++) {
+		bool is_float = round & 1, minimum = round & 2;
+		unsigned n = 1 + random_below(5);
+
+		for (unsigned r = 0; r < n; r++)
+			for (size_t i = 0; i < ELEMENTS; i++) {
+				elements[r][i] = interesting[random_below(22)];
+				/* Upper halves that are alike are where the second pass counts. */
+				if (random_below(3) == 0)
+					elements[r][i] = (elements[0][i] & ~(uint64_t)UINT32_MAX) |
+							 (uint32_t)random_bits();
+			}
+		reduce_pairs(is_float ? SML_FLOAT64 : SML_INT64, minimum, n, elements, result);
+		for (size_t i = 0; i < ELEMENTS; i++) {
+			uint64_t expected = elements[0][i];
+
+			for (unsigned r = 1; r < n; r++) {
+				int64_t b = (int64_t)elements[r][i], a = (int64_t)expected;
+				bool wins = is_float
+						    ? double_wins(minimum, elements[r][i], expected)
+					    : minimum ? b < a
+						      : b > a;
+
+				expected = wins ? elements[r][i] : expected;
+			}
+			if (is_float && isnan(as_double(expected)))
+				assert_true(isnan(as_double(result[i])));
+			else
+				assert_int_equal(result[i], expected);
+		}
+	}
+}
+
+/* ---- small float64 tensors ---- */
+
+static void gathered_doubles_are_added_in_rank_order(void **state)
+{
+	(void)state;
+	for (unsigned round = 0; round < 1000; round++) {
+		static double elements[MAX_RANKS][4], result[4];
+		static uint32_t lanes[2 * 4 * MAX_RANKS];
+		unsigned n = rank_counts[round % 7], divisor = round % 2 ? n : 1;
+
+		for (unsigned r = 0; r < n; r++) {
+			fill_doubles(round % 3, elements[r], 4);
+			elements[r][3] = r == n / 2 ? NAN : 1;
+			sml_double_gather_encode(elements[r], 4, lanes + 8 * r);
+		}
+		sml_double_gather_reduce(lanes, 4, n, divisor, result);
+		for (size_t i = 0; i < 3; i++) {
+			double sum = 0;
+
+			for (unsigned r = 0; r < n; r++)
+				sum += elements[r][i];
+			if (isfinite(sum))
+				assert_true(result[i] == sum / divisor);
+			else
+				assert_true(!isnan(result[i]));
+		}
+		assert_true(isnan(result[3]));
+	}
+}
+
+/* ---- integers of 8 and 16 bits ---- */
+
+static const enum sml_type narrow_types[] = {SML_UINT8, SML_INT8, SML_INT16, SML_BOOL};
+
+static int32_t narrow_load(enum sml_type type, const void *elements, size_t i)
+{
+	if (type == SML_INT16)
+		return ((const int16_t *)elements)[i];
+	if (type == SML_INT8)
+		return ((const int8_t *)elements)[i];
+	return type == SML_BOOL ? ((const uint8_t *)elements)[i] != 0
+				: ((const uint8_t *)elements)[i];
+}
+
+static int32_t narrow_wrap(enum sml_type type, int32_t value)
+{
+	if (type == SML_INT16)
+		return (int16_t)value;
+	if (type == SML_INT8)
+		return (int8_t)value;
+	return type == SML_BOOL ? value != 0 : (uint8_t)value;
+}
+
+static void narrow_integers_wrap_at_their_own_width(void **state)
+{
+	static int16_t elements[MAX_RANKS][COUNT], back[COUNT];
+	static uint32_t lanes[COUNT], sums[COUNT], pairs[COUNT], pair_sums[COUNT], most[COUNT];
+
+	(void)state;
+	for (unsigned round = 0; round < 400; round++) {
+		enum sml_type type = narrow_types[round % 4];
+		unsigned n = rank_counts[round / 4 % 7];
+		bool minimum = round & 64;
+
+		memset(sums, 0, sizeof(sums));
+		memset(pair_sums, 0, sizeof(pair_sums));
+		for (unsigned r = 0; r < n; r++) {
+			for (size_t i = 0; i < COUNT; i++)
+				elements[r][i] = (int16_t)random_bits();
+			sml_narrow_encode(type, elements[r], COUNT, false, lanes);
+			add_lanes(sums, lanes, COUNT);
+			sml_narrow_encode_pairs(type, elements[r], COUNT, pairs);
+			for (size_t i = 0; i < COUNT; i++)
+				ref_put_lane(pair_sums, i, 16,
+					     ref_get_lane(pair_sums, i, 16) +
+						     ref_get_lane(pairs, i, 16));
+			sml_narrow_encode(type, elements[r], COUNT, minimum, lanes);
+			if (r == 0)
+				memcpy(most, lanes, sizeof(most));
+			max_lanes(most, lanes, COUNT);
+		}
+		for (unsigned way = 0; way < 5; way++) {
+			if (way == 0)
+				sml_narrow_decode(type, sums, COUNT, false, 1, back);
+			else if (way == 1)
+				sml_narrow_decode_pairs(type, pair_sums, COUNT, 1, back);
+			else if (way == 2)
+				sml_narrow_decode(type, sums, COUNT, false, n, back);
+			else if (way == 3 && type != SML_INT16 && type != SML_BOOL)
+				sml_narrow_decode_pairs(type, pair_sums, COUNT, n, back);
+			else if (way == 4)
+				sml_narrow_decode(type, most, COUNT, minimum, 1, back);
+			else
+				continue;
+			for (size_t i = 0; i < COUNT; i++) {
+				int32_t sum = 0, best = narrow_load(type, elements[0], i);
+
+				for (unsigned r = 0; r < n; r++) {
+					int32_t value = narrow_load(type, elements[r], i);
+
+					sum += value;
+					if (minimum ? value < best : value > best)
+						best = value;
+				}
+				if (way == 2 || way == 3)
+					sum /= (int32_t)n;
+				assert_int_equal(narrow_load(type, back, i),
+						 way == 4 ? best : narrow_wrap(type, sum));
+			}
+		}
+	}
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(sums_of_doubles_are_exact_and_rounded_once),
+		cmocka_unit_test(averages_of_doubles_are_within_one_and_a_half_ulps),
+		cmocka_unit_test(sums_just_below_the_largest_double_stay_finite),
+		cmocka_unit_test(special_doubles_spoil_or_zero_their_block),
+		cmocka_unit_test(any_lanes_become_some_doubles),
+		cmocka_unit_test(limbs_of_1024_ranks_do_not_overflow),
+		cmocka_unit_test(sums_of_int64_are_exact_modulo_2_to_the_64),
+		cmocka_unit_test(doubles_on_narrow_wires_are_within_their_bounds),
+		cmocka_unit_test(max_and_min_of_64_bits_are_exact),
+		cmocka_unit_test(gathered_doubles_are_added_in_rank_order),
+		cmocka_unit_test(narrow_integers_wrap_at_their_own_width),
+	};
+
+	return cmocka_run_group_tests_name("wide", tests, seed_is_set, NULL);
+}
