@@ -355,10 +355,8 @@ static void tell_waiting(struct sml_job *job)
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		if (job->members[rank].peer == NULL)
 			missing[waiting.n_missing++] = rank;
-	/* Said again and again, so only to those who read it. */
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (job->members[rank].peer != NULL &&
-		    job->jobs->output->listens(job->members[rank].peer))
+		if (job->members[rank].peer != NULL)
 			(void)sml_peer_send(job->jobs, job->members[rank].peer,
 					    sml_envelope(WAITING, waiting, &waiting));
 }

@@ -49,6 +49,7 @@ struct sml_member {
 	/* On the data path (switch_signs.c), as counted after it had been heard at signs_of_ns. */
 	uint64_t contributions, signs_of_ns;
 	bool ready, leaving, stalls_wanted;
+	bool stalls_asked;   /* of its own slots, and not answered yet */
 	bool told_unreached; /* that the group does not reach it */
 	/* Where it takes packets, if it has slots: address 4 or 16 bytes, 0: the control port's. */
 	uint8_t address[16], address_bytes;

@@ -10,9 +10,27 @@
 
 /* ---- out ---- */
 
+/* What a peer need not know, because it is said again or only an answer. */
+static bool is_optional(SmlControl__Envelope__BodyCase body)
+{
+	switch (body) {
+	case SML_CONTROL__ENVELOPE__BODY_PONG:
+	case SML_CONTROL__ENVELOPE__BODY_STATUS:
+	case SML_CONTROL__ENVELOPE__BODY_STALL_REPORT:
+	case SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST:
+	case SML_CONTROL__ENVELOPE__BODY_WAITING:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* All other messages are a few in each state of a job: one that does not read fills no memory. */
 int sml_peer_send(const struct sml_jobs *jobs, struct sml_peer *peer,
 		  const SmlControl__Envelope *message)
 {
+	if (is_optional(message->body_case) && !jobs->output->listens(peer))
+		return 0;
 	return jobs->output->send(peer, message);
 }
 
@@ -80,8 +98,6 @@ static void answer_ping(const struct sml_jobs *jobs, struct sml_peer *peer,
 
 	if (peer->job != NULL && ping->stripe != NULL)
 		sml_job_note_served(peer, ping->stripe);
-	if (!jobs->output->listens(peer))
-		return;
 	pong.time_ns = ping->time_ns;
 	(void)sml_peer_send(jobs, peer, sml_envelope(PONG, pong, &pong));
 }

@@ -97,32 +97,53 @@ static struct stalls *open_stalls(struct sml_job *job)
 	return stalls;
 }
 
-/* The ranks have the slots: each tells of its own, to all who have asked. */
+/*
+ * The ranks have the slots: each tells of its own, to all who have asked. One that has
+ * not answered the last question will, and is not asked again.
+ */
 static void ask_ranks(struct sml_job *job)
 {
 	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
 
-	for (unsigned rank = 0; rank < job->stripes; rank++)
-		if (job->members[rank].peer != NULL)
-			(void)sml_peer_send(job->jobs, job->members[rank].peer,
-					    sml_envelope(STALL_REQUEST, stall_request, &request));
+	for (unsigned rank = 0; rank < job->stripes; rank++) {
+		struct sml_member *member = &job->members[rank];
+
+		if (member->peer == NULL || member->stalls_asked ||
+		    !job->jobs->output->listens(member->peer))
+			continue;
+		member->stalls_asked = true;
+		(void)sml_peer_send(job->jobs, member->peer,
+				    sml_envelope(STALL_REQUEST, stall_request, &request));
+	}
 }
 
+static void pass(struct sml_job *job, const struct stalls *stalls)
+{
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].stalls_wanted && job->members[rank].peer)
+			(void)sml_peer_send(
+				job->jobs, job->members[rank].peer,
+				sml_envelope(
+					STALL_REPORT, stall_report,
+					(SmlControl__StallReport *)(uintptr_t)&stalls->report));
+}
+
+/* One for each question: what nobody has asked for would be passed as often as it is said. */
 void sml_job_pass_stalls(struct sml_job *job, uint8_t from, const SmlControl__StallReport *in)
 {
 	size_t n_slots = (size_t)job->rules.head_slots + job->rules.data_slots;
-	struct stalls *stalls = open_stalls(job);
+	struct stalls *stalls;
 
-	if (stalls != NULL && in->n_slots <= n_slots && from < job->stripes) {
-		stalls->report.slots = in->slots;
-		stalls->report.n_slots = in->n_slots;
-		stalls->report.stripe = from;
-		for (unsigned rank = 0; rank < job->n_ranks; rank++)
-			if (job->members[rank].stalls_wanted && job->members[rank].peer)
-				(void)sml_peer_send(
-					job->jobs, job->members[rank].peer,
-					sml_envelope(STALL_REPORT, stall_report, &stalls->report));
-	}
+	if (from >= job->stripes || !job->members[from].stalls_asked || in->n_slots > n_slots)
+		return;
+	job->members[from].stalls_asked = false;
+	stalls = open_stalls(job);
+	if (stalls == NULL)
+		return;
+	stalls->report.slots = in->slots;
+	stalls->report.n_slots = in->n_slots;
+	stalls->report.stripe = from;
+	pass(job, stalls);
 	close_stalls(stalls);
 }
 

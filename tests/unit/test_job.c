@@ -73,12 +73,125 @@ static void nothing_is_due_before_the_deadline(void **state)
 	jobs_close(&world);
 }
 
+/* ---- where ranks have the slots, they report what these wait for ---- */
+
+static void start_embedded(struct jobs_world *world)
+{
+	static uint32_t ports[2] = {40000, 40001};
+
+	jobs_open(world, 4096, 64, true);
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		SmlControl__Join join = jobs_join_message("embedded", rank, 2);
+
+		join.stripes = 0;
+		join.stripe_ports = &ports[rank];
+		join.n_stripe_ports = 1;
+		jobs_join(world, rank, join);
+	}
+	jobs_ready(world, 0);
+	jobs_ready(world, 1);
+	assert_true(sml_peer_runs(&world->peers[0].peer));
+}
+
+static void ask_for_stalls(struct jobs_world *world, unsigned peer)
+{
+	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
+
+	jobs_say(world, peer, sml_envelope(STALL_REQUEST, stall_request, &request));
+}
+
+static void report_stalls(struct jobs_world *world, unsigned peer)
+{
+	SmlControl__StallReport report = SML_CONTROL__STALL_REPORT__INIT;
+
+	jobs_say(world, peer, sml_envelope(STALL_REPORT, stall_report, &report));
+}
+
+static unsigned count(const struct jobs_world *world, unsigned peer,
+		      SmlControl__Envelope__BodyCase body)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < world->peers[peer].n_said; i++)
+		n += world->peers[peer].said[i]->body_case == body;
+	return n;
+}
+
+/* 12 MB of reports that nobody had asked for filled 590 MB of a training process. */
+static void a_report_is_passed_once_for_each_question(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	start_embedded(&world);
+	report_stalls(&world, 0);
+	assert_int_equal(count(&world, 1, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT), 0);
+	ask_for_stalls(&world, 1);
+	for (unsigned i = 0; i < 20; i++)
+		report_stalls(&world, 0);
+	assert_int_equal(count(&world, 1, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT), 1);
+	/* The other stripe's is passed, too. */
+	report_stalls(&world, 1);
+	assert_int_equal(count(&world, 1, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT), 2);
+	/* It may ask again. */
+	jobs_wait(&world, SML_SECOND_NS);
+	ask_for_stalls(&world, 1);
+	report_stalls(&world, 0);
+	assert_int_equal(count(&world, 1, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT), 3);
+	jobs_close(&world);
+}
+
+/* A question to a rank that has not answered the last one is not asked again. */
+static void a_rank_is_asked_once_at_a_time(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	start_embedded(&world);
+	for (unsigned i = 0; i < 5; i++) {
+		ask_for_stalls(&world, 1);
+		jobs_wait(&world, SML_SECOND_NS);
+	}
+	assert_int_equal(count(&world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST), 1);
+	report_stalls(&world, 0);
+	ask_for_stalls(&world, 1);
+	assert_int_equal(count(&world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST), 2);
+	jobs_close(&world);
+}
+
+static void a_peer_that_does_not_read_is_told_only_what_it_must_know(void **state)
+{
+	static const SmlControl__Envelope__BodyCase optional[] = {
+		SML_CONTROL__ENVELOPE__BODY_STALL_REPORT, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST,
+		SML_CONTROL__ENVELOPE__BODY_PONG};
+	struct jobs_world world;
+
+	(void)state;
+	start_embedded(&world);
+	world.peers[1].deaf = true;
+	for (unsigned i = 0; i < 5; i++) {
+		ask_for_stalls(&world, 0);
+		ask_for_stalls(&world, 1);
+		report_stalls(&world, 0);
+		jobs_wait(&world, SML_SECOND_NS);
+	}
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(count(&world, 1, optional[i]), 0);
+	jobs_leave(&world, 0);
+	jobs_leave(&world, 1);
+	assert_int_equal(count(&world, 1, SML_CONTROL__ENVELOPE__BODY_LEFT), 1);
+	jobs_close(&world);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_job_begins_runs_and_ends),
 		cmocka_unit_test(the_silence_of_a_member_ends_its_job),
 		cmocka_unit_test(nothing_is_due_before_the_deadline),
+		cmocka_unit_test(a_report_is_passed_once_for_each_question),
+		cmocka_unit_test(a_rank_is_asked_once_at_a_time),
+		cmocka_unit_test(a_peer_that_does_not_read_is_told_only_what_it_must_know),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
