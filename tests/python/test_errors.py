@@ -166,6 +166,59 @@ def test_settings_are_checked():
         switchml.Job(rank=0, world_size=1, switch="127.0.0.1:1", timeout=1)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("timeout", 4_294_968),  # in milliseconds, 704 more than 2**32
+        ("timeout", 0),
+        ("timeout", -1),
+        ("timeout", float("nan")),
+        ("timeout", float("inf")),
+        ("timeout", 10**400),
+        ("timeout", "soon"),
+        ("heartbeat", 4_294_968),
+        ("heartbeat", 61),
+        ("rank", 2**32),
+        ("world_size", 2**32 + 1),
+        ("master_port", 2**32 + 5000),
+        ("slots", 2**32 + 64),
+        ("slots", 2**64),
+        ("slots", 64.5),
+        ("threads", 2**32 + 1),
+        ("threads", -(2**32) + 1),
+        ("mtu", 2**32 + 1500),
+        ("spin", 2**32),
+        ("job", "a\0b"),
+        ("job", b"a"),
+        ("switch", 7),
+    ],
+)
+def test_numbers_that_c_would_cut_are_refused(name, value):
+    settings = {"rank": 0, "world_size": 1, "job": "numbers", name: value}
+    with pytest.raises(switchml.ConfigError, match=name) as caught:
+        switchml.Job(**settings).close()
+    shown = str(round(value * 1000)) if (name, value) == ("heartbeat", 61) else repr(value)
+    assert shown in str(caught.value)
+
+
+def test_numbers_of_numpy_are_numbers():
+    with switchml.Job(rank=np.int64(0), world_size=np.uint8(1), timeout=np.float32(60)) as job:
+        assert job.world_size == 1
+
+
+def test_a_root_that_c_would_cut_is_refused():
+    with switchml.Job(rank=0, world_size=1) as job:
+        for root in (2**32, -(2**32), 2**64, 0.5):
+            with pytest.raises(switchml.ConfigError, match="root"):
+                job.broadcast(X.copy(), root=root)
+        with pytest.raises(ValueError, match="root"):
+            job.broadcast(X.copy(), root=1)
+        request = job.barrier_async()
+        with pytest.raises(ValueError, match="timeout"):
+            request.wait(float("nan"))
+        request.wait()
+
+
 waiting = []
 
 

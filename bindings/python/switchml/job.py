@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import ctypes
+import math
+import operator
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -47,6 +49,36 @@ def _one_of(what: str, value: Any, table: Mapping[Any, int]) -> int:
         names = ", ".join(repr(name) for name in table if name is not None)
         raise ValueError(f"{what} must be one of {names}, not {value!r}")
     return table[value]
+
+
+_INT_MAX = 2**31 - 1  # C's int, as of the members of struct sml_config
+
+
+def _integer(what: str, value: Any) -> int:
+    """As an int of C, of which ctypes would keep the low bits. Its range C checks."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ConfigError(f"{what} is {value!r}: it must be a whole number") from None
+    if not -_INT_MAX - 1 <= number <= _INT_MAX:
+        raise ConfigError(f"{what} is {number}: it must be {-_INT_MAX - 1} to {_INT_MAX}")
+    return number
+
+
+def _milliseconds(what: str, seconds: Any) -> int:
+    try:
+        value = float(seconds)
+    except (TypeError, ValueError, OverflowError):
+        value = math.nan
+    if not 0 < value <= _INT_MAX // 1000:
+        raise ConfigError(f"{what} is {seconds!r}: it must be 0.001 to {_INT_MAX // 1000} seconds")
+    return max(1, round(value * 1000))
+
+
+def _text(what: str, value: Any) -> bytes:
+    if not isinstance(value, str) or "\0" in value:
+        raise ConfigError(f"{what} is {value!r}: it must be a text without NUL")
+    return value.encode()
 
 
 def _options(wire: str | None) -> Any:
@@ -94,6 +126,8 @@ class Request:
         timeout is in seconds; when it passes, TimeoutError is raised, the call goes
         on and may be waited for again. So does a call that Ctrl-C interrupted.
         """
+        if timeout is not None and math.isnan(timeout):
+            raise ValueError("timeout is no number")
         if timeout is None and not in_main_thread():
             with self._lock:
                 if self._number is None and self._job._context:
@@ -129,8 +163,8 @@ class Job:
         job: a name that all ranks share.
         switch: "host[:port][,…]"; "embedded": rank 0 runs one.
         master_address, master_port: where ranks find an embedded switch.
-        timeout: seconds, of every call.
-        heartbeat: seconds of silence after which a peer is dead.
+        timeout: seconds, of every call; 0.001 to 2147483.
+        heartbeat: seconds of silence after which a peer is dead; 0.1 to 60.
         wire: "int32" or "int16", what floats become on the wire.
         slots, threads, mtu, interface, spin, faults, flight_recorder: as in switchml.h.
         transport: "udp" or "afxdp" (docs/xdp.md).
@@ -177,8 +211,8 @@ class Job:
             "switch_address": switch,
             "master_address": master_address,
             "master_port": master_port,
-            "timeout_ms": None if timeout is None else max(1, round(timeout * 1000)),
-            "heartbeat_ms": None if heartbeat is None else round(heartbeat * 1000),
+            "timeout_ms": None if timeout is None else _milliseconds("timeout", timeout),
+            "heartbeat_ms": None if heartbeat is None else _milliseconds("heartbeat", heartbeat),
             "wire": None if wire is None else _one_of("wire", wire, WIRES),
             "slots": slots,
             "threads": threads,
@@ -273,7 +307,7 @@ class Job:
         """Begin a broadcast(); its arguments, and a Request."""
         data = buffer_of(array, writable=root != self.rank)
         kind, count = data.moved()
-        arguments = (data.address, count, kind, root)
+        arguments = (data.address, count, kind, _integer("root", root))
         return self._submit("broadcast", arguments, (data,), array)
 
     def broadcast(self, array: Any, root: int = 0) -> Any:
@@ -386,16 +420,18 @@ class Job:
         self.close()
 
 
+_MEMBERS = dict(c.Config._fields_)
+_NAMES = {"switch_address": "switch"}  # as Job has them
+
+
 def _open(settings: Mapping[str, Any]) -> tuple[ctypes.c_void_p, int, int]:
     config, number = c.config_from_environment()
     if number:
         raise make(number, c.text_of(None, number))
     for name, value in settings.items():
         if value is not None:
-            try:
-                setattr(config, name, value.encode() if isinstance(value, str) else value)
-            except TypeError:
-                raise ConfigError(f"{name} cannot be {value!r}") from None
+            checked = _text if _MEMBERS[name] is ctypes.c_char_p else _integer
+            setattr(config, name, checked(_NAMES.get(name, name), value))
     context = ctypes.c_void_p()
     number = lib.sml_open(ctypes.byref(context), ctypes.byref(config))
     if number:

@@ -40,7 +40,7 @@ def join(
 ) -> Job:
     """Join the group's job, and wait until all its ranks have."""
     settings = {**settings, "rank": rank, "world_size": world_size}
-    settings["timeout"] = min(timeout, 2_000_000.0)  # an int of milliseconds
+    settings["timeout"] = min(max(timeout, 0.001), 2_000_000.0)  # what Job takes
     deadline = time.monotonic() + timeout
     if rank == 0:
         store.set("job", f"{title[:80]}-{uuid.uuid4().hex[:16]}")
