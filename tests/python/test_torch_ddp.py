@@ -199,6 +199,34 @@ def test_error_feedback_forgets_nothing(groups):
         assert 0.6 < with_feedback < 1.4
 
 
+def of_a_subset(rank, subsets):
+    """Two models, each of some ranks only, which make a group and a hook's state by themselves."""
+    import switchml.torch
+
+    for ranks in subsets:
+        # torch's new_group() is for all ranks; the hook's state is for the group's.
+        group = dist.new_group(ranks)
+        if rank not in ranks:
+            continue
+        torch.manual_seed(1)
+        model = DistributedDataParallel(torch.nn.Linear(512, 1, bias=False), process_group=group)
+        state = switchml.torch.HookState(group=group, wire="int16", error_feedback=True)
+        model.register_comm_hook(state, switchml.torch.allreduce_hook)
+        model(torch.full((1, 512), 10.0**rank)).sum().backward()
+        return model.module.weight.grad.mean().item()
+    return None
+
+
+@pytest.mark.parametrize("subsets", [[[0, 2]], [[0, 1], [2, 3]]], ids=["one", "two"])
+def test_error_feedback_in_a_subset_is_the_subsets_alone(subsets):
+    with Groups(4, seconds=60) as groups:
+        found = groups.call(of_a_subset, [subsets] * 4, timeout=100)
+        for ranks in subsets:
+            mean = sum(10.0**rank for rank in ranks) / len(ranks)
+            assert [found[rank] for rank in ranks] == pytest.approx([mean] * len(ranks), rel=0.01)
+        groups.call(stop)
+
+
 # ---- sharded ----
 
 

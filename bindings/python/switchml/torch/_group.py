@@ -97,10 +97,18 @@ class ProcessGroupSwitchML(Router):
     ) -> None:
         super().__init__(store, rank, size, timeout, title)
         settings = asdict(options or Options())
-        prefixed = PrefixStore("switchml/", store)
         self._copies: dict[torch.device, Cuda] = {}
-        self._line = Line(
-            title, lambda: join(prefixed, rank, size, title, timeout.total_seconds(), settings)
+
+        def line(prefix: str, title: str, settings: dict[str, Any]) -> Line:
+            own = PrefixStore(prefix, store)
+            return Line(
+                title, lambda: join(own, rank, size, title, timeout.total_seconds(), settings)
+            )
+
+        self._line = line("switchml/", title, settings)
+        # A job is for calls in one order, and hooks make some when others have ended.
+        self._hooks_line = line(
+            "switchml hooks/", f"{title} (hooks)", {**settings, "master_port": None}
         )
         if eager:
             self._line.open()
@@ -114,6 +122,8 @@ class ProcessGroupSwitchML(Router):
         calls: Sequence[Call],
         finish: Callable[[], None] | None = None,
         timeout: timedelta = _NONE,
+        line: Line | None = None,
+        when_ended: Callable[[Work], None] | None = None,
     ) -> Work:
         limit = seconds_of(timeout) or seconds_of(self._gloo.options._timeout)
         if limit is not None and limit >= self._timeout.total_seconds():
@@ -123,7 +133,8 @@ class ProcessGroupSwitchML(Router):
             work: Work = DeviceWork(copies, name, tensors, calls, finish, limit)
         else:
             work = Work(name, tensors, calls, finish, limit)
-        self._line.put(work)
+        work.when_ended = when_ended
+        (line or self._line).put(work)
         return work
 
     def _copies_of(self, device: torch.device) -> Cuda:
@@ -138,6 +149,8 @@ class ProcessGroupSwitchML(Router):
         op: ReduceOp,
         timeout: timedelta = _NONE,
         wire: str | None = None,
+        line: Line | None = None,
+        when_ended: Callable[[Work], None] | None = None,
     ) -> Work:
         """All-reduce each of the tensors in place."""
         flat, finish = dense(tensors)
@@ -146,8 +159,11 @@ class ProcessGroupSwitchML(Router):
         def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
             return send.data_ptr(), recv.data_ptr(), send.numel(), kind, number, options
 
-        calls = [Call("allreduce", t, t, arguments, divisible=True) for t in flat]
-        return self._run(name, tensors, calls, finish, timeout)
+        calls = [
+            Call("allreduce", t, t, arguments, divisible=True, source=source)
+            for t, source in zip(flat, tensors, strict=True)
+        ]
+        return self._run(name, tensors, calls, finish, timeout, line, when_ended)
 
     def _adds(self, tensors: Sequence[torch.Tensor], op: ReduceOp) -> bool:
         return (
@@ -189,7 +205,7 @@ class ProcessGroupSwitchML(Router):
         def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
             return send.data_ptr(), send.nbytes, c.BYTE, root
 
-        calls = [Call("broadcast", flat, flat, arguments, divisible=True)]
+        calls = [Call("broadcast", flat, flat, arguments, divisible=True, source=tensors[0])]
         return self._run(
             "broadcast", tensors, calls, None if root == self.rank() else finish, opts.timeout
         )
@@ -235,8 +251,8 @@ class ProcessGroupSwitchML(Router):
         sends, _ = dense(inputs)
         recvs, finish = dense(outputs)
         calls = [
-            Call("allgather", send, recv, arguments)
-            for send, recv in zip(sends, recvs, strict=True)
+            Call("allgather", send, recv, arguments, source=source)
+            for send, recv, source in zip(sends, recvs, inputs, strict=True)
         ]
         return self._run(name, outputs, calls, finish, opts.timeout)
 
@@ -270,8 +286,8 @@ class ProcessGroupSwitchML(Router):
         sends, _ = dense(inputs)
         recvs, finish = dense(outputs)
         calls = [
-            Call("reduce_scatter", send, recv, arguments)
-            for send, recv in zip(sends, recvs, strict=True)
+            Call("reduce_scatter", send, recv, arguments, source=source)
+            for send, recv, source in zip(sends, recvs, inputs, strict=True)
         ]
         return self._run(name, outputs, calls, finish, opts.timeout)
 
@@ -290,7 +306,8 @@ class ProcessGroupSwitchML(Router):
 
     def abort(self) -> None:
         """End the collectives of all ranks."""
-        self._line.abort(f"rank {self.rank()} aborted {self._title}")
+        for line in (self._line, self._hooks_line):
+            line.abort(f"rank {self.rank()} aborted {self._title}")
         self._others.abort()
         self.leave(_ABORT_S)
 
@@ -301,7 +318,9 @@ class ProcessGroupSwitchML(Router):
             # The others may wait in a call that this rank won't make.
             text = f"rank {self.rank()}: {type(trouble).__name__}: {trouble}"
             self._line.abort(text[:400])
+            self._hooks_line.abort(text[:400])
         self._line.close(seconds)
+        self._hooks_line.close(seconds)  # what the first one's end has put there, too
 
 
 def _elsewhere(name: str) -> Callable[..., Any]:

@@ -2,10 +2,11 @@
 """A group's job and the works on it, in the order of the calls.
 
     put() ----------- the job is open, nothing waits ----------> begun -> finisher -> ended
-       \\--> waiting -> starter (opens the job, begins works) --/
+       \\--> waiting -> starter (opens the job, begins works) --/                   \\-> callbacks
 
 All ranks must make the C calls in the same order, so as soon as one work waits
-to be begun, all after it do, too. The finisher waits in C, without the GIL.
+to be begun, all after it do, too; but for those of callbacks, which come before
+what waits for these callbacks to return. The finisher waits in C, without the GIL.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
 
 from .._wait import poll
 from ..errors import Closed, SwitchMLError, Timeout
 from ..job import Job, Request
+from ._callbacks import Callbacks, watch
 from ._work import Work
 
 
@@ -33,11 +34,13 @@ class Line:
         self._closed = False
         self._lock = threading.Lock()
         self._more = threading.Condition(self._lock)
-        self._waiting: deque[Work] = deque()
+        self._waiting: list[Work] = []
         self._busy = False  # the starter has taken a work and not begun it yet
         self._begun: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._starter: threading.Thread | None = None
         self._finisher: threading.Thread | None = None
+        self._callbacks = Callbacks()
+        watch(self)
 
     # ---- putting ----
 
@@ -56,13 +59,28 @@ class Line:
                 raise Closed(f"{self._title} has been destroyed")
             if self._finisher is None:
                 self._finisher = self._thread("finisher", self._finish_works)
-            if self._job and not work.late and not self._waiting and not self._busy:
+            place = self._place_of(work)
+            if self._job and not (work.late or work.held or place or self._busy):
                 self._begin(work)
                 return
-            self._waiting.append(work)
+            self._waiting.insert(place, work)
             if self._starter is None:
                 self._starter = self._thread("starter", self._start_works)
             self._more.notify()
+
+    def _place_of(self, work: Work) -> int:
+        """Before what waits for callbacks that made this call to return; else at the end."""
+        within = work.context.within()
+        for place, other in enumerate(self._waiting):
+            if not within.isdisjoint(other.after):
+                return place
+        return len(self._waiting)
+
+    def turns_have_closed(self) -> None:
+        """Works may be held no more."""
+        with self._lock:
+            if self._waiting:
+                self._more.notify()
 
     def _thread(self, what: str, run: Callable[[], None]) -> threading.Thread:
         thread = threading.Thread(target=run, name=f"switchml-{what}", daemon=True)
@@ -79,18 +97,23 @@ class Line:
                 error = failure
         if error is not None:
             work.begin_error = error
+        work.after = ()
         self._begun.put(work)
+
+    def call_back(self, callbacks: Callable[[], None]) -> None:
+        """Run the application's callbacks, in a thread where they may wait."""
+        self._callbacks.run(callbacks)
 
     # ---- the threads ----
 
     def _start_works(self) -> None:
         while True:
             with self._lock:
-                while not self._waiting and not self._closed:
+                while not self._closed and not (self._waiting and not self._waiting[0].held):
                     self._more.wait()
                 if not self._waiting:
                     return
-                work = self._waiting.popleft()
+                work = self._waiting.pop(0)
                 self._busy = True
             if self._job is None and self._failed is None:
                 try:
@@ -112,8 +135,9 @@ class Line:
                         work.progress(index)
                 except Exception as failure:  # told to whoever waits
                     error = error or failure
-            work.end(error)
-            del work
+            if callbacks := work.end(error):
+                self.call_back(callbacks)
+            del work, callbacks
 
     def _await(self, request: Request, work: Work) -> None:
         """Wait for a request; where the work's time is shorter than the job's, not longer."""
@@ -151,7 +175,10 @@ class Line:
         if not self._end_of(self._starter, deadline):
             return
         self._begun.put(None)
-        if not self._end_of(self._finisher, deadline) or self._job is None:
+        if not self._end_of(self._finisher, deadline):
+            return
+        self._callbacks.close(max(0.0, deadline - time.monotonic()))
+        if self._job is None:
             return
         try:
             farewell = self._job.barrier_async()

@@ -107,9 +107,10 @@ class DeviceWork(Work):
             super()._complete()
         self._end_event = self._copies.record()
 
-    def end(self, error: BaseException | None) -> None:
-        super().end(error)
+    def end(self, error: BaseException | None) -> Callable[[], None] | None:
+        callbacks = super().end(error)
         self._pieces = []
+        return callbacks
 
     def synchronize(self) -> None:
         if self._end_event is not None:

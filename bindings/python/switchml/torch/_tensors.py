@@ -54,3 +54,16 @@ def dense(tensors: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], Callable
             tensor.copy_(copy)
 
     return flat, finish if copies else None
+
+
+def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether the two may have a byte in common."""
+    if a.device != b.device or not a.numel() or not b.numel():
+        return False
+    return a.data_ptr() < _end_of(b) and b.data_ptr() < _end_of(a)
+
+
+def _end_of(tensor: torch.Tensor) -> int:
+    """The address after its last element."""
+    last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr() + (last + 1) * tensor.element_size()

@@ -21,6 +21,7 @@ from torch._C._distributed_c10d import Work as _Work
 
 from ..errors import Timeout
 from ..job import Job, Request
+from ._callbacks import Promise, context, open_turns
 from ._profiler import range_of
 
 
@@ -29,7 +30,7 @@ class Call:
     """A call of the C library: its name there, its buffers, and what else it wants to know.
 
     send and recv are contiguous, and may be one. `divisible`: cut into pieces,
-    it would come to the same.
+    it would come to the same. `source`: what send has the elements of.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Call:
     recv: torch.Tensor
     arguments: Callable[[torch.Tensor, torch.Tensor], tuple]
     divisible: bool = False
+    source: torch.Tensor | None = None
 
     def begin(self, job: Job) -> Request:
         arguments = self.arguments(self.send, self.recv)
@@ -68,8 +70,10 @@ class Work(_Work):
         self._ended = threading.Event()
         self._error: BaseException | None = None
         self._lock = threading.Lock()
-        self._inner: torch.futures.Future | None = None
-        self._future: torch.futures.Future | None = None
+        self._promise: Promise | None = None
+        self.when_ended: Callable[[Work], None] | None = None  # in the line's thread: never waits
+        self.context = context()
+        self.after = open_turns()
         self._range = range_of(f"switchml:{name}")
 
     # ---- by the line ----
@@ -82,8 +86,16 @@ class Work(_Work):
     def progress(self, index: int) -> None:
         """The index-th request has succeeded."""
 
-    def end(self, error: BaseException | None) -> None:
-        """It has come to this. In the line's thread, once."""
+    @property
+    def held(self) -> bool:
+        """Whether callbacks that come before it have not returned."""
+        return any(not turn.closed for turn in self.after)
+
+    def end(self, error: BaseException | None) -> Callable[[], None] | None:
+        """It has come to this. In the line's thread, once.
+
+        Returns what runs the application's callbacks, for another thread: they may wait.
+        """
         if error is None:
             try:
                 self._complete()
@@ -94,18 +106,20 @@ class Work(_Work):
             self._range.end()
         with self._lock:
             self._ended.set()
-            inner = self._inner
+            promise = self._promise
         self.requests, self._calls, self._finish = [], (), None
-        if inner is not None:
-            self._resolve(inner)
+        if self.when_ended is not None:
+            self.when_ended(self)
+            self.when_ended = None
+        return None if promise is None else lambda: self._keep(promise)
 
     def _complete(self) -> None:
         if self._finish:
             self._finish()
 
-    def _resolve(self, inner: torch.futures.Future) -> None:
+    def _keep(self, promise: Promise) -> None:
         with self._streams():
-            inner.set_result(self._tensors)
+            promise.keep(self._tensors)
 
     def _streams(self) -> Any:
         """Where the tensors are ready: for the events of a future of device memory."""
@@ -142,21 +156,15 @@ class Work(_Work):
         return self._tensors
 
     def get_future(self) -> torch.futures.Future:
-        """A future of the tensors.
-
-        Future.set_exception() would be a value to C++, and DDP would take it for a
-        gradient. What a callback raises is an error there, too.
-        """
+        """A future of the tensors."""
         with self._lock:
-            if self._future is not None:
-                return self._future
-            inner = torch.futures.Future(devices=self._devices)
-            self._future = inner.then(self._value)
-            self._inner = inner
+            if self._promise is not None:
+                return self._promise.future
+            promise = self._promise = Promise(self._value, self._devices)
             ended = self._ended.is_set()
         if ended:
-            self._resolve(inner)
-        return self._future
+            self._keep(promise)
+        return promise.future
 
     def _value(self, _: torch.futures.Future) -> list[torch.Tensor]:
         if self._error is not None:

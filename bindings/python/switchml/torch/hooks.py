@@ -9,9 +9,9 @@ does, for it has to know what is lost: per block of 256 elements, the ranks agre
 on an exponent (MAX); each sends integers, two in an int32 (SUM, exact); what its
 integers lack of its gradient it adds to the next one.
 
-The exponents go through the model's group and the integers through one of their
-own: both are then called in the order of the buckets on all ranks, though the
-second call is made when the first has ended.
+The exponents go through the model's group and the integers through a job of their
+own beside it: both are then called in the order of the buckets on all ranks, though
+the second call is made when the first has ended.
 """
 
 # No `from __future__ import annotations`: DDP looks at the types in the hook's signature.
@@ -22,7 +22,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed import GradBucket, ReduceOp
 
+from ._callbacks import Promise
 from ._group import Options, ProcessGroupSwitchML
+from ._work import Work
 
 BLOCK = 256
 # Exponents of float32 are -149 … 128; above: the block has an infinity or a NaN.
@@ -31,7 +33,7 @@ _SMALLEST = -160
 
 
 class HookState:
-    """What the hook of one model remembers. Made by all ranks of the group, in the same order.
+    """What the hook of one model remembers. Made by the group's ranks, and by no others.
 
     Args:
         group: the model's process group; None: the default one.
@@ -51,11 +53,8 @@ class HookState:
         if error_feedback and wire != "int16":
             raise ValueError("error feedback is for wire='int16': int32 loses nothing to keep")
         self.group, self.wire = chosen, Options(wire=wire).wire
+        self.error_feedback = error_feedback
         self.residuals: dict[int, torch.Tensor] = {}
-        self.integers: Any = None
-        if error_feedback:
-            ranks = dist.get_process_group_ranks(chosen)
-            self.integers = dist.new_group(ranks, backend="switchml", group_desc="int16 gradients")
 
     def residual_of(self, index: int, size: int, like: torch.Tensor) -> torch.Tensor:
         """What bucket `index` has lost; nothing, if DDP has made new buckets."""
@@ -74,7 +73,7 @@ def allreduce_hook(
     if state is None:
         state = HookState()
     buffer = bucket.buffer()
-    if state.integers is not None and buffer.dtype in (
+    if state.error_feedback and buffer.dtype in (
         torch.float32,
         torch.float16,
         torch.bfloat16,
@@ -103,34 +102,46 @@ def _with_feedback(state: HookState, index: int, buffer: torch.Tensor) -> Any:
     blocks += residual
     blocks = blocks.view(-1, BLOCK)
     exponents = exponents_of(blocks)
-    result: torch.futures.Future = torch.futures.Future(
-        devices=[buffer.device] if buffer.is_cuda else []
-    )
+    group = state.group
+    promise = Promise(_buffer_or_error, [buffer.device] if buffer.is_cuda else [])
 
-    def exponents_are_known(future: torch.futures.Future) -> None:
-        future.value()  # raises what it came to
-        packed = pack(blocks, exponents, state.group.size(), residual)
-        work = state.integers._reduce("all_reduce", [packed], ReduceOp(ReduceOp.SUM))
-        work.get_future().then(guarded(sums_are_known))
+    def exponents_are_known(_: Work) -> None:
+        packed = pack(blocks, exponents, group.size(), residual)
+        group._reduce(
+            "all_reduce",
+            [packed],
+            ReduceOp(ReduceOp.SUM),
+            line=group._hooks_line,
+            when_ended=guarded(sums_are_known),
+        )
 
-    def sums_are_known(future: torch.futures.Future) -> None:
-        (packed,) = future.value()
-        mean = unpack(packed, exponents, state.group.size())
+    def sums_are_known(work: Work) -> None:
+        (packed,) = work.result()
+        mean = unpack(packed, exponents, group.size())
         buffer.copy_(mean.view(-1)[: buffer.numel()])
-        result.set_result((buffer, None))
+        group._line.call_back(lambda: promise.keep((buffer, None)))
 
     def guarded(step: Any) -> Any:
-        def run(future: torch.futures.Future) -> None:
+        def run(work: Work) -> None:
+            error = work.exception()
             try:
-                step(future)
-            except Exception as error:  # raised where the result is asked for
-                result.set_result((buffer, error))
+                if error is None:
+                    work.synchronize()
+                    step(work)
+            except Exception as failure:
+                error = failure
+            if error is not None:  # raised where the result is asked for
+                group._line.call_back(lambda: promise.keep((buffer, error)))
 
         return run
 
-    work = state.group._reduce("all_reduce", [exponents], ReduceOp(ReduceOp.MAX))
-    work.get_future().then(guarded(exponents_are_known))
-    return result.then(_buffer_or_error)
+    group._reduce(
+        "all_reduce",
+        [exponents],
+        ReduceOp(ReduceOp.MAX),
+        when_ended=guarded(exponents_are_known),
+    )
+    return promise.future
 
 
 def _buffer_or_error(future: torch.futures.Future) -> torch.Tensor:

@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Callbacks of futures that call and await collectives, as PyTorch's own hooks do."""
+
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.distributed as dist  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+
+from groups import Groups, stop  # noqa: E402
+from ranks import RankError  # noqa: E402
+from test_torch_ddp import BOUND, Net, batches, checksum, compare, mean_loss  # noqa: E402
+
+N = 3
+HANGS_S = 100
+
+
+def full(value, size=1000):
+    return torch.full((size,), float(value))
+
+
+def future_of(value, group=None):
+    return dist.all_reduce(full(value), group=group, async_op=True).get_future()
+
+
+def first(future):
+    return future.wait()[0][0].item()
+
+
+# ---- waiting in callbacks ----
+
+
+def nested(rank):
+    """A callback waits for a collective that it begins, whose callback does the same."""
+
+    def inner(future):
+        return [future.value()[0] + first(future_of(rank + 10))]
+
+    def outer(future):
+        return [future.value()[0] + future_of(rank + 1).then(inner).wait()[0]]
+
+    return first(future_of(rank).then(outer))
+
+
+def test_a_callback_may_wait_for_a_collective_that_it_begins(groups):
+    assert groups.call(nested, timeout=HANGS_S) == [3 + 6 + 33] * N
+
+
+def of_another(rank):
+    """A callback waits for a collective that was begun before it."""
+    ones, twos = future_of(1), future_of(2)
+    return first(ones.then(lambda f: [f.value()[0] + first(twos)]))
+
+
+def test_a_callback_may_wait_for_an_earlier_collective(groups):
+    assert groups.call(of_another, timeout=HANGS_S) == [N + 2 * N] * N
+
+
+def on_another_group(rank):
+    """Callbacks reduce over another group; on each rank they come at another time."""
+    pair, everybody = dist.new_group([0, 1]), dist.new_group(list(range(N)))
+    futures = []
+    for step in range(8):
+        futures.append(
+            future_of(1 << step).then(
+                lambda f: [full(first(future_of(f.value()[0][0], everybody)))]
+            )
+        )
+    sums = [first(future) for future in futures]
+    if rank < 2:
+        sums.append(first(future_of(1, pair).then(lambda f: [full(first(future_of(5, pair)))])))
+    for group in (pair, everybody):
+        if dist.get_rank(group) >= 0:
+            dist.destroy_process_group(group)
+    return sums
+
+
+def test_callbacks_may_use_other_groups(groups):
+    found = groups.call(on_another_group, timeout=HANGS_S)
+    for rank, sums in enumerate(found):
+        assert sums == [N * N * (1 << step) for step in range(8)] + ([10.0] if rank < 2 else [])
+
+
+# ---- the order of calls ----
+
+
+def interleaved(rank, steps):
+    """All calls have one size, so a call in another's place would be a wrong sum, and no error.
+
+    The ranks pause at other places: callbacks run at then() on one, and much later on another.
+    """
+    found, expected = [], []
+    for step in range(steps):
+        base = 100 * step
+
+        def callback(future, base=base):
+            again = first(future_of(base + 2))
+            return [full(again + first(future_of(base + 3)))]
+
+        outer = future_of(base + 1)
+        if step % N == rank:
+            time.sleep(0.03)
+        outer = outer.then(callback)
+        after = dist.all_reduce(tensor := full(base + 4), async_op=True)
+        found.append((outer, after, tensor))
+        expected.append((N * (2 * base + 5), N * (base + 4)))
+    sums = []
+    for outer, after, tensor in found:
+        after.wait()
+        sums.append((first(outer), tensor[0].item()))
+    return sums, expected
+
+
+def test_calls_of_callbacks_keep_their_place_among_the_others(groups):
+    for sums, expected in groups.call(interleaved, [12] * N, timeout=HANGS_S):
+        assert sums == expected
+
+
+def fire_and_forget(rank):
+    """A callback that waits for nothing: its collective comes before what is called after it."""
+    late = []
+    future_of(1).then(lambda _: future_of(2).then(lambda _: late.append(future_of(3))))
+    four = first(future_of(4))
+    return four, first(late[0])
+
+
+def test_calls_of_callbacks_come_before_what_is_called_later(groups):
+    assert groups.call(fire_and_forget, timeout=HANGS_S) == [(4.0 * N, 3.0 * N)] * N
+
+
+# ---- exceptions ----
+
+
+def raising(rank):
+    def fail(future):
+        raise OverflowError(f"rank {rank} cannot")
+
+    future = future_of(1).then(fail)
+    with pytest.raises(Exception, match=f"rank {rank} cannot"):
+        future.wait()
+    future_of(1).add_done_callback(fail)
+    return first(future_of(1))
+
+
+def test_an_exception_in_a_callback_stays_in_its_future(groups):
+    assert groups.call(raising, timeout=HANGS_S) == [float(N)] * N
+
+
+def raising_hook(rank):
+    def hook(state, bucket):
+        def fail(future):
+            raise OverflowError("the gradient is odd")
+
+        return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(fail)
+
+    model = DistributedDataParallel(torch.nn.Linear(4, 4))
+    model.register_comm_hook(None, hook)
+    with pytest.raises(Exception, match="the gradient is odd"):
+        model(torch.ones(2, 4)).sum().backward()
+    return first(future_of(1))
+
+
+def test_an_exception_in_a_hooks_callback_comes_out_of_backward(groups):
+    assert groups.call(raising_hook, timeout=HANGS_S) == [float(N)] * N
+
+
+def killed_meanwhile(rank):
+    import os
+    import signal
+
+    if rank == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return first(future_of(1).then(lambda f: future_of(2).wait()))
+
+
+def test_a_callback_that_waits_for_a_dead_rank_raises():
+    with Groups(N) as ranks:
+        ranks.start(killed_meanwhile)
+        for outcome in ranks.outcomes(only=[0, 1], timeout=HANGS_S):
+            assert isinstance(outcome, RankError) and "rank 2" in str(outcome)
+
+
+# ---- PyTorch's own hooks ----
+
+
+def powersgd(rank, buckets):
+    """Losses and parameters. (The batched hook asserts in PyTorch 2.13, whatever the backend.)"""
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+
+    torch.manual_seed(5)
+    options = {"bucket_cap_mb": 0.01} if buckets else {}
+    model = DistributedDataParallel(Net(), **options)
+    state = powerSGD_hook.PowerSGDState(
+        None, matrix_approximation_rank=4, start_powerSGD_iter=3, min_compression_rate=1
+    )
+    model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    for pixels, labels in batches(rank):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(pixels, True), labels)
+        loss.backward()
+        optimizer.step()
+        losses.append(mean_loss(loss))
+    return losses, checksum(model.module)
+
+
+@pytest.mark.parametrize("buckets", [False, True], ids=["one bucket", "buckets"])
+def test_powersgd_trains(groups, buckets):
+    found = groups.call(powersgd, [buckets] * N, timeout=HANGS_S)
+    assert len({parameters for _, parameters in found}) == 1, "ranks differ"
+    losses = found[0][0]
+    assert losses[-1] < 0.8 * losses[0], "it learns nothing"
+    if not buckets:  # where Gloo finishes, too
+        with Groups(N, "gloo") as gloo:
+            expected = gloo.call(powersgd, [buckets] * N)[0][0]
+            gloo.call(stop)
+        # The orthogonalization makes more of a rounding than a sum does.
+        worst = max(abs(a - b) for a, b in zip(losses, expected, strict=True))
+        assert worst <= 100 * BOUND["int32"], f"losses differ by {worst}"
+
+
+def zero(rank, name):
+    from torch.distributed.algorithms.ddp_comm_hooks import ddp_zero_hook
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    torch.manual_seed(5)
+    model = DistributedDataParallel(
+        torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.ReLU(), torch.nn.Linear(96, 10)),
+        bucket_cap_mb=0.01,
+        gradient_as_bucket_view=True,
+    )
+    if name == "plain":
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    else:
+        optimizer = ZeroRedundancyOptimizer(
+            model.parameters(), torch.optim.SGD, overlap_with_ddp=True, lr=0.1, momentum=0.9
+        )
+        make = getattr(ddp_zero_hook, name)
+        model.register_comm_hook(None, make(allreduce_hook, model, optimizer))
+    losses = []
+    for step, (pixels, labels) in enumerate(batches(rank)):
+        loss = torch.nn.functional.cross_entropy(model(pixels), labels)
+        loss.backward()
+        if name != "plain" or step >= WARMUP:
+            optimizer.step()
+        model.zero_grad()
+        losses.append(mean_loss(loss))
+    return losses, checksum(model.module)
+
+
+WARMUP = 2  # steps in which ZeRO's hooks only learn how DDP's buckets are
+
+
+@pytest.mark.parametrize("name", ["hook_with_zero_step", "hook_with_zero_step_interleaved"])
+def test_zero_steps_in_ddps_hook(groups, name):
+    expected, _ = groups.call(zero, ["plain"] * N, timeout=HANGS_S)[0]
+    found = groups.call(zero, [name] * N, timeout=HANGS_S)
+    assert len({parameters for _, parameters in found}) == 1, "ranks differ"
+    compare(found[0][0], expected, BOUND["int32"])
