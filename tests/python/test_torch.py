@@ -360,6 +360,25 @@ def test_every_group_is_a_job_of_its_own(groups):
     assert groups.call(subgroups) == [2, 2, 2]
 
 
+def only_its_own(rank):
+    """Groups that only their own ranks make: torch gives both the same name."""
+    mine = [0, 1] if rank < 2 else [2, 3]
+    group = dist.new_group(mine)
+    found = []
+    for dtype in (torch.float32, torch.int64):  # on the switch, and on Gloo
+        tensor = torch.full((1000,), 10**rank, dtype=dtype)
+        dist.all_reduce(tensor, group=group)
+        found.append(tensor.unique().tolist())
+    dist.destroy_process_group(group)
+    return found
+
+
+def test_two_subsets_never_meet():
+    with Groups(4, seconds=60) as groups:
+        assert groups.call(only_its_own) == [[[11], [11]]] * 2 + [[[1100], [1100]]] * 2
+        groups.call(stop)
+
+
 def with_a_thief(rank):
     """Somebody wants a port at the moment when rank 0 has chosen it for its switch."""
     from switchml.torch import _rendezvous

@@ -373,6 +373,9 @@ def create(options: Any, backend_options: Any) -> ProcessGroupSwitchML:
         # torchrun's store outlives the workers, and has what those before a restart said.
         store = PrefixStore(f"attempt {attempt}/", store)
     ranks = list(options.global_ranks_in_group)
+    if ranks:
+        # Where only its own ranks make a group, PyTorch gives two of them the same name.
+        store = PrefixStore(f"ranks {','.join(map(str, ranks))}/", store)
     title = f"group {options.group_id} of ranks {ranks}" if ranks else "the default group"
     return ProcessGroupSwitchML(
         store,
