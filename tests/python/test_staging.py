@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The order of steps with device memory, with copies in the host's memory in place of a GPU's.
 
+There is no GPU where these were written.
+
 What is tested here is our side: pieces, begun when copied, copied back when done, the
 events. That CUDA does as it is told is not.
 """
@@ -113,4 +115,80 @@ def test_pieces_go_to_the_host_through_the_switch_and_back(piece_bytes):
             assert steps.count("to_host") == steps.count("to_device") == pieces + 1
             assert steps.count("record") == steps.count("lead") == 2
             assert steps.index("follow") < steps.index("to_host")
+        groups.call(stop)
+
+
+def in_place(copies, tensor):
+    """An all-reduce of a tensor in emulated device memory, that nobody waits for."""
+    from switchml.torch import _staging
+    from switchml.torch._group import _OPS, _TYPES
+    from switchml.torch._tensors import dense
+    from switchml.torch._work import Call
+
+    kind, op = _TYPES[torch.float32], _OPS[dist.ReduceOp.SUM]
+
+    def arguments(send, recv):
+        return send.data_ptr(), recv.data_ptr(), send.numel(), kind, op, None
+
+    (flat,), finish = dense([tensor])
+    calls = [Call("allreduce", flat, flat, arguments, divisible=True, source=tensor)]
+    if finish is not None:  # on the emulated stream, as _complete() does on a GPU's
+
+        def finish():
+            copies.to_device(tensor, flat)
+
+    work = _staging.DeviceWork(copies, "all_reduce", [tensor], calls, finish)
+    dist.group.WORLD._line.put(work)
+    return work
+
+
+def unwaited(rank, what):
+    """Works on one tensor, or on parts of one; how many were copied to the host at their call."""
+    copies = SlowCopies()
+    whole = torch.ones(300, 4)
+    first, second = {
+        "the same": (whole, whole),
+        "a part": (whole, whole[100:200]),
+        "a part, and the whole": (whole[100:200], whole),
+        "neighbors": (whole[:150], whole[150:]),
+        "columns after the same": (whole, whole[:, 1]),
+        "the same after columns": (whole[:, 1], whole),
+    }[what]
+    works = [in_place(copies, first), in_place(copies, second)]
+    at_call = copies.steps.count("to_host")
+    works.append(in_place(copies, second))
+    for work in reversed(works):
+        work.wait()
+    return whole, at_call
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "the same",
+        "a part",
+        "a part, and the whole",
+        "neighbors",
+        "columns after the same",
+        "the same after columns",
+    ],
+)
+def test_works_on_one_tensor_follow_each_other_although_nobody_waits(what):
+    with Groups(N) as groups:
+        for whole, at_call in groups.call(unwaited, [what] * N):
+            expected = torch.ones(300, 4)
+            ones = {
+                "a part, and the whole": expected[100:200],
+                "neighbors": expected[:150],
+                "the same after columns": expected[:, 1],
+            }.get(what, expected)
+            others = {
+                "a part": expected[100:200],
+                "neighbors": expected[150:],
+                "columns after the same": expected[:, 1],
+            }.get(what, expected)
+            ones *= N
+            others *= N * N
+            assert torch.equal(whole, expected)
+            assert at_call == (2 if what == "neighbors" else 1), "what may overlap does"
         groups.call(stop)

@@ -4,7 +4,9 @@
     device ---- copied ----> pinned ---- the switch ----> pinned ---- copied ----> device
            on our own stream        begun when it is there        when it is done
 
-Pieces, so that copying one overlaps with the transfer of others. The invariant:
+Pieces, so that copying one overlaps with the transfer of others. What an earlier
+collective is still to write, a later one copies from the device when that is
+written, as a stream would order the two. The invariant:
 the application's streams never wait for the host; they wait for an event that
 is recorded after the last copy back. Not tested on a GPU; its order of steps is,
 with copies of the host's memory (tests/python/test_staging.py).
@@ -12,6 +14,7 @@ with copies of the host's memory (tests/python/test_staging.py).
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -19,9 +22,12 @@ from typing import Any, NamedTuple
 import torch
 
 from ..job import Job
+from ._tensors import overlap
 from ._work import Call, Work
 
 PIECE_BYTES = 4 << 20
+# Of each device's copies, the works that have not ended: in the order of their calls.
+_unfinished: weakref.WeakKeyDictionary[Any, list[DeviceWork]] = weakref.WeakKeyDictionary()
 
 
 class Cuda:
@@ -63,7 +69,7 @@ class Cuda:
 
 class _Piece(NamedTuple):
     call: Call  # on pinned memory
-    copied: Any  # the event of its copy to there
+    device_send: torch.Tensor
     device_recv: torch.Tensor
 
 
@@ -84,18 +90,46 @@ class DeviceWork(Work):
         super().__init__(name, tensors, calls, finish, limit)
         self._copies = copies
         self._end_event: Any = None
+        self._begun = False
+        self._inputs = [call.send if call.source is None else call.source for call in calls]
         copies.follow()
         self._pieces = [self._stage(part) for call in calls for part in _parts(call)]
+        others = _unfinished.setdefault(copies, [])
+        self._copied = None if self._after(others) else self._copy()
+        others.append(self)
 
     def _stage(self, call: Call) -> _Piece:
         send = self._copies.pinned_like(call.send)
-        event = self._copies.to_host(send, call.send)
         recv = send if call.recv is call.send else self._copies.pinned_like(call.recv)
-        return _Piece(replace(call, send=send, recv=recv), event, call.recv)
+        return _Piece(replace(call, send=send, recv=recv), call.send, call.recv)
+
+    def _after(self, others: list[DeviceWork]) -> list[DeviceWork]:
+        """Those that are still to write what this one sends."""
+        return [
+            other
+            for other in list(others)
+            if any(overlap(a, b) for a in self._inputs for b in other._tensors)
+        ]
+
+    def _copy(self) -> list:
+        """Begin to copy to the host; returns the pieces' events."""
+        return [self._copies.to_host(p.call.send, p.device_send) for p in self._pieces]
+
+    def _copy_after_others(self) -> list:
+        # What waits behind this one, for callbacks to return, is not before it.
+        for other in self._after(_unfinished[self._copies]):
+            if other is not self and other._begun:
+                other._ended.wait()
+        for call in self._calls:
+            if call.source is not None and not overlap(call.send, call.source):
+                self._copies.to_device(call.send, call.source)  # it was copied too early
+        return self._copy()
 
     def begin(self, job: Job) -> None:
-        for piece in self._pieces:
-            piece.copied.synchronize()
+        self._begun = True
+        copied = self._copied or self._copy_after_others()
+        for piece, event in zip(self._pieces, copied, strict=True):
+            event.synchronize()
             self.requests.append(piece.call.begin(job))
 
     def progress(self, index: int) -> None:
@@ -109,7 +143,8 @@ class DeviceWork(Work):
 
     def end(self, error: BaseException | None) -> Callable[[], None] | None:
         callbacks = super().end(error)
-        self._pieces = []
+        _unfinished[self._copies].remove(self)
+        self._pieces, self._inputs = [], []
         return callbacks
 
     def synchronize(self) -> None:
@@ -127,5 +162,5 @@ def _parts(call: Call) -> list[Call]:
         return [call]
     parts = []
     for piece in call.send.view(-1).split(length):
-        parts.append(replace(call, send=piece, recv=piece))
+        parts.append(replace(call, send=piece, recv=piece, source=None))
     return parts
