@@ -44,8 +44,12 @@ void sml_results_begin(struct sml_results *results, const void *job, uint8_t sha
 {
 	results->job = job;
 	results->shard = shard;
-	results->paths = paths;
+	results->paths = paths + shard;
+	results->stride = SML_MAX_SHARDS;
 	results->n_ranks = n_ranks;
+	results->ranks = UINT64_MAX;
+	if (results->own_rank < SML_MAX_RANKS)
+		results->ranks &= ~((uint64_t)1 << results->own_rank);
 	results->ways = NULL;
 	results->n = 0;
 }
@@ -256,15 +260,27 @@ void sml_results_flush(struct sml_results *results, int fd)
 		for (unsigned i = 1; i <= results->n_ranks; i++) {
 			unsigned rank = (results->own_rank + i) % results->n_ranks;
 
-			if (rank != results->own_rank && !(sent >> rank & 1))
-				add_message(
-					&out, &run,
-					&results->paths[rank * SML_MAX_SHARDS + results->shard]);
+			if ((results->ranks & ~sent) >> rank & 1)
+				add_message(&out, &run, &results->paths[rank * results->stride]);
 		}
 	}
 	send_all(&out);
 	results->n = 0;
 	results->job = NULL;
+}
+
+void sml_results_send_to(struct sml_results *results, int fd, const struct sml_path *paths,
+			 uint64_t ranks, const struct iovec *packets, unsigned n)
+{
+	sml_assert(n <= SML_RESULTS_MAX);
+	results->paths = paths;
+	results->stride = 1;
+	results->n_ranks = SML_MAX_RANKS;
+	results->ranks = ranks;
+	results->ways = NULL;
+	results->n = n;
+	memcpy(results->packets, packets, n * sizeof(*packets));
+	sml_results_flush(results, fd);
 }
 
 bool sml_results_send_one(struct sml_results *results, int fd, const void *packet, uint32_t length,

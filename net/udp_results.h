@@ -34,12 +34,14 @@ struct sml_results {
 	const void *job;
 	uint8_t shard;
 	uint8_t n_ranks;
-	/* Rank r's path is at [r][shard] of the job's table. */
+	uint64_t ranks; /* bits of those that get them */
+	/* Rank r's path is stride x r paths behind the first. */
 	const struct sml_path *paths;
+	unsigned stride;
 	/* NULL: no group. Bits of the ranks that a packet to it reaches, atomic. */
 	const struct sml_ways *ways;
 	const uint64_t *reached;
-	uint8_t own_rank; /* gets none, for it is in this process; UINT8_MAX: no rank is */
+	uint8_t own_rank; /* in this process: the one after it is the first; UINT8_MAX: none is */
 	struct iovec packets[SML_RESULTS_MAX];
 	unsigned n;
 	bool no_segmentation;
@@ -50,7 +52,10 @@ struct sml_results {
 
 void sml_results_init(struct sml_results *results, uint8_t own_rank);
 
-/* Gather for a job and shard from now on. Nothing may be gathered. */
+/*
+ * Gather for a job and shard from now on, for all ranks but our own. Nothing may be
+ * gathered. paths: [r][shard] is rank r's.
+ */
 void sml_results_begin(struct sml_results *results, const void *job, uint8_t shard,
 		       const struct sml_path *paths, uint8_t n_ranks);
 
@@ -63,6 +68,10 @@ bool sml_results_add(struct sml_results *results, const void *job, uint8_t shard
 		     const void *packet, uint32_t length);
 
 void sml_results_flush(struct sml_results *results, int fd);
+
+/* At once, n packets (SML_RESULTS_MAX at most) to each of these ranks; paths: [r] is rank r's. */
+void sml_results_send_to(struct sml_results *results, int fd, const struct sml_path *paths,
+			 uint64_t ranks, const struct iovec *packets, unsigned n);
 
 /* One packet, now. False: it was dropped, and counted. */
 bool sml_results_send_one(struct sml_results *results, int fd, const void *packet, uint32_t length,

@@ -76,6 +76,7 @@ int sml_data_path_open_transport(const struct sml_stripe *stripe, unsigned shard
 		.interface = &stripe->connection.interface,
 		.peer = stripe->connection.endpoint->address,
 		.peers = peers,
+		.own = settings->rank,
 		.log = &settings->log,
 		.single_packets = stripe->admission.single_packets,
 	};

@@ -289,10 +289,6 @@ static int make_own_stripe(struct sml_context *context, struct sml_pool_rules *r
 	context->crew.own = sml_own_stripe_new(rules, context->settings.rank, first->control);
 	if (context->crew.own == NULL)
 		return -ENOMEM;
-	for (unsigned rank = 0; rank < context->settings.world_size; rank++)
-		for (unsigned shard = 0; shard < first->admission.shards; shard++)
-			sml_own_stripe_set_path(context->crew.own, rank, shard,
-						&context->peers->address[shard][rank]);
 	return 0;
 }
 

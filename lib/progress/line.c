@@ -20,7 +20,6 @@ struct sml_line *sml_line_new(struct sml_transport *transport, struct sml_own_st
 	line->transport = transport;
 	line->own = own;
 	line->turn = first_turn;
-	sml_results_init(&line->results, own ? own->rank : UINT8_MAX);
 	return line;
 }
 
@@ -72,17 +71,42 @@ static struct sml_shard *own_shard(const struct sml_line *line)
 	return line->shards[line->own->rank];
 }
 
-/* To all ranks: soon to the others, at once to this one. */
-static void send_result(struct sml_line *line, const struct sml_pool_answer *answer)
+static void send_results(struct sml_line *line, const struct iovec *packets, unsigned n,
+			 uint64_t ranks)
 {
-	struct sml_own_stripe *own = line->own;
+	struct sml_transport *transport = line->transport;
+	unsigned n_ranks = (unsigned)__builtin_popcountll(ranks);
 
-	if (sml_results_add(&line->results, own, answer->in.shard, answer->packet, answer->length))
-		return;
-	sml_results_flush(&line->results, line->transport->poll_fd);
-	sml_results_begin(&line->results, own, answer->in.shard, own->paths[0],
-			  own->pool.rules.n_ranks);
-	sml_results_add(&line->results, own, answer->in.shard, answer->packet, answer->length);
+	transport->ops->send_results(transport, packets, n, ranks);
+	line->result_packets += (uint64_t)n * n_ranks;
+	for (unsigned i = 0; i < n; i++)
+		line->result_bytes += (uint64_t)packets[i].iov_len * n_ranks;
+}
+
+static void flush_results(struct sml_line *line)
+{
+	const struct sml_own_stripe *own = line->own;
+	uint64_t others = sml_pool_all_ranks(&own->pool.rules) & ~((uint64_t)1 << own->rank);
+
+	send_results(line, line->results, line->n_results, others);
+	line->n_results = 0;
+}
+
+/* To the other ranks, soon. */
+static void gather_result(struct sml_line *line, const struct sml_pool_answer *answer)
+{
+	if (line->n_results == SML_RESULTS_AT_ONCE)
+		flush_results(line);
+	line->results[line->n_results++] =
+		(struct iovec){(void *)(uintptr_t)answer->packet, answer->length};
+}
+
+static void resend_result(struct sml_line *line, const struct sml_pool_answer *answer)
+{
+	const struct iovec packet = {(void *)(uintptr_t)answer->packet, answer->length};
+
+	if (answer->packet && answer->in.rank != line->own->rank)
+		send_results(line, &packet, 1, (uint64_t)1 << answer->in.rank);
 }
 
 static void contribute(struct sml_line *line, const void *packet, uint32_t length, uint64_t now_ns,
@@ -95,13 +119,12 @@ static void contribute(struct sml_line *line, const void *packet, uint32_t lengt
 
 	line->n_absorbed += verdict == SML_VERDICT_ABSORBED;
 	line->n_completed += verdict == SML_VERDICT_COMPLETED;
-	if (verdict == SML_VERDICT_RESEND && answer.packet && answer.in.rank != own->rank)
-		sml_results_send_one(&line->results, line->transport->poll_fd, answer.packet,
-				     answer.length, &own->paths[answer.in.rank][answer.in.shard]);
+	if (verdict == SML_VERDICT_RESEND)
+		resend_result(line, &answer);
 	if (verdict != SML_VERDICT_COMPLETED)
 		return;
 	if (own->pool.rules.n_ranks > 1)
-		send_result(line, &answer);
+		gather_result(line, &answer);
 	take_result(own_shard(line), answer.packet, answer.length, now_ns, news);
 }
 
@@ -113,7 +136,7 @@ static bool may_wait(struct sml_line *line, uint64_t now_ns)
 {
 	uint64_t n_ranks = line->own->pool.rules.n_ranks;
 
-	if (line->results.n >= MANY_PACKETS ||
+	if (line->n_results >= MANY_PACKETS ||
 	    line->n_absorbed == line->n_completed * (n_ranks - 1))
 		return false;
 	if (line->held_since_ns == 0)
@@ -121,12 +144,12 @@ static bool may_wait(struct sml_line *line, uint64_t now_ns)
 	return now_ns < line->held_since_ns + HOLD_NS;
 }
 
-static void flush_results(struct sml_line *line, uint64_t now_ns)
+static void flush_when_due(struct sml_line *line, uint64_t now_ns)
 {
-	if (!line->own || line->results.n == 0 || may_wait(line, now_ns))
+	if (!line->own || line->n_results == 0 || may_wait(line, now_ns))
 		return;
 	line->held_since_ns = 0;
-	sml_results_flush(&line->results, line->transport->poll_fd);
+	flush_results(line);
 }
 
 /* ---- in ---- */
@@ -185,7 +208,7 @@ bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_
 		if (transport->drained)
 			break;
 	}
-	flush_results(line, now_ns);
+	flush_when_due(line, now_ns);
 	return any;
 }
 
@@ -285,7 +308,7 @@ static bool serve_own(struct sml_line *line, uint64_t now_ns, struct sml_news *n
 			break;
 		contribute(line, line->scratch, (uint32_t)length, now_ns, news);
 	}
-	flush_results(line, now_ns);
+	flush_when_due(line, now_ns);
 	return n > 0;
 }
 

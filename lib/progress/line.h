@@ -9,7 +9,6 @@
 
 #include "lib/progress/own_stripe.h"
 #include "lib/transport/transport.h"
-#include "net/udp_results.h"
 
 struct sml_shard;
 
@@ -25,8 +24,10 @@ struct sml_line {
 	unsigned turn; /* whose packets go first */
 	/* What this rank's own stripe does here. NULL: it has none. */
 	struct sml_own_stripe *own;
-	struct sml_results results;
-	uint64_t held_since_ns; /* results wait for more; 0: none do */
+	struct iovec results[SML_RESULTS_AT_ONCE]; /* gathered; they lie in the slots */
+	unsigned n_results;
+	uint64_t result_packets, result_bytes; /* sent to other ranks */
+	uint64_t held_since_ns;		       /* results wait for more; 0: none do */
 	uint64_t n_absorbed, n_completed;
 	uint64_t served_packets, served_bytes; /* that other ranks have sent to it */
 	uint32_t round, n_takes;	       /* see own_stripe.h */

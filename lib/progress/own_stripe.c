@@ -44,12 +44,6 @@ void sml_own_stripe_free(struct sml_own_stripe *own)
 	free(own);
 }
 
-void sml_own_stripe_set_path(struct sml_own_stripe *own, unsigned rank, unsigned shard,
-			     const union sml_sockaddr *address)
-{
-	memcpy(&own->paths[rank][shard].to, address, sml_sockaddr_length(address));
-}
-
 static void tell_mismatch(struct sml_own_stripe *own, const struct sml_contribution *in)
 {
 	const struct sml_slot *slot = &own->pool.slots[2u * in->slot + (in->use & 1u)];

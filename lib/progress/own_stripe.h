@@ -16,7 +16,6 @@
 #include "control/frame.h"
 #include "core/pool.h"
 #include "lib/transport/transport.h"
-#include "net/udp_results.h"
 
 struct sml_control;
 struct sml_stall_report;
@@ -25,7 +24,6 @@ struct sml_own_stripe {
 	struct sml_pool pool;
 	void *memory;
 	uint8_t rank;
-	struct sml_path paths[SML_MAX_RANKS][SML_MAX_SHARDS];
 	struct sml_control *control;
 	/*
 	 * When each buffer's use was completed, in the rounds of its line: a
@@ -50,10 +48,6 @@ struct sml_own_stripe {
 struct sml_own_stripe *sml_own_stripe_new(const struct sml_pool_rules *rules, uint8_t rank,
 					  struct sml_control *control);
 void sml_own_stripe_free(struct sml_own_stripe *own);
-
-/* Where a rank's shard takes results. */
-void sml_own_stripe_set_path(struct sml_own_stripe *own, unsigned rank, unsigned shard,
-			     const union sml_sockaddr *address);
 
 /*
  * A contribution of any rank, by the thread of its shard. *answer as from

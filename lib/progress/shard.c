@@ -91,9 +91,9 @@ static void publish_served(struct sml_shard *shard)
 {
 	const struct sml_line *line = shard->line;
 
-	PUBLISH(packets_sent, line->results.packets_sent);
+	PUBLISH(packets_sent, line->result_packets);
 	PUBLISH(packets_received, line->served_packets);
-	PUBLISH(bytes_sent, line->results.bytes_sent);
+	PUBLISH(bytes_sent, line->result_bytes);
 	PUBLISH(bytes_received, line->served_bytes);
 }
 

@@ -91,6 +91,12 @@ static void send_one(struct faulty *faulty, const uint8_t *bytes, uint32_t lengt
 		       faulty->out.held.peer[0]);
 }
 
+static bool has_room_for_three(const struct sml_batch *batch)
+{
+	return batch->n + 3 <= SML_BATCH_PACKETS &&
+	       batch->used + 3 * SML_MAX_PACKET_BYTES <= SML_BATCH_BYTES;
+}
+
 static unsigned faulty_send(struct sml_transport *transport, struct sml_batch *batch)
 {
 	struct faulty *faulty = faulty_of(transport);
@@ -111,14 +117,44 @@ static unsigned faulty_send(struct sml_transport *transport, struct sml_batch *b
 		batch->first++;
 		taken++;
 		/* The rest goes along, as long as each has room to come three times. */
-		while (batch->first < batch->n && sending->n + 3 <= SML_BATCH_PACKETS &&
-		       sending->used + 3 * SML_MAX_PACKET_BYTES <= SML_BATCH_BYTES) {
+		while (batch->first < batch->n && has_room_for_three(sending)) {
 			send_one(faulty, batch->bytes + batch->offset[batch->first],
 				 batch->length[batch->first], batch->peer[batch->first]);
 			batch->first++;
 			taken++;
 		}
 	}
+}
+
+/* Room for a packet that comes three times; what the inner one does not take now is lost. */
+static bool make_room(struct faulty *faulty)
+{
+	struct sml_batch *sending = &faulty->sending;
+
+	if (has_room_for_three(sending))
+		return true;
+	while (sending->first < sending->n)
+		if (faulty->inner->ops->send(faulty->inner, sending) == 0)
+			return false;
+	sml_batch_clear(sending);
+	return true;
+}
+
+/* Packet by packet and peer by peer, as the faults want it: through the inner one's send. */
+static void faulty_send_results(struct sml_transport *transport, const struct iovec *packets,
+				unsigned n, uint64_t peers)
+{
+	struct faulty *faulty = faulty_of(transport);
+
+	for (unsigned i = 0; i < n; i++)
+		for (uint8_t peer = 0; peer < SML_MAX_RANKS; peer++)
+			if ((peers >> peer & 1) && make_room(faulty))
+				send_one(faulty, packets[i].iov_base, (uint32_t)packets[i].iov_len,
+					 peer);
+	/* What is left goes with what is sent next. */
+	while (faulty->sending.first < faulty->sending.n &&
+	       faulty->inner->ops->send(faulty->inner, &faulty->sending) > 0)
+		;
 }
 
 /* ---- in ---- */
@@ -197,6 +233,7 @@ static void faulty_leave_group(struct sml_transport *transport)
 static const struct sml_transport_ops faulty_ops = {
 	.name = "faults",
 	.send = faulty_send,
+	.send_results = faulty_send_results,
 	.receive = faulty_receive,
 	.leave_group = faulty_leave_group,
 	.close = faulty_close,

@@ -10,6 +10,8 @@
 #ifndef SML_LIB_TRANSPORT_H
 #define SML_LIB_TRANSPORT_H
 
+#include <sys/uio.h>
+
 #include "base/log.h"
 #include "core/wire.h"
 #include "lib/settings/settings.h"
@@ -62,6 +64,9 @@ struct sml_packet {
 	uint32_t length;
 };
 
+/* The most that one call of send_results takes. */
+#define SML_RESULTS_AT_ONCE 128
+
 /* The most that one call of receive gives back. */
 #define SML_RECEIVE_PACKETS 512
 
@@ -74,6 +79,7 @@ struct sml_transport_config {
 	 * alive as long as it is.
 	 */
 	const union sml_sockaddr *peers;
+	uint8_t own; /* then: its own place among them */
 	const struct sml_log *log;
 	/* Results may come by this multicast group, from peer; `port` is this shard's. */
 	bool has_group;
@@ -89,6 +95,13 @@ struct sml_transport_ops {
 	int (*open)(struct sml_transport **opened, const struct sml_transport_config *config);
 	/* Take packets off the front of batch, as many as go. Returns how many. */
 	unsigned (*send)(struct sml_transport *transport, struct sml_batch *batch);
+	/*
+	 * Results of slots in this process, each to all peers whose bit is set. What cannot go now
+	 * is lost: who lacks it asks again. At most SML_RESULTS_AT_ONCE. Only where there are
+	 * peers.
+	 */
+	void (*send_results)(struct sml_transport *transport, const struct iovec *packets,
+			     unsigned n, uint64_t peers);
 	/* Returns how many came, at most SML_RECEIVE_PACKETS. */
 	unsigned (*receive)(struct sml_transport *transport, struct sml_packet *packets);
 	/* Nothing comes by the group any more. Only where there is a group_fd. */

@@ -22,6 +22,7 @@
 #include "lib/transport/transport.h"
 #include "lib/transport/udp_group.h"
 #include "lib/transport/udp_inbox.h"
+#include "net/udp_results.h"
 #include "switchml.h"
 
 #ifndef UDP_SEGMENT
@@ -37,6 +38,8 @@
 /* With a group: of so many receives, one begins with what comes to this rank alone. */
 #define OWN_TURN 16
 
+_Static_assert(SML_RESULTS_AT_ONCE <= SML_RESULTS_MAX, "the table's promise");
+
 struct control {
 	_Alignas(struct cmsghdr) char bytes[CMSG_SPACE(sizeof(int))];
 };
@@ -45,6 +48,9 @@ struct udp {
 	struct sml_transport base;
 	const struct sml_log *log;
 	const union sml_sockaddr *peers; /* NULL: the socket is connected */
+	bool has_paths;
+	struct sml_path paths[SML_MAX_RANKS]; /* to the peers, once they are known */
+	struct sml_results results;
 	bool segments, glues, v6;
 	uint32_t longest; /* packet that the interface has taken */
 	bool told_too_long;
@@ -201,6 +207,7 @@ static int udp_open(struct sml_transport **opened, const struct sml_transport_co
 		(struct sml_transport){.ops = &sml_transport_udp, .poll_fd = -1, .group_fd = -1};
 	udp->log = config->log;
 	udp->peers = config->peers;
+	sml_results_init(&udp->results, config->own);
 	udp->v6 = config->peer.any.sa_family == AF_INET6;
 	error = connect_socket(udp, config);
 	if (error == 0)
@@ -355,6 +362,26 @@ static unsigned udp_send(struct sml_transport *transport, struct sml_batch *batc
 	return batch->first - before;
 }
 
+static void udp_send_results(struct sml_transport *transport, const struct iovec *packets,
+			     unsigned n, uint64_t peers)
+{
+	struct udp *udp = udp_of(transport);
+
+	sml_assert(udp->peers);
+	/* They were filled in before the first packet. */
+	for (unsigned i = 0; !udp->has_paths && i < SML_MAX_RANKS; i++)
+		memcpy(&udp->paths[i].to, &udp->peers[i], sizeof(udp->paths[i].to));
+	udp->has_paths = true;
+	/* One that was asked for again: not worth a wait for room. */
+	if (n == 1 && (peers & (peers - 1)) == 0 && peers)
+		sml_results_send_one(&udp->results, udp->base.poll_fd, packets[0].iov_base,
+				     (uint32_t)packets[0].iov_len,
+				     &udp->paths[__builtin_ctzll(peers)]);
+	else
+		sml_results_send_to(&udp->results, udp->base.poll_fd, udp->paths, peers, packets,
+				    n);
+}
+
 /* ---- in ---- */
 
 /*
@@ -389,6 +416,7 @@ const struct sml_transport_ops sml_transport_udp = {
 	.name = "udp",
 	.open = udp_open,
 	.send = udp_send,
+	.send_results = udp_send_results,
 	.receive = udp_receive,
 	.leave_group = udp_leave_group,
 	.close = udp_close,

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Results of slots in this process, by the transport table: over UDP sockets of
+ * this host, with faults and without. Needs a loopback.
+ */
+#include "lib/transport/transport.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define N_PEERS	  3
+#define N_RESULTS 200
+#define BYTES	  256
+
+/* Peer 0 sends; each of them listens. */
+struct net {
+	struct sml_interface interface;
+	union sml_sockaddr peers[SML_MAX_RANKS];
+	struct sml_log log;
+	struct sml_transport *transports[N_PEERS];
+};
+
+static void open_one(struct net *net, uint8_t i)
+{
+	const struct sml_transport_config config = {
+		.interface = &net->interface,
+		.peer = {.v4 = {.sin_family = AF_INET}},
+		.peers = net->peers,
+		.own = i,
+		.log = &net->log,
+	};
+
+	assert_int_equal(sml_transport_udp.open(&net->transports[i], &config), 0);
+	net->peers[i].v4 = (struct sockaddr_in){
+		.sin_family = AF_INET,
+		.sin_port = htons(net->transports[i]->port),
+		.sin_addr = {htonl(INADDR_LOOPBACK)},
+	};
+}
+
+static void open_net(struct net *net, const struct sml_faults *faults)
+{
+	struct sml_transport *faulty;
+
+	*net = (struct net){.log = {.level = -1}};
+	for (uint8_t i = 0; i < N_PEERS; i++)
+		open_one(net, i);
+	if (faults == NULL)
+		return;
+	faulty = sml_faults_wrap(net->transports[0], faults, 1);
+	assert_non_null(faulty);
+	net->transports[0] = faulty;
+}
+
+static void close_net(struct net *net)
+{
+	for (unsigned i = 0; i < N_PEERS; i++)
+		net->transports[i]->ops->close(net->transports[i]);
+}
+
+/* What comes to a peer, until nothing has for a while. `seen` counts each result. */
+static unsigned receive_all(struct net *net, unsigned peer, unsigned seen[N_RESULTS])
+{
+	static struct sml_packet packets[SML_RECEIVE_PACKETS];
+	struct sml_transport *transport = net->transports[peer];
+	struct pollfd ready = {.fd = transport->poll_fd, .events = POLLIN};
+	unsigned n_all = 0;
+
+	memset(seen, 0, N_RESULTS * sizeof(seen[0]));
+	while (poll(&ready, 1, 200) > 0) {
+		unsigned n = transport->ops->receive(transport, packets);
+
+		for (unsigned i = 0; i < n; i++) {
+			uint32_t number;
+
+			assert_int_equal(packets[i].length, BYTES);
+			memcpy(&number, packets[i].bytes, sizeof(number));
+			assert_true(number < N_RESULTS);
+			seen[number]++;
+		}
+		n_all += n;
+	}
+	return n_all;
+}
+
+/* All results to all other peers, some at a time. */
+static void send_all(struct net *net)
+{
+	static uint32_t results[N_RESULTS][BYTES / 4];
+	struct sml_transport *transport = net->transports[0];
+	struct iovec packets[SML_RESULTS_AT_ONCE];
+	unsigned n = 0;
+
+	for (uint32_t i = 0; i < N_RESULTS; i++) {
+		results[i][0] = i;
+		packets[n++] = (struct iovec){results[i], BYTES};
+		if (n < 50 && i + 1 < N_RESULTS)
+			continue;
+		transport->ops->send_results(transport, packets, n, 1u << 1 | 1u << 2);
+		n = 0;
+	}
+}
+
+static void results_reach_the_peers_that_they_are_for(void **state)
+{
+	unsigned seen[N_RESULTS];
+	uint32_t one[BYTES / 4] = {7};
+	const struct iovec packet = {one, BYTES};
+	struct net net;
+
+	(void)state;
+	open_net(&net, NULL);
+	send_all(&net);
+	for (unsigned peer = 1; peer < N_PEERS; peer++) {
+		assert_int_equal(receive_all(&net, peer, seen), N_RESULTS);
+		for (unsigned i = 0; i < N_RESULTS; i++)
+			assert_int_equal(seen[i], 1);
+	}
+	assert_int_equal(receive_all(&net, 0, seen), 0);
+	net.transports[0]->ops->send_results(net.transports[0], &packet, 1, 1u << 2);
+	assert_int_equal(receive_all(&net, 1, seen), 0);
+	assert_int_equal(receive_all(&net, 2, seen), 1);
+	assert_int_equal(seen[7], 1);
+	close_net(&net);
+}
+
+static void faults_drop_results(void **state)
+{
+	const struct sml_faults all = {.drop = 1000000}, half = {.drop = 500000, .seed = 3};
+	unsigned seen[N_RESULTS], n;
+	struct net net;
+
+	(void)state;
+	open_net(&net, &all);
+	send_all(&net);
+	assert_int_equal(receive_all(&net, 1, seen), 0);
+	assert_int_equal(receive_all(&net, 2, seen), 0);
+	close_net(&net);
+
+	open_net(&net, &half);
+	send_all(&net);
+	for (unsigned peer = 1; peer < N_PEERS; peer++) {
+		n = receive_all(&net, peer, seen);
+		assert_in_range(n, N_RESULTS / 4, N_RESULTS * 3 / 4);
+	}
+	close_net(&net);
+}
+
+static void faults_double_results(void **state)
+{
+	const struct sml_faults faults = {.duplicate = 1000000};
+	unsigned seen[N_RESULTS];
+	struct net net;
+
+	(void)state;
+	open_net(&net, &faults);
+	send_all(&net);
+	for (unsigned peer = 1; peer < N_PEERS; peer++) {
+		assert_int_equal(receive_all(&net, peer, seen), 2 * N_RESULTS);
+		for (unsigned i = 0; i < N_RESULTS; i++)
+			assert_int_equal(seen[i], 2);
+	}
+	close_net(&net);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(results_reach_the_peers_that_they_are_for),
+		cmocka_unit_test(faults_drop_results),
+		cmocka_unit_test(faults_double_results),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
