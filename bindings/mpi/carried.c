@@ -3,51 +3,88 @@
 
 #include <stddef.h>
 
-enum number { NONE, FLOAT, SIGNED, UNSIGNED };
-
-/* Fortran's types have a handle in C; their size is the compiler's that MPI was built with. */
-static bool has_four_bytes(MPI_Datatype type)
-{
-	int bytes = 0;
-
-	return type != MPI_DATATYPE_NULL && PMPI_Type_size(type, &bytes) == MPI_SUCCESS &&
-	       bytes == SML_MPI_ELEMENT_BYTES;
-}
+enum number { NONE, FLOAT, SIGNED, UNSIGNED, BOOLEAN };
 
 static bool is_any(MPI_Datatype type, const MPI_Datatype *types, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		if (type == types[i])
-			return has_four_bytes(type);
+			return true;
 	return false;
 }
 
+/* A handle that this MPI lacks (Fortran's, without a Fortran compiler) is the null one. */
 static enum number number_of(MPI_Datatype type)
 {
-	const MPI_Datatype floats[] = {MPI_FLOAT, MPI_REAL, MPI_REAL4};
-	const MPI_Datatype signeds[] = {MPI_INT, MPI_INT32_T, MPI_INTEGER, MPI_INTEGER4};
-	const MPI_Datatype unsigneds[] = {MPI_UNSIGNED, MPI_UINT32_T};
+	const MPI_Datatype floats[] = {MPI_FLOAT, MPI_DOUBLE, MPI_REAL,
+				       MPI_REAL4, MPI_REAL8,  MPI_DOUBLE_PRECISION};
+	const MPI_Datatype signeds[] = {
+		MPI_INT,      MPI_LONG,	    MPI_LONG_LONG, MPI_SHORT,	 MPI_SIGNED_CHAR,
+		MPI_INT8_T,   MPI_INT16_T,  MPI_INT32_T,   MPI_INT64_T,	 MPI_INTEGER,
+		MPI_INTEGER1, MPI_INTEGER2, MPI_INTEGER4,  MPI_INTEGER8,
+	};
+	const MPI_Datatype unsigneds[] = {
+		MPI_UNSIGNED,	    MPI_UNSIGNED_LONG, MPI_UNSIGNED_LONG_LONG,
+		MPI_UNSIGNED_SHORT, MPI_UNSIGNED_CHAR, MPI_UINT8_T,
+		MPI_UINT16_T,	    MPI_UINT32_T,      MPI_UINT64_T,
+	};
 
 #define IS_ANY(list) is_any(type, list, sizeof(list) / sizeof((list)[0]))
+	if (type == MPI_DATATYPE_NULL)
+		return NONE;
 	if (IS_ANY(floats))
 		return FLOAT;
 	if (IS_ANY(signeds))
 		return SIGNED;
-	return IS_ANY(unsigneds) ? UNSIGNED : NONE;
+	if (IS_ANY(unsigneds))
+		return UNSIGNED;
+	return type == MPI_C_BOOL ? BOOLEAN : NONE;
 #undef IS_ANY
+}
+
+/* Sizes are the compiler's that MPI was built with. False: there is no such type here. */
+static bool type_of(enum number number, int bytes, enum sml_type *type)
+{
+	switch (bytes) {
+	case 1:
+		*type = number == BOOLEAN ? SML_BOOL : number == SIGNED ? SML_INT8 : SML_UINT8;
+		return number != FLOAT;
+	case 2:
+		*type = SML_INT16;
+		return number == SIGNED || number == UNSIGNED;
+	case 4:
+		*type = number == FLOAT ? SML_FLOAT32 : SML_INT32;
+		return number != BOOLEAN;
+	case 8:
+		*type = number == FLOAT ? SML_FLOAT64 : SML_INT64;
+		return number != BOOLEAN;
+	default:
+		return false;
+	}
+}
+
+/* MPI has other operations for truth values than for numbers. */
+static bool op_of(enum number number, MPI_Op op, enum sml_op *found)
+{
+	if (op == (number == BOOLEAN ? MPI_LOR : MPI_MAX))
+		*found = SML_MAX;
+	else if (op == (number == BOOLEAN ? MPI_LAND : MPI_MIN))
+		*found = SML_MIN;
+	else if (number != BOOLEAN && op == MPI_SUM)
+		*found = SML_SUM;
+	else
+		return false;
+	return true;
 }
 
 bool sml_mpi_kind_of(struct sml_mpi_kind *kind, MPI_Datatype type, MPI_Op op)
 {
-	enum number number;
+	enum number number = number_of(type);
+	int bytes = 0;
 
-	if (op != MPI_SUM && op != MPI_MAX && op != MPI_MIN)
+	if (number == NONE || !op_of(number, op, &kind->op) ||
+	    PMPI_Type_size(type, &bytes) != MPI_SUCCESS || !type_of(number, bytes, &kind->type))
 		return false;
-	number = number_of(type);
 	/* Sums that wrap around have the same bits with and without sign; the order hasn't. */
-	if (number == NONE || (number == UNSIGNED && op != MPI_SUM))
-		return false;
-	kind->type = number == FLOAT ? SML_FLOAT32 : SML_INT32;
-	kind->op = op == MPI_SUM ? SML_SUM : op == MPI_MAX ? SML_MAX : SML_MIN;
-	return true;
+	return number != UNSIGNED || kind->op == SML_SUM || kind->type == SML_UINT8;
 }

@@ -11,9 +11,6 @@
 
 #include "switchml.h"
 
-/* Bytes of an element, of whatever can be carried. */
-#define SML_MPI_ELEMENT_BYTES 4
-
 struct sml_mpi_kind {
 	enum sml_type type;
 	enum sml_op op;

@@ -45,9 +45,9 @@ static int give_up(struct sml_mpi_communicator *communicator, int error)
 	return error;
 }
 
-static bool is_aligned(const void *buffer)
+static bool is_aligned(const void *buffer, enum sml_type type)
 {
-	return (uintptr_t)buffer % SML_MPI_ELEMENT_BYTES == 0;
+	return (uintptr_t)buffer % sml_type_size(type) == 0;
 }
 
 static int begin(struct carriage *carriage, const struct sml_mpi_call *call)
@@ -59,9 +59,9 @@ static int begin(struct carriage *carriage, const struct sml_mpi_call *call)
 	*carriage = (struct carriage){
 		.communicator = call->communicator,
 		.recv = recv,
-		.bytes = call->count * SML_MPI_ELEMENT_BYTES,
+		.bytes = call->count * sml_type_size(call->kind.type),
 	};
-	if (!is_aligned(send) || !is_aligned(recv)) {
+	if (!is_aligned(send, call->kind.type) || !is_aligned(recv, call->kind.type)) {
 		carriage->aligned = malloc(carriage->bytes);
 		if (carriage->aligned == NULL) {
 			sml_abort(call->communicator->job, "no memory for an unaligned buffer");

@@ -33,7 +33,7 @@ static bool carries(struct sml_mpi_call *call, MPI_Datatype type, MPI_Op op, MPI
 		    bool blocking)
 {
 	bool fits = sml_mpi_kind_of(&call->kind, type, op);
-	uint64_t bytes = fits ? call->count * SML_MPI_ELEMENT_BYTES : 0;
+	uint64_t bytes = fits ? call->count * sml_type_size(call->kind.type) : 0;
 	enum sml_mpi_way way;
 
 	call->communicator = sml_mpi_communicator_of(comm, fits);

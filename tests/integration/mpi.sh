@@ -95,11 +95,11 @@ start_switch() {
 for program in types communicators nonblocking threads; do
 	expect_right "$program, plain" "" "" 3 $program
 done
-expect_right "types" "$with" "44 of 282" 3 types
-expect_right "types, every size" "$with SWITCHML_MPI_THRESHOLD=1" "86 of 282" 3 types
-expect_right "types, a high threshold" "$with SWITCHML_MPI_THRESHOLD=1M" "14 of 282" 3 types
+expect_right "types" "$with" "92 of 282" 3 types
+expect_right "types, every size" "$with SWITCHML_MPI_THRESHOLD=1" "158 of 282" 3 types
+expect_right "types, a high threshold" "$with SWITCHML_MPI_THRESHOLD=1M" "26 of 282" 3 types
 expect_right "types, one packet in a hundred lost" \
-	"$with SWITCHML_FAULTS=drop=10000,duplicate=5000,reorder=5000" "44 of 282" 2 types
+	"$with SWITCHML_FAULTS=drop=10000,duplicate=5000,reorder=5000" "92 of 282" 2 types
 expect_right "communicators" "$with" "36 of 41" 4 communicators
 expect_right "nonblocking" "$with" "66 of 70" 3 nonblocking
 expect_right "nonblocking, with requests that nobody waits for" "$with" "70 of 75" 2 nonblocking freed
