@@ -247,6 +247,8 @@ SWITCHML_JOB_KEY="$secret" sleep 60 &
 sleeper=$!
 if ! await says "/proc/$sleeper/environ" "$secret" || python3 look.py $sleeper "$secret" >look.out 2>&1; then
 	say 1 "the secret can be looked for" look.out
+elif grep -qE 'lib[at]san' "/proc/$switch/maps"; then
+	echo "skipped: a sanitizer keeps a copy of the environment for itself"
 elif grep -q Permission look.out; then
 	echo "skipped: this user may not read the memory of processes"
 else
