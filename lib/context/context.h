@@ -32,7 +32,8 @@ struct sml_context {
 	struct sml_settings settings;
 	/* Where ranks embed the stripes: lib/context/embedded.h. */
 	struct sml_switch *embedded; /* rank 0's control port; NULL: none in this process */
-	struct sml_peers *peers;     /* NULL: dedicated switches */
+	char listen_address[INET6_ADDRSTRLEN]; /* of embedded; "": all addresses of this host */
+	struct sml_peers *peers;	       /* NULL: dedicated switches */
 	struct sml_stripe *stripes;
 	unsigned n_stripes;
 	struct sml_crew crew; /* the threads, and the own stripe */

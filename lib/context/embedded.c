@@ -9,6 +9,7 @@
 
 #include "lib/context/data_path.h"
 #include "lib/context/join.h"
+#include "lib/context/listen.h"
 #include "lib/context/probe.h"
 #include "lib/progress/own_stripe.h"
 
@@ -24,12 +25,15 @@ int sml_embedded_listen(struct sml_context *context)
 	struct sml_switch_config config;
 	char listen[320], text[SML_TEXT_BYTES];
 	const char *host = sml_master_host(context);
-	bool loopback = sml_is_loopback_name(host);
 	int error;
 
+	if (!sml_is_loopback_name(host)) {
+		sml_listen_choose(host, settings->interface, context->listen_address);
+		host = context->listen_address;
+	}
 	/* A job of one rank needs no agreed port, so any will do. */
-	snprintf(listen, sizeof(listen), strchr(host, ':') && loopback ? "[%s]:%u" : "%s:%u",
-		 loopback ? host : "", settings->world_size == 1 ? 0 : settings->master_port);
+	snprintf(listen, sizeof(listen), strchr(host, ':') ? "[%s]:%u" : "%s:%u", host,
+		 settings->world_size == 1 ? 0 : settings->master_port);
 	sml_switch_config_init(&config);
 	config.listen = listen;
 	config.rendezvous = true;

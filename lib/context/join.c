@@ -35,7 +35,8 @@ static int find_embedded(struct sml_stripe *stripe)
 	int n;
 
 	if (embedded && !sml_is_loopback_name(host))
-		host = "127.0.0.1";
+		host = *stripe->context->listen_address ? stripe->context->listen_address
+							: "127.0.0.1";
 	snprintf(own, sizeof(own), strchr(host, ':') ? "[%s]" : "%s", host);
 	n = sml_endpoints_resolve(stripe->endpoints, own, 0,
 				  embedded ? sml_switch_port(embedded) : settings->master_port);

@@ -253,13 +253,19 @@ static int open_events(struct sml_server *server)
 	return 0;
 }
 
-/* Strangers never have more than a quarter of the descriptors: the rest is for members. */
-static void limit_strangers(struct sml_server *server)
+/*
+ * Strangers never have more than a quarter of the descriptors, and together with members not more
+ * than three quarters: the rest is for the process, which may be an application's.
+ */
+static void limit_connections(struct sml_server *server)
 {
 	struct rlimit files;
 
-	if (getrlimit(RLIMIT_NOFILE, &files) == 0 &&
-	    server->config.max_strangers > files.rlim_cur / 4)
+	server->max_connections = UINT32_MAX;
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur > UINT32_MAX)
+		return;
+	server->max_connections = (uint32_t)(files.rlim_cur / 4 * 3);
+	if (server->config.max_strangers > files.rlim_cur / 4)
 		server->config.max_strangers = (uint32_t)(files.rlim_cur / 4);
 }
 
@@ -304,7 +310,7 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 	int rc;
 
 	pthread_mutex_init(&server->note_mutex, NULL);
-	limit_strangers(server);
+	limit_connections(server);
 	server->ticked_ns = sml_now_ns();
 	server->listen_fd = -1;
 	open_jobs(server);

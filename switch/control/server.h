@@ -53,7 +53,7 @@ struct sml_server {
 	uint16_t port;
 	struct sml_jobs jobs;
 	struct sml_connection *connections;
-	uint32_t n_connections;
+	uint32_t n_connections, max_connections;
 	size_t held_bytes; /* buffered for connections without a job */
 	/* Of jobs.n_refused, connections that were no peer's of ours; and when one was last logged.
 	 */

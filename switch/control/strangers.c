@@ -3,7 +3,8 @@
  * Strangers: connections that have joined no job, yet or any more. Anybody who
  * reaches the port can be one, so all of them together have bounds, in number
  * and in bytes; and since an honest one joins within a moment, it is the oldest
- * that makes room. Members of jobs never do: they are bounded by jobs and ranks.
+ * that makes room. Members of jobs never do: they are bounded by jobs and ranks, and
+ * by the descriptors that strangers find taken.
  *
  * The invariant: after every event there are at most max_strangers strangers,
  * and their buffers have at most MAX_HELD_BYTES.
@@ -60,10 +61,12 @@ void sml_strangers_make_room(struct sml_server *server)
 
 	/* Most of the time there is nothing to look for. */
 	while (server->n_connections > server->config.max_strangers ||
+	       server->n_connections > server->max_connections ||
 	       server->held_bytes > MAX_HELD_BYTES) {
 		oldest = find_oldest(server, &n);
-		if (oldest == NULL ||
-		    (n <= server->config.max_strangers && server->held_bytes <= MAX_HELD_BYTES))
+		if (oldest == NULL || (n <= server->config.max_strangers &&
+				       server->n_connections <= server->max_connections &&
+				       server->held_bytes <= MAX_HELD_BYTES))
 			break;
 		evict(server, oldest);
 	}

@@ -296,6 +296,33 @@ static void connections_are_accepted_a_few_at_a_time(void **state)
 		close(fds[i]);
 }
 
+/* Who joins stays, but leaves less room to those who come. */
+static void members_count_against_the_descriptors(void **state)
+{
+	struct peer late;
+
+	(void)state;
+	assert_true(server->max_connections < UINT32_MAX);
+	server->max_connections = 10;
+	connect_peer(&late);
+	serve_all();
+	assert_int_equal(server->n_connections, 10);
+	ping(&member);
+	ping(&late);
+	serve_all();
+	assert_int_equal(count_pongs(&member), 1);
+	assert_int_equal(count_pongs(&late), 1);
+	server->max_connections = 1;
+	hang_up(&late);
+	connect_peer(&late);
+	serve_all();
+	assert_int_equal(server->n_connections, 1);
+	ping(&member);
+	serve_all();
+	assert_int_equal(count_pongs(&member), 1);
+	hang_up(&late);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -309,6 +336,8 @@ int main(void)
 						open_server, close_server),
 		cmocka_unit_test_setup_teardown(connections_are_accepted_a_few_at_a_time,
 						open_server, close_server),
+		cmocka_unit_test_setup_teardown(members_count_against_the_descriptors, open_server,
+						close_server),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
