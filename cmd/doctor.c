@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "cmd/ask.h"
 #include "cmd/commands.h"
@@ -110,9 +111,10 @@ static void check_settings(struct doctor *doctor)
 	doctor_say(doctor, DOCTOR_OK, "environment", "rank %d of %d, job \"%s\", switch %s",
 		   config.rank, config.world_size, config.job,
 		   config.switch_address ? config.switch_address : "embedded in the ranks");
-	if (!doctor->switch_address && config.switch_address &&
-	    strcmp(config.switch_address, "embedded") != 0)
+	if (!doctor->switch_address)
 		doctor->switch_address = config.switch_address;
+	if (doctor->switch_address && strcasecmp(doctor->switch_address, "embedded") == 0)
+		doctor->switch_address = NULL;
 }
 
 /* All stripes, and all that they can fail over to. */

@@ -15,6 +15,7 @@
 #include "cmd/doctor.h"
 #include "core/pool.h"
 #include "core/wire.h"
+#include "net/address.h"
 #include "switchml.h"
 
 #define TIMEOUT_MS 3000
@@ -87,7 +88,7 @@ static void send_strays(int udp)
 	usleep(100000);
 }
 
-static void check_data_port(struct doctor *doctor, int udp, struct sml_ask *ask,
+static void check_data_port(struct doctor *doctor, int udp, struct sml_ask *ask, uint16_t port,
 			    uint64_t strays_before)
 {
 	SmlControl__Envelope *answer;
@@ -104,13 +105,13 @@ static void check_data_port(struct doctor *doctor, int udp, struct sml_ask *ask,
 		return;
 	}
 	if (strays_of(answer->status) > strays_before) {
-		doctor_say(doctor, DOCTOR_OK, "data port", "UDP packets arrive");
+		doctor_say(doctor, DOCTOR_OK, "data port", "UDP packets arrive at port %u", port);
 	} else {
 		doctor_say(doctor, DOCTOR_PROBLEM, "data port",
-			   "UDP packets do not arrive at the port of the same number%s%s",
-			   refused ? ": " : "", refused ? strerror(refused) : "");
+			   "UDP packets do not arrive at port %u%s%s", port, refused ? ": " : "",
+			   refused ? strerror(refused) : "");
 		doctor_mend(doctor, "let the firewalls on the way pass UDP to that port, and UDP "
-				    "from it back; or give the switch's --data-port");
+				    "from it back");
 	}
 	sml_control__envelope__free_unpacked(answer, NULL);
 }
@@ -128,10 +129,11 @@ static void check_version(struct doctor *doctor, const SmlControl__Status *statu
 
 static void check_connected(struct doctor *doctor, struct sml_ask *ask)
 {
-	struct sockaddr_storage peer = {0};
+	union sml_sockaddr peer = {0};
 	socklen_t length = sizeof(peer);
 	SmlControl__Envelope *answer;
 	int error = sml_ask_status(ask, &answer);
+	uint16_t port;
 	int udp;
 
 	if (error) {
@@ -149,11 +151,15 @@ static void check_connected(struct doctor *doctor, struct sml_ask *ask)
 				   : "version 1.3, the switch's certificate is believed, and ours "
 				     "by it");
 	check_version(doctor, answer->status);
-	getpeername(ask->fd, (struct sockaddr *)&peer, &length);
-	udp = socket(peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (udp >= 0 && connect(udp, (struct sockaddr *)&peer, length) == 0) {
-		check_mtu(doctor, udp, peer.ss_family);
-		check_data_port(doctor, udp, ask, strays_of(answer->status));
+	getpeername(ask->fd, &peer.any, &length);
+	port = (uint16_t)answer->status->data_port;
+	if (port == 0) /* an older switch does not say */
+		port = ntohs(peer.v4.sin_port);
+	sml_sockaddr_set_port(&peer, port);
+	udp = socket(peer.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (udp >= 0 && connect(udp, &peer.any, length) == 0) {
+		check_mtu(doctor, udp, peer.any.sa_family);
+		check_data_port(doctor, udp, ask, port, strays_of(answer->status));
 	}
 	if (udp >= 0)
 		close(udp);

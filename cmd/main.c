@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The program `switchml`: finds the sub-command and hands over to it. */
+#include <argp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +21,9 @@ static const struct command commands[] = {
 	{"doctor", "look for what usually goes wrong, and say how to mend it", sml_command_doctor},
 };
 
+/* The exit status of whatever is not understood: a command, an option, a value. */
+#define USAGE 2
+
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
 static void print_help(FILE *out)
@@ -37,6 +41,7 @@ int main(int argc, char **argv)
 	static char name[64];
 	const char *asked = argc > 1 ? argv[1] : "";
 
+	argp_err_exit_status = USAGE;
 	if (!strcmp(asked, "--help") || !strcmp(asked, "-h") || !strcmp(asked, "help")) {
 		print_help(stdout);
 		return 0;
@@ -56,5 +61,5 @@ int main(int argc, char **argv)
 	if (*asked)
 		fprintf(stderr, "switchml: there is no command `%s'\n", asked);
 	print_help(stderr);
-	return 2;
+	return USAGE;
 }

@@ -19,6 +19,9 @@
 #define MAX_SETTINGS 64
 #define MAX_JOBS     64
 
+/* The exit status when the simulator itself could not run. */
+#define BROKEN 3
+
 struct setting {
 	char name[32];
 	uint32_t value;
@@ -186,7 +189,7 @@ static void run_job(const struct options *options, unsigned job, int fd)
 		}
 		if (tally.seeds % 64 == 0 || i + options->jobs >= options->n_seeds) {
 			if (write(fd, &tally, sizeof(tally)) != (ssize_t)sizeof(tally))
-				_exit(2);
+				_exit(BROKEN);
 			tally = (struct tally){0};
 		}
 	}
@@ -243,7 +246,7 @@ static int run_many(const struct options *options)
 
 	if (pipe(fds) < 0) {
 		fprintf(stderr, "switchml sim: no pipe: %s\n", strerror(errno));
-		return 2;
+		return BROKEN;
 	}
 	fflush(stdout);
 	for (unsigned job = 0; job < options->jobs; job++) {
@@ -254,7 +257,7 @@ static int run_many(const struct options *options)
 			run_job(options, job, fds[1]);
 		} else if (pid < 0) {
 			fprintf(stderr, "switchml sim: no process: %s\n", strerror(errno));
-			rc = 2;
+			rc = BROKEN;
 		}
 	}
 	close(fds[1]);
@@ -262,13 +265,13 @@ static int run_many(const struct options *options)
 	close(fds[0]);
 	while (wait(&status) > 0)
 		if (status != 0)
-			rc = 2;
+			rc = BROKEN;
 	if (sum.seeds != options->n_seeds) {
 		fprintf(stderr,
 			"switchml sim: only %" PRIu64 " of %" PRIu64
 			" seeds were run: a job died\n",
 			sum.seeds, options->n_seeds);
-		rc = 2;
+		rc = BROKEN;
 	}
 	return rc ? rc : sum.failed != 0;
 }

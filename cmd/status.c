@@ -8,9 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "cmd/ask.h"
 #include "cmd/commands.h"
+#include "switchml.h"
 
 #define TIMEOUT_MS 5000
 
@@ -21,7 +23,7 @@ struct options {
 
 static const struct argp_option option_list[] = {
 	{"switch", 's', "HOST[:PORT],…", 0,
-	 "Which switch, or several (SWITCHML_SWITCH, 127.0.0.1:28500)", 0},
+	 "Which switch, or several (SWITCHML_SWITCH; without one, rank 0 of the job)", 0},
 	{"json", 'j', NULL, 0, "Print JSON, for programs", 0},
 	{0},
 };
@@ -96,19 +98,23 @@ static json_t *status_json(const char *address, const SmlControl__Status *status
 
 	for (size_t i = 0; i < status->n_jobs; i++)
 		json_array_append_new(jobs, job_json(status->jobs[i]));
-	return json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:o, s:o}", "address", address,
-			 "version", status->version, "dataplane", status->dataplane, "uptime_ms",
+	return json_pack("{s:s, s:n, s:s, s:s, s:i, s:I, s:i, s:i, s:i, s:o, s:o}", "address",
+			 address, "error", "version", status->version, "dataplane",
+			 status->dataplane, "data_port", (int)status->data_port, "uptime_ms",
 			 (json_int_t)status->uptime_ms, "slots", (int)status->slots, "slots_in_use",
 			 (int)status->slots_in_use, "max_jobs", (int)status->max_jobs, "jobs", jobs,
 			 "counters", counters_json(status->counters, status->n_counters));
 }
 
-/* One switch as an object, several as an array of them. */
-static int print_json(json_t *all)
+/* Of a switch that cannot be asked. */
+static json_t *error_json(const char *address, const char *text)
 {
-	json_t *whole = json_array_size(all) == 1 ? json_array_get(all, 0) : all;
+	return json_pack("{s:s, s:s}", "address", address, "error", text);
+}
 
-	if (whole == NULL || json_dumpf(whole, stdout, JSON_INDENT(2)) < 0) {
+static int print_json(const json_t *all)
+{
+	if (all == NULL || json_dumpf(all, stdout, JSON_INDENT(2)) < 0) {
 		fprintf(stderr, "switchml status: no memory to print JSON\n");
 		return 1;
 	}
@@ -203,26 +209,65 @@ static void print_text(const char *address, const SmlControl__Status *status)
 		print_job(status->jobs[i]);
 }
 
+/* ---- whom to ask ---- */
+
+/* Where the ranks sum, rank 0 has the control port. */
+static bool is_embedded(const char *address)
+{
+	return address == NULL || *address == '\0' || strcasecmp(address, "embedded") == 0;
+}
+
+/* Rank 0's control port, as the ranks find it. False: the environment says nonsense. */
+static bool master_address(char *address, size_t bytes)
+{
+	struct sml_config config;
+
+	if (sml_config_init(&config) < 0) {
+		fprintf(stderr, "switchml status: %s\n", sml_error_text(NULL));
+		return false;
+	}
+	snprintf(address, bytes, strchr(config.master_address, ':') ? "[%s]:%d" : "%s:%d",
+		 config.master_address, config.master_port);
+	return true;
+}
+
 /* One switch of the list. 0, or 1 when it cannot be asked. */
-static int ask_one(const char *address, json_t *all)
+static int ask_one(const char *address, bool is_rank_0, json_t *all)
 {
 	SmlControl__Envelope *answer = NULL;
 	struct sml_ask ask;
-	int rc = sml_ask_open(&ask, address, TIMEOUT_MS);
+	bool is_open = sml_ask_open(&ask, address, TIMEOUT_MS) == 0;
+	int rc = is_open ? sml_ask_status(&ask, &answer) : -1;
 
-	if (rc < 0)
-		fprintf(stderr, "switchml status: %s\n", ask.text);
-	else if ((rc = sml_ask_status(&ask, &answer)) < 0)
-		fprintf(stderr, "switchml status: %s: %s\n", address, ask.text);
+	if (rc < 0) {
+		fprintf(stderr, "switchml status: %s%s%s%s\n", is_open ? address : "",
+			is_open ? ": " : "", ask.text,
+			is_rank_0 ? " (of a job without a switch, rank 0 is asked, at its master "
+				    "port)"
+				  : "");
+		if (all)
+			json_array_append_new(all, error_json(address, ask.text));
+	} else {
+		if (all)
+			json_array_append_new(all, status_json(address, answer->status));
+		else
+			print_text(address, answer->status);
+		sml_control__envelope__free_unpacked(answer, NULL);
+	}
 	sml_ask_close(&ask);
-	if (rc < 0)
-		return 1;
-	if (all)
-		json_array_append_new(all, status_json(address, answer->status));
-	else
-		print_text(address, answer->status);
-	sml_control__envelope__free_unpacked(answer, NULL);
-	return 0;
+	return rc < 0;
+}
+
+static int ask_all(const char *list, json_t *all)
+{
+	char address[320];
+	int rc = 0;
+
+	if (is_embedded(list))
+		return master_address(address, sizeof(address)) ? ask_one(address, true, all) : 1;
+	while (sml_ask_next(&list, address, sizeof(address)))
+		rc |= ask_one(address, false, all);
+	return rc;
 }
 
 int sml_command_status(int argc, char **argv)
@@ -231,24 +276,19 @@ int sml_command_status(int argc, char **argv)
 		.options = option_list,
 		.parser = parse,
 		.doc = "Show a running switch's jobs, workers, slots in use and counters, or those "
-		       "of "
-		       "all switches of a list. Counters that are zero are left out (--json has "
-		       "all). Rank 0 of a job without a switch is asked at its master port.",
+		       "of all switches of a list. Counters that are zero are left out (--json has "
+		       "all). Of a job without a switch, rank 0 is asked, at its master port.",
 	};
-	const char *environment = getenv("SWITCHML_SWITCH");
-	struct options options = {.address = environment && environment[0] ? environment
-									   : "127.0.0.1"};
+	struct options options = {.address = getenv("SWITCHML_SWITCH")};
 	json_t *all = NULL;
-	char address[320];
-	int rc = 0;
+	int rc;
 
 	argp_parse(&parser, argc, argv, 0, NULL, &options);
 	signal(SIGPIPE, SIG_IGN);
 	if (options.json)
 		all = json_array();
-	while (sml_ask_next(&options.address, address, sizeof(address)))
-		rc |= ask_one(address, all);
-	if (all && json_array_size(all) > 0)
+	rc = ask_all(options.address, all);
+	if (options.json)
 		rc |= print_json(all);
 	json_decref(all);
 	return rc;

@@ -129,6 +129,7 @@ void demo_options_parse(struct demo_options *options, int argc, char **argv)
 		       "worker. It exits with 0 only if every proof held.",
 	};
 
+	argp_err_exit_status = 2; /* as `switchml' has it */
 	*options = (struct demo_options){.steps = 30 * DEMO_EPOCH_STEPS};
 	argp_parse(&argp, argc, argv, 0, NULL, options);
 }

@@ -191,6 +191,7 @@ void sml_status_send(struct sml_jobs *jobs, struct sml_peer *peer)
 	status.slots = jobs->config.max_slots;
 	status.slots_in_use = jobs->slots_in_use;
 	status.max_jobs = jobs->config.max_jobs;
+	status.data_port = jobs->config.data_port;
 	status.uptime_ms = (jobs->now_ns - jobs->begun_ns) / 1000000u;
 	status.jobs = list;
 	status.n_jobs = n;

@@ -29,7 +29,7 @@ status() {
 }
 
 counter() {
-	status --json | python3 -c "import json,sys; print(json.load(sys.stdin)['counters']['$1'])"
+	status --json | python3 -c "import json,sys; print(json.load(sys.stdin)[0]['counters']['$1'])"
 }
 
 check() {

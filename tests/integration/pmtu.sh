@@ -8,10 +8,10 @@
 switchml=$(realpath "$1")
 forge=$(realpath "$(dirname "$0")/forge-too-big")
 export SWITCHML_DEBUG=info
-# shellcheck source=tests/integration/hosts.sh
-. "$(dirname "$0")/hosts.sh"
-# shellcheck source=tests/integration/jobs.sh
-. "$(dirname "$0")/jobs.sh"
+# shellcheck source=tests/support/hosts.sh
+. "$(dirname "$0")/../support/hosts.sh"
+# shellcheck source=tests/support/jobs.sh
+. "$(dirname "$0")/../support/jobs.sh"
 
 # Every rank hears it of every port, three times.
 sweep() {

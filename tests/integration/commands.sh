@@ -1,0 +1,114 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# What the program's commands have in common, and what scripts build on: exit statuses, the
+# form of JSON, and which switch is asked.
+#
+#	tests/integration/commands.sh build/switchml
+switchml=$(realpath "$1")
+work=$(mktemp -d)
+failures=0
+. "$(dirname "$0")/../support/await.sh"
+
+clean_up() {
+	kill $(jobs -p) 2>/dev/null
+	wait 2>/dev/null
+	rm -rf "$work"
+}
+trap clean_up EXIT
+unset SWITCHML_SWITCH SWITCHML_MASTER_ADDR SWITCHML_MASTER_PORT MASTER_ADDR MASTER_PORT
+
+ok() {
+	echo "ok: $1"
+}
+
+fail() {
+	echo "FAILED: $1"
+	tail -n 20 "$work/out" "$work/err"
+	failures=$((failures + 1))
+}
+
+# Title, exit status, command.
+expect() {
+	local title=$1 wanted=$2 status
+	shift 2
+	timeout 60 "$@" >"$work/out" 2>"$work/err"
+	status=$?
+	if [ $status = "$wanted" ]; then ok "$title"; else fail "$title: status $status, not $wanted: $*"; fi
+}
+
+# Title, Python over the JSON in the last output: it is true.
+expect_json() {
+	if python3 -c "import json, sys; all = json.load(open('$work/out')); sys.exit(not ($2))" \
+		2>>"$work/err"; then
+		ok "$1"
+	else
+		fail "$1: not $2"
+	fi
+}
+
+# A port that nobody listens at as long as Python sleeps: bound, without listen().
+python3 -c 'import socket, time
+s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1], flush=True); time.sleep(600)' \
+	>"$work/nobody" &
+await test -s "$work/nobody"
+nobody=127.0.0.1:$(cat "$work/nobody")
+
+# A switch's output, its options.
+start_switch() {
+	local out=$1
+	shift
+	: >"$work/$out"
+	"$switchml" switch --listen 127.0.0.1:0 "$@" >"$work/$out" 2>&1 &
+	await_switch "$work/$out"
+}
+
+# ---- one status for whatever is not understood ----
+expect "no command" 2 "$switchml"
+expect "a command that there is not" 2 "$switchml" reduce
+for command in switch bench status sim doctor; do
+	expect "$command: an option that there is not" 2 "$switchml" $command --no-such-option
+	expect "$command: an argument that it does not take" 2 "$switchml" $command nonsense
+done
+expect "a value that is no number" 2 "$switchml" sim --seeds many
+expect "a value out of range" 2 "$switchml" switch --threads 1000
+expect "help" 0 "$switchml" --help
+expect "help of a command" 0 "$switchml" status --help
+
+# ---- status: always an array ----
+start_switch one
+one=$address
+start_switch two
+two=$address
+expect "one switch" 0 "$switchml" status --json --switch "$one"
+expect_json "one switch is an array" "len(all) == 1 and all[0]['address'] == '$one' and all[0]['error'] is None and all[0]['jobs'] == []"
+expect "two switches" 0 "$switchml" status --json --switch "$one,$two"
+expect_json "two switches are an array" "[a['address'] for a in all] == ['$one', '$two']"
+expect "a switch that is not there" 1 "$switchml" status --json --switch "$nobody"
+expect_json "it stands there, and why" "len(all) == 1 and all[0]['address'] == '$nobody' and 'refused' in all[0]['error']"
+expect "one of two is not there" 1 "$switchml" status --json --switch "$nobody,$one"
+expect_json "both stand there" "'refused' in all[0]['error'] and all[1]['error'] is None and 'jobs' in all[1]"
+
+# ---- no switch of its own: rank 0 is asked ----
+for where in SWITCHML_SWITCH=embedded SWITCHML_SWITCH= ; do
+	expect "status, $where" 0 env $where SWITCHML_MASTER_ADDR=${one%:*} \
+		SWITCHML_MASTER_PORT=${one##*:} "$switchml" status
+	grep -q "$one: switchml" "$work/out" || fail "status, $where: the master port is not asked"
+done
+expect "status, embedded, no rank 0" 1 env SWITCHML_SWITCH=embedded \
+	SWITCHML_MASTER_PORT=${nobody##*:} "$switchml" status
+grep -q "embedded: Name" "$work/err" && fail "it takes 'embedded' for a host"
+grep -q "${nobody##*:}.*refused.*rank 0" "$work/err" || fail "it does not say that rank 0 is asked"
+expect "doctor, embedded" 0 "$switchml" doctor --switch embedded
+
+# ---- doctor ----
+expect "doctor" 0 "$switchml" doctor --switch "$one"
+grep -q '^ok *data port' "$work/out" || fail "doctor: the data port is not ok"
+python3 -c 'import socket
+s = socket.socket(type=socket.SOCK_DGRAM); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])' >"$work/port"
+start_switch three --data-port "$(cat "$work/port")"
+expect "doctor, another data port" 0 "$switchml" doctor --switch "$address"
+grep -q "^ok *data port.*$(cat "$work/port")" "$work/out" || fail "doctor: the other data port is not ok"
+expect "status" 0 "$switchml" status --json --switch "$address"
+expect_json "status has the data port" "all[0]['data_port'] == $(cat "$work/port")"
+
+[ $failures = 0 ]
