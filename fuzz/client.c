@@ -263,7 +263,7 @@ const char *property_client(struct gen *gen, bool tiny)
 	world.embeds = resumes == 2;
 	settings.threads = (uint8_t)(1 + (world.embeds ? gen_below(gen, MAX_THREADS) : 0));
 	say_all(&world);
-	if (sml_control_open(&control, &settings, &connection, &place) < 0)
+	if (sml_control_open(&control, &settings, &connection, &place, NULL) < 0)
 		abort();
 	wrong = live(&world, control, resumes == 1, world.embeds ? settings.threads : 0);
 	sml_control_close(control);

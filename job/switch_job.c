@@ -180,7 +180,8 @@ void sml_job_lost(struct sml_peer *peer, const char *why)
 		forget_member(job, peer->rank);
 		return;
 	}
-	if (job->state == SML_JOB_HANDING_OVER) {
+	/* Nobody has begun here: it may have no path for packets, and look elsewhere. */
+	if (job->resumes && job->state <= SML_JOB_PROBING) {
 		give_up_resuming(job);
 		return;
 	}
@@ -441,7 +442,8 @@ uint64_t sml_job_deadline(const struct sml_job *job)
 
 static void give_up_state(struct sml_job *job)
 {
-	if (job->state == SML_JOB_PROBING)
+	/* To go on, its ranks look elsewhere, whoever of them it is that has no path here. */
+	if (job->state == SML_JOB_PROBING && !job->resumes)
 		sml_job_fail(job, SML_ERROR_TIMEOUT,
 			     "a rank's UDP packets do not reach the switch: see the other ranks' "
 			     "errors, and allow the data port in firewalls");

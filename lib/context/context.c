@@ -194,6 +194,18 @@ static void describe_stall(const struct sml_scene *scene, const char *call,
 			 reports->why);
 }
 
+static void describe_search(struct sml_context *context, const struct sml_stripe *parked,
+			    const char *call, char *text, size_t bytes)
+{
+	pthread_mutex_lock(&context->lock);
+	snprintf(text, bytes,
+		 "%s did not finish within %u ms (SWITCHML_TIMEOUT): %.200s, and no switch has "
+		 "taken over (%.400s). Start it again, or give a second address in "
+		 "SWITCHML_SWITCH (first|second)",
+		 call, context->settings.timeout_ms, parked->failover.lost, parked->failover.tried);
+	pthread_mutex_unlock(&context->lock);
+}
+
 static void time_out(struct sml_context *context, const struct sml_request *request)
 {
 	const struct sml_stripe *parked;
@@ -212,11 +224,7 @@ static void time_out(struct sml_context *context, const struct sml_request *requ
 	sml_stall_ask(&scene, sml_now_ns() + SML_ASK_NS, &reports);
 	parked = find_parked(context);
 	if (parked)
-		snprintf(text, sizeof(text),
-			 "%s did not finish within %u ms (SWITCHML_TIMEOUT): %.300s, and no switch "
-			 "has taken over. Start it again, or give a second address in "
-			 "SWITCHML_SWITCH (first|second)",
-			 call, context->settings.timeout_ms, parked->failover.lost);
+		describe_search(context, parked, call, text, sizeof(text));
 	else
 		describe_stall(&scene, call, &reports, text, sizeof(text));
 	end_failure(context, SML_ERROR_TIMEOUT, text, &scene, &reports);

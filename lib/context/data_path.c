@@ -12,6 +12,8 @@
 /* What the kernel charges a buffer for a packet, beyond the packet. */
 #define PACKET_SLACK_BYTES 1024
 #define WINDOW_MIN	   4
+/* A switch that may take over has so long to answer probes, where there are others. */
+#define OTHERS_WAIT_MS 3000u
 
 /* ---- transports ---- */
 
@@ -140,6 +142,17 @@ static int probe_group(const struct sml_stripe *stripe, struct sml_probe *probe,
 	return 0;
 }
 
+/* Who stands still has a heartbeat to answer; but where another switch may do, that is tried soon.
+ */
+static uint32_t patience_ms(const struct sml_stripe *stripe)
+{
+	uint32_t heartbeat_ms = stripe->context->settings.heartbeat_ms;
+
+	if (stripe->context->shape.lanes == 0 || stripe->n_endpoints == 1)
+		return heartbeat_ms;
+	return heartbeat_ms < OTHERS_WAIT_MS ? heartbeat_ms : OTHERS_WAIT_MS;
+}
+
 static int probe_path(const struct sml_stripe *stripe, struct sml_control *control,
 		      struct sml_transport **transports, uint16_t *lanes, bool *by_group,
 		      uint64_t deadline_ns)
@@ -153,7 +166,7 @@ static int probe_path(const struct sml_stripe *stripe, struct sml_control *contr
 		.n_transports = admission->shards,
 		.epoch = admission->epoch,
 		.rank = stripe->context->settings.rank,
-		.patience_ms = stripe->context->settings.heartbeat_ms,
+		.patience_ms = patience_ms(stripe),
 	};
 	struct sml_probe *probe;
 	int error;
@@ -179,18 +192,40 @@ static int probe_path(const struct sml_stripe *stripe, struct sml_control *contr
 	return error;
 }
 
+/* Chunks are cut by lanes: a job cannot change them on its way. Before Ready, which is a promise.
+ */
+static int check_terms(const struct sml_stripe *stripe, uint16_t lanes)
+{
+	const struct sml_context *context = stripe->context;
+
+	if (context->shape.lanes == 0)
+		return 0; /* it begins */
+	if (stripe->admission.shards != stripe->n_shards)
+		return sml_error_set(SML_ERROR_PROTOCOL,
+				     "it admits the job with %u shards, and the job has %u",
+				     stripe->admission.shards, stripe->n_shards);
+	if (lanes != context->shape.lanes)
+		return sml_error_set(SML_ERROR_PROTOCOL,
+				     "only %u lanes a packet pass there, and the job goes on with "
+				     "%u: is its path's MTU smaller?",
+				     lanes, context->shape.lanes);
+	return 0;
+}
+
 int sml_data_path_agree(struct sml_stripe *stripe, struct sml_control *control,
 			struct sml_transport **transports, uint16_t *lanes, uint64_t deadline_ns)
 {
 	const struct sml_admission *admission = &stripe->admission;
 	bool by_group = false;
-	int error = 0;
+	int error = check_terms(stripe, admission->lanes);
 
 	*lanes = admission->lanes;
 	for (unsigned i = 0; error == 0 && i < admission->shards; i++)
 		error = sml_data_path_open_transport(stripe, i, NULL, &transports[i]);
 	if (error == 0)
 		error = probe_path(stripe, control, transports, lanes, &by_group, deadline_ns);
+	if (error == 0)
+		error = check_terms(stripe, *lanes);
 	return error ? error : sml_control_ready(control, lanes, by_group, NULL, deadline_ns);
 }
 
@@ -397,18 +432,13 @@ static int renew_shards(struct sml_stripe *stripe, struct sml_transport **transp
 int sml_data_path_renew(struct sml_stripe *stripe, struct sml_control *control,
 			uint64_t deadline_ns, bool keep)
 {
-	const struct sml_context *context = stripe->context;
-	const struct sml_admission *admission = &stripe->admission;
 	struct sml_transport *transports[SML_MAX_SHARDS] = {NULL};
 	uint16_t lanes;
 	int error = sml_data_path_agree(stripe, control, transports, &lanes, deadline_ns);
 
-	/* Chunks are cut by lanes: a job cannot change them on its way. */
-	if (error == 0 && (lanes != context->shape.lanes || admission->shards != stripe->n_shards))
-		error = sml_error_set(SML_ERROR_PROTOCOL,
-				      "the switch at %s takes only %u lanes a packet, and the job "
-				      "goes on with %u: is its path's MTU smaller?",
-				      sml_stripe_name(stripe), lanes, context->shape.lanes);
+	/* All ranks were ready for these lanes alone. */
+	if (error == 0)
+		error = check_terms(stripe, lanes);
 	if (error == 0)
 		error = renew_shards(stripe, transports, keep);
 	sml_data_path_close(transports);

@@ -4,17 +4,16 @@
  *
  *	control thread   lost --> sml_failover_begin()
  *	failover thread  park the stripe's shards (each thread freezes its worker)
- *	                 connect, join with a report; while joining, results are
- *	                 handed over; admitted, probe, ready, start
+ *	                 look for a switch (job/rank_search.h, by lib/control/finder.h):
+ *	                 join wherever one answers, with a report; where all ranks
+ *	                 meet, results are handed over; admitted, probe, ready, start
  *	                 renew the shards, unpark them
  *
- * A switch that waits for ranks in vain closes the connection; then the list is
- * tried again from its first address, by all ranks alike.
+ * Whatever one switch cannot do is a reason to look on, until the deadline.
  */
 #include "lib/context/failover.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,11 +21,10 @@
 #include "base/thread.h"
 #include "lib/context/data_path.h"
 #include "lib/context/join.h"
+#include "lib/control/finder.h"
 
 /* A report lists at most two chunks for each slot. */
-#define MAX_REPORT     (2 * SML_MAX_SLOTS)
-#define CONNECT_NS     (2 * SML_NS_PER_SEC)
-#define RETRY_PAUSE_NS (50 * SML_NS_PER_MS)
+#define MAX_REPORT (2 * SML_MAX_SLOTS)
 
 struct report {
 	uint32_t lacking[MAX_REPORT], kept[MAX_REPORT];
@@ -146,34 +144,58 @@ static int write_resumption(struct generations *generations, struct report *spac
 				       "out impossible tickets");
 }
 
-/* ---- one try ---- */
+/* ---- until one takes over ---- */
 
-static int reach(struct sml_stripe *stripe, unsigned first_endpoint)
+/* What a switch that may take over is told, the same at all of them. */
+struct claim {
+	struct sml_stripe *stripe;
+	struct generations generations;
+	struct report space[SML_STREAMS];
+	struct sml_resumption resumption;
+};
+
+/* While the stripe is frozen nothing of it changes but by a switch that has begun with it. */
+static int ask_to_join(void *self, const struct sml_connection *connection, struct event_base *base,
+		       struct sml_control **control)
 {
-	const struct sml_settings *settings = &stripe->context->settings;
-	struct sml_connect_config config = {
-		.interface = settings->interface,
-		.deadline_ns = sml_now_ns() + CONNECT_NS,
-		.log = &settings->log,
+	struct claim *claim = self;
+	struct sml_stripe *stripe = claim->stripe;
+	struct sml_context *context = stripe->context;
+	const struct sml_stripe_place place = {stripe->index, (uint8_t)context->n_stripes};
+	const struct sml_application application = {
+		.lanes = context->shape.lanes,
+		.resumption = &claim->resumption,
 	};
+	int error = sml_control_open(control, &context->settings, connection, &place, base);
 
-	return sml_stripe_connect(stripe, first_endpoint, &config);
+	if (error)
+		return error;
+	look_at_generations(stripe, &claim->generations);
+	error = write_resumption(&claim->generations, claim->space, &claim->resumption);
+	if (error)
+		return error;
+	sml_control_watch(*control, &context->crew.stop);
+	sml_control_ask(*control, &application);
+	return 0;
 }
 
-static int go_on(struct sml_stripe *stripe, struct sml_control *control,
-		 struct generations *generations, struct report *space, uint64_t deadline_ns)
+static void tell_progress(void *self, const char *text)
 {
-	struct sml_resumption resumption;
-	const struct sml_application application = {
-		.lanes = stripe->context->shape.lanes,
-		.resumption = &resumption,
-	};
-	struct sml_admission admission;
-	int error = write_resumption(generations, space, &resumption);
+	struct sml_stripe *stripe = ((struct claim *)self)->stripe;
 
-	sml_control_watch(control, &stripe->context->crew.stop);
-	if (error == 0)
-		error = sml_control_join(control, &application, &admission, deadline_ns);
+	pthread_mutex_lock(&stripe->context->lock);
+	snprintf(stripe->failover.tried, sizeof(stripe->failover.tried), "%s", text);
+	pthread_mutex_unlock(&stripe->context->lock);
+}
+
+/* With a switch at which all ranks have met. */
+static int go_on(struct claim *claim, struct sml_control *control, uint64_t deadline_ns)
+{
+	struct sml_stripe *stripe = claim->stripe;
+	const struct generations *generations = &claim->generations;
+	struct sml_admission admission;
+	int error = sml_control_admission(control, &admission, deadline_ns);
+
 	if (error)
 		return error;
 	/* From here on the epoch is one that this rank was told. */
@@ -182,69 +204,56 @@ static int go_on(struct sml_stripe *stripe, struct sml_control *control,
 				   generations->has_result || !generations->has_kept);
 }
 
-static int try_once(struct sml_stripe *stripe, unsigned first_endpoint, struct report *space,
-		    struct sml_control **taken, uint64_t deadline_ns)
+static int find_switch(struct claim *claim, struct sml_finder *finder, uint64_t deadline_ns,
+		       struct sml_control **taken)
 {
-	const struct sml_stripe_place place = {stripe->index, (uint8_t)stripe->context->n_stripes};
-	struct generations generations;
-	struct sml_control *control;
-	int error = reach(stripe, first_endpoint);
+	struct sml_connection connection;
+	int error;
 
-	if (error == 0)
-		error = sml_control_open(&control, &stripe->context->settings, &stripe->connection,
-					 &place);
-	if (error)
-		return error;
-	look_at_generations(stripe, &generations);
-	error = go_on(stripe, control, &generations, space, deadline_ns);
-	if (error)
-		sml_control_close(control);
-	else
-		*taken = control;
-	return error;
-}
-
-/* ---- until one takes over ---- */
-
-/* What another address, or another try, may mend. */
-static bool may_pass(int error)
-{
-	return error == SML_ERROR_UNREACHABLE || error == SML_ERROR_SWITCH_DIED ||
-	       error == SML_ERROR_PROTOCOL || error == SML_ERROR_TIMEOUT ||
-	       error == SML_ERROR_TLS || error > -4096;
-}
-
-/* Not beyond the deadline: the call that waits has one that is hardly later. */
-static void pause_until(uint64_t then_ns, uint64_t deadline_ns)
-{
-	uint64_t now_ns = sml_now_ns();
-	uint64_t until_ns = then_ns < deadline_ns ? then_ns : deadline_ns;
-
-	if (until_ns > now_ns)
-		poll(NULL, 0, (int)((until_ns - now_ns) / SML_NS_PER_MS + 1));
+	for (;;) {
+		error = sml_finder_meet(finder, taken, &connection);
+		if (error)
+			return error;
+		sml_stripe_set_connection(claim->stripe, &connection);
+		error = go_on(claim, *taken, deadline_ns);
+		if (error == 0)
+			sml_finder_keep(finder);
+		if (error == 0 || is_over(claim->stripe->context))
+			return error;
+		sml_finder_reject(finder, error);
+	}
 }
 
 static int take_over(struct sml_stripe *stripe, struct sml_control **taken)
 {
-	struct sml_context *context = stripe->context;
-	uint64_t deadline_ns = sml_now_ns() + context->settings.timeout_ms * SML_NS_PER_MS;
-	struct report *space = calloc(SML_STREAMS, sizeof(*space));
-	unsigned first;
+	const struct sml_settings *settings = &stripe->context->settings;
+	struct claim *claim = calloc(1, sizeof(*claim));
+	struct sml_finder_config config = {
+		.endpoints = stripe->endpoints,
+		.n_endpoints = stripe->n_endpoints,
+		.interface = settings->interface,
+		.deadline_ns = sml_now_ns() + settings->timeout_ms * SML_NS_PER_MS,
+		.log = &settings->log,
+		.give_up = &stripe->context->crew.stop,
+		.join = ask_to_join,
+		.tell = tell_progress,
+		.self = claim,
+	};
+	struct sml_finder *finder;
 	int error;
 
-	if (space == NULL)
+	if (claim == NULL)
 		return sml_error_set(-ENOMEM, "no memory to go on with another switch");
-	/* The one that was lost comes last in the first round, for it may be frozen. */
-	first = (unsigned)(stripe->connection.endpoint - stripe->endpoints) + 1;
-	for (first = first < stripe->n_endpoints ? first : 0;; first = 0) {
-		error = try_once(stripe, first, space, taken, deadline_ns);
-		if (error == 0 || !may_pass(error) || is_over(context) ||
-		    sml_now_ns() >= deadline_ns)
-			break;
-		sml_log(&context->settings.log, SML_LOG_TRACE, "once more: %s", sml_error_last());
-		pause_until(sml_now_ns() + RETRY_PAUSE_NS, deadline_ns);
+	claim->stripe = stripe;
+	/* The one that was lost comes last, for it may be frozen. */
+	config.first = (unsigned)(stripe->connection.endpoint - stripe->endpoints) + 1;
+	config.first %= stripe->n_endpoints;
+	error = sml_finder_open(&finder, &config);
+	if (error == 0) {
+		error = find_switch(claim, finder, config.deadline_ns, taken);
+		sml_finder_close(finder);
 	}
-	free(space);
+	free(claim);
 	return error;
 }
 
@@ -358,6 +367,7 @@ static int start_thread(struct sml_stripe *stripe, const char *lost)
 	int error;
 
 	snprintf(stripe->failover.lost, sizeof(stripe->failover.lost), "%s", lost);
+	stripe->failover.tried[0] = '\0';
 	__atomic_store_n(&stripe->park, true, __ATOMIC_SEQ_CST);
 	error = sml_thread_start(&stripe->failover.thread, "sml-failover", failover_main, stripe);
 	stripe->failover.started = error == 0;

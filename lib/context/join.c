@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/context/failover.h"
+#include "lib/control/finder.h"
 #include "lib/progress/own_stripe.h"
 #include "lib/progress/question.h"
 
@@ -60,17 +61,34 @@ static int find_switch(struct sml_stripe *stripe)
 				     stripe->index, SML_DEFAULT_PORT);
 }
 
-int sml_stripe_connect(struct sml_stripe *stripe, unsigned first_endpoint,
-		       struct sml_connect_config *config)
+void sml_stripe_set_connection(struct sml_stripe *stripe, const struct sml_connection *connection)
 {
-	int error;
+	stripe->connection = *connection;
+	__atomic_store_n(&stripe->name, connection->endpoint->name, __ATOMIC_RELEASE);
+}
 
-	config->endpoints = stripe->endpoints + first_endpoint;
-	config->n_endpoints = stripe->n_endpoints - first_endpoint;
-	error = sml_connect(&stripe->connection, config);
+static int connect_to_first(struct sml_stripe *stripe)
+{
+	const struct sml_context *context = stripe->context;
+	const struct sml_finder_config config = {
+		.endpoints = stripe->endpoints,
+		.n_endpoints = stripe->n_endpoints,
+		.interface = context->embedded ? NULL : context->settings.interface,
+		.embedded = is_embedded(stripe),
+		.deadline_ns = stripe->deadline_ns,
+		.log = &context->settings.log,
+		.give_up = &context->crew.stop,
+	};
+	struct sml_connection connection;
+	struct sml_finder *finder;
+	int error = sml_finder_open(&finder, &config);
+
+	if (error)
+		return error;
+	error = sml_finder_connect(finder, &connection);
 	if (error == 0)
-		__atomic_store_n(&stripe->name, stripe->connection.endpoint->name,
-				 __ATOMIC_RELEASE);
+		sml_stripe_set_connection(stripe, &connection);
+	sml_finder_close(finder);
 	return error;
 }
 
@@ -79,12 +97,6 @@ int sml_stripe_connect_control(struct sml_stripe *stripe)
 	struct sml_context *context = stripe->context;
 	struct sml_stripe_place place = {stripe->index, (uint8_t)context->n_stripes};
 	int n = find_switch(stripe), error;
-	struct sml_connect_config config = {
-		.interface = context->embedded ? NULL : context->settings.interface,
-		.embedded = is_embedded(stripe),
-		.deadline_ns = stripe->deadline_ns,
-		.log = &context->settings.log,
-	};
 
 	if (n < 0)
 		return n;
@@ -92,10 +104,11 @@ int sml_stripe_connect_control(struct sml_stripe *stripe)
 	/* None wanted: rank 0 chooses how many ranks embed one. */
 	if (is_embedded(stripe))
 		place.n_stripes = context->settings.every_rank ? context->settings.world_size : 0;
-	error = sml_stripe_connect(stripe, 0, &config);
+	error = connect_to_first(stripe);
 	if (error)
 		return error;
-	error = sml_control_open(&stripe->control, &context->settings, &stripe->connection, &place);
+	error = sml_control_open(&stripe->control, &context->settings, &stripe->connection, &place,
+				 NULL);
 	if (error == 0)
 		sml_control_watch(stripe->control, &context->crew.stop);
 	return error;

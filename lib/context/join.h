@@ -5,10 +5,8 @@
 
 #include "lib/context/context.h"
 
-/* Connect to one of its endpoints from this one on; the rest of config is set. 0 or an error, told.
- */
-int sml_stripe_connect(struct sml_stripe *stripe, unsigned first_endpoint,
-		       struct sml_connect_config *config);
+/* It is connected to this switch now. */
+void sml_stripe_set_connection(struct sml_stripe *stripe, const struct sml_connection *connection);
 
 /* Connect and open the control. 0 or an error, told. */
 int sml_stripe_connect_control(struct sml_stripe *stripe);

@@ -44,7 +44,8 @@ struct sml_stripe {
 	struct {
 		pthread_t thread;
 		bool started, closing;
-		char lost[SML_TEXT_BYTES]; /* which switch was lost, and how */
+		char lost[SML_TEXT_BYTES];  /* which switch was lost, and how */
+		char tried[SML_TEXT_BYTES]; /* which others, and what became of them */
 	} failover;
 };
 

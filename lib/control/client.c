@@ -82,7 +82,8 @@ static int start_ticking(struct sml_control *control)
 }
 
 int sml_control_open(struct sml_control **opened, const struct sml_settings *settings,
-		     const struct sml_connection *connection, const struct sml_stripe_place *place)
+		     const struct sml_connection *connection, const struct sml_stripe_place *place,
+		     struct event_base *base)
 {
 	struct sml_control *control = calloc(1, sizeof(*control));
 	struct sml_channel_owner owner = {control, sml_control_received, sml_control_ended};
@@ -97,7 +98,8 @@ int sml_control_open(struct sml_control **opened, const struct sml_settings *set
 	pthread_mutex_init(&control->lock, NULL);
 	sml_cond_init(&control->changed);
 	control->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	control->base = event_base_new();
+	control->own_base = base == NULL;
+	control->base = base ? base : event_base_new();
 	if (control->wake_fd < 0 || control->base == NULL) {
 		close(connection->fd);
 		goto err_close;
@@ -118,6 +120,11 @@ err_close:
 	sml_control_close(control);
 err_memory:
 	return sml_error_set(-ENOMEM, "no memory or files for the control connection");
+}
+
+void sml_control_own_base(struct sml_control *control)
+{
+	control->own_base = true;
 }
 
 /* ---- while the context opens ---- */
@@ -244,8 +251,7 @@ static void describe_resumption(const struct sml_resumption *resumption,
 	resume->n_streams = SML_STREAMS;
 }
 
-int sml_control_join(struct sml_control *control, const struct sml_application *application,
-		     struct sml_admission *admission, uint64_t deadline_ns)
+void sml_control_ask(struct sml_control *control, const struct sml_application *application)
 {
 	const struct sml_settings *settings = control->settings;
 	const struct sml_resumption *resumption = application->resumption;
@@ -255,7 +261,6 @@ int sml_control_join(struct sml_control *control, const struct sml_application *
 	SmlControl__Resume resume;
 	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
 	char host[256] = "?", version[] = SML_VERSION_STRING;
-	int error;
 
 	gethostname(host, sizeof(host) - 1);
 	join.protocol = SML_CONTROL_PROTOCOL;
@@ -287,9 +292,22 @@ int sml_control_join(struct sml_control *control, const struct sml_application *
 	envelope.join = &join;
 	sml_control_set_phase(control, SML_CONTROL_JOINING);
 	sml_control_send(control, &envelope);
-	error = wait_for(control, SML_CONTROL_ADMITTED, NULL, deadline_ns);
+}
+
+int sml_control_admission(struct sml_control *control, struct sml_admission *admission,
+			  uint64_t deadline_ns)
+{
+	int error = wait_for(control, SML_CONTROL_ADMITTED, NULL, deadline_ns);
+
 	*admission = control->admission;
 	return error;
+}
+
+int sml_control_join(struct sml_control *control, const struct sml_application *application,
+		     struct sml_admission *admission, uint64_t deadline_ns)
+{
+	sml_control_ask(control, application);
+	return sml_control_admission(control, admission, deadline_ns);
 }
 
 int sml_control_ready(struct sml_control *control, uint16_t *lanes, bool by_group,

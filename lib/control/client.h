@@ -22,6 +22,7 @@
 #include "lib/control/connect.h"
 #include "lib/settings/settings.h"
 
+struct event_base;
 struct sml_control;
 struct sml_stall_report;
 
@@ -123,11 +124,16 @@ struct sml_stripe_place {
 
 /*
  * The connection's socket becomes the control's, also on failure; the rest must
- * outlive it. All functions that return an int: 0 or an error, told by
- * sml_error_set().
+ * outlive it, and so must the connection's endpoint. base: the loop that it runs
+ * in, the caller's until sml_control_own_base(); NULL: one of its own. All
+ * functions that return an int: 0 or an error, told by sml_error_set().
  */
 int sml_control_open(struct sml_control **opened, const struct sml_settings *settings,
-		     const struct sml_connection *connection, const struct sml_stripe_place *place);
+		     const struct sml_connection *connection, const struct sml_stripe_place *place,
+		     struct event_base *base);
+
+/* It is the only one left in its loop, which becomes its own. */
+void sml_control_own_base(struct sml_control *control);
 
 /*
  * From now on, calls that wait end with SML_ERROR_CLOSED soon after *give_up
@@ -135,6 +141,14 @@ int sml_control_open(struct sml_control **opened, const struct sml_settings *set
  */
 void sml_control_watch(struct sml_control *control, const bool *give_up);
 
+/* Ask to join, and return at once. The application's resumption must live until the admission. */
+void sml_control_ask(struct sml_control *control, const struct sml_application *application);
+
+/* Wait until the job is admitted. */
+int sml_control_admission(struct sml_control *control, struct sml_admission *admission,
+			  uint64_t deadline_ns);
+
+/* Both. */
 int sml_control_join(struct sml_control *control, const struct sml_application *application,
 		     struct sml_admission *admission, uint64_t deadline_ns);
 

@@ -127,6 +127,7 @@ int sml_endpoints_resolve(struct sml_endpoint *endpoints, const char *list, unsi
 			  uint16_t default_port)
 {
 	int n = 0, error = 0;
+	uint8_t n_sets = 0;
 
 	for (const char *set = list; set && n < SML_MAX_ENDPOINTS; set = next_set(set)) {
 		struct sml_host_port place = {.host = ""};
@@ -135,6 +136,9 @@ int sml_endpoints_resolve(struct sml_endpoint *endpoints, const char *list, unsi
 		if (added < 0)
 			return added;
 		added = resolve(endpoints + n, SML_MAX_ENDPOINTS - n, &place);
+		for (int i = 0; i < added; i++)
+			endpoints[n + i].set = n_sets;
+		n_sets++;
 		if (added < 0)
 			error = sml_error_set(
 				SML_ERROR_UNREACHABLE,

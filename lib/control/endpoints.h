@@ -11,6 +11,7 @@ struct sml_endpoint {
 	union sml_sockaddr address;
 	char name[320]; /* "gpu1:28500 (10.0.0.3)" */
 	char host[256]; /* "gpu1", as the user said it: what its certificate must name */
+	uint8_t set;	/* of which it is one: addresses of one set are of one switch */
 };
 
 /*

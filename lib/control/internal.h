@@ -32,6 +32,8 @@ struct sml_control {
 	const char *where; /* the switch, for texts */
 	struct sml_stripe_place place;
 	struct event_base *base;
+	bool own_base;
+	bool begun; /* all ranks have joined, and the switch has begun with them */
 	struct sml_channel *channel;
 	struct event *tick, *wake, *pump_timer;
 	bool silent;	  /* the last tick found that nothing had come for too long */

@@ -353,6 +353,9 @@ void sml_control_received(void *self, const SmlControl__Envelope *message)
 	control->silent = false;
 	if (phase >= SML_CONTROL_LEFT)
 		return;
+	control->begun |= message->body_case == SML_CONTROL__ENVELOPE__BODY_ADMITTED ||
+			  message->body_case == SML_CONTROL__ENVELOPE__BODY_FETCH ||
+			  message->body_case == SML_CONTROL__ENVELOPE__BODY_RESULT;
 	for (size_t i = 0; i < sizeof(reactions) / sizeof(reactions[0]); i++) {
 		if (reactions[i].body != message->body_case)
 			continue;
@@ -406,6 +409,10 @@ static void lost(struct sml_control *control, const char *how)
 					 ? "SWITCHML_JOB_KEY and SWITCHML_JOB_KEY_FILE"
 					 : "SWITCHML_TLS_CERTIFICATE, SWITCHML_TLS_KEY and "
 					   "SWITCHML_TLS_AUTHORITY");
+	else if (control->resumption)
+		sml_control_fail(control, SML_ERROR_SWITCH_DIED,
+				 "the switch at %s %s before the job could go on there",
+				 control->where, how);
 	else if (sml_control_phase(control) < SML_CONTROL_ADMITTED)
 		sml_control_fail(
 			control, SML_ERROR_UNREACHABLE,

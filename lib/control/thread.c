@@ -296,7 +296,7 @@ void sml_control_close(struct sml_control *control)
 	free_event(control->tick);
 	free_event(control->wake);
 	free_event(control->pump_timer);
-	if (control->base)
+	if (control->base && control->own_base)
 		event_base_free(control->base);
 	if (control->wake_fd >= 0)
 		close(control->wake_fd);

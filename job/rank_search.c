@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Looking for a switch: see rank_search.h. */
+#include "job/rank_search.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base.h"
+#include "switchml.h"
+
+#define MS 1000000ull
+/* RFC 8305's Connection Attempt Delay. */
+#define STAGGER_NS (250 * MS)
+/*
+ * Where a job begins, ranks that choose different switches wait for each other in vain. A lost SYN
+ * is sent again after a second; one rank's must not be why it goes elsewhere.
+ */
+#define STAGGER_SWITCH_NS (2000 * MS)
+/* At a switch that has not all ranks yet, so long, before the next one is joined as well. */
+#define STAGGER_JOIN_NS (1000 * MS)
+/* One address has so long for its handshake. */
+#define CONNECT_NS (5000 * MS)
+/* Between tries of one address. */
+#define PAUSE_NS       (50 * MS)
+#define PAUSE_MAX_NS   (1000 * MS)
+#define PATIENT_NS     (2 * MS)
+#define PATIENT_MAX_NS (100 * MS)
+/* One that began and could not go on; twice as long each time. */
+#define BAD_NS	   (1000 * MS)
+#define BAD_MAX_NS (16000 * MS)
+
+static bool is_live(const struct sml_search_try *try)
+{
+	return try->state != SML_SEARCH_IDLE;
+}
+
+static void set_state(struct sml_search_try *try, enum sml_search_state state, uint64_t now_ns)
+{
+	try->state = state;
+	try->since_ns = now_ns;
+}
+
+void sml_search_init(struct sml_search *search, const struct sml_search_config *config,
+		     uint64_t now_ns)
+{
+	sml_assert(config->n_addresses >= 1 && config->n_addresses <= SML_SEARCH_MAX &&
+		   config->first < config->n_addresses);
+	*search = (struct sml_search){.config = *config, .fatal = -1};
+	for (unsigned i = 0; i < config->n_addresses; i++)
+		search->tries[i].since_ns = now_ns;
+}
+
+/* ---- when to try what ---- */
+
+static uint64_t grown(uint64_t first_ns, unsigned times, uint64_t most_ns)
+{
+	return times > 10 || first_ns << times > most_ns ? most_ns : first_ns << times;
+}
+
+/* After this one, when may the next address be tried as well? */
+static uint64_t patience_ends(const struct sml_search *search, const struct sml_search_try *live,
+			      bool same_switch)
+{
+	if (live->state == SML_SEARCH_WAITING)
+		return live->since_ns + STAGGER_JOIN_NS;
+	if (live->state == SML_SEARCH_TAKEN)
+		return UINT64_MAX;
+	return live->since_ns +
+	       (same_switch || search->config.resumes ? STAGGER_NS : STAGGER_SWITCH_NS);
+}
+
+/* When this address may be tried; UINT64_MAX: not while things are as they are. */
+static uint64_t may_start(const struct sml_search *search, unsigned address)
+{
+	const struct sml_search_config *config = &search->config;
+	const struct sml_search_try *try = &search->tries[address];
+	uint64_t start_ns = try->soon_ns;
+	bool alone = true;
+
+	if (is_live(try) || try->to_close)
+		return UINT64_MAX;
+	/* A job begins where something answers the first time, unless it may wait. */
+	if (!config->resumes && !config->patient && try->n_failures)
+		return UINT64_MAX;
+	for (unsigned i = 0; i < config->n_addresses; i++) {
+		const struct sml_search_try *other = &search->tries[i];
+		bool same = config->switches[i] == config->switches[address];
+		uint64_t ends_ns;
+
+		if (!is_live(other))
+			continue;
+		alone = false;
+		/* The same rank would be refused there. */
+		if (same && other->state != SML_SEARCH_CONNECTING)
+			return UINT64_MAX;
+		ends_ns = patience_ends(search, other, same);
+		start_ns = ends_ns > start_ns ? ends_ns : start_ns;
+	}
+	return !alone && try->again_ns > start_ns ? try->again_ns : start_ns;
+}
+
+/* The i-th in the list's order, from the first one to try. */
+static unsigned in_order(const struct sml_search *search, unsigned i)
+{
+	return (search->config.first + i) % search->config.n_addresses;
+}
+
+/* Of those that may start by then, the one that has failed its ranks least; -1: none. */
+static int choose(const struct sml_search *search, uint64_t now_ns)
+{
+	int best = -1;
+
+	for (unsigned i = 0; i < search->config.n_addresses; i++) {
+		unsigned address = in_order(search, i);
+
+		if (may_start(search, address) > now_ns)
+			continue;
+		if (best < 0 || search->tries[address].n_bad < search->tries[best].n_bad)
+			best = (int)address;
+	}
+	return best;
+}
+
+uint64_t sml_search_deadline(const struct sml_search *search)
+{
+	uint64_t earliest_ns = search->config.deadline_ns;
+
+	if (search->outcome != SML_SEARCH_GOES_ON)
+		return UINT64_MAX;
+	for (unsigned i = 0; i < search->config.n_addresses; i++) {
+		const struct sml_search_try *try = &search->tries[i];
+		uint64_t at_ns = try->state == SML_SEARCH_CONNECTING ? try->since_ns + CONNECT_NS
+								     : may_start(search, i);
+
+		earliest_ns = at_ns < earliest_ns ? at_ns : earliest_ns;
+	}
+	return earliest_ns;
+}
+
+/* ---- the end ---- */
+
+static void close_all_but(struct sml_search *search, int address)
+{
+	for (unsigned i = 0; i < search->config.n_addresses; i++) {
+		struct sml_search_try *try = &search->tries[i];
+
+		if ((int)i == address || !is_live(try))
+			continue;
+		try->state = SML_SEARCH_IDLE;
+		try->to_join = false;
+		try->to_close = true;
+	}
+}
+
+static void finish(struct sml_search *search, enum sml_search_outcome outcome, int error)
+{
+	search->outcome = outcome;
+	search->error = error;
+	if (outcome == SML_SEARCH_FOUND)
+		close_all_but(search, (int)search->found);
+}
+
+static void list_ranks(uint64_t ranks, char *text, size_t bytes)
+{
+	size_t length = 0;
+
+	for (unsigned r = 0; r < 64 && length < bytes; r++)
+		if (ranks >> r & 1)
+			length += (size_t)snprintf(text + length, bytes - length, " %u", r);
+}
+
+/* Where one stands that is not over, or why it failed last. */
+static void describe(const struct sml_search_try *try, char *text, size_t bytes)
+{
+	char ranks[128] = "";
+
+	if (try->state == SML_SEARCH_CONNECTING) {
+		snprintf(text, bytes, "no answer");
+	} else if (try->state == SML_SEARCH_WAITING && try->missing) {
+		list_ranks(try->missing, ranks, sizeof(ranks));
+		snprintf(text, bytes, "not all ranks have come there; missing:%s", ranks);
+	} else if (try->state != SML_SEARCH_IDLE) {
+		snprintf(text, bytes, "it has not started the job");
+	} else {
+		snprintf(text, bytes, "%s", try->error ? try->reason : "not tried");
+	}
+}
+
+/* What was not over at the deadline is a reason, too. */
+static void note_unfinished(struct sml_search_try *try)
+{
+	char text[SML_REASON_LENGTH];
+
+	if (!is_live(try))
+		return;
+	describe(try, text, sizeof(text));
+	memcpy(try->reason, text, sizeof(text));
+	try->error = SML_ERROR_TIMEOUT;
+}
+
+static void give_up(struct sml_search *search)
+{
+	for (unsigned i = 0; i < search->config.n_addresses; i++)
+		note_unfinished(&search->tries[i]);
+	finish(search, SML_SEARCH_FAILED, SML_ERROR_UNREACHABLE);
+	close_all_but(search, -1);
+}
+
+/* ---- what to do ---- */
+
+static bool act(struct sml_search *search, enum sml_search_verb verb, unsigned address,
+		struct sml_search_action *action)
+{
+	struct sml_search_try *try = &search->tries[address];
+
+	if (verb == SML_SEARCH_CLOSE)
+		try->to_close = false;
+	else
+		try->to_join = false;
+	*action = (struct sml_search_action){verb, address};
+	return true;
+}
+
+static void expire(struct sml_search *search, uint64_t now_ns)
+{
+	if (now_ns >= search->config.deadline_ns) {
+		give_up(search);
+		return;
+	}
+	for (unsigned i = 0; i < search->config.n_addresses; i++) {
+		struct sml_search_try *try = &search->tries[i];
+
+		if (try->state != SML_SEARCH_CONNECTING || now_ns < try->since_ns + CONNECT_NS)
+			continue;
+		try->to_close = true;
+		sml_search_failed(search, i, SML_ERROR_TIMEOUT,
+				  "no answer: is the host up, and does a firewall let the TCP port "
+				  "pass?",
+				  now_ns);
+	}
+}
+
+bool sml_search_next(struct sml_search *search, uint64_t now_ns, struct sml_search_action *action)
+{
+	int address;
+
+	if (search->outcome == SML_SEARCH_GOES_ON)
+		expire(search, now_ns);
+	for (unsigned i = 0; i < search->config.n_addresses; i++) {
+		if (search->tries[i].to_close)
+			return act(search, SML_SEARCH_CLOSE, i, action);
+		if (search->tries[i].to_join)
+			return act(search, SML_SEARCH_JOIN, i, action);
+	}
+	if (search->outcome != SML_SEARCH_GOES_ON)
+		return false;
+	address = choose(search, now_ns);
+	if (address < 0)
+		return false;
+	set_state(&search->tries[address], SML_SEARCH_CONNECTING, now_ns);
+	search->tries[address].missing = 0;
+	*action = (struct sml_search_action){SML_SEARCH_CONNECT, (unsigned)address};
+	return true;
+}
+
+/* ---- what happened ---- */
+
+/* Another address of the same switch is not needed any more. */
+static void close_siblings(struct sml_search *search, unsigned address)
+{
+	for (unsigned i = 0; i < search->config.n_addresses; i++) {
+		struct sml_search_try *try = &search->tries[i];
+
+		if (i == address || !is_live(try) ||
+		    search->config.switches[i] != search->config.switches[address])
+			continue;
+		try->state = SML_SEARCH_IDLE;
+		try->to_close = true;
+	}
+}
+
+void sml_search_connected(struct sml_search *search, unsigned address, uint64_t now_ns)
+{
+	struct sml_search_try *try = &search->tries[address];
+
+	if (try->state != SML_SEARCH_CONNECTING || search->outcome != SML_SEARCH_GOES_ON)
+		return;
+	if (!search->config.resumes) {
+		search->found = address;
+		finish(search, SML_SEARCH_FOUND, 0);
+		return;
+	}
+	set_state(try, SML_SEARCH_WAITING, now_ns);
+	try->to_join = true;
+	close_siblings(search, address);
+}
+
+void sml_search_missing(struct sml_search *search, unsigned address, uint64_t ranks)
+{
+	if (search->tries[address].state == SML_SEARCH_WAITING)
+		search->tries[address].missing = ranks;
+}
+
+void sml_search_began(struct sml_search *search, unsigned address, uint64_t now_ns)
+{
+	struct sml_search_try *try = &search->tries[address];
+
+	if (try->state != SML_SEARCH_WAITING || search->outcome != SML_SEARCH_GOES_ON)
+		return;
+	set_state(try, SML_SEARCH_TAKEN, now_ns);
+	close_all_but(search, (int)address);
+}
+
+void sml_search_started(struct sml_search *search, unsigned address)
+{
+	if (search->tries[address].state != SML_SEARCH_TAKEN)
+		return;
+	search->found = address;
+	finish(search, SML_SEARCH_FOUND, 0);
+}
+
+static bool is_final(int error)
+{
+	return error == SML_ERROR_RANK_DIED || error == SML_ERROR_ABORTED;
+}
+
+static void set_pauses(const struct sml_search *search, struct sml_search_try *try, bool bad,
+		       uint64_t now_ns)
+{
+	uint64_t pause_ns = search->config.patient
+				    ? grown(PATIENT_NS, try->n_failures, PATIENT_MAX_NS)
+				    : grown(PAUSE_NS, try->n_failures, PAUSE_MAX_NS);
+
+	try->soon_ns = now_ns + pause_ns;
+	try->again_ns = bad ? now_ns + grown(BAD_NS, try->n_bad, BAD_MAX_NS) : try->soon_ns;
+}
+
+/* Where a job begins, nothing is left to try. */
+static bool all_have_failed(const struct sml_search *search)
+{
+	for (unsigned i = 0; i < search->config.n_addresses; i++)
+		if (!search->tries[i].n_failures || is_live(&search->tries[i]))
+			return false;
+	return !search->config.resumes && !search->config.patient;
+}
+
+void sml_search_failed(struct sml_search *search, unsigned address, int error, const char *reason,
+		       uint64_t now_ns)
+{
+	struct sml_search_try *try = &search->tries[address];
+	bool bad = try->state == SML_SEARCH_TAKEN;
+
+	if (!is_live(try) || search->outcome != SML_SEARCH_GOES_ON)
+		return;
+	snprintf(try->reason, sizeof(try->reason), "%s", reason);
+	try->error = error;
+	set_pauses(search, try, bad, now_ns);
+	/* One that lets its ranks go because others have not come is as good as before. */
+	if (error != SML_ERROR_SWITCH_DIED || try->state == SML_SEARCH_CONNECTING)
+		try->n_failures++;
+	try->n_bad += bad;
+	try->to_join = false;
+	set_state(try, SML_SEARCH_IDLE, now_ns);
+	if (search->config.resumes && is_final(error)) {
+		search->fatal = (int)address;
+		finish(search, SML_SEARCH_FAILED, error);
+		close_all_but(search, -1);
+	} else if (all_have_failed(search)) {
+		finish(search, SML_SEARCH_FAILED, SML_ERROR_UNREACHABLE);
+	}
+}
+
+void sml_search_tell(const struct sml_search *search, char *text, size_t bytes)
+{
+	size_t length = 0;
+
+	text[0] = '\0';
+	if (search->fatal >= 0) {
+		snprintf(text, bytes, "%s", search->tries[search->fatal].reason);
+		return;
+	}
+	for (unsigned i = 0; i < search->config.n_addresses && length < bytes; i++) {
+		unsigned address = in_order(search, i);
+		char reason[SML_REASON_LENGTH];
+
+		describe(&search->tries[address], reason, sizeof(reason));
+		length +=
+			(size_t)snprintf(text + length, bytes - length, "%s%s: %s",
+					 length ? "; " : "", search->config.names[address], reason);
+	}
+}

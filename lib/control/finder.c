@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/control/finder.h"
+
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "lib/control/internal.h"
+
+/* How often it looks whether it is to give up. */
+#define LOOK_NS (50 * SML_NS_PER_MS)
+
+/* What there is of one address that is being tried. */
+struct attempt {
+	struct sml_finder *finder;
+	struct event *connected;
+	struct sml_connection connection; /* fd -1: none, or the control's */
+	struct sml_control *control;
+};
+
+struct sml_finder {
+	struct sml_finder_config config;
+	struct sml_search search;
+	struct event_base *base;
+	struct event *timer;
+	struct attempt attempts[SML_MAX_ENDPOINTS];
+	const char *names[SML_MAX_ENDPOINTS];
+	int taken; /* the address of the switch that has begun; -1: none */
+	int wrong; /* an error that no other address mends */
+};
+
+/* What a failed attempt means, and what to do. */
+static const char *advice(int error, bool embedded)
+{
+	switch (-error) {
+	case ECONNREFUSED:
+		return embedded ? "nothing listens there: has rank 0 been started, and is "
+				  "SWITCHML_MASTER_ADDR (MASTER_ADDR) the host that it runs on?"
+				: "nothing listens there: start `switchml switch`, or check "
+				  "SWITCHML_SWITCH (a firewall that rejects looks the same)";
+	case ETIMEDOUT:
+		return "no answer: is the host up, and does a firewall let the TCP port pass?";
+	case EHOSTUNREACH:
+	case ENETUNREACH:
+		return "check the address, the network and its firewalls "
+		       "(SWITCHML_SOCKET_IFNAME chooses the interface)";
+	default:
+		return "check the address and the network";
+	}
+}
+
+/* ---- one address ---- */
+
+static void close_attempt(struct attempt *attempt)
+{
+	if (attempt->connected)
+		event_free(attempt->connected);
+	attempt->connected = NULL;
+	sml_control_close(attempt->control);
+	attempt->control = NULL;
+	if (attempt->connection.fd >= 0)
+		close(attempt->connection.fd);
+	attempt->connection.fd = -1;
+}
+
+static unsigned address_of(const struct attempt *attempt)
+{
+	return (unsigned)(attempt - attempt->finder->attempts);
+}
+
+static void fail(struct attempt *attempt, int error, const char *reason)
+{
+	struct sml_finder *finder = attempt->finder;
+	unsigned address = address_of(attempt);
+
+	sml_log(finder->config.log, SML_LOG_TRACE, "switch at %s: %s", finder->names[address],
+		reason);
+	sml_search_failed(&finder->search, address, error, reason, sml_now_ns());
+	close_attempt(attempt);
+}
+
+static void fail_to_connect(struct attempt *attempt, int error)
+{
+	char reason[SML_REASON_LENGTH];
+
+	snprintf(reason, sizeof(reason), "%s; %s", strerrordesc_np(-error),
+		 advice(error, attempt->finder->config.embedded));
+	fail(attempt, error, reason);
+}
+
+static void on_connected(evutil_socket_t fd, short what, void *self)
+{
+	struct attempt *attempt = self;
+	socklen_t length = sizeof(int);
+	int error = 0, on = 1;
+
+	(void)what;
+	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0)
+		error = errno;
+	if (error) {
+		fail_to_connect(attempt, -error);
+		return;
+	}
+	event_free(attempt->connected);
+	attempt->connected = NULL;
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	sml_search_connected(&attempt->finder->search, address_of(attempt), sml_now_ns());
+}
+
+/* 0 or -errno. It is writable once it is connected, at once at the earliest. */
+static int start(struct attempt *attempt)
+{
+	const struct sml_endpoint *endpoint = attempt->connection.endpoint;
+	struct sml_connection *connection = &attempt->connection;
+	int fd = socket(endpoint->address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
+			0);
+	int error;
+
+	if (fd < 0)
+		return -errno;
+	connection->fd = fd;
+	error = sml_interface_bind(&connection->interface, fd);
+	if (error)
+		return error;
+	if (connect(fd, &endpoint->address.any, sml_sockaddr_length(&endpoint->address)) < 0 &&
+	    errno != EINPROGRESS)
+		return -errno;
+	attempt->connected = event_new(attempt->finder->base, fd, EV_WRITE, on_connected, attempt);
+	return attempt->connected && event_add(attempt->connected, NULL) == 0 ? 0 : -ENOMEM;
+}
+
+static void try_address(struct attempt *attempt)
+{
+	struct sml_finder *finder = attempt->finder;
+	const struct sml_endpoint *endpoint = &finder->config.endpoints[address_of(attempt)];
+	int error;
+
+	attempt->connection.endpoint = endpoint;
+	error = sml_interface_choose(&attempt->connection.interface, finder->config.interface,
+				     &endpoint->address, endpoint->name);
+	if (error) {
+		finder->wrong = error == SML_ERROR_CONFIG ? error : finder->wrong;
+		fail(attempt, error, sml_error_last());
+		return;
+	}
+	error = start(attempt);
+	if (error)
+		fail_to_connect(attempt, error);
+}
+
+static void join(struct attempt *attempt)
+{
+	struct sml_finder *finder = attempt->finder;
+	int error = finder->config.join(finder->config.self, &attempt->connection, finder->base,
+					&attempt->control);
+
+	/* The socket is the control's, also where it has none. */
+	attempt->connection.fd = -1;
+	if (error)
+		fail(attempt, error, sml_error_last());
+}
+
+/* What the switch has said meanwhile. */
+static void look_at(struct attempt *attempt)
+{
+	struct sml_finder *finder = attempt->finder;
+	struct sml_control *control = attempt->control;
+	unsigned address = address_of(attempt);
+
+	sml_search_missing(&finder->search, address, control->missing);
+	if (sml_control_phase(control) == SML_CONTROL_FAILED) {
+		char reason[SML_REASON_LENGTH];
+
+		snprintf(reason, sizeof(reason), "%.199s", control->text);
+		fail(attempt, control->error, reason);
+		return;
+	}
+	if (!control->begun || finder->taken >= 0)
+		return;
+	finder->taken = (int)address;
+	sml_search_began(&finder->search, address, sml_now_ns());
+}
+
+/* ---- the loop ---- */
+
+static void on_timer(evutil_socket_t fd, short what, void *self)
+{
+	(void)fd;
+	(void)what;
+	(void)self;
+}
+
+static void act(struct sml_finder *finder)
+{
+	struct sml_search_action action;
+
+	while (!finder->wrong && sml_search_next(&finder->search, sml_now_ns(), &action)) {
+		struct attempt *attempt = &finder->attempts[action.address];
+
+		switch (action.verb) {
+		case SML_SEARCH_CONNECT:
+			try_address(attempt);
+			break;
+		case SML_SEARCH_JOIN:
+			join(attempt);
+			break;
+		case SML_SEARCH_CLOSE:
+			close_attempt(attempt);
+			break;
+		}
+	}
+}
+
+static void wait_for_news(struct sml_finder *finder)
+{
+	uint64_t now_ns = sml_now_ns(), until_ns = sml_search_deadline(&finder->search);
+	struct timeval left;
+
+	if (finder->config.give_up && until_ns > now_ns + LOOK_NS)
+		until_ns = now_ns + LOOK_NS;
+	until_ns = until_ns > now_ns ? until_ns - now_ns : 0;
+	left = (struct timeval){.tv_sec = (time_t)(until_ns / SML_NS_PER_SEC),
+				.tv_usec = (suseconds_t)(until_ns % SML_NS_PER_SEC / 1000 + 1)};
+	event_add(finder->timer, &left);
+	event_base_loop(finder->base, EVLOOP_ONCE);
+	event_del(finder->timer);
+	for (unsigned i = 0; i < finder->config.n_endpoints; i++)
+		if (finder->attempts[i].control)
+			look_at(&finder->attempts[i]);
+}
+
+static bool is_given_up(const struct sml_finder *finder)
+{
+	return finder->config.give_up && __atomic_load_n(finder->config.give_up, __ATOMIC_SEQ_CST);
+}
+
+static void tell_owner(const struct sml_finder *finder)
+{
+	char text[SML_TEXT_BYTES];
+
+	if (finder->config.tell == NULL)
+		return;
+	sml_search_tell(&finder->search, text, sizeof(text));
+	finder->config.tell(finder->config.self, text);
+}
+
+static int tell_failure(const struct sml_finder *finder)
+{
+	char text[SML_TEXT_BYTES];
+
+	if (finder->wrong)
+		return finder->wrong;
+	sml_search_tell(&finder->search, text, sizeof(text));
+	if (finder->config.join || finder->config.n_endpoints > 1)
+		return sml_error_set(
+			finder->search.error,
+			finder->config.join ? "%.800s" : "no switch can be reached: %.800s", text);
+	return sml_error_set(finder->search.error, "the switch at %s cannot be reached: %s",
+			     finder->names[0], finder->search.tries[0].reason);
+}
+
+/* Until a switch is found, has begun, or none will: 0 or an error, told. */
+static int run(struct sml_finder *finder)
+{
+	for (;;) {
+		act(finder);
+		if (finder->wrong || finder->search.outcome == SML_SEARCH_FAILED)
+			return tell_failure(finder);
+		if (finder->taken >= 0 || finder->search.outcome == SML_SEARCH_FOUND)
+			return 0;
+		if (is_given_up(finder))
+			return sml_error_set(SML_ERROR_CLOSED, "the context is being closed");
+		tell_owner(finder);
+		wait_for_news(finder);
+	}
+}
+
+/* ---- for the caller ---- */
+
+int sml_finder_open(struct sml_finder **opened, const struct sml_finder_config *config)
+{
+	struct sml_finder *finder = calloc(1, sizeof(*finder));
+	struct sml_search_config search = {
+		.n_addresses = config->n_endpoints,
+		.first = config->first,
+		.resumes = config->join != NULL,
+		.patient = config->embedded,
+		.deadline_ns = config->deadline_ns,
+	};
+
+	if (finder) {
+		finder->base = event_base_new();
+		finder->timer = finder->base ? evtimer_new(finder->base, on_timer, NULL) : NULL;
+	}
+	if (finder == NULL || finder->timer == NULL) {
+		sml_finder_close(finder);
+		return sml_error_set(-ENOMEM, "no memory or files to look for a switch");
+	}
+	finder->config = *config;
+	finder->taken = -1;
+	for (unsigned i = 0; i < config->n_endpoints; i++) {
+		finder->names[i] = config->endpoints[i].name;
+		search.switches[i] = config->endpoints[i].set;
+	}
+	for (unsigned i = 0; i < SML_MAX_ENDPOINTS; i++) {
+		finder->attempts[i].finder = finder;
+		finder->attempts[i].connection.fd = -1;
+	}
+	search.names = finder->names;
+	sml_search_init(&finder->search, &search, sml_now_ns());
+	*opened = finder;
+	return 0;
+}
+
+int sml_finder_connect(struct sml_finder *finder, struct sml_connection *connection)
+{
+	int error = run(finder);
+
+	if (error)
+		return error;
+	*connection = finder->attempts[finder->search.found].connection;
+	finder->attempts[finder->search.found].connection.fd = -1;
+	return 0;
+}
+
+int sml_finder_meet(struct sml_finder *finder, struct sml_control **control,
+		    struct sml_connection *connection)
+{
+	int error = run(finder);
+
+	if (error)
+		return error;
+	/* The others are left. */
+	act(finder);
+	*control = finder->attempts[finder->taken].control;
+	*connection = finder->attempts[finder->taken].connection;
+	return 0;
+}
+
+void sml_finder_reject(struct sml_finder *finder, int error)
+{
+	char reason[SML_REASON_LENGTH];
+
+	snprintf(reason, sizeof(reason), "%.199s", sml_error_last());
+	fail(&finder->attempts[finder->taken], error, reason);
+	finder->taken = -1;
+}
+
+void sml_finder_keep(struct sml_finder *finder)
+{
+	struct attempt *attempt = &finder->attempts[finder->taken];
+
+	sml_search_started(&finder->search, (unsigned)finder->taken);
+	event_free(finder->timer);
+	finder->timer = NULL;
+	sml_control_own_base(attempt->control);
+	finder->base = NULL;
+	attempt->control = NULL;
+}
+
+void sml_finder_close(struct sml_finder *finder)
+{
+	if (finder == NULL)
+		return;
+	for (unsigned i = 0; i < finder->config.n_endpoints; i++)
+		close_attempt(&finder->attempts[i]);
+	if (finder->timer)
+		event_free(finder->timer);
+	if (finder->base)
+		event_base_free(finder->base);
+	free(finder);
+}

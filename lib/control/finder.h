@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * job/rank_search.h with sockets: connects to the addresses that the search wants to try, several
+ * at once, and hears what the switches there say, all in one event loop.
+ */
+#ifndef SML_LIB_FINDER_H
+#define SML_LIB_FINDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/log.h"
+#include "job/rank_search.h"
+#include "lib/control/client.h"
+
+struct sml_finder;
+
+struct sml_finder_config {
+	const struct sml_endpoint *endpoints;
+	unsigned n_endpoints, first; /* the one to begin with */
+	const char *interface;	     /* filter, or NULL */
+	bool embedded;		     /* rank 0 may come later: go on trying until the deadline */
+	uint64_t deadline_ns;
+	const struct sml_log *log;
+	const bool *give_up; /* atomic; NULL: nobody says so */
+
+	/* To go on: open a control on this connection and loop, and ask to join. NULL: to begin. */
+	int (*join)(void *self, const struct sml_connection *connection, struct event_base *base,
+		    struct sml_control **control);
+	/* Where it stands: all switches, and what became of them. Often. NULL: nobody asks. */
+	void (*tell)(void *self, const char *text);
+	void *self;
+};
+
+/* The config's pointers must live as long. 0 or an error, told by sml_error_set(). */
+int sml_finder_open(struct sml_finder **opened, const struct sml_finder_config *config);
+
+/* To begin: connect to one. The connection's socket is the caller's. 0 or an error, told. */
+int sml_finder_connect(struct sml_finder *finder, struct sml_connection *connection);
+
+/*
+ * To go on: until a switch that all ranks have joined begins with them. The control stays the
+ * finder's until sml_finder_keep(). 0; SML_ERROR_CLOSED: give_up; or an error, told, that lists
+ * all switches.
+ */
+int sml_finder_meet(struct sml_finder *finder, struct sml_control **control,
+		    struct sml_connection *connection);
+
+/* The switch that began cannot go on, as the last error tells. Its control is closed. */
+void sml_finder_reject(struct sml_finder *finder, int error);
+
+/* It can: the control is the caller's, with the loop that it runs in. */
+void sml_finder_keep(struct sml_finder *finder);
+
+void sml_finder_close(struct sml_finder *finder);
+
+#endif
