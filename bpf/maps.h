@@ -41,7 +41,7 @@ struct {
 } sml_counters SEC(".maps");
 
 /* A job's devmap: entry r is rank r's port, with the exit program. */
-struct sml_group {
+struct sml_rank_ports {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, 64);
 	__uint(key_size, sizeof(uint32_t));
@@ -52,7 +52,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, 1);
 	__type(key, uint32_t);
-	__array(values, struct sml_group);
+	__array(values, struct sml_rank_ports);
 } sml_groups SEC(".maps");
 
 struct {

@@ -61,9 +61,10 @@ uint32_t sml_resume_kept_chunks(struct sml_worker *const *workers, unsigned n_wo
 	uint32_t n = 0;
 
 	for (unsigned i = 0; i < n_workers; i++) {
-		const struct sml_lane_of_slots *lane = &workers[i]->streams[stream];
+		const struct sml_queues *queues = &workers[i]->streams[stream];
 
-		for (uint16_t s = lane->first_slot; s < lane->first_slot + lane->n_slots; s++) {
+		for (uint16_t s = queues->first_slot; s < queues->first_slot + queues->n_slots;
+		     s++) {
 			if (!workers[i]->slots[s].has_kept)
 				continue;
 			if (n < capacity)
@@ -81,9 +82,10 @@ const void *sml_resume_kept(struct sml_worker *const *workers, unsigned n_worker
 {
 	for (unsigned i = 0; i < n_workers; i++) {
 		const struct sml_worker *worker = workers[i];
-		const struct sml_lane_of_slots *lane = &worker->streams[stream];
+		const struct sml_queues *queues = &worker->streams[stream];
 
-		for (uint16_t s = lane->first_slot; s < lane->first_slot + lane->n_slots; s++) {
+		for (uint16_t s = queues->first_slot; s < queues->first_slot + queues->n_slots;
+		     s++) {
 			if (!worker->slots[s].has_kept || worker->slots[s].kept_chunk != chunk)
 				continue;
 			*n_lanes = worker->slots[s].kept_lanes;

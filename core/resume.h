@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Going on after a switch has died: DESIGN section 8 as pure functions. A
+ * Going on after a switch has died: docs/protocol.md, as pure functions. A
  * resume is a new epoch with a small table; per stripe, each stream by itself.
  * Chunks have here their numbers in the stripe (worker.h):
  *

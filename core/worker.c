@@ -74,30 +74,30 @@ static uint32_t chunk_of_ticket(const struct sml_ticket_map *map, uint32_t ticke
 void sml_worker_assign(struct sml_worker *worker, enum sml_stream_id stream, uint16_t slot,
 		       uint32_t ticket)
 {
-	struct sml_lane_of_slots *lane = &worker->streams[stream];
+	struct sml_queues *queues = &worker->streams[stream];
 	uint32_t chunk;
 
-	if (lane->map.n > 0)
-		forget_table(&lane->map, ticket);
-	chunk = chunk_of_ticket(&lane->map, ticket);
+	if (queues->map.n > 0)
+		forget_table(&queues->map, ticket);
+	chunk = chunk_of_ticket(&queues->map, ticket);
 
 	worker->slots[slot].ticket = ticket;
 	worker->slots[slot].place = SML_WAITING;
 	worker->chunks[slot] = chunk;
-	lane->beyond = sml_serial_max(lane->beyond, chunk + 1);
-	sml_list_insert_sorted(&lane->waiting, slot, worker->chunks);
+	queues->beyond = sml_serial_max(queues->beyond, chunk + 1);
+	sml_list_insert_sorted(&queues->waiting, slot, worker->chunks);
 }
 
 /* Slot i's first use has ticket i of its stream, undrawn. */
 static void assign_first_uses(struct sml_worker *worker, enum sml_stream_id stream)
 {
-	const struct sml_lane_of_slots *lane = &worker->streams[stream];
+	const struct sml_queues *queues = &worker->streams[stream];
 	uint16_t from = stream == SML_HEAD ? 0 : worker->config.head_slots;
 
-	for (uint16_t i = 0; i < lane->n_slots; i++)
+	for (uint16_t i = 0; i < queues->n_slots; i++)
 		sml_worker_assign(
-			worker, stream, (uint16_t)(lane->first_slot + i),
-			(uint32_t)(lane->first_global + i * worker->config.n_shards - from));
+			worker, stream, (uint16_t)(queues->first_slot + i),
+			(uint32_t)(queues->first_global + i * worker->config.n_shards - from));
 }
 
 static void init_stream(struct sml_worker *worker, enum sml_stream_id stream, uint16_t first_slot)
@@ -105,16 +105,16 @@ static void init_stream(struct sml_worker *worker, enum sml_stream_id stream, ui
 	const struct sml_worker_config *config = &worker->config;
 	uint16_t from = stream == SML_HEAD ? 0 : config->head_slots;
 	uint16_t of_stream = stream == SML_HEAD ? config->head_slots : config->data_slots;
-	struct sml_lane_of_slots *lane = &worker->streams[stream];
+	struct sml_queues *queues = &worker->streams[stream];
 
-	*lane = (struct sml_lane_of_slots){
+	*queues = (struct sml_queues){
 		.first_slot = first_slot,
 		.n_slots = slots_of_shard(config, from, of_stream),
 		.first_global = first_of_shard(config, from),
 	};
-	sml_list_init(&lane->waiting, worker->chunk_links);
-	sml_list_init(&lane->unanswered, worker->chunk_links);
-	for (uint16_t i = 0; i < lane->n_slots; i++)
+	sml_list_init(&queues->waiting, worker->chunk_links);
+	sml_list_init(&queues->unanswered, worker->chunk_links);
+	for (uint16_t i = 0; i < queues->n_slots; i++)
 		worker->slots[first_slot + i] = (struct sml_worker_slot){0};
 	assign_first_uses(worker, stream);
 }
@@ -122,12 +122,12 @@ static void init_stream(struct sml_worker *worker, enum sml_stream_id stream, ui
 void sml_worker_set_map(struct sml_worker *worker, enum sml_stream_id stream,
 			const struct sml_ticket_map *map, uint32_t beyond)
 {
-	struct sml_lane_of_slots *lane = &worker->streams[stream];
+	struct sml_queues *queues = &worker->streams[stream];
 
-	sml_assert(lane->waiting.n == lane->n_slots);
-	sml_list_init(&lane->waiting, worker->chunk_links);
-	lane->map = *map;
-	lane->beyond = beyond;
+	sml_assert(queues->waiting.n == queues->n_slots);
+	sml_list_init(&queues->waiting, worker->chunk_links);
+	queues->map = *map;
+	queues->beyond = beyond;
 	assign_first_uses(worker, stream);
 }
 

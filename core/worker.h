@@ -21,7 +21,7 @@
  * Invariants: at most one packet a slot is in flight; a result is taken only
  * if epoch, tag, slot and use are that packet's; in each stream the lowest
  * chunk that can be sent is always allowed, over and above the window (without
- * it two workers can wait for each other for ever: DESIGN section 3).
+ * it two workers can wait for each other for ever: docs/protocol.md).
  *
  * Timers: one, the retransmission timeout. Times are nanoseconds of any
  * monotonic clock.
@@ -85,7 +85,7 @@ struct sml_worker_slot {
 };
 
 /* One stream's slots of this shard, as queues. */
-struct sml_lane_of_slots {
+struct sml_queues {
 	uint16_t first_slot, n_slots; /* indices in the worker */
 	/* Each slot is in one of them. By ascending chunks. */
 	struct sml_list waiting;    /* WAITING */
@@ -114,7 +114,7 @@ struct sml_worker {
 	struct sml_worker_slot *slots;
 	uint32_t *chunks; /* chunk that each slot is to serve */
 	struct sml_link *chunk_links, *send_links;
-	struct sml_lane_of_slots streams[SML_STREAMS];
+	struct sml_queues streams[SML_STREAMS];
 	struct sml_list in_flight; /* IN_FLIGHT, in order of sending */
 	struct sml_list lost;	   /* LOST, in order of loss */
 	uint8_t *kept;		   /* last result of each slot, as it came */
@@ -215,9 +215,10 @@ static inline enum sml_stream_id sml_worker_stream_of(const struct sml_worker *w
 /* A slot's number in the job: what packets name. */
 static inline uint16_t sml_worker_slot_number(const struct sml_worker *worker, uint16_t slot)
 {
-	const struct sml_lane_of_slots *lane = &worker->streams[sml_worker_stream_of(worker, slot)];
+	const struct sml_queues *queues = &worker->streams[sml_worker_stream_of(worker, slot)];
 
-	return (uint16_t)(lane->first_global + (slot - lane->first_slot) * worker->config.n_shards);
+	return (uint16_t)(queues->first_global +
+			  (slot - queues->first_slot) * worker->config.n_shards);
 }
 
 /* Give a fresh worker other meanings of its tickets, and what was assigned before it. */

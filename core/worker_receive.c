@@ -14,7 +14,7 @@ static uint16_t slot_of_result(const struct sml_worker *worker, const struct sml
 			       size_t length)
 {
 	const struct sml_worker_config *config = &worker->config;
-	const struct sml_lane_of_slots *lane;
+	const struct sml_queues *queues;
 	uint32_t global, index;
 	uint16_t slot;
 
@@ -24,12 +24,12 @@ static uint16_t slot_of_result(const struct sml_worker *worker, const struct sml
 	    header->epoch_be != sml_be32(config->epoch) || header->key_be != sml_be64(config->tag))
 		return SML_NO_SLOT;
 	global = sml_be16(header->slot_be);
-	lane = &worker->streams[global < config->head_slots ? SML_HEAD : SML_DATA];
-	index = (global - lane->first_global) / config->n_shards;
-	if (global < lane->first_global || global % config->n_shards != config->shard ||
-	    index >= lane->n_slots)
+	queues = &worker->streams[global < config->head_slots ? SML_HEAD : SML_DATA];
+	index = (global - queues->first_global) / config->n_shards;
+	if (global < queues->first_global || global % config->n_shards != config->shard ||
+	    index >= queues->n_slots)
 		return SML_NO_SLOT;
-	slot = (uint16_t)(lane->first_slot + index);
+	slot = (uint16_t)(queues->first_slot + index);
 	if (worker->slots[slot].place != SML_IN_FLIGHT && worker->slots[slot].place != SML_LOST)
 		return SML_NO_SLOT;
 	if (worker->slots[slot].use != sml_be32(header->use_be))
@@ -98,13 +98,13 @@ static void keep(struct sml_worker *worker, uint16_t slot, const struct sml_head
 static void advance(struct sml_worker *worker, enum sml_stream_id stream, uint16_t slot,
 		    const struct sml_header *header)
 {
-	struct sml_lane_of_slots *lane = &worker->streams[stream];
+	struct sml_queues *queues = &worker->streams[stream];
 	struct sml_worker_slot *state = &worker->slots[slot];
 	uint16_t of_stream =
 		stream == SML_HEAD ? worker->config.head_slots : worker->config.data_slots;
 
 	sml_list_remove(state->place == SML_LOST ? &worker->lost : &worker->in_flight, slot);
-	sml_list_remove(&lane->unanswered, slot);
+	sml_list_remove(&queues->unanswered, slot);
 	if (!worker->config.no_resume)
 		keep(worker, slot, header);
 	state->use++;

@@ -18,13 +18,13 @@ static uint32_t earlier(uint32_t a, uint32_t b)
 /* The lowest chunk of the data stream that this shard has not got back. */
 static uint32_t lowest_data_chunk(const struct sml_worker *worker)
 {
-	const struct sml_lane_of_slots *lane = &worker->streams[SML_DATA];
-	uint32_t lowest = lane->beyond;
+	const struct sml_queues *queues = &worker->streams[SML_DATA];
+	uint32_t lowest = queues->beyond;
 
-	if (lane->waiting.n)
-		lowest = earlier(lowest, worker->chunks[lane->waiting.first]);
-	if (lane->unanswered.n)
-		lowest = earlier(lowest, worker->chunks[lane->unanswered.first]);
+	if (queues->waiting.n)
+		lowest = earlier(lowest, worker->chunks[queues->waiting.first]);
+	if (queues->unanswered.n)
+		lowest = earlier(lowest, worker->chunks[queues->unanswered.first]);
 	return lowest;
 }
 
@@ -47,11 +47,11 @@ static bool block_is_near(const struct sml_worker *worker, const struct sml_tens
 static bool may_send(const struct sml_worker *worker, enum sml_stream_id stream, uint32_t chunk,
 		     const struct sml_tensor *tensor, uint32_t index)
 {
-	const struct sml_lane_of_slots *lane = &worker->streams[stream];
+	const struct sml_queues *queues = &worker->streams[stream];
 
 	/* The rule against deadlock: the lowest chunk is always allowed. */
-	if (lane->unanswered.n == 0 ||
-	    sml_serial_before(chunk, worker->chunks[lane->unanswered.first]))
+	if (queues->unanswered.n == 0 ||
+	    sml_serial_before(chunk, worker->chunks[queues->unanswered.first]))
 		return true;
 	if (worker->in_flight.n + worker->lost.n >= worker->flight.window)
 		return false;
@@ -67,8 +67,8 @@ static bool may_send(const struct sml_worker *worker, enum sml_stream_id stream,
  */
 static uint16_t next_in_stream(struct sml_worker *worker, enum sml_stream_id stream)
 {
-	struct sml_lane_of_slots *lane = &worker->streams[stream];
-	uint16_t slot = lane->waiting.first;
+	struct sml_queues *queues = &worker->streams[stream];
+	uint16_t slot = queues->waiting.first;
 	struct sml_tensor *tensor;
 	uint32_t chunk, index;
 
@@ -95,8 +95,8 @@ static uint16_t next_in_stream(struct sml_worker *worker, enum sml_stream_id str
 	worker->slots[slot].tensor = tensor;
 	worker->slots[slot].index = index;
 	sml_tensor_describe_chunk(tensor, stream, index, &worker->slots[slot].sent);
-	sml_list_remove(&lane->waiting, slot);
-	sml_list_insert_sorted(&lane->unanswered, slot, worker->chunks);
+	sml_list_remove(&queues->waiting, slot);
+	sml_list_insert_sorted(&queues->unanswered, slot, worker->chunks);
 	return slot;
 }
 

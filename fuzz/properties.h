@@ -15,7 +15,7 @@
 /* Packets of strangers, and old ones again, next to a running job: the sums stay exact. */
 const char *property_pool(struct gen *gen, bool tiny);
 
-/* Any sequence of contributions does to a slot what DESIGN section 2 says in sets. */
+/* Any sequence of contributions does to a slot what docs/protocol.md says, in sets. */
 const char *property_slot(struct gen *gen, bool tiny);
 
 /* A switch that lies makes a worker neither crash nor touch what is not its own. */

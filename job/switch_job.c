@@ -236,7 +236,7 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 	SmlControl__TicketMap maps[SML_STREAMS], *list[SML_STREAMS];
 	SmlControl__Group group_message = SML_CONTROL__GROUP__INIT;
 	struct sml_group group;
-	struct sml_meeting *meeting = NULL;
+	struct sml_peer_list *meeting = NULL;
 
 	admitted.job_number = job->rules.job;
 	admitted.epoch = job->rules.epoch;

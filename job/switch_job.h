@@ -153,7 +153,7 @@ void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl
 /* ---- where ranks have the slots (switch_peers.c) ---- */
 
 /* A message's peers, to be freed when it has been sent. */
-struct sml_meeting {
+struct sml_peer_list {
 	SmlControl__Peer peers[SML_MAX_RANKS], *list[SML_MAX_RANKS];
 };
 
@@ -170,8 +170,8 @@ void sml_job_name_stripe(const struct sml_job *job, uint32_t stripe, char *text,
 void sml_job_note_served(struct sml_peer *peer, const SmlControl__StripeStatus *served);
 
 /* What one rank is to know of all. To be freed; NULL: no memory. */
-struct sml_meeting *sml_job_describe_peers(const struct sml_job *job, uint8_t to,
-					   SmlControl__Admitted *admitted);
+struct sml_peer_list *sml_job_describe_peers(const struct sml_job *job, uint8_t to,
+					     SmlControl__Admitted *admitted);
 
 /* ---- going on after a switch's death (switch_resume.c) ---- */
 

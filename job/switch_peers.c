@@ -79,10 +79,10 @@ static const uint64_t *secrets_of(const struct sml_job *job, uint32_t stripe)
 	return job->secrets + (size_t)stripe * (1u + job->n_ranks);
 }
 
-struct sml_meeting *sml_job_describe_peers(const struct sml_job *job, uint8_t to,
-					   SmlControl__Admitted *admitted)
+struct sml_peer_list *sml_job_describe_peers(const struct sml_job *job, uint8_t to,
+					     SmlControl__Admitted *admitted)
 {
-	struct sml_meeting *meeting = calloc(1, sizeof(*meeting));
+	struct sml_peer_list *meeting = calloc(1, sizeof(*meeting));
 
 	if (meeting == NULL)
 		return NULL;
