@@ -4,11 +4,8 @@
  * own, kills it with SIGKILL at random times, and starts it again at the same
  * address. Times come from the seed.
  */
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -5,7 +5,6 @@
  * the walk, for those after it need it.
  */
 #include <errno.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>

@@ -7,7 +7,6 @@
 #include <openssl/x509v3.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "control/tls_internal.h"
 

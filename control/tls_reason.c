@@ -8,7 +8,6 @@
 #include <openssl/x509v3.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "control/tls_internal.h"
 

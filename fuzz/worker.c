@@ -16,7 +16,6 @@
 
 #define MAX_STRIPES 3
 #define MAX_SHARDS  2
-#define MAX_WORKERS (MAX_STRIPES * MAX_SHARDS)
 #define MAX_CALLS   8
 #define MAX_GLOBAL  16
 #define MAX_LANES   32

@@ -3,7 +3,6 @@
 #include "sim/reference.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/quantize.h"

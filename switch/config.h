@@ -4,7 +4,6 @@
 #define SML_SWITCH_CONFIG_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "control/tls.h"

@@ -6,7 +6,6 @@
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 int sml_context_check(const struct sml_context *context)

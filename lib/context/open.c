@@ -4,11 +4,8 @@
  * switch (rank 0), the stripes (all at once), and only then progress threads.
  */
 #include <errno.h>
-#include <inttypes.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/thread.h"
@@ -20,8 +17,6 @@
 #include "lib/context/summary.h"
 #include "lib/progress/own_stripe.h"
 #include "lib/progress/progress.h"
-
-#define REJOIN_PAUSE_NS (20 * SML_NS_PER_MS)
 
 static bool is_embedded(const struct sml_context *context)
 {

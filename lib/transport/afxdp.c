@@ -5,7 +5,6 @@
  * build or the package put it, or where the system finds libraries; nowhere else.
  */
 #include <dlfcn.h>
-#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>

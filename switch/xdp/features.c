@@ -5,9 +5,7 @@
 #include <errno.h>
 #include <libmnl/libmnl.h>
 #include <linux/genetlink.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 
 /* Of linux/netdev.h, which older systems' headers lack. */
 #define NETDEV_COMMAND_DEV_GET	      1
