@@ -77,6 +77,20 @@ def checksum(model):
     return everybodys
 
 
+def report(model, test):
+    """Print, on rank 0, what a trained model is worth, and whether all ranks have the same one."""
+    pixels, labels = test
+    with torch.no_grad():
+        right = (model(pixels).argmax(1) == labels).float().mean().item()
+    same = "the same" if len(set(checksum(model))) == 1 else "DIFFERENT"
+    if dist.get_rank() == 0:
+        print(
+            f"accuracy {100 * right:.1f} %; parameters are {same} "
+            f"on all {dist.get_world_size()} ranks of {dist.get_backend()}",
+            flush=True,
+        )
+
+
 def train(options, backend):
     """Train in a new process group; returns what is worth to be told."""
     wire = switchml.torch.Options(wire=options.wire) if backend == "switchml" else None
