@@ -177,10 +177,10 @@ def every_other(rank):
     gathered = [torch.zeros(4) for _ in range(N)]
     dist.all_gather(gathered, mine)
     single = torch.zeros(4 * N)
-    dist.all_gather_single(single, mine)
+    dist.all_gather_into_tensor(single, mine)
     wide = torch.arange(2.0 * N) * (rank + 1)
     part, part_of_list = torch.zeros(2), torch.zeros(2)
-    dist.reduce_scatter_single(part, wide)
+    dist.reduce_scatter_tensor(part, wide)
     dist.reduce_scatter(part_of_list, list(wide.split(2)))
     reduced = mine.clone()
     dist.reduce(reduced, 1)
@@ -203,8 +203,8 @@ def every_other(rank):
     dist.monitored_barrier(timeout=timedelta(seconds=20))
     return {
         "all_gather": torch.stack(gathered),
-        "all_gather_single": single,
-        "reduce_scatter_single": part,
+        "all_gather_into_tensor": single,
+        "reduce_scatter_tensor": part,
         "reduce_scatter": part_of_list,
         "reduce": reduced if rank == 1 else None,
         "gather": torch.stack(to_root) if to_root else None,
@@ -232,7 +232,7 @@ def coalesced(rank):
             dist.all_reduce(tensor)
     assert manager is not None
     outputs = [torch.zeros(n * N) for n in (1, 5)]
-    dist.group.WORLD.all_gather_single_coalesced(
+    dist.group.WORLD.allgather_into_tensor_coalesced(
         outputs, [torch.full((n,), float(rank)) for n in (1, 5)]
     ).wait()
     return [t.unique().tolist() for t in tensors], outputs[1].tolist()

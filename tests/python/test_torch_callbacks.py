@@ -241,7 +241,11 @@ def zero(rank, name):
             model.parameters(), torch.optim.SGD, overlap_with_ddp=True, lr=0.1, momentum=0.9
         )
         make = getattr(ddp_zero_hook, name)
-        model.register_comm_hook(None, make(allreduce_hook, model, optimizer))
+        try:
+            hook = make(allreduce_hook, model, optimizer)
+        except RuntimeError as refusal:  # older PyTorch: whatever is not NCCL, by name
+            return str(refusal)
+        model.register_comm_hook(None, hook)
     losses = []
     for step, (pixels, labels) in enumerate(batches(rank)):
         loss = torch.nn.functional.cross_entropy(model(pixels), labels)
@@ -260,5 +264,7 @@ WARMUP = 2  # steps in which ZeRO's hooks only learn how DDP's buckets are
 def test_zero_steps_in_ddps_hook(groups, name):
     expected, _ = groups.call(zero, ["plain"] * N, timeout=HANGS_S)[0]
     found = groups.call(zero, [name] * N, timeout=HANGS_S)
+    if "requires NCCL" in found[0]:
+        pytest.skip(f"PyTorch {torch.__version__}: {found[0]}")
     assert len({parameters for _, parameters in found}) == 1, "ranks differ"
     compare(found[0][0], expected, BOUND["int32"])

@@ -20,6 +20,12 @@ _OF_NAME = {
     "float16": c.FLOAT16,
     "bfloat16": c.BFLOAT16,
     "int32": c.INT32,
+    "float64": c.FLOAT64,
+    "int64": c.INT64,
+    "uint8": c.UINT8,
+    "int8": c.INT8,
+    "int16": c.INT16,
+    "bool": c.BOOL,
 }
 
 

@@ -15,9 +15,9 @@ import os
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 
-FLOAT32, FLOAT16, BFLOAT16, INT32, BYTE = range(5)
+FLOAT32, FLOAT16, BFLOAT16, INT32, BYTE, FLOAT64, INT64, UINT8, INT8, INT16, BOOL = range(11)
 SUM, AVG, MAX, MIN = range(4)
-WIRE_DEFAULT, WIRE_INT32, WIRE_INT16 = range(3)
+WIRE_DEFAULT, WIRE_INT32, WIRE_INT16, WIRE_INT64 = range(4)
 MAX_WORLD_SIZE = 64
 
 

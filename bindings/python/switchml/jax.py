@@ -10,7 +10,7 @@
 
 Each rank is a process with one device, the CPU. Calls are ordered callbacks to the
 host: JAX makes them in the order of the program, which has to be the same on all
-ranks. Arrays are float32, float16, bfloat16 or int32. `job` is a switchml.Job;
+ranks. Arrays are of any type that switchml.allreduce() takes. `job` is a switchml.Job;
 None is that of switchml.init().
 """
 

@@ -286,8 +286,8 @@ class Job:
         """Combine the arrays of all ranks, element by element; all get the same bits.
 
         Args:
-            array: float32, float16, bfloat16 or int32, of any shape, the same on all
-                ranks; contiguous, in this host's memory.
+            array: float64, float32, float16, bfloat16, int64, int32, int16, int8, uint8 or
+                bool, of any shape, the same on all ranks; contiguous, in this host's memory.
             out: takes the result; may be `array` itself. None: a new array does.
             op: "sum", "avg", "max" or "min".
             wire: "int32" or "int16"; None: the job's.

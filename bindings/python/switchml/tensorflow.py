@@ -12,7 +12,7 @@ or, for Keras, compile(switchml_tf.DistributedOptimizer(optimizer), jit_compile=
 
 Call everything on all ranks in the same order, eagerly or in a tf.function; there
 TensorFlow keeps the order of the program. XLA cannot call back, so not with
-jit_compile=True. Tensors are float32, float16, bfloat16 or int32. `job` is a
+jit_compile=True. Tensors are of any type that switchml.allreduce() takes. `job` is a
 switchml.Job; None is that of switchml.init().
 """
 
