@@ -27,7 +27,8 @@
  * sml_close() of a context must not overlap other calls on it.
  *
  * Fork. In a child made by fork(), every call on one of the parent's contexts
- * fails with SML_ERROR_FORKED. The child may open its own contexts.
+ * fails with SML_ERROR_FORKED. The child may open its own contexts. The child
+ * keeps none of the parent's sockets: nobody waits for it.
  */
 #ifndef SWITCHML_H
 #define SWITCHML_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where the switch listens: see place.h. */
 #include "net/place.h"
+#include "base/fork.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -65,7 +66,7 @@ int sml_place_socket(struct sml_place *place, int type)
 		close(fd);
 		return error;
 	}
-	return fd;
+	return sml_fd_own(fd);
 }
 
 int sml_place_bind(const struct sml_place *place, int fd)

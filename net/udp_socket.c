@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "core/wire.h"
 #include "net/place.h"
 
@@ -93,7 +94,7 @@ static int check_that_port_is_free(struct sml_place place)
 	if (fd < 0)
 		return fd;
 	rc = sml_place_bind(&place, fd);
-	close(fd);
+	sml_fd_close(fd);
 	return rc;
 }
 
@@ -120,7 +121,7 @@ static int open_socket(const struct sml_udp_options *options, bool first)
 	if (rc == 0 && options->n_threads > 1 && steer(fd, options->n_threads) < 0)
 		rc = -errno;
 	if (rc < 0) {
-		close(fd);
+		sml_fd_close(fd);
 		return rc;
 	}
 	return fd;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fork.h"
 
 struct sml_channel {
 	struct sml_channel_owner owner;
@@ -110,7 +111,7 @@ struct sml_channel *sml_channel_open(struct event_base *base, int fd, struct sml
 	struct sml_channel *channel = calloc(1, sizeof(*channel));
 
 	if (channel == NULL) {
-		close(fd);
+		sml_fd_shut(fd);
 		return NULL;
 	}
 	channel->fd = fd;
@@ -190,6 +191,6 @@ void sml_channel_close(struct sml_channel *channel)
 	if (channel->writable)
 		event_free(channel->writable);
 	sml_stream_close(&channel->stream);
-	close(channel->fd);
+	sml_fd_shut(channel->fd);
 	free(channel);
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fork.h"
 #include "base/thread.h"
 #include "lib/control/internal.h"
 
@@ -89,7 +90,7 @@ int sml_control_open(struct sml_control **opened, const struct sml_settings *set
 	struct sml_channel_owner owner = {control, sml_control_received, sml_control_ended};
 
 	if (control == NULL) {
-		close(connection->fd);
+		sml_fd_shut(connection->fd);
 		goto err_memory;
 	}
 	control->settings = settings;
@@ -101,7 +102,7 @@ int sml_control_open(struct sml_control **opened, const struct sml_settings *set
 	control->own_base = base == NULL;
 	control->base = base ? base : event_base_new();
 	if (control->wake_fd < 0 || control->base == NULL) {
-		close(connection->fd);
+		sml_fd_shut(connection->fd);
 		goto err_close;
 	}
 	control->channel = sml_channel_open(control->base, connection->fd, settings->tls,

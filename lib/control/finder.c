@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fork.h"
 #include "lib/control/internal.h"
 
 /* How often it looks whether it is to give up. */
@@ -64,7 +65,7 @@ static void close_attempt(struct attempt *attempt)
 	sml_control_close(attempt->control);
 	attempt->control = NULL;
 	if (attempt->connection.fd >= 0)
-		close(attempt->connection.fd);
+		sml_fd_close(attempt->connection.fd);
 	attempt->connection.fd = -1;
 }
 
@@ -117,8 +118,8 @@ static int start(struct attempt *attempt)
 {
 	const struct sml_endpoint *endpoint = attempt->connection.endpoint;
 	struct sml_connection *connection = &attempt->connection;
-	int fd = socket(endpoint->address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
-			0);
+	int fd = sml_fd_own(socket(endpoint->address.any.sa_family,
+				   SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	int error;
 
 	if (fd < 0)

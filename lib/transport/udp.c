@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fork.h"
 #include "lib/transport/transport.h"
 #include "lib/transport/udp_group.h"
 #include "lib/transport/udp_inbox.h"
@@ -115,7 +116,8 @@ static int listen_for_peers(struct udp *udp)
 
 static int connect_socket(struct udp *udp, const struct sml_transport_config *config)
 {
-	int fd = socket(config->peer.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int fd = sml_fd_own(
+		socket(config->peer.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	struct sml_interface interface = *config->interface;
 	int on = 1, off = 0, error;
 	uint32_t send_bytes;
@@ -158,7 +160,7 @@ static void udp_leave_group(struct sml_transport *transport)
 	struct udp *udp = udp_of(transport);
 
 	if (udp->base.group_fd >= 0)
-		close(udp->base.group_fd);
+		sml_fd_close(udp->base.group_fd);
 	udp->base.group_fd = -1;
 	sml_udp_inbox_free(udp->group);
 	udp->group = NULL;
@@ -191,7 +193,7 @@ static void udp_close(struct sml_transport *transport)
 
 	udp_leave_group(transport);
 	if (udp->base.poll_fd >= 0)
-		close(udp->base.poll_fd);
+		sml_fd_close(udp->base.poll_fd);
 	sml_udp_inbox_free(udp->own);
 	free(udp);
 }

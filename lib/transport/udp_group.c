@@ -6,6 +6,7 @@
  * where it does not. The socket is connected to the switch besides, for the port.
  */
 #include "lib/transport/udp_group.h"
+#include "base/fork.h"
 
 #include <errno.h>
 #include <net/if.h>
@@ -40,7 +41,8 @@ static int join(int fd, const union sml_sockaddr *group, const union sml_sockadd
 int sml_udp_group_join(const union sml_sockaddr *group, const union sml_sockaddr *from,
 		       const struct sml_interface *interface)
 {
-	int fd = socket(group->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int fd = sml_fd_own(
+		socket(group->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	int on = 1, error = 0;
 
 	if (fd < 0)
@@ -54,6 +56,6 @@ int sml_udp_group_join(const union sml_sockaddr *group, const union sml_sockaddr
 		error = -errno;
 	if (error == 0)
 		return fd;
-	close(fd);
+	sml_fd_close(fd);
 	return error;
 }

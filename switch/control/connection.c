@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/fork.h"
 #include "switch/control/server.h"
 #include "switch/control/wire.h"
 
@@ -43,7 +44,7 @@ void sml_connection_free(struct sml_connection *connection)
 	sml_stream_close(&connection->messages);
 	/* libevent would close it in its loop's next round: too late for who makes room. */
 	bufferevent_setfd(connection->stream, -1);
-	evutil_closesocket(fd);
+	sml_fd_shut(fd);
 	bufferevent_free(connection->stream);
 	free(connection);
 	if (server->stopping && server->connections == NULL)
@@ -242,7 +243,7 @@ void sml_connection_open(struct sml_server *server, int fd)
 	struct bufferevent *stream;
 	int one = 1;
 
-	stream = bufferevent_socket_new(server->base, fd, BEV_OPT_CLOSE_ON_FREE);
+	stream = bufferevent_socket_new(server->base, fd, 0);
 	connection = calloc(1, sizeof(*connection));
 	if (stream == NULL || connection == NULL ||
 	    sml_stream_open(&connection->messages, server->tls, NULL, bufferevent_get_input(stream),
@@ -252,8 +253,7 @@ void sml_connection_open(struct sml_server *server, int fd)
 		free(connection);
 		if (stream != NULL)
 			bufferevent_free(stream);
-		else
-			evutil_closesocket(fd);
+		sml_fd_shut(fd);
 		return;
 	}
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));

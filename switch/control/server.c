@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "net/place.h"
 #include "switch/control/server.h"
 
@@ -37,7 +38,7 @@ static void on_accept(evutil_socket_t listen_fd, short what, void *context)
 
 	(void)what;
 	for (unsigned i = 0; i < SML_CALL_ACCEPTS; i++) {
-		int fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		int fd = sml_fd_own(accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
 
 		if (fd < 0 && is_out_of_room(errno))
 			rest(server);
@@ -357,7 +358,7 @@ void sml_server_close(struct sml_server *server)
 	if (server->accept != NULL)
 		event_free(server->accept);
 	if (server->listen_fd >= 0)
-		close(server->listen_fd);
+		sml_fd_shut(server->listen_fd);
 	if (server->tick != NULL)
 		event_free(server->tick);
 	if (server->note != NULL)

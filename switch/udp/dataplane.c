@@ -24,6 +24,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "base/thread.h"
 
 /* Less would be slower than what is lost now and then; workers adapt below it. */
@@ -148,7 +149,7 @@ static void free_all(struct sml_dataplane *dataplane)
 		struct sml_udp_thread *thread = &dataplane->threads[i];
 
 		if (thread->fd >= 0)
-			close(thread->fd);
+			sml_fd_close(thread->fd);
 		if (thread->wake_fd >= 0)
 			close(thread->wake_fd);
 		free(thread->buffers);

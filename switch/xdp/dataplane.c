@@ -21,6 +21,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "switch/xdp/features.h"
 #include "switch/xdp/thread.h"
 
@@ -89,7 +90,7 @@ static void free_all(struct sml_dataplane *dataplane)
 		ring_buffer__free(dataplane->events);
 	sml_xdp_maps_close(dataplane->maps);
 	if (dataplane->fd >= 0)
-		close(dataplane->fd);
+		sml_fd_close(dataplane->fd);
 	if (dataplane->wake_fd >= 0)
 		close(dataplane->wake_fd);
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)

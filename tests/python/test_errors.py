@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import switchml
-from ranks import RankError, Ranks
+from ranks import RankError, Ranks, free_port
 from switchml._library import lib
 
 N = 3
@@ -26,6 +26,33 @@ def reduce(job):
 
 def barrier(job):
     job.barrier()
+
+
+def leave_child(job):
+    """A child made by os.fork() that lives on, like a DataLoader's worker."""
+    job.allreduce(X)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(300)
+        signal.pause()
+    return child
+
+
+def open_again(rank, port):
+    """One job after another on one port, and the first one's rank 0 has a child by then."""
+    children = []
+    for i in range(3):
+        job = switchml.Job(rank=rank, world_size=2, job=f"again-{i}", master_port=port)
+        job.allreduce(X)
+        if rank == 0:
+            children.append(leave_child(job))
+        else:
+            job.allreduce(X)
+        job.close()
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    return len(children)
 
 
 def of_length(job, n):
@@ -98,6 +125,27 @@ def test_a_killed_rank_raises_on_the_others():
             assert isinstance(outcome, RankError) and outcome.kind == "RankDied"
             assert "rank 2" in str(outcome)
             assert "its connection" in str(outcome), "silence takes a heartbeat"
+
+
+def test_a_killed_rank_whose_child_lives_raises_on_the_others_at_once():
+    with Ranks(N, {"heartbeat": 60}) as ranks:
+        ranks.start(leave_child, only=[2])
+        ranks.start(reduce, only=[0, 1])
+        child = ranks.outcomes()[2]
+        ranks.processes[2].kill()
+        began = time.monotonic()
+        ranks.start(reduce, only=[0, 1])
+        outcomes = ranks.outcomes(only=[0, 1])
+        took = time.monotonic() - began
+        os.kill(child, signal.SIGKILL)
+        for outcome in outcomes:
+            assert isinstance(outcome, RankError) and "rank 2" in str(outcome)
+        assert took < 30, "silence takes a heartbeat"
+
+
+def test_rank_0_opens_again_while_its_children_live():
+    with Ranks(2, job=False) as ranks:
+        assert ranks.call(open_again, [free_port()] * 2) == [3, 0]
 
 
 def test_a_mismatch_names_both_calls():

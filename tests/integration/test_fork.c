@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ranks with children that fork() made and that live on, like a data loader's workers: they keep
+ * nothing that others wait for. Each rank that ends is a process, born before this one has threads.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "support/ranks.h"
+
+/* So soon all are told; where only a heartbeat would tell them, it takes a minute. */
+#define SOON_MS	     30000
+#define HEARTBEAT_MS 60000
+/* Children end by themselves, should the test not live to end them. */
+#define ORPHAN_S 300
+
+static int test_lives[2]; /* a pipe: readable when the test, which holds the other end, is over */
+
+static void live_on(void)
+{
+	char byte;
+
+	close(test_lives[1]);
+	alarm(ORPHAN_S);
+	while (read(test_lives[0], &byte, 1) < 0 && errno == EINTR)
+		;
+	_exit(0);
+}
+
+static void leave_child(struct rank *rank)
+{
+	pid_t child = fork();
+
+	if (child == 0)
+		live_on();
+	CHECK(rank, child > 0);
+}
+
+/* A child that no handler of fork()'s knows of. */
+static void leave_child_of_clone(struct rank *rank)
+{
+	pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+
+	if (child == 0)
+		live_on();
+	CHECK(rank, child > 0);
+}
+
+static void sum_some(struct rank *rank)
+{
+	float data[1000] = {0};
+
+	for (int i = 0; i < 10; i++)
+		CHECK(rank, sml_allreduce(rank->context, data, data, 1000, SML_FLOAT32, SML_SUM,
+					  NULL) == 0);
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	return pipe(test_lives);
+}
+
+/* All children end. */
+static int tear_down(void **state)
+{
+	(void)state;
+	close(test_lives[0]);
+	close(test_lives[1]);
+	while (waitpid(-1, NULL, WNOHANG) > 0)
+		;
+	return 0;
+}
+
+/* ---- the same port again ---- */
+
+static void sum_with_child(struct rank *rank)
+{
+	sum_some(rank);
+	if (rank->rank == 0)
+		leave_child(rank);
+	sum_some(rank);
+}
+
+static void sum_with_child_of_clone(struct rank *rank)
+{
+	sum_some(rank);
+	if (rank->rank == 0)
+		leave_child_of_clone(rank);
+	sum_some(rank);
+}
+
+static void rank_0_opens_again_while_its_child_lives(void **state)
+{
+	struct job job = {.n_ranks = 2, .port = free_port(), .body = sum_with_child};
+
+	(void)state;
+	run_job(&job);
+	run_job(&job);
+	job.body = sum_with_child_of_clone;
+	run_job(&job);
+	job.body = sum_some;
+	run_job(&job);
+}
+
+/* ---- an orphan's port ---- */
+
+static void die_with_child(struct rank *rank)
+{
+	sum_with_child(rank);
+	if (rank->rank == 0)
+		kill(getpid(), SIGKILL);
+	wait_until_told(rank);
+}
+
+static void nobody_listens_when_rank_0_is_dead_and_its_child_lives(void **state)
+{
+	struct job job = {.n_ranks = 2, .port = free_port(), .body = die_with_child};
+	struct sockaddr_in address = {.sin_family = AF_INET,
+				      .sin_port = htons((uint16_t)job.port),
+				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	pid_t both = fork();
+	int fd, status = 0;
+
+	(void)state;
+	if (both == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		run_job(&job);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(both, &status, 0), both);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), -1);
+	assert_int_equal(errno, ECONNREFUSED);
+	close(fd);
+}
+
+/* ---- news ---- */
+
+static void sum_until_told(struct rank *rank)
+{
+	float data[1000] = {0};
+	uint64_t began;
+	int error;
+
+	do {
+		began = now_ms();
+		error = sml_allreduce(rank->context, data, data, 1000, SML_FLOAT32, SML_SUM, NULL);
+	} while (error == 0);
+	if (error != SML_ERROR_RANK_DIED || now_ms() - began > SOON_MS)
+		complain(rank, "%s, after %d ms", sml_error_text(rank->context),
+			 (int)(now_ms() - began));
+}
+
+static void die_alone(struct rank *rank)
+{
+	sum_some(rank);
+	leave_child(rank);
+	kill(getpid(), SIGKILL);
+}
+
+static void let_die(int dying, const char *switch_address)
+{
+	struct job job = {.n_ranks = 3,
+			  .switch_address = switch_address,
+			  .port = free_port(),
+			  .elsewhere = 1 << dying,
+			  .heartbeat_ms = HEARTBEAT_MS,
+			  .timeout_ms = 2 * HEARTBEAT_MS,
+			  .body = sum_until_told};
+	struct job childs = job;
+	pid_t child = fork();
+
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		childs.body = die_alone;
+		_exit(run_rank(&childs, dying));
+	}
+	run_job(&job);
+	waitpid(child, NULL, 0);
+}
+
+static void a_death_is_told_at_once_while_a_child_lives(void **state)
+{
+	(void)state;
+	let_die(2, NULL);
+	let_die(0, NULL);
+	let_die(1, "embedded");
+}
+
+/* ---- children of a rank ---- */
+
+static void open_in_child(struct rank *rank)
+{
+	const struct job own = {.n_ranks = 2, .port = free_port(), .body = sum_some};
+	int status = -1;
+	pid_t child;
+
+	sum_some(rank);
+	if (rank->rank == 0) {
+		child = fork();
+		if (child == 0) {
+			run_job(&own);
+			_exit(0);
+		}
+		waitpid(child, &status, 0);
+		CHECK(rank, status == 0);
+	}
+	sum_some(rank);
+}
+
+static void a_child_has_a_job_of_its_own(void **state)
+{
+	(void)state;
+	run_job(&(struct job){.n_ranks = 2, .body = open_in_child});
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(rank_0_opens_again_while_its_child_lives, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(
+			nobody_listens_when_rank_0_is_dead_and_its_child_lives, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_death_is_told_at_once_while_a_child_lives, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(a_child_has_a_job_of_its_own, set_up, tear_down),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
