@@ -377,6 +377,37 @@ static void a_replayed_worker_is_never_heard(void **state)
 	close_end(&worker);
 }
 
+/* Everything that a switch has said, to a worker that connects anew: the way of a false switch. */
+static void a_replayed_switch_is_never_heard(void **state)
+{
+	struct end server, worker, fresh;
+	struct evbuffer *record = evbuffer_new();
+	size_t n;
+
+	(void)state;
+	open_end(&server, of_switch, NULL);
+	open_end(&worker, of_worker, "127.0.0.1");
+	say(&server);
+	step(&worker);
+	(void)carry(&worker, &server, SIZE_MAX / 2);
+	do {
+		n = evbuffer_get_length(server.wire_out);
+		evbuffer_add(record, evbuffer_pullup(server.wire_out, -1), n);
+	} while (carry(&server, &worker, n) + carry(&worker, &server, 1000000) > 0);
+	expect_beginning(&worker, true);
+	open_end(&fresh, of_worker, "127.0.0.1");
+	say(&fresh);
+	step(&fresh);
+	evbuffer_add_buffer(fresh.wire_in, record);
+	step(&fresh);
+	assert_true(fresh.over && !sml_tls_is_up(fresh.session));
+	assert_int_equal(evbuffer_get_length(fresh.in), 0);
+	evbuffer_free(record);
+	close_end(&fresh);
+	close_end(&server);
+	close_end(&worker);
+}
+
 /* Both ends have the same key: what one says must not pass for what the other would. */
 static void an_end_that_hears_itself_is_not_fooled(void **state)
 {
@@ -407,6 +438,7 @@ struct odd_client {
 	int least_version, most_version;
 	uint64_t options;
 	bool has_key;
+	bool speaks_early; /* before the switch has said anything (0-RTT), which can be replayed */
 };
 
 static const struct odd_client *odd;
@@ -427,6 +459,8 @@ static int show_odd_key(SSL *ssl, const EVP_MD *digest, const unsigned char **id
 	assert_int_equal(SSL_SESSION_set1_master_key(*session, key.bytes, sizeof(key.bytes)), 1);
 	assert_int_equal(SSL_SESSION_set_cipher(*session, SSL_CIPHER_find(ssl, cipher)), 1);
 	assert_int_equal(SSL_SESSION_set_protocol_version(*session, TLS1_3_VERSION), 1);
+	if (odd->speaks_early)
+		assert_int_equal(SSL_SESSION_set_max_early_data(*session, 1000), 1);
 	return 1;
 }
 
@@ -449,6 +483,12 @@ static bool is_let_in(const struct odd_client *client)
 	SSL_set_bio(ssl, in, out);
 	SSL_set_connect_state(ssl);
 	open_end(&server, of_switch, NULL);
+	if (client->speaks_early) {
+		size_t written = 0;
+
+		assert_int_equal(SSL_write_early_data(ssl, "\0\0\0\2\x6a", 6, &written), 1);
+		assert_int_equal(written, 6);
+	}
 	for (int turn = 0; turn < 6; turn++) {
 		int n;
 
@@ -463,6 +503,7 @@ static bool is_let_in(const struct odd_client *client)
 	}
 	up = sml_tls_is_up(server.session);
 	printf("%s: %s\n", client->title, up ? "up" : sml_tls_reason(server.session));
+	assert_int_equal(evbuffer_get_length(server.in), 0);
 	/* A switch answers each of them with an alert at most, and ends. */
 	assert_true(up || server.over);
 	close_end(&server);
@@ -473,24 +514,29 @@ static bool is_let_in(const struct odd_client *client)
 
 static void no_weaker_handshake_is_taken(void **state)
 {
-	static const struct odd_client honest = {"an honest client", "switchml", TLS1_3_VERSION,
-						 TLS1_3_VERSION,     0,		 true};
-	static const struct odd_client all[] = {
-		{"TLS 1.2", "switchml", TLS1_2_VERSION, TLS1_2_VERSION, 0, true},
-		{"another identity", "switchm", TLS1_3_VERSION, TLS1_3_VERSION, 0, true},
-		{"a longer identity", "switchml2", TLS1_3_VERSION, TLS1_3_VERSION, 0, true},
-		{"another key", "switchml", TLS1_3_VERSION, TLS1_3_VERSION, 0, false},
-		{"another key, and no key exchange", "switchml", TLS1_3_VERSION, TLS1_3_VERSION,
-		 SSL_OP_ALLOW_NO_DHE_KEX, false},
-	};
-	const struct odd_client prefers_none = {
+	static const struct odd_client honest = {
+		"an honest client", "switchml", TLS1_3_VERSION, TLS1_3_VERSION, 0, true, false};
+	static const struct odd_client early = {
+		"speaks early", "switchml", TLS1_3_VERSION, TLS1_3_VERSION, 0, true, true};
+	static const struct odd_client prefers_none = {
 		"asks for no key exchange", "switchml", TLS1_3_VERSION, TLS1_3_VERSION,
-		SSL_OP_ALLOW_NO_DHE_KEX,    true};
+		SSL_OP_ALLOW_NO_DHE_KEX,    true,	false};
+	static const struct odd_client all[] = {
+		{"TLS 1.2", "switchml", TLS1_2_VERSION, TLS1_2_VERSION, 0, true, false},
+		{"another identity", "switchm", TLS1_3_VERSION, TLS1_3_VERSION, 0, true, false},
+		{"a longer identity", "switchml2", TLS1_3_VERSION, TLS1_3_VERSION, 0, true, false},
+		{"another key", "switchml", TLS1_3_VERSION, TLS1_3_VERSION, 0, false, false},
+		{"another key, early", "switchml", TLS1_3_VERSION, TLS1_3_VERSION, 0, false, true},
+		{"another key, and no key exchange", "switchml", TLS1_3_VERSION, TLS1_3_VERSION,
+		 SSL_OP_ALLOW_NO_DHE_KEX, false, false},
+	};
 
 	(void)state;
 	assert_true(is_let_in(&honest));
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		assert_false(is_let_in(&all[i]));
+	/* What it says early is dropped, and it may go on as others do. */
+	assert_true(is_let_in(&early));
 	/* With the key it is let in, for the switch chooses the exchange. */
 	assert_true(is_let_in(&prefers_none));
 	assert_false(SSL_CTX_get_options(of_switch->context) & SSL_OP_ALLOW_NO_DHE_KEX);
@@ -551,6 +597,7 @@ int main(void)
 		cmocka_unit_test(a_plain_peer_is_told_what_to_set),
 		cmocka_unit_test(a_changed_bit_is_never_believed),
 		cmocka_unit_test(a_replayed_worker_is_never_heard),
+		cmocka_unit_test(a_replayed_switch_is_never_heard),
 		cmocka_unit_test(an_end_that_hears_itself_is_not_fooled),
 		cmocka_unit_test(no_weaker_handshake_is_taken),
 		cmocka_unit_test(a_wrong_key_costs_less_than_the_right_one),
