@@ -140,3 +140,16 @@ def test_a_job_takes_a_key_or_a_file_in_place_of_the_environments(monkeypatch, t
                 assert job.world_size == 1
         with pytest.raises(switchml.TlsError, match="it has another job key"):
             switchml.Job(**settings)
+
+
+def test_rank_0_is_found_where_it_listens_alone():
+    """Not on the loopback: on the address that the others use, with the key."""
+    with socket.socket(type=socket.SOCK_DGRAM) as udp:
+        try:
+            udp.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError:
+            pytest.skip("this host has no address but the loopback's")
+        own = udp.getsockname()[0]
+    port = free_port()
+    with group(master_address=own, master_port=port), pytest.raises(ConnectionRefusedError):
+        ask_plainly(port)

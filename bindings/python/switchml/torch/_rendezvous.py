@@ -26,6 +26,7 @@ from ..errors import Timeout
 from ..job import Job
 
 _LOOPBACK = "127.0.0.1"
+_TCP_LISTEN = "0A"
 # What the user may have chosen for ranks to prove, in settings or SWITCHML_*.
 _PROOFS = ("job_key", "job_key_file", "tls_certificate", "tls_key", "tls_authority")
 
@@ -105,15 +106,27 @@ def _join_and_tell(store: Store, world_size: int, settings: dict[str, Any], dead
 
 
 def _tell_when_it_listens(store: Store, address: str, port: int, over: threading.Event) -> None:
-    loopback = address if address.startswith("127.") or address == "::1" else _LOOPBACK
-    while not over.wait(0.002):
-        try:
-            socket.create_connection((loopback, port), timeout=1).close()
-        except OSError:
-            continue
-        if not over.is_set():
+    pause = 0.002
+    while not over.wait(pause):
+        pause = min(2 * pause, 0.05)
+        if _is_listened_on(port):
             store.set("switch", f"{address} {port}")
-        return
+            return
+
+
+def _is_listened_on(port: int) -> bool:
+    """Does a socket of this host listen on the port, whatever its address?
+
+    The library chooses the address, by the master's name or the interface, so none is sure to
+    take a connection.
+    """
+    for path in ("/proc/self/net/tcp", "/proc/self/net/tcp6"):
+        with contextlib.suppress(OSError), open(path, encoding="ascii") as table:
+            for line in table:
+                _, local, _, state = line.split()[:4]
+                if state == _TCP_LISTEN and int(local.rpartition(":")[2], 16) == port:
+                    return True
+    return False
 
 
 @contextlib.contextmanager
