@@ -14,7 +14,7 @@ demo: $(BUILD)/build.ninja
 	@tools/install-dependencies build demo $(if $(LINK),links)
 	@ninja -C $(BUILD) -t query demo/switchml-demo >/dev/null 2>&1 || \
 		$(MESON) setup --reconfigure -Ddemo=enabled $(BUILD)
-	@ninja -C $(BUILD) demo/switchml-demo $(if $(LINK),switchml)
+	@ninja -C $(BUILD) demo/switchml-demo switchml
 	@$(if $(LINK),bench/on-links --rate $(LINK) $(if $(WORKERS),--workers $(WORKERS)) --build $(BUILD)) \
 		$(BUILD)/demo/switchml-demo $(if $(filter-out 0,$(LINK)),--link $(LINK)) \
 		$(if $(WORKERS),--workers $(WORKERS)) $(ARGS)
@@ -50,7 +50,12 @@ bench: $(BUILD)/build.ninja
 	@bench/compare --build $(BUILD) --json $(BUILD)/bench.json --plot $(BUILD)/bench.svg \
 		$(or $(ARGS),--quick)
 
-install: all
+# A build that an earlier target has configured goes where PREFIX says, too.
+install: $(BUILD)/build.ninja
+ifneq ($(origin PREFIX),file)
+	@$(MESON) configure $(BUILD) -Dprefix=$(abspath $(PREFIX))
+endif
+	@ninja -C $(BUILD)
 	@$(MESON) install -C $(BUILD) --no-rebuild
 
 clean:
@@ -70,4 +75,4 @@ help:
 
 $(BUILD)/build.ninja:
 	@tools/install-dependencies build $(if $(filter demo,$(MAKECMDGOALS)),demo)
-	@$(MESON) setup --buildtype=release --prefix=$(PREFIX) $(BUILD)
+	@$(MESON) setup --buildtype=release --prefix=$(abspath $(PREFIX)) $(BUILD)

@@ -1,0 +1,96 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# A newcomer's way, in the README's own words: the demo, its next line, installation elsewhere than
+# the build was configured for, and a program that is compiled with what was installed. As root
+# also into /usr/local, which lies under another directory for this test.
+#
+#	tests/integration/install.sh
+root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$root" || exit 1
+command -v pkg-config >/dev/null || { echo "there is no pkg-config"; exit 77; }
+unset DESTDIR PREFIX LD_LIBRARY_PATH PKG_CONFIG_PATH MAKEFLAGS SWITCHML_SWITCH
+# Without sanitizers, whatever the build has that runs this test.
+unset CFLAGS LDFLAGS
+
+fail() {
+	echo "FAILED: $1"
+	tail -n 30 "$work/out"
+	exit 1
+}
+
+# Pattern: the one line of a command in the README.
+readme() {
+	local lines
+	lines=$(grep "^    $1" README.md | sed 's/^    //; s/  *#.*//')
+	[ "$(wc -l <<<"$lines")" = 1 ] && [ -n "$lines" ] || fail "the README has not one line of '$1'"
+	echo "$lines"
+}
+
+# What is not under test need not be built.
+cat >"$work/meson" <<'END'
+#!/bin/sh
+[ "$1" = setup ] && set -- "$@" -Dtests=disabled -Dbench=disabled -Dmpi=disabled
+exec meson "$@"
+END
+chmod +x "$work/meson"
+make="make --no-print-directory BUILD=$work/build MESON=$work/meson"
+
+$make demo ARGS="--steps 20" >"$work/out" 2>&1 || fail "make demo"
+bench=$(readme 'build/switchml bench' | sed 's/64M/1M/') || exit 1
+(cd "$work" && bash -c "$bench") >"$work/out" 2>&1 || fail "after make demo: $bench"
+echo "ok: make demo, and then $bench"
+
+# Into another directory.
+installed=$(stat -c %Y /usr/local/bin/switchml 2>/dev/null)
+$make install PREFIX="$work/prefix" >"$work/out" 2>&1 || fail "make install PREFIX=…"
+[ -x "$work/prefix/bin/switchml" ] || fail "make install PREFIX=… does not install there"
+[ "$(stat -c %Y /usr/local/bin/switchml 2>/dev/null)" = "$installed" ] || fail "it installs into /usr/local"
+settings=$(sed -n 's/^ *\(export LD_LIBRARY_PATH.*\)/\1/p' "$work/out")
+[ -n "$settings" ] || fail "it does not say how programs find the library"
+echo "ok: make install PREFIX=…, after make demo"
+
+# What the README shows is the example, and it compiles and runs by the README's lines.
+sed -n '/^```c$/,/^```$/{/^```/d;p}' README.md >"$work/readme.c"
+sed 1,2d examples/allreduce.c | diff - "$work/readme.c" >"$work/out" || fail "the README's program is another"
+compile=$(readme 'cc ') && ranks=$(readme 'RANK=1 ') || exit 1
+cat >"$work/use" <<END
+cd '$root' && cd "\$1" && ln -sf '$root/examples' . && $compile && ($ranks; wait)
+END
+SWITCHML_MASTER_PORT=$(python3 -c 'import socket
+s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+export SWITCHML_MASTER_PORT SWITCHML_TIMEOUT=60
+mkdir "$work/elsewhere"
+bash -c "$settings
+. '$work/use'" use "$work/elsewhere" >"$work/out" 2>&1 || fail "$compile; $ranks"
+[ "$(grep -c '^rank [01] of 2: 1498.5$' "$work/out")" = 2 ] || fail "the program has other results"
+echo "ok: $compile"
+
+# As root, into /usr/local: no word about the library's place is needed.
+cat >"$work/as-root" <<END
+for at in /usr/local /etc /var; do
+	mkdir -p '$work/over/'\$at '$work/work/'\$at
+	mount -t overlay -o "lowerdir=\$at,upperdir=$work/over/\$at,workdir=$work/work/\$at" overlay \$at || exit 77
+done
+$make install PREFIX=/usr/local || exit 1
+. '$work/use'
+END
+if [ "$(id -u)" != 0 ]; then
+	echo "left out: into /usr/local (needs root)"
+	exit 0
+fi
+mkdir "$work/usr-local" "$work/tmpfs"
+# Overlays need another file system below their upper directory than an overlay.
+unshare --mount bash -c "mount -t tmpfs tmpfs '$work/tmpfs' && mkdir '$work/tmpfs/over' '$work/tmpfs/work' &&
+ln -sfn tmpfs/over '$work/over' && ln -sfn tmpfs/work '$work/work' || exit 77
+. '$work/as-root'" use "$work/usr-local" >"$work/out" 2>&1
+status=$?
+case $status in
+0) ;;
+77) echo "left out: into /usr/local ($(tail -n 1 "$work/out"))"; exit 0 ;;
+*) fail "make install into /usr/local, and a program" ;;
+esac
+[ "$(grep -c '^rank [01] of 2: 1498.5$' "$work/out")" = 2 ] || fail "the program has other results"
+grep -q LD_LIBRARY_PATH "$work/out" && fail "it says that the library is not found"
+echo "ok: make install into /usr/local, and a program starts"
