@@ -231,6 +231,7 @@ static void say_join(struct world *world, struct peer *peer)
 	}
 	resume.epoch = 1;
 	resume.tag = 19;
+	resume.membership = 23;
 	resume.streams = list;
 	resume.n_streams = SML_STREAMS;
 	if (gen_below(gen, 3) == 0)

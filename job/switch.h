@@ -73,6 +73,10 @@ struct sml_jobs_output {
 
 struct sml_jobs_config {
 	uint32_t max_slots, max_jobs;
+	uint32_t max_members; /* of all jobs together; 0: any number */
+	/* Where it serves one job alone: its name and size; NULL: it serves any. */
+	const char *only_job;
+	uint32_t only_world_size;
 	uint32_t heartbeat_ms;	/* the most that a worker may ask for */
 	uint32_t local_stripes; /* where ranks have the slots: enough for ranks of one host; 0: any
 				 */
@@ -94,7 +98,7 @@ struct sml_jobs {
 	uint64_t now_ns; /* of the input that is being handled */
 	uint64_t begun_ns;
 	struct sml_job *jobs[SML_MAX_JOBS];
-	uint32_t n_jobs, slots_in_use;
+	uint32_t n_jobs, n_members, slots_in_use;
 	/* Tags of jobs that failed here, newest last: their ranks must not go on here. */
 	uint64_t failed_tags[SML_FAILED_TAGS];
 	uint32_t n_failed;

@@ -52,7 +52,21 @@ static void check(const struct sml_job *job)
 
 /* ---- the end ---- */
 
-static void close_job(struct sml_job *job)
+struct sml_peer *sml_job_release(struct sml_job *job, unsigned rank)
+{
+	struct sml_peer *peer = job->members[rank].peer;
+
+	if (peer == NULL)
+		return NULL;
+	sml_assert(peer->job == job && peer->rank == rank);
+	peer->job = NULL;
+	job->members[rank].peer = NULL;
+	job->members[rank].heard_ns = peer->heard_ns;
+	job->jobs->n_members--;
+	return peer;
+}
+
+void sml_job_close(struct sml_job *job)
 {
 	struct sml_jobs *jobs = job->jobs;
 
@@ -75,7 +89,7 @@ void sml_job_fail(struct sml_job *job, int error, const char *text)
 	if (job->state >= SML_JOB_PROBING)
 		job->jobs->failed_tags[job->jobs->n_failed++ % SML_FAILED_TAGS] = job->rules.tag;
 	sml_job_abort_all(job, error, text);
-	close_job(job);
+	sml_job_close(job);
 }
 
 /*
@@ -85,14 +99,12 @@ void sml_job_fail(struct sml_job *job, int error, const char *text)
 static void give_up_resuming(struct sml_job *job)
 {
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		struct sml_peer *peer = job->members[rank].peer;
+		struct sml_peer *peer = sml_job_release(job, rank);
 
-		if (peer == NULL)
-			continue;
-		peer->job = NULL;
-		job->jobs->output->end(peer);
+		if (peer != NULL)
+			job->jobs->output->end(peer);
 	}
-	close_job(job);
+	sml_job_close(job);
 }
 
 static void send_left(const struct sml_job *job, struct sml_peer *peer)
@@ -105,14 +117,12 @@ static void send_left(const struct sml_job *job, struct sml_peer *peer)
 static void all_have_left(struct sml_job *job)
 {
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		struct sml_peer *peer = job->members[rank].peer;
+		struct sml_peer *peer = sml_job_release(job, rank);
 
-		if (peer == NULL)
-			continue;
-		send_left(job, peer);
-		peer->job = NULL;
+		if (peer != NULL)
+			send_left(job, peer);
 	}
-	close_job(job);
+	sml_job_close(job);
 }
 
 /* Before all ranks are here. It may come again: launchers restart what fails early. */
@@ -122,7 +132,7 @@ static void forget_member(struct sml_job *job, uint8_t gone)
 	memset(&job->members[gone], 0, sizeof(job->members[gone]));
 	job->n_members--;
 	if (job->n_members == 0) {
-		close_job(job);
+		sml_job_close(job);
 		return;
 	}
 	for (uint8_t rank = 0; job->first_rank == gone && rank < job->n_ranks; rank++)
@@ -139,7 +149,7 @@ static void leave_before_start(struct sml_job *job, uint8_t rank)
 
 	send_left(job, peer);
 	if (job->state == SML_JOB_JOINING) {
-		peer->job = NULL;
+		(void)sml_job_release(job, rank);
 		forget_member(job, rank);
 		return;
 	}
@@ -165,34 +175,38 @@ void sml_job_leave(struct sml_job *job, uint8_t rank)
 		all_have_left(job);
 }
 
+static void tell_death(struct sml_job *job, uint8_t rank, const char *why)
+{
+	const struct sml_member *member = &job->members[rank];
+	char text[SML_SENTENCE_BYTES];
+
+	if (job->jobs->operations->ranks_have_slots && rank < job->stripes)
+		snprintf(text, sizeof(text),
+			 "rank %u (host %s, pid %u) died%s, and stripe %u of the job with it: %s",
+			 rank, member->host, member->pid, member->leaving ? " as it left" : "",
+			 rank, why);
+	else
+		snprintf(text, sizeof(text), "rank %u (host %s, pid %u) died%s: %s", rank,
+			 member->host, member->pid, member->leaving ? " as it left" : "", why);
+	sml_job_fail(job, SML_ERROR_RANK_DIED, text);
+}
+
 void sml_job_lost(struct sml_peer *peer, const char *why)
 {
 	struct sml_job *job = peer->job;
-	struct sml_member *member = &job->members[peer->rank];
-	char text[SML_SENTENCE_BYTES];
+	uint8_t rank = peer->rank;
 
-	peer->job = NULL;
-	member->peer = NULL;
-	member->heard_ns = peer->heard_ns;
-	if (member->leaving)
-		return; /* it had asked: the others' barrier goes on without it */
-	if (job->state == SML_JOB_JOINING) {
-		forget_member(job, peer->rank);
-		return;
-	}
+	(void)sml_job_release(job, rank);
+	if (job->state == SML_JOB_JOINING)
+		forget_member(job, rank);
 	/* Nobody has begun here: it may have no path for packets, and look elsewhere. */
-	if (job->resumes && job->state <= SML_JOB_PROBING) {
+	else if (job->resumes && job->state <= SML_JOB_PROBING)
 		give_up_resuming(job);
-		return;
-	}
-	if (job->jobs->operations->ranks_have_slots && peer->rank < job->stripes)
-		snprintf(text, sizeof(text),
-			 "rank %u (host %s, pid %u) died, and stripe %u of the job with it: %s",
-			 peer->rank, member->host, member->pid, peer->rank, why);
+	else if (job->members[rank].leaving && !job->jobs->operations->ranks_have_slots)
+		/* It has made all its calls, and the slots have what it said in them. */
+		sml_job_note_gone(job, rank, why);
 	else
-		snprintf(text, sizeof(text), "rank %u (host %s, pid %u) died: %s", peer->rank,
-			 member->host, member->pid, why);
-	sml_job_fail(job, SML_ERROR_RANK_DIED, text);
+		tell_death(job, rank, why);
 }
 
 /* ---- the beginning ---- */
@@ -207,6 +221,16 @@ static uint32_t round_down_lanes(uint32_t lanes)
 	return best;
 }
 
+static uint32_t least_shards(const struct sml_job *job)
+{
+	uint32_t shards = job->most_shards;
+
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].shards < shards)
+			shards = job->members[rank].shards;
+	return shards;
+}
+
 static uint32_t least_lanes(const struct sml_job *job)
 {
 	uint32_t most = job->jobs->operations->max_lanes;
@@ -218,13 +242,16 @@ static uint32_t least_lanes(const struct sml_job *job)
 	return round_down_lanes(lanes);
 }
 
-/* Ranks of all jobs, who share the dataplane's buffers. */
+/*
+ * Ranks that share the dataplane's buffers: of jobs that all their ranks have joined.
+ * What others claim about themselves must not make anybody slower.
+ */
 static uint32_t count_ranks(const struct sml_jobs *jobs)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->jobs[i] != NULL)
+		if (jobs->jobs[i] != NULL && jobs->jobs[i]->state >= SML_JOB_PROBING)
 			n += jobs->jobs[i]->n_ranks;
 	return n;
 }
@@ -242,6 +269,7 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 	admitted.epoch = job->rules.epoch;
 	admitted.cookie = job->rules.cookies[rank];
 	admitted.tag = job->rules.tag;
+	admitted.membership = job->membership;
 	admitted.lanes = job->rules.lanes;
 	admitted.head_slots = job->rules.head_slots;
 	admitted.data_slots = job->rules.data_slots;
@@ -305,6 +333,7 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 	rules->epoch = epoch;
 	rules->lanes = (uint16_t)least_lanes(job);
 	rules->n_ranks = job->n_ranks;
+	job->shards = least_shards(job);
 	rules->n_shards = (uint8_t)job->shards;
 	if (jobs->operations->ranks_have_slots && sml_job_meet(job) < 0) {
 		fail_for_now(job, "rank 0 has no memory for the job");
@@ -353,6 +382,7 @@ static void tell_waiting(struct sml_job *job)
 	uint32_t missing[SML_MAX_RANKS];
 
 	waiting.missing = missing;
+	waiting.refused = job->refused;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		if (job->members[rank].peer == NULL)
 			missing[waiting.n_missing++] = rank;
@@ -364,11 +394,42 @@ static void tell_waiting(struct sml_job *job)
 
 /* ---- time ---- */
 
+static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
+{
+	return a_ns < b_ns ? a_ns : b_ns;
+}
+
 /* Silent for so long, a member counts as dead. */
 static uint64_t silence_ends(const struct sml_member *member)
 {
 	/* The next look would come too late. */
 	return member->peer->heard_ns + member->heartbeat_ms * 1000000ull - SML_TICK_NS;
+}
+
+static uint64_t member_ends(const struct sml_job *job, const struct sml_member *member)
+{
+	return job->state == SML_JOB_JOINING ? earlier(silence_ends(member), member->waits_until_ns)
+					     : silence_ends(member);
+}
+
+/* It has waited for the others as long as it said; it has a moment to say so itself. True: one is
+ * found. */
+static bool find_tired(struct sml_job *job)
+{
+	struct sml_jobs *jobs = job->jobs;
+
+	for (unsigned rank = 0; job->state == SML_JOB_JOINING && rank < job->n_ranks; rank++) {
+		struct sml_peer *peer = job->members[rank].peer;
+
+		if (peer == NULL || jobs->now_ns < job->members[rank].waits_until_ns)
+			continue;
+		sml_job_lost(peer, "it has waited for the others as long as it said");
+		sml_peer_refuse(jobs, peer, SML_ERROR_TIMEOUT,
+				"the other ranks did not join within the time that this rank "
+				"waits for them");
+		return true;
+	}
+	return false;
 }
 
 /* True: one is found, and its job may be gone. */
@@ -407,6 +468,8 @@ void sml_job_joined(struct sml_job *job)
 void sml_job_forgive(struct sml_job *job, uint64_t away_ns)
 {
 	job->begun_ns += away_ns;
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		job->members[rank].waits_until_ns += away_ns;
 	if (job->mismatch_ns != 0)
 		job->mismatch_ns += away_ns;
 }
@@ -421,29 +484,41 @@ static uint64_t state_ends(const struct sml_job *job)
 	return UINT64_MAX;
 }
 
-static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
-{
-	return a_ns < b_ns ? a_ns : b_ns;
-}
-
 uint64_t sml_job_deadline(const struct sml_job *job)
 {
 	uint64_t due_ns = state_ends(job);
 
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		if (job->members[rank].peer != NULL)
-			due_ns = earlier(due_ns, silence_ends(&job->members[rank]));
+			due_ns = earlier(due_ns, member_ends(job, &job->members[rank]));
 	if (job->mismatch_ns != 0)
 		due_ns = earlier(due_ns, job->mismatch_ns + MISMATCH_WAIT_NS);
 	if (job->state == SML_JOB_JOINING)
 		due_ns = earlier(due_ns, job->waiting_told_ns + SML_SECOND_NS);
+	due_ns = earlier(due_ns, sml_job_gone_due(job));
 	return earlier(earlier(due_ns, sml_job_watch_ends(job)), sml_job_signs_due(job));
+}
+
+/*
+ * Their switch died between two of its last messages: whoever is missing has been told
+ * that all have asked to leave, or will look for these in vain until its deadline.
+ */
+static bool all_wish_to_leave(const struct sml_job *job)
+{
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].peer != NULL &&
+		    (job->members[rank].resume == NULL ||
+		     !job->members[rank].resume->resume->leaving))
+			return false;
+	return job->state == SML_JOB_JOINING;
 }
 
 static void give_up_state(struct sml_job *job)
 {
+	if (all_wish_to_leave(job))
+		all_have_left(job);
 	/* To go on, its ranks look elsewhere, whoever of them it is that has no path here. */
-	if (job->state == SML_JOB_PROBING && !job->resumes)
+	else if (job->state == SML_JOB_PROBING && !job->resumes)
 		sml_job_fail(job, SML_ERROR_TIMEOUT,
 			     "a rank's UDP packets do not reach the switch: see the other ranks' "
 			     "errors, and allow the data port in firewalls");
@@ -457,7 +532,7 @@ void sml_job_tick(struct sml_job *job)
 
 	check(job);
 	sml_job_look_for_signs(job);
-	if (find_silent(job))
+	if (find_silent(job) || find_tired(job) || sml_job_misses_gone(job))
 		return;
 	sml_job_watch_group(job);
 	if (job->mismatch_ns != 0 && now_ns >= job->mismatch_ns + MISMATCH_WAIT_NS) {

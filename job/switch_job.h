@@ -42,14 +42,17 @@ struct sml_member {
 	struct sml_peer *peer; /* NULL: not here, or has left */
 	char host[SML_NAME_BYTES];
 	uint32_t pid;
-	uint32_t lanes;	       /* that its path seems to take; when ready, takes */
-	uint32_t heartbeat_ms; /* silence that means death */
-	uint64_t heard_ns;     /* when its connection ended: the last that was heard */
+	uint32_t lanes;		 /* that its path seems to take; when ready, takes */
+	uint32_t shards;	 /* sockets that it has */
+	uint32_t heartbeat_ms;	 /* silence that means death */
+	uint64_t waits_until_ns; /* for the others to join */
+	uint64_t heard_ns;	 /* when its connection ended: the last that was heard */
 	uint64_t stalls_told_ns;
 	/* On the data path (switch_signs.c), as counted after it had been heard at signs_of_ns. */
 	uint64_t contributions, signs_of_ns;
 	bool ready, leaving, stalls_wanted;
 	bool stalls_asked;   /* of its own slots, and not answered yet */
+	bool shards_set;     /* by somebody: it takes no others */
 	bool told_unreached; /* that the group does not reach it */
 	/* Where it takes packets, if it has slots: address 4 or 16 bytes, 0: the control port's. */
 	uint8_t address[16], address_bytes;
@@ -67,11 +70,15 @@ struct sml_job {
 	enum sml_job_state state;
 	uint8_t n_ranks, first_rank; /* first_rank: who joined first and set the terms */
 	uint8_t n_members, n_ready, n_leaving;
-	uint64_t begun_ns, waiting_told_ns, watched_ns, signs_ns;
+	uint64_t begun_ns, waiting_told_ns, watched_ns, signs_ns, gone_looked_ns;
 	/* The terms that all ranks must share. */
 	char library_version[SML_VERSION_BYTES];
-	uint32_t shards, head_slots_wanted, data_slots_wanted, stripe, stripes;
+	uint32_t shards;      /* the least of all ranks */
+	uint32_t most_shards; /* slots were reserved for so many */
+	uint32_t head_slots_wanted, data_slots_wanted, stripe, stripes;
 	bool no_tickets;
+	uint64_t membership;		  /* a secret of its ranks, in all epochs */
+	char refused[SML_SENTENCE_BYTES]; /* why the last that tried to join could not */
 	struct sml_pool_rules rules;
 	bool has_pool;	 /* the slots that rules name are its own */
 	bool lacks_room; /* why it fails: it may come again */
@@ -80,6 +87,9 @@ struct sml_job {
 	struct sml_mismatch mismatch;
 	uint64_t mismatch_ns; /* 0: none */
 	char beliefs[2][SML_REASON_BYTES];
+	/* Ranks that have died after they had asked to leave, bit by rank; how the last did. */
+	uint64_t gone;
+	char gone_why[SML_REASON_BYTES];
 	uint64_t *secrets; /* of stripes that the ranks have: switch_peers.c */
 	/* Going on after another switch's death. */
 	bool resumes;
@@ -128,6 +138,12 @@ void sml_job_leave(struct sml_job *job, uint8_t rank);
 /* A member's connection has ended, or counts as ended: why says how. */
 void sml_job_lost(struct sml_peer *peer, const char *why);
 
+/* The rank's peer is not its member any more. Returns it; NULL: there was none. */
+struct sml_peer *sml_job_release(struct sml_job *job, unsigned rank);
+
+/* Give all back, and say nothing. The job is gone; it has no members. */
+void sml_job_close(struct sml_job *job);
+
 /* Tell every member, and give the slots back. The job is gone. */
 void sml_job_fail(struct sml_job *job, int error, const char *text);
 
@@ -135,6 +151,14 @@ void sml_job_fail(struct sml_job *job, int error, const char *text);
 void sml_job_tick(struct sml_job *job);
 uint64_t sml_job_deadline(const struct sml_job *job);
 void sml_job_forgive(struct sml_job *job, uint64_t away_ns);
+
+/* ---- ranks that have died after they had asked to leave (switch_gone.c) ---- */
+
+void sml_job_note_gone(struct sml_job *job, uint8_t rank, const char *why);
+
+/* When to look whether anybody waits for them; and the look. True: so it is; the job is gone. */
+uint64_t sml_job_gone_due(const struct sml_job *job);
+bool sml_job_misses_gone(struct sml_job *job);
 
 /* ---- messages of members (switch_messages.c) ---- */
 

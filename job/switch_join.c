@@ -1,149 +1,73 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Joining: are the terms the same as the others', is there room, is the rank
- * free. What only the newcomer got wrong is refused to it alone; where two
- * ranks cannot both be right, the job fails for all of them in words.
+ * Joining: which job does a Join mean, does it meet the job's terms, and is there
+ * room. Nothing that a newcomer says changes a job that others have joined, until
+ * it has joined, too.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "control/envelope.h"
 #include "control/text.h"
-#include "job/switch_job.h"
+#include "job/switch_join.h"
 
-struct term {
-	const char *name;
-	uint32_t mine, theirs;
-};
+/* A rank that does not say how long it waits; and the longest that one may. */
+#define WAIT_MS	    60000u
+#define MAX_WAIT_MS (24u * 3600 * 1000)
+
+/* ---- which job a Join means ---- */
 
 /*
- * The job that a Join means. A switch can come to have several stripes of one job,
- * by taking over from others that have died. A job that begins is one stripe here:
- * where ranks name the same switches in another order, they meet and are told.
+ * Ranks that go on prove that they are of one job by its membership: whoever names
+ * the job without it, to wait for them or to resume in their name, is of another one.
  */
-static struct sml_job *find_job(struct sml_jobs *jobs, const SmlControl__Join *join)
+static struct sml_job *find_resuming(struct sml_jobs *jobs, const SmlControl__Join *join)
 {
-	struct sml_job *other = NULL;
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
+		struct sml_job *job = jobs->jobs[i];
+
+		if (job != NULL && job->stripe == join->stripe &&
+		    job->membership == join->resume->membership &&
+		    strcmp(job->name, join->job) == 0)
+			return job;
+	}
+	return NULL;
+}
+
+static bool gathers_anew(const struct sml_job *job)
+{
+	return job->state == SML_JOB_JOINING && !job->resumes;
+}
+
+/*
+ * A switch can come to have several stripes of one job, by taking over from others
+ * that have died. A job that begins is one stripe here: where ranks name the same
+ * switches in another order, they meet and are told. Those that gather to go on are
+ * not its concern.
+ */
+static struct sml_job *find_beginning(struct sml_jobs *jobs, const SmlControl__Join *join)
+{
+	struct sml_job *found = NULL;
 
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
 		struct sml_job *job = jobs->jobs[i];
 
 		if (job == NULL || strcmp(job->name, join->job) != 0)
 			continue;
-		if (job->stripe == join->stripe)
+		if (gathers_anew(job))
 			return job;
-		other = job;
+		if (job->state >= SML_JOB_PROBING)
+			found = job;
 	}
-	return join->resume == NULL ? other : NULL;
+	return found;
 }
 
-/*
- * Another version of these very messages: nothing else in them can be relied on.
- * Ranks that wait for this one would wait in vain.
- */
-static void refuse_version(struct sml_jobs *jobs, struct sml_job *job, struct sml_peer *peer,
-			   const SmlControl__Join *join)
+static struct sml_job *find_job(struct sml_jobs *jobs, const SmlControl__Join *join)
 {
-	char text[SML_SENTENCE_BYTES], version[SML_VERSION_BYTES], others[64] = "the switch";
-
-	sml_text_copy(version, sizeof(version), join->library_version);
-	if (job != NULL && job->state == SML_JOB_JOINING)
-		snprintf(others, sizeof(others), "rank %u and the switch", job->first_rank);
-	snprintf(text, sizeof(text),
-		 "rank %u speaks version %u of the control protocol (library %s), %s version %u "
-		 "(%s): install the same release on all",
-		 join->rank, join->protocol, version, others, (unsigned)SML_CONTROL_PROTOCOL,
-		 SML_VERSION_STRING);
-	sml_peer_refuse(jobs, peer, SML_ERROR_VERSION, text);
-	if (job != NULL && job->state == SML_JOB_JOINING)
-		sml_job_fail(job, SML_ERROR_VERSION, text);
+	return join->resume != NULL ? find_resuming(jobs, join) : find_beginning(jobs, join);
 }
 
-/* Refused to the newcomer alone: NULL, or the sentence. */
-static const char *own_mistake(const struct sml_jobs *jobs, const SmlControl__Join *join,
-			       char *text, size_t bytes)
-{
-	if (join->world_size < 1 || join->world_size > SML_MAX_RANKS)
-		snprintf(text, bytes, "world_size %u is not between 1 and %d", join->world_size,
-			 SML_MAX_RANKS);
-	else if (join->rank >= join->world_size)
-		snprintf(text, bytes, "rank %u is not below world_size %u", join->rank,
-			 join->world_size);
-	else if (join->shards < 1 || join->shards > SML_MAX_SHARDS)
-		snprintf(text, bytes, "%u shards are not between 1 and %d", join->shards,
-			 SML_MAX_SHARDS);
-	else if (jobs->operations->ranks_have_slots && join->n_stripe_ports == 0)
-		snprintf(text, bytes,
-			 "rank 0 runs no switch here: its job's ranks embed it; leave "
-			 "SWITCHML_SWITCH unset on rank %u, too, or set it on all",
-			 join->rank);
-	else if (!jobs->operations->ranks_have_slots && join->n_stripe_ports > 0)
-		snprintf(
-			text, bytes,
-			"this is a switch, and rank %u takes it for rank 0: set SWITCHML_SWITCH to "
-			"use it, on all ranks",
-			join->rank);
-	else if (join->n_stripe_ports > 0
-			 ? join->n_stripe_ports != join->shards || join->stripes > join->world_size
-			 : join->stripe >= join->stripes || join->stripes > SML_MAX_STRIPES)
-		snprintf(text, bytes, "stripe %u of %u is none: a job has at most %d", join->stripe,
-			 join->stripes, SML_MAX_STRIPES);
-	else if (join->resume != NULL && join->resume->n_streams != SML_STREAMS)
-		snprintf(text, bytes, "a report has %d streams", SML_STREAMS);
-	else if (strlen(join->job) == 0 || strlen(join->job) >= SML_NAME_BYTES ||
-		 !sml_text_is_clean(join->job))
-		snprintf(text, bytes,
-			 "a job's name has 1 to %d bytes of printable UTF-8 (SWITCHML_JOB)",
-			 SML_NAME_BYTES - 1);
-	else if (join->base.n_unknown_fields > 0)
-		snprintf(text, bytes,
-			 "rank %u says more than this switch (%s) knows of its version of the "
-			 "control protocol: install the same release on all",
-			 join->rank, SML_VERSION_STRING);
-	else if (strlen(join->library_version) >= SML_VERSION_BYTES ||
-		 !sml_text_is_clean(join->library_version))
-		snprintf(text, bytes, "a library's version has at most %d printable bytes",
-			 SML_VERSION_BYTES - 1);
-	else
-		return NULL;
-	return text;
-}
-
-/* What all ranks must say alike. Returns the first that differs, as a sentence. */
-static const char *disagreement(const struct sml_job *job, const SmlControl__Join *join, char *text,
-				size_t bytes)
-{
-	const struct term terms[] = {
-		{"world_size", join->world_size, job->n_ranks},
-		{"threads (shards)", join->shards, job->shards},
-		{"head slots", join->head_slots, job->head_slots_wanted},
-		{"data slots", join->data_slots, job->data_slots_wanted},
-		{"tickets off", join->no_tickets != 0, job->no_tickets},
-		{"stripe", join->stripe, job->stripe},
-		{"stripes", join->stripes, job->stripes},
-		{"going on after a switch's death", join->resume != NULL, job->resumes},
-	};
-
-	if (strcmp(join->library_version, job->library_version) != 0) {
-		snprintf(text, bytes,
-			 "ranks of job \"%s\" have different libraries: rank %u has %s, rank %u "
-			 "has %s",
-			 job->name, join->rank, join->library_version, job->first_rank,
-			 job->library_version);
-		return text;
-	}
-	for (size_t i = 0; i < sizeof(terms) / sizeof(terms[0]); i++) {
-		if (terms[i].mine == terms[i].theirs)
-			continue;
-		snprintf(text, bytes,
-			 "ranks of job \"%s\" disagree about %s: rank %u says %u, rank %u says %u",
-			 job->name, terms[i].name, join->rank, terms[i].mine, job->first_rank,
-			 terms[i].theirs);
-		return text;
-	}
-	return NULL;
-}
+/* ---- a job that nobody has joined yet ---- */
 
 static struct sml_job *new_job(struct sml_jobs *jobs, const SmlControl__Join *join)
 {
@@ -159,18 +83,90 @@ static struct sml_job *new_job(struct sml_jobs *jobs, const SmlControl__Join *jo
 	job->n_ranks = (uint8_t)join->world_size;
 	job->first_rank = (uint8_t)join->rank;
 	job->begun_ns = job->waiting_told_ns = jobs->now_ns;
-	job->shards = join->shards;
+	job->shards = job->most_shards = join->shards;
 	job->head_slots_wanted = join->head_slots;
 	job->data_slots_wanted = join->data_slots;
 	job->no_tickets = join->no_tickets;
 	job->stripe = join->stripe;
 	job->stripes = join->stripes;
 	job->resumes = join->resume != NULL;
+	job->membership = job->resumes ? join->resume->membership : sml_jobs_random(jobs);
 	snprintf(job->name, sizeof(job->name), "%s", join->job);
 	snprintf(job->library_version, sizeof(job->library_version), "%s", join->library_version);
 	jobs->jobs[place] = job;
 	jobs->n_jobs++;
 	return job;
+}
+
+static bool is_full(const struct sml_jobs *jobs, char *text, size_t bytes)
+{
+	if (jobs->n_jobs < jobs->config.max_jobs && jobs->n_jobs < SML_MAX_JOBS)
+		return false;
+	snprintf(text, bytes,
+		 "the switch has all the jobs it takes (%u): wait for one to end, or start the "
+		 "switch with more --jobs",
+		 jobs->n_jobs);
+	return true;
+}
+
+static struct sml_job *try_to_admit(struct sml_jobs *jobs, const SmlControl__Join *join, char *text,
+				    size_t bytes)
+{
+	struct sml_job *job;
+
+	if (is_full(jobs, text, bytes))
+		return NULL;
+	job = new_job(jobs, join);
+	if (job == NULL) {
+		snprintf(text, bytes, "the switch has no memory");
+		return NULL;
+	}
+	if (sml_job_reserve_slots(job, text, bytes))
+		return job;
+	sml_job_close(job);
+	return NULL;
+}
+
+/* Who waits under the name of a job that runs elsewhere must not be in its way. */
+static void displace(struct sml_jobs *jobs, const SmlControl__Join *join)
+{
+	char text[SML_SENTENCE_BYTES];
+
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
+		struct sml_job *job = jobs->jobs[i];
+
+		if (job == NULL || !gathers_anew(job) || strcmp(job->name, join->job) != 0)
+			continue;
+		snprintf(text, sizeof(text),
+			 "the ranks of another job \"%s\", which has lost its switch, go on here, "
+			 "and there is no room for both: give this one another name "
+			 "(SWITCHML_JOB)",
+			 job->name);
+		sml_job_fail(job, SML_ERROR_REFUSED, text);
+	}
+}
+
+/* NULL: there is no room for it, and the peer has been told. */
+static struct sml_job *admit(struct sml_jobs *jobs, struct sml_peer *peer,
+			     const SmlControl__Join *join)
+{
+	char text[SML_SENTENCE_BYTES];
+	struct sml_job *job = try_to_admit(jobs, join, text, sizeof(text));
+
+	if (job == NULL && join->resume != NULL) {
+		displace(jobs, join);
+		job = try_to_admit(jobs, join, text, sizeof(text));
+	}
+	if (job == NULL)
+		sml_peer_refuse_for_now(jobs, peer, text);
+	return job;
+}
+
+/* ---- a new member ---- */
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
 }
 
 /* The message that it came in is freed by its reader. */
@@ -196,6 +192,11 @@ static bool add_member(struct sml_job *job, struct sml_peer *peer, const SmlCont
 	member->peer = peer;
 	member->pid = join->pid;
 	member->lanes = join->lanes;
+	member->shards = join->shards;
+	member->shards_set = join->shards_set;
+	member->waits_until_ns =
+		job->jobs->now_ns +
+		(join->wait_ms ? least(join->wait_ms, MAX_WAIT_MS) : WAIT_MS) * 1000000ull;
 	member->heartbeat_ms = join->heartbeat_ms;
 	if (member->heartbeat_ms > job->jobs->config.heartbeat_ms)
 		member->heartbeat_ms = job->jobs->config.heartbeat_ms;
@@ -205,6 +206,7 @@ static bool add_member(struct sml_job *job, struct sml_peer *peer, const SmlCont
 	peer->job = job;
 	peer->rank = (uint8_t)join->rank;
 	job->n_members++;
+	job->jobs->n_members++;
 	if (join->n_stripe_ports > 0)
 		sml_job_note_peer(member, join);
 	if (join->resume == NULL)
@@ -213,96 +215,43 @@ static bool add_member(struct sml_job *job, struct sml_peer *peer, const SmlCont
 	return member->resume != NULL;
 }
 
-/* A job that nobody has joined yet: is there room for it? */
-static struct sml_job *admit(struct sml_jobs *jobs, struct sml_peer *peer,
-			     const SmlControl__Join *join)
+/* Those who wait for this rank learn why it does not come. */
+static void note_refusal(struct sml_job *job, const char *text)
 {
-	char text[SML_SENTENCE_BYTES];
-	struct sml_job *job;
-
-	if (jobs->n_jobs >= jobs->config.max_jobs || jobs->n_jobs >= SML_MAX_JOBS) {
-		snprintf(text, sizeof(text),
-			 "the switch has all the jobs it takes (%u): wait for one to end, or start "
-			 "the switch with more --jobs",
-			 jobs->n_jobs);
-		sml_peer_refuse_for_now(jobs, peer, text);
-		return NULL;
-	}
-	job = new_job(jobs, join);
-	if (job == NULL) {
-		sml_peer_refuse_for_now(jobs, peer, "the switch has no memory");
-		return NULL;
-	}
-	if (!sml_job_reserve_slots(job, text, sizeof(text))) {
-		sml_peer_refuse_for_now(jobs, peer, text);
-		sml_job_fail(job, SML_ERROR_REFUSED, text);
-		return NULL;
-	}
-	return job;
+	if (job != NULL && job->state == SML_JOB_JOINING)
+		snprintf(job->refused, sizeof(job->refused), "%s", text);
 }
 
-static bool rank_is_free(struct sml_jobs *jobs, struct sml_job *job, struct sml_peer *peer,
-			 uint32_t rank)
+static bool has_room_for_member(const struct sml_jobs *jobs, struct sml_peer *peer)
 {
-	const struct sml_member *member = &job->members[rank];
 	char text[SML_SENTENCE_BYTES];
 
-	if (job->state == SML_JOB_JOINING && member->peer == NULL)
+	if (jobs->config.max_members == 0 || jobs->n_members < jobs->config.max_members)
 		return true;
-	if (member->peer != NULL || member->leaving)
-		snprintf(text, sizeof(text),
-			 "rank %u of job \"%s\" is taken by host %s (pid %u): is the job running "
-			 "already? Give this one another name (SWITCHML_JOB) or rank",
-			 rank, job->name, member->host, member->pid);
-	else
-		snprintf(text, sizeof(text),
-			 "job \"%s\" is running already, without a place for rank %u: give this "
-			 "one another name (SWITCHML_JOB)",
-			 job->name, rank);
-	sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED, text);
-	return false;
-}
-
-/* This switch lives, and has told the others that this rank is dead: it must not go on. */
-static bool has_failed_here(const struct sml_jobs *jobs, const SmlControl__Join *join)
-{
-	for (uint32_t i = 0; join->resume != NULL && i < SML_FAILED_TAGS; i++)
-		if (i < jobs->n_failed && jobs->failed_tags[i] == join->resume->tag)
-			return true;
+	snprintf(text, sizeof(text),
+		 "the switch has all the ranks it takes (%u, as its limit of open files allows): "
+		 "wait for a job to end, or raise that limit",
+		 jobs->n_members);
+	sml_peer_refuse_for_now(jobs, peer, text);
 	return false;
 }
 
 void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Join *join)
 {
 	struct sml_job *job = find_job(jobs, join);
-	char text[SML_SENTENCE_BYTES];
+	struct sml_refusal refusal;
 
-	if (join->protocol != SML_CONTROL_PROTOCOL) {
-		refuse_version(jobs, job, peer, join);
+	sml_terms_check(jobs, job, join, &refusal);
+	if (refusal.error) {
+		note_refusal(job, refusal.text);
+		sml_peer_refuse(jobs, peer, refusal.error, refusal.text);
 		return;
 	}
-	if (own_mistake(jobs, join, text, sizeof(text)) != NULL) {
-		sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED, text);
+	if (!has_room_for_member(jobs, peer))
 		return;
-	}
-	if (has_failed_here(jobs, join)) {
-		snprintf(text, sizeof(text),
-			 "the switch lost the connection of rank %u and has ended job \"%s\" for "
-			 "all ranks: start the job again",
-			 join->rank, join->job);
-		sml_peer_refuse(jobs, peer, SML_ERROR_RANK_DIED, text);
-		return;
-	}
 	if (job == NULL)
 		job = admit(jobs, peer, join);
 	if (job == NULL)
-		return;
-	if (job->state == SML_JOB_JOINING && disagreement(job, join, text, sizeof(text)) != NULL) {
-		sml_peer_refuse(jobs, peer, SML_ERROR_MISMATCH, text);
-		sml_job_fail(job, SML_ERROR_MISMATCH, text);
-		return;
-	}
-	if (!rank_is_free(jobs, job, peer, join->rank))
 		return;
 	if (!add_member(job, peer, join))
 		sml_job_fail(job, SML_ERROR_REFUSED, "the switch has no memory for a report");

@@ -190,12 +190,10 @@ void sml_job_abort_all(struct sml_job *job, int error, const char *text)
 	message.stalls = stalls ? &stalls->report : NULL;
 	message.again = job->lacks_room;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		struct sml_peer *peer = job->members[rank].peer;
+		struct sml_peer *peer = sml_job_release(job, rank);
 
-		if (peer == NULL)
-			continue;
-		peer->job = NULL;
-		abort_peer(job->jobs, peer, &message);
+		if (peer != NULL)
+			abort_peer(job->jobs, peer, &message);
 	}
 	close_stalls(stalls);
 }

@@ -33,8 +33,10 @@ struct sml_switch_config {
 	const char *multicast; /* "GROUP[:PORT]" for results of the first job; NULL: no multicast */
 	uint32_t multicast_hops; /* that they may go, 1 */
 	bool rendezvous;	 /* no slots here: ranks that embed the stripes only meet here */
-	uint32_t local_stripes;	 /* then: so many are enough for ranks of one host; 0: any */
-	const char *interfaces;	 /* for XDP: "eth0,eth1" */
+	const char *only_job;	 /* serve this job alone, of so many ranks; NULL: any */
+	uint32_t only_world_size;
+	uint32_t local_stripes; /* then: so many are enough for ranks of one host; 0: any */
+	const char *interfaces; /* for XDP: "eth0,eth1" */
 	enum sml_xdp_mode xdp_mode;
 	int debug; /* as struct sml_config's */
 };

@@ -39,6 +39,8 @@ int sml_embedded_listen(struct sml_context *context)
 	config.rendezvous = true;
 	config.local_stripes = settings->local_stripes;
 	config.max_strangers = MAX_STRANGERS;
+	config.only_job = settings->job;
+	config.only_world_size = settings->world_size;
 	config.tls = settings->tls_files;
 	config.tls_names = sml_tls_variables;
 	/* A failure of the job is told by the ranks already. */

@@ -198,11 +198,14 @@ static int too_late(struct sml_control *control)
 		list_ranks(control->missing, ranks, sizeof(ranks));
 		return sml_error_set(SML_ERROR_TIMEOUT,
 				     "rank%s %s of %u did not join job \"%s\" at the switch %s "
-				     "within %u ms: have they been started, with the same job name "
-				     "and switch? (SWITCHML_TIMEOUT)",
+				     "within %u ms: %s%s (SWITCHML_TIMEOUT)",
 				     (control->missing & (control->missing - 1)) ? "s" : "", ranks,
 				     settings->world_size, settings->job, control->where,
-				     settings->timeout_ms);
+				     settings->timeout_ms,
+				     control->refused[0] ? "the last that tried was refused: "
+							 : "have they been started, with the same "
+							   "job name and switch?",
+				     control->refused);
 	}
 	return sml_error_set(SML_ERROR_TIMEOUT,
 			     sml_control_phase(control) == SML_CONTROL_JOINING
@@ -248,6 +251,7 @@ static void describe_resumption(const struct sml_resumption *resumption,
 	sml_control__resume__init(resume);
 	resume->epoch = resumption->epoch;
 	resume->tag = resumption->tag;
+	resume->membership = resumption->membership;
 	resume->streams = list;
 	resume->n_streams = SML_STREAMS;
 }
@@ -275,6 +279,8 @@ void sml_control_ask(struct sml_control *control, const struct sml_application *
 	join.head_slots = settings->head_slots;
 	join.data_slots = settings->data_slots;
 	join.shards = settings->threads;
+	join.shards_set = settings->threads_set;
+	join.wait_ms = settings->timeout_ms;
 	join.heartbeat_ms = settings->heartbeat_ms;
 	join.no_tickets = settings->faults.no_tickets;
 	join.stripe = control->place.stripe;

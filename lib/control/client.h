@@ -49,6 +49,7 @@ struct sml_control_owner {
 struct sml_resumption {
 	uint32_t epoch; /* the highest that this rank was told */
 	uint64_t tag;
+	uint64_t membership; /* proves that this rank is of the job */
 	struct sml_resume_report reports[SML_STREAMS];
 	void *self;
 	/* A kept result, NULL if there is none. */
@@ -86,7 +87,7 @@ struct sml_result_group {
 
 /* What the switch has given this rank. */
 struct sml_admission {
-	uint64_t cookie, tag;
+	uint64_t cookie, tag, membership;
 	uint32_t job_number, epoch;
 	uint32_t window_packets;
 	uint16_t lanes, head_slots, data_slots, data_port;

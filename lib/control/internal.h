@@ -36,8 +36,9 @@ struct sml_control {
 	bool begun; /* all ranks have joined, and the switch has begun with them */
 	struct sml_channel *channel;
 	struct event *tick, *wake, *pump_timer;
-	bool silent;	  /* the last tick found that nothing had come for too long */
-	uint64_t missing; /* ranks that had not joined when we last heard */
+	bool silent;	   /* the last tick found that nothing had come for too long */
+	uint64_t missing;  /* ranks that had not joined when we last heard */
+	char refused[256]; /* why one of them could not, as the switch says; "": none tried */
 	struct sml_admission admission;
 	uint32_t *tables[SML_STREAMS];		 /* of admission.maps */
 	const struct sml_resumption *resumption; /* while joining to go on */

@@ -7,9 +7,26 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "control/text.h"
 #include "lib/control/internal.h"
 
 /* ---- what comes ---- */
+
+/* Said at once: the rank that was refused may be on another terminal, or on nobody's. */
+static void note_refused(struct sml_control *control, const char *why)
+{
+	char clean[sizeof(control->refused)];
+
+	sml_text_copy(clean, sizeof(clean), why);
+	if (strcmp(clean, control->refused) == 0)
+		return;
+	memcpy(control->refused, clean, sizeof(clean));
+	sml_log(&control->settings->log, SML_LOG_WARN,
+		"still waiting for other ranks of job \"%s\"; the last that tried to join was "
+		"refused: %s",
+		control->settings->job, clean);
+}
 
 static void on_waiting(struct sml_control *control, const SmlControl__Envelope *message)
 {
@@ -18,6 +35,7 @@ static void on_waiting(struct sml_control *control, const SmlControl__Envelope *
 	control->missing = 0;
 	for (size_t i = 0; i < waiting->n_missing; i++)
 		control->missing |= (uint64_t)1 << (waiting->missing[i] & 63);
+	note_refused(control, waiting->refused);
 }
 
 static bool copy_maps(struct sml_control *control, const SmlControl__Admitted *in)
@@ -108,8 +126,8 @@ static void on_admitted(struct sml_control *control, const SmlControl__Envelope 
 	const SmlControl__Admitted *in = message->admitted;
 
 	if (in->lanes == 0 || in->lanes > SML_MAX_LANES || in->shards == 0 ||
-	    in->shards > SML_MAX_SHARDS || in->data_port == 0 || in->data_port > 65535 ||
-	    in->head_slots < in->shards || in->data_slots < in->shards ||
+	    in->shards > control->settings->threads || in->data_port == 0 ||
+	    in->data_port > 65535 || in->head_slots < in->shards || in->data_slots < in->shards ||
 	    in->head_slots > SML_MAX_SLOTS || in->data_slots > SML_MAX_SLOTS) {
 		sml_control_fail(control, SML_ERROR_PROTOCOL,
 				 "the switch at %s admits the job with impossible numbers: %" PRIu32
@@ -122,6 +140,7 @@ static void on_admitted(struct sml_control *control, const SmlControl__Envelope 
 	control->admission = (struct sml_admission){
 		.cookie = in->cookie,
 		.tag = in->tag,
+		.membership = in->membership,
 		.job_number = in->job_number,
 		.epoch = in->epoch,
 		.window_packets = in->window_packets,

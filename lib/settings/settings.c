@@ -134,6 +134,7 @@ static void choose_threads(struct sml_settings *settings, int wanted)
 
 	if (wanted) {
 		settings->threads = (uint8_t)wanted;
+		settings->threads_set = true;
 		snprintf(settings->threads_why, sizeof(settings->threads_why), "as asked");
 		return;
 	}

@@ -44,7 +44,8 @@ struct sml_settings {
 	enum sml_wire wire;
 	uint16_t head_slots, data_slots;
 	uint8_t threads;
-	uint32_t mtu; /* 0: the path's */
+	bool threads_set; /* by somebody: not what the cores suggest */
+	uint32_t mtu;	  /* 0: the path's */
 	bool spin;
 	bool afxdp; /* to switches; ranks among themselves use UDP sockets */
 	struct sml_faults faults;

@@ -136,8 +136,12 @@ void sml_connection_classify(struct sml_connection *connection)
 {
 	enum sml_turn_class class = class_of(connection);
 
-	/* Not while it waits to be called in its old class: then the next tick does it. */
-	if (class != connection->class &&
+	/*
+	 * Not while it waits to be called in its old class: then the next tick does it.
+	 * libevent changes the priority of a deferred callback even while it lies in the
+	 * queue of its old one, and loses what comes behind it.
+	 */
+	if (class != connection->class && !connection->waits &&
 	    bufferevent_priority_set(connection->stream, (int)class) == 0)
 		connection->class = class;
 }

@@ -270,6 +270,16 @@ static void limit_connections(struct sml_server *server)
 		server->config.max_strangers = (uint32_t)(files.rlim_cur / 4);
 }
 
+/* And members never more than half, however many jobs and ranks strangers make up. */
+static uint32_t most_members(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur / 2 > UINT32_MAX)
+		return 0;
+	return (uint32_t)(files.rlim_cur / 2);
+}
+
 static void open_jobs(struct sml_server *server)
 {
 	const struct sml_switch_config *config = &server->config;
@@ -277,8 +287,11 @@ static void open_jobs(struct sml_server *server)
 	server->jobs = (struct sml_jobs){
 		.config = {.max_slots = config->max_slots,
 			   .max_jobs = config->max_jobs,
+			   .max_members = most_members(),
 			   .heartbeat_ms = config->heartbeat_ms,
 			   .local_stripes = config->local_stripes,
+			   .only_job = config->only_job,
+			   .only_world_size = config->only_world_size,
 			   .debug = config->debug},
 		.output = &sml_server_output,
 		.context = server,

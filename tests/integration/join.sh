@@ -54,6 +54,17 @@ expect_errors() {
 	done
 }
 
+# Title, output and text: a rank that waits is told at once why another one could not join. It is ended.
+expect_news() {
+	if await grep -q "still waiting for other ranks.*$3" "$work/$2"; then
+		echo "ok: $1: who waits is told"
+	else
+		echo "FAILED: $1: $2 is not told '$3' but: $(cat "$work/$2")"
+		failures=$((failures + 1))
+	fi
+	end_rank "$2"
+}
+
 declare -A pids
 start_switch
 
@@ -61,13 +72,15 @@ rank a world SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
 await job_is "$address" world joining
 rank b world SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=3
 text='world_size: rank 1 says 3, rank 0 says 2'
-expect_errors "different world sizes" a "$text" b "$text"
+expect_errors "different world sizes" b "$text"
+expect_news "different world sizes" a "$text"
 
 rank a threads SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2 SWITCHML_THREADS=1
 await job_is "$address" threads joining
 rank b threads SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2 SWITCHML_THREADS=2
-text='rank 1 says 2, rank 0 says 1'
-expect_errors "different numbers of threads" a "$text" b "$text"
+text='rank 1 says 2 (set), rank 0 says 1 (set): set SWITCHML_THREADS'
+expect_errors "different numbers of threads" b "$text"
+expect_news "different numbers of threads" a "$text"
 
 rank a twice SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2 SWITCHML_TIMEOUT=10
 await job_is "$address" twice joining
@@ -110,14 +123,17 @@ rank c second SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2
 text="stripe 1 ($full): the switch has all the jobs it takes"
 expect_errors "one of two switches refuses" b "$text" c "$text"
 end_rank a
+# Who comes second is refused, who came first goes on waiting for the right one.
 address=$roomy,$full rank a turned SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
 await job_is "$roomy" turned joining
 address=$full,$roomy rank b turned SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2
-expect_errors "switches in another order" a "disagree about stripe" b "disagree about stripe"
+expect_errors "switches in another order" b "disagree about stripe"
+expect_news "switches in another order" a "disagree about stripe"
 address=$roomy,$full rank a unequal SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
 await job_is "$roomy" unequal joining
 address=$roomy rank b unequal SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2
-expect_errors "one switch and two" a "disagree about stripes" b "disagree about stripes"
+expect_errors "one switch and two" b "disagree about stripes"
+expect_news "one switch and two" a "disagree about stripes"
 
 start_switch --jobs 1
 N=1000000 rank a first SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1

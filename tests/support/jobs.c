@@ -127,11 +127,13 @@ static void job_counters(struct sml_dataplane *dataplane, uint32_t job,
 static uint32_t slot_states(struct sml_dataplane *dataplane, uint32_t job,
 			    struct sml_slot_progress *states, uint32_t n)
 {
-	(void)dataplane;
+	const struct jobs_world *world = world_of(dataplane);
+
 	(void)job;
-	(void)states;
-	(void)n;
-	return 0;
+	if (n == 0 || world->slots_lack == 0)
+		return 0;
+	states[0] = (struct sml_slot_progress){.missing = world->slots_lack};
+	return 1;
 }
 
 static void counters(struct sml_dataplane *dataplane, struct sml_dataplane_counters *all)

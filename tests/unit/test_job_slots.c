@@ -21,6 +21,7 @@ static void resume(struct jobs_world *world, unsigned peer, SmlControl__Join joi
 	for (unsigned i = 0; i < SML_STREAMS; i++)
 		sml_control__stream_report__init(&streams[i]);
 	report.epoch = 1;
+	report.membership = 77;
 	report.streams = list;
 	report.n_streams = SML_STREAMS;
 	join.resume = &report;

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The terms of a job: what a Join must say to be taken. Whoever says something
+ * else is refused, in words, and nobody but the newcomer suffers: anybody can say
+ * anything. Ranks that wait are told why the last newcomer was refused.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "control/envelope.h"
+#include "control/text.h"
+#include "job/switch_join.h"
+
+struct term {
+	const char *name;
+	uint32_t mine, theirs;
+};
+
+/* Another version of these very messages: nothing else in them can be relied on. */
+static void check_version(const struct sml_job *job, const SmlControl__Join *join,
+			  struct sml_refusal *refusal)
+{
+	char version[SML_VERSION_BYTES], others[64] = "the switch";
+
+	if (join->protocol == SML_CONTROL_PROTOCOL)
+		return;
+	sml_text_copy(version, sizeof(version), join->library_version);
+	if (job != NULL && job->state == SML_JOB_JOINING)
+		snprintf(others, sizeof(others), "rank %u and the switch", job->first_rank);
+	refusal->error = SML_ERROR_VERSION;
+	snprintf(refusal->text, sizeof(refusal->text),
+		 "rank %u speaks version %u of the control protocol (library %s), %s version %u "
+		 "(%s): install the same release on all",
+		 join->rank, join->protocol, version, others, (unsigned)SML_CONTROL_PROTOCOL,
+		 SML_VERSION_STRING);
+}
+
+/* Refused to the newcomer alone: NULL, or the sentence. */
+static const char *own_mistake(const struct sml_jobs *jobs, const SmlControl__Join *join,
+			       char *text, size_t bytes)
+{
+	if (join->world_size < 1 || join->world_size > SML_MAX_RANKS)
+		snprintf(text, bytes, "world_size %u is not between 1 and %d", join->world_size,
+			 SML_MAX_RANKS);
+	else if (join->rank >= join->world_size)
+		snprintf(text, bytes, "rank %u is not below world_size %u", join->rank,
+			 join->world_size);
+	else if (join->shards < 1 || join->shards > SML_MAX_SHARDS)
+		snprintf(text, bytes, "%u shards are not between 1 and %d", join->shards,
+			 SML_MAX_SHARDS);
+	else if (jobs->operations->ranks_have_slots && join->n_stripe_ports == 0)
+		snprintf(text, bytes,
+			 "rank 0 runs no switch here: its job's ranks embed it; leave "
+			 "SWITCHML_SWITCH unset on rank %u, too, or set it on all",
+			 join->rank);
+	else if (!jobs->operations->ranks_have_slots && join->n_stripe_ports > 0)
+		snprintf(
+			text, bytes,
+			"this is a switch, and rank %u takes it for rank 0: set SWITCHML_SWITCH to "
+			"use it, on all ranks",
+			join->rank);
+	else if (join->n_stripe_ports > 0
+			 ? join->n_stripe_ports != join->shards || join->stripes > join->world_size
+			 : join->stripe >= join->stripes || join->stripes > SML_MAX_STRIPES)
+		snprintf(text, bytes, "stripe %u of %u is none: a job has at most %d", join->stripe,
+			 join->stripes, SML_MAX_STRIPES);
+	else if (join->resume != NULL && join->resume->n_streams != SML_STREAMS)
+		snprintf(text, bytes, "a report has %d streams", SML_STREAMS);
+	else if (join->resume != NULL && join->resume->membership == 0)
+		snprintf(text, bytes, "a report proves with its job's membership whose it is");
+	else if (strlen(join->job) == 0 || strlen(join->job) >= SML_NAME_BYTES ||
+		 !sml_text_is_clean(join->job))
+		snprintf(text, bytes,
+			 "a job's name has 1 to %d bytes of printable UTF-8 (SWITCHML_JOB)",
+			 SML_NAME_BYTES - 1);
+	else if (join->base.n_unknown_fields > 0)
+		snprintf(text, bytes,
+			 "rank %u says more than this switch (%s) knows of its version of the "
+			 "control protocol: install the same release on all",
+			 join->rank, SML_VERSION_STRING);
+	else if (strlen(join->library_version) >= SML_VERSION_BYTES ||
+		 !sml_text_is_clean(join->library_version))
+		snprintf(text, bytes, "a library's version has at most %d printable bytes",
+			 SML_VERSION_BYTES - 1);
+	else
+		return NULL;
+	return text;
+}
+
+/* Rank 0's own port is for its job alone. */
+static void check_port(const struct sml_jobs *jobs, const SmlControl__Join *join,
+		       struct sml_refusal *refusal)
+{
+	const struct sml_jobs_config *config = &jobs->config;
+
+	if (config->only_job == NULL)
+		return;
+	if (strcmp(join->job, config->only_job) != 0) {
+		/* It may be of the job after this one, and rank 0 about to close: it tries again.
+		 */
+		refusal->error = SML_ERROR_UNREACHABLE;
+		snprintf(
+			refusal->text, sizeof(refusal->text),
+			"rank 0 serves job \"%s\" here, and no job \"%s\": give all ranks of a job "
+			"the same name (SWITCHML_JOB), and each job a port of its own "
+			"(SWITCHML_MASTER_PORT)",
+			config->only_job, join->job);
+	} else if (join->world_size != config->only_world_size) {
+		refusal->error = SML_ERROR_MISMATCH;
+		snprintf(refusal->text, sizeof(refusal->text),
+			 "ranks of job \"%s\" disagree about world_size: rank %u says %u, rank 0 "
+			 "says %u",
+			 config->only_job, join->rank, join->world_size, config->only_world_size);
+	}
+}
+
+/* This switch lives, and has told the others that this rank is dead: it must not go on. */
+static void check_death(const struct sml_jobs *jobs, const SmlControl__Join *join,
+			struct sml_refusal *refusal)
+{
+	for (uint32_t i = 0; join->resume != NULL && i < SML_FAILED_TAGS; i++) {
+		if (i >= jobs->n_failed || jobs->failed_tags[i] != join->resume->tag)
+			continue;
+		refusal->error = SML_ERROR_RANK_DIED;
+		snprintf(refusal->text, sizeof(refusal->text),
+			 "the switch lost the connection of rank %u and has ended job \"%s\" for "
+			 "all ranks: start the job again",
+			 join->rank, join->job);
+	}
+}
+
+/* Threads that somebody has set are all ranks' threads; others are as few as any rank has. */
+static bool agree_about_shards(const struct sml_job *job, const struct sml_member *member,
+			       const SmlControl__Join *join)
+{
+	if (join->shards_set && join->shards > job->most_shards)
+		return false;
+	if (member->peer == NULL)
+		return true;
+	if (join->shards_set && member->shards < join->shards)
+		return false;
+	return !member->shards_set || join->shards == member->shards ||
+	       (!join->shards_set && join->shards > member->shards);
+}
+
+static void check_shards(const struct sml_job *job, const SmlControl__Join *join,
+			 struct sml_refusal *refusal)
+{
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		const struct sml_member *member = &job->members[rank];
+
+		if (agree_about_shards(job, member, join))
+			continue;
+		refusal->error = SML_ERROR_MISMATCH;
+		snprintf(refusal->text, sizeof(refusal->text),
+			 "ranks of job \"%s\" disagree about threads (shards): rank %u says %u%s, "
+			 "rank %u says %u%s: set SWITCHML_THREADS to the same on all ranks, or on "
+			 "none",
+			 job->name, join->rank, join->shards, join->shards_set ? " (set)" : "",
+			 member->peer ? rank : job->first_rank,
+			 member->peer ? member->shards : job->most_shards,
+			 member->shards_set ? " (set)" : "");
+		return;
+	}
+}
+
+/* What all ranks must say alike: the first that differs. */
+static void check_terms(const struct sml_job *job, const SmlControl__Join *join,
+			struct sml_refusal *refusal)
+{
+	const struct term terms[] = {
+		{"world_size", join->world_size, job->n_ranks},
+		{"head slots", join->head_slots, job->head_slots_wanted},
+		{"data slots", join->data_slots, job->data_slots_wanted},
+		{"tickets off", join->no_tickets != 0, job->no_tickets},
+		{"stripe", join->stripe, job->stripe},
+		{"stripes", join->stripes, job->stripes},
+	};
+
+	if (strcmp(join->library_version, job->library_version) != 0) {
+		refusal->error = SML_ERROR_MISMATCH;
+		snprintf(refusal->text, sizeof(refusal->text),
+			 "ranks of job \"%s\" have different libraries: rank %u has %s, rank %u "
+			 "has %s",
+			 job->name, join->rank, join->library_version, job->first_rank,
+			 job->library_version);
+		return;
+	}
+	for (size_t i = 0; i < sizeof(terms) / sizeof(terms[0]); i++) {
+		if (terms[i].mine == terms[i].theirs)
+			continue;
+		refusal->error = SML_ERROR_MISMATCH;
+		snprintf(refusal->text, sizeof(refusal->text),
+			 "ranks of job \"%s\" disagree about %s: rank %u says %u, rank %u says %u",
+			 job->name, terms[i].name, join->rank, terms[i].mine, job->first_rank,
+			 terms[i].theirs);
+		return;
+	}
+	check_shards(job, join, refusal);
+}
+
+static void check_rank(const struct sml_job *job, uint32_t rank, struct sml_refusal *refusal)
+{
+	const struct sml_member *member = &job->members[rank < SML_MAX_RANKS ? rank : 0];
+
+	if (job->state == SML_JOB_JOINING && member->peer == NULL)
+		return;
+	refusal->error = SML_ERROR_REFUSED;
+	if (member->peer != NULL || member->leaving)
+		snprintf(refusal->text, sizeof(refusal->text),
+			 "rank %u of job \"%s\" is taken by host %s (pid %u): is the job running "
+			 "already? Give this one another name (SWITCHML_JOB) or rank",
+			 rank, job->name, member->host, member->pid);
+	else
+		snprintf(refusal->text, sizeof(refusal->text),
+			 "job \"%s\" is running already, without a place for rank %u: give this "
+			 "one another name (SWITCHML_JOB)",
+			 job->name, rank);
+}
+
+void sml_terms_check(const struct sml_jobs *jobs, const struct sml_job *job,
+		     const SmlControl__Join *join, struct sml_refusal *refusal)
+{
+	*refusal = (struct sml_refusal){.error = 0};
+	check_version(job, join, refusal);
+	if (!refusal->error &&
+	    own_mistake(jobs, join, refusal->text, sizeof(refusal->text)) != NULL)
+		refusal->error = SML_ERROR_REFUSED;
+	if (!refusal->error)
+		check_port(jobs, join, refusal);
+	if (!refusal->error)
+		check_death(jobs, join, refusal);
+	if (!refusal->error && job != NULL && job->state == SML_JOB_JOINING)
+		check_terms(job, join, refusal);
+	if (!refusal->error && job != NULL)
+		check_rank(job, join->rank, refusal);
+}

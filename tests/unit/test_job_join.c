@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Who may join a job, and what a newcomer may not do to those who wait. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "control/envelope.h"
+#include "support/jobs.h"
+
+static uint32_t shards_of(const struct jobs_world *world, unsigned peer)
+{
+	const SmlControl__Admitted *admitted = jobs_admitted(world, peer);
+
+	return admitted ? admitted->shards : 0;
+}
+
+static const char *waiting_text(struct jobs_world *world, unsigned peer)
+{
+	const SmlControl__Envelope *told;
+
+	jobs_wait(world, SML_SECOND_NS);
+	told = jobs_told(world, peer, SML_CONTROL__ENVELOPE__BODY_WAITING);
+	return told ? told->waiting->refused : "(never told)";
+}
+
+/* ---- refusals ---- */
+
+static void a_newcomer_with_other_terms_is_refused_alone(void **state)
+{
+	SmlControl__Join join = jobs_join_message("a", 1, 3);
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
+	jobs_join(&world, 1, join);
+	assert_non_null(strstr(jobs_refusal(&world, 1),
+			       "disagree about world_size: rank 1 says 3, rank 0 says 2"));
+	/* Who waits learns it, too, and goes on waiting. */
+	assert_string_equal(jobs_refusal(&world, 0), "");
+	assert_string_equal(waiting_text(&world, 0), jobs_refusal(&world, 1));
+	join = jobs_join_message("a", 1, 2);
+	join.protocol = 77;
+	jobs_join(&world, 2, join);
+	assert_non_null(strstr(jobs_refusal(&world, 2), "version 77"));
+	assert_string_equal(waiting_text(&world, 0), jobs_refusal(&world, 2));
+	jobs_join(&world, 3, jobs_join_message("a", 0, 2));
+	assert_non_null(strstr(jobs_refusal(&world, 3), "is taken by host"));
+	/* The right one comes, and all is well. */
+	jobs_join(&world, 4, jobs_join_message("a", 1, 2));
+	assert_non_null(jobs_admitted(&world, 0));
+	assert_non_null(jobs_admitted(&world, 4));
+	jobs_close(&world);
+}
+
+/* ---- threads ---- */
+
+static void say_shards(struct jobs_world *world, unsigned peer, uint32_t rank, uint32_t shards,
+		       bool set)
+{
+	SmlControl__Join join = jobs_join_message("a", rank, 2);
+
+	join.shards = shards;
+	join.shards_set = set;
+	jobs_join(world, peer, join);
+}
+
+static void the_least_number_of_threads_is_the_jobs(void **state)
+{
+	static const struct {
+		uint32_t shards[2];
+		bool set[2];
+		uint32_t agreed; /* 0: they do not agree */
+	} rows[] = {
+		{{4, 2}, {false, false}, 2}, {{1, 4}, {false, false}, 1}, {{2, 2}, {true, true}, 2},
+		{{2, 4}, {true, false}, 2},  {{4, 2}, {false, true}, 2},  {{2, 4}, {true, true}, 0},
+		{{4, 2}, {true, false}, 0},  {{2, 4}, {false, true}, 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct jobs_world world;
+
+		jobs_open(&world, 4096, 64, false);
+		for (unsigned rank = 0; rank < 2; rank++)
+			say_shards(&world, rank, rank, rows[i].shards[rank], rows[i].set[rank]);
+		assert_int_equal(shards_of(&world, 0), rows[i].agreed);
+		if (rows[i].agreed == 0)
+			assert_non_null(strstr(jobs_refusal(&world, 1), "SWITCHML_THREADS"));
+		jobs_close(&world);
+	}
+}
+
+/* ---- going on ---- */
+
+static void resume(struct jobs_world *world, unsigned peer, uint32_t rank, uint64_t membership,
+		   bool leaving)
+{
+	SmlControl__Join join = jobs_join_message("a", rank, 2);
+	SmlControl__Resume report = SML_CONTROL__RESUME__INIT;
+	SmlControl__StreamReport streams[SML_STREAMS],
+		*list[SML_STREAMS] = {&streams[0], &streams[1]};
+
+	for (unsigned i = 0; i < SML_STREAMS; i++)
+		sml_control__stream_report__init(&streams[i]);
+	report.epoch = 1;
+	report.membership = membership;
+	report.leaving = leaving;
+	report.streams = list;
+	report.n_streams = SML_STREAMS;
+	join.resume = &report;
+	jobs_join(world, peer, join);
+}
+
+static void all_ranks_have_one_membership_in_all_epochs(void **state)
+{
+	struct jobs_world world;
+	uint64_t membership;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	jobs_join_all(&world, 0, "a", 2);
+	membership = jobs_admitted(&world, 0)->membership;
+	assert_true(membership != 0);
+	assert_true(jobs_admitted(&world, 1)->membership == membership);
+	jobs_join_all(&world, 2, "b", 1);
+	assert_true(jobs_admitted(&world, 2)->membership != membership);
+	jobs_hang_up(&world, 0);
+	resume(&world, 4, 0, membership, false);
+	resume(&world, 5, 1, membership, false);
+	assert_true(jobs_admitted(&world, 4)->membership == membership);
+	jobs_close(&world);
+}
+
+static void strangers_under_its_name_do_not_stop_a_job_that_goes_on(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	/* One waits for the job to begin, one says that it goes on. Both stay. */
+	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
+	resume(&world, 1, 0, 666, false);
+	resume(&world, 2, 0, 77, false);
+	resume(&world, 3, 1, 77, false);
+	assert_non_null(jobs_admitted(&world, 2));
+	assert_non_null(jobs_admitted(&world, 3));
+	assert_null(jobs_admitted(&world, 1));
+	/* And nobody goes on without a membership. */
+	resume(&world, 4, 0, 0, false);
+	assert_non_null(strstr(jobs_refusal(&world, 4), "membership"));
+	jobs_close(&world);
+}
+
+static void where_there_is_no_room_for_both_the_job_that_goes_on_stays(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 1, false);
+	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
+	resume(&world, 1, 0, 77, false);
+	assert_non_null(strstr(jobs_refusal(&world, 0), "go on here"));
+	assert_string_equal(jobs_refusal(&world, 1), "");
+	/* Nobody else's job has to go. */
+	jobs_close(&world);
+	jobs_open(&world, 4096, 1, false);
+	jobs_join(&world, 0, jobs_join_message("b", 0, 2));
+	resume(&world, 1, 0, 77, false);
+	assert_string_equal(jobs_refusal(&world, 0), "");
+	assert_non_null(strstr(jobs_refusal(&world, 1), "all the jobs it takes"));
+	jobs_close(&world);
+}
+
+/* Its switch has told the other that all have left, and has died before it told this one. */
+static void who_looks_for_ranks_that_have_left_may_leave(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	resume(&world, 0, 1, 77, true);
+	jobs_wait(&world, 6 * SML_SECOND_NS);
+	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	/* Not while anybody else is here who does not ask for it. */
+	resume(&world, 1, 1, 77, false);
+	jobs_wait(&world, 6 * SML_SECOND_NS);
+	assert_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_true(world.peers[1].ended);
+	jobs_close(&world);
+}
+
+/* ---- limits ---- */
+
+static void what_waiting_jobs_claim_shrinks_no_window(void **state)
+{
+	struct jobs_world world;
+	char name[8];
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	for (unsigned i = 0; i < 30; i++) {
+		snprintf(name, sizeof(name), "idle%u", i);
+		jobs_join(&world, i, jobs_join_message(name, 0, 64));
+	}
+	jobs_join_all(&world, 40, "a", 2);
+	assert_int_equal(world.n_window_ranks, 2);
+	jobs_join_all(&world, 42, "b", 3);
+	assert_int_equal(world.n_window_ranks, 5);
+	jobs_close(&world);
+}
+
+static void nobody_waits_for_ever(void **state)
+{
+	SmlControl__Join join = jobs_join_message("a", 0, 2);
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	join.wait_ms = 300000;
+	jobs_join(&world, 0, join);
+	jobs_wait(&world, 299 * SML_SECOND_NS);
+	assert_string_equal(jobs_refusal(&world, 0), "");
+	jobs_wait(&world, 2 * SML_SECOND_NS);
+	assert_non_null(strstr(jobs_refusal(&world, 0), "did not join"));
+	assert_int_equal(world.jobs.n_jobs, 0);
+	assert_int_equal(world.jobs.n_members, 0);
+	jobs_close(&world);
+}
+
+static void members_have_a_limit(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	world.jobs.config.max_members = 3;
+	jobs_join_all(&world, 0, "a", 2);
+	jobs_join_all(&world, 2, "b", 2);
+	assert_string_equal(jobs_refusal(&world, 2), "");
+	assert_non_null(strstr(jobs_refusal(&world, 3), "all the ranks it takes"));
+	/* However members go, they are counted. */
+	jobs_leave(&world, 2);
+	jobs_hang_up(&world, 0);
+	assert_int_equal(world.jobs.n_members, 0);
+	jobs_close(&world);
+}
+
+static void rank_0s_own_port_is_for_its_job_alone(void **state)
+{
+	SmlControl__Join join = jobs_join_message("other", 0, 2);
+	uint32_t data_port = 9;
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, true);
+	world.jobs.config.only_job = "mine";
+	world.jobs.config.only_world_size = 2;
+	join.n_stripe_ports = 1;
+	join.stripe_ports = &data_port;
+	jobs_join(&world, 0, join);
+	assert_non_null(strstr(jobs_refusal(&world, 0), "serves job \"mine\""));
+	join.job = (char *)(uintptr_t) "mine";
+	join.world_size = 3;
+	jobs_join(&world, 1, join);
+	assert_non_null(strstr(jobs_refusal(&world, 1), "rank 0 says 2"));
+	assert_int_equal(world.jobs.n_jobs, 0);
+	join.world_size = 2;
+	jobs_join(&world, 2, join);
+	assert_string_equal(jobs_refusal(&world, 2), "");
+	jobs_close(&world);
+}
+
+/* ---- leaving ---- */
+
+static void begin(struct jobs_world *world, uint32_t n)
+{
+	jobs_open(world, 4096, 64, false);
+	jobs_join_all(world, 0, "a", n);
+	for (unsigned i = 0; i < n; i++)
+		jobs_ready(world, i);
+}
+
+static void who_waits_for_a_rank_that_died_as_it_left_is_told(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	begin(&world, 3);
+	jobs_leave(&world, 1);
+	jobs_hang_up(&world, 1);
+	/* The others finish, as long as no slot waits for it. */
+	world.slots_lack = 1 << 2;
+	jobs_wait(&world, 3 * SML_SECOND_NS);
+	assert_int_equal(world.jobs.n_jobs, 1);
+	world.slots_lack = 1 << 1;
+	jobs_wait(&world, SML_SECOND_NS);
+	assert_non_null(strstr(jobs_refusal(&world, 0), "rank 1 (host host, pid 101) died after"));
+	assert_non_null(strstr(jobs_refusal(&world, 2), "a call that it has not made"));
+	jobs_close(&world);
+}
+
+static void the_others_leave_without_a_rank_that_died_as_it_left(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	begin(&world, 2);
+	jobs_leave(&world, 1);
+	jobs_hang_up(&world, 1);
+	jobs_wait(&world, 3 * SML_SECOND_NS);
+	jobs_leave(&world, 0);
+	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	jobs_close(&world);
+}
+
+/* The last results of its stripe are gone with it. */
+static void a_stripe_that_dies_as_its_rank_leaves_is_told(void **state)
+{
+	uint32_t data_port = 9;
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, true);
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		SmlControl__Join join = jobs_join_message("a", rank, 2);
+
+		join.n_stripe_ports = 1;
+		join.stripe_ports = &data_port;
+		join.stripes = 0;
+		jobs_join(&world, rank, join);
+	}
+	jobs_ready(&world, 0);
+	jobs_ready(&world, 1);
+	jobs_leave(&world, 1);
+	jobs_hang_up(&world, 1);
+	assert_non_null(strstr(jobs_refusal(&world, 0),
+			       "rank 1 (host host, pid 101) died as it left, and stripe 1"));
+	jobs_close(&world);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_newcomer_with_other_terms_is_refused_alone),
+		cmocka_unit_test(the_least_number_of_threads_is_the_jobs),
+		cmocka_unit_test(all_ranks_have_one_membership_in_all_epochs),
+		cmocka_unit_test(strangers_under_its_name_do_not_stop_a_job_that_goes_on),
+		cmocka_unit_test(where_there_is_no_room_for_both_the_job_that_goes_on_stays),
+		cmocka_unit_test(who_looks_for_ranks_that_have_left_may_leave),
+		cmocka_unit_test(what_waiting_jobs_claim_shrinks_no_window),
+		cmocka_unit_test(nobody_waits_for_ever),
+		cmocka_unit_test(members_have_a_limit),
+		cmocka_unit_test(rank_0s_own_port_is_for_its_job_alone),
+		cmocka_unit_test(who_waits_for_a_rank_that_died_as_it_left_is_told),
+		cmocka_unit_test(the_others_leave_without_a_rank_that_died_as_it_left),
+		cmocka_unit_test(a_stripe_that_dies_as_its_rank_leaves_is_told),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
