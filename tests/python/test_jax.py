@@ -151,7 +151,7 @@ def wrong_type(job):
 
     import switchml.jax as sj
 
-    jax.jit(lambda x: sj.allreduce(x, job=job))(np.ones(3, np.uint8))
+    jax.jit(lambda x: sj.allreduce(x, job=job))(np.ones(3, np.uint32))
 
 
 def wrong_op(job):
@@ -216,7 +216,7 @@ def test_mistakes_are_told_at_once_and_change_nothing(ranks):
     ranks.start(wrong_type)
     for outcome in ranks.outcomes():
         assert outcome.kind == "TypeError"
-        assert "uint8 cannot be combined" in str(outcome)
+        assert "uint32 cannot be combined" in str(outcome)
     ranks.start(wrong_op)
     for outcome in ranks.outcomes():
         assert outcome.kind == "ValueError"

@@ -191,7 +191,7 @@ def wrong_type(job, graph):
     import switchml.tensorflow as st
 
     def call():
-        return st.allreduce(tf.ones(3, tf.float64), job=job)
+        return st.allreduce(tf.ones(3, tf.complex64), job=job)
 
     (tf.function(call) if graph else call)()
 
@@ -268,7 +268,7 @@ def test_mistakes_are_told_at_once_and_change_nothing(ranks):
         ranks.start(wrong_type, [graph] * N)
         for outcome in ranks.outcomes():
             assert outcome.kind == "TypeError"
-            assert "float64 cannot be combined" in str(outcome)
+            assert "complex64 cannot be combined" in str(outcome)
     ranks.start(wrong_op)
     for outcome in ranks.outcomes():
         assert outcome.kind == "ValueError"
