@@ -3,16 +3,13 @@
 #include "net/udp_results.h"
 
 #include <errno.h>
-#include <netinet/udp.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#ifndef UDP_SEGMENT
-#define UDP_SEGMENT 103
-#endif
+#include "net/udp_options.h"
 
 /* Packets in one sendmmsg call. */
 #define MESSAGES_MAX 256
@@ -27,7 +24,7 @@ struct run {
 
 /* Our address (sml_path.from), then the length of a super-packet's segments. */
 union send_control {
-	char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo)) + CMSG_SPACE(sizeof(uint16_t))];
+	char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo)) + SML_UDP_SEGMENT_SPACE];
 	struct cmsghdr align;
 };
 
@@ -90,19 +87,6 @@ static struct run next_run(const struct sml_results *results, unsigned first)
 	return run;
 }
 
-static void write_segment_bytes(char *to, uint16_t segment)
-{
-	struct cmsghdr header = {
-		.cmsg_level = SOL_UDP,
-		.cmsg_type = UDP_SEGMENT,
-		.cmsg_len = CMSG_LEN(sizeof(segment)),
-	};
-
-	memset(to, 0, CMSG_SPACE(sizeof(segment)));
-	memcpy(to, &header, sizeof(header));
-	memcpy(to + CMSG_LEN(0), &segment, sizeof(segment));
-}
-
 static void write_message(const struct iovec *packets, unsigned n, const struct sml_path *path,
 			  union send_control *control, struct msghdr *message)
 {
@@ -116,8 +100,8 @@ static void write_message(const struct iovec *packets, unsigned n, const struct 
 	};
 	memcpy(control->bytes, path->from.bytes, bytes);
 	if (n > 1) {
-		write_segment_bytes(control->bytes + bytes, (uint16_t)packets[0].iov_len);
-		bytes += CMSG_SPACE(sizeof(uint16_t));
+		sml_udp_write_segment(control->bytes + bytes, (uint16_t)packets[0].iov_len);
+		bytes += SML_UDP_SEGMENT_SPACE;
 	}
 	message->msg_control = bytes > 0 ? control->bytes : NULL;
 	message->msg_controllen = bytes;

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <linux/filter.h>
-#include <netinet/udp.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,27 +11,10 @@
 #include "base/fork.h"
 #include "core/wire.h"
 #include "net/place.h"
-
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
+#include "net/udp_options.h"
 
 /* Asked for; what the system's limit leaves of it decides the ranks' windows. */
 #define WANTED_BUFFER_BYTES (32 << 20)
-
-/* As many as the limit allows: the FORCE option needs CAP_NET_ADMIN. */
-static void widen_buffers(int fd, uint32_t *buffer_bytes)
-{
-	int bytes = WANTED_BUFFER_BYTES, got = 0;
-	socklen_t length = sizeof(got);
-
-	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)) < 0)
-		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
-	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes)) < 0)
-		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
-	if (getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &got, &length) == 0 && got > 0)
-		*buffer_bytes = (uint32_t)got;
-}
 
 /*
  * Which of the sockets on the port gets a packet: (job + shard) mod threads, so
@@ -59,19 +41,13 @@ static void ask_for_news(int fd, const struct sml_place *place,
 {
 	bool for_xdp = options->for_xdp;
 	bool v6 = place->address.any.sa_family == AF_INET6;
-	int one = 1, probe = v6 ? IPV6_PMTUDISC_PROBE : IP_PMTUDISC_PROBE;
+	int one = 1;
 
 	/* With it, packets would be glued together before they come to generic XDP. */
 	if (!for_xdp)
-		setsockopt(fd, SOL_UDP, UDP_GRO, &one, sizeof(one));
+		(void)sml_udp_glue(fd);
 	setsockopt(fd, SOL_SOCKET, SO_RXQ_OVFL, &one, sizeof(one));
-	/*
-	 * Never fragments: what a path takes, the probes have found out, and one lost
-	 * fragment loses a packet. Nor does a forged "too big" narrow a path.
-	 */
-	setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &(int){IP_PMTUDISC_PROBE}, sizeof(int));
-	if (v6)
-		setsockopt(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &probe, sizeof(probe));
+	sml_udp_forbid_fragments(fd, v6);
 	if (!place->all && !for_xdp && !options->group_hops)
 		return;
 	setsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_RECVPKTINFO : IP_PKTINFO, &one,
@@ -132,14 +108,16 @@ int sml_udp_socket_open(const struct sml_udp_options *options, bool first, uint3
 {
 	int fd = open_socket(options, first);
 
-	if (fd < 0)
+	if (fd < 0) {
 		snprintf(error_text, error_bytes,
 			 "cannot use UDP port %u of %s for data: %s; choose another with "
 			 "--data-port, or see who has it: ss -lunp",
 			 options->port, options->address ? options->address : "all addresses",
 			 strerror(-fd));
-	else
-		widen_buffers(fd, buffer_bytes);
+		return fd;
+	}
+	*buffer_bytes = sml_udp_widen_in(fd, WANTED_BUFFER_BYTES);
+	sml_udp_widen_out(fd, WANTED_BUFFER_BYTES);
 	return fd;
 }
 

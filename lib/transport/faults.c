@@ -162,7 +162,7 @@ static void faulty_send_results(struct sml_transport *transport, const struct io
 static unsigned give(struct sml_packet *packets, unsigned n, const void *bytes, uint32_t length)
 {
 	if (n < SML_RECEIVE_PACKETS)
-		packets[n++] = (struct sml_packet){bytes, length};
+		packets[n++] = (struct sml_packet){bytes, length, 0};
 	return n;
 }
 

@@ -16,6 +16,7 @@
 #include "core/wire.h"
 #include "lib/settings/settings.h"
 #include "lib/transport/interface.h"
+#include "net/udp_inbox.h"
 
 /* As many as one super-packet can have. */
 #define SML_BATCH_PACKETS SML_SUPER_PACKET_PACKETS
@@ -55,20 +56,8 @@ static inline void sml_batch_clear(struct sml_batch *batch)
 	batch->first = batch->n = batch->used = 0;
 }
 
-/*
- * One packet that came in, 4-byte aligned; valid until the next receive. No transport hands out
- * one of another length than sml_packet_length_is_valid() says.
- */
-struct sml_packet {
-	const void *bytes;
-	uint32_t length;
-};
-
 /* The most that one call of send_results takes. */
 #define SML_RESULTS_AT_ONCE 128
-
-/* The most that one call of receive gives back. */
-#define SML_RECEIVE_PACKETS 512
 
 struct sml_transport_config {
 	const struct sml_interface *interface;

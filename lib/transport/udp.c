@@ -12,7 +12,6 @@
  * out, and no message from the network changes how this socket sends.
  */
 #include <errno.h>
-#include <netinet/udp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,18 +21,13 @@
 #include "base/fork.h"
 #include "lib/transport/transport.h"
 #include "lib/transport/udp_group.h"
-#include "lib/transport/udp_inbox.h"
+#include "net/udp_options.h"
 #include "net/udp_results.h"
 #include "switchml.h"
 
-#ifndef UDP_SEGMENT
-#define UDP_SEGMENT 103
-#endif
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
-
 #define SOCKET_BUFFER_BYTES (8 << 20)
+/* Of each inbox. */
+#define RECEIVE_BYTES (512u << 10)
 /* Errors in one call of send that are worth another try: ICMP leaves one on the socket. */
 #define PATIENCE 8
 /* With a group: of so many receives, one begins with what comes to this rank alone. */
@@ -42,7 +36,7 @@
 _Static_assert(SML_RESULTS_AT_ONCE <= SML_RESULTS_MAX, "the table's promise");
 
 struct control {
-	_Alignas(struct cmsghdr) char bytes[CMSG_SPACE(sizeof(int))];
+	_Alignas(struct cmsghdr) char bytes[SML_UDP_SEGMENT_SPACE];
 };
 
 struct udp {
@@ -72,31 +66,6 @@ static struct udp *udp_of(struct sml_transport *transport)
 
 /* ---- set-up ---- */
 
-static uint32_t enlarge(int fd, int force, int option)
-{
-	int bytes = SOCKET_BUFFER_BYTES;
-	socklen_t length = sizeof(bytes);
-
-	if (setsockopt(fd, SOL_SOCKET, force, &bytes, sizeof(bytes)) < 0)
-		(void)setsockopt(fd, SOL_SOCKET, option, &bytes, sizeof(bytes));
-	if (getsockopt(fd, SOL_SOCKET, option, &bytes, &length) < 0)
-		return 0;
-	return (uint32_t)bytes; /* as the kernel counts: headers and slack included */
-}
-
-/* Whole packets or none, and as long as the interface takes them, whatever ICMP says. */
-static void forbid_fragments(const struct udp *udp)
-{
-	int v4 = IP_PMTUDISC_PROBE, v6 = IPV6_PMTUDISC_PROBE;
-
-	/* Of IPv4 also on a socket of both families. */
-	if (!udp->v6 || udp->peers)
-		(void)setsockopt(udp->base.poll_fd, IPPROTO_IP, IP_MTU_DISCOVER, &v4, sizeof(v4));
-	if (udp->v6)
-		(void)setsockopt(udp->base.poll_fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &v6,
-				 sizeof(v6));
-}
-
 /* Anybody may send to it: cookies and tags tell who is who. */
 static int listen_for_peers(struct udp *udp)
 {
@@ -119,7 +88,7 @@ static int connect_socket(struct udp *udp, const struct sml_transport_config *co
 	int fd = sml_fd_own(
 		socket(config->peer.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	struct sml_interface interface = *config->interface;
-	int on = 1, off = 0, error;
+	int error;
 	uint32_t send_bytes;
 
 	if (fd < 0)
@@ -136,23 +105,30 @@ static int connect_socket(struct udp *udp, const struct sml_transport_config *co
 	error = sml_interface_bind(&interface, fd);
 	if (error)
 		return error;
-	forbid_fragments(udp);
-	udp->base.receive_bytes = enlarge(fd, SO_RCVBUFFORCE, SO_RCVBUF);
-	send_bytes = enlarge(fd, SO_SNDBUFFORCE, SO_SNDBUF);
+	sml_udp_forbid_fragments(fd, udp->v6);
+	udp->base.receive_bytes = sml_udp_widen_in(fd, SOCKET_BUFFER_BYTES);
+	send_bytes = sml_udp_widen_out(fd, SOCKET_BUFFER_BYTES);
 	if (config->peers)
 		error = listen_for_peers(udp);
 	else if (connect(fd, &config->peer.any, sml_sockaddr_length(&config->peer)) < 0)
 		error = -errno;
 	if (error)
 		return error;
-	udp->glues = setsockopt(fd, IPPROTO_UDP, UDP_GRO, &on, sizeof(on)) == 0;
-	udp->segments = !config->single_packets &&
-			setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &off, sizeof(off)) == 0;
+	udp->glues = sml_udp_glue(fd);
+	udp->segments = !config->single_packets && sml_udp_can_segment(fd);
 	snprintf(udp->base.features, sizeof(udp->base.features),
 		 "%s, %s, buffers of %u KiB in and %u KiB out",
 		 udp->segments ? "UDP_SEGMENT" : "sendmmsg", udp->glues ? "UDP_GRO" : "recvmmsg",
 		 udp->base.receive_bytes >> 10, send_bytes >> 10);
 	return 0;
+}
+
+static struct sml_udp_inbox *new_inbox(int fd, bool glues)
+{
+	const struct sml_udp_inbox_config config = {
+		.fd = fd, .bytes = RECEIVE_BYTES, .glues = glues};
+
+	return sml_udp_inbox_new(&config);
 }
 
 static void udp_leave_group(struct sml_transport *transport)
@@ -169,7 +145,7 @@ static void udp_leave_group(struct sml_transport *transport)
 /* Optional: without it, results come to this rank alone. The probe tells whether they do. */
 static void join_group(struct udp *udp, const struct sml_transport_config *config)
 {
-	int fd = sml_udp_group_join(&config->group, &config->peer, config->interface), on = 1;
+	int fd = sml_udp_group_join(&config->group, &config->peer, config->interface);
 	bool glues;
 
 	if (fd < 0) {
@@ -180,9 +156,9 @@ static void join_group(struct udp *udp, const struct sml_transport_config *confi
 		return;
 	}
 	udp->base.group_fd = fd;
-	(void)enlarge(fd, SO_RCVBUFFORCE, SO_RCVBUF);
-	glues = setsockopt(fd, IPPROTO_UDP, UDP_GRO, &on, sizeof(on)) == 0;
-	udp->group = sml_udp_inbox_new(fd, glues);
+	(void)sml_udp_widen_in(fd, SOCKET_BUFFER_BYTES);
+	glues = sml_udp_glue(fd);
+	udp->group = new_inbox(fd, glues);
 	if (udp->group == NULL)
 		udp_leave_group(&udp->base);
 }
@@ -213,7 +189,7 @@ static int udp_open(struct sml_transport **opened, const struct sml_transport_co
 	udp->v6 = config->peer.any.sa_family == AF_INET6;
 	error = connect_socket(udp, config);
 	if (error == 0)
-		udp->own = sml_udp_inbox_new(udp->base.poll_fd, udp->glues);
+		udp->own = new_inbox(udp->base.poll_fd, udp->glues);
 	if (error == 0 && udp->own == NULL)
 		error = -ENOMEM;
 	if (error) {
@@ -243,17 +219,11 @@ static unsigned run_from(const struct udp *udp, const struct sml_batch *batch, u
 	return n;
 }
 
-static void set_segment_bytes(struct msghdr *message, struct control *control, uint16_t bytes)
+static void set_segment(struct msghdr *message, struct control *control, uint16_t bytes)
 {
-	struct cmsghdr *header;
-
+	sml_udp_write_segment(control->bytes, bytes);
 	message->msg_control = control->bytes;
-	message->msg_controllen = CMSG_SPACE(sizeof(bytes));
-	header = CMSG_FIRSTHDR(message);
-	header->cmsg_level = IPPROTO_UDP;
-	header->cmsg_type = UDP_SEGMENT;
-	header->cmsg_len = CMSG_LEN(sizeof(bytes));
-	memcpy(CMSG_DATA(header), &bytes, sizeof(bytes));
+	message->msg_controllen = SML_UDP_SEGMENT_SPACE;
 }
 
 static unsigned build_messages(struct udp *udp, const struct sml_batch *batch)
@@ -276,8 +246,8 @@ static unsigned build_messages(struct udp *udp, const struct sml_batch *batch)
 			udp->out[m].msg_hdr.msg_namelen = sml_sockaddr_length(peer);
 		}
 		if (n > 1)
-			set_segment_bytes(&udp->out[m].msg_hdr, &udp->out_control[m],
-					  (uint16_t)batch->length[i]);
+			set_segment(&udp->out[m].msg_hdr, &udp->out_control[m],
+				    (uint16_t)batch->length[i]);
 	}
 	return m;
 }

@@ -29,6 +29,8 @@
 
 /* Less would be slower than what is lost now and then; workers adapt below it. */
 #define MIN_WINDOW 16
+/* Of each thread's buffers. */
+#define INBOX_BYTES (1u << 20)
 
 /* ---- threads ---- */
 
@@ -89,7 +91,7 @@ static void *run(void *argument)
 			break;
 		if (fds[0].revents == 0)
 			continue;
-		while (sml_udp_receive_batch(thread) == SML_UDP_BATCH &&
+		while (sml_udp_receive_batch(thread) &&
 		       __atomic_load_n(&thread->dataplane->orders, __ATOMIC_RELAXED) ==
 			       thread->orders_done)
 			;
@@ -152,7 +154,7 @@ static void free_all(struct sml_dataplane *dataplane)
 			sml_fd_close(thread->fd);
 		if (thread->wake_fd >= 0)
 			close(thread->wake_fd);
-		free(thread->buffers);
+		sml_udp_inbox_free(thread->inbox);
 	}
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
 		if (dataplane->jobs[i] == NULL)
@@ -175,19 +177,27 @@ static int open_thread(struct sml_dataplane *dataplane, unsigned i, char *error_
 		.n_threads = dataplane->n_threads,
 		.group_hops = dataplane->config.group.bytes ? dataplane->config.group_hops : 0,
 	};
+	struct sml_udp_inbox_config inbox = {.bytes = INBOX_BYTES, .glues = true, .sources = true};
 
 	thread->dataplane = dataplane;
 	thread->index = i;
 	thread->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	thread->buffers = malloc((size_t)SML_UDP_BATCH * SML_UDP_BUFFER_BYTES);
 	sml_results_init(&thread->results, UINT8_MAX);
-	if (thread->wake_fd < 0 || thread->buffers == NULL) {
-		snprintf(error_text, error_bytes, "no memory or descriptors for the dataplane");
+	if (thread->wake_fd < 0) {
+		snprintf(error_text, error_bytes, "no descriptors for the dataplane");
 		return -ENOMEM;
 	}
 	thread->fd = sml_udp_socket_open(&options, i == 0, &dataplane->receive_buffer_bytes,
 					 error_text, error_bytes);
-	return thread->fd < 0 ? thread->fd : 0;
+	if (thread->fd < 0)
+		return thread->fd;
+	inbox.fd = thread->fd;
+	thread->inbox = sml_udp_inbox_new(&inbox);
+	if (thread->inbox == NULL) {
+		snprintf(error_text, error_bytes, "no memory for the dataplane");
+		return -ENOMEM;
+	}
+	return 0;
 }
 
 static int udp_open(struct sml_dataplane **opened, const struct sml_dataplane_config *config,

@@ -7,12 +7,10 @@
 #include <pthread.h>
 #include <sys/socket.h>
 
+#include "net/udp_inbox.h"
 #include "net/udp_results.h"
 #include "net/udp_socket.h"
 #include "switch/dataplane.h"
-
-#define SML_UDP_BATCH	     16
-#define SML_UDP_BUFFER_BYTES 65536
 
 /*
  * Multicast can cease to reach a rank while all else does (a bridge has forgotten
@@ -48,17 +46,11 @@ struct sml_udp_thread {
 	pthread_t id;
 	struct sml_udp_job *jobs[SML_MAX_JOBS]; /* this thread's view */
 	uint64_t orders_done;
-	uint32_t socket_drops_seen;
+	uint64_t malformed_seen;
 	struct sml_results results;
 	struct sml_dataplane_counters counters; /* relaxed atomics */
-	struct mmsghdr messages[SML_UDP_BATCH];
-	struct iovec vectors[SML_UDP_BATCH];
-	struct sockaddr_in6 sources[SML_UDP_BATCH]; /* or sockaddr_in: see udp_socket.h */
-	union {
-		char bytes[SML_UDP_CONTROL_BYTES];
-		struct cmsghdr align;
-	} controls[SML_UDP_BATCH];
-	uint8_t *buffers; /* SML_UDP_BATCH x SML_UDP_BUFFER_BYTES */
+	struct sml_udp_inbox *inbox;
+	struct sml_packet packets[SML_RECEIVE_PACKETS];
 };
 
 struct sml_dataplane {
@@ -81,9 +73,9 @@ struct sml_dataplane {
 };
 
 /*
- * Take what has come, at most SML_UDP_BATCH messages, and send the results of it. Returns how many
- * messages there were, or -1. For the thread itself.
+ * Take some of what has come, and send the results of it. False: nothing is left. For the thread
+ * itself.
  */
-int sml_udp_receive_batch(struct sml_udp_thread *thread);
+bool sml_udp_receive_batch(struct sml_udp_thread *thread);
 
 #endif

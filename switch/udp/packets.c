@@ -173,14 +173,14 @@ static void contribution(struct sml_udp_thread *thread, struct sml_udp_job *job,
 	}
 }
 
-static void receive_packet(struct sml_udp_thread *thread, void *packet, uint32_t length,
-			   struct msghdr *message)
+static void receive_packet(struct sml_udp_thread *thread, const struct sml_packet *packet)
 {
-	struct sml_header *header = packet;
+	/* In the inbox's own memory: probes are answered with themselves. */
+	struct sml_header *header = (struct sml_header *)(uintptr_t)packet->bytes;
+	struct msghdr *message = sml_udp_inbox_message(thread->inbox, packet);
 	struct sml_udp_job *job;
 
-	if (!sml_packet_length_is_valid(length) || header->magic_be != sml_be16(SML_WIRE_MAGIC) ||
-	    header->version != SML_WIRE_VERSION) {
+	if (header->magic_be != sml_be16(SML_WIRE_MAGIC) || header->version != SML_WIRE_VERSION) {
 		drop(thread, SML_VERDICT_MALFORMED);
 		return;
 	}
@@ -191,35 +191,25 @@ static void receive_packet(struct sml_udp_thread *thread, void *packet, uint32_t
 		 thread->index)
 		drop(thread, SML_VERDICT_OUT_OF_RANGE); /* another thread's, in one super-packet */
 	else if (header->kind == SML_PACKET_PROBE)
-		answer_probe(thread, job, header, length, message);
+		answer_probe(thread, job, header, packet->length, message);
 	else if (header->kind == SML_PACKET_GROUP_PROBE)
-		answer_group_probe(thread, job, header, length, message);
+		answer_group_probe(thread, job, header, packet->length, message);
 	else if (!__atomic_load_n(&job->started, __ATOMIC_ACQUIRE))
 		drop(thread, SML_VERDICT_EARLY_USE);
 	else
-		contribution(thread, job, packet, length);
+		contribution(thread, job, packet->bytes, packet->length);
 }
 
-/* A super-packet is many of one length, the last perhaps shorter. */
-static void receive_message(struct sml_udp_thread *thread, unsigned i)
+static void publish_inbox_counters(struct sml_udp_thread *thread)
 {
-	struct msghdr *message = &thread->messages[i].msg_hdr;
-	uint32_t length = thread->messages[i].msg_len, segment, offset = 0;
-	uint8_t *bytes = thread->buffers + (size_t)i * SML_UDP_BUFFER_BYTES;
+	const struct sml_udp_inbox_counters *in = sml_udp_inbox_counters(thread->inbox);
 
-	segment = sml_udp_segment_bytes(message, length, &thread->socket_drops_seen);
-	count(&thread->counters.bytes_received, length);
-	do {
-		uint32_t part = length - offset < segment ? length - offset : segment;
-
-		count(&thread->counters.packets_received, 1);
-		/* The core wants them aligned; those that are not have no whole lanes. */
-		if (segment % 4 != 0)
-			drop(thread, SML_VERDICT_MALFORMED);
-		else
-			receive_packet(thread, bytes + offset, part, message);
-		offset += segment;
-	} while (offset < length);
+	__atomic_store_n(&thread->counters.packets_received, in->packets, __ATOMIC_RELAXED);
+	__atomic_store_n(&thread->counters.bytes_received, in->bytes, __ATOMIC_RELAXED);
+	__atomic_store_n(&thread->counters.socket_drops, in->drops, __ATOMIC_RELAXED);
+	count(&thread->counters.verdicts[SML_VERDICT_MALFORMED],
+	      in->malformed - thread->malformed_seen);
+	thread->malformed_seen = in->malformed;
 }
 
 static void publish_results_counters(struct sml_udp_thread *thread)
@@ -231,30 +221,17 @@ static void publish_results_counters(struct sml_udp_thread *thread)
 	__atomic_store_n(&thread->counters.bytes_sent, thread->results.bytes_sent,
 			 __ATOMIC_RELAXED);
 	__atomic_store_n(&thread->counters.send_drops, thread->results.drops, __ATOMIC_RELAXED);
-	__atomic_store_n(&thread->counters.socket_drops, thread->socket_drops_seen,
-			 __ATOMIC_RELAXED);
 }
 
-int sml_udp_receive_batch(struct sml_udp_thread *thread)
+bool sml_udp_receive_batch(struct sml_udp_thread *thread)
 {
-	int n;
+	bool drained;
+	unsigned n = sml_udp_inbox_receive(thread->inbox, thread->packets, &drained);
 
-	for (unsigned i = 0; i < SML_UDP_BATCH; i++) {
-		thread->vectors[i] = (struct iovec){
-			thread->buffers + (size_t)i * SML_UDP_BUFFER_BYTES, SML_UDP_BUFFER_BYTES};
-		thread->messages[i].msg_hdr = (struct msghdr){
-			.msg_name = &thread->sources[i],
-			.msg_namelen = sizeof(thread->sources[i]),
-			.msg_iov = &thread->vectors[i],
-			.msg_iovlen = 1,
-			.msg_control = thread->controls[i].bytes,
-			.msg_controllen = SML_UDP_CONTROL_BYTES,
-		};
-	}
-	n = recvmmsg(thread->fd, thread->messages, SML_UDP_BATCH, MSG_DONTWAIT, NULL);
-	for (int i = 0; i < n; i++)
-		receive_message(thread, (unsigned)i);
+	for (unsigned i = 0; i < n; i++)
+		receive_packet(thread, &thread->packets[i]);
 	flush(thread);
+	publish_inbox_counters(thread);
 	publish_results_counters(thread);
-	return n;
+	return !drained;
 }

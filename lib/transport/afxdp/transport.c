@@ -283,7 +283,7 @@ static unsigned receive_frames(struct afxdp *afxdp, struct sml_packet *packets)
 		payload = sml_flow_read(&afxdp->headers, queue->memory + in->addr, in->len,
 					queue->device->partial, &length);
 		if (payload && sml_packet_length_is_valid(length))
-			packets[taken++] = (struct sml_packet){align(payload, length), length};
+			packets[taken++] = (struct sml_packet){align(payload, length), length, 0};
 	}
 	if (n > 0)
 		xsk_ring_cons__release(&socket->rx, n);

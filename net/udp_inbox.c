@@ -3,62 +3,73 @@
  * Receiving: see udp_inbox.h. The invariant: what recvmmsg() has filled in is handed out
  * before it is called again, however many packets a message was glued of.
  */
-#include "lib/transport/udp_inbox.h"
+#include "net/udp_inbox.h"
 
 #include <errno.h>
-#include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
 
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
+#include "core/wire.h"
+#include "net/udp_socket.h"
 
 /*
  * Few large buffers where the kernel glues packets together. Also where it then has nothing to
  * glue: 56 messages a call instead of 8 make a quarter of the calls, and cost an eighth more CPU
  * all the same (measured: 1 Gbit/s, 1448-byte packets, offloads off).
  */
-#define RECEIVE_BYTES (512u << 10)
 #define GLUED_BYTES   (64u << 10)
 #define SINGLE_BYTES  9216u
-#define MESSAGES_MAX  (RECEIVE_BYTES / SINGLE_BYTES)
 #define RECEIVE_TRIES 8
 
-struct control {
-	_Alignas(struct cmsghdr) char bytes[CMSG_SPACE(sizeof(int))];
+/* One message: buffer, and what the kernel tells beside it. */
+struct place {
+	struct iovec bytes;
+	struct sockaddr_in6 source; /* or a sockaddr_in: see udp_socket.h */
+	union {
+		char bytes[SML_UDP_CONTROL_BYTES];
+		struct cmsghdr align;
+	} control;
 };
 
 struct sml_udp_inbox {
 	int fd;
-	bool drained;
+	bool drained, sources;
 	unsigned n_buffers;
 	unsigned first, n_filled; /* those in [first, n_filled) have not been handed out */
 	uint32_t offset;	  /* nor has what lies beyond it in the first of them */
-	struct mmsghdr in[MESSAGES_MAX];
-	struct iovec bytes[MESSAGES_MAX];
-	struct control control[MESSAGES_MAX];
+	struct mmsghdr *in;
+	struct place *places;
 	uint8_t *buffers;
+	struct sml_udp_inbox_counters counters;
 };
 
-struct sml_udp_inbox *sml_udp_inbox_new(int fd, bool glues)
+struct sml_udp_inbox *sml_udp_inbox_new(const struct sml_udp_inbox_config *config)
 {
 	struct sml_udp_inbox *inbox = calloc(1, sizeof(*inbox));
-	uint32_t bytes = glues ? GLUED_BYTES : SINGLE_BYTES;
+	uint32_t bytes = config->glues ? GLUED_BYTES : SINGLE_BYTES;
 
 	if (inbox == NULL)
 		return NULL;
-	inbox->fd = fd;
-	inbox->n_buffers = RECEIVE_BYTES / bytes;
-	inbox->buffers = aligned_alloc(64, RECEIVE_BYTES);
-	if (inbox->buffers == NULL) {
-		free(inbox);
+	inbox->fd = config->fd;
+	inbox->sources = config->sources;
+	inbox->n_buffers = config->bytes / bytes;
+	inbox->in = calloc(inbox->n_buffers, sizeof(*inbox->in));
+	inbox->places = calloc(inbox->n_buffers, sizeof(*inbox->places));
+	inbox->buffers = aligned_alloc(64, config->bytes);
+	if (!inbox->in || !inbox->places || !inbox->buffers) {
+		sml_udp_inbox_free(inbox);
 		return NULL;
 	}
 	for (unsigned i = 0; i < inbox->n_buffers; i++) {
-		inbox->bytes[i] = (struct iovec){inbox->buffers + (size_t)i * bytes, bytes};
-		inbox->in[i].msg_hdr =
-			(struct msghdr){.msg_iov = &inbox->bytes[i], .msg_iovlen = 1};
+		struct place *place = &inbox->places[i];
+
+		place->bytes = (struct iovec){inbox->buffers + (size_t)i * bytes, bytes};
+		inbox->in[i].msg_hdr = (struct msghdr){
+			.msg_name = config->sources ? &place->source : NULL,
+			.msg_iov = &place->bytes,
+			.msg_iovlen = 1,
+			.msg_control = place->control.bytes,
+		};
 	}
 	return inbox;
 }
@@ -67,22 +78,10 @@ void sml_udp_inbox_free(struct sml_udp_inbox *inbox)
 {
 	if (inbox == NULL)
 		return;
+	free(inbox->in);
+	free(inbox->places);
 	free(inbox->buffers);
 	free(inbox);
-}
-
-/* The length of the packets that were glued together, or the whole. */
-static uint32_t segment_bytes(struct msghdr *message, uint32_t whole)
-{
-	struct cmsghdr *header = CMSG_FIRSTHDR(message);
-	int bytes;
-
-	if (header && header->cmsg_level == IPPROTO_UDP && header->cmsg_type == UDP_GRO) {
-		memcpy(&bytes, CMSG_DATA(header), sizeof(bytes));
-		if (bytes > 0)
-			return (uint32_t)bytes;
-	}
-	return whole;
 }
 
 /* What ICMP has left on the socket is told once, instead of what came: ask again. */
@@ -103,13 +102,26 @@ static void fill(struct sml_udp_inbox *inbox)
 	int n;
 
 	for (unsigned i = 0; i < inbox->n_buffers; i++) {
-		inbox->in[i].msg_hdr.msg_control = inbox->control[i].bytes;
-		inbox->in[i].msg_hdr.msg_controllen = sizeof(inbox->control[i].bytes);
+		struct msghdr *message = &inbox->in[i].msg_hdr;
+
+		message->msg_controllen = sizeof(inbox->places[i].control.bytes);
+		if (inbox->sources)
+			message->msg_namelen = sizeof(inbox->places[i].source);
 	}
 	n = receive_messages(inbox);
 	inbox->drained = n < (int)inbox->n_buffers;
 	inbox->first = inbox->offset = 0;
 	inbox->n_filled = n > 0 ? (unsigned)n : 0;
+}
+
+/* A message of which nothing can be one of ours. */
+static void pass_over(struct sml_udp_inbox *inbox, uint32_t whole, uint32_t segment)
+{
+	uint32_t n = whole > segment ? (whole + segment - 1) / segment : 1;
+
+	inbox->counters.packets += n;
+	inbox->counters.malformed += n;
+	inbox->offset = whole;
 }
 
 /* Packets of the first message that is left, and on to the next one when it has no more. */
@@ -118,18 +130,24 @@ static unsigned hand_out(struct sml_udp_inbox *inbox, struct sml_packet *packets
 	struct msghdr *message = &inbox->in[inbox->first].msg_hdr;
 	const uint8_t *bytes = message->msg_iov->iov_base;
 	uint32_t whole = inbox->in[inbox->first].msg_len;
-	uint32_t segment = segment_bytes(message, whole);
+	uint32_t segment = sml_udp_segment_bytes(message, whole, &inbox->counters.drops);
 	unsigned n = 0;
 
+	if (inbox->offset == 0)
+		inbox->counters.bytes += whole;
 	/* Of another length than ours it is not even looked at: nor would the next be aligned. */
 	if ((message->msg_flags & MSG_TRUNC) || !sml_packet_length_is_valid(segment))
-		inbox->offset = whole;
+		pass_over(inbox, whole, segment);
 	for (; inbox->offset < whole && n < room; inbox->offset += segment) {
 		uint32_t left = whole - inbox->offset;
 		uint32_t length = left < segment ? left : segment;
 
+		inbox->counters.packets++;
 		if (sml_packet_length_is_valid(length))
-			packets[n++] = (struct sml_packet){bytes + inbox->offset, length};
+			packets[n++] =
+				(struct sml_packet){bytes + inbox->offset, length, inbox->first};
+		else
+			inbox->counters.malformed++;
 	}
 	if (inbox->offset >= whole) {
 		inbox->first++;
@@ -149,4 +167,14 @@ unsigned sml_udp_inbox_receive(struct sml_udp_inbox *inbox, struct sml_packet *p
 		n += hand_out(inbox, packets + n, SML_RECEIVE_PACKETS - n);
 	*drained = inbox->drained && inbox->first == inbox->n_filled;
 	return n;
+}
+
+struct msghdr *sml_udp_inbox_message(struct sml_udp_inbox *inbox, const struct sml_packet *packet)
+{
+	return &inbox->in[packet->message].msg_hdr;
+}
+
+const struct sml_udp_inbox_counters *sml_udp_inbox_counters(const struct sml_udp_inbox *inbox)
+{
+	return &inbox->counters;
 }
