@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "control/envelope.h"
+#include "control/text.h"
 #include "core/wire.h"
 #include "net/address.h"
 
@@ -215,6 +216,7 @@ static int take(struct sml_ask *ask, SmlControl__Envelope *message, SmlControl__
 {
 	int result = 0;
 
+	sml_text_clean_message(&message->base);
 	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_STATUS) {
 		*answer = message;
 		return 1;

@@ -36,7 +36,7 @@ void sml_text_copy(char *to, size_t size, const char *from)
 		if (n == 0)
 			to[used++] = '?';
 		else
-			memcpy(to + used, from, n);
+			memmove(to + used, from, n);
 		used += n;
 		from += n ? n : 1;
 	}
@@ -49,4 +49,48 @@ bool sml_text_is_clean(const char *text)
 		if ((n = character_bytes(text)) == 0)
 			return false;
 	return true;
+}
+
+/* Default values are not ours to write, and clean. */
+static void clean(char *text)
+{
+	if (text != NULL && !sml_text_is_clean(text))
+		sml_text_copy(text, strlen(text) + 1, text);
+}
+
+static void clean_value(const ProtobufCFieldDescriptor *field, void *value)
+{
+	if (field->type == PROTOBUF_C_TYPE_STRING)
+		clean(value);
+	else if (value != NULL)
+		sml_text_clean_message(value);
+}
+
+static void clean_field(ProtobufCMessage *message, const ProtobufCFieldDescriptor *field)
+{
+	uint8_t *base = (uint8_t *)message;
+	const void *quantifier = base + field->quantifier_offset;
+	void **values = (void **)(void *)(base + field->offset);
+	size_t n = 1;
+
+	/* Of a oneof, the other members are other bytes. */
+	if ((field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) &&
+	    *(const uint32_t *)quantifier != field->id)
+		return;
+	if (field->label == PROTOBUF_C_LABEL_REPEATED) {
+		n = *(const size_t *)quantifier;
+		values = (void **)*values;
+	}
+	for (size_t i = 0; i < n; i++)
+		clean_value(field, values[i]);
+}
+
+void sml_text_clean_message(ProtobufCMessage *message)
+{
+	for (unsigned i = 0; i < message->descriptor->n_fields; i++) {
+		const ProtobufCFieldDescriptor *field = &message->descriptor->fields[i];
+
+		if (field->type == PROTOBUF_C_TYPE_STRING || field->type == PROTOBUF_C_TYPE_MESSAGE)
+			clean_field(message, field);
+	}
 }

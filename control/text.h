@@ -6,6 +6,7 @@
 #ifndef SML_CONTROL_TEXT_H
 #define SML_CONTROL_TEXT_H
 
+#include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -17,5 +18,8 @@ void sml_text_copy(char *to, size_t size, const char *from);
 
 /* Would a copy be the same? */
 bool sml_text_is_clean(const char *text);
+
+/* All words of a message that was unpacked, and of those in it, become such copies. */
+void sml_text_clean_message(ProtobufCMessage *message);
 
 #endif

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "control/text.h"
 #include "fuzz/properties.h"
 #include "lib/control/internal.h"
 #include "support/messages.h"
@@ -217,6 +218,8 @@ static const char *live(struct world *world, struct sml_control *control, bool r
 
 	error = sml_control_join(control, &application, &admission, until_ns);
 	PROPERTY_CHECK(error == 0 || (error < 0 && *sml_error_last()), "an error without a text");
+	PROPERTY_CHECK(error == 0 || sml_text_is_clean(sml_error_last()),
+		       "words of the switch would do something to a terminal");
 	if (error)
 		return NULL;
 	PROPERTY_CHECK(check_admission(&admission, resumes, n_sockets) == NULL,
@@ -224,6 +227,8 @@ static const char *live(struct world *world, struct sml_control *control, bool r
 	lanes = admission.lanes;
 	error = sml_control_ready(control, &lanes, false, NULL, until_ns);
 	PROPERTY_CHECK(error == 0 || (error < 0 && *sml_error_last()), "an error without a text");
+	PROPERTY_CHECK(error == 0 || sml_text_is_clean(sml_error_last()),
+		       "words of the switch would do something to a terminal");
 	if (error)
 		return check_stalls(control);
 	PROPERTY_CHECK(lanes >= 1 && lanes <= admission.lanes, "it starts with other lanes");

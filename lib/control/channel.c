@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
+#include "control/text.h"
 
 struct sml_channel {
 	struct sml_channel_owner owner;
@@ -88,6 +89,7 @@ static void on_readable(evutil_socket_t fd, short what, void *self)
 		(void)flush(channel);
 	while (!channel->over && result == 0 &&
 	       (result = sml_stream_read(&channel->stream, &message)) > 0) {
+		sml_text_clean_message(&message->base);
 		channel->owner.received(channel->owner.self, message);
 		sml_control__envelope__free_unpacked(message, NULL);
 		result = 0;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/thread.h"
@@ -167,14 +168,32 @@ static void write_calls(FILE *out, const struct sml_scene *scene)
 	pthread_mutex_unlock(scene->history_lock);
 }
 
-/* 0 or -errno. One write, so that records of ranks that share a file don't mix. */
-static int append(const char *path, const char *bytes, size_t n)
+/*
+ * A regular file, and no link: in a directory of all users, a name that can be guessed may be
+ * somebody else's, who would choose what is written to, or let the open wait. Or -errno.
+ */
+static int open_file(const char *path)
 {
-	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666), error = 0;
-	ssize_t written;
+	const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+	int fd = open(path, flags, 0600);
+	struct stat about;
 
 	if (fd < 0)
 		return -errno;
+	if (fstat(fd, &about) == 0 && S_ISREG(about.st_mode))
+		return fd;
+	close(fd);
+	return -EPERM;
+}
+
+/* 0 or -errno. One write, so that records of ranks that share a file don't mix. */
+static int append(const char *path, const char *bytes, size_t n)
+{
+	int fd = open_file(path), error = 0;
+	ssize_t written;
+
+	if (fd < 0)
+		return fd;
 	while (n > 0 && error == 0) {
 		written = write(fd, bytes, n);
 		if (written < 0) {
@@ -219,8 +238,10 @@ static void tell_record(const struct sml_settings *settings, int error)
 {
 	if (error)
 		sml_log(&settings->log, SML_LOG_WARN,
-			"the flight record cannot be written to %s: %s", settings->flight_recorder,
-			strerrordesc_np(-error));
+			"the flight record cannot be written to %s, which must be a regular file, "
+			"and "
+			"no link: %s",
+			settings->flight_recorder, strerrordesc_np(-error));
 	else
 		sml_log(&settings->log, SML_LOG_WARN, "the flight record is in %s",
 			settings->flight_recorder);

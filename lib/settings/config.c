@@ -85,10 +85,13 @@ static const struct launcher {
 
 #define N_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-/* An empty variable is an unset one: launch scripts write FOO= to clear it. */
+/*
+ * An empty variable is an unset one: launch scripts write FOO= to clear it. In a set-user-ID
+ * program all are unset: they name files that would be written and keys that would be used.
+ */
 static const char *get(const char *name)
 {
-	const char *value = getenv(name);
+	const char *value = secure_getenv(name);
 
 	return value && *value ? value : NULL;
 }

@@ -379,35 +379,54 @@ static void a_dead_switch_cannot_be_asked(void **state)
 
 /* ---- a file that cannot be written ---- */
 
-static void *read_later(void *argument)
+/* A job that fails, and whose ranks are to write here. */
+static void fail_and_record(const char *path)
 {
-	uint64_t began = now_ms();
-
-	(void)argument;
-	/* Not before both ranks have been told: who waited for the file would wait for ever. */
-	while (__atomic_load_n(&n_told, __ATOMIC_SEQ_CST) < 2 && now_ms() - began < FOR_EVER_MS)
-		usleep(10000);
-	/* Read and write: it blocks nobody, and lets every writer in. */
-	return (void *)(intptr_t)open(path_of("fifo"), O_RDWR | O_NONBLOCK);
-}
-
-static void a_file_that_hangs_delays_no_error(void **state)
-{
-	char pattern[128];
-	pthread_t reader;
-	void *fd;
-
-	(void)state;
-	snprintf(pattern, sizeof(pattern), "%s", path_of("fifo"));
 	n_told = 0;
-	assert_int_equal(mkfifo(pattern, 0600), 0);
-	pthread_create(&reader, NULL, read_later, NULL);
 	run_job(&(struct job){.n_ranks = 3,
 			      .timeout_ms = TIMEOUT_MS,
-			      .flight_recorder = pattern,
+			      .flight_recorder = path,
 			      .body = all_but_rank_1_call});
-	pthread_join(reader, &fd);
-	close((int)(intptr_t)fd);
+}
+
+static void a_fifo_is_refused_and_delays_no_error(void **state)
+{
+	char path[128], byte;
+	int fd;
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s", path_of("fifo"));
+	assert_int_equal(mkfifo(path, 0600), 0);
+	/* Without a reader an open would wait, with one it would not. */
+	fail_and_record(path);
+	fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+	assert_true(fd >= 0);
+	fail_and_record(path);
+	assert_int_equal(read(fd, &byte, 1), -1);
+	close(fd);
+}
+
+static void a_link_is_not_followed(void **state)
+{
+	char path[128];
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s", path_of("record.0"));
+	assert_int_equal(symlink(path_of("both"), path), 0);
+	fail_and_record(path);
+	assert_int_equal(access(path_of("both"), F_OK), -1);
+}
+
+static void nobody_else_reads_a_record(void **state)
+{
+	char path[128];
+	struct stat about;
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s", path_of("both"));
+	fail_and_record(path);
+	assert_int_equal(stat(path, &about), 0);
+	assert_int_equal(about.st_mode & 07777, 0600);
 }
 
 static void wrong_paths_are_refused_at_once(void **state)
@@ -437,7 +456,9 @@ int main(void)
 		TEST(a_frozen_rank_takes_its_stripe_along),
 		TEST(a_frozen_switch_is_not_waited_for),
 		TEST(a_dead_switch_cannot_be_asked),
-		TEST(a_file_that_hangs_delays_no_error),
+		TEST(a_fifo_is_refused_and_delays_no_error),
+		TEST(a_link_is_not_followed),
+		TEST(nobody_else_reads_a_record),
 		TEST(wrong_paths_are_refused_at_once),
 	};
 

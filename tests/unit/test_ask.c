@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "cmd/ask.h"
+#include "control/text.h"
 
 #define PONG   "\0\0\0\2\x3a\0"
 #define STATUS "\0\0\0\2\x72\0"
@@ -62,6 +63,8 @@ static void open_switch(struct hostile_switch *hostile)
 	assert_int_equal(pthread_create(&hostile->thread, NULL, answer, hostile), 0);
 }
 
+static char last_text[512]; /* that the question below was answered with */
+
 /* Asks it, and returns what sml_ask_status() did. */
 static int ask_one(const void *bytes, size_t n, bool forever, int timeout_ms)
 {
@@ -79,6 +82,7 @@ static int ask_one(const void *bytes, size_t n, bool forever, int timeout_ms)
 	assert_true((rc == 0) == (ask.text[0] == '\0'));
 	if (status != NULL)
 		sml_control__envelope__free_unpacked(status, NULL);
+	snprintf(last_text, sizeof(last_text), "%s", ask.text);
 	sml_ask_close(&ask);
 	pthread_join(hostile.thread, NULL);
 	close(hostile.listen_fd);
@@ -108,6 +112,46 @@ static void refusal_is_told_in_its_words(void **state)
 
 	(void)state;
 	assert_int_equal(ask_one(bytes, sizeof(bytes) - 1, false, 5000), -ECONNREFUSED);
+	assert_string_equal(last_text, "no");
+}
+
+static void words_of_a_switch_do_nothing_to_a_terminal(void **state)
+{
+	static const char bytes[] = "\0\0\0\13\x52\11\x12\7no\x1b[2J\n";
+
+	(void)state;
+	assert_int_equal(ask_one(bytes, sizeof(bytes) - 1, false, 5000), -ECONNREFUSED);
+	assert_string_equal(last_text, "no?[2J?");
+}
+
+/* Nested, repeated, of a oneof, empty, and clean ones, which stay as they are. */
+static void words_anywhere_in_a_message_become_printable(void **state)
+{
+	char version[] = "1.0\r", job[] = "a\x1b]0;b\7", clean[] = "gr\xc3\xbc\xc3\x9f",
+	     broken[] = "\xff";
+	SmlControl__WorkerStatus worker = SML_CONTROL__WORKER_STATUS__INIT, *workers[] = {&worker};
+	SmlControl__JobStatus jobs[2] = {SML_CONTROL__JOB_STATUS__INIT,
+					 SML_CONTROL__JOB_STATUS__INIT},
+			      *list[] = {&jobs[0], &jobs[1]};
+	SmlControl__Status status = SML_CONTROL__STATUS__INIT;
+	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
+
+	(void)state;
+	worker.host = broken;
+	jobs[0].job = clean;
+	jobs[1].job = job;
+	jobs[1].workers = workers;
+	jobs[1].n_workers = 1;
+	status.version = version;
+	status.jobs = list;
+	status.n_jobs = 2;
+	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_STATUS;
+	envelope.status = &status;
+	sml_text_clean_message(&envelope.base);
+	assert_string_equal(version, "1.0?");
+	assert_string_equal(clean, "gr\xc3\xbc\xc3\x9f");
+	assert_string_equal(job, "a?]0;b?");
+	assert_string_equal(broken, "?");
 }
 
 static void switch_that_hangs_up_is_no_answer(void **state)
@@ -128,6 +172,8 @@ int main(void)
 		cmocka_unit_test(status_comes_after_other_messages),
 		cmocka_unit_test(pong_and_then_an_impossible_length_are_refused),
 		cmocka_unit_test(refusal_is_told_in_its_words),
+		cmocka_unit_test(words_of_a_switch_do_nothing_to_a_terminal),
+		cmocka_unit_test(words_anywhere_in_a_message_become_printable),
 		cmocka_unit_test(switch_that_hangs_up_is_no_answer),
 		cmocka_unit_test(switch_that_says_something_else_for_ever_is_given_up),
 	};
