@@ -437,8 +437,8 @@ static void make_mistakes(struct rank *rank)
 		    "recv is NULL");
 	CHECK_ERROR(rank, sml_allreduce(c, data, data + 1, 9, SML_FLOAT32, SML_SUM, NULL), -EINVAL,
 		    "overlap");
-	CHECK_ERROR(rank, sml_allreduce(c, data, data, 1, (enum sml_type)9, SML_SUM, NULL), -EINVAL,
-		    "type 9");
+	CHECK_ERROR(rank, sml_allreduce(c, data, data, 1, (enum sml_type)11, SML_SUM, NULL),
+		    -EINVAL, "type 11");
 	CHECK_ERROR(rank, sml_allreduce(c, data, data, 1, SML_BYTE, SML_SUM, NULL), -EINVAL,
 		    "SML_BYTE");
 	CHECK_ERROR(rank, sml_allreduce(c, data, data, 1, SML_INT32, (enum sml_op)4, NULL), -EINVAL,
