@@ -253,7 +253,7 @@ const char *property_client(struct gen *gen, bool tiny)
 					.head_slots = 8,
 					.data_slots = 64};
 	struct world world = {.gen = gen};
-	struct sml_connection connection = {.endpoint = &endpoint};
+	struct sml_reached connection = {.endpoint = &endpoint};
 	struct sml_control *control;
 	const char *wrong;
 	uint32_t resumes;

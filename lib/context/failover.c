@@ -156,7 +156,7 @@ struct claim {
 };
 
 /* While the stripe is frozen nothing of it changes but by a switch that has begun with it. */
-static int ask_to_join(void *self, const struct sml_connection *connection, struct event_base *base,
+static int ask_to_join(void *self, const struct sml_reached *connection, struct event_base *base,
 		       struct sml_control **control)
 {
 	struct claim *claim = self;
@@ -208,7 +208,7 @@ static int go_on(struct claim *claim, struct sml_control *control, uint64_t dead
 static int find_switch(struct claim *claim, struct sml_finder *finder, uint64_t deadline_ns,
 		       struct sml_control **taken)
 {
-	struct sml_connection connection;
+	struct sml_reached connection;
 	int error;
 
 	for (;;) {

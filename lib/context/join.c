@@ -61,7 +61,7 @@ static int find_switch(struct sml_stripe *stripe)
 				     stripe->index, SML_DEFAULT_PORT);
 }
 
-void sml_stripe_set_connection(struct sml_stripe *stripe, const struct sml_connection *connection)
+void sml_stripe_set_connection(struct sml_stripe *stripe, const struct sml_reached *connection)
 {
 	stripe->connection = *connection;
 	__atomic_store_n(&stripe->name, connection->endpoint->name, __ATOMIC_RELEASE);
@@ -79,7 +79,7 @@ static int connect_to_first(struct sml_stripe *stripe)
 		.log = &context->settings.log,
 		.give_up = &context->crew.stop,
 	};
-	struct sml_connection connection;
+	struct sml_reached connection;
 	struct sml_finder *finder;
 	int error = sml_finder_open(&finder, &config);
 

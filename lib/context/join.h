@@ -6,7 +6,7 @@
 #include "lib/context/context.h"
 
 /* It is connected to this switch now. */
-void sml_stripe_set_connection(struct sml_stripe *stripe, const struct sml_connection *connection);
+void sml_stripe_set_connection(struct sml_stripe *stripe, const struct sml_reached *connection);
 
 /* Connect and open the control. 0 or an error, told. */
 int sml_stripe_connect_control(struct sml_stripe *stripe);

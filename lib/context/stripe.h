@@ -20,7 +20,7 @@ struct sml_stripe {
 	uint8_t index;
 	struct sml_endpoint endpoints[SML_MAX_ENDPOINTS];
 	unsigned n_endpoints;
-	struct sml_connection connection;
+	struct sml_reached connection;
 	const char *name;	      /* atomic: of the switch it has, for texts */
 	char own_name[96];	      /* of a rank that embeds it */
 	struct sml_control *control;  /* atomic once there are threads */

@@ -83,7 +83,7 @@ static int start_ticking(struct sml_control *control)
 }
 
 int sml_control_open(struct sml_control **opened, const struct sml_settings *settings,
-		     const struct sml_connection *connection, const struct sml_stripe_place *place,
+		     const struct sml_reached *connection, const struct sml_stripe_place *place,
 		     struct event_base *base)
 {
 	struct sml_control *control = calloc(1, sizeof(*control));

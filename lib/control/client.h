@@ -67,7 +67,7 @@ struct sml_disagreement {
 };
 
 /* A rank of a job whose ranks have the slots. */
-struct sml_peer {
+struct sml_peer_place {
 	uint8_t host[16],
 		host_bytes; /* 4 or 16; 0: the host that the control connection leads to */
 	uint16_t ports[SML_MAX_SHARDS];
@@ -75,7 +75,7 @@ struct sml_peer {
 };
 
 struct sml_meeting {
-	struct sml_peer peers[SML_MAX_RANKS];
+	struct sml_peer_place peers[SML_MAX_RANKS];
 	uint64_t cookies[SML_MAX_RANKS]; /* all ranks', at this one's stripe if it has one */
 };
 
@@ -130,7 +130,7 @@ struct sml_stripe_place {
  * functions that return an int: 0 or an error, told by sml_error_set().
  */
 int sml_control_open(struct sml_control **opened, const struct sml_settings *settings,
-		     const struct sml_connection *connection, const struct sml_stripe_place *place,
+		     const struct sml_reached *connection, const struct sml_stripe_place *place,
 		     struct event_base *base);
 
 /* It is the only one left in its loop, which becomes its own. */

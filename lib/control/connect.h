@@ -6,7 +6,7 @@
 #include "lib/control/endpoints.h"
 #include "lib/transport/interface.h"
 
-struct sml_connection {
+struct sml_reached {
 	int fd; /* not blocking, no delay */
 	const struct sml_endpoint *endpoint;
 	struct sml_interface interface;

@@ -20,7 +20,7 @@
 struct attempt {
 	struct sml_finder *finder;
 	struct event *connected;
-	struct sml_connection connection; /* fd -1: none, or the control's */
+	struct sml_reached connection; /* fd -1: none, or the control's */
 	struct sml_control *control;
 };
 
@@ -117,7 +117,7 @@ static void on_connected(evutil_socket_t fd, short what, void *self)
 static int start(struct attempt *attempt)
 {
 	const struct sml_endpoint *endpoint = attempt->connection.endpoint;
-	struct sml_connection *connection = &attempt->connection;
+	struct sml_reached *connection = &attempt->connection;
 	int fd = sml_fd_own(socket(endpoint->address.any.sa_family,
 				   SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	int error;
@@ -318,7 +318,7 @@ int sml_finder_open(struct sml_finder **opened, const struct sml_finder_config *
 	return 0;
 }
 
-int sml_finder_connect(struct sml_finder *finder, struct sml_connection *connection)
+int sml_finder_connect(struct sml_finder *finder, struct sml_reached *connection)
 {
 	int error = run(finder);
 
@@ -330,7 +330,7 @@ int sml_finder_connect(struct sml_finder *finder, struct sml_connection *connect
 }
 
 int sml_finder_meet(struct sml_finder *finder, struct sml_control **control,
-		    struct sml_connection *connection)
+		    struct sml_reached *connection)
 {
 	int error = run(finder);
 

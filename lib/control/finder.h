@@ -25,7 +25,7 @@ struct sml_finder_config {
 	const bool *give_up; /* atomic; NULL: nobody says so */
 
 	/* To go on: open a control on this connection and loop, and ask to join. NULL: to begin. */
-	int (*join)(void *self, const struct sml_connection *connection, struct event_base *base,
+	int (*join)(void *self, const struct sml_reached *connection, struct event_base *base,
 		    struct sml_control **control);
 	/* Where it stands: all switches, and what became of them. Often. NULL: nobody asks. */
 	void (*tell)(void *self, const char *text);
@@ -36,7 +36,7 @@ struct sml_finder_config {
 int sml_finder_open(struct sml_finder **opened, const struct sml_finder_config *config);
 
 /* To begin: connect to one. The connection's socket is the caller's. 0 or an error, told. */
-int sml_finder_connect(struct sml_finder *finder, struct sml_connection *connection);
+int sml_finder_connect(struct sml_finder *finder, struct sml_reached *connection);
 
 /*
  * To go on: until a switch that all ranks have joined begins with them. The control stays the
@@ -44,7 +44,7 @@ int sml_finder_connect(struct sml_finder *finder, struct sml_connection *connect
  * all switches.
  */
 int sml_finder_meet(struct sml_finder *finder, struct sml_control **control,
-		    struct sml_connection *connection);
+		    struct sml_reached *connection);
 
 /* The switch that began cannot go on, as the last error tells. Its control is closed. */
 void sml_finder_reject(struct sml_finder *finder, int error);

@@ -59,12 +59,12 @@ static bool copy_maps(struct sml_control *control, const SmlControl__Admitted *i
 	return true;
 }
 
-static bool copy_peer(struct sml_peer *peer, const SmlControl__Peer *in, unsigned n_shards)
+static bool copy_peer(struct sml_peer_place *peer, const SmlControl__Peer *in, unsigned n_shards)
 {
 	if ((in->host.len != 0 && in->host.len != 4 && in->host.len != 16) ||
 	    in->n_ports != n_shards)
 		return false;
-	*peer = (struct sml_peer){
+	*peer = (struct sml_peer_place){
 		.host_bytes = (uint8_t)in->host.len, .cookie = in->cookie, .tag = in->tag};
 	/* Without an address there may be no bytes to point at. */
 	if (in->host.len)
