@@ -13,6 +13,7 @@
 
 #include "cmd/ask.h"
 #include "cmd/commands.h"
+#include "cmd/privileges.h"
 #include "net/address.h"
 #ifdef SML_HAVE_XDP
 #include "switch/xdp/dataplane.h"
@@ -181,7 +182,8 @@ static const struct argp parser = {
 	.doc = "Add up what workers send, and send them the sums: a SwitchML switch on this "
 	       "machine. Workers find it by SWITCHML_SWITCH=HOST:PORT. It needs no privileges; "
 	       "with CAP_NET_ADMIN its socket buffers can be larger than net.core.rmem_max. "
-	       "--dataplane xdp needs CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON to start.\v"
+	       "--dataplane xdp needs CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON to start. Once its "
+	       "sockets are open it gives all of that up, and root becomes nobody.\v"
 	       "It listens on one TCP port for control and one UDP port, of the same number, for "
 	       "data: allow both in firewalls. SIGTERM and SIGINT end it; the workers are told.",
 };
@@ -206,6 +208,23 @@ static void print_ready(const struct sml_switch_config *config, const struct sml
 	printf("), %u slots, %u jobs, %s%s\n", config->max_slots, config->max_jobs, dataplane,
 	       config->tls.certificate ? ", control by TLS 1.3 only" : "");
 	fflush(stdout);
+}
+
+/* Whoever reaches the port could take part. */
+static void warn_of_strangers(const struct sml_switch_config *config)
+{
+	const char *listen = config->listen ? config->listen : "";
+	struct sml_host_port place;
+
+	if (config->tls.certificate != NULL || config->job_key.secret != NULL ||
+	    config->job_key.file != NULL)
+		return;
+	if (sml_host_port_parse(listen, strlen(listen), &place) && *place.host != '\0' &&
+	    strcmp(place.host, "0.0.0.0") != 0 && strcmp(place.host, "::") != 0)
+		return;
+	fprintf(stderr,
+		"switchml switch: warning: it listens on all addresses, and whoever reaches "
+		"it can take part: name an address with --listen, or set SWITCHML_JOB_KEY\n");
 }
 
 /* A connection is a descriptor, and most systems grant more than they give at first. */
@@ -247,11 +266,14 @@ int sml_command_switch(int argc, char **argv)
 	pthread_sigmask(SIG_BLOCK, &ends, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	raise_file_limit();
+	config.seal = sml_privileges_drop;
+	warn_of_strangers(&config);
 	if (sml_switch_open(&running, &config, text, sizeof(text)) < 0) {
 		fprintf(stderr, "switchml switch: %s\n", text);
 		return 1;
 	}
 	forget_secret();
+	sml_privileges_filter(config.dataplane != NULL);
 	print_ready(&config, running);
 	sigwait(&ends, &received);
 	sml_switch_close(running);

@@ -38,6 +38,11 @@ struct sml_switch_config {
 	uint32_t local_stripes; /* then: so many are enough for ranks of one host; 0: any */
 	const char *interfaces; /* for XDP: "eth0,eth1" */
 	enum sml_xdp_mode xdp_mode;
+	/*
+	 * All sockets are open, and no thread runs yet: rights can be given up. keeps_bpf: maps
+	 * are still used. NULL: for a process that is not the switch's alone.
+	 */
+	void (*seal)(bool keeps_bpf);
 	int debug; /* as struct sml_config's */
 };
 

@@ -15,6 +15,7 @@ struct sml_dataplane_config {
 	struct sml_group group; /* of the first job; none unless reaches_by_group is there */
 	uint8_t group_hops;
 	uint32_t max_jobs, max_slots;
+	void (*seal)(bool keeps_bpf); /* as struct sml_switch_config's; called by open() */
 	int debug;
 	/* Called from the dataplane's threads: must only leave a note. */
 	void (*on_mismatch)(void *context, const struct sml_mismatch *mismatch);

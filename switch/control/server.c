@@ -208,6 +208,7 @@ static int open_dataplane(struct sml_server *server, const char *address, char *
 		.group_hops = (uint8_t)server->config.multicast_hops,
 		.max_jobs = server->config.max_jobs,
 		.max_slots = server->config.max_slots,
+		.seal = server->config.seal,
 		.debug = server->config.debug,
 		.on_mismatch = note_mismatch,
 		.context = server,

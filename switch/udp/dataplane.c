@@ -226,6 +226,8 @@ static int udp_open(struct sml_dataplane **opened, const struct sml_dataplane_co
 		if (rc < 0)
 			goto err_free;
 	}
+	if (config->seal != NULL)
+		config->seal(false);
 	for (; started < dataplane->n_threads; started++) {
 		rc = start_thread(&dataplane->threads[started]);
 		if (rc < 0) {

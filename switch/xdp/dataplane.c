@@ -10,14 +10,12 @@
  */
 #include "switch/xdp/dataplane.h"
 
-#include <cap-ng.h>
 #include <errno.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -29,24 +27,6 @@
 #define MIN_WINDOW 4u
 
 /* ---- opening ---- */
-
-/*
- * From here on only maps are used and programs looked up; before Linux 5.19 that takes
- * CAP_BPF where kernel.unprivileged_bpf_disabled is set.
- */
-static void drop_privileges(void)
-{
-	bool has_bpf = capng_have_capability(CAPNG_EFFECTIVE, CAP_BPF);
-
-	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	capng_clear(CAPNG_SELECT_BOTH);
-	if (has_bpf)
-		capng_update(CAPNG_ADD, CAPNG_EFFECTIVE | CAPNG_PERMITTED, CAP_BPF);
-	/* The bounding set takes CAP_SETPCAP, and is of no use to anybody now. */
-	if (capng_apply(CAPNG_SELECT_CAPS) < 0)
-		fprintf(stderr, "switchml switch: its privileges cannot be dropped: %s\n",
-			strerror(errno));
-}
 
 static int load_and_attach(struct sml_dataplane *dataplane, bool generic, char *error_text,
 			   size_t error_bytes)
@@ -108,8 +88,12 @@ static int open_thread(struct sml_dataplane *dataplane, char *error_text, size_t
 					     sml_xdp_thread_event, dataplane, NULL);
 	rc = dataplane->wake_fd < 0 || dataplane->events == NULL ? -ENOMEM : 0;
 	if (rc == 0) {
-		/* Before the thread, so that it has none either. */
-		drop_privileges();
+		/*
+		 * From here on only maps are used and programs looked up; before Linux 5.19 that
+		 * takes CAP_BPF where kernel.unprivileged_bpf_disabled is set.
+		 */
+		if (dataplane->config.seal != NULL)
+			dataplane->config.seal(true);
 		rc = sml_xdp_thread_start(dataplane);
 	}
 	if (rc < 0)

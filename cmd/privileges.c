@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Giving up rights: see privileges.h. */
+#include "cmd/privileges.h"
+
+#include <cap-ng.h>
+#include <errno.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#ifdef SML_HAVE_SECCOMP
+#include <sched.h>
+#include <seccomp.h>
+#include <sys/socket.h>
+#endif
+
+/* Where there is no "nobody". */
+#define NOBODY 65534
+
+static void warn(const char *what)
+{
+	fprintf(stderr, "switchml switch: %s: %s\n", what, strerror(errno));
+}
+
+/*
+ * 0: this process is nobody's now. In a user namespace that has no other user, there is
+ * nobody to become: root there is an ordinary user outside.
+ */
+static int become_nobody(void)
+{
+	const struct passwd *nobody = getpwnam("nobody");
+	int uid = nobody != NULL ? (int)nobody->pw_uid : NOBODY;
+	int gid = nobody != NULL ? (int)nobody->pw_gid : NOBODY;
+
+	return capng_change_id(uid, gid, CAPNG_DROP_SUPP_GRP | CAPNG_CLEAR_BOUNDING);
+}
+
+void sml_privileges_drop(bool keeps_bpf)
+{
+	bool has_bpf;
+
+	capng_get_caps_process();
+	has_bpf = keeps_bpf && capng_have_capability(CAPNG_EFFECTIVE, CAP_BPF);
+	capng_clear(CAPNG_SELECT_BOTH);
+	if (has_bpf)
+		capng_update(CAPNG_ADD, CAPNG_EFFECTIVE | CAPNG_PERMITTED, CAP_BPF);
+	if ((geteuid() != 0 || become_nobody() < 0) && capng_apply(CAPNG_SELECT_CAPS) < 0)
+		warn("its capabilities cannot be dropped");
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		warn("it cannot refuse new privileges");
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	/* Their search for leaks traces the process. */
+	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+#endif
+}
+
+/* ---- system calls ---- */
+
+#if defined(SML_HAVE_SECCOMP) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
+/*
+ * All that the control server, both dataplanes, their libraries and libc use once the sockets
+ * are open. Anything else fails with EPERM: no file is opened, no program is begun, nothing is
+ * traced, and no connection is made.
+ */
+static const char *const allowed[] = {
+	/* packets and messages */
+	"read",
+	"write",
+	"readv",
+	"writev",
+	"recvfrom",
+	"recvmsg",
+	"recvmmsg",
+	"sendto",
+	"sendmsg",
+	"sendmmsg",
+	"accept",
+	"accept4",
+	"shutdown",
+	"close",
+	"getsockopt",
+	"setsockopt",
+	"getsockname",
+	"getpeername",
+	"ioctl",
+	"fcntl",
+	/* waiting */
+	"epoll_wait",
+	"epoll_pwait",
+	"epoll_pwait2",
+	"epoll_ctl",
+	"poll",
+	"ppoll",
+	"select",
+	"pselect6",
+	"futex",
+	"nanosleep",
+	"clock_nanosleep",
+	"restart_syscall",
+	/* time, chance, itself */
+	"clock_gettime",
+	"clock_getres",
+	"gettimeofday",
+	"time",
+	"getrandom",
+	"getpid",
+	"gettid",
+	"getuid",
+	"geteuid",
+	"getgid",
+	"getegid",
+	"uname",
+	"sysinfo",
+	"prlimit64",
+	"getrlimit",
+	"getrusage",
+	"sched_yield",
+	"sched_getaffinity",
+	"sched_setaffinity",
+	"getcpu",
+	"rseq",
+	"membarrier",
+	/* memory and threads */
+	"mmap",
+	"munmap",
+	"mremap",
+	"mprotect",
+	"madvise",
+	"brk",
+	"set_robust_list",
+	"set_tid_address",
+	"exit",
+	"exit_group",
+	/* signals */
+	"rt_sigaction",
+	"rt_sigprocmask",
+	"rt_sigreturn",
+	"rt_sigtimedwait",
+	"sigaltstack",
+	"tgkill",
+	/* what it prints */
+	"fstat",
+	"newfstatat",
+	"lseek",
+};
+
+static int allow(scmp_filter_ctx filter, const char *name)
+{
+	int call = seccomp_syscall_resolve_name(name);
+
+	/* Not every architecture has all. */
+	return call == __NR_SCMP_ERROR ? 0 : seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 0);
+}
+
+/* To ask the kernel about interfaces, as the XDP dataplane does when a job begins. */
+static int allow_asking(scmp_filter_ctx filter)
+{
+	static const int families[] = {AF_INET, AF_UNIX};
+	int rc = 0;
+
+	for (unsigned i = 0; i < 2 && rc == 0; i++)
+		rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,
+				      SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)families[i]),
+				      SCMP_A1(SCMP_CMP_MASKED_EQ, 0xf, SOCK_DGRAM));
+	return rc;
+}
+
+static int allow_all(scmp_filter_ctx filter, bool keeps_bpf)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < sizeof(allowed) / sizeof(allowed[0]) && rc == 0; i++)
+		rc = allow(filter, allowed[i]);
+	if (rc == 0 && keeps_bpf)
+		rc = allow(filter, "bpf");
+	if (rc == 0 && keeps_bpf)
+		rc = allow_asking(filter);
+	/* Threads, and no processes. clone3's flags cannot be seen: libc then uses clone. */
+	if (rc == 0)
+		rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
+				      SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
+	if (rc == 0)
+		rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+	return rc;
+}
+
+void sml_privileges_filter(bool keeps_bpf)
+{
+	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+	int rc = filter != NULL ? 0 : -ENOMEM;
+
+	if (rc == 0)
+		rc = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
+	if (rc == 0)
+		rc = allow_all(filter, keeps_bpf);
+	if (rc == 0)
+		rc = seccomp_load(filter);
+	if (filter != NULL)
+		seccomp_release(filter);
+	if (rc < 0) {
+		errno = -rc;
+		warn("its system calls are not restricted");
+	}
+}
+
+#else
+
+void sml_privileges_filter(bool keeps_bpf)
+{
+	(void)keeps_bpf;
+}
+
+#endif

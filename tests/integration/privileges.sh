@@ -1,0 +1,89 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# What rights the daemon has once it listens: none. And that it serves a job, is asked, ends and
+# is started again without them. As root it shows more: root becomes somebody else.
+# Usage: privileges.sh SWITCHML SECCOMP ("yes": this build filters system calls)
+set -u
+
+switchml=$(realpath "$1")
+seccomp=$2
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+failures=0
+# shellcheck source=tests/support/await.sh
+. "$here/../support/await.sh"
+
+clean_up() {
+	# shellcheck disable=SC2046
+	kill $(jobs -p) 2>/dev/null
+	wait 2>/dev/null
+	rm -rf "$work"
+}
+trap clean_up EXIT
+
+say() {
+	if [ "$1" = 0 ]; then
+		echo "ok: $2"
+	else
+		echo "FAILED: $2"
+		failures=$((failures + 1))
+	fi
+}
+
+start_switch() {
+	: >"$work/out"
+	"$switchml" switch --listen "${@}" >"$work/out" 2>&1 &
+	switch=$!
+	await_switch "$work/out"
+}
+
+# Every thread: the field's values, each once.
+field() {
+	awk -v name="$1:" '$1 == name { print $2 }' /proc/$switch/task/*/status | sort -u | tr '\n' ' '
+}
+
+# Field, value: all threads have it.
+has() {
+	[ "$(field "$1")" = "$2 " ]
+	say $? "$1 is $2 in $(ls /proc/$switch/task | wc -l) threads: $(field "$1")"
+}
+
+look() {
+	# The filter is there before the switch says that it is ready.
+	has NoNewPrivs 1
+	has CapEff 0000000000000000
+	has CapPrm 0000000000000000
+	[ "$seccomp" = yes ] && has Seccomp 2
+	if [ "$(id -u)" = 0 ] && [ "$(awk '{ if ($3 > n) n = $3 } END { printf "%.0f", n }' /proc/self/uid_map)" -gt 65534 ]; then
+		[ "$(field Uid)" != "0 " ]
+		say $? "root has become user $(field Uid)"
+		has Groups ''
+	fi
+}
+
+start_switch 127.0.0.1:0
+look
+SWITCHML_SWITCH=$address "$switchml" bench --local-workers 2 -b 4K -e 64K -f 16 -n 20 -c 1 >"$work/bench" 2>&1
+say $? "a job runs with it" || cat "$work/bench"
+"$switchml" status --switch "$address" >"$work/status" 2>&1
+say $? "it tells its status"
+kill $switch
+wait $switch
+say $? "it ends when it is told to"
+# The port that it had: nothing of it is left.
+start_switch "$address"
+SWITCHML_SWITCH=$address "$switchml" bench --local-workers 2 -b 4K -e 4K -n 5 -c 1 >"$work/bench" 2>&1
+say $? "one that is started again serves jobs"
+! says "$work/out" warning
+say $? "on the loopback alone there is nothing to warn of"
+kill $switch
+wait $switch
+start_switch :0
+says "$work/out" 'warning: it listens on all addresses'
+say $? "on all addresses, without TLS and key, it warns"
+kill $switch
+wait $switch
+SWITCHML_JOB_KEY=$(head -c 32 /dev/urandom | base64) start_switch :0
+! says "$work/out" warning
+say $? "with a key it does not"
+[ $failures = 0 ]
