@@ -155,16 +155,18 @@ static int allow(scmp_filter_ctx filter, const char *name)
 	return call == __NR_SCMP_ERROR ? 0 : seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 0);
 }
 
-/* To ask the kernel about interfaces, as the XDP dataplane does when a job begins. */
+/* Sockets to ask the kernel about interfaces, as the XDP dataplane does when a job begins. */
 static int allow_asking(scmp_filter_ctx filter)
 {
-	static const int families[] = {AF_INET, AF_UNIX};
-	int rc = 0;
+	static const struct {
+		scmp_datum_t family, type;
+	} sockets[] = {{AF_INET, SOCK_DGRAM}, {AF_UNIX, SOCK_DGRAM}, {AF_NETLINK, SOCK_RAW}};
+	int rc = allow(filter, "bind");
 
-	for (unsigned i = 0; i < 2 && rc == 0; i++)
+	for (unsigned i = 0; i < sizeof(sockets) / sizeof(sockets[0]) && rc == 0; i++)
 		rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,
-				      SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)families[i]),
-				      SCMP_A1(SCMP_CMP_MASKED_EQ, 0xf, SOCK_DGRAM));
+				      SCMP_A0(SCMP_CMP_EQ, sockets[i].family),
+				      SCMP_A1(SCMP_CMP_MASKED_EQ, 0xf, sockets[i].type));
 	return rc;
 }
 
