@@ -40,12 +40,14 @@ void sml_context_tensor_done(struct sml_context *context)
 bool sml_context_park_shard(struct sml_context *context, struct sml_shard *shard)
 {
 	struct sml_stripe *stripe = &context->stripes[shard->stripe];
-	bool changed;
+	bool park, changed;
 
 	pthread_mutex_lock(&context->lock);
-	changed = stripe->park != shard->parked;
+	/* Once: the failover sets it without the lock. */
+	park = __atomic_load_n(&stripe->park, __ATOMIC_SEQ_CST);
+	changed = park != shard->parked;
 	if (changed) {
-		shard->parked = stripe->park;
+		shard->parked = park;
 		stripe->n_parked += shard->parked ? 1u : -1u;
 		pthread_cond_broadcast(&context->changed);
 	}

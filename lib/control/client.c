@@ -114,7 +114,8 @@ int sml_control_open(struct sml_control **opened, const struct sml_settings *set
 	if (!control->channel || !control->tick || !control->wake || !control->pump_timer ||
 	    start_ticking(control) < 0)
 		goto err_close;
-	*opened = control;
+	/* Another stripe's thread may look at it when it fails the context. */
+	__atomic_store_n(opened, control, __ATOMIC_RELEASE);
 	return 0;
 
 err_close:
