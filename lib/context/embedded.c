@@ -117,7 +117,7 @@ static int reach_rank_0(struct sml_stripe *first)
 /* ---- what Admitted says ---- */
 
 /* Where a rank is, for sockets of this family. False: of one that they are not. */
-static bool place_peer(const struct sml_peer_place *peer, const union sml_sockaddr *control,
+static bool place_peer(const struct sml_fellow *peer, const union sml_sockaddr *control,
 		       sa_family_t family, union sml_sockaddr *address)
 {
 	*address = *control;
@@ -140,10 +140,10 @@ static bool place_peer(const struct sml_peer_place *peer, const union sml_sockad
 static int place_peers(struct sml_stripe *first)
 {
 	struct sml_context *context = first->context;
-	const struct sml_meeting *meeting = first->admission.meeting;
+	const struct sml_fellows *fellows = first->admission.fellows;
 
 	for (unsigned rank = 0; rank < context->settings.world_size; rank++) {
-		const struct sml_peer_place *peer = &meeting->peers[rank];
+		const struct sml_fellow *peer = &fellows->ranks[rank];
 		union sml_sockaddr address;
 
 		if (!place_peer(peer, &first->connection.endpoint->address,
@@ -179,7 +179,7 @@ static void make_stripes(struct sml_context *context)
 	context->n_stripes = admission.stripes;
 	for (unsigned i = 0; i < context->n_stripes; i++) {
 		struct sml_stripe *stripe = &context->stripes[i];
-		const struct sml_peer_place *peer = &admission.meeting->peers[i];
+		const struct sml_fellow *peer = &admission.fellows->ranks[i];
 
 		stripe->context = context;
 		stripe->index = (uint8_t)i;
@@ -207,7 +207,7 @@ static struct sml_pool_rules own_rules(const struct sml_context *context)
 		.n_shards = admission->shards,
 	};
 
-	memcpy(rules.cookies, admission->meeting->cookies, sizeof(rules.cookies));
+	memcpy(rules.cookies, admission->fellows->cookies, sizeof(rules.cookies));
 	return rules;
 }
 

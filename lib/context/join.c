@@ -161,6 +161,21 @@ static void served(void *self, SmlControl__StripeStatus *status)
 	status->bytes_sent = counters.bytes_sent;
 }
 
+/* Of the stripe's switch. The shards are there as long as the control has its thread and they run.
+ */
+static uint64_t results(void *self)
+{
+	const struct sml_stripe *stripe = self;
+	uint64_t n = 0;
+
+	if (!sml_context_is_running(stripe->context))
+		return 0;
+	for (unsigned i = 0; i < stripe->n_shards; i++)
+		n += __atomic_load_n(&stripe->shards[i]->counters.packets_received,
+				     __ATOMIC_RELAXED);
+	return n;
+}
+
 static void failed(void *self, int error, const char *text)
 {
 	sml_context_fail(((struct sml_stripe *)self)->context, error, text);
@@ -174,8 +189,13 @@ static void lost(void *self, const char *text)
 int sml_stripe_start_control(struct sml_stripe *stripe)
 {
 	/* An embedded switch dies with its rank: nobody can take over. */
-	const struct sml_control_owner owner = {
-		stripe, stalls, served, describe, failed, is_embedded(stripe) ? NULL : lost};
+	const struct sml_control_owner owner = {stripe,
+						stalls,
+						served,
+						is_embedded(stripe) ? NULL : results,
+						describe,
+						failed,
+						is_embedded(stripe) ? NULL : lost};
 
 	return sml_control_start(stripe->control, &owner);
 }

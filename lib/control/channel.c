@@ -68,6 +68,20 @@ static void on_writable(evutil_socket_t fd, short what, void *self)
 	write_some(self);
 }
 
+/* A message that has no place now is not waited for, nor unpacked. */
+static bool is_objected_to(struct sml_channel *channel)
+{
+	uint8_t bytes[SML_RULES_HEAD_BYTES];
+	const struct sml_head head = {
+		.bytes = bytes,
+		.whole = sml_stream_next_bytes(&channel->stream),
+		.n = sml_stream_peek(&channel->stream, bytes, sizeof(bytes)),
+	};
+
+	return head.whole > 0 && channel->owner.objects &&
+	       channel->owner.objects(channel->owner.self, &head);
+}
+
 static void on_readable(evutil_socket_t fd, short what, void *self)
 {
 	struct sml_channel *channel = self;
@@ -87,8 +101,14 @@ static void on_readable(evutil_socket_t fd, short what, void *self)
 	/* What TLS has to say goes out, also when it has failed. */
 	if (result < 0)
 		(void)flush(channel);
-	while (!channel->over && result == 0 &&
-	       (result = sml_stream_read(&channel->stream, &message)) > 0) {
+	while (!channel->over && result == 0) {
+		if (is_objected_to(channel)) {
+			end(channel, -EPROTO);
+			return;
+		}
+		result = sml_stream_read(&channel->stream, &message);
+		if (result <= 0)
+			break;
 		sml_text_clean_message(&message->base);
 		channel->owner.received(channel->owner.self, message);
 		sml_control__envelope__free_unpacked(message, NULL);

@@ -11,11 +11,14 @@
 #include <stdint.h>
 
 #include "control/stream.h"
+#include "job/rules.h"
 
 struct sml_channel;
 
 struct sml_channel_owner {
 	void *self;
+	/* Asked of the first bytes of each: true ends the connection. NULL: never. */
+	bool (*objects)(void *self, const struct sml_head *head);
 	/* A message, to be freed by the channel afterwards. */
 	void (*received)(void *self, const SmlControl__Envelope *message);
 	/* The connection is over: 0 for an orderly end, or -errno. Once. */

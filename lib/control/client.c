@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -15,47 +14,14 @@
 /* How often a waiting call looks whether it is to give up. */
 #define GIVE_UP_LOOK_NS (50 * SML_NS_PER_MS)
 
-enum sml_control_phase sml_control_phase(struct sml_control *control)
+enum sml_talk_phase sml_control_phase(struct sml_control *control)
 {
-	enum sml_control_phase phase;
+	enum sml_talk_phase phase;
 
 	pthread_mutex_lock(&control->lock);
 	phase = control->phase;
 	pthread_mutex_unlock(&control->lock);
 	return phase;
-}
-
-void sml_control_set_phase(struct sml_control *control, enum sml_control_phase phase)
-{
-	pthread_mutex_lock(&control->lock);
-	control->phase = phase;
-	pthread_cond_broadcast(&control->changed);
-	pthread_mutex_unlock(&control->lock);
-}
-
-void sml_control_fail(struct sml_control *control, int error, const char *format, ...)
-{
-	enum sml_control_phase before = sml_control_phase(control);
-	va_list arguments;
-
-	if (before >= SML_CONTROL_LEFT)
-		return;
-	pthread_mutex_lock(&control->lock);
-	control->error = error;
-	va_start(arguments, format);
-	vsnprintf(control->text, sizeof(control->text), format, arguments);
-	va_end(arguments);
-	pthread_mutex_unlock(&control->lock);
-	sml_control_set_phase(control, SML_CONTROL_FAILED);
-	event_del(control->tick);
-	if (control->threaded)
-		control->owner.failed(control->owner.self, error, control->text);
-}
-
-void sml_control_send(struct sml_control *control, const SmlControl__Envelope *message)
-{
-	if (sml_channel_send(control->channel, message) < 0)
-		sml_control_fail(control, -ENOMEM, "no memory for a control message");
 }
 
 /* ---- set-up ---- */
@@ -87,14 +53,15 @@ int sml_control_open(struct sml_control **opened, const struct sml_settings *set
 		     struct event_base *base)
 {
 	struct sml_control *control = calloc(1, sizeof(*control));
-	struct sml_channel_owner owner = {control, sml_control_received, sml_control_ended};
+	struct sml_channel_owner owner = {control, sml_control_objects, sml_control_received,
+					  sml_control_ended};
 
 	if (control == NULL) {
 		sml_fd_shut(connection->fd);
 		goto err_memory;
 	}
 	control->settings = settings;
-	control->where = connection->endpoint->name;
+	sml_control_begin_talk(control, connection->endpoint->name);
 	control->place = *place;
 	pthread_mutex_init(&control->lock, NULL);
 	sml_cond_init(&control->changed);
@@ -138,7 +105,7 @@ void sml_control_watch(struct sml_control *control, const bool *give_up)
 
 int sml_control_failure(struct sml_control *control)
 {
-	if (sml_control_phase(control) == SML_CONTROL_FAILED)
+	if (sml_control_phase(control) == SML_TALK_FAILED)
 		return sml_error_set(control->error, "%s", control->text);
 	if (control->give_up && __atomic_load_n(control->give_up, __ATOMIC_SEQ_CST))
 		return sml_error_set(SML_ERROR_CLOSED, "the context is being closed");
@@ -195,29 +162,30 @@ static int too_late(struct sml_control *control)
 	const struct sml_settings *settings = control->settings;
 	char ranks[256];
 
-	if (sml_control_phase(control) == SML_CONTROL_JOINING && control->missing) {
-		list_ranks(control->missing, ranks, sizeof(ranks));
-		return sml_error_set(SML_ERROR_TIMEOUT,
-				     "rank%s %s of %u did not join job \"%s\" at the switch %s "
-				     "within %u ms: %s%s (SWITCHML_TIMEOUT)",
-				     (control->missing & (control->missing - 1)) ? "s" : "", ranks,
-				     settings->world_size, settings->job, control->where,
-				     settings->timeout_ms,
-				     control->refused[0] ? "the last that tried was refused: "
-							 : "have they been started, with the same "
-							   "job name and switch?",
-				     control->refused);
+	if (sml_control_phase(control) == SML_TALK_JOINING && control->talk.missing) {
+		list_ranks(control->talk.missing, ranks, sizeof(ranks));
+		return sml_error_set(
+			SML_ERROR_TIMEOUT,
+			"rank%s %s of %u did not join job \"%s\" at the switch %s "
+			"within %u ms: %s%s (SWITCHML_TIMEOUT)",
+			(control->talk.missing & (control->talk.missing - 1)) ? "s" : "", ranks,
+			settings->world_size, settings->job, control->talk.config.where,
+			settings->timeout_ms,
+			control->talk.refused[0] ? "the last that tried was refused: "
+						 : "have they been started, with the same "
+						   "job name and switch?",
+			control->talk.refused);
 	}
 	return sml_error_set(SML_ERROR_TIMEOUT,
-			     sml_control_phase(control) == SML_CONTROL_JOINING
+			     sml_control_phase(control) == SML_TALK_JOINING
 				     ? "the switch at %s did not answer within %u ms: is it a "
 				       "SwitchML switch?"
 				     : "the switch at %s did not start the job within %u ms: is "
 				       "another rank's UDP path blocked?",
-			     control->where, settings->timeout_ms);
+			     control->talk.config.where, settings->timeout_ms);
 }
 
-static int wait_for(struct sml_control *control, enum sml_control_phase wanted,
+static int wait_for(struct sml_control *control, enum sml_talk_phase wanted,
 		    const struct sml_meanwhile *meanwhile, uint64_t deadline_ns)
 {
 	int error = sml_control_failure(control);
@@ -233,47 +201,16 @@ static int wait_for(struct sml_control *control, enum sml_control_phase wanted,
 	return error;
 }
 
-/* What a report says, in the message's structures; it must outlive their sending. */
-static void describe_resumption(const struct sml_resumption *resumption,
-				SmlControl__StreamReport *reports, SmlControl__StreamReport **list,
-				SmlControl__Resume *resume)
-{
-	for (unsigned stream = 0; stream < SML_STREAMS; stream++) {
-		const struct sml_resume_report *report = &resumption->reports[stream];
-
-		sml_control__stream_report__init(&reports[stream]);
-		reports[stream].beyond = report->beyond;
-		reports[stream].lacking = (uint32_t *)(uintptr_t)report->lacking;
-		reports[stream].n_lacking = report->n_lacking;
-		reports[stream].kept = (uint32_t *)(uintptr_t)report->kept;
-		reports[stream].n_kept = report->n_kept;
-		list[stream] = &reports[stream];
-	}
-	sml_control__resume__init(resume);
-	resume->epoch = resumption->epoch;
-	resume->tag = resumption->tag;
-	resume->membership = resumption->membership;
-	resume->streams = list;
-	resume->n_streams = SML_STREAMS;
-}
-
 void sml_control_ask(struct sml_control *control, const struct sml_application *application)
 {
 	const struct sml_settings *settings = control->settings;
-	const struct sml_resumption *resumption = application->resumption;
 	uint32_t ports[SML_MAX_SHARDS];
-	SmlControl__StreamReport reports[SML_STREAMS], *list[SML_STREAMS];
 	SmlControl__Join join = SML_CONTROL__JOIN__INIT;
-	SmlControl__Resume resume;
-	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
 	char host[256] = "?", version[] = SML_VERSION_STRING;
 
 	gethostname(host, sizeof(host) - 1);
-	join.protocol = SML_CONTROL_PROTOCOL;
 	join.library_version = version;
 	join.job = settings->job;
-	join.rank = settings->rank;
-	join.world_size = settings->world_size;
 	join.host = host;
 	join.pid = (uint32_t)getpid();
 	join.lanes = application->lanes;
@@ -282,32 +219,23 @@ void sml_control_ask(struct sml_control *control, const struct sml_application *
 	join.shards = settings->threads;
 	join.shards_set = settings->threads_set;
 	join.wait_ms = settings->timeout_ms;
-	join.heartbeat_ms = settings->heartbeat_ms;
 	join.no_tickets = settings->faults.no_tickets;
 	join.stripe = control->place.stripe;
 	join.stripes = control->place.n_stripes;
-	control->has_slots = application->ports != NULL;
 	for (unsigned i = 0; application->ports && i < settings->threads; i++)
 		ports[i] = application->ports[i];
 	join.stripe_ports = ports;
 	join.n_stripe_ports = application->ports ? settings->threads : 0;
-	if (resumption) {
-		describe_resumption(resumption, reports, list, &resume);
-		join.resume = &resume;
-		control->resumption = resumption;
-	}
-	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_JOIN;
-	envelope.join = &join;
-	sml_control_set_phase(control, SML_CONTROL_JOINING);
-	sml_control_send(control, &envelope);
+	sml_talk_join(&control->talk, &join, application->resumption);
+	sml_control_sync(control);
 }
 
 int sml_control_admission(struct sml_control *control, struct sml_admission *admission,
 			  uint64_t deadline_ns)
 {
-	int error = wait_for(control, SML_CONTROL_ADMITTED, NULL, deadline_ns);
+	int error = wait_for(control, SML_TALK_ADMITTED, NULL, deadline_ns);
 
-	*admission = control->admission;
+	*admission = control->talk.admission;
 	return error;
 }
 
@@ -321,17 +249,11 @@ int sml_control_join(struct sml_control *control, const struct sml_application *
 int sml_control_ready(struct sml_control *control, uint16_t *lanes, bool by_group,
 		      const struct sml_meanwhile *meanwhile, uint64_t deadline_ns)
 {
-	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
-	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
 	int error;
 
-	ready.lanes = *lanes;
-	ready.group = by_group;
-	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_READY;
-	envelope.ready = &ready;
-	sml_control_set_phase(control, SML_CONTROL_READY);
-	sml_control_send(control, &envelope);
-	error = wait_for(control, SML_CONTROL_RUNNING, meanwhile, deadline_ns);
-	*lanes = control->start_lanes;
+	sml_talk_ready(&control->talk, *lanes, by_group);
+	sml_control_sync(control);
+	error = wait_for(control, SML_TALK_RUNNING, meanwhile, deadline_ns);
+	*lanes = control->talk.start_lanes;
 	return error;
 }

@@ -5,10 +5,7 @@
  * its answer or the deadline); from sml_control_start() on a thread of its own
  * does, and keeps the connection alive, answers the switch's questions and
  * notices the end.
- *
- *	CONNECTED --Join--> JOINING --Admitted--> ADMITTED --Ready--> READY
- *	   --Start--> RUNNING --Leave--> LEAVING --Left--> LEFT
- *	and from anywhere, by Abort, silence or the connection's end: FAILED
+ * job/rank_talk.h decides what is said.
  */
 #ifndef SML_LIB_CONTROL_CLIENT_H
 #define SML_LIB_CONTROL_CLIENT_H
@@ -18,7 +15,7 @@
 #include <stdint.h>
 
 #include "control/frame.h"
-#include "core/resume.h"
+#include "job/rank_talk.h"
 #include "lib/control/connect.h"
 #include "lib/settings/settings.h"
 
@@ -33,6 +30,8 @@ struct sml_control_owner {
 	struct sml_stall_report *(*stalls)(void *self);
 	/* What they have done so far. Never called where this rank has none. */
 	void (*served)(void *self, SmlControl__StripeStatus *status);
+	/* Results that have come on the data path so far; NULL: they say nothing of this switch. */
+	uint64_t (*results)(void *self);
 	/* In words: which call has this chunk? */
 	void (*describe)(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
 			 size_t text_bytes);
@@ -43,64 +42,6 @@ struct sml_control_owner {
 	 * hears nothing more. Once, and then not `failed`. NULL: that is a failure.
 	 */
 	void (*lost)(void *self, const char *text);
-};
-
-/* What a rank brings to the switch that is to go on (core/resume.h). */
-struct sml_resumption {
-	uint32_t epoch; /* the highest that this rank was told */
-	uint64_t tag;
-	uint64_t membership; /* proves that this rank is of the job */
-	struct sml_resume_report reports[SML_STREAMS];
-	void *self;
-	/* A kept result, NULL if there is none. */
-	const void *(*kept)(void *self, enum sml_stream_id stream, uint32_t chunk,
-			    uint16_t *n_lanes);
-	/* A result that this rank lacked. Negative: it does not fit. */
-	int (*adopt)(void *self, enum sml_stream_id stream, uint32_t chunk, const void *lanes,
-		     uint16_t n_lanes);
-};
-
-struct sml_disagreement {
-	uint16_t slot;
-	uint32_t use, chunk;
-	uint8_t ranks[2];
-};
-
-/* A rank of a job whose ranks have the slots. */
-struct sml_peer_place {
-	uint8_t host[16],
-		host_bytes; /* 4 or 16; 0: the host that the control connection leads to */
-	uint16_t ports[SML_MAX_SHARDS];
-	uint64_t cookie, tag; /* this rank's cookie at that one's stripe, and the stripe's tag */
-};
-
-struct sml_meeting {
-	struct sml_peer_place peers[SML_MAX_RANKS];
-	uint64_t cookies[SML_MAX_RANKS]; /* all ranks', at this one's stripe if it has one */
-};
-
-/* Where results go by multicast. */
-struct sml_result_group {
-	uint8_t address[16], address_bytes; /* 4 or 16; 0: nowhere */
-	uint16_t port;			    /* of shard 0 */
-};
-
-/* What the switch has given this rank. */
-struct sml_admission {
-	uint64_t cookie, tag, membership;
-	uint32_t job_number, epoch;
-	uint32_t window_packets;
-	uint16_t lanes, head_slots, data_slots, data_port;
-	uint8_t shards;
-	bool stall_reports;  /* it can be asked what slots are waiting for */
-	bool single_packets; /* it might see segmented datagrams before they are cut up */
-	char dataplane[16];
-	struct sml_result_group group;
-	/* When going on: what tickets mean. The tables live as long as the control. */
-	struct sml_ticket_map maps[SML_STREAMS];
-	/* Where the ranks have the slots: as long as the control, too. Stripe i is rank i's. */
-	uint8_t stripes;
-	const struct sml_meeting *meeting;
 };
 
 /* What a rank asks for. */

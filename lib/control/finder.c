@@ -173,15 +173,15 @@ static void look_at(struct attempt *attempt)
 	struct sml_control *control = attempt->control;
 	unsigned address = address_of(attempt);
 
-	sml_search_missing(&finder->search, address, control->missing);
-	if (sml_control_phase(control) == SML_CONTROL_FAILED) {
+	sml_search_missing(&finder->search, address, control->talk.missing);
+	if (sml_control_phase(control) == SML_TALK_FAILED) {
 		char reason[SML_REASON_LENGTH];
 
 		snprintf(reason, sizeof(reason), "%.199s", control->text);
 		fail(attempt, control->error, reason);
 		return;
 	}
-	if (!control->begun || finder->taken >= 0)
+	if (!control->talk.begun || finder->taken >= 0)
 		return;
 	finder->taken = (int)address;
 	sml_search_began(&finder->search, address, sml_now_ns());

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the three files of the control client share: control_client.c (set-up,
- * and the calls of the opening thread), control_messages.c (what the switch
- * says, and silence), control_thread.c (from the start to the end).
+ * What the three files of the control client share: client.c (set-up, and the calls
+ * of the opening thread), messages.c (the talk's outputs and inputs), thread.c (from
+ * the start to the end).
  */
 #ifndef SML_LIB_CONTROL_INTERNAL_H
 #define SML_LIB_CONTROL_INTERNAL_H
@@ -15,46 +15,26 @@
 #include "lib/control/client.h"
 #include "lib/control/stall_report.h"
 
-enum sml_control_phase {
-	SML_CONTROL_CONNECTED,
-	SML_CONTROL_JOINING,
-	SML_CONTROL_ADMITTED,
-	SML_CONTROL_READY,
-	SML_CONTROL_RUNNING,
-	SML_CONTROL_LEAVING,
-	SML_CONTROL_LEFT,
-	SML_CONTROL_FAILED,
-	SML_CONTROL_LOST /* another switch may take over */
-};
-
 struct sml_control {
 	const struct sml_settings *settings;
-	const char *where; /* the switch, for texts */
 	struct sml_stripe_place place;
 	struct event_base *base;
 	bool own_base;
-	bool begun; /* all ranks have joined, and the switch has begun with them */
 	struct sml_channel *channel;
 	struct event *tick, *wake, *pump_timer;
-	bool silent;	   /* the last tick found that nothing had come for too long */
-	uint64_t missing;  /* ranks that had not joined when we last heard */
-	char refused[256]; /* why one of them could not, as the switch says; "": none tried */
-	struct sml_admission admission;
-	uint32_t *tables[SML_STREAMS];		 /* of admission.maps */
-	const struct sml_resumption *resumption; /* while joining to go on */
-	struct sml_meeting *meeting;		 /* of admission */
-	bool has_slots;				 /* this rank brings some to the job */
-	const bool *give_up;			 /* atomic; NULL: nobody says so */
-	uint16_t start_lanes;
+	struct sml_talk talk;	/* of whoever runs the loop */
+	char told_refused[256]; /* as the talk's, when it was logged last */
+	const bool *give_up;	/* atomic; NULL: nobody says so */
 	struct sml_control_owner owner;
 	pthread_t thread;
 	bool threaded;
+	bool aborts; /* the end is of our own making */
 
 	/* Shared with callers once the thread runs. */
 	int wake_fd;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	enum sml_control_phase phase;
+	enum sml_talk_phase phase; /* the talk's, and why it is over */
 	bool mismatch_wanted, mismatch_told;
 	struct sml_disagreement mismatch;
 	bool leave_wanted, stop_wanted, stalls_wanted;
@@ -67,19 +47,18 @@ struct sml_control {
 	char text[SML_TEXT_BYTES];
 };
 
-enum sml_control_phase sml_control_phase(struct sml_control *control);
-void sml_control_set_phase(struct sml_control *control, enum sml_control_phase phase);
+enum sml_talk_phase sml_control_phase(struct sml_control *control);
 
-/* The connection is of no more use. The first reason counts. */
-__attribute__((format(printf, 3, 4))) void sml_control_fail(struct sml_control *control, int error,
-							    const char *format, ...);
+/* After each input of the talk: who waits or owns us learns what has come of it. */
+void sml_control_sync(struct sml_control *control);
 
 /* 0, or that it has failed, told by sml_error_set(). */
 int sml_control_failure(struct sml_control *control);
 
-void sml_control_send(struct sml_control *control, const SmlControl__Envelope *message);
+void sml_control_begin_talk(struct sml_control *control, const char *where);
 
 /* Callbacks of the channel, and of the events. self is the control. */
+bool sml_control_objects(void *self, const struct sml_head *head);
 void sml_control_received(void *self, const SmlControl__Envelope *message);
 void sml_control_ended(void *self, int error);
 void sml_control_on_tick(evutil_socket_t fd, short what, void *self);

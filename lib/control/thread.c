@@ -15,58 +15,9 @@
 
 static void send_abort(struct sml_control *control)
 {
-	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
-	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
-
-	message.error = control->abort_error;
-	message.text = control->abort_text;
-	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_ABORT;
-	envelope.abort = &message;
-	sml_channel_send(control->channel, &envelope);
-	/* Whoever asked for it knows that the job has failed. */
-	pthread_mutex_lock(&control->lock);
-	control->error = control->abort_error;
-	memcpy(control->text, control->abort_text, sizeof(control->text));
-	pthread_mutex_unlock(&control->lock);
-	sml_control_set_phase(control, SML_CONTROL_FAILED);
-	event_del(control->tick);
-}
-
-static void send_leave(struct sml_control *control)
-{
-	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
-	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
-
-	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_LEAVE;
-	envelope.leave = &leave;
-	sml_control_set_phase(control, SML_CONTROL_LEAVING);
-	sml_control_send(control, &envelope);
-}
-
-static void send_stall_request(struct sml_control *control)
-{
-	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
-	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
-
-	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST;
-	envelope.stall_request = &request;
-	sml_control_send(control, &envelope);
-}
-
-static void send_mismatch(struct sml_control *control)
-{
-	SmlControl__Mismatch mismatch = SML_CONTROL__MISMATCH__INIT;
-	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
-	uint32_t ranks[2] = {control->mismatch.ranks[0], control->mismatch.ranks[1]};
-
-	mismatch.slot = control->mismatch.slot;
-	mismatch.use = control->mismatch.use;
-	mismatch.chunk = control->mismatch.chunk;
-	mismatch.ranks = ranks;
-	mismatch.n_ranks = 2;
-	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_MISMATCH;
-	envelope.mismatch = &mismatch;
-	sml_control_send(control, &envelope);
+	control->aborts = true;
+	sml_talk_abort(&control->talk, control->abort_error, control->abort_text);
+	sml_control_sync(control);
 }
 
 void sml_control_on_wake(evutil_socket_t fd, short what, void *self)
@@ -79,22 +30,23 @@ void sml_control_on_wake(evutil_socket_t fd, short what, void *self)
 	if (read(fd, &ignored, sizeof(ignored)) < 0)
 		return;
 	pthread_mutex_lock(&control->lock);
-	leave = control->leave_wanted && control->phase == SML_CONTROL_RUNNING;
+	leave = control->leave_wanted && control->phase == SML_TALK_RUNNING;
 	stop = control->stop_wanted;
-	abort = control->abort_error && control->phase < SML_CONTROL_LEFT;
-	stalls = control->stalls_wanted && control->phase < SML_CONTROL_LEFT;
+	abort = control->abort_error && control->phase < SML_TALK_LEFT;
+	stalls = control->stalls_wanted && control->phase < SML_TALK_LEFT;
 	control->stalls_wanted = false;
-	mismatch = control->mismatch_wanted && control->phase < SML_CONTROL_LEFT;
+	mismatch = control->mismatch_wanted && control->phase < SML_TALK_LEFT;
 	control->mismatch_wanted = false;
 	pthread_mutex_unlock(&control->lock);
 	if (stalls)
-		send_stall_request(control);
+		sml_talk_ask_stalls(&control->talk);
 	if (mismatch)
-		send_mismatch(control);
+		sml_talk_mismatch(&control->talk, &control->mismatch);
 	if (abort)
 		send_abort(control);
 	else if (leave)
-		send_leave(control);
+		sml_talk_leave(&control->talk);
+	sml_control_sync(control);
 	if (stop)
 		event_base_loopbreak(control->base);
 }
@@ -103,6 +55,9 @@ static void *thread_main(void *self)
 {
 	struct sml_control *control = self;
 
+	/* What was asked before this rank could answer is answered now. */
+	sml_talk_serve(&control->talk, control->owner.lost != NULL);
+	sml_control_sync(control);
 	/* The wake event is always pending, so only loopbreak ends this. */
 	event_base_dispatch(control->base);
 	return NULL;
@@ -140,21 +95,21 @@ int sml_control_start(struct sml_control *control, const struct sml_control_owne
 int sml_control_leave(struct sml_control *control, uint64_t deadline_ns)
 {
 	struct timespec deadline = sml_timespec(deadline_ns);
-	enum sml_control_phase phase;
+	enum sml_talk_phase phase;
 	int timed_out = 0;
 
 	pthread_mutex_lock(&control->lock);
 	control->leave_wanted = true;
 	wake(control);
-	while (control->phase < SML_CONTROL_LEFT && !timed_out)
+	while (control->phase < SML_TALK_LEFT && !timed_out)
 		timed_out = pthread_cond_timedwait(&control->changed, &control->lock, &deadline);
 	phase = control->phase;
 	pthread_mutex_unlock(&control->lock);
-	if (phase == SML_CONTROL_LEFT)
+	if (phase == SML_TALK_LEFT)
 		return 0;
-	if (phase == SML_CONTROL_LOST)
+	if (phase == SML_TALK_LOST)
 		return 1;
-	if (phase == SML_CONTROL_FAILED)
+	if (phase == SML_TALK_FAILED)
 		return sml_error_set(control->error, "%s", control->text);
 	return sml_error_set(SML_ERROR_TIMEOUT,
 			     "not every rank closed its context of job \"%s\" within %u ms",
@@ -175,7 +130,7 @@ void sml_control_mismatch(struct sml_control *control, const struct sml_disagree
 void sml_control_abort(struct sml_control *control, int error, const char *text)
 {
 	pthread_mutex_lock(&control->lock);
-	if (control->abort_error == 0 && control->phase < SML_CONTROL_LEFT) {
+	if (control->abort_error == 0 && control->phase < SML_TALK_LEFT) {
 		control->abort_error = error;
 		snprintf(control->abort_text, sizeof(control->abort_text), "%s", text);
 	}
@@ -187,19 +142,20 @@ void sml_control_abort(struct sml_control *control, int error, const char *text)
 static void explain_no_stalls(const struct sml_control *control, unsigned stripe, char *text,
 			      size_t text_bytes)
 {
-	if (control->phase == SML_CONTROL_FAILED && control->abort_error == 0)
+	if (control->phase == SML_TALK_FAILED && control->abort_error == 0)
 		/* Another rank was faster; what it found out, it has said. */
 		snprintf(text, text_bytes, "%s", control->text);
-	else if (control->phase >= SML_CONTROL_LEFT)
+	else if (control->phase >= SML_TALK_LEFT)
 		snprintf(text, text_bytes, "the connection to the switch at %s has ended",
-			 control->where);
-	else if (!control->admission.stall_reports)
+			 control->talk.config.where);
+	else if (!control->talk.admission.stall_reports)
 		snprintf(text, text_bytes, "the switch at %s is too old to be asked",
-			 control->where);
-	else if (control->has_slots)
+			 control->talk.config.where);
+	else if (control->talk.has_slots)
 		snprintf(text, text_bytes, "rank %u does not answer", stripe);
 	else
-		snprintf(text, text_bytes, "the switch at %s does not answer", control->where);
+		snprintf(text, text_bytes, "the switch at %s does not answer",
+			 control->talk.config.where);
 }
 
 const struct sml_stall_report *sml_control_stalls(struct sml_control *control, unsigned stripe,
@@ -210,8 +166,8 @@ const struct sml_stall_report *sml_control_stalls(struct sml_control *control, u
 	int late = 0;
 
 	pthread_mutex_lock(&control->lock);
-	while (until_ns > 0 && control->admission.stall_reports && !control->stalls[stripe] &&
-	       control->phase < SML_CONTROL_LEFT && !late)
+	while (until_ns > 0 && control->talk.admission.stall_reports && !control->stalls[stripe] &&
+	       control->phase < SML_TALK_LEFT && !late)
 		late = pthread_cond_timedwait(&control->changed, &control->lock, &until);
 	stalls = control->stalls[stripe];
 	if (stalls == NULL)
@@ -233,7 +189,7 @@ const struct sml_stall_report *sml_control_last_words(struct sml_control *contro
 void sml_control_ask_stalls(struct sml_control *control)
 {
 	pthread_mutex_lock(&control->lock);
-	if (control->admission.stall_reports) {
+	if (control->talk.admission.stall_reports) {
 		control->stalls_wanted = true;
 		wake(control);
 	}
@@ -258,7 +214,7 @@ static void stop_thread(struct sml_control *control)
 static void abort_unthreaded(struct sml_control *control)
 {
 	if (control->threaded || !control->channel || !control->abort_error ||
-	    sml_control_phase(control) >= SML_CONTROL_LEFT)
+	    sml_control_phase(control) >= SML_TALK_LEFT)
 		return;
 	send_abort(control);
 	sml_channel_drain(control->channel, sml_now_ns() + DRAIN_NS);
@@ -287,12 +243,10 @@ void sml_control_close(struct sml_control *control)
 	stop_thread(control);
 	if (control->channel)
 		sml_channel_close(control->channel);
-	for (unsigned stream = 0; stream < SML_STREAMS; stream++)
-		free(control->tables[stream]);
+	sml_talk_fini(&control->talk);
 	for (unsigned i = 0; i < SML_MAX_STRIPES; i++)
 		free(control->stalls[i]);
 	free(control->last_words);
-	free(control->meeting);
 	free_event(control->tick);
 	free_event(control->wake);
 	free_event(control->pump_timer);

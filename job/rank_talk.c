@@ -1,0 +1,556 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the switch says, and what it means when it says nothing more: see rank_talk.h. */
+#include "job/rank_talk.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/envelope.h"
+#include "control/text.h"
+
+#define MS 1000000ull
+/*
+ * Results are a sign of life of the switch's machine, but its control plane is needed, too: for the
+ * death of a rank, and to leave. So many heartbeats of its silence are enough.
+ */
+#define SILENT_HEARTBEATS 8
+
+void sml_talk_init(struct sml_talk *talk, const struct sml_talk_config *config)
+{
+	*talk = (struct sml_talk){.config = *config};
+}
+
+void sml_talk_fini(struct sml_talk *talk)
+{
+	for (unsigned stream = 0; stream < SML_STREAMS; stream++)
+		free(talk->tables[stream]);
+	free(talk->fellows);
+}
+
+/* ---- out ---- */
+
+void sml_talk_fail(struct sml_talk *talk, int error, const char *format, ...)
+{
+	va_list arguments;
+
+	if (talk->phase >= SML_TALK_LEFT)
+		return;
+	talk->error = error;
+	va_start(arguments, format);
+	vsnprintf(talk->text, sizeof(talk->text), format, arguments);
+	va_end(arguments);
+	talk->phase = SML_TALK_FAILED;
+}
+
+void sml_talk_send(struct sml_talk *talk, const SmlControl__Envelope *message)
+{
+	if (talk->phase < SML_TALK_LEFT &&
+	    talk->config.output->send(talk->config.self, message) < 0)
+		sml_talk_fail(talk, SML_ERROR_CLOSED, "no memory for a control message");
+}
+
+/* What a report says, in the message's structures; it must outlive their sending. */
+static void describe_resumption(const struct sml_resumption *resumption,
+				SmlControl__StreamReport *reports, SmlControl__StreamReport **list,
+				SmlControl__Resume *resume)
+{
+	for (unsigned stream = 0; stream < SML_STREAMS; stream++) {
+		const struct sml_resume_report *report = &resumption->reports[stream];
+
+		sml_control__stream_report__init(&reports[stream]);
+		reports[stream].beyond = report->beyond;
+		reports[stream].lacking = (uint32_t *)(uintptr_t)report->lacking;
+		reports[stream].n_lacking = report->n_lacking;
+		reports[stream].kept = (uint32_t *)(uintptr_t)report->kept;
+		reports[stream].n_kept = report->n_kept;
+		list[stream] = &reports[stream];
+	}
+	sml_control__resume__init(resume);
+	resume->epoch = resumption->epoch;
+	resume->tag = resumption->tag;
+	resume->membership = resumption->membership;
+	resume->streams = list;
+	resume->n_streams = SML_STREAMS;
+}
+
+void sml_talk_join(struct sml_talk *talk, SmlControl__Join *join,
+		   const struct sml_resumption *resumption)
+{
+	SmlControl__StreamReport reports[SML_STREAMS], *list[SML_STREAMS];
+	SmlControl__Resume resume;
+
+	join->protocol = SML_CONTROL_PROTOCOL;
+	join->rank = talk->config.rank;
+	join->world_size = talk->config.world_size;
+	join->heartbeat_ms = talk->config.heartbeat_ms;
+	talk->has_slots = join->n_stripe_ports > 0;
+	talk->n_shards = join->shards <= SML_MAX_SHARDS ? join->shards : SML_MAX_SHARDS;
+	talk->n_ports = (uint32_t)join->n_stripe_ports;
+	talk->resumption = resumption;
+	if (resumption) {
+		describe_resumption(resumption, reports, list, &resume);
+		join->resume = &resume;
+	}
+	talk->phase = SML_TALK_JOINING;
+	sml_talk_send(talk, sml_envelope(JOIN, join, join));
+	join->resume = NULL;
+}
+
+void sml_talk_ready(struct sml_talk *talk, uint16_t lanes, bool by_group)
+{
+	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
+
+	if (talk->phase != SML_TALK_ADMITTED)
+		return;
+	ready.lanes = lanes;
+	ready.group = by_group;
+	talk->phase = SML_TALK_READY;
+	sml_talk_send(talk, sml_envelope(READY, ready, &ready));
+}
+
+void sml_talk_leave(struct sml_talk *talk)
+{
+	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
+
+	if (talk->phase != SML_TALK_RUNNING)
+		return;
+	talk->phase = SML_TALK_LEAVING;
+	sml_talk_send(talk, sml_envelope(LEAVE, leave, &leave));
+}
+
+void sml_talk_abort(struct sml_talk *talk, int error, const char *text)
+{
+	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
+
+	message.error = error;
+	message.text = (char *)(uintptr_t)text;
+	sml_talk_send(talk, sml_envelope(ABORT, abort, &message));
+	/* Whoever asked for it knows that the job has failed. */
+	sml_talk_fail(talk, error, "%s", text);
+}
+
+void sml_talk_ask_stalls(struct sml_talk *talk)
+{
+	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
+
+	sml_talk_send(talk, sml_envelope(STALL_REQUEST, stall_request, &request));
+}
+
+void sml_talk_mismatch(struct sml_talk *talk, const struct sml_disagreement *found)
+{
+	SmlControl__Mismatch mismatch = SML_CONTROL__MISMATCH__INIT;
+	uint32_t ranks[2] = {found->ranks[0], found->ranks[1]};
+
+	mismatch.slot = found->slot;
+	mismatch.use = found->use;
+	mismatch.chunk = found->chunk;
+	mismatch.ranks = ranks;
+	mismatch.n_ranks = 2;
+	sml_talk_send(talk, sml_envelope(MISMATCH, mismatch, &mismatch));
+}
+
+/* ---- what comes ---- */
+
+static void on_waiting(struct sml_talk *talk, const SmlControl__Envelope *message)
+{
+	const SmlControl__Waiting *waiting = message->waiting;
+
+	talk->missing = 0;
+	for (size_t i = 0; i < waiting->n_missing; i++)
+		talk->missing |= (uint64_t)1 << (waiting->missing[i] & 63);
+	sml_text_copy(talk->refused, sizeof(talk->refused), waiting->refused);
+}
+
+static bool copy_maps(struct sml_talk *talk, const SmlControl__Admitted *in)
+{
+	if (talk->resumption == NULL)
+		return true;
+	if (in->n_maps != SML_STREAMS)
+		return false;
+	for (unsigned stream = 0; stream < SML_STREAMS; stream++) {
+		const SmlControl__TicketMap *map = in->maps[stream];
+		uint32_t *table = malloc(map->n_table * sizeof(*table) + 1);
+
+		if (table == NULL)
+			return false;
+		for (size_t i = 0; i < map->n_table; i++)
+			table[i] = map->table[i];
+		talk->tables[stream] = table;
+		talk->admission.maps[stream] = (struct sml_ticket_map){
+			.table = table, .n = (uint32_t)map->n_table, .after = map->after};
+	}
+	return true;
+}
+
+static bool copy_fellow(struct sml_fellow *fellow, const SmlControl__Peer *in, unsigned n_shards)
+{
+	if ((in->host.len != 0 && in->host.len != 4 && in->host.len != 16) ||
+	    in->n_ports != n_shards)
+		return false;
+	*fellow = (struct sml_fellow){
+		.host_bytes = (uint8_t)in->host.len, .cookie = in->cookie, .tag = in->tag};
+	/* Without an address there may be no bytes to point at. */
+	if (in->host.len)
+		memcpy(fellow->host, in->host.data, in->host.len);
+	for (unsigned i = 0; i < n_shards; i++) {
+		if (in->ports[i] == 0 || in->ports[i] > 65535)
+			return false;
+		fellow->ports[i] = (uint16_t)in->ports[i];
+	}
+	return true;
+}
+
+/* Where the ranks have the slots: who and where they are. */
+static bool copy_fellows(struct sml_talk *talk, const SmlControl__Admitted *in)
+{
+	unsigned n_ranks = talk->config.world_size;
+	bool has_stripe = talk->config.rank < in->stripes;
+
+	if (!talk->has_slots)
+		return true;
+	/* A shard is served by a socket, and this rank has said how many it has. */
+	if (in->shards > talk->n_ports || in->n_peers != n_ranks || in->stripes == 0 ||
+	    in->stripes > n_ranks || in->n_cookies != (has_stripe ? n_ranks : 0))
+		return false;
+	talk->fellows = calloc(1, sizeof(*talk->fellows));
+	if (talk->fellows == NULL)
+		return false;
+	for (unsigned i = 0; i < n_ranks; i++) {
+		if (!copy_fellow(&talk->fellows->ranks[i], in->peers[i], in->shards))
+			return false;
+		if (has_stripe)
+			talk->fellows->cookies[i] = in->cookies[i];
+	}
+	talk->admission.stripes = (uint8_t)in->stripes;
+	talk->admission.fellows = talk->fellows;
+	return true;
+}
+
+/* False: it is none. */
+static bool copy_group(struct sml_talk *talk, const SmlControl__Group *in)
+{
+	struct sml_result_group *group = &talk->admission.group;
+
+	if (in == NULL)
+		return true;
+	if ((in->address.len != 4 && in->address.len != 16) || in->port == 0 ||
+	    in->port > 65536 - SML_MAX_SHARDS)
+		return false;
+	group->address_bytes = (uint8_t)in->address.len;
+	memcpy(group->address, in->address.data, in->address.len);
+	group->port = (uint16_t)in->port;
+	/* A switch must not make us listen to anybody else. */
+	return in->address.len == 4 ? group->address[0] >= 224 && group->address[0] < 240
+				    : group->address[0] == 0xff;
+}
+
+static void on_admitted(struct sml_talk *talk, const SmlControl__Envelope *message)
+{
+	const SmlControl__Admitted *in = message->admitted;
+
+	if (in->lanes == 0 || in->lanes > SML_MAX_LANES || in->shards == 0 ||
+	    in->shards > talk->n_shards || in->data_port == 0 || in->data_port > 65535 ||
+	    in->head_slots < in->shards || in->data_slots < in->shards ||
+	    in->head_slots > SML_MAX_SLOTS || in->data_slots > SML_MAX_SLOTS) {
+		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
+			      "the switch at %s admits the job with impossible numbers: %" PRIu32
+			      " lanes, %" PRIu32 " shards, port %" PRIu32 ", %" PRIu32 " + %" PRIu32
+			      " slots",
+			      talk->config.where, in->lanes, in->shards, in->data_port,
+			      in->head_slots, in->data_slots);
+		return;
+	}
+	talk->admission = (struct sml_admission){
+		.cookie = in->cookie,
+		.tag = in->tag,
+		.membership = in->membership,
+		.job_number = in->job_number,
+		.epoch = in->epoch,
+		.window_packets = in->window_packets,
+		.lanes = (uint16_t)in->lanes,
+		.head_slots = (uint16_t)in->head_slots,
+		.data_slots = (uint16_t)in->data_slots,
+		.data_port = (uint16_t)in->data_port,
+		.shards = (uint8_t)in->shards,
+		.stall_reports = in->stall_reports,
+		.single_packets = in->single_packets,
+	};
+	snprintf(talk->admission.dataplane, sizeof(talk->admission.dataplane), "%s", in->dataplane);
+	if (!copy_maps(talk, in)) {
+		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
+			      "the switch at %s does not say where to go on", talk->config.where);
+		return;
+	}
+	if (!copy_group(talk, in->group)) {
+		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
+			      "the switch at %s names a multicast group that is none",
+			      talk->config.where);
+		return;
+	}
+	if (!copy_fellows(talk, in)) {
+		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
+			      "rank 0 at %s does not say where the other ranks are",
+			      talk->config.where);
+		return;
+	}
+	talk->phase = SML_TALK_ADMITTED;
+}
+
+/* ---- going on after a switch has died ---- */
+
+static void on_fetch(struct sml_talk *talk, const SmlControl__Envelope *message)
+{
+	const SmlControl__Fetch *fetch = message->fetch;
+	const struct sml_resumption *resumption = talk->resumption;
+	SmlControl__Result result = SML_CONTROL__RESULT__INIT;
+	const void *lanes = NULL;
+	uint16_t n_lanes = 0;
+
+	if (resumption && fetch->stream < SML_STREAMS)
+		lanes = resumption->kept(resumption->self, (enum sml_stream_id)fetch->stream,
+					 fetch->chunk, &n_lanes);
+	if (lanes == NULL) {
+		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
+			      "the switch at %s wants a result that this rank does not keep",
+			      talk->config.where);
+		return;
+	}
+	result.stream = fetch->stream;
+	result.chunk = fetch->chunk;
+	result.lanes.data = (uint8_t *)(uintptr_t)lanes;
+	result.lanes.len = 4u * n_lanes;
+	sml_talk_send(talk, sml_envelope(RESULT, result, &result));
+}
+
+static void on_result(struct sml_talk *talk, const SmlControl__Envelope *message)
+{
+	const SmlControl__Result *result = message->result;
+	const struct sml_resumption *resumption = talk->resumption;
+	uint32_t lanes[SML_MAX_LANES];
+	int rc = -1;
+
+	if (resumption && result->stream < SML_STREAMS && result->lanes.len <= sizeof(lanes) &&
+	    result->lanes.len % 4 == 0) {
+		/* Where they came they need not be aligned. */
+		if (result->lanes.len > 0)
+			memcpy(lanes, result->lanes.data, result->lanes.len);
+		rc = resumption->adopt(resumption->self, (enum sml_stream_id)result->stream,
+				       result->chunk, lanes, (uint16_t)(result->lanes.len / 4));
+	}
+	if (rc < 0)
+		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
+			      "the switch at %s hands over a result that does not fit",
+			      talk->config.where);
+}
+
+static void on_start(struct sml_talk *talk, const SmlControl__Envelope *message)
+{
+	if (message->start->lanes == 0 || message->start->lanes > talk->admission.lanes) {
+		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
+			      "the switch at %s starts the job with %" PRIu32 " lanes, of %u",
+			      talk->config.where, message->start->lanes, talk->admission.lanes);
+		return;
+	}
+	talk->start_lanes = (uint16_t)message->start->lanes;
+	talk->phase = SML_TALK_RUNNING;
+}
+
+/* ---- while the job runs ---- */
+
+static void answer(struct sml_talk *talk, const SmlControl__Describe *question)
+{
+	char text[SML_TALK_TEXT_BYTES / 2];
+	SmlControl__Description answer = SML_CONTROL__DESCRIPTION__INIT;
+
+	talk->config.output->describe(talk->config.self,
+				      question->slot < talk->admission.head_slots ? SML_HEAD
+										  : SML_DATA,
+				      question->chunk, text, sizeof(text));
+	answer.slot = question->slot;
+	answer.use = question->use;
+	answer.text = text;
+	sml_talk_send(talk, sml_envelope(DESCRIPTION, description, &answer));
+}
+
+/*
+ * Another rank may have begun, and disagree, before this one has: then it cannot answer yet. One
+ * question is all that a switch asks of a job.
+ */
+static void on_describe(struct sml_talk *talk, const SmlControl__Envelope *message)
+{
+	if (talk->serves) {
+		answer(talk, message->describe);
+		return;
+	}
+	sml_control__describe__init(&talk->question);
+	talk->question.slot = message->describe->slot;
+	talk->question.use = message->describe->use;
+	talk->question.chunk = message->describe->chunk;
+	talk->asked = true;
+}
+
+static void on_stall_request(struct sml_talk *talk, const SmlControl__Envelope *message)
+{
+	(void)message;
+	if (talk->serves)
+		talk->config.output->tell_stalls(talk->config.self);
+	else
+		talk->stalls_asked = true;
+}
+
+void sml_talk_serve(struct sml_talk *talk, bool may_be_lost)
+{
+	talk->serves = true;
+	talk->may_be_lost = may_be_lost;
+	if (talk->asked)
+		answer(talk, &talk->question);
+	if (talk->stalls_asked)
+		talk->config.output->tell_stalls(talk->config.self);
+	talk->asked = talk->stalls_asked = false;
+}
+
+static void on_stall_report(struct sml_talk *talk, const SmlControl__Envelope *message)
+{
+	talk->config.output->told(talk->config.self, message->stall_report, false);
+}
+
+static void on_abort(struct sml_talk *talk, const SmlControl__Envelope *message)
+{
+	int error = message->abort->error < 0 ? message->abort->error : SML_ERROR_PROTOCOL;
+	const char *text = message->abort->text;
+
+	if (message->abort->stalls)
+		talk->config.output->told(talk->config.self, message->abort->stalls, true);
+	sml_talk_fail(talk, error, "%s", *text ? text : "the switch has ended the job");
+}
+
+static void on_left(struct sml_talk *talk, const SmlControl__Envelope *message)
+{
+	(void)message;
+	talk->phase = SML_TALK_LEFT;
+}
+
+static void on_nothing(struct sml_talk *talk, const SmlControl__Envelope *message)
+{
+	(void)talk;
+	(void)message;
+}
+
+typedef void (*reaction)(struct sml_talk *talk, const SmlControl__Envelope *message);
+
+static const reaction reactions[] = {
+	[SML_CONTROL__ENVELOPE__BODY_WAITING] = on_waiting,
+	[SML_CONTROL__ENVELOPE__BODY_ADMITTED] = on_admitted,
+	[SML_CONTROL__ENVELOPE__BODY_FETCH] = on_fetch,
+	[SML_CONTROL__ENVELOPE__BODY_RESULT] = on_result,
+	[SML_CONTROL__ENVELOPE__BODY_START] = on_start,
+	[SML_CONTROL__ENVELOPE__BODY_DESCRIBE] = on_describe,
+	[SML_CONTROL__ENVELOPE__BODY_STALL_REPORT] = on_stall_report,
+	[SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST] = on_stall_request,
+	[SML_CONTROL__ENVELOPE__BODY_ABORT] = on_abort,
+	[SML_CONTROL__ENVELOPE__BODY_LEFT] = on_left,
+	[SML_CONTROL__ENVELOPE__BODY_PONG] = on_nothing,
+};
+
+void sml_talk_message(struct sml_talk *talk, const SmlControl__Envelope *message)
+{
+	size_t body = message->body_case;
+
+	talk->silent = false;
+	if (talk->phase >= SML_TALK_LEFT || body >= sizeof(reactions) / sizeof(reactions[0]) ||
+	    reactions[body] == NULL)
+		return;
+	talk->begun |= body == SML_CONTROL__ENVELOPE__BODY_ADMITTED ||
+		       body == SML_CONTROL__ENVELOPE__BODY_FETCH ||
+		       body == SML_CONTROL__ENVELOPE__BODY_RESULT;
+	reactions[body](talk, message);
+}
+
+/* ---- the end, and silence ---- */
+
+void sml_talk_ended(struct sml_talk *talk, const char *how, bool known)
+{
+	const struct sml_talk_config *config = &talk->config;
+
+	if (talk->phase >= SML_TALK_LEFT)
+		return;
+	/* It has served the job: whoever owns us may find another. */
+	if (talk->may_be_lost && talk->phase >= SML_TALK_RUNNING) {
+		snprintf(talk->text, sizeof(talk->text), "the switch at %s %s", config->where, how);
+		talk->phase = SML_TALK_LOST;
+	} else if (!known) {
+		sml_talk_fail(talk, SML_ERROR_UNREACHABLE,
+			      "what listens at %s %s before it had said who it is: is it a "
+			      "SwitchML switch with %s? Otherwise unset %s",
+			      config->where, how, config->proof, config->unset);
+	} else if (talk->resumption) {
+		sml_talk_fail(talk, SML_ERROR_SWITCH_DIED,
+			      "the switch at %s %s before the job could go on there", config->where,
+			      how);
+	} else if (talk->phase < SML_TALK_ADMITTED) {
+		sml_talk_fail(talk, SML_ERROR_UNREACHABLE,
+			      "what listens at %s %s: is it a SwitchML switch? Check the address "
+			      "and the port",
+			      config->where, how);
+	} else if (config->rank_0_runs_it) {
+		sml_talk_fail(talk, SML_ERROR_RANK_DIED,
+			      "rank 0, which runs the switch at %s, %s: that process has ended or "
+			      "hangs",
+			      config->where, how);
+	} else {
+		sml_talk_fail(talk, SML_ERROR_SWITCH_DIED,
+			      "the switch at %s %s: it was stopped, has crashed, or the network is "
+			      "down",
+			      config->where, how);
+	}
+}
+
+static void ping(struct sml_talk *talk, uint64_t now_ns)
+{
+	SmlControl__StripeStatus served = SML_CONTROL__STRIPE_STATUS__INIT;
+	SmlControl__Ping message = SML_CONTROL__PING__INIT;
+
+	if (talk->serves && talk->has_slots && talk->config.rank < talk->admission.stripes) {
+		talk->config.output->served(talk->config.self, &served);
+		message.stripe = &served;
+	}
+	message.time_ns = now_ns;
+	sml_talk_send(talk, sml_envelope(PING, ping, &message));
+}
+
+/* Is there a sign of life within the bound, on either path? */
+static bool is_alive(const struct sml_talk *talk, uint64_t heard_ns, uint64_t now_ns)
+{
+	uint64_t bound_ns = talk->config.heartbeat_ms * MS;
+
+	if (now_ns - heard_ns <= bound_ns)
+		return true;
+	return talk->alive_ns && now_ns - talk->alive_ns <= bound_ns &&
+	       now_ns - heard_ns <= SILENT_HEARTBEATS * bound_ns;
+}
+
+void sml_talk_tick(struct sml_talk *talk, uint64_t heard_ns, uint64_t n_results, uint64_t now_ns)
+{
+	char how[64];
+
+	if (talk->phase >= SML_TALK_LEFT)
+		return;
+	if (n_results != talk->n_results)
+		talk->alive_ns = now_ns;
+	talk->n_results = n_results;
+	if (is_alive(talk, heard_ns, now_ns)) {
+		talk->silent = false;
+	} else if (!talk->silent) {
+		/* It may be us who slept: what came meanwhile is read before the next tick. */
+		talk->silent = true;
+	} else {
+		snprintf(how, sizeof(how), "has been silent for %" PRIu32 " ms",
+			 talk->config.heartbeat_ms);
+		sml_talk_ended(talk, how, true);
+		return;
+	}
+	ping(talk, now_ns);
+}

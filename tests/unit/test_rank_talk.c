@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A rank's talk with its switch: what it takes when, whom it answers, and whom it holds for dead.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "control/envelope.h"
+#include "job/rank_talk.h"
+#include "switchml.h"
+
+#define MS	     1000000ull
+#define HEARTBEAT_MS 1000u
+
+static struct sml_talk talk;
+static unsigned n_sent[SML_RULES_MESSAGES];
+static unsigned n_described, n_stalls_told;
+
+static int send_out(void *self, const SmlControl__Envelope *message)
+{
+	(void)self;
+	n_sent[message->body_case]++;
+	return 0;
+}
+
+static void told(void *self, const SmlControl__StallReport *report, bool last_words)
+{
+	(void)self;
+	(void)report;
+	(void)last_words;
+}
+
+static void describe(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
+		     size_t text_bytes)
+{
+	(void)self;
+	n_described++;
+	snprintf(text, text_bytes, "stream %d, chunk %u", stream, chunk);
+}
+
+static void tell_stalls(void *self)
+{
+	(void)self;
+	n_stalls_told++;
+}
+
+/* What an owner would do is not there before sml_talk_serve(), as in the library. */
+static struct sml_talk_output output = {.send = send_out, .told = told};
+
+static int run_until_started(void **state)
+{
+	const struct sml_talk_config config = {.where = "here",
+					       .rank = 1,
+					       .world_size = 2,
+					       .heartbeat_ms = HEARTBEAT_MS,
+					       .output = &output};
+	SmlControl__Join join = SML_CONTROL__JOIN__INIT;
+	SmlControl__Admitted admitted = SML_CONTROL__ADMITTED__INIT;
+	SmlControl__Start start = SML_CONTROL__START__INIT;
+
+	(void)state;
+	memset(n_sent, 0, sizeof(n_sent));
+	n_described = n_stalls_told = 0;
+	output.describe = NULL;
+	output.tell_stalls = NULL;
+	sml_talk_init(&talk, &config);
+	join.shards = 1;
+	sml_talk_join(&talk, &join, NULL);
+	admitted.lanes = start.lanes = 352;
+	admitted.shards = 1;
+	admitted.head_slots = admitted.data_slots = 4;
+	admitted.data_port = 1;
+	sml_talk_message(&talk, sml_envelope(ADMITTED, admitted, &admitted));
+	sml_talk_ready(&talk, 352, false);
+	sml_talk_message(&talk, sml_envelope(START, start, &start));
+	assert_int_equal(talk.phase, SML_TALK_RUNNING);
+	return 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	sml_talk_fini(&talk);
+	return 0;
+}
+
+static void serve(void)
+{
+	output.describe = describe;
+	output.tell_stalls = tell_stalls;
+	sml_talk_serve(&talk, true);
+}
+
+static void questions_that_come_before_the_owner_are_answered_after_it(void **state)
+{
+	SmlControl__Describe question = SML_CONTROL__DESCRIBE__INIT;
+	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
+
+	(void)state;
+	sml_talk_message(&talk, sml_envelope(DESCRIBE, describe, &question));
+	sml_talk_message(&talk, sml_envelope(STALL_REQUEST, stall_request, &request));
+	assert_int_equal(talk.phase, SML_TALK_RUNNING);
+	serve();
+	assert_int_equal(n_described, 1);
+	assert_int_equal(n_stalls_told, 1);
+	assert_int_equal(n_sent[SML_CONTROL__ENVELOPE__BODY_DESCRIPTION], 1);
+}
+
+static void tick_until(uint64_t from_ms, uint64_t until_ms, uint64_t results_a_tick)
+{
+	static uint64_t n_results;
+
+	for (uint64_t ms = from_ms; ms <= until_ms && talk.phase == SML_TALK_RUNNING; ms += 250) {
+		n_results += results_a_tick;
+		sml_talk_tick(&talk, 0, n_results, ms * MS);
+	}
+}
+
+static void a_switch_that_serves_is_not_dead_for_a_while(void **state)
+{
+	(void)state;
+	serve();
+	tick_until(250, 6 * HEARTBEAT_MS, 3);
+	assert_int_equal(talk.phase, SML_TALK_RUNNING);
+	tick_until(6 * HEARTBEAT_MS, 12 * HEARTBEAT_MS, 3);
+	assert_int_equal(talk.phase, SML_TALK_LOST);
+}
+
+static void a_switch_that_is_silent_on_both_paths_is_dead(void **state)
+{
+	(void)state;
+	serve();
+	tick_until(250, 2 * HEARTBEAT_MS, 0);
+	assert_int_equal(talk.phase, SML_TALK_LOST);
+}
+
+static bool objects_to(SmlControl__Envelope__BodyCase body, size_t whole)
+{
+	/* A field of the envelope: its number and its kind, and a length. */
+	const uint8_t bytes[] = {(uint8_t)(body << 3 | 2), 0};
+	const struct sml_head head = {bytes, sizeof(bytes), whole};
+
+	return sml_talk_object(&talk, &head);
+}
+
+static void a_message_out_of_turn_or_too_long_is_not_waited_for(void **state)
+{
+	(void)state;
+	assert_false(objects_to(SML_CONTROL__ENVELOPE__BODY_PONG, 20));
+	assert_false(objects_to(SML_CONTROL__ENVELOPE__BODY_ABORT, 100000));
+	assert_true(objects_to(SML_CONTROL__ENVELOPE__BODY_START, 20));
+	assert_int_equal(talk.phase, SML_TALK_FAILED);
+	assert_int_equal(talk.error, SML_ERROR_PROTOCOL);
+	/* What comes after the end is no matter. */
+	assert_false(objects_to(SML_CONTROL__ENVELOPE__BODY_START, 20));
+	run_until_started(NULL);
+	assert_true(objects_to(SML_CONTROL__ENVELOPE__BODY_DESCRIBE, 100000));
+	assert_int_equal(talk.phase, SML_TALK_FAILED);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(
+			questions_that_come_before_the_owner_are_answered_after_it,
+			run_until_started, end),
+		cmocka_unit_test_setup_teardown(a_switch_that_serves_is_not_dead_for_a_while,
+						run_until_started, end),
+		cmocka_unit_test_setup_teardown(a_switch_that_is_silent_on_both_paths_is_dead,
+						run_until_started, end),
+		cmocka_unit_test_setup_teardown(a_message_out_of_turn_or_too_long_is_not_waited_for,
+						run_until_started, end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
