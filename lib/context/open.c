@@ -18,6 +18,9 @@
 #include "lib/progress/own_stripe.h"
 #include "lib/progress/progress.h"
 
+/* A switch that dies between its last messages: so long, whoever leaves waits for the others. */
+#define LEAVE_WAIT_NS (30 * SML_NS_PER_SEC)
+
 static bool is_embedded(const struct sml_context *context)
 {
 	return context->settings.switch_address == NULL;
@@ -263,9 +266,24 @@ int sml_open(struct sml_context **opened, const struct sml_config *config)
 	return 0;
 }
 
+static int tell_lost_barrier(struct sml_stripe *stripe)
+{
+	struct sml_context *context = stripe->context;
+	char text[SML_TEXT_BYTES];
+
+	pthread_mutex_lock(&context->lock);
+	snprintf(text, sizeof(text),
+		 "%.300s while this rank was leaving, with all its calls done. The others may have "
+		 "left: they have not all come to another switch (%.500s)",
+		 stripe->failover.lost, stripe->failover.tried);
+	pthread_mutex_unlock(&context->lock);
+	return sml_error_set(SML_ERROR_SWITCH_DIED, "%s", text);
+}
+
 /* A leaver takes part in resumes until all have asked to leave. */
 static int leave_stripe(struct sml_stripe *stripe, uint64_t deadline_ns)
 {
+	uint64_t until_ns;
 	int error;
 
 	for (;;) {
@@ -273,13 +291,14 @@ static int leave_stripe(struct sml_stripe *stripe, uint64_t deadline_ns)
 					  deadline_ns);
 		if (error <= 0)
 			return error;
-		if (sml_failover_wait(stripe, deadline_ns))
+		until_ns = sml_now_ns() + LEAVE_WAIT_NS;
+		if (sml_failover_wait(stripe, until_ns < deadline_ns ? until_ns : deadline_ns))
 			continue;
 		/* The context has failed, and its text says why; or the time is up. */
 		error = sml_context_check(stripe->context);
 		if (error)
 			return sml_error_set(error, "%s", sml_error_text(stripe->context));
-		return sml_error_set(SML_ERROR_SWITCH_DIED, "%s", stripe->failover.lost);
+		return tell_lost_barrier(stripe);
 	}
 }
 
