@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "cmd/commands.h"
+#include "sim/control/control.h"
 #include "sim/run.h"
 
 #define MAX_SETTINGS 64
@@ -29,7 +30,7 @@ struct setting {
 
 struct options {
 	uint64_t seed, n_seeds;
-	bool one, large, minimize, quiet;
+	bool one, large, minimize, quiet, control;
 	unsigned jobs;
 	struct setting settings[MAX_SETTINGS];
 	unsigned n_settings;
@@ -52,7 +53,8 @@ static void make_world(const struct options *options, uint64_t seed, struct sim_
 
 static void print_command(const struct options *options, uint64_t seed)
 {
-	printf("switchml sim --seed %" PRIu64 "%s", seed, options->large ? " --large" : "");
+	printf("switchml sim%s --seed %" PRIu64 "%s", options->control ? " --control" : "", seed,
+	       options->large ? " --large" : "");
 	for (unsigned i = 0; i < options->n_settings; i++)
 		printf(" --set %s=%u", options->settings[i].name, options->settings[i].value);
 	putchar('\n');
@@ -139,6 +141,21 @@ static void minimize(struct options *options)
 	print_command(options, options->seed);
 }
 
+/* Every event, and how it ended. */
+static int run_one_control(const struct options *options)
+{
+	struct sim_control_result result;
+
+	sim_control_run(options->seed, !options->quiet, &result);
+	printf("seed %" PRIu64 ": %s\n  %" PRIu64 " events, %.3f s of virtual time, %" PRIu64
+	       " ranks went on elsewhere; %" PRIu32 " ended well, %" PRIu32
+	       " with an error, %" PRIu32 " died; trace %016" PRIx64 "\n",
+	       options->seed, result.passed ? "passed" : result.failure, result.events,
+	       (double)result.virtual_ns / 1e9, result.failovers, result.n_well, result.n_errors,
+	       result.n_dead, result.hash);
+	return result.passed ? 0 : 1;
+}
+
 static int run_one(struct options *options)
 {
 	static struct sim_world world;
@@ -163,17 +180,33 @@ static int run_one(struct options *options)
 
 /* ---- many seeds ---- */
 
-static void run_job(const struct options *options, unsigned job, int fd)
+static void run_seed(const struct options *options, uint64_t seed, struct sim_result *result)
 {
 	static struct sim_world world;
+	struct sim_control_result control;
+
+	if (!options->control) {
+		make_world(options, seed, &world);
+		sim_run(&world, result);
+		return;
+	}
+	sim_control_run(seed, false, &control);
+	*result = (struct sim_result){.passed = control.passed,
+				      .events = control.events,
+				      .resumes = control.failovers,
+				      .hash = control.hash};
+	snprintf(result->failure, sizeof(result->failure), "%.239s", control.failure);
+}
+
+static void run_job(const struct options *options, unsigned job, int fd)
+{
 	struct sim_result result;
 	struct tally tally = {0};
 
 	for (uint64_t i = job; i < options->n_seeds; i += options->jobs) {
 		uint64_t seed = options->seed + i;
 
-		make_world(options, seed, &world);
-		sim_run(&world, &result);
+		run_seed(options, seed, &result);
 		tally.seeds++;
 		tally.events += result.events;
 		tally.resumes += result.resumes;
@@ -278,13 +311,17 @@ static int run_many(const struct options *options)
 
 /* ---- the command line ---- */
 
-enum { OPTION_LARGE = 256, OPTION_MINIMIZE, OPTION_SET, OPTION_SEEDS, OPTION_FROM };
+enum { OPTION_LARGE = 256, OPTION_CONTROL, OPTION_MINIMIZE, OPTION_SET, OPTION_SEEDS, OPTION_FROM };
 
 static const struct argp_option option_list[] = {
 	{"seed", 's', "S", 0, "Run this seed alone and show its world", 0},
 	{"seeds", OPTION_SEEDS, "N", 0, "Run N seeds (1000)", 0},
 	{"from", OPTION_FROM, "S", 0, "The first of them (1)", 0},
 	{"jobs", 'j', "N", 0, "Processes (the number of cores)", 0},
+	{"control", OPTION_CONTROL, NULL, 0,
+	 "Worlds of the control plane: joins, failovers, deaths and leaves; with --seed, every "
+	 "event",
+	 0},
 	{"large", OPTION_LARGE, NULL, 0, "Worlds of up to 64 ranks and 256 slots", 0},
 	{"minimize", OPTION_MINIMIZE, NULL, 0, "With --seed: shrink a world that fails", 0},
 	{"set", OPTION_SET, "NAME=N", 0, "Change one number of the drawn world", 0},
@@ -345,6 +382,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case 'q':
 		options->quiet = true;
 		break;
+	case OPTION_CONTROL:
+		options->control = true;
+		break;
 	case OPTION_LARGE:
 		options->large = true;
 		break;
@@ -380,5 +420,7 @@ int sml_command_sim(int argc, char **argv)
 	options = (struct options){.seed = 1, .n_seeds = 1000};
 	options.jobs = cores < 1 ? 1 : cores > MAX_JOBS ? MAX_JOBS : (unsigned)cores;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
+	if (options.one && options.control)
+		return run_one_control(&options);
 	return options.one ? run_one(&options) : run_many(&options);
 }

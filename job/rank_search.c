@@ -105,6 +105,12 @@ static unsigned in_order(const struct sml_search *search, unsigned i)
 	return (search->config.first + i) % search->config.n_addresses;
 }
 
+/* Whoever was tried longest ago is next: one that fails soon must not keep the others waiting. */
+static bool is_better(const struct sml_search_try *a, const struct sml_search_try *b)
+{
+	return a->n_bad != b->n_bad ? a->n_bad < b->n_bad : a->started_ns < b->started_ns;
+}
+
 /* Of those that may start by then, the one that has failed its ranks least; -1: none. */
 static int choose(const struct sml_search *search, uint64_t now_ns)
 {
@@ -115,7 +121,7 @@ static int choose(const struct sml_search *search, uint64_t now_ns)
 
 		if (may_start(search, address) > now_ns)
 			continue;
-		if (best < 0 || search->tries[address].n_bad < search->tries[best].n_bad)
+		if (best < 0 || is_better(&search->tries[address], &search->tries[best]))
 			best = (int)address;
 	}
 	return best;
@@ -259,6 +265,7 @@ bool sml_search_next(struct sml_search *search, uint64_t now_ns, struct sml_sear
 		return false;
 	set_state(&search->tries[address], SML_SEARCH_CONNECTING, now_ns);
 	search->tries[address].missing = 0;
+	search->tries[address].started_ns = now_ns;
 	*action = (struct sml_search_action){SML_SEARCH_CONNECT, (unsigned)address};
 	return true;
 }

@@ -67,10 +67,11 @@ struct sml_search_config {
 struct sml_search_try {
 	enum sml_search_state state;
 	bool to_join, to_close;
-	uint64_t since_ns; /* it is in this state */
-	uint64_t again_ns; /* not before that, while another one is live */
-	uint64_t soon_ns;  /* not before that at all */
-	uint64_t missing;  /* ranks that were not there, bit by rank, when last heard */
+	uint64_t since_ns;   /* it is in this state */
+	uint64_t started_ns; /* it was tried last; 0: never */
+	uint64_t again_ns;   /* not before that, while another one is live */
+	uint64_t soon_ns;    /* not before that at all */
+	uint64_t missing;    /* ranks that were not there, bit by rank, when last heard */
 	unsigned n_failures, n_bad;
 	int error; /* the last; 0: not tried */
 	char reason[SML_REASON_LENGTH];

@@ -2,6 +2,7 @@
 /* What the switch says, and what it means when it says nothing more: see rank_talk.h. */
 #include "job/rank_talk.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -49,7 +50,7 @@ void sml_talk_send(struct sml_talk *talk, const SmlControl__Envelope *message)
 {
 	if (talk->phase < SML_TALK_LEFT &&
 	    talk->config.output->send(talk->config.self, message) < 0)
-		sml_talk_fail(talk, SML_ERROR_CLOSED, "no memory for a control message");
+		sml_talk_fail(talk, -ENOMEM, "no memory for a control message");
 }
 
 /* What a report says, in the message's structures; it must outlive their sending. */
@@ -532,7 +533,8 @@ static bool is_alive(const struct sml_talk *talk, uint64_t heard_ns, uint64_t no
 	       now_ns - heard_ns <= SILENT_HEARTBEATS * bound_ns;
 }
 
-void sml_talk_tick(struct sml_talk *talk, uint64_t heard_ns, uint64_t n_results, uint64_t now_ns)
+void sml_talk_tick(struct sml_talk *talk, uint64_t heard_ns, uint64_t n_results, bool known,
+		   uint64_t now_ns)
 {
 	char how[64];
 
@@ -549,7 +551,7 @@ void sml_talk_tick(struct sml_talk *talk, uint64_t heard_ns, uint64_t n_results,
 	} else {
 		snprintf(how, sizeof(how), "has been silent for %" PRIu32 " ms",
 			 talk->config.heartbeat_ms);
-		sml_talk_ended(talk, how, true);
+		sml_talk_ended(talk, how, known);
 		return;
 	}
 	ping(talk, now_ns);

@@ -197,6 +197,7 @@ void sml_talk_ended(struct sml_talk *talk, const char *how, bool known);
  * bytes last came, and by its results on the data path (so many in all): a switch that serves
  * is not dead, for a while.
  */
-void sml_talk_tick(struct sml_talk *talk, uint64_t heard_ns, uint64_t n_results, uint64_t now_ns);
+void sml_talk_tick(struct sml_talk *talk, uint64_t heard_ns, uint64_t n_results, bool known,
+		   uint64_t now_ns);
 
 #endif

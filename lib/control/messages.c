@@ -222,6 +222,6 @@ void sml_control_on_tick(evutil_socket_t fd, short what, void *self)
 	(void)fd;
 	(void)what;
 	sml_talk_tick(&control->talk, sml_channel_heard_ns(control->channel),
-		      count_results(control), sml_now_ns());
+		      count_results(control), sml_channel_is_known(control->channel), sml_now_ns());
 	sml_control_sync(control);
 }

@@ -117,7 +117,7 @@ static void tick_until(uint64_t from_ms, uint64_t until_ms, uint64_t results_a_t
 
 	for (uint64_t ms = from_ms; ms <= until_ms && talk.phase == SML_TALK_RUNNING; ms += 250) {
 		n_results += results_a_tick;
-		sml_talk_tick(&talk, 0, n_results, ms * MS);
+		sml_talk_tick(&talk, 0, n_results, true, ms * MS);
 	}
 }
 

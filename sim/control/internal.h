@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the simulated control plane's files share: see control.h. */
+#ifndef SML_SIM_CONTROL_INTERNAL_H
+#define SML_SIM_CONTROL_INTERNAL_H
+
+#include "job/rank_search.h"
+#include "job/rank_talk.h"
+#include "job/switch.h"
+#include "sim/control/control.h"
+#include "sim/gen.h"
+
+#define MS	      1000000ull
+#define SECOND	      (1000 * MS)
+#define MAX_RANKS     5
+#define MAX_SWITCHES  4
+#define MAX_ADDRESSES 8
+#define MAX_LINKS     4096
+#define TIMEOUT_NS    (120 * SECOND)
+#define HEARTBEAT_MS  3000u
+#define LEAVE_WAIT_NS (30 * SECOND) /* as in lib/context/open.c */
+#define LANES	      352u
+#define NEVER	      UINT64_MAX
+
+enum reach { ANSWERS, REFUSES, SILENT };
+
+struct control;
+
+/* One connection. Both ends know it for as long as the run lasts. */
+struct link {
+	struct sml_peer peer; /* the first member: the switch's end */
+	struct control *control;
+	uint8_t rank, sw, address;
+	uint32_t life;		      /* of the switch that it is of */
+	bool at_rank, at_switch;      /* each end is open */
+	uint64_t delay_ns, due_ns[2]; /* to the switch, to the rank: the last that is on its way */
+	uint64_t heard_ns;	      /* the rank's end */
+};
+
+struct server {
+	struct control *control;
+	struct sml_jobs jobs;
+	uint8_t index;
+	bool alive;
+	uint32_t life;
+	enum reach reach[MAX_ADDRESSES][MAX_RANKS];
+	bool udp[MAX_RANKS], full, narrow;
+	uint32_t delay_us;
+	uint64_t dies_ns, returns_ns;
+	bool freezes;
+	/* Its one job's data path. */
+	uint32_t job, chunk;
+	uint64_t contributed;
+	bool starts;
+};
+
+enum rank_state { COMING, BEGINNING, RUNNING, SEEKING, WELL, FAILED, DEAD };
+
+struct attempt {
+	struct link *link;
+	struct sml_talk talk;
+	bool talks;
+	uint64_t tick_ns, probed_ns;
+	struct sml_resumption resumption;
+};
+
+struct rank {
+	struct control *control;
+	uint8_t id;
+	enum rank_state state;
+	uint64_t comes_ns, dies_ns, ends_by_ns;
+	bool freezes, dies_leaving;
+	struct sml_search search;
+	struct attempt attempts[MAX_ADDRESSES];
+	int taken; /* the attempt that it is with; -1: none */
+	uint32_t epoch;
+	uint64_t tag, membership;
+	/* Calls. */
+	uint32_t done, wanted;
+	uint32_t lacking[1], kept[1];
+	bool has_kept, sent, leaves, leaving_lost, begun;
+	uint64_t next_ns, call_by_ns;
+	uint32_t sums[64]; /* what each call gave */
+	int error;
+	char text[1200];
+};
+
+enum event_kind {
+	EVENT_CONNECTED,
+	EVENT_REFUSED,
+	EVENT_TO_SWITCH,
+	EVENT_TO_RANK,
+	EVENT_END_AT_SWITCH,
+	EVENT_END_AT_RANK,
+	EVENT_CONTRIBUTION,
+	EVENT_RESULT
+};
+
+struct event {
+	uint64_t at_ns, order;
+	enum event_kind kind;
+	struct link *link;
+	uint8_t *bytes; /* a packed message */
+	uint32_t n, chunk, epoch;
+};
+
+struct control {
+	struct gen gen;
+	bool trace;
+	uint64_t now_ns, order;
+	struct sim_control_result *result;
+	struct server servers[MAX_SWITCHES];
+	uint8_t n_servers, n_addresses, n_ranks;
+	uint8_t switches[MAX_ADDRESSES];
+	char names[MAX_ADDRESSES][32];
+	const char *name_list[MAX_ADDRESSES];
+	struct rank ranks[MAX_RANKS];
+	bool rank_died, good_stays;
+	struct link links[MAX_LINKS];
+	uint32_t n_links;
+	struct event *events; /* a heap */
+	size_t n_events, capacity;
+};
+
+__attribute__((format(printf, 2, 3))) void sim_say(struct control *control, const char *format,
+						   ...);
+__attribute__((format(printf, 2, 3))) void sim_wrong(struct control *control, const char *format,
+						     ...);
+
+/* ---- the network (network.c) ---- */
+
+void sim_plan(struct control *control, uint64_t at_ns, enum event_kind kind, struct link *link);
+bool sim_next_event(struct control *control, struct event *event);
+uint64_t sim_next_event_ns(const struct control *control);
+/* A connection from a rank to an address; what comes of it is an event, or nothing ever. */
+struct link *sim_connect(struct control *control, struct rank *rank, unsigned address);
+/* One end says something, or ends it. */
+void sim_send(struct link *link, bool to_switch, const SmlControl__Envelope *message);
+void sim_end(struct link *link, bool at_switch);
+void sim_send_data(struct link *link, bool to_switch, uint32_t chunk, uint32_t epoch);
+/* Does what is sent between them arrive at all? */
+bool sim_link_works(const struct link *link);
+
+/* ---- switches (switches.c) ---- */
+
+void sim_server_begin(struct server *server);
+void sim_server_dies(struct server *server);
+void sim_server_event(struct server *server, const struct event *event,
+		      const SmlControl__Envelope *message);
+void sim_server_wake(struct server *server);
+uint64_t sim_server_deadline(const struct server *server);
+
+/* ---- ranks (ranks.c) ---- */
+
+void sim_crank_event(struct rank *rank, const struct event *event,
+		     const SmlControl__Envelope *message);
+void sim_crank_wake(struct rank *rank);
+uint64_t sim_crank_deadline(const struct rank *rank);
+void sim_crank_dies(struct rank *rank);
+bool sim_crank_is_over(const struct rank *rank);
+
+#endif

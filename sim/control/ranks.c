@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Ranks: job/rank_search.h and job/rank_talk.h as the library drives them, and abstract calls. */
+#include <stdio.h>
+#include <string.h>
+
+#include "sim/control/internal.h"
+#include "switchml.h"
+
+#define TICK_NS	    (HEARTBEAT_MS / 4 * MS)
+#define PATIENCE_NS (3 * SECOND) /* of probes */
+#define AGAIN_NS    (200 * MS)	 /* a contribution is sent again */
+#define CALL_NS	    TIMEOUT_NS
+
+/* ---- the end ---- */
+
+bool sim_crank_is_over(const struct rank *rank)
+{
+	return rank->state >= WELL;
+}
+
+static void drop(struct attempt *attempt)
+{
+	if (attempt->link)
+		sim_end(attempt->link, false);
+	if (attempt->talks)
+		sml_talk_fini(&attempt->talk);
+	*attempt = (struct attempt){.tick_ns = NEVER, .probed_ns = NEVER};
+}
+
+static void drop_all(struct rank *rank)
+{
+	for (unsigned i = 0; i < MAX_ADDRESSES; i++)
+		drop(&rank->attempts[i]);
+	rank->taken = -1;
+}
+
+static void fails(struct rank *rank, int error, const char *text)
+{
+	rank->error = error;
+	rank->state = FAILED;
+	snprintf(rank->text, sizeof(rank->text), "%s", text);
+	sim_say(rank->control, "rank %u fails (%d): %s", rank->id, error, text);
+	if (rank->taken >= 0 && rank->attempts[rank->taken].talks)
+		sml_talk_abort(&rank->attempts[rank->taken].talk, error, text);
+	drop_all(rank);
+}
+
+void sim_crank_dies(struct rank *rank)
+{
+	struct control *control = rank->control;
+
+	sim_say(control, "rank %u %s", rank->id, rank->freezes ? "freezes" : "dies");
+	for (unsigned i = 0; i < MAX_ADDRESSES; i++)
+		if (rank->attempts[i].link && rank->freezes)
+			rank->attempts[i].link->at_rank = false;
+	drop_all(rank);
+	rank->state = DEAD;
+	control->rank_died = true;
+}
+
+/* ---- what the talk says and asks ---- */
+
+static struct rank *rank_of(const struct attempt *attempt)
+{
+	return &attempt->link->control->ranks[attempt->link->rank];
+}
+
+static int send_out(void *self, const SmlControl__Envelope *message)
+{
+	sim_send(((struct attempt *)self)->link, true, message);
+	return 0;
+}
+
+static void told(void *self, const SmlControl__StallReport *report, bool last_words)
+{
+	(void)self;
+	(void)report;
+	(void)last_words;
+}
+
+static void describe(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
+		     size_t text_bytes)
+{
+	(void)self;
+	snprintf(text, text_bytes, "call %u of stream %d", chunk, stream);
+}
+
+static void tell_stalls(void *self)
+{
+	(void)self;
+}
+
+static void served(void *self, SmlControl__StripeStatus *status)
+{
+	(void)self;
+	(void)status;
+}
+
+static const struct sml_talk_output output = {send_out, told, describe, tell_stalls, served};
+
+static void begin_talk(struct rank *rank, unsigned address)
+{
+	struct attempt *attempt = &rank->attempts[address];
+	const struct sml_talk_config config = {
+		.where = rank->control->names[address],
+		.rank = rank->id,
+		.world_size = rank->control->n_ranks,
+		.heartbeat_ms = HEARTBEAT_MS,
+		.proof = "",
+		.unset = "",
+		.output = &output,
+		.self = attempt,
+	};
+
+	sml_talk_init(&attempt->talk, &config);
+	attempt->talks = true;
+	attempt->tick_ns = rank->control->now_ns + TICK_NS;
+}
+
+/* ---- the report ---- */
+
+/* The sum of a call, as everybody must have it. */
+static uint32_t sum_of(uint32_t chunk)
+{
+	return chunk * 2654435761u;
+}
+
+static const void *give_kept(void *self, enum sml_stream_id stream, uint32_t chunk,
+			     uint16_t *n_lanes)
+{
+	struct rank *rank = rank_of(self);
+
+	if (stream != SML_HEAD || !rank->has_kept || rank->kept[0] != chunk)
+		return NULL;
+	*n_lanes = 1;
+	return &rank->sums[chunk % 64];
+}
+
+static int adopt(void *self, enum sml_stream_id stream, uint32_t chunk, const void *lanes,
+		 uint16_t n_lanes)
+{
+	struct rank *rank = rank_of(self);
+
+	if (stream != SML_HEAD || n_lanes != 1 || chunk > rank->done)
+		return -1;
+	if (chunk < rank->done)
+		return 0; /* here already */
+	memcpy(&rank->sums[chunk % 64], lanes, 4);
+	if (rank->sums[chunk % 64] != sum_of(chunk))
+		sim_wrong(rank->control, "rank %u adopts a wrong sum of call %u", rank->id, chunk);
+	rank->done++;
+	rank->sent = false;
+	sim_say(rank->control, "rank %u adopts call %u", rank->id, chunk);
+	return 1;
+}
+
+static void report(struct rank *rank, struct sml_resumption *resumption, struct attempt *attempt)
+{
+	*resumption = (struct sml_resumption){
+		.epoch = rank->epoch,
+		.tag = rank->tag,
+		.membership = rank->membership,
+		.self = attempt,
+		.kept = give_kept,
+		.adopt = adopt,
+	};
+	rank->lacking[0] = rank->done;
+	resumption->reports[SML_HEAD] = (struct sml_resume_report){
+		.beyond = rank->done + 1,
+		.lacking = rank->lacking,
+		.n_lacking = 1,
+		.kept = rank->kept,
+		.n_kept = rank->has_kept,
+	};
+}
+
+static void join(struct rank *rank, unsigned address, bool resumes)
+{
+	struct attempt *attempt = &rank->attempts[address];
+	SmlControl__Join message = SML_CONTROL__JOIN__INIT;
+
+	begin_talk(rank, address);
+	message.library_version = (char *)(uintptr_t) "1";
+	message.job = (char *)(uintptr_t) "simulated";
+	message.host = (char *)(uintptr_t) "host";
+	message.pid = 100 + rank->id;
+	message.lanes = LANES;
+	message.shards = 1;
+	message.stripes = 1;
+	if (resumes)
+		report(rank, &attempt->resumption, attempt);
+	sim_say(rank->control, "rank %u joins at %s%s", rank->id, rank->control->names[address],
+		resumes ? ", to go on" : "");
+	sml_talk_join(&attempt->talk, &message, resumes ? &attempt->resumption : NULL);
+}
+
+/* ---- looking for a switch ---- */
+
+static void look(struct rank *rank, bool resumes, unsigned first)
+{
+	struct control *control = rank->control;
+	struct sml_search_config config = {
+		.names = control->name_list,
+		.n_addresses = control->n_addresses,
+		.first = first,
+		.resumes = resumes,
+		.deadline_ns = control->now_ns + (rank->leaves ? LEAVE_WAIT_NS : TIMEOUT_NS),
+	};
+
+	memcpy(config.switches, control->switches, sizeof(config.switches));
+	sml_search_init(&rank->search, &config, control->now_ns);
+	rank->state = resumes ? SEEKING : BEGINNING;
+	rank->ends_by_ns = config.deadline_ns;
+}
+
+static void reject(struct rank *rank, unsigned address, int error, const char *reason)
+{
+	struct control *control = rank->control;
+
+	sim_say(control, "rank %u: %s: %s", rank->id, control->names[address], reason);
+	if (rank->state == BEGINNING && rank->search.outcome == SML_SEARCH_FOUND) {
+		fails(rank, error, reason);
+		return;
+	}
+	sml_search_failed(&rank->search, address, error, reason, control->now_ns);
+	drop(&rank->attempts[address]);
+	if (rank->taken == (int)address)
+		rank->taken = -1;
+}
+
+static void probe(struct rank *rank, unsigned address)
+{
+	struct control *control = rank->control;
+	struct attempt *attempt = &rank->attempts[address];
+	const struct sml_admission *admission = &attempt->talk.admission;
+
+	rank->epoch = admission->epoch;
+	rank->tag = admission->tag;
+	rank->membership = admission->membership;
+	if (rank->state == SEEKING && admission->lanes != LANES) {
+		reject(rank, address, SML_ERROR_PROTOCOL, "its path is too narrow");
+		return;
+	}
+	attempt->probed_ns = control->servers[attempt->link->sw].udp[rank->id]
+				     ? control->now_ns + gen_below(&control->gen, 50) * MS
+				     : control->now_ns + PATIENCE_NS;
+}
+
+static void end_of_probe(struct rank *rank, unsigned address)
+{
+	struct attempt *attempt = &rank->attempts[address];
+
+	attempt->probed_ns = NEVER;
+	if (rank->control->servers[attempt->link->sw].udp[rank->id])
+		sml_talk_ready(&attempt->talk, (uint16_t)attempt->talk.admission.lanes, false);
+	else
+		reject(rank, address, SML_ERROR_UNREACHABLE, "its UDP does not answer");
+}
+
+static void starts(struct rank *rank, unsigned address)
+{
+	struct attempt *attempt = &rank->attempts[address];
+	const struct sml_ticket_map *map = &attempt->talk.admission.maps[SML_HEAD];
+
+	if (rank->state == SEEKING) {
+		sml_search_started(&rank->search, address);
+		rank->control->result->failovers++;
+		if (map->n != 1 || map->table[0] != rank->done || map->after != rank->done + 1)
+			sim_wrong(rank->control, "rank %u is told a table that is not its own",
+				  rank->id);
+	}
+	sml_talk_serve(&attempt->talk, true);
+	sim_say(rank->control, "rank %u goes on at %s with call %u (epoch %u)", rank->id,
+		rank->control->names[address], rank->done, rank->epoch);
+	rank->state = RUNNING;
+	rank->begun = true;
+	rank->taken = (int)address;
+	rank->sent = false;
+	rank->next_ns = rank->control->now_ns;
+	rank->ends_by_ns = NEVER;
+	if (rank->leaves)
+		sml_talk_leave(&attempt->talk);
+}
+
+static void lost(struct rank *rank, const char *text)
+{
+	unsigned first = (unsigned)(rank->taken + 1) % rank->control->n_addresses;
+
+	sim_say(rank->control, "rank %u: %s", rank->id, text);
+	rank->leaving_lost |= rank->leaves;
+	drop_all(rank);
+	look(rank, true, first);
+}
+
+/* ---- after each input of a talk ---- */
+
+static void look_at(struct rank *rank, unsigned address)
+{
+	struct attempt *attempt = &rank->attempts[address];
+	struct sml_talk *talk = &attempt->talk;
+	char text[SML_TALK_TEXT_BYTES];
+
+	if (!attempt->talks || sim_crank_is_over(rank))
+		return;
+	snprintf(text, sizeof(text), "%s", talk->text);
+	if (rank->state == SEEKING && talk->phase < SML_TALK_RUNNING) {
+		sml_search_missing(&rank->search, address, talk->missing);
+		if (talk->begun && rank->taken < 0) {
+			rank->taken = (int)address;
+			sml_search_began(&rank->search, address, rank->control->now_ns);
+		}
+	}
+	if (talk->phase == SML_TALK_LOST) {
+		lost(rank, text);
+	} else if (talk->phase == SML_TALK_FAILED && rank->state == RUNNING) {
+		fails(rank, talk->error, text);
+	} else if (talk->phase == SML_TALK_FAILED) {
+		reject(rank, address, talk->error, text);
+	} else if (talk->phase == SML_TALK_LEFT) {
+		sim_say(rank->control, "rank %u has left", rank->id);
+		rank->state = WELL;
+		drop_all(rank);
+	} else if (talk->phase == SML_TALK_ADMITTED && attempt->probed_ns == NEVER) {
+		probe(rank, address);
+	} else if (talk->phase == SML_TALK_RUNNING && rank->state != RUNNING) {
+		starts(rank, address);
+	}
+}
+
+/* ---- calls ---- */
+
+static void take_result(struct rank *rank, const struct event *event)
+{
+	struct control *control = rank->control;
+
+	if (rank->state != RUNNING || event->epoch != rank->epoch || event->chunk != rank->done ||
+	    rank->done == rank->wanted)
+		return;
+	rank->sums[rank->done % 64] = sum_of(event->chunk);
+	rank->kept[0] = rank->done++;
+	rank->has_kept = true;
+	rank->sent = false;
+	rank->next_ns = control->now_ns + gen_below(&control->gen, 300) * MS;
+	sim_say(control, "rank %u has call %u", rank->id, event->chunk);
+}
+
+static void call(struct rank *rank)
+{
+	struct control *control = rank->control;
+	struct attempt *attempt = &rank->attempts[rank->taken];
+
+	if (rank->done == rank->wanted) {
+		rank->next_ns = NEVER;
+		rank->leaves = true;
+		if (rank->dies_leaving)
+			rank->dies_ns = control->now_ns + gen_below(&control->gen, 2000) * MS;
+		rank->ends_by_ns = control->now_ns + CALL_NS;
+		sml_talk_leave(&attempt->talk);
+		return;
+	}
+	if (!rank->sent)
+		rank->ends_by_ns = control->now_ns + CALL_NS;
+	rank->sent = true;
+	sim_send_data(attempt->link, true, rank->done, rank->epoch);
+	rank->next_ns = control->now_ns + AGAIN_NS;
+}
+
+/* ---- events ---- */
+
+static int attempt_of(const struct rank *rank, const struct link *link)
+{
+	for (unsigned i = 0; i < MAX_ADDRESSES; i++)
+		if (rank->attempts[i].link == link)
+			return (int)i;
+	return -1;
+}
+
+static void message_comes(struct rank *rank, unsigned address, const struct event *event,
+			  const SmlControl__Envelope *message)
+{
+	struct attempt *attempt = &rank->attempts[address];
+	const struct sml_head head = {event->bytes, event->n, event->n};
+
+	if (!attempt->talks)
+		return;
+	event->link->heard_ns = rank->control->now_ns;
+	if (sml_talk_object(&attempt->talk, &head))
+		sim_wrong(rank->control, "rank %u objects: %s", rank->id, attempt->talk.text);
+	else
+		sml_talk_message(&attempt->talk, message);
+}
+
+void sim_crank_event(struct rank *rank, const struct event *event,
+		     const SmlControl__Envelope *message)
+{
+	struct control *control = rank->control;
+	int address = attempt_of(rank, event->link);
+
+	if (address < 0 || sim_crank_is_over(rank))
+		return;
+	switch (event->kind) {
+	case EVENT_CONNECTED:
+		sml_search_connected(&rank->search, (unsigned)address, control->now_ns);
+		break;
+	case EVENT_REFUSED:
+		reject(rank, (unsigned)address, -111, "Connection refused");
+		return;
+	case EVENT_TO_RANK:
+		message_comes(rank, (unsigned)address, event, message);
+		break;
+	case EVENT_END_AT_RANK:
+		if (rank->attempts[address].talks)
+			sml_talk_ended(&rank->attempts[address].talk, "closed the connection",
+				       true);
+		else
+			reject(rank, (unsigned)address, SML_ERROR_UNREACHABLE,
+			       "closed the connection");
+		break;
+	case EVENT_RESULT:
+		take_result(rank, event);
+		break;
+	default:
+		break;
+	}
+	look_at(rank, (unsigned)address);
+}
+
+/* ---- time ---- */
+
+static void act(struct rank *rank)
+{
+	struct sml_search_action action;
+	struct control *control = rank->control;
+
+	while (!sim_crank_is_over(rank) &&
+	       sml_search_next(&rank->search, control->now_ns, &action)) {
+		struct attempt *attempt = &rank->attempts[action.address];
+
+		switch (action.verb) {
+		case SML_SEARCH_CONNECT:
+			sim_say(control, "rank %u connects to %s", rank->id,
+				control->names[action.address]);
+			drop(attempt);
+			attempt->link = sim_connect(control, rank, action.address);
+			if (attempt->link == NULL)
+				return;
+			break;
+		case SML_SEARCH_JOIN:
+			join(rank, action.address, true);
+			break;
+		case SML_SEARCH_CLOSE:
+			drop(attempt);
+			break;
+		}
+	}
+	if (rank->state == BEGINNING && rank->search.outcome == SML_SEARCH_FOUND &&
+	    !rank->attempts[rank->search.found].talks)
+		join(rank, rank->search.found, false);
+}
+
+static void tell_failure(struct rank *rank)
+{
+	char text[1000];
+
+	sml_search_tell(&rank->search, text, sizeof(text));
+	fails(rank, rank->search.error, text);
+}
+
+static void tick(struct rank *rank, unsigned address)
+{
+	struct attempt *attempt = &rank->attempts[address];
+	uint64_t now_ns = rank->control->now_ns;
+
+	if (attempt->talks && now_ns >= attempt->tick_ns) {
+		attempt->tick_ns = now_ns + TICK_NS;
+		sml_talk_tick(&attempt->talk, attempt->link->heard_ns, 0, true, now_ns);
+		look_at(rank, address);
+	}
+	if (attempt->talks && now_ns >= attempt->probed_ns) {
+		end_of_probe(rank, address);
+		look_at(rank, address);
+	}
+}
+
+void sim_crank_wake(struct rank *rank)
+{
+	struct control *control = rank->control;
+
+	if (control->now_ns >= rank->dies_ns && !sim_crank_is_over(rank)) {
+		sim_crank_dies(rank);
+		return;
+	}
+	if (rank->state == COMING && control->now_ns >= rank->comes_ns)
+		look(rank, false, 0);
+	for (unsigned i = 0; i < MAX_ADDRESSES && !sim_crank_is_over(rank); i++)
+		tick(rank, i);
+	if (rank->state == BEGINNING || rank->state == SEEKING)
+		act(rank);
+	if ((rank->state == BEGINNING || rank->state == SEEKING) &&
+	    rank->search.outcome == SML_SEARCH_FAILED)
+		tell_failure(rank);
+	if (rank->state == RUNNING && !rank->leaves && control->now_ns >= rank->next_ns)
+		call(rank);
+	if (!sim_crank_is_over(rank) && control->now_ns > rank->ends_by_ns)
+		fails(rank, SML_ERROR_TIMEOUT, "it did not end in time");
+}
+
+static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
+{
+	return a_ns < b_ns ? a_ns : b_ns;
+}
+
+uint64_t sim_crank_deadline(const struct rank *rank)
+{
+	uint64_t due_ns = rank->dies_ns;
+
+	if (sim_crank_is_over(rank))
+		return NEVER;
+	if (rank->state == COMING)
+		return earlier(due_ns, rank->comes_ns);
+	for (unsigned i = 0; i < MAX_ADDRESSES; i++)
+		due_ns = earlier(due_ns,
+				 earlier(rank->attempts[i].tick_ns, rank->attempts[i].probed_ns));
+	if (rank->state != RUNNING)
+		due_ns = earlier(due_ns, sml_search_deadline(&rank->search));
+	else if (!rank->leaves)
+		due_ns = earlier(due_ns, rank->next_ns);
+	return earlier(due_ns, rank->ends_by_ns == NEVER ? NEVER : rank->ends_by_ns + 1);
+}

@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Worlds of the simulated control plane, its main loop, and what must hold: see control.h. */
+#include "sim/control/control.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/control/internal.h"
+#include "switchml.h"
+
+#define MOST_EVENTS 2000000u
+#define END_NS	    (20 * TIMEOUT_NS)
+
+/* ---- what is said of a run ---- */
+
+static void hash_text(struct sim_control_result *result, const char *text)
+{
+	for (; *text; text++)
+		result->hash = (result->hash ^ (uint8_t)*text) * 0x100000001b3ull;
+}
+
+void sim_say(struct control *control, const char *format, ...)
+{
+	char line[2000];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(line, sizeof(line), format, arguments);
+	va_end(arguments);
+	hash_text(control->result, line);
+	control->result->hash ^= control->now_ns;
+	if (control->trace)
+		printf("%12.6f  %s\n", (double)control->now_ns / 1e9, line);
+}
+
+void sim_wrong(struct control *control, const char *format, ...)
+{
+	struct sim_control_result *result = control->result;
+	va_list arguments;
+
+	if (!result->passed)
+		return;
+	result->passed = false;
+	va_start(arguments, format);
+	vsnprintf(result->failure, sizeof(result->failure), format, arguments);
+	va_end(arguments);
+	sim_say(control, "WRONG: %s", result->failure);
+}
+
+/* ---- the world ---- */
+
+static void make_good(struct server *server)
+{
+	for (unsigned i = 0; i < MAX_ADDRESSES; i++)
+		for (unsigned r = 0; r < MAX_RANKS; r++)
+			server->reach[i][r] = ANSWERS;
+	for (unsigned r = 0; r < MAX_RANKS; r++)
+		server->udp[r] = true;
+	server->full = server->narrow = false;
+}
+
+/* Of a good one: for each rank, one of several addresses may be silent or refuse. */
+static void spoil_an_address(struct control *control, struct server *server)
+{
+	unsigned first = MAX_ADDRESSES, last = 0;
+
+	for (unsigned i = 0; i < control->n_addresses; i++) {
+		if (control->switches[i] != server->index)
+			continue;
+		first = first == MAX_ADDRESSES ? i : first;
+		last = i;
+	}
+	for (unsigned r = 0; first != last && r < MAX_RANKS; r++) {
+		unsigned spoiled;
+
+		if (gen_chance(&control->gen, 1, 2))
+			continue;
+		spoiled = gen_below(&control->gen, 2) ? first : last;
+		server->reach[spoiled][r] = (enum reach)gen_range(&control->gen, REFUSES, SILENT);
+	}
+}
+
+static void make_bad(struct control *control, struct server *server)
+{
+	struct gen *gen = &control->gen;
+	enum reach reach = (enum reach)gen_range(gen, REFUSES, SILENT);
+
+	switch (gen_below(gen, 6)) {
+	case 0:
+		for (unsigned i = 0; i < MAX_ADDRESSES; i++)
+			for (unsigned r = 0; r < MAX_RANKS; r++)
+				server->reach[i][r] = reach;
+		break;
+	case 1: /* for some */
+		for (unsigned i = 0; i < MAX_ADDRESSES; i++)
+			for (unsigned r = 0; r < MAX_RANKS; r++)
+				server->reach[i][r] = gen_chance(gen, 1, 2) ? reach : ANSWERS;
+		break;
+	case 2:
+		for (unsigned r = 0; r < MAX_RANKS; r++)
+			server->udp[r] = gen_chance(gen, 1, 2);
+		break;
+	case 3:
+		server->full = true;
+		break;
+	case 4:
+		server->narrow = true;
+		break;
+	default:
+		break; /* nothing is wrong with it */
+	}
+}
+
+static void draw_server(struct control *control, uint8_t index)
+{
+	struct server *server = &control->servers[index];
+	struct gen *gen = &control->gen;
+
+	server->control = control;
+	server->index = index;
+	server->delay_us =
+		gen_chance(gen, 1, 4) ? gen_range(gen, 1000, 600000) : gen_range(gen, 20, 3000);
+	server->dies_ns = server->returns_ns = NEVER;
+	server->freezes = gen_chance(gen, 1, 4);
+	make_good(server);
+	if (index > 0)
+		make_bad(control, server);
+	/* The first one is good until all have begun. */
+	if (index == 0 ? gen_chance(gen, 9, 10) : gen_chance(gen, 1, 3))
+		server->dies_ns = gen_range(gen, index ? 0 : 9000, 25000) * MS;
+	if (server->dies_ns != NEVER && gen_chance(gen, 1, 2))
+		server->returns_ns = server->dies_ns + gen_range(gen, 0, 20000) * MS;
+}
+
+static void draw_rank(struct control *control, uint8_t id)
+{
+	struct rank *rank = &control->ranks[id];
+	struct gen *gen = &control->gen;
+
+	*rank = (struct rank){.control = control,
+			      .id = id,
+			      .state = COMING,
+			      .taken = -1,
+			      .dies_ns = NEVER,
+			      .ends_by_ns = NEVER,
+			      .next_ns = NEVER};
+	/* One after the other: compilers evaluate an initializer in any order. */
+	rank->comes_ns = gen_below(gen, 3000) * MS;
+	rank->wanted = gen_range(gen, 1, 60);
+	for (unsigned i = 0; i < MAX_ADDRESSES; i++)
+		rank->attempts[i].tick_ns = rank->attempts[i].probed_ns = NEVER;
+}
+
+static void draw_death(struct control *control)
+{
+	struct rank *rank = &control->ranks[gen_below(&control->gen, control->n_ranks)];
+
+	rank->freezes = gen_chance(&control->gen, 1, 3);
+	rank->dies_leaving = gen_chance(&control->gen, 1, 3);
+	if (!rank->dies_leaving)
+		rank->dies_ns = gen_below(&control->gen, 40000) * MS;
+}
+
+static void draw(struct control *control)
+{
+	struct gen *gen = &control->gen;
+	uint32_t wanted;
+
+	control->n_ranks = (uint8_t)gen_range(gen, 1, MAX_RANKS);
+	control->n_servers = (uint8_t)gen_range(gen, 1, MAX_SWITCHES);
+	for (uint8_t i = 0; i < control->n_servers; i++)
+		for (uint32_t n = gen_range(gen, 1, 2); n > 0; n--) {
+			uint8_t address = control->n_addresses++;
+
+			control->switches[address] = i;
+			snprintf(control->names[address], sizeof(control->names[address]),
+				 "switch%u/%u", i, address);
+			control->name_list[address] = control->names[address];
+		}
+	for (uint8_t i = 0; i < control->n_servers; i++)
+		draw_server(control, i);
+	for (uint8_t r = 0; r < control->n_ranks; r++)
+		draw_rank(control, r);
+	wanted = control->ranks[0].wanted;
+	for (uint8_t r = 0; r < control->n_ranks; r++)
+		control->ranks[r].wanted = wanted;
+	if (gen_chance(gen, 1, 4))
+		draw_death(control);
+	control->good_stays = gen_chance(gen, 3, 4);
+	if (control->good_stays) {
+		struct server *good = &control->servers[gen_below(gen, control->n_servers)];
+
+		make_good(good);
+		if (good->dies_ns != NEVER && good->returns_ns == NEVER)
+			good->returns_ns = good->dies_ns + gen_range(gen, 0, 20000) * MS;
+		spoil_an_address(control, good);
+	}
+}
+
+static void describe_world(const struct control *control)
+{
+	static const char letters[] = {'a', 'r', 's'};
+
+	if (!control->trace)
+		return;
+	printf("%u ranks, %u calls; a good switch %s\n", control->n_ranks, control->ranks[0].wanted,
+	       control->good_stays ? "stays" : "need not be there");
+	for (unsigned i = 0; i < control->n_servers; i++) {
+		const struct server *server = &control->servers[i];
+
+		printf("switch %u: %u us%s%s, %s at %.3f s, back at %.3f s; UDP of ranks ", i,
+		       server->delay_us, server->full ? ", full" : "",
+		       server->narrow ? ", narrow" : "", server->freezes ? "freezes" : "dies",
+		       server->dies_ns == NEVER ? -1 : (double)server->dies_ns / 1e9,
+		       server->returns_ns == NEVER ? -1 : (double)server->returns_ns / 1e9);
+		for (unsigned r = 0; r < control->n_ranks; r++)
+			putchar(server->udp[r] ? '+' : '-');
+		for (unsigned a = 0; a < control->n_addresses; a++) {
+			if (control->switches[a] != i)
+				continue;
+			printf("; %s to ranks ", control->names[a]);
+			for (unsigned r = 0; r < control->n_ranks; r++)
+				putchar(letters[server->reach[a][r]]);
+		}
+		putchar('\n');
+	}
+	printf("(a: answers, r: refuses, s: silent)\n");
+}
+
+/* ---- the loop ---- */
+
+static SmlControl__Envelope *unpack(const struct event *event)
+{
+	SmlControl__Envelope *message = NULL;
+
+	if (event->bytes)
+		message = sml_control__envelope__unpack(NULL, event->n, event->bytes);
+	return message;
+}
+
+static void happens(struct control *control, const struct event *event)
+{
+	struct link *link = event->link;
+	struct server *server = &control->servers[link->sw];
+	struct rank *rank = &control->ranks[link->rank];
+	SmlControl__Envelope *message = unpack(event);
+
+	if (event->kind == EVENT_CONNECTED && server->alive && server->life == link->life) {
+		link->at_switch = true;
+		link->peer.heard_ns = control->now_ns;
+	} else if (event->kind == EVENT_CONNECTED) {
+		return; /* it died meanwhile: the connection attempt is repeated in vain */
+	}
+	if (event->kind == EVENT_TO_SWITCH || event->kind == EVENT_END_AT_SWITCH ||
+	    event->kind == EVENT_CONTRIBUTION) {
+		if (sim_link_works(link))
+			sim_server_event(server, event, message);
+	} else if (link->at_rank) {
+		sim_crank_event(rank, event, message);
+		if (!sim_crank_is_over(rank))
+			sim_crank_wake(rank);
+	}
+	if (message)
+		sml_control__envelope__free_unpacked(message, NULL);
+}
+
+static uint64_t wake_due(struct control *control, uint64_t now_ns, bool wake)
+{
+	uint64_t earliest_ns = NEVER, due_ns;
+
+	for (unsigned i = 0; i < control->n_servers; i++) {
+		due_ns = sim_server_deadline(&control->servers[i]);
+		if (wake && due_ns <= now_ns)
+			sim_server_wake(&control->servers[i]);
+		earliest_ns = due_ns < earliest_ns ? due_ns : earliest_ns;
+	}
+	for (unsigned r = 0; r < control->n_ranks; r++) {
+		due_ns = sim_crank_deadline(&control->ranks[r]);
+		if (wake && due_ns <= now_ns)
+			sim_crank_wake(&control->ranks[r]);
+		earliest_ns = due_ns < earliest_ns ? due_ns : earliest_ns;
+	}
+	return earliest_ns;
+}
+
+static bool all_are_over(const struct control *control)
+{
+	for (unsigned r = 0; r < control->n_ranks; r++)
+		if (!sim_crank_is_over(&control->ranks[r]))
+			return false;
+	return true;
+}
+
+static void loop(struct control *control)
+{
+	struct event event;
+
+	while (control->result->passed && !all_are_over(control)) {
+		uint64_t due_ns = wake_due(control, 0, false);
+
+		control->result->events++;
+		if (sim_next_event_ns(control) <= due_ns && sim_next_event(control, &event)) {
+			control->now_ns =
+				event.at_ns > control->now_ns ? event.at_ns : control->now_ns;
+			happens(control, &event);
+			free(event.bytes);
+		} else if (due_ns != NEVER) {
+			control->now_ns = due_ns > control->now_ns ? due_ns : control->now_ns;
+			(void)wake_due(control, control->now_ns, true);
+		} else {
+			sim_wrong(control, "nothing is planned, and not all ranks have ended");
+		}
+		if (control->now_ns > END_NS || control->result->events > MOST_EVENTS)
+			sim_wrong(control, "it does not end");
+	}
+}
+
+/* ---- what must hold ---- */
+
+/* "rank 3 (host …) died": did it? */
+static bool blames_the_living(const struct control *control, const struct rank *rank)
+{
+	const char *name = strstr(rank->text, "rank ");
+	unsigned long who;
+
+	if (rank->error != SML_ERROR_RANK_DIED)
+		return false;
+	if (!control->rank_died || name == NULL)
+		return true;
+	who = strtoul(name + 5, NULL, 10);
+	return who >= control->n_ranks || control->ranks[who].state != DEAD;
+}
+
+/* Its calls had ended, and some of the others have left: nobody is left to go on with. */
+static bool has_nobody_left(const struct control *control, const struct rank *rank)
+{
+	bool any_has_left = false;
+
+	for (unsigned r = 0; r < control->n_ranks; r++)
+		any_has_left |= control->ranks[r].state == WELL;
+	return rank->leaving_lost && any_has_left;
+}
+
+static void check(struct control *control)
+{
+	for (unsigned r = 0; r < control->n_ranks; r++) {
+		const struct rank *rank = &control->ranks[r];
+		struct sim_control_result *result = control->result;
+
+		result->n_well += rank->state == WELL;
+		result->n_dead += rank->state == DEAD;
+		result->n_errors += rank->state == FAILED;
+		if (rank->state == WELL && rank->done != rank->wanted)
+			sim_wrong(control, "rank %u left after %u of %u calls", r, rank->done,
+				  rank->wanted);
+		if (rank->state != FAILED)
+			continue;
+		if (blames_the_living(control, rank))
+			sim_wrong(control, "rank %u blames a rank that lives: %s", r, rank->text);
+		/* A rank that has died before all had joined may be started again, and is awaited.
+		 */
+		if (rank->error == SML_ERROR_TIMEOUT && (rank->begun || !control->rank_died))
+			sim_wrong(control, "rank %u hangs until its deadline: %s", r, rank->text);
+		if (control->good_stays && !control->rank_died && !has_nobody_left(control, rank))
+			sim_wrong(control, "rank %u fails, and a switch could serve it: %s", r,
+				  rank->text);
+		for (unsigned a = 0; rank->begun && rank->error == SML_ERROR_UNREACHABLE &&
+				     a < control->n_addresses;
+		     a++)
+			if (!strstr(rank->text, control->names[a]))
+				sim_wrong(control, "rank %u does not say why of %s: %s", r,
+					  control->names[a], rank->text);
+	}
+}
+
+void sim_control_run(uint64_t seed, bool trace, struct sim_control_result *result)
+{
+	struct control *control = calloc(1, sizeof(*control));
+	struct event event;
+
+	if (control == NULL)
+		abort();
+	*result = (struct sim_control_result){.passed = true, .hash = 0xcbf29ce484222325ull};
+	control->trace = trace;
+	control->result = result;
+	gen_from_seed(&control->gen, seed ^ 0x636f6e74726f6cull);
+	draw(control);
+	describe_world(control);
+	for (unsigned i = 0; i < control->n_servers; i++)
+		sim_server_begin(&control->servers[i]);
+	loop(control);
+	check(control);
+	result->virtual_ns = control->now_ns;
+	for (unsigned r = 0; r < control->n_ranks; r++)
+		if (!sim_crank_is_over(&control->ranks[r]))
+			sim_crank_dies(&control->ranks[r]);
+	for (unsigned i = 0; i < control->n_servers; i++)
+		if (control->servers[i].alive)
+			sim_server_dies(&control->servers[i]);
+	while (sim_next_event(control, &event))
+		free(event.bytes);
+	free(control->events);
+	free(control);
+}

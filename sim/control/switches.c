@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Switches: job/switch.h with the simulator's network and clock, and an abstract dataplane. */
+#include "sim/control/internal.h"
+
+/* ---- what the jobs ask for ---- */
+
+static struct link *link_of(const struct sml_peer *peer)
+{
+	return (struct link *)(uintptr_t)peer;
+}
+
+static int send_out(struct sml_peer *peer, const SmlControl__Envelope *message)
+{
+	sim_send(link_of(peer), false, message);
+	return 0;
+}
+
+static void end(struct sml_peer *peer)
+{
+	sim_end(link_of(peer), true);
+}
+
+static bool listens(const struct sml_peer *peer)
+{
+	(void)peer;
+	return true;
+}
+
+static uint64_t draw(void *context)
+{
+	return gen_u64(&((struct server *)context)->control->gen);
+}
+
+static void log_line(void *context, const char *line)
+{
+	struct server *server = context;
+
+	sim_say(server->control, "switch %u: %s", server->index, line);
+}
+
+static const struct sml_jobs_output output = {send_out, end, listens, draw, log_line};
+
+/* ---- the dataplane ---- */
+
+static struct server *server_of(struct sml_dataplane *dataplane)
+{
+	return (struct server *)(void *)dataplane;
+}
+
+static int add_job(struct sml_dataplane *dataplane, const struct sml_pool_rules *rules)
+{
+	struct server *server = server_of(dataplane);
+
+	server->job = rules->epoch;
+	server->starts = false;
+	return 0;
+}
+
+static int start_job(struct sml_dataplane *dataplane, uint32_t job)
+{
+	struct server *server = server_of(dataplane);
+
+	(void)job;
+	server->starts = true;
+	server->contributed = 0;
+	server->chunk = UINT32_MAX;
+	return 0;
+}
+
+static void remove_job(struct sml_dataplane *dataplane, uint32_t job)
+{
+	(void)job;
+	server_of(dataplane)->starts = false;
+}
+
+static const char *misses_address(struct sml_dataplane *dataplane, uint32_t job, uint8_t rank)
+{
+	(void)dataplane;
+	(void)job;
+	(void)rank;
+	return NULL;
+}
+
+static uint32_t window(struct sml_dataplane *dataplane, uint32_t packet_bytes, uint32_t n_ranks)
+{
+	(void)dataplane;
+	(void)packet_bytes;
+	(void)n_ranks;
+	return 100;
+}
+
+/* Contributions are not counted: here only the control connection says who lives. */
+static void job_counters(struct sml_dataplane *dataplane, uint32_t job,
+			 struct sml_job_counters *counters)
+{
+	(void)dataplane;
+	(void)job;
+	*counters = (struct sml_job_counters){.contributions = {0}};
+}
+
+static uint32_t slot_states(struct sml_dataplane *dataplane, uint32_t job,
+			    struct sml_slot_progress *states, uint32_t n)
+{
+	(void)dataplane;
+	(void)job;
+	(void)states;
+	(void)n;
+	return 0;
+}
+
+#define OPERATIONS(lanes)                                                                          \
+	{                                                                                          \
+		.name = "simulated", .max_lanes = (lanes), .add_job = add_job,                     \
+		.start_job = start_job, .remove_job = remove_job,                                  \
+		.misses_address = misses_address, .window = window, .job_counters = job_counters,  \
+		.slot_states = slot_states,                                                        \
+	}
+
+static const struct sml_dataplane_operations wide = OPERATIONS(0), narrow = OPERATIONS(128);
+
+/* ---- its life ---- */
+
+void sim_server_begin(struct server *server)
+{
+	server->jobs = (struct sml_jobs){
+		.config = {.max_slots = 4096,
+			   .max_jobs = server->full ? 0 : 4,
+			   .heartbeat_ms = HEARTBEAT_MS,
+			   .data_port = 28500,
+			   .debug = server->control->trace},
+		.output = &output,
+		.context = server,
+		.operations = server->narrow ? &narrow : &wide,
+		.dataplane = (struct sml_dataplane *)(void *)server,
+	};
+	sml_jobs_init(&server->jobs, server->control->now_ns);
+	server->alive = true;
+	server->starts = false;
+	server->life++;
+}
+
+void sim_server_dies(struct server *server)
+{
+	struct control *control = server->control;
+
+	for (uint32_t i = 0; i < control->n_links; i++) {
+		struct link *link = &control->links[i];
+
+		if (link->sw != server->index || link->life != server->life || !link->at_switch)
+			continue;
+		/* The kernel closes what a process had open; a host that is gone closes nothing. */
+		if (server->freezes)
+			link->at_switch = false;
+		else
+			sim_end(link, true);
+	}
+	/* Nobody hears what it says now. */
+	sml_jobs_stop(&server->jobs, control->now_ns);
+	server->alive = false;
+	server->starts = false;
+}
+
+/* ---- what comes ---- */
+
+static bool is_member(const struct server *server, const struct link *link)
+{
+	return link->sw == server->index && link->life == server->life && link->at_switch &&
+	       link->peer.job != NULL;
+}
+
+static void send_result(struct server *server, const struct link *only)
+{
+	struct control *control = server->control;
+
+	for (uint32_t i = 0; i < control->n_links; i++)
+		if (is_member(server, &control->links[i]) &&
+		    (only == NULL || only == &control->links[i]))
+			sim_send_data(&control->links[i], false, server->chunk, server->job);
+}
+
+static void contribute(struct server *server, const struct event *event)
+{
+	uint64_t all = (1ull << server->control->n_ranks) - 1;
+	struct link *link = event->link;
+
+	if (!server->starts || !is_member(server, link) || event->epoch != server->job)
+		return;
+	if (server->contributed == all && event->chunk == server->chunk) {
+		send_result(server, link);
+		return;
+	}
+	if (server->chunk == UINT32_MAX ||
+	    (server->contributed == all && event->chunk == server->chunk + 1)) {
+		server->chunk = event->chunk;
+		server->contributed = 0;
+	}
+	if (event->chunk < server->chunk)
+		return; /* late, and answered already */
+	if (event->chunk != server->chunk) {
+		sim_wrong(server->control, "rank %u sends chunk %u, the others %u", link->rank,
+			  event->chunk, server->chunk);
+		return;
+	}
+	server->contributed |= 1ull << link->rank;
+	if (server->contributed == all)
+		send_result(server, NULL);
+}
+
+static void ends(struct server *server, struct link *link)
+{
+	link->at_switch = false;
+	if (link->peer.job)
+		sml_jobs_lost(&server->jobs, &link->peer, "its connection ended",
+			      server->control->now_ns);
+}
+
+void sim_server_event(struct server *server, const struct event *event,
+		      const SmlControl__Envelope *message)
+{
+	struct control *control = server->control;
+	struct link *link = event->link;
+	char text[SML_SENTENCE_BYTES];
+	const struct sml_head head = {event->bytes, event->n, event->n};
+
+	if (!link->at_switch || link->life != server->life)
+		return;
+	if (event->kind == EVENT_CONTRIBUTION) {
+		contribute(server, event);
+	} else if (event->kind == EVENT_END_AT_SWITCH) {
+		ends(server, link);
+	} else if (sml_jobs_object(&server->jobs, &link->peer, &head, text, sizeof(text))) {
+		sim_wrong(control, "switch %u objects to what rank %u says: %s", server->index,
+			  link->rank, text);
+	} else {
+		sml_jobs_message(&server->jobs, &link->peer, message, control->now_ns);
+	}
+}
+
+uint64_t sim_server_deadline(const struct server *server)
+{
+	uint64_t due_ns = server->returns_ns;
+
+	if (!server->alive)
+		return due_ns;
+	due_ns = sml_jobs_deadline(&server->jobs);
+	return server->dies_ns < due_ns ? server->dies_ns : due_ns;
+}
+
+void sim_server_wake(struct server *server)
+{
+	struct control *control = server->control;
+
+	if (!server->alive && control->now_ns >= server->returns_ns) {
+		server->returns_ns = NEVER;
+		sim_server_begin(server);
+		sim_say(control, "switch %u is there again", server->index);
+	} else if (server->alive && control->now_ns >= server->dies_ns) {
+		server->dies_ns = NEVER;
+		sim_say(control, "switch %u %s", server->index,
+			server->freezes ? "is gone with its host" : "dies");
+		sim_server_dies(server);
+	} else if (server->alive) {
+		sml_jobs_tick(&server->jobs, control->now_ns);
+	}
+}
