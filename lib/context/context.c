@@ -120,18 +120,16 @@ void sml_context_set_scene(struct sml_context *context, struct sml_scene *scene)
 	}
 }
 
-/* The text and the record, and then those who wait. */
+/* The text and the record, and then those who wait. scene: NULL while the context opens. */
 static void end_failure(struct sml_context *context, int error, const char *text,
 			const struct sml_scene *scene, const struct sml_stall_reports *reports)
 {
-	bool opening = !sml_context_is_running(context);
-
 	pthread_mutex_lock(&context->lock);
 	snprintf(context->text, sizeof(context->text), "%s", text);
 	pthread_mutex_unlock(&context->lock);
 	/* What sml_open() returns is told by that. */
-	sml_log(&context->settings.log, opening ? SML_LOG_TRACE : SML_LOG_ERROR, "%s", text);
-	if (!opening)
+	sml_log(&context->settings.log, scene ? SML_LOG_ERROR : SML_LOG_TRACE, "%s", text);
+	if (scene)
 		sml_recorder_record(&context->recorder, scene, error, context->text, reports);
 	pthread_mutex_lock(&context->lock);
 	context->error_told = true;
@@ -147,10 +145,14 @@ bool sml_context_fail(struct sml_context *context, int error, const char *text)
 	if (!begin_failure(context, error))
 		return false;
 	stop_threads(context);
+	/* While it opens, other stripes' threads write what a scene shows. */
+	if (!sml_context_is_running(context)) {
+		end_failure(context, error, text, NULL, &reports);
+		return true;
+	}
 	sml_context_set_scene(context, &scene);
-	/* Who fails a context may be a control's own thread, or has no switch to ask. */
-	if (sml_context_is_running(context))
-		sml_stall_ask(&scene, 0, &reports);
+	/* Who fails a context may be a control's own thread: it must not wait for the switch. */
+	sml_stall_ask(&scene, 0, &reports);
 	end_failure(context, error, text, &scene, &reports);
 	return true;
 }

@@ -362,6 +362,18 @@ void sml_server_stop(struct sml_server *server)
 	event_active(server->stop, EV_READ, 0);
 }
 
+/*
+ * What a connection deferred to a later turn holds its stream: libevent frees that only
+ * when the turn comes, even if the connection is gone and nothing is called any more.
+ */
+static void free_base(struct event_base *base)
+{
+	while (event_base_get_num_events(base, EVENT_BASE_COUNT_ACTIVE) > 0 &&
+	       event_base_loop(base, EVLOOP_NONBLOCK) == 0)
+		;
+	event_base_free(base);
+}
+
 void sml_server_close(struct sml_server *server)
 {
 	sml_jobs_stop(&server->jobs, sml_now_ns());
@@ -380,7 +392,7 @@ void sml_server_close(struct sml_server *server)
 	if (server->stop != NULL)
 		event_free(server->stop);
 	if (server->base != NULL)
-		event_base_free(server->base);
+		free_base(server->base);
 	sml_tls_close(server->tls);
 	pthread_mutex_destroy(&server->note_mutex);
 }

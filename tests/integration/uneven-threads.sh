@@ -17,9 +17,12 @@ clean_up() {
 }
 trap clean_up EXIT
 
+# A sanitizer's runtime has to be the first library of all.
+sanitizer=$(ldd "$switchml" | sed -n 's/.*=> \(.*lib[at]san[^ ]*\).*/\1/p')
+
 # Rank, cores, variables: in the background.
 rank() {
-	env LD_PRELOAD="$cores" SML_CORES="$2" SWITCHML_RANK="$1" SWITCHML_WORLD_SIZE=2 SWITCHML_JOB=uneven \
+	env LD_PRELOAD="${sanitizer:+$sanitizer:}$cores" SML_CORES="$2" SWITCHML_RANK="$1" SWITCHML_WORLD_SIZE=2 SWITCHML_JOB=uneven \
 		SWITCHML_TIMEOUT=60 SWITCHML_DEBUG=info "${@:3}" \
 		"$switchml" bench -b 64K -e 64K -n 2 >"$work/$1" 2>&1 &
 	pids[$1]=$!
