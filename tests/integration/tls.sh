@@ -126,8 +126,8 @@ say $bad "an embedded switch with TLS" embedded.0 embedded.1
 
 # The commands of docs/security.md, word for word but for the switch's names.
 mkdir -p documented && cd documented || exit 1
-grep '^    openssl req' "$here/../../docs/security.md" | sed 's/DNS:switch1,IP:10.0.0.1/IP:127.0.0.1/' >commands
-[ "$(wc -l <commands)" = 3 ] && sh -e commands >commands.log 2>&1
+sed -n '/^    openssl req/,/[^\\]$/p' "$here/../../docs/security.md" | sed 's/DNS:switch1,IP:10.0.0.1/IP:127.0.0.1/' >commands
+[ "$(grep -c '^    openssl req' commands)" = 3 ] && sh -e commands >commands.log 2>&1
 say $? "the documented commands make certificates" commands.log
 tls_switch switch.out switch
 # shellcheck disable=SC2046
