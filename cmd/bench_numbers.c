@@ -168,7 +168,7 @@ static int64_t finish_integer(const struct bench_case *this, int64_t sum)
 {
 	if (this->type == SML_INT32)
 		sum = (int32_t)sum;
-	if (this->op == SML_AVG)
+	if (this->op == SML_AVG && this->n_ranks > 1)
 		sum /= (int64_t)this->n_ranks;
 	return integer_of(this->type, (uint64_t)sum);
 }

@@ -77,27 +77,27 @@ static void describe_resumption(const struct sml_resumption *resumption,
 	resume->n_streams = SML_STREAMS;
 }
 
-void sml_talk_join(struct sml_talk *talk, SmlControl__Join *join,
+void sml_talk_join(struct sml_talk *talk, const SmlControl__Join *join,
 		   const struct sml_resumption *resumption)
 {
 	SmlControl__StreamReport reports[SML_STREAMS], *list[SML_STREAMS];
 	SmlControl__Resume resume;
+	SmlControl__Join whole = *join;
 
-	join->protocol = SML_CONTROL_PROTOCOL;
-	join->rank = talk->config.rank;
-	join->world_size = talk->config.world_size;
-	join->heartbeat_ms = talk->config.heartbeat_ms;
+	whole.protocol = SML_CONTROL_PROTOCOL;
+	whole.rank = talk->config.rank;
+	whole.world_size = talk->config.world_size;
+	whole.heartbeat_ms = talk->config.heartbeat_ms;
 	talk->has_slots = join->n_stripe_ports > 0;
 	talk->n_shards = join->shards <= SML_MAX_SHARDS ? join->shards : SML_MAX_SHARDS;
 	talk->n_ports = (uint32_t)join->n_stripe_ports;
 	talk->resumption = resumption;
 	if (resumption) {
 		describe_resumption(resumption, reports, list, &resume);
-		join->resume = &resume;
+		whole.resume = &resume;
 	}
 	talk->phase = SML_TALK_JOINING;
-	sml_talk_send(talk, sml_envelope(JOIN, join, join));
-	join->resume = NULL;
+	sml_talk_send(talk, sml_envelope(JOIN, join, &whole));
 }
 
 void sml_talk_ready(struct sml_talk *talk, uint16_t lanes, bool by_group)

@@ -161,7 +161,7 @@ void sml_talk_fini(struct sml_talk *talk);
 /* ---- what the rank wants; each in its phase ---- */
 
 /* The job's terms are set; resumption: NULL, or lives until the admission. */
-void sml_talk_join(struct sml_talk *talk, SmlControl__Join *join,
+void sml_talk_join(struct sml_talk *talk, const SmlControl__Join *join,
 		   const struct sml_resumption *resumption);
 
 /* The lane count that probes have proved, and whether the group reaches this rank. */

@@ -207,7 +207,8 @@ static void look(struct rank *rank, bool resumes, unsigned first)
 		.deadline_ns = control->now_ns + (rank->leaves ? LEAVE_WAIT_NS : TIMEOUT_NS),
 	};
 
-	memcpy(config.switches, control->switches, sizeof(config.switches));
+	_Static_assert(sizeof(control->switches) <= sizeof(config.switches), "room for all");
+	memcpy(config.switches, control->switches, sizeof(control->switches));
 	sml_search_init(&rank->search, &config, control->now_ns);
 	rank->state = resumes ? SEEKING : BEGINNING;
 	rank->ends_by_ns = config.deadline_ns;
