@@ -9,7 +9,7 @@
 
 #define DEFAULT_MAX (64u << 20)
 
-/* Packets of a million that chaos loses, doubles, delays. */
+/* Packets of a million that chaos loses, duplicates, delays. */
 #define CHAOS_PER_MILLION 10000
 
 enum {
@@ -26,28 +26,28 @@ enum {
 };
 
 static const struct argp_option known_options[] = {
-	{"minbytes", 'b', "BYTES", 0, "smallest size (4); K, M and G are understood", 1},
+	{"minbytes", 'b', "BYTES", 0, "smallest size (4); K, M and G are powers of 1024", 1},
 	{"maxbytes", 'e', "BYTES", 0, "largest size (64M)", 1},
-	{"stepfactor", 'f', "FACTOR", 0, "the next size is this times the last (4)", 1},
-	{"stepbytes", 'i', "BYTES", 0, "the next size is the last plus this", 1},
+	{"stepfactor", 'f', "FACTOR", 0, "each size is the previous one times this (4)", 1},
+	{"stepbytes", 'i', "BYTES", 0, "each size is the previous one plus this", 1},
 	{"datatype", 'd', "TYPE", 0,
 	 "float, double, half, bfloat16, int64, int32, int16, int8, uint8, bool or all (float)", 2},
 	{"op", 'o', "OP", 0, "sum, avg, max, min or all (sum)", 2},
 	{"wire", OPTION_WIRE, "WIDTH", 0,
-	 "floats travel as int32 or int16 (int32; double as 64 bits)", 2},
-	{"iters", 'n', "N", 0, "calls that are measured (20)", 3},
-	{"warmup_iters", 'w', "N", 0, "calls before them (5)", 3},
-	{"check", 'c', "N", 0, "calls whose results are checked (1)", 3},
-	{"seed", OPTION_SEED, "N", 0, "of the random inputs (1)", 3},
-	{"json", OPTION_JSON, "FILE", 0, "write the results there, too", 4},
+	 "wire width of floats: int32 or int16 (int32; for double 64 bits)", 2},
+	{"iters", 'n', "N", 0, "number of measured calls (20)", 3},
+	{"warmup_iters", 'w', "N", 0, "number of calls before the measured ones (5)", 3},
+	{"check", 'c', "N", 0, "number of calls whose results are checked (1)", 3},
+	{"seed", OPTION_SEED, "N", 0, "seed of the random inputs (1)", 3},
+	{"json", OPTION_JSON, "FILE", 0, "also write the results to this file", 4},
 	{"local-workers", OPTION_LOCAL, "N", 0, "start N workers on this machine", 5},
 	{"switch", OPTION_SWITCH, "HOST:PORT,…", 0, "use running switches", 5},
 	{"job", OPTION_JOB, "NAME", 0, "the job's name on the switch", 5},
-	{"drop", OPTION_DROP, "PERCENT", 0, "each worker loses so many of its packets", 6},
-	{"duplicate", OPTION_DUPLICATE, "PERCENT", 0, "… doubles so many", 6},
-	{"reorder", OPTION_REORDER, "PERCENT", 0, "… delays so many", 6},
+	{"drop", OPTION_DROP, "PERCENT", 0, "each worker loses this share of its packets", 6},
+	{"duplicate", OPTION_DUPLICATE, "PERCENT", 0, "… duplicates this share", 6},
+	{"reorder", OPTION_REORDER, "PERCENT", 0, "… delays this share", 6},
 	{"chaos", OPTION_CHAOS, NULL, 0,
-	 "1 % of each, and the switch is killed and started again all the while", 6},
+	 "1 % of each of these; the switch is killed and restarted every second", 6},
 	{0},
 };
 
@@ -222,9 +222,9 @@ void bench_parse(int argc, char **argv, struct bench_options *options)
 		.options = known_options,
 		.parser = parse_option,
 		.doc = "Measure all-reduce, and check every result on every rank.\v"
-		       "Without --local-workers this process is one rank of a job that a launcher "
-		       "has started, as its environment says (RANK and WORLD_SIZE and their like); "
-		       "with neither, two local workers are started.",
+		       "Without --local-workers, this process is one rank of a job if a "
+		       "launcher has set RANK and WORLD_SIZE (or variables like these). "
+		       "Otherwise it starts two local workers.",
 	};
 
 	*options = (struct bench_options){

@@ -95,7 +95,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 }
 
 static const struct argp_option known_options[] = {
-	{"switch", 's', "HOST:PORT,…", 0, "look at the way to these switches, too", 0},
+	{"switch", 's', "HOST:PORT,…", 0, "also check the path to these switches", 0},
 	{"json", 'j', NULL, 0, "print JSON", 0},
 	{0},
 };
@@ -134,8 +134,9 @@ int sml_command_doctor(int argc, char **argv)
 	static const struct argp argp = {
 		.options = known_options,
 		.parser = parse_option,
-		.doc = "Look for what usually goes wrong, and say how to mend it.\v"
-		       "Exits with 1 when there is a problem, with 0 when there are only warnings.",
+		.doc = "Look for common problems, and say how to fix them.\v"
+		       "The exit status is 1 if there is a problem, and 0 if there are only "
+		       "warnings.",
 	};
 	struct doctor_options options = {0};
 	struct doctor doctor = {0};

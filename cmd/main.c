@@ -14,11 +14,11 @@ struct command {
 };
 
 static const struct command commands[] = {
-	{"switch", "run a switch that sums what workers send", sml_command_switch},
+	{"switch", "run a switch that adds up the workers' packets", sml_command_switch},
 	{"bench", "measure all-reduce, and check every result", sml_command_bench},
 	{"status", "show the jobs and counters of a running switch", sml_command_status},
 	{"sim", "run the protocol in a simulated world that loses packets", sml_command_sim},
-	{"doctor", "look for what usually goes wrong, and say how to mend it", sml_command_doctor},
+	{"doctor", "look for common problems, and say how to fix them", sml_command_doctor},
 };
 
 /* The exit status of whatever is not understood: a command, an option, a value. */
@@ -32,8 +32,8 @@ static void print_help(FILE *out)
 		     "All-reduce, summed in the network.\n\n");
 	for (size_t i = 0; i < N_COMMANDS; i++)
 		fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].purpose);
-	fprintf(out, "\n  `switchml COMMAND --help' tells a command's options,"
-		     " `man switchml-COMMAND' more.\n");
+	fprintf(out, "\n  `switchml COMMAND --help' lists a command's options;"
+		     " `man switchml-COMMAND' says more.\n");
 }
 
 int main(int argc, char **argv)

@@ -314,18 +314,18 @@ static int run_many(const struct options *options)
 enum { OPTION_LARGE = 256, OPTION_CONTROL, OPTION_MINIMIZE, OPTION_SET, OPTION_SEEDS, OPTION_FROM };
 
 static const struct argp_option option_list[] = {
-	{"seed", 's', "S", 0, "Run this seed alone and show its world", 0},
+	{"seed", 's', "S", 0, "Run only this seed and show its world", 0},
 	{"seeds", OPTION_SEEDS, "N", 0, "Run N seeds (1000)", 0},
-	{"from", OPTION_FROM, "S", 0, "The first of them (1)", 0},
-	{"jobs", 'j', "N", 0, "Processes (the number of cores)", 0},
+	{"from", OPTION_FROM, "S", 0, "The first seed (1)", 0},
+	{"jobs", 'j', "N", 0, "Number of processes (the number of cores)", 0},
 	{"control", OPTION_CONTROL, NULL, 0,
-	 "Worlds of the control plane: joins, failovers, deaths and leaves; with --seed, every "
+	 "Simulate the control plane: joins, failovers, deaths and leaves; with --seed, every "
 	 "event",
 	 0},
-	{"large", OPTION_LARGE, NULL, 0, "Worlds of up to 64 ranks and 256 slots", 0},
-	{"minimize", OPTION_MINIMIZE, NULL, 0, "With --seed: shrink a world that fails", 0},
+	{"large", OPTION_LARGE, NULL, 0, "Use worlds of up to 64 ranks and 256 slots", 0},
+	{"minimize", OPTION_MINIMIZE, NULL, 0, "With --seed: reduce a world that fails", 0},
 	{"set", OPTION_SET, "NAME=N", 0, "Change one number of the drawn world", 0},
-	{"quiet", 'q', NULL, 0, "No progress", 0},
+	{"quiet", 'q', NULL, 0, "Do not print progress", 0},
 	{0},
 };
 
@@ -405,14 +405,14 @@ int sml_command_sim(int argc, char **argv)
 	static const struct argp argp = {
 		.options = option_list,
 		.parser = parse,
-		.doc = "Run the protocol in a simulated world: the same code as in production "
-		       "under "
-		       "a virtual clock and a network that loses, duplicates, reorders and delays, "
-		       "with ranks that pause or die and switches that die and come back. Every "
-		       "number of a world comes from its seed, and so does every event: a seed "
-		       "that "
-		       "fails fails again.\vExit status: 0 all passed, 1 a seed failed, 2 the "
-		       "simulator itself could not run.",
+		.doc = "Run the protocol in a simulated world: the same code as in "
+		       "production under a virtual clock and a network that loses, "
+		       "duplicates, reorders and delays packets, with ranks that pause or "
+		       "die, and switches that die and come back. Every number and every "
+		       "event of a world comes from its seed, so a seed that fails once "
+		       "always fails.\v"
+		       "Exit status: 0 all seeds passed, 1 a seed failed, 2 an option is "
+		       "not valid, 3 the simulator itself could not run.",
 	};
 	static struct options options;
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);

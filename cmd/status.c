@@ -23,7 +23,7 @@ struct options {
 
 static const struct argp_option option_list[] = {
 	{"switch", 's', "HOST[:PORT],…", 0,
-	 "Which switch, or several (SWITCHML_SWITCH; without one, rank 0 of the job)", 0},
+	 "The switch, or several (SWITCHML_SWITCH; if it is not set, rank 0 of the job)", 0},
 	{"json", 'j', NULL, 0, "Print JSON, for programs", 0},
 	{0},
 };
@@ -275,9 +275,10 @@ int sml_command_status(int argc, char **argv)
 	static const struct argp parser = {
 		.options = option_list,
 		.parser = parse,
-		.doc = "Show a running switch's jobs, workers, slots in use and counters, or those "
-		       "of all switches of a list. Counters that are zero are left out (--json has "
-		       "all). Of a job without a switch, rank 0 is asked, at its master port.",
+		.doc = "Show the jobs, workers, slots in use and counters of a running "
+		       "switch, or of each switch of a list. Counters that are zero are "
+		       "left out (--json has all). If a job has no switch, rank 0 is asked "
+		       "at its master port.",
 	};
 	struct options options = {.address = getenv("SWITCHML_SWITCH")};
 	json_t *all = NULL;

@@ -37,38 +37,41 @@ enum {
 
 static const struct argp_option option_list[] = {
 	{"listen", 'l', "ADDR[:PORT]", 0,
-	 "Where to listen (all addresses, port 28500). Port 0 takes a free one", 0},
+	 "Address to listen on (all addresses, port 28500). Port 0 selects a free port", 0},
 	{"data-port", OPTION_DATA_PORT, "PORT", 0, "UDP port for data (the control port's number)",
 	 0},
 	{"slots", OPTION_SLOTS, "N", 0, "Slots of all jobs together (4096)", 0},
-	{"jobs", OPTION_JOBS, "N", 0, "Jobs at once (64, at most 256)", 0},
-	{"threads", OPTION_THREADS, "N", 0, "Threads that move packets (1)", 0},
+	{"jobs", OPTION_JOBS, "N", 0, "Number of jobs at once (64, at most 256)", 0},
+	{"threads", OPTION_THREADS, "N", 0, "Number of threads that move packets (1)", 0},
 	{"heartbeat", OPTION_HEARTBEAT, "SECONDS", 0,
-	 "The longest silence that a worker may ask to be granted (60)", 0},
+	 "The longest heartbeat timeout that a worker may ask for (60)", 0},
 	{"tls-certificate", OPTION_TLS_CERTIFICATE, "FILE", 0,
-	 "Take only control connections over TLS 1.3, and show this certificate; the three files "
-	 "go together, and are PEM (SWITCHML_TLS_CERTIFICATE)",
+	 "Accept only control connections over TLS 1.3, and present this certificate. The three "
+	 "files must be given together, in PEM format (SWITCHML_TLS_CERTIFICATE)",
 	 0},
-	{"tls-key", OPTION_TLS_KEY, "FILE", 0, "Its private key (SWITCHML_TLS_KEY)", 0},
+	{"tls-key", OPTION_TLS_KEY, "FILE", 0, "The certificate's private key (SWITCHML_TLS_KEY)",
+	 0},
 	{"tls-authority", OPTION_TLS_AUTHORITY, "FILE", 0,
-	 "The authority that workers' certificates must be of (SWITCHML_TLS_AUTHORITY)", 0},
+	 "The authority of the workers' certificates (SWITCHML_TLS_AUTHORITY)", 0},
 	{"key-file", OPTION_KEY_FILE, "FILE", 0,
-	 "In place of certificates: a secret of 16 to 1024 bytes, which nobody else may read. Take "
-	 "only control connections that prove it (SWITCHML_JOB_KEY, or SWITCHML_JOB_KEY_FILE)",
+	 "Instead of certificates, accept only control connections that prove the secret in this "
+	 "file: 16 to 1024 bytes that no other user may read (SWITCHML_JOB_KEY, or "
+	 "SWITCHML_JOB_KEY_FILE)",
 	 0},
 	{"dataplane", OPTION_DATAPLANE, "NAME", 0,
 	 "udp (default), or xdp: in the kernel, on the interfaces of --iface", 0},
-	{"iface", 'i', "NAME[,NAME...]", 0, "For xdp: the interfaces that workers are behind", 0},
+	{"iface", 'i', "NAME[,NAME...]", 0, "For xdp: the interfaces that lead to the workers", 0},
 	{"xdp-mode", OPTION_XDP_MODE, "MODE", 0,
-	 "auto (default: in the driver; where it can't, generic), native, or generic", 0},
+	 "auto (default: in the driver if possible, else generic), native, or generic", 0},
 	{"multicast", OPTION_MULTICAST, "GROUP[:PORT]", 0,
-	 "Send each result once, to a multicast group, instead of once to each worker: this group "
-	 "is the first job's, the next one the second's, … (port 28600, the next one for a "
-	 "worker's second thread, …). Workers that it does not reach get theirs one by one",
+	 "Send each result once to a multicast group, instead of once to each worker. The first "
+	 "job uses this group, the second job the next group, and so on (port 28600; a worker's "
+	 "second thread uses the next port, and so on). Workers that the group does not reach get "
+	 "their results one by one",
 	 0},
 	{"multicast-hops", OPTION_MULTICAST_HOPS, "N", 0,
-	 "How far multicast may go: past N - 1 routers (1: none)", 0},
-	{"verbose", 'v', NULL, 0, "Say what happens to jobs; twice: more", 0},
+	 "How far multicast packets may travel: past N - 1 routers (1)", 0},
+	{"verbose", 'v', NULL, 0, "Report what happens to jobs; if given twice, report more", 0},
 	{0},
 };
 
@@ -179,13 +182,16 @@ static error_t parse(int key, char *text, struct argp_state *state)
 static const struct argp parser = {
 	.options = option_list,
 	.parser = parse,
-	.doc = "Add up what workers send, and send them the sums: a SwitchML switch on this "
-	       "machine. Workers find it by SWITCHML_SWITCH=HOST:PORT. It needs no privileges; "
-	       "with CAP_NET_ADMIN its socket buffers can be larger than net.core.rmem_max. "
-	       "--dataplane xdp needs CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON to start. Once its "
-	       "sockets are open it gives all of that up, and root becomes nobody.\v"
-	       "It listens on one TCP port for control and one UDP port, of the same number, for "
-	       "data: allow both in firewalls. SIGTERM and SIGINT end it; the workers are told.",
+	.doc = "Run a SwitchML switch on this machine: it adds up the workers' packets "
+	       "and sends them the sums. Workers find it through "
+	       "SWITCHML_SWITCH=HOST:PORT. It needs no privileges; with CAP_NET_ADMIN, "
+	       "its socket buffers can be larger than net.core.rmem_max. --dataplane xdp "
+	       "needs CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON to start. Once its sockets "
+	       "are open, it gives up all of these (xdp keeps CAP_BPF), and root becomes "
+	       "nobody.\v"
+	       "It listens on a TCP port for control and a UDP port with the same number "
+	       "for data: allow both in firewalls. SIGTERM or SIGINT ends it, and it "
+	       "tells the workers.",
 };
 
 /* One line, when it can be used: programs that start a switch wait for it. */
