@@ -212,6 +212,11 @@ bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_
 	return any;
 }
 
+bool sml_line_may_expire(const struct sml_line *line, bool busy)
+{
+	return !busy || (!line->transport->drained && line->n_takes % LONGEST_ROUND == 0);
+}
+
 /* ---- out ---- */
 
 /* To another process. */

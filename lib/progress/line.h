@@ -52,6 +52,13 @@ void sml_line_free(struct sml_line *line);
 bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_t now_ns,
 		      struct sml_news *news);
 
+/*
+ * Is it time to look for packets that are late, after a receive that was busy or not? Results
+ * may only not have been read yet. But a socket that is never empty must not keep timers
+ * from being looked at.
+ */
+bool sml_line_may_expire(const struct sml_line *line, bool busy);
+
 /* Fill a batch and send it. True when something went. */
 bool sml_line_send(struct sml_line *line, uint64_t now_ns, struct sml_news *news);
 

@@ -175,9 +175,7 @@ static bool take_in(struct sml_progress *progress, struct sml_line *line)
 
 	spread(progress, line, &news);
 	for (unsigned i = 0; i < line->n_shards; i++) {
-		/* What seems late may only not have been read yet, where this thread had to wait.
-		 */
-		if (!busy)
+		if (sml_line_may_expire(line, busy))
 			sml_worker_expire(&line->shards[i]->worker, sml_now_ns());
 		retire(progress, line->shards[i]);
 	}
