@@ -14,11 +14,11 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 #include <xdp/libxdp.h>
 
+#include "lib/transport/afxdp/name.h"
 #include "net/xdp_device.h"
 #include "switchml_worker.skel.h"
 
@@ -214,33 +214,12 @@ static int join(struct sml_device *device, uint32_t program_id)
 /* ---- another one's program ---- */
 
 /*
- * The dispatcher's pins outlive a process. So whoever has a program there holds an abstract
- * name as well, which the kernel takes back with the process, and which is known where the
- * interface is: in this network namespace. -1: somebody has it (EADDRINUSE), or there are no
- * sockets.
+ * The dispatcher's pins outlive a process. So whoever has a program there holds a name as
+ * well (name.h), which is known where the interface is: in this network namespace.
  */
-static int hold_name(const char *of, uint32_t number)
-{
-	struct sockaddr_un name = {.sun_family = AF_UNIX};
-	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	int length = snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "switchml-xdp-%s%u", of,
-			      number);
-
-	if (fd >= 0 &&
-	    bind(fd, (const struct sockaddr *)&name,
-		 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)) < 0) {
-		int error = errno;
-
-		close(fd);
-		errno = error;
-		fd = -1;
-	}
-	return fd;
-}
-
 static int hold_turn(uint32_t ifindex)
 {
-	return hold_name("turn-", ifindex);
+	return sml_name_hold("turn-", ifindex);
 }
 
 /*
@@ -261,13 +240,16 @@ static void remove_dead(const struct sml_device *device, const struct xdp_multip
 
 	while (n < SML_DISPATCHED_MAX &&
 	       (program = xdp_multiprog__next_prog(program, there)) != NULL) {
-		int fd = strcmp(xdp_program__name(program), PROGRAM_NAME) == 0
-				 ? hold_name("", xdp_program__id(program))
-				 : -1;
+		int fd;
 
-		if (fd < 0)
+		if (strcmp(xdp_program__name(program), PROGRAM_NAME) != 0)
 			continue;
-		close(fd);
+		fd = sml_name_hold("", xdp_program__id(program));
+		/* Another user's claim keeps no program of ours there. */
+		if (fd < 0 && errno != EPERM)
+			continue;
+		if (fd >= 0)
+			close(fd);
 		dead[n++] = program;
 	}
 	for (unsigned i = 0; i < n; i++)
@@ -300,7 +282,7 @@ static int dispatch(struct sml_device *device)
 	device->generic = mode == XDP_MODE_SKB;
 	error = xdp_program__attach(device->dispatched, device->ifindex, mode, 0);
 	if (error == 0)
-		device->name_fd = hold_name("", xdp_program__id(device->dispatched));
+		device->name_fd = sml_name_hold("", xdp_program__id(device->dispatched));
 	return error;
 }
 
