@@ -592,7 +592,8 @@ static void take_elements(const struct sml_tensor *tensor, uint32_t index, const
 		decode(tensor, index, first, lanes, count,
 		       recv + (first - spec->recv_first) * bytes);
 	} else {
-		uint8_t whole[8 * SML_MAX_LANES] __attribute__((aligned(8)));
+		/* float64 on the int16 wire: two elements of 8 bytes to a lane. */
+		uint8_t whole[16 * SML_MAX_LANES] __attribute__((aligned(8)));
 
 		decode(tensor, index, first, lanes, count, whole);
 		__builtin_memcpy(recv + (from - spec->recv_first) * bytes,

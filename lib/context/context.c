@@ -105,6 +105,8 @@ void sml_context_set_scene(struct sml_context *context, struct sml_scene *scene)
 		.peers = context->peers != NULL,
 		.n_stripes = context->n_stripes,
 	};
+	/* A failover that goes on meanwhile is told another epoch. */
+	pthread_mutex_lock(&context->lock);
 	for (unsigned i = 0; i < context->n_stripes; i++) {
 		const struct sml_stripe *stripe = &context->stripes[i];
 		/* Where the ranks have the slots, rank 0 is asked for all. */
@@ -118,6 +120,7 @@ void sml_context_set_scene(struct sml_context *context, struct sml_scene *scene)
 			.n_shards = stripe->n_shards,
 		};
 	}
+	pthread_mutex_unlock(&context->lock);
 }
 
 /* The text and the record, and then those who wait. scene: NULL while the context opens. */

@@ -199,8 +199,10 @@ static int go_on(struct claim *claim, struct sml_control *control, uint64_t dead
 
 	if (error)
 		return error;
-	/* From here on the epoch is one that this rank was told. */
+	/* From here on the epoch is one that this rank was told. A failing call may look at it. */
+	pthread_mutex_lock(&stripe->context->lock);
 	stripe->admission = admission;
+	pthread_mutex_unlock(&stripe->context->lock);
 	return sml_data_path_renew(stripe, control, deadline_ns,
 				   generations->has_result || !generations->has_kept);
 }

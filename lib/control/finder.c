@@ -338,6 +338,9 @@ int sml_finder_meet(struct sml_finder *finder, struct sml_control **control,
 		return error;
 	/* The others are left. */
 	act(finder);
+	/* The deadline may have passed meanwhile: then all are. */
+	if (finder->search.outcome == SML_SEARCH_FAILED)
+		return tell_failure(finder);
 	*control = finder->attempts[finder->taken].control;
 	*connection = finder->attempts[finder->taken].connection;
 	return 0;

@@ -145,6 +145,17 @@ def raising(rank):
     return first(future_of(1))
 
 
+def test_the_packages_own_hook_holds_no_bucket_up():
+    """Its callbacks begin nothing, so what follows then() begins at once."""
+    from switchml.torch import _callbacks, hooks
+
+    promise = _callbacks.Promise(lambda future: future.value(), [])
+    result = promise.future.then(hooks._first)
+    assert not _callbacks.open_turns()
+    promise.keep([full(1)])
+    assert result.wait().tolist() == full(1).tolist()
+
+
 def test_an_exception_in_a_callback_stays_in_its_future(groups):
     assert groups.call(raising, timeout=HANGS_S) == [float(N)] * N
 

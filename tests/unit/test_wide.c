@@ -12,6 +12,7 @@
 #include <mpfr.h>
 
 #include "core/quantize.h"
+#include "core/tensor.h"
 #include "core/wide.h"
 #include "support/quantize_random.h"
 
@@ -524,6 +525,46 @@ static void gathered_doubles_are_added_in_rank_order(void **state)
 	}
 }
 
+/* ---- chunks of which a rank wants a part ---- */
+
+/* The largest: two elements of 8 bytes to each of the most lanes. The sanitizer looks. */
+static void part_of_the_largest_chunk_fits(void **state)
+{
+	enum { N = 6000 };
+	static double send[N], recv[N / 2];
+	static uint32_t lanes[SML_MAX_LANES];
+	struct sml_tensor_spec spec = {
+		.collective = SML_REDUCE_SCATTER,
+		.type = SML_FLOAT64,
+		.op = SML_SUM,
+		.wire = SML_WIRE_INT16,
+		.count = N,
+		.send = send,
+		.send_count = N,
+		.recv = recv,
+		.recv_count = N / 2,
+	};
+	const struct sml_shape shape = {.lanes = SML_MAX_LANES, .n_ranks = 2};
+	struct sml_sequence sequence = {0};
+	struct sml_tensor tensor;
+	void *memory = malloc(sml_tensor_memory_bytes(&spec, &shape));
+
+	(void)state;
+	for (int i = 0; i < N; i++)
+		send[i] = i;
+	assert_non_null(memory);
+	sml_tensor_init(&tensor, &spec, &shape, &sequence, memory);
+	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++) {
+		assert_true(sml_tensor_claim(&tensor, stream, 0));
+		sml_tensor_fill(&tensor, stream, 0, lanes);
+		sml_tensor_take(&tensor, stream, 0, lanes);
+	}
+	/* A unit of the block is 8192 / 2^14. */
+	for (int i = 0; i < N / 2; i++)
+		assert_true(fabs(recv[i] - i) <= 0.5);
+	free(memory);
+}
+
 /* ---- integers of 8 and 16 bits ---- */
 
 static const enum sml_type narrow_types[] = {SML_UINT8, SML_INT8, SML_INT16, SML_BOOL};
@@ -620,6 +661,7 @@ int main(void)
 		cmocka_unit_test(doubles_on_narrow_wires_are_within_their_bounds),
 		cmocka_unit_test(max_and_min_of_64_bits_are_exact),
 		cmocka_unit_test(gathered_doubles_are_added_in_rank_order),
+		cmocka_unit_test(part_of_the_largest_chunk_fits),
 		cmocka_unit_test(narrow_integers_wrap_at_their_own_width),
 	};
 

@@ -58,7 +58,7 @@ class Buffer(NamedTuple):
 
     def moved(self) -> tuple[int, int]:
         """(type, count), of elements that are only moved: any type, as bytes if need be."""
-        if self.type_name in _OF_NAME:
+        if self.type_name in _OF_NAME and self.address % self.itemsize == 0:
             return _OF_NAME[self.type_name], self.count
         return c.BYTE, self.nbytes
 

@@ -26,7 +26,10 @@ _turns: weakref.WeakKeyDictionary[Any, Turn] = weakref.WeakKeyDictionary()
 _watchers: weakref.WeakSet[Any] = weakref.WeakSet()
 
 # Their callbacks compute, and begin nothing: buckets need not wait for each other.
-_BEGIN_NOTHING = {"torch.distributed.algorithms.ddp_comm_hooks.default_hooks"}
+_BEGIN_NOTHING = {
+    "torch.distributed.algorithms.ddp_comm_hooks.default_hooks",
+    f"{__package__}.hooks",
+}
 
 
 class Context:
@@ -71,7 +74,8 @@ class Turn(Context):
             with _lock:
                 self._returned = True
                 self._close()
-            for watcher in list(_watchers):
+                watchers = list(_watchers)
+            for watcher in watchers:
                 watcher.turns_have_closed()
 
     def _close(self) -> None:
@@ -101,7 +105,8 @@ def open_turns() -> tuple[Turn, ...]:
 
 def watch(watcher: Any) -> None:
     """Call its turns_have_closed() whenever some may have."""
-    _watchers.add(watcher)
+    with _lock:
+        _watchers.add(watcher)
 
 
 class Promise:
