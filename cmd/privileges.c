@@ -46,8 +46,15 @@ void sml_privileges_drop(bool keeps_bpf)
 	capng_clear(CAPNG_SELECT_BOTH);
 	if (has_bpf)
 		capng_update(CAPNG_ADD, CAPNG_EFFECTIVE | CAPNG_PERMITTED, CAP_BPF);
-	if ((geteuid() != 0 || become_nobody() < 0) && capng_apply(CAPNG_SELECT_CAPS) < 0)
-		warn("its capabilities cannot be dropped");
+	if (geteuid() != 0 || become_nobody() < 0) {
+		/* A change of user that fails leaves the rights that it takes in libcap-ng's state.
+		 */
+		capng_clear(CAPNG_SELECT_BOTH);
+		if (has_bpf)
+			capng_update(CAPNG_ADD, CAPNG_EFFECTIVE | CAPNG_PERMITTED, CAP_BPF);
+		if (capng_apply(CAPNG_SELECT_CAPS) < 0)
+			warn("its capabilities cannot be dropped");
+	}
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		warn("it cannot refuse new privileges");
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -100,6 +107,15 @@ static const char *const allowed[] = {
 	"nanosleep",
 	"clock_nanosleep",
 	"restart_syscall",
+	"timerfd_settime",
+	/* the same, of 32-bit systems */
+	"futex_time64",
+	"ppoll_time64",
+	"pselect6_time64",
+	"recvmmsg_time64",
+	"clock_nanosleep_time64",
+	"clock_gettime64",
+	"rt_sigtimedwait_time64",
 	/* time, chance, itself */
 	"clock_gettime",
 	"clock_getres",

@@ -55,6 +55,36 @@ uint32_t sml_resume_lacking(struct sml_worker *const *workers, unsigned n_worker
 	return n;
 }
 
+/* Move the first of a heap's n, whose place is `at`, down to where it belongs. */
+static void sift(uint32_t *heap, uint32_t at, uint32_t n)
+{
+	uint32_t value = heap[at];
+
+	for (uint32_t child = 2 * at + 1; child < n; child = 2 * at + 1) {
+		if (child + 1 < n && heap[child + 1] > heap[child])
+			child++;
+		if (heap[child] <= value)
+			break;
+		heap[at] = heap[child];
+		at = child;
+	}
+	heap[at] = value;
+}
+
+/* Heapsort: without memory, and as fast whatever the order. */
+void sml_resume_sort(uint32_t *chunks, uint32_t n)
+{
+	for (uint32_t at = n / 2; at-- > 0;)
+		sift(chunks, at, n);
+	for (uint32_t left = n; left > 1; left--) {
+		uint32_t largest = chunks[0];
+
+		chunks[0] = chunks[left - 1];
+		chunks[left - 1] = largest;
+		sift(chunks, 0, left - 1);
+	}
+}
+
 uint32_t sml_resume_kept_chunks(struct sml_worker *const *workers, unsigned n_workers,
 				enum sml_stream_id stream, uint32_t *chunks, uint32_t capacity)
 {
@@ -72,6 +102,7 @@ uint32_t sml_resume_kept_chunks(struct sml_worker *const *workers, unsigned n_wo
 			n++;
 		}
 	}
+	sml_resume_sort(chunks, n < capacity ? n : capacity);
 	return n;
 }
 
@@ -132,16 +163,27 @@ static bool lacks(const struct sml_resume_report *report, uint32_t chunk)
 	return false;
 }
 
+static bool keeps(const struct sml_resume_report *report, uint32_t chunk)
+{
+	uint32_t low = 0, high = report->n_kept;
+
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (report->kept[middle] < chunk)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < report->n_kept && report->kept[low] == chunk;
+}
+
 static int find_keeper(const struct sml_resume_report *reports, unsigned n_ranks, uint64_t to,
 		       uint32_t chunk)
 {
-	for (unsigned rank = 0; rank < n_ranks; rank++) {
-		if (to >> rank & 1)
-			continue;
-		for (uint32_t i = 0; i < reports[rank].n_kept; i++)
-			if (reports[rank].kept[i] == chunk)
-				return (int)rank;
-	}
+	for (unsigned rank = 0; rank < n_ranks; rank++)
+		if (!(to >> rank & 1) && keeps(&reports[rank], chunk))
+			return (int)rank;
 	return -1;
 }
 

@@ -29,7 +29,7 @@ struct sml_resume_report {
 	uint32_t beyond;	 /* 1 + the highest chunk seen assigned, in any epoch */
 	const uint32_t *lacking; /* ascending: chunks below `beyond` that are not here */
 	uint32_t n_lacking;
-	const uint32_t *kept; /* chunks whose last result is kept here, any order */
+	const uint32_t *kept; /* chunks whose last result is kept here, ascending as numbers */
 	uint32_t n_kept;
 };
 
@@ -72,8 +72,12 @@ int sml_resume_adopt(struct sml_worker *const *workers, unsigned n_workers,
 		     enum sml_stream_id stream, uint32_t chunk, const void *lanes,
 		     uint16_t n_lanes);
 
+/* Ascending as numbers: how a report has what is kept. */
+void sml_resume_sort(uint32_t *chunks, uint32_t n);
+
 /*
- * Merge the reports of all ranks into a plan. The plan's arrays are the
+ * Merge the reports of all ranks into a plan. Takes n log n of what they say, for strangers
+ * can say it, too: of what is not in order, some is not found. The plan's arrays are the
  * caller's, with room for capacity entries each. Returns 0; -1: more entries
  * than that; -2: a chunk is neither lacked by all nor kept by any, which honest
  * reports cannot say.

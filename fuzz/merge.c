@@ -53,6 +53,7 @@ static void tell(const struct truth *truth, struct reports *all)
 			if (truth->keeps[r][c])
 				all->kept[r][report->n_kept++] = truth->first + c;
 		}
+		sml_resume_sort(all->kept[r], report->n_kept);
 	}
 }
 

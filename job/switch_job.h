@@ -95,7 +95,11 @@ struct sml_job {
 	bool resumes;
 	struct sml_resume_plan plans[SML_STREAMS];
 	uint32_t n_results_missing;
+	size_t handed_bytes; /* of results, to all who lacked them */
 };
+
+/* A job's results that are handed over after a death, to all ranks together. */
+#define SML_MAX_HANDED_BYTES ((size_t)1 << 30)
 
 /* Two chunks a slot of the largest job that there can be. */
 #define SML_MAX_PLAN (2 * SML_MAX_SLOTS)

@@ -31,8 +31,11 @@ static int merge(struct sml_job *job, enum sml_stream_id stream)
 	if (plan->handovers == NULL || plan->table == NULL)
 		return -1;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		const SmlControl__StreamReport *report =
+		/* The member's own copy: it may be put in order. */
+		SmlControl__StreamReport *report =
 			job->members[rank].resume->resume->streams[stream];
+
+		sml_resume_sort(report->kept, (uint32_t)report->n_kept);
 
 		reports[rank] = (struct sml_resume_report){
 			.beyond = report->beyond,
@@ -113,11 +116,21 @@ void sml_job_result(struct sml_job *job, const SmlControl__Result *result)
 
 	if (handover == NULL || handover->to == 0 || result->lanes.len > 4 * SML_MAX_LANES)
 		return;
-	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (handover->to >> rank & 1)
-			(void)sml_peer_send(job->jobs, job->members[rank].peer,
-					    sml_envelope(RESULT, result,
-							 (SmlControl__Result *)(uintptr_t)result));
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		if (!(handover->to >> rank & 1))
+			continue;
+		/* Who lacks it may not read: what waits for all of them has a bound. */
+		job->handed_bytes += result->lanes.len;
+		(void)sml_peer_send(
+			job->jobs, job->members[rank].peer,
+			sml_envelope(RESULT, result, (SmlControl__Result *)(uintptr_t)result));
+	}
+	if (job->handed_bytes > SML_MAX_HANDED_BYTES) {
+		sml_job_fail(job, SML_ERROR_PROTOCOL,
+			     "the ranks lack more results after the death of their switch than "
+			     "can be handed over");
+		return;
+	}
 	handover->to = 0;
 	job->n_results_missing--;
 	hand_over_or_admit(job);

@@ -152,7 +152,8 @@ void sml_job_tell_stalls(struct sml_job *job, struct sml_member *member)
 	uint64_t now_ns = job->jobs->now_ns;
 	struct stalls *stalls;
 
-	if (now_ns - member->stalls_told_ns < ANSWER_EVERY_NS ||
+	/* Before it runs nobody has slots that wait. */
+	if (job->state < SML_JOB_RUNNING || now_ns - member->stalls_told_ns < ANSWER_EVERY_NS ||
 	    !job->jobs->output->listens(member->peer))
 		return;
 	member->stalls_told_ns = now_ns;

@@ -35,6 +35,16 @@ static void check_version(const struct sml_job *job, const SmlControl__Join *joi
 		 SML_VERSION_STRING);
 }
 
+/* No rank has seen more: two chunks a slot. And merging reports costs time. */
+static bool is_too_long(const SmlControl__Resume *resume)
+{
+	for (size_t i = 0; i < resume->n_streams; i++)
+		if (resume->streams[i]->n_lacking > SML_MAX_PLAN ||
+		    resume->streams[i]->n_kept > SML_MAX_PLAN)
+			return true;
+	return false;
+}
+
 /* Refused to the newcomer alone: NULL, or the sentence. */
 static const char *own_mistake(const struct sml_jobs *jobs, const SmlControl__Join *join,
 			       char *text, size_t bytes)
@@ -66,6 +76,8 @@ static const char *own_mistake(const struct sml_jobs *jobs, const SmlControl__Jo
 			 join->stripes, SML_MAX_STRIPES);
 	else if (join->resume != NULL && join->resume->n_streams != SML_STREAMS)
 		snprintf(text, bytes, "a report has %d streams", SML_STREAMS);
+	else if (join->resume != NULL && is_too_long(join->resume))
+		snprintf(text, bytes, "a report has at most %d chunks of a kind", SML_MAX_PLAN);
 	else if (join->resume != NULL && join->resume->membership == 0)
 		snprintf(text, bytes, "a report proves with its job's membership whose it is");
 	else if (strlen(join->job) == 0 || strlen(join->job) >= SML_NAME_BYTES ||

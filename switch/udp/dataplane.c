@@ -84,14 +84,17 @@ static void *run(void *argument)
 	struct pollfd fds[2] = {{.fd = thread->fd, .events = POLLIN},
 				{.fd = thread->wake_fd, .events = POLLIN}};
 
+	/* An order interrupts receiving; what has been taken off the socket still waits then. */
+	bool more = false;
+
 	for (;;) {
-		if (poll(fds, 2, -1) < 0 && errno != EINTR)
+		if (poll(fds, 2, more ? 0 : -1) < 0 && errno != EINTR)
 			break;
 		if ((fds[1].revents & POLLIN) && !carry_out_orders(thread))
 			break;
-		if (fds[0].revents == 0)
+		if (fds[0].revents == 0 && !more)
 			continue;
-		while (sml_udp_receive_batch(thread) &&
+		while ((more = sml_udp_receive_batch(thread)) &&
 		       __atomic_load_n(&thread->dataplane->orders, __ATOMIC_RELAXED) ==
 			       thread->orders_done)
 			;

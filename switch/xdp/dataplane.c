@@ -248,17 +248,16 @@ static int xdp_start_job(struct sml_dataplane *dataplane, uint32_t number)
 	struct sml_xdp_user_job *job = job_of(dataplane, number);
 	bool daemon_sends = daemon_has_to_send(dataplane, job);
 	uint64_t daemon_key = 0;
-	int rc;
 
 	while (daemon_sends && daemon_key == 0)
 		if (getrandom(&daemon_key, sizeof(daemon_key), 0) != sizeof(daemon_key))
 			return -EIO;
-	rc = sml_xdp_maps_start_job(dataplane->maps, number, daemon_key);
+	/* Before the program can make the first result. */
 	pthread_mutex_lock(&dataplane->mutex);
 	job->daemon_key = daemon_key;
 	job->started = true;
 	pthread_mutex_unlock(&dataplane->mutex);
-	return rc;
+	return sml_xdp_maps_start_job(dataplane->maps, number, daemon_key);
 }
 
 static void xdp_remove_job(struct sml_dataplane *dataplane, uint32_t number)

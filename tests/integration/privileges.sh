@@ -10,6 +10,7 @@ seccomp=$2
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 failures=0
+under= # what starts the switch: another environment
 # shellcheck source=tests/support/await.sh
 . "$here/../support/await.sh"
 
@@ -32,7 +33,7 @@ say() {
 
 start_switch() {
 	: >"$work/out"
-	"$switchml" switch --listen "${@}" >"$work/out" 2>&1 &
+	$under "$switchml" switch --listen "${@}" >"$work/out" 2>&1 &
 	switch=$!
 	await_switch "$work/out"
 }
@@ -61,6 +62,23 @@ look() {
 	fi
 }
 
+# Where root cannot become somebody else, it loses its rights all the same.
+look_under() {
+	under=$1
+	$under true 2>/dev/null || { echo "left out: there is no $1 here"; under=; return; }
+	start_switch 127.0.0.1:0
+	has NoNewPrivs 1
+	has CapEff 0000000000000000
+	has CapPrm 0000000000000000
+	kill $switch
+	wait $switch 2>/dev/null
+	under=
+}
+
+if [ "$(id -u)" = 0 ]; then
+	look_under "setpriv --bounding-set=-setgid --inh-caps=-setgid --"
+	look_under "unshare -Ur"
+fi
 start_switch 127.0.0.1:0
 look
 SWITCHML_SWITCH=$address "$switchml" bench --local-workers 2 -b 4K -e 64K -f 16 -n 20 -c 1 >"$work/bench" 2>&1

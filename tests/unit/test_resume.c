@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -73,8 +74,8 @@ static void what_some_have_is_handed_over_by_the_first_who_keeps_it(void **state
 {
 	/* Chunk 4 came to ranks 1 and 2 only; 5 to nobody; 1's next ticket was 6. */
 	const struct sml_resume_report reports[] = {{6, LIST(4, 5), LIST(2, 3)},
-						    {7, LIST(5, 6), LIST(4, 3)},
-						    {7, LIST(5, 6), LIST(4, 3)}};
+						    {7, LIST(5, 6), LIST(3, 4)},
+						    {7, LIST(5, 6), LIST(3, 4)}};
 
 	(void)state;
 	assert_int_equal(merge(reports, 3), 0);
@@ -118,8 +119,8 @@ static void a_rank_that_is_behind_lacks_all_beyond_what_it_saw(void **state)
 
 static void ranks_can_hand_to_each_other(void **state)
 {
-	const struct sml_resume_report reports[] = {{5, LIST(3, 4), LIST(2, 1)},
-						    {5, LIST(2, 4), LIST(3, 1)},
+	const struct sml_resume_report reports[] = {{5, LIST(3, 4), LIST(1, 2)},
+						    {5, LIST(2, 4), LIST(1, 3)},
 						    {5, LIST(2, 3, 4), LIST(1)}};
 
 	(void)state;
@@ -420,9 +421,59 @@ static void what_was_in_flight_may_be_sent_by_another_shard_of_the_next_epoch(vo
 	assert_false(sml_worker_is_broken(&next));
 }
 
+/* What strangers report at the most, in the worst order: it took seven seconds once. */
+static void merging_the_longest_reports_takes_no_time(void **state)
+{
+	enum { MOST = 2 * 4096, RANKS = 64 };
+	static uint32_t lacking[MOST], kept[RANKS][MOST];
+	static struct sml_resume_handover many[MOST];
+	static uint32_t long_table[MOST];
+	struct sml_resume_plan longest = {.handovers = many, .table = long_table};
+	struct sml_resume_report reports[RANKS];
+	clock_t began;
+
+	(void)state;
+	for (uint32_t i = 0; i < MOST; i++) {
+		lacking[i] = i;
+		for (uint32_t r = 0; r < RANKS; r++)
+			/* The last rank alone keeps what rank 0 lacks. */
+			kept[r][i] = MOST - 1 - i + (r < RANKS - 1 ? MOST : 0);
+	}
+	began = clock();
+	for (uint32_t r = 0; r < RANKS; r++) {
+		sml_resume_sort(kept[r], MOST);
+		reports[r] = (struct sml_resume_report){.beyond = MOST,
+							.lacking = lacking,
+							.n_lacking = r == 0 ? MOST : 0,
+							.kept = kept[r],
+							.n_kept = MOST};
+	}
+	assert_int_equal(sml_resume_merge(reports, RANKS, &longest, MOST), 0);
+	assert_int_equal(longest.n_handovers, MOST);
+	assert_int_equal(many[MOST - 1].from, RANKS - 1);
+	/* Of CPU time, with sanitizers, too. */
+	assert_in_range(clock() - began, 0, 2 * CLOCKS_PER_SEC);
+}
+
+static void chunks_are_sorted_as_numbers(void **state)
+{
+	uint32_t chunks[1000], seed = 1;
+
+	(void)state;
+	for (uint32_t n = 0; n <= 1000; n += n < 8 ? 1 : 124) {
+		for (uint32_t i = 0; i < n; i++)
+			chunks[i] = (seed = seed * 1664525u + 1013904223u) >> (i % 3 ? 0 : 24);
+		sml_resume_sort(chunks, n);
+		for (uint32_t i = 1; i < n; i++)
+			assert_true(chunks[i - 1] <= chunks[i]);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(merging_the_longest_reports_takes_no_time),
+		cmocka_unit_test(chunks_are_sorted_as_numbers),
 		cmocka_unit_test(nobody_began_and_all_begin_again),
 		cmocka_unit_test(all_have_everything_and_go_on_behind_it),
 		cmocka_unit_test(what_some_have_is_handed_over_by_the_first_who_keeps_it),
