@@ -99,9 +99,10 @@ static inline uint64_t element_bits(enum sml_type type, uint64_t random)
 	return random;
 }
 
-static uint64_t load(enum sml_type type, const void *elements, size_t i)
+/* Of elements of so many bytes. */
+static inline uint64_t load(size_t bytes, const void *elements, size_t i)
 {
-	switch (sml_type_size(type)) {
+	switch (bytes) {
 	case 8:
 		return ((const uint64_t *)elements)[i];
 	case 4:
@@ -113,23 +114,31 @@ static uint64_t load(enum sml_type type, const void *elements, size_t i)
 	}
 }
 
+static inline void store(size_t bytes, void *elements, size_t i, uint64_t bits)
+{
+	switch (bytes) {
+	case 8:
+		((uint64_t *)elements)[i] = bits;
+		break;
+	case 4:
+		((uint32_t *)elements)[i] = (uint32_t)bits;
+		break;
+	case 2:
+		((uint16_t *)elements)[i] = (uint16_t)bits;
+		break;
+	default:
+		((uint8_t *)elements)[i] = (uint8_t)bits;
+	}
+}
+
 void bench_fill(const struct bench_case *this, unsigned rank, void *elements)
 {
 	enum sml_type type = this->type;
+	size_t bytes = sml_type_size(type);
 	uint32_t key = key_of(this, rank);
 
-	for (size_t i = 0; i < this->count; i++) {
-		uint64_t bits = element_bits(type, random_of(key, i, type));
-
-		if (sml_type_size(type) == 4)
-			((uint32_t *)elements)[i] = (uint32_t)bits;
-		else if (sml_type_size(type) == 2)
-			((uint16_t *)elements)[i] = (uint16_t)bits;
-		else if (sml_type_size(type) == 8)
-			((uint64_t *)elements)[i] = bits;
-		else
-			((uint8_t *)elements)[i] = (uint8_t)bits;
-	}
+	for (size_t i = 0; i < this->count; i++)
+		store(bytes, elements, i, element_bits(type, random_of(key, i, type)));
 }
 
 /* ---- integers: exact ---- */
@@ -177,6 +186,7 @@ static uint64_t count_wrong_integers(const struct bench_case *this, size_t first
 				     const void *result)
 {
 	static int64_t expected[BLOCK];
+	size_t bytes = sml_type_size(this->type);
 	uint64_t wrong = 0;
 
 	for (unsigned rank = 0; rank < this->n_ranks; rank++) {
@@ -191,7 +201,7 @@ static uint64_t count_wrong_integers(const struct bench_case *this, size_t first
 		}
 	}
 	for (size_t i = 0; i < n; i++)
-		wrong += integer_of(this->type, load(this->type, result, first + i)) !=
+		wrong += integer_of(this->type, load(bytes, result, first + i)) !=
 			 finish_integer(this, expected[i]);
 	return wrong;
 }
@@ -316,11 +326,12 @@ static uint64_t count_wrong_floats(const struct bench_case *this, size_t first, 
 {
 	static long double expected[BLOCK];
 	long double bound = bound_of(this);
+	size_t bytes = sml_type_size(this->type);
 	uint64_t wrong = 0;
 
 	combine_floats(this, first, n, expected);
 	for (size_t i = 0; i < n; i++) {
-		long double got = value_of(this->type, load(this->type, result, first + i));
+		long double got = value_of(this->type, load(bytes, result, first + i));
 
 		wrong += is_wrong(this,
 				  this->op == SML_AVG ? expected[i] / this->n_ranks : expected[i],
@@ -344,10 +355,11 @@ uint64_t bench_count_wrong(const struct bench_case *this, const void *result)
 
 uint64_t bench_hash(const struct bench_case *this, const void *result)
 {
+	size_t bytes = sml_type_size(this->type);
 	uint64_t hash = this->count;
 
 	for (size_t i = 0; i < this->count; i++) {
-		uint64_t bits = load(this->type, result, i);
+		uint64_t bits = load(bytes, result, i);
 
 		hash += mix((uint32_t)bits ^ mix((uint32_t)(bits >> 32) ^ mix((uint32_t)i)));
 	}
