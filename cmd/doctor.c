@@ -31,13 +31,13 @@ void doctor_say(struct doctor *doctor, enum doctor_level level, const char *chec
 	va_end(arguments);
 }
 
-void doctor_mend(struct doctor *doctor, const char *mend, ...)
+void doctor_fix(struct doctor *doctor, const char *fix, ...)
 {
 	struct doctor_finding *finding = &doctor->findings[doctor->n - 1];
 	va_list arguments;
 
-	va_start(arguments, mend);
-	vsnprintf(finding->mend, sizeof(finding->mend), mend, arguments);
+	va_start(arguments, fix);
+	vsnprintf(finding->fix, sizeof(finding->fix), fix, arguments);
 	va_end(arguments);
 }
 
@@ -48,8 +48,8 @@ static void print_text(const struct doctor *doctor)
 
 		printf("%-8s %-15s %s\n", level_names[finding->level], finding->check,
 		       finding->fact);
-		if (finding->mend[0])
-			printf("%-24s mend: %s\n", "", finding->mend);
+		if (finding->fix[0])
+			printf("%-24s fix: %s\n", "", finding->fix);
 	}
 }
 
@@ -64,7 +64,7 @@ static void print_json(const struct doctor *doctor, unsigned problems)
 		json_array_append_new(findings,
 				      json_pack("{s:s, s:s, s:s, s:s}", "check", finding->check,
 						"level", level_names[finding->level], "fact",
-						finding->fact, "mend", finding->mend));
+						finding->fact, "fix", finding->fix));
 	}
 	all = json_pack("{s:s, s:i, s:o}", "version", SML_VERSION_STRING, "problems", (int)problems,
 			"findings", findings);
@@ -106,7 +106,7 @@ static void check_settings(struct doctor *doctor)
 
 	if (sml_config_init(&config) < 0) {
 		doctor_say(doctor, DOCTOR_PROBLEM, "environment", "%s", sml_error_text(NULL));
-		doctor_mend(doctor, "correct or unset the variable");
+		doctor_fix(doctor, "correct or unset the variable");
 		return;
 	}
 	doctor_say(doctor, DOCTOR_OK, "environment", "rank %d of %d, job \"%s\", switch %s",

@@ -11,7 +11,7 @@ struct doctor_finding {
 	enum doctor_level level;
 	const char *check; /* what was looked at: "receive buffer" */
 	char fact[256];	   /* what was found */
-	char mend[256];	   /* what to do; empty when nothing */
+	char fix[256];	   /* what to do; empty when nothing */
 };
 
 struct doctor {
@@ -24,9 +24,8 @@ struct doctor {
 __attribute__((format(printf, 4, 5))) void doctor_say(struct doctor *doctor,
 						      enum doctor_level level, const char *check,
 						      const char *fact, ...);
-/* Say how to mend the last one. */
-__attribute__((format(printf, 2, 3))) void doctor_mend(struct doctor *doctor, const char *mend,
-						       ...);
+/* Say how to fix the last finding. */
+__attribute__((format(printf, 2, 3))) void doctor_fix(struct doctor *doctor, const char *fix, ...);
 
 /* doctor_host.c: this machine. */
 void doctor_check_host(struct doctor *doctor);

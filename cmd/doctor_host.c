@@ -50,8 +50,8 @@ static void check_buffer(struct doctor *doctor, const char *check, const char *n
 	}
 	doctor_say(doctor, DOCTOR_WARNING, check,
 		   "net.core.%s is %ld bytes: bursts may be lost in this machine", name, bytes);
-	doctor_mend(doctor, "sysctl -w net.core.%s=%ld (and a file in /etc/sysctl.d to keep it)",
-		    name, WANTED_BUFFER_BYTES);
+	doctor_fix(doctor, "sysctl -w net.core.%s=%ld (and a file in /etc/sysctl.d to keep it)",
+		   name, WANTED_BUFFER_BYTES);
 }
 
 static void check_clock(struct doctor *doctor)
@@ -64,12 +64,12 @@ static void check_clock(struct doctor *doctor)
 	if (clock_getres(CLOCK_MONOTONIC, &step) < 0 || step.tv_sec > 0 || step.tv_nsec > 1000) {
 		doctor_say(doctor, DOCTOR_WARNING, "clock",
 			   "the monotonic clock (%s) is coarser than a microsecond", name);
-		doctor_mend(doctor, "boot without clocksource= and nohz=off settings");
+		doctor_fix(doctor, "boot without clocksource= and nohz=off settings");
 	} else if (!strcmp(name, "hpet") || !strcmp(name, "acpi_pm")) {
 		doctor_say(doctor, DOCTOR_WARNING, "clock",
 			   "the clock source is %s: every look at the clock is slow", name);
-		doctor_mend(doctor, "see /sys/devices/system/clocksource/clocksource0/"
-				    "available_clocksource for a faster one, as tsc");
+		doctor_fix(doctor, "see /sys/devices/system/clocksource/clocksource0/"
+				   "available_clocksource for a faster one, as tsc");
 	} else {
 		doctor_say(doctor, DOCTOR_OK, "clock", "the clock source is %s", name);
 	}
@@ -85,7 +85,7 @@ static void check_offload(struct doctor *doctor, int udp, int option, const char
 	}
 	doctor_say(doctor, DOCTOR_WARNING, name,
 		   "the kernel refuses it (%s): packets cost more processor time", strerror(errno));
-	doctor_mend(doctor, "use Linux 5.0 or newer");
+	doctor_fix(doctor, "use Linux 5.0 or newer");
 }
 
 static void check_offloads(struct doctor *doctor)
@@ -95,7 +95,7 @@ static void check_offloads(struct doctor *doctor)
 	if (udp < 0) {
 		doctor_say(doctor, DOCTOR_PROBLEM, "udp", "no UDP socket can be made: %s",
 			   strerror(errno));
-		doctor_mend(doctor, "look at this user's limits (ulimit -n) and sandbox");
+		doctor_fix(doctor, "look at this user's limits (ulimit -n) and sandbox");
 		return;
 	}
 	check_offload(doctor, udp, UDP_SEGMENT, "udp segment");
@@ -131,7 +131,7 @@ static void check_bpf(struct doctor *doctor)
 	}
 	doctor_say(doctor, DOCTOR_OK, "xdp",
 		   "this user may not attach XDP programs (sockets need no such right)");
-	doctor_mend(doctor, "run as root, or give the program cap_bpf and cap_net_admin");
+	doctor_fix(doctor, "run as root, or give the program cap_bpf and cap_net_admin");
 }
 
 void doctor_check_host(struct doctor *doctor)

@@ -53,7 +53,7 @@ static void check_mtu(struct doctor *doctor, int udp, int family)
 	doctor_say(doctor, DOCTOR_WARNING, "path mtu",
 		   "%d bytes: packets of only %u numbers, of which each costs time", mtu,
 		   lanes_of(mtu, family));
-	doctor_mend(doctor, "raise the interfaces' and switches' MTU to 1500 or 9000");
+	doctor_fix(doctor, "raise the interfaces' and switches' MTU to 1500 or 9000");
 }
 
 /* Packets that the switch has counted because they belong to no job. */
@@ -109,8 +109,8 @@ static void check_data_port(struct doctor *doctor, int udp, struct sml_ask *ask,
 		doctor_say(doctor, DOCTOR_PROBLEM, "data port",
 			   "UDP packets do not arrive at port %u%s%s", port, refused ? ": " : "",
 			   refused ? strerror(refused) : "");
-		doctor_mend(doctor, "let the firewalls on the way pass UDP to that port, and UDP "
-				    "from it back");
+		doctor_fix(doctor, "let the firewalls on the way pass UDP to that port, and UDP "
+				   "from it back");
 	}
 	sml_control__envelope__free_unpacked(answer, NULL);
 }
@@ -123,7 +123,7 @@ static void check_version(struct doctor *doctor, const SmlControl__Status *statu
 	}
 	doctor_say(doctor, DOCTOR_WARNING, "switch version", "%s, ours is %s", status->version,
 		   SML_VERSION_STRING);
-	doctor_mend(doctor, "install the same version on all machines");
+	doctor_fix(doctor, "install the same version on all machines");
 }
 
 static void check_connected(struct doctor *doctor, struct sml_ask *ask)
@@ -137,10 +137,10 @@ static void check_connected(struct doctor *doctor, struct sml_ask *ask)
 
 	if (error) {
 		doctor_say(doctor, DOCTOR_PROBLEM, "switch", "%.250s", ask->text);
-		doctor_mend(doctor, ask->stream.tls
-					    ? "see what the switch prints, and docs/security.md"
-					    : "check the port; a switch says its own when it "
-					      "starts");
+		doctor_fix(doctor, ask->stream.tls
+					   ? "see what the switch prints, and docs/security.md"
+					   : "check the port; a switch says its own when it "
+					     "starts");
 		return;
 	}
 	if (ask->stream.tls)
@@ -171,8 +171,8 @@ void doctor_check_switch(struct doctor *doctor)
 
 	if (sml_ask_open(&ask, doctor->switch_address, TIMEOUT_MS) < 0) {
 		doctor_say(doctor, DOCTOR_PROBLEM, "control port", "%.250s", ask.text);
-		doctor_mend(doctor, "start `switchml switch' there, and let firewalls pass TCP to "
-				    "its port");
+		doctor_fix(doctor, "start `switchml switch' there, and let firewalls pass TCP to "
+				   "its port");
 	} else {
 		doctor_say(doctor, DOCTOR_OK, "control port", "%s accepts connections",
 			   doctor->switch_address);

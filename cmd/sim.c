@@ -48,7 +48,7 @@ static void make_world(const struct options *options, uint64_t seed, struct sim_
 	for (unsigned i = 0; i < options->n_settings; i++)
 		sim_world_set(world, options->settings[i].name, options->settings[i].value);
 	if (options->n_settings)
-		sim_world_mend(world);
+		sim_world_repair(world);
 }
 
 static void print_command(const struct options *options, uint64_t seed)

@@ -198,7 +198,7 @@ static uint32_t clamp(uint32_t value, uint32_t lowest, uint32_t highest)
 	return value < lowest ? lowest : value > highest ? highest : value;
 }
 
-void sim_world_mend(struct sim_world *world)
+void sim_world_repair(struct sim_world *world)
 {
 	world->n_ranks = clamp(world->n_ranks, 1, SML_MAX_RANKS);
 	world->n_stripes = clamp(world->n_stripes, 1, SIM_MAX_STRIPES);

@@ -70,7 +70,7 @@ struct sim_world {
 bool sim_world_set(struct sim_world *world, const char *name, uint32_t value);
 
 /* Make a world that was changed by hand possible again (a root below n_ranks, …). */
-void sim_world_mend(struct sim_world *world);
+void sim_world_repair(struct sim_world *world);
 
 /* The number in the whole stream of the first chunk that a world's calls have. */
 static inline uint64_t sim_world_first_chunk(const struct sim_world *world)

@@ -32,7 +32,7 @@ struct sml_finder {
 	struct attempt attempts[SML_MAX_ENDPOINTS];
 	const char *names[SML_MAX_ENDPOINTS];
 	int taken; /* the address of the switch that has begun; -1: none */
-	int wrong; /* an error that no other address mends */
+	int wrong; /* an error that no other address can fix */
 };
 
 /* What a failed attempt means, and what to do. */

@@ -111,4 +111,10 @@ grep -q "^ok *data port.*$(cat "$work/port")" "$work/out" || fail "doctor: the o
 expect "status" 0 "$switchml" status --json --switch "$address"
 expect_json "status has the data port" "all[0]['data_port'] == $(cat "$work/port")"
 
+expect "doctor, a wrong setting" 1 env SWITCHML_RANK=none "$switchml" doctor
+grep -q '^ *fix: correct or unset' "$work/out" || fail "doctor does not say how to fix the setting"
+expect "doctor --json, a wrong setting" 1 env SWITCHML_RANK=none "$switchml" doctor --json
+expect_json "doctor --json names the fix" \
+	"[f['fix'] for f in all['findings'] if f['check'] == 'environment'] == ['correct or unset the variable']"
+
 [ $failures = 0 ]

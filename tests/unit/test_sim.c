@@ -131,7 +131,7 @@ static void replay(const char *command)
 		any = true;
 	}
 	if (any)
-		sim_world_mend(&world);
+		sim_world_repair(&world);
 	sim_run(&world, &result);
 	if (!result.passed)
 		fail_msg("switchml sim --seed %s: %s", command, result.failure);
