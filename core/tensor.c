@@ -15,124 +15,36 @@ static uint64_t div_up(uint64_t a, uint64_t b)
 	return (a + b - 1) / b;
 }
 
-static bool is_narrow(enum sml_type type)
+static struct sml_code code_of(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
 {
-	return type == SML_UINT8 || type == SML_INT8 || type == SML_INT16 || type == SML_BOOL;
-}
-
-size_t sml_element_bytes(enum sml_type type)
-{
-	switch (type) {
-	case SML_FLOAT64:
-	case SML_INT64:
-		return 8;
-	case SML_FLOAT32:
-	case SML_INT32:
-		return 4;
-	case SML_FLOAT16:
-	case SML_BFLOAT16:
-	case SML_INT16:
-		return 2;
-	case SML_BYTE:
-	case SML_UINT8:
-	case SML_INT8:
-	case SML_BOOL:
-		return 1;
-	}
-	return 0;
-}
-
-/*
- * The sum of n narrow integers in 16 bits is right modulo 2^16, which is enough for SUM.
- * An average needs the sum itself.
- */
-static bool fits_halves(const struct sml_tensor_spec *spec, unsigned n_ranks)
-{
-	return is_narrow(spec->type) &&
-	       (spec->op == SML_SUM || (spec->type != SML_INT16 && n_ranks * 255 <= INT16_MAX));
-}
-
-static enum sml_coding coding_of(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
-{
-	bool ordered = spec->op == SML_MAX || spec->op == SML_MIN;
-
-	switch (spec->type) {
-	case SML_BYTE:
-		return SML_CODE_BYTES;
-	case SML_INT64:
-		return ordered ? SML_CODE_PAIR : SML_CODE_LIMBS;
-	case SML_FLOAT64:
-		if (ordered)
-			return SML_CODE_PAIR;
-		return spec->wire == SML_WIRE_INT64 ? SML_CODE_LIMBS : SML_CODE_FLOAT;
-	case SML_FLOAT32:
-	case SML_FLOAT16:
-	case SML_BFLOAT16:
-		return ordered ? SML_CODE_ORDER : SML_CODE_FLOAT;
-	case SML_INT32:
-	case SML_UINT8:
-	case SML_INT8:
-	case SML_INT16:
-	case SML_BOOL:
-		break;
-	}
-	if (ordered)
-		return SML_CODE_ORDER;
-	return fits_halves(spec, shape->n_ranks) ? SML_CODE_HALVES : SML_CODE_INTEGER;
-}
-
-static bool has_exponents(const struct sml_tensor_spec *spec, enum sml_coding coding)
-{
-	return coding == SML_CODE_FLOAT || (coding == SML_CODE_LIMBS && spec->type == SML_FLOAT64);
-}
-
-static bool packs_halves(const struct sml_tensor_spec *spec, enum sml_coding coding)
-{
-	return coding == SML_CODE_HALVES ||
-	       (coding == SML_CODE_FLOAT && spec->wire == SML_WIRE_INT16);
-}
-
-static uint32_t elements_per_chunk(const struct sml_tensor_spec *spec,
-				   const struct sml_shape *shape)
-{
-	enum sml_coding coding = coding_of(spec, shape);
-
-	if (coding == SML_CODE_BYTES)
-		return 4u * shape->lanes;
-	if (coding == SML_CODE_LIMBS)
-		return shape->lanes / SML_LIMBS;
-	return packs_halves(spec, coding) ? 2u * shape->lanes : shape->lanes;
-}
-
-/* Lanes of an element whose bits are gathered as they are. */
-static uint32_t gathered_lanes(enum sml_type type)
-{
-	return type == SML_FLOAT64 ? 2 : 1;
+	return sml_code_of(spec->type, spec->op, spec->wire, shape->n_ranks);
 }
 
 static enum sml_form form_of(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
 {
-	enum sml_coding coding = coding_of(spec, shape);
-	uint32_t gathered = shape->lanes / shape->n_ranks / gathered_lanes(spec->type);
+	struct sml_code code = code_of(spec, shape);
 
 	if (spec->count == 0)
 		return SML_FORM_EMPTY;
-	if (has_exponents(spec, coding))
-		return spec->count <= gathered ? SML_FORM_GATHER : SML_FORM_EXPONENT;
+	if (code.exponents)
+		return spec->count <= sml_code_gather_elements(&code, shape->lanes)
+			       ? SML_FORM_GATHER
+			       : SML_FORM_EXPONENT;
 	/* A pair's lower halves depend on the upper ones: it takes two packets at least. */
-	return coding != SML_CODE_PAIR && spec->count <= elements_per_chunk(spec, shape)
+	return code.coding != SML_CODE_PAIR && spec->count <= sml_code_elements(&code, shape->lanes)
 		       ? SML_FORM_SMALL
 		       : SML_FORM_PLAIN;
 }
 
 static uint32_t n_data_chunks(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
 {
+	struct sml_code code = code_of(spec, shape);
 	enum sml_form form = form_of(spec, shape);
 
 	if (form != SML_FORM_EXPONENT && form != SML_FORM_PLAIN)
 		return 0;
-	return (uint32_t)div_up(spec->count, elements_per_chunk(spec, shape)) *
-	       (coding_of(spec, shape) == SML_CODE_PAIR ? 2 : 1);
+	return (uint32_t)div_up(spec->count, sml_code_elements(&code, shape->lanes)) *
+	       (code.coding == SML_CODE_PAIR ? 2 : 1);
 }
 
 uint32_t sml_tensor_block_chunks(uint32_t lanes)
@@ -168,7 +80,7 @@ static uint32_t digest_of(const struct sml_tensor_spec *spec, uint32_t number)
 /* Exponents, or the upper halves of a pair's results. */
 static size_t numbers_bytes(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
 {
-	bool pair = coding_of(spec, shape) == SML_CODE_PAIR;
+	bool pair = code_of(spec, shape).coding == SML_CODE_PAIR;
 
 	return ROUND_UP_8(4 * (pair ? (size_t)spec->count : n_data_chunks(spec, shape)));
 }
@@ -186,16 +98,17 @@ void sml_tensor_init(struct sml_tensor *tensor, const struct sml_tensor_spec *sp
 {
 	uint32_t n_head = n_head_chunks(spec, shape);
 	uint32_t n_data = n_data_chunks(spec, shape);
+	struct sml_code code = code_of(spec, shape);
 	uint8_t *bytes = memory;
 
 	*tensor = (struct sml_tensor){
 		.spec = *spec,
 		.shape = *shape,
 		.form = form_of(spec, shape),
-		.coding = coding_of(spec, shape),
+		.code = code,
 		.number = sequence->number,
 		.digest = digest_of(spec, sequence->number),
-		.elements_per_chunk = elements_per_chunk(spec, shape),
+		.elements_per_chunk = sml_code_elements(&code, shape->lanes),
 		.block_chunks = sml_tensor_block_chunks(shape->lanes),
 		.window = {{(uint32_t)sequence->next[SML_HEAD], n_head},
 			   {(uint32_t)sequence->next[SML_DATA], n_data}},
@@ -263,7 +176,7 @@ bool sml_tensor_chunk_is_ready(const struct sml_tensor *tensor, enum sml_stream_
 {
 	if (stream == SML_HEAD)
 		return true;
-	if (tensor->coding == SML_CODE_PAIR)
+	if (tensor->code.coding == SML_CODE_PAIR)
 		return is_upper(tensor, index) ||
 		       sml_tensor_chunk_is_done(tensor, SML_DATA,
 						index - tensor->window[SML_DATA].count / 2);
@@ -281,7 +194,7 @@ static uint32_t chunk_elements(const struct sml_tensor *tensor, uint32_t index, 
 		*first = 0;
 		return (uint32_t)tensor->spec.count;
 	}
-	if (tensor->coding == SML_CODE_PAIR && !is_upper(tensor, index))
+	if (tensor->code.coding == SML_CODE_PAIR && !is_upper(tensor, index))
 		index -= tensor->window[SML_DATA].count / 2;
 	*first = (uint64_t)index * tensor->elements_per_chunk;
 	left = tensor->spec.count - *first;
@@ -298,15 +211,6 @@ static uint32_t block_chunks(const struct sml_tensor *tensor, uint32_t head_inde
 	return left < tensor->block_chunks ? left : tensor->block_chunks;
 }
 
-static uint32_t lanes_of_elements(const struct sml_tensor *tensor, uint32_t count)
-{
-	if (tensor->coding == SML_CODE_BYTES)
-		return (count + 3) / 4;
-	if (tensor->coding == SML_CODE_LIMBS)
-		return SML_LIMBS * count;
-	return packs_halves(&tensor->spec, tensor->coding) ? (count + 1) / 2 : count;
-}
-
 static uint32_t lanes_used(const struct sml_tensor *tensor, enum sml_stream_id stream,
 			   uint32_t index)
 {
@@ -314,12 +218,11 @@ static uint32_t lanes_used(const struct sml_tensor *tensor, enum sml_stream_id s
 	uint64_t first;
 
 	if (stream == SML_DATA || tensor->form == SML_FORM_SMALL)
-		return lanes_of_elements(tensor, chunk_elements(tensor, index, &first));
+		return sml_code_lanes(&tensor->code, chunk_elements(tensor, index, &first));
 	if (tensor->form == SML_FORM_EXPONENT)
 		return block_chunks(tensor, index, &first_chunk);
 	if (tensor->form == SML_FORM_GATHER)
-		return (uint32_t)tensor->spec.count * tensor->shape.n_ranks *
-		       gathered_lanes(tensor->spec.type);
+		return sml_code_gather_lanes(&tensor->code, (uint32_t)tensor->spec.count);
 	return 0;
 }
 
@@ -331,73 +234,32 @@ void sml_tensor_describe_chunk(const struct sml_tensor *tensor, enum sml_stream_
 
 	out->lanes =
 		(uint16_t)sml_lanes_round(lanes_used(tensor, stream, index), tensor->shape.lanes);
-	bool ordered = tensor->coding == SML_CODE_ORDER || tensor->coding == SML_CODE_PAIR;
+	bool ordered =
+		tensor->code.coding == SML_CODE_ORDER || tensor->code.coding == SML_CODE_PAIR;
 
 	out->op = exponents || (elements && ordered) ? SML_LANE_MAX : SML_LANE_SUM;
-	out->lane_kind = elements && packs_halves(&tensor->spec, tensor->coding)
-				 ? SML_LANE_INT16_PAIR
-				 : SML_LANE_INT32;
+	out->lane_kind = elements && tensor->code.halves ? SML_LANE_INT16_PAIR : SML_LANE_INT32;
 	out->digest = sml_hash_step(tensor->digest, index << 1 | (uint32_t)stream);
 }
 
 /* ---- filling ---- */
 
-static void encode_floats(const struct sml_tensor *tensor, uint32_t index, const void *elements,
-			  uint32_t count, uint8_t *lanes)
+/* What the coding of a chunk's elements depends on: see sml_code_encode(). */
+static const int32_t *shared_of(const struct sml_tensor *tensor, uint32_t index, uint64_t first)
 {
-	bool narrow = packs_halves(&tensor->spec, tensor->coding);
-	int32_t exponent = tensor->exponents[index];
-	unsigned n_ranks = tensor->shape.n_ranks;
-
-	if (tensor->spec.type == SML_FLOAT64)
-		(narrow ? sml_double_quantize_int16
-			: sml_double_quantize_int32)(elements, count, exponent, n_ranks, lanes);
-	else
-		(narrow ? sml_quantize_int16 : sml_quantize_int32)(tensor->spec.type, elements,
-								   count, exponent, n_ranks, lanes);
+	return tensor->code.coding == SML_CODE_PAIR ? tensor->highs + first
+						    : tensor->exponents + index;
 }
 
 static void encode(const struct sml_tensor *tensor, uint32_t index, uint64_t first,
-		   const void *elements, uint32_t count, uint8_t *lanes)
+		   const void *elements, uint32_t count, void *lanes)
 {
-	enum sml_type type = tensor->spec.type;
-	bool minimum = tensor->spec.op == SML_MIN;
+	const struct sml_code *code = &tensor->code;
 
-	switch (tensor->coding) {
-	case SML_CODE_FLOAT:
-		encode_floats(tensor, index, elements, count, lanes);
-		break;
-	case SML_CODE_LIMBS:
-		if (type == SML_FLOAT64)
-			sml_double_to_limbs(elements, count, tensor->exponents[index], lanes);
-		else
-			sml_int64_to_limbs(elements, count, lanes);
-		break;
-	case SML_CODE_ORDER:
-		if (is_narrow(type))
-			sml_narrow_encode(type, elements, count, minimum, lanes);
-		else
-			sml_order_encode(type, elements, count, minimum, lanes);
-		break;
-	case SML_CODE_PAIR:
-		if (is_upper(tensor, index))
-			sml_pair_high(type, elements, count, minimum, lanes);
-		else
-			sml_pair_low(type, elements, count, minimum, tensor->highs + first, lanes);
-		break;
-	case SML_CODE_INTEGER:
-		if (is_narrow(type))
-			sml_narrow_encode(type, elements, count, false, lanes);
-		else
-			sml_int32_encode(elements, count, lanes);
-		break;
-	case SML_CODE_HALVES:
-		sml_narrow_encode_pairs(type, elements, count, lanes);
-		break;
-	case SML_CODE_BYTES:
-		__builtin_memcpy(lanes, elements, count);
-		break;
-	}
+	if (code->coding == SML_CODE_PAIR && is_upper(tensor, index))
+		sml_pair_high(code->type, elements, count, code->minimum, lanes);
+	else
+		sml_code_encode(code, shared_of(tensor, index, first), elements, count, lanes);
 }
 
 /*
@@ -417,8 +279,8 @@ static void fill_elements(struct sml_tensor *tensor, uint32_t index, uint32_t n_
 	from = first > spec->send_first ? first : spec->send_first;
 	to = first + count < end ? first + count : end;
 	if (from == first && to == first + count) {
-		used = 4 * lanes_of_elements(tensor, count);
-		if (tensor->coding == SML_CODE_BYTES)
+		used = 4 * sml_code_lanes(&tensor->code, count);
+		if (tensor->code.coding == SML_CODE_BYTES)
 			used = count;
 		__builtin_memset(lanes + used, 0, 4 * n_lanes - used);
 		encode(tensor, index, first,
@@ -430,7 +292,7 @@ static void fill_elements(struct sml_tensor *tensor, uint32_t index, uint32_t n_
 	__builtin_memset(lanes, 0, 4 * n_lanes);
 	if (from >= to)
 		return;
-	sml_assert(tensor->coding == SML_CODE_BYTES);
+	sml_assert(tensor->code.coding == SML_CODE_BYTES);
 	__builtin_memcpy(lanes + (from - first),
 			 (const uint8_t *)spec->send + (from - spec->send_first), to - from);
 }
@@ -447,10 +309,7 @@ static void measure_block(struct sml_tensor *tensor, uint32_t head_index)
 
 		const uint8_t *elements = (const uint8_t *)tensor->spec.send + first * bytes;
 
-		tensor->exponents[i] =
-			tensor->spec.type == SML_FLOAT64
-				? sml_double_exponent_of(elements, count)
-				: sml_exponent_of(tensor->spec.type, elements, count);
+		tensor->exponents[i] = sml_code_exponent(&tensor->code, elements, count);
 	}
 }
 
@@ -471,16 +330,11 @@ static void fill_exponents(struct sml_tensor *tensor, uint32_t index, uint32_t n
 	__builtin_memset(lanes + 4 * n, 0, 4 * (n_lanes - n));
 }
 
-static void fill_gather(struct sml_tensor *tensor, uint32_t n_lanes, uint8_t *lanes)
+static void fill_gather(struct sml_tensor *tensor, uint32_t n_lanes, void *lanes)
 {
-	uint32_t count = (uint32_t)tensor->spec.count;
-	uint8_t *own = lanes + 4 * count * gathered_lanes(tensor->spec.type) * tensor->shape.rank;
-
 	__builtin_memset(lanes, 0, 4 * n_lanes);
-	if (tensor->spec.type == SML_FLOAT64)
-		sml_double_gather_encode(tensor->spec.send, count, own);
-	else
-		sml_gather_encode(tensor->spec.type, tensor->spec.send, count, own);
+	sml_code_gather(&tensor->code, tensor->shape.rank, tensor->spec.send,
+			(uint32_t)tensor->spec.count, lanes);
 }
 
 void sml_tensor_fill(struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t index,
@@ -498,75 +352,14 @@ void sml_tensor_fill(struct sml_tensor *tensor, enum sml_stream_id stream, uint3
 
 /* ---- taking ---- */
 
-static void decode_floats(const struct sml_tensor *tensor, uint32_t index, const void *lanes,
-			  uint32_t count, unsigned divisor, void *elements)
-{
-	bool narrow = packs_halves(&tensor->spec, tensor->coding);
-	int32_t exponent = tensor->exponents[index];
-	unsigned n_ranks = tensor->shape.n_ranks;
-
-	if (tensor->spec.type == SML_FLOAT64)
-		(narrow ? sml_double_dequantize_int16 : sml_double_dequantize_int32)(
-			lanes, count, exponent, n_ranks, divisor, elements);
-	else
-		(narrow ? sml_dequantize_int16 : sml_dequantize_int32)(
-			tensor->spec.type, lanes, count, exponent, n_ranks, divisor, elements);
-}
-
-static void gather(const struct sml_tensor *tensor, const void *lanes, uint32_t count,
-		   unsigned divisor, void *elements)
-{
-	if (tensor->spec.type == SML_FLOAT64)
-		sml_double_gather_reduce(lanes, count, tensor->shape.n_ranks, divisor, elements);
-	else
-		sml_gather_reduce(tensor->spec.type, lanes, count, tensor->shape.n_ranks, divisor,
-				  elements);
-}
-
 static void decode(const struct sml_tensor *tensor, uint32_t index, uint64_t first,
 		   const void *lanes, uint32_t count, void *elements)
 {
-	enum sml_type type = tensor->spec.type;
-	bool minimum = tensor->spec.op == SML_MIN;
-	unsigned divisor = tensor->spec.op == SML_AVG ? tensor->shape.n_ranks : 1;
-
-	if (tensor->form == SML_FORM_GATHER) {
-		gather(tensor, lanes, count, divisor, elements);
-		return;
-	}
-	switch (tensor->coding) {
-	case SML_CODE_FLOAT:
-		decode_floats(tensor, index, lanes, count, divisor, elements);
-		break;
-	case SML_CODE_LIMBS:
-		if (type == SML_FLOAT64)
-			sml_double_from_limbs(lanes, count, tensor->exponents[index], divisor,
-					      elements);
-		else
-			sml_int64_from_limbs(lanes, count, divisor, elements);
-		break;
-	case SML_CODE_ORDER:
-		if (is_narrow(type))
-			sml_narrow_decode(type, lanes, count, minimum, 1, elements);
-		else
-			sml_order_decode(type, lanes, count, minimum, elements);
-		break;
-	case SML_CODE_PAIR:
-		sml_pair_decode(type, tensor->highs + first, lanes, count, minimum, elements);
-		break;
-	case SML_CODE_INTEGER:
-		if (is_narrow(type))
-			sml_narrow_decode(type, lanes, count, false, divisor, elements);
-		else
-			sml_int32_decode(lanes, count, divisor, elements);
-		break;
-	case SML_CODE_HALVES:
-		sml_narrow_decode_pairs(type, lanes, count, divisor, elements);
-		break;
-	case SML_CODE_BYTES:
-		__builtin_memcpy(elements, lanes, count);
-		break;
-	}
+	if (tensor->form == SML_FORM_GATHER)
+		sml_code_reduce(&tensor->code, lanes, count, elements);
+	else
+		sml_code_decode(&tensor->code, shared_of(tensor, index, first), lanes, count,
+				elements);
 }
 
 /* Elements of a chunk, of which this rank may want only some (reduce-scatter). */
@@ -580,7 +373,7 @@ static void take_elements(const struct sml_tensor *tensor, uint32_t index, const
 	uint8_t *recv = spec->recv;
 
 	/* All of them: this rank contributes lower halves of elements that it does not want. */
-	if (tensor->coding == SML_CODE_PAIR && is_upper(tensor, index)) {
+	if (tensor->code.coding == SML_CODE_PAIR && is_upper(tensor, index)) {
 		sml_pair_keep_highs(lanes, count, tensor->highs + first);
 		return;
 	}

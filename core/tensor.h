@@ -24,6 +24,7 @@
 #define SML_CORE_TENSOR_H
 
 #include "core/base.h"
+#include "core/coding.h"
 #include "core/pool.h"
 #include "switchml.h"
 
@@ -73,16 +74,6 @@ enum sml_form {
 	SML_FORM_PLAIN
 };
 
-enum sml_coding {
-	SML_CODE_FLOAT,	  /* block floating point in a lane or half a lane */
-	SML_CODE_LIMBS,	  /* float64 and int64: three lanes */
-	SML_CODE_ORDER,	  /* MAX and MIN */
-	SML_CODE_PAIR,	  /* MAX and MIN of 64 bits */
-	SML_CODE_INTEGER, /* of at most 32 bits, a lane each */
-	SML_CODE_HALVES,  /* of at most 16 bits, two to a lane */
-	SML_CODE_BYTES
-};
-
 /*
  * A chunk on its way. It is CLAIMED by the one slot that sends it, and only a
  * head chunk whose lanes are exponents is ever MEASURED.
@@ -114,7 +105,7 @@ struct sml_tensor {
 	struct sml_tensor_spec spec;
 	struct sml_shape shape;
 	enum sml_form form;
-	enum sml_coding coding;
+	struct sml_code code;
 	uint32_t number;
 	uint32_t digest;
 	uint32_t elements_per_chunk;
@@ -136,9 +127,6 @@ struct sml_tensor {
 	void *owner;
 	struct sml_tensor *next;
 };
-
-/* Bytes of one element in memory; 0: there is no such type. */
-size_t sml_element_bytes(enum sml_type type);
 
 /* Bytes that sml_tensor_init() wants behind `memory` (8-byte aligned). */
 size_t sml_tensor_memory_bytes(const struct sml_tensor_spec *spec, const struct sml_shape *shape);

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Elements as lanes: see coding.h. */
+#include "core/coding.h"
+
+#include "core/quantize.h"
+#include "core/wide.h"
+
+static bool is_narrow(enum sml_type type)
+{
+	return type == SML_UINT8 || type == SML_INT8 || type == SML_INT16 || type == SML_BOOL;
+}
+
+size_t sml_element_bytes(enum sml_type type)
+{
+	switch (type) {
+	case SML_FLOAT64:
+	case SML_INT64:
+		return 8;
+	case SML_FLOAT32:
+	case SML_INT32:
+		return 4;
+	case SML_FLOAT16:
+	case SML_BFLOAT16:
+	case SML_INT16:
+		return 2;
+	case SML_BYTE:
+	case SML_UINT8:
+	case SML_INT8:
+	case SML_BOOL:
+		return 1;
+	}
+	return 0;
+}
+
+/*
+ * The sum of n narrow integers in 16 bits is right modulo 2^16, which is enough for SUM.
+ * An average needs the sum itself.
+ */
+static bool fits_halves(enum sml_type type, enum sml_op op, unsigned n_ranks)
+{
+	return is_narrow(type) &&
+	       (op == SML_SUM || (type != SML_INT16 && n_ranks * 255 <= INT16_MAX));
+}
+
+static enum sml_coding coding_of(enum sml_type type, enum sml_op op, enum sml_wire wire,
+				 unsigned n_ranks)
+{
+	bool ordered = op == SML_MAX || op == SML_MIN;
+
+	switch (type) {
+	case SML_BYTE:
+		return SML_CODE_BYTES;
+	case SML_INT64:
+		return ordered ? SML_CODE_PAIR : SML_CODE_LIMBS;
+	case SML_FLOAT64:
+		if (ordered)
+			return SML_CODE_PAIR;
+		return wire == SML_WIRE_INT64 ? SML_CODE_LIMBS : SML_CODE_FLOAT;
+	case SML_FLOAT32:
+	case SML_FLOAT16:
+	case SML_BFLOAT16:
+		return ordered ? SML_CODE_ORDER : SML_CODE_FLOAT;
+	case SML_INT32:
+	case SML_UINT8:
+	case SML_INT8:
+	case SML_INT16:
+	case SML_BOOL:
+		break;
+	}
+	if (ordered)
+		return SML_CODE_ORDER;
+	return fits_halves(type, op, n_ranks) ? SML_CODE_HALVES : SML_CODE_INTEGER;
+}
+
+struct sml_code sml_code_of(enum sml_type type, enum sml_op op, enum sml_wire wire, uint8_t n_ranks)
+{
+	enum sml_coding coding = coding_of(type, op, wire, n_ranks);
+
+	return (struct sml_code){
+		.coding = coding,
+		.type = type,
+		.halves = coding == SML_CODE_HALVES ||
+			  (coding == SML_CODE_FLOAT && wire == SML_WIRE_INT16),
+		.exponents = coding == SML_CODE_FLOAT ||
+			     (coding == SML_CODE_LIMBS && type == SML_FLOAT64),
+		.minimum = op == SML_MIN,
+		.n_ranks = n_ranks,
+		.divisor = op == SML_AVG ? n_ranks : 1,
+	};
+}
+
+uint32_t sml_code_elements(const struct sml_code *code, uint32_t lanes)
+{
+	if (code->coding == SML_CODE_BYTES)
+		return 4 * lanes;
+	if (code->coding == SML_CODE_LIMBS)
+		return lanes / SML_LIMBS;
+	return code->halves ? 2 * lanes : lanes;
+}
+
+uint32_t sml_code_lanes(const struct sml_code *code, uint32_t count)
+{
+	if (code->coding == SML_CODE_BYTES)
+		return (count + 3) / 4;
+	if (code->coding == SML_CODE_LIMBS)
+		return SML_LIMBS * count;
+	return code->halves ? (count + 1) / 2 : count;
+}
+
+int32_t sml_code_exponent(const struct sml_code *code, const void *elements, uint32_t count)
+{
+	return code->type == SML_FLOAT64 ? sml_double_exponent_of(elements, count)
+					 : sml_exponent_of(code->type, elements, count);
+}
+
+/* ---- elements to lanes ---- */
+
+static void encode_floats(const struct sml_code *code, int32_t exponent, const void *elements,
+			  uint32_t count, void *lanes)
+{
+	if (code->type == SML_FLOAT64)
+		(code->halves ? sml_double_quantize_int16 : sml_double_quantize_int32)(
+			elements, count, exponent, code->n_ranks, lanes);
+	else
+		(code->halves ? sml_quantize_int16 : sml_quantize_int32)(
+			code->type, elements, count, exponent, code->n_ranks, lanes);
+}
+
+void sml_code_encode(const struct sml_code *code, const int32_t *shared, const void *elements,
+		     uint32_t count, void *lanes)
+{
+	enum sml_type type = code->type;
+
+	switch (code->coding) {
+	case SML_CODE_FLOAT:
+		encode_floats(code, *shared, elements, count, lanes);
+		break;
+	case SML_CODE_LIMBS:
+		if (type == SML_FLOAT64)
+			sml_double_to_limbs(elements, count, *shared, lanes);
+		else
+			sml_int64_to_limbs(elements, count, lanes);
+		break;
+	case SML_CODE_ORDER:
+		if (is_narrow(type))
+			sml_narrow_encode(type, elements, count, code->minimum, lanes);
+		else
+			sml_order_encode(type, elements, count, code->minimum, lanes);
+		break;
+	case SML_CODE_PAIR:
+		sml_pair_low(type, elements, count, code->minimum, shared, lanes);
+		break;
+	case SML_CODE_INTEGER:
+		if (is_narrow(type))
+			sml_narrow_encode(type, elements, count, false, lanes);
+		else
+			sml_int32_encode(elements, count, lanes);
+		break;
+	case SML_CODE_HALVES:
+		sml_narrow_encode_pairs(type, elements, count, lanes);
+		break;
+	case SML_CODE_BYTES:
+		__builtin_memcpy(lanes, elements, count);
+		break;
+	}
+}
+
+/* ---- lanes to elements ---- */
+
+static void decode_floats(const struct sml_code *code, int32_t exponent, const void *lanes,
+			  uint32_t count, void *elements)
+{
+	if (code->type == SML_FLOAT64)
+		(code->halves ? sml_double_dequantize_int16 : sml_double_dequantize_int32)(
+			lanes, count, exponent, code->n_ranks, code->divisor, elements);
+	else
+		(code->halves ? sml_dequantize_int16 : sml_dequantize_int32)(
+			code->type, lanes, count, exponent, code->n_ranks, code->divisor, elements);
+}
+
+void sml_code_decode(const struct sml_code *code, const int32_t *shared, const void *lanes,
+		     uint32_t count, void *elements)
+{
+	enum sml_type type = code->type;
+
+	switch (code->coding) {
+	case SML_CODE_FLOAT:
+		decode_floats(code, *shared, lanes, count, elements);
+		break;
+	case SML_CODE_LIMBS:
+		if (type == SML_FLOAT64)
+			sml_double_from_limbs(lanes, count, *shared, code->divisor, elements);
+		else
+			sml_int64_from_limbs(lanes, count, code->divisor, elements);
+		break;
+	case SML_CODE_ORDER:
+		if (is_narrow(type))
+			sml_narrow_decode(type, lanes, count, code->minimum, 1, elements);
+		else
+			sml_order_decode(type, lanes, count, code->minimum, elements);
+		break;
+	case SML_CODE_PAIR:
+		sml_pair_decode(type, shared, lanes, count, code->minimum, elements);
+		break;
+	case SML_CODE_INTEGER:
+		if (is_narrow(type))
+			sml_narrow_decode(type, lanes, count, false, code->divisor, elements);
+		else
+			sml_int32_decode(lanes, count, code->divisor, elements);
+		break;
+	case SML_CODE_HALVES:
+		sml_narrow_decode_pairs(type, lanes, count, code->divisor, elements);
+		break;
+	case SML_CODE_BYTES:
+		__builtin_memcpy(elements, lanes, count);
+		break;
+	}
+}
+
+/* ---- every rank's bits ---- */
+
+/* Lanes of one element whose bits are gathered as they are. */
+static uint32_t gathered_lanes(enum sml_type type)
+{
+	return type == SML_FLOAT64 ? 2 : 1;
+}
+
+uint32_t sml_code_gather_elements(const struct sml_code *code, uint32_t lanes)
+{
+	return lanes / code->n_ranks / gathered_lanes(code->type);
+}
+
+uint32_t sml_code_gather_lanes(const struct sml_code *code, uint32_t count)
+{
+	return count * code->n_ranks * gathered_lanes(code->type);
+}
+
+void sml_code_gather(const struct sml_code *code, uint8_t rank, const void *elements,
+		     uint32_t count, void *lanes)
+{
+	uint8_t *own = (uint8_t *)lanes + 4 * count * gathered_lanes(code->type) * rank;
+
+	if (code->type == SML_FLOAT64)
+		sml_double_gather_encode(elements, count, own);
+	else
+		sml_gather_encode(code->type, elements, count, own);
+}
+
+void sml_code_reduce(const struct sml_code *code, const void *lanes, uint32_t count, void *elements)
+{
+	if (code->type == SML_FLOAT64)
+		sml_double_gather_reduce(lanes, count, code->n_ranks, code->divisor, elements);
+	else
+		sml_gather_reduce(code->type, lanes, count, code->n_ranks, code->divisor, elements);
+}
