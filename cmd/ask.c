@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "control/envelope.h"
 #include "control/text.h"
 #include "core/wire.h"
@@ -93,10 +94,12 @@ static int begin(struct sml_ask *ask, const char *host)
 	const struct sml_tls_files files = sml_ask_tls_files();
 	const struct sml_key_source key = sml_ask_key_source();
 	int error = sml_tls_open_with_key(&ask->tls, SML_TLS_WORKER, &files, &sml_tls_variables,
-					  &key, &sml_key_variables, ask->text, sizeof(ask->text));
+					  &key, &sml_key_variables);
 
-	if (error)
+	if (error) {
+		snprintf(ask->text, sizeof(ask->text), "%s", sml_error_last());
 		return error;
+	}
 	error = sml_stream_open(&ask->stream, ask->tls, host, NULL, NULL);
 	if (error)
 		snprintf(ask->text, sizeof(ask->text), "no memory");

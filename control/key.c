@@ -18,8 +18,7 @@
 /* Says what the key is for: another use of the same secret derives another key. */
 #define LABEL "switchml job key 1"
 
-static int derive(struct sml_key *key, const char *name, const char *secret, size_t bytes,
-		  const struct sml_tls_problem *problem)
+static int derive(struct sml_key *key, const char *name, const char *secret, size_t bytes)
 {
 	char digest[] = "SHA256", label[] = LABEL;
 	OSSL_PARAM parameters[] = {
@@ -34,8 +33,8 @@ static int derive(struct sml_key *key, const char *name, const char *secret, siz
 	int derived;
 
 	if (bytes < SML_KEY_SECRET_MINIMUM || bytes > SML_KEY_SECRET_MAXIMUM)
-		return sml_tls_refuse(
-			problem,
+		return sml_error_set(
+			-EINVAL,
 			"the job key of %s has %s%zu bytes: it must have %d to %d, drawn at "
 			"random, for example by `openssl rand -base64 32`",
 			name, bytes > SML_KEY_SECRET_MAXIMUM ? "more than " : "",
@@ -51,27 +50,25 @@ static int derive(struct sml_key *key, const char *name, const char *secret, siz
 	EVP_KDF_CTX_free(context);
 	EVP_KDF_free(hkdf);
 	ERR_clear_error();
-	return derived == 1
-		       ? 1
-		       : sml_tls_refuse(problem, "no memory to derive the job key, or no HKDF");
+	return derived == 1 ? 1
+			    : sml_error_set(-EINVAL, "no memory to derive the job key, or no HKDF");
 }
 
 /* Whoever may read it has the key, and whoever may write it chooses one. */
-static int check_file(int fd, const char *name, const char *path,
-		      const struct sml_tls_problem *problem)
+static int check_file(int fd, const char *name, const char *path)
 {
 	struct stat status;
 
 	if (fstat(fd, &status) < 0)
-		return sml_tls_refuse(problem, "the file %s of %s cannot be read: %s", path, name,
-				      strerror(errno));
+		return sml_error_set(-EINVAL, "the file %s of %s cannot be read: %s", path, name,
+				     strerror(errno));
 	if (!S_ISREG(status.st_mode))
-		return sml_tls_refuse(problem, "%s of %s is not a regular file", path, name);
+		return sml_error_set(-EINVAL, "%s of %s is not a regular file", path, name);
 	if (status.st_mode & (S_IRWXO | S_IWGRP))
-		return sml_tls_refuse(problem,
-				      "the job key in %s of %s is open to other users (mode %03o): "
-				      "chmod 600 %s, and draw a new key if they may have read it",
-				      path, name, (unsigned)status.st_mode & 0777, path);
+		return sml_error_set(-EINVAL,
+				     "the job key in %s of %s is open to other users (mode %03o): "
+				     "chmod 600 %s, and draw a new key if they may have read it",
+				     path, name, (unsigned)status.st_mode & 0777, path);
 	return 0;
 }
 
@@ -102,8 +99,7 @@ static size_t without_newline(const char *secret, size_t length)
 	return length > 0 && secret[length - 1] == '\r' ? length - 1 : length;
 }
 
-static int derive_from_file(struct sml_key *key, const char *name, const char *path,
-			    const struct sml_tls_problem *problem)
+static int derive_from_file(struct sml_key *key, const char *name, const char *path)
 {
 	char secret[SML_KEY_SECRET_MAXIMUM + 3]; /* a newline, also Windows's; and one too many */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -111,35 +107,33 @@ static int derive_from_file(struct sml_key *key, const char *name, const char *p
 	int rc;
 
 	if (fd < 0)
-		return sml_tls_refuse(problem, "the file %s of %s cannot be read: %s", path, name,
-				      strerror(errno));
-	rc = check_file(fd, name, path, problem);
+		return sml_error_set(-EINVAL, "the file %s of %s cannot be read: %s", path, name,
+				     strerror(errno));
+	rc = check_file(fd, name, path);
 	length = rc < 0 ? 0 : read_all(fd, secret, sizeof(secret));
 	close(fd);
 	if (rc < 0)
 		return rc;
 	if (length < 0)
-		return sml_tls_refuse(problem, "the file %s of %s cannot be read: %s", path, name,
-				      strerror((int)-length));
-	rc = derive(key, name, secret, without_newline(secret, (size_t)length), problem);
+		return sml_error_set(-EINVAL, "the file %s of %s cannot be read: %s", path, name,
+				     strerror((int)-length));
+	rc = derive(key, name, secret, without_newline(secret, (size_t)length));
 	OPENSSL_cleanse(secret, sizeof(secret));
 	return rc;
 }
 
 int sml_key_read(struct sml_key *key, const struct sml_key_source *source,
-		 const struct sml_key_source *names, char *text, size_t text_bytes)
+		 const struct sml_key_source *names)
 {
-	const struct sml_tls_problem problem = {text, text_bytes};
-
 	if (source->secret == NULL && source->file == NULL)
 		return 0;
 	if (source->secret != NULL && source->file != NULL)
-		return sml_tls_refuse(&problem,
-				      "the job key is set twice, by %s and by %s: unset one",
-				      names->secret, names->file);
+		return sml_error_set(-EINVAL,
+				     "the job key is set twice, by %s and by %s: unset one",
+				     names->secret, names->file);
 	if (source->file != NULL)
-		return derive_from_file(key, names->file, source->file, &problem);
-	return derive(key, names->secret, source->secret, strlen(source->secret), &problem);
+		return derive_from_file(key, names->file, source->file);
+	return derive(key, names->secret, source->secret, strlen(source->secret));
 }
 
 void sml_key_wipe(struct sml_key *key)

@@ -29,11 +29,11 @@ struct sml_key {
 };
 
 /*
- * Derive the key. 1; 0: there is no source; or a negative number and a sentence that says what
+ * Derive the key. 1; 0: there is no source; or a negative number, and sml_error_last() says what
  * is wrong and what to do. names: what the two are called where the user sets them.
  */
 int sml_key_read(struct sml_key *key, const struct sml_key_source *source,
-		 const struct sml_key_source *names, char *text, size_t text_bytes);
+		 const struct sml_key_source *names);
 
 /* Leave nothing of it in memory. */
 void sml_key_wipe(struct sml_key *key);

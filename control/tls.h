@@ -45,17 +45,16 @@ bool sml_tls_is_built(void);
 
 /*
  * Read the files. Without any, 0 and NULL. Otherwise all three or the key must be there: on failure
- * a negative number, and the sentence says which file is wrong and what to do. names: what the
+ * a negative number, and sml_error_last() says which file is wrong and what to do. names: what the
  * three are called where the user sets them.
  */
 int sml_tls_open(struct sml_tls **opened, enum sml_tls_end end, const struct sml_tls_files *files,
-		 const struct sml_tls_files *names, char *text, size_t text_bytes);
+		 const struct sml_tls_files *names);
 
 /* The same with a key that is read first, and wiped again; files have none of their own. */
 int sml_tls_open_with_key(struct sml_tls **opened, enum sml_tls_end end,
 			  const struct sml_tls_files *files, const struct sml_tls_files *names,
-			  const struct sml_key_source *key, const struct sml_key_source *key_names,
-			  char *text, size_t text_bytes);
+			  const struct sml_key_source *key, const struct sml_key_source *key_names);
 void sml_tls_close(struct sml_tls *tls);
 
 /* Both ends prove the job key, and none has a certificate. */

@@ -9,19 +9,18 @@ const struct sml_key_source sml_key_variables = {"SWITCHML_JOB_KEY", "SWITCHML_J
 
 int sml_tls_open_with_key(struct sml_tls **opened, enum sml_tls_end end,
 			  const struct sml_tls_files *files, const struct sml_tls_files *names,
-			  const struct sml_key_source *key, const struct sml_key_source *key_names,
-			  char *text, size_t text_bytes)
+			  const struct sml_key_source *key, const struct sml_key_source *key_names)
 {
 	struct sml_tls_files shown = *files;
 	struct sml_key derived = {{0}};
-	int rc = sml_key_read(&derived, key, key_names, text, text_bytes);
+	int rc = sml_key_read(&derived, key, key_names);
 
 	*opened = NULL;
 	if (rc < 0)
 		return rc;
 	if (rc > 0)
 		shown.job_key = &derived;
-	rc = sml_tls_open(opened, end, &shown, names, text, text_bytes);
+	rc = sml_tls_open(opened, end, &shown, names);
 	sml_key_wipe(&derived);
 	return rc;
 }

@@ -20,20 +20,19 @@ static bool has_files(const struct sml_tls_files *files)
 	return files->certificate != NULL || files->key != NULL || files->authority != NULL;
 }
 
-static int check_given(const struct sml_tls_files *files, const struct sml_tls_files *names,
-		       const struct sml_tls_problem *problem)
+static int check_given(const struct sml_tls_files *files, const struct sml_tls_files *names)
 {
 	if (files->job_key != NULL && has_files(files))
-		return sml_tls_refuse(problem,
-				      "there are a job key and certificates, and only one of the "
-				      "two can be used: unset the key, or %s, %s and %s",
-				      names->certificate, names->key, names->authority);
+		return sml_error_set(-EINVAL,
+				     "there are a job key and certificates, and only one of the "
+				     "two can be used: unset the key, or %s, %s and %s",
+				     names->certificate, names->key, names->authority);
 	if (files->job_key != NULL)
 		return 0;
 	if (files->certificate != NULL && files->key != NULL && files->authority != NULL)
 		return 0;
-	return sml_tls_refuse(
-		problem,
+	return sml_error_set(
+		-EINVAL,
 		"TLS needs three files, and %s is not set: it is %s (the other two: %s and %s)",
 		files->certificate == NULL ? names->certificate
 		: files->key == NULL	   ? names->key
@@ -45,13 +44,13 @@ static int check_given(const struct sml_tls_files *files, const struct sml_tls_f
 		files->authority == NULL ? names->key : names->authority);
 }
 
-static int check_readable(const char *name, const char *path, const struct sml_tls_problem *problem)
+static int check_readable(const char *name, const char *path)
 {
 	FILE *file = fopen(path, "re");
 
 	if (file == NULL)
-		return sml_tls_refuse(problem, "the file %s of %s cannot be read: %s", path, name,
-				      strerror(errno));
+		return sml_error_set(-EINVAL, "the file %s of %s cannot be read: %s", path, name,
+				     strerror(errno));
 	fclose(file);
 	return 0;
 }
@@ -66,8 +65,7 @@ static int no_passphrase(char *text, int bytes, int writing, void *context)
 	return 0;
 }
 
-static int load_key(SSL_CTX *context, const char *name, const char *path,
-		    const struct sml_tls_problem *problem)
+static int load_key(SSL_CTX *context, const char *name, const char *path)
 {
 	bool encrypted = false;
 	int loaded;
@@ -80,36 +78,35 @@ static int load_key(SSL_CTX *context, const char *name, const char *path,
 	if (loaded == 1)
 		return 0;
 	if (encrypted)
-		return sml_tls_refuse(
-			problem,
+		return sml_error_set(
+			-EINVAL,
 			"the private key %s of %s has a passphrase, which nobody can type "
 			"here: openssl pkey -in %s -out OTHER, and protect the file",
 			path, name, path);
 	if (ERR_GET_LIB(ERR_peek_last_error()) == ERR_LIB_X509 &&
 	    ERR_GET_REASON(ERR_peek_last_error()) == X509_R_KEY_VALUES_MISMATCH)
-		return sml_tls_refuse(problem, "the private key %s of %s is not the certificate's",
-				      path, name);
-	return sml_tls_refuse(problem, "the file %s of %s is no private key in PEM format", path,
-			      name);
+		return sml_error_set(-EINVAL, "the private key %s of %s is not the certificate's",
+				     path, name);
+	return sml_error_set(-EINVAL, "the file %s of %s is no private key in PEM format", path,
+			     name);
 }
 
 /* Our own certificate out of date would be told by each peer in turn; better here. */
-static int check_dates(SSL_CTX *context, const char *name, const char *path,
-		       const struct sml_tls_problem *problem)
+static int check_dates(SSL_CTX *context, const char *name, const char *path)
 {
 	const X509 *certificate = SSL_CTX_get0_certificate(context);
 	char when[40];
 
 	if (X509_cmp_current_time(X509_get0_notAfter(certificate)) < 0) {
 		sml_tls_time(X509_get0_notAfter(certificate), when, sizeof(when));
-		return sml_tls_refuse(problem,
-				      "the certificate %s of %s has expired, on %s: make a new one",
-				      path, name, when);
+		return sml_error_set(-EINVAL,
+				     "the certificate %s of %s has expired, on %s: make a new one",
+				     path, name, when);
 	}
 	if (X509_cmp_current_time(X509_get0_notBefore(certificate)) > 0) {
 		sml_tls_time(X509_get0_notBefore(certificate), when, sizeof(when));
-		return sml_tls_refuse(
-			problem,
+		return sml_error_set(
+			-EINVAL,
 			"the certificate %s of %s is valid only from %s on: is this clock "
 			"right?",
 			path, name, when);
@@ -118,26 +115,26 @@ static int check_dates(SSL_CTX *context, const char *name, const char *path,
 }
 
 static int load(SSL_CTX *context, const struct sml_tls_files *files,
-		const struct sml_tls_files *names, const struct sml_tls_problem *problem)
+		const struct sml_tls_files *names)
 {
-	int rc = check_readable(names->certificate, files->certificate, problem);
+	int rc = check_readable(names->certificate, files->certificate);
 
 	if (rc == 0)
-		rc = check_readable(names->key, files->key, problem);
+		rc = check_readable(names->key, files->key);
 	if (rc == 0)
-		rc = check_readable(names->authority, files->authority, problem);
+		rc = check_readable(names->authority, files->authority);
 	if (rc < 0)
 		return rc;
 	if (SSL_CTX_use_certificate_chain_file(context, files->certificate) != 1)
-		return sml_tls_refuse(problem, "the file %s of %s is no certificate in PEM format",
-				      files->certificate, names->certificate);
-	rc = load_key(context, names->key, files->key, problem);
+		return sml_error_set(-EINVAL, "the file %s of %s is no certificate in PEM format",
+				     files->certificate, names->certificate);
+	rc = load_key(context, names->key, files->key);
 	if (rc < 0)
 		return rc;
 	if (SSL_CTX_load_verify_locations(context, files->authority, NULL) != 1)
-		return sml_tls_refuse(problem, "the file %s of %s has no certificate in PEM format",
-				      files->authority, names->authority);
-	return check_dates(context, names->certificate, files->certificate, problem);
+		return sml_error_set(-EINVAL, "the file %s of %s has no certificate in PEM format",
+				     files->authority, names->authority);
+	return check_dates(context, names->certificate, files->certificate);
 }
 
 void sml_tls_start_library(void)
@@ -164,16 +161,15 @@ static bool set_rules(SSL_CTX *context)
 }
 
 int sml_tls_open(struct sml_tls **opened, enum sml_tls_end end, const struct sml_tls_files *files,
-		 const struct sml_tls_files *names, char *text, size_t text_bytes)
+		 const struct sml_tls_files *names)
 {
-	const struct sml_tls_problem problem = {text, text_bytes};
 	struct sml_tls *tls;
 	int rc;
 
 	*opened = NULL;
 	if (files->job_key == NULL && !has_files(files))
 		return 0;
-	rc = check_given(files, names, &problem);
+	rc = check_given(files, names);
 	if (rc < 0)
 		return rc;
 	sml_tls_start_library();
@@ -183,12 +179,12 @@ int sml_tls_open(struct sml_tls **opened, enum sml_tls_end end, const struct sml
 		tls->context = SSL_CTX_new(end == SML_TLS_SWITCH ? TLS_server_method()
 								 : TLS_client_method());
 	if (tls == NULL || tls->context == NULL || !set_rules(tls->context)) {
-		rc = sml_tls_refuse(&problem, "no memory for TLS, or this OpenSSL has no TLS 1.3");
+		rc = sml_error_set(-EINVAL, "no memory for TLS, or this OpenSSL has no TLS 1.3");
 		goto err_free;
 	}
 	tls->end = end;
-	rc = files->job_key != NULL ? sml_tls_use_key(tls, files->job_key, &problem)
-				    : load(tls->context, files, names, &problem);
+	rc = files->job_key != NULL ? sml_tls_use_key(tls, files->job_key)
+				    : load(tls->context, files, names);
 	if (rc < 0)
 		goto err_free;
 	*opened = tls;

@@ -8,6 +8,7 @@
 
 #include <openssl/ssl.h>
 
+#include "base/error.h"
 #include "control/tls.h"
 
 #define SML_TLS_REASON_BYTES 400
@@ -31,22 +32,11 @@ struct sml_tls_session {
 	char reason[SML_TLS_REASON_BYTES];
 };
 
-/* Where a sentence goes that says what is wrong with what the user has set. */
-struct sml_tls_problem {
-	char *text;
-	size_t bytes;
-};
-
-/* Writes the sentence. -EINVAL. */
-__attribute__((format(printf, 2, 3))) int sml_tls_refuse(const struct sml_tls_problem *problem,
-							 const char *format, ...);
-
 /* Before anything else of OpenSSL; any number of times. */
 void sml_tls_start_library(void);
 
-/* All sessions prove this key, and nothing else counts. 0, or told as above. */
-int sml_tls_use_key(struct sml_tls *tls, const struct sml_key *key,
-		    const struct sml_tls_problem *problem);
+/* All sessions prove this key, and nothing else counts. 0, or -EINVAL with a sentence. */
+int sml_tls_use_key(struct sml_tls *tls, const struct sml_key *key);
 
 /* A finished handshake has proved what this end asks for: always so, or OpenSSL is wrong. */
 bool sml_tls_proved(const struct sml_tls_session *session);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* tls.h and key.h of a build without OpenSSL: neither files nor keys, so no session ever begins. */
 #include <errno.h>
-#include <stdio.h>
 
+#include "base/error.h"
 #include "control/tls.h"
 
 bool sml_tls_is_built(void)
@@ -11,31 +11,31 @@ bool sml_tls_is_built(void)
 }
 
 int sml_tls_open(struct sml_tls **opened, enum sml_tls_end end, const struct sml_tls_files *files,
-		 const struct sml_tls_files *names, char *text, size_t text_bytes)
+		 const struct sml_tls_files *names)
 {
 	(void)end;
 	*opened = NULL;
 	if (files->certificate == NULL && files->key == NULL && files->authority == NULL &&
 	    files->job_key == NULL)
 		return 0;
-	snprintf(text, text_bytes,
-		 "this program was built without TLS, which %s, %s and %s ask for: build it where "
-		 "OpenSSL 3 is (meson configure -Dtls=enabled)",
-		 names->certificate, names->key, names->authority);
-	return -ENOTSUP;
+	return sml_error_set(
+		-ENOTSUP,
+		"this program was built without TLS, which %s, %s and %s ask for: build it where "
+		"OpenSSL 3 is (meson configure -Dtls=enabled)",
+		names->certificate, names->key, names->authority);
 }
 
 int sml_key_read(struct sml_key *key, const struct sml_key_source *source,
-		 const struct sml_key_source *names, char *text, size_t text_bytes)
+		 const struct sml_key_source *names)
 {
 	(void)key;
 	if (source->secret == NULL && source->file == NULL)
 		return 0;
-	snprintf(text, text_bytes,
-		 "this program was built without TLS, by which a job key is proved (%s): build it "
-		 "where OpenSSL 3 is (meson configure -Dtls=enabled)",
-		 source->secret != NULL ? names->secret : names->file);
-	return -ENOTSUP;
+	return sml_error_set(
+		-ENOTSUP,
+		"this program was built without TLS, by which a job key is proved (%s): build it "
+		"where OpenSSL 3 is (meson configure -Dtls=enabled)",
+		source->secret != NULL ? names->secret : names->file);
 }
 
 void sml_key_wipe(struct sml_key *key)

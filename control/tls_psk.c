@@ -67,8 +67,7 @@ static int refuse_certificate(X509_STORE_CTX *chain, void *context)
 	return 0;
 }
 
-int sml_tls_use_key(struct sml_tls *tls, const struct sml_key *key,
-		    const struct sml_tls_problem *problem)
+int sml_tls_use_key(struct sml_tls *tls, const struct sml_key *key)
 {
 	tls->keyed = true;
 	tls->key = *key;
@@ -83,7 +82,7 @@ int sml_tls_use_key(struct sml_tls *tls, const struct sml_key *key,
 	}
 	if (SSL_CTX_set_ciphersuites(tls->context, CIPHER) == 1)
 		return 0;
-	return sml_tls_refuse(problem, "this OpenSSL has no %s, which a job key needs", CIPHER);
+	return sml_error_set(-EINVAL, "this OpenSSL has no %s, which a job key needs", CIPHER);
 }
 
 bool sml_tls_is_keyed(const struct sml_tls *tls)

@@ -3,23 +3,11 @@
  * Why a TLS connection did not come about, in words that end with what to do.
  * Everything that a peer wrote is made printable before it is shown.
  */
-#include <errno.h>
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "control/tls_internal.h"
-
-int sml_tls_refuse(const struct sml_tls_problem *problem, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(problem->text, problem->bytes, format, arguments);
-	va_end(arguments);
-	return -EINVAL;
-}
 
 /* ---- parts of a certificate ---- */
 

@@ -176,22 +176,20 @@ static int open_tls(struct sml_settings *settings, const struct sml_config *conf
 {
 	const struct sml_key_source key = {if_any(config->job_key), if_any(config->job_key_file)};
 	struct sml_tls_files *files = &settings->tls_files;
-	char text[SML_TEXT_BYTES];
 	int keyed;
 
 	if (!copy_path(&files->certificate, config->tls_certificate) ||
 	    !copy_path(&files->key, config->tls_key) ||
 	    !copy_path(&files->authority, config->tls_authority))
 		return sml_error_set(-ENOMEM, "no memory for the configuration");
-	keyed = sml_key_read(&settings->job_key, &key, &sml_key_variables, text, sizeof(text));
+	keyed = sml_key_read(&settings->job_key, &key, &sml_key_variables);
 	if (keyed < 0)
-		return sml_error_set(SML_ERROR_CONFIG, "%s", text);
+		return SML_ERROR_CONFIG;
 	if (keyed)
 		files->job_key = &settings->job_key;
-	if (sml_tls_open(&settings->tls, SML_TLS_WORKER, files, &sml_tls_variables, text,
-			 sizeof(text)) < 0)
-		return sml_error_set(SML_ERROR_CONFIG, "%s", text);
-	return 0;
+	return sml_tls_open(&settings->tls, SML_TLS_WORKER, files, &sml_tls_variables) < 0
+		       ? SML_ERROR_CONFIG
+		       : 0;
 }
 
 static char *copy(const char *text, const char *fallback)

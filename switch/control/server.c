@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/fork.h"
 #include "net/place.h"
 #include "switch/control/server.h"
@@ -303,15 +304,15 @@ static void open_jobs(struct sml_server *server)
 	sml_jobs_init(&server->jobs, sml_now_ns());
 }
 
-static int open_tls(struct sml_server *server, char *error_text, size_t error_bytes)
+static int open_tls(struct sml_server *server)
 {
 	struct sml_switch_config *config = &server->config;
 	int rc = config->tls.job_key != NULL
 			 ? sml_tls_open(&server->tls, SML_TLS_SWITCH, &config->tls,
-					&config->tls_names, error_text, error_bytes)
+					&config->tls_names)
 			 : sml_tls_open_with_key(&server->tls, SML_TLS_SWITCH, &config->tls,
 						 &config->tls_names, &config->job_key,
-						 &config->job_key_names, error_text, error_bytes);
+						 &config->job_key_names);
 
 	/* The caller may wipe both now. */
 	config->tls.job_key = NULL;
@@ -334,9 +335,11 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 		snprintf(error_text, error_bytes, "no memory for the control plane");
 		return -ENOMEM;
 	}
-	rc = open_tls(server, error_text, error_bytes);
-	if (rc < 0)
+	rc = open_tls(server);
+	if (rc < 0) {
+		snprintf(error_text, error_bytes, "%s", sml_error_last());
 		return rc;
+	}
 	rc = open_port(server, address, port);
 	if (rc == 0) {
 		rc = open_dataplane(server, address, error_text, error_bytes);

@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "base/error.h"
+
 static char folder[64];
 static char paths[5][96];
 
@@ -48,15 +50,27 @@ bool certificates_of_switch(struct sml_switch_config *config)
 	return true;
 }
 
+struct sml_tls *certificates_open_switch(void)
+{
+	struct sml_switch_config config;
+	struct sml_tls *tls;
+
+	sml_switch_config_init(&config);
+	if (!certificates_of_switch(&config))
+		return NULL;
+	if (sml_tls_open(&tls, SML_TLS_SWITCH, &config.tls, &config.tls_names) < 0)
+		fail_msg("%s", sml_error_last());
+	return tls;
+}
+
 struct sml_tls *certificates_of_worker(void)
 {
 	const struct sml_tls_files files = {path(3, "worker.pem"), path(4, "worker.key"),
 					    path(2, "authority.pem"), NULL};
-	char text[512] = "";
 	struct sml_tls *tls;
 
-	if (sml_tls_open(&tls, SML_TLS_WORKER, &files, &sml_tls_variables, text, sizeof(text)) < 0)
-		fail_msg("%s", text);
+	if (sml_tls_open(&tls, SML_TLS_WORKER, &files, &sml_tls_variables) < 0)
+		fail_msg("%s", sml_error_last());
 	return tls;
 }
 

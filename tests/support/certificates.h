@@ -11,7 +11,10 @@
 /* False: this build has no TLS, or this machine no openssl command. */
 bool certificates_of_switch(struct sml_switch_config *config);
 
-/* Of a worker, to be closed. After the above. */
+/* Of a switch, to be closed. NULL: as above. */
+struct sml_tls *certificates_open_switch(void);
+
+/* Of a worker, to be closed. After one of the above. */
 struct sml_tls *certificates_of_worker(void);
 
 /* A group's tear-down. */

@@ -5,10 +5,13 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "sim/gen.h"
 
 void open_end(struct end *end, struct sml_tls *tls, const char *peer)
 {
@@ -83,4 +86,72 @@ void carry_all(struct end *one, struct end *other)
 {
 	while (carry(one, other, SIZE_MAX / 2) + carry(other, one, SIZE_MAX / 2) > 0)
 		;
+}
+
+void talk(struct end *first, struct end *other, size_t n)
+{
+	say(first);
+	say(other);
+	step(first);
+	while (carry(first, other, n) + carry(other, first, n) > 0)
+		;
+}
+
+/*
+ * Not in the version that the first record's header gives, in bytes 1 and 2: it says nothing, and
+ * whoever reads it has to ignore it (RFC 8446, 5.1).
+ */
+#define BEHIND_VERSION 3
+
+/* As talk(), but for one bit of the byte `at` of what `from` sends. True: that byte was sent. */
+static bool talk_with_change(struct gen *gen, struct end *from, struct end *to, size_t at)
+{
+	size_t passed = 0, n = 1;
+
+	while (n > 0) {
+		size_t length = evbuffer_get_length(from->wire_out);
+
+		if (passed <= at && at < passed + length)
+			evbuffer_pullup(from->wire_out, -1)[at - passed] ^=
+				(unsigned char)(1u << gen_below(gen, 8));
+		passed += length;
+		n = carry(from, to, length);
+		n += carry(to, from, 1000000);
+	}
+	return passed > at;
+}
+
+unsigned change_bits(struct sml_tls *of_switch, struct sml_tls *of_worker, uint64_t seed,
+		     unsigned n, unsigned late_one_in, uint32_t early_bytes)
+{
+	struct gen gen;
+	unsigned n_over = 0;
+
+	printf("seed %llu\n", (unsigned long long)seed);
+	gen_from_seed(&gen, seed);
+	for (unsigned i = 0; i < n; i++) {
+		struct end server, worker;
+		bool workers = gen_below(&gen, 2), changed;
+		size_t at = BEHIND_VERSION +
+			    gen_below(&gen, gen_below(&gen, late_one_in) ? early_bytes : 80000);
+
+		open_end(&server, of_switch, NULL);
+		open_end(&worker, of_worker, "127.0.0.1");
+		say(&worker);
+		say(&server);
+		step(&worker);
+		changed = talk_with_change(&gen, workers ? &worker : &server,
+					   workers ? &server : &worker, at);
+		expect_beginning(&server, false);
+		expect_beginning(&worker, false);
+		/* One of the two has noticed, and the other got no more than what was whole. */
+		n_over += server.over || worker.over;
+		assert_false(evbuffer_get_length(server.in) == MESSAGE_BYTES &&
+			     evbuffer_get_length(worker.in) == MESSAGE_BYTES && changed &&
+			     !server.over && !worker.over);
+		close_end(&server);
+		close_end(&worker);
+	}
+	printf("%u of %u ended by it\n", n_over, n);
+	return n_over;
 }

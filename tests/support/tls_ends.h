@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "control/tls.h"
 
@@ -33,5 +34,16 @@ size_t carry(struct end *from, struct end *to, size_t n);
 
 /* Until neither has anything to say. */
 void carry_all(struct end *one, struct end *other);
+
+/* Both say(), `first` begins the handshake, and at most n bytes at a time pass, until the end. */
+void talk(struct end *first, struct end *other, size_t n);
+
+/*
+ * So many conversations, in each of which one bit of one direction is changed on the way: one in
+ * `late_one_in` anywhere, the others among the first early_bytes. Fails where an end believes
+ * what was not said. Returns how many conversations ended by the change.
+ */
+unsigned change_bits(struct sml_tls *of_switch, struct sml_tls *of_worker, uint64_t seed,
+		     unsigned n, unsigned late_one_in, uint32_t early_bytes);
 
 #endif
