@@ -22,8 +22,9 @@ from ranks import RankError  # noqa: E402
 from switchml import Job  # noqa: E402
 
 N = 3
-ON_SWITCH = [torch.float32, torch.float16, torch.bfloat16, torch.int32]
-ON_GLOO = [torch.float64, torch.int64, torch.int8, torch.uint8]
+FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool]
+ON_SWITCH = FLOATS + INTEGERS
 OPS = {"SUM": torch.sum, "AVG": torch.mean, "MAX": torch.amax, "MIN": torch.amin}
 BITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
 
@@ -35,19 +36,33 @@ def inputs_of(seed, shape, dtype, transposed):
     generator = torch.Generator().manual_seed(seed)
     if transposed:
         shape = shape[::-1]
-    if dtype.is_floating_point:
+    if dtype is torch.float64:
+        made = [torch.randn(shape, generator=generator, dtype=dtype) for _ in range(N)]
+    elif dtype.is_floating_point:
         made = [torch.randn(shape, generator=generator).to(dtype) for _ in range(N)]
     else:
-        least = 0 if dtype is torch.uint8 else -40
-        made = [torch.randint(least, 41, shape, generator=generator, dtype=dtype) for _ in range(N)]
+        made = [any_integers(generator, shape, dtype) for _ in range(N)]
     return [t.permute(tuple(range(t.dim() - 1, -1, -1))) for t in made] if transposed else made
 
 
-def gloo_refuses(tensor):
-    """PyTorch's Gloo by itself, in all_reduce_coalesced: one row whose dimensions of one element
-    have strides that an array made plainly would not have."""
-    plain = torch.empty(tensor.shape).stride()
-    return tensor.numel() > 0 and tensor.is_contiguous() and tensor.stride() != plain
+def any_integers(generator, shape, dtype):
+    """Over the type's whole range, so that sums wrap around."""
+    size = torch.empty(0, dtype=dtype).element_size()
+    shape = (*shape, size)
+    made = torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
+    return made[..., 0] > 127 if dtype is torch.bool else made.view(dtype)[..., 0].contiguous()
+
+
+def exact_integers(inputs, dtype, op):
+    """docs/numbers.md, computed in one process."""
+    stacked = torch.stack(inputs)
+    if op in ("MAX", "MIN"):
+        return OPS[op](stacked, dim=0)
+    if dtype is torch.bool:
+        return stacked.any(dim=0)
+    wide = dtype in (torch.int32, torch.int64)
+    total = stacked.sum(dim=0, dtype=dtype if wide or op == "SUM" else torch.int64)
+    return (total if op == "SUM" else total.div(N, rounding_mode="trunc")).to(dtype)
 
 
 def allreduce(rank, given, op):
@@ -57,10 +72,11 @@ def allreduce(rank, given, op):
     assert work.wait()
     assert work.is_completed()
     assert work.is_success()
-    if given.dtype in ON_SWITCH or not gloo_refuses(original):
-        again = original.clone(memory_format=torch.preserve_format)
-        dist.all_reduce_coalesced([again], getattr(dist.ReduceOp, op))
-        assert torch.equal(again, tensor)
+    again = original.clone(memory_format=torch.preserve_format)
+    dist.all_reduce_coalesced([again], getattr(dist.ReduceOp, op))
+    assert torch.equal(again, tensor)
+    here = f"of {str(given.dtype).removeprefix('torch.')}, {op}"
+    assert not [line for line in dist.group.WORLD._told if line.endswith(here)]
     return tensor
 
 
@@ -75,20 +91,22 @@ shapes = st.one_of(
 @given(
     seed=st.integers(0, 2**32),
     shape=shapes,
-    dtype=st.sampled_from(ON_SWITCH + ON_GLOO),
+    dtype=st.sampled_from(ON_SWITCH),
     op=st.sampled_from(list(OPS)),
     transposed=st.booleans(),
 )
 def test_all_reduce_is_right_and_the_same_everywhere(groups, seed, shape, dtype, op, transposed):
-    if op == "AVG" and not dtype.is_floating_point:
+    if op == "AVG" and dtype is torch.bool:
         op = "SUM"
     inputs = inputs_of(seed, shape, dtype, transposed)
     results = groups.call(allreduce, inputs, [op] * N)
     for result in results:
         assert result.dtype == dtype
         assert result.shape == inputs[0].shape
-        if dtype in ON_SWITCH:
-            assert torch.equal(result, results[0])
+        assert torch.equal(result, results[0])
+    if not dtype.is_floating_point:
+        assert torch.equal(results[0], exact_integers(inputs, dtype, op))
+        return
     exact = OPS[op](torch.stack(inputs).to(torch.float64), dim=0)
     if not exact.numel():
         return
@@ -98,13 +116,78 @@ def test_all_reduce_is_right_and_the_same_everywhere(groups, seed, shape, dtype,
 
 def bound(inputs, dtype, op):
     """docs/numbers.md, of one block as large as the largest element; else no error at all."""
-    if not dtype.is_floating_point or op in ("MAX", "MIN"):
+    if op in ("MAX", "MIN"):
         return 0
     largest = max(t.abs().max().item() for t in inputs)
     if dtype is torch.float64:
         return N * largest * 2**-50
     unit = 2.0 ** (math.frexp(largest)[1] - 31 + math.ceil(math.log2(N)))
     return N * unit + N * largest * 2.0 ** -BITS[dtype] + 2.0**-24
+
+
+def doubles_of(rank):
+    """All 53 bits of each, and none below 2^-10 of the largest."""
+    generator = torch.Generator().manual_seed(rank)
+    sizes = torch.rand(10_000, generator=generator, dtype=torch.float64) * 1023 + 1
+    signs = torch.randint(0, 2, (10_000,), generator=generator) * 2 - 1
+    return sizes * signs
+
+
+def sum_doubles(rank):
+    """As they are, coalesced, and scattered; their mean by the hook, with 16 bits and whole."""
+    import switchml.torch
+
+    tensor, again, whole = (doubles_of(rank) for _ in range(3))
+    dist.all_reduce(tensor)
+    dist.all_reduce_coalesced([again])
+    part = torch.empty(10_000 // N, dtype=torch.float64)
+    dist.reduce_scatter_tensor(part, whole[: part.numel() * N])
+    rough, kept = doubles_of(rank), doubles_of(rank)
+    for buffer, feedback in ((rough, False), (kept, True)):
+        state = switchml.torch.HookState(wire="int16", error_feedback=feedback)
+        bucket = mock.Mock(**{"buffer.return_value": buffer})
+        switchml.torch.allreduce_hook(state, bucket).wait()
+    return tensor, again, part, rough, kept
+
+
+def test_sums_of_doubles_are_the_exact_sums_rounded_once(groups):
+    inputs = [doubles_of(rank).tolist() for rank in range(N)]
+    sums = [math.fsum(column) for column in zip(*inputs, strict=True)]
+    exact = torch.tensor(sums, dtype=torch.float64)
+    for rank, (summed, coalesced, part, rough, kept) in enumerate(groups.call(sum_doubles)):
+        assert summed.tolist() == exact.tolist()
+        assert coalesced.tolist() == exact.tolist()
+        each = part.numel()
+        assert part.tolist() == exact[rank * each : (rank + 1) * each].tolist()
+        # |x| <= 2^10, and 15 - 2 bits; error feedback has none for doubles, and they lose nothing.
+        assert 0 < (rough - exact / N).abs().max() <= 2.0 ** (11 - 13)
+        assert (kept - exact / N).abs().max() <= 2.0**-42
+
+
+def integers(rank):
+    """Of every type, coalesced; then sums that wrap around, a mean toward zero, and extremes."""
+    found = {}
+    for dtype in INTEGERS:
+        tensors = [torch.full((count,), 100 - 90 * rank).to(dtype) for count in (1, 3, 5000)]
+        dist.all_reduce_coalesced(tensors)
+        found[dtype] = [t.unique().tolist() for t in tensors]
+    wide = torch.tensor([2**62, -(2**62), -(2**63) + rank, -5])
+    for op in OPS:
+        found[op] = wide.clone()
+        dist.all_reduce(found[op], getattr(dist.ReduceOp, op))
+        found[op] = found[op].tolist()
+    return found
+
+
+def test_integers_are_exact_in_their_own_width(groups):
+    for found in groups.call(integers):
+        # 100 + 10 - 80; of bool: whether any is not 0
+        for dtype in INTEGERS:
+            assert found[dtype] == [[30 if dtype is not torch.bool else True]] * 3
+        assert found["SUM"] == [-(2**62), 2**62, -(2**63) + 3, -15]
+        assert found["AVG"] == [-(2**62) // 3 + 1, 2**62 // 3, (-(2**63) + 3) // 3 + 1, -5]
+        assert found["MAX"] == [2**62, -(2**62), -(2**63) + 2, -5]
+        assert found["MIN"] == [2**62, -(2**62), -(2**63), -5]
 
 
 def odd_ones(rank):
@@ -115,6 +198,8 @@ def odd_ones(rank):
         (torch.full((3,), rank + 1j), "SUM"),
         (torch.full((3,), rank + 1.0), "PRODUCT"),
         (torch.full((3,), 1 << rank, dtype=torch.int32), "BOR"),
+        (torch.full((3,), 3 << rank, dtype=torch.int64), "BXOR"),
+        (torch.full((3,), rank + 1, dtype=torch.uint8), "PRODUCT"),
         (torch.tensor([math.inf if rank else 1.0, 2.0]), "MAX"),
     ]:
         dist.all_reduce(tensor, getattr(dist.ReduceOp, op))
@@ -125,11 +210,13 @@ def odd_ones(rank):
 
 
 def test_what_the_switch_does_not_add_is_added_all_the_same(groups):
-    for boolean, complex_, product, bits, infinite, sparse in groups.call(odd_ones):
+    for boolean, complex_, product, bits, xor, small, infinite, sparse in groups.call(odd_ones):
         assert boolean.tolist() == [True, False]
         assert complex_.tolist() == [3 + 3j] * 3
         assert product.tolist() == [6.0] * 3
         assert bits.tolist() == [7] * 3
+        assert xor.tolist() == [3 ^ 6 ^ 12] * 3
+        assert small.tolist() == [6] * 3
         assert infinite[0] == math.inf
         assert sparse.tolist() == [1.0] * N
 
@@ -153,7 +240,7 @@ def test_an_infinity_anywhere_is_no_number_everywhere(groups):
 @settings(max_examples=30, deadline=None)
 @given(
     shape=shapes,
-    dtype=st.sampled_from([*ON_SWITCH, *ON_GLOO, torch.bool, torch.complex64]),
+    dtype=st.sampled_from([*ON_SWITCH, torch.complex64]),
     root=st.integers(0, N - 1),
     transposed=st.booleans(),
 )
@@ -320,8 +407,9 @@ def logged(rank):
     log.setLevel(logging.DEBUG)
     group = dist.new_group(list(range(N)))
     for _ in range(3):
-        dist.all_reduce(torch.ones(3, dtype=torch.int64), group=group)
-        dist.all_reduce(torch.ones(3), group=group)
+        dist.all_reduce(torch.ones(3, dtype=torch.int64), dist.ReduceOp.BAND, group=group)
+        for dtype in ON_SWITCH:
+            dist.all_reduce(torch.ones(3, dtype=dtype), group=group)
         dist.all_gather([torch.zeros(1)] * N, torch.zeros(1), group=group)
     dist.destroy_process_group(group)
     return records
@@ -330,7 +418,7 @@ def logged(rank):
 def test_the_log_says_once_what_runs_on_gloo(groups):
     for records in groups.call(logged):
         assert len(records) == 2, records
-        assert "allreduce of int64, SUM" in records[0]
+        assert "allreduce of int64, BAND" in records[0]
         assert "allgather" in records[1]
 
 
@@ -365,9 +453,9 @@ def only_its_own(rank):
     mine = [0, 1] if rank < 2 else [2, 3]
     group = dist.new_group(mine)
     found = []
-    for dtype in (torch.float32, torch.int64):  # on the switch, and on Gloo
-        tensor = torch.full((1000,), 10**rank, dtype=dtype)
-        dist.all_reduce(tensor, group=group)
+    for op in (dist.ReduceOp.SUM, dist.ReduceOp.BOR):  # on the switch, and on Gloo
+        tensor = torch.full((1000,), 1 << rank, dtype=torch.int32)
+        dist.all_reduce(tensor, op, group=group)
         found.append(tensor.unique().tolist())
     dist.destroy_process_group(group)
     return found
@@ -375,7 +463,7 @@ def only_its_own(rank):
 
 def test_two_subsets_never_meet():
     with Groups(4, seconds=60) as groups:
-        assert groups.call(only_its_own) == [[[11], [11]]] * 2 + [[[1100], [1100]]] * 2
+        assert groups.call(only_its_own) == [[[3], [3]]] * 2 + [[[12], [12]]] * 2
         groups.call(stop)
 
 
@@ -474,7 +562,7 @@ def leftovers(rank):
     def round_of_groups():
         group = dist.new_group(list(range(N)))
         dist.all_reduce(torch.ones(10_000), group=group)
-        dist.all_reduce(torch.ones(10, dtype=torch.int64), group=group)
+        dist.all_reduce(torch.ones(10, dtype=torch.int64), dist.ReduceOp.BOR, group=group)
         dist.destroy_process_group(group)
 
     round_of_groups()

@@ -40,7 +40,13 @@ _TYPES = {
     torch.float32: c.FLOAT32,
     torch.float16: c.FLOAT16,
     torch.bfloat16: c.BFLOAT16,
+    torch.float64: c.FLOAT64,
     torch.int32: c.INT32,
+    torch.int64: c.INT64,
+    torch.int16: c.INT16,
+    torch.int8: c.INT8,
+    torch.uint8: c.UINT8,
+    torch.bool: c.BOOL,
 }
 _OPS = {
     ReduceOp.SUM: c.SUM,
@@ -171,6 +177,7 @@ class ProcessGroupSwitchML(Router):
             and op.op in _OPS
             and tensors[0].dtype in _TYPES
             and len({t.dtype for t in tensors}) == 1
+            and not (op.op == ReduceOp.AVG and tensors[0].dtype is torch.bool)  # there is no such
         )
 
     # ---- the collectives ----

@@ -80,10 +80,12 @@ def allreduce_hook(
     ):
         return _with_feedback(state, bucket.index(), buffer)
     group = state.group
-    if not group._adds([buffer], ReduceOp(ReduceOp.AVG)):  # float64 for one
+    if not group._adds([buffer], ReduceOp(ReduceOp.AVG)):  # complex ones, for example
         work = group.allreduce([buffer.div_(group.size())])
         return work.get_future().then(_first)
-    work = group._reduce("all_reduce", [buffer], ReduceOp(ReduceOp.AVG), wire=state.wire)
+    # What is lost of a double is not kept, so nothing may be lost.
+    wire = None if state.error_feedback else state.wire
+    work = group._reduce("all_reduce", [buffer], ReduceOp(ReduceOp.AVG), wire=wire)
     return work.get_future().then(_first)
 
 
