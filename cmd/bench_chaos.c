@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "cmd/ask.h"
 #include "cmd/bench.h"
 #include "sim/gen.h"
@@ -25,7 +26,7 @@ static void be_switch(uint16_t port, int tell)
 {
 	struct sml_switch_config config;
 	struct sml_switch *opened;
-	char listen[32], text[256] = "";
+	char listen[32];
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	snprintf(listen, sizeof(listen), "127.0.0.1:%u", port);
@@ -34,8 +35,8 @@ static void be_switch(uint16_t port, int tell)
 	config.tls = sml_ask_tls_files();
 	config.job_key = sml_ask_key_source();
 	config.job_key_names = sml_key_variables;
-	if (sml_switch_open(&opened, &config, text, sizeof(text)) < 0) {
-		fprintf(stderr, "switchml bench: no switch: %s\n", text);
+	if (sml_switch_open(&opened, &config) < 0) {
+		fprintf(stderr, "switchml bench: no switch: %s\n", sml_error_last());
 		_exit(1);
 	}
 	port = sml_switch_port(opened);

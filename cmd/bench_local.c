@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "cmd/ask.h"
 #include "cmd/bench.h"
 #include "switch/switch.h"
@@ -75,7 +76,6 @@ static int tell_port(const struct crew *crew, uint16_t port)
 static int start_switch(struct sml_switch **opened)
 {
 	struct sml_switch_config config;
-	char text[256] = "";
 	int error;
 
 	sml_switch_config_init(&config);
@@ -83,9 +83,9 @@ static int start_switch(struct sml_switch **opened)
 	config.tls = sml_ask_tls_files();
 	config.job_key = sml_ask_key_source();
 	config.job_key_names = sml_key_variables;
-	error = sml_switch_open(opened, &config, text, sizeof(text));
+	error = sml_switch_open(opened, &config);
 	if (error)
-		fprintf(stderr, "switchml bench: no switch: %s\n", text);
+		fprintf(stderr, "switchml bench: no switch: %s\n", sml_error_last());
 	return error;
 }
 

@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "cmd/ask.h"
 #include "cmd/commands.h"
 #include "cmd/privileges.h"
@@ -257,7 +258,6 @@ int sml_command_switch(int argc, char **argv)
 {
 	struct sml_switch_config config;
 	struct sml_switch *running;
-	char text[512] = "";
 	sigset_t ends;
 	int received;
 
@@ -274,8 +274,8 @@ int sml_command_switch(int argc, char **argv)
 	raise_file_limit();
 	config.seal = sml_privileges_drop;
 	warn_of_strangers(&config);
-	if (sml_switch_open(&running, &config, text, sizeof(text)) < 0) {
-		fprintf(stderr, "switchml switch: %s\n", text);
+	if (sml_switch_open(&running, &config) < 0) {
+		fprintf(stderr, "switchml switch: %s\n", sml_error_last());
 		return 1;
 	}
 	forget_secret();

@@ -29,11 +29,8 @@ struct sml_dataplane {
 	const char *wrong;
 };
 
-static int open_nothing(struct sml_dataplane **opened, const struct sml_dataplane_config *config,
-			char *error_text, size_t error_bytes)
+static int open_nothing(struct sml_dataplane **opened, const struct sml_dataplane_config *config)
 {
-	(void)error_text;
-	(void)error_bytes;
 	*opened = calloc(1, sizeof(**opened));
 	if (*opened == NULL)
 		abort();
@@ -308,7 +305,6 @@ static void act(struct world *world)
 static struct sml_server *open_server(void)
 {
 	static struct sml_server *server;
-	char text[256];
 
 	if (server)
 		return server;
@@ -320,7 +316,7 @@ static struct sml_server *open_server(void)
 	sml_switch_config_init(&server->config);
 	server->config.dataplane = &nothing;
 	server->config.debug = 0;
-	if (sml_server_open(server, "127.0.0.1", 0, text, sizeof(text)) < 0)
+	if (sml_server_open(server, "127.0.0.1", 0) < 0)
 		abort();
 	return server;
 }

@@ -56,8 +56,8 @@ struct sml_dataplane_operations {
 	const char *name;
 	bool ranks_have_slots; /* none are here: sml_dataplane_ranks */
 	uint32_t max_lanes;    /* of a job; 0: as the packet format has it */
-	int (*open)(struct sml_dataplane **opened, const struct sml_dataplane_config *config,
-		    char *error_text, size_t error_bytes);
+	/* 0, or a negative number, and sml_error_last() says why. */
+	int (*open)(struct sml_dataplane **opened, const struct sml_dataplane_config *config);
 	void (*close)(struct sml_dataplane *dataplane);
 	/* 0, -ENOMEM, or -ENOSPC: the slots are in pieces. Probes are answered from now on. */
 	int (*add_job)(struct sml_dataplane *dataplane, const struct sml_pool_rules *rules);

@@ -5,12 +5,9 @@
 
 #include "job/dataplane.h"
 
-static int ranks_open(struct sml_dataplane **opened, const struct sml_dataplane_config *config,
-		      char *error_text, size_t error_bytes)
+static int ranks_open(struct sml_dataplane **opened, const struct sml_dataplane_config *config)
 {
 	(void)config;
-	(void)error_text;
-	(void)error_bytes;
 	*opened = NULL;
 	return 0;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/fork.h"
 #include "core/wire.h"
 #include "net/place.h"
@@ -103,19 +104,17 @@ static int open_socket(const struct sml_udp_options *options, bool first)
 	return fd;
 }
 
-int sml_udp_socket_open(const struct sml_udp_options *options, bool first, uint32_t *buffer_bytes,
-			char *error_text, size_t error_bytes)
+int sml_udp_socket_open(const struct sml_udp_options *options, bool first, uint32_t *buffer_bytes)
 {
 	int fd = open_socket(options, first);
 
-	if (fd < 0) {
-		snprintf(error_text, error_bytes,
-			 "cannot use UDP port %u of %s for data: %s; choose another with "
-			 "--data-port, or see who has it: ss -lunp",
-			 options->port, options->address ? options->address : "all addresses",
-			 strerror(-fd));
-		return fd;
-	}
+	if (fd < 0)
+		return sml_error_set(
+			fd,
+			"cannot use UDP port %u of %s for data: %s; choose another with "
+			"--data-port, or see who has it: ss -lunp",
+			options->port, options->address ? options->address : "all addresses",
+			strerror(-fd));
 	*buffer_bytes = sml_udp_widen_in(fd, WANTED_BUFFER_BYTES);
 	sml_udp_widen_out(fd, WANTED_BUFFER_BYTES);
 	return fd;

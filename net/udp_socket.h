@@ -40,11 +40,10 @@ struct sml_udp_options {
 
 /*
  * Open the socket of the next thread; call it in order of the threads. Returns the
- * descriptor or a negative errno with a sentence. *buffer_bytes: what the receive
+ * descriptor, or a negative errno, and sml_error_last() says why. *buffer_bytes: what the receive
  * buffer has.
  */
-int sml_udp_socket_open(const struct sml_udp_options *options, bool first, uint32_t *buffer_bytes,
-			char *error_text, size_t error_bytes);
+int sml_udp_socket_open(const struct sml_udp_options *options, bool first, uint32_t *buffer_bytes);
 
 /* The length of a message's segments, and the socket's count of drops so far. */
 uint32_t sml_udp_segment_bytes(struct msghdr *message, uint32_t length, uint32_t *drops);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/thread.h"
 #include "net/address.h"
 #include "switch/control/server.h"
@@ -52,15 +53,14 @@ static void *run(void *argument)
 }
 
 static int open_server(struct sml_switch *self, const struct sml_switch_config *config,
-		       const char *address, uint16_t port, char *error_text, size_t error_bytes)
+		       const char *address, uint16_t port)
 {
 	int rc = 0;
 
 	for (int i = 0; i < PORT_TRIES; i++) {
 		memset(&self->server, 0, sizeof(self->server));
 		self->server.config = *config;
-		rc = sml_server_open(&self->server, address[0] ? address : NULL, port, error_text,
-				     error_bytes);
+		rc = sml_server_open(&self->server, address[0] ? address : NULL, port);
 		if (rc == 0)
 			return 0;
 		sml_server_close(&self->server);
@@ -70,8 +70,7 @@ static int open_server(struct sml_switch *self, const struct sml_switch_config *
 	return rc;
 }
 
-int sml_switch_open(struct sml_switch **opened, const struct sml_switch_config *config,
-		    char *error_text, size_t error_bytes)
+int sml_switch_open(struct sml_switch **opened, const struct sml_switch_config *config)
 {
 	struct sml_switch *self;
 	const char *listen = config->listen ? config->listen : "";
@@ -79,26 +78,21 @@ int sml_switch_open(struct sml_switch **opened, const struct sml_switch_config *
 	int rc;
 
 	*opened = NULL;
-	if (!sml_host_port_parse(listen, strlen(listen), &place)) {
-		snprintf(error_text, error_bytes,
-			 "'%s' is not an address to listen on: ADDR, ADDR:PORT, [V6]:PORT or :PORT",
-			 listen);
-		return -EINVAL;
-	}
+	if (!sml_host_port_parse(listen, strlen(listen), &place))
+		return sml_error_set(
+			-EINVAL,
+			"'%s' is not an address to listen on: ADDR, ADDR:PORT, [V6]:PORT or :PORT",
+			listen);
 	pthread_once(&threads_once, make_events_thread_safe);
 	self = calloc(1, sizeof(*self));
-	if (self == NULL) {
-		snprintf(error_text, error_bytes, "no memory for a switch");
-		return -ENOMEM;
-	}
-	rc = open_server(self, config, place.host, place.has_port ? place.port : SML_DEFAULT_PORT,
-			 error_text, error_bytes);
+	if (self == NULL)
+		return sml_error_set(-ENOMEM, "no memory for a switch");
+	rc = open_server(self, config, place.host, place.has_port ? place.port : SML_DEFAULT_PORT);
 	if (rc < 0)
 		goto err_free;
 	rc = sml_thread_start(&self->thread, "sml-control", run, self);
 	if (rc < 0) {
-		snprintf(error_text, error_bytes, "no thread for the control plane: %s",
-			 strerror(-rc));
+		sml_error_set(rc, "no thread for the control plane: %s", strerror(-rc));
 		goto err_close;
 	}
 	*opened = self;

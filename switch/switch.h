@@ -16,10 +16,9 @@ void sml_switch_config_init(struct sml_switch_config *config);
 
 /*
  * Starts a switch. Port 0 takes a free one (sml_switch_port() tells). 0 or a
- * negative number; then error_text (of error_bytes) says why and what to do.
+ * negative number; then sml_error_last() says why and what to do.
  */
-int sml_switch_open(struct sml_switch **opened, const struct sml_switch_config *config,
-		    char *error_text, size_t error_bytes);
+int sml_switch_open(struct sml_switch **opened, const struct sml_switch_config *config);
 
 uint16_t sml_switch_port(const struct sml_switch *opened);
 

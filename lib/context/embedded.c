@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "lib/context/data_path.h"
 #include "lib/context/join.h"
 #include "lib/context/listen.h"
@@ -23,7 +24,7 @@ int sml_embedded_listen(struct sml_context *context)
 {
 	const struct sml_settings *settings = &context->settings;
 	struct sml_switch_config config;
-	char listen[320], text[SML_TEXT_BYTES];
+	char listen[320];
 	const char *host = sml_master_host(context);
 	int error;
 
@@ -45,13 +46,13 @@ int sml_embedded_listen(struct sml_context *context)
 	config.tls_names = sml_tls_variables;
 	/* A failure of the job is told by the ranks already. */
 	config.debug = settings->log.level >= SML_LOG_INFO ? settings->log.level : SML_LOG_ERROR;
-	error = sml_switch_open(&context->embedded, &config, text, sizeof(text));
+	error = sml_switch_open(&context->embedded, &config);
 	if (error)
 		return sml_error_set(error,
 				     "rank 0 cannot carry the job's control port: %s. "
 				     "SWITCHML_MASTER_PORT chooses another port, SWITCHML_SWITCH a "
 				     "switch that runs already",
-				     text);
+				     sml_error_last());
 	return 0;
 }
 

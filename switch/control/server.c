@@ -196,8 +196,7 @@ static int listen_on_port(struct sml_server *server)
 	return event_add(server->accept, NULL) < 0 ? -ENOMEM : 0;
 }
 
-static int open_dataplane(struct sml_server *server, const char *address, char *error_text,
-			  size_t error_bytes)
+static int open_dataplane(struct sml_server *server, const char *address)
 {
 	const struct sml_dataplane_operations *operations = server->jobs.operations;
 	struct sml_dataplane_config config = {
@@ -216,22 +215,20 @@ static int open_dataplane(struct sml_server *server, const char *address, char *
 	};
 
 	server->jobs.config.data_port = config.port;
-	if (server->config.multicast != NULL && operations->reaches_by_group == NULL) {
-		snprintf(error_text, error_bytes, "the %s dataplane has no multicast",
-			 operations->name);
-		return -EINVAL;
-	}
+	if (server->config.multicast != NULL && operations->reaches_by_group == NULL)
+		return sml_error_set(-EINVAL, "the %s dataplane has no multicast",
+				     operations->name);
 	if (server->config.multicast != NULL &&
 	    sml_group_parse(server->config.multicast, server->config.max_jobs,
 			    &server->jobs.config.group) < 0) {
-		snprintf(error_text, error_bytes,
-			 "'%s' is not the first of %u multicast groups, as GROUP, GROUP:PORT or "
-			 "[V6GROUP]:PORT: for example 239.77.0.0, or [ff15::77:0]:28600",
-			 server->config.multicast, server->config.max_jobs);
-		return -EINVAL;
+		return sml_error_set(
+			-EINVAL,
+			"'%s' is not the first of %u multicast groups, as GROUP, GROUP:PORT or "
+			"[V6GROUP]:PORT: for example 239.77.0.0, or [ff15::77:0]:28600",
+			server->config.multicast, server->config.max_jobs);
 	}
 	config.group = server->jobs.config.group;
-	return operations->open(&server->jobs.dataplane, &config, error_text, error_bytes);
+	return operations->open(&server->jobs.dataplane, &config);
 }
 
 static int set_classes(struct sml_server *server)
@@ -320,8 +317,7 @@ static int open_tls(struct sml_server *server)
 	return rc;
 }
 
-int sml_server_open(struct sml_server *server, const char *address, uint16_t port, char *error_text,
-		    size_t error_bytes)
+int sml_server_open(struct sml_server *server, const char *address, uint16_t port)
 {
 	int rc;
 
@@ -331,28 +327,25 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 	server->listen_fd = -1;
 	open_jobs(server);
 	server->base = sml_turns_base_new();
-	if (server->base == NULL || open_events(server) < 0) {
-		snprintf(error_text, error_bytes, "no memory for the control plane");
-		return -ENOMEM;
-	}
+	if (server->base == NULL || open_events(server) < 0)
+		return sml_error_set(-ENOMEM, "no memory for the control plane");
 	rc = open_tls(server);
-	if (rc < 0) {
-		snprintf(error_text, error_bytes, "%s", sml_error_last());
+	if (rc < 0)
 		return rc;
-	}
 	rc = open_port(server, address, port);
 	if (rc == 0) {
-		rc = open_dataplane(server, address, error_text, error_bytes);
+		rc = open_dataplane(server, address);
 		if (rc < 0)
 			return rc;
 		rc = listen_on_port(server);
 	}
 	if (rc < 0)
-		snprintf(error_text, error_bytes,
-			 "cannot listen on TCP port %u of %s: %s; choose another with --listen, or "
-			 "see who has it: ss -ltnp",
-			 port, address ? address : "all addresses", strerror(-rc));
-	return rc;
+		return sml_error_set(
+			rc,
+			"cannot listen on TCP port %u of %s: %s; choose another with --listen, or "
+			"see who has it: ss -ltnp",
+			port, address ? address : "all addresses", strerror(-rc));
+	return 0;
 }
 
 void sml_server_run(struct sml_server *server)

@@ -65,11 +65,10 @@ struct sml_server {
 };
 
 /*
- * Open a zeroed server with its config set: sockets and dataplane. On failure a
- * sentence is in error_text, and the server is still to be closed.
+ * Open a zeroed server with its config set: sockets and dataplane. On failure
+ * sml_error_last() says why, and the server is still to be closed.
  */
-int sml_server_open(struct sml_server *server, const char *address, uint16_t port, char *error_text,
-		    size_t error_bytes);
+int sml_server_open(struct sml_server *server, const char *address, uint16_t port);
 
 /* Serve until sml_server_stop(), which any thread may call. */
 void sml_server_run(struct sml_server *server);

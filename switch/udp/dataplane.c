@@ -24,6 +24,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/fork.h"
 #include "base/thread.h"
 
@@ -170,8 +171,7 @@ static void free_all(struct sml_dataplane *dataplane)
 	free(dataplane);
 }
 
-static int open_thread(struct sml_dataplane *dataplane, unsigned i, char *error_text,
-		       size_t error_bytes)
+static int open_thread(struct sml_dataplane *dataplane, unsigned i)
 {
 	struct sml_udp_thread *thread = &dataplane->threads[i];
 	const struct sml_udp_options options = {
@@ -186,33 +186,26 @@ static int open_thread(struct sml_dataplane *dataplane, unsigned i, char *error_
 	thread->index = i;
 	thread->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	sml_results_init(&thread->results, UINT8_MAX);
-	if (thread->wake_fd < 0) {
-		snprintf(error_text, error_bytes, "no descriptors for the dataplane");
-		return -ENOMEM;
-	}
-	thread->fd = sml_udp_socket_open(&options, i == 0, &dataplane->receive_buffer_bytes,
-					 error_text, error_bytes);
+	if (thread->wake_fd < 0)
+		return sml_error_set(-ENOMEM, "no descriptors for the dataplane");
+	thread->fd = sml_udp_socket_open(&options, i == 0, &dataplane->receive_buffer_bytes);
 	if (thread->fd < 0)
 		return thread->fd;
 	inbox.fd = thread->fd;
 	thread->inbox = sml_udp_inbox_new(&inbox);
-	if (thread->inbox == NULL) {
-		snprintf(error_text, error_bytes, "no memory for the dataplane");
-		return -ENOMEM;
-	}
+	if (thread->inbox == NULL)
+		return sml_error_set(-ENOMEM, "no memory for the dataplane");
 	return 0;
 }
 
-static int udp_open(struct sml_dataplane **opened, const struct sml_dataplane_config *config,
-		    char *error_text, size_t error_bytes)
+static int udp_open(struct sml_dataplane **opened, const struct sml_dataplane_config *config)
 {
 	struct sml_dataplane *dataplane = calloc(1, sizeof(*dataplane));
 	unsigned started = 0;
 	int rc = -ENOMEM;
 
-	snprintf(error_text, error_bytes, "no memory for the dataplane");
 	if (dataplane == NULL)
-		return -ENOMEM;
+		return sml_error_set(rc, "no memory for the dataplane");
 	dataplane->config = *config;
 	dataplane->n_threads = config->n_threads ? config->n_threads : 1;
 	pthread_mutex_init(&dataplane->mutex, NULL);
@@ -220,12 +213,13 @@ static int udp_open(struct sml_dataplane **opened, const struct sml_dataplane_co
 	dataplane->threads = calloc(dataplane->n_threads, sizeof(*dataplane->threads));
 	if (dataplane->threads == NULL) {
 		dataplane->n_threads = 0;
+		sml_error_set(rc, "no memory for the dataplane");
 		goto err_free;
 	}
 	for (unsigned i = 0; i < dataplane->n_threads; i++)
 		dataplane->threads[i].fd = dataplane->threads[i].wake_fd = -1;
 	for (unsigned i = 0; i < dataplane->n_threads; i++) {
-		rc = open_thread(dataplane, i, error_text, error_bytes);
+		rc = open_thread(dataplane, i);
 		if (rc < 0)
 			goto err_free;
 	}
@@ -234,8 +228,7 @@ static int udp_open(struct sml_dataplane **opened, const struct sml_dataplane_co
 	for (; started < dataplane->n_threads; started++) {
 		rc = start_thread(&dataplane->threads[started]);
 		if (rc < 0) {
-			snprintf(error_text, error_bytes, "no thread for the dataplane: %s",
-				 strerror(-rc));
+			sml_error_set(rc, "no thread for the dataplane: %s", strerror(-rc));
 			goto err_stop;
 		}
 	}

@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "net/xdp_device.h"
 
 /* Where a driver does not tell: a veth's. */
@@ -52,20 +53,17 @@ bool sml_xdp_is_vlan(uint32_t ifindex)
 
 /* ---- the list ---- */
 
-static int add(struct sml_xdp_ports *ports, const char *name, char *error_text, size_t error_bytes)
+static int add(struct sml_xdp_ports *ports, const char *name)
 {
 	int ifindex = (int)if_nametoindex(name);
 	uint32_t ring;
 
-	if (ifindex == 0) {
-		snprintf(error_text, error_bytes, "there is no interface %s (see: ip link)", name);
-		return -ENODEV;
-	}
+	if (ifindex == 0)
+		return sml_error_set(-ENODEV, "there is no interface %s (see: ip link)", name);
 	for (unsigned i = 0; i < ports->n; i++) {
 		if (ports->ifindexes[i] != ifindex)
 			continue;
-		snprintf(error_text, error_bytes, "--iface names %s twice", name);
-		return -EINVAL;
+		return sml_error_set(-EINVAL, "--iface names %s twice", name);
 	}
 	ring = ring_of(name);
 	if (ports->n == 0 || ring < ports->ring)
@@ -77,27 +75,23 @@ static int add(struct sml_xdp_ports *ports, const char *name, char *error_text, 
 	return 0;
 }
 
-int sml_xdp_ports_parse(struct sml_xdp_ports *ports, const char *list, char *error_text,
-			size_t error_bytes)
+int sml_xdp_ports_parse(struct sml_xdp_ports *ports, const char *list)
 {
 	*ports = (struct sml_xdp_ports){.n = 0};
-	if (*list == '\0') {
-		snprintf(error_text, error_bytes, "the XDP dataplane needs --iface NAME[,NAME...]");
-		return -EINVAL;
-	}
+	if (*list == '\0')
+		return sml_error_set(-EINVAL, "the XDP dataplane needs --iface NAME[,NAME...]");
 	while (*list != '\0') {
 		size_t length = strcspn(list, ",");
 		char name[IF_NAMESIZE] = "";
 		int rc;
 
-		if (ports->n == SML_XDP_MAX_INTERFACES || length == 0 || length >= sizeof(name)) {
-			snprintf(error_text, error_bytes,
-				 "--iface is a list of at most %d interfaces: eth0,eth1; not '%s'",
-				 SML_XDP_MAX_INTERFACES, list);
-			return -EINVAL;
-		}
+		if (ports->n == SML_XDP_MAX_INTERFACES || length == 0 || length >= sizeof(name))
+			return sml_error_set(
+				-EINVAL,
+				"--iface is a list of at most %d interfaces: eth0,eth1; not '%s'",
+				SML_XDP_MAX_INTERFACES, list);
 		memcpy(name, list, length);
-		rc = add(ports, name, error_text, error_bytes);
+		rc = add(ports, name);
 		if (rc < 0)
 			return rc;
 		list += length + (list[length] == ',');
@@ -107,43 +101,39 @@ int sml_xdp_ports_parse(struct sml_xdp_ports *ports, const char *list, char *err
 
 /* ---- links ---- */
 
-static int refuse(int rc, const char *name, bool generic, char *error_text, size_t error_bytes)
+static int refuse(int rc, const char *name, bool generic)
 {
 	if (rc == -EBUSY || rc == -EEXIST)
-		snprintf(error_text, error_bytes,
-			 "%s has another XDP program, and takes no second one beside it: `bpftool "
-			 "net` and `bpftool link` show whose it is",
-			 name);
-	else if (rc == -EPERM)
-		snprintf(error_text, error_bytes,
-			 "XDP on %s needs CAP_NET_ADMIN, beside CAP_BPF and CAP_PERFMON", name);
-	else
-		snprintf(error_text, error_bytes, "the driver of %s takes no XDP program%s: %s",
-			 name, generic ? "" : " of its own", strerror(-rc));
-	return rc == -EEXIST ? -EBUSY : rc;
+		return sml_error_set(-EBUSY,
+				     "%s has another XDP program, and takes no second one beside "
+				     "it: `bpftool net` and `bpftool link` show whose it is",
+				     name);
+	if (rc == -EPERM)
+		return sml_error_set(
+			rc, "XDP on %s needs CAP_NET_ADMIN, beside CAP_BPF and CAP_PERFMON", name);
+	return sml_error_set(rc, "the driver of %s takes no XDP program%s: %s", name,
+			     generic ? "" : " of its own", strerror(-rc));
 }
 
-static int attach_one(struct sml_xdp_ports *ports, unsigned i, int program_fd, bool generic,
-		      char *error_text, size_t error_bytes)
+static int attach_one(struct sml_xdp_ports *ports, unsigned i, int program_fd, bool generic)
 {
 	LIBBPF_OPTS(bpf_link_create_opts, options,
 		    .flags = generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE);
 	__u32 other = 0;
 
 	if (bpf_xdp_query_id(ports->ifindexes[i], 0, &other) == 0 && other != 0)
-		return refuse(-EBUSY, ports->names[i], generic, error_text, error_bytes);
+		return refuse(-EBUSY, ports->names[i], generic);
 	ports->links[i] = bpf_link_create(program_fd, ports->ifindexes[i], BPF_XDP, &options);
 	if (ports->links[i] >= 0)
 		return 0;
 	ports->links[i] = -1;
-	return refuse(-errno, ports->names[i], generic, error_text, error_bytes);
+	return refuse(-errno, ports->names[i], generic);
 }
 
-int sml_xdp_ports_attach(struct sml_xdp_ports *ports, int program_fd, bool generic,
-			 char *error_text, size_t error_bytes)
+int sml_xdp_ports_attach(struct sml_xdp_ports *ports, int program_fd, bool generic)
 {
 	for (unsigned i = 0; i < ports->n; i++) {
-		int rc = attach_one(ports, i, program_fd, generic, error_text, error_bytes);
+		int rc = attach_one(ports, i, program_fd, generic);
 
 		if (rc == 0)
 			continue;

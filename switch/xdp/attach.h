@@ -23,16 +23,14 @@ struct sml_xdp_ports {
 	uint32_t ring;	   /* packets that the smallest of their receive rings holds */
 };
 
-/* "eth0,eth1". Negative: with a sentence that names what is wrong. */
-int sml_xdp_ports_parse(struct sml_xdp_ports *ports, const char *list, char *error_text,
-			size_t error_bytes);
+/* "eth0,eth1". Negative: sml_error_last() names what is wrong. */
+int sml_xdp_ports_parse(struct sml_xdp_ports *ports, const char *list);
 
 /*
  * In the driver, or with generic in front of the stack. All or none; -EBUSY: there is
- * another program. Every error has its sentence.
+ * another program. Errors as above.
  */
-int sml_xdp_ports_attach(struct sml_xdp_ports *ports, int program_fd, bool generic,
-			 char *error_text, size_t error_bytes);
+int sml_xdp_ports_attach(struct sml_xdp_ports *ports, int program_fd, bool generic);
 void sml_xdp_ports_detach(struct sml_xdp_ports *ports);
 
 /* Is this an interface of one VLAN, on top of another? */

@@ -19,6 +19,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/fork.h"
 #include "switch/xdp/features.h"
 #include "switch/xdp/thread.h"
@@ -28,8 +29,7 @@
 
 /* ---- opening ---- */
 
-static int load_and_attach(struct sml_dataplane *dataplane, bool generic, char *error_text,
-			   size_t error_bytes)
+static int load_and_attach(struct sml_dataplane *dataplane, bool generic)
 {
 	struct sml_xdp_config config = {
 		.port = dataplane->config.port,
@@ -40,27 +40,27 @@ static int load_and_attach(struct sml_dataplane *dataplane, bool generic, char *
 	int rc = 0;
 
 	if (dataplane->maps == NULL)
-		rc = sml_xdp_maps_open(&dataplane->maps, &config, error_text, error_bytes);
+		rc = sml_xdp_maps_open(&dataplane->maps, &config);
 	if (rc == 0)
 		rc = sml_xdp_ports_attach(&dataplane->ports, sml_xdp_maps_entry_fd(dataplane->maps),
-					  generic, error_text, error_bytes);
+					  generic);
 	return rc;
 }
 
-static int attach(struct sml_dataplane *dataplane, char *error_text, size_t error_bytes)
+static int attach(struct sml_dataplane *dataplane)
 {
 	enum sml_xdp_mode mode = dataplane->config.xdp_mode;
 	int rc;
 
 	if (mode == SML_XDP_GENERIC)
-		return load_and_attach(dataplane, true, error_text, error_bytes);
-	rc = load_and_attach(dataplane, false, error_text, error_bytes);
+		return load_and_attach(dataplane, true);
+	rc = load_and_attach(dataplane, false);
 	if (rc == 0 || mode == SML_XDP_NATIVE || dataplane->maps == NULL || rc == -EBUSY ||
 	    rc == -EPERM)
 		return rc;
 	fprintf(stderr, "switchml switch: %s; going on in XDP's generic mode, which is slower\n",
-		error_text);
-	return load_and_attach(dataplane, true, error_text, error_bytes);
+		sml_error_last());
+	return load_and_attach(dataplane, true);
 }
 
 static void free_all(struct sml_dataplane *dataplane)
@@ -79,7 +79,7 @@ static void free_all(struct sml_dataplane *dataplane)
 	free(dataplane);
 }
 
-static int open_thread(struct sml_dataplane *dataplane, char *error_text, size_t error_bytes)
+static int open_thread(struct sml_dataplane *dataplane)
 {
 	int rc;
 
@@ -96,12 +96,10 @@ static int open_thread(struct sml_dataplane *dataplane, char *error_text, size_t
 			dataplane->config.seal(true);
 		rc = sml_xdp_thread_start(dataplane);
 	}
-	if (rc < 0)
-		snprintf(error_text, error_bytes, "no thread for the dataplane: %s", strerror(-rc));
-	return rc;
+	return rc < 0 ? sml_error_set(rc, "no thread for the dataplane: %s", strerror(-rc)) : 0;
 }
 
-static int open_parts(struct sml_dataplane *dataplane, char *error_text, size_t error_bytes)
+static int open_parts(struct sml_dataplane *dataplane)
 {
 	const struct sml_udp_options options = {
 		.address = dataplane->config.address,
@@ -109,33 +107,30 @@ static int open_parts(struct sml_dataplane *dataplane, char *error_text, size_t 
 		.n_threads = 1,
 		.for_xdp = true,
 	};
-	int rc = sml_xdp_ports_parse(&dataplane->ports, dataplane->config.interfaces, error_text,
-				     error_bytes);
+	int rc = sml_xdp_ports_parse(&dataplane->ports, dataplane->config.interfaces);
 
 	if (rc < 0)
 		return rc;
 	sml_results_init(&dataplane->results, UINT8_MAX);
-	dataplane->fd = sml_udp_socket_open(&options, true, &dataplane->buffer_bytes, error_text,
-					    error_bytes);
+	dataplane->fd = sml_udp_socket_open(&options, true, &dataplane->buffer_bytes);
 	if (dataplane->fd < 0)
 		return dataplane->fd;
-	rc = attach(dataplane, error_text, error_bytes);
-	return rc < 0 ? rc : open_thread(dataplane, error_text, error_bytes);
+	rc = attach(dataplane);
+	return rc < 0 ? rc : open_thread(dataplane);
 }
 
-static int xdp_open(struct sml_dataplane **opened, const struct sml_dataplane_config *config,
-		    char *error_text, size_t error_bytes)
+static int xdp_open(struct sml_dataplane **opened, const struct sml_dataplane_config *config)
 {
 	struct sml_dataplane *dataplane = aligned_alloc(64, (sizeof(*dataplane) + 63) & ~63ul);
 	int rc;
 
 	if (dataplane == NULL)
-		return -ENOMEM;
+		return sml_error_set(-ENOMEM, "no memory for the dataplane");
 	memset(dataplane, 0, sizeof(*dataplane));
 	dataplane->config = *config;
 	dataplane->fd = dataplane->wake_fd = -1;
 	pthread_mutex_init(&dataplane->mutex, NULL);
-	rc = open_parts(dataplane, error_text, error_bytes);
+	rc = open_parts(dataplane);
 	if (rc < 0) {
 		free_all(dataplane);
 		return rc;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "switch/xdp/internal.h"
 
 static int set_sizes(struct sml_xdp_maps *maps)
@@ -72,8 +73,7 @@ static int quiet(enum libbpf_print_level level, const char *format, va_list argu
 	return 0;
 }
 
-int sml_xdp_maps_open(struct sml_xdp_maps **opened, const struct sml_xdp_config *config,
-		      char *error_text, size_t error_bytes)
+int sml_xdp_maps_open(struct sml_xdp_maps **opened, const struct sml_xdp_config *config)
 {
 	struct sml_xdp_maps *maps = calloc(1, sizeof(*maps));
 	int n_cpus = libbpf_num_possible_cpus(), rc = -ENOMEM;
@@ -97,13 +97,12 @@ int sml_xdp_maps_open(struct sml_xdp_maps **opened, const struct sml_xdp_config 
 err_close:
 	sml_xdp_maps_close(maps);
 err_text:
-	snprintf(error_text, error_bytes, "the kernel does not take the XDP program: %s%s",
-		 strerror(-rc),
-		 rc == -EPERM || rc == -EACCES
-			 ? "; it needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN (as root, or: setcap "
-			   "cap_bpf,cap_perfmon,cap_net_admin=ep on the program)"
-			 : "");
-	return rc;
+	return sml_error_set(
+		rc, "the kernel does not take the XDP program: %s%s", strerror(-rc),
+		rc == -EPERM || rc == -EACCES
+			? "; it needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN (as root, or: setcap "
+			  "cap_bpf,cap_perfmon,cap_net_admin=ep on the program)"
+			: "");
 }
 
 void sml_xdp_maps_close(struct sml_xdp_maps *maps)

@@ -19,9 +19,8 @@ struct sml_xdp_config {
 	bool accept_partial; /* checksums that a virtual interface has left unmade */
 };
 
-/* 0, or a negative errno and a sentence. */
-int sml_xdp_maps_open(struct sml_xdp_maps **opened, const struct sml_xdp_config *config,
-		      char *error_text, size_t error_bytes);
+/* 0, or a negative errno, and sml_error_last() says why. */
+int sml_xdp_maps_open(struct sml_xdp_maps **opened, const struct sml_xdp_config *config);
 void sml_xdp_maps_close(struct sml_xdp_maps *maps);
 
 /* The programs: on interfaces, and for what leaves by a job's devmap. */

@@ -27,6 +27,7 @@
 
 #include <cmocka.h>
 
+#include "base/error.h"
 #include "faults/fail_nth.h"
 #include "support/ranks.h"
 #include "switch/switch.h"
@@ -183,16 +184,17 @@ static const char *alone(void)
 
 static const char *run_switch(struct sml_switch **opened, char *address, size_t bytes)
 {
-	static char text[512];
 	struct sml_switch_config config;
 
 	sml_switch_config_init(&config);
 	config.listen = "127.0.0.1:0";
 	config.threads = 2;
 	config.debug = 0;
-	text[0] = '\0';
-	if (sml_switch_open(opened, &config, text, sizeof(text)) < 0)
-		return text[0] && !*opened ? NULL : "the switch did not open, and says nothing";
+	sml_error_set(0, "%s", "");
+	if (sml_switch_open(opened, &config) < 0)
+		return sml_error_last()[0] && !*opened
+			       ? NULL
+			       : "the switch did not open, and says nothing";
 	snprintf(address, bytes, "127.0.0.1:%u", sml_switch_port(*opened));
 	return "";
 }

@@ -17,6 +17,7 @@
 
 #include <cmocka.h>
 
+#include "base/error.h"
 #include "support/elements.h"
 #include "support/ranks.h"
 #include "switch/switch.h"
@@ -294,12 +295,11 @@ static struct sml_switch *start_switch(char address[64])
 {
 	struct sml_switch_config config;
 	struct sml_switch *opened;
-	char text[512];
 
 	sml_switch_config_init(&config);
 	config.listen = "127.0.0.1:0";
-	if (sml_switch_open(&opened, &config, text, sizeof(text)) < 0)
-		fail_msg("%s", text);
+	if (sml_switch_open(&opened, &config) < 0)
+		fail_msg("%s", sml_error_last());
 	snprintf(address, 64, "127.0.0.1:%u", sml_switch_port(opened));
 	return opened;
 }

@@ -234,7 +234,6 @@ static uint16_t start_switch(void)
 {
 	struct sml_switch_config config;
 	struct sml_switch *opened;
-	char text[512];
 	uint16_t port = 0;
 	int fds[2];
 
@@ -244,7 +243,7 @@ static uint16_t start_switch(void)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		sml_switch_config_init(&config);
 		config.listen = "127.0.0.1:0";
-		if (sml_switch_open(&opened, &config, text, sizeof(text)) == 0)
+		if (sml_switch_open(&opened, &config) == 0)
 			port = sml_switch_port(opened);
 		if (write(fds[1], &port, sizeof(port)) != sizeof(port))
 			_exit(1);

@@ -19,6 +19,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 
 int64_t client_now_ms(void)
 {
@@ -489,11 +490,10 @@ static struct sml_switch *running;
 uint16_t client_open_switch(const struct sml_switch_config *config)
 {
 	struct sml_switch *opened;
-	char text[512] = "";
 
 	assert_null(running);
-	if (sml_switch_open(&opened, config, text, sizeof(text)) < 0)
-		fail_msg("%s", text);
+	if (sml_switch_open(&opened, config) < 0)
+		fail_msg("%s", sml_error_last());
 	running = opened;
 	return sml_switch_port(running);
 }

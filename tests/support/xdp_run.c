@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "support/xdp_run.h"
+#include "base/error.h"
 
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -18,15 +19,14 @@
 struct sml_xdp_maps *xdp_open_maps(const struct sml_xdp_config *config)
 {
 	struct sml_xdp_maps *maps;
-	char text[256];
-	int rc = sml_xdp_maps_open(&maps, config, text, sizeof(text));
+	int rc = sml_xdp_maps_open(&maps, config);
 
 	if (rc == -EPERM || rc == -EACCES || rc == -ENOSYS) {
 		printf("skipped: BPF is not permitted\n");
 		exit(77);
 	}
 	if (rc < 0) {
-		fprintf(stderr, "%s\n", text);
+		fprintf(stderr, "%s\n", sml_error_last());
 		exit(1);
 	}
 	return maps;

@@ -179,15 +179,13 @@ static void start_member(void)
 
 static int open_server(void **state)
 {
-	char text[256] = "";
-
 	(void)state;
 	signal(SIGPIPE, SIG_IGN);
 	server = calloc(1, sizeof(*server));
 	assert_non_null(server);
 	sml_switch_config_init(&server->config);
 	server->config.rendezvous = true;
-	assert_int_equal(sml_server_open(server, "127.0.0.1", 0, text, sizeof(text)), 0);
+	assert_int_equal(sml_server_open(server, "127.0.0.1", 0), 0);
 	look = event_new(server->base, -1, EV_PERSIST, on_look, NULL);
 	assert_non_null(look);
 	event_priority_set(look, SML_TURN_STRANGERS);
