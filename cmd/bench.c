@@ -1,10 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* `switchml bench`: which ranks this process is to start, or to be. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "cmd/bench.h"
 #include "cmd/commands.h"
+
+static volatile sig_atomic_t told_to_end;
+
+static void tell_to_end(int signal_number)
+{
+	(void)signal_number;
+	told_to_end = 1;
+}
+
+bool bench_is_told_to_end(void)
+{
+	return told_to_end;
+}
+
+/* Unless it is ignored. A second Ctrl-C ends the process as it always does. */
+static void end_by_signal(int number, unsigned flags)
+{
+	struct sigaction action = {.sa_handler = tell_to_end, .sa_flags = (int)flags}, before;
+
+	sigaction(number, NULL, &before);
+	if (before.sa_handler != SIG_IGN)
+		sigaction(number, &action, NULL);
+}
 
 /* Has a launcher said which rank we are? */
 static bool has_launcher(void)
@@ -38,6 +62,10 @@ int sml_command_bench(int argc, char **argv)
 		snprintf(faults, sizeof(faults), "drop=%u,duplicate=%u,reorder=%u,seed=%u",
 			 options.drop, options.duplicate, options.reorder, options.seed);
 		config.faults = faults;
+	}
+	if (options.seconds) {
+		end_by_signal(SIGINT, SA_RESTART | SA_RESETHAND);
+		end_by_signal(SIGTERM, SA_RESTART);
 	}
 	if (options.local_workers == 0 && !has_launcher())
 		options.local_workers = 2;

@@ -19,6 +19,7 @@ struct bench_options {
 	unsigned types; /* bit t: enum sml_type t */
 	unsigned ops;	/* bit o: enum sml_op o */
 	unsigned iterations, warmups, checks;
+	unsigned seconds;	/* that iterations and checks are repeated for; 0: they are not */
 	unsigned local_workers; /* 0: this process is one rank */
 	uint32_t seed;
 	enum sml_wire wire; /* DEFAULT: int32, and for double its own */
@@ -72,6 +73,11 @@ uint64_t bench_hash(const struct bench_case *this, const void *result);
 
 /* Measure everything as one rank of a job. Returns what the process exits with. */
 int bench_rank(const struct bench_options *options, const struct sml_config *config);
+
+/* ---- bench.c ---- */
+
+/* Has a signal told us to end before the seconds of --seconds are over? */
+bool bench_is_told_to_end(void);
 
 /* ---- bench_local.c: workers as processes of this machine ---- */
 

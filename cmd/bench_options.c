@@ -19,6 +19,7 @@ enum {
 	OPTION_SWITCH,
 	OPTION_JOB,
 	OPTION_SEED,
+	OPTION_SECONDS,
 	OPTION_DROP,
 	OPTION_DUPLICATE,
 	OPTION_REORDER,
@@ -38,6 +39,8 @@ static const struct argp_option known_options[] = {
 	{"iters", 'n', "N", 0, "number of measured calls (20)", 3},
 	{"warmup_iters", 'w', "N", 0, "number of calls before the measured ones (5)", 3},
 	{"check", 'c', "N", 0, "number of calls whose results are checked (1)", 3},
+	{"seconds", OPTION_SECONDS, "N", 0,
+	 "repeat the calls of each row for N seconds, or until SIGINT or SIGTERM to rank 0", 3},
 	{"seed", OPTION_SEED, "N", 0, "seed of the random inputs (1)", 3},
 	{"json", OPTION_JSON, "FILE", 0, "also write the results to this file", 4},
 	{"local-workers", OPTION_LOCAL, "N", 0, "start N workers on this machine", 5},
@@ -171,6 +174,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		return 0;
 	case OPTION_WIRE:
 		options->wire = parse_wire(state, text);
+		return 0;
+	case OPTION_SECONDS:
+		options->seconds = parse_number(state, text, 1000000);
 		return 0;
 	case OPTION_SEED:
 		options->seed = parse_number(state, text, UINT32_MAX);

@@ -12,9 +12,11 @@
 
 #include "cmd/bench.h"
 
-/* What a rank tells the others about a case. Travels as bytes. */
+/* What a rank tells the others about a case: all its rounds so far. Travels as bytes. */
 struct share {
-	uint64_t time_ns; /* of one call, on average */
+	uint64_t time_ns;	    /* of all measured calls */
+	uint64_t measured, checked; /* calls */
+	uint64_t is_last;	    /* rank 0's: no round follows */
 	uint64_t wrong;
 	uint64_t hash; /* of all checked results */
 	uint64_t wire_tx_bytes;
@@ -68,32 +70,35 @@ static int call(struct rank *rank, const struct bench_case *this, enum bench_pla
 	return error;
 }
 
-static int measure(struct rank *rank, const struct bench_case *this, enum bench_place place,
-		   struct share *mine)
+static int warm_up(struct rank *rank, const struct bench_case *this, enum bench_place place)
 {
-	unsigned iterations = rank->options->iterations; /* 1 at least */
-	struct sml_counters before, after;
-	uint64_t time_ns = 0;
+	uint64_t unused = 0;
 	int error = 0;
 
 	bench_fill(this, rank->number, rank->input);
 	for (unsigned i = 0; i < rank->options->warmups && !error; i++)
-		error = call(rank, this, place, &time_ns);
-	if (!error)
-		error = sml_barrier(rank->job);
+		error = call(rank, this, place, &unused);
+	return error;
+}
+
+static int measure(struct rank *rank, const struct bench_case *this, enum bench_place place,
+		   struct share *mine)
+{
+	struct sml_counters before, after;
+	int error;
+
+	bench_fill(this, rank->number, rank->input);
+	error = sml_barrier(rank->job);
 	rank->calls++;
-	time_ns = 0;
 	before = counters_of(rank->job);
-	for (unsigned i = 0; i < iterations && !error; i++)
-		error = call(rank, this, place, &time_ns);
+	for (unsigned i = 0; i < rank->options->iterations && !error; i++)
+		error = call(rank, this, place, &mine->time_ns);
 	after = counters_of(rank->job);
-	if (iterations == 0)
-		return error;
-	mine->time_ns = time_ns / iterations;
-	mine->wire_tx_bytes = (after.bytes_sent - before.bytes_sent) / iterations;
-	mine->retransmits = after.retransmits_timeout - before.retransmits_timeout +
-			    after.retransmits_fast - before.retransmits_fast;
-	mine->retransmits_fast = after.retransmits_fast - before.retransmits_fast;
+	mine->measured += rank->options->iterations;
+	mine->wire_tx_bytes += after.bytes_sent - before.bytes_sent;
+	mine->retransmits += after.retransmits_timeout - before.retransmits_timeout +
+			     after.retransmits_fast - before.retransmits_fast;
+	mine->retransmits_fast += after.retransmits_fast - before.retransmits_fast;
 	return error;
 }
 
@@ -106,7 +111,7 @@ static int check(struct rank *rank, const struct bench_case *this, enum bench_pl
 	int error;
 
 	for (unsigned i = 0; i < rank->options->checks; i++) {
-		fresh.seed = this->seed + 1 + 2 * i + (unsigned)place;
+		fresh.seed = this->seed + 1 + 2 * (uint32_t)mine->checked++ + (unsigned)place;
 		bench_fill(&fresh, rank->number, rank->input);
 		/* What a call leaves alone shall not look right. */
 		memset(rank->output, 0xa5, fresh.count * sml_type_size(fresh.type));
@@ -119,8 +124,12 @@ static int check(struct rank *rank, const struct bench_case *this, enum bench_pl
 	return 0;
 }
 
-/* All ranks' shares. Results that are right but not the same are wrong, too. */
-static int exchange(struct rank *rank, const struct share *mine, struct bench_result *result)
+/*
+ * All ranks' shares. Results that are right but not the same are wrong, too.
+ * *is_last is the same on all ranks.
+ */
+static int exchange(struct rank *rank, const struct share *mine, struct bench_result *result,
+		    bool *is_last)
 {
 	struct share all[SML_MAX_WORLD_SIZE];
 	uint64_t slowest_ns = 0;
@@ -139,9 +148,32 @@ static int exchange(struct rank *rank, const struct share *mine, struct bench_re
 		result->retransmits_fast += all[i].retransmits_fast;
 		result->wrong += all[i].wrong + (all[i].hash != all[0].hash);
 	}
-	result->time_us = (double)slowest_ns / 1e3;
-	rank->wrong += result->wrong;
+	result->time_us = (double)slowest_ns / (double)mine->measured / 1e3; /* 1 at least */
+	result->wire_tx_bytes /= mine->measured;
+	*is_last = all[0].is_last;
+	if (*is_last)
+		rank->wrong += result->wrong;
 	return 0;
+}
+
+/* Rounds of measured and checked calls: one, or with --seconds as many as rank 0 has time for. */
+static int run_place(struct rank *rank, const struct bench_case *this, enum bench_place place,
+		     struct bench_result *result)
+{
+	uint64_t until_ns = now_ns() + rank->options->seconds * 1000000000ull;
+	struct share mine = {0};
+	int error = warm_up(rank, this, place);
+	bool is_last = false;
+
+	while (!error && !is_last) {
+		error = measure(rank, this, place, &mine);
+		if (!error)
+			error = check(rank, this, place, &mine);
+		mine.is_last = now_ns() >= until_ns || bench_is_told_to_end();
+		if (!error)
+			error = exchange(rank, &mine, result, &is_last);
+	}
+	return error;
 }
 
 static int run_case(struct rank *rank, const struct bench_case *this)
@@ -149,15 +181,8 @@ static int run_case(struct rank *rank, const struct bench_case *this)
 	struct bench_result results[BENCH_PLACES];
 	int error = 0;
 
-	for (enum bench_place place = 0; place < BENCH_PLACES && !error; place++) {
-		struct share mine = {0};
-
-		error = measure(rank, this, place, &mine);
-		if (!error)
-			error = check(rank, this, place, &mine);
-		if (!error)
-			error = exchange(rank, &mine, &results[place]);
-	}
+	for (enum bench_place place = 0; place < BENCH_PLACES && !error; place++)
+		error = run_place(rank, this, place, &results[place]);
 	if (!error && rank->report)
 		bench_report_row(rank->report, this, results);
 	return error;

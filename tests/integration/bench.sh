@@ -1,5 +1,5 @@
 #!/bin/bash
-# `switchml bench` over loopback: types, operations, wires, faults, two jobs at
+# `switchml bench` over loopback: types, operations, wires, faults, an end by signal, two jobs at
 # once on one switch, an option that is wrong.
 #
 #	tests/integration/bench.sh build/switchml
@@ -54,6 +54,19 @@ wait $other || {
 }
 expect_success "status" "$switchml" status --switch "$address"
 expect_success "doctor" "$switchml" doctor --switch "$address"
+
+
+# It ends when it is told to, and well, however many ranks have been told.
+timeout 100 "$switchml" bench --switch "$address" --local-workers 2 --job told -b 4K -e 4K -n 1 -w 0 \
+	--seconds 1000 >"$work/told" 2>&1 &
+pids=($!)
+await_under_way told "$address"
+kill "${pids[0]}"
+wait "${pids[0]}" && says "$work/told" 'Wrong elements: 0 OK'
+expect_success "--seconds, told to end" [ $? = 0 ]
+began=$SECONDS
+expect_success "--seconds" $bench --local-workers 2 -b 4K -e 4K --seconds 2
+expect_success "--seconds takes as long, twice" [ $((SECONDS - began)) -ge 3 ]
 
 expect_success "JSON" $bench --local-workers 2 -b 4K -e 4K --json "$work/json"
 for key in size_bytes count type op wire in_place time_us algbw_GBps busbw_GBps wrong \
