@@ -232,7 +232,7 @@ PYTHON
 }
 
 kill_and_start_again() {
-	strike end_switch KILL
+	end_switch KILL
 	start_switch
 }
 
@@ -245,8 +245,7 @@ resumed() {
 
 # A gateway's MAC address changes under way: the kernel finds out, and so do we.
 move() {
-	moves=$((${moves:-0} + 1))
-	strike on switch ip link set eth0 address 02:00:00:00:77:0$moves
+	on switch ip link set eth0 address 02:00:00:00:77:01
 }
 
 moved_neighbour() {

@@ -17,7 +17,7 @@ support=$(dirname "$0")/../support
 . "$support/hosts.sh"
 # shellcheck source=tests/support/jobs.sh
 . "$support/jobs.sh"
-export SWITCHML_TIMEOUT=60 SWITCHML_HEARTBEAT=3
+export SWITCHML_TIMEOUT=60 SWITCHML_HEARTBEAT=5
 
 # Its end is `eth0` of a namespace, the other one is in the bridge.
 add_far_host() {
@@ -54,15 +54,21 @@ end_servers() {
 }
 
 kill_switch() {
-	strike kill_all_of switch
+	kill_all_of switch
 }
 
+# Host: nothing runs there any more.
 kill_all_of() {
 	ip netns pids "$name-$1" | xargs -r kill -9
+	await runs_nothing "$1"
+}
+
+runs_nothing() {
+	[ -z "$(ip netns pids "$name-$1")" ]
 }
 
 cut_switch() {
-	strike ip -n "$name-net" link set port-switch down
+	ip -n "$name-net" link set port-switch down
 }
 
 # Title, list after the switch, where the job goes on, how the switch ends: three ranks, every result
@@ -85,7 +91,7 @@ takes_over() {
 # A job of another name that stays, so that a switch with --jobs 1 is full.
 fill() {
 	RANK=0 WORLD_SIZE=2 SWITCHML_SWITCH=$1 SWITCHML_JOB=squatter \
-		on 1 timeout 300 "$switchml" bench -n 1 -b 4 -e 4 >"$work/squatter" 2>&1 &
+		on 1 timeout 600 "$switchml" bench -n 1 -b 4 -e 4 >"$work/squatter" 2>&1 &
 	await asks_of_job "$1" squatter
 }
 

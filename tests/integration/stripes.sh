@@ -50,7 +50,7 @@ start_job() {
 	for ((rank = 0; rank < ranks; rank++)); do
 		# shellcheck disable=SC2086
 		ip netns exec "$name-$rank" env RANK=$rank WORLD_SIZE=$ranks SWITCHML_DEBUG=info \
-			$environment timeout 100 "$switchml" bench --job "$job" "$@" \
+			$environment timeout 250 "$switchml" bench --job "$job" "$@" \
 			>"$work/$job.$rank" 2>&1 &
 		pids+=($!)
 	done
@@ -115,7 +115,7 @@ killed_rank_takes_its_stripe_along() {
 
 # One of the two switches is killed and started again in the middle.
 kill_and_start_again() {
-	strike end_switch KILL
+	end_switch KILL
 	start_switch b
 }
 

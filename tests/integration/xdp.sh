@@ -231,7 +231,7 @@ kill_daemon() {
 }
 
 kill_and_start_again() {
-	strike kill_daemon
+	kill_daemon
 	no_trace "kill -9 in the middle of a job"
 	start_switch
 }
@@ -242,17 +242,12 @@ killed_daemon() {
 	expect_words "the job went on" "epoch 2" resumed.
 }
 
-kill_and_move() {
-	strike kill_daemon
-	[ -z "$over" ] || start_switch # for another try
-}
-
 # Both dataplanes for one job: side by side, and one after the other.
 change_of_dataplane() {
 	start_udp_switch box --listen :28600
 	switch=$network.1,$network.1:28600 start_job striped -b 4 -e 1M -f 16 -n 2
 	expect_success "a job over a stripe of each dataplane" "${pids[@]}"
-	switch="$network.1|$network.1:28600" in_the_middle moved $network.1 kill_and_move -b 256K -e 256K
+	switch="$network.1|$network.1:28600" in_the_middle moved $network.1 kill_daemon -b 256K -e 256K
 	expect_success "a UDP switch goes on where this one was" "${pids[@]}"
 	expect_words "the job went on there" "28600 goes on in its place" moved.
 	stop_udp_switch

@@ -26,7 +26,7 @@ start_job() {
 	shift
 	pids=()
 	for ((rank = 0; rank < ranks; rank++)); do
-		ip netns exec "$name-$rank" env RANK=$rank WORLD_SIZE=$ranks timeout 100 "$switchml" bench \
+		ip netns exec "$name-$rank" env RANK=$rank WORLD_SIZE=$ranks timeout 250 "$switchml" bench \
 			--switch "${switch:-10.77.0.1}" --job "$job" "${faults[@]}" "$@" \
 			>"$work/$job.$rank" 2>&1 &
 		pids+=($!)
