@@ -8,94 +8,102 @@
 
 #define MOST_BYTES (8 * 300000)
 
+#ifdef MPICH
+#define COMPARES_SIGNED true
+#else
+#define COMPARES_SIGNED false
+#endif
+
 static const int counts[] = {0, 1, 100, 16383, 16384, LARGE, 300000};
 
-enum number { FLOAT, DOUBLE, INT, UNSIGNED, LONG };
+enum number { FLOATING, SIGNED, UNSIGNED, TRUTH };
 
 struct type {
 	const char *name;
+	MPI_Datatype handle;
 	enum number number;
 	int bytes;
-};
-
-static const struct type types[] = {
-	{"float", FLOAT, 4},	   {"double", DOUBLE, 8}, {"int", INT, 4},
-	{"unsigned", UNSIGNED, 4}, {"long", LONG, 8},
 };
 
 enum operation { SUM, MAX, MIN, PROD };
 static const char *const operations[] = {"sum", "max", "min", "product"};
 
-static MPI_Datatype handle(enum number number)
+static MPI_Op handle_of(const struct type *type, enum operation operation)
 {
-	return number == FLOAT	    ? MPI_FLOAT
-	       : number == DOUBLE   ? MPI_DOUBLE
-	       : number == INT	    ? MPI_INT
-	       : number == UNSIGNED ? MPI_UNSIGNED
-				    : MPI_LONG;
-}
-
-static MPI_Op handle_of(enum operation operation)
-{
+	/* Truth values: "or" twice, "and", and what no switch does. */
+	if (type->number == TRUTH)
+		return operation == MIN ? MPI_LAND : operation == PROD ? MPI_LXOR : MPI_LOR;
 	return operation == SUM	  ? MPI_SUM
 	       : operation == MAX ? MPI_MAX
 	       : operation == MIN ? MPI_MIN
 				  : MPI_PROD;
 }
 
-/* Of few small primes, so that products are exact, too; unsigned ones not below zero. */
-static double element(const struct type *type, enum operation operation, int rank, int i)
+/* As the type has it: with its width, with or without a sign. */
+static int64_t fitted(const struct type *type, int64_t x)
 {
-	int x = operation == PROD ? 1 + (rank + i) % 3 : value(rank, i, 5);
+	int unused = 64 - 8 * type->bytes;
+	uint64_t bits = (uint64_t)x << unused;
 
-#ifdef MPICH
-	/* MPICH 4.0.2 compares unsigned numbers as signed ones. */
-	if (type->number == UNSIGNED && operation != SUM)
-		return abs(x);
-#endif
-	/* Large numbers with the highest bit set tell signed from unsigned. */
-	if (type->number == UNSIGNED && operation != PROD)
-		return (double)(uint32_t)(x * 40000000);
-	return x;
+	if (type->number == FLOATING)
+		return x;
+	return type->number == SIGNED ? (int64_t)bits >> unused : (int64_t)(bits >> unused);
 }
 
-static void put(char *place, const struct type *type, double x)
+/* Of few small primes, so that products are exact, too. */
+static int64_t element(const struct type *type, enum operation operation, int rank, int i)
 {
+	int64_t x = operation == PROD ? 1 + (rank + i) % 3 : value(rank, i, 5);
+
+	if (type->number == TRUTH)
+		return x % 2 != 0;
+	if (operation == PROD || type->number == FLOATING)
+		return x;
+	/* MPICH 4.0.2 compares unsigned numbers as signed ones, Open MPI 4.1.4 those of 64 bits. */
+	if (type->number == UNSIGNED && operation != SUM && (COMPARES_SIGNED || type->bytes == 8))
+		return llabs(x);
+	/* Open MPI's sums of narrow integers stop at the limit, and others wrap around. */
+	if (type->bytes < 4 && operation == SUM)
+		return type->number == UNSIGNED ? llabs(x) : x / 2;
+	/* Large numbers: the highest bit tells signed from unsigned, and sums wrap around. */
+	return fitted(type, x * ((int64_t)1 << (8 * type->bytes - 7)));
+}
+
+static void put(char *place, const struct type *type, int64_t x)
+{
+	const double d = (double)x;
 	const float f = (float)x;
-	const int i = (int)x;
-	const unsigned u = (unsigned)x;
-	const long l = (long)x;
+	const int32_t i32 = (int32_t)x;
+	const int16_t i16 = (int16_t)x;
+	const int8_t i8 = (int8_t)x;
 
-	switch (type->number) {
-	case FLOAT:
-		memcpy(place, &f, sizeof(f));
-		break;
-	case DOUBLE:
+	if (type->number == FLOATING)
+		memcpy(place, type->bytes == 8 ? (const void *)&d : &f, (size_t)type->bytes);
+	else if (type->bytes == 8)
 		memcpy(place, &x, sizeof(x));
-		break;
-	case INT:
-		memcpy(place, &i, sizeof(i));
-		break;
-	case UNSIGNED:
-		memcpy(place, &u, sizeof(u));
-		break;
-	case LONG:
-		memcpy(place, &l, sizeof(l));
-		break;
-	}
+	else if (type->bytes == 4)
+		memcpy(place, &i32, sizeof(i32));
+	else if (type->bytes == 2)
+		memcpy(place, &i16, sizeof(i16));
+	else
+		memcpy(place, &i8, sizeof(i8));
 }
 
-static double combine(const struct type *type, enum operation operation, double a, double b)
+static int64_t combine(const struct type *type, enum operation operation, int64_t a, int64_t b)
 {
+	bool less = type->number == UNSIGNED ? (uint64_t)a < (uint64_t)b : a < b;
+
+	if (type->number == TRUTH)
+		return operation == MIN ? a & b : operation == PROD ? a ^ b : a | b;
 	switch (operation) {
 	case SUM:
-		return type->number == UNSIGNED ? (double)((uint32_t)a + (uint32_t)b) : a + b;
+		return fitted(type, (int64_t)((uint64_t)a + (uint64_t)b));
 	case MAX:
-		return a > b ? a : b;
+		return less ? b : a;
 	case MIN:
-		return a < b ? a : b;
+		return less ? a : b;
 	case PROD:
-		return a * b;
+		return fitted(type, (int64_t)((uint64_t)a * (uint64_t)b));
 	}
 	return 0;
 }
@@ -105,9 +113,8 @@ static void try(const struct type *type, enum operation operation, int count, bo
 {
 	static char send[MOST_BYTES + 16], recv[MOST_BYTES + 16], right[8];
 	char what[100];
-	unsigned first_word;
 	int rank, n_ranks;
-	double x;
+	int64_t x;
 
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &n_ranks);
@@ -115,19 +122,22 @@ static void try(const struct type *type, enum operation operation, int count, bo
 	for (int i = 0; i < count; i++)
 		put((in_place ? recv : send) + odd + i * type->bytes, type,
 		    element(type, operation, rank, i));
-	MPI_Allreduce(in_place ? MPI_IN_PLACE : send + odd, recv + odd, count, handle(type->number),
-		      handle_of(operation), MPI_COMM_WORLD);
+	MPI_Allreduce(in_place ? MPI_IN_PLACE : send + odd, recv + odd, count, type->handle,
+		      handle_of(type, operation), MPI_COMM_WORLD);
 	for (int i = 0; i < count; i++) {
+		const char *is = recv + odd + i * type->bytes;
+		uint64_t bits = 0;
+
 		x = element(type, operation, 0, i);
 		for (int r = 1; r < n_ranks; r++)
 			x = combine(type, operation, x, element(type, operation, r, i));
 		put(right, type, x);
-		if (memcmp(right, recv + odd + i * type->bytes, (size_t)type->bytes) == 0)
+		if (memcmp(right, is, (size_t)type->bytes) == 0)
 			continue;
-		snprintf(what, sizeof(what), "%s of %d %s%s, element %d", operations[operation],
-			 count, type->name, in_place ? " in place" : "", i);
-		memcpy(&first_word, recv + odd + i * type->bytes, sizeof(first_word));
-		complain(what, first_word, x);
+		snprintf(what, sizeof(what), "%s of %d %s%s, element %d (its bits)",
+			 operations[operation], count, type->name, in_place ? " in place" : "", i);
+		memcpy(&bits, is, (size_t)type->bytes);
+		complain(what, (double)bits, (double)x);
 		return;
 	}
 	if ((unsigned char)recv[odd + count * type->bytes] != 0xa5)
@@ -137,6 +147,21 @@ static void try(const struct type *type, enum operation operation, int count, bo
 int main(int argc, char **argv)
 {
 	MPI_Init(&argc, &argv);
+	const struct type types[] = {
+		{"float", MPI_FLOAT, FLOATING, 4},
+		{"double", MPI_DOUBLE, FLOATING, 8},
+		{"signed char", MPI_SIGNED_CHAR, SIGNED, 1},
+		{"unsigned char", MPI_UNSIGNED_CHAR, UNSIGNED, 1},
+		{"short", MPI_SHORT, SIGNED, 2},
+		{"uint16_t", MPI_UINT16_T, UNSIGNED, 2},
+		{"int", MPI_INT, SIGNED, 4},
+		{"unsigned", MPI_UNSIGNED, UNSIGNED, 4},
+		{"long", MPI_LONG, SIGNED, sizeof(long)},
+		{"int64_t", MPI_INT64_T, SIGNED, 8},
+		{"unsigned long", MPI_UNSIGNED_LONG, UNSIGNED, sizeof(long)},
+		{"bool", MPI_C_BOOL, TRUTH, sizeof(bool)},
+	};
+
 	for (unsigned t = 0; t < sizeof(types) / sizeof(types[0]); t++)
 		for (int operation = SUM; operation <= PROD; operation++)
 			for (unsigned c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
