@@ -6,7 +6,8 @@
  * cmd/switch.c.
  *
  * All calls come from the control thread. A call returns when every thread of
- * the dataplane has seen what it changed, so memory can be freed after it.
+ * the dataplane has seen what it changed, so memory can be freed after it. None waits
+ * for the kernel: strangers can make all of them happen.
  */
 #ifndef SML_JOB_DATAPLANE_H
 #define SML_JOB_DATAPLANE_H
@@ -59,7 +60,11 @@ struct sml_dataplane_operations {
 	/* 0, or a negative number, and sml_error_last() says why. */
 	int (*open)(struct sml_dataplane **opened, const struct sml_dataplane_config *config);
 	void (*close)(struct sml_dataplane *dataplane);
-	/* 0, -ENOMEM, or -ENOSPC: the slots are in pieces. Probes are answered from now on. */
+	/*
+	 * 0, -ENOMEM, -ENOSPC: the slots are in pieces, or -EAGAIN: there is room in a moment, when
+	 * packets of jobs that have ended cannot come to it any more. Probes are answered from now
+	 * on.
+	 */
 	int (*add_job)(struct sml_dataplane *dataplane, const struct sml_pool_rules *rules);
 	/* All addresses are known: contributions are taken. 0, or a negative errno. */
 	int (*start_job)(struct sml_dataplane *dataplane, uint32_t job);

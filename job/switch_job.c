@@ -131,6 +131,7 @@ static void forget_member(struct sml_job *job, uint8_t gone)
 	sml_control__join__free_unpacked(job->members[gone].resume, NULL);
 	memset(&job->members[gone], 0, sizeof(job->members[gone]));
 	job->n_members--;
+	job->tries_again_ns = 0;
 	if (job->n_members == 0) {
 		sml_job_close(job);
 		return;
@@ -300,8 +301,8 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 	free(meeting);
 }
 
-/* 0, or why not: then the job is still as it was. */
-static const char *add_to_dataplane(struct sml_job *job)
+/* 0 or a negative errno: then the job is still as it was. */
+static int add_to_dataplane(struct sml_job *job)
 {
 	struct sml_jobs *jobs = job->jobs;
 	int rc;
@@ -310,10 +311,7 @@ static const char *add_to_dataplane(struct sml_job *job)
 	do
 		rc = jobs->operations->add_job(jobs->dataplane, &job->rules);
 	while (rc == -ENOSPC && sml_job_take_fewer_slots(job));
-	if (rc == -ENOSPC)
-		return "the switch's pool has room for the job, but in pieces: wait for a job to "
-		       "end, or start the switch with more --slots";
-	return rc < 0 ? "the switch has no memory for the job" : NULL;
+	return rc;
 }
 
 static void fail_for_now(struct sml_job *job, const char *text)
@@ -326,7 +324,7 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 {
 	struct sml_jobs *jobs = job->jobs;
 	struct sml_pool_rules *rules = &job->rules;
-	const char *why;
+	int rc;
 
 	rules->job = ((uint32_t)sml_jobs_random(jobs) & ~(uint32_t)(SML_MAX_JOBS - 1)) | job->place;
 	rules->tag = sml_jobs_random(jobs);
@@ -341,9 +339,17 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 	}
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		rules->cookies[rank] = sml_jobs_random(jobs);
-	why = add_to_dataplane(job);
-	if (why != NULL) {
-		fail_for_now(job, why);
+	rc = add_to_dataplane(job);
+	/* In a moment it will have room: what jobs that have ended held is not free yet. */
+	job->tries_again_ns = rc == -EAGAIN ? jobs->now_ns + SML_TICK_NS : 0;
+	if (rc == -EAGAIN)
+		return;
+	if (rc < 0) {
+		fail_for_now(job, rc == -ENOSPC
+					  ? "the switch's pool has room for the job, but in "
+					    "pieces: wait for a job to end, or start the switch "
+					    "with more --slots"
+					  : "the switch has no memory for the job");
 		return;
 	}
 	job->state = SML_JOB_PROBING;
@@ -495,6 +501,8 @@ uint64_t sml_job_deadline(const struct sml_job *job)
 		due_ns = earlier(due_ns, job->mismatch_ns + MISMATCH_WAIT_NS);
 	if (job->state == SML_JOB_JOINING)
 		due_ns = earlier(due_ns, job->waiting_told_ns + SML_SECOND_NS);
+	if (job->tries_again_ns != 0)
+		due_ns = earlier(due_ns, job->tries_again_ns);
 	due_ns = earlier(due_ns, sml_job_gone_due(job));
 	return earlier(earlier(due_ns, sml_job_watch_ends(job)), sml_job_signs_due(job));
 }
@@ -541,6 +549,10 @@ void sml_job_tick(struct sml_job *job)
 	}
 	if (now_ns >= state_ends(job)) {
 		give_up_state(job);
+		return;
+	}
+	if (job->tries_again_ns != 0 && now_ns >= job->tries_again_ns) {
+		sml_job_admit(job, job->rules.epoch);
 		return;
 	}
 	if (job->state == SML_JOB_JOINING && now_ns >= job->waiting_told_ns + SML_SECOND_NS) {

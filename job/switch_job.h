@@ -80,8 +80,9 @@ struct sml_job {
 	uint64_t membership;		  /* a secret of its ranks, in all epochs */
 	char refused[SML_SENTENCE_BYTES]; /* why the last that tried to join could not */
 	struct sml_pool_rules rules;
-	bool has_pool;	 /* the slots that rules name are its own */
-	bool lacks_room; /* why it fails: it may come again */
+	uint64_t tries_again_ns; /* all are here, but the dataplane has no room yet; 0: no */
+	bool has_pool;		 /* the slots that rules name are its own */
+	bool lacks_room;	 /* why it fails: it may come again */
 	struct sml_member members[SML_MAX_RANKS];
 	/* While two ranks are asked what they believe. */
 	struct sml_mismatch mismatch;

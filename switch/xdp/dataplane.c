@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The XDP dataplane: slots live in the kernel (bpf/switchml.bpf.c), jobs are rows
- * of its maps (xdp_jobs.c), and one thread serves the socket (xdp_thread.c). Here
+ * of its maps (jobs.c), and one thread serves the socket (thread.c). Here
  * is what the control plane calls.
  *
  * Results leave by the ports, from the kernel. Where a port can't do that (generic
@@ -94,8 +94,10 @@ static int open_thread(struct sml_dataplane *dataplane)
 		 */
 		if (dataplane->config.seal != NULL)
 			dataplane->config.seal(true);
-		rc = sml_xdp_thread_start(dataplane);
+		rc = sml_xdp_maps_start_cleaner(dataplane->maps);
 	}
+	if (rc == 0)
+		rc = sml_xdp_thread_start(dataplane);
 	return rc < 0 ? sml_error_set(rc, "no thread for the dataplane: %s", strerror(-rc)) : 0;
 }
 

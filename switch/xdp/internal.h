@@ -1,21 +1,36 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shared by xdp_maps.c (the program and its maps) and xdp_jobs.c (what they hold). */
+/* Shared by maps.c (the program and its maps), jobs.c (what they hold) and cleaner.c. */
 #ifndef SML_SWITCH_XDP_INTERNAL_H
 #define SML_SWITCH_XDP_INTERNAL_H
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
 
 #include "switch/xdp/maps.h"
 #include "switchml.skel.h"
 
+/*
+ *	FREE -- a job is added --> USED -- removed --> LEFT -- cleaned --> CLEAN -- noticed --> FREE
+ *
+ * The cleaner's thread has what a LEFT place names, the control thread all others.
+ */
+enum sml_xdp_place_state { SML_XDP_FREE, SML_XDP_USED, SML_XDP_LEFT, SML_XDP_CLEAN };
+
 /* The control plane's view of a job. */
 struct sml_xdp_place {
-	bool used;
 	uint32_t number, index;
 	uint32_t first_buffer, n_buffers;
 	struct sml_pool_rules rules;
+};
+
+/* The thread of cleaner.c. */
+struct sml_xdp_cleaner {
+	pthread_t thread;
+	sem_t work;
+	bool stopping, is_started;
 };
 
 struct sml_xdp_maps {
@@ -23,7 +38,8 @@ struct sml_xdp_maps {
 	struct switchml *skeleton;
 	unsigned n_cpus;
 	struct sml_xdp_place places[SML_XDP_JOB_PLACES];
-	bool *rows;		      /* max_jobs: taken */
+	enum sml_xdp_place_state states[SML_XDP_JOB_PLACES];
+	struct sml_xdp_cleaner cleaner;
 	int *groups;		      /* max_jobs: devmaps */
 	struct sml_xdp_traffic ended; /* of jobs that are gone */
 };
@@ -32,5 +48,28 @@ static inline int sml_xdp_map_set(struct bpf_map *map, const void *key, const vo
 {
 	return bpf_map_update_elem(bpf_map__fd(map), key, value, BPF_ANY) < 0 ? -errno : 0;
 }
+
+/* Whoever reads a state may then use what its place names. */
+static inline enum sml_xdp_place_state sml_xdp_place_state(const struct sml_xdp_maps *maps,
+							   size_t place)
+{
+	return __atomic_load_n(&maps->states[place], __ATOMIC_ACQUIRE);
+}
+
+static inline void sml_xdp_place_set(struct sml_xdp_maps *maps, size_t place,
+				     enum sml_xdp_place_state state)
+{
+	__atomic_store_n(&maps->states[place], state, __ATOMIC_RELEASE);
+}
+
+/* For the cleaner's thread: a place has been LEFT, or somebody wants what such places hold. */
+static inline void sml_xdp_cleaner_wake(struct sml_xdp_maps *maps)
+{
+	sem_post(&maps->cleaner.work);
+}
+
+/* Where no cleaner's thread has been started, what ended jobs held stays theirs. */
+void sml_xdp_cleaner_open(struct sml_xdp_maps *maps);
+void sml_xdp_cleaner_close(struct sml_xdp_maps *maps);
 
 #endif

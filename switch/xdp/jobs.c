@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs in the XDP program's maps: see xdp_maps.h. A job's slots are a run of
+ * Jobs in the XDP program's maps: see maps.h. A job's slots are a run of
  * the one array, its peers, counters and devmap are rows of its index.
  */
 #include <stdlib.h>
@@ -10,17 +10,29 @@
 
 static struct sml_xdp_place *find(struct sml_xdp_maps *maps, uint32_t number)
 {
-	struct sml_xdp_place *job = &maps->places[number % SML_XDP_JOB_PLACES];
+	uint32_t place = number % SML_XDP_JOB_PLACES;
+	struct sml_xdp_place *job = &maps->places[place];
 
-	return job->used && job->number == number ? job : NULL;
+	return sml_xdp_place_state(maps, place) == SML_XDP_USED && job->number == number ? job
+											 : NULL;
 }
 
-static bool is_free(const struct sml_xdp_maps *maps, uint32_t first, uint32_t n)
+/* ---- room ---- */
+
+/* Is it another job's? What ended jobs held is, to those who do not wait for it. */
+static bool is_taken(const struct sml_xdp_maps *maps, size_t place, bool waits)
+{
+	enum sml_xdp_place_state state = sml_xdp_place_state(maps, place);
+
+	return waits ? state == SML_XDP_USED : state != SML_XDP_FREE;
+}
+
+static bool is_free(const struct sml_xdp_maps *maps, uint32_t first, uint32_t n, bool waits)
 {
 	for (size_t i = 0; i < SML_XDP_JOB_PLACES; i++) {
 		const struct sml_xdp_place *job = &maps->places[i];
 
-		if (job->used && first < job->first_buffer + job->n_buffers &&
+		if (is_taken(maps, i, waits) && first < job->first_buffer + job->n_buffers &&
 		    job->first_buffer < first + n)
 			return false;
 	}
@@ -28,17 +40,17 @@ static bool is_free(const struct sml_xdp_maps *maps, uint32_t first, uint32_t n)
 }
 
 /* A job's buffers lie in a row: the first that is free begins the array or follows a job's. */
-static bool find_buffers(const struct sml_xdp_maps *maps, struct sml_xdp_place *wanted)
+static bool find_buffers(const struct sml_xdp_maps *maps, struct sml_xdp_place *wanted, bool waits)
 {
 	uint32_t n = wanted->n_buffers, all = 2 * maps->config.max_slots;
 
 	wanted->first_buffer = 0;
-	if (n <= all && is_free(maps, 0, n))
+	if (n <= all && is_free(maps, 0, n, waits))
 		return true;
 	for (size_t i = 0; i < SML_XDP_JOB_PLACES; i++) {
 		uint32_t first = maps->places[i].first_buffer + maps->places[i].n_buffers;
 
-		if (!maps->places[i].used || first + n > all || !is_free(maps, first, n))
+		if (!is_taken(maps, i, waits) || first + n > all || !is_free(maps, first, n, waits))
 			continue;
 		wanted->first_buffer = first;
 		return true;
@@ -46,39 +58,97 @@ static bool find_buffers(const struct sml_xdp_maps *maps, struct sml_xdp_place *
 	return false;
 }
 
-static bool find_row(const struct sml_xdp_maps *maps, struct sml_xdp_place *wanted)
+static bool find_row(const struct sml_xdp_maps *maps, struct sml_xdp_place *wanted, bool waits)
 {
-	for (uint32_t i = 0; i < maps->config.max_jobs; i++) {
+	bool taken[SML_XDP_JOB_PLACES] = {false};
+
+	for (size_t i = 0; i < SML_XDP_JOB_PLACES; i++)
+		if (is_taken(maps, i, waits))
+			taken[maps->places[i].index] = true;
+	for (uint32_t i = 0; i < maps->config.max_jobs && i < SML_XDP_JOB_PLACES; i++) {
 		wanted->index = i;
-		if (!maps->rows[i])
+		if (!taken[i])
 			return true;
 	}
 	return false;
 }
 
-static int clear_slots(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
+static bool find_room(const struct sml_xdp_maps *maps, struct sml_xdp_place *wanted, bool waits)
 {
-	static const struct sml_xdp_slot fresh;
-	int rc = 0;
+	return !is_taken(maps, wanted->number % SML_XDP_JOB_PLACES, waits) &&
+	       find_row(maps, wanted, waits) && find_buffers(maps, wanted, waits);
+}
 
-	for (uint32_t i = 0; rc == 0 && i < job->n_buffers; i++) {
-		uint32_t row = job->first_buffer + i;
+/* ---- counters ---- */
 
-		rc = sml_xdp_map_set(maps->skeleton->maps.sml_slots, &row, &fresh);
+static void add_traffic(struct sml_xdp_traffic *sum, const struct sml_xdp_traffic *more)
+{
+	uint64_t *to = (uint64_t *)sum;
+	const uint64_t *from = (const uint64_t *)more;
+
+	for (size_t i = 0; i < sizeof(*sum) / sizeof(*to); i++)
+		to[i] += from[i];
+}
+
+static void add_cpu(struct sml_xdp_totals *totals, const struct sml_xdp_counters *cpu)
+{
+	add_traffic(&totals->traffic, &cpu->traffic);
+	for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++) {
+		totals->contributions[rank] += cpu->contributions[rank];
+		totals->resends[rank] += cpu->resends[rank];
 	}
-	return rc;
 }
 
-static int clear_peers(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
+static void totals_of(struct sml_xdp_maps *maps, const struct sml_xdp_place *job,
+		      struct sml_xdp_totals *totals)
 {
-	static const struct sml_xdp_peer nobody;
-	uint32_t row = job->index * SML_XDP_PEERS_PER_JOB;
-	int rc = 0;
+	struct sml_xdp_counters *values = calloc(maps->n_cpus, sizeof(*values));
+	int fd = bpf_map__fd(maps->skeleton->maps.sml_counters);
 
-	for (uint32_t i = 0; rc == 0 && i < SML_MAX_SHARDS * job->rules.n_ranks; i++, row++)
-		rc = sml_xdp_map_set(maps->skeleton->maps.sml_peers, &row, &nobody);
-	return rc;
+	memset(totals, 0, sizeof(*totals));
+	if (values != NULL && bpf_map_lookup_elem(fd, &job->index, values) == 0)
+		for (unsigned cpu = 0; cpu < maps->n_cpus; cpu++)
+			add_cpu(totals, &values[cpu]);
+	free(values);
 }
+
+void sml_xdp_maps_totals(struct sml_xdp_maps *maps, uint32_t number, struct sml_xdp_totals *totals)
+{
+	const struct sml_xdp_place *job = find(maps, number);
+
+	memset(totals, 0, sizeof(*totals));
+	if (job != NULL)
+		totals_of(maps, job, totals);
+}
+
+void sml_xdp_maps_traffic(struct sml_xdp_maps *maps, struct sml_xdp_traffic *traffic)
+{
+	struct sml_xdp_totals more;
+
+	*traffic = maps->ended;
+	for (unsigned i = 0; i < SML_XDP_JOB_PLACES; i++) {
+		if (sml_xdp_place_state(maps, i) == SML_XDP_FREE)
+			continue;
+		totals_of(maps, &maps->places[i], &more);
+		add_traffic(traffic, &more.traffic);
+	}
+}
+
+/* What ended jobs have counted is complete, and what they held is for others. */
+static void notice_cleaned(struct sml_xdp_maps *maps)
+{
+	struct sml_xdp_totals totals;
+
+	for (unsigned i = 0; i < SML_XDP_JOB_PLACES; i++) {
+		if (sml_xdp_place_state(maps, i) != SML_XDP_CLEAN)
+			continue;
+		totals_of(maps, &maps->places[i], &totals);
+		add_traffic(&maps->ended, &totals.traffic);
+		sml_xdp_place_set(maps, i, SML_XDP_FREE);
+	}
+}
+
+/* ---- a new job ---- */
 
 static int clear_counters(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
 {
@@ -106,25 +176,27 @@ static int set_job(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
 
 int sml_xdp_maps_add_job(struct sml_xdp_maps *maps, const struct sml_pool_rules *rules)
 {
-	struct sml_xdp_place *place = &maps->places[rules->job % SML_XDP_JOB_PLACES];
-	struct sml_xdp_place job = {.used = true, .number = rules->job, .rules = *rules};
+	struct sml_xdp_place job = {.number = rules->job, .rules = *rules};
+	uint32_t place = rules->job % SML_XDP_JOB_PLACES;
 	int rc;
 
+	notice_cleaned(maps);
 	job.n_buffers = 2u * ((uint32_t)rules->head_slots + rules->data_slots);
-	if (place->used || rules->lanes > SML_XDP_LANES || !find_row(maps, &job) ||
-	    !find_buffers(maps, &job))
+	if (rules->lanes > SML_XDP_LANES)
 		return -ENOSPC;
-	rc = clear_slots(maps, &job);
-	if (rc == 0)
-		rc = clear_peers(maps, &job);
-	if (rc == 0)
-		rc = clear_counters(maps, &job);
+	if (!find_room(maps, &job, false)) {
+		if (!find_room(maps, &job, true))
+			return -ENOSPC;
+		sml_xdp_cleaner_wake(maps);
+		return -EAGAIN;
+	}
+	rc = clear_counters(maps, &job);
 	if (rc == 0)
 		rc = set_job(maps, &job);
 	if (rc < 0)
 		return rc;
-	maps->rows[job.index] = true;
-	*place = job;
+	maps->places[place] = job;
+	sml_xdp_place_set(maps, place, SML_XDP_USED);
 	return 0;
 }
 
@@ -251,98 +323,20 @@ int sml_xdp_maps_start_job(struct sml_xdp_maps *maps, uint32_t number, uint64_t 
 	return sml_xdp_map_set(maps->skeleton->maps.sml_jobs, &place, &value);
 }
 
-/* ---- counters ---- */
-
-static void add_traffic(struct sml_xdp_traffic *sum, const struct sml_xdp_traffic *more)
-{
-	uint64_t *to = (uint64_t *)sum;
-	const uint64_t *from = (const uint64_t *)more;
-
-	for (size_t i = 0; i < sizeof(*sum) / sizeof(*to); i++)
-		to[i] += from[i];
-}
-
-static void add_cpu(struct sml_xdp_totals *totals, const struct sml_xdp_counters *cpu)
-{
-	add_traffic(&totals->traffic, &cpu->traffic);
-	for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++) {
-		totals->contributions[rank] += cpu->contributions[rank];
-		totals->resends[rank] += cpu->resends[rank];
-	}
-}
-
-void sml_xdp_maps_totals(struct sml_xdp_maps *maps, uint32_t number, struct sml_xdp_totals *totals)
-{
-	struct sml_xdp_place *job = find(maps, number);
-	struct sml_xdp_counters *values = calloc(maps->n_cpus, sizeof(*values));
-	int fd = bpf_map__fd(maps->skeleton->maps.sml_counters);
-
-	memset(totals, 0, sizeof(*totals));
-	if (job != NULL && values != NULL && bpf_map_lookup_elem(fd, &job->index, values) == 0)
-		for (unsigned cpu = 0; cpu < maps->n_cpus; cpu++)
-			add_cpu(totals, &values[cpu]);
-	free(values);
-}
-
-void sml_xdp_maps_traffic(struct sml_xdp_maps *maps, struct sml_xdp_traffic *traffic)
-{
-	struct sml_xdp_totals more;
-
-	*traffic = maps->ended;
-	for (unsigned i = 0; i < SML_XDP_JOB_PLACES; i++) {
-		if (!maps->places[i].used)
-			continue;
-		sml_xdp_maps_totals(maps, maps->places[i].number, &more);
-		add_traffic(traffic, &more.traffic);
-	}
-}
-
 /* ---- the end ---- */
-
-/*
- * After this no running program has seen the job: an update of a map of maps, here
- * with what is there already, waits for all of them (linux: maybe_wait_bpf_programs).
- */
-static void wait_for_programs(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
-{
-	sml_xdp_map_set(maps->skeleton->maps.sml_groups, &job->index, &maps->groups[job->index]);
-}
-
-static void remove_ports(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
-{
-	int ports = bpf_map__fd(maps->skeleton->maps.sml_ports);
-
-	for (uint8_t rank = 0; rank < job->rules.n_ranks; rank++) {
-		struct sml_xdp_port_key key = {.index = job->index};
-		struct sml_xdp_peer peer;
-		uint32_t row = rank;
-
-		if (sml_xdp_maps_get_peer(maps, job->number, rank, 0, &peer) == 0) {
-			key.ifindex = peer.ifindex;
-			bpf_map_delete_elem(ports, &key);
-		}
-		bpf_map_delete_elem(maps->groups[job->index], &row);
-	}
-}
 
 void sml_xdp_maps_remove_job(struct sml_xdp_maps *maps, uint32_t number)
 {
 	uint32_t place = number % SML_XDP_JOB_PLACES;
-	struct sml_xdp_place *job = find(maps, number);
-	struct sml_xdp_totals totals;
 	struct sml_xdp_job value;
 
-	if (job == NULL)
+	if (find(maps, number) == NULL)
 		return;
 	/* A program that has admitted a packet still reads where the slots are: that stays. */
 	if (sml_xdp_maps_get_job(maps, number, &value) == 0) {
 		memset(&value.rules, 0, sizeof(value.rules));
 		sml_xdp_map_set(maps->skeleton->maps.sml_jobs, &place, &value);
 	}
-	wait_for_programs(maps, job);
-	sml_xdp_maps_totals(maps, number, &totals);
-	add_traffic(&maps->ended, &totals.traffic);
-	remove_ports(maps, job);
-	maps->rows[job->index] = false;
-	job->used = false;
+	sml_xdp_place_set(maps, place, SML_XDP_LEFT);
+	sml_xdp_cleaner_wake(maps);
 }

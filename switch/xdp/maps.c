@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The XDP program's maps: see xdp_maps.h. */
+/* The XDP program's maps: see maps.h. */
 #include "switch/xdp/maps.h"
 
 #include <arpa/inet.h>
@@ -82,9 +82,9 @@ int sml_xdp_maps_open(struct sml_xdp_maps **opened, const struct sml_xdp_config 
 		goto err_text;
 	maps->config = *config;
 	maps->n_cpus = n_cpus > 0 ? (unsigned)n_cpus : 1;
-	maps->rows = calloc(config->max_jobs, sizeof(*maps->rows));
+	sml_xdp_cleaner_open(maps);
 	maps->groups = calloc(config->max_jobs, sizeof(*maps->groups));
-	if (maps->rows == NULL || maps->groups == NULL)
+	if (maps->groups == NULL)
 		goto err_close;
 	if (getenv("SWITCHML_LIBBPF_LOG") == NULL)
 		libbpf_set_print(quiet);
@@ -109,13 +109,13 @@ void sml_xdp_maps_close(struct sml_xdp_maps *maps)
 {
 	if (maps == NULL)
 		return;
+	sml_xdp_cleaner_close(maps);
 	for (uint32_t i = 0; maps->groups != NULL && i < maps->config.max_jobs; i++)
 		if (maps->groups[i] > 0)
 			close(maps->groups[i]);
 	if (maps->skeleton != NULL)
 		switchml__destroy(maps->skeleton);
 	free(maps->groups);
-	free(maps->rows);
 	free(maps);
 }
 

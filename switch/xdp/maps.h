@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The loaded XDP program and its maps, as jobs: what the XDP dataplane and its
- * tests share. Not here: interfaces (xdp_attach.h), packets (dataplane_xdp.c).
- * One thread at a time.
+ * tests share. Not here: interfaces (attach.h), packets (dataplane.c).
+ * One thread at a time calls these functions.
+ *
+ * When a job ends, programs that have admitted a packet of it may still run. The
+ * kernel knows when they have ended, but to ask it takes milliseconds: a thread does
+ * (cleaner.c).
+ *
+ * The invariant: what a job has held belongs to no other job before all programs
+ * that may use it have ended.
  */
 #ifndef SML_SWITCH_XDP_MAPS_H
 #define SML_SWITCH_XDP_MAPS_H
@@ -28,7 +35,13 @@ int sml_xdp_maps_entry_fd(const struct sml_xdp_maps *maps);
 int sml_xdp_maps_exit_fd(const struct sml_xdp_maps *maps);
 int sml_xdp_maps_events_fd(const struct sml_xdp_maps *maps);
 
-/* 0, -ENOSPC (no row or no run of slots is free), or what the kernel says. */
+/* The cleaner's thread, for the privileges that the process has now. 0 or a negative errno. */
+int sml_xdp_maps_start_cleaner(struct sml_xdp_maps *maps);
+
+/*
+ * 0; -EAGAIN: what it needs is still held by jobs that have ended, try again in a moment;
+ * -ENOSPC (no row or no run of slots is free), or what the kernel says.
+ */
 int sml_xdp_maps_add_job(struct sml_xdp_maps *maps, const struct sml_pool_rules *rules);
 /*
  * Once all peers are there. daemon_key: not 0 where results go to the daemon's socket,
@@ -36,7 +49,7 @@ int sml_xdp_maps_add_job(struct sml_xdp_maps *maps, const struct sml_pool_rules 
  * errno.
  */
 int sml_xdp_maps_start_job(struct sml_xdp_maps *maps, uint32_t number, uint64_t daemon_key);
-/* Returns when no packet can touch the job's slots any more. */
+/* From now on its packets are refused. Does not wait: see above. */
 void sml_xdp_maps_remove_job(struct sml_xdp_maps *maps, uint32_t number);
 
 /* -ENOENT: no such job. */

@@ -81,6 +81,8 @@ static int add_job(struct sml_dataplane *dataplane, const struct sml_pool_rules 
 {
 	struct jobs_world *world = world_of(dataplane);
 
+	if (world->has_no_room_yet)
+		return -EAGAIN;
 	if (world->most_slots && rules->head_slots + rules->data_slots > world->most_slots)
 		return -ENOSPC;
 	world->served[rules->job % SML_MAX_JOBS] = *rules;

@@ -29,6 +29,7 @@ struct jobs_world {
 	struct sml_pool_rules served[SML_MAX_JOBS]; /* n_ranks 0: none */
 	uint32_t n_window_ranks;		    /* as the last job was told */
 	uint64_t slots_lack; /* ranks that the one slot of every job waits for; 0: none is used */
+	bool has_no_room_yet;
 	uint32_t most_slots; /* of one job: the others are in pieces; 0: any number */
 	uint64_t contributions[SML_MAX_RANKS]; /* that the dataplane has counted, of any job */
 	unsigned n_looks;		       /* at these */

@@ -32,6 +32,15 @@ struct sml_xdp_maps *xdp_open_maps(const struct sml_xdp_config *config)
 	return maps;
 }
 
+void xdp_add_job(struct sml_xdp_maps *maps, const struct sml_pool_rules *rules)
+{
+	int rc;
+
+	while ((rc = sml_xdp_maps_add_job(maps, rules)) == -EAGAIN)
+		usleep(1000);
+	assert_int_equal(rc, 0);
+}
+
 void xdp_run(int program, const uint8_t *frame, uint32_t bytes, struct xdp_outcome *out)
 {
 	LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame, .data_size_in = bytes,

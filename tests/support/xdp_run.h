@@ -17,6 +17,9 @@ struct xdp_outcome {
 /* For main(): the loaded program; or an end, 77 where BPF is not permitted. */
 struct sml_xdp_maps *xdp_open_maps(const struct sml_xdp_config *config);
 
+/* Add a job, as soon as what ended jobs held is free: the maps' cleaner must have been started. */
+void xdp_add_job(struct sml_xdp_maps *maps, const struct sml_pool_rules *rules);
+
 void xdp_run(int program, const uint8_t *frame, uint32_t bytes, struct xdp_outcome *out);
 
 /* A descriptor of the program's map of this name, to be closed; or a failed test. */

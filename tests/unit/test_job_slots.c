@@ -133,6 +133,48 @@ static void want_of_room_is_not_the_end_of_a_job_that_resumes(void **state)
 	jobs_close(&world);
 }
 
+/* What ended jobs held is free in a moment: nobody is refused, and nobody is served before. */
+static void a_job_waits_for_what_ended_jobs_held(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	world.has_no_room_yet = true;
+	jobs_join_all(&world, 0, "a", 2);
+	resume(&world, 2, jobs_join_message("b", 0, 1));
+	jobs_wait(&world, 3 * SML_TICK_NS);
+	for (unsigned peer = 0; peer < 3; peer++) {
+		assert_null(jobs_admitted(&world, peer));
+		assert_string_equal(jobs_refusal(&world, peer), "");
+	}
+	world.has_no_room_yet = false;
+	jobs_wait(&world, SML_TICK_NS);
+	for (unsigned peer = 0; peer < 3; peer++)
+		assert_int_equal(slots_of(&world, peer), 64 + 512);
+	assert_int_equal(jobs_admitted(&world, 0)->epoch, 1);
+	assert_int_equal(jobs_admitted(&world, 2)->epoch, 2);
+	jobs_close(&world);
+}
+
+static void who_leaves_meanwhile_is_waited_for(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	world.has_no_room_yet = true;
+	jobs_join_all(&world, 0, "a", 2);
+	jobs_hang_up(&world, 1);
+	world.has_no_room_yet = false;
+	jobs_wait(&world, 3 * SML_TICK_NS);
+	assert_null(jobs_admitted(&world, 0));
+	jobs_join(&world, 1, jobs_join_message("a", 1, 2));
+	assert_int_equal(slots_of(&world, 0), 64 + 512);
+	assert_int_equal(slots_of(&world, 1), 64 + 512);
+	jobs_close(&world);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -140,6 +182,8 @@ int main(void)
 		cmocka_unit_test(a_job_alone_gets_all_that_it_wants),
 		cmocka_unit_test(jobs_that_came_early_leave_room_for_more),
 		cmocka_unit_test(slots_in_pieces_are_taken_in_pieces),
+		cmocka_unit_test(a_job_waits_for_what_ended_jobs_held),
+		cmocka_unit_test(who_leaves_meanwhile_is_waited_for),
 		cmocka_unit_test(want_of_room_is_not_the_end_of_a_job_that_resumes),
 	};
 

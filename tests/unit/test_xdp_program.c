@@ -120,7 +120,7 @@ static void pair_open(struct pair *pair, uint8_t n_ranks, uint16_t lanes, uint8_
 	sml_xdp_maps_remove_job(maps, JOB); /* a failed test's */
 	pair->memory = malloc(sml_pool_memory_bytes(&rules));
 	sml_pool_init(&pair->pool, &rules, pair->memory);
-	assert_int_equal(sml_xdp_maps_add_job(maps, &rules), 0);
+	xdp_add_job(maps, &rules);
 	learn_all(pair);
 	assert_int_equal(sml_xdp_maps_start_job(maps, JOB, 0), 0);
 }
@@ -506,6 +506,7 @@ int main(void)
 	int rc;
 
 	maps = xdp_open_maps(&config);
+	assert_int_equal(sml_xdp_maps_start_cleaner(maps), 0);
 	stay_on_one_cpu();
 	rc = open_exits();
 	if (rc == 0)

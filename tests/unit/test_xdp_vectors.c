@@ -24,7 +24,7 @@ static void begin_world(const struct sml_pool_rules *rules)
 	const struct sml_xdp_peer peer = {.ifindex = LOOPBACK};
 
 	sml_xdp_maps_remove_job(maps, VECTOR_JOB);
-	assert_int_equal(sml_xdp_maps_add_job(maps, rules), 0);
+	xdp_add_job(maps, rules);
 	for (uint8_t rank = 0; rank < rules->n_ranks; rank++)
 		assert_int_equal(sml_xdp_maps_set_peer(maps, VECTOR_JOB, rank, 0, &peer), 0);
 	assert_int_equal(sml_xdp_maps_start_job(maps, VECTOR_JOB, 0), 0);
@@ -146,6 +146,7 @@ int main(void)
 	int rc;
 
 	maps = xdp_open_maps(&config);
+	assert_int_equal(sml_xdp_maps_start_cleaner(maps), 0);
 	rc = cmocka_run_group_tests(tests, NULL, NULL);
 	sml_xdp_maps_close(maps);
 	return rc;

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What an XDP job that has ended held, and when another one gets it: not before the kernel has
+ * said that no program uses it any more, and without the control thread's waiting for that.
+ * Skipped where BPF is not permitted.
+ */
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "support/xdp_run.h"
+
+#define SLOTS	 64u
+#define MAX_JOBS 2u
+#define LOOPBACK 1u
+
+static const struct sml_xdp_config config = {
+	.port = FRAME_PORT, .max_jobs = MAX_JOBS, .max_slots = SLOTS};
+
+static struct sml_pool_rules rules_of(uint32_t job, uint16_t slots)
+{
+	return (struct sml_pool_rules){.tag = 7,
+				       .job = job,
+				       .epoch = 1,
+				       .head_slots = (uint16_t)(slots / 4),
+				       .data_slots = (uint16_t)(slots - slots / 4),
+				       .lanes = 8,
+				       .n_ranks = 1,
+				       .n_shards = 1,
+				       .cookies = {11}};
+}
+
+static int add(struct sml_xdp_maps *maps, uint32_t job, uint16_t slots)
+{
+	struct sml_pool_rules rules = rules_of(job, slots);
+
+	return sml_xdp_maps_add_job(maps, &rules);
+}
+
+static void add_in_time(struct sml_xdp_maps *maps, uint32_t job, uint16_t slots)
+{
+	struct sml_pool_rules rules = rules_of(job, slots);
+
+	xdp_add_job(maps, &rules);
+}
+
+/* The slot has served, and its rank's address is known. */
+static void use(struct sml_xdp_maps *maps, uint32_t job)
+{
+	static const struct sml_xdp_slot used = {.slot = {.use = 5, .state = SML_SLOT_COMPLETE}};
+	static const struct sml_xdp_peer peer = {.ifindex = LOOPBACK};
+	int slots = xdp_map_of(sml_xdp_maps_entry_fd(maps), "sml_slots");
+	struct sml_xdp_job value;
+
+	assert_int_equal(sml_xdp_maps_get_job(maps, job, &value), 0);
+	assert_int_equal(bpf_map_update_elem(slots, &value.first_buffer, &used, 0), 0);
+	close(slots);
+	assert_int_equal(sml_xdp_maps_set_peer(maps, job, 0, 0, &peer), 0);
+	assert_int_equal(sml_xdp_maps_start_job(maps, job, 0), 0);
+}
+
+static uint32_t use_of_row(const struct sml_xdp_maps *maps, uint32_t row)
+{
+	int slots = xdp_map_of(sml_xdp_maps_entry_fd(maps), "sml_slots");
+	struct sml_xdp_slot slot;
+
+	assert_int_equal(bpf_map_lookup_elem(slots, &row, &slot), 0);
+	close(slots);
+	return slot.slot.use;
+}
+
+static void expect_fresh(struct sml_xdp_maps *maps, uint32_t job)
+{
+	struct sml_slot buffers[2];
+	struct sml_xdp_peer peer;
+
+	assert_int_equal(sml_xdp_maps_get_slot(maps, job, 0, buffers), 0);
+	assert_int_equal(buffers[0].use, 0);
+	assert_int_equal(buffers[0].state, 0);
+	assert_int_equal(sml_xdp_maps_get_peer(maps, job, 0, 0, &peer), 0);
+	assert_int_equal(peer.ifindex, 0);
+}
+
+/* Without the cleaner's thread nothing has asked the kernel: so nobody may get it. */
+static void what_a_job_held_is_nobodys_before_the_kernel_says_so(void **state)
+{
+	struct sml_xdp_maps *maps = xdp_open_maps(&config);
+
+	(void)state;
+	assert_int_equal(add(maps, 0, SLOTS), 0);
+	use(maps, 0);
+	sml_xdp_maps_remove_job(maps, 0);
+	for (unsigned i = 0; i < 3; i++) {
+		/* The same place; the same slots; more slots than there are. */
+		assert_int_equal(add(maps, SML_XDP_JOB_PLACES, SLOTS), -EAGAIN);
+		assert_int_equal(add(maps, 1, SLOTS), -EAGAIN);
+		assert_int_equal(add(maps, 1, SLOTS + 1), -ENOSPC);
+	}
+	/* A program that has admitted a packet before finds what it expects. */
+	assert_int_equal(use_of_row(maps, 0), 5);
+	assert_int_equal(sml_xdp_maps_start_cleaner(maps), 0);
+	add_in_time(maps, 1, SLOTS);
+	expect_fresh(maps, 1);
+	sml_xdp_maps_close(maps);
+}
+
+static void what_is_free_is_given_at_once(void **state)
+{
+	struct sml_xdp_maps *maps = xdp_open_maps(&config);
+
+	(void)state;
+	assert_int_equal(add(maps, 0, SLOTS / 2), 0);
+	sml_xdp_maps_remove_job(maps, 0);
+	/* Another place, another row, other slots. */
+	assert_int_equal(add(maps, 1, SLOTS / 2), 0);
+	expect_fresh(maps, 1);
+	/* A third has to wait for any of them, if only for a row. */
+	assert_int_equal(add(maps, 2, 4), -EAGAIN);
+	assert_int_equal(add(maps, 2, SLOTS), -ENOSPC);
+	assert_int_equal(sml_xdp_maps_start_cleaner(maps), 0);
+	add_in_time(maps, 2, 4);
+	expect_fresh(maps, 2);
+	sml_xdp_maps_close(maps);
+}
+
+static long waits_of_this_thread(void)
+{
+	struct rusage usage;
+
+	assert_int_equal(getrusage(RUSAGE_THREAD, &usage), 0);
+	return usage.ru_nvcsw;
+}
+
+/* Whoever waits for the kernel gives its processor away, once at least for each wait. */
+static void strangers_who_come_and_go_do_not_make_the_control_thread_wait(void **state)
+{
+	struct sml_xdp_maps *maps = xdp_open_maps(&config);
+	enum { TIMES = 100 };
+	long waits = 0;
+
+	(void)state;
+	assert_int_equal(sml_xdp_maps_start_cleaner(maps), 0);
+	for (uint32_t i = 0; i < TIMES; i++) {
+		long before;
+
+		add_in_time(maps, i % 2, SLOTS);
+		use(maps, i % 2);
+		before = waits_of_this_thread();
+		sml_xdp_maps_remove_job(maps, i % 2);
+		(void)add(maps, (i + 1) % 2, SLOTS);
+		waits += waits_of_this_thread() - before;
+		sml_xdp_maps_remove_job(maps, (i + 1) % 2);
+	}
+	printf("%d times left and joined, waited %ld times\n", TIMES, waits);
+	assert_true(waits < TIMES / 4);
+	sml_xdp_maps_close(maps);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_a_job_held_is_nobodys_before_the_kernel_says_so),
+		cmocka_unit_test(what_is_free_is_given_at_once),
+		cmocka_unit_test(strangers_who_come_and_go_do_not_make_the_control_thread_wait),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
