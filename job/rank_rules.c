@@ -37,7 +37,8 @@ static const struct sml_rules rules = {
 			RULE(STALL_REPORT, BEGUN, STALLS_BYTES),
 			RULE(STALL_REQUEST, BEGUN, SHORT_BYTES),
 			RULE(ABORT, TALKING, STALLS_BYTES),
-			RULE(LEFT, PHASE(LEAVING), SHORT_BYTES),
+			/* While it joins: to leave, where the others are gone. */
+			RULE(LEFT, PHASE(LEAVING) | PHASE(JOINING), SHORT_BYTES),
 			RULE(PONG, TALKING, SHORT_BYTES),
 		},
 };

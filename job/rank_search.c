@@ -326,6 +326,14 @@ void sml_search_started(struct sml_search *search, unsigned address)
 	finish(search, SML_SEARCH_FOUND, 0);
 }
 
+void sml_search_left(struct sml_search *search, unsigned address)
+{
+	if (!is_live(&search->tries[address]) || search->outcome != SML_SEARCH_GOES_ON)
+		return;
+	finish(search, SML_SEARCH_LEFT, 0);
+	close_all_but(search, -1);
+}
+
 static bool is_final(int error)
 {
 	return error == SML_ERROR_RANK_DIED || error == SML_ERROR_ABORTED;

@@ -77,7 +77,12 @@ struct sml_search_try {
 	char reason[SML_REASON_LENGTH];
 };
 
-enum sml_search_outcome { SML_SEARCH_GOES_ON, SML_SEARCH_FOUND, SML_SEARCH_FAILED };
+enum sml_search_outcome {
+	SML_SEARCH_GOES_ON,
+	SML_SEARCH_FOUND,
+	SML_SEARCH_LEFT, /* no switch is needed any more */
+	SML_SEARCH_FAILED
+};
 
 struct sml_search {
 	struct sml_search_config config;
@@ -110,6 +115,9 @@ void sml_search_began(struct sml_search *search, unsigned address, uint64_t now_
 
 /* It has started the job: it is found. */
 void sml_search_started(struct sml_search *search, unsigned address);
+
+/* The switch has let this rank leave, as nobody wants to go on: all are to be closed. */
+void sml_search_left(struct sml_search *search, unsigned address);
 
 /*
  * Refused, ended, aborted, no path for packets. The driver has closed it. error: enum sml_error

@@ -73,6 +73,7 @@ static void describe_resumption(const struct sml_resumption *resumption,
 	resume->epoch = resumption->epoch;
 	resume->tag = resumption->tag;
 	resume->membership = resumption->membership;
+	resume->leaving = resumption->leaving;
 	resume->streams = list;
 	resume->n_streams = SML_STREAMS;
 }
@@ -92,6 +93,7 @@ void sml_talk_join(struct sml_talk *talk, const SmlControl__Join *join,
 	talk->n_shards = join->shards <= SML_MAX_SHARDS ? join->shards : SML_MAX_SHARDS;
 	talk->n_ports = (uint32_t)join->n_stripe_ports;
 	talk->resumption = resumption;
+	talk->only_leaves = resumption && resumption->leaving;
 	if (resumption) {
 		describe_resumption(resumption, reports, list, &resume);
 		whole.resume = &resume;
@@ -431,6 +433,12 @@ static void on_abort(struct sml_talk *talk, const SmlControl__Envelope *message)
 static void on_left(struct sml_talk *talk, const SmlControl__Envelope *message)
 {
 	(void)message;
+	if (talk->phase == SML_TALK_JOINING && !talk->only_leaves) {
+		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
+			      "the switch at %s lets this rank leave, which has not asked for it",
+			      talk->config.where);
+		return;
+	}
 	talk->phase = SML_TALK_LEFT;
 }
 

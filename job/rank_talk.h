@@ -8,6 +8,7 @@
  *	   --Start--> RUNNING --Leave--> LEAVING --Left--> LEFT
  *	and from anywhere, by Abort, silence or the connection's end: FAILED;
  *	or, of a switch that others may take over from: LOST
+ *	A rank that resumes only to leave may be told Left while it joins, too.
  *
  *	in    a message           sml_talk_object(), then sml_talk_message()
  *	      the connection ends sml_talk_ended()
@@ -32,6 +33,12 @@
 #include "job/rules.h"
 
 #define SML_TALK_TEXT_BYTES 1024
+/*
+ * A rank that has asked to leave and then loses its switch looks for the others so long: they
+ * may have been told that all have left. From half of that time on it tells switches that it only
+ * wants to leave (Resume.leaving); one at which nobody wants more lets it.
+ */
+#define SML_LEAVE_WAIT_NS 30000000000ull
 
 enum sml_talk_phase {
 	SML_TALK_CONNECTED,
@@ -50,6 +57,7 @@ struct sml_resumption {
 	uint32_t epoch; /* the highest that this rank was told */
 	uint64_t tag;
 	uint64_t membership; /* proves that this rank is of the job */
+	bool leaving;	     /* it has asked to leave, and looked for the others long enough */
 	struct sml_resume_report reports[SML_STREAMS];
 	void *self;
 	/* A kept result, NULL if there is none. */
@@ -142,6 +150,7 @@ struct sml_talk {
 	bool may_be_lost;  /* others can take over: that is no failure */
 	bool silent;	   /* the last tick found that nothing had come for too long */
 	bool has_slots;	   /* this rank brings some to the job */
+	bool only_leaves;  /* so it has said as it joined */
 	bool stalls_asked, asked;
 	SmlControl__Describe question; /* asked, before the rank could answer */
 	uint64_t n_results, alive_ns;  /* on the data path, and when the last of them was seen */

@@ -460,11 +460,27 @@ static bool find_silent(struct sml_job *job)
 	return false;
 }
 
+/*
+ * Their switch died between two of its last messages: whoever is missing has been told
+ * that all have asked to leave, or will look for these in vain until its deadline.
+ */
+static bool all_wish_to_leave(const struct sml_job *job)
+{
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].peer != NULL &&
+		    (job->members[rank].resume == NULL ||
+		     !job->members[rank].resume->resume->leaving))
+			return false;
+	return job->state == SML_JOB_JOINING;
+}
+
 void sml_job_joined(struct sml_job *job)
 {
 	check(job);
 	if (job->n_members < job->n_ranks)
 		tell_waiting(job);
+	else if (all_wish_to_leave(job))
+		all_have_left(job);
 	else if (job->resumes)
 		sml_job_resume(job);
 	else
@@ -505,20 +521,6 @@ uint64_t sml_job_deadline(const struct sml_job *job)
 		due_ns = earlier(due_ns, job->tries_again_ns);
 	due_ns = earlier(due_ns, sml_job_gone_due(job));
 	return earlier(earlier(due_ns, sml_job_watch_ends(job)), sml_job_signs_due(job));
-}
-
-/*
- * Their switch died between two of its last messages: whoever is missing has been told
- * that all have asked to leave, or will look for these in vain until its deadline.
- */
-static bool all_wish_to_leave(const struct sml_job *job)
-{
-	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (job->members[rank].peer != NULL &&
-		    (job->members[rank].resume == NULL ||
-		     !job->members[rank].resume->resume->leaving))
-			return false;
-	return job->state == SML_JOB_JOINING;
 }
 
 static void give_up_state(struct sml_job *job)

@@ -7,7 +7,8 @@
  *	                 look for a switch (job/rank_search.h, by lib/control/finder.h):
  *	                 join wherever one answers, with a report; where all ranks
  *	                 meet, results are handed over; admitted, probe, ready, start
- *	                 renew the shards, unpark them
+ *	                 renew the shards, unpark them;
+ *	                 or, where this rank only wants to leave, be let go
  *
  * Whatever one switch cannot do is a reason to look on, until the deadline.
  */
@@ -155,6 +156,14 @@ struct claim {
 	struct sml_resumption resumption;
 };
 
+/* It has looked for the others for so long that they may be gone. */
+static bool only_leaves(const struct sml_stripe *stripe)
+{
+	uint64_t since_ns = __atomic_load_n(&stripe->failover.leaves_ns, __ATOMIC_ACQUIRE);
+
+	return since_ns && sml_now_ns() >= since_ns + SML_LEAVE_WAIT_NS / 2;
+}
+
 /* While the stripe is frozen nothing of it changes but by a switch that has begun with it. */
 static int ask_to_join(void *self, const struct sml_reached *connection, struct event_base *base,
 		       struct sml_control **control)
@@ -175,6 +184,7 @@ static int ask_to_join(void *self, const struct sml_reached *connection, struct 
 	error = write_resumption(&claim->generations, claim->space, &claim->resumption);
 	if (error)
 		return error;
+	claim->resumption.leaving = only_leaves(stripe);
 	sml_control_watch(*control, &context->crew.stop);
 	sml_control_ask(*control, &application);
 	return 0;
@@ -207,6 +217,7 @@ static int go_on(struct claim *claim, struct sml_control *control, uint64_t dead
 				   generations->has_result || !generations->has_kept);
 }
 
+/* 0, SML_FINDER_LEFT, or an error. */
 static int find_switch(struct claim *claim, struct sml_finder *finder, uint64_t deadline_ns,
 		       struct sml_control **taken)
 {
@@ -333,12 +344,27 @@ static void give_up(struct sml_stripe *stripe, int error)
 		sml_context_abort_job(context, error, text);
 }
 
+/* The shards stay parked: no call is left. */
+static void note_left(struct sml_stripe *stripe)
+{
+	struct sml_context *context = stripe->context;
+
+	pthread_mutex_lock(&context->lock);
+	stripe->failover.left = true;
+	pthread_cond_broadcast(&context->changed);
+	pthread_mutex_unlock(&context->lock);
+}
+
 static void *failover_main(void *self)
 {
 	struct sml_stripe *stripe = self;
 	struct sml_context *context = stripe->context;
 	int error = replace_switch(stripe);
 
+	if (error == SML_FINDER_LEFT) {
+		note_left(stripe);
+		return NULL;
+	}
 	if (error == 0) {
 		sml_log(&context->settings.log, SML_LOG_WARN,
 			"%s; the switch at %s goes on in its place (epoch %u)",
@@ -395,17 +421,34 @@ void sml_failover_begin(struct sml_stripe *stripe, const char *lost)
 		sml_context_fail(context, SML_ERROR_SWITCH_DIED, lost);
 }
 
-bool sml_failover_wait(struct sml_stripe *stripe, uint64_t deadline_ns)
+static bool is_pending(const struct sml_stripe *stripe)
+{
+	return __atomic_load_n(&stripe->park, __ATOMIC_SEQ_CST) && !stripe->failover.left &&
+	       !stripe->context->error;
+}
+
+enum sml_failover_end sml_failover_wait_to_leave(struct sml_stripe *stripe, uint64_t deadline_ns)
 {
 	struct sml_context *context = stripe->context;
-	struct timespec deadline = sml_timespec(deadline_ns);
+	uint64_t now_ns = sml_now_ns(), until_ns = now_ns + SML_LEAVE_WAIT_NS;
+	struct timespec until = sml_timespec(until_ns < deadline_ns ? until_ns : deadline_ns);
+	bool pending, left;
 	int late = 0;
 
+	__atomic_store_n(&stripe->failover.leaves_ns, now_ns, __ATOMIC_RELEASE);
 	pthread_mutex_lock(&context->lock);
-	while (__atomic_load_n(&stripe->park, __ATOMIC_SEQ_CST) && !context->error && !late)
-		late = pthread_cond_timedwait(&context->changed, &context->lock, &deadline);
+	while (is_pending(stripe) && !late)
+		late = pthread_cond_timedwait(&context->changed, &context->lock, &until);
+	pending = is_pending(stripe);
+	left = stripe->failover.left;
 	pthread_mutex_unlock(&context->lock);
-	return !late && sml_context_check(context) == 0;
+	if (left)
+		return SML_FAILOVER_LEFT;
+	if (pending || sml_context_check(context))
+		return SML_FAILOVER_NOT;
+	/* If that switch is lost, too, it begins to look anew. */
+	__atomic_store_n(&stripe->failover.leaves_ns, 0, __ATOMIC_RELEASE);
+	return SML_FAILOVER_WENT_ON;
 }
 
 void sml_failover_fini(struct sml_stripe *stripe)

@@ -19,11 +19,17 @@
  */
 void sml_failover_begin(struct sml_stripe *stripe, const char *lost);
 
+enum sml_failover_end {
+	SML_FAILOVER_WENT_ON, /* there is a control that lives */
+	SML_FAILOVER_LEFT,    /* all ranks that could be found only wanted to leave */
+	SML_FAILOVER_NOT      /* the context has failed, or the deadline has passed */
+};
+
 /*
- * Wait until a failover that is under way has ended, well or not. True: there
- * is a control that lives. False: the context has failed, or the deadline passed.
+ * A rank that leaves waits until a failover that is under way has ended, well or not, but no
+ * longer than SML_LEAVE_WAIT_NS: the others may be gone.
  */
-bool sml_failover_wait(struct sml_stripe *stripe, uint64_t deadline_ns);
+enum sml_failover_end sml_failover_wait_to_leave(struct sml_stripe *stripe, uint64_t deadline_ns);
 
 /* Stop the threads, the failover's too; no other begins. */
 void sml_failover_fini(struct sml_stripe *stripe);

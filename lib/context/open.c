@@ -18,9 +18,6 @@
 #include "lib/progress/own_stripe.h"
 #include "lib/progress/progress.h"
 
-/* A switch that dies between its last messages: so long, whoever leaves waits for the others. */
-#define LEAVE_WAIT_NS (30 * SML_NS_PER_SEC)
-
 static bool is_embedded(const struct sml_context *context)
 {
 	return context->settings.switch_address == NULL;
@@ -280,10 +277,18 @@ static int tell_lost_barrier(struct sml_stripe *stripe)
 	return sml_error_set(SML_ERROR_SWITCH_DIED, "%s", text);
 }
 
+/* The context has failed, and its text says why; or the time is up. */
+static int tell_why_not_left(struct sml_stripe *stripe)
+{
+	int error = sml_context_check(stripe->context);
+
+	return error ? sml_error_set(error, "%s", sml_error_text(stripe->context))
+		     : tell_lost_barrier(stripe);
+}
+
 /* A leaver takes part in resumes until all have asked to leave. */
 static int leave_stripe(struct sml_stripe *stripe, uint64_t deadline_ns)
 {
-	uint64_t until_ns;
 	int error;
 
 	for (;;) {
@@ -291,14 +296,18 @@ static int leave_stripe(struct sml_stripe *stripe, uint64_t deadline_ns)
 					  deadline_ns);
 		if (error <= 0)
 			return error;
-		until_ns = sml_now_ns() + LEAVE_WAIT_NS;
-		if (sml_failover_wait(stripe, until_ns < deadline_ns ? until_ns : deadline_ns))
+		switch (sml_failover_wait_to_leave(stripe, deadline_ns)) {
+		case SML_FAILOVER_WENT_ON:
 			continue;
-		/* The context has failed, and its text says why; or the time is up. */
-		error = sml_context_check(stripe->context);
-		if (error)
-			return sml_error_set(error, "%s", sml_error_text(stripe->context));
-		return tell_lost_barrier(stripe);
+		case SML_FAILOVER_LEFT:
+			sml_log(&stripe->context->settings.log, SML_LOG_WARN,
+				"%s while this rank was leaving; it has left at another switch, "
+				"where no rank has calls to make",
+				stripe->failover.lost);
+			return 0;
+		case SML_FAILOVER_NOT:
+			return tell_why_not_left(stripe);
+		}
 	}
 }
 

@@ -44,6 +44,8 @@ struct sml_stripe {
 	struct {
 		pthread_t thread;
 		bool started, closing;
+		bool left;	    /* no switch was needed any more: all have asked to leave */
+		uint64_t leaves_ns; /* atomic: since then this rank waits only to leave; 0: no */
 		char lost[SML_TEXT_BYTES];  /* which switch was lost, and how */
 		char tried[SML_TEXT_BYTES]; /* which others, and what became of them */
 	} failover;

@@ -181,6 +181,8 @@ static void look_at(struct attempt *attempt)
 		fail(attempt, control->error, reason);
 		return;
 	}
+	if (sml_control_phase(control) == SML_TALK_LEFT)
+		sml_search_left(&finder->search, address);
 	if (!control->talk.begun || finder->taken >= 0)
 		return;
 	finder->taken = (int)address;
@@ -265,13 +267,15 @@ static int tell_failure(const struct sml_finder *finder)
 			     finder->names[0], finder->search.tries[0].reason);
 }
 
-/* Until a switch is found, has begun, or none will: 0 or an error, told. */
+/* Until a switch is found, has begun, or none will: 0, SML_FINDER_LEFT, or an error, told. */
 static int run(struct sml_finder *finder)
 {
 	for (;;) {
 		act(finder);
 		if (finder->wrong || finder->search.outcome == SML_SEARCH_FAILED)
 			return tell_failure(finder);
+		if (finder->search.outcome == SML_SEARCH_LEFT)
+			return SML_FINDER_LEFT;
 		if (finder->taken >= 0 || finder->search.outcome == SML_SEARCH_FOUND)
 			return 0;
 		if (is_given_up(finder))

@@ -38,10 +38,13 @@ int sml_finder_open(struct sml_finder **opened, const struct sml_finder_config *
 /* To begin: connect to one. The connection's socket is the caller's. 0 or an error, told. */
 int sml_finder_connect(struct sml_finder *finder, struct sml_reached *connection);
 
+/* What a rank that only leaves may be told instead of a switch: it has left. */
+#define SML_FINDER_LEFT 1
+
 /*
  * To go on: until a switch that all ranks have joined begins with them. The control stays the
- * finder's until sml_finder_keep(). 0; SML_ERROR_CLOSED: give_up; or an error, told, that lists
- * all switches.
+ * finder's until sml_finder_keep(). 0; SML_FINDER_LEFT; SML_ERROR_CLOSED: give_up; or an error,
+ * told, that lists all switches.
  */
 int sml_finder_meet(struct sml_finder *finder, struct sml_control **control,
 		    struct sml_reached *connection);

@@ -17,9 +17,9 @@
 #define MAX_LINKS     4096
 #define TIMEOUT_NS    (120 * SECOND)
 #define HEARTBEAT_MS  3000u
-#define LEAVE_WAIT_NS (30 * SECOND) /* as in lib/context/open.c */
 #define LANES	      352u
 #define NEVER	      UINT64_MAX
+#define NEVER_32      UINT32_MAX
 
 enum reach { ANSWERS, REFUSES, SILENT };
 
@@ -32,6 +32,7 @@ struct link {
 	uint8_t rank, sw, address;
 	uint32_t life;		      /* of the switch that it is of */
 	bool at_rank, at_switch;      /* each end is open */
+	bool cut;		      /* what is on its way to the rank is lost */
 	uint64_t delay_ns, due_ns[2]; /* to the switch, to the rank: the last that is on its way */
 	uint64_t heard_ns;	      /* the rank's end */
 };
@@ -45,8 +46,9 @@ struct server {
 	enum reach reach[MAX_ADDRESSES][MAX_RANKS];
 	bool udp[MAX_RANKS], full, narrow;
 	uint32_t delay_us;
-	uint64_t dies_ns, returns_ns;
+	uint64_t dies_ns, returns_ns, begun_ns;
 	bool freezes;
+	uint32_t last_words; /* so many Left messages get out, and it dies */
 	/* Its one job's data path. */
 	uint32_t job, chunk;
 	uint64_t contributed;
@@ -77,10 +79,11 @@ struct rank {
 	/* Calls. */
 	uint32_t done, wanted;
 	uint32_t lacking[1], kept[1];
-	bool has_kept, sent, leaves, leaving_lost, begun;
-	uint64_t next_ns, call_by_ns;
+	bool has_kept, sent, leaves, begun;
+	uint64_t next_ns, lost_ns;
 	uint32_t sums[64]; /* what each call gave */
 	int error;
+	uint64_t gave_up_ns; /* looking for the others, it failed, or left without them */
 	char text[1200];
 };
 
@@ -115,6 +118,7 @@ struct control {
 	const char *name_list[MAX_ADDRESSES];
 	struct rank ranks[MAX_RANKS];
 	bool rank_died, good_stays;
+	const struct server *good; /* it is, or will be */
 	struct link links[MAX_LINKS];
 	uint32_t n_links;
 	struct event *events; /* a heap */

@@ -38,6 +38,7 @@ static void fails(struct rank *rank, int error, const char *text)
 {
 	rank->error = error;
 	rank->state = FAILED;
+	rank->gave_up_ns = rank->control->now_ns;
 	snprintf(rank->text, sizeof(rank->text), "%s", text);
 	sim_say(rank->control, "rank %u fails (%d): %s", rank->id, error, text);
 	if (rank->taken >= 0 && rank->attempts[rank->taken].talks)
@@ -160,6 +161,8 @@ static void report(struct rank *rank, struct sml_resumption *resumption, struct 
 		.epoch = rank->epoch,
 		.tag = rank->tag,
 		.membership = rank->membership,
+		.leaving = rank->leaves &&
+			   rank->control->now_ns >= rank->lost_ns + SML_LEAVE_WAIT_NS / 2,
 		.self = attempt,
 		.kept = give_kept,
 		.adopt = adopt,
@@ -204,7 +207,7 @@ static void look(struct rank *rank, bool resumes, unsigned first)
 		.n_addresses = control->n_addresses,
 		.first = first,
 		.resumes = resumes,
-		.deadline_ns = control->now_ns + (rank->leaves ? LEAVE_WAIT_NS : TIMEOUT_NS),
+		.deadline_ns = control->now_ns + (rank->leaves ? SML_LEAVE_WAIT_NS : TIMEOUT_NS),
 	};
 
 	_Static_assert(sizeof(control->switches) <= sizeof(config.switches), "room for all");
@@ -288,7 +291,7 @@ static void lost(struct rank *rank, const char *text)
 	unsigned first = (unsigned)(rank->taken + 1) % rank->control->n_addresses;
 
 	sim_say(rank->control, "rank %u: %s", rank->id, text);
-	rank->leaving_lost |= rank->leaves;
+	rank->lost_ns = rank->control->now_ns;
 	drop_all(rank);
 	look(rank, true, first);
 }
@@ -318,7 +321,11 @@ static void look_at(struct rank *rank, unsigned address)
 	} else if (talk->phase == SML_TALK_FAILED) {
 		reject(rank, address, talk->error, text);
 	} else if (talk->phase == SML_TALK_LEFT) {
-		sim_say(rank->control, "rank %u has left", rank->id);
+		sim_say(rank->control, "rank %u has left%s", rank->id,
+			rank->state == SEEKING ? ", without the others" : "");
+		if (rank->state == SEEKING)
+			rank->gave_up_ns = rank->control->now_ns;
+		sml_search_left(&rank->search, address);
 		rank->state = WELL;
 		drop_all(rank);
 	} else if (talk->phase == SML_TALK_ADMITTED && attempt->probed_ns == NEVER) {

@@ -9,9 +9,26 @@ static struct link *link_of(const struct sml_peer *peer)
 	return (struct link *)(uintptr_t)peer;
 }
 
+/* It may die between two of its last messages. */
+static bool dies_first(struct server *server, const SmlControl__Envelope *message)
+{
+	if (message->body_case != SML_CONTROL__ENVELOPE__BODY_LEFT ||
+	    server->last_words == NEVER_32)
+		return false;
+	if (server->last_words > 0) {
+		server->last_words--;
+		return false;
+	}
+	server->dies_ns = server->control->now_ns;
+	return true;
+}
+
 static int send_out(struct sml_peer *peer, const SmlControl__Envelope *message)
 {
-	sim_send(link_of(peer), false, message);
+	struct link *link = link_of(peer);
+
+	if (!dies_first(&link->control->servers[link->sw], message))
+		sim_send(link, false, message);
 	return 0;
 }
 
@@ -134,6 +151,7 @@ void sim_server_begin(struct server *server)
 		.dataplane = (struct sml_dataplane *)(void *)server,
 	};
 	sml_jobs_init(&server->jobs, server->control->now_ns);
+	server->begun_ns = server->control->now_ns;
 	server->alive = true;
 	server->starts = false;
 	server->life++;
@@ -149,10 +167,12 @@ void sim_server_dies(struct server *server)
 		if (link->sw != server->index || link->life != server->life || !link->at_switch)
 			continue;
 		/* The kernel closes what a process had open; a host that is gone closes nothing. */
-		if (server->freezes)
+		if (server->freezes) {
 			link->at_switch = false;
-		else
+			link->cut = gen_chance(&control->gen, 1, 2);
+		} else {
 			sim_end(link, true);
+		}
 	}
 	/* Nobody hears what it says now. */
 	sml_jobs_stop(&server->jobs, control->now_ns);

@@ -194,6 +194,27 @@ static void who_looks_for_ranks_that_have_left_may_leave(void **state)
 	jobs_close(&world);
 }
 
+/* Nothing is left to do: no slots, no probes. */
+static void where_all_come_only_to_leave_they_leave_at_once(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	resume(&world, 0, 0, 77, true);
+	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	resume(&world, 1, 1, 77, true);
+	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_non_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_int_equal(world.jobs.n_jobs, 0);
+	/* One of them has calls to make: they go on. */
+	resume(&world, 2, 0, 78, true);
+	resume(&world, 3, 1, 78, false);
+	assert_null(jobs_told(&world, 2, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_non_null(jobs_admitted(&world, 3));
+	jobs_close(&world);
+}
+
 /* ---- limits ---- */
 
 static void what_waiting_jobs_claim_shrinks_no_window(void **state)
@@ -352,6 +373,7 @@ int main(void)
 		cmocka_unit_test(strangers_under_its_name_do_not_stop_a_job_that_goes_on),
 		cmocka_unit_test(where_there_is_no_room_for_both_the_job_that_goes_on_stays),
 		cmocka_unit_test(who_looks_for_ranks_that_have_left_may_leave),
+		cmocka_unit_test(where_all_come_only_to_leave_they_leave_at_once),
 		cmocka_unit_test(what_waiting_jobs_claim_shrinks_no_window),
 		cmocka_unit_test(nobody_waits_for_ever),
 		cmocka_unit_test(members_have_a_limit),

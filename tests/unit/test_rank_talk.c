@@ -163,6 +163,35 @@ static void a_message_out_of_turn_or_too_long_is_not_waited_for(void **state)
 	assert_int_equal(talk.phase, SML_TALK_FAILED);
 }
 
+/* With a report, that says whether this rank only wants to leave. */
+static void join_to_resume(bool leaving)
+{
+	const struct sml_resumption resumption = {.membership = 1, .leaving = leaving};
+	const struct sml_talk_config config = talk.config;
+	SmlControl__Join join = SML_CONTROL__JOIN__INIT;
+
+	sml_talk_fini(&talk);
+	sml_talk_init(&talk, &config);
+	join.shards = 1;
+	sml_talk_join(&talk, &join, &resumption);
+}
+
+static void who_resumes_only_to_leave_may_be_let_go_as_it_joins(void **state)
+{
+	SmlControl__Left left = SML_CONTROL__LEFT__INIT;
+
+	(void)state;
+	join_to_resume(true);
+	assert_false(objects_to(SML_CONTROL__ENVELOPE__BODY_LEFT, 2));
+	sml_talk_message(&talk, sml_envelope(LEFT, left, &left));
+	assert_int_equal(talk.phase, SML_TALK_LEFT);
+	/* Another one has calls to make: whoever lets it go is no switch. */
+	join_to_resume(false);
+	sml_talk_message(&talk, sml_envelope(LEFT, left, &left));
+	assert_int_equal(talk.phase, SML_TALK_FAILED);
+	assert_int_equal(talk.error, SML_ERROR_PROTOCOL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -172,6 +201,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_switch_that_serves_is_not_dead_for_a_while,
 						run_until_started, end),
 		cmocka_unit_test_setup_teardown(a_switch_that_is_silent_on_both_paths_is_dead,
+						run_until_started, end),
+		cmocka_unit_test_setup_teardown(who_resumes_only_to_leave_may_be_let_go_as_it_joins,
 						run_until_started, end),
 		cmocka_unit_test_setup_teardown(a_message_out_of_turn_or_too_long_is_not_waited_for,
 						run_until_started, end),

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A switch that dies between two of its last messages: one rank has been told that all have left,
+ * and the other has not. That one finds nobody at the next switch, and is let go there.
+ *
+ *	rank 0: the library -----\   +-- the first switch: a child, killed
+ *	rank 1: two sockets ------>--+
+ *	                             +-- the next switch: in this process
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "control/envelope.h"
+#include "support/ranks.h"
+#include "support/switch_client.h"
+
+#define HOST "127.0.0.1"
+#define JOB  "leaves"
+
+static pid_t start_first_switch(uint16_t *port)
+{
+	struct sml_switch_config config;
+	struct sml_switch *opened;
+	int fds[2];
+	pid_t child;
+
+	assert_int_equal(pipe(fds), 0);
+	child = fork();
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		sml_switch_config_init(&config);
+		config.listen = HOST ":0";
+		if (sml_switch_open(&opened, &config) < 0)
+			_exit(1);
+		*port = sml_switch_port(opened);
+		if (write(fds[1], port, sizeof(*port)) != sizeof(*port))
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	close(fds[1]);
+	assert_int_equal(read(fds[0], port, sizeof(*port)), sizeof(*port));
+	close(fds[0]);
+	return child;
+}
+
+struct leaver {
+	const char *addresses;
+	int result;
+	char text[512];
+};
+
+static void *come_and_leave(void *argument)
+{
+	struct leaver *leaver = argument;
+	const struct job job = {.n_ranks = 2, .name = JOB, .switch_address = leaver->addresses};
+	struct sml_context *context;
+	struct sml_config config;
+
+	configure(&config, &job, 0);
+	leaver->result = sml_open(&context, &config);
+	if (leaver->result == 0)
+		leaver->result = sml_close(context);
+	snprintf(leaver->text, sizeof(leaver->text), "%s", sml_error_text(NULL));
+	return NULL;
+}
+
+static bool is_leaving(uint16_t port)
+{
+	SmlControl__Envelope *status = client_status(HOST, port);
+	bool leaving = false;
+
+	for (size_t i = 0; i < status->status->n_jobs; i++)
+		leaving |= strcmp(status->status->jobs[i]->job, JOB) == 0 &&
+			   strcmp(status->status->jobs[i]->state, "leaving") == 0;
+	client_free(status);
+	return leaving;
+}
+
+/* Until rank 0 has asked to leave. */
+static void wait_until_it_leaves(uint16_t port)
+{
+	int64_t until_ms = client_now_ms() + CLIENT_WAIT_MS;
+
+	while (!is_leaving(port)) {
+		assert_true(client_now_ms() < until_ms);
+		usleep(10000);
+	}
+}
+
+static void a_rank_whose_switch_dies_before_its_last_word_leaves_elsewhere(void **state)
+{
+	struct sml_switch_config config;
+	char addresses[64];
+	struct leaver leaver = {.addresses = addresses};
+	uint16_t first, next;
+	SmlControl__Join join;
+	struct client other;
+	pthread_t thread;
+	pid_t child = start_first_switch(&first);
+
+	(void)state;
+	sml_switch_config_init(&config);
+	config.listen = HOST ":0";
+	next = client_open_switch(&config);
+	snprintf(addresses, sizeof(addresses), HOST ":%u|" HOST ":%u", first, next);
+	assert_int_equal(pthread_create(&thread, NULL, come_and_leave, &leaver), 0);
+	client_open(&other, HOST, first);
+	join = client_join_message(JOB, 1, 2);
+	join.head_slots = join.data_slots = 0;
+	client_join(&other, &join);
+	client_admitted(&other);
+	client_probe(&other, 0, other.lanes);
+	client_ready(&other);
+	client_started(&other);
+	wait_until_it_leaves(first);
+	/* It has said that all have left to rank 1 alone, which has gone. */
+	assert_int_equal(kill(child, SIGKILL), 0);
+	client_close(&other);
+	pthread_join(thread, NULL);
+	waitpid(child, NULL, 0);
+	if (leaver.result < 0)
+		fail_msg("%d: %s", leaver.result, leaver.text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(
+			a_rank_whose_switch_dies_before_its_last_word_leaves_elsewhere,
+			client_close_switch),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
