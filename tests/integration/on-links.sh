@@ -41,7 +41,7 @@ run() {
 # Host, seconds: a long benchmark, and then kill -9 of the program of ours that runs there. It has
 # to end within that time, and not well.
 run_and_kill() {
-	"$links" --build "$build" --workers 3 "$build/switchml" bench -b 1M -e 1M -n 100000 \
+	"$links" --build "$build" --workers 3 "$build/switchml" bench -b 1M -e 1M --seconds 1000 \
 		>"$work/out" 2>&1 &
 	pid=$!
 	asking="ip netns exec smllinks$pid-switch"

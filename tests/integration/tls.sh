@@ -75,18 +75,34 @@ rank() {
 		timeout 90 "$switchml" bench -b 4K -e 4K -n 2 >"$1" 2>&1
 }
 
+# What the switch says, variables: a rank fails, and the switch says so. It says one line a second: of
+# the next one that fails it may say nothing.
+is_told() {
+	! rank rank.out "${@:2}" || give_up "the rank did not fail"
+	says switch.out "$1" # anything, where that is empty
+}
+
 # Title, what the rank says, what the switch says, then the rank's variables.
 refused() {
-	# The switch says one line a second.
-	sleep 1.1
 	: >switch.out
 	# shellcheck disable=SC2086
-	if rank rank.out $4; then
-		say 1 "$1: the rank did not fail" rank.out
-	else
-		expect "$1, rank" rank.out "$2"
-		[ -z "$3" ] || expect "$1, switch" switch.out "$3"
-	fi
+	await is_told "$3" $4
+	expect "$1, rank" rank.out "$2"
+	[ -z "$3" ] || expect "$1, switch" switch.out "$3"
+}
+
+# What the switch says, openssl's options: openssl connects, and the switch says so, if not at once.
+openssl_is_told() {
+	timeout 60 openssl s_client -connect "$address" -CAfile authority.pem "${@:2}" <>silence >client.out 2>&1
+	says switch.out "$1"
+}
+
+# Title, what openssl says, what the switch says, then openssl's options.
+openssl_refused() {
+	: >switch.out
+	await openssl_is_told "$3" "${@:4}"
+	expect "$1, switch" switch.out "$3"
+	expect "$1, client" client.out "$2"
 }
 
 # ---- jobs ----
@@ -155,20 +171,11 @@ fi
 address=$here_address
 
 # Our own program refuses an expired certificate when it starts; openssl shows it.
-sleep 1.1
-timeout 60 openssl s_client -connect "$address" -cert expired.pem -key expired.key -CAfile authority.pem \
-	<>silence >client.out 2>&1
-expect "an expired certificate, switch" switch.out 'CN=expired.*" that it showed has expired, on'
-expect "an expired certificate, client" client.out 'alert certificate expired'
-sleep 1.1
-timeout 60 openssl s_client -connect "$address" -CAfile authority.pem <>silence >client.out 2>&1
-expect "no certificate, switch" switch.out 'it showed no certificate'
-expect "no certificate, client" client.out 'alert certificate required'
-sleep 1.1
-timeout 60 openssl s_client -tls1_2 -connect "$address" -cert worker.pem -key worker.key -CAfile authority.pem \
-	<>silence >client.out 2>&1
-expect "TLS 1.2, switch" switch.out 'it does not speak TLS 1.3'
-expect "TLS 1.2, client" client.out 'alert protocol version'
+openssl_refused "an expired certificate" 'alert certificate expired' \
+	'CN=expired.*" that it showed has expired, on' -cert expired.pem -key expired.key
+openssl_refused "no certificate" 'alert certificate required' 'it showed no certificate'
+openssl_refused "TLS 1.2" 'alert protocol version' 'it does not speak TLS 1.3' -tls1_2 \
+	-cert worker.pem -key worker.key
 kill -0 "$switch"
 say $? "the switch lives"
 
@@ -205,10 +212,12 @@ await says hellos.out '^0 hellos'
 for r in 0 1; do
 	# shellcheck disable=SC2046
 	env SWITCHML_SWITCH="$address" SWITCHML_RANK=$r SWITCHML_WORLD_SIZE=2 $(as worker authority) \
-		timeout 90 "$switchml" bench -b 4K -e 256K -f 8 -n 200 >"job.$r" 2>&1 &
+		timeout 200 "$switchml" bench -b 64K -e 64K -n 1 --seconds 1000 >"job.$r" 2>&1 &
 	jobs[r]=$!
 done
+asking="env $(as worker authority)" await job_is "$address" default running
 await says hellos.out '^100 hellos'
+kill "${jobs[0]}" # which ends when it is told to
 bad=0
 for r in 0 1; do wait "${jobs[r]}" || bad=1; done
 say $bad "a job runs while somebody replays a ClientHello ($(tail -n 1 hellos.out))" job.0 job.1 hellos.out
