@@ -405,7 +405,8 @@ static bool prepare_shards(struct sml_stripe *stripe, struct sml_transport *cons
 }
 
 /* Under the lock: once a failure has stopped the threads, workers are whoever's who explains it. */
-static int renew_shards(struct sml_stripe *stripe, struct sml_transport **transports, bool keep)
+int sml_data_path_renew_shards(struct sml_stripe *stripe, struct sml_transport **transports,
+			       bool keep)
 {
 	struct sml_context *context = stripe->context;
 	struct next_workers next;
@@ -440,7 +441,7 @@ int sml_data_path_renew(struct sml_stripe *stripe, struct sml_control *control,
 	if (error == 0)
 		error = check_terms(stripe, lanes);
 	if (error == 0)
-		error = renew_shards(stripe, transports, keep);
+		error = sml_data_path_renew_shards(stripe, transports, keep);
 	sml_data_path_close(transports);
 	return error;
 }

@@ -40,4 +40,11 @@ int sml_data_path_open(struct sml_context *context);
 int sml_data_path_renew(struct sml_stripe *stripe, struct sml_control *control,
 			uint64_t deadline_ns, bool keep);
 
+/*
+ * The last part of it: the stripe's admission is that of the new epoch, and these transports (one
+ * a shard) become the shards' own. 0; or an error, told, and then no shard has changed.
+ */
+int sml_data_path_renew_shards(struct sml_stripe *stripe, struct sml_transport **transports,
+			       bool keep);
+
 #endif

@@ -131,7 +131,7 @@ static int write_resumption(struct generations *generations, struct report *spac
 		.kept = give_kept,
 		.adopt = adopt,
 	};
-	/* Under the lock, as in renew_shards(). */
+	/* Under the lock, as in sml_data_path_renew_shards(). */
 	pthread_mutex_lock(&context->lock);
 	for (enum sml_stream_id stream = SML_HEAD;
 	     written && !is_over(context) && stream < SML_STREAMS; stream++)

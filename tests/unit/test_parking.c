@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A progress thread whose switch has died: its worker is the failover's, until there is another
+ * switch. The thread does not touch it meanwhile, and sleeps.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "lib/progress/progress.h"
+#include "support/stripe_rig.h"
+
+/* For what will come: longer than a busy machine stalls. */
+#define PATIENCE_NS (30 * SML_NS_PER_SEC)
+
+static struct stripe_rig rig;
+
+static int open_rig(void **state)
+{
+	(void)state;
+	stripe_rig_open(&rig, 1);
+	return 0;
+}
+
+static int close_rig(void **state)
+{
+	(void)state;
+	stripe_rig_close(&rig);
+	return 0;
+}
+
+static void ask(bool to_park)
+{
+	__atomic_store_n(&rig.stripe.park, to_park, __ATOMIC_SEQ_CST);
+	sml_crew_wake(&rig.context.crew);
+}
+
+/* As the failover waits for it. */
+static void wait_until_parked(void)
+{
+	struct timespec until = sml_timespec(sml_now_ns() + PATIENCE_NS);
+	int late = 0;
+
+	pthread_mutex_lock(&rig.context.lock);
+	while (rig.stripe.n_parked < rig.stripe.n_shards && !late)
+		late = pthread_cond_timedwait(&rig.context.changed, &rig.context.lock, &until);
+	pthread_mutex_unlock(&rig.context.lock);
+	assert_int_equal(late, 0);
+}
+
+static void wait_until_it_rests(void)
+{
+	const struct sml_progress *thread = rig.context.crew.threads[0];
+	uint64_t until_ns = sml_now_ns() + PATIENCE_NS;
+
+	while (__atomic_load_n(&thread->resting, __ATOMIC_SEQ_CST) == SML_AWAKE) {
+		if (sml_now_ns() > until_ns)
+			fail_msg("the thread does not rest while its worker is parked");
+		usleep(100);
+	}
+}
+
+/*
+ * The thread has seen that it has its worker back, and stands still before it counts itself. The
+ * next switch dies then: for the failover it is still parked.
+ */
+static void a_switch_that_dies_while_a_thread_unparks_keeps_the_worker(void **state)
+{
+	(void)state;
+	ask(true);
+	assert_int_equal(sml_progress_start(rig.context.crew.threads[0]), 0);
+	wait_until_parked();
+	__atomic_store_n(&rig.holds, true, __ATOMIC_SEQ_CST);
+	ask(false);
+	sem_wait(&rig.held);
+	/* The second death. */
+	ask(true);
+	wait_until_parked();
+	__atomic_store_n(&rig.foreign, true, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&rig.holds, false, __ATOMIC_SEQ_CST);
+	sem_post(&rig.go);
+	wait_until_it_rests();
+	assert_int_equal(__atomic_load_n(&rig.n_abuses, __ATOMIC_SEQ_CST), 0);
+	pthread_mutex_lock(&rig.context.lock);
+	assert_true(rig.stripe.shards[0]->parked);
+	assert_int_equal(rig.stripe.n_parked, 1);
+	pthread_mutex_unlock(&rig.context.lock);
+	__atomic_store_n(&rig.foreign, false, __ATOMIC_SEQ_CST);
+}
+
+/* What was held back when the switch died is sent by nobody: its time has passed for ever. */
+static void a_thread_sleeps_while_its_worker_is_parked(void **state)
+{
+	(void)state;
+	rig.stripe.shards[0]->held_since_ns = 1;
+	rig.stripe.shards[0]->line->held_since_ns = 1;
+	ask(true);
+	assert_int_equal(sml_progress_start(rig.context.crew.threads[0]), 0);
+	wait_until_parked();
+	wait_until_it_rests();
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(
+			a_switch_that_dies_while_a_thread_unparks_keeps_the_worker, open_rig,
+			close_rig),
+		cmocka_unit_test_setup_teardown(a_thread_sleeps_while_its_worker_is_parked,
+						open_rig, close_rig),
+	};
+
+	return cmocka_run_group_tests_name("parking", tests, NULL, NULL);
+}
