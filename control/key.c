@@ -33,13 +33,13 @@ static int derive(struct sml_key *key, const char *name, const char *secret, siz
 	int derived;
 
 	if (bytes < SML_KEY_SECRET_MINIMUM || bytes > SML_KEY_SECRET_MAXIMUM)
-		return sml_error_set(
-			-EINVAL,
-			"the job key of %s has %s%zu bytes: it must have %d to %d, drawn at "
-			"random, for example by `openssl rand -base64 32`",
-			name, bytes > SML_KEY_SECRET_MAXIMUM ? "more than " : "",
-			bytes > SML_KEY_SECRET_MAXIMUM ? (size_t)SML_KEY_SECRET_MAXIMUM : bytes,
-			SML_KEY_SECRET_MINIMUM, SML_KEY_SECRET_MAXIMUM);
+		return sml_error_set(-EINVAL,
+				     "the job key of %s has %s%zu bytes: it must have %d to %d "
+				     "random bytes, for example from `openssl rand -base64 32`",
+				     name, bytes > SML_KEY_SECRET_MAXIMUM ? "more than " : "",
+				     bytes > SML_KEY_SECRET_MAXIMUM ? (size_t)SML_KEY_SECRET_MAXIMUM
+								    : bytes,
+				     SML_KEY_SECRET_MINIMUM, SML_KEY_SECRET_MAXIMUM);
 	sml_tls_start_library();
 	ERR_clear_error();
 	hkdf = EVP_KDF_fetch(NULL, "HKDF", NULL);
@@ -50,8 +50,11 @@ static int derive(struct sml_key *key, const char *name, const char *secret, siz
 	EVP_KDF_CTX_free(context);
 	EVP_KDF_free(hkdf);
 	ERR_clear_error();
-	return derived == 1 ? 1
-			    : sml_error_set(-EINVAL, "no memory to derive the job key, or no HKDF");
+	return derived == 1
+		       ? 1
+		       : sml_error_set(
+				 -EINVAL,
+				 "no memory to derive the job key, or this OpenSSL has no HKDF");
 }
 
 /* Whoever may read it has the key, and whoever may write it chooses one. */
@@ -65,10 +68,11 @@ static int check_file(int fd, const char *name, const char *path)
 	if (!S_ISREG(status.st_mode))
 		return sml_error_set(-EINVAL, "%s of %s is not a regular file", path, name);
 	if (status.st_mode & (S_IRWXO | S_IWGRP))
-		return sml_error_set(-EINVAL,
-				     "the job key in %s of %s is open to other users (mode %03o): "
-				     "chmod 600 %s, and draw a new key if they may have read it",
-				     path, name, (unsigned)status.st_mode & 0777, path);
+		return sml_error_set(
+			-EINVAL,
+			"the job key in %s of %s is open to other users (mode %03o): "
+			"chmod 600 %s, and create a new key if anyone may have read this one",
+			path, name, (unsigned)status.st_mode & 0777, path);
 	return 0;
 }
 

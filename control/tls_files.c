@@ -24,8 +24,8 @@ static int check_given(const struct sml_tls_files *files, const struct sml_tls_f
 {
 	if (files->job_key != NULL && has_files(files))
 		return sml_error_set(-EINVAL,
-				     "there are a job key and certificates, and only one of the "
-				     "two can be used: unset the key, or %s, %s and %s",
+				     "both a job key and certificates are set, but only one of "
+				     "them can be used: unset the key, or %s, %s and %s",
 				     names->certificate, names->key, names->authority);
 	if (files->job_key != NULL)
 		return 0;
@@ -39,7 +39,7 @@ static int check_given(const struct sml_tls_files *files, const struct sml_tls_f
 					   : names->authority,
 		files->certificate == NULL ? "this end's certificate"
 		: files->key == NULL	   ? "the private key of this end's certificate"
-				     : "the certificate of the authority that both ends believe",
+				     : "the certificate of the authority that both ends trust",
 		files->certificate == NULL ? names->key : names->certificate,
 		files->authority == NULL ? names->key : names->authority);
 }
@@ -80,14 +80,15 @@ static int load_key(SSL_CTX *context, const char *name, const char *path)
 	if (encrypted)
 		return sml_error_set(
 			-EINVAL,
-			"the private key %s of %s has a passphrase, which nobody can type "
-			"here: openssl pkey -in %s -out OTHER, and protect the file",
+			"the private key %s of %s has a passphrase, which cannot be entered here: "
+			"run openssl pkey -in %s -out OTHER, and protect the new file",
 			path, name, path);
 	if (ERR_GET_LIB(ERR_peek_last_error()) == ERR_LIB_X509 &&
 	    ERR_GET_REASON(ERR_peek_last_error()) == X509_R_KEY_VALUES_MISMATCH)
-		return sml_error_set(-EINVAL, "the private key %s of %s is not the certificate's",
+		return sml_error_set(-EINVAL,
+				     "the private key %s of %s does not belong to the certificate",
 				     path, name);
-	return sml_error_set(-EINVAL, "the file %s of %s is no private key in PEM format", path,
+	return sml_error_set(-EINVAL, "the file %s of %s is not a private key in PEM format", path,
 			     name);
 }
 
@@ -100,14 +101,14 @@ static int check_dates(SSL_CTX *context, const char *name, const char *path)
 	if (X509_cmp_current_time(X509_get0_notAfter(certificate)) < 0) {
 		sml_tls_time(X509_get0_notAfter(certificate), when, sizeof(when));
 		return sml_error_set(-EINVAL,
-				     "the certificate %s of %s has expired, on %s: make a new one",
-				     path, name, when);
+				     "the certificate %s of %s expired on %s: make a new one", path,
+				     name, when);
 	}
 	if (X509_cmp_current_time(X509_get0_notBefore(certificate)) > 0) {
 		sml_tls_time(X509_get0_notBefore(certificate), when, sizeof(when));
 		return sml_error_set(
 			-EINVAL,
-			"the certificate %s of %s is valid only from %s on: is this clock "
+			"the certificate %s of %s is not valid before %s: is this clock "
 			"right?",
 			path, name, when);
 	}
@@ -126,7 +127,8 @@ static int load(SSL_CTX *context, const struct sml_tls_files *files,
 	if (rc < 0)
 		return rc;
 	if (SSL_CTX_use_certificate_chain_file(context, files->certificate) != 1)
-		return sml_error_set(-EINVAL, "the file %s of %s is no certificate in PEM format",
+		return sml_error_set(-EINVAL,
+				     "the file %s of %s is not a certificate in PEM format",
 				     files->certificate, names->certificate);
 	rc = load_key(context, names->key, files->key);
 	if (rc < 0)

@@ -18,11 +18,10 @@ int sml_tls_open(struct sml_tls **opened, enum sml_tls_end end, const struct sml
 	if (files->certificate == NULL && files->key == NULL && files->authority == NULL &&
 	    files->job_key == NULL)
 		return 0;
-	return sml_error_set(
-		-ENOTSUP,
-		"this program was built without TLS, which %s, %s and %s ask for: build it where "
-		"OpenSSL 3 is (meson configure -Dtls=enabled)",
-		names->certificate, names->key, names->authority);
+	return sml_error_set(-ENOTSUP,
+			     "this program was built without TLS, which %s, %s and %s need: build "
+			     "it with OpenSSL 3 (meson configure -Dtls=enabled)",
+			     names->certificate, names->key, names->authority);
 }
 
 int sml_key_read(struct sml_key *key, const struct sml_key_source *source,
@@ -31,11 +30,10 @@ int sml_key_read(struct sml_key *key, const struct sml_key_source *source,
 	(void)key;
 	if (source->secret == NULL && source->file == NULL)
 		return 0;
-	return sml_error_set(
-		-ENOTSUP,
-		"this program was built without TLS, by which a job key is proved (%s): build it "
-		"where OpenSSL 3 is (meson configure -Dtls=enabled)",
-		source->secret != NULL ? names->secret : names->file);
+	return sml_error_set(-ENOTSUP,
+			     "this program was built without TLS, which a job key (%s) needs: "
+			     "build it with OpenSSL 3 (meson configure -Dtls=enabled)",
+			     source->secret != NULL ? names->secret : names->file);
 }
 
 void sml_key_wipe(struct sml_key *key)

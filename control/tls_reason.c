@@ -63,8 +63,8 @@ static void describe_name(struct sml_tls_session *session, const X509 *certifica
 
 	names_of(certificate, names, sizeof(names));
 	snprintf(session->reason, sizeof(session->reason),
-		 "its certificate names %s, not %.100s: say where it is by a name of the "
-		 "certificate, or make one with this name in subjectAltName",
+		 "its certificate names %s, not %.100s: address it by a name in the certificate, "
+		 "or make a certificate with this name in subjectAltName",
 		 names, session->peer);
 }
 
@@ -79,15 +79,13 @@ static void describe_certificate(struct sml_tls_session *session, const X509 *ce
 	case X509_V_ERR_CERT_HAS_EXPIRED:
 		sml_tls_time(X509_get0_notAfter(certificate), when, sizeof(when));
 		snprintf(session->reason, sizeof(session->reason),
-			 "the certificate \"%s\" that it showed has expired, on %s: make it a new "
-			 "one",
-			 subject, when);
+			 "its certificate \"%s\" expired on %s: make a new one for it", subject,
+			 when);
 		break;
 	case X509_V_ERR_CERT_NOT_YET_VALID:
 		sml_tls_time(X509_get0_notBefore(certificate), when, sizeof(when));
 		snprintf(session->reason, sizeof(session->reason),
-			 "the certificate \"%s\" that it showed is valid only from %s on: are both "
-			 "clocks right?",
+			 "its certificate \"%s\" is not valid before %s: are both clocks right?",
 			 subject, when);
 		break;
 	case X509_V_ERR_HOSTNAME_MISMATCH:
@@ -107,13 +105,14 @@ static void describe_certificate(struct sml_tls_session *session, const X509 *ce
 	case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
 	case X509_V_ERR_CERT_SIGNATURE_FAILURE:
 		snprintf(session->reason, sizeof(session->reason),
-			 "its certificate \"%s\" was not made by the authority that is believed "
-			 "here: give both ends certificates of one authority, and its file",
+			 "its certificate \"%s\" was not issued by the authority that this end "
+			 "trusts: give both ends certificates of one authority, and that "
+			 "authority's file",
 			 subject);
 		break;
 	default:
 		snprintf(session->reason, sizeof(session->reason),
-			 "its certificate \"%s\" is not believed: %s", subject,
+			 "its certificate \"%s\" cannot be verified: %s", subject,
 			 X509_verify_cert_error_string(error));
 		break;
 	}
@@ -138,9 +137,10 @@ int sml_tls_on_verify(int good, X509_STORE_CTX *chain)
 
 const char *sml_tls_demand(const struct sml_tls *tls)
 {
-	return tls->keyed ? "this switch wants a job key: set SWITCHML_JOB_KEY or "
-			    "SWITCHML_JOB_KEY_FILE to the switch's"
-			  : "the switch takes only TLS connections: set SWITCHML_TLS_CERTIFICATE, "
+	return tls->keyed ? "this switch requires a job key: set SWITCHML_JOB_KEY or "
+			    "SWITCHML_JOB_KEY_FILE to the switch's key"
+			  : "this switch requires TLS with certificates: set "
+			    "SWITCHML_TLS_CERTIFICATE, "
 			    "SWITCHML_TLS_KEY and SWITCHML_TLS_AUTHORITY";
 }
 
@@ -154,8 +154,9 @@ static const char *key_reason(enum sml_tls_end end, int reason)
 	/* Without the key, it is asked for a certificate of ours, which is none. */
 	if (end == SML_TLS_SWITCH &&
 	    (reason == SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM || reason == SSL_R_NO_SHARED_CIPHER))
-		return "it showed no job key: set SWITCHML_JOB_KEY or SWITCHML_JOB_KEY_FILE there, "
-		       "in place of certificates";
+		return "it offered no job key: set SWITCHML_JOB_KEY or SWITCHML_JOB_KEY_FILE "
+		       "there, "
+		       "instead of certificates";
 	return NULL;
 }
 
@@ -165,22 +166,18 @@ static const struct {
 	int alert;
 	const char *what;
 } alerts[] = {
-	{SSL_AD_CERTIFICATE_REQUIRED, "it asks for a certificate, and this end showed none"},
+	{SSL_AD_CERTIFICATE_REQUIRED, "it requires a certificate, but this end sent none"},
 	{SSL_AD_CERTIFICATE_EXPIRED,
-	 "it says that the certificate of this end has expired: make a new one"},
-	{SSL_AD_UNKNOWN_CA,
-	 "it does not believe the authority of this end's certificate: give both ends certificates "
-	 "of one authority, and its file"},
-	{SSL_AD_UNSUPPORTED_CERTIFICATE,
-	 "it says that this end's certificate is not for this purpose: see its extendedKeyUsage"},
-	{SSL_AD_BAD_CERTIFICATE,
-	 "it does not accept the certificate of this end: what it prints says why"},
-	{SSL_AD_CERTIFICATE_UNKNOWN,
-	 "it does not accept the certificate of this end: what it prints says why"},
+	 "it says that this end's certificate has expired: make a new one"},
+	{SSL_AD_UNKNOWN_CA, "it does not trust the authority of this end's certificate: give both "
+			    "ends certificates of one authority, and that authority's file"},
+	{SSL_AD_UNSUPPORTED_CERTIFICATE, "it says that this end's certificate is not valid for "
+					 "this purpose: check its extendedKeyUsage"},
+	{SSL_AD_BAD_CERTIFICATE, "it does not accept this end's certificate: its log says why"},
+	{SSL_AD_CERTIFICATE_UNKNOWN, "it does not accept this end's certificate: its log says why"},
 	{SSL_AD_PROTOCOL_VERSION, "it does not speak TLS 1.3"},
-	{SSL_AD_HANDSHAKE_FAILURE,
-	 "it takes nothing that this end offers: does one of the two have a job key "
-	 "(SWITCHML_JOB_KEY), and the other certificates?"},
+	{SSL_AD_HANDSHAKE_FAILURE, "it accepts nothing that this end offers: does one end have a "
+				   "job key (SWITCHML_JOB_KEY) and the other end certificates?"},
 };
 
 static bool describe_alert(struct sml_tls_session *session, int alert)
@@ -200,15 +197,15 @@ static const char *plain_reason(enum sml_tls_end end, bool keyed)
 {
 	if (keyed)
 		return end == SML_TLS_SWITCH
-			       ? "it spoke without a job key: set SWITCHML_JOB_KEY or "
+			       ? "it did not use a job key: set SWITCHML_JOB_KEY or "
 				 "SWITCHML_JOB_KEY_FILE there"
-			       : "it has no job key, and answers without: start it with "
+			       : "it has no job key: start it with "
 				 "--key-file, "
 				 "or unset SWITCHML_JOB_KEY and SWITCHML_JOB_KEY_FILE here";
 	return end == SML_TLS_SWITCH
-		       ? "it spoke without TLS: set SWITCHML_TLS_CERTIFICATE, SWITCHML_TLS_KEY and "
+		       ? "it did not use TLS: set SWITCHML_TLS_CERTIFICATE, SWITCHML_TLS_KEY and "
 			 "SWITCHML_TLS_AUTHORITY there"
-		       : "it answers without TLS: start it with --tls-certificate, --tls-key and "
+		       : "it does not use TLS: start it with --tls-certificate, --tls-key and "
 			 "--tls-authority, or unset SWITCHML_TLS_CERTIFICATE, SWITCHML_TLS_KEY and "
 			 "SWITCHML_TLS_AUTHORITY here";
 }
@@ -229,12 +226,12 @@ void sml_tls_describe(struct sml_tls_session *session)
 		 describe_alert(session, reason - SSL_AD_REASON_OFFSET))
 		return;
 	else if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
-		text = "it showed no certificate: set SWITCHML_TLS_CERTIFICATE and "
+		text = "it sent no certificate: set SWITCHML_TLS_CERTIFICATE and "
 		       "SWITCHML_TLS_KEY there";
 	else if (reason == SSL_R_UNSUPPORTED_PROTOCOL || reason == SSL_R_WRONG_VERSION_NUMBER)
 		text = "it does not speak TLS 1.3";
 	else if (reason == SSL_R_NO_SUITABLE_KEY_SHARE || reason == SSL_R_BAD_KEY_SHARE)
-		text = "it has none of the two groups for a key exchange, X25519 and P-256";
+		text = "it supports neither of the key exchange groups X25519 and P-256";
 	snprintf(session->reason, sizeof(session->reason), "%s",
 		 text != NULL ? text : "no memory, or it broke the protocol");
 }

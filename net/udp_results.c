@@ -135,7 +135,7 @@ static void send_singly(struct sml_results *results, int fd, const struct msghdr
 	results->no_segmentation = true;
 	fprintf(stderr,
 		"switchml switch: the system refuses UDP segmentation offload (%s): packets are "
-		"sent one by one, which costs more CPU\n",
+		"sent one by one, which costs more CPU time\n",
 		strerror(refusal));
 }
 

@@ -111,8 +111,8 @@ int sml_udp_socket_open(const struct sml_udp_options *options, bool first, uint3
 	if (fd < 0)
 		return sml_error_set(
 			fd,
-			"cannot use UDP port %u of %s for data: %s; choose another with "
-			"--data-port, or see who has it: ss -lunp",
+			"cannot use UDP port %u of %s for data: %s; choose another port with "
+			"--data-port, or see which process uses it: ss -lunp",
 			options->port, options->address ? options->address : "all addresses",
 			strerror(-fd));
 	*buffer_bytes = sml_udp_widen_in(fd, WANTED_BUFFER_BYTES);

@@ -92,7 +92,8 @@ int sml_switch_open(struct sml_switch **opened, const struct sml_switch_config *
 		goto err_free;
 	rc = sml_thread_start(&self->thread, "sml-control", run, self);
 	if (rc < 0) {
-		sml_error_set(rc, "no thread for the control plane: %s", strerror(-rc));
+		sml_error_set(rc, "the control plane's thread cannot be started: %s",
+			      strerror(-rc));
 		goto err_close;
 	}
 	*opened = self;

@@ -29,7 +29,7 @@ const char *sml_error_text(const struct sml_context *context)
 	/* The lock may have been held when this process was forked. */
 	if (context->owner != getpid())
 		return "this context belongs to the process that opened it: a child made by fork() "
-		       "must open its own";
+		       "must open its own context";
 	pthread_mutex_lock(&mutable->lock);
 	while (context->error && !context->error_told)
 		pthread_cond_wait(&mutable->changed, &mutable->lock);
@@ -100,7 +100,9 @@ static void combine(const struct sml_stripe *stripe, size_t offset, bool largest
 static int check_counters(const struct sml_context *context, const struct sml_counters *counters)
 {
 	if (context == NULL || counters == NULL || counters->size < sizeof(size_t))
-		return sml_error_set(-EINVAL, "no context, or no counters with their size set");
+		return sml_error_set(
+			-EINVAL,
+			"the context or the counters are NULL, or counters->size is not set");
 	return context->owner == getpid() ? 0 : SML_ERROR_FORKED;
 }
 
@@ -142,7 +144,8 @@ int sml_get_stripe_counters(const struct sml_context *context, int stripe,
 	if (error)
 		return error;
 	if (stripe < 0 || (unsigned)stripe >= context->n_stripes)
-		return sml_error_set(-EINVAL, "stripe %d is none of the job's: they are 0 to %u",
+		return sml_error_set(-EINVAL,
+				     "stripe %d does not exist: this job's stripes are 0 to %u",
 				     stripe, context->n_stripes - 1);
 	fill_counters(context, (unsigned)stripe, (unsigned)stripe + 1, counters);
 	if (name)

@@ -13,18 +13,18 @@ int sml_check_numbers(struct sml_context *context, enum sml_type type, enum sml_
 	if (sml_type_size(type) == 0)
 		return sml_context_refuse(context, -EINVAL, "type %d does not exist", (int)type);
 	if (type == SML_BYTE)
-		return sml_context_refuse(context, -EINVAL,
-					  "bytes cannot be combined: SML_BYTE is for "
-					  "broadcast and all-gather");
+		return sml_context_refuse(
+			context, -EINVAL,
+			"bytes cannot be combined: SML_BYTE is only for broadcast and all-gather");
 	if (op < SML_SUM || op > SML_MIN)
-		return sml_context_refuse(context, -EINVAL,
-					  "operation %d does not exist: the switch does SUM, AVG, "
-					  "MAX and MIN; PROD and bitwise operations are for "
-					  "MPI or the framework's own backend",
-					  (int)op);
+		return sml_context_refuse(
+			context, -EINVAL,
+			"operation %d does not exist: the switch computes SUM, AVG, MAX and MIN; "
+			"for PROD and bitwise operations, use MPI or the framework's own backend",
+			(int)op);
 	if (type == SML_BOOL && op == SML_AVG)
 		return sml_context_refuse(context, -EINVAL,
-					  "AVG of SML_BOOL does not exist: use SUM, MAX or MIN");
+					  "SML_BOOL has no AVG: use SUM, MAX or MIN");
 	return 0;
 }
 
@@ -49,12 +49,11 @@ int sml_check_buffer(struct sml_context *context, const char *name, const void *
 		return 0;
 	if (buffer == NULL)
 		return sml_context_refuse(context, -EINVAL,
-					  "%s is NULL, and %zu bytes of it are wanted", name,
-					  bytes);
+					  "%s is NULL, but the call needs a buffer of %zu bytes",
+					  name, bytes);
 	if ((uintptr_t)buffer % sml_type_size(type))
 		return sml_context_refuse(context, -EINVAL,
-					  "%s (%p) is not aligned to its elements of %zu "
-					  "bytes",
+					  "%s (%p) is not aligned to its element size of %zu bytes",
 					  name, buffer, sml_type_size(type));
 	return 0;
 }
@@ -68,8 +67,8 @@ int sml_check_apart(struct sml_context *context, const void *send, size_t send_b
 	    recv == in_place)
 		return 0;
 	return sml_context_refuse(context, -EINVAL,
-				  "send (%p, %zu bytes) and recv (%p, %zu bytes) overlap, "
-				  "and not in place",
+				  "send (%p, %zu bytes) and recv (%p, %zu bytes) overlap, but are "
+				  "not the buffers of an in-place call",
 				  send, send_bytes, recv, recv_bytes);
 }
 
@@ -85,6 +84,6 @@ int sml_check_wire(struct sml_context *context, const struct sml_options *option
 					  (int)options->wire);
 	if (*wire == SML_WIRE_INT64 && type != SML_FLOAT64)
 		return sml_context_refuse(context, -EINVAL,
-					  "the int64 wire is for SML_FLOAT64 alone");
+					  "the int64 wire is only for SML_FLOAT64");
 	return 0;
 }

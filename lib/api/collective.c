@@ -79,7 +79,7 @@ int sml_broadcast_async(struct sml_context *context, void *data, size_t count, e
 		return error;
 	if (root < 0 || root >= context->settings.world_size)
 		return sml_context_refuse(context, -EINVAL,
-					  "root %d is not a rank: they are 0 to %d", root,
+					  "root %d is not a rank: ranks are 0 to %d", root,
 					  context->settings.world_size - 1);
 	is_root = root == context->settings.rank;
 	order = (struct sml_order){

@@ -24,8 +24,8 @@ static int reserve_chunks(struct sml_context *context, const struct sml_order *o
 	if (__atomic_add_fetch(all, chunks, __ATOMIC_RELAXED) > SML_CHUNKS_MAX) {
 		__atomic_sub_fetch(all, chunks, __ATOMIC_RELAXED);
 		return sml_context_refuse(context, -EINVAL,
-					  "%" PRIu64 " elements more are too many: at most %" PRIu64
-					  " can be under way at once",
+					  "%" PRIu64 " more elements are too many: at most %" PRIu64
+					  " can be in progress at once",
 					  order->spec.count,
 					  SML_CHUNKS_MAX / CHUNKS_A_PACKET_OF_ELEMENTS *
 						  context->shape.lanes);

@@ -38,8 +38,8 @@ static const struct sml_transport_ops *transport_of(const struct sml_settings *s
 		return &sml_transport_afxdp;
 	if (!__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))
 		sml_log(&settings->log, SML_LOG_WARN,
-			"SWITCHML_TRANSPORT=afxdp is for switches of their own: ranks that add up "
-			"themselves use UDP sockets");
+			"SWITCHML_TRANSPORT=afxdp needs dedicated switches: a job whose ranks "
+			"embed the switch uses UDP sockets");
 	return &sml_transport_udp;
 }
 
@@ -55,8 +55,8 @@ static void choose_group(const struct sml_stripe *stripe, unsigned shard,
 	if (family != config->peer.any.sa_family) {
 		if (shard == 0)
 			sml_log(config->log, SML_LOG_INFO,
-				"the switch at %s has a multicast group of IPv%c only: results "
-				"come to this rank one by one",
+				"the multicast group of the switch at %s is IPv%c only: the switch "
+				"sends results to this rank by unicast",
 				sml_stripe_name(stripe), family == AF_INET ? '4' : '6');
 		return;
 	}
@@ -97,7 +97,7 @@ int sml_data_path_open_transport(const struct sml_stripe *stripe, unsigned shard
 		return error;
 	faulty = sml_faults_wrap(*transport, faults, salt);
 	if (faulty == NULL)
-		return sml_error_set(-ENOMEM, "no memory for the faults");
+		return sml_error_set(-ENOMEM, "no memory for the faults of SWITCHML_FAULTS");
 	*transport = faulty;
 	return 0;
 }
@@ -135,9 +135,9 @@ static int probe_group(const struct sml_stripe *stripe, struct sml_probe *probe,
 			transports[i]->ops->leave_group(transports[i]);
 	if (joined)
 		sml_log(&settings->log, SML_LOG_WARN,
-			"nothing that the switch at %s sends to its multicast group comes to "
-			"interface %s: results come to this rank one by one. Does a firewall drop "
-			"it, or is the switch behind a router?",
+			"packets that the switch at %s sends to its multicast group do not reach "
+			"interface %s: the switch sends results to this rank by unicast. Does a "
+			"firewall drop the packets, or is the switch behind a router?",
 			sml_stripe_name(stripe), stripe->connection.interface.name);
 	return 0;
 }
@@ -202,12 +202,12 @@ static int check_terms(const struct sml_stripe *stripe, uint16_t lanes)
 		return 0; /* it begins */
 	if (stripe->admission.shards != stripe->n_shards)
 		return sml_error_set(SML_ERROR_PROTOCOL,
-				     "it admits the job with %u shards, and the job has %u",
+				     "it admits the job with %u shards, but the job has %u",
 				     stripe->admission.shards, stripe->n_shards);
 	if (lanes != context->shape.lanes)
 		return sml_error_set(SML_ERROR_PROTOCOL,
-				     "only %u lanes a packet pass there, and the job goes on with "
-				     "%u: is its path's MTU smaller?",
+				     "only %u lanes per packet fit the path to it, but the job "
+				     "uses %u: is that path's MTU smaller?",
 				     lanes, context->shape.lanes);
 	return 0;
 }
@@ -345,8 +345,8 @@ static int check_shards(const struct sml_context *context)
 	for (unsigned i = 1; i < context->n_stripes; i++)
 		if (context->stripes[i].admission.shards != n)
 			return sml_error_set(SML_ERROR_PROTOCOL,
-					     "the switch at %s admits the job with %u shards, that "
-					     "at %s with %u",
+					     "the switch at %s admits the job with %u shards, but "
+					     "the one at %s with %u",
 					     sml_stripe_name(&context->stripes[0]), n,
 					     sml_stripe_name(&context->stripes[i]),
 					     context->stripes[i].admission.shards);
@@ -414,7 +414,7 @@ int sml_data_path_renew_shards(struct sml_stripe *stripe, struct sml_transport *
 
 	if (!prepare_shards(stripe, transports, &next)) {
 		free_next(&next);
-		return sml_error_set(-ENOMEM, "no memory to go on with another switch");
+		return sml_error_set(-ENOMEM, "no memory to continue with another switch");
 	}
 	pthread_mutex_lock(&context->lock);
 	over = sml_crew_is_stopping(&context->crew);
@@ -427,7 +427,7 @@ int sml_data_path_renew_shards(struct sml_stripe *stripe, struct sml_transport *
 	}
 	pthread_mutex_unlock(&context->lock);
 	free_next(&next);
-	return over ? sml_error_set(SML_ERROR_CLOSED, "the context has failed meanwhile") : 0;
+	return over ? sml_error_set(SML_ERROR_CLOSED, "the context failed in the meantime") : 0;
 }
 
 int sml_data_path_renew(struct sml_stripe *stripe, struct sml_control *control,

@@ -48,11 +48,11 @@ int sml_embedded_listen(struct sml_context *context)
 	config.debug = settings->log.level >= SML_LOG_INFO ? settings->log.level : SML_LOG_ERROR;
 	error = sml_switch_open(&context->embedded, &config);
 	if (error)
-		return sml_error_set(error,
-				     "rank 0 cannot carry the job's control port: %s. "
-				     "SWITCHML_MASTER_PORT chooses another port, SWITCHML_SWITCH a "
-				     "switch that runs already",
-				     sml_error_last());
+		return sml_error_set(
+			error,
+			"rank 0 cannot open the job's control port: %s. Set SWITCHML_MASTER_PORT "
+			"to choose another port, or SWITCHML_SWITCH to use a running switch",
+			sml_error_last());
 	return 0;
 }
 
@@ -108,7 +108,8 @@ static int reach_rank_0(struct sml_stripe *first)
 		if (!again || (error != SML_ERROR_UNREACHABLE && error != SML_ERROR_SWITCH_DIED) ||
 		    sml_now_ns() + REJOIN_PAUSE_NS >= first->deadline_ns)
 			return error;
-		sml_log(&context->settings.log, SML_LOG_TRACE, "once more: %s", sml_error_last());
+		sml_log(&context->settings.log, SML_LOG_TRACE, "trying again: %s",
+			sml_error_last());
 		sml_control_close(first->control);
 		first->control = NULL;
 		poll(NULL, 0, (int)(REJOIN_PAUSE_NS / SML_NS_PER_MS));
@@ -150,8 +151,8 @@ static int place_peers(struct sml_stripe *first)
 		if (!place_peer(peer, &first->connection.endpoint->address,
 				first->transports[0]->family, &address))
 			return sml_error_set(SML_ERROR_UNREACHABLE,
-					     "rank %u is reached by IPv6, and this host has none: "
-					     "give an IPv4 address in SWITCHML_MASTER_ADDR",
+					     "rank %u has an IPv6 address, but this host has no "
+					     "IPv6: give an IPv4 address in SWITCHML_MASTER_ADDR",
 					     rank);
 		for (unsigned shard = 0; shard < first->admission.shards; shard++) {
 			sml_sockaddr_set_port(&address, peer->ports[shard]);

@@ -139,11 +139,11 @@ static int write_resumption(struct generations *generations, struct report *spac
 				       &resumption->reports[stream]);
 	pthread_mutex_unlock(&context->lock);
 	if (is_over(context))
-		return sml_error_set(SML_ERROR_CLOSED, "the context has failed meanwhile");
+		return sml_error_set(SML_ERROR_CLOSED, "the context failed in the meantime");
 	return written ? 0
 		       : sml_error_set(SML_ERROR_PROTOCOL,
-				       "more was under way than slots can hold: the switch gave "
-				       "out impossible tickets");
+				       "more chunks were in progress than slots can hold: the "
+				       "switch gave out impossible tickets");
 }
 
 /* ---- until one takes over ---- */
@@ -257,7 +257,7 @@ static int take_over(struct sml_stripe *stripe, struct sml_control **taken)
 	int error;
 
 	if (claim == NULL)
-		return sml_error_set(-ENOMEM, "no memory to go on with another switch");
+		return sml_error_set(-ENOMEM, "no memory to continue with another switch");
 	claim->stripe = stripe;
 	/* The one that was lost comes last, for it may be frozen. */
 	config.first = (unsigned)(stripe->connection.endpoint - stripe->endpoints) + 1;
@@ -322,7 +322,7 @@ static int replace_switch(struct sml_stripe *stripe)
 
 	park_shards(stripe);
 	if (!retire(stripe))
-		return sml_error_set(-ENOMEM, "no memory to go on with another switch");
+		return sml_error_set(-ENOMEM, "no memory to continue with another switch");
 	error = is_over(stripe->context) ? SML_ERROR_CLOSED : take_over(stripe, &taken);
 	if (error)
 		return error;
@@ -367,8 +367,8 @@ static void *failover_main(void *self)
 	}
 	if (error == 0) {
 		sml_log(&context->settings.log, SML_LOG_WARN,
-			"%s; the switch at %s goes on in its place (epoch %u)",
-			stripe->failover.lost, sml_stripe_name(stripe), stripe->admission.epoch);
+			"%s; the switch at %s takes over (epoch %u)", stripe->failover.lost,
+			sml_stripe_name(stripe), stripe->admission.epoch);
 		unpark_shards(stripe);
 		error = sml_stripe_start_control(stripe);
 	}

@@ -111,7 +111,9 @@ static void open_stripes(struct sml_context *context, uint64_t deadline_ns)
 		struct sml_stripe *stripe = &context->stripes[n_started];
 
 		if (sml_thread_start(&stripe->opener, "sml-open", open_main, stripe) < 0) {
-			sml_context_fail(context, -ENOMEM, "no thread to reach a switch");
+			sml_context_fail(
+				context, -ENOMEM,
+				"the thread that connects to a stripe's switch cannot be started");
 			break;
 		}
 	}
@@ -270,8 +272,8 @@ static int tell_lost_barrier(struct sml_stripe *stripe)
 
 	pthread_mutex_lock(&context->lock);
 	snprintf(text, sizeof(text),
-		 "%.300s while this rank was leaving, with all its calls done. The others may have "
-		 "left: they have not all come to another switch (%.500s)",
+		 "%.300s while this rank was leaving, with all its calls done. The other ranks may "
+		 "have left: they did not all join another switch (%.500s)",
 		 stripe->failover.lost, stripe->failover.tried);
 	pthread_mutex_unlock(&context->lock);
 	return sml_error_set(SML_ERROR_SWITCH_DIED, "%s", text);

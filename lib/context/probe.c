@@ -262,7 +262,7 @@ static int tell_silence(const struct sml_probe *probe)
 		}
 	return sml_error_set(SML_ERROR_UNREACHABLE,
 			     "TCP to the switch at %s works, but UDP port %u there does not "
-			     "answer: does a firewall let UDP pass, both ways?",
+			     "answer: does a firewall let UDP pass in both directions?",
 			     target->where, target->port);
 }
 

@@ -60,14 +60,14 @@ void sml_log_choices(const struct sml_context *context)
 	describe_form(context, form, sizeof(form));
 	sml_log(&settings->log, SML_LOG_INFO,
 		"job \"%s\": rank %u of %u; %s; interface %s (%s, %s); "
-		"%u lanes a packet (path MTU %u%s, the narrowest of all ranks); %u + %u slots%s "
+		"%u lanes per packet (path MTU %u%s, the narrowest of all ranks); %u + %u slots%s "
 		"(asked for %u + %u); window %u; %s wire; %u thread%s (asked for %u: %s)%s; %s%s%s",
 		settings->job, settings->rank, settings->world_size, form, interface->name,
 		sml_sockaddr_text(&interface->source, source),
 		interface->bound ? "SWITCHML_SOCKET_IFNAME" : "by the route", context->shape.lanes,
 		settings->mtu ? settings->mtu : interface->mtu, settings->mtu ? " as asked" : "",
 		admission->head_slots, admission->data_slots,
-		context->n_stripes > 1 ? " a stripe" : "", settings->head_slots,
+		context->n_stripes > 1 ? " per stripe" : "", settings->head_slots,
 		settings->data_slots, shard->worker.config.window_max,
 		settings->wire == SML_WIRE_INT16 ? "int16" : "int32", admission->shards,
 		admission->shards == 1 ? "" : "s", settings->threads, settings->threads_why,

@@ -36,7 +36,7 @@ void sml_call_text(const struct sml_call *call, char *text, size_t bytes)
 			 call->number, call->count, type, ops[call->op], wire);
 		break;
 	case SML_REDUCE_SCATTER:
-		snprintf(text, bytes, "%s %" PRIu32 ": %" PRIu64 " %s a rank, %s%s", collective,
+		snprintf(text, bytes, "%s %" PRIu32 ": %" PRIu64 " %s per rank, %s%s", collective,
 			 call->number, call->count, type, ops[call->op], wire);
 		break;
 	case SML_BROADCAST:

@@ -119,7 +119,7 @@ static void write_slots(FILE *out, const struct sml_recorder *recorder)
 	uint64_t now_ns = sml_now_ns();
 	struct sml_stalled stalled;
 
-	fprintf(out, "\nslots of this rank that something is to come of\n"
+	fprintf(out, "\nslots of this rank that are not done\n"
 		     "stripe shard stream  slot        use      chunk       call   place    "
 		     "ms_since resent waits_for\n");
 	while (sml_stall_next(&cursor, &stalled))
@@ -130,8 +130,7 @@ static void write_job_slots(FILE *out, const struct sml_stall_report *report, un
 {
 	if (report == NULL)
 		return;
-	fprintf(out, "\nslots of stripe %u that ranks are missing in\n slot        use ranks\n",
-		stripe);
+	fprintf(out, "\nslots of stripe %u with missing ranks\n slot        use ranks\n", stripe);
 	for (uint32_t i = 0; i < report->n_slots; i++) {
 		const struct sml_stall_slot *slot = &report->slots[i];
 
@@ -238,9 +237,8 @@ static void tell_record(const struct sml_settings *settings, int error)
 {
 	if (error)
 		sml_log(&settings->log, SML_LOG_WARN,
-			"the flight record cannot be written to %s, which must be a regular file, "
-			"and "
-			"no link: %s",
+			"the flight record cannot be written to %s, which must be a regular file "
+			"and not a link: %s",
 			settings->flight_recorder, strerrordesc_np(-error));
 	else
 		sml_log(&settings->log, SML_LOG_WARN, "the flight record is in %s",
@@ -292,7 +290,8 @@ void sml_recorder_record(struct sml_recorder *recorder, const struct sml_scene *
 			sml_log(log, SML_LOG_WARN, "at the failure: %s", lines[i]);
 	if (!reports->complete && !strstr(text, reports->why))
 		sml_log(log, SML_LOG_WARN,
-			"at the failure: which ranks are missing is not known: %s", reports->why);
+			"at the failure: it is not known which ranks are missing: %s",
+			reports->why);
 	if (scene->settings->flight_recorder == NULL)
 		return;
 	recorder->scene = *scene;

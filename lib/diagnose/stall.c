@@ -242,7 +242,7 @@ static void describe_ranks(const struct sml_stall_lacking *lacking, unsigned own
 	}
 	if (n_ranks > NAMED_RANKS)
 		snprintf(next_line(lines), SML_STALL_LINE_BYTES,
-			 "%u more ranks have not contributed, either", n_ranks - NAMED_RANKS);
+			 "%u more ranks have not contributed either", n_ranks - NAMED_RANKS);
 }
 
 /* "the switch", or, where there are several, "stripe 1 (10.0.0.2:28500)". */
@@ -265,14 +265,13 @@ static void describe_paths(const struct sml_scene *scene, const struct summary *
 		name_switch(scene, i, name, sizeof(name));
 		if (losses->n_not_arrived > 0)
 			snprintf(next_line(lines), SML_STALL_LINE_BYTES,
-				 "%" PRIu32
-				 " packet%s of this rank have not reached %s, of %" PRIu32
-				 " that wait for an answer",
+				 "%" PRIu32 " packet%s of this rank did not reach %s, of %" PRIu32
+				 " that await an answer",
 				 losses->n_not_arrived, plural(losses->n_not_arrived), name,
 				 summary->n_sent);
 		if (losses->n_result_lost > 0)
 			snprintf(next_line(lines), SML_STALL_LINE_BYTES,
-				 "%" PRIu32 " result%s that %s has sent have not reached this rank",
+				 "%" PRIu32 " result%s from %s did not reach this rank",
 				 losses->n_result_lost, plural(losses->n_result_lost), name);
 	}
 }
@@ -287,18 +286,18 @@ static void describe_own(const struct summary *summary, struct lines *lines)
 			 "twice)");
 	if (summary->n_sent > 0)
 		snprintf(next_line(lines), SML_STALL_LINE_BYTES,
-			 "this rank waits for %" PRIu32 " result%s, first for chunk %" PRIu32
+			 "this rank is waiting for %" PRIu32 " result%s, first for chunk %" PRIu32
 			 " of the %s stream (call %" PRIu32 "), sent %u time%s in %.1f s",
 			 summary->n_sent, plural(summary->n_sent), first->chunk,
 			 first->stream == SML_HEAD ? "head" : "data", first->call, first->sends,
 			 plural(first->sends), (double)(sml_now_ns() - first->first_sent_ns) / 1e9);
 	else if (summary->n_blocked > 0)
 		snprintf(next_line(lines), SML_STALL_LINE_BYTES,
-			 "%" PRIu32 " slots wait for exponents, and nothing was sent",
+			 "%" PRIu32 " slots are waiting for exponents, and nothing was sent",
 			 summary->n_blocked);
 	if (summary->n_queued > 0)
 		snprintf(next_line(lines), SML_STALL_LINE_BYTES,
-			 "%" PRIu32 " call%s of this rank had not been begun", summary->n_queued,
+			 "%" PRIu32 " call%s of this rank had not started", summary->n_queued,
 			 plural(summary->n_queued));
 }
 

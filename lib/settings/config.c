@@ -256,7 +256,7 @@ static int set_master_port(struct sml_config *config)
 	if (!get("MASTER_PORT") || get("SWITCHML_MASTER_PORT"))
 		return 0;
 	error = set_number("MASTER_PORT", 1, 65534,
-			   "1 to 65534 (the embedded switch takes the port after it)", &port);
+			   "1 to 65534 (the embedded switch also uses the next port)", &port);
 	if (error == 0)
 		config->master_port = port + 1;
 	return error;

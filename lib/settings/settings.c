@@ -45,7 +45,7 @@ static int check(const struct sml_config *config)
 
 	if (config->size != sizeof(*config))
 		return sml_error_set(SML_ERROR_CONFIG,
-				     "the configuration has %zu bytes, not %zu: fill it by "
+				     "the configuration has %zu bytes, not %zu: fill it with "
 				     "sml_config_init() of the same library version",
 				     config->size, sizeof(*config));
 	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
@@ -70,7 +70,7 @@ static int check(const struct sml_config *config)
 
 int sml_faults_parse(struct sml_faults *faults, const char *text)
 {
-	static const char allowed[] = "drop=N,duplicate=N,reorder=N (packets of a million), "
+	static const char allowed[] = "drop=N,duplicate=N,reorder=N (packets per million), "
 				      "seed=N, tickets=0 or 1, fastretransmit=0 or 1";
 	const char *place = text;
 	char name[16], digits[24];
@@ -277,7 +277,7 @@ static int set_flight_recorder(struct sml_settings *settings, const struct sml_c
 	if (wrong)
 		return sml_error_set(SML_ERROR_CONFIG,
 				     "SWITCHML_FLIGHT_RECORDER=\"%s\" is not allowed: it must be a "
-				     "path, in which %%r stands for the rank and %%%% for a %%",
+				     "path, where %%r means the rank and %%%% means a %%",
 				     pattern);
 	return sml_error_set(-ENOMEM, "no memory for the configuration");
 }

@@ -91,7 +91,7 @@ static int afxdp_open(struct sml_transport **opened, const struct sml_transport_
 		return sml_error_set(
 			SML_ERROR_CONFIG,
 			"SWITCHML_TRANSPORT=afxdp: its module cannot be loaded (%s): build and "
-			"install it with libxdp and libbpf, or leave the variable out for UDP",
+			"install it with libxdp and libbpf, or unset the variable to use UDP",
 			why_not);
 	return open_module(opened, config, &services);
 }

@@ -256,7 +256,7 @@ static void stop_segmenting(struct udp *udp, int error)
 {
 	udp->segments = false;
 	sml_log(udp->log, SML_LOG_INFO,
-		"the kernel won't segment datagrams here (%s): going on with sendmmsg",
+		"the kernel refuses UDP segmentation offload here (%s): sending with sendmmsg",
 		strerrordesc_np(error));
 }
 
@@ -292,9 +292,8 @@ static unsigned give_up(struct udp *udp, const struct sml_batch *batch, int erro
 		udp->told_too_long = true;
 		sml_log(udp->log, SML_LOG_WARN,
 			"the interface no longer takes packets of %u bytes, which it took before: "
-			"they "
-			"are lost until its MTU is as it was. For the next job, SWITCHML_MTU makes "
-			"packets shorter",
+			"they are lost until its MTU is restored. To use shorter packets in the "
+			"next job, set SWITCHML_MTU",
 			length);
 	}
 	return udp->run[0];

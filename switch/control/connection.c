@@ -194,7 +194,7 @@ static const char *take_messages(struct sml_connection *connection, char *text, 
 		wait_for_next_turn(connection);
 	else
 		go_on_reading(connection);
-	return rc < 0 ? "it sent what is not a control message" : NULL;
+	return rc < 0 ? "it sent something that is not a control message" : NULL;
 }
 
 static void on_read(struct bufferevent *stream, void *context)

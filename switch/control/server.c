@@ -216,7 +216,7 @@ static int open_dataplane(struct sml_server *server, const char *address)
 
 	server->jobs.config.data_port = config.port;
 	if (server->config.multicast != NULL && operations->reaches_by_group == NULL)
-		return sml_error_set(-EINVAL, "the %s dataplane has no multicast",
+		return sml_error_set(-EINVAL, "the %s dataplane does not support multicast",
 				     operations->name);
 	if (server->config.multicast != NULL &&
 	    sml_group_parse(server->config.multicast, server->config.max_jobs,
@@ -340,11 +340,10 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 		rc = listen_on_port(server);
 	}
 	if (rc < 0)
-		return sml_error_set(
-			rc,
-			"cannot listen on TCP port %u of %s: %s; choose another with --listen, or "
-			"see who has it: ss -ltnp",
-			port, address ? address : "all addresses", strerror(-rc));
+		return sml_error_set(rc,
+				     "cannot listen on TCP port %u of %s: %s; choose another port "
+				     "with --listen, or see which process uses it: ss -ltnp",
+				     port, address ? address : "all addresses", strerror(-rc));
 	return 0;
 }
 

@@ -39,7 +39,7 @@ static struct sml_connection *find_oldest(const struct sml_server *server, uint3
 static void evict(struct sml_server *server, struct sml_connection *connection)
 {
 	server->jobs.n_evicted++;
-	sml_connection_lose(connection, "it had to make room");
+	sml_connection_lose(connection, "it was closed to make room for others");
 }
 
 /* The newer half may have come this moment, and what they say not been read yet. Some at a time. */

@@ -35,12 +35,12 @@ void sml_wire_failed(struct sml_connection *connection)
 
 void sml_wire_refuse_tls(struct sml_connection *connection)
 {
-	sml_strangers_refused(connection,
-			      "it speaks TLS, and this switch has neither a job key nor a "
-			      "certificate: start it with --key-file, or with --tls-certificate, "
-			      "--tls-key and --tls-authority; or unset SWITCHML_JOB_KEY, or "
-			      "SWITCHML_TLS_CERTIFICATE, SWITCHML_TLS_KEY and "
-			      "SWITCHML_TLS_AUTHORITY, there",
-			      true);
-	answer_plainly(connection, "the switch takes no TLS connections");
+	sml_strangers_refused(
+		connection,
+		"it speaks TLS, and this switch has neither a job key nor a "
+		"certificate: start it with --key-file, or with --tls-certificate, "
+		"--tls-key and --tls-authority; or, on the client, unset SWITCHML_JOB_KEY, or "
+		"SWITCHML_TLS_CERTIFICATE, SWITCHML_TLS_KEY and SWITCHML_TLS_AUTHORITY",
+		true);
+	answer_plainly(connection, "the switch does not accept TLS connections");
 }

@@ -187,7 +187,7 @@ static int open_thread(struct sml_dataplane *dataplane, unsigned i)
 	thread->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	sml_results_init(&thread->results, UINT8_MAX);
 	if (thread->wake_fd < 0)
-		return sml_error_set(-ENOMEM, "no descriptors for the dataplane");
+		return sml_error_set(-ENOMEM, "no file descriptors for the dataplane");
 	thread->fd = sml_udp_socket_open(&options, i == 0, &dataplane->receive_buffer_bytes);
 	if (thread->fd < 0)
 		return thread->fd;
@@ -228,7 +228,8 @@ static int udp_open(struct sml_dataplane **opened, const struct sml_dataplane_co
 	for (; started < dataplane->n_threads; started++) {
 		rc = start_thread(&dataplane->threads[started]);
 		if (rc < 0) {
-			sml_error_set(rc, "no thread for the dataplane: %s", strerror(-rc));
+			sml_error_set(rc, "the dataplane's thread cannot be started: %s",
+				      strerror(-rc));
 			goto err_stop;
 		}
 	}
@@ -300,8 +301,8 @@ static const char *udp_misses_address(struct sml_dataplane *dataplane, uint32_t 
 
 	for (unsigned shard = 0; shard < job->pool.rules.n_shards; shard++)
 		if (!__atomic_load_n(&job->has_path[rank][shard], __ATOMIC_ACQUIRE))
-			return "said that it was ready, but not every socket of it has sent a "
-			       "probe";
+			return "said that it was ready, but not every one of its sockets has sent "
+			       "a probe";
 	return NULL;
 }
 

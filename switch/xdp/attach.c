@@ -105,14 +105,15 @@ static int refuse(int rc, const char *name, bool generic)
 {
 	if (rc == -EBUSY || rc == -EEXIST)
 		return sml_error_set(-EBUSY,
-				     "%s has another XDP program, and takes no second one beside "
-				     "it: `bpftool net` and `bpftool link` show whose it is",
+				     "%s already has an XDP program that does not share the "
+				     "interface: `bpftool net` and `bpftool link` show it",
 				     name);
 	if (rc == -EPERM)
 		return sml_error_set(
-			rc, "XDP on %s needs CAP_NET_ADMIN, beside CAP_BPF and CAP_PERFMON", name);
-	return sml_error_set(rc, "the driver of %s takes no XDP program%s: %s", name,
-			     generic ? "" : " of its own", strerror(-rc));
+			rc, "XDP on %s needs CAP_NET_ADMIN in addition to CAP_BPF and CAP_PERFMON",
+			name);
+	return sml_error_set(rc, "the driver of %s refuses the XDP program%s: %s", name,
+			     generic ? "" : " in native mode", strerror(-rc));
 }
 
 static int attach_one(struct sml_xdp_ports *ports, unsigned i, int program_fd, bool generic)

@@ -58,7 +58,7 @@ static int attach(struct sml_dataplane *dataplane)
 	if (rc == 0 || mode == SML_XDP_NATIVE || dataplane->maps == NULL || rc == -EBUSY ||
 	    rc == -EPERM)
 		return rc;
-	fprintf(stderr, "switchml switch: %s; going on in XDP's generic mode, which is slower\n",
+	fprintf(stderr, "switchml switch: %s; using XDP's generic mode instead, which is slower\n",
 		sml_error_last());
 	return load_and_attach(dataplane, true);
 }
@@ -98,7 +98,9 @@ static int open_thread(struct sml_dataplane *dataplane)
 	}
 	if (rc == 0)
 		rc = sml_xdp_thread_start(dataplane);
-	return rc < 0 ? sml_error_set(rc, "no thread for the dataplane: %s", strerror(-rc)) : 0;
+	return rc < 0 ? sml_error_set(rc, "the dataplane's thread cannot be started: %s",
+				      strerror(-rc))
+		      : 0;
 }
 
 static int open_parts(struct sml_dataplane *dataplane)
@@ -208,7 +210,8 @@ static const char *port_is_unfit(struct sml_dataplane *dataplane,
 			first = peer;
 		if (peer.ifindex == first.ifindex)
 			continue;
-		snprintf(why, WHY_BYTES, "the sockets of rank %u are behind several interfaces",
+		snprintf(why, WHY_BYTES,
+			 "the sockets of rank %u are reached through more than one interface",
 			 rank);
 		return why;
 	}
@@ -216,8 +219,8 @@ static const char *port_is_unfit(struct sml_dataplane *dataplane,
 		return NULL;
 	if_indextoname(first.ifindex, name);
 	snprintf(why, WHY_BYTES,
-		 "%s, with rank %u behind it, cannot transmit for XDP (if it is a veth, switch GRO "
-		 "on at its other end: ethtool -K NAME gro on)",
+		 "%s, which leads to rank %u, cannot transmit for XDP (if it is a veth, enable GRO "
+		 "on its peer: ethtool -K NAME gro on)",
 		 name, rank);
 	return why;
 }
@@ -232,8 +235,8 @@ static bool daemon_has_to_send(struct sml_dataplane *dataplane, const struct sml
 		if (port_is_unfit(dataplane, job, rank, why) == NULL)
 			continue;
 		fprintf(stderr,
-			"switchml switch: %s; results of this job go through the socket, which is "
-			"slower\n",
+			"switchml switch: %s; the daemon sends this job's results through its "
+			"socket, which is slower\n",
 			why);
 		return true;
 	}
@@ -274,14 +277,14 @@ static const char *shard_misses(struct sml_dataplane *dataplane, const struct sm
 	struct sml_xdp_peer peer;
 
 	if (!job->has_path[rank][shard])
-		return "said that it was ready, but not every socket of it has sent a probe";
+		return "said that it was ready, but not every one of its sockets has sent a probe";
 	if (sml_xdp_maps_get_peer(dataplane->maps, job->rules.job, rank, shard, &peer) < 0 ||
 	    peer.ifindex == 0)
-		return "has packets that do not come in by the interfaces of the switch's --iface, "
-		       "or not as XDP can read them";
+		return "sends packets that do not arrive at an interface of the switch's --iface, "
+		       "or that XDP cannot parse";
 	if (peer.l3 == SML_XDP_UNTAGGED && sml_xdp_is_vlan(job->arrived_by[rank][shard]))
-		return "has packets whose VLAN tag XDP does not see: on the switch, ethtool -K "
-		       "INTERFACE rxvlan off (where it is a veth: txvlan off at its other end)";
+		return "sends packets whose VLAN tag XDP does not see: on the switch, run ethtool "
+		       "-K INTERFACE rxvlan off (for a veth: txvlan off on its peer)";
 	return NULL;
 }
 

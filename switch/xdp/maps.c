@@ -98,7 +98,7 @@ err_close:
 	sml_xdp_maps_close(maps);
 err_text:
 	return sml_error_set(
-		rc, "the kernel does not take the XDP program: %s%s", strerror(-rc),
+		rc, "the kernel refuses the XDP program: %s%s", strerror(-rc),
 		rc == -EPERM || rc == -EACCES
 			? "; it needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN (as root, or: setcap "
 			  "cap_bpf,cap_perfmon,cap_net_admin=ep on the program)"

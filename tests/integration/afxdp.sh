@@ -141,7 +141,7 @@ full_table() {
 	done
 	start_job second -b 4 -e 64K -f 16 -n 2
 	expect_success "no room for another flow" "${pids[@]}"
-	expect_words "no room for another flow" "the table of flows is full; going on with" second
+	expect_words "no room for another flow" "the table of flows is full; using the UDP" second
 	for host in 0 1 2; do
 		ip netns pids "$name-$host" | xargs -r kill -9
 	done
@@ -196,7 +196,7 @@ PYTHON
 		fail "a child made by fork() has a job of its own"
 	fi
 	expect_words "the parent is fast" "AF_XDP on eth0, queue 0, copying" forked
-	expect_words "the child has none of it" "AF_XDP on eth0: queue 0 is another process's" forked
+	expect_words "the child has none of it" "AF_XDP on eth0: another process uses queue 0" forked
 	expect_words "and adds up" "the child's sums are right" forked
 }
 
@@ -294,7 +294,7 @@ capabilities() {
 udp_instead() {
 	on switch timeout 60 "$switchml" bench --local-workers 2 --switch 127.0.0.1 -b 4 -e 64K -f 16 \
 		>"$work/local.0" 2>&1 || fail "ranks on the switch's host"
-	expect_words "ranks on the switch's host" "the switch is on this very host; going on with" local
+	expect_words "ranks on the switch's host" "the switch is on the same host; using the UDP" local
 	pids=()
 	for rank in 0 1; do
 		on 0 env RANK=$rank WORLD_SIZE=2 SWITCHML_SWITCH=embedded timeout 60 "$switchml" bench -b 4 \
@@ -302,7 +302,7 @@ udp_instead() {
 		pids+=($!)
 	done
 	expect_success "ranks that embed the switch" "${pids[@]}"
-	expect_words "ranks that embed the switch" "afxdp is for switches of their own" embedded
+	expect_words "ranks that embed the switch" "afxdp needs dedicated switches" embedded
 	if on 1 ip link set dev eth0 xdp obj "$foreign" sec xdp 2>"$work/foreign.why"; then
 		start_job foreign -b 4 -e 64K -f 16 -n 2
 		expect_success "another XDP program is there" "${pids[@]}"

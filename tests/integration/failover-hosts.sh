@@ -81,7 +81,7 @@ takes_over() {
 	expect_success "$title" "${pids[@]}"
 	for rank in 0 1 2; do
 		[ $failures = "$before" ] || break
-		says "$work/under-way.$rank" "at $heir.*goes on in its place" ||
+		says "$work/under-way.$rank" "at $heir.*takes over" ||
 			fail "$title: rank $rank did not go on at $heir"
 	done
 	kill_all_of switch

@@ -91,7 +91,7 @@ next_address() {
 	start_switch
 	start_bench "$first|$address" --wire int16
 	kill_switches "$first_pid"
-	expect_success "the next address takes over" "$address goes on in its place"
+	expect_success "the next address takes over" "$address takes over"
 }
 
 frozen() {
@@ -102,7 +102,7 @@ frozen() {
 	kill -STOP "$first_pid"
 	await stands_still "$first_pid"
 	expect_success "the next address takes over from a frozen switch" \
-		"has been silent.*$address goes on in its place"
+		"has been silent.*$address takes over"
 }
 
 # Two stripes; the second one's switch dies, and another takes over for it alone.
@@ -116,7 +116,7 @@ one_of_two() {
 	start_bench "$first,$second|$first,$address" --drop 0.1%
 	kill_switches "$second_pid"
 	expect_success "another switch takes over one of two stripes" \
-		"$second closed the connection; the switch at $address goes on in its place (epoch 2)"
+		"$second closed the connection; the switch at $address takes over (epoch 2)"
 }
 
 # Two stripes on two switches; the one that lives takes over both.
@@ -128,7 +128,7 @@ survivor() {
 	start_bench "$first,$address|$address,$first"
 	kill_switches "$first_pid"
 	expect_success "the survivor of two switches takes over the other's stripe" \
-		"$address goes on in its place"
+		"$address takes over"
 	"$switchml" status --switch "$address" >/dev/null || failures=$((failures + 1))
 }
 
@@ -142,10 +142,10 @@ both_again() {
 	start_bench "$first,$second" -d int32 --drop 0.1%
 	kill_switches "$first_pid" "$second_pid"
 	start_switch "$second"
-	await is_over_or says "$work/bench" "$second goes on in its place"
+	await is_over_or says "$work/bench" "$second takes over"
 	start_switch "$first"
 	expect_success "both of two switches are killed and started again" \
-		"$first goes on in its place" "$second goes on in its place"
+		"$first takes over" "$second takes over"
 }
 
 none() {

@@ -141,9 +141,9 @@ expect "doctor with the key" doctor.out 'ok *tls *version 1.3, the switch has th
 expect "doctor with the key" doctor.out 'ok *data port'
 
 "$switchml" status --switch "$address" >status.out 2>&1
-expect "status without the key" status.out 'this switch wants a job key: set SWITCHML_JOB_KEY'
+expect "status without the key" status.out 'this switch requires a job key: set SWITCHML_JOB_KEY'
 "$switchml" doctor --switch "$address" >doctor.out 2>&1
-expect "doctor without the key" doctor.out 'this switch wants a job key: set SWITCHML_JOB_KEY'
+expect "doctor without the key" doctor.out 'this switch requires a job key: set SWITCHML_JOB_KEY'
 python3 - "$address" >raw.out <<'PYTHON'
 """All that the switch sends to whoever asks plainly, in any way: a status, a join, or rubbish."""
 import socket
@@ -162,8 +162,8 @@ say $? "nobody without the key sees a job's name" status.out doctor.out raw.out
 env "$wrong" "$switchml" status --switch "$address" >status.out 2>&1
 expect "status with another key" status.out 'it has another job key: give both ends the same'
 
-refused "no key" 'this switch wants a job key: set SWITCHML_JOB_KEY or SWITCHML_JOB_KEY_FILE' \
-	'it spoke without a job key: set SWITCHML_JOB_KEY or SWITCHML_JOB_KEY_FILE there' A=
+refused "no key" 'this switch requires a job key: set SWITCHML_JOB_KEY or SWITCHML_JOB_KEY_FILE' \
+	'it did not use a job key: set SWITCHML_JOB_KEY or SWITCHML_JOB_KEY_FILE there' A=
 refused "another key" 'it has another job key: give both ends the same SWITCHML_JOB_KEY' \
 	'it has another job key: give both ends the same SWITCHML_JOB_KEY' "$wrong"
 kill -0 "$waiting" && job_is_there=$(SWITCHML_JOB_KEY=$secret job_is "$address" the-name joining && echo yes)
@@ -273,20 +273,20 @@ say $? "no line of any log has the secret"
 kill "$switch"
 wait "$switch" 2>/dev/null
 start_switch switch.out
-refused "a key at a switch without" 'it has no job key, and answers without: start it with --key-file' \
+refused "a key at a switch without" 'it has no job key: start it with --key-file' \
 	'it speaks TLS, and this switch has neither a job key nor a certificate' "$right"
 env "$right" "$switchml" status --switch "$address" >status.out 2>&1
-expect "status with a key at a switch without" status.out 'it has no job key, and answers without'
+expect "status with a key at a switch without" status.out 'it has no job key: start it'
 
 if embedded "" "$right"; then
 	say 1 "a key at a rank 0 without" embedded.1
 else
-	expect "a key at a rank 0 without" embedded.1 'it has no job key, and answers without'
+	expect "a key at a rank 0 without" embedded.1 'it has no job key: start it'
 fi
 if embedded "$right" "SWITCHML_JOB_KEY_FILE="; then
 	say 1 "no key at a rank 0 with one" embedded.1
 else
-	expect "no key at a rank 0 with one" embedded.1 'this switch wants a job key: set SWITCHML_JOB'
+	expect "no key at a rank 0 with one" embedded.1 'this switch requires a job key: set SWITCHML_JOB'
 fi
 if embedded "$right" "$wrong"; then
 	say 1 "another key than rank 0's" embedded.1
@@ -315,7 +315,7 @@ chmod 644 open.key
 	no_key "no file" 'nowhere.key of .* cannot be read: No such file' $run --key-file nowhere.key
 	no_key "two keys" 'is set twice, by SWITCHML_JOB_KEY and by SWITCHML_JOB_KEY_FILE' \
 		SWITCHML_JOB_KEY="$secret" SWITCHML_JOB_KEY_FILE=key $run
-	no_key "a key and certificates" 'only one of the two can be used: unset the key, or --tls-cert' \
+	no_key "a key and certificates" 'only one of them can be used: unset the key, or --tls-cert' \
 		$run --key-file key --tls-certificate c --tls-key k --tls-authority a
 }
 rank rank.out SWITCHML_JOB_KEY_FILE=open.key

@@ -189,7 +189,7 @@ mkdir "$work/back"
 ) &
 back=$!
 if launch "$with SWITCHML_SWITCH=$address" 3 failing waitall "$work/back" &&
-	says "$work/out" "$address goes on in its place" &&
+	says "$work/out" "$address takes over" &&
 	[ "$(grep -c '^rank [0-2]: no error' "$work/out")" = 3 ]; then
 	echo "ok: a switch that comes back: $(through) through the switches"
 else

@@ -87,7 +87,7 @@ blocked_host_is_named() {
 		"multicast to 2 (group $group port 28600) and one by one to rank 1," -b 1M -e 1M
 	echo "ok: status names the rank that multicast does not reach"
 	switch_says "the switch names it" 'does not reach rank 1 (host '
-	check "the rank says so" "await says $work/blocked.1 'results come to this rank one by one'"
+	check "the rank says so" "await says $work/blocked.1 'sends results to this rank by unicast'"
 	check "the others do not" "! grep -q 'one by one' $work/blocked.0 $work/blocked.2"
 	end_job KILL
 	exact_sums "one host without the group" -b 4 -e 1M -f 16
@@ -172,7 +172,7 @@ uses_the_group() {
 switch_comes_back() {
 	SWITCHML_DEBUG=info in_the_middle back 10.77.0.1 kill_and_start_again -b 256K -e 256K -d int32
 	expect_success "the switch is killed and started again" "${pids[@]}"
-	check "it was missed" "grep -q 'goes on in its place (epoch 2)' $work/back.0"
+	check "it was missed" "grep -q 'takes over (epoch 2)' $work/back.0"
 }
 
 # What is no group for results is refused in words.
@@ -217,5 +217,5 @@ missed=0
 nobody_is_missed "IPv6 reaches all" 4
 uses_the_group || fail "IPv6 used the group"
 SWITCHML_DEBUG=info exact_sums "ranks of IPv4, a group of IPv6" -b 4 -e 64K -f 16
-check "they say so" "grep -q 'a multicast group of IPv6 only' $work/exact-float-int32.0"
+check "they say so" "grep -q 'multicast group of the switch at .* is IPv6 only' $work/exact-float-int32.0"
 [ $failures = 0 ]

@@ -181,7 +181,7 @@ lost_data() {
 	start_endless_job $switch 10.77.0.1
 	firewall 2 OUTPUT -p udp -j DROP
 	expect_error "a firewall drops what rank 2 sends" 2 $deadline \
-		"packets of this rank have not reached the switch"
+		"packets of this rank did not reach the switch"
 	expect_error "a firewall drops what rank 2 sends" 0 $deadline \
 		"rank 2 \(host host2, pid [0-9]+\) has not contributed to [0-9]+ slots"
 	wait "${pids[1]}"
@@ -189,7 +189,7 @@ lost_data() {
 	start_endless_job $switch 10.77.0.1
 	firewall 2 INPUT -p udp -j DROP
 	expect_error "a firewall drops what rank 2 is sent" 2 $deadline \
-		"results? that the switch has sent have not reached this rank"
+		"results? from the switch did not reach this rank"
 	wait "${pids[0]}" "${pids[1]}"
 	firewall 2
 	expect_job_again "a firewall that drops data" $switch

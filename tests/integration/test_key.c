@@ -179,7 +179,7 @@ static void a_key_and_certificates_exclude_each_other(void **state)
 					       &source, &names),
 			 -EINVAL);
 	assert_null(tls);
-	assert_non_null(strstr(sml_error_last(), "only one of the two can be used"));
+	assert_non_null(strstr(sml_error_last(), "only one of them can be used"));
 }
 
 /* ---- two ends ---- */
@@ -241,11 +241,11 @@ static void a_key_and_certificates_do_not_fit_together(void **state)
 	if (switch_tls == NULL)
 		skip();
 	worker_tls = certificates_of_worker();
-	expect_none(of_switch, worker_tls, "it showed no job key: set SWITCHML_JOB_KEY",
-		    "does one of the two have a job key (SWITCHML_JOB_KEY), and the other cert");
+	expect_none(of_switch, worker_tls, "it offered no job key: set SWITCHML_JOB_KEY",
+		    "does one end have a job key (SWITCHML_JOB_KEY) and the other end cert");
 	expect_none(switch_tls, of_worker,
-		    "does one of the two have a job key (SWITCHML_JOB_KEY), and the other cert",
-		    "it has certificates and no job key: start it with --key-file, or unset");
+		    "does one end have a job key (SWITCHML_JOB_KEY) and the other end cert",
+		    "it uses certificates, not a job key: start it with --key-file, or unset");
 	sml_tls_close(switch_tls);
 	sml_tls_close(worker_tls);
 }
@@ -254,8 +254,8 @@ static void a_key_and_certificates_do_not_fit_together(void **state)
 static void a_plain_peer_is_told_what_to_set(void **state)
 {
 	struct sml_tls *const tls[] = {of_switch, of_worker};
-	static const char *const why[] = {"it spoke without a job key: set SWITCHML_JOB_KEY",
-					  "it has no job key, and answers without"};
+	static const char *const why[] = {"it did not use a job key: set SWITCHML_JOB_KEY",
+					  "it has no job key: start it"};
 
 	(void)state;
 	for (int i = 0; i < 2; i++) {
@@ -273,7 +273,7 @@ static void a_plain_peer_is_told_what_to_set(void **state)
 		close_end(&end);
 	}
 	assert_non_null(
-		strstr(sml_tls_demand(of_switch), "this switch wants a job key: set SWITCH"));
+		strstr(sml_tls_demand(of_switch), "this switch requires a job key: set SWITCH"));
 }
 
 /* ---- attacks ---- */

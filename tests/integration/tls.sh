@@ -155,12 +155,12 @@ address=$main_address switch=$main_switch
 
 # ---- who does not fit together ----
 
-refused "no TLS at a TLS switch" 'the switch takes only TLS connections: set SWITCHML_TLS_CERT' \
-	'it spoke without TLS: set SWITCHML_TLS' "A="
-refused "a certificate of another authority" "does not believe the authority of this end's" \
-	'"CN=other" was not made by the authority' "$(as other authority)"
-refused "a switch of another authority" 'was not made by the authority that is believed here' \
-	"does not believe the authority of this end's" "$(as worker other)"
+refused "no TLS at a TLS switch" 'this switch requires TLS with certificates: set SWITCHML_TLS_CERT' \
+	'it did not use TLS: set SWITCHML_TLS' "A="
+refused "a certificate of another authority" "does not trust the authority of this end's" \
+	'"CN=other" was not issued by the authority' "$(as other authority)"
+refused "a switch of another authority" 'was not issued by the authority that this end trusts' \
+	"does not trust the authority of this end's" "$(as worker other)"
 here_address=$address
 address=localhost.localdomain:${address##*:}
 if getent hosts localhost.localdomain >/dev/null; then
@@ -172,8 +172,8 @@ address=$here_address
 
 # Our own program refuses an expired certificate when it starts; openssl shows it.
 openssl_refused "an expired certificate" 'alert certificate expired' \
-	'CN=expired.*" that it showed has expired, on' -cert expired.pem -key expired.key
-openssl_refused "no certificate" 'alert certificate required' 'it showed no certificate'
+	'CN=expired.*" expired on' -cert expired.pem -key expired.key
+openssl_refused "no certificate" 'alert certificate required' 'it sent no certificate'
 openssl_refused "TLS 1.2" 'alert protocol version' 'it does not speak TLS 1.3' -tls1_2 \
 	-cert worker.pem -key worker.key
 kill -0 "$switch"
@@ -224,16 +224,16 @@ say $bad "a job runs while somebody replays a ClientHello ($(tail -n 1 hellos.ou
 kill "$hellos"
 
 start_switch switch.out
-refused "TLS at a switch without" 'it answers without TLS: start it with --tls-certificate' \
+refused "TLS at a switch without" 'it does not use TLS: start it with --tls-certificate' \
 	'it speaks TLS, and this switch has neither a job key nor a certificate' "$(as worker authority)"
 # shellcheck disable=SC2046
 env $(as worker authority) "$switchml" status --switch "$address" >status.out 2>&1
-expect "status with TLS at a switch without" status.out 'it answers without TLS'
+expect "status with TLS at a switch without" status.out 'it does not use TLS'
 
 # A certificate for clients only is no switch's.
 tls_switch switch.out worker
 refused "a worker's certificate at a switch" 'is not for a server: make one whose extendedKeyUsage' \
-	'this end.s certificate is not for this purpose' "$(as worker authority)"
+	'this end.s certificate is not valid for this purpose' "$(as worker authority)"
 
 # openssl as the switch. It answers messages of ours with nothing that could be one.
 for version in "-tls1_3 -cert expired.pem -key expired.key" "-tls1_2 -cert switch.pem -key switch.key"; do
@@ -248,7 +248,7 @@ for version in "-tls1_3 -cert expired.pem -key expired.key" "-tls1_2 -cert switc
 	SWITCHML_SWITCH=127.0.0.1:$port rank rank.out $(as worker authority) \
 		SWITCHML_SWITCH=127.0.0.1:$port
 	case $version in
-	*1_3*) expect "an expired switch" rank.out 'that it showed has expired, on' ;;
+	*1_3*) expect "an expired switch" rank.out 'expired on' ;;
 	*) expect "a switch of TLS 1.2" rank.out 'it does not speak TLS 1.3' ;;
 	esac
 	kill $server
@@ -283,15 +283,15 @@ c="--tls-certificate switch.pem" k="--tls-key switch.key" a="--tls-authority aut
 	wrong_files "no key" 'needs three files, and --tls-key is not set' $c $a
 	wrong_files "no such key" 'nowhere.key of --tls-key cannot be read: No such file' $c $a \
 		--tls-key nowhere.key
-	wrong_files "a key with a passphrase" 'has a passphrase, which nobody can type' $c $a \
+	wrong_files "a key with a passphrase" 'has a passphrase, which cannot be entered' $c $a \
 		--tls-key locked.key
-	wrong_files "another's key" "is not the certificate's" $c $a --tls-key worker.key
-	wrong_files "a key that is none" 'is no private key in PEM' $c $a --tls-key garbage.pem
-	wrong_files "a certificate that is none" 'is no certificate in PEM' $k $a \
+	wrong_files "another's key" "does not belong to the certificate" $c $a --tls-key worker.key
+	wrong_files "a key that is none" 'is not a private key in PEM' $c $a --tls-key garbage.pem
+	wrong_files "a certificate that is none" 'is not a certificate in PEM' $k $a \
 		--tls-certificate garbage.pem
 	wrong_files "an authority that is none" 'has no certificate in PEM' $k $c \
 		--tls-authority garbage.pem
-	wrong_files "an expired certificate" 'expired.pem of --tls-certificate has expired, on' $a \
+	wrong_files "an expired certificate" 'expired.pem of --tls-certificate expired on' $a \
 		--tls-certificate expired.pem --tls-key expired.key
 }
 # shellcheck disable=SC2046

@@ -249,7 +249,7 @@ change_of_dataplane() {
 	expect_success "a job over a stripe of each dataplane" "${pids[@]}"
 	switch="$network.1|$network.1:28600" in_the_middle moved $network.1 kill_daemon -b 256K -e 256K
 	expect_success "a UDP switch goes on where this one was" "${pids[@]}"
-	expect_words "the job went on there" "28600 goes on in its place" moved.
+	expect_words "the job went on there" "28600 takes over" moved.
 	stop_udp_switch
 	start_switch
 }
@@ -279,7 +279,7 @@ wrong_port() {
 	interfaces=port-0,port-1 start_switch
 	start_job wrong-port -b 4 -e 4 -n 1
 	wait "${pids[@]}"
-	expect_words "a rank on another port is refused" "rank 2 .*do not come in by the interfaces" wrong-port.
+	expect_words "a rank on another port is refused" "rank 2 .*do not arrive at an interface" wrong-port.
 	stop_switch
 }
 
@@ -287,7 +287,7 @@ another_program() {
 	start_switch
 	ip netns exec "$name-box" "$switchml" switch --listen :28700 --dataplane xdp --iface "${interfaces##*,}" \
 		>"$work/second" 2>&1 && fail "a second program is refused"
-	expect_words "a second program is refused" "has another XDP program" second
+	expect_words "a second program is refused" "already has an XDP program" second
 	stop_switch
 }
 

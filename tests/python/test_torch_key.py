@@ -91,7 +91,7 @@ def test_a_group_without_a_switch_has_a_key_by_itself():
     port = free_port()
     with group(master_port=port):
         heard = ask_plainly(port)
-        assert b"this switch wants a job key" in heard
+        assert b"this switch requires a job key" in heard
         assert b"default group" not in heard  # as in the job's name
         guess = status(f"127.0.0.1:{port}", secrets.token_urlsafe(32))
         assert "it has another job key" in guess

@@ -389,8 +389,8 @@ static void explain(const struct sml_device *device, int error, char *text, size
 {
 	if (error == -EBUSY)
 		snprintf(text, text_bytes,
-			 "%s has another XDP program, which takes no second one beside it or needs "
-			 "CAP_SYS_ADMIN to be shared (`bpftool net` shows whose it is)",
+			 "%s has another XDP program, which does not share the interface or needs "
+			 "CAP_SYS_ADMIN to share it (`bpftool net` shows the program)",
 			 device->name);
 	else if (error == -EPERM || error == -EACCES)
 		snprintf(text, text_bytes,
@@ -399,8 +399,8 @@ static void explain(const struct sml_device *device, int error, char *text, size
 			 "the host, not of a user namespace",
 			 device->name);
 	else
-		snprintf(text, text_bytes, "%s takes no XDP program: %s", device->name,
-			 strerrordesc_np(-error));
+		snprintf(text, text_bytes, "the XDP program cannot be attached to %s: %s",
+			 device->name, strerrordesc_np(-error));
 }
 
 static struct sml_device *find(int ifindex)

@@ -104,7 +104,7 @@ static void stay_slow(struct afxdp *afxdp, const char *why)
 	if (__atomic_exchange_n(&said_of, afxdp->route.ifindex, __ATOMIC_RELAXED) !=
 	    afxdp->route.ifindex)
 		afxdp->library->log(afxdp->log, SML_LOG_WARN,
-				    "AF_XDP on %s: %s; going on with the UDP socket",
+				    "AF_XDP on %s: %s; using the UDP socket instead",
 				    afxdp->route.name, why);
 }
 
@@ -143,7 +143,7 @@ static void describe(struct afxdp *afxdp)
 		afxdp->log, queue->device->generic ? SML_LOG_WARN : SML_LOG_INFO, "%s%s",
 		afxdp->base.features,
 		queue->device->generic
-			? ": the driver takes no XDP program, and a UDP socket may be faster"
+			? ": the driver does not support XDP, and a UDP socket may be faster"
 			: "");
 }
 
@@ -152,12 +152,12 @@ static void tell_refusal(struct afxdp *afxdp, int error)
 	char text[128];
 
 	if (error == -EBUSY)
-		snprintf(text, sizeof(text), "queue %u is another process's", afxdp->flow.seen - 1);
+		snprintf(text, sizeof(text), "another process uses queue %u", afxdp->flow.seen - 1);
 	else if (error == -ENOBUFS)
 		snprintf(text, sizeof(text), "it needs more locked memory (ulimit -l)");
 	else
-		snprintf(text, sizeof(text), "queue %u takes no socket: %s", afxdp->flow.seen - 1,
-			 strerrordesc_np(-error));
+		snprintf(text, sizeof(text), "the socket cannot be bound to queue %u: %s",
+			 afxdp->flow.seen - 1, strerrordesc_np(-error));
 	stay_slow(afxdp, text);
 }
 
@@ -171,7 +171,7 @@ static void learn(struct afxdp *afxdp)
 		return;
 	if (!sml_device_look(device, &afxdp->key, &afxdp->flow)) {
 		if (--afxdp->patience == 0)
-			stay_slow(afxdp, "its packets come another way");
+			stay_slow(afxdp, "its packets arrive at another interface");
 		return;
 	}
 	error = sml_queue_socket_open(&afxdp->socket, device, afxdp->flow.seen - 1);
@@ -407,9 +407,8 @@ static int open_device(struct afxdp *afxdp)
 	if (text[0])
 		return library->error_set(-EPERM,
 					  "SWITCHML_TRANSPORT=afxdp needs %s, which this process "
-					  "does not have: run as "
-					  "root, give them to the program (setcap), or leave the "
-					  "variable out for UDP",
+					  "does not have: run as root, give them to the program "
+					  "(setcap), or unset the variable to use UDP",
 					  text);
 	afxdp->device = sml_device_get(afxdp->route.ifindex, afxdp->route.name, afxdp->route.mtu,
 				       &error, text, sizeof(text));
@@ -426,8 +425,9 @@ static int open_device(struct afxdp *afxdp)
 		return 0;
 	}
 	if (error)
-		return library->error_set(error, "SWITCHML_TRANSPORT=afxdp: no flow on %s: %s",
-					  afxdp->route.name, strerrordesc_np(-error));
+		return library->error_set(
+			error, "SWITCHML_TRANSPORT=afxdp: the flow cannot be added on %s: %s",
+			afxdp->route.name, strerrordesc_np(-error));
 	afxdp->registered = true;
 	return 0;
 }
@@ -446,8 +446,7 @@ static int open_beside(struct afxdp *afxdp, const struct sml_transport_config *c
 	if (error)
 		return library->error_set(
 			error,
-			"SWITCHML_TRANSPORT=afxdp: the route to the switch cannot "
-			"be asked for: %s",
+			"SWITCHML_TRANSPORT=afxdp: the route to the switch cannot be looked up: %s",
 			strerrordesc_np(-error));
 	afxdp->base.poll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (afxdp->base.poll_fd < 0 ||
@@ -455,9 +454,9 @@ static int open_beside(struct afxdp *afxdp, const struct sml_transport_config *c
 		return library->error_set(-errno, "SWITCHML_TRANSPORT=afxdp: no epoll: %s",
 					  strerrordesc_np(errno));
 	if (afxdp->route.local)
-		stay_slow(afxdp, "the switch is on this very host");
+		stay_slow(afxdp, "the switch is on the same host");
 	else if (!afxdp->route.ethernet)
-		stay_slow(afxdp, "it is no Ethernet");
+		stay_slow(afxdp, "it is not an Ethernet interface");
 	return afxdp->state == SLOW ? 0 : open_device(afxdp);
 }
 
@@ -476,8 +475,7 @@ int sml_afxdp_open(struct sml_transport **opened, const struct sml_transport_con
 
 	if (strcmp(services->version, SML_AFXDP_VERSION) != 0)
 		return services->error_set(SML_ERROR_VERSION,
-					   "%s is of another version than the library: \"%s\", not "
-					   "\"%s\"",
+					   "%s has version \"%s\", but the library has \"%s\"",
 					   SML_AFXDP_MODULE, SML_AFXDP_VERSION, services->version);
 	afxdp = calloc(1, sizeof(*afxdp));
 	if (afxdp == NULL)
