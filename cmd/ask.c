@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <event2/buffer.h>
 #include <netdb.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,21 @@ static void limit_time(int fd, int timeout_ms)
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 }
 
+/* A process that was stopped finds its connect() interrupted, and the connection under way. */
+static int await_connection(int fd, int timeout_ms)
+{
+	struct pollfd ready = {.fd = fd, .events = POLLOUT};
+	int error = 0, n;
+	socklen_t length = sizeof(error);
+
+	do
+		n = poll(&ready, 1, timeout_ms);
+	while (n < 0 && errno == EINTR);
+	if (n <= 0)
+		return n < 0 ? -errno : -ETIMEDOUT;
+	return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0 ? -errno : -error;
+}
+
 static int connect_to_one(const struct addrinfo *info, int timeout_ms)
 {
 	int fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -63,6 +79,10 @@ static int connect_to_one(const struct addrinfo *info, int timeout_ms)
 		return fd;
 	/* A connect that has run out of time says so like this. */
 	error = errno == EINPROGRESS ? -ETIMEDOUT : -errno;
+	if (error == -EINTR)
+		error = await_connection(fd, timeout_ms);
+	if (error == 0)
+		return fd;
 	close(fd);
 	return error;
 }
@@ -178,6 +198,8 @@ static int flush(struct sml_ask *ask)
 		ssize_t sent = send(ask->fd, evbuffer_pullup(out, (ev_ssize_t)length), length,
 				    MSG_NOSIGNAL);
 
+		if (sent < 0 && errno == EINTR)
+			continue;
 		if (sent < 0)
 			return -errno;
 		evbuffer_drain(out, (size_t)sent);
@@ -200,6 +222,8 @@ static int pull(struct sml_ask *ask)
 
 	if (got == 0)
 		return -ECONNRESET;
+	if (got < 0 && errno == EINTR)
+		return 0; /* read_answer() looks at the time, and reads again */
 	if (got < 0)
 		return errno == EAGAIN ? -ETIMEDOUT : -errno;
 	return step(ask);

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,6 +28,8 @@ struct hostile_switch {
 	const void *bytes;
 	size_t n;
 	bool forever;
+	pthread_t
+		*interrupts; /* NULL, or who asks: it gets signals while it waits for the answer */
 	int listen_fd;
 	uint16_t port;
 	pthread_t thread;
@@ -40,6 +43,10 @@ static void *answer(void *argument)
 
 	if (read(fd, request, sizeof(request)) <= 0)
 		abort();
+	for (unsigned i = 0; i < 20 && hostile->interrupts; i++) {
+		pthread_kill(*hostile->interrupts, SIGUSR1);
+		usleep(5000);
+	}
 	while (send(fd, hostile->bytes, hostile->n, MSG_NOSIGNAL) > 0 && hostile->forever)
 		usleep(1000);
 	shutdown(fd, SHUT_WR);
@@ -66,16 +73,15 @@ static void open_switch(struct hostile_switch *hostile)
 static char last_text[512]; /* that the question below was answered with */
 
 /* Asks it, and returns what sml_ask_status() did. */
-static int ask_one(const void *bytes, size_t n, bool forever, int timeout_ms)
+static int ask_hostile(struct hostile_switch *hostile, int timeout_ms)
 {
-	struct hostile_switch hostile = {.bytes = bytes, .n = n, .forever = forever};
 	SmlControl__Envelope *status = NULL;
 	struct sml_ask ask;
 	char address[32];
 	int rc;
 
-	open_switch(&hostile);
-	snprintf(address, sizeof(address), "127.0.0.1:%u", hostile.port);
+	open_switch(hostile);
+	snprintf(address, sizeof(address), "127.0.0.1:%u", hostile->port);
 	assert_int_equal(sml_ask_open(&ask, address, timeout_ms), 0);
 	rc = sml_ask_status(&ask, &status);
 	assert_true((rc == 0) == (status != NULL));
@@ -84,9 +90,34 @@ static int ask_one(const void *bytes, size_t n, bool forever, int timeout_ms)
 		sml_control__envelope__free_unpacked(status, NULL);
 	snprintf(last_text, sizeof(last_text), "%s", ask.text);
 	sml_ask_close(&ask);
-	pthread_join(hostile.thread, NULL);
-	close(hostile.listen_fd);
+	pthread_join(hostile->thread, NULL);
+	close(hostile->listen_fd);
 	return rc;
+}
+
+static int ask_one(const void *bytes, size_t n, bool forever, int timeout_ms)
+{
+	struct hostile_switch hostile = {.bytes = bytes, .n = n, .forever = forever};
+
+	return ask_hostile(&hostile, timeout_ms);
+}
+
+static void ignore(int signal)
+{
+	(void)signal;
+}
+
+/* As by SIGCONT, where the process was stopped for a while. */
+static void signals_do_not_end_the_wait(void **state)
+{
+	const struct sigaction action = {.sa_handler = ignore};
+	pthread_t self = pthread_self();
+	struct hostile_switch hostile = {
+		.bytes = STATUS, .n = sizeof(STATUS) - 1, .interrupts = &self};
+
+	(void)state;
+	sigaction(SIGUSR1, &action, NULL);
+	assert_int_equal(ask_hostile(&hostile, 5000), 0);
 }
 
 static void status_comes_after_other_messages(void **state)
@@ -170,6 +201,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(status_comes_after_other_messages),
+		cmocka_unit_test(signals_do_not_end_the_wait),
 		cmocka_unit_test(pong_and_then_an_impossible_length_are_refused),
 		cmocka_unit_test(refusal_is_told_in_its_words),
 		cmocka_unit_test(words_of_a_switch_do_nothing_to_a_terminal),
