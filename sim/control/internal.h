@@ -15,9 +15,12 @@
 #define MAX_SWITCHES  4
 #define MAX_ADDRESSES 8
 #define MAX_LINKS     4096
+#define MAX_RIVALS    5
+#define RIVAL_RANKS   2
 #define TIMEOUT_NS    (120 * SECOND)
 #define HEARTBEAT_MS  3000u
 #define LANES	      352u
+#define JOB_NAME      "simulated"
 #define NEVER	      UINT64_MAX
 #define NEVER_32      UINT32_MAX
 
@@ -29,12 +32,21 @@ struct control;
 struct link {
 	struct sml_peer peer; /* the first member: the switch's end */
 	struct control *control;
+	struct rival *rival; /* whose it is; NULL: a rank's of the job */
 	uint8_t rank, sw, address;
 	uint32_t life;		      /* of the switch that it is of */
 	bool at_rank, at_switch;      /* each end is open */
 	bool cut;		      /* what is on its way to the rank is lost */
 	uint64_t delay_ns, due_ns[2]; /* to the switch, to the rank: the last that is on its way */
 	uint64_t heard_ns;	      /* the rank's end */
+};
+
+/* Another job, at one switch. */
+struct rival {
+	struct link links[RIVAL_RANKS];
+	uint64_t comes_ns, gathered_ns, leaves_ns;
+	unsigned n_joined;
+	bool admitted, refused, over;
 };
 
 struct server {
@@ -47,10 +59,14 @@ struct server {
 	bool udp[MAX_RANKS], full, narrow;
 	uint32_t delay_us;
 	uint64_t dies_ns, returns_ns, begun_ns;
+	uint64_t roomy_ns; /* another job has left it then */
+	uint32_t max_slots;
+	struct rival rivals[MAX_RIVALS];
+	uint8_t n_rivals;
 	bool freezes;
 	uint32_t last_words; /* so many Left messages get out, and it dies */
 	/* Its one job's data path. */
-	uint32_t job, chunk;
+	uint32_t job, job_number, chunk;
 	uint64_t contributed;
 	bool starts;
 };
@@ -152,6 +168,19 @@ void sim_server_event(struct server *server, const struct event *event,
 		      const SmlControl__Envelope *message);
 void sim_server_wake(struct server *server);
 uint64_t sim_server_deadline(const struct server *server);
+
+/* ---- other jobs (rivals.c) ---- */
+
+/* The first comes not before from_ns. */
+void sim_rivals_draw(struct server *server, uint64_t from_ns);
+void sim_rivals_wake(struct server *server);
+uint64_t sim_rivals_deadline(const struct server *server);
+/* With their switch. */
+void sim_rivals_die(struct server *server);
+void sim_rival_told(struct rival *rival, const SmlControl__Envelope *message);
+/* The job begins, or has no room. */
+void sim_pool_check_share(const struct server *server, const struct sml_pool_rules *rules);
+void sim_pool_check_refusal(const struct server *server);
 
 /* ---- ranks (ranks.c) ---- */
 

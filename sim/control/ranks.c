@@ -184,7 +184,7 @@ static void join(struct rank *rank, unsigned address, bool resumes)
 
 	begin_talk(rank, address);
 	message.library_version = (char *)(uintptr_t) "1";
-	message.job = (char *)(uintptr_t) "simulated";
+	message.job = (char *)(uintptr_t)JOB_NAME;
 	message.host = (char *)(uintptr_t) "host";
 	message.pid = 100 + rank->id;
 	message.lanes = LANES;

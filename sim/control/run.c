@@ -129,6 +129,8 @@ static void draw_server(struct control *control, uint8_t index)
 	server->freezes = gen_chance(gen, 1, 4);
 	server->last_words = gen_chance(gen, 1, 8) ? gen_below(gen, MAX_RANKS) : NEVER_32;
 	make_good(server);
+	/* Whoever has no room where a job begins is told so, and that is the end of it. */
+	sim_rivals_draw(server, index ? 0 : 9 * SECOND);
 	if (index > 0)
 		make_bad(control, server);
 	/* The first one is good until all have begun. */
@@ -369,11 +371,12 @@ static bool could_be_served(const struct control *control)
 {
 	uint64_t gave_up_ns = leavers_gave_up(control);
 	const struct server *good = control->good;
+	uint64_t useful_ns;
 
 	if (good == NULL || control->rank_died)
 		return false;
-	return gave_up_ns == NEVER ||
-	       (good->alive && gave_up_ns > good->begun_ns + LEAVER_NEEDS_NS);
+	useful_ns = good->roomy_ns > good->begun_ns ? good->roomy_ns : good->begun_ns;
+	return gave_up_ns == NEVER || (good->alive && gave_up_ns > useful_ns + LEAVER_NEEDS_NS);
 }
 
 static void check(struct control *control)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Switches: job/switch.h with the simulator's network and clock, and an abstract dataplane. */
+#include <string.h>
+
+#include "job/switch_job.h"
 #include "sim/control/internal.h"
 
 /* ---- what the jobs ask for ---- */
@@ -26,15 +29,27 @@ static bool dies_first(struct server *server, const SmlControl__Envelope *messag
 static int send_out(struct sml_peer *peer, const SmlControl__Envelope *message)
 {
 	struct link *link = link_of(peer);
+	struct server *server = &link->control->servers[link->sw];
 
-	if (!dies_first(&link->control->servers[link->sw], message))
+	if (link->rival) {
+		sim_rival_told(link->rival, message);
+		return 0;
+	}
+	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_ABORT && message->abort->again)
+		sim_pool_check_refusal(server);
+	if (!dies_first(server, message))
 		sim_send(link, false, message);
 	return 0;
 }
 
 static void end(struct sml_peer *peer)
 {
-	sim_end(link_of(peer), true);
+	struct link *link = link_of(peer);
+
+	if (link->rival)
+		link->rival->refused = true;
+	else
+		sim_end(link, true);
 }
 
 static bool listens(const struct sml_peer *peer)
@@ -64,10 +79,21 @@ static struct server *server_of(struct sml_dataplane *dataplane)
 	return (struct server *)(void *)dataplane;
 }
 
+static bool is_rivals(const struct server *server, uint32_t number)
+{
+	const struct sml_job *job = server->jobs.jobs[number % SML_MAX_JOBS];
+
+	return strcmp(job->name, JOB_NAME) != 0;
+}
+
 static int add_job(struct sml_dataplane *dataplane, const struct sml_pool_rules *rules)
 {
 	struct server *server = server_of(dataplane);
 
+	sim_pool_check_share(server, rules);
+	if (is_rivals(server, rules->job))
+		return 0;
+	server->job_number = rules->job;
 	server->job = rules->epoch;
 	server->starts = false;
 	return 0;
@@ -77,7 +103,8 @@ static int start_job(struct sml_dataplane *dataplane, uint32_t job)
 {
 	struct server *server = server_of(dataplane);
 
-	(void)job;
+	if (job != server->job_number)
+		return 0;
 	server->starts = true;
 	server->contributed = 0;
 	server->chunk = UINT32_MAX;
@@ -86,8 +113,10 @@ static int start_job(struct sml_dataplane *dataplane, uint32_t job)
 
 static void remove_job(struct sml_dataplane *dataplane, uint32_t job)
 {
-	(void)job;
-	server_of(dataplane)->starts = false;
+	struct server *server = server_of(dataplane);
+
+	if (job == server->job_number)
+		server->starts = false;
 }
 
 static const char *misses_address(struct sml_dataplane *dataplane, uint32_t job, uint8_t rank)
@@ -140,7 +169,7 @@ static const struct sml_dataplane_operations wide = OPERATIONS(0), narrow = OPER
 void sim_server_begin(struct server *server)
 {
 	server->jobs = (struct sml_jobs){
-		.config = {.max_slots = 4096,
+		.config = {.max_slots = server->max_slots,
 			   .max_jobs = server->full ? 0 : 4,
 			   .heartbeat_ms = HEARTBEAT_MS,
 			   .data_port = 28500,
@@ -176,6 +205,7 @@ void sim_server_dies(struct server *server)
 	}
 	/* Nobody hears what it says now. */
 	sml_jobs_stop(&server->jobs, control->now_ns);
+	sim_rivals_die(server);
 	server->alive = false;
 	server->starts = false;
 }
@@ -263,6 +293,8 @@ uint64_t sim_server_deadline(const struct server *server)
 	if (!server->alive)
 		return due_ns;
 	due_ns = sml_jobs_deadline(&server->jobs);
+	if (sim_rivals_deadline(server) < due_ns)
+		due_ns = sim_rivals_deadline(server);
 	return server->dies_ns < due_ns ? server->dies_ns : due_ns;
 }
 
@@ -281,5 +313,6 @@ void sim_server_wake(struct server *server)
 		sim_server_dies(server);
 	} else if (server->alive) {
 		sml_jobs_tick(&server->jobs, control->now_ns);
+		sim_rivals_wake(server);
 	}
 }
