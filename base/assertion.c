@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where the core's assertions end: one line, then the end of the process. */
+/*
+ * What a failed assertion of the core does: print one line and end the process.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The one clock of the library: monotonic nanoseconds. */
+/* The library's only clock: monotonic nanoseconds. */
 #ifndef SML_BASE_CLOCK_H
 #define SML_BASE_CLOCK_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Error numbers as words, and each thread's last error text. */
+/* Error numbers as text, and each thread's last error text. */
 #include "base/error.h"
 
 #include <stdarg.h>
@@ -16,7 +16,10 @@ int sml_error_set(int error, const char *format, ...)
 	char text[SML_TEXT_BYTES];
 	va_list arguments;
 
-	/* By way of `text`: an argument may be the last text itself. */
+	/*
+	 * Formats into `text` first: an argument may be the last error text
+	 * itself.
+	 */
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
@@ -50,7 +53,9 @@ const char *sml_strerror(int error)
 	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
 		if (ours[i].number == error)
 			return ours[i].text;
-	/* glibc's table of constants: no buffer that threads could share. */
+	/*
+	 * glibc returns constants here, not a buffer that threads would share.
+	 */
 	if (error < 0 && error >= -4095 && strerrordesc_np(-error))
 		return strerrordesc_np(-error);
 	return "unknown error";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See fork.h. The list is a bit for each descriptor: a child, in which locks of other threads
- * stay locked for ever and malloc() may not be called, has only to look at it.
+ * See fork.h. The list has one bit per descriptor. In a child, locks that other threads held stay
+ * locked and malloc() must not be called, but reading a bit is safe.
  */
 #include "base/fork.h"
 
@@ -10,15 +10,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Linux's fs.nr_open unless somebody has raised it. What lies beyond, children keep. */
+/* Linux's default fs.nr_open. Children keep descriptors beyond it. */
 #define MAX_FDS	  (1 << 20)
 #define WORD_BITS 64
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-/* Held while the list changes, and by whoever forks: a child never sees half a change. */
+/* Held while the list changes and during fork(), so that a child never sees half a change. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t owned[MAX_FDS / WORD_BITS];
-static int n_words; /* beyond them no bit is set */
+static int n_words; /* no bit is set beyond them */
 
 static void before_fork(void)
 {
@@ -59,7 +59,7 @@ int sml_fd_own(int fd)
 
 void sml_fd_close(int fd)
 {
-	/* In one step: the next socket, of any thread, may get this number at once. */
+	/* Under one lock: another thread's next socket may get this number at once. */
 	pthread_mutex_lock(&lock);
 	if (fd >= 0 && fd < MAX_FDS)
 		owned[fd / WORD_BITS] &= ~((uint64_t)1 << fd % WORD_BITS);

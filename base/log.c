@@ -27,7 +27,7 @@ void sml_log(const struct sml_log *log, enum sml_log_level level, const char *fo
 	if (length > sizeof(line) - 2)
 		length = sizeof(line) - 2;
 	line[length++] = '\n';
-	/* Nobody to tell when stderr is gone. */
+	/* If stderr is gone, the error cannot be reported anywhere. */
 	if (write(STDERR_FILENO, line, length) < 0)
 		errno = saved_errno;
 	errno = saved_errno;

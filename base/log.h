@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Lines to stderr: "switchml[rank 2]: ...", one write each, so that the lines
- * of several ranks on one terminal don't mix. Never on the data path.
+ * Log lines to stderr: "switchml[rank 2]: ...". Each line is one write, so that
+ * the lines of several ranks on one terminal do not mix. Never used on the data
+ * path.
  */
 #ifndef SML_BASE_LOG_H
 #define SML_BASE_LOG_H
@@ -9,7 +10,7 @@
 enum sml_log_level { SML_LOG_ERROR = 0, SML_LOG_WARN = 1, SML_LOG_INFO = 2, SML_LOG_TRACE = 3 };
 
 struct sml_log {
-	int level; /* what is above it is not written */
+	int level; /* higher levels are not written */
 	int rank;
 };
 

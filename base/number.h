@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* Decimal digits and nothing else, within the bounds. */
+/* Parse decimal digits, and nothing else, within the bounds. */
 bool sml_parse_number(const char *text, long minimum, long maximum, long *number);
 
 #endif

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The ground the core stands on, in user space and in eBPF: fixed-width
- * integers, byte order, assertions, atomics. The only file that knows which
- * target it is compiled for.
+ * What the core needs from its target, in user space and in eBPF: fixed-width
+ * integers, byte order, assertions, and atomics. This is the only file of the
+ * core that knows the target.
  */
 #ifndef SML_CORE_BASE_H
 #define SML_CORE_BASE_H
 
 #ifdef __bpf__
 
-/* vmlinux.h or linux/types.h comes first and brings __u8 and friends. */
+/*
+ * vmlinux.h or linux/types.h is included first and defines __u8 and the others.
+ */
 typedef __u8 uint8_t;
 typedef __u16 uint16_t;
 typedef __u32 uint32_t;
@@ -27,8 +29,9 @@ typedef __s64 int64_t;
 #define sml_fetch_add_u32(pointer, n) __sync_fetch_and_add((pointer), (n))
 #define sml_assert(condition)	      ((void)0)
 /*
- * An index below n, a power of two: the compiler knows so, and leaves out a mask;
- * verifiers before Linux 6.8 forget it when registers run out, and want one.
+ * An index that is below n, a power of two. The compiler knows the bound and
+ * removes a mask, but verifiers before Linux 6.8 forget it when a register is
+ * spilled, and need the mask.
  */
 #define sml_below(index, n)                                                                        \
 	({                                                                                         \
@@ -45,12 +48,14 @@ typedef __s64 int64_t;
 
 #define sml_below(index, n)	      (index)
 
-/* Tickets of one stream are drawn by several threads; nothing else is shared. */
+/*
+ * Several threads draw the tickets of one stream. Threads share nothing else.
+ */
 #define sml_fetch_add_u32(pointer, n) __atomic_fetch_add((pointer), (n), __ATOMIC_RELAXED)
 
 /*
- * Our own mistakes end the process, in release builds too. Each program links
- * one definition (base/assertion.c); the core itself calls nothing else.
+ * A defect of ours ends the process, in release builds too. Each program links
+ * one definition (base/assertion.c). The core calls no other external function.
  */
 _Noreturn void sml_assertion_failed(const char *condition, const char *file, int line);
 #define sml_assert(condition)                                                                      \
@@ -69,8 +74,8 @@ _Noreturn void sml_assertion_failed(const char *condition, const char *file, int
 #endif
 
 /*
- * Serial numbers (chunks, tickets) wrap around: a comes before b when the
- * way from a to b is shorter than half the circle.
+ * Serial numbers (chunks, tickets) wrap around: a comes before b if b - a,
+ * modulo 2^32, is below 2^31.
  */
 static inline bool sml_serial_before(uint32_t a, uint32_t b)
 {

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One element of a float tensor, to float32 and back, without the help of the
- * machine's half-precision instructions (float16.h has that): integer operations
- * and selects only, so that loops over them become vectors everywhere.
+ * Convert one element of a float tensor to float32 and back, without the
+ * machine's half-precision instructions (float16.h uses those). The code has
+ * only integer operations and selects, so that compilers can vectorize loops
+ * over it on every machine.
  *
- * Neither here nor in the loops does a sum follow a product, so even a compiler
- * that may contract cannot fuse the two and round differently where FMA is.
+ * Neither this file nor the loops add to a product. So a compiler that
+ * contracts expressions cannot fuse the two into an FMA, which would round
+ * differently.
  */
 #ifndef SML_CORE_ELEMENT_H
 #define SML_CORE_ELEMENT_H
@@ -13,13 +15,15 @@
 #include "core/base.h"
 #include "switchml.h"
 
-/* float and double are what they say; x87 would compute in 80 bits. */
+/* float and double have their own precision; x87 would compute in 80 bits. */
 _Static_assert(__FLT_EVAL_METHOD__ == 0 || __FLT_EVAL_METHOD__ == 16,
 	       "float32 must be rounded to float32 after every operation");
 
 #define SML_INLINE static inline __attribute__((always_inline))
 
-/* Tensors and packets belong to others, who may see them as any type. */
+/*
+ * Tensors and packets belong to other code, which may access them as any type.
+ */
 typedef uint16_t __attribute__((may_alias)) sml_any_u16;
 typedef uint32_t __attribute__((may_alias)) sml_any_u32;
 
@@ -45,8 +49,9 @@ SML_INLINE uint32_t sml_bits_of(float value)
 }
 
 /*
- * yes or no, without a branch. Compilers make branches of ?: whose arms are
- * arithmetic on floats (a skipped operation raises no flag), and then no vector.
+ * Select yes or no without a branch. If the arms of ?: are float arithmetic,
+ * compilers make a branch (a skipped operation must raise no flag) and do not
+ * vectorize.
  */
 SML_INLINE uint32_t sml_select(bool condition, uint32_t yes, uint32_t no)
 {
@@ -55,9 +60,9 @@ SML_INLINE uint32_t sml_select(bool condition, uint32_t yes, uint32_t no)
 
 /*
  * float16 has 5 bits of exponent with bias 15, so 112 is added to get float32's
- * 127. A subnormal k * 2^-24 becomes the mantissa of 2^-14 + k * 2^-24, from
- * which 2^-14 goes exactly: no subnormal float32 comes up, which many machines
- * are slow at.
+ * 127. A subnormal k * 2^-24 becomes the mantissa of 2^-14 + k * 2^-24, and
+ * subtracting 2^-14 is exact. No subnormal float32 occurs, which is slow on
+ * many machines.
  */
 SML_INLINE uint32_t sml_float16_widen(uint32_t half)
 {
@@ -73,9 +78,9 @@ SML_INLINE uint32_t sml_float16_widen(uint32_t half)
 /*
  * Not for NaN. To nearest, ties to even. A float16 has ulp = 2^(e - 10), where
  * 2^e <= |value| < 2^(e + 1), and never below 2^-24 (e = -14: the subnormals).
- * |value| + 2^23 ulp makes the machine round to it, and the mantissa's last bits
- * count how many they are: 1024 to 2048 if normal, so the sum below carries
- * into the exponent as it must. 2^16 and above come out as infinity.
+ * Adding 2^23 ulp to |value| makes the machine round to multiples of ulp, and
+ * the last bits of the mantissa count them: 1024 to 2048 if normal, so the sum
+ * below correctly carries into the exponent. 2^16 and above become infinity.
  */
 SML_INLINE uint32_t sml_float16_narrow(uint32_t bits)
 {
@@ -92,13 +97,19 @@ SML_INLINE uint32_t sml_float16_narrow(uint32_t bits)
 	       (bits & SML_FLOAT32_SIGN) >> 16;
 }
 
-/* Not for NaN. A carry out of the mantissa ends in the exponent, as it must. */
+/*
+ * Not for NaN. A carry out of the mantissa goes into the exponent, which is
+ * correct.
+ */
 SML_INLINE uint32_t sml_bfloat16_narrow(uint32_t bits)
 {
 	return (bits + 0x7fffu + ((bits >> 16) & 1)) >> 16;
 }
 
-/* Element i as the bits of a float32: exact. Callers make type a constant. */
+/*
+ * Element i as the bits of a float32: exact. Callers pass a constant type, so
+ * that the switch is resolved at compile time.
+ */
 SML_INLINE uint32_t sml_element_load(enum sml_type type, const void *elements, size_t i)
 {
 	if (type == SML_FLOAT16)
@@ -119,7 +130,7 @@ SML_INLINE void sml_element_store(enum sml_type type, void *elements, size_t i, 
 		((sml_any_u32 *)elements)[i] = bits;
 }
 
-/* The one NaN that we write. */
+/* The only NaN that we write. */
 SML_INLINE void sml_element_store_nan(enum sml_type type, void *elements, size_t i)
 {
 	if (type == SML_FLOAT32)

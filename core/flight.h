@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How many packets may be in flight: the number of active slots. A result is
- * the permission to send, so this only decides how many permissions there are.
+ * The window: how many packets may be in flight, that is, how many slots are active. A result
+ * permits the next send, so the window only limits the number of permits.
  *
- * The window grows by a packet a result until delay or loss says that a queue
- * is filling, then by a sixteenth a round. It shrinks when the fastest round
- * trip of a round is far above the path's own (a standing queue), or when more
- * than about 6 % of the packets of each path were lost (a queue too short to
- * show delay). Random loss below that does not move it: losses are repaired
- * slot by slot and need no slowing down. A packet lost on any rank's way to the
- * switch looks like a loss to all of them, so the limit grows with the ranks.
+ * The window grows by one packet per result until delay or loss shows that a queue is filling, and
+ * then by a sixteenth per round. It shrinks when the fastest round trip of a round is far above the
+ * path's minimum (a standing queue), or when more than about 6 % of the packets of each path were
+ * lost (a queue too short to show delay). Lower random loss does not change it: each slot repairs
+ * its own loss, so there is no need to slow down. A packet lost on any rank's path to the switch
+ * looks like a loss to all ranks, so the limit grows with their number.
  */
 #ifndef SML_CORE_FLIGHT_H
 #define SML_CORE_FLIGHT_H
@@ -19,8 +18,8 @@
 #define SML_FLIGHT_START 32
 #define SML_FLIGHT_MIN	 8
 /*
- * A queue is standing when a round's fastest trip exceeds 3 x the path's + this, for
- * each of the stripes, which share a host's link.
+ * There is a standing queue when a round's fastest trip exceeds 3 x the path's minimum + this, for
+ * each of the stripes, because stripes share a host's link.
  */
 #define SML_FLIGHT_SLACK_NS 2000000ull
 
@@ -28,9 +27,9 @@ struct sml_flight {
 	uint32_t window; /* packets allowed in flight */
 	uint32_t max;
 	uint32_t loss_limit; /* in 1/256 of a round's results */
-	uint64_t slack_ns;   /* that a round trip may take longer than 3 of the path's */
-	bool probing;	     /* growing by a packet a result */
-	/* The round that is running: it ends when as many results as the window have come. */
+	uint64_t slack_ns;   /* by which a round trip may exceed 3 x the path's minimum */
+	bool probing;	     /* growing by one packet per result */
+	/* The current round ends when as many results have come as the window has packets. */
 	uint32_t results;
 	uint32_t losses;
 	uint64_t fastest_ns;
@@ -54,7 +53,10 @@ static inline void sml_flight_loss(struct sml_flight *flight)
 	flight->losses++;
 }
 
-/* A result came; rtt_ns is its sample or UINT64_MAX, path_min_ns the path's fastest ever. */
+/*
+ * A result came. rtt_ns is its sample, or UINT64_MAX if it has none; path_min_ns is the fastest
+ * round trip ever.
+ */
 static inline void sml_flight_result(struct sml_flight *flight, uint64_t rtt_ns,
 				     uint64_t path_min_ns)
 {

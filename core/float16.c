@@ -30,7 +30,7 @@ static bool has_f16c(void)
 	return __builtin_cpu_supports("avx") && __builtin_cpu_supports("f16c");
 }
 
-/* Both return how many they did: all but the last few. */
+/* Both return the number of elements converted: all but the last few. */
 F16C static size_t widen_f16c(const sml_any_u16 *halves, size_t count, sml_any_u32 *floats)
 {
 	size_t i = 0;
@@ -56,7 +56,7 @@ F16C static size_t narrow_f16c(const sml_any_u32 *floats, size_t count, sml_any_
 
 #else
 
-/* By the loops above alone. */
+/* With only the loops above. */
 #define has_f16c()			   false
 #define widen_f16c(halves, count, floats)  ((size_t)0)
 #define narrow_f16c(floats, count, halves) ((size_t)0)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Runs of float16 to float32 and back, by the machine's own instructions where it
- * has them (x86's F16C), else by those of element.h: the same bits.
+ * Convert runs of float16 to float32 and back, with the machine's instructions
+ * if it has them (x86's F16C), and with element.h otherwise. The bits are the
+ * same.
  */
 #ifndef SML_CORE_FLOAT16_H
 #define SML_CORE_FLOAT16_H

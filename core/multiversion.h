@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * SML_MULTIVERSION before a function: compile it once for each vector width
- * and let the loader choose. Nothing where the compiler or a sanitizer cannot
- * (ifunc resolvers run before the sanitizers' runtime is up). All versions
- * give the same bits: the core is compiled with -ffp-contract=off.
+ * SML_MULTIVERSION before a function: compile it once for each vector width and
+ * let the loader choose. It is empty if the compiler does not support that, and
+ * with sanitizers (ifunc resolvers run before their runtime is ready). All
+ * versions give the same bits, because the core is compiled with
+ * -ffp-contract=off.
  */
 #ifndef SML_CORE_MULTIVERSION_H
 #define SML_CORE_MULTIVERSION_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Integers of 8 and 16 bits: see quantize.h. Sums are exact modulo 2^16 in half a lane and
- * modulo 2^32 in a lane, so what is stored is exact modulo the element's own width.
+ * Integers of 8 and 16 bits: see quantize.h. Sums are exact modulo 2^16 in half a lane and modulo
+ * 2^32 in a lane, so stored results are exact modulo the element's width.
  */
 #include "core/element.h"
 #include "core/multiversion.h"
@@ -11,7 +11,7 @@ typedef uint8_t __attribute__((may_alias)) any_u8;
 typedef int8_t __attribute__((may_alias)) any_s8;
 typedef int16_t __attribute__((may_alias)) any_s16;
 
-/* Callers make type a constant, here and below. */
+/* Callers pass a constant type, here and below. */
 SML_INLINE int32_t load(enum sml_type type, const void *elements, size_t i)
 {
 	if (type == SML_INT16)

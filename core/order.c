@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What needs no shared exponent: MAX and MIN by a map that keeps the order,
- * int32 tensors as they are, and small float tensors that are gathered raw and
- * added here. See quantize.h.
+ * Codings without a shared exponent: MAX and MIN, through a map that keeps the order; int32
+ * tensors, unchanged; and small float tensors, which are gathered as raw bits and added here. See
+ * quantize.h.
  */
 #include "core/element.h"
 #include "core/multiversion.h"
@@ -11,12 +11,12 @@
 #define LANE_NAN INT32_MAX /* above everything, for MAX and MIN alike */
 
 /*
- * Floats as integers are in order from +0 upward; the negative ones come in
- * reverse, which complementing all but the sign puts right (and undoes). -0 is
- * -1 and +0 is 0, so -0 < +0. The half types are the upper half of a lane.
+ * The bits of floats, read as integers, are in order from +0 upward. Negative floats are in reverse
+ * order; complementing all bits but the sign corrects that (and undoes it). -0 is -1 and +0 is 0,
+ * so -0 < +0. The half types are the upper half of a lane.
  *
- * Complementing everything reverses the order for MIN. It makes LANE_NAN of
- * nothing but 0xffffffff's image, and that is a NaN already.
+ * Complementing all bits reverses the order for MIN. Only the image of 0xffffffff then becomes
+ * LANE_NAN, and 0xffffffff is already a NaN.
  */
 SML_INLINE int32_t order_of(uint32_t bits, uint32_t infinity, uint32_t flip)
 {
@@ -111,9 +111,9 @@ void sml_int32_encode(const void *elements, size_t count, void *lanes)
 }
 
 /*
- * Vectors have no division of integers; that of doubles gives the same. If the
- * quotient is not an integer it is at least 1/64 away from one, and at most
- * 2^31 large: rounding to 53 bits does not bring it there.
+ * Vector units cannot divide integers; dividing doubles gives the same quotient. If the quotient is
+ * not an integer it is at least 1/64 away from one, and at most 2^31 large: rounding to 53 bits
+ * does not bring it there.
  */
 SML_MULTIVERSION
 static void decode_divided(const sml_any_u32 *restrict lanes, size_t count, double divisor,
@@ -141,7 +141,10 @@ void sml_gather_encode(enum sml_type type, const void *elements, size_t count, v
 		((sml_any_u32 *)lanes)[i] = sml_be32(sml_element_load(type, elements, i));
 }
 
-/* 64 finite float32 cannot overflow a double: a sum that is not finite had such an element. */
+/*
+ * 64 finite float32 cannot overflow a double, so a sum that is not finite has an element that is
+ * not finite.
+ */
 void sml_gather_reduce(enum sml_type type, const void *lanes, size_t count, unsigned n_ranks,
 		       unsigned divisor, void *elements)
 {

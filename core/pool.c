@@ -13,7 +13,7 @@ static size_t n_buffers(const struct sml_pool_rules *rules)
 
 static uint32_t stride_of(const struct sml_pool_rules *rules)
 {
-	/* A buffer begins on a cache line of its own: neighbours may have other owners. */
+	/* Each buffer begins on its own cache line, because its neighbors may have other owners. */
 	return (SML_HEADER_BYTES + 4u * rules->lanes + 63u) & ~63u;
 }
 
@@ -41,14 +41,14 @@ void sml_pool_init(struct sml_pool *pool, const struct sml_pool_rules *rules, vo
 }
 
 /*
- * The whole cost of a switch: one pass over the lanes. op, kind and step are
- * constants in each call below, so that each becomes one vectorized loop.
+ * This is the main cost of a switch: one pass over the lanes. op, kind and step are constants in
+ * each call below, so that each becomes one vectorized loop.
  */
 static inline __attribute__((always_inline)) void
 combine_lanes(lane_t *restrict stored, const lane_t *restrict arrived, uint32_t n, uint8_t op,
 	      uint8_t lane_kind, enum sml_lane_step step)
 {
-	/* Halves of a big-endian lane are big-endian too: one swap serves both kinds. */
+	/* The halves of a big-endian lane are big-endian too, so one swap works for both kinds. */
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t in = sml_be32(arrived[i]);
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A job's slots on one switch, and the check that a packet may touch them. The
- * first half is shared with eBPF; the second (user space and simulator) holds
- * the slots in memory of the caller's.
+ * A job's slots on one switch, and the check that a packet may touch them. The first half is shared
+ * with eBPF; the second (user space and simulator) keeps the slots in the caller's memory.
  *
- * Slots 0 … head_slots - 1 serve the head stream, the data_slots after them the
- * data stream. Slot s belongs to shard s mod n_shards: one thread of the switch.
+ * Slots 0 … head_slots - 1 serve the head stream, the data_slots after them the data stream. Slot s
+ * belongs to shard s mod n_shards, which one thread of the switch serves.
  */
 #ifndef SML_CORE_POOL_H
 #define SML_CORE_POOL_H
@@ -39,10 +38,9 @@ static inline enum sml_stream_id sml_pool_stream_of(const struct sml_pool_rules 
 }
 
 /*
- * Is this a contribution that the job admits? length is of the whole UDP
- * payload. Returns SML_VERDICT_ABSORBED for yes (then *in is filled), or why
- * not. The order makes the cheap and the telling reasons come first; the job
- * has been found by its number already.
+ * Is this a contribution that the job accepts? length is that of the whole UDP payload. Returns
+ * SML_VERDICT_ABSORBED for yes (then *in is filled), or the reason to drop it. Cheap and
+ * informative checks come first. The caller has already found the job by its number.
  */
 static inline enum sml_verdict sml_pool_check(const struct sml_pool_rules *rules,
 					      const struct sml_header *header, uint32_t length,
@@ -79,8 +77,8 @@ static inline enum sml_verdict sml_pool_check(const struct sml_pool_rules *rules
 }
 
 /*
- * Is this probe one of the job's workers'? Its magic, version and job have been
- * looked at. SML_VERDICT_ABSORBED for yes, or why not.
+ * Does this probe come from one of the job's workers? The caller has already checked its magic,
+ * version and job. Returns SML_VERDICT_ABSORBED for yes, or the reason to drop it.
  */
 static inline enum sml_verdict sml_pool_check_probe(const struct sml_pool_rules *rules,
 						    const struct sml_header *header)
@@ -96,7 +94,7 @@ static inline enum sml_verdict sml_pool_check_probe(const struct sml_pool_rules 
 	return SML_VERDICT_ABSORBED;
 }
 
-/* The header of a result, all but the lanes. */
+/* The header of a result, without the lanes. */
 static inline void sml_pool_write_header(const struct sml_pool_rules *rules,
 					 const struct sml_slot *slot,
 					 const struct sml_contribution *in, struct sml_header *out)
@@ -121,10 +119,9 @@ static inline void sml_pool_write_header(const struct sml_pool_rules *rules,
 #ifndef __bpf__
 
 /*
- * The slots of one job, two buffers each. Buffer b of slot s is number 2 s + b;
- * its result, header and lanes as they are sent, lies at packets + number x
- * stride. Threads: a slot belongs to the thread of its shard; only the ticket
- * counters are shared.
+ * The slots of one job, two buffers each. Buffer b of slot s has the number 2 s + b. Its result
+ * (header and lanes, as sent) is at packets + number x stride. A slot belongs to the thread of its
+ * shard; threads share only the ticket counters.
  */
 struct sml_pool {
 	struct sml_pool_rules rules;
@@ -134,13 +131,15 @@ struct sml_pool {
 	uint32_t stride;
 };
 
-/* Bytes of memory that a pool of these rules needs (8-byte aligned). */
+/* Bytes of memory (8-byte aligned) that a pool with these rules needs. */
 size_t sml_pool_memory_bytes(const struct sml_pool_rules *rules);
 
-/* All slots fresh, tickets at the number of slots. Memory is the caller's. */
+/*
+ * All slots become FRESH, and the next ticket is the number of slots. The caller owns the memory.
+ */
 void sml_pool_init(struct sml_pool *pool, const struct sml_pool_rules *rules, void *memory);
 
-/* What to send after a packet: NULL and 0 when nothing. Valid until the pool's next call. */
+/* What to send after a packet: NULL and 0 for nothing. Valid until the next call on the pool. */
 struct sml_pool_answer {
 	const void *packet;
 	uint32_t length;
@@ -148,8 +147,8 @@ struct sml_pool_answer {
 };
 
 /*
- * One packet in (4-byte aligned). COMPLETED: answer goes to all ranks; RESEND:
- * to answer->in.rank alone; any other verdict: nothing is to be sent.
+ * Process one packet (4-byte aligned). COMPLETED: the answer goes to all ranks. RESEND: it goes
+ * only to answer->in.rank. Any other verdict: nothing is sent.
  */
 enum sml_verdict sml_pool_receive(struct sml_pool *pool, const void *packet, uint32_t length,
 				  struct sml_pool_answer *answer);
@@ -157,7 +156,7 @@ enum sml_verdict sml_pool_receive(struct sml_pool *pool, const void *packet, uin
 /* The newer of a slot's two buffers; NULL: no rank has used the slot yet. */
 const struct sml_slot *sml_pool_newest(const struct sml_pool *pool, uint32_t slot);
 
-/* Name and meaning of a verdict. */
+/* The name and the meaning of a verdict. */
 const char *sml_verdict_name(enum sml_verdict verdict);
 const char *sml_verdict_meaning(enum sml_verdict verdict);
 

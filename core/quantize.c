@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Block floating point: see quantize.h for the rule and docs/numbers.md for
- * what it costs. The one invariant: whatever elements, exponent and lanes are
- * (the last two come from the network), no conversion leaves its range and no
- * sum over n_ranks honest ranks overflows its lane.
+ * Block floating point: see quantize.h for the rule and docs/numbers.md for its errors. The one
+ * invariant: for any elements, exponent and lanes (the last two come from the network), no
+ * conversion leaves its range, and no sum over n_ranks honest ranks overflows its lane.
  *
- * Every step is one IEEE operation rounded to nearest even, so the bits do not
- * depend on compiler, vector width or machine. Only a process that has told
- * its processor to flush subnormals (FTZ, DAZ) or to round otherwise is on its
- * own.
+ * Every step is one IEEE operation rounded to nearest even, so the bits do not depend on compiler,
+ * vector width or machine. The only exception is a process that makes its CPU flush subnormals
+ * (FTZ, DAZ) or round in another mode.
  */
 #include "core/quantize.h"
 
@@ -25,15 +23,18 @@ unsigned sml_headroom_bits(unsigned n_ranks)
 	return n_ranks == 1 ? 0 : 32 - (unsigned)__builtin_clz(n_ranks - 1);
 }
 
-/* Neither a marker nor something that no honest rank sends: there are numbers in the lanes. */
+/*
+ * True if the lanes hold numbers: the exponent is neither a marker nor a value that no honest rank
+ * sends.
+ */
 static bool is_ordinary(int32_t exponent)
 {
 	return exponent >= EXPONENT_MIN && exponent <= EXPONENT_MAX;
 }
 
 /*
- * Magnitudes of floats are ordered as integers are: the exponent of a block is
- * that of its largest one. Signed, for that is the maximum that old x86 has.
+ * Magnitudes of floats are in the same order as their bits, so a block's exponent is that of its
+ * largest bits. Signed, because old x86 CPUs have only a signed maximum.
  */
 SML_MULTIVERSION
 static uint32_t largest_of_32(const sml_any_u32 *elements, size_t count)
@@ -82,19 +83,19 @@ int32_t sml_exponent_of(enum sml_type type, const void *elements, size_t count)
 }
 
 /*
- * How elements of one block become integers: y = x * 2^power, power = B - E in
- * [9 - 128, 31 + 148]. That is more than one float32 can hold, so it goes in
- * two halves, each between 2^-60 and 2^90 and thus exact:
+ * How the elements of one block become integers: y = x * 2^power, with power = B - E in [9 - 128,
+ * 31 + 148]. 2^power can exceed the range of float32, so it is applied as two factors, each between
+ * 2^-60 and 2^90 and thus exact:
  *
- * - power >= 0: |x| < 2^E, and x * first < 2^B; nothing overflows, nothing is
+ * - power >= 0: |x| < 2^E, and x * first < 2^B; nothing overflows or is
  *   rounded.
  * - power < 0: a product is rounded only where it is subnormal. If the first
  *   is, |x| < 2^-66, and if the second is, |y| < 2^-126: y becomes the integer
  *   0 with or without that error.
  *
- * An exponent that is too small for these elements (only a liar sends one)
- * makes y as large as infinity, and elements that changed since the exponent
- * was taken can make it NaN: limit holds both.
+ * An exponent that is too small for these elements (only a dishonest rank sends one) can make y
+ * infinite, and elements that changed after the exponent was measured can make it NaN. `limit`
+ * bounds both.
  */
 struct scale {
 	float first, second;
@@ -113,7 +114,7 @@ static struct scale scale_of(int32_t power, float limit)
 	return (struct scale){float_power(half), float_power(power - half), limit};
 }
 
-/* NaN compares false with everything and comes out as limit. */
+/* NaN compares false with everything and becomes limit. */
 SML_INLINE float scaled(uint32_t bits, struct scale scale)
 {
 	float y = sml_float_of(bits) * scale.first * scale.second;
@@ -123,8 +124,8 @@ SML_INLINE float scaled(uint32_t bits, struct scale scale)
 }
 
 /*
- * From 2^23 on, a float32 is an integer. Below, adding 2^23 of the same sign
- * leaves no room for a fraction, and taking it away again is exact.
+ * From 2^23 on, a float32 is an integer. Below, adding 2^23 of the same sign leaves no bits for a
+ * fraction, and subtracting it again is exact.
  */
 SML_INLINE float round_to_even(float y)
 {
@@ -176,7 +177,10 @@ static void quantize_int16(enum sml_type type, const void *elements, size_t coun
 		quantize_int16_loop(SML_FLOAT32, elements, count, scale, lanes);
 }
 
-/* float16 is widened and narrowed in runs of so many, which stay in the nearest cache. */
+/*
+ * float16 is widened and narrowed in runs of this many elements, which stay in the first-level
+ * cache.
+ */
 #define RUN 256
 
 typedef void to_lanes_function(enum sml_type type, const void *elements, size_t count,
@@ -199,9 +203,9 @@ static void to_lanes(to_lanes_function *convert, size_t lane_bytes, enum sml_typ
 }
 
 /*
- * B = 31 - h >= 25. |x| < 2^E and x has 24 bits, so |y| <= 2^B - 2^(B - 24), an
- * integer, in which limit changes nothing. n * 2^B <= 2^31: no sum overflows,
- * and with n = 1 the conversion to int32 is of at most 2^31 - 2^7.
+ * B = 31 - h >= 25. |x| < 2^E and x has 24 bits, so |y| <= 2^B - 2^(B - 24), which is an integer,
+ * so limit changes nothing. n * 2^B <= 2^31: no sum overflows, and with n = 1 the conversion to
+ * int32 gets at most 2^31 - 2^7.
  */
 void sml_quantize_int32(enum sml_type type, const void *elements, size_t count, int32_t exponent,
 			unsigned n_ranks, void *lanes)
@@ -217,8 +221,8 @@ void sml_quantize_int32(enum sml_type type, const void *elements, size_t count, 
 }
 
 /*
- * B = 15 - h >= 9. Here rounding could reach 2^B, and n times that 2^15. So the
- * limit is 2^B - 1, at the price of an error below 1 instead of 1/2 there.
+ * B = 15 - h >= 9. Here rounding could reach 2^B, and the sum of n of them 2^15. So the limit is
+ * 2^B - 1; the price is an error below 1, instead of 1/2, for these elements.
  */
 void sml_quantize_int16(enum sml_type type, const void *elements, size_t count, int32_t exponent,
 			unsigned n_ranks, void *lanes)
@@ -236,16 +240,14 @@ void sml_quantize_int16(enum sml_type type, const void *elements, size_t count, 
 }
 
 /*
- * What a sum is multiplied by: 2^power / divisor, power = E - B in
- * [-148 - 31, 128 - 9].
+ * The factor of a sum: 2^power / divisor, power = E - B in [-148 - 31, 128 - 9].
  *
- * float32: in double precision. For SUM the product is exact, 32 bits times a
- * power of two that no double finds too small or large, and the conversion to
- * float32 is the only rounding. For AVG the factor and the product have been
- * rounded to 53 bits before. Too large for float32 becomes infinity.
+ * float32: in double precision. For SUM the product is exact (32 bits times a power of two within
+ * the range of doubles), and the conversion to float32 is the only rounding. For AVG the factor and
+ * the product are also rounded to 53 bits. A value too large for float32 becomes infinity.
  *
- * Half types: in float32, which has 13 bits more than they have, and is faster.
- * In two steps, for the power alone is too much for one; the first is exact.
+ * Half types: in float32, which has 13 more bits than float16 and is faster. In two steps, because
+ * the power can exceed the range of one factor; the first step is exact.
  */
 struct factor {
 	double whole;
@@ -273,7 +275,7 @@ SML_INLINE uint32_t multiplied(enum sml_type type, int32_t sum, struct factor fa
 	return sml_bits_of((float)sum * factor.first * factor.second);
 }
 
-/* As float32 where float16 is meant: it is narrowed in runs. */
+/* float32 stands for float16 here: the caller narrows it in runs. */
 SML_INLINE void store_product(enum sml_type type, void *elements, size_t i, uint32_t bits)
 {
 	sml_element_store(type == SML_FLOAT16 ? SML_FLOAT32 : type, elements, i, bits);

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Numbers on the wire: elements of a tensor to lanes and back, one pass over
- * memory each. Everything here is a pure function of its arguments: no state,
- * no libc, the same bits on every machine.
+ * Numbers on the wire: convert the elements of a tensor to lanes and back, in one pass over memory
+ * each. Everything here is a pure function of its arguments: no state, no libc, the same bits on
+ * every machine.
  *
- * Block floating point: the elements of one chunk share one exponent E, the
- * smallest with |x| < 2^E for every element on every rank. An element becomes
- * the integer nearest to x * 2^(B - E), B = 31 - ceil(log2 ranks) for int32
- * lanes and 15 - ceil(log2 ranks) for int16, so that the sum over all ranks
- * cannot overflow. docs/numbers.md derives the error bounds.
+ * Block floating point: the elements of one chunk share one exponent E, the smallest with |x| < 2^E
+ * for every element on every rank. An element becomes the integer nearest to x * 2^(B - E), B = 31
+ * - ceil(log2 ranks) for int32 lanes and 15 - ceil(log2 ranks) for int16, so that the sum over all
+ * ranks cannot overflow. docs/numbers.md derives the error bounds.
  *
- * Lanes are 32 bits each, big-endian, 4-byte aligned. int16 lanes are packed
- * two to a 32-bit lane in the order of the elements; an odd count's last half
- * is zero.
+ * Lanes are 32 bits each, big-endian, 4-byte aligned. int16 lanes are packed two to a 32-bit lane
+ * in the order of the elements; an odd count's last half is zero.
  */
 #ifndef SML_CORE_QUANTIZE_H
 #define SML_CORE_QUANTIZE_H
@@ -22,12 +20,12 @@
 
 /* Exponents as lanes of op MAX: ordinary ones lie in [-148, 128]. */
 #define SML_EXPONENT_ZERO      INT32_MIN /* every element is +-0 */
-#define SML_EXPONENT_NONFINITE INT32_MAX /* an infinity or a NaN is among them */
+#define SML_EXPONENT_NONFINITE INT32_MAX /* an element is infinite or NaN */
 
 /* ceil(log2 n): bits by which a sum over n ranks can grow. n is 1 to 64. */
 unsigned sml_headroom_bits(unsigned n_ranks);
 
-/* The shared exponent's local part: E of these count elements. Float types. */
+/* This rank's part of the shared exponent: E of these count elements. Float types. */
 int32_t sml_exponent_of(enum sml_type type, const void *elements, size_t count);
 
 /*
@@ -49,23 +47,23 @@ void sml_dequantize_int16(enum sml_type type, const void *lanes, size_t count, i
 			  unsigned n_ranks, unsigned divisor, void *elements);
 
 /*
- * MAX and MIN, exact: a map to int32 that keeps the order (for MIN: reverses
- * it), so that the switch's op MAX serves both. NaN maps above everything.
- * Float types and int32; one element a lane.
+ * MAX and MIN, exact: a map to int32 that keeps the order (for MIN, reverses it), so that the
+ * switch's op MAX works for both. NaN maps above everything. Float types and int32; one element per
+ * lane.
  */
 void sml_order_encode(enum sml_type type, const void *elements, size_t count, bool minimum,
 		      void *lanes);
 void sml_order_decode(enum sml_type type, const void *lanes, size_t count, bool minimum,
 		      void *elements);
 
-/* int32 tensors for SUM and AVG. divisor as above; towards zero. */
+/* int32 tensors for SUM and AVG. divisor as above; quotients are rounded towards zero. */
 void sml_int32_encode(const void *elements, size_t count, void *lanes);
 void sml_int32_decode(const void *lanes, size_t count, unsigned divisor, void *elements);
 
 /*
- * Integers of 8 and 16 bits. For SUM, MAX and, with minimum, MIN in a lane each; a
- * divisor goes with SUM alone. In pairs (the packed int16 of quantizing) sums are exact
- * modulo 2^16, and an average is right where no sum leaves int16.
+ * Integers of 8 and 16 bits. For SUM, MAX and, with `minimum`, MIN: one element per lane; only SUM
+ * has a divisor. In pairs (packed as the int16 lanes of quantizing), sums are exact modulo 2^16,
+ * and an average is right if no sum leaves int16.
  */
 void sml_narrow_encode(enum sml_type type, const void *elements, size_t count, bool minimum,
 		       void *lanes);
@@ -76,10 +74,9 @@ void sml_narrow_decode_pairs(enum sml_type type, const void *lanes, size_t count
 			     void *elements);
 
 /*
- * Small float tensors: each rank's elements as float32 bits in lanes of its
- * own (rank * count on), all others zero: a SUM of integers gathers them.
- * sml_gather_reduce() adds them in rank order in double precision. An element
- * that is infinite or NaN on any rank becomes NaN.
+ * Small float tensors: each rank's elements as float32 bits in lanes of its own (rank * count on),
+ * all others zero: a SUM of integers gathers them. sml_gather_reduce() adds them in rank order in
+ * double precision. An element that is infinite or NaN on any rank becomes NaN.
  */
 void sml_gather_encode(enum sml_type type, const void *elements, size_t count, void *lanes);
 void sml_gather_reduce(enum sml_type type, const void *lanes, size_t count, unsigned n_ranks,

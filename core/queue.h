@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Queues of slots, by their index in a worker: doubly linked lists, in order of
- * coming or of chunks. The links live beside the slots, so that nothing is
- * allocated, and a slot is in at most one list of those that share links.
+ * arrival or of chunks. The links are stored beside the slots, so nothing is
+ * allocated, and a slot is in at most one of the lists that share links.
  */
 #ifndef SML_CORE_QUEUE_H
 #define SML_CORE_QUEUE_H
@@ -26,7 +26,7 @@ static inline void sml_list_init(struct sml_list *list, struct sml_link *links)
 	*list = (struct sml_list){links, SML_NO_SLOT, SML_NO_SLOT, 0};
 }
 
-/* Put slot behind `after`, or first where that is SML_NO_SLOT. */
+/* Insert slot after `after`, or at the front if that is SML_NO_SLOT. */
 static inline void sml_list_insert(struct sml_list *list, uint16_t slot, uint16_t after)
 {
 	uint16_t next = after == SML_NO_SLOT ? list->first : list->links[after].next;
@@ -49,9 +49,9 @@ static inline void sml_list_append(struct sml_list *list, uint16_t slot)
 }
 
 /*
- * Keep a list ascending by chunk. Chunks come almost in order, and so this is
- * faster than a heap: look from the end, and before that at the beginning, where
- * what had to wait comes back.
+ * Keep a list ascending by chunk. Chunks come almost in order, so searching
+ * from the end is faster than a heap. The front is checked first, because slots
+ * that had to wait come back there.
  */
 static inline void sml_list_insert_sorted(struct sml_list *list, uint16_t slot,
 					  const uint32_t *chunks)

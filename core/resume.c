@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Going on after a switch has died: see resume.h. */
+/* Continue after a switch has died: see resume.h. */
 #include "core/resume.h"
 
 /* ---- a rank's report ---- */
@@ -14,7 +14,7 @@ uint32_t sml_resume_beyond(struct sml_worker *const *workers, unsigned n_workers
 	return beyond;
 }
 
-/* A shard that was handed its tensors later than the others knows less than they. */
+/* A shard that got its tensors later than the others knows less than they do. */
 static struct sml_tensor *find(struct sml_worker *const *workers, unsigned n_workers,
 			       enum sml_stream_id stream, uint32_t chunk, uint32_t *index)
 {
@@ -55,7 +55,7 @@ uint32_t sml_resume_lacking(struct sml_worker *const *workers, unsigned n_worker
 	return n;
 }
 
-/* Move the first of a heap's n, whose place is `at`, down to where it belongs. */
+/* Sift the element at `at` down in a heap of n elements. */
 static void sift(uint32_t *heap, uint32_t at, uint32_t n)
 {
 	uint32_t value = heap[at];
@@ -71,7 +71,7 @@ static void sift(uint32_t *heap, uint32_t at, uint32_t n)
 	heap[at] = value;
 }
 
-/* Heapsort: without memory, and as fast whatever the order. */
+/* Heapsort: needs no memory, and takes the same time for any order. */
 void sml_resume_sort(uint32_t *chunks, uint32_t n)
 {
 	for (uint32_t at = n / 2; at-- > 0;)
@@ -187,7 +187,7 @@ static int find_keeper(const struct sml_resume_report *reports, unsigned n_ranks
 	return -1;
 }
 
-/* The lowest chunk that anybody lacks and that is not before `from`. */
+/* The lowest chunk from `from` on that any rank lacks. */
 static uint32_t next_lacked(const struct sml_resume_report *reports, unsigned n_ranks,
 			    uint32_t from, uint32_t end, uint32_t *cursors)
 {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Round-trip time and retransmission timeout, as RFC 6298 section 2, in
- * nanoseconds. Karn's rule (no samples from packets sent twice) is the
- * caller's to keep.
+ * nanoseconds. The caller applies Karn's rule (no samples from packets that
+ * were sent twice).
  *
- * Hundreds of packets share a round trip, and most of a batch's samples are
- * alike: with RFC 6298's weights a batch forgets all that was known about
- * delays. So the variation rises at once, and falls by an eighth a round trip,
- * as Linux's TCP has it (it falls by a quarter there).
+ * Hundreds of packets share a round trip, and most samples of a batch are
+ * alike: with RFC 6298's weights, one batch would erase all earlier knowledge
+ * about delays. So the variation rises at once and falls by an eighth per round
+ * trip, as in Linux's TCP (there it falls by a quarter).
  *
- * A result comes when the slowest rank has sent, so a sample holds that rank's
- * lateness too. A rank that was itself the last to send measures the path
- * alone. Others' samples are cut off at SML_RTT_STRAGGLER_NS: a rank that
- * computes for a second must not make the next lost packet cost a second.
+ * A result comes when the slowest rank has sent, so a sample includes that
+ * rank's delay too. A rank that was itself the last to send measures only the
+ * path. Other samples are capped at SML_RTT_STRAGGLER_NS: a rank that computes
+ * for a second must not make the next lost packet cost a second.
  */
 #ifndef SML_CORE_RTT_H
 #define SML_CORE_RTT_H
@@ -20,7 +20,7 @@
 #include "core/base.h"
 
 #define SML_RTT_INITIAL_RTO_NS 20000000ull
-/* Busy hosts keep a thread waiting so long without anything being lost. */
+/* On busy hosts a thread can wait this long although nothing is lost. */
 #define SML_RTT_MIN_RTO_NS   4000000ull
 #define SML_RTT_MAX_RTO_NS   1000000000ull
 #define SML_RTT_STRAGGLER_NS 50000000ull

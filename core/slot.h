@@ -1,25 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The slot's step: the one piece of logic that every dataplane shares. Compiled
- * into the user-space switch, the eBPF program and the simulator.
+ * The slot's step: the logic that every dataplane shares. It is compiled into the user-space
+ * switch, the eBPF program and the simulator.
  *
- * A slot serves uses t = 0, 1, 2, … of two buffers in turn (t mod 2), as in the
- * paper's algorithm 3, but with the whole use number where the paper has one
- * bit: the result of use t survives until every rank has proved, by sending use
- * t + 1, that it has it, and no packet of an older use can be taken for a newer.
+ * A slot serves uses t = 0, 1, 2, … of two buffers in turn (t mod 2), as in the paper's algorithm
+ * 3, but with the whole use number instead of the paper's one bit. The result of use t survives
+ * until every rank has proved, by sending use t + 1, that it has the result. And a packet of an
+ * older use can never be taken for a newer one.
  *
  *            t = index            last rank seen
- *	FRESH ----------> FILLING ------------------> COMPLETE
- *	                     ^         t = use + 2        |
- *	                     +----------------------------+
+ *  * FRESH ----------> FILLING ------------------> COMPLETE * ^ t = use + 2 | *
+ * +----------------------------+
  *
- * The invariant: in FILLING the lanes are the combination of exactly the ranks
- * in `seen`, each once; in COMPLETE of all ranks, and they never change until
- * the next use begins.
+ * The invariant: in FILLING, the lanes combine exactly the ranks in `seen`, each once. In COMPLETE,
+ * they combine all ranks, and do not change until the next use begins.
  *
- * Not here: whether the sender may speak (pool.h), where results go. Nothing
- * here loops but over lanes. A slot must be stepped by one thread at a time:
- * user space gives it one owner, eBPF a spin lock beside it.
+ * Not here: whether the sender is allowed (pool.h), and where results go. The only loops are over
+ * lanes. One thread at a time may step a slot: in user space it has one owner, in eBPF a spin lock
+ * beside it.
  */
 #ifndef SML_CORE_SLOT_H
 #define SML_CORE_SLOT_H
@@ -51,11 +49,11 @@ enum sml_verdict {
 
 enum sml_slot_state { SML_SLOT_FRESH = 0, SML_SLOT_FILLING = 1, SML_SLOT_COMPLETE = 2 };
 
-/* One buffer of a slot, without its lanes: they lie where the dataplane wants them. */
+/* One buffer of a slot, without its lanes: the dataplane chooses where they are. */
 struct sml_slot {
-	uint64_t seen;	 /* bit r: rank r is in */
+	uint64_t seen;	 /* bit r: rank r has contributed */
 	uint32_t use;	 /* which use the buffer holds */
-	uint32_t digest; /* what the first rank believes the tensor to be */
+	uint32_t digest; /* the first rank's digest of the tensor */
 	uint32_t chunk;	 /* what the first rank believes the chunk to be, for error texts */
 	uint32_t ticket; /* COMPLETE: what the slot's next use will serve */
 	uint16_t lanes;
@@ -80,15 +78,14 @@ struct sml_contribution {
 };
 
 /*
- * What has to happen to the lanes, in order of arrival. Lanes are kept in host
- * order while they grow and become big-endian with the last contribution: what
- * is stored then is what is sent.
+ * What to do with the lanes, in order of arrival. Lanes are kept in host order while ranks are
+ * missing, and become big-endian with the last contribution, so that they can be sent as stored.
  */
 enum sml_lane_step {
 	SML_LANES_FIRST, /* stored  = arrived          big-endian to host */
 	SML_LANES_NEXT,	 /* stored += arrived */
 	SML_LANES_LAST,	 /* stored += arrived          and host to big-endian */
-	SML_LANES_ONLY	 /* stored  = arrived          big-endian stays: one rank alone */
+	SML_LANES_ONLY	 /* stored = arrived stays big-endian: the only rank */
 };
 
 static inline int32_t sml_lane_combine(uint8_t op, uint8_t lane_kind, uint32_t a, uint32_t b)
@@ -97,15 +94,15 @@ static inline int32_t sml_lane_combine(uint8_t op, uint8_t lane_kind, uint32_t a
 		return (int32_t)a > (int32_t)b ? (int32_t)a : (int32_t)b;
 	if (lane_kind == SML_LANE_INT32)
 		return (int32_t)(a + b);
-	/* Two sums in one lane: no carry from the lower half into the upper. */
+	/* Two sums in one lane: the lower half does not carry into the upper half. */
 	return (int32_t)(((a ^ b) & 0x80008000u) ^ ((a & 0x7fff7fffu) + (b & 0x7fff7fffu)));
 }
 
 /*
- * Decide what a contribution is to the buffer `slot` of parity use & 1, and
- * record it. ABSORBED and COMPLETED ask the caller to combine the lanes as
- * *step says (before anybody else can see the slot). `all` has the bits of all
- * ranks of the job. `tickets` is the stream's counter: drawn from once a use.
+ * Decide what a contribution means to the buffer `slot` of parity use & 1, and record it. After
+ * ABSORBED and COMPLETED, the caller must combine the lanes as *step says (before any other thread
+ * can see the slot). `all` has the bits of all ranks of the job. `tickets` is the stream's counter,
+ * from which each use draws one.
  */
 static inline enum sml_verdict sml_slot_step(struct sml_slot *slot,
 					     const struct sml_contribution *in, uint64_t all,
@@ -119,7 +116,7 @@ static inline enum sml_verdict sml_slot_step(struct sml_slot *slot,
 			return SML_VERDICT_EARLY_USE;
 		begins = true;
 	} else if (in->use != slot->use) {
-		/* in->use is of the buffer's parity, so the next one is use + 2. */
+		/* in->use has the buffer's parity, so the buffer's next use is use + 2. */
 		if (in->use != slot->use + 2u)
 			return sml_serial_before(in->use, slot->use) ? SML_VERDICT_STALE_USE
 								     : SML_VERDICT_EARLY_USE;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * float64 and int64: see wide.h. The invariant is quantize.c's: whatever elements,
- * exponent and lanes are, no conversion leaves its range.
+ * float64 and int64: see wide.h. The invariant is quantize.c's: for any elements, exponent and
+ * lanes, no conversion leaves its range.
  *
- * Only additions, comparisons and products by powers of two of doubles, and conversions
- * between double and int32: those are what old vector units have, too.
+ * On doubles, the code uses only additions, comparisons, products by powers of two, and conversions
+ * to and from int32, because old vector units have these, too.
  */
 #include "core/wide.h"
 
@@ -74,9 +74,9 @@ int32_t sml_double_exponent_of(const void *elements, size_t count)
 /* ---- to integers ---- */
 
 /*
- * y = x * 2^power in two halves, each a normal double: exact where power >= 0, and else
- * rounded only where y comes out as 0 anyway (see quantize.c). limit holds what a liar's
- * exponent makes of it, and NaN.
+ * y = x * 2^power by two factors, each a normal double: exact if power >= 0, and otherwise rounded
+ * only if y becomes 0 anyway (see quantize.c). `limit` bounds NaN, and whatever a dishonest rank's
+ * exponent makes of y.
  */
 struct scale {
 	double first, second, limit;
@@ -115,8 +115,8 @@ SML_INLINE double floor_of(double z)
 }
 
 /*
- * |y| < 2^63 is an integer. Each step is exact: y is a multiple of its last bit, and what
- * is left after taking the upper part away is smaller than 2^53 such bits.
+ * |y| < 2^63 is an integer. Each step is exact: y is a multiple of its last bit, and the rest after
+ * subtracting the upper part is less than 2^53 times that bit.
  */
 SML_MULTIVERSION
 static void split(const any_double *restrict elements, size_t count, struct scale scale,
@@ -135,7 +135,7 @@ static void split(const any_double *restrict elements, size_t count, struct scal
 	}
 }
 
-/* |x| < 2^E has 53 bits, so |y| <= 2^63 - 2^10: there limit changes nothing. */
+/* |x| < 2^E has 53 bits, so |y| <= 2^63 - 2^10: limit changes nothing then. */
 void sml_double_to_limbs(const void *elements, size_t count, int32_t exponent, void *lanes)
 {
 	sml_any_u32 *lane = lanes;
@@ -170,8 +170,9 @@ static void to_int16(const any_double *restrict elements, size_t count, struct s
 }
 
 /*
- * Rounding could reach 2^B, and n times that the lane's sign. So the limit is 2^B - 1, at
- * the price of an error below 1 instead of 1/2 there, as on the int16 wire of float32.
+ * Rounding could reach 2^B, and the sum of n of them the lane's sign bit. So the limit is 2^B - 1;
+ * the price is an error below 1, instead of 1/2, for these elements, as on the int16 wire of
+ * float32.
  */
 static struct scale narrow_scale(int32_t lane_bits, int32_t exponent, unsigned n_ranks)
 {
@@ -204,11 +205,11 @@ void sml_double_quantize_int16(const void *elements, size_t count, int32_t expon
 /* ---- from integers ---- */
 
 /*
- * What a sum is multiplied by: 2^power / divisor. before is applied to both parts of a
- * sum, in two steps, and after to their rounded sum. No product is rounded but the last
- * division: a part is an integer of at most 43 bits or a multiple of 2^43, and power is
- * never so low that it has bits below the smallest double, for the elements had none.
- * after keeps sums just below the largest double from a detour by infinity.
+ * The factor of a sum: 2^power / divisor. `before` is applied to both parts of a sum, in two steps,
+ * and `after` to their rounded sum. Only the final division rounds: a part is an integer of at most
+ * 43 bits or a multiple of 2^43, and power is never so low that a part has bits below the smallest
+ * double, because the elements had none. `after` keeps sums just below the largest double from
+ * becoming infinite in between.
  */
 struct factor {
 	double before, before_too, divisor, after;
@@ -240,9 +241,9 @@ SML_INLINE double unsigned_double(uint32_t lane)
 }
 
 /*
- * The carry of low goes up, so that low < 2^22 again and middle < 2^31 (of 1,024 ranks:
- * 2^10 (2^21 - 1) + 2^10 - 1). So middle and low together are an integer below 2^53, the
- * upper part is a multiple of 2^43, both are doubles, and their sum is rounded once.
+ * Carry low's upper bits into middle, so that low < 2^22 again and middle < 2^31 (with 1,024 ranks:
+ * 2^10 (2^21 - 1) + 2^10 - 1). So middle and low together are an integer below 2^53, the upper part
+ * is a multiple of 2^43, both are doubles, and their sum is rounded once.
  */
 SML_MULTIVERSION
 static void join(const sml_any_u32 *restrict low, const sml_any_u32 *restrict middle,
@@ -359,7 +360,7 @@ void sml_int64_from_limbs(const void *lanes, size_t count, unsigned divisor, voi
 
 	sml_assert(divisor >= 1);
 	join_integers(lane, lane + count, lane + 2 * count, count, elements);
-	/* INT64_MIN / 1 is the only quotient that could overflow, and it is not divided. */
+	/* No quotient overflows: division by 1 is skipped, and divisors are positive. */
 	for (size_t i = 0; divisor != 1 && i < count; i++)
 		value[i] = (uint64_t)((int64_t)value[i] / (int64_t)divisor);
 }
@@ -403,7 +404,7 @@ void sml_pair_keep_highs(const void *lanes, size_t count, int32_t *highs)
 		highs[i] = (int32_t)sml_be32(((const sml_any_u32 *)lanes)[i]);
 }
 
-/* Lower halves are unsigned, and the switch compares signed lanes: their top bit is turned. */
+/* Lower halves are unsigned, but the switch compares signed lanes, so their top bit is inverted. */
 void sml_pair_low(enum sml_type type, const void *elements, size_t count, bool minimum,
 		  const int32_t *highs, void *lanes)
 {
@@ -445,7 +446,7 @@ void sml_double_gather_encode(const void *elements, size_t count, void *lanes)
 	}
 }
 
-/* In rank order; of values that are all finite, unit keeps sums from becoming infinite. */
+/* In rank order. If all values are finite, `unit` keeps sums from becoming infinite. */
 static double gathered_sum(const sml_any_u32 *lane, size_t count, unsigned n_ranks, double unit,
 			   bool *finite)
 {
@@ -461,7 +462,7 @@ static double gathered_sum(const sml_any_u32 *lane, size_t count, unsigned n_ran
 	return sum;
 }
 
-/* An infinity or a NaN makes NaN of its element. */
+/* An infinity or a NaN makes its element NaN. */
 void sml_double_gather_reduce(const void *lanes, size_t count, unsigned n_ranks, unsigned divisor,
 			      void *elements)
 {

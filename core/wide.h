@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Elements of 64 bits (float64, int64) on lanes of 32: quantize.h has the rest.
- * Pure functions, the same bits on every machine. docs/numbers.md derives the bounds.
+ * Elements of 64 bits (float64, int64) on lanes of 32: quantize.h has the rest. Pure functions, the
+ * same bits on every machine. docs/numbers.md derives the bounds.
  *
  * Limbs. A 64-bit two's complement number v is
  *
- *	v = high * 2^43 + middle * 2^22 + low    0 <= low < 2^22, 0 <= middle < 2^21
+ *  * v = high * 2^43 + middle * 2^22 + low 0 <= low < 2^22, 0 <= middle < 2^21
  *
- * and each limb has a lane. A lane that is summed over up to 1,024 ranks does not
- * overflow: 2^10 * 2^22 = 2^32 (lanes of low and middle are read as unsigned). The
- * limbs of a chunk of count elements are planar: count lanes of low, then of middle,
- * then of high.
+ * and each limb has a lane. A lane that is summed over up to 1,024 ranks does not overflow: 2^10 *
+ * 2^22 = 2^32 (lanes of low and middle are read as unsigned). The limbs of a chunk of count
+ * elements are planar: count lanes of low, then of middle, then of high.
  *
- * Pairs, for MAX and MIN. An element becomes a 64-bit key in the same order, which
- * travels in two passes, for lanes are compared one by one: first the upper halves;
- * then the lower halves, of those ranks only whose upper half was the largest.
+ * Pairs, for MAX and MIN. An element becomes a 64-bit key in the same order. Lanes are compared
+ * separately, so the key travels in two passes: first the upper halves; then the lower halves, but
+ * only of the ranks whose upper half was the largest.
  */
 #ifndef SML_CORE_WIDE_H
 #define SML_CORE_WIDE_H
@@ -29,7 +28,7 @@
 /* The ranks over which limbs can be summed. */
 #define SML_LIMB_RANKS 1024
 
-/* E of these doubles: see sml_exponent_of(). Ordinary ones lie in [-1073, 1024]. */
+/* E of these doubles: see sml_exponent_of(). Ordinary values are in [-1073, 1024]. */
 int32_t sml_double_exponent_of(const void *elements, size_t count);
 
 /* Exact multiples of 2^(E - 63), or the nearest: 3 x count lanes. */
@@ -42,7 +41,7 @@ void sml_double_to_limbs(const void *elements, size_t count, int32_t exponent, v
 void sml_double_from_limbs(const void *lanes, size_t count, int32_t exponent, unsigned divisor,
 			   void *elements);
 
-/* As sml_quantize_int32() and its like, of doubles. */
+/* The same as sml_quantize_int32() and the others, for doubles. */
 void sml_double_quantize_int32(const void *elements, size_t count, int32_t exponent,
 			       unsigned n_ranks, void *lanes);
 void sml_double_quantize_int16(const void *elements, size_t count, int32_t exponent,

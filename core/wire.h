@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Packets of the data path, worker to switch and back. docs/protocol.md draws
- * them byte by byte. Everything is big-endian, lanes begin at a fixed offset,
- * so that a pipeline of match-action stages can work on them as they come.
+ * Packets of the data path, worker to switch and back. docs/protocol.md draws them byte by byte.
+ * Everything is big-endian, lanes begin at a fixed offset, so that a pipeline of match-action
+ * stages can process them as they arrive.
  */
 #ifndef SML_CORE_WIRE_H
 #define SML_CORE_WIRE_H
@@ -21,7 +21,7 @@ enum sml_packet_kind {
 	SML_PACKET_KINDS
 };
 
-/* What the switch does to lanes. It knows nothing else of numbers. */
+/* What the switch does to lanes. It knows nothing else about numbers. */
 enum sml_lane_op { SML_LANE_SUM = 0, SML_LANE_MAX = 1 };
 enum sml_lane_kind { SML_LANE_INT32 = 0, SML_LANE_INT16_PAIR = 1 };
 
@@ -33,10 +33,10 @@ struct sml_header {
 	uint64_t key_be; /* to the switch: the worker's cookie; from it: the epoch's tag */
 	uint32_t epoch_be;
 	uint32_t use_be;
-	uint32_t chunk_be; /* to the switch: for people who read traces; in results: the ticket */
+	uint32_t chunk_be; /* to the switch: only for readers of traces; in results: the ticket */
 	uint32_t digest_be;
 	uint16_t slot_be;
-	uint8_t rank; /* in results: whose contribution was the last */
+	uint8_t rank; /* in results: the rank that contributed last */
 	uint8_t op;
 	uint8_t lane_kind;
 	uint8_t shard;	   /* which of a worker's sockets, and a switch's threads, serves it */
@@ -48,7 +48,7 @@ _Static_assert(sizeof(struct sml_header) == SML_HEADER_BYTES, "the header has no
 
 #define SML_MAX_RANKS  64
 #define SML_MAX_SHARDS 16
-/* A job's streams are dealt out to so many switches at most: every rank can be one. */
+/* A job's streams are divided among at most this many switches, so that every rank can be one. */
 #define SML_MAX_STRIPES SML_MAX_RANKS
 #define SML_MAX_SLOTS	4096
 /* What fits into a 9000-byte IPv6 frame, as a multiple of 32: see docs/protocol.md. */
@@ -56,30 +56,33 @@ _Static_assert(sizeof(struct sml_header) == SML_HEADER_BYTES, "the header has no
 #define SML_MAX_PACKET_BYTES (SML_HEADER_BYTES + 4 * SML_MAX_LANES)
 
 /*
- * Can a packet of any kind be as long as this? What cannot is dropped where it is received, before
- * anybody looks into it: all memory behind a socket is made for packets of these lengths.
+ * Can any packet have this length? Packets of other lengths are dropped on receipt, before any code
+ * reads them, because all receive buffers are sized for valid lengths.
  */
 static inline bool sml_packet_length_is_valid(uint32_t length)
 {
 	return length >= SML_HEADER_BYTES && length <= SML_MAX_PACKET_BYTES && length % 4 == 0;
 }
 
-/* What one UDP datagram that is yet to be cut up can carry, the same in both directions. */
+/* The most that one UDP datagram can carry before segmentation, the same in both directions. */
 #define SML_SUPER_PACKET_BYTES	 64512
 #define SML_SUPER_PACKET_PACKETS 64
 
 #define SML_DEFAULT_PORT 28500
 
 /*
- * The lane counts that a job can have for its full packets, ascending: few, so that
- * hardware can hold one program for each. Ends with 0.
+ * The lane counts that a job's full packets can have, ascending and ending with 0. There are few,
+ * so that hardware can hold one program for each.
  */
 #define SML_LANE_COUNTS                                                                            \
 	{                                                                                          \
 		32, 64, 128, 256, 352, 480, 992, SML_MAX_LANES, 0                                  \
 	}
 
-/* A tensor's last packet carries the next power of two from 8 lanes on, at most a full packet. */
+/*
+ * A tensor's last packet is rounded up to a power of two of at least 8 lanes, and at most to a full
+ * packet.
+ */
 static inline uint32_t sml_lanes_round(uint32_t lanes, uint32_t full)
 {
 	uint32_t rounded = 8;

@@ -5,7 +5,7 @@
  */
 #include "core/worker_internal.h"
 
-/* A timeout sends so many packets again at once; the rest wait their turn. */
+/* After a timeout, at most this many packets are sent again at once; the others wait their turn. */
 #define EXPIRE_BURST 16
 
 #define ROUND_UP_64(n) (((n) + 63) & ~(size_t)63)
@@ -55,7 +55,9 @@ static void *carve(uint8_t **memory, size_t bytes)
 	return piece;
 }
 
-/* Tickets wrap around, and must not come to mean the table again: far behind it, forget it. */
+/*
+ * Tickets wrap around and must not mean the table again, so forget the table once it is far behind.
+ */
 static void forget_table(struct sml_ticket_map *map, uint32_t ticket)
 {
 	if (ticket - map->n < UINT32_MAX / 4 || ticket - map->n > UINT32_MAX / 2)
@@ -88,7 +90,7 @@ void sml_worker_assign(struct sml_worker *worker, enum sml_stream_id stream, uin
 	sml_list_insert_sorted(&queues->waiting, slot, worker->chunks);
 }
 
-/* Slot i's first use has ticket i of its stream, undrawn. */
+/* Slot i's first use has ticket i of its stream, without a draw. */
 static void assign_first_uses(struct sml_worker *worker, enum sml_stream_id stream)
 {
 	const struct sml_queues *queues = &worker->streams[stream];
@@ -196,7 +198,7 @@ struct sml_tensor *sml_worker_retire(struct sml_worker *worker)
 	return tensor;
 }
 
-/* The position of the last tensor whose window begins at the chunk or before it. */
+/* The position of the last tensor whose window begins at or before the chunk. */
 static bool find_position(const struct sml_worker *worker, enum sml_stream_id stream,
 			  uint32_t chunk, uint32_t *position)
 {
@@ -257,7 +259,7 @@ void sml_worker_expire(struct sml_worker *worker, uint64_t now_ns)
 	if (now_ns < sml_worker_deadline(worker))
 		return;
 	worker->counters.stalls++;
-	/* Oldest first, and back to the end of the line: all have their turn. */
+	/* Oldest first, and each goes to the back of the line, so that all get a turn. */
 	for (unsigned n = 0; n < EXPIRE_BURST; n++) {
 		slot = worker->in_flight.first;
 		if (slot == SML_NO_SLOT ||
@@ -272,7 +274,7 @@ void sml_worker_expire(struct sml_worker *worker, uint64_t now_ns)
 	sml_rtt_back_off(&worker->rtt);
 }
 
-/* What has no result may be sent by any slot of another epoch. */
+/* In another epoch, any slot may send a chunk that has no result. */
 static void release_claims(struct sml_worker *worker, enum sml_stream_id stream)
 {
 	uint16_t slot = worker->streams[stream].unanswered.first;

@@ -1,30 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The end host's state machine: one rank's end of one shard of slots on one
- * switch (one stripe). Sans I/O: it is handed packets and the time and hands
- * back packets and the next deadline. No sockets, no clock, no threads, no
- * allocation after init. The UDP transport, every other transport and the
+ * The end host's state machine: one rank's side of one shard of slots on one switch (one stripe).
+ * Sans I/O: it takes packets and the time, and returns packets and the next deadline. No sockets,
+ * no clock, no threads, no allocation after init. The UDP transport, every other transport and the
  * simulator drive this same object.
  *
- * A rank has a worker for each (stripe, shard). They share tensors, nothing else.
- * One thread at a time may call into a worker. A chunk has here its number in the
- * stripe, chunk c of the whole stream being c div n_stripes (tensor.h).
+ * A rank has one worker for each (stripe, shard). Workers share only tensors. One thread at a time
+ * may call into a worker. Chunks are numbered within the stripe here: chunk c of the whole stream
+ * is c div n_stripes (tensor.h).
  *
- * The life of a slot here:
+ * The life of a slot in a worker:
  *
- *	          lowest that waits, sendable            result
- *	WAITING --------------------------------> IN FLIGHT -------> WAITING for the ticket's chunk
- *	                                           |     ^
- *	           timeout or later packets answered v     | sent again
- *	                                          LOST ----+
+ *  * lowest that waits, sendable result * WAITING --------------------------------> IN FLIGHT
+ * -------> WAITING for the ticket's chunk * | ^ * timeout or later packets answered v | sent again
+ * * LOST ----+
  *
- * Invariants: at most one packet a slot is in flight; a result is taken only
- * if epoch, tag, slot and use are that packet's; in each stream the lowest
- * chunk that can be sent is always allowed, over and above the window (without
- * it two workers can wait for each other for ever: docs/protocol.md).
+ * Invariants: a slot has at most one packet in flight. A result is taken only if its epoch, tag,
+ * slot and use match that packet. In each stream, the lowest chunk that can be sent is always
+ * allowed, even beyond the window (otherwise two workers could wait for each other forever:
+ * docs/protocol.md).
  *
- * Timers: one, the retransmission timeout. Times are nanoseconds of any
- * monotonic clock.
+ * Timers: one, the retransmission timeout. Times are nanoseconds of any monotonic clock.
  */
 #ifndef SML_CORE_WORKER_H
 #define SML_CORE_WORKER_H
@@ -44,20 +40,20 @@ struct sml_worker_config {
 	uint16_t head_slots, data_slots; /* of the whole stripe */
 	uint8_t shard, n_shards;
 	uint8_t stripe, n_stripes;
-	uint32_t window_max; /* packets in flight that the path can take */
-	/* For measuring what they buy; all ranks must agree on the first. */
+	uint32_t window_max; /* packets in flight that the path can hold */
+	/* For measuring their benefit; all ranks must agree on the first. */
 	bool no_tickets;
 	bool no_fast_retransmit;
 	/*
-	 * The slots are in this process: nothing is lost on the way there and back, so
-	 * there is no timer, and no window.
+	 * The slots are in this process: no packet is lost in between, so there is no timer and no
+	 * window.
 	 */
 	bool local;
-	/* No other switch will ever take over: last results are not kept for it. */
+	/* No other switch will ever take over, so last results are not kept. */
 	bool no_resume;
 };
 
-/* Ticket k means table[k] while there is one, then the stripe's chunks from `after` on. */
+/* Ticket k means table[k] while k is in the table, and then the stripe's chunks from `after` on. */
 struct sml_ticket_map {
 	const uint32_t *table; /* ascending chunks; caller's memory, alive while the epoch is */
 	uint32_t n;
@@ -78,16 +74,18 @@ struct sml_worker_slot {
 	uint8_t has_kept;  /* `kept` holds the slot's last result, of kept_chunk */
 	uint32_t kept_chunk;
 	uint16_t kept_lanes;
-	/* From the chunk's claim until its result: a claimed chunk's tensor is not retired. */
+	/*
+	 * Valid from the chunk's claim until its result: a claimed chunk's tensor is not retired.
+	 */
 	struct sml_tensor *tensor;
 	uint32_t index;		      /* of the chunk in the tensor's window */
-	struct sml_contribution sent; /* what its packet says of the chunk */
+	struct sml_contribution sent; /* the packet's description of the chunk */
 };
 
 /* One stream's slots of this shard, as queues. */
 struct sml_queues {
 	uint16_t first_slot, n_slots; /* indices in the worker */
-	/* Each slot is in one of them. By ascending chunks. */
+	/* Each slot is in one of these. Ascending chunks. */
 	struct sml_list waiting;    /* WAITING */
 	struct sml_list unanswered; /* IN_FLIGHT and LOST */
 	struct sml_ticket_map map;
@@ -109,15 +107,15 @@ struct sml_worker {
 	uint16_t n_slots;	 /* of this shard, both streams: head first */
 	bool frozen;		 /* neither sends nor takes results */
 	bool broken;		 /* frozen because the switch lied */
-	bool look_for_overtaken; /* results have come since */
-	bool blocked;		 /* the lowest data chunk had no exponents when it was its turn */
+	bool look_for_overtaken; /* results have come since then */
+	bool blocked;		 /* the lowest data chunk had no exponents at its turn */
 	struct sml_worker_slot *slots;
-	uint32_t *chunks; /* chunk that each slot is to serve */
+	uint32_t *chunks; /* the chunk that each slot serves next */
 	struct sml_link *chunk_links, *send_links;
 	struct sml_queues streams[SML_STREAMS];
 	struct sml_list in_flight; /* IN_FLIGHT, in order of sending */
 	struct sml_list lost;	   /* LOST, in order of loss */
-	uint8_t *kept;		   /* last result of each slot, as it came */
+	uint8_t *kept;		   /* the last result of each slot, as received */
 	uint32_t kept_stride;
 	uint32_t send_order;	   /* of the next transmission */
 	uint32_t highest_answered; /* send_order + 1 of the latest-sent packet answered */
@@ -126,21 +124,22 @@ struct sml_worker {
 	struct sml_flight flight;
 	/* Tensors submitted and not yet retired, in order: [oldest, newest). */
 	struct sml_tensor *tensors[SML_WORKER_TENSORS];
-	struct sml_window windows[SML_WORKER_TENSORS][SML_STREAMS]; /* what they have here */
+	struct sml_window windows[SML_WORKER_TENSORS]
+				 [SML_STREAMS]; /* each tensor's part in this worker */
 	uint32_t oldest, newest;
-	uint32_t retired[SML_STREAMS]; /* all chunks before are of retired tensors */
+	uint32_t retired[SML_STREAMS]; /* all earlier chunks belong to retired tensors */
 	struct sml_worker_counters counters;
 };
 
-/* Bytes of memory (64-byte aligned) that sml_worker_init() wants. */
+/* Bytes of memory (64-byte aligned) that sml_worker_init() needs. */
 size_t sml_worker_memory_bytes(const struct sml_worker_config *config);
 
 void sml_worker_init(struct sml_worker *worker, const struct sml_worker_config *config,
 		     void *memory);
 
 /*
- * A tensor follows those before it. False: SML_WORKER_TENSORS are unfinished,
- * try again after sml_worker_retire(). The tensor must outlive its retirement.
+ * Submit the next tensor in call order. False: SML_WORKER_TENSORS tensors are unfinished; try again
+ * after sml_worker_retire(). The tensor must outlive its retirement.
  */
 bool sml_worker_submit(struct sml_worker *worker, struct sml_tensor *tensor);
 
@@ -150,57 +149,55 @@ static inline bool sml_worker_has_room(const struct sml_worker *worker)
 }
 
 /*
- * The oldest tensor if it is done: this worker looks at it no more. NULL when
- * none is. A tensor is done for its caller when all its chunks are, which
- * sml_tensor_is_done() tells; that can be before it is retired everywhere.
+ * Returns the oldest tensor if it is done, and does not access it again; otherwise NULL. A tensor
+ * is done for its caller when all its chunks are (sml_tensor_is_done()); that can be before all
+ * workers have retired it.
  */
 struct sml_tensor *sml_worker_retire(struct sml_worker *worker);
 
 /* What a packet was. Only RESULT changed anything. */
 enum sml_worker_verdict {
 	SML_WORKER_RESULT,  /* a chunk came back */
-	SML_WORKER_TENSOR,  /* the same, and it was some tensor's last chunk */
+	SML_WORKER_TENSOR,  /* the same, and it was a tensor's last chunk */
 	SML_WORKER_IGNORED, /* stale, duplicate, foreign or malformed: counted */
 };
 
-/* A packet in, 4-byte aligned. length is of the UDP payload. */
+/* Process a packet, 4-byte aligned. length is that of the UDP payload. */
 enum sml_worker_verdict sml_worker_receive(struct sml_worker *worker, const void *packet,
 					   size_t length, uint64_t now_ns);
 
 /*
- * The next packet out, written to packet (4-byte aligned, room for a full
- * packet). Returns its length, 0 when there is nothing to send now. Lanes are
- * quantized straight into it.
+ * Write the next packet to send to `packet` (4-byte aligned, with room for a full packet). Returns
+ * its length, or 0 if there is nothing to send now. Lanes are quantized directly into it.
  */
 size_t sml_worker_send(struct sml_worker *worker, void *packet, uint64_t now_ns);
 
-/* When sml_worker_expire() wants to be called; UINT64_MAX: not until something comes. */
+/* When to call sml_worker_expire(); UINT64_MAX: not before a packet comes. */
 uint64_t sml_worker_deadline(const struct sml_worker *worker);
 
-/* The deadline has passed: what timed out will be sent again by sml_worker_send(). */
+/* The deadline has passed: sml_worker_send() will send the timed-out packets again. */
 void sml_worker_expire(struct sml_worker *worker, uint64_t now_ns);
 
 /*
- * When sml_worker_send() last returned 0, was it for want of exponents? Another shard or
- * stripe may bring them: then look again soon. Else, unspecified.
+ * When sml_worker_send() last returned 0, was it because exponents were missing? Another shard or
+ * stripe may bring them, so try again soon. If it did not return 0, the answer is unspecified.
  */
 bool sml_worker_is_blocked(const struct sml_worker *worker);
 
 /*
- * Stop for good: neither sends nor takes results any more. The first step of
- * going on with another switch (resume.h), and what a failed call does before
- * it gives its buffers back.
+ * Stop for good: the worker no longer sends or takes results. This is the first step of continuing
+ * with another switch (resume.h), and a failed call does it before it returns its buffers.
  */
 void sml_worker_freeze(struct sml_worker *worker);
 
 /*
- * The submitted tensor that a chunk belongs to, and its index in the tensor's
- * window. NULL if it is not here (yet, or any more).
+ * The submitted tensor that a chunk belongs to, and its index in the tensor's window. NULL if the
+ * tensor is not here yet, or no longer here.
  */
 struct sml_tensor *sml_worker_find(struct sml_worker *worker, enum sml_stream_id stream,
 				   uint32_t chunk, uint32_t *index);
 
-/* A chunk's number in the whole stream, the lower half: what packets and error texts name. */
+/* The lower half of a chunk's number in the whole stream, as in packets and error texts. */
 static inline uint32_t sml_worker_stream_chunk(const struct sml_worker *worker, uint32_t chunk)
 {
 	return chunk * worker->config.n_stripes + worker->config.stripe;
@@ -212,7 +209,7 @@ static inline enum sml_stream_id sml_worker_stream_of(const struct sml_worker *w
 	return slot < worker->streams[SML_DATA].first_slot ? SML_HEAD : SML_DATA;
 }
 
-/* A slot's number in the job: what packets name. */
+/* A slot's number in the job, as in packets. */
 static inline uint16_t sml_worker_slot_number(const struct sml_worker *worker, uint16_t slot)
 {
 	const struct sml_queues *queues = &worker->streams[sml_worker_stream_of(worker, slot)];
@@ -221,13 +218,13 @@ static inline uint16_t sml_worker_slot_number(const struct sml_worker *worker, u
 			  (slot - queues->first_slot) * worker->config.n_shards);
 }
 
-/* Give a fresh worker other meanings of its tickets, and what was assigned before it. */
+/* Give a fresh worker another meaning of its tickets, and the chunks assigned before it. */
 void sml_worker_set_map(struct sml_worker *worker, enum sml_stream_id stream,
 			const struct sml_ticket_map *map, uint32_t beyond);
 
 /*
- * Did the switch give out a chunk twice, or one that is done? No switch of ours
- * does; the worker is frozen then, and the calls cannot complete.
+ * Did the switch give out a chunk twice, or one that is done? Our switches never do. The worker is
+ * then frozen, and the calls cannot complete.
  */
 bool sml_worker_is_broken(const struct sml_worker *worker);
 

@@ -5,11 +5,11 @@
 
 #include "core/worker.h"
 
-/* Hand a slot its next ticket: it waits for that ticket's chunk to be sendable. */
+/* Give a slot its next ticket: it then waits until that ticket's chunk can be sent. */
 void sml_worker_assign(struct sml_worker *worker, enum sml_stream_id stream, uint16_t slot,
 		       uint32_t ticket);
 
-/* The switch lied: stop before it can make us touch what is not ours any more. */
+/* The switch lied: stop before it can make us access buffers that we no longer own. */
 void sml_worker_break(struct sml_worker *worker);
 
 #endif

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Packets in: is it the answer to the packet in flight, and what follows from
- * it. The paper's algorithm 4, with the result's ticket in the place of "chunk
- * + number of slots".
+ * Incoming packets: is this the answer to the packet in flight, and what follows from it? The
+ * paper's algorithm 4, with the result's ticket instead of "chunk + number of slots".
  */
 #include "core/worker_internal.h"
 
-/* Doublings of the timeout that an answer to what was sent twice leaves in force. */
+/* Doublings of the timeout that remain after an answer to a retransmitted packet. */
 #define AMBIGUOUS_BACKOFF 2
 
 /* The slot that a result is for, if it is the answer to the packet in flight. */
@@ -46,10 +45,11 @@ static bool matches(const struct sml_contribution *sent, const struct sml_header
 }
 
 /*
- * Answers come again. One to a packet that was sent once ends the stall: it has told
- * the round-trip time. Any other may be to the first transmission, the timeout being
- * too short for the path, and leaves some of the backoff, or that would stay so; not
- * all of it, for with loss and many ranks few packets are answered the first time.
+ * Answers come again. An answer to a packet that was sent once ends the stall, because it gives the
+ * round-trip time. Any other answer may belong to the first transmission, because the timeout is
+ * too short for the path. So it leaves some of the backoff in force, or the timeout would stay too
+ * short. It does not leave all of it: with loss and many ranks, few packets are answered the first
+ * time.
  */
 static void end_stall(struct sml_worker *worker, bool sent_once, uint64_t now_ns)
 {
@@ -59,7 +59,7 @@ static void end_stall(struct sml_worker *worker, bool sent_once, uint64_t now_ns
 	if (worker->rtt.backoff <= most)
 		return;
 	worker->rtt.backoff = most;
-	/* Those still in flight deserve a round trip. */
+	/* The packets still in flight get another round trip. */
 	hold_ns = now_ns + sml_rtt_timeout(&worker->rtt);
 	if (hold_ns < worker->hold_timer_ns || sent_once)
 		worker->hold_timer_ns = hold_ns;
@@ -69,7 +69,7 @@ static void measure(struct sml_worker *worker, const struct sml_worker_slot *sta
 		    uint8_t last_rank, uint64_t now_ns)
 {
 	uint64_t sample_ns = UINT64_MAX;
-	/* Karn: whose transmission was answered is only known if there was one. */
+	/* Karn: it is only known which transmission was answered if there was only one. */
 	bool sent_once = state->sends == 1;
 
 	if (sent_once) {
@@ -82,7 +82,7 @@ static void measure(struct sml_worker *worker, const struct sml_worker_slot *sta
 		sml_flight_result(&worker->flight, sample_ns, worker->rtt.min_ns);
 }
 
-/* What a resume hands over to those who lack it. */
+/* A resume hands this result over to ranks that lack it. */
 static void keep(struct sml_worker *worker, uint16_t slot, const struct sml_header *header)
 {
 	struct sml_worker_slot *state = &worker->slots[slot];
@@ -94,7 +94,7 @@ static void keep(struct sml_worker *worker, uint16_t slot, const struct sml_head
 	state->kept_lanes = sml_be16(header->lanes_be);
 }
 
-/* The slot has its result: forget the packet, keep the result, move on. */
+/* The slot has its result: forget the packet, keep the result, and go to the next chunk. */
 static void advance(struct sml_worker *worker, enum sml_stream_id stream, uint16_t slot,
 		    const struct sml_header *header)
 {

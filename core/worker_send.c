@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Packets out: which slot sends next, and what. The paper's algorithm 4, with
- * the lowest chunk first and a window in the place of all slots at once.
+ * Outgoing packets: which slot sends next, and what. The paper's algorithm 4, with the lowest chunk
+ * first, and with a window instead of all slots at once.
  */
 #include "core/worker_internal.h"
 
-/* Exponents go ahead of the data by so many blocks at least. */
+/* Exponents go ahead of the data by at least this many blocks. */
 #define BLOCKS_AHEAD 3
-/* After so many transmissions only the timer sends a packet again. */
+/* After this many transmissions, only the timer sends a packet again. */
 #define FAST_SENDS_MAX 4
 
 static uint32_t earlier(uint32_t a, uint32_t b)
@@ -15,7 +15,7 @@ static uint32_t earlier(uint32_t a, uint32_t b)
 	return sml_serial_before(a, b) ? a : b;
 }
 
-/* The lowest chunk of the data stream that this shard has not got back. */
+/* The lowest chunk of the data stream whose result this shard does not have. */
 static uint32_t lowest_data_chunk(const struct sml_worker *worker)
 {
 	const struct sml_queues *queues = &worker->streams[SML_DATA];
@@ -29,8 +29,8 @@ static uint32_t lowest_data_chunk(const struct sml_worker *worker)
 }
 
 /*
- * Is the block, whose exponents a head chunk carries, soon to be sent? A window
- * of data is on its way, and another leaves before the exponents can be back.
+ * Will the block whose exponents this head chunk carries be sent soon? One window of data is in
+ * flight, and another one leaves before the exponents can return.
  */
 static bool block_is_near(const struct sml_worker *worker, const struct sml_tensor *tensor,
 			  uint32_t head_index)
@@ -60,10 +60,9 @@ static bool may_send(const struct sml_worker *worker, enum sml_stream_id stream,
 }
 
 /*
- * Take the next slot of a stream off `waiting`. The lowest chunk or none: what comes
- * after one without exponents is ready here, but at another rank may have to wait for
- * them; it would fill this rank's window, and be taken for lost, while the others are
- * a block behind.
+ * Take the next slot of a stream off `waiting`: the slot with the lowest chunk, or none. Chunks
+ * after one that lacks exponents may be ready here but not at another rank. They would fill this
+ * rank's window, and be taken for lost, while the others are a block behind.
  */
 static uint16_t next_in_stream(struct sml_worker *worker, enum sml_stream_id stream)
 {
@@ -77,7 +76,7 @@ static uint16_t next_in_stream(struct sml_worker *worker, enum sml_stream_id str
 	chunk = worker->chunks[slot];
 	tensor = sml_worker_find(worker, stream, chunk, &index);
 	if (tensor == NULL) {
-		/* Not submitted yet, and so are all above it. Or done long ago? */
+		/* Not submitted yet, like all chunks above it. Or done long ago? */
 		if (sml_serial_before(chunk, worker->retired[stream]))
 			sml_worker_break(worker);
 		return SML_NO_SLOT;
@@ -101,11 +100,11 @@ static uint16_t next_in_stream(struct sml_worker *worker, enum sml_stream_id str
 }
 
 /*
- * Packets sent well before one that has been answered are taken for lost, as
- * TCP's third duplicate acknowledgement and RACK (RFC 8985) do: so many packets
- * behind, and older than a round trip and a quarter. The distance doubles with
- * every transmission, for the slot may be waiting for a slow rank. Looked at
- * before sending, not at each result: of a batch of results any may be next.
+ * Packets sent well before one that has been answered are considered lost, as with TCP's third
+ * duplicate acknowledgement and RACK (RFC 8985): they are a certain number of packets behind, and
+ * older than a round trip and a quarter. The distance doubles with every transmission, because the
+ * slot may be waiting for a slow rank. This is checked before sending, not at each result: any
+ * result of a batch may be the next one.
  */
 static void find_overtaken(struct sml_worker *worker, uint64_t now_ns)
 {

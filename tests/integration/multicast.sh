@@ -88,7 +88,7 @@ blocked_host_is_named() {
 	echo "ok: status names the rank that multicast does not reach"
 	switch_says "the switch names it" 'does not reach rank 1 (host '
 	check "the rank says so" "await says $work/blocked.1 'sends results to this rank by unicast'"
-	check "the others do not" "! grep -q 'one by one' $work/blocked.0 $work/blocked.2"
+	check "the others do not" "! grep -q 'by unicast' $work/blocked.0 $work/blocked.2"
 	end_job KILL
 	exact_sums "one host without the group" -b 4 -e 1M -f 16
 	on 1 iptables -F INPUT
