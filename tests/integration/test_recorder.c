@@ -33,7 +33,6 @@
 /* What a frozen rank has asked for; as long as it may stall before it is to freeze. */
 #define FROZEN_HEARTBEAT_MS 4000
 
-static unsigned n_told;	  /* atomic: ranks whose call has ended in an error */
 static unsigned n_passed; /* atomic: ranks that have passed the barrier */
 static bool signalled;	  /* atomic: the switch is frozen, or dead */
 static bool unanswered;	  /* atomic: the switch stalled for the 0.2 s that it is waited for */
@@ -113,7 +112,6 @@ static void fail_in_time(struct rank *rank, int error)
 		complain(rank, "%d, not %d: %s", got, error, sml_error_text(rank->context));
 	if (took > TIMEOUT_MS + LATE_MS)
 		complain(rank, "it took %d ms", (int)took);
-	__atomic_fetch_add(&n_told, 1, __ATOMIC_SEQ_CST);
 }
 
 static void expect_text(struct rank *rank, const char *part)
@@ -189,6 +187,37 @@ static void the_rank_that_does_not_call_is_named(void **state)
 	assert_string_equal(contents("record.1"), "");
 }
 
+/* ---- a job that somebody aborts: what the file gets does not depend on why the job fails ---- */
+
+static unsigned n_calling; /* atomic: ranks whose call has not ended, and cannot */
+
+/* Ranks 0 and 2 wait for rank 1, which aborts when they do. */
+static void all_but_rank_1_call_and_it_aborts(struct rank *rank)
+{
+	static _Thread_local float data[50000];
+	struct sml_request *request;
+
+	CHECK(rank, sml_barrier(rank->context) == 0);
+	if (rank->rank == 1) {
+		while (__atomic_load_n(&n_calling, __ATOMIC_SEQ_CST) < 2)
+			usleep(1000);
+		CHECK(rank, sml_abort(rank->context, "enough") == 0);
+		return;
+	}
+	CHECK(rank, sml_allreduce_async(rank->context, data, data, 50000, SML_FLOAT32, SML_SUM,
+					NULL, &request) == 0);
+	__atomic_fetch_add(&n_calling, 1, __ATOMIC_SEQ_CST);
+	CHECK(rank, sml_wait(request) == SML_ERROR_ABORTED);
+}
+
+/* Its ranks are to write here. */
+static void fail_and_record(const char *path)
+{
+	n_calling = 0;
+	run_job(&(struct job){
+		.n_ranks = 3, .flight_recorder = path, .body = all_but_rank_1_call_and_it_aborts});
+}
+
 static void ranks_that_share_a_file_append_whole_records(void **state)
 {
 	char pattern[128];
@@ -196,10 +225,7 @@ static void ranks_that_share_a_file_append_whole_records(void **state)
 	(void)state;
 	snprintf(pattern, sizeof(pattern), "%s", path_of("both"));
 	for (int i = 0; i < 2; i++)
-		run_job(&(struct job){.n_ranks = 3,
-				      .timeout_ms = TIMEOUT_MS,
-				      .flight_recorder = pattern,
-				      .body = all_but_rank_1_call});
+		fail_and_record(pattern);
 	assert_int_equal(count_in_file("both", "SwitchML flight record 1\n"), 4);
 	assert_int_equal(count_in_file("both", "\nend of record\n\nSwitchML"), 3);
 }
@@ -377,16 +403,6 @@ static void a_dead_switch_cannot_be_asked(void **state)
 }
 
 /* ---- a file that cannot be written ---- */
-
-/* A job that fails, and whose ranks are to write here. */
-static void fail_and_record(const char *path)
-{
-	n_told = 0;
-	run_job(&(struct job){.n_ranks = 3,
-			      .timeout_ms = TIMEOUT_MS,
-			      .flight_recorder = path,
-			      .body = all_but_rank_1_call});
-}
 
 static void a_fifo_is_refused_and_delays_no_error(void **state)
 {
