@@ -60,7 +60,7 @@ past_the_stack() {
 }
 
 many_ways() {
-	SWITCHML_THREADS=2 start_job shards -b 4 -e 256K -f 16 -n 2 -d all -o all
+	SWITCHML_THREADS=2 start_job shards -b 4 -e 64K -f 16 -n 2 -d all -o all
 	expect_success "all types and operations, two sockets on one queue" "${pids[@]}"
 	for host in 0 1 2; do
 		on $host ip address add "fd77::1$host/64" dev eth0 nodad

@@ -144,7 +144,7 @@ expect_words() {
 
 sums() {
 	exact_sums "$1" -b 4 -e 1M -f 16
-	SWITCHML_THREADS=2 start_job shards -b 4 -e 1M -f 16 -n 2 -d all -o all
+	SWITCHML_THREADS=2 start_job shards -b 4 -e 64K -f 16 -n 2 -d all -o all
 	expect_success "$1: all types and operations, two sockets a rank" "${pids[@]}"
 	switch=[fd77::1] start_job six -b 4 -e 1M -f 16 -n 2
 	expect_success "$1: IPv6" "${pids[@]}"
