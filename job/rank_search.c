@@ -339,15 +339,26 @@ static bool is_final(int error)
 	return error == SML_ERROR_RANK_DIED || error == SML_ERROR_ABORTED;
 }
 
-static void set_pauses(const struct sml_search *search, struct sml_search_try *try, bool bad,
-		       uint64_t now_ns)
+static void set_pause(const struct sml_search *search, struct sml_search_try *try, uint64_t now_ns)
 {
 	uint64_t pause_ns = search->config.patient
 				    ? grown(PATIENT_NS, try->n_failures, PATIENT_MAX_NS)
 				    : grown(PAUSE_NS, try->n_failures, PAUSE_MAX_NS);
 
-	try->soon_ns = now_ns + pause_ns;
-	try->again_ns = bad ? now_ns + grown(BAD_NS, try->n_bad, BAD_MAX_NS) : try->soon_ns;
+	try->soon_ns = try->again_ns = now_ns + pause_ns;
+}
+
+/* Whatever address it is reached by. */
+static void note_bad_switch(struct sml_search *search, unsigned address, uint64_t now_ns)
+{
+	uint64_t again_ns = now_ns + grown(BAD_NS, search->tries[address].n_bad, BAD_MAX_NS);
+
+	for (unsigned i = 0; i < search->config.n_addresses; i++) {
+		if (search->config.switches[i] != search->config.switches[address])
+			continue;
+		search->tries[i].n_bad++;
+		search->tries[i].again_ns = again_ns;
+	}
 }
 
 /* Where a job begins, nothing is left to try. */
@@ -369,11 +380,12 @@ void sml_search_failed(struct sml_search *search, unsigned address, int error, c
 		return;
 	snprintf(try->reason, sizeof(try->reason), "%s", reason);
 	try->error = error;
-	set_pauses(search, try, bad, now_ns);
+	set_pause(search, try, now_ns);
+	if (bad)
+		note_bad_switch(search, address, now_ns);
 	/* One that lets its ranks go because others have not come is as good as before. */
 	if (error != SML_ERROR_SWITCH_DIED || try->state == SML_SEARCH_CONNECTING)
 		try->n_failures++;
-	try->n_bad += bad;
 	try->to_join = false;
 	set_state(try, SML_SEARCH_IDLE, now_ns);
 	if (search->config.resumes && is_final(error)) {
