@@ -4,10 +4,12 @@
  * new epoch with a small table, for each stripe and stream separately. Chunks are numbered within
  * the stripe here (worker.h):
  *
- *  * every rank freezes its workers, then reports sml_resume_report * the switch has all reports:
- * who hands what to whom, sml_resume_merge * and the table * every rank gives kept results to those
- * who lack them sml_resume_kept * takes what it lacked sml_resume_adopt * begins the new epoch with
- * the table sml_resume_begin
+ *	every rank   freezes its workers, then reports          sml_resume_report
+ *	the switch   has all reports: who hands what to whom,   sml_resume_merge
+ *	             and the table
+ *	every rank   gives kept results to those who lack them  sml_resume_kept
+ *	             takes what it lacked                       sml_resume_adopt
+ *	             begins the new epoch with the table        sml_resume_begin
  *
  * The invariant: after the hand-over, all ranks lack the same chunks up to the highest chunk that
  * any rank has seen assigned. Those chunks are the table, and all ranks lack everything after it.

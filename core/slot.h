@@ -9,8 +9,9 @@
  * older use can never be taken for a newer one.
  *
  *            t = index            last rank seen
- *  * FRESH ----------> FILLING ------------------> COMPLETE * ^ t = use + 2 | *
- * +----------------------------+
+ *	FRESH ----------> FILLING ------------------> COMPLETE
+ *	                     ^         t = use + 2        |
+ *	                     +----------------------------+
  *
  * The invariant: in FILLING, the lanes combine exactly the ranks in `seen`, each once. In COMPLETE,
  * they combine all ranks, and do not change until the next use begins.

@@ -5,7 +5,7 @@
  *
  * Limbs. A 64-bit two's complement number v is
  *
- *  * v = high * 2^43 + middle * 2^22 + low 0 <= low < 2^22, 0 <= middle < 2^21
+ *	v = high * 2^43 + middle * 2^22 + low    0 <= low < 2^22, 0 <= middle < 2^21
  *
  * and each limb has a lane. A lane that is summed over up to 1,024 ranks does not overflow: 2^10 *
  * 2^22 = 2^32 (lanes of low and middle are read as unsigned). The limbs of a chunk of count

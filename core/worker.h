@@ -11,9 +11,11 @@
  *
  * The life of a slot in a worker:
  *
- *  * lowest that waits, sendable result * WAITING --------------------------------> IN FLIGHT
- * -------> WAITING for the ticket's chunk * | ^ * timeout or later packets answered v | sent again
- * * LOST ----+
+ *	          lowest that waits, sendable            result
+ *	WAITING --------------------------------> IN FLIGHT -------> WAITING for the ticket's chunk
+ *	                                           |     ^
+ *	           timeout or later packets answered v     | sent again
+ *	                                          LOST ----+
  *
  * Invariants: a slot has at most one packet in flight. A result is taken only if its epoch, tag,
  * slot and use match that packet. In each stream, the lowest chunk that can be sent is always
