@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* eBPF: from a frame to a UDP payload and back. Offsets, no pointers: they outlive a moved tail. */
+/*
+ * eBPF: from a frame to a UDP payload and back. Uses offsets, not pointers, because offsets stay
+ * valid when the frame's tail moves.
+ */
 #ifndef SML_BPF_FRAME_H
 #define SML_BPF_FRAME_H
 
@@ -17,7 +20,7 @@ struct frame {
 	uint32_t l3;
 	uint32_t udp;
 	uint32_t length;	/* of UDP's payload */
-	uint32_t addresses_sum; /* and protocol: the pseudo header without its length */
+	uint32_t addresses_sum; /* and protocol: the pseudo header without the length */
 	bool v6;
 };
 
@@ -36,7 +39,7 @@ static __always_inline void *frame_end(struct xdp_md *ctx)
 	return (void *)(long)ctx->data_end;
 }
 
-/* One's complement sums: words in the order of the wire, whatever this CPU's. */
+/* One's complement sums: words in wire order, whatever the CPU's byte order. */
 static __always_inline uint16_t sum_fold(uint64_t sum)
 {
 	sum = (sum & 0xffffffff) + (sum >> 32);
@@ -93,7 +96,7 @@ static __always_inline struct sml_header *frame_header(struct xdp_md *ctx,
 	return (void *)(header + 1) > frame_end(ctx) ? (void *)0 : header;
 }
 
-/* Skips at most two VLAN tags. Returns the type of what lies at *offset, big-endian. */
+/* Skips at most two VLAN tags. Returns the big-endian type of the header at *offset. */
 static __always_inline uint16_t parse_ethernet(const struct ethhdr *ethernet, void *end,
 					       uint32_t *offset)
 {
@@ -118,8 +121,8 @@ static __always_inline uint16_t parse_ethernet(const struct ethhdr *ethernet, vo
 }
 
 /*
- * Is this a whole UDP datagram to our port? What isn't, in any way, goes to the
- * stack: fragments, options, extension headers, and lengths that disagree.
+ * Is this a whole UDP datagram to our port? Anything else goes to the stack: fragments, options,
+ * extension headers, and inconsistent lengths.
  */
 static __always_inline bool frame_parse(struct xdp_md *ctx, uint16_t port_be, struct frame *frame)
 {
@@ -148,8 +151,8 @@ static __always_inline bool frame_parse(struct xdp_md *ctx, uint16_t port_be, st
 }
 
 /*
- * As one number, for a function that is verified by itself returns nothing else:
- * its caller is then verified once, not once for each way to wrap a packet.
+ * Returned as one number, because a separately verified function can return nothing else. The
+ * verifier then checks the caller once, and not once for each encapsulation.
  */
 static __always_inline uint64_t frame_pack(const struct frame *frame)
 {
@@ -166,7 +169,7 @@ static __always_inline void frame_unpack(struct frame *frame, uint64_t packed)
 	frame->udp = (uint32_t)packed & 63;
 }
 
-/* Cut off, or add, what lies behind `length` bytes of payload. */
+/* Shorten or extend the frame so that it ends after `length` bytes of payload. */
 static __always_inline bool frame_set_length(struct xdp_md *ctx, struct frame *frame,
 					     uint32_t length)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* eBPF: a job's rows in the maps, and what is counted in them. */
+/* eBPF: a job's rows in the maps, and their counters. */
 #ifndef SML_BPF_JOB_H
 #define SML_BPF_JOB_H
 
 #include "bpf/maps.h"
 
-/* The job may be another one: the caller looks at its number. */
+/* This may be another job: the caller checks its number. */
 static __always_inline struct sml_xdp_job *job_of(const struct sml_header *header)
 {
 	uint32_t place = sml_be32(header->job_be) % SML_XDP_JOB_PLACES;
@@ -33,7 +33,7 @@ static __always_inline void count(struct sml_xdp_counters *counters, uint32_t fa
 		counters->traffic.fates[fate]++;
 }
 
-/* A contribution, which ends here: the stack won't see it. */
+/* A contribution that ends here: the stack does not see it. */
 static __always_inline void count_received(struct sml_xdp_counters *counters, uint32_t fate,
 					   uint32_t rank, uint32_t bytes)
 {

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * eBPF: the loops over lanes, and the sums over them that a UDP checksum needs.
- * eBPF has no vectors, so two lanes are a 64-bit word, and eight words go for one
- * check of bounds. Turned to host order a word has its first lane in the upper
- * half: that is how lanes are stored until the last rank is in, and big-endian,
- * as they are sent, from then on.
+ * eBPF: the loops over lanes, and the sums over them that a UDP checksum needs. eBPF has no
+ * vectors, so two lanes are processed as a 64-bit word, with one bounds check for eight words. In
+ * host order, a word has its first lane in the upper half. Lanes are stored like that until the
+ * last rank has contributed, and from then on big-endian, as they are sent.
  *
- * Nothing here calls a helper: the slot's lock is held. Loops leave by a count
- * of the packet's, and where the rest of a packet begins is computed anew from
- * it, so that the verifier sees the same state whatever the count.
+ * Nothing here calls a helper: the slot's lock is held. Loops end by the packet's own count, and
+ * the start of the rest of the packet is recomputed from that count, so that the verifier sees the
+ * same state for every count.
  */
 #ifndef SML_BPF_LANES_H
 #define SML_BPF_LANES_H
@@ -25,9 +24,9 @@ enum lane_way {
 	WAY_ADD32, /* stored += arrived */
 	WAY_ADD16, /* the same in 16-bit halves */
 	WAY_MAX,   /* stored  = the greater */
-	WAY_KEEP,  /* stored  = arrived, as it came: one rank alone */
-	WAY_COPY,  /* arrived = stored: a result once more */
-	WAY_SUM	   /* nothing but the sum over what arrived */
+	WAY_KEEP,  /* stored  = arrived, unchanged: the only rank */
+	WAY_COPY,  /* arrived = stored: a result again */
+	WAY_SUM	   /* only the checksum over what arrived */
 };
 
 /* `way` and `last` are constants in every call. */
@@ -36,7 +35,7 @@ struct lane_rule {
 	bool last; /* the result: big-endian, into the packet too */
 };
 
-/* A sum of 32-bit words, in two that need not wait for each other. */
+/* A sum of 32-bit words, in two parts that do not depend on each other. */
 struct word_sum {
 	uint64_t even, odd;
 };
@@ -49,7 +48,7 @@ static __always_inline uint32_t combine(enum lane_way way, uint32_t a, uint32_t 
 	return (uint32_t)sml_lane_combine(op, kind, a, b);
 }
 
-/* Which 32-bit half of a stored word has the first of its two lanes, until they are a result. */
+/* Which 32-bit half of a stored word holds the first of its two lanes, until they are a result. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define FIRST 1
 #else
@@ -61,7 +60,7 @@ static __always_inline bool combines(const struct lane_rule *rule)
 	return rule->way == WAY_ADD32 || rule->way == WAY_ADD16 || rule->way == WAY_MAX;
 }
 
-/* One lane, the i-th of its word: what it becomes, in host order where it is still to grow. */
+/* The new value of one lane, the i-th of its word; in host order while ranks are still missing. */
 static __always_inline uint32_t lane_of(const struct lane_rule *rule, const uint32_t *stored,
 					const uint32_t *arrived, uint32_t i)
 {
@@ -90,7 +89,7 @@ static __always_inline void put_lane(const struct lane_rule *rule, uint32_t *sto
 		*sum += lane;
 }
 
-/* Stores are what is scarce: a result's two lanes leave as one word. */
+/* Stores are the bottleneck, so a result's two lanes are stored as one word. */
 static __always_inline void do_pair(const struct lane_rule *rule, uint64_t *word, uint32_t *arrived,
 				    struct word_sum *sum)
 {
@@ -112,7 +111,7 @@ static __always_inline void do_pair(const struct lane_rule *rule, uint64_t *word
 	put_lane(rule, stored, arrived, 1, lanes[1], &sum->odd);
 }
 
-/* A last lane without a partner: the packet ends behind it, its word in the slot doesn't. */
+/* A last lane without a partner: the packet ends after it, but its word in the slot does not. */
 static __always_inline void do_single(const struct lane_rule *rule, uint64_t *word,
 				      uint32_t *arrived, struct word_sum *sum)
 {
@@ -121,7 +120,7 @@ static __always_inline void do_single(const struct lane_rule *rule, uint64_t *wo
 	put_lane(rule, stored, arrived, 0, lane_of(rule, stored, arrived, 0), &sum->even);
 }
 
-/* Returns the sum over the lanes as they are sent (of a result) or as they came. */
+/* Returns the checksum over the lanes, as sent (for a result) or as received. */
 static __always_inline uint64_t do_lanes(const struct lane_rule rule, uint64_t *stored,
 					 uint32_t *arrived, void *end, uint32_t n)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* eBPF: the maps. User space sets the sizes that are 1 here before it loads the program. */
+/* eBPF: the maps. User space sets the sizes that are 1 here, before it loads the program. */
 #ifndef SML_BPF_MAPS_H
 #define SML_BPF_MAPS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* eBPF: a worker's address, learned from its probe, and the headers of what goes to it. */
+/* eBPF: a worker's address, learned from its probe, and the headers of packets to it. */
 #ifndef SML_BPF_PEER_H
 #define SML_BPF_PEER_H
 
@@ -81,7 +81,7 @@ static __always_inline void turn_udp(struct sml_xdp_peer *peer, struct udphdr *u
 	peer->udp_sum = sum_fold((uint64_t)frame->addresses_sum + udp->source + udp->dest);
 }
 
-/* Turn a probe's headers around. False: a frame too odd to be answered. */
+/* Reverse a probe's headers. False: the frame is too unusual to be answered. */
 static __always_inline bool peer_learn(struct sml_xdp_peer *peer, struct xdp_md *ctx,
 				       const struct frame *frame)
 {

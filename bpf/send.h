@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * eBPF: the frame holds a result; how does it leave? By the job's devmap, to one
- * rank's port or as clones to all, and the exit program gives each its address. Where
- * ports can't transmit, up to the daemon's socket.
+ * eBPF: how a frame that holds a result leaves. It goes through the job's devmap, to one rank's
+ * port or as clones to all, and the exit program addresses each. If a port cannot transmit, it goes
+ * up to the daemon's socket.
  */
 #ifndef SML_BPF_SEND_H
 #define SML_BPF_SEND_H
@@ -43,8 +43,8 @@ static __always_inline int send_to_daemon(struct xdp_md *ctx, const struct frame
 }
 
 /*
- * To one rank, or to SML_XDP_ALL. Never by XDP_TX, also back by the same port: a veth
- * whose other end has GRO but no program of its own would not be woken by that.
+ * To one rank, or to SML_XDP_ALL. Never by XDP_TX, even back through the same port: it does not
+ * wake a veth whose peer has GRO but no XDP program.
  */
 static __always_inline int send_to(struct xdp_md *ctx, const struct frame *frame,
 				   const struct sml_xdp_job *job, struct sml_xdp_counters *counters,
@@ -64,7 +64,7 @@ static __always_inline int send_to(struct xdp_md *ctx, const struct frame *frame
 	return (int)bpf_redirect_map(group, rank, 0);
 }
 
-/* For whom is this clone? The clones of a stamp come one after the other. */
+/* Which rank is this clone for? The clones of a stamp come one after the other. */
 static __always_inline uint8_t rank_of_clone(struct sml_xdp_stamp *stamp, uint32_t ifindex)
 {
 	struct sml_xdp_port_key key = {.index = stamp->index, .ifindex = ifindex};

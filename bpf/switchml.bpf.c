@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The switch in the driver's path: the slot's step as an XDP program. What it
- * can't judge (probes, other jobs' packets, everything that isn't ours) goes to
- * the stack as it came; the daemon's UDP socket and the box's bridge are there.
+ * The switch in the driver's path: the slot's step as an XDP program. Packets that it cannot handle
+ * (probes, other jobs' packets, all foreign packets) go to the stack unchanged, where the daemon's
+ * UDP socket and the box's bridge are.
  *
  *	frame -> parse -> probe? ------------------ learn the address --> stack
  *	                  the job admits it? -- no ---------------------> stack
@@ -14,12 +14,12 @@
  *	                                  for each rank, addresses the clone
  *	           (both to the daemon's socket where ports can't transmit)
  *
- * The job's devmap has one entry for each rank, and a port that several ranks
- * are behind lies in it several times: so workers on ports of their own, all
- * behind one NIC, or anything between, are one and the same path.
+ * The job's devmap has one entry for each rank, so a port that leads to several ranks is in it
+ * several times. Workers on separate ports, workers behind one NIC, and all mixtures use the same
+ * path.
  *
- * The invariant is slot.h's; each buffer of a slot has a spin lock. No helper is
- * called under it, so it is held for one pass over the lanes.
+ * The invariant is slot.h's; each buffer of a slot has a spin lock. No helper is called under it,
+ * so it is held for one pass over the lanes.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -38,7 +38,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* Set before the program is loaded. */
 const volatile uint16_t sml_port_be = 0;
-/* Virtual interfaces hand over packets whose checksum was left to hardware that isn't there. */
+/* Virtual interfaces deliver packets whose checksum was left to hardware that does not exist. */
 const volatile bool sml_accept_partial = false;
 
 static __always_inline uint64_t header_sum(const struct sml_header *header)
@@ -53,8 +53,8 @@ static __always_inline uint64_t header_sum(const struct sml_header *header)
 }
 
 /*
- * The kernel has not looked at this packet yet. One pass of its own, before the
- * step: a wrong packet must not have touched the slot, and MAX can't be undone.
+ * The kernel has not checked this packet yet. The check is a separate pass before the step, because
+ * a wrong packet must not touch the slot, and MAX cannot be undone.
  */
 static __always_inline bool checksum_is_right(const struct frame *frame, struct sml_header *header,
 					      void *end, uint32_t lanes)
@@ -105,7 +105,9 @@ struct step_result {
 	struct sml_xdp_event event;
 };
 
-/* The slot's step, and the lanes, under its lock. COMPLETED: the packet has become the result. */
+/*
+ * Step the slot and combine the lanes, under its lock. COMPLETED: the packet has become the result.
+ */
 static __always_inline void step(struct sml_xdp_job *job, struct sml_xdp_slot *buffer,
 				 const struct sml_contribution *in, struct sml_header *header,
 				 void *end, struct step_result *result)
@@ -139,7 +141,7 @@ static __always_inline void tell_mismatch(const struct sml_xdp_job *job,
 	bpf_ringbuf_output(&sml_events, event, sizeof(*event), 0);
 }
 
-/* The stored result into the packet, unless the slot has gone on since. */
+/* Copy the stored result into the packet, unless the slot has begun another use in between. */
 static __always_inline bool copy_result(struct sml_xdp_job *job, struct sml_xdp_slot *buffer,
 					const struct sml_contribution *in,
 					struct sml_header *header, void *end,
@@ -159,7 +161,7 @@ static __always_inline bool copy_result(struct sml_xdp_job *job, struct sml_xdp_
 	return still;
 }
 
-/* Before the sum over the header is made. */
+/* Must precede the sum over the header. */
 static __always_inline void mark_for_daemon(const struct sml_xdp_job *job,
 					    struct sml_header *header, uint8_t kind)
 {
@@ -174,7 +176,7 @@ static __always_inline int resend(struct xdp_md *ctx, struct frame *frame, struc
 	struct sml_header *header;
 	uint16_t sum;
 
-	/* Of another length only from a worker that is out of its mind: not the stack's trouble. */
+	/* Only a broken worker sends another length; do not bother the stack with it. */
 	if (result->lanes > SML_XDP_LANES || (job->daemon_key && result->lanes != in->lanes) ||
 	    !frame_set_length(ctx, frame, SML_HEADER_BYTES + 4 * result->lanes))
 		return XDP_DROP;
@@ -187,7 +189,7 @@ static __always_inline int resend(struct xdp_md *ctx, struct frame *frame, struc
 	return send_to(ctx, frame, job, counters, in->rank, sum);
 }
 
-/* A contribution that the job admits. */
+/* A contribution that the job accepts. */
 static __always_inline int contribute(struct xdp_md *ctx, struct frame *frame,
 				      struct sml_xdp_job *job, struct sml_xdp_counters *counters,
 				      const struct sml_contribution *in)
@@ -255,7 +257,7 @@ static __always_inline int receive(struct xdp_md *ctx)
 	counters = counters_of(job);
 	if (!counters)
 		return XDP_PASS;
-	/* Nobody but this program makes results, and replies leave by other ports. */
+	/* Only this program makes results, and replies leave through other ports. */
 	if (header->kind != SML_PACKET_CONTRIBUTION) {
 		count(counters, SML_VERDICT_MALFORMED);
 		return XDP_DROP;
@@ -267,7 +269,9 @@ static __always_inline int receive(struct xdp_md *ctx)
 		verdict = SML_VERDICT_EARLY_USE;
 	if (verdict == SML_VERDICT_ABSORBED)
 		return contribute(ctx, &frame, job, counters, &in);
-	/* Without the cookie it may be another switch's, behind this box: the stack knows. */
+	/*
+	 * Without the cookie, it may be for another switch behind this box, so the stack gets it.
+	 */
 	count(counters, verdict);
 	return XDP_PASS;
 }
@@ -278,7 +282,7 @@ int sml_entry(struct xdp_md *ctx)
 	return receive(ctx);
 }
 
-/* What the stamp says becomes headers. */
+/* Turn the stamp into headers. */
 static __always_inline int leave(struct xdp_md *ctx, uint32_t ifindex)
 {
 	struct sml_xdp_stamp *place = frame_data(ctx), stamp;

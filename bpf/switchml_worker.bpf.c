@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A worker's results past the network stack: a packet of one of the registered flows,
- * which is exactly one of ours and came by the queue that the flow's AF_XDP socket is
- * bound to, goes there. Everything else goes to the stack as it came, and for the
- * worker that is no loss: its UDP socket is there.
+ * Passes a worker's results around the network stack. A packet of a registered flow goes to the
+ * flow's AF_XDP socket if it is exactly one of our packets and arrived on the queue that the socket
+ * is bound to. All other packets go to the stack unchanged. The worker loses nothing by that,
+ * because its UDP socket is there.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -48,7 +48,7 @@ static __always_inline bool is_owned(const struct sml_worker_flow *flow)
 	return owner && *owner == flow->owner;
 }
 
-/* One packet of ours, whole: not several that the stack has glued together. */
+/* Exactly one whole packet of ours: not several that the stack has coalesced. */
 static __always_inline bool is_one_packet(const struct udphdr *udp, const void *end,
 					  uint32_t udp_length)
 {
@@ -81,8 +81,8 @@ static __always_inline int deliver(struct xdp_md *ctx, struct sml_worker_flow_ke
 }
 
 /*
- * Offsets are constant in each, so that the verifier lets a program without CAP_PERFMON
- * use them: functions that are compiled apart, and no VLAN tags.
+ * Offsets are constant in each function, so that the verifier accepts them without CAP_PERFMON. So
+ * there are separately compiled functions, and no VLAN tags.
  */
 static __noinline int take_ipv4(struct xdp_md *ctx)
 {

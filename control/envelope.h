@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A message in its Envelope. */
+/* Put a message into its Envelope. */
 #ifndef SML_CONTROL_ENVELOPE_H
 #define SML_CONTROL_ENVELOPE_H
 
@@ -8,7 +8,7 @@
 /* Join.protocol. */
 #define SML_CONTROL_PROTOCOL 2
 
-/* Made in place: sml_envelope(PONG, pong, &pong). */
+/* An Envelope literal: sml_envelope(PONG, pong, &pong). */
 #define sml_envelope(BODY, field, message)                                                         \
 	(&(const SmlControl__Envelope){                                                            \
 		.base = PROTOBUF_C_MESSAGE_INIT(&sml_control__envelope__descriptor),               \

@@ -11,9 +11,9 @@
 
 #define LENGTH_BYTES 4
 /*
- * What a message of n bytes may take in memory. A field of two bytes can be a
- * submessage of 48, its pointer, and 40 of protobuf-c's notes; honest messages
- * take less than ten times their length.
+ * The memory that a message of n bytes may use. A field of two bytes can become a submessage of 48
+ * bytes, its pointer, and 40 bytes of protobuf-c's bookkeeping; honest messages take less than ten
+ * times their length.
  */
 #define MEMORY_LEAST  (64u << 10)
 #define MEMORY_FACTOR 32
@@ -95,7 +95,7 @@ static int unpack(const uint8_t *bytes, size_t n, SmlControl__Envelope **message
 	if (sml_scan_message(&sml_control__envelope__descriptor, bytes, n) < 0)
 		return -EPROTO;
 	*message = sml_control__envelope__unpack(&allocator, n, bytes);
-	/* protobuf-c does not say whether it lacked memory: then, too, the connection ends. */
+	/* protobuf-c does not report a lack of memory separately: the connection ends then, too. */
 	if (*message == NULL)
 		return -EPROTO;
 	if ((*message)->body_case != SML_CONTROL__ENVELOPE__BODY__NOT_SET)

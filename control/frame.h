@@ -17,21 +17,27 @@
 int sml_frame_write(struct evbuffer *out, const SmlControl__Envelope *message);
 
 /*
- * Take one whole message off in. 1: *message is the caller's, to be freed by
- * sml_control__envelope__free_unpacked(message, NULL). 0: not all of it is
- * here yet. -EPROTO: garbage, too long, more than its length may take in memory, a
- * singular field twice, or fields that this version does not know (but see scan.h);
- * close the connection. *message is set to NULL unless the call returns 1.
+ * Take one whole message off in. Returns
+ * - 1: the caller owns *message and frees it with
+ *   sml_control__envelope__free_unpacked(message, NULL);
+ * - 0: the message is not complete yet;
+ * - -EPROTO: close the connection. The message is garbage, is too long, would use more memory than
+ *   its length permits, has a singular field twice, or has fields that this version does not know
+ *   (but see scan.h).
+ * *message is NULL unless the call returns 1.
  */
 int sml_frame_read(struct evbuffer *in, SmlControl__Envelope **message);
 
 /*
- * How long the message is whose beginning lies in `in`, as its sender says, so that
- * a receiver can refuse it before the rest has come. 0: not even that is here.
+ * The length of the message that begins in `in`, as its sender says, so that a receiver can refuse
+ * it before the rest has come. 0: the length itself has not come yet.
  */
 size_t sml_frame_bytes(struct evbuffer *in);
 
-/* Copy what has come of that message, n bytes at most, without its length. Returns how many. */
+/*
+ * Copy the part of that message that has come, at most n bytes, without its length. Returns the
+ * number of bytes.
+ */
 size_t sml_frame_peek(struct evbuffer *in, uint8_t *bytes, size_t n);
 
 #endif

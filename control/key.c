@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From what the user has set to a key: see key.h. Nothing here logs, and no text has a secret. */
+/*
+ * Turns the user's setting into a key: see key.h. Nothing here logs, and no text contains a secret.
+ */
 #include "control/key.h"
 
 #include <errno.h>
@@ -15,7 +17,7 @@
 
 #include "control/tls_internal.h"
 
-/* Says what the key is for: another use of the same secret derives another key. */
+/* The purpose of the key: another use of the same secret derives another key. */
 #define LABEL "switchml job key 1"
 
 static int derive(struct sml_key *key, const char *name, const char *secret, size_t bytes)
@@ -57,7 +59,7 @@ static int derive(struct sml_key *key, const char *name, const char *secret, siz
 				 "no memory to derive the job key, or this OpenSSL has no HKDF");
 }
 
-/* Whoever may read it has the key, and whoever may write it chooses one. */
+/* Anyone who can read the file has the key, and anyone who can write it chooses the key. */
 static int check_file(int fd, const char *name, const char *path)
 {
 	struct stat status;
@@ -76,7 +78,10 @@ static int check_file(int fd, const char *name, const char *path)
 	return 0;
 }
 
-/* One more than is allowed is enough to see that there is more. -errno, or how many bytes. */
+/*
+ * Reading one more byte than allowed shows that there is more. Returns -errno or the number of
+ * bytes.
+ */
 static ssize_t read_all(int fd, char *secret, size_t bytes)
 {
 	size_t length = 0;
@@ -105,7 +110,8 @@ static size_t without_newline(const char *secret, size_t length)
 
 static int derive_from_file(struct sml_key *key, const char *name, const char *path)
 {
-	char secret[SML_KEY_SECRET_MAXIMUM + 3]; /* a newline, also Windows's; and one too many */
+	char secret[SML_KEY_SECRET_MAXIMUM +
+		    3]; /* a newline (also Windows's), and one byte too many */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	ssize_t length;
 	int rc;

@@ -6,7 +6,9 @@
 
 #include "control.pb-c.h"
 
-/* The schema is not recursive; its deepest message lies this far down at most. */
+/*
+ * The schema is not recursive, and its messages are nested at most this deep.
+ */
 #define MAX_DEPTH 8
 /* Fields of a message, and oneofs of one: bits of a mask. */
 #define MAX_FIELDS 64
@@ -71,7 +73,7 @@ static bool take_field(struct bytes *bytes, struct field *field)
 	case PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED:
 		return take_varint(bytes, &n) && take_bytes(bytes, n, &field->value);
 	default:
-		return false; /* groups, and what was never assigned */
+		return false; /* groups, and unassigned types */
 	}
 }
 
@@ -105,7 +107,7 @@ static bool may_have_unknown(const ProtobufCMessageDescriptor *descriptor)
 static int scan_field(const ProtobufCFieldDescriptor *field, struct bytes value, unsigned depth)
 {
 	if (field->type != PROTOBUF_C_TYPE_MESSAGE)
-		return 0; /* protobuf-c looks at wire types and packed lists, in linear time */
+		return 0; /* protobuf-c checks wire types and packed lists, in linear time */
 	return scan(field->descriptor, value, depth + 1);
 }
 
@@ -154,7 +156,7 @@ int sml_scan_body(const uint8_t *bytes, size_t n)
 	struct bytes left = {bytes, bytes + n};
 	uint64_t tag;
 
-	/* The numbers of all messages lie within two bytes. */
+	/* The field numbers of all messages fit in two bytes. */
 	if (!take_varint(&left, &tag))
 		return n < 2 ? 0 : -EPROTO;
 	if ((tag & 7) != PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED || tag >> 3 > INT32_MAX ||

@@ -65,7 +65,7 @@ int sml_stream_write(struct sml_stream *stream, const SmlControl__Envelope *mess
 {
 	int rc = sml_frame_write(stream->out, message);
 
-	/* What has come is not looked at: nobody expects messages now. */
+	/* Received bytes are not read: no message is expected now. */
 	return rc < 0 ? rc : move(stream, NULL);
 }
 

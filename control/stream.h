@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A control connection without its socket: framing, TLS where there is one, and
- * the buffers between. The switch, the ranks and the commands all talk by it; it
- * knows no descriptor and no event loop, and never waits.
+ * A control connection without its socket: framing, TLS if there is any, and the buffers in
+ * between. The switch, the ranks and the commands all use it. It has no descriptor and no event
+ * loop, and never waits.
  *
  *	wire_in  --> (decrypt) --> sml_stream_read()
  *	wire_out <-- (encrypt) <-- sml_stream_write()
@@ -24,17 +24,17 @@ struct sml_stream {
 };
 
 /*
- * Begin. wire_in and wire_out are the owner's, or both NULL: then the stream has its own.
- * tls: NULL for plain messages; peer as for sml_tls_begin(). Call sml_stream_step() at once: a
- * client's TLS has something to say. 0 or -ENOMEM; close the stream in either case.
+ * Begin. wire_in and wire_out are the owner's, or both NULL: then the stream has its own. tls: NULL
+ * for plain messages; peer as for sml_tls_begin(). Call sml_stream_step() at once, because a TLS
+ * client sends first. 0 or -ENOMEM; close the stream in either case.
  */
 int sml_stream_open(struct sml_stream *stream, struct sml_tls *tls, const char *peer,
 		    struct evbuffer *wire_in, struct evbuffer *wire_out);
 void sml_stream_close(struct sml_stream *stream);
 
 /*
- * Bytes have come in wire_in. 0; or -EPROTO: TLS is over, and sml_tls_reason() says why. Then, too,
- * send what wire_out has, because it tells the peer why.
+ * Bytes have come in wire_in. Returns 0, or -EPROTO: TLS is over, and sml_tls_reason() says why.
+ * Send the contents of wire_out even then, because they tell the peer the reason.
  */
 int sml_stream_step(struct sml_stream *stream);
 
@@ -44,25 +44,28 @@ int sml_stream_step(struct sml_stream *stream);
  */
 int sml_stream_write(struct sml_stream *stream, const SmlControl__Envelope *message);
 
-/* As sml_frame_read(). */
+/* The same as sml_frame_read(). */
 int sml_stream_read(struct sml_stream *stream, SmlControl__Envelope **message);
 
-/* How long the next message is, as its sender says; 0: that has not come yet. */
+/* The length of the next message, as its sender says; 0: the length has not come yet. */
 size_t sml_stream_next_bytes(const struct sml_stream *stream);
 
-/* Copy what has come of the next message, n bytes at most, without its length. Returns how many. */
+/*
+ * Copy the part of the next message that has come, at most n bytes, without its length. Returns the
+ * number of bytes.
+ */
 size_t sml_stream_peek(const struct sml_stream *stream, uint8_t *bytes, size_t n);
 
-/* Tell the peer that no more comes. What waited for a handshake is dropped. */
+/* Tell the peer that no more data comes. Messages that waited for a handshake are dropped. */
 void sml_stream_finish(struct sml_stream *stream);
 
-/* Drop what has come and has not been read. */
+/* Drop received bytes that have not been read. */
 void sml_stream_ignore(struct sml_stream *stream);
 
-/* The peer has proved who it is, or need not. */
+/* The peer has proved its identity, or need not. */
 bool sml_stream_is_known(const struct sml_stream *stream);
 
-/* What was written and has not left; and all bytes that the buffers hold. */
+/* Bytes that were written but not sent yet, and all bytes in the buffers. */
 size_t sml_stream_unsent_bytes(const struct sml_stream *stream);
 size_t sml_stream_held_bytes(const struct sml_stream *stream);
 

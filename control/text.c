@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Words of peers: see text.h. */
+/* Texts from peers: see text.h. */
 #include "control/text.h"
 
 #include <stdint.h>
@@ -16,7 +16,9 @@ static size_t character_bytes(const char *text)
 	for (size_t i = 1; i < n; i++)
 		if ((c[i] & 0xc0) != 0x80)
 			return 0; /* the terminating zero, too */
-	/* C1 controls, overlong forms, surrogates, and what is beyond Unicode. */
+	/*
+	 * C1 controls, overlong forms, surrogates, and values beyond Unicode.
+	 */
 	if ((c[0] == 0xc2 && c[1] < 0xa0) || (c[0] == 0xe0 && c[1] < 0xa0) ||
 	    (c[0] == 0xed && c[1] > 0x9f) || (c[0] == 0xf0 && c[1] < 0x90) ||
 	    (c[0] == 0xf4 && c[1] > 0x8f))
@@ -51,7 +53,7 @@ bool sml_text_is_clean(const char *text)
 	return true;
 }
 
-/* Default values are not ours to write, and clean. */
+/* Default values are read-only, and clean. */
 static void clean(char *text)
 {
 	if (text != NULL && !sml_text_is_clean(text))
@@ -73,7 +75,7 @@ static void clean_field(ProtobufCMessage *message, const ProtobufCFieldDescripto
 	void **values = (void **)(void *)(base + field->offset);
 	size_t n = 1;
 
-	/* Of a oneof, the other members are other bytes. */
+	/* In a oneof, the other members share these bytes. */
 	if ((field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) &&
 	    *(const uint32_t *)quantifier != field->id)
 		return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Words of peers that are shown to people: in logs, terminals and JSON, where a
- * control character or broken UTF-8 would do things of its own.
+ * Texts from peers that are shown to people in logs, terminals and JSON, where control characters
+ * or broken UTF-8 could do harm.
  */
 #ifndef SML_CONTROL_TEXT_H
 #define SML_CONTROL_TEXT_H
@@ -10,16 +10,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/*
- * Copy at most size - 1 bytes. What is not printable, and what is not whole UTF-8,
- * becomes '?'.
- */
+/* Copy at most size - 1 bytes. Unprintable characters and incomplete UTF-8 become '?'. */
 void sml_text_copy(char *to, size_t size, const char *from);
 
 /* Would a copy be the same? */
 bool sml_text_is_clean(const char *text);
 
-/* All words of a message that was unpacked, and of those in it, become such copies. */
+/* Sanitize all texts of an unpacked message, and of the messages in it, like that. */
 void sml_text_clean_message(ProtobufCMessage *message);
 
 #endif

@@ -10,7 +10,7 @@
 
 #include "control/tls_internal.h"
 
-/* A record's worth: more at once would only fill memory. */
+/* One record: more at once would only fill memory. */
 #define CHUNK_BYTES 16384
 /* An honest peer changes keys after millions of messages; each change costs us an answer. */
 #define MAX_KEY_UPDATES 32
@@ -37,7 +37,7 @@ static void on_record(int sent, int version, int type, const void *bytes, size_t
 		session->key_updates++;
 }
 
-/* What the switch's certificate must say. Only subjectAltName counts, as everywhere today. */
+/* What the switch's certificate must name. Only subjectAltName counts, as is usual today. */
 static bool ask_for_name(SSL *ssl, const char *peer)
 {
 	X509_VERIFY_PARAM *rules = SSL_get0_param(ssl);
@@ -74,7 +74,7 @@ struct sml_tls_session *sml_tls_begin(struct sml_tls *tls, const char *peer)
 		SSL_set_accept_state(session->ssl);
 	else
 		SSL_set_connect_state(session->ssl);
-	/* A key says nothing of names. */
+	/* A key has no names. */
 	if (peer != NULL && !tls->keyed) {
 		snprintf(session->peer, sizeof(session->peer), "%s", peer);
 		if (!ask_for_name(session->ssl, session->peer))
@@ -105,7 +105,7 @@ static int fail(struct sml_tls_session *session)
 	return -EPROTO;
 }
 
-/* The first byte tells a peer that has no TLS, before OpenSSL makes a riddle of it. */
+/* The first byte reveals a peer without TLS, before OpenSSL reports an obscure error. */
 static bool begins_plainly(struct sml_tls_session *session, struct evbuffer *wire_in)
 {
 	unsigned char first;
@@ -125,12 +125,12 @@ static bool feed(struct sml_tls_session *session, struct evbuffer *wire_in)
 	return n <= 0 || BIO_write(session->in, bytes, n) == n;
 }
 
-/* The answer to an operation that got no further: does it only want more of the wire? */
+/* After an operation that made no progress: does it only need more bytes from the wire? */
 static bool waits(const struct sml_tls_session *session, int result)
 {
 	int error = SSL_get_error(session->ssl, result);
 
-	/* Its end in words; that of the connection itself is the caller's to see. */
+	/* Describe the end of TLS; the caller notices the end of the connection itself. */
 	return error == SSL_ERROR_WANT_READ || error == SSL_ERROR_ZERO_RETURN;
 }
 

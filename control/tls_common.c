@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is the same with TLS built in and without: see tls.h. */
+/* The part that is the same in builds with and without TLS: see tls.h. */
 #include "control/tls.h"
 
 const struct sml_tls_files sml_tls_variables = {"SWITCHML_TLS_CERTIFICATE", "SWITCHML_TLS_KEY",
@@ -29,7 +29,10 @@ bool sml_tls_is_hello(struct evbuffer *wire_in)
 {
 	unsigned char first[2];
 
-	/* A record of a handshake, of any version. As a message's length it is far too long. */
+	/*
+	 * A handshake record, of any version. As a message's length, these bytes would be far too
+	 * long.
+	 */
 	return evbuffer_copyout(wire_in, first, sizeof(first)) == sizeof(first) && first[0] == 22 &&
 	       first[1] == 3;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What one end shows: its three files, or the job key. Whatever is wrong with the files is said
- * here, once, when a program starts, and not as a riddle by the first handshake.
+ * What one end presents: its three files, or the job key. Any defect of the files is reported here,
+ * once, when a program starts, and not as an obscure error of the first handshake.
  */
 #include <errno.h>
 #include <openssl/err.h>
@@ -92,7 +92,7 @@ static int load_key(SSL_CTX *context, const char *name, const char *path)
 			     name);
 }
 
-/* Our own certificate out of date would be told by each peer in turn; better here. */
+/* Otherwise each peer in turn would report that our own certificate is out of date. */
 static int check_dates(SSL_CTX *context, const char *name, const char *path)
 {
 	const X509 *certificate = SSL_CTX_get0_certificate(context);
@@ -141,18 +141,23 @@ static int load(SSL_CTX *context, const struct sml_tls_files *files,
 
 void sml_tls_start_library(void)
 {
-	/* Its own clean-up at exit() would pull the ground from under threads that still run. */
+	/* OpenSSL's clean-up at exit() would free memory that running threads still use. */
 	OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL);
 }
 
 static bool set_rules(SSL_CTX *context)
 {
-	/* Anybody may ask for a key exchange: one of OpenSSL's own groups costs 100 ms each. */
+	/*
+	 * Anyone can ask for a key exchange, and some of OpenSSL's default groups cost 100 ms each.
+	 */
 	if (SSL_CTX_set1_groups_list(context, "X25519:P-256") != 1)
 		return false;
 	SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
 			   sml_tls_on_verify);
-	/* Every connection proves everything anew: nothing to steal, nothing to keep. */
+	/*
+	 * Every connection proves everything again, so there is no session state to steal or to
+	 * keep.
+	 */
 	SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
 	SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);
 	SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_AUTO_RETRY);

@@ -16,7 +16,7 @@
 struct sml_tls {
 	SSL_CTX *context;
 	enum sml_tls_end end;
-	bool keyed; /* the two ends have a key in place of certificates */
+	bool keyed; /* the two ends have a key instead of certificates */
 	struct sml_key key;
 };
 
@@ -28,23 +28,23 @@ struct sml_tls_session {
 	bool spoken; /* bytes have come */
 	bool plain, up, over;
 	unsigned key_updates;
-	char peer[256]; /* that the certificate must name, or "" */
+	char peer[256]; /* the name that the certificate must have, or "" */
 	char reason[SML_TLS_REASON_BYTES];
 };
 
-/* Before anything else of OpenSSL; any number of times. */
+/* Call it before any other OpenSSL function; any number of times. */
 void sml_tls_start_library(void);
 
-/* All sessions prove this key, and nothing else counts. 0, or -EINVAL with a sentence. */
+/* All sessions must prove this key, and nothing else. 0, or -EINVAL with a sentence. */
 int sml_tls_use_key(struct sml_tls *tls, const struct sml_key *key);
 
-/* A finished handshake has proved what this end asks for: always so, or OpenSSL is wrong. */
+/* Has a finished handshake proved what this end requires? Always, unless OpenSSL has a defect. */
 bool sml_tls_proved(const struct sml_tls_session *session);
 
-/* The certificate of a chain that is not believed, and why: OpenSSL's verify callback. */
+/* OpenSSL's verify callback: notes which certificate of a chain cannot be verified, and why. */
 int sml_tls_on_verify(int good, X509_STORE_CTX *chain);
 
-/* An operation on the session has failed: put why into words, unless there are some. */
+/* An operation on the session has failed: describe the reason, unless that is already done. */
 void sml_tls_describe(struct sml_tls_session *session);
 
 /* "CN=gpu1" and "Jan  1 00:00:00 2030 GMT"; printable. */

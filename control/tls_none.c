@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tls.h and key.h of a build without OpenSSL: neither files nor keys, so no session ever begins. */
+/*
+ * tls.h and key.h in a build without OpenSSL: it accepts neither files nor keys, so no session ever
+ * begins.
+ */
 #include <errno.h>
 
 #include "base/error.h"

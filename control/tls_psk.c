@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The job key as an external pre-shared key of TLS 1.3 (RFC 8446, 2.2), always together with
- * a fresh key exchange, so that a key that is lost later opens nothing of what was said before.
- * One identity, one cipher: nothing is chosen by a peer, and we parse nothing of our own.
+ * The job key as an external pre-shared key of TLS 1.3 (RFC 8446, 2.2), always together with a
+ * fresh key exchange, so that a key that leaks later cannot decrypt earlier sessions. There is one
+ * identity and one cipher: a peer chooses nothing, and we parse nothing ourselves.
  */
 #include <errno.h>
 #include <openssl/err.h>
@@ -13,7 +13,10 @@
 
 #define CIPHER "TLS_AES_128_GCM_SHA256"
 
-/* All keys have this one: who has another key is told so, and not that it is unknown. */
+/*
+ * All keys have this identity, so that a peer with another key is told exactly that, and not that
+ * its identity is unknown.
+ */
 static const unsigned char identity[] = {'s', 'w', 'i', 't', 'c', 'h', 'm', 'l'};
 
 /* NULL: no memory. */
@@ -32,18 +35,18 @@ static SSL_SESSION *session_of_key(SSL *ssl)
 	return NULL;
 }
 
-/* The worker's end: this is what it shows. */
+/* The worker's side: what it presents. */
 static int use_key(SSL *ssl, const EVP_MD *digest, const unsigned char **id, size_t *id_bytes,
 		   SSL_SESSION **session)
 {
-	(void)digest; /* of the one cipher, if the switch has chosen it already */
+	(void)digest; /* of our cipher, if the switch has already chosen it */
 	*id = identity;
 	*id_bytes = sizeof(identity);
 	*session = session_of_key(ssl);
 	return *session != NULL;
 }
 
-/* The switch's end: whose key is that? NULL: nobody's, and then there is no other way in. */
+/* The switch's side: find the key of an identity. NULL: unknown, and then the handshake fails. */
 static int find_key(SSL *ssl, const unsigned char *id, size_t id_bytes, SSL_SESSION **session)
 {
 	*session = NULL;
@@ -53,7 +56,7 @@ static int find_key(SSL *ssl, const unsigned char *id, size_t id_bytes, SSL_SESS
 	return *session != NULL;
 }
 
-/* Whatever it is: it is not the key. */
+/* Whatever it is, it is not the key. */
 static int refuse_certificate(X509_STORE_CTX *chain, void *context)
 {
 	SSL *ssl = X509_STORE_CTX_get_ex_data(chain, SSL_get_ex_data_X509_STORE_CTX_idx());
@@ -75,7 +78,9 @@ int sml_tls_use_key(struct sml_tls *tls, const struct sml_key *key)
 	SSL_CTX_set_cert_verify_callback(tls->context, refuse_certificate, NULL);
 	if (tls->end == SML_TLS_SWITCH) {
 		SSL_CTX_set_psk_find_session_callback(tls->context, find_key);
-		/* A key is a session to OpenSSL, and a server says whose its sessions are. */
+		/*
+		 * To OpenSSL a key is a session, and a server must set the context of its sessions.
+		 */
 		(void)SSL_CTX_set_session_id_context(tls->context, identity, sizeof(identity));
 	} else {
 		SSL_CTX_set_psk_use_session_callback(tls->context, use_key);
@@ -92,6 +97,6 @@ bool sml_tls_is_keyed(const struct sml_tls *tls)
 
 bool sml_tls_proved(const struct sml_tls_session *session)
 {
-	/* Nothing but the key could have been resumed. */
+	/* Only the key can have been resumed. */
 	return !session->keyed || SSL_session_reused(session->ssl) == 1;
 }

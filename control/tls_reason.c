@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Why a TLS connection did not come about, in words that end with what to do.
- * Everything that a peer wrote is made printable before it is shown.
+ * Why a TLS connection failed, as a text that ends with the fix. All text from a peer is made
+ * printable before it is shown.
  */
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
@@ -11,7 +11,7 @@
 
 /* ---- parts of a certificate ---- */
 
-/* What a memory BIO has gathered, printable, in one line. Frees it. */
+/* The contents of a memory BIO as one printable line. Frees the BIO. */
 static void take_text(BIO *bio, char *text, size_t bytes)
 {
 	int n = bio != NULL ? BIO_read(bio, text, (int)bytes - 1) : -1;
@@ -55,7 +55,7 @@ static void names_of(const X509 *certificate, char *text, size_t bytes)
 		snprintf(text, bytes, "%s", "nothing");
 }
 
-/* ---- a certificate that is not believed ---- */
+/* ---- a certificate that cannot be verified ---- */
 
 static void describe_name(struct sml_tls_session *session, const X509 *certificate)
 {
@@ -144,14 +144,14 @@ const char *sml_tls_demand(const struct sml_tls *tls)
 			    "SWITCHML_TLS_KEY and SWITCHML_TLS_AUTHORITY";
 }
 
-/* What went wrong between two ends of which this one has a key; NULL: nothing special. */
+/* What went wrong if this end has a key; NULL: nothing specific to keys. */
 static const char *key_reason(enum sml_tls_end end, int reason)
 {
 	if (reason == SSL_R_BINDER_DOES_NOT_VERIFY ||
 	    reason == SSL_AD_REASON_OFFSET + SSL_AD_ILLEGAL_PARAMETER ||
 	    reason == SSL_AD_REASON_OFFSET + SSL_AD_DECRYPT_ERROR)
 		return "it has another job key: " SAME_KEY;
-	/* Without the key, it is asked for a certificate of ours, which is none. */
+	/* Without the key, OpenSSL looks for our certificate, and there is none. */
 	if (end == SML_TLS_SWITCH &&
 	    (reason == SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM || reason == SSL_R_NO_SHARED_CIPHER))
 		return "it offered no job key: set SWITCHML_JOB_KEY or SWITCHML_JOB_KEY_FILE "
@@ -160,7 +160,7 @@ static const char *key_reason(enum sml_tls_end end, int reason)
 	return NULL;
 }
 
-/* ---- an alert of the peer's: it does not believe us ---- */
+/* ---- the peer's alert: it rejects our certificate ---- */
 
 static const struct {
 	int alert;

@@ -52,7 +52,7 @@ bool sml_is_loopback_name(const char *host)
 	return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
 }
 
-/* The text behind a colon. */
+/* The text after a colon. */
 static bool parse_port(const char *text, size_t length, struct sml_host_port *place)
 {
 	char digits[8];

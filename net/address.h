@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Addresses of sockets, and the text forms of a host and its port. */
+/* Socket addresses, and the text forms of a host and its port. */
 #ifndef SML_NET_ADDRESS_H
 #define SML_NET_ADDRESS_H
 
@@ -27,13 +27,13 @@ struct sml_host_port {
  */
 bool sml_host_port_parse(const char *text, size_t length, struct sml_host_port *place);
 
-/* Is it an address of the loopback? */
+/* Is it a loopback address? */
 bool sml_is_loopback_name(const char *host);
 
 socklen_t sml_sockaddr_length(const union sml_sockaddr *address);
 void sml_sockaddr_set_port(union sml_sockaddr *address, uint16_t port);
 
-/* An IPv4 address becomes the same one as a socket of both families has it. */
+/* Map an IPv4 address into IPv6, as a dual-stack socket uses it. */
 void sml_sockaddr_map(union sml_sockaddr *address);
 
 /* "10.0.0.3" or "fe80::1", without the port. text has INET6_ADDRSTRLEN bytes. */

@@ -11,7 +11,9 @@
 #include "core/wire.h"
 #include "net/address.h"
 
-/* 224.0.0.0/24 and ff01::, ff02:: are the routers' own: flooded by every bridge, or kept in a host.
+/*
+ * 224.0.0.0/24, ff01:: and ff02:: are reserved for routers: every bridge floods them, or they stay
+ * within a host.
  */
 static bool is_for_us(const struct sml_group *group)
 {

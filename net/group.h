@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Multicast groups for results. The switch is given the first one; each job has one of its own,
- * the first plus the job's place, so that the network carries a job's results only to where it
- * has ranks; and each shard has a port of its own, so that a thread gets only what is its.
+ * Multicast groups for results. The switch gets the first group. Each job has its own group, which
+ * is the first one plus the job's place, so that the network carries a job's results only to its
+ * ranks. Each shard has its own port, so that a thread gets only its own results.
  */
 #ifndef SML_NET_GROUP_H
 #define SML_NET_GROUP_H
@@ -19,13 +19,16 @@ struct sml_group {
 	uint16_t port; /* of shard 0 */
 };
 
-/* "GROUP", "GROUP:PORT", "[V6]:PORT", for so many jobs. 0, or -EINVAL: they are not all groups. */
+/*
+ * "GROUP", "GROUP:PORT", "[V6]:PORT", for this many jobs. 0, or -EINVAL: not all of them are
+ * multicast groups.
+ */
 int sml_group_parse(const char *text, uint32_t n_jobs, struct sml_group *group);
 
-/* Of the job with this place. */
+/* The group of the job with this place. */
 struct sml_group sml_group_of_job(const struct sml_group *first, uint32_t place);
 
-/* As a socket of this family takes it. */
+/* The group as an address for a socket of this family. */
 void sml_group_address(const struct sml_group *group, uint8_t shard, sa_family_t family,
 		       struct sockaddr_in6 *to);
 

@@ -22,7 +22,7 @@ static void all_of_v4(struct sml_place *place)
 
 int sml_place_parse(const char *address, uint16_t port, struct sml_place *place)
 {
-	/* Not inet_pton(): fe80::1%eth0 is an address, too. */
+	/* Not inet_pton(), because fe80::1%eth0 is an address, too. */
 	const struct addrinfo hints = {
 		.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
 		.ai_socktype = SOCK_STREAM,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where the switch listens: for both its ports, one address, or all of both
- * families on one socket; of IPv4 alone where the kernel has no IPv6.
+ * Where the switch listens: one address for both its ports, or all addresses of both families on
+ * one socket (only IPv4 if the kernel has no IPv6).
  */
 #ifndef SML_NET_PLACE_H
 #define SML_NET_PLACE_H
@@ -13,12 +13,12 @@ struct sml_place {
 	bool all; /* no address in particular */
 };
 
-/* address: numeric, NULL for all. 0, or -EINVAL. */
+/* address: numeric; NULL for all addresses. Returns 0 or -EINVAL. */
 int sml_place_parse(const char *address, uint16_t port, struct sml_place *place);
 
 /*
- * A non-blocking socket of this type (SOCK_STREAM, SOCK_DGRAM), not yet bound. May
- * turn `place` from all addresses into all of IPv4. The descriptor or -errno.
+ * A non-blocking socket of this type (SOCK_STREAM, SOCK_DGRAM), not yet bound. May change `place`
+ * from all addresses to all IPv4 addresses. Returns the descriptor or -errno.
  */
 int sml_place_socket(struct sml_place *place, int type);
 

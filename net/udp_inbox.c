@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Receiving: see udp_inbox.h. The invariant: what recvmmsg() has filled in is handed out
- * before it is called again, however many packets a message was glued of.
+ * Receiving: see udp_inbox.h. The invariant: all packets that recvmmsg() has received are handed
+ * out before it is called again, however many packets each message contains.
  */
 #include "net/udp_inbox.h"
 
@@ -13,15 +13,15 @@
 #include "net/udp_socket.h"
 
 /*
- * Few large buffers where the kernel glues packets together. Also where it then has nothing to
- * glue: 56 messages a call instead of 8 make a quarter of the calls, and cost an eighth more CPU
- * all the same (measured: 1 Gbit/s, 1448-byte packets, offloads off).
+ * Few large buffers if the kernel coalesces packets. That also holds if it then finds nothing to
+ * coalesce: 56 messages per call instead of 8 need a quarter of the calls, but cost an eighth more
+ * CPU time (measured: 1 Gbit/s, 1448-byte packets, offloads off).
  */
 #define GLUED_BYTES   (64u << 10)
 #define SINGLE_BYTES  9216u
 #define RECEIVE_TRIES 8
 
-/* One message: buffer, and what the kernel tells beside it. */
+/* One message: the buffer, and the kernel's control data. */
 struct place {
 	struct iovec bytes;
 	struct sockaddr_in6 source; /* or a sockaddr_in: see udp_socket.h */
@@ -36,7 +36,7 @@ struct sml_udp_inbox {
 	bool drained, sources;
 	unsigned n_buffers;
 	unsigned first, n_filled; /* those in [first, n_filled) have not been handed out */
-	uint32_t offset;	  /* nor has what lies beyond it in the first of them */
+	uint32_t offset;	  /* nor has the rest of the first of them */
 	struct mmsghdr *in;
 	struct place *places;
 	uint8_t *buffers;
@@ -84,7 +84,7 @@ void sml_udp_inbox_free(struct sml_udp_inbox *inbox)
 	free(inbox);
 }
 
-/* What ICMP has left on the socket is told once, instead of what came: ask again. */
+/* A pending ICMP error is reported once, instead of a packet: ask again. */
 static int receive_messages(struct sml_udp_inbox *inbox)
 {
 	int n = -1;
@@ -114,7 +114,7 @@ static void fill(struct sml_udp_inbox *inbox)
 	inbox->n_filled = n > 0 ? (unsigned)n : 0;
 }
 
-/* A message of which nothing can be one of ours. */
+/* A message that cannot contain one of our packets. */
 static void pass_over(struct sml_udp_inbox *inbox, uint32_t whole, uint32_t segment)
 {
 	uint32_t n = whole > segment ? (whole + segment - 1) / segment : 1;
@@ -124,7 +124,10 @@ static void pass_over(struct sml_udp_inbox *inbox, uint32_t whole, uint32_t segm
 	inbox->offset = whole;
 }
 
-/* Packets of the first message that is left, and on to the next one when it has no more. */
+/*
+ * Hand out packets of the first remaining message, and continue with the next message when it has
+ * no more.
+ */
 static unsigned hand_out(struct sml_udp_inbox *inbox, struct sml_packet *packets, unsigned room)
 {
 	struct msghdr *message = &inbox->in[inbox->first].msg_hdr;
@@ -135,7 +138,10 @@ static unsigned hand_out(struct sml_udp_inbox *inbox, struct sml_packet *packets
 
 	if (inbox->offset == 0)
 		inbox->counters.bytes += whole;
-	/* Of another length than ours it is not even looked at: nor would the next be aligned. */
+	/*
+	 * A packet whose length is not one of ours is dropped unread; the packet after it would not
+	 * be aligned either.
+	 */
 	if ((message->msg_flags & MSG_TRUNC) || !sml_packet_length_is_valid(segment))
 		pass_over(inbox, whole, segment);
 	for (; inbox->offset < whole && n < room; inbox->offset += segment) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What ranks and the switch ask of their UDP sockets, and of the kernel for each message. */
+/* The options that ranks and the switch set on their UDP sockets, and on each message. */
 #ifndef SML_NET_UDP_OPTIONS_H
 #define SML_NET_UDP_OPTIONS_H
 
@@ -16,27 +16,26 @@
 #endif
 
 /*
- * Buffers of so many bytes, or as many as the system's limit allows: more needs
- * CAP_NET_ADMIN. Returns how many there are as the kernel counts, headers and slack
- * included; 0: it does not say.
+ * Buffers of this many bytes, or as many as the system's limit allows; exceeding it needs
+ * CAP_NET_ADMIN. Returns the size as the kernel counts it, including headers and slack; 0: unknown.
  */
 uint32_t sml_udp_widen_in(int fd, int bytes);
 uint32_t sml_udp_widen_out(int fd, int bytes);
 
-/* Packets come in glued together from now on. False: the kernel can't. */
+/* Packets arrive coalesced from now on. False: the kernel cannot do that. */
 bool sml_udp_glue(int fd);
 
-/* Can a message leave as many packets? */
+/* Can one message be sent as several packets? */
 bool sml_udp_can_segment(int fd);
 
 /*
- * Whole packets or none, as long as the interface takes them: what a path takes, the
- * probes have found out, and one lost fragment loses a packet. Nor does a forged "too
- * big" narrow a path. Of IPv4 also on a socket of both families.
+ * Never fragment, and ignore the path MTU that the kernel has learned: the probes have found out
+ * what the path carries, and one lost fragment loses a packet. A forged "too big" message cannot
+ * narrow a path either. Also applies to IPv4 on a dual-stack socket.
  */
 void sml_udp_forbid_fragments(int fd, bool v6);
 
-/* Of a message's packets, but the last: a control message, written to `to`. */
+/* The length of a message's packets, except the last: a control message, written to `to`. */
 #define SML_UDP_SEGMENT_SPACE CMSG_SPACE(sizeof(uint16_t))
 void sml_udp_write_segment(char *to, uint16_t segment_bytes);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Results on their way out: see udp_results.h. */
+/* Sends results: see udp_results.h. */
 #include "net/udp_results.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 /* Packets in one sendmmsg call. */
 #define MESSAGES_MAX 256
-/* Longest wait for room in the socket, and how often between two messages. */
+/* The longest wait for room in the socket, and how often to wait between two messages. */
 #define SEND_WAIT_MS 5
 #define MAX_WAITS    8
 
@@ -28,7 +28,7 @@ union send_control {
 	struct cmsghdr align;
 };
 
-/* A message's name leads back to its path. */
+/* A message's address identifies its path. */
 _Static_assert(offsetof(struct sml_path, to) == 0, "the address comes first");
 
 void sml_results_init(struct sml_results *results, uint8_t own_rank)
@@ -67,7 +67,7 @@ bool sml_results_add(struct sml_results *results, const void *job, uint8_t shard
 	return true;
 }
 
-/* The longest run from `first`: equal lengths, the last one may be shorter. */
+/* The longest run from `first`: equal lengths, but the last may be shorter. */
 static struct run next_run(const struct sml_results *results, unsigned first)
 {
 	size_t segment = results->packets[first].iov_len, bytes = segment;
@@ -117,9 +117,9 @@ static void count_sent(struct sml_results *results, const struct msghdr *message
 }
 
 /*
- * A super-packet was refused: because there is no segmentation here, or because
- * of its address. One by one tells: if they leave, it was the segmentation, and it
- * is not tried again. (A worker with an odd path must not cost the others theirs.)
+ * A super-packet was refused: because there is no segmentation here, or because of its address.
+ * Sending the packets one by one shows which: if they leave, it was the segmentation, which is then
+ * not tried again. (A worker with an unusual path must not disable segmentation for the others.)
  */
 static void send_singly(struct sml_results *results, int fd, const struct msghdr *message)
 {
@@ -139,7 +139,7 @@ static void send_singly(struct sml_results *results, int fd, const struct msghdr
 		strerror(refusal));
 }
 
-/* The first message of a call failed. False: for want of room, and there will be none soon. */
+/* The first message of a call failed. False: the socket is full, and will stay so for now. */
 static bool overcome(struct sml_results *results, int fd, const struct msghdr *message,
 		     bool *sent_otherwise)
 {
@@ -180,7 +180,7 @@ static void send_messages(struct sml_results *results, int fd, struct mmsghdr *m
 			waits = 0;
 		}
 	}
-	/* The socket stays full: who misses these will ask again. */
+	/* The socket stays full: ranks that miss these results will ask again. */
 	for (; done < n; done++)
 		results->drops += messages[done].msg_hdr.msg_iovlen;
 }
@@ -210,7 +210,9 @@ static void add_message(struct outgoing *out, const struct run *run, const struc
 	out->n++;
 }
 
-/* To groups. Returns the ranks that this reaches: one alone is sent to as it is without a group. */
+/*
+ * Send to groups. Returns the ranks that this reaches. A single rank is sent to as without a group.
+ */
 static uint64_t add_group_messages(struct outgoing *out, const struct run *run)
 {
 	const struct sml_ways *ways = out->results->ways;
@@ -240,7 +242,10 @@ void sml_results_flush(struct sml_results *results, int fd)
 
 		run = next_run(results, first);
 		sent = results->ways ? add_group_messages(&out, &run) : 0;
-		/* From the one after our own on: stripes do not all begin with the same rank. */
+		/*
+		 * Start with the rank after our own, so that stripes do not all begin with the same
+		 * rank.
+		 */
 		for (unsigned i = 1; i <= results->n_ranks; i++) {
 			unsigned rank = (results->own_rank + i) % results->n_ranks;
 

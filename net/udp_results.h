@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Results on their way out: gathered while a batch is received, sent to every
- * rank with as few system calls as can be, from the slots' own memory: one by one,
- * or once to the multicast group that several of them listen to. Where the path
- * refuses super-packets (UDP_SEGMENT), one packet a message.
+ * Sends results. They are gathered while a batch is received, and sent directly from the slots'
+ * memory with as few system calls as possible: to each rank separately, or once to the multicast
+ * group of several ranks. If the path refuses super-packets (UDP_SEGMENT), each message has one
+ * packet.
  */
 #ifndef SML_NET_UDP_RESULTS_H
 #define SML_NET_UDP_RESULTS_H
@@ -17,10 +17,13 @@
 
 #define SML_RESULTS_MAX 128
 
-/* Different addresses of ours that a job's ranks talk to: beyond, one by one. */
+/*
+ * The most addresses of ours that a job's ranks can use; ranks at further ones get results by
+ * unicast.
+ */
 #define SML_WAYS_MAX 4
 
-/* To one shard's group: by each of our addresses that ranks know, and which ranks. */
+/* Paths to one shard's group: one for each of our addresses that ranks use, and those ranks. */
 struct sml_ways {
 	unsigned n;
 	struct {
@@ -30,50 +33,53 @@ struct sml_ways {
 };
 
 struct sml_results {
-	/* Whose results these are; NULL: none are gathered. */
+	/* The job of these results; NULL: none are gathered. */
 	const void *job;
 	uint8_t shard;
 	uint8_t n_ranks;
-	uint64_t ranks; /* bits of those that get them */
-	/* Rank r's path is stride x r paths behind the first. */
+	uint64_t ranks; /* bits of the ranks that get them */
+	/* Rank r's path is stride x r paths after the first. */
 	const struct sml_path *paths;
 	unsigned stride;
 	/* NULL: no group. Bits of the ranks that a packet to it reaches, atomic. */
 	const struct sml_ways *ways;
 	const uint64_t *reached;
-	uint8_t own_rank; /* in this process: the one after it is the first; UINT8_MAX: none is */
+	uint8_t own_rank; /* the rank in this process, so the next one is served first; UINT8_MAX:
+			     none */
 	struct iovec packets[SML_RESULTS_MAX];
 	unsigned n;
 	bool no_segmentation;
 	uint64_t packets_sent, bytes_sent;
 	uint64_t packets_multicast; /* of those */
-	uint64_t drops;		    /* the socket stayed full: end hosts will ask again */
+	uint64_t drops;		    /* the socket stayed full; end hosts will ask again */
 };
 
 void sml_results_init(struct sml_results *results, uint8_t own_rank);
 
 /*
- * Gather for a job and shard from now on, for all ranks but our own. Nothing may be
- * gathered. paths: [r][shard] is rank r's.
+ * Gather for a job and shard from now on, for all ranks but our own. No results may be pending.
+ * paths: [r][shard] is rank r's.
  */
 void sml_results_begin(struct sml_results *results, const void *job, uint8_t shard,
 		       const struct sml_path *paths, uint8_t n_ranks);
 
-/* After it: the job has groups. `ways` is read when results are flushed, by the same thread. */
+/* Called after it if the job has groups. The same thread reads `ways` when it flushes results. */
 void sml_results_use_groups(struct sml_results *results, const struct sml_ways *ways,
 			    const uint64_t *reached);
 
-/* False: they must be flushed, and begun for this job and shard, first. */
+/* False: first flush, and begin for this job and shard. */
 bool sml_results_add(struct sml_results *results, const void *job, uint8_t shard,
 		     const void *packet, uint32_t length);
 
 void sml_results_flush(struct sml_results *results, int fd);
 
-/* At once, n packets (SML_RESULTS_MAX at most) to each of these ranks; paths: [r] is rank r's. */
+/*
+ * Send n packets (SML_RESULTS_MAX at most) at once to each of these ranks; paths: [r] is rank r's.
+ */
 void sml_results_send_to(struct sml_results *results, int fd, const struct sml_path *paths,
 			 uint64_t ranks, const struct iovec *packets, unsigned n);
 
-/* One packet, now. False: it was dropped, and counted. */
+/* Send one packet now. False: it was dropped and counted. */
 bool sml_results_send_one(struct sml_results *results, int fd, const void *packet, uint32_t length,
 			  const struct sml_path *path);
 

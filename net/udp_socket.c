@@ -14,12 +14,12 @@
 #include "net/place.h"
 #include "net/udp_options.h"
 
-/* Asked for; what the system's limit leaves of it decides the ranks' windows. */
+/* The size that we ask for; the size that the system's limit allows decides the ranks' windows. */
 #define WANTED_BUFFER_BYTES (32 << 20)
 
 /*
- * Which of the sockets on the port gets a packet: (job + shard) mod threads, so
- * that a slot has one owner. The filter sees the UDP payload.
+ * Decides which of the port's sockets gets a packet: (job + shard) mod threads, so that a slot has
+ * one owner. The filter sees the UDP payload.
  */
 static int steer(int fd, unsigned n_threads)
 {
@@ -36,7 +36,7 @@ static int steer(int fd, unsigned n_threads)
 	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof(program));
 }
 
-/* Optional all: without them packets come one by one, or drops are not seen. */
+/* All are optional: without them, packets come one by one, or drops are not seen. */
 static void ask_for_news(int fd, const struct sml_place *place,
 			 const struct sml_udp_options *options)
 {
@@ -44,7 +44,7 @@ static void ask_for_news(int fd, const struct sml_place *place,
 	bool v6 = place->address.any.sa_family == AF_INET6;
 	int one = 1;
 
-	/* With it, packets would be glued together before they come to generic XDP. */
+	/* With it, packets would be coalesced before they reach generic XDP. */
 	if (!for_xdp)
 		(void)sml_udp_glue(fd);
 	setsockopt(fd, SOL_SOCKET, SO_RXQ_OVFL, &one, sizeof(one));
@@ -55,7 +55,7 @@ static void ask_for_news(int fd, const struct sml_place *place,
 		   sizeof(one));
 }
 
-/* Of IPv4 also on a socket of both families. */
+/* Also for IPv4 on a dual-stack socket. */
 static void limit_hops(int fd, const struct sml_place *place, int hops)
 {
 	setsockopt(fd, IPPROTO_IP, IP_MULTICAST_TTL, &hops, sizeof(hops));
@@ -63,7 +63,7 @@ static void limit_hops(int fd, const struct sml_place *place, int hops)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, &hops, sizeof(hops));
 }
 
-/* Sockets that share a port would share it with another switch, too: not if one has it. */
+/* SO_REUSEPORT would also share the port with another switch, so refuse if one has it. */
 static int check_that_port_is_free(struct sml_place place)
 {
 	int fd = sml_place_socket(&place, SOCK_DGRAM), rc;
@@ -134,11 +134,11 @@ uint32_t sml_udp_segment_bytes(struct msghdr *message, uint32_t length, uint32_t
 			memcpy(drops, CMSG_DATA(c), sizeof(*drops));
 		}
 	}
-	/* An empty packet is one malformed packet, not an endless loop. */
+	/* An empty packet counts as one malformed packet and must not cause an endless loop. */
 	return segment ? segment : 4;
 }
 
-/* As the kernel takes it: our address, and of the interface only what it needs for that. */
+/* In the kernel's form: our address, and the interface only where the kernel needs it. */
 static void put_from(struct sml_path *path, int level, int type, const void *info, size_t bytes)
 {
 	struct msghdr message = {
@@ -195,8 +195,8 @@ void sml_udp_path(struct msghdr *message, struct sml_path *path)
 }
 
 /*
- * For IPv4 the kernel takes the interface that has our address, also where a rank of this very
- * host has sent over the loopback device; for IPv6 it has to be named.
+ * For IPv4 the kernel uses the interface that has our address, even if a rank on this host has sent
+ * over the loopback device. For IPv6 the interface must be named.
  */
 bool sml_udp_group_path(struct msghdr *message, const struct sml_group *group, uint8_t shard,
 			struct sml_path *path)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The dataplane's sockets: one a thread, all on one port. */
+/* The dataplane's sockets: one per thread, all on one port. */
 #ifndef SML_NET_UDP_SOCKET_H
 #define SML_NET_UDP_SOCKET_H
 
@@ -11,13 +11,13 @@
 
 #include "net/group.h"
 
-/* Room for what the kernel tells beside a message: segment size, drops, address. */
+/* Room for a message's control data from the kernel: segment size, drops, address. */
 #define SML_UDP_CONTROL_BYTES 128
 
 /*
- * Between a worker and the address of ours that it talks to: its socket is
- * connected, and a host with several addresses must answer from that one. `from`
- * is a control message as the kernel takes it, or empty: the socket has just one.
+ * The path between a worker and our address that it uses: its socket is connected, so a host with
+ * several addresses must answer from that one. `from` is a control message for the kernel, or empty
+ * if the socket has only one address.
  */
 struct sml_path {
 	struct sockaddr_in6 to; /* or a sockaddr_in, on a socket of IPv4 */
@@ -33,30 +33,29 @@ struct sml_udp_options {
 	const char *address; /* numeric; NULL: all, IPv4 addresses mapped into IPv6 */
 	uint16_t port;
 	unsigned n_threads;
-	/* The network card's interface beside each message, and packets one by one (no UDP_GRO). */
+	/* Report the interface of each message, and deliver packets one by one (no UDP_GRO). */
 	bool for_xdp;
-	uint8_t group_hops; /* that multicast may go; 0: there is none */
+	uint8_t group_hops; /* that multicast may go; 0: no multicast */
 };
 
 /*
- * Open the socket of the next thread; call it in order of the threads. Returns the
- * descriptor, or a negative errno, and sml_error_last() says why. *buffer_bytes: what the receive
- * buffer has.
+ * Open the socket of the next thread; call it in order of the threads. Returns the descriptor, or a
+ * negative errno, and sml_error_last() says why. *buffer_bytes: the size of the receive buffer.
  */
 int sml_udp_socket_open(const struct sml_udp_options *options, bool first, uint32_t *buffer_bytes);
 
 /* The length of a message's segments, and the socket's count of drops so far. */
 uint32_t sml_udp_segment_bytes(struct msghdr *message, uint32_t length, uint32_t *drops);
 
-/* By which interface a message came; 0: not told. */
+/* The interface on which a message came; 0: unknown. */
 uint32_t sml_udp_interface(struct msghdr *message);
 
-/* The way back to where a message came from. */
+/* The path back to the source of a message. */
 void sml_udp_path(struct msghdr *message, struct sml_path *path);
 
 /*
- * To a shard's group, by the way on which a message came. False: the group's family is not the
- * message's.
+ * The path to a shard's group, through the interface on which a message came. False: the group and
+ * the message have different families.
  */
 bool sml_udp_group_path(struct msghdr *message, const struct sml_group *group, uint8_t shard,
 			struct sml_path *path);

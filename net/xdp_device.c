@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* What is asked, and what is answered, is in `about`. */
+/* `about` holds the question, and then the answer. */
 static int ask(const char *name, unsigned long request, struct ifreq *about)
 {
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a network device's driver tells about it. For the XDP dataplane and AF_XDP sockets. */
+/* What a network device's driver reports. For the XDP dataplane and AF_XDP sockets. */
 #ifndef SML_NET_XDP_DEVICE_H
 #define SML_NET_XDP_DEVICE_H
 
@@ -9,8 +9,8 @@
 int sml_xdp_ask_device(const char *name, unsigned long request, void *argument);
 
 /*
- * Do packets come in by it whose checksum was left to hardware that isn't there? The
- * loopback's, and those of drivers between virtual machines or namespaces.
+ * Does it deliver packets whose checksum was left to hardware that does not exist? That is so for
+ * loopback, and for drivers between virtual machines or namespaces.
  */
 bool sml_xdp_is_virtual(const char *name);
 

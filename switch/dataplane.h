@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The dataplanes that there are, and what opening one takes. job/dataplane.h has what one does. */
+/* The list of dataplanes, and their configuration. job/dataplane.h describes their operations. */
 #ifndef SML_SWITCH_DATAPLANE_H
 #define SML_SWITCH_DATAPLANE_H
 
@@ -12,12 +12,12 @@ struct sml_dataplane_config {
 	unsigned n_threads;
 	const char *interfaces; /* "eth0,eth1", for dataplanes that need to know; or NULL */
 	enum sml_xdp_mode xdp_mode;
-	struct sml_group group; /* of the first job; none unless reaches_by_group is there */
+	struct sml_group group; /* of the first job; requires reaches_by_group */
 	uint8_t group_hops;
 	uint32_t max_jobs, max_slots;
-	void (*seal)(bool keeps_bpf); /* as struct sml_switch_config's; called by open() */
+	void (*seal)(bool keeps_bpf); /* as in struct sml_switch_config; called by open() */
 	int debug;
-	/* Called from the dataplane's threads: must only leave a note. */
+	/* Called from the dataplane's threads, so it must only leave a note. */
 	void (*on_mismatch)(void *context, const struct sml_mismatch *mismatch);
 	void *context;
 };

@@ -14,7 +14,9 @@
 #include "net/address.h"
 #include "switch/control/server.h"
 
-/* Port 0: tries to find a number that is free for both TCP and UDP. */
+/*
+ * Port 0: how often to try to find a number that is free for both TCP and UDP.
+ */
 #define PORT_TRIES 32
 
 struct sml_switch {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A whole switch, control plane and UDP dataplane, as threads of this process:
- * the daemon's body; and, without a dataplane, where ranks that embed the
- * stripes of their job find each other. Opens its sockets, then serves
- * until it is closed.
+ * the daemon's body; or, without a dataplane, the meeting point of ranks that
+ * embed the stripes of their job. Opens its sockets, and then serves until it
+ * is closed.
  */
 #ifndef SML_SWITCH_SWITCH_H
 #define SML_SWITCH_SWITCH_H
@@ -15,14 +15,14 @@ struct sml_switch;
 void sml_switch_config_init(struct sml_switch_config *config);
 
 /*
- * Starts a switch. Port 0 takes a free one (sml_switch_port() tells). 0 or a
- * negative number; then sml_error_last() says why and what to do.
+ * Starts a switch. Port 0 takes a free one (see sml_switch_port()). Returns 0
+ * or a negative number; then sml_error_last() says why and what to do.
  */
 int sml_switch_open(struct sml_switch **opened, const struct sml_switch_config *config);
 
 uint16_t sml_switch_port(const struct sml_switch *opened);
 
-/* What moves its packets, in words: "1 thread", "xdp (native) on eth0". */
+/* What moves its packets, as text: "1 thread", "xdp (native) on eth0". */
 void sml_switch_describe(const struct sml_switch *opened, char *text, size_t bytes);
 
 /* Ends all jobs (their workers are told) and all threads. */

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Connections of the control port. Anybody can open one, so nothing that a peer
- * does, or leaves undone, may cost more than its own connection: what it sends
- * is bounded, what waits for it is bounded, and so is its time to say what it
- * wants. strangers.c has the bounds of all together.
+ * Connections of the control port. Anyone can open one, so nothing that a peer does or fails to do
+ * may affect more than its own connection: what it sends, what waits for it, and its time to join
+ * are all bounded. strangers.c bounds all strangers together.
  *
  *	stranger --- Join ---> a job's member --- the job ends ---> ending -> free
  *	   \--- garbage, 10 s without joining, the peer's end ------------>/
  *
- * The invariant: connections are freed by their own events and by the tick, and
- * nowhere else, so that whoever walks a job's members may end any of them.
+ * The invariant: only a connection's own events and the tick free it, so that code that walks a
+ * job's members may end any of them.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -23,7 +22,7 @@
 #include "switch/control/server.h"
 #include "switch/control/wire.h"
 
-/* One that ends may still read what it was told, for so long. */
+/* An ending connection's peer may still read what it was told, for this long. */
 #define LINGER_NS 1000000000ull
 
 /* ---- the end ---- */
@@ -42,7 +41,7 @@ void sml_connection_free(struct sml_connection *connection)
 	server->n_connections--;
 	server->held_bytes -= connection->held_bytes;
 	sml_stream_close(&connection->messages);
-	/* libevent would close it in its loop's next round: too late for who makes room. */
+	/* libevent would close it in its loop's next round, which is too late to make room. */
 	bufferevent_setfd(connection->stream, -1);
 	sml_fd_shut(fd);
 	bufferevent_free(connection->stream);
@@ -58,8 +57,8 @@ void sml_connection_lose(struct sml_connection *connection, const char *why)
 }
 
 /*
- * Not close() at once: with bytes of the peer's unread that would be a reset,
- * which destroys what the peer has not read yet. So: our end, then the peer's.
+ * Do not close() at once: if bytes from the peer are unread, that sends a reset, which destroys
+ * what the peer has not read yet. So shut down our end first, and wait for the peer's.
  */
 static void end_when_sent(struct sml_connection *connection)
 {
@@ -84,7 +83,7 @@ bool sml_connection_is_over(struct sml_connection *connection, uint64_t now_ns)
 		return now_ns > connection->peer.heard_ns + LINGER_NS;
 	if (connection->peer.job != NULL)
 		connection->stranger_ns = now_ns;
-	/* Whatever it says: to join is all that counts. */
+	/* Whatever it says, only joining counts. */
 	return now_ns >
 	       connection->stranger_ns + connection->server->config.greeting_ms * 1000000ull;
 }
@@ -103,7 +102,7 @@ static void on_written(struct bufferevent *stream, void *context)
 
 /* ---- in ---- */
 
-/* A peer that has been no member: said once a second, counted always. */
+/* A peer that was never a member: logged at most once a second, but always counted. */
 static void turn_away(struct sml_connection *connection, const char *why)
 {
 	if (connection->peer.job == NULL)
@@ -111,7 +110,7 @@ static void turn_away(struct sml_connection *connection, const char *why)
 	sml_connection_lose(connection, why);
 }
 
-/* Before a message is whole, and before anything is made of it. NULL: it may come. */
+/* Checks a message before it is complete and before it is unpacked. NULL: it may come. */
 static const char *object(const struct sml_connection *connection, char *text, size_t bytes)
 {
 	uint8_t head_bytes[SML_RULES_HEAD_BYTES];
@@ -124,7 +123,7 @@ static const char *object(const struct sml_connection *connection, char *text, s
 	return sml_jobs_object(&connection->server->jobs, &connection->peer, &head, text, bytes);
 }
 
-/* What it belongs to now. */
+/* The class that it belongs to now. */
 static enum sml_turn_class class_of(const struct sml_connection *connection)
 {
 	return sml_peer_runs(&connection->peer) && connection->used_ns <= SML_MEMBER_CPU_NS
@@ -137,16 +136,16 @@ void sml_connection_classify(struct sml_connection *connection)
 	enum sml_turn_class class = class_of(connection);
 
 	/*
-	 * Not while it waits to be called in its old class: then the next tick does it.
-	 * libevent changes the priority of a deferred callback even while it lies in the
-	 * queue of its old one, and loses what comes behind it.
+	 * Not while it waits to be called in its old class: the next tick does it then. libevent
+	 * changes the priority of a deferred callback even while it is in the queue of its old
+	 * priority, and loses the entries after it.
 	 */
 	if (class != connection->class && !connection->waits &&
 	    bufferevent_priority_set(connection->stream, (int)class) == 0)
 		connection->class = class;
 }
 
-/* Whatever is left of what it has said: when all others have had their turn. */
+/* Process the rest of its messages after all others have had their turn. */
 static void wait_for_next_turn(struct sml_connection *connection)
 {
 	if (!connection->waits)
@@ -162,7 +161,7 @@ static void go_on_reading(struct sml_connection *connection)
 		connection->waits = false;
 }
 
-/* One message: as sml_stream_read(). Counts how many it was worth. */
+/* Read one message, like sml_stream_read(). Counts how many messages it is worth. */
 static int take_message(struct sml_connection *connection, unsigned *worth)
 {
 	SmlControl__Envelope *message;
@@ -171,7 +170,7 @@ static int take_message(struct sml_connection *connection, unsigned *worth)
 	if (rc <= 0)
 		return rc;
 	sml_jobs_message(&connection->server->jobs, &connection->peer, message, sml_now_ns());
-	/* A status is as much work as a whole call may be. */
+	/* A status is as much work as a whole call may do. */
 	*worth += message->body_case == SML_CONTROL__ENVELOPE__BODY_STATUS_REQUEST
 			  ? SML_CALL_MESSAGES
 			  : 1;
@@ -179,7 +178,7 @@ static int take_message(struct sml_connection *connection, unsigned *worth)
 	return rc;
 }
 
-/* Take what is there, but no more than a call's. NULL, or why the peer is to be turned away. */
+/* Process what is there, but no more than one call may do. NULL, or why to turn the peer away. */
 static const char *take_messages(struct sml_connection *connection, char *text, size_t bytes)
 {
 	unsigned worth = 0;
@@ -273,8 +272,8 @@ void sml_connection_open(struct sml_server *server, int fd)
 	server->n_connections++;
 	bufferevent_setcb(stream, on_read, on_written, on_event, connection);
 	/*
-	 * 16 KiB are read at a time, then on_read() takes or refuses what is there: no
-	 * high watermark is needed, and libevent's crashes where memory has run out.
+	 * 16 KiB are read at a time, and then on_read() takes or refuses them. So no high watermark
+	 * is needed; libevent's would crash when memory runs out.
 	 */
 	if (bufferevent_priority_set(stream, SML_TURN_STRANGERS) < 0 ||
 	    bufferevent_enable(stream, EV_READ | EV_WRITE) < 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connections as the jobs (job/switch.h) see them: where a peer is, and the ways out. */
+/* Connections as the jobs (job/switch.h) see them: a peer's address, and the output functions. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -9,10 +9,10 @@
 
 #include "switch/control/server.h"
 
-/* A peer that lets so much wait gets no answers to more questions. */
+/* A peer that leaves this much unread gets no more answers. */
 #define MAX_UNREAD_BYTES (64u << 10)
 
-/* The bytes of an address, of IPv4 also where it comes as IPv6. 0: neither. */
+/* The bytes of an address; a mapped IPv4 address counts as IPv4. 0: neither family. */
 static uint8_t address_bytes(const struct sockaddr_storage *address, uint8_t bytes[16])
 {
 	struct sockaddr_in6 v6;
@@ -63,8 +63,8 @@ static int send_message(struct sml_peer *peer, const SmlControl__Envelope *messa
 	if (connection->closing)
 		return 0;
 	/*
-	 * Out of memory, the peer hears nothing more and its heartbeat ends it. With TLS
-	 * the session is over then, and the next bytes that come end the connection.
+	 * Without memory, the peer gets nothing more, and its heartbeat ends the connection. With
+	 * TLS, the session is over then, and the next bytes that come end the connection.
 	 */
 	rc = sml_stream_write(&connection->messages, message);
 	return rc == -EPROTO ? 0 : rc;
@@ -85,7 +85,7 @@ static uint64_t random_u64(void *context)
 	uint64_t value;
 
 	(void)context;
-	/* Up to 256 bytes cannot fail once the system is up, nor be interrupted. */
+	/* Reading up to 256 bytes cannot fail or be interrupted once the system is up. */
 	while (getrandom(&value, sizeof(value), 0) != (ssize_t)sizeof(value))
 		;
 	return value;

@@ -14,12 +14,12 @@
 #include "switch/control/server.h"
 
 #define BACKLOG 128
-/* What workers are told at the end they may read for so long. */
+/* How long workers may take to read what they are told at the end. */
 #define STOP_US 300000
 
 /* ---- accepting ---- */
 
-/* Out of descriptors, the port stays readable: rest, or it is a busy loop. */
+/* Without descriptors, the port stays readable: pause, to avoid a busy loop. */
 static void rest(struct sml_server *server)
 {
 	event_del(server->accept);
@@ -32,7 +32,7 @@ static bool is_out_of_room(int error)
 	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
-/* Not libevent's listener: that accepts as long as others connect. */
+/* libevent's listener is not used, because it accepts as long as others connect. */
 static void on_accept(evutil_socket_t listen_fd, short what, void *context)
 {
 	struct sml_server *server = context;
@@ -57,8 +57,8 @@ static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
 }
 
 /*
- * If nobody looked for long (a stopped process, a suspended machine), nobody
- * listened either: what peers said meanwhile is still to be read.
+ * If this tick is very late (a stopped process, a suspended machine), nothing was read either:
+ * messages that peers sent in the meantime are still unread.
  */
 static void forgive_own_absence(struct sml_server *server, uint64_t now_ns)
 {
@@ -67,7 +67,7 @@ static void forgive_own_absence(struct sml_server *server, uint64_t now_ns)
 	server->ticked_ns = now_ns;
 	if (away_ns < 5 * SML_TICK_NS)
 		return;
-	/* All of them: who came first stays first, or the wrong one would make room. */
+	/* Shift all of them, to keep their order; otherwise the wrong one would make room. */
 	for (struct sml_connection *c = server->connections; c != NULL; c = c->next) {
 		c->peer.heard_ns = earlier(c->peer.heard_ns + away_ns, now_ns);
 		c->stranger_ns = earlier(c->stranger_ns + away_ns, now_ns);
@@ -84,7 +84,7 @@ static void look_at_connections(struct sml_server *server, uint64_t now_ns)
 		next = connection->next;
 		connection->used_ns = 0;
 		sml_connection_classify(connection);
-		/* All at once would take longer than a turn may. */
+		/* All at once would take longer than a turn. */
 		if (n_lost < SML_TICK_LOSSES && sml_connection_is_over(connection, now_ns)) {
 			sml_connection_lose(connection, "its connection had been given up");
 			n_lost++;
@@ -138,7 +138,7 @@ static void on_note(evutil_socket_t fd, short what, void *context)
 
 /* ---- opening and closing ---- */
 
-/* The workers are told, and have a moment to read it. */
+/* Tells the workers, and gives them a moment to read it. */
 static void on_stop(evutil_socket_t fd, short what, void *context)
 {
 	struct sml_server *server = context;
@@ -157,7 +157,7 @@ static void on_stop(evutil_socket_t fd, short what, void *context)
 		event_base_loopexit(server->base, &longest);
 }
 
-/* A port of our own. Nobody can connect yet: who comes early tries again. */
+/* Our own port. No peer can connect yet; early ones try again. */
 static int take_port(struct sml_server *server, struct sml_place *place)
 {
 	int fd = sml_place_socket(place, SOCK_STREAM), one = 1, rc;
@@ -184,7 +184,10 @@ static int open_port(struct sml_server *server, const char *address, uint16_t po
 	return rc < 0 ? rc : take_port(server, &place);
 }
 
-/* Once all is ready: the dataplane may take a second, and a rank waits no longer than that. */
+/*
+ * Called when all is ready: the dataplane may need a second to start, and a rank waits no longer
+ * than that.
+ */
 static int listen_on_port(struct sml_server *server)
 {
 	if (listen(server->listen_fd, BACKLOG) < 0)
@@ -254,8 +257,8 @@ static int open_events(struct sml_server *server)
 }
 
 /*
- * Strangers never have more than a quarter of the descriptors, and together with members not more
- * than three quarters: the rest is for the process, which may be an application's.
+ * Strangers never have more than a quarter of the descriptors, and strangers and members together
+ * not more than three quarters. The rest is for the process, which may be an application.
  */
 static void limit_connections(struct sml_server *server)
 {
@@ -269,7 +272,7 @@ static void limit_connections(struct sml_server *server)
 		server->config.max_strangers = (uint32_t)(files.rlim_cur / 4);
 }
 
-/* And members never more than half, however many jobs and ranks strangers make up. */
+/* Members never have more than half, however many jobs and ranks a stranger invents. */
 static uint32_t most_members(void)
 {
 	struct rlimit files;
@@ -358,8 +361,8 @@ void sml_server_stop(struct sml_server *server)
 }
 
 /*
- * What a connection deferred to a later turn holds its stream: libevent frees that only
- * when the turn comes, even if the connection is gone and nothing is called any more.
+ * A callback that a connection deferred to a later turn holds its stream: libevent frees the stream
+ * only at that turn, even if the connection is gone and the callback does nothing.
  */
 static void free_base(struct event_base *base)
 {

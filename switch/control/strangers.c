@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Strangers: connections that have joined no job, yet or any more. Anybody who
- * reaches the port can be one, so all of them together have bounds, in number
- * and in bytes; and since an honest one joins within a moment, it is the oldest
- * that makes room. Members of jobs never do: they are bounded by jobs and ranks, and
- * by the descriptors that strangers find taken.
+ * Strangers: connections that have not joined a job yet, or no longer belong to one. Anyone who
+ * reaches the port can be one, so all of them together are bounded in number and in bytes. An
+ * honest one joins within a moment, so the oldest one makes room. Members of jobs never have to:
+ * the limits on jobs, ranks and descriptors bound them.
  *
- * The invariant: after every event there are at most max_strangers strangers,
- * and their buffers have at most MAX_HELD_BYTES.
+ * The invariant: after every event there are at most max_strangers strangers, and their buffers
+ * have at most MAX_HELD_BYTES.
  */
 #include <netdb.h>
 #include <stdio.h>
@@ -19,7 +18,7 @@
 #define MAX_HELD_BYTES (64u << 20)
 #define SECOND_NS      1000000000ull
 
-/* The oldest, NULL if there is none, and how many there are. */
+/* The oldest (NULL if there is none), and their number. */
 static struct sml_connection *find_oldest(const struct sml_server *server, uint32_t *n)
 {
 	struct sml_connection *oldest = NULL;
@@ -29,7 +28,7 @@ static struct sml_connection *find_oldest(const struct sml_server *server, uint3
 		if (c->peer.job != NULL)
 			continue;
 		++*n;
-		/* Of two since the same moment, the one further back came first. */
+		/* If two came at the same moment, the later one in the list came first. */
 		if (oldest == NULL || c->stranger_ns <= oldest->stranger_ns)
 			oldest = c;
 	}
@@ -42,7 +41,10 @@ static void evict(struct sml_server *server, struct sml_connection *connection)
 	sml_connection_lose(connection, "it was closed to make room for others");
 }
 
-/* The newer half may have come this moment, and what they say not been read yet. Some at a time. */
+/*
+ * The newer half may have come just now, with messages that have not been read yet. Closes some at
+ * a time.
+ */
 void sml_strangers_evict_half(struct sml_server *server)
 {
 	struct sml_connection *oldest;
@@ -59,7 +61,7 @@ void sml_strangers_make_room(struct sml_server *server)
 	struct sml_connection *oldest;
 	uint32_t n;
 
-	/* Most of the time there is nothing to look for. */
+	/* Most of the time, there is nothing to do. */
 	while (server->n_connections > server->config.max_strangers ||
 	       server->n_connections > server->max_connections ||
 	       server->held_bytes > MAX_HELD_BYTES) {
@@ -107,7 +109,7 @@ void sml_strangers_refused(struct sml_connection *connection, const char *why, b
 	if ((!important && server->config.debug < 1) ||
 	    (server->n_refused_told > 0 && now_ns - server->refused_told_ns < SECOND_NS))
 		return;
-	/* Whoever can connect must not be able to fill a disk with lines. */
+	/* Peers must not be able to fill a disk with log lines. */
 	if (server->jobs.n_refused > server->n_refused_told + 1)
 		snprintf(more, sizeof(more), " (%llu more before)",
 			 (unsigned long long)(server->jobs.n_refused - server->n_refused_told - 1));

@@ -10,7 +10,9 @@ struct event_base *sml_turns_base_new(void)
 	struct event_config *config = event_config_new();
 	struct event_base *base = NULL;
 
-	/* Of the clock there is always little to do: it is not interrupted. */
+	/*
+	 * The clock's class always has little to do, so it is not interrupted.
+	 */
 	if (config != NULL && event_config_set_max_dispatch_interval(
 				      config, &longest, SML_TURN_CALLS, SML_TURN_MEMBERS) == 0)
 		base = event_base_new_with_config(config);

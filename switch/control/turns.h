@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who is served first, and how much in one turn of the event loop. A turn is what
- * the loop does between two looks at its sockets. Anybody can keep strangers'
- * work waiting, so members of running jobs, and time itself, go before it:
+ * Who is served first, and how much in one turn of the event loop. A turn is what the loop does
+ * between two polls of its sockets. Anyone can create strangers' work, so members of running jobs,
+ * and timers, go before it:
  *
  *	SML_TURN_CLOCK      the tick, the dataplane's notes, the end
  *	SML_TURN_MEMBERS    connections of jobs that run
  *	SML_TURN_STRANGERS  all others: accepting, handshakes, joining, questions
  *
- * While a class has work, no class below it is served; and a turn serves at most
- * SML_TURN_CALLS connections, or those that fit in SML_TURN_US. A connection has at
- * most SML_CALL_MESSAGES messages at once, and waits with the rest for its next call.
- * A member that uses more than SML_MEMBER_CPU_NS of the thread between two ticks is
- * served with the strangers until the next.
+ * While a class has work, no class below it is served; and a turn serves at most SML_TURN_CALLS
+ * connections, or those that fit in SML_TURN_US. One call processes at most SML_CALL_MESSAGES
+ * messages of a connection; the rest waits for its next call. A member that uses more than
+ * SML_MEMBER_CPU_NS of the thread between two ticks is served with the strangers until the next
+ * tick.
  *
- * The invariant: from the moment that a member's bytes are here, what is done for
- * strangers before it is served is one connection's call.
+ * The invariant: once a member's bytes have come, at most one stranger's call is served before it.
  */
 #ifndef SML_SWITCH_TURNS_H
 #define SML_SWITCH_TURNS_H
@@ -30,14 +29,14 @@ enum sml_turn_class { SML_TURN_CLOCK, SML_TURN_MEMBERS, SML_TURN_STRANGERS, SML_
 #define SML_CALL_MESSAGES 16
 /* Of 100 ms. */
 #define SML_MEMBER_CPU_NS 500000ull
-/* Connections that are accepted in one call; and that a tick gives up. */
+/* The connections that one call accepts, and that one tick closes. */
 #define SML_CALL_ACCEPTS 8
 #define SML_TICK_LOSSES	 64
 
 /* NULL: no memory. */
 struct event_base *sml_turns_base_new(void);
 
-/* What this thread has used of its processor. */
+/* The CPU time that this thread has used. */
 uint64_t sml_turns_cpu_ns(void);
 
 #endif

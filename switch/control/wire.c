@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Peers whose TLS does not fit ours: see wire.h. */
+/* Peers whose TLS does not match ours: see wire.h. */
 #include "switch/control/wire.h"
 
 #include <stdio.h>

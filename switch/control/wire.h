@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Peers that have TLS where the switch has none, the other way round, or none that fits. */
+/*
+ * Peers that use TLS although the switch has none, the other way round, or TLS that does not match.
+ */
 #ifndef SML_SWITCH_WIRE_H
 #define SML_SWITCH_WIRE_H
 
 #include "switch/control/server.h"
 
-/* TLS is over: a member is lost, a stranger is told why, by an alert or in plain words. */
+/* TLS is over: a member is lost; a stranger is told why, by an alert or in plain text. */
 void sml_wire_failed(struct sml_connection *connection);
 
-/* A stranger speaks TLS, and this switch was not told to. */
+/* A stranger speaks TLS, but this switch has no TLS. */
 void sml_wire_refuse_tls(struct sml_connection *connection);
 
 #endif

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The UDP dataplane: threads that receive contributions, step slots and send
- * results straight from the slots' memory.
+ * The UDP dataplane: threads that receive contributions, step slots and send results directly from
+ * the slots' memory.
  *
  *	poll -> recvmmsg (super-packets, UDP_GRO) -> one slot step a packet
  *	     -> results gathered by (job, shard) -> sendmmsg (UDP_SEGMENT) a rank, or a group
  *
- * A job's shard belongs to one thread, so slots need no lock; which thread, a
- * filter on the sockets decides from the header (udp_socket.c); what it does with
- * packets is in udp_packets.c. The control
- * thread changes the table of jobs by leaving orders, which each thread carries
- * out between two batches. A completed slot's memory is stable until its
- * results are sent: they are sent at the end of the batch, before any rank can
- * know of them.
+ * A job's shard belongs to one thread, so slots need no lock. A filter on the sockets chooses the
+ * thread from the header (net/udp_socket.c). packets.c processes packets. The control thread
+ * changes the table of jobs by leaving orders, which each thread carries out between two batches. A
+ * completed slot's memory is stable until its results are sent: they are sent at the end of the
+ * batch, before any rank can know them.
  */
 #include "switch/udp/internal.h"
 
@@ -28,14 +26,14 @@
 #include "base/fork.h"
 #include "base/thread.h"
 
-/* Less would be slower than what is lost now and then; workers adapt below it. */
+/* Smaller windows would cost more than occasional losses; workers adapt below it. */
 #define MIN_WINDOW 16
 /* Of each thread's buffers. */
 #define INBOX_BYTES (1u << 20)
 
 /* ---- threads ---- */
 
-/* What this thread's slots of the job that was asked about are waiting for. Mutex is held. */
+/* Report what this thread's slots of the requested job are waiting for. The mutex is held. */
 static void answer_question(struct sml_udp_thread *thread)
 {
 	struct sml_dataplane *dataplane = thread->dataplane;
@@ -59,7 +57,7 @@ static void answer_question(struct sml_udp_thread *thread)
 	}
 }
 
-/* Take over the control thread's table of jobs. False: the end. */
+/* Take over the control thread's table of jobs. False: the thread must end. */
 static bool carry_out_orders(struct sml_udp_thread *thread)
 {
 	struct sml_dataplane *dataplane = thread->dataplane;
@@ -85,7 +83,7 @@ static void *run(void *argument)
 	struct pollfd fds[2] = {{.fd = thread->fd, .events = POLLIN},
 				{.fd = thread->wake_fd, .events = POLLIN}};
 
-	/* An order interrupts receiving; what has been taken off the socket still waits then. */
+	/* An order interrupts receiving; packets already taken off the socket wait. */
 	bool more = false;
 
 	for (;;) {
@@ -111,7 +109,7 @@ static void wake(struct sml_udp_thread *thread)
 		;
 }
 
-/* Let every thread see the table of jobs, and wait until it has. Mutex is held. */
+/* Make every thread see the table of jobs, and wait until all have. The mutex is held. */
 static void publish(struct sml_dataplane *dataplane)
 {
 	__atomic_fetch_add(&dataplane->orders, 1, __ATOMIC_RELAXED);
@@ -318,8 +316,8 @@ static uint64_t udp_reached_by_group(struct sml_dataplane *dataplane, uint32_t n
 }
 
 /*
- * Ranks in step send at once, all to one thread's socket at worst. The kernel
- * charges a packet's memory, not its bytes: about a quarter and 1 KiB more.
+ * Synchronized ranks send at the same time, in the worst case all to one thread's socket. The
+ * kernel charges a packet's memory, not its bytes: about a quarter plus 1 KiB more.
  */
 static uint32_t udp_window(struct sml_dataplane *dataplane, uint32_t packet_bytes, uint32_t n_ranks)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shared by dataplane_udp.c (threads, and the table of jobs) and udp_packets.c (what they do with
- * packets). */
+/* Shared by dataplane.c (threads, and the table of jobs) and packets.c (processing packets). */
 #ifndef SML_SWITCH_UDP_INTERNAL_H
 #define SML_SWITCH_UDP_INTERNAL_H
 
@@ -13,10 +12,10 @@
 #include "switch/dataplane.h"
 
 /*
- * Multicast can cease to reach a rank while all else does (a bridge has forgotten
- * who listens, for want of a querier). Then each of its results must be asked for. Where
- * three quarters of a span's had to be, they are sent to it alone from then on. A span is
- * two results a slot: a timeout in vain asks for at most one of each.
+ * Multicast can stop reaching a rank while everything else still works (a bridge without a querier
+ * forgets the listeners). The rank must then ask for each of its results. If it had to ask for
+ * three quarters of a span's results, it gets them by unicast from then on. A span is two results
+ * per slot, because a spurious timeout asks for at most one result of each slot.
  */
 struct sml_udp_span {
 	uint32_t results, asked_for;
@@ -27,16 +26,16 @@ struct sml_udp_job {
 	void *memory;
 	bool started;
 	bool mismatch_told;
-	/* Written by the shard's thread until the job runs, then only read, by it. */
+	/* The shard's thread writes these until the job runs, and then only reads them. */
 	struct sml_path paths[SML_MAX_RANKS][SML_MAX_SHARDS];
 	bool has_path[SML_MAX_RANKS][SML_MAX_SHARDS];
 	struct sml_job_counters counters; /* relaxed atomics */
-	/* Results by multicast. Each shard's are its thread's, but for the atomic. */
+	/* Results by multicast. Each shard's thread owns its part, except the atomic. */
 	struct sml_group group;
 	struct sml_ways ways[SML_MAX_SHARDS];
 	struct sml_udp_span spans[SML_MAX_RANKS][SML_MAX_SHARDS];
 	uint64_t *asked;  /* by slot: bits of the ranks that have asked for its last result */
-	uint64_t reached; /* atomic: bits of the ranks that get them so */
+	uint64_t reached; /* atomic: bits of the ranks that get results by multicast */
 };
 
 struct sml_udp_thread {
@@ -64,7 +63,7 @@ struct sml_dataplane {
 	struct sml_udp_job *jobs[SML_MAX_JOBS];
 	uint64_t orders; /* atomic: changes so far */
 	bool stopping;
-	/* An order of another kind: each thread adds what it knows. `job` NULL: none. */
+	/* Another kind of order: each thread adds what it knows. `job` is NULL if there is none. */
 	struct {
 		struct sml_udp_job *job;
 		struct sml_slot_progress *states;
@@ -73,8 +72,8 @@ struct sml_dataplane {
 };
 
 /*
- * Take some of what has come, and send the results of it. False: nothing is left. For the thread
- * itself.
+ * Process some received packets, and send their results. False: nothing is left. Called only by the
+ * thread itself.
  */
 bool sml_udp_receive_batch(struct sml_udp_thread *thread);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a thread of the UDP dataplane does with packets, without a lock: see dataplane_udp.c. */
+/* How a thread of the UDP dataplane processes packets, without a lock: see dataplane.c. */
 #include "switch/udp/internal.h"
 
 #include <string.h>
@@ -35,7 +35,10 @@ static void answer_probe(struct sml_udp_thread *thread, struct sml_udp_job *job,
 		return;
 	}
 	sml_udp_path(message, &path);
-	/* Where results go is fixed once the job runs: a stolen cookie cannot move it. */
+	/*
+	 * The destination of results is fixed once the job runs, so a stolen cookie cannot change
+	 * it.
+	 */
 	if (!__atomic_load_n(&job->started, __ATOMIC_ACQUIRE)) {
 		job->paths[header->rank][header->shard] = path;
 		__atomic_store_n(&job->has_path[header->rank][header->shard], true,
@@ -43,11 +46,11 @@ static void answer_probe(struct sml_udp_thread *thread, struct sml_udp_job *job,
 	}
 	header->kind = SML_PACKET_PROBE_REPLY;
 	header->key_be = sml_be64(rules->tag);
-	/* One packet for one of the same length: nothing is amplified. */
+	/* One packet answers one of the same length, so nothing is amplified. */
 	sml_results_send_one(&thread->results, thread->fd, header, length, &path);
 }
 
-/* The way to the group that a rank's message shows, among those known; NULL: no room. */
+/* The path to the group that a rank's message shows, among the known ones; NULL: no room. */
 static const struct sml_path *note_way(struct sml_ways *ways, const struct sml_path *path,
 				       uint8_t rank)
 {
@@ -63,7 +66,7 @@ static const struct sml_path *note_way(struct sml_ways *ways, const struct sml_p
 	return &ways->way[i].path;
 }
 
-/* Does the group reach this rank? Its own probe comes back to it that way, or not. */
+/* Does the group reach this rank? Its own probe comes back to it through the group, or not. */
 static void answer_group_probe(struct sml_udp_thread *thread, struct sml_udp_job *job,
 			       struct sml_header *header, uint32_t length, struct msghdr *message)
 {
@@ -91,7 +94,10 @@ static void answer_group_probe(struct sml_udp_thread *thread, struct sml_udp_job
 	sml_results_send_one(&thread->results, thread->fd, header, length, way);
 }
 
-/* A contribution says that the rank has the slot's result before, asked for or not. */
+/*
+ * A contribution proves that the rank has the slot's previous result, whether it asked for it or
+ * not.
+ */
 static void watch_group(struct sml_udp_job *job, const struct sml_contribution *in, bool asks)
 {
 	const struct sml_pool_rules *rules = &job->pool.rules;
@@ -175,7 +181,7 @@ static void contribution(struct sml_udp_thread *thread, struct sml_udp_job *job,
 
 static void receive_packet(struct sml_udp_thread *thread, const struct sml_packet *packet)
 {
-	/* In the inbox's own memory: probes are answered with themselves. */
+	/* In the inbox's own memory: a probe becomes its own answer. */
 	struct sml_header *header = (struct sml_header *)(uintptr_t)packet->bytes;
 	struct msghdr *message = sml_udp_inbox_message(thread->inbox, packet);
 	struct sml_udp_job *job;

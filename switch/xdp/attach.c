@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Interfaces, and links between them and the program: see xdp_attach.h. */
+/* Interfaces, and links between them and the program: see attach.h. */
 #include "switch/xdp/attach.h"
 
 #include <bpf/bpf.h>
@@ -18,11 +18,11 @@
 #include "base/error.h"
 #include "net/xdp_device.h"
 
-/* Where a driver does not tell: a veth's. */
+/* The default if a driver does not report it: a veth's ring. */
 #define USUAL_RING 256
 #define LEAST_RING 64
 
-/* ---- what the drivers tell ---- */
+/* ---- what the drivers report ---- */
 
 static uint32_t ring_of(const char *name)
 {

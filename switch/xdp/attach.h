@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * XDP programs on interfaces, by links: the kernel takes them off when the last
- * descriptor closes, however this process ends. Nothing is pinned.
+ * XDP programs on interfaces, attached by links: the kernel detaches them when the last descriptor
+ * closes, however this process ends. Nothing is pinned.
  */
 #ifndef SML_SWITCH_XDP_ATTACH_H
 #define SML_SWITCH_XDP_ATTACH_H
@@ -19,16 +19,16 @@ struct sml_xdp_ports {
 	int links[SML_XDP_MAX_INTERFACES]; /* -1: none */
 	char names[SML_XDP_MAX_INTERFACES][IF_NAMESIZE];
 	bool generic;	   /* all of them; set by attaching */
-	bool some_virtual; /* packets come with checksums that only hardware would have made */
-	uint32_t ring;	   /* packets that the smallest of their receive rings holds */
+	bool some_virtual; /* packets arrive with checksums that were left to hardware */
+	uint32_t ring;	   /* the packets that fit the smallest of their receive rings */
 };
 
 /* "eth0,eth1". Negative: sml_error_last() names what is wrong. */
 int sml_xdp_ports_parse(struct sml_xdp_ports *ports, const char *list);
 
 /*
- * In the driver, or with generic in front of the stack. All or none; -EBUSY: there is
- * another program. Errors as above.
+ * In the driver, or with `generic` in front of the stack. All or none. -EBUSY: there is another
+ * program. Errors as above.
  */
 int sml_xdp_ports_attach(struct sml_xdp_ports *ports, int program_fd, bool generic);
 void sml_xdp_ports_detach(struct sml_xdp_ports *ports);

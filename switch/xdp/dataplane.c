@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The XDP dataplane: slots live in the kernel (bpf/switchml.bpf.c), jobs are rows
- * of its maps (jobs.c), and one thread serves the socket (thread.c). Here
- * is what the control plane calls.
+ * The XDP dataplane: slots are in the kernel (bpf/switchml.bpf.c), jobs are rows of its maps
+ * (jobs.c), and one thread serves the socket (thread.c). This file has the operations for the
+ * control plane.
  *
- * Results leave by the ports, from the kernel. Where a port can't do that (generic
- * mode; a veth whose other end has no GRO), the job's results go to the socket,
- * and the thread sends them: slower, and the same bits.
+ * The kernel sends results through the ports. If a port cannot do that (generic mode; a veth whose
+ * peer has no GRO), the job's results go to the socket, and the thread sends them: slower, but the
+ * same bits.
  */
 #include "switch/xdp/dataplane.h"
 
@@ -89,8 +89,8 @@ static int open_thread(struct sml_dataplane *dataplane)
 	rc = dataplane->wake_fd < 0 || dataplane->events == NULL ? -ENOMEM : 0;
 	if (rc == 0) {
 		/*
-		 * From here on only maps are used and programs looked up; before Linux 5.19 that
-		 * takes CAP_BPF where kernel.unprivileged_bpf_disabled is set.
+		 * From here on, the process only uses maps and looks up programs. Before Linux
+		 * 5.19, that needs CAP_BPF if kernel.unprivileged_bpf_disabled is set.
 		 */
 		if (dataplane->config.seal != NULL)
 			dataplane->config.seal(true);
@@ -186,17 +186,17 @@ static int xdp_add_job(struct sml_dataplane *dataplane, const struct sml_pool_ru
 	return 0;
 }
 
-/* Results come in by one port, in a completing packet's place, and leave by all. */
+/* A result takes the place of the completing packet on one port, and leaves through all ports. */
 static bool can_redirect(uint32_t ifindex)
 {
 	const uint64_t both = SML_XDP_FEATURE_REDIRECT | SML_XDP_FEATURE_NDO_XMIT;
 	uint64_t features;
 
-	/* A kernel that does not tell is trusted. */
+	/* If the kernel does not say, assume that it can. */
 	return sml_xdp_features((int)ifindex, &features) < 0 || (features & both) == both;
 }
 
-/* Why the job's results cannot leave by the rank's port, in words; or NULL. */
+/* Why the job's results cannot leave through the rank's port, as text; or NULL. */
 static const char *port_is_unfit(struct sml_dataplane *dataplane,
 				 const struct sml_xdp_user_job *job, uint8_t rank, char *why)
 {
@@ -252,7 +252,7 @@ static int xdp_start_job(struct sml_dataplane *dataplane, uint32_t number)
 	while (daemon_sends && daemon_key == 0)
 		if (getrandom(&daemon_key, sizeof(daemon_key), 0) != sizeof(daemon_key))
 			return -EIO;
-	/* Before the program can make the first result. */
+	/* Must precede the program's first result. */
 	pthread_mutex_lock(&dataplane->mutex);
 	job->daemon_key = daemon_key;
 	job->started = true;
@@ -302,8 +302,8 @@ static const char *xdp_misses_address(struct sml_dataplane *dataplane, uint32_t 
 }
 
 /*
- * Ranks in step send at once: what the ports' rings hold is shared by those who are
- * behind them. Where the daemon sends, results also wait in its socket.
+ * Synchronized ranks send at the same time, so all ranks behind a port share its ring. If the
+ * daemon sends, results also wait in its socket.
  */
 static uint32_t xdp_window(struct sml_dataplane *dataplane, uint32_t packet_bytes, uint32_t n_ranks)
 {
@@ -321,7 +321,10 @@ static uint32_t xdp_window(struct sml_dataplane *dataplane, uint32_t packet_byte
 
 static bool xdp_wants_single_packets(struct sml_dataplane *dataplane)
 {
-	/* In the driver, XDP comes after segmentation: veth does it before, NICs get it so. */
+	/*
+	 * In the driver, XDP sees segmented packets: veth segments them before, and NICs receive
+	 * them like that.
+	 */
 	return dataplane->ports.generic;
 }
 
@@ -363,7 +366,7 @@ static uint32_t xdp_slot_states(struct sml_dataplane *dataplane, uint32_t number
 	return found;
 }
 
-/* What ended in the kernel, and what came to the socket. */
+/* Packets that ended in the kernel, plus those that came to the socket. */
 static void xdp_counters(struct sml_dataplane *dataplane, struct sml_dataplane_counters *counters)
 {
 	struct sml_xdp_traffic traffic;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The kernel's netlink family "netdev", asked about one interface: see xdp_features.h. */
+/* Asks the kernel's netlink family "netdev" about one interface: see features.h. */
 #include "switch/xdp/features.h"
 
 #include <errno.h>

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What an interface can do with XDP, as the kernel tells it (Linux 6.3 and later). */
+/* What an interface can do with XDP, according to the kernel (Linux 6.3 and later). */
 #ifndef SML_SWITCH_XDP_FEATURES_H
 #define SML_SWITCH_XDP_FEATURES_H
 
 #include <stdint.h>
 
 /* enum netdev_xdp_act of linux/netdev.h, which older systems' headers lack. */
-#define SML_XDP_FEATURE_BASIC	 (1u << 0) /* takes a program, in the driver */
+#define SML_XDP_FEATURE_BASIC	 (1u << 0) /* supports a program in the driver */
 #define SML_XDP_FEATURE_REDIRECT (1u << 1)
-#define SML_XDP_FEATURE_NDO_XMIT (1u << 2) /* others may redirect to it, now */
+#define SML_XDP_FEATURE_NDO_XMIT (1u << 2) /* others can redirect to it now */
 
 /* 0, or a negative errno: not known. */
 int sml_xdp_features(int ifindex, uint64_t *features);

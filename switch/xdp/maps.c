@@ -34,7 +34,10 @@ static int set_sizes(struct sml_xdp_maps *maps)
 	return 0;
 }
 
-/* All devmaps at once: later, the daemon may have no privilege to make maps. */
+/*
+ * Create all devmaps at once: later, the daemon may have no privilege to create
+ * maps.
+ */
 static int make_groups(struct sml_xdp_maps *maps)
 {
 	for (uint32_t i = 0; i < maps->config.max_jobs; i++) {

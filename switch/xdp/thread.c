@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What reaches the XDP dataplane's socket: see xdp_thread.h. */
+/* Serves the XDP dataplane's socket: see thread.h. */
 #include "switch/xdp/thread.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@ static void drop(struct sml_dataplane *dataplane, enum sml_verdict verdict)
 	dataplane->counters.verdicts[verdict]++;
 }
 
-/* The program has learned the way back from the same probe. */
+/* The program has learned the return path from the same probe. */
 static void answer_probe(struct sml_dataplane *dataplane, struct sml_xdp_user_job *job,
 			 struct sml_header *header, uint32_t length, struct msghdr *message)
 {
@@ -51,8 +51,8 @@ static void gather(struct sml_dataplane *dataplane, struct sml_xdp_user_job *job
 }
 
 /*
- * Of the program: only it knows the key. Not all that reaches the socket has passed by it; the
- * tag, which the result leaves with, is known to all ranks.
+ * Did the program make this result? Only the program knows the key. Other packets reach the socket
+ * too, and all ranks know the tag that results carry.
  */
 static void send_result(struct sml_dataplane *dataplane, struct sml_xdp_user_job *job,
 			struct sml_header *header, uint32_t length)
@@ -95,7 +95,7 @@ static void receive_packet(struct sml_dataplane *dataplane, void *packet, uint32
 		answer_probe(dataplane, job, header, length, message);
 	else if (header->kind != SML_PACKET_CONTRIBUTION)
 		send_result(dataplane, job, header, length);
-	/* A contribution: the program has counted why it would not have it. */
+	/* A contribution: the program has counted the reason why it did not accept it. */
 }
 
 static int receive_batch(struct sml_dataplane *dataplane)
@@ -121,7 +121,7 @@ static int receive_batch(struct sml_dataplane *dataplane)
 		receive_packet(dataplane, dataplane->buffers[i], dataplane->messages[i].msg_len,
 			       message);
 	}
-	/* Results lie in the buffers. */
+	/* The results are in the buffers. */
 	sml_results_flush(&dataplane->results, dataplane->fd);
 	return n;
 }

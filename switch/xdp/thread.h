@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The XDP dataplane's thread: what reaches the socket though the program is there.
- * Probes, which it answers; completed results, where the ports can't transmit them
- * for XDP, which it sends; and the program's notes of mismatches.
+ * The XDP dataplane's thread handles what reaches the socket despite the program: it answers
+ * probes, sends completed results if the ports cannot transmit them for XDP, and passes on the
+ * program's notes of mismatches.
  *
- * The invariant: no contribution is ever summed here. Slots are in the kernel alone.
+ * The invariant: no contribution is ever summed here. Slots are only in the kernel.
  */
 #ifndef SML_SWITCH_XDP_THREAD_H
 #define SML_SWITCH_XDP_THREAD_H
@@ -19,17 +19,17 @@
 #include "switch/xdp/maps.h"
 
 #define SML_XDP_BATCH 64
-/* The longest that we take, and one byte more to see that there is more. */
+/* The longest packet that we accept, and one byte more to detect longer ones. */
 #define SML_XDP_BUFFER_BYTES (SML_HEADER_BYTES + 4 * SML_XDP_LANES + 8)
 
 struct sml_xdp_user_job {
 	struct sml_pool_rules rules;
 	bool started, mismatch_told;
 	uint64_t daemon_key; /* see bpf/layout.h */
-	/* As the socket heard it; the program has learned its own from the same probes. */
+	/* As the socket received it; the program has learned its own copy from the same probes. */
 	struct sml_path paths[SML_MAX_RANKS][SML_MAX_SHARDS];
 	uint32_t arrived_by[SML_MAX_RANKS]
-			   [SML_MAX_SHARDS]; /* interface; 0: not heard, or not told */
+			   [SML_MAX_SHARDS]; /* interface; 0: not heard yet, or not reported */
 	bool has_path[SML_MAX_RANKS][SML_MAX_SHARDS];
 };
 
