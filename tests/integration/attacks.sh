@@ -95,7 +95,7 @@ attack() {
 	before_kib=$(status_of "$victim" VmHWM)
 	before_files=$(n_files "$victim")
 	mkfifo input
-	"$attacks" "$2" "$3" "$4" 2 "$5" "${pids[@]}" <input >attacks.out 2>&1 &
+	"$attacks" "$2" "$3" "$4" 2 "$5" "$victim" "${pids[@]}" <input >attacks.out 2>&1 &
 	local attacker=$!
 	exec 3>input
 	rm input
@@ -105,7 +105,7 @@ attack() {
 	most_files=$(n_files "$victim")
 	exec 3>&-
 	wait $attacker
-	say $? "$title: every attack has done what it had to" attacks.out
+	say $? "$title: every attack has done what it had to, and members are served meanwhile" attacks.out
 	sed 's/^/    /' attacks.out
 	all_run
 	say $? "$title: nobody died" "$4".[01].err

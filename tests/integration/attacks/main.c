@@ -2,9 +2,10 @@
 /*
  * All attacks (attacks.h) at once, on a job that runs.
  *
- *	attacks CONTROL-PORT DATA-PORT JOB WORLD-SIZE MODE PID…
+ *	attacks CONTROL-PORT DATA-PORT JOB WORLD-SIZE MODE SWITCH PID…
  *
- * Ports are of 127.0.0.1 (DATA-PORT 0: the ranks are the switches), PIDs those of the job's ranks.
+ * Ports are of 127.0.0.1 (DATA-PORT 0: the ranks are the switches); SWITCH is the PID of the one
+ * that is attacked, PIDs those of the job's ranks.
  *MODE: "plain"; "tls" or "key", with the variables of a rank: a rank's hello is then recorded, and
  *replayed; "embedded". It prints "begun", "enough" when every attack has done what it has to, and
  *goes on until its input ends. Then it prints what each has done.
@@ -24,11 +25,17 @@
 #include <unistd.h>
 
 #include "attacks/attacks.h"
+#include "attacks/witness.h"
 #include "base/error.h"
 #include "control/tls.h"
 
 #define MAX_ATTACKS 32
 #define WAIT_S	    2
+/*
+ * A turn is 2 ms, and the thread goes on while we wait for a processor. Where turns have no
+ * bound, it is seconds.
+ */
+#define PONG_NS 100000000u
 
 static struct victim victim;
 static bool stopping; /* atomic */
@@ -162,30 +169,37 @@ static void find_ports(const char *path, char **pids)
 		fclose(table);
 }
 
-/* The hello of somebody who may join, for those who may not. */
-static void record_hello(void)
+/* NULL: without. */
+static struct sml_tls *open_tls(const char *mode)
 {
 	const struct sml_tls_files files = {getenv("SWITCHML_TLS_CERTIFICATE"),
 					    getenv("SWITCHML_TLS_KEY"),
 					    getenv("SWITCHML_TLS_AUTHORITY"), NULL};
 	const struct sml_key_source key = {getenv("SWITCHML_JOB_KEY"), NULL};
 	static const struct sml_key_source key_names = {"SWITCHML_JOB_KEY", "none"};
-	struct evbuffer *in = evbuffer_new(), *out = evbuffer_new(), *wire = evbuffer_new();
-	struct sml_tls_session *session;
-	struct sml_tls *tls;
+	struct sml_tls *tls = NULL;
 
+	if (strcmp(mode, "tls") != 0 && strcmp(mode, "key") != 0)
+		return NULL;
 	if (sml_tls_open_with_key(&tls, SML_TLS_WORKER, &files, &sml_tls_variables, &key,
 				  &key_names) < 0 ||
 	    tls == NULL) {
 		fprintf(stderr, "attacks: %s\n", sml_error_last());
 		exit(1);
 	}
-	session = sml_tls_begin(tls, "127.0.0.1");
+	return tls;
+}
+
+/* The hello of somebody who may join, for those who may not. */
+static void record_hello(struct sml_tls *tls)
+{
+	struct evbuffer *in = evbuffer_new(), *out = evbuffer_new(), *wire = evbuffer_new();
+	struct sml_tls_session *session = sml_tls_begin(tls, "127.0.0.1");
+
 	if (session == NULL || sml_tls_step(session, NULL, in, out, wire) < 0)
 		exit(1);
 	victim.hello_bytes = (size_t)evbuffer_remove(wire, victim.hello, sizeof(victim.hello));
 	sml_tls_end(session);
-	sml_tls_close(tls);
 	evbuffer_free(in);
 	evbuffer_free(out);
 	evbuffer_free(wire);
@@ -244,10 +258,11 @@ static void stop(void)
 
 int main(int argc, char **argv)
 {
+	bool is_enough = false, has_witness, is_served = true;
 	struct rlimit files;
-	bool is_enough = false;
+	struct sml_tls *tls;
 
-	if (argc < 6)
+	if (argc < 8)
 		return 2;
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
@@ -258,23 +273,33 @@ int main(int argc, char **argv)
 	set_address(&victim.data, argv[2]);
 	victim.job = argv[3];
 	victim.world_size = (uint32_t)strtoul(argv[4], NULL, 10);
-	find_ports("/proc/net/udp", argv + 6);
-	find_ports("/proc/net/udp6", argv + 6);
+	find_ports("/proc/net/udp", argv + 7);
+	find_ports("/proc/net/udp6", argv + 7);
 	if (victim.n_ports == 0) {
 		fprintf(stderr, "attacks: no UDP port of a rank is found\n");
 		return 1;
 	}
-	if (strcmp(argv[5], "tls") == 0 || strcmp(argv[5], "key") == 0)
-		record_hello();
+	tls = open_tls(argv[5]);
+	if (tls != NULL)
+		record_hello(tls);
+	/* Rank 0's own port serves its job alone. */
+	has_witness = strcmp(argv[5], "embedded") != 0;
+	if (has_witness)
+		witness_open(argv[6], ntohs(victim.control.sin_port), tls);
 	start(attacks_on_control);
 	start(attacks_on_handshakes);
 	start(attacks_on_packets);
 	printf("begun, on %u UDP ports of ranks\n", victim.n_ports);
 	while (!is_told_to_stop(20)) {
+		if (has_witness)
+			witness_ping();
 		if (!is_enough && all_have_done_enough())
 			printf("enough\n");
 		is_enough = is_enough || all_have_done_enough();
 	}
+	if (has_witness)
+		is_served = witness_close(PONG_NS);
 	stop();
-	return is_enough ? 0 : 1;
+	sml_tls_close(tls);
+	return is_enough && is_served ? 0 : 1;
 }
