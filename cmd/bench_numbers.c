@@ -15,8 +15,6 @@
 
 /* Elements that are checked at a time: the sums of a block stay in the cache. */
 #define BLOCK 2048
-/* float64 tensors of at most so many lanes may be added in rank order, by every rank. */
-#define GATHERED_LANES 2208
 
 const char *bench_type_name(enum sml_type type)
 {
@@ -280,15 +278,17 @@ static long double rounding_of(enum sml_type type)
  * the type, what would round up to 2^E stays one unit below, so an element may be off by
  * a whole unit. Then the sum is rounded to float32, and to the tensor's type.
  *
- * Elements of float64 on its own wire are exact multiples of 2^-63 here. A small tensor's
- * are added in rank order: sums stay below n, and each of n - 1 additions rounds.
+ * Elements of float64 on its own wire are exact multiples of 2^-63 here, so their sum is
+ * exact, as it is on the exact wire: then only what is expected has an error, n 2^-64 where
+ * a long double has 64 bits.
  */
 static long double bound_of(const struct bench_case *this)
 {
 	int headroom = (int)ceil(log2(this->n_ranks));
 	long double n = this->n_ranks;
 	bool narrow = this->wire == SML_WIRE_INT16;
-	bool own_wire = this->type == SML_FLOAT64 && this->wire == SML_WIRE_DEFAULT;
+	bool exact = this->wire == SML_WIRE_EXACT ||
+		     (this->type == SML_FLOAT64 && this->wire == SML_WIRE_DEFAULT);
 	int bits = (narrow ? 15 : 31) - headroom;
 	bool units = narrow || this->type == SML_FLOAT64;
 
@@ -297,10 +297,8 @@ static long double bound_of(const struct bench_case *this)
 	if (this->float_sums)
 		return (n - 1) * n *
 		       rounding_of(this->type == SML_FLOAT64 ? SML_FLOAT64 : SML_FLOAT32);
-	if (own_wire)
-		/* What is expected has 64 bits on common machines: n 2^-64 is its own error. */
-		return this->count * 2 * this->n_ranks <= GATHERED_LANES ? (n - 1) * n * 0x1p-53L
-									 : n * n * 0x1p-64L;
+	if (exact)
+		return n * n * 0x1p-64L;
 	return ldexpl(this->op == SML_AVG ? 1 : n, units ? -bits : -bits - 1);
 }
 
@@ -312,8 +310,8 @@ static bool is_wrong(const struct bench_case *this, long double expected, long d
 
 	if (bound == 0)
 		return got != expected;
-	/* SUM of float64 is rounded once; a quotient, and all others, once more. */
-	if (this->type == SML_FLOAT64 && this->op == SML_SUM)
+	/* SUM of float64 is rounded once, and so is all on the exact wire; else once more. */
+	if ((this->type == SML_FLOAT64 && this->op == SML_SUM) || this->wire == SML_WIRE_EXACT)
 		again = 0;
 	allowed = bound + (fabsl(expected) + bound) * (rounding_of(this->type) + again);
 	if (this->type == SML_FLOAT16)

@@ -35,7 +35,9 @@ static const struct argp_option known_options[] = {
 	 "float, double, half, bfloat16, int64, int32, int16, int8, uint8, bool or all (float)", 2},
 	{"op", 'o', "OP", 0, "sum, avg, max, min or all (sum)", 2},
 	{"wire", OPTION_WIRE, "WIDTH", 0,
-	 "wire width of floats: int32 or int16 (int32; for double 64 bits)", 2},
+	 "wire width of floats: int32, int16, or exact for up to 8 KiB (int32; for double 64 "
+	 "bits)",
+	 2},
 	{"iters", 'n', "N", 0, "number of measured calls (20)", 3},
 	{"warmup_iters", 'w', "N", 0, "number of calls before the measured ones (5)", 3},
 	{"check", 'c', "N", 0, "number of calls whose results are checked (1)", 3},
@@ -120,6 +122,8 @@ static enum sml_wire parse_wire(struct argp_state *state, const char *text)
 {
 	if (!strcmp(text, "int16"))
 		return SML_WIRE_INT16;
+	if (!strcmp(text, "exact"))
+		return SML_WIRE_EXACT;
 	if (strcmp(text, "int32") != 0)
 		argp_error(state, "there is no wire width `%s'", text);
 	return SML_WIRE_INT32;
@@ -214,6 +218,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		if (options->max_bytes == 0)
 			options->max_bytes =
 				options->min_bytes > DEFAULT_MAX ? options->min_bytes : DEFAULT_MAX;
+		if (options->wire == SML_WIRE_EXACT && options->max_bytes > SML_EXACT_BYTES)
+			options->max_bytes = SML_EXACT_BYTES;
 		if (options->min_bytes > options->max_bytes)
 			argp_error(state, "the smallest size is larger than the largest");
 		return 0;

@@ -19,9 +19,9 @@ struct bench_report {
 
 static const char *wire_name(enum sml_wire wire)
 {
-	if (wire == SML_WIRE_DEFAULT)
-		return "int64";
-	return wire == SML_WIRE_INT16 ? "int16" : "int32";
+	static const char *const names[] = {"int64", "int32", "int16", "int64", "exact"};
+
+	return names[wire];
 }
 
 struct bench_report *bench_report_open(const struct bench_options *options, unsigned n_ranks)

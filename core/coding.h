@@ -55,15 +55,4 @@ void sml_code_encode(const struct sml_code *code, const int32_t *shared, const v
 void sml_code_decode(const struct sml_code *code, const int32_t *shared, const void *lanes,
 		     uint32_t count, void *elements);
 
-/*
- * Elements of a small tensor with exponents: each rank's bits, unchanged, in lanes of its
- * own. Elements that fit into so many lanes, and lanes that so many elements take.
- */
-uint32_t sml_code_gather_elements(const struct sml_code *code, uint32_t lanes);
-uint32_t sml_code_gather_lanes(const struct sml_code *code, uint32_t count);
-void sml_code_gather(const struct sml_code *code, uint8_t rank, const void *elements,
-		     uint32_t count, void *lanes);
-void sml_code_reduce(const struct sml_code *code, const void *lanes, uint32_t count,
-		     void *elements);
-
 #endif

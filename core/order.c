@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Codings without a shared exponent: MAX and MIN, through a map that keeps the order; int32
- * tensors, unchanged; and small float tensors, which are gathered as raw bits and added here. See
- * quantize.h.
+ * Codings without a shared exponent: MAX and MIN, through a map that keeps the order; and int32
+ * tensors, unchanged. See quantize.h.
  */
 #include "core/element.h"
 #include "core/multiversion.h"
@@ -133,32 +132,4 @@ void sml_int32_decode(const void *lanes, size_t count, unsigned divisor, void *e
 		copy_swapped(lanes, count, 0, elements);
 	else
 		decode_divided(lanes, count, divisor, elements);
-}
-
-void sml_gather_encode(enum sml_type type, const void *elements, size_t count, void *lanes)
-{
-	for (size_t i = 0; i < count; i++)
-		((sml_any_u32 *)lanes)[i] = sml_be32(sml_element_load(type, elements, i));
-}
-
-/*
- * 64 finite float32 cannot overflow a double, so a sum that is not finite has an element that is
- * not finite.
- */
-void sml_gather_reduce(enum sml_type type, const void *lanes, size_t count, unsigned n_ranks,
-		       unsigned divisor, void *elements)
-{
-	const sml_any_u32 *lane = lanes;
-
-	sml_assert(n_ranks >= 1 && n_ranks <= SML_MAX_WORLD_SIZE && divisor >= 1);
-	for (size_t i = 0; i < count; i++) {
-		double sum = 0;
-
-		for (size_t rank = 0; rank < n_ranks; rank++)
-			sum += (double)sml_float_of(sml_be32(lane[rank * count + i]));
-		if (__builtin_isfinite(sum))
-			sml_element_store(type, elements, i, sml_bits_of((float)(sum / divisor)));
-		else
-			sml_element_store_nan(type, elements, i);
-	}
 }

@@ -73,13 +73,4 @@ void sml_narrow_encode_pairs(enum sml_type type, const void *elements, size_t co
 void sml_narrow_decode_pairs(enum sml_type type, const void *lanes, size_t count, unsigned divisor,
 			     void *elements);
 
-/*
- * Small float tensors: each rank's elements as float32 bits in lanes of its own (rank * count on),
- * all others zero: a SUM of integers gathers them. sml_gather_reduce() adds them in rank order in
- * double precision. An element that is infinite or NaN on any rank becomes NaN.
- */
-void sml_gather_encode(enum sml_type type, const void *elements, size_t count, void *lanes);
-void sml_gather_reduce(enum sml_type type, const void *lanes, size_t count, unsigned n_ranks,
-		       unsigned divisor, void *elements);
-
 #endif

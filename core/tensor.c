@@ -2,11 +2,16 @@
 /* Tensors as chunks: see tensor.h for the forms. */
 #include "core/tensor.h"
 
+#include "core/gather.h"
 #include "core/quantize.h"
 #include "core/wide.h"
 
 /* float32 that half a second-level cache or so holds. */
 #define BLOCK_ELEMENTS (128u << 10)
+
+/* Small float tensors: see gathered_packets(). */
+#define GATHERED_PACKETS 4
+#define GATHERED_LANES	 512
 
 #define ROUND_UP_8(n) (((n) + 7) & ~(size_t)7)
 
@@ -20,6 +25,37 @@ static struct sml_code code_of(const struct sml_tensor_spec *spec, const struct 
 	return sml_code_of(spec->type, spec->op, spec->wire, shape->n_ranks);
 }
 
+/*
+ * Packets in which small tensors are gathered although they might travel in fewer: every
+ * packet has the elements of all ranks. A tensor with exponents takes a round trip more,
+ * which costs as much as these packets do (docs/numbers.md). Jumbo packets are larger.
+ */
+static uint32_t gathered_packets(uint32_t lanes)
+{
+	return lanes < GATHERED_LANES ? GATHERED_PACKETS : 1;
+}
+
+/* Elements of a packet that has those of every rank. */
+static uint32_t gathered_elements(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
+{
+	return sml_gather_capacity(spec->type, shape->lanes, shape->n_ranks);
+}
+
+uint64_t sml_tensor_exact_elements(enum sml_type type, const struct sml_shape *shape)
+{
+	if (sml_gather_capacity(type, shape->lanes, shape->n_ranks) == 0)
+		return 0;
+	return SML_EXACT_BYTES / sml_element_bytes(type);
+}
+
+/* Elements that a tensor may have at most to be gathered. */
+static uint64_t most_gathered(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
+{
+	if (spec->wire == SML_WIRE_EXACT)
+		return sml_tensor_exact_elements(spec->type, shape);
+	return (uint64_t)gathered_packets(shape->lanes) * gathered_elements(spec, shape);
+}
+
 static enum sml_form form_of(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
 {
 	struct sml_code code = code_of(spec, shape);
@@ -27,9 +63,8 @@ static enum sml_form form_of(const struct sml_tensor_spec *spec, const struct sm
 	if (spec->count == 0)
 		return SML_FORM_EMPTY;
 	if (code.exponents)
-		return spec->count <= sml_code_gather_elements(&code, shape->lanes)
-			       ? SML_FORM_GATHER
-			       : SML_FORM_EXPONENT;
+		return spec->count <= most_gathered(spec, shape) ? SML_FORM_GATHER
+								 : SML_FORM_EXPONENT;
 	/* A pair's lower halves depend on the upper ones: it takes two packets at least. */
 	return code.coding != SML_CODE_PAIR && spec->count <= sml_code_elements(&code, shape->lanes)
 		       ? SML_FORM_SMALL
@@ -61,7 +96,11 @@ uint32_t sml_tensor_block_chunks(uint32_t lanes)
 
 static uint32_t n_head_chunks(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
 {
-	if (form_of(spec, shape) != SML_FORM_EXPONENT)
+	enum sml_form form = form_of(spec, shape);
+
+	if (form == SML_FORM_GATHER)
+		return (uint32_t)div_up(spec->count, gathered_elements(spec, shape));
+	if (form != SML_FORM_EXPONENT)
 		return 1;
 	return (uint32_t)div_up(n_data_chunks(spec, shape), sml_tensor_block_chunks(shape->lanes));
 }
@@ -99,16 +138,20 @@ void sml_tensor_init(struct sml_tensor *tensor, const struct sml_tensor_spec *sp
 	uint32_t n_head = n_head_chunks(spec, shape);
 	uint32_t n_data = n_data_chunks(spec, shape);
 	struct sml_code code = code_of(spec, shape);
+	enum sml_form form = form_of(spec, shape);
 	uint8_t *bytes = memory;
 
+	sml_assert(spec->wire != SML_WIRE_EXACT || form != SML_FORM_EXPONENT);
 	*tensor = (struct sml_tensor){
 		.spec = *spec,
 		.shape = *shape,
-		.form = form_of(spec, shape),
+		.form = form,
 		.code = code,
 		.number = sequence->number,
 		.digest = digest_of(spec, sequence->number),
-		.elements_per_chunk = sml_code_elements(&code, shape->lanes),
+		.elements_per_chunk = form == SML_FORM_GATHER
+					      ? gathered_elements(spec, shape)
+					      : sml_code_elements(&code, shape->lanes),
 		.block_chunks = sml_tensor_block_chunks(shape->lanes),
 		.window = {{(uint32_t)sequence->next[SML_HEAD], n_head},
 			   {(uint32_t)sequence->next[SML_DATA], n_data}},
@@ -190,10 +233,6 @@ static uint32_t chunk_elements(const struct sml_tensor *tensor, uint32_t index, 
 {
 	uint64_t left;
 
-	if (tensor->form == SML_FORM_GATHER) {
-		*first = 0;
-		return (uint32_t)tensor->spec.count;
-	}
 	if (tensor->code.coding == SML_CODE_PAIR && !is_upper(tensor, index))
 		index -= tensor->window[SML_DATA].count / 2;
 	*first = (uint64_t)index * tensor->elements_per_chunk;
@@ -222,7 +261,8 @@ static uint32_t lanes_used(const struct sml_tensor *tensor, enum sml_stream_id s
 	if (tensor->form == SML_FORM_EXPONENT)
 		return block_chunks(tensor, index, &first_chunk);
 	if (tensor->form == SML_FORM_GATHER)
-		return sml_code_gather_lanes(&tensor->code, (uint32_t)tensor->spec.count);
+		return tensor->shape.n_ranks *
+		       sml_gather_lanes(tensor->spec.type, chunk_elements(tensor, index, &first));
 	return 0;
 }
 
@@ -330,11 +370,16 @@ static void fill_exponents(struct sml_tensor *tensor, uint32_t index, uint32_t n
 	__builtin_memset(lanes + 4 * n, 0, 4 * (n_lanes - n));
 }
 
-static void fill_gather(struct sml_tensor *tensor, uint32_t n_lanes, void *lanes)
+static void fill_gather(struct sml_tensor *tensor, uint32_t index, uint32_t n_lanes, uint8_t *lanes)
 {
+	enum sml_type type = tensor->spec.type;
+	uint64_t first;
+	uint32_t count = chunk_elements(tensor, index, &first);
+	const uint8_t *send = tensor->spec.send;
+
 	__builtin_memset(lanes, 0, 4 * n_lanes);
-	sml_code_gather(&tensor->code, tensor->shape.rank, tensor->spec.send,
-			(uint32_t)tensor->spec.count, lanes);
+	sml_gather_encode(type, send + first * sml_element_bytes(type), count,
+			  lanes + 4 * sml_gather_lanes(type, count) * tensor->shape.rank);
 }
 
 void sml_tensor_fill(struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t index,
@@ -347,7 +392,7 @@ void sml_tensor_fill(struct sml_tensor *tensor, enum sml_stream_id stream, uint3
 	else if (tensor->form == SML_FORM_EXPONENT)
 		fill_exponents(tensor, index, n, lanes);
 	else if (tensor->form == SML_FORM_GATHER)
-		fill_gather(tensor, n, lanes);
+		fill_gather(tensor, index, n, lanes);
 }
 
 /* ---- taking ---- */
@@ -355,11 +400,12 @@ void sml_tensor_fill(struct sml_tensor *tensor, enum sml_stream_id stream, uint3
 static void decode(const struct sml_tensor *tensor, uint32_t index, uint64_t first,
 		   const void *lanes, uint32_t count, void *elements)
 {
+	const struct sml_code *code = &tensor->code;
+
 	if (tensor->form == SML_FORM_GATHER)
-		sml_code_reduce(&tensor->code, lanes, count, elements);
+		sml_gather_reduce(code->type, lanes, count, code->n_ranks, code->divisor, elements);
 	else
-		sml_code_decode(&tensor->code, shared_of(tensor, index, first), lanes, count,
-				elements);
+		sml_code_decode(code, shared_of(tensor, index, first), lanes, count, elements);
 }
 
 /* Elements of a chunk, of which this rank may want only some (reduce-scatter). */

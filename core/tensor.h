@@ -6,7 +6,7 @@
  *
  *	form        head chunks                         data chunks
  *	EMPTY       one, without lanes (barrier)        none
- *	GATHER      one: every rank's raw bits          none
+ *	GATHER      some: every rank's own bits         none
  *	SMALL       one: the elements themselves        none
  *	EXPONENT    one for a block of data chunks:     the elements
  *	            their exponents, op MAX
@@ -41,7 +41,8 @@ struct sml_tensor_spec {
 	enum sml_collective collective;
 	enum sml_type type;
 	enum sml_op op;
-	enum sml_wire wire; /* not DEFAULT */
+	/* Not DEFAULT. EXACT: a float's SUM or AVG, of sml_tensor_exact_elements() at most. */
+	enum sml_wire wire;
 	uint8_t root;
 	uint64_t count; /* elements of the whole tensor */
 	/* This rank contributes [send_first, + send_count), zeros elsewhere; send is its first. */
@@ -127,6 +128,9 @@ struct sml_tensor {
 	void *owner;
 	struct sml_tensor *next;
 };
+
+/* Elements that a sum can have on the exact wire; 0: packets are too small for all ranks. */
+uint64_t sml_tensor_exact_elements(enum sml_type type, const struct sml_shape *shape);
 
 /* Bytes that sml_tensor_init() wants behind `memory` (8-byte aligned). */
 size_t sml_tensor_memory_bytes(const struct sml_tensor_spec *spec, const struct sml_shape *shape);

@@ -67,9 +67,4 @@ void sml_pair_low(enum sml_type type, const void *elements, size_t count, bool m
 void sml_pair_decode(enum sml_type type, const int32_t *highs, const void *lanes, size_t count,
 		     bool minimum, void *elements);
 
-/* Small float64 tensors: as sml_gather_encode(), with two lanes an element. */
-void sml_double_gather_encode(const void *elements, size_t count, void *lanes);
-void sml_double_gather_reduce(const void *lanes, size_t count, unsigned n_ranks, unsigned divisor,
-			      void *elements);
-
 #endif

@@ -118,13 +118,24 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
  * wire: the sum is exact for elements within 2^10 of the block's largest, and is rounded
  * once. A call that asks for int32 or int16 in its options gets that accuracy instead,
  * for a third or a sixth of the bytes.
+ *
+ * EXACT is for short vectors of quantities that differ in size, such as a loss and a
+ * count: every rank's own bits travel, and each element of the result is the exact SUM
+ * or AVG, rounded once to the type. The whole vector has at most SML_EXACT_BYTES (of a
+ * reduce-scatter: all ranks' parts). A call that asks for EXACT in its options and has
+ * more fails with -EINVAL. Where it is the context's wire, vectors with more travel as
+ * int32 (float64: int64). Each rank sends and receives world_size times the vector.
  */
 enum sml_wire {
 	SML_WIRE_DEFAULT = 0,
 	SML_WIRE_INT32 = 1,
 	SML_WIRE_INT16 = 2,
-	SML_WIRE_INT64 = 3 /* float64 only, and its default: 12 bytes for each element */
+	SML_WIRE_INT64 = 3, /* float64 only, and its default: 12 bytes for each element */
+	SML_WIRE_EXACT = 4
 };
+
+/* Bytes of the longest vector that can travel on the exact wire. */
+#define SML_EXACT_BYTES 8192
 
 /*
  * How packets travel to and from a switch: by UDP sockets, or by AF_XDP sockets,
@@ -171,7 +182,7 @@ struct sml_config {
 	int timeout_ms;	       /* of every call; SWITCHML_TIMEOUT (seconds), 300 s */
 	int heartbeat_ms;      /* silence after which a peer counts as dead;
 				  SWITCHML_HEARTBEAT (seconds), 5 s */
-	enum sml_wire wire;    /* SWITCHML_WIRE=int32|int16, int32 */
+	enum sml_wire wire;    /* SWITCHML_WIRE=int32|int16|exact, int32 */
 	int slots;	       /* data slots wanted; SWITCHML_SLOTS, 0: the switch chooses */
 	int threads;	       /* progress threads; SWITCHML_THREADS, by cores */
 	int mtu;	       /* 0: the path's; SWITCHML_MTU, bytes */

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/gather.h"
 #include "core/quantize.h"
 #include "core/wide.h"
 
@@ -159,22 +160,20 @@ static void reference_block(const struct sim_call *call, uint32_t count, unsigne
 	from_lanes(call, sums, count, exponent, n_ranks, result);
 }
 
+/* One element at a time, so that nothing depends on how elements are put into packets. */
 static void reference_gather(const struct sim_call *call, unsigned n_ranks, void *const *inputs,
-			     void *result)
+			     uint8_t *result)
 {
-	uint32_t lanes[SML_MAX_LANES], divisor = call->op == SML_AVG ? n_ranks : 1;
+	uint32_t lanes[2 * SML_MAX_RANKS], n = sml_gather_lanes(call->type, 1);
+	uint32_t divisor = call->op == SML_AVG ? n_ranks : 1;
+	size_t bytes = sml_element_bytes(call->type);
 
-	for (unsigned r = 0; r < n_ranks; r++)
-		if (call->type == SML_FLOAT64)
-			sml_double_gather_encode(inputs[r], call->count,
-						 lanes + 2 * r * call->count);
-		else
-			sml_gather_encode(call->type, inputs[r], call->count,
-					  lanes + r * call->count);
-	if (call->type == SML_FLOAT64)
-		sml_double_gather_reduce(lanes, call->count, n_ranks, divisor, result);
-	else
-		sml_gather_reduce(call->type, lanes, call->count, n_ranks, divisor, result);
+	for (size_t at = 0; at < call->count * bytes; at += bytes) {
+		for (unsigned r = 0; r < n_ranks; r++)
+			sml_gather_encode(call->type, (const uint8_t *)inputs[r] + at, 1,
+					  lanes + r * n);
+		sml_gather_reduce(call->type, lanes, 1, n_ranks, divisor, result + at);
+	}
 }
 
 static void reference_float_sum(const struct sim_call *call, const struct sml_tensor *tensor,

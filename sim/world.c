@@ -154,6 +154,50 @@ static void draw_new_types(struct sim_world *world, uint64_t seed)
 	}
 }
 
+static bool is_float_sum(const struct sim_call *call)
+{
+	bool is_float = call->type == SML_FLOAT32 || call->type == SML_FLOAT16 ||
+			call->type == SML_BFLOAT16 || call->type == SML_FLOAT64;
+
+	return is_float && (call->op == SML_SUM || call->op == SML_AVG) &&
+	       (call->collective == SML_ALLREDUCE || call->collective == SML_REDUCE_SCATTER);
+}
+
+/* A call that asks for the exact wire and cannot have it has another one. */
+static void mend_exact(const struct sim_world *world, struct sim_call *call)
+{
+	const struct sml_shape shape = {.lanes = (uint16_t)world->lanes,
+					.n_ranks = (uint8_t)world->n_ranks};
+
+	if (call->wire == SML_WIRE_EXACT &&
+	    (!is_float_sum(call) || call->count > sml_tensor_exact_elements(call->type, &shape)))
+		call->wire = SML_WIRE_INT32;
+}
+
+/*
+ * The exact wire, which came later still: in every fourth world, and also there from a
+ * source of its own. Large calls become small enough for it.
+ */
+static void draw_exact(struct sim_world *world, uint64_t seed)
+{
+	struct gen gen;
+
+	gen_from_seed(&gen, seed ^ 0x6578616374ull);
+	for (uint32_t i = 0; seed % 4 == 2 && i < world->n_calls; i++) {
+		struct sim_call *call = &world->calls[i];
+		uint32_t most = SML_EXACT_BYTES / (uint32_t)sml_element_bytes(call->type);
+
+		if (!is_float_sum(call) || gen_chance(&gen, 1, 2))
+			continue;
+		call->wire = SML_WIRE_EXACT;
+		if (call->count > most)
+			call->count = scale(&gen, 1, most);
+		if (call->collective == SML_REDUCE_SCATTER)
+			call->count -= call->count % world->n_ranks;
+		mend_exact(world, call);
+	}
+}
+
 void sim_world_draw(struct sim_world *world, uint64_t seed, bool small)
 {
 	struct gen gen;
@@ -179,6 +223,7 @@ void sim_world_draw(struct sim_world *world, uint64_t seed, bool small)
 	if (world->no_tickets)
 		world->n_deaths = 0;
 	draw_new_types(world, seed);
+	draw_exact(world, seed);
 }
 
 bool sim_world_set(struct sim_world *world, const char *name, uint32_t value)
@@ -227,5 +272,6 @@ void sim_world_repair(struct sim_world *world)
 		call->root = (uint8_t)(call->root % world->n_ranks);
 		if (call->collective == SML_ALLGATHER || call->collective == SML_REDUCE_SCATTER)
 			call->count -= call->count % world->n_ranks;
+		mend_exact(world, call);
 	}
 }

@@ -72,18 +72,65 @@ int sml_check_apart(struct sml_context *context, const void *send, size_t send_b
 				  send, send_bytes, recv, recv_bytes);
 }
 
-int sml_check_wire(struct sml_context *context, const struct sml_options *options,
-		   enum sml_type type, enum sml_wire *wire)
+/* Could elements of these lose bits to others of their block? */
+static bool is_float_sum(const struct sml_tensor_spec *spec)
 {
-	*wire = type == SML_FLOAT64 ? SML_WIRE_INT64 : context->settings.wire;
-	if (options == NULL || options->wire == SML_WIRE_DEFAULT)
+	bool is_float = spec->type == SML_FLOAT32 || spec->type == SML_FLOAT16 ||
+			spec->type == SML_BFLOAT16 || spec->type == SML_FLOAT64;
+
+	return is_float && (spec->op == SML_SUM || spec->op == SML_AVG);
+}
+
+/* Where a call asks for none: the context's, or its type's. */
+static enum sml_wire default_wire(const struct sml_context *context,
+				  const struct sml_tensor_spec *spec)
+{
+	enum sml_wire wire = context->settings.wire;
+
+	if (wire == SML_WIRE_EXACT && is_float_sum(spec) &&
+	    spec->count <= sml_tensor_exact_elements(spec->type, &context->shape))
+		return SML_WIRE_EXACT;
+	if (spec->type == SML_FLOAT64)
+		return SML_WIRE_INT64;
+	return wire == SML_WIRE_EXACT ? SML_WIRE_INT32 : wire;
+}
+
+static int check_exact(struct sml_context *context, struct sml_tensor_spec *spec)
+{
+	uint64_t most = sml_tensor_exact_elements(spec->type, &context->shape);
+
+	if (!is_float_sum(spec)) {
+		/* Exact on every wire. */
+		spec->wire = default_wire(context, spec);
 		return 0;
-	*wire = options->wire;
-	if (*wire != SML_WIRE_INT32 && *wire != SML_WIRE_INT16 && *wire != SML_WIRE_INT64)
+	}
+	if (spec->count <= most)
+		return 0;
+	if (most == 0)
+		return sml_context_refuse(context, -EINVAL,
+					  "packets of %u lanes are too small for the exact wire "
+					  "with %u ranks: raise the path's MTU",
+					  context->shape.lanes, context->shape.n_ranks);
+	return sml_context_refuse(context, -EINVAL,
+				  "%llu elements are too many for the exact wire: it takes at "
+				  "most %llu of %zu bytes",
+				  (unsigned long long)spec->count, (unsigned long long)most,
+				  sml_type_size(spec->type));
+}
+
+int sml_check_wire(struct sml_context *context, const struct sml_options *options,
+		   struct sml_tensor_spec *spec)
+{
+	if (options == NULL || options->wire == SML_WIRE_DEFAULT) {
+		spec->wire = default_wire(context, spec);
+		return 0;
+	}
+	spec->wire = options->wire;
+	if (spec->wire < SML_WIRE_INT32 || spec->wire > SML_WIRE_EXACT)
 		return sml_context_refuse(context, -EINVAL, "wire %d does not exist",
 					  (int)options->wire);
-	if (*wire == SML_WIRE_INT64 && type != SML_FLOAT64)
+	if (spec->wire == SML_WIRE_INT64 && spec->type != SML_FLOAT64)
 		return sml_context_refuse(context, -EINVAL,
 					  "the int64 wire is only for SML_FLOAT64");
-	return 0;
+	return spec->wire == SML_WIRE_EXACT ? check_exact(context, spec) : 0;
 }

@@ -22,8 +22,11 @@ int sml_check_buffer(struct sml_context *context, const char *name, const void *
 int sml_check_apart(struct sml_context *context, const void *send, size_t send_bytes,
 		    const void *recv, size_t recv_bytes, const void *in_place);
 
-/* The width that the options, or else the type or the context, ask for. */
+/*
+ * The width that the options, or else the type or the context, ask for. EXACT is given to
+ * floats that it makes a difference for: spec has type, op and the whole tensor's count.
+ */
 int sml_check_wire(struct sml_context *context, const struct sml_options *options,
-		   enum sml_type type, enum sml_wire *wire);
+		   struct sml_tensor_spec *spec);
 
 #endif

@@ -34,8 +34,17 @@ int sml_allreduce_async(struct sml_context *context, const void *send, void *rec
 			enum sml_type type, enum sml_op op, const struct sml_options *options,
 			struct sml_request **request)
 {
-	enum sml_wire wire;
-	struct sml_order order;
+	struct sml_order order = {
+		.spec = {.collective = SML_ALLREDUCE,
+			 .type = type,
+			 .op = op,
+			 .count = count,
+			 .send = send,
+			 .send_count = count,
+			 .recv = recv,
+			 .recv_count = count},
+		.call = {.collective = SML_ALLREDUCE, .type = type, .op = op, .count = count},
+	};
 	size_t bytes;
 	int error;
 
@@ -44,24 +53,9 @@ int sml_allreduce_async(struct sml_context *context, const void *send, void *rec
 	    (error = sml_check_buffer(context, "send", send, bytes, type)) ||
 	    (error = sml_check_buffer(context, "recv", recv, bytes, type)) ||
 	    (error = sml_check_apart(context, send, bytes, recv, bytes, send)) ||
-	    (error = sml_check_wire(context, options, type, &wire)))
+	    (error = sml_check_wire(context, options, &order.spec)))
 		return error;
-	order = (struct sml_order){
-		.spec = {.collective = SML_ALLREDUCE,
-			 .type = type,
-			 .op = op,
-			 .wire = wire,
-			 .count = count,
-			 .send = send,
-			 .send_count = count,
-			 .recv = recv,
-			 .recv_count = count},
-		.call = {.collective = SML_ALLREDUCE,
-			 .type = type,
-			 .op = op,
-			 .wire = wire,
-			 .count = count},
-	};
+	order.call.wire = order.spec.wire;
 	return sml_submit(context, &order, request);
 }
 
@@ -139,7 +133,6 @@ int sml_reduce_scatter_async(struct sml_context *context, const void *send, void
 			     const struct sml_options *options, struct sml_request **request)
 {
 	unsigned n, rank;
-	enum sml_wire wire;
 	struct sml_order order;
 	size_t all;
 	int error;
@@ -153,26 +146,23 @@ int sml_reduce_scatter_async(struct sml_context *context, const void *send, void
 	    (error = sml_check_buffer(context, "send", send, all, type)) ||
 	    (error = sml_check_buffer(context, "recv", recv, all / n, type)) ||
 	    (error = sml_check_apart(context, send, all, recv, all / n,
-				     (const char *)send + all / n * rank)) ||
-	    (error = sml_check_wire(context, options, type, &wire)))
+				     (const char *)send + all / n * rank)))
 		return error;
 	order = (struct sml_order){
 		.spec = {.collective = SML_REDUCE_SCATTER,
 			 .type = type,
 			 .op = op,
-			 .wire = wire,
 			 .count = (uint64_t)count * n,
 			 .send = send,
 			 .send_count = (uint64_t)count * n,
 			 .recv = recv,
 			 .recv_first = (uint64_t)count * rank,
 			 .recv_count = count},
-		.call = {.collective = SML_REDUCE_SCATTER,
-			 .type = type,
-			 .op = op,
-			 .wire = wire,
-			 .count = count},
+		.call = {.collective = SML_REDUCE_SCATTER, .type = type, .op = op, .count = count},
 	};
+	if ((error = sml_check_wire(context, options, &order.spec)))
+		return error;
+	order.call.wire = order.spec.wire;
 	return sml_submit(context, &order, request);
 }
 

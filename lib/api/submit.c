@@ -11,15 +11,20 @@
 
 /* As many elements as a packet has lanes take at most so many chunks of either stream. */
 #define CHUNKS_A_PACKET_OF_ELEMENTS 6
+/* The most that are gathered, two elements to a packet. */
+#define GATHERED_CHUNKS_MAX (SML_EXACT_BYTES / 4)
 
 /* 0, or why the job's streams have no room for so large a tensor now. */
 static int reserve_chunks(struct sml_context *context, const struct sml_order *order,
 			  struct sml_request *request)
 {
 	uint64_t *all = &context->requests.chunks;
-	/* Three lanes for an element, and exponents: an upper bound without overflow. */
+	/*
+	 * Three lanes for an element, and exponents; or a small tensor that is gathered: an
+	 * upper bound without overflow.
+	 */
 	uint64_t chunks = order->spec.count / context->shape.lanes * CHUNKS_A_PACKET_OF_ELEMENTS +
-			  CHUNKS_A_PACKET_OF_ELEMENTS;
+			  GATHERED_CHUNKS_MAX;
 
 	if (__atomic_add_fetch(all, chunks, __ATOMIC_RELAXED) > SML_CHUNKS_MAX) {
 		__atomic_sub_fetch(all, chunks, __ATOMIC_RELAXED);

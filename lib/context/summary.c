@@ -69,10 +69,9 @@ void sml_log_choices(const struct sml_context *context)
 		admission->head_slots, admission->data_slots,
 		context->n_stripes > 1 ? " per stripe" : "", settings->head_slots,
 		settings->data_slots, shard->worker.config.window_max,
-		settings->wire == SML_WIRE_INT16 ? "int16" : "int32", admission->shards,
-		admission->shards == 1 ? "" : "s", settings->threads, settings->threads_why,
-		settings->spin ? ", spinning" : "", transport->features,
-		transport->group_fd >= 0 ? "; results by multicast" : "",
+		sml_wire_name(settings->wire), admission->shards, admission->shards == 1 ? "" : "s",
+		settings->threads, settings->threads_why, settings->spin ? ", spinning" : "",
+		transport->features, transport->group_fd >= 0 ? "; results by multicast" : "",
 		strcmp(transport->ops->name, "faults") ? "" : "; WITH FAULTS");
 }
 

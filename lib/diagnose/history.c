@@ -16,6 +16,13 @@ static bool is_float(enum sml_type type)
 	       type == SML_FLOAT64;
 }
 
+const char *sml_wire_name(enum sml_wire wire)
+{
+	static const char *const names[] = {"default", "int32", "int16", "int64", "exact"};
+
+	return names[wire];
+}
+
 void sml_history_add(struct sml_history *history, const struct sml_call *call)
 {
 	history->calls[history->n++ % SML_HISTORY_CALLS] = *call;
@@ -25,10 +32,11 @@ void sml_call_text(const struct sml_call *call, char *text, size_t bytes)
 {
 	const char *collective = collectives[call->collective];
 	const char *type = types[call->type];
-	const char *wire = !is_float(call->type) || call->op == SML_MAX || call->op == SML_MIN ? ""
-			   : call->wire == SML_WIRE_INT16 ? ", int16 wire"
-			   : call->wire == SML_WIRE_INT64 ? ", int64 wire"
-							  : ", int32 wire";
+	bool has_wire = is_float(call->type) && call->op != SML_MAX && call->op != SML_MIN;
+	char wire[24] = "";
+
+	if (has_wire)
+		snprintf(wire, sizeof(wire), ", %s wire", sml_wire_name(call->wire));
 
 	switch (call->collective) {
 	case SML_ALLREDUCE:

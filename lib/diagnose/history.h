@@ -29,6 +29,8 @@ struct sml_history {
 
 void sml_history_add(struct sml_history *history, const struct sml_call *call);
 
+const char *sml_wire_name(enum sml_wire wire);
+
 /* "all-reduce 17: 1000 float32, sum, int32 wire". */
 void sml_call_text(const struct sml_call *call, char *text, size_t bytes);
 

@@ -34,7 +34,7 @@ static int check(const struct sml_config *config)
 		{"master_port", config->master_port, 0, 65535},
 		{"timeout_ms", config->timeout_ms, 1, INT32_MAX},
 		{"heartbeat_ms", config->heartbeat_ms, 100, 60000},
-		{"wire", (long)config->wire, SML_WIRE_DEFAULT, SML_WIRE_INT16},
+		{"wire", (long)config->wire, SML_WIRE_DEFAULT, SML_WIRE_EXACT},
 		{"slots", config->slots, 0, SML_DATA_SLOTS_MAX},
 		{"threads", config->threads, 0, SML_MAX_SHARDS},
 		{"mtu", config->mtu, 0, 65535},
@@ -54,6 +54,10 @@ static int check(const struct sml_config *config)
 		if (error)
 			return error;
 	}
+	if (config->wire == SML_WIRE_INT64)
+		return sml_error_set(SML_ERROR_CONFIG,
+				     "the int64 wire is float64's own: a context has int32, int16 "
+				     "or exact");
 	if (config->rank >= config->world_size)
 		return sml_error_set(SML_ERROR_CONFIG,
 				     "rank %d of a job of %d: ranks are 0 to %d (SWITCHML_RANK, "

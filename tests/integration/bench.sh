@@ -32,6 +32,8 @@ for wire in int32 int16; do
 	expect_success "4 MiB from 4 ranks, $wire wire" \
 		$bench --local-workers 4 -b 4M -e 4M --wire $wire
 done
+expect_success "all types and operations, exact wire, with loss" \
+	$bench --local-workers 3 -b 4 -e 8K -f 4 -d all -o all --wire exact --drop 1%
 for faults in "--drop 1%" "--drop 10%" "--duplicate 5%" "--reorder 5%" \
 	"--drop 2% --duplicate 2% --reorder 2%"; do
 	expect_success "with $faults" $bench --local-workers 4 -b 4 -e 256K -f 16 $faults

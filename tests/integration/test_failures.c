@@ -80,6 +80,8 @@ static const struct disagreement {
 	{{.count = 1000}, {.count = 1000, .type = SML_INT32}, "1000 float32", "1000 int32"},
 	{{.count = 1000}, {.count = 1000, .op = SML_MAX}, "sum, int32 wire", "max"},
 	{{.count = 1000}, {.count = 1000, .wire = SML_WIRE_INT16}, "int32 wire", "int16 wire"},
+	{{.count = 1000}, {.count = 1000, .wire = SML_WIRE_EXACT}, "int32 wire", "exact wire"},
+	{{.count = 10}, {.count = 10, .wire = SML_WIRE_EXACT}, "int32 wire", "exact wire"},
 	{{.count = 1000}, {.collective = BARRIER}, "all-reduce 1: 1000", "barrier 1"},
 	{{.collective = BROADCAST, .count = 1000, .root = 0},
 	 {.collective = BROADCAST, .count = 1000, .root = 1},

@@ -15,8 +15,6 @@
 #define sml_order_decode       plain_order_decode
 #define sml_int32_encode       plain_int32_encode
 #define sml_int32_decode       plain_int32_decode
-#define sml_gather_encode      plain_gather_encode
-#define sml_gather_reduce      plain_gather_reduce
 
 #include "core/quantize.c"
 

@@ -24,8 +24,5 @@ void plain_order_decode(enum sml_type type, const void *lanes, size_t count, boo
 			void *elements);
 void plain_int32_encode(const void *elements, size_t count, void *lanes);
 void plain_int32_decode(const void *lanes, size_t count, unsigned divisor, void *elements);
-void plain_gather_encode(enum sml_type type, const void *elements, size_t count, void *lanes);
-void plain_gather_reduce(enum sml_type type, const void *lanes, size_t count, unsigned n_ranks,
-			 unsigned divisor, void *elements);
 
 #endif

@@ -165,79 +165,6 @@ static void integer_sums_wrap_around_and_averages_go_towards_zero(void **state)
 	assert_int_equal(back[0], INT32_MIN);
 }
 
-/* Small float tensors. */
-
-static void gathered_elements_are_added_in_rank_order_in_double(void **state)
-{
-	static unsigned char elements[MAX_RANKS][4 * 8], lanes[4 * 8 * MAX_RANKS], result[4 * 8],
-		expected[4 * 8];
-
-	(void)state;
-	FOR_EACH(t, float_types)
-	FOR_EACH(r, rank_counts)
-	for (int round = 0; round < 200; round++) {
-		enum sml_type type = float_types[t];
-		unsigned n = rank_counts[r], divisor = round % 2 == 0 ? 1 : n;
-		size_t count = random_below(9);
-		double sums[8] = {0};
-
-		for (size_t rank = 0; rank < n; rank++) {
-			fill_random(type, (enum kind)random_below(KINDS), elements[rank], count);
-			sml_gather_encode(type, elements[rank], count, lanes + 4 * count * rank);
-			for (size_t i = 0; i < count; i++)
-				sums[i] += ref_load(type, elements[rank], i);
-		}
-		for (size_t i = 0; i < count; i++)
-			ref_store(type, expected, i, sums[i] / divisor);
-		sml_gather_reduce(type, lanes, count, n, divisor, result);
-		assert_memory_equal(result, expected, count * ref_bytes(type));
-	}
-}
-
-static void gathered_infinity_or_nan_spoils_its_own_element_only(void **state)
-{
-	static const double bad[] = {INFINITY, -INFINITY, NAN};
-
-	(void)state;
-	FOR_EACH(t, float_types)
-	FOR_EACH(b, bad)
-	for (size_t rank = 0; rank < 3; rank++) {
-		unsigned char elements[4 * 2], lanes[4 * 2 * 3], result[4 * 2];
-
-		for (size_t other = 0; other < 3; other++) {
-			ref_store(float_types[t], elements, 0, other == rank ? bad[b] : 1.0);
-			ref_store(float_types[t], elements, 1, -0.0);
-			sml_gather_encode(float_types[t], elements, 2, lanes + 4 * 2 * other);
-		}
-		sml_gather_reduce(float_types[t], lanes, 2, 3, 3, result);
-		assert_true(isnan(ref_load(float_types[t], result, 0)));
-		assert_true(ref_load(float_types[t], result, 1) == 0);
-		assert_false(signbit(ref_load(float_types[t], result, 1)));
-	}
-}
-
-static void every_half_pattern_is_gathered_exactly(void **state)
-{
-	(void)state;
-	for (int t = 1; t < 3; t++)
-		for (uint32_t pattern = 0; pattern < 65536; pattern++) {
-			uint16_t half[2] = {(uint16_t)pattern};
-			double value = ref_load(float_types[t], half, 0);
-			unsigned char lane[4];
-			uint32_t bits;
-			float single;
-
-			sml_gather_encode(float_types[t], half, 1, lane);
-			bits = (uint32_t)ref_get_lane(lane, 0, 32);
-			memcpy(&single, &bits, 4);
-			assert_int_equal(isnan(single) != 0, isnan(value) != 0);
-			if (!isnan(value)) {
-				assert_true((double)single == value);
-				assert_int_equal(signbit(single) != 0, signbit(value) != 0);
-			}
-		}
-}
-
 /* Vectors against scalars for what has no rounding in it. */
 static void vectors_and_scalars_agree_on_order_and_integers(void **state)
 {
@@ -273,9 +200,6 @@ int main(void)
 		cmocka_unit_test(every_half_pattern_comes_back_from_max_and_min),
 		cmocka_unit_test(integers_are_ordered_as_they_are),
 		cmocka_unit_test(integer_sums_wrap_around_and_averages_go_towards_zero),
-		cmocka_unit_test(gathered_elements_are_added_in_rank_order_in_double),
-		cmocka_unit_test(gathered_infinity_or_nan_spoils_its_own_element_only),
-		cmocka_unit_test(every_half_pattern_is_gathered_exactly),
 		cmocka_unit_test(vectors_and_scalars_agree_on_order_and_integers),
 	};
 

@@ -61,6 +61,7 @@ static void the_same_seed_has_the_same_trace(void **state)
 static void worlds_have_every_fault_and_many_have_none(void **state)
 {
 	uint32_t lossy = 0, lossless = 0, dying = 0, wrapping = 0, striped = 0, calm = 0;
+	uint32_t exact = 0, resumed = 0, split = 0;
 	uint32_t embedded = 0, deadly = 0, slow = 0, pausing = 0, late = 0, narrow = 0;
 	uint64_t ranks = 0;
 
@@ -81,6 +82,15 @@ static void worlds_have_every_fault_and_many_have_none(void **state)
 		calm += !world.loss_ppm && !world.duplicate_ppm && !world.reorder_ppm &&
 			!world.corrupt_ppm && !world.jitter_us && !world.pause_ppm &&
 			!world.queue_us;
+		for (uint32_t i = 0; i < world.n_calls; i++) {
+			const struct sim_call *call = &world.calls[i];
+			bool is_exact = call->wire == SML_WIRE_EXACT;
+
+			exact += is_exact;
+			/* In more than one packet, over a switch that dies. */
+			split += is_exact && call->count > world.lanes;
+			resumed += is_exact && call->count > world.lanes && world.n_deaths > 0;
+		}
 		sim_world_draw(&world, seed, false);
 		ranks |= (uint64_t)1 << (world.n_ranks - 1);
 	}
@@ -91,6 +101,9 @@ static void worlds_have_every_fault_and_many_have_none(void **state)
 	assert_in_range(late, 100, 300);
 	assert_in_range(narrow, 100, 300);
 	assert_in_range(calm, 20, 120);
+	assert_in_range(exact, 30, 150);
+	assert_in_range(split, 20, 100);
+	assert_in_range(resumed, 5, 50);
 	/* Two ranks and sixty-four, and most numbers between. */
 	assert_true(ranks >> 1 & 1 && ranks >> 63);
 	assert_in_range(__builtin_popcountll(ranks), 40, 64);

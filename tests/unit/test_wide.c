@@ -495,36 +495,6 @@ static void max_and_min_of_64_bits_are_exact(void **state)
 	}
 }
 
-/* ---- small float64 tensors ---- */
-
-static void gathered_doubles_are_added_in_rank_order(void **state)
-{
-	(void)state;
-	for (unsigned round = 0; round < 1000; round++) {
-		static double elements[MAX_RANKS][4], result[4];
-		static uint32_t lanes[2 * 4 * MAX_RANKS];
-		unsigned n = rank_counts[round % 7], divisor = round % 2 ? n : 1;
-
-		for (unsigned r = 0; r < n; r++) {
-			fill_doubles(round % 3, elements[r], 4);
-			elements[r][3] = r == n / 2 ? NAN : 1;
-			sml_double_gather_encode(elements[r], 4, lanes + 8 * r);
-		}
-		sml_double_gather_reduce(lanes, 4, n, divisor, result);
-		for (size_t i = 0; i < 3; i++) {
-			double sum = 0;
-
-			for (unsigned r = 0; r < n; r++)
-				sum += elements[r][i];
-			if (isfinite(sum))
-				assert_true(result[i] == sum / divisor);
-			else
-				assert_true(!isnan(result[i]));
-		}
-		assert_true(isnan(result[3]));
-	}
-}
-
 /* ---- chunks of which a rank wants a part ---- */
 
 /* The largest: two elements of 8 bytes to each of the most lanes. The sanitizer looks. */
@@ -660,7 +630,6 @@ int main(void)
 		cmocka_unit_test(sums_of_int64_are_exact_modulo_2_to_the_64),
 		cmocka_unit_test(doubles_on_narrow_wires_are_within_their_bounds),
 		cmocka_unit_test(max_and_min_of_64_bits_are_exact),
-		cmocka_unit_test(gathered_doubles_are_added_in_rank_order),
 		cmocka_unit_test(part_of_the_largest_chunk_fits),
 		cmocka_unit_test(narrow_integers_wrap_at_their_own_width),
 	};

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The exact wire through the library: small elements beside large ones, in every type,
+ * collective and form of job; what is too long for it; and contexts whose wire it is.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/ranks.h"
+
+static const struct sml_options exact = {.wire = SML_WIRE_EXACT};
+
+/* Small numbers, but in every third place large ones of the first and the last rank. */
+static double element(const struct rank *rank, size_t i, double large)
+{
+	bool first = rank->rank == 0, last = rank->rank == rank->n - 1;
+
+	return i % 3 || !(first || last) ? (double)(i % 7 + 1) : first ? large : -large;
+}
+
+/* The large ones cancel, and the other ranks' small ones are left. */
+static double sum_of(const struct rank *rank, size_t i)
+{
+	return (double)(i % 7 + 1) * (i % 3 ? rank->n : rank->n - 2);
+}
+
+static void reduce_doubles(struct rank *rank, size_t count)
+{
+	double *data = malloc(8 * count + 8);
+
+	for (size_t i = 0; i < count; i++)
+		data[i] = element(rank, i, 0x1p1000);
+	CHECK(rank,
+	      sml_allreduce(rank->context, data, data, count, SML_FLOAT64, SML_SUM, &exact) == 0);
+	for (size_t i = 0; i < count; i++)
+		CHECK(rank, data[i] == sum_of(rank, i));
+	free(data);
+}
+
+static void reduce_floats(struct rank *rank, size_t count, const struct sml_options *options)
+{
+	float *data = malloc(4 * count + 4);
+
+	for (size_t i = 0; i < count; i++)
+		data[i] = (float)element(rank, i, 0x1p120);
+	CHECK(rank,
+	      sml_allreduce(rank->context, data, data, count, SML_FLOAT32, SML_SUM, options) == 0);
+	for (size_t i = 0; i < count; i++)
+		CHECK(rank, (double)data[i] == sum_of(rank, i));
+	free(data);
+}
+
+/* Each rank's part of the sums. */
+static void scatter_floats(struct rank *rank, size_t count)
+{
+	size_t all = count * (size_t)rank->n;
+	float *send = malloc(4 * all + 4), *recv = malloc(4 * count + 4);
+
+	for (size_t i = 0; i < all; i++)
+		send[i] = (float)element(rank, i, 0x1p120);
+	CHECK(rank, sml_reduce_scatter(rank->context, send, recv, count, SML_FLOAT32, SML_SUM,
+				       &exact) == 0);
+	for (size_t i = 0; i < count; i++)
+		CHECK(rank, (double)recv[i] == sum_of(rank, count * (size_t)rank->rank + i));
+	free(send);
+	free(recv);
+}
+
+static void reduce_exactly(struct rank *rank)
+{
+	static const size_t counts[] = {0, 1, 5, 44, 300, 1000};
+
+	for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+		reduce_doubles(rank, counts[c]);
+		reduce_floats(rank, counts[c], &exact);
+		scatter_floats(rank, counts[c] / 3);
+	}
+	reduce_doubles(rank, SML_EXACT_BYTES / 8);
+	reduce_floats(rank, SML_EXACT_BYTES / 4, &exact);
+}
+
+static void small_elements_are_not_lost_beside_large_ones(void **state)
+{
+	(void)state;
+	run_job(&(struct job){.n_ranks = 3, .body = reduce_exactly});
+	run_job(&(struct job){.n_ranks = 5, .threads = 2, .body = reduce_exactly});
+	run_job(&(struct job){
+		.n_ranks = 3, .switch_address = "embedded", .threads = 2, .body = reduce_exactly});
+	run_job(&(struct job){.n_ranks = 3,
+			      .faults = "drop=50000,duplicate=50000,reorder=50000",
+			      .body = reduce_exactly});
+}
+
+/* ---- what is too long, and what needs no exact wire ---- */
+
+static void ask_for_too_much(struct rank *rank)
+{
+	static const char *const too_many = "2049 elements are too many for the exact wire";
+	enum { COUNT = SML_EXACT_BYTES / 4 + 1, RANKS = 2 };
+	int32_t numbers[RANKS * COUNT] = {0};
+	float data[RANKS * COUNT] = {0};
+	const size_t count = COUNT;
+
+	CHECK(rank, sml_allreduce(rank->context, data, data, count, SML_FLOAT32, SML_AVG, &exact) ==
+			    -EINVAL);
+	CHECK(rank, strstr(sml_error_text(rank->context), too_many) != NULL);
+	/* All ranks' parts count. */
+	CHECK(rank, sml_reduce_scatter(rank->context, data, data, SML_EXACT_BYTES / 4, SML_FLOAT32,
+				       SML_SUM, &exact) == -EINVAL);
+	/* Nothing was sent, and these are exact on every wire. */
+	data[count - 1] = (float)rank->rank;
+	numbers[count - 1] = rank->rank;
+	CHECK(rank,
+	      sml_allreduce(rank->context, data, data, count, SML_FLOAT32, SML_MAX, &exact) == 0);
+	CHECK(rank, sml_allreduce(rank->context, numbers, numbers, count, SML_INT32, SML_SUM,
+				  &exact) == 0);
+	CHECK(rank, (int)data[count - 1] == rank->n - 1);
+	CHECK(rank, numbers[count - 1] == rank->n * (rank->n - 1) / 2);
+}
+
+static void what_is_too_long_is_refused_and_harms_nothing(void **state)
+{
+	(void)state;
+	run_job(&(struct job){.n_ranks = 2, .body = ask_for_too_much});
+}
+
+/* ---- as the context's wire ---- */
+
+static void reduce_any_length(struct rank *rank)
+{
+	size_t count = 10 * (size_t)SML_EXACT_BYTES;
+	float *data = malloc(4 * count);
+
+	reduce_floats(rank, SML_EXACT_BYTES / 4, NULL);
+	/* Longer ones as int32, whose steps are far below 1 here. */
+	for (size_t i = 0; i < count; i++)
+		data[i] = (float)(i % 100);
+	CHECK(rank,
+	      sml_allreduce(rank->context, data, data, count, SML_FLOAT32, SML_SUM, NULL) == 0);
+	for (size_t i = 0; i < count; i++)
+		CHECK(rank, data[i] == (float)((size_t)rank->n * (i % 100)));
+	free(data);
+}
+
+static void a_context_of_the_exact_wire_takes_any_length(void **state)
+{
+	(void)state;
+	setenv("SWITCHML_WIRE", "exact", 1);
+	run_job(&(struct job){.n_ranks = 4, .body = reduce_any_length});
+	unsetenv("SWITCHML_WIRE");
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(small_elements_are_not_lost_beside_large_ones),
+		cmocka_unit_test(what_is_too_long_is_refused_and_harms_nothing),
+		cmocka_unit_test(a_context_of_the_exact_wire_takes_any_length),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What docs/numbers.md promises of gathered floats: the exact sum or average, rounded once.
+ * The reference is MPFR, with enough bits for any exact sum and with the type's own
+ * precision and range for the rounding.
+ */
+#include <fenv.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __SSE2__
+#include <xmmintrin.h>
+#endif
+
+#include <cmocka.h>
+#include <mpfr.h>
+
+#include "core/gather.h"
+#include "support/quantize_random.h"
+
+#define ELEMENTS  7    /* of each rank: an odd number */
+#define PRECISION 2300 /* bits: any sum of doubles is exact */
+
+static const enum sml_type types[] = {SML_FLOAT32, SML_FLOAT16, SML_BFLOAT16, SML_FLOAT64};
+
+/* MPFR's numbers lie in [2^(lowest - 1), 2^highest). */
+static const struct {
+	int bits, lowest, highest;
+} limits[] = {{24, -148, 128}, {11, -23, 16}, {8, -132, 128}, {53, -1073, 1024}};
+
+static size_t bytes_of(enum sml_type type)
+{
+	return type == SML_FLOAT64 ? 8 : ref_bytes(type);
+}
+
+static double load(enum sml_type type, const void *elements, size_t i)
+{
+	double value;
+
+	if (type != SML_FLOAT64)
+		return ref_load(type, elements, i);
+	memcpy(&value, (const char *)elements + 8 * i, 8);
+	return value;
+}
+
+static void store(enum sml_type type, void *elements, size_t i, double value)
+{
+	if (type != SML_FLOAT64)
+		ref_store(type, elements, i, value);
+	else
+		memcpy((char *)elements + 8 * i, &value, 8);
+}
+
+static int bits_of(enum sml_type type)
+{
+	return limits[type == SML_FLOAT64 ? 3 : (int)type].bits;
+}
+
+/* ---- inputs ---- */
+
+static double any_double(void)
+{
+	uint64_t bits;
+	double value;
+
+	do {
+		bits = random_bits();
+		memcpy(&value, &bits, 8);
+	} while (!isfinite(value));
+	return value;
+}
+
+static void fill(enum sml_type type, unsigned kind, void *elements)
+{
+	if (type != SML_FLOAT64) {
+		fill_random(type, (enum kind)(kind % KINDS), elements, ELEMENTS);
+		return;
+	}
+	for (size_t i = 0; i < ELEMENTS; i++) {
+		static const int lowest[] = {0, -1074, -1074, -1074, 1023, 0};
+		static const int range[] = {1, 2000, 2, 60, 1, 100};
+		int power = lowest[kind % 6] + (int)random_below((unsigned)range[kind % 6]);
+
+		store(type, elements, i,
+		      kind % 6 == 2 ? any_double() : ldexp(random_unit(), power));
+	}
+}
+
+/*
+ * Sums of which the parts are far larger: a pair that cancels, or nearly; or that is half
+ * a unit in the last place of another element, so that rounding hangs on the smallest.
+ */
+static void make_hard(enum sml_type type, unsigned n, char elements[][8 * ELEMENTS])
+{
+	for (size_t i = 0; i < ELEMENTS; i++) {
+		unsigned a = random_below(n), b = random_below(n);
+		double value = load(type, elements[a], i);
+
+		if (a == b)
+			continue;
+		switch (random_below(4)) {
+		case 0:
+			store(type, elements[b], i, -value);
+			break;
+		case 2:
+			store(type, elements[b], i, -value * (1 + ldexp(1, 1 - bits_of(type))));
+			break;
+		case 1:
+			store(type, elements[b], i, ldexp(value, -(int)random_below(60)));
+			break;
+		default:
+			store(type, elements[b], i,
+			      copysign(ldexp(1, ilogb(value + (value == 0)) - bits_of(type)),
+				       random_unit()));
+		}
+		if (!isfinite(load(type, elements[b], i)))
+			store(type, elements[b], i, 0);
+	}
+}
+
+/* ---- the reference ---- */
+
+/* sum / divisor, rounded once to the type. */
+static double rounded(unsigned t, mpfr_t sum, unsigned divisor)
+{
+	mpfr_exp_t lowest = mpfr_get_emin(), highest = mpfr_get_emax();
+	mpfr_t result;
+	double value;
+	int way;
+
+	mpfr_init2(result, limits[t].bits);
+	mpfr_set_emin(limits[t].lowest);
+	mpfr_set_emax(limits[t].highest);
+	way = mpfr_div_ui(result, sum, divisor, MPFR_RNDN);
+	way = mpfr_check_range(result, way, MPFR_RNDN);
+	mpfr_subnormalize(result, way, MPFR_RNDN);
+	value = mpfr_get_d(result, MPFR_RNDN);
+	mpfr_set_emin(lowest);
+	mpfr_set_emax(highest);
+	mpfr_clear(result);
+	return value;
+}
+
+static void sum_exactly(enum sml_type type, unsigned n, char elements[][8 * ELEMENTS], size_t i,
+			mpfr_t sum)
+{
+	mpfr_set_zero(sum, 1);
+	for (unsigned r = 0; r < n; r++)
+		mpfr_add_d(sum, sum, load(type, elements[r], i), MPFR_RNDN);
+}
+
+/* As ranks and switch do it: every part in lanes of its own. */
+static void reduce(enum sml_type type, unsigned n, char elements[][8 * ELEMENTS], size_t count,
+		   unsigned divisor, void *result)
+{
+	static uint32_t lanes[MAX_RANKS * 2 * ELEMENTS];
+	uint32_t part = sml_gather_lanes(type, (uint32_t)count);
+
+	for (unsigned r = 0; r < n; r++)
+		sml_gather_encode(type, elements[r], (uint32_t)count, lanes + r * part);
+	sml_gather_reduce(type, lanes, (uint32_t)count, n, divisor, result);
+}
+
+static void gathered_sums_are_exact_and_rounded_once(void **state)
+{
+	static char elements[MAX_RANKS][8 * ELEMENTS], result[8 * ELEMENTS];
+	mpfr_t sum;
+
+	(void)state;
+	mpfr_init2(sum, PRECISION);
+	FOR_EACH(t, types)
+	FOR_EACH(r, rank_counts)
+	for (unsigned round = 0; round < 800; round++) {
+		unsigned n = rank_counts[r], divisor = round % 2 ? n : 1;
+
+		for (unsigned rank = 0; rank < n; rank++)
+			fill(types[t], round / 2, elements[rank]);
+		if (round % 5 == 0)
+			make_hard(types[t], n, elements);
+		reduce(types[t], n, elements, ELEMENTS, divisor, result);
+		for (size_t i = 0; i < ELEMENTS; i++) {
+			double got = load(types[t], result, i), expected;
+
+			sum_exactly(types[t], n, elements, i, sum);
+			expected = rounded((unsigned)t, sum, divisor);
+			/* Comparing ignores the sign of zero. */
+			if (got != expected)
+				fail_msg("type %d, %u ranks, round %u, element %zu: %a, not %a",
+					 (int)types[t], n, round, i, got, expected);
+			assert_false(got == 0 && signbit(got));
+		}
+	}
+	mpfr_clear(sum);
+}
+
+/* Half a unit in the last place, and far below it what decides. */
+static void ties_go_to_even_unless_anything_is_left(void **state)
+{
+	(void)state;
+	FOR_EACH(t, types)
+	for (int odd = 0; odd < 2; odd++)
+		for (int rest = -1; rest <= 1; rest++) {
+			char elements[3][8 * ELEMENTS], result[8 * ELEMENTS];
+			double unit = ldexp(1, 1 - limits[t].bits), one = 1 + odd * unit;
+			int up = rest ? rest > 0 : odd;
+
+			store(types[t], elements[0], 0, one);
+			store(types[t], elements[1], 0, unit / 2);
+			store(types[t], elements[2], 0,
+			      ldexp(rest, limits[t].lowest - (rest ? 1 : 0)));
+			reduce(types[t], 3, elements, 1, 1, result);
+			assert_true(load(types[t], result, 0) == one + up * unit);
+		}
+}
+
+/* All bits of such a quotient are below those of the elements. */
+static void averages_of_what_cancels_have_all_their_bits(void **state)
+{
+	static char elements[MAX_RANKS][8 * ELEMENTS], result[8 * ELEMENTS];
+	mpfr_t sum;
+
+	(void)state;
+	mpfr_init2(sum, PRECISION);
+	FOR_EACH(t, types)
+	for (unsigned n = 3; n <= MAX_RANKS; n++)
+		for (int power = limits[t].lowest; power < limits[t].highest - 1; power += 3) {
+			memset(elements, 0, sizeof(elements));
+			store(types[t], elements[0], 0, ldexp(-1, power));
+			store(types[t], elements[n - 1], 0,
+			      ldexp(1 + ldexp(1, 1 - limits[t].bits), power));
+			sum_exactly(types[t], n, elements, 0, sum);
+			reduce(types[t], n, elements, 1, n, result);
+			assert_true(load(types[t], result, 0) == rounded((unsigned)t, sum, n));
+		}
+	mpfr_clear(sum);
+}
+
+/* A thread has the modes of the one that made it, and each rank's may differ. */
+static void modes_of_the_machine_do_not_matter(void **state)
+{
+	static const int modes[] = {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
+	static char elements[MAX_RANKS][8 * ELEMENTS], result[8 * ELEMENTS], again[8 * ELEMENTS];
+
+	(void)state;
+	FOR_EACH(t, types)
+	for (unsigned round = 0; round < 600; round++) {
+		unsigned n = 2 + round % 3, divisor = round % 2 ? n : 1;
+
+		for (unsigned rank = 0; rank < n; rank++)
+			fill(types[t], round / 2, elements[rank]);
+		reduce(types[t], n, elements, ELEMENTS, divisor, result);
+		FOR_EACH(m, modes)
+		{
+			assert_int_equal(fesetround(modes[m]), 0);
+			reduce(types[t], n, elements, ELEMENTS, divisor, again);
+			fesetround(FE_TONEAREST);
+			assert_memory_equal(result, again, ELEMENTS * bytes_of(types[t]));
+		}
+#ifdef __SSE2__
+		_mm_setcsr(_mm_getcsr() | 0x8040); /* subnormals are zeros */
+		reduce(types[t], n, elements, ELEMENTS, divisor, again);
+		_mm_setcsr(_mm_getcsr() & ~0x8040u);
+		assert_memory_equal(result, again, ELEMENTS * bytes_of(types[t]));
+#endif
+	}
+}
+
+/* What no sum of doubles in rank order gets right. */
+static void small_elements_survive_large_ones_that_cancel(void **state)
+{
+	static const double float32[][3] = {{0x1p127, 1, -0x1p127}, {0x1p127, 0x1p-149, -0x1p127}};
+	static const double float64[][3] = {{0x1p1023, 0x1p1023, -0x1p1023},
+					    {0x1p1000, 0x1p-1074, -0x1p1000}};
+	static const double sums[][2] = {{1, 0x1p1023}, {0x1p-149, 0x1p-1074}};
+	char elements[3][8 * ELEMENTS], result[8 * ELEMENTS];
+
+	(void)state;
+	for (size_t row = 0; row < 2; row++) {
+		for (unsigned wide = 0; wide < 2; wide++) {
+			enum sml_type type = wide ? SML_FLOAT64 : SML_FLOAT32;
+
+			for (unsigned r = 0; r < 3; r++)
+				store(type, elements[r], 0,
+				      wide ? float64[row][r] : float32[row][r]);
+			reduce(type, 3, elements, 1, 1, result);
+			assert_true(load(type, result, 0) == sums[row][wide]);
+		}
+	}
+}
+
+static void the_order_of_ranks_does_not_matter(void **state)
+{
+	static char elements[MAX_RANKS][8 * ELEMENTS], result[8 * ELEMENTS], again[8 * ELEMENTS];
+
+	(void)state;
+	FOR_EACH(t, types)
+	for (unsigned round = 0; round < 300; round++) {
+		unsigned n = 2 + random_below(MAX_RANKS - 1);
+		size_t bytes = ELEMENTS * bytes_of(types[t]);
+		char other[8 * ELEMENTS];
+
+		for (unsigned rank = 0; rank < n; rank++)
+			fill(types[t], round, elements[rank]);
+		reduce(types[t], n, elements, ELEMENTS, n, result);
+		for (unsigned rank = 0; rank < n; rank++) {
+			unsigned with = random_below(n);
+
+			memcpy(other, elements[rank], bytes);
+			memcpy(elements[rank], elements[with], bytes);
+			memcpy(elements[with], other, bytes);
+		}
+		reduce(types[t], n, elements, ELEMENTS, n, again);
+		assert_memory_equal(result, again, bytes);
+	}
+}
+
+static void infinity_or_nan_spoils_its_own_element_only(void **state)
+{
+	static const double bad[] = {INFINITY, -INFINITY, NAN};
+
+	(void)state;
+	FOR_EACH(t, types)
+	FOR_EACH(b, bad)
+	for (unsigned spoiled = 0; spoiled < 3; spoiled++) {
+		char elements[3][8 * ELEMENTS], result[8 * ELEMENTS];
+
+		for (unsigned rank = 0; rank < 3; rank++) {
+			store(types[t], elements[rank], 0, rank == spoiled ? bad[b] : 1.0);
+			store(types[t], elements[rank], 1, -0.0);
+			store(types[t], elements[rank], 2, 3.0);
+		}
+		reduce(types[t], 3, elements, 3, 3, result);
+		assert_true(isnan(load(types[t], result, 0)));
+		assert_true(load(types[t], result, 1) == 0);
+		assert_false(signbit(load(types[t], result, 1)));
+		assert_true(load(types[t], result, 2) == 3);
+	}
+}
+
+static void every_half_pattern_comes_back(void **state)
+{
+	(void)state;
+	for (int t = 1; t < 3; t++)
+		for (uint32_t pattern = 0; pattern < 65536; pattern++) {
+			char elements[1][8 * ELEMENTS] = {0}, back[8 * ELEMENTS] = {0};
+			double value;
+
+			memcpy(elements[0], &pattern, 2);
+			value = load(float_types[t], elements[0], 0);
+			reduce(float_types[t], 1, elements, 1, 1, back);
+			if (isfinite(value) && value != 0)
+				assert_memory_equal(back, elements[0], 2);
+			else
+				assert_int_equal(isnan(load(float_types[t], back, 0)) != 0,
+						 !isfinite(value));
+		}
+}
+
+/* Lanes come from a network: whatever they hold, nothing leaves its range. */
+static void any_lanes_become_some_floats(void **state)
+{
+	static uint32_t lanes[MAX_RANKS * 2 * ELEMENTS];
+	char result[8 * ELEMENTS + 1];
+
+	(void)state;
+	FOR_EACH(t, types)
+	for (unsigned round = 0; round < 300; round++) {
+		unsigned n = 1 + random_below(MAX_RANKS), count = 1 + random_below(ELEMENTS);
+
+		for (size_t i = 0; i < sizeof(lanes) / 4; i++)
+			lanes[i] = (uint32_t)random_bits() | (round % 3 ? 0 : 0x7f7f7f7f);
+		memset(result, 0x55, sizeof(result));
+		sml_gather_reduce(types[t], lanes, count, n, round % 2 ? n : 1, result);
+		assert_int_equal(result[count * bytes_of(types[t])], 0x55);
+	}
+}
+
+static void parts_of_all_ranks_fit_in_their_lanes(void **state)
+{
+	(void)state;
+	FOR_EACH(t, types)
+	for (uint32_t lanes = 8; lanes <= 2208; lanes++)
+		for (unsigned n = 1; n <= MAX_RANKS; n++) {
+			uint32_t count = sml_gather_capacity(types[t], lanes, n);
+
+			assert_true(n * sml_gather_lanes(types[t], count) <= lanes);
+			assert_true(n * sml_gather_lanes(types[t], count + 1) > lanes);
+		}
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(gathered_sums_are_exact_and_rounded_once),
+		cmocka_unit_test(ties_go_to_even_unless_anything_is_left),
+		cmocka_unit_test(averages_of_what_cancels_have_all_their_bits),
+		cmocka_unit_test(modes_of_the_machine_do_not_matter),
+		cmocka_unit_test(small_elements_survive_large_ones_that_cancel),
+		cmocka_unit_test(the_order_of_ranks_does_not_matter),
+		cmocka_unit_test(infinity_or_nan_spoils_its_own_element_only),
+		cmocka_unit_test(every_half_pattern_comes_back),
+		cmocka_unit_test(any_lanes_become_some_floats),
+		cmocka_unit_test(parts_of_all_ranks_fit_in_their_lanes),
+	};
+
+	return cmocka_run_group_tests_name("gather", tests, seed_is_set, NULL);
+}
