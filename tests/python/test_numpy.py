@@ -3,6 +3,7 @@
 
 import array
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -115,6 +116,23 @@ def test_allreduce_is_numpys_within_the_bound(ranks, seed, shape, dtype, op, wir
         assert error <= bound(inputs, op, wire)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_exact_wire_keeps_small_numbers_beside_large_ones(ranks, dtype):
+    count = 8192 // np.dtype(dtype).itemsize
+    rng = np.random.default_rng(7)
+    inputs = [rng.standard_normal(count).astype(dtype) for _ in range(N)]
+    for i in range(0, count, 5):
+        inputs[0][i], inputs[-1][i] = 1e30, -1e30
+    for op in ("sum", "avg"):
+        exact = [sum(Fraction(float(x[i])) for x in inputs) for i in range(count)]
+        divisor = N if op == "avg" else 1
+        for result in ranks.call(allreduce, inputs, [op] * N, ["exact"] * N):
+            # Rounded once: no other number of the type is nearer.
+            for got, sum_ in zip(result, exact, strict=True):
+                error = abs(Fraction(float(got)) - sum_ / divisor)
+                assert error <= Fraction(float(np.spacing(abs(got)))) / 2
+
+
 def test_truth_values_are_ored_and_anded(ranks):
     inputs = [np.array([r == 0, True, False, r > 0]) for r in range(N)]
     for op, right in [("sum", np.any), ("max", np.any), ("min", np.all)]:
@@ -200,6 +218,7 @@ def refused(job):
         (ValueError, lambda: job.allreduce(np.zeros(4, np.float32), np.zeros(3, np.float32))),
         (ValueError, lambda: job.allreduce(np.zeros(4, np.float32), op="product")),
         (ValueError, lambda: job.allreduce(np.zeros(4, np.float32), wire="int4")),
+        (ValueError, lambda: job.allreduce(np.zeros(2049, np.float32), wire="exact")),
         (ValueError, lambda: job.broadcast(np.zeros(4, np.float32), root=N)),
         (ValueError, lambda: job.reduce_scatter(np.zeros(N + 1, np.float32))),
     ]

@@ -548,6 +548,26 @@ def test_the_int16_wire_is_an_option(groups):
         assert 0.45 < half / full < 0.6
 
 
+def metrics(rank):
+    """A loss beside a count of tokens: in one block the loss would vanish."""
+    import switchml.torch
+
+    group = dist.new_group(
+        list(range(N)), backend="switchml", pg_options=switchml.torch.Options(wire="exact")
+    )
+    values = torch.zeros(2048)
+    values[0], values[1:] = 1e10 if rank == 0 else -1e10 if rank == 1 else 0, 2.5
+    dist.all_reduce(values, group=group)
+    gradient = torch.full((5000,), 1.0)
+    dist.all_reduce(gradient, group=group)
+    dist.destroy_process_group(group)
+    return values[0].item(), values[1:].unique().tolist(), gradient.unique().tolist()
+
+
+def test_the_exact_wire_is_an_option(groups):
+    assert groups.call(metrics) == [(0, [N * 2.5], [N])] * N
+
+
 def leftovers(rank):
     import os
     import threading

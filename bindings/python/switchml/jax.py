@@ -62,7 +62,8 @@ def allreduce(tree: Any, op: str = "sum", wire: str | None = None, job: Job | No
 
     Args:
         op: "sum", "avg", "max" or "min".
-        wire: "int32" or "int16", what floats become on the wire; None: the job's.
+        wire: "int32" or "int16", what floats become on the wire; "exact": for at most
+            8 KiB of floats; None: the job's.
 
     Raises:
         TypeError, ValueError; what Job.allreduce() raises comes as JAX's own error

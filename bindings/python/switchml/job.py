@@ -21,6 +21,7 @@ WIRES: Mapping[str | None, int] = {
     None: c.WIRE_DEFAULT,
     "int32": c.WIRE_INT32,
     "int16": c.WIRE_INT16,
+    "exact": c.WIRE_EXACT,
 }
 _TRANSPORTS = {"udp": 1, "afxdp": 2}
 _DEBUG = {"error": 0, "warn": 1, "info": 2, "trace": 3}
@@ -165,7 +166,8 @@ class Job:
         master_address, master_port: where ranks find an embedded switch.
         timeout: seconds, of every call; 0.001 to 2147483.
         heartbeat: seconds of silence after which a peer is dead; 0.1 to 60.
-        wire: "int32" or "int16", what floats become on the wire.
+        wire: "int32" or "int16", what floats become on the wire; "exact": sums of up to
+            8 KiB are exact, and longer ones travel as int32.
         slots, threads, mtu, interface, spin, faults, flight_recorder: as in switchml.h.
         transport: "udp" or "afxdp" (docs/xdp.md).
         tls_certificate, tls_key, tls_authority: PEM files (docs/security.md).
@@ -290,7 +292,7 @@ class Job:
                 bool, of any shape, the same on all ranks; contiguous, in this host's memory.
             out: takes the result; may be `array` itself. None: a new array does.
             op: "sum", "avg", "max" or "min".
-            wire: "int32" or "int16"; None: the job's.
+            wire: "int32" or "int16"; "exact": for at most 8 KiB of floats; None: the job's.
 
         Returns:
             out.

@@ -61,7 +61,8 @@ def allreduce(
 
     Args:
         op: "sum", "avg", "max" or "min".
-        wire: "int32" or "int16", what floats become on the wire; None: the job's.
+        wire: "int32" or "int16", what floats become on the wire; "exact": for at most
+            8 KiB of floats; None: the job's.
 
     Raises:
         TypeError, ValueError, and eagerly whatever Job.allreduce() raises; within a

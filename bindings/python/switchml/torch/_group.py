@@ -65,7 +65,8 @@ class Options:
     What is None comes from the environment (docs/environment.md).
 
     Args:
-        wire: "int32" or "int16", what floats become on the wire.
+        wire: "int32" or "int16", what floats become on the wire; "exact": sums of up to
+            8 KiB are exact, and longer ones travel as int32.
         switch: as SWITCHML_SWITCH; "embedded": the group's rank 0 runs one.
         master_address, master_port: where an embedded one is found; else any free port.
         heartbeat, slots, threads, mtu, interface, spin, debug: as in switchml.Job.
@@ -85,7 +86,7 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.wire not in WIRES:
-            raise ValueError(f"wire must be 'int32' or 'int16', not {self.wire!r}")
+            raise ValueError(f"wire must be 'int32', 'int16' or 'exact', not {self.wire!r}")
 
 
 class ProcessGroupSwitchML(Router):

@@ -37,7 +37,8 @@ class HookState:
 
     Args:
         group: the model's process group; None: the default one.
-        wire: "int32" or "int16"; None: the group's.
+        wire: "int32" or "int16"; None: the group's. A bucket of gradients is too long for
+            "exact".
         error_feedback: add what the last step lost to the next; only with "int16".
     """
 
