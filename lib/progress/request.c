@@ -49,8 +49,19 @@ static struct sml_request *make(struct sml_requests *requests)
 	return request;
 }
 
+/* What a later call would hardly use again. */
+static void trim(struct sml_request *request)
+{
+	if (request->memory_bytes <= SML_REQUEST_KEEPS_BYTES)
+		return;
+	free(request->memory);
+	request->memory = NULL;
+	request->memory_bytes = 0;
+}
+
 void sml_request_give_back(struct sml_requests *requests, struct sml_request *request)
 {
+	trim(request);
 	pthread_mutex_lock(&requests->lock);
 	request->next_idle = requests->idle;
 	requests->idle = request;

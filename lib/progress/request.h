@@ -2,7 +2,7 @@
 /*
  * A call on its way: the core's tensor, and who still needs it. Its memory is
  * used again by later calls, so that a training loop allocates in its first
- * steps alone.
+ * steps alone. What a very large call had is freed when it ends.
  */
 #ifndef SML_LIB_REQUEST_H
 #define SML_LIB_REQUEST_H
@@ -24,6 +24,12 @@ struct sml_request {
 	void *memory;	 /* behind the tensor */
 	size_t memory_bytes;
 };
+
+/*
+ * Memory that a request keeps when its call has ended: what some 300 MB of float32 want. MAX
+ * and MIN of 64-bit elements want half as much as the tensor has.
+ */
+#define SML_REQUEST_KEEPS_BYTES ((size_t)1 << 20)
 
 /* Chunks are compared as serial numbers: so many may be under way, far from half the circle. */
 #define SML_CHUNKS_MAX ((uint64_t)1 << 30)
