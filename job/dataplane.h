@@ -71,7 +71,7 @@ struct sml_dataplane_operations {
 	void (*remove_job)(struct sml_dataplane *dataplane, uint32_t job);
 	/*
 	 * Why the rank's address is not known: the rest of a sentence that begins with
-	 * the rank. NULL: it is.
+	 * the rank. NULL: it is; and without this operation all are.
 	 */
 	const char *(*misses_address)(struct sml_dataplane *dataplane, uint32_t job, uint8_t rank);
 	/*
@@ -83,7 +83,8 @@ struct sml_dataplane_operations {
 	uint64_t (*reached_by_group)(struct sml_dataplane *dataplane, uint32_t job);
 	/* For the ready line: "1 thread", "xdp (native) on eth0". */
 	void (*describe)(struct sml_dataplane *dataplane, char *text, size_t bytes);
-	/* Packets of so many bytes that each of n_ranks may have in flight. */
+	/* Packets of so many bytes that each of n_ranks may have in flight. NULL: each rank knows.
+	 */
 	uint32_t (*window)(struct sml_dataplane *dataplane, uint32_t packet_bytes,
 			   uint32_t n_ranks);
 	/*
@@ -91,14 +92,16 @@ struct sml_dataplane_operations {
 	 * come this far, and only the stack would cut them up. NULL: no.
 	 */
 	bool (*wants_single_packets)(struct sml_dataplane *dataplane);
+	/* NULL: nothing is counted. */
 	void (*job_counters)(struct sml_dataplane *dataplane, uint32_t job,
 			     struct sml_job_counters *counters);
 	/*
 	 * Of all slots that have been used, in no order; at most n of them. Returns
-	 * how many. Costs each thread one look at its slots of this job.
+	 * how many. Costs each thread one look at its slots of this job. NULL: none is here.
 	 */
 	uint32_t (*slot_states)(struct sml_dataplane *dataplane, uint32_t job,
 				struct sml_slot_progress *states, uint32_t n);
+	/* NULL: nothing is counted. */
 	void (*counters)(struct sml_dataplane *dataplane, struct sml_dataplane_counters *counters);
 };
 

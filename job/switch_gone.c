@@ -28,14 +28,13 @@ uint64_t sml_job_gone_due(const struct sml_job *job)
 /* Those for which any slot waits. */
 static uint64_t look(const struct sml_job *job)
 {
-	const struct sml_jobs *jobs = job->jobs;
 	uint32_t n = (uint32_t)job->rules.head_slots + job->rules.data_slots;
 	struct sml_slot_progress *slots = calloc(n, sizeof(*slots));
 	uint64_t missing = 0;
 
 	if (slots == NULL)
 		return 0; /* the next look may find memory */
-	n = jobs->operations->slot_states(jobs->dataplane, job->rules.job, slots, n);
+	n = sml_job_slot_states(job, slots, n);
 	for (uint32_t i = 0; i < n; i++)
 		missing |= slots[i].missing;
 	free(slots);

@@ -276,8 +276,10 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 	admitted.data_slots = job->rules.data_slots;
 	admitted.shards = job->rules.n_shards;
 	admitted.data_port = jobs->config.data_port;
-	admitted.window_packets = jobs->operations->window(
-		jobs->dataplane, SML_HEADER_BYTES + 4u * job->rules.lanes, count_ranks(jobs));
+	if (jobs->operations->window)
+		admitted.window_packets = jobs->operations->window(
+			jobs->dataplane, SML_HEADER_BYTES + 4u * job->rules.lanes,
+			count_ranks(jobs));
 	admitted.dataplane = (char *)(uintptr_t)jobs->operations->name;
 	admitted.stall_reports = true;
 	if (jobs->operations->ranks_have_slots)

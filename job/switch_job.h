@@ -126,6 +126,27 @@ uint64_t sml_jobs_random(const struct sml_jobs *jobs);
 __attribute__((format(printf, 2, 3))) void sml_jobs_log(const struct sml_jobs *jobs,
 							const char *format, ...);
 
+/* ---- what a dataplane need not have ---- */
+
+static inline uint32_t sml_job_slot_states(const struct sml_job *job,
+					   struct sml_slot_progress *states, uint32_t n)
+{
+	const struct sml_jobs *jobs = job->jobs;
+
+	if (jobs->operations->slot_states == NULL)
+		return 0;
+	return jobs->operations->slot_states(jobs->dataplane, job->rules.job, states, n);
+}
+
+/* Zeroed counters stay so where nothing is counted. */
+static inline void sml_job_count(const struct sml_job *job, struct sml_job_counters *counters)
+{
+	const struct sml_jobs *jobs = job->jobs;
+
+	if (jobs->operations->job_counters)
+		jobs->operations->job_counters(jobs->dataplane, job->rules.job, counters);
+}
+
 /* ---- states and ends (switch_job.c) ---- */
 
 /* A member has been added: are all here? */

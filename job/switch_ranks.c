@@ -37,53 +37,10 @@ static void ranks_remove_job(struct sml_dataplane *dataplane, uint32_t job)
 	(void)job;
 }
 
-/* Its ports came with its Join. */
-static const char *ranks_misses_address(struct sml_dataplane *dataplane, uint32_t job, uint8_t rank)
-{
-	(void)dataplane;
-	(void)job;
-	(void)rank;
-	return NULL;
-}
-
 static void ranks_describe(struct sml_dataplane *dataplane, char *text, size_t bytes)
 {
 	(void)dataplane;
 	snprintf(text, bytes, "stripes with the ranks");
-}
-
-/* Each rank knows what its own sockets take. */
-static uint32_t ranks_window(struct sml_dataplane *dataplane, uint32_t packet_bytes,
-			     uint32_t n_ranks)
-{
-	(void)dataplane;
-	(void)packet_bytes;
-	(void)n_ranks;
-	return 0;
-}
-
-static void ranks_job_counters(struct sml_dataplane *dataplane, uint32_t job,
-			       struct sml_job_counters *counters)
-{
-	(void)dataplane;
-	(void)job;
-	(void)counters;
-}
-
-static uint32_t ranks_slot_states(struct sml_dataplane *dataplane, uint32_t job,
-				  struct sml_slot_progress *states, uint32_t n)
-{
-	(void)dataplane;
-	(void)job;
-	(void)states;
-	(void)n;
-	return 0;
-}
-
-static void ranks_counters(struct sml_dataplane *dataplane, struct sml_dataplane_counters *counters)
-{
-	(void)dataplane;
-	memset(counters, 0, sizeof(*counters));
 }
 
 const struct sml_dataplane_operations sml_dataplane_ranks = {
@@ -94,10 +51,5 @@ const struct sml_dataplane_operations sml_dataplane_ranks = {
 	.add_job = ranks_add_job,
 	.start_job = ranks_start_job,
 	.remove_job = ranks_remove_job,
-	.misses_address = ranks_misses_address,
 	.describe = ranks_describe,
-	.window = ranks_window,
-	.job_counters = ranks_job_counters,
-	.slot_states = ranks_slot_states,
-	.counters = ranks_counters,
 };

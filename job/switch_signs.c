@@ -57,7 +57,7 @@ void sml_job_look_for_signs(struct sml_job *job)
 	if (jobs->now_ns < sml_job_signs_due(job) || !has_signs(job))
 		return;
 	job->signs_ns = jobs->now_ns;
-	jobs->operations->job_counters(jobs->dataplane, job->rules.job, &counters);
+	sml_job_count(job, &counters);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		if (job->members[rank].peer != NULL &&
 		    jobs->now_ns >= quiet_ns(&job->members[rank]))

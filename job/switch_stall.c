@@ -25,10 +25,9 @@ struct stalls {
 
 static void add_slots(struct sml_job *job, struct stalls *out)
 {
-	struct sml_jobs *jobs = job->jobs;
 	uint32_t n = (uint32_t)job->rules.head_slots + job->rules.data_slots;
 
-	n = jobs->operations->slot_states(jobs->dataplane, job->rules.job, out->states, n);
+	n = sml_job_slot_states(job, out->states, n);
 	for (uint32_t i = 0; i < n; i++) {
 		sml_control__slot_state__init(&out->slots[i]);
 		out->slots[i].slot = out->states[i].slot;

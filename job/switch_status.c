@@ -115,7 +115,7 @@ static void describe_job(const struct sml_job *job, struct job_status *out)
 	struct sml_job_counters counters = {0};
 
 	if (job->state >= SML_JOB_PROBING)
-		jobs->operations->job_counters(jobs->dataplane, job->rules.job, &counters);
+		sml_job_count(job, &counters);
 	sml_control__job_status__init(&out->status);
 	out->status.job = (char *)(uintptr_t)job->name;
 	out->status.job_number = job->rules.job;
@@ -149,9 +149,10 @@ static void describe_job(const struct sml_job *job, struct job_status *out)
 
 static void describe_dataplane(struct sml_jobs *jobs, struct counters *out)
 {
-	struct sml_dataplane_counters counters;
+	struct sml_dataplane_counters counters = {.probes = 0};
 
-	jobs->operations->counters(jobs->dataplane, &counters);
+	if (jobs->operations->counters)
+		jobs->operations->counters(jobs->dataplane, &counters);
 	add_verdicts(out, counters.verdicts);
 	add_counter(out, "packets-received", counters.packets_received);
 	add_counter(out, "packets-sent", counters.packets_sent);

@@ -119,47 +119,11 @@ static void remove_job(struct sml_dataplane *dataplane, uint32_t job)
 		server->starts = false;
 }
 
-static const char *misses_address(struct sml_dataplane *dataplane, uint32_t job, uint8_t rank)
-{
-	(void)dataplane;
-	(void)job;
-	(void)rank;
-	return NULL;
-}
-
-static uint32_t window(struct sml_dataplane *dataplane, uint32_t packet_bytes, uint32_t n_ranks)
-{
-	(void)dataplane;
-	(void)packet_bytes;
-	(void)n_ranks;
-	return 100;
-}
-
 /* Contributions are not counted: here only the control connection says who lives. */
-static void job_counters(struct sml_dataplane *dataplane, uint32_t job,
-			 struct sml_job_counters *counters)
-{
-	(void)dataplane;
-	(void)job;
-	*counters = (struct sml_job_counters){.contributions = {0}};
-}
-
-static uint32_t slot_states(struct sml_dataplane *dataplane, uint32_t job,
-			    struct sml_slot_progress *states, uint32_t n)
-{
-	(void)dataplane;
-	(void)job;
-	(void)states;
-	(void)n;
-	return 0;
-}
-
 #define OPERATIONS(lanes)                                                                          \
 	{                                                                                          \
 		.name = "simulated", .max_lanes = (lanes), .add_job = add_job,                     \
 		.start_job = start_job, .remove_job = remove_job,                                  \
-		.misses_address = misses_address, .window = window, .job_counters = job_counters,  \
-		.slot_states = slot_states,                                                        \
 	}
 
 static const struct sml_dataplane_operations wide = OPERATIONS(0), narrow = OPERATIONS(128);

@@ -101,14 +101,6 @@ static void remove_job(struct sml_dataplane *dataplane, uint32_t job)
 	world_of(dataplane)->served[job % SML_MAX_JOBS].n_ranks = 0;
 }
 
-static const char *misses_address(struct sml_dataplane *dataplane, uint32_t job, uint8_t rank)
-{
-	(void)dataplane;
-	(void)job;
-	(void)rank;
-	return NULL;
-}
-
 static uint32_t window(struct sml_dataplane *dataplane, uint32_t packet_bytes, uint32_t n_ranks)
 {
 	(void)packet_bytes;
@@ -138,22 +130,14 @@ static uint32_t slot_states(struct sml_dataplane *dataplane, uint32_t job,
 	return 1;
 }
 
-static void counters(struct sml_dataplane *dataplane, struct sml_dataplane_counters *all)
-{
-	(void)dataplane;
-	memset(all, 0, sizeof(*all));
-}
-
 static const struct sml_dataplane_operations counting = {
 	.name = "counting",
 	.add_job = add_job,
 	.start_job = start_job,
 	.remove_job = remove_job,
-	.misses_address = misses_address,
 	.window = window,
 	.job_counters = job_counters,
 	.slot_states = slot_states,
-	.counters = counters,
 };
 
 void jobs_open(struct jobs_world *world, uint32_t max_slots, uint32_t max_jobs,
