@@ -11,6 +11,9 @@
 #include "lib/control/internal.h"
 
 #define PING_MAX_MS 1000
+/* The switch ends a rank that waits for others so long after the rank's own deadline, which names
+ * them. */
+#define LATE_MS 10000u
 /* How often a waiting call looks whether it is to give up. */
 #define GIVE_UP_LOOK_NS (50 * SML_NS_PER_MS)
 
@@ -218,7 +221,7 @@ void sml_control_ask(struct sml_control *control, const struct sml_application *
 	join.data_slots = settings->data_slots;
 	join.shards = settings->threads;
 	join.shards_set = settings->threads_set;
-	join.wait_ms = settings->timeout_ms;
+	join.wait_ms = settings->timeout_ms + LATE_MS;
 	join.no_tickets = settings->faults.no_tickets;
 	join.stripe = control->place.stripe;
 	join.stripes = control->place.n_stripes;

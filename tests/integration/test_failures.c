@@ -39,6 +39,13 @@
 		}                                                                                  \
 	} while (0)
 
+/* The text of the last sml_open() that failed has this part. */
+static void expect_open_text(const char *part)
+{
+	if (!strstr(sml_error_text(NULL), part))
+		fail_msg("\"%s\" should say \"%s\"", sml_error_text(NULL), part);
+}
+
 /* ---- ranks that disagree ---- */
 
 struct version {
@@ -263,7 +270,7 @@ static void missing_ranks_are_named(void **state)
 	configure(&config, &job, 0);
 	assert_int_equal(sml_open(&context, &config), SML_ERROR_TIMEOUT);
 	assert_null(context);
-	assert_non_null(strstr(sml_error_text(NULL), "ranks 1, 2 and 3 of 4"));
+	expect_open_text("ranks 1, 2 and 3 of 4");
 	assert_true(now_ms() - began < DEADLINE_MS + SOON_MS);
 }
 
@@ -294,8 +301,8 @@ static void different_world_sizes_are_told_to_both(void **state)
 	config.timeout_ms = DEADLINE_MS;
 	/* It goes on waiting for a rank 1 that fits: anybody could have said so. */
 	assert_int_equal(sml_open(&context, &config), SML_ERROR_TIMEOUT);
-	assert_non_null(strstr(sml_error_text(NULL), "rank 1 says 3, rank 0 says 2"));
 	pthread_join(thread, &other);
+	expect_open_text("rank 1 says 3, rank 0 says 2");
 	assert_int_equal((intptr_t)other, SML_ERROR_MISMATCH);
 }
 
@@ -356,7 +363,7 @@ static void expect_open_to_fail(const char *address, int heartbeat_ms, int error
 {
 	/* Rank 0's switch is looked for until the deadline. */
 	struct job job = {.n_ranks = 2,
-			  .timeout_ms = address ? 0 : 700,
+			  .timeout_ms = address ? 0 : DEADLINE_MS,
 			  .heartbeat_ms = heartbeat_ms,
 			  .switch_address = address};
 	struct sml_context *context;
@@ -365,8 +372,7 @@ static void expect_open_to_fail(const char *address, int heartbeat_ms, int error
 	configure(&config, &job, 1);
 	config.master_port = free_port();
 	assert_int_equal(sml_open(&context, &config), error);
-	if (!strstr(sml_error_text(NULL), part))
-		fail_msg("\"%s\" should say \"%s\"", sml_error_text(NULL), part);
+	expect_open_text(part);
 }
 
 /* Something else that listens: says `words` to everybody, or nothing. */

@@ -537,7 +537,7 @@ static void a_tls_client_is_told_plainly(void **state)
 	start_job();
 	client_open(&odd, "127.0.0.1", port);
 	client_send_bytes(&odd, hello, sizeof(hello));
-	client_expect_abort(&odd, SML_ERROR_TLS, "no TLS", NULL);
+	client_expect_abort(&odd, SML_ERROR_TLS, "does not accept TLS", NULL);
 	client_expect_end(&odd);
 	client_close(&odd);
 	assert_int_equal(client_counter(port, "connections-refused"), 1);
