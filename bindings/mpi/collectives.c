@@ -12,20 +12,28 @@
 
 #define SML_EXPORT __attribute__((visibility("default")))
 
-static enum sml_mpi_way way_of(struct sml_mpi_communicator *communicator, uint64_t bytes)
+/* A call that may need a job. */
+static void note(struct sml_mpi_communicator *communicator, const struct sml_mpi_kind *kind,
+		 uint64_t bytes)
+{
+	uint64_t *largest = sml_mpi_bytes_of(&communicator->largest, kind->type, kind->op);
+
+	if (*largest < bytes)
+		*largest = bytes;
+}
+
+static enum sml_mpi_way way_of(struct sml_mpi_communicator *communicator,
+			       const struct sml_mpi_kind *kind, uint64_t bytes)
 {
 	if (communicator == NULL)
 		return SML_MPI_GROUP;
 	if (communicator->state == SML_MPI_LEFT)
 		return communicator->why;
-	if (communicator->state != SML_MPI_UNTRIED && bytes < communicator->threshold_bytes)
+	if (communicator->state != SML_MPI_UNTRIED &&
+	    bytes < *sml_mpi_bytes_of(&communicator->from, kind->type, kind->op))
 		return SML_MPI_SMALL;
-	if (communicator->state == SML_MPI_OPEN)
-		return SML_MPI_SWITCH;
 	/* Opening waits for all ranks, and a nonblocking call must not. */
-	if (communicator->missed_bytes < bytes)
-		communicator->missed_bytes = bytes;
-	return SML_MPI_EARLY;
+	return communicator->state == SML_MPI_OPEN ? SML_MPI_SWITCH : SML_MPI_EARLY;
 }
 
 /* True if the call goes through the switch. It then has its communicator and its kind. */
@@ -37,9 +45,11 @@ static bool carries(struct sml_mpi_call *call, MPI_Datatype type, MPI_Op op, MPI
 	enum sml_mpi_way way;
 
 	call->communicator = sml_mpi_communicator_of(comm, fits);
+	if (call->communicator && fits)
+		note(call->communicator, &call->kind, bytes);
 	if (call->communicator && blocking)
-		sml_mpi_meet(call->communicator, bytes);
-	way = fits ? way_of(call->communicator, bytes) : SML_MPI_KIND;
+		sml_mpi_meet(call->communicator);
+	way = fits ? way_of(call->communicator, &call->kind, bytes) : SML_MPI_KIND;
 	sml_mpi_count(way, blocking, bytes);
 	return way == SML_MPI_SWITCH;
 }
@@ -95,7 +105,7 @@ static void meet(MPI_Comm comm)
 	struct sml_mpi_communicator *communicator = sml_mpi_communicator_of(comm, false);
 
 	if (communicator)
-		sml_mpi_meet(communicator, 0);
+		sml_mpi_meet(communicator);
 }
 
 SML_EXPORT int MPI_Barrier(MPI_Comm comm)

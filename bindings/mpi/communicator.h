@@ -5,7 +5,7 @@
  *	UNTRIED --- its ranks have not spoken about the switch yet
  *	   | the first blocking call that may wait for all of them
  *	   v
- *	AGREED ---- rank 0 has told the threshold
+ *	AGREED ---- rank 0 has told the thresholds
  *	   | the first such call after, or with, one that is large enough
  *	   v
  *	OPEN, or LEFT to MPI for good
@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "bindings/mpi/summary.h"
+#include "bindings/mpi/table.h"
 #include "switchml.h"
 
 enum sml_mpi_state { SML_MPI_UNTRIED, SML_MPI_AGREED, SML_MPI_OPEN, SML_MPI_LEFT };
@@ -31,9 +32,9 @@ struct sml_mpi_communicator {
 	MPI_Comm comm; /* MPI_COMM_NULL once it has been freed */
 	int rank, size;
 	enum sml_mpi_state state;
-	enum sml_mpi_way why; /* it is left to MPI */
-	uint64_t threshold_bytes;
-	uint64_t missed_bytes; /* of the largest MPI_Iallreduce that came too early */
+	enum sml_mpi_way why;	      /* it is left to MPI */
+	struct sml_mpi_bytes from;    /* so many on, calls go through the switch */
+	struct sml_mpi_bytes largest; /* of the calls before it had a job */
 	struct sml_context *job;
 	int references; /* atomic: the attribute's, and one of each call under way */
 	int error_code; /* atomic; MPI's number for how the job failed, 0 before */

@@ -22,11 +22,11 @@
 #include <strings.h>
 #include <sys/random.h>
 
+#include "bindings/mpi/decide.h"
 #include "bindings/mpi/place.h"
 
-#define THRESHOLD_DEFAULT 65536
-#define TIMEOUT_MS	  3600000
-#define TRIAL_MS	  10000
+#define TIMEOUT_MS 3600000
+#define TRIAL_MS   10000
 
 struct invitation {
 	uint64_t host;
@@ -108,60 +108,14 @@ static bool all_agree(struct sml_mpi_communicator *communicator, const struct re
 	return false;
 }
 
-/* ---- the threshold ---- */
-
-/* Bytes, or with K, M or G after them. */
-static bool parse_bytes(const char *text, uint64_t *bytes)
-{
-	static const char units[] = "KMG";
-	const char *unit;
-	char *end;
-
-	if (*text < '0' || *text > '9')
-		return false;
-	*bytes = strtoull(text, &end, 10);
-	if (*bytes > UINT64_MAX >> 31)
-		return false;
-	if (*end) {
-		unit = strchr(units, *end++);
-		if (unit == NULL)
-			return false;
-		*bytes <<= 10 * (unit - units + 1);
-	}
-	return *end == '\0' && *bytes > 0;
-}
-
-static uint64_t own_threshold(void)
-{
-	const char *text = getenv("SWITCHML_MPI_THRESHOLD");
-	static int told; /* atomic */
-	uint64_t bytes;
-
-	if (text == NULL || *text == '\0')
-		return THRESHOLD_DEFAULT;
-	if (parse_bytes(text, &bytes))
-		return bytes;
-	if (__atomic_exchange_n(&told, 1, __ATOMIC_RELAXED))
-		return 0;
-	fprintf(stderr,
-		"switchml-mpi: SWITCHML_MPI_THRESHOLD=\"%s\" is not allowed: it must be bytes, 1 "
-		"or "
-		"more, or such with K, M or G. All is left to MPI\n",
-		text);
-	return 0;
-}
-
 /* The first meeting. Rank 0's environment decides for all. */
 static void agree(struct sml_mpi_communicator *communicator)
 {
-	uint64_t bytes = communicator->rank == 0 ? own_threshold() : 0;
-
 	communicator->state = SML_MPI_LEFT;
 	communicator->why = SML_MPI_NO_SWITCH;
-	if (PMPI_Bcast(&bytes, 1, MPI_UINT64_T, 0, communicator->comm) != MPI_SUCCESS || bytes == 0)
-		return;
-	communicator->threshold_bytes = bytes;
-	communicator->state = SML_MPI_AGREED;
+	if (sml_mpi_decide(communicator->comm, communicator->rank, communicator->size,
+			   &communicator->from))
+		communicator->state = SML_MPI_AGREED;
 }
 
 /* ---- the invitation ---- */
@@ -291,14 +245,19 @@ static void begin(struct sml_mpi_communicator *communicator)
 	sml_mpi_count_job();
 }
 
-void sml_mpi_meet(struct sml_mpi_communicator *communicator, uint64_t bytes)
+static bool is_wanted(const struct sml_mpi_communicator *communicator)
+{
+	for (size_t type = 0; type < SML_MPI_TYPES; type++)
+		for (int op = 0; op < 2; op++)
+			if (communicator->largest.of[type][op] >= communicator->from.of[type][op])
+				return true;
+	return false;
+}
+
+void sml_mpi_meet(struct sml_mpi_communicator *communicator)
 {
 	if (communicator->state == SML_MPI_UNTRIED)
 		agree(communicator);
-	if (communicator->state != SML_MPI_AGREED)
-		return;
-	if (bytes < communicator->missed_bytes)
-		bytes = communicator->missed_bytes;
-	if (bytes >= communicator->threshold_bytes)
+	if (communicator->state == SML_MPI_AGREED && is_wanted(communicator))
 		begin(communicator);
 }

@@ -8,9 +8,9 @@
 /*
  * Called first in blocking collectives of the communicator that cannot end
  * before all ranks have begun them: so waiting for all is nothing new, and every
- * rank comes here in the same call. `bytes` are those of an all-reduce that the
- * switch can carry, or 0. Opens the job if that or an earlier one is large enough.
+ * rank comes here in the same call. Opens the job if the communicator has had an
+ * all-reduce that is large enough.
  */
-void sml_mpi_meet(struct sml_mpi_communicator *communicator, uint64_t bytes);
+void sml_mpi_meet(struct sml_mpi_communicator *communicator);
 
 #endif

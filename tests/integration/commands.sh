@@ -69,6 +69,8 @@ for command in switch bench status sim doctor; do
 	expect "$command: an option that there is not" 2 "$switchml" $command --no-such-option
 	expect "$command: an argument that it does not take" 2 "$switchml" $command nonsense
 done
+expect "tune: an option that there is not" 2 "$switchml" tune --no-such-option
+expect "tune: no launcher" 2 "$switchml" tune -o nothing
 expect "a value that is no number" 2 "$switchml" sim --seeds many
 expect "a value out of range" 2 "$switchml" switch --threads 1000
 expect "help" 0 "$switchml" --help

@@ -42,7 +42,7 @@ expect_right() {
 		--host 10.77.0.10,10.77.0.11,10.77.0.12 --mca plm_rsh_agent "$work/shell" \
 		--mca oob_tcp_if_include eth0 --mca pml ob1 --mca btl tcp,self \
 		--mca btl_tcp_if_include eth0 --mca mpi_yield_when_idle 1 \
-		env LD_PRELOAD="$preload" SWITCHML_MPI_SUMMARY=1 "$@" \
+		env LD_PRELOAD="$preload" SWITCHML_MPI_SUMMARY=1 SWITCHML_MPI_THRESHOLD=64K "$@" \
 		"$programs/mpi-communicators" >"$work/out" 2>&1
 	if [ $? = 0 ] && grep -qx '0 wrong' "$work/out" &&
 		grep -q "rank 0\]: $expected of 41 all-reduces through" "$work/out"; then

@@ -56,7 +56,9 @@ failed() {
 	failures=$((failures + 1))
 }
 
-with="LD_PRELOAD=${sanitizer:+$sanitizer:}$preload SWITCHML_MPI_SUMMARY=1"
+# By the table, nothing goes through the switch on one host.
+by_table="LD_PRELOAD=${sanitizer:+$sanitizer:}$preload SWITCHML_MPI_SUMMARY=1"
+with="$by_table SWITCHML_MPI_THRESHOLD=64K"
 
 # How many calls rank 0 has had through the switch, of how many.
 through() {
@@ -111,6 +113,38 @@ if [ -x "$programs/mpi-fortran" ]; then
 	expect_right "fortran" "$with" "4 of 4" 3 fortran
 else
 	echo "left out: fortran: this build has no compiler for it"
+fi
+
+expect_right "the default table" "$by_table" "0 of 674" 3 types
+cat >"$work/table" <<TABLE
+switchml-mpi-table 1
+* one 2 *       *   64K
+* one 2 float64 max never
+* one 4 *       *   1  # not with three
+TABLE
+expect_right "a table" "$by_table SWITCHML_MPI_TABLE=$work/table" "160 of 674" 3 types
+expect_right "a table, with MPI_Iallreduce" "$by_table SWITCHML_MPI_TABLE=$work/table" "66 of 70" \
+	3 nonblocking
+expect_right "a threshold counts, and not a table" "$with SWITCHML_MPI_TABLE=$work/none" \
+	"27 of 41" 2 communicators
+echo "* one 2 * *" >>"$work/table"
+expect_right "a wrong table" "$by_table SWITCHML_MPI_TABLE=$work/table" "0 of 674" 2 types
+expect_once "a wrong table" 'table" is not allowed: line 5: not six columns'
+expect_right "no table" "$by_table SWITCHML_MPI_TABLE=$work/none" "0 of 674" 2 types
+expect_once "no table" 'none" is not allowed: No such file'
+
+# What is measured is a table, whatever the times were.
+# shellcheck disable=SC2086
+if timeout 100 "$switchml" tune -o "$work/tuned" -b 1K -e 4K -s 0.01 -- \
+	"$mpirun" $options -n 3 >"$work/out" 2>&1 &&
+	[ "$(grep -c '^embedded  one *[23] [a-z0-9]* *\(sum\|max\) ' "$work/tuned")" = 30 ]; then
+	# One wrong line, and nothing would go through the switch.
+	echo "* one 2 * * 64K" >>"$work/tuned"
+	expect_right "a measured table, and a line of our own" \
+		"$by_table SWITCHML_MPI_TABLE=$work/tuned" "176 of 674" 3 types
+else
+	cat "$work/tuned" >>"$work/out"
+	failed "tune"
 fi
 
 expect_right "a share in every rank" "$with SWITCHML_SWITCH=embedded" "36 of 41" 3 communicators

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * From how many bytes on an all-reduce goes through the switch: a table, as text. It knows
+ * nothing of MPI.
+ *
+ *	switchml-mpi-table 1
+ *	# switch   hosts  ranks  type     op   from
+ *	dedicated  each   2      float32  sum  65536
+ *	dedicated  each   8      float64  sum  32K
+ *	embedded   *      2      *        *    never
+ *
+ *	switch	dedicated, or embedded in the ranks
+ *	hosts	each: every rank has a host to itself; one: all ranks are on one; some: else
+ *	ranks	a line holds for communicators of so many ranks, and of more
+ *	type	as SwitchML calls it
+ *	op	sum; or max, which holds for MIN, too
+ *	from	bytes, also with K, M or G; or never
+ *
+ * `*` is all of the first two, all types or both operations. Of the lines that fit, the last
+ * one decides. What no line fits never goes through the switch.
+ */
+#ifndef SML_MPI_TABLE_H
+#define SML_MPI_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "switchml.h"
+
+/* The longest table that is read. */
+#define SML_MPI_TABLE_BYTES ((size_t)1 << 18)
+
+#define SML_MPI_NEVER UINT64_MAX
+#define SML_MPI_TYPES ((size_t)SML_BOOL + 1)
+
+enum sml_mpi_hosts { SML_MPI_EACH, SML_MPI_ONE, SML_MPI_SOME };
+
+/* Where a communicator's ranks and its switch are. */
+struct sml_mpi_site {
+	bool embedded;
+	enum sml_mpi_hosts hosts;
+	int ranks;
+};
+
+/* Bytes, by type; [0] for sums, [1] for MAX and MIN. */
+struct sml_mpi_bytes {
+	uint64_t of[SML_MPI_TYPES][2];
+};
+
+static inline uint64_t *sml_mpi_bytes_of(struct sml_mpi_bytes *bytes, enum sml_type type,
+					 enum sml_op op)
+{
+	return &bytes->of[type][op == SML_MAX || op == SML_MIN];
+}
+
+/* The same for every type and operation. */
+void sml_mpi_bytes_fill(struct sml_mpi_bytes *bytes, uint64_t value);
+
+/*
+ * What a table says of a site, over what `from` has. False: `why` says what is wrong in
+ * which line, and `from` is as it was.
+ */
+bool sml_mpi_table_read(const char *text, const struct sml_mpi_site *site,
+			struct sml_mpi_bytes *from, char *why, size_t why_bytes);
+
+/* The table that holds where no other one says anything. */
+const char *sml_mpi_table_default(void);
+
+/* "65536", "64K": at least 1, and less than 2^62. */
+bool sml_mpi_parse_bytes(const char *text, uint64_t *bytes);
+
+/* The words of a table's columns. */
+const char *sml_mpi_type_word(enum sml_type type);
+const char *sml_mpi_hosts_word(enum sml_mpi_hosts hosts);
+
+#endif

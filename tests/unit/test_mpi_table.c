@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The table of the MPI preload: what it decides, and what it refuses. */
+#include "bindings/mpi/table.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define HEADING "switchml-mpi-table 1\n"
+
+static const struct sml_mpi_site eight = {.hosts = SML_MPI_EACH, .ranks = 8};
+
+static bool read_table(const char *text, const struct sml_mpi_site *site,
+		       struct sml_mpi_bytes *from, char why[128])
+{
+	sml_mpi_bytes_fill(from, SML_MPI_NEVER);
+	why[0] = '\0';
+	return sml_mpi_table_read(text, site, from, why, 128);
+}
+
+static uint64_t decided(const char *text, const struct sml_mpi_site *site, enum sml_type type,
+			enum sml_op op)
+{
+	struct sml_mpi_bytes from;
+	char why[128];
+
+	if (!read_table(text, site, &from, why))
+		fail_msg("%s", why);
+	return *sml_mpi_bytes_of(&from, type, op);
+}
+
+static void the_last_line_that_fits_decides(void **state)
+{
+	static const char table[] = HEADING "# a comment\n"
+					    "\n"
+					    "*         each 2 *       *   64K   # the first\n"
+					    "dedicated each 4 float64 sum 1M\r\n"
+					    "\tdedicated each 8 float64\tsum 123\n"
+					    "dedicated each 9 * * 1\n"
+					    "embedded * 2 * * never\n"
+					    "dedicated one 2 * * 2G";
+	struct sml_mpi_site site = eight;
+
+	(void)state;
+	assert_int_equal(decided(table, &site, SML_FLOAT64, SML_SUM), 123);
+	assert_int_equal(decided(table, &site, SML_FLOAT64, SML_MAX), 65536);
+	assert_int_equal(decided(table, &site, SML_FLOAT32, SML_SUM), 65536);
+	site.ranks = 7;
+	assert_int_equal(decided(table, &site, SML_FLOAT64, SML_SUM), 1 << 20);
+	site.ranks = 9;
+	assert_int_equal(decided(table, &site, SML_FLOAT64, SML_MIN), 1);
+	site.hosts = SML_MPI_ONE;
+	assert_true(decided(table, &site, SML_BOOL, SML_MIN) == (uint64_t)2 << 30);
+	site.hosts = SML_MPI_SOME;
+	assert_true(decided(table, &site, SML_FLOAT32, SML_SUM) == SML_MPI_NEVER);
+	site = (struct sml_mpi_site){.embedded = true, .hosts = SML_MPI_EACH, .ranks = 64};
+	assert_true(decided(table, &site, SML_FLOAT32, SML_SUM) == SML_MPI_NEVER);
+}
+
+static void max_stands_for_min_too(void **state)
+{
+	static const char table[] = HEADING "* * 2 int64 max 4096\n";
+
+	(void)state;
+	assert_int_equal(decided(table, &eight, SML_INT64, SML_MAX), 4096);
+	assert_int_equal(decided(table, &eight, SML_INT64, SML_MIN), 4096);
+	assert_true(decided(table, &eight, SML_INT64, SML_SUM) == SML_MPI_NEVER);
+}
+
+static void a_wrong_line_is_named_and_changes_nothing(void **state)
+{
+	static const struct {
+		const char *text, *why;
+	} wrong[] = {
+		{"", "line 1: not \"switchml-mpi-table 1\""},
+		{"switchml-mpi-table 2\n", "line 1: not \"switchml-mpi-table 1\""},
+		{HEADING "* * 2 * * 1\n* * 2 * * 0\n", "line 3: from"},
+		{HEADING "* * 2 * * -1\n", "line 2: from"},
+		{HEADING "* * 2 * * 64q\n", "line 2: from"},
+		{HEADING "* * 2 * * 99999999999999999999\n", "line 2: from"},
+		{HEADING "* * 65 * * 1\n", "line 2: ranks"},
+		{HEADING "* * -2 * * 1\n", "line 2: ranks"},
+		{HEADING "* * two * * 1\n", "line 2: ranks"},
+		{HEADING "both * 2 * * 1\n", "line 2: switch"},
+		{HEADING "* all 2 * * 1\n", "line 2: hosts"},
+		{HEADING "* * 2 float * 1\n", "line 2: type"},
+		{HEADING "* * 2 * avg 1\n", "line 2: op"},
+		{HEADING "* * 2 * *\n", "line 2: not six columns"},
+		{HEADING "* * 2 * * 1 1\n", "line 2: not six columns"},
+		{HEADING "\n\n* * 2 * # * 1\n", "line 4: not six columns"},
+	};
+	struct sml_mpi_bytes from;
+	char why[128];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		assert_false(read_table(wrong[i].text, &eight, &from, why));
+		if (strncmp(why, wrong[i].why, strlen(wrong[i].why)) != 0)
+			fail_msg("\"%s\" and not \"%s\"", why, wrong[i].why);
+		assert_true(from.of[SML_FLOAT32][0] == SML_MPI_NEVER);
+	}
+}
+
+static void a_line_without_end_is_refused(void **state)
+{
+	static char text[70000];
+	struct sml_mpi_bytes from;
+	char why[128];
+
+	(void)state;
+	memset(text, '*', sizeof(text) - 1);
+	memcpy(text, HEADING, strlen(HEADING));
+	assert_false(read_table(text, &eight, &from, why));
+	assert_string_equal(why, "line 2: too long");
+}
+
+/* What a file may have by accident: never a crash, and an answer. */
+static void any_damage_is_survived(void **state)
+{
+	static const char letters[] = "* \n\t#0129KMGsumaxeadfloat64nvr";
+	char text[400], why[128];
+	struct sml_mpi_bytes from;
+	unsigned seed = 1;
+
+	(void)state;
+	for (int i = 0; i < 20000; i++) {
+		size_t n = strlen(HEADING);
+
+		memcpy(text, HEADING "* * 2 float64 sum 64K\n", n + 22);
+		for (size_t k = n; k < sizeof(text) - 1; k++) {
+			seed = seed * 1664525u + 1013904223u;
+			if (k >= n + 22 || seed >> 29 == 0)
+				text[k] = letters[(seed >> 16) % (sizeof(letters) - 1)];
+		}
+		text[sizeof(text) - 1] = '\0';
+		if (!read_table(text, &eight, &from, why))
+			assert_memory_equal(why, "line ", 5);
+	}
+}
+
+/* Where all ranks share a host, MPI's shared memory is faster. */
+static void the_default_table_is_one(void **state)
+{
+	const char *table = sml_mpi_table_default();
+	struct sml_mpi_site site = eight;
+
+	(void)state;
+	for (site.ranks = 2; site.ranks <= SML_MAX_WORLD_SIZE; site.ranks++) {
+		site.hosts = SML_MPI_ONE;
+		assert_true(decided(table, &site, SML_FLOAT32, SML_SUM) == SML_MPI_NEVER);
+	}
+	assert_true(decided(table, &eight, SML_FLOAT32, SML_SUM) < SML_MPI_NEVER);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_last_line_that_fits_decides),
+		cmocka_unit_test(max_stands_for_min_too),
+		cmocka_unit_test(a_wrong_line_is_named_and_changes_nothing),
+		cmocka_unit_test(a_line_without_end_is_refused),
+		cmocka_unit_test(any_damage_is_survived),
+		cmocka_unit_test(the_default_table_is_one),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
