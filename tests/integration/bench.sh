@@ -37,8 +37,10 @@ expect_success "all types and operations, exact wire, with loss" \
 for faults in "--drop 1%" "--drop 10%" "--duplicate 5%" "--reorder 5%" \
 	"--drop 2% --duplicate 2% --reorder 2%"; do
 	expect_success "with $faults" $bench --local-workers 4 -b 4 -e 256K -f 16 $faults
-	expect_success "int32 with $faults" \
-		$bench --local-workers 4 -b 4 -e 256K -f 16 -d int32 $faults
+	for type in int32 double int64 uint8; do
+		expect_success "$type with $faults" \
+			$bench --local-workers 4 -b 8 -e 256K -f 16 -d $type $faults
+	done
 done
 
 "$switchml" switch --listen 127.0.0.1:0 >"$work/switch" 2>&1 &

@@ -82,6 +82,12 @@ exact_sums() {
 			expect_success "$1: $type, $wire wire" "job$jobs" "$3"
 		done
 	done
+	# Limbs, pairs and shared lanes: no wire changes them.
+	for type in "double sum" "int64 max" "uint8 sum"; do
+		jobs=$((jobs + 1))
+		start_job "job$jobs" "$2" -b 8 -e "$4" -f 16 -n 2 -w 1 -d "${type% *}" -o "${type#* }"
+		expect_success "$1: $type" "job$jobs" "$3"
+	done
 }
 
 shows_all_stripes() {

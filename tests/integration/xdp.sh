@@ -143,6 +143,7 @@ expect_words() {
 # ---- what a job sees ----
 
 sums() {
+	local type
 	exact_sums "$1" -b 4 -e 1M -f 16
 	SWITCHML_THREADS=2 start_job shards -b 4 -e 64K -f 16 -n 2 -d all -o all
 	expect_success "$1: all types and operations, two sockets a rank" "${pids[@]}"
@@ -151,8 +152,10 @@ sums() {
 	start_job faults -b 4 -e 256K -f 16 -n 5 --drop 2% --duplicate 1% --reorder 1%
 	expect_success "$1: packets lost, doubled and late, both ways" "${pids[@]}"
 	lose 0.02 0 1 2
-	start_job lossy -b 4 -e 256K -f 16 -n 5 -d float
-	expect_success "$1: results lost on their way" "${pids[@]}"
+	for type in float double int64 uint8; do
+		start_job lossy -b 8 -e 256K -f 16 -n 5 -d $type
+		expect_success "$1: results lost on their way, $type" "${pids[@]}"
+	done
 	lose 0 0 1 2
 	expect_counter "$1: results are sent again" resend 1
 	two_jobs

@@ -62,6 +62,11 @@ exact_sums() {
 			expect_success "$title: $type, $wire wire" "${pids[@]}"
 		done
 	done
+	# Limbs, pairs and shared lanes: no wire changes them.
+	for type in "double sum" "int64 max" "uint8 sum"; do
+		start_job "exact-${type% *}" -n 2 -w 1 -d "${type% *}" -o "${type#* }" "${@:2}"
+		expect_success "$title: $type" "${pids[@]}"
+	done
 }
 
 two_jobs() {
