@@ -125,7 +125,36 @@ static void lie_init(struct lie *lie, struct gen *gen, bool tiny)
 
 static size_t element_bytes(enum sml_type type)
 {
-	return type == SML_BYTE ? 1 : type == SML_FLOAT32 || type == SML_INT32 ? 4 : 2;
+	switch (type) {
+	case SML_FLOAT64:
+	case SML_INT64:
+		return 8;
+	case SML_FLOAT32:
+	case SML_INT32:
+		return 4;
+	case SML_FLOAT16:
+	case SML_BFLOAT16:
+	case SML_INT16:
+		return 2;
+	default:
+		return 1;
+	}
+}
+
+/* What a caller of the library may ask for: float64's own wire, and no mean of bool. */
+static void draw_type(struct gen *gen, struct sml_tensor_spec *spec)
+{
+	static const enum sml_type types[] = {SML_FLOAT32, SML_FLOAT16, SML_BFLOAT16, SML_INT32,
+					      SML_FLOAT64, SML_INT64,	SML_UINT8,    SML_INT8,
+					      SML_INT16,   SML_BOOL};
+
+	spec->type = types[gen_below(gen, sizeof(types) / sizeof(types[0]))];
+	spec->op = (enum sml_op)gen_below(gen, 4);
+	spec->wire = gen_below(gen, 2) ? SML_WIRE_INT16 : SML_WIRE_INT32;
+	if (spec->type == SML_FLOAT64 && gen_below(gen, 2))
+		spec->wire = SML_WIRE_INT64;
+	if (spec->type == SML_BOOL && spec->op == SML_AVG)
+		spec->op = SML_SUM;
 }
 
 static void draw_spec(const struct lie *lie, struct gen *gen, struct sml_tensor_spec *spec)
@@ -134,11 +163,9 @@ static void draw_spec(const struct lie *lie, struct gen *gen, struct sml_tensor_
 
 	*spec = (struct sml_tensor_spec){
 		.collective = (enum sml_collective)gen_below(gen, 4),
-		.type = (enum sml_type)gen_below(gen, 4),
-		.op = (enum sml_op)gen_below(gen, 4),
-		.wire = gen_below(gen, 2) ? SML_WIRE_INT16 : SML_WIRE_INT32,
 		.count = gen_below(gen, gen_below(gen, 4) ? 60 : 700),
 	};
+	draw_type(gen, spec);
 	spec->count -= spec->count % lie->shape.n_ranks;
 	spec->send_count = spec->recv_count = spec->count;
 	part = spec->count / lie->shape.n_ranks;
