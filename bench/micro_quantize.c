@@ -15,15 +15,19 @@
 #include <time.h>
 
 #include "core/quantize.h"
+#include "core/wide.h"
 
-#define COUNT	(16u << 20) /* elements; 64 MiB of float32 */
+#define COUNT	(16u << 20) /* elements; 64 MiB of float32, 128 MiB of float64 */
 #define ROUNDS	7
 #define N_RANKS 8
+
+/* What an element becomes: a lane, half a lane, or three lanes of limbs. */
+enum form { LANES, HALVES, LIMBS };
 
 struct bench {
 	enum sml_type type;
 	size_t element_bytes;
-	bool packed; /* int16 lanes */
+	enum form form;
 	size_t chunk;
 	unsigned char *elements;
 	unsigned char *lanes;
@@ -42,12 +46,31 @@ static double seconds(void)
 
 static size_t lane_bytes(const struct bench *bench, size_t count)
 {
-	return bench->packed ? 4 * ((count + 1) / 2) : 4 * count;
+	return bench->form == LIMBS    ? 4 * SML_LIMBS * count
+	       : bench->form == HALVES ? 4 * ((count + 1) / 2)
+				       : 4 * count;
 }
 
 static void copy(struct bench *bench)
 {
 	memcpy(bench->again, bench->elements, COUNT * bench->element_bytes);
+}
+
+static int32_t chunk_to_lanes(const struct bench *bench, const void *from, size_t count, void *to)
+{
+	int32_t exponent;
+
+	if (bench->form == LIMBS) {
+		exponent = sml_double_exponent_of(from, count);
+		sml_double_to_limbs(from, count, exponent, to);
+		return exponent;
+	}
+	exponent = sml_exponent_of(bench->type, from, count);
+	if (bench->form == HALVES)
+		sml_quantize_int16(bench->type, from, count, exponent, N_RANKS, to);
+	else
+		sml_quantize_int32(bench->type, from, count, exponent, N_RANKS, to);
+	return exponent;
 }
 
 static void to_lanes(struct bench *bench)
@@ -56,13 +79,8 @@ static void to_lanes(struct bench *bench)
 		size_t count = COUNT - at < bench->chunk ? COUNT - at : bench->chunk;
 		const void *from = bench->elements + at * bench->element_bytes;
 		void *to = bench->lanes + i * lane_bytes(bench, bench->chunk);
-		int32_t exponent = sml_exponent_of(bench->type, from, count);
 
-		bench->exponents[i] = exponent;
-		if (bench->packed)
-			sml_quantize_int16(bench->type, from, count, exponent, N_RANKS, to);
-		else
-			sml_quantize_int32(bench->type, from, count, exponent, N_RANKS, to);
+		bench->exponents[i] = chunk_to_lanes(bench, from, count, to);
 	}
 }
 
@@ -74,7 +92,9 @@ static void from_lanes(struct bench *bench, unsigned divisor)
 		void *to = bench->again + at * bench->element_bytes;
 		int32_t exponent = bench->exponents[i];
 
-		if (bench->packed)
+		if (bench->form == LIMBS)
+			sml_double_from_limbs(from, count, exponent, divisor, to);
+		else if (bench->form == HALVES)
 			sml_dequantize_int16(bench->type, from, count, exponent, N_RANKS, divisor,
 					     to);
 		else
@@ -119,7 +139,12 @@ static void fill(struct bench *bench)
 
 		state = state * 1664525u + 1013904223u;
 		bits = (state & 0x807fffffu) | ((110u + (state >> 24) % 8) << 23);
-		if (bench->type == SML_FLOAT32)
+		if (bench->type == SML_FLOAT64)
+			memcpy(bench->elements + 8 * i,
+			       (uint64_t[]){(uint64_t)(state & 0x800fffffu) << 32 |
+					    (uint64_t)(1000 + (state >> 24) % 8) << 52 | ~state},
+			       8);
+		else if (bench->type == SML_FLOAT32)
 			memcpy(bench->elements + 4 * i, &bits, 4);
 		else if (bench->type == SML_BFLOAT16)
 			memcpy(bench->elements + 2 * i, (uint16_t[]){(uint16_t)(bits >> 16)}, 2);
@@ -146,44 +171,50 @@ int main(int argc, char **argv)
 	static const struct {
 		enum sml_type type;
 		size_t bytes;
-		const char *name;
-	} types[] = {{SML_FLOAT32, 4, "float32"},
-		     {SML_FLOAT16, 2, "float16"},
-		     {SML_BFLOAT16, 2, "bfloat16"}};
+		const char *name, *wire;
+		enum form form;
+	} rows[] = {
+		{SML_FLOAT32, 4, "float32", "int32", LANES},
+		{SML_FLOAT32, 4, "float32", "int16", HALVES},
+		{SML_FLOAT16, 2, "float16", "int32", LANES},
+		{SML_FLOAT16, 2, "float16", "int16", HALVES},
+		{SML_BFLOAT16, 2, "bfloat16", "int32", LANES},
+		{SML_BFLOAT16, 2, "bfloat16", "int16", HALVES},
+		{SML_FLOAT64, 8, "float64", "int64", LIMBS},
+	};
 	size_t lanes = argc > 1 ? strtoul(argv[1], NULL, 10) : 352;
 	struct bench bench;
 
-	if (lanes == 0 || lanes > COUNT) {
-		fprintf(stderr, "micro_quantize: lanes a chunk: 1 to %u\n", COUNT);
+	if (lanes < SML_LIMBS || lanes > COUNT) {
+		fprintf(stderr, "micro_quantize: lanes a chunk: %d to %u\n", SML_LIMBS, COUNT);
 		return 2;
 	}
-	bench.elements = buffer(4 * (size_t)COUNT);
-	bench.again = buffer(4 * (size_t)COUNT);
-	bench.lanes = buffer(4 * ((size_t)COUNT + 2 * lanes));
-	bench.exponents = buffer(sizeof(int32_t) * (COUNT / lanes + 2));
+	bench.elements = buffer(8 * (size_t)COUNT);
+	bench.again = buffer(8 * (size_t)COUNT);
+	bench.lanes = buffer(4 * SML_LIMBS * ((size_t)COUNT + 2 * lanes));
+	bench.exponents = buffer(sizeof(int32_t) * (COUNT / (lanes / SML_LIMBS) + 2));
 
 	printf("%zu lanes a chunk, %u elements; GB/s of elements (and of memcpy)\n", lanes, COUNT);
 	printf("%-9s %-6s %8s %16s %16s %16s\n", "type", "wire", "memcpy", "to lanes", "sum back",
 	       "average back");
-	for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++) {
-		for (int packed = 0; packed < 2; packed++) {
-			double speed[4];
+	for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+		double speed[4];
 
-			bench.type = types[t].type;
-			bench.element_bytes = types[t].bytes;
-			bench.packed = packed;
-			bench.chunk = packed ? 2 * lanes : lanes;
-			fill(&bench);
-			speed[0] = gigabytes_per_second(&bench, copy);
-			speed[1] = gigabytes_per_second(&bench, to_lanes);
-			speed[2] = gigabytes_per_second(&bench, sum_from_lanes);
-			speed[3] = gigabytes_per_second(&bench, average_from_lanes);
-			printf("%-9s %-6s %8.2f", types[t].name, packed ? "int16" : "int32",
-			       speed[0]);
-			for (int i = 1; i < 4; i++)
-				printf(" %9.2f (%3.0f%%)", speed[i], 100 * speed[i] / speed[0]);
-			printf("\n");
-		}
+		bench.type = rows[r].type;
+		bench.element_bytes = rows[r].bytes;
+		bench.form = rows[r].form;
+		bench.chunk = bench.form == LIMBS    ? lanes / SML_LIMBS
+			      : bench.form == HALVES ? 2 * lanes
+						     : lanes;
+		fill(&bench);
+		speed[0] = gigabytes_per_second(&bench, copy);
+		speed[1] = gigabytes_per_second(&bench, to_lanes);
+		speed[2] = gigabytes_per_second(&bench, sum_from_lanes);
+		speed[3] = gigabytes_per_second(&bench, average_from_lanes);
+		printf("%-9s %-6s %8.2f", rows[r].name, rows[r].wire, speed[0]);
+		for (int i = 1; i < 4; i++)
+			printf(" %9.2f (%3.0f%%)", speed[i], 100 * speed[i] / speed[0]);
+		printf("\n");
 	}
 	free(bench.elements);
 	free(bench.again);

@@ -43,6 +43,12 @@ static bool is_ordinary(int32_t exponent)
 	return exponent >= EXPONENT_MIN && exponent <= EXPONENT_MAX;
 }
 
+/* 2^power, and a sum or quotient times that, is far from the smallest and the largest double. */
+static bool is_moderate(int32_t power)
+{
+	return power >= -900 && power <= 900;
+}
+
 /* ---- exponents ---- */
 
 SML_MULTIVERSION
@@ -82,19 +88,23 @@ struct scale {
 	double first, second, limit;
 };
 
+/* The second factor is 1 wherever one will do. */
 static struct scale scale_of(int32_t power, double limit)
 {
-	int32_t half = power / 2;
+	int32_t half = is_moderate(power) ? power : power / 2;
 
 	return (struct scale){double_power(half), double_power(power - half), limit};
 }
 
-SML_INLINE double scaled(double x, struct scale scale)
+SML_INLINE double limited(double y, struct scale scale)
 {
-	double y = x * scale.first * scale.second;
-
 	y = y < scale.limit ? y : scale.limit;
 	return y > -scale.limit ? y : -scale.limit;
+}
+
+SML_INLINE double scaled(double x, struct scale scale)
+{
+	return limited(x * scale.first * scale.second, scale);
 }
 
 /* From 2^52 on a double is an integer; below, 2^52 leaves no room for a fraction. */
@@ -118,13 +128,13 @@ SML_INLINE double floor_of(double z)
  * |y| < 2^63 is an integer. Each step is exact: y is a multiple of its last bit, and the rest after
  * subtracting the upper part is less than 2^53 times that bit.
  */
-SML_MULTIVERSION
-static void split(const any_double *restrict elements, size_t count, struct scale scale,
-		  sml_any_u32 *restrict low, sml_any_u32 *restrict middle,
-		  sml_any_u32 *restrict high)
+SML_INLINE void split_loop(const any_double *restrict elements, size_t count, struct scale scale,
+			   bool once, sml_any_u32 *restrict low, sml_any_u32 *restrict middle,
+			   sml_any_u32 *restrict high)
 {
 	for (size_t i = 0; i < count; i++) {
-		double y = round_to_even(scaled(elements[i], scale));
+		double x = elements[i] * scale.first;
+		double y = round_to_even(limited(once ? x : x * scale.second, scale));
 		double upper = floor_of(y * 0x1p-43);
 		double rest = y - upper * 0x1p43;
 		double centre = floor_of(rest * 0x1p-22);
@@ -135,16 +145,94 @@ static void split(const any_double *restrict elements, size_t count, struct scal
 	}
 }
 
+SML_MULTIVERSION
+static void split(const any_double *elements, size_t count, struct scale scale, sml_any_u32 *lanes)
+{
+	if (scale.second == 1)
+		split_loop(elements, count, scale, true, lanes, lanes + count, lanes + 2 * count);
+	else
+		split_loop(elements, count, scale, false, lanes, lanes + count, lanes + 2 * count);
+}
+
+#if SML_HAS_MULTIVERSION
+
+#include <immintrin.h>
+
+#define AVX512 __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl")))
+
+static bool has_avx512(void)
+{
+	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+	       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+}
+
+AVX512 static __mmask8 mask_of(size_t left)
+{
+	return left < 8 ? (__mmask8)((1u << left) - 1) : (__mmask8)0xff;
+}
+
+AVX512 static __m256i swapped(__m256i lanes)
+{
+	const __m256i order =
+		_mm256_set_epi8(28, 29, 30, 31, 24, 25, 26, 27, 20, 21, 22, 23, 16, 17, 18, 19, 12,
+				13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3);
+
+	return _mm256_shuffle_epi8(lanes, order);
+}
+
+AVX512 static void store(sml_any_u32 *lanes, __mmask8 mask, __m512i limbs)
+{
+	__m256i swap = swapped(_mm512_cvtepi64_epi32(limbs));
+
+	/* A masked store costs several others. */
+	if (mask == (__mmask8)0xff)
+		_mm256_storeu_si256((void *)lanes, swap);
+	else
+		_mm256_mask_storeu_epi32(lanes, mask, swap);
+}
+
+/* As split(), of moderate powers: the conversion rounds to even, and limbs are bits. */
+AVX512 static void split_avx512(const any_double *elements, size_t count, struct scale scale,
+				sml_any_u32 *lanes)
+{
+	const __m512d factor = _mm512_set1_pd(scale.first);
+	const __m512d most = _mm512_set1_pd(scale.limit), least = _mm512_set1_pd(-scale.limit);
+	const __m512i low = _mm512_set1_epi64(0x3fffff), middle = _mm512_set1_epi64(0x1fffff);
+
+	for (size_t i = 0; i < count; i += 8) {
+		__mmask8 mask = mask_of(count - i);
+		__m512d y = _mm512_mul_pd(_mm512_maskz_loadu_pd(mask, (const void *)(elements + i)),
+					  factor);
+		__m512i v = _mm512_cvtpd_epi64(_mm512_max_pd(_mm512_min_pd(y, most), least));
+
+		store(lanes + i, mask, _mm512_and_si512(v, low));
+		store(lanes + count + i, mask,
+		      _mm512_and_si512(_mm512_srli_epi64(v, SML_LIMB_LOW), middle));
+		store(lanes + 2 * count + i, mask, _mm512_srai_epi64(v, SML_LIMB_HIGH));
+	}
+}
+
+#else
+
+#define has_avx512()				    false
+#define split_avx512(elements, count, scale, lanes) split(elements, count, scale, lanes)
+
+#endif
+
 /* |x| < 2^E has 53 bits, so |y| <= 2^63 - 2^10: limit changes nothing then. */
 void sml_double_to_limbs(const void *elements, size_t count, int32_t exponent, void *lanes)
 {
-	sml_any_u32 *lane = lanes;
+	struct scale scale;
 
-	if (is_ordinary(exponent))
-		split(elements, count, scale_of(LIMB_BITS - exponent, 0x1p63 - 0x1p10), lane,
-		      lane + count, lane + 2 * count);
-	else
+	if (!is_ordinary(exponent)) {
 		__builtin_memset(lanes, 0, 4 * SML_LIMBS * count);
+		return;
+	}
+	scale = scale_of(LIMB_BITS - exponent, 0x1p63 - 0x1p10);
+	if (scale.second == 1 && has_avx512())
+		split_avx512(elements, count, scale, lanes);
+	else
+		split(elements, count, scale, lanes);
 }
 
 /* |y| < 2^31: adding 1.5 * 2^52 rounds to an integer, and leaves it in the last bits. */
@@ -263,6 +351,36 @@ static void join(const sml_any_u32 *restrict low, const sml_any_u32 *restrict mi
 	}
 }
 
+/*
+ * The same bits for moderate powers: the rounded sum times 2^power is exact. Without the carry,
+ * middle and low together are still below 2^53: 2^10 (2^21 - 1) 2^22 + 2^10 (2^22 - 1).
+ */
+SML_INLINE void join_loop(const sml_any_u32 *restrict low, const sml_any_u32 *restrict middle,
+			  const sml_any_u32 *restrict high, size_t count, double power,
+			  double divisor, bool divides, any_double *restrict elements)
+{
+	for (size_t i = 0; i < count; i++) {
+		double a = unsigned_double(sml_be32(low[i]));
+		double b = unsigned_double(sml_be32(middle[i]));
+		double c = (double)(int32_t)sml_be32(high[i]);
+		double sum = (c * 0x1p43 + (b * 0x1p22 + a)) * power;
+
+		elements[i] = divides ? sum / divisor : sum;
+	}
+}
+
+SML_MULTIVERSION
+static void join_moderate(const sml_any_u32 *lanes, size_t count, double power, unsigned divisor,
+			  any_double *elements)
+{
+	const sml_any_u32 *middle = lanes + count, *high = lanes + 2 * count;
+
+	if (divisor == 1)
+		join_loop(lanes, middle, high, count, power, 1, false, elements);
+	else
+		join_loop(lanes, middle, high, count, power, divisor, true, elements);
+}
+
 SML_MULTIVERSION
 static void from_int32(const sml_any_u32 *restrict lanes, size_t count, struct factor factor,
 		       any_double *restrict elements)
@@ -291,7 +409,9 @@ void sml_double_from_limbs(const void *lanes, size_t count, int32_t exponent, un
 {
 	const sml_any_u32 *lane = lanes;
 
-	if (is_ordinary(exponent))
+	if (is_ordinary(exponent) && is_moderate(exponent - LIMB_BITS))
+		join_moderate(lane, count, double_power(exponent - LIMB_BITS), divisor, elements);
+	else if (is_ordinary(exponent))
 		join(lane, lane + count, lane + 2 * count, count,
 		     factor_of(exponent - LIMB_BITS, divisor), elements);
 	else
