@@ -142,18 +142,29 @@ static void any_damage_is_survived(void **state)
 	}
 }
 
-/* Where all ranks share a host, MPI's shared memory is faster. */
-static void the_default_table_is_one(void **state)
+/* Never where the switch moves more bytes than MPI does, or where MPI has shared memory. */
+static void the_default_table_carries_what_gains(void **state)
 {
 	const char *table = sml_mpi_table_default();
 	struct sml_mpi_site site = eight;
 
 	(void)state;
+	assert_int_equal(decided(table, &eight, SML_FLOAT32, SML_SUM), 256 << 10);
+	assert_int_equal(decided(table, &eight, SML_FLOAT64, SML_SUM), 256 << 10);
+	assert_int_equal(decided(table, &eight, SML_INT64, SML_MIN), 256 << 10);
+	assert_true(decided(table, &eight, SML_UINT8, SML_SUM) == SML_MPI_NEVER);
+	assert_true(decided(table, &eight, SML_INT16, SML_MAX) == SML_MPI_NEVER);
+	site.ranks = 4;
+	assert_true(decided(table, &site, SML_FLOAT64, SML_SUM) == SML_MPI_NEVER);
+	assert_int_equal(decided(table, &site, SML_FLOAT64, SML_MAX), 256 << 10);
+	site.ranks = 2;
+	assert_true(decided(table, &site, SML_FLOAT32, SML_SUM) == SML_MPI_NEVER);
 	for (site.ranks = 2; site.ranks <= SML_MAX_WORLD_SIZE; site.ranks++) {
 		site.hosts = SML_MPI_ONE;
 		assert_true(decided(table, &site, SML_FLOAT32, SML_SUM) == SML_MPI_NEVER);
 	}
-	assert_true(decided(table, &eight, SML_FLOAT32, SML_SUM) < SML_MPI_NEVER);
+	site = (struct sml_mpi_site){.embedded = true, .hosts = SML_MPI_EACH, .ranks = 8};
+	assert_true(decided(table, &site, SML_FLOAT32, SML_SUM) == SML_MPI_NEVER);
 }
 
 int main(void)
@@ -164,7 +175,7 @@ int main(void)
 		cmocka_unit_test(a_wrong_line_is_named_and_changes_nothing),
 		cmocka_unit_test(a_line_without_end_is_refused),
 		cmocka_unit_test(any_damage_is_survived),
-		cmocka_unit_test(the_default_table_is_one),
+		cmocka_unit_test(the_default_table_carries_what_gains),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
