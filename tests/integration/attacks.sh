@@ -28,7 +28,7 @@ clean_up() {
 }
 trap clean_up EXIT
 cd "$work" || exit 1
-export SWITCHML_TIMEOUT=100 SWITCHML_JOIN_TIMEOUT=100
+export SWITCHML_TIMEOUT=100 SWITCHML_HEARTBEAT=15
 # A sanitizer has memory of its own.
 has_sanitizer=$(ldd "$switchml" | grep -cE 'lib[at]san')
 # What may come on top of what a process had before: 64 MiB of strangers' messages, what TLS keeps
@@ -105,7 +105,7 @@ attack() {
 	most_files=$(n_files "$victim")
 	exec 3>&-
 	wait $attacker
-	say $? "$title: every attack has done what it had to, and members are served meanwhile" attacks.out
+	say $? "$title: every attack has done what it had to, and members are served" attacks.out
 	sed 's/^/    /' attacks.out
 	all_run
 	say $? "$title: nobody died" "$4".[01].err
@@ -149,8 +149,8 @@ new_job() {
 with_switch() {
 	local mode=$1 ranks=$2
 	shift 2
-	# shellcheck disable=SC2086
-	"$switchml" switch --listen 127.0.0.1:0 "$@" >"switch.$mode" 2>&1 &
+	: >"switch.$mode"
+	"$switchml" switch --listen 127.0.0.1:0 "$@" >>"switch.$mode" 2>&1 &
 	local switch=$!
 	await_switch "switch.$mode"
 	local port=${address##*:}

@@ -139,7 +139,7 @@ static void half_joined_world(struct attack *attack)
 
 	if (fd < 0)
 		return;
-	snprintf(name, sizeof(name), "half-%u", gen_below(&attack->gen, 50));
+	snprintf(name, sizeof(name), "half-%u", gen_below(&attack->gen, 24));
 	join = join_of(name, gen_below(&attack->gen, 64), 64);
 	join.head_slots = join.data_slots = gen_below(&attack->gen, 4096);
 	put_message(&frame, sml_envelope(JOIN, join, &join));
@@ -333,7 +333,7 @@ struct attack attacks_on_control[] = {
 	{.name = "half messages", .act = half_a_message, .enough = 400, .keeps = 100},
 	{.name = "deaf peers", .act = deaf, .enough = 200, .keeps = 60},
 	{.name = "half-joined worlds", .act = half_joined_world, .enough = 350, .keeps = 320},
-	{.name = "squatters", .act = squatter, .enough = 100, .keeps = 20},
+	{.name = "squatters", .act = squatter, .enough = 100, .keeps = 8},
 	{.name = "floods of pings", .act = pings, .enough = 200},
 	{.name = "floods of questions", .act = questions, .enough = 200},
 	{.name = "wrong joins", .act = wrong_join, .enough = 200},
