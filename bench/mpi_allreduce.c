@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A rank of MPI, for bench/compare, which starts it by mpirun. */
 #include <mpi.h>
-#include <stdio.h>
 
 #include "bench/peer.h"
 

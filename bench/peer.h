@@ -15,7 +15,6 @@
 #ifndef SML_BENCH_PEER_H
 #define SML_BENCH_PEER_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #ifdef __cplusplus

@@ -9,8 +9,6 @@
 #ifndef SML_CONTROL_KEY_H
 #define SML_CONTROL_KEY_H
 
-#include <stddef.h>
-
 #define SML_KEY_BYTES 32
 /* Length of the secret. Anyone who records a handshake can guess a short secret offline. */
 #define SML_KEY_SECRET_MINIMUM 16

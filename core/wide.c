@@ -16,7 +16,6 @@
 #define EXPONENT_MAX 1024    /* of DBL_MAX */
 #define LIMB_BITS    63	     /* of a block's largest element */
 
-#define DOUBLE_SIGN	0x8000000000000000u
 #define DOUBLE_REST	0x7fffffffffffffffu
 #define DOUBLE_INFINITY 0x7ff0000000000000u
 #define DOUBLE_NAN	0x7ff8000000000000u

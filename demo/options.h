@@ -3,8 +3,6 @@
 #ifndef SML_DEMO_OPTIONS_H
 #define SML_DEMO_OPTIONS_H
 
-#include <stdbool.h>
-
 #include "switchml.h"
 
 #define DEMO_NAME "switchml-demo"

@@ -9,7 +9,6 @@
 #ifndef SML_JOB_RULES_H
 #define SML_JOB_RULES_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

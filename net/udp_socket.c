@@ -4,9 +4,7 @@
 
 #include <errno.h>
 #include <linux/filter.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/fork.h"

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <event2/thread.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

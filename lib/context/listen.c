@@ -4,11 +4,9 @@
 
 #include "lib/context/listen.h"
 
-#include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "lib/transport/interface.h"

@@ -4,7 +4,6 @@
 #define SML_LIB_LISTEN_H
 
 #include <netinet/in.h>
-#include <stddef.h>
 
 /*
  * The numeric address to listen on, in text: the one of this host that `master` names;

@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <net/if.h>
 #include <string.h>
-#include <unistd.h>
 
 #ifndef IPV6_MULTICAST_ALL
 #define IPV6_MULTICAST_ALL 29

@@ -2,7 +2,6 @@
 /* Worlds of the simulated control plane, its main loop, and what must hold: see control.h. */
 #include "sim/control/control.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

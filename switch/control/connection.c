@@ -10,7 +10,6 @@
  * The invariant: only a connection's own events and the tick free it, so that code that walks a
  * job's members may end any of them.
  */
-#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>

@@ -2,7 +2,6 @@
 /* The control plane's event loop: accepting, time, notes of the dataplane. See server.h. */
 #include <errno.h>
 #include <netinet/in.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>

@@ -4,7 +4,6 @@
 #define SML_SWITCH_UDP_INTERNAL_H
 
 #include <pthread.h>
-#include <sys/socket.h>
 
 #include "net/udp_inbox.h"
 #include "net/udp_results.h"

@@ -8,7 +8,6 @@
 
 #include <net/if.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #define SML_XDP_MAX_INTERFACES 64

@@ -6,7 +6,6 @@
 #include <stdint.h>
 
 /* enum netdev_xdp_act of linux/netdev.h, which older systems' headers lack. */
-#define SML_XDP_FEATURE_BASIC	 (1u << 0) /* supports a program in the driver */
 #define SML_XDP_FEATURE_REDIRECT (1u << 1)
 #define SML_XDP_FEATURE_NDO_XMIT (1u << 2) /* others can redirect to it now */
 

@@ -4,7 +4,6 @@
  * and no failure comes late for it.
  */
 #include <fcntl.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

@@ -5,9 +5,7 @@
  * Needs nothing; with the openssl command and TLS built in, handshakes too.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <malloc.h>
-#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

@@ -6,7 +6,6 @@
  *
  * SML_SEED=N replays.
  */
-#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

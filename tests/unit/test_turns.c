@@ -6,12 +6,10 @@
  * stops the loop where the test wants to look.
  */
 #include <arpa/inet.h>
-#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
