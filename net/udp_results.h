@@ -2,8 +2,7 @@
 /*
  * Sends results. They are gathered while a batch is received, and sent directly from the slots'
  * memory with as few system calls as possible: to each rank separately, or once to the multicast
- * group of several ranks. If the path refuses super-packets (UDP_SEGMENT), each message has one
- * packet.
+ * group of several ranks.
  */
 #ifndef SML_NET_UDP_RESULTS_H
 #define SML_NET_UDP_RESULTS_H
@@ -13,6 +12,7 @@
 #include <sys/uio.h>
 
 #include "core/wire.h"
+#include "net/udp_sender.h"
 #include "net/udp_socket.h"
 
 #define SML_RESULTS_MAX 128
@@ -33,6 +33,7 @@ struct sml_ways {
 };
 
 struct sml_results {
+	struct sml_udp_sender *sender; /* others may use it, too */
 	/* The job of these results; NULL: none are gathered. */
 	const void *job;
 	uint8_t shard;
@@ -48,13 +49,9 @@ struct sml_results {
 			     none */
 	struct iovec packets[SML_RESULTS_MAX];
 	unsigned n;
-	bool no_segmentation;
-	uint64_t packets_sent, bytes_sent;
-	uint64_t packets_multicast; /* of those */
-	uint64_t drops;		    /* the socket stayed full; end hosts will ask again */
 };
 
-void sml_results_init(struct sml_results *results, uint8_t own_rank);
+void sml_results_init(struct sml_results *results, struct sml_udp_sender *sender, uint8_t own_rank);
 
 /*
  * Gather for a job and shard from now on, for all ranks but our own. No results may be pending.
@@ -71,16 +68,13 @@ void sml_results_use_groups(struct sml_results *results, const struct sml_ways *
 bool sml_results_add(struct sml_results *results, const void *job, uint8_t shard,
 		     const void *packet, uint32_t length);
 
-void sml_results_flush(struct sml_results *results, int fd);
+/* A result is dropped if the socket stays full: end hosts will ask again. */
+void sml_results_flush(struct sml_results *results);
 
 /*
  * Send n packets (SML_RESULTS_MAX at most) at once to each of these ranks; paths: [r] is rank r's.
  */
-void sml_results_send_to(struct sml_results *results, int fd, const struct sml_path *paths,
-			 uint64_t ranks, const struct iovec *packets, unsigned n);
-
-/* Send one packet now. False: it was dropped and counted. */
-bool sml_results_send_one(struct sml_results *results, int fd, const void *packet, uint32_t length,
-			  const struct sml_path *path);
+void sml_results_send_to(struct sml_results *results, const struct sml_path *paths, uint64_t ranks,
+			 const struct iovec *packets, unsigned n);
 
 #endif

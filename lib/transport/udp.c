@@ -23,21 +23,17 @@
 #include "lib/transport/udp_group.h"
 #include "net/udp_options.h"
 #include "net/udp_results.h"
+#include "net/udp_sender.h"
 #include "switchml.h"
 
 #define SOCKET_BUFFER_BYTES (8 << 20)
 /* Of each inbox. */
 #define RECEIVE_BYTES (512u << 10)
-/* Errors in one call of send that are worth another try: ICMP leaves one on the socket. */
-#define PATIENCE 8
 /* With a group: of so many receives, one begins with what comes to this rank alone. */
 #define OWN_TURN 16
 
 _Static_assert(SML_RESULTS_AT_ONCE <= SML_RESULTS_MAX, "the table's promise");
-
-struct control {
-	_Alignas(struct cmsghdr) char bytes[SML_UDP_SEGMENT_SPACE];
-};
+_Static_assert(SML_BATCH_PACKETS <= SML_UDP_MESSAGES, "a batch waits whole for its flush");
 
 struct udp {
 	struct sml_transport base;
@@ -45,15 +41,9 @@ struct udp {
 	const union sml_sockaddr *peers; /* NULL: the socket is connected */
 	bool has_paths;
 	struct sml_path paths[SML_MAX_RANKS]; /* to the peers, once they are known */
-	struct sml_results results;
-	bool segments, glues, v6;
-	uint32_t longest; /* packet that the interface has taken */
-	bool told_too_long;
-	/* Out: one message a run of equal packets. */
-	struct mmsghdr out[SML_BATCH_PACKETS];
-	struct iovec out_bytes[SML_BATCH_PACKETS];
-	struct control out_control[SML_BATCH_PACKETS];
-	unsigned run[SML_BATCH_PACKETS];
+	bool glues, v6, told_too_long;
+	struct sml_udp_sender sender;
+	struct sml_results results; /* by the sender */
 	/* In: what comes to this rank alone, and to the job's group. NULL: there is none. */
 	struct sml_udp_inbox *own, *group;
 	unsigned n_receives;
@@ -115,11 +105,12 @@ static int connect_socket(struct udp *udp, const struct sml_transport_config *co
 	if (error)
 		return error;
 	udp->glues = sml_udp_glue(fd);
-	udp->segments = !config->single_packets && sml_udp_can_segment(fd);
+	sml_udp_sender_init(&udp->sender, fd, !config->single_packets && sml_udp_can_segment(fd));
 	snprintf(udp->base.features, sizeof(udp->base.features),
 		 "%s, %s, buffers of %u KiB in and %u KiB out",
-		 udp->segments ? "UDP_SEGMENT" : "sendmmsg", udp->glues ? "UDP_GRO" : "recvmmsg",
-		 udp->base.receive_bytes >> 10, send_bytes >> 10);
+		 udp->sender.segments ? "UDP_SEGMENT" : "sendmmsg",
+		 udp->glues ? "UDP_GRO" : "recvmmsg", udp->base.receive_bytes >> 10,
+		 send_bytes >> 10);
 	return 0;
 }
 
@@ -185,7 +176,7 @@ static int udp_open(struct sml_transport **opened, const struct sml_transport_co
 		(struct sml_transport){.ops = &sml_transport_udp, .poll_fd = -1, .group_fd = -1};
 	udp->log = config->log;
 	udp->peers = config->peers;
-	sml_results_init(&udp->results, config->own);
+	sml_results_init(&udp->results, &udp->sender, config->own);
 	udp->v6 = config->peer.any.sa_family == AF_INET6;
 	error = connect_socket(udp, config);
 	if (error == 0)
@@ -205,152 +196,78 @@ static int udp_open(struct sml_transport **opened, const struct sml_transport_co
 
 /* ---- out ---- */
 
-/* Packets from i on that can leave as one: equal lengths, the last may be shorter. */
-static unsigned run_from(const struct udp *udp, const struct sml_batch *batch, unsigned i)
+static void tell_refusals(struct udp *udp)
+{
+	char refusal[SML_UDP_REFUSAL_BYTES];
+
+	if (sml_udp_sender_refusal(&udp->sender, refusal))
+		sml_log(udp->log, SML_LOG_INFO, "%s", refusal);
+	if (udp->sender.too_long == 0 || udp->told_too_long)
+		return;
+	udp->told_too_long = true;
+	sml_log(udp->log, SML_LOG_WARN,
+		"the interface no longer takes packets of %u bytes, which it took before: they are "
+		"lost until its MTU is restored. To use shorter packets in the next job, set "
+		"SWITCHML_MTU",
+		udp->sender.too_long);
+}
+
+static const struct sml_path *path_to(struct udp *udp, uint8_t peer)
+{
+	if (udp->peers == NULL)
+		return NULL;
+	/* They were filled in before the first packet. */
+	for (unsigned i = 0; !udp->has_paths && i < SML_MAX_RANKS; i++)
+		memcpy(&udp->paths[i].to, &udp->peers[i], sizeof(udp->paths[i].to));
+	udp->has_paths = true;
+	return &udp->paths[peer];
+}
+
+/* Packets of a batch from i on that are for one peer. */
+static unsigned same_peer(const struct sml_batch *batch, unsigned i)
 {
 	unsigned n = 1;
 
-	if (!udp->segments)
-		return 1;
-	while (i + n < batch->n && batch->peer[i + n] == batch->peer[i] &&
-	       batch->length[i + n - 1] == batch->length[i] &&
-	       batch->length[i + n] <= batch->length[i])
+	while (i + n < batch->n && batch->peer[i + n] == batch->peer[i])
 		n++;
 	return n;
-}
-
-static void set_segment(struct msghdr *message, struct control *control, uint16_t bytes)
-{
-	sml_udp_write_segment(control->bytes, bytes);
-	message->msg_control = control->bytes;
-	message->msg_controllen = SML_UDP_SEGMENT_SPACE;
-}
-
-static unsigned build_messages(struct udp *udp, const struct sml_batch *batch)
-{
-	unsigned m = 0;
-
-	for (unsigned i = batch->first; i < batch->n; i += udp->run[m++]) {
-		unsigned n = run_from(udp, batch, i);
-		uint32_t end = batch->offset[i + n - 1] + batch->length[i + n - 1];
-
-		udp->run[m] = n;
-		udp->out_bytes[m] =
-			(struct iovec){batch->bytes + batch->offset[i], end - batch->offset[i]};
-		udp->out[m].msg_hdr =
-			(struct msghdr){.msg_iov = &udp->out_bytes[m], .msg_iovlen = 1};
-		if (udp->peers) {
-			const union sml_sockaddr *peer = &udp->peers[batch->peer[i]];
-
-			udp->out[m].msg_hdr.msg_name = (void *)(uintptr_t)peer;
-			udp->out[m].msg_hdr.msg_namelen = sml_sockaddr_length(peer);
-		}
-		if (n > 1)
-			set_segment(&udp->out[m].msg_hdr, &udp->out_control[m],
-				    (uint16_t)batch->length[i]);
-	}
-	return m;
-}
-
-static void stop_segmenting(struct udp *udp, int error)
-{
-	udp->segments = false;
-	sml_log(udp->log, SML_LOG_INFO,
-		"the kernel refuses UDP segmentation offload here (%s): sending with sendmmsg",
-		strerrordesc_np(error));
-}
-
-/*
- * The first message was refused. Returns how many packets to give up; 0 means
- * that they can be tried again, perhaps in another way.
- */
-static unsigned refused(struct udp *udp, int error)
-{
-	switch (error) {
-	case EINTR:
-	case ECONNREFUSED: /* of an earlier packet: reported once, and gone */
-	case EMSGSIZE:	   /* so is this, unless it comes again */
-		return 0;
-	case EINVAL:
-	case EIO:
-	case EOPNOTSUPP:
-		if (udp->run[0] == 1)
-			return 1;
-		stop_segmenting(udp, error);
-		return 0;
-	default:
-		return udp->run[0];
-	}
-}
-
-/* Refused again and again. Of probes that are too long nobody needs to hear. */
-static unsigned give_up(struct udp *udp, const struct sml_batch *batch, int error)
-{
-	uint32_t length = batch->length[batch->first];
-
-	if (error == EMSGSIZE && length <= udp->longest && !udp->told_too_long) {
-		udp->told_too_long = true;
-		sml_log(udp->log, SML_LOG_WARN,
-			"the interface no longer takes packets of %u bytes, which it took before: "
-			"they are lost until its MTU is restored. To use shorter packets in the "
-			"next job, set SWITCHML_MTU",
-			length);
-	}
-	return udp->run[0];
-}
-
-static void count_sent(struct udp *udp, struct sml_batch *batch, int sent)
-{
-	for (int m = 0; m < sent; m++) {
-		if (batch->length[batch->first] > udp->longest)
-			udp->longest = batch->length[batch->first];
-		batch->first += udp->run[m];
-	}
 }
 
 static unsigned udp_send(struct sml_transport *transport, struct sml_batch *batch)
 {
 	struct udp *udp = udp_of(transport);
-	unsigned before = batch->first, patience = PATIENCE;
+	struct iovec packets[SML_BATCH_PACKETS];
+	unsigned gone;
 
-	while (batch->first < batch->n) {
-		unsigned n = build_messages(udp, batch), lost;
-		int sent = sendmmsg(udp->base.poll_fd, udp->out, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+	for (unsigned i = batch->first; i < batch->n; i++)
+		packets[i] = (struct iovec){batch->bytes + batch->offset[i], batch->length[i]};
+	for (unsigned i = batch->first; i < batch->n;) {
+		struct sml_udp_message message = {.packets = &packets[i],
+						  .path = path_to(udp, batch->peer[i])};
 
-		if (sent >= 0) {
-			count_sent(udp, batch, sent);
-			continue;
-		}
-		if (errno == EAGAIN || errno == EWOULDBLOCK)
-			break;
-		lost = refused(udp, errno);
-		if (lost == 0 && patience == 0)
-			lost = give_up(udp, batch, errno);
-		else if (lost == 0)
-			patience--;
-		batch->first += lost;
+		message.n = sml_udp_sender_run(&udp->sender, &packets[i], same_peer(batch, i));
+		sml_udp_sender_add(&udp->sender, &message);
+		i += message.n;
 	}
-	return batch->first - before;
+	gone = sml_udp_sender_flush(&udp->sender, false);
+	batch->first += gone;
+	tell_refusals(udp);
+	return gone;
 }
 
 static void udp_send_results(struct sml_transport *transport, const struct iovec *packets,
 			     unsigned n, uint64_t peers)
 {
 	struct udp *udp = udp_of(transport);
+	const struct sml_path *paths = path_to(udp, 0);
 
-	sml_assert(udp->peers);
-	/* They were filled in before the first packet. */
-	for (unsigned i = 0; !udp->has_paths && i < SML_MAX_RANKS; i++)
-		memcpy(&udp->paths[i].to, &udp->peers[i], sizeof(udp->paths[i].to));
-	udp->has_paths = true;
+	sml_assert(paths);
 	/* One that was asked for again: not worth a wait for room. */
 	if (n == 1 && (peers & (peers - 1)) == 0 && peers)
-		sml_results_send_one(&udp->results, udp->base.poll_fd, packets[0].iov_base,
-				     (uint32_t)packets[0].iov_len,
-				     &udp->paths[__builtin_ctzll(peers)]);
+		sml_udp_sender_send_one(&udp->sender, &packets[0], &paths[__builtin_ctzll(peers)]);
 	else
-		sml_results_send_to(&udp->results, udp->base.poll_fd, udp->paths, peers, packets,
-				    n);
+		sml_results_send_to(&udp->results, paths, peers, packets, n);
+	tell_refusals(udp);
 }
 
 /* ---- in ---- */

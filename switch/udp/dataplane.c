@@ -183,12 +183,13 @@ static int open_thread(struct sml_dataplane *dataplane, unsigned i)
 	thread->dataplane = dataplane;
 	thread->index = i;
 	thread->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	sml_results_init(&thread->results, UINT8_MAX);
 	if (thread->wake_fd < 0)
 		return sml_error_set(-ENOMEM, "no file descriptors for the dataplane");
 	thread->fd = sml_udp_socket_open(&options, i == 0, &dataplane->receive_buffer_bytes);
 	if (thread->fd < 0)
 		return thread->fd;
+	sml_udp_sender_init(&thread->sender, thread->fd, true);
+	sml_results_init(&thread->results, &thread->sender, UINT8_MAX);
 	inbox.fd = thread->fd;
 	thread->inbox = sml_udp_inbox_new(&inbox);
 	if (thread->inbox == NULL)

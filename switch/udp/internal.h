@@ -45,6 +45,7 @@ struct sml_udp_thread {
 	struct sml_udp_job *jobs[SML_MAX_JOBS]; /* this thread's view */
 	uint64_t orders_done;
 	uint64_t malformed_seen;
+	struct sml_udp_sender sender;
 	struct sml_results results;
 	struct sml_dataplane_counters counters; /* relaxed atomics */
 	struct sml_udp_inbox *inbox;

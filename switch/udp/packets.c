@@ -2,6 +2,7 @@
 /* How a thread of the UDP dataplane processes packets, without a lock: see dataplane.c. */
 #include "switch/udp/internal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void count(uint64_t *counter, uint64_t n)
@@ -20,6 +21,14 @@ static void count_shared(uint64_t *counter)
 static void drop(struct sml_udp_thread *thread, enum sml_verdict verdict)
 {
 	count(&thread->counters.verdicts[verdict], 1);
+}
+
+static void send_one(struct sml_udp_thread *thread, const void *packet, uint32_t length,
+		     const struct sml_path *path)
+{
+	const struct iovec bytes = {(void *)(uintptr_t)packet, length};
+
+	sml_udp_sender_send_one(&thread->sender, &bytes, path);
 }
 
 static void answer_probe(struct sml_udp_thread *thread, struct sml_udp_job *job,
@@ -47,7 +56,7 @@ static void answer_probe(struct sml_udp_thread *thread, struct sml_udp_job *job,
 	header->kind = SML_PACKET_PROBE_REPLY;
 	header->key_be = sml_be64(rules->tag);
 	/* One packet answers one of the same length, so nothing is amplified. */
-	sml_results_send_one(&thread->results, thread->fd, header, length, &path);
+	send_one(thread, header, length, &path);
 }
 
 /* The path to the group that a rank's message shows, among the known ones; NULL: no room. */
@@ -91,7 +100,7 @@ static void answer_group_probe(struct sml_udp_thread *thread, struct sml_udp_job
 		return;
 	header->kind = SML_PACKET_PROBE_REPLY;
 	header->key_be = sml_be64(rules->tag);
-	sml_results_send_one(&thread->results, thread->fd, header, length, way);
+	send_one(thread, header, length, way);
 }
 
 /*
@@ -138,7 +147,11 @@ static void tell_mismatch(struct sml_udp_thread *thread, struct sml_udp_job *job
 
 static void flush(struct sml_udp_thread *thread)
 {
-	sml_results_flush(&thread->results, thread->fd);
+	char refusal[SML_UDP_REFUSAL_BYTES];
+
+	sml_results_flush(&thread->results);
+	if (sml_udp_sender_refusal(&thread->sender, refusal))
+		fprintf(stderr, "switchml switch: %s\n", refusal);
 }
 
 static void contribution(struct sml_udp_thread *thread, struct sml_udp_job *job, const void *packet,
@@ -162,8 +175,8 @@ static void contribution(struct sml_udp_thread *thread, struct sml_udp_job *job,
 	if (answer.packet == NULL)
 		return;
 	if (verdict == SML_VERDICT_RESEND) {
-		sml_results_send_one(&thread->results, thread->fd, answer.packet, answer.length,
-				     &job->paths[answer.in.rank][answer.in.shard]);
+		send_one(thread, answer.packet, answer.length,
+			 &job->paths[answer.in.rank][answer.in.shard]);
 		return;
 	}
 	if (!sml_results_add(&thread->results, job, answer.in.shard, answer.packet,
@@ -218,15 +231,15 @@ static void publish_inbox_counters(struct sml_udp_thread *thread)
 	thread->malformed_seen = in->malformed;
 }
 
-static void publish_results_counters(struct sml_udp_thread *thread)
+static void publish_sender_counters(struct sml_udp_thread *thread)
 {
-	__atomic_store_n(&thread->counters.packets_sent, thread->results.packets_sent,
+	const struct sml_udp_sender *out = &thread->sender;
+
+	__atomic_store_n(&thread->counters.packets_sent, out->packets, __ATOMIC_RELAXED);
+	__atomic_store_n(&thread->counters.packets_multicast, out->packets_multicast,
 			 __ATOMIC_RELAXED);
-	__atomic_store_n(&thread->counters.packets_multicast, thread->results.packets_multicast,
-			 __ATOMIC_RELAXED);
-	__atomic_store_n(&thread->counters.bytes_sent, thread->results.bytes_sent,
-			 __ATOMIC_RELAXED);
-	__atomic_store_n(&thread->counters.send_drops, thread->results.drops, __ATOMIC_RELAXED);
+	__atomic_store_n(&thread->counters.bytes_sent, out->bytes, __ATOMIC_RELAXED);
+	__atomic_store_n(&thread->counters.send_drops, out->drops, __ATOMIC_RELAXED);
 }
 
 bool sml_udp_receive_batch(struct sml_udp_thread *thread)
@@ -238,6 +251,6 @@ bool sml_udp_receive_batch(struct sml_udp_thread *thread)
 		receive_packet(thread, &thread->packets[i]);
 	flush(thread);
 	publish_inbox_counters(thread);
-	publish_results_counters(thread);
+	publish_sender_counters(thread);
 	return !drained;
 }

@@ -69,6 +69,7 @@ static void free_all(struct sml_dataplane *dataplane)
 	if (dataplane->events != NULL)
 		ring_buffer__free(dataplane->events);
 	sml_xdp_maps_close(dataplane->maps);
+	sml_udp_inbox_free(dataplane->inbox);
 	if (dataplane->fd >= 0)
 		sml_fd_close(dataplane->fd);
 	if (dataplane->wake_fd >= 0)
@@ -115,10 +116,12 @@ static int open_parts(struct sml_dataplane *dataplane)
 
 	if (rc < 0)
 		return rc;
-	sml_results_init(&dataplane->results, UINT8_MAX);
 	dataplane->fd = sml_udp_socket_open(&options, true, &dataplane->buffer_bytes);
 	if (dataplane->fd < 0)
 		return dataplane->fd;
+	rc = sml_xdp_thread_open(dataplane);
+	if (rc < 0)
+		return rc;
 	rc = attach(dataplane);
 	return rc < 0 ? rc : open_thread(dataplane);
 }
@@ -369,18 +372,21 @@ static uint32_t xdp_slot_states(struct sml_dataplane *dataplane, uint32_t number
 /* Packets that ended in the kernel, plus those that came to the socket. */
 static void xdp_counters(struct sml_dataplane *dataplane, struct sml_dataplane_counters *counters)
 {
+	const struct sml_udp_inbox_counters *in = sml_udp_inbox_counters(dataplane->inbox);
+	const struct sml_udp_sender *out = &dataplane->sender;
 	struct sml_xdp_traffic traffic;
 
 	sml_xdp_maps_traffic(dataplane->maps, &traffic);
 	pthread_mutex_lock(&dataplane->mutex);
 	*counters = dataplane->counters;
-	counters->socket_drops = dataplane->socket_drops_seen;
-	counters->send_drops = dataplane->results.drops;
-	counters->packets_received += traffic.packets_received;
-	counters->bytes_received += traffic.bytes_received;
-	counters->packets_sent = dataplane->results.packets_sent + traffic.packets_sent;
-	counters->bytes_sent = dataplane->results.bytes_sent + traffic.bytes_sent;
+	counters->socket_drops = in->drops;
+	counters->send_drops = out->drops;
+	counters->packets_received = in->packets + traffic.packets_received;
+	counters->bytes_received = in->bytes + traffic.bytes_received;
+	counters->packets_sent = out->packets + traffic.packets_sent;
+	counters->bytes_sent = out->bytes + traffic.bytes_sent;
 	counters->bad_checksums = traffic.fates[SML_XDP_FATE_BAD_CHECKSUM];
+	counters->verdicts[SML_VERDICT_MALFORMED] += in->malformed;
 	for (unsigned v = 0; v < SML_VERDICTS; v++)
 		counters->verdicts[v] += traffic.fates[v];
 	pthread_mutex_unlock(&dataplane->mutex);

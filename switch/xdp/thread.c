@@ -4,14 +4,35 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/thread.h"
+
+#define INBOX_BYTES (512u << 10)
 
 static void drop(struct sml_dataplane *dataplane, enum sml_verdict verdict)
 {
 	dataplane->counters.verdicts[verdict]++;
+}
+
+static void send_one(struct sml_dataplane *dataplane, const void *packet, uint32_t length,
+		     const struct sml_path *path)
+{
+	const struct iovec bytes = {(void *)(uintptr_t)packet, length};
+
+	sml_udp_sender_send_one(&dataplane->sender, &bytes, path);
+}
+
+static void flush(struct sml_dataplane *dataplane)
+{
+	char refusal[SML_UDP_REFUSAL_BYTES];
+
+	sml_results_flush(&dataplane->results);
+	if (sml_udp_sender_refusal(&dataplane->sender, refusal))
+		fprintf(stderr, "switchml switch: %s\n", refusal);
 }
 
 /* The program has learned the return path from the same probe. */
@@ -35,7 +56,7 @@ static void answer_probe(struct sml_dataplane *dataplane, struct sml_xdp_user_jo
 	}
 	header->kind = SML_PACKET_PROBE_REPLY;
 	header->key_be = sml_be64(job->rules.tag);
-	sml_results_send_one(&dataplane->results, dataplane->fd, header, length, &path);
+	send_one(dataplane, header, length, &path);
 }
 
 static void gather(struct sml_dataplane *dataplane, struct sml_xdp_user_job *job,
@@ -45,7 +66,7 @@ static void gather(struct sml_dataplane *dataplane, struct sml_xdp_user_job *job
 
 	if (sml_results_add(results, job, header->shard, header, length))
 		return;
-	sml_results_flush(results, dataplane->fd);
+	flush(dataplane);
 	sml_results_begin(results, job, header->shard, job->paths[0], job->rules.n_ranks);
 	sml_results_add(results, job, header->shard, header, length);
 }
@@ -70,20 +91,17 @@ static void send_result(struct sml_dataplane *dataplane, struct sml_xdp_user_job
 		gather(dataplane, job, header, length);
 	} else if (rank < job->rules.n_ranks) {
 		header->kind = SML_PACKET_RESULT;
-		sml_results_send_one(&dataplane->results, dataplane->fd, header, length,
-				     &job->paths[rank][header->shard]);
+		send_one(dataplane, header, length, &job->paths[rank][header->shard]);
 	}
 }
 
-static void receive_packet(struct sml_dataplane *dataplane, void *packet, uint32_t length,
-			   struct msghdr *message)
+static void receive_packet(struct sml_dataplane *dataplane, const struct sml_packet *packet)
 {
-	struct sml_header *header = packet;
+	/* In the inbox's own memory: probes and results leave as what came, changed a little. */
+	struct sml_header *header = (struct sml_header *)(uintptr_t)packet->bytes;
 	struct sml_xdp_user_job *job;
 
-	dataplane->counters.packets_received++;
-	dataplane->counters.bytes_received += length;
-	if (!sml_packet_length_is_valid(length) || (message->msg_flags & MSG_TRUNC) ||
+	if (packet->length > SML_XDP_LONGEST_BYTES ||
 	    header->magic_be != sml_be16(SML_WIRE_MAGIC) || header->version != SML_WIRE_VERSION) {
 		drop(dataplane, SML_VERDICT_MALFORMED);
 		return;
@@ -92,38 +110,22 @@ static void receive_packet(struct sml_dataplane *dataplane, void *packet, uint32
 	if (job == NULL || header->job_be != sml_be32(job->rules.job))
 		drop(dataplane, SML_VERDICT_UNKNOWN_JOB);
 	else if (header->kind == SML_PACKET_PROBE)
-		answer_probe(dataplane, job, header, length, message);
+		answer_probe(dataplane, job, header, packet->length,
+			     sml_udp_inbox_message(dataplane->inbox, packet));
 	else if (header->kind != SML_PACKET_CONTRIBUTION)
-		send_result(dataplane, job, header, length);
+		send_result(dataplane, job, header, packet->length);
 	/* A contribution: the program has counted the reason why it did not accept it. */
 }
 
-static int receive_batch(struct sml_dataplane *dataplane)
+static void receive_batch(struct sml_dataplane *dataplane)
 {
-	int n;
+	bool drained;
+	unsigned n = sml_udp_inbox_receive(dataplane->inbox, dataplane->packets, &drained);
 
-	for (unsigned i = 0; i < SML_XDP_BATCH; i++) {
-		dataplane->vectors[i] = (struct iovec){dataplane->buffers[i], SML_XDP_BUFFER_BYTES};
-		dataplane->messages[i].msg_hdr = (struct msghdr){
-			.msg_name = &dataplane->sources[i],
-			.msg_namelen = sizeof(dataplane->sources[i]),
-			.msg_iov = &dataplane->vectors[i],
-			.msg_iovlen = 1,
-			.msg_control = dataplane->controls[i].bytes,
-			.msg_controllen = SML_UDP_CONTROL_BYTES,
-		};
-	}
-	n = recvmmsg(dataplane->fd, dataplane->messages, SML_XDP_BATCH, MSG_DONTWAIT, NULL);
-	for (int i = 0; i < n; i++) {
-		struct msghdr *message = &dataplane->messages[i].msg_hdr;
-
-		sml_udp_segment_bytes(message, 0, &dataplane->socket_drops_seen);
-		receive_packet(dataplane, dataplane->buffers[i], dataplane->messages[i].msg_len,
-			       message);
-	}
-	/* The results are in the buffers. */
-	sml_results_flush(&dataplane->results, dataplane->fd);
-	return n;
+	for (unsigned i = 0; i < n; i++)
+		receive_packet(dataplane, &dataplane->packets[i]);
+	/* The results are in the inbox. */
+	flush(dataplane);
 }
 
 int sml_xdp_thread_event(void *context, void *data, size_t bytes)
@@ -165,6 +167,17 @@ static void *run(void *argument)
 		pthread_mutex_unlock(&dataplane->mutex);
 	}
 	return NULL;
+}
+
+int sml_xdp_thread_open(struct sml_dataplane *dataplane)
+{
+	const struct sml_udp_inbox_config config = {
+		.fd = dataplane->fd, .bytes = INBOX_BYTES, .sources = true};
+
+	sml_udp_sender_init(&dataplane->sender, dataplane->fd, true);
+	sml_results_init(&dataplane->results, &dataplane->sender, UINT8_MAX);
+	dataplane->inbox = sml_udp_inbox_new(&config);
+	return dataplane->inbox ? 0 : sml_error_set(-ENOMEM, "no memory for the dataplane");
 }
 
 int sml_xdp_thread_start(struct sml_dataplane *dataplane)

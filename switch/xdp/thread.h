@@ -12,15 +12,15 @@
 #include <bpf/libbpf.h>
 #include <pthread.h>
 
+#include "net/udp_inbox.h"
 #include "net/udp_results.h"
 #include "net/udp_socket.h"
 #include "switch/dataplane.h"
 #include "switch/xdp/attach.h"
 #include "switch/xdp/maps.h"
 
-#define SML_XDP_BATCH 64
-/* The longest packet that we accept, and one byte more to detect longer ones. */
-#define SML_XDP_BUFFER_BYTES (SML_HEADER_BYTES + 4 * SML_XDP_LANES + 8)
+/* The longest packet that we accept. */
+#define SML_XDP_LONGEST_BYTES (SML_HEADER_BYTES + 4 * SML_XDP_LANES)
 
 struct sml_xdp_user_job {
 	struct sml_pool_rules rules;
@@ -44,20 +44,17 @@ struct sml_dataplane {
 	pthread_mutex_t mutex; /* all below */
 	struct sml_xdp_user_job *jobs[SML_MAX_JOBS];
 	struct sml_dataplane_counters counters;
-	struct sml_results results;
-	uint32_t socket_drops_seen;
-	struct mmsghdr messages[SML_XDP_BATCH];
-	struct iovec vectors[SML_XDP_BATCH];
-	struct sockaddr_in6 sources[SML_XDP_BATCH]; /* or sockaddr_in */
-	union {
-		char bytes[SML_UDP_CONTROL_BYTES];
-		struct cmsghdr align;
-	} controls[SML_XDP_BATCH];
-	uint8_t buffers[SML_XDP_BATCH][SML_XDP_BUFFER_BYTES] __attribute__((aligned(8)));
+	struct sml_udp_sender sender;
+	struct sml_results results; /* by the sender */
+	struct sml_udp_inbox *inbox;
+	struct sml_packet packets[SML_RECEIVE_PACKETS];
 };
 
 /* ring_buffer_sample_fn of the program's events; its context is the dataplane. */
 int sml_xdp_thread_event(void *context, void *data, size_t bytes);
+
+/* What comes by the socket, which is open, and what leaves. 0, or an error with a text. */
+int sml_xdp_thread_open(struct sml_dataplane *dataplane);
 
 /* 0 or a negative errno. */
 int sml_xdp_thread_start(struct sml_dataplane *dataplane);

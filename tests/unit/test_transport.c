@@ -6,14 +6,20 @@
 #include "lib/transport/transport.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cmocka.h>
+
+#include "net/udp_options.h"
 
 #define N_PEERS	  3
 #define N_RESULTS 200
@@ -64,6 +70,35 @@ static void close_net(struct net *net)
 	for (unsigned i = 0; i < N_PEERS; i++)
 		net->transports[i]->ops->close(net->transports[i]);
 }
+
+/* ---- a kernel without segmentation ---- */
+
+static bool refuses_segments;
+
+static bool is_refused(const struct msghdr *message)
+{
+	struct msghdr copy = *message;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&copy); c != NULL; c = CMSG_NXTHDR(&copy, c))
+		if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_SEGMENT)
+			return refuses_segments;
+	return false;
+}
+
+/* In place of libc's. */
+int sendmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags)
+{
+	unsigned first = 0;
+
+	while (first < n && !is_refused(&messages[first].msg_hdr))
+		first++;
+	if (first > 0 || n == 0)
+		return (int)syscall(SYS_sendmmsg, fd, messages, first, flags);
+	errno = EIO;
+	return -1;
+}
+
+/* ---- what arrives ---- */
 
 /* What comes to a peer, until nothing has for a while. `seen` counts each result. */
 static unsigned receive_all(struct net *net, unsigned peer, unsigned seen[N_RESULTS])
@@ -131,6 +166,73 @@ static void results_reach_the_peers_that_they_are_for(void **state)
 	close_net(&net);
 }
 
+/* Standard error goes to a file until what it has is read. */
+static int divert_stderr(FILE *to)
+{
+	int saved = dup(STDERR_FILENO);
+
+	assert_true(saved >= 0);
+	assert_int_equal(dup2(fileno(to), STDERR_FILENO), STDERR_FILENO);
+	return saved;
+}
+
+static void restore_stderr(int saved, FILE *from, char *text, size_t bytes)
+{
+	size_t n;
+
+	assert_int_equal(dup2(saved, STDERR_FILENO), STDERR_FILENO);
+	close(saved);
+	rewind(from);
+	n = fread(text, 1, bytes - 1, from);
+	text[n] = '\0';
+	fclose(from);
+}
+
+/* A batch of equal packets for peer 1, numbered from 0. */
+static void send_batch(struct net *net, unsigned n)
+{
+	static _Alignas(64) uint8_t bytes[SML_BATCH_BYTES];
+	struct sml_batch batch = {.bytes = bytes};
+
+	for (uint32_t i = 0; i < n; i++) {
+		memset(sml_batch_place(&batch), 0, BYTES);
+		memcpy(sml_batch_place(&batch), &i, sizeof(i));
+		sml_batch_add(&batch, BYTES, 1);
+	}
+	assert_int_equal(net->transports[0]->ops->send(net->transports[0], &batch), n);
+	assert_int_equal(batch.first, n);
+}
+
+static void refused_super_packets_leave_one_by_one_and_the_rank_says_so(void **state)
+{
+	unsigned seen[N_RESULTS];
+	char text[4096], *told;
+	FILE *file = tmpfile();
+	struct net net;
+	int saved;
+
+	(void)state;
+	assert_non_null(file);
+	open_net(&net, NULL);
+	net.log = (struct sml_log){.level = SML_LOG_INFO, .rank = 2};
+	saved = divert_stderr(file);
+	refuses_segments = true;
+	send_all(&net);
+	send_batch(&net, 40);
+	refuses_segments = false;
+	restore_stderr(saved, file, text, sizeof(text));
+	assert_int_equal(receive_all(&net, 1, seen), N_RESULTS + 40);
+	for (unsigned i = 0; i < N_RESULTS; i++)
+		assert_int_equal(seen[i], i < 40 ? 2 : 1);
+	assert_int_equal(receive_all(&net, 2, seen), N_RESULTS);
+	told = strstr(text, "switchml[rank 2]: ");
+	assert_non_null(told);
+	assert_non_null(strstr(told, "segment"));
+	assert_null(strstr(told + 1, "switchml"));
+	assert_null(strstr(text, "switchml switch"));
+	close_net(&net);
+}
+
 static void faults_drop_results(void **state)
 {
 	const struct sml_faults all = {.drop = 1000000}, half = {.drop = 500000, .seed = 3};
@@ -174,6 +276,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(results_reach_the_peers_that_they_are_for),
+		cmocka_unit_test(refused_super_packets_leave_one_by_one_and_the_rank_says_so),
 		cmocka_unit_test(faults_drop_results),
 		cmocka_unit_test(faults_double_results),
 	};

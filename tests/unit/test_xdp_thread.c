@@ -63,7 +63,7 @@ static void open_world(struct world *world, uint64_t daemon_key)
 					     dataplane, NULL);
 	assert_non_null(dataplane->events);
 	pthread_mutex_init(&dataplane->mutex, NULL);
-	sml_results_init(&dataplane->results, UINT8_MAX);
+	assert_int_equal(sml_xdp_thread_open(dataplane), 0);
 	job->rules = (struct sml_pool_rules){.tag = TAG,
 					     .job = JOB,
 					     .epoch = EPOCH,
@@ -85,6 +85,7 @@ static void close_world(struct world *world)
 
 	sml_xdp_thread_stop(dataplane);
 	ring_buffer__free(dataplane->events);
+	sml_udp_inbox_free(dataplane->inbox);
 	close(dataplane->fd);
 	close(dataplane->wake_fd);
 	close(world->rank);
