@@ -5,16 +5,9 @@
 #
 #	tests/integration/commands.sh build/switchml
 switchml=$(realpath "$1")
-work=$(mktemp -d)
-failures=0
 . "$(dirname "$0")/../support/await.sh"
+. "$(dirname "$0")/../support/report.sh"
 
-clean_up() {
-	kill $(jobs -p) 2>/dev/null
-	wait 2>/dev/null
-	rm -rf "$work"
-}
-trap clean_up EXIT
 unset SWITCHML_SWITCH SWITCHML_MASTER_ADDR SWITCHML_MASTER_PORT MASTER_ADDR MASTER_PORT
 
 ok() {

@@ -5,16 +5,8 @@
 set -u
 
 switchml=$1
-work=$(mktemp -d)
-failures=0
 . "$(dirname "$0")/../support/await.sh"
-
-clean_up() {
-	kill $(jobs -p) 2>/dev/null
-	wait 2>/dev/null
-	rm -rf "$work"
-}
-trap clean_up EXIT
+. "$(dirname "$0")/../support/report.sh"
 
 # switchml switch's options: $address says where it is.
 start_switch() {

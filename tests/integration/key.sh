@@ -11,18 +11,14 @@ if SWITCHML_JOB_KEY=x "$switchml" switch --listen 127.0.0.1:0 2>&1 | grep -q 'bu
 	echo "this build has no TLS"
 	exit 77
 fi
-work=$(mktemp -d)
-failures=0
 # shellcheck source=tests/support/await.sh
 . "$here/../support/await.sh"
+# shellcheck source=tests/support/report.sh
+. "$here/../support/report.sh"
+# shellcheck source=tests/support/secured.sh
+. "$here/../support/secured.sh"
+switch_options=(-v)
 
-clean_up() {
-	# shellcheck disable=SC2046
-	kill $(jobs -p) 2>/dev/null
-	wait 2>/dev/null
-	rm -rf "$work"
-}
-trap clean_up EXIT
 cd "$work" || exit 1
 export SWITCHML_TIMEOUT=60
 secret="the-secret-of-this-test-$RANDOM$RANDOM"
@@ -30,58 +26,6 @@ umask 077
 echo "$secret" >key
 echo "another secret, as long" >other.key
 right="SWITCHML_JOB_KEY_FILE=key" wrong="SWITCHML_JOB_KEY_FILE=other.key"
-
-say() {
-	if [ "$1" = 0 ]; then
-		echo "ok: $2"
-	else
-		echo "FAILED: $2"
-		shift 2
-		for file; do sed "s/^/    $file: /" "$file"; done
-		failures=$((failures + 1))
-	fi
-}
-
-# Title, file, and what is to be in it, soon.
-expect() {
-	await says "$2" "$3"
-	say $? "$1: $(grep -m 1 "$3" "$2" | cut -c 1-170)" "$2"
-}
-
-free_port() {
-	python3 -c 'import socket
-tcp = socket.create_server(("127.0.0.1", 0))
-print(tcp.getsockname()[1])'
-}
-
-# Switch's output, and options: $address says where it is, $switch its process.
-start_switch() {
-	: >"$1"
-	"$switchml" switch --listen 127.0.0.1:0 -v "${@:2}" >>"$1" 2>&1 &
-	switch=$!
-	await_switch "$1"
-}
-
-# Output, then variables: a job of one rank.
-rank() {
-	env SWITCHML_SWITCH="$address" SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1 "${@:2}" \
-		timeout 90 "$switchml" bench -b 4K -e 4K -n 2 >"$1" 2>&1
-}
-
-# What the switch says, variables: a rank fails, and the switch says so. It says one line a second: of
-# the next one that fails it may say nothing.
-is_told() {
-	! rank rank.out "${@:2}" || give_up "the rank did not fail"
-	says switch.out "$1"
-}
-
-# Title, what the rank says, what the switch says, then the rank's variables.
-refused() {
-	: >switch.out
-	await is_told "$3" "${@:4}"
-	expect "$1, rank" rank.out "$2"
-	expect "$1, switch" switch.out "$3"
-}
 
 # Variables of all ranks, then of rank 1 alone: two ranks that embed their switch.
 embedded() {
@@ -110,9 +54,7 @@ for r in 0 1 2; do
 		timeout 90 "$switchml" bench -b 4K -e 256K -f 8 -n 5 >"job.$r" 2>&1 &
 	jobs[r]=$!
 done
-bad=0
-for r in 0 1 2; do wait "${jobs[r]}" || bad=1; done
-say $bad "three ranks with the switch's key, from a file and from the environment" job.0 job.1 job.2
+expect_jobs "three ranks with the switch's key, from a file and from the environment" job.0 job.1 job.2
 
 # A switch that has the key from its environment is the same.
 kill "$switch"
@@ -209,9 +151,7 @@ for r in 0 1; do
 		timeout 120 "$switchml" bench -b 4K -e 256K -f 64 -n 5 --seconds 1 >"job.$r" 2>&1 &
 	jobs[r]=$!
 done
-bad=0
-for r in 0 1; do wait "${jobs[r]}" || bad=1; done
-say $bad "a job begins and runs while others flood the switch ($(tail -n 1 flood.out) connections)" \
+expect_jobs "a job begins and runs while others flood the switch ($(tail -n 1 flood.out) connections)" \
 	job.0 job.1
 kill "$flood" "$wrong_loop"
 wait "$flood" "$wrong_loop" 2>/dev/null

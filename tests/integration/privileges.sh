@@ -8,28 +8,11 @@ set -u
 switchml=$(realpath "$1")
 seccomp=$2
 here=$(cd "$(dirname "$0")" && pwd)
-work=$(mktemp -d)
-failures=0
 under= # what starts the switch: another environment
 # shellcheck source=tests/support/await.sh
 . "$here/../support/await.sh"
-
-clean_up() {
-	# shellcheck disable=SC2046
-	kill $(jobs -p) 2>/dev/null
-	wait 2>/dev/null
-	rm -rf "$work"
-}
-trap clean_up EXIT
-
-say() {
-	if [ "$1" = 0 ]; then
-		echo "ok: $2"
-	else
-		echo "FAILED: $2"
-		failures=$((failures + 1))
-	fi
-}
+# shellcheck source=tests/support/report.sh
+. "$here/../support/report.sh"
 
 start_switch() {
 	: >"$work/out"

@@ -12,53 +12,17 @@ if "$switchml" switch --listen 127.0.0.1:0 --tls-key x 2>&1 | grep -q 'built wit
 	echo "this build has no TLS"
 	exit 77
 fi
-work=$(mktemp -d)
-failures=0
 # shellcheck source=tests/support/await.sh
 . "$here/../support/await.sh"
+# shellcheck source=tests/support/report.sh
+. "$here/../support/report.sh"
+# shellcheck source=tests/support/secured.sh
+. "$here/../support/secured.sh"
 
-clean_up() {
-	# shellcheck disable=SC2046
-	kill $(jobs -p) 2>/dev/null
-	wait 2>/dev/null
-	rm -rf "$work"
-}
-trap clean_up EXIT
 "$here/../support/certificates" "$work" || exit 1
 cd "$work" || exit 1
 mkfifo silence # which a program may read for ever
 export SWITCHML_TIMEOUT=30
-
-say() {
-	if [ "$1" = 0 ]; then
-		echo "ok: $2"
-	else
-		echo "FAILED: $2"
-		shift 2
-		for file; do sed "s/^/    $file: /" "$file"; done
-		failures=$((failures + 1))
-	fi
-}
-
-# Title, file, and what is to be in it, soon.
-expect() {
-	await says "$2" "$3"
-	say $? "$1: $(grep -m 1 "$3" "$2" | cut -c 1-170)" "$2"
-}
-
-free_port() {
-	python3 -c 'import socket
-tcp = socket.create_server(("127.0.0.1", 0))
-print(tcp.getsockname()[1])'
-}
-
-# Switch's output, and options: $address says where it is, $switch its process.
-start_switch() {
-	: >"$1"
-	"$switchml" switch --listen 127.0.0.1:0 "${@:2}" >>"$1" 2>&1 &
-	switch=$!
-	await_switch "$1"
-}
 
 tls_switch() {
 	start_switch "$1" --tls-certificate "$2.pem" --tls-key "$2.key" --tls-authority authority.pem
@@ -67,28 +31,6 @@ tls_switch() {
 # The variables of a worker: certificate, authority.
 as() {
 	echo "SWITCHML_TLS_CERTIFICATE=$1.pem SWITCHML_TLS_KEY=$1.key SWITCHML_TLS_AUTHORITY=$2.pem"
-}
-
-# Output, then variables: a job of one rank.
-rank() {
-	env SWITCHML_SWITCH="$address" SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1 "${@:2}" \
-		timeout 90 "$switchml" bench -b 4K -e 4K -n 2 >"$1" 2>&1
-}
-
-# What the switch says, variables: a rank fails, and the switch says so. It says one line a second: of
-# the next one that fails it may say nothing.
-is_told() {
-	! rank rank.out "${@:2}" || give_up "the rank did not fail"
-	says switch.out "$1" # anything, where that is empty
-}
-
-# Title, what the rank says, what the switch says, then the rank's variables.
-refused() {
-	: >switch.out
-	# shellcheck disable=SC2086
-	await is_told "$3" $4
-	expect "$1, rank" rank.out "$2"
-	[ -z "$3" ] || expect "$1, switch" switch.out "$3"
 }
 
 # What the switch says, openssl's options: openssl connects, and the switch says so, if not at once.
@@ -116,9 +58,7 @@ for r in 0 1 2; do
 		>"job.$r" 2>&1 &
 	jobs[r]=$!
 done
-bad=0
-for r in 0 1 2; do wait "${jobs[r]}" || bad=1; done
-say $bad "three ranks with TLS, the switch by its name" job.0 job.1 job.2
+expect_jobs "three ranks with TLS, the switch by its name" job.0 job.1 job.2
 
 # shellcheck disable=SC2046
 env $(as worker authority) "$switchml" status --switch "$address" >status.out 2>&1
@@ -136,9 +76,7 @@ for r in 0 1; do
 		timeout 90 "$switchml" bench -b 4K -e 4K -n 3 >"embedded.$r" 2>&1 &
 	jobs[r]=$!
 done
-bad=0
-for r in 0 1; do wait "${jobs[r]}" || bad=1; done
-say $bad "an embedded switch with TLS" embedded.0 embedded.1
+expect_jobs "an embedded switch with TLS" embedded.0 embedded.1
 
 # The commands of docs/security.md, word for word but for the switch's names.
 mkdir -p documented && cd documented || exit 1
@@ -218,9 +156,7 @@ done
 asking="env $(as worker authority)" await job_is "$address" default running
 await says hellos.out '^100 hellos'
 kill "${jobs[0]}" # which ends when it is told to
-bad=0
-for r in 0 1; do wait "${jobs[r]}" || bad=1; done
-say $bad "a job runs while somebody replays a ClientHello ($(tail -n 1 hellos.out))" job.0 job.1 hellos.out
+expect_jobs "a job runs while somebody replays a ClientHello ($(tail -n 1 hellos.out))" job.0 job.1 hellos.out
 kill "$hellos"
 
 start_switch switch.out

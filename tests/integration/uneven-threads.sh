@@ -6,16 +6,8 @@ set -u
 
 switchml=$1
 cores=$2
-work=$(mktemp -d)
-failures=0
 . "$(dirname "$0")/../support/await.sh"
-
-clean_up() {
-	kill $(jobs -p) 2>/dev/null
-	wait 2>/dev/null
-	rm -rf "$work"
-}
-trap clean_up EXIT
+. "$(dirname "$0")/../support/report.sh"
 
 # A sanitizer's runtime has to be the first library of all.
 sanitizer=$(ldd "$switchml" | sed -n 's/.*=> \(.*lib[at]san[^ ]*\).*/\1/p')

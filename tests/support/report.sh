@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# To be sourced: a test has a folder, says line by line what holds, and leaves nothing behind.
+# $failures counts what does not hold.
+# shellcheck shell=bash
+
+work=$(mktemp -d)
+failures=0
+
+clean_up() {
+	# shellcheck disable=SC2046
+	kill $(jobs -p) 2>/dev/null
+	wait 2>/dev/null
+	rm -rf "$work"
+}
+trap clean_up EXIT
+
+# Status (0: it holds), what should hold, files that show why it does not.
+say() {
+	if [ "$1" = 0 ]; then
+		echo "ok: $2"
+	else
+		echo "FAILED: $2"
+		shift 2
+		for file; do sed "s|^|    $file: |" "$file"; done
+		failures=$((failures + 1))
+	fi
+}
+
+# Title, file, and what should be in it soon (await.sh).
+expect() {
+	await says "$2" "$3"
+	say $? "$1: $(grep -m 1 "$3" "$2" | cut -c 1-170)" "$2"
+}
+
+free_port() {
+	python3 -c 'import socket
+tcp = socket.create_server(("127.0.0.1", 0))
+print(tcp.getsockname()[1])'
+}
