@@ -20,6 +20,7 @@
 
 #include <cmocka.h>
 
+#include "control/envelope.h"
 #include "support/certificates.h"
 #include "support/switch_client.h"
 #include "switchml.h"
@@ -234,16 +235,13 @@ static void garbage(unsigned i)
 
 static void abort_of_one(unsigned i)
 {
-	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
 	SmlControl__Abort reason = SML_CONTROL__ABORT__INIT;
 	struct client c[2];
 
 	start_two(c, i);
 	reason.error = SML_ERROR_ABORTED;
 	reason.text = (char *)(uintptr_t) "enough";
-	message.body_case = SML_CONTROL__ENVELOPE__BODY_ABORT;
-	message.abort = &reason;
-	client_send(&c[0], &message);
+	client_send(&c[0], sml_envelope(ABORT, abort, &reason));
 	client_expect_abort(&c[1], SML_ERROR_ABORTED, "enough", NULL);
 	clients_close(c, 2);
 }

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "control/envelope.h"
 #include "support/switch_client.h"
 #include "switchml.h"
 
@@ -167,16 +168,13 @@ static void abort_arrives_even_while_the_peer_is_talking(void **state)
 static void abort_is_passed_on_with_its_reason(void **state)
 {
 	struct client c[2];
-	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
 	SmlControl__Abort reason = SML_CONTROL__ABORT__INIT;
 
 	(void)state;
 	clients_start(c, 2, "127.0.0.1", port, "abort");
 	reason.error = SML_ERROR_ABORTED;
 	reason.text = (char *)(uintptr_t) "loss is NaN\x1b[31m";
-	message.body_case = ABORT;
-	message.abort = &reason;
-	client_send(&c[1], &message);
+	client_send(&c[1], sml_envelope(ABORT, abort, &reason));
 	client_expect_abort(&c[0], SML_ERROR_ABORTED, "rank 1", "loss is NaN?[31m", NULL);
 	clients_close(c, 2);
 }
@@ -215,7 +213,6 @@ static void describe(struct client *client, const char *text)
 {
 	SmlControl__Envelope *question =
 		client_expect(client, SML_CONTROL__ENVELOPE__BODY_DESCRIBE);
-	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
 	SmlControl__Description description = SML_CONTROL__DESCRIPTION__INIT;
 
 	assert_int_equal(question->describe->slot, 0);
@@ -223,9 +220,7 @@ static void describe(struct client *client, const char *text)
 	description.slot = question->describe->slot;
 	description.use = question->describe->use;
 	description.text = (char *)(uintptr_t)text;
-	message.body_case = SML_CONTROL__ENVELOPE__BODY_DESCRIPTION;
-	message.description = &description;
-	client_send(client, &message);
+	client_send(client, sml_envelope(DESCRIPTION, description, &description));
 	client_free(question);
 }
 

@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "control/envelope.h"
 
 int64_t client_now_ms(void)
 {
@@ -143,7 +144,7 @@ void client_send_bytes(struct client *client, const void *bytes, size_t n)
 	assert_int_equal(send(client->tcp, bytes, n, MSG_NOSIGNAL), (ssize_t)n);
 }
 
-void client_send(struct client *client, SmlControl__Envelope *message)
+void client_send(struct client *client, const SmlControl__Envelope *message)
 {
 	struct evbuffer *out = evbuffer_new();
 
@@ -180,12 +181,8 @@ void client_send_empty(struct client *client, SmlControl__Envelope__BodyCase bod
 
 void client_join(struct client *client, const SmlControl__Join *join)
 {
-	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
-
 	client->rank = (uint8_t)join->rank;
-	message.body_case = SML_CONTROL__ENVELOPE__BODY_JOIN;
-	message.join = (SmlControl__Join *)(uintptr_t)join;
-	client_send(client, &message);
+	client_send(client, sml_envelope(JOIN, join, (SmlControl__Join *)(uintptr_t)join));
 }
 
 /* 1: a message; 0: the end, or time ran out (*ended says which). */
@@ -404,13 +401,10 @@ void client_probe(struct client *client, uint8_t shard, uint16_t lanes)
 
 void client_ready(struct client *client)
 {
-	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
 	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
 
 	ready.lanes = client->lanes;
-	message.body_case = SML_CONTROL__ENVELOPE__BODY_READY;
-	message.ready = &ready;
-	client_send(client, &message);
+	client_send(client, sml_envelope(READY, ready, &ready));
 }
 
 void client_started(struct client *client)

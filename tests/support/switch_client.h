@@ -49,7 +49,7 @@ SmlControl__Join client_join_message(const char *job, uint32_t rank, uint32_t wo
 void client_join(struct client *client, const SmlControl__Join *join);
 
 void client_send_bytes(struct client *client, const void *bytes, size_t n);
-void client_send(struct client *client, SmlControl__Envelope *message);
+void client_send(struct client *client, const SmlControl__Envelope *message);
 void client_send_empty(struct client *client, SmlControl__Envelope__BodyCase body);
 
 /*

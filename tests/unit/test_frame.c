@@ -12,17 +12,15 @@
 
 #include <cmocka.h>
 
+#include "control/envelope.h"
 #include "control/frame.h"
 
 static void write_ping(struct evbuffer *out, uint64_t time_ns)
 {
-	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
 	SmlControl__Ping ping = SML_CONTROL__PING__INIT;
 
 	ping.time_ns = time_ns;
-	message.body_case = SML_CONTROL__ENVELOPE__BODY_PING;
-	message.ping = &ping;
-	assert_int_equal(sml_frame_write(out, &message), 0);
+	assert_int_equal(sml_frame_write(out, sml_envelope(PING, ping, &ping)), 0);
 }
 
 static void expect_ping(struct evbuffer *in, uint64_t time_ns)
@@ -105,7 +103,6 @@ static void what_is_no_message_is_refused(void **state)
 
 static void message_that_is_too_long_is_not_written(void **state)
 {
-	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
 	SmlControl__Abort reason = SML_CONTROL__ABORT__INIT;
 	struct evbuffer *out = evbuffer_new();
 	char *text = malloc(SML_CONTROL_MAX_BYTES + 1);
@@ -115,9 +112,7 @@ static void message_that_is_too_long_is_not_written(void **state)
 	memset(text, 'x', SML_CONTROL_MAX_BYTES);
 	text[SML_CONTROL_MAX_BYTES] = '\0';
 	reason.text = text;
-	message.body_case = SML_CONTROL__ENVELOPE__BODY_ABORT;
-	message.abort = &reason;
-	assert_int_equal(sml_frame_write(out, &message), -EMSGSIZE);
+	assert_int_equal(sml_frame_write(out, sml_envelope(ABORT, abort, &reason)), -EMSGSIZE);
 	assert_int_equal(evbuffer_get_length(out), 0);
 	free(text);
 	evbuffer_free(out);
