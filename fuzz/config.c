@@ -7,49 +7,9 @@
 #include "fuzz/properties.h"
 #include "lib/settings/settings.h"
 #include "lib/transport/interface.h"
+#include "support/environment.h"
 
 #define MAX_VALUE 300
-
-static const char *const names[] = {"SWITCHML_SWITCH",
-				    "SWITCHML_JOB",
-				    "SWITCHML_RANK",
-				    "SWITCHML_WORLD_SIZE",
-				    "SWITCHML_MASTER_ADDR",
-				    "SWITCHML_MASTER_PORT",
-				    "SWITCHML_TIMEOUT",
-				    "SWITCHML_HEARTBEAT",
-				    "SWITCHML_WIRE",
-				    "SWITCHML_SLOTS",
-				    "SWITCHML_THREADS",
-				    "SWITCHML_MTU",
-				    "SWITCHML_SOCKET_IFNAME",
-				    "SWITCHML_DEBUG",
-				    "SWITCHML_SPIN",
-				    "SWITCHML_FAULTS",
-				    "SWITCHML_FLIGHT_RECORDER",
-				    "SWITCHML_TLS_CERTIFICATE",
-				    "SWITCHML_TLS_KEY",
-				    "SWITCHML_TLS_AUTHORITY",
-				    "SWITCHML_JOB_KEY",
-				    "SWITCHML_JOB_KEY_FILE",
-				    "RANK",
-				    "WORLD_SIZE",
-				    "LOCAL_WORLD_SIZE",
-				    "MASTER_ADDR",
-				    "MASTER_PORT",
-				    "TORCHELASTIC_RUN_ID",
-				    "OMPI_COMM_WORLD_RANK",
-				    "OMPI_COMM_WORLD_SIZE",
-				    "OMPI_COMM_WORLD_LOCAL_SIZE",
-				    "MPI_LOCALNRANKS",
-				    "PMI_RANK",
-				    "PMI_SIZE",
-				    "SLURM_PROCID",
-				    "SLURM_NTASKS",
-				    "SLURM_NODELIST",
-				    "SLURM_LAUNCH_NODE_IPADDR",
-				    "SLURM_JOB_ID",
-				    "SLURM_NTASKS_PER_NODE"};
 
 /* What values are made of. */
 static const char *const parts[] = {
@@ -88,11 +48,11 @@ static void draw_environment(struct gen *gen)
 {
 	char value[MAX_VALUE + 1];
 
-	for (uint32_t i = 0; i < N_OF(names); i++)
-		unsetenv(names[i]);
+	for (uint32_t i = 0; i < ENVIRONMENT_NAMES; i++)
+		unsetenv(environment_names[i]);
 	for (uint32_t n = gen_below(gen, 6); n > 0; n--) {
 		draw_value(gen, value);
-		setenv(names[gen_below(gen, N_OF(names))], value, 1);
+		setenv(environment_names[gen_below(gen, ENVIRONMENT_NAMES)], value, 1);
 	}
 }
 

@@ -12,47 +12,9 @@
 
 #include "lib/settings/settings.h"
 #include "lib/transport/interface.h"
+#include "support/environment.h"
 
 #define MAX_VARIABLES 6
-
-/* Every variable that sml_config_init() looks at. */
-static const char *const names[] = {"SWITCHML_SWITCH",
-				    "SWITCHML_JOB",
-				    "SWITCHML_RANK",
-				    "SWITCHML_WORLD_SIZE",
-				    "SWITCHML_MASTER_ADDR",
-				    "SWITCHML_MASTER_PORT",
-				    "SWITCHML_TIMEOUT",
-				    "SWITCHML_HEARTBEAT",
-				    "SWITCHML_WIRE",
-				    "SWITCHML_SLOTS",
-				    "SWITCHML_THREADS",
-				    "SWITCHML_MTU",
-				    "SWITCHML_SOCKET_IFNAME",
-				    "SWITCHML_DEBUG",
-				    "SWITCHML_SPIN",
-				    "SWITCHML_FAULTS",
-				    "SWITCHML_TRANSPORT",
-				    "SWITCHML_JOB_KEY",
-				    "SWITCHML_JOB_KEY_FILE",
-				    "RANK",
-				    "WORLD_SIZE",
-				    "LOCAL_WORLD_SIZE",
-				    "MASTER_ADDR",
-				    "MASTER_PORT",
-				    "TORCHELASTIC_RUN_ID",
-				    "OMPI_COMM_WORLD_RANK",
-				    "OMPI_COMM_WORLD_SIZE",
-				    "OMPI_COMM_WORLD_LOCAL_SIZE",
-				    "PMI_RANK",
-				    "PMI_SIZE",
-				    "MPI_LOCALNRANKS",
-				    "SLURM_PROCID",
-				    "SLURM_NTASKS",
-				    "SLURM_NODELIST",
-				    "SLURM_LAUNCH_NODE_IPADDR",
-				    "SLURM_JOB_ID",
-				    "SLURM_NTASKS_PER_NODE"};
 
 struct variable {
 	const char *name, *value;
@@ -60,8 +22,8 @@ struct variable {
 
 static void set_environment(const struct variable *variables)
 {
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		unsetenv(names[i]);
+	for (size_t i = 0; i < ENVIRONMENT_NAMES; i++)
+		unsetenv(environment_names[i]);
 	for (size_t i = 0; i < MAX_VARIABLES && variables[i].name; i++)
 		setenv(variables[i].name, variables[i].value, 1);
 }
