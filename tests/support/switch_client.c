@@ -378,6 +378,8 @@ uint32_t client_receive(const struct client *client, struct packet *packet, int 
 	struct pollfd fd = {.fd = client->udp, .events = POLLIN};
 	ssize_t length;
 
+	/* What fails to come has no header. */
+	packet->header = (struct sml_header){.magic_be = 0};
 	if (poll(&fd, 1, ms) <= 0)
 		return 0;
 	length = recv(client->udp, packet, sizeof(*packet), 0);
