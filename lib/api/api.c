@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The calls that look at a context, or end its job. */
+/* The calls that query a context, or end its job. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -20,13 +20,15 @@ int sml_world_size(const struct sml_context *context)
 
 const char *sml_error_text(const struct sml_context *context)
 {
-	/* The lock and the condition are no part of what const promises. */
+	/* const does not cover the lock and the condition. */
 	struct sml_context *mutable = (struct sml_context *)(uintptr_t)context;
 	char *text = sml_error_buffer();
 
 	if (context == NULL)
 		return sml_error_last();
-	/* The lock may have been held when this process was forked. */
+	/*
+	 * Another thread may have held the lock when this process was forked.
+	 */
 	if (context->owner != getpid())
 		return "this context belongs to the process that opened it: a child made by fork() "
 		       "must open its own context";
@@ -63,7 +65,7 @@ int sml_has_tls(void)
 
 /* ---- counters ---- */
 
-/* Members that are sums over shards, and those of which the largest tells. */
+/* Members that are sums over shards, and those that are maxima. */
 static const struct {
 	size_t offset;
 	bool largest;
@@ -110,7 +112,7 @@ static int check_counters(const struct sml_context *context, const struct sml_co
 static void fill_counters(const struct sml_context *context, unsigned first, unsigned end,
 			  struct sml_counters *counters)
 {
-	/* A caller of an older version has fewer. */
+	/* A caller of an older version has fewer members. */
 	for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
 		size_t offset = members[i].offset;
 		uint64_t value = 0;

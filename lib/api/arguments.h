@@ -11,14 +11,20 @@
 /* A type that can be combined, and an operation. */
 int sml_check_numbers(struct sml_context *context, enum sml_type type, enum sml_op op);
 
-/* n times count elements, as *bytes of memory that can exist. */
+/*
+ * The size of n times count elements, as *bytes; refused if no memory can be
+ * that large.
+ */
 int sml_check_size(struct sml_context *context, size_t count, enum sml_type type, unsigned n,
 		   size_t *bytes);
 
 int sml_check_buffer(struct sml_context *context, const char *name, const void *buffer,
 		     size_t bytes, enum sml_type type);
 
-/* Two buffers are apart, or recv is in_place: the one overlap that works. */
+/*
+ * The two buffers do not overlap, or recv is in_place, which is the only
+ * overlap that works.
+ */
 int sml_check_apart(struct sml_context *context, const void *send, size_t send_bytes,
 		    const void *recv, size_t recv_bytes, const void *in_place);
 

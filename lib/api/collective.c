@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The calls: arguments checked, and put as a tensor of the core. Each collective is a choice of
- *what this rank sends and wants of one tensor that all ranks share:
+ * The calls: they check their arguments and turn them into a tensor of the core. Each collective
+ * chooses what this rank sends and wants of one tensor that all ranks share:
  *
  *	                 tensor             sends         wants
  *	all-reduce       count              all           all
@@ -15,7 +15,7 @@
 #include "lib/api/arguments.h"
 #include "lib/api/submit.h"
 
-/* What the context says before arguments are even looked at. */
+/* Checks the context, before the arguments. */
 static int begin(struct sml_context *context, struct sml_request **request)
 {
 	int error;
@@ -177,7 +177,7 @@ int sml_barrier_async(struct sml_context *context, struct sml_request **request)
 	return error ? error : sml_submit(context, &order, request);
 }
 
-/* ---- and waited for ---- */
+/* ---- the same, with a wait ---- */
 
 int sml_allreduce(struct sml_context *context, const void *send, void *recv, size_t count,
 		  enum sml_type type, enum sml_op op, const struct sml_options *options)

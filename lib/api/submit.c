@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Submission, and waiting for what was submitted. */
+/* Submitting calls, and waiting for them. */
 #include "lib/api/submit.h"
 
 #include <errno.h>
@@ -9,12 +9,12 @@
 
 #include "lib/progress/progress.h"
 
-/* As many elements as a packet has lanes take at most so many chunks of either stream. */
+/* If a packet has n lanes, n elements take at most this many chunks of either stream. */
 #define CHUNKS_A_PACKET_OF_ELEMENTS 6
 /* The most that are gathered, two elements to a packet. */
 #define GATHERED_CHUNKS_MAX (SML_EXACT_BYTES / 4)
 
-/* 0, or why the job's streams have no room for so large a tensor now. */
+/* 0, or an error because the job's streams have no room for such a large tensor now. */
 static int reserve_chunks(struct sml_context *context, const struct sml_order *order,
 			  struct sml_request *request)
 {
@@ -39,7 +39,7 @@ static int reserve_chunks(struct sml_context *context, const struct sml_order *o
 	return 0;
 }
 
-/* The tensor gets its place in the streams, and every thread gets it. In the order of calls. */
+/* Give the tensor its place in the streams, and give it to every thread, in the order of calls. */
 static int enqueue(struct sml_context *context, struct sml_order *order,
 		   struct sml_request *request)
 {
@@ -94,7 +94,7 @@ err_give_back:
 	return error;
 }
 
-/* ---- waited for ---- */
+/* ---- waiting ---- */
 
 static int forked_or_null(const struct sml_request *request)
 {

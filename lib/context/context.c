@@ -31,7 +31,7 @@ int sml_context_refuse(struct sml_context *context, int error, const char *forma
 
 void sml_context_tensor_done(struct sml_context *context)
 {
-	/* The lock, for a waiter may be between its look and its sleep. */
+	/* Take the lock, because a waiter may be between its check and its sleep. */
 	pthread_mutex_lock(&context->lock);
 	pthread_cond_broadcast(&context->changed);
 	pthread_mutex_unlock(&context->lock);
@@ -43,7 +43,7 @@ bool sml_context_park_shard(struct sml_context *context, struct sml_shard *shard
 	bool park, changed;
 
 	pthread_mutex_lock(&context->lock);
-	/* Once: the failover sets it without the lock. */
+	/* Read it once: the failover sets it without the lock. */
 	park = __atomic_load_n(&stripe->park, __ATOMIC_SEQ_CST);
 	changed = park != shard->parked;
 	if (changed) {
@@ -57,7 +57,7 @@ bool sml_context_park_shard(struct sml_context *context, struct sml_shard *shard
 
 /* ---- the three steps of a failure ---- */
 
-/* The first one to say so. */
+/* True for the first caller only. */
 static bool begin_failure(struct sml_context *context, int error)
 {
 	bool first;
@@ -80,15 +80,15 @@ bool sml_context_is_running(struct sml_context *context)
 	return running;
 }
 
-/* Returns when no thread touches a buffer any more: each ends its round, and no more. */
+/* Returns when no thread accesses a buffer any more: each one only finishes its round. */
 static void stop_threads(struct sml_context *context)
 {
 	sml_crew_stop(&context->crew);
-	/* While it opens there are no calls yet, and whoever opens it ends the threads. */
+	/* While the context opens, there are no calls yet, and sml_open() ends the threads. */
 	if (!sml_context_is_running(context))
 		return;
 	sml_crew_wake(&context->crew);
-	/* Whoever waits for a shard to be parked. */
+	/* Wakes a failover that waits for a shard to be parked. */
 	pthread_mutex_lock(&context->lock);
 	pthread_cond_broadcast(&context->changed);
 	pthread_mutex_unlock(&context->lock);
@@ -105,11 +105,11 @@ void sml_context_set_scene(struct sml_context *context, struct sml_scene *scene)
 		.peers = context->peers != NULL,
 		.n_stripes = context->n_stripes,
 	};
-	/* A failover that goes on meanwhile is told another epoch. */
+	/* A failover that runs at the same time gets another epoch. */
 	pthread_mutex_lock(&context->lock);
 	for (unsigned i = 0; i < context->n_stripes; i++) {
 		const struct sml_stripe *stripe = &context->stripes[i];
-		/* Where the ranks have the slots, rank 0 is asked for all. */
+		/* If the ranks have the slots, ask rank 0 for all of them. */
 		const struct sml_stripe *asked = &context->stripes[context->peers ? 0 : i];
 
 		scene->stripes[i] = (struct sml_scene_stripe){
@@ -123,14 +123,16 @@ void sml_context_set_scene(struct sml_context *context, struct sml_scene *scene)
 	pthread_mutex_unlock(&context->lock);
 }
 
-/* The text and the record, and then those who wait. scene: NULL while the context opens. */
+/*
+ * Complete the text and the record, and then wake the waiters. scene: NULL while the context opens.
+ */
 static void end_failure(struct sml_context *context, int error, const char *text,
 			const struct sml_scene *scene, const struct sml_stall_reports *reports)
 {
 	pthread_mutex_lock(&context->lock);
 	snprintf(context->text, sizeof(context->text), "%s", text);
 	pthread_mutex_unlock(&context->lock);
-	/* What sml_open() returns is told by that. */
+	/* sml_open() reports its own error. */
 	sml_log(&context->settings.log, scene ? SML_LOG_ERROR : SML_LOG_TRACE, "%s", text);
 	if (scene)
 		sml_recorder_record(&context->recorder, scene, error, context->text, reports);
@@ -148,13 +150,13 @@ bool sml_context_fail(struct sml_context *context, int error, const char *text)
 	if (!begin_failure(context, error))
 		return false;
 	stop_threads(context);
-	/* While it opens, other stripes' threads write what a scene shows. */
+	/* While the context opens, other stripes' threads write the data that a scene shows. */
 	if (!sml_context_is_running(context)) {
 		end_failure(context, error, text, NULL, &reports);
 		return true;
 	}
 	sml_context_set_scene(context, &scene);
-	/* Who fails a context may be a control's own thread: it must not wait for the switch. */
+	/* A control's own thread may fail the context, and it must not wait for the switch. */
 	sml_stall_ask(&scene, 0, &reports);
 	end_failure(context, error, text, &scene, &reports);
 	return true;
@@ -171,7 +173,7 @@ void sml_context_abort_job(struct sml_context *context, int error, const char *t
 	}
 }
 
-/* A stripe that waits for another switch, NULL if there is none. */
+/* A stripe that is waiting for another switch; NULL if there is none. */
 static const struct sml_stripe *find_parked(const struct sml_context *context)
 {
 	for (unsigned i = 0; i < context->n_stripes; i++)
@@ -180,7 +182,7 @@ static const struct sml_stripe *find_parked(const struct sml_context *context)
 	return NULL;
 }
 
-/* The most telling lines first, and as many as have room. */
+/* The most informative lines first, and as many as fit. */
 static void describe_stall(const struct sml_scene *scene, const char *call,
 			   const struct sml_stall_reports *reports, char *text, size_t bytes)
 {
@@ -239,7 +241,10 @@ static void time_out(struct sml_context *context, const struct sml_request *requ
 
 /* ---- waiting ---- */
 
-/* 0: done. -EAGAIN: not yet. Else the context's error: nothing of the call is touched any more. */
+/*
+ * 0: done. -EAGAIN: not yet. Otherwise the context's error; then no thread accesses the call's
+ * buffers any more.
+ */
 static int look(const struct sml_context *context, const struct sml_request *request)
 {
 	if (sml_tensor_is_done(&request->tensor))
@@ -247,8 +252,7 @@ static int look(const struct sml_context *context, const struct sml_request *req
 	return context->error_told ? context->error : -EAGAIN;
 }
 
-/* Without waiting for anybody until the deadline has passed; then for the threads and the record.
- */
+/* Does not wait before the deadline has passed; then it waits for the threads and the record. */
 int sml_context_look(struct sml_context *context, const struct sml_request *request)
 {
 	int result;
@@ -268,7 +272,7 @@ static void spin(const struct sml_context *context, const struct sml_request *re
 	while (!sml_tensor_is_done(&request->tensor) &&
 	       __atomic_load_n(&context->error, __ATOMIC_RELAXED) == 0 &&
 	       sml_now_ns() < request->deadline_ns)
-		sched_yield(); /* the thread that brings it may have no core of its own */
+		sched_yield(); /* the thread that completes it may not have its own core */
 }
 
 int sml_context_wait(struct sml_context *context, const struct sml_request *request)
@@ -281,7 +285,7 @@ int sml_context_wait(struct sml_context *context, const struct sml_request *requ
 	pthread_mutex_lock(&context->lock);
 	while ((result = look(context, request)) == -EAGAIN) {
 		if (context->error) {
-			/* Ends as soon as the threads have stopped. */
+			/* This ends as soon as the threads have stopped. */
 			pthread_cond_wait(&context->changed, &context->lock);
 			continue;
 		}

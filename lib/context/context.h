@@ -6,11 +6,11 @@
  *	      | submit_lock: gives each call its place in the streams
  *	      v
  *	threads (crew.h)       workers <-> transports <-> switches
- *	stripes (stripe.h)     one a switch: control connection, workers
+ *	stripes (stripe.h)     one per switch: control connection, workers
  *
- * A failure has three steps, each exactly once: `error` is set (no call is
- * accepted any more), every thread stops (no buffer of the application's is
- * touched any more), the text is complete and recorded. Only then do waiters return.
+ * A failure has three steps, and each happens exactly once: `error` is set (no more calls are
+ * accepted), every thread stops (no thread accesses the application's buffers any more), and the
+ * text is completed and recorded. Waiters return only after that.
  */
 #ifndef SML_LIB_CONTEXT_H
 #define SML_LIB_CONTEXT_H
@@ -28,7 +28,7 @@
 #include "switch/switch.h"
 
 struct sml_context {
-	pid_t owner; /* a fork's child is another process */
+	pid_t owner; /* a child made by fork() is another process */
 	struct sml_settings settings;
 	/* Where ranks embed the stripes: lib/context/embedded.h. */
 	struct sml_switch *embedded; /* rank 0's control port; NULL: none in this process */
@@ -47,38 +47,37 @@ struct sml_context {
 
 	/* Completion and failure. */
 	pthread_mutex_t lock;
-	pthread_cond_t changed; /* a tensor is done, a shard parked, the text is there */
-	int error;		/* atomic; 0: all is well */
+	pthread_cond_t changed; /* a tensor is done, a shard is parked, or the text is complete */
+	int error;		/* atomic; 0: no error */
 	bool error_told;	/* the text is complete */
 	char text[SML_TEXT_BYTES];
 	struct sml_recorder recorder;
-	bool running; /* it has opened: before that, a lost switch is a failure */
+	bool running; /* it has opened; before that, a lost switch is a failure */
 };
 
 /*
- * The job has failed here: see above. False: it had failed before; that error
- * stays. Any thread but a progress thread.
+ * The job has failed here: see above. False: it had failed before, and that error stays. Any thread
+ * except a progress thread.
  */
 bool sml_context_fail(struct sml_context *context, int error, const char *text);
 
 /*
- * 0: the request is done. Else the context's error; the application's buffers
- * are its own again. When the request's deadline passes, the context fails, and
- * the other ranks are told.
+ * Returns 0 when the request is done, or the context's error; then the application owns its buffers
+ * again. If the request's deadline passes, the context fails, and the other ranks are told.
  */
 int sml_context_wait(struct sml_context *context, const struct sml_request *request);
 
-/* The same at once: -EAGAIN while there is nothing to tell. */
+/* The same without waiting: -EAGAIN while the request is not done. */
 int sml_context_look(struct sml_context *context, const struct sml_request *request);
 
 /* 0, or the context's error (SML_ERROR_FORKED in a child). Never waits. */
 int sml_context_check(const struct sml_context *context);
 
-/* A call cannot be made: the context stays well. Returns error. */
+/* A call cannot be made, but the context stays usable. Returns error. */
 __attribute__((format(printf, 3, 4))) int sml_context_refuse(struct sml_context *context, int error,
 							     const char *format, ...);
 
-/* Has it opened? Before that, a control's thread must not look at shards and threads. */
+/* Has it opened? Before that, a control's thread must not access shards and threads. */
 bool sml_context_is_running(struct sml_context *context);
 
 /* Tell every switch, and so every rank, that the job has failed here. */
@@ -88,14 +87,14 @@ void sml_context_abort_job(struct sml_context *context, int error, const char *t
 void sml_context_tensor_done(struct sml_context *context);
 
 /*
- * A thread has seen that its shard (frozen, if it is to be parked) is
- * not as the stripe wants it. Looks again under the lock, under which the stripe changes its mind,
- * too: a thread that stood still since it looked must not take a worker that the next failover has
- * taken. True: it is parked now, or the thread's again, and counted.
+ * A thread has seen that its shard is not in the state that the stripe wants (it is frozen, if it
+ * must be parked). Checks again under the lock, which also guards the stripe's wish: a thread that
+ * was suspended after its check must not take a worker that the next failover has taken. True: the
+ * shard is now parked, or belongs to the thread again, and is counted.
  */
 bool sml_context_park_shard(struct sml_context *context, struct sml_shard *shard);
 
-/* What diagnose/ explains a failure by, as it is now. */
+/* The current state of the context, with which diagnose/ explains a failure. */
 void sml_context_set_scene(struct sml_context *context, struct sml_scene *scene);
 
 #endif

@@ -9,10 +9,10 @@
 #include "lib/context/probe.h"
 #include "lib/progress/progress.h"
 
-/* What the kernel charges a buffer for a packet, beyond the packet. */
+/* What the kernel charges a buffer for a packet, in addition to the packet. */
 #define PACKET_SLACK_BYTES 1024
 #define WINDOW_MIN	   4
-/* A switch that may take over has so long to answer probes, where there are others. */
+/* The time that a replacement switch has to answer probes, if there are other candidates. */
 #define OTHERS_WAIT_MS 3000u
 
 /* ---- transports ---- */
@@ -26,7 +26,7 @@ static bool has_ipv6(void)
 	return fd >= 0;
 }
 
-/* Results of a rank's own stripe leave by a UDP socket, and go to many. */
+/* Results of a rank's own stripe leave through a UDP socket, and go to many ranks. */
 static const struct sml_transport_ops *transport_of(const struct sml_settings *settings,
 						    const union sml_sockaddr *peers)
 {
@@ -43,7 +43,7 @@ static const struct sml_transport_ops *transport_of(const struct sml_settings *s
 	return &sml_transport_udp;
 }
 
-/* Where the switch offers one, and of the family by which it is reached. */
+/* Choose the switch's group, if it has one in the family by which the switch is reached. */
 static void choose_group(const struct sml_stripe *stripe, unsigned shard,
 			 struct sml_transport_config *config)
 {
@@ -117,7 +117,7 @@ static bool has_group(const struct sml_stripe *stripe, struct sml_transport **tr
 	return true;
 }
 
-/* Results come by the group on all sockets, or on none. */
+/* Use the group on all sockets, or on none. */
 static int probe_group(const struct sml_stripe *stripe, struct sml_probe *probe,
 		       struct sml_control *control, struct sml_transport **transports,
 		       uint16_t lanes, bool *by_group, uint64_t deadline_ns)
@@ -192,14 +192,16 @@ static int probe_path(const struct sml_stripe *stripe, struct sml_control *contr
 	return error;
 }
 
-/* Chunks are cut by lanes: a job cannot change them on its way. Before Ready, which is a promise.
+/*
+ * The lane count determines the chunks, so a running job cannot change it. Check before Ready,
+ * which is a commitment.
  */
 static int check_terms(const struct sml_stripe *stripe, uint16_t lanes)
 {
 	const struct sml_context *context = stripe->context;
 
 	if (context->shape.lanes == 0)
-		return 0; /* it begins */
+		return 0; /* the job begins */
 	if (stripe->admission.shards != stripe->n_shards)
 		return sml_error_set(SML_ERROR_PROTOCOL,
 				     "it admits the job with %u shards, but the job has %u",
@@ -232,9 +234,8 @@ int sml_data_path_agree(struct sml_stripe *stripe, struct sml_control *control,
 /* ---- workers ---- */
 
 /*
- * Packets in flight that the switch's buffers and this socket's take. Where the
- * ranks embed the stripes, all of them send to one socket, contributions and
- * results.
+ * The packets in flight that fit the buffers of the switch and of this socket. If the ranks embed
+ * the stripes, all of them send contributions and results to one socket.
  */
 static uint32_t window_of(const struct sml_stripe *stripe, const struct sml_transport *transport)
 {
@@ -291,7 +292,7 @@ static int add_shard(struct sml_progress *progress, struct sml_stripe *stripe,
 	return 0;
 }
 
-/* A line of its own for each stripe: its switch can be replaced by itself. */
+/* One line for each stripe, so that its switch can be replaced alone. */
 static int add_line(struct sml_progress *progress, struct sml_stripe *stripe)
 {
 	unsigned shard = progress->index;
@@ -304,7 +305,7 @@ static int add_line(struct sml_progress *progress, struct sml_stripe *stripe)
 	return add_shard(progress, stripe, line);
 }
 
-/* Where the ranks have the slots: one line for all of them. */
+/* If the ranks have the slots: one line for all of them. */
 static int add_shared_line(struct sml_context *context, struct sml_progress *progress)
 {
 	struct sml_transport **transport = &context->stripes[0].transports[progress->index];
@@ -337,7 +338,7 @@ static int add_thread(struct sml_context *context)
 	return error;
 }
 
-/* Every switch was asked for as many shards, and none gives others. */
+/* All switches were asked for the same number of shards, and must agree. */
 static int check_shards(const struct sml_context *context)
 {
 	unsigned n = context->stripes[0].admission.shards;
@@ -363,7 +364,7 @@ int sml_data_path_open(struct sml_context *context)
 		.rank = context->settings.rank,
 		.n_ranks = context->settings.world_size,
 	};
-	/* Each switch has told all ranks the same number, so all take the same least one. */
+	/* Each switch has told all ranks the same number, so all ranks compute the same minimum. */
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		if (context->stripes[i].lanes < context->shape.lanes)
 			context->shape.lanes = context->stripes[i].lanes;
@@ -374,7 +375,7 @@ int sml_data_path_open(struct sml_context *context)
 
 /* ---- the next epoch ---- */
 
-/* Workers of the next epoch, one a shard. */
+/* Workers of the next epoch, one per shard. */
 struct next_workers {
 	struct sml_worker *workers[SML_MAX_SHARDS];
 	void *memory[SML_MAX_SHARDS];
@@ -388,7 +389,10 @@ static void free_next(struct next_workers *next)
 	}
 }
 
-/* For all shards, or for none: half of a stripe in another epoch could not be resumed again. */
+/*
+ * For all shards or for none: a stripe with only some shards in the new epoch could not be resumed
+ * again.
+ */
 static bool prepare_shards(struct sml_stripe *stripe, struct sml_transport *const *transports,
 			   struct next_workers *next)
 {
@@ -404,7 +408,10 @@ static bool prepare_shards(struct sml_stripe *stripe, struct sml_transport *cons
 	return good;
 }
 
-/* Under the lock: once a failure has stopped the threads, workers are whoever's who explains it. */
+/*
+ * Under the lock: once a failure has stopped the threads, the code that explains the failure uses
+ * the workers.
+ */
 int sml_data_path_renew_shards(struct sml_stripe *stripe, struct sml_transport **transports,
 			       bool keep)
 {
@@ -437,7 +444,7 @@ int sml_data_path_renew(struct sml_stripe *stripe, struct sml_control *control,
 	uint16_t lanes;
 	int error = sml_data_path_agree(stripe, control, transports, &lanes, deadline_ns);
 
-	/* All ranks were ready for these lanes alone. */
+	/* All ranks declared Ready for exactly this lane count. */
 	if (error == 0)
 		error = check_terms(stripe, lanes);
 	if (error == 0)

@@ -6,10 +6,10 @@
 #include "lib/context/context.h"
 
 /*
- * After admission: opens a transport for each shard (SML_MAX_SHARDS places, NULL
- * at first), proves the paths and agrees with the other ranks on the lane count
- * that this stripe's switch starts with. 0 or an error, told by sml_error_set();
- * the transports are the caller's in any case.
+ * After admission: opens a transport for each shard (SML_MAX_SHARDS places, NULL at first), proves
+ * the paths and agrees with the other ranks on the lane count that this stripe's switch starts
+ * with. Returns 0, or an error with its text set by sml_error_set(). The caller owns the transports
+ * in any case.
  */
 int sml_data_path_agree(struct sml_stripe *stripe, struct sml_control *control,
 			struct sml_transport **transports, uint16_t *lanes, uint64_t deadline_ns);
@@ -22,20 +22,19 @@ int sml_data_path_agree(struct sml_stripe *stripe, struct sml_control *control,
 int sml_data_path_open_transport(const struct sml_stripe *stripe, unsigned shard,
 				 const union sml_sockaddr *peers, struct sml_transport **transport);
 
-/* Closes those that are there. */
+/* Closes the transports that exist. */
 void sml_data_path_close(struct sml_transport **transports);
 
 /*
- * When all stripes have opened: the job's lane count is the least of theirs.
- * Makes the threads, not started yet, with lines and shards. 0 or an error,
- * told; what exists is the context's all the same.
+ * When all stripes have opened: the job's lane count is the least of theirs. Creates the threads,
+ * not started yet, with lines and shards. Returns 0, or an error with its text set; the context
+ * owns what exists in any case.
  */
 int sml_data_path_open(struct sml_context *context);
 
 /*
- * For a switch that goes on where another has died: the stripe's shards are
- * parked, and get workers and transports of the new epoch. keep: see
- * sml_shard_renew().
+ * For a replacement switch: the stripe's shards are parked, and get workers and transports of the
+ * new epoch. keep: see sml_shard_renew().
  */
 int sml_data_path_renew(struct sml_stripe *stripe, struct sml_control *control,
 			uint64_t deadline_ns, bool keep);

@@ -15,7 +15,7 @@
 #include "lib/progress/own_stripe.h"
 
 #define REJOIN_PAUSE_NS (20 * SML_NS_PER_MS)
-/* They share the application's descriptors. */
+/* They share the application's descriptor limit. */
 #define MAX_STRANGERS 128
 
 /* ---- rank 0's control port ---- */
@@ -32,7 +32,7 @@ int sml_embedded_listen(struct sml_context *context)
 		sml_listen_choose(host, settings->interface, context->listen_address);
 		host = context->listen_address;
 	}
-	/* A job of one rank needs no agreed port, so any will do. */
+	/* A job of one rank needs no agreed port, so any port works. */
 	snprintf(listen, sizeof(listen), strchr(host, ':') ? "[%s]:%u" : "%s:%u", host,
 		 settings->world_size == 1 ? 0 : settings->master_port);
 	sml_switch_config_init(&config);
@@ -44,7 +44,7 @@ int sml_embedded_listen(struct sml_context *context)
 	config.only_world_size = settings->world_size;
 	config.tls = settings->tls_files;
 	config.tls_names = sml_tls_variables;
-	/* A failure of the job is told by the ranks already. */
+	/* The ranks already report a failure of the job. */
 	config.debug = settings->log.level >= SML_LOG_INFO ? settings->log.level : SML_LOG_ERROR;
 	error = sml_switch_open(&context->embedded, &config);
 	if (error)
@@ -56,7 +56,7 @@ int sml_embedded_listen(struct sml_context *context)
 	return 0;
 }
 
-/* ---- sockets, before anybody can be told where they are ---- */
+/* ---- sockets, which must exist before their addresses are announced ---- */
 
 static int open_sockets(struct sml_stripe *first)
 {
@@ -91,8 +91,8 @@ static int join(struct sml_stripe *first)
 }
 
 /*
- * Connect and join. What answers where rank 0 will be may be rank 0 of the job
- * before, about to close: then once more.
+ * Connect and join. At rank 0's address, rank 0 of the previous job may answer, just before it
+ * closes: then try again.
  */
 static int reach_rank_0(struct sml_stripe *first)
 {
@@ -118,7 +118,7 @@ static int reach_rank_0(struct sml_stripe *first)
 
 /* ---- what Admitted says ---- */
 
-/* Where a rank is, for sockets of this family. False: of one that they are not. */
+/* A rank's address, for sockets of this family. False: it has another family. */
 static bool place_peer(const struct sml_fellow *peer, const union sml_sockaddr *control,
 		       sa_family_t family, union sml_sockaddr *address)
 {
@@ -129,7 +129,7 @@ static bool place_peer(const struct sml_fellow *peer, const union sml_sockaddr *
 	} else if (peer->host_bytes == 16) {
 		address->v6 = (struct sockaddr_in6){.sin6_family = AF_INET6};
 		memcpy(&address->v6.sin6_addr, peer->host, 16);
-		/* An address of one link: it is the link that leads to rank 0. */
+		/* A link-local address: use the link that leads to rank 0. */
 		if (control->any.sa_family == AF_INET6 &&
 		    IN6_IS_ADDR_LINKLOCAL(&address->v6.sin6_addr))
 			address->v6.sin6_scope_id = control->v6.sin6_scope_id;
@@ -173,7 +173,7 @@ static void name_stripe(struct sml_stripe *stripe)
 	__atomic_store_n(&stripe->name, stripe->own_name, __ATOMIC_RELEASE);
 }
 
-/* Each stripe's admission is the first one's, but for what its rank goes by. */
+/* Each stripe's admission is a copy of the first one's, except for the data of its rank. */
 static void make_stripes(struct sml_context *context)
 {
 	const struct sml_admission admission = context->stripes[0].admission;
@@ -247,7 +247,7 @@ static void serve(void *self)
 	sml_probe_serve(self);
 }
 
-/* Others' probes are answered until all are ready: then there are none any more. */
+/* Answer the other ranks' probes until all ranks are ready; then there are no more probes. */
 static int probe_and_be_ready(struct sml_stripe *first, struct sml_probe *probe)
 {
 	int fds[SML_MAX_SHARDS];

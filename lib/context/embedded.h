@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The form without a switch: ranks embed the stripes of their job. Rank 0
- * carries the control port, where all learn where the others are; each then has
- * one socket a thread, for what it asks of others' slots and what others ask of
- * its own.
+ * The form without a switch: ranks embed the stripes of their job. Rank 0 has
+ * the control port, where all ranks learn the others' addresses. Each rank has
+ * one socket per thread, for its packets to the other ranks' slots and their
+ * packets to its own slots.
  *
- * Such a stripe lives and dies with its rank, so nothing is ever resumed.
+ * Such a stripe ends with its rank, so nothing is ever resumed.
  */
 #ifndef SML_LIB_EMBEDDED_H
 #define SML_LIB_EMBEDDED_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Going on when a stripe's switch has died: see failover.h.
+ * Continue when a stripe's switch has died: see failover.h.
  *
  *	control thread   lost --> sml_failover_begin()
  *	failover thread  park the stripe's shards (each thread freezes its worker)
@@ -10,7 +10,7 @@
  *	                 renew the shards, unpark them;
  *	                 or, where this rank only wants to leave, be let go
  *
- * Whatever one switch cannot do is a reason to look on, until the deadline.
+ * If one switch cannot take over for any reason, the search goes on, until the deadline.
  */
 #include "lib/context/failover.h"
 
@@ -31,12 +31,12 @@ struct report {
 	uint32_t lacking[MAX_REPORT], kept[MAX_REPORT];
 };
 
-/* The shards' workers of now and of the epoch before. */
+/* The shards' workers of the current and the previous epoch. */
 struct generations {
 	struct sml_stripe *stripe;
 	struct sml_worker *now[SML_MAX_SHARDS], *kept[SML_MAX_SHARDS];
 	bool has_result; /* of this epoch: then all ranks had begun it */
-	bool has_kept;	 /* there is an epoch before */
+	bool has_kept;	 /* there is a previous epoch */
 };
 
 static bool is_over(const struct sml_context *context)
@@ -90,7 +90,7 @@ static int adopt(void *self, enum sml_stream_id stream, uint32_t chunk, const vo
 	if (!is_over(context))
 		rc = sml_resume_adopt(generations->now, stripe->n_shards, stream, chunk, lanes,
 				      n_lanes);
-	/* The shard is parked: its thread does not count. */
+	/* The shard is parked, so its thread does not update the counter. */
 	if (rc > 0)
 		__atomic_add_fetch(counted, 1, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&context->lock);
@@ -146,9 +146,9 @@ static int write_resumption(struct generations *generations, struct report *spac
 				       "switch gave out impossible tickets");
 }
 
-/* ---- until one takes over ---- */
+/* ---- until a switch takes over ---- */
 
-/* What a switch that may take over is told, the same at all of them. */
+/* The join for a candidate switch; the same for all candidates. */
 struct claim {
 	struct sml_stripe *stripe;
 	struct generations generations;
@@ -156,7 +156,7 @@ struct claim {
 	struct sml_resumption resumption;
 };
 
-/* It has looked for the others for so long that they may be gone. */
+/* It has looked for the others for so long that they may have left. */
 static bool only_leaves(const struct sml_stripe *stripe)
 {
 	uint64_t since_ns = __atomic_load_n(&stripe->failover.leaves_ns, __ATOMIC_ACQUIRE);
@@ -164,7 +164,7 @@ static bool only_leaves(const struct sml_stripe *stripe)
 	return since_ns && sml_now_ns() >= since_ns + SML_LEAVE_WAIT_NS / 2;
 }
 
-/* While the stripe is frozen nothing of it changes but by a switch that has begun with it. */
+/* While the stripe is frozen, only a switch that has begun with it changes it. */
 static int ask_to_join(void *self, const struct sml_reached *connection, struct event_base *base,
 		       struct sml_control **control)
 {
@@ -199,7 +199,7 @@ static void tell_progress(void *self, const char *text)
 	pthread_mutex_unlock(&stripe->context->lock);
 }
 
-/* With a switch at which all ranks have met. */
+/* Continue with a switch that all ranks have joined. */
 static int go_on(struct claim *claim, struct sml_control *control, uint64_t deadline_ns)
 {
 	struct sml_stripe *stripe = claim->stripe;
@@ -209,7 +209,7 @@ static int go_on(struct claim *claim, struct sml_control *control, uint64_t dead
 
 	if (error)
 		return error;
-	/* From here on the epoch is one that this rank was told. A failing call may look at it. */
+	/* From here on, this rank knows the new epoch. A failing call may read it. */
 	pthread_mutex_lock(&stripe->context->lock);
 	stripe->admission = admission;
 	pthread_mutex_unlock(&stripe->context->lock);
@@ -259,7 +259,7 @@ static int take_over(struct sml_stripe *stripe, struct sml_control **taken)
 	if (claim == NULL)
 		return sml_error_set(-ENOMEM, "no memory to continue with another switch");
 	claim->stripe = stripe;
-	/* The one that was lost comes last, for it may be frozen. */
+	/* The lost switch comes last, because it may be frozen. */
 	config.first = (unsigned)(stripe->connection.endpoint - stripe->endpoints) + 1;
 	config.first %= stripe->n_endpoints;
 	error = sml_finder_open(&finder, &config);
@@ -282,13 +282,13 @@ static void park_shards(struct sml_stripe *stripe)
 	pthread_mutex_lock(&context->lock);
 	while (stripe->n_parked < stripe->n_shards && !is_over(context))
 		pthread_cond_wait(&context->changed, &context->lock);
-	/* A thread may not have noticed that it had the worker back for a moment. */
+	/* A thread may not have noticed that the worker was its own again for a moment. */
 	for (unsigned i = 0; i < stripe->n_shards && !is_over(context); i++)
 		sml_worker_freeze(&stripe->shards[i]->worker);
 	pthread_mutex_unlock(&context->lock);
 }
 
-/* Exponents that were handed over may be what other stripes wait for: all look again. */
+/* Other stripes may be waiting for the exponents that were handed over: wake all. */
 static void unpark_shards(struct sml_stripe *stripe)
 {
 	struct sml_context *context = stripe->context;
@@ -300,7 +300,7 @@ static void unpark_shards(struct sml_stripe *stripe)
 	sml_crew_tell(&context->crew);
 }
 
-/* The old control's memory stays, for a caller may be about to use it. */
+/* The old control's memory is kept, because a caller may be about to use it. */
 static bool retire(struct sml_stripe *stripe)
 {
 	/* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
@@ -330,7 +330,7 @@ static int replace_switch(struct sml_stripe *stripe)
 	return 0;
 }
 
-/* No switch has taken over. The other stripes' switches live, and tell the other ranks. */
+/* No switch has taken over. The other stripes' switches are alive, and tell the other ranks. */
 static void give_up(struct sml_stripe *stripe, int error)
 {
 	struct sml_context *context = stripe->context;
@@ -377,7 +377,7 @@ static void *failover_main(void *self)
 	return NULL;
 }
 
-/* Whoever takes the thread joins it. closing: no other one may be started. */
+/* The caller that takes the thread joins it. closing: no other thread may be started. */
 static bool take_thread(struct sml_stripe *stripe, bool closing)
 {
 	struct sml_context *context = stripe->context;
@@ -413,7 +413,7 @@ void sml_failover_begin(struct sml_stripe *stripe, const char *lost)
 		pthread_join(stripe->failover.thread, NULL);
 	pthread_mutex_lock(&context->lock);
 	if (!context->running)
-		error = SML_ERROR_SWITCH_DIED; /* nothing has begun that could go on */
+		error = SML_ERROR_SWITCH_DIED; /* nothing has begun that could be continued */
 	else if (!stripe->failover.closing)
 		error = start_thread(stripe, lost);
 	pthread_mutex_unlock(&context->lock);

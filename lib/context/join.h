@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How a stripe comes to have a control connection: where its switch is, and what is asked of it. */
+/* How a stripe gets a control connection: the address of its switch, and the join. */
 #ifndef SML_LIB_JOIN_H
 #define SML_LIB_JOIN_H
 
@@ -11,7 +11,7 @@ void sml_stripe_set_connection(struct sml_stripe *stripe, const struct sml_reach
 /* Connect and open the control. 0 or an error, told. */
 int sml_stripe_connect_control(struct sml_stripe *stripe);
 
-/* The most lanes that the path there seems to take. 0 or an error, told. */
+/* The most lanes that the path seems to carry. 0, or an error with its text set. */
 int sml_stripe_lanes(const struct sml_stripe *stripe, uint16_t *lanes);
 
 /* The master's address. */

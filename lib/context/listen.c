@@ -12,7 +12,7 @@
 #include "lib/transport/interface.h"
 #include "net/address.h"
 
-/* Link-local addresses need a scope, which no text of ours has. */
+/* Link-local addresses need a scope, which our texts do not have. */
 static bool copy_usable(const struct sockaddr *from, union sml_sockaddr *to)
 {
 	if (from == NULL || (from->sa_family != AF_INET && from->sa_family != AF_INET6))

@@ -6,10 +6,10 @@
 #include <netinet/in.h>
 
 /*
- * The numeric address to listen on, in text: the one of this host that `master` names;
- * otherwise that of the first interface that passes `filter` (SWITCHML_SOCKET_IFNAME; NULL:
- * none). "": neither, so listen on all. A name with several addresses of this host, or only
- * with loopback's, is no choice: the ranks may have found another.
+ * The numeric address to listen on, in text: the one of this host that `master` names; otherwise
+ * that of the first interface that passes `filter` (SWITCHML_SOCKET_IFNAME; NULL: none). "":
+ * neither, so listen on all addresses. A name with several addresses of this host, or only loopback
+ * addresses, does not decide: the ranks may have resolved another one.
  */
 void sml_listen_choose(const char *master, const char *filter, char text[INET6_ADDRSTRLEN]);
 

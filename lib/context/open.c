@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A context's beginning and end. Opening, in order: settings, the embedded
- * switch (rank 0), the stripes (all at once), and only then progress threads.
+ * Opening and closing a context. Opening does, in order: settings, the embedded switch (rank 0),
+ * the stripes (all at once), and only then progress threads.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static bool is_embedded(const struct sml_context *context)
 static int make_stripes(struct sml_context *context)
 {
 	const char *address = context->settings.switch_address;
-	/* Ranks that embed them learn how many by the first one's connection. */
+	/* Ranks that embed them learn their number through the first stripe's connection. */
 	int n = address ? sml_endpoints_stripes(address) : context->settings.world_size;
 
 	if (n < 0)
@@ -44,7 +44,10 @@ static int make_stripes(struct sml_context *context)
 	return 0;
 }
 
-/* One switch's error among several: which one. The first that is no consequence counts. */
+/*
+ * Names the switch in an error, if there are several. The first error that is not a consequence of
+ * another one counts.
+ */
 static void note_failure(struct sml_stripe *stripe)
 {
 	struct sml_context *context = stripe->context;
@@ -54,7 +57,7 @@ static void note_failure(struct sml_stripe *stripe)
 	else
 		snprintf(stripe->text, sizeof(stripe->text), "stripe %u (%s): %.600s",
 			 stripe->index, sml_stripe_name(stripe), sml_error_last());
-	/* The others wait in vain. */
+	/* The others would wait for nothing. */
 	if (stripe->error != SML_ERROR_CLOSED)
 		sml_context_fail(context, stripe->error, stripe->text);
 }
@@ -87,7 +90,7 @@ static int open_stripe(struct sml_stripe *stripe)
 	if (error == 0)
 		error = sml_data_path_agree(stripe, stripe->control, stripe->transports,
 					    &stripe->lanes, stripe->deadline_ns);
-	/* From now on, for others may take long to come this far. */
+	/* From now on, because other stripes may take long to get this far. */
 	return error ? error : sml_stripe_start_control(stripe);
 }
 
@@ -135,7 +138,9 @@ static int opening_error(struct sml_context *context, bool then_running)
 	pthread_mutex_unlock(&context->lock);
 	if (error == 0)
 		return 0;
-	/* The other ranks should hear which switch refused, not just that this one is gone. */
+	/*
+	 * The other ranks should learn which switch refused, and not only that this rank is gone.
+	 */
 	if (context->n_stripes > 1)
 		sml_context_abort_job(context, error, context->text);
 	return sml_error_set(error, "%s", context->text);
@@ -154,7 +159,7 @@ static int start_threads(struct sml_context *context)
 
 /* ---- open and close ---- */
 
-/* Ends the control connections, and frees the shards. No thread uses them any more. */
+/* Ends the control connections and frees the shards, which no thread uses any more. */
 static void close_stripe(struct sml_stripe *stripe)
 {
 	if (stripe->n_retired == 0 || stripe->control != stripe->retired[stripe->n_retired - 1])
@@ -167,13 +172,13 @@ static void close_stripe(struct sml_stripe *stripe)
 	sml_data_path_close(stripe->transports);
 }
 
-/* Whatever of it there is. */
+/* Frees the parts that exist. */
 static void destroy(struct sml_context *context)
 {
-	/* No switches are looked for any more, so the controls are the last ones. */
+	/* No search for a switch is running any more, so these controls are the last ones. */
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		sml_failover_fini(&context->stripes[i]);
-	/* First their threads: they may be telling what the shards were waiting for. */
+	/* End their threads first: they may be reporting what the shards were waiting for. */
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		if (context->stripes[i].control)
 			sml_control_retire(context->stripes[i].control);
@@ -314,9 +319,9 @@ static int leave_stripe(struct sml_stripe *stripe, uint64_t deadline_ns)
 }
 
 /*
- * Leaving is a barrier of each switch, in the same order on all ranks. Whoever
- * has passed the first knows that nobody waits for a result of any stripe: what
- * becomes of the others is no error of the job.
+ * Leaving is a barrier at each switch, in the same order on all ranks. A rank that has passed the
+ * first barrier knows that no rank waits for a result of any stripe, so what happens at the other
+ * switches is not an error of the job.
  */
 static int leave(struct sml_context *context)
 {
@@ -339,7 +344,7 @@ int sml_close(struct sml_context *context)
 
 	if (context == NULL)
 		return 0;
-	/* In a child, the threads that everything belongs to do not exist. */
+	/* In a child made by fork(), the threads that own everything do not exist. */
 	if (context->owner != getpid())
 		return sml_error_set(SML_ERROR_FORKED, "%s", sml_error_text(context));
 	error = sml_context_check(context);

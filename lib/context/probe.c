@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A probe is a header and as many lanes as it asks about; the switch sends it
- * back as long as it came. The first round asks for the full width alone, which
- * is all that a healthy path needs; later rounds ask for every width that has
- * not been answered, so that lost packets and a narrow path are told apart. Who
- * says nothing at all may only stand still, and has a heartbeat to begin. A
- * group's probe is answered to the group; that it is one, its use number tells.
+ * A probe is a header and as many lanes as it asks about; the switch sends it back as long as it
+ * came. The first round asks only for the full width, which is enough for a healthy path. Later
+ * rounds ask for every unanswered width, to distinguish lost packets from a narrow path. A target
+ * that does not answer at all may be suspended, and has one heartbeat to begin. A probe of the
+ * group is answered to the group; its use number marks it.
  */
 #include "lib/context/probe.h"
 
@@ -16,14 +15,14 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-/* With an answer to some width, so many rounds for a wider one. */
+/* After an answer to some width, this many rounds for a wider one. */
 #define ROUNDS	       6
 #define FIRST_ROUND_NS (50 * SML_NS_PER_MS)
 #define ROUND_NS       (250 * SML_NS_PER_MS)
 #define MAX_WIDTHS     16
-/* The switch itself gives a job up whose ranks have asked for 20 s. */
+/* The switch itself gives up a job whose ranks have probed for 20 s. */
 #define MAX_PATIENCE_MS 15000u
-/* A bridge that has only just heard of a member may take a moment. */
+/* A bridge may need a moment after it has learned of a new member. */
 #define GROUP_ROUNDS	     8
 #define FIRST_GROUP_ROUND_NS (20 * SML_NS_PER_MS)
 #define GROUP_ROUND_NS	     (140 * SML_NS_PER_MS)
@@ -36,7 +35,7 @@ struct sml_probe {
 	uint16_t widths[MAX_WIDTHS]; /* descending */
 	unsigned n_widths;
 	unsigned *answered; /* of each target; bit i: widths[i] came back */
-	bool *by_group;	    /* of each target: something came back by the group */
+	bool *by_group;	    /* of each target: something came back through the group */
 };
 
 static void list_widths(struct sml_probe *probe, uint16_t lanes)
@@ -44,7 +43,7 @@ static void list_widths(struct sml_probe *probe, uint16_t lanes)
 	static const uint16_t counts[] = SML_LANE_COUNTS;
 	unsigned n = sizeof(counts) / sizeof(counts[0]) - 1;
 
-	/* The job's own width, should the switch have made it none of the list. */
+	/* The job's own width, in case the switch chose one that is not in the list. */
 	probe->widths[probe->n_widths++] = lanes;
 	while (n-- > 0)
 		if (counts[n] < lanes)
@@ -101,7 +100,7 @@ static void send_round(struct sml_probe *probe, unsigned round)
 
 static void take_reply(struct sml_probe *probe, unsigned t, const struct sml_header *header)
 {
-	/* To the group come others' replies, too, and perhaps by another way than one's own. */
+	/* Other ranks' replies reach the group, too, perhaps on another path than this rank's. */
 	if (header->use_be == sml_be32(GROUP_USE)) {
 		probe->by_group[t] |= header->rank == probe->config.rank &&
 				      header->shard == probe->config.targets[t].shard;
@@ -124,7 +123,7 @@ static void find_asked(struct sml_probe *probe, const struct sml_transport *tran
 	}
 }
 
-/* One packet for one of the same length, to where the asker said it listens. */
+/* One packet answers one of the same length; it goes to the address that the sender announced. */
 static void answer(struct sml_probe *probe, struct sml_transport *transport,
 		   const struct sml_packet *packet)
 {
@@ -250,7 +249,7 @@ int sml_probe_run_group(struct sml_probe *probe, struct sml_control *control, ui
 
 /* ---- widths ---- */
 
-/* The first target that has not answered at all, or with nothing that all others have. */
+/* The first target that has not answered at all, or not with a width that all others have. */
 static int tell_silence(const struct sml_probe *probe)
 {
 	const struct sml_probe_target *target = probe->config.targets;

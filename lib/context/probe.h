@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Is the UDP path open, and how wide? Asked of each switch and shard, before the job starts. */
+/*
+ * Is the UDP path open, and how wide is it? Checked for each switch and shard, before the job
+ * starts.
+ */
 #ifndef SML_LIB_PROBE_H
 #define SML_LIB_PROBE_H
 
@@ -7,7 +10,7 @@
 #include "lib/control/client.h"
 #include "lib/transport/transport.h"
 
-/* One shard of one switch, and how this rank is known there. */
+/* One shard of one switch, and this rank's identity there. */
 struct sml_probe_target {
 	struct sml_transport *transport;
 	uint8_t peer; /* in the transport's table */
@@ -32,7 +35,7 @@ struct sml_probe_config {
 
 struct sml_probe;
 
-/* The config's pointers must live as long. NULL: no memory, told by sml_error_set(). */
+/* The config's pointers must outlive the probe. NULL: no memory; the text is set. */
 struct sml_probe *sml_probe_new(const struct sml_probe_config *config);
 void sml_probe_free(struct sml_probe *probe);
 
@@ -46,13 +49,13 @@ int sml_probe_run(struct sml_probe *probe, struct sml_control *control, uint16_t
 		  uint64_t deadline_ns);
 
 /*
- * After that: do packets of so many lanes that the switch sends to the job's group come to
- * every target's transport? Asked for a second at most. 0 or an error, told.
+ * After that: do packets of this many lanes that the switch sends to the job's group reach every
+ * target's transport? Takes at most a second. 0, or an error with its text set.
  */
 int sml_probe_run_group(struct sml_probe *probe, struct sml_control *control, uint16_t lanes,
 			bool *reached, uint64_t deadline_ns);
 
-/* Answer what others have asked: until all of them say that they are ready. */
+/* Answer the other ranks' probes, until all of them are ready. */
 void sml_probe_serve(struct sml_probe *probe);
 
 #endif

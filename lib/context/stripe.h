@@ -2,8 +2,8 @@
 /*
  * One stripe of a job, as a rank sees it: a switch, the control connection to
  * it, and the workers that use its slots. Chunk c of a stream belongs to stripe
- * c mod n_stripes, and stripes know nothing of each other: each has its own
- * epoch, and when its switch dies it alone waits for another (failover.c).
+ * c mod n_stripes, and stripes are independent: each has its own epoch, and if
+ * its switch dies, only this stripe waits for another one (failover.c).
  */
 #ifndef SML_LIB_STRIPE_H
 #define SML_LIB_STRIPE_H
@@ -21,16 +21,16 @@ struct sml_stripe {
 	struct sml_endpoint endpoints[SML_MAX_ENDPOINTS];
 	unsigned n_endpoints;
 	struct sml_reached connection;
-	const char *name;	      /* atomic: of the switch it has, for texts */
+	const char *name;	      /* atomic: its current switch, for texts */
 	char own_name[96];	      /* of a rank that embeds it */
 	struct sml_control *control;  /* atomic once there are threads */
-	struct sml_control **retired; /* those of switches that died: their memory lives on */
+	struct sml_control **retired; /* of switches that died; their memory is kept */
 	unsigned n_retired;
 	struct sml_admission admission;
 	struct sml_shard *shards[SML_MAX_SHARDS];
 	unsigned n_shards;
 
-	/* While it opens: in a thread of its own where there are several. */
+	/* While it opens; in its own thread if there are several stripes. */
 	struct sml_transport *transports[SML_MAX_SHARDS]; /* NULL once lines have them */
 	uint16_t lanes;					  /* that its switch starts with */
 	uint64_t deadline_ns;
@@ -38,16 +38,17 @@ struct sml_stripe {
 	int error; /* of opening, and how it was told */
 	char text[SML_TEXT_BYTES];
 
-	/* Its switch has died. Under the context's lock but for `park`. */
-	bool park; /* atomic: shards are to freeze, and are not their threads' any more */
+	/* Its switch has died. Under the context's lock, except `park`. */
+	bool park; /* atomic: shards must freeze, and no longer belong to their threads */
 	unsigned n_parked;
 	struct {
 		pthread_t thread;
 		bool started, closing;
-		bool left;	    /* no switch was needed any more: all have asked to leave */
+		bool left; /* no switch was needed any more, because all ranks have asked to leave
+			    */
 		uint64_t leaves_ns; /* atomic: since then this rank waits only to leave; 0: no */
 		char lost[SML_TEXT_BYTES];  /* which switch was lost, and how */
-		char tried[SML_TEXT_BYTES]; /* which others, and what became of them */
+		char tried[SML_TEXT_BYTES]; /* the other switches, and their results */
 	} failover;
 };
 

@@ -9,7 +9,9 @@
 
 /* ---- what runs ---- */
 
-/* Where all ranks or some embed the stripes, and which one is this rank's. */
+/*
+ * Whether all ranks embed stripes or only some, and which one is this rank's.
+ */
 static size_t describe_embedded(const struct sml_context *context, char *text, size_t bytes)
 {
 	unsigned n = context->n_stripes;
@@ -26,7 +28,7 @@ static size_t describe_embedded(const struct sml_context *context, char *text, s
 				n == 1 ? "" : "s", n == 1 ? "" : "s", own);
 }
 
-/* The form, and where each stripe is. */
+/* The form of the job, and the place of each stripe. */
 static void describe_form(const struct sml_context *context, char *text, size_t bytes)
 {
 	const struct sml_stripe *first = &context->stripes[0];

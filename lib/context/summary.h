@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Two times in a context's life the log says where it stands: what runs, and what it moved. */
+/*
+ * The log has two summaries of a context: what runs when it has opened, and what it moved when it
+ * closes.
+ */
 #ifndef SML_LIB_SUMMARY_H
 #define SML_LIB_SUMMARY_H
 

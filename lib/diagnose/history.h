@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The last calls of a context, in words: for error texts, and for the switch
- * when it finds that two ranks disagree. Guarded by the context's submit lock.
+ * The last calls of a context, as text: for error texts, and for the switch when two ranks
+ * disagree. Guarded by the context's submit lock.
  */
 #ifndef SML_LIB_HISTORY_H
 #define SML_LIB_HISTORY_H
@@ -34,7 +34,7 @@ const char *sml_wire_name(enum sml_wire wire);
 /* "all-reduce 17: 1000 float32, sum, int32 wire". */
 void sml_call_text(const struct sml_call *call, char *text, size_t bytes);
 
-/* The same of the call that has this chunk, or that there is none. */
+/* The same for the call that has this chunk, or a text that there is none. */
 void sml_history_text(const struct sml_history *history, enum sml_stream_id stream, uint32_t chunk,
 		      char *text, size_t bytes);
 

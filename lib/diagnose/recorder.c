@@ -102,7 +102,7 @@ static void write_slot(FILE *out, const struct sml_stalled *stalled, uint64_t no
 		stalled->stripe, stalled->shard, stalled->stream == SML_HEAD ? "head" : "data",
 		stalled->slot, stalled->use, stalled->chunk, stalled->call, places[stalled->place]);
 	if (stalled->sends == 0) {
-		/* Its turn has not come, or its exponents have not. */
+		/* Its turn, or its exponents, have not come. */
 		fprintf(out, " %10s %6s %s\n", "-", "-",
 			stalled->lacks_exponents ? "exponents" : "window");
 		return;
@@ -168,8 +168,8 @@ static void write_calls(FILE *out, const struct sml_scene *scene)
 }
 
 /*
- * A regular file, and no link: in a directory of all users, a name that can be guessed may be
- * somebody else's, who would choose what is written to, or let the open wait. Or -errno.
+ * A regular file, not a link: in a shared directory, another user could create a guessable name,
+ * and so choose the file that is written, or block the open. Returns a descriptor or -errno.
  */
 static int open_file(const char *path)
 {
@@ -281,10 +281,10 @@ void sml_recorder_record(struct sml_recorder *recorder, const struct sml_scene *
 	const struct sml_log *log = &scene->settings->log;
 	unsigned n = sml_stall_describe(scene, reports, lines);
 
-	/* Failed while nobody waited for anything: there is nothing to find out. */
+	/* The job failed while no call was in progress: there is nothing to explain. */
 	if (n == 0)
 		return;
-	/* What the text says already, everybody has read. */
+	/* Do not repeat lines that the text already has. */
 	for (unsigned i = 0; i < n; i++)
 		if (!strstr(text, lines[i]))
 			sml_log(log, SML_LOG_WARN, "at the failure: %s", lines[i]);

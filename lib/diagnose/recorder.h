@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The flight recorder: when a job fails, what every slot was waiting for goes
- * to the log in a few lines, and whole into a file if one was asked for
+ * The flight recorder: when a job fails, it logs in a few lines what the slots
+ * were waiting for, and writes everything to a file if one is set
  * (SWITCHML_FLIGHT_RECORDER). docs/errors.md shows one.
  *
- * The file is written by a thread of its own: a disk that hangs delays nobody
- * for longer than SML_RECORD_NS, only sml_close().
+ * A separate thread writes the file: a disk that hangs delays a call by at most
+ * SML_RECORD_NS, and sml_close() until it is written.
  */
 #ifndef SML_LIB_RECORDER_H
 #define SML_LIB_RECORDER_H
@@ -16,12 +16,12 @@
 #include "lib/diagnose/scene.h"
 #include "lib/diagnose/stall.h"
 
-/* How long a failure waits for the switch to say what it knows, */
+/* How long a failure waits for the switch's report, */
 #define SML_ASK_NS (200 * SML_NS_PER_MS)
 /* and for the file to be written. */
 #define SML_RECORD_NS (100 * SML_NS_PER_MS)
 
-/* A context's. Written by whoever fails it, once. */
+/* A context's recorder. The thread that fails the context writes it, once. */
 struct sml_recorder {
 	struct sml_scene scene;
 	pthread_t thread;
@@ -34,9 +34,9 @@ struct sml_recorder {
 };
 
 /*
- * The job has failed, every shard has stopped, and text says why: log, and
- * record. Waits for the file, up to SML_RECORD_NS. text must live as long as the
- * context.
+ * The job has failed, every shard has stopped, and text says why: log and
+ * record that. Waits for the file, up to SML_RECORD_NS. text must live as long
+ * as the context.
  */
 void sml_recorder_record(struct sml_recorder *recorder, const struct sml_scene *scene, int error,
 			 const char *text, const struct sml_stall_reports *reports);

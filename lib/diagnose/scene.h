@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a failure is explained by: the parts of a context that this directory
- * looks at. The context fills it in; all that it points to lives as long as the
- * context.
+ * The parts of a context that explain a failure. The context fills them in; all
+ * pointers are valid as long as the context.
  */
 #ifndef SML_LIB_SCENE_H
 #define SML_LIB_SCENE_H
@@ -29,7 +28,8 @@ struct sml_scene {
 	struct sml_crew *crew;
 	const struct sml_history *history;
 	pthread_mutex_t *history_lock;
-	bool peers; /* the ranks have the slots, and one control connection tells of all stripes */
+	bool peers; /* the ranks have the slots, and one control connection reports on all stripes
+		     */
 	unsigned n_stripes;
 	struct sml_scene_stripe stripes[SML_MAX_STRIPES];
 };

@@ -15,7 +15,7 @@
 
 /* ---- what the switch says ---- */
 
-/* Of one stripe. NULL: nothing is known, and why. */
+/* The report of one stripe. NULL: nothing is known; then `why` says why. */
 static const struct sml_stall_report *hear(const struct sml_scene *scene, unsigned stripe,
 					   uint64_t until_ns, char *why, size_t bytes)
 {
@@ -23,7 +23,7 @@ static const struct sml_stall_report *hear(const struct sml_scene *scene, unsign
 	const struct sml_stall_report *report =
 		sml_control_stalls(control, scene->peers ? stripe : 0, until_ns, why, bytes);
 
-	/* Nobody need be asked for those of this process. */
+	/* The slots of this process are known without asking. */
 	if (report == NULL && scene->crew->own && stripe == scene->settings->rank)
 		report = sml_question_last(scene->crew, sml_control_last_words(control));
 	return report;
@@ -68,7 +68,7 @@ static enum sml_stall_cause find_cause(const struct sml_stall_report *report, un
 	return SML_STALL_RANKS;
 }
 
-/* False: nothing that was called waits in this slot. */
+/* False: no call waits in this slot. */
 static bool look(const struct sml_stall_cursor *cursor, struct sml_worker *worker, uint16_t slot,
 		 struct sml_stalled *stalled)
 {
@@ -126,9 +126,9 @@ struct losses {
 
 struct summary {
 	uint32_t n_sent, n_blocked;
-	uint32_t n_queued; /* calls that no slot has begun to serve */
+	uint32_t n_queued; /* calls that no slot serves yet */
 	struct losses losses[SML_MAX_STRIPES];
-	struct sml_stalled first; /* of those that were sent: the longest ago */
+	struct sml_stalled first; /* of the chunks that were sent: the oldest */
 	bool broken;
 };
 
@@ -180,7 +180,7 @@ struct lines {
 	unsigned n;
 };
 
-/* Where the next line goes; when there is no room, over the last. */
+/* The place of the next line; if there is no room, the last line is overwritten. */
 static char *next_line(struct lines *lines)
 {
 	return lines->text[lines->n < SML_STALL_LINES ? lines->n++ : SML_STALL_LINES - 1];
@@ -220,7 +220,7 @@ static void describe_rank(const struct sml_stall_lacking *lacking, unsigned rank
 		 (double)about->last_heard_ms / 1e3);
 }
 
-/* The ranks that most slots wait for; this one's own trouble is told otherwise. */
+/* The ranks that most slots wait for; other lines describe this rank itself. */
 static void describe_ranks(const struct sml_stall_lacking *lacking, unsigned own_rank,
 			   struct lines *lines)
 {
@@ -245,7 +245,7 @@ static void describe_ranks(const struct sml_stall_lacking *lacking, unsigned own
 			 "%u more ranks have not contributed either", n_ranks - NAMED_RANKS);
 }
 
-/* "the switch", or, where there are several, "stripe 1 (10.0.0.2:28500)". */
+/* "the switch", or, if there are several, "stripe 1 (10.0.0.2:28500)". */
 static void name_switch(const struct sml_scene *scene, unsigned stripe, char *name, size_t bytes)
 {
 	if (scene->n_stripes == 1)

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a call that does not end is waiting for: this rank's slots, and whom the
- * switch says that it lacks. For people: error texts, the log, and the flight
- * recorder.
+ * What an unfinished call is waiting for: this rank's slots, and the ranks that the switch lacks.
+ * For people: error texts, the log, and the flight recorder.
  *
- * Of workers that have stopped, and that nobody else looks at meanwhile.
+ * Only for workers that have stopped, and that no other thread uses at the same time.
  */
 #ifndef SML_LIB_STALL_H
 #define SML_LIB_STALL_H
@@ -17,17 +16,20 @@
 struct sml_stall_reports {
 	const struct sml_stall_report *of[SML_MAX_STRIPES]; /* NULL: nothing */
 	bool complete, any;
-	char why[512]; /* it is not, of the first stripe that lacks one */
+	char why[512]; /* why it is not complete, for the first stripe without a report */
 };
 
 /*
- * Ask all switches, and wait until until_ns for what they say; 0: take what they
- * have said. Reports live as long as the context.
+ * Ask all switches, and wait until until_ns for their answers; 0: use the answers that have come.
+ * Reports are valid as long as the context.
  */
 void sml_stall_ask(const struct sml_scene *scene, uint64_t until_ns,
 		   struct sml_stall_reports *reports);
 
-/* What all switches together lack of each rank, and who it is (NULL: none has said). */
+/*
+ * What all switches together lack of each rank, and the rank's identity (NULL: no switch has sent
+ * it).
+ */
 struct sml_stall_lacking {
 	uint32_t n_missing[SML_MAX_RANKS];
 	const struct sml_stall_rank *about[SML_MAX_RANKS];
@@ -38,13 +40,13 @@ void sml_stall_gather(const struct sml_scene *scene, const struct sml_stall_repo
 
 /* Why a slot that has sent has no result. */
 enum sml_stall_cause {
-	SML_STALL_UNKNOWN,     /* the switch has not told */
+	SML_STALL_UNKNOWN,     /* the switch has not said */
 	SML_STALL_RANKS,       /* others have not contributed */
 	SML_STALL_NOT_ARRIVED, /* the switch does not have this rank's packet */
 	SML_STALL_RESULT_LOST, /* the switch has sent the result */
 };
 
-/* One slot of this rank that something is to come of. */
+/* One slot of this rank that is not done. */
 struct sml_stalled {
 	enum sml_stream_id stream;
 	enum sml_slot_place place;
@@ -55,10 +57,10 @@ struct sml_stalled {
 	uint32_t use, chunk, call;
 	bool lacks_exponents;	/* or waits behind a chunk that does */
 	uint64_t first_sent_ns; /* only where sends > 0 */
-	uint64_t missing;	/* RANKS: who */
+	uint64_t missing;	/* RANKS: which ones */
 };
 
-/* Walks through them: begin with the scene and the reports alone. */
+/* Iterates over them: begin with only the scene and the reports set. */
 struct sml_stall_cursor {
 	const struct sml_scene *scene;
 	const struct sml_stall_reports *reports;
@@ -72,8 +74,8 @@ bool sml_stall_next(struct sml_stall_cursor *cursor, struct sml_stalled *stalled
 #define SML_STALL_LINE_BYTES 256
 
 /*
- * In words, the most telling first: whom the job waits for, and where this rank's
- * packets are lost. Returns how many lines; 0: nothing was under way.
+ * As text, the most informative lines first: the ranks that the job waits for, and where this
+ * rank's packets are lost. Returns the number of lines; 0: nothing was in progress.
  */
 unsigned sml_stall_describe(const struct sml_scene *scene, const struct sml_stall_reports *reports,
 			    char text[SML_STALL_LINES][SML_STALL_LINE_BYTES]);
