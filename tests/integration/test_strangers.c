@@ -426,7 +426,7 @@ static void a_rank_tells_no_mismatch_before_its_job_runs(void **state)
 	client_free(client_expect(&ranks[0], SML_CONTROL__ENVELOPE__BODY_ADMITTED));
 	client_send_bytes(&ranks[1], mismatch, sizeof(mismatch));
 	client_expect_abort(&ranks[0], SML_ERROR_RANK_DIED, "rank 1",
-			    "(mismatch) that has no place while its job probes", NULL);
+			    "(mismatch) that is not allowed while its job probes", NULL);
 	clients_close(ranks, 2);
 }
 
