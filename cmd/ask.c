@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See ask.h. Blocking sockets with a time limit: this is a command line. */
+/* See ask.h. Blocking sockets with a time limit are enough for a command line. */
 #include "cmd/ask.h"
 
 #include <errno.h>
@@ -52,7 +52,7 @@ static void limit_time(int fd, int timeout_ms)
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 }
 
-/* A process that was stopped finds its connect() interrupted, and the connection under way. */
+/* If the process was stopped, connect() was interrupted, and the connection is in progress. */
 static int await_connection(int fd, int timeout_ms)
 {
 	struct pollfd ready = {.fd = fd, .events = POLLOUT};
@@ -77,7 +77,7 @@ static int connect_to_one(const struct addrinfo *info, int timeout_ms)
 	limit_time(fd, timeout_ms);
 	if (connect(fd, info->ai_addr, info->ai_addrlen) == 0)
 		return fd;
-	/* A connect that has run out of time says so like this. */
+	/* This is how a connect() reports a timeout. */
 	error = errno == EINPROGRESS ? -ETIMEDOUT : -errno;
 	if (error == -EINTR)
 		error = await_connection(fd, timeout_ms);
@@ -188,7 +188,7 @@ static int refused(struct sml_ask *ask)
 	return -EPROTO;
 }
 
-/* Not evbuffer_write(): a switch that hangs up would end the program by SIGPIPE. */
+/* Not evbuffer_write(): if the switch hangs up, SIGPIPE would end the program. */
 static int flush(struct sml_ask *ask)
 {
 	struct evbuffer *out = ask->stream.wire_out;
@@ -207,7 +207,7 @@ static int flush(struct sml_ask *ask)
 	return 0;
 }
 
-/* What TLS has against it is the better reason. */
+/* The TLS error is the better reason. */
 static int step(struct sml_ask *ask)
 {
 	int error = sml_stream_step(&ask->stream) < 0 ? refused(ask) : 0;
@@ -223,7 +223,7 @@ static int pull(struct sml_ask *ask)
 	if (got == 0)
 		return -ECONNRESET;
 	if (got < 0 && errno == EINTR)
-		return 0; /* read_answer() looks at the time, and reads again */
+		return 0; /* read_answer() checks the time, and reads again */
 	if (got < 0)
 		return errno == EAGAIN ? -ETIMEDOUT : -errno;
 	return step(ask);
@@ -238,7 +238,7 @@ static int write_request(struct sml_ask *ask)
 	return error ? error : step(ask);
 }
 
-/* 1: it is the answer, and the caller's. 0: not yet. Or the switch refuses. */
+/* 1: it is the answer, and the caller owns it. 0: not yet. Negative: the switch refuses. */
 static int take(struct sml_ask *ask, SmlControl__Envelope *message, SmlControl__Envelope **answer)
 {
 	int result = 0;
@@ -268,7 +268,7 @@ static int read_answer(struct sml_ask *ask, SmlControl__Envelope **answer)
 			got = take(ask, message, answer);
 		else if (got == 0)
 			got = pull(ask);
-		/* It may say something else for ever. */
+		/* It may send other messages forever. */
 		if (got == 0 && now_ms() > until_ms)
 			got = -ETIMEDOUT;
 	} while (got == 0);
@@ -285,8 +285,9 @@ int sml_ask_status(struct sml_ask *ask, SmlControl__Envelope **answer)
 	if (!error)
 		error = read_answer(ask, answer);
 	if (error && !ask->text[0])
-		snprintf(ask->text, sizeof(ask->text),
-			 "it takes connections but does not answer (%s): is it a switchml switch?",
-			 strerror(-error));
+		snprintf(
+			ask->text, sizeof(ask->text),
+			"it accepts connections but does not answer (%s): is it a SwitchML switch?",
+			strerror(-error));
 	return error;
 }

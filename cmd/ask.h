@@ -8,22 +8,22 @@
 
 #include "control/stream.h"
 
-/* A control connection, with TLS where the environment says so. */
+/* A control connection, with TLS if the environment says so. */
 struct sml_ask {
 	int fd;
 	int timeout_ms;
 	struct sml_tls *tls;
 	struct sml_stream stream;
-	char text[512]; /* why the last call has failed */
+	char text[512]; /* why the last call failed */
 };
 
-/* The three files of SWITCHML_TLS_CERTIFICATE and its like. */
+/* The three files of SWITCHML_TLS_CERTIFICATE and the other two variables. */
 struct sml_tls_files sml_ask_tls_files(void);
 
 /* SWITCHML_JOB_KEY or SWITCHML_JOB_KEY_FILE. */
 struct sml_key_source sml_ask_key_source(void);
 
-/* The next switch of a list, "a,b|c,d", which moves on behind it. False: there is no more. */
+/* The next switch of a list, "a,b|c,d"; *list moves past it. False: there are no more. */
 bool sml_ask_next(const char **list, char *address, size_t bytes);
 
 /*
@@ -33,7 +33,7 @@ bool sml_ask_next(const char **list, char *address, size_t bytes);
 int sml_ask_open(struct sml_ask *ask, const char *address, int timeout_ms);
 
 /*
- * Ask, and wait for the answer, as long as the connection took at most. 0: *answer is an envelope
+ * Ask, and wait for the answer, for at most the connection's time limit. 0: *answer is an envelope
  * with a status, to be freed by sml_control__envelope__free_unpacked(). Otherwise a negative errno,
  * and the text.
  */

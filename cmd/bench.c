@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `switchml bench`: which ranks this process is to start, or to be. */
+/*
+ * `switchml bench`: decides which ranks this process starts, or which rank it
+ * is.
+ */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +23,7 @@ bool bench_is_told_to_end(void)
 	return told_to_end;
 }
 
-/* Unless it is ignored. A second Ctrl-C ends the process as it always does. */
+/* Unless the signal is ignored. A second Ctrl-C ends the process as usual. */
 static void end_by_signal(int number, unsigned flags)
 {
 	struct sigaction action = {.sa_handler = tell_to_end, .sa_flags = (int)flags}, before;

@@ -19,20 +19,20 @@ struct bench_options {
 	unsigned types; /* bit t: enum sml_type t */
 	unsigned ops;	/* bit o: enum sml_op o */
 	unsigned iterations, warmups, checks;
-	unsigned seconds;	/* that iterations and checks are repeated for; 0: they are not */
+	unsigned seconds;	/* for which iterations and checks are repeated; 0: no repetition */
 	unsigned local_workers; /* 0: this process is one rank */
 	uint32_t seed;
-	enum sml_wire wire; /* DEFAULT: int32, and for double its own */
+	enum sml_wire wire; /* DEFAULT: int32; for double, its own wire */
 	const char *switch_address;
 	const char *job;
 	const char *json;
-	unsigned drop, duplicate, reorder; /* packets of a million */
-	bool chaos;			   /* the switch dies again and again */
+	unsigned drop, duplicate, reorder; /* packets per million */
+	bool chaos;			   /* the switch is killed repeatedly */
 };
 
 /* ---- bench_chaos.c: a switch that is killed and started again ---- */
 
-/* Returns when the first switch can be used. A process, or -1 (told). */
+/* Returns when the first switch can be used. Returns a process, or -1 after a message. */
 pid_t bench_chaos_start(const struct bench_options *options, uint16_t *port);
 void bench_chaos_stop(pid_t pid);
 
@@ -40,9 +40,9 @@ void bench_chaos_stop(pid_t pid);
 
 void bench_parse(int argc, char **argv, struct bench_options *options);
 
-/* ---- bench_numbers.c: inputs, and what their all-reduce has to be ---- */
+/* ---- bench_numbers.c: inputs, and their expected all-reduce ---- */
 
-/* One all-reduce: everything that its result follows from. */
+/* One all-reduce: everything that determines its result. */
 struct bench_case {
 	enum sml_type type;
 	enum sml_op op;
@@ -53,7 +53,7 @@ struct bench_case {
 	uint32_t seed;
 };
 
-/* Types that have numbers. */
+/* Number types. */
 #define BENCH_TYPES (SML_BOOL + 1)
 
 const char *bench_type_name(enum sml_type type);
@@ -63,15 +63,15 @@ bool bench_type_has_op(enum sml_type type, enum sml_op op);
 /* A rank's input. */
 void bench_fill(const struct bench_case *this, unsigned rank, void *elements);
 
-/* How many elements of a result are not what they have to be. */
+/* The number of wrong elements in a result. */
 uint64_t bench_count_wrong(const struct bench_case *this, const void *result);
 
-/* Equal on two ranks when their results are, bit by bit. */
+/* Equal on two ranks if their results have the same bits. */
 uint64_t bench_hash(const struct bench_case *this, const void *result);
 
 /* ---- bench_rank.c: one rank's work ---- */
 
-/* Measure everything as one rank of a job. Returns what the process exits with. */
+/* Measure everything as one rank of a job. Returns the exit status. */
 int bench_rank(const struct bench_options *options, const struct sml_config *config);
 
 /* ---- bench.c ---- */
@@ -81,20 +81,20 @@ bool bench_is_told_to_end(void);
 
 /* ---- bench_local.c: workers as processes of this machine ---- */
 
-/* Start them, and a switch unless one is named. Returns what the process exits with. */
+/* Start them, and a switch unless one is named. Returns the exit status. */
 int bench_local(const struct bench_options *options, const struct sml_config *config);
 
 /* ---- bench_report.c: the table and the JSON file ---- */
 
 enum bench_place { BENCH_OUT_OF_PLACE = 0, BENCH_IN_PLACE = 1, BENCH_PLACES = 2 };
 
-/* What became of one case in one place, over all ranks. */
+/* The result of one case in one place, over all ranks. */
 struct bench_result {
 	double time_us;		   /* one call, the slowest rank's average */
 	uint64_t wrong;		   /* elements, the sum over all ranks */
 	uint64_t wire_tx_bytes;	   /* UDP payload that the busiest rank sent for one call */
 	uint64_t retransmits;	   /* in all measured calls, the sum over all ranks */
-	uint64_t retransmits_fast; /* those of them that no timer had to wait for */
+	uint64_t retransmits_fast; /* those of them without a timeout */
 };
 
 struct bench_report;

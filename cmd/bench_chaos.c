@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `switchml bench --chaos`: a process that runs the switch in a child of its
- * own, kills it with SIGKILL at random times, and starts it again at the same
- * address. Times come from the seed.
+ * `switchml bench --chaos`: a process that runs the switch in a child process, kills it with
+ * SIGKILL at random times, and starts it again at the same address. Times come from the seed.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -16,12 +15,12 @@
 #include "sim/gen.h"
 #include "switch/switch.h"
 
-/* Milliseconds that a switch lives, and that there is none. */
+/* Milliseconds that a switch lives, and that no switch runs. */
 #define LIFE_LEAST_MS 300
 #define LIFE_MOST_MS  1500
 #define GONE_MOST_MS  400
 
-/* In the switch's process: serve until killed. Tells its port first. */
+/* In the switch's process: report the port, and then serve until killed. */
 static void be_switch(uint16_t port, int tell)
 {
 	struct sml_switch_config config;
@@ -36,7 +35,8 @@ static void be_switch(uint16_t port, int tell)
 	config.job_key = sml_ask_key_source();
 	config.job_key_names = sml_key_variables;
 	if (sml_switch_open(&opened, &config) < 0) {
-		fprintf(stderr, "switchml bench: no switch: %s\n", sml_error_last());
+		fprintf(stderr, "switchml bench: the switch cannot be started: %s\n",
+			sml_error_last());
 		_exit(1);
 	}
 	port = sml_switch_port(opened);
@@ -46,7 +46,7 @@ static void be_switch(uint16_t port, int tell)
 		pause();
 }
 
-/* A switch that can be used, or -1. Its port is what it was asked for, or a free one. */
+/* Start a switch and wait until it can be used, or -1. Its port is the given one, or a free one. */
 static pid_t start_switch(uint16_t *port)
 {
 	int fds[2];

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `switchml bench --local-workers N`: N processes of this machine, one a rank.
- * The switch runs in this one, unless another was named. The workers are forked
- * before the switch's threads begin, and learn its port through a pipe.
+ * `switchml bench --local-workers N`: N processes on this machine, one per
+ * rank. The switch runs in this process, unless another one is named. The
+ * workers are forked before the switch's threads begin, and learn its port
+ * through a pipe.
  */
 #include <errno.h>
 #include <signal.h>
@@ -85,11 +86,12 @@ static int start_switch(struct sml_switch **opened)
 	config.job_key_names = sml_key_variables;
 	error = sml_switch_open(opened, &config);
 	if (error)
-		fprintf(stderr, "switchml bench: no switch: %s\n", sml_error_last());
+		fprintf(stderr, "switchml bench: the switch cannot be started: %s\n",
+			sml_error_last());
 	return error;
 }
 
-/* Wait for one worker. True when it did well. */
+/* Wait for one worker. True if it succeeded. */
 static bool has_succeeded(pid_t pid, unsigned rank)
 {
 	int status;
@@ -123,7 +125,7 @@ int bench_local(const struct bench_options *options, const struct sml_config *co
 		port = sml_switch_port(embedded);
 	if (!error)
 		error = tell_port(&crew, port);
-	/* Workers that still wait for the port find the pipe's end, and go. */
+	/* Workers that still wait for the port see the pipe's end, and exit. */
 	close(crew.port_pipe[0]);
 	close(crew.port_pipe[1]);
 	good = !error;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Inputs of `switchml bench`, and what their all-reduce has to be. Every rank can make
- * every other rank's input from seed, rank and index, so each checks its results by
- * itself, without the code under test: integers exactly, floats in long double, against
- * the bounds of docs/numbers.md.
+ * Inputs of `switchml bench`, and their expected all-reduce. Every rank can compute every other
+ * rank's input from seed, rank and index, so each rank checks its results independently, without
+ * the code under test: integers exactly, floats in long double, against the bounds of
+ * docs/numbers.md.
  *
- * Float inputs are random in sign and mantissa and lie in +-[2^-8, 1): the shared
- * exponent of docs/numbers.md is at most 0, which gives the bounds below.
+ * Float inputs are random in sign and mantissa and lie in +-[2^-8, 1): the shared exponent of
+ * docs/numbers.md is at most 0, which gives the bounds below.
  */
 #include <math.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static bool is_float(enum sml_type type)
 	       type == SML_FLOAT64;
 }
 
-/* murmur3's finalizer: a different number for each index, all bits alike. */
+/* murmur3's finalizer: a different number for each index, with all bits equally random. */
 static inline uint32_t mix(uint32_t x)
 {
 	x ^= x >> 16;
@@ -97,7 +97,7 @@ static inline uint64_t element_bits(enum sml_type type, uint64_t random)
 	return random;
 }
 
-/* Of elements of so many bytes. */
+/* For elements of this many bytes. */
 static inline uint64_t load(size_t bytes, const void *elements, size_t i)
 {
 	switch (bytes) {
@@ -141,7 +141,7 @@ void bench_fill(const struct bench_case *this, unsigned rank, void *elements)
 
 /* ---- integers: exact ---- */
 
-/* As the type has it, widened. */
+/* The value of the type, widened. */
 static int64_t integer_of(enum sml_type type, uint64_t bits)
 {
 	switch (type) {
@@ -160,7 +160,7 @@ static int64_t integer_of(enum sml_type type, uint64_t bits)
 	}
 }
 
-/* Of rank 0's element and then each other's; sums wrap at 64 bits. */
+/* Rank 0's element, and then each other rank's; sums wrap at 64 bits. */
 static int64_t join_integers(enum sml_op op, int64_t a, int64_t b)
 {
 	if (op == SML_MAX)
@@ -262,7 +262,7 @@ static void combine_floats(const struct bench_case *this, size_t first, size_t n
 	}
 }
 
-/* Half a unit in the last place of a value near 1: what rounding to a type costs. */
+/* Half a unit in the last place of a value near 1: the error of rounding to a type. */
 static long double rounding_of(enum sml_type type)
 {
 	if (type == SML_FLOAT16)
@@ -273,10 +273,10 @@ static long double rounding_of(enum sml_type type)
 }
 
 /*
- * docs/numbers.md: each rank's element is rounded to a multiple of 2^(E - B), so
- * the sum of n is off by at most n 2^(E - B - 1), here with E = 0. Where B is narrow for
- * the type, what would round up to 2^E stays one unit below, so an element may be off by
- * a whole unit. Then the sum is rounded to float32, and to the tensor's type.
+ * docs/numbers.md: each rank's element is rounded to a multiple of 2^(E - B), so the sum of n is
+ * off by at most n 2^(E - B - 1), here with E = 0. If B is small for the type, a value that would
+ * round up to 2^E stays one unit below, so an element may be off by a whole unit. Then the sum is
+ * rounded to float32, and to the tensor's type.
  *
  * Elements of float64 on its own wire are exact multiples of 2^-63 here, so their sum is
  * exact, as it is on the exact wire: then only what is expected has an error, n 2^-64 where

@@ -9,7 +9,7 @@
 
 #define DEFAULT_MAX (64u << 20)
 
-/* Packets of a million that chaos loses, duplicates, delays. */
+/* Packets per million that chaos loses, duplicates and delays. */
 #define CHAOS_PER_MILLION 10000
 
 enum {
@@ -49,8 +49,8 @@ static const struct argp_option known_options[] = {
 	{"switch", OPTION_SWITCH, "HOST:PORT,…", 0, "use running switches", 5},
 	{"job", OPTION_JOB, "NAME", 0, "the job's name on the switch", 5},
 	{"drop", OPTION_DROP, "PERCENT", 0, "each worker loses this share of its packets", 6},
-	{"duplicate", OPTION_DUPLICATE, "PERCENT", 0, "… duplicates this share", 6},
-	{"reorder", OPTION_REORDER, "PERCENT", 0, "… delays this share", 6},
+	{"duplicate", OPTION_DUPLICATE, "PERCENT", 0, "... duplicates this share", 6},
+	{"reorder", OPTION_REORDER, "PERCENT", 0, "... delays this share", 6},
 	{"chaos", OPTION_CHAOS, NULL, 0,
 	 "1 % of each of these; the switch is killed and restarted every second", 6},
 	{0},
@@ -103,7 +103,7 @@ static unsigned parse_type(struct argp_state *state, const char *text)
 			return 1u << type;
 	}
 	if (strcmp(text, "all") != 0)
-		argp_error(state, "there is no type `%s'", text);
+		argp_error(state, "the type `%s' does not exist", text);
 	return ((1u << BENCH_TYPES) - 1) & ~(1u << SML_BYTE);
 }
 
@@ -114,7 +114,7 @@ static unsigned parse_op(struct argp_state *state, const char *text)
 			return 1u << op;
 	}
 	if (strcmp(text, "all") != 0)
-		argp_error(state, "there is no operation `%s'", text);
+		argp_error(state, "the operation `%s' does not exist", text);
 	return (2u << SML_MIN) - 1;
 }
 
@@ -125,7 +125,7 @@ static enum sml_wire parse_wire(struct argp_state *state, const char *text)
 	if (!strcmp(text, "exact"))
 		return SML_WIRE_EXACT;
 	if (strcmp(text, "int32") != 0)
-		argp_error(state, "there is no wire width `%s'", text);
+		argp_error(state, "the wire width `%s' does not exist", text);
 	return SML_WIRE_INT32;
 }
 
@@ -142,17 +142,17 @@ static error_t parse_size_option(int key, char *text, struct argp_state *state,
 	case 'f':
 		options->factor = parse_number(state, text, 1u << 20);
 		if (options->factor < 2)
-			argp_error(state, "the step factor has to be 2 or more");
+			argp_error(state, "the step factor must be 2 or more");
 		return 0;
 	case 'i':
 		options->step_bytes = parse_bytes(state, text);
 		if (options->step_bytes == 0)
-			argp_error(state, "the step has to be a byte or more");
+			argp_error(state, "the step must be a byte or more");
 		return 0;
 	case 'n':
 		options->iterations = parse_number(state, text, 1000000);
 		if (options->iterations == 0)
-			argp_error(state, "nothing to measure in 0 iterations");
+			argp_error(state, "the number of iterations must be 1 or more");
 		return 0;
 	case 'w':
 		options->warmups = parse_number(state, text, 1000000);
@@ -212,7 +212,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		if (options->chaos && options->switch_address)
-			argp_error(state, "--chaos runs a switch of its own to kill");
+			argp_error(state,
+				   "--chaos starts and kills its own switch: leave out --switch");
 		if (options->chaos && !options->local_workers)
 			options->local_workers = 4;
 		if (options->max_bytes == 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One rank of `switchml bench`: for each type, operation and size it times some
- * calls, checks others, and tells all ranks what came of it, so that rank 0 can
- * report the slowest rank's time and the sum of all wrong elements.
+ * One rank of `switchml bench`: for each type, operation and size, it times some calls, checks
+ * others, and shares the results with all ranks, so that rank 0 can report the slowest rank's time
+ * and the sum of all wrong elements.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +12,11 @@
 
 #include "cmd/bench.h"
 
-/* What a rank tells the others about a case: all its rounds so far. Travels as bytes. */
+/* A rank's results of a case, for the others: all its rounds so far. Sent as bytes. */
 struct share {
 	uint64_t time_ns;	    /* of all measured calls */
 	uint64_t measured, checked; /* calls */
-	uint64_t is_last;	    /* rank 0's: no round follows */
+	uint64_t is_last;	    /* from rank 0: no round follows */
 	uint64_t wrong;
 	uint64_t hash; /* of all checked results */
 	uint64_t wire_tx_bytes;
@@ -48,7 +48,7 @@ static struct sml_counters counters_of(struct sml_context *job)
 	return counters;
 }
 
-/* One call. In place the input is put into the output first, which is not timed. */
+/* One call. For an in-place call, the input is first copied into the output, which is not timed. */
 static int call(struct rank *rank, const struct bench_case *this, enum bench_place place,
 		uint64_t *time_ns)
 {
@@ -113,7 +113,7 @@ static int check(struct rank *rank, const struct bench_case *this, enum bench_pl
 	for (unsigned i = 0; i < rank->options->checks; i++) {
 		fresh.seed = this->seed + 1 + 2 * (uint32_t)mine->checked++ + (unsigned)place;
 		bench_fill(&fresh, rank->number, rank->input);
-		/* What a call leaves alone shall not look right. */
+		/* Elements that a call does not write must look wrong. */
 		memset(rank->output, 0xa5, fresh.count * sml_type_size(fresh.type));
 		error = call(rank, &fresh, place, &unused);
 		if (error)
@@ -125,7 +125,7 @@ static int check(struct rank *rank, const struct bench_case *this, enum bench_pl
 }
 
 /*
- * All ranks' shares. Results that are right but not the same are wrong, too.
+ * Adds up all ranks' results. Results that are correct but differ between ranks are wrong, too.
  * *is_last is the same on all ranks.
  */
 static int exchange(struct rank *rank, const struct share *mine, struct bench_result *result,
@@ -156,7 +156,7 @@ static int exchange(struct rank *rank, const struct share *mine, struct bench_re
 	return 0;
 }
 
-/* Rounds of measured and checked calls: one, or with --seconds as many as rank 0 has time for. */
+/* Rounds of measured and checked calls: one, or with --seconds as many as fit in rank 0's time. */
 static int run_place(struct rank *rank, const struct bench_case *this, enum bench_place place,
 		     struct bench_result *result)
 {
@@ -199,7 +199,7 @@ static int run_sizes(struct rank *rank, enum sml_type type, enum sml_op op)
 	struct bench_case this = {
 		.type = type,
 		.op = op,
-		/* Whatever the environment says: the bounds are of this one. */
+		/* Overrides the environment, because the bounds are for this wire. */
 		.wire = options->wire || type == SML_FLOAT64 ? options->wire : SML_WIRE_INT32,
 		.n_ranks = rank->n_ranks,
 		.seed = options->seed,
@@ -234,7 +234,7 @@ static void complain(const struct sml_config *config, const struct sml_context *
 	fprintf(stderr, "switchml bench: rank %d: %s\n", config->rank, sml_error_text(job));
 }
 
-/* Every call is in the counters, whatever became of its switch; a moment after it has returned. */
+/* The counters include every call, a moment after it has returned, even if its switch has died. */
 static bool are_all_counted(const struct rank *rank)
 {
 	uint64_t until_ns = now_ns() + 1000000000, counted;
@@ -243,12 +243,12 @@ static bool are_all_counted(const struct rank *rank)
 		usleep(1000);
 	if (counted != rank->calls)
 		fprintf(stderr,
-			"switchml bench: rank %u made %llu calls, and its counters say %llu\n",
+			"switchml bench: rank %u made %llu calls, but its counters say %llu\n",
 			rank->number, (unsigned long long)rank->calls, (unsigned long long)counted);
 	return counted == rank->calls;
 }
 
-/* With the job open and memory there. */
+/* Called with an open job and allocated memory. */
 static int report_all(struct rank *rank, const struct sml_config *config)
 {
 	int error;

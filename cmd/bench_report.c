@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The table of `switchml bench`, nccl-tests' columns and two of ours, and its JSON file. */
+/* The table of `switchml bench` (nccl-tests' columns and two of ours), and its JSON file. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -65,7 +65,7 @@ static double algbw_of(const struct bench_case *this, const struct bench_result 
 	return result->time_us > 0 ? bytes / (result->time_us * 1e3) : 0;
 }
 
-/* What the same speed asks of each link with a ring, as nccl-tests reckon. */
+/* The load of each link at the same speed with a ring, as nccl-tests computes it. */
 static double busbw_of(const struct bench_case *this, const struct bench_result *result)
 {
 	return algbw_of(this, result) * 2 * (this->n_ranks - 1) / this->n_ranks;
@@ -140,7 +140,7 @@ int bench_report_close(struct bench_report *report, bool finished)
 	int error = 0;
 
 	if (!finished)
-		printf("# Stopped by an error: what is missing above was not measured\n");
+		printf("# Stopped by an error: missing rows were not measured\n");
 	else if (report->options->checks)
 		printf("# Wrong elements: %llu %s\n", (unsigned long long)report->wrong,
 		       report->wrong ? "FAILED" : "OK");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The sub-commands of `switchml`. Each gets its own name as argv[0] and returns
- * what the process is to exit with.
+ * the exit status.
  */
 #ifndef SML_CMD_COMMANDS_H
 #define SML_CMD_COMMANDS_H

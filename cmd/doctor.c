@@ -118,7 +118,7 @@ static void check_settings(struct doctor *doctor)
 		doctor->switch_address = NULL;
 }
 
-/* All stripes, and all that they can fail over to. */
+/* All stripes, and all switches that they can fail over to. */
 static void check_switches(struct doctor *doctor, const char *list)
 {
 	char address[320];
@@ -143,7 +143,7 @@ int sml_command_doctor(int argc, char **argv)
 	unsigned problems = 0;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
-	signal(SIGPIPE, SIG_IGN); /* TLS writes to a switch that may hang up */
+	signal(SIGPIPE, SIG_IGN); /* TLS may write to a switch that hangs up */
 	doctor.switch_address = options.switch_address;
 	check_settings(&doctor);
 	doctor_check_host(&doctor);

@@ -9,13 +9,13 @@ enum doctor_level { DOCTOR_OK, DOCTOR_WARNING, DOCTOR_PROBLEM };
 
 struct doctor_finding {
 	enum doctor_level level;
-	const char *check; /* what was looked at: "receive buffer" */
+	const char *check; /* what was checked: "receive buffer" */
 	char fact[256];	   /* what was found */
-	char fix[256];	   /* what to do; empty when nothing */
+	char fix[256];	   /* what to do; "" if nothing */
 };
 
 struct doctor {
-	const char *switch_address; /* NULL: no switch is looked at */
+	const char *switch_address; /* NULL: no switch is checked */
 	struct doctor_finding findings[DOCTOR_MAX_FINDINGS];
 	unsigned n;
 };
@@ -30,7 +30,7 @@ __attribute__((format(printf, 2, 3))) void doctor_fix(struct doctor *doctor, con
 /* doctor_host.c: this machine. */
 void doctor_check_host(struct doctor *doctor);
 
-/* doctor_switch.c: the way to the switch. */
+/* doctor_switch.c: the path to the switch. */
 void doctor_check_switch(struct doctor *doctor);
 
 #endif

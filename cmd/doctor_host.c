@@ -19,7 +19,7 @@
 #define CAP_SYS_ADMIN_BIT 21
 #define CAP_BPF_BIT	  39
 
-/* The first line of a small file of the kernel's, without its newline. */
+/* The first line of a small kernel file, without its newline. */
 static int read_line(const char *path, char *line, size_t size)
 {
 	FILE *file = fopen(path, "re");
@@ -40,7 +40,7 @@ static void check_buffer(struct doctor *doctor, const char *check, const char *n
 
 	snprintf(path, sizeof(path), "/proc/sys/net/core/%s", name);
 	if (read_line(path, line, sizeof(line)) < 0 || sscanf(line, "%ld", &bytes) != 1) {
-		/* Network namespaces of containers hide it. */
+		/* Network namespaces of containers can hide it. */
 		doctor_say(doctor, DOCTOR_OK, check, "net.core.%s cannot be read here", name);
 		return;
 	}
@@ -49,7 +49,8 @@ static void check_buffer(struct doctor *doctor, const char *check, const char *n
 		return;
 	}
 	doctor_say(doctor, DOCTOR_WARNING, check,
-		   "net.core.%s is %ld bytes: bursts may be lost in this machine", name, bytes);
+		   "net.core.%s is %ld bytes: bursts of packets may be lost on this machine", name,
+		   bytes);
 	doctor_fix(doctor, "sysctl -w net.core.%s=%ld (and a file in /etc/sysctl.d to keep it)",
 		   name, WANTED_BUFFER_BYTES);
 }
@@ -67,9 +68,9 @@ static void check_clock(struct doctor *doctor)
 		doctor_fix(doctor, "boot without clocksource= and nohz=off settings");
 	} else if (!strcmp(name, "hpet") || !strcmp(name, "acpi_pm")) {
 		doctor_say(doctor, DOCTOR_WARNING, "clock",
-			   "the clock source is %s: every look at the clock is slow", name);
+			   "the clock source is %s: every time query is slow", name);
 		doctor_fix(doctor, "see /sys/devices/system/clocksource/clocksource0/"
-				   "available_clocksource for a faster one, as tsc");
+				   "available_clocksource for a faster one, such as tsc");
 	} else {
 		doctor_say(doctor, DOCTOR_OK, "clock", "the clock source is %s", name);
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `switchml doctor`: each step of the way to a switch, as a worker takes it:
- * name, control port, version, path MTU, data port. The first that fails ends
- * the walk, for those after it need it.
+ * `switchml doctor`: the steps by which a worker reaches a switch: name,
+ * control port, version, path MTU, data port. The first failure ends the check,
+ * because later steps depend on earlier ones.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -51,7 +51,7 @@ static void check_mtu(struct doctor *doctor, int udp, int family)
 		return;
 	}
 	doctor_say(doctor, DOCTOR_WARNING, "path mtu",
-		   "%d bytes: packets of only %u numbers, of which each costs time", mtu,
+		   "%d bytes: packets of only %u numbers, so more packets are needed", mtu,
 		   lanes_of(mtu, family));
 	doctor_fix(doctor, "raise the interfaces' and switches' MTU to 1500 or 9000");
 }
@@ -99,8 +99,8 @@ static void check_data_port(struct doctor *doctor, int udp, struct sml_ask *ask,
 	getsockopt(udp, SOL_SOCKET, SO_ERROR, &refused, &length);
 	error = sml_ask_status(ask, &answer);
 	if (error) {
-		doctor_say(doctor, DOCTOR_PROBLEM, "data port", "the switch has gone: %.200s",
-			   ask->text);
+		doctor_say(doctor, DOCTOR_PROBLEM, "data port",
+			   "the connection to the switch ended: %.200s", ask->text);
 		return;
 	}
 	if (strays_of(answer->status) > strays_before) {
@@ -109,8 +109,8 @@ static void check_data_port(struct doctor *doctor, int udp, struct sml_ask *ask,
 		doctor_say(doctor, DOCTOR_PROBLEM, "data port",
 			   "UDP packets do not arrive at port %u%s%s", port, refused ? ": " : "",
 			   refused ? strerror(refused) : "");
-		doctor_fix(doctor, "let the firewalls on the way pass UDP to that port, and UDP "
-				   "from it back");
+		doctor_fix(doctor, "let the firewalls on the path pass UDP to that port, and UDP "
+				   "from that port back");
 	}
 	sml_control__envelope__free_unpacked(answer, NULL);
 }
@@ -118,10 +118,11 @@ static void check_data_port(struct doctor *doctor, int udp, struct sml_ask *ask,
 static void check_version(struct doctor *doctor, const SmlControl__Status *status)
 {
 	if (!strcmp(status->version, SML_VERSION_STRING)) {
-		doctor_say(doctor, DOCTOR_OK, "switch version", "%s, as ours", status->version);
+		doctor_say(doctor, DOCTOR_OK, "switch version", "%s, the same as here",
+			   status->version);
 		return;
 	}
-	doctor_say(doctor, DOCTOR_WARNING, "switch version", "%s, ours is %s", status->version,
+	doctor_say(doctor, DOCTOR_WARNING, "switch version", "%s, but %s here", status->version,
 		   SML_VERSION_STRING);
 	doctor_fix(doctor, "install the same version on all machines");
 }
@@ -138,7 +139,7 @@ static void check_connected(struct doctor *doctor, struct sml_ask *ask)
 	if (error) {
 		doctor_say(doctor, DOCTOR_PROBLEM, "switch", "%.250s", ask->text);
 		doctor_fix(doctor, ask->stream.tls
-					   ? "see what the switch prints, and docs/security.md"
+					   ? "see the switch's log, and docs/security.md"
 					   : "check the port; a switch says its own when it "
 					     "starts");
 		return;
@@ -147,8 +148,7 @@ static void check_connected(struct doctor *doctor, struct sml_ask *ask)
 		doctor_say(doctor, DOCTOR_OK, "tls", "%s",
 			   sml_tls_is_keyed(ask->tls)
 				   ? "version 1.3, the switch has the same job key"
-				   : "version 1.3, the switch's certificate is believed, and ours "
-				     "by it");
+				   : "version 1.3, both ends trust each other's certificates");
 	check_version(doctor, answer->status);
 	getpeername(ask->fd, &peer.any, &length);
 	port = (uint16_t)answer->status->data_port;

@@ -22,7 +22,7 @@ static const struct command commands[] = {
 	{"tune", "measure when an MPI program's all-reduces gain by the switch", sml_command_tune},
 };
 
-/* The exit status of whatever is not understood: a command, an option, a value. */
+/* The exit status for an invalid command, option or value. */
 #define USAGE 2
 
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -54,13 +54,13 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < N_COMMANDS; i++) {
 		if (strcmp(asked, commands[i].name) != 0)
 			continue;
-		/* What argp calls the program in its messages. */
+		/* The program's name in argp's messages. */
 		snprintf(name, sizeof(name), "switchml %s", commands[i].name);
 		argv[1] = name;
 		return commands[i].run(argc - 1, argv + 1);
 	}
 	if (*asked)
-		fprintf(stderr, "switchml: there is no command `%s'\n", asked);
+		fprintf(stderr, "switchml: the command `%s' does not exist\n", asked);
 	print_help(stderr);
 	return USAGE;
 }

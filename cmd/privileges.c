@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Giving up rights: see privileges.h. */
+/* Dropping privileges: see privileges.h. */
 #include "cmd/privileges.h"
 
 #include <cap-ng.h>
@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #endif
 
-/* Where there is no "nobody". */
+/* If there is no user "nobody". */
 #define NOBODY 65534
 
 static void warn(const char *what)
@@ -25,8 +25,8 @@ static void warn(const char *what)
 }
 
 /*
- * 0: this process is nobody's now. In a user namespace that has no other user, there is
- * nobody to become: root there is an ordinary user outside.
+ * 0: this process runs as nobody now. A user namespace with no other user has no user to change to;
+ * root there is an ordinary user outside.
  */
 static int become_nobody(void)
 {
@@ -47,7 +47,9 @@ void sml_privileges_drop(bool keeps_bpf)
 	if (has_bpf)
 		capng_update(CAPNG_ADD, CAPNG_EFFECTIVE | CAPNG_PERMITTED, CAP_BPF);
 	if (geteuid() != 0 || become_nobody() < 0) {
-		/* A change of user that fails leaves the rights that it takes in libcap-ng's state.
+		/*
+		 * A failed change of user leaves the capabilities that it needs in libcap-ng's
+		 * state.
 		 */
 		capng_clear(CAPNG_SELECT_BOTH);
 		if (has_bpf)
@@ -58,7 +60,7 @@ void sml_privileges_drop(bool keeps_bpf)
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		warn("it cannot refuse new privileges");
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	/* Their search for leaks traces the process. */
+	/* The sanitizers' leak check traces the process. */
 	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 #endif
 }
@@ -68,9 +70,9 @@ void sml_privileges_drop(bool keeps_bpf)
 #if defined(SML_HAVE_SECCOMP) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 /*
- * All that the control server, both dataplanes, their libraries and libc use once the sockets
- * are open. Anything else fails with EPERM: no file is opened, no program is begun, nothing is
- * traced, and no connection is made.
+ * All system calls that the control server, both dataplanes, their libraries and libc use once the
+ * sockets are open. Any other fails with EPERM: the process can open no file, start no program,
+ * trace nothing and make no connection.
  */
 static const char *const allowed[] = {
 	/* packets and messages */
@@ -167,7 +169,7 @@ static int allow(scmp_filter_ctx filter, const char *name)
 {
 	int call = seccomp_syscall_resolve_name(name);
 
-	/* Not every architecture has all. */
+	/* Not every architecture has all of them. */
 	return call == __NR_SCMP_ERROR ? 0 : seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 0);
 }
 

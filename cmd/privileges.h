@@ -9,12 +9,15 @@
 #include <stdbool.h>
 
 /*
- * As struct sml_switch_config's seal(): before there are threads, so that all inherit it.
- * Root becomes nobody. keeps_bpf: CAP_BPF stays, for maps. Warns on stderr of what fails.
+ * The seal() of struct sml_switch_config: called before there are threads, so that all inherit it.
+ * Root becomes nobody. keeps_bpf: keep CAP_BPF, for maps. Warns on stderr about failures.
  */
 void sml_privileges_drop(bool keeps_bpf);
 
-/* Of all threads: only these system calls from now on. Nothing where libseccomp is not built in. */
+/*
+ * Restrict all threads to these system calls from now on. Does nothing if libseccomp is not built
+ * in.
+ */
 void sml_privileges_filter(bool keeps_bpf);
 
 #endif

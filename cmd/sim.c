@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `switchml sim`: run the protocol under the deterministic simulator, one seed
- * or very many, and shrink what fails.
+ * `switchml sim`: run the protocol in the deterministic simulator with one seed or many, and shrink
+ * failing worlds.
  */
 #include <argp.h>
 #include <errno.h>
@@ -36,7 +36,7 @@ struct options {
 	unsigned n_settings;
 };
 
-/* What the jobs tell their parent, a fixed-size record for each batch of seeds. */
+/* What the jobs report to their parent: a fixed-size record for each batch of seeds. */
 struct tally {
 	uint64_t seeds, failed, events, resumes, hash, first_failed;
 	uint64_t verdicts[SML_VERDICTS];
@@ -82,7 +82,7 @@ static struct setting *find_setting(struct options *options, const char *name)
 	return NULL;
 }
 
-/* Is it another world, and does it still fail? Then it stays; else nothing has changed. */
+/* Does the changed world still fail? Then keep it; otherwise change nothing. */
 static bool fails_with(struct options *options, const char *name, uint32_t value)
 {
 	static struct sim_world before, world;
@@ -109,7 +109,7 @@ static bool fails_with(struct options *options, const char *name, uint32_t value
 	return false;
 }
 
-/* Towards 0: the fault off, else half of it, and so on while it still fails. */
+/* Reduce towards 0: turn the fault off, or halve it, and so on while it still fails. */
 static bool shrink(struct options *options, const char *name, uint32_t value)
 {
 	bool any = false;
@@ -251,7 +251,9 @@ static double seconds(void)
 static void watch(const struct options *options, int fd, struct tally *sum)
 {
 	bool tty = isatty(STDOUT_FILENO);
-	/* Where nobody watches, a line now and then; a run may take an hour. */
+	/*
+	 * If stderr is not a terminal, print a line now and then, because a run may take an hour.
+	 */
 	double begin = seconds(), shown = tty ? 0 : begin, every = tty ? 0.2 : 30;
 	struct tally part;
 
@@ -355,7 +357,8 @@ static void add_setting(struct argp_state *state, struct options *options, const
 	snprintf(setting->name, sizeof(setting->name), "%.*s", (int)(equals - text), text);
 	setting->value = (uint32_t)number(state, equals + 1);
 	if (!sim_world_set(&world, setting->name, 0))
-		argp_error(state, "a world has no '%s'; --seed 1 lists what it has", setting->name);
+		argp_error(state, "a world has no number named '%s'; --seed 1 lists all numbers",
+			   setting->name);
 	options->n_settings++;
 }
 

@@ -106,7 +106,7 @@ static json_t *status_json(const char *address, const SmlControl__Status *status
 			 "counters", counters_json(status->counters, status->n_counters));
 }
 
-/* Of a switch that cannot be asked. */
+/* For a switch that cannot be asked. */
 static json_t *error_json(const char *address, const char *text)
 {
 	return json_pack("{s:s, s:s}", "address", address, "error", text);
@@ -132,10 +132,10 @@ static void print_counters(SmlControl__Counter **counters, size_t n, const char 
 			       counters[i]->value);
 }
 
-/* What each stripe moves, where there are several; a slow or lossy one stands out. */
+/* The traffic of each stripe, if there are several; it shows a slow or lossy one. */
 static void print_stripes(const SmlControl__JobStatus *job)
 {
-	/* Of a switch's own stripe the workers' lines tell. */
+	/* The workers' lines show a switch's own stripe. */
 	if (job->n_served == 0 || !job->served[0]->where[0])
 		return;
 	printf("  %6s  %-36s %14s %10s %10s %12s %12s\n", "stripe", "where", "contributions",
@@ -163,7 +163,7 @@ static void print_form(const SmlControl__JobStatus *job)
 		printf(", stripe %u of %u", job->served[0]->stripe, job->stripes);
 }
 
-/* Whom one packet reaches, and who gets results one by one for all that. */
+/* The ranks that the group reaches, and the ranks that get results by unicast. */
 static void print_group(const SmlControl__JobStatus *job)
 {
 	size_t n = 0;
@@ -209,15 +209,15 @@ static void print_text(const char *address, const SmlControl__Status *status)
 		print_job(status->jobs[i]);
 }
 
-/* ---- whom to ask ---- */
+/* ---- which switch to ask ---- */
 
-/* Where the ranks sum, rank 0 has the control port. */
+/* If the ranks embed the switch, rank 0 has the control port. */
 static bool is_embedded(const char *address)
 {
 	return address == NULL || *address == '\0' || strcasecmp(address, "embedded") == 0;
 }
 
-/* Rank 0's control port, as the ranks find it. False: the environment says nonsense. */
+/* Rank 0's control port, as the ranks find it. False: the environment is invalid. */
 static bool master_address(char *address, size_t bytes)
 {
 	struct sml_config config;
@@ -242,9 +242,10 @@ static int ask_one(const char *address, bool is_rank_0, json_t *all)
 	if (rc < 0) {
 		fprintf(stderr, "switchml status: %s%s%s%s\n", is_open ? address : "",
 			is_open ? ": " : "", ask.text,
-			is_rank_0 ? " (of a job without a switch, rank 0 is asked, at its master "
-				    "port)"
-				  : "");
+			is_rank_0
+				? " (for a job without a switch, status asks rank 0, at its master "
+				  "port)"
+				: "");
 		if (all)
 			json_array_append_new(all, error_json(address, ask.text));
 	} else {

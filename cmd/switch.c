@@ -194,7 +194,7 @@ static const struct argp parser = {
 	       "tells the workers.",
 };
 
-/* One line, when it can be used: programs that start a switch wait for it. */
+/* One line when the switch can be used: programs that start a switch wait for it. */
 static void print_ready(const struct sml_switch_config *config, const struct sml_switch *running)
 {
 	char dataplane[512];
@@ -216,7 +216,7 @@ static void print_ready(const struct sml_switch_config *config, const struct sml
 	fflush(stdout);
 }
 
-/* Whoever reaches the port could take part. */
+/* Anyone who reaches the port could take part. */
 static void warn_of_strangers(const struct sml_switch_config *config)
 {
 	const char *listen = config->listen ? config->listen : "";
@@ -228,12 +228,12 @@ static void warn_of_strangers(const struct sml_switch_config *config)
 	if (sml_host_port_parse(listen, strlen(listen), &place) && *place.host != '\0' &&
 	    strcmp(place.host, "0.0.0.0") != 0 && strcmp(place.host, "::") != 0)
 		return;
-	fprintf(stderr,
-		"switchml switch: warning: it listens on all addresses, and whoever reaches "
-		"it can take part: name an address with --listen, or set SWITCHML_JOB_KEY\n");
+	fprintf(stderr, "switchml switch: warning: the switch listens on all addresses, and anyone "
+			"who reaches it can take part: name an address with --listen, or set "
+			"SWITCHML_JOB_KEY\n");
 }
 
-/* A connection is a descriptor, and most systems grant more than they give at first. */
+/* Each connection needs a descriptor, and most systems have a soft limit below the hard limit. */
 static void raise_file_limit(void)
 {
 	struct rlimit files;
@@ -244,7 +244,10 @@ static void raise_file_limit(void)
 	(void)setrlimit(RLIMIT_NOFILE, &files);
 }
 
-/* It is derived: nobody needs it any more, and this process is there for long. */
+/*
+ * The key has been derived: wipe the secret, which is not needed any more in this long-lived
+ * process.
+ */
 static void forget_secret(void)
 {
 	char *secret = getenv(sml_key_variables.secret);

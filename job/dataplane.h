@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a dataplane is to the control plane: a place where jobs' slots live and
- * packets are answered. Bytes in, core call, verdict out: nothing else. To add
- * one, fill in this table (switch/udp/dataplane.c is the model) and name it in
- * cmd/switch.c.
+ * A dataplane, as the control plane sees it: it holds jobs' slots and answers packets. Bytes in,
+ * core call, verdict out: nothing else. To add one, fill in this table (switch/udp/dataplane.c is
+ * the model) and name it in cmd/switch.c.
  *
- * All calls come from the control thread. A call returns when every thread of
- * the dataplane has seen what it changed, so memory can be freed after it. None waits
- * for the kernel: strangers can make all of them happen.
+ * All calls come from the control thread. A call returns when every thread of the dataplane has
+ * seen what it changed, so memory can be freed after it. No call waits for the kernel, because
+ * strangers can cause all of these calls.
  */
 #ifndef SML_JOB_DATAPLANE_H
 #define SML_JOB_DATAPLANE_H
@@ -15,13 +14,13 @@
 #include "core/pool.h"
 #include "net/group.h"
 
-/* Job numbers are random, but for the low bits: they are the job's place. */
+/* Job numbers are random, except the low bits, which are the job's place. */
 #define SML_MAX_JOBS 256
 
 struct sml_dataplane;
 struct sml_dataplane_config; /* switch/dataplane.h: what open() needs to know */
 
-/* Two ranks disagree about what a slot's use is. */
+/* Two ranks have different digests for a use of a slot. */
 struct sml_mismatch {
 	uint32_t job;
 	uint16_t slot;
@@ -48,25 +47,25 @@ struct sml_dataplane_counters {
 	uint64_t packets_multicast; /* of those sent */
 	uint64_t bytes_received, bytes_sent;
 	uint64_t probes;
-	uint64_t socket_drops;	/* the kernel had no room for them */
+	uint64_t socket_drops;	/* the kernel's buffers were full */
 	uint64_t send_drops;	/* the socket was full for too long */
-	uint64_t bad_checksums; /* where the kernel has not looked at them before */
+	uint64_t bad_checksums; /* if the kernel has not checked them */
 };
 
 struct sml_dataplane_operations {
 	const char *name;
-	bool ranks_have_slots; /* none are here: sml_dataplane_ranks */
+	bool ranks_have_slots; /* there are no slots here: sml_dataplane_ranks */
 	uint32_t max_lanes;    /* of a job; 0: as the packet format has it */
 	/* 0, or a negative number, and sml_error_last() says why. */
 	int (*open)(struct sml_dataplane **opened, const struct sml_dataplane_config *config);
 	void (*close)(struct sml_dataplane *dataplane);
 	/*
-	 * 0, -ENOMEM, -ENOSPC: the slots are in pieces, or -EAGAIN: there is room in a moment, when
-	 * packets of jobs that have ended cannot come to it any more. Probes are answered from now
-	 * on.
+	 * Returns 0, -ENOMEM, -ENOSPC (the free slots are fragmented), or -EAGAIN (there will be
+	 * room in a moment, when packets of ended jobs can no longer reach it). Probes are answered
+	 * from now on.
 	 */
 	int (*add_job)(struct sml_dataplane *dataplane, const struct sml_pool_rules *rules);
-	/* All addresses are known: contributions are taken. 0, or a negative errno. */
+	/* All addresses are known: accept contributions. 0, or a negative errno. */
 	int (*start_job)(struct sml_dataplane *dataplane, uint32_t job);
 	void (*remove_job)(struct sml_dataplane *dataplane, uint32_t job);
 	/*
@@ -75,11 +74,11 @@ struct sml_dataplane_operations {
 	 */
 	const char *(*misses_address)(struct sml_dataplane *dataplane, uint32_t job, uint8_t rank);
 	/*
-	 * Before start_job: the rank has seen what is sent to the job's group. Results go to it
-	 * that way, until it does without too many of them. NULL: no multicast here.
+	 * Before start_job: packets to the job's group have reached the rank. Results go to it
+	 * through the group, until too many of them do not arrive. NULL: no multicast here.
 	 */
 	void (*reaches_by_group)(struct sml_dataplane *dataplane, uint32_t job, uint8_t rank);
-	/* The ranks that are reached so, bit by rank. */
+	/* The ranks that the group reaches, as bits. */
 	uint64_t (*reached_by_group)(struct sml_dataplane *dataplane, uint32_t job);
 	/* For the ready line: "1 thread", "xdp (native) on eth0". */
 	void (*describe)(struct sml_dataplane *dataplane, char *text, size_t bytes);
@@ -88,8 +87,8 @@ struct sml_dataplane_operations {
 	uint32_t (*window)(struct sml_dataplane *dataplane, uint32_t packet_bytes,
 			   uint32_t n_ranks);
 	/*
-	 * Must workers send packets one by one? Where super-packets (UDP_SEGMENT) can
-	 * come this far, and only the stack would cut them up. NULL: no.
+	 * Must workers send packets one by one, because super-packets (UDP_SEGMENT) can arrive here
+	 * unsegmented? NULL: no.
 	 */
 	bool (*wants_single_packets)(struct sml_dataplane *dataplane);
 	/* NULL: nothing is counted. */
@@ -105,7 +104,7 @@ struct sml_dataplane_operations {
 	void (*counters)(struct sml_dataplane *dataplane, struct sml_dataplane_counters *counters);
 };
 
-/* None: the ranks have the slots, and only the control plane is here (switch_ranks.c). */
+/* The dataplane of a control plane without slots: the ranks have the slots (switch_ranks.c). */
 extern const struct sml_dataplane_operations sml_dataplane_ranks;
 
 #endif

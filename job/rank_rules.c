@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The messages that a rank's end takes, and when: anything else is not our protocol. */
+/* The messages that a rank accepts, and when. Anything else is not our protocol. */
 #include "job/rank_talk.h"
 
 #define PHASE(name) (1u << SML_TALK_##name)
 #define BEGUN	    (PHASE(RUNNING) | PHASE(LEAVING))
 #define TALKING	    (PHASE(CONNECTED) | PHASE(JOINING) | PHASE(ADMITTED) | PHASE(READY) | BEGUN)
-/* What is no more than a few numbers or a sentence. */
+/* Messages of a few numbers or a sentence. */
 #define SHORT_BYTES 4096u
 /* Two tables of 2 x 4096 chunks, or the places of all ranks. */
 #define ADMITTED_BYTES (256u << 10)
@@ -37,7 +37,7 @@ static const struct sml_rules rules = {
 			RULE(STALL_REPORT, BEGUN, STALLS_BYTES),
 			RULE(STALL_REQUEST, BEGUN, SHORT_BYTES),
 			RULE(ABORT, TALKING, STALLS_BYTES),
-			/* While it joins: to leave, where the others are gone. */
+			/* While it joins: it may leave, if the others are gone. */
 			RULE(LEFT, PHASE(LEAVING) | PHASE(JOINING), SHORT_BYTES),
 			RULE(PONG, TALKING, SHORT_BYTES),
 		},
@@ -47,7 +47,7 @@ bool sml_talk_object(struct sml_talk *talk, const struct sml_head *head)
 {
 	char text[SML_TALK_TEXT_BYTES / 2];
 
-	/* Of one that is over nothing counts. */
+	/* Messages of a finished talk do not count. */
 	if (talk->phase >= SML_TALK_LEFT)
 		return false;
 	if (sml_rules_object(&rules, talk->phase, head, text, sizeof(text)) == NULL)

@@ -12,20 +12,20 @@
 /* RFC 8305's Connection Attempt Delay. */
 #define STAGGER_NS (250 * MS)
 /*
- * Where a job begins, ranks that choose different switches wait for each other in vain. A lost SYN
- * is sent again after a second; one rank's must not be why it goes elsewhere.
+ * When a job begins, ranks that choose different switches never meet. TCP resends a lost SYN after
+ * a second, so one rank's lost SYN must not make it go to another switch.
  */
 #define STAGGER_SWITCH_NS (2000 * MS)
-/* At a switch that has not all ranks yet, so long, before the next one is joined as well. */
+/* How long to wait at a switch where ranks are missing, before the next one is joined as well. */
 #define STAGGER_JOIN_NS (1000 * MS)
-/* One address has so long for its handshake. */
+/* The time limit for one address's handshake. */
 #define CONNECT_NS (5000 * MS)
 /* Between tries of one address. */
 #define PAUSE_NS       (50 * MS)
 #define PAUSE_MAX_NS   (1000 * MS)
 #define PATIENT_NS     (2 * MS)
 #define PATIENT_MAX_NS (100 * MS)
-/* One that began and could not go on; twice as long each time. */
+/* The pause after a switch began but could not continue; doubles each time. */
 #define BAD_NS	   (1000 * MS)
 #define BAD_MAX_NS (16000 * MS)
 
@@ -69,7 +69,7 @@ static uint64_t patience_ends(const struct sml_search *search, const struct sml_
 	       (same_switch || search->config.resumes ? STAGGER_NS : STAGGER_SWITCH_NS);
 }
 
-/* When this address may be tried; UINT64_MAX: not while things are as they are. */
+/* When this address may be tried; UINT64_MAX: not in the current state. */
 static uint64_t may_start(const struct sml_search *search, unsigned address)
 {
 	const struct sml_search_config *config = &search->config;
@@ -79,7 +79,7 @@ static uint64_t may_start(const struct sml_search *search, unsigned address)
 
 	if (is_live(try) || try->to_close)
 		return UINT64_MAX;
-	/* A job begins where something answers the first time, unless it may wait. */
+	/* A job begins at the first address that answers, unless it may wait. */
 	if (!config->resumes && !config->patient && try->n_failures)
 		return UINT64_MAX;
 	for (unsigned i = 0; i < config->n_addresses; i++) {
@@ -90,7 +90,7 @@ static uint64_t may_start(const struct sml_search *search, unsigned address)
 		if (!is_live(other))
 			continue;
 		alone = false;
-		/* The same rank would be refused there. */
+		/* The rank would be refused there again. */
 		if (same && other->state != SML_SEARCH_CONNECTING)
 			return UINT64_MAX;
 		ends_ns = patience_ends(search, other, same);
@@ -105,13 +105,16 @@ static unsigned in_order(const struct sml_search *search, unsigned i)
 	return (search->config.first + i) % search->config.n_addresses;
 }
 
-/* Whoever was tried longest ago is next: one that fails soon must not keep the others waiting. */
+/*
+ * The address that was tried longest ago is next, so that one that fails quickly does not keep the
+ * others waiting.
+ */
 static bool is_better(const struct sml_search_try *a, const struct sml_search_try *b)
 {
 	return a->n_bad != b->n_bad ? a->n_bad < b->n_bad : a->started_ns < b->started_ns;
 }
 
-/* Of those that may start by then, the one that has failed its ranks least; -1: none. */
+/* Of those that may start by then, the one that has failed least often; -1: none. */
 static int choose(const struct sml_search *search, uint64_t now_ns)
 {
 	int best = -1;
@@ -175,7 +178,7 @@ static void list_ranks(uint64_t ranks, char *text, size_t bytes)
 			length += (size_t)snprintf(text + length, bytes - length, " %u", r);
 }
 
-/* Where one stands that is not over, or why it failed last. */
+/* The state of an unfinished try, or why the last one failed. */
 static void describe(const struct sml_search_try *try, char *text, size_t bytes)
 {
 	char ranks[128] = "";
@@ -184,7 +187,7 @@ static void describe(const struct sml_search_try *try, char *text, size_t bytes)
 		snprintf(text, bytes, "no answer");
 	} else if (try->state == SML_SEARCH_WAITING && try->missing) {
 		list_ranks(try->missing, ranks, sizeof(ranks));
-		snprintf(text, bytes, "not all ranks have come there; missing:%s", ranks);
+		snprintf(text, bytes, "not all ranks have joined there; missing:%s", ranks);
 	} else if (try->state != SML_SEARCH_IDLE) {
 		snprintf(text, bytes, "it has not started the job");
 	} else {
@@ -192,7 +195,7 @@ static void describe(const struct sml_search_try *try, char *text, size_t bytes)
 	}
 }
 
-/* What was not over at the deadline is a reason, too. */
+/* The state of unfinished tries at the deadline is a reason, too. */
 static void note_unfinished(struct sml_search_try *try)
 {
 	char text[SML_REASON_LENGTH];
@@ -272,7 +275,7 @@ bool sml_search_next(struct sml_search *search, uint64_t now_ns, struct sml_sear
 
 /* ---- what happened ---- */
 
-/* Another address of the same switch is not needed any more. */
+/* Other addresses of the same switch are not needed any more. */
 static void close_siblings(struct sml_search *search, unsigned address)
 {
 	for (unsigned i = 0; i < search->config.n_addresses; i++) {
@@ -348,7 +351,7 @@ static void set_pause(const struct sml_search *search, struct sml_search_try *tr
 	try->soon_ns = try->again_ns = now_ns + pause_ns;
 }
 
-/* Whatever address it is reached by. */
+/* A bad switch is bad at all of its addresses. */
 static void note_bad_switch(struct sml_search *search, unsigned address, uint64_t now_ns)
 {
 	uint64_t again_ns = now_ns + grown(BAD_NS, search->tries[address].n_bad, BAD_MAX_NS);
@@ -361,7 +364,7 @@ static void note_bad_switch(struct sml_search *search, unsigned address, uint64_
 	}
 }
 
-/* Where a job begins, nothing is left to try. */
+/* If the job is beginning, nothing is left to try. */
 static bool all_have_failed(const struct sml_search *search)
 {
 	for (unsigned i = 0; i < search->config.n_addresses; i++)
@@ -383,7 +386,8 @@ void sml_search_failed(struct sml_search *search, unsigned address, int error, c
 	set_pause(search, try, now_ns);
 	if (bad)
 		note_bad_switch(search, address, now_ns);
-	/* One that lets its ranks go because others have not come is as good as before. */
+	/* A switch that releases its ranks because others did not come keeps its place in the
+	 * order. */
 	if (error != SML_ERROR_SWITCH_DIED || try->state == SML_SEARCH_CONNECTING)
 		try->n_failures++;
 	try->to_join = false;

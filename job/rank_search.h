@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank looks for its switch: which address to connect to, and when; where to
- * join; and what becomes of it all. Sans I/O: the driver does what
- * sml_search_next() asks for, tells what came of it, and comes back at
- * sml_search_deadline().
+ * A rank looks for its switch: which address to connect to, and when; where to join; and the
+ * outcome. Sans I/O: the driver does what sml_search_next() asks for, reports the results, and
+ * comes back at sml_search_deadline().
  *
  * One address:
  *
@@ -12,17 +11,16 @@
  *	  ^                       |                         |                        |
  *	  +--- failed, with a reason: tried again after a pause ----------------------+
  *
- * A job begins at the first address of the list that answers: addresses of one
- * name are tried as RFC 8305 has it, and the next name only when the first had
- * time to lose a packet, so that all ranks choose the same switch.
+ * A job begins at the first address of the list that answers: addresses of one name are tried as in
+ * RFC 8305, and the next name only after the first one had time for a retransmission, so that all
+ * ranks choose the same switch.
  *
- * A job that resumes joins at every switch that it reaches, one after the other
- * while ranks are missing. The switch at which all ranks have met begins the
- * admission, and all others are left, which does them no harm: no rank can wait
- * at one switch while another waits elsewhere. Whatever one switch cannot do is
- * a reason to try the others, until the deadline; then the error lists them all.
- * A switch that began and could not go on (its UDP is blocked, its lanes are too
- * narrow) comes last from then on.
+ * A job that resumes joins at every switch that it reaches, one after the other while ranks are
+ * missing. The switch that all ranks have joined begins the admission, and the ranks leave all
+ * others, which does not harm those. So no rank can wait at one switch while another waits
+ * elsewhere. If a switch cannot serve the job for any reason, the ranks try the others, until the
+ * deadline; then the error lists all of them. A switch that began but could not continue (its UDP
+ * is blocked, its lanes are too few) comes last from then on.
  *
  * The invariant: at most one address is taken, and while one is, no other is live.
  */
@@ -57,21 +55,21 @@ struct sml_search_action {
 struct sml_search_config {
 	const char *const *names; /* of the addresses, for texts */
 	unsigned n_addresses;
-	uint8_t switches[SML_SEARCH_MAX]; /* of which switch each is an address */
+	uint8_t switches[SML_SEARCH_MAX]; /* the switch that each address belongs to */
 	unsigned first;			  /* the address to begin with */
 	bool resumes;
-	bool patient; /* where a job begins: go round until the deadline */
+	bool patient; /* if the job begins: retry until the deadline */
 	uint64_t deadline_ns;
 };
 
 struct sml_search_try {
 	enum sml_search_state state;
 	bool to_join, to_close;
-	uint64_t since_ns;   /* it is in this state */
-	uint64_t started_ns; /* it was tried last; 0: never */
+	uint64_t since_ns;   /* since when it is in this state */
+	uint64_t started_ns; /* when it was tried last; 0: never */
 	uint64_t again_ns;   /* not before that, while another one is live */
 	uint64_t soon_ns;    /* not before that at all */
-	uint64_t missing;    /* ranks that were not there, bit by rank, when last heard */
+	uint64_t missing;    /* ranks that were missing at the last message, as bits */
 	unsigned n_failures, n_bad;
 	int error; /* the last; 0: not tried */
 	char reason[SML_REASON_LENGTH];
@@ -89,34 +87,34 @@ struct sml_search {
 	struct sml_search_try tries[SML_SEARCH_MAX];
 	enum sml_search_outcome outcome;
 	unsigned found; /* the address */
-	int error;	/* FAILED: why, and what is known of it */
-	int fatal;	/* the address whose word ended it, or -1 */
+	int error;	/* FAILED: why, and the details */
+	int fatal;	/* the address whose message ended it, or -1 */
 };
 
 /* The config's names must live as long. */
 void sml_search_init(struct sml_search *search, const struct sml_search_config *config,
 		     uint64_t now_ns);
 
-/* What to do now; false: nothing until the deadline or until something has been told. */
+/* What to do now; false: nothing until the deadline or the next report. */
 bool sml_search_next(struct sml_search *search, uint64_t now_ns, struct sml_search_action *action);
 
 /* UINT64_MAX: none. */
 uint64_t sml_search_deadline(const struct sml_search *search);
 
-/* ---- what happened; of an address that is not live any more it is ignored ---- */
+/* ---- what happened; ignored for an address that is no longer live ---- */
 
 void sml_search_connected(struct sml_search *search, unsigned address, uint64_t now_ns);
 
 /* The switch has said who is missing. */
 void sml_search_missing(struct sml_search *search, unsigned address, uint64_t ranks);
 
-/* The switch has begun with all ranks: the others are to be closed. */
+/* The switch has begun with all ranks: close the others. */
 void sml_search_began(struct sml_search *search, unsigned address, uint64_t now_ns);
 
 /* It has started the job: it is found. */
 void sml_search_started(struct sml_search *search, unsigned address);
 
-/* The switch has let this rank leave, as nobody wants to go on: all are to be closed. */
+/* The switch has let this rank leave, because no rank wants to continue: close all. */
 void sml_search_left(struct sml_search *search, unsigned address);
 
 /*
@@ -127,7 +125,7 @@ void sml_search_left(struct sml_search *search, unsigned address);
 void sml_search_failed(struct sml_search *search, unsigned address, int error, const char *reason,
 		       uint64_t now_ns);
 
-/* All switches, each with why it failed last, or where it stands. */
+/* All switches, each with the reason of its last failure, or its state. */
 void sml_search_tell(const struct sml_search *search, char *text, size_t bytes);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the switch says, and what it means when it says nothing more: see rank_talk.h. */
+/* The switch's messages, and what its silence means: see rank_talk.h. */
 #include "job/rank_talk.h"
 
 #include <errno.h>
@@ -14,8 +14,8 @@
 
 #define MS 1000000ull
 /*
- * Results are a sign of life of the switch's machine, but its control plane is needed, too: for the
- * death of a rank, and to leave. So many heartbeats of its silence are enough.
+ * Results show that the switch's machine is alive, but its control plane is needed, too: to report
+ * a rank's death, and to leave. This many heartbeats of silence are enough.
  */
 #define SILENT_HEARTBEATS 8
 
@@ -53,7 +53,7 @@ void sml_talk_send(struct sml_talk *talk, const SmlControl__Envelope *message)
 		sml_talk_fail(talk, -ENOMEM, "no memory for a control message");
 }
 
-/* What a report says, in the message's structures; it must outlive their sending. */
+/* A report in the message's structures; it must outlive sending them. */
 static void describe_resumption(const struct sml_resumption *resumption,
 				SmlControl__StreamReport *reports, SmlControl__StreamReport **list,
 				SmlControl__Resume *resume)
@@ -131,7 +131,7 @@ void sml_talk_abort(struct sml_talk *talk, int error, const char *text)
 	message.error = error;
 	message.text = (char *)(uintptr_t)text;
 	sml_talk_send(talk, sml_envelope(ABORT, abort, &message));
-	/* Whoever asked for it knows that the job has failed. */
+	/* The caller that asked for it knows that the job has failed. */
 	sml_talk_fail(talk, error, "%s", text);
 }
 
@@ -195,7 +195,7 @@ static bool copy_fellow(struct sml_fellow *fellow, const SmlControl__Peer *in, u
 		return false;
 	*fellow = (struct sml_fellow){
 		.host_bytes = (uint8_t)in->host.len, .cookie = in->cookie, .tag = in->tag};
-	/* Without an address there may be no bytes to point at. */
+	/* Without an address, the pointer may be NULL. */
 	if (in->host.len)
 		memcpy(fellow->host, in->host.data, in->host.len);
 	for (unsigned i = 0; i < n_shards; i++) {
@@ -206,7 +206,7 @@ static bool copy_fellow(struct sml_fellow *fellow, const SmlControl__Peer *in, u
 	return true;
 }
 
-/* Where the ranks have the slots: who and where they are. */
+/* If the ranks have the slots: their identities and addresses. */
 static bool copy_fellows(struct sml_talk *talk, const SmlControl__Admitted *in)
 {
 	unsigned n_ranks = talk->config.world_size;
@@ -245,7 +245,7 @@ static bool copy_group(struct sml_talk *talk, const SmlControl__Group *in)
 	group->address_bytes = (uint8_t)in->address.len;
 	memcpy(group->address, in->address.data, in->address.len);
 	group->port = (uint16_t)in->port;
-	/* A switch must not make us listen to anybody else. */
+	/* A switch must not make us listen to any other host. */
 	return in->address.len == 4 ? group->address[0] >= 224 && group->address[0] < 240
 				    : group->address[0] == 0xff;
 }
@@ -284,12 +284,13 @@ static void on_admitted(struct sml_talk *talk, const SmlControl__Envelope *messa
 	snprintf(talk->admission.dataplane, sizeof(talk->admission.dataplane), "%s", in->dataplane);
 	if (!copy_maps(talk, in)) {
 		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
-			      "the switch at %s does not say where to go on", talk->config.where);
+			      "the switch at %s does not say where to continue",
+			      talk->config.where);
 		return;
 	}
 	if (!copy_group(talk, in->group)) {
 		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
-			      "the switch at %s names a multicast group that is none",
+			      "the switch at %s names an address that is not a multicast group",
 			      talk->config.where);
 		return;
 	}
@@ -302,7 +303,7 @@ static void on_admitted(struct sml_talk *talk, const SmlControl__Envelope *messa
 	talk->phase = SML_TALK_ADMITTED;
 }
 
-/* ---- going on after a switch has died ---- */
+/* ---- continuing after a switch has died ---- */
 
 static void on_fetch(struct sml_talk *talk, const SmlControl__Envelope *message)
 {
@@ -337,7 +338,7 @@ static void on_result(struct sml_talk *talk, const SmlControl__Envelope *message
 
 	if (resumption && result->stream < SML_STREAMS && result->lanes.len <= sizeof(lanes) &&
 	    result->lanes.len % 4 == 0) {
-		/* Where they came they need not be aligned. */
+		/* They may be unaligned in the message. */
 		if (result->lanes.len > 0)
 			memcpy(lanes, result->lanes.data, result->lanes.len);
 		rc = resumption->adopt(resumption->self, (enum sml_stream_id)result->stream,
@@ -486,19 +487,19 @@ void sml_talk_ended(struct sml_talk *talk, const char *how, bool known)
 
 	if (talk->phase >= SML_TALK_LEFT)
 		return;
-	/* It has served the job: whoever owns us may find another. */
+	/* It has served the job: the owner of the talk may find another one. */
 	if (talk->may_be_lost && talk->phase >= SML_TALK_RUNNING) {
 		snprintf(talk->text, sizeof(talk->text), "the switch at %s %s", config->where, how);
 		talk->phase = SML_TALK_LOST;
 	} else if (!known) {
 		sml_talk_fail(talk, SML_ERROR_UNREACHABLE,
-			      "what listens at %s %s before it had said who it is: is it a "
+			      "what listens at %s %s before it had proved its identity: is it a "
 			      "SwitchML switch with %s? Otherwise unset %s",
 			      config->where, how, config->proof, config->unset);
 	} else if (talk->resumption) {
 		sml_talk_fail(talk, SML_ERROR_SWITCH_DIED,
-			      "the switch at %s %s before the job could go on there", config->where,
-			      how);
+			      "the switch at %s %s before the job could continue there",
+			      config->where, how);
 	} else if (talk->phase < SML_TALK_ADMITTED) {
 		sml_talk_fail(talk, SML_ERROR_UNREACHABLE,
 			      "what listens at %s %s: is it a SwitchML switch? Check the address "
@@ -554,7 +555,10 @@ void sml_talk_tick(struct sml_talk *talk, uint64_t heard_ns, uint64_t n_results,
 	if (is_alive(talk, heard_ns, now_ns)) {
 		talk->silent = false;
 	} else if (!talk->silent) {
-		/* It may be us who slept: what came meanwhile is read before the next tick. */
+		/*
+		 * This process may have been suspended: messages that came in the meantime are read
+		 * before the next tick.
+		 */
 		talk->silent = true;
 	} else {
 		snprintf(how, sizeof(how), "has been silent for %" PRIu32 " ms",

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank's end of the talk with one switch, from the join to the leave. Sans I/O: no
- * socket, no clock, no thread. The library's control drives it with a channel
- * (lib/control/), the simulator with its own network and clock, a fuzzer with bytes.
+ * A rank's side of the talk with one switch, from the join to the leave. Sans I/O: no socket, no
+ * clock, no thread. The library's control drives it with a channel (lib/control/), the simulator
+ * with its own network and clock, a fuzzer with bytes.
  *
  *	CONNECTED --Join--> JOINING --Admitted--> ADMITTED --Ready--> READY
  *	   --Start--> RUNNING --Leave--> LEAVING --Left--> LEFT
@@ -19,7 +19,7 @@
  *
  * Outputs are called from within inputs, and must not call back in.
  *
- * The invariant: from LEFT on nothing is sent, and the phase does not change.
+ * The invariant: from LEFT on, nothing is sent, and the phase does not change.
  */
 #ifndef SML_JOB_RANK_TALK_H
 #define SML_JOB_RANK_TALK_H
@@ -34,9 +34,9 @@
 
 #define SML_TALK_TEXT_BYTES 1024
 /*
- * A rank that has asked to leave and then loses its switch looks for the others so long: they
- * may have been told that all have left. From half of that time on it tells switches that it only
- * wants to leave (Resume.leaving); one at which nobody wants more lets it.
+ * How long a rank that has asked to leave and then loses its switch looks for the others: they may
+ * have been told that all have left. After half of that time, it tells switches that it only wants
+ * to leave (Resume.leaving); a switch where no rank wants more than that lets it leave.
  */
 #define SML_LEAVE_WAIT_NS 30000000000ull
 
@@ -52,11 +52,11 @@ enum sml_talk_phase {
 	SML_TALK_LOST /* another switch may take over */
 };
 
-/* What a rank brings to the switch that is to go on (core/resume.h). */
+/* What a rank reports to a replacement switch (core/resume.h). */
 struct sml_resumption {
 	uint32_t epoch; /* the highest that this rank was told */
 	uint64_t tag;
-	uint64_t membership; /* proves that this rank is of the job */
+	uint64_t membership; /* proves that this rank belongs to the job */
 	bool leaving;	     /* it has asked to leave, and looked for the others long enough */
 	struct sml_resume_report reports[SML_STREAMS];
 	void *self;
@@ -81,7 +81,7 @@ struct sml_fellows {
 	uint64_t cookies[SML_MAX_RANKS]; /* all ranks', at this one's stripe if it has one */
 };
 
-/* Where results go by multicast. */
+/* The multicast group for results. */
 struct sml_result_group {
 	uint8_t address[16], address_bytes; /* 4 or 16; 0: nowhere */
 	uint16_t port;			    /* of shard 0 */
@@ -98,7 +98,7 @@ struct sml_admission {
 	bool single_packets; /* it might see segmented datagrams before they are cut up */
 	char dataplane[16];
 	struct sml_result_group group;
-	/* When going on: what tickets mean. The tables live as long as the talk. */
+	/* After a resume: what tickets mean. The tables are valid as long as the talk. */
 	struct sml_ticket_map maps[SML_STREAMS];
 	/* Where the ranks have the slots: as long as the talk, too. Stripe i is rank i's. */
 	uint8_t stripes;
@@ -115,7 +115,10 @@ struct sml_disagreement {
 struct sml_talk_output {
 	/* Queue a message: 0, or out of memory. */
 	int (*send)(void *self, const SmlControl__Envelope *message);
-	/* What slots are waiting for, as the switch says; with its last words, if they are. */
+	/*
+	 * What slots are waiting for, as the switch says; last: it is part of the switch's last
+	 * message.
+	 */
 	void (*told)(void *self, const SmlControl__StallReport *report, bool last_words);
 	/* ---- while the job runs; not before sml_talk_serve() ---- */
 	/* In words: which call has this chunk? */
@@ -131,7 +134,7 @@ struct sml_talk_config {
 	const char *where; /* the switch, for texts */
 	uint8_t rank, world_size;
 	uint32_t heartbeat_ms;
-	bool rank_0_runs_it;	   /* what listens there is another process: rank 0 */
+	bool rank_0_runs_it;	   /* rank 0, another process, listens there */
 	const char *proof, *unset; /* TLS: what the switch needs, and what to unset without it */
 	const struct sml_talk_output *output;
 	void *self;
@@ -143,14 +146,14 @@ struct sml_talk {
 	/* FAILED and LOST: why. */
 	int error;
 	char text[SML_TALK_TEXT_BYTES];
-	uint64_t missing;  /* ranks that had not joined when last heard */
+	uint64_t missing;  /* ranks that had not joined at the last message */
 	char refused[256]; /* why one of them could not, as the switch says; "": none tried */
 	bool begun;	   /* all ranks have joined, and the switch has begun with them */
 	bool serves;	   /* the rank can answer questions */
-	bool may_be_lost;  /* others can take over: that is no failure */
+	bool may_be_lost;  /* others can take over, so a loss is not a failure */
 	bool silent;	   /* the last tick found that nothing had come for too long */
 	bool has_slots;	   /* this rank brings some to the job */
-	bool only_leaves;  /* so it has said as it joined */
+	bool only_leaves;  /* it has said so in its join */
 	bool stalls_asked, asked;
 	SmlControl__Describe question; /* asked, before the rank could answer */
 	uint64_t n_results, alive_ns;  /* on the data path, and when the last of them was seen */
@@ -184,7 +187,7 @@ void sml_talk_abort(struct sml_talk *talk, int error, const char *text);
 void sml_talk_ask_stalls(struct sml_talk *talk);
 void sml_talk_mismatch(struct sml_talk *talk, const struct sml_disagreement *found);
 
-/* Anything else; an answer. */
+/* Send any other message; send an answer. */
 void sml_talk_send(struct sml_talk *talk, const SmlControl__Envelope *message);
 
 /* The first reason counts. */
@@ -198,13 +201,13 @@ bool sml_talk_object(struct sml_talk *talk, const struct sml_head *head);
 
 void sml_talk_message(struct sml_talk *talk, const SmlControl__Envelope *message);
 
-/* how: "closed the connection"; known: it had proved who it is, or need not. */
+/* how: "closed the connection"; known: it had proved its identity, or need not. */
 void sml_talk_ended(struct sml_talk *talk, const char *how, bool known);
 
 /*
- * Every quarter of the heartbeat, a second at most: says Ping, and judges the switch by when
- * bytes last came, and by its results on the data path (so many in all): a switch that serves
- * is not dead, for a while.
+ * Call it every quarter of the heartbeat, but at least once a second. It sends Ping, and judges the
+ * switch by when bytes last came, and by its results on the data path (n_results so far): a switch
+ * that still serves is not dead, for a while.
  */
 void sml_talk_tick(struct sml_talk *talk, uint64_t heard_ns, uint64_t n_results, bool known,
 		   uint64_t now_ns);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which messages an end takes: see rules.h. */
+/* Which messages an end accepts: see rules.h. */
 #include "job/rules.h"
 
 #include <stdio.h>
@@ -38,12 +38,12 @@ const char *sml_rules_object(const struct sml_rules *rules, unsigned state,
 		return text;
 	}
 	if (body < 0 || body >= SML_RULES_MESSAGES) {
-		snprintf(text, bytes, "it sent what is not a control message");
+		snprintf(text, bytes, "it sent something that is not a control message");
 		return text;
 	}
 	rule = &rules->messages[body];
 	if (!(rule->states >> state & 1)) {
-		snprintf(text, bytes, "it sent a control message (%s) that has no place %s",
+		snprintf(text, bytes, "it sent a control message (%s) that is not allowed %s",
 			 name_of(body), rules->states[state]);
 		return text;
 	}

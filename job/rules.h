@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which messages an end takes in which state, and how long each may be. Both ends
- * have such a table, and ask it about the first bytes of a message: before the rest
- * has come, before anything is unpacked, and before anybody acts on it.
+ * Which messages an end accepts in which state, and how long each may be. Both ends have such a
+ * table, and check the first bytes of a message against it: before the rest has come, and before
+ * the message is unpacked or acted on.
  *
  * The invariant: a message that a table does not name is refused.
  */
@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define SML_RULES_MESSAGES 32
-/* So many bytes of a message, or all of a shorter one, are enough for every question. */
+/* This many bytes of a message, or all of a shorter one, are enough for every check. */
 #define SML_RULES_HEAD_BYTES 4096
 
 struct sml_rule {
@@ -33,8 +33,8 @@ struct sml_head {
 };
 
 /*
- * NULL: go on. Otherwise why not, in text: "it sent a control message (start) before it has
- * joined". Linear in head->n.
+ * NULL: go on. Otherwise the reason, written to text: "it sent a control message (start) before it
+ * has joined". Linear in head->n.
  */
 const char *sml_rules_object(const struct sml_rules *rules, unsigned state,
 			     const struct sml_head *head, char *text, size_t bytes);

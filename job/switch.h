@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The jobs of one switch: who may join, which slots a job has, what a death does,
- * and when all that happens. Sans I/O: no sockets, no clock, no threads. The
- * switch's control server drives it with libevent (switch/control/), a simulator
- * with its own network and clock, a fuzzer with bytes.
+ * The jobs of one switch: which ranks may join, which slots a job has, what a death does, and when.
+ * Sans I/O: no sockets, no clock, no threads. The switch's control server drives it with libevent
+ * (switch/control/), a simulator with its own network and clock, a fuzzer with bytes.
  *
  *	in    a message of a peer        sml_jobs_message()
  *	      a connection has ended     sml_jobs_lost()
@@ -13,17 +12,15 @@
  *	      a job's slots              struct sml_dataplane_operations
  *	      the next deadline          sml_jobs_deadline()
  *
- * A driver embeds one struct sml_peer in each of its connections, and finds the
- * connection of a peer by its place in it. Outputs are called from within inputs,
- * and must not call back in: a driver that loses a connection while it sends
- * remembers that, and says so in its next turn.
+ * A driver embeds one struct sml_peer in each of its connections, and finds the connection of a
+ * peer by its place in it. Outputs are called from within inputs, and must not call back in: a
+ * driver that loses a connection while it sends remembers that, and reports it in its next turn.
  *
- * Each input has the time, nanoseconds of any monotonic clock, which never runs
- * backwards. Memory comes from malloc(); where there is none, a job fails or a
- * peer is refused, in words.
+ * Each input has the time, nanoseconds of any monotonic clock, which never runs backwards. Memory
+ * comes from malloc(); without memory, a job fails or a peer is refused, with a text.
  *
- * The invariant: a peer is in at most one job, and each job knows exactly the
- * peers that know it. What a peer says, or leaves undone, never ends the process.
+ * The invariant: a peer is in at most one job, and each job knows exactly the peers that know it.
+ * Nothing that a peer does or fails to do ends the process.
  */
 #ifndef SML_JOB_SWITCH_H
 #define SML_JOB_SWITCH_H
@@ -36,7 +33,7 @@
 #include "job/dataplane.h"
 #include "job/rules.h"
 
-/* Two looks at deadlines are at most so far apart. */
+/* The longest time between two checks of deadlines. */
 #define SML_TICK_NS	100000000ull
 #define SML_FAILED_TAGS 256
 /* A sentence for people. */
@@ -44,37 +41,43 @@
 
 struct sml_job;
 
-/* A connection, as the jobs see it. Zeroed, but for what the driver knows. */
+/* A connection, as the jobs see it. Zeroed, except the driver's part. */
 struct sml_peer {
-	/* The driver's, before the first message: where it is; 0 bytes: not an IP address. */
+	/*
+	 * Set by the driver before the first message: the peer's address; 0 bytes: not an IP
+	 * address.
+	 */
 	uint8_t address[16], address_bytes;
 	bool is_local; /* on this host */
 	/* The jobs'. */
 	uint64_t heard_ns;   /* its last message; or, from the driver, when it came */
-	struct sml_job *job; /* NULL: not joined (yet, or any more) */
+	struct sml_job *job; /* NULL: not joined yet, or no longer */
 	uint8_t rank;
 };
 
-/* Is it a member of a job that all its ranks have begun? */
+/* Is it a member of a job that all ranks have joined? */
 bool sml_peer_runs(const struct sml_peer *peer);
 
 struct sml_jobs_output {
 	/* Queue a message. 0; -ENOMEM; or -EMSGSIZE: too long for one. */
 	int (*send)(struct sml_peer *peer, const SmlControl__Envelope *message);
-	/* Close it once all is sent, and the peer has had time to read it. It is heard no more. */
+	/*
+	 * Close it once all is sent and the peer has had time to read it. Its messages are ignored
+	 * from now on.
+	 */
 	void (*end)(struct sml_peer *peer);
-	/* Does it read what it is sent? What it need not know is not said to one that doesn't. */
+	/* Does it read what it is sent? A peer that does not read gets only necessary messages. */
 	bool (*listens)(const struct sml_peer *peer);
-	/* Secrets are made of these. */
+	/* Random numbers for secrets. */
 	uint64_t (*random_u64)(void *context);
-	/* A line for whoever runs the switch. */
+	/* A line for the switch's operator. */
 	void (*log)(void *context, const char *line);
 };
 
 struct sml_jobs_config {
 	uint32_t max_slots, max_jobs;
 	uint32_t max_members; /* of all jobs together; 0: any number */
-	/* Where it serves one job alone: its name and size; NULL: it serves any. */
+	/* If it serves only one job: its name and size; NULL: it serves any job. */
 	const char *only_job;
 	uint32_t only_world_size;
 	uint32_t heartbeat_ms;	/* the most that a worker may ask for */
@@ -99,7 +102,7 @@ struct sml_jobs {
 	uint64_t begun_ns;
 	struct sml_job *jobs[SML_MAX_JOBS];
 	uint32_t n_jobs, n_members, slots_in_use;
-	/* Tags of jobs that failed here, newest last: their ranks must not go on here. */
+	/* Tags of jobs that failed here, newest last: their ranks must not resume here. */
 	uint64_t failed_tags[SML_FAILED_TAGS];
 	uint32_t n_failed;
 };
@@ -118,21 +121,23 @@ const char *sml_jobs_object(const struct sml_jobs *jobs, const struct sml_peer *
 void sml_jobs_message(struct sml_jobs *jobs, struct sml_peer *peer,
 		      const SmlControl__Envelope *message, uint64_t now_ns);
 
-/* A connection has ended: why says how. The peer is in no job any more. */
+/* A connection has ended: `why` says how. The peer no longer belongs to a job. */
 void sml_jobs_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why, uint64_t now_ns);
 
-/* Two ranks disagree, says the dataplane: ask both what they believe, then tell all. */
+/*
+ * The dataplane reports that two ranks disagree: ask both for their calls, and then tell all ranks.
+ */
 void sml_jobs_mismatch(struct sml_jobs *jobs, const struct sml_mismatch *mismatch, uint64_t now_ns);
 
-/* What is due. Earlier than the deadline, nothing. */
+/* Does what is due. Before the deadline, that is nothing. */
 void sml_jobs_tick(struct sml_jobs *jobs, uint64_t now_ns);
 
 /* When there is something to do unless a message comes first; UINT64_MAX: nothing. */
 uint64_t sml_jobs_deadline(const struct sml_jobs *jobs);
 
 /*
- * The switch has not looked for so long, and nobody was heard: bounds begin that much
- * later. The driver sees to the peers' heard_ns.
+ * The switch did not run for this long, and no peer was heard: all time limits move back by that
+ * time. The driver adjusts the peers' heard_ns.
  */
 void sml_jobs_forgive(struct sml_jobs *jobs, uint64_t away_ns);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks that have died after they had asked to leave. Such a rank had all its results,
- * so the others finish without it; unless they make a call that it has not made. Then a
- * slot waits for it, and would for ever: the slots are looked at now and then.
+ * Ranks that died after they had asked to leave. Such a rank had all its results, so the others can
+ * finish without it, unless they make a call that it did not make. Then a slot would wait for it
+ * forever, so the slots are checked now and then.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "control/text.h"
 #include "job/switch_job.h"
 
-/* A look costs each thread of the dataplane one at its slots. */
+/* For each check, every thread of the dataplane walks its slots. */
 #define LOOK_NS (SML_SECOND_NS / 2)
 
 void sml_job_note_gone(struct sml_job *job, uint8_t rank, const char *why)
@@ -25,7 +25,7 @@ uint64_t sml_job_gone_due(const struct sml_job *job)
 	return job->gone ? job->gone_looked_ns + LOOK_NS : UINT64_MAX;
 }
 
-/* Those for which any slot waits. */
+/* The ranks that any slot waits for. */
 static uint64_t look(const struct sml_job *job)
 {
 	uint32_t n = (uint32_t)job->rules.head_slots + job->rules.data_slots;
@@ -56,8 +56,8 @@ bool sml_job_misses_gone(struct sml_job *job)
 	while (!(missed >> rank & 1))
 		rank++;
 	snprintf(text, sizeof(text),
-		 "rank %u (host %s, pid %u) died after it had asked to leave, and other ranks wait "
-		 "for it in a call that it has not made: %s",
+		 "rank %u (host %s, pid %u) died after it had asked to leave, but other ranks are "
+		 "waiting for it in a call that it did not make: %s",
 		 rank, job->members[rank].host, job->members[rank].pid, job->gone_why);
 	sml_job_fail(job, SML_ERROR_RANK_DIED, text);
 	return true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A job's states and ends: see switch_job.h. A function that may end the job says so
- * where it is declared; after it, nobody may look at the job any more.
+ * A job's states and ends: see switch_job.h. The declaration of a function says if it may end the
+ * job; after that, the job must not be accessed any more.
  */
 #include "job/switch_job.h"
 
@@ -14,7 +14,7 @@
 
 #define PROBING_NS	 (20 * SML_SECOND_NS)
 #define MISMATCH_WAIT_NS (2 * SML_SECOND_NS)
-/* Ranks that come to go on here wait so long for the others, then look elsewhere together. */
+/* How long ranks that resume here wait for the others, before they all look elsewhere. */
 #define RESUME_WAIT_NS (5 * SML_SECOND_NS)
 
 void sml_job_send_all(const struct sml_job *job, const SmlControl__Envelope *message)
@@ -24,7 +24,7 @@ void sml_job_send_all(const struct sml_job *job, const SmlControl__Envelope *mes
 			(void)sml_peer_send(job->jobs, job->members[rank].peer, message);
 }
 
-/* What holds between two inputs, whatever has been said. */
+/* The invariants between two inputs, for any input. */
 static void check(const struct sml_job *job)
 {
 	unsigned n_members = 0, n_ready = 0, n_leaving = 0;
@@ -37,7 +37,7 @@ static void check(const struct sml_job *job)
 		n_leaving += member->leaving;
 		sml_assert(member->peer == NULL ||
 			   (member->peer->job == job && member->peer->rank == rank));
-		/* Without its connection there is only who has asked to leave. */
+		/* A member without a connection has asked to leave. */
 		sml_assert(job->state == SML_JOB_JOINING || member->peer != NULL ||
 			   member->leaving);
 		sml_assert(!job->resumes || member->peer == NULL || member->resume != NULL);
@@ -93,8 +93,8 @@ void sml_job_fail(struct sml_job *job, int error, const char *text)
 }
 
 /*
- * Not all ranks have come here to go on: the connections end without a word of
- * failure, and they try the next address together.
+ * Not all ranks have come here to resume: the connections end without an error, and the ranks try
+ * the next address together.
  */
 static void give_up_resuming(struct sml_job *job)
 {
@@ -125,7 +125,10 @@ static void all_have_left(struct sml_job *job)
 	sml_job_close(job);
 }
 
-/* Before all ranks are here. It may come again: launchers restart what fails early. */
+/*
+ * Before all ranks have joined. The rank may come again: launchers restart processes that fail
+ * early.
+ */
 static void forget_member(struct sml_job *job, uint8_t gone)
 {
 	sml_control__join__free_unpacked(job->members[gone].resume, NULL);
@@ -141,7 +144,7 @@ static void forget_member(struct sml_job *job, uint8_t gone)
 			job->first_rank = rank;
 }
 
-/* Nobody has begun: there is no barrier to wait for, and maybe nobody to tell. */
+/* No rank has begun: there is no barrier to wait for, and maybe no member to tell. */
 static void leave_before_start(struct sml_job *job, uint8_t rank)
 {
 	struct sml_member *member = &job->members[rank];
@@ -200,11 +203,11 @@ void sml_job_lost(struct sml_peer *peer, const char *why)
 	(void)sml_job_release(job, rank);
 	if (job->state == SML_JOB_JOINING)
 		forget_member(job, rank);
-	/* Nobody has begun here: it may have no path for packets, and look elsewhere. */
+	/* No rank has begun here: this one may have no path for packets, and look elsewhere. */
 	else if (job->resumes && job->state <= SML_JOB_PROBING)
 		give_up_resuming(job);
 	else if (job->members[rank].leaving && !job->jobs->operations->ranks_have_slots)
-		/* It has made all its calls, and the slots have what it said in them. */
+		/* It has made all its calls, and its contributions are in the slots. */
 		sml_job_note_gone(job, rank, why);
 	else
 		tell_death(job, rank, why);
@@ -244,8 +247,8 @@ static uint32_t least_lanes(const struct sml_job *job)
 }
 
 /*
- * Ranks that share the dataplane's buffers: of jobs that all their ranks have joined.
- * What others claim about themselves must not make anybody slower.
+ * The ranks that share the dataplane's buffers: those of jobs that all ranks have joined. Claims of
+ * other peers must not make any job slower.
  */
 static uint32_t count_ranks(const struct sml_jobs *jobs)
 {
@@ -303,7 +306,7 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 	free(meeting);
 }
 
-/* 0 or a negative errno: then the job is still as it was. */
+/* 0, or a negative errno; then the job is unchanged. */
 static int add_to_dataplane(struct sml_job *job)
 {
 	struct sml_jobs *jobs = job->jobs;
@@ -342,7 +345,7 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		rules->cookies[rank] = sml_jobs_random(jobs);
 	rc = add_to_dataplane(job);
-	/* In a moment it will have room: what jobs that have ended held is not free yet. */
+	/* It will have room in a moment: the slots of ended jobs are not free yet. */
 	job->tries_again_ns = rc == -EAGAIN ? jobs->now_ns + SML_TICK_NS : 0;
 	if (rc == -EAGAIN)
 		return;
@@ -383,7 +386,7 @@ void sml_job_start(struct sml_job *job)
 	sml_job_send_all(job, sml_envelope(START, start, &start));
 }
 
-/* Who is missing, so that a rank whose deadline passes can say so. */
+/* Tell the ranks which ranks are missing, for their error texts. */
 static void tell_waiting(struct sml_job *job)
 {
 	SmlControl__Waiting waiting = SML_CONTROL__WAITING__INIT;
@@ -407,10 +410,10 @@ static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
 	return a_ns < b_ns ? a_ns : b_ns;
 }
 
-/* Silent for so long, a member counts as dead. */
+/* After this long silence, a member counts as dead. */
 static uint64_t silence_ends(const struct sml_member *member)
 {
-	/* The next look would come too late. */
+	/* The next check would come too late. */
 	return member->peer->heard_ns + member->heartbeat_ms * 1000000ull - SML_TICK_NS;
 }
 
@@ -420,8 +423,10 @@ static uint64_t member_ends(const struct sml_job *job, const struct sml_member *
 					     : silence_ends(member);
 }
 
-/* It has waited for the others as long as it said; it has a moment to say so itself. True: one is
- * found. */
+/*
+ * Finds a rank that has waited for the others for as long as it said; the rank has a moment to
+ * report that itself. True: one is found.
+ */
 static bool find_tired(struct sml_job *job)
 {
 	struct sml_jobs *jobs = job->jobs;
@@ -431,16 +436,15 @@ static bool find_tired(struct sml_job *job)
 
 		if (peer == NULL || jobs->now_ns < job->members[rank].waits_until_ns)
 			continue;
-		sml_job_lost(peer, "it has waited for the others as long as it said");
+		sml_job_lost(peer, "it did not wait any longer for the others");
 		sml_peer_refuse(jobs, peer, SML_ERROR_TIMEOUT,
-				"the other ranks did not join within the time that this rank "
-				"waits for them");
+				"the other ranks did not join within this rank's timeout");
 		return true;
 	}
 	return false;
 }
 
-/* True: one is found, and its job may be gone. */
+/* True: one is found; then its job may be gone. */
 static bool find_silent(struct sml_job *job)
 {
 	struct sml_jobs *jobs = job->jobs;
@@ -451,20 +455,19 @@ static bool find_silent(struct sml_job *job)
 
 		if (peer == NULL || jobs->now_ns < silence_ends(&job->members[rank]))
 			continue;
-		snprintf(why, sizeof(why),
-			 "nothing was heard of it for %.1f s (frozen, or its link is down)",
+		snprintf(why, sizeof(why), "it was silent for %.1f s (frozen, or its link is down)",
 			 (double)(jobs->now_ns - peer->heard_ns) / 1e9);
 		sml_job_lost(peer, why);
 		sml_peer_refuse(jobs, peer, SML_ERROR_TIMEOUT,
-				"the switch heard nothing of this rank for its heartbeat");
+				"the switch heard nothing from this rank for its heartbeat");
 		return true;
 	}
 	return false;
 }
 
 /*
- * Their switch died between two of its last messages: whoever is missing has been told
- * that all have asked to leave, or will look for these in vain until its deadline.
+ * Their switch died between two of its last messages: each missing rank has either been told that
+ * all have asked to leave, or will not find these ranks before its deadline.
  */
 static bool all_wish_to_leave(const struct sml_job *job)
 {
@@ -498,7 +501,7 @@ void sml_job_forgive(struct sml_job *job, uint64_t away_ns)
 		job->mismatch_ns += away_ns;
 }
 
-/* When the state that the job is in has taken too long; UINT64_MAX: it may last. */
+/* When the job's current state times out; UINT64_MAX: never. */
 static uint64_t state_ends(const struct sml_job *job)
 {
 	if (job->state == SML_JOB_PROBING)
@@ -529,11 +532,11 @@ static void give_up_state(struct sml_job *job)
 {
 	if (all_wish_to_leave(job))
 		all_have_left(job);
-	/* To go on, its ranks look elsewhere, whoever of them it is that has no path here. */
+	/* A job that resumes looks elsewhere, whichever of its ranks has no path here. */
 	else if (job->state == SML_JOB_PROBING && !job->resumes)
 		sml_job_fail(job, SML_ERROR_TIMEOUT,
 			     "a rank's UDP packets do not reach the switch: see the other ranks' "
-			     "errors, and allow the data port in firewalls");
+			     "errors, and let firewalls pass the data port");
 	else
 		give_up_resuming(job);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One job of switch.h, and what its files know of each other.
+ * One job of switch.h, and the interfaces between its files.
  *
  *	            all ranks are here        all are ready         one has asked
  *	JOINING ----------------> PROBING ----------------> RUNNING -----> LEAVING -> gone
@@ -8,8 +8,8 @@
  *	   |   +--> HANDING OVER --+  |                         |              |
  *	   +---------- (switch_resume.c) +---- sml_job_fail() -----+--------------+
  *
- * The invariant: a job in PROBING or later has all its members, slots in the
- * dataplane, and a number by which packets name it.
+ * The invariant: a job in PROBING or later has all its members, slots in the dataplane, and a
+ * number by which packets name it.
  */
 #ifndef SML_JOB_SWITCH_JOB_H
 #define SML_JOB_SWITCH_JOB_H
@@ -20,7 +20,7 @@
 
 #define SML_NAME_BYTES	  128
 #define SML_VERSION_BYTES 32
-/* A peer's own words in a text. */
+/* A peer's own text within a text. */
 #define SML_REASON_BYTES 300
 #define SML_SECOND_NS	 1000000000ull
 
@@ -42,24 +42,24 @@ struct sml_member {
 	struct sml_peer *peer; /* NULL: not here, or has left */
 	char host[SML_NAME_BYTES];
 	uint32_t pid;
-	uint32_t lanes;		 /* that its path seems to take; when ready, takes */
+	uint32_t lanes;		 /* that its path seems to carry; once ready, does carry */
 	uint32_t shards;	 /* sockets that it has */
 	uint32_t heartbeat_ms;	 /* silence that means death */
 	uint64_t waits_until_ns; /* for the others to join */
-	uint64_t heard_ns;	 /* when its connection ended: the last that was heard */
+	uint64_t heard_ns;	 /* when its connection ended: the time of its last message */
 	uint64_t stalls_told_ns;
-	/* On the data path (switch_signs.c), as counted after it had been heard at signs_of_ns. */
+	/* Its count on the data path (switch_signs.c), taken after its message at signs_of_ns. */
 	uint64_t contributions, signs_of_ns;
 	bool ready, leaving, stalls_wanted;
-	bool stalls_asked;   /* of its own slots, and not answered yet */
-	bool shards_set;     /* by somebody: it takes no others */
+	bool stalls_asked;   /* about its own slots, and not answered yet */
+	bool shards_set;     /* set by the user: it accepts no other number */
 	bool told_unreached; /* that the group does not reach it */
 	/* Where it takes packets, if it has slots: address 4 or 16 bytes, 0: the control port's. */
 	uint8_t address[16], address_bytes;
 	bool is_local; /* on this host */
 	uint32_t ports[SML_MAX_SHARDS];
 	struct sml_served served; /* as it last told */
-	/* What it says it has and lacks: it resumes. Of protobuf-c's memory. */
+	/* The chunks that it has and lacks, if it resumes. In protobuf-c's memory. */
 	SmlControl__Join *resume;
 };
 
@@ -68,7 +68,7 @@ struct sml_job {
 	char name[SML_NAME_BYTES];
 	uint32_t place; /* in jobs->jobs */
 	enum sml_job_state state;
-	uint8_t n_ranks, first_rank; /* first_rank: who joined first and set the terms */
+	uint8_t n_ranks, first_rank; /* first_rank: the rank that joined first and set the terms */
 	uint8_t n_members, n_ready, n_leaving;
 	uint64_t begun_ns, waiting_told_ns, watched_ns, signs_ns, gone_looked_ns;
 	/* The terms that all ranks must share. */
@@ -78,13 +78,14 @@ struct sml_job {
 	uint32_t head_slots_wanted, data_slots_wanted, stripe, stripes;
 	bool no_tickets;
 	uint64_t membership;		  /* a secret of its ranks, in all epochs */
-	char refused[SML_SENTENCE_BYTES]; /* why the last that tried to join could not */
+	char refused[SML_SENTENCE_BYTES]; /* why the last rank that tried to join was refused */
 	struct sml_pool_rules rules;
-	uint64_t tries_again_ns; /* all are here, but the dataplane has no room yet; 0: no */
+	uint64_t tries_again_ns; /* since when all are here but the dataplane has no room; 0: not so
+				  */
 	bool has_pool;		 /* the slots that rules name are its own */
-	bool lacks_room;	 /* why it fails: it may come again */
+	bool lacks_room;	 /* why it fails: lack of room, so it may come again */
 	struct sml_member members[SML_MAX_RANKS];
-	/* While two ranks are asked what they believe. */
+	/* While two ranks are asked for their calls. */
 	struct sml_mismatch mismatch;
 	uint64_t mismatch_ns; /* 0: none */
 	char beliefs[2][SML_REASON_BYTES];
@@ -92,20 +93,20 @@ struct sml_job {
 	uint64_t gone;
 	char gone_why[SML_REASON_BYTES];
 	uint64_t *secrets; /* of stripes that the ranks have: switch_peers.c */
-	/* Going on after another switch's death. */
+	/* Resuming after another switch's death. */
 	bool resumes;
 	struct sml_resume_plan plans[SML_STREAMS];
 	uint32_t n_results_missing;
-	size_t handed_bytes; /* of results, to all who lacked them */
+	size_t handed_bytes; /* of results, to all ranks that lacked them */
 };
 
-/* A job's results that are handed over after a death, to all ranks together. */
+/* The number of a job's results that are handed over after a death, to all ranks together. */
 #define SML_MAX_HANDED_BYTES ((size_t)1 << 30)
 
 /* Two chunks a slot of the largest job that there can be. */
 #define SML_MAX_PLAN (2 * SML_MAX_SLOTS)
 
-/* ---- to peers, and to who runs the switch (switch_jobs.c) ---- */
+/* ---- to peers, and to the operator (switch_jobs.c) ---- */
 
 /* 0, -ENOMEM, or -EMSGSIZE. */
 int sml_peer_send(const struct sml_jobs *jobs, struct sml_peer *peer,
@@ -115,7 +116,7 @@ int sml_peer_send(const struct sml_jobs *jobs, struct sml_peer *peer,
 void sml_peer_refuse(const struct sml_jobs *jobs, struct sml_peer *peer, int error,
 		     const char *text);
 
-/* The same for want of room: the peer may come again. */
+/* The same for lack of room: the peer may come again. */
 void sml_peer_refuse_for_now(const struct sml_jobs *jobs, struct sml_peer *peer, const char *text);
 
 /* To all members that are here. */
@@ -167,7 +168,7 @@ void sml_job_lost(struct sml_peer *peer, const char *why);
 /* The rank's peer is not its member any more. Returns it; NULL: there was none. */
 struct sml_peer *sml_job_release(struct sml_job *job, unsigned rank);
 
-/* Give all back, and say nothing. The job is gone; it has no members. */
+/* Free everything without a message. The job, which has no members, is gone. */
 void sml_job_close(struct sml_job *job);
 
 /* Tell every member, and give the slots back. The job is gone. */
@@ -182,7 +183,7 @@ void sml_job_forgive(struct sml_job *job, uint64_t away_ns);
 
 void sml_job_note_gone(struct sml_job *job, uint8_t rank, const char *why);
 
-/* When to look whether anybody waits for them; and the look. True: so it is; the job is gone. */
+/* When to check whether a slot waits for them; and the check. True: yes, and the job is gone. */
 uint64_t sml_job_gone_due(const struct sml_job *job);
 bool sml_job_misses_gone(struct sml_job *job);
 
@@ -190,8 +191,7 @@ bool sml_job_misses_gone(struct sml_job *job);
 
 void sml_job_message(struct sml_peer *peer, const SmlControl__Envelope *message);
 
-/* Two ranks disagree: ask both. Then, when both have answered or it has taken too long, tell all.
- */
+/* Two ranks disagree: ask both. Later, when both have answered or it took too long, tell all. */
 void sml_job_mismatch(struct sml_job *job, const struct sml_mismatch *mismatch);
 void sml_job_tell_mismatch(struct sml_job *job);
 
@@ -207,7 +207,7 @@ struct sml_peer_list {
 	SmlControl__Peer peers[SML_MAX_RANKS], *list[SML_MAX_RANKS];
 };
 
-/* Of a rank that brings slots: where it is. */
+/* The address of a rank that brings slots. */
 void sml_job_note_peer(struct sml_member *member, const SmlControl__Join *join);
 
 /* All such ranks are here: how many stripes, and their secrets. 0 or -ENOMEM. */
@@ -216,10 +216,10 @@ int sml_job_meet(struct sml_job *job);
 /* "rank 3 at 10.0.0.4, UDP port 40001" */
 void sml_job_name_stripe(const struct sml_job *job, uint32_t stripe, char *text, size_t bytes);
 
-/* A rank that has slots tells what they have done. */
+/* A rank that has slots reports their counters. */
 void sml_job_note_served(struct sml_peer *peer, const SmlControl__StripeStatus *served);
 
-/* What one rank is to know of all. To be freed; NULL: no memory. */
+/* What one rank must know of all ranks. The caller frees it; NULL: no memory. */
 struct sml_peer_list *sml_job_describe_peers(const struct sml_job *job, uint8_t to,
 					     SmlControl__Admitted *admitted);
 
@@ -228,30 +228,32 @@ struct sml_peer_list *sml_job_describe_peers(const struct sml_job *job, uint8_t 
 /* All ranks are here and have reported: hand over, then sml_job_admit(). */
 void sml_job_resume(struct sml_job *job);
 
-/* A keeper's answer: to those who lack it. */
+/* A keeper's answer, for the ranks that lack the result. */
 void sml_job_result(struct sml_job *job, const SmlControl__Result *result);
 
 void sml_job_free_plans(struct sml_job *job);
 
 /* ---- slots (switch_slots.c) ---- */
 
-/* The fewest that a job can do with. False: there are not even those, says text. */
+/* Reserve the minimum for a job. False: there is not even that; text says so. */
 bool sml_job_reserve_slots(struct sml_job *job, char *text, size_t bytes);
 
 /* The packets' length is known: what it wants, or its share of what there is. */
 void sml_job_take_slots(struct sml_job *job);
 
-/* They were in pieces: half as many, as long as they are enough. False: they were the fewest. */
+/*
+ * The free slots were fragmented: take half as many, if that is enough. False: it was the minimum.
+ */
 bool sml_job_take_fewer_slots(struct sml_job *job);
 
 void sml_job_give_back_slots(struct sml_job *job);
 
-/* ---- where a job stands (switch_stall.c) ---- */
+/* ---- the state of a job (switch_stall.c) ---- */
 
-/* Its call does not end: tell it what slots are waiting for, if it has not just been told. */
+/* Its call does not end: tell it what slots are waiting for, but not too often. */
 void sml_job_tell_stalls(struct sml_job *job, struct sml_member *member);
 
-/* A rank tells what its slots are waiting for: to those who have asked. */
+/* A rank reports what its slots are waiting for: pass it to those who have asked. */
 void sml_job_pass_stalls(struct sml_job *job, uint8_t from, const SmlControl__StallReport *in);
 
 /* The job has failed: tell every member, with what slots are waiting for, and end the connections.
@@ -260,28 +262,28 @@ void sml_job_abort_all(struct sml_job *job, int error, const char *text);
 
 /* ---- results by multicast (switch_multicast.c) ---- */
 
-/* What it is to know of its group, in this message's memory. Nothing where there is none. */
+/* What a rank must know of its group, in this message's memory. Nothing if there is no group. */
 struct sml_group;
 void sml_job_describe_group(const struct sml_job *job, struct sml_group *group,
 			    SmlControl__Group *message, SmlControl__Admitted *admitted);
 
-/* Does a packet to the group reach the rank? It has just said. */
+/* Note whether a packet to the group reaches the rank, as it has just said. */
 void sml_job_note_group(struct sml_job *job, uint8_t rank, bool reached);
 
-/* Say, once for each, whom the group does not reach, from the beginning or any more. */
+/* Log, once for each, the ranks that the group does not reach, or no longer reaches. */
 void sml_job_watch_group(struct sml_job *job);
 
-/* When to look again; UINT64_MAX: never. */
+/* When to check again; UINT64_MAX: never. */
 uint64_t sml_job_watch_ends(const struct sml_job *job);
 
 /* Do results go to the rank by multicast? */
 bool sml_job_is_by_group(const struct sml_job *job, uint8_t rank);
 
-/* ---- for whoever asks (switch_status.c) ---- */
+/* ---- status requests (switch_status.c) ---- */
 
 void sml_status_send(struct sml_jobs *jobs, struct sml_peer *peer);
 
-/* When members that have been quiet are next looked for on the data path; and the look. */
+/* When quiet members are next checked on the data path; and the check. */
 uint64_t sml_job_signs_due(const struct sml_job *job);
 void sml_job_look_for_signs(struct sml_job *job);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What comes in, for whichever job it is; and the ways out. See switch.h. */
+/* Inputs, for any job, and the outputs. See switch.h. */
 #include "job/switch.h"
 
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 
 /* ---- out ---- */
 
-/* What a peer need not know, because it is said again or only an answer. */
+/* Messages that a peer does not need, because they are repeated or are only answers. */
 static bool is_optional(SmlControl__Envelope__BodyCase body)
 {
 	switch (body) {
@@ -25,7 +25,10 @@ static bool is_optional(SmlControl__Envelope__BodyCase body)
 	}
 }
 
-/* All other messages are a few in each state of a job: one that does not read fills no memory. */
+/*
+ * Of all other messages there are only a few in each state of a job, so a peer that does not read
+ * cannot fill memory.
+ */
 int sml_peer_send(const struct sml_jobs *jobs, struct sml_peer *peer,
 		  const SmlControl__Envelope *message)
 {
@@ -139,7 +142,7 @@ void sml_jobs_mismatch(struct sml_jobs *jobs, const struct sml_mismatch *mismatc
 	struct sml_job *job = jobs->jobs[mismatch->job % SML_MAX_JOBS];
 
 	set_time(jobs, now_ns);
-	/* The note may be of a job that has ended, and whose place another has. */
+	/* The note may be about a job that has ended, and whose place another job has now. */
 	if (job != NULL && job->rules.job == mismatch->job)
 		sml_job_mismatch(job, mismatch);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Joining: which job does a Join mean, does it meet the job's terms, and is there
- * room. Nothing that a newcomer says changes a job that others have joined, until
- * it has joined, too.
+ * Joining: which job does a Join mean, does it meet the job's terms, and is there room? A newcomer
+ * cannot change a job that others have joined until it has joined, too.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,15 +10,15 @@
 #include "control/text.h"
 #include "job/switch_join.h"
 
-/* A rank that does not say how long it waits; and the longest that one may. */
+/* The wait of a rank that does not say how long it waits, and the longest wait. */
 #define WAIT_MS	    60000u
 #define MAX_WAIT_MS (24u * 3600 * 1000)
 
 /* ---- which job a Join means ---- */
 
 /*
- * Ranks that go on prove that they are of one job by its membership: whoever names
- * the job without it, to wait for them or to resume in their name, is of another one.
+ * Ranks that resume prove by the membership that they belong to one job. A peer that names the job
+ * without it, to wait for them or to resume in their name, belongs to another job.
  */
 static struct sml_job *find_resuming(struct sml_jobs *jobs, const SmlControl__Join *join)
 {
@@ -40,10 +39,9 @@ static bool gathers_anew(const struct sml_job *job)
 }
 
 /*
- * A switch can come to have several stripes of one job, by taking over from others
- * that have died. A job that begins is one stripe here: where ranks name the same
- * switches in another order, they meet and are told. Those that gather to go on are
- * not its concern.
+ * By taking over from dead switches, a switch can get several stripes of one job. But a job that
+ * begins has only one stripe here: if its ranks name the same switches in different orders, they
+ * meet here and get an error. Jobs that gather to resume do not count.
  */
 static struct sml_job *find_beginning(struct sml_jobs *jobs, const SmlControl__Join *join)
 {
@@ -103,7 +101,7 @@ static bool is_full(const struct sml_jobs *jobs, char *text, size_t bytes)
 	if (jobs->n_jobs < jobs->config.max_jobs && jobs->n_jobs < SML_MAX_JOBS)
 		return false;
 	snprintf(text, bytes,
-		 "the switch has all the jobs it takes (%u): wait for one to end, or start the "
+		 "the switch is at its limit of %u jobs: wait for one to end, or start the "
 		 "switch with more --jobs",
 		 jobs->n_jobs);
 	return true;
@@ -127,7 +125,7 @@ static struct sml_job *try_to_admit(struct sml_jobs *jobs, const SmlControl__Joi
 	return NULL;
 }
 
-/* Who waits under the name of a job that runs elsewhere must not be in its way. */
+/* Ranks that wait under the name of a job that runs elsewhere must not be in its way. */
 static void displace(struct sml_jobs *jobs, const SmlControl__Join *join)
 {
 	char text[SML_SENTENCE_BYTES];
@@ -138,8 +136,8 @@ static void displace(struct sml_jobs *jobs, const SmlControl__Join *join)
 		if (job == NULL || !gathers_anew(job) || strcmp(job->name, join->job) != 0)
 			continue;
 		snprintf(text, sizeof(text),
-			 "the ranks of another job \"%s\", which has lost its switch, go on here, "
-			 "and there is no room for both: give this one another name "
+			 "another job \"%s\", which has lost its switch, continues here, and there "
+			 "is no room for both: give this job another name "
 			 "(SWITCHML_JOB)",
 			 job->name);
 		sml_job_fail(job, SML_ERROR_REFUSED, text);
@@ -169,7 +167,7 @@ static uint32_t least(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-/* The message that it came in is freed by its reader. */
+/* Its reader frees the message that it came in. */
 static SmlControl__Join *copy_join(const SmlControl__Join *join)
 {
 	size_t bytes = sml_control__join__get_packed_size(join);
@@ -215,7 +213,7 @@ static bool add_member(struct sml_job *job, struct sml_peer *peer, const SmlCont
 	return member->resume != NULL;
 }
 
-/* Those who wait for this rank learn why it does not come. */
+/* The ranks that wait for this rank learn why it does not join. */
 static void note_refusal(struct sml_job *job, const char *text)
 {
 	if (job != NULL && job->state == SML_JOB_JOINING)
@@ -229,7 +227,7 @@ static bool has_room_for_member(const struct sml_jobs *jobs, struct sml_peer *pe
 	if (jobs->config.max_members == 0 || jobs->n_members < jobs->config.max_members)
 		return true;
 	snprintf(text, sizeof(text),
-		 "the switch has all the ranks it takes (%u, as its limit of open files allows): "
+		 "the switch is at its limit of %u ranks (because of its limit of open files): "
 		 "wait for a job to end, or raise that limit",
 		 jobs->n_members);
 	sml_peer_refuse_for_now(jobs, peer, text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a job does when a member says something. */
+/* What a job does with its members' messages. */
 #include <stdio.h>
 #include <string.h>
 
@@ -52,7 +52,7 @@ static void on_abort(struct sml_job *job, struct sml_member *member, uint8_t ran
 	sml_text_copy(reason, sizeof(reason), message->abort->text);
 	snprintf(text, sizeof(text), "rank %u (host %s, pid %u) aborted the job: %s", rank,
 		 member->host, member->pid, reason);
-	/* One rank's deadline is everybody's; any other cause is that rank's own affair. */
+	/* One rank's timeout is every rank's; for any other cause, the others get ABORTED. */
 	sml_job_fail(job, error == SML_ERROR_TIMEOUT ? error : SML_ERROR_ABORTED, text);
 }
 
@@ -89,7 +89,7 @@ void sml_job_mismatch(struct sml_job *job, const struct sml_mismatch *mismatch)
 {
 	SmlControl__Describe describe = SML_CONTROL__DESCRIBE__INIT;
 
-	/* Before that nobody has contributed, and ranks have nothing to describe. */
+	/* Before that, no rank has contributed, and ranks have nothing to describe. */
 	if (job->mismatch_ns != 0 || job->state < SML_JOB_RUNNING)
 		return;
 	job->mismatch = *mismatch;
@@ -103,7 +103,7 @@ void sml_job_mismatch(struct sml_job *job, const struct sml_mismatch *mismatch)
 					    sml_envelope(DESCRIBE, describe, &describe));
 }
 
-/* Of a rank that has slots: it can end the job in other ways, too. */
+/* From a rank that has slots, which can end the job in other ways, too. */
 static void on_mismatch(struct sml_job *job, struct sml_member *member, uint8_t rank,
 			const SmlControl__Envelope *message)
 {
@@ -165,7 +165,7 @@ void sml_job_message(struct sml_peer *peer, const SmlControl__Envelope *message)
 	struct sml_job *job = peer->job;
 	size_t body = message->body_case;
 
-	/* What a switch has no use for is no harm. */
+	/* Messages that a switch does not need do no harm. */
 	if (body < sizeof(reactions) / sizeof(reactions[0]) && reactions[body] != NULL)
 		reactions[body](job, &job->members[peer->rank], peer->rank, message);
 }

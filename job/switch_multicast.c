@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Results by multicast: what ranks are told, and who is told when a group does not
- * reach a rank. That costs time, never a result: whom it does not reach gets results
- * one by one, and every rank asks for what it lacks.
+ * Results by multicast: what ranks are told, and the log when a group does not reach a rank. That
+ * costs time, but never a result: a rank that the group does not reach gets results by unicast, and
+ * every rank asks for missing results.
  */
 #include <stdio.h>
 
@@ -16,7 +16,7 @@ static bool has_group(const struct sml_job *job)
 void sml_job_describe_group(const struct sml_job *job, struct sml_group *group,
 			    SmlControl__Group *message, SmlControl__Admitted *admitted)
 {
-	/* One rank is as well served without. */
+	/* A single rank does not need it. */
 	if (!has_group(job) || job->n_ranks < 2)
 		return;
 	*group = sml_group_of_job(&job->jobs->config.group, job->place);
@@ -43,7 +43,7 @@ static uint64_t reached_ranks(const struct sml_job *job)
 	return jobs->operations->reached_by_group(jobs->dataplane, job->rules.job);
 }
 
-/* One alone is sent to as without a group. */
+/* A single rank is sent to as without a group. */
 bool sml_job_is_by_group(const struct sml_job *job, uint8_t rank)
 {
 	uint64_t ranks = reached_ranks(job);
@@ -98,7 +98,7 @@ void sml_job_watch_group(struct sml_job *job)
 	sml_jobs_log(
 		job->jobs,
 		"job \"%s\": the multicast group %s does not reach rank%s %s: "
-		"results go there one by one, which costs this switch more. Does a firewall drop "
+		"results go there by unicast, which costs this switch more. Does a firewall drop "
 		"them, or a bridge that snoops IGMP or MLD without a querier?",
 		job->name, group, n == 1 ? "" : "s", ranks);
 }

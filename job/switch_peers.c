@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Jobs whose ranks have the slots: every rank (or the first few) embeds a
- * stripe, and this control plane only brings them together. Each member says at
- * Join which UDP ports it listens on; where, its connection tells, so no member
- * can send the others' packets to a third party. All learn all with Admitted.
+ * stripe, and this control plane only brings them together. Each member's Join
+ * says which UDP ports it listens on. Its connection shows its address, so no
+ * member can direct the others' packets to a third party. Admitted tells all
+ * members about all others.
  *
  * Each stripe has a tag, and a cookie for each rank: a rank can neither speak
  * for another one nor forge another stripe's results.
@@ -34,7 +35,10 @@ void sml_job_note_peer(struct sml_member *member, const SmlControl__Join *join)
 	member->address_bytes = peer->address_bytes;
 	member->is_local = peer->is_local;
 	if (is_loopback(peer->address, peer->address_bytes)) {
-		/* For the others it is where they have found this port. */
+		/*
+		 * For the others, its address is where they have found this
+		 * port.
+		 */
 		member->is_local = true;
 		member->address_bytes = 0;
 	}
@@ -44,7 +48,10 @@ void sml_job_note_peer(struct sml_member *member, const SmlControl__Join *join)
 
 /* ---- all are here ---- */
 
-/* Every rank, unless all are on one host, where only its cores count. */
+/*
+ * Every rank has a stripe, unless all are on one host, where only its cores
+ * count.
+ */
 static uint32_t choose_stripes(const struct sml_job *job)
 {
 	uint32_t most = job->jobs->config.local_stripes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A dataplane that is elsewhere: the ranks have the slots, and there is nothing to do here. */
+/* The dataplane is elsewhere: the ranks have the slots, and there is nothing to do here. */
 #include <stdio.h>
 #include <string.h>
 

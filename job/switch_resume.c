@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Going on where another switch has died: the merge of what all ranks report,
- * and results from those who keep them to those who lack them. core/resume.h
- * has the rules; here they meet connections.
+ * Resuming where another switch has died: merges all ranks' reports, and passes results from the
+ * ranks that keep them to those that lack them. core/resume.h has the rules; this file applies them
+ * to connections.
  *
- * The order of messages on each connection does the rest: a rank gets all that
- * is handed over to it before Admitted, and begins only after that.
+ * The order of messages on each connection does the rest: a rank gets all results for it before
+ * Admitted, and begins only after that.
  */
 #include <stdlib.h>
 
@@ -60,7 +60,7 @@ static void fetch(struct sml_job *job, enum sml_stream_id stream,
 	job->n_results_missing++;
 }
 
-/* 1 + the highest that any rank was told: no packet of before can be taken for new. */
+/* 1 + the highest epoch that any rank was told, so no earlier packet can be taken for a new one. */
 static uint32_t next_epoch(const struct sml_job *job)
 {
 	uint32_t epoch = 0;
@@ -84,8 +84,8 @@ void sml_job_resume(struct sml_job *job)
 	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++) {
 		if (merge(job, stream) < 0) {
 			sml_job_fail(job, SML_ERROR_PROTOCOL,
-				     "what the ranks report after the death of their switch does "
-				     "not fit together (please report this)");
+				     "the ranks' reports after the death of their switch "
+				     "contradict each other (please report this)");
 			return;
 		}
 	}
@@ -119,7 +119,10 @@ void sml_job_result(struct sml_job *job, const SmlControl__Result *result)
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		if (!(handover->to >> rank & 1))
 			continue;
-		/* Who lacks it may not read: what waits for all of them has a bound. */
+		/*
+		 * A rank that lacks it may not read, so the data that waits for all of them is
+		 * bounded.
+		 */
 		job->handed_bytes += result->lanes.len;
 		(void)sml_peer_send(
 			job->jobs, job->members[rank].peer,
@@ -127,7 +130,7 @@ void sml_job_result(struct sml_job *job, const SmlControl__Result *result)
 	}
 	if (job->handed_bytes > SML_MAX_HANDED_BYTES) {
 		sml_job_fail(job, SML_ERROR_PROTOCOL,
-			     "the ranks lack more results after the death of their switch than "
+			     "after the death of their switch, the ranks lack more results than "
 			     "can be handed over");
 		return;
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The messages that the switch's end takes. Wide enough for what an honest rank has
- * sent before it heard that its job had gone on to another state; what is harmless
- * then, reactions ignore.
+ * The messages that the switch accepts. The rules include messages that an honest rank may have
+ * sent before it heard of its job's new state; the reactions ignore messages that are harmless
+ * then.
  */
 #include <stdio.h>
 
@@ -17,11 +17,11 @@ enum { STRANGER, MEMBER_OF };
 #define BEGUN	    (STATE(RUNNING) | STATE(LEAVING))
 #define MEMBER	    (STATE(JOINING) | STATE(HANDING_OVER) | STATE(PROBING) | BEGUN)
 #define ANYBODY	    (1u << STRANGER | MEMBER)
-/* A member of a job whose ranks have the slots: the same states, further up. */
+/* A member of a job whose ranks have the slots: the same states, at higher numbers. */
 #define RANKS_SHIFT   8
 #define EVERYWHERE(x) ((x) | (x) << RANKS_SHIFT)
 #define WITH_RANKS(x) ((x) << RANKS_SHIFT)
-/* What anybody may say, and what is no more than a few numbers or a sentence. */
+/* Messages that any peer may send, of a few numbers or a sentence. */
 #define SHORT_BYTES 4096u
 /* A report of 2 x 4096 chunks, as a rank that resumes has it, has 160 KiB. */
 #define REPORT_BYTES (256u << 10)
@@ -60,7 +60,7 @@ static const struct sml_rules rules = {
 			RULE(RESULT, EVERYWHERE(STATE(HANDING_OVER)), RESULT_BYTES),
 			RULE(DESCRIPTION, EVERYWHERE(BEGUN), SHORT_BYTES),
 			RULE(MISMATCH, WITH_RANKS(BEGUN), SHORT_BYTES),
-			/* Of a call that a rank has made before its switch died, too. */
+			/* Also about a call that a rank made before its switch died. */
 			RULE(STALL_REQUEST, EVERYWHERE(MEMBER), SHORT_BYTES),
 			RULE(STALL_REPORT, WITH_RANKS(BEGUN), STALLS_BYTES),
 			RULE(ABORT, EVERYWHERE(MEMBER), SHORT_BYTES),
@@ -77,7 +77,7 @@ const char *sml_jobs_object(const struct sml_jobs *jobs, const struct sml_peer *
 		state += RANKS_SHIFT;
 	if (sml_rules_object(&rules, state, head, text, bytes) != NULL)
 		return text;
-	/* Only a rank that resumes has so much to say. */
+	/* Only a rank that resumes sends such a long message. */
 	if (head->whole > SHORT_BYTES && head->n >= SML_RULES_HEAD_BYTES &&
 	    sml_scan_body(head->bytes, head->n) == SML_CONTROL__ENVELOPE__BODY_JOIN &&
 	    !sml_scan_begins(head->bytes, head->n, RESUME_FIELD)) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Signs of life on the data path. The control thread of a switch or of a rank may
- * be kept busy while results still flow; a rank whose contributions come is not dead.
+ * Signs of life on the data path. The control thread of a switch or of a rank may be busy while
+ * results still flow; a rank whose contributions arrive is not dead.
  *
  *	heard -------- half a heartbeat ------------- heartbeat
  *	               look at the counters  look …   dead, unless one has moved
  *
- * The counters cost a system call with XDP, so only members that have been quiet
- * for half their heartbeat are looked at.
+ * The counters cost a system call with XDP, so only members that have been quiet for half their
+ * heartbeat are checked.
  */
 #include "job/switch_job.h"
 
@@ -31,13 +31,13 @@ uint64_t sml_job_signs_due(const struct sml_job *job)
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		if (job->members[rank].peer != NULL && quiet_ns(&job->members[rank]) < first_ns)
 			first_ns = quiet_ns(&job->members[rank]);
-	/* One that stays quiet is looked at in every tick. */
+	/* A member that stays quiet is checked in every tick. */
 	if (first_ns < job->signs_ns + SML_TICK_NS)
 		first_ns = job->signs_ns + SML_TICK_NS;
 	return first_ns;
 }
 
-/* Since it has been quiet: what came before its last message proves nothing more. */
+/* Only since it has been quiet: contributions before its last message prove nothing more. */
 static void look_at(struct sml_member *member, uint64_t contributions, uint64_t now_ns)
 {
 	bool moved = member->signs_of_ns == member->peer->heard_ns &&

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How the switch's slots are dealt out. A job that gathers holds the fewest that it can
- * do with. When all its ranks are here it gets what it wants, or its share of what is
- * left: jobs that still gather have equal claims, and jobs that may still come keep a
- * little. Slots come back when a job ends; a job never gets more while it runs.
+ * How the switch's slots are divided. A job that gathers holds the minimum. When all its ranks have
+ * joined, it gets what it wants, or its share of the rest: jobs that still gather have equal
+ * claims, and a little is kept for jobs that may still come. Slots come back when a job ends; a job
+ * never gets more while it runs.
  *
  * The invariant: slots_in_use is the sum of what all jobs hold, and never above max_slots.
  */
@@ -14,15 +14,15 @@
 #define MIN_HEAD_SLOTS 2
 #define MIN_DATA_SLOTS 8
 /*
- * What a job gets that leaves the choice to the switch: as many slots as keep a
- * fast path full, and no more, for all of them pass through everybody's caches. But
- * of many stripes each has two full super-packets: one comes while one goes.
+ * What a job gets if it leaves the choice to the switch: enough slots to keep a fast path full, but
+ * no more, because all of them pass through the ranks' and the switch's caches. But with many
+ * stripes, each has at least two full super-packets: one arrives while the other leaves.
  */
 #define CHOSEN_BYTES	  (768u << 10)
 #define CHOSEN_DATA_SLOTS 512
 #define CHOSEN_LEAST	  64
 #define CHOSEN_HEAD_SLOTS 64
-/* One of so many slots stays free for jobs that may still come. */
+/* One of this many slots stays free for jobs that may still come. */
 #define KEPT_PART 8
 
 struct slots {
@@ -56,7 +56,7 @@ static uint32_t chosen_least(uint32_t packet_bytes)
 	return most_of(2 * packets, CHOSEN_LEAST);
 }
 
-/* Before all ranks are here, lanes are not known: the most that it can come to. */
+/* Before all ranks have joined, the lane count is unknown: assume the maximum. */
 static uint32_t choose_data(const struct sml_job *job)
 {
 	uint32_t packet = SML_HEADER_BYTES + 4u * job->rules.lanes;
@@ -109,7 +109,7 @@ static void describe_use(const struct sml_jobs *jobs, char *text, size_t bytes)
 	}
 }
 
-/* Those that may be dealt out, once jobs that may still come have had their fewest. */
+/* The slots that may be given out, after keeping the minimum for jobs that may still come. */
 static uint32_t left(const struct sml_jobs *jobs)
 {
 	uint32_t unused = jobs->config.max_slots - jobs->slots_in_use;
@@ -117,13 +117,13 @@ static uint32_t left(const struct sml_jobs *jobs)
 	uint32_t part = jobs->config.max_slots / KEPT_PART;
 	uint32_t kept = least_of(to_come * (MIN_HEAD_SLOTS + MIN_DATA_SLOTS), part);
 
-	/* Too few for anybody. */
+	/* Too few for any job. */
 	if (kept < MIN_HEAD_SLOTS + MIN_DATA_SLOTS)
 		kept = 0;
 	return unused > kept ? unused - kept : 0;
 }
 
-/* How many more it may have: what others do not want, or an equal part. */
+/* How many more it may have: slots that others do not want, or an equal part. */
 static uint32_t share(const struct sml_job *job)
 {
 	const struct sml_jobs *jobs = job->jobs;
@@ -152,7 +152,7 @@ static void hold(struct sml_job *job, struct slots slots)
 	sml_assert(job->jobs->slots_in_use <= job->jobs->config.max_slots);
 }
 
-/* So many. If not all that it wants, a quarter of them at most are for the head stream. */
+/* Take this many. If that is not all that it wants, at most a quarter is for the head stream. */
 static struct slots divide(const struct sml_job *job, uint32_t n)
 {
 	struct slots least = fewest(job), want = wanted(job), got;

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where a job stands: which rank has not contributed to which slot. Told to a
- * member that asks because its call does not end, and to all with the news that
- * their job has failed.
+ * The state of a job: which rank has not contributed to which slot. Sent to a member that asks
+ * because its call does not end, and to all members when the job fails.
  *
- * What it costs is bounded: one look at the job's slots by the threads that own
- * them, one message of at most 85 KiB, and a member is answered ten times a
- * second at most.
+ * Its cost is bounded: the threads that own the job's slots check them once, the message has at
+ * most 85 KiB, and a member gets at most ten answers a second.
  */
 #include <stdlib.h>
 
@@ -97,8 +95,8 @@ static struct stalls *open_stalls(struct sml_job *job)
 }
 
 /*
- * The ranks have the slots: each tells of its own, to all who have asked. One that has
- * not answered the last question will, and is not asked again.
+ * The ranks have the slots: each reports its own, to all who have asked. A rank that has not
+ * answered the last question is not asked again.
  */
 static void ask_ranks(struct sml_job *job)
 {
@@ -127,7 +125,7 @@ static void pass(struct sml_job *job, const struct stalls *stalls)
 					(SmlControl__StallReport *)(uintptr_t)&stalls->report));
 }
 
-/* One for each question: what nobody has asked for would be passed as often as it is said. */
+/* One answer for each question; otherwise a rank could make us forward unsolicited reports. */
 void sml_job_pass_stalls(struct sml_job *job, uint8_t from, const SmlControl__StallReport *in)
 {
 	size_t n_slots = (size_t)job->rules.head_slots + job->rules.data_slots;
@@ -151,7 +149,7 @@ void sml_job_tell_stalls(struct sml_job *job, struct sml_member *member)
 	uint64_t now_ns = job->jobs->now_ns;
 	struct stalls *stalls;
 
-	/* Before it runs nobody has slots that wait. */
+	/* Before the job runs, no slot waits. */
 	if (job->state < SML_JOB_RUNNING || now_ns - member->stalls_told_ns < ANSWER_EVERY_NS ||
 	    !job->jobs->output->listens(member->peer))
 		return;
@@ -176,7 +174,7 @@ static void abort_peer(const struct sml_jobs *jobs, struct sml_peer *peer,
 	if (sml_peer_send(jobs, peer, sml_envelope(ABORT, abort, abort_message)) == 0)
 		jobs->output->end(peer);
 	else
-		/* For want of memory: the sentence alone may still find room. */
+		/* For lack of memory: there may still be room for the text alone. */
 		sml_peer_refuse(jobs, peer, abort_message->error, abort_message->text);
 }
 

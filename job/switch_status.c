@@ -88,7 +88,7 @@ static void describe_stripe(const struct sml_job *job, const struct sml_job_coun
 	out->status.n_served = 1;
 }
 
-/* Those that the ranks serve, as they have told with their last heartbeats. */
+/* The stripes that the ranks serve, as their last heartbeats reported. */
 static void describe_ranks_stripes(const struct sml_job *job, struct job_status *out)
 {
 	for (uint32_t i = 0; i < job->stripes; i++) {
@@ -200,6 +200,6 @@ void sml_status_send(struct sml_jobs *jobs, struct sml_peer *peer)
 	status.n_counters = counters.n;
 	if (sml_peer_send(jobs, peer, sml_envelope(STATUS, status, &status)) < 0)
 		sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED,
-				"there is too much to say for one message, or no memory");
+				"the status is too long for one message, or there is no memory");
 	free(all);
 }

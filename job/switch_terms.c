@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The terms of a job: what a Join must say to be taken. Whoever says something
- * else is refused, in words, and nobody but the newcomer suffers: anybody can say
- * anything. Ranks that wait are told why the last newcomer was refused.
+ * The terms of a job: what a Join must say to be accepted. Any other Join is refused with a text,
+ * and affects only the newcomer, because anyone can send anything. Waiting ranks are told why the
+ * last newcomer was refused.
  */
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,7 @@ struct term {
 	uint32_t mine, theirs;
 };
 
-/* Another version of these very messages: nothing else in them can be relied on. */
+/* Another version of these messages: nothing else in them is reliable. */
 static void check_version(const struct sml_job *job, const SmlControl__Join *join,
 			  struct sml_refusal *refusal)
 {
@@ -35,7 +35,7 @@ static void check_version(const struct sml_job *job, const SmlControl__Join *joi
 		 SML_VERSION_STRING);
 }
 
-/* No rank has seen more: two chunks a slot. And merging reports costs time. */
+/* A rank cannot have seen more than two chunks per slot, and merging reports costs time. */
 static bool is_too_long(const SmlControl__Resume *resume)
 {
 	for (size_t i = 0; i < resume->n_streams; i++)
@@ -45,7 +45,7 @@ static bool is_too_long(const SmlControl__Resume *resume)
 	return false;
 }
 
-/* Refused to the newcomer alone: NULL, or the sentence. */
+/* Mistakes that affect only the newcomer: NULL, or the text. */
 static const char *own_mistake(const struct sml_jobs *jobs, const SmlControl__Join *join,
 			       char *text, size_t bytes)
 {
@@ -60,46 +60,46 @@ static const char *own_mistake(const struct sml_jobs *jobs, const SmlControl__Jo
 			 SML_MAX_SHARDS);
 	else if (jobs->operations->ranks_have_slots && join->n_stripe_ports == 0)
 		snprintf(text, bytes,
-			 "rank 0 runs no switch here: its job's ranks embed it; leave "
-			 "SWITCHML_SWITCH unset on rank %u, too, or set it on all",
+			 "this is rank 0 of a job whose ranks embed the switch: unset "
+			 "SWITCHML_SWITCH on rank %u, or set it on all ranks",
 			 join->rank);
 	else if (!jobs->operations->ranks_have_slots && join->n_stripe_ports > 0)
-		snprintf(
-			text, bytes,
-			"this is a switch, and rank %u takes it for rank 0: set SWITCHML_SWITCH to "
-			"use it, on all ranks",
-			join->rank);
+		snprintf(text, bytes,
+			 "this is a dedicated switch, but rank %u expects rank 0 here: to use the "
+			 "switch, set SWITCHML_SWITCH on all ranks",
+			 join->rank);
 	else if (join->n_stripe_ports > 0
 			 ? join->n_stripe_ports != join->shards || join->stripes > join->world_size
 			 : join->stripe >= join->stripes || join->stripes > SML_MAX_STRIPES)
-		snprintf(text, bytes, "stripe %u of %u is none: a job has at most %d", join->stripe,
-			 join->stripes, SML_MAX_STRIPES);
+		snprintf(text, bytes,
+			 "stripe %u of %u does not exist: a job has at most %d stripes",
+			 join->stripe, join->stripes, SML_MAX_STRIPES);
 	else if (join->resume != NULL && join->resume->n_streams != SML_STREAMS)
-		snprintf(text, bytes, "a report has %d streams", SML_STREAMS);
+		snprintf(text, bytes, "a report must have %d streams", SML_STREAMS);
 	else if (join->resume != NULL && is_too_long(join->resume))
 		snprintf(text, bytes, "a report has at most %d chunks of a kind", SML_MAX_PLAN);
 	else if (join->resume != NULL && join->resume->membership == 0)
-		snprintf(text, bytes, "a report proves with its job's membership whose it is");
+		snprintf(text, bytes, "a report must have its job's membership");
 	else if (strlen(join->job) == 0 || strlen(join->job) >= SML_NAME_BYTES ||
 		 !sml_text_is_clean(join->job))
 		snprintf(text, bytes,
-			 "a job's name has 1 to %d bytes of printable UTF-8 (SWITCHML_JOB)",
+			 "a job's name must have 1 to %d bytes of printable UTF-8 (SWITCHML_JOB)",
 			 SML_NAME_BYTES - 1);
 	else if (join->base.n_unknown_fields > 0)
 		snprintf(text, bytes,
-			 "rank %u says more than this switch (%s) knows of its version of the "
-			 "control protocol: install the same release on all",
+			 "rank %u sent fields that this switch (%s) does not know: install the "
+			 "same release on all hosts",
 			 join->rank, SML_VERSION_STRING);
 	else if (strlen(join->library_version) >= SML_VERSION_BYTES ||
 		 !sml_text_is_clean(join->library_version))
-		snprintf(text, bytes, "a library's version has at most %d printable bytes",
+		snprintf(text, bytes, "a library's version must have at most %d printable bytes",
 			 SML_VERSION_BYTES - 1);
 	else
 		return NULL;
 	return text;
 }
 
-/* Rank 0's own port is for its job alone. */
+/* Rank 0's own port is only for its job. */
 static void check_port(const struct sml_jobs *jobs, const SmlControl__Join *join,
 		       struct sml_refusal *refusal)
 {
@@ -111,12 +111,11 @@ static void check_port(const struct sml_jobs *jobs, const SmlControl__Join *join
 		/* It may be of the job after this one, and rank 0 about to close: it tries again.
 		 */
 		refusal->error = SML_ERROR_UNREACHABLE;
-		snprintf(
-			refusal->text, sizeof(refusal->text),
-			"rank 0 serves job \"%s\" here, and no job \"%s\": give all ranks of a job "
-			"the same name (SWITCHML_JOB), and each job a port of its own "
-			"(SWITCHML_MASTER_PORT)",
-			config->only_job, join->job);
+		snprintf(refusal->text, sizeof(refusal->text),
+			 "rank 0 serves job \"%s\" here, not job \"%s\": give all ranks of a job "
+			 "the same name (SWITCHML_JOB), and each job its own port "
+			 "(SWITCHML_MASTER_PORT)",
+			 config->only_job, join->job);
 	} else if (join->world_size != config->only_world_size) {
 		refusal->error = SML_ERROR_MISMATCH;
 		snprintf(refusal->text, sizeof(refusal->text),
@@ -126,7 +125,9 @@ static void check_port(const struct sml_jobs *jobs, const SmlControl__Join *join
 	}
 }
 
-/* This switch lives, and has told the others that this rank is dead: it must not go on. */
+/*
+ * This switch is alive, and has told the others that this rank is dead: the rank must not resume.
+ */
 static void check_death(const struct sml_jobs *jobs, const SmlControl__Join *join,
 			struct sml_refusal *refusal)
 {
@@ -141,7 +142,9 @@ static void check_death(const struct sml_jobs *jobs, const SmlControl__Join *joi
 	}
 }
 
-/* Threads that somebody has set are all ranks' threads; others are as few as any rank has. */
+/*
+ * If a rank's thread count was set, all ranks must have it; otherwise, the smallest count is used.
+ */
 static bool agree_about_shards(const struct sml_job *job, const struct sml_member *member,
 			       const SmlControl__Join *join)
 {
@@ -166,8 +169,8 @@ static void check_shards(const struct sml_job *job, const SmlControl__Join *join
 		refusal->error = SML_ERROR_MISMATCH;
 		snprintf(refusal->text, sizeof(refusal->text),
 			 "ranks of job \"%s\" disagree about threads (shards): rank %u says %u%s, "
-			 "rank %u says %u%s: set SWITCHML_THREADS to the same on all ranks, or on "
-			 "none",
+			 "rank %u says %u%s: set SWITCHML_THREADS to the same value on all ranks, "
+			 "or on none",
 			 job->name, join->rank, join->shards, join->shards_set ? " (set)" : "",
 			 member->peer ? rank : job->first_rank,
 			 member->peer ? member->shards : job->most_shards,
@@ -176,7 +179,7 @@ static void check_shards(const struct sml_job *job, const SmlControl__Join *join
 	}
 }
 
-/* What all ranks must say alike: the first that differs. */
+/* The terms that must be equal on all ranks: report the first that differs. */
 static void check_terms(const struct sml_job *job, const SmlControl__Join *join,
 			struct sml_refusal *refusal)
 {
@@ -220,13 +223,13 @@ static void check_rank(const struct sml_job *job, uint32_t rank, struct sml_refu
 	refusal->error = SML_ERROR_REFUSED;
 	if (member->peer != NULL || member->leaving)
 		snprintf(refusal->text, sizeof(refusal->text),
-			 "rank %u of job \"%s\" is taken by host %s (pid %u): is the job running "
-			 "already? Give this one another name (SWITCHML_JOB) or rank",
+			 "rank %u of job \"%s\" is taken by host %s (pid %u): is the job already "
+			 "running? Give this one another name (SWITCHML_JOB) or rank",
 			 rank, job->name, member->host, member->pid);
 	else
 		snprintf(refusal->text, sizeof(refusal->text),
-			 "job \"%s\" is running already, without a place for rank %u: give this "
-			 "one another name (SWITCHML_JOB)",
+			 "job \"%s\" is already running and has no place for rank %u: give this "
+			 "job another name (SWITCHML_JOB)",
 			 job->name, rank);
 }
 

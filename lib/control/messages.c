@@ -200,7 +200,7 @@ void sml_control_ended(void *self, int error)
 			      talk->config.where, reason);
 	else if (!reason && error == -EPROTO)
 		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
-			      "what answers at %s doesn't speak the SwitchML protocol: check the "
+			      "what answers at %s does not speak the SwitchML protocol: check the "
 			      "address and the port",
 			      talk->config.where);
 	else

@@ -149,7 +149,7 @@ static void explain_no_stalls(const struct sml_control *control, unsigned stripe
 		snprintf(text, text_bytes, "the connection to the switch at %s has ended",
 			 control->talk.config.where);
 	else if (!control->talk.admission.stall_reports)
-		snprintf(text, text_bytes, "the switch at %s is too old to be asked",
+		snprintf(text, text_bytes, "the switch at %s is too old to report it",
 			 control->talk.config.where);
 	else if (control->talk.has_slots)
 		snprintf(text, text_bytes, "rank %u does not answer", stripe);

@@ -112,7 +112,7 @@ await job_is "$full" first running
 address=$roomy,$full
 rank b second SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
 rank c second SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2
-text="stripe 1 ($full): the switch has all the jobs it takes"
+text="stripe 1 ($full): the switch is at its limit"
 expect_errors "one of two switches refuses" b "$text" c "$text"
 end_rank a
 # Who comes second is refused, who came first goes on waiting for the right one.
@@ -131,5 +131,5 @@ start_switch --jobs 1
 N=1000000 rank a first SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
 await job_is "$address" first running
 rank b second SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
-expect_errors "too many jobs" b "all the jobs it takes (1)"
+expect_errors "too many jobs" b "at its limit of 1 jobs"
 exit $((failures > 0))

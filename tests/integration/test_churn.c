@@ -342,7 +342,7 @@ static void the_dead_leave_nothing_within_the_heartbeat(void **state)
 			dead_ms = client_now_ms() - begin_ms;
 		client_free(status);
 	}
-	client_expect_abort(&frozen[0], SML_ERROR_RANK_DIED, "rank 1", "nothing was heard", NULL);
+	client_expect_abort(&frozen[0], SML_ERROR_RANK_DIED, "rank 1", "it was silent", NULL);
 	printf("a frozen rank's job was gone after %lld ms, of a heartbeat of %d\n",
 	       (long long)dead_ms, FROZEN_HEARTBEAT_MS);
 	/* At the tick before its time is up, and not only with the others' minute. */

@@ -141,7 +141,7 @@ static void death_by_silence_names_the_rank(void **state)
 	message = next_abort(&c[0]);
 	assert_int_equal(message->abort->error, SML_ERROR_RANK_DIED);
 	assert_non_null(strstr(message->abort->text, "rank 1 (host testhost, pid 1001) died"));
-	assert_non_null(strstr(message->abort->text, "nothing was heard"));
+	assert_non_null(strstr(message->abort->text, "it was silent"));
 	client_free(message);
 	clients_close(c, 2);
 }
@@ -365,7 +365,7 @@ static void a_member_that_joins_again_ends_its_job(void **state)
 	clients_start(c, 2, "127.0.0.1", port, "once");
 	client_join(&c[0], &join);
 	client_expect_abort(&c[1], SML_ERROR_RANK_DIED, "rank 0",
-			    "(join) that has no place while its job runs", NULL);
+			    "(join) that is not allowed while its job runs", NULL);
 	clients_close(c, 2);
 }
 

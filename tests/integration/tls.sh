@@ -201,7 +201,7 @@ port=$(sed -n 's/listens on //p' listener.out)
 began=$SECONDS
 # shellcheck disable=SC2046
 SWITCHML_HEARTBEAT=1 rank rank.out $(as worker authority) SWITCHML_SWITCH=127.0.0.1:$port
-expect "a silent listener" rank.out 'has been silent for 1000 ms before it had said who it is'
+expect "a silent listener" rank.out 'has been silent for 1000 ms before it had proved its identity'
 [ $((SECONDS - began)) -lt 20 ]
 say $? "a silent listener holds a rank up for $((SECONDS - began)) s, with a heartbeat of 1 s"
 kill $server
