@@ -52,7 +52,9 @@ static const struct argp_option known_options[] = {
 	{"duplicate", OPTION_DUPLICATE, "PERCENT", 0, "... duplicates this share", 6},
 	{"reorder", OPTION_REORDER, "PERCENT", 0, "... delays this share", 6},
 	{"chaos", OPTION_CHAOS, NULL, 0,
-	 "1 % of each of these; the switch is killed and restarted every second", 6},
+	 "lose, duplicate and delay 1 % of all packets, and kill and restart the switch every "
+	 "second",
+	 6},
 	{0},
 };
 

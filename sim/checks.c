@@ -58,7 +58,7 @@ static void check_call(struct sim_run *run, uint32_t i)
 	free(expected);
 }
 
-/* Whatever the reference makes of NaNs: all ranks have the same bits. */
+/* Whatever the reference does with NaNs, all ranks have the same bits. */
 static void check_bits(struct sim_run *run, uint32_t i)
 {
 	const struct sim_call *call = &run->world->calls[i];
@@ -79,7 +79,7 @@ static void check_bits(struct sim_run *run, uint32_t i)
 	}
 }
 
-/* What was sent has arrived, or is on its way, or it is known what became of it. */
+/* Every packet sent has arrived, is in flight, or has a known fate. */
 static void check_network(struct sim_run *run)
 {
 	const struct sim_network *network = &run->network;
@@ -99,7 +99,7 @@ static void check_network(struct sim_run *run)
 			 (uint32_t)run->at_switches);
 }
 
-/* One epoch a stripe: every chunk was reduced once, and each rank sent and took it once. */
+/* With one epoch per stripe, every chunk was reduced once, and each rank sent and took it once. */
 static void check_counters(struct sim_run *run)
 {
 	const uint64_t *verdicts = run->result->verdicts;
@@ -145,7 +145,7 @@ static void check_idle(struct sim_run *run)
 	}
 }
 
-/* A call that has failed has given its buffers back: nothing wrote to them since. */
+/* A failed call has returned its buffers: nothing has written to them since. */
 static void check_aborted(struct sim_run *run)
 {
 	for (uint32_t r = 0; r < run->world->n_ranks; r++)

@@ -12,7 +12,7 @@
 enum sim_event_kind {
 	SIM_TO_SWITCH, /* a packet arrives at a stripe's switch */
 	SIM_TO_RANK,   /* a packet arrives at a rank */
-	SIM_WAKE,      /* a rank looks at its clocks and calls */
+	SIM_WAKE,      /* a rank checks its timers and calls */
 	SIM_DEATH,     /* the switches die */
 	SIM_RESUME,    /* a rank has noticed the death, or the next switch is there */
 	SIM_RANK_DIES,
@@ -34,7 +34,7 @@ struct sim_packet {
 	uint8_t bytes[SML_MAX_PACKET_BYTES] __attribute__((aligned(8)));
 };
 
-/* One direction of one rank's cable, and what its end takes for each packet. */
+/* One direction of one rank's cable, and its end's time per packet. */
 struct sim_link {
 	uint64_t busy_until_ns;
 	uint64_t packet_ns;
@@ -64,7 +64,7 @@ void sim_network_plan(struct sim_network *network, uint64_t at_ns, enum sim_even
 void sim_network_send(struct sim_network *network, struct sim_link *link,
 		      const struct sim_event *like, const void *bytes, size_t length);
 
-/* To oneself: nothing happens to it on the way. */
+/* To the rank itself: nothing happens to it on the way. */
 void sim_network_hand_over(struct sim_network *network, const struct sim_event *like,
 			   const void *bytes, size_t length, uint64_t at_ns);
 

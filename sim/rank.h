@@ -29,21 +29,21 @@ struct sim_call_state {
 struct sim_rank {
 	uint8_t id;
 	bool dead;
-	bool aborted;	     /* its calls have failed: nothing of them is touched any more */
+	bool aborted;	     /* its calls have failed: their buffers are not accessed any more */
 	uint64_t abort_hash; /* of its receive buffers, then */
 	const struct sim_world *world;
 	struct sml_sequence sequence;
 	struct sim_call_state calls[SIM_MAX_TENSORS];
 	uint32_t n_submitted;
 	struct sim_generation now[SIM_MAX_STRIPES];
-	/* The epoch before, while its kept results may still be needed. */
+	/* The previous epoch, while its kept results may still be needed. */
 	struct sim_generation kept[SIM_MAX_STRIPES];
 	struct sim_link up[SIM_MAX_STRIPES], down[SIM_MAX_STRIPES];
 	uint64_t paused_until_ns;
 	uint64_t wake_ns; /* the earliest SIM_WAKE planned */
 };
 
-/* What a stripe's epoch looks like to the ranks. */
+/* A stripe's epoch, as the ranks see it. */
 struct sim_epoch {
 	uint32_t number;
 	uint64_t tag;
@@ -65,7 +65,7 @@ bool sim_rank_submit(struct sim_rank *rank, uint64_t now_ns);
 void sim_rank_receive(struct sim_rank *rank, uint32_t stripe, uint32_t shard, const void *packet,
 		      size_t length, uint64_t now_ns);
 
-/* Send all that may be sent, and plan the next look at the clock. */
+/* Send all that may be sent, and plan the next timer check. */
 void sim_rank_pump(struct sim_rank *rank, struct sim_network *network);
 
 /* The generation whose kept results the rank would hand over. */

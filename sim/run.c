@@ -9,7 +9,7 @@
 #define FAULTS_END_NS (400ull * 1000 * 1000)
 #define FINISH_NS     (FAULTS_END_NS + 120ull * 1000 * 1000 * 1000)
 #define MAX_EVENTS    40000000ull
-/* How long a run goes on after a rank has died: for whatever is late. */
+/* How long a run continues after a rank has died, for late packets. */
 #define AFTERMATH_NS (100ull * 1000 * 1000)
 
 void sim_fail(struct sim_run *run, const char *what, uint32_t a, uint32_t b)
@@ -127,7 +127,7 @@ static bool is_paused(struct sim_run *run, const struct sim_event *event)
 
 static void hold_back(struct sim_run *run, struct sim_event *event)
 {
-	/* What is doubled each time that it is held back becomes ever more. */
+	/* A packet that is duplicated each time it is held back would multiply without end. */
 	struct sim_link none = {.never_doubles = true};
 	uint64_t at_ns = rank_of(run, event)->paused_until_ns;
 

@@ -66,10 +66,10 @@ struct sim_world {
 	struct sim_call calls[SIM_MAX_TENSORS];
 };
 
-/* Set a number of the list above by its name. False: there is none such. */
+/* Set a number of the list above by its name. False: there is no such number. */
 bool sim_world_set(struct sim_world *world, const char *name, uint32_t value);
 
-/* Make a world that was changed by hand possible again (a root below n_ranks, …). */
+/* Make a world valid again that was changed by hand (a root below n_ranks, …). */
 void sim_world_repair(struct sim_world *world);
 
 /* The number in the whole stream of the first chunk that a world's calls have. */

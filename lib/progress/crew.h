@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All progress threads of a context, and what they share besides tensors. The
- * context is their owner: it hears from them by a table of callbacks, and they
- * know nothing else of it.
+ * All progress threads of a context, and what they share besides tensors. The context owns them:
+ * they call it through a table of callbacks, and know nothing else of it.
  */
 #ifndef SML_LIB_CREW_H
 #define SML_LIB_CREW_H
@@ -18,14 +17,14 @@ struct sml_progress;
 struct sml_requests;
 struct sml_shard;
 
-/* What the threads tell their owner. Called by the thread that it is about. */
+/* The threads' callbacks to their owner. Each is called by the thread that it is about. */
 struct sml_crew_owner {
 	void *self;
-	/* A tensor is done: its caller may be waiting. */
+	/* A tensor is done, and its caller may be waiting. */
 	void (*tensor_done)(void *self);
 	/*
-	 * The shard's `park` asks for what it is not: it is to be parked (and is frozen),
-	 * or to be the thread's again. True: `parked` says so from now on.
+	 * The shard is not in the state that its `park` asks for: it must be parked (and is
+	 * frozen), or must belong to the thread again. True: `parked` has changed accordingly.
 	 */
 	bool (*park)(void *self, struct sml_shard *shard);
 };
@@ -50,16 +49,18 @@ void sml_crew_init(struct sml_crew *crew, struct sml_requests *requests,
 		   const struct sml_crew_owner *owner);
 void sml_crew_fini(struct sml_crew *crew);
 
-/* All look at everything again: at `stop`, at what is to be parked, at what others brought. */
+/*
+ * Make all threads check everything again: `stop`, shards to park, and what other threads brought.
+ */
 void sml_crew_wake(struct sml_crew *crew);
 
-/* Something was brought that any of them may be waiting for. */
+/* Something has come that any of them may be waiting for. */
 void sml_crew_tell(struct sml_crew *crew);
 
-/* This thread has brought it: the others that wait are woken. */
+/* This thread has brought it: wake the others that wait. */
 void sml_crew_tell_others(struct sml_crew *crew, const struct sml_progress *by);
 
-/* The threads are to end: they see it when they are next awake. */
+/* Tell the threads to end: they see that when they are next awake. */
 void sml_crew_stop(struct sml_crew *crew);
 
 static inline bool sml_crew_is_stopping(const struct sml_crew *crew)
@@ -67,7 +68,7 @@ static inline bool sml_crew_is_stopping(const struct sml_crew *crew)
 	return __atomic_load_n(&crew->stop, __ATOMIC_SEQ_CST);
 }
 
-/* Of threads that were all started: returns when none touches a buffer any more. */
+/* Returns when no thread accesses a buffer any more. All threads must have been started. */
 void sml_crew_await_stop(struct sml_crew *crew);
 
 /* Called by a thread as it ends. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A progress thread's beginning and end. */
+/* Starting and ending a progress thread. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -33,17 +33,17 @@ void sml_line_free(struct sml_line *line)
 }
 
 /*
- * Between ranks, packets to one of them leave together, so many or more, and wait
- * so long for each other at most.
+ * Between ranks, packets to one rank leave together: at least this many, or after waiting at most
+ * this long for each other.
  */
 #define MANY_PACKETS 24
 #define HOLD_NS	     300000ull
 
-/* ---- results, by whichever way they come ---- */
+/* ---- results, on any path ---- */
 
 /*
- * May other threads have waited for a result that the worker took? For those of the head
- * stream, and for upper halves of 64-bit elements, which are of op MAX (core/tensor.h).
+ * Can other threads be waiting for a result that the worker took? Yes for the head stream, and for
+ * upper halves of 64-bit elements, which have the op MAX (core/tensor.h).
  */
 static bool may_unblock(const struct sml_shard *shard, const struct sml_header *header)
 {
@@ -129,8 +129,8 @@ static void contribute(struct sml_line *line, const void *packet, uint32_t lengt
 }
 
 /*
- * Results wait for more while more are about to come: some ranks have contributed
- * to a use, and so the others soon will. For a moment at most.
+ * Results wait for more results while more are about to come: if some ranks have contributed to a
+ * use, the others soon will. They wait only briefly.
  */
 static bool may_wait(struct sml_line *line, uint64_t now_ns)
 {
@@ -154,12 +154,12 @@ static void flush_when_due(struct sml_line *line, uint64_t now_ns)
 
 /* ---- in ---- */
 
-/* Takes of full batches until a round ends all the same. */
+/* The most full batches that one round receives. */
 #define LONGEST_ROUND 64
-/* Takes before results are sent, which lie where nobody changes them until then. */
+/* Receives before results are sent; nothing changes the results' memory until then. */
 #define TAKES_AT_ONCE 16
 
-/* Whose result it seems to be; its worker looks closer. */
+/* The worker that this result seems to belong to; the worker itself checks it. */
 static struct sml_shard *shard_of(const struct sml_line *line, const struct sml_header *header)
 {
 	uint32_t stripe = sml_be32(header->job_be) % SML_MAX_STRIPES;
@@ -191,7 +191,7 @@ bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_
 		      struct sml_news *news)
 {
 	struct sml_transport *transport = line->transport;
-	/* Results of many contributions leave together, in fewer and longer datagrams. */
+	/* The results of many contributions leave together, in fewer and longer datagrams. */
 	unsigned most = line->own ? TAKES_AT_ONCE : 1;
 	bool any = false;
 
@@ -201,8 +201,7 @@ bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_
 		for (unsigned i = 0; i < n; i++)
 			take_packet(line, &packets[i], now_ns, news);
 		any |= n > 0;
-		/* A socket that is never empty must not keep those waiting who have lost a result.
-		 */
+		/* A socket that is never empty must not delay ranks that have lost a result. */
 		if (transport->drained || ++line->n_takes % LONGEST_ROUND == 0)
 			line->round++;
 		if (transport->drained)
@@ -234,7 +233,7 @@ static void fill(struct sml_line *line, struct sml_shard *shard, unsigned most_p
 	}
 }
 
-/* About so many packets could go now. */
+/* Roughly how many packets could be sent now. */
 static uint32_t count_ready(const struct sml_worker *worker)
 {
 	uint32_t data = sml_worker_is_blocked(worker) ? 0 : worker->streams[SML_DATA].waiting.n;
@@ -246,8 +245,8 @@ static uint32_t count_ready(const struct sml_worker *worker)
 }
 
 /*
- * Few packets wait to become more while others are on their way, as Nagle has it:
- * what the kernel cuts up costs as much as one packet. For a moment at most.
+ * A few packets wait for more while others are in flight, as in Nagle's algorithm, because one
+ * segmented datagram costs as much as one packet. They wait only briefly.
  */
 static bool should_wait(struct sml_shard *shard, uint64_t now_ns)
 {
@@ -279,9 +278,9 @@ uint64_t sml_line_deadline(const struct sml_line *line)
 }
 
 /*
- * Of many stripes, some packets to each in turn: ranks that all sent to the first
- * one first would fill its link and leave the others' idle. Each rank begins
- * with another.
+ * With many stripes, send some packets to each in turn: if all ranks sent to the first stripe
+ * first, they would fill its link and leave the others idle. Each rank begins with a different
+ * stripe.
  */
 static void fill_turns(struct sml_line *line, uint64_t now_ns)
 {
@@ -300,7 +299,7 @@ static void fill_turns(struct sml_line *line, uint64_t now_ns)
 	line->turn = (turn + 1) % line->n_shards;
 }
 
-/* By calling, not by packets: as many as make a batch. */
+/* Delivered by calls, not by packets: at most a batch. */
 static bool serve_own(struct sml_line *line, uint64_t now_ns, struct sml_news *news)
 {
 	struct sml_shard *shard = own_shard(line);

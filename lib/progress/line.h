@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Packets between a transport and the shards that use it: one shard where the
- * switch is a dedicated one; where ranks embed the stripes, one of each stripe,
- * and this rank's own slots. A thread's own.
+ * Packets between a transport and the shards that use it: one shard if the switch is dedicated; if
+ * ranks embed the stripes, one shard of each stripe, and this rank's own slots. A line belongs to
+ * one thread.
  */
 #ifndef SML_LIB_LINE_H
 #define SML_LIB_LINE_H
@@ -19,12 +19,12 @@ struct sml_line {
 	struct sml_transport *transport;
 	struct sml_batch out;
 	uint64_t send_blocked;
-	struct sml_shard *shards[SML_MAX_STRIPES]; /* where they are several, by stripe */
+	struct sml_shard *shards[SML_MAX_STRIPES]; /* if there are several, by stripe */
 	unsigned n_shards;
-	unsigned turn; /* whose packets go first */
-	/* What this rank's own stripe does here. NULL: it has none. */
+	unsigned turn; /* the shard whose packets go first */
+	/* This rank's own stripe. NULL: it has none. */
 	struct sml_own_stripe *own;
-	struct iovec results[SML_RESULTS_AT_ONCE]; /* gathered; they lie in the slots */
+	struct iovec results[SML_RESULTS_AT_ONCE]; /* gathered; they are in the slots */
 	unsigned n_results;
 	uint64_t result_packets, result_bytes; /* sent to other ranks */
 	uint64_t held_since_ns;		       /* results wait for more; 0: none do */
@@ -34,35 +34,34 @@ struct sml_line {
 	uint32_t scratch[SML_MAX_PACKET_BYTES / 4];
 };
 
-/* What others may be waiting for. */
+/* Events that other threads may be waiting for. */
 struct sml_news {
 	uint64_t done; /* tensors */
 	bool heads;    /* head chunks: exponents */
 };
 
 /*
- * The transport belongs to the line from then on. own: NULL, or this rank's
- * stripe. first_turn: the stripe that it begins with. NULL: no memory.
+ * The line owns the transport from then on. own: NULL, or this rank's stripe. first_turn: the
+ * stripe that it begins with. NULL: no memory.
  */
 struct sml_line *sml_line_new(struct sml_transport *transport, struct sml_own_stripe *own,
 			      unsigned first_turn);
 void sml_line_free(struct sml_line *line);
 
-/* Take what has come. True when something had. */
+/* Process received packets. True if there were any. */
 bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_t now_ns,
 		      struct sml_news *news);
 
 /*
- * Is it time to look for packets that are late, after a receive that was busy or not? Results
- * may only not have been read yet. But a socket that is never empty must not keep timers
- * from being looked at.
+ * Is it time to check for late packets, after a receive that was busy or not? Results may only be
+ * unread. But a socket that is never empty must not prevent the check of timers.
  */
 bool sml_line_may_expire(const struct sml_line *line, bool busy);
 
-/* Fill a batch and send it. True when something went. */
+/* Fill a batch and send it. True if anything was sent. */
 bool sml_line_send(struct sml_line *line, uint64_t now_ns, struct sml_news *news);
 
-/* When what waits to leave in company has to leave all the same; UINT64_MAX: nothing does. */
+/* When packets that wait for more packets must be sent at the latest; UINT64_MAX: none wait. */
 uint64_t sml_line_deadline(const struct sml_line *line);
 
 static inline bool sml_line_is_full(const struct sml_line *line)

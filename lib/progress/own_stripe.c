@@ -57,7 +57,9 @@ static void tell_mismatch(struct sml_own_stripe *own, const struct sml_contribut
 		sml_control_mismatch(own->control, &found);
 }
 
-/* Its result may be lost; or it is an old one that waited in the socket with the first. */
+/*
+ * Its result may be lost, or this is an old duplicate that waited in the socket with the first one.
+ */
 static void consider_resend(struct sml_own_stripe *own, uint32_t round,
 			    struct sml_pool_answer *answer)
 {

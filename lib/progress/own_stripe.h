@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The stripe of its job that a rank embeds: slots in this process. Its packets
- * come over the very sockets that the rank's own use, one a thread, and thread t
- * owns the slots of shard t: so the rank's own contributions, and the results
- * of them, are handed over by calling, and nothing is shared but the ticket
+ * The stripe of its job that a rank embeds: slots in this process. Its packets use the same sockets
+ * as the rank's own packets, one per thread, and thread t owns the slots of shard t. So the rank's
+ * own contributions and their results are passed by calls, and threads share only the ticket
  * counters.
  *
  *	other ranks ---- socket ----\                     /---- socket ---- other ranks
@@ -26,9 +25,8 @@ struct sml_own_stripe {
 	uint8_t rank;
 	struct sml_control *control;
 	/*
-	 * When each buffer's use was completed, in the rounds of its line: a
-	 * contribution that came again and has waited here since before cannot mean
-	 * that the result was lost.
+	 * When each buffer's use was completed, in rounds of its line: a repeated contribution that
+	 * was already waiting in the socket then does not mean that the result was lost.
 	 */
 	uint32_t *completed;
 	/* Relaxed atomics. */
@@ -41,7 +39,7 @@ struct sml_own_stripe {
 		struct sml_stall_report *report; /* NULL: nobody asks */
 		unsigned n_answered;
 	} question;
-	struct sml_stall_report *last; /* when the job had failed; set once */
+	struct sml_stall_report *last; /* after the job failed; set once */
 };
 
 /* rules.lanes may still shrink until it is opened. NULL: no memory, told by sml_error_set(). */
@@ -50,15 +48,15 @@ struct sml_own_stripe *sml_own_stripe_new(const struct sml_pool_rules *rules, ui
 void sml_own_stripe_free(struct sml_own_stripe *own);
 
 /*
- * A contribution of any rank, by the thread of its shard. *answer as from
- * sml_pool_receive(): the caller sends it, if there is one. round: how often all
- * that had come was taken.
+ * Process a contribution of any rank, in the thread of its shard. *answer is as from
+ * sml_pool_receive(): the caller sends it, if there is one. round: how often the socket was emptied
+ * so far.
  */
 enum sml_verdict sml_own_stripe_receive(struct sml_own_stripe *own, const void *packet,
 					uint32_t length, uint32_t round,
 					struct sml_pool_answer *answer);
 
-/* What it has done so far, but for the bytes. */
+/* Its counters so far, without the bytes. */
 void sml_own_stripe_status(const struct sml_own_stripe *own, SmlControl__StripeStatus *status);
 
 #endif

@@ -14,7 +14,7 @@
 
 #define FOREVER UINT64_MAX
 
-/* ---- other threads' side ---- */
+/* ---- the other threads' side ---- */
 
 void sml_progress_wake(struct sml_progress *progress)
 {
@@ -22,7 +22,7 @@ void sml_progress_wake(struct sml_progress *progress)
 
 	if (__atomic_exchange_n(&progress->resting, SML_AWAKE, __ATOMIC_SEQ_CST) == SML_AWAKE)
 		return;
-	/* It cannot be full, and the reader takes all of it. */
+	/* The eventfd cannot be full, and the reader takes all of it. */
 	if (write(progress->wake_fd, &one, sizeof(one)) < 0)
 		sml_assert(errno == EAGAIN);
 }
@@ -43,7 +43,7 @@ void sml_progress_submit(struct sml_progress *progress, struct sml_request *requ
 
 /* ---- the thread's side ---- */
 
-/* The next of a thread's shards, each line's in turn; NULL after the last. */
+/* The next of a thread's shards, line by line; NULL after the last. */
 struct walk {
 	unsigned line, shard;
 };
@@ -95,9 +95,8 @@ static void submit_to_all(struct sml_progress *progress, struct sml_request *req
 }
 
 /*
- * False when there was nothing, or no room for it. All workers get a tensor, so
- * while one of them is not ours all wait: the other stripes would soon wait for
- * that one's exponents anyway.
+ * False if there was no tensor, or no room for it. All workers get each tensor, so all wait while
+ * one of them is not ours: the other stripes would soon wait for that one's exponents anyway.
  */
 static bool take_submitted(struct sml_progress *progress)
 {
@@ -123,7 +122,7 @@ static bool is_to_park(const struct sml_shard *shard)
 	return __atomic_load_n(shard->park, __ATOMIC_SEQ_CST);
 }
 
-/* A stripe's switch has died: its worker is the failover's until there is another. */
+/* A stripe's switch has died: the failover owns its worker until there is another switch. */
 static void park_and_unpark(struct sml_progress *progress)
 {
 	const struct sml_crew_owner *owner = &progress->crew->owner;
@@ -156,7 +155,7 @@ static void spread(struct sml_progress *progress, struct sml_line *line,
 	if (news->heads || news->done)
 		sml_crew_tell_others(progress->crew, progress);
 	if (news->done) {
-		/* Whoever waits may look at the counters next. */
+		/* The waiter may read the counters next. */
 		publish(line);
 		owner->tensor_done(owner->self);
 	}
@@ -211,7 +210,7 @@ static bool step(struct sml_progress *progress)
 	return busy;
 }
 
-/* Does this thread wait for what another one brings? */
+/* Is this thread waiting for something that another one brings? */
 static bool is_blocked(const struct sml_progress *progress)
 {
 	struct walk walk = {0};
@@ -244,7 +243,7 @@ static bool is_asked(const struct sml_progress *progress)
 	       __atomic_load_n(&own->question.number, __ATOMIC_SEQ_CST) != progress->question_seen;
 }
 
-/* Has anything come since `resting` was set that its bringer may not have told? */
+/* Has anything come since `resting` was set, of which no thread may have told us? */
 static bool must_look_again(struct sml_progress *progress, bool blocked)
 {
 	bool queued;
@@ -257,7 +256,7 @@ static bool must_look_again(struct sml_progress *progress, bool blocked)
 		return true;
 	if (progress->hungry || progress->n_parked)
 		return false;
-	/* Under the lock: a tensor that is put there later finds us resting. */
+	/* Under the lock: a thread that adds a tensor later finds us resting. */
 	pthread_mutex_lock(&progress->queue_lock);
 	queued = progress->queue_first != NULL;
 	pthread_mutex_unlock(&progress->queue_lock);
@@ -271,13 +270,15 @@ static uint64_t earliest_deadline(const struct sml_progress *progress)
 	uint64_t earliest_ns = FOREVER, deadline_ns;
 
 	while ((shard = next_shard(progress, &walk)) != NULL) {
-		/* A parked one's worker is another thread's. */
+		/* A parked shard's worker belongs to another thread. */
 		deadline_ns = shard->parked ? FOREVER : sml_worker_deadline(&shard->worker);
 		earliest_ns = deadline_ns < earliest_ns ? deadline_ns : earliest_ns;
 	}
 	for (unsigned i = 0; i < progress->n_lines; i++) {
-		/* What a parked line holds back nobody sends: its time would only pass again and
-		 * again. */
+		/*
+		 * Nothing sends the packets that a parked line holds back, so its deadline would
+		 * only expire again and again.
+		 */
 		if (is_parked(progress->lines[i]))
 			continue;
 		deadline_ns = sml_line_deadline(progress->lines[i]);
@@ -286,7 +287,7 @@ static uint64_t earliest_deadline(const struct sml_progress *progress)
 	return earliest_ns;
 }
 
-/* What to wait for: the wake-up, then every line that is ours. Returns how many. */
+/* The descriptors to wait for: the wake-up, then every line that is ours. Returns their number. */
 static nfds_t list_events(const struct sml_progress *progress, struct pollfd *ready)
 {
 	nfds_t n = 0;
@@ -324,7 +325,7 @@ static void rest(struct sml_progress *progress)
 	if (!must_look_again(progress, blocked))
 		(void)ppoll(ready, n, deadline_ns == FOREVER ? NULL : &left, NULL);
 	__atomic_store_n(&progress->resting, SML_AWAKE, __ATOMIC_SEQ_CST);
-	/* A waker that has not written yet makes the next rest a short one. */
+	/* If a waker has not written yet, it only shortens the next rest. */
 	if (ready[0].revents && read(progress->wake_fd, &ignored, sizeof(ignored)) < 0)
 		sml_assert(errno == EAGAIN);
 }
@@ -339,7 +340,7 @@ void *sml_progress_main(void *self)
 	while (!sml_crew_is_stopping(progress->crew)) {
 		if (step(progress))
 			continue;
-		/* Spinning is for machines with cores to spare: where not, no harm. */
+		/* Spinning is for machines with spare cores; without them, it does no harm. */
 		if (spin)
 			sched_yield();
 		else

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What moves packets. A rank has a worker of the core for each stripe and shard;
- * thread t serves shard t of every stripe, so that there are as many threads as
- * shards, however many stripes.
+ * The threads that move packets. A rank has a worker of the core for each stripe and shard; thread
+ * t serves shard t of every stripe, so that there are as many threads as shards, however many
+ * stripes.
  *
  *	thread ---- line ---- shard         a transport, and who sends through it:
  *	       \--- line ---- shard         dedicated switches have a line each,
@@ -13,11 +13,10 @@
  *
  * Threads share tensors and nothing else.
  *
- * Going to sleep without missing anything: the thread says so in `resting`,
- * then looks once more at what others may have brought (its queue; exponents
- * and finished tensors of other threads, counted by the crew's `events`).
- * Others bring first and look at `resting` afterwards. Both orders are
- * sequentially consistent, so one of the two sees the other.
+ * Going to sleep without missing anything: the thread sets `resting`, and then checks once more
+ * what other threads may have brought (its queue, and their exponents and finished tensors, which
+ * the crew's `events` counts). The others first bring it, and then check `resting`. Both orders are
+ * sequentially consistent, so at least one side sees the other.
  */
 #ifndef SML_LIB_PROGRESS_H
 #define SML_LIB_PROGRESS_H
@@ -32,8 +31,8 @@ struct sml_crew;
 
 enum sml_rest {
 	SML_AWAKE,
-	SML_RESTING,	     /* wants to know of new tensors */
-	SML_RESTING_BLOCKED, /* and of what other threads bring */
+	SML_RESTING,	     /* must be told about new tensors */
+	SML_RESTING_BLOCKED, /* and about what other threads bring */
 };
 
 struct sml_progress {
@@ -43,7 +42,7 @@ struct sml_progress {
 	unsigned n_lines;
 	struct sml_packet in[SML_RECEIVE_PACKETS];
 	uint32_t events_seen;
-	uint32_t question_seen; /* about the own stripe's slots */
+	uint32_t question_seen; /* questions about the own stripe's slots */
 	unsigned n_parked;	/* shards */
 	bool hungry;		/* a worker is full, and the queue is not empty */
 	int wake_fd;
@@ -61,15 +60,15 @@ struct sml_progress *sml_progress_new(struct sml_crew *crew, unsigned index);
 
 int sml_progress_start(struct sml_progress *progress);
 
-/* The thread: moves packets until the crew's `stop`. */
+/* The thread's main function: moves packets until the crew's `stop`. */
 void *sml_progress_main(void *self);
 
-/* Hand over a tensor. In the same order for all threads: under the submit lock. */
+/* Pass a tensor to the thread. Under the submit lock, so that all threads have the same order. */
 void sml_progress_submit(struct sml_progress *progress, struct sml_request *request);
 
 /*
- * Wake the thread if it rests: it looks at everything again, the crew's
- * `stop` and the stripes' `park` too.
+ * Wake the thread if it rests: it checks everything again, including the crew's `stop` and the
+ * stripes' `park`.
  */
 void sml_progress_wake(struct sml_progress *progress);
 

@@ -9,7 +9,7 @@
 #include "lib/progress/crew.h"
 #include "lib/progress/own_stripe.h"
 
-/* A thread that does not answer by then is in a system call that lasts. */
+/* A thread that does not answer by then is in a long system call. */
 #define ANSWER_NS (100 * SML_NS_PER_MS)
 
 static void look_at_shard(const struct sml_own_stripe *own, unsigned shard,

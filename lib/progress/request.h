@@ -17,11 +17,11 @@ struct sml_request {
 	struct sml_tensor tensor; /* tensor.owner is the request */
 	struct sml_context *context;
 	uint64_t deadline_ns;
-	uint32_t references; /* atomic: the caller's, and one of each worker */
+	uint32_t references; /* atomic: one for the caller, and one for each worker */
 	struct sml_request *queued[SML_MAX_SHARDS]; /* the next in each thread's queue */
 	struct sml_request *next_idle, *next_of_all;
 	uint64_t chunks; /* of both streams */
-	void *memory;	 /* behind the tensor */
+	void *memory;	 /* after the tensor */
 	size_t memory_bytes;
 };
 
@@ -41,15 +41,15 @@ struct sml_requests {
 	uint64_t chunks; /* atomic: of all requests in use */
 };
 
-/* Room for a tensor that wants so many bytes; no references yet. NULL: no memory. */
+/* A request with room for a tensor of this many bytes; no references yet. NULL: no memory. */
 struct sml_request *sml_request_take(struct sml_requests *requests, size_t memory_bytes);
 
-/* One reference less; with the last the request goes back. */
+/* Drop a reference; with the last one, the request becomes free. */
 void sml_request_release(struct sml_requests *requests, struct sml_request *request);
 
 void sml_requests_init(struct sml_requests *requests);
 
-/* Back at once: it was never submitted. */
+/* Free a request that was never submitted. */
 void sml_request_give_back(struct sml_requests *requests, struct sml_request *request);
 
 /* Frees all requests, also those in use. */

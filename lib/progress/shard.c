@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A shard's beginning and end, and its counters. */
+/* Creating and freeing a shard, and its counters. */
 #include "lib/progress/shard.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 static void *worker_memory(const struct sml_worker_config *config)
 {
-	/* A multiple of 64, as aligned_alloc() wants it. */
+	/* A multiple of 64, as aligned_alloc() requires. */
 	return aligned_alloc(64, (sml_worker_memory_bytes(config) + 63) & ~63ull);
 }
 
@@ -86,7 +86,9 @@ void sml_shard_free(struct sml_shard *shard)
 
 #define PUBLISH(member, value) __atomic_store_n(&shard->counters.member, (value), __ATOMIC_RELAXED)
 
-/* Its own packets go nowhere: what it sends and receives is what its stripe does for others. */
+/*
+ * Its own packets stay in the process: it sends and receives only what its stripe does for others.
+ */
 static void publish_served(struct sml_shard *shard)
 {
 	const struct sml_line *line = shard->line;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One worker of the core as a progress thread has it: of one stripe, for the
- * slots of one shard. It is the thread's; but the failover's while it is parked,
- * and anybody's once the threads have stopped.
+ * One worker of the core within a progress thread: of one stripe, for the slots of one shard. The
+ * thread owns it. The failover owns it while it is parked, and any thread may use it once the
+ * threads have stopped.
  */
 #ifndef SML_LIB_SHARD_H
 #define SML_LIB_SHARD_H
@@ -19,14 +19,14 @@ struct sml_shard {
 	struct sml_line *line;
 	struct sml_worker worker;
 	void *worker_memory;
-	/* The epoch before, for its kept results: see failover.c. Memory NULL: none. */
+	/* The previous epoch, for its kept results: see failover.c. Memory NULL: none. */
 	struct sml_worker kept;
 	void *kept_memory;
 	uint64_t held_since_ns; /* its few packets wait for more; 0: none do */
-	const bool *park;	/* atomic: its stripe's wish, see sml_crew_owner */
-	bool parked;		/* as the stripe asked: frozen, not to be touched */
+	const bool *park;	/* atomic: the state that its stripe wants; see sml_crew_owner */
+	bool parked;		/* parked as the stripe asked: frozen, and not ours */
 
-	/* Copies of the worker's, for other threads. Each atomic. */
+	/* Copies of the worker's counters, for other threads. Each is atomic. */
 	struct sml_counters counters;
 };
 
@@ -38,19 +38,20 @@ void sml_shard_free(struct sml_shard *shard);
 
 /*
  * A worker of the next epoch and its memory, for sml_shard_renew(), or to be freed. NULL: no
- * memory. Those of all shards first: of a stripe all workers are of one epoch.
+ * memory. Create those of all shards first, because all workers of a stripe must have the same
+ * epoch.
  */
 struct sml_worker *sml_shard_prepare(const struct sml_worker_config *config, void **memory);
 
 /*
- * The next epoch begins with `next`, on another transport. keep: the worker of now stays for its
- * kept results, in the place of the one before. The maps' tables must live as long.
+ * Begin the next epoch with `next`, on another transport. keep: keep the current worker for its
+ * kept results, instead of the previous one. The maps' tables must live as long.
  */
 void sml_shard_renew(struct sml_shard *shard, struct sml_worker *next, void *memory,
 		     const struct sml_ticket_map maps[SML_STREAMS], struct sml_transport *transport,
 		     bool keep);
 
-/* Copy the worker's counters to where others may read them. */
+/* Copy the worker's counters to where other threads may read them. */
 void sml_shard_publish(struct sml_shard *shard);
 
 #endif

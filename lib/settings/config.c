@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * struct sml_config from the environment. Three tables: our own variables, the
- * launchers, and the words that some values can be.
+ * struct sml_config from the environment. Three tables: our own variables, the launchers, and the
+ * names of some values.
  *
- * Rank and world size come from SWITCHML_RANK and SWITCHML_WORLD_SIZE, or else
- * from the first launcher that has set both of its own: never one from each,
- * for a program that Open MPI starts inside a Slurm allocation sees both.
+ * Rank and world size come from SWITCHML_RANK and SWITCHML_WORLD_SIZE, or else from the first
+ * launcher that has set both of its variables. They never come from two launchers: a program that
+ * Open MPI starts inside a Slurm allocation sees both launchers' variables.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -74,7 +74,7 @@ static const struct variable variables[] = {
 	{"SWITCHML_JOB_KEY_FILE", MEMBER(job_key_file), TEXT, 0, 0, NULL, NULL},
 };
 
-/* Launchers in order of strength: torchrun under srun, mpirun under Slurm. */
+/* Launchers by priority: torchrun runs under srun, and mpirun under Slurm. */
 static const struct launcher {
 	const char *rank, *world_size, *local_size;
 } launchers[] = {
@@ -87,8 +87,8 @@ static const struct launcher {
 #define N_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 /*
- * An empty variable is an unset one: launch scripts write FOO= to clear it. In a set-user-ID
- * program all are unset: they name files that would be written and keys that would be used.
+ * An empty variable counts as unset: launch scripts write FOO= to clear it. In a set-user-ID
+ * program all count as unset, because they name files to write and keys to use.
  */
 static const char *get(const char *name)
 {
@@ -192,10 +192,13 @@ static int set_ranks(struct sml_config *config)
 	const struct launcher *launcher = find_launcher();
 	int error = 0;
 
-	/* What overrides it need not be right. */
+	/* A value that is overridden need not be valid. */
 	if (launcher == NULL || (get("SWITCHML_RANK") && get("SWITCHML_WORLD_SIZE")))
 		return 0;
-	/* More than a job can have: sml_open() says so, if the program doesn't choose others. */
+	/*
+	 * This may be more than a job can have: sml_open() reports that, unless the program
+	 * overrides it.
+	 */
 	if (!get("SWITCHML_WORLD_SIZE"))
 		error = set_number(launcher->world_size, 1, INT_MAX, "a number of ranks",
 				   &config->world_size);
@@ -249,7 +252,7 @@ static void set_master_address(struct sml_config *config)
 		config->master_address = get("SLURM_LAUNCH_NODE_IPADDR");
 }
 
-/* torchrun's own store listens on MASTER_PORT: the port after it is ours. */
+/* torchrun's own store listens on MASTER_PORT, so we use the next port. */
 static int set_master_port(struct sml_config *config)
 {
 	int error, port = 0;

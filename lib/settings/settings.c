@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A configuration checked and made our own. The first to see a wrong value says so. */
+/* Checks a configuration and copies it. The check that finds a wrong value reports it. */
 #include "lib/settings/settings.h"
 
 #include <errno.h>
@@ -124,10 +124,9 @@ static int count_cores(void)
 }
 
 /*
- * One progress thread for up to two cores a rank, two up to eight, four above:
- * the application's own threads want the rest. Where the launcher doesn't tell
- * how many ranks share the machine, all of the job do if they meet on its
- * loopback, and one otherwise.
+ * One progress thread for up to two cores per rank, two for up to eight, and four above that: the
+ * application's own threads need the rest. If the launcher does not say how many ranks share the
+ * machine, assume all of the job's ranks if they meet on its loopback, and otherwise one.
  */
 static void choose_threads(struct sml_settings *settings, int wanted)
 {
@@ -151,9 +150,9 @@ static void choose_threads(struct sml_settings *settings, int wanted)
 }
 
 /*
- * Ranks of one host that embed their stripes: on few cores one stripe is the
- * least work, for all that goes to it leaves in the longest datagrams; with many,
- * its thread would be the slowest. Half the cores are left to the ranks' own.
+ * Ranks of one host that embed their stripes: on few cores, one stripe is the least work, because
+ * all packets to it leave in the longest datagrams. On many cores, its thread would be the
+ * bottleneck. Half the cores are left for the ranks' own work.
  */
 static uint8_t choose_local_stripes(void)
 {
@@ -164,7 +163,7 @@ static uint8_t choose_local_stripes(void)
 
 /* ---- TLS ---- */
 
-/* NULL stays NULL, and so becomes what is empty. False: no memory. */
+/* NULL stays NULL, and an empty string becomes NULL. False: no memory. */
 static bool copy_path(const char **to, const char *path)
 {
 	*to = path && *path ? strdup(path) : NULL;
@@ -220,7 +219,7 @@ static int copy_strings(struct sml_settings *settings, const struct sml_config *
 	return 0;
 }
 
-/* Its directory must be there now: at the failure it would be too late to find out. */
+/* Its directory must exist now: at a failure it would be too late to report that. */
 static int check_directory(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -238,12 +237,12 @@ static int check_directory(const char *path)
 }
 
 /*
- * The path with this rank in the place of %r, and % for %%. To be freed; NULL:
- * no memory, or (*wrong is set) something else follows a %.
+ * The path with this rank instead of %r, and % for %%. The caller frees it. NULL: no memory, or
+ * (*wrong is set) another character follows a %.
  */
 static char *record_path(const char *pattern, int rank, bool *wrong)
 {
-	/* Each %r becomes two digits at most. */
+	/* Each %r becomes at most two digits. */
 	char *path = malloc(strlen(pattern) + 1), *to = path;
 
 	*wrong = false;
@@ -302,7 +301,7 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 		error = set_flight_recorder(settings, config);
 	if (error)
 		return error;
-	/* None wanted: the switch chooses both. */
+	/* No wish: the switch chooses both. */
 	if (head < SML_HEAD_SLOTS_MIN && config->slots > 0)
 		head = SML_HEAD_SLOTS_MIN;
 	if (head > SML_HEAD_SLOTS_MAX)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a context runs with: a struct sml_config that has been checked, with
- * strings of its own and every default filled in. config.c makes the former
- * from the environment, settings.c the latter from it.
+ * The settings of a context: a checked struct sml_config, with its own strings and every default
+ * filled in. config.c makes the former from the environment, settings.c the latter from it.
  */
 #ifndef SML_LIB_SETTINGS_H
 #define SML_LIB_SETTINGS_H
@@ -18,21 +17,21 @@
 #define SML_DEFAULT_TIMEOUT_MS	 300000
 #define SML_DEFAULT_HEARTBEAT_MS 5000
 #define SML_MAX_JOB_NAME	 128
-/* The head stream has a quarter as many slots as the data stream, within these. */
+/* The head stream has a quarter as many slots as the data stream, within these limits. */
 #define SML_HEAD_SLOTS_MIN 8
 #define SML_HEAD_SLOTS_MAX 64
 #define SML_DATA_SLOTS_MAX (SML_MAX_SLOTS - SML_HEAD_SLOTS_MAX)
 
 struct sml_faults {
-	uint32_t drop, duplicate, reorder; /* in packets of a million */
-	/* Left out, to measure what it buys. */
+	uint32_t drop, duplicate, reorder; /* in packets per million */
+	/* Turned off, to measure its benefit. */
 	bool no_tickets, no_fast_retransmit;
 	uint64_t seed;
 };
 
 struct sml_settings {
 	char *switch_address;  /* NULL: ranks embed it */
-	bool every_rank;       /* and each has a stripe, also on one host */
+	bool every_rank;       /* and each rank has a stripe, also on one host */
 	uint8_t local_stripes; /* enough for the cores of one host */
 	char *job;
 	char *master_address;
@@ -44,7 +43,7 @@ struct sml_settings {
 	enum sml_wire wire;
 	uint16_t head_slots, data_slots;
 	uint8_t threads;
-	bool threads_set; /* by somebody: not what the cores suggest */
+	bool threads_set; /* set by the user, not derived from the cores */
 	uint32_t mtu;	  /* 0: the path's */
 	bool spin;
 	bool afxdp; /* to switches; ranks among themselves use UDP sockets */
@@ -68,7 +67,7 @@ void sml_settings_fini(struct sml_settings *settings);
  */
 int sml_faults_parse(struct sml_faults *faults, const char *text);
 
-/* Ranks of this job on this machine, as the launcher told; 0: it didn't. */
+/* Ranks of this job on this machine, as the launcher says; 0: unknown. */
 int sml_launcher_local_size(void);
 
 #endif

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The control plane in a simulated world: the jobs of several switches (job/switch.h) and the
- * ranks of one job (job/rank_search.h, job/rank_talk.h), with connections that take their time
- * in between. The data path is abstract: a call ends for a rank when its switch has heard of all
- * ranks and the result has come.
+ * The control plane in a simulated world: the jobs of several switches (job/switch.h) and the ranks
+ * of one job (job/rank_search.h, job/rank_talk.h), with connections of varying delay in between.
+ * The data path is abstract: a call ends for a rank when its switch has heard from all ranks and
+ * the result has come.
  *
  * A world has switches whose addresses are silent, slow or refuse, that have no room, no way for
  * UDP, or too narrow a path; switches that die, freeze, and come back; ranks that come late, die,
  * freeze, and die while they leave. Everything comes from one seed.
  *
- * What must hold: everybody ends within a bound; an error blames a rank only if that rank died;
- * where no rank died and a switch that can serve all ranks is there to stay, all calls end well;
- * and what a call gave before a failover and after it is the same on all ranks.
+ * What must hold: every rank ends within a bound. An error blames a rank only if that rank died. If
+ * no rank died and a switch that can serve all ranks stays up, all calls succeed. And all ranks get
+ * the same result of a call, before and after a failover.
  */
 #ifndef SML_SIM_CONTROL_H
 #define SML_SIM_CONTROL_H
