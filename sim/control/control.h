@@ -7,7 +7,8 @@
  *
  * A world has switches whose addresses are silent, slow or refuse, that have no room, no way for
  * UDP, or too narrow a path; switches that die, freeze, and come back; ranks that come late, die,
- * freeze, and die while they leave. Everything comes from one seed.
+ * freeze, and die while they leave. Other jobs take slots of a switch's pool. Or there is no
+ * dedicated switch, and rank 0 has the control port. Everything comes from one seed.
  *
  * What must hold: every rank ends within a bound. An error blames a rank only if that rank died. If
  * no rank died and a switch that can serve all ranks stays up, all calls succeed. And all ranks get

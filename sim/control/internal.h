@@ -14,7 +14,7 @@
 #define MAX_RANKS     5
 #define MAX_SWITCHES  4
 #define MAX_ADDRESSES 8
-#define MAX_LINKS     4096
+#define MAX_LINKS     16384
 #define MAX_RIVALS    5
 #define RIVAL_RANKS   2
 #define TIMEOUT_NS    (120 * SECOND)
@@ -134,6 +134,7 @@ struct control {
 	const char *name_list[MAX_ADDRESSES];
 	struct rank ranks[MAX_RANKS];
 	bool rank_died, good_stays;
+	bool embedded;		   /* rank 0 has the one control port, and each rank a stripe */
 	const struct server *good; /* it is, or will be */
 	struct link links[MAX_LINKS];
 	uint32_t n_links;

@@ -57,6 +57,10 @@ void sim_crank_dies(struct rank *rank)
 	drop_all(rank);
 	rank->state = DEAD;
 	control->rank_died = true;
+	if (control->embedded && rank->id == 0 && control->servers[0].alive)
+		sim_server_dies(&control->servers[0]);
+	if (control->embedded && rank->id == 0)
+		control->servers[0].returns_ns = NEVER;
 }
 
 /* ---- what the talk says and asks ---- */
@@ -107,6 +111,7 @@ static void begin_talk(struct rank *rank, unsigned address)
 		.rank = rank->id,
 		.world_size = rank->control->n_ranks,
 		.heartbeat_ms = HEARTBEAT_MS,
+		.rank_0_runs_it = rank->control->embedded,
 		.proof = "",
 		.unset = "",
 		.output = &output,
@@ -181,6 +186,7 @@ static void join(struct rank *rank, unsigned address, bool resumes)
 {
 	struct attempt *attempt = &rank->attempts[address];
 	SmlControl__Join message = SML_CONTROL__JOIN__INIT;
+	uint32_t port = 40000u + rank->id;
 
 	begin_talk(rank, address);
 	message.library_version = (char *)(uintptr_t) "1";
@@ -189,7 +195,9 @@ static void join(struct rank *rank, unsigned address, bool resumes)
 	message.pid = 100 + rank->id;
 	message.lanes = LANES;
 	message.shards = 1;
-	message.stripes = 1;
+	message.stripes = rank->control->embedded ? rank->control->n_ranks : 1;
+	message.stripe_ports = &port;
+	message.n_stripe_ports = rank->control->embedded;
 	if (resumes)
 		report(rank, &attempt->resumption, attempt);
 	sim_say(rank->control, "rank %u joins at %s%s", rank->id, rank->control->names[address],
@@ -207,6 +215,7 @@ static void look(struct rank *rank, bool resumes, unsigned first)
 		.n_addresses = control->n_addresses,
 		.first = first,
 		.resumes = resumes,
+		.patient = control->embedded,
 		.deadline_ns = control->now_ns + (rank->leaves ? SML_LEAVE_WAIT_NS : TIMEOUT_NS),
 	};
 
@@ -273,7 +282,7 @@ static void starts(struct rank *rank, unsigned address)
 			sim_wrong(rank->control, "rank %u is told a table that is not its own",
 				  rank->id);
 	}
-	sml_talk_serve(&attempt->talk, true);
+	sml_talk_serve(&attempt->talk, !rank->control->embedded);
 	sim_say(rank->control, "rank %u goes on at %s with call %u (epoch %u)", rank->id,
 		rank->control->names[address], rank->done, rank->epoch);
 	rank->state = RUNNING;

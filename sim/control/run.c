@@ -168,13 +168,30 @@ static void draw_death(struct control *control)
 		rank->dies_ns = gen_below(&control->gen, 40000) * MS;
 }
 
+/* Rank 0 has the switch in its process, and nobody else has one. */
+static void embed(struct control *control)
+{
+	struct server *server = &control->servers[0];
+
+	make_good(server);
+	server->dies_ns = NEVER;
+	server->returns_ns = control->ranks[0].comes_ns;
+	server->freezes = control->ranks[0].freezes;
+	server->last_words = NEVER_32;
+	server->max_slots = 4096;
+	server->n_rivals = 0;
+	control->good_stays = false;
+	control->good = server;
+}
+
 static void draw(struct control *control)
 {
 	struct gen *gen = &control->gen;
 	uint32_t wanted;
 
+	control->embedded = gen_chance(gen, 1, 8);
 	control->n_ranks = (uint8_t)gen_range(gen, 1, MAX_RANKS);
-	control->n_servers = (uint8_t)gen_range(gen, 1, MAX_SWITCHES);
+	control->n_servers = (uint8_t)(control->embedded ? 1 : gen_range(gen, 1, MAX_SWITCHES));
 	for (uint8_t i = 0; i < control->n_servers; i++)
 		for (uint32_t n = gen_range(gen, 1, 2); n > 0; n--) {
 			uint8_t address = control->n_addresses++;
@@ -194,6 +211,8 @@ static void draw(struct control *control)
 	if (gen_chance(gen, 1, 4))
 		draw_death(control);
 	control->good_stays = gen_chance(gen, 3, 4);
+	if (control->embedded)
+		embed(control);
 	if (control->good_stays) {
 		struct server *good = &control->servers[gen_below(gen, control->n_servers)];
 
@@ -213,7 +232,9 @@ static void describe_world(const struct control *control)
 	if (!control->trace)
 		return;
 	printf("%u ranks, %u calls; a good switch %s\n", control->n_ranks, control->ranks[0].wanted,
-	       control->good_stays ? "stays" : "need not be there");
+	       control->embedded     ? "is rank 0's"
+	       : control->good_stays ? "stays"
+				     : "need not be there");
 	for (unsigned i = 0; i < control->n_servers; i++) {
 		const struct server *server = &control->servers[i];
 
@@ -423,7 +444,7 @@ void sim_control_run(uint64_t seed, bool trace, struct sim_control_result *resul
 	gen_from_seed(&control->gen, seed ^ 0x636f6e74726f6cull);
 	draw(control);
 	describe_world(control);
-	for (unsigned i = 0; i < control->n_servers; i++)
+	for (unsigned i = 0; i < control->n_servers && !control->embedded; i++)
 		sim_server_begin(&control->servers[i]);
 	loop(control);
 	check(control);

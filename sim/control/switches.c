@@ -90,7 +90,8 @@ static int add_job(struct sml_dataplane *dataplane, const struct sml_pool_rules 
 {
 	struct server *server = server_of(dataplane);
 
-	sim_pool_check_share(server, rules);
+	if (!server->control->embedded)
+		sim_pool_check_share(server, rules);
 	if (is_rivals(server, rules->job))
 		return 0;
 	server->job_number = rules->job;
@@ -127,6 +128,13 @@ static void remove_job(struct sml_dataplane *dataplane, uint32_t job)
 	}
 
 static const struct sml_dataplane_operations wide = OPERATIONS(0), narrow = OPERATIONS(128);
+static const struct sml_dataplane_operations with_ranks = {
+	.name = "ranks",
+	.ranks_have_slots = true,
+	.add_job = add_job,
+	.start_job = start_job,
+	.remove_job = remove_job,
+};
 
 /* ---- its life ---- */
 
@@ -140,9 +148,15 @@ void sim_server_begin(struct server *server)
 			   .debug = server->control->trace},
 		.output = &output,
 		.context = server,
-		.operations = server->narrow ? &narrow : &wide,
+		.operations = server->control->embedded ? &with_ranks
+			      : server->narrow		? &narrow
+							: &wide,
 		.dataplane = (struct sml_dataplane *)(void *)server,
 	};
+	if (server->control->embedded) {
+		server->jobs.config.only_job = JOB_NAME;
+		server->jobs.config.only_world_size = server->control->n_ranks;
+	}
 	sml_jobs_init(&server->jobs, server->control->now_ns);
 	server->begun_ns = server->control->now_ns;
 	server->alive = true;
@@ -182,13 +196,23 @@ static bool is_member(const struct server *server, const struct link *link)
 	       link->peer.job != NULL;
 }
 
+/* Where each rank has a stripe, a result is whole only while all of them live; and it may be lost.
+ */
+static bool is_result_lost(struct control *control)
+{
+	for (unsigned r = 0; r < control->n_ranks; r++)
+		if (control->embedded && control->ranks[r].state == DEAD)
+			return true;
+	return control->embedded && gen_chance(&control->gen, 1, 4);
+}
+
 static void send_result(struct server *server, const struct link *only)
 {
 	struct control *control = server->control;
 
 	for (uint32_t i = 0; i < control->n_links; i++)
 		if (is_member(server, &control->links[i]) &&
-		    (only == NULL || only == &control->links[i]))
+		    (only == NULL || only == &control->links[i]) && !is_result_lost(control))
 			sim_send_data(&control->links[i], false, server->chunk, server->job);
 }
 
@@ -208,8 +232,12 @@ static void contribute(struct server *server, const struct event *event)
 		server->chunk = event->chunk;
 		server->contributed = 0;
 	}
-	if (event->chunk < server->chunk)
-		return; /* late, and answered already */
+	if (event->chunk < server->chunk) {
+		/* It has been answered; that answer may have been lost. */
+		if (server->control->embedded && !is_result_lost(server->control))
+			sim_send_data(link, false, event->chunk, server->job);
+		return;
+	}
 	if (event->chunk != server->chunk) {
 		sim_wrong(server->control, "rank %u sends chunk %u, the others %u", link->rank,
 			  event->chunk, server->chunk);
