@@ -44,7 +44,7 @@ swept() {
 	# The kernel may believe it: the next job's packets are full all the same.
 	switch=$4 start_job "after-$1" -b 256K -e 256K -n 5
 	expect_success "$1: the next job" "${pids[@]}"
-	if grep -q "352 lanes a packet" "$work/after-$1.0"; then
+	if grep -q "352 lanes per packet" "$work/after-$1.0"; then
 		echo "ok: $1: its packets are full"
 	else
 		fail "$1: the next job's packets are full"
