@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #ifdef SML_HAVE_SECCOMP
+#include <fcntl.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <sys/socket.h>
@@ -72,7 +73,7 @@ void sml_privileges_drop(bool keeps_bpf)
 /*
  * All system calls that the control server, both dataplanes, their libraries and libc use once the
  * sockets are open. Any other fails with EPERM: the process can open no file, start no program,
- * trace nothing and make no connection.
+ * trace nothing and make no connection. With a configuration file, it can open files to read.
  */
 static const char *const allowed[] = {
 	/* packets and messages */
@@ -188,16 +189,37 @@ static int allow_asking(scmp_filter_ctx filter)
 	return rc;
 }
 
-static int allow_all(scmp_filter_ctx filter, bool keeps_bpf)
+/* To read: no file is written, created or emptied. */
+static int allow_reading(scmp_filter_ctx filter)
+{
+	const scmp_datum_t changes = O_ACCMODE | O_CREAT | O_TRUNC;
+
+	return seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(openat), 1,
+				SCMP_A2(SCMP_CMP_MASKED_EQ, changes, O_RDONLY));
+}
+
+/* libsystemd makes a socket for each message. */
+static int allow_notices(scmp_filter_ctx filter)
+{
+	return seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,
+				SCMP_A0(SCMP_CMP_EQ, AF_UNIX),
+				SCMP_A1(SCMP_CMP_MASKED_EQ, 0xf, SOCK_DGRAM));
+}
+
+static int allow_all(scmp_filter_ctx filter, const struct sml_privileges *kept)
 {
 	int rc = 0;
 
 	for (size_t i = 0; i < sizeof(allowed) / sizeof(allowed[0]) && rc == 0; i++)
 		rc = allow(filter, allowed[i]);
-	if (rc == 0 && keeps_bpf)
+	if (rc == 0 && kept->bpf)
 		rc = allow(filter, "bpf");
-	if (rc == 0 && keeps_bpf)
+	if (rc == 0 && kept->bpf)
 		rc = allow_asking(filter);
+	if (rc == 0 && kept->files)
+		rc = allow_reading(filter);
+	if (rc == 0 && kept->notifies)
+		rc = allow_notices(filter);
 	/* Threads, and no processes. clone3's flags cannot be seen: libc then uses clone. */
 	if (rc == 0)
 		rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
@@ -207,7 +229,7 @@ static int allow_all(scmp_filter_ctx filter, bool keeps_bpf)
 	return rc;
 }
 
-void sml_privileges_filter(bool keeps_bpf)
+void sml_privileges_filter(const struct sml_privileges *kept)
 {
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
 	int rc = filter != NULL ? 0 : -ENOMEM;
@@ -215,7 +237,7 @@ void sml_privileges_filter(bool keeps_bpf)
 	if (rc == 0)
 		rc = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
 	if (rc == 0)
-		rc = allow_all(filter, keeps_bpf);
+		rc = allow_all(filter, kept);
 	if (rc == 0)
 		rc = seccomp_load(filter);
 	if (filter != NULL)
@@ -228,9 +250,9 @@ void sml_privileges_filter(bool keeps_bpf)
 
 #else
 
-void sml_privileges_filter(bool keeps_bpf)
+void sml_privileges_filter(const struct sml_privileges *kept)
 {
-	(void)keeps_bpf;
+	(void)kept;
 }
 
 #endif

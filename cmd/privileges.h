@@ -14,10 +14,17 @@
  */
 void sml_privileges_drop(bool keeps_bpf);
 
+/* What the daemon goes on doing besides packets and messages. */
+struct sml_privileges {
+	bool bpf;      /* maps and interfaces, for XDP */
+	bool files;    /* it reads its configuration file again */
+	bool notifies; /* it talks to the service manager */
+};
+
 /*
  * Restrict all threads to these system calls from now on. Does nothing if libseccomp is not built
  * in.
  */
-void sml_privileges_filter(bool keeps_bpf);
+void sml_privileges_filter(const struct sml_privileges *kept);
 
 #endif

@@ -2,8 +2,6 @@
 /* `switchml switch`: the daemon. */
 #include "switch/switch.h"
 
-#include <argp.h>
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,188 +9,11 @@
 #include <sys/resource.h>
 
 #include "base/error.h"
-#include "cmd/ask.h"
 #include "cmd/commands.h"
+#include "cmd/notify.h"
 #include "cmd/privileges.h"
+#include "cmd/switch_options.h"
 #include "net/address.h"
-#ifdef SML_HAVE_XDP
-#include "switch/xdp/dataplane.h"
-#endif
-
-enum {
-	OPTION_DATA_PORT = 256,
-	OPTION_SLOTS,
-	OPTION_JOBS,
-	OPTION_THREADS,
-	OPTION_HEARTBEAT,
-	OPTION_TLS_CERTIFICATE,
-	OPTION_TLS_KEY,
-	OPTION_TLS_AUTHORITY,
-	OPTION_KEY_FILE,
-	OPTION_DATAPLANE,
-	OPTION_XDP_MODE,
-	OPTION_MULTICAST,
-	OPTION_MULTICAST_HOPS
-};
-
-static const struct argp_option option_list[] = {
-	{"listen", 'l', "ADDR[:PORT]", 0,
-	 "Address to listen on (all addresses, port 28500). Port 0 selects a free port", 0},
-	{"data-port", OPTION_DATA_PORT, "PORT", 0, "UDP port for data (the control port's number)",
-	 0},
-	{"slots", OPTION_SLOTS, "N", 0, "Slots of all jobs together (4096)", 0},
-	{"jobs", OPTION_JOBS, "N", 0, "Number of jobs at once (64, at most 256)", 0},
-	{"threads", OPTION_THREADS, "N", 0, "Number of threads that move packets (1)", 0},
-	{"heartbeat", OPTION_HEARTBEAT, "SECONDS", 0,
-	 "The longest heartbeat timeout that a worker may ask for (60)", 0},
-	{"tls-certificate", OPTION_TLS_CERTIFICATE, "FILE", 0,
-	 "Accept only control connections over TLS 1.3, and present this certificate. The three "
-	 "files must be given together, in PEM format (SWITCHML_TLS_CERTIFICATE)",
-	 0},
-	{"tls-key", OPTION_TLS_KEY, "FILE", 0, "The certificate's private key (SWITCHML_TLS_KEY)",
-	 0},
-	{"tls-authority", OPTION_TLS_AUTHORITY, "FILE", 0,
-	 "The authority of the workers' certificates (SWITCHML_TLS_AUTHORITY)", 0},
-	{"key-file", OPTION_KEY_FILE, "FILE", 0,
-	 "Instead of certificates, accept only control connections that prove the secret in this "
-	 "file: 16 to 1024 bytes that no other user may read (SWITCHML_JOB_KEY, or "
-	 "SWITCHML_JOB_KEY_FILE)",
-	 0},
-	{"dataplane", OPTION_DATAPLANE, "NAME", 0,
-	 "udp (default), or xdp: in the kernel, on the interfaces of --iface", 0},
-	{"iface", 'i', "NAME[,NAME...]", 0, "For xdp: the interfaces that lead to the workers", 0},
-	{"xdp-mode", OPTION_XDP_MODE, "MODE", 0,
-	 "auto (default: in the driver if possible, else generic), native, or generic", 0},
-	{"multicast", OPTION_MULTICAST, "GROUP[:PORT]", 0,
-	 "Send each result once to a multicast group, instead of once to each worker. The first "
-	 "job uses this group, the second job the next group, and so on (port 28600; a worker's "
-	 "second thread uses the next port, and so on). Workers that the group does not reach get "
-	 "their results one by one",
-	 0},
-	{"multicast-hops", OPTION_MULTICAST_HOPS, "N", 0,
-	 "How far multicast packets may travel: past N - 1 routers (1)", 0},
-	{"verbose", 'v', NULL, 0, "Report what happens to jobs; if given twice, report more", 0},
-	{0},
-};
-
-static uint32_t number(struct argp_state *state, const char *option, const char *text,
-		       uint32_t lowest, uint32_t highest)
-{
-	unsigned long value;
-	char *end;
-
-	errno = 0;
-	value = strtoul(text, &end, 10);
-	if (errno || *end || end == text || *text == '-' || value < lowest || value > highest)
-		argp_error(state, "--%s must be a number from %u to %u, not '%s'", option, lowest,
-			   highest, text);
-	return (uint32_t)value;
-}
-
-static const struct sml_dataplane_operations *dataplane(struct argp_state *state, const char *name)
-{
-	if (strcmp(name, "udp") == 0)
-		return NULL;
-#ifdef SML_HAVE_XDP
-	if (strcmp(name, "xdp") == 0)
-		return &sml_dataplane_xdp;
-#else
-	if (strcmp(name, "xdp") == 0)
-		argp_error(state, "this program was built without the xdp dataplane (it needs "
-				  "clang, bpftool and libbpf when it is built)");
-#endif
-	argp_error(state, "--dataplane is udp or xdp, not '%s'", name);
-	return NULL;
-}
-
-static enum sml_xdp_mode xdp_mode(struct argp_state *state, const char *name)
-{
-	static const char *const names[] = {"auto", "native", "generic"};
-
-	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (strcmp(name, names[i]) == 0)
-			return (enum sml_xdp_mode)i;
-	argp_error(state, "--xdp-mode is auto, native or generic, not '%s'", name);
-	return SML_XDP_AUTO;
-}
-
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-	struct sml_switch_config *config = state->input;
-
-	switch (key) {
-	case 'l':
-		config->listen = text;
-		break;
-	case 'v':
-		config->debug++;
-		break;
-	case OPTION_DATA_PORT:
-		config->data_port = (uint16_t)number(state, "data-port", text, 1, 65535);
-		break;
-	case OPTION_SLOTS:
-		config->max_slots = number(state, "slots", text, 16, 1u << 20);
-		break;
-	case OPTION_JOBS:
-		config->max_jobs = number(state, "jobs", text, 1, 256);
-		break;
-	case OPTION_THREADS:
-		config->threads = number(state, "threads", text, 1, 64);
-		break;
-	case 'i':
-		config->interfaces = text;
-		break;
-	case OPTION_DATAPLANE:
-		config->dataplane = dataplane(state, text);
-		break;
-	case OPTION_XDP_MODE:
-		config->xdp_mode = xdp_mode(state, text);
-		break;
-	case OPTION_HEARTBEAT:
-		config->heartbeat_ms = 1000 * number(state, "heartbeat", text, 1, 86400);
-		break;
-	case OPTION_TLS_CERTIFICATE:
-		config->tls.certificate = text;
-		break;
-	case OPTION_TLS_KEY:
-		config->tls.key = text;
-		break;
-	case OPTION_TLS_AUTHORITY:
-		config->tls.authority = text;
-		break;
-	case OPTION_KEY_FILE:
-		config->job_key = (struct sml_key_source){.file = text};
-		break;
-	case OPTION_MULTICAST:
-		config->multicast = text;
-		break;
-	case OPTION_MULTICAST_HOPS:
-		config->multicast_hops = number(state, "multicast-hops", text, 1, 255);
-		break;
-	case ARGP_KEY_END:
-		if (config->interfaces != NULL && config->dataplane == NULL)
-			argp_error(state, "--iface is for --dataplane xdp");
-		break;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-	return 0;
-}
-
-static const struct argp parser = {
-	.options = option_list,
-	.parser = parse,
-	.doc = "Run a SwitchML switch on this machine: it adds up the workers' packets "
-	       "and sends them the sums. Workers find it through "
-	       "SWITCHML_SWITCH=HOST:PORT. It needs no privileges; with CAP_NET_ADMIN, "
-	       "its socket buffers can be larger than net.core.rmem_max. --dataplane xdp "
-	       "needs CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON to start. Once its sockets "
-	       "are open, it gives up all of these (xdp keeps CAP_BPF), and root becomes "
-	       "nobody.\v"
-	       "It listens on a TCP port for control and a UDP port with the same number "
-	       "for data: allow both in firewalls. SIGTERM or SIGINT ends it, and it "
-	       "tells the workers.",
-};
 
 /* One line when the switch can be used: programs that start a switch wait for it. */
 static void print_ready(const struct sml_switch_config *config, const struct sml_switch *running)
@@ -256,35 +77,78 @@ static void forget_secret(void)
 		explicit_bzero(secret, strlen(secret));
 }
 
-int sml_command_switch(int argc, char **argv)
+/* SIGHUP. */
+static void reload(struct sml_switch_options *options, struct sml_switch *running)
 {
-	struct sml_switch_config config;
-	struct sml_switch *running;
-	sigset_t ends;
+	struct sml_switch_config now;
+	char others[512];
+
+	sml_notify("RELOADING=1");
+	if (sml_switch_options_reread(options, &now, others, sizeof(others)) < 0) {
+		fprintf(stderr, "switchml switch: nothing changes: %s\n", sml_error_last());
+	} else {
+		sml_switch_reload(running, &now);
+		fprintf(stderr, "switchml switch: from %s: verbose %d, heartbeat %u s%s%s\n",
+			options->path, now.debug, now.heartbeat_ms / 1000,
+			*others ? "; needs a restart: " : "", others);
+	}
+	sml_notify("READY=1");
+}
+
+/* The signal that ends it. Until then, the service manager hears that the event loop runs. */
+static int serve(struct sml_switch_options *options, struct sml_switch *running,
+		 const sigset_t *signals)
+{
+	const uint64_t watchdog_ns = sml_notify_watchdog_ns(), period_ns = watchdog_ns / 4;
+	const struct timespec period = {.tv_sec = (time_t)(period_ns / 1000000000),
+					.tv_nsec = (long)(period_ns % 1000000000)};
 	int received;
 
-	sml_switch_config_init(&config);
-	config.tls = sml_ask_tls_files();
-	config.job_key = sml_ask_key_source();
-	argp_parse(&parser, argc, argv, 0, NULL, &config);
+	for (;;) {
+		received = sigtimedwait(signals, NULL, watchdog_ns > 0 ? &period : NULL);
+		if (received == SIGHUP)
+			reload(options, running);
+		else if (received > 0)
+			return received;
+		if (watchdog_ns > 0 && sml_switch_idle_ns(running) < watchdog_ns / 2)
+			sml_notify("WATCHDOG=1");
+	}
+}
+
+int sml_command_switch(int argc, char **argv)
+{
+	struct sml_switch_options options;
+	struct sml_switch_config *config = &options.config;
+	struct sml_switch *running;
+	sigset_t signals;
+	int received;
+
+	sml_switch_options_read(&options, argc, argv);
 	/* Blocked before there are threads, so that all inherit it. */
-	sigemptyset(&ends);
-	sigaddset(&ends, SIGTERM);
-	sigaddset(&ends, SIGINT);
-	pthread_sigmask(SIG_BLOCK, &ends, NULL);
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGHUP);
+	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	raise_file_limit();
-	config.seal = sml_privileges_drop;
-	warn_of_strangers(&config);
-	if (sml_switch_open(&running, &config) < 0) {
+	config->seal = sml_privileges_drop;
+	warn_of_strangers(config);
+	if (sml_switch_open(&running, config) < 0) {
 		fprintf(stderr, "switchml switch: %s\n", sml_error_last());
+		sml_switch_options_free(&options);
 		return 1;
 	}
 	forget_secret();
-	sml_privileges_filter(config.dataplane != NULL);
-	print_ready(&config, running);
-	sigwait(&ends, &received);
+	sml_privileges_filter(&(struct sml_privileges){.bpf = config->dataplane != NULL,
+						       .files = options.path != NULL,
+						       .notifies = sml_notify_is_wanted()});
+	print_ready(config, running);
+	sml_notify("READY=1");
+	received = serve(&options, running, &signals);
+	sml_notify("STOPPING=1");
 	sml_switch_close(running);
 	printf("switchml switch: ended by %s\n", strsignal(received));
+	sml_switch_options_free(&options);
 	return 0;
 }

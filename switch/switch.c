@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <event2/thread.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,6 +118,19 @@ void sml_switch_describe(const struct sml_switch *opened, char *text, size_t byt
 	const struct sml_jobs *jobs = &opened->server.jobs;
 
 	jobs->operations->describe(jobs->dataplane, text, bytes);
+}
+
+void sml_switch_reload(struct sml_switch *opened, const struct sml_switch_config *config)
+{
+	sml_server_reload(&opened->server, config);
+}
+
+uint64_t sml_switch_idle_ns(const struct sml_switch *opened)
+{
+	uint64_t ticked_ns = atomic_load_explicit(&opened->server.ticked_ns, memory_order_relaxed);
+	uint64_t now_ns = sml_now_ns();
+
+	return now_ns > ticked_ns ? now_ns - ticked_ns : 0;
 }
 
 void sml_switch_close(struct sml_switch *opened)

@@ -25,6 +25,13 @@ uint16_t sml_switch_port(const struct sml_switch *opened);
 /* What moves its packets, as text: "1 thread", "xdp (native) on eth0". */
 void sml_switch_describe(const struct sml_switch *opened, char *text, size_t bytes);
 
+/* From now on, the config's debug and heartbeat_ms hold, for jobs and ranks that join. Any thread.
+ */
+void sml_switch_reload(struct sml_switch *opened, const struct sml_switch_config *config);
+
+/* How long ago the event loop last looked at the time, in ns: a tick or less, unless it hangs. */
+uint64_t sml_switch_idle_ns(const struct sml_switch *opened);
+
 /* Ends all jobs (their workers are told) and all threads. */
 void sml_switch_close(struct sml_switch *opened);
 

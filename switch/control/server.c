@@ -135,6 +135,30 @@ static void on_note(evutil_socket_t fd, short what, void *context)
 		sml_jobs_mismatch(&server->jobs, &noted[i], sml_now_ns());
 }
 
+/* ---- new settings ---- */
+
+static void on_reload(evutil_socket_t fd, short what, void *context)
+{
+	struct sml_server *server = context;
+
+	(void)fd;
+	(void)what;
+	pthread_mutex_lock(&server->note_mutex);
+	server->jobs.config.heartbeat_ms = server->new_heartbeat_ms;
+	server->jobs.config.debug = server->new_debug;
+	server->config.debug = server->new_debug;
+	pthread_mutex_unlock(&server->note_mutex);
+}
+
+void sml_server_reload(struct sml_server *server, const struct sml_switch_config *config)
+{
+	pthread_mutex_lock(&server->note_mutex);
+	server->new_heartbeat_ms = config->heartbeat_ms;
+	server->new_debug = config->debug;
+	pthread_mutex_unlock(&server->note_mutex);
+	event_active(server->reload, EV_READ, 0);
+}
+
 /* ---- opening and closing ---- */
 
 /* Tells the workers, and gives them a moment to read it. */
@@ -237,6 +261,7 @@ static int set_classes(struct sml_server *server)
 {
 	return event_priority_set(server->tick, SML_TURN_CLOCK) < 0 ||
 			       event_priority_set(server->note, SML_TURN_CLOCK) < 0 ||
+			       event_priority_set(server->reload, SML_TURN_CLOCK) < 0 ||
 			       event_priority_set(server->stop, SML_TURN_CLOCK) < 0
 		       ? -ENOMEM
 		       : 0;
@@ -248,9 +273,10 @@ static int open_events(struct sml_server *server)
 
 	server->tick = event_new(server->base, -1, EV_PERSIST, on_tick, server);
 	server->note = event_new(server->base, -1, EV_PERSIST, on_note, server);
+	server->reload = event_new(server->base, -1, EV_PERSIST, on_reload, server);
 	server->stop = event_new(server->base, -1, EV_PERSIST, on_stop, server);
-	if (server->tick == NULL || server->note == NULL || server->stop == NULL ||
-	    set_classes(server) < 0 || event_add(server->tick, &tick) < 0)
+	if (server->tick == NULL || server->note == NULL || server->reload == NULL ||
+	    server->stop == NULL || set_classes(server) < 0 || event_add(server->tick, &tick) < 0)
 		return -ENOMEM;
 	return 0;
 }
@@ -386,6 +412,8 @@ void sml_server_close(struct sml_server *server)
 		event_free(server->tick);
 	if (server->note != NULL)
 		event_free(server->note);
+	if (server->reload != NULL)
+		event_free(server->reload);
 	if (server->stop != NULL)
 		event_free(server->stop);
 	if (server->base != NULL)

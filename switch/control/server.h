@@ -46,10 +46,10 @@ struct sml_server {
 	struct sml_tls *tls; /* NULL: control connections are plain */
 	struct event_base *base;
 	int listen_fd; /* -1: none yet */
-	struct event *accept, *tick, *note, *stop;
+	struct event *accept, *tick, *note, *reload, *stop;
 	bool accepts_none; /* out of descriptors: until the next tick */
 	bool stopping;
-	uint64_t ticked_ns;
+	_Atomic uint64_t ticked_ns; /* other threads see by it that the loop runs */
 	uint16_t port;
 	struct sml_jobs jobs;
 	struct sml_connection *connections;
@@ -61,6 +61,9 @@ struct sml_server {
 	pthread_mutex_t note_mutex;
 	struct sml_mismatch noted[SML_MAX_JOBS];
 	uint32_t n_noted;
+	/* What is to hold from now on; under the same mutex. */
+	uint32_t new_heartbeat_ms;
+	int new_debug;
 };
 
 /*
@@ -72,6 +75,8 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 /* Serve until sml_server_stop(), which any thread may call. */
 void sml_server_run(struct sml_server *server);
 void sml_server_stop(struct sml_server *server);
+/* As sml_switch_reload(). */
+void sml_server_reload(struct sml_server *server, const struct sml_switch_config *config);
 void sml_server_close(struct sml_server *server);
 
 /* The jobs' output functions (peer.c). */

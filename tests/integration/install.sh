@@ -67,6 +67,26 @@ bash -c "$settings
 [ "$(grep -c '^rank [01] of 2: 1498.5$' "$work/out")" = 2 ] || fail "the program has other results"
 echo "ok: $compile"
 
+# CMake finds what was installed, and its program runs.
+if command -v cmake >/dev/null; then
+	mkdir "$work/cmake"
+	cp examples/allreduce.c "$work/cmake"
+	cat >"$work/cmake/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.13)
+project(user C)
+find_package(switchml 0.1 REQUIRED)
+add_executable(allreduce allreduce.c)
+target_link_libraries(allreduce PRIVATE switchml::switchml)
+END
+	(cd "$work/cmake" && cmake -DCMAKE_PREFIX_PATH="$work/prefix" . && cmake --build . &&
+		{ RANK=1 WORLD_SIZE=2 ./allreduce & RANK=0 WORLD_SIZE=2 ./allreduce && wait $!; }) >"$work/out" 2>&1 ||
+		fail "a program of CMake's"
+	[ "$(grep -c '^rank [01] of 2: 1498.5$' "$work/out")" = 2 ] || fail "CMake's program has other results"
+	echo "ok: find_package(switchml)"
+else
+	echo "left out: CMake (there is no cmake)"
+fi
+
 # As root, into /usr/local: no word about the library's place is needed.
 cat >"$work/as-root" <<END
 for at in /usr/local /etc /var; do

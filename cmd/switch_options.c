@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The options of `switchml switch`, from the command line and from a file. */
+#include "cmd/switch_options.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cmd/ask.h"
+#include "switch/switch.h"
+#ifdef SML_HAVE_XDP
+#include "switch/xdp/dataplane.h"
+#endif
+
+enum {
+	OPTION_CONFIG = 256,
+	OPTION_DATA_PORT,
+	OPTION_SLOTS,
+	OPTION_JOBS,
+	OPTION_THREADS,
+	OPTION_HEARTBEAT,
+	OPTION_TLS_CERTIFICATE,
+	OPTION_TLS_KEY,
+	OPTION_TLS_AUTHORITY,
+	OPTION_KEY_FILE,
+	OPTION_DATAPLANE,
+	OPTION_XDP_MODE,
+	OPTION_MULTICAST,
+	OPTION_MULTICAST_HOPS
+};
+
+static const struct argp_option option_list[] = {
+	{"config", OPTION_CONFIG, "FILE", 0,
+	 "Read settings from this file: lines of NAME = VALUE with the names of these options. "
+	 "Options on the command line win. SIGHUP reads it again (" SML_SWITCH_FILE
+	 " if it exists; an empty name reads none)",
+	 0},
+	{"listen", 'l', "ADDR[:PORT]", 0,
+	 "Address to listen on (all addresses, port 28500). Port 0 selects a free port", 0},
+	{"data-port", OPTION_DATA_PORT, "PORT", 0, "UDP port for data (the control port's number)",
+	 0},
+	{"slots", OPTION_SLOTS, "N", 0, "Slots of all jobs together (4096)", 0},
+	{"jobs", OPTION_JOBS, "N", 0, "Number of jobs at once (64, at most 256)", 0},
+	{"threads", OPTION_THREADS, "N", 0, "Number of threads that move packets (1)", 0},
+	{"heartbeat", OPTION_HEARTBEAT, "SECONDS", 0,
+	 "The longest heartbeat timeout that a worker may ask for (60)", 0},
+	{"tls-certificate", OPTION_TLS_CERTIFICATE, "FILE", 0,
+	 "Accept only control connections over TLS 1.3, and present this certificate. The three "
+	 "files must be given together, in PEM format (SWITCHML_TLS_CERTIFICATE)",
+	 0},
+	{"tls-key", OPTION_TLS_KEY, "FILE", 0, "The certificate's private key (SWITCHML_TLS_KEY)",
+	 0},
+	{"tls-authority", OPTION_TLS_AUTHORITY, "FILE", 0,
+	 "The authority of the workers' certificates (SWITCHML_TLS_AUTHORITY)", 0},
+	{"key-file", OPTION_KEY_FILE, "FILE", 0,
+	 "Instead of certificates, accept only control connections that prove the secret in this "
+	 "file: 16 to 1024 bytes that no other user may read (SWITCHML_JOB_KEY, or "
+	 "SWITCHML_JOB_KEY_FILE)",
+	 0},
+	{"dataplane", OPTION_DATAPLANE, "NAME", 0,
+	 "udp (default), or xdp: in the kernel, on the interfaces of --iface", 0},
+	{"iface", 'i', "NAME[,NAME...]", 0, "For xdp: the interfaces that lead to the workers", 0},
+	{"xdp-mode", OPTION_XDP_MODE, "MODE", 0,
+	 "auto (default: in the driver if possible, else generic), native, or generic", 0},
+	{"multicast", OPTION_MULTICAST, "GROUP[:PORT]", 0,
+	 "Send each result once to a multicast group, instead of once to each worker. The first "
+	 "job uses this group, the second job the next group, and so on (port 28600; a worker's "
+	 "second thread uses the next port, and so on). Workers that the group does not reach get "
+	 "their results one by one",
+	 0},
+	{"multicast-hops", OPTION_MULTICAST_HOPS, "N", 0,
+	 "How far multicast packets may travel: past N - 1 routers (1)", 0},
+	{"verbose", 'v', NULL, 0, "Report what happens to jobs; if given twice, report more", 0},
+	{0},
+};
+
+/* Where a value comes from, and what it is for. */
+struct reader {
+	struct sml_switch_config *config;
+	struct argp_state *state; /* the command line's; NULL: the file's */
+	char *text;		  /* the first thing that is wrong in the file */
+	size_t bytes;
+};
+
+/* A value that cannot be taken: the command line's ends the program, the file's is told. */
+__attribute__((format(printf, 2, 3))) static void refuse(struct reader *reader, const char *format,
+							 ...)
+{
+	char line[512];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(line, sizeof(line), format, arguments);
+	va_end(arguments);
+	if (reader->state != NULL)
+		argp_error(reader->state, "%s", line);
+	else if (*reader->text == '\0')
+		snprintf(reader->text, reader->bytes, "%s", line);
+}
+
+static uint32_t number(struct reader *reader, const char *option, const char *text, uint32_t lowest,
+		       uint32_t highest)
+{
+	unsigned long value;
+	char *end;
+
+	errno = 0;
+	value = strtoul(text, &end, 10);
+	if (errno || *end || end == text || *text == '-' || value < lowest || value > highest)
+		refuse(reader, "--%s must be a number from %u to %u, not '%s'", option, lowest,
+		       highest, text);
+	return (uint32_t)value;
+}
+
+static const struct sml_dataplane_operations *dataplane(struct reader *reader, const char *name)
+{
+	if (strcmp(name, "udp") == 0)
+		return NULL;
+#ifdef SML_HAVE_XDP
+	if (strcmp(name, "xdp") == 0)
+		return &sml_dataplane_xdp;
+#else
+	if (strcmp(name, "xdp") == 0)
+		refuse(reader, "this program was built without the xdp dataplane (it needs "
+			       "clang, bpftool and libbpf when it is built)");
+#endif
+	refuse(reader, "--dataplane is udp or xdp, not '%s'", name);
+	return NULL;
+}
+
+static enum sml_xdp_mode xdp_mode(struct reader *reader, const char *name)
+{
+	static const char *const names[] = {"auto", "native", "generic"};
+
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strcmp(name, names[i]) == 0)
+			return (enum sml_xdp_mode)i;
+	refuse(reader, "--xdp-mode is auto, native or generic, not '%s'", name);
+	return SML_XDP_AUTO;
+}
+
+static error_t take(struct reader *reader, int key, const char *text)
+{
+	struct sml_switch_config *config = reader->config;
+
+	switch (key) {
+	case 'l':
+		config->listen = text;
+		break;
+	case 'v':
+		config->debug = text != NULL ? (int)number(reader, "verbose", text, 0, 2)
+					     : config->debug + 1;
+		break;
+	case OPTION_CONFIG:
+		break; /* before all others: read_file() */
+	case OPTION_DATA_PORT:
+		config->data_port = (uint16_t)number(reader, "data-port", text, 1, 65535);
+		break;
+	case OPTION_SLOTS:
+		config->max_slots = number(reader, "slots", text, 16, 1u << 20);
+		break;
+	case OPTION_JOBS:
+		config->max_jobs = number(reader, "jobs", text, 1, 256);
+		break;
+	case OPTION_THREADS:
+		config->threads = number(reader, "threads", text, 1, 64);
+		break;
+	case 'i':
+		config->interfaces = text;
+		break;
+	case OPTION_DATAPLANE:
+		config->dataplane = dataplane(reader, text);
+		break;
+	case OPTION_XDP_MODE:
+		config->xdp_mode = xdp_mode(reader, text);
+		break;
+	case OPTION_HEARTBEAT:
+		config->heartbeat_ms = 1000 * number(reader, "heartbeat", text, 1, 86400);
+		break;
+	case OPTION_TLS_CERTIFICATE:
+		config->tls.certificate = text;
+		break;
+	case OPTION_TLS_KEY:
+		config->tls.key = text;
+		break;
+	case OPTION_TLS_AUTHORITY:
+		config->tls.authority = text;
+		break;
+	case OPTION_KEY_FILE:
+		config->job_key = (struct sml_key_source){.file = text};
+		break;
+	case OPTION_MULTICAST:
+		config->multicast = text;
+		break;
+	case OPTION_MULTICAST_HOPS:
+		config->multicast_hops = number(reader, "multicast-hops", text, 1, 255);
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
+/* ---- the file ---- */
+
+static int key_of(const char *name)
+{
+	for (const struct argp_option *option = option_list; option->name != NULL; option++)
+		if (strcmp(option->name, name) == 0 && option->key != OPTION_CONFIG)
+			return option->key;
+	return 0;
+}
+
+/* Into the config, whose strings the file then holds. The same result as of reading. */
+static int take_file(const struct sml_switch_file *file, struct sml_switch_config *config,
+		     const char *path)
+{
+	char why[512] = "";
+	struct reader reader = {.config = config, .text = why, .bytes = sizeof(why)};
+
+	for (size_t i = 0; i < file->n && *why == '\0'; i++) {
+		const struct sml_switch_setting *setting = &file->settings[i];
+
+		if (take(&reader, key_of(setting->name), setting->value) != 0)
+			refuse(&reader,
+			       "there is no setting '%s'; switchml switch --help lists them",
+			       setting->name);
+	}
+	if (*why == '\0')
+		return 0;
+	return sml_error_set(-EINVAL, "%s: %s", path, why);
+}
+
+/* ---- the command line ---- */
+
+/* The file that is to be read. Before the options are parsed, for they win over what is in it. */
+static const char *find_path(int argc, char **argv)
+{
+	static const char option[] = "--config";
+	const size_t length = sizeof(option) - 1;
+	const char *path = access(SML_SWITCH_FILE, F_OK) == 0 ? SML_SWITCH_FILE : NULL;
+
+	for (int i = 1; i < argc; i++) {
+		if (strncmp(argv[i], option, length) != 0)
+			continue;
+		if (argv[i][length] == '=')
+			path = argv[i] + length + 1;
+		else if (argv[i][length] == '\0' && i + 1 < argc)
+			path = argv[i + 1];
+	}
+	return path != NULL && *path != '\0' ? path : NULL;
+}
+
+static void begin(struct sml_switch_config *config)
+{
+	sml_switch_config_init(config);
+	config->tls = sml_ask_tls_files();
+	config->job_key = sml_ask_key_source();
+}
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+	struct sml_switch_options *options = state->input;
+	struct reader reader = {.config = &options->config, .state = state};
+
+	if (key != ARGP_KEY_END)
+		return take(&reader, key, text);
+	if (!options->is_again && options->config.interfaces != NULL &&
+	    options->config.dataplane == NULL)
+		refuse(&reader, "--iface is for --dataplane xdp");
+	return 0;
+}
+
+static const struct argp parser = {
+	.options = option_list,
+	.parser = parse,
+	.doc = "Run a SwitchML switch on this machine: it adds up the workers' packets "
+	       "and sends them the sums. Workers find it through "
+	       "SWITCHML_SWITCH=HOST:PORT. It needs no privileges; with CAP_NET_ADMIN, "
+	       "its socket buffers can be larger than net.core.rmem_max. --dataplane xdp "
+	       "needs CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON to start. Once its sockets "
+	       "are open, it gives up all of these (xdp keeps CAP_BPF), and root becomes "
+	       "nobody.\v"
+	       "It listens on a TCP port for control and a UDP port with the same number "
+	       "for data: allow both in firewalls. SIGTERM or SIGINT ends it, and it "
+	       "tells the workers.",
+};
+
+void sml_switch_options_read(struct sml_switch_options *options, int argc, char **argv)
+{
+	*options = (struct sml_switch_options){
+		.path = find_path(argc, argv), .argc = argc, .argv = argv};
+	begin(&options->config);
+	if (options->path != NULL &&
+	    (sml_switch_file_read(&options->file, options->path) < 0 ||
+	     take_file(&options->file, &options->config, options->path) < 0)) {
+		fprintf(stderr, "switchml switch: %s\n", sml_error_last());
+		exit((int)argp_err_exit_status);
+	}
+	argp_parse(&parser, argc, argv, 0, NULL, options);
+}
+
+/* ---- reading it again ---- */
+
+static bool is_same(const char *a, const char *b)
+{
+	return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+/* The names of settings that have changed and stay as they were: all but those that can change at
+ * run time. */
+static void name_others(const struct sml_switch_file *before, const struct sml_switch_file *after,
+			char *text, size_t bytes)
+{
+	size_t used = 0;
+
+	*text = '\0';
+	for (const struct argp_option *option = option_list; option->name != NULL; option++) {
+		if (option->key == 'v' || option->key == OPTION_HEARTBEAT ||
+		    is_same(sml_switch_file_value(before, option->name),
+			    sml_switch_file_value(after, option->name)))
+			continue;
+		used += (size_t)snprintf(text + used, used < bytes ? bytes - used : 0, "%s%s",
+					 used > 0 ? ", " : "", option->name);
+		if (used >= bytes)
+			return;
+	}
+}
+
+int sml_switch_options_reread(struct sml_switch_options *options, struct sml_switch_config *now,
+			      char *others, size_t bytes)
+{
+	struct sml_switch_options again = {.path = options->path,
+					   .argc = options->argc,
+					   .argv = options->argv,
+					   .is_again = true};
+	int rc;
+
+	if (options->path == NULL)
+		return sml_error_set(-ENOENT,
+				     "there is no configuration file to read: see --config");
+	begin(&again.config);
+	rc = sml_switch_file_read(&again.file, again.path);
+	if (rc == 0)
+		rc = take_file(&again.file, &again.config, again.path);
+	if (rc == 0) {
+		/* It was parsed before: no mistake in it ends the program now. */
+		argp_parse(&parser, again.argc, again.argv, 0, NULL, &again);
+		*now = options->config;
+		now->debug = again.config.debug;
+		now->heartbeat_ms = again.config.heartbeat_ms;
+		name_others(&options->file, &again.file, others, bytes);
+	}
+	sml_switch_file_free(&again.file);
+	return rc;
+}
+
+void sml_switch_options_free(struct sml_switch_options *options)
+{
+	sml_switch_file_free(&options->file);
+}

@@ -1,0 +1,210 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# The daemon as a service: its configuration file, SIGHUP, what it tells systemd, the unit that is
+# installed, and the shell's completion.
+#
+#	tests/integration/service.sh build/switchml SYSTEMD ("yes": this build knows systemd) UNIT
+switchml=$(realpath "$1")
+systemd=$2
+unit=$3
+root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d)
+chmod 755 "$work" # the daemon is nobody when it reads its file again
+failures=0
+. "$root/tests/support/await.sh"
+
+clean_up() {
+	# shellcheck disable=SC2046
+	kill $(jobs -p) 2>/dev/null
+	wait 2>/dev/null
+	rm -rf "$work"
+}
+trap clean_up EXIT
+unset SWITCHML_SWITCH SWITCHML_JOB_KEY SWITCHML_JOB_KEY_FILE NOTIFY_SOCKET WATCHDOG_USEC
+
+ok() {
+	echo "ok: $1"
+}
+
+fail() {
+	echo "FAILED: $1"
+	tail -n 20 "$work/out"
+	failures=$((failures + 1))
+}
+
+# Title, pattern: the switch says so before long.
+expect() {
+	if await says "$work/out" "$2"; then ok "$1"; else fail "$1"; fi
+}
+
+start() {
+	: >"$work/out"
+	"$switchml" switch --config "$work/conf" "$@" >"$work/out" 2>&1 &
+	switch=$!
+	await_switch "$work/out"
+}
+
+end() {
+	kill $switch
+	wait $switch
+}
+
+# Title, pattern, line of the file: the switch does not start, and says why.
+refuses() {
+	local status
+	printf '%s\n' "$3" >"$work/conf"
+	timeout 20 "$switchml" switch --listen 127.0.0.1:0 --config "$work/conf" >"$work/out" 2>&1
+	status=$?
+	if [ $status = 2 ] && says "$work/out" "$2"; then ok "$1"; else fail "$1 (status $status)"; fi
+}
+
+# ---- the file ----
+
+printf '%s\n' '# a comment' 'listen = 127.0.0.1:0' 'jobs=3' 'slots = 64 ; of all jobs' >"$work/conf"
+start
+expect "the file's settings hold" '64 slots, 3 jobs'
+end
+start --jobs 7
+expect "the command line wins" '64 slots, 7 jobs'
+end
+refuses "an unknown setting" "conf: there is no setting 'slotz'" 'slotz = 7'
+refuses "a value out of range" "conf: --slots must be a number from 16 to 1048576, not '1'" 'slots = 1'
+refuses "a line without a value" 'conf, line 1: expected NAME = VALUE' 'jobs'
+refuses "a section" 'conf, line 2: expected NAME = VALUE' $'[switch]\njobs = 1'
+refuses "a file in the file" "there is no setting 'config'" 'config = /etc/passwd'
+rm "$work/conf"
+timeout 20 "$switchml" switch --config "$work/conf" >"$work/out" 2>&1
+[ $? = 2 ] && says "$work/out" "cannot read $work/conf: No such file" &&
+	ok "a file that is missing" || fail "a file that is missing"
+# The file that comes with the program: its comments are settings that exist.
+sed 's/^#\([a-z-]* = \)/\1/; /^tls-/d; /^key-/d; /^iface/d; /^xdp/d; s/^listen.*/listen = 127.0.0.1:0/; /^data-port/d' \
+	"$root/packaging/systemd/switch.conf" >"$work/conf"
+start
+expect "every setting of the file that is installed exists" '4096 slots, 64 jobs'
+end
+
+# ---- SIGHUP ----
+
+printf '%s\n' 'listen = 127.0.0.1:0' 'heartbeat = 30' 'jobs = 3' >"$work/conf"
+start
+printf '%s\n' 'listen = 127.0.0.1:0' 'heartbeat = 20' 'jobs = 5' 'verbose = 1' >"$work/conf"
+kill -HUP $switch
+expect "SIGHUP: it says what holds now, and what needs a restart" \
+	"from $work/conf: verbose 1, heartbeat 20 s; needs a restart: jobs"
+SWITCHML_SWITCH=$address "$switchml" bench --local-workers 2 -b 4K -e 4K -n 5 -c 1 >"$work/bench" 2>&1 ||
+	fail "a job after SIGHUP: $(cat "$work/bench")"
+"$switchml" bench --switch "$address" --job struck --local-workers 2 -b 4K -e 4K -n 1000000 >"$work/bench" 2>&1 &
+bench=$!
+await is_under_way "$address" struck
+kill -9 "$(pgrep -o -P $bench)"
+wait $bench
+expect "its log tells more from then on" 'job "struck" failed'
+echo 'slots = 1' >>"$work/conf"
+kill -HUP $switch
+expect "a mistake in the file: nothing changes" 'nothing changes: .*--slots must be a number'
+kill -0 $switch && "$switchml" status --switch "$address" >/dev/null || fail "it goes on after a mistake"
+end
+
+# ---- systemd ----
+
+# Prints what the switch tells the service manager, a line each, and ends after the line $1.
+listen_as_manager() {
+	python3 - "$work/notify" "$1" <<'END'
+import os, socket, sys
+manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+manager.bind(sys.argv[1])
+os.chmod(sys.argv[1], 0o777)
+manager.settimeout(60)
+print("listening", flush=True)
+said = ""
+while said != sys.argv[2]:
+    said = manager.recv(4096).decode()
+    print(said, flush=True)
+END
+}
+
+# The control thread alone stands still, for a tracer holds it: is the watchdog fed for it?
+starves_when_it_hangs() {
+	python3 - "$work/notify" "$1" "$work/conf" <<'END'
+import ctypes, os, socket, subprocess, sys, time
+path, program, conf = sys.argv[1:]
+if os.path.exists(path):
+    os.unlink(path)
+manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+manager.bind(path)
+os.chmod(path, 0o777)
+switch = subprocess.Popen([program, "switch", "--config", conf],
+                          env={**os.environ, "NOTIFY_SOCKET": path, "WATCHDOG_USEC": "1000000"})
+manager.settimeout(60)
+while manager.recv(4096) != b"WATCHDOG=1":
+    pass
+tasks = f"/proc/{switch.pid}/task"
+thread = next(int(t) for t in os.listdir(tasks) if open(f"{tasks}/{t}/comm").read() == "sml-control\n")
+SEIZE, INTERRUPT = 0x4206, 0x4207
+libc = ctypes.CDLL(None, use_errno=True)
+for request in (SEIZE, INTERRUPT):
+    if libc.ptrace(request, thread, None, None) != 0:
+        print("no process can be traced here:", os.strerror(ctypes.get_errno()))
+        switch.kill()
+        sys.exit(77)
+# It may be fed for half its time yet; then there is silence.
+manager.settimeout(3)
+end = time.monotonic() + 60
+try:
+    while time.monotonic() < end:
+        manager.recv(4096)
+    starved = False
+except TimeoutError:
+    starved = True
+switch.kill()
+sys.exit(not starved)
+END
+	status=$?
+	case $status in
+	0) ok "the watchdog starves when the control thread hangs" ;;
+	77) echo "left out: a control thread that hangs" ;;
+	*) fail "the watchdog is fed although the control thread hangs" ;;
+	esac
+}
+
+if [ "$systemd" = yes ]; then
+	printf '%s\n' 'listen = 127.0.0.1:0' >"$work/conf"
+	listen_as_manager STOPPING=1 >"$work/said" &
+	manager=$!
+	await says "$work/said" listening
+	NOTIFY_SOCKET=$work/notify WATCHDOG_USEC=1000000 start
+	await says "$work/said" WATCHDOG=1 || fail "the watchdog is not fed"
+	kill -HUP $switch
+	await says "$work/said" RELOADING=1 || fail "a reload is not told"
+	end
+	wait $manager
+	[ "$(grep -v WATCHDOG "$work/said" | tr '\n' ' ')" = "listening READY=1 RELOADING=1 READY=1 STOPPING=1 " ] &&
+		ok "systemd hears READY, RELOADING, STOPPING, and the watchdog" || fail "systemd hears: $(cat "$work/said")"
+	starves_when_it_hangs "$switchml"
+	if command -v systemd-analyze >/dev/null; then
+		sed "s|^ExecStart=[^ ]*|ExecStart=$switchml|; /^Documentation=/d" "$unit" >"$work/switchml-switch.service"
+		systemd-analyze verify "$work/switchml-switch.service" >"$work/out" 2>&1 && [ ! -s "$work/out" ] &&
+			ok "systemd takes the unit" || fail "systemd-analyze verify"
+	else
+		echo "left out: the unit (there is no systemd-analyze; Debian: systemd)"
+	fi
+else
+	echo "left out: systemd (this build has no libsystemd)"
+fi
+
+# ---- completion ----
+
+# Words of a command line, the last one to be completed: what bash offers.
+completed() {
+	PATH=$(dirname "$switchml"):$PATH bash -c '
+		. "$0"
+		COMP_WORDS=("$@")
+		COMP_CWORD=$(($# - 1))
+		_switchml "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+		echo "${COMPREPLY[*]}"' "$root/packaging/completions/switchml.bash" "$@"
+}
+
+[ "$(completed switchml st)" = status ] && ok "completion of commands" || fail "completion: $(completed switchml st)"
+[ "$(completed switchml switch --dat)" = "--data-port --dataplane" ] &&
+	ok "completion of options" || fail "completion: $(completed switchml switch --dat)"
+[ $failures = 0 ]
