@@ -201,6 +201,8 @@ static void flood(struct attack *attack, const void *bytes, size_t n)
 		return;
 	if (attack_say(attack->fd, bytes, n))
 		attack_done(attack, 1);
+	/* The other attacks need a processor, too. */
+	usleep(1000);
 	if (!has_ended(attack->fd))
 		return;
 	close(attack->fd);

@@ -17,7 +17,7 @@
 #define LONGEST 65400
 #define ROUND	32
 /* Faster than anybody can be served would only fill socket buffers. */
-#define REST_US	  2000
+#define REST_US	  5000
 #define CLAIM_MTU 552
 
 static uint16_t any_port(struct attack *attack)
