@@ -23,10 +23,10 @@ struct sml_mpi_call {
 	size_t count;
 };
 
-/* What MPI_Allreduce() is to return. */
+/* What MPI_Allreduce() must return. */
 int sml_mpi_allreduce(const struct sml_mpi_call *call);
 
-/* What MPI_Iallreduce() is to return. */
+/* What MPI_Iallreduce() must return. */
 int sml_mpi_iallreduce(const struct sml_mpi_call *call, MPI_Request *request);
 
 /* Complete the requests whose calls have ended. Never waits. */

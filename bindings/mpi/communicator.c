@@ -21,7 +21,7 @@ bool sml_mpi_is_used(void)
 
 /* ---- the end of a communicator ---- */
 
-/* Leaving waits for the other ranks, so it must not hold up this one's MPI calls. */
+/* Leaving waits for the other ranks, so it must not block this rank's MPI calls. */
 static void *closer(void *argument)
 {
 	struct sml_mpi_communicator *communicator = argument;
@@ -179,7 +179,7 @@ struct sml_mpi_communicator *sml_mpi_communicator_of(MPI_Comm comm, bool make)
 
 /* ---- failures ---- */
 
-/* The library's sentence as an error of MPI's. */
+/* The library's error text as an MPI error. */
 static int make_error_code(struct sml_mpi_communicator *communicator, int error)
 {
 	const char *said = sml_error_text(communicator->job);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* MPI's beginning and end. */
+/* MPI's initialization and finalization. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #define BUILT_FOR "MPICH"
 #endif
 
-/* Handles of one MPI mean nothing to another: better no run than a wild one. */
+/* Handles of one MPI are invalid in another one, so refuse to run. */
 static void check_library(void)
 {
 	char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
@@ -44,7 +44,7 @@ SML_EXPORT int MPI_Init_thread(int *argc, char ***argv, int required, int *provi
 	return PMPI_Init_thread(argc, argv, required, provided);
 }
 
-/* Calls that nobody waits for end first, and then the jobs. */
+/* First finish the calls that no thread waits for, and then close the jobs. */
 SML_EXPORT int MPI_Finalize(void)
 {
 	struct sml_mpi_patience patience = {0};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Waiting inside an MPI call for something that is not MPI's. MPI must go on
- * meanwhile: another rank may need this one's part of a message to get as far
- * as the call that is waited for. So nobody here ever blocks: one looks, lets
- * MPI move, and rests a little, longer the longer it takes.
+ * Waiting inside an MPI call for something that is not MPI's. MPI must make progress in the
+ * meantime: another rank may need this rank's part of a message before it reaches the call that is
+ * waited for. So no code here blocks: it checks, lets MPI make progress, and rests a little, with
+ * growing pauses.
  */
 #ifndef SML_MPI_PATIENCE_H
 #define SML_MPI_PATIENCE_H
@@ -14,7 +14,7 @@ struct sml_mpi_patience {
 	uint64_t begun_ns; /* 0: at the first rest */
 };
 
-/* Let MPI move what it can move. */
+/* Let MPI make progress. */
 void sml_mpi_progress(void);
 
 /* Leave the core to others: the switch's threads may have none of their own. */

@@ -30,13 +30,13 @@ static void end(struct sml_channel *channel, int error)
 	channel->owner.ended(channel->owner.self, error);
 }
 
-/* 0: all sent, or as much as goes now; else -errno. */
+/* 0: all is sent, or as much as possible now; otherwise -errno. */
 static int flush(struct sml_channel *channel)
 {
 	size_t length;
 
 	while ((length = evbuffer_get_length(channel->stream.wire_out)) > 0) {
-		/* Not evbuffer_write(): the application may die of its SIGPIPE. */
+		/* Not evbuffer_write(): its SIGPIPE could end the application. */
 		ssize_t sent = send(channel->fd,
 				    evbuffer_pullup(channel->stream.wire_out, (ev_ssize_t)length),
 				    length, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -67,7 +67,7 @@ static void on_writable(evutil_socket_t fd, short what, void *self)
 	write_some(self);
 }
 
-/* A message that has no place now is not waited for, nor unpacked. */
+/* A message that is not allowed now is neither awaited nor unpacked. */
 static bool is_objected_to(struct sml_channel *channel)
 {
 	uint8_t bytes[SML_RULES_HEAD_BYTES];
@@ -97,7 +97,7 @@ static void on_readable(evutil_socket_t fd, short what, void *self)
 	}
 	channel->heard_ns = sml_now_ns();
 	result = sml_stream_step(&channel->stream);
-	/* What TLS has to say goes out, also when it has failed. */
+	/* Send TLS's data, even when TLS has failed. */
 	if (result < 0)
 		(void)flush(channel);
 	while (!channel->over && result == 0) {
@@ -119,7 +119,7 @@ static void on_readable(evutil_socket_t fd, short what, void *self)
 		write_some(channel);
 }
 
-/* A client's TLS speaks first. */
+/* A TLS client sends first. */
 static bool begin(struct sml_channel *channel, struct sml_tls *tls, const char *host)
 {
 	return sml_stream_open(&channel->stream, tls, host, NULL, NULL) == 0 &&

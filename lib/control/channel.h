@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Control messages over one TCP connection, inside an event loop. Knows framing
- * and when to write, nothing of what is said.
+ * Control messages over one TCP connection, inside an event loop. Knows framing and when to write,
+ * but not what messages mean.
  */
 #ifndef SML_LIB_CHANNEL_H
 #define SML_LIB_CHANNEL_H
@@ -17,36 +17,36 @@ struct sml_channel;
 
 struct sml_channel_owner {
 	void *self;
-	/* Asked of the first bytes of each: true ends the connection. NULL: never. */
+	/* Called with the first bytes of each message: true ends the connection. NULL: never. */
 	bool (*objects)(void *self, const struct sml_head *head);
-	/* A message, to be freed by the channel afterwards. */
+	/* A message, which the channel frees afterwards. */
 	void (*received)(void *self, const SmlControl__Envelope *message);
 	/* The connection is over: 0 for an orderly end, or -errno. Once. */
 	void (*ended)(void *self, int error);
 };
 
 /*
- * Owns fd, also when it fails: then NULL. With tls (NULL: without), whose switch must have a
- * certificate that names host.
+ * Owns fd, even on failure, which returns NULL. tls: NULL for none; otherwise the switch must have
+ * a certificate that names host.
  */
 struct sml_channel *sml_channel_open(struct event_base *base, int fd, struct sml_tls *tls,
 				     const char *host, const struct sml_channel_owner *owner);
 
-/* Queues a message and sends what goes. Nothing happens after the end. 0 or -ENOMEM. */
+/* Queues a message and sends as much as possible. Does nothing after the end. 0 or -ENOMEM. */
 int sml_channel_send(struct sml_channel *channel, const SmlControl__Envelope *message);
 
-/* After the end: why, if TLS is why, in words in which "it" is the peer; else NULL. */
+/* After the end: the reason, if it is TLS, as a text in which "it" is the peer; otherwise NULL. */
 const char *sml_channel_tls_reason(const struct sml_channel *channel);
 
-/* The peer has proved who it is, or need not. */
+/* The peer has proved its identity, or need not. */
 bool sml_channel_is_known(const struct sml_channel *channel);
 
 /* When bytes last came. */
 uint64_t sml_channel_heard_ns(const struct sml_channel *channel);
 
 /*
- * Send what is queued, and wait until the peer ends the connection too; so long
- * at most. Calls nothing back.
+ * Send what is queued, and wait, for a limited time, until the peer ends the connection too. Makes
+ * no callbacks.
  */
 void sml_channel_drain(struct sml_channel *channel, uint64_t until_ns);
 

@@ -14,7 +14,7 @@
 /* The switch ends a rank that waits for others so long after the rank's own deadline, which names
  * them. */
 #define LATE_MS 10000u
-/* How often a waiting call looks whether it is to give up. */
+/* How often a waiting call checks whether to give up. */
 #define GIVE_UP_LOOK_NS (50 * SML_NS_PER_MS)
 
 enum sml_talk_phase sml_control_phase(struct sml_control *control)
@@ -84,7 +84,7 @@ int sml_control_open(struct sml_control **opened, const struct sml_settings *set
 	if (!control->channel || !control->tick || !control->wake || !control->pump_timer ||
 	    start_ticking(control) < 0)
 		goto err_close;
-	/* Another stripe's thread may look at it when it fails the context. */
+	/* Another stripe's thread may read it when it fails the context. */
 	__atomic_store_n(opened, control, __ATOMIC_RELEASE);
 	return 0;
 

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank's end of the control connection. Two lives: while the context opens,
- * the opening thread runs it (join, probe, ready: each call below blocks until
- * its answer or the deadline); from sml_control_start() on a thread of its own
- * does, and keeps the connection alive, answers the switch's questions and
- * notices the end.
- * job/rank_talk.h decides what is said.
+ * A rank's side of the control connection. It has two phases. While the context opens, the opening
+ * thread runs it (join, probe, ready: each call below blocks until its answer or the deadline).
+ * From sml_control_start() on, its own thread runs it: that keeps the connection alive, answers the
+ * switch's questions and notices the end. job/rank_talk.h decides what is said.
  */
 #ifndef SML_LIB_CONTROL_CLIENT_H
 #define SML_LIB_CONTROL_CLIENT_H
@@ -23,23 +21,26 @@ struct event_base;
 struct sml_control;
 struct sml_stall_report;
 
-/* What the thread asks and tells. Called in it, never before sml_control_start(). */
+/* The thread's callbacks. Called in the thread, never before sml_control_start(). */
 struct sml_control_owner {
 	void *self;
-	/* What this rank's slots are waiting for, to be freed; NULL: it has none to tell of. */
+	/* What this rank's slots are waiting for; the caller frees it. NULL: it has no slots. */
 	struct sml_stall_report *(*stalls)(void *self);
-	/* What they have done so far. Never called where this rank has none. */
+	/* Their counters so far. Never called if this rank has no slots. */
 	void (*served)(void *self, SmlControl__StripeStatus *status);
-	/* Results that have come on the data path so far; NULL: they say nothing of this switch. */
+	/*
+	 * Results that have come on the data path so far; NULL: they do not show that this switch
+	 * is alive.
+	 */
 	uint64_t (*results)(void *self);
-	/* In words: which call has this chunk? */
+	/* As text: which call has this chunk? */
 	void (*describe)(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
 			 size_t text_bytes);
 	/* The job has failed. Once. */
 	void (*failed)(void *self, int error, const char *text);
 	/*
-	 * The switch is gone, and others may take over: the control says and
-	 * hears nothing more. Once, and then not `failed`. NULL: that is a failure.
+	 * The switch is gone, and others may take over: the control sends and receives nothing
+	 * more. Called once, instead of `failed`. NULL: a lost switch is a failure.
 	 */
 	void (*lost)(void *self, const char *text);
 };
@@ -51,7 +52,7 @@ struct sml_application {
 	const uint16_t *ports; /* NULL; or it has slots, and listens there: one a shard */
 };
 
-/* What is to be done while a call below waits: when one of these is readable. */
+/* What to do while a call below waits, when one of these descriptors is readable. */
 struct sml_meanwhile {
 	const int *fds;
 	unsigned n_fds;
@@ -59,22 +60,22 @@ struct sml_meanwhile {
 	void (*act)(void *self);
 };
 
-/* Which stripe of how many the switch is to serve. */
+/* The stripe that the switch must serve, and the number of stripes. */
 struct sml_stripe_place {
 	uint8_t stripe, n_stripes;
 };
 
 /*
- * The connection's socket becomes the control's, also on failure; the rest must
- * outlive it, and so must the connection's endpoint. base: the loop that it runs
- * in, the caller's until sml_control_own_base(); NULL: one of its own. All
- * functions that return an int: 0 or an error, told by sml_error_set().
+ * The control owns the connection's socket, even on failure; everything else, including the
+ * connection's endpoint, must outlive it. base: the loop that it runs in, which the caller owns
+ * until sml_control_own_base(); NULL: its own loop. All functions that return an int return 0, or
+ * an error with its text set by sml_error_set().
  */
 int sml_control_open(struct sml_control **opened, const struct sml_settings *settings,
 		     const struct sml_reached *connection, const struct sml_stripe_place *place,
 		     struct event_base *base);
 
-/* It is the only one left in its loop, which becomes its own. */
+/* It is the only one left in its loop, and owns the loop from now on. */
 void sml_control_own_base(struct sml_control *control);
 
 /*
@@ -132,15 +133,15 @@ void sml_control_abort(struct sml_control *control, int error, const char *text)
 void sml_control_ask_stalls(struct sml_control *control);
 
 /*
- * What it says, of one of its stripes (0 but where ranks have the slots): as it has said already,
- * with the news that the job has failed, or when asked, until until_ns. NULL: unknown; then text
- * says why. The report lives as long as the control. Any thread; the control's own must not wait
- * (until_ns 0).
+ * The switch's report about one of its stripes (0 unless ranks have the slots): the one that came
+ * with the job's failure, or the answer to a question, awaited until until_ns. NULL: unknown; then
+ * text says why. The report is valid as long as the control. Any thread; the control's own thread
+ * must not wait (until_ns 0).
  */
 const struct sml_stall_report *sml_control_stalls(struct sml_control *control, unsigned stripe,
 						  uint64_t until_ns, char *text, size_t text_bytes);
 
-/* Who the ranks are, as the job failed; NULL: not told. Lives as long as the control. */
+/* The ranks' identities when the job failed; NULL: unknown. Valid as long as the control. */
 const struct sml_stall_report *sml_control_last_words(struct sml_control *control);
 
 /* After `lost`, or at the end: ends the thread and the connection. Other threads may still call the

@@ -72,7 +72,7 @@ static const char *item_of(const char *set, unsigned stripe)
 	return set;
 }
 
-/* 0, or what is wrong with an item, told. */
+/* 0, or an error whose text names what is wrong with an item. */
 static int parse(const char *item, uint16_t default_port, struct sml_host_port *out)
 {
 	size_t length = strcspn(item, ",|");

@@ -10,8 +10,8 @@
 struct sml_endpoint {
 	union sml_sockaddr address;
 	char name[320]; /* "gpu1:28500 (10.0.0.3)" */
-	char host[256]; /* "gpu1", as the user said it: what its certificate must name */
-	uint8_t set;	/* of which it is one: addresses of one set are of one switch */
+	char host[256]; /* "gpu1", as the user wrote it: the name that its certificate must have */
+	uint8_t set; /* the set that it belongs to: all addresses of a set belong to one switch */
 };
 
 /*
@@ -24,9 +24,9 @@ int sml_endpoints_stripes(const char *list);
 
 /*
  * The switches of one stripe, one of each set, to at most SML_MAX_ENDPOINTS
- * endpoints in that order. A host that is unknown is passed over while another
- * one is known. Returns how many, or an error, told by sml_error_set(). Blocks
- * for as long as the resolver does.
+ * endpoints in that order. An unknown host is skipped if another one is known.
+ * Returns their number, or an error with its text set by sml_error_set().
+ * Blocks as long as the resolver does.
  */
 int sml_endpoints_resolve(struct sml_endpoint *endpoints, const char *list, unsigned stripe,
 			  uint16_t default_port);

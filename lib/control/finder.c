@@ -12,10 +12,10 @@
 #include "base/fork.h"
 #include "lib/control/internal.h"
 
-/* How often it looks whether it is to give up. */
+/* How often it checks whether to give up. */
 #define LOOK_NS (50 * SML_NS_PER_MS)
 
-/* What there is of one address that is being tried. */
+/* The state of one address that is being tried. */
 struct attempt {
 	struct sml_finder *finder;
 	struct event *connected;
@@ -159,13 +159,13 @@ static void join(struct attempt *attempt)
 	int error = finder->config.join(finder->config.self, &attempt->connection, finder->base,
 					&attempt->control);
 
-	/* The socket is the control's, also where it has none. */
+	/* The control owns the socket, even if its creation fails. */
 	attempt->connection.fd = -1;
 	if (error)
 		fail(attempt, error, sml_error_last());
 }
 
-/* What the switch has said meanwhile. */
+/* What the switch has said in the meantime. */
 static void look_at(struct attempt *attempt)
 {
 	struct sml_finder *finder = attempt->finder;
@@ -341,7 +341,7 @@ int sml_finder_meet(struct sml_finder *finder, struct sml_control **control,
 		return error;
 	/* The others are left. */
 	act(finder);
-	/* The deadline may have passed meanwhile: then all are. */
+	/* If the deadline has passed in the meantime, all are. */
 	if (finder->search.outcome == SML_SEARCH_FAILED)
 		return tell_failure(finder);
 	*control = finder->attempts[finder->taken].control;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * job/rank_search.h with sockets: connects to the addresses that the search wants to try, several
- * at once, and hears what the switches there say, all in one event loop.
+ * at once, and reads the switches' messages, all in one event loop.
  */
 #ifndef SML_LIB_FINDER_H
 #define SML_LIB_FINDER_H
@@ -17,25 +17,28 @@ struct sml_finder;
 
 struct sml_finder_config {
 	const struct sml_endpoint *endpoints;
-	unsigned n_endpoints, first; /* the one to begin with */
+	unsigned n_endpoints, first; /* the address to begin with */
 	const char *interface;	     /* filter, or NULL */
 	bool embedded;		     /* rank 0 may come later: go on trying until the deadline */
 	uint64_t deadline_ns;
 	const struct sml_log *log;
-	const bool *give_up; /* atomic; NULL: nobody says so */
+	const bool *give_up; /* atomic; NULL: never */
 
 	/* To go on: open a control on this connection and loop, and ask to join. NULL: to begin. */
 	int (*join)(void *self, const struct sml_reached *connection, struct event_base *base,
 		    struct sml_control **control);
-	/* Where it stands: all switches, and what became of them. Often. NULL: nobody asks. */
+	/* Reports the state of all switches. Called often. NULL: no reports. */
 	void (*tell)(void *self, const char *text);
 	void *self;
 };
 
-/* The config's pointers must live as long. 0 or an error, told by sml_error_set(). */
+/* The config's pointers must outlive the finder. Returns 0, or an error with its text set. */
 int sml_finder_open(struct sml_finder **opened, const struct sml_finder_config *config);
 
-/* To begin: connect to one. The connection's socket is the caller's. 0 or an error, told. */
+/*
+ * To begin: connect to one switch. The caller owns the connection's socket. Returns 0, or an error
+ * with its text set.
+ */
 int sml_finder_connect(struct sml_finder *finder, struct sml_reached *connection);
 
 /* What a rank that only leaves may be told instead of a switch: it has left. */
@@ -49,10 +52,10 @@ int sml_finder_connect(struct sml_finder *finder, struct sml_reached *connection
 int sml_finder_meet(struct sml_finder *finder, struct sml_control **control,
 		    struct sml_reached *connection);
 
-/* The switch that began cannot go on, as the last error tells. Its control is closed. */
+/* The switch that began cannot continue; the last error says why. Its control is closed. */
 void sml_finder_reject(struct sml_finder *finder, int error);
 
-/* It can: the control is the caller's, with the loop that it runs in. */
+/* It can: the caller owns the control, with the loop that it runs in. */
 void sml_finder_keep(struct sml_finder *finder);
 
 void sml_finder_close(struct sml_finder *finder);

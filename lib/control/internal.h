@@ -28,7 +28,7 @@ struct sml_control {
 	struct sml_control_owner owner;
 	pthread_t thread;
 	bool threaded;
-	bool aborts; /* the end is of our own making */
+	bool aborts; /* we have ended it ourselves */
 
 	/* Shared with callers once the thread runs. */
 	int wake_fd;
@@ -49,10 +49,10 @@ struct sml_control {
 
 enum sml_talk_phase sml_control_phase(struct sml_control *control);
 
-/* After each input of the talk: who waits or owns us learns what has come of it. */
+/* After each input of the talk: tell the waiter and the owner about the result. */
 void sml_control_sync(struct sml_control *control);
 
-/* 0, or that it has failed, told by sml_error_set(). */
+/* 0, or the talk's error, with its text set by sml_error_set(). */
 int sml_control_failure(struct sml_control *control);
 
 void sml_control_begin_talk(struct sml_control *control, const char *where);

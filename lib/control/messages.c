@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The talk (job/rank_talk.h) with its channel: what it says and asks, and what it hears. */
+/*
+ * Connects the talk (job/rank_talk.h) with its channel: its outputs, its questions, and its inputs.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +46,7 @@ static int send_out(void *self, const SmlControl__Envelope *message)
 	return sml_channel_send(((struct sml_control *)self)->channel, message);
 }
 
-/* The first one counts: others may be reading it. */
+/* Only the first one is kept, because other threads may be reading it. */
 static void keep_report(struct sml_control *control, const SmlControl__StallReport *message,
 			struct sml_stall_report **place)
 {
@@ -105,7 +107,7 @@ static void tell_stalls(void *self)
 
 	states = calloc(n + 1, sizeof(*states));
 	list = calloc(n + 1, sizeof(*list)); /* NOLINT(bugprone-sizeof-expression): of pointers */
-	/* First those that lack somebody: there may be no room for all. */
+	/* First the slots that lack a rank: there may be no room for all. */
 	for (unsigned complete = 0; states && list && complete < 2; complete++)
 		for (uint32_t i = 0; i < n && out.n_slots < MOST_TOLD; i++)
 			if (report->slots[i].known && (report->slots[i].missing == 0) == complete)
@@ -159,7 +161,7 @@ bool sml_control_objects(void *self, const struct sml_head *head)
 	return objects;
 }
 
-/* Said at once: the rank that was refused may be on another terminal, or on nobody's. */
+/* Logged at once: the output of the refused rank may be on another terminal, or on none. */
 static void tell_refused(struct sml_control *control)
 {
 	const char *why = control->talk.refused;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The control connection with a thread of its own, and its end. */
+/* The control connection in its own thread, and its end. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "base/thread.h"
 #include "lib/control/internal.h"
 
-/* How long the end waits for the switch to have taken an abort. */
+/* How long the end waits until the switch has received an abort. */
 #define DRAIN_NS (200 * SML_NS_PER_MS)
 
 static void send_abort(struct sml_control *control)
@@ -55,7 +55,7 @@ static void *thread_main(void *self)
 {
 	struct sml_control *control = self;
 
-	/* What was asked before this rank could answer is answered now. */
+	/* Questions that came before this rank could answer are answered now. */
 	sml_talk_serve(&control->talk, control->owner.lost != NULL);
 	sml_control_sync(control);
 	/* The wake event is always pending, so only loopbreak ends this. */
@@ -143,7 +143,7 @@ static void explain_no_stalls(const struct sml_control *control, unsigned stripe
 			      size_t text_bytes)
 {
 	if (control->phase == SML_TALK_FAILED && control->abort_error == 0)
-		/* Another rank was faster; what it found out, it has said. */
+		/* Another rank was faster; its text says what it found out. */
 		snprintf(text, text_bytes, "%s", control->text);
 	else if (control->phase >= SML_TALK_LEFT)
 		snprintf(text, text_bytes, "the connection to the switch at %s has ended",
@@ -205,7 +205,7 @@ static void stop_thread(struct sml_control *control)
 	pthread_mutex_unlock(&control->lock);
 	wake(control);
 	pthread_join(control->thread, NULL);
-	/* The others should learn why, before the connection's end tells them less. */
+	/* The others should learn the reason before they see only the connection's end. */
 	if (control->abort_error)
 		sml_channel_drain(control->channel, sml_now_ns() + DRAIN_NS);
 }

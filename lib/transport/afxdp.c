@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The AF_XDP transport is a module (lib/transport/afxdp/), loaded when the first one is opened,
- * and then kept: threads of it may be anywhere. It lies beside the library, where the
- * build or the package put it, or where the system finds libraries; nowhere else.
+ * The AF_XDP transport is a module (lib/transport/afxdp/), loaded when the first one is opened, and
+ * then never unloaded, because its threads may still run. It is looked for beside the library,
+ * where the build or the package put it, and where the system finds libraries; nowhere else.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -27,7 +27,7 @@ static const struct sml_afxdp_services services = {
 	.error_set = sml_error_set,
 };
 
-/* Where this code lies, with the slash behind. A program that it is part of has any name. */
+/* The directory of this code, with a trailing slash. It may be part of a program with any name. */
 static bool find_folder(char folder[PATH_MAX])
 {
 	ssize_t length;

@@ -77,7 +77,7 @@ def buffer_of(array: Any, *, writable: bool = False) -> Buffer:
         view = memoryview(array)
     except TypeError:
         raise TypeError(
-            f"{type(array).__name__} is no array: wanted a NumPy array, or an "
+            f"{type(array).__name__} is not an array: expected a NumPy array, or an "
             "object with DLPack or the buffer protocol"
         ) from None
     return _of_numpy(np.asarray(view), writable)

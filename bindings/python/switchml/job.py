@@ -128,7 +128,7 @@ class Request:
         on and may be waited for again. So does a call that Ctrl-C interrupted.
         """
         if timeout is not None and math.isnan(timeout):
-            raise ValueError("timeout is no number")
+            raise ValueError("timeout is not a number")
         if timeout is None and not in_main_thread():
             with self._lock:
                 if self._number is None and self._job._context:

@@ -39,8 +39,8 @@ struct sml_device {
 };
 
 /*
- * The device, with the program on it. NULL: *error and text say why; *error is -EBUSY
- * where the interface is taken by somebody with whom it can't be shared.
+ * The device, with the program on it. NULL: *error and text say why; *error is -EBUSY if the
+ * interface is used by another program that cannot share it.
  */
 struct sml_device *sml_device_get(int ifindex, const char *name, uint32_t mtu, int *error,
 				  char *text, size_t text_bytes);
@@ -53,10 +53,10 @@ void sml_devices_unlock(void);
 /* Register a flow, without a socket yet, and find a place for one. 0 or -errno. */
 int sml_device_add_flow(struct sml_device *device, const struct sml_worker_flow_key *key,
 			struct sml_worker_flow *flow);
-/* Read it again: what has the program seen? False: nothing yet. */
+/* Read the flow again: has the program seen a packet? False: not yet. */
 bool sml_device_look(const struct sml_device *device, const struct sml_worker_flow_key *key,
 		     struct sml_worker_flow *flow);
-/* What comes by the queue that was seen goes to this socket from now on. 0 or -errno. */
+/* Packets on the queue that was seen go to this socket from now on. 0 or -errno. */
 int sml_device_set_socket(struct sml_device *device, const struct sml_worker_flow_key *key,
 			  struct sml_worker_flow *flow, int socket_fd, uint32_t most_bytes);
 void sml_device_remove_flow(struct sml_device *device, const struct sml_worker_flow_key *key,

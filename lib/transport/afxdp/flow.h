@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ethernet frames of one UDP flow, written and read by ourselves, for no network stack
- * does: checksums are made and verified here. Whatever is in a frame that came, no byte
- * outside it is looked at.
+ * Ethernet frames of one UDP flow, written and parsed here, without the network stack: this code
+ * computes and verifies checksums. It never reads outside a received frame, whatever the frame
+ * contains.
  */
 #ifndef SML_LIB_AFXDP_FLOW_H
 #define SML_LIB_AFXDP_FLOW_H
@@ -36,9 +36,9 @@ uint32_t sml_flow_write(const struct sml_flow_headers *headers, uint8_t *frame, 
 			uint32_t length);
 
 /*
- * The payload of a frame of the flow *back to* whom the headers are of, and its length;
- * NULL for any other one, and where a length or checksum is wrong. partial: a checksum
- * may have been left to hardware that isn't there, as virtual interfaces do.
+ * The payload and its length, if the frame belongs to the reverse direction of the flow; NULL for
+ * any other frame, and if a length or checksum is wrong. partial: a checksum may have been left to
+ * hardware that isn't there, as virtual interfaces do.
  */
 uint8_t *sml_flow_read(const struct sml_flow_headers *headers, uint8_t *frame, uint32_t bytes,
 		       bool partial, uint32_t *length);

@@ -78,7 +78,7 @@ class Router(ProcessGroup):
             backend._set_sequence_number_for_group()
             kind = ProcessGroup.BackendType.NCCL
         elif name not in ("gloo", "switchml"):
-            raise ValueError(f"beside switchml there can be nccl and gloo, not {name!r}")
+            raise ValueError(f"the other backend must be nccl or gloo, not {name!r}")
         for group in (super(), self._others):
             group._register_backend(torch.device(device_type), kind, backend)
         self._added.add(device_type)
