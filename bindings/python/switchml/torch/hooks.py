@@ -52,7 +52,7 @@ class HookState:
         if not isinstance(chosen, ProcessGroupSwitchML):
             raise TypeError("the group's backend is not switchml")
         if error_feedback and wire != "int16":
-            raise ValueError("error feedback needs wire='int16': the int32 wire has no error to feed back")
+            raise ValueError("error feedback needs wire='int16': int32 has no error to feed back")
         self.group, self.wire = chosen, Options(wire=wire).wire
         self.error_feedback = error_feedback
         self.residuals: dict[int, torch.Tensor] = {}
