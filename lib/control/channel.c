@@ -11,13 +11,19 @@
 #include "base/fork.h"
 #include "control/text.h"
 
+/* A peer that lets so much wait is not heard, until it reads: its questions would fill memory. */
+#define MAX_UNREAD_BYTES (64u << 10)
+/* Messages in one turn of the event loop: others that have come wait for the next. */
+#define TURN_MESSAGES 16
+
 struct sml_channel {
 	struct sml_channel_owner owner;
 	int fd;
 	bool over;
+	bool waits; /* what has come is to be taken first: no more is read until then */
 	uint64_t heard_ns;
 	struct sml_stream stream;
-	struct event *readable, *writable;
+	struct event *readable, *writable, *more;
 };
 
 static void end(struct sml_channel *channel, int error)
@@ -27,6 +33,7 @@ static void end(struct sml_channel *channel, int error)
 	channel->over = true;
 	event_del(channel->readable);
 	event_del(channel->writable);
+	event_del(channel->more);
 	channel->owner.ended(channel->owner.self, error);
 }
 
@@ -60,11 +67,30 @@ static void write_some(struct sml_channel *channel)
 		event_add(channel->writable, NULL);
 }
 
+static bool peer_listens(const struct sml_channel *channel)
+{
+	/* What waits for a handshake does not count: the peer must be heard to end that. */
+	return evbuffer_get_length(channel->stream.wire_out) <= MAX_UNREAD_BYTES;
+}
+
+/* In the next turn. */
+static void take_later(struct sml_channel *channel)
+{
+	static const struct timeval at_once;
+
+	if (event_add(channel->more, &at_once) < 0)
+		end(channel, -ENOMEM);
+}
+
 static void on_writable(evutil_socket_t fd, short what, void *self)
 {
+	struct sml_channel *channel = self;
+
 	(void)fd;
 	(void)what;
-	write_some(self);
+	write_some(channel);
+	if (channel->waits && !channel->over && peer_listens(channel))
+		take_later(channel);
 }
 
 /* A message that is not allowed now is neither awaited nor unpacked. */
@@ -81,11 +107,67 @@ static bool is_objected_to(struct sml_channel *channel)
 	       channel->owner.objects(channel->owner.self, &head);
 }
 
+/* One message: as sml_stream_read(). */
+static int take_message(struct sml_channel *channel)
+{
+	SmlControl__Envelope *message;
+	int result;
+
+	if (is_objected_to(channel))
+		return -EPROTO;
+	result = sml_stream_read(&channel->stream, &message);
+	if (result <= 0)
+		return result;
+	sml_text_clean_message(&message->base);
+	channel->owner.received(channel->owner.self, message);
+	sml_control__envelope__free_unpacked(message, NULL);
+	return result;
+}
+
+static void read_on(struct sml_channel *channel)
+{
+	if (channel->waits && event_add(channel->readable, NULL) < 0)
+		end(channel, -ENOMEM);
+	channel->waits = false;
+}
+
+static void wait_with_rest(struct sml_channel *channel)
+{
+	event_del(channel->readable);
+	channel->waits = true;
+	/* Else when it has read what waits for it. */
+	if (peer_listens(channel))
+		take_later(channel);
+}
+
+static void take_messages(struct sml_channel *channel)
+{
+	int result = 1;
+
+	for (unsigned n = 0; n < TURN_MESSAGES && result > 0 && peer_listens(channel); n++) {
+		result = take_message(channel);
+		if (channel->over)
+			return;
+	}
+	if (result < 0)
+		end(channel, result);
+	else if (result == 0)
+		read_on(channel);
+	else
+		wait_with_rest(channel);
+}
+
+static void on_more(evutil_socket_t fd, short what, void *self)
+{
+	(void)fd;
+	(void)what;
+	take_messages(self);
+}
+
 static void on_readable(evutil_socket_t fd, short what, void *self)
 {
 	struct sml_channel *channel = self;
-	SmlControl__Envelope *message;
-	int n, result = 0;
+	int n, result;
 
 	(void)what;
 	n = evbuffer_read(channel->stream.wire_in, fd, -1);
@@ -98,24 +180,13 @@ static void on_readable(evutil_socket_t fd, short what, void *self)
 	channel->heard_ns = sml_now_ns();
 	result = sml_stream_step(&channel->stream);
 	/* Send TLS's data, even when TLS has failed. */
-	if (result < 0)
+	if (result < 0) {
 		(void)flush(channel);
-	while (!channel->over && result == 0) {
-		if (is_objected_to(channel)) {
-			end(channel, -EPROTO);
-			return;
-		}
-		result = sml_stream_read(&channel->stream, &message);
-		if (result <= 0)
-			break;
-		sml_text_clean_message(&message->base);
-		channel->owner.received(channel->owner.self, message);
-		sml_control__envelope__free_unpacked(message, NULL);
-		result = 0;
-	}
-	if (result < 0)
 		end(channel, result);
-	else if (channel->stream.tls && !channel->over)
+		return;
+	}
+	take_messages(channel);
+	if (channel->stream.tls && !channel->over)
 		write_some(channel);
 }
 
@@ -140,8 +211,9 @@ struct sml_channel *sml_channel_open(struct event_base *base, int fd, struct sml
 	channel->heard_ns = sml_now_ns();
 	channel->readable = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, channel);
 	channel->writable = event_new(base, fd, EV_WRITE, on_writable, channel);
+	channel->more = evtimer_new(base, on_more, channel);
 	if (!begin(channel, tls, host) || !channel->readable || !channel->writable ||
-	    event_add(channel->readable, NULL) < 0) {
+	    !channel->more || event_add(channel->readable, NULL) < 0) {
 		sml_channel_close(channel);
 		return NULL;
 	}
@@ -172,6 +244,11 @@ const char *sml_channel_tls_reason(const struct sml_channel *channel)
 bool sml_channel_is_known(const struct sml_channel *channel)
 {
 	return sml_stream_is_known(&channel->stream);
+}
+
+size_t sml_channel_unsent_bytes(const struct sml_channel *channel)
+{
+	return sml_stream_unsent_bytes(&channel->stream);
 }
 
 uint64_t sml_channel_heard_ns(const struct sml_channel *channel)
@@ -211,6 +288,8 @@ void sml_channel_close(struct sml_channel *channel)
 		event_free(channel->readable);
 	if (channel->writable)
 		event_free(channel->writable);
+	if (channel->more)
+		event_free(channel->more);
 	sml_stream_close(&channel->stream);
 	sml_fd_shut(channel->fd);
 	free(channel);

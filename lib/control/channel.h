@@ -41,6 +41,9 @@ const char *sml_channel_tls_reason(const struct sml_channel *channel);
 /* The peer has proved its identity, or need not. */
 bool sml_channel_is_known(const struct sml_channel *channel);
 
+/* What is queued, and has not been sent. */
+size_t sml_channel_unsent_bytes(const struct sml_channel *channel);
+
 /* When bytes last came. */
 uint64_t sml_channel_heard_ns(const struct sml_channel *channel);
 
