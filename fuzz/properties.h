@@ -36,6 +36,12 @@ const char *property_server(struct gen *gen, bool tiny);
 /* Datagrams of every kind and length reach a rank: what is too long is dropped at its socket. */
 const char *property_receive(struct gen *gen, bool tiny);
 
+/* Ranks that are let in and then send anything, as messages and packets, harm no switch. */
+const char *property_rank(struct gen *gen, bool tiny);
+
+/* A switch that knows all secrets and then says and sends anything harms no rank. */
+const char *property_switch(struct gen *gen, bool tiny);
+
 /* Whatever the environment says, a configuration is within its bounds or refused. */
 const char *property_config(struct gen *gen, bool tiny);
 

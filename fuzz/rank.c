@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A switch, and ranks that are hostile: they join, and are told their cookies, so that their
+ * packets pass all checks of who they are; and then they send whatever they like, as
+ * messages and as packets, also packets of a job that has just ended. Asserted is memory
+ * safety alone: by the sanitizers, and by assertions that are always on.
+ *
+ * All is production's but the control port, a Unix socket, and the control thread's clock:
+ * the UDP dataplane has its thread and its socket.
+ */
+#include <event2/thread.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fuzz/datagram.h"
+#include "fuzz/oracle.h"
+#include "fuzz/port.h"
+#include "fuzz/properties.h"
+#include "switch/switch.h"
+
+#define MAX_PEERS  6
+#define MAX_RANKS  3
+#define MAX_STEPS  40
+#define PORT_TRIES 50
+#define MAX_SLOTS  64
+/* The dataplane's thread has so many chances to take what was sent; then all goes on. */
+#define MAX_YIELDS 200
+
+struct hostile {
+	struct peer peer;
+	int udp;
+	uint32_t uses[MAX_SLOTS]; /* that it contributes to next */
+};
+
+struct world {
+	struct sml_server server;
+	struct gen *gen;
+	struct peer_port port;
+	struct datagram datagram;
+};
+
+static struct hostile ranks[MAX_PEERS];
+
+static void serve(struct world *world)
+{
+	for (int i = 0; i < 3; i++)
+		event_base_loop(world->server.base, EVLOOP_NONBLOCK);
+	for (uint32_t i = 0; i < MAX_PEERS; i++) {
+		(void)peer_hear(&ranks[i].peer);
+		peer_go_on(&ranks[i].peer);
+	}
+}
+
+/* ---- packets ---- */
+
+static void connect_udp(struct world *world, struct hostile *rank)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET};
+
+	to.sin_port = htons(world->server.port);
+	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	if (rank->udp < 0)
+		rank->udp = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (rank->udp < 0 || connect(rank->udp, (struct sockaddr *)&to, sizeof(to)) < 0)
+		abort();
+}
+
+static struct sml_header header_of(const struct hostile *rank, enum sml_packet_kind kind)
+{
+	return (struct sml_header){
+		.kind = (uint8_t)kind,
+		.job_be = sml_be32(rank->peer.job),
+		.key_be = sml_be64(rank->peer.cookie),
+		.epoch_be = sml_be32(rank->peer.epoch),
+		.rank = rank->peer.rank,
+	};
+}
+
+static void probe(struct world *world, struct hostile *rank, uint8_t shard)
+{
+	static const uint16_t widths[] = {0, 32, 352, SML_MAX_LANES};
+	uint32_t what = gen_below(world->gen, 8);
+	struct sml_header header =
+		header_of(rank, what == 7 ? SML_PACKET_GROUP_PROBE : SML_PACKET_PROBE);
+
+	header.shard = shard;
+	datagram_add(&world->datagram, world->gen, &header, widths[what % 4]);
+	datagram_send(&world->datagram, rank->udp, NULL);
+}
+
+/* Its slots in order, mostly; so that uses complete where the other ranks do the same. */
+static void contribute(struct world *world, struct hostile *rank)
+{
+	static const uint16_t lanes[] = {8, 0, 32, 352};
+	struct gen *gen = world->gen;
+	uint32_t n_slots = rank->peer.n_slots < MAX_SLOTS ? rank->peer.n_slots : MAX_SLOTS;
+	uint32_t slot = gen_below(gen, n_slots ? (gen_below(gen, 4) ? 2 : n_slots) : 1),
+		 what = gen_below(gen, 16);
+	struct sml_header header = header_of(rank, SML_PACKET_CONTRIBUTION);
+	uint8_t n_shards = rank->peer.shards ? rank->peer.shards : 1;
+
+	header.slot_be = sml_be16((uint16_t)slot);
+	header.shard = (uint8_t)(slot % n_shards);
+	header.use_be = sml_be32(rank->uses[slot] + (what == 15 ? gen_below(gen, 4) : 0) -
+				 (what == 14 ? gen_below(gen, 4) : 0));
+	header.digest_be = sml_be32(what == 13 ? 2 : 1);
+	header.op = what == 12 ? SML_LANE_MAX : SML_LANE_SUM;
+	header.lane_kind = what == 11 ? SML_LANE_INT16_PAIR : SML_LANE_INT32;
+	rank->uses[slot] += what < 9;
+	datagram_add(&world->datagram, gen, &header, lanes[what == 10 ? gen_below(gen, 4) : 0]);
+}
+
+static void contribute_much(struct world *world)
+{
+	uint32_t n = gen_range(world->gen, 1, 8);
+
+	for (; n > 0; n--) {
+		struct hostile *rank = &ranks[gen_below(world->gen, MAX_RANKS)];
+
+		for (uint32_t i = gen_range(world->gen, 1, 4); i > 0; i--)
+			contribute(world, rank);
+		datagram_send(&world->datagram, rank->udp, NULL);
+	}
+}
+
+static void take_results(void)
+{
+	struct sml_header header;
+	struct sockaddr_in from;
+
+	for (uint32_t i = 0; i < MAX_PEERS; i++)
+		while (datagram_take(ranks[i].udp, &header, &from))
+			;
+}
+
+static uint64_t count_probes(const struct world *world)
+{
+	struct sml_dataplane_counters counters;
+
+	world->server.jobs.operations->counters(world->server.jobs.dataplane, &counters);
+	return counters.probes;
+}
+
+/* ---- messages ---- */
+
+static void join(struct world *world, struct hostile *rank)
+{
+	const struct say_terms terms = {.most_ranks = MAX_RANKS};
+
+	if (rank->peer.fd < 0)
+		peer_port_connect(&world->port, &rank->peer);
+	memset(rank->uses, 0, sizeof(rank->uses));
+	say_join(&rank->peer, world->gen, &terms);
+	peer_push(&rank->peer, SIZE_MAX);
+}
+
+/* A job that runs: without its ranks' addresses none does. */
+static void gather(struct world *world)
+{
+	const struct say_terms terms = {.most_ranks = MAX_RANKS};
+	uint32_t n_ranks = gen_range(world->gen, 1, MAX_RANKS);
+	uint64_t n_probes = count_probes(world);
+
+	for (uint32_t i = 0; i < n_ranks; i++) {
+		/* What it has been cannot join again. */
+		peer_hang_up(&ranks[i].peer);
+		peer_port_connect(&world->port, &ranks[i].peer);
+		memset(ranks[i].uses, 0, sizeof(ranks[i].uses));
+		say_honest_join(&ranks[i].peer, &terms, i, n_ranks);
+		peer_push(&ranks[i].peer, SIZE_MAX);
+	}
+	serve(world);
+	for (uint32_t i = 0; i < n_ranks; i++)
+		probe(world, &ranks[i], 0);
+	for (int i = 0; i < MAX_YIELDS && count_probes(world) < n_probes + n_ranks; i++)
+		usleep(10);
+	for (uint32_t i = 0; i < n_ranks; i++) {
+		say_ready(&ranks[i].peer, world->gen);
+		peer_push(&ranks[i].peer, SIZE_MAX);
+	}
+	serve(world);
+}
+
+static void speak(struct world *world, struct hostile *rank)
+{
+	struct gen *gen = world->gen;
+
+	if (rank->peer.fd < 0)
+		join(world, rank);
+	switch (gen_below(gen, 8)) {
+	case 0:
+		say_ready(&rank->peer, gen);
+		break;
+	case 1:
+		say_anything(&rank->peer, gen);
+		break;
+	case 2:
+		say_again(&rank->peer, gen);
+		break;
+	case 3:
+		if (gen_below(gen, 4) == 3)
+			say_much(&rank->peer, gen);
+		break;
+	default:
+		say_as_member(&rank->peer, gen);
+		break;
+	}
+	peer_push(&rank->peer, gen_below(gen, 8) ? SIZE_MAX : gen_below(gen, 64));
+}
+
+static void act(struct world *world)
+{
+	struct gen *gen = world->gen;
+	struct hostile *rank = &ranks[gen_below(gen, MAX_PEERS)];
+
+	switch (gen_below(gen, 16)) {
+	case 0:
+		peer_hang_up(&rank->peer);
+		break;
+	case 1:
+		join(world, rank);
+		break;
+	case 2:
+	case 3:
+		gather(world);
+		break;
+	case 4:
+		probe(world, rank, (uint8_t)gen_below(gen, 3));
+		break;
+	case 5:
+		oracle_pass((1 + gen_below(gen, 30)) * SML_TICK_NS);
+		break;
+	case 6:
+		take_results();
+		break;
+	case 7:
+	case 8:
+	case 9:
+		speak(world, rank);
+		break;
+	default:
+		contribute_much(world);
+		break;
+	}
+	if (gen_below(gen, 2))
+		serve(world);
+}
+
+/* ---- the world ---- */
+
+static void no_line(void *context, const char *line)
+{
+	(void)context;
+	(void)line;
+}
+
+static void open_server(struct world *world)
+{
+	static struct sml_jobs_output output;
+	struct sml_server *server = &world->server;
+	int rc = -1;
+
+	signal(SIGPIPE, SIG_IGN);
+	/* The dataplane's thread leaves notes in the event loop. */
+	evthread_use_pthreads();
+	/* The port must be free as TCP and as UDP. */
+	for (int i = 0; rc < 0 && i < PORT_TRIES; i++) {
+		memset(server, 0, sizeof(*server));
+		sml_switch_config_init(&server->config);
+		server->config.max_jobs = 3;
+		server->config.multicast = gen_below(world->gen, 4) == 3 ? "239.77.0.0" : NULL;
+		rc = sml_server_open(server, "127.0.0.1", 0);
+		if (rc < 0)
+			sml_server_close(server);
+	}
+	if (rc < 0)
+		abort();
+	output = sml_server_output;
+	output.log = no_line;
+	server->jobs.output = &output;
+	peer_port_move(&world->port, server);
+}
+
+static void open_ranks(struct world *world)
+{
+	static bool opened;
+
+	for (uint32_t i = 0; i < MAX_PEERS; i++) {
+		if (!opened)
+			ranks[i].peer.fd = ranks[i].udp = -1;
+		connect_udp(world, &ranks[i]);
+	}
+	opened = true;
+}
+
+const char *property_rank(struct gen *gen, bool tiny)
+{
+	static struct world world;
+
+	(void)tiny;
+	world.gen = gen;
+	oracle_begin();
+	open_server(&world);
+	open_ranks(&world);
+	for (uint32_t n = gen_below(gen, MAX_STEPS); n > 0; n--)
+		act(&world);
+	serve(&world);
+	take_results();
+	for (uint32_t i = 0; i < MAX_PEERS; i++)
+		peer_hang_up(&ranks[i].peer);
+	sml_server_close(&world.server);
+	oracle_end();
+	return NULL;
+}
