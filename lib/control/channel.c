@@ -13,8 +13,10 @@
 
 /* A peer that lets so much wait is not heard, until it reads: its questions would fill memory. */
 #define MAX_UNREAD_BYTES (64u << 10)
-/* Messages in one turn of the event loop: others that have come wait for the next. */
+/* In one turn of the event loop, until the limit that is reached first: others wait for the next.
+ */
 #define TURN_MESSAGES 16
+#define TURN_NS	      (2 * SML_NS_PER_MS)
 
 struct sml_channel {
 	struct sml_channel_owner owner;
@@ -142,9 +144,13 @@ static void wait_with_rest(struct sml_channel *channel)
 
 static void take_messages(struct sml_channel *channel)
 {
+	uint64_t until_ns = sml_now_ns() + TURN_NS;
 	int result = 1;
 
 	for (unsigned n = 0; n < TURN_MESSAGES && result > 0 && peer_listens(channel); n++) {
+		/* What a rank's slots wait for takes a look at all of them. */
+		if (n > 0 && sml_now_ns() >= until_ns)
+			break;
 		result = take_message(channel);
 		if (channel->over)
 			return;

@@ -87,14 +87,16 @@ static void describe(void *self, enum sml_stream_id stream, uint32_t chunk, char
 /* Slots that a message of a member, 16 KiB at most, has room for. */
 #define MOST_TOLD 600
 
-static SmlControl__SlotState *describe_slot(const struct sml_stall_report *report, uint32_t slot,
-					    SmlControl__SlotState *state)
+static void add_slot(const struct sml_stall_report *report, uint32_t slot,
+		     SmlControl__SlotState *states, SmlControl__StallReport *out)
 {
+	SmlControl__SlotState *state = &states[out->n_slots];
+
 	sml_control__slot_state__init(state);
 	state->slot = slot;
 	state->use = report->slots[slot].use;
 	state->missing = report->slots[slot].missing;
-	return state;
+	out->slots[out->n_slots++] = state;
 }
 
 static void tell_stalls(void *self)
@@ -105,14 +107,16 @@ static void tell_stalls(void *self)
 	SmlControl__SlotState *states, **list;
 	uint32_t n = report ? report->n_slots : 0;
 
-	states = calloc(n + 1, sizeof(*states));
-	list = calloc(n + 1, sizeof(*list)); /* NOLINT(bugprone-sizeof-expression): of pointers */
-	/* First the slots that lack a rank: there may be no room for all. */
+	/* Not of all slots: a switch that asks again and again would keep this thread busy. */
+	states = calloc(MOST_TOLD, sizeof(*states));
+	list = calloc(MOST_TOLD,
+		      sizeof(*list)); /* NOLINT(bugprone-sizeof-expression): of pointers */
+	out.slots = list;
+	/* First those that lack somebody: there may be no room for all. */
 	for (unsigned complete = 0; states && list && complete < 2; complete++)
 		for (uint32_t i = 0; i < n && out.n_slots < MOST_TOLD; i++)
 			if (report->slots[i].known && (report->slots[i].missing == 0) == complete)
-				list[out.n_slots++] = describe_slot(report, i, &states[i]);
-	out.slots = list;
+				add_slot(report, i, states, &out);
 	if (report && states && list)
 		sml_talk_send(&control->talk, sml_envelope(STALL_REPORT, stall_report, &out));
 	free(states);
