@@ -112,4 +112,12 @@ expect "doctor --json, a wrong setting" 1 env SWITCHML_RANK=none "$switchml" doc
 expect_json "doctor --json names the fix" \
 	"[f['fix'] for f in all['findings'] if f['check'] == 'environment'] == ['correct or unset the variable']"
 
+# Whoever reads what it says may go away: that is no signal's end (status 141).
+mkfifo "$work/unread"
+exec 7<>"$work/unread" 8>"$work/unread" 7>&-
+"$switchml" doctor >&8 2>"$work/err"
+status=$?
+exec 8>&-
+[ $status -le 1 ] && ok "doctor, unread" || fail "doctor, unread: status $status"
+
 [ $failures = 0 ]

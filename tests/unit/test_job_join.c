@@ -10,6 +10,7 @@
 
 #include "control/envelope.h"
 #include "support/jobs.h"
+#include "switchml.h"
 
 static uint32_t shards_of(const struct jobs_world *world, unsigned peer)
 {
@@ -54,6 +55,31 @@ static void a_newcomer_with_other_terms_is_refused_alone(void **state)
 	jobs_join(&world, 4, jobs_join_message("a", 1, 2));
 	assert_non_null(jobs_admitted(&world, 0));
 	assert_non_null(jobs_admitted(&world, 4));
+	jobs_close(&world);
+}
+
+/* A release that says more, and has not raised the protocol's number: the refusal names ours. */
+static void a_join_of_our_own_version_says_nothing_that_we_do_not_know(void **state)
+{
+	SmlControl__Join join = jobs_join_message("a", 0, 2);
+	ProtobufCMessageUnknownField field = {
+		.tag = 99, .wire_type = PROTOBUF_C_WIRE_TYPE_VARINT, .len = 0};
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	join.base.unknown_fields = &field;
+	join.base.n_unknown_fields = 1;
+	jobs_join(&world, 0, join);
+	assert_non_null(strstr(jobs_refusal(&world, 0), "rank 0 says more than this switch"));
+	assert_non_null(strstr(jobs_refusal(&world, 0), SML_VERSION_STRING));
+	/* Of another version the number is refused, whatever else it says. */
+	join.protocol = 77;
+	jobs_join(&world, 1, join);
+	assert_non_null(strstr(jobs_refusal(&world, 1), "version 77"));
+	/* Nothing is kept of either. */
+	jobs_join_all(&world, 2, "a", 2);
+	assert_non_null(jobs_admitted(&world, 2));
 	jobs_close(&world);
 }
 
@@ -368,6 +394,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_newcomer_with_other_terms_is_refused_alone),
+		cmocka_unit_test(a_join_of_our_own_version_says_nothing_that_we_do_not_know),
 		cmocka_unit_test(the_least_number_of_threads_is_the_jobs),
 		cmocka_unit_test(all_ranks_have_one_membership_in_all_epochs),
 		cmocka_unit_test(strangers_under_its_name_do_not_stop_a_job_that_goes_on),
