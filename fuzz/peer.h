@@ -87,6 +87,9 @@ void say_as_switch(struct peer *peer, struct gen *gen);
 
 /* ---- what anybody says (says.c) ---- */
 
+/* A question again and again, by one that does not hear the answers. */
+void say_questions(struct peer *peer, struct gen *gen);
+
 /* Any message of the schema. */
 void say_anything(struct peer *peer, struct gen *gen);
 

@@ -319,6 +319,27 @@ void say_again(struct peer *peer, struct gen *gen)
 		peer_say(peer, peer->out + first, n);
 }
 
+void say_questions(struct peer *peer, struct gen *gen)
+{
+	static const SmlControl__StatusRequest status = SML_CONTROL__STATUS_REQUEST__INIT;
+	static const SmlControl__StallRequest stalls = SML_CONTROL__STALL_REQUEST__INIT;
+
+	peer->deaf = true;
+	switch (gen_below(gen, 3)) {
+	case 0:
+		say_message(peer, gen, &status.base, SML_CONTROL__ENVELOPE__BODY_STATUS_REQUEST);
+		break;
+	case 1:
+		say_message(peer, gen, &stalls.base, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST);
+		break;
+	default:
+		say_ping(peer, gen);
+		break;
+	}
+	for (unsigned i = 0; i < 4; i++)
+		say_again(peer, gen);
+}
+
 void say_garbage(struct peer *peer, struct gen *gen)
 {
 	uint8_t bytes[32];

@@ -40,8 +40,9 @@
 #define CONNECTION_BYTES ((size_t)1 << 20)
 /* A job: itself, and what ranks that resume have and lack. */
 #define JOB_BYTES ((size_t)1 << 20)
-/* Of the process: what libevent and libc keep. */
+/* Of the process: what libevent and libc take, and what they keep of it at the end. */
 #define SLACK_BYTES ((size_t)256 << 10)
+#define LEFT_BYTES  ((size_t)16 << 10)
 
 struct world {
 	struct sml_server *server;
@@ -221,7 +222,7 @@ static void speak(struct world *world, struct peer *peer)
 {
 	struct gen *gen = world->gen;
 
-	switch (gen_below(gen, 12)) {
+	switch (gen_below(gen, 13)) {
 	case 0:
 	case 1:
 		join(world, peer);
@@ -242,6 +243,9 @@ static void speak(struct world *world, struct peer *peer)
 	case 7:
 		if (gen_below(gen, 4) == 3)
 			say_garbage(peer, gen);
+		break;
+	case 8:
+		say_questions(peer, gen);
 		break;
 	default:
 		say_as_member(peer, gen);
@@ -376,7 +380,7 @@ static void run(struct world *world)
 		note(world, "no turn of the event loop was seen");
 	sml_server_close(world->server);
 	oracle_end();
-	if (oracle_live_bytes() > world->live_bytes + SLACK_BYTES)
+	if (oracle_live_bytes() > world->live_bytes + LEFT_BYTES)
 		note(world, "memory is left behind");
 }
 
