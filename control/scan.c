@@ -114,7 +114,7 @@ static int scan_field(const ProtobufCFieldDescriptor *field, struct bytes value,
 static int scan(const ProtobufCMessageDescriptor *descriptor, struct bytes bytes, unsigned depth)
 {
 	const ProtobufCFieldDescriptor *known;
-	unsigned n_unknown = 0;
+	unsigned n_unknown = 0, n_inner = 0;
 	uint64_t seen = 0;
 	struct field field;
 
@@ -137,6 +137,8 @@ static int scan(const ProtobufCMessageDescriptor *descriptor, struct bytes bytes
 		seen |= bit;
 		if (known->type == PROTOBUF_C_TYPE_MESSAGE &&
 		    field.wire != PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
+			return -EPROTO;
+		if (known->type == PROTOBUF_C_TYPE_MESSAGE && ++n_inner > SML_SCAN_INNER)
 			return -EPROTO;
 		if (scan_field(known, field.value, depth) < 0)
 			return -EPROTO;

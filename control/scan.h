@@ -18,6 +18,11 @@
  * may have a few fields of its own that this version does not know.
  */
 #define SML_SCAN_UNKNOWN 16
+/*
+ * A message has at most so many others directly in it: a state of each slot, of both streams.
+ * Two bytes make one, and each costs an allocation.
+ */
+#define SML_SCAN_INNER 8192
 
 /* 0, or -EPROTO: it is not such a message, or not one that we unpack. */
 int sml_scan_message(const ProtobufCMessageDescriptor *descriptor, const uint8_t *bytes, size_t n);

@@ -3,7 +3,7 @@
  * See oracle.h. Built without sanitizers: the clock is asked before they are there. With
  * them, the next function in line is the sanitizer's.
  */
-#include "oracle.h"
+#include "fuzz/oracle.h"
 
 #include <dlfcn.h>
 #include <malloc.h>

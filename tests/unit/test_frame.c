@@ -201,6 +201,9 @@ static void message_takes_a_bounded_multiple_of_its_length(void **state)
 
 	(void)state;
 	assert_int_equal(read_repeated(18, slot, sizeof(slot), 500), 1);
+	/* As many as there are slots, but no more: each is an allocation. */
+	assert_int_equal(read_repeated(18, "\x0a\2\x08\1", 4, 8192), 1);
+	assert_int_equal(read_repeated(18, "\x0a\2\x08\1", 4, 8193), -EPROTO);
 	assert_int_equal(read_repeated(18, slot, sizeof(slot), 100000), -EPROTO);
 }
 
