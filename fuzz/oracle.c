@@ -139,7 +139,7 @@ uint64_t oracle_turn_limit_ns(void)
 {
 	bool slow = __sanitizer_get_current_allocated_bytes != NULL;
 
-	return ORACLE_TURN_NS * (slow ? ORACLE_SLOW_BUILD_BY : 1);
+	return ORACLE_TURN_NS * (slow ? ORACLE_SLOW_BUILD_BY : ORACLE_SLOW_MACHINE_BY);
 }
 
 /* ---- in front of libc ---- */
