@@ -71,7 +71,7 @@ static void a_join_of_our_own_version_says_nothing_that_we_do_not_know(void **st
 	join.base.unknown_fields = &field;
 	join.base.n_unknown_fields = 1;
 	jobs_join(&world, 0, join);
-	assert_non_null(strstr(jobs_refusal(&world, 0), "rank 0 says more than this switch"));
+	assert_non_null(strstr(jobs_refusal(&world, 0), "rank 0 sent fields that this switch"));
 	assert_non_null(strstr(jobs_refusal(&world, 0), SML_VERSION_STRING));
 	/* Of another version the number is refused, whatever else it says. */
 	join.protocol = 77;
