@@ -33,8 +33,8 @@ size_t sml_element_bytes(enum sml_type type)
 }
 
 /*
- * The sum of n narrow integers in 16 bits is right modulo 2^16, which is enough for SUM.
- * An average needs the sum itself.
+ * The sum of n narrow integers in 16 bits is correct modulo 2^16, which is enough for SUM.
+ * An average needs the full sum.
  */
 static bool fits_halves(enum sml_type type, enum sml_op op, unsigned n_ranks)
 {

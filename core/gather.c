@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Exact sums: see gather.h. Everything that rounds is integer arithmetic. Doubles are used
- * only for additions that are checked to be exact, of numbers that are no subnormal
- * doubles, so the machine's modes of rounding and of subnormals do not matter.
+ * Exact sums: see gather.h. All rounding uses integer arithmetic. Doubles are used only for
+ * additions that are checked to be exact, and only for numbers that are not subnormal
+ * doubles. So the CPU's rounding mode and its handling of subnormals do not matter.
  */
 #include "core/gather.h"
 
@@ -12,9 +12,9 @@
 typedef uint64_t __attribute__((may_alias, aligned(4))) any_u64;
 
 /*
- * A type's finite elements are whole multiples of its smallest subnormal. That number's
- * bit is at position 0, and the last bit of an element whose exponent field is e > 0 is at
- * position e - 1.
+ * A type's finite elements are integer multiples of its smallest subnormal. The bit of the
+ * smallest subnormal is at position 0. The last bit of an element whose exponent field is e
+ * > 0 is at position e - 1.
  */
 struct format {
 	unsigned bytes;
@@ -69,7 +69,7 @@ static void store(unsigned bytes, void *elements, size_t i, uint64_t bits)
 		((sml_any_u16 *)elements)[i] = (uint16_t)bits;
 }
 
-/* To big-endian order and back. */
+/* Convert to big-endian order and back. */
 static uint64_t swap(unsigned bytes, uint64_t bits)
 {
 	if (bytes == 8)
@@ -90,8 +90,8 @@ void sml_gather_encode(enum sml_type type, const void *elements, uint32_t count,
 /* ---- rounding ---- */
 
 /*
- * To the nearest element of the type, ties to the even one. The number's leading one is bit
- * 63 of bits and at `position` of the type; more: there are ones below those 64 bits.
+ * Round to the nearest element of the type, ties to even. The number's leading one is bit 63
+ * of `bits`, and it is at `position` of the type. more: there are ones below those 64 bits.
  */
 static uint64_t round_once(const struct format *format, uint64_t bits, int32_t position, bool more)
 {
@@ -104,18 +104,18 @@ static uint64_t round_once(const struct format *format, uint64_t bits, int32_t p
 		last = 0; /* a subnormal */
 	drop = 63 - position + last;
 	if (drop > 64)
-		return 0; /* less than half of the smallest */
+		return 0; /* less than half of the smallest subnormal */
 	if (drop < 64)
 		rounded = bits >> drop;
 	half = bits >> (drop - 1) & 1;
 	below = bits << (65 - drop);
 	rounded += half & (uint64_t)(below != 0 || more || (rounded & 1));
-	/* A carry out of the fraction goes into the exponent, as it must. */
+	/* A carry out of the fraction goes into the exponent, which is correct. */
 	rounded += (uint64_t)last << format->fraction_bits;
 	return rounded < infinity ? rounded : infinity;
 }
 
-/* Zero is +0, what was rounded to it, too. */
+/* Zero is +0, also if the number was rounded to zero. */
 static uint64_t signed_bits(const struct format *format, bool negative, uint64_t bits)
 {
 	return bits ? bits | (uint64_t)negative << (8 * format->bytes - 1) : 0;
@@ -123,16 +123,16 @@ static uint64_t signed_bits(const struct format *format, bool negative, uint64_t
 
 /* ---- sums of any elements ---- */
 
-/* Of float64, whose highest bit is at position 2097; 64 ranks; digit 0 is below position 0. */
+/* For float64, whose highest bit is at position 2097, and 64 ranks. Digit 0 is below position 0. */
 #define DIGITS	    68
 #define DIGIT_BITS  32
 #define DIGIT_MASK  UINT32_MAX
-#define MORE_DIGITS 3 /* of a quotient, below the sum's: 64 bits and some are enough */
+#define MORE_DIGITS 3 /* bits of a quotient below those of the sum: a little over 64 are enough */
 
-/* A long number in digits of 32 bits, each of which has room for carries and signs. */
+/* A long number in digits of 32 bits. Each digit has room for carries and signs. */
 struct sum {
 	int64_t digits[DIGITS];
-	unsigned low, high; /* those between, both included, may be nonzero */
+	unsigned low, high; /* only digits in this range (both ends included) may be nonzero */
 };
 
 static void add(struct sum *sum, const struct format *format, uint64_t bits)
@@ -157,7 +157,7 @@ static void add(struct sum *sum, const struct format *format, uint64_t bits)
 	sum->high = first + 2 > sum->high ? first + 2 : sum->high;
 }
 
-/* Bring digits into [0, 2^32). True: the sum was negative, and is its absolute value now. */
+/* Bring all digits into [0, 2^32). True: the sum was negative; its absolute value is stored. */
 static bool normalize(struct sum *sum)
 {
 	int64_t carry = 0;
@@ -178,7 +178,7 @@ static bool normalize(struct sum *sum)
 	return negative;
 }
 
-/* True: there is a remainder. */
+/* Returns true if there is a remainder. */
 static bool divide(struct sum *sum, unsigned divisor)
 {
 	uint64_t rest = 0;
@@ -192,7 +192,7 @@ static bool divide(struct sum *sum, unsigned divisor)
 	return rest != 0;
 }
 
-/* digits[i], and 0 below the first. */
+/* digits[i], or 0 below the first digit. */
 static uint64_t digit(const struct sum *sum, unsigned i)
 {
 	return i < DIGITS ? (uint64_t)sum->digits[i] : 0;
@@ -242,7 +242,7 @@ static double widen(enum sml_type type, uint64_t bits)
 	return (double)sml_float_of(word);
 }
 
-/* Of an exact sum. */
+/* Round an exact sum. */
 static uint64_t round_double(const struct format *format, double sum, unsigned divisor)
 {
 	int32_t position;
@@ -254,7 +254,10 @@ static uint64_t round_double(const struct format *format, double sum, unsigned d
 	negative = bits >> 63;
 	if (bits << 1 == 0)
 		return 0;
-	/* The last of 53 bits is worth 2^(field - 1075). Ten more are enough for a quotient. */
+	/*
+	 * The last of 53 bits is worth 2^(field - 1075). A quotient needs no more than ten more
+	 * bits.
+	 */
 	position = (int32_t)(bits >> 52 & 2047) - 1075 - format->lowest - 10;
 	bits = ((bits & 0xfffffffffffffu) | (uint64_t)1 << 52) << 10;
 	lead = __builtin_clzll(bits / divisor);
@@ -263,9 +266,9 @@ static uint64_t round_double(const struct format *format, double sum, unsigned d
 				      bits % divisor != 0));
 }
 
-/* ---- and both ---- */
+/* ---- both ---- */
 
-/* One element of every rank, `stride` bytes apart. */
+/* One element of every rank; elements are `stride` bytes apart. */
 struct column {
 	enum sml_type type;
 	struct format format;
@@ -291,9 +294,9 @@ static bool has_special(const struct column *column, size_t i)
 }
 
 /*
- * The sum, if every addition is exact: either summand can be taken away again, and the
- * other is left. Where it is not, one of these differences shows it in any mode of
- * rounding, for the difference to the larger summand is always exact.
+ * Compute the sum and check that every addition is exact: subtracting either summand must
+ * leave the other one. If an addition is not exact, one of these differences shows it in any
+ * rounding mode, because the difference to the larger summand is always exact.
  */
 static bool sum_in_double(const struct column *column, size_t i, double *result)
 {

@@ -26,16 +26,17 @@ static struct sml_code code_of(const struct sml_tensor_spec *spec, const struct 
 }
 
 /*
- * Packets in which small tensors are gathered although they might travel in fewer: every
- * packet has the elements of all ranks. A tensor with exponents takes a round trip more,
- * which costs as much as these packets do (docs/numbers.md). Jumbo packets are larger.
+ * A small tensor may be gathered in up to this many packets, although fewer packets would
+ * carry it in another form: each packet carries the elements of all ranks. A tensor with
+ * exponents needs one more round trip, which costs as much as these packets do
+ * (docs/numbers.md). Jumbo packets are larger.
  */
 static uint32_t gathered_packets(uint32_t lanes)
 {
 	return lanes < GATHERED_LANES ? GATHERED_PACKETS : 1;
 }
 
-/* Elements of a packet that has those of every rank. */
+/* The elements of a packet that carries those of every rank. */
 static uint32_t gathered_elements(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
 {
 	return sml_gather_capacity(spec->type, shape->lanes, shape->n_ranks);
@@ -48,7 +49,7 @@ uint64_t sml_tensor_exact_elements(enum sml_type type, const struct sml_shape *s
 	return SML_EXACT_BYTES / sml_element_bytes(type);
 }
 
-/* Elements that a tensor may have at most to be gathered. */
+/* The largest number of elements that a tensor may have to be gathered. */
 static uint64_t most_gathered(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
 {
 	if (spec->wire == SML_WIRE_EXACT)
@@ -65,7 +66,10 @@ static enum sml_form form_of(const struct sml_tensor_spec *spec, const struct sm
 	if (code.exponents)
 		return spec->count <= most_gathered(spec, shape) ? SML_FORM_GATHER
 								 : SML_FORM_EXPONENT;
-	/* A pair's lower halves depend on the upper ones: it takes two packets at least. */
+	/*
+	 * The lower halves of a pair depend on the upper halves, so a pair needs at least two
+	 * packets.
+	 */
 	return code.coding != SML_CODE_PAIR && spec->count <= sml_code_elements(&code, shape->lanes)
 		       ? SML_FORM_SMALL
 		       : SML_FORM_PLAIN;
@@ -88,7 +92,7 @@ uint32_t sml_tensor_block_chunks(uint32_t lanes)
 
 	if ((uint64_t)lanes * lanes <= BLOCK_ELEMENTS)
 		return lanes;
-	/* A power of two fills its packet: see sml_lanes_round(). */
+	/* A power of two of lanes fills its packet: see sml_lanes_round(). */
 	while (2 * chunks * lanes <= BLOCK_ELEMENTS)
 		chunks *= 2;
 	return chunks;
@@ -173,7 +177,10 @@ struct sml_window sml_tensor_stripe_window(const struct sml_tensor *tensor,
 					   enum sml_stream_id stream, uint32_t stripe,
 					   uint32_t n_stripes)
 {
-	/* How many of the stripe's chunks lie before the window's begin, and its end. */
+	/*
+	 * The number of chunks of the stripe that lie before the window's start, and before its
+	 * end.
+	 */
 	uint64_t begin = tensor->first[stream] + n_stripes - 1 - stripe;
 	uint64_t end = begin + tensor->window[stream].count;
 
@@ -208,7 +215,7 @@ void sml_tensor_release(struct sml_tensor *tensor, enum sml_stream_id stream, ui
 		__atomic_store_n(&tensor->progress[stream][index], SML_CHUNK_NEW, __ATOMIC_RELEASE);
 }
 
-/* Of a pair: does the data chunk carry upper halves? */
+/* For a pair: does the data chunk carry upper halves? */
 static bool is_upper(const struct sml_tensor *tensor, uint32_t index)
 {
 	return index < tensor->window[SML_DATA].count / 2;
@@ -228,7 +235,7 @@ bool sml_tensor_chunk_is_ready(const struct sml_tensor *tensor, enum sml_stream_
 	return sml_tensor_chunk_is_done(tensor, SML_HEAD, index / tensor->block_chunks);
 }
 
-/* Elements [first, + count) of a chunk that carries elements. */
+/* The elements [first, first + count) of a chunk that carries elements. */
 static uint32_t chunk_elements(const struct sml_tensor *tensor, uint32_t index, uint64_t *first)
 {
 	uint64_t left;
@@ -240,7 +247,7 @@ static uint32_t chunk_elements(const struct sml_tensor *tensor, uint32_t index, 
 	return left < tensor->elements_per_chunk ? (uint32_t)left : tensor->elements_per_chunk;
 }
 
-/* Data chunks [first, + count) whose exponents a head chunk carries. */
+/* The data chunks [first, first + count) whose exponents a head chunk carries. */
 static uint32_t block_chunks(const struct sml_tensor *tensor, uint32_t head_index, uint32_t *first)
 {
 	uint32_t left;
@@ -303,9 +310,9 @@ static void encode(const struct sml_tensor *tensor, uint32_t index, uint64_t fir
 }
 
 /*
- * Elements of a chunk, where this rank may contribute only some of them: only
- * bytes are ever sent in part (broadcast, all-gather), so an element's place
- * among the lanes is its place among the bytes.
+ * The elements of a chunk if this rank contributes only some of them. Only bytes are ever
+ * sent in part (broadcast, all-gather), so an element has the same place among the lanes as
+ * among the bytes.
  */
 static void fill_elements(struct sml_tensor *tensor, uint32_t index, uint32_t n_lanes,
 			  uint8_t *lanes)
@@ -337,7 +344,7 @@ static void fill_elements(struct sml_tensor *tensor, uint32_t index, uint32_t n_
 			 (const uint8_t *)spec->send + (from - spec->send_first), to - from);
 }
 
-/* Measure a block once: its elements come into the cache and are sent soon. */
+/* Measure a block once: this brings its elements into the cache, and they are sent soon. */
 static void measure_block(struct sml_tensor *tensor, uint32_t head_index)
 {
 	uint32_t first_chunk, n = block_chunks(tensor, head_index, &first_chunk);
@@ -362,11 +369,11 @@ static void fill_exponents(struct sml_tensor *tensor, uint32_t index, uint32_t n
 
 	if (__atomic_load_n(progress, __ATOMIC_RELAXED) != SML_CHUNK_MEASURED) {
 		measure_block(tensor, index);
-		/* Atomic because other shards look whether it is DONE. */
+		/* Atomic, because other shards check whether it is DONE. */
 		__atomic_store_n(progress, SML_CHUNK_MEASURED, __ATOMIC_RELAXED);
 	}
 	sml_int32_encode(tensor->exponents + first, n, lanes);
-	/* Lanes beyond the last chunk are combined and looked at by nobody. */
+	/* Nobody combines or reads lanes beyond the last chunk. */
 	__builtin_memset(lanes + 4 * n, 0, 4 * (n_lanes - n));
 }
 
@@ -408,7 +415,7 @@ static void decode(const struct sml_tensor *tensor, uint32_t index, uint64_t fir
 		sml_code_decode(code, shared_of(tensor, index, first), lanes, count, elements);
 }
 
-/* Elements of a chunk, of which this rank may want only some (reduce-scatter). */
+/* The elements of a chunk if this rank wants only some of them (reduce-scatter). */
 static void take_elements(const struct sml_tensor *tensor, uint32_t index, const void *lanes)
 {
 	const struct sml_tensor_spec *spec = &tensor->spec;
@@ -418,7 +425,10 @@ static void take_elements(const struct sml_tensor *tensor, uint32_t index, const
 	uint32_t count = chunk_elements(tensor, index, &first);
 	uint8_t *recv = spec->recv;
 
-	/* All of them: this rank contributes lower halves of elements that it does not want. */
+	/*
+	 * All of them: this rank contributes the lower halves also of elements that it does not
+	 * want.
+	 */
 	if (tensor->code.coding == SML_CODE_PAIR && is_upper(tensor, index)) {
 		sml_pair_keep_highs(lanes, count, tensor->highs + first);
 		return;
@@ -431,7 +441,7 @@ static void take_elements(const struct sml_tensor *tensor, uint32_t index, const
 		decode(tensor, index, first, lanes, count,
 		       recv + (first - spec->recv_first) * bytes);
 	} else {
-		/* float64 on the int16 wire: two elements of 8 bytes to a lane. */
+		/* float64 on the int16 wire: a lane holds two elements of 8 bytes. */
 		uint8_t whole[16 * SML_MAX_LANES] __attribute__((aligned(8)));
 
 		decode(tensor, index, first, lanes, count, whole);

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One collective call, seen as chunks: which windows of the job's two endless
- * streams it owns, what its chunks look like as lanes, and what is still
- * missing. A tensor decides its windows from the sequence of calls alone.
+ * One collective call, seen as chunks. A tensor knows which windows of the job's two endless
+ * streams it owns, what its chunks look like as lanes, and what is still missing. The
+ * sequence of calls alone determines its windows.
  *
- *	form        head chunks                         data chunks
- *	EMPTY       one, without lanes (barrier)        none
- *	GATHER      some: every rank's own bits         none
- *	SMALL       one: the elements themselves        none
- *	EXPONENT    one for a block of data chunks:     the elements
- *	            their exponents, op MAX
- *	PLAIN       one, without lanes                  the elements
+ * 	form        head chunks                         data chunks
+ * 	EMPTY       one, without lanes (barrier)        none
+ * 	GATHER      some: every rank's own bits         none
+ * 	SMALL       one: the elements themselves        none
+ * 	EXPONENT    one for a block of data chunks:     the elements
+ * 	            their exponents, op MAX
+ * 	PLAIN       one, without lanes                  the elements
  *
  * MAX and MIN of 64-bit elements are PLAIN with twice the data chunks: the first half
- * carries the elements' upper halves, the second half the lower ones (wide.h). A chunk of
- * the second half can be sent when its chunk of the first half is done.
+ * carries the elements' upper halves, the second half carries the lower halves (wide.h). A
+ * chunk of the second half can be sent when the matching chunk of the first half is done.
  *
- * Shared by all shards of a worker. Each chunk is served by one shard, so its
- * done byte and its part of the buffers have one writer; what crosses shards
- * is atomic.
+ * All shards of a worker share the tensor. One shard serves each chunk, so the chunk's done
+ * byte and its part of the buffers have one writer. Everything that several shards write is
+ * atomic.
  */
 #ifndef SML_CORE_TENSOR_H
 #define SML_CORE_TENSOR_H
@@ -36,24 +36,30 @@ enum sml_collective {
 	SML_BARRIER = 4
 };
 
-/* A call as its caller made it. Element ranges are of the whole tensor. */
+/* A call as the application made it. Element ranges refer to the whole tensor. */
 struct sml_tensor_spec {
 	enum sml_collective collective;
 	enum sml_type type;
 	enum sml_op op;
-	/* Not DEFAULT. EXACT: a float's SUM or AVG, of sml_tensor_exact_elements() at most. */
+	/*
+	 * Never DEFAULT. EXACT: SUM or AVG of floats, at most sml_tensor_exact_elements()
+	 * elements.
+	 */
 	enum sml_wire wire;
 	uint8_t root;
 	uint64_t count; /* elements of the whole tensor */
-	/* This rank contributes [send_first, + send_count), zeros elsewhere; send is its first. */
+	/*
+	 * This rank contributes [send_first, + send_count) and zeros elsewhere; send[0] is the
+	 * first.
+	 */
 	const void *send;
 	uint64_t send_first, send_count;
-	/* This rank wants [recv_first, + recv_count); recv is the place of its first. */
+	/* This rank wants [recv_first, + recv_count); recv[0] receives the first. */
 	void *recv;
 	uint64_t recv_first, recv_count;
 };
 
-/* What all tensors of a job share. */
+/* What all tensors of a job have in common. */
 struct sml_shape {
 	uint16_t lanes; /* of a full packet */
 	uint8_t rank;
@@ -61,9 +67,9 @@ struct sml_shape {
 };
 
 /*
- * Data chunks in a block: those whose exponents travel in one head chunk. As many
- * as it has lanes, unless their elements would not stay in a cache between being
- * measured and being quantized (half a megabyte of float32).
+ * The number of data chunks in a block. One head chunk carries the exponents of a block. A
+ * block has as many data chunks as the head chunk has lanes, or fewer if its elements (half
+ * a megabyte of float32) would leave the cache between measuring and quantizing.
  */
 uint32_t sml_tensor_block_chunks(uint32_t lanes);
 
@@ -76,12 +82,12 @@ enum sml_form {
 };
 
 /*
- * A chunk on its way. It is CLAIMED by the one slot that sends it, and only a
- * head chunk whose lanes are exponents is ever MEASURED.
+ * The progress of a chunk. The one slot that sends a chunk has CLAIMED it. Only a head chunk
+ * whose lanes are exponents is ever MEASURED.
  *
- * The claim is there for a switch that lies: were it to give two slots the same
- * chunk, the second would read and write buffers that the application has had
- * back since the first was answered.
+ * The claim protects against a switch that lies. If the switch gave the same chunk to two
+ * slots, the second slot would access buffers that the application got back after the first
+ * result.
  */
 enum sml_chunk_progress {
 	SML_CHUNK_NEW = 0,
@@ -92,11 +98,11 @@ enum sml_chunk_progress {
 
 /* A contiguous part of a stream. */
 struct sml_window {
-	uint32_t first; /* the lower half of its number: what packets and error texts name */
+	uint32_t first; /* the lower half of the number: packets and error texts use it */
 	uint32_t count;
 };
 
-/* Where the next tensor's windows begin. Owned by whoever orders the calls. */
+/* Where the next tensor's windows begin. The thread that orders the calls owns it. */
 struct sml_sequence {
 	uint32_t number;
 	uint64_t next[SML_STREAMS];
@@ -112,74 +118,74 @@ struct sml_tensor {
 	uint32_t elements_per_chunk;
 	uint32_t block_chunks;
 	struct sml_window window[SML_STREAMS];
-	uint64_t first[SML_STREAMS]; /* of each window: a stream never ends, so in full */
+	uint64_t first[SML_STREAMS]; /* of each window, in full: streams never end */
 
 	/*
-	 * Exponents of the data chunks: this rank's while a head chunk is
-	 * MEASURED, the job's when it is DONE. A head's DONE is stored with
-	 * release order after its exponents; data chunks load it with acquire.
+	 * Exponents of the data chunks: this rank's own while a head chunk is MEASURED, the job's
+	 * when it is DONE. The head's DONE is stored with release order after its exponents. Data
+	 * chunks load it with acquire order.
 	 */
 	int32_t *exponents;
-	int32_t *highs; /* SML_CODE_PAIR: the largest upper halves, in place of exponents */
+	int32_t *highs; /* SML_CODE_PAIR: the largest upper halves, instead of exponents */
 	uint8_t *progress[SML_STREAMS]; /* atomic: enum sml_chunk_progress */
-	uint32_t left;			/* atomic: chunks of both streams still missing */
+	uint32_t left;			/* atomic: chunks of both streams that are still missing */
 
-	/* The library's; the core never looks. */
+	/* For the library; the core never reads it. */
 	void *owner;
 	struct sml_tensor *next;
 };
 
-/* Elements that a sum can have on the exact wire; 0: packets are too small for all ranks. */
+/* Most elements of a sum on the exact wire. 0: packets are too small for the parts of all ranks. */
 uint64_t sml_tensor_exact_elements(enum sml_type type, const struct sml_shape *shape);
 
-/* Bytes that sml_tensor_init() wants behind `memory` (8-byte aligned). */
+/* Bytes that sml_tensor_init() needs at `memory` (8-byte aligned). */
 size_t sml_tensor_memory_bytes(const struct sml_tensor_spec *spec, const struct sml_shape *shape);
 
 /*
- * Give a tensor its place in the streams. Neither buffer is touched before its
- * first chunk is filled. Calls must come in the same order on all ranks.
+ * Assign a tensor its place in the streams. This call accesses neither buffer: filling the
+ * first chunk does. All ranks must make the calls in the same order.
  */
 void sml_tensor_init(struct sml_tensor *tensor, const struct sml_tensor_spec *spec,
 		     const struct sml_shape *shape, struct sml_sequence *sequence, void *memory);
 
 bool sml_tensor_is_done(const struct sml_tensor *tensor);
 
-/* Chunks are named by their index in the tensor's window of a stream. */
+/* A chunk's name is its index in the tensor's window of a stream. */
 bool sml_tensor_chunk_is_done(const struct sml_tensor *tensor, enum sml_stream_id stream,
 			      uint32_t index);
 
-/* May a data chunk be sent: are its exponents here? */
+/* Can a data chunk be sent, that is, have its exponents arrived? */
 bool sml_tensor_chunk_is_ready(const struct sml_tensor *tensor, enum sml_stream_id stream,
 			       uint32_t index);
 
 /*
- * What a tensor has of one stripe of n_stripes. Chunk c of a stream belongs to
- * stripe c mod n_stripes, where it is number c div n_stripes. Those numbers wrap
- * around at 2^32 by themselves, whatever n_stripes.
+ * The part of a tensor that belongs to one stripe of n_stripes. Chunk c of a stream belongs
+ * to stripe c mod n_stripes, which numbers it c div n_stripes. These numbers wrap around at
+ * 2^32 for any n_stripes.
  */
 struct sml_window sml_tensor_stripe_window(const struct sml_tensor *tensor,
 					   enum sml_stream_id stream, uint32_t stripe,
 					   uint32_t n_stripes);
 
 /*
- * A slot is to send the chunk, for the first time in this epoch. False: another
- * slot has it, or it is done; then neither fill nor take it. release() undoes
- * it where no result came: another epoch's slot will send it.
+ * Claim a chunk for a slot that will send it for the first time in this epoch. False:
+ * another slot has it, or it is done; then neither fill nor take it. release() undoes a
+ * claim if no result came: a slot of another epoch will send the chunk.
  */
 bool sml_tensor_claim(struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t index);
 void sml_tensor_release(struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t index);
 
-/* The header fields that depend on the tensor: lanes, op, lane_kind, digest. */
+/* Set the header fields that depend on the tensor: lanes, op, lane_kind, digest. */
 void sml_tensor_describe_chunk(const struct sml_tensor *tensor, enum sml_stream_id stream,
 			       uint32_t index, struct sml_contribution *out);
 
-/* Write a claimed chunk's lanes, as many as described, 4-byte aligned. */
+/* Write the lanes of a claimed chunk, as many as described, 4-byte aligned. */
 void sml_tensor_fill(struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t index,
 		     void *lanes);
 
 /*
- * Take a chunk's combined lanes; true when that was the tensor's last chunk.
- * A chunk that is done already is left alone.
+ * Take a chunk's combined lanes. Returns true if this was the tensor's last chunk. Does
+ * nothing if the chunk is already done.
  */
 bool sml_tensor_take(struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t index,
 		     const void *lanes);
