@@ -157,7 +157,7 @@ none_can() {
 	start_on standby
 	on standby iptables -A INPUT -p udp -j DROP
 	start_on switch
-	switch="10.77.0.1|10.77.0.2|10.77.0.4" SWITCHML_TIMEOUT=15 \
+	switch="10.77.0.1|10.77.0.2|10.77.0.4" SWITCHML_TIMEOUT=30 \
 		start_job under-way -b 256K -e 256K -d int32 -n 1000000
 	await is_under_way 10.77.0.1 under-way
 	kill_all_of switch
