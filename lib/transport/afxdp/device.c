@@ -23,9 +23,9 @@
 #include "switchml_worker.skel.h"
 
 #define PROGRAM_NAME "sml_worker"
-/* As many as a dispatcher runs. */
+/* The dispatcher runs at most this many programs. */
 #define SML_DISPATCHED_MAX 10
-/* Five seconds at most. */
+/* Five seconds in all. */
 #define MOMENTS	  500
 #define MOMENT_NS 10000000
 
@@ -49,8 +49,9 @@ void sml_devices_unlock(void)
 }
 
 /*
- * A child made by fork() has neither these threads nor this memory: what the kernel shares is the
- * parent's alone. It begins with nothing, and does not keep the program there.
+ * A child made by fork() has neither these threads nor this memory, and the kernel objects
+ * belong to the parent alone. The child starts with an empty list and does not keep the
+ * program attached.
  */
 static void forget_in_child(void)
 {
@@ -95,7 +96,7 @@ static int *place_of_map(struct sml_device *device, const char *name)
 	return strcmp(name, "sml_wsockets") == 0 ? &device->sockets : NULL;
 }
 
-/* Not dup(): programs that the application starts must not get them. */
+/* Not dup(): programs that the application starts must not inherit the descriptors. */
 static int take_own_map(int *fd, const struct bpf_map *map)
 {
 	*fd = fcntl(bpf_map__fd(map), F_DUPFD_CLOEXEC, 0);
@@ -121,8 +122,10 @@ static bool is_of_our_layout(const struct bpf_map_info *map)
 	return map->max_entries == SML_WORKER_PLACES;
 }
 
-/* Of a program that another process has brought. 0, or -errno: not ours after all, or not to be
- * had. */
+/*
+ * Use a program that another process has attached. 0, or -errno: it is not ours after all,
+ * or we may not use it.
+ */
 static int take_maps_of(struct sml_device *device, int program_fd)
 {
 	uint32_t ids[8];
@@ -151,7 +154,7 @@ static int take_maps_of(struct sml_device *device, int program_fd)
 
 /* ---- a program of ours that is there ---- */
 
-/* What another process is at: try until the error is not this one, or it is too long a wait. */
+/* Wait while another process is busy: retry until the error changes or the wait gets too long. */
 static int try_until_free(int (*open_number)(uint32_t), uint32_t number, int error)
 {
 	const struct timespec moment = {.tv_nsec = MOMENT_NS};
@@ -166,7 +169,7 @@ static int try_until_free(int (*open_number)(uint32_t), uint32_t number, int err
 	return fd;
 }
 
-/* Its link, held by this process too from now on. -errno: it is no link, or no right to it. */
+/* Get the program's link, so that this process holds it too. -errno: no link, or no permission. */
 static int find_link(const struct sml_device *device, uint32_t program_id)
 {
 	uint32_t id = 0;
@@ -174,7 +177,7 @@ static int find_link(const struct sml_device *device, uint32_t program_id)
 	while (bpf_link_get_next_id(id, &id) == 0) {
 		struct bpf_link_info about = {0};
 		uint32_t length = sizeof(about);
-		/* Of a link that its process is just making the kernel says EAGAIN. */
+		/* The kernel returns EAGAIN for a link that its process is still creating. */
 		int fd = try_until_free(bpf_link_get_fd_by_id, id, EAGAIN);
 
 		if (fd < 0 && errno != ENOENT)
@@ -214,8 +217,8 @@ static int join(struct sml_device *device, uint32_t program_id)
 /* ---- another one's program ---- */
 
 /*
- * The dispatcher's pins outlive a process. So whoever has a program there holds a name as
- * well (name.h), which is known where the interface is: in this network namespace.
+ * The dispatcher's pins outlive a process. So a process with a program there also holds a
+ * name (name.h), which is visible where the interface is: in this network namespace.
  */
 static int hold_turn(uint32_t ifindex)
 {
@@ -223,15 +226,16 @@ static int hold_turn(uint32_t ifindex)
 }
 
 /*
- * Between a program's coming to the dispatcher and its name's being held, it looks dead to
- * others, and the ranks of a host start at once: one after the other. -1: too long a wait.
+ * A program looks dead to others between the moment it joins the dispatcher and the moment
+ * its process holds the name. All ranks of a host start at once, so they do this one after
+ * the other. -1: the wait was too long.
  */
 static int take_turn(const struct sml_device *device)
 {
 	return try_until_free(hold_turn, (uint32_t)device->ifindex, EADDRINUSE);
 }
 
-/* Programs of ours whose processes were killed. Of those that live, names are held. */
+/* Remove our programs whose processes were killed. Living processes hold their names. */
 static void remove_dead(const struct sml_device *device, const struct xdp_multiprog *there,
 			enum xdp_attach_mode mode)
 {
@@ -245,7 +249,7 @@ static void remove_dead(const struct sml_device *device, const struct xdp_multip
 		if (strcmp(xdp_program__name(program), PROGRAM_NAME) != 0)
 			continue;
 		fd = sml_name_hold("", xdp_program__id(program));
-		/* Another user's claim keeps no program of ours there. */
+		/* A name held by another user does not keep our programs there. */
 		if (fd < 0 && errno != EPERM)
 			continue;
 		if (fd >= 0)
@@ -256,7 +260,7 @@ static void remove_dead(const struct sml_device *device, const struct xdp_multip
 		(void)xdp_program__detach(dead[i], device->ifindex, mode, 0);
 }
 
-/* Beside the programs that libxdp's dispatcher runs there already. */
+/* Attach beside the programs that libxdp's dispatcher already runs there. */
 static int dispatch(struct sml_device *device)
 {
 	struct xdp_multiprog *there = xdp_multiprog__get_from_ifindex(device->ifindex);
@@ -338,14 +342,13 @@ static int put_on(struct sml_device *device)
 		return -errno;
 	if (bpf_xdp_query_id(device->ifindex, 0, &there) < 0 || there == 0)
 		error = attach(device);
-	/* Somebody may just have been faster. */
+	/* Another process may just have been faster. */
 	if (error == -EBUSY && bpf_xdp_query_id(device->ifindex, 0, &there) == 0 && there != 0) {
 		error = join(device, there);
 		if (error == -EBUSY)
 			error = dispatch_in_turn(device);
 		device->generic |= is_generic(device);
-		/* Without CAP_SYS_ADMIN nobody learns about others' programs; and it may be no
-		 * link. */
+		/* Only CAP_SYS_ADMIN shows other programs, and this one may have no link. */
 		if (error == -EPERM || error == -ENOENT)
 			error = -EBUSY;
 	}
@@ -472,7 +475,7 @@ void sml_device_put(struct sml_device *device)
 
 /* ---- flows ---- */
 
-/* Places of sockets that are gone are free: the kernel empties them. The owner is random. */
+/* Entries of closed sockets are free, because the kernel empties them. The owner is random. */
 int sml_device_add_flow(struct sml_device *device, const struct sml_worker_flow_key *key,
 			struct sml_worker_flow *flow)
 {

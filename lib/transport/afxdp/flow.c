@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One's complement sums are of words in the order of the wire, whatever this CPU's. */
+/* One's complement sums use words in wire order on every CPU. */
 #include "lib/transport/afxdp/flow.h"
 
 #include <linux/if_ether.h>
@@ -98,7 +98,7 @@ static void put_ipv6(struct sml_flow_headers *headers, const union sml_sockaddr 
 void sml_flow_headers_init(struct sml_flow_headers *headers, const union sml_sockaddr *from,
 			   const union sml_sockaddr *to)
 {
-	/* The port is at the same place in both families. */
+	/* The port is at the same offset in both families. */
 	struct udphdr udp = {.source = from->v4.sin_port, .dest = to->v4.sin_port};
 	uint16_t type;
 
@@ -148,7 +148,7 @@ uint32_t sml_flow_write(const struct sml_flow_headers *headers, uint8_t *frame, 
 		put16(ip + offsetof(struct iphdr, check), check);
 	}
 	sum = copy_and_sum(frame + headers->payload, payload, length);
-	/* UDP's length is counted twice: in the pseudo header, too. */
+	/* The pseudo header also has UDP's length, so the sum counts it twice. */
 	check = (uint16_t)~fold(headers->udp_sum + 2ull * udp_length + sum);
 	put16(udp + offsetof(struct udphdr, len), udp_length);
 	put16(udp + offsetof(struct udphdr, check), check ? check : 0xffff);
@@ -165,7 +165,7 @@ static uint16_t get16(const uint8_t *place)
 	return value;
 }
 
-/* Behind Ethernet's header and VLAN tags; 0: too short, or not of this family. */
+/* Skip the Ethernet header and VLAN tags. 0: too short, or not of this family. */
 static uint32_t find_ip(const uint8_t *frame, uint32_t bytes, bool v6)
 {
 	uint32_t at = ETH_HLEN;
@@ -182,7 +182,7 @@ static uint32_t find_ip(const uint8_t *frame, uint32_t bytes, bool v6)
 	return 0;
 }
 
-/* `most` bytes are there. Is it back to where the headers come from, and how long is UDP? */
+/* `most` bytes are present. Check that the packet is a reply on this flow, and get UDP's length. */
 static bool read_ipv4(const struct sml_flow_headers *headers, const uint8_t *bytes, uint32_t most,
 		      uint32_t *udp_length)
 {
@@ -220,7 +220,7 @@ static bool read_ipv6(const struct sml_flow_headers *headers, const uint8_t *byt
 		       0;
 }
 
-/* Addresses and ports sum up the same in both directions. */
+/* The sums of addresses and ports are the same in both directions. */
 static bool checksum_is_right(const struct sml_flow_headers *headers, const uint8_t *udp,
 			      uint32_t udp_length, bool partial)
 {
@@ -229,7 +229,7 @@ static bool checksum_is_right(const struct sml_flow_headers *headers, const uint
 	uint64_t pseudo = headers->udp_sum - ports + htons((uint16_t)udp_length);
 
 	if (check == 0)
-		return !headers->v6; /* the sender made none, which IPv4 allows */
+		return !headers->v6; /* the sender computed none, which IPv4 allows */
 	return (partial && check == fold(pseudo)) ||
 	       fold(pseudo + sum_bytes(udp, udp_length)) == 0xffff;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Between libswitchml and the module with the AF_XDP transport, which is loaded only
- * when that is asked for: so the library itself needs neither libxdp nor libbpf. Both
- * are of one build: the version is compared.
+ * The interface between libswitchml and the module with the AF_XDP transport. libswitchml
+ * loads the module only if the user asks for this transport, so the library itself needs
+ * neither libxdp nor libbpf. Both must come from the same build: the versions are compared.
  */
 #ifndef SML_LIB_AFXDP_MODULE_H
 #define SML_LIB_AFXDP_MODULE_H
@@ -11,10 +11,10 @@
 
 #define SML_AFXDP_MODULE "libswitchml-afxdp.so"
 #define SML_AFXDP_ENTRY	 "sml_afxdp_open"
-/* Also the layouts of struct sml_transport and what is reachable by it. */
+/* This number also covers the layouts of struct sml_transport and of everything it points to. */
 #define SML_AFXDP_VERSION "1 " SML_VERSION_STRING
 
-/* What the module needs of the library. */
+/* What the module needs from the library. */
 struct sml_afxdp_services {
 	const char *version;
 	const struct sml_transport_ops *udp;

@@ -19,7 +19,7 @@ static int new_socket(void)
 	return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
-/* The kernel tells who was listening. Where it cannot be asked, the claim counts. */
+/* The kernel tells which user was listening. If it cannot be asked, the name counts as held. */
 static bool is_ours(const struct name *name)
 {
 	struct ucred holder = {.uid = 0};
@@ -33,7 +33,7 @@ static bool is_ours(const struct name *name)
 	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &holder, &bytes) == 0)
 		ours = holder.uid == 0 || holder.uid == geteuid();
 	else
-		/* Ours all listen; one that ended this moment has let go of its name. */
+		/* Our processes all listen. One that ended a moment ago has released its name. */
 		ours = errno == EAGAIN;
 	close(fd);
 	return ours;

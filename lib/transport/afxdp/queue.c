@@ -12,10 +12,10 @@
 #define FRAME_BYTES	   2048u
 #define LARGE_FRAME_BYTES  4096u
 #define KERNEL_HEADROOM	   256u /* XDP_PACKET_HEADROOM */
-#define ALIGNMENT_HEADROOM 2u	/* behind Ethernet's 14 bytes all is aligned */
-#define ETHERNET_BYTES	   22u	/* with two VLAN tags */
+#define ALIGNMENT_HEADROOM 2u	/* everything behind Ethernet's 14 bytes is aligned */
+#define ETHERNET_BYTES	   22u	/* room for two VLAN tags */
 #define SEND_BUFFER_BYTES  (8 << 20)
-/* The kernel takes so many packets at a call, where a driver doesn't by itself. */
+/* The kernel takes this many packets per call if the driver does not take them by itself. */
 #define PACKETS_A_KICK 32u
 
 /* ---- memory ---- */
@@ -32,7 +32,7 @@ uint32_t sml_queue_most_bytes(const struct sml_device *device)
 	return frame_bytes_of(device) - KERNEL_HEADROOM - ALIGNMENT_HEADROOM;
 }
 
-/* UMEM counts as locked memory: as much as we may have. */
+/* UMEM counts as locked memory: raise the limit as far as allowed. */
 static void allow_locked(void)
 {
 	struct rlimit limit;
@@ -137,7 +137,7 @@ static int create_socket(struct sml_queue_socket *made, struct sml_queue *queue)
 		.rx_size = SML_RECEIVE_FRAMES,
 		.tx_size = SML_SEND_FRAMES,
 		.libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD,
-		/* Without a word about copying the kernel avoids it where the driver can. */
+		/* Without a flag for copying, the kernel avoids copies if the driver can. */
 		.bind_flags = (uint16_t)(XDP_USE_NEED_WAKEUP | (device->generic ? XDP_COPY : 0)),
 	};
 	struct xdp_options options = {0};
@@ -152,7 +152,10 @@ static int create_socket(struct sml_queue_socket *made, struct sml_queue *queue)
 		return error;
 	}
 	made->fd = xsk_socket__fd(made->xsk);
-	/* libxdp does not: a program that the application starts would keep the queue busy. */
+	/*
+	 * libxdp does not do this: a program that the application starts would keep the queue
+	 * busy.
+	 */
 	(void)fcntl(made->fd, F_SETFD, FD_CLOEXEC);
 	if (setsockopt(made->fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes)) < 0)
 		(void)setsockopt(made->fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
@@ -182,7 +185,7 @@ void sml_queue_socket_close(struct sml_queue_socket *made)
 	uint64_t addresses[64];
 	uint32_t place, n;
 
-	/* What waits in its rings belongs to the queue, which others may go on using. */
+	/* Frames in the socket's rings belong to the queue, which other sockets may still use. */
 	for (unsigned i = 0; i < SML_SEND_FRAMES / PACKETS_A_KICK && !sml_queue_is_sent(made); i++)
 		sml_queue_kick(made);
 	while ((n = xsk_ring_cons__peek(&made->rx, 64, &place)) > 0) {
@@ -209,7 +212,7 @@ void sml_queue_refill(struct sml_queue_socket *made, const uint64_t *addresses, 
 	if (n == 0)
 		return;
 	pthread_mutex_lock(&queue->lock);
-	/* There is room: the ring takes all frames that are for receiving. */
+	/* There is room: the ring holds all frames that are used for receiving. */
 	if (xsk_ring_prod__reserve(&queue->fill, n, &place) == n) {
 		for (unsigned i = 0; i < n; i++)
 			*xsk_ring_prod__fill_addr(&queue->fill, place++) = addresses[i] & begin;
@@ -221,7 +224,7 @@ void sml_queue_refill(struct sml_queue_socket *made, const uint64_t *addresses, 
 		(void)recvfrom(made->fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static void take_back(struct sml_queue *queue)
 {
 	uint32_t place, n = xsk_ring_cons__peek(&queue->completion, SML_SEND_FRAMES, &place);
@@ -250,7 +253,10 @@ void sml_queue_kick(struct sml_queue_socket *made)
 {
 	unsigned patience = SML_SEND_FRAMES / PACKETS_A_KICK;
 
-	/* Where the driver copies, each call sends some, and EAGAIN says that there are more. */
+	/*
+	 * If the driver copies, each call sends only some frames, and EAGAIN means that more
+	 * remain.
+	 */
 	while (patience-- > 0 && !sml_queue_is_sent(made) &&
 	       xsk_ring_prod__needs_wakeup(&made->tx)) {
 		if (sendto(made->fd, NULL, 0, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0) < 0 &&

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A receive queue of an interface, and the memory (UMEM) that this process shares with
- * the kernel for it. The kernel allows one such memory a queue, so all sockets of this
- * process on one queue share it, and its fill and completion rings: under a lock, once
- * a batch. Each socket has receive and transmit rings of its own.
+ * A receive queue of an interface, and the memory (UMEM) that this process shares with the
+ * kernel for it. The kernel allows one UMEM per queue. So all sockets of this process on one
+ * queue share it, together with its fill and completion rings, and they take a lock once per
+ * batch. Each socket has its own receive and transmit rings.
  *
- * A frame is always in exactly one place: for receiving, in the fill ring, the kernel's
- * hands, a receive ring or a socket's `held`; for sending, in `free`, a transmit ring,
- * the kernel's hands or the completion ring.
+ * A frame is always in exactly one place. A frame for receiving is in the fill ring, in the
+ * kernel, in a receive ring or in a socket's `held`. A frame for sending is in `free`, in a
+ * transmit ring, in the kernel or in the completion ring.
  */
 #ifndef SML_LIB_AFXDP_QUEUE_H
 #define SML_LIB_AFXDP_QUEUE_H
@@ -30,14 +30,14 @@ struct sml_queue {
 	size_t memory_bytes;
 	struct xsk_umem *umem;
 
-	pthread_mutex_t lock; /* of all below */
+	pthread_mutex_t lock; /* guards everything below */
 	struct xsk_ring_prod fill;
 	struct xsk_ring_cons completion;
 	uint64_t free[SML_SEND_FRAMES];
 	unsigned n_free;
 };
 
-/* One socket. A thread's own, but for the queue. */
+/* One socket. One thread owns it, except for the shared queue. */
 struct sml_queue_socket {
 	struct sml_queue *queue;
 	struct xsk_socket *xsk;
@@ -47,27 +47,27 @@ struct sml_queue_socket {
 	struct xsk_ring_prod tx;
 };
 
-/* The longest frame that the buffers of a device's queues take, both ways. */
+/* The longest frame that fits into the buffers of a device's queues, in both directions. */
 uint32_t sml_queue_most_bytes(const struct sml_device *device);
 
 /*
- * A socket on a device's queue. 0 or -errno; -EBUSY: another process has one there.
- * -ENOBUFS: more memory than this process may lock.
+ * Open a socket on a device's queue. 0 or -errno. -EBUSY: another process has a socket
+ * there. -ENOBUFS: this needs more memory than the process may lock.
  */
 int sml_queue_socket_open(struct sml_queue_socket *made, struct sml_device *device,
 			  uint32_t number);
 void sml_queue_socket_close(struct sml_queue_socket *made);
 
-/* Give frames that were received back, whatever offset the addresses have. */
+/* Return received frames. The addresses may have any offset within a frame. */
 void sml_queue_refill(struct sml_queue_socket *made, const uint64_t *addresses, unsigned n);
 
-/* Frames to send; what was sent before is taken back first. Returns how many. */
+/* Take frames for sending, after collecting those that were sent. Returns their number. */
 unsigned sml_queue_take(struct sml_queue *queue, uint64_t *addresses, unsigned most);
 
-/* Tell the kernel, if it has to be told, that there is something to send. */
+/* Tell the kernel that there is something to send, if it needs to be told. */
 void sml_queue_kick(struct sml_queue_socket *made);
 
-/* Has the kernel taken everything off the transmit ring? */
+/* Has the kernel taken all frames from the transmit ring? */
 static inline bool sml_queue_is_sent(const struct sml_queue_socket *made)
 {
 	return __atomic_load_n(made->tx.consumer, __ATOMIC_ACQUIRE) == *made->tx.producer;

@@ -26,7 +26,7 @@ static const void *address_of(const union sml_sockaddr *address, size_t *bytes)
 	return &address->v4.sin_addr;
 }
 
-/* Send, and hand the one answer to `take`. */
+/* Send a question, and pass the one answer to `take`. */
 static int ask(struct sml_route *route, struct nlmsghdr *request, mnl_cb_t take, void *context)
 {
 	static unsigned sequence;
@@ -40,7 +40,7 @@ static int ask(struct sml_route *route, struct nlmsghdr *request, mnl_cb_t take,
 		bytes = mnl_socket_recvfrom(route->netlink, answer, sizeof(answer));
 		if (bytes < 0)
 			return -errno;
-		/* Of an earlier question whose answer came too late. */
+		/* The answer to an earlier question came too late. */
 	} while (((const struct nlmsghdr *)(const void *)answer)->nlmsg_seq != request->nlmsg_seq);
 	if (mnl_cb_run(answer, (size_t)bytes, request->nlmsg_seq,
 		       mnl_socket_get_portid(route->netlink), take, context) < 0)

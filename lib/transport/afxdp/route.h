@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* By which interface, and to which MAC address, the kernel would send: asked by netlink. */
+/* Asks netlink which interface and which MAC address the kernel would use for a packet. */
 #ifndef SML_LIB_AFXDP_ROUTE_H
 #define SML_LIB_AFXDP_ROUTE_H
 
@@ -13,21 +13,21 @@ struct sml_route {
 	struct mnl_socket *netlink;
 	int ifindex;
 	char name[IF_NAMESIZE];
-	bool local;    /* to this very host */
-	bool ethernet; /* else there are no MAC addresses */
-	uint32_t mtu;  /* of the interface */
+	bool local;    /* the destination is this host */
+	bool ethernet; /* false: there are no MAC addresses */
+	uint32_t mtu;  /* the interface's own address */
 	uint8_t own_mac[SML_MAC_BYTES];
 	union sml_sockaddr next_hop; /* the gateway, or the peer itself */
 };
 
 /*
- * The route to a peer; ifindex: by this interface, or 0. 0 or -errno; the route is to
- * be closed in any case.
+ * Find the route to a peer. ifindex: the route must use this interface, or 0. 0 or -errno.
+ * The caller must close the route in both cases.
  */
 int sml_route_open(struct sml_route *route, const union sml_sockaddr *peer, int ifindex);
 void sml_route_close(struct sml_route *route);
 
-/* The next hop's address; false: the kernel does not know it (now). */
+/* The next hop's address. False: the kernel does not know it at the moment. */
 bool sml_route_next_mac(struct sml_route *route, uint8_t mac[SML_MAC_BYTES]);
 
 #endif

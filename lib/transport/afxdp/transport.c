@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Packets past the network stack, by an AF_XDP socket beside a UDP one. The UDP socket
- * owns the port, and carries whatever the other one can't: the first packets, by which
- * the kernel learns the next hop's address and we the queue that the answers come by;
- * packets longer than a frame; all of them where the queue or the neighbour is lost. So
- * nothing that happens to the fast path is more than packets lost.
+ * A transport that bypasses the network stack: an AF_XDP socket beside a UDP socket. The UDP
+ * socket owns the port, and it carries everything that the AF_XDP socket cannot carry:
+ *
+ * - the first packets, from which the kernel learns the next hop's address and this code
+ *   learns the queue that receives the answers;
+ * - packets longer than a frame;
+ * - all packets, if the queue or the neighbor is lost.
+ *
+ * So a fault of the fast path never does more than lose packets.
  */
 #include <cap-ng.h>
 #include <errno.h>
@@ -21,23 +25,23 @@
 #include "lib/transport/afxdp/route.h"
 #include "switchml.h"
 
-/* What the kernel would charge for a packet, of whose number a window is made. */
+/* What the kernel would charge for a packet. The window is computed from this number. */
 #define CHARGED_BYTES 2048u
-/* After so many packets by the UDP socket the program must have seen one. */
+/* After this many packets through the UDP socket, the program must have seen one. */
 #define PATIENCE 64
 /*
- * The kernel frees a queue a moment after its last socket is closed, as when a job goes on or the
- * next one begins: until then it is as busy as another process's.
+ * The kernel frees a queue a moment after its last socket is closed, for example when a job
+ * resumes or the next job begins. Until then, the queue looks as if another process used it.
  */
 #define BUSY_TRIES 6
 #define BUSY_MS	   20
-/* So long a neighbour's address is believed. */
+/* A neighbor's address is trusted for this long. */
 #define NEIGHBOUR_MS 1000
 
 enum state {
-	LEARNING, /* by which queue packets come */
+	LEARNING, /* the queue that receives packets */
 	FAST,
-	SLOW, /* for good: the log has said why */
+	SLOW, /* permanently: the log has the reason */
 };
 
 struct afxdp {
@@ -57,8 +61,8 @@ struct afxdp {
 	struct sml_queue_socket socket;
 	bool knows_mac;
 	int64_t mac_until_ms;
-	uint32_t udp_events, socket_events; /* that the epoll waits for */
-	/* Frames of packets that were handed out: back to the kernel at the next receive. */
+	uint32_t udp_events, socket_events; /* what the epoll waits for */
+	/* Frames of packets that were handed out. The next receive returns them to the kernel. */
 	uint64_t held[SML_RECEIVE_PACKETS];
 	unsigned n_held;
 };
@@ -83,7 +87,7 @@ static int wait_for(struct afxdp *afxdp, int fd, uint32_t events, uint32_t *befo
 	return 0;
 }
 
-/* Whoever waits for room gets it as something that came: an epoll is only ever readable. */
+/* A waiter for room is woken by a readable descriptor, because an epoll is only ever readable. */
 static void wait_for_room(struct afxdp *afxdp, bool udp, bool socket)
 {
 	(void)wait_for(afxdp, afxdp->udp->poll_fd, EPOLLIN | (udp ? EPOLLOUT : 0u),
@@ -97,7 +101,7 @@ static void wait_for_room(struct afxdp *afxdp, bool udp, bool socket)
 
 static void stay_slow(struct afxdp *afxdp, const char *why)
 {
-	/* Once, not by every thread. */
+	/* Log it once, not from every thread. */
 	static int said_of;
 
 	afxdp->state = SLOW;
@@ -116,7 +120,7 @@ static int64_t now_ms(void)
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Routers are replaced and their addresses move: the kernel keeps track of that. */
+/* Routers are replaced and their addresses move. The kernel keeps track of that. */
 static bool knows_next_hop(struct afxdp *afxdp)
 {
 	uint8_t mac[SML_MAC_BYTES];
@@ -161,7 +165,7 @@ static void tell_refusal(struct afxdp *afxdp, int error)
 	stay_slow(afxdp, text);
 }
 
-/* A packet has come by the UDP socket: by which queue? Before the job begins, so there is time. */
+/* The UDP socket received a packet: find its queue. The job has not begun, so there is time. */
 static void learn(struct afxdp *afxdp)
 {
 	struct sml_device *device = afxdp->device;
@@ -198,7 +202,7 @@ static void learn(struct afxdp *afxdp)
 
 /* ---- out ---- */
 
-/* Packets from the front of the batch, as far as frames go. Returns how many. */
+/* Send packets from the front of the batch while there are frames. Returns the number sent. */
 static unsigned send_frames(struct afxdp *afxdp, struct sml_batch *batch)
 {
 	struct sml_queue_socket *socket = &afxdp->socket;
@@ -206,7 +210,7 @@ static unsigned send_frames(struct afxdp *afxdp, struct sml_batch *batch)
 	unsigned n = batch->n - batch->first, room;
 	uint32_t place;
 
-	/* As many frames as the queue has: the ring of one socket takes them all. */
+	/* As many as the queue has frames: the ring of one socket can hold all of them. */
 	room = xsk_prod_nb_free(&socket->tx, n);
 	n = sml_queue_take(socket->queue, addresses, n < room ? n : room);
 	if (n == 0 || xsk_ring_prod__reserve(&socket->tx, n, &place) != n)
@@ -259,7 +263,7 @@ static void give_back(struct afxdp *afxdp)
 	afxdp->n_held = 0;
 }
 
-/* Where the driver leaves no room in front, a payload is moved to where it is aligned. */
+/* If the driver leaves no room in front, the payload is moved to an aligned address. */
 static const void *align(uint8_t *payload, uint32_t length)
 {
 	uint8_t *aligned = payload - ((uintptr_t)payload & 3);
@@ -311,7 +315,10 @@ static unsigned afxdp_receive(struct sml_transport *transport, struct sml_packet
 	give_back(afxdp);
 	if (!sml_queue_is_sent(&afxdp->socket))
 		sml_queue_kick(&afxdp->socket);
-	/* Room that nobody waits for any more would wake an idle thread again and again. */
+	/*
+	 * Otherwise, room that nobody waits for any more would wake an idle thread again and
+	 * again.
+	 */
 	else if (afxdp->socket_events & EPOLLOUT)
 		(void)wait_for(afxdp, afxdp->socket.fd, EPOLLIN, &afxdp->socket_events);
 	n = receive_frames(afxdp, packets);
@@ -324,7 +331,7 @@ static void afxdp_close(struct sml_transport *transport)
 {
 	struct afxdp *afxdp = afxdp_of(transport);
 
-	/* First the way there, then what is on it. */
+	/* First remove the flow that leads to the socket, then the socket. */
 	if (afxdp->registered)
 		sml_device_remove_flow(afxdp->device, &afxdp->key, &afxdp->flow);
 	if (afxdp->state == FAST) {
@@ -358,7 +365,7 @@ static void put_address(uint32_t *words, const union sml_sockaddr *address)
 	words[3] = address->v4.sin_addr.s_addr;
 }
 
-/* What the UDP socket is connected from and to becomes headers, and the key of what comes back. */
+/* Build the headers and the key of the reverse flow from the UDP socket's two addresses. */
 static int describe_flow(struct afxdp *afxdp, union sml_sockaddr *own, union sml_sockaddr *peer)
 {
 	socklen_t length = sizeof(*own), peer_length = sizeof(*peer);
@@ -374,7 +381,7 @@ static int describe_flow(struct afxdp *afxdp, union sml_sockaddr *own, union sml
 	return 0;
 }
 
-/* The names of those that this process lacks; "" where none is missing. */
+/* The names of the capabilities that this process lacks; "" if it has all. */
 static void list_missing_capabilities(char *text, size_t bytes)
 {
 	static const struct {
@@ -401,7 +408,7 @@ static int open_device(struct afxdp *afxdp)
 	char text[256];
 	int error;
 
-	pthread_mutex_lock(&one_at_a_time); /* libcap-ng has one state for all */
+	pthread_mutex_lock(&one_at_a_time); /* libcap-ng has one state for all threads */
 	list_missing_capabilities(text, sizeof(text));
 	pthread_mutex_unlock(&one_at_a_time);
 	if (text[0])
@@ -419,7 +426,7 @@ static int open_device(struct afxdp *afxdp)
 	if (error)
 		return library->error_set(error, "SWITCHML_TRANSPORT=afxdp: %s", text);
 	error = sml_device_add_flow(afxdp->device, &afxdp->key, &afxdp->flow);
-	/* Those of processes that were killed stay as long as the program does. */
+	/* Entries of killed processes stay as long as the program does. */
 	if (error == -E2BIG || error == -ENOSPC) {
 		stay_slow(afxdp, "the table of flows is full");
 		return 0;
@@ -467,7 +474,10 @@ sml_afxdp_open(struct sml_transport **opened, const struct sml_transport_config 
 int sml_afxdp_open(struct sml_transport **opened, const struct sml_transport_config *config,
 		   const struct sml_afxdp_services *services)
 {
-	/* Results come to this rank alone: the group's would be another flow, by another queue. */
+	/*
+	 * Results go to this rank alone: multicast results would be another flow, on another
+	 * queue.
+	 */
 	struct sml_transport_config alone = *config;
 	struct afxdp *afxdp;
 	uint32_t charged = SML_RECEIVE_FRAMES * CHARGED_BYTES;
