@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What must be true of a run: see run.h. */
+/* What must be true after a run: see run.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,7 +58,7 @@ static void check_call(struct sim_run *run, uint32_t i)
 	free(expected);
 }
 
-/* Whatever the reference does with NaNs, all ranks have the same bits. */
+/* Whatever the reference does with NaNs, all ranks must have the same bits. */
 static void check_bits(struct sim_run *run, uint32_t i)
 {
 	const struct sim_call *call = &run->world->calls[i];
@@ -79,7 +79,7 @@ static void check_bits(struct sim_run *run, uint32_t i)
 	}
 }
 
-/* Every packet sent has arrived, is in flight, or has a known fate. */
+/* Every packet sent has arrived, is in flight, or was dropped for a counted reason. */
 static void check_network(struct sim_run *run)
 {
 	const struct sim_network *network = &run->network;
@@ -99,7 +99,7 @@ static void check_network(struct sim_run *run)
 			 (uint32_t)run->at_switches);
 }
 
-/* With one epoch per stripe, every chunk was reduced once, and each rank sent and took it once. */
+/* If a stripe had one epoch, each chunk was reduced once, and each rank sent and took it once. */
 static void check_counters(struct sim_run *run)
 {
 	const uint64_t *verdicts = run->result->verdicts;
@@ -127,7 +127,7 @@ static void check_counters(struct sim_run *run)
 	}
 }
 
-/* All have finished: nothing is unanswered, at no rank and at no switch. */
+/* All ranks have finished, so no packet waits for an answer at any rank or switch. */
 static void check_idle(struct sim_run *run)
 {
 	for (uint32_t i = 0; i < run->world->n_stripes; i++) {
@@ -145,7 +145,7 @@ static void check_idle(struct sim_run *run)
 	}
 }
 
-/* A failed call has returned its buffers: nothing has written to them since. */
+/* A failed call has returned its buffers, so nothing may have written to them since. */
 static void check_aborted(struct sim_run *run)
 {
 	for (uint32_t r = 0; r < run->world->n_ranks; r++)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Deaths, and what comes after them.
+ * Deaths of switches and ranks, and what follows.
  *
- *	death of a stripe's switch
- *	   |  each rank notices at its own time: SIM_RESUME/FREEZE
- *	   |  (the old switch may live on until all have)
- *	   v  all are frozen: reports, merge, hand-over, new pool
- *	      each rank begins at its own time: SIM_RESUME/BEGIN
+ * 	death of a stripe's switch
+ * 	   |  each rank notices at its own time: SIM_RESUME/FREEZE
+ * 	   |  (the old switch may live on until all have)
+ * 	   v  all are frozen: reports, merge, hand-over, new pool
+ * 	      each rank begins at its own time: SIM_RESUME/BEGIN
  *
- * A death during this starts it over; the `attempt` number makes earlier events
- * stale.
+ * If a switch dies during this, everything starts over. The `attempt` number makes earlier
+ * events stale.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ void sim_switch_dies(struct sim_run *run, uint32_t death)
 	run->deaths++;
 	stripe->attempt++;
 	stripe->frozen = 0;
-	/* A switch that lost only its control plane lives on for a while. */
+	/* A switch that lost only its control plane continues for a while. */
 	stripe->dead = gen_chance(&run->gen, 1, 2);
 	sim_free_handed(stripe);
 	for (uint8_t r = 0; r < run->world->n_ranks; r++)
@@ -162,7 +162,7 @@ void sim_resume_step(struct sim_run *run, const struct sim_event *event)
 	struct sim_stripe *stripe = &run->stripes[index];
 	struct sim_rank *rank = &run->ranks[event->rank];
 
-	/* If a rank is dead, no rank resumes: the job ends for all. */
+	/* If a rank is dead, no rank resumes: the job ends for all ranks. */
 	if (attempt != stripe->attempt || run->worker_died)
 		return;
 	if ((event->detail & 255) == STEP_BEGIN) {
@@ -178,7 +178,7 @@ void sim_resume_step(struct sim_run *run, const struct sim_event *event)
 
 /* ---- a rank's death ---- */
 
-/* The others hear about it from the switch, within a heartbeat. */
+/* The switch tells the others within a heartbeat. */
 #define HEARTBEAT_US 20000
 
 void sim_rank_dies(struct sim_run *run, struct sim_rank *rank)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One source of choices for everything that tests draw: a seed (many runs), an
- * enumeration of all choices (small worlds), or a fuzzer's bytes. A property is
- * written once against gen_below() and driven by all three.
+ * The one source of random choices for all tests: a seed (many runs), an enumeration of all
+ * choices (small worlds), or a fuzzer's bytes. A property is written once against
+ * gen_below(), and all three drive it.
  */
 #ifndef SML_SIM_GEN_H
 #define SML_SIM_GEN_H
@@ -16,9 +16,9 @@
 struct gen {
 	enum { GEN_SEED, GEN_BYTES, GEN_ALL } mode;
 	uint64_t state;	      /* GEN_SEED */
-	const uint8_t *bytes; /* GEN_BYTES: when they are used up, every choice is 0 */
+	const uint8_t *bytes; /* GEN_BYTES: after the last byte, every choice is 0 */
 	size_t n_bytes;
-	/* GEN_ALL: the path of choices now, and how many there were at each. */
+	/* GEN_ALL: the current path of choices, and the number of choices at each step. */
 	uint32_t depth, length;
 	uint32_t choice[GEN_MAX_DEPTH], limit[GEN_MAX_DEPTH];
 };
@@ -43,7 +43,7 @@ static inline void gen_from_all(struct gen *gen)
 	gen->length = 0;
 }
 
-/* GEN_ALL: step to the next path. False when all have been walked. */
+/* GEN_ALL: step to the next path. False: all paths are done. */
 static inline bool gen_next_path(struct gen *gen)
 {
 	gen->length = gen->depth;
@@ -66,7 +66,7 @@ static inline uint64_t gen_u64(struct gen *gen)
 	return z ^ (z >> 31);
 }
 
-/* A choice among 0 … n - 1. n >= 1. */
+/* A choice among 0 … n - 1. Requires n >= 1. */
 static inline uint32_t gen_below(struct gen *gen, uint32_t n)
 {
 	uint32_t value = 0;
@@ -94,13 +94,13 @@ static inline uint32_t gen_below(struct gen *gen, uint32_t n)
 	return 0;
 }
 
-/* lowest … highest, both possible. */
+/* lowest … highest, both included. */
 static inline uint32_t gen_range(struct gen *gen, uint32_t lowest, uint32_t highest)
 {
 	return lowest + gen_below(gen, highest - lowest + 1);
 }
 
-/* True n times in `of`. */
+/* True n times out of `of`. */
 static inline bool gen_chance(struct gen *gen, uint32_t n, uint32_t of)
 {
 	return gen_below(gen, of) < n;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define MILLION 1000000u
-/* Ethernet, IP and UDP around a payload, and the gap between frames. */
+/* Ethernet, IP and UDP headers around a payload, and the gap between frames. */
 #define FRAME_OVERHEAD_BYTES 66
 
 static bool earlier(const struct sim_event *a, const struct sim_event *b)
@@ -146,7 +146,7 @@ void sim_network_send(struct sim_network *network, struct sim_link *link,
 			      (length + FRAME_OVERHEAD_BYTES) * 8000ull / world->link_mbps;
 	if (strikes(network, world->loss_ppm, &network->lost))
 		return;
-	/* A flipped bit is found by UDP's checksum: the packet goes no further. */
+	/* UDP's checksum detects a flipped bit, so the packet goes no further. */
 	if (strikes(network, world->corrupt_ppm, &network->corrupted))
 		return;
 	if (network->faults && world->jitter_us)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A virtual clock, an agenda of events, and a network that loses, duplicates,
- * reorders, delays and corrupts. Nothing here knows the protocol.
+ * A virtual clock, an agenda of events, and a network that loses, duplicates, reorders,
+ * delays and corrupts packets. Nothing here knows the protocol.
  */
 #ifndef SML_SIM_NETWORK_H
 #define SML_SIM_NETWORK_H
@@ -14,14 +14,14 @@ enum sim_event_kind {
 	SIM_TO_RANK,   /* a packet arrives at a rank */
 	SIM_WAKE,      /* a rank checks its timers and calls */
 	SIM_DEATH,     /* the switches die */
-	SIM_RESUME,    /* a rank has noticed the death, or the next switch is there */
+	SIM_RESUME,    /* a rank has noticed the death, or the next switch is ready */
 	SIM_RANK_DIES,
-	SIM_ABORT /* a rank is told that another has died: its calls fail */
+	SIM_ABORT /* a rank learns that another rank has died: its calls fail */
 };
 
 struct sim_event {
 	uint64_t at_ns;
-	uint64_t order; /* equal times: first in, first out */
+	uint64_t order; /* equal times: the first in is the first out */
 	enum sim_event_kind kind;
 	uint8_t rank, stripe, shard;
 	uint32_t detail;
@@ -34,7 +34,7 @@ struct sim_packet {
 	uint8_t bytes[SML_MAX_PACKET_BYTES] __attribute__((aligned(8)));
 };
 
-/* One direction of one rank's cable, and its end's time per packet. */
+/* One direction of one rank's cable, and the time that its end needs per packet. */
 struct sim_link {
 	uint64_t busy_until_ns;
 	uint64_t packet_ns;
@@ -56,22 +56,22 @@ struct sim_network {
 void sim_network_init(struct sim_network *network, const struct sim_world *world);
 void sim_network_fini(struct sim_network *network);
 
-/* An event without a packet. */
+/* Add an event without a packet. */
 void sim_network_plan(struct sim_network *network, uint64_t at_ns, enum sim_event_kind kind,
 		      uint8_t rank, uint32_t detail);
 
-/* Send bytes over a link: like's kind, rank, stripe and shard say where to. */
+/* Send bytes over a link. `like` gives the destination: kind, rank, stripe and shard. */
 void sim_network_send(struct sim_network *network, struct sim_link *link,
 		      const struct sim_event *like, const void *bytes, size_t length);
 
-/* To the rank itself: nothing happens to it on the way. */
+/* Send a packet to the rank itself: nothing happens to it on the way. */
 void sim_network_hand_over(struct sim_network *network, const struct sim_event *like,
 			   const void *bytes, size_t length, uint64_t at_ns);
 
-/* Take the next event and move the clock. False: nothing is planned. */
+/* Take the next event and advance the clock. False: there is no event. */
 bool sim_network_next(struct sim_network *network, struct sim_event *event);
 
-/* Give an event's packet back. */
+/* Release an event's packet. */
 void sim_network_done(struct sim_network *network, struct sim_event *event);
 
 #endif

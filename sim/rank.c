@@ -207,7 +207,7 @@ static struct sml_worker *new_worker(const struct sim_rank *rank, uint32_t strip
 	return worker;
 }
 
-/* As if the job were old: many worlds begin at the edge of the numbers that wrap around. */
+/* Make the job look old: many worlds begin just before the numbers wrap around. */
 static void age_worker(struct sml_worker *worker, const struct sim_world *world)
 {
 	const struct sml_ticket_map map = {.after = world->first_chunk};

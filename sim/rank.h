@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One simulated rank: an application that makes its calls at its times, and
- * the workers (a stripe's shards each) under it.
+ * One simulated rank: an application that makes its calls at given times, and the workers
+ * (the shards of each stripe) under it.
  */
 #ifndef SML_SIM_RANK_H
 #define SML_SIM_RANK_H
@@ -12,11 +12,11 @@
 
 #define SIM_MAX_SHARDS_RUN 4
 
-/* The workers of one stripe in one epoch, and the memory they live in. */
+/* The workers of one stripe in one epoch, and their memory. */
 struct sim_generation {
 	struct sml_worker *workers[SIM_MAX_SHARDS_RUN];
 	void *memory[SIM_MAX_SHARDS_RUN];
-	bool has_result; /* any in this epoch: all ranks have begun it */
+	bool has_result; /* a result came in this epoch, so all ranks have begun it */
 };
 
 struct sim_call_state {
@@ -29,21 +29,21 @@ struct sim_call_state {
 struct sim_rank {
 	uint8_t id;
 	bool dead;
-	bool aborted;	     /* its calls have failed: their buffers are not accessed any more */
-	uint64_t abort_hash; /* of its receive buffers, then */
+	bool aborted;	     /* its calls have failed: nothing may access their buffers any more */
+	uint64_t abort_hash; /* hash of its receive buffers at that time */
 	const struct sim_world *world;
 	struct sml_sequence sequence;
 	struct sim_call_state calls[SIM_MAX_TENSORS];
 	uint32_t n_submitted;
 	struct sim_generation now[SIM_MAX_STRIPES];
-	/* The previous epoch, while its kept results may still be needed. */
+	/* The previous epoch, as long as its kept results may be needed. */
 	struct sim_generation kept[SIM_MAX_STRIPES];
 	struct sim_link up[SIM_MAX_STRIPES], down[SIM_MAX_STRIPES];
 	uint64_t paused_until_ns;
-	uint64_t wake_ns; /* the earliest SIM_WAKE planned */
+	uint64_t wake_ns; /* the earliest planned SIM_WAKE */
 };
 
-/* A stripe's epoch, as the ranks see it. */
+/* A stripe's epoch, as the ranks know it. */
 struct sim_epoch {
 	uint32_t number;
 	uint64_t tag;
@@ -55,23 +55,23 @@ struct sim_epoch {
 void sim_rank_init(struct sim_rank *rank, const struct sim_world *world, uint8_t id);
 void sim_rank_fini(struct sim_rank *rank);
 
-/* Begin an epoch on a stripe: the first, or one after a death. */
+/* Begin an epoch on a stripe: the first one, or one after a death. */
 void sim_rank_begin(struct sim_rank *rank, uint32_t stripe, const struct sim_epoch *epoch);
 
-/* Make the calls that are due; true if any was made. */
+/* Make the calls that are due. Returns whether any was made. */
 bool sim_rank_submit(struct sim_rank *rank, uint64_t now_ns);
 
-/* A packet for one of the rank's workers. */
+/* Give a packet to one of the rank's workers. */
 void sim_rank_receive(struct sim_rank *rank, uint32_t stripe, uint32_t shard, const void *packet,
 		      size_t length, uint64_t now_ns);
 
-/* Send all that may be sent, and plan the next timer check. */
+/* Send everything that may be sent, and plan the next timer check. */
 void sim_rank_pump(struct sim_rank *rank, struct sim_network *network);
 
-/* The generation whose kept results the rank would hand over. */
+/* The generation of kept results that the rank would hand over. */
 struct sim_generation *sim_rank_keeper(struct sim_rank *rank, uint32_t stripe);
 
-/* Of all receive buffers. */
+/* A hash of all receive buffers. */
 uint64_t sim_rank_hash(const struct sim_rank *rank);
 
 bool sim_rank_is_finished(const struct sim_rank *rank);

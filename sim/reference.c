@@ -19,7 +19,7 @@ static float draw_float(struct gen *gen, uint32_t range)
 	return ldexpf((float)mantissa, exponent - 20);
 }
 
-/* 53 bits of mantissa. */
+/* A mantissa of 53 bits. */
 static double draw_double(struct gen *gen, uint32_t range)
 {
 	double tail = (double)gen_below(gen, 1u << 22) * 0x1p-43;
@@ -34,7 +34,7 @@ static uint16_t to_half(enum sml_type type, float value)
 	memcpy(&bits, &value, 4);
 	if (type == SML_BFLOAT16)
 		return (uint16_t)(bits >> 16);
-	/* Any float16 will do: sign, five bits of exponent, the first of the mantissa. */
+	/* Any float16 is fine: sign, five bits of exponent, the first bit of the mantissa. */
 	return (uint16_t)((bits >> 16 & 0x8000) | (bits >> 13 & 0x7fff));
 }
 
@@ -79,7 +79,7 @@ static int32_t exponent_of(enum sml_type type, const void *elements, uint32_t co
 				   : sml_exponent_of(type, elements, count);
 }
 
-/* One chunk of float64 on its own wire, without limbs: in integers of 128 bits. */
+/* One chunk of float64 on its own wire, computed in 128-bit integers instead of limbs. */
 static void reference_double_block(const struct sim_call *call, uint32_t count, unsigned n_ranks,
 				   int32_t exponent, const void *const *elements, double *result)
 {
@@ -127,7 +127,7 @@ static void from_lanes(const struct sim_call *call, const void *lanes, uint32_t 
 			call->type, lanes, count, exponent, n_ranks, divisor, result);
 }
 
-/* One chunk in block floating point, ranks one after another. */
+/* One chunk in block floating point; the ranks are added one after another. */
 static void reference_block(const struct sim_call *call, uint32_t count, unsigned n_ranks,
 			    const void *const *elements, void *result)
 {
@@ -160,7 +160,7 @@ static void reference_block(const struct sim_call *call, uint32_t count, unsigne
 	from_lanes(call, sums, count, exponent, n_ranks, result);
 }
 
-/* One element at a time, so that nothing depends on how elements are put into packets. */
+/* One element at a time, so that the result does not depend on how packets hold elements. */
 static void reference_gather(const struct sim_call *call, unsigned n_ranks, void *const *inputs,
 			     uint8_t *result)
 {
@@ -277,7 +277,7 @@ static void store_integer(enum sml_type type, int64_t value, uint8_t *place)
 	memcpy(place, &value, sml_element_bytes(type));
 }
 
-/* Is the element at b above the one at a (for MIN: below)? NaN is above all. */
+/* Is the element at b above the one at a (for MIN: below)? NaN is above everything. */
 static bool wins(const struct sim_call *call, const uint8_t *b, const uint8_t *a)
 {
 	double f, g;

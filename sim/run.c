@@ -32,7 +32,7 @@ uint64_t sim_later(struct sim_run *run, uint32_t within_us)
 	return run->network.now_ns + gen_below(&run->gen, within_us * 1000u + 1);
 }
 
-/* A rank has died, and the others have been told and heard what was still on its way. */
+/* A rank has died, and the others have been told and have received what was still on its way. */
 static bool all_aborted(const struct sim_run *run)
 {
 	bool all = run->worker_died;
@@ -105,7 +105,7 @@ static void step(struct sim_run *run, struct sim_event *event)
 	sim_rank_pump(rank, &run->network);
 }
 
-/* A paused rank sees its events when it runs again, and so does a stripe of its own. */
+/* A paused rank sees its events when it runs again, and so does a stripe in its process. */
 static struct sim_rank *rank_of(struct sim_run *run, const struct sim_event *event)
 {
 	if (event->kind == SIM_TO_SWITCH)
@@ -127,7 +127,7 @@ static bool is_paused(struct sim_run *run, const struct sim_event *event)
 
 static void hold_back(struct sim_run *run, struct sim_event *event)
 {
-	/* A packet that is duplicated each time it is held back would multiply without end. */
+	/* A packet that is duplicated each time it is held back would multiply endlessly. */
 	struct sim_link none = {.never_doubles = true};
 	uint64_t at_ns = rank_of(run, event)->paused_until_ns;
 
@@ -140,7 +140,7 @@ static void hold_back(struct sim_run *run, struct sim_event *event)
 				      at_ns);
 		return;
 	}
-	/* The link is free again exactly when the rank runs: no delay is added but the link's. */
+	/* The link is free again when the rank runs, so the only delay is the link's own. */
 	none.busy_until_ns = at_ns;
 	sim_network_send(&run->network, &none, event, event->packet->bytes, event->length);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One run of the deterministic simulator: the production core under a virtual
- * clock. First a phase with the world's faults, in which nothing wrong may
- * happen; then a phase without, in which every live rank must finish.
+ * One run of the deterministic simulator: the production core under a virtual clock. The
+ * first phase has the world's faults, and nothing wrong may happen. The second phase has no
+ * faults, and every live rank must finish.
  *
- * What is checked: every result against the reference, bit for bit, on every
- * rank; no chunk summed twice in an epoch; slots idle at the end; counters that
- * add up. The trace hash covers every event and packet header.
+ * What is checked: every result equals the reference, bit for bit, on every rank. No chunk
+ * is summed twice in an epoch. Slots are idle at the end. Counters add up. The trace hash
+ * covers every event and packet header.
  */
 #ifndef SML_SIM_RUN_H
 #define SML_SIM_RUN_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the files of one run share: run.c (the loop), switches.c (where packets
- * meet), deaths.c (and what comes after them), checks.c (what must be true).
+ * What the files of one run share: run.c (the loop), switches.c (where packets meet),
+ * deaths.c (what follows deaths), checks.c (what must be true).
  */
 #ifndef SML_SIM_RUN_INTERNAL_H
 #define SML_SIM_RUN_INTERNAL_H
@@ -13,7 +13,7 @@
 
 enum { STEP_FREEZE = 0, STEP_BEGIN = 1 };
 
-/* A result that some lacked, on its way to them. */
+/* A result that some ranks lacked, on its way to them. */
 struct sim_handed {
 	uint32_t chunk;
 	enum sml_stream_id stream;
@@ -33,7 +33,7 @@ struct sim_stripe {
 	uint32_t n_handed;
 	uint32_t *tables[SML_STREAMS * SIM_MAX_DEATHS];
 	uint32_t n_tables;
-	uint8_t *completed[SML_STREAMS]; /* by chunk: in this epoch */
+	uint8_t *completed[SML_STREAMS]; /* by chunk, in this epoch */
 };
 
 struct sim_run {
@@ -48,13 +48,13 @@ struct sim_run {
 	bool worker_died;
 	uint64_t died_ns;
 	uint64_t at_switches; /* packets that a living switch has seen */
-	uint64_t at_ranks;    /* and a living rank */
+	uint64_t at_ranks;    /* packets that a living rank has seen */
 };
 
-/* The run has failed; the first failure counts. */
+/* The run has failed. Only the first failure is kept. */
 void sim_fail(struct sim_run *run, const char *what, uint32_t a, uint32_t b);
 
-/* Memory that the simulator itself cannot do without. */
+/* The simulator itself needs this memory: NULL ends the process. */
 void *sim_must(void *memory);
 
 static inline uint64_t sim_all_ranks(const struct sim_run *run)
@@ -62,15 +62,15 @@ static inline uint64_t sim_all_ranks(const struct sim_run *run)
 	return ~(uint64_t)0 >> (64 - run->world->n_ranks);
 }
 
-/* Some time from now, within so many microseconds. */
+/* A time from now, at most this many microseconds later. */
 uint64_t sim_later(struct sim_run *run, uint32_t within_us);
 
 /* ---- switches.c ---- */
 
-/* A fresh pool of the stripe's next epoch. */
+/* Make a fresh pool for the stripe's next epoch. */
 void sim_open_pool(struct sim_run *run, uint32_t index, uint32_t head_slots, uint32_t data_slots);
 
-/* As if the slots had served uses up to the one before first_use. */
+/* Set the slots as if they had served all uses before first_use. */
 void sim_age_pool(struct sml_pool *pool, uint32_t first_use);
 
 void sim_at_switch(struct sim_run *run, const struct sim_event *event);
@@ -81,7 +81,7 @@ void sim_switch_dies(struct sim_run *run, uint32_t death);
 void sim_resume_step(struct sim_run *run, const struct sim_event *event);
 void sim_free_handed(struct sim_stripe *stripe);
 
-/* A rank dies; the others learn of it, each at its time, and fail their calls. */
+/* A rank dies. Each other rank learns of it at a different time, and its calls fail. */
 void sim_rank_dies(struct sim_run *run, struct sim_rank *rank);
 void sim_rank_aborts(struct sim_rank *rank);
 
@@ -89,7 +89,7 @@ void sim_rank_aborts(struct sim_rank *rank);
 
 void sim_count_chunks(struct sim_run *run);
 
-/* finished: all ranks have made all their calls. */
+/* finished: all ranks have made all of their calls. */
 void sim_check_end(struct sim_run *run, bool finished);
 
 #endif

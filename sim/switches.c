@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A run's switches: a stripe's pool, and what becomes of packets that reach it. */
+/* A run's switches: the pool of each stripe, and what happens to packets that reach it. */
 #include <stdlib.h>
 
 #include "sim/run_internal.h"

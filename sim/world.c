@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Drawing worlds: small numbers are likely, and many worlds have a fault fully off. */
+/* Draws worlds. Small numbers are likely, and many worlds have a fault completely off. */
 #include "sim/world.h"
 
 #include <string.h>
 
-/* A magnitude: each power of two up to highest is as likely as the next. */
+/* Draw a magnitude: each power of two up to `highest` is equally likely. */
 static uint32_t scale(struct gen *gen, uint32_t lowest, uint32_t highest)
 {
 	uint32_t bits = 0, value;
@@ -18,7 +18,7 @@ static uint32_t scale(struct gen *gen, uint32_t lowest, uint32_t highest)
 	return value < highest ? value : highest;
 }
 
-/* Half of all worlds lack a fault; the rest have it at some magnitude. */
+/* Half of all worlds lack a fault. The others have it with some magnitude. */
 static uint32_t fault(struct gen *gen, uint32_t highest)
 {
 	return gen_chance(gen, 1, 2) ? 0 : scale(gen, 1, highest);
@@ -77,7 +77,7 @@ static void draw_sizes(struct gen *gen, struct sim_world *world, bool small)
 	world->lanes = lanes[gen_below(gen, small ? 3 : 5)];
 	world->n_calls = gen_range(gen, 1, small ? 6 : SIM_MAX_TENSORS);
 	world->window_max = gen_chance(gen, 1, 2) ? 1024 : scale(gen, 1, 64);
-	/* Half of the worlds begin at the edge where the use number wraps around. */
+	/* Half of the worlds begin just before the use number wraps around. */
 	world->first_use = gen_chance(gen, 1, 2) ? 0 : (uint32_t)(-2 * (int32_t)gen_below(gen, 8));
 	world->no_tickets = gen_chance(gen, 1, 8);
 }
@@ -106,7 +106,10 @@ static void draw_deaths(struct gen *gen, struct sim_world *world, bool small)
 	world->n_deaths = gen_chance(gen, 1, 3) ? gen_range(gen, 1, SIM_MAX_DEATHS) : 0;
 	for (uint32_t i = 0; i < world->n_deaths; i++) {
 		world->gone_us[i] = scale(gen, 1, 30000);
-		/* Half of the later deaths strike while the one before is being resumed from. */
+		/*
+		 * Half of the later deaths happen while ranks still resume from the previous
+		 * death.
+		 */
 		if (i > 0 && gen_chance(gen, 1, 2))
 			world->death_us[i] =
 				world->death_us[i - 1] + scale(gen, 1, 3 * world->gone_us[i - 1]);
@@ -121,7 +124,10 @@ static void draw_deaths(struct gen *gen, struct sim_world *world, bool small)
 	}
 }
 
-/* Every rank has a stripe, as far as there can be so many; it dies with its rank alone. */
+/*
+ * Every rank has a stripe, up to the largest number of stripes. A stripe dies only with its
+ * rank.
+ */
 static void embed(struct sim_world *world)
 {
 	world->n_stripes = world->n_ranks < SIM_MAX_STRIPES ? world->n_ranks : SIM_MAX_STRIPES;
@@ -129,8 +135,8 @@ static void embed(struct sim_world *world)
 }
 
 /*
- * Types that came later, in worlds of even seeds, and from a source of their own: so the
- * worlds of odd seeds, sim/seeds.txt's among them, stay what they were.
+ * Types that were added later exist only in worlds of even seeds, and they use a separate
+ * source. So worlds of odd seeds, including those in sim/seeds.txt, stay the same.
  */
 static void draw_new_types(struct sim_world *world, uint64_t seed)
 {
@@ -163,7 +169,7 @@ static bool is_float_sum(const struct sim_call *call)
 	       (call->collective == SML_ALLREDUCE || call->collective == SML_REDUCE_SCATTER);
 }
 
-/* A call that asks for the exact wire and cannot have it has another one. */
+/* A call that asks for the exact wire and cannot have it uses another wire. */
 static void mend_exact(const struct sim_world *world, struct sim_call *call)
 {
 	const struct sml_shape shape = {.lanes = (uint16_t)world->lanes,
@@ -175,8 +181,8 @@ static void mend_exact(const struct sim_world *world, struct sim_call *call)
 }
 
 /*
- * The exact wire, which came later still: in every fourth world, and also there from a
- * source of its own. Large calls become small enough for it.
+ * The exact wire, which was added even later, exists in every fourth world and also uses a
+ * separate source. Large calls become small enough for it.
  */
 static void draw_exact(struct sim_world *world, uint64_t seed)
 {
@@ -209,9 +215,9 @@ void sim_world_draw(struct sim_world *world, uint64_t seed, bool small)
 	draw_deaths(&gen, world, small);
 	for (uint32_t i = 0; i < world->n_calls; i++)
 		draw_call(&gen, world, &world->calls[i]);
-	/* Half of the worlds run over the edge where chunk numbers wrap around. */
+	/* In half of the worlds, chunk numbers wrap around. */
 	world->first_chunk = gen_chance(&gen, 1, 2) ? 0 : (uint32_t)-scale(&gen, 1, 256);
-	/* Drawn last, so that the worlds of older seeds stay what they were. */
+	/* Drawn last, so that the worlds of older seeds stay the same. */
 	if (gen_chance(&gen, 1, 4)) {
 		world->n_slow = gen_range(&gen, 1, world->n_ranks);
 		world->slow_us = scale(&gen, 1, 40);
@@ -219,7 +225,7 @@ void sim_world_draw(struct sim_world *world, uint64_t seed, bool small)
 	world->embedded = gen_chance(&gen, 1, 6);
 	if (world->embedded)
 		embed(world);
-	/* Slots without tickets cannot be told a table: the option is for measuring. */
+	/* Slots without tickets do not support a table: this option exists for measurements. */
 	if (world->no_tickets)
 		world->n_deaths = 0;
 	draw_new_types(world, seed);

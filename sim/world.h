@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A world of the simulator: everything that is drawn before time begins. Plain
- * numbers, so that a world can be printed, shrunk and compared.
+ * A world of the simulator: everything that is drawn before time begins. It has plain
+ * numbers only, so that a world can be printed, shrunk and compared.
  */
 #ifndef SML_SIM_WORLD_H
 #define SML_SIM_WORLD_H
@@ -21,10 +21,10 @@ struct sim_call {
 	uint8_t root;
 	uint32_t count; /* elements of the whole tensor */
 	bool in_place;
-	bool waits; /* all ranks finish every call before it first */
+	bool waits; /* all ranks finish every earlier call before this one */
 };
 
-/* X(type, name, what it is): world_print() and --minimize walk this list. */
+/* X(type, name, description): world_print() and --minimize use this list. */
 #define SIM_WORLD_LIST(X)                                                                          \
 	X(n_ranks, "ranks")                                                                        \
 	X(head_slots, "head slots a stripe")                                                       \
@@ -58,7 +58,9 @@ struct sim_world {
 #define SIM_WORLD_FIELD(name, text) uint32_t name;
 	SIM_WORLD_LIST(SIM_WORLD_FIELD)
 #undef SIM_WORLD_FIELD
-	/* Switch deaths, one after another: when, for how long, and the next one's slots. */
+	/*
+	 * Switch deaths, one after another: when, for how long, and the slots of the next switch.
+	 */
 	uint32_t death_us[SIM_MAX_DEATHS];
 	uint32_t gone_us[SIM_MAX_DEATHS];
 	uint32_t next_data_slots[SIM_MAX_DEATHS];
@@ -66,25 +68,25 @@ struct sim_world {
 	struct sim_call calls[SIM_MAX_TENSORS];
 };
 
-/* Set a number of the list above by its name. False: there is no such number. */
+/* Set the number with this name in the list above. False: there is no such number. */
 bool sim_world_set(struct sim_world *world, const char *name, uint32_t value);
 
-/* Make a world valid again that was changed by hand (a root below n_ranks, …). */
+/* Make a world valid again after its numbers were changed (for example: root below n_ranks). */
 void sim_world_repair(struct sim_world *world);
 
-/* The number in the whole stream of the first chunk that a world's calls have. */
+/* The number in the whole stream of the first chunk of the world's calls. */
 static inline uint64_t sim_world_first_chunk(const struct sim_world *world)
 {
 	return (uint64_t)world->first_chunk * world->n_stripes;
 }
 
-/* Is this stripe in the rank's own process? */
+/* Does this stripe run in the rank's own process? */
 static inline bool sim_world_is_own(const struct sim_world *world, uint32_t rank, uint32_t stripe)
 {
 	return world->embedded && rank == stripe;
 }
 
-/* Draw a world from a seed. small: few ranks and slots, many runs a second. */
+/* Draw a world from a seed. small: few ranks and slots, so that many worlds run per second. */
 void sim_world_draw(struct sim_world *world, uint64_t seed, bool small);
 
 #endif

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The control plane in a simulated world: the jobs of several switches (job/switch.h) and the ranks
- * of one job (job/rank_search.h, job/rank_talk.h), with connections of varying delay in between.
- * The data path is abstract: a call ends for a rank when its switch has heard from all ranks and
- * the result has come.
+ * The control plane in a simulated world: the jobs of several switches (job/switch.h) and
+ * the ranks of one job (job/rank_search.h, job/rank_talk.h), connected by links of varying
+ * delay. The data path is abstract: a call ends for a rank when its switch has contributions
+ * from all ranks and the result has arrived.
  *
- * A world has switches whose addresses are silent, slow or refuse, that have no room, no way for
- * UDP, or too narrow a path; switches that die, freeze, and come back; ranks that come late, die,
- * freeze, and die while they leave. Other jobs take slots of a switch's pool. Or there is no
- * dedicated switch, and rank 0 has the control port. Everything comes from one seed.
+ * Switches have silent or slow addresses, refuse connections, have no room, lack a path for
+ * UDP, or have a path for small packets only. They die, freeze, and come back. Ranks come
+ * late, die, freeze, and die while they leave. Other jobs take slots from a switch's pool.
+ * In some worlds there is no dedicated switch, and rank 0 has the control port. One seed
+ * determines everything.
  *
- * What must hold: every rank ends within a bound. An error blames a rank only if that rank died. If
- * no rank died and a switch that can serve all ranks stays up, all calls succeed. And all ranks get
- * the same result of a call, before and after a failover.
+ * What must hold: every rank ends within a bound. An error blames a rank only if that rank
+ * died. If no rank died and a switch that can serve all ranks stays up, all calls succeed.
+ * All ranks get the same result of a call, before and after a failover.
  */
 #ifndef SML_SIM_CONTROL_H
 #define SML_SIM_CONTROL_H
@@ -24,10 +25,10 @@ struct sim_control_result {
 	bool passed;
 	char failure[800];
 	uint64_t events, failovers, virtual_ns, hash;
-	uint32_t n_well, n_errors, n_dead; /* ranks, by how they ended */
+	uint32_t n_well, n_errors, n_dead; /* number of ranks, by how they ended */
 };
 
-/* trace: every event is printed. */
+/* trace: print every event. */
 void sim_control_run(uint64_t seed, bool trace, struct sim_control_result *result);
 
 #endif

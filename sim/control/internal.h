@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the simulated control plane's files share: see control.h. */
+/* What the files of the simulated control plane share: see control.h. */
 #ifndef SML_SIM_CONTROL_INTERNAL_H
 #define SML_SIM_CONTROL_INTERNAL_H
 
@@ -28,20 +28,20 @@ enum reach { ANSWERS, REFUSES, SILENT };
 
 struct control;
 
-/* One connection. Both ends know it for as long as the run lasts. */
+/* One connection. Both ends keep it until the run ends. */
 struct link {
 	struct sml_peer peer; /* the first member: the switch's end */
 	struct control *control;
-	struct rival *rival; /* whose it is; NULL: a rank's of the job */
+	struct rival *rival; /* the other job at this end; NULL: a rank of the simulated job */
 	uint8_t rank, sw, address;
-	uint32_t life;		      /* of the switch that it is of */
+	uint32_t life;		      /* life of the switch that it connects to */
 	bool at_rank, at_switch;      /* each end is open */
-	bool cut;		      /* what is on its way to the rank is lost */
-	uint64_t delay_ns, due_ns[2]; /* to the switch, to the rank: the last that is on its way */
+	bool cut;		      /* data on the way to the rank gets lost */
+	uint64_t delay_ns, due_ns[2]; /* to switch, to rank: the last message arrives then */
 	uint64_t heard_ns;	      /* the rank's end */
 };
 
-/* Another job, at one switch. */
+/* Another job at one switch. */
 struct rival {
 	struct link links[RIVAL_RANKS];
 	uint64_t comes_ns, gathered_ns, leaves_ns;
@@ -59,13 +59,13 @@ struct server {
 	bool udp[MAX_RANKS], full, narrow;
 	uint32_t delay_us;
 	uint64_t dies_ns, returns_ns, begun_ns;
-	uint64_t roomy_ns; /* another job has left it then */
+	uint64_t roomy_ns; /* another job has left the switch by then */
 	uint32_t max_slots;
 	struct rival rivals[MAX_RIVALS];
 	uint8_t n_rivals;
 	bool freezes;
-	uint32_t last_words; /* so many Left messages get out, and it dies */
-	/* Its one job's data path. */
+	uint32_t last_words; /* sends this many Left messages, then dies */
+	/* The data path of its one job. */
 	uint32_t job, job_number, chunk;
 	uint64_t contributed;
 	bool starts;
@@ -89,7 +89,7 @@ struct rank {
 	bool freezes, dies_leaving;
 	struct sml_search search;
 	struct attempt attempts[MAX_ADDRESSES];
-	int taken; /* the attempt that it is with; -1: none */
+	int taken; /* the current connection attempt; -1: none */
 	uint32_t epoch;
 	uint64_t tag, membership;
 	/* Calls. */
@@ -97,9 +97,9 @@ struct rank {
 	uint32_t lacking[1], kept[1];
 	bool has_kept, sent, leaves, begun;
 	uint64_t next_ns, lost_ns;
-	uint32_t sums[64]; /* what each call gave */
+	uint32_t sums[64]; /* the result of each call */
 	int error;
-	uint64_t gave_up_ns; /* looking for the others, it failed, or left without them */
+	uint64_t gave_up_ns; /* failed while it looked for the others, or left without them */
 	char text[1200];
 };
 
@@ -134,8 +134,8 @@ struct control {
 	const char *name_list[MAX_ADDRESSES];
 	struct rank ranks[MAX_RANKS];
 	bool rank_died, good_stays;
-	bool embedded;		   /* rank 0 has the one control port, and each rank a stripe */
-	const struct server *good; /* it is, or will be */
+	bool embedded; /* rank 0 has the only control port, and each rank has a stripe */
+	const struct server *good; /* it exists, or will exist */
 	struct link links[MAX_LINKS];
 	uint32_t n_links;
 	struct event *events; /* a heap */
@@ -152,13 +152,13 @@ __attribute__((format(printf, 2, 3))) void sim_wrong(struct control *control, co
 void sim_plan(struct control *control, uint64_t at_ns, enum event_kind kind, struct link *link);
 bool sim_next_event(struct control *control, struct event *event);
 uint64_t sim_next_event_ns(const struct control *control);
-/* A connection from a rank to an address; what comes of it is an event, or nothing ever. */
+/* Connect a rank to an address. The outcome is an event, or there is none. */
 struct link *sim_connect(struct control *control, struct rank *rank, unsigned address);
-/* One end says something, or ends it. */
+/* One end sends a message, or closes the connection. */
 void sim_send(struct link *link, bool to_switch, const SmlControl__Envelope *message);
 void sim_end(struct link *link, bool at_switch);
 void sim_send_data(struct link *link, bool to_switch, uint32_t chunk, uint32_t epoch);
-/* Does what is sent between them arrive at all? */
+/* Do packets between the two arrive at all? */
 bool sim_link_works(const struct link *link);
 
 /* ---- switches (switches.c) ---- */
@@ -172,14 +172,14 @@ uint64_t sim_server_deadline(const struct server *server);
 
 /* ---- other jobs (rivals.c) ---- */
 
-/* The first comes not before from_ns. */
+/* The first job does not come before from_ns. */
 void sim_rivals_draw(struct server *server, uint64_t from_ns);
 void sim_rivals_wake(struct server *server);
 uint64_t sim_rivals_deadline(const struct server *server);
-/* With their switch. */
+/* The rivals of a switch live and die with it. */
 void sim_rivals_die(struct server *server);
 void sim_rival_told(struct rival *rival, const SmlControl__Envelope *message);
-/* The job begins, or has no room. */
+/* A job begins, or gets no room. */
 void sim_pool_check_share(const struct server *server, const struct sml_pool_rules *rules);
 void sim_pool_check_refusal(const struct server *server);
 

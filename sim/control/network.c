@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connections that take their time, keep the order, and end when an end dies: see control.h. */
+/* Connections have a delay, keep messages in order, and end when an end dies: see control.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,7 +92,7 @@ static uint64_t later(struct link *link)
 	       gen_below(&control->gen, (uint32_t)(link->delay_ns / 1000) + 1) * 1000ull;
 }
 
-/* What is sent later arrives later. */
+/* A message that is sent later arrives later. */
 static uint64_t in_order(struct link *link, bool to_switch)
 {
 	uint64_t *due_ns = &link->due_ns[to_switch ? 0 : 1], at_ns = later(link);
@@ -156,7 +156,7 @@ void sim_end(struct link *link, bool at_switch)
 		 at_switch ? EVENT_END_AT_RANK : EVENT_END_AT_SWITCH, link);
 }
 
-/* Datagrams: no order, and where there is no way, nothing. */
+/* Datagrams have no order. Without a path, none arrives. */
 void sim_send_data(struct link *link, bool to_switch, uint32_t chunk, uint32_t epoch)
 {
 	struct event *event;

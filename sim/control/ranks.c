@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ranks: job/rank_search.h and job/rank_talk.h as the library drives them, and abstract calls. */
+/* Ranks: job/rank_search.h and job/rank_talk.h, driven as by the library, with abstract calls. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,8 +7,8 @@
 #include "switchml.h"
 
 #define TICK_NS	    (HEARTBEAT_MS / 4 * MS)
-#define PATIENCE_NS (3 * SECOND) /* of probes */
-#define AGAIN_NS    (200 * MS)	 /* a contribution is sent again */
+#define PATIENCE_NS (3 * SECOND) /* time between probes */
+#define AGAIN_NS    (200 * MS)	 /* time until a contribution is sent again */
 #define CALL_NS	    TIMEOUT_NS
 
 /* ---- the end ---- */
@@ -125,7 +125,7 @@ static void begin_talk(struct rank *rank, unsigned address)
 
 /* ---- the report ---- */
 
-/* The sum of a call, as everybody must have it. */
+/* The sum of a call, which must be the same on every rank. */
 static uint32_t sum_of(uint32_t chunk)
 {
 	return chunk * 2654435761u;
@@ -150,7 +150,7 @@ static int adopt(void *self, enum sml_stream_id stream, uint32_t chunk, const vo
 	if (stream != SML_HEAD || n_lanes != 1 || chunk > rank->done)
 		return -1;
 	if (chunk < rank->done)
-		return 0; /* here already */
+		return 0; /* the result is already here */
 	memcpy(&rank->sums[chunk % 64], lanes, 4);
 	if (rank->sums[chunk % 64] != sum_of(chunk))
 		sim_wrong(rank->control, "rank %u adopts a wrong sum of call %u", rank->id, chunk);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Other jobs at a switch: they come, gather for a while, run and leave, and hold slots meanwhile.
- * They have no network and no calls; they are there so that the switch lacks room now and then.
- * And what must hold of a pool that several jobs share: a job that gathers keeps nobody out, and
- * whoever begins gets its share.
+ * Other jobs at a switch: they join, gather, run and leave, and hold slots meanwhile. They
+ * have no network and no calls. Their purpose is that the switch sometimes lacks room. This
+ * file also checks the pool that several jobs share: a job that gathers keeps no other job
+ * out, and each job that begins gets its share.
  */
 #include <stdio.h>
 
@@ -11,10 +11,10 @@
 #include "job/switch_job.h"
 #include "sim/control/internal.h"
 
-/* What each job wants, and the fewest that one can do with (job/switch_slots.c). */
+/* Slots that each job wants, and the fewest that it can use (job/switch_slots.c). */
 #define WANTED 576u
 #define FEWEST 10u
-/* So that they are never silent. */
+/* Far in the future, so that they never count as silent. */
 #define FAR_NS (UINT64_MAX / 4)
 
 void sim_rivals_draw(struct server *server, uint64_t from_ns)
@@ -157,7 +157,7 @@ void sim_rival_told(struct rival *rival, const SmlControl__Envelope *message)
 
 struct pool_use {
 	uint32_t begun;	      /* slots of jobs that have begun */
-	uint32_t n_gathering; /* other jobs that have not */
+	uint32_t n_gathering; /* other jobs that have not begun */
 };
 
 static struct pool_use look_at(const struct server *server, const struct sml_job *except)
@@ -177,7 +177,7 @@ static struct pool_use look_at(const struct server *server, const struct sml_job
 	return use;
 }
 
-/* What a job may have that begins: jobs that gather want slots, too. */
+/* Slots that a job may have when it begins: jobs that gather want slots, too. */
 static uint32_t most_of_all(const struct server *server, const struct pool_use *use)
 {
 	uint32_t used = use->begun + (use->n_gathering + 1) * FEWEST;
@@ -188,7 +188,7 @@ static uint32_t most_of_all(const struct server *server, const struct pool_use *
 	return FEWEST + (left > claims + part ? left - claims : part);
 }
 
-/* A job begins: it has what it wants, or its share. */
+/* A job begins: it has the slots that it wants, or its share. */
 void sim_pool_check_share(const struct server *server, const struct sml_pool_rules *rules)
 {
 	const struct sml_job *job = server->jobs.jobs[rules->job % SML_MAX_JOBS];
@@ -206,7 +206,7 @@ void sim_pool_check_share(const struct server *server, const struct sml_pool_rul
 			  server->index, got, server->max_slots, use.begun, use.n_gathering);
 }
 
-/* A job is told that it has no room: jobs that gather must not be why. */
+/* A job is told that there is no room: jobs that gather must not be the reason. */
 void sim_pool_check_refusal(const struct server *server)
 {
 	struct pool_use use = look_at(server, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Worlds of the simulated control plane, its main loop, and what must hold: see control.h. */
+/* Worlds of the simulated control plane, the main loop, and what must hold: see control.h. */
 #include "sim/control/control.h"
 
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 
 #define MOST_EVENTS 2000000u
 #define END_NS	    (20 * TIMEOUT_NS)
-/* Two rounds of five seconds at a switch, and the ways there. */
+/* Two rounds of five seconds at a switch, and the network delays. */
 #define LEAVER_NEEDS_NS (12 * SECOND)
 
 /* ---- what is said of a run ---- */
@@ -63,7 +63,7 @@ static void make_good(struct server *server)
 	server->full = server->narrow = false;
 }
 
-/* Of a good one: for each rank, one of several addresses may be silent or refuse. */
+/* For a good switch: several addresses, of which some may be silent or refuse, for each rank. */
 static void spoil_an_address(struct control *control, struct server *server)
 {
 	unsigned first = MAX_ADDRESSES, last = 0;
@@ -95,7 +95,7 @@ static void make_bad(struct control *control, struct server *server)
 			for (unsigned r = 0; r < MAX_RANKS; r++)
 				server->reach[i][r] = reach;
 		break;
-	case 1: /* for some */
+	case 1: /* for some ranks */
 		for (unsigned i = 0; i < MAX_ADDRESSES; i++)
 			for (unsigned r = 0; r < MAX_RANKS; r++)
 				server->reach[i][r] = gen_chance(gen, 1, 2) ? reach : ANSWERS;
@@ -111,7 +111,7 @@ static void make_bad(struct control *control, struct server *server)
 		server->narrow = true;
 		break;
 	default:
-		break; /* nothing is wrong with it */
+		break; /* nothing is wrong with the switch */
 	}
 }
 
@@ -128,11 +128,11 @@ static void draw_server(struct control *control, uint8_t index)
 	server->freezes = gen_chance(gen, 1, 4);
 	server->last_words = gen_chance(gen, 1, 8) ? gen_below(gen, MAX_RANKS) : NEVER_32;
 	make_good(server);
-	/* Whoever has no room where a job begins is told so, and that is the end of it. */
+	/* A job that finds no room when it begins is refused, and the refusal is final. */
 	sim_rivals_draw(server, index ? 0 : 9 * SECOND);
 	if (index > 0)
 		make_bad(control, server);
-	/* The first one is good until all have begun. */
+	/* The first switch stays good until all ranks have begun. */
 	if (index == 0 ? gen_chance(gen, 9, 10) : gen_chance(gen, 1, 3))
 		server->dies_ns = gen_range(gen, index ? 0 : 9000, 25000) * MS;
 	if (server->dies_ns != NEVER && gen_chance(gen, 1, 2))
@@ -151,7 +151,7 @@ static void draw_rank(struct control *control, uint8_t id)
 			      .dies_ns = NEVER,
 			      .ends_by_ns = NEVER,
 			      .next_ns = NEVER};
-	/* One after the other: compilers evaluate an initializer in any order. */
+	/* One statement for each: compilers may evaluate an initializer in any order. */
 	rank->comes_ns = gen_below(gen, 3000) * MS;
 	rank->wanted = gen_range(gen, 1, 60);
 	for (unsigned i = 0; i < MAX_ADDRESSES; i++)
@@ -168,7 +168,7 @@ static void draw_death(struct control *control)
 		rank->dies_ns = gen_below(&control->gen, 40000) * MS;
 }
 
-/* Rank 0 has the switch in its process, and nobody else has one. */
+/* Rank 0 has the switch in its process, and no other rank has one. */
 static void embed(struct control *control)
 {
 	struct server *server = &control->servers[0];
@@ -279,7 +279,7 @@ static void happens(struct control *control, const struct event *event)
 		link->at_switch = true;
 		link->peer.heard_ns = control->now_ns;
 	} else if (event->kind == EVENT_CONNECTED) {
-		return; /* it died meanwhile: the connection attempt is repeated in vain */
+		return; /* it died meanwhile, so the repeated connection attempt fails */
 	}
 	if (event->kind == EVENT_TO_SWITCH || event->kind == EVENT_END_AT_SWITCH ||
 	    event->kind == EVENT_CONTRIBUTION) {
@@ -347,7 +347,7 @@ static void loop(struct control *control)
 
 /* ---- what must hold ---- */
 
-/* "rank 3 (host …) died": did it? */
+/* The error says "rank 3 (host …) died": did rank 3 die? */
 static bool blames_the_living(const struct control *control, const struct rank *rank)
 {
 	const char *name = strstr(rank->text, "rank ");
@@ -362,8 +362,8 @@ static bool blames_the_living(const struct control *control, const struct rank *
 }
 
 /*
- * When the first of those who have all their results did not look for the others any more, or
- * would have been right not to.
+ * When the first rank with all of its results stopped looking for the others, or could
+ * rightly have stopped.
  */
 static uint64_t leavers_gave_up(const struct control *control)
 {
@@ -384,8 +384,8 @@ static uint64_t leavers_gave_up(const struct control *control)
 }
 
 /*
- * A switch that can serve all ranks is there to stay. Whoever leaves looks for so long and no
- * longer: what came back only at the end of that was of no use, to nobody.
+ * Is a switch up that can serve all ranks, and does it stay up? A rank that leaves looks for
+ * a limited time only, so a switch that came back at the end of that time does not count.
  */
 static bool could_be_served(const struct control *control)
 {
@@ -415,7 +415,9 @@ static void check(struct control *control)
 			continue;
 		if (blames_the_living(control, rank))
 			sim_wrong(control, "rank %u blames a rank that lives: %s", r, rank->text);
-		/* A rank that has died before all had joined may be started again, and is awaited.
+		/*
+		 * A rank that died before all had joined may be started again. The others wait
+		 * for it.
 		 */
 		if (rank->error == SML_ERROR_TIMEOUT && (rank->begun || !control->rank_died))
 			sim_wrong(control, "rank %u hangs until its deadline: %s", r, rank->text);

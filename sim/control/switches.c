@@ -12,7 +12,7 @@ static struct link *link_of(const struct sml_peer *peer)
 	return (struct link *)(uintptr_t)peer;
 }
 
-/* It may die between two of its last messages. */
+/* A switch may die between two of its last messages. */
 static bool dies_first(struct server *server, const SmlControl__Envelope *message)
 {
 	if (message->body_case != SML_CONTROL__ENVELOPE__BODY_LEFT ||
@@ -120,7 +120,7 @@ static void remove_job(struct sml_dataplane *dataplane, uint32_t job)
 		server->starts = false;
 }
 
-/* Contributions are not counted: here only the control connection says who lives. */
+/* Contributions do not count as signs of life here: only the control connection does. */
 #define OPERATIONS(lanes)                                                                          \
 	{                                                                                          \
 		.name = "simulated", .max_lanes = (lanes), .add_job = add_job,                     \
@@ -173,7 +173,10 @@ void sim_server_dies(struct server *server)
 
 		if (link->sw != server->index || link->life != server->life || !link->at_switch)
 			continue;
-		/* The kernel closes what a process had open; a host that is gone closes nothing. */
+		/*
+		 * The kernel closes what a process had open. A host that disappears closes
+		 * nothing.
+		 */
 		if (server->freezes) {
 			link->at_switch = false;
 			link->cut = gen_chance(&control->gen, 1, 2);
@@ -181,7 +184,7 @@ void sim_server_dies(struct server *server)
 			sim_end(link, true);
 		}
 	}
-	/* Nobody hears what it says now. */
+	/* Nothing that it sends from now on arrives. */
 	sml_jobs_stop(&server->jobs, control->now_ns);
 	sim_rivals_die(server);
 	server->alive = false;
@@ -196,8 +199,7 @@ static bool is_member(const struct server *server, const struct link *link)
 	       link->peer.job != NULL;
 }
 
-/* Where each rank has a stripe, a result is whole only while all of them live; and it may be lost.
- */
+/* If each rank has a stripe, a result needs all ranks to be alive, and it may still get lost. */
 static bool is_result_lost(struct control *control)
 {
 	for (unsigned r = 0; r < control->n_ranks; r++)
@@ -233,7 +235,7 @@ static void contribute(struct server *server, const struct event *event)
 		server->contributed = 0;
 	}
 	if (event->chunk < server->chunk) {
-		/* It has been answered; that answer may have been lost. */
+		/* This call was answered, but the answer may have been lost. */
 		if (server->control->embedded && !is_result_lost(server->control))
 			sim_send_data(link, false, event->chunk, server->job);
 		return;
