@@ -17,6 +17,7 @@
 #include "control/envelope.h"
 #include "control/text.h"
 #include "core/wire.h"
+#include "job/rules.h"
 #include "net/address.h"
 
 bool sml_ask_next(const char **list, char *address, size_t bytes)
@@ -256,6 +257,33 @@ static int take(struct sml_ask *ask, SmlControl__Envelope *message, SmlControl__
 	return result;
 }
 
+/* What a switch may say to somebody who asks. A Status tells of all jobs and all their ranks. */
+static const struct sml_rules rules = {
+	.states = (const char *const[]){"as an answer"},
+	.messages =
+		{
+			[SML_CONTROL__ENVELOPE__BODY_STATUS] = {1, SML_CONTROL_MAX_BYTES},
+			[SML_CONTROL__ENVELOPE__BODY_ABORT] = {1, SML_RULES_HEAD_BYTES},
+			[SML_CONTROL__ENVELOPE__BODY_PING] = {1, SML_RULES_HEAD_BYTES},
+			[SML_CONTROL__ENVELOPE__BODY_PONG] = {1, SML_RULES_HEAD_BYTES},
+		},
+};
+
+/* As sml_stream_read(), of what the rules allow: the rest is refused before it has come whole. */
+static int read_message(struct sml_ask *ask, SmlControl__Envelope **message)
+{
+	uint8_t bytes[SML_RULES_HEAD_BYTES];
+	struct sml_head head = {.bytes = bytes, .whole = sml_stream_next_bytes(&ask->stream)};
+	char why[256];
+
+	head.n = sml_stream_peek(&ask->stream, bytes, sizeof(bytes));
+	if (head.whole > 0 && sml_rules_object(&rules, 0, &head, why, sizeof(why)) != NULL) {
+		snprintf(ask->text, sizeof(ask->text), "%s: is it a SwitchML switch?", why);
+		return -EPROTO;
+	}
+	return sml_stream_read(&ask->stream, message);
+}
+
 static int read_answer(struct sml_ask *ask, SmlControl__Envelope **answer)
 {
 	int64_t until_ms = now_ms() + ask->timeout_ms;
@@ -263,7 +291,7 @@ static int read_answer(struct sml_ask *ask, SmlControl__Envelope **answer)
 	int got;
 
 	do {
-		got = sml_stream_read(&ask->stream, &message);
+		got = read_message(ask, &message);
 		if (got == 1)
 			got = take(ask, message, answer);
 		else if (got == 0)

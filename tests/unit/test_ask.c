@@ -185,6 +185,19 @@ static void words_anywhere_in_a_message_become_printable(void **state)
 	assert_string_equal(broken, "?");
 }
 
+/* At once, though it goes on: no answer begins with such a message. */
+static void messages_that_answer_nothing_are_refused(void **state)
+{
+	static const char start[] = "\0\0\0\2\x2a\0", long_pong[] = "\0\0\x20\0\x3a\0";
+
+	(void)state;
+	assert_int_equal(ask_one(start, sizeof(start) - 1, true, 5000), -EPROTO);
+	assert_string_equal(last_text,
+			    "it sent a control message (start) that is not allowed as an "
+			    "answer: is it a SwitchML switch?");
+	assert_int_equal(ask_one(long_pong, sizeof(long_pong) - 1, false, 5000), -EPROTO);
+}
+
 static void switch_that_hangs_up_is_no_answer(void **state)
 {
 	(void)state;
@@ -206,6 +219,7 @@ int main(void)
 		cmocka_unit_test(refusal_is_told_in_its_words),
 		cmocka_unit_test(words_of_a_switch_do_nothing_to_a_terminal),
 		cmocka_unit_test(words_anywhere_in_a_message_become_printable),
+		cmocka_unit_test(messages_that_answer_nothing_are_refused),
 		cmocka_unit_test(switch_that_hangs_up_is_no_answer),
 		cmocka_unit_test(switch_that_says_something_else_for_ever_is_given_up),
 	};
