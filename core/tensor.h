@@ -4,13 +4,13 @@
  * streams it owns, what its chunks look like as lanes, and what is still missing. The
  * sequence of calls alone determines its windows.
  *
- * 	form        head chunks                         data chunks
- * 	EMPTY       one, without lanes (barrier)        none
- * 	GATHER      some: every rank's own bits         none
- * 	SMALL       one: the elements themselves        none
- * 	EXPONENT    one for a block of data chunks:     the elements
- * 	            their exponents, op MAX
- * 	PLAIN       one, without lanes                  the elements
+ *	form        head chunks                         data chunks
+ *	EMPTY       one, without lanes (barrier)        none
+ *	GATHER      some: every rank's own bits         none
+ *	SMALL       one: the elements themselves        none
+ *	EXPONENT    one for a block of data chunks:     the elements
+ *	            their exponents, op MAX
+ *	PLAIN       one, without lanes                  the elements
  *
  * MAX and MIN of 64-bit elements are PLAIN with twice the data chunks: the first half
  * carries the elements' upper halves, the second half carries the lower halves (wide.h). A

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a switch says to a rank: see peer.h. */
+/* The messages of a switch to a rank: see peer.h. */
 #include "core/pool.h"
 #include "fuzz/peer.h"
 
-/* Where the ranks are that have the slots. */
+/* The ranks that have slots, and how to reach them. */
 struct meeting {
 	SmlControl__Peer peers[SAY_WORLD_SIZE], *list[SAY_WORLD_SIZE];
 	uint32_t ports[SML_MAX_SHARDS];
@@ -119,7 +119,7 @@ static void say_waiting(struct peer *peer, struct gen *gen)
 	say_message(peer, gen, &waiting.base, SML_CONTROL__ENVELOPE__BODY_WAITING);
 }
 
-/* Of a job that goes on: what this rank keeps, or what it lacks. */
+/* For a job that resumes: asks for what this rank keeps, or gives what it lacks. */
 static void say_handover(struct peer *peer, struct gen *gen, bool asks)
 {
 	static uint8_t lanes[9000];

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank's control connection, and a switch that says whatever it likes on it: in any order,
- * too much, in pieces, again and again, without listening; and time passes. The rank does
- * meanwhile what ranks do: it joins, is ready, runs, asks, disagrees, leaves, or gives up.
+ * A rank's control connection, and a switch that sends anything: messages in any order, too
+ * many, in pieces, or repeated, and it may not read the answers. Time passes. Meanwhile the
+ * rank does what ranks do: it joins, is ready, runs, asks, disagrees, leaves, or gives up.
  * What must hold:
  *
  *	no turn of the event loop takes longer than 10 ms of the processor (oracle.h)
- *	neither what waits to be sent nor what is allocated grows above a bound
- *	what the switch says is taken at its word, within its bounds, or refused in words
- *	that do nothing to a terminal
- *	all that the switch is told are messages
- *	memory comes back with the end
+ *	neither the data that waits to be sent nor the allocated memory grows above a bound
+ *	what the switch says is accepted within its bounds, or refused with an error text
+ *	that does nothing to a terminal
+ *	everything that the switch receives is a valid message
+ *	all memory is free again at the end
  *
- * Everything is as in production but the socket, which is one of a pair, the clock, and the
- * thread, which is this one.
+ * Everything is as in production except three things: the socket is one of a pair, the clock
+ * is simulated, and this thread does the control thread's work.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -29,13 +29,16 @@
 #define MAX_STEPS   48
 #define MAX_THREADS 2
 /*
- * What may wait for the switch: what a rank says by itself, a report of 160 KiB the longest;
- * and answers, until 64 KiB wait (lib/control/channel.c).
+ * Data that may wait for the switch: the rank's own messages, the longest of which is a
+ * report of 160 KiB, and answers, until 64 KiB wait (lib/control/channel.c).
  */
 #define MAX_UNSENT_BYTES (320u << 10)
-/* Of one control: reports of all stripes, what the admission has, and what waits both ways. */
+/*
+ * For one control object: reports of all stripes, the admission's data, and data waiting
+ * both ways.
+ */
 #define CONTROL_BYTES ((size_t)16 << 20)
-/* What libevent and libc keep at the end. */
+/* What libevent and libc still hold at the end. */
 #define LEFT_BYTES ((size_t)16 << 10)
 
 struct world {
@@ -43,10 +46,10 @@ struct world {
 	struct sml_control *control;
 	struct sml_admission admission;
 	struct sml_resumption resumption;
-	bool embeds; /* it is a rank that has slots */
+	bool embeds; /* this rank has slots */
 	bool resumes, serves, admitted, ready;
 	unsigned n_threads;
-	size_t live_bytes; /* at the beginning */
+	size_t live_bytes; /* at the start */
 	uint64_t longest_turn_ns;
 	const char *wrong;
 	uint32_t lanes[SML_MAX_LANES];
@@ -74,7 +77,7 @@ static void describe(void *self, enum sml_stream_id stream, uint32_t chunk, char
 	text[text_bytes - 1] = '\0';
 }
 
-/* All of its slots wait for somebody: as much as a rank has to tell. */
+/* All of its slots wait for a rank: this is the longest report. */
 static struct sml_stall_report *tell_stalls(void *self)
 {
 	struct world *world = self;
@@ -171,13 +174,13 @@ static void be_admitted(struct world *world)
 	world->admitted = true;
 	note(world, check_admission(&world->admission, world->resumes,
 				    world->embeds ? world->n_threads : 0));
-	/* As many as its probes have proved. */
+	/* As many lanes as its probes have confirmed. */
 	lanes = world->admission.lanes;
 	sml_talk_ready(&control->talk, lanes, false);
 	sml_control_sync(control);
 }
 
-/* As sml_control_start() does, but for the thread. */
+/* Like sml_control_start(), but without the thread. */
 static void run_talk(struct world *world)
 {
 	struct sml_control *control = world->control;
@@ -219,7 +222,7 @@ static void want(struct world *world)
 	}
 }
 
-/* Whatever is next for it; sooner or later. */
+/* Do the rank's next step, sooner or later. */
 static void go_on(struct world *world)
 {
 	enum sml_talk_phase phase = sml_control_phase(world->control);
@@ -273,7 +276,7 @@ static void pass_time(struct world *world)
 
 /* ---- what the switch does ---- */
 
-/* The messages that lead on, in their order. */
+/* The messages that lead to a running job, in order. */
 static void lead_on(struct world *world)
 {
 	const struct say_welcome welcome = {world->embeds, 28500};
@@ -415,7 +418,7 @@ static void run(struct world *world)
 	serve(world);
 	note(world, check_stalls(world->control));
 	world->longest_turn_ns = oracle_longest_turn_ns();
-	/* Before the rank's end, which may wait for the switch's. */
+	/* Before the rank ends, because the rank may wait for the switch to close. */
 	peer_hang_up(&hostile);
 	world->control->threaded = false;
 	sml_control_close(world->control);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Environments as launchers, people and accidents make them. */
+/* Environments as set by launchers, by users, and by accident. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 #define MAX_VALUE 300
 
-/* What values are made of. */
+/* The parts of a value. */
 static const char *const parts[] = {
 	"0",	   "1",		 "3",	 "63",	  "64",		"9999999999999999999",
 	".",	   "-",		 "+",	 " ",	  "int16",	"int32",
@@ -37,7 +37,7 @@ static void draw_value(struct gen *gen, char *value)
 			value[length++] = (char)gen_range(gen, 1, 255);
 		}
 	}
-	/* Long ones, too. */
+	/* Some values are long. */
 	if (length && gen_below(gen, 16) == 15)
 		for (; length < MAX_VALUE; length++)
 			value[length] = value[length - 1];
@@ -59,7 +59,7 @@ static void draw_environment(struct gen *gen)
 static const char *check_config(const struct sml_config *config)
 {
 	PROPERTY_CHECK(config->size == sizeof(*config), "the size is not the configuration's");
-	/* A launcher may have more ranks than a job: the settings refuse them. */
+	/* A launcher may have more ranks than a job can have: the settings refuse that number. */
 	PROPERTY_CHECK(config->rank >= 0 && config->world_size >= 1,
 		       "rank or world size is out of bounds");
 	PROPERTY_CHECK(config->master_port >= 0 && config->master_port <= 65535,

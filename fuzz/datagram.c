@@ -69,7 +69,7 @@ bool datagram_take(int fd, struct sml_header *header, struct sockaddr_in *from)
 
 		n = recvfrom(fd, bytes, sizeof(bytes), MSG_DONTWAIT, (struct sockaddr *)from,
 			     &length);
-		/* What was sent before has found nobody, and says so once. */
+		/* An earlier packet reached a closed port, and the socket reports that once. */
 		if (n < 0 && errno != EINTR && errno != ECONNREFUSED)
 			return false;
 	} while (n < SML_HEADER_BYTES);

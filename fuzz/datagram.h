@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Datagrams that are nearly right, alone or as super-packets, from a hostile end's socket. */
+/*
+ * Datagrams that are almost correct, alone or as super-packets, from the socket of a hostile
+ * peer.
+ */
 #ifndef SML_FUZZ_DATAGRAM_H
 #define SML_FUZZ_DATAGRAM_H
 
@@ -13,23 +16,23 @@
 struct datagram {
 	uint8_t bytes[DATAGRAM_BYTES] __attribute__((aligned(8)));
 	uint32_t n;
-	uint32_t segment; /* of the first packet's length each; 0: one packet */
+	uint32_t segment; /* length of each packet, as the first one; 0: one packet */
 };
 
 /*
- * Append a packet with this header, whose numbers are otherwise right: magic, version, and so many
- * lanes. Seldom with another byte in it, or of another length.
+ * Append a packet with this header. The rest is correct: magic, version, and number of
+ * lanes. In rare cases the packet has one changed byte, or another length.
  */
 void datagram_add(struct datagram *datagram, struct gen *gen, const struct sml_header *header,
 		  uint16_t lanes);
 
 /*
- * Send it, and begin anew. What the socket does not take is lost. to: NULL where the socket is
- * connected.
+ * Send the packets and start with an empty buffer. Packets that the socket does not accept
+ * are lost. to: NULL if the socket is connected.
  */
 void datagram_send(struct datagram *datagram, int fd, const struct sockaddr_in *to);
 
-/* Take one packet that has come: its header, and from where. False: there is none. */
+/* Take one received packet: its header and its sender. False: there is none. */
 bool datagram_take(int fd, struct sml_header *header, struct sockaddr_in *from);
 
 #endif

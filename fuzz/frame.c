@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A control connection's bytes, honest and not, in pieces of any size. */
+/* The bytes of a control connection, correct or not, in pieces of any size. */
 #include "control/frame.h"
 
 #include <arpa/inet.h>
@@ -17,11 +17,11 @@ struct bytes {
 	size_t n;
 };
 
-/* What a reader made of a stream. */
+/* What a reader found in a stream. */
 struct outcome {
 	uint32_t n_messages;
-	uint64_t hash[MAX_MESSAGES]; /* of each message, packed again */
-	int end;		     /* 0: more could come */
+	uint64_t hash[MAX_MESSAGES]; /* each message, packed again */
+	int end;		     /* 0: more messages could come */
 	size_t left;
 };
 
@@ -133,7 +133,7 @@ static void read_all(struct evbuffer *in, struct outcome *outcome)
 	}
 }
 
-/* gen: the pieces' sizes; NULL: all at once. */
+/* gen draws the sizes of the pieces. NULL: all bytes at once. */
 static void read_stream(const struct bytes *stream, struct gen *gen, struct outcome *outcome)
 {
 	struct evbuffer *in = must(evbuffer_new());

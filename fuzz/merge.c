@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The plan of a resume against one that looks at every chunk there is, and
- * reports that no honest rank would make.
+ * Compares the plan of a resume with a plan that looks at every chunk. Also gives it reports
+ * that no honest rank would send.
  */
 #include <string.h>
 
@@ -12,10 +12,10 @@
 #define MAX_RANKS  4
 #define MAX_CHUNKS 12
 
-/* What the ranks have, chunk by chunk. */
+/* What each rank has, for each chunk. */
 struct truth {
 	uint32_t n_ranks, n_chunks, first;
-	uint32_t beyond[MAX_RANKS]; /* counted from first */
+	uint32_t beyond[MAX_RANKS]; /* counted from `first` */
 	bool has[MAX_RANKS][MAX_CHUNKS], keeps[MAX_RANKS][MAX_CHUNKS];
 };
 
@@ -57,7 +57,7 @@ static void tell(const struct truth *truth, struct reports *all)
 	}
 }
 
-/* One chunk of the plan. Returns its next place, or what merge() is to return. */
+/* Plan one chunk. Returns the next place in the plan, or the value that merge() must return. */
 static int expect_chunk(const struct truth *truth, uint32_t c, uint32_t capacity,
 			struct sml_resume_plan *plan)
 {
@@ -147,7 +147,7 @@ static const char *check_truth(struct gen *gen, bool tiny)
 	return wrong;
 }
 
-/* Numbers of any kind, in any order: near each other, half of the time. */
+/* Any numbers in any order. Half of the time they are close to each other. */
 static uint32_t draw_list(struct gen *gen, uint32_t *list)
 {
 	uint32_t n = gen_below(gen, MAX_CHUNKS + 1);

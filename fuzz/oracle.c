@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See oracle.h. Built without sanitizers: the clock is asked before they are there. With
- * them, the next function in line is the sanitizer's.
+ * See oracle.h. This file is built without sanitizers, because the clock is used before they
+ * are ready. In a sanitizer build, the next function of the same name is the sanitizer's.
  */
 #include "fuzz/oracle.h"
 
@@ -16,7 +16,7 @@
 #define NS_PER_MS  UINT64_C(1000000)
 #define NS_PER_SEC UINT64_C(1000000000)
 
-/* Of a sanitizer, where there is one. */
+/* The sanitizer's function, if there is a sanitizer. */
 extern size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
 
 static _Thread_local bool active, in_turn;
@@ -108,7 +108,7 @@ static int act_before_wait(int timeout_ms)
 
 	if (act == NULL || timeout_ms == 0)
 		return timeout_ms;
-	/* What it does itself may wait. */
+	/* act() itself may wait, so it must not run again. */
 	on_wait = NULL;
 	act(on_wait_self);
 	on_wait = act;
@@ -142,7 +142,7 @@ uint64_t oracle_turn_limit_ns(void)
 	return ORACLE_TURN_NS * (slow ? ORACLE_SLOW_BUILD_BY : ORACLE_SLOW_MACHINE_BY);
 }
 
-/* ---- in front of libc ---- */
+/* ---- functions that replace libc's ---- */
 
 INTERPOSED int clock_gettime(clockid_t clock, struct timespec *time)
 {

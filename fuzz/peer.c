@@ -50,14 +50,14 @@ void peer_push(struct peer *peer, size_t most)
 		return;
 	sent = send(peer->fd, peer->out + peer->out_first, n < most ? n : most,
 		    MSG_NOSIGNAL | MSG_DONTWAIT);
-	/* The switch does not read any more, and need not. */
+	/* The switch may stop reading. */
 	if (sent < 0 && errno != EPIPE && errno != EAGAIN && errno != ECONNRESET)
 		abort();
 	if (sent < 0 && errno != EAGAIN)
 		peer->out_first = peer->out_end = 0;
 	if (sent > 0)
 		peer->out_first += (size_t)sent;
-	/* What has been sent stays, for say_again(), as long as nothing waits behind it. */
+	/* Keep what was sent for say_again(), as long as nothing waits behind it. */
 	if (peer->out_first == peer->out_end && peer->last > 0 &&
 	    peer->out_end - peer->last <= peer->last) {
 		memcpy(peer->out, peer->out + peer->last, peer->out_end - peer->last);

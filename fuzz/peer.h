@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One end of a control connection, as a fuzzer's bytes have it: it says messages that are
- * nearly right, in any order and in any pieces, and may not listen to the answers.
+ * One end of a control connection, driven by a fuzzer's bytes. It sends messages that are
+ * almost correct, in any order and in any pieces, and may not read the answers.
  */
 #ifndef SML_FUZZ_PEER_H
 #define SML_FUZZ_PEER_H
@@ -10,51 +10,51 @@
 
 #include "support/messages.h"
 
-/* What waits to be sent: a message of the greatest length, and some more. */
+/* Data waiting to be sent: a message of the greatest length, and a little more. */
 #define PEER_OUT_BYTES (5u << 18)
 
 struct peer {
-	int fd; /* -1: it is not there */
+	int fd; /* -1: not connected */
 	struct evbuffer *in;
 	bool deaf; /* does not read */
-	bool held; /* has stopped in the middle of what it says */
+	bool held; /* stopped in the middle of a message */
 	uint8_t rank;
-	/* Said, and not sent yet. */
+	/* Data to send. */
 	uint8_t out[PEER_OUT_BYTES];
 	size_t out_first, out_end, last;      /* the last frame begins at `last` */
-	SmlControl__Envelope__BodyCase heard; /* its last message */
-	uint16_t ports[2];		      /* of its last Join; shards, too */
-	/* Of its last Admitted; job 0: none. */
+	SmlControl__Envelope__BodyCase heard; /* the last message received */
+	uint16_t ports[2];		      /* from the last Join, as is `shards` */
+	/* From the last Admitted; job 0: none. */
 	uint32_t job, epoch, n_slots;
 	uint64_t cookie, tag;
 	uint16_t lanes, data_port;
 	uint8_t shards;
 };
 
-/* It has this socket now, which does not block. */
+/* Connect the peer with this socket, which must be nonblocking. */
 void peer_connect(struct peer *peer, int fd);
 void peer_hang_up(struct peer *peer);
 
-/* Say a frame: it is sent by peer_push(). What has no room is not said. */
+/* Add a frame to the data to send; peer_push() sends it. A frame that does not fit is dropped. */
 void peer_say(struct peer *peer, const uint8_t *bytes, size_t n);
 
 /*
- * Send what is said, `most` bytes of it, as far as the socket takes it. Where that is not all,
- * it is held until the next push.
+ * Send at most `most` bytes, as many as the socket accepts. If data remains, the peer is
+ * held until the next push.
  */
 void peer_push(struct peer *peer, size_t most);
 
-/* What the socket did not take, unless it is held. */
+/* Send what the socket did not accept earlier, unless the peer is held. */
 void peer_go_on(struct peer *peer);
 
-/* Read the answers: NULL, or what is wrong with them. */
+/* Read the answers. Returns NULL, or what is wrong with them. */
 const char *peer_hear(struct peer *peer);
 
-/* An honest message, and, now and then, with other fields than that. */
+/* Send an honest message, or sometimes the same message with changed fields. */
 void say_message(struct peer *peer, struct gen *gen, const ProtobufCMessage *honest,
 		 SmlControl__Envelope__BodyCase body);
 
-/* ---- what a rank says (says.c) ---- */
+/* ---- messages of a rank (says.c) ---- */
 
 struct say_terms {
 	bool ranks_have_slots;
@@ -66,40 +66,40 @@ void say_honest_join(struct peer *peer, const struct say_terms *terms, uint32_t 
 		     uint32_t world_size);
 void say_ready(struct peer *peer, struct gen *gen);
 
-/* A message of a member, as its fields are meant. */
+/* A message of a member, with its fields as intended. */
 void say_as_member(struct peer *peer, struct gen *gen);
 
-/* ---- what a switch says (answers.c) ---- */
+/* ---- messages of a switch (answers.c) ---- */
 
 #define SAY_WORLD_SIZE 3
 
 struct say_welcome {
-	bool ranks_have_slots; /* rank 1 of three is told where the others are */
+	bool ranks_have_slots; /* rank 1 of three gets the addresses of the others */
 	uint16_t data_port;
 };
 
-/* As many shards at most as the rank's Join has, or too many. */
+/* Has at most as many shards as the rank's Join, or too many. */
 void say_admitted(struct peer *peer, struct gen *gen, const struct say_welcome *welcome);
 void say_start(struct peer *peer, struct gen *gen);
 
-/* Whatever else it says before the job starts, and from then on. */
+/* Any other message, before and after the job's start. */
 void say_as_switch(struct peer *peer, struct gen *gen);
 
-/* ---- what anybody says (says.c) ---- */
+/* ---- messages of any peer (says.c) ---- */
 
-/* A question again and again, by one that does not hear the answers. */
+/* Repeat a question, from a peer that does not read the answers. */
 void say_questions(struct peer *peer, struct gen *gen);
 
 /* Any message of the schema. */
 void say_anything(struct peer *peer, struct gen *gen);
 
-/* One of great length: one of its fields again and again. */
+/* A very long message: one of its fields is repeated. */
 void say_much(struct peer *peer, struct gen *gen);
 
-/* The last one many times. */
+/* Repeat the last message many times. */
 void say_again(struct peer *peer, struct gen *gen);
 
-/* What is no message. */
+/* Bytes that are no message. */
 void say_garbage(struct peer *peer, struct gen *gen);
 
 #endif

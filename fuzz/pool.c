@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Strangers' packets, and old ones again, next to a running job. */
+/* Packets from strangers, and old packets, beside a running job. */
 #include <string.h>
 
 #include "fuzz/properties.h"
@@ -9,9 +9,9 @@
 
 struct pool_world {
 	struct rig rig;
-	struct rig_packet old[MAX_OLD]; /* what the ranks sent, lost or not */
+	struct rig_packet old[MAX_OLD]; /* all packets that the ranks sent, lost or not */
 	uint32_t n_old;
-	/* The results of complete slots, as they were sent. */
+	/* The results of complete slots, as sent. */
 	struct rig_packet shown[2 * 8];
 };
 
@@ -22,7 +22,7 @@ static uint32_t n_buffers(const struct sml_pool *pool)
 	return 2u * ((uint32_t)pool->rules.head_slots + pool->rules.data_slots);
 }
 
-/* A complete buffer's bytes stay until its next use begins. */
+/* The bytes of a complete buffer stay the same until its next use begins. */
 static const char *check_complete(struct pool_world *world)
 {
 	const struct sml_pool *pool = &world->rig.pool;
@@ -60,7 +60,7 @@ static void draw_bytes(struct gen *gen, struct rig_packet *packet)
 		packet->bytes[i] = gen->mode == GEN_ALL ? 0 : (uint8_t)gen_below(gen, 256);
 }
 
-/* One thing about a packet of the job's own is not right. False: it is right after all. */
+/* Make one thing wrong in a packet of the job. False: the packet is still correct. */
 static bool spoil(struct gen *gen, const struct sml_pool_rules *rules, struct rig_packet *packet)
 {
 	struct sml_header *header = (struct sml_header *)packet->bytes, before = *header;
@@ -98,7 +98,10 @@ static bool spoil(struct gen *gen, const struct sml_pool_rules *rules, struct ri
 	return packet->length != length || memcmp(&before, header, sizeof(before)) != 0;
 }
 
-/* Is a rank's cookie in it? Then it is no stranger's, and may do what a rank may. */
+/*
+ * Does the packet contain a rank's cookie? Then it is not a stranger's packet, and it may do
+ * what the rank's packets may do.
+ */
 static bool knows_a_cookie(const struct sml_pool_rules *rules, const struct rig_packet *packet)
 {
 	const struct sml_header *header = (const struct sml_header *)packet->bytes;
@@ -164,13 +167,13 @@ static const char *step(struct pool_world *world, struct gen *gen)
 	struct rig_packet packet;
 
 	switch (gen_below(gen, gen->mode == GEN_ALL ? 4 : 6)) {
-	default: /* a rank sends, and it may be lost */
+	default: /* a rank sends a packet, which may get lost */
 		if (!rig_send(rig, rank, &packet))
 			return NULL;
 		world->old[world->n_old < MAX_OLD ? world->n_old++ : gen_below(gen, MAX_OLD)] =
 			packet;
 		return gen_seldom(gen) ? NULL : arrive(world, gen, &packet);
-	case 0: /* an old packet again */
+	case 0: /* an old packet arrives again */
 		return world->n_old ? arrive(world, gen, &world->old[gen_below(gen, world->n_old)])
 				    : NULL;
 	case 1: /* time passes */

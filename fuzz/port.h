@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A control server's port as a Unix socket: there are no addresses to run out of. */
+/* The port of a control server as a Unix socket, so a test cannot run out of TCP ports. */
 #ifndef SML_FUZZ_PORT_H
 #define SML_FUZZ_PORT_H
 
@@ -14,10 +14,10 @@ struct peer_port {
 	socklen_t bytes;
 };
 
-/* From now on the server listens there. */
+/* From now on, the server listens on this socket. */
 void peer_port_move(struct peer_port *port, struct sml_server *server);
 
-/* Where the backlog is full, it is not there, and may try again. */
+/* If the backlog is full, the peer is not connected and may try again. */
 void peer_port_connect(const struct peer_port *port, struct peer *peer);
 
 #endif

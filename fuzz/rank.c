@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A switch, and ranks that are hostile: they join, and are told their cookies, so that their
- * packets pass all checks of who they are; and then they send whatever they like, as
- * messages and as packets, also packets of a job that has just ended. Asserted is memory
- * safety alone: by the sanitizers, and by assertions that are always on.
+ * A switch and hostile ranks. The ranks join and get their cookies, so their packets pass
+ * all checks of the sender. Then they send any messages and packets, also packets of a job
+ * that has just ended. The property asserts memory safety only: with the sanitizers, and
+ * with assertions that are always on.
  *
- * All is production's but the control port, a Unix socket, and the control thread's clock:
- * the UDP dataplane has its thread and its socket.
+ * Everything is as in production except the control port, which is a Unix socket, and the
+ * control thread's clock. The UDP dataplane has its own thread and socket.
  */
 #include <event2/thread.h>
 #include <netinet/in.h>
@@ -26,13 +26,13 @@
 #define MAX_STEPS  40
 #define PORT_TRIES 50
 #define MAX_SLOTS  64
-/* The dataplane's thread has so many chances to take what was sent; then all goes on. */
+/* The dataplane's thread gets this many chances to receive a packet. Then the run continues. */
 #define MAX_YIELDS 200
 
 struct hostile {
 	struct peer peer;
 	int udp;
-	uint32_t uses[MAX_SLOTS]; /* that it contributes to next */
+	uint32_t uses[MAX_SLOTS]; /* the use that it contributes to next */
 };
 
 struct world {
@@ -91,7 +91,7 @@ static void probe(struct world *world, struct hostile *rank, uint8_t shard)
 	datagram_send(&world->datagram, rank->udp, NULL);
 }
 
-/* Its slots in order, mostly; so that uses complete where the other ranks do the same. */
+/* Mostly its slots in order, so that uses complete if the other ranks do the same. */
 static void contribute(struct world *world, struct hostile *rank)
 {
 	static const uint16_t lanes[] = {8, 0, 32, 352};
@@ -157,7 +157,7 @@ static void join(struct world *world, struct hostile *rank)
 	peer_push(&rank->peer, SIZE_MAX);
 }
 
-/* A job that runs: without its ranks' addresses none does. */
+/* Start a job and let it run: no job runs before the addresses of its ranks are known. */
 static void gather(struct world *world)
 {
 	const struct say_terms terms = {.most_ranks = MAX_RANKS};
@@ -165,7 +165,7 @@ static void gather(struct world *world)
 	uint64_t n_probes = count_probes(world);
 
 	for (uint32_t i = 0; i < n_ranks; i++) {
-		/* What it has been cannot join again. */
+		/* A rank that was connected before cannot join again. */
 		peer_hang_up(&ranks[i].peer);
 		peer_port_connect(&world->port, &ranks[i].peer);
 		memset(ranks[i].uses, 0, sizeof(ranks[i].uses));
@@ -264,9 +264,9 @@ static void open_server(struct world *world)
 	int rc = -1;
 
 	signal(SIGPIPE, SIG_IGN);
-	/* The dataplane's thread leaves notes in the event loop. */
+	/* The dataplane's thread posts events to the event loop. */
 	evthread_use_pthreads();
-	/* The port must be free as TCP and as UDP. */
+	/* The port must be free for TCP and for UDP. */
 	for (int i = 0; rc < 0 && i < PORT_TRIES; i++) {
 		memset(server, 0, sizeof(*server));
 		sml_switch_config_init(&server->config);

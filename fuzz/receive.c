@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank's socket before its job starts, and a peer that knows its cookie and sends
- * datagrams of every kind and length: nothing longer than a packet of the protocol leaves
- * the transport, nor comes back as an answer.
+ * A rank's socket before its job starts, and a peer that knows the rank's cookie and sends
+ * datagrams of every kind and length. The transport must neither deliver nor answer a
+ * datagram that is longer than a packet of the protocol.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -27,7 +27,7 @@
 #define EPOCH	      3u
 #define COOKIE	      0x1122334455667788u
 
-/* Looks at what the transport inside hands out. */
+/* Checks what the inner transport delivers. */
 struct spy {
 	struct sml_transport base;
 	struct sml_transport *inner;
@@ -83,7 +83,7 @@ static int open_hostile(union sml_sockaddr *address)
 	return fd;
 }
 
-/* A transport of one switch, or among ranks; perhaps with faults that change nothing. */
+/* A transport to one switch, or among ranks; sometimes with faults that change nothing. */
 static void open_transport(struct world *world)
 {
 	static const struct sml_log silent;
@@ -175,7 +175,7 @@ static bool send_datagram(struct world *world)
 	return send(world->hostile, world->bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
 }
 
-/* Loopback delivers within the call: what there is to answer has been answered. */
+/* Loopback delivers within the call, so all answers have been sent by now. */
 static const char *check_answers(struct world *world)
 {
 	for (;;) {

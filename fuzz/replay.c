@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A fuzz target without a fuzzer, for any compiler: runs the cases of a packed
- * file (tools/corpus), or the one of that name.
+ * Runs a fuzz target without a fuzzer, built with any compiler: all cases of a packed file
+ * (tools/corpus), or the case with the given name.
  *
  *	replay-TARGET FILE [NAME]
  *
- * Each case's name is printed before it runs: the last one is the one that failed.
+ * The program prints the name of each case before it runs the case, so the last name is the
+ * case that failed.
  */
 #include <err.h>
 #include <stdbool.h>
@@ -24,7 +25,10 @@ static int nibble(char digit)
 	return at != NULL ? (int)(at - digits) : -1;
 }
 
-/* Decode hex into exactly as many bytes: a sanitizer sees what reads beyond them. */
+/*
+ * Decode hex into a buffer of exactly that size, so that a sanitizer detects reads beyond
+ * the end.
+ */
 static uint8_t *decode(const char *hex, size_t *n_bytes)
 {
 	size_t n_digits = strcspn(hex, "\n");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a peer of a switch says: see peer.h. */
+/* The messages of a peer to a switch: see peer.h. */
 #include <string.h>
 
 #include "core/pool.h"
@@ -39,7 +39,7 @@ struct report {
 	uint32_t chunks[SML_STREAMS][2][MOST_CHUNKS];
 };
 
-/* Ascending, some of those below `beyond`. */
+/* Chunks in ascending order, some of them below `beyond`. */
 static size_t draw_chunks(struct gen *gen, uint32_t *chunks, uint32_t beyond)
 {
 	uint32_t chosen = gen_below(gen, 256);
@@ -187,7 +187,7 @@ static void say_description(struct peer *peer, struct gen *gen)
 {
 	SmlControl__Description description = SML_CONTROL__DESCRIPTION__INIT;
 
-	/* As the dataplane's disagreement has it. */
+	/* The same numbers as in the disagreement of the dataplane. */
 	description.slot = 1;
 	description.use = 2;
 	description.text = (char *)(uintptr_t) "all-reduce 17";
@@ -272,7 +272,7 @@ static size_t put_varint(uint8_t *place, uint64_t value)
 	return n;
 }
 
-/* A length that is around one of the limits. */
+/* A length close to one of the limits. */
 static size_t draw_length(struct gen *gen)
 {
 	static const uint32_t lengths[] = {4096, 16384, 131072, 262144, 1u << 20};
@@ -280,14 +280,14 @@ static size_t draw_length(struct gen *gen)
 	return lengths[gen_below(gen, sizeof(lengths) / sizeof(lengths[0]))] - gen_below(gen, 64);
 }
 
-/* The fields of a draft as often as they fit, behind an honest beginning where there is one. */
+/* Repeat the fields of a draft as often as they fit, behind an honest beginning if there is one. */
 void say_much(struct peer *peer, struct gen *gen)
 {
 	static uint8_t bytes[PEER_OUT_BYTES];
 	const ProtobufCMessageDescriptor *envelope = &sml_control__envelope__descriptor;
 	const ProtobufCFieldDescriptor *body =
 		&envelope->fields[gen_below(gen, envelope->n_fields)];
-	/* Seldom another message's: fields that this one does not have. */
+	/* Sometimes use the fields of another message, which this message does not have. */
 	const ProtobufCFieldDescriptor *theirs =
 		gen_below(gen, 4) ? body : &envelope->fields[gen_below(gen, envelope->n_fields)];
 	struct draft draft = {.n = 0};
@@ -314,7 +314,7 @@ void say_again(struct peer *peer, struct gen *gen)
 	size_t first = peer->last, n = peer->out_end - first;
 	uint32_t more = times[gen_below(gen, sizeof(times) / sizeof(times[0]))];
 
-	/* In full, as a peer would that does not look at what is taken. */
+	/* All repetitions in full, like a peer that ignores what the socket accepts. */
 	for (; n > 0 && more > 0; more--)
 		peer_say(peer, peer->out + first, n);
 }

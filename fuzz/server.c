@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The switch's control plane, and peers that say whatever they like, in sequences: several
- * connect, join one job or several, go on, disagree, hang up, send too much, in pieces, or
- * again and again, do not listen; and time passes. What must hold:
+ * The switch's control plane, and peers that send anything, in sequences: several peers
+ * connect, join one job or several, continue, disagree, hang up, send too much, send in
+ * pieces, repeat messages, or do not read. Time passes. What must hold:
  *
  *	no turn of the event loop takes longer than 10 ms of the processor (oracle.h)
  *	nothing grows above a bound: connections, jobs, members, slots, what waits to be
  *	sent to one peer, and the bytes that the process has allocated
- *	all that a peer is told are messages
- *	jobs, slots, connections and memory come back when the last peer is gone
+ *	everything that a peer receives is a valid message
+ *	jobs, slots, connections and memory are free again when the last peer is gone
  *
- * Everything is as in production but the port, which is a Unix socket, the clock, and the
- * dataplane, which counts jobs and moves no packets; where ranks have the slots, it is
- * production's.
+ * Everything is as in production except three things: the port is a Unix socket, the clock
+ * is simulated, and the dataplane counts jobs and moves no packets. If ranks have the slots,
+ * the dataplane is that of production.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -32,15 +32,16 @@
 #define MAX_RANKS 4
 #define MAX_STEPS 64
 /*
- * What may wait for one peer. Optional messages are not sent to one that lets 64 KiB wait
- * (switch/control/peer.c); then the longest of them, and of all others, are still below this.
+ * Data that may wait for one peer. A peer with 64 KiB waiting gets no more optional messages
+ * (switch/control/peer.c). The longest optional message and all others together stay below
+ * this.
  */
 #define MAX_UNSENT_BYTES (512u << 10)
-/* What a connection may take: what waits both ways, its report, and its part of a job. */
+/* Memory of a connection: data waiting both ways, its report, and its part of a job. */
 #define CONNECTION_BYTES ((size_t)1 << 20)
-/* A job: itself, and what ranks that resume have and lack. */
+/* Memory of a job: the job itself, and what resuming ranks have and lack. */
 #define JOB_BYTES ((size_t)1 << 20)
-/* Of the process: what libevent and libc take, and what they keep of it at the end. */
+/* Memory of the process: what libevent and libc use, and what they still hold at the end. */
 #define SLACK_BYTES ((size_t)256 << 10)
 #define LEFT_BYTES  ((size_t)16 << 10)
 
@@ -48,7 +49,7 @@ struct world {
 	struct sml_server *server;
 	struct gen *gen;
 	struct peer_port port;
-	size_t live_bytes; /* at the beginning */
+	size_t live_bytes; /* at the start */
 	const char *wrong;
 	uint64_t longest_turn_ns;
 };
@@ -79,7 +80,10 @@ static const char *check_connections(const struct sml_server *server)
 		PROPERTY_CHECK(wrong == NULL, wrong);
 		n++;
 		n_members += c->peer.job != NULL;
-		/* Whose job has just ended is told so, and is none for that second. */
+		/*
+		 * A peer whose job has just ended gets a message, and does not count for that
+		 * second.
+		 */
 		n_strangers += c->peer.job == NULL && !c->closing;
 		held += c->held_bytes;
 	}
@@ -130,7 +134,7 @@ static void note(struct world *world, const char *wrong)
 
 static void serve(struct world *world)
 {
-	/* Accepting takes a turn, reading takes one, and what follows from that a few. */
+	/* Accepting takes one turn, reading takes one, and the consequences take a few. */
 	for (int i = 0; i < 3; i++) {
 		event_base_loop(world->server->base, EVLOOP_NONBLOCK);
 		oracle_returned();
@@ -148,7 +152,7 @@ static void pass_time(struct world *world)
 	struct gen *gen = world->gen;
 	uint32_t n = ticks[gen_below(gen, sizeof(ticks) / sizeof(ticks[0]))];
 
-	/* The switch may have stood still all that time. */
+	/* Sometimes the switch stands still all that time. */
 	if (gen_below(gen, 4) == 3) {
 		oracle_pass(n * SML_TICK_NS);
 		n = 1;
@@ -176,7 +180,7 @@ static void join(struct world *world, struct peer *peer)
 	say_join(peer, world->gen, &terms);
 }
 
-/* Two ranks of a job that runs disagree, says the dataplane. */
+/* The dataplane reports that two ranks of a running job disagree. */
 static void disagree(struct world *world)
 {
 	struct sml_dataplane *dataplane = world->server->jobs.dataplane;
@@ -199,7 +203,7 @@ static void connect_all(struct world *world)
 			peer_port_connect(&world->port, &peers[i]);
 }
 
-/* All ranks of a job at once, up to the point where it runs: else that is seldom. */
+/* Let all ranks of a job join until the job runs, because that rarely happens by chance. */
 static void gather(struct world *world)
 {
 	const struct say_terms terms = terms_of(world);
@@ -251,7 +255,7 @@ static void speak(struct world *world, struct peer *peer)
 		say_as_member(peer, gen);
 		break;
 	}
-	/* Often not all of it comes at once. */
+	/* Often only a part arrives at once. */
 	peer_push(peer, gen_below(gen, 4) ? SIZE_MAX : gen_below(gen, 64));
 }
 
@@ -296,7 +300,7 @@ static void act(struct world *world)
 		speak(world, peer);
 		break;
 	}
-	/* Often several have spoken before the switch looks. */
+	/* Often several peers have sent messages before the switch reads. */
 	if (gen_below(gen, 3))
 		serve(world);
 }
@@ -315,7 +319,7 @@ static void open_server(struct world *world)
 	static struct sml_server server;
 	struct gen *gen = world->gen;
 
-	/* As in every process that runs a switch. */
+	/* As every process does that runs a switch. */
 	signal(SIGPIPE, SIG_IGN);
 	memset(&server, 0, sizeof(server));
 	world->server = &server;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A slot against an oracle that keeps every use that there ever was as a set of
- * ranks, and knows nothing of states, parities of buffers, or bits.
+ * A slot against an oracle that keeps every use as a set of ranks. The oracle knows nothing
+ * of states, parities of buffers, or bits.
  */
 #include <string.h>
 
 #include "core/pool.h"
 #include "fuzz/properties.h"
 
-#define MAX_USES  8 /* from the first that a packet can have */
+#define MAX_USES  8 /* counted from the first use that a packet can have */
 #define MAX_RANKS 3
 #define LANES	  8
 #define EPOCH	  5
@@ -37,7 +37,7 @@ struct message {
 	uint32_t lanes_be[LANES];
 };
 
-/* A lane that only this rank's contribution to this use can have put into a sum. */
+/* A lane value that only this rank's contribution to this use can have added to a sum. */
 static uint32_t lane_of(uint32_t rank, uint32_t use, uint32_t lane)
 {
 	return (1u << (8 * rank)) + ((use * 37 + lane * 11) % 64 << (8 * rank));

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank, all of it: sml_open(), calls, sml_close(); and a switch that is hostile, or another
- * rank 0 where ranks have the slots. It knows all secrets of the job, so that its messages and
- * packets are let in, and then says and sends whatever it likes. Asserted is memory safety
- * alone: by the sanitizers, by assertions that are always on, and by guards around the
- * application's buffers, which are gone when their calls have returned.
+ * A complete rank: sml_open(), calls, sml_close(). Its peer is a hostile switch, or a
+ * hostile rank 0 if ranks have the slots. The hostile peer knows all secrets of the job, so
+ * its messages and packets are accepted, and it sends any messages and packets. The property
+ * asserts memory safety only: with the sanitizers, with assertions that are always on, and
+ * with guards around the application's buffers, which are freed when their calls have
+ * returned.
  *
- * The rank has its own threads from the moment that it has opened. Before, this thread is
- * both ends: the hostile one acts whenever the rank waits.
+ * After sml_open(), the rank has its own threads. Before that, this thread is both ends: the
+ * hostile peer acts whenever the rank waits.
  */
 #include <arpa/inet.h>
 #include <poll.h>
@@ -42,11 +43,11 @@ struct world {
 	uint32_t steps;
 	bool runs, over;
 	struct datagram datagram;
-	/* Of the last packets that the rank has sent. */
+	/* The last packets that the rank sent. */
 	struct sml_header seen[MAX_SEEN];
 	struct sockaddr_in from[MAX_SEEN];
 	uint32_t n_seen;
-	uint32_t uses[MAX_SEEN]; /* of the rank's own slots */
+	uint32_t uses[MAX_SEEN]; /* of the slots in the rank */
 	struct call calls[MAX_CALLS];
 	uint32_t n_calls;
 };
@@ -68,16 +69,16 @@ static void take_packets(struct world *world)
 	}
 }
 
-/* What the protocol's tag is: the only secret that a packet does not show. */
+/* The protocol's tag: the only secret that no packet shows. */
 #define TAG 19
 
-/* An answer to a packet of the rank: honest, or with a number that lies. */
+/* Answer a packet of the rank: honestly, or with a wrong number. */
 static void answer_one(struct world *world, uint32_t i)
 {
 	struct gen *gen = world->gen;
 	struct sml_header header = world->seen[i];
 
-	/* Stripes of ranks have other tags: answers.c gives them none. */
+	/* Stripes in ranks have other tags: answers.c gives them none. */
 	header.key_be = sml_be64(world->embeds ? 0 : TAG);
 	if (header.kind == SML_PACKET_CONTRIBUTION) {
 		static const uint32_t tickets[] = {0, 1, 2, 7, 30, 64, 65, UINT32_MAX};
@@ -100,16 +101,16 @@ static void answer(struct world *world)
 		uint32_t i = (first + k) % n;
 
 		answer_one(world, i);
-		/* Alone, mostly; else with the others, in one super-packet. */
+		/* Mostly alone; otherwise together with others, in one super-packet. */
 		if (gen_below(world->gen, 4) || k + 1 == most)
 			datagram_send(&world->datagram, world->udp, &world->from[i]);
 	}
-	/* Seldom once more. */
+	/* Sometimes all packets are answered again. */
 	if (most == n && gen_below(world->gen, 4))
 		world->n_seen = 0;
 }
 
-/* To the rank's own slots, in the name of another rank; or a probe of them. */
+/* Send a contribution to the rank's own slots as another rank, or a probe. */
 static void contribute(struct world *world)
 {
 	struct gen *gen = world->gen;
@@ -117,7 +118,7 @@ static void contribute(struct world *world)
 	struct sockaddr_in to = {.sin_family = AF_INET};
 	struct sml_header header = {
 		.kind = what == 7 ? SML_PACKET_PROBE : SML_PACKET_CONTRIBUTION,
-		/* As answers.c admits: rank 1's stripe, and its cookies. */
+		/* As in the admission by answers.c: rank 1's stripe, and its cookies. */
 		.job_be = sml_be32(257),
 		.epoch_be = sml_be32(1),
 		.rank = (uint8_t)(2 * gen_below(gen, 2)),
@@ -126,7 +127,10 @@ static void contribute(struct world *world)
 		.digest_be = sml_be32(world->n_seen && what != 5 ? 0 : 1),
 	};
 
-	/* In step with the rank's own packets: those of other stripes are the same calls. */
+	/*
+	 * In step with the rank's own packets: packets for other stripes belong to the same
+	 * calls.
+	 */
 	if (world->n_seen)
 		header.digest_be = world->seen[gen_below(gen, MAX_SEEN)].digest_be;
 	header.key_be = sml_be64(header.rank);
@@ -140,7 +144,7 @@ static void contribute(struct world *world)
 
 /* ---- messages ---- */
 
-/* Whatever leads on from what the rank has said last. */
+/* Send the message that follows from the rank's last message. */
 static void lead_on(struct world *world)
 {
 	const struct say_welcome welcome = {world->embeds, world->udp_port};
@@ -176,7 +180,7 @@ static void speak(struct world *world)
 	peer_push(&hostile, gen_below(gen, 8) ? SIZE_MAX : gen_below(gen, 64));
 }
 
-/* The end of the job, in as many ways as it takes. */
+/* End the job, with as many attempts as it takes. */
 static void finish(void)
 {
 	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
@@ -202,7 +206,7 @@ static void finish(void)
 
 static void accept_rank(struct world *world)
 {
-	/* A reset at its end: else used ports would wait, until there are none any more. */
+	/* Close with a reset: otherwise ports stay in TIME_WAIT until none is left. */
 	const struct linger at_once = {.l_onoff = 1};
 	int fd = accept4(world->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
@@ -220,7 +224,7 @@ static void act(struct world *world)
 	uint32_t what = gen_below(gen, 16);
 
 	take_packets(world);
-	/* Mostly on, or hardly any job would begin. */
+	/* Mostly send the message that leads on, because otherwise hardly any job would begin. */
 	if (what < 10 && (hostile.heard == SML_CONTROL__ENVELOPE__BODY_JOIN ||
 			  hostile.heard == SML_CONTROL__ENVELOPE__BODY_READY)) {
 		lead_on(world);
@@ -284,7 +288,7 @@ static bool give_back(struct call *call)
 	return guard_give(&call->recv) && whole;
 }
 
-/* The application's buffers are its own again, and it frees them at once. */
+/* The application owns its buffers again, and it frees them at once. */
 static const char *return_calls(struct world *world, bool all)
 {
 	for (uint32_t i = 0; i < world->n_calls; i++) {
@@ -313,7 +317,7 @@ static const char *run_calls(struct world *world, struct sml_context *context)
 		if (gen_below(world->gen, 4) == 3 || world->n_calls == 0)
 			call(world, context);
 		take_turn(world);
-		/* It has a moment to answer. */
+		/* Give the rank a moment to answer. */
 		(void)poll(&ready, 1, 1);
 		wrong = return_calls(world, false);
 	}

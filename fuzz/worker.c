@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One rank's workers against a switch that lies: it knows job, epoch and tag, so
- * its results are let in, and then says what it likes. What the application has
- * had back (its buffers, when a call is done) must not be touched any more, and
- * a result is taken exactly when it answers the packet in flight.
+ * The workers of one rank against a switch that lies. The switch knows job, epoch and tag,
+ * so its results are accepted, and it says anything. The library must not access buffers
+ * that it has given back to the application (when a call is done). It must accept a result
+ * exactly if the result answers the packet in flight.
  *
- * Deaths of the switch are among the things that happen: then what a rank
- * reports, adopts and begins with is arbitrary too.
+ * The switch may also die. Then the values that a rank reports, adopts and begins with are
+ * arbitrary too.
  */
 #include <string.h>
 
@@ -31,14 +31,14 @@ struct sent {
 struct call {
 	struct sml_tensor tensor;
 	struct guarded memory, send, recv;
-	uint8_t *afterwards; /* recv as it was when the call returned */
+	uint8_t *afterwards; /* recv at the time when the call returned */
 	bool returned;
 };
 
 struct end {
 	struct sml_worker *worker;
 	struct guarded worker_memory, memory;
-	uint32_t n_handed; /* of the calls */
+	uint32_t n_handed; /* number of calls handed over */
 	struct sent sent[MAX_GLOBAL];
 };
 
@@ -141,7 +141,7 @@ static size_t element_bytes(enum sml_type type)
 	}
 }
 
-/* What a caller of the library may ask for: float64's own wire, and no mean of bool. */
+/* What a caller of the library may ask for: also float64's own wire, but no mean of bool. */
 static void draw_type(struct gen *gen, struct sml_tensor_spec *spec)
 {
 	static const enum sml_type types[] = {SML_FLOAT32, SML_FLOAT16, SML_BFLOAT16, SML_INT32,
@@ -203,7 +203,7 @@ static void make_call(struct lie *lie, const struct sml_tensor_spec *wanted)
 	lie->n_calls++;
 }
 
-/* Shards come to know of a call at times of their own. */
+/* Each shard learns of a call at a different time. */
 static void hand_over(struct lie *lie, struct end *end)
 {
 	if (end->n_handed < lie->n_calls &&
@@ -211,8 +211,7 @@ static void hand_over(struct lie *lie, struct end *end)
 		end->n_handed++;
 }
 
-/* The application has its buffers back: with AddressSanitizer they are gone, else they are watched.
- */
+/* The application owns its buffers again. AddressSanitizer builds free them, others watch them. */
 static void return_calls(struct lie *lie)
 {
 	for (uint32_t i = 0; i < lie->n_calls; i++) {
@@ -282,7 +281,7 @@ static uint32_t draw_ticket(struct gen *gen, uint32_t *counter)
 		return ticket > *counter ? (uint32_t)1 << 31 : ticket;
 	}
 	switch (gen_below(gen, 6)) {
-	case 0: /* given out already */
+	case 0: /* given out earlier */
 		return gen_below(gen, *counter + 1);
 	case 1:
 		return gen_wide(gen, UINT32_MAX);
@@ -293,7 +292,7 @@ static uint32_t draw_ticket(struct gen *gen, uint32_t *counter)
 	}
 }
 
-/* An answer to some packet in flight, its lanes arbitrary, its ticket a lie, or worse. */
+/* An answer to a packet in flight: its lanes are arbitrary, and its ticket or more is wrong. */
 static uint32_t draw_result(struct lie *lie, struct gen *gen, uint32_t stripe,
 			    const struct end *end, uint8_t *bytes)
 {
@@ -328,7 +327,7 @@ static uint32_t draw_result(struct lie *lie, struct gen *gen, uint32_t stripe,
 	return length;
 }
 
-/* Is it the answer to a packet in flight, field by field? */
+/* Does every field answer a packet in flight? */
 static bool is_the_answer(const struct lie *lie, uint32_t stripe, const struct end *end,
 			  const uint8_t *bytes, uint32_t length)
 {
@@ -490,7 +489,7 @@ static const char *step(struct lie *lie, struct gen *gen)
 	}
 }
 
-/* The same, few enough to walk all: three calls of a chunk each, two slots. */
+/* The same with few choices, so that all can be tried: three calls of one chunk, two slots. */
 static const char *tiny_step(struct lie *lie, struct gen *gen)
 {
 	struct end *end = &lie->ends[0][0];

@@ -2,11 +2,11 @@
 /*
  * Deaths of switches and ranks, and what follows.
  *
- * 	death of a stripe's switch
- * 	   |  each rank notices at its own time: SIM_RESUME/FREEZE
- * 	   |  (the old switch may live on until all have)
- * 	   v  all are frozen: reports, merge, hand-over, new pool
- * 	      each rank begins at its own time: SIM_RESUME/BEGIN
+ *	death of a stripe's switch
+ *	   |  each rank notices at its own time: SIM_RESUME/FREEZE
+ *	   |  (the old switch may live on until all have)
+ *	   v  all are frozen: reports, merge, hand-over, new pool
+ *	      each rank begins at its own time: SIM_RESUME/BEGIN
  *
  * If a switch dies during this, everything starts over. The `attempt` number makes earlier
  * events stale.
