@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reading, splitting and dealing out the digits. No file is opened: see data.h. */
+/* Reads and splits the digits, and gives each rank its share. Opens no file: see data.h. */
 #include "demo/data.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 
 #include "demo/random.h"
 
-/* The assembler includes the file as it is; DEMO_DIGITS_CSV is its path, from meson.build. */
+/* The assembler includes the file unchanged. DEMO_DIGITS_CSV is its path, set in meson.build. */
 __asm__(".pushsection .rodata\n"
 	".globl demo_digits_begin\n"
 	"demo_digits_begin:\n"
@@ -38,7 +38,7 @@ const char *demo_digits_text(size_t *length)
 	return demo_digits_begin;
 }
 
-/* A number of at most two digits and the character after it. -1: not so. */
+/* Read a number of at most two digits and the character after it. -1: the text differs. */
 static int parse_value(const char **at, const char *end, char terminator)
 {
 	const char *c = *at;

@@ -2,9 +2,9 @@
 /*
  * switchml-demo: training on gradients that the network sums.
  *
- * Under a launcher this process is one rank. Otherwise it is the parent of
- * `workers` processes, one a rank, and does nothing but wait for them: it
- * forks before it has opened anything, and never uses the library itself.
+ * If a launcher started this process, it is one rank. Otherwise, it is the parent of
+ * `workers` processes, one for each rank, and only waits for them. The parent forks before
+ * it opens anything, and it never uses the library itself.
  *
  *	parent -- fork --> rank 0 (with the switch), rank 1, ... rank n - 1
  *	   '----- wait: says what went wrong first, if anything did
@@ -23,20 +23,23 @@
 #include "demo/worker.h"
 
 #define DEFAULT_WORKERS 4
-/* No call of the library waits longer, whatever happens. */
+/* No call of the library waits longer than this. */
 #define TIMEOUT_MS 30000
 
 struct family {
 	int n_workers, n_alive;
 	pid_t workers[SML_MAX_WORLD_SIZE];
 	int cause;	  /* the rank that failed first, or -1 */
-	int cause_status; /* as wait() gave it */
+	int cause_status; /* as returned by wait() */
 	int n_failed;
 	bool interrupted;
-	sigset_t signals; /* blocked but in wait_for_workers() */
+	sigset_t signals; /* blocked except in wait_for_workers() */
 };
 
-/* A port that is free now. Nobody holds it until rank 0 does, but ports are many. */
+/*
+ * A port that is free now. It stays unreserved until rank 0 takes it, but a collision is
+ * unlikely.
+ */
 static int free_port(void)
 {
 	struct sockaddr_in address = {.sin_family = AF_INET};
@@ -54,7 +57,7 @@ static int free_port(void)
 	return port;
 }
 
-/* Each rank's faults have a seed of their own, the same in every run. */
+/* Each rank has its own seed for faults, which is the same in every run. */
 static const char *faults_of(const struct demo_options *options, int rank, char *text, size_t size)
 {
 	if (options->drop + options->duplicate + options->reorder == 0)
@@ -64,7 +67,7 @@ static const char *faults_of(const struct demo_options *options, int rank, char 
 	return text;
 }
 
-/* What the command line says goes before what the environment said. */
+/* Options of the command line override variables of the environment. */
 static int be_rank(struct demo_options *options, struct sml_config *config)
 {
 	char text[128];
@@ -83,8 +86,8 @@ static int be_rank(struct demo_options *options, struct sml_config *config)
 }
 
 /*
- * In the child. A parent that dies takes its children with it. A terminal's
- * Ctrl-C reaches them too, but it is the parent who tells them.
+ * Runs in the child. If the parent dies, its children die too. A terminal's Ctrl-C also
+ * reaches the children, but only the parent tells them to stop.
  */
 static _Noreturn void child_main(struct demo_options *options, struct sml_config *config,
 				 const struct family *family, pid_t parent)
@@ -134,7 +137,7 @@ static int fork_workers(struct family *family, struct demo_options *options,
 	return 0;
 }
 
-/* A death by signal is a cause; a failed exit may be only what followed from it. */
+/* Death by signal is a cause. A failed exit may only be the consequence of another failure. */
 static void take_note(struct family *family, pid_t pid, int status)
 {
 	int rank = 0;
@@ -158,7 +161,10 @@ static void take_note(struct family *family, pid_t pid, int status)
 	}
 }
 
-/* Every request to stop is passed on as SIGTERM: the first one asks, the second kills. */
+/*
+ * Every request to stop is passed on as SIGTERM: the first asks the ranks to stop, the
+ * second kills.
+ */
 static void wait_for_workers(struct family *family)
 {
 	while (family->n_alive > 0) {
@@ -211,7 +217,7 @@ static int be_parent(struct demo_options *options, struct sml_config *config)
 	return status < 0 ? DEMO_FAILED : conclude(&family);
 }
 
-/* A launcher that starts one process only is a launcher, too. */
+/* A launcher that starts only one process is a launcher, too. */
 static bool launched(const struct sml_config *config)
 {
 	return config->world_size > 1 || getenv("WORLD_SIZE") || getenv("SWITCHML_WORLD_SIZE");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The perceptron; matrix products by CBLAS, all matrices in row order. */
+/* The perceptron. CBLAS computes matrix products; all matrices are in row order. */
 #include "demo/model.h"
 
 #include <cblas.h>
@@ -11,8 +11,8 @@
 #include "demo/random.h"
 
 /*
- * OpenBLAS only: one thread, for there is one process a core already, and
- * since threads that started before a fork() do not live on in the child.
+ * OpenBLAS only: use one thread. There is already one process per core, and threads that
+ * started before a fork() do not exist in the child.
  */
 void openblas_set_num_threads(int n) __attribute__((weak));
 
@@ -22,7 +22,7 @@ static void use_one_thread(void)
 		openblas_set_num_threads(1);
 }
 
-/* Uniform in +-sqrt(6 / n_in) (He): activations keep their size from layer to layer. */
+/* Uniform in +-sqrt(6 / n_in) (He): this keeps the size of activations from layer to layer. */
 static void draw_parameters(struct demo_model *model, uint64_t seed)
 {
 	struct demo_random random = {seed};
@@ -117,9 +117,9 @@ void demo_model_forward(struct demo_model *model, const float *pixels, int rows)
 }
 
 /*
- * One row: probabilities less the truth, times scale; returns the loss. The
- * largest logit is taken off first: no exponential overflows, and the sum is
- * at least 1, so that nothing is divided by zero whatever the logits are.
+ * For one row: probabilities minus the truth, times scale. Returns the loss. The largest
+ * logit is subtracted first. So no exponential overflows, and the sum is at least 1, so
+ * there is no division by zero for any logits.
  */
 static double softmax_row(const float *logits, int n, int label, float scale, float *delta)
 {
@@ -148,7 +148,10 @@ double demo_model_loss(struct demo_model *model, const uint8_t *labels, int rows
 	return loss;
 }
 
-/* A layer's weights: its inputs times its deltas; its biases: the sum of the deltas. */
+/*
+ * The gradient of a layer: weights get its inputs times its deltas, biases the sum of the
+ * deltas.
+ */
 static void layer_gradient(struct demo_model *model, int l, const float *input, int rows)
 {
 	const struct demo_layer *layer = &model->layers[l];
@@ -165,7 +168,7 @@ static void layer_gradient(struct demo_model *model, int l, const float *input, 
 	}
 }
 
-/* The deltas of the layer below l: back through the weights, where ReLU let something pass. */
+/* The deltas of the layer below l: back through the weights, where ReLU let the value pass. */
 static void pass_back(struct demo_model *model, int l, int rows)
 {
 	const struct demo_layer *layer = &model->layers[l];

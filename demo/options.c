@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The command line, by glibc's argp. */
+/* The command line, with glibc's argp. */
 #include "demo/options.h"
 
 #include <argp.h>
@@ -8,7 +8,7 @@
 
 #include "demo/data.h"
 
-/* argp looks for this name in the program: it must be seen from outside. */
+/* argp looks for a global variable of this name, so it must not be static. */
 __attribute__((visibility("default"))) const char *argp_program_version =
 	DEMO_NAME " " SML_VERSION_STRING;
 
@@ -49,7 +49,7 @@ static int parse_count(struct argp_state *state, const char *text, int most)
 	return (int)value;
 }
 
-/* "1%" or "1" to packets of a million. */
+/* Convert "1%" or "1" to packets per million. */
 static unsigned parse_percent(struct argp_state *state, const char *text)
 {
 	char *end;
@@ -129,7 +129,7 @@ void demo_options_parse(struct demo_options *options, int argc, char **argv)
 		       "worker. It exits with 0 only if every proof held.",
 	};
 
-	argp_err_exit_status = 2; /* as `switchml' has it */
+	argp_err_exit_status = 2; /* the same value as in `switchml' */
 	*options = (struct demo_options){.steps = 30 * DEMO_EPOCH_STEPS};
 	argp_parse(&argp, argc, argv, 0, NULL, options);
 }

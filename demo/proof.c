@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See proof.h for what is proved; here is how. */
+/* proof.h says what is proved. This file says how. */
 #include "demo/proof.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "demo/reference.h"
 #include "demo/report.h"
 
-/* Steps that are checked, the first and the last among them. */
+/* The number of checked steps, including the first and the last. */
 #define SAMPLES 5
 
 int demo_proof_init(struct demo_proof *proof, const struct demo_trainer *trainer)
@@ -58,13 +58,13 @@ void demo_proof_before(struct demo_proof *proof, const struct demo_trainer *trai
 }
 
 /*
- * The wire's numbers (docs/numbers.md). Let E be the smallest integer with
- * |x| < 2^E for all inputs: frexp()'s. An input becomes the nearest multiple of
- * q = 2^(E - B), B = 31 or 15 less ceil(log2 n): off by at most q / 2. Those
- * within q / 2 of 2^E may be held below it: off by at most q. The sum of the
- * n integers is exact, so the average is off by no more than one input. A chunk
- * has an E of its own, at most the tensor's; if it is smaller, its q is at most
- * half of ours, so that not even its held-down inputs exceed q / 2.
+ * The wire's numbers (docs/numbers.md). Let E be the smallest integer with |x| < 2^E for all
+ * inputs, as from frexp(). An input becomes the nearest multiple of q = 2^(E - B), where B
+ * is 31 or 15 minus ceil(log2 n), so its error is at most q / 2. Inputs within q / 2 of 2^E
+ * may be held below it, with an error of at most q. The sum of the n integers is exact, so
+ * the error of the average is at most that of one input. A chunk has its own E, which is at
+ * most the tensor's. If it is smaller, its q is at most half of ours, so even the error of
+ * inputs held below 2^E is at most q / 2.
  */
 double demo_wire_error(enum sml_wire wire, int n, double largest)
 {
@@ -81,7 +81,7 @@ double demo_wire_error(enum sml_wire wire, int n, double largest)
 	return largest > ldexp(1, exponent) - quantum / 2 ? quantum : quantum / 2;
 }
 
-/* Adds what the final rounding to float32 costs, and the few roundings in float64 before it. */
+/* Add the error of the final rounding to float32, and of the few float64 roundings before it. */
 static double with_rounding(double wire_error, double average)
 {
 	return wire_error + (0x1p-24 + 0x1p-50) * (fabs(average) + wire_error) + 0x1p-149;
@@ -132,7 +132,7 @@ static void check_batch(const struct demo_proof *proof, struct demo_trainer *tra
 	}
 }
 
-/* The whole batch's gradient in float64, at the parameters that the step began with. */
+/* The gradient of the whole batch in float64, with the parameters from the start of the step. */
 static int compute_reference(struct demo_proof *proof, struct demo_trainer *trainer, int step)
 {
 	struct demo_model before = trainer->model;
@@ -154,7 +154,7 @@ int demo_proof_after(struct demo_proof *proof, struct demo_trainer *trainer, int
 
 	if (status < 0)
 		return status;
-	/* A gather that spoils bits proves nothing. */
+	/* A gather that corrupts bits proves nothing. */
 	if (memcmp(proof->gathered + (size_t)trainer->rank * n, model->gradient,
 		   n * sizeof(float)) != 0)
 		demo_check_add(&trainer->results.sum, (double)INFINITY, 0);
@@ -175,7 +175,7 @@ int demo_proof_after(struct demo_proof *proof, struct demo_trainer *trainer, int
 	return 0;
 }
 
-/* All ranks' hashes of their parameters: does anyone's differ from ours? */
+/* The hashes of all ranks' parameters: is any of them different from ours? */
 static int compare_hashes(struct demo_trainer *trainer, bool *same)
 {
 	uint64_t all[SML_MAX_WORLD_SIZE];
@@ -212,7 +212,7 @@ int demo_proof_same(struct demo_proof *proof, struct demo_trainer *trainer)
 	for (size_t i = 0; i < n; i++) {
 		double spread = (double)most[i] - (double)least[i];
 
-		/* Once a NaN, it stays one. */
+		/* A NaN stays a NaN. */
 		if (spread > results->spread || isnan(spread))
 			results->spread = spread;
 		if (memcmp(&most[i], &parameters[i], sizeof(float)) != 0)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Numbers that look random and are the same on every machine: splitmix64.
- * Everything in the demo that is drawn comes from here, so that all ranks and
- * the single-process run draw the same.
+ * Pseudorandom numbers that are the same on every machine: splitmix64. The demo draws all
+ * its numbers here, so that all ranks and the single-process run draw the same numbers.
  */
 #ifndef SML_DEMO_RANDOM_H
 #define SML_DEMO_RANDOM_H
@@ -22,7 +21,7 @@ static inline uint64_t demo_random_next(struct demo_random *random)
 	return z ^ (z >> 31);
 }
 
-/* In [-1, 1), every value a multiple of 2^-23: exact in float32. */
+/* In [-1, 1). Every value is a multiple of 2^-23, which float32 holds exactly. */
 static inline float demo_random_float(struct demo_random *random)
 {
 	return (float)((int32_t)(demo_random_next(random) >> 40) - (1 << 23)) * 0x1p-23f;

@@ -25,13 +25,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* More units than the k of the sum: alpha and beta of BLAS, bias, scaling, float64. */
+/* Units in addition to the k of the sum: alpha and beta of BLAS, bias, scaling, float64. */
 #define SLACK 8
 
 static const double unit = 0x1p-24;
 static const double tiny = 0x1p-100;
 
-/* Values, their error bounds, and room for what a product needs; rows x columns. */
+/* Values, their error bounds, and memory for a product; rows x columns. */
 struct matrix {
 	double *value, *error;
 };
@@ -42,9 +42,9 @@ struct work {
 	double *memory, *next;
 	struct matrix input, weights[DEMO_MAX_LAYERS];
 	struct matrix outputs[DEMO_MAX_LAYERS]; /* before ReLU */
-	struct matrix active[DEMO_MAX_LAYERS];	/* after it */
+	struct matrix active[DEMO_MAX_LAYERS];	/* after ReLU */
 	struct matrix deltas[DEMO_MAX_LAYERS];
-	double *left, *right; /* of any matrix's size */
+	double *left, *right; /* large enough for any matrix */
 };
 
 static double growth(int k)
@@ -105,7 +105,7 @@ static int work_init(struct work *work, const struct demo_model *model, const fl
 	return 0;
 }
 
-/* a |value| + b error, element by element. */
+/* a |value| + b error, for each element. */
 static const double *blend(double *to, struct matrix m, size_t count, double a, double b)
 {
 	for (size_t i = 0; i < count; i++)
@@ -113,7 +113,7 @@ static const double *blend(double *to, struct matrix m, size_t count, double a, 
 	return to;
 }
 
-/* c += a b; a is m x k, b is k x n, each after its transposition if asked for. */
+/* c += a b; a is m x k, b is k x n, each after transposition if requested. */
 static void multiply(int a_turned, int b_turned, int m, int n, int k, const double *a,
 		     const double *b, double *c)
 {
@@ -159,11 +159,11 @@ static void forward(struct work *work)
 }
 
 /*
- * One row's deltas, (p - truth) / rows. Logits that are off by at most e each
- * change a p by a factor between exp(-2e) and exp(2e); the subtraction before
- * exp() adds u times its result's size, at most `range`; exp() itself, taken
- * to be good to 4 u, the sum and the division add units. Then p - truth and
- * the scaling round once each, and the scale itself was rounded.
+ * The deltas of one row, (p - truth) / rows. If the logits' errors are at most e, each p
+ * changes by a factor between exp(-2e) and exp(2e). The subtraction before exp() adds u
+ * times its result's size, which is at most `range`. exp() itself (assumed good to 4 u), the
+ * sum and the division add units. Then p - truth and the scaling round once each, and the
+ * scale itself was rounded.
  */
 static double softmax_row(const double *z, const double *error, int n, int label, int rows,
 			  double *delta, double *delta_error)
@@ -203,7 +203,7 @@ static double softmax(struct work *work, const uint8_t *labels)
 	return loss / work->rows;
 }
 
-/* Layer l's part of the gradient: value and bound start as zeros. */
+/* Layer l's part of the gradient. Value and bound start as zeros. */
 static void layer_gradient(struct work *work, int l, double *value, double *bound)
 {
 	const struct demo_layer *layer = &work->model->layers[l];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Only rank 0 shows progress and summaries; errors are shown by whoever has one. */
+/* Only rank 0 shows progress and summaries. Every rank shows its own errors. */
 #include "demo/report.h"
 
 #include <stdarg.h>
@@ -24,7 +24,7 @@ void demo_error(int rank, const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	/* A progress line may stand where the error goes. */
+	/* The cursor may be on a progress line, so end that line before the error. */
 	if (rank < 0)
 		fprintf(stderr, "%s" DEMO_NAME ": %s\n", isatty(2) ? "\r\033[K" : "", text);
 	else
@@ -78,7 +78,7 @@ static double ring_bytes(const struct demo_results *results)
 
 double demo_link_share(const struct demo_options *options, const struct demo_results *results)
 {
-	/* 352 lanes of 4 bytes, and headers: ours 40, UDP 8, IPv4 20, Ethernet 14. */
+	/* 352 lanes of 4 bytes, and headers: 40 of SwitchML, UDP 8, IPv4 20, Ethernet 14. */
 	double payload = 4.0 * 352 / (4.0 * 352 + 40 + 8 + 20 + 14);
 	double number = options->wire == SML_WIRE_INT16 ? 2 : 4;
 	double bytes = number * (double)results->n_parameters * results->steps;

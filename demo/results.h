@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a run found out: filled by train.c, proof.c and solo.c, shown by report.c. */
+/* The results of a run: train.c, proof.c and solo.c fill them, report.c shows them. */
 #ifndef SML_DEMO_RESULTS_H
 #define SML_DEMO_RESULTS_H
 
@@ -8,14 +8,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Many errors, each against a bound of its own. Error and bound are kept of the worst. */
+/* Many errors, each compared with its own bound. Keeps error and bound of the worst one. */
 struct demo_check {
 	uint64_t compared;
 	double error, bound;
-	double ratio; /* the largest error / bound; the check holds up to 1 */
+	double ratio; /* the largest error / bound; the check passes up to 1 */
 };
 
-/* A NaN breaks the check. */
+/* A NaN fails the check. */
 static inline void demo_check_add(struct demo_check *check, double error, double bound)
 {
 	double ratio = error <= bound ? (bound > 0 ? error / bound : 0) : (double)INFINITY;
@@ -32,10 +32,10 @@ static inline bool demo_check_holds(const struct demo_check *check)
 	return check->compared > 0 && check->ratio <= 1;
 }
 
-/* Of the training steps alone, without the proofs' traffic. */
+/* Traffic of the training steps, without that of the proofs. */
 struct demo_traffic {
-	uint64_t bytes_sent;		    /* UDP payload, of the worker that sent most */
-	uint64_t packets_sent, retransmits; /* of all workers together */
+	uint64_t bytes_sent;		    /* UDP payload of the worker that sent most */
+	uint64_t packets_sent, retransmits; /* all workers together */
 };
 
 struct demo_results {
@@ -44,30 +44,31 @@ struct demo_results {
 	bool interrupted;
 
 	double loss, accuracy; /* accuracy: share of the test images */
-	double seconds;	       /* of training, without proofs and tests */
-	double waiting;	       /* of these, spent inside the library's calls */
-	double reducing;       /* of these, from a step's first all-reduce to its last one's end */
+	double seconds;	       /* training time, without proofs and tests */
+	double waiting;	       /* part of it: inside the library's calls */
+	double reducing; /* part of it: from the first all-reduce of a step to the end of the last
+			  */
 	struct demo_traffic traffic;
 
 	int samples;		 /* steps at which the next two were checked */
 	struct demo_check sum;	 /* average, against all ranks' gradients */
 	struct demo_check batch; /* average, against the whole batch's gradient in float64 */
-	bool same;		 /* all ranks have the same parameters, bit by bit */
+	bool same;		 /* all ranks have the same parameters, bit for bit */
 	double spread;		 /* largest difference of a parameter between two ranks */
 
 	bool solo; /* the following were measured (rank 0) */
 	double solo_seconds, solo_accuracy;
-	double drift_largest;	 /* parameters' differences from the single-process run's */
-	double control_rms;	 /* the control run's differences from it, root mean square */
-	struct demo_check drift; /* ours, against a multiple of the control run's */
+	double drift_largest;	 /* difference of parameters from the single-process run's */
+	double control_rms;	 /* the same difference for the control run, root mean square */
+	struct demo_check drift; /* ours, compared with a multiple of the control run's */
 };
 
-/* The digits are easy: whoever has trained this long and recognizes fewer has not trained. */
+/* The digits are easy: a run of this many steps with a lower accuracy has not learned. */
 #define DEMO_LEARNED_STEPS    110
 #define DEMO_LEARNED_ACCURACY 0.95
 bool demo_results_learned(const struct demo_results *results);
 
-/* Learned, and every proof held. */
+/* The model has learned, and every proof passed. */
 bool demo_results_good(const struct demo_results *results);
 
 #endif

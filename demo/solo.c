@@ -8,17 +8,17 @@
 
 #include "demo/report.h"
 
-/* How many times the control run's difference ours may be. */
+/* Our difference may be this many times the control run's. */
 #define DRIFT_FACTOR 10
 
-/* One run: `shards` gradients a step. */
+/* One run with `shards` gradients per step. */
 struct solo {
 	struct demo_trainer *trainer;
 	struct demo_model model;
 	const char *name;
 	int shards;
-	bool rounds;  /* as the wire does */
-	double *sums; /* of the shards' gradients */
+	bool rounds;  /* rounds as the wire does */
+	double *sums; /* sums of the shards' gradients */
 	float *parts; /* the shards' gradients, one after the other */
 };
 
@@ -40,7 +40,10 @@ static void solo_fini(struct solo *solo)
 	demo_model_fini(&solo->model);
 }
 
-/* One shard's gradient; times shards, as a rank's is (train.c). Returns its loss. */
+/*
+ * Compute one shard's gradient, multiplied by `shards`, as on a rank (train.c). Returns its
+ * loss.
+ */
 static double shard_gradient(struct solo *solo, int step, int shard)
 {
 	struct demo_trainer *trainer = solo->trainer;
@@ -60,7 +63,10 @@ static double shard_gradient(struct solo *solo, int step, int shard)
 	return loss;
 }
 
-/* The grid that the wire would round a layer's gradients to, coarsened to one for the layer. */
+/*
+ * The wire's rounding grid for a layer's gradients, made coarser so that one grid fits the
+ * layer.
+ */
 static double grid_of(const struct solo *solo, const struct demo_layer *layer)
 {
 	int bits = solo->trainer->options->wire == SML_WIRE_INT16 ? 15 : 31;
@@ -133,7 +139,7 @@ static int solo_train(struct solo *solo)
 	return 0;
 }
 
-/* Root mean square of the parameters' differences; the largest one too. */
+/* The root mean square and the maximum of the parameters' differences. */
 static double difference(const struct demo_model *a, const struct demo_model *b, double *largest)
 {
 	double sum = 0;

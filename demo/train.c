@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The training loop; what a step looks like is drawn in train.h. */
+/* The training loop. train.h shows what a step looks like. */
 #include "demo/train.h"
 
 #include <errno.h>
@@ -49,7 +49,7 @@ static int meter(struct demo_trainer *trainer, int sign)
 {
 	struct sml_counters now = {.size = sizeof(now)};
 	struct demo_traffic *traffic = &trainer->traffic;
-	uint64_t factor = (uint64_t)sign; /* modulo 2^64, as is the sum */
+	uint64_t factor = (uint64_t)sign; /* modulo 2^64, as the sum is */
 	int status = demo_call(trainer, "counters", sml_get_counters(trainer->job, &now));
 
 	traffic->bytes_sent += factor * now.bytes_sent;
@@ -58,7 +58,7 @@ static int meter(struct demo_trainer *trainer, int sign)
 	return status;
 }
 
-/* A layer's gradient is ready: off it goes, and the backward pass goes on. */
+/* A layer's gradient is ready: start its all-reduce, and continue the backward pass. */
 static int submit_layer(void *context, int l)
 {
 	struct demo_trainer *trainer = context;
@@ -97,12 +97,12 @@ static int wait_for(struct demo_trainer *trainer, int request)
 	return status;
 }
 
-/* The shard's part: forward and back, all-reduces begun. */
+/* The shard's part of a step: forward and backward pass, all-reduces started. */
 static int compute(struct demo_trainer *trainer, int step)
 {
 	/*
-	 * The average over the ranks of what the shards' sums are times world is the batch's
-	 * mean, whether or not all shards are of one length.
+	 * The gradients are the shards' sums times world, so their average over the ranks is the
+	 * batch's mean, even if the shards differ in length.
 	 */
 	float scale = (float)trainer->world / (float)DEMO_BATCH_ROWS;
 	int first, end, status;
@@ -166,7 +166,7 @@ static void show_progress(const struct demo_trainer *trainer, bool last)
 
 	if (trainer->rank != 0)
 		return;
-	/* The line has to fit a terminal of 80 columns. */
+	/* The line must fit into a terminal of 80 columns. */
 	if (trainer->options->link_mbit)
 		snprintf(speed, sizeof(speed), "link %.0f %%",
 			 100 * demo_link_share(trainer->options, r));
@@ -178,7 +178,7 @@ static void show_progress(const struct demo_trainer *trainer, bool last)
 		      100 * r->waiting / r->seconds, speed);
 }
 
-/* Every rank's counters to all; the results get the largest and the sums. */
+/* Share the counters of all ranks. The results get the largest value and the sums. */
 static int share_traffic(struct demo_trainer *trainer)
 {
 	struct demo_traffic all[SML_MAX_WORLD_SIZE], *sum = &trainer->results.traffic;
@@ -195,7 +195,7 @@ static int share_traffic(struct demo_trainer *trainer)
 	return status;
 }
 
-/* A step with the proof around it; its traffic and time are not counted. */
+/* A step with a proof. Its traffic and time do not count. */
 static int proved_step(struct demo_trainer *trainer, struct demo_proof *proof, int step)
 {
 	int status;
@@ -244,7 +244,10 @@ int demo_train(struct demo_trainer *trainer)
 		demo_error(trainer->rank, "no memory for the proofs");
 		return status;
 	}
-	/* All have drawn the same; but this is what one does, and it makes sure. */
+	/*
+	 * All ranks have drawn the same parameters, but the broadcast makes sure, as in any
+	 * training.
+	 */
 	status = demo_call(trainer, "broadcast of the parameters",
 			   sml_broadcast(trainer->job, model->parameters, model->n_parameters,
 					 SML_FLOAT32, 0));

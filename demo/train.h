@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One rank's part of the training. Each step: the rank's shard of the batch
- * goes forward and back; the all-reduce of a layer's gradient starts as soon
- * as it is ready, while the layers below are still being computed; as the
- * averages come back, the layers step along them.
+ * One rank's part of the training. In each step, the rank's shard of the batch goes through
+ * the forward and backward pass. The all-reduce of a layer's gradient starts as soon as the
+ * gradient is ready, while the layers below are still computed. When averages arrive, the
+ * layers are updated.
  *
  *	compute  forward | back 2 | back 1 | back 0 |    | step 2 | step 1 | step 0
  *	network                   |-- layer 2 --|
  *	                                   |------ layer 1 ------|
  *	                                            |--- layer 0 ---|
  *
- * What to remember: all ranks make the same calls of the library in the same
- * order; whatever decides which call comes next must be known to all alike.
+ * What to remember: all ranks make the same calls of the library in the same order, so all
+ * ranks must know everything that decides which call comes next.
  */
 #ifndef SML_DEMO_TRAIN_H
 #define SML_DEMO_TRAIN_H
@@ -23,7 +23,7 @@
 #include "demo/options.h"
 #include "demo/results.h"
 
-/* What every run of the same seed shares, whether on many ranks or on one. */
+/* What all runs of the same seed share, on many ranks or on one. */
 #define DEMO_SEED     20210412u
 #define DEMO_RATE     0.05f
 #define DEMO_MOMENTUM 0.9f
@@ -38,28 +38,27 @@ struct demo_trainer {
 	struct demo_digits digits;
 	struct demo_batches batches;
 	struct demo_model model;
-	float *average; /* of all ranks' gradients, laid out as the model's */
+	float *average; /* average of all ranks' gradients, laid out as the model's */
 	float pixels[DEMO_BATCH_ROWS * DEMO_PIXELS];
 	uint8_t labels[DEMO_BATCH_ROWS];
 	float news[2]; /* summed over the ranks each step: loss, wishes to stop */
 	struct sml_request *requests[DEMO_LAYERS + 1];
-	struct demo_traffic traffic; /* this rank's own so far */
+	struct demo_traffic traffic; /* this rank's own values so far */
 	double step_began, reduce_began;
 	struct demo_results results;
 };
 
-/* Load the data, draw the model. Returns 0 or a negative errno. fini takes zeros, too. */
+/* Load the data and draw the model. Returns 0 or a negative errno. fini accepts zeros, too. */
 int demo_trainer_init(struct demo_trainer *trainer, const struct demo_options *options);
 void demo_trainer_fini(struct demo_trainer *trainer);
 
 /*
- * Train, with the proofs on the way (proof.h), on an open job. Returns 0, also
- * if stopped early (results.interrupted), or what the library returned, after
- * an error line.
+ * Train on an open job, with proofs at some steps (proof.h). Returns 0, also if the run was
+ * stopped early (results.interrupted), or the library's error after an error line.
  */
 int demo_train(struct demo_trainer *trainer);
 
-/* Every call of the library goes through this: an error line names the call. */
+/* Every call of the library goes through this function, so that error lines name the call. */
 int demo_call(struct demo_trainer *trainer, const char *what, int status);
 
 #endif

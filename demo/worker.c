@@ -18,7 +18,7 @@ static void ask_to_stop(int signal)
 	stop = 1;
 }
 
-/* SIGINT stays ignored if it was: the parent (main.c) passes it on as SIGTERM. */
+/* If SIGINT was ignored, keep ignoring it: the parent (main.c) passes it on as SIGTERM. */
 static void catch_signals(void)
 {
 	struct sigaction action = {.sa_handler = ask_to_stop,
@@ -51,7 +51,7 @@ static int open_and_train(struct demo_trainer *trainer, const struct sml_config 
 	return status < 0 ? status : closed;
 }
 
-/* Other ranks know only that the parameters are equal and the sums right. */
+/* The other ranks know only that the parameters are equal and the sums correct. */
 static int judge_own_part(const struct demo_trainer *trainer)
 {
 	const struct demo_results *results = &trainer->results;
