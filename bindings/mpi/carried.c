@@ -13,7 +13,7 @@ static bool is_any(MPI_Datatype type, const MPI_Datatype *types, size_t n)
 	return false;
 }
 
-/* A handle that this MPI lacks (Fortran's, without a Fortran compiler) is the null one. */
+/* A handle that this MPI lacks (Fortran's, without a Fortran compiler) equals the null handle. */
 static enum number number_of(MPI_Datatype type)
 {
 	const MPI_Datatype floats[] = {MPI_FLOAT, MPI_DOUBLE, MPI_REAL,
@@ -42,7 +42,7 @@ static enum number number_of(MPI_Datatype type)
 #undef IS_ANY
 }
 
-/* Sizes are the compiler's that MPI was built with. False: there is no such type here. */
+/* Sizes are those of the compiler that built MPI. False: there is no such type here. */
 static bool type_of(enum number number, int bytes, enum sml_type *type)
 {
 	switch (bytes) {
@@ -63,7 +63,7 @@ static bool type_of(enum number number, int bytes, enum sml_type *type)
 	}
 }
 
-/* MPI has other operations for truth values than for numbers. */
+/* MPI uses other operations for truth values than for numbers. */
 static bool op_of(enum number number, MPI_Op op, enum sml_op *found)
 {
 	if (op == (number == BOOLEAN ? MPI_LOR : MPI_MAX))
@@ -85,6 +85,6 @@ bool sml_mpi_kind_of(struct sml_mpi_kind *kind, MPI_Datatype type, MPI_Op op)
 	if (number == NONE || !op_of(number, op, &kind->op) ||
 	    PMPI_Type_size(type, &bytes) != MPI_SUCCESS || !type_of(number, bytes, &kind->type))
 		return false;
-	/* Sums that wrap around have the same bits with and without sign; the order hasn't. */
+	/* Wrapping sums have the same bits for signed and unsigned types. MAX and MIN differ. */
 	return number != UNSIGNED || kind->op == SML_SUM || kind->type == SML_UINT8;
 }

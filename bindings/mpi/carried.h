@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the switch can carry of MPI, by type and operation alone: MPI demands
- * that they are the same on all ranks, so the answer is.
+ * What the switch can carry of MPI. The answer depends on type and operation alone. MPI
+ * requires that both are the same on all ranks, so the answer is the same, too.
  */
 #ifndef SML_MPI_CARRIED_H
 #define SML_MPI_CARRIED_H
@@ -16,7 +16,7 @@ struct sml_mpi_kind {
 	enum sml_op op;
 };
 
-/* False: the call is MPI's. Nothing is said about its size or its communicator. */
+/* False: MPI handles the call. The answer says nothing about its size or its communicator. */
 bool sml_mpi_kind_of(struct sml_mpi_kind *kind, MPI_Datatype type, MPI_Op op);
 
 #endif

@@ -7,34 +7,34 @@
 
 #include "bindings/mpi/patience.h"
 
-/* The job's call, and where its buffers are: MPI asks for no alignment, the job does. */
+/* A call of the job, and its buffers. MPI requires no alignment of buffers, but the job does. */
 struct carriage {
 	struct sml_mpi_communicator *communicator;
 	struct sml_request *request;
-	void *aligned, *recv; /* aligned: NULL, or what recv gets */
+	void *aligned, *recv; /* aligned: NULL, or the buffer whose content is copied to recv */
 	size_t bytes;
 };
 
 struct pending {
 	struct carriage carriage;
 	MPI_Request request;
-	bool detached; /* nobody waits for it */
-	int place;     /* in the array of the call that waits for it */
-	int error;     /* MPI's, of the job */
-	bool noted;    /* it is in a thread's failures */
+	bool detached; /* nobody waits for the call */
+	int place;     /* position in the array of the call that waits for it */
+	int error;     /* MPI's code for the job's error */
+	bool noted;    /* it is in some thread's list of failures */
 	struct pending *next, *next_ended, *next_failure;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Under the lock: calls under way, and those that have failed and whose request is still there. */
+/* Under the lock: calls under way, and failed calls whose request still exists. */
 static struct pending *all, *failed;
 static int n_pending, n_failed; /* atomic */
-/* Failures of the completing call that this thread is in. */
+/* Failures of the completing call that this thread executes. */
 static _Thread_local struct pending *failures;
 
 /* ---- one call of the job ---- */
 
-/* One rank's mistake, or its lack of memory: the others must not wait for it. */
+/* One rank's mistake, or its lack of memory: the other ranks must not wait for this rank. */
 static int give_up(struct sml_mpi_communicator *communicator, int error)
 {
 	char text[512];
@@ -79,7 +79,7 @@ static int begin(struct carriage *carriage, const struct sml_mpi_call *call)
 	return 0;
 }
 
-/* True when the call has ended, with *error. */
+/* Returns true when the call has ended, with its result in *error. */
 static bool look(struct carriage *carriage, int *error)
 {
 	int done;
@@ -113,10 +113,12 @@ int sml_mpi_allreduce(const struct sml_mpi_call *call)
 	return error ? raise_job(call->communicator, error) : MPI_SUCCESS;
 }
 
-/* ---- as a request of MPI's ---- */
+/* ---- as a request of MPI ---- */
 
-/* MPI calls this when it hands out the status. It learns of no error: it would tell another
- * handler. */
+/*
+ * MPI calls this when it delivers the status. It gets no error, because MPI would report the
+ * error to another handler.
+ */
 static int query(void *state, MPI_Status *status)
 {
 	struct pending *this = state;
@@ -133,7 +135,7 @@ static int query(void *state, MPI_Status *status)
 	return MPI_SUCCESS;
 }
 
-/* Nobody has the request any more. */
+/* The request no longer exists. */
 static void unlist(struct pending *this)
 {
 	if (this->error == 0)
@@ -165,7 +167,7 @@ static int forget(void *state)
 	return MPI_SUCCESS;
 }
 
-/* MPI forbids it for collectives. */
+/* MPI forbids cancelling collectives. */
 static int cancel(void *state, int complete)
 {
 	(void)state;
@@ -195,7 +197,7 @@ static void complete(struct pending *this)
 	MPI_Request request = this->request;
 	bool detached = this->detached;
 
-	/* Afterwards it is whoever's who waits for the request. */
+	/* From then on, the caller that waits for the request owns it. */
 	PMPI_Grequest_complete(request);
 	if (detached)
 		PMPI_Request_free(&request);
@@ -228,7 +230,7 @@ int sml_mpi_iallreduce(const struct sml_mpi_call *call, MPI_Request *request)
 	return MPI_SUCCESS;
 }
 
-/* ---- looking after them ---- */
+/* ---- progress of the calls ---- */
 
 bool sml_mpi_has_pending(void)
 {
@@ -243,7 +245,7 @@ static void fail(struct pending *this, int error)
 	__atomic_add_fetch(&n_failed, 1, __ATOMIC_RELAXED);
 }
 
-/* Takes those whose calls have ended off the list. */
+/* Removes calls that have ended from the list. */
 static struct pending *take_ended(void)
 {
 	struct pending *ended = NULL, **place = &all;
@@ -281,7 +283,7 @@ void sml_mpi_poll(void)
 	}
 }
 
-/* True if any of the list is among the requests; each remembers where. */
+/* Is any call of the list among the requests? Each such call remembers its position. */
 static bool mark(struct pending *list, int n, const MPI_Request *requests)
 {
 	bool any = false;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MPI's collectives that are looked at, by its profiling interface: a program
- * calls MPI_Allreduce() and gets this one, and MPI's own is PMPI_Allreduce().
+ * The collectives of MPI that this library intercepts, through MPI's profiling interface: a
+ * program that calls MPI_Allreduce() gets this function, and PMPI_Allreduce() is MPI's own.
  *
- * Which way a call goes depends on nothing that may differ between the ranks of
- * its communicator: its type, operation and count, and on what they agreed.
+ * The way of a call depends only on what is the same on all ranks of its communicator: its
+ * type, operation and count, and on what the ranks agreed.
  */
 #include "bindings/mpi/carry.h"
 #include "bindings/mpi/patience.h"
@@ -32,11 +32,11 @@ static enum sml_mpi_way way_of(struct sml_mpi_communicator *communicator,
 	if (communicator->state != SML_MPI_UNTRIED &&
 	    bytes < *sml_mpi_bytes_of(&communicator->from, kind->type, kind->op))
 		return SML_MPI_SMALL;
-	/* Opening waits for all ranks, and a nonblocking call must not. */
+	/* Opening waits for all ranks, which a nonblocking call must not do. */
 	return communicator->state == SML_MPI_OPEN ? SML_MPI_SWITCH : SML_MPI_EARLY;
 }
 
-/* True if the call goes through the switch. It then has its communicator and its kind. */
+/* True if the call goes through the switch. Then its communicator and its kind are set. */
 static bool carries(struct sml_mpi_call *call, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
 		    bool blocking)
 {
@@ -98,7 +98,7 @@ SML_EXPORT int MPI_Iallreduce_c(const void *send, void *recv, MPI_Count count, M
 }
 #endif
 
-/* ---- where the ranks of a communicator meet anyway ---- */
+/* ---- calls in which all ranks of a communicator meet anyway ---- */
 
 static void meet(MPI_Comm comm)
 {

@@ -9,7 +9,8 @@
 #include "bindings/mpi/patience.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct sml_mpi_communicator *all; /* under the lock; as their attributes also die in it */
+static struct sml_mpi_communicator
+	*all; /* under the lock, because attributes are also deleted under it */
 static int keyval = MPI_KEYVAL_INVALID;
 static bool used, finished; /* atomic */
 
@@ -21,7 +22,7 @@ bool sml_mpi_is_used(void)
 
 /* ---- the end of a communicator ---- */
 
-/* Leaving waits for the other ranks, so it must not block this rank's MPI calls. */
+/* Leaving a job waits for the other ranks, so it must not block this rank's MPI calls. */
 static void *closer(void *argument)
 {
 	struct sml_mpi_communicator *communicator = argument;
@@ -40,14 +41,14 @@ static void start_closer(struct sml_mpi_communicator *communicator)
 	pthread_sigmask(SIG_SETMASK, &every, &before);
 	if (communicator->job == NULL ||
 	    pthread_create(&communicator->closer, NULL, closer, communicator)) {
-		/* Without a thread the job ends with the process. */
+		/* Without a thread, the job ends when the process ends. */
 		communicator->closed = true;
 		communicator->job = NULL;
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* Takes those whose jobs have been closed off the list. Under the lock. */
+/* Removes communicators whose jobs have been closed from the list. The caller holds the lock. */
 static void bury(void)
 {
 	struct sml_mpi_communicator **place = &all;
@@ -82,7 +83,7 @@ void sml_mpi_communicator_release(struct sml_mpi_communicator *communicator)
 	pthread_mutex_unlock(&lock);
 }
 
-/* MPI_Comm_free() of it, or MPI_Finalize(). */
+/* For MPI_Comm_free() and MPI_Finalize(). */
 static int forget(MPI_Comm comm, int key, void *attribute, void *extra)
 {
 	struct sml_mpi_communicator *communicator = attribute;
@@ -138,7 +139,7 @@ static struct sml_mpi_communicator *make_one(MPI_Comm comm)
 	struct sml_mpi_communicator *made = calloc(1, sizeof(*made));
 	int inter = 0;
 
-	/* Alone with this, a rank would answer otherwise than the others. */
+	/* If only this rank failed here, its answers would differ from those of the others. */
 	if (made == NULL) {
 		fprintf(stderr, "switchml-mpi: no memory for a communicator\n");
 		abort();
@@ -179,14 +180,14 @@ struct sml_mpi_communicator *sml_mpi_communicator_of(MPI_Comm comm, bool make)
 
 /* ---- failures ---- */
 
-/* The library's error text as an MPI error. */
+/* Convert the library's error text to an MPI error. */
 static int make_error_code(struct sml_mpi_communicator *communicator, int error)
 {
 	const char *said = sml_error_text(communicator->job);
 	char text[MPI_MAX_ERROR_STRING];
 	int class, code;
 
-	/* A class of its own: of MPICH's own classes, codes cannot have a text. */
+	/* This needs a new error class: codes of MPICH's own classes cannot have a text. */
 	if (PMPI_Add_error_class(&class) != MPI_SUCCESS ||
 	    PMPI_Add_error_code(class, &code) != MPI_SUCCESS)
 		return MPI_ERR_OTHER;

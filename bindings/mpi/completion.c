@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MPI's calls that complete requests. Where none of ours is among them they are
- * MPI's own. Else what waits becomes a loop that tests: only we complete our
- * requests, so MPI's wait would not end.
+ * MPI's calls that complete requests. If none of our requests is among them, they call MPI
+ * directly. Otherwise, a wait becomes a loop that tests: only this library completes its
+ * requests, so MPI's own wait would never end.
  */
 #include "bindings/mpi/carry.h"
 #include "bindings/mpi/patience.h"
 
 #define SML_EXPORT __attribute__((visibility("default")))
 
-/* Our requests are seen to, and the caller is about to look again. */
+/* Make progress with our requests before the caller checks again. */
 static void between(struct sml_mpi_patience *patience)
 {
 	sml_mpi_rest(patience);
 	sml_mpi_poll();
 }
 
-/* What a call that completes one request is to return. */
+/* The result of a call that completes one request. */
 static int one(int error)
 {
 	struct sml_mpi_communicator *communicator;
@@ -29,7 +29,7 @@ static int one(int error)
 	return error;
 }
 
-/* What one that completes several is to return: n statuses, of the requests at these indices. */
+/* The result of a call that completes several: n statuses, of the requests at these indices. */
 static int several(int error, int n, const int *indices, MPI_Status *statuses)
 {
 	struct sml_mpi_communicator *communicator;

@@ -28,7 +28,7 @@ static bool is_embedded(void)
 	struct sml_config config;
 	const char *address;
 
-	/* A wrong setting is told when the job is to begin. */
+	/* A wrong setting is reported when the job begins. */
 	if (sml_config_init(&config))
 		return true;
 	address = config.switch_address;
@@ -47,9 +47,9 @@ bool sml_mpi_site_of(MPI_Comm comm, int rank, int size, struct sml_mpi_site *sit
 	return true;
 }
 
-/* ---- what was set ---- */
+/* ---- settings ---- */
 
-/* Always false. Every communicator comes here; it is said once. */
+/* Always false. Every communicator gets here, but the message is shown once. */
 static bool complain(const char *name, const char *value, const char *why)
 {
 	static int told; /* atomic */
@@ -60,7 +60,7 @@ static bool complain(const char *name, const char *value, const char *why)
 	return false;
 }
 
-/* NULL, or why there is no text of SML_MPI_TABLE_BYTES at most. */
+/* NULL, or why the file has no text of at most SML_MPI_TABLE_BYTES. */
 static const char *read_text(FILE *file, char *text)
 {
 	size_t n = fread(text, 1, SML_MPI_TABLE_BYTES + 1, file);
@@ -73,7 +73,7 @@ static const char *read_text(FILE *file, char *text)
 	return strlen(text) == n ? NULL : "the file is no text";
 }
 
-/* The whole file, as a text to free, or NULL with the reason. */
+/* Read the whole file. Returns a text that the caller frees, or NULL with the reason. */
 static char *read_file(const char *path, const char **why)
 {
 	FILE *file = fopen(path, "re");
@@ -124,7 +124,7 @@ static bool decide(const struct sml_mpi_site *site, struct sml_mpi_bytes *from)
 	}
 	sml_mpi_bytes_fill(from, SML_MPI_NEVER);
 	if (!sml_mpi_table_read(sml_mpi_table_default(), site, from, wrong, sizeof(wrong)))
-		return complain("the default table", "", wrong); /* a test reads it, too */
+		return complain("the default table", "", wrong); /* a test parses this line, too */
 	return path == NULL || *path == '\0' || read_table(path, site, from);
 }
 
@@ -134,7 +134,7 @@ bool sml_mpi_decide(MPI_Comm comm, int rank, int size, struct sml_mpi_bytes *fro
 
 	if (!sml_mpi_site_of(comm, rank, size, &site))
 		return false;
-	/* No threshold is 0. */
+	/* A threshold is never 0. */
 	if (rank == 0 && !decide(&site, from))
 		sml_mpi_bytes_fill(from, 0);
 	return PMPI_Bcast(from, (int)(sizeof(*from) / sizeof(uint64_t)), MPI_UINT64_T, 0, comm) ==

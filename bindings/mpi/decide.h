@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a communicator's rank 0 decides for all: from how many bytes on calls use the switch. */
+/*
+ * The decision that rank 0 of a communicator makes for all: the size from which calls use
+ * the switch.
+ */
 #ifndef SML_MPI_DECIDE_H
 #define SML_MPI_DECIDE_H
 
@@ -8,13 +11,13 @@
 #include "bindings/mpi/table.h"
 
 /*
- * SWITCHML_MPI_THRESHOLD, or else SWITCHML_MPI_TABLE over the default table, of rank 0.
- * Every rank calls it, of at most SML_MAX_WORLD_SIZE. False on every rank: what was set
- * makes no sense, and rank 0 has said so.
+ * Uses rank 0's SWITCHML_MPI_THRESHOLD, or otherwise SWITCHML_MPI_TABLE on top of the
+ * default table. All ranks (at most SML_MAX_WORLD_SIZE) must call this. False on every rank:
+ * the setting is invalid, and rank 0 has reported it.
  */
 bool sml_mpi_decide(MPI_Comm comm, int rank, int size, struct sml_mpi_bytes *from);
 
-/* Where the ranks are. Every rank calls it, and rank 0 gets the answer. */
+/* Find out where the ranks are. All ranks must call this; rank 0 gets the answer. */
 bool sml_mpi_site_of(MPI_Comm comm, int rank, int size, struct sml_mpi_site *site);
 
 #endif

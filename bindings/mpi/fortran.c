@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Fortran programs under Open MPI, whose Fortran calls do not go through its C calls.
- * (MPICH's do.) A call here has the names that Fortran compilers give it, and the one
- * that the module mpi_f08 calls. It makes the C call of this library.
+ * (MPICH's do.) Each call here has the names that Fortran compilers use, and the name that
+ * the module mpi_f08 calls. It makes the C call of this library.
  *
- * Only what blocks: a request of MPI_Iallreduce() in Fortran stays MPI's own, so
- * Fortran's calls that complete requests need no other version.
+ * This covers blocking calls only: a request of MPI_Iallreduce() in Fortran is MPI's own, so
+ * Fortran's calls that complete requests need no version here.
  */
 #include <mpi.h>
 
@@ -25,7 +25,7 @@ NAMES(allreduce, ALLREDUCE,
        const MPI_Fint *comm, MPI_Fint *error));
 NAMES(finalize, FINALIZE, (MPI_Fint * error));
 
-/* Constants of Fortran are addresses. A program in C has none of them. */
+/* Fortran's constants are addresses. A C program has none of them. */
 extern int mpi_fortran_in_place_ __attribute__((weak));
 extern int mpi_fortran_bottom_ __attribute__((weak));
 

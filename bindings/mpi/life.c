@@ -44,7 +44,7 @@ SML_EXPORT int MPI_Init_thread(int *argc, char ***argv, int required, int *provi
 	return PMPI_Init_thread(argc, argv, required, provided);
 }
 
-/* First finish the calls that no thread waits for, and then close the jobs. */
+/* First finish the calls that no thread waits for, then close the jobs. */
 SML_EXPORT int MPI_Finalize(void)
 {
 	struct sml_mpi_patience patience = {0};

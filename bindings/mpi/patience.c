@@ -8,7 +8,10 @@
 #define YIELD_NS    100000
 #define REST_MAX_NS 500000
 
-/* Nobody sends here: looking for a message finds none, and drives MPI while it looks. */
+/*
+ * Nobody sends on this communicator. Probing for a message finds none, but lets MPI make
+ * progress.
+ */
 static MPI_Comm nobody = MPI_COMM_NULL;
 
 void sml_mpi_progress_init(void)
@@ -39,7 +42,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* A sixteenth of what it has taken: the wait ends at most that much late. */
+/* A sixteenth of the time waited so far, so the wait ends at most that much late. */
 void sml_mpi_rest(struct sml_mpi_patience *patience)
 {
 	uint64_t now = now_ns(), waited_ns;

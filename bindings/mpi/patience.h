@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Waiting inside an MPI call for something that is not MPI's. MPI must make progress in the
- * meantime: another rank may need this rank's part of a message before it reaches the call that is
- * waited for. So no code here blocks: it checks, lets MPI make progress, and rests a little, with
- * growing pauses.
+ * meantime: another rank may need this rank's part of a message before that rank reaches the
+ * awaited call. So no code here blocks. It checks, lets MPI make progress, and rests a
+ * little, with growing pauses.
  */
 #ifndef SML_MPI_PATIENCE_H
 #define SML_MPI_PATIENCE_H
@@ -11,16 +11,16 @@
 #include <stdint.h>
 
 struct sml_mpi_patience {
-	uint64_t begun_ns; /* 0: at the first rest */
+	uint64_t begun_ns; /* 0: before the first rest */
 };
 
 /* Let MPI make progress. */
 void sml_mpi_progress(void);
 
-/* Leave the core to others: the switch's threads may have none of their own. */
+/* Yield the core: the switch's threads may have no core to themselves. */
 void sml_mpi_rest(struct sml_mpi_patience *patience);
 
-/* The communicator that sml_mpi_progress() looks at: made at first use, freed before MPI ends. */
+/* The communicator that sml_mpi_progress() probes: made at first use, freed before MPI ends. */
 void sml_mpi_progress_init(void);
 void sml_mpi_progress_fini(void);
 

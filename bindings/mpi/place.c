@@ -11,12 +11,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Below those that the kernel gives to clients, so none of them takes it meanwhile. */
+/* Below the ports that the kernel gives to clients, so no client takes it meanwhile. */
 #define PORT_MIN   20000
 #define PORT_RANGE 12000
 #define TRIES	   256
 
-/* FNV-1a: equal strings only have to come out equal, and others not by chance. */
+/* FNV-1a: equal strings have equal hashes, and other strings do not by chance. */
 static uint64_t add(uint64_t hash, const char *bytes, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -31,7 +31,9 @@ void sml_mpi_host_name(char *name, size_t bytes)
 	name[bytes - 1] = '\0';
 }
 
-/* The boot of the kernel, the host's name, and the network namespace: a container may have its own.
+/*
+ * The boot of the kernel, the host's name, and the network namespace: containers may have
+ * their own.
  */
 uint64_t sml_mpi_host(void)
 {
@@ -65,7 +67,7 @@ static bool is_free(int port, int type)
 
 	if (fd < 0)
 		return false;
-	/* As the switch does: connections of a job that has ended don't count. */
+	/* As in the switch: connections of a job that has ended do not count. */
 	if (type == SOCK_STREAM)
 		(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	free = bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0;

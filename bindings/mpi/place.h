@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where a rank is, and where it could have its job's switch. */
+/* The host of a rank, and the place where the rank could run its job's switch. */
 #ifndef SML_MPI_PLACE_H
 #define SML_MPI_PLACE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* The same for processes that reach each other by 127.0.0.1, and for no others. */
+/* Equal for processes that reach each other by 127.0.0.1, and different for all others. */
 uint64_t sml_mpi_host(void);
 
-/* What other hosts call this one. */
+/* The name of this host for other hosts. */
 void sml_mpi_host_name(char *name, size_t bytes);
 
 /*
- * A port, TCP and UDP, that nobody listens on: the first from `first` on, or
- * any if that is 0. Returns 0 if there is none.
+ * A port without a listener for TCP and UDP: the first one from `first` on, or any port if
+ * `first` is 0. Returns 0 if there is none.
  */
 int sml_mpi_free_port(int first);
 

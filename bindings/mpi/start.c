@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Opening a job, in four steps, after each of which all ranks know whether to
- * go on:
+ * Opens a job in four steps. After each step, all ranks know whether to go on:
  *
- *	1. rank 0's invitation: where the switch is, the job's name, and whatever
- *	   else must be the same on all ranks
+ *	1. rank 0's invitation: where the switch is, the job's name, and everything
+ *	   else that must be the same on all ranks
  *	2. is every rank willing, and are all on one host?
  *	3. a trial: the job is opened and closed, within seconds
  *	4. the job itself
  *
- * A call of MPI has no deadline, and the job's is an hour. The trial is there
- * because a rank that cannot reach the switch cannot tell those who wait there.
+ * A call of MPI has no deadline, and a job's deadline is an hour. The trial exists because a
+ * rank that cannot reach the switch cannot tell the ranks that wait there.
  */
 #include "bindings/mpi/start.h"
 
@@ -31,9 +30,9 @@
 struct invitation {
 	uint64_t host;
 	char host_name[256];
-	char master[256]; /* what rank 0 is to be called, if its environment says so */
+	char master[256]; /* the address for rank 0, if its environment gives one */
 	char job[96];
-	char switch_address[1024]; /* "" or "embedded": in the ranks */
+	char switch_address[1024]; /* "" or "embedded": the ranks have the switch */
 	int port, timeout_ms, heartbeat_ms, wire, slots, threads;
 };
 
@@ -43,7 +42,7 @@ struct refusal {
 	char text[1024];
 };
 
-/* Set when the switch was found to be out of reach: the next communicator needn't try. */
+/* Set when the switch could not be reached: the next communicator does not try. */
 static bool given_up; /* atomic */
 
 static void refuse(struct refusal *refusal, int error, const char *text)
@@ -52,7 +51,7 @@ static void refuse(struct refusal *refusal, int error, const char *text)
 	snprintf(refusal->text, sizeof(refusal->text), "%s", text);
 }
 
-/* An empty variable is an unset one. */
+/* An empty variable counts as unset. */
 static bool is_set(const char *name)
 {
 	const char *value = getenv(name);
@@ -60,11 +59,11 @@ static bool is_set(const char *name)
 	return value && *value;
 }
 
-/* ---- do all agree? ---- */
+/* ---- do all ranks agree? ---- */
 
 /*
- * Of the ranks that refuse, the one to say why: first those with a cause of
- * their own, then those who only saw others fail, then those who gave up before.
+ * Choose the refusing rank that gives the reason: first a rank with its own cause, then a
+ * rank that only saw others fail, then a rank that gave up before.
  */
 static int claim_of(const struct sml_mpi_communicator *communicator, const struct refusal *refusal)
 {
@@ -85,7 +84,7 @@ static int claim_of(const struct sml_mpi_communicator *communicator, const struc
 	}
 }
 
-/* True if no rank refuses. *alike becomes whether it was true everywhere. */
+/* True if no rank refuses. *alike: was it true on every rank? */
 static bool all_agree(struct sml_mpi_communicator *communicator, const struct refusal *refusal,
 		      bool *alike)
 {
@@ -108,7 +107,7 @@ static bool all_agree(struct sml_mpi_communicator *communicator, const struct re
 	return false;
 }
 
-/* The first meeting. Rank 0's environment decides for all. */
+/* The first exchange. Rank 0's environment decides for all ranks. */
 static void agree(struct sml_mpi_communicator *communicator)
 {
 	communicator->state = SML_MPI_LEFT;
@@ -129,7 +128,7 @@ static void draw_name(struct invitation *invitation, const char *prefix)
 	snprintf(invitation->job, sizeof(invitation->job), "%.48s-mpi-%016" PRIx64, prefix, random);
 }
 
-/* Rank 0's. MASTER_ADDR means rank 0 of all, which this one need not be. */
+/* Rank 0's own address. MASTER_ADDR is rank 0 of all ranks, which may be a different rank. */
 static void set_master(struct invitation *invitation, const struct sml_config *config)
 {
 	int rank_of_all = -1;
@@ -170,7 +169,7 @@ static void invite(struct invitation *invitation, struct refusal *refusal,
 
 /* ---- opening ---- */
 
-/* True if all ranks could: then it is closed again. */
+/* True if all ranks could open the job; then it is closed again. */
 static bool try_out(struct sml_mpi_communicator *communicator, struct sml_config config)
 {
 	struct refusal refusal = {0};
@@ -236,7 +235,7 @@ static void begin(struct sml_mpi_communicator *communicator)
 	if (error)
 		refuse(&refusal, error, sml_error_text(NULL));
 	if (!all_agree(communicator, &refusal, NULL)) {
-		/* Some have it and some don't: the others must not wait for its end. */
+		/* Some ranks have the job and some do not: the others must not wait for its end. */
 		if (communicator->job)
 			sml_abort(communicator->job, "another rank could not open the job");
 		return;

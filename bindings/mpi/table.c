@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The one invariant: nothing is read beyond a line's end, whatever the table has. */
+/* The one invariant: no code reads beyond the end of a line, for any table. */
 #include "bindings/mpi/table.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ static const char *const op_words[] = {"sum", "max"};
 #define NONE	       (-2)
 #define COUNT_OF(list) (sizeof(list) / sizeof((list)[0]))
 
-/* The word's place in a list, or ANY, or NONE. */
+/* The word's position in a list, or ANY, or NONE. */
 static int find(const char *word, const char *const *words, size_t n)
 {
 	if (strcmp(word, "*") == 0)
@@ -77,7 +77,7 @@ struct row {
 	uint64_t from;
 };
 
-/* The line's fields, in place. How many there are, or more than there may be. */
+/* Split the line into fields, in place. Returns their number, or more than the maximum. */
 static size_t split(char *line, char *fields[N_FIELDS])
 {
 	char *rest = line, *word;
@@ -100,7 +100,7 @@ static bool parse_ranks(const char *text, long *ranks)
 	return *text >= '0' && *text <= '9' && *end == '\0' && *ranks <= SML_MAX_WORLD_SIZE;
 }
 
-/* NULL, or the column that is wrong. */
+/* Returns NULL, or the name of the column that is wrong. */
 static const char *parse_row(char *fields[N_FIELDS], struct row *row)
 {
 	row->embedded = find(fields[0], switch_words, COUNT_OF(switch_words));
@@ -140,7 +140,7 @@ static void apply(const struct row *row, const struct sml_mpi_site *site,
 				from->of[type][op] = row->from;
 }
 
-/* NULL, or what is wrong with this line, which is not empty. */
+/* Returns NULL, or what is wrong with this line, which is not empty. */
 static const char *read_line(char *line, bool first, const struct sml_mpi_site *site,
 			     struct sml_mpi_bytes *from)
 {
@@ -192,9 +192,10 @@ bool sml_mpi_table_read(const char *text, const struct sml_mpi_site *site,
 }
 
 /*
- * Bytes over a rank's link for each element, where MPI's best algorithms have 2(n-1)/n times its
- * size: 4 for float32 and int32, 12 for sums of 64 bits, 8 for their MAX and MIN, 2 for sums of
- * narrow integers, 4 for their MAX and MIN. A switch in the ranks has as many as a ring, or more.
+ * Bytes over a rank's link for each element. MPI's best algorithms send 2(n-1)/n times an
+ * element's size. SwitchML sends 4 for float32 and int32, 12 for sums of 64 bits, 8 for
+ * their MAX and MIN, 2 for sums of narrow integers, and 4 for their MAX and MIN. A switch in
+ * the ranks sends as many as a ring, or more.
  */
 const char *sml_mpi_table_default(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From how many bytes on an all-reduce goes through the switch: a table, as text. It knows
- * nothing of MPI.
+ * The size from which an all-reduce goes through the switch: a table, as text. This code
+ * knows nothing of MPI.
  *
  *	switchml-mpi-table 1
  *	# switch   hosts  ranks  type     op   from
@@ -10,14 +10,15 @@
  *	embedded   *      2      *        *    never
  *
  *	switch	dedicated, or embedded in the ranks
- *	hosts	each: every rank has a host to itself; one: all ranks are on one; some: else
- *	ranks	a line holds for communicators of so many ranks, and of more
+ *	hosts	each: one rank on each host; one: all ranks on one host; some: other
+ *	ranks	a line applies to communicators of at least this many ranks
  *	type	as SwitchML calls it
- *	op	sum; or max, which holds for MIN, too
+ *	op	sum; or max, which applies to MIN, too
  *	from	bytes, also with K, M or G; or never
  *
- * `*` is all of the first two, all types or both operations. Of the lines that fit, the last
- * one decides. What no line fits never goes through the switch.
+ * `*` stands for all values of the first two columns, all types or both operations. Of the
+ * lines that apply, the last one decides. A call that no line applies to never goes through
+ * the switch.
  */
 #ifndef SML_MPI_TABLE_H
 #define SML_MPI_TABLE_H
@@ -28,7 +29,7 @@
 
 #include "switchml.h"
 
-/* The longest table that is read. */
+/* The longest table that can be read. */
 #define SML_MPI_TABLE_BYTES ((size_t)1 << 18)
 
 #define SML_MPI_NEVER UINT64_MAX
@@ -36,14 +37,14 @@
 
 enum sml_mpi_hosts { SML_MPI_EACH, SML_MPI_ONE, SML_MPI_SOME };
 
-/* Where a communicator's ranks and its switch are. */
+/* Where the ranks of a communicator and their switch are. */
 struct sml_mpi_site {
 	bool embedded;
 	enum sml_mpi_hosts hosts;
 	int ranks;
 };
 
-/* Bytes, by type; [0] for sums, [1] for MAX and MIN. */
+/* Bytes for each type; [0] for sums, [1] for MAX and MIN. */
 struct sml_mpi_bytes {
 	uint64_t of[SML_MPI_TYPES][2];
 };
@@ -54,23 +55,23 @@ static inline uint64_t *sml_mpi_bytes_of(struct sml_mpi_bytes *bytes, enum sml_t
 	return &bytes->of[type][op == SML_MAX || op == SML_MIN];
 }
 
-/* The same for every type and operation. */
+/* Use the same value for every type and operation. */
 void sml_mpi_bytes_fill(struct sml_mpi_bytes *bytes, uint64_t value);
 
 /*
- * What a table says of a site, over what `from` has. False: `why` says what is wrong in
- * which line, and `from` is as it was.
+ * Apply a table's lines for a site to `from`. False: `why` says which line is wrong and why,
+ * and `from` is unchanged.
  */
 bool sml_mpi_table_read(const char *text, const struct sml_mpi_site *site,
 			struct sml_mpi_bytes *from, char *why, size_t why_bytes);
 
-/* The table that holds where no other one says anything. */
+/* The default table, used if no other table applies. */
 const char *sml_mpi_table_default(void);
 
-/* "65536", "64K": at least 1, and less than 2^62. */
+/* "65536" or "64K": at least 1, and less than 2^62. */
 bool sml_mpi_parse_bytes(const char *text, uint64_t *bytes);
 
-/* The words of a table's columns. */
+/* The words in the columns of a table. */
 const char *sml_mpi_type_word(enum sml_type type);
 const char *sml_mpi_hosts_word(enum sml_mpi_hosts hosts);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * switchml-mpi-tune: from how many bytes on is an all-reduce through the switch no slower
- * than MPI's own? `switchml tune` runs it under MPI's launcher. It has the preload's
- * code in it, so MPI_Allreduce() goes through the switch and PMPI_Allreduce() does not.
- * The two take turns, so that what else the machines do slows both.
+ * switchml-mpi-tune: finds the size from which an all-reduce through the switch is no slower
+ * than MPI's own. `switchml tune` runs it under MPI's launcher. It contains the preload's
+ * code, so MPI_Allreduce() goes through the switch and PMPI_Allreduce() does not. The two
+ * alternate, so that other load on the machines slows both.
  *
  *	switchml-mpi-tune [-o FILE] [-a] [-b BYTES] [-e BYTES] [-s SECONDS] [-t TYPE]
  */
@@ -25,11 +25,11 @@ struct options {
 	const char *path; /* NULL: standard output */
 	bool append;
 	uint64_t min_bytes, max_bytes;
-	double seconds;	  /* of each size, both ways together */
+	double seconds;	  /* seconds per size, for both ways together */
 	const char *type; /* NULL: all */
 };
 
-/* What is measured, and for which other types that stands. */
+/* A type that is measured, and the other types that use its result. */
 struct kind {
 	MPI_Datatype handle;
 	MPI_Op op;
@@ -81,7 +81,7 @@ static void measure(const struct bench *bench, const struct kind *kind, uint64_t
 	int rounds = 0;
 	double pair;
 
-	/* The first calls open the job, and warm up. */
+	/* The first calls open the job and warm up. */
 	for (int i = 0; i < 2; i++)
 		pair = once(bench, kind, bytes, THROUGH_MPI) +
 		       once(bench, kind, bytes, THROUGH_SWITCH);
@@ -121,7 +121,7 @@ static void print_line(const struct bench *bench, enum sml_type type, const stru
 		fprintf(bench->out, "%llu\n", (unsigned long long)from);
 }
 
-/* The smallest size from which on the switch was never slower. */
+/* The smallest size from which the switch was never slower. */
 static void measure_kind(const struct bench *bench, const struct kind *kind)
 {
 	double medians[MAX_SIZES][WAYS];
@@ -150,7 +150,7 @@ static void measure_kind(const struct bench *bench, const struct kind *kind)
 
 /* ---- one communicator ---- */
 
-/* Whether the ranks have a switch: all of them know. */
+/* Do the ranks have a switch? All ranks know. */
 static bool has_switch(const struct bench *bench)
 {
 	const struct sml_mpi_communicator *communicator;
@@ -189,7 +189,7 @@ static bool measure_all(struct bench *bench)
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		if (!is_chosen(bench->options, kinds[i].type))
 			continue;
-		/* Ordinary numbers. */
+		/* Normal numbers, not subnormal ones. */
 		memset(bench->send,
 		       kinds[i].type == SML_FLOAT32 || kinds[i].type == SML_FLOAT64 ? 0x3f : 1,
 		       bench->options->max_bytes);
@@ -198,7 +198,7 @@ static bool measure_all(struct bench *bench)
 	return true;
 }
 
-/* Others wait without using the cores, which they may share with those that measure. */
+/* Other ranks wait without using the cores, which the measuring ranks may share. */
 static void wait_for_all(void)
 {
 	MPI_Request request;
@@ -209,7 +209,7 @@ static void wait_for_all(void)
 		usleep(2000);
 }
 
-/* The first `size` ranks. */
+/* A communicator of the first `size` ranks. */
 static bool measure_first(struct bench *bench, int size)
 {
 	int rank, good = 1, all = 1;
@@ -268,7 +268,7 @@ static bool parse(struct options *options, int argc, char **argv)
 								    : &options->max_bytes))
 			return false;
 	}
-	/* Counts are ints, and whole elements. */
+	/* Counts are ints, and elements are whole. */
 	return optind == argc && options->min_bytes % 8 == 0 &&
 	       options->min_bytes <= options->max_bytes && options->max_bytes <= 1u << 30 &&
 	       options->seconds > 0;
