@@ -33,7 +33,7 @@ static double sum_of(const struct rank *rank, size_t i)
 
 static void reduce_doubles(struct rank *rank, size_t count)
 {
-	double *data = malloc(8 * count + 8);
+	double *data = calloc(count + 1, sizeof(*data));
 
 	for (size_t i = 0; i < count; i++)
 		data[i] = element(rank, i, 0x1p1000);
@@ -46,7 +46,7 @@ static void reduce_doubles(struct rank *rank, size_t count)
 
 static void reduce_floats(struct rank *rank, size_t count, const struct sml_options *options)
 {
-	float *data = malloc(4 * count + 4);
+	float *data = calloc(count + 1, sizeof(*data));
 
 	for (size_t i = 0; i < count; i++)
 		data[i] = (float)element(rank, i, 0x1p120);
