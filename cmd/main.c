@@ -19,7 +19,8 @@ static const struct command commands[] = {
 	{"status", "show the jobs and counters of a running switch", sml_command_status},
 	{"sim", "run the protocol in a simulated world that loses packets", sml_command_sim},
 	{"doctor", "look for common problems, and say how to fix them", sml_command_doctor},
-	{"tune", "measure when an MPI program's all-reduces gain by the switch", sml_command_tune},
+	{"tune", "measure when an MPI program's all-reduces gain from the switch",
+	 sml_command_tune},
 };
 
 /* The exit status for an invalid command, option or value. */

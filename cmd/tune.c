@@ -27,7 +27,7 @@ struct options {
 
 static const struct argp_option option_list[] = {
 	{"output", 'o', "FILE", 0,
-	 "write the table to this file of rank 0's host (standard output)", 0},
+	 "write the table to this file on rank 0's host (standard output)", 0},
 	{"append", 'a', 0, 0, "add to what the file has", 0},
 	{"minbytes", 'b', "BYTES", 0, "smallest size (1K), a multiple of 8", 0},
 	{"maxbytes", 'e', "BYTES", 0, "largest size (4M); each size is 4 times the previous one",
@@ -93,8 +93,7 @@ int sml_command_tune(int argc, char **argv)
 		option_list,
 		parse,
 		"-- LAUNCHER [ITS OPTION...]",
-		"Measure from how many bytes on an MPI program's all-reduces are no slower through "
-		"the "
+		"Find the size from which an MPI program's all-reduces are no slower through the "
 		"switch, and write the table that SWITCHML_MPI_TABLE names.\v"
 		"Example: switchml tune -o table -- mpirun -n 8 --hostfile hosts -x "
 		"SWITCHML_SWITCH=box\n\n"

@@ -4,8 +4,8 @@
  *
  * A *job* is a fixed group of `world_size` processes, its *ranks*. Each rank
  * opens a context, calls the same collectives in the same order, and closes it.
- * A switch computes the sums: a `switchml switch` daemon on the network, several
- * of them, or a part of one embedded in each rank's process.
+ * A switch computes the sums. It is a `switchml switch` daemon on the network,
+ * several of them, or a part embedded in each rank's process.
  *
  *	struct sml_context *job;
  *	if (sml_open(&job, NULL) < 0)
@@ -100,9 +100,8 @@ enum sml_type {
 /*
  * How elements are combined. SUM of integers wraps around at their own width. AVG of
  * int32 and int64 is the (wrapped) sum divided by the number of ranks, rounded toward
- * zero; that of narrower integers is exact before the division. AVG of SML_BOOL does
- * not exist. MAX and MIN are exact for every type. A NaN on any rank makes that element
- * NaN.
+ * zero. AVG of narrower integers divides the exact sum. AVG of SML_BOOL does not exist.
+ * MAX and MIN are exact for every type, and a NaN on any rank makes that element NaN.
  */
 enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
 
@@ -112,7 +111,8 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
  * the error is relative to the largest element of the block. With int32 it is
  * about that of a float32 sum for elements of similar size, but an element below
  * 2^-29 of the block's largest vanishes. int16 halves the bytes and has errors of
- * about 2^-12. docs/numbers.md derives the bounds. Integers are never rounded.
+ * about 2^-12 of the block's largest. docs/numbers.md derives the bounds. SUM of integers
+ * is never rounded.
  *
  * float64 travels with 63 bits below the block's largest exponent, whatever the context's
  * wire: the sum is exact for elements within 2^10 of the block's largest, and is rounded
@@ -347,7 +347,7 @@ struct sml_counters {
 };
 SML_API int sml_get_counters(const struct sml_context *context, struct sml_counters *counters);
 
-/* The number m of stripes: m switches, of which each serves every m-th chunk. */
+/* The number of stripes, m. Each of the m switches serves every m-th chunk. */
 SML_API int sml_stripe_count(const struct sml_context *context);
 
 /*
