@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A build backend that goes two folders up, for the C library is built there."""
+"""A build backend that runs two directories up, because the C library is built there."""
 
 import os
 from pathlib import Path

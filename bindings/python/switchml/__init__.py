@@ -79,10 +79,10 @@ _job: Job | None = None
 
 
 def init(**settings: Any) -> Job:
-    """Join the process's job. Takes what `Job` takes, and returns it.
+    """Join the process's job. Takes the same arguments as `Job`, and returns the job.
 
     Raises:
-        RuntimeError: it was joined already.
+        RuntimeError: the process has already joined it.
         Whatever Job() raises.
     """
     global _job
@@ -93,7 +93,7 @@ def init(**settings: Any) -> Job:
 
 
 def is_initialized() -> bool:
-    """Whether init() was called, and finalize() was not."""
+    """Whether init() was called and finalize() was not."""
     return _job is not None and not _job.closed
 
 
@@ -104,7 +104,7 @@ def _the_job() -> Job:
 
 
 def finalize() -> None:
-    """Leave the job, together with all other ranks. Without a job, nothing."""
+    """Leave the job, together with all other ranks. Does nothing without a job."""
     global _job
     job, _job = _job, None
     if job is not None:
@@ -117,7 +117,7 @@ def rank() -> int:
 
 
 def world_size() -> int:
-    """How many ranks the job has."""
+    """The number of ranks in the job."""
     return _the_job().world_size
 
 
@@ -185,7 +185,7 @@ def counters() -> Counters:
     return _the_job().counters()
 
 
-# Described once, in Job.
+# Described in Job only.
 for _name in __all__:
     if hasattr(Job, _name) and callable(getattr(Job, _name)):
         globals()[_name].__doc__ = getattr(Job, _name).__doc__
@@ -193,7 +193,7 @@ for _name in __all__:
 
 @atexit.register
 def _leave() -> None:
-    """At the end of the program: after an uncaught exception the others must not wait."""
+    """At the end of the program: after an uncaught exception, the other ranks must not wait."""
     error = getattr(sys, "last_value", None)
     if is_initialized() and error is not None:
         abort(f"{type(error).__name__}: {error}")

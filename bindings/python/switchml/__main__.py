@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The command `switchml`, and `python -m switchml`: the C program, which is in the package."""
+"""The command `switchml`, and `python -m switchml`: runs the C program inside the package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _HERE = Path(__file__).resolve().parent
 
 
 def main() -> None:
-    """Become the program."""
+    """Replace this process with the program."""
     for place in (_HERE / "_switchml", _HERE.parents[2] / "build" / "switchml"):
         if place.exists():
             sys.stdout.flush()

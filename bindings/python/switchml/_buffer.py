@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Arrays of any kind as what C wants: an address, a count, a type. Never a copy.
+"""Arrays of any kind as C needs them: an address, a count, a type. Never makes a copy.
 
-Taken as they are: NumPy arrays, whatever speaks DLPack and lies in this host's
-memory (torch, jax, tensorflow), and whatever has the buffer protocol. bfloat16
-is ml_dtypes' in NumPy, and itself in DLPack.
+Accepts NumPy arrays, objects that support DLPack and are in this host's memory (torch, jax,
+tensorflow), and objects with the buffer protocol. NumPy gets bfloat16 from ml_dtypes; DLPack
+has its own bfloat16.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OF_NAME = {
 
 
 def check_type(name: str) -> None:
-    """TypeError if elements of this type cannot be combined."""
+    """Raise TypeError if elements of this type cannot be combined."""
     if name not in _OF_NAME:
         raise TypeError(
             f"{name} cannot be combined by the switch, only " + ", ".join(_OF_NAME) + " can"
@@ -38,7 +38,7 @@ def check_type(name: str) -> None:
 
 
 class Buffer(NamedTuple):
-    """Elements in memory; `owner` keeps them there."""
+    """Elements in memory; `owner` keeps the memory alive."""
 
     address: int
     count: int
@@ -52,19 +52,19 @@ class Buffer(NamedTuple):
         return self.count * self.itemsize
 
     def number_type(self) -> int:
-        """The C library's type, of elements that are to be combined."""
+        """The C library's type for elements that are combined."""
         check_type(self.type_name)
         return _OF_NAME[self.type_name]
 
     def moved(self) -> tuple[int, int]:
-        """(type, count), of elements that are only moved: any type, as bytes if need be."""
+        """(type, count) for elements that are only moved: any type, as bytes if necessary."""
         if self.type_name in _OF_NAME and self.address % self.itemsize == 0:
             return _OF_NAME[self.type_name], self.count
         return c.BYTE, self.nbytes
 
 
 def buffer_of(array: Any, *, writable: bool = False) -> Buffer:
-    """The memory of `array`. TypeError or ValueError where that cannot be handed to C."""
+    """The memory of `array`. Raises TypeError or ValueError if C cannot use it."""
     if isinstance(array, np.ndarray):
         return _of_numpy(array, writable)
     if isinstance(array, np.generic):
@@ -95,7 +95,7 @@ def _of_numpy(array: np.ndarray, writable: bool) -> Buffer:
     )
 
 
-# ---- DLPack: its structures, for numpy.from_dlpack() knows no bfloat16 ----
+# ---- DLPack: its structures, because numpy.from_dlpack() does not support bfloat16 ----
 
 
 class _DLTensor(ctypes.Structure):
@@ -130,7 +130,8 @@ def _of_dlpack(array: Any, writable: bool) -> Buffer:
     if device not in (_CPU, _CUDA_HOST):
         raise ValueError("the array is not in this host's memory (switchml.torch takes CUDA's)")
     capsule = array.__dlpack__()
-    # Not renamed to "used_dltensor": the capsule still frees it, when we let go of it.
+    # Not renamed to "used_dltensor": the capsule frees the tensor when we release the
+    # capsule.
     tensor = _DLTensor.from_address(_get_pointer(capsule, b"dltensor"))
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
     if tensor.strides and not _is_contiguous(shape, tensor.strides):
@@ -153,7 +154,7 @@ def _is_contiguous(shape: tuple[int, ...], strides: Any) -> bool:
 
 
 def empty_like(array: Any, shape: tuple[int, ...]) -> Any:
-    """A new array for a result: torch's for torch's, else NumPy's."""
+    """A new array for a result: torch's if `array` is torch's, otherwise NumPy's."""
     if type(array).__module__.partition(".")[0] == "torch" or hasattr(array, "new_empty"):
         return array.new_empty(shape, requires_grad=False)
     if isinstance(array, (np.ndarray, np.generic)):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""libswitchml through ctypes: include/switchml.h in Python's words, and nothing more.
+"""libswitchml through ctypes: include/switchml.h in Python, and nothing more.
 
-ctypes, for it comes with Python, needs no compiler and no package, and lets go
-of the GIL in every call. What must stay equal to the header: the members of
-Config and Counters, and the numbers of the enumerations. The structures carry
-their size, so a newer library still takes an older binding's.
+ctypes is part of Python, needs no compiler and no package, and releases the GIL in every
+call. Keep these equal to the header: the members of Config and Counters, and the numbers of
+the enumerations. The structures contain their size, so a newer library accepts an older
+binding.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Config(ctypes.Structure):
         ("transport", c_int),
         ("job_key", c_char_p),
         ("job_key_file", c_char_p),
-        # Another release's structure may be longer: it must not write beyond this one.
+        # Another release may have a longer structure: it must not write beyond this one.
         ("_beyond", c_size_t * 64),
     ]
 
@@ -111,7 +111,7 @@ _PROTOTYPES = {
 
 
 def _candidates() -> list[str]:
-    """Where the library may be, best first: as told, in the package, in a build, installed."""
+    """Paths of the library, best first: as configured, in the package, in a build, installed."""
     told = os.environ.get("SWITCHML_LIBRARY")
     if told:
         return [told]
@@ -143,7 +143,7 @@ lib = _load()
 
 
 def config_from_environment() -> tuple[Config, int]:
-    """A filled Config, and sml_config_init()'s result."""
+    """A filled Config, and the result of sml_config_init()."""
     config = Config()
     number = lib.sml_config_init(ctypes.byref(config))
     if number == 0 and config.size != Config._beyond.offset:
@@ -155,6 +155,6 @@ def config_from_environment() -> tuple[Config, int]:
 
 
 def text_of(context: c_void_p | int | None, number: int) -> str:
-    """The library's sentence about an error, else its short text. In the failing thread."""
+    """The library's text for an error, or its short text. Call it in the thread that failed."""
     text = lib.sml_error_text(context) or lib.sml_strerror(number)
     return text.decode("utf-8", "replace")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Several arrays in one call, for frameworks that hand over a step's gradients at once.
+"""Several arrays in one call, for frameworks that pass all gradients of a step at once.
 
-What they hand over may not be written to, so results are new arrays. All calls
-are begun before the first is waited for: they share the wire without a pause.
+The arrays may be read-only, so results are new arrays. All calls start before the first wait,
+so they use the wire without a pause.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .job import OPS, WIRES, Job, _one_of
 
 
 def check(op: str, wire: str | None, types: Iterable[str] = ()) -> None:
-    """Before a framework does it, for it would tell in the middle of a computation."""
+    """Check before the framework does, because it would fail in the middle of a computation."""
     _one_of("op", op, OPS)
     _one_of("wire", wire, WIRES)
     for name in types:
@@ -28,9 +28,9 @@ def check(op: str, wire: str | None, types: Iterable[str] = ()) -> None:
 def allreduce_all(
     arrays: Sequence[Any], op: str, wire: str | None, job: Job | None
 ) -> list[np.ndarray]:
-    """The arrays of all ranks, combined one by one. The process's job, if job is None."""
+    """Combine each array over all ranks. job None is the process's job."""
     job = job or _the_job()
-    # All of them first: after a mistake no call is under way, and the job is well.
+    # All of them first: a mistake then leaves no call under way, and the job stays usable.
     check(op, wire, (buffer_of(array).type_name for array in arrays))
     results = [empty_like(array, tuple(array.shape)) for array in arrays]
     requests = [
@@ -41,7 +41,7 @@ def allreduce_all(
 
 
 def broadcast_all(arrays: Sequence[Any], root: int, job: Job | None) -> list[np.ndarray]:
-    """Root's arrays, on every rank. The process's job, if job is None."""
+    """Root's arrays, on every rank. job None is the process's job."""
     job = job or _the_job()
     results = [np.array(array, order="C") for array in arrays]
     requests = [job.broadcast_async(result, root) for result in results]

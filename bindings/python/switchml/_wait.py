@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Waiting so that Ctrl-C works.
+"""Waits that Ctrl-C can interrupt.
 
-A signal's Python handler runs in the main thread, between two bytecodes: there
-we never sit in C for long. Other threads may.
+Python runs a signal handler in the main thread, between two bytecodes. So the main thread
+never stays in C for long. Other threads may.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def in_main_thread() -> bool:
 
 
 def poll(done: Callable[[], bool], timeout: float | None = None) -> bool:
-    """Ask again and again, at most a sixteenth later than needed. False: timed out."""
+    """Poll, and notice the end at most a sixteenth of the wait later. False: timed out."""
     began = time.monotonic()
     while not done():
         waited = time.monotonic() - began
@@ -33,9 +33,10 @@ def poll(done: Callable[[], bool], timeout: float | None = None) -> bool:
 
 
 def interruptible(call: Callable[[], T]) -> T:
-    """Make a long C call; from the main thread in another one, so that signals get through.
+    """Make a long C call. The main thread uses another thread, so that it can handle signals.
 
-    Without a thread where there can be none: since Python 3.12 that is so when it exits.
+    If no thread can be started, the call is made directly: since Python 3.12, this happens at
+    exit.
     """
     if not in_main_thread():
         return call()

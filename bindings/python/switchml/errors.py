@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The errors of the C library as exceptions, each with the library's own sentence."""
+"""The errors of the C library as exceptions, each with the library's error text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class SwitchMLError(RuntimeError):
-    """A call failed. `number` is the C library's error, its text the message."""
+    """A call failed. `number` is the C library's error, and its text is the message."""
 
     number: int = 0
 
@@ -41,7 +41,7 @@ class ConfigError(SwitchMLError, ValueError):
 
 
 class Unreachable(SwitchMLError, ConnectionError):
-    """The switch cannot be reached."""
+    """The switch could not be reached."""
 
     number = -5002
 
@@ -65,7 +65,7 @@ class RankDied(SwitchMLError, ConnectionError):
 
 
 class SwitchDied(SwitchMLError, ConnectionError):
-    """The connection to the switch ended."""
+    """The connection to the switch was lost."""
 
     number = -5006
 
@@ -107,7 +107,7 @@ class VersionMismatch(SwitchMLError):
 
 
 class TlsError(SwitchMLError, ConnectionError):
-    """TLS with the switch failed: one of the two ends does not believe the other."""
+    """TLS with the switch failed: one end does not trust the other."""
 
     number = -5013
 
@@ -117,7 +117,7 @@ _EINVAL, _ENOMEM = -22, -12
 
 
 def make(number: int, text: str) -> Exception:
-    """The exception for a C error: ours, ValueError, MemoryError or OSError."""
+    """The exception for a C error: one of this module, ValueError, MemoryError or OSError."""
     if number in _CLASSES:
         return _CLASSES[number](text)
     if number == _EINVAL:

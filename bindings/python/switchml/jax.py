@@ -8,10 +8,10 @@
         loss, gradients = jax.value_and_grad(loss_of)(parameters, batch)
         gradients = switchml_jax.allreduce(gradients, op="avg")
 
-Each rank is a process with one device, the CPU. Calls are ordered callbacks to the
-host: JAX makes them in the order of the program, which has to be the same on all
-ranks. Arrays are of any type that switchml.allreduce() takes. `job` is a switchml.Job;
-None is that of switchml.init().
+Each rank is a process with one device, the CPU. Calls are ordered callbacks to the host. JAX
+makes them in the order of the program, which must be the same on all ranks. Arrays may have
+any type that switchml.allreduce() accepts. `job` is a switchml.Job; None is the job of
+switchml.init().
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _combine(op: str, wire: str | None, job: Job | None, leaves: list[Any]) -> l
     def call(*arrays: Any) -> list[Any]:
         return _tensors.allreduce_all(arrays, op, wire, job)
 
-    # One callback for all leaves: they are under way together.
+    # One callback for all leaves, so that they are under way together.
     return io_callback(call, _shapes(leaves), *leaves, ordered=True)
 
 
@@ -76,7 +76,7 @@ def allreduce(tree: Any, op: str = "sum", wire: str | None = None, job: Job | No
 
 
 def broadcast(tree: Any, root: int = 0, job: Job | None = None) -> Any:
-    """Root's arrays of a pytree, on every rank. Any type."""
+    """Root's arrays of a pytree, on every rank. They may have any type."""
     leaves, structure = jax.tree.flatten(tree)
     leaves = [jax.numpy.asarray(leaf) for leaf in leaves]
 

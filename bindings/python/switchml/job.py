@@ -28,7 +28,7 @@ _DEBUG = {"error": 0, "warn": 1, "info": 2, "trace": 3}
 
 
 class Counters(NamedTuple):
-    """What has happened since the job was joined. Times are in nanoseconds."""
+    """Counters since the job was joined. Times are in nanoseconds."""
 
     packets_sent: int
     packets_received: int
@@ -52,11 +52,11 @@ def _one_of(what: str, value: Any, table: Mapping[Any, int]) -> int:
     return table[value]
 
 
-_INT_MAX = 2**31 - 1  # C's int, as of the members of struct sml_config
+_INT_MAX = 2**31 - 1  # C's int, like the members of struct sml_config
 
 
 def _integer(what: str, value: Any) -> int:
-    """As an int of C, of which ctypes would keep the low bits. Its range C checks."""
+    """Convert to C's int; ctypes would silently keep only the low bits. C checks the range."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -88,7 +88,7 @@ def _options(wire: str | None) -> Any:
 
 
 class Request:
-    """A collective under way. The arrays must stay untouched until it is done."""
+    """A collective under way. Do not change or read its arrays before it is done."""
 
     def __init__(self, job: Job, pointer: ctypes.c_void_p, keep: tuple, result: Any) -> None:
         self._job, self._pointer = job, pointer
@@ -114,7 +114,7 @@ class Request:
         return self._number is not None
 
     def test(self) -> bool:
-        """Whether the call has ended. Raises what the call came to, if not success."""
+        """Whether the call has ended. Raises the call's error if it failed."""
         with self._lock:
             done = self._look()
         if self._error:
@@ -124,8 +124,8 @@ class Request:
     def wait(self, timeout: float | None = None) -> Any:
         """Wait for the end and return the result.
 
-        timeout is in seconds; when it passes, TimeoutError is raised, the call goes
-        on and may be waited for again. So does a call that Ctrl-C interrupted.
+        timeout is in seconds. When it passes, TimeoutError is raised, but the call continues, and
+        you may wait again. The same applies after Ctrl-C interrupted the wait.
         """
         if timeout is not None and math.isnan(timeout):
             raise ValueError("timeout is not a number")
@@ -140,7 +140,7 @@ class Request:
         return self._result
 
     def _test_quietly(self) -> bool:
-        # Taken by another thread that waits in C: ask again later.
+        # Another thread, which waits in C, took the request: check again later.
         if not self._lock.acquire(blocking=False):
             return False
         try:
@@ -149,29 +149,30 @@ class Request:
             self._lock.release()
 
 
-# C has their arrays. Held here and not by the jobs: a job, too, may be dropped meanwhile.
+# C uses their arrays. Held here and not by the jobs, because a job may be dropped
+# meanwhile.
 _under_way: set[Request] = set()
 
 
 class Job:
-    """A rank of a job: made by all ranks, closed by all ranks.
+    """A rank of a job. All ranks create it, and all ranks close it.
 
-    Whatever is None comes from the environment (SWITCHML_*, torchrun, Open MPI,
-    MPICH, Slurm), or is the C library's default. See docs/environment.md.
+    A value of None comes from the environment (SWITCHML_*, torchrun, Open MPI, MPICH, Slurm), or
+    is the C library's default. See docs/environment.md.
 
     Args:
         rank, world_size: 0 <= rank < world_size <= 64.
         job: a name that all ranks share.
         switch: "host[:port][,…]"; "embedded": rank 0 runs one.
         master_address, master_port: where ranks find an embedded switch.
-        timeout: seconds, of every call; 0.001 to 2147483.
-        heartbeat: seconds of silence after which a peer is dead; 0.1 to 60.
-        wire: "int32" or "int16", what floats become on the wire; "exact": sums of up to
+        timeout: seconds, for every call; 0.001 to 2147483.
+        heartbeat: seconds of silence after which a peer counts as dead; 0.1 to 60.
+        wire: "int32" or "int16", the form of floats on the wire; "exact": sums of up to
             8 KiB are exact, and longer ones travel as int32.
         slots, threads, mtu, interface, spin, faults, flight_recorder: as in switchml.h.
         transport: "udp" or "afxdp" (docs/xdp.md).
         tls_certificate, tls_key, tls_authority: PEM files (docs/security.md).
-        job_key, job_key_file: a secret in place of them, or a file that has it.
+        job_key, job_key_file: a secret instead of these files, or a file with the secret.
         debug: "error", "warn", "info" or "trace".
 
     Raises:
@@ -230,7 +231,7 @@ class Job:
             "transport": None
             if transport is None
             else _one_of("transport", transport, _TRANSPORTS),
-            # One of the two takes the place of either in the environment.
+            # Either of the two overrides both of them in the environment.
             "job_key": "" if job_key is None and job_key_file else job_key,
             "job_key_file": "" if job_key_file is None and job_key else job_key_file,
         }
@@ -245,19 +246,19 @@ class Job:
             raise Closed("the job is closed")
         request = Request(self, ctypes.c_void_p(), keep, result)
         pointer = ctypes.cast(ctypes.byref(request._pointer), c._REQUEST)
-        # Before C has the arrays: from then on, Ctrl-C may come at any time.
+        # Before C gets the arrays: from then on, Ctrl-C may come at any time.
         _under_way.add(request)
         try:
             number = getattr(lib, f"sml_{name}_async")(self._context, *arguments, pointer)
             if number:
                 raise make(number, c.text_of(self._context, number))
-        except Exception:  # and not Ctrl-C: C may have them
+        except Exception:  # also after Ctrl-C: C may use them
             _under_way.discard(request)
             raise
         return request
 
     def _complete(self, begin: Callable[..., Request], *arguments: Any) -> Any:
-        """Make a call that nobody else can wait for: interrupted, it ends the job."""
+        """Make a call that no other thread can wait for. An interrupt ends the job."""
         try:
             return begin(*arguments).wait()
         except KeyboardInterrupt:
@@ -267,7 +268,7 @@ class Job:
     def allreduce_async(
         self, array: Any, out: Any = None, op: str = "sum", wire: str | None = None
     ) -> Request:
-        """Begin an allreduce(); its arguments, and a Request for its result."""
+        """Begin an allreduce(). Takes its arguments, and returns a Request for its result."""
         send = buffer_of(array)
         kind = send.number_type()
         if out is None:
@@ -285,12 +286,12 @@ class Job:
     def allreduce(
         self, array: Any, out: Any = None, op: str = "sum", wire: str | None = None
     ) -> Any:
-        """Combine the arrays of all ranks, element by element; all get the same bits.
+        """Combine the arrays of all ranks, element by element. All ranks get the same bits.
 
         Args:
             array: float64, float32, float16, bfloat16, int64, int32, int16, int8, uint8 or
                 bool, of any shape, the same on all ranks; contiguous, in this host's memory.
-            out: takes the result; may be `array` itself. None: a new array does.
+            out: the array for the result; may be `array` itself. None: a new array.
             op: "sum", "avg", "max" or "min".
             wire: "int32" or "int16"; "exact": for at most 8 KiB of floats; None: the job's.
 
@@ -298,30 +299,30 @@ class Job:
             out.
 
         Raises:
-            TypeError: not an array, or of another type.
-            ValueError: not contiguous, read-only, not alike, no such op or wire.
+            TypeError: not an array, or an array of an unsupported type.
+            ValueError: not contiguous, read-only, arrays that differ, or an unknown op or wire.
             Mismatch: another rank made a different call.
             RankDied, SwitchDied, Timeout, Aborted, Closed: the job is over.
         """
         return self._complete(self.allreduce_async, array, out, op, wire)
 
     def broadcast_async(self, array: Any, root: int = 0) -> Request:
-        """Begin a broadcast(); its arguments, and a Request."""
+        """Begin a broadcast(). Takes its arguments, and returns a Request."""
         data = buffer_of(array, writable=root != self.rank)
         kind, count = data.moved()
         arguments = (data.address, count, kind, _integer("root", root))
         return self._submit("broadcast", arguments, (data,), array)
 
     def broadcast(self, array: Any, root: int = 0) -> Any:
-        """Write root's elements into the arrays of all other ranks, and return `array`.
+        """Copy root's elements into the arrays of all other ranks, and return `array`.
 
-        `array` may have any type of fixed size, and any shape; it has the same on all
-        ranks. Raises as allreduce() does.
+        `array` may have any type of fixed size and any shape; both must be the same on all ranks.
+        Raises the same errors as allreduce().
         """
         return self._complete(self.broadcast_async, array, root)
 
     def allgather_async(self, array: Any, out: Any = None) -> Request:
-        """Begin an allgather(); its arguments, and a Request for its result."""
+        """Begin an allgather(). Takes its arguments, and returns a Request for its result."""
         send = buffer_of(array)
         if out is None:
             out = empty_like(array, (self.world_size, *send.shape))
@@ -336,18 +337,18 @@ class Job:
         return self._submit("allgather", arguments, (send, recv), out)
 
     def allgather(self, array: Any, out: Any = None) -> Any:
-        """Bring together the arrays of all ranks: the result's r-th row is rank r's.
+        """Collect the arrays of all ranks: row r of the result is rank r's array.
 
-        `array` has the same type (any of fixed size) and shape on all ranks; `out`
-        has `world_size` times as many elements, by default as a new array of shape
-        (world_size, *array.shape). Returns out. Raises as allreduce() does.
+        `array` has the same type (any of fixed size) and shape on all ranks. `out` has
+        `world_size` times as many elements. By default, it is a new array of shape (world_size,
+        *array.shape). Returns out. Raises the same errors as allreduce().
         """
         return self._complete(self.allgather_async, array, out)
 
     def reduce_scatter_async(
         self, array: Any, out: Any = None, op: str = "sum", wire: str | None = None
     ) -> Request:
-        """Begin a reduce_scatter(); its arguments, and a Request for its result."""
+        """Begin a reduce_scatter(). Takes its arguments, and returns a Request for its result."""
         send = buffer_of(array)
         kind = send.number_type()
         if not send.shape or send.shape[0] % self.world_size:
@@ -372,8 +373,8 @@ class Job:
     ) -> Any:
         """Combine the arrays of all ranks, and keep this rank's part of the result.
 
-        Rank r gets the r-th of `world_size` equal parts, cut along the first
-        dimension. Else as allreduce().
+        Rank r gets part r of `world_size` equal parts along the first dimension. Everything else
+        is as in allreduce().
         """
         return self._complete(self.reduce_scatter_async, array, out, op, wire)
 
@@ -382,16 +383,16 @@ class Job:
         return self._submit("barrier", (), (), None)
 
     def barrier(self) -> None:
-        """Return when all ranks have called it. Raises as allreduce() does."""
+        """Return when all ranks have called it. Raises the same errors as allreduce()."""
         self._complete(self.barrier_async)
 
     def abort(self, reason: str) -> None:
-        """End the job for all ranks: their calls raise Aborted with this reason."""
+        """End the job for all ranks. Their calls raise Aborted with this reason."""
         if self._context:
             lib.sml_abort(self._context, reason.encode())
 
     def counters(self) -> Counters:
-        """What has happened since the job was joined."""
+        """Counters since the job was joined."""
         if not self._context:
             raise Closed("the job is closed")
         counters = c.CCounters(size=ctypes.sizeof(c.CCounters))
@@ -405,10 +406,10 @@ class Job:
         return not self._context
 
     def close(self) -> None:
-        """Leave the job, together with all other ranks. Closing twice is harmless."""
+        """Leave the job, together with all other ranks. Closing twice is allowed."""
         context, self._context = self._context, None
         if context:
-            # The texts of a failed close are those of the calls that failed before it.
+            # A failed close has the text of the calls that failed before it.
             interruptible(lambda: lib.sml_close(context))
         _under_way.difference_update(self._pending)
 
@@ -417,13 +418,13 @@ class Job:
 
     def __exit__(self, kind: type[BaseException] | None, error: Any, trace: Any) -> None:
         if error is not None:
-            # The others wait in a call that this rank won't make.
+            # The other ranks wait in a call that this rank will not make.
             self.abort(f"{kind.__name__ if kind else 'error'}: {error}")
         self.close()
 
 
 _MEMBERS = dict(c.Config._fields_)
-_NAMES = {"switch_address": "switch"}  # as Job has them
+_NAMES = {"switch_address": "switch"}  # same names as in Job
 
 
 def _open(settings: Mapping[str, Any]) -> tuple[ctypes.c_void_p, int, int]:

@@ -39,8 +39,8 @@ def _allreduce_all(
         results = _tensors.allreduce_all(tensors, op, wire, job)
         return [tf.convert_to_tensor(result) for result in results]
 
-    # One call for all of them: separate ones would run in any order, and in
-    # another on another rank.
+    # One call for all of them: TensorFlow would run separate calls in any order, which could
+    # differ between ranks.
     def call(*arrays: Any) -> list[Any]:
         return _tensors.allreduce_all(arrays, op, wire, job)
 
@@ -85,9 +85,10 @@ def allreduce(
 def broadcast_variables(
     variables: Iterable[tf.Variable], root: int = 0, job: Job | None = None
 ) -> None:
-    """Give the variables of all ranks the values that root's have: once, before training.
+    """Give the variables of all ranks the values of root's variables: once, before training.
 
-    Eagerly. Of a Keras model, after build(): model.variables, and optimizer.variables.
+    Works eagerly only. For a Keras model, call it after build(), with model.variables and
+    optimizer.variables.
     """
     variables = list(variables)
     values = _tensors.broadcast_all([variable.numpy() for variable in variables], root, job)
@@ -98,7 +99,7 @@ def broadcast_variables(
 def _reduce_gradients(
     gradients: Sequence[Any], op: str, wire: str | None, job: Job | None
 ) -> list[Any]:
-    """None stays None: variables that the loss does not depend on, on no rank."""
+    """None stays None, for variables that the loss does not depend on, on any rank."""
     present = [tf.convert_to_tensor(gradient) for gradient in gradients if gradient is not None]
     reduced = iter(_allreduce_all(present, op, wire, job))
     return [None if gradient is None else next(reduced) for gradient in gradients]
@@ -107,7 +108,7 @@ def _reduce_gradients(
 class DistributedGradientTape:
     """A tf.GradientTape whose gradient() is the mean (or sum) over all ranks.
 
-    Else it is the tape. Sparse gradients (tf.IndexedSlices) become dense.
+    Everything else works as in the tape. Sparse gradients (tf.IndexedSlices) become dense.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class DistributedGradientTape:
         return getattr(self._tape, name)
 
     def gradient(self, target: Any, sources: Any, *arguments: Any, **named: Any) -> Any:
-        """As tf.GradientTape.gradient(), then over all ranks."""
+        """Like tf.GradientTape.gradient(), combined over all ranks."""
         gradients = self._tape.gradient(target, sources, *arguments, **named)
         flat = _reduce_gradients(tf.nest.flatten(gradients), self._op, self._wire, self._job)
         return tf.nest.pack_sequence_as(gradients, flat)
@@ -142,7 +143,7 @@ def DistributedOptimizer(
 ) -> Any:
     """Make a Keras optimizer apply the mean (or sum) of all ranks' gradients.
 
-    Returns the same optimizer, changed; a saved model has the plain one.
+    Changes and returns the same optimizer. A saved model contains the plain optimizer.
     """
     _tensors.check(op, wire)
     plain = type(optimizer)
@@ -152,7 +153,7 @@ def DistributedOptimizer(
             reduced = _reduce_gradients(list(grads), op, wire, job)
             return super().apply(reduced, trainable_variables)
 
-    # By name it is what it was, to Keras' loading and saving, too.
+    # The class keeps its name, so that Keras can save and load it.
     Distributed.__name__, Distributed.__qualname__ = plain.__name__, plain.__qualname__
     Distributed.__module__ = plain.__module__
     optimizer.__class__ = Distributed

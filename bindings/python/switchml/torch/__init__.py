@@ -6,7 +6,7 @@
 
     dist.init_process_group("switchml")
 
-What runs on the switch and what on Gloo is in docs/pytorch.md.
+docs/pytorch.md lists what runs on the switch and what runs on Gloo.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def _create(options: Any, backend_options: Any) -> ProcessGroupSwitchML:
 
 @atexit.register
 def _leave() -> None:
-    """At the end of the program, those groups that were not destroyed."""
+    """At the end of the program: close the groups that were not destroyed."""
     if os.getpid() == _process:
         for group in list(_groups):
             group.leave(_EXIT_S, getattr(sys, "last_value", None))
 
 
 def _with_monitored_barrier(original: Any) -> Any:
-    """torch's refuses every backend but Gloo by name; our groups have Gloo inside."""
+    """torch's function refuses every backend but Gloo by name. Our groups contain Gloo."""
 
     def monitored_barrier(
         group: Any = None, timeout: timedelta | None = None, wait_all_ranks: bool = False

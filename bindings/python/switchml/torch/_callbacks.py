@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Callbacks of futures: which thread runs them, and the place of what they call.
+"""Callbacks of futures: which thread runs them, and the order of the collectives they begin.
 
-A callback may wait for another collective, so it does not run in the thread that
-completes collectives (_line.py). It may also begin some, and all ranks must begin
-the same ones in the same order, although a callback runs at then() where its future
-is done already, and later elsewhere. The invariant: what a thread begins after
-then() begins after all that the callback begins, on every rank. It is as if the
-callback ran at then(), as with NCCL's futures.
+A callback may wait for another collective, so it does not run in the thread that completes
+collectives (_line.py). A callback may also begin collectives, and all ranks must begin the
+same ones in the same order. But if its future is already done, a callback runs at then();
+otherwise it runs later in another thread. The invariant: what a thread begins after then()
+comes after everything that the callback begins, on every rank. This is as if the callback ran
+at then(), as with NCCL's futures.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any
 
 import torch
 
-_lock = threading.Lock()  # of all contexts and turns
+_lock = threading.Lock()  # guards all contexts and turns
 _here = threading.local()
 _turns: weakref.WeakKeyDictionary[Any, Turn] = weakref.WeakKeyDictionary()
 _watchers: weakref.WeakSet[Any] = weakref.WeakSet()
 
-# Their callbacks compute, and begin nothing: buckets need not wait for each other.
+# Their callbacks compute and begin nothing, so buckets need not wait for each other.
 _BEGIN_NOTHING = {
     "torch.distributed.algorithms.ddp_comm_hooks.default_hooks",
     f"{__package__}.hooks",
@@ -33,18 +33,18 @@ _BEGIN_NOTHING = {
 
 
 class Context:
-    """Code that runs in one order: a thread's, or that of one future's callbacks."""
+    """Code that runs in one order: that of a thread, or that of one future's callbacks."""
 
     def __init__(self) -> None:
-        self.open: set[Turn] = set()  # what it begins comes after these
+        self.open: set[Turn] = set()  # what it begins comes after these turns
 
     def within(self) -> set[Context]:
-        """This one, and those whose then() led to it."""
+        """This context, and those whose then() led to it."""
         return {self}
 
 
 class Turn(Context):
-    """The callbacks of a future: closed when they, and those of what they began, have returned."""
+    """The callbacks of a future. Closed when they, and those of what they began, have returned."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class Turn(Context):
 
 
 def context() -> Context:
-    """That of the code that runs here."""
+    """The context of the code that runs here."""
     found = getattr(_here, "context", None)
     if found is None:
         found = _here.context = Context()
@@ -98,22 +98,22 @@ def context() -> Context:
 
 
 def open_turns() -> tuple[Turn, ...]:
-    """What must be closed before a call made here begins."""
+    """The turns that must be closed before a call made here begins."""
     with _lock:
         return tuple(context().open)
 
 
 def watch(watcher: Any) -> None:
-    """Call its turns_have_closed() whenever some may have."""
+    """Call its turns_have_closed() whenever turns may have closed."""
     with _lock:
         _watchers.add(watcher)
 
 
 class Promise:
-    """A future of what `value` makes of what the promise is kept with.
+    """A future of value(result), where `result` is the result of the promise.
 
-    Future.set_exception() would be a value to C++, and DDP would take it for a
-    gradient. What `value` raises is an error there, too.
+    C++ would treat Future.set_exception() as a value, and DDP would use it as a gradient. An
+    exception of `value` is an error in this future, too.
     """
 
     def __init__(self, value: Callable[[torch.futures.Future], Any], devices: list) -> None:
@@ -122,7 +122,7 @@ class Promise:
         self._turn = _turns[self.future] = Turn()
 
     def keep(self, value: Any) -> None:
-        """Resolve the future, and run its callbacks. Where they may wait."""
+        """Resolve the future and run its callbacks, in a thread where they may wait."""
         self._turn.run(lambda: self._inner.set_result(value))
 
 
@@ -137,13 +137,14 @@ def _seen(original: Any) -> Any:
     return attach
 
 
-# C++ does not call these methods: what DDP attaches there holds nothing up.
+# C++ does not call these methods, so callbacks attached by DDP delay nothing.
 for _name in ("then", "add_done_callback"):
     setattr(torch._C.Future, _name, _seen(getattr(torch._C.Future, _name)))
 
 
 class Callbacks:
-    """Threads that run callbacks: one more than wait in one, and none before the first."""
+    """Threads that run callbacks: always one more than those that wait in a callback. The first
+    one starts on demand."""
 
     def __init__(self) -> None:
         self._more = threading.Condition()
@@ -153,7 +154,7 @@ class Callbacks:
         self._closed = False
 
     def run(self, callback: Callable[[], None]) -> None:
-        """Run it soon, whatever those before it wait for."""
+        """Run it soon, even if earlier callbacks wait."""
         with self._more:
             self._due.append(callback)
             if self._idle >= len(self._due):
@@ -163,7 +164,7 @@ class Callbacks:
             self._threads.add(thread)
         try:
             thread.start()
-        except RuntimeError:  # none can be started when the interpreter exits
+        except RuntimeError:  # no thread can be started when the interpreter exits
             with self._more:
                 self._threads.discard(thread)
             while (callback := self._take(False)) is not None:
@@ -177,7 +178,7 @@ class Callbacks:
             self._threads.discard(threading.current_thread())
 
     def _take(self, waits: bool) -> Callable[[], None] | None:
-        """The next one; None: this thread is not needed any more."""
+        """The next callback; None: this thread is no longer needed."""
         with self._more:
             while not self._due:
                 if not waits or self._closed or self._idle:
@@ -188,7 +189,7 @@ class Callbacks:
             return self._due.popleft()
 
     def close(self, seconds: float) -> None:
-        """Let those under way return; wait so long for them at most."""
+        """Let callbacks under way return; wait at most this long."""
         with self._more:
             self._closed = True
             self._more.notify_all()

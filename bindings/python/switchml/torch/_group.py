@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The process group: the collectives that go through the switch.
 
-A subclass of ProcessGroup, for that is what PyTorch lets Python subclass: C++
-(DDP, functional collectives) calls its methods, too. What has no method here
-goes where _router.py says.
+It is a subclass of ProcessGroup, which PyTorch allows Python to subclass: C++ (DDP,
+functional collectives) also calls its methods. Collectives without a method here go where
+_router.py says.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ _NONE = timedelta(0)
 class Options:
     """Settings of a group: `pg_options` of init_process_group() and new_group().
 
-    What is None comes from the environment (docs/environment.md).
+    A value of None comes from the environment (docs/environment.md).
 
     Args:
-        wire: "int32" or "int16", what floats become on the wire; "exact": sums of up to
+        wire: "int32" or "int16", the form of floats on the wire; "exact": sums of up to
             8 KiB are exact, and longer ones travel as int32.
         switch: as SWITCHML_SWITCH; "embedded": the group's rank 0 runs one.
-        master_address, master_port: where an embedded one is found; else any free port.
+        master_address, master_port: where an embedded switch is found; None: any free port.
         heartbeat, slots, threads, mtu, interface, spin, debug: as in switchml.Job.
     """
 
@@ -90,7 +90,7 @@ class Options:
 
 
 class ProcessGroupSwitchML(Router):
-    """Ranks that reduce through a switch. Made by torch.distributed, not by hand."""
+    """Ranks that reduce through a switch. torch.distributed creates it; users do not."""
 
     def __init__(
         self,
@@ -113,14 +113,14 @@ class ProcessGroupSwitchML(Router):
             )
 
         self._line = line("switchml/", title, settings)
-        # A job is for calls in one order, and hooks make some when others have ended.
+        # A job needs calls in one order, but hooks make some calls when others have ended.
         self._hooks_line = line(
             "switchml hooks/", f"{title} (hooks)", {**settings, "master_port": None}
         )
         if eager:
             self._line.open()
 
-    # ---- how a collective goes ----
+    # ---- the path of a collective ----
 
     def _run(
         self,
@@ -134,7 +134,7 @@ class ProcessGroupSwitchML(Router):
     ) -> Work:
         limit = seconds_of(timeout) or seconds_of(self._gloo.options._timeout)
         if limit is not None and limit >= self._timeout.total_seconds():
-            limit = None  # the C library's own
+            limit = None  # the C library's own timeout applies
         if calls and calls[0].send.is_cuda:
             copies = self._copies_of(calls[0].send.device)
             work: Work = DeviceWork(copies, name, tensors, calls, finish, limit)
@@ -178,7 +178,7 @@ class ProcessGroupSwitchML(Router):
             and op.op in _OPS
             and tensors[0].dtype in _TYPES
             and len({t.dtype for t in tensors}) == 1
-            and not (op.op == ReduceOp.AVG and tensors[0].dtype is torch.bool)  # there is no such
+            and not (op.op == ReduceOp.AVG and tensors[0].dtype is torch.bool)  # there is none
         )
 
     # ---- the collectives ----
@@ -309,7 +309,7 @@ class ProcessGroupSwitchML(Router):
     # ---- the end ----
 
     def shutdown(self) -> None:
-        """Leave, together with all other ranks; or tell them, if this one is in trouble."""
+        """Leave, together with all other ranks. If this rank has failed, tell the others."""
         self.leave(_LEAVE_S)
 
     def abort(self) -> None:
@@ -320,19 +320,19 @@ class ProcessGroupSwitchML(Router):
         self.leave(_ABORT_S)
 
     def leave(self, seconds: float, trouble: BaseException | None = None) -> None:
-        """Wait so long for the other ranks at most."""
+        """Wait for the other ranks, at most this long."""
         trouble = trouble or sys.exc_info()[1]
         if trouble is not None:
-            # The others may wait in a call that this rank won't make.
+            # The others may wait in a call that this rank will not make.
             text = f"rank {self.rank()}: {type(trouble).__name__}: {trouble}"
             self._line.abort(text[:400])
             self._hooks_line.abort(text[:400])
         self._line.close(seconds)
-        self._hooks_line.close(seconds)  # what the first one's end has put there, too
+        self._hooks_line.close(seconds)  # also what the end of the first one has added
 
 
 def _elsewhere(name: str) -> Callable[..., Any]:
-    """A method of which the switch has nothing."""
+    """A method for a collective that the switch does not have."""
 
     def call(self: ProcessGroupSwitchML, *arguments: Any, **named: Any) -> Any:
         return self._instead(name, "", _tensors_in(arguments))(*arguments, **named)
@@ -342,7 +342,7 @@ def _elsewhere(name: str) -> Callable[..., Any]:
 
 
 def _tensors_in(arguments: Any) -> list[torch.Tensor]:
-    """The first tensor among arguments that may be lists of lists of them."""
+    """The first tensor among arguments, which may be nested lists of tensors."""
     for argument in arguments:
         if isinstance(argument, torch.Tensor):
             return [argument]
@@ -370,7 +370,7 @@ for _name in (
 
 
 def create(options: Any, backend_options: Any) -> ProcessGroupSwitchML:
-    """What torch.distributed calls for a group that is to have this backend."""
+    """torch.distributed calls this for each group that uses this backend."""
     if backend_options is not None and not isinstance(backend_options, Options):
         raise TypeError(
             f"pg_options must be switchml.torch.Options, not {type(backend_options).__name__}"
@@ -378,11 +378,11 @@ def create(options: Any, backend_options: Any) -> ProcessGroupSwitchML:
     store = options.store
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT")
     if attempt and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-        # torchrun's store outlives the workers, and has what those before a restart said.
+        # torchrun's store outlives the workers and contains values from before a restart.
         store = PrefixStore(f"attempt {attempt}/", store)
     ranks = list(options.global_ranks_in_group)
     if ranks:
-        # Where only its own ranks make a group, PyTorch gives two of them the same name.
+        # If only its own ranks create a group, PyTorch may give two groups the same name.
         store = PrefixStore(f"ranks {','.join(map(str, ranks))}/", store)
     title = f"group {options.group_id} of ranks {ranks}" if ranks else "the default group"
     return ProcessGroupSwitchML(

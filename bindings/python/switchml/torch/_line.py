@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A group's job and the works on it, in the order of the calls.
+r"""A group's job and its works, in the order of the calls.
 
     put() ----------- the job is open, nothing waits ----------> begun -> finisher -> ended
-       \\--> waiting -> starter (opens the job, begins works) --/                   \\-> callbacks
+       \--> waiting -> starter (opens the job, begins works) --/                   \-> callbacks
 
-All ranks must make the C calls in the same order, so as soon as one work waits
-to be begun, all after it do, too; but for those of callbacks, which come before
-what waits for these callbacks to return. The finisher waits in C, without the GIL.
+All ranks must make the C calls in the same order. So as soon as one work waits to be begun,
+all later works wait, too. The exception is a work that a callback begins: it comes before the
+works that wait for this callback to return. The finisher waits in C, without the GIL.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ._work import Work
 
 
 class Line:
-    """Works of one process group. `opener` joins its job; it may take long."""
+    """Works of one process group. `opener` joins its job, which may take long."""
 
     def __init__(self, title: str, opener: Callable[[], Job]) -> None:
         self._title, self._opener = title, opener
@@ -35,7 +35,7 @@ class Line:
         self._lock = threading.Lock()
         self._more = threading.Condition(self._lock)
         self._waiting: list[Work] = []
-        self._busy = False  # the starter has taken a work and not begun it yet
+        self._busy = False  # the starter has taken a work and has not begun it yet
         self._begun: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._starter: threading.Thread | None = None
         self._finisher: threading.Thread | None = None
@@ -69,7 +69,8 @@ class Line:
             self._more.notify()
 
     def _place_of(self, work: Work) -> int:
-        """Before what waits for callbacks that made this call to return; else at the end."""
+        """Insert it before works that wait for the callback that made this call; otherwise at the
+        end."""
         within = work.context.within()
         for place, other in enumerate(self._waiting):
             if not within.isdisjoint(other.after):
@@ -77,7 +78,7 @@ class Line:
         return len(self._waiting)
 
     def turns_have_closed(self) -> None:
-        """Works may be held no more."""
+        """Some held works may now continue."""
         with self._lock:
             if self._waiting:
                 self._more.notify()
@@ -93,7 +94,7 @@ class Line:
             try:
                 assert self._job is not None
                 work.begin(self._job)
-            except Exception as failure:  # told to whoever waits for the work
+            except Exception as failure:  # reported to the caller that waits for the work
                 error = failure
         if error is not None:
             work.begin_error = error
@@ -118,7 +119,7 @@ class Line:
             if self._job is None and self._failed is None:
                 try:
                     self._job = self._opener()
-                except Exception as failure:  # told to whoever waits for any of the works
+                except Exception as failure:  # reported to callers that wait for any of the works
                     self._failed = failure
             self._begin(work)
             with self._lock:
@@ -133,14 +134,15 @@ class Line:
                     self._await(request, work)
                     if error is None:
                         work.progress(index)
-                except Exception as failure:  # told to whoever waits
+                except Exception as failure:  # reported to the waiting caller
                     error = error or failure
             if callbacks := work.end(error):
                 self.call_back(callbacks)
             del work, callbacks
 
     def _await(self, request: Request, work: Work) -> None:
-        """Wait for a request; where the work's time is shorter than the job's, not longer."""
+        """Wait for a request, no longer than the work's timeout if that is shorter than the
+        job's."""
         if work.deadline is not None:
             left = max(0.0, work.deadline - time.monotonic())
             if not poll(lambda: _has_ended(request), left):
@@ -161,10 +163,10 @@ class Line:
             self._job.abort(reason)
 
     def close(self, seconds: float) -> None:
-        """Let the works end, and leave the job with all other ranks; twice is harmless.
+        """Let the works end, and leave the job with all other ranks. Calling it twice is allowed.
 
-        A rank that still waits for this one finds that it has left: its call meets
-        the barrier in here, and that is a mismatch, told to both.
+        If another rank still waits for this rank, its call meets the barrier in here. That is a
+        mismatch, and both ranks learn of it.
         """
         with self._lock:
             if self._closed:
@@ -185,11 +187,11 @@ class Line:
             if not poll(lambda: _has_ended(farewell), max(0.0, deadline - time.monotonic())):
                 self._job.abort(f"{self._title} was destroyed by a rank, and not by all")
         except SwitchMLError:
-            pass  # the job has failed, and everybody knows
+            pass  # the job has failed, and all ranks know it
         self._job.close()
 
     def _end_of(self, thread: threading.Thread | None, deadline: float) -> bool:
-        """Whether the thread has come to its end; else it is cut short."""
+        """Whether the thread has ended; otherwise it is stopped early."""
         if thread is None:
             return True
         thread.join(max(0.0, deadline - time.monotonic()))
@@ -202,11 +204,11 @@ class Line:
 def _has_ended(request: Request) -> bool:
     try:
         return request.test()
-    except Exception:  # it has, badly: wait() raises it again
+    except Exception:  # it failed: wait() raises the error again
         return True
 
 
 def seconds_of(timeout: timedelta) -> float | None:
-    """A timeout as torch has it; negative and zero mean that there is none."""
+    """A timeout as torch uses it; negative and zero mean no timeout."""
     seconds = timeout.total_seconds()
     return seconds if seconds > 0 else None

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Ranges of PyTorch's profiler that end with a collective, and not with its call.
 
-Whoever ends a range writes into memory of the profile in which it began, and a
-profile frees that when it ends. The invariant: a range is open only while its
-profile is, in whatever thread its collective ends. So a profile that ends
-first ends the ranges that are open, and they are not ended again.
+Ending a range writes into memory of the profile in which the range began, and a profile frees
+that memory when it ends. The invariant: a range is open only while its profile is, in any
+thread where its collective ends. So a profile that ends first ends its open ranges, and they
+are not ended again.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch.autograd import profiler
 
-_lock = threading.Lock()  # held by whoever opens or ends a range, or ends a profile
+_lock = threading.Lock()  # held while a range is opened or ended, and while a profile ends
 _open: set[Range] = set()
 
 
 class Range:
-    """A range from now on."""
+    """A range that begins now."""
 
     def __init__(self, name: str) -> None:
         self._end: torch.futures.Future = torch.futures.Future()
@@ -31,7 +31,7 @@ class Range:
             _open.add(self)
 
     def end(self) -> None:
-        """It ends here, if its profile has not."""
+        """It ends here, unless its profile has ended."""
         with _lock:
             if self in _open:
                 _open.remove(self)
@@ -49,7 +49,7 @@ def _ending_ranges_first(original: Any) -> Any:
 
 
 def range_of(name: str) -> Range | None:
-    """A range, where the profiler is on in this thread."""
+    """A range, if the profiler is active in this thread."""
     return Range(name) if torch.autograd._profiler_enabled() else None
 
 

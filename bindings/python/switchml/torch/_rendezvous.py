@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How the ranks of a group find their switch: through the store of the group.
+"""How the ranks of a group find their switch: through the group's store.
 
-Rank 0 draws the job's name, so that no two groups have the same. With a switch
-of its own that is all. Without one, rank 0 runs it: it puts host and port into
-the store when it listens there, and not before. Rank 0 also draws a job key, so that
-nobody who cannot read the store can join, unless the user has chosen what ranks prove.
+Rank 0 draws the job's name, so that no two groups have the same name. If a switch is
+configured, nothing else is needed. Otherwise, rank 0 runs the switch, and it puts host and
+port into the store after it listens there. Rank 0 also draws a job key, so that only
+processes that can read the store can join, unless the user has chosen how ranks authenticate.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..job import Job
 
 _LOOPBACK = "127.0.0.1"
 _TCP_LISTEN = "0A"
-# What the user may have chosen for ranks to prove, in settings or SWITCHML_*.
+# Settings or SWITCHML_* variables with which the user chooses how ranks authenticate.
 _PROOFS = ("job_key", "job_key_file", "tls_certificate", "tls_key", "tls_authority")
 
 
@@ -41,7 +41,7 @@ def join(
 ) -> Job:
     """Join the group's job, and wait until all its ranks have."""
     settings = {**settings, "rank": rank, "world_size": world_size}
-    settings["timeout"] = min(max(timeout, 0.001), 2_000_000.0)  # what Job takes
+    settings["timeout"] = min(max(timeout, 0.001), 2_000_000.0)  # the arguments of Job
     deadline = time.monotonic() + timeout
     if rank == 0:
         store.set("job", f"{title[:80]}-{uuid.uuid4().hex[:16]}")
@@ -59,7 +59,7 @@ def join(
 
 
 def _get(store: Store, key: str, deadline: float) -> bytes:
-    """The key's value. Asks again and again: a store that waits lets nobody else ask."""
+    """The key's value. Polls, because a waiting store lets no other thread ask."""
     pause = 0.001
     while not store.check([key]):
         if time.monotonic() >= deadline:
@@ -72,9 +72,9 @@ def _get(store: Store, key: str, deadline: float) -> bytes:
 def _job_key(
     store: Store, rank: int, settings: Mapping[str, Any], deadline: float
 ) -> dict[str, str]:
-    """The key that rank 0 draws for the group, as a setting; none where the user has chosen.
+    """The key that rank 0 draws for the group, as a setting; none if the user has made a choice.
 
-    Rank 0 decides for all: it knows what its switch will ask for.
+    Rank 0 decides for all ranks, because it knows what its switch will require.
     """
     chosen = any(
         settings.get(name) or os.environ.get(f"SWITCHML_{name.upper()}") for name in _PROOFS
@@ -115,10 +115,10 @@ def _tell_when_it_listens(store: Store, address: str, port: int, over: threading
 
 
 def _is_listened_on(port: int) -> bool:
-    """Does a socket of this host listen on the port, whatever its address?
+    """Does a socket of this host listen on the port, at any address?
 
-    The library chooses the address, by the master's name or the interface, so none is sure to
-    take a connection.
+    The library chooses the address by the master's name or by the interface, so no given address
+    is sure to accept a connection.
     """
     for path in ("/proc/self/net/tcp", "/proc/self/net/tcp6"):
         with contextlib.suppress(OSError), open(path, encoding="ascii") as table:
@@ -131,9 +131,10 @@ def _is_listened_on(port: int) -> bool:
 
 @contextlib.contextmanager
 def _kept_port() -> Iterator[int]:
-    """A port that the kernel gives to nobody else meanwhile.
+    """A port that the kernel gives to no other process meanwhile.
 
-    Who asks for it gets it all the same, as long as both have SO_REUSEADDR: the switch does.
+    A process that asks for this port still gets it, if both sockets have SO_REUSEADDR, as the
+    switch's socket does.
     """
     with socket.socket() as tcp:
         tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -145,7 +146,7 @@ def _kept_port() -> Iterator[int]:
 
 
 def _host_identity() -> str:
-    """Equal for processes that reach each other over the loopback, and for no others."""
+    """Equal for processes that reach each other over the loopback, and different for all others."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             boot = file.read().strip()
@@ -155,7 +156,7 @@ def _host_identity() -> str:
 
 
 def _own_address(store: Store, world_size: int, deadline: float) -> str:
-    """An address of this host at which the other ranks of the group find it."""
+    """An address of this host where the other ranks of the group can reach it."""
     hosts = {_get(store, f"host/{r}", deadline) for r in range(world_size)}
     if len(hosts) == 1:
         return _LOOPBACK
@@ -164,7 +165,7 @@ def _own_address(store: Store, world_size: int, deadline: float) -> str:
         return told
     master = os.environ.get("MASTER_ADDR", "")
     address = _address_towards(master) if master else None
-    # On the master itself, the way to its name may be the loopback; the name is not.
+    # On the master itself, its name may resolve to the loopback, so use the name.
     if address is None or address.startswith("127.") or address == "::1":
         if os.environ.get("RANK") == "0" and master not in ("", "localhost", _LOOPBACK, "::1"):
             return master

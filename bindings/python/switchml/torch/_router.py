@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which device's collectives are ours, and where all others go.
+"""Which collectives go to the switch, and where all others go.
 
-`self` and `self._others` have the same backends: C++ calls the first for what
-it has no method of ours for, and we call the second for what we don't take.
-The invariant: what is taken depends on nothing but what is the same on all
-ranks, or they would wait for each other.
+`self` and `self._others` have the same backends. C++ calls `self` for collectives without a
+method of ours, and we call `self._others` for collectives that the switch does not take. The
+invariant: this decision depends only on what is the same on all ranks, because otherwise
+ranks would wait for each other.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _CPU = torch.device("cpu")
 
 
 class Router(ProcessGroup):
-    """A process group with Gloo inside, and NCCL where it was asked for."""
+    """A process group that contains Gloo, and NCCL if it was requested."""
 
     def __init__(
         self, store: dist.Store, rank: int, size: int, timeout: timedelta, title: str
     ) -> None:
-        super().__init__(rank, size)  # the constructor with a store makes no subclass
+        super().__init__(rank, size)  # the constructor with a store creates no subclass
         self._store, self._title, self._timeout = store, title, timeout
         self._told: set[str] = set()
         self._names: dict[str, str] | None = None
@@ -55,16 +55,16 @@ class Router(ProcessGroup):
     # ---- devices ----
 
     def _name_of(self, device_type: str) -> str:
-        """The backend that was asked for: of "cpu:switchml,cuda:nccl", one of the two."""
+        """The requested backend: for "cpu:switchml,cuda:nccl", one of the two."""
         if self._names is None:
             config = c10d._world.pg_backend_config.get(self)
-            if config is None:  # torch.distributed is not done with making us
+            if config is None:  # torch.distributed has not finished creating this group
                 return "switchml"
             self._names = dict(part.split(":", 1) for part in str(config).split(","))
         return self._names.get(device_type, "switchml")
 
     def _add_backend(self, device_type: str) -> None:
-        """The backend of a device that is not ours, when it is first used."""
+        """The backend of a device that is not ours, created at first use."""
         if device_type in self._added:
             return
         name = self._name_of(device_type)
@@ -86,10 +86,11 @@ class Router(ProcessGroup):
     def _is_ours(self, device_type: str) -> bool:
         return device_type in ("cpu", "cuda") and self._name_of(device_type) == "switchml"
 
-    # ---- what goes where ----
+    # ---- which collective goes where ----
 
     def _takes(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Whether the switch can move these. Not of their strides: those may differ."""
+        """Whether the switch can move these tensors. Ignores strides, which may differ between
+        ranks."""
         return (
             bool(tensors)
             and all(t.layout is torch.strided for t in tensors)
@@ -98,12 +99,12 @@ class Router(ProcessGroup):
         )
 
     def _instead(self, name: str, what: str = "", tensors: Sequence[torch.Tensor] = ()) -> Any:
-        """The method of the group for what the switch does not do; the log says so, once."""
+        """The group's method for a collective that the switch does not do. Logs this once."""
         device_type = tensors[0].device.type if tensors else "cpu"
         self._add_backend(device_type)
         backend = self._name_of(device_type)
         if backend != "switchml":
-            return getattr(self._others, name)  # as it was asked for
+            return getattr(self._others, name)  # as the user requested
         text = f"{name} of {what}" if what else name
         if text not in self._told:
             self._told.add(text)

@@ -4,12 +4,12 @@
     device ---- copied ----> pinned ---- the switch ----> pinned ---- copied ----> device
            on our own stream        begun when it is there        when it is done
 
-Pieces, so that copying one overlaps with the transfer of others. What an earlier
-collective is still to write, a later one copies from the device when that is
-written, as a stream would order the two. The invariant:
-the application's streams never wait for the host; they wait for an event that
-is recorded after the last copy back. Not tested on a GPU; its order of steps is,
-with copies of the host's memory (tests/python/test_staging.py).
+Tensors are cut into pieces, so that the copy of one piece overlaps with the transfer of
+others. If an earlier collective will still write what a later one sends, the later one copies
+it from the device after that, in the order of a stream. The invariant: the application's
+streams never wait for the host. They wait for an event that is recorded after the last copy
+back. This is not tested on a GPU; tests/python/test_staging.py tests the order of steps with
+copies of the host's memory.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from ._tensors import overlap
 from ._work import Call, Work
 
 PIECE_BYTES = 4 << 20
-# Of each device's copies, the works that have not ended: in the order of their calls.
+# For each device, the works that have not ended, in the order of their calls.
 _unfinished: weakref.WeakKeyDictionary[Any, list[DeviceWork]] = weakref.WeakKeyDictionary()
 
 
 class Cuda:
-    """Copies between one device and pinned memory, in order, on a stream of their own."""
+    """Copies between one device and pinned memory, in order, on a separate stream."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -41,11 +41,11 @@ class Cuda:
         return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
 
     def follow(self) -> None:
-        """What comes now comes after all that the application's stream was given."""
+        """Later copies wait for everything that is now on the application's stream."""
         self._stream.wait_stream(torch.cuda.current_stream(self._device))
 
     def to_host(self, host: torch.Tensor, tensor: torch.Tensor) -> Any:
-        """Begin the copy; returns an event that passes when it is done."""
+        """Begin the copy. Returns an event that completes when the copy is done."""
         with torch.cuda.stream(self._stream):
             host.copy_(tensor, non_blocking=True)
             tensor.record_stream(self._stream)
@@ -60,7 +60,7 @@ class Cuda:
         return self._stream.record_event()
 
     def lead(self, event: Any) -> None:
-        """What the application's stream is given from now on comes after the event."""
+        """Let later work on the application's stream wait for the event."""
         torch.cuda.current_stream(self._device).wait_event(event)
 
     def streams(self) -> Any:
@@ -68,13 +68,13 @@ class Cuda:
 
 
 class _Piece(NamedTuple):
-    call: Call  # on pinned memory
+    call: Call  # with pinned buffers
     device_send: torch.Tensor
     device_recv: torch.Tensor
 
 
 class DeviceWork(Work):
-    """A collective whose tensors are a device's."""
+    """A collective on tensors of a device."""
 
     late = True
 
@@ -104,7 +104,7 @@ class DeviceWork(Work):
         return _Piece(replace(call, send=send, recv=recv), call.send, call.recv)
 
     def _after(self, others: list[DeviceWork]) -> list[DeviceWork]:
-        """Those that are still to write what this one sends."""
+        """Earlier works that will still write what this work sends."""
         return [
             other
             for other in list(others)
@@ -112,17 +112,17 @@ class DeviceWork(Work):
         ]
 
     def _copy(self) -> list:
-        """Begin to copy to the host; returns the pieces' events."""
+        """Begin to copy to the host. Returns the events of the pieces."""
         return [self._copies.to_host(p.call.send, p.device_send) for p in self._pieces]
 
     def _copy_after_others(self) -> list:
-        # What waits behind this one, for callbacks to return, is not before it.
+        # Works that wait for this one's callbacks to return are not earlier works.
         for other in self._after(_unfinished[self._copies]):
             if other is not self and other._begun:
                 other._ended.wait()
         for call in self._calls:
             if call.source is not None and not overlap(call.send, call.source):
-                self._copies.to_device(call.send, call.source)  # it was copied too early
+                self._copies.to_device(call.send, call.source)  # the earlier copy was made too soon
         return self._copy()
 
     def begin(self, job: Job) -> None:
@@ -156,7 +156,7 @@ class DeviceWork(Work):
 
 
 def _parts(call: Call) -> list[Call]:
-    """The call in pieces: the same on all ranks, for only size and type decide."""
+    """The call in pieces. They are the same on all ranks, because only size and type decide."""
     length = max(1, PIECE_BYTES // call.send.element_size())
     if not call.divisible or call.send.numel() <= length:
         return [call]

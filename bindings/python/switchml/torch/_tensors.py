@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tensors and arguments as torch.distributed has them, made into what we want."""
+"""Converts tensors and arguments of torch.distributed to the form that this package needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.distributed import ReduceOp
 
 
 def normal(tensors: Any, opts: Any, op: Any, timeout: Any, kind: type) -> tuple[list, Any]:
-    """The several ways to call a method as one: a list, and options."""
+    """Convert the different ways of calling a method to one: a list, and options."""
     if isinstance(tensors, torch.Tensor):
         tensors = [tensors]
     if opts is not None and not isinstance(opts, kind):
@@ -37,7 +37,7 @@ def describe(tensors: Sequence[torch.Tensor], op: ReduceOp | None = None) -> str
 
 
 def dense(tensors: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], Callable[[], None] | None]:
-    """The tensors' elements one after the other, and what brings them back from there."""
+    """The tensors in contiguous form, and a function that copies their elements back, or None."""
     copies: list[tuple[torch.Tensor, torch.Tensor]] = []
     flat = []
     for tensor in tensors:
@@ -57,13 +57,13 @@ def dense(tensors: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], Callable
 
 
 def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether the two may have a byte in common."""
+    """Whether the two tensors may share a byte."""
     if a.device != b.device or not a.numel() or not b.numel():
         return False
     return a.data_ptr() < _end_of(b) and b.data_ptr() < _end_of(a)
 
 
 def _end_of(tensor: torch.Tensor) -> int:
-    """The address after its last element."""
+    """The address behind its last element."""
     last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
     return tensor.data_ptr() + (last + 1) * tensor.element_size()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """One collective of a process group, from the call to its end.
 
-Not in here: threads (_line.py) and where bytes go (_group.py). The invariant:
-the line holds a work until it has ended, so one that nobody else holds still
-ends, and its future with it.
+Threads are in _line.py, and the memory of tensors is in _group.py. The invariant: the line
+holds a work until it has ended. So a work that the application has dropped still ends, and so
+does its future.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from ._profiler import range_of
 
 @dataclass(frozen=True)
 class Call:
-    """A call of the C library: its name there, its buffers, and what else it wants to know.
+    """A call of the C library: its name, its buffers, and its other arguments.
 
-    send and recv are contiguous, and may be one. `divisible`: cut into pieces,
-    it would come to the same. `source`: what send has the elements of.
+    send and recv are contiguous and may be the same. `divisible`: calling it for pieces gives the
+    same result. `source`: the tensor whose elements `send` contains.
     """
 
     name: str
@@ -46,9 +46,9 @@ class Call:
 
 
 class Work(_Work):
-    """What torch.distributed hands out: waited for, asked, or made a future."""
+    """What torch.distributed returns: an object to wait for, to query, or to make a future of."""
 
-    late = False  # it cannot begin at once: device memory is to be copied first
+    late = False  # it cannot begin at once, because device memory must be copied first
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Work(_Work):
         self._error: BaseException | None = None
         self._lock = threading.Lock()
         self._promise: Promise | None = None
-        self.when_ended: Callable[[Work], None] | None = None  # in the line's thread: never waits
+        self.when_ended: Callable[[Work], None] | None = None  # must never wait
         self.context = context()
         self.after = open_turns()
         self._range = range_of(f"switchml:{name}")
@@ -84,25 +84,26 @@ class Work(_Work):
             self.requests.append(call.begin(job))
 
     def progress(self, index: int) -> None:
-        """The index-th request has succeeded."""
+        """Request number `index` has succeeded."""
 
     @property
     def held(self) -> bool:
-        """Whether callbacks that come before it have not returned."""
+        """Whether callbacks that come before this work have not returned yet."""
         return any(not turn.closed for turn in self.after)
 
     def end(self, error: BaseException | None) -> Callable[[], None] | None:
-        """It has come to this. In the line's thread, once.
+        """End the work with this result. Called once, in the line's thread.
 
-        Returns what runs the application's callbacks, for another thread: they may wait.
+        Returns a function that runs the application's callbacks. Another thread calls it, because
+        they may wait.
         """
         if error is None:
             try:
                 self._complete()
-            except Exception as failure:  # told to whoever waits
+            except Exception as failure:  # reported to the waiting caller
                 error = failure
         self._error = error
-        if self._range is not None:  # before anybody who waits goes on, and ends the profile
+        if self._range is not None:  # before waiting callers continue and possibly end the profile
             self._range.end()
         with self._lock:
             self._ended.set()
@@ -122,15 +123,16 @@ class Work(_Work):
             promise.keep(self._tensors)
 
     def _streams(self) -> Any:
-        """Where the tensors are ready: for the events of a future of device memory."""
+        """The streams on which the tensors are ready: for the events of a future of device
+        memory."""
         return contextlib.nullcontext()
 
     # ---- by the application, and by C++ ----
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
-        """Return True when the tensors are as they should be; raise what went wrong.
+        """Return True when the tensors have their results; raise the error if the work failed.
 
-        timeout 0 is the group's. Another one only ends the waiting.
+        timeout 0 is the group's timeout. Any other timeout only ends the wait.
         """
         seconds = timeout.total_seconds()
         if not self._ended.wait(seconds if seconds > 0 else None):
@@ -141,7 +143,7 @@ class Work(_Work):
         return True
 
     def synchronize(self) -> None:
-        """In the host's memory there is nothing left to do."""
+        """Tensors in the host's memory need nothing more."""
 
     def is_completed(self) -> bool:
         return self._ended.is_set()
@@ -156,7 +158,7 @@ class Work(_Work):
         return self._tensors
 
     def get_future(self) -> torch.futures.Future:
-        """A future of the tensors."""
+        """A future with the tensors."""
         with self._lock:
             if self._promise is not None:
                 return self._promise.future

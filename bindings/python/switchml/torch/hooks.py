@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""DistributedDataParallel's communication hook: 16 bits a gradient, and what they lose kept.
+"""DistributedDataParallel's communication hook: gradients of 16 bits, with error feedback.
 
     model.register_comm_hook(switchml.torch.HookState(wire="int16", error_feedback=True),
                              switchml.torch.allreduce_hook)
 
-Without error feedback the C library turns floats into 16 bits. With it the hook
-does, for it has to know what is lost: per block of 256 elements, the ranks agree
-on an exponent (MAX); each sends integers, two in an int32 (SUM, exact); what its
-integers lack of its gradient it adds to the next one.
+Without error feedback, the C library converts floats to 16 bits. With error feedback, the
+hook does this, because it must know the rounding errors. For each block of 256 elements, the
+ranks agree on an exponent (MAX). Each rank sends integers, two in an int32 (SUM, exact), and
+adds the rounding error of its integers to its next gradient.
 
-The exponents go through the model's group and the integers through a job of their
-own beside it: both are then called in the order of the buckets on all ranks, though
-the second call is made when the first has ended.
+The exponents go through the model's group, and the integers go through a separate job beside
+it. So both are called in the order of the buckets on all ranks, although the second call is
+made when the first has ended.
 """
 
 # No `from __future__ import annotations`: DDP looks at the types in the hook's signature.
@@ -27,19 +27,19 @@ from ._group import Options, ProcessGroupSwitchML
 from ._work import Work
 
 BLOCK = 256
-# Exponents of float32 are -149 … 128; above: the block has an infinity or a NaN.
+# Exponents of float32 are -149 … 128. Above that, the block has an infinity or a NaN.
 _NOT_FINITE = 1 << 16
 _SMALLEST = -160
 
 
 class HookState:
-    """What the hook of one model remembers. Made by the group's ranks, and by no others.
+    """The state of the hook for one model. All ranks of the group create it, and no others.
 
     Args:
         group: the model's process group; None: the default one.
         wire: "int32" or "int16"; None: the group's. A bucket of gradients is too long for
             "exact".
-        error_feedback: add what the last step lost to the next; only with "int16".
+        error_feedback: add the rounding error of a step to the next; only with "int16".
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class HookState:
         self.residuals: dict[int, torch.Tensor] = {}
 
     def residual_of(self, index: int, size: int, like: torch.Tensor) -> torch.Tensor:
-        """What bucket `index` has lost; nothing, if DDP has made new buckets."""
+        """The rounding error of bucket `index`; zeros if DDP has created new buckets."""
         kept = self.residuals.get(index)
         if kept is None or kept.numel() != size:
             kept = self.residuals[index] = torch.zeros(
@@ -84,7 +84,7 @@ def allreduce_hook(
     if not group._adds([buffer], ReduceOp(ReduceOp.AVG)):  # complex ones, for example
         work = group.allreduce([buffer.div_(group.size())])
         return work.get_future().then(_first)
-    # What is lost of a double is not kept, so nothing may be lost.
+    # The rounding errors of a double are not kept, so there must be none.
     wire = None if state.error_feedback else state.wire
     work = group._reduce("all_reduce", [buffer], ReduceOp(ReduceOp.AVG), wire=wire)
     return work.get_future().then(_first)
@@ -133,7 +133,7 @@ def _with_feedback(state: HookState, index: int, buffer: torch.Tensor) -> Any:
                     step(work)
             except Exception as failure:
                 error = failure
-            if error is not None:  # raised where the result is asked for
+            if error is not None:  # raised when the result is requested
                 group._line.call_back(lambda: promise.keep((buffer, error)))
 
         return run
@@ -155,12 +155,12 @@ def _buffer_or_error(future: torch.futures.Future) -> torch.Tensor:
 
 
 def bits_of(n_ranks: int) -> int:
-    """Of an int16 lane, what a rank may use so that n of them never overflow."""
+    """The part of an int16 lane that a rank may use, so that n of them never overflow."""
     return 15 - math.ceil(math.log2(n_ranks))
 
 
 def exponents_of(blocks: torch.Tensor) -> torch.Tensor:
-    """Of each row the least e, as int32, with all its elements below 2^e."""
+    """For each row, the least e, as int32, such that all its elements are below 2^e."""
     largest = blocks.abs().amax(dim=1)
     exponents = torch.frexp(largest).exponent.to(torch.int32).clamp_(min=_SMALLEST)
     exponents[largest == 0] = _SMALLEST
@@ -169,7 +169,7 @@ def exponents_of(blocks: torch.Tensor) -> torch.Tensor:
 
 
 def _scaled(blocks: torch.Tensor, powers: torch.Tensor) -> torch.Tensor:
-    """blocks x 2^powers, by halves: a single factor may be no float32."""
+    """blocks x 2^powers, in two steps: float32 may be too small for the whole factor."""
     half = powers // 2
     return torch.ldexp(torch.ldexp(blocks, half[:, None]), (powers - half)[:, None])
 
@@ -177,7 +177,7 @@ def _scaled(blocks: torch.Tensor, powers: torch.Tensor) -> torch.Tensor:
 def pack(
     blocks: torch.Tensor, exponents: torch.Tensor, n_ranks: int, residual: torch.Tensor
 ) -> torch.Tensor:
-    """The blocks as 16-bit integers, two in an int32; what they lack goes into `residual`."""
+    """The blocks as 16-bit integers, two in an int32. The rounding errors go into `residual`."""
     finite = exponents < _NOT_FINITE
     exponents = torch.where(finite, exponents, 0)
     bits = bits_of(n_ranks)
@@ -186,7 +186,8 @@ def pack(
     units = units.round_().clamp_(-limit, limit)
     lost = (blocks - _scaled(units, exponents - bits)).nan_to_num_(0.0, 0.0, 0.0)
     residual.copy_((lost * finite[:, None]).view(-1))
-    # The first half of the elements below, the second above, from which a negative one borrows.
+    # The first half of the elements is below, and the second above. A negative one below
+    # borrows from the one above.
     low_and_high = units.to(torch.int32).view(2, -1)
     return (low_and_high[1] << 16) + low_and_high[0]
 
