@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How fast elements become lanes and lanes elements, on one core, against
- * memcpy over the same bytes. Large buffers, chunk by chunk as the worker does
- * it: the exponent of a chunk, then its lanes.
+ * Measures how fast elements become lanes and lanes become elements, on one core, compared
+ * with memcpy over the same bytes. Buffers are large and processed chunk by chunk as in the
+ * worker: first the exponent of a chunk, then its lanes.
  *
  *	micro_quantize [lanes a chunk, default 352]
  *
- * GB/s counts bytes of elements: memcpy of 1 GB of elements, quantization of
- * 1 GB of elements. The best of several rounds, for other work only slows.
+ * GB/s counts bytes of elements: memcpy of 1 GB of elements, quantization of 1 GB of
+ * elements. The result is the best of several rounds, because other load only slows.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@
 #define ROUNDS	7
 #define N_RANKS 8
 
-/* What an element becomes: a lane, half a lane, or three lanes of limbs. */
+/* The form of an element on the wire: a lane, half a lane, or three lanes of limbs. */
 enum form { LANES, HALVES, LIMBS };
 
 struct bench {
@@ -31,11 +31,11 @@ struct bench {
 	size_t chunk;
 	unsigned char *elements;
 	unsigned char *lanes;
-	unsigned char *again; /* elements that came back */
+	unsigned char *again; /* elements converted back */
 	int32_t *exponents;
 };
 
-/* Of this thread's CPU: what else runs on the machine does not count. */
+/* The CPU time of this thread, so that other load on the machine does not count. */
 static double seconds(void)
 {
 	struct timespec now;
@@ -129,7 +129,7 @@ static double gigabytes_per_second(struct bench *bench, void (*work)(struct benc
 	return 1e-9 * (double)(COUNT * bench->element_bytes) / best;
 }
 
-/* Numbers as gradients are: both signs, a few powers of two apart. */
+/* Numbers like gradients: both signs, different by a few powers of two. */
 static void fill(struct bench *bench)
 {
 	uint32_t state = 1;
@@ -162,7 +162,7 @@ static void *buffer(size_t bytes)
 		perror("micro_quantize");
 		exit(1);
 	}
-	memset(memory, 1, bytes); /* pages now, not while the clock runs */
+	memset(memory, 1, bytes); /* touch the pages before the clock runs */
 	return memory;
 }
 

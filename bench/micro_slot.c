@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a packet costs a switch on one core, without the kernel: the check, the
- * slot's step and the pass over the lanes, for every kind of lane and place in
- * the order of arrival that the mix of ranks brings.
+ * Measures what a packet costs a switch on one core, without the kernel: the check, the
+ * slot's step and the pass over the lanes. It covers every kind of lane and every position
+ * in the order of arrival.
  *
  *	micro_slot [ranks, default 8] [lanes a packet, default 352]
  *
- * All slots are filled again and again, use after use, by all ranks in turn, as
- * on a busy switch: a packet's slot is not the one before's. The best of several
- * rounds, for other work only slows.
+ * All ranks fill all slots repeatedly, use after use, in turn. As on a busy switch,
+ * consecutive packets are for different slots. The result is the best of several rounds,
+ * because other load only slows.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 
 #define HEAD_SLOTS 64u
 #define DATA_SLOTS 256u
-#define USES	   64 /* a round */
+#define USES	   64 /* per round */
 #define ROUNDS	   9
 
 struct bench {
@@ -30,7 +30,7 @@ struct bench {
 	uint64_t completed;
 };
 
-/* Of this thread's CPU: what else runs on the machine does not count. */
+/* The CPU time of this thread, so that other load on the machine does not count. */
 static double seconds(void)
 {
 	struct timespec now;
@@ -74,7 +74,7 @@ static void write_packets(struct bench *bench, uint8_t op, uint8_t lane_kind)
 	}
 }
 
-/* One use of every slot: all ranks send, the last one completes. */
+/* One use of every slot: all ranks send, and the last one completes the slot. */
 static void one_use(struct bench *bench, uint32_t use)
 {
 	uint32_t length = SML_HEADER_BYTES + 4 * bench->lanes;
@@ -106,7 +106,7 @@ static void measure(struct bench *bench, const char *name, uint8_t op, uint8_t l
 	};
 	void *memory;
 
-	/* With no lanes a packet is the step alone; a pool needs a width all the same. */
+	/* Without lanes, a packet costs only the step. But a pool always needs a width. */
 	rules.lanes = bench->lanes ? rules.lanes : 1;
 	memory = memory_of(sml_pool_memory_bytes(&rules));
 	sml_pool_init(&bench->pool, &rules, memory);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A rank of MPI, for bench/compare, which starts it by mpirun. */
+/* An MPI rank for bench/compare, which starts it with mpirun. */
 #include <mpi.h>
 
 #include "bench/peer.h"

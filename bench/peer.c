@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The commands of bench/compare, carried out by any library (peer.h). */
+/* The commands of bench/compare, executed with any library (peer.h). */
 #include "bench/peer.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ struct peer {
 	size_t n_outputs;
 	size_t stride; /* floats from one output to the next */
 	float *input, *outputs;
-	unsigned runs; /* of the last run: as many outputs to check */
+	unsigned runs; /* of the last run; each has an output to check */
 };
 
 int bench_environment_number(const char *name)
@@ -50,7 +50,7 @@ static float *output_of(const struct peer *peer, unsigned run)
 	return peer->outputs + run % peer->n_outputs * peer->stride;
 }
 
-/* What a call leaves alone shall not look right. */
+/* An output that a call does not write must not look correct. */
 static void scrub(struct peer *peer)
 {
 	memset(peer->outputs, 0xa5, peer->n_outputs * peer->stride * sizeof(float));
@@ -95,7 +95,10 @@ static void prepare(struct peer *peer, const char *arguments)
 	fprintf(peer->out, "ok\n");
 }
 
-/* Answers when each run ended, and before them the last warm-up, by the machine's clock. */
+/*
+ * Answer with the end time of each run, preceded by that of the last warm-up, by the
+ * machine's clock.
+ */
 static void run(struct peer *peer, const char *arguments)
 {
 	static uint64_t ends[MOST_RUNS + 1];
@@ -128,8 +131,8 @@ static void run(struct peer *peer, const char *arguments)
 }
 
 /*
- * Answers how many elements were wrong, and a hash of all results. A result that is,
- * bit by bit, the one before is as right as that one: comparing is much cheaper.
+ * Answer with the number of wrong elements and a hash of all results. A result that equals
+ * the previous one bit for bit is as correct as that one: comparing is much cheaper.
  */
 static void check(struct peer *peer)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank of ours, for bench/compare: the public interface and nothing else.
- * Everything is set by SWITCHML_* variables.
+ * A SwitchML rank for bench/compare. It uses only the public interface. SWITCHML_* variables
+ * set everything.
  */
 #include <stdio.h>
 #include <stdlib.h>

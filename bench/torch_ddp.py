@@ -35,7 +35,7 @@ def arguments():
 
 
 class Runner:
-    """One backend's group and model."""
+    """The group and the model of one backend."""
 
     def __init__(self, options, backend, wire=None):
         settings = switchml.torch.Options(wire=wire) if wire else None
@@ -57,7 +57,7 @@ class Runner:
         self.optimizer.step()
 
     def turn(self, batches, n_steps):
-        """The first step waits for ranks that are late, and is not counted."""
+        """The first step waits for late ranks and does not count."""
         for i in range(n_steps):
             began = time.perf_counter()
             self.step(*next(batches))

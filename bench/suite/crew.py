@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A crew: the ranks of one library on a star's hosts, and what it takes to run them.
+"""A crew: the ranks of one library on a star's hosts, and how they are run.
 
-Ranks connect to a Unix socket of ours and do what they are told (bench/peer.h).
-All crews of a star live at the same time; those that are not measured block in
-read(). So the runs of one can be mixed with the runs of another.
+Ranks connect to a Unix socket of this program and execute its commands (bench/peer.h). All
+crews of a star exist at the same time. Those that are not measured block in read(), so the
+runs of different crews can alternate.
 """
 import os
 import select
@@ -19,15 +19,15 @@ START_SECONDS = 60
 
 
 class Failed(Exception):
-    """A crew that can't go on; says why."""
+    """A crew cannot continue. The text says why."""
 
 
 class Refused(Failed):
-    """A crew that can't exist here: a reason, no fault."""
+    """A crew cannot exist here. This is a reason, not a fault."""
 
 
 def cpu_seconds(pid):
-    """CPU time of a process, all threads, to the nanosecond (the kernel's CPU clock of a pid)."""
+    """CPU time of a process, for all threads, in nanoseconds (the kernel's CPU clock of a pid)."""
     try:
         return time.clock_gettime((~pid << 3) | 2)
     except OSError:
@@ -48,8 +48,8 @@ class Crew:
         self.build = build
         self.work = os.path.join(work, method.name)
         self.log_path = os.path.join(self.work, "log")
-        self.processes = []  # what we started
-        self.helpers = []  # of those, what isn't a rank: switches, launchers
+        self.processes = []  # processes that this crew started
+        self.helpers = []  # those that are not ranks: switches, launchers
         self.ranks = {}  # number -> Rank
         os.makedirs(self.work, exist_ok=True)
 
@@ -71,7 +71,7 @@ class Crew:
         return path
 
     def spawn(self, host, command, helper=False, **environment):
-        """Start a command on a host. Its words end up in the crew's log."""
+        """Start a command on a host. Its output goes to the crew's log."""
         with open(self.log_path, "ab") as log:
             process = subprocess.Popen(
                 self.star.inside(host) + command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -102,7 +102,7 @@ class Crew:
     # ---- commanding ----
 
     def tell(self, line, seconds):
-        """The same line to all ranks. Their answers, by rank."""
+        """Send the same line to all ranks. Returns their answers, by rank."""
         for rank in self.ranks.values():
             rank.connection.sendall((line + "\n").encode())
         deadline = time.monotonic() + seconds
@@ -124,7 +124,7 @@ class Crew:
         return [answers[rank] for rank in sorted(answers)]
 
     def cpu_seconds(self):
-        """Of all ranks, and of what serves them."""
+        """For all ranks, and for the processes that serve them."""
         ranks = sum(cpu_seconds(rank.pid) for rank in self.ranks.values())
         return ranks, sum(cpu_seconds(pid) for pid in self.helpers)
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""
-Puts what was measured into the documents, between two marks: targets and charts into
-docs/performance.md, the table of every row into docs/performance-appendix.md beside it.
+"""Writes measurements into the documents, between two marks: targets and charts into
+docs/performance.md, and the table of all rows into docs/performance-appendix.md beside it.
 """
 import os
 
@@ -64,7 +63,7 @@ def appendix(results, about):
 
 
 def put(text, path):
-    """Replace what stands between the marks. Returns why not, or nothing."""
+    """Replace the text between the marks. Returns an error text, or nothing."""
     with open(path, encoding="utf-8") as document:
         old = document.read()
     if BEGIN not in old or END not in old:
@@ -77,7 +76,7 @@ def put(text, path):
 
 
 def write(results, about, path):
-    """path: docs/performance.md; its appendix and figures/ are found beside it."""
+    """path: docs/performance.md. Its appendix and figures/ are in the same directory."""
     stem, extension = os.path.splitext(path)
     figure = os.path.join("figures", os.path.basename(stem) + ".svg")
     target = os.path.join(os.path.dirname(path), figure)

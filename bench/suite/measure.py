@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs a cell: its entries in turns, so that what disturbs the machine disturbs them all.
+"""Runs a cell: its entries alternate, so that other load on the machine slows them all.
 
-The time of a run is from the last rank's end of the run before to the last rank's end
-of this one: back to back, by the one clock that all ranks share. A turn begins with
-warm-ups, which nobody measures. Every result is checked, out of the clock's sight.
+The time of a run is measured from the previous run's end on the last rank to this run's end
+on the last rank, by the one clock that all ranks share. A turn begins with warm-ups, which
+are not measured. Every result is checked while the clock does not run.
 """
 import math
 import time
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from crew import Failed
 
-TICKS = 100  # of /proc/stat, a second
+TICKS = 100  # ticks of /proc/stat per second
 REST_MS = 2000
 
 
@@ -20,14 +20,14 @@ class Result:
     cell: object
     entry: object
     times: list = field(default_factory=list)  # seconds
-    calls: int = 0  # warm-ups and runs: what the following sums are over
+    calls: int = 0  # warm-ups and runs that the following sums cover
     cpu_ranks: float = 0
     cpu_others: float = 0
     elapsed: float = 0
-    busy: float = 0  # seconds of cores, of the whole machine
+    busy: float = 0  # core seconds of the whole machine
     sent: int = 0
     received: int = 0
-    served: int = 0  # out of the switches' ports
+    served: int = 0  # sent by the switches' ports
     drops: int = 0
     wrong: int = 0
     failure: str = ""
@@ -59,14 +59,14 @@ def plan(size_bytes, runs):
 
 
 def busy_seconds():
-    """CPU time of all cores since boot, idle and waiting left out."""
+    """CPU time of all cores since boot, without idle and waiting time."""
     with open("/proc/stat", encoding="ascii") as stat:
         user, nice, system, _, _, irq, softirq, *_ = map(int, stat.readline().split()[1:])
     return (user + nice + system + irq + softirq) / TICKS
 
 
 class Turn:
-    """What is read before and after the calls of a turn."""
+    """Values read before and after the calls of a turn."""
 
     def __init__(self, crew):
         self.crew = crew
@@ -114,7 +114,7 @@ def prepare(cell, crew, how, seed):
 
 
 def run_cell(cell, crews, runs, seconds_at_least, progress):
-    """crews: by method, started, or an exception that says why not. Yields results."""
+    """crews: by method, either started or an exception with the reason. Yields results."""
     results = [Result(cell, entry) for entry in cell.entries]
     how = plan(cell.size_bytes, runs)
     for method in dict.fromkeys(entry.method for entry in cell.entries):
@@ -122,7 +122,7 @@ def run_cell(cell, crews, runs, seconds_at_least, progress):
             prepare(cell, crews[method], how, 1 + cell.size_bytes % 1000)
     began, turn = time.monotonic(), 0
     while turn < how.turns or time.monotonic() - began < seconds_at_least:
-        # The order rotates: nobody always comes after the same one.
+        # The order rotates, so no method always follows the same one.
         order = results[turn % len(results):] + results[:turn % len(results)]
         for result in order:
             crew = crews[result.entry.method]

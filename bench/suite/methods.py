@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The ways to all-reduce that are compared, and how each is started on a star."""
+"""The compared ways to all-reduce, and how each is started on a star."""
 import os
 import shutil
 
@@ -7,13 +7,13 @@ from crew import Failed, Refused
 from programs import is_ready
 
 PORT = 28500
-HEADER_BYTES = 40  # ours, in each UDP packet (core/wire.h)
+HEADER_BYTES = 40  # SwitchML's header in each UDP packet (core/wire.h)
 LANE_COUNTS = (32, 64, 128, 256, 352, 480, 992, 2208)
 
 
 class Method:
     needs = "nothing"
-    wire_share = 1.0  # bytes on the wire an element's byte
+    wire_share = 1.0  # bytes on the wire for each byte of elements
     same_bits = False  # does it promise the same bits on all ranks?
 
     def __init__(self, name, title):
@@ -21,28 +21,28 @@ class Method:
         self.title = title
 
     def switches(self):
-        """Hosts that it needs besides the workers: name -> how many of a worker's links its own is
-        as fast as; 0: it is not shaped."""
+        """Additional hosts: name -> the speed of the host's link in worker links; 0: not shaped."""
         return {}
 
     def moved(self, n_workers):
-        """How often it sends each element over the link that limits it, a worker's or a switch's."""
+        """How often it sends each element over the bottleneck link, a worker's or a switch's."""
         return 2 * (n_workers - 1) / n_workers
 
     def check_stripes(self, n_stripes, n_workers):
-        """Raises Refused when ranks did not come to share the work as they were to."""
+        """Raises Refused if the ranks do not share the work as planned."""
 
     def payload_share(self, mtu):
-        """Of a link's bytes, the most that can be elements: TCP with timestamps over Ethernet."""
+        """The largest share of a link's bytes that can be elements: TCP with timestamps over
+        Ethernet."""
         return (mtu - 52) / (mtu + 14)
 
 
 class SwitchML(Method):
-    """Ours. where: "port" (a switch whose port is not shaped), "nic" (one behind a NIC as fast as so
-    many links of workers), "two" (two of those, striped), "ranks" (no switch: striped over the
-    ranks), "xdp" (a switch in the kernel behind a port that is not shaped), "box" (in the kernel of
-    the bridge itself: each worker on a port of the switch). multicast: its switch sends each result
-    once, to a group."""
+    """SwitchML. where: "port" (a switch whose port is not shaped), "nic" (a switch behind a NIC
+    as fast as several links of workers), "two" (two of those, striped), "ranks" (no switch:
+    striped over the ranks), "xdp" (a switch in the kernel behind a port that is not shaped),
+    "box" (in the kernel of the bridge itself: each worker on a port of the switch). multicast:
+    the switch sends each result once, to a group."""
 
     needs = "ninja -C build"
     same_bits = True
@@ -65,8 +65,8 @@ class SwitchML(Method):
     def moved(self, n_workers):
         if self.where == "ranks":
             return super().moved(n_workers)
-        # Everything passes through the NICs of the switches, where they have such. Multicast
-        # spares them what leaves, but what comes is as much, and links work both ways at once.
+        # Everything passes through the NICs of the switches, if there are any. Multicast reduces
+        # what leaves a switch, but not what arrives, and links work in both directions at once.
         if self.where not in ("nic", "two"):
             return 1
         return max(1, n_workers / sum(self.switches().values()))
@@ -93,14 +93,14 @@ class SwitchML(Method):
                 "SWITCHML_WIRE": self.wire, "SWITCHML_TIMEOUT": "120", **self.settings})
 
     def start_switch(self, crew, host):
-        # A switch of its own for each crew: nothing is shared with other rows.
+        # Each crew has its own switch, so it shares nothing with other rows.
         port = PORT + crew.star.next_port()
         dataplane = []
         if self.where in ("xdp", "box"):
             ports = crew.star.ports_for_xdp(host)
             dataplane = ["--dataplane", "xdp", "--iface", ",".join(ports)]
         address = f"{crew.star.address[host]}:{port}"
-        # A group of its own, too: 239.77.1.0, 239.77.2.0, …
+        # Each crew also has its own group: 239.77.1.0, 239.77.2.0, …
         group = ["--multicast", f"239.77.{port - PORT + 1}.0"] if self.multicast else []
         process = crew.spawn(host, [os.path.join(crew.build, "switchml"), "switch", "--listen",
                                     address, *dataplane, *group], helper=True)
@@ -129,8 +129,8 @@ class Gloo(Method):
 
 
 class OpenMPI(Method):
-    """mpirun runs on worker 0, and enters the other workers' namespaces by our agent, which
-    stands where ssh would. TCP only, and ranks that wait give up the core (they share two)."""
+    """mpirun runs on worker 0 and enters the other workers' namespaces with our agent instead of
+    ssh. It uses TCP only, and waiting ranks yield the core, because ranks share cores."""
 
     needs = "Open MPI is missing (Debian: libopenmpi-dev, openmpi-bin)"
 

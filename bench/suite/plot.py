@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The plot, by gnuplot: lines of time over size where a star has several sizes, else bars."""
+"""Plots by gnuplot: lines of time over size if a star has several sizes, otherwise bars."""
 import shutil
 import subprocess
 
@@ -10,7 +10,7 @@ LINES_FROM = 3  # sizes
 
 
 def lines(cells):
-    """A panel of one star: a line a method."""
+    """A panel for one star, with a line for each method."""
     series = {}
     for cell, results in cells.items():
         for result in results:
@@ -26,7 +26,7 @@ def lines(cells):
 
 
 def bars(cell, results):
-    """A panel of one cell: p50 as a bar, up to p99 as a whisker."""
+    """A panel of one cell: p50 as a bar, p99 as a whisker."""
     yield ("unset logscale; set xrange [0:*]; unset key; unset ylabel; set format x '%g'; "
            "set xlabel 'time (ms), median to p99'; set style fill solid 0.6; set ytics noenhanced")
     yield f"set title '{report.title(cell)}' noenhanced; set yrange [{len(results) - 0.4}:-0.6]"
@@ -51,7 +51,8 @@ def panels(results):
 
 
 def speeds(results):
-    """{title of a cell: [(method, times Gloo's ring)]}, of the 10 MB cells on shaped links."""
+    """{title of a cell: [(method, speed relative to Gloo's ring)]}, for 10 MB cells on shaped
+    links."""
     found = {}
     for cell in dict.fromkeys(result.cell for result in results):
         rows = [r for r in results if r.cell is cell and r.times and not r.failure
@@ -63,7 +64,7 @@ def speeds(results):
 
 
 def draw_speeds(cells, path):
-    """Bars of speeds(), a panel a cell. Returns why not, or nothing."""
+    """Bars of speeds(), with a panel for each cell. Returns an error text, or nothing."""
     script = ["set xrange [0:*]; unset key; set style fill solid 0.6; set boxwidth 0.7; set grid x; "
               "set ytics noenhanced; set xlabel \"speed relative to Gloo's ring (1 = the same)\"; "
               "set arrow 1 from 1, graph 0 to 1, graph 1 nohead lw 2 lc black"]
@@ -78,7 +79,7 @@ def draw_speeds(cells, path):
 
 
 def run_gnuplot(script, n_panels, title, path):
-    """Returns why not, or nothing."""
+    """Returns an error text, or nothing."""
     if not shutil.which("gnuplot"):
         return "gnuplot is not installed"
     if n_panels == 0:
@@ -94,7 +95,7 @@ def run_gnuplot(script, n_panels, title, path):
 
 
 def draw(results, path):
-    """Returns why not, or nothing."""
+    """Returns an error text, or nothing."""
     all_panels = list(panels(results))
     script = ["set grid y"] + [line for panel in all_panels for line in panel]
     return run_gnuplot(script, len(all_panels),

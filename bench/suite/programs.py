@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Programs that run on a star's hosts, and the one that started them: how they begin and end."""
+"""Starts and ends the programs on a star's hosts, and cleans up at the end of this one."""
 import contextlib
 import signal
 import sys
@@ -15,7 +15,7 @@ def last_line(path):
 
 
 def is_ready(switch, log, address):
-    """Whether a switch listens: it has said so within 30 s, and has not ended before."""
+    """Whether a switch listens: it said so within 30 s, and it is still running."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         with open(log, encoding="utf-8", errors="replace") as said:
@@ -28,14 +28,14 @@ def is_ready(switch, log, address):
 
 
 def exit_on_signals():
-    """Whoever asks this program to end lets it clean up."""
+    """Let this program clean up when it is asked to end."""
     for number in SIGNALS:
         signal.signal(number, lambda number, _frame: sys.exit(128 + number))
 
 
 @contextlib.contextmanager
 def signals_held():
-    """They wait until this is over; children hold them, too: for cleaning up."""
+    """Hold signals until this block is over, also in children: for cleaning up."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield

@@ -36,7 +36,7 @@ def ring_time(results):
 
 
 def row_of(result, ring):
-    """All numbers of a row, for people and for JSON."""
+    """All numbers of a row, for the table and for JSON."""
     cell, entry = result.cell, result.entry
     p50 = result.p50()
     limit = cell.limit_seconds(entry.method)
@@ -50,7 +50,7 @@ def row_of(result, ring):
         "cpu_s_a_call": (result.cpu_ranks + result.cpu_others) / result.calls,
         "cpu_s_a_call_a_worker": result.cpu_ranks / result.calls / cell.n_workers,
         "mean_s": sum(result.times) / len(result.times),
-        # /proc/stat counts hundredths of a second: nothing to say about less than one.
+        # /proc/stat counts hundredths of a second, so shorter times are not reported.
         "machine_busy": result.busy / result.elapsed / cores if result.elapsed > 1 else None,
         "sent_bytes_a_call": result.sent / result.calls,
         "received_bytes_a_call": result.received / result.calls,
@@ -83,7 +83,7 @@ def print_cell(cell, results):
                   f" {percent(row['share_of_limit']):>6} {times:>7} {1e3 * row['cpu_s_a_call']:8.2f}"
                   f" {percent(row['machine_busy']):>5} {row['sent_bytes_a_call'] / 1e3:9.1f}"
                   f" {row['received_bytes_a_call'] / 1e3:9.1f} {row['dropped_a_call']:6.1f}")
-    # Below that it is latency that counts, which a bound of bytes knows nothing of.
+    # Below that size, latency dominates, and a bound on bytes says nothing about it.
     if RATES[cell.rate] and cell.size_bytes >= 65536 and any(result.entry.method.name == "gloo-ring" for result in results):
         bound = cell.limit_seconds(next(result.entry.method for result in results
                                         if result.entry.method.name == "gloo-ring"))

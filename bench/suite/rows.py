@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is measured: cells, each a star and a size, with entries that are run in turns."""
+"""The measurements: cells, each with a star and a size, whose entries alternate."""
 from dataclasses import dataclass, field
 
 from methods import Gloo, OpenMPI, SwitchML
@@ -13,7 +13,7 @@ NICM32 = SwitchML("ours-int32-nic-multicast", "ours, int32, one NIC, multicast",
 MULTI32 = SwitchML("ours-int32-multicast", "ours, int32, multicast", multicast=True)
 TWO32 = SwitchML("ours-int32-two", "ours, int32, two switches, a NIC each", where="two")
 TWO16 = SwitchML("ours-int16-two", "ours, int16, two switches, a NIC each", "int16", "two")
-# Two switches with half of the ports' rate each, and one with all of it.
+# Two switches with half of the ports' rate each, and one switch with the full rate.
 WIDE32 = SwitchML("ours-int32-nic8", "ours, int32, switch behind a NIC of 8 links", where="nic",
                   links=8)
 HALVES32 = SwitchML("ours-int32-two4", "ours, int32, two switches, NICs of 4 links", where="two",
@@ -45,11 +45,11 @@ RATES = {"100mbit": 100, "1gbit": 1000, "unshaped": 0}
 
 @dataclass(frozen=True)
 class Entry:
-    """One row: a method, under this loss, its tensor in so many pieces (asynchronous)."""
+    """One row: a method, a loss rate, and the number of pieces of the tensor (asynchronous)."""
     method: object
     loss: float = 0
     pieces: int = 1
-    rest: bool = False  # not a call: open, and idle
+    rest: bool = False  # no calls: the job is open and idle
 
     def name(self):
         return (self.method.name + (f"/loss{100 * self.loss:g}%" if self.loss else "")
@@ -70,9 +70,9 @@ class Cell:
     size_bytes: int
     entries: tuple = field(hash=False)
     offload: bool = True
-    target: bool = False  # has a target, or shows how cost grows: measured without --full, too
-    # On a star of its own: an XDP program on workers' links changes what others' packets
-    # cost there, and a queue has one AF_XDP socket.
+    target: bool = False  # has a target, or shows how cost grows: measured also without --full
+    # On a separate star: an XDP program on workers' links changes the cost of other packets
+    # there, and a queue can have only one AF_XDP socket.
     apart: str = ""
 
     def star(self):
@@ -86,11 +86,11 @@ class Cell:
         return [f"{self.name()}/{entry.name()}" for entry in self.entries]
 
     def payload_bytes_per_second(self, method):
-        """What a link can carry of elements; 0: it isn't shaped."""
+        """The rate at which a link can carry elements; 0: it is not shaped."""
         return RATES[self.rate] * 1e6 / 8 * method.payload_share(self.mtu)
 
     def limit_seconds(self, method):
-        """The time below which the links don't let this method come; 0: there is no such time."""
+        """The shortest time that the links allow for this method; 0: no limit."""
         speed = self.payload_bytes_per_second(method)
         return self.size_bytes * method.wire_share * method.moved(self.n_workers) / speed \
             if speed else 0
@@ -114,7 +114,7 @@ def targets():
     ten = 10_000_000
     yield Cell(8, "1gbit", 1500, ten, entries(ALL), target=True)
     yield Cell(4, "unshaped", 1500, ten, entries((INT32, INT16) + OTHERS), target=True)
-    # Where the links are the limit, and not the cores that all hosts share.
+    # Where the links are the limit, not the cores that all hosts share.
     yield Cell(8, "100mbit", 1500, ten,
                entries((INT32, INT16, WIDE32, HALVES32, RANKS32, RANKS16) + OTHERS), target=True)
     lossy = (Entry(INT32), Entry(INT32, loss=0.001), Entry(INT32, loss=0.01),
@@ -122,7 +122,8 @@ def targets():
              Entry(INT16), Entry(INT16, loss=0.01),
              Entry(RING), Entry(RING, loss=0.01), Entry(MPI), Entry(MPI, loss=0.01))
     yield Cell(8, "1gbit", 1500, ten, lossy, offload=False, target=True)
-    # What fast retransmission buys, the rows before show: without it, these would take long.
+    # The rows above show the benefit of fast retransmission. Without it, these would take
+    # long.
     yield Cell(8, "100mbit", 1500, ten,
                tuple(entry for entry in lossy if entry.method not in (NO_FAST, NEITHER)),
                offload=False, target=True)
@@ -139,7 +140,7 @@ def sweep():
         for n_workers in (2, 4, 8):
             for mtu in (1500, 9000):
                 for size in sizes:
-                    # Minutes a call, and nothing new: left to the faster links.
+                    # Minutes per call, and no new information: measured on the faster links only.
                     if rate == "100mbit" and size > 16 << 20:
                         continue
                     yield Cell(n_workers, rate, mtu, size, entries((INT32, INT16) + OTHERS))
@@ -154,13 +155,13 @@ def losses():
 
 
 def linear():
-    """A worker's cost grows with the bytes."""
+    """A worker's cost grows with the number of bytes."""
     for size in (1 << 20, 4 << 20, 16 << 20, 64 << 20):
         yield Cell(4, "unshaped", 1500, size, entries((INT32, RING)), target=True)
 
 
 def flat():
-    """It does not grow with the number of workers."""
+    """A worker's cost does not grow with the number of workers."""
     for n_workers in (2, 4, 8, 12, 16):
         yield Cell(n_workers, "100mbit", 1500, 1 << 20, entries((INT32, RING)), target=True)
 
@@ -171,7 +172,7 @@ def kernel():
         yield Cell(4, "unshaped", 1500, size, entries((INT32, XDP32)), apart="xdp")
         for method in (BOX32, AF32, XDPAF32):
             yield Cell(4, "unshaped", 1500, size, entries((method,)), apart=method.name)
-    # Without super-packets, as on wires: there, none is spared the work for each packet.
+    # Without super-packets, as on real wires, so that each packet costs its full work.
     yield Cell(4, "unshaped", 1500, 10_000_000, entries((INT32, XDP32)), offload=False,
                apart="xdp")
     for method in (BOX32, AF32, XDPAF32):
@@ -180,7 +181,7 @@ def kernel():
 
 
 def multicast():
-    """What a switch sends, and what that costs, one by one and to a group."""
+    """What a switch sends and what that costs, with unicast and with multicast."""
     for rate in RATES:
         for n_workers in (2, 4, 8, 16):
             yield Cell(n_workers, rate, 1500, 1 << 20, entries((INT32, MULTI32, NIC32, NICM32)))
@@ -197,7 +198,7 @@ def all_cells():
 
 
 def quick_cells():
-    """What fits into a minute: the first target, and the one of latency."""
+    """Rows that fit into a minute: the first target, and the latency target."""
     yield Cell(8, "1gbit", 1500, 10_000_000, entries((INT32, INT16, NIC32, NICM32, RING, BCUBE, MPI)))
     yield Cell(4, "unshaped", 1500, 10_000_000, entries((INT32, INT16, RING, BCUBE, MPI)))
     yield Cell(8, "unshaped", 1500, 16, entries((INT32, RING, MPI)))

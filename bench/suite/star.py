@@ -28,9 +28,9 @@ import re
 import shutil
 import subprocess
 
-# The largest super-packet: 64 KiB and its segments' headers.
+# The largest super-packet: 64 KiB and the headers of its segments.
 BURST_BYTES = 72 * 1024
-# What a host's own queue holds, and a port of a real switch.
+# The capacity of a host's queue, and of a port of a real switch.
 HOST_QUEUE_BYTES = 10 << 20
 PORT_QUEUE_BYTES = 2 << 20
 
@@ -49,7 +49,7 @@ def call(*command, check=True, text=None):
 
 
 def why_not():
-    """Why there can be no star here; None: there can."""
+    """Why there can be no star here. None: there can be one."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     for program, package in (("ip", "iproute2"), ("tc", "iproute2"), ("ethtool", "ethtool"),
@@ -60,8 +60,8 @@ def why_not():
 
 
 def remove_remains(prefix):
-    """Stars named prefix, a process's number and more, whose process was killed before it could
-    clean up."""
+    """Remove stars whose process was killed before it could clean up. Their names consist of the
+    prefix, the process number and more."""
     for line in call("ip", "netns", "list", check=False).splitlines():
         found = re.match(prefix + r"(\d+)(-\d+)?-", line)
         if found and not os.path.exists(f"/proc/{found[1]}"):
@@ -69,7 +69,7 @@ def remove_remains(prefix):
 
 
 class Star:
-    """Hosts are "0", "1", … for workers, and names for what else is on the bridge."""
+    """Hosts are "0", "1", … for workers, and names for other hosts on the bridge."""
 
     def __init__(self, name, n_workers, rate_mbit, mtu, offload=True, tcp=None):
         self.name = name
@@ -77,7 +77,7 @@ class Star:
         self.rate_mbit = rate_mbit
         self.mtu = mtu
         self.offload = offload
-        self.tcp = tcp  # congestion control; None: the machine's
+        self.tcp = tcp  # congestion control; None: the machine's default
         self.address = {}
         self.loss = 0
         self.ports = 0
@@ -85,14 +85,14 @@ class Star:
     # ---- building ----
 
     def build(self, others):
-        """others: name -> how many workers' links its own is as fast as; 0: it is not shaped."""
+        """others: name -> the speed of the host's link in worker links; 0: not shaped."""
         net = self.namespace("net")
         call("ip", "netns", "add", net)
         call("ip", "-n", net, "-batch", "-",
              text="link set lo up\nlink add bridge type bridge\n"
                   f"link set bridge mtu {self.mtu} up\n")
         if not self.offload:
-            # Has the bridge ask iptables about what it forwards.
+            # Lets the bridge pass forwarded packets to iptables.
             call("modprobe", "br_netfilter", check=False)
             call(*self.inside("net"), "sysctl", "-qw", "net.bridge.bridge-nf-call-iptables=1")
         for rank in range(self.n_workers):
@@ -115,14 +115,14 @@ class Star:
                  "gso", "off", "tx-udp-segmentation", "off", "gro", "on")
         self.shape(namespace, "eth0", links, HOST_QUEUE_BYTES)
         self.shape(net, port, links, PORT_QUEUE_BYTES)
-        # No new slow start in the pauses that interleaving makes.
+        # Without a new slow start after the pauses of interleaved runs.
         settings = ["net.ipv4.tcp_slow_start_after_idle=0"]
         if self.tcp:
             settings.append(f"net.ipv4.tcp_congestion_control={self.tcp}")
         call("ip", "netns", "exec", namespace, "sysctl", "-qw", *settings)
 
     def shape(self, namespace, device, links, queue_bytes):
-        # A queue that doesn't shape counts, too.
+        # A queue that does not shape still counts.
         how = ["pfifo", "limit", "10000"]
         if links and self.rate_mbit:
             how = ["tbf", "rate", f"{links * self.rate_mbit}mbit", "burst", str(BURST_BYTES),
@@ -130,8 +130,8 @@ class Star:
         call("tc", "-n", namespace, "qdisc", "add", "dev", device, "root", *how)
 
     def ports_for_xdp(self, host):
-        """The interfaces of a switch in the kernel. They can transmit where their other ends have
-        GRO. The bridge gets an address when it is to be a switch itself."""
+        """The interfaces of a switch in the kernel. They can transmit if their other ends have
+        GRO. The bridge gets an address if it is a switch itself."""
         if host != "net":
             call(*self.inside("net"), "ethtool", "-K", f"port-{host}", "gro", "on")
             return ["eth0"]
@@ -152,16 +152,16 @@ class Star:
         return f"{self.name}-{host}"
 
     def inside(self, host):
-        """What to put in front of a command that is to run on a host."""
+        """The prefix for a command that runs on a host."""
         return ["ip", "netns", "exec", self.namespace(host)]
 
     def next_port(self):
-        """0, 1, 2, …: no two programs of a star listen on the same one."""
+        """0, 1, 2, …: so that two programs of a star never listen on the same port."""
         self.ports += 1
         return self.ports - 1
 
     def lose(self, share):
-        """Lose this share of what the bridge forwards, from now on."""
+        """From now on, lose this share of the packets that the bridge forwards."""
         if share == self.loss:
             return
         rule = f"-A FORWARD -m statistic --mode random --probability {share} -j DROP\n"
@@ -170,10 +170,10 @@ class Star:
         self.loss = share
 
     def wire(self):
-        """So far: bytes that a worker has sent and received, drops, and bytes out of switches."""
+        """Totals: bytes that a worker has sent and received, drops, and bytes sent by switches."""
         ports = {row["dev"]: row for row in json.loads(
             call("tc", "-n", self.namespace("net"), "-s", "-j", "qdisc", "show"))}
-        # All ranks are alike: the last one's own queue stands for all.
+        # All ranks are alike, so the queue of the last one stands for all.
         rank = self.n_workers - 1
         out, = json.loads(call("tc", "-n", self.namespace(str(rank)), "-s", "-j", "qdisc", "show",
                                "dev", "eth0"))
@@ -186,7 +186,7 @@ class Star:
     # ---- the end ----
 
     def remove(self):
-        """Whatever is there of it; what still runs inside is killed."""
+        """Remove everything that exists of the star, and kill what still runs inside."""
         for line in call("ip", "netns", "list", check=False).splitlines():
             namespace = line.split()[0] if line.split() else ""
             if not namespace.startswith(self.name + "-"):

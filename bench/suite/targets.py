@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the project wants to reach, against what was measured."""
+"""The project's targets, compared with the measurements."""
 
 TEN_MB = "mtu1500/10MB"
 SLOW_LINE = f"8x/100mbit/{TEN_MB}"
@@ -7,7 +7,7 @@ LINE, CORES = f"8x/1gbit/{TEN_MB}", f"4x/unshaped/{TEN_MB}"
 
 
 class Measured:
-    """Medians by row name; None for what was not measured."""
+    """Medians by row name; None for rows that were not measured."""
 
     def __init__(self, results):
         self.results = {f"{result.cell.name()}/{result.entry.name()}": result
@@ -17,7 +17,7 @@ class Measured:
         return self.results[name].p50() if name in self.results else None
 
     def ratio(self, slow, fast):
-        """How many times as long the first takes (of several names: the shortest of them)."""
+        """The ratio of the first time to the second (with several names, the shortest of them)."""
         times = [self.p50(name) for name in ([slow] if isinstance(slow, str) else slow)]
         if None in times or self.p50(fast) is None:
             return None
@@ -41,7 +41,7 @@ def gloo(cell):
 
 
 def line_rate(it, line, where):
-    """What links allow, and Gloo's ring."""
+    """Targets relative to the limits of links, and to Gloo's ring."""
     ring = f"{line}/gloo-ring"
     yield (f"8 workers, {where}, int32, 10 MB: share of the links' limit",
            it.share_of_limit(f"{line}/ours-int32"), "at least", 0.95)
@@ -54,7 +54,7 @@ def line_rate(it, line, where):
 
 
 def verdicts(results):
-    """(what, measured or None, "at least" or "at most", target)"""
+    """(description, measurement or None, "at least" or "at most", target)"""
     it = Measured(results)
     lossy = f"{LINE}/no-offload/ours-int32"
     slow_lossy = f"{SLOW_LINE}/no-offload/ours-int32"
