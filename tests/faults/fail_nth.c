@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See fail_nth.h. Built without sanitizers: malloc() is called before they are
- * there. With them, the next malloc() in line is the sanitizer's.
+ * See fail_nth.h. This file is built without sanitizers, because malloc() is called before
+ * they are ready. In a sanitizer build, the next malloc() is the sanitizer's.
  */
 #include "faults/fail_nth.h"
 
@@ -71,7 +71,7 @@ const char *fail_culprit(void)
 	return text;
 }
 
-/* Is it this call's turn? once: it is none that fails again and again. */
+/* Must this call fail? once: only one call fails, not all that follow. */
 static bool fails(enum fail_what what, const char *name, bool once, void *caller)
 {
 	unsigned mine;
@@ -91,10 +91,9 @@ static bool fails(enum fail_what what, const char *name, bool once, void *caller
 /* ---- system calls ---- */
 
 /*
- * X(result, name, (parameters), (arguments), what it returns when it fails, errno).
- * The errors are those that a machine at its limits gives, or one that is
- * interrupted. Not here: read() and write(), which libswitchml uses on eventfds
- * alone, where they cannot fail.
+ * X(result, name, (parameters), (arguments), result of a failed call, errno). The errors are
+ * those of a machine at its limits, or of an interrupted call. read() and write() are
+ * missing, because libswitchml uses them only on eventfds, where they cannot fail.
  */
 #define FAIL_LIST(X)                                                                               \
 	X(int, socket, (int domain, int type, int protocol), (domain, type, protocol), -1, EMFILE) \
@@ -189,7 +188,7 @@ int open(const char *path, int flags, ...)
 	return next(path, flags, mode);
 }
 
-/* A sanitizer asks for this in every new thread, and cannot do without. */
+/* A sanitizer calls this in every new thread and cannot work without it. */
 INTERPOSED int pthread_getattr_np(pthread_t thread, pthread_attr_t *attributes);
 int pthread_getattr_np(pthread_t thread, pthread_attr_t *attributes)
 {
@@ -206,7 +205,7 @@ int pthread_getattr_np(pthread_t thread, pthread_attr_t *attributes)
 
 /* ---- allocations ---- */
 
-/* What dlsym() itself asks for while it is looked for the real ones. */
+/* Memory for dlsym() while it looks for the real functions. */
 static _Alignas(16) char early[65536];
 static size_t early_used;
 
@@ -217,7 +216,7 @@ static void *(*next_aligned_alloc)(size_t, size_t);
 static int (*next_posix_memalign)(void **, size_t, size_t);
 static void (*next_free)(void *);
 
-/* False while they are being looked for. */
+/* False while dlsym() looks for them. */
 static bool find_next(void)
 {
 	static bool looking, found;
@@ -285,7 +284,9 @@ INTERPOSED void *realloc(void *memory, size_t bytes)
 	void *moved;
 
 	if (!find_next() || is_early(memory)) {
-		/* Early ones are small, and so is what follows them: copying too much is harmless.
+		/*
+		 * Early blocks are small, and so is the memory behind them: copying too much does
+		 * no harm.
 		 */
 		size_t most = (size_t)(early + sizeof(early) - (char *)memory);
 

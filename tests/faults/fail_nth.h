@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The n-th allocation, or the n-th system call, of this process fails. A program
- * that links this has its own malloc() and socket() and so on in front of libc's,
- * for itself and for every shared library, libevent's and protobuf-c's calls included.
+ * Lets the n-th allocation, or the n-th system call, of this process fail. A program that
+ * links this code uses its malloc(), socket() and so on instead of libc's. So do all shared
+ * libraries, including libevent and protobuf-c.
  *
- * Only what is armed is counted, over all threads.
+ * Only the armed kind of call is counted, over all threads.
  */
 #ifndef SML_TESTS_FAIL_NTH_H
 #define SML_TESTS_FAIL_NTH_H
@@ -13,16 +13,19 @@
 
 enum fail_what { FAIL_ALLOCATIONS, FAIL_SYSTEM_CALLS };
 
-/* The n-th from now on fails, n from 1; onwards: and all after it. */
+/* Let the n-th call from now on fail, counted from 1. onwards: all later calls fail, too. */
 void fail_arm(enum fail_what what, unsigned n, bool onwards);
 
-/* Nothing fails any more. Returns how many calls were counted since fail_arm(). */
+/* No call fails any more. Returns the number of calls counted since fail_arm(). */
 unsigned fail_disarm(void);
 
-/* Which call failed first, and who made it: "epoll_ctl() called by event_add". "" if none did. */
+/*
+ * The first call that failed, and its caller: "epoll_ctl() called by event_add". "" if none
+ * failed.
+ */
 const char *fail_culprit(void);
 
-/* This thread's calls are the test's own: they neither count nor fail. */
+/* This thread's calls belong to the test: they do not count and do not fail. */
 void fail_exempt(bool exempt);
 
 #endif

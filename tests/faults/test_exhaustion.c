@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A machine that has run out: the n-th allocation fails, or the n-th system call,
- * for n = 1, 2, 3, … until a whole run of the scenario sees no failure. Each run
- * ends within its time; every call has either done what it says or returns an
- * error with a text; no descriptor, no thread and (under AddressSanitizer) no
- * memory is left behind; and the next run, where nothing fails, is well.
+ * A machine without resources: the n-th allocation or the n-th system call fails, for n = 1,
+ * 2, 3, … until no call fails in a whole run of the scenario. Each run ends within its time.
+ * Every call either does what it reports or returns an error with a text. No descriptor, no
+ * thread and (under AddressSanitizer) no memory is left behind. The next run, in which
+ * nothing fails, succeeds.
  *
  *	test_exhaustion            what fits into a minute: some scenarios for some n
  *	test_exhaustion --all      every n of every scenario, and once more with all
  *	                           that follow the n-th failing, too
  *	test_exhaustion NAME N [onwards]
- *	                           that run alone, in words; a negative N: system calls
+ *	                           that run alone, with texts; a negative N: system calls
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -35,15 +35,15 @@
 #define COUNT	     5000
 #define TIMEOUT_MS   400
 #define HEARTBEAT_MS 300
-#define PATIENCE_MS  5000 /* of runs where nothing fails: a busy machine stalls no longer */
-#define CALM_RUNS    4	  /* so many in a row without a failure are the end */
-#define RUN_SECONDS  90	  /* deadlines, heartbeats and patience are well below */
+#define PATIENCE_MS  5000 /* of runs without failures: a busy machine stalls for less time */
+#define CALM_RUNS    4	  /* this many runs in a row without a failure end the test */
+#define RUN_SECONDS  90	  /* deadlines, heartbeats and patience are much shorter */
 
-/* Of AddressSanitizer, where it is. */
+/* From AddressSanitizer, if it is present. */
 extern int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 extern void __sanitizer_set_report_fd(void *fd) __attribute__((weak));
 
-/* ---- what a run may not leave behind ---- */
+/* ---- what a run must not leave behind ---- */
 
 static unsigned count_entries(const char *path)
 {
@@ -57,7 +57,7 @@ static unsigned count_entries(const char *path)
 	return n;
 }
 
-/* A thread that was joined is gone from there a moment later. */
+/* A joined thread disappears from this list a moment later. */
 static unsigned count_threads(unsigned expected)
 {
 	unsigned n = count_entries("/proc/self/task");
@@ -75,11 +75,11 @@ struct body {
 	struct job job;
 	int rank;
 	bool calls;	     /* false: it opens, waits a little and closes */
-	char complaint[256]; /* a lie; "" is good */
+	char complaint[256]; /* a wrong report; "" is good */
 	int opened, reduced, closed;
 };
 
-static char last_errors[2][160]; /* each rank's last text */
+static char last_errors[2][160]; /* the last error text of each rank */
 
 static void lie(struct body *body, const char *what, int result, const char *text)
 {
@@ -93,7 +93,7 @@ static int32_t value_of(int rank, int i)
 	return (rank + 1) * 1000003 + i * 7;
 }
 
-/* 0: it has said 0, and the sums are right. */
+/* 0: the call returned 0, and the sums are correct. */
 static int reduce(struct body *body, struct sml_context *context)
 {
 	static _Thread_local int32_t in[COUNT], out[COUNT];
@@ -130,7 +130,7 @@ static void run_body(struct body *body)
 	struct sml_config config;
 
 	configure(&config, &body->job, body->rank);
-	/* What is told is looked at here; a terminal full of it helps nobody. */
+	/* Log messages are checked here and not printed. */
 	config.debug = 0;
 	body->opened = sml_open(&context, &config);
 	if (body->opened) {
@@ -155,10 +155,10 @@ static void run_body(struct body *body)
 		lie(body, "close", body->closed, sml_error_text(NULL));
 }
 
-/* ---- scenarios: a complaint, or "" ---- */
+/* ---- scenarios: return a complaint, or "" ---- */
 
 static struct body bodies[2];
-static bool nothing_fails; /* so all has to go well */
+static bool nothing_fails; /* then everything has to succeed */
 
 static void set_up_bodies(int n, const char *switch_address, int port)
 {
@@ -208,7 +208,7 @@ static void *rank_main(void *argument)
 	return NULL;
 }
 
-/* One rank, or two; the second is a thread of the test's own. */
+/* One rank, or two. The second one is another thread of the test. */
 static const char *run_ranks(int n, const char *address, bool second_calls, const char *recorder)
 {
 	pthread_t thread;
@@ -232,7 +232,7 @@ static const char *run_ranks(int n, const char *address, bool second_calls, cons
 	return bodies[0].complaint[0] ? bodies[0].complaint : bodies[1].complaint;
 }
 
-/* The last ranks' calls all went well, or the complaint. */
+/* All calls of the last ranks succeeded; otherwise a complaint. */
 static const char *demand_success(const char *complaint)
 {
 	for (int i = 0; i < bodies[0].job.n_ranks && !*complaint; i++) {
@@ -245,8 +245,8 @@ static const char *demand_success(const char *complaint)
 }
 
 /*
- * The same job again, now that the trouble is over. A switch that has not looked
- * at its sockets for a while may first have to find that the ranks before are gone.
+ * Form the same job again, now without failures. A switch that was delayed may first have to
+ * notice that the previous ranks are gone.
  */
 static const char *form_again(int n, const char *address)
 {
@@ -264,7 +264,7 @@ static const char *form_again(int n, const char *address)
 	return complaint;
 }
 
-/* Switches of their own, which the ranks share as stripes; then the same again. */
+/* Separate switches, which the ranks share as stripes. Then the same again. */
 static const char *with_switches(int n_switches, int n_ranks, bool second_calls,
 				 const char *recorder)
 {
@@ -303,7 +303,7 @@ static const char *striped(void)
 	return with_switches(2, 2, true, NULL);
 }
 
-/* A deadline, and all that the flight recorder does then. */
+/* A deadline, and everything that the flight recorder then does. */
 static const char *stall(void)
 {
 	return with_switches(1, 2, false, "/dev/null");
@@ -312,7 +312,7 @@ static const char *stall(void)
 static const struct scenario {
 	const char *name;
 	const char *(*run)(void);
-	unsigned step; /* in the short form: of every so many n, one */
+	unsigned step; /* in the short form: one out of this many n */
 } scenarios[] = {
 	{"alone", alone, 1},	  {"dedicated", dedicated, 1}, {"pair", pair, 8},
 	{"striped", striped, 16}, {"stall", stall, 40},
@@ -321,8 +321,8 @@ static const struct scenario {
 
 /* ---- runs ---- */
 
-static char running[256];     /* what the watchdog says */
-static int terminal, nowhere; /* standard error, and where the library's goes meanwhile */
+static char running[256];     /* the watchdog's message */
+static int terminal, nowhere; /* standard error, and the file for the library's output meanwhile */
 
 static void on_alarm(int signal)
 {
@@ -332,7 +332,7 @@ static void on_alarm(int signal)
 	abort();
 }
 
-/* Returns how many calls were counted. */
+/* Returns the number of counted calls. */
 static unsigned run_once(const struct scenario *scenario, enum fail_what what, unsigned n,
 			 bool onwards)
 {
@@ -363,7 +363,7 @@ static unsigned run_once(const struct scenario *scenario, enum fail_what what, u
 
 static void expect_well(const struct scenario *scenario)
 {
-	/* With a switch of its own, form_again() has the last word, and patience of its own. */
+	/* With a separate switch, form_again() comes last, and it has its own patience. */
 	nothing_fails = scenario->run == alone;
 	run_once(scenario, FAIL_ALLOCATIONS, 0, false);
 	nothing_fails = false;
@@ -380,8 +380,10 @@ static void run_scenario(const struct scenario *scenario, enum fail_what what, b
 	unsigned step = all_of_them ? 1 : scenario->step, n, runs = 0, calm = 0;
 
 	expect_well(scenario);
-	/* Not always the same few. How many calls a run makes varies: one that is calm may be
-	 * short. */
+	/*
+	 * Choose different n each time. The number of calls varies between runs, so a run without
+	 * a failure may just be short.
+	 */
 	for (n = 1 + (unsigned)getpid() % step; calm < CALM_RUNS; n += step) {
 		calm = run_once(scenario, what, n, onwards) >= n ? 0 : calm + 1;
 		runs++;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory runs out while a stripe's workers get the next epoch: either all of them have it, or
- * none, and the failover can try again.
+ * Memory runs out while a stripe's workers get the next epoch. Either all of them have it,
+ * or none, and the failover can try again.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@ static void expect_epoch(uint32_t epoch)
 		assert_int_equal(rig.stripe.shards[i]->worker.config.epoch, epoch);
 }
 
-/* Of three shards, with the n-th allocation failing. True: none did. */
+/* Three shards, with the n-th allocation failing. Returns true if none failed. */
 static bool renew(unsigned n)
 {
 	struct sml_transport *transports[SML_MAX_SHARDS] = {NULL};
@@ -60,7 +60,7 @@ static void all_workers_of_a_stripe_are_renewed_or_none(void **state)
 	(void)state;
 	while (!renew(n))
 		n++;
-	/* Each shard needs some. */
+	/* Each shard needs at least one allocation. */
 	assert_true(n > SHARDS);
 }
 

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What is peculiar to workers with AF_XDP sockets, between network namespaces; what they
-# have in common with UDP sockets, netns.sh and xdp.sh test with SWITCHML_TRANSPORT set.
-# Needs root and BPF.
+# Tests what is specific to workers with AF_XDP sockets, between network namespaces.
+# netns.sh and xdp.sh, with SWITCHML_TRANSPORT set, test what AF_XDP and UDP sockets have
+# in common. Needs root and BPF.
 #
 #	tests/integration/afxdp.sh build/switchml build/bpf/switchml.bpf.o
 switchml=$(realpath "$1")
@@ -29,7 +29,7 @@ no_program() {
 	! says "$work/links" xdp
 }
 
-# Title: no program is left on a rank's interface (the kernel takes it off a little later).
+# Title: no program remains on a rank's interface (the kernel removes it a little later).
 no_trace() {
 	if await no_program; then
 		echo "ok: $1: no program is left on an interface"
@@ -42,7 +42,7 @@ udp_received() {
 	on 0 awk '/^Udp: [0-9]/ { print $2 }' /proc/net/snmp
 }
 
-# The results themselves come past the stack: of thousands, its UDP sees the first few.
+# The results bypass the stack: of thousands, its UDP sees only the first few.
 past_the_stack() {
 	local before after
 	before=$(udp_received)
@@ -73,7 +73,7 @@ many_ways() {
 	expect_success "packets lost, doubled and late, both ways" "${pids[@]}"
 }
 
-# Of one interface's queues each process can have its own.
+# Each process can have a different queue of an interface.
 several_queues() {
 	for host in 0 1 2; do
 		ip -n "$name-net" link delete port-$host
@@ -90,12 +90,13 @@ several_queues() {
 	expect_success "four sockets on queues of one interface" "${pids[@]}"
 }
 
-# Title, process: no program that it starts gets any of its descriptors (flag O_CLOEXEC).
+# Title, process: programs that it starts inherit none of its descriptors (flag
+# O_CLOEXEC).
 keeps_descriptors() {
 	local fd kept=0 given=""
 	for fd in /proc/"$2"/fdinfo/*; do
 		[ "${fd##*/}" -gt 2 ] || continue
-		# Nor what whoever started this test has given to us all.
+		# Ignore descriptors that this test itself inherited.
 		[ "/proc/$2/fd/${fd##*/}" -ef "/proc/$$/fd/${fd##*/}" ] && continue
 		if (($(awk '/^flags:/ { print $2 }' "$fd") & 02000000)); then
 			kept=$((kept + 1))
@@ -110,7 +111,7 @@ keeps_descriptors() {
 	fi
 }
 
-# kill -9 of all ranks at once: nothing has had time to clean up.
+# kill -9 of all ranks at once: nothing has time to clean up.
 killed() {
 	start_job killed-all -b 1M -e 1M -n 100000
 	await is_under_way 10.77.0.1 killed-all
@@ -123,7 +124,7 @@ killed() {
 	no_trace "kill -9 of all ranks"
 }
 
-# Flows of processes that were killed stay as long as the program, until there is no room for more.
+# Flows of killed processes stay as long as the program does, until the table is full.
 full_table() {
 	local program map
 	command -v bpftool >/dev/null || { echo "left out: a full table of flows (there is no bpftool)"; return; }
@@ -148,7 +149,8 @@ full_table() {
 	wait "${first[@]}" 2>/dev/null
 }
 
-# A process with several jobs is easiest written in Python. Sets $why it can't be.
+# A process with several jobs is easiest to write in Python. $why is set if that is
+# impossible.
 python_loads_it() {
 	why="there is no numpy"
 	python3 -c "import numpy" 2>/dev/null || return
@@ -156,7 +158,7 @@ python_loads_it() {
 	! ldd "${switchml%/*}/lib/libswitchml.so" | grep -q 'lib[at]san'
 }
 
-# Job: its rank 0 is the program that stands behind.
+# Job: its rank 0 is the program given by the other arguments.
 in_python() {
 	local root
 	root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
@@ -164,7 +166,8 @@ in_python() {
 		SWITCHML_SWITCH=10.77.0.1 timeout 60 python3 - >"$work/$1.0" 2>&1
 }
 
-# What is shared with the kernel is the parent's: a child made by fork() gets its own, or UDP.
+# The parent owns what it shares with the kernel. A child made by fork() gets its own, or
+# uses UDP.
 forked() {
 	python_loads_it || { echo "left out: fork(): $why"; return; }
 	if in_python forked <<'PYTHON'; then
@@ -200,8 +203,8 @@ PYTHON
 	expect_words "and adds up" "the child's sums are right" forked
 }
 
-# One job after the other in one process: a queue that was just given back is had again, and nothing
-# is left of what was closed.
+# One job after another in one process: a queue that was just released can be used again,
+# and nothing is left of what was closed.
 one_after_the_other() {
 	python_loads_it || { echo "left out: jobs in turn: $why"; return; }
 	if in_python turns <<'PYTHON'; then
@@ -243,7 +246,8 @@ resumed() {
 	expect_words "the job went on" "epoch 2" resumed
 }
 
-# A gateway's MAC address changes under way: the kernel finds out, and so do we.
+# A gateway's MAC address changes during the job: the kernel finds out, and so do the
+# workers.
 move() {
 	on switch ip link set eth0 address 02:00:00:00:77:01
 }
@@ -254,7 +258,7 @@ moved_neighbour() {
 	expect_success "the next hop's MAC address changes in the middle of a job" "${pids[@]}"
 }
 
-# While a rank is frozen the others wait: for a second, of which they must not use much.
+# While a rank is frozen, the others wait: for a second, using little processor time.
 waiting_costs_nothing() {
 	local before after began
 	SWITCHML_HEARTBEAT=30 start_job waiting -b 1M -e 1M -n 100000
@@ -277,7 +281,7 @@ waiting_costs_nothing() {
 	fi
 }
 
-# What is missing is named, one capability at a time.
+# The error names missing capabilities, one at a time.
 capabilities() {
 	for missing in net_raw net_admin bpf; do
 		on 0 env RANK=0 WORLD_SIZE=1 setpriv --bounding-set -$missing \
@@ -290,7 +294,7 @@ capabilities() {
 	expect_words "these three are all that it needs" "AF_XDP on eth0, queue" few
 }
 
-# Where AF_XDP can't be, UDP sockets go on, and one line says so.
+# If AF_XDP is not possible, UDP sockets are used, and one line says so.
 udp_instead() {
 	on switch timeout 60 "$switchml" bench --local-workers 2 --switch 127.0.0.1 -b 4 -e 64K -f 16 \
 		>"$work/local.0" 2>&1 || fail "ranks on the switch's host"
@@ -314,7 +318,7 @@ udp_instead() {
 	fi
 }
 
-# Programs that libxdp's dispatcher runs: ours is put beside them, and taken away again.
+# Programs that libxdp's dispatcher runs: ours is added to them, and later removed.
 dispatcher() {
 	command -v xdp-filter >/dev/null || { echo "left out: the dispatcher (there is no xdp-filter: xdp-tools)"; return; }
 	on 1 sh -c 'mount -t bpf bpf /sys/fs/bpf 2>/dev/null; xdp-filter load -f udp eth0 >"$1" 2>&1 || exit 77

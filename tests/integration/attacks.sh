@@ -1,13 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A job runs through all attacks at once: every sum is exact, and no rank says a word. It begins
-# before them, and ends after them. With a switch: without TLS, with certificates, with a job key;
-# and without a switch. Meanwhile the switch serves a new job, and stays within its bounds. As
-# root, there are packets in others' names and forged ICMP, too.
-# Usage: attacks.sh SWITCHML ATTACKS [MODE…]
+# A job runs through all attacks at once: every sum is exact, and no rank reports
+# anything. The job begins before the attacks and ends after them. It uses a switch
+# without TLS, with certificates, or with a job key, or it uses no switch. Meanwhile, the
+# switch serves a new job and stays within its bounds. As root, the attacks include
+# spoofed packets and forged ICMP, too. Usage: attacks.sh SWITCHML ATTACKS [MODE…]
 set -u
 
-# Where that is allowed, on a loopback of its own: forged packets are no concern of other tests.
+# Use a separate loopback where that is allowed: forged packets must not reach other
+# tests.
 if [ -z "${SML_OWN_NETWORK:-}" ] && unshare -n ip link set lo up 2>/dev/null; then
 	# shellcheck disable=SC2016
 	SML_OWN_NETWORK=yes exec unshare -n sh -c 'ip link set lo up && exec "$0" "$@"' "$0" "$@"
@@ -29,10 +30,10 @@ clean_up() {
 trap clean_up EXIT
 cd "$work" || exit 1
 export SWITCHML_TIMEOUT=100 SWITCHML_HEARTBEAT=15
-# A sanitizer has memory of its own.
+# A sanitizer uses additional memory.
 has_sanitizer=$(ldd "$switchml" | grep -cE 'lib[at]san')
-# What may come on top of what a process had before: 64 MiB of strangers' messages, what TLS keeps
-# for a thousand of them, and members of worlds that are half there (docs/security.md).
+# Memory that a process may use in addition: 64 MiB of strangers' messages, TLS data for a
+# thousand strangers, and members of half-complete worlds (docs/security.md).
 most_kib=$((200 * 1024))
 
 say() {
@@ -46,8 +47,8 @@ say() {
 	fi
 }
 
-# Job, then variables: two ranks that make calls, all but a few of which they check, until rank 0
-# is told to end. $pids has them.
+# Job, then variables: two ranks make calls and check nearly all of them, until rank 0 is
+# told to end. $pids are their processes.
 start_ranks() {
 	local job=$1 rank
 	shift
@@ -60,13 +61,13 @@ start_ranks() {
 	done
 }
 
-# Title, job: told to end, they do, and have nothing to say but zero wrong elements.
+# Title, job: the ranks end when told to, and report only zero wrong elements.
 end_ranks() {
 	local title=$1 job=$2 bad=0 pid rank
 	kill -TERM "${pids[0]}"
 	for pid in "${pids[@]}"; do wait "$pid" || bad=1; done
 	for rank in 0 1; do
-		# Where rank 0 is the control port, that says a line a second about those it refuses.
+		# If rank 0 has the control port, it writes one line per second about refused peers.
 		! grep -qv '^switchml switch: the connection of .* was refused' "$job.$rank.err" || bad=1
 	done
 	grep -q '^# Wrong elements: 0 OK' "$job.0.out" || bad=1
@@ -83,13 +84,13 @@ n_files() {
 	echo ${#files[@]}
 }
 
-# Process, number: it has no more open files than that.
+# Process, number: it has at most this many open files.
 has_few_files() {
 	[ "$(n_files "$1")" -le "$2" ]
 }
 
-# Title, control port, data port, job, mode, process that is attacked, command that runs
-# meanwhile: all attacks, until each of them has done enough, and that has been run.
+# Title, control port, data port, job, mode, attacked process, command that runs
+# meanwhile: run all attacks until each has done enough and the command has ended.
 attack() {
 	local title=$1 victim=$6 before_kib before_files most_files
 	before_kib=$(status_of "$victim" VmHWM)
@@ -113,7 +114,7 @@ attack() {
 	limit=$(awk '/^Max open files/ { print $4 }' "/proc/$victim/limits")
 	[ "$most_files" -le $((limit * 3 / 4 + before_files)) ]
 	say $? "$title: $most_files open files, of $limit"
-	# Whoever half-joined is gone: so are the descriptors.
+	# Peers that had half-joined are gone, and so are their descriptors.
 	await has_few_files "$victim" $((before_files + 3))
 	[ "$has_sanitizer" != 0 ] || {
 		local more_kib=$(($(status_of "$victim" VmHWM) - before_kib))
@@ -122,7 +123,7 @@ attack() {
 	}
 }
 
-# As await, for what takes a minute on a fast machine.
+# Like await, for something that takes a minute on a fast machine.
 await_long() {
 	local end=$((SECONDS + 150))
 	until "$@"; do
@@ -171,7 +172,7 @@ with_switch() {
 	say $? "$mode: it ends as it should" "switch.$mode"
 }
 
-# Variables, command: with these in its environment.
+# Variables, command: run the command with these variables.
 export_for_status() {
 	local variable
 	for variable in $1; do export "${variable?}"; done

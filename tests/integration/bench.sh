@@ -1,6 +1,6 @@
 #!/bin/bash
-# `switchml bench` over loopback: types, operations, wires, faults, an end by signal, two jobs at
-# once on one switch, an option that is wrong.
+# `switchml bench` over loopback: types, operations, wires, faults, end by signal, two
+# jobs at once on one switch, a wrong option.
 #
 #	tests/integration/bench.sh build/switchml
 switchml=$(realpath "$1")
@@ -10,7 +10,7 @@ trap 'kill $switch 2>/dev/null; rm -rf "$work"' EXIT
 failures=0
 . "$(dirname "$0")/../support/await.sh"
 
-# Title, command: it has to end well.
+# Title, command: it must succeed.
 expect_success() {
 	title=$1
 	shift
@@ -60,7 +60,7 @@ expect_success "status" "$switchml" status --switch "$address"
 expect_success "doctor" "$switchml" doctor --switch "$address"
 
 
-# It ends when it is told to, and well, however many ranks have been told.
+# It ends successfully when told to, however many ranks were told.
 timeout 100 "$switchml" bench --switch "$address" --local-workers 2 --job told -b 4K -e 4K -n 1 -w 0 \
 	--seconds 1000 >"$work/told" 2>&1 &
 pids=($!)

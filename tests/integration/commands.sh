@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What the program's commands have in common, and what scripts build on: exit statuses, the
-# form of JSON, and which switch is asked.
+# What the program's commands have in common and scripts rely on: exit statuses, the form
+# of JSON, and the choice of the switch that is asked.
 #
 #	tests/integration/commands.sh build/switchml
 switchml=$(realpath "$1")
@@ -29,7 +29,7 @@ expect() {
 	if [ $status = "$wanted" ]; then ok "$title"; else fail "$title: status $status, not $wanted: $*"; fi
 }
 
-# Title, Python over the JSON in the last output: it is true.
+# Title, Python expression over the JSON of the last output: it is true.
 expect_json() {
 	if python3 -c "import json, sys; all = json.load(open('$work/out')); sys.exit(not ($2))" \
 		2>>"$work/err"; then
@@ -39,14 +39,14 @@ expect_json() {
 	fi
 }
 
-# A port that nobody listens at as long as Python sleeps: bound, without listen().
+# A port without a listener as long as Python sleeps: bound, without listen().
 python3 -c 'import socket, time
 s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1], flush=True); time.sleep(600)' \
 	>"$work/nobody" &
 await test -s "$work/nobody"
 nobody=127.0.0.1:$(cat "$work/nobody")
 
-# A switch's output, its options.
+# File for the switch's output, its options.
 start_switch() {
 	local out=$1
 	shift
@@ -55,7 +55,7 @@ start_switch() {
 	await_switch "$work/$out"
 }
 
-# ---- one status for whatever is not understood ----
+# ---- one exit status for all wrong command lines ----
 expect "no command" 2 "$switchml"
 expect "a command that there is not" 2 "$switchml" reduce
 for command in switch bench status sim doctor; do
@@ -83,7 +83,7 @@ expect_json "it stands there, and why" "len(all) == 1 and all[0]['address'] == '
 expect "one of two is not there" 1 "$switchml" status --json --switch "$nobody,$one"
 expect_json "both stand there" "'refused' in all[0]['error'] and all[1]['error'] is None and 'jobs' in all[1]"
 
-# ---- no switch of its own: rank 0 is asked ----
+# ---- without a separate switch, rank 0 is asked ----
 for where in SWITCHML_SWITCH=embedded SWITCHML_SWITCH= ; do
 	expect "status, $where" 0 env $where SWITCHML_MASTER_ADDR=${one%:*} \
 		SWITCHML_MASTER_PORT=${one##*:} "$switchml" status
@@ -112,7 +112,8 @@ expect "doctor --json, a wrong setting" 1 env SWITCHML_RANK=none "$switchml" doc
 expect_json "doctor --json names the fix" \
 	"[f['fix'] for f in all['findings'] if f['check'] == 'environment'] == ['correct or unset the variable']"
 
-# Whoever reads what it says may go away: that is no signal's end (status 141).
+# The reader of the output may go away: that must not end the program by a signal (status
+# 141).
 mkfifo "$work/unread"
 exec 7<>"$work/unread" 8>"$work/unread" 7>&-
 "$switchml" doctor >&8 2>"$work/err"

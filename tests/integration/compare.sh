@@ -1,7 +1,7 @@
 #!/bin/bash
-# The benchmark suite in its tiniest form, so that it can't rot: two workers, one
-# size, two runs, every library that was built; and that it leaves nothing behind, also
-# when it is killed. Needs root.
+# The benchmark suite in its smallest form, to keep it working: two workers, one size, two
+# runs, every library that was built. It leaves nothing behind, also when it is killed.
+# Needs root.
 #
 #	tests/integration/compare.sh BUILD-DIRECTORY
 build=$(realpath "$1")
@@ -11,10 +11,10 @@ pid=
 # shellcheck source=tests/support/await.sh
 . "$(dirname "$0")/../support/await.sh"
 trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null; rm -rf "$work"' EXIT
-# mpirun is not ours, and Gloo's threads end with the process: their leaks are not our business.
+# mpirun is not ours, and Gloo's threads end with the process: ignore their leaks.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 
-# Pid: are namespaces of that bench/compare left?
+# Pid: do namespaces of that bench/compare remain?
 nothing_left() {
 	! ip netns list | grep "^smlbench$1-"
 }
@@ -45,9 +45,9 @@ for row in rows:
     if why is None:
         assert row["wrong_elements"] == 0 and row["runs"] >= 2, row
         assert row["p99_s"] >= row["p50_s"] > 0 and row["cpu_s_a_call"] > 0, row
-        # At least the tensor in its wire's width, both ways, went over the wire.
+        # At least the tensor, in the width of its wire, was sent in both directions.
         least = row["size_bytes"] / (2 if row["method"] == "ours-int16" else 1)
-        # (What XDP and AF_XDP transmit passes by the queues that count.)
+        # (What XDP and AF_XDP transmit bypasses the counting queues.)
         past = "ports" in row["method"] or "afxdp" in row["method"]
         assert past or row["received_bytes_a_call"] > 0.9 * least, row
     elif "no XDP here" in why or "afxdp" in why:
@@ -62,7 +62,7 @@ END
 	>"$work/out" 2>&1 &
 pid=$!
 await something_there || { echo "FAILED: no namespace has come"; cat "$work/out"; exit 1; }
-sleep 1 # to some moment, whichever that is: it cleans up after all of them
+sleep 1 # a random moment: cleanup must work at every one
 kill -TERM $pid
 wait $pid
 nothing_left $pid || { echo "FAILED: namespaces are left after SIGTERM"; exit 1; }

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A switch dies, and of the addresses that may take over, some are silent, refuse, are far away, are
-# full, or get no packets: the job goes on with the one that can serve it, and nobody is blamed.
-# Needs root.
+# A switch dies. Of the addresses that may take over, some are silent, refuse, are far
+# away, are full, or get no packets. The job continues with the switch that can serve it,
+# and nobody is blamed. Needs root.
 #
 #	tests/integration/failover-hosts.sh build/switchml
 #
@@ -10,7 +10,7 @@
 #	  10.77.0.1x         |             |              |             |     drops all that comes
 #	-----+---------------+-------------+--(2 ms)------+-------------+----  the bridge of hosts.sh
 #
-# third is behind a cable that takes 2 ms: a connection to it is never there at once.
+# third is behind a cable with a delay of 2 ms, so a connection to it always takes time.
 switchml=$(realpath "$1")
 support=$(dirname "$0")/../support
 # shellcheck source=tests/support/hosts.sh
@@ -19,7 +19,7 @@ support=$(dirname "$0")/../support
 . "$support/jobs.sh"
 export SWITCHML_TIMEOUT=60 SWITCHML_HEARTBEAT=5
 
-# Its end is `eth0` of a namespace, the other one is in the bridge.
+# One end is `eth0` of a namespace, and the other is in the bridge.
 add_far_host() {
 	ip netns add "$name-third" || return 1
 	ip netns exec "$name-net" "$support/slow-link" far-bridge far-host 2 >"$work/cable" &
@@ -37,7 +37,7 @@ add_other_hosts() {
 		on silent iptables -A INPUT -j DROP
 }
 
-# Host, switch's options: $work/HOST is what it says.
+# Host, switch's options: the output goes to $work/HOST.
 start_on() {
 	: >"$work/$1"
 	(on_host "$1" "$switchml" switch --listen 0.0.0.0 "${@:2}") >"$work/$1" 2>&1 &
@@ -71,8 +71,8 @@ cut_switch() {
 	ip -n "$name-net" link set port-switch down
 }
 
-# Title, list after the switch, where the job goes on, how the switch ends: three ranks, every result
-# checked.
+# Title, list after the switch, where the job continues, how the switch ends: three ranks,
+# every result checked.
 takes_over() {
 	local title=$1 heir=$3 rank before=$failures
 	switch="10.77.0.1|$2"
@@ -88,7 +88,7 @@ takes_over() {
 	wait "${servers[switch]}" 2>/dev/null
 }
 
-# A job of another name that stays, so that a switch with --jobs 1 is full.
+# A job with another name that stays, so that a switch with --jobs 1 is full.
 fill() {
 	RANK=0 WORLD_SIZE=2 SWITCHML_SWITCH=$1 SWITCHML_JOB=squatter \
 		on 1 timeout 600 "$switchml" bench -n 1 -b 4 -e 4 >"$work/squatter" 2>&1 &
@@ -151,7 +151,7 @@ narrow() {
 	end_servers
 }
 
-# All of them are bad: every rank's error says why of each.
+# All of them fail: every rank's error gives the reason for each.
 none_can() {
 	local rank
 	start_on standby

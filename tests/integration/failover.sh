@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A switch dies in the middle of all-reduces (kill -9, or frozen), and another
-# one, or the same one started again, goes on where it was: every result is
-# right, and no call fails. Usage: failover.sh SWITCHML
+# A switch dies in the middle of all-reduces (kill -9, or frozen). Another one, or the
+# same one started again, continues from there: every result is correct, and no call
+# fails. Usage: failover.sh SWITCHML
 set -u
 
 switchml=$1
@@ -18,7 +18,7 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# Start a switch; $address and $pid say where it is. Argument: address, or none.
+# Start a switch; sets $address and $pid. Argument: address, or none.
 start_switch() {
 	: >"$work/switch" # or the one before would be read
 	"$switchml" switch --listen "${1:-127.0.0.1:0}" >"$work/switch" 2>&1 &
@@ -27,7 +27,7 @@ start_switch() {
 	await_switch "$work/switch"
 }
 
-# Switches' addresses, bench's options: all-reduces under way, until end_bench.
+# Addresses of switches, bench's options: run all-reduces until end_bench.
 start_bench() {
 	local one
 	SWITCHML_TIMEOUT=60 timeout 230 "$switchml" bench --local-workers 3 --job under-way \
@@ -44,7 +44,8 @@ fail() {
 	failures=$((failures + 1))
 }
 
-# Title, texts that the ranks must have written: the benchmark ends now, after a few calls more.
+# Title, texts that the ranks must have written: the benchmark ends after a few more
+# calls.
 expect_success() {
 	local title=$1 text
 	kill "${pids[0]}"
@@ -67,7 +68,7 @@ end_switches() {
 	switches=()
 }
 
-# Processes: they are killed, and gone.
+# Processes: kill them, and wait until they are gone.
 kill_switches() {
 	kill -KILL "$@"
 	wait "$@" 2>/dev/null
@@ -105,7 +106,8 @@ frozen() {
 		"has been silent.*$address takes over"
 }
 
-# Two stripes; the second one's switch dies, and another takes over for it alone.
+# Two stripes. The switch of the second one dies, and another switch takes over this
+# stripe only.
 one_of_two() {
 	local first second second_pid
 	start_switch
@@ -119,7 +121,7 @@ one_of_two() {
 		"$second closed the connection; the switch at $address takes over (epoch 2)"
 }
 
-# Two stripes on two switches; the one that lives takes over both.
+# Two stripes on two switches. The surviving switch takes over both.
 survivor() {
 	local first first_pid
 	start_switch
@@ -132,7 +134,7 @@ survivor() {
 	"$switchml" status --switch "$address" >/dev/null || failures=$((failures + 1))
 }
 
-# Both are started again where they were, one after the other.
+# Both are restarted at the same addresses, one after the other.
 both_again() {
 	local first first_pid second second_pid
 	start_switch

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A newcomer's way, in the README's own words: the demo, its next line, installation elsewhere than
-# the build was configured for, and a program that is compiled with what was installed. As root
-# also into /usr/local, which lies under another directory for this test.
+# What a new user does, with the README's own commands: the demo, its next line,
+# installation into another directory than configured, and a program compiled with the
+# installed files. As root, it also installs into /usr/local, which is an overlay for this
+# test.
 #
 #	tests/integration/install.sh
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -11,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$root" || exit 1
 command -v pkg-config >/dev/null || { echo "there is no pkg-config"; exit 77; }
 unset DESTDIR PREFIX LD_LIBRARY_PATH PKG_CONFIG_PATH MAKEFLAGS SWITCHML_SWITCH
-# Without sanitizers, whatever the build has that runs this test.
+# Without sanitizers, even if the build that runs this test has them.
 unset CFLAGS LDFLAGS
 
 fail() {
@@ -20,7 +21,7 @@ fail() {
 	exit 1
 }
 
-# Pattern: the one line of a command in the README.
+# Pattern: the README's only line with this command.
 readme() {
 	local lines
 	lines=$(grep "^    $1" README.md | sed 's/^    //; s/  *#.*//')
@@ -28,7 +29,7 @@ readme() {
 	echo "$lines"
 }
 
-# What is not under test need not be built.
+# Parts that are not tested need not be built.
 cat >"$work/meson" <<'END'
 #!/bin/sh
 [ "$1" = setup ] && set -- "$@" -Dtests=disabled -Dbench=disabled -Dmpi=disabled
@@ -51,7 +52,7 @@ settings=$(sed -n 's/^ *\(export LD_LIBRARY_PATH.*\)/\1/p' "$work/out")
 [ -n "$settings" ] || fail "it does not say how programs find the library"
 echo "ok: make install PREFIX=…, after make demo"
 
-# What the README shows is the example, and it compiles and runs by the README's lines.
+# The README shows the example, which compiles and runs with the README's commands.
 sed -n '/^```c$/,/^```$/{/^```/d;p}' README.md >"$work/readme.c"
 sed 1,2d examples/allreduce.c | diff - "$work/readme.c" >"$work/out" || fail "the README's program is another"
 compile=$(readme 'cc ') && ranks=$(readme 'RANK=1 ') || exit 1
@@ -87,7 +88,7 @@ else
 	echo "left out: CMake (there is no cmake)"
 fi
 
-# As root, into /usr/local: no word about the library's place is needed.
+# As root, into /usr/local: no message about the library's location is needed.
 cat >"$work/as-root" <<END
 for at in /usr/local /etc /var; do
 	mkdir -p '$work/over/'\$at '$work/work/'\$at
@@ -101,7 +102,7 @@ if [ "$(id -u)" != 0 ]; then
 	exit 0
 fi
 mkdir "$work/usr-local" "$work/tmpfs"
-# Overlays need another file system below their upper directory than an overlay.
+# An overlay's upper directory needs a file system that is no overlay.
 unshare --mount bash -c "mount -t tmpfs tmpfs '$work/tmpfs' && mkdir '$work/tmpfs/over' '$work/tmpfs/work' &&
 ln -sfn tmpfs/over '$work/over' && ln -sfn tmpfs/work '$work/work' || exit 77
 . '$work/as-root'" use "$work/usr-local" >"$work/out" 2>&1

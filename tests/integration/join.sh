@@ -1,34 +1,34 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What a switch refuses at join, and that every rank is told which ranks and
-# which values. Usage: join.sh SWITCHML
+# What a switch refuses at join. Every rank learns which ranks and which values are the
+# cause. Usage: join.sh SWITCHML
 set -u
 
 switchml=$1
 . "$(dirname "$0")/../support/await.sh"
 . "$(dirname "$0")/../support/report.sh"
 
-# switchml switch's options: $address says where it is.
+# switchml switch's options: sets $address.
 start_switch() {
 	: >"$work/switch" # or the one before would be read
 	"$switchml" switch --listen 127.0.0.1:0 "$@" >"$work/switch" 2>&1 &
 	await_switch "$work/switch"
 }
 
-# Name of its output, job, variables: one rank in the background.
+# Name of its output, job, variables: start one rank in the background.
 rank() {
 	env SWITCHML_SWITCH="$address" SWITCHML_JOB="$2" SWITCHML_TIMEOUT=30 "${@:3}" \
 		timeout 90 "$switchml" bench -b 64K -e 64K -n "${N:-2}" >"$work/$1" 2>&1 &
 	pids[$1]=$!
 }
 
-# Name of its output: a rank is gone, and its connection with it.
+# Name of its output: this rank is gone, and its connection, too.
 end_rank() {
 	kill "${pids[$1]}"
 	wait "${pids[$1]}" 2>/dev/null
 }
 
-# Title, then output and text in turn: each rank fails, and says the text.
+# Title, then pairs of output and text: each rank fails and says the text.
 expect_errors() {
 	local title=$1
 	shift
@@ -46,7 +46,8 @@ expect_errors() {
 	done
 }
 
-# Title, output and text: a rank that waits is told at once why another one could not join. It is ended.
+# Title, output and text: a waiting rank learns at once why another rank could not join.
+# It is then ended.
 expect_news() {
 	if await grep -q "still waiting for other ranks.*$3" "$work/$2"; then
 		echo "ok: $1: who waits is told"
@@ -86,7 +87,7 @@ rank b long SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
 expect_errors "a job that runs already" b 'is taken by host'
 end_rank a
 
-# The vanished job's slots and name are free again.
+# The slots and the name of the vanished job are free again.
 rank c long SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
 if wait "${pids[c]}"; then
 	echo "ok: the name and the slots of a job that vanished are free again"
@@ -102,7 +103,7 @@ rank b second SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
 expect_errors "a full pool" b "pool is full: job \"second\" needs at least"
 end_rank a
 
-# Several switches: each admits the job, or all ranks learn which one did not.
+# Several switches: each admits the job, or all ranks learn which one refused it.
 start_switch
 roomy=$address
 start_switch --jobs 1
@@ -115,7 +116,7 @@ rank c second SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2
 text="stripe 1 ($full): the switch is at its limit"
 expect_errors "one of two switches refuses" b "$text" c "$text"
 end_rank a
-# Who comes second is refused, who came first goes on waiting for the right one.
+# The second rank is refused, and the first one keeps waiting for the right one.
 address=$roomy,$full rank a turned SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
 await job_is "$roomy" turned joining
 address=$full,$roomy rank b turned SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The job key, as users set it: jobs that run with one, one clear line at each end for whoever has
-# another or none, and a stranger who floods the switch, reads its status, and looks for the secret.
-# Usage: key.sh SWITCHML
+# The job key, as users set it. Jobs with a key run. A peer with another key or without a
+# key gets one clear line at each end. A stranger floods the switch, reads its status, and
+# looks for the secret. Usage: key.sh SWITCHML
 set -u
 
 switchml=$(realpath "$1")
@@ -27,7 +27,7 @@ echo "$secret" >key
 echo "another secret, as long" >other.key
 right="SWITCHML_JOB_KEY_FILE=key" wrong="SWITCHML_JOB_KEY_FILE=other.key"
 
-# Variables of all ranks, then of rank 1 alone: two ranks that embed their switch.
+# Variables of all ranks, then of rank 1 only: two ranks that embed their switch.
 embedded() {
 	local port r bad=0
 	port=$(free_port)
@@ -39,7 +39,7 @@ embedded() {
 		jobs[r]=$!
 	done
 	wait "${jobs[1]}" || bad=1
-	# Rank 0 alone would wait for the other until its time is over.
+	# Rank 0 alone would wait for the other until its timeout.
 	[ $bad = 0 ] || kill "${jobs[0]}" 2>/dev/null
 	wait "${jobs[0]}" || bad=1
 	return $bad
@@ -70,9 +70,9 @@ SWITCHML_JOB_KEY="$secret" timeout 200 "$switchml" bench --chaos --local-workers
 	-b 4K -e 64K -f 4 -n 100 >chaos.out 2>&1
 say $? "switches that die are replaced, with a key" chaos.out
 
-# ---- what somebody without the key hears ----
+# ---- what a peer without the key learns ----
 
-# A rank that waits for another one: its job is there, and has a name.
+# A rank that waits for another one: its job exists and has a name.
 env SWITCHML_SWITCH="$address" SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2 SWITCHML_JOB=the-name "$right" \
 	timeout 90 "$switchml" bench -b 4K -e 4K -n 1 >waiting.out 2>&1 &
 waiting=$!
@@ -112,7 +112,8 @@ kill -0 "$waiting" && job_is_there=$(SWITCHML_JOB_KEY=$secret job_is "$address" 
 [ "$job_is_there" = yes ]
 say $? "the job that waits was not touched by either" waiting.out
 
-# Somebody who has no key, or the wrong one, connects as fast as they can, while a job runs.
+# A peer without a key, or with a wrong one, connects as fast as possible while a job
+# runs.
 python3 - "$address" >flood.out 2>&1 <<'PYTHON' &
 """Connections without end: TLS with no key, plain words, half a hello."""
 import itertools
@@ -183,7 +184,7 @@ with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", buffering
 print(found, "in", looked, "bytes")
 sys.exit(found > 0 or looked < 100000)
 PYTHON
-# A process that has it in its environment: else nothing could be found.
+# A process with the key in its environment: otherwise the search could find nothing.
 SWITCHML_JOB_KEY="$secret" sleep 60 &
 sleeper=$!
 if ! await says "/proc/$sleeper/environ" "$secret" || python3 look.py $sleeper "$secret" >look.out 2>&1; then
@@ -208,7 +209,7 @@ say $? "a rank that logs all" rank.out
 ! grep -rqF "$secret" ./*.out job.* embedded.*
 say $? "no line of any log has the secret"
 
-# ---- what does not fit together ----
+# ---- settings that do not fit together ----
 
 kill "$switch"
 wait "$switch" 2>/dev/null
@@ -234,7 +235,7 @@ else
 	expect "another key than rank 0's" embedded.1 'it has another job key: give both ends the same'
 fi
 
-# ---- what is no key ----
+# ---- invalid keys ----
 
 # Title, text, variables and options of a switch.
 no_key() {

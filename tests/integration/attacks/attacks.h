@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Attacks on a switch and on the ranks of a job, by somebody who reaches their ports: each
- * has a thread, and does one thing after the other until it is told to stop. They believe
- * nothing, and never give up: a connection that is refused or closed is made again.
+ * Attacks on a switch and on the ranks of a job by an attacker who can reach their ports.
+ * Each attack has a thread and repeats one action until it is told to stop. Attacks trust
+ * nothing and never give up: after a connection is refused or closed, they open a new one.
  *
- * The invariant: an attack counts what it has done, not what it has tried: bytes that have
- * been sent, answers that have come.
+ * The invariant: an attack counts what it has done, not what it has tried: sent bytes and
+ * received answers.
  */
 #ifndef SML_TESTS_ATTACKS_H
 #define SML_TESTS_ATTACKS_H
@@ -21,16 +21,16 @@
 
 struct victim {
 	struct sockaddr_in control, data;
-	const char *job; /* that runs */
+	const char *job; /* the running job */
 	uint32_t world_size;
-	uint16_t ports[ATTACKS_PORTS]; /* of its ranks, UDP */
+	uint16_t ports[ATTACKS_PORTS]; /* UDP ports of its ranks */
 	unsigned n_ports;
-	/* What somebody has recorded of an honest rank's handshake; 0 bytes: there is none. */
+	/* The recorded handshake of an honest rank; 0 bytes: there is none. */
 	uint8_t hello[4096];
 	size_t hello_bytes;
 };
 
-/* Connections that are kept; the oldest ends when there is no room for the next. */
+/* Connections that stay open. If there is no room for a new one, the oldest is closed. */
 struct herd {
 	int fds[1400];
 	unsigned n, most, next;
@@ -38,10 +38,10 @@ struct herd {
 
 struct attack {
 	const char *name;
-	/* One thing more. */
+	/* Do the action once more. */
 	void (*act)(struct attack *attack);
 	uint64_t enough;
-	unsigned keeps; /* connections, in herd */
+	unsigned keeps; /* number of connections in herd */
 	bool needs_root;
 	const struct victim *victim;
 	uint64_t done; /* atomic */
@@ -50,18 +50,18 @@ struct attack {
 	int fd; /* -1: none */
 };
 
-/* The tables, which end with one that has no name. */
+/* Tables of attacks. The last entry has no name. */
 extern struct attack attacks_on_control[], attacks_on_handshakes[], attacks_on_packets[];
 
 void attack_done(struct attack *attack, uint64_t n);
 
-/* A connection to the victim's control port; -1: none could be made. Every wait is bounded. */
+/* Connect to the victim's control port. -1: no connection could be made. Every wait is bounded. */
 int attack_connect(const struct attack *attack);
-/* All of these bytes have been sent. */
+/* Send all of these bytes. Returns whether that succeeded. */
 bool attack_say(int fd, const void *bytes, size_t n);
-/* An answer, or the end, has come. */
+/* Wait for an answer or the end of the connection. Returns whether one came. */
 bool attack_hear(int fd);
-/* Keep a connection open, in place of the oldest. */
+/* Keep a connection open, and close the oldest if there is no room. */
 void attack_keep(struct attack *attack, int fd);
 
 #endif

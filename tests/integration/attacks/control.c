@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Attacks by control messages, and by what is none: see attacks.h. */
+/* Attacks with control messages, and with bytes that are no messages: see attacks.h. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,7 +70,7 @@ static bool say_frame(int fd, const struct frame *frame)
 	return attack_say(fd, frame->bytes, frame->n);
 }
 
-/* One connection that says this, and waits for what comes of it. */
+/* Open a connection, send this, and wait for the reaction. */
 static void say_once(struct attack *attack, const struct frame *frame)
 {
 	int fd = attack_connect(attack);
@@ -104,7 +104,7 @@ static void half_a_message(struct attack *attack)
 
 	if (frame != NULL && fd >= 0) {
 		put(frame, halves[gen_below(&attack->gen, 3)], 10);
-		/* A report of 250 KiB may be so long; its end never comes. */
+		/* A report may be 250 KiB long, but its end never comes. */
 		frame->n = gen_below(&attack->gen, 4) ? 10 : 200000;
 		if (say_frame(fd, frame))
 			attack_done(attack, 1);
@@ -113,7 +113,7 @@ static void half_a_message(struct attack *attack)
 	free(frame);
 }
 
-/* It asks and asks, and never reads. */
+/* Sends questions without end, and never reads. */
 static void deaf(struct attack *attack)
 {
 	static const uint8_t question[] = {0, 0, 0, 2, 0x6a, 0};
@@ -148,7 +148,7 @@ static void half_joined_world(struct attack *attack)
 	attack_keep(attack, fd);
 }
 
-/* In the name of the job that runs, and without what only its ranks know. */
+/* In the name of the running job, but without the secrets that only its ranks know. */
 static void squatter(struct attack *attack)
 {
 	struct frame *frame = calloc(1, sizeof(*frame));
@@ -180,7 +180,7 @@ static void squatter(struct attack *attack)
 
 /* ---- floods ---- */
 
-/* Whatever has come is read away. Has the connection ended? */
+/* Read and drop everything that has come. Returns whether the connection has ended. */
 static bool has_ended(int fd)
 {
 	uint8_t ignored[65536];
@@ -192,7 +192,7 @@ static bool has_ended(int fd)
 	return n == 0 || (errno != EAGAIN && errno != EINTR);
 }
 
-/* On one connection, as long as it lasts: bytes that are said again and again. */
+/* Repeat the same bytes on one connection until it ends. */
 static void flood(struct attack *attack, const void *bytes, size_t n)
 {
 	if (attack->fd < 0)
@@ -249,14 +249,14 @@ static void wrong_join(struct attack *attack)
 	case 3:
 		join.rank = join.world_size + gen_below(&attack->gen, 1000);
 		break;
-	default: /* a rank that is there already */
+	default: /* a rank that is already present */
 		break;
 	}
 	put_message(&frame, sml_envelope(JOIN, join, &join));
 	say_once(attack, &frame);
 }
 
-/* A job comes, and is gone. */
+/* A job joins and disappears. */
 static void join_and_leave(struct attack *attack)
 {
 	static const uint8_t leave[] = {0, 0, 0, 2, 0x5a, 0};
@@ -274,7 +274,7 @@ static void join_and_leave(struct attack *attack)
 	put_message(&frame, sml_envelope(JOIN, join, &join));
 	if (say_frame(fd, &frame) && attack_hear(fd)) {
 		attack_done(attack, 1);
-		/* Or without a word. */
+		/* Or it disappears without a message. */
 		if (gen_below(&attack->gen, 2) && attack_say(fd, leave, sizeof(leave)))
 			attack_hear(fd);
 	}
@@ -302,7 +302,7 @@ static void many_stalls(struct attack *attack)
 	free(frame);
 }
 
-/* Join { resume { } resume { } … }; Join { unknown unknown … }; and what is no message. */
+/* Join { resume { } resume { } … }; Join { unknown unknown … }; and bytes that are no message. */
 static void odd_message(struct attack *attack)
 {
 	static const uint8_t repeated[] = {0x82, 1, 0}, unknown[] = {0xa0, 6, 1};
@@ -317,7 +317,7 @@ static void odd_message(struct attack *attack)
 		for (uint32_t i = 0; i < n; i += 3)
 			put(&frame, gen_below(&attack->gen, 2) ? repeated : unknown, 3);
 		break;
-	case 2: /* longer than any */
+	case 2: /* longer than any allowed message */
 		put_u32(&frame, (uint32_t)gen_u64(&attack->gen) | 1u << 24);
 		put(&frame, (const uint8_t[]){0x0a, 0xff, 0xff, 0x7f}, 4);
 		break;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Attacks by ClientHellos of TLS, one of them an honest rank's: see attacks.h. */
+/* Attacks with TLS ClientHellos, one of which an honest rank sent: see attacks.h. */
 #include <string.h>
 
 #include "attacks/attacks.h"
@@ -22,7 +22,7 @@ static void put_u16(struct hello *hello, size_t value)
 	put(hello, (const uint8_t[]){(uint8_t)(value >> 8), (uint8_t)value}, 2);
 }
 
-/* Where a length of two bytes lies, when all that it counts has been put. */
+/* The position of a length of two bytes, to be filled in when the counted data is complete. */
 static void set_length(struct hello *hello, size_t at)
 {
 	size_t n = hello->n - at - 2;
@@ -43,7 +43,7 @@ static void put_random(struct hello *hello, struct gen *gen, size_t n)
 		hello->bytes[hello->n++] = (uint8_t)gen_below(gen, 256);
 }
 
-/* A key share of this group, of so many bytes, which anybody can draw. */
+/* A key share of this group with this many bytes, which anyone can generate. */
 static void build(struct hello *hello, struct gen *gen, uint16_t group, size_t share_bytes)
 {
 	static const uint8_t ciphers[] = {0, 4, 0x13, 1, 0x13, 2, 1, 0};
@@ -83,7 +83,10 @@ static void build(struct hello *hello, struct gen *gen, uint16_t group, size_t s
 	set_length(hello, record);
 }
 
-/* Nobody waits for the answer before the next one speaks: those who are kept have said it, too. */
+/*
+ * Nobody waits for the answer before the next connection speaks; kept connections have
+ * spoken, too.
+ */
 static void say(struct attack *attack, const void *bytes, size_t n)
 {
 	int fd = attack_connect(attack);
@@ -103,7 +106,7 @@ static void slow_groups(struct attack *attack)
 	unsigned which = gen_below(&attack->gen, 4);
 	struct hello hello;
 
-	/* The slowest most often. */
+	/* Mostly the slowest ones. */
 	which = which < 3 ? which : 0;
 	build(&hello, &attack->gen, groups[which].group, groups[which].bytes);
 	say(attack, hello.bytes, hello.n);
@@ -117,7 +120,7 @@ static void fast_groups(struct attack *attack)
 	say(attack, hello.bytes, hello.n);
 }
 
-/* As an honest rank has said it, again. */
+/* A replay of what an honest rank sent. */
 static void replays(struct attack *attack)
 {
 	const struct victim *victim = attack->victim;

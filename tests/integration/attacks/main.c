@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All attacks (attacks.h) at once, on a job that runs.
+ * All attacks (attacks.h) at once, on a running job.
  *
  *	attacks CONTROL-PORT DATA-PORT JOB WORLD-SIZE MODE SWITCH PID…
  *
- * Ports are of 127.0.0.1 (DATA-PORT 0: the ranks are the switches); SWITCH is the PID of the one
- * that is attacked, PIDs those of the job's ranks.
- *MODE: "plain"; "tls" or "key", with the variables of a rank: a rank's hello is then recorded, and
- *replayed; "embedded". It prints "begun", "enough" when every attack has done what it has to, and
- *goes on until its input ends. Then it prints what each has done.
+ * Ports are on 127.0.0.1. DATA-PORT 0 means that the ranks are the switches. SWITCH is the
+ * PID of the attacked process, and PIDs are those of the job's ranks. MODE is "plain",
+ * "tls", "key" or "embedded". With "tls" or "key", a rank's variables are set, and a rank's
+ * hello is recorded and replayed. The program prints "begun", and "enough" after every
+ * attack has done its minimum. It continues until its input ends. Then it prints what each
+ * attack has done.
  */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -32,8 +33,8 @@
 #define MAX_ATTACKS 32
 #define WAIT_S	    2
 /*
- * A turn is 2 ms, and the thread goes on while we wait for a processor. Where turns have no
- * bound, it is seconds.
+ * A turn takes 2 ms, and the thread runs while this one waits for a processor. If turns were
+ * not bounded, they would take seconds.
  */
 #define PONG_NS 100000000u
 
@@ -43,7 +44,7 @@ static struct attack *running[MAX_ATTACKS];
 static pthread_t threads[MAX_ATTACKS];
 static unsigned n_running;
 
-/* ---- what attacks are made of ---- */
+/* ---- the parts of attacks ---- */
 
 void attack_done(struct attack *attack, uint64_t n)
 {
@@ -73,7 +74,7 @@ bool attack_say(int fd, const void *bytes, size_t n)
 	while (n > 0) {
 		ssize_t sent = send(fd, at, n, MSG_NOSIGNAL);
 
-		/* It has been refused before all was said: that, too, it had to look at. */
+		/* The peer refused before everything was sent, so it has read at least a part. */
 		if (sent < 0 && (errno == EPIPE || errno == ECONNRESET))
 			return true;
 		if (sent <= 0)
@@ -112,7 +113,7 @@ static void *attack_main(void *argument)
 		uint64_t before = __atomic_load_n(&attack->done, __ATOMIC_RELAXED);
 
 		attack->act(attack);
-		/* Out of room, or the other end has none: not a busy loop. */
+		/* This process or the peer has no room: pause instead of a busy loop. */
 		if (__atomic_load_n(&attack->done, __ATOMIC_RELAXED) == before)
 			usleep(1000);
 	}
@@ -148,7 +149,7 @@ static bool has_inode(const char *pid, unsigned long inode)
 	return found;
 }
 
-/* UDP ports of these processes, which anybody on the host may read. */
+/* UDP ports of these processes, which anyone on the host may read. */
 static void find_ports(const char *path, char **pids)
 {
 	FILE *table = fopen(path, "r");
@@ -169,7 +170,7 @@ static void find_ports(const char *path, char **pids)
 		fclose(table);
 }
 
-/* NULL: without. */
+/* NULL: without variables. */
 static struct sml_tls *open_tls(const char *mode)
 {
 	const struct sml_tls_files files = {getenv("SWITCHML_TLS_CERTIFICATE"),
@@ -190,7 +191,7 @@ static struct sml_tls *open_tls(const char *mode)
 	return tls;
 }
 
-/* The hello of somebody who may join, for those who may not. */
+/* The hello of a rank that may join, for attackers that may not. */
 static void record_hello(struct sml_tls *tls)
 {
 	struct evbuffer *in = evbuffer_new(), *out = evbuffer_new(), *wire = evbuffer_new();
@@ -212,7 +213,7 @@ static void set_address(struct sockaddr_in *address, const char *port)
 	address->sin_port = htons((uint16_t)strtoul(port, NULL, 10));
 }
 
-/* ---- all of them ---- */
+/* ---- all attacks ---- */
 
 static void start(struct attack *attacks)
 {
@@ -238,7 +239,7 @@ static bool all_have_done_enough(void)
 	return true;
 }
 
-/* The caller closes our input when it has seen enough, or gives up. */
+/* The caller closes our input when it has seen enough, or when it gives up. */
 static bool is_told_to_stop(int wait_ms)
 {
 	struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
@@ -282,7 +283,7 @@ int main(int argc, char **argv)
 	tls = open_tls(argv[5]);
 	if (tls != NULL)
 		record_hello(tls);
-	/* Rank 0's own port serves its job alone. */
+	/* Rank 0's own port serves only its job. */
 	has_witness = strcmp(argv[5], "embedded") != 0;
 	if (has_witness)
 		witness_open(argv[6], ntohs(victim.control.sin_port), tls);

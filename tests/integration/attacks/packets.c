@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Attacks by packets: see attacks.h. As root, in the name of the switch and of the ranks;
- * they know all but cookies and tags.
+ * Attacks with packets: see attacks.h. As root, they use the addresses of the switch and of
+ * the ranks. They know everything but cookies and tags.
  */
 #include <arpa/inet.h>
 #include <netinet/ip.h>
@@ -16,7 +16,7 @@
 
 #define LONGEST 65400
 #define ROUND	32
-/* Faster than anybody can be served would only fill socket buffers. */
+/* Sending faster than the victim can receive would only fill socket buffers. */
 #define REST_US	  5000
 #define CLAIM_MTU 552
 
@@ -27,7 +27,7 @@ static uint16_t any_port(struct attack *attack)
 	return victim->ports[gen_below(&attack->gen, victim->n_ports)];
 }
 
-/* Where slots are: the switch's port, or a rank's. */
+/* The owner of the slots: the switch's port, or a rank's. */
 static uint16_t switch_port(struct attack *attack)
 {
 	uint16_t port = ntohs(attack->victim->data.sin_port);
@@ -73,7 +73,7 @@ static size_t any_length(struct attack *attack)
 	}
 }
 
-/* From an address of its own. */
+/* From a separate address. */
 static void send_own(struct attack *attack, uint8_t kind)
 {
 	static __thread uint8_t bytes[LONGEST];
@@ -84,7 +84,9 @@ static void send_own(struct attack *attack, uint8_t kind)
 	for (unsigned i = 0; i < ROUND; i++) {
 		size_t n = build(attack, bytes, kind, any_length(attack));
 
-		/* The switch, and the ranks: those that are connected do not even hear it. */
+		/*
+		 * The switch, and the ranks: connected sockets do not even receive these packets.
+		 */
 		to.sin_port =
 			htons(gen_below(&attack->gen, 2) ? any_port(attack) : switch_port(attack));
 		if (sendto(attack->fd, bytes, n, 0, (struct sockaddr *)&to, sizeof(to)) > 0)
@@ -128,7 +130,7 @@ static bool send_as(struct attack *attack, uint16_t from, uint16_t to, const uin
 		      (struct sockaddr *)&peer, sizeof(peer)) > 0;
 }
 
-/* In the name of the switch to the ranks, and in theirs to the switch. */
+/* Sent to the ranks as the switch, and to the switch as the ranks. */
 static void send_in_their_name(struct attack *attack)
 {
 	static const uint8_t kinds[] = {SML_PACKET_RESULT, SML_PACKET_PROBE, SML_PACKET_PROBE_REPLY,
@@ -160,7 +162,7 @@ static uint16_t checksum(const void *data, size_t n)
 	return htons((uint16_t) ~(sum + (sum >> 16)));
 }
 
-/* "Fragmentation needed", of a packet that one port is said to have sent to another. */
+/* "Fragmentation needed", for a packet that one port is claimed to have sent to another. */
 static void too_big(struct attack *attack, uint16_t from, uint16_t to)
 {
 	static __thread struct {

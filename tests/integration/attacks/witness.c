@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank of a job of its own, which says Ping while the attacks go on, and measures how much of
- * its processor the switch's control thread uses until the Pong is here. That does not
- * depend on how many others want the processors; and where members are served first, and
- * strangers a little at a time, it is little.
+ * A rank of a separate job. It sends Ping while the attacks go on, and measures how much
+ * processor time the switch's control thread uses until the Pong arrives. This time does not
+ * depend on the load of the machine. It is short if the switch serves members first, and
+ * strangers a little at a time.
  */
 #include "attacks/witness.h"
 
@@ -18,7 +18,7 @@
 #define MAX_PINGS 100000
 
 static struct client witness;
-static char schedstat[400]; /* of the control thread; "": it cannot be read */
+static char schedstat[400]; /* time of the control thread; "": it cannot be read */
 static uint64_t costs_ns[MAX_PINGS];
 static unsigned n_costs;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How soon members are served while strangers attack: see witness.c. One at a time. */
+/* Measures how soon members are served while strangers attack: see witness.c. One at a time. */
 #ifndef SML_TESTS_WITNESS_H
 #define SML_TESTS_WITNESS_H
 
@@ -8,13 +8,13 @@
 
 #include "control/tls.h"
 
-/* Join the switch that is this process, at this port. What goes wrong ends the program. */
+/* Join the switch in this process at this port. Any failure ends the program. */
 void witness_open(const char *pid, uint16_t port, struct sml_tls *tls);
 
-/* One Ping, and its Pong. */
+/* Send one Ping and wait for its Pong. */
 void witness_ping(void);
 
-/* Leave. True: of half of the Pongs, none took longer than this; or that cannot be known. */
+/* Leave. True: half of the Pongs took at most this long, or the time is unknown. */
 bool witness_close(uint64_t most_ns);
 
 #endif
