@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# An MPI program with the preload on several hosts: network namespaces, each with
-# a name of its own. Needs root, and Open MPI.
+# An MPI program with the preload on several hosts: network namespaces, each with its own
+# name. Needs root and Open MPI.
 #
 #	mpi-hosts.sh PRELOAD-LIBRARY PROGRAM-FOLDER SWITCHML
 #
-# The network is hosts.sh's; mpirun runs on the switch's host, and its
-# remote shell is `ip netns exec`. A host is called by its address, so
-# the ranks find each other without any name service.
+# The network is that of hosts.sh. mpirun runs on the switch's host, and its remote shell
+# is `ip netns exec`. Hosts are named by their addresses, so the ranks find each other
+# without a name service.
 set -u
 
 preload=$(realpath "$1")
@@ -34,7 +34,7 @@ exec ip netns exec $name-\${host#10.77.0.1} unshare --uts sh -c "hostname \$host
 SHELL
 chmod +x "$work/shell"
 
-# Title, what is to go through the switch, environment.
+# Title, what must go through the switch, environment.
 expect_right() {
 	local title=$1 expected=$2
 	shift 2
@@ -59,7 +59,8 @@ expect_right "no switch, a port of ours" 36 SWITCHML_MASTER_PORT=28600
 start_switch
 expect_right "a switch on another host" 36 SWITCHML_SWITCH=10.77.0.1
 
-# The control connections work, and packets don't: nobody may wait for the last host.
+# The control connections work, but packets do not arrive: no rank may wait for the last
+# host.
 ip netns exec "$name-2" iptables -A INPUT -p udp -j DROP
 expect_right "a firewall in front of the last host" 0 SWITCHML_SWITCH=10.77.0.1
 if [ "$(grep -c 'left to MPI' "$work/out")" = 1 ] &&

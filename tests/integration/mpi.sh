@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# MPI programs that know nothing of SwitchML, with and without the preload: the
-# same results, and the summary says that the switch had them.
+# MPI programs that know nothing of SwitchML, with and without the preload. The results
+# are the same, and the summary says that the switch computed them.
 #
 #	mpi.sh PRELOAD-LIBRARY PROGRAM-FOLDER SWITCHML
 set -u
@@ -30,18 +30,18 @@ if ldd "$preload" | grep -q libmpich; then
 else
 	mpirun=$(command -v mpirun.openmpi || command -v mpirun)
 	options="--allow-run-as-root --oversubscribe"
-	# Without single copies a sender of a long message has to take part in all of it.
+	# Without single copies, the sender of a long message must take part until its end.
 	export OMPI_MCA_btl_vader_single_copy_mechanism=none
-	# Nobody but this machine.
+	# Only this machine.
 	export OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_btl_tcp_if_include=lo
 fi
 [ -n "$mpirun" ] || { echo "mpirun is not installed"; exit 77; }
-# A sanitizer's runtime has to be the first library of all. MPI itself leaks.
+# A sanitizer's runtime must be the first library. MPI itself leaks.
 sanitizer=$(ldd "$preload" | sed -n 's/.*=> \(.*lib[at]san[^ ]*\).*/\1/p')
 export ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0"
 unset "${!SWITCHML_@}"
 
-# Environment, ranks, program and arguments. Its output is in $work/out.
+# Environment, ranks, program and arguments. The output goes to $work/out.
 launch() {
 	local setting=$1 ranks=$2 program=$3
 	shift 3
@@ -56,16 +56,16 @@ failed() {
 	failures=$((failures + 1))
 }
 
-# By the table, nothing goes through the switch on one host.
+# With the table, nothing goes through the switch on one host.
 by_table="LD_PRELOAD=${sanitizer:+$sanitizer:}$preload SWITCHML_MPI_SUMMARY=1"
 with="$by_table SWITCHML_MPI_THRESHOLD=64K"
 
-# How many calls rank 0 has had through the switch, of how many.
+# The number of rank 0's calls through the switch, and the number of all its calls.
 through() {
 	sed -n 's/.*switchml-mpi\[rank 0\]: \([0-9]* of [0-9]*\) all-reduces.*/\1/p' "$work/out"
 }
 
-# Title, environment, what is to go through the switch, ranks, program, arguments.
+# Title, environment, what must go through the switch, ranks, program, arguments.
 expect_right() {
 	local title=$1 setting=$2 expected=$3
 	shift 3
@@ -78,7 +78,7 @@ expect_right() {
 	fi
 }
 
-# Title, text: one line of the output, and no more, has it.
+# Title, text: exactly one line of the output has it.
 expect_once() {
 	if [ "$(grep -c "$2" "$work/out")" = 1 ]; then
 		echo "ok: $1: $(grep "$2" "$work/out" | cut -c 1-200)"
@@ -109,7 +109,7 @@ expect_right "threads" "$with" "180 of 180" 2 threads
 expect_right "one rank" "$with" "0 of 674" 1 types
 if [ -x "$programs/mpi-fortran" ]; then
 	expect_right "fortran, plain" "" "" 3 fortran
-	# Its MPI_Iallreduce stays MPI's own under Open MPI.
+	# Under Open MPI, its MPI_Iallreduce remains MPI's own.
 	expect_right "fortran" "$with" "4 of 4" 3 fortran
 else
 	echo "left out: fortran: this build has no compiler for it"
@@ -120,7 +120,7 @@ cat >"$work/table" <<TABLE
 switchml-mpi-table 1
 * one 2 *       *   64K
 * one 2 float64 max never
-* one 4 *       *   1  # not with three
+* one 4 *       *   1  # not for three ranks
 TABLE
 expect_right "a table" "$by_table SWITCHML_MPI_TABLE=$work/table" "160 of 674" 3 types
 expect_right "a table, with MPI_Iallreduce" "$by_table SWITCHML_MPI_TABLE=$work/table" "66 of 70" \
@@ -133,12 +133,12 @@ expect_once "a wrong table" 'table" is not allowed: line 5: not six columns'
 expect_right "no table" "$by_table SWITCHML_MPI_TABLE=$work/none" "0 of 674" 2 types
 expect_once "no table" 'none" is not allowed: No such file'
 
-# What is measured is a table, whatever the times were.
+# The result is a table, whatever the times were.
 # shellcheck disable=SC2086
 if timeout 100 "$switchml" tune -o "$work/tuned" -b 1K -e 4K -s 0.01 -- \
 	"$mpirun" $options -n 3 >"$work/out" 2>&1 &&
 	[ "$(grep -c '^embedded  one *[23] [a-z0-9]* *\(sum\|max\) ' "$work/tuned")" = 30 ]; then
-	# One wrong line, and nothing would go through the switch.
+	# With one wrong line, nothing goes through the switch.
 	echo "* one 2 * * 64K" >>"$work/tuned"
 	expect_right "a measured table, and a line of our own" \
 		"$by_table SWITCHML_MPI_TABLE=$work/tuned" "176 of 674" 3 types
@@ -149,7 +149,7 @@ fi
 
 expect_right "a share in every rank" "$with SWITCHML_SWITCH=embedded" "36 of 41" 3 communicators
 
-# With a switch, and without one.
+# With a separate switch, and without one.
 start_switch
 expect_right "a switch of its own" "$with SWITCHML_SWITCH=$address" "36 of 41" 3 communicators
 kill $switch
@@ -160,8 +160,8 @@ expect_right "a wrong threshold" "$with SWITCHML_MPI_THRESHOLD=64q" "0 of 41" 2 
 expect_right "a wrong setting" "$with SWITCHML_SLOTS=0" "0 of 41" 2 communicators
 expect_once "a wrong setting" 'rank 0: SWITCHML_SLOTS="0" is not allowed'
 
-# A switch dies while ranks are in the middle of calls. All that a call may take, and opening the
-# job, too: so long after the death the ranks are told.
+# A switch dies while ranks are in the middle of calls. The time limit applies to a call
+# and to opening the job, and the ranks learn of the death within this limit.
 seconds=6
 have_begun() {
 	[ "$(find "$work/$1" -type f | wc -l)" = 3 ]
@@ -197,8 +197,8 @@ launch_fatal() {
 	rm -r "$work/fatal"
 }
 
-# MPI's own handler of errors ends the program, and the sentence is told. (Open MPI loses it now and
-# then on its way from rank to launcher, and says so: then again.)
+# MPI's own error handler ends the program, and the error text is shown. (Open MPI
+# sometimes loses the text between rank and launcher, and says so: then try again.)
 for _ in 1 2 3; do
 	launch_fatal
 	says "$work/out" ORTE_ERROR_LOG || break
@@ -211,7 +211,7 @@ else
 	echo "ok: a switch that dies, fatal: $(grep -m 1 'switchml: ' "$work/out" | cut -c 1-160)"
 fi
 
-# And comes back: nobody is told, for nothing is lost.
+# The switch comes back: no rank gets an error, because nothing is lost.
 start_switch
 mkdir "$work/back"
 (

@@ -1,19 +1,20 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Results by multicast, on real hosts behind a bridge that knows who listens (IGMP and MLD
-# snooping, the bridge itself asks): exact sums, loss, hosts that the group does not reach, from
-# the beginning or any more, several jobs, ranks that share a host, a switch that comes back, and
-# strangers who send to the group. Needs root.
+# Results by multicast, on hosts behind a bridge that knows the receivers (IGMP and MLD
+# snooping; the bridge itself sends the queries). Covers exact sums, loss, hosts that the
+# group never reaches or no longer reaches, several jobs, ranks that share a host, a
+# switch that comes back, and strangers who send to the group. Needs root.
 #
 #	tests/integration/multicast.sh build/switchml
 #
-# The network is hosts.sh's, with IPv6 besides: fd77::1 is the switch, fd77::10 rank 0's host.
+# The network is that of hosts.sh, with IPv6 in addition: fd77::1 is the switch, fd77::10
+# rank 0's host.
 switchml=$(realpath "$1")
 . "$(dirname "$0")/../support/hosts.sh"
 . "$(dirname "$0")/../support/jobs.sh"
 group=239.77.0.0
 
-# A bridge whose querier has answered once: until then it floods.
+# A bridge whose querier has answered once. Until then, it floods.
 know_listeners() {
 	for host in switch 0 1 2; do
 		local end=1$host
@@ -41,15 +42,16 @@ switch_says() {
 	check "$1" "await says '$work/switch' '$2'"
 }
 
-# Title, the jobs since the last such check: multicast has reached their ranks, all but one in four
-# jobs: a rank or a switch that stands still for a second as its job begins counts as not reached.
+# Title, the jobs since the last such check: multicast has reached their ranks, in at
+# least three of four jobs. A rank or a switch that stalls for a second as its job begins
+# counts as not reached.
 nobody_is_missed() {
 	local before=${missed:-0}
 	missed=$(grep -c 'does not reach' "$work/switch")
 	check "$1 ($((missed - before)) of $2 jobs had one who was)" "[ $((4 * (missed - before))) -le $2 ]"
 }
 
-# Every result went out once: as many packets as a use has results, and no more but probes.
+# Every result was sent once: the packets are those of the results, plus only probes.
 one_packet_a_result() {
 	local completed sent
 	completed=$(counter completed) sent=$(counter packets-multicast)
@@ -57,8 +59,8 @@ one_packet_a_result() {
 		"[ $completed -gt 1000 ] && [ $sent -ge $completed ] && [ $sent -le $((completed + 200)) ]"
 }
 
-# Job, pattern, bench's options: it runs, and `switchml status` says so of it. Again where it does
-# not: a rank that stands still for a second as its job begins counts as not reached.
+# Job, pattern, bench's options: it runs, and `switchml status` shows the pattern. Repeat
+# it if not: a rank that stalls for a second as its job begins counts as not reached.
 start_job_that() {
 	local job=$1 pattern=$2
 	shift 2
@@ -72,7 +74,7 @@ start_job_that() {
 	give_up "of none of five jobs status says '$pattern'"
 }
 
-# Signal: all ranks at once.
+# Signal: sent to all ranks at once.
 end_job() {
 	for host in 0 1 2; do
 		ip netns pids "$name-$host" | xargs -r kill "-$1"
@@ -80,7 +82,7 @@ end_job() {
 	wait "${pids[@]}" 2>/dev/null
 }
 
-# A host whose firewall drops the group from the beginning.
+# A host whose firewall drops the group's packets from the beginning.
 blocked_host_is_named() {
 	on 1 iptables -A INPUT -d 239.0.0.0/8 -j DROP
 	SWITCHML_DEBUG=info start_job_that blocked \
@@ -94,7 +96,8 @@ blocked_host_is_named() {
 	on 1 iptables -F INPUT
 }
 
-# One host is left that the group reaches: results go there one by one, but it is not to blame.
+# The group reaches only one host. Results go there by unicast, and this is not the host's
+# fault.
 one_is_left() {
 	on 1 iptables -A INPUT -d 239.0.0.0/8 -j DROP
 	on 2 iptables -A INPUT -d 239.0.0.0/8 -j DROP
@@ -107,7 +110,7 @@ one_is_left() {
 	on 2 iptables -F INPUT
 }
 
-# Multicast that ends in the middle of the job, at one host.
+# Multicast ends in the middle of the job, at one host.
 group_ends_in_the_middle() {
 	start_job_that ends 'multicast to 3 ' -b 1M -e 1M -d int32
 	on 2 iptables -A INPUT -d 239.0.0.0/8 -j DROP
@@ -129,8 +132,8 @@ ranks_share_a_host() {
 	expect_success "two ranks share a host" "${pids[@]}"
 }
 
-# Sends what looks like the switch's results to the group, from the switch's address, but does not
-# know the tag: the ranks' kernels let it pass, and the ranks do not.
+# Sends imitations of the switch's results to the group, from the switch's address but
+# without the tag. The ranks' kernels accept them, and the ranks do not.
 forge() {
 	on 2 python3 - <<'PYTHON'
 import socket, struct, time
@@ -175,7 +178,7 @@ switch_comes_back() {
 	check "it was missed" "grep -q 'takes over (epoch 2)' $work/back.0"
 }
 
-# What is no group for results is refused in words.
+# An address that is no group for results is refused with an error text.
 bad_groups_are_refused() {
 	local bad
 	for bad in 10.0.0.1 224.0.0.5 239.255.255.255 ff02::1 group 239.77.0.0:65530; do

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Real ranks in network namespaces, with packets lost on the way: what arrives over
-# UDP is lost at random. Losing what arrives at both ends loses packets both ways.
-# Needs root.
+# Real ranks in network namespaces, with lost packets: packets that arrive over UDP are
+# dropped at random. Both ends drop packets, so packets are lost in both directions. Needs
+# root.
 #
 #	tests/integration/netns.sh build/switchml
 switchml=$(realpath "$1")

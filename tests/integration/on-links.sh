@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# bench/on-links: a program on emulated links ends well, a rank that is killed is named by the
-# others and by it, and nothing is left behind. Needs root.
+# bench/on-links: a program on emulated links succeeds, the other ranks and on-links name
+# a rank that is killed, and nothing is left behind. Needs root.
 #
 #	tests/integration/on-links.sh BUILD-DIRECTORY
 build=$(realpath "$1")
@@ -19,13 +19,13 @@ fail() {
 	exit 1
 }
 
-# Pid: that bench/on-links left no namespace and no directory.
+# Pid: check that bench/on-links left no namespace and no directory.
 nothing_left() {
 	ip netns list >"$work/left" || fail "ip netns list"
 	! grep "^smllinks$1-" "$work/left" && ! ls -d "${TMPDIR:-/tmp}/smllinks$1-"* 2>/dev/null
 }
 
-# What it should say, options: it ends with 0 and has said so.
+# Expected output, options: the program ends with 0 and has printed it.
 run() {
 	"$links" --build "$build" "${@:2}" >"$work/out" 2>&1 &
 	pid=$!
@@ -38,8 +38,8 @@ run() {
 	echo "ok: ${*:2}"
 }
 
-# Host, seconds: a long benchmark, and then kill -9 of the program of ours that runs there. It has
-# to end within that time, and not well.
+# Host, seconds: run a long benchmark, then kill -9 our program on that host.
+# bench/on-links must fail within that time.
 run_and_kill() {
 	"$links" --build "$build" --workers 3 "$build/switchml" bench -b 1M -e 1M --seconds 1000 \
 		>"$work/out" 2>&1 &

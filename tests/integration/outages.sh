@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Cables are cut, hosts freeze, firewalls stand in the way: every rank is told within
-# its time, in one line that says who or where and what to do, and the job can be
-# formed again at once, under its name. Needs root.
+# Cables are cut, hosts freeze, firewalls block packets. Every rank gets an error in time:
+# one line that names the rank or place and the remedy. The job can be formed again at
+# once, under its name. Needs root.
 #
 #	tests/integration/outages.sh build/switchml
 switchml=$(realpath "$1")
@@ -16,7 +16,7 @@ fail() {
 	failures=$((failures + 1))
 }
 
-# Of stripes in ranks the one with the control port knows little more.
+# With stripes in ranks, the rank with the control port knows little more.
 runs() {
 	job_is "$1" "$2" running
 }
@@ -25,7 +25,7 @@ now_ms() {
 	echo $((${EPOCHREALTIME/[.,]/} / 1000))
 }
 
-# What ranks are told of their switch, bench's options: one on every host.
+# The ranks' setting of the switch, bench's options: one rank on every host.
 start_job() {
 	local where=$1
 	shift
@@ -39,15 +39,15 @@ start_job() {
 	done
 }
 
-# What ranks are told of their switch, and where its job can be asked for: the job goes on until
-# something happens to it.
+# The ranks' setting of the switch, and the address to ask about the job: the job runs
+# until something happens to it.
 start_endless_job() {
 	start_job "$1" -b 1M -e 1M -n 1000000
 	await "${3:-is_under_way}" "$2" outage || fail "the job does not run"
 	happened=$(now_ms)
 }
 
-# Title, rank, milliseconds, text: it ends with an error within that time, and says so.
+# Title, rank, milliseconds, text: the rank ends with this error within that time.
 expect_error() {
 	local status took
 	wait "${pids[$2]}"
@@ -64,7 +64,7 @@ expect_error() {
 	fi
 }
 
-# Title of the good end, of a bad one: every rank of the job ends well.
+# Title of success, title of failure: every rank of the job ends well.
 expect_success() {
 	for ((rank = 0; rank < ranks; rank++)); do
 		wait "${pids[$rank]}" || {
@@ -75,13 +75,13 @@ expect_success() {
 	echo "ok: $1"
 }
 
-# Title, what ranks are told of their switch: the same job runs well, from now on.
+# Title, the ranks' setting of the switch: from now on, the same job runs well.
 expect_job_again() {
 	start_job "$2 SWITCHML_TIMEOUT=20" -b 64K -e 64K -n 3
 	expect_success "$1: the job is formed again under its name" "$1: the job cannot be formed again"
 }
 
-# Title, variables, text: one rank alone cannot open, and is told in one line.
+# Title, variables, text: a single rank cannot open, and gets one line of error text.
 expect_no_way() {
 	local lines
 	happened=$(now_ms)
@@ -94,7 +94,7 @@ expect_no_way() {
 	[ "$lines" -le 2 ] || fail "$1: $lines lines"
 }
 
-# Host, iptables' rule: in front of all others there. None: all are gone.
+# Host, iptables' rule: insert it before all other rules. Without a rule: remove all.
 firewall() {
 	if [ $# = 1 ]; then
 		ip netns exec "$name-$1" iptables -F
@@ -103,7 +103,8 @@ firewall() {
 	fi
 }
 
-# Host, up or down. What hosts have noted of each other while it was down is forgotten.
+# Host, up or down. Also clears what hosts have stored about each other while the link was
+# down.
 cable() {
 	ip -n "$name-net" link set "port-$1" "$2"
 	[ "$2" = down ] || for host in switch 0 1 2; do
@@ -112,9 +113,10 @@ cable() {
 }
 
 switch=SWITCHML_SWITCH=10.77.0.1
-# Silence of a heartbeat, the switch's ticks, the time until all is told, and a machine's hiccup.
+# The heartbeat's silence, the switch's ticks, the time to tell all ranks, and a stall of
+# the machine.
 bound=10000
-# A rank that has lost its switch looks for it until its call's deadline.
+# A rank that has lost its switch looks for it until the deadline of its call.
 deadline=16000
 
 cut_worker() {
@@ -136,7 +138,7 @@ frozen_host() {
 		expect_error "a frozen host" $rank $bound \
 			"rank 2 \(host host2, pid [0-9]+\) died: it was silent for [0-9.]+ s"
 	done
-	# Formed again while the old process is still there.
+	# The job is formed again while the old process still exists.
 	(on_host 2 sleep 0) # the host itself is well
 	expect_job_again "a frozen host" $switch
 	ip netns pids "$name-2" | xargs kill -9
@@ -176,7 +178,8 @@ cut_switch() {
 	expect_job_again "the switch's cable is cut" $switch
 }
 
-# The control connection lives, the data path does not: the flight recorder knows which way.
+# The control connection works, but the data path does not: the flight recorder knows
+# which direction.
 lost_data() {
 	start_endless_job $switch 10.77.0.1
 	firewall 2 OUTPUT -p udp -j DROP
@@ -195,7 +198,7 @@ lost_data() {
 	expect_job_again "a firewall that drops data" $switch
 }
 
-# A rank or a switch that stands still while a job begins: for less than a heartbeat.
+# A rank or a switch stalls while a job begins, for less than a heartbeat.
 slow_data_path() {
 	firewall switch INPUT -p udp --dport 28500 -j DROP
 	start_job "$switch SWITCHML_HEARTBEAT=20 SWITCHML_TIMEOUT=20" -b 64K -e 64K -n 3

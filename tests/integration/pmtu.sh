@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A stranger's ICMP "fragmentation needed" to the ranks of a job: their packets stay as long as
-# the probes found, they are not cut into fragments, segmentation stays on, and the job goes on.
-# Needs root.
+# A stranger sends ICMP "fragmentation needed" to the ranks of a job. Their packets keep
+# the length that the probes found, they are not fragmented, segmentation stays on, and
+# the job continues. Needs root.
 #
 #	tests/integration/pmtu.sh build/switchml
 switchml=$(realpath "$1")
@@ -13,7 +13,7 @@ export SWITCHML_DEBUG=info
 # shellcheck source=tests/support/jobs.sh
 . "$(dirname "$0")/../support/jobs.sh"
 
-# Every rank hears it of every port, three times.
+# Every rank receives it for every port, three times.
 sweep() {
 	local rank sweeps=()
 	for ((rank = 0; rank < ranks; rank++)); do
@@ -28,7 +28,8 @@ fragments() {
 		/proc/net/snmp /proc/net/snmp6
 }
 
-# Title, an address of the switch, the ranks' without their number: a job that is swept, and one after it.
+# Title, an address of the switch, the ranks' addresses without their number: a job under
+# this attack, and a job after it.
 swept() {
 	local before job="swept-$1"
 	peer=$2 prefix=$3
@@ -41,7 +42,7 @@ swept() {
 		echo "ok: $1: ICMP does not change how ranks send"
 	fi
 	[ "$(fragments)" = "$before" ] || fail "$1: rank 0 has cut packets into fragments"
-	# The kernel may believe it: the next job's packets are full all the same.
+	# The kernel may believe the message, but the next job's packets have full length.
 	switch=$4 start_job "after-$1" -b 256K -e 256K -n 5
 	expect_success "$1: the next job" "${pids[@]}"
 	if grep -q "352 lanes per packet" "$work/after-$1.0"; then
@@ -51,7 +52,8 @@ swept() {
 	fi
 }
 
-# The interface itself becomes narrower: that is told, and the job goes on when it is as it was.
+# The interface itself gets a smaller MTU: an error says so, and the job continues after a
+# reset.
 shrink() {
 	ip -n "$name-0" link set eth0 mtu 1400
 	is_told() {

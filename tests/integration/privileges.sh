@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What rights the daemon has once it listens: none. And that it serves a job, is asked, ends and
-# is started again without them. As root it shows more: root becomes somebody else.
-# Usage: privileges.sh SWITCHML SECCOMP ("yes": this build filters system calls)
+# The daemon has no privileges after it listens. Without them, it serves a job, answers
+# questions, ends and is started again. As root, the test shows more: root becomes another
+# user. Usage: privileges.sh SWITCHML SECCOMP ("yes": this build filters system calls)
 set -u
 
 switchml=$(realpath "$1")
 seccomp=$2
 here=$(cd "$(dirname "$0")" && pwd)
-under= # what starts the switch: another environment
+under= # command that starts the switch in another environment
 # shellcheck source=tests/support/await.sh
 . "$here/../support/await.sh"
 # shellcheck source=tests/support/report.sh
@@ -21,7 +21,7 @@ start_switch() {
 	await_switch "$work/out"
 }
 
-# Every thread: the field's values, each once.
+# Every thread: the distinct values of the field.
 field() {
 	awk -v name="$1:" '$1 == name { print $2 }' /proc/$switch/task/*/status | sort -u | tr '\n' ' '
 }
@@ -33,7 +33,7 @@ has() {
 }
 
 look() {
-	# The filter is there before the switch says that it is ready.
+	# The filter is active before the switch says that it is ready.
 	has NoNewPrivs 1
 	has CapEff 0000000000000000
 	has CapPrm 0000000000000000
@@ -45,7 +45,7 @@ look() {
 	fi
 }
 
-# Where root cannot become somebody else, it loses its rights all the same.
+# If root cannot become another user, it still drops its privileges.
 look_under() {
 	under=$1
 	$under true 2>/dev/null || { echo "left out: there is no $1 here"; under=; return; }
@@ -71,7 +71,7 @@ say $? "it tells its status"
 kill $switch
 wait $switch
 say $? "it ends when it is told to"
-# The port that it had: nothing of it is left.
+# The port that it had is completely free.
 start_switch "$address"
 SWITCHML_SWITCH=$address "$switchml" bench --local-workers 2 -b 4K -e 4K -n 5 -c 1 >"$work/bench" 2>&1
 say $? "one that is started again serves jobs"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The daemon as a service: its configuration file, SIGHUP, what it tells systemd, the unit that is
-# installed, and the shell's completion.
+# The daemon as a service: its configuration file, SIGHUP, its messages to systemd, the
+# installed unit, and the shell completion.
 #
 #	tests/integration/service.sh build/switchml SYSTEMD ("yes": this build knows systemd) UNIT
 switchml=$(realpath "$1")
@@ -9,7 +9,7 @@ systemd=$2
 unit=$3
 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
-chmod 755 "$work" # the daemon is nobody when it reads its file again
+chmod 755 "$work" # the daemon is user nobody when it reads its file again
 failures=0
 . "$root/tests/support/await.sh"
 
@@ -32,7 +32,7 @@ fail() {
 	failures=$((failures + 1))
 }
 
-# Title, pattern: the switch says so before long.
+# Title, pattern: the switch prints it soon.
 expect() {
 	if await says "$work/out" "$2"; then ok "$1"; else fail "$1"; fi
 }
@@ -76,7 +76,7 @@ rm "$work/conf"
 timeout 20 "$switchml" switch --config "$work/conf" >"$work/out" 2>&1
 [ $? = 2 ] && says "$work/out" "cannot read $work/conf: No such file" &&
 	ok "a file that is missing" || fail "a file that is missing"
-# The file that comes with the program: its comments are settings that exist.
+# The example file of the program: its comments are settings that exist.
 sed 's/^#\([a-z-]* = \)/\1/; /^tls-/d; /^key-/d; /^iface/d; /^xdp/d; s/^listen.*/listen = 127.0.0.1:0/; /^data-port/d' \
 	"$root/packaging/systemd/switch.conf" >"$work/conf"
 start
@@ -107,7 +107,8 @@ end
 
 # ---- systemd ----
 
-# Prints what the switch tells the service manager, a line each, and ends after the line $1.
+# Prints what the switch tells the service manager, line by line, and ends after the line
+# $1.
 listen_as_manager() {
 	python3 - "$work/notify" "$1" <<'END'
 import os, socket, sys
@@ -123,7 +124,7 @@ while said != sys.argv[2]:
 END
 }
 
-# The control thread alone stands still, for a tracer holds it: is the watchdog fed for it?
+# Only the control thread stops, because a tracer holds it: is the watchdog still fed?
 starves_when_it_hangs() {
 	python3 - "$work/notify" "$1" "$work/conf" <<'END'
 import ctypes, os, socket, subprocess, sys, time
@@ -147,7 +148,7 @@ for request in (SEIZE, INTERRUPT):
         print("no process can be traced here:", os.strerror(ctypes.get_errno()))
         switch.kill()
         sys.exit(77)
-# It may be fed for half its time yet; then there is silence.
+# The watchdog may be fed for up to half its time. Then there is silence.
 manager.settimeout(3)
 end = time.monotonic() + 60
 try:
@@ -194,7 +195,7 @@ fi
 
 # ---- completion ----
 
-# Words of a command line, the last one to be completed: what bash offers.
+# Words of a command line, the last one incomplete: prints what bash offers.
 completed() {
 	PATH=$(dirname "$switchml"):$PATH bash -c '
 		. "$0"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A set-user-ID program takes no setting from the environment of whoever starts it: a variable
-# would name a file that is written, or a key. Needs root, to make such a program.
+# A set-user-ID program takes no setting from the environment of its caller: a variable
+# could name a file to write, or a key. Needs root, to make such a program.
 #
 #	tests/integration/set-user-id.sh build/switchml
 switchml=$(realpath "$1")
@@ -23,14 +23,15 @@ cp "$switchml" "$work/secure"
 chown nobody "$work/secure"
 chmod 4755 "$work/secure"
 
-# Title, program, variable with a value that is wrong, whether that is to be noticed, command.
+# Title, program, variable with a wrong value, whether the program must notice it,
+# command.
 notices() {
 	local title=$1 program=$2 setting=$3 wanted=$4 noticed=no
 	shift 4
 	env -i PATH="$PATH" ASAN_OPTIONS="${ASAN_OPTIONS:-}" "$setting" timeout 60 \
 		"$work/$program" "$@" >"$work/out" 2>&1
 	grep -q "${setting%%=*}" "$work/out" && noticed=yes
-	# It has run, and not only failed in another way.
+	# The program has run, and did not fail in another way.
 	grep -q 'environment\|busbw\|SWITCHML' "$work/out" || noticed="no answer"
 	if [ "$noticed" = "$wanted" ]; then
 		echo "ok: $title"
@@ -41,7 +42,7 @@ notices() {
 	fi
 }
 
-# Title of a pair, variable with a wrong value, command.
+# Title of two checks, variable with a wrong value, command.
 pair() {
 	local title=$1 setting=$2
 	shift 2

@@ -19,7 +19,7 @@ ranks=4
 # shellcheck source=tests/support/hosts.sh
 . "$(dirname "$0")/../support/hosts.sh"
 
-# Host, the ends of its addresses.
+# Host, last parts of its addresses.
 add_host_of_both() {
 	add_host "$1" "10.78.$2/16" && ip -n "$name-$1" address add "fd78::${2/./:}/64" dev eth0 nodad
 }
@@ -31,7 +31,7 @@ build_network() {
 	done
 }
 
-# Probability: so many of the UDP packets that arrive anywhere are lost.
+# Probability: this share of all UDP packets gets lost on arrival.
 lose() {
 	for host in a b $(seq 0 $((ranks - 1))); do
 		for tables in iptables ip6tables; do
@@ -42,7 +42,8 @@ lose() {
 	done
 }
 
-# Job, environment, switchml bench's options: start its ranks; `pids` has them, by rank.
+# Job, environment, switchml bench's options: start its ranks; `pids` are their processes,
+# by rank.
 start_job() {
 	local job=$1 environment=$2
 	shift 2
@@ -56,7 +57,7 @@ start_job() {
 	done
 }
 
-# Title, job, text that every rank must have written: all end well.
+# Title, job, text that every rank must have written: all ranks end well.
 expect_success() {
 	local title=$1 job=$2 text=$3 bad=0
 	for ((rank = 0; rank < ranks; rank++)); do
@@ -72,7 +73,7 @@ expect_success() {
 	fi
 }
 
-# Title, environment, text, most bytes: exact sums of all that there is to sum.
+# Title, environment, text, most bytes: exact sums of everything that can be summed.
 exact_sums() {
 	local type wire
 	for type in float int32; do
@@ -82,7 +83,7 @@ exact_sums() {
 			expect_success "$1: $type, $wire wire" "job$jobs" "$3"
 		done
 	done
-	# Limbs, pairs and shared lanes: no wire changes them.
+	# Limbs, pairs and shared lanes are the same on every wire.
 	for type in "double sum" "int64 max" "uint8 sum"; do
 		jobs=$((jobs + 1))
 		start_job "job$jobs" "$2" -b 8 -e "$4" -f 16 -n 2 -w 1 -d "${type% *}" -o "${type#* }"
@@ -119,7 +120,7 @@ killed_rank_takes_its_stripe_along() {
 	done
 }
 
-# One of the two switches is killed and started again in the middle.
+# One of the two switches is killed and restarted in the middle.
 kill_and_start_again() {
 	end_switch KILL
 	start_switch b

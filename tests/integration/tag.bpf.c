@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * For tc on an interface: what leaves gets VLAN tag 5, and what comes in loses its
- * tag before the host sees it. So links carry tags where the kernel has no VLAN
- * interfaces, too.
+ * For tc on an interface: outgoing packets get VLAN tag 5, and incoming packets lose their
+ * tag before the host sees them. So links carry tags even if the kernel has no VLAN
+ * interfaces.
  */
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Joins and leaves without end: what comes and goes, well or badly, leaves
- * nothing behind. 20,000 of them in a few seconds; SML_JOINS says another number.
+ * Joins and leaves without end: nothing is left behind, whether they succeed or fail. 20,000
+ * of them in a few seconds; SML_JOINS sets another number.
  *
- * Looked at: bytes that malloc() has given and not got back (of the whole
- * process, switch and workers), resident memory, descriptors, and what the
- * switch says of itself.
+ * Checked are: bytes that malloc() has given out (for the whole process, switch and
+ * workers), resident memory, descriptors, and the switch's own status.
  */
 #include <dirent.h>
 #include <malloc.h>
@@ -32,14 +31,14 @@
 #define JOINS	  20000
 #define TLS_JOINS 1000
 #endif
-/* Before the first look: what is allocated once, and how large it gets. */
+/* Before the first check: what is allocated only once reaches its full size. */
 #define WARM_UP 2000
-/* As long as this process may stall before the job has begun. */
+/* This process may stall this long before the job has begun. */
 #define FROZEN_HEARTBEAT_MS 4000
 
 static struct sml_tls *tls;
 static uint16_t port;
-static unsigned files_at_rest; /* with a switch, and no connection */
+static unsigned files_at_rest; /* with a switch and without connections */
 
 static unsigned count_files(void)
 {
@@ -83,7 +82,7 @@ static void open_one(struct client *client)
 		client_open(client, "127.0.0.1", port);
 }
 
-/* ---- what is there ---- */
+/* ---- what exists ---- */
 
 struct look {
 	size_t bytes, resident_kib;
@@ -101,7 +100,7 @@ static size_t resident_kib(void)
 	return resident * (size_t)sysconf(_SC_PAGESIZE) / 1024;
 }
 
-/* The switch has no job and gives no slot away. */
+/* The switch has no job, and all slots are free. */
 static void expect_empty(void)
 {
 	struct client client;
@@ -126,7 +125,7 @@ static struct look look(void)
 	int64_t until_ms = client_now_ms() + CLIENT_WAIT_MS;
 
 	expect_empty();
-	/* Connections that end may linger for a second, and longer where the machine stalls. */
+	/* Connections that end may linger for a second, or longer if the machine stalls. */
 	while (count_files() > files_at_rest && client_now_ms() < until_ms)
 		usleep(10000);
 	return (struct look){mallinfo2().uordblks, resident_kib(), count_files()};
@@ -153,7 +152,7 @@ static void start_two(struct client c[2], unsigned i)
 	clients_begin(c, 2);
 }
 
-/* As it should be: a sum, and all leave. */
+/* The normal case: a sum, and all ranks leave. */
 static void whole_life(unsigned i)
 {
 	struct client c[2];
@@ -170,7 +169,7 @@ static void whole_life(unsigned i)
 	clients_close(c, 2);
 }
 
-/* A rank dies in the middle; the other hears of it. */
+/* A rank dies in the middle, and the other rank learns of it. */
 static void death(unsigned i)
 {
 	struct client c[2];
@@ -182,7 +181,7 @@ static void death(unsigned i)
 	client_close(&c[1 - i % 2]);
 }
 
-/* Gone before the other has come. */
+/* One rank is gone before the other has come. */
 static void early_death(unsigned i)
 {
 	SmlControl__Join join = join_message(i, i % 2, 2);
@@ -217,7 +216,7 @@ static void disagreement(unsigned i)
 		if (rank == 0)
 			client_free(client_expect(&c[0], SML_CONTROL__ENVELOPE__BODY_WAITING));
 	}
-	/* The newcomer alone is refused; the job goes with the rank that waits. */
+	/* Only the newcomer is refused. The job ends with the rank that waits. */
 	client_expect_abort(&c[1], SML_ERROR_MISMATCH, "world_size", NULL);
 	clients_close(c, 2);
 }
@@ -246,7 +245,7 @@ static void abort_of_one(unsigned i)
 	clients_close(c, 2);
 }
 
-/* Joins come in twos in most of them. Returns how many there were. */
+/* Most of these cases have two joins. Returns the number of joins. */
 static unsigned churn(unsigned i)
 {
 	static void (*const lives[])(unsigned) = {whole_life,	death,	 whole_life,
@@ -285,7 +284,7 @@ static void expect_nothing_left(unsigned n_joins, unsigned warm_up)
 	       (ssize_t)(after.resident_kib - before.resident_kib), after.resident_kib,
 	       (int)(after.files - before.files));
 	assert_int_equal(after.files, before.files);
-	/* A byte a join would be more. */
+	/* A leak of one byte per join would exceed this. */
 	assert_true(after.bytes <= before.bytes + 4096 + n_joins / 2);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	assert_true(after.resident_kib <= before.resident_kib + 2048);
@@ -310,9 +309,9 @@ static void joins_with_tls_leave_nothing(void **state)
 	expect_nothing_left(number ? (unsigned)strtoul(number, NULL, 10) / 20 : TLS_JOINS, 300);
 }
 
-/* ---- the dead ---- */
+/* ---- dead ranks ---- */
 
-/* Two jobs: of one a rank's process ends, of the other one freezes. */
+/* Two jobs: a rank's process ends in one, and a rank freezes in the other. */
 static void the_dead_leave_nothing_within_the_heartbeat(void **state)
 {
 	struct client crashed[2], frozen[2];
@@ -321,7 +320,7 @@ static void the_dead_leave_nothing_within_the_heartbeat(void **state)
 
 	(void)state;
 	start_switch(false);
-	/* Of rank 1 alone: this process may stall, too. */
+	/* Only rank 1, because this process may stall, too. */
 	begin_ms = client_now_ms();
 	for (; join.rank < 2; join.rank++, join.pid++) {
 		join.heartbeat_ms = join.rank == 1 ? FROZEN_HEARTBEAT_MS : 60000;
@@ -333,7 +332,7 @@ static void the_dead_leave_nothing_within_the_heartbeat(void **state)
 	client_close(&crashed[0]);
 	client_expect_abort(&crashed[1], SML_ERROR_RANK_DIED, "rank 0", "its connection ended",
 			    NULL);
-	/* Rank 1 is silent, though its socket is open. */
+	/* Rank 1 is silent, although its socket is open. */
 	for (dead_ms = 0; dead_ms == 0 && client_now_ms() - begin_ms < CLIENT_WAIT_MS;
 	     usleep(10000)) {
 		SmlControl__Envelope *status = client_status("127.0.0.1", port);
@@ -345,12 +344,12 @@ static void the_dead_leave_nothing_within_the_heartbeat(void **state)
 	client_expect_abort(&frozen[0], SML_ERROR_RANK_DIED, "rank 1", "it was silent", NULL);
 	printf("a frozen rank's job was gone after %lld ms, of a heartbeat of %d\n",
 	       (long long)dead_ms, FROZEN_HEARTBEAT_MS);
-	/* At the tick before its time is up, and not only with the others' minute. */
+	/* At the tick before its time is up, and not only after the others' minute. */
 	assert_true(dead_ms >= FROZEN_HEARTBEAT_MS - 100 && dead_ms < CLIENT_WAIT_MS);
-	/* Its packets belong to nobody now. */
+	/* Now its packets belong to no job. */
 	client_contribute(&frozen[0], 4, 0, 8, 1);
 	client_wait_for_counter(port, "unknown-job", 1);
-	/* And its name is free. */
+	/* Its name is free, too. */
 	whole_life(0);
 	clients_close(crashed, 2);
 	clients_close(frozen, 2);
@@ -367,7 +366,7 @@ int main(void)
 		TEST(joins_with_tls_leave_nothing),
 	};
 
-	/* Freed memory goes back soon, so that what stays resident is in use. */
+	/* Freed memory goes back to the system soon, so resident memory is memory in use. */
 	mallopt(M_ARENA_MAX, 2);
 	return cmocka_run_group_tests(tests, NULL, certificates_remove);
 }

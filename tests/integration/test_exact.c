@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The exact wire through the library: small elements beside large ones, in every type,
- * collective and form of job; what is too long for it; and contexts whose wire it is.
+ * collective and form of job. Also tensors that are too long for it, and contexts with this
+ * wire.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -17,7 +18,7 @@
 
 static const struct sml_options exact = {.wire = SML_WIRE_EXACT};
 
-/* Small numbers, but in every third place large ones of the first and the last rank. */
+/* Small numbers, but every third number of the first and the last rank is large. */
 static double element(const struct rank *rank, size_t i, double large)
 {
 	bool first = rank->rank == 0, last = rank->rank == rank->n - 1;
@@ -25,7 +26,7 @@ static double element(const struct rank *rank, size_t i, double large)
 	return i % 3 || !(first || last) ? (double)(i % 7 + 1) : first ? large : -large;
 }
 
-/* The large ones cancel, and the other ranks' small ones are left. */
+/* The large numbers cancel, and the other ranks' small numbers remain. */
 static double sum_of(const struct rank *rank, size_t i)
 {
 	return (double)(i % 7 + 1) * (i % 3 ? rank->n : rank->n - 2);
@@ -98,7 +99,7 @@ static void small_elements_are_not_lost_beside_large_ones(void **state)
 			      .body = reduce_exactly});
 }
 
-/* ---- what is too long, and what needs no exact wire ---- */
+/* ---- tensors that are too long, and calls that need no exact wire ---- */
 
 static void ask_for_too_much(struct rank *rank)
 {
@@ -111,7 +112,7 @@ static void ask_for_too_much(struct rank *rank)
 	CHECK(rank, sml_allreduce(rank->context, data, data, count, SML_FLOAT32, SML_AVG, &exact) ==
 			    -EINVAL);
 	CHECK(rank, strstr(sml_error_text(rank->context), too_many) != NULL);
-	/* All ranks' parts count. */
+	/* The parts of all ranks count. */
 	CHECK(rank, sml_reduce_scatter(rank->context, data, data, SML_EXACT_BYTES / 4, SML_FLOAT32,
 				       SML_SUM, &exact) == -EINVAL);
 	/* Nothing was sent, and these are exact on every wire. */
@@ -139,7 +140,7 @@ static void reduce_any_length(struct rank *rank)
 	float *data = malloc(4 * count);
 
 	reduce_floats(rank, SML_EXACT_BYTES / 4, NULL);
-	/* Longer ones as int32, whose steps are far below 1 here. */
+	/* Longer tensors travel as int32, whose steps are far below 1 here. */
 	for (size_t i = 0; i < count; i++)
 		data[i] = (float)(i % 100);
 	CHECK(rank,

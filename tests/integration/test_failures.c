@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What goes wrong, and what each rank is told: the right error, soon, in words. */
+/* Failures, and what each rank is told: the right error, soon, with a clear text. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -20,15 +20,15 @@
 
 #include "support/ranks.h"
 
-/* Where a deadline passes on purpose: longer than a busy machine stalls while ranks open. */
+/* For deadlines that pass on purpose: longer than a busy machine stalls while ranks open. */
 #define DEADLINE_MS 4000
-/* So soon all are told; where something else would tell them, it takes a minute. */
+/* All ranks are told within this time. Any other way of telling them would take a minute. */
 #define SOON_MS 30000
-/* What a frozen rank has asked for; as long as it may stall before it is to freeze. */
+/* The heartbeat of a rank that freezes. It may stall this long before it is meant to freeze. */
 #define FROZEN_HEARTBEAT_MS 4000
 #define LIVING_HEARTBEAT_MS 60000
 
-/* The last error is this one, and its text has this part. */
+/* Assert that this is the last error, and that its text has this part. */
 #define CHECK_ERROR(rank, result, error, part)                                                     \
 	do {                                                                                       \
 		int got = (result);                                                                \
@@ -40,7 +40,7 @@
 		}                                                                                  \
 	} while (0)
 
-/* The text of the last sml_open() that failed has this part. */
+/* Assert that the text of the last failed sml_open() has this part. */
 static void expect_open_text(const char *part)
 {
 	if (!strstr(sml_error_text(NULL), part))
@@ -77,7 +77,7 @@ static int make_call(struct sml_context *context, const struct version *version,
 	return sml_barrier(context);
 }
 
-/* What most ranks call, what the last one calls, and how each is told. */
+/* The call of most ranks, the call of the last one, and the error text of each. */
 static const struct disagreement {
 	struct version all, last;
 	const char *text_all, *text_last;
@@ -115,7 +115,7 @@ static void disagree(struct rank *rank)
 	CHECK_ERROR(rank, error, SML_ERROR_MISMATCH, what->text_all);
 	CHECK_ERROR(rank, error, SML_ERROR_MISMATCH, what->text_last);
 	CHECK_ERROR(rank, error, SML_ERROR_MISMATCH, "rank 1");
-	/* And so for ever. */
+	/* All later calls fail in the same way. */
 	CHECK_ERROR(rank, sml_barrier(rank->context), SML_ERROR_MISMATCH, what->text_all);
 }
 
@@ -145,7 +145,7 @@ static void reduce_until_it_fails(struct rank *rank)
 	} while (error == 0 && now_ms() - began < 60000);
 	if (error == 0 || now_ms() - last > SOON_MS)
 		complain(rank, "told after %d ms", (int)(now_ms() - last));
-	/* What the buffer holds now stays there. */
+	/* From now on, the buffer stays the same. */
 	memset(data, 7, count * sizeof(*data));
 	usleep(2000);
 	for (size_t i = 0; i < count * sizeof(*data); i++)
@@ -156,8 +156,9 @@ static void reduce_until_it_fails(struct rank *rank)
 }
 
 /*
- * Rank `dying` is a child process, born before this one has threads. Each rank's heartbeat is its
- * own: nobody else can be taken for dead, and who is not frozen only by a connection's end.
+ * Rank `dying` is a child process, created before this process has threads. Each rank has
+ * its own heartbeat, so no other rank can be taken for dead. A rank that is not frozen is
+ * known dead only by its connection's end.
  */
 static void let_die(int dying, const char *switch_address, void (*body)(struct rank *),
 		    int heartbeat_ms, const char *who)
@@ -176,7 +177,7 @@ static void let_die(int dying, const char *switch_address, void (*body)(struct r
 	childs.heartbeat_ms = heartbeat_ms;
 	child = fork();
 	if (child == 0) {
-		/* Not to outlive a test that fails. */
+		/* The child must not outlive a failed test. */
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		_exit(run_rank(&childs, dying));
 	}
@@ -312,7 +313,7 @@ static void different_world_sizes_are_told_to_both(void **state)
 	pthread_create(&thread, NULL, open_with_three, &job);
 	configure(&config, &job, 0);
 	config.timeout_ms = DEADLINE_MS;
-	/* It goes on waiting for a rank 1 that fits: anybody could have said so. */
+	/* It keeps waiting for a matching rank 1, because any peer could have sent this. */
 	error = sml_open(&context, &config);
 	atomic_store(&rank_0_is_done, true);
 	pthread_join(thread, &other);
@@ -321,7 +322,7 @@ static void different_world_sizes_are_told_to_both(void **state)
 	assert_int_equal((intptr_t)other, SML_ERROR_MISMATCH);
 }
 
-/* ---- looking, not waiting ---- */
+/* ---- tests without waiting ---- */
 
 static void look_in_vain(struct rank *rank)
 {
@@ -371,9 +372,9 @@ static void an_abort_ends_everybodys_calls_with_its_reason(void **state)
 	run_job(&(struct job){.n_ranks = 3, .body = abort_from_elsewhere});
 }
 
-/* ---- a switch that is not there ---- */
+/* ---- a missing switch ---- */
 
-/* heartbeat_ms: 0, or what the failure is to follow from. */
+/* heartbeat_ms: 0, or the heartbeat that causes the failure. */
 static void expect_open_to_fail(const char *address, int heartbeat_ms, int error, const char *part)
 {
 	/* Rank 0's switch is looked for until the deadline. */
@@ -390,7 +391,7 @@ static void expect_open_to_fail(const char *address, int heartbeat_ms, int error
 	expect_open_text(part);
 }
 
-/* Something else that listens: says `words` to everybody, or nothing. */
+/* A listener that is no switch: it sends `words` to every peer, or nothing. */
 struct stranger {
 	int fd;
 	const char *words;
@@ -479,7 +480,7 @@ static void make_mistakes(struct rank *rank)
 	CHECK_ERROR(rank, sml_broadcast(c, data, 1, SML_FLOAT32, 2), -EINVAL, "root 2");
 	CHECK_ERROR(rank, sml_reduce_scatter(c, data, data + 1, 9, SML_FLOAT32, SML_SUM, NULL),
 		    -EINVAL, "overlap");
-	/* None of that has hurt the job. */
+	/* None of these errors has harmed the job. */
 	CHECK(rank, sml_allreduce(c, data, data, 64, SML_FLOAT32, SML_SUM, NULL) == 0);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks with children that fork() made and that live on, like a data loader's workers: they keep
- * nothing that others wait for. Each rank that ends is a process, born before this one has threads.
+ * Ranks whose children were made by fork() and live on, like a data loader's workers. The
+ * children keep nothing that others wait for. Each rank that ends is a process, created
+ * before this one has threads.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -19,13 +20,13 @@
 
 #include "support/ranks.h"
 
-/* So soon all are told; where only a heartbeat would tell them, it takes a minute. */
+/* All ranks are told within this time. A heartbeat alone would take a minute. */
 #define SOON_MS	     30000
 #define HEARTBEAT_MS 60000
-/* Children end by themselves, should the test not live to end them. */
+/* Children end by themselves if the test dies before it ends them. */
 #define ORPHAN_S 300
 
-static int test_lives[2]; /* a pipe: readable when the test, which holds the other end, is over */
+static int test_lives[2]; /* a pipe: readable when the test, which holds the other end, has ended */
 
 static void live_on(void)
 {
@@ -47,7 +48,7 @@ static void leave_child(struct rank *rank)
 	CHECK(rank, child > 0);
 }
 
-/* A child that no handler of fork()'s knows of. */
+/* A child that fork()'s handlers do not see. */
 static void leave_child_of_clone(struct rank *rank)
 {
 	pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);

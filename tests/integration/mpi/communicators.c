@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Communicators: copies, parts, parts of copies, one rank, two groups, freed and made again. */
+/* Communicators: copies, parts, parts of copies, one rank, two groups, freed and recreated ones. */
 #include <math.h>
 
 #include "program.h"
@@ -19,7 +19,7 @@ static void try(const char *what, MPI_Comm comm, int seed)
 	}
 }
 
-/* The even ranks and the odd ones, each numbered from behind. */
+/* The even ranks and the odd ranks, each numbered in reverse. */
 static MPI_Comm part(MPI_Comm comm)
 {
 	MPI_Comm parted;
@@ -35,7 +35,7 @@ static void across(MPI_Comm local, int rank, int n_ranks)
 	MPI_Comm inter;
 	int n_remote;
 
-	/* The first of a part is the last of all that is even, or odd. */
+	/* The first rank of a part is the last of all even, or all odd, ranks. */
 	MPI_Intercomm_create(local, 0, MPI_COMM_WORLD,
 			     n_ranks % 2 == rank % 2 ? n_ranks - 1 : n_ranks - 2, 0, &inter);
 	MPI_Comm_remote_size(inter, &n_remote);
@@ -86,7 +86,7 @@ int main(int argc, char **argv)
 	try("a part", parted, 4);
 	MPI_Comm_dup(parted, &copy_of_part);
 	try("a copy of a part", copy_of_part, 5);
-	/* The other way round: rank 0 of this one is the last of all. */
+	/* Reversed: rank 0 of this communicator is the last rank of all. */
 	MPI_Comm_split(MPI_COMM_WORLD, 0, n_ranks - rank, &turned);
 	try("turned", turned, 6);
 	try("a part again", parted, 7);

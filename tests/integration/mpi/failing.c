@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All-reduces until one fails, which is to be told by this communicator's error
- * handler and by no other: MPI_COMM_WORLD keeps the one that ends the program.
+ * All-reduces until one fails. This communicator's error handler must get the error, and no
+ * other may: MPI_COMM_WORLD keeps the handler that ends the program.
  *
  *	failing blocking|wait|waitall|waitsome|fatal DIRECTORY
  *
- * "fatal" is blocking, with MPI's own handler of errors. In DIRECTORY each rank makes a file once
- * its first call has succeeded. Ends without an error after the round that rank 0 began with a file
- * "enough" there: its all-reduce tells the others.
+ * "fatal" is blocking, with MPI's own error handler. In DIRECTORY, each rank creates a file
+ * after its first call has succeeded. The program ends without an error after the round in
+ * which rank 0 finds a file "enough" there. Rank 0's all-reduce tells the others.
  */
 #include <string.h>
 #include <unistd.h>
@@ -100,7 +100,7 @@ int main(int argc, char **argv)
 	} else {
 		printf("rank %d: no error\n", rank);
 	}
-	/* Other communicators are as they were. */
+	/* Other communicators are unchanged. */
 	MPI_Allreduce(in[0], out[0], 1, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 	MPI_Comm_free(&comm);
 	MPI_Finalize();

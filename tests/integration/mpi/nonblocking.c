@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* MPI_Iallreduce() with everything that completes requests, and with requests of other kinds. */
+/*
+ * MPI_Iallreduce() with every function that completes requests, and with requests of other
+ * kinds.
+ */
 #include <string.h>
 
 #include "program.h"
@@ -40,7 +43,7 @@ static void waits_and_tests(void)
 	int done;
 
 	start_all(requests);
-	/* In another order than they were begun. */
+	/* In a different order than they were started. */
 	for (int i = MANY; i-- > 0;) {
 		MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
 		if (requests[i] != MPI_REQUEST_NULL)
@@ -104,7 +107,7 @@ static void of_arrays(void)
 	}
 }
 
-/* Messages in a ring, a small and a large all-reduce, a double one, all in one array. */
+/* Messages in a ring, a small and a large all-reduce, and a double one, all in one array. */
 static void among_others(void)
 {
 	const int right = (rank + 1) % n_ranks, left = (rank + n_ranks - 1) % n_ranks;
@@ -125,8 +128,8 @@ static void among_others(void)
 }
 
 /*
- * Rank 0's message is on its way while it is in an all-reduce, and the others
- * get there only when they have it: MPI has to go on inside.
+ * Rank 0's message is on its way while rank 0 is in an all-reduce. The others enter the
+ * all-reduce only after they have received it, so MPI must make progress inside the call.
  */
 static void with_a_message_under_way(void)
 {
@@ -173,10 +176,9 @@ static void crosswise(void)
 }
 
 /*
- * Requests that outlive their communicator, and requests that nobody waits for.
- * Only with the argument "freed": Open MPI 4.1's own MPI_Iallreduce() crashes
- * after MPI_Comm_free(), which is allowed. MPI_Request_free() isn't for
- * collectives, but Open MPI doesn't mind.
+ * Requests that outlive their communicator, and requests that nobody waits for. This needs
+ * the argument "freed": Open MPI 4.1's own MPI_Iallreduce() crashes after MPI_Comm_free(),
+ * which is allowed. MPI_Request_free() is not for collectives, but Open MPI accepts it.
  */
 static void freed(void)
 {
@@ -196,7 +198,7 @@ static void freed(void)
 	start(3, MPI_COMM_WORLD, &request);
 	MPI_Wait(&request, MPI_STATUS_IGNORE);
 	check("after a request that is gone", 3);
-	/* One is still under way when the program ends. */
+	/* One request is still under way when the program ends. */
 	start(4, MPI_COMM_WORLD, &request);
 	MPI_Request_free(&request);
 }
@@ -209,7 +211,7 @@ int main(int argc, char **argv)
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &n_ranks);
 
-	/* The very first, and a message that rank 0 sends before it waits. */
+	/* The very first call, and a message that rank 0 sends before it waits. */
 	start(0, MPI_COMM_WORLD, &request);
 	if (rank == 0)
 		for (int i = 1; i < n_ranks; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For the MPI programs of this folder. They know nothing of SwitchML: only MPI,
- * and what the right results are.
+ * For the MPI programs of this directory. They know nothing of SwitchML, only MPI and the
+ * correct results.
  */
 #ifndef PROGRAM_H
 #define PROGRAM_H
@@ -10,11 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define LARGE 100003 /* floats: over every threshold, and no multiple of anything */
+#define LARGE 100003 /* floats: above every threshold, and not a multiple of anything */
 
 static int wrong;
 
-/* Small integers, so that every order of additions has the same float result. */
+/* Small integers, so that every order of additions gives the same float result. */
 static inline int value(int rank, int i, int seed)
 {
 	return (rank * 7 + i * 3 + seed * 11) % 101 - 50;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* MPI_THREAD_MULTIPLE: several threads, each with a communicator of its own. */
+/* MPI_THREAD_MULTIPLE: several threads, each with its own communicator. */
 #include <pthread.h>
 
 #include "program.h"

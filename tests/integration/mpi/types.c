@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Many types, operations and sizes, in place and not, in buffers of odd addresses. */
+/* Many types, operations and sizes, in place and not in place, in buffers with odd addresses. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static const char *const operations[] = {"sum", "max", "min", "product"};
 
 static MPI_Op handle_of(const struct type *type, enum operation operation)
 {
-	/* Truth values: "or" twice, "and", and what no switch does. */
+	/* Truth values: "or" twice, "and", and an operation that no switch does. */
 	if (type->number == TRUTH)
 		return operation == MIN ? MPI_LAND : operation == PROD ? MPI_LXOR : MPI_LOR;
 	return operation == SUM	  ? MPI_SUM
@@ -39,7 +39,7 @@ static MPI_Op handle_of(const struct type *type, enum operation operation)
 				  : MPI_PROD;
 }
 
-/* As the type has it: with its width, with or without a sign. */
+/* With the type's width, signed or unsigned. */
 static int64_t fitted(const struct type *type, int64_t x)
 {
 	int unused = 64 - 8 * type->bytes;
@@ -50,7 +50,7 @@ static int64_t fitted(const struct type *type, int64_t x)
 	return type->number == SIGNED ? (int64_t)bits >> unused : (int64_t)(bits >> unused);
 }
 
-/* Of few small primes, so that products are exact, too. */
+/* Products of few small primes are exact, too. */
 static int64_t element(const struct type *type, enum operation operation, int rank, int i)
 {
 	int64_t x = operation == PROD ? 1 + (rank + i) % 3 : value(rank, i, 5);
@@ -168,7 +168,7 @@ int main(int argc, char **argv)
 				for (int in_place = 0; in_place < 2; in_place++)
 					try(&types[t], (enum operation)operation, counts[c],
 					    in_place, 0);
-	/* MPI asks for no alignment. A rank may be alone with it. */
+	/* MPI requires no alignment. Only one rank may have an unaligned buffer. */
 	int rank;
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	try(&types[0], SUM, LARGE, false, rank == 1);
