@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A million packets, in two jobs, from somebody who does not know the cookies (attack.h), at
- * the switch's data port and at the workers', while a job runs: every result is
- * exact, every packet is dropped and counted, and the switch says not one byte
- * to the sender.
+ * A million packets, in two jobs, from an attacker who does not know the cookies (attack.h),
+ * to the switch's data port and to the workers' ports, while a job runs. Every result is
+ * exact, every packet is dropped and counted, and the switch sends no byte to the attacker.
  *
- * SML_SEED=N replays an attack, SML_PACKETS=N sends another number. With
- * CAP_NET_RAW it sees the job's packets and spoofs addresses; without, it cannot.
+ * SML_SEED=N replays an attack, SML_PACKETS=N sends another number. With CAP_NET_RAW, the
+ * attacker sees the job's packets and spoofs addresses. Without it, the attacker cannot.
  */
 #include <inttypes.h>
 #include <netinet/in.h>
@@ -38,7 +37,7 @@
 #define PACKETS 500000
 #endif
 
-static bool has_switch; /* else every rank is one */
+static bool has_switch; /* false: every rank has a switch */
 static uint16_t port;
 static unsigned n_started;		/* atomic */
 static bool attack_over;		/* atomic */
@@ -68,7 +67,7 @@ static bool is_sum(const int32_t *values, unsigned call)
 	return true;
 }
 
-/* The first element says whether rank 0 has seen the attack's end. */
+/* The first element says whether rank 0 has seen the end of the attack. */
 static void sum_until_it_is_over(struct rank *rank)
 {
 	static int32_t values[N_RANKS][COUNT];
@@ -96,7 +95,7 @@ static void sum_until_it_is_over(struct rank *rank)
 
 /* ---- the attack ---- */
 
-/* The job's UDP sockets are all in this process; the switch's own has no peer. */
+/* The job's UDP sockets are all in this process. The switch's socket has no peer. */
 static void find_sockets(struct attack_target *target)
 {
 	struct sockaddr_in own, peer;
@@ -113,12 +112,12 @@ static void find_sockets(struct attack_target *target)
 		bytes = sizeof(peer);
 		if (has_switch && getpeername(fd, (struct sockaddr *)&peer, &bytes) < 0)
 			continue;
-		/* The port is at the same place in both families. */
+		/* The port is at the same offset in both families. */
 		target->worker_ports[target->n_workers++] = ntohs(own.sin_port);
 	}
 }
 
-/* What anybody can ask a switch that has no TLS. */
+/* Questions that any peer can ask a switch without TLS. */
 static void learn(struct attack_target *target)
 {
 	SmlControl__Envelope *message = client_status("127.0.0.1", port);
@@ -134,7 +133,10 @@ static void learn(struct attack_target *target)
 	};
 	client_free(message);
 	find_sockets(target);
-	/* Without a switch every rank has a stripe: rank after rank is attacked, in its place. */
+	/*
+	 * Without a separate switch, every rank has a stripe. One rank after another is attacked
+	 * instead.
+	 */
 	target->switch_port = has_switch ? port : target->worker_ports[0];
 }
 
@@ -153,7 +155,7 @@ static void *attacker_main(void *argument)
 	return NULL;
 }
 
-/* ---- what is left of it ---- */
+/* ---- effects of the attack ---- */
 
 static uint64_t counted(const char *name)
 {
@@ -175,13 +177,13 @@ static void expect_dropped_and_counted(void)
 		assert_true(n > 0);
 		dropped += n;
 	}
-	/* All of them; and next to none of the job's own, which may come after its end. */
+	/* All attack packets, and nearly none of the job's own, which may arrive after its end. */
 	assert_true(dropped + by_kernel >= report.to_switch);
 	assert_true(dropped <= report.to_switch + 100);
 	assert_int_equal(client_counter(port, "mismatch"), 0);
 }
 
-/* A job under attack, at the running switch or at one in each rank. */
+/* A job under attack, at the running switch or at a switch in each rank. */
 static void attack_job(const char *switch_address)
 {
 	struct job job = {.n_ranks = N_RANKS,
@@ -203,7 +205,7 @@ static void attack_job(const char *switch_address)
 	       " calls meanwhile; workers ignored %" PRIu64 "\n",
 	       seed, report.to_switch, report.to_workers, report.of_seen, report.seen,
 	       report.raw ? "" : " (no CAP_NET_RAW)", calls, ignored);
-	/* All were sent, or a tenth where this machine is too slow for it. */
+	/* All packets were sent, or at least a tenth if this machine is too slow. */
 	assert_true(report.to_switch + report.to_workers >= n_packets / 10);
 	assert_int_equal(report.answers, 0);
 	assert_int_equal(report.strange_answers, 0);
@@ -229,7 +231,7 @@ static void a_million_hostile_packets_change_nothing(void **state)
 	has_switch = false;
 }
 
-/* Sockets of ranks that embed the switch take packets from everywhere. */
+/* Sockets of ranks that embed the switch accept packets from all addresses. */
 static void nor_where_every_rank_is_a_switch(void **state)
 {
 	uint64_t dropped = 0;
@@ -242,7 +244,7 @@ static void nor_where_every_rank_is_a_switch(void **state)
 	}
 	assert_int_equal(verdicts[SML_VERDICT_MISMATCH], 0);
 	assert_true(verdicts[SML_VERDICT_WRONG_COOKIE] > 0);
-	/* Results go to workers; what is no whole packet goes no further than the socket. */
+	/* Results go to workers. A packet that is not whole gets no further than the socket. */
 	assert_true(dropped + ignored > (report.to_switch + report.to_workers) / 4);
 }
 

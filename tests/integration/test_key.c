@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The job key (control/key.h): what is one, and what two ends do that have the same, another,
- * or none. And attacks on the handshake, by somebody who sees and changes all bytes, but has
- * no key. Needs the openssl command, for those who have certificates instead.
+ * The job key (control/key.h): valid keys, and how two ends behave that have the same key,
+ * different keys, or none. Also attacks on the handshake by an attacker who sees and changes
+ * all bytes but has no key. Needs the openssl command, for peers that have certificates
+ * instead.
  *
  * SML_SEED=N replays.
  */
@@ -71,7 +72,7 @@ static int tear_down(void **state)
 	return certificates_remove(state);
 }
 
-/* ---- what is a key ---- */
+/* ---- valid keys ---- */
 
 static void expect_refusal(const struct sml_key_source *source, const char *why)
 {
@@ -80,7 +81,7 @@ static void expect_refusal(const struct sml_key_source *source, const char *why)
 	assert_true(sml_key_read(&key, source, &names) < 0);
 	if (strstr(sml_error_last(), why) == NULL)
 		fail_msg("'%s' does not say '%s'", sml_error_last(), why);
-	/* Whoever sees the text must not see the secret. */
+	/* The text must not show the secret. */
 	if (source->secret != NULL && source->secret[0] != '\0')
 		assert_null(strstr(sml_error_last(), source->secret));
 }
@@ -160,7 +161,7 @@ static void a_file_has_the_key_and_nobody_else_may_read_it(void **state)
 	long_text[sizeof(long_text) - 1] = '\0';
 	write_file(path, long_text, 0600);
 	expect_refusal(&file, "has more than 1024 bytes");
-	/* A fifo that nobody writes must not hold a program up. */
+	/* A fifo without a writer must not block a program. */
 	unlink(path);
 	assert_int_equal(mkfifo(path, 0600), 0);
 	expect_refusal(&file, "is not a regular file");
@@ -206,7 +207,7 @@ static void the_same_key_at_both_ends_lets_messages_pass(void **state)
 	}
 }
 
-/* Neither hears a word of the other's, and both say why. */
+/* Neither end gets a message from the other, and both say why. */
 static void expect_none(struct sml_tls *server_tls, struct sml_tls *worker_tls,
 			const char *server_why, const char *worker_why)
 {
@@ -250,7 +251,7 @@ static void a_key_and_certificates_do_not_fit_together(void **state)
 	sml_tls_close(worker_tls);
 }
 
-/* Bytes that are no TLS at all: both ends know, and neither ever answers them with a message. */
+/* Bytes that are not TLS: both ends notice, and neither ever answers them with a message. */
 static void a_plain_peer_is_told_what_to_set(void **state)
 {
 	struct sml_tls *const tls[] = {of_switch, of_worker};
@@ -285,7 +286,7 @@ static void a_changed_bit_is_never_believed(void **state)
 	assert_true(change_bits(of_switch, of_worker, seed, 1000, 4, 400) > 800);
 }
 
-/* Everything that a worker has said, once more to the same switch: as often as one likes. */
+/* Replay everything that a worker has sent to the same switch, any number of times. */
 static void a_replayed_worker_is_never_heard(void **state)
 {
 	struct end server, worker, fresh;
@@ -318,7 +319,10 @@ static void a_replayed_worker_is_never_heard(void **state)
 	close_end(&worker);
 }
 
-/* Everything that a switch has said, to a worker that connects anew: the way of a false switch. */
+/*
+ * Replay everything that a switch has sent to a worker that connects again, as a false
+ * switch would.
+ */
 static void a_replayed_switch_is_never_heard(void **state)
 {
 	struct end server, worker, fresh;
@@ -349,7 +353,7 @@ static void a_replayed_switch_is_never_heard(void **state)
 	close_end(&worker);
 }
 
-/* Both ends have the same key: what one says must not pass for what the other would. */
+/* Both ends have the same key: what one end sends must not be accepted as sent by the other. */
 static void an_end_that_hears_itself_is_not_fooled(void **state)
 {
 	struct sml_tls *const tls[] = {of_worker, of_switch};
@@ -372,14 +376,14 @@ static void an_end_that_hears_itself_is_not_fooled(void **state)
 	}
 }
 
-/* A client of OpenSSL's own, which offers the key's identity in some other way. */
+/* A plain OpenSSL client that offers the key's identity in another way. */
 struct odd_client {
 	const char *title;
 	const char *identity;
 	int least_version, most_version;
 	uint64_t options;
 	bool has_key;
-	bool speaks_early; /* before the switch has said anything (0-RTT), which can be replayed */
+	bool speaks_early; /* before the switch has sent anything (0-RTT), which can be replayed */
 };
 
 static const struct odd_client *odd;
@@ -404,7 +408,7 @@ static int show_odd_key(SSL *ssl, const EVP_MD *digest, const unsigned char **id
 	return 1;
 }
 
-/* Carries bytes by hand, until neither has any. */
+/* Carry bytes by hand until neither end has any. */
 static bool is_let_in(const struct odd_client *client)
 {
 	SSL_CTX *context = SSL_CTX_new(TLS_client_method());
@@ -444,7 +448,7 @@ static bool is_let_in(const struct odd_client *client)
 	up = sml_tls_is_up(server.session);
 	printf("%s: %s\n", client->title, up ? "up" : sml_tls_reason(server.session));
 	assert_int_equal(evbuffer_get_length(server.in), 0);
-	/* A switch answers each of them with an alert at most, and ends. */
+	/* A switch answers each of them with at most an alert, and closes. */
 	assert_true(up || server.over);
 	close_end(&server);
 	SSL_free(ssl);
@@ -475,9 +479,9 @@ static void no_weaker_handshake_is_taken(void **state)
 	assert_true(is_let_in(&honest));
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		assert_false(is_let_in(&all[i]));
-	/* What it says early is dropped, and it may go on as others do. */
+	/* Early data is dropped, and the client may continue as others do. */
 	assert_true(is_let_in(&early));
-	/* With the key it is let in, for the switch chooses the exchange. */
+	/* With the key, the client is accepted, because the switch chooses the exchange. */
 	assert_true(is_let_in(&prefers_none));
 	assert_false(SSL_CTX_get_options(of_switch->context) & SSL_OP_ALLOW_NO_DHE_KEX);
 }
@@ -490,7 +494,7 @@ static uint64_t cpu_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The least that the switch's first step costs, of several. */
+/* The minimum cost of the switch's first step, over several tries. */
 static uint64_t cost_ns(struct sml_tls *worker_tls)
 {
 	uint64_t least_ns = UINT64_MAX;
@@ -513,7 +517,7 @@ static uint64_t cost_ns(struct sml_tls *worker_tls)
 	return least_ns;
 }
 
-/* The binder is looked at before any key exchange. */
+/* The switch checks the binder before any key exchange. */
 static void a_wrong_key_costs_less_than_the_right_one(void **state)
 {
 	uint64_t right_ns = cost_ns(of_worker), wrong_ns = cost_ns(of_other_worker);

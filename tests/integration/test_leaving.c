@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A switch that dies between two of its last messages: one rank has been told that all have left,
- * and the other has not. That one finds nobody at the next switch, and is let go there.
+ * A switch dies between two of its last messages: one rank has been told that all have left,
+ * and the other has not. The other rank finds no rank at the next switch, and that switch
+ * lets it leave.
  *
  *	rank 0: the library -----\   +-- the first switch: a child, killed
  *	rank 1: two sockets ------>--+
@@ -89,7 +90,7 @@ static bool is_leaving(uint16_t port)
 	return leaving;
 }
 
-/* Until rank 0 has asked to leave. */
+/* Wait until rank 0 has asked to leave. */
 static void wait_until_it_leaves(uint16_t port)
 {
 	int64_t until_ms = client_now_ms() + CLIENT_WAIT_MS;
@@ -126,7 +127,7 @@ static void a_rank_whose_switch_dies_before_its_last_word_leaves_elsewhere(void 
 	client_ready(&other);
 	client_started(&other);
 	wait_until_it_leaves(first);
-	/* It has said that all have left to rank 1 alone, which has gone. */
+	/* Only rank 1, which is gone, was told that all have left. */
 	assert_int_equal(kill(child, SIGKILL), 0);
 	client_close(&other);
 	pthread_join(thread, NULL);

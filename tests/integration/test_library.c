@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The library end to end, over loopback, with its embedded switch: every
- * collective, type, operation and width against sums made here the plain way.
+ * The whole library, over loopback, with its embedded switch: every collective, type,
+ * operation and width, compared with sums that this test computes in a simple way.
  */
 #include <errno.h>
 #include <math.h>
@@ -95,7 +95,7 @@ static void every_combination(struct rank *rank)
 				     wire++) {
 					struct call call = {counts[c], type, op, wire, salt & 1};
 
-					/* The largest once a type is enough. */
+					/* The largest number once for each type is enough. */
 					if (counts[c] == MOST && (op != SML_SUM || salt & 1))
 						salt++;
 					else
@@ -156,9 +156,9 @@ static void spinning_threads_are_as_right_as_sleeping_ones(void **state)
 	unsetenv("SWITCHML_SPIN");
 }
 
-/* ---- many at once ---- */
+/* ---- many requests at once ---- */
 
-#define IN_FLIGHT 1500 /* more than a worker holds */
+#define IN_FLIGHT 1500 /* more than a worker can hold */
 
 static void many_requests(struct rank *rank)
 {
@@ -174,7 +174,7 @@ static void many_requests(struct rank *rank)
 		CHECK(rank, sml_allreduce_async(rank->context, buffers[i], buffers[i], call.count,
 						SML_INT32, SML_SUM, NULL, &requests[i]) == 0);
 	}
-	/* The last half backwards, the first by looking. */
+	/* Wait for the second half in reverse order, and test the first half. */
 	for (unsigned i = IN_FLIGHT; i-- > IN_FLIGHT / 2;)
 		CHECK(rank, sml_wait(requests[i]) == 0);
 	for (unsigned i = 0; i < IN_FLIGHT / 2; i++) {
@@ -288,7 +288,7 @@ static void nobody_leaves_a_barrier_before_all_have_entered(void **state)
 	run_job(&(struct job){.n_ranks = 4, .body = enter_barrier});
 }
 
-/* ---- switches of their own ---- */
+/* ---- separate switches ---- */
 
 static struct sml_switch *start_switch(char address[64])
 {
@@ -323,7 +323,7 @@ static void two_jobs_on_one_switch_do_not_disturb_each_other(void **state)
 
 #define MOST_SWITCHES 3
 
-/* All results of every_combination(), over so many switches. */
+/* All results of every_combination(), over this many switches. */
 static uint32_t hash_over_switches(unsigned n, const char *faults, int threads)
 {
 	struct sml_switch *opened[MOST_SWITCHES];
@@ -380,8 +380,8 @@ static void results_have_the_same_bits_in_every_form(void **state)
 }
 
 /*
- * A caller that looks just then sees a tensor's end before the thread that brings it has
- * counted it.
+ * A caller that tests just then sees the end of a tensor before the thread that completed it
+ * has counted it.
  */
 static void get_counters(struct rank *rank, uint64_t tensors, struct sml_counters *counters)
 {
@@ -408,7 +408,7 @@ static void look_at_own_stripe(struct rank *rank)
 		snprintf(start, sizeof(start), "rank %d at 127.0.0.1:", i);
 		CHECK(rank, strncmp(name, start, strlen(start)) == 0);
 		CHECK(rank, c.bytes_sent > 50000 && c.bytes_received > 50000);
-		/* What this rank does for itself is no traffic, and needs no timer. */
+		/* Work of a rank for itself causes no traffic and needs no timer. */
 		if (i == rank->rank)
 			CHECK(rank, c.retransmits_timeout + c.retransmits_fast + c.stalls == 0);
 	}
@@ -471,14 +471,14 @@ static void open_again_at_once(struct rank *rank)
 	}
 }
 
-/* What a rank finds at the port may still be the switch of the job before. */
+/* The port may still belong to the switch of the previous job. */
 static void jobs_can_follow_each_other_on_one_port(void **state)
 {
 	(void)state;
 	run_job(&(struct job){.n_ranks = 3, .body = open_again_at_once});
 }
 
-/* ---- manners ---- */
+/* ---- other behavior ---- */
 
 static void sleep_idle(struct rank *rank)
 {
@@ -501,7 +501,7 @@ static void an_idle_job_takes_no_processor_time(void **state)
 	run_job(&(struct job){.n_ranks = 2, .threads = 2, .body = sleep_idle});
 }
 
-/* torchrun's MASTER_ADDR is this name, and no address. */
+/* The MASTER_ADDR of torchrun is this name, not an address. */
 static void the_embedded_switch_can_be_on_localhost(void **state)
 {
 	(void)state;
@@ -517,7 +517,7 @@ static void count_calls(struct rank *rank)
 	CHECK(rank, counters.packets_sent >= 24 && counters.packets_received >= 24);
 	CHECK(rank, counters.bytes_sent > 500000);
 	CHECK(rank, counters.window > 0);
-	/* What rank 0 may do for itself takes no time. */
+	/* An operation that rank 0 does only for itself takes no time. */
 	CHECK(rank, rank->rank == 0 || counters.rtt_min_ns > 0);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where rank 0's control port listens: on the master's address, where that is one of this
- * host's. Needs an interface besides the loopback.
+ * The address on which rank 0's control port listens: the master's address, if this host has
+ * it. Needs an interface besides the loopback.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -22,7 +22,7 @@
 
 static char own[INET6_ADDRSTRLEN], own_interface[IF_NAMESIZE];
 
-/* An IPv4 address of this host that is not the loopback's. */
+/* An IPv4 address of this host that is not on the loopback. */
 static bool find_own(void)
 {
 	struct ifaddrs *all;
@@ -97,14 +97,20 @@ static void what_is_not_this_hosts_is_no_choice(void **state)
 	(void)state;
 	sml_listen_choose(own, NULL, text);
 	assert_string_equal(text, own);
-	/* Behind a translation of addresses, say: all, or the chosen interface. */
+	/*
+	 * For example behind address translation: all addresses, or those of the chosen
+	 * interface.
+	 */
 	sml_listen_choose("198.51.100.77", NULL, text);
 	assert_string_equal(text, "");
 	sml_listen_choose("198.51.100.77", own_interface, text);
 	assert_string_equal(text, own);
 	sml_listen_choose("no-such-host.invalid", NULL, text);
 	assert_string_equal(text, "");
-	/* In many files of hosts, the own name is 127.0.1.1: others find another. */
+	/*
+	 * In many hosts files, the host's own name is 127.0.1.1, but others resolve it
+	 * differently.
+	 */
 	sml_listen_choose("127.0.1.1", NULL, text);
 	assert_string_equal(text, "");
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The flight recorder: who is missing stands in the error's text and in the file,
- * and no failure comes late for it.
+ * The flight recorder: the error text and the file name the missing rank, and the recorder
+ * delays no failure.
  */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -21,20 +21,20 @@
 #include "support/ranks.h"
 #include "switch/switch.h"
 
-/* Longer than a busy machine stalls while ranks open, and before they call. */
+/* Longer than a busy machine stalls while ranks open and before they call. */
 #define TIMEOUT_MS 4000
 /*
- * What a failure may take besides: it waits 0.3 s for switch and file, and this machine has
- * other work. Waiting for either without a bound would take a minute.
+ * The additional time of a failure: it waits 0.3 s for switch and file, and this machine has
+ * other work. An unbounded wait for either would take a minute.
  */
 #define LATE_MS	    30000
 #define FOR_EVER_MS 60000
-/* What a frozen rank has asked for; as long as it may stall before it is to freeze. */
+/* The heartbeat of a rank that freezes. It may stall this long before it is meant to freeze. */
 #define FROZEN_HEARTBEAT_MS 4000
 
 static unsigned n_passed; /* atomic: ranks that have passed the barrier */
-static bool signalled;	  /* atomic: the switch is frozen, or dead */
-static bool unanswered;	  /* atomic: the switch stalled for the 0.2 s that it is waited for */
+static bool signalled;	  /* atomic: the switch is frozen or dead */
+static bool unanswered;	  /* atomic: the switch stalled for the 0.2 s that a rank waits for it */
 
 static char directory[64];
 
@@ -68,7 +68,7 @@ static int remove_directory(void **state)
 	return rmdir(directory);
 }
 
-/* The whole file; "" where there is none. */
+/* The whole file; "" if there is none. */
 static const char *contents(const char *name)
 {
 	static char text[1 << 16];
@@ -98,7 +98,7 @@ static unsigned count_in_file(const char *name, const char *part)
 	return n;
 }
 
-/* A call that is to end in an error, soon after its deadline. */
+/* A call that must end in an error soon after its deadline. */
 static void fail_in_time(struct rank *rank, int error)
 {
 	static _Thread_local float data[50000];
@@ -106,7 +106,7 @@ static void fail_in_time(struct rank *rank, int error)
 	int got = sml_allreduce(rank->context, data, data, 50000, SML_FLOAT32, SML_SUM, NULL);
 
 	took = now_ms() - began;
-	/* Where two deadlines are as long, a busy machine decides which one passes first. */
+	/* If two deadlines are equal, a busy machine decides which one passes first. */
 	if (got != error && !(got == SML_ERROR_TIMEOUT && error == SML_ERROR_SWITCH_DIED))
 		complain(rank, "%d, not %d: %s", got, error, sml_error_text(rank->context));
 	if (took > TIMEOUT_MS + LATE_MS)
@@ -140,7 +140,7 @@ static void all_but_rank_1_call(struct rank *rank)
 	expect_text(rank, "last heard ");
 }
 
-/* Once more while the machine stalls at the wrong moment, which the errors then say. */
+/* Try again if the machine stalled at the wrong moment, which the errors then show. */
 static void run_until_answered(const struct job *job)
 {
 	for (int i = 0; i < 5; i++) {
@@ -153,7 +153,7 @@ static void run_until_answered(const struct job *job)
 	fail_msg("the switch never answers in time");
 }
 
-/* Who found the deadline out has asked; who heard of it from that rank has read its text. */
+/* The rank whose deadline passed has asked the switch. The other rank has read its text. */
 static void expect_rank_1(const char *name)
 {
 	expect_in_file(name, "SwitchML flight record 1\n");
@@ -182,15 +182,15 @@ static void the_rank_that_does_not_call_is_named(void **state)
 		expect_in_file("record.2", " ranks 1\n");
 	if (count_in_file("record.0", "report  of the switch\n") == 0)
 		expect_in_file("record.2", "report  of the switch\n");
-	/* Nothing was under way there. */
+	/* No call was under way there. */
 	assert_string_equal(contents("record.1"), "");
 }
 
-/* ---- a job that somebody aborts: what the file gets does not depend on why the job fails ---- */
+/* ---- a job that a rank aborts: the file is the same for any cause of failure ---- */
 
-static unsigned n_calling; /* atomic: ranks whose call has not ended, and cannot */
+static unsigned n_calling; /* atomic: ranks whose call has not ended and cannot end */
 
-/* Ranks 0 and 2 wait for rank 1, which aborts when they do. */
+/* Ranks 0 and 2 wait for rank 1, which aborts while they wait. */
 static void all_but_rank_1_call_and_it_aborts(struct rank *rank)
 {
 	static _Thread_local float data[50000];
@@ -209,7 +209,7 @@ static void all_but_rank_1_call_and_it_aborts(struct rank *rank)
 	CHECK(rank, sml_wait(request) == SML_ERROR_ABORTED);
 }
 
-/* Its ranks are to write here. */
+/* The job's ranks write to this file. */
 static void fail_and_record(const char *path)
 {
 	n_calling = 0;
@@ -254,7 +254,7 @@ static void freeze(struct rank *rank)
 
 static pid_t switch_pid;
 
-/* A switch in a child; its port comes through a pipe. */
+/* A switch in a child; its port arrives through a pipe. */
 static uint16_t start_switch(void)
 {
 	struct sml_switch_config config;
@@ -282,7 +282,7 @@ static uint16_t start_switch(void)
 	return port;
 }
 
-/* Until then its threads may go on for a while. */
+/* Until then, the switch's threads may continue for a while. */
 static void signal_switch(int signal)
 {
 	siginfo_t info;
@@ -297,7 +297,7 @@ static void call_after_signal(struct rank *rank)
 	int signal = *(const int *)rank->job->argument;
 
 	CHECK(rank, sml_barrier(rank->context) == 0);
-	/* One rank's result may have come while the switch has not yet sent the other's. */
+	/* One rank's result may have arrived before the switch sends the other's. */
 	__atomic_fetch_add(&n_passed, 1, __ATOMIC_SEQ_CST);
 	while (__atomic_load_n(&n_passed, __ATOMIC_SEQ_CST) < (unsigned)rank->n)
 		usleep(1000);
@@ -306,12 +306,15 @@ static void call_after_signal(struct rank *rank)
 	while (!__atomic_load_n(&signalled, __ATOMIC_SEQ_CST))
 		usleep(1000);
 	usleep(50000);
-	/* The loss came before the call: so does, mostly, the end of looking for another switch. */
+	/*
+	 * The loss came before the call, and so did, mostly, the end of the search for another
+	 * switch.
+	 */
 	fail_in_time(rank, signal == SIGSTOP ? SML_ERROR_TIMEOUT : SML_ERROR_SWITCH_DIED);
 	expect_text(rank, signal == SIGSTOP ? "does not answer" : "no switch has taken over");
 }
 
-/* A rank freezes; over this switch, or over the ranks' own stripes. */
+/* A rank freezes, over this switch or over the ranks' own stripes. */
 static void freeze_rank_2(const char *switch_address, const char *report)
 {
 	char pattern[128];
@@ -360,7 +363,7 @@ static void a_frozen_rank_is_what_slots_wait_for(void **state)
 	waitpid(switch_pid, NULL, 0);
 }
 
-/* What its slots, and those of the others, were waiting for nobody can ask any more. */
+/* Nobody can ask any more what its slots, and those of the other ranks, were waiting for. */
 static void a_frozen_rank_takes_its_stripe_along(void **state)
 {
 	(void)state;
@@ -411,7 +414,7 @@ static void a_fifo_is_refused_and_delays_no_error(void **state)
 	(void)state;
 	snprintf(path, sizeof(path), "%s", path_of("fifo"));
 	assert_int_equal(mkfifo(path, 0600), 0);
-	/* Without a reader an open would wait, with one it would not. */
+	/* Without a reader, an open would block; with a reader, it would not. */
 	fail_and_record(path);
 	fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
 	assert_true(fd >= 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a switch says of a job that does not go on: who has not contributed to which slot. */
+/* What a switch says about a job that does not progress: who has not contributed to which slot. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +29,7 @@ static int set_up(void **state)
 	return 0;
 }
 
-/* ranks on `shards` sockets' worth of slots, started. */
+/* Ranks with slots for `shards` sockets, started. */
 static void start(struct client *c, uint32_t n, uint32_t shards)
 {
 	SmlControl__Join join = client_join_message("stall", 0, n);
@@ -39,7 +39,7 @@ static void start(struct client *c, uint32_t n, uint32_t shards)
 	clients_begin(c, n);
 }
 
-/* The report has this slot at this use, lacking these ranks. */
+/* Assert that the report has this slot at this use, lacking these ranks. */
 static void expect_slot(const SmlControl__StallReport *report, uint32_t slot, uint32_t use,
 			uint64_t missing)
 {
@@ -61,7 +61,10 @@ static void every_slot_names_the_ranks_that_it_lacks(void **state)
 
 	(void)state;
 	start(c, 3, 2);
-	/* Slot 4: one use complete, the next begun. 5: rank 1 alone. 7: complete. */
+	/*
+	 * Slot 4: one use is complete, the next has begun. Slot 5: only rank 1 contributed. Slot
+	 * 7: complete.
+	 */
 	for (uint32_t rank = 0; rank < 3; rank++) {
 		client_contribute(&c[rank], 4, 0, 8, 1);
 		client_contribute(&c[rank], 7, 0, 8, 1);
@@ -134,7 +137,7 @@ static void who_asks_too_often_is_answered_now_and_then(void **state)
 	began_ms = client_now_ms();
 	for (int i = 0; i < 50; i++)
 		client_send_empty(&c[0], STALL_REQUEST);
-	/* A job's end follows all answers. */
+	/* The job's end comes after all answers. */
 	client_send_empty(&c[0], SML_CONTROL__ENVELOPE__BODY_LEAVE);
 	client_send_empty(&c[1], SML_CONTROL__ENVELOPE__BODY_LEAVE);
 	for (;;) {
@@ -146,7 +149,7 @@ static void who_asks_too_often_is_answered_now_and_then(void **state)
 		client_free(message);
 	}
 	client_free(message);
-	/* One in 0.1 s. */
+	/* One per 0.1 s. */
 	assert_in_range(answers, 0, 1 + (client_now_ms() - began_ms) / 100);
 	clients_close(c, 2);
 }

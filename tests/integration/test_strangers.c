@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The control port against those who reach it and never join: slow, half-open,
- * greedy, many. Each case ends with a job that runs: nothing of it was harmed.
- * Needs nothing; with the openssl command and TLS built in, handshakes too.
+ * The control port, under peers that connect and never join: slow, half-open, greedy, many.
+ * Each case ends with a job that runs unharmed. With the openssl command and TLS built in,
+ * it also tests handshakes.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -65,7 +65,7 @@ static size_t bytes_in_use(void)
 	return mallinfo2().uordblks;
 }
 
-/* Without waiting: has the switch ended this connection? Reads away what it says. */
+/* Has the switch closed this connection? Does not wait. Drops what the switch sends. */
 static bool has_ended(const struct client *client)
 {
 	unsigned char ignored[4096];
@@ -84,13 +84,13 @@ static void push_bytes(const struct client *client, const void *bytes, size_t n)
 
 /* ---- time ---- */
 
-/* One that talks all the while: what it says every 50 ms, from a pattern. */
+/* A peer that talks all the time: every 50 ms, it sends bytes from a pattern. */
 struct talker {
 	struct client client;
 	const void *bytes;
 	size_t n, each;
 	size_t at;
-	int64_t since_ms; /* not before that it came */
+	int64_t since_ms; /* it connected no earlier than this */
 };
 
 static void open_talker(struct talker *talker)
@@ -107,7 +107,7 @@ static void talk(struct talker *talker)
 	push_bytes(&talker->client, (const char *)talker->bytes + talker->at, n);
 	talker->at += n;
 	if (talker->at == talker->n && talker->each == talker->n)
-		talker->at = 0; /* a whole message: again */
+		talker->at = 0; /* a whole message, so repeat it */
 }
 
 static void expect_all_ended(struct talker *talkers, unsigned n)
@@ -137,10 +137,12 @@ static void nobody_stays_without_joining(void **state)
 	struct sml_switch_config config = config_of_test();
 	struct talker talkers[6] = {
 		{.bytes = "", .n = 0, .each = 1},			  /* silent */
-		{.bytes = ping, .n = sizeof(ping), .each = sizeof(ping)}, /* lively */
+		{.bytes = ping, .n = sizeof(ping), .each = sizeof(ping)}, /* sends whole messages */
 		{.bytes = question, .n = sizeof(question), .each = sizeof(question)},
-		{.bytes = longest, .n = sizeof(longest), .each = 1},	    /* a byte at a time */
-		{.bytes = longest, .n = sizeof(longest) - 1, .each = 8192}, /* never whole */
+		{.bytes = longest, .n = sizeof(longest), .each = 1}, /* one byte at a time */
+		{.bytes = longest,
+		 .n = sizeof(longest) - 1,
+		 .each = 8192}, /* never a whole message */
 		{.bytes = ping, .n = sizeof(ping), .each = sizeof(ping)},
 	};
 
@@ -150,14 +152,14 @@ static void nobody_stays_without_joining(void **state)
 	for (unsigned i = 0; i < 5; i++)
 		open_talker(&talkers[i]);
 	talkers[5].since_ms = client_now_ms();
-	/* One was a member, and goes on talking. */
+	/* One peer was a member, and continues to talk. */
 	clients_start(&talkers[5].client, 1, "127.0.0.1", port, "before");
 	client_send_empty(&talkers[5].client, SML_CONTROL__ENVELOPE__BODY_LEAVE);
 	client_free(client_expect(&talkers[5].client, SML_CONTROL__ENVELOPE__BODY_LEFT));
 	expect_all_ended(talkers, 6);
 	for (unsigned i = 0; i < 6; i++)
 		client_close(&talkers[i].client);
-	/* Members say nothing in between, and stay: their bound is the heartbeat. */
+	/* Members send nothing in between, and stay: the heartbeat is their bound. */
 	expect_unharmed();
 }
 
@@ -170,7 +172,7 @@ static void handshakes_have_the_same_time(void **state)
 		{.bytes = "", .n = 0, .each = 1},
 		{.bytes = half_hello, .n = sizeof(half_hello), .each = 1},
 		{.bytes = long_hello, .n = sizeof(long_hello), .each = 100},
-		{.bytes = "", .n = 0, .each = 1}, /* says hello, and no more */
+		{.bytes = "", .n = 0, .each = 1}, /* sends a hello, and nothing else */
 	};
 	struct sml_tls *tls;
 
@@ -198,7 +200,7 @@ static void handshakes_have_the_same_time(void **state)
 	sml_tls_close(tls);
 }
 
-/* ---- number ---- */
+/* ---- numbers of connections ---- */
 
 static void the_oldest_stranger_makes_room(void **state)
 {
@@ -222,7 +224,7 @@ static void the_oldest_stranger_makes_room(void **state)
 	assert_int_equal(gone, 100);
 	for (unsigned i = 0; i < 120; i++)
 		assert_int_equal(has_ended(&many[i]), i < 100);
-	/* Who joins finds room, and members do not make any. */
+	/* A rank that joins finds room, and members do not make any. */
 	clients_start(other, 2, "127.0.0.1", port, "late");
 	clients_close(other, 2);
 	assert_true(client_counter(port, "connections-evicted") >= 101);
@@ -237,7 +239,7 @@ static void end_poor_switch(pid_t pid)
 	waitpid(pid, NULL, 0);
 }
 
-/* A process of its own, which has few descriptors. Returns it; its port is known. */
+/* A child process with few descriptors. Returns its pid; its port is known. */
 static pid_t start_poor_switch(void)
 {
 	struct sml_switch_config config = config_of_test();
@@ -278,7 +280,10 @@ static void few_descriptors_are_enough(void **state)
 	end_poor_switch(poor);
 }
 
-/* All that came while it could not look are accepted at once: none may be in another's way. */
+/*
+ * All connections that came while the switch could not look are accepted at once. None may
+ * delay another.
+ */
 static void who_comes_last_in_a_crowd_joins(void **state)
 {
 	struct client many[100];
@@ -302,10 +307,10 @@ static void who_comes_last_in_a_crowd_joins(void **state)
 
 /* ---- bytes ---- */
 
-/* 400 halves of the longest messages: 100 MB, if all were kept. */
+/* 400 halves of the longest messages: 100 MB if all were kept. */
 static void half_messages_fill_no_memory(void **state)
 {
-	/* A Join of 258,048 bytes that begins with a report: those may be so long. */
+	/* A Join of 258,048 bytes that begins with a report: such a Join may be that long. */
 	static unsigned char half[250000] = {0, 3, 0xf0, 0, 10, 0xfc, 0xdf, 15, 0x82, 1};
 	const struct rlimit files = {4096, 4096};
 	struct sml_switch_config config = config_of_test();
@@ -322,7 +327,7 @@ static void half_messages_fill_no_memory(void **state)
 	before = bytes_in_use();
 	for (unsigned i = 0; i < 400; i++)
 		client_open(&many[i], "127.0.0.1", port);
-	/* On, where the machine stalls, until it is too much for the switch. */
+	/* If the machine stalls, continue until it is too much for the switch. */
 	for (int64_t until_ms = client_now_ms() + CLIENT_WAIT_MS; client_now_ms() < until_ms;
 	     round++) {
 		if (round >= 100 && client_counter(port, "connections-evicted") > 0)
@@ -342,7 +347,7 @@ static void half_messages_fill_no_memory(void **state)
 		total += sent[i];
 	printf("half messages: %zu MiB sent, %zu MiB in use at most\n", total >> 20, most >> 20);
 	assert_true(client_counter(port, "connections-evicted") > 0);
-	/* What strangers may hold, what libevent takes beyond, and one batch of reads. */
+	/* Memory that strangers may hold, libevent's own memory, and one batch of reads. */
 	assert_true(most < (110u << 20));
 	clients_close(many, 400);
 	free(many);
@@ -362,11 +367,11 @@ static void a_member_says_no_long_messages(void **state)
 			    "a control message (abort) that is too long", NULL);
 }
 
-/* Before it joins, a peer says what a few bytes have room for, and nothing of a member's. */
+/* Before it joins, a peer may send only a few bytes, and none of a member's messages. */
 static void a_stranger_may_only_join_ask_or_ping(void **state)
 {
 	static const unsigned char refused[][5] = {
-		{0, 3, 0, 0, 10 << 3 | 2},   /* Abort, with 196 KB of stalls to come */
+		{0, 3, 0, 0, 10 << 3 | 2},   /* Abort, announcing 196 KB of stalls */
 		{0, 0, 0, 4, 4 << 3 | 2},    /* Ready */
 		{0, 0, 0x11, 0, 6 << 3 | 2}, /* Ping of 4,352 bytes */
 	};
@@ -386,7 +391,7 @@ static void a_stranger_may_only_join_ask_or_ping(void **state)
 	expect_unharmed();
 }
 
-/* 4 KiB of a Join that has no report in them; it never gets to the rest. */
+/* 4 KiB of a Join without a report. The switch never reads the rest. */
 static void a_join_is_long_only_if_it_resumes(void **state)
 {
 	static unsigned char join[4 + 5000] = {0, 0, 0x20, 0, 10, 0xfd, 63, 0x1a, 0xfa, 63};
@@ -404,7 +409,7 @@ static void a_join_is_long_only_if_it_resumes(void **state)
 	expect_unharmed();
 }
 
-/* Nobody is asked what it believes before there is anything to believe in. */
+/* No rank is asked about its state before there is any. */
 static void a_rank_tells_no_mismatch_before_its_job_runs(void **state)
 {
 	static const unsigned char mismatch[] = {0, 0, 0, 7, 0xf2, 1, 4, 0x22, 2, 0, 1};
@@ -430,7 +435,7 @@ static void a_rank_tells_no_mismatch_before_its_job_runs(void **state)
 	clients_close(ranks, 2);
 }
 
-/* The switch has read what came before, for it has answered what came after. */
+/* The switch has read the earlier bytes, because it has answered the later ones. */
 static void expect_no_end(const struct client *client)
 {
 	for (unsigned i = 0; i < 2; i++)
@@ -438,7 +443,7 @@ static void expect_no_end(const struct client *client)
 	assert_false(has_ended(client));
 }
 
-/* Where ranks have the slots, each tells rank 0 what these wait for: up to 85 KiB. */
+/* If ranks have the slots, each reports to rank 0 what its slots wait for: up to 85 KiB. */
 static void but_reports_of_slots_where_ranks_have_them(void **state)
 {
 	static const unsigned char report[] = {0, 1, 0x54, 0, 0x92, 1},
@@ -470,8 +475,8 @@ static void but_reports_of_slots_where_ranks_have_them(void **state)
 }
 
 /*
- * The switch's end of a connection, which is in this process: what the kernel
- * takes off its hands becomes little, so that the rest shows in its memory.
+ * The switch's end of a connection, which is in this process. Its kernel buffers become
+ * small, so that unsent data shows in the process's memory.
  */
 static void shrink_other_end(const struct client *client)
 {
@@ -489,7 +494,7 @@ static void shrink_other_end(const struct client *client)
 	assert_int_equal(found, 1);
 }
 
-/* Ranks come and go, and one that has joined never reads who is missing. */
+/* Ranks come and go, and one joined rank never reads who is missing. */
 static void who_never_reads_is_not_told_for_ever(void **state)
 {
 	struct sml_switch_config config = config_of_test();
@@ -522,7 +527,7 @@ static void who_never_reads_is_not_told_for_ever(void **state)
 	expect_unharmed();
 }
 
-/* ---- the mistaken ---- */
+/* ---- peers that make mistakes ---- */
 
 static void a_tls_client_is_told_plainly(void **state)
 {
@@ -547,7 +552,7 @@ static void a_tls_client_is_told_plainly(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		/* These fork: first, while there are no threads. */
+		/* These tests fork, so they run first, while there are no threads. */
 		TEST(few_descriptors_are_enough),
 		TEST(who_comes_last_in_a_crowd_joins),
 		TEST(nobody_stays_without_joining),

@@ -45,10 +45,13 @@ static void leaving_is_a_barrier(void **state)
 	client_send_empty(&c[1], LEAVE);
 	client_expect_silence(&c[1]);
 	client_expect_silence(&c[0]);
-	/* One that has asked may go: it is not dead, and the others' barrier goes on. */
+	/*
+	 * A rank that has asked to leave may go: it is not dead, and the others' barrier
+	 * continues.
+	 */
 	client_close(&c[1]);
 	client_expect_silence(&c[2]);
-	/* Now at the latest it has been seen to be gone. */
+	/* At the latest now, the switch has noticed that it is gone. */
 	client_expect_silence(&c[2]);
 	client_contribute(&c[2], 4, 0, 8, 1);
 	client_send_empty(&c[2], LEAVE);
@@ -59,7 +62,7 @@ static void leaving_is_a_barrier(void **state)
 	clients_close(c, 3);
 }
 
-/* Regression: its place stayed taken, and whoever came next crashed the switch. */
+/* Regression: its place stayed taken, and the next rank that joined crashed the switch. */
 static void leaving_before_the_start_gives_the_place_back(void **state)
 {
 	struct client c[2];
@@ -111,7 +114,7 @@ static void death_by_a_closed_connection_names_the_rank(void **state)
 	clients_close(c, 3);
 }
 
-/* The job's end, whether the job has begun before or not. */
+/* The job's end, whether or not the job has begun before. */
 static SmlControl__Envelope *next_abort(struct client *client)
 {
 	SmlControl__Envelope *message = client_next(client);
@@ -137,7 +140,7 @@ static void death_by_silence_names_the_rank(void **state)
 		client_open(&c[rank], "127.0.0.1", port);
 		client_join(&c[rank], &join);
 	}
-	/* Where this process stalls, rank 1 is dead before the job has begun. */
+	/* If this process stalls, rank 1 is dead before the job has begun. */
 	message = next_abort(&c[0]);
 	assert_int_equal(message->abort->error, SML_ERROR_RANK_DIED);
 	assert_non_null(strstr(message->abort->text, "rank 1 (host testhost, pid 1001) died"));
@@ -146,7 +149,7 @@ static void death_by_silence_names_the_rank(void **state)
 	clients_close(c, 2);
 }
 
-/* What a peer has sent and we have not read must not destroy what we have told it. */
+/* Unread data from a peer must not destroy the messages that we have sent to it. */
 static void abort_arrives_even_while_the_peer_is_talking(void **state)
 {
 	static const unsigned char ping[] = {0, 0, 0, 2, 0x32, 0};
@@ -156,7 +159,7 @@ static void abort_arrives_even_while_the_peer_is_talking(void **state)
 	clients_start(c, 2, "127.0.0.1", port, "talk");
 	client_close(&c[0]);
 	for (unsigned i = 0; i < 30; i++) {
-		/* Once the switch has given its end up, this has nowhere to go. */
+		/* After the switch has closed its end, this data has no destination. */
 		(void)!send(c[1].tcp, ping, sizeof(ping), MSG_NOSIGNAL);
 		usleep(10000);
 	}
@@ -202,7 +205,7 @@ static void disagree_about_a_call(struct client *c)
 
 	client_contribute(&c[0], 0, 0, 0, 0);
 	client_contribute(&c[2], 0, 0, 0, 0);
-	/* Before rank 1 says otherwise, both others have to be in. */
+	/* Both other ranks must have joined before rank 1 disagrees. */
 	client_wait_for_counter(port, "absorbed", 2);
 	packet.header.digest_be ^= 1;
 	client_send_packet(&c[1], &packet, length);
@@ -318,7 +321,7 @@ static void garbage_ends_only_its_own_connection(void **state)
 	clients_close(c, 2);
 }
 
-/* Answers that nobody reads must not fill the memory: 120,000 would be over 60 MB. */
+/* Answers that nobody reads must not fill the memory: 120,000 would take over 60 MB. */
 static void questions_without_reading_are_not_answered_for_ever(void **state)
 {
 	size_t before = mallinfo2().uordblks;
@@ -333,7 +336,7 @@ static void questions_without_reading_are_not_answered_for_ever(void **state)
 	client_open(&flood, "127.0.0.1", port);
 	for (unsigned i = 0; i < 200; i++)
 		client_send_bytes(&flood, questions, sizeof(questions));
-	/* Others are served meanwhile. */
+	/* Other peers are served meanwhile. */
 	clients_start(other, 2, "127.0.0.1", port, "flooded");
 	clients_close(other, 2);
 	assert_true(mallinfo2().uordblks < before + (4u << 20));

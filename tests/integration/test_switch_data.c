@@ -70,14 +70,14 @@ static void lost_result_is_sent_again_to_who_asks(void **state)
 	client_expect_result(&c[1], 5, 0, 32, 3);
 	client_contribute(&c[1], 5, 0, 32, 99);
 	assert_int_equal(client_expect_result(&c[1], 5, 0, 32, 3), ticket);
-	/* Nothing to the other: what comes next there is the next result. */
+	/* The other worker gets nothing: the next packet there is the next result. */
 	client_contribute(&c[0], 5, 1, 32, 4);
 	client_contribute(&c[1], 5, 1, 32, 5);
 	client_expect_result(&c[0], 5, 1, 32, 9);
 	clients_close(c, 2);
 }
 
-/* A worker's socket is connected: it hears only the address that it talks to. */
+/* A worker's socket is connected, so it receives only from the address that it talks to. */
 static void answers_come_from_the_address_that_was_asked(void **state)
 {
 	struct client c[2];
@@ -100,14 +100,20 @@ static void results_go_to_the_probed_address_only(void **state)
 
 	(void)state;
 	clients_start(c, 2, "127.0.0.1", port, "address");
-	/* The same cookie from another socket: counted in, answered to the first one. */
+	/*
+	 * The same cookie from another socket: it counts, but the answer goes to the first
+	 * socket.
+	 */
 	stranger = c[0];
 	stranger.udp = dup(c[1].udp);
 	client_contribute(&stranger, 4, 0, 8, 10);
 	client_contribute(&c[1], 4, 0, 8, 20);
 	client_expect_result(&c[0], 4, 0, 8, 30);
 	client_expect_result(&c[1], 4, 0, 8, 30);
-	/* Nor does a probe move the address once the job runs. It is what comes next there. */
+	/*
+	 * A probe does not move the address either, once the job runs. The probe's reply comes
+	 * next there.
+	 */
 	client_packet(&c[0], 0, 0, 8, 0, &packet);
 	packet.header.kind = SML_PACKET_PROBE;
 	client_send_packet(&stranger, &packet, SML_HEADER_BYTES + 32);
@@ -150,7 +156,7 @@ static void odd_packets_are_dropped_and_counted(void **state)
 	client_send_packet(&c[0], &packet, length);
 	client_packet(&c[0], 4, 5, 8, 1, &packet);
 	client_send_packet(&c[0], &packet, length);
-	/* They have not touched the sum, and the switch goes on. */
+	/* They have not changed the sum, and the switch continues. */
 	client_contribute(&c[0], 4, 0, 8, 1);
 	client_contribute(&c[1], 4, 0, 8, 1);
 	client_expect_result(&c[0], 4, 0, 8, 2);
@@ -182,12 +188,12 @@ static void probe_with_a_wrong_cookie_is_not_answered(void **state)
 	packet.header.key_be ^= 1;
 	client_send_packet(&c, &packet, length);
 	client_wait_for_counter(port, "wrong-cookie", 1);
-	/* What comes first is the answer to the right one. */
+	/* The first packet that arrives is the answer to the correct one. */
 	client_probe(&c, 0, 16);
 	client_close(&c);
 }
 
-/* A peer that is admitted, and knows its cookie: nor is what it sends sent back. */
+/* A peer that is admitted and knows its cookie: its packets are not sent back either. */
 static void packets_that_are_too_long_are_dropped_whatever_their_kind(void **state)
 {
 	static struct {
@@ -214,12 +220,12 @@ static void packets_that_are_too_long_are_dropped_whatever_their_kind(void **sta
 			client_send_packet(&c, header, lengths[i]);
 		}
 	client_wait_for_counter(port, "malformed", n);
-	/* What comes first is the answer to this one. */
+	/* The first packet that arrives is the answer to this one. */
 	client_probe(&c, 0, 16);
 	client_close(&c);
 }
 
-/* Every slot at once from every rank: super-packets in and out, where the kernel has them. */
+/* Every slot at once from every rank: super-packets in both directions, if the kernel has them. */
 static void whole_windows_come_back_complete(void **state)
 {
 	struct client c[3];

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A real switch in this process, and workers that are only sockets: who may join, and as what. */
+/*
+ * A real switch in this process, and workers that are only sockets: who may join, and as
+ * which rank.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -74,7 +77,7 @@ static void lanes_are_the_least_that_all_have(void **state)
 	clients_close(c, 2);
 }
 
-/* Within the next second, who waits is told why somebody could not join. */
+/* Within the next second, waiting ranks learn why another rank could not join. */
 static void expect_news(struct client *client, const char *word, const char *one, const char *other)
 {
 	SmlControl__Envelope *message;
@@ -92,7 +95,7 @@ static void expect_news(struct client *client, const char *word, const char *one
 	}
 }
 
-/* Of two Joins that cannot both be right, the second is refused; the first is told, and waits. */
+/* Of two conflicting Joins, the second is refused. The first rank learns of it and waits. */
 static void expect_disagreement(const SmlControl__Join *first, const SmlControl__Join *second,
 				int error, const char *word, const char *one, const char *other)
 {
@@ -201,7 +204,7 @@ static void full_pool_says_who_has_it(void **state)
 	client_join(&late, &join);
 	client_expect_abort(&late, SML_ERROR_REFUSED, "full", "\"early\" 20", "--slots", NULL);
 	client_close(&late);
-	/* The slots come back with the job's end. */
+	/* The slots are free again after the job's end. */
 	client_close(&c[0]);
 	client_expect_abort(&c[1], SML_ERROR_RANK_DIED, "rank 0", NULL);
 	client_close(&c[1]);

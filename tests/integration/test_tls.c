@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two ends of TLS in memory (control/tls.h), and between them a wire that cuts,
- * changes and stops. What arrives is a beginning of what was sent, or nothing,
- * and never before both ends are known. Needs the openssl command.
+ * Two ends of TLS in memory (control/tls.h), connected by a wire that cuts, changes and
+ * stops. Each end receives a prefix of what the other sent, or nothing, and nothing before
+ * both ends are authenticated. Needs the openssl command.
  *
  * SML_SEED=N replays.
  */
@@ -74,7 +74,7 @@ static void a_changed_bit_is_never_believed(void **state)
 	assert_true(change_bits(of_switch, of_worker, seed, 300, 2, 1000) > 200);
 }
 
-/* Each costs us an answer, so that somebody who never reads could fill our memory. */
+/* Each of them costs an answer, so a peer that never reads could fill our memory. */
 static void key_updates_are_bounded(void **state)
 {
 	struct end server, worker;
@@ -112,7 +112,7 @@ static void garbage_is_no_handshake(void **state)
 
 		open_both(&server, &worker);
 		step(&worker);
-		/* Of random bytes, or a hello with its later part random. */
+		/* Random bytes, or a hello whose later part is random. */
 		for (uint32_t k = 0; k < length; k++) {
 			unsigned char byte = (unsigned char)gen_below(&gen, 256);
 

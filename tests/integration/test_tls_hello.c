@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a ClientHello may cost a switch. Whoever reaches the port can send one as often as
- * they like, for nothing of it is proved yet: one that was recorded once does. So a switch
- * takes two groups, both of them fast, and refuses others before it computes anything.
- * Needs the openssl command, for certificates.
+ * What a ClientHello may cost a switch. Anyone who reaches the port can send any number of
+ * them, because a hello proves nothing: even a recorded one is enough. So a switch accepts
+ * two groups, which are both fast, and refuses all others before it computes anything. Needs
+ * the openssl command, for certificates.
  */
 #include <openssl/ssl.h>
 #include <setjmp.h>
@@ -41,7 +41,7 @@ static int tear_down(void **state)
 	return certificates_remove(state);
 }
 
-/* What OpenSSL's own client says first, with key shares of these groups. */
+/* The first message of OpenSSL's own client, with key shares of these groups. */
 static size_t record_hello(const char *groups, unsigned char *hello, size_t bytes)
 {
 	SSL_CTX *context = SSL_CTX_new(TLS_client_method());
@@ -72,7 +72,7 @@ static uint64_t cpu_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* One connection that says these bytes. Does the switch go on with the handshake? */
+/* A connection that sends these bytes. Does the switch continue the handshake? */
 static bool is_answered(const unsigned char *hello, size_t bytes)
 {
 	struct sml_tls_session *session = sml_tls_begin(of_switch, NULL);
@@ -84,7 +84,7 @@ static bool is_answered(const unsigned char *hello, size_t bytes)
 	evbuffer_add(wire_in, hello, bytes);
 	rc = sml_tls_step(session, wire_in, in, out, wire_out);
 	assert_false(sml_tls_is_up(session));
-	/* Refused, it hears an alert, of seven bytes, and the log a reason. */
+	/* A refused peer gets an alert of seven bytes, and the log gets a reason. */
 	if (rc < 0) {
 		assert_true(evbuffer_get_length(wire_out) < 16);
 		assert_non_null(strstr(sml_tls_reason(session), "key exchange"));
@@ -132,7 +132,9 @@ static void only_fast_groups_are_taken(void **state)
 	}
 }
 
-/* The least of many times of the processor, against that of an honest hello: not a limit of time.
+/*
+ * The minimum processor time of several tries, compared with that of an honest hello: no
+ * time limit.
  */
 static void a_replayed_hello_of_a_slow_group_costs_less_than_an_honest_one(void **state)
 {
@@ -147,7 +149,10 @@ static void a_replayed_hello_of_a_slow_group_costs_less_than_an_honest_one(void 
 	assert_true(slow_ns < 2 * honest_ns);
 }
 
-/* Its key share is of a slow group, but it could do better: then it is told to, for little. */
+/*
+ * Its key share is of a slow group, but it supports a fast one: the switch asks for that,
+ * cheaply.
+ */
 static void a_better_group_is_asked_for(void **state)
 {
 	unsigned char honest[4096], slow[4096];

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Control connections by TLS: jobs that run, and for everything that does not fit
-# together one clear line at each end. The other ends are ours, and openssl's own.
+# Control connections with TLS: jobs that run, and one clear line at each end for
+# everything that does not fit together. The other ends are our own programs and openssl.
 # Usage: tls.sh SWITCHML
 set -u
 
@@ -21,7 +21,7 @@ fi
 
 "$here/../support/certificates" "$work" || exit 1
 cd "$work" || exit 1
-mkfifo silence # which a program may read for ever
+mkfifo silence # a program may read it forever
 export SWITCHML_TIMEOUT=30
 
 tls_switch() {
@@ -33,13 +33,14 @@ as() {
 	echo "SWITCHML_TLS_CERTIFICATE=$1.pem SWITCHML_TLS_KEY=$1.key SWITCHML_TLS_AUTHORITY=$2.pem"
 }
 
-# What the switch says, openssl's options: openssl connects, and the switch says so, if not at once.
+# The switch's text, openssl's options: openssl connects, and the switch prints the text
+# soon.
 openssl_is_told() {
 	timeout 60 openssl s_client -connect "$address" -CAfile authority.pem "${@:2}" <>silence >client.out 2>&1
 	says switch.out "$1"
 }
 
-# Title, what openssl says, what the switch says, then openssl's options.
+# Title, openssl's text, the switch's text, then openssl's options.
 openssl_refused() {
 	: >switch.out
 	await openssl_is_told "$3" "${@:4}"
@@ -78,7 +79,7 @@ for r in 0 1; do
 done
 expect_jobs "an embedded switch with TLS" embedded.0 embedded.1
 
-# The commands of docs/security.md, word for word but for the switch's names.
+# The commands of docs/security.md, unchanged except for the switch's names.
 mkdir -p documented && cd documented || exit 1
 sed -n '/^    openssl req/,/[^\\]$/p' "$here/../../docs/security.md" | sed 's/DNS:switch1,IP:10.0.0.1/IP:127.0.0.1/' >commands
 [ "$(grep -c '^    openssl req' commands)" = 3 ] && sh -e commands >commands.log 2>&1
@@ -91,7 +92,7 @@ kill "$switch"
 cd .. || exit 1
 address=$main_address switch=$main_switch
 
-# ---- who does not fit together ----
+# ---- ends that do not fit together ----
 
 refused "no TLS at a TLS switch" 'this switch requires TLS with certificates: set SWITCHML_TLS_CERT' \
 	'it did not use TLS: set SWITCHML_TLS' "A="
@@ -108,7 +109,7 @@ if getent hosts localhost.localdomain >/dev/null; then
 fi
 address=$here_address
 
-# Our own program refuses an expired certificate when it starts; openssl shows it.
+# Our own program refuses an expired certificate when it starts, so openssl presents it.
 openssl_refused "an expired certificate" 'alert certificate expired' \
 	'CN=expired.*" expired on' -cert expired.pem -key expired.key
 openssl_refused "no certificate" 'alert certificate required' 'it sent no certificate'
@@ -117,7 +118,8 @@ openssl_refused "TLS 1.2" 'alert protocol version' 'it does not speak TLS 1.3' -
 kill -0 "$switch"
 say $? "the switch lives"
 
-# One recorded ClientHello of a slow key exchange, as fast as it can be said again, while a job runs.
+# A recorded ClientHello of a slow key exchange, repeated as fast as possible while a job
+# runs.
 python3 - "$address" >hellos.out 2>&1 <<'PYTHON' &
 """Records what `openssl s_client` says first, and says it again and again."""
 import itertools
@@ -155,7 +157,7 @@ for r in 0 1; do
 done
 asking="env $(as worker authority)" await job_is "$address" default running
 await says hellos.out '^100 hellos'
-kill "${jobs[0]}" # which ends when it is told to
+kill "${jobs[0]}" # rank 0, which ends when it is told to
 expect_jobs "a job runs while somebody replays a ClientHello ($(tail -n 1 hellos.out))" job.0 job.1 hellos.out
 kill "$hellos"
 
@@ -166,12 +168,12 @@ refused "TLS at a switch without" 'it does not use TLS: start it with --tls-cert
 env $(as worker authority) "$switchml" status --switch "$address" >status.out 2>&1
 expect "status with TLS at a switch without" status.out 'it does not use TLS'
 
-# A certificate for clients only is no switch's.
+# A certificate for clients only is not valid for a switch.
 tls_switch switch.out worker
 refused "a worker's certificate at a switch" 'is not for a server: make one whose extendedKeyUsage' \
 	'this end.s certificate is not valid for this purpose' "$(as worker authority)"
 
-# openssl as the switch. It answers messages of ours with nothing that could be one.
+# openssl as the switch. Its answers to our messages are never valid ones.
 for version in "-tls1_3 -cert expired.pem -key expired.key" "-tls1_2 -cert switch.pem -key switch.key"; do
 	: >server.out
 	# shellcheck disable=SC2086
@@ -190,7 +192,7 @@ for version in "-tls1_3 -cert expired.pem -key expired.key" "-tls1_2 -cert switc
 	kill $server
 done
 
-# Something that takes connections and says nothing is given up after the heartbeat.
+# A peer that accepts connections and sends nothing is given up after the heartbeat.
 python3 -c 'import socket, time
 listener = socket.create_server(("127.0.0.1", 0))
 print("listens on", listener.getsockname()[1], flush=True)

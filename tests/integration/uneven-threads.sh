@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Ranks of machines with different numbers of cores have as many threads as the least of
-# them, with a switch and without. Usage: uneven-threads.sh SWITCHML CORES-MODULE
+# Ranks on machines with different numbers of cores all have as many threads as the
+# smallest number among them, with a switch and without. Usage: uneven-threads.sh SWITCHML
+# CORES-MODULE
 set -u
 
 switchml=$1
@@ -9,10 +10,10 @@ cores=$2
 . "$(dirname "$0")/../support/await.sh"
 . "$(dirname "$0")/../support/report.sh"
 
-# A sanitizer's runtime has to be the first library of all.
+# A sanitizer's runtime must be the first library.
 sanitizer=$(ldd "$switchml" | sed -n 's/.*=> \(.*lib[at]san[^ ]*\).*/\1/p')
 
-# Rank, cores, variables: in the background.
+# Rank, cores, variables: start it in the background.
 rank() {
 	env LD_PRELOAD="${sanitizer:+$sanitizer:}$cores" SML_CORES="$2" SWITCHML_RANK="$1" SWITCHML_WORLD_SIZE=2 SWITCHML_JOB=uneven \
 		SWITCHML_TIMEOUT=60 SWITCHML_DEBUG=info "${@:3}" \
@@ -20,7 +21,7 @@ rank() {
 	pids[$1]=$!
 }
 
-# Title, what each rank says of its threads: both end well.
+# Title, each rank's text about its threads: both ranks end well.
 expect_threads() {
 	for i in 0 1; do
 		if wait "${pids[$i]}" && grep -q "$2" "$work/$i"; then

@@ -29,7 +29,7 @@ network=10.77.0
 # shellcheck source=tests/support/jobs.sh
 . "$(dirname "$0")/../support/jobs.sh"
 
-# Host, the other host that its cable ends in, last number of its address.
+# Host, the other host at the end of its cable, last number of its address.
 plug() {
 	ip netns add "$name-$1" && ip -n "$name-$1" link set lo up &&
 		ip link add eth0 netns "$name-$1" type veth peer name "port-$1" netns "$name-$2" &&
@@ -39,7 +39,7 @@ plug() {
 		ip -n "$name-$2" link set "port-$1" master bridge up
 }
 
-# Host: it joins what is plugged into it.
+# Host: it gets everything that is plugged into it as bridge ports.
 add_bridge() {
 	ip netns add "$name-$1" && ip -n "$name-$1" link set lo up &&
 		ip -n "$name-$1" link add bridge type bridge &&
@@ -78,7 +78,7 @@ build_mixed() {
 	interfaces=port-0,port-net
 }
 
-# Hosts, but not what they wrote.
+# Removes hosts, but not their output.
 tear_down() {
 	work=$work/none remove_hosts
 }
@@ -87,10 +87,10 @@ is_ready_or_gone() {
 	says "$work/switch" 'ready on' || ! kill -0 "$daemon" 2>/dev/null
 }
 
-# Options: the daemon on the box; $daemon is its process.
+# Options: start the daemon on the box; $daemon is its process.
 start_switch() {
 	: >"$work/switch"
-	# Not by `on`, whose process would be a shell.
+	# Not with `on`, whose process would be a shell.
 	ip netns exec "$name-box" "$switchml" switch --dataplane xdp --iface "$interfaces" "$@" \
 		>"$work/switch" 2>&1 &
 	daemon=$!
@@ -120,7 +120,7 @@ no_trace() {
 	fi
 }
 
-# Title, a name of `switchml status`, the least of it.
+# Title, a name in `switchml status`, its minimum.
 expect_counter() {
 	local value
 	value=$(on box "$switchml" status --switch 127.0.0.1 | awk -v name="$2" '$1 == name { print $2; exit }')
@@ -131,7 +131,7 @@ expect_counter() {
 	fi
 }
 
-# Title, words, and in whose output they are: a job's ranks', or a program's.
+# Title, words, and whose output must have them: that of a job's ranks, or of a program.
 expect_words() {
 	if grep -q "$2" "$work/$3"*; then
 		echo "ok: $1: $(grep -h "$2" "$work/$3"* | head -n 1)"
@@ -176,7 +176,7 @@ mismatch() {
 	expect_words "different calls are told" "rank . called" mismatch.
 }
 
-# The training's summary, without what depends on time and on the switch.
+# The training's summary, without the parts that depend on time or on the switch.
 train() {
 	local job=$1
 	pids=()
@@ -191,7 +191,7 @@ train() {
 		>"$work/$job.facts"
 }
 
-# Host, options: a switch as any other; $udp is its process.
+# Host, options: start an ordinary switch; $udp is its process.
 start_udp_switch() {
 	: >"$work/udp-switch"
 	ip netns exec "$name-$1" "$switchml" switch "${@:2}" >"$work/udp-switch" 2>&1 &
@@ -218,7 +218,7 @@ same_training() {
 
 # ---- what an administrator sees ----
 
-# The box is a bridge as before, also for another switch on the same UDP port behind it.
+# The box still works as a bridge, also for another switch on the same UDP port behind it.
 other_traffic() {
 	start_udp_switch 0
 	start_job near -b 64K -e 64K -n 50
@@ -245,7 +245,7 @@ killed_daemon() {
 	expect_words "the job went on" "epoch 2" resumed.
 }
 
-# Both dataplanes for one job: side by side, and one after the other.
+# Both dataplanes for one job: side by side, then one after the other.
 change_of_dataplane() {
 	start_udp_switch box --listen :28600
 	switch=$network.1,$network.1:28600 start_job striped -b 4 -e 1M -f 16 -n 2
@@ -315,7 +315,7 @@ privileges() {
 	stop_switch
 }
 
-# Everything on the links of box and ranks bears a tag, which hosts don't see.
+# All packets on the links of box and ranks have a tag, which hosts do not see.
 vlan_tags() {
 	for host in box 0 1 2; do
 		on $host ethtool -K eth0 txvlan off >/dev/null 2>&1
@@ -334,7 +334,8 @@ vlan_tags() {
 	done
 }
 
-# Interfaces of VLAN 5 on top, whose tag the veths leave beside the packet: XDP can't see it.
+# Interfaces of VLAN 5 on top. Their veths keep the tag outside the packet, where XDP
+# cannot see it.
 hidden_tags() {
 	for host in box 0 1 2; do
 		local last=1
@@ -387,7 +388,7 @@ privileges
 gro 1 eth0 off
 start_switch
 exact_sums "a port that cannot transmit" -b 4 -e 256K -f 16
-# With a program on its other end it can.
+# With a program on its other end, it can.
 [ "${SWITCHML_TRANSPORT:-udp}" = afxdp ] || expect_words "that is told" "cannot transmit for XDP" switch
 stop_switch
 tear_down
