@@ -25,7 +25,7 @@
 #define BATCH	     32
 #define SEEN	     512
 #define PACKET_BYTES 2048
-/* IP and UDP in front of a packet of ours. */
+/* The IP and UDP headers in front of a packet. */
 #define HEADERS_BYTES 28
 
 struct bytes {
@@ -38,10 +38,10 @@ struct attacker {
 	struct attack_report *report;
 	struct gen gen;
 	int own[ATTACK_SOCKETS]; /* connected to the switch */
-	int spoof, listen;	 /* raw; -1: not allowed */
+	int spoof, listen;	 /* raw socket; -1: not allowed */
 	struct bytes *seen;
 	unsigned n_seen;
-	/* A batch on its way to one destination. */
+	/* A batch of packets for one destination. */
 	struct bytes *batch;
 	unsigned n;
 };
@@ -96,7 +96,7 @@ static void note_packet(struct attacker *a, const uint8_t *bytes, uint32_t lengt
 	a->report->seen++;
 }
 
-/* What went over the loopback: packets of the job, and whether the switch answers strangers. */
+/* Reads packets on the loopback: packets of the job, and answers of the switch to strangers. */
 static void look(struct attacker *a)
 {
 	static uint8_t bytes[HEADERS_BYTES + 65536];
@@ -114,7 +114,7 @@ static void look(struct attacker *a)
 		memcpy(&udp, bytes + 20, sizeof(udp));
 		from = ntohs(udp.source);
 		to = ntohs(udp.dest);
-		/* Its own have an address of their own, or no checksum. */
+		/* The attacker's own packets have a separate address, or no checksum. */
 		if (udp.check == 0)
 			continue;
 		if (from == a->target->switch_port && !is_workers_port(a->target, to))
@@ -139,7 +139,7 @@ static uint64_t wrong_key(struct attacker *a, uint64_t right)
 	}
 }
 
-/* Everything right but the key, which nobody told it. */
+/* Everything is right except the key, which the attacker does not know. */
 static void build(struct attacker *a, struct bytes *packet)
 {
 	static const uint8_t kinds[] = {SML_PACKET_CONTRIBUTION, SML_PACKET_CONTRIBUTION,
@@ -187,7 +187,7 @@ static void random_bytes(struct attacker *a, struct bytes *packet)
 		packet->bytes[i] = (uint8_t)gen_below(&a->gen, 256);
 }
 
-/* One thing of the header becomes another; never the key. */
+/* Change one field of the header, but never the key. */
 static void mutate_header(struct attacker *a, struct sml_header *header)
 {
 	switch (gen_below(&a->gen, 10)) {
@@ -230,7 +230,7 @@ static void mutate(struct attacker *a, struct bytes *packet)
 	uint32_t length;
 
 	switch (gen_below(&a->gen, 6)) {
-	case 0: /* nothing but the key is wrong */
+	case 0: /* only the key is wrong */
 		break;
 	case 1:
 		packet->length = gen_below(&a->gen, packet->length + 1);
@@ -275,7 +275,7 @@ static unsigned send_own(struct attacker *a)
 	return sent < 0 ? 0 : (unsigned)sent;
 }
 
-/* From and to ports of 127.0.0.1 that are not its own. */
+/* From and to ports of 127.0.0.1 that are not the attacker's own. */
 static unsigned send_spoofed(struct attacker *a, uint16_t from, uint16_t to)
 {
 	static const struct sockaddr_in where = {.sin_family = AF_INET};
@@ -311,7 +311,7 @@ static unsigned send_spoofed(struct attacker *a, uint16_t from, uint16_t to)
 	return sent < 0 ? 0 : (unsigned)sent;
 }
 
-/* To a worker from an address that is not the switch's: the kernel should not even pass it on. */
+/* To a worker, from another address than the switch's: the kernel should not even deliver it. */
 static unsigned send_to_worker(struct attacker *a, uint16_t to)
 {
 	struct sockaddr_in peer = {.sin_family = AF_INET, .sin_port = htons(to)};
@@ -350,7 +350,7 @@ static void count_answers(struct attacker *a)
 {
 	uint8_t ignored[64];
 
-	/* A refusal by the kernel, for want of a socket, is none of the switch's. */
+	/* A refusal by the kernel, because there is no socket, does not come from the switch. */
 	for (unsigned i = 0; i < ATTACK_SOCKETS; i++)
 		while (recv(a->own[i], ignored, sizeof(ignored), MSG_DONTWAIT) >= 0)
 			a->report->answers++;
@@ -381,7 +381,7 @@ void attack(const struct attack_target *target, uint64_t seed, uint64_t n, unsig
 	assert_true(a.seen != NULL && a.batch != NULL);
 	gen_from_seed(&a.gen, seed);
 	open_sockets(&a);
-	/* First a look at the real ones, then in between. */
+	/* First observe real packets, then send some between them. */
 	for (unsigned i = 0; i < 100 && report->raw && a.n_seen < 50; i++) {
 		usleep(10000);
 		look(&a);
@@ -392,7 +392,7 @@ void attack(const struct attack_target *target, uint64_t seed, uint64_t n, unsig
 		send_batch(&a);
 		if (i % 16 == 0)
 			look(&a);
-		/* Faster than anybody can be served would only fill socket buffers. */
+		/* Sending faster than the victim can receive would only fill socket buffers. */
 		if (i % 64 == 0)
 			usleep(1000);
 	}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# To be sourced: a test waits for what it goes on from, never for a time. On a busy machine, and
-# with sanitizers, any process may stand still for seconds.
+# To be sourced. A test waits for a condition, never for a time: on a busy machine, and
+# with sanitizers, any process may stall for seconds.
 # shellcheck shell=bash
 
-# Command: until it succeeds. Where it does not within a minute the test is over.
+# Command: wait until it succeeds. If it does not succeed within a minute, the test ends.
 await() {
 	local end=$((SECONDS + 60))
 	until "$@"; do
@@ -12,7 +12,7 @@ await() {
 	done
 }
 
-# Why: the test ends here, and shows what everybody has said in $work.
+# Reason: the test ends here and shows all output in $work.
 give_up() {
 	echo "FAILED: $1"
 	tail -n 20 "${work:?}"/* 2>/dev/null
@@ -24,19 +24,20 @@ says() {
 	grep -q "$2" "$1"
 }
 
-# A switch's output: until it listens; $address says where.
+# A switch's output: wait until it listens; sets $address.
 await_switch() {
 	await says "$1" 'ready on'
 	# shellcheck disable=SC2034 # not everybody needs it
 	address=$(sed -n 's/.*ready on \([^ ]*\) .*/\1/p' "$1")
 }
 
-# Switch, job, state: so says the switch. Who asks from another host sets $asking, a command.
+# Switch, job, state: wait until the switch reports this state. To ask from another host,
+# set $asking to a command.
 job_is() {
 	${asking:-} "$switchml" status --switch "$1" 2>/dev/null | grep -q "job \"$2\": $3"
 }
 
-# Switch, job: it runs, and every rank has sent a hundred packets there.
+# Switch, job: wait until it runs and every rank has sent a hundred packets there.
 is_under_way() {
 	${asking:-} "$switchml" status --switch "$1" 2>/dev/null | awk -v job="job \"$2\": running" '
 		/^job / { here = index($0, job) == 1 }
@@ -44,7 +45,7 @@ is_under_way() {
 		END { exit !(ranks && busy == ranks) }'
 }
 
-# $pids: the processes of a job. Do all of them run?
+# $pids: the processes of a job. Are all of them running?
 all_run() {
 	local pid
 	for pid in "${pids[@]}"; do
@@ -52,25 +53,26 @@ all_run() {
 	done
 }
 
-# Command: it succeeds, or the job is over.
+# Command: wait until it succeeds or the job is over.
 is_over_or() {
 	"$@" || ! all_run
 }
 
-# Process: it stands still, with all its threads.
+# Process: wait until it has stopped, with all its threads.
 stands_still() {
 	[ "$(awk '$1 == "State:" { print $2 }' "/proc/$1/task"/*/status | sort -u)" = T ]
 }
 
-# Job, its switch: it works, and has not ended before anything could happen to it.
+# Job, its switch: wait until it works; fail if it ended before anything could happen to
+# it.
 await_under_way() {
 	await is_over_or is_under_way "$2" "$1"
 	all_run || give_up "job $1 is over already"
 }
 
-# Job, its switch, command, arguments of start_job: what the command does happens in the middle of
-# the job, which makes calls, and checks every second one, until that is done. All calls after it,
-# one at least, see what it has done.
+# Job, its switch, command, arguments of start_job: run the command in the middle of the
+# job. The job makes calls, and checks every second one, until the command is done. All
+# later calls, at least one, see the command's effect.
 in_the_middle() {
 	local job=$1 at=$2 what=$3
 	shift 3

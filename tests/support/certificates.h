@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Certificates for tests, made once by the script `certificates` (SML_CERTIFICATES says where). */
+/*
+ * Certificates for tests, created once by the script `certificates` (SML_CERTIFICATES is its
+ * path).
+ */
 #ifndef SML_TESTS_CERTIFICATES_H
 #define SML_TESTS_CERTIFICATES_H
 
@@ -8,13 +11,13 @@
 #include "control/tls.h"
 #include "switch/switch.h"
 
-/* False: this build has no TLS, or this machine no openssl command. */
+/* False: this build has no TLS, or this machine has no openssl command. */
 bool certificates_of_switch(struct sml_switch_config *config);
 
-/* Of a switch, to be closed. NULL: as above. */
+/* For a switch; the caller closes it. NULL: as above. */
 struct sml_tls *certificates_open_switch(void);
 
-/* Of a worker, to be closed. After one of the above. */
+/* For a worker; the caller closes it. Call one of the above first. */
 struct sml_tls *certificates_of_worker(void);
 
 /* A group's tear-down. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Preloaded: a machine with as many cores as SML_CORES says, for what a program derives from them.
- */
+/* Preloaded library: a machine with SML_CORES cores, for everything a program derives from that. */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See elements.h. Half types are written and read here the plain way, not by the core's. */
+/* See elements.h. Half types are read and written here in a simple way, not by the core's code. */
 #include "support/elements.h"
 
 #include <math.h>

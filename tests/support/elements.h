@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What tensors of tests hold, in any type, and what comes of it. */
+/* The elements of test tensors, in any type, and their results. */
 #ifndef SML_TESTS_ELEMENTS_H
 #define SML_TESTS_ELEMENTS_H
 
@@ -16,7 +16,10 @@ double element_get(const void *buffer, enum sml_type type, size_t i);
 /* Element i of all n ranks combined, in double precision. */
 double element_expected(int n, enum sml_type type, enum sml_op op, size_t i, unsigned salt);
 
-/* Half a step of the wire for each rank, and the rounding to the type; elements are up to 100. */
+/*
+ * Half a step of the wire for each rank, plus the rounding to the type. Elements are at most
+ * 100.
+ */
 double element_tolerance(int n, enum sml_type type, enum sml_op op, enum sml_wire wire);
 
 #endif

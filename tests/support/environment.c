@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See environment.h. A new name comes last: fuzz/config.c chooses by place. */
+/* See environment.h. Add a new name at the end, because fuzz/config.c selects names by position. */
 #include "support/environment.h"
 
 const char *const environment_names[ENVIRONMENT_NAMES] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory that tells whether anybody wrote outside it: under AddressSanitizer an
- * allocation of exactly that size, elsewhere one between guard bytes.
+ * Memory that detects writes outside it. Under AddressSanitizer, it is an allocation of
+ * exactly that size. Otherwise, it is between guard bytes.
  */
 #ifndef SML_TESTS_GUARD_H
 #define SML_TESTS_GUARD_H
@@ -53,7 +53,7 @@ static inline bool guard_is_whole(const struct guarded *memory)
 	return true;
 }
 
-/* False: somebody wrote outside it. */
+/* False: something wrote outside it. */
 static inline bool guard_give(struct guarded *memory)
 {
 	bool whole = guard_is_whole(memory);

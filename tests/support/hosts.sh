@@ -41,7 +41,7 @@ build_bridge() {
 		ip -n "$name-net" link set bridge up
 }
 
-# Host, address with its prefix's length: one more on the bridge.
+# Host, address with prefix length: add a host to the bridge.
 add_host() {
 	ip netns add "$name-$1" &&
 		ip -n "$name-$1" link set lo up &&
@@ -58,18 +58,18 @@ build_network() {
 	done
 }
 
-# Host, command: run there, under the host's own name. Never returns.
+# Host, command: run it there, under the host's own name. Never returns.
 on_host() {
 	exec ip netns exec "$name-$1" unshare --uts sh -c \
 		"hostname host$1 2>/dev/null; exec \"\$@\"" on_host "${@:2}"
 }
 
-# Host, command: run there, and come back.
+# Host, command: run it there, and return.
 on() {
 	ip netns exec "$name-$1" "${@:2}"
 }
 
-# All hosts, or an end with what is missing.
+# Create all hosts, or end the test and say what is missing.
 set_up_hosts() {
 	[ "$(id -u)" = 0 ] || skip "network namespaces need root"
 	command -v ip >/dev/null || skip "there is no ip (Debian: iproute2)"
@@ -88,7 +88,7 @@ start_switch() {
 	await_switch "$work/switch"
 }
 
-# Signal: what the switch ends by.
+# Signal that ends the switch.
 end_switch() {
 	kill "-$1" "$switch_pid"
 	wait "$switch_pid" 2>/dev/null

@@ -8,7 +8,7 @@
 
 #include "control/envelope.h"
 
-/* ---- what the jobs are given ---- */
+/* ---- settings of the jobs ---- */
 
 static struct jobs_peer *peer_of(const struct sml_peer *peer)
 {
@@ -176,7 +176,7 @@ void jobs_close(struct jobs_world *world)
 		forget_said(&world->peers[i]);
 }
 
-/* ---- what peers do ---- */
+/* ---- actions of peers ---- */
 
 SmlControl__Join jobs_join_message(const char *job, uint32_t rank, uint32_t world_size)
 {
@@ -270,7 +270,7 @@ void jobs_wait(struct jobs_world *world, uint64_t ns)
 	}
 }
 
-/* ---- what peers were told ---- */
+/* ---- messages to peers ---- */
 
 const SmlControl__Envelope *jobs_told(const struct jobs_world *world, unsigned peer,
 				      SmlControl__Envelope__BodyCase body)

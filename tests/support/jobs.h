@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The jobs of a switch (job/switch.h) without a switch: peers that remember what
- * they were told, a dataplane that only counts, a clock that stands until it is
- * moved, and secrets that are numbers. Everything a test looks at is in here.
+ * The jobs of a switch (job/switch.h) without a switch: peers that remember the messages to
+ * them, a dataplane that only counts, a clock that moves only when told, and secrets that
+ * are numbers. Tests can look at everything in here.
  */
 #ifndef SML_TESTS_JOBS_H
 #define SML_TESTS_JOBS_H
@@ -17,7 +17,7 @@ struct jobs_peer {
 	struct sml_peer peer;
 	struct jobs_world *world;
 	bool ended, deaf;
-	SmlControl__Envelope *said[JOBS_SAID]; /* to it, oldest first */
+	SmlControl__Envelope *said[JOBS_SAID]; /* messages to the peer, oldest first */
 	unsigned n_said;
 };
 
@@ -27,23 +27,25 @@ struct jobs_world {
 	uint64_t now_ns, random;
 	struct jobs_peer peers[JOBS_PEERS];
 	struct sml_pool_rules served[SML_MAX_JOBS]; /* n_ranks 0: none */
-	uint32_t n_window_ranks;		    /* as the last job was told */
-	uint64_t slots_lack; /* ranks that the one slot of every job waits for; 0: none is used */
+	uint32_t n_window_ranks;		    /* as the last job was started */
+	uint64_t slots_lack; /* ranks that the one slot of every job waits for; 0: the slot is not
+				used */
 	bool has_no_room_yet;
-	uint32_t most_slots; /* of one job: the others are in pieces; 0: any number */
-	uint64_t contributions[SML_MAX_RANKS]; /* that the dataplane has counted, of any job */
-	unsigned n_looks;		       /* at these */
+	uint32_t most_slots; /* of one job: the other slots are in pieces; 0: any number */
+	uint64_t contributions[SML_MAX_RANKS]; /* contributions that the dataplane has counted, of
+						  any job */
+	unsigned n_looks;		       /* their times */
 };
 
-/* A switch with these limits; ranks_have_slots: rank 0's port instead. */
+/* Make a switch with these limits. ranks_have_slots: rank 0's port instead of a switch. */
 void jobs_open(struct jobs_world *world, uint32_t max_slots, uint32_t max_jobs,
 	       bool ranks_have_slots);
 void jobs_close(struct jobs_world *world);
 
-/* A Join that an honest rank says. */
+/* A Join as an honest rank sends it. */
 SmlControl__Join jobs_join_message(const char *job, uint32_t rank, uint32_t world_size);
 
-/* Peers are numbers; each connects when it first says something. */
+/* Peers are numbers. Each peer connects when it first sends something. */
 void jobs_say(struct jobs_world *world, unsigned peer, const SmlControl__Envelope *message);
 void jobs_join(struct jobs_world *world, unsigned peer, SmlControl__Join join);
 /* Peers first, first + 1, … are ranks 0, 1, … of this job. */
@@ -52,14 +54,14 @@ void jobs_ready(struct jobs_world *world, unsigned peer);
 void jobs_leave(struct jobs_world *world, unsigned peer);
 void jobs_hang_up(struct jobs_world *world, unsigned peer);
 
-/* Time passes; everybody who is connected says Ping, unless silent. */
+/* Let time pass. Every connected peer sends Ping, unless silent is set. */
 void jobs_wait(struct jobs_world *world, uint64_t ns);
 void jobs_wait_silently(struct jobs_world *world, uint64_t ns);
 
-/* The last message of this kind that the peer was told, or NULL. */
+/* The last message of this kind to the peer, or NULL. */
 const SmlControl__Envelope *jobs_told(const struct jobs_world *world, unsigned peer,
 				      SmlControl__Envelope__BodyCase body);
-/* Why it was refused; "": it was not. */
+/* The reason for which the peer was refused; "": it was not refused. */
 const char *jobs_refusal(const struct jobs_world *world, unsigned peer);
 const SmlControl__Admitted *jobs_admitted(const struct jobs_world *world, unsigned peer);
 

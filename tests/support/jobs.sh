@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# To be sourced after hosts.sh: jobs on its hosts, and what becomes of them.
+# To be sourced after hosts.sh: runs jobs on its hosts and checks their ends.
 # shellcheck shell=bash
 
-# What the ranks lose themselves.
+# Packets that the ranks themselves lose.
 faults=()
 
-# Probability, hosts: so many of the UDP packets that arrive there are lost. AF_XDP's pass
-# by the firewall: there, each rank loses as many both ways.
+# Probability, hosts: this share of the UDP packets that arrive there is lost. AF_XDP's
+# packets bypass the firewall, so with AF_XDP each rank loses as many in both directions.
 lose() {
 	if [ "${SWITCHML_TRANSPORT:-udp}" = afxdp ]; then
 		faults=()
@@ -20,7 +20,7 @@ lose() {
 	done
 }
 
-# Job, switchml bench's options: start its ranks; `pids` has them, by rank.
+# Job, switchml bench's options: start its ranks; `pids` are their processes, by rank.
 start_job() {
 	local job=$1
 	shift
@@ -53,7 +53,7 @@ expect_success() {
 	fi
 }
 
-# Title, options of switchml bench: each type and wire, every result checked.
+# Title, options of switchml bench: each type and wire, with every result checked.
 exact_sums() {
 	local title=$1 type wire
 	for type in float int32; do
@@ -62,7 +62,7 @@ exact_sums() {
 			expect_success "$title: $type, $wire wire" "${pids[@]}"
 		done
 	done
-	# Limbs, pairs and shared lanes: no wire changes them.
+	# Limbs, pairs and shared lanes are the same on every wire.
 	for type in "double sum" "int64 max" "uint8 sum"; do
 		start_job "exact-${type% *}" -n 2 -w 1 -d "${type% *}" -o "${type#* }" "${@:2}"
 		expect_success "$title: $type" "${pids[@]}"

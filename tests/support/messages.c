@@ -35,7 +35,7 @@ static void put_tag(struct draft *draft, uint32_t id, unsigned wire)
 
 static void put_bytes(struct draft *draft, uint32_t id, const void *bytes, size_t n)
 {
-	/* All of it, or nothing: half a field would be another message. */
+	/* All of it or nothing: half a field would be a different message. */
 	if (n + 12 > sizeof(draft->bytes) - draft->n)
 		return;
 	put_tag(draft, id, WIRE_BYTES);
@@ -55,7 +55,7 @@ static size_t varint_at(const struct draft *draft, size_t at, uint64_t *value)
 	return at;
 }
 
-/* A singular field that comes twice would be refused: the old one goes. */
+/* A singular field that occurs twice would be refused, so the old one is removed. */
 static void remove_field(struct draft *draft, uint32_t id)
 {
 	uint64_t tag, n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * core/quantize.c and core/order.c once more, compiled for the machine's
- * baseline alone: what the vector versions must equal bit for bit.
+ * core/quantize.c and core/order.c a second time, compiled for the CPU's baseline only. The
+ * vector versions must equal them bit for bit.
  */
 #ifndef SML_TESTS_QUANTIZE_PLAIN_H
 #define SML_TESTS_QUANTIZE_PLAIN_H

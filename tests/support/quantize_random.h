@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Random tensors for the tests of numbers. The seed comes from SML_TEST_SEED
- * and is printed.
- */
+/* Random tensors for tests of numbers. The seed comes from SML_TEST_SEED and is printed. */
 #ifndef SML_TESTS_QUANTIZE_RANDOM_H
 #define SML_TESTS_QUANTIZE_RANDOM_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The rules of docs/numbers.md said again, one number at a time, with libm and
- * double precision and nothing of core/: what the tests compare with.
+ * A second implementation of docs/numbers.md's rules: one number at a time, with libm and
+ * double precision, without using core/. Tests compare with it.
  */
 #ifndef SML_TESTS_QUANTIZE_REFERENCE_H
 #define SML_TESTS_QUANTIZE_REFERENCE_H
@@ -26,7 +26,7 @@ static inline unsigned ref_headroom(unsigned n_ranks)
 	return bits;
 }
 
-/* A small format with so many bits of mantissa and such a least exponent. */
+/* A small format with this many mantissa bits and this smallest exponent. */
 static inline double ref_decode_half(uint16_t half, int mantissa_bits, int least)
 {
 	int mantissa = half & ((1 << mantissa_bits) - 1);
@@ -73,7 +73,7 @@ static inline uint16_t ref_encode_half(double value, int mantissa_bits, int leas
 	ulps = nearbyint(ldexp(fabs(value), mantissa_bits - exponent));
 	if (ulps == 0)
 		return sign;
-	/* ulps counts from the exponent's own 2^mantissa_bits, save for subnormals. */
+	/* ulps counts from the exponent's own 2^mantissa_bits, except for subnormals. */
 	ulps += ldexp(exponent - least, mantissa_bits);
 	if (ulps > special << mantissa_bits)
 		ulps = special << mantissa_bits;
@@ -135,7 +135,7 @@ static inline double ref_dequantize(enum sml_type type, int32_t sum, int lane_bi
 		return NAN;
 	if (type == SML_FLOAT32)
 		return (double)sum * (ldexp(1, power) / divisor);
-	/* In float32: the sum, the reciprocal and the product are rounded to it. */
+	/* In float32: the sum, the reciprocal and the product are each rounded to float32. */
 	return (double)(float)ldexp((double)(float)sum * (double)(1 / (float)divisor), power);
 }
 

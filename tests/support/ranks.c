@@ -43,8 +43,8 @@ void wait_until_told(struct rank *rank)
 }
 
 /*
- * A socket that is bound and does not listen: with SO_REUSEADDR at both, a switch can take
- * its port all the same, but nobody who asks for any port gets it meanwhile.
+ * A bound socket that does not listen. If both sockets have SO_REUSEADDR, a switch can still
+ * take its port, but no process that asks for any free port gets it.
  */
 int free_port(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs for tests: the ranks are threads of this process, each with a context of
- * its own. They note what went wrong; the test looks when all have ended.
+ * Jobs for tests: the ranks are threads of this process, each with its own context. They
+ * record failures, and the test checks these when all ranks have ended.
  */
 #ifndef SML_TESTS_RANKS_H
 #define SML_TESTS_RANKS_H
@@ -21,47 +21,47 @@ struct job {
 	const char *faults;
 	const char *flight_recorder;
 	int threads;	  /* 0: 1 */
-	int timeout_ms;	  /* 0: 60 s, which no stall of a busy machine reaches */
+	int timeout_ms;	  /* 0: 60 s, which is longer than any stall of a busy machine */
 	int heartbeat_ms; /* 0: 20 s, likewise */
-	int port;	  /* 0: a free one is found */
-	int elsewhere;	  /* bit r: rank r is another process's */
+	int port;	  /* 0: find a free one */
+	int elsewhere;	  /* bit r: rank r is in another process */
 	void (*body)(struct rank *rank);
 	void *argument;
-	uint32_t *hash; /* NULL, or gets that of all ranks' results */
+	uint32_t *hash; /* NULL, or receives the hash of all ranks' results */
 };
 
 struct rank {
 	const struct job *job;
 	struct sml_context *context;
 	int rank, n;
-	int closed;	     /* what sml_close() returned */
-	uint32_t hash;	     /* of all results: must be the same on all ranks */
+	int closed;	     /* result of sml_close() */
+	uint32_t hash;	     /* hash of all results: must be the same on all ranks */
 	char complaint[512]; /* the first check that failed; "" if none did */
 };
 
-/* Run a job whose ranks all open a context, run the body and close; assert that none complains. */
+/* Run a job whose ranks open a context, run the body and close. Assert that none complains. */
 void run_job(const struct job *job);
 
-/* Several at once. */
+/* Run several jobs at once. */
 void run_jobs(struct job *jobs, unsigned n);
 
-/* One rank of a job in this thread, for children. 0 if it has no complaint. */
+/* Run one rank of a job in this thread, for children. Returns 0 if it has no complaint. */
 int run_rank(const struct job *job, int rank);
 
 /*
- * A port that nobody listens at, and that nobody but those who ask for it by number gets:
- * it is held until many more have been asked for.
+ * A port without a listener, which a process gets only if it asks for it by number. It is
+ * held until many more ports have been requested.
  */
 int free_port(void);
 
-/* A configuration of the job's. */
+/* A configuration for the job. */
 void configure(struct sml_config *config, const struct job *job, int rank);
 
 __attribute__((format(printf, 2, 3))) void complain(struct rank *rank, const char *format, ...);
 
 uint64_t now_ms(void);
 
-/* Until the rank's context has failed, for whatever reason. */
+/* Wait until the rank's context has failed, for any reason. */
 void wait_until_told(struct rank *rank);
 
 #define CHECK(rank, condition)                                                                     \

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# To be sourced: a test has a folder, says line by line what holds, and leaves nothing behind.
-# $failures counts what does not hold.
+# To be sourced: gives a test a directory, prints one line for each check, and cleans up.
+# $failures counts failed checks.
 # shellcheck shell=bash
 
 work=$(mktemp -d)
@@ -14,7 +14,7 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# Status (0: it holds), what should hold, files that show why it does not.
+# Status (0: passed), what should be true, files that show why it is not.
 say() {
 	if [ "$1" = 0 ]; then
 		echo "ok: $2"
@@ -26,7 +26,7 @@ say() {
 	fi
 }
 
-# Title, file, and what should be in it soon (await.sh).
+# Title, file, and the text that should soon be in it (await.sh).
 expect() {
 	await says "$2" "$3"
 	say $? "$1: $(grep -m 1 "$3" "$2" | cut -c 1-170)" "$2"

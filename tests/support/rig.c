@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A job in the hand: see rig.h. */
+/* A small job under full control: see rig.h. */
 #include "support/rig.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 #define JOB   7
 #define EPOCH 3
 #define TAG   0x7461672d7461672dull
-/* A round is a round trip of everybody: far more than any test needs. */
+/* A round is a round trip of all ranks. No test needs this many. */
 #define MAX_ROUNDS 2000
 
 static uint64_t cookie_of(uint32_t rank)
@@ -147,7 +147,7 @@ bool rig_send(struct rig *rig, uint32_t rank, struct rig_packet *packet)
 enum sml_verdict rig_to_switch(struct rig *rig, const struct rig_packet *packet,
 			       struct sml_pool_answer *answer)
 {
-	/* Where it ends, what is read must end. */
+	/* The allocation ends where the packet ends, so that reads beyond it are detected. */
 	struct guarded copy = guard_take(packet->length);
 	enum sml_verdict verdict;
 

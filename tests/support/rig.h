@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A job small enough to hold in the hand: one switch, a worker a rank, int32
- * tensors whose sums are known. Nothing happens by itself: the caller says who
- * sends, what is lost, and when time passes. For unit tests and properties.
+ * A small job under full control: one switch, one worker per rank, int32 tensors with known
+ * sums. Nothing happens by itself: the caller decides who sends, what is lost, and when time
+ * passes. For unit tests and properties.
  */
 #ifndef SML_TESTS_RIG_H
 #define SML_TESTS_RIG_H
@@ -48,31 +48,34 @@ void rig_init(struct rig *rig, uint32_t n_ranks, uint16_t head_slots, uint16_t d
 /* False: something wrote outside its memory. */
 bool rig_fini(struct rig *rig);
 
-/* A worker of a rank as the rig has it; change the configuration before init. */
+/* A worker of a rank with the rig's defaults; change the configuration before init. */
 struct sml_worker_config rig_worker_config(const struct rig *rig, uint32_t rank);
 
-/* Every rank calls all-reduce on count int32 elements. */
+/* Every rank calls all-reduce on `count` int32 elements. */
 void rig_submit(struct rig *rig, uint32_t count);
-/* One rank alone does. */
+/* Only one rank calls it. */
 void rig_submit_to(struct rig *rig, uint32_t rank, uint32_t count);
 
-/* The rank's next packet; false: it has none to send now. */
+/* The rank's next packet; false: it has none to send at the moment. */
 bool rig_send(struct rig *rig, uint32_t rank, struct rig_packet *packet);
-/* A packet to the switch; what it answers. */
+/* Give a packet to the switch. Returns the switch's answer. */
 enum sml_verdict rig_to_switch(struct rig *rig, const struct rig_packet *packet,
 			       struct sml_pool_answer *answer);
-/* A result to a rank. */
+/* Give a result to a rank. */
 enum sml_worker_verdict rig_to_rank(struct rig *rig, uint32_t rank, const void *packet,
 				    uint32_t length);
 
-/* What a switch would answer to a packet of a rank that is alone. */
+/* The answer that a switch would give to a packet of a job with one rank. */
 void rig_answer(const struct rig *rig, const struct rig_packet *packet, uint32_t ticket,
 		struct rig_packet *result);
 
-/* Time passes to the earliest deadline, everybody sends, nothing is lost. True: all is done. */
+/*
+ * Let time pass to the earliest deadline, and let all ranks send without loss. True: all is
+ * done.
+ */
 bool rig_run_calmly(struct rig *rig);
 
-/* Are all sums of all ranks those of what went in? */
+/* Are all sums on all ranks correct? */
 bool rig_sums_are_exact(const struct rig *rig);
 
 #endif

@@ -73,7 +73,7 @@ static void tensor_done(void *self)
 	(void)self;
 }
 
-/* The thread has seen what `park` is; it may stand still before it acts on that. */
+/* The thread has seen the value of `park`, and may stall before it acts on it. */
 static bool park(void *self, struct sml_shard *shard)
 {
 	struct stripe_rig *rig = self;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One stripe of a context, with its progress threads, and neither a switch nor a network: the
- * transports carry nothing, and count who uses them. For tests of what a failover does to it.
+ * One stripe of a context, with its progress threads, but without a switch or a network. The
+ * transports carry nothing and count who uses them. For tests of what a failover does to a
+ * stripe.
  */
 #ifndef SML_TESTS_STRIPE_RIG_H
 #define SML_TESTS_STRIPE_RIG_H
@@ -13,13 +14,13 @@
 struct stripe_rig {
 	struct sml_context context;
 	struct sml_stripe stripe;
-	bool foreign;	   /* atomic: the workers are the failover's */
-	unsigned n_abuses; /* atomic: rounds of a thread with one that was not its own */
+	bool foreign;	   /* atomic: the failover owns the workers */
+	unsigned n_abuses; /* atomic: rounds in which a thread used a worker that it did not own */
 	bool holds;	   /* atomic: a thread that is about to park or unpark waits for `go` */
 	sem_t held, go;
 };
 
-/* Threads are there, and not started. */
+/* The threads exist and have not started. */
 void stripe_rig_open(struct stripe_rig *rig, unsigned n_shards);
 void stripe_rig_close(struct stripe_rig *rig);
 

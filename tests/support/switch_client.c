@@ -42,7 +42,7 @@ static int connect_to(const char *address, uint16_t port, int type)
 
 /* ---- TLS ---- */
 
-/* What has come, and what is to be said (or NULL), through the session. */
+/* Pass received bytes, and the bytes to send (or NULL), through the session. */
 static void step(struct client *client, struct evbuffer *wire_in, struct evbuffer *messages_out)
 {
 	struct evbuffer *wire_out = evbuffer_new(), *nothing = evbuffer_new();
@@ -58,7 +58,7 @@ static void step(struct client *client, struct evbuffer *wire_in, struct evbuffe
 	evbuffer_free(wire_out);
 }
 
-/* As evbuffer_read(), of messages. */
+/* Like evbuffer_read(), for messages. */
 static int read_some(struct client *client)
 {
 	struct evbuffer *wire_in;
@@ -93,7 +93,7 @@ void client_open(struct client *client, const char *address, uint16_t port)
 
 	*client = (struct client){.udp = -1, .address = address, .port = port};
 	client->tcp = connect_to(address, port, SOCK_STREAM);
-	/* As the library does: two messages in a row must not wait for each other. */
+	/* As in the library: two messages in a row must not wait for each other. */
 	setsockopt(client->tcp, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	client->in = evbuffer_new();
 	assert_non_null(client->in);
@@ -185,7 +185,7 @@ void client_join(struct client *client, const SmlControl__Join *join)
 	client_send(client, sml_envelope(JOIN, join, (SmlControl__Join *)(uintptr_t)join));
 }
 
-/* 1: a message; 0: the end, or time ran out (*ended says which). */
+/* 1: a message; 0: the end or a timeout (*ended says which). */
 static int next_message(struct client *client, int64_t until_ms, SmlControl__Envelope **message,
 			bool *ended)
 {
@@ -273,7 +273,7 @@ void client_expect_end(struct client *client)
 	assert_true(ended);
 }
 
-/* Answers come in the order of what was said. */
+/* Answers come in the order of the questions. */
 void client_expect_silence(struct client *client)
 {
 	client_send_empty(client, SML_CONTROL__ENVELOPE__BODY_PING);
@@ -378,7 +378,7 @@ uint32_t client_receive(const struct client *client, struct packet *packet, int 
 	struct pollfd fd = {.fd = client->udp, .events = POLLIN};
 	ssize_t length;
 
-	/* What fails to come has no header. */
+	/* A packet that does not come has no header. */
 	packet->header = (struct sml_header){.magic_be = 0};
 	if (poll(&fd, 1, ms) <= 0)
 		return 0;
@@ -477,7 +477,7 @@ void clients_close(struct client *clients, uint32_t n)
 		client_close(&clients[rank]);
 }
 
-/* ---- a switch for them ---- */
+/* ---- a switch for the clients ---- */
 
 static struct sml_switch *running;
 

@@ -59,7 +59,7 @@ void step(struct end *end)
 	}
 	if (end->over)
 		evbuffer_drain(end->wire_in, evbuffer_get_length(end->wire_in));
-	/* Messages come of nothing but a finished handshake. */
+	/* Messages arrive only after a completed handshake. */
 	if (evbuffer_get_length(end->in) > 0)
 		assert_true(sml_tls_is_up(end->session));
 }
@@ -98,12 +98,12 @@ void talk(struct end *first, struct end *other, size_t n)
 }
 
 /*
- * Not in the version that the first record's header gives, in bytes 1 and 2: it says nothing, and
- * whoever reads it has to ignore it (RFC 8446, 5.1).
+ * Skip the version in the first record's header (bytes 1 and 2): it has no meaning, and
+ * receivers must ignore it (RFC 8446, 5.1).
  */
 #define BEHIND_VERSION 3
 
-/* As talk(), but for one bit of the byte `at` of what `from` sends. True: that byte was sent. */
+/* Like talk(), but flips one bit of byte `at` of what `from` sends. True: that byte was sent. */
 static bool talk_with_change(struct gen *gen, struct end *from, struct end *to, size_t at)
 {
 	size_t passed = 0, n = 1;
@@ -144,7 +144,7 @@ unsigned change_bits(struct sml_tls *of_switch, struct sml_tls *of_worker, uint6
 					   workers ? &server : &worker, at);
 		expect_beginning(&server, false);
 		expect_beginning(&worker, false);
-		/* One of the two has noticed, and the other got no more than what was whole. */
+		/* One end has noticed, and the other received only complete messages. */
 		n_over += server.over || worker.over;
 		assert_false(evbuffer_get_length(server.in) == MESSAGE_BYTES &&
 			     evbuffer_get_length(worker.in) == MESSAGE_BYTES && changed &&

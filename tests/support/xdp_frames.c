@@ -15,7 +15,7 @@ uint32_t frame_headers(const struct frame_wrapping *wrapping)
 			  (wrapping->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)));
 }
 
-/* Headers in a frame are not aligned as their structures want to be. */
+/* Headers in a frame may lack the alignment of their structures. */
 static uint16_t read_16(const uint8_t *at)
 {
 	return (uint16_t)(at[0] << 8 | at[1]);
@@ -44,7 +44,7 @@ static uint16_t fold(uint32_t sum)
 	return (uint16_t)sum;
 }
 
-/* Over pseudo header, header and payload: 0xffff when it is right. */
+/* Over pseudo header, header and payload: 0xffff if it is correct. */
 static uint16_t udp_sum(const uint8_t *l3, bool v6)
 {
 	const uint8_t *udp = l3 + (v6 ? 40 : 20);

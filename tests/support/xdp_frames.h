@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Frames for tests of the XDP program: any wrapping around a UDP payload. */
+/* Frames for tests of the XDP program: any headers around a UDP payload. */
 #ifndef SML_TESTS_XDP_FRAMES_H
 #define SML_TESTS_XDP_FRAMES_H
 
@@ -12,19 +12,19 @@
 struct frame_wrapping {
 	unsigned n_tags; /* VLAN */
 	bool v6;
-	uint8_t rank; /* whose address and port are the source's */
+	uint8_t rank; /* has the source's address and port */
 };
 
 /* Returns the frame's length. */
 uint32_t frame_build(uint8_t *frame, const struct frame_wrapping *wrapping, const void *payload,
 		     uint32_t length);
 
-/* Make the checksums right again. */
+/* Recompute the checksums. */
 void frame_seal(uint8_t *frame, const struct frame_wrapping *wrapping);
 
 uint32_t frame_headers(const struct frame_wrapping *wrapping);
 
-/* Is it a frame with right checksums, to the source of `wrapping`, of so much payload? */
+/* Is it a frame with correct checksums, to the source of `wrapping`, with this payload length? */
 bool frame_answers(const uint8_t *frame, uint32_t bytes, const struct frame_wrapping *wrapping,
 		   uint32_t length);
 

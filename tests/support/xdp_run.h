@@ -14,15 +14,18 @@ struct xdp_outcome {
 	uint8_t frame[FRAME_BYTES];
 };
 
-/* For main(): the loaded program; or an end, 77 where BPF is not permitted. */
+/* For main(): load the program. Exits on failure, with 77 if BPF is not permitted. */
 struct sml_xdp_maps *xdp_open_maps(const struct sml_xdp_config *config);
 
-/* Add a job, as soon as what ended jobs held is free: the maps' cleaner must have been started. */
+/* Add a job as soon as the resources of ended jobs are free. The maps' cleaner must be running. */
 void xdp_add_job(struct sml_xdp_maps *maps, const struct sml_pool_rules *rules);
 
 void xdp_run(int program, const uint8_t *frame, uint32_t bytes, struct xdp_outcome *out);
 
-/* A descriptor of the program's map of this name, to be closed; or a failed test. */
+/*
+ * A descriptor of the program's map with this name, which the caller closes; fails the test
+ * on errors.
+ */
 int xdp_map_of(int program, const char *name);
 
 #endif
