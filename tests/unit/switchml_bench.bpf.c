@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The program as it is, behind an entry that turns the one packet of a
- * BPF_PROG_TEST_RUN with repetitions into the next contribution each time: rank
- * after rank, slot after slot. What it costs itself, a second entry tells.
+ * The unchanged program behind another entry. This entry turns the one packet of a
+ * BPF_PROG_TEST_RUN with repetitions into the next contribution each time: rank after rank,
+ * slot after slot. A second entry measures the cost of this entry itself.
  */
 #include "bpf/switchml.bpf.c"
 
@@ -17,7 +17,7 @@ struct {
 		value, struct { uint32_t turn; });
 } bench_state SEC(".maps");
 
-/* Headers for IPv4 without VLAN, as the test makes them; the lanes' sum is 0. */
+/* Headers for IPv4 without VLAN, as the test makes them. The lanes' sum is 0. */
 static __always_inline int next_contribution(struct xdp_md *ctx)
 {
 	uint32_t zero = 0, *turn = bpf_map_lookup_elem(&bench_state, &zero), t;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What the exit program does, as a program of its own that BPF_PROG_TEST_RUN takes:
- * it refuses those of a devmap. The clone leaves by the loopback.
+ * The exit program as a separate program that BPF_PROG_TEST_RUN accepts, because it refuses
+ * programs of a devmap. The clone leaves by the loopback.
  */
 #include "bpf/switchml.bpf.c"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The one parser of a host and its port, for ranks, switches and commands. Needs nothing. */
+/* The one parser of a host and its port, for ranks, switches and commands. */
 #include "net/address.h"
 
 #include <setjmp.h>
@@ -52,7 +52,7 @@ static void what_is_no_host_and_port_is_refused(void **state)
 		assert_false(sml_host_port_parse(texts[i], strlen(texts[i]), &place));
 }
 
-/* Items of lists have no end of their own: what follows them must not be read. */
+/* Items of lists are not terminated: the parser must not read what follows them. */
 static void only_so_many_bytes_are_read(void **state)
 {
 	struct sml_host_port place;

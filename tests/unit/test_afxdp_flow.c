@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The frames of an AF_XDP flow: what is written is what the other end reads, a checksum
- * made by another hand agrees, and of no frame that is cut, changed or random is a byte
- * outside it looked at (the sanitizer looks) or a wrong payload taken.
+ * The frames of an AF_XDP flow. The other end reads what was written, and a checksum from
+ * separate code agrees. For a frame that is cut, changed or random, no byte outside it is
+ * read (the sanitizer checks this), and no wrong payload is accepted.
  */
 #include <arpa/inet.h>
 #include <setjmp.h>
@@ -57,7 +57,7 @@ static void fill(uint8_t *bytes, uint32_t n)
 		bytes[i] = (uint8_t)rand();
 }
 
-/* In memory of its own, so that the sanitizer sees every byte behind it. */
+/* In separate memory, so that the sanitizer detects reads of any byte behind it. */
 static const uint8_t *read_exactly(const struct sml_flow_headers *headers, const uint8_t *frame,
 				   uint32_t bytes, bool partial, uint32_t *length, uint8_t **copy)
 {
@@ -78,7 +78,7 @@ static bool is_taken(const struct sml_flow_headers *headers, const uint8_t *fram
 	return taken;
 }
 
-/* RFC 1071, the slow way: the sum over 16-bit words of what `bytes` and the pseudo header have. */
+/* RFC 1071 in a simple way: the sum over 16-bit words of `bytes` and the pseudo header. */
 static uint32_t slow_sum(const uint8_t *bytes, uint32_t n, uint32_t sum)
 {
 	for (uint32_t i = 0; i < n; i++)
@@ -108,7 +108,7 @@ static void the_other_end_reads_what_is_written(void **state)
 			assert_int_equal(length, n);
 			assert_memory_equal(read, payload, n);
 			free(copy);
-			/* Its own packets are not the answers that it waits for. */
+			/* A flow's own packets are not the answers that it waits for. */
 			assert_false(is_taken(&ends.worker, frame, bytes, false));
 		}
 	}
@@ -134,7 +134,7 @@ static void checksums_are_those_of_rfc_1071(void **state)
 	}
 }
 
-/* Returns how long the frame is. */
+/* Returns the frame's length. */
 static uint32_t write_short(const struct sml_flow_headers *headers, uint8_t *frame)
 {
 	uint8_t payload[64];
@@ -143,7 +143,7 @@ static uint32_t write_short(const struct sml_flow_headers *headers, uint8_t *fra
 	return sml_flow_write(headers, frame, payload, sizeof(payload));
 }
 
-/* Padding behind is no harm; anything less than the frame is. */
+/* Padding behind the packet does no harm, but a shorter frame does. */
 static void a_frame_that_is_cut_is_not_taken(void **state)
 {
 	(void)state;
@@ -159,7 +159,7 @@ static void a_frame_that_is_cut_is_not_taken(void **state)
 	}
 }
 
-/* Every bit behind the MAC addresses counts, but IPv6's flow label, and time to live and class. */
+/* Every bit behind the MAC addresses counts, except IPv6's flow label, time to live and class. */
 static bool may_change(bool v6, uint32_t byte)
 {
 	if (byte < 12)
@@ -205,7 +205,7 @@ static void vlan_tags_are_passed_over(void **state)
 	}
 }
 
-/* IPv4 without a checksum; and one that was left to hardware, where that is known. */
+/* IPv4 without a checksum, and a checksum that was left to hardware, if that is known. */
 static void checksums_that_nobody_made(void **state)
 {
 	struct ends ends = make_ends(false);
@@ -236,7 +236,10 @@ static void lengths_that_lie_are_not_believed(void **state)
 		uint32_t length = 0;
 		const uint8_t *read;
 
-		/* Somewhere in the headers, several bytes; no checksum, so that lengths decide. */
+		/*
+		 * Changes several bytes of the headers. There is no checksum, so the lengths
+		 * decide.
+		 */
 		frame[40] = frame[41] = 0;
 		for (int k = rand() % 4; k >= 0; k--)
 			frame[12 + rand() % 30] = (uint8_t)rand();

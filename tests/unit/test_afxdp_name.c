@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Names that AF_XDP workers hold: of one's own user they count, of another they do not. */
+/* Names that AF_XDP workers hold: names of the same user count, and names of other users do not. */
 #include "lib/transport/afxdp/name.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `switchml status` and `doctor` ask a switch that answers whatever it likes. */
+/* `switchml status` and `doctor` ask a switch that sends any answer. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -23,13 +23,13 @@
 #define PONG   "\0\0\0\2\x3a\0"
 #define STATUS "\0\0\0\2\x72\0"
 
-/* What it says, again and again until the peer has gone if `forever`. */
+/* The answer; if `forever`, it is repeated until the peer has gone. */
 struct hostile_switch {
 	const void *bytes;
 	size_t n;
 	bool forever;
-	pthread_t
-		*interrupts; /* NULL, or who asks: it gets signals while it waits for the answer */
+	pthread_t *interrupts; /* NULL, or the asking thread: it gets signals while it waits for the
+				  answer */
 	int listen_fd;
 	uint16_t port;
 	pthread_t thread;
@@ -70,9 +70,9 @@ static void open_switch(struct hostile_switch *hostile)
 	assert_int_equal(pthread_create(&hostile->thread, NULL, answer, hostile), 0);
 }
 
-static char last_text[512]; /* that the question below was answered with */
+static char last_text[512]; /* the question below was answered with this */
 
-/* Asks it, and returns what sml_ask_status() did. */
+/* Asks the switch. Returns the result of sml_ask_status(). */
 static int ask_hostile(struct hostile_switch *hostile, int timeout_ms)
 {
 	SmlControl__Envelope *status = NULL;
@@ -107,7 +107,7 @@ static void ignore(int signal)
 	(void)signal;
 }
 
-/* As by SIGCONT, where the process was stopped for a while. */
+/* Like SIGCONT, after the process was stopped for a while. */
 static void signals_do_not_end_the_wait(void **state)
 {
 	const struct sigaction action = {.sa_handler = ignore};
@@ -128,7 +128,7 @@ static void status_comes_after_other_messages(void **state)
 	assert_int_equal(ask_one(bytes, sizeof(bytes) - 1, false, 5000), 0);
 }
 
-/* The Pong has been freed when the length is refused. */
+/* The Pong is freed when the length is refused. */
 static void pong_and_then_an_impossible_length_are_refused(void **state)
 {
 	static const char bytes[] = PONG "\xff\xff\xff\xff";
@@ -155,7 +155,7 @@ static void words_of_a_switch_do_nothing_to_a_terminal(void **state)
 	assert_string_equal(last_text, "no?[2J?");
 }
 
-/* Nested, repeated, of a oneof, empty, and clean ones, which stay as they are. */
+/* Nested, repeated, in a oneof, empty, and clean texts, which stay unchanged. */
 static void words_anywhere_in_a_message_become_printable(void **state)
 {
 	char version[] = "1.0\r", job[] = "a\x1b]0;b\7", clean[] = "gr\xc3\xbc\xc3\x9f",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Settings: what the environment says, who wins, and how wrong values are told. */
+/* Settings: the environment's values, their precedence, and the errors for wrong values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -54,7 +54,7 @@ static void an_empty_environment_gives_the_documented_defaults(void **state)
 	assert_null(config.faults);
 }
 
-/* Who is rank, how large is the world, where is the master, what is the job? */
+/* The rank, the size of the world, the master, and the job. */
 static const struct {
 	const char *what;
 	struct variable variables[MAX_VARIABLES];
@@ -274,7 +274,7 @@ static void open_checks_the_struct_too(void **state)
 	assert_non_null(strstr(sml_error_text(NULL), "sml_config_init"));
 }
 
-/* A program that was started on many may open a job of some. */
+/* A program that was started on many ranks may open a job with some of them. */
 static void a_launcher_may_have_more_ranks_than_a_job(void **state)
 {
 	const struct variable many[MAX_VARIABLES] = {{"OMPI_COMM_WORLD_RANK", "99"},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The demo's data: the digits are whole, and shards make up their batch. */
+/* The demo's data: the digits are complete, and the shards make up their batch. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -116,7 +116,7 @@ static void shards_cover_each_row_once(void **state)
 
 static void ranks_take_the_rows_of_the_batch(void **state)
 {
-	/* Each rank keeps its own order of the epoch, as in a process of its own. */
+	/* Each rank has its own copy of the epoch's order, as in separate processes. */
 	static struct demo_batches alone, ranks[5];
 	static float whole[DEMO_BATCH_ROWS * DEMO_PIXELS], parts[DEMO_BATCH_ROWS * DEMO_PIXELS];
 	uint8_t whole_labels[DEMO_BATCH_ROWS], parts_labels[DEMO_BATCH_ROWS];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Control messages on a byte stream: whole, in pieces, too long, and not messages at all. */
+/* Control messages on a byte stream: whole, in pieces, too long, and bytes that are no messages. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <setjmp.h>
@@ -85,7 +85,7 @@ static void message_waits_for_its_last_byte(void **state)
 static void length_is_refused_before_the_bytes_come(void **state)
 {
 	(void)state;
-	assert_int_equal(read_bytes("\x00\x10\x00\x00", 4), 0); /* 1 MiB: the longest */
+	assert_int_equal(read_bytes("\x00\x10\x00\x00", 4), 0); /* 1 MiB: the longest message */
 	assert_int_equal(read_bytes("\x00\x10\x00\x01", 4), -EPROTO);
 	assert_int_equal(read_bytes("\x80\x00\x00\x00", 4), -EPROTO);
 	assert_int_equal(read_bytes("\xff\xff\xff\xff", 4), -EPROTO);
@@ -118,7 +118,7 @@ static void message_that_is_too_long_is_not_written(void **state)
 	evbuffer_free(out);
 }
 
-/* ---- what protobuf-c would take, and we do not ---- */
+/* ---- messages that protobuf-c would accept, and we refuse ---- */
 
 /* The body of an envelope: n times the same bytes. */
 static int read_repeated(uint8_t field, const void *bytes, size_t each, size_t n)
@@ -154,7 +154,7 @@ static double cpu_s(void)
 	return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
 }
 
-/* Abort.stalls with one slot each: protobuf-c copies the list each time that it grows. */
+/* Abort.stalls with one slot each: protobuf-c copies the list whenever the list grows. */
 static void submessage_that_comes_often_costs_no_time(void **state)
 {
 	static const uint8_t stalls[] = {0x1a, 2, 0x0a, 0};
@@ -176,7 +176,7 @@ static void singular_field_comes_once(void **state)
 	assert_int_equal(read_bytes("\0\0\0\4\x32\0\x3a\0", 8), -EPROTO);
 	assert_int_equal(read_repeated(6, "\x09\1\2\3\4\5\6\7\x08", 9, 1), 1);
 	assert_int_equal(read_repeated(6, "\x09\1\2\3\4\5\6\7\x08", 9, 2), -EPROTO);
-	/* A list may: Waiting with a missing rank each, and packed. */
+	/* A list may repeat: Waiting with one missing rank each time, and packed. */
 	assert_int_equal(read_repeated(2, "\x08\1", 2, 5), 1);
 	assert_int_equal(read_repeated(2, "\x0a\2\1\2", 4, 5), 1);
 }
@@ -187,21 +187,21 @@ static void unknown_fields_are_refused(void **state)
 	/* Field 99 of Ping, and of a submessage: Ping.stripe. */
 	assert_int_equal(read_repeated(6, "\x98\6\1", 3, 1), -EPROTO);
 	assert_int_equal(read_repeated(6, "\xf2\1\3\x98\6\1", 6, 1), -EPROTO);
-	/* But peers of different versions refuse each other by Join and Abort. */
+	/* But peers of different versions refuse each other with Join and Abort. */
 	assert_int_equal(read_repeated(1, "\x98\6\1", 3, 16), 1);
 	assert_int_equal(read_repeated(1, "\x98\6\1", 3, 17), -EPROTO);
 	assert_int_equal(read_repeated(10, "\x98\6\1", 3, 16), 1);
 	assert_int_equal(read_repeated(10, "\x98\6\1", 3, 17), -EPROTO);
 }
 
-/* Two bytes each are a slot of 48, a pointer, and what protobuf-c notes. */
+/* Two bytes each become a slot of 48 bytes, a pointer, and protobuf-c's own data. */
 static void message_takes_a_bounded_multiple_of_its_length(void **state)
 {
 	static const uint8_t slot[] = {0x0a, 0};
 
 	(void)state;
 	assert_int_equal(read_repeated(18, slot, sizeof(slot), 500), 1);
-	/* As many as there are slots, but no more: each is an allocation. */
+	/* As many as there are slots, but no more, because each is an allocation. */
 	assert_int_equal(read_repeated(18, "\x0a\2\x08\1", 4, 8192), 1);
 	assert_int_equal(read_repeated(18, "\x0a\2\x08\1", 4, 8193), -EPROTO);
 	assert_int_equal(read_repeated(18, slot, sizeof(slot), 100000), -EPROTO);

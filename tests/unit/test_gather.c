@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What docs/numbers.md promises of gathered floats: the exact sum or average, rounded once.
- * The reference is MPFR, with enough bits for any exact sum and with the type's own
- * precision and range for the rounding.
+ * The promises of docs/numbers.md about gathered floats: the exact sum or average, rounded
+ * once. The reference is MPFR, with enough bits for any exact sum. For the rounding, it uses
+ * the type's own precision and range.
  */
 #include <fenv.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@
 #include "core/gather.h"
 #include "support/quantize_random.h"
 
-#define ELEMENTS  7    /* of each rank: an odd number */
+#define ELEMENTS  7    /* of each rank; an odd number */
 #define PRECISION 2300 /* bits: any sum of doubles is exact */
 
 static const enum sml_type types[] = {SML_FLOAT32, SML_FLOAT16, SML_BFLOAT16, SML_FLOAT64};
@@ -88,8 +88,9 @@ static void fill(enum sml_type type, unsigned kind, void *elements)
 }
 
 /*
- * Sums of which the parts are far larger: a pair that cancels, or nearly; or that is half
- * a unit in the last place of another element, so that rounding hangs on the smallest.
+ * Sums that are much smaller than their parts: pairs that cancel completely or nearly, or
+ * whose sum is half a unit in the last place of another element, so that the smallest
+ * element decides the rounding.
  */
 static void make_hard(enum sml_type type, unsigned n, char elements[][8 * ELEMENTS])
 {
@@ -150,7 +151,7 @@ static void sum_exactly(enum sml_type type, unsigned n, char elements[][8 * ELEM
 		mpfr_add_d(sum, sum, load(type, elements[r], i), MPFR_RNDN);
 }
 
-/* As ranks and switch do it: every part in lanes of its own. */
+/* As ranks and switch do it: every part in separate lanes. */
 static void reduce(enum sml_type type, unsigned n, char elements[][8 * ELEMENTS], size_t count,
 		   unsigned divisor, void *result)
 {
@@ -194,7 +195,7 @@ static void gathered_sums_are_exact_and_rounded_once(void **state)
 	mpfr_clear(sum);
 }
 
-/* Half a unit in the last place, and far below it what decides. */
+/* Half a unit in the last place, and a much smaller number that decides. */
 static void ties_go_to_even_unless_anything_is_left(void **state)
 {
 	(void)state;
@@ -236,7 +237,7 @@ static void averages_of_what_cancels_have_all_their_bits(void **state)
 	mpfr_clear(sum);
 }
 
-/* A thread has the modes of the one that made it, and each rank's may differ. */
+/* A thread has the floating-point modes of its creator, and the modes of ranks may differ. */
 static void modes_of_the_machine_do_not_matter(void **state)
 {
 	static const int modes[] = {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
@@ -258,7 +259,7 @@ static void modes_of_the_machine_do_not_matter(void **state)
 			assert_memory_equal(result, again, ELEMENTS * bytes_of(types[t]));
 		}
 #ifdef __SSE2__
-		_mm_setcsr(_mm_getcsr() | 0x8040); /* subnormals are zeros */
+		_mm_setcsr(_mm_getcsr() | 0x8040); /* subnormals count as zeros */
 		reduce(types[t], n, elements, ELEMENTS, divisor, again);
 		_mm_setcsr(_mm_getcsr() & ~0x8040u);
 		assert_memory_equal(result, again, ELEMENTS * bytes_of(types[t]));
@@ -266,7 +267,7 @@ static void modes_of_the_machine_do_not_matter(void **state)
 	}
 }
 
-/* What no sum of doubles in rank order gets right. */
+/* Cases in which no sum of doubles in rank order is correct. */
 static void small_elements_survive_large_ones_that_cancel(void **state)
 {
 	static const double float32[][3] = {{0x1p127, 1, -0x1p127}, {0x1p127, 0x1p-149, -0x1p127}};
@@ -357,7 +358,7 @@ static void every_half_pattern_comes_back(void **state)
 		}
 }
 
-/* Lanes come from a network: whatever they hold, nothing leaves its range. */
+/* Lanes come from a network: for any content, nothing leaves its range. */
 static void any_lanes_become_some_floats(void **state)
 {
 	static uint32_t lanes[MAX_RANKS * 2 * ELEMENTS];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The life of jobs at a switch, without sockets and with a clock that the test moves. */
+/* The life of jobs at a switch, without sockets, and with a clock that the test moves. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,7 +73,7 @@ static void nothing_is_due_before_the_deadline(void **state)
 	jobs_close(&world);
 }
 
-/* ---- where ranks have the slots, they report what these wait for ---- */
+/* ---- if ranks have the slots, they report what these wait for ---- */
 
 static void start_embedded(struct jobs_world *world)
 {
@@ -117,7 +117,7 @@ static unsigned count(const struct jobs_world *world, unsigned peer,
 	return n;
 }
 
-/* 12 MB of reports that nobody had asked for filled 590 MB of a training process. */
+/* 12 MB of reports that nobody had requested took 590 MB in a training process. */
 static void a_report_is_passed_once_for_each_question(void **state)
 {
 	struct jobs_world world;
@@ -130,10 +130,10 @@ static void a_report_is_passed_once_for_each_question(void **state)
 	for (unsigned i = 0; i < 20; i++)
 		report_stalls(&world, 0);
 	assert_int_equal(count(&world, 1, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT), 1);
-	/* The other stripe's is passed, too. */
+	/* The other stripe's report is passed on, too. */
 	report_stalls(&world, 1);
 	assert_int_equal(count(&world, 1, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT), 2);
-	/* It may ask again. */
+	/* The peer may ask again. */
 	jobs_wait(&world, SML_SECOND_NS);
 	ask_for_stalls(&world, 1);
 	report_stalls(&world, 0);
@@ -141,7 +141,7 @@ static void a_report_is_passed_once_for_each_question(void **state)
 	jobs_close(&world);
 }
 
-/* A question to a rank that has not answered the last one is not asked again. */
+/* A rank that has not answered the last question is not asked again. */
 static void a_rank_is_asked_once_at_a_time(void **state)
 {
 	struct jobs_world world;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who may join a job, and what a newcomer may not do to those who wait. */
+/* Which ranks may join a job, and what a newcomer must not do to waiting ranks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,7 +41,7 @@ static void a_newcomer_with_other_terms_is_refused_alone(void **state)
 	jobs_join(&world, 1, join);
 	assert_non_null(strstr(jobs_refusal(&world, 1),
 			       "disagree about world_size: rank 1 says 3, rank 0 says 2"));
-	/* Who waits learns it, too, and goes on waiting. */
+	/* The waiting rank learns of it, too, and continues to wait. */
 	assert_string_equal(jobs_refusal(&world, 0), "");
 	assert_string_equal(waiting_text(&world, 0), jobs_refusal(&world, 1));
 	join = jobs_join_message("a", 1, 2);
@@ -51,14 +51,17 @@ static void a_newcomer_with_other_terms_is_refused_alone(void **state)
 	assert_string_equal(waiting_text(&world, 0), jobs_refusal(&world, 2));
 	jobs_join(&world, 3, jobs_join_message("a", 0, 2));
 	assert_non_null(strstr(jobs_refusal(&world, 3), "is taken by host"));
-	/* The right one comes, and all is well. */
+	/* The right rank joins, and the job runs. */
 	jobs_join(&world, 4, jobs_join_message("a", 1, 2));
 	assert_non_null(jobs_admitted(&world, 0));
 	assert_non_null(jobs_admitted(&world, 4));
 	jobs_close(&world);
 }
 
-/* A release that says more, and has not raised the protocol's number: the refusal names ours. */
+/*
+ * A release with more fields whose protocol number was not raised: the refusal contains our
+ * number.
+ */
 static void a_join_of_our_own_version_says_nothing_that_we_do_not_know(void **state)
 {
 	SmlControl__Join join = jobs_join_message("a", 0, 2);
@@ -73,11 +76,11 @@ static void a_join_of_our_own_version_says_nothing_that_we_do_not_know(void **st
 	jobs_join(&world, 0, join);
 	assert_non_null(strstr(jobs_refusal(&world, 0), "rank 0 sent fields that this switch"));
 	assert_non_null(strstr(jobs_refusal(&world, 0), SML_VERSION_STRING));
-	/* Of another version the number is refused, whatever else it says. */
+	/* A peer of another version is refused for its number, whatever else it sends. */
 	join.protocol = 77;
 	jobs_join(&world, 1, join);
 	assert_non_null(strstr(jobs_refusal(&world, 1), "version 77"));
-	/* Nothing is kept of either. */
+	/* Nothing is stored about either peer. */
 	jobs_join_all(&world, 2, "a", 2);
 	assert_non_null(jobs_admitted(&world, 2));
 	jobs_close(&world);
@@ -121,7 +124,7 @@ static void the_least_number_of_threads_is_the_jobs(void **state)
 	}
 }
 
-/* ---- going on ---- */
+/* ---- resuming ---- */
 
 static void resume(struct jobs_world *world, unsigned peer, uint32_t rank, uint64_t membership,
 		   bool leaving)
@@ -168,7 +171,7 @@ static void strangers_under_its_name_do_not_stop_a_job_that_goes_on(void **state
 
 	(void)state;
 	jobs_open(&world, 4096, 64, false);
-	/* One waits for the job to begin, one says that it goes on. Both stay. */
+	/* One rank waits for the job to begin, and the other resumes it. Both stay. */
 	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
 	resume(&world, 1, 0, 666, false);
 	resume(&world, 2, 0, 77, false);
@@ -176,7 +179,7 @@ static void strangers_under_its_name_do_not_stop_a_job_that_goes_on(void **state
 	assert_non_null(jobs_admitted(&world, 2));
 	assert_non_null(jobs_admitted(&world, 3));
 	assert_null(jobs_admitted(&world, 1));
-	/* And nobody goes on without a membership. */
+	/* A rank without a membership cannot resume a job. */
 	resume(&world, 4, 0, 0, false);
 	assert_non_null(strstr(jobs_refusal(&world, 4), "membership"));
 	jobs_close(&world);
@@ -192,7 +195,7 @@ static void where_there_is_no_room_for_both_the_job_that_goes_on_stays(void **st
 	resume(&world, 1, 0, 77, false);
 	assert_non_null(strstr(jobs_refusal(&world, 0), "continues here"));
 	assert_string_equal(jobs_refusal(&world, 1), "");
-	/* Nobody else's job has to go. */
+	/* No other rank's job has to go. */
 	jobs_close(&world);
 	jobs_open(&world, 4096, 1, false);
 	jobs_join(&world, 0, jobs_join_message("b", 0, 2));
@@ -202,7 +205,7 @@ static void where_there_is_no_room_for_both_the_job_that_goes_on_stays(void **st
 	jobs_close(&world);
 }
 
-/* Its switch has told the other that all have left, and has died before it told this one. */
+/* Its switch told the other rank that all have left, and died before it told this one. */
 static void who_looks_for_ranks_that_have_left_may_leave(void **state)
 {
 	struct jobs_world world;
@@ -212,7 +215,7 @@ static void who_looks_for_ranks_that_have_left_may_leave(void **state)
 	resume(&world, 0, 1, 77, true);
 	jobs_wait(&world, 6 * SML_SECOND_NS);
 	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
-	/* Not while anybody else is here who does not ask for it. */
+	/* Not while another rank is here that does not ask for this. */
 	resume(&world, 1, 1, 77, false);
 	jobs_wait(&world, 6 * SML_SECOND_NS);
 	assert_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_LEFT));
@@ -220,7 +223,7 @@ static void who_looks_for_ranks_that_have_left_may_leave(void **state)
 	jobs_close(&world);
 }
 
-/* Nothing is left to do: no slots, no probes. */
+/* Nothing is left to do, so there are no slots and no probes. */
 static void where_all_come_only_to_leave_they_leave_at_once(void **state)
 {
 	struct jobs_world world;
@@ -233,7 +236,7 @@ static void where_all_come_only_to_leave_they_leave_at_once(void **state)
 	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
 	assert_non_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_LEFT));
 	assert_int_equal(world.jobs.n_jobs, 0);
-	/* One of them has calls to make: they go on. */
+	/* One of them has calls to make, so the job continues. */
 	resume(&world, 2, 0, 78, true);
 	resume(&world, 3, 1, 78, false);
 	assert_null(jobs_told(&world, 2, SML_CONTROL__ENVELOPE__BODY_LEFT));
@@ -290,7 +293,7 @@ static void members_have_a_limit(void **state)
 	jobs_join_all(&world, 2, "b", 2);
 	assert_string_equal(jobs_refusal(&world, 2), "");
 	assert_non_null(strstr(jobs_refusal(&world, 3), "at its limit of"));
-	/* However members go, they are counted. */
+	/* Members are counted correctly, however they leave. */
 	jobs_leave(&world, 2);
 	jobs_hang_up(&world, 0);
 	assert_int_equal(world.jobs.n_members, 0);
@@ -340,7 +343,7 @@ static void who_waits_for_a_rank_that_died_as_it_left_is_told(void **state)
 	begin(&world, 3);
 	jobs_leave(&world, 1);
 	jobs_hang_up(&world, 1);
-	/* The others finish, as long as no slot waits for it. */
+	/* The others finish, as long as no slot waits for this rank. */
 	world.slots_lack = 1 << 2;
 	jobs_wait(&world, 3 * SML_SECOND_NS);
 	assert_int_equal(world.jobs.n_jobs, 1);
@@ -365,7 +368,7 @@ static void the_others_leave_without_a_rank_that_died_as_it_left(void **state)
 	jobs_close(&world);
 }
 
-/* The last results of its stripe are gone with it. */
+/* The last results of its stripe disappear with it. */
 static void a_stripe_that_dies_as_its_rank_leaves_is_told(void **state)
 {
 	uint32_t data_port = 9;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a switch lets a peer say, by what the peer is: before it is unpacked. */
+/* Which messages a switch accepts from a peer, depending on the peer's state, before unpacking. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ static bool may_say(const struct jobs_world *world, unsigned peer, unsigned body
 	       NULL;
 }
 
-/* Bit b: it may say message b. */
+/* Bit b: the peer may send message b. */
 static uint64_t sayable(const struct jobs_world *world, unsigned peer, size_t whole)
 {
 	uint64_t bodies = 0;
@@ -98,7 +98,7 @@ static void a_long_join_shows_its_report_early(void **state)
 
 	(void)state;
 	jobs_open(&world, 4096, 64, false);
-	/* A Join whose job's name goes on for ever. */
+	/* A Join whose job name never ends. */
 	memcpy(bytes, "\x0a\xbd\x3e\x1a\xba\x3e", 6);
 	assert_non_null(
 		sml_jobs_object(&world.jobs, &world.peers[0].peer, &head, text, sizeof(text)));

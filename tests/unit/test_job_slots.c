@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How a switch's slots are dealt out to jobs. */
+/* How jobs share a switch's slots. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include "control/envelope.h"
 #include "support/jobs.h"
 
-/* As a rank does after its switch's death, with nothing to hand over. */
+/* As a rank that resumes after its switch's death, with nothing to hand over. */
 static void resume(struct jobs_world *world, unsigned peer, SmlControl__Join join)
 {
 	SmlControl__Resume report = SML_CONTROL__RESUME__INIT;
@@ -42,7 +42,10 @@ static void jobs_that_gather_hold_few_slots(void **state)
 
 	(void)state;
 	jobs_open(&world, 4096, 64, false);
-	/* 14 jobs of three ranks: all first ranks, all second ranks, all third ranks. */
+	/*
+	 * 14 jobs of three ranks: first all first ranks, then all second ranks, then all third
+	 * ranks.
+	 */
 	for (uint32_t rank = 0; rank < 3; rank++)
 		for (unsigned job = 0; job < 14; job++) {
 			snprintf(name, sizeof(name), "job%u", job);
@@ -50,7 +53,7 @@ static void jobs_that_gather_hold_few_slots(void **state)
 			assert_string_equal(jobs_refusal(&world, 3 * job + rank), "");
 		}
 	for (unsigned job = 0; job < 14; job++) {
-		/* Nobody has less than half of an equal share. */
+		/* Every job has at least half of an equal share. */
 		assert_true(slots_of(&world, 3 * job) >= 4096 / 14 / 2);
 		assert_int_equal(slots_of(&world, 3 * job), slots_of(&world, 3 * job + 2));
 	}
@@ -121,11 +124,11 @@ static void want_of_room_is_not_the_end_of_a_job_that_resumes(void **state)
 	assert_non_null(told);
 	assert_non_null(strstr(told->abort->text, "pool is full"));
 	assert_true(told->abort->again);
-	/* There is room again, and it may come again. */
+	/* There is room again, and the job may come again. */
 	jobs_hang_up(&world, 0);
 	resume(&world, 2, jobs_join_message("second", 0, 1));
 	assert_int_equal(slots_of(&world, 2), 16);
-	/* A job that got few slots gets more with its next epoch. */
+	/* A job that got few slots gets more in its next epoch. */
 	jobs_hang_up(&world, 2);
 	world.jobs.config.max_slots = 4096;
 	resume(&world, 3, jobs_join_message("second", 0, 1));
@@ -133,7 +136,7 @@ static void want_of_room_is_not_the_end_of_a_job_that_resumes(void **state)
 	jobs_close(&world);
 }
 
-/* What ended jobs held is free in a moment: nobody is refused, and nobody is served before. */
+/* The slots of ended jobs are free in a moment: no job is refused, and none is served before. */
 static void a_job_waits_for_what_ended_jobs_held(void **state)
 {
 	struct jobs_world world;

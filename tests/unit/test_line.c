@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A line under a flood: its timers run, whatever lies in the socket. */
+/* A line under a flood: its timers run, whatever arrives at the socket. */
 #include "lib/progress/line.h"
 
 #include <setjmp.h>
@@ -15,7 +15,7 @@ struct flood {
 	bool ends;
 };
 
-/* Junk, always; nobody takes it for a packet. */
+/* Always junk that is not accepted as a packet. */
 static unsigned receive_junk(struct sml_transport *transport, struct sml_packet *packets)
 {
 	static uint32_t junk;
@@ -32,7 +32,7 @@ static unsigned receive_nothing(struct sml_transport *transport, struct sml_pack
 	return 0;
 }
 
-/* Of 1,000 receives: after how many are timers looked at? */
+/* The number of timer checks in 1,000 receives. */
 static unsigned looks_of(unsigned (*receive)(struct sml_transport *, struct sml_packet *),
 			 bool ends)
 {
@@ -60,7 +60,7 @@ static void timers_run_though_the_socket_is_never_empty(void **state)
 	assert_in_range(looks_of(receive_junk, false), 10, 100);
 }
 
-/* Between two results the next may not have been read yet. */
+/* Between two results, the next one may not have been read yet. */
 static void timers_wait_while_results_come(void **state)
 {
 	(void)state;

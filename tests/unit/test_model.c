@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The demo's model: the gradient is what it is taken for, float64 against finite
- * differences, float32 against float64 within the bound that the proofs use.
+ * The demo's model: the gradient is correct. float64 is compared with finite differences,
+ * and float32 with float64, within the bound that the proofs use.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -60,7 +60,7 @@ static void softmax_bears_any_logits(void **state)
 	demo_model_fini(&model);
 }
 
-/* All parameters at random: with biases of zero, theirs would hardly be tested. */
+/* Random values for all parameters: with biases of zero, their gradient would hardly be tested. */
 static void draw_biases(struct demo_model *model)
 {
 	struct demo_random random = {11};
@@ -110,7 +110,7 @@ struct comparison {
 	double *reference, *bound, *sums;
 };
 
-/* What n_shards ranks would compute in float32, averaged in float64. */
+/* The result of n_shards ranks in float32, averaged in float64. */
 static void sum_shards(struct comparison *c, int rows, int n_shards)
 {
 	struct demo_model *model = &c->model;
@@ -171,7 +171,7 @@ static void float32_gradients_keep_the_bound_however_sharded(void **state)
 	comparison_fini(&c);
 }
 
-/* A bound that everything keeps would prove nothing. */
+/* A bound that nothing exceeds would prove nothing. */
 static void bound_notices_one_row_too_few(void **state)
 {
 	struct comparison c;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The table of the MPI preload: what it decides, and what it refuses. */
+/* The table of the MPI preload: its decisions, and the tables that it refuses. */
 #include "bindings/mpi/table.h"
 
 #include <setjmp.h>
@@ -118,7 +118,7 @@ static void a_line_without_end_is_refused(void **state)
 	assert_string_equal(why, "line 2: too long");
 }
 
-/* What a file may have by accident: never a crash, and an answer. */
+/* Random contents of a file: never a crash, and always an answer. */
 static void any_damage_is_survived(void **state)
 {
 	static const char letters[] = "* \n\t#0129KMGsumaxeadfloat64nvr";
@@ -142,7 +142,7 @@ static void any_damage_is_survived(void **state)
 	}
 }
 
-/* Never where the switch moves more bytes than MPI does, or where MPI has shared memory. */
+/* Never if the switch moves more bytes than MPI does, or if MPI has shared memory. */
 static void the_default_table_carries_what_gains(void **state)
 {
 	const char *table = sml_mpi_table_default();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What docs/numbers.md promises of MAX, MIN, int32 tensors and small float tensors. */
+/* The promises of docs/numbers.md about MAX, MIN, int32 tensors and small float tensors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 /* MAX and MIN. */
 
-/* -1, 0, 1 as first is below, equal to, above second; -0 is below +0, NaN above all. */
+/* -1, 0, 1: first is below, equal to, above second. -0 is below +0, and NaN is above everything. */
 static int compare(double first, double second)
 {
 	if (isnan(first) || isnan(second))
@@ -140,7 +140,7 @@ static void integer_sums_wrap_around_and_averages_go_towards_zero(void **state)
 		for (int round = 0; round < 50; round++) {
 			for (size_t i = 7; i < COUNT; i++) {
 				values[i] = (int32_t)random_bits() >> random_below(31);
-				/* Multiples and their neighbours are where it could go wrong. */
+				/* Multiples and their neighbors are where errors are likely. */
 				if (i % 2 == 0)
 					values[i] =
 						values[i] / (int32_t)divisor * (int32_t)divisor +
@@ -165,7 +165,7 @@ static void integer_sums_wrap_around_and_averages_go_towards_zero(void **state)
 	assert_int_equal(back[0], INT32_MIN);
 }
 
-/* Vectors against scalars for what has no rounding in it. */
+/* Compare vector code with scalar code, for operations without rounding. */
 static void vectors_and_scalars_agree_on_order_and_integers(void **state)
 {
 	static uint32_t elements[COUNT], lanes[COUNT], plain[COUNT], back[COUNT], plain_back[COUNT];

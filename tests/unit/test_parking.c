@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A progress thread whose switch has died: its worker is the failover's, until there is another
- * switch. The thread does not touch it meanwhile, and sleeps.
+ * A progress thread whose switch has died. The failover owns its worker until there is
+ * another switch. Meanwhile, the thread does not access the worker, and sleeps.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 #include "lib/progress/progress.h"
 #include "support/stripe_rig.h"
 
-/* For what will come: longer than a busy machine stalls. */
+/* Timeout for expected events: longer than a busy machine stalls. */
 #define PATIENCE_NS (30 * SML_NS_PER_SEC)
 
 static struct stripe_rig rig;
@@ -66,8 +66,8 @@ static void wait_until_it_rests(void)
 }
 
 /*
- * The thread has seen that it has its worker back, and stands still before it counts itself. The
- * next switch dies then: for the failover it is still parked.
+ * The thread has seen that it has its worker back, and stalls before it counts itself. Then
+ * the next switch dies: for the failover, the thread is still parked.
  */
 static void a_switch_that_dies_while_a_thread_unparks_keeps_the_worker(void **state)
 {
@@ -93,7 +93,7 @@ static void a_switch_that_dies_while_a_thread_unparks_keeps_the_worker(void **st
 	__atomic_store_n(&rig.foreign, false, __ATOMIC_SEQ_CST);
 }
 
-/* What was held back when the switch died is sent by nobody: its time has passed for ever. */
+/* Packets that were held back when the switch died are never sent: their time has passed. */
 static void a_thread_sleeps_while_its_worker_is_parked(void **state)
 {
 	(void)state;

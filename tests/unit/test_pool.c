@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The slot rule at length: whole jobs against an oracle that adds in 64 bits, with
- * every packet repeated and late at random. What a single packet comes to is in
- * tests/vectors.
+ * The slot rule in long runs: whole jobs, compared with an oracle that adds in 64 bits, with
+ * random repetitions and delays of every packet. tests/vectors covers single packets.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,7 +29,7 @@ struct job {
 	void *memory;
 	uint8_t op, kind;
 	uint64_t random;
-	uint32_t use[N_SLOTS]; /* that each slot is filling */
+	uint32_t use[N_SLOTS]; /* the use that each slot is filling */
 	struct packet old[N_OLD];
 	unsigned n_old;
 };
@@ -65,7 +64,7 @@ static void open_job(struct job *job, uint8_t n_ranks, uint8_t op, uint8_t kind,
 	sml_pool_init(&job->pool, &rules, job->memory);
 	for (unsigned slot = 0; slot < N_SLOTS; slot++) {
 		job->use[slot] = first_use;
-		/* As if the slots had served all the uses before. */
+		/* Set the slots as if they had served all previous uses. */
 		for (unsigned b = 0; b < 2 && first_use != 0; b++) {
 			job->pool.slots[2 * slot + b].state = SML_SLOT_COMPLETE;
 			job->pool.slots[2 * slot + b].use = first_use - 2 + b;
@@ -139,7 +138,7 @@ static void check_result(const struct job *job, const struct packet *packets, ui
 
 /* ---- the network ---- */
 
-/* An old packet comes once more: whatever it is called, it must not count. */
+/* An old packet arrives once more: whatever its verdict, it must not count. */
 static void late_packet(struct job *job)
 {
 	struct sml_pool_answer answer;
@@ -166,7 +165,7 @@ static void shuffle(struct job *job, uint8_t *order, unsigned n)
 	}
 }
 
-/* One use of a slot, its ranks in any order, with late packets between them. */
+/* One use of a slot, with ranks in random order and late packets in between. */
 static void serve_one_use(struct job *job, uint16_t slot, uint32_t ticket)
 {
 	struct packet packets[SML_MAX_RANKS];
@@ -186,7 +185,7 @@ static void serve_one_use(struct job *job, uint16_t slot, uint32_t ticket)
 			late_packet(job);
 	}
 	check_result(job, packets, job->use[slot], ticket, &answer);
-	/* Whoever lost it is told the same again, after anything that may have come. */
+	/* A rank that lost the result gets the same bytes again, after any other packets. */
 	late_packet(job);
 	assert_int_equal(receive(job, &packets[order[0]], &answer), SML_VERDICT_RESEND);
 	check_result(job, packets, job->use[slot], ticket, &answer);

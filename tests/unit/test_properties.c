@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The properties of fuzz/ over many seeds, and in small worlds over everything.
+ * The properties of fuzz/, over many seeds, and over all choices in small worlds.
  *
- *	test_properties [NAME]    all of them, or those that the name (with * and ?) fits
+ *	test_properties [NAME]    all of them, or those that match NAME (with * and ?)
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,7 +30,7 @@ static void holds_for_seeds(property *check, uint64_t n_seeds)
 	}
 }
 
-/* at_least: were it fewer, the small world would have become too small to show anything. */
+/* at_least: with fewer cases, the small world would be too small to show anything. */
 static void holds_for_all(property *check, uint64_t at_least)
 {
 	static struct gen gen;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Block floating point: what docs/numbers.md promises of it, sentence by sentence. */
+/* Block floating point: tests every statement of docs/numbers.md. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -153,8 +153,8 @@ static void sum_over_all_ranks_never_overflows(void **state)
 }
 
 /*
- * Ranks quantize, the sum is made in the lanes, and the result is compared with
- * the sum in double precision. Returns the largest error as a part of the bound.
+ * Ranks quantize, the lanes are summed, and the result is compared with the sum in double
+ * precision. Returns the largest error as a fraction of the bound.
  */
 static double worst_error(enum sml_type type, enum kind kind, int width, unsigned n,
 			  unsigned divisor)
@@ -190,7 +190,9 @@ static double worst_error(enum sml_type type, enum kind kind, int width, unsigne
 		int mantissa = type == SML_FLOAT16 ? 10 : type == SML_BFLOAT16 ? 7 : 23;
 		int power;
 
-		/* Half a step of every rank, or one if clamped, then the result's rounding. */
+		/*
+		 * Half a step for every rank, or one step if clamped, plus the result's rounding.
+		 */
 		for (unsigned rank = 0; rank < n; rank++) {
 			double value = ref_load(type, elements[rank], i);
 			bool clamped = ldexp(fabs(value), bits - exponent) > ldexp(1, bits) - 1;
@@ -302,7 +304,7 @@ static void halves_are_rounded_to_nearest_even_between_all_neighbours(void **sta
 				int exponent;
 
 				above = ref_load(type, both, 1);
-				/* Above the largest is what would come next: 2^16 or 2^128. */
+				/* Above the largest value is the next power: 2^16 or 2^128. */
 				above = isinf(above) ? ldexp(1, t == 1 ? 16 : 128) : above;
 				middle = (middle + above) / 2;
 				(void)frexp(middle, &exponent);
@@ -387,7 +389,10 @@ static void exponent_that_no_honest_rank_sends_is_as_good_as_nan(void **state)
 
 static void exponent_too_small_for_the_elements_clamps_them(void **state)
 {
-	/* A lying exponent, elements that changed after it was taken: in range all the same. */
+	/*
+	 * A wrong exponent, for elements that changed after it was taken: lanes still stay in
+	 * range.
+	 */
 	static const double values[] = {1e30, INFINITY, 65504, -1e30, -INFINITY, -65504, NAN};
 
 	(void)state;
@@ -409,7 +414,7 @@ static void exponent_too_small_for_the_elements_clamps_them(void **state)
 			}
 }
 
-/* The same bits from all versions of the code. */
+/* All versions of the code give the same bits. */
 
 static void vectors_scalars_and_reference_agree_on_every_lane(void **state)
 {
@@ -427,7 +432,7 @@ static void vectors_scalars_and_reference_agree_on_every_lane(void **state)
 		fill_random(type, (enum kind)random_below(KINDS), elements, count);
 		exponent = sml_exponent_of(type, elements, count);
 		assert_int_equal(exponent, plain_exponent_of(type, elements, count));
-		/* Another rank may have had larger ones; sometimes much larger. */
+		/* Another rank may have had larger elements, sometimes much larger ones. */
 		if (exponent != SML_EXPONENT_ZERO && random_below(2) == 0)
 			exponent += (int32_t)random_below((unsigned)(129 - exponent));
 		quantize(widths[w], type, elements, count, exponent, n, lanes);
@@ -474,10 +479,16 @@ static void vectors_scalars_and_reference_agree_on_every_element(void **state)
 	}
 }
 
-/* The machine's own instructions against ours, which the tests above hold to the reference. */
+/*
+ * The machine's instructions, compared with our code, which the tests above compare with the
+ * reference.
+ */
 static void half_instructions_agree_with_element_h(void **state)
 {
-	/* Of what narrowing cuts off, 13 bits: nothing, the least, almost a half, a half, above. */
+	/*
+	 * The 13 bits that narrowing cuts off: none set, the smallest, almost a half, a half,
+	 * more.
+	 */
 	static const uint32_t cut_off[] = {0, 1, 0xfff, 0x1000, 0x1001, 0x1fff};
 	static uint16_t halves[0x10000];
 	static uint32_t floats[0x10000];

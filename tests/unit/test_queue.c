@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The lists that a worker keeps its slots in, against sorting. */
+/* The lists in which a worker keeps its slots, compared with sorting. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -25,7 +25,7 @@ static int by_chunk(const void *a, const void *b)
 	return (int)(int32_t)(chunks[*x] - chunks[*y]);
 }
 
-/* Chunks that all differ, around `first`, in no order. */
+/* Distinct chunks around `first`, in random order. */
 static void draw_chunks(struct gen *gen, uint32_t first)
 {
 	for (uint16_t i = 0; i < N; i++)
@@ -38,7 +38,7 @@ static void draw_chunks(struct gen *gen, uint32_t first)
 	}
 }
 
-/* Forwards, backwards and counted, a list is this one. */
+/* Read forwards, read backwards and counted, the list is this one. */
 static void assert_list(const struct sml_list *list, const uint16_t *expected, uint16_t n)
 {
 	uint16_t slot = list->first;

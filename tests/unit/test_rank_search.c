@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where a rank looks next: small cases of what the simulator draws (sim/control/). Two switches,
- * the first of which has two addresses.
+ * Where a rank looks next: small cases of what the simulator draws (sim/control/). There are
+ * two switches, and the first one has two addresses.
  */
 #include "job/rank_search.h"
 
@@ -37,7 +37,7 @@ static int begin(void **state)
 	return 0;
 }
 
-/* Until the search wants a connection, which it does within so long: to which address? -1: none. */
+/* Wait until the search wants a connection, within this time. Returns the address; -1: none. */
 static int connects_within(uint64_t ms)
 {
 	uint64_t until_ns = now_ns + ms * MS;
@@ -59,7 +59,7 @@ static void does(enum sml_search_verb verb, unsigned address)
 	assert_int_equal(action.address, address);
 }
 
-/* It begins there, and has no path for packets. */
+/* The job begins there, but has no path for packets. */
 static void is_bad(unsigned address)
 {
 	sml_search_connected(&search, address, now_ns);
@@ -78,14 +78,17 @@ static void a_switch_that_could_not_go_on_comes_last_by_all_its_addresses(void *
 	assert_int_equal(connects_within(100), 2);
 	sml_search_connected(&search, 2, now_ns);
 	does(SML_SEARCH_JOIN, 2);
-	/* While ranks are missing there the bad one is joined, too, once its time has come. */
+	/*
+	 * While ranks are missing there, the rank also joins the bad switch when its time has
+	 * come.
+	 */
 	address = connects_within(5000);
 	assert_true(address >= 0);
 	is_bad((unsigned)address);
 	assert_int_equal(connects_within(100), 2);
 	sml_search_connected(&search, 2, now_ns);
 	does(SML_SEARCH_JOIN, 2);
-	/* A second time it has twice as long. */
+	/* The second time, it has twice as long. */
 	assert_int_equal(connects_within(1900), -1);
 }
 

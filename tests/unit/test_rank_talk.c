@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A rank's talk with its switch: what it takes when, whom it answers, and whom it holds for dead.
- */
+/* A rank's talk with its switch: the messages that it accepts, its answers, and dead peers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +48,7 @@ static void tell_stalls(void *self)
 	n_stalls_told++;
 }
 
-/* What an owner would do is not there before sml_talk_serve(), as in the library. */
+/* As in the library, the owner does its part only at sml_talk_serve(). */
 static struct sml_talk_output output = {.send = send_out, .told = told};
 
 static int run_until_started(void **state)
@@ -156,14 +155,14 @@ static void a_message_out_of_turn_or_too_long_is_not_waited_for(void **state)
 	assert_true(objects_to(SML_CONTROL__ENVELOPE__BODY_START, 20));
 	assert_int_equal(talk.phase, SML_TALK_FAILED);
 	assert_int_equal(talk.error, SML_ERROR_PROTOCOL);
-	/* What comes after the end is no matter. */
+	/* Messages after the end do not matter. */
 	assert_false(objects_to(SML_CONTROL__ENVELOPE__BODY_START, 20));
 	run_until_started(NULL);
 	assert_true(objects_to(SML_CONTROL__ENVELOPE__BODY_DESCRIBE, 100000));
 	assert_int_equal(talk.phase, SML_TALK_FAILED);
 }
 
-/* With a report, that says whether this rank only wants to leave. */
+/* With a report that says whether this rank only wants to leave. */
 static void join_to_resume(bool leaving)
 {
 	const struct sml_resumption resumption = {.membership = 1, .leaving = leaving};
@@ -185,7 +184,7 @@ static void who_resumes_only_to_leave_may_be_let_go_as_it_joins(void **state)
 	assert_false(objects_to(SML_CONTROL__ENVELOPE__BODY_LEFT, 2));
 	sml_talk_message(&talk, sml_envelope(LEFT, left, &left));
 	assert_int_equal(talk.phase, SML_TALK_LEFT);
-	/* Another one has calls to make: whoever lets it go is no switch. */
+	/* Another rank has calls to make, so a peer that lets it leave is no switch. */
 	join_to_resume(false);
 	sml_talk_message(&talk, sml_envelope(LEFT, left, &left));
 	assert_int_equal(talk.phase, SML_TALK_FAILED);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests are used again with their memory, unless that is very large. */
+/* Requests are reused with their memory, unless the memory is very large. */
 #include "lib/progress/request.h"
 
 #include <setjmp.h>
@@ -33,7 +33,7 @@ static void make_call(struct sml_requests *requests, size_t bytes)
 	memset(request->memory, 1, bytes);
 	request->references = 2;
 	sml_request_release(requests, request);
-	/* Somebody still looks at it. */
+	/* Another thread still uses it. */
 	assert_true(kept(requests) >= bytes);
 	assert_int_equal(((char *)request->memory)[bytes - 1], 1);
 	sml_request_release(requests, request);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Going on after a switch has died: plans by hand, and what ranks report, adopt and begin with. */
+/* Resuming after a switch has died: plans by hand, and what ranks report, adopt and begin with. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -71,7 +71,10 @@ static void all_have_everything_and_go_on_behind_it(void **state)
 
 static void what_some_have_is_handed_over_by_the_first_who_keeps_it(void **state)
 {
-	/* Chunk 4 came to ranks 1 and 2 only; 5 to nobody; 1's next ticket was 6. */
+	/*
+	 * Chunk 4 reached only ranks 1 and 2, and chunk 5 reached no rank. Rank 1's next ticket
+	 * was 6.
+	 */
 	const struct sml_resume_report reports[] = {{6, LIST(4, 5), LIST(2, 3)},
 						    {7, LIST(5, 6), LIST(3, 4)},
 						    {7, LIST(5, 6), LIST(3, 4)}};
@@ -87,8 +90,8 @@ static void what_some_have_is_handed_over_by_the_first_who_keeps_it(void **state
 static void a_hole_below_the_highest_is_in_the_table(void **state)
 {
 	/*
-	 * Slot 0 drew ticket 8 for a result that reached nobody but rank 1's,
-	 * slot 1 drew 9 and all have seen that: 8 lies below the highest.
+	 * Slot 0 drew ticket 8 for a result that reached only rank 1. Slot 1 drew 9, and all
+	 * ranks have seen that, so 8 is below the highest.
 	 */
 	const struct sml_resume_report reports[] = {{10, LIST(6, 8, 9), LIST(5, 7)},
 						    {10, LIST(8, 9), LIST(6, 7)}};
@@ -103,7 +106,7 @@ static void a_hole_below_the_highest_is_in_the_table(void **state)
 
 static void a_rank_that_is_behind_lacks_all_beyond_what_it_saw(void **state)
 {
-	/* Rank 0 saw nothing of 4 and 5: they are not in its list. */
+	/* Rank 0 saw nothing of 4 and 5, so they are not in its list. */
 	const struct sml_resume_report reports[] = {{4, LIST(3), LIST(1, 2)},
 						    {6, LIST(5), LIST(3, 4)}};
 
@@ -158,10 +161,10 @@ static void a_rank_alone_needs_no_hand_over(void **state)
 
 static void reports_that_cannot_be_are_refused(void **state)
 {
-	/* Rank 1 has chunk 1, and has not kept it, though rank 0 lacks it. */
+	/* Rank 1 has chunk 1 and has not kept it, although rank 0 lacks it. */
 	const struct sml_resume_report forgotten[] = {{2, LIST(0, 1), NOTHING},
 						      {2, LIST(0), NOTHING}};
-	/* The one who keeps it says that it lacks it. */
+	/* The rank that keeps it says that it lacks it. */
 	const struct sml_resume_report two_minds[] = {{2, LIST(0, 1), LIST(1)},
 						      {2, LIST(0), NOTHING}};
 
@@ -313,7 +316,7 @@ static void the_new_epoch_does_the_table_and_then_what_follows(void **state)
 	assert_false(sml_worker_is_broken(&next));
 }
 
-/* A farther switch's queue is not standing because the one before was near. */
+/* A farther switch's queue does not count as standing because the previous switch was near. */
 static void what_was_measured_of_a_dead_switch_says_nothing_of_the_next(void **state)
 {
 	static const uint32_t lacked[] = {1, 4};
@@ -343,16 +346,16 @@ static void a_second_death_forgets_nothing_of_the_first(void **state)
 	rig_submit(&rig, 10 * RIG_LANES);
 	take(0, 1);
 	take(0, 2); /* 0 is here, 1 in flight, 2 assigned */
-	take(0, 7); /* 1 is here: by hand-over it would be the same */
+	take(0, 7); /* 1 is here; after a hand-over, it would be the same */
 	take(0, 8); /* 2 */
 	sml_worker_freeze(frozen);
-	/* All lack 3 to 8, but the second epoch has one slot and dies at once. */
+	/* All lack 3 to 8, but the second epoch has only one slot and dies at once. */
 	begin_again(frozen, lacked, 2, 9, 1);
 	sml_worker_freeze(&next);
 	assert_int_equal(sml_resume_beyond(workers, 1, SML_DATA), 9);
 	assert_int_equal(sml_resume_lacking(workers, 1, SML_DATA, chunks, 8), 6);
 	assert_memory_equal(chunks, ((uint32_t[]){3, 4, 5, 6, 7, 8}), 24);
-	/* The results that the others may lack are still with the worker before. */
+	/* The previous worker still has the results that others may lack. */
 	assert_int_equal(sml_resume_kept_chunks(workers, 1, SML_DATA, chunks, 8), 0);
 	workers[0] = frozen;
 	assert_int_equal(sml_resume_kept_chunks(workers, 1, SML_DATA, chunks, 8), 2);
@@ -372,8 +375,8 @@ static void init_shard(struct sml_worker *worker, struct guarded *memory, uint8_
 }
 
 /*
- * Progress threads take calls off their queues at times of their own. What the
- * second shard did for a call, even all of it, the first one need not know of.
+ * Progress threads take calls off their queues at different times. Whatever the second shard
+ * did for a call, the first shard need not know of the call.
  */
 static void a_shard_that_comes_late_does_not_make_a_rank_lack_what_it_has(void **state)
 {
@@ -395,7 +398,7 @@ static void a_shard_that_comes_late_does_not_make_a_rank_lack_what_it_has(void *
 	assert_int_equal(sml_resume_lacking(workers, 2, SML_DATA, chunks, 8), 0);
 	sml_tensor_take(tensor, SML_HEAD, 0, lanes);
 	assert_ptr_equal(sml_worker_retire(workers[1]), tensor);
-	/* Retired by one, and never seen by the other. */
+	/* Retired by one shard, and never seen by the other. */
 	assert_int_equal(sml_resume_lacking(workers, 2, SML_DATA, chunks, 8), 0);
 	assert_true(guard_give(&memory));
 }
@@ -420,7 +423,7 @@ static void what_was_in_flight_may_be_sent_by_another_shard_of_the_next_epoch(vo
 	assert_false(sml_worker_is_broken(&next));
 }
 
-/* What strangers report at the most, in the worst order: it took seven seconds once. */
+/* The most that strangers can report, in the worst order: this once took seven seconds. */
 static void merging_the_longest_reports_takes_no_time(void **state)
 {
 	enum { MOST = 2 * 4096, RANKS = 64 };
@@ -435,7 +438,7 @@ static void merging_the_longest_reports_takes_no_time(void **state)
 	for (uint32_t i = 0; i < MOST; i++) {
 		lacking[i] = i;
 		for (uint32_t r = 0; r < RANKS; r++)
-			/* The last rank alone keeps what rank 0 lacks. */
+			/* Only the last rank keeps what rank 0 lacks. */
 			kept[r][i] = MOST - 1 - i + (r < RANKS - 1 ? MOST : 0);
 	}
 	began = clock();
@@ -450,7 +453,7 @@ static void merging_the_longest_reports_takes_no_time(void **state)
 	assert_int_equal(sml_resume_merge(reports, RANKS, &longest, MOST), 0);
 	assert_int_equal(longest.n_handovers, MOST);
 	assert_int_equal(many[MOST - 1].from, RANKS - 1);
-	/* Of CPU time, with sanitizers, too. */
+	/* CPU time, also with sanitizers. */
 	assert_in_range(clock() - began, 0, 2 * CLOCKS_PER_SEC);
 }
 

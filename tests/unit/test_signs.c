@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which ranks a switch takes for dead: signs of life on the data path. Under a virtual clock. */
+/* Which ranks a switch considers dead: signs of life on the data path, under a virtual clock. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,7 +69,7 @@ static void rank_whose_contributions_come_is_not_dead(void **state)
 	(void)state;
 	pass(10 * HEARTBEAT_MS, 3);
 	assert_true(runs());
-	/* They end: so does its life, a heartbeat later and not two. */
+	/* They end, and the rank counts as dead after one heartbeat, not two. */
 	pass(HEARTBEAT_MS / 2, 1);
 	assert_true(runs());
 	pass(HEARTBEAT_MS / 2 + 100, 1);

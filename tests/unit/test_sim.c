@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Simulated worlds: many seeds, the same trace each time, and the kept ones. */
+/* Simulated worlds: many seeds, the same trace each time, and the seeds that were kept. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -104,7 +104,7 @@ static void worlds_have_every_fault_and_many_have_none(void **state)
 	assert_in_range(exact, 30, 150);
 	assert_in_range(split, 20, 100);
 	assert_in_range(resumed, 5, 50);
-	/* Two ranks and sixty-four, and most numbers between. */
+	/* Two ranks, sixty-four, and most numbers between them. */
 	assert_true(ranks >> 1 & 1 && ranks >> 63);
 	assert_in_range(__builtin_popcountll(ranks), 40, 64);
 	assert_in_range(lossy, 100, 300);

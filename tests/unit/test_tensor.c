@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Calls as chunks: windows, forms, digests, and chunks filled or taken in part. */
+/* Calls as chunks: windows, forms, digests, and chunks that are filled or taken in part. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -65,7 +65,7 @@ static void a_tensor_has_the_form_and_chunks_that_its_size_asks_for(void **state
 		{SML_FLOAT32, SML_SUM, SML_WIRE_INT32, 0, SML_FORM_EMPTY, 1, 0},
 		{SML_FLOAT32, SML_SUM, SML_WIRE_INT32, 1, SML_FORM_GATHER, 1, 0},
 		{SML_FLOAT32, SML_SUM, SML_WIRE_INT32, LANES / RANKS, SML_FORM_GATHER, 1, 0},
-		/* Several packets of every rank's elements take one round trip. */
+		/* Several packets with the elements of every rank take one round trip. */
 		{SML_FLOAT32, SML_SUM, SML_WIRE_INT32, LANES / RANKS + 1, SML_FORM_GATHER, 2, 0},
 		{SML_FLOAT32, SML_AVG, SML_WIRE_INT16, 40, SML_FORM_GATHER, 4, 0},
 		{SML_FLOAT32, SML_AVG, SML_WIRE_INT32, 41, SML_FORM_EXPONENT, 1, 2},
@@ -73,7 +73,7 @@ static void a_tensor_has_the_form_and_chunks_that_its_size_asks_for(void **state
 		{SML_BFLOAT16, SML_AVG, SML_WIRE_INT16, 80, SML_FORM_GATHER, 4, 0},
 		{SML_FLOAT64, SML_SUM, SML_WIRE_INT64, 20, SML_FORM_GATHER, 4, 0},
 		{SML_FLOAT64, SML_SUM, SML_WIRE_INT64, 21, SML_FORM_EXPONENT, 1, 3},
-		/* The exact wire: as many as it takes. */
+		/* The exact wire: as many packets as necessary. */
 		{SML_FLOAT32, SML_AVG, SML_WIRE_EXACT, 0, SML_FORM_EMPTY, 1, 0},
 		{SML_FLOAT32, SML_AVG, SML_WIRE_EXACT, 41, SML_FORM_GATHER, 5, 0},
 		{SML_FLOAT32, SML_SUM, SML_WIRE_EXACT, SML_EXACT_BYTES / 4, SML_FORM_GATHER, 205,
@@ -114,7 +114,7 @@ static void a_tensor_has_the_form_and_chunks_that_its_size_asks_for(void **state
 	assert_int_equal(sequence.next[SML_DATA], data);
 }
 
-/* Every chunk of a window is some stripe's, in ascending order, at the edges of 2^32 too. */
+/* Every chunk of a window belongs to a stripe, in ascending order, also across 2^32. */
 static void stripes_share_a_window_whatever_their_number(void **state)
 {
 	static const uint64_t firsts[] = {0, 1, 4, 0xfffffffeull, 0x100000000ull, 0x2fffffff9ull};
@@ -186,7 +186,7 @@ static void digests_differ_whenever_calls_do(void **state)
 #undef DIFFERS
 }
 
-/* Where the buffers lie, and which part is one's own, is no other rank's affair. */
+/* Other ranks do not depend on the addresses of buffers and on this rank's part. */
 static void digests_are_equal_where_calls_are(void **state)
 {
 	struct sml_tensor_spec spec = spec_of(SML_BYTE, SML_SUM, 300);
@@ -250,7 +250,7 @@ static void only_a_tensor_s_last_chunk_is_shorter(void **state)
 
 /* ---- filling and taking in part ---- */
 
-/* Fill every chunk, and take what was filled, as a rank that is alone would. */
+/* Fill every chunk, and take what was filled, as in a job with one rank. */
 static void loop_back(void)
 {
 	uint32_t lanes[LANES];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Results of slots in this process, by the transport table: over UDP sockets of
- * this host, with faults and without. Needs a loopback.
+ * Results of slots in this process, through the transport table: over UDP sockets of this
+ * host, with and without faults. Needs a loopback.
  */
 #include "lib/transport/transport.h"
 
@@ -25,7 +25,7 @@
 #define N_RESULTS 200
 #define BYTES	  256
 
-/* Peer 0 sends; each of them listens. */
+/* Peer 0 sends, and every peer listens. */
 struct net {
 	struct sml_interface interface;
 	union sml_sockaddr peers[SML_MAX_RANKS];
@@ -85,7 +85,7 @@ static bool is_refused(const struct msghdr *message)
 	return false;
 }
 
-/* In place of libc's. */
+/* Replaces libc's function. */
 int sendmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags)
 {
 	unsigned first = 0;
@@ -100,7 +100,7 @@ int sendmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags)
 
 /* ---- what arrives ---- */
 
-/* What comes to a peer, until nothing has for a while. `seen` counts each result. */
+/* Packets that arrive at a peer, until none has come for a while. `seen` counts each result. */
 static unsigned receive_all(struct net *net, unsigned peer, unsigned seen[N_RESULTS])
 {
 	static struct sml_packet packets[SML_RECEIVE_PACKETS];
@@ -166,7 +166,7 @@ static void results_reach_the_peers_that_they_are_for(void **state)
 	close_net(&net);
 }
 
-/* Standard error goes to a file until what it has is read. */
+/* Standard error goes to a file until its content is read. */
 static int divert_stderr(FILE *to)
 {
 	int saved = dup(STDERR_FILENO);

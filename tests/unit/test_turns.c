@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The control server's event loop, turn by turn: members of running jobs are served
- * before strangers, and strangers a bounded amount at a time. One thread; the peers'
- * connections are socket pairs. An event of the test's own, in the strangers' class,
- * stops the loop where the test wants to look.
+ * The control server's event loop, turn by turn. Members of running jobs are served before
+ * strangers, and strangers only a bounded amount at a time. There is one thread, and the
+ * peers' connections are socket pairs. The test's own event, with the strangers' priority,
+ * stops the loop when the test wants to look.
  */
 #include <arpa/inet.h>
 #include <setjmp.h>
@@ -22,7 +22,7 @@
 #include "switch/switch.h"
 
 #define N_STRANGERS 100
-/* Of 6 bytes each: as many as are read at a time. */
+/* As many 6-byte messages as are read at a time. */
 #define N_PINGS 2700
 /* Of the clock's first moment. */
 #define PONG_BYTES 6
@@ -88,7 +88,7 @@ static void ping_often(const struct peer *peer)
 	assert_int_equal(send(peer->fd, bytes, sizeof(bytes), MSG_NOSIGNAL), sizeof(bytes));
 }
 
-/* How many Pongs have come since the last time. */
+/* The number of Pongs since the last time. */
 static unsigned count_pongs(const struct peer *peer)
 {
 	SmlControl__Envelope *message;
@@ -103,7 +103,7 @@ static unsigned count_pongs(const struct peer *peer)
 	return n;
 }
 
-/* Answers to all strangers: those that have come, and those that wait to be written. */
+/* Answers to all strangers: those that arrived, and those that wait to be written. */
 static unsigned count_answers(void)
 {
 	size_t unsent = 0;
@@ -132,7 +132,7 @@ static void on_look(evutil_socket_t fd, short what, void *context)
 		event_active(look, EV_READ, 0);
 }
 
-/* Until the test's event has had its turn among the strangers n times. */
+/* Run until the test's event has had n turns among the strangers. */
 static void run_until_look(unsigned n)
 {
 	looks_left = n;
@@ -146,7 +146,7 @@ static void serve_all(void)
 		event_base_loop(server->base, EVLOOP_NONBLOCK);
 }
 
-/* A job of one rank, whose slots are its own: no dataplane is needed. */
+/* A job of one rank that has its own slots: it needs no dataplane. */
 static void start_member(void)
 {
 	SmlControl__Join join = SML_CONTROL__JOIN__INIT;
@@ -219,7 +219,10 @@ static void member_is_served_before_strangers(void **state)
 	assert_int_equal(count_pongs(&member), 1);
 }
 
-/* A hundred have said 2,700 things each, which takes a second. It speaks in the middle of that. */
+/*
+ * A hundred strangers have sent 2,700 messages each, which takes a second. The member sends
+ * a message in the middle of that.
+ */
 static void member_does_not_wait_for_strangers_work(void **state)
 {
 	(void)state;
@@ -231,7 +234,7 @@ static void member_does_not_wait_for_strangers_work(void **state)
 	assert_int_equal(count_pongs(&member), 1);
 }
 
-/* What was left waiting is served all the same, in as many turns as it takes. */
+/* The remaining messages are also served, in as many turns as necessary. */
 static void all_are_served_in_the_end(void **state)
 {
 	unsigned n = 0;
@@ -261,7 +264,7 @@ static void member_that_talks_too_much_waits_with_the_strangers(void **state)
 	ping(&member);
 	run_until_look(2);
 	assert_int_equal(talker->class, SML_TURN_STRANGERS);
-	/* With the next tick it is forgiven. */
+	/* The next tick resets the count. */
 	for (unsigned i = 0; i < 100 && talker->class != SML_TURN_MEMBERS; i++) {
 		usleep(20000);
 		event_base_loop(server->base, EVLOOP_NONBLOCK);
@@ -292,7 +295,7 @@ static void connections_are_accepted_a_few_at_a_time(void **state)
 		close(fds[i]);
 }
 
-/* Who joins stays, but leaves less room to those who come. */
+/* A rank that joins stays, but leaves less room for newcomers. */
 static void members_count_against_the_descriptors(void **state)
 {
 	struct peer late;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What docs/numbers.md promises of float64, int64 and the narrow integers. Sums are
+ * The promises of docs/numbers.md about float64, int64 and the narrow integers. Sums are
  * compared with MPFR's: exact, then rounded once.
  */
 #include <setjmp.h>
@@ -156,7 +156,7 @@ static void sums_of_doubles_are_exact_and_rounded_once(void **state)
 			sum_exactly(n, elements, i, sum);
 			nearest = mpfr_get_d(sum, MPFR_RNDN);
 			if (is_large(n, elements, i, exponent)) {
-				/* No double sum in any order is nearer. +0 for -0. */
+				/* No sum of doubles in any order is closer. -0 counts as +0. */
 				assert_true(result[i] == nearest);
 				n_exact++;
 			} else if (isfinite(nearest)) {
@@ -250,7 +250,7 @@ static void special_doubles_spoil_or_zero_their_block(void **state)
 		assert_true(result[i] == 0 && !signbit(result[i]));
 }
 
-/* Limbs that no honest rank sends, and exponents: no undefined behaviour, that is all. */
+/* Limbs and exponents that no honest rank sends: there must be no undefined behavior. */
 static void any_lanes_become_some_doubles(void **state)
 {
 	static uint32_t lanes[SML_LIMBS * ELEMENTS];
@@ -275,7 +275,7 @@ static void any_lanes_become_some_doubles(void **state)
 	}
 }
 
-/* The most that limbs can hold: 1,024 ranks, every limb at its largest and smallest. */
+/* The extreme values of limbs: 1,024 ranks, every limb at its largest and smallest. */
 static void limbs_of_1024_ranks_do_not_overflow(void **state)
 {
 	static const double extremes[] = {0x1.fffffffffffffp0, -0x1.fffffffffffffp0, -0x1p0, 1};
@@ -381,7 +381,7 @@ static void doubles_on_narrow_wires_are_within_their_bounds(void **state)
 				assert_true(error_in(sum, 1, result[i], exponent - bits) <= n);
 				continue;
 			}
-			/* Infinite only where the error could reach that. */
+			/* Infinite only if the error could reach infinity. */
 			mpfr_abs(sum, sum, MPFR_RNDN);
 			mpfr_add_d(sum, sum, ldexp(n, exponent - bits), MPFR_RNDN);
 			assert_true(mpfr_cmp_ui_2exp(sum, 1, 1024) >= 0);
@@ -469,7 +469,7 @@ static void max_and_min_of_64_bits_are_exact(void **state)
 		for (unsigned r = 0; r < n; r++)
 			for (size_t i = 0; i < ELEMENTS; i++) {
 				elements[r][i] = interesting[random_below(22)];
-				/* Upper halves that are alike are where the second pass counts. */
+				/* The second pass matters if upper halves are equal. */
 				if (random_below(3) == 0)
 					elements[r][i] = (elements[0][i] & ~(uint64_t)UINT32_MAX) |
 							 (uint32_t)random_bits();
@@ -497,7 +497,7 @@ static void max_and_min_of_64_bits_are_exact(void **state)
 
 /* ---- chunks of which a rank wants a part ---- */
 
-/* The largest: two elements of 8 bytes to each of the most lanes. The sanitizer looks. */
+/* The largest case: two elements of 8 bytes in each of the most lanes. The sanitizer checks it. */
 static void part_of_the_largest_chunk_fits(void **state)
 {
 	enum { N = 6000 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The end host's state machine, one rule at a time, answered by hand. */
+/* The end host's state machine, one rule at a time, with answers by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -60,8 +60,8 @@ static enum sml_worker_verdict answer(const struct rig_packet *packet, uint32_t 
 }
 
 /*
- * One rank, and a plain tensor's head chunk out of the way: what follows is of
- * the data stream alone. The head stream's next ticket never comes to be due.
+ * One rank. The head chunk of a plain tensor is done, so that the rest is about the data
+ * stream only. The head stream's next ticket never becomes due.
  */
 static void begin(uint16_t data_slots, uint32_t n_chunks)
 {
@@ -187,7 +187,7 @@ static void a_result_is_taken_only_for_the_packet_in_flight(void **state)
 	REFUSED(header->lanes_be = sml_be16(RIG_LANES - 1));
 #undef REFUSED
 	assert_int_equal(rig_to_rank(&rig, 0, result.bytes, result.length), SML_WORKER_RESULT);
-	/* And once. */
+	/* It is taken only once. */
 	assert_int_equal(rig_to_rank(&rig, 0, result.bytes, result.length), SML_WORKER_IGNORED);
 	packet = sent();
 	assert_int_equal(rig_to_rank(&rig, 0, result.bytes, result.length), SML_WORKER_IGNORED);
@@ -268,7 +268,7 @@ static void data_are_sent_in_order_even_if_a_later_block_s_exponents_come_first(
 
 /* ---- windows ---- */
 
-/* And keep it there. */
+/* And it stays there. */
 static void set_window(uint32_t window)
 {
 	worker()->flight.window = worker()->flight.max = window;
@@ -285,7 +285,7 @@ static void the_window_limits_what_is_in_flight(void **state)
 	for (uint32_t i = 0; i < 3; i++)
 		packets[i] = sent();
 	assert_silent();
-	/* A result is the permission to send, and for one packet only. */
+	/* A result permits sending exactly one packet. */
 	answer(&packets[0], 8);
 	sent();
 	assert_silent();
@@ -305,7 +305,7 @@ static void the_lowest_chunk_is_allowed_beyond_the_window(void **state)
 		packets[i] = sent();
 		assert_int_equal(chunk_of(&packets[i]), 7 + i);
 	}
-	/* The window shrinks under what is in flight. */
+	/* The window shrinks below the number of packets in flight. */
 	set_window(1);
 	answer(&packets[0], 12);
 	assert_silent(); /* 12 is above 8 and 9 */
@@ -375,7 +375,7 @@ static void timeouts_back_off_until_a_packet_that_was_sent_once_is_answered(void
 	}
 	assert_true(before_ns >= 4 * rto_ns);
 	assert_true(before_ns <= SML_RTT_BACKOFF_CAP_NS || before_ns == rto_ns);
-	/* To which transmission? The timeout may be too short for this path. */
+	/* Which transmission does it answer? The timeout may be too short for this path. */
 	answer(&packet, 1);
 	assert_int_equal(worker()->rtt.backoff, 2);
 	packet = sent();
@@ -394,7 +394,7 @@ static void a_packet_that_many_later_ones_overtook_is_sent_again_at_once(void **
 	set_window(8);
 	for (uint32_t i = 0; i < 8; i++)
 		packets[i] = sent();
-	/* Not yet: the three after it have been answered, but before a round trip. */
+	/* Not yet: the next three packets have been answered, but within less than a round trip. */
 	rig.now_ns += worker()->rtt.smoothed_ns / 2;
 	for (uint32_t i = 1; i < 4; i++)
 		answer(&packets[i], 8 + i);

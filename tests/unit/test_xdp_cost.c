@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the XDP program costs a packet of 352 lanes, rank after rank and slot
- * after slot, in BPF_PROG_TEST_RUN. Fails only when it doesn't run: what is
- * fast enough depends on the machine (350 ns is wanted).
+ * The XDP program's cost for a packet of 352 lanes, rank after rank and slot after slot, in
+ * BPF_PROG_TEST_RUN. Fails only if the program does not run: a good result depends on the
+ * machine (350 ns is the goal).
  */
 #include <arpa/inet.h>
 #include <bpf/bpf.h>
@@ -18,7 +18,7 @@
 #include "switchml_bench.skel.h"
 
 #define JOB	7u
-#define RUNS	50000u /* at once; of REPEATS the fastest counts: others use the machine too */
+#define RUNS	50000u /* at once; the fastest of REPEATS runs counts: others use the machine */
 #define REPEATS 10u
 #define SLOTS	128u
 
@@ -42,7 +42,7 @@ static struct switchml_bench *load(uint32_t ranks)
 	return NULL;
 }
 
-/* Where results would leave by, so that the program comes as far as asking for it. */
+/* The interface for results, so that the program gets as far as asking for it. */
 static void add_group(struct switchml_bench *bench, uint8_t ranks)
 {
 	const struct bpf_devmap_val loopback = {.ifindex = 1};
@@ -87,7 +87,7 @@ static uint32_t build(uint8_t *frame, uint16_t lanes)
 	return frame_build(frame, &wrapping, packet, SML_HEADER_BYTES + 4u * lanes);
 }
 
-/* Nanoseconds a packet, or less than 0. */
+/* Nanoseconds per packet, or a negative number. */
 static int run(struct bpf_program *program, uint16_t lanes)
 {
 	uint8_t frame[FRAME_BYTES];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What an XDP job that has ended held, and when another one gets it: not before the kernel has
- * said that no program uses it any more, and without the control thread's waiting for that.
- * Skipped where BPF is not permitted.
+ * The resources of an XDP job that has ended, and when another job gets them: only after the
+ * kernel has said that no program uses them any more. The control thread does not wait for
+ * that. Skipped if BPF is not permitted.
  */
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -89,7 +89,7 @@ static void expect_fresh(struct sml_xdp_maps *maps, uint32_t job)
 	assert_int_equal(peer.ifindex, 0);
 }
 
-/* Without the cleaner's thread nothing has asked the kernel: so nobody may get it. */
+/* Without the cleaner's thread, nothing has asked the kernel, so no job may get it. */
 static void what_a_job_held_is_nobodys_before_the_kernel_says_so(void **state)
 {
 	struct sml_xdp_maps *maps = xdp_open_maps(&config);
@@ -104,7 +104,7 @@ static void what_a_job_held_is_nobodys_before_the_kernel_says_so(void **state)
 		assert_int_equal(add(maps, 1, SLOTS), -EAGAIN);
 		assert_int_equal(add(maps, 1, SLOTS + 1), -ENOSPC);
 	}
-	/* A program that has admitted a packet before finds what it expects. */
+	/* A program that admitted a packet earlier finds what it expects. */
 	assert_int_equal(use_of_row(maps, 0), 5);
 	assert_int_equal(sml_xdp_maps_start_cleaner(maps), 0);
 	add_in_time(maps, 1, SLOTS);
@@ -122,7 +122,7 @@ static void what_is_free_is_given_at_once(void **state)
 	/* Another place, another row, other slots. */
 	assert_int_equal(add(maps, 1, SLOTS / 2), 0);
 	expect_fresh(maps, 1);
-	/* A third has to wait for any of them, if only for a row. */
+	/* A third job has to wait, even if only for a row. */
 	assert_int_equal(add(maps, 2, 4), -EAGAIN);
 	assert_int_equal(add(maps, 2, SLOTS), -ENOSPC);
 	assert_int_equal(sml_xdp_maps_start_cleaner(maps), 0);
@@ -139,7 +139,7 @@ static long waits_of_this_thread(void)
 	return usage.ru_nvcsw;
 }
 
-/* Whoever waits for the kernel gives its processor away, once at least for each wait. */
+/* A thread that waits for the kernel yields its processor at least once per wait. */
 static void strangers_who_come_and_go_do_not_make_the_control_thread_wait(void **state)
 {
 	struct sml_xdp_maps *maps = xdp_open_maps(&config);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The loaded XDP program against the user-space pool, packet by packet, through
- * BPF_PROG_TEST_RUN; and what it costs. Skipped where BPF is not permitted.
+ * The loaded XDP program compared with the user-space pool, packet by packet, through
+ * BPF_PROG_TEST_RUN; also its cost. Skipped if BPF is not permitted.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -81,7 +81,7 @@ static uint32_t probe_from(struct pair *pair, uint8_t rank, uint8_t shard, uint8
 	return frame_build(frame, &pair->wrappings[rank], &header, sizeof(header));
 }
 
-/* Every rank's probe, as it would come at the join. */
+/* Every rank's probe, as it arrives at the join. */
 static void learn_all(struct pair *pair)
 {
 	struct sml_xdp_peer peer;
@@ -117,7 +117,7 @@ static void pair_open(struct pair *pair, uint8_t n_ranks, uint16_t lanes, uint8_
 		pair->wrappings[rank] =
 			(struct frame_wrapping){.rank = rank, .v6 = draw(2), .n_tags = draw(3)};
 	}
-	sml_xdp_maps_remove_job(maps, JOB); /* a failed test's */
+	sml_xdp_maps_remove_job(maps, JOB); /* left over from a failed test */
 	pair->memory = malloc(sml_pool_memory_bytes(&rules));
 	sml_pool_init(&pair->pool, &rules, pair->memory);
 	xdp_add_job(maps, &rules);
@@ -131,7 +131,7 @@ static void pair_close(struct pair *pair)
 	free(pair->memory);
 }
 
-/* Mostly what a worker would send next, sometimes late, early, twice or wrong. */
+/* Mostly the worker's next packet, sometimes a late, early, repeated or wrong one. */
 static void make_packet(struct pair *pair, void *packet, uint32_t *length)
 {
 	static const uint16_t widths[] = {0, 1, 7, 8, 9, 16, 31, 64, 351, 352};
@@ -161,7 +161,7 @@ static void make_packet(struct pair *pair, void *packet, uint32_t *length)
 	*length = SML_HEADER_BYTES + 4u * lanes - (odd == 6 ? 4 * draw(lanes + 1u) : 0);
 }
 
-/* What the kernel counted must be one more of exactly this verdict. */
+/* The kernel must have counted one more of exactly this verdict. */
 static void assert_counted(struct sml_xdp_totals *before, uint32_t fate)
 {
 	struct sml_xdp_totals now;
@@ -176,7 +176,7 @@ static void assert_counted(struct sml_xdp_totals *before, uint32_t fate)
 	*before = now;
 }
 
-/* The clones that left: whose they are, and that each is whole. Returns how many. */
+/* The clones that left: their receivers, and that each one is whole. Returns their number. */
 static unsigned run_exits(struct pair *pair, const struct xdp_outcome *stamped, uint32_t length,
 			  const void *packet, uint64_t *ranks)
 {
@@ -308,7 +308,9 @@ static void a_wrong_bit_anywhere_never_reaches_a_slot(void **state)
 
 		frame[14 + bit / 8] ^= (uint8_t)(1 << bit % 8);
 		run_program(frame, bytes, &out);
-		/* IPv4's own checksum is the stack's affair; no such bit makes a sum wrong. */
+		/*
+		 * The stack checks IPv4's own checksum, and a wrong bit there makes no sum wrong.
+		 */
 		assert_true(out.action == XDP_DROP || out.action == XDP_PASS || bit < 8 * 28);
 	}
 	sml_xdp_maps_totals(maps, JOB, &totals);
@@ -402,7 +404,7 @@ static void an_address_is_learned_with_the_cookie_only_and_stays(void **state)
 	pair_close(&pair);
 }
 
-/* Ranks know the tag. What the daemon sends on is the program's alone. */
+/* Ranks know the tag. The program alone decides what the daemon sends on. */
 static void a_rank_cannot_make_results(void **state)
 {
 	static const uint8_t kinds[] = {SML_PACKET_RESULT,	  SML_PACKET_PROBE_REPLY,
@@ -431,7 +433,7 @@ static void a_rank_cannot_make_results(void **state)
 	pair_close(&pair);
 }
 
-/* Of a job whose results the daemon sends: whole, and with what only it can know. */
+/* For a job whose results the daemon sends: whole packets, with a key that no rank knows. */
 static void results_for_the_daemon_bear_its_key(void **state)
 {
 	uint8_t frame[FRAME_BYTES], sealed[FRAME_BYTES];
@@ -468,7 +470,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(results_for_the_daemon_bear_its_key),
 };
 
-/* The exit sees the same ranks as the program under test. */
+/* The exit has the same ranks as the program under test. */
 static int share_map(const char *name, struct bpf_map *map)
 {
 	int fd = xdp_map_of(sml_xdp_maps_exit_fd(maps), name), rc = bpf_map__reuse_fd(map, fd);
@@ -490,7 +492,7 @@ static int open_exits(void)
 	return switchml_exit__load(exits);
 }
 
-/* Counters of clones are a CPU's own. */
+/* Each CPU has its own counters of clones. */
 static void stay_on_one_cpu(void)
 {
 	cpu_set_t one;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the XDP dataplane's thread sends on of what reaches its socket. Not all of that has
- * passed by the program: fragments, IP options and other interfaces lead around it. Skipped
- * where BPF is not permitted.
+ * The packets that the XDP dataplane's thread sends on from its socket. Some of them have
+ * bypassed the program: fragments, IP options, and packets on other interfaces. Skipped if
+ * BPF is not permitted.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -46,7 +46,7 @@ static int open_socket(struct sockaddr_in *address)
 	return fd;
 }
 
-/* A job of one rank that runs, and whose results the daemon sends if it has a key. */
+/* A running job of one rank, whose results the daemon sends if it has a key. */
 static void open_world(struct world *world, uint64_t daemon_key)
 {
 	struct sml_dataplane *dataplane = calloc(1, (sizeof(*dataplane) + 63) & ~63ul);
@@ -116,7 +116,7 @@ static struct sml_header hear(const struct world *world)
 	return header;
 }
 
-/* By its probe the thread learns the way; from then on the job runs. */
+/* The thread learns the path from the job's probe. From then on, the job runs. */
 static void start_job(struct world *world)
 {
 	say(world, SML_PACKET_PROBE, COOKIE);
@@ -126,7 +126,7 @@ static void start_job(struct world *world)
 	pthread_mutex_unlock(&world->dataplane->mutex);
 }
 
-/* What was said before it has come to nothing: what comes is the answer to this. */
+/* Earlier packets had no effect: the next packet is the answer to this one. */
 static void expect_nothing(struct world *world)
 {
 	say(world, SML_PACKET_PROBE, COOKIE);
