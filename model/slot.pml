@@ -3,27 +3,28 @@
  * The slot and worker protocol, for spin. Checks exhaustively that
  *
  *   - no contribution is ever added to a slot that serves another chunk,
- *   - a worker only takes complete sums of the very chunk that it waits for,
+ *   - a worker only takes complete sums of the chunk that it waits for,
  *   - all workers agree which slot serves which chunk (tickets), and no chunk
  *     is served twice,
- *   - nothing gets stuck: where no packet can change anything any more, every
+ *   - nothing gets stuck: if no packet can change anything any more, every
  *     worker has every chunk.
  *
- * The network is as bad as can be: a packet, once sent, can arrive at any time
- * later, any number of times, in any order, or never. So it is not a channel
- * but a set that only grows: sending sets a bit, arriving leaves it set. A
- * retransmission sets the same bit again. (A FIFO channel would hide the very
- * fault that the full use number is there to prevent.)
+ * The network is as bad as possible: after a packet is sent, it can arrive at any
+ * later time, any number of times, in any order, or never. So the network is not a
+ * channel but a set that only grows: sending sets a bit, and arriving leaves it set.
+ * A retransmission sets the same bit again. (A FIFO channel would hide exactly the
+ * fault that the full use number prevents.)
  *
- * Stripes need no model of their own: each is a whole switch with its own slots, uses
- * and counter, and the chunks of one are never another's (c mod m), so that a job of m
- * stripes is m of these side by side. What joins them, data waiting for exponents that
- * another stripe brings, the simulator covers (sim/, worlds with n_stripes > 1).
+ * Stripes need no separate model. Each stripe is a whole switch with its own slots,
+ * uses and counter, and stripes never share a chunk (c mod m). So a job of m stripes
+ * is m of these models side by side. Stripes are connected only where data waits for
+ * exponents from another stripe. The simulator covers that (sim/, worlds with
+ * n_stripes > 1).
  *
- * -DN=workers -DS=slots -DC=chunks; -DONE_BIT replaces the use number by the
- * one version bit of the paper's algorithm 3: that model must fail.
+ * -DN=workers -DS=slots -DC=chunks. -DONE_BIT replaces the use number with the one
+ * version bit of the paper's algorithm 3, and that model must fail.
  *
- * model/check runs it all and compares; docs/verification.md has the counts.
+ * model/check runs all of this and compares; docs/verification.md has the counts.
  */
 #ifndef N
 #define N 2
@@ -54,7 +55,7 @@ typedef Buffer {
 	byte chunk
 };
 
-/* Worker w's end of slot s is number w * S + s. */
+/* The number of worker w's end of slot s is w * S + s. */
 #define END(w, s) ((w) * S + (s))
 #define UP(w, s, t) (((w) * S + (s)) * U + (t))
 #define DOWN(s, t) ((s) * U + (t))
@@ -70,7 +71,7 @@ byte down_ticket[S * U];
 byte down_chunk[S * U];
 
 byte use[N * S];
-byte chunk[N * S];            /* C and above: there is no more to do */
+byte chunk[N * S];            /* C and above: there is nothing left to do */
 byte have[N];                 /* how many chunks the worker has */
 
 hidden byte b, r;
@@ -80,7 +81,7 @@ hidden byte b, r;
 #ifdef ONE_BIT
 /*
  * Algorithm 3: seen[ver] of a worker is cleared when it sends the other
- * version. All that the switch can tell of a packet is t mod 2.
+ * version. The switch knows nothing of a packet's use but t mod 2.
  */
 #define MAY_BEGIN(w, s, t) \
 	((buffer[2 * (s) + (t) % 2].seen & (1 << (w))) == 0 && \
@@ -111,7 +112,7 @@ inline combine(w, s, t) {
 		served[buffer[b].chunk] = true
 	:: else
 	fi;
-	/* The sum is of one chunk alone. */
+	/* The sum contains only one chunk. */
 	assert(buffer[b].chunk == up_chunk[UP(w, s, t)]);
 	buffer[b].seen = buffer[b].seen | (1 << w);
 #ifdef ONE_BIT
@@ -136,7 +137,7 @@ inline contribute(w, s) {
 	up_chunk[UP(w, s, use[END(w, s)])] = chunk[END(w, s)]
 }
 
-/* What the worker can tell of a result: the use, or its parity. */
+/* What the worker knows of a result: the use, or its parity. */
 #ifdef ONE_BIT
 #define FITS(w, s, t) (use[END(w, s)] % 2 == (t) % 2)
 #else
@@ -144,7 +145,7 @@ inline contribute(w, s) {
 #endif
 
 inline take(w, s, t) {
-	/* It is the sum that this worker waits for. */
+	/* The sum is the one that this worker waits for. */
 	assert(down_chunk[DOWN(s, t)] == chunk[END(w, s)]);
 	have[w]++;
 	use[END(w, s)] = use[END(w, s)] + 1;
@@ -155,7 +156,7 @@ inline take(w, s, t) {
 
 #define IN_FLIGHT(w, s) (chunk[END(w, s)] < C && up[UP(w, s, use[END(w, s)])])
 
-/* Each step changes something; a packet that would not need not be looked at. */
+/* Each step changes something. Packets that change nothing can be ignored. */
 #define STEPS(w, s, t) \
 	:: atomic { chunk[END(w, s)] < C && use[END(w, s)] == t && !up[UP(w, s, t)] -> \
 		contribute(w, s) } \
@@ -204,7 +205,7 @@ active proctype world() {
 #endif
 	:: else -> break
 	od;
-	/* Nothing can change any more: then everybody must have everything. */
+	/* Nothing can change any more, so every worker must have every chunk. */
 	for (w : 0 .. N - 1) {
 		assert(have[w] == C)
 	}

@@ -1,6 +1,6 @@
 ! SPDX-License-Identifier: BSD-3-Clause
-! Fortran's calls, by its module mpi and by mpi_f08: sums, in place and not, on a
-! communicator of its own, of types that only Fortran names.
+! Fortran's calls, through the modules mpi and mpi_f08: sums, in place and not in place,
+! on a separate communicator, of types that only Fortran has.
 
 module by_mpi
   use mpi
@@ -54,7 +54,7 @@ program main
      if (maxima(i) /= mod(i, 77) * ranks - 30) wrong = wrong + 1
   end do
 
-  ! In place by mpi_f08, and a request of MPI's own.
+  ! In place through mpi_f08, and one of MPI's own requests.
   call nonblocking()
   call MPI_Reduce(wrong, all, 1, MPI_INTEGER, MPI_SUM, 0, MPI_COMM_WORLD)
   if (rank == 0) print '(i0, a)', all, ' wrong'
