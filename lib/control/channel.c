@@ -22,7 +22,7 @@ struct sml_channel {
 	struct sml_channel_owner owner;
 	int fd;
 	bool over;
-	bool waits; /* what has come is to be taken first: no more is read until then */
+	bool waits; /* received data must be taken first: no more is read until then */
 	uint64_t heard_ns;
 	struct sml_stream stream;
 	struct event *readable, *writable, *more;

@@ -29,7 +29,7 @@ struct sml_stall_report {
 	struct sml_stall_slot slots[]; /* by number */
 };
 
-/* Of a job with so many slots. NULL: no memory. To be freed by free(). */
+/* For a job with this many slots. NULL: no memory. The caller frees it with free(). */
 struct sml_stall_report *sml_stall_report_new(const SmlControl__StallReport *message,
 					      uint32_t n_slots);
 

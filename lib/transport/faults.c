@@ -18,7 +18,7 @@
 /* One direction. */
 struct direction {
 	struct sml_batch held; /* one packet at most */
-	unsigned wait;	       /* so many must pass it yet */
+	unsigned wait;	       /* this many packets must still pass it */
 };
 
 struct faulty {

@@ -37,7 +37,7 @@ static inline bool sml_batch_has_room(const struct sml_batch *batch, uint32_t pa
 	return batch->n < SML_BATCH_PACKETS && batch->used + packet_bytes <= SML_BATCH_BYTES;
 }
 
-/* Where the next packet is to be written. */
+/* The place for the next packet. */
 static inline uint8_t *sml_batch_place(struct sml_batch *batch)
 {
 	return batch->bytes + batch->used;

@@ -11,9 +11,9 @@
 #	|                  bridge, MTU 1500                 |     a fifth namespace
 #	+---------------------------------------------------+
 #
-# $name begins the names of all that is made here, $work is a directory; both go
-# at the script's end. Who wants another network sets $ranks before, or has a
-# build_network() of its own after.
+# $name begins the names of everything created here, and $work is a directory. Both are
+# removed at the script's end. For another network, a script sets $ranks before sourcing
+# this file, or defines build_network() after it.
 ranks=${ranks:-3}
 name=sml$$
 work=$(mktemp -d)
