@@ -347,8 +347,10 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 	rc = add_to_dataplane(job);
 	/* It will have room in a moment: the slots of ended jobs are not free yet. */
 	job->tries_again_ns = rc == -EAGAIN ? jobs->now_ns + SML_TICK_NS : 0;
-	if (rc == -EAGAIN)
+	if (rc == -EAGAIN) {
+		sml_job_keep_reserve(job);
 		return;
+	}
 	if (rc < 0) {
 		fail_for_now(job, rc == -ENOSPC
 					  ? "the switch's pool has room for the job, but in "

@@ -246,6 +246,12 @@ void sml_job_take_slots(struct sml_job *job);
  */
 bool sml_job_take_fewer_slots(struct sml_job *job);
 
+/*
+ * Right after that, if the job has to wait: it holds what it reserved again. Its members may still
+ * change, and the next ones may have more shards.
+ */
+void sml_job_keep_reserve(struct sml_job *job);
+
 void sml_job_give_back_slots(struct sml_job *job);
 
 /* ---- the state of a job (switch_stall.c) ---- */

@@ -201,6 +201,12 @@ bool sml_job_take_fewer_slots(struct sml_job *job)
 	return true;
 }
 
+void sml_job_keep_reserve(struct sml_job *job)
+{
+	job->shards = job->most_shards;
+	hold(job, fewest(job));
+}
+
 void sml_job_give_back_slots(struct sml_job *job)
 {
 	if (job->has_pool)

@@ -178,6 +178,34 @@ static void who_leaves_meanwhile_is_waited_for(void **state)
 	jobs_close(&world);
 }
 
+/* While a job waits, it holds what its ranks may need at least, whoever they are in the end. */
+static void who_comes_meanwhile_may_have_more_shards(void **state)
+{
+	SmlControl__Join join = jobs_join_message("a", 0, 2);
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 40, 64, false);
+	world.has_no_room_yet = true;
+	join.head_slots = 2;
+	join.data_slots = 8;
+	join.shards = SML_MAX_SHARDS;
+	jobs_join(&world, 0, join);
+	join.rank = 1;
+	join.shards = 1;
+	jobs_join(&world, 1, join);
+	assert_int_equal(world.jobs.slots_in_use, 2 * SML_MAX_SHARDS);
+	jobs_hang_up(&world, 1);
+	world.has_no_room_yet = false;
+	jobs_join(&world, 2, jobs_join_message("b", 0, 1));
+	assert_non_null(strstr(jobs_refusal(&world, 2), "the switch's pool is full"));
+	join.shards = SML_MAX_SHARDS;
+	jobs_join(&world, 1, join);
+	assert_int_equal(slots_of(&world, 0), 2 * SML_MAX_SHARDS);
+	assert_int_equal(jobs_admitted(&world, 1)->shards, SML_MAX_SHARDS);
+	jobs_close(&world);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -187,6 +215,7 @@ int main(void)
 		cmocka_unit_test(slots_in_pieces_are_taken_in_pieces),
 		cmocka_unit_test(a_job_waits_for_what_ended_jobs_held),
 		cmocka_unit_test(who_leaves_meanwhile_is_waited_for),
+		cmocka_unit_test(who_comes_meanwhile_may_have_more_shards),
 		cmocka_unit_test(want_of_room_is_not_the_end_of_a_job_that_resumes),
 	};
 
