@@ -285,7 +285,8 @@ static int tune(const struct options *options)
 	bench.recv = malloc(options->max_bytes);
 	if (rank == 0)
 		bench.out = begin(options);
-	good = bench.send && bench.recv && (rank != 0 || bench.out) && n >= 2;
+	good = bench.send && bench.recv && (rank != 0 || bench.out) && n >= 2 &&
+	       n <= SML_MAX_WORLD_SIZE;
 	PMPI_Allreduce(MPI_IN_PLACE, &good, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
 	for (int size = 2; good && size < n; size *= 2)
 		good = measure_first(&bench, size);
