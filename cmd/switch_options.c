@@ -157,7 +157,7 @@ static error_t take(struct reader *reader, int key, const char *text)
 					     : config->debug + 1;
 		break;
 	case OPTION_CONFIG:
-		break; /* before all others: read_file() */
+		break; /* before all others: find_path() */
 	case OPTION_DATA_PORT:
 		config->data_port = (uint16_t)number(reader, "data-port", text, 1, 65535);
 		break;
@@ -238,21 +238,25 @@ static int take_file(const struct sml_switch_file *file, struct sml_switch_confi
 
 /* ---- the command line ---- */
 
-/* The file that is to be read. Before the options are parsed, for they win over what is in it. */
+static error_t note_path(int key, char *text, struct argp_state *state)
+{
+	const char **path = state->input;
+
+	if (key == OPTION_CONFIG)
+		*path = text;
+	return 0;
+}
+
+/*
+ * The file that is to be read. Before the options are parsed, for they win over what is in it. As
+ * they are parsed, for an option's name may be shortened. Their mistakes are told then.
+ */
 static const char *find_path(int argc, char **argv)
 {
-	static const char option[] = "--config";
-	const size_t length = sizeof(option) - 1;
+	static const struct argp noter = {.options = option_list, .parser = note_path};
 	const char *path = access(SML_SWITCH_FILE, F_OK) == 0 ? SML_SWITCH_FILE : NULL;
 
-	for (int i = 1; i < argc; i++) {
-		if (strncmp(argv[i], option, length) != 0)
-			continue;
-		if (argv[i][length] == '=')
-			path = argv[i] + length + 1;
-		else if (argv[i][length] == '\0' && i + 1 < argc)
-			path = argv[i + 1];
-	}
+	(void)argp_parse(&noter, argc, argv, ARGP_SILENT, NULL, &path);
 	return path != NULL && *path != '\0' ? path : NULL;
 }
 

@@ -72,6 +72,11 @@ refuses "a value out of range" "conf: --slots must be a number from 16 to 104857
 refuses "a line without a value" 'conf, line 1: expected NAME = VALUE' 'jobs'
 refuses "a section" 'conf, line 2: expected NAME = VALUE' $'[switch]\njobs = 1'
 refuses "a file in the file" "there is no setting 'config'" 'config = /etc/passwd'
+# The options' names may be shortened.
+echo 'slotz = 7' >"$work/conf"
+timeout 20 "$switchml" switch --listen 127.0.0.1:0 --conf="$work/conf" >"$work/out" 2>&1
+[ $? = 2 ] && says "$work/out" "conf: there is no setting 'slotz'" &&
+	ok "--conf is --config" || fail "--conf is --config"
 rm "$work/conf"
 timeout 20 "$switchml" switch --config "$work/conf" >"$work/out" 2>&1
 [ $? = 2 ] && says "$work/out" "cannot read $work/conf: No such file" &&
