@@ -11,11 +11,21 @@
 #include "cmd/commands.h"
 
 static volatile sig_atomic_t told_to_end;
+static volatile pid_t to_be_told; /* 0: nobody else */
 
 static void tell_to_end(int signal_number)
 {
 	(void)signal_number;
 	told_to_end = 1;
+	if (to_be_told > 0)
+		kill(to_be_told, SIGTERM);
+}
+
+void bench_pass_on_the_end(pid_t rank_0)
+{
+	to_be_told = rank_0;
+	if (told_to_end && rank_0 > 0)
+		kill(rank_0, SIGTERM);
 }
 
 bool bench_is_told_to_end(void)

@@ -79,6 +79,9 @@ int bench_rank(const struct bench_options *options, const struct sml_config *con
 /* Has a signal told us to end before the seconds of --seconds are over? */
 bool bench_is_told_to_end(void);
 
+/* Tell this process, too, from now on, for the parent of local workers. 0: nobody any more. */
+void bench_pass_on_the_end(pid_t rank_0);
+
 /* ---- bench_local.c: workers as processes of this machine ---- */
 
 /* Start them, and a switch unless one is named. Returns the exit status. */

@@ -115,6 +115,8 @@ int bench_local(const struct bench_options *options, const struct sml_config *co
 	int error = start_workers(&crew, options, config);
 	bool good;
 
+	if (options->seconds && crew.n > 0)
+		bench_pass_on_the_end(crew.workers[0]);
 	if (error)
 		fprintf(stderr, "switchml bench: cannot start workers: %s\n", strerror(-error));
 	if (!error && options->chaos)
@@ -129,8 +131,10 @@ int bench_local(const struct bench_options *options, const struct sml_config *co
 	close(crew.port_pipe[0]);
 	close(crew.port_pipe[1]);
 	good = !error;
-	for (unsigned i = 0; i < crew.n; i++)
+	for (unsigned i = 0; i < crew.n; i++) {
 		good &= has_succeeded(crew.workers[i], i);
+		bench_pass_on_the_end(0);
+	}
 	bench_chaos_stop(chaos);
 	sml_switch_close(embedded);
 	return good ? 0 : 1;
