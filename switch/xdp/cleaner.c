@@ -12,11 +12,11 @@
  * After this no running program has seen the jobs that had been removed: an update of a map of
  * maps, here with what is there already, waits for all of them (linux: maybe_wait_bpf_programs).
  */
-static void wait_for_programs(struct sml_xdp_maps *maps)
+static int wait_for_programs(struct sml_xdp_maps *maps)
 {
 	static const uint32_t any = 0;
 
-	sml_xdp_map_set(maps->skeleton->maps.sml_groups, &any, &maps->groups[any]);
+	return sml_xdp_map_set(maps->skeleton->maps.sml_groups, &any, &maps->groups[any]);
 }
 
 static int clear_slots(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
@@ -73,9 +73,9 @@ static void clean(struct sml_xdp_maps *maps)
 	for (size_t i = 0; i < SML_XDP_JOB_PLACES; i++)
 		if (sml_xdp_place_state(maps, i) == SML_XDP_LEFT)
 			left[n++] = i;
-	if (n > 0)
-		wait_for_programs(maps);
 	/* What the kernel has no memory to clear stays LEFT: whoever wants it wakes this again. */
+	if (n > 0 && wait_for_programs(maps) < 0)
+		return;
 	for (size_t i = 0; i < n; i++)
 		if (clear(maps, &maps->places[left[i]]) == 0)
 			sml_xdp_place_set(maps, left[i], SML_XDP_CLEAN);
