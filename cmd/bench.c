@@ -21,9 +21,22 @@ static void tell_to_end(int signal_number)
 		kill(to_be_told, SIGTERM);
 }
 
+/* A wait that the signal interrupts goes on; one that restarts may keep the handler from running.
+ */
+static void let_interrupt(int number)
+{
+	struct sigaction action;
+
+	sigaction(number, NULL, &action);
+	action.sa_flags &= ~SA_RESTART;
+	sigaction(number, &action, NULL);
+}
+
 void bench_pass_on_the_end(pid_t rank_0)
 {
 	to_be_told = rank_0;
+	let_interrupt(SIGINT);
+	let_interrupt(SIGTERM);
 	if (told_to_end && rank_0 > 0)
 		kill(rank_0, SIGTERM);
 }
