@@ -153,12 +153,6 @@ static inline void sml_job_count(const struct sml_job *job, struct sml_job_count
 /* A member has been added: are all here? */
 void sml_job_joined(struct sml_job *job);
 
-/* Give the job its slots in the dataplane and tell every rank. */
-void sml_job_admit(struct sml_job *job, uint32_t epoch);
-
-/* All are ready. */
-void sml_job_start(struct sml_job *job);
-
 /* A member asks to leave. */
 void sml_job_leave(struct sml_job *job, uint8_t rank);
 
@@ -178,6 +172,14 @@ void sml_job_fail(struct sml_job *job, int error, const char *text);
 void sml_job_tick(struct sml_job *job);
 uint64_t sml_job_deadline(const struct sml_job *job);
 void sml_job_forgive(struct sml_job *job, uint64_t away_ns);
+
+/* ---- admission (switch_admit.c) ---- */
+
+/* Give the job its slots in the dataplane and tell every rank. */
+void sml_job_admit(struct sml_job *job, uint32_t epoch);
+
+/* All are ready. */
+void sml_job_start(struct sml_job *job);
 
 /* ---- ranks that have died after they had asked to leave (switch_gone.c) ---- */
 

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Admission, from the moment when all ranks are here: the terms that all of them can keep, the
+ * job's slots in the dataplane, and what each rank is told; then the start.
+ *
+ * The invariant: a rank is told its cookie only when the dataplane knows the job.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/envelope.h"
+#include "job/switch_job.h"
+
+static uint32_t round_down_lanes(uint32_t lanes)
+{
+	static const uint16_t counts[] = SML_LANE_COUNTS;
+	uint32_t best = counts[0];
+
+	for (unsigned i = 0; counts[i] != 0 && counts[i] <= lanes; i++)
+		best = counts[i];
+	return best;
+}
+
+static uint32_t least_shards(const struct sml_job *job)
+{
+	uint32_t shards = job->most_shards;
+
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].shards < shards)
+			shards = job->members[rank].shards;
+	return shards;
+}
+
+static uint32_t least_lanes(const struct sml_job *job)
+{
+	uint32_t most = job->jobs->operations->max_lanes;
+	uint32_t lanes = most ? most : SML_MAX_LANES;
+
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].lanes < lanes)
+			lanes = job->members[rank].lanes;
+	return round_down_lanes(lanes);
+}
+
+/*
+ * The ranks that share the dataplane's buffers: those of jobs that all ranks have joined. Claims of
+ * other peers must not make any job slower.
+ */
+static uint32_t count_ranks(const struct sml_jobs *jobs)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
+		if (jobs->jobs[i] != NULL && jobs->jobs[i]->state >= SML_JOB_PROBING)
+			n += jobs->jobs[i]->n_ranks;
+	return n;
+}
+
+static void send_admitted(struct sml_job *job, uint8_t rank)
+{
+	struct sml_jobs *jobs = job->jobs;
+	SmlControl__Admitted admitted = SML_CONTROL__ADMITTED__INIT;
+	SmlControl__TicketMap maps[SML_STREAMS], *list[SML_STREAMS];
+	SmlControl__Group group_message = SML_CONTROL__GROUP__INIT;
+	struct sml_group group;
+	struct sml_peer_list *meeting = NULL;
+
+	admitted.job_number = job->rules.job;
+	admitted.epoch = job->rules.epoch;
+	admitted.cookie = job->rules.cookies[rank];
+	admitted.tag = job->rules.tag;
+	admitted.membership = job->membership;
+	admitted.lanes = job->rules.lanes;
+	admitted.head_slots = job->rules.head_slots;
+	admitted.data_slots = job->rules.data_slots;
+	admitted.shards = job->rules.n_shards;
+	admitted.data_port = jobs->config.data_port;
+	if (jobs->operations->window)
+		admitted.window_packets = jobs->operations->window(
+			jobs->dataplane, SML_HEADER_BYTES + 4u * job->rules.lanes,
+			count_ranks(jobs));
+	admitted.dataplane = (char *)(uintptr_t)jobs->operations->name;
+	admitted.stall_reports = true;
+	if (jobs->operations->ranks_have_slots)
+		meeting = sml_job_describe_peers(job, rank, &admitted);
+	sml_job_describe_group(job, &group, &group_message, &admitted);
+	admitted.single_packets = jobs->operations->wants_single_packets != NULL &&
+				  jobs->operations->wants_single_packets(jobs->dataplane);
+	if (job->resumes) {
+		for (unsigned stream = 0; stream < SML_STREAMS; stream++) {
+			sml_control__ticket_map__init(&maps[stream]);
+			maps[stream].table = job->plans[stream].table;
+			maps[stream].n_table = job->plans[stream].n_table;
+			maps[stream].after = job->plans[stream].after;
+			list[stream] = &maps[stream];
+		}
+		admitted.maps = list;
+		admitted.n_maps = SML_STREAMS;
+	}
+	(void)sml_peer_send(jobs, job->members[rank].peer,
+			    sml_envelope(ADMITTED, admitted, &admitted));
+	free(meeting);
+}
+
+/* 0, or a negative errno; then the job is unchanged. */
+static int add_to_dataplane(struct sml_job *job)
+{
+	struct sml_jobs *jobs = job->jobs;
+	int rc;
+
+	sml_job_take_slots(job);
+	do
+		rc = jobs->operations->add_job(jobs->dataplane, &job->rules);
+	while (rc == -ENOSPC && sml_job_take_fewer_slots(job));
+	return rc;
+}
+
+static void fail_for_now(struct sml_job *job, const char *text)
+{
+	job->lacks_room = true;
+	sml_job_fail(job, SML_ERROR_REFUSED, text);
+}
+
+void sml_job_admit(struct sml_job *job, uint32_t epoch)
+{
+	struct sml_jobs *jobs = job->jobs;
+	struct sml_pool_rules *rules = &job->rules;
+	int rc;
+
+	rules->job = ((uint32_t)sml_jobs_random(jobs) & ~(uint32_t)(SML_MAX_JOBS - 1)) | job->place;
+	rules->tag = sml_jobs_random(jobs);
+	rules->epoch = epoch;
+	rules->lanes = (uint16_t)least_lanes(job);
+	rules->n_ranks = job->n_ranks;
+	job->shards = least_shards(job);
+	rules->n_shards = (uint8_t)job->shards;
+	if (jobs->operations->ranks_have_slots && sml_job_meet(job) < 0) {
+		fail_for_now(job, "rank 0 has no memory for the job");
+		return;
+	}
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		rules->cookies[rank] = sml_jobs_random(jobs);
+	rc = add_to_dataplane(job);
+	/* It will have room in a moment: the slots of ended jobs are not free yet. */
+	job->tries_again_ns = rc == -EAGAIN ? jobs->now_ns + SML_TICK_NS : 0;
+	if (rc == -EAGAIN) {
+		sml_job_keep_reserve(job);
+		return;
+	}
+	if (rc < 0) {
+		fail_for_now(job, rc == -ENOSPC
+					  ? "the switch's pool has room for the job, but in "
+					    "pieces: wait for a job to end, or start the switch "
+					    "with more --slots"
+					  : "the switch has no memory for the job");
+		return;
+	}
+	job->state = SML_JOB_PROBING;
+	job->begun_ns = jobs->now_ns;
+	for (uint8_t rank = 0; rank < job->n_ranks; rank++)
+		send_admitted(job, rank);
+}
+
+void sml_job_start(struct sml_job *job)
+{
+	struct sml_jobs *jobs = job->jobs;
+	SmlControl__Start start = SML_CONTROL__START__INIT;
+	char text[SML_SENTENCE_BYTES];
+	int rc = jobs->operations->start_job(jobs->dataplane, job->rules.job);
+
+	sml_assert(job->state == SML_JOB_PROBING && job->n_ready == job->n_ranks);
+	if (rc < 0) {
+		snprintf(text, sizeof(text), "the switch's kernel refuses the job's addresses: %s",
+			 strerror(-rc));
+		sml_job_fail(job, SML_ERROR_REFUSED, text);
+		return;
+	}
+	job->state = SML_JOB_RUNNING;
+	sml_job_watch_group(job);
+	start.lanes = least_lanes(job);
+	if (start.lanes > job->rules.lanes)
+		start.lanes = job->rules.lanes;
+	job->rules.lanes = (uint16_t)start.lanes;
+	sml_job_send_all(job, sml_envelope(START, start, &start));
+}
