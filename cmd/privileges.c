@@ -5,10 +5,11 @@
 #include <cap-ng.h>
 #include <errno.h>
 #include <pwd.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
+
+#include "switch/log.h"
 
 #ifdef SML_HAVE_SECCOMP
 #include <fcntl.h>
@@ -22,7 +23,7 @@
 
 static void warn(const char *what)
 {
-	fprintf(stderr, "switchml switch: %s: %s\n", what, strerror(errno));
+	sml_switch_log(SML_LOG_WARN, "%s: %s", what, strerror(errno));
 }
 
 /*

@@ -3,6 +3,7 @@
 #include "switch/switch.h"
 
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,13 +13,33 @@
 #include "cmd/commands.h"
 #include "cmd/notify.h"
 #include "cmd/privileges.h"
+#include "cmd/switch_log.h"
 #include "cmd/switch_options.h"
 #include "net/address.h"
+#include "switch/log.h"
+
+/* A line on standard output. As JSON, it has the form of the log. */
+__attribute__((format(printf, 2, 3))) static void
+print_line(const struct sml_switch_options *options, const char *format, ...)
+{
+	char text[SML_LOG_LINE_BYTES / 2], line[SML_LOG_LINE_BYTES];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	if (options->log_json)
+		fwrite(line, 1, sml_switch_log_line(line, SML_LOG_INFO, text), stdout);
+	else
+		printf("switchml switch: %s\n", text);
+	fflush(stdout);
+}
 
 /* One line when the switch can be used: programs that start a switch wait for it. */
-static void print_ready(const struct sml_switch_config *config, const struct sml_switch *running)
+static void print_ready(const struct sml_switch_options *options, const struct sml_switch *running)
 {
-	char dataplane[512];
+	const struct sml_switch_config *config = &options->config;
+	char dataplane[512], data_port[32] = "";
 	const char *listen = config->listen ? config->listen : "";
 	struct sml_host_port place;
 	bool is_v6;
@@ -27,14 +48,13 @@ static void print_ready(const struct sml_switch_config *config, const struct sml
 	if (place.host[0] == '\0')
 		strcpy(place.host, "::");
 	is_v6 = strchr(place.host, ':') != NULL;
-	printf("switchml switch: ready on %s%s%s:%d (tcp control, udp data", is_v6 ? "[" : "",
-	       place.host, is_v6 ? "]" : "", sml_switch_port(running));
 	if (config->data_port != 0)
-		printf(" on port %d", config->data_port);
+		snprintf(data_port, sizeof(data_port), " on port %d", config->data_port);
 	sml_switch_describe(running, dataplane, sizeof(dataplane));
-	printf("), %u slots, %u jobs, %s%s\n", config->max_slots, config->max_jobs, dataplane,
-	       config->tls.certificate ? ", control by TLS 1.3 only" : "");
-	fflush(stdout);
+	print_line(options, "ready on %s%s%s:%d (tcp control, udp data%s), %u slots, %u jobs, %s%s",
+		   is_v6 ? "[" : "", place.host, is_v6 ? "]" : "", sml_switch_port(running),
+		   data_port, config->max_slots, config->max_jobs, dataplane,
+		   config->tls.certificate ? ", control by TLS 1.3 only" : "");
 }
 
 /* Anyone who reaches the port could take part. */
@@ -49,9 +69,9 @@ static void warn_of_strangers(const struct sml_switch_config *config)
 	if (sml_host_port_parse(listen, strlen(listen), &place) && *place.host != '\0' &&
 	    strcmp(place.host, "0.0.0.0") != 0 && strcmp(place.host, "::") != 0)
 		return;
-	fprintf(stderr, "switchml switch: warning: the switch listens on all addresses, and anyone "
-			"who reaches it can take part: name an address with --listen, or set "
-			"SWITCHML_JOB_KEY\n");
+	sml_switch_log(SML_LOG_WARN,
+		       "the switch listens on all addresses, and anyone who reaches it can take "
+		       "part: name an address with --listen, or set SWITCHML_JOB_KEY");
 }
 
 /* Each connection needs a descriptor, and most systems have a soft limit below the hard limit. */
@@ -85,12 +105,12 @@ static void reload(struct sml_switch_options *options, struct sml_switch *runnin
 
 	sml_notify("RELOADING=1");
 	if (sml_switch_options_reread(options, &now, others, sizeof(others)) < 0) {
-		fprintf(stderr, "switchml switch: nothing changes: %s\n", sml_error_last());
+		sml_switch_log(SML_LOG_ERROR, "nothing changes: %s", sml_error_last());
 	} else {
 		sml_switch_reload(running, &now);
-		fprintf(stderr, "switchml switch: from %s: verbose %d, heartbeat %u s%s%s\n",
-			options->path, now.debug, now.heartbeat_ms / 1000,
-			*others ? "; needs a restart: " : "", others);
+		sml_switch_log(SML_LOG_INFO, "from %s: verbose %d, heartbeat %u s%s%s",
+			       options->path, now.debug, now.heartbeat_ms / 1000,
+			       *others ? "; needs a restart: " : "", others);
 	}
 	sml_notify("READY=1");
 }
@@ -124,6 +144,8 @@ int sml_command_switch(int argc, char **argv)
 	int received;
 
 	sml_switch_options_read(&options, argc, argv);
+	if (options.log_json)
+		sml_switch_log_set_form(sml_switch_log_json);
 	/* Blocked before there are threads, so that all inherit it. */
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGTERM);
@@ -135,7 +157,7 @@ int sml_command_switch(int argc, char **argv)
 	config->seal = sml_privileges_drop;
 	warn_of_strangers(config);
 	if (sml_switch_open(&running, config) < 0) {
-		fprintf(stderr, "switchml switch: %s\n", sml_error_last());
+		sml_switch_log(SML_LOG_ERROR, "%s", sml_error_last());
 		sml_switch_options_free(&options);
 		return 1;
 	}
@@ -143,12 +165,12 @@ int sml_command_switch(int argc, char **argv)
 	sml_privileges_filter(&(struct sml_privileges){.bpf = config->dataplane != NULL,
 						       .files = options.path != NULL,
 						       .notifies = sml_notify_is_wanted()});
-	print_ready(config, running);
+	print_ready(&options, running);
 	sml_notify("READY=1");
 	received = serve(&options, running, &signals);
 	sml_notify("STOPPING=1");
 	sml_switch_close(running);
-	printf("switchml switch: ended by %s\n", strsignal(received));
+	print_line(&options, "ended by %s", strsignal(received));
 	sml_switch_options_free(&options);
 	return 0;
 }

@@ -31,7 +31,8 @@ enum {
 	OPTION_DATAPLANE,
 	OPTION_XDP_MODE,
 	OPTION_MULTICAST,
-	OPTION_MULTICAST_HOPS
+	OPTION_MULTICAST_HOPS,
+	OPTION_LOG_JSON
 };
 
 static const struct argp_option option_list[] = {
@@ -76,12 +77,14 @@ static const struct argp_option option_list[] = {
 	{"multicast-hops", OPTION_MULTICAST_HOPS, "N", 0,
 	 "How far multicast packets may travel: past N - 1 routers (1)", 0},
 	{"verbose", 'v', NULL, 0, "Report what happens to jobs; if given twice, report more", 0},
+	{"log-json", OPTION_LOG_JSON, NULL, 0,
+	 "Write each line of the log as one JSON object, for programs (in the file: yes or no)", 0},
 	{0},
 };
 
 /* Where a value comes from, and what it is for. */
 struct reader {
-	struct sml_switch_config *config;
+	struct sml_switch_options *options;
 	struct argp_state *state; /* the command line's; NULL: the file's */
 	char *text;		  /* the first thing that is wrong in the file */
 	size_t bytes;
@@ -144,9 +147,17 @@ static enum sml_xdp_mode xdp_mode(struct reader *reader, const char *name)
 	return SML_XDP_AUTO;
 }
 
+/* A switch of the command line has no value: then it is on. */
+static bool yes_or_no(struct reader *reader, const char *option, const char *text)
+{
+	if (text != NULL && strcmp(text, "yes") != 0 && strcmp(text, "no") != 0)
+		refuse(reader, "%s must be yes or no, not '%s'", option, text);
+	return text == NULL || strcmp(text, "yes") == 0;
+}
+
 static error_t take(struct reader *reader, int key, const char *text)
 {
-	struct sml_switch_config *config = reader->config;
+	struct sml_switch_config *config = &reader->options->config;
 
 	switch (key) {
 	case 'l':
@@ -155,6 +166,9 @@ static error_t take(struct reader *reader, int key, const char *text)
 	case 'v':
 		config->debug = text != NULL ? (int)number(reader, "verbose", text, 0, 2)
 					     : config->debug + 1;
+		break;
+	case OPTION_LOG_JSON:
+		reader->options->log_json = yes_or_no(reader, "log-json", text);
 		break;
 	case OPTION_CONFIG:
 		break; /* before all others: find_path() */
@@ -216,12 +230,12 @@ static int key_of(const char *name)
 	return 0;
 }
 
-/* Into the config, whose strings the file then holds. The same result as of reading. */
-static int take_file(const struct sml_switch_file *file, struct sml_switch_config *config,
-		     const char *path)
+/* Into the options, whose strings the file then holds. The same result as of reading. */
+static int take_file(struct sml_switch_options *options)
 {
+	const struct sml_switch_file *file = &options->file;
 	char why[512] = "";
-	struct reader reader = {.config = config, .text = why, .bytes = sizeof(why)};
+	struct reader reader = {.options = options, .text = why, .bytes = sizeof(why)};
 
 	for (size_t i = 0; i < file->n && *why == '\0'; i++) {
 		const struct sml_switch_setting *setting = &file->settings[i];
@@ -233,7 +247,7 @@ static int take_file(const struct sml_switch_file *file, struct sml_switch_confi
 	}
 	if (*why == '\0')
 		return 0;
-	return sml_error_set(-EINVAL, "%s: %s", path, why);
+	return sml_error_set(-EINVAL, "%s: %s", options->path, why);
 }
 
 /* ---- the command line ---- */
@@ -270,7 +284,7 @@ static void begin(struct sml_switch_config *config)
 static error_t parse(int key, char *text, struct argp_state *state)
 {
 	struct sml_switch_options *options = state->input;
-	struct reader reader = {.config = &options->config, .state = state};
+	struct reader reader = {.options = options, .state = state};
 
 	if (key != ARGP_KEY_END)
 		return take(&reader, key, text);
@@ -301,8 +315,7 @@ void sml_switch_options_read(struct sml_switch_options *options, int argc, char 
 		.path = find_path(argc, argv), .argc = argc, .argv = argv};
 	begin(&options->config);
 	if (options->path != NULL &&
-	    (sml_switch_file_read(&options->file, options->path) < 0 ||
-	     take_file(&options->file, &options->config, options->path) < 0)) {
+	    (sml_switch_file_read(&options->file, options->path) < 0 || take_file(options) < 0)) {
 		fprintf(stderr, "switchml switch: %s\n", sml_error_last());
 		exit((int)argp_err_exit_status);
 	}
@@ -351,7 +364,7 @@ int sml_switch_options_reread(struct sml_switch_options *options, struct sml_swi
 	begin(&again.config);
 	rc = sml_switch_file_read(&again.file, again.path);
 	if (rc == 0)
-		rc = take_file(&again.file, &again.config, again.path);
+		rc = take_file(&again);
 	if (rc == 0) {
 		/* It was parsed before: no mistake in it ends the program now. */
 		argp_parse(&parser, again.argc, again.argv, 0, NULL, &again);

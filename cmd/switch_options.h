@@ -13,6 +13,7 @@ struct sml_switch_options {
 	const char *path; /* of the file; NULL: none is read */
 	int argc;
 	char **argv;
+	bool log_json;
 	bool is_again; /* the command line was parsed before */
 };
 

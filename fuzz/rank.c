@@ -251,9 +251,10 @@ static void act(struct world *world)
 
 /* ---- the world ---- */
 
-static void no_line(void *context, const char *line)
+static void no_line(void *context, enum sml_jobs_level level, const char *line)
 {
 	(void)context;
+	(void)level;
 	(void)line;
 }
 

@@ -58,6 +58,12 @@ struct sml_peer {
 /* Is it a member of a job that all ranks have joined? */
 bool sml_peer_runs(const struct sml_peer *peer);
 
+/* What a line of the log is about. */
+enum sml_jobs_level {
+	SML_JOBS_INFO,	  /* what jobs do */
+	SML_JOBS_WARNING, /* what an operator may have to see to */
+};
+
 struct sml_jobs_output {
 	/* Queue a message. 0; -ENOMEM; or -EMSGSIZE: too long for one. */
 	int (*send)(struct sml_peer *peer, const SmlControl__Envelope *message);
@@ -71,7 +77,7 @@ struct sml_jobs_output {
 	/* Random numbers for secrets. */
 	uint64_t (*random_u64)(void *context);
 	/* A line for the switch's operator. */
-	void (*log)(void *context, const char *line);
+	void (*log)(void *context, enum sml_jobs_level level, const char *line);
 };
 
 struct sml_jobs_config {

@@ -184,4 +184,10 @@ void sml_job_start(struct sml_job *job)
 		start.lanes = job->rules.lanes;
 	job->rules.lanes = (uint16_t)start.lanes;
 	sml_job_send_all(job, sml_envelope(START, start, &start));
+	if (jobs->config.debug >= 2)
+		sml_jobs_log(jobs, SML_JOBS_INFO,
+			     "job \"%s\" runs: %u ranks, epoch %u, %u slots of %u lanes", job->name,
+			     job->n_ranks, job->rules.epoch,
+			     (unsigned)(job->rules.head_slots + job->rules.data_slots),
+			     job->rules.lanes);
 }

@@ -84,7 +84,7 @@ void sml_job_close(struct sml_job *job)
 void sml_job_fail(struct sml_job *job, int error, const char *text)
 {
 	if (job->jobs->config.debug >= 1)
-		sml_jobs_log(job->jobs, "job \"%s\" failed: %s", job->name, text);
+		sml_jobs_log(job->jobs, SML_JOBS_WARNING, "job \"%s\" failed: %s", job->name, text);
 	if (job->state >= SML_JOB_PROBING)
 		job->jobs->failed_tags[job->jobs->n_failed++ % SML_FAILED_TAGS] = job->rules.tag;
 	sml_job_abort_all(job, error, text);
@@ -121,6 +121,8 @@ static void all_have_left(struct sml_job *job)
 		if (peer != NULL)
 			send_left(job, peer);
 	}
+	if (job->jobs->config.debug >= 2)
+		sml_jobs_log(job->jobs, SML_JOBS_INFO, "job \"%s\" has ended", job->name);
 	sml_job_close(job);
 }
 

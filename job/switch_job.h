@@ -124,8 +124,8 @@ void sml_job_send_all(const struct sml_job *job, const SmlControl__Envelope *mes
 
 uint64_t sml_jobs_random(const struct sml_jobs *jobs);
 
-__attribute__((format(printf, 2, 3))) void sml_jobs_log(const struct sml_jobs *jobs,
-							const char *format, ...);
+__attribute__((format(printf, 3, 4))) void
+sml_jobs_log(const struct sml_jobs *jobs, enum sml_jobs_level level, const char *format, ...);
 
 /* ---- what a dataplane need not have ---- */
 

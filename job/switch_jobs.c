@@ -70,7 +70,7 @@ uint64_t sml_jobs_random(const struct sml_jobs *jobs)
 	return jobs->output->random_u64(jobs->context);
 }
 
-void sml_jobs_log(const struct sml_jobs *jobs, const char *format, ...)
+void sml_jobs_log(const struct sml_jobs *jobs, enum sml_jobs_level level, const char *format, ...)
 {
 	char line[2 * SML_SENTENCE_BYTES];
 	va_list arguments;
@@ -78,7 +78,7 @@ void sml_jobs_log(const struct sml_jobs *jobs, const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(line, sizeof(line), format, arguments);
 	va_end(arguments);
-	jobs->output->log(jobs->context, line);
+	jobs->output->log(jobs->context, level, line);
 }
 
 /* ---- in ---- */

@@ -96,7 +96,7 @@ void sml_job_watch_group(struct sml_job *job)
 	own = sml_group_of_job(&job->jobs->config.group, job->place);
 	sml_group_text(&own, group);
 	sml_jobs_log(
-		job->jobs,
+		job->jobs, SML_JOBS_WARNING,
 		"job \"%s\": the multicast group %s does not reach rank%s %s: "
 		"results go there by unicast, which costs this switch more. Does a firewall drop "
 		"them, or a bridge that snoops IGMP or MLD without a querier?",

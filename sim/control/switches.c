@@ -63,10 +63,11 @@ static uint64_t draw(void *context)
 	return gen_u64(&((struct server *)context)->control->gen);
 }
 
-static void log_line(void *context, const char *line)
+static void log_line(void *context, enum sml_jobs_level level, const char *line)
 {
 	struct server *server = context;
 
+	(void)level;
 	sim_say(server->control, "switch %u: %s", server->index, line);
 }
 

@@ -2,12 +2,12 @@
 /* Connections as the jobs (job/switch.h) see them: a peer's address, and the output functions. */
 #include <errno.h>
 #include <netinet/in.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 
 #include "switch/control/server.h"
+#include "switch/log.h"
 
 /* A peer that leaves this much unread gets no more answers. */
 #define MAX_UNREAD_BYTES (64u << 10)
@@ -91,10 +91,10 @@ static uint64_t random_u64(void *context)
 	return value;
 }
 
-static void log_line(void *context, const char *line)
+static void log_line(void *context, enum sml_jobs_level level, const char *line)
 {
 	(void)context;
-	fprintf(stderr, "switchml switch: %s\n", line);
+	sml_switch_log(level == SML_JOBS_WARNING ? SML_LOG_WARN : SML_LOG_INFO, "%s", line);
 }
 
 const struct sml_jobs_output sml_server_output = {

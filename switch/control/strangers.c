@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 
 #include "switch/control/server.h"
+#include "switch/log.h"
 
 /* Enough for the reports of hundreds of ranks at once, which are the longest messages. */
 #define MAX_HELD_BYTES (64u << 20)
@@ -116,6 +117,5 @@ void sml_strangers_refused(struct sml_connection *connection, const char *why, b
 	server->n_refused_told = server->jobs.n_refused;
 	server->refused_told_ns = now_ns;
 	name_peer(connection, peer, sizeof(peer));
-	fprintf(stderr, "switchml switch: the connection of %s was refused: %s%s\n", peer, why,
-		more);
+	sml_switch_log(SML_LOG_WARN, "the connection of %s was refused: %s%s", peer, why, more);
 }

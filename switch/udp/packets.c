@@ -2,8 +2,9 @@
 /* How a thread of the UDP dataplane processes packets, without a lock: see dataplane.c. */
 #include "switch/udp/internal.h"
 
-#include <stdio.h>
 #include <string.h>
+
+#include "switch/log.h"
 
 static void count(uint64_t *counter, uint64_t n)
 {
@@ -151,7 +152,7 @@ static void flush(struct sml_udp_thread *thread)
 
 	sml_results_flush(&thread->results);
 	if (sml_udp_sender_refusal(&thread->sender, refusal))
-		fprintf(stderr, "switchml switch: %s\n", refusal);
+		sml_switch_log(SML_LOG_WARN, "%s", refusal);
 }
 
 static void contribution(struct sml_udp_thread *thread, struct sml_udp_job *job, const void *packet,

@@ -21,6 +21,7 @@
 
 #include "base/error.h"
 #include "base/fork.h"
+#include "switch/log.h"
 #include "switch/xdp/features.h"
 #include "switch/xdp/thread.h"
 
@@ -58,8 +59,8 @@ static int attach(struct sml_dataplane *dataplane)
 	if (rc == 0 || mode == SML_XDP_NATIVE || dataplane->maps == NULL || rc == -EBUSY ||
 	    rc == -EPERM)
 		return rc;
-	fprintf(stderr, "switchml switch: %s; using XDP's generic mode instead, which is slower\n",
-		sml_error_last());
+	sml_switch_log(SML_LOG_WARN, "%s; using XDP's generic mode instead, which is slower",
+		       sml_error_last());
 	return load_and_attach(dataplane, true);
 }
 
@@ -237,10 +238,10 @@ static bool daemon_has_to_send(struct sml_dataplane *dataplane, const struct sml
 	for (uint8_t rank = 0; rank < job->rules.n_ranks; rank++) {
 		if (port_is_unfit(dataplane, job, rank, why) == NULL)
 			continue;
-		fprintf(stderr,
-			"switchml switch: %s; the daemon sends this job's results through its "
-			"socket, which is slower\n",
-			why);
+		sml_switch_log(SML_LOG_WARN,
+			       "%s; the daemon sends this job's results through its socket, which "
+			       "is slower",
+			       why);
 		return true;
 	}
 	return false;

@@ -4,12 +4,12 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/thread.h"
+#include "switch/log.h"
 
 #define INBOX_BYTES (512u << 10)
 
@@ -32,7 +32,7 @@ static void flush(struct sml_dataplane *dataplane)
 
 	sml_results_flush(&dataplane->results);
 	if (sml_udp_sender_refusal(&dataplane->sender, refusal))
-		fprintf(stderr, "switchml switch: %s\n", refusal);
+		sml_switch_log(SML_LOG_WARN, "%s", refusal);
 }
 
 /* The program has learned the return path from the same probe. */

@@ -104,11 +104,62 @@ await is_under_way "$address" struck
 kill -9 "$(pgrep -o -P $bench)"
 wait $bench
 expect "its log tells more from then on" 'job "struck" failed'
+time='[0-9-]*T[0-9:]*\.[0-9]*Z'
+expect "each line of the log has a time and a level" \
+	"^$time switchml switch: info: from .*: verbose 1" &&
+	expect "a failed job is a warning" "^$time switchml switch: warning: job \"struck\" failed"
 echo 'slots = 1' >>"$work/conf"
 kill -HUP $switch
 expect "a mistake in the file: nothing changes" 'nothing changes: .*--slots must be a number'
 kill -0 $switch && "$switchml" status --switch "$address" >/dev/null || fail "it goes on after a mistake"
 end
+
+# ---- the log as JSON ----
+
+# Prints what is wrong with a JSON log, of which every line is an object; $1: a message that it has.
+wrong_json() {
+	python3 - "$work/out" "$1" <<'END'
+import datetime, json, re, sys
+path, wanted = sys.argv[1:]
+entries = [json.loads(line) for line in open(path)]
+for entry in entries:
+    if list(entry) != ["time", "level", "program", "message"]:
+        print("its members:", entry)
+    moment = datetime.datetime.strptime(entry["time"], "%Y-%m-%dT%H:%M:%S.%fZ")
+    age = datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None) - moment
+    if not 0 <= age.total_seconds() < 600 or entry["level"] not in ("error", "warning", "info", "trace"):
+        print("time or level:", entry)
+if not any(re.search(wanted, entry["message"]) for entry in entries):
+    print("no message has", wanted, entries)
+END
+}
+
+# Title, message.
+is_json() {
+	local wrong
+	wrong=$(wrong_json "$2" 2>&1)
+	[ -z "$wrong" ] && ok "$1" || fail "$1: $wrong"
+}
+
+printf '%s\n' 'listen = 127.0.0.1:0' 'log-json = yes' 'verbose = 2' >"$work/conf"
+start
+"$switchml" bench --switch "$address" --job 'a "quoted\" job' --local-workers 2 -b 4K -e 4K -n 5 -c 1 \
+	>"$work/bench" 2>&1 || fail "a job: $(cat "$work/bench")"
+await says "$work/out" 'has ended'
+is_json "the file's log-json: a JSON object in each line" '^ready on '
+is_json "what a job does, in JSON" '^job "a "quoted\\" job" runs: 2 ranks, '
+is_json "its end, in JSON" '^job "a "quoted\\" job" has ended$'
+echo 'slots = 1' >>"$work/conf"
+kill -HUP $switch
+await says "$work/out" 'nothing changes'
+is_json "a mistake in the file, in JSON" '^nothing changes: .*--slots must be a number'
+end
+is_json "its last line, in JSON" '^ended by '
+printf '%s\n' 'listen = 127.0.0.1:0' 'log-json = no' >"$work/conf"
+start --log-json
+is_json "--log-json wins over the file" '^ready on '
+end
+refuses "log-json has two values" "conf: log-json must be yes or no, not '1'" 'log-json = 1'
 
 # ---- systemd ----
 

@@ -56,9 +56,10 @@ static uint64_t next_random(void *context)
 	return world->random;
 }
 
-static void log_nothing(void *context, const char *line)
+static void log_nothing(void *context, enum sml_jobs_level level, const char *line)
 {
 	(void)context;
+	(void)level;
 	(void)line;
 }
 

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "switch/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+static size_t (*form_of_lines)(char *line, size_t bytes, const struct sml_log_entry *entry);
+
+void sml_switch_log_set_form(size_t (*form)(char *line, size_t bytes,
+					    const struct sml_log_entry *entry))
+{
+	form_of_lines = form;
+}
+
+static const char *name_of(enum sml_log_level level)
+{
+	static const char *const names[] = {"error", "warning", "info", "trace"};
+
+	return names[level];
+}
+
+static void write_time(char text[SML_LOG_TIME_BYTES])
+{
+	struct timespec now;
+	struct tm utc;
+	size_t n;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	n = gmtime_r(&now.tv_sec, &utc) != NULL
+		    ? strftime(text, SML_LOG_TIME_BYTES, "%Y-%m-%dT%H:%M:%S", &utc)
+		    : 0;
+	snprintf(text + n, SML_LOG_TIME_BYTES - n, ".%03ldZ", now.tv_nsec / 1000000);
+}
+
+size_t sml_switch_log_line(char line[SML_LOG_LINE_BYTES], enum sml_log_level level,
+			   const char *text)
+{
+	const size_t most = SML_LOG_LINE_BYTES - 1; /* without the newline */
+	struct sml_log_entry entry = {.level = name_of(level), .text = text};
+	size_t n = 0;
+	int whole;
+
+	write_time(entry.time);
+	if (form_of_lines != NULL)
+		n = form_of_lines(line, most, &entry);
+	if (n == 0) {
+		whole = snprintf(line, most, "%s switchml switch: %s: %s", entry.time, entry.level,
+				 text);
+		n = whole > 0 ? (size_t)whole : 0;
+	}
+	if (n > most - 1)
+		n = most - 1;
+	line[n++] = '\n';
+	return n;
+}
+
+void sml_switch_log(enum sml_log_level level, const char *format, ...)
+{
+	char line[SML_LOG_LINE_BYTES], text[SML_LOG_LINE_BYTES / 2];
+	int saved_errno = errno;
+	va_list arguments;
+	ssize_t written;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	/* If standard error is gone, that cannot be reported anywhere. */
+	written = write(STDERR_FILENO, line, sml_switch_log_line(line, level, text));
+	(void)written;
+	errno = saved_errno;
+}
