@@ -8,27 +8,35 @@
 
 #include "base/error.h"
 
-void sml_log(const struct sml_log *log, enum sml_log_level level, const char *format, ...)
+/* One line to stderr. If it is gone, the error cannot be reported anywhere. */
+static void print(int rank, const char *text)
 {
 	char line[SML_TEXT_BYTES + 64];
-	int saved_errno = errno;
-	va_list arguments;
-	size_t length;
-	int n;
+	int n = snprintf(line, sizeof(line) - 1, "switchml[rank %d]: %s", rank, text);
+	size_t length = n < 0 ? 0 : (size_t)n;
 
-	if ((int)level > log->level)
-		return;
-	length = (size_t)snprintf(line, sizeof(line), "switchml[rank %d]: ", log->rank);
-	va_start(arguments, format);
-	n = vsnprintf(line + length, sizeof(line) - length - 1, format, arguments);
-	va_end(arguments);
-	if (n > 0)
-		length += (size_t)n;
 	if (length > sizeof(line) - 2)
 		length = sizeof(line) - 2;
 	line[length++] = '\n';
-	/* If stderr is gone, the error cannot be reported anywhere. */
 	if (write(STDERR_FILENO, line, length) < 0)
-		errno = saved_errno;
+		return;
+}
+
+void sml_log(const struct sml_log *log, enum sml_log_level level, const char *format, ...)
+{
+	char text[SML_TEXT_BYTES + 32];
+	int saved_errno = errno;
+	va_list arguments;
+
+	if ((int)level > log->level)
+		return;
+	va_start(arguments, format);
+	if (vsnprintf(text, sizeof(text), format, arguments) < 0)
+		text[0] = '\0';
+	va_end(arguments);
+	if (log->write)
+		log->write(log->self, (int)level, text);
+	else
+		print(log->rank, text);
 	errno = saved_errno;
 }

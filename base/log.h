@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Log lines to stderr: "switchml[rank 2]: ...". Each line is one write, so that
- * the lines of several ranks on one terminal do not mix. Never used on the data
- * path.
+ * Log lines, to a function of the application's, or to stderr: "switchml[rank 2]: ...". On stderr
+ * each line is one write, so that the lines of several ranks on one terminal do not mix. Never used
+ * on the data path.
  */
 #ifndef SML_BASE_LOG_H
 #define SML_BASE_LOG_H
@@ -12,6 +12,9 @@ enum sml_log_level { SML_LOG_ERROR = 0, SML_LOG_WARN = 1, SML_LOG_INFO = 2, SML_
 struct sml_log {
 	int level; /* higher levels are not written */
 	int rank;
+	/* NULL: stderr. Any thread, perhaps with locks held: include/switchml.h has the rules. */
+	void (*write)(void *self, int level, const char *text);
+	void *self;
 };
 
 __attribute__((format(printf, 3, 4))) void

@@ -52,7 +52,7 @@ static struct sml_counters counters_of(struct sml_context *job)
 static int call(struct rank *rank, const struct bench_case *this, enum bench_place place,
 		uint64_t *time_ns)
 {
-	struct sml_options how = {.wire = this->wire};
+	struct sml_options how = SML_OPTIONS_INIT;
 	size_t bytes = this->count * sml_type_size(this->type);
 	const void *send = rank->input;
 	uint64_t began;
@@ -62,6 +62,7 @@ static int call(struct rank *rank, const struct bench_case *this, enum bench_pla
 		memcpy(rank->output, rank->input, bytes);
 		send = rank->output;
 	}
+	how.wire = this->wire;
 	began = now_ns();
 	error = sml_allreduce(rank->job, send, rank->output, this->count, this->type, this->op,
 			      &how);

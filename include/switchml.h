@@ -21,6 +21,7 @@
  * another one to form the job again.
  *
  * Time. No call waits longer than the context's timeout (struct sml_config).
+ * sml_wait_for() and sml_wait_any() can return earlier; the call then goes on.
  *
  * Threads. Several threads may use a context. The order of their calls is the
  * order of the collectives, and must be the same on all ranks. sml_open() and
@@ -44,6 +45,9 @@ extern "C" {
 #define SML_VERSION_MINOR  1
 #define SML_VERSION_PATCH  0
 #define SML_VERSION_STRING "0.1.0"
+/* Ascending: 0.1.0 is 1000, and 1.2.3 is 1002003. */
+#define SML_VERSION_NUMBER                                                                         \
+	(SML_VERSION_MAJOR * 1000000 + SML_VERSION_MINOR * 1000 + SML_VERSION_PATCH)
 
 /* Maximum number of ranks in a job. */
 #define SML_MAX_WORLD_SIZE 64
@@ -217,6 +221,25 @@ struct sml_config {
 	 * sml_open() makes no copy of it. SWITCHML_JOB_KEY and SWITCHML_JOB_KEY_FILE.
 	 */
 	const char *job_key, *job_key_file;
+
+	/*
+	 * Where log lines go; NULL: to standard error. level is that of `debug`; text has no
+	 * newline, and is valid during the call. Any thread calls it, also those of the library,
+	 * and several at once, from sml_open() until sml_close() has returned. The library may hold
+	 * locks meanwhile. So it must return soon, must not wait for a thread that is in a call of
+	 * this library, and may call only sml_strerror(), sml_version() and sml_version_number().
+	 * The control port that rank 0 has where there is no switch logs to standard error.
+	 */
+	void (*log)(void *log_self, int level, const char *text);
+	void *log_self;
+
+	/*
+	 * sml_open() fails with -EINTR soon after *interrupt has become nonzero, and the switch
+	 * forgets this rank. Another thread or a signal handler may set it (the type is that of
+	 * sig_atomic_t). It is read until sml_open() returns. Only a name server's silence can
+	 * delay that, as long as the resolver waits for it. NULL: nothing interrupts sml_open().
+	 */
+	const volatile int *interrupt;
 };
 
 /*
@@ -247,10 +270,27 @@ SML_API int sml_world_size(const struct sml_context *context);
 /* Bytes of one element of a type; 0 if there is no such type. */
 SML_API size_t sml_type_size(enum sml_type type);
 
-/* Settings for one call, in place of the context's. Zero-fill it first. */
+/*
+ * Settings for one call, in place of the context's. Begin with SML_OPTIONS_INIT, and then
+ * set members:
+ *
+ *	struct sml_options options = SML_OPTIONS_INIT;
+ *	options.wire = SML_WIRE_INT16;
+ *
+ * The size tells versions apart. In a structure of an older program, which is shorter, the
+ * missing members have their defaults. One of a newer program, which is longer, is accepted
+ * if everything in it that this library does not know is zero. Otherwise the call fails with
+ * -EINVAL, as it does if the size is not set.
+ */
 struct sml_options {
+	size_t size;	    /* sizeof(struct sml_options), set by SML_OPTIONS_INIT */
 	enum sml_wire wire; /* SML_WIRE_DEFAULT: the context's; for float64, INT64 */
+	int reserved;	    /* 0 */
 };
+#define SML_OPTIONS_INIT                                                                           \
+	{                                                                                          \
+		sizeof(struct sml_options), SML_WIRE_DEFAULT, 0                                    \
+	}
 
 /*
  * Combine count elements of all ranks, element by element. Every rank gets the
@@ -268,11 +308,19 @@ SML_API int sml_allreduce(struct sml_context *context, const void *send, void *r
 SML_API int sml_broadcast(struct sml_context *context, void *data, size_t count, enum sml_type type,
 			  int root);
 
-/* Gather every rank's count elements: rank r's send is copied to recv + r x count elements. */
+/*
+ * Gather every rank's count elements: rank r's send is copied to recv + r x count elements.
+ * In place: rank r passes send = recv + r x count elements, which are then not written. Any
+ * other overlap of send with recv's world_size x count elements is refused with -EINVAL.
+ */
 SML_API int sml_allgather(struct sml_context *context, const void *send, void *recv, size_t count,
 			  enum sml_type type);
 
-/* Combine world_size x count elements of all ranks. Rank r receives part r: count elements. */
+/*
+ * Combine world_size x count elements of all ranks. Rank r receives part r: count elements.
+ * In place: rank r passes recv = send + r x count elements, and the other elements of send keep
+ * their values. Any other overlap is refused with -EINVAL.
+ */
 SML_API int sml_reduce_scatter(struct sml_context *context, const void *send, void *recv,
 			       size_t count, enum sml_type type, enum sml_op op,
 			       const struct sml_options *options);
@@ -302,6 +350,36 @@ SML_API int sml_barrier_async(struct sml_context *context, struct sml_request **
 SML_API int sml_wait(struct sml_request *request);
 
 /*
+ * Wait for a request for at most timeout_ms (negative: without a limit but the context's
+ * timeout). If the call ends, *done becomes 1, the request is freed, and the return value is
+ * the call's result. If the time passes first, *done becomes 0, and the return value is 0:
+ * nothing has changed. The call goes on, its buffers still belong to it, and the request must
+ * be passed to a wait again. This limit is the caller's; no other rank learns of it.
+ */
+SML_API int sml_wait_for(struct sml_request *request, int timeout_ms, int *done);
+
+/*
+ * Wait until one of n requests of one context is done, for at most timeout_ms as in
+ * sml_wait_for(). NULL requests are ignored. If one is done, *index becomes its place,
+ * requests[*index] becomes NULL, the request is freed, and the return value is the result of
+ * its call. If the time passes first, or all requests are NULL, *index becomes n, and the
+ * return value is 0: nothing has changed. A request must not be waited for by two threads.
+ */
+SML_API int sml_wait_any(struct sml_request **requests, size_t n, int timeout_ms, size_t *index);
+
+/*
+ * A file descriptor for poll(), epoll or an event loop: it becomes readable when calls of this
+ * context have ended, or when the context has failed. Returns it, or a negative number. It is
+ * always the same eventfd. sml_close() closes it.
+ *
+ * When it is readable, first read its 8 bytes, and then sml_test() the requests. In this order
+ * no end is missed. The number that was read says nothing. The descriptor is readable at first,
+ * and while calls are in progress now and then without a reason: sml_test() then also notices
+ * that a deadline has passed. Never write to it.
+ */
+SML_API int sml_event_fd(struct sml_context *context);
+
+/*
  * Check a request without waiting. *done becomes 1 if the call has ended: the
  * request is then freed, and the return value is the call's result. Otherwise
  * *done becomes 0.
@@ -323,6 +401,13 @@ SML_API const char *sml_error_text(const struct sml_context *context);
 
 /* The short text of an error number, SwitchML's or errno's. Never NULL. */
 SML_API const char *sml_strerror(int error);
+
+/*
+ * The version of the library that runs, as text ("0.1.0") and as a number like
+ * SML_VERSION_NUMBER. The macros are those of the header that the program was compiled with.
+ */
+SML_API const char *sml_version(void);
+SML_API int sml_version_number(void);
 
 /*
  * 1: this library was built with TLS, so a configuration may have certificates or a job

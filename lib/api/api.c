@@ -58,6 +58,33 @@ int sml_abort(struct sml_context *context, const char *reason)
 	return 0;
 }
 
+int sml_event_fd(struct sml_context *context)
+{
+	int fd;
+
+	if (context == NULL)
+		return sml_error_set(-EINVAL, "the context is NULL");
+	if (context->owner != getpid())
+		return SML_ERROR_FORKED;
+	pthread_mutex_lock(&context->lock);
+	fd = sml_bell_open(&context->bell);
+	pthread_mutex_unlock(&context->lock);
+	if (fd < 0)
+		return sml_context_refuse(context, fd, "no file descriptor for the event loop: %s",
+					  strerrordesc_np(-fd));
+	return fd;
+}
+
+const char *sml_version(void)
+{
+	return SML_VERSION_STRING;
+}
+
+int sml_version_number(void)
+{
+	return SML_VERSION_NUMBER;
+}
+
 int sml_has_tls(void)
 {
 	return sml_tls_is_built();

@@ -2,6 +2,7 @@
 #include "lib/api/arguments.h"
 
 #include <errno.h>
+#include <stddef.h>
 
 size_t sml_type_size(enum sml_type type)
 {
@@ -118,17 +119,56 @@ static int check_exact(struct sml_context *context, struct sml_tensor_spec *spec
 				  sml_type_size(spec->type));
 }
 
+/* The largest structure of any future version; more means that size was never set. */
+#define OPTIONS_BYTES_MAX 4096
+
+/* Does a newer program ask for something that this library does not know? */
+static bool asks_for_more(const struct sml_options *options)
+{
+	const unsigned char *bytes = (const unsigned char *)options;
+
+	for (size_t i = sizeof(*options); i < options->size; i++)
+		if (bytes[i] != 0)
+			return true;
+	return options->size > offsetof(struct sml_options, reserved) && options->reserved != 0;
+}
+
+static int read_wire(struct sml_context *context, const struct sml_options *options,
+		     enum sml_wire *wire)
+{
+	*wire = SML_WIRE_DEFAULT;
+	if (options == NULL)
+		return 0;
+	if (options->size < sizeof(options->size) || options->size > OPTIONS_BYTES_MAX)
+		return sml_context_refuse(context, -EINVAL,
+					  "the options' size is %zu: begin with SML_OPTIONS_INIT",
+					  options->size);
+	if (asks_for_more(options))
+		return sml_context_refuse(context, -EINVAL,
+					  "the options (%zu bytes) set something that this "
+					  "library, version " SML_VERSION_STRING
+					  ", does not know: the program needs a newer library",
+					  options->size);
+	/* An older program may have fewer members. */
+	if (options->size >= offsetof(struct sml_options, wire) + sizeof(options->wire))
+		*wire = options->wire;
+	return 0;
+}
+
 int sml_check_wire(struct sml_context *context, const struct sml_options *options,
 		   struct sml_tensor_spec *spec)
 {
-	if (options == NULL || options->wire == SML_WIRE_DEFAULT) {
+	int error = read_wire(context, options, &spec->wire);
+
+	if (error)
+		return error;
+	if (spec->wire == SML_WIRE_DEFAULT) {
 		spec->wire = default_wire(context, spec);
 		return 0;
 	}
-	spec->wire = options->wire;
 	if (spec->wire < SML_WIRE_INT32 || spec->wire > SML_WIRE_EXACT)
 		return sml_context_refuse(context, -EINVAL, "wire %d does not exist",
-					  (int)options->wire);
+					  (int)spec->wire);
 	if (spec->wire == SML_WIRE_INT64 && spec->type != SML_FLOAT64)
 		return sml_context_refuse(context, -EINVAL,
 					  "the int64 wire is only for SML_FLOAT64");

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How a context fails, and how callers wait for it or learn of it. */
+/* How a context fails, and how callers learn of it. wait.c has the waits. */
 #include "lib/context/context.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -34,6 +33,17 @@ void sml_context_tensor_done(struct sml_context *context)
 	/* Take the lock, because a waiter may be between its check and its sleep. */
 	pthread_mutex_lock(&context->lock);
 	pthread_cond_broadcast(&context->changed);
+	sml_bell_ring(&context->bell);
+	pthread_mutex_unlock(&context->lock);
+}
+
+void sml_context_remind(struct sml_context *context)
+{
+	/* Calls in progress, or done and not yet freed. */
+	if (__atomic_load_n(&context->requests.chunks, __ATOMIC_RELAXED) == 0)
+		return;
+	pthread_mutex_lock(&context->lock);
+	sml_bell_ring(&context->bell);
 	pthread_mutex_unlock(&context->lock);
 }
 
@@ -139,6 +149,7 @@ static void end_failure(struct sml_context *context, int error, const char *text
 	pthread_mutex_lock(&context->lock);
 	context->error_told = true;
 	pthread_cond_broadcast(&context->changed);
+	sml_bell_ring(&context->bell);
 	pthread_mutex_unlock(&context->lock);
 }
 
@@ -214,7 +225,7 @@ static void describe_search(struct sml_context *context, const struct sml_stripe
 	pthread_mutex_unlock(&context->lock);
 }
 
-static void time_out(struct sml_context *context, const struct sml_request *request)
+void sml_context_time_out(struct sml_context *context, const struct sml_request *request)
 {
 	const struct sml_stripe *parked;
 	char call[160], text[SML_TEXT_BYTES];
@@ -237,65 +248,4 @@ static void time_out(struct sml_context *context, const struct sml_request *requ
 		describe_stall(&scene, call, &reports, text, sizeof(text));
 	end_failure(context, SML_ERROR_TIMEOUT, text, &scene, &reports);
 	sml_context_abort_job(context, SML_ERROR_TIMEOUT, text);
-}
-
-/* ---- waiting ---- */
-
-/*
- * 0: done. -EAGAIN: not yet. Otherwise the context's error; then no thread accesses the call's
- * buffers any more.
- */
-static int look(const struct sml_context *context, const struct sml_request *request)
-{
-	if (sml_tensor_is_done(&request->tensor))
-		return 0;
-	return context->error_told ? context->error : -EAGAIN;
-}
-
-/* Does not wait before the deadline has passed; then it waits for the threads and the record. */
-int sml_context_look(struct sml_context *context, const struct sml_request *request)
-{
-	int result;
-
-	if (sml_tensor_is_done(&request->tensor))
-		return 0;
-	if (sml_now_ns() >= request->deadline_ns)
-		time_out(context, request);
-	pthread_mutex_lock(&context->lock);
-	result = look(context, request);
-	pthread_mutex_unlock(&context->lock);
-	return result;
-}
-
-static void spin(const struct sml_context *context, const struct sml_request *request)
-{
-	while (!sml_tensor_is_done(&request->tensor) &&
-	       __atomic_load_n(&context->error, __ATOMIC_RELAXED) == 0 &&
-	       sml_now_ns() < request->deadline_ns)
-		sched_yield(); /* the thread that completes it may not have its own core */
-}
-
-int sml_context_wait(struct sml_context *context, const struct sml_request *request)
-{
-	struct timespec deadline = sml_timespec(request->deadline_ns);
-	int result, late;
-
-	if (context->settings.spin)
-		spin(context, request);
-	pthread_mutex_lock(&context->lock);
-	while ((result = look(context, request)) == -EAGAIN) {
-		if (context->error) {
-			/* This ends as soon as the threads have stopped. */
-			pthread_cond_wait(&context->changed, &context->lock);
-			continue;
-		}
-		late = pthread_cond_timedwait(&context->changed, &context->lock, &deadline);
-		if (late == ETIMEDOUT && look(context, request) == -EAGAIN) {
-			pthread_mutex_unlock(&context->lock);
-			time_out(context, request);
-			pthread_mutex_lock(&context->lock);
-		}
-	}
-	pthread_mutex_unlock(&context->lock);
-	return result;
 }

@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "lib/context/bell.h"
 #include "lib/context/stripe.h"
 #include "lib/control/client.h"
 #include "lib/diagnose/history.h"
@@ -51,6 +52,7 @@ struct sml_context {
 	int error;		/* atomic; 0: no error */
 	bool error_told;	/* the text is complete */
 	char text[SML_TEXT_BYTES];
+	struct sml_bell bell; /* under the lock */
 	struct sml_recorder recorder;
 	bool running; /* it has opened; before that, a lost switch is a failure */
 };
@@ -61,14 +63,8 @@ struct sml_context {
  */
 bool sml_context_fail(struct sml_context *context, int error, const char *text);
 
-/*
- * Returns 0 when the request is done, or the context's error; then the application owns its buffers
- * again. If the request's deadline passes, the context fails, and the other ranks are told.
- */
-int sml_context_wait(struct sml_context *context, const struct sml_request *request);
-
-/* The same without waiting: -EAGAIN while the request is not done. */
-int sml_context_look(struct sml_context *context, const struct sml_request *request);
+/* The request's deadline has passed: the context fails, and the other ranks are told. */
+void sml_context_time_out(struct sml_context *context, const struct sml_request *request);
 
 /* 0, or the context's error (SML_ERROR_FORKED in a child). Never waits. */
 int sml_context_check(const struct sml_context *context);
@@ -85,6 +81,12 @@ void sml_context_abort_job(struct sml_context *context, int error, const char *t
 
 /* Called by progress threads, too. */
 void sml_context_tensor_done(struct sml_context *context);
+
+/*
+ * While there are calls in progress, wake a program that only watches the bell, so that it notices
+ * their deadlines. Called about once a second.
+ */
+void sml_context_remind(struct sml_context *context);
 
 /*
  * A thread has seen that its shard is not in the state that the stripe wants (it is frozen, if it

@@ -78,6 +78,7 @@ static int connect_to_first(struct sml_stripe *stripe)
 		.deadline_ns = stripe->deadline_ns,
 		.log = &context->settings.log,
 		.give_up = &context->crew.stop,
+		.interrupt = context->settings.interrupt,
 	};
 	struct sml_reached connection;
 	struct sml_finder *finder;
@@ -181,6 +182,11 @@ static void failed(void *self, int error, const char *text)
 	sml_context_fail(((struct sml_stripe *)self)->context, error, text);
 }
 
+static void ticked(void *self)
+{
+	sml_context_remind(((struct sml_stripe *)self)->context);
+}
+
 static void lost(void *self, const char *text)
 {
 	sml_failover_begin(self, text);
@@ -189,13 +195,9 @@ static void lost(void *self, const char *text)
 int sml_stripe_start_control(struct sml_stripe *stripe)
 {
 	/* An embedded switch dies with its rank: nobody can take over. */
-	const struct sml_control_owner owner = {stripe,
-						stalls,
-						served,
-						is_embedded(stripe) ? NULL : results,
-						describe,
-						failed,
-						is_embedded(stripe) ? NULL : lost};
+	const struct sml_control_owner owner = {
+		stripe,	  stalls, served, is_embedded(stripe) ? NULL : results,
+		describe, failed, ticked, is_embedded(stripe) ? NULL : lost};
 
 	return sml_control_start(stripe->control, &owner);
 }

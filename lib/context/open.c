@@ -133,6 +133,10 @@ static int opening_error(struct sml_context *context, bool then_running)
 	pthread_mutex_lock(&context->lock);
 	error = context->error;
 	context->running = then_running && !error;
+	/* The flag need not outlive sml_open(). A failover, which begins later, does not read it.
+	 */
+	if (context->running)
+		context->settings.interrupt = NULL;
 	while (context->error && !context->error_told)
 		pthread_cond_wait(&context->changed, &context->lock);
 	pthread_mutex_unlock(&context->lock);
@@ -195,6 +199,7 @@ static void destroy(struct sml_context *context)
 	sml_requests_fini(&context->requests);
 	sml_settings_fini(&context->settings);
 	sml_crew_fini(&context->crew);
+	sml_bell_fini(&context->bell);
 	pthread_mutex_destroy(&context->submit_lock);
 	pthread_mutex_destroy(&context->lock);
 	pthread_cond_destroy(&context->changed);
@@ -258,6 +263,7 @@ int sml_open(struct sml_context **opened, const struct sml_config *config)
 	pthread_mutex_init(&context->lock, NULL);
 	sml_cond_init(&context->changed);
 	sml_requests_init(&context->requests);
+	sml_bell_init(&context->bell);
 	sml_recorder_init(&context->recorder);
 	sml_crew_init(&context->crew, &context->requests, &owner);
 	error = set_up(context, config);

@@ -106,12 +106,20 @@ void sml_control_watch(struct sml_control *control, const bool *give_up)
 	control->give_up = give_up;
 }
 
+int sml_control_tell_interrupt(void)
+{
+	return sml_error_set(-EINTR, "sml_open() was interrupted by the program "
+				     "(struct sml_config's interrupt) before the job had begun");
+}
+
 int sml_control_failure(struct sml_control *control)
 {
 	if (sml_control_phase(control) == SML_TALK_FAILED)
 		return sml_error_set(control->error, "%s", control->text);
 	if (control->give_up && __atomic_load_n(control->give_up, __ATOMIC_SEQ_CST))
 		return sml_error_set(SML_ERROR_CLOSED, "the context is being closed");
+	if (control->give_up && sml_is_interrupted(control->settings->interrupt))
+		return sml_control_tell_interrupt();
 	return 0;
 }
 

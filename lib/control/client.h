@@ -38,6 +38,8 @@ struct sml_control_owner {
 			 size_t text_bytes);
 	/* The job has failed. Once. */
 	void (*failed)(void *self, int error, const char *text);
+	/* Some time has passed: a second, or less. */
+	void (*ticked)(void *self);
 	/*
 	 * The switch is gone, and others may take over: the control sends and receives nothing
 	 * more. Called once, instead of `failed`. NULL: a lost switch is a failure.
@@ -79,10 +81,13 @@ int sml_control_open(struct sml_control **opened, const struct sml_settings *set
 void sml_control_own_base(struct sml_control *control);
 
 /*
- * From now on, calls that wait end with SML_ERROR_CLOSED soon after *give_up
- * (atomic) has become true.
+ * From now on, calls that wait end with SML_ERROR_CLOSED soon after *give_up (atomic) has become
+ * true, and with -EINTR if the settings' interrupt has.
  */
 void sml_control_watch(struct sml_control *control, const bool *give_up);
+
+/* Returns -EINTR, told. */
+int sml_control_tell_interrupt(void);
 
 /* Ask to join, and return at once. The application's resumption must live until the admission. */
 void sml_control_ask(struct sml_control *control, const struct sml_application *application);

@@ -279,6 +279,8 @@ static int run(struct sml_finder *finder)
 			return 0;
 		if (is_given_up(finder))
 			return sml_error_set(SML_ERROR_CLOSED, "the context is being closed");
+		if (sml_is_interrupted(finder->config.interrupt))
+			return sml_control_tell_interrupt();
 		tell_owner(finder);
 		wait_for_news(finder);
 	}

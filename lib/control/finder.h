@@ -22,7 +22,8 @@ struct sml_finder_config {
 	bool embedded;		     /* rank 0 may come later: go on trying until the deadline */
 	uint64_t deadline_ns;
 	const struct sml_log *log;
-	const bool *give_up; /* atomic; NULL: never */
+	const bool *give_up;	       /* atomic; NULL: never */
+	const volatile int *interrupt; /* likewise: the application's, while it opens */
 
 	/* To go on: open a control on this connection and loop, and ask to join. NULL: to begin. */
 	int (*join)(void *self, const struct sml_reached *connection, struct event_base *base,

@@ -229,5 +229,7 @@ void sml_control_on_tick(evutil_socket_t fd, short what, void *self)
 	(void)what;
 	sml_talk_tick(&control->talk, sml_channel_heard_ns(control->channel),
 		      count_results(control), sml_channel_is_known(control->channel), sml_now_ns());
+	if (control->threaded)
+		control->owner.ticked(control->owner.self);
 	sml_control_sync(control);
 }

@@ -318,7 +318,11 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 	settings->mtu = (uint32_t)config->mtu;
 	settings->spin = config->spin != 0;
 	settings->afxdp = config->transport == SML_TRANSPORT_AFXDP;
-	settings->log = (struct sml_log){.level = config->debug, .rank = config->rank};
+	settings->log = (struct sml_log){.level = config->debug,
+					 .rank = config->rank,
+					 .write = config->log,
+					 .self = config->log_self};
+	settings->interrupt = config->interrupt;
 	choose_threads(settings, config->threads);
 	settings->local_stripes = choose_local_stripes();
 	return 0;

@@ -52,11 +52,18 @@ struct sml_settings {
 	struct sml_key job_key; /* where tls_files has one */
 	struct sml_tls *tls;	/* NULL: control connections are plain */
 	struct sml_log log;
+	/* Nonzero ends the opening; NULL: nothing does, and from then on. The application's. */
+	const volatile int *interrupt;
 	char threads_why[64];
 };
 
 /* 0, or SML_ERROR_CONFIG or -ENOMEM with sml_error_set() told. */
 int sml_settings_init(struct sml_settings *settings, const struct sml_config *config);
+
+static inline bool sml_is_interrupted(const volatile int *interrupt)
+{
+	return interrupt && __atomic_load_n(interrupt, __ATOMIC_ACQUIRE) != 0;
+}
 
 /* Also after a failed init. */
 void sml_settings_fini(struct sml_settings *settings);

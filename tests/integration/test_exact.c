@@ -16,7 +16,7 @@
 
 #include "support/ranks.h"
 
-static const struct sml_options exact = {.wire = SML_WIRE_EXACT};
+static const struct sml_options exact = {sizeof(exact), SML_WIRE_EXACT, 0};
 
 /* Small numbers, but every third number of the first and the last rank is large. */
 static double element(const struct rank *rank, size_t i, double large)

@@ -60,7 +60,7 @@ struct version {
 
 static int make_call(struct sml_context *context, const struct version *version, void *buffer)
 {
-	const struct sml_options options = {.wire = version->wire};
+	const struct sml_options options = {sizeof(options), version->wire, 0};
 
 	switch (version->collective) {
 	case ALLREDUCE:
@@ -468,8 +468,9 @@ static void make_mistakes(struct rank *rank)
 	CHECK_ERROR(rank, sml_allreduce(c, data, data, 1, SML_INT32, (enum sml_op)4, NULL), -EINVAL,
 		    "operation 4");
 	CHECK_ERROR(rank,
-		    sml_allreduce(c, data, data, 1, SML_FLOAT32, SML_SUM,
-				  &(struct sml_options){.wire = (enum sml_wire)7}),
+		    sml_allreduce(
+			    c, data, data, 1, SML_FLOAT32, SML_SUM,
+			    &(struct sml_options){sizeof(struct sml_options), (enum sml_wire)7, 0}),
 		    -EINVAL, "wire 7");
 	CHECK_ERROR(rank, sml_allreduce(c, (char *)data + 1, data, 1, SML_FLOAT32, SML_SUM, NULL),
 		    -EINVAL, "not aligned");

@@ -62,7 +62,7 @@ static void fill(struct rank *rank, const struct call *call, unsigned salt, void
 
 static void allreduce_checked(struct rank *rank, const struct call *call, unsigned salt)
 {
-	const struct sml_options options = {.wire = call->wire};
+	const struct sml_options options = {sizeof(options), call->wire, 0};
 	size_t bytes = call->count * sml_type_size(call->type);
 	void *send = malloc(bytes + 1), *recv = call->in_place ? send : malloc(bytes + 1);
 	int error;

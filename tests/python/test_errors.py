@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Jobs that end badly, or are interrupted: the exception and its text, in time."""
 
+import asyncio
+import errno
 import gc
 import os
 import signal
@@ -100,6 +102,61 @@ def interrupted_as_it_begins(job):
     return len(job._pending)
 
 
+def ctrl_c_until(over):
+    while not over.wait(0.3):
+        os.kill(os.getpid(), signal.SIGINT)
+        over.wait(30)  # one Ctrl-C must do
+
+
+def open_interrupted(rank, port):
+    """Rank 0 opens alone, and gets Ctrl-C. Returns what C has returned by then."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    over, c_open, returned = threading.Event(), lib.sml_open, []
+
+    def open_and_note(*arguments):
+        returned.append(c_open(*arguments))
+        return returned[0]
+
+    threading.Thread(target=ctrl_c_until, args=[over]).start()
+    with (
+        mock.patch.object(lib, "sml_open", open_and_note),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        switchml.Job(rank=rank, world_size=2, job="alone", master_port=port, timeout=120)
+    over.set()
+    return returned
+
+
+def open_both(rank, port):
+    with switchml.Job(rank=rank, world_size=2, job="alone", master_port=port) as job:
+        return float(job.allreduce(X)[0])
+
+
+def run_asyncio(job):
+    """An event loop that learns of each end from the job's descriptor alone."""
+
+    async def reduce_all(n):
+        loop, over = asyncio.get_running_loop(), asyncio.Event()
+        fd, n_done = job.event_fd(), 0
+        waiting = [job.allreduce_async(np.full(3, i, np.float32)) for i in range(n)]
+
+        def look():
+            nonlocal n_done, waiting
+            os.read(fd, 8)
+            done = [request for request in waiting if request.test()]
+            waiting = [request for request in waiting if request not in done]
+            n_done += len(done)
+            if not waiting:
+                over.set()
+
+        loop.add_reader(fd, look)
+        await asyncio.wait_for(over.wait(), 150)
+        loop.remove_reader(fd)
+        return n_done
+
+    return asyncio.run(reduce_all(300))
+
+
 def dropped(rank):
     """Whether an array is still there that C has, and nobody in Python."""
     array = np.ones(100_000, np.float32)
@@ -180,6 +237,19 @@ def test_ctrl_c_interrupts_a_waiting_call_and_aborts_the_job():
         ranks.start(reduce, only=[1])
         (outcome,) = ranks.outcomes(only=[1])
         assert outcome.kind == "Aborted" and "KeyboardInterrupt" in str(outcome)
+
+
+def test_ctrl_c_interrupts_open_and_the_rank_can_join_again():
+    port = free_port()
+    with Ranks(2, job=False) as ranks:
+        ranks.start(open_interrupted, [port] * 2, only=[0])
+        assert ranks.outcomes(only=[0]) == [[-errno.EINTR]], "C waits for the other rank"
+        assert ranks.call(open_both, [port] * 2) == [2.0, 2.0]
+
+
+def test_asyncio_hears_of_every_end():
+    with Ranks(2) as ranks:
+        assert ranks.call(run_asyncio) == [300, 300]
 
 
 def test_ctrl_c_as_a_call_begins_aborts_the_job_and_keeps_its_arrays():

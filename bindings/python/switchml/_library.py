@@ -49,6 +49,9 @@ class Config(ctypes.Structure):
         ("transport", c_int),
         ("job_key", c_char_p),
         ("job_key_file", c_char_p),
+        ("log", c_void_p),
+        ("log_self", c_void_p),
+        ("interrupt", POINTER(c_int)),
         # Another release may have a longer structure: it must not write beyond this one.
         ("_beyond", c_size_t * 64),
     ]
@@ -57,7 +60,7 @@ class Config(ctypes.Structure):
 class Options(ctypes.Structure):
     """struct sml_options"""
 
-    _fields_ = [("wire", c_int)]
+    _fields_ = [("size", c_size_t), ("wire", c_int), ("reserved", c_int)]
 
 
 COUNTERS = (
@@ -102,6 +105,8 @@ _PROTOTYPES = {
     "sml_barrier_async": (c_int, [c_void_p, _REQUEST]),
     "sml_wait": (c_int, [c_void_p]),
     "sml_test": (c_int, [c_void_p, POINTER(c_int)]),
+    "sml_event_fd": (c_int, [c_void_p]),
+    "sml_version": (c_char_p, []),
     "sml_abort": (c_int, [c_void_p, c_char_p]),
     "sml_error_text": (c_char_p, [c_void_p]),
     "sml_strerror": (c_char_p, [c_int]),

@@ -32,29 +32,45 @@ def poll(done: Callable[[], bool], timeout: float | None = None) -> bool:
     return True
 
 
-def interruptible(call: Callable[[], T]) -> T:
+def interruptible(
+    call: Callable[[], T],
+    interrupt: Callable[[], None] | None = None,
+    undo: Callable[[T], object] | None = None,
+) -> T:
     """Make a long C call. The main thread uses another thread, so that it can handle signals.
 
-    If no thread can be started, the call is made directly: since Python 3.12, this happens at
-    exit.
+    After Ctrl-C, `interrupt` makes the call return soon. If it has succeeded nevertheless, `undo`
+    gets its result. If no thread can be started, the call is made directly: since Python 3.12,
+    this happens at exit.
     """
     if not in_main_thread():
         return call()
     results: list[T] = []
     errors: list[BaseException] = []
+    # Not Thread.join(): after an interrupt, Python 3.11 takes the thread for dead.
+    ended = threading.Event()
 
     def run() -> None:
         try:
             results.append(call())
         except BaseException as error:  # raised again below
             errors.append(error)
+        ended.set()
 
     thread = threading.Thread(target=run, name="switchml-call", daemon=True)
     try:
         thread.start()
     except RuntimeError:
         return call()
-    thread.join()
+    try:
+        ended.wait()
+    except BaseException:
+        if interrupt:
+            interrupt()
+            ended.wait()
+        if undo and results:
+            undo(results[0])
+        raise
     if errors:
         raise errors[0]
     return results[0]

@@ -84,7 +84,7 @@ def _text(what: str, value: Any) -> bytes:
 
 def _options(wire: str | None) -> Any:
     number = _one_of("wire", wire, WIRES)
-    return ctypes.byref(c.Options(number)) if number else None
+    return ctypes.byref(c.Options(ctypes.sizeof(c.Options), number)) if number else None
 
 
 class Request:
@@ -235,7 +235,11 @@ class Job:
             "job_key": "" if job_key is None and job_key_file else job_key,
             "job_key_file": "" if job_key_file is None and job_key else job_key_file,
         }
-        self._context, self.rank, self.world_size = interruptible(lambda: _open(settings))
+        # Ctrl-C ends sml_open(), and the switch forgets this rank.
+        stop = ctypes.c_int(0)
+        self._context, self.rank, self.world_size = interruptible(
+            lambda: _open(settings, stop), lambda: setattr(stop, "value", 1), _leave_at_once
+        )
 
     @property
     def _pending(self) -> list[Request]:
@@ -401,6 +405,19 @@ class Job:
             raise make(number, c.text_of(self._context, number))
         return Counters(*(getattr(counters, name) for name in Counters._fields))
 
+    def event_fd(self) -> int:
+        """A descriptor for poll() or asyncio's add_reader(): readable when calls have ended.
+
+        Read its 8 bytes, and then test() the requests. It may become readable without a reason.
+        close() closes it.
+        """
+        if not self._context:
+            raise Closed("the job is closed")
+        number: int = lib.sml_event_fd(self._context)
+        if number < 0:
+            raise make(number, c.text_of(self._context, number))
+        return number
+
     @property
     def closed(self) -> bool:
         return not self._context
@@ -427,7 +444,13 @@ _MEMBERS = dict(c.Config._fields_)
 _NAMES = {"switch_address": "switch"}  # same names as in Job
 
 
-def _open(settings: Mapping[str, Any]) -> tuple[ctypes.c_void_p, int, int]:
+def _leave_at_once(opened: tuple[ctypes.c_void_p, int, int]) -> None:
+    """The others would wait for a rank that has gone."""
+    lib.sml_abort(opened[0], b"interrupted while it joined (KeyboardInterrupt)")
+    lib.sml_close(opened[0])
+
+
+def _open(settings: Mapping[str, Any], interrupt: ctypes.c_int) -> tuple[ctypes.c_void_p, int, int]:
     config, number = c.config_from_environment()
     if number:
         raise make(number, c.text_of(None, number))
@@ -435,6 +458,7 @@ def _open(settings: Mapping[str, Any]) -> tuple[ctypes.c_void_p, int, int]:
         if value is not None:
             checked = _text if _MEMBERS[name] is ctypes.c_char_p else _integer
             setattr(config, name, checked(_NAMES.get(name, name), value))
+    config.interrupt = ctypes.pointer(interrupt)
     context = ctypes.c_void_p()
     number = lib.sml_open(ctypes.byref(context), ctypes.byref(config))
     if number:

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * An eventfd for programs with an event loop of their own: it becomes readable when calls have
+ * ended. It is not a count of calls.
+ *
+ * The invariant: the bell exists or rings only under the context's lock. So a program that opens it
+ * and then tests its requests misses no end: a thread that has found no bell has let go of the lock
+ * before, and its tensor was done then.
+ */
+#ifndef SML_LIB_BELL_H
+#define SML_LIB_BELL_H
+
+struct sml_bell {
+	int fd; /* -1: nobody has asked for it */
+};
+
+void sml_bell_init(struct sml_bell *bell);
+
+/* Its descriptor, readable at first; or -errno. */
+int sml_bell_open(struct sml_bell *bell);
+
+/* Does nothing if it was never opened. Never waits. */
+void sml_bell_ring(const struct sml_bell *bell);
+
+void sml_bell_fini(struct sml_bell *bell);
+
+#endif

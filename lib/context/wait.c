@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/context/wait.h"
+
+#include <errno.h>
+#include <sched.h>
+
+#include "lib/context/context.h"
+
+/* The requests that a thread waits for, and until when. */
+struct waiter {
+	struct sml_context *context;
+	struct sml_request *const *requests;
+	size_t n;
+	const struct sml_request *first_due; /* the first whose deadline passes */
+	uint64_t until_ns;
+};
+
+static const struct sml_request *find_first_due(struct sml_request *const *requests, size_t n)
+{
+	const struct sml_request *first = NULL;
+
+	for (size_t i = 0; i < n; i++)
+		if (requests[i] && (first == NULL || requests[i]->deadline_ns < first->deadline_ns))
+			first = requests[i];
+	sml_assert(first != NULL);
+	return first;
+}
+
+/* The first request that is done; n: none. */
+static size_t find_done(const struct waiter *waiter)
+{
+	size_t i = 0;
+
+	while (i < waiter->n &&
+	       (waiter->requests[i] == NULL || !sml_tensor_is_done(&waiter->requests[i]->tensor)))
+		i++;
+	return i;
+}
+
+static size_t find_any(const struct waiter *waiter)
+{
+	size_t i = 0;
+
+	while (waiter->requests[i] == NULL)
+		i++;
+	return i;
+}
+
+/*
+ * 0: one is done. -EAGAIN: none yet. Otherwise the context's error; then no thread accesses the
+ * calls' buffers any more. Under the lock.
+ */
+static int look(const struct waiter *waiter, size_t *index)
+{
+	*index = find_done(waiter);
+	if (*index < waiter->n)
+		return 0;
+	if (!waiter->context->error_told)
+		return -EAGAIN;
+	*index = find_any(waiter);
+	return waiter->context->error;
+}
+
+static void spin(const struct waiter *waiter)
+{
+	uint64_t deadline_ns = waiter->first_due->deadline_ns;
+
+	if (waiter->until_ns < deadline_ns)
+		deadline_ns = waiter->until_ns;
+	while (find_done(waiter) == waiter->n &&
+	       __atomic_load_n(&waiter->context->error, __ATOMIC_RELAXED) == 0 &&
+	       sml_now_ns() < deadline_ns)
+		sched_yield(); /* the thread that completes it may not have its own core */
+}
+
+static int wait_for(const struct waiter *waiter, size_t *index)
+{
+	struct sml_context *context = waiter->context;
+	uint64_t due_ns = waiter->first_due->deadline_ns, end_ns;
+	struct timespec end;
+	int result;
+
+	while ((result = look(waiter, index)) == -EAGAIN) {
+		/* A failure ends as soon as the threads have stopped; it needs no deadline. */
+		end_ns = context->error || waiter->until_ns < due_ns ? waiter->until_ns : due_ns;
+		end = sml_timespec(end_ns);
+		if (pthread_cond_timedwait(&context->changed, &context->lock, &end) != ETIMEDOUT ||
+		    (result = look(waiter, index)) != -EAGAIN)
+			continue;
+		if (end_ns == waiter->until_ns)
+			break;
+		pthread_mutex_unlock(&context->lock);
+		sml_context_time_out(context, waiter->first_due);
+		pthread_mutex_lock(&context->lock);
+	}
+	return result;
+}
+
+int sml_context_wait_any(struct sml_context *context, struct sml_request *const *requests, size_t n,
+			 uint64_t until_ns, size_t *index)
+{
+	struct waiter waiter = {.context = context,
+				.requests = requests,
+				.n = n,
+				.first_due = find_first_due(requests, n),
+				.until_ns = until_ns};
+	int result;
+
+	if (context->settings.spin)
+		spin(&waiter);
+	pthread_mutex_lock(&context->lock);
+	result = wait_for(&waiter, index);
+	pthread_mutex_unlock(&context->lock);
+	return result;
+}
+
+/* Does not wait before the deadline has passed; then it waits for the threads and the record. */
+int sml_context_look(struct sml_context *context, const struct sml_request *request)
+{
+	int result;
+
+	if (sml_tensor_is_done(&request->tensor))
+		return 0;
+	if (sml_now_ns() >= request->deadline_ns)
+		sml_context_time_out(context, request);
+	pthread_mutex_lock(&context->lock);
+	if (sml_tensor_is_done(&request->tensor))
+		result = 0;
+	else
+		result = context->error_told ? context->error : -EAGAIN;
+	pthread_mutex_unlock(&context->lock);
+	return result;
+}
