@@ -123,24 +123,6 @@ static void lie_init(struct lie *lie, struct gen *gen, bool tiny)
 
 /* ---- calls ---- */
 
-static size_t element_bytes(enum sml_type type)
-{
-	switch (type) {
-	case SML_FLOAT64:
-	case SML_INT64:
-		return 8;
-	case SML_FLOAT32:
-	case SML_INT32:
-		return 4;
-	case SML_FLOAT16:
-	case SML_BFLOAT16:
-	case SML_INT16:
-		return 2;
-	default:
-		return 1;
-	}
-}
-
 /* What a caller of the library may ask for: also float64's own wire, but no mean of bool. */
 static void draw_type(struct gen *gen, struct sml_tensor_spec *spec)
 {
@@ -192,8 +174,8 @@ static void make_call(struct lie *lie, const struct sml_tensor_spec *wanted)
 
 	if (lie->n_calls == MAX_CALLS)
 		return;
-	call->send = guard_take(spec.send_count * element_bytes(spec.type));
-	call->recv = guard_take(spec.recv_count * element_bytes(spec.type));
+	call->send = guard_take(spec.send_count * sml_element_bytes(spec.type));
+	call->recv = guard_take(spec.recv_count * sml_element_bytes(spec.type));
 	spec.send = call->send.bytes;
 	spec.recv = call->recv.bytes;
 	for (size_t i = 0; i < call->send.n; i++)
