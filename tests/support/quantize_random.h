@@ -42,6 +42,19 @@ static inline double random_unit(void)
 	return ldexp((double)(random_bits() >> 11), -52) - 1;
 }
 
+/* Every finite bit pattern equally likely. */
+static inline double any_double(void)
+{
+	uint64_t bits;
+	double value;
+
+	do {
+		bits = random_bits();
+		memcpy(&value, &bits, 8);
+	} while (!isfinite(value));
+	return value;
+}
+
 static inline int seed_is_set(void **state)
 {
 	const char *text = getenv("SML_TEST_SEED");

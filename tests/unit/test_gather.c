@@ -59,18 +59,6 @@ static int bits_of(enum sml_type type)
 
 /* ---- inputs ---- */
 
-static double any_double(void)
-{
-	uint64_t bits;
-	double value;
-
-	do {
-		bits = random_bits();
-		memcpy(&value, &bits, 8);
-	} while (!isfinite(value));
-	return value;
-}
-
 static void fill(enum sml_type type, unsigned kind, void *elements)
 {
 	if (type != SML_FLOAT64) {

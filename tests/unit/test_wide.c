@@ -34,18 +34,6 @@ static void max_lanes(uint32_t *most, const uint32_t *lanes, size_t n)
 			most[i] = lanes[i];
 }
 
-static double any_double(void)
-{
-	uint64_t bits;
-	double value;
-
-	do {
-		bits = random_bits();
-		memcpy(&value, &bits, 8);
-	} while (!isfinite(value));
-	return value;
-}
-
 /* Blocks of doubles: of one size, spread, all patterns, the smallest, the largest. */
 static void fill_doubles(unsigned kind, double *elements, size_t count)
 {
