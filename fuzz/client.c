@@ -50,7 +50,6 @@ struct world {
 	bool resumes, serves, admitted, ready;
 	unsigned n_threads;
 	size_t live_bytes; /* at the start */
-	uint64_t longest_turn_ns;
 	const char *wrong;
 	uint32_t lanes[SML_MAX_LANES];
 };
@@ -400,8 +399,9 @@ static void open_control(struct world *world, struct sml_settings *settings)
 		abort();
 }
 
-static void run(struct world *world)
+static const char *run(struct gen *gen, uint64_t *longest_turn_ns)
 {
+	struct world world = {.gen = gen, .live_bytes = oracle_live_bytes()};
 	struct sml_settings settings = {.job = (char *)(uintptr_t) "a",
 					.rank = 1,
 					.world_size = SAY_WORLD_SIZE,
@@ -409,38 +409,26 @@ static void run(struct world *world)
 					.head_slots = 8,
 					.data_slots = 64};
 
-	world->live_bytes = oracle_live_bytes();
 	oracle_begin();
-	open_control(world, &settings);
-	join(world, &settings);
-	for (uint32_t n = gen_below(world->gen, MAX_STEPS); n > 0 && world->wrong == NULL; n--)
-		act(world);
-	serve(world);
-	note(world, check_stalls(world->control));
-	world->longest_turn_ns = oracle_longest_turn_ns();
+	open_control(&world, &settings);
+	join(&world, &settings);
+	for (uint32_t n = gen_below(world.gen, MAX_STEPS); n > 0 && world.wrong == NULL; n--)
+		act(&world);
+	serve(&world);
+	note(&world, check_stalls(world.control));
+	*longest_turn_ns = oracle_longest_turn_ns();
 	/* Before the rank ends, because the rank may wait for the switch to close. */
 	peer_hang_up(&hostile);
-	world->control->threaded = false;
-	sml_control_close(world->control);
+	world.control->threaded = false;
+	sml_control_close(world.control);
 	oracle_end();
-	if (oracle_live_bytes() > world->live_bytes + LEFT_BYTES)
-		note(world, "memory is left behind");
+	if (oracle_live_bytes() > world.live_bytes + LEFT_BYTES)
+		note(&world, "memory is left behind");
+	return world.wrong;
 }
 
 const char *property_client(struct gen *gen, bool tiny)
 {
-	const struct gen begun = *gen;
-
 	(void)tiny;
-	for (unsigned i = 0; i < ORACLE_TRIES; i++) {
-		struct world world = {.gen = gen};
-
-		*gen = begun;
-		run(&world);
-		if (world.wrong)
-			return world.wrong;
-		if (world.longest_turn_ns <= oracle_turn_limit_ns())
-			return NULL;
-	}
-	return "a turn of the event loop takes too long";
+	return oracle_run(gen, run);
 }

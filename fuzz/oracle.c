@@ -12,6 +12,8 @@
 #include <sys/epoll.h>
 #include <time.h>
 
+#include "sim/gen.h"
+
 #define INTERPOSED __attribute__((visibility("default")))
 #define NS_PER_MS  UINT64_C(1000000)
 #define NS_PER_SEC UINT64_C(1000000000)
@@ -140,6 +142,25 @@ uint64_t oracle_turn_limit_ns(void)
 	bool slow = __sanitizer_get_current_allocated_bytes != NULL;
 
 	return ORACLE_TURN_NS * (slow ? ORACLE_SLOW_BUILD_BY : ORACLE_SLOW_MACHINE_BY);
+}
+
+const char *oracle_run(struct gen *gen,
+		       const char *(*run)(struct gen *gen, uint64_t *longest_turn_ns))
+{
+	const struct gen begun = *gen;
+
+	for (unsigned i = 0; i < ORACLE_TRIES; i++) {
+		uint64_t longest_turn_ns = 0;
+		const char *wrong;
+
+		*gen = begun;
+		wrong = run(gen, &longest_turn_ns);
+		if (wrong)
+			return wrong;
+		if (longest_turn_ns <= oracle_turn_limit_ns())
+			return NULL;
+	}
+	return "a turn of the event loop takes too long";
 }
 
 /* ---- functions that replace libc's ---- */

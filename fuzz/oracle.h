@@ -50,10 +50,13 @@ size_t oracle_live_bytes(void);
 uint64_t oracle_turn_limit_ns(void);
 
 /*
- * Does a turn take too long, and not only because of the machine? run() repeats the same
- * choices, at most ORACLE_TRIES times. Noise (an interrupt, a page fault, a cold cache) goes
- * away, but a defect stays.
+ * What is wrong with a run, NULL: nothing. If a turn took longer than the limit, the same choices
+ * are made again, at most ORACLE_TRIES times: noise (an interrupt, a page fault, a cold cache) goes
+ * away, but a defect stays. run() sets longest_turn_ns.
  */
 #define ORACLE_TRIES 6
+struct gen;
+const char *oracle_run(struct gen *gen,
+		       const char *(*run)(struct gen *gen, uint64_t *longest_turn_ns));
 
 #endif

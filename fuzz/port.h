@@ -14,7 +14,7 @@ struct peer_port {
 	socklen_t bytes;
 };
 
-/* From now on, the server listens on this socket. */
+/* From now on, the server listens on this socket, and logs nothing. */
 void peer_port_move(struct peer_port *port, struct sml_server *server);
 
 /* If the backlog is full, the peer is not connected and may try again. */

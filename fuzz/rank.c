@@ -251,16 +251,8 @@ static void act(struct world *world)
 
 /* ---- the world ---- */
 
-static void no_line(void *context, enum sml_jobs_level level, const char *line)
-{
-	(void)context;
-	(void)level;
-	(void)line;
-}
-
 static void open_server(struct world *world)
 {
-	static struct sml_jobs_output output;
 	struct sml_server *server = &world->server;
 	int rc = -1;
 
@@ -279,9 +271,6 @@ static void open_server(struct world *world)
 	}
 	if (rc < 0)
 		abort();
-	output = sml_server_output;
-	output.log = no_line;
-	server->jobs.output = &output;
 	peer_port_move(&world->port, server);
 }
 

@@ -51,7 +51,6 @@ struct world {
 	struct peer_port port;
 	size_t live_bytes; /* at the start */
 	const char *wrong;
-	uint64_t longest_turn_ns;
 };
 
 static struct peer peers[MAX_PEERS];
@@ -307,16 +306,8 @@ static void act(struct world *world)
 
 /* ---- the world ---- */
 
-static void no_line(void *context, enum sml_jobs_level level, const char *line)
-{
-	(void)context;
-	(void)level;
-	(void)line;
-}
-
 static void open_server(struct world *world)
 {
-	static struct sml_jobs_output output;
 	static struct sml_server server;
 	struct gen *gen = world->gen;
 
@@ -337,9 +328,6 @@ static void open_server(struct world *world)
 	}
 	if (sml_server_open(&server, "127.0.0.1", 0) < 0)
 		abort();
-	output = sml_server_output;
-	output.log = no_line;
-	server.jobs.output = &output;
 	peer_port_move(&world->port, &server);
 }
 
@@ -364,45 +352,34 @@ static void hang_up_all(void)
 		peer_hang_up(&peers[i]);
 }
 
-static void run(struct world *world)
+static const char *run(struct gen *gen, uint64_t *longest_turn_ns)
 {
+	struct world world = {.gen = gen, .live_bytes = oracle_live_bytes()};
 	static bool opened;
 
 	for (uint32_t i = 0; !opened && i < MAX_PEERS; i++)
 		peers[i].fd = -1;
 	opened = true;
-	world->live_bytes = oracle_live_bytes();
 	oracle_begin();
-	open_server(world);
-	for (uint32_t n = gen_below(world->gen, MAX_STEPS); n > 0 && world->wrong == NULL; n--)
-		act(world);
-	serve(world);
+	open_server(&world);
+	for (uint32_t n = gen_below(world.gen, MAX_STEPS); n > 0 && world.wrong == NULL; n--)
+		act(&world);
+	serve(&world);
 	hang_up_all();
-	serve(world);
-	note(world, check_empty(world->server));
-	world->longest_turn_ns = oracle_longest_turn_ns();
+	serve(&world);
+	note(&world, check_empty(world.server));
+	*longest_turn_ns = oracle_longest_turn_ns();
 	if (oracle_turns() == 0)
-		note(world, "no turn of the event loop was seen");
-	sml_server_close(world->server);
+		note(&world, "no turn of the event loop was seen");
+	sml_server_close(world.server);
 	oracle_end();
-	if (oracle_live_bytes() > world->live_bytes + LEFT_BYTES)
-		note(world, "memory is left behind");
+	if (oracle_live_bytes() > world.live_bytes + LEFT_BYTES)
+		note(&world, "memory is left behind");
+	return world.wrong;
 }
 
 const char *property_server(struct gen *gen, bool tiny)
 {
-	const struct gen begun = *gen;
-
 	(void)tiny;
-	for (unsigned i = 0; i < ORACLE_TRIES; i++) {
-		struct world world = {.gen = gen};
-
-		*gen = begun;
-		run(&world);
-		if (world.wrong)
-			return world.wrong;
-		if (world.longest_turn_ns <= oracle_turn_limit_ns())
-			return NULL;
-	}
-	return "a turn of the event loop takes too long";
+	return oracle_run(gen, run);
 }
