@@ -16,18 +16,10 @@ fi
 switchml=$(realpath "$1")
 attacks=$(realpath "$2") # tests/integration/attacks/
 here=$(cd "$(dirname "$0")" && pwd)
-work=$(mktemp -d)
-failures=0
 # shellcheck source=tests/support/await.sh
 . "$here/../support/await.sh"
-
-clean_up() {
-	# shellcheck disable=SC2046
-	kill $(jobs -p) 2>/dev/null
-	wait 2>/dev/null
-	rm -rf "$work"
-}
-trap clean_up EXIT
+# shellcheck source=tests/support/report.sh
+. "$here/../support/report.sh"
 cd "$work" || exit 1
 export SWITCHML_TIMEOUT=100 SWITCHML_HEARTBEAT=15
 # A sanitizer uses additional memory.
@@ -35,17 +27,6 @@ has_sanitizer=$(ldd "$switchml" | grep -cE 'lib[at]san')
 # Memory that a process may use in addition: 64 MiB of strangers' messages, TLS data for a
 # thousand strangers, and members of half-complete worlds (docs/security.md).
 most_kib=$((200 * 1024))
-
-say() {
-	if [ "$1" = 0 ]; then
-		echo "ok: $2"
-	else
-		echo "FAILED: $2"
-		shift 2
-		for file; do tail -n 20 "$file" | sed "s|^|    $file: |"; done
-		failures=$((failures + 1))
-	fi
-}
 
 # Job, then variables: two ranks make calls and check nearly all of them, until rank 0 is
 # told to end. $pids are their processes.
@@ -178,12 +159,6 @@ export_for_status() {
 	for variable in $1; do export "${variable?}"; done
 	"${@:2}"
 	for variable in $1; do unset "${variable%%=*}"; done
-}
-
-free_port() {
-	python3 -c 'import socket
-tcp = socket.create_server(("127.0.0.1", 0))
-print(tcp.getsockname()[1])'
 }
 
 embedded() {

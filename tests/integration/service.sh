@@ -8,33 +8,18 @@ switchml=$(realpath "$1")
 systemd=$2
 unit=$3
 root=$(cd "$(dirname "$0")/../.." && pwd)
-work=$(mktemp -d)
-chmod 755 "$work" # the daemon is user nobody when it reads its file again
-failures=0
 . "$root/tests/support/await.sh"
-
-clean_up() {
-	# shellcheck disable=SC2046
-	kill $(jobs -p) 2>/dev/null
-	wait 2>/dev/null
-	rm -rf "$work"
-}
-trap clean_up EXIT
+. "$root/tests/support/report.sh"
+chmod 755 "$work" # the daemon is user nobody when it reads its file again
 unset SWITCHML_SWITCH SWITCHML_JOB_KEY SWITCHML_JOB_KEY_FILE NOTIFY_SOCKET WATCHDOG_USEC
 
-ok() {
-	echo "ok: $1"
-}
-
-fail() {
-	echo "FAILED: $1"
-	tail -n 20 "$work/out"
-	failures=$((failures + 1))
+equal() {
+	[ "$1" = "$2" ]
 }
 
 # Title, pattern: the switch prints it soon.
-expect() {
-	if await says "$work/out" "$2"; then ok "$1"; else fail "$1"; fi
+prints() {
+	expect "$1" "$work/out" "$2"
 }
 
 start() {
@@ -55,17 +40,18 @@ refuses() {
 	printf '%s\n' "$3" >"$work/conf"
 	timeout 20 "$switchml" switch --listen 127.0.0.1:0 --config "$work/conf" >"$work/out" 2>&1
 	status=$?
-	if [ $status = 2 ] && says "$work/out" "$2"; then ok "$1"; else fail "$1 (status $status)"; fi
+	[ $status = 2 ] && says "$work/out" "$2"
+	say $? "$1 (status $status)" "$work/out"
 }
 
 # ---- the file ----
 
 printf '%s\n' '# a comment' 'listen = 127.0.0.1:0' 'jobs=3' 'slots = 64 ; of all jobs' >"$work/conf"
 start
-expect "the file's settings hold" '64 slots, 3 jobs'
+prints "the file's settings hold" '64 slots, 3 jobs'
 end
 start --jobs 7
-expect "the command line wins" '64 slots, 7 jobs'
+prints "the command line wins" '64 slots, 7 jobs'
 end
 refuses "an unknown setting" "conf: there is no setting 'slotz'" 'slotz = 7'
 refuses "a value out of range" "conf: --slots must be a number from 16 to 1048576, not '1'" 'slots = 1'
@@ -75,17 +61,17 @@ refuses "a file in the file" "there is no setting 'config'" 'config = /etc/passw
 # The options' names may be shortened.
 echo 'slotz = 7' >"$work/conf"
 timeout 20 "$switchml" switch --listen 127.0.0.1:0 --conf="$work/conf" >"$work/out" 2>&1
-[ $? = 2 ] && says "$work/out" "conf: there is no setting 'slotz'" &&
-	ok "--conf is --config" || fail "--conf is --config"
+[ $? = 2 ] && says "$work/out" "conf: there is no setting 'slotz'"
+say $? "--conf is --config" "$work/out"
 rm "$work/conf"
 timeout 20 "$switchml" switch --config "$work/conf" >"$work/out" 2>&1
-[ $? = 2 ] && says "$work/out" "cannot read $work/conf: No such file" &&
-	ok "a file that is missing" || fail "a file that is missing"
+[ $? = 2 ] && says "$work/out" "cannot read $work/conf: No such file"
+say $? "a file that is missing" "$work/out"
 # The example file of the program: its comments are settings that exist.
 sed 's/^#\([a-z-]* = \)/\1/; /^tls-/d; /^key-/d; /^iface/d; /^xdp/d; s/^listen.*/listen = 127.0.0.1:0/; /^data-port/d' \
 	"$root/packaging/systemd/switch.conf" >"$work/conf"
 start
-expect "every setting of the file that is installed exists" '4096 slots, 64 jobs'
+prints "every setting of the file that is installed exists" '4096 slots, 64 jobs'
 end
 
 # ---- SIGHUP ----
@@ -94,24 +80,25 @@ printf '%s\n' 'listen = 127.0.0.1:0' 'heartbeat = 30' 'jobs = 3' >"$work/conf"
 start
 printf '%s\n' 'listen = 127.0.0.1:0' 'heartbeat = 20' 'jobs = 5' 'verbose = 1' >"$work/conf"
 kill -HUP $switch
-expect "SIGHUP: it says what holds now, and what needs a restart" \
+prints "SIGHUP: it says what holds now, and what needs a restart" \
 	"from $work/conf: verbose 1, heartbeat 20 s; needs a restart: jobs"
-SWITCHML_SWITCH=$address "$switchml" bench --local-workers 2 -b 4K -e 4K -n 5 -c 1 >"$work/bench" 2>&1 ||
-	fail "a job after SIGHUP: $(cat "$work/bench")"
+SWITCHML_SWITCH=$address "$switchml" bench --local-workers 2 -b 4K -e 4K -n 5 -c 1 >"$work/bench" 2>&1
+say $? "a job after SIGHUP" "$work/bench"
 "$switchml" bench --switch "$address" --job struck --local-workers 2 -b 4K -e 4K -n 1000000 >"$work/bench" 2>&1 &
 bench=$!
 await is_under_way "$address" struck
 kill -9 "$(pgrep -o -P $bench)"
 wait $bench
-expect "its log tells more from then on" 'job "struck" failed'
+prints "its log tells more from then on" 'job "struck" failed'
 time='[0-9-]*T[0-9:]*\.[0-9]*Z'
-expect "each line of the log has a time and a level" \
-	"^$time switchml switch: info: from .*: verbose 1" &&
-	expect "a failed job is a warning" "^$time switchml switch: warning: job \"struck\" failed"
+prints "each line of the log has a time and a level" \
+	"^$time switchml switch: info: from .*: verbose 1"
+prints "a failed job is a warning" "^$time switchml switch: warning: job \"struck\" failed"
 echo 'slots = 1' >>"$work/conf"
 kill -HUP $switch
-expect "a mistake in the file: nothing changes" 'nothing changes: .*--slots must be a number'
-kill -0 $switch && "$switchml" status --switch "$address" >/dev/null || fail "it goes on after a mistake"
+prints "a mistake in the file: nothing changes" 'nothing changes: .*--slots must be a number'
+kill -0 $switch && "$switchml" status --switch "$address" >/dev/null
+say $? "it goes on after a mistake" "$work/out"
 end
 
 # ---- the log as JSON ----
@@ -136,15 +123,16 @@ END
 
 # Title, message.
 is_json() {
-	local wrong
-	wrong=$(wrong_json "$2" 2>&1)
-	[ -z "$wrong" ] && ok "$1" || fail "$1: $wrong"
+	wrong_json "$2" >"$work/wrong" 2>&1
+	equal "$(cat "$work/wrong")" ""
+	say $? "$1" "$work/wrong"
 }
 
 printf '%s\n' 'listen = 127.0.0.1:0' 'log-json = yes' 'verbose = 2' >"$work/conf"
 start
 "$switchml" bench --switch "$address" --job 'a "quoted\" job' --local-workers 2 -b 4K -e 4K -n 5 -c 1 \
-	>"$work/bench" 2>&1 || fail "a job: $(cat "$work/bench")"
+	>"$work/bench" 2>&1
+say $? "a job" "$work/bench"
 await says "$work/out" 'has ended'
 is_json "the file's log-json: a JSON object in each line" '^ready on '
 is_json "what a job does, in JSON" '^job "a "quoted\\" job" runs: 2 ranks, '
@@ -218,9 +206,8 @@ sys.exit(not starved)
 END
 	status=$?
 	case $status in
-	0) ok "the watchdog starves when the control thread hangs" ;;
 	77) echo "left out: a control thread that hangs" ;;
-	*) fail "the watchdog is fed although the control thread hangs" ;;
+	*) say $status "the watchdog starves when the control thread hangs" ;;
 	esac
 }
 
@@ -230,18 +217,18 @@ if [ "$systemd" = yes ]; then
 	manager=$!
 	await says "$work/said" listening
 	NOTIFY_SOCKET=$work/notify WATCHDOG_USEC=1000000 start
-	await says "$work/said" WATCHDOG=1 || fail "the watchdog is not fed"
+	await says "$work/said" WATCHDOG=1
 	kill -HUP $switch
-	await says "$work/said" RELOADING=1 || fail "a reload is not told"
+	await says "$work/said" RELOADING=1
 	end
 	wait $manager
-	[ "$(grep -v WATCHDOG "$work/said" | tr '\n' ' ')" = "listening READY=1 RELOADING=1 READY=1 STOPPING=1 " ] &&
-		ok "systemd hears READY, RELOADING, STOPPING, and the watchdog" || fail "systemd hears: $(cat "$work/said")"
+	equal "$(grep -v WATCHDOG "$work/said" | tr '\n' ' ')" "listening READY=1 RELOADING=1 READY=1 STOPPING=1 "
+	say $? "systemd hears READY, RELOADING, STOPPING, and the watchdog" "$work/said"
 	starves_when_it_hangs "$switchml"
 	if command -v systemd-analyze >/dev/null; then
 		sed "s|^ExecStart=[^ ]*|ExecStart=$switchml|; /^Documentation=/d" "$unit" >"$work/switchml-switch.service"
-		systemd-analyze verify "$work/switchml-switch.service" >"$work/out" 2>&1 && [ ! -s "$work/out" ] &&
-			ok "systemd takes the unit" || fail "systemd-analyze verify"
+		systemd-analyze verify "$work/switchml-switch.service" >"$work/out" 2>&1 && [ ! -s "$work/out" ]
+		say $? "systemd takes the unit" "$work/out"
 	else
 		echo "left out: the unit (there is no systemd-analyze; Debian: systemd)"
 	fi
@@ -261,7 +248,10 @@ completed() {
 		echo "${COMPREPLY[*]}"' "$root/packaging/completions/switchml.bash" "$@"
 }
 
-[ "$(completed switchml st)" = status ] && ok "completion of commands" || fail "completion: $(completed switchml st)"
-[ "$(completed switchml switch --dat)" = "--data-port --dataplane" ] &&
-	ok "completion of options" || fail "completion: $(completed switchml switch --dat)"
+offered=$(completed switchml st)
+equal "$offered" status
+say $? "completion of commands: $offered"
+offered=$(completed switchml switch --dat)
+equal "$offered" "--data-port --dataplane"
+say $? "completion of options: $offered"
 [ $failures = 0 ]

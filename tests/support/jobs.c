@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "control/envelope.h"
+#include "support/messages.h"
 
 /* ---- settings of the jobs ---- */
 
@@ -181,18 +182,8 @@ void jobs_close(struct jobs_world *world)
 
 SmlControl__Join jobs_join_message(const char *job, uint32_t rank, uint32_t world_size)
 {
-	SmlControl__Join join = SML_CONTROL__JOIN__INIT;
+	SmlControl__Join join = honest_join(job, rank, world_size);
 
-	join.protocol = SML_CONTROL_PROTOCOL;
-	join.library_version = (char *)(uintptr_t)SML_VERSION_STRING;
-	join.job = (char *)(uintptr_t)job;
-	join.rank = rank;
-	join.world_size = world_size;
-	join.host = (char *)(uintptr_t) "host";
-	join.pid = 100 + rank;
-	join.lanes = 352;
-	join.shards = 1;
-	join.stripes = 1;
 	join.heartbeat_ms = 10000;
 	return join;
 }

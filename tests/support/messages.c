@@ -7,6 +7,24 @@
 
 #define MAX_DEPTH 3
 
+SmlControl__Join honest_join(const char *job, uint32_t rank, uint32_t world_size)
+{
+	SmlControl__Join join = SML_CONTROL__JOIN__INIT;
+
+	join.protocol = SML_CONTROL_PROTOCOL;
+	join.library_version = (char *)(uintptr_t)SML_VERSION_STRING;
+	join.job = (char *)(uintptr_t)job;
+	join.rank = rank;
+	join.world_size = world_size;
+	join.host = (char *)(uintptr_t) "testhost";
+	join.pid = 1000 + rank;
+	join.lanes = 352;
+	join.shards = 1;
+	join.stripes = 1;
+	join.heartbeat_ms = 60000;
+	return join;
+}
+
 enum { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2 };
 
 static void put(struct draft *draft, const void *bytes, size_t n)

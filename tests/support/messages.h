@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Control messages of any kind, drawn from their schema: each field is absent, at an edge,
- * or random. Fields that are added to the schema later are drawn, too.
+ * Control messages: a Join as an honest rank sends it, and messages of any kind, drawn from their
+ * schema. Each drawn field is absent, at an edge, or random. Fields that are added to the schema
+ * later are drawn, too.
  */
 #ifndef SML_TESTS_MESSAGES_H
 #define SML_TESTS_MESSAGES_H
@@ -10,6 +11,9 @@
 #include "sim/gen.h"
 
 #define DRAFT_BYTES 4096
+
+/* An honest rank's Join, on host "testhost", with process id 1000 + rank. */
+SmlControl__Join honest_join(const char *job, uint32_t rank, uint32_t world_size);
 
 /* The bytes of a growing message. Fields that do not fit are left out. */
 struct draft {

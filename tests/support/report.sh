@@ -14,14 +14,14 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# Status (0: passed), what should be true, files that show why it is not.
+# Status (0: passed), what should be true, files whose last lines show why it is not.
 say() {
 	if [ "$1" = 0 ]; then
 		echo "ok: $2"
 	else
 		echo "FAILED: $2"
 		shift 2
-		for file; do sed "s|^|    $file: |" "$file"; done
+		for file; do tail -n 50 "$file" | sed "s|^|    $file: |"; done
 		failures=$((failures + 1))
 	fi
 }

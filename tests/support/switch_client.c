@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "control/envelope.h"
+#include "support/messages.h"
 
 int64_t client_now_ms(void)
 {
@@ -121,21 +122,10 @@ void client_close(struct client *client)
 
 SmlControl__Join client_join_message(const char *job, uint32_t rank, uint32_t world_size)
 {
-	SmlControl__Join join = SML_CONTROL__JOIN__INIT;
+	SmlControl__Join join = honest_join(job, rank, world_size);
 
-	join.protocol = SML_CONTROL_PROTOCOL;
-	join.library_version = (char *)(uintptr_t) "0.1.0";
-	join.job = (char *)(uintptr_t)job;
-	join.rank = rank;
-	join.world_size = world_size;
-	join.host = (char *)(uintptr_t) "testhost";
-	join.pid = 1000 + rank;
-	join.lanes = 352;
 	join.head_slots = 4;
 	join.data_slots = 16;
-	join.shards = 1;
-	join.heartbeat_ms = 60000;
-	join.stripes = 1;
 	return join;
 }
 

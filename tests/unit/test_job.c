@@ -47,7 +47,7 @@ static void the_silence_of_a_member_ends_its_job(void **state)
 	assert_int_equal(world.jobs.n_jobs, 1);
 	jobs_wait_silently(&world, 1 * SML_SECOND_NS);
 	assert_int_equal(world.jobs.n_jobs, 0);
-	assert_non_null(strstr(jobs_refusal(&world, 1), "rank 0 (host host, pid 100) died"));
+	assert_non_null(strstr(jobs_refusal(&world, 1), "rank 0 (host testhost, pid 1000) died"));
 	jobs_close(&world);
 }
 

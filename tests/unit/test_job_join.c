@@ -349,7 +349,7 @@ static void who_waits_for_a_rank_that_died_as_it_left_is_told(void **state)
 	assert_int_equal(world.jobs.n_jobs, 1);
 	world.slots_lack = 1 << 1;
 	jobs_wait(&world, SML_SECOND_NS);
-	assert_non_null(strstr(jobs_refusal(&world, 0), "rank 1 (host host, pid 101) died after"));
+	assert_non_null(strstr(jobs_refusal(&world, 0), "rank 1 (host testhost, pid 1001) died after"));
 	assert_non_null(strstr(jobs_refusal(&world, 2), "a call that it did not make"));
 	jobs_close(&world);
 }
@@ -389,7 +389,7 @@ static void a_stripe_that_dies_as_its_rank_leaves_is_told(void **state)
 	jobs_leave(&world, 1);
 	jobs_hang_up(&world, 1);
 	assert_non_null(strstr(jobs_refusal(&world, 0),
-			       "rank 1 (host host, pid 101) died as it left, and stripe 1"));
+			       "rank 1 (host testhost, pid 1001) died as it left, and stripe 1"));
 	jobs_close(&world);
 }
 

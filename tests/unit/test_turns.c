@@ -20,6 +20,7 @@
 #include "control/envelope.h"
 #include "switch/control/server.h"
 #include "switch/switch.h"
+#include "support/messages.h"
 
 #define N_STRANGERS 100
 /* As many 6-byte messages as are read at a time. */
@@ -149,20 +150,13 @@ static void serve_all(void)
 /* A job of one rank that has its own slots: it needs no dataplane. */
 static void start_member(void)
 {
-	SmlControl__Join join = SML_CONTROL__JOIN__INIT;
+	SmlControl__Join join = honest_join("turns", 0, 1);
 	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
 	uint32_t stripe_port = 40000;
 
-	join.protocol = SML_CONTROL_PROTOCOL;
-	join.library_version = (char *)(uintptr_t)SML_VERSION_STRING;
-	join.job = (char *)(uintptr_t) "turns";
-	join.host = (char *)(uintptr_t) "h";
-	join.world_size = 1;
-	join.lanes = 352;
+	join.stripes = 0;
 	join.head_slots = 4;
 	join.data_slots = 16;
-	join.shards = 1;
-	join.heartbeat_ms = 60000;
 	join.stripe_ports = &stripe_port;
 	join.n_stripe_ports = 1;
 	ready.lanes = 352;

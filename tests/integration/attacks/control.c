@@ -9,7 +9,7 @@
 
 #include "attacks/attacks.h"
 #include "control/envelope.h"
-#include "switchml.h"
+#include "support/messages.h"
 
 #define MANY_PINGS  2700
 #define ABORT_BYTES (250u << 10)
@@ -46,23 +46,6 @@ static void put_message(struct frame *frame, const SmlControl__Envelope *message
 	put_u32(frame, (uint32_t)n);
 	sml_control__envelope__pack(message, frame->bytes + frame->n);
 	frame->n += n;
-}
-
-static SmlControl__Join join_of(const char *job, uint32_t rank, uint32_t world_size)
-{
-	SmlControl__Join join = SML_CONTROL__JOIN__INIT;
-
-	join.protocol = SML_CONTROL_PROTOCOL;
-	join.library_version = (char *)(uintptr_t)SML_VERSION_STRING;
-	join.job = (char *)(uintptr_t)job;
-	join.rank = rank;
-	join.world_size = world_size;
-	join.host = (char *)(uintptr_t) "attacker";
-	join.lanes = 352;
-	join.shards = 1;
-	join.stripes = 1;
-	join.heartbeat_ms = 60000;
-	return join;
 }
 
 static bool say_frame(int fd, const struct frame *frame)
@@ -140,7 +123,7 @@ static void half_joined_world(struct attack *attack)
 	if (fd < 0)
 		return;
 	snprintf(name, sizeof(name), "half-%u", gen_below(&attack->gen, 24));
-	join = join_of(name, gen_below(&attack->gen, 64), 64);
+	join = honest_join(name, gen_below(&attack->gen, 64), 64);
 	join.head_slots = join.data_slots = gen_below(&attack->gen, 4096);
 	put_message(&frame, sml_envelope(JOIN, join, &join));
 	if (say_frame(fd, &frame) && attack_hear(fd))
@@ -152,7 +135,7 @@ static void half_joined_world(struct attack *attack)
 static void squatter(struct attack *attack)
 {
 	struct frame *frame = calloc(1, sizeof(*frame));
-	SmlControl__Join join = join_of(attack->victim->job, gen_below(&attack->gen, 2),
+	SmlControl__Join join = honest_join(attack->victim->job, gen_below(&attack->gen, 2),
 					attack->victim->world_size);
 	SmlControl__Resume report = SML_CONTROL__RESUME__INIT;
 	SmlControl__StreamReport streams[2], *list[2] = {&streams[0], &streams[1]};
@@ -233,7 +216,7 @@ static void wrong_join(struct attack *attack)
 {
 	const struct victim *victim = attack->victim;
 	SmlControl__Join join =
-		join_of(victim->job, gen_below(&attack->gen, 2), victim->world_size);
+		honest_join(victim->job, gen_below(&attack->gen, 2), victim->world_size);
 	struct frame frame = {.n = 0};
 
 	switch (gen_below(&attack->gen, 5)) {
@@ -268,7 +251,7 @@ static void join_and_leave(struct attack *attack)
 	if (fd < 0)
 		return;
 	snprintf(name, sizeof(name), "come-and-go-%u", gen_below(&attack->gen, 100));
-	join = join_of(name, 0, 1);
+	join = honest_join(name, 0, 1);
 	join.head_slots = gen_below(&attack->gen, 512);
 	join.data_slots = gen_below(&attack->gen, 3584);
 	put_message(&frame, sml_envelope(JOIN, join, &join));
