@@ -21,39 +21,39 @@ static void tell_to_end(int signal_number)
 		kill(to_be_told, SIGTERM);
 }
 
-/* A wait that the signal interrupts goes on; one that restarts may keep the handler from running.
- */
-static void let_interrupt(int number)
+/* Unless the signal is ignored. A second Ctrl-C ends the process as usual. */
+static void end_by_signal(int number, int flags)
 {
-	struct sigaction action;
+	struct sigaction action = {.sa_handler = tell_to_end, .sa_flags = flags}, before;
 
-	sigaction(number, NULL, &action);
-	action.sa_flags &= ~SA_RESTART;
-	sigaction(number, &action, NULL);
+	sigaction(number, NULL, &before);
+	if (before.sa_handler != SIG_IGN)
+		sigaction(number, &action, NULL);
+}
+
+static void end_by_signals(int flags)
+{
+	end_by_signal(SIGINT, flags | (int)SA_RESETHAND);
+	end_by_signal(SIGTERM, flags);
 }
 
 void bench_pass_on_the_end(pid_t rank_0)
 {
 	to_be_told = rank_0;
-	let_interrupt(SIGINT);
-	let_interrupt(SIGTERM);
-	if (told_to_end && rank_0 > 0)
+	/* Without SA_RESTART: a wait that restarts may keep the handler from running. */
+	end_by_signals(0);
+	if (told_to_end)
 		kill(rank_0, SIGTERM);
+}
+
+void bench_keep_the_end(void)
+{
+	to_be_told = 0;
 }
 
 bool bench_is_told_to_end(void)
 {
 	return told_to_end;
-}
-
-/* Unless the signal is ignored. A second Ctrl-C ends the process as usual. */
-static void end_by_signal(int number, unsigned flags)
-{
-	struct sigaction action = {.sa_handler = tell_to_end, .sa_flags = (int)flags}, before;
-
-	sigaction(number, NULL, &before);
-	if (before.sa_handler != SIG_IGN)
-		sigaction(number, &action, NULL);
 }
 
 /* Has a launcher said which rank we are? */
@@ -89,10 +89,8 @@ int sml_command_bench(int argc, char **argv)
 			 options.drop, options.duplicate, options.reorder, options.seed);
 		config.faults = faults;
 	}
-	if (options.seconds) {
-		end_by_signal(SIGINT, SA_RESTART | SA_RESETHAND);
-		end_by_signal(SIGTERM, SA_RESTART);
-	}
+	if (options.seconds)
+		end_by_signals(SA_RESTART);
 	if (options.local_workers == 0 && !has_launcher())
 		options.local_workers = 2;
 	return options.local_workers ? bench_local(&options, &config)

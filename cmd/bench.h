@@ -79,8 +79,9 @@ int bench_rank(const struct bench_options *options, const struct sml_config *con
 /* Has a signal told us to end before the seconds of --seconds are over? */
 bool bench_is_told_to_end(void);
 
-/* Tell this process, too, from now on, for the parent of local workers. 0: nobody any more. */
+/* For the parent of local workers: from now on, such a signal also ends rank 0; and no longer. */
 void bench_pass_on_the_end(pid_t rank_0);
+void bench_keep_the_end(void);
 
 /* ---- bench_local.c: workers as processes of this machine ---- */
 
