@@ -13,9 +13,25 @@ static __always_inline struct sml_xdp_job *job_of(const struct sml_header *heade
 	return bpf_map_lookup_elem(&sml_jobs, &place);
 }
 
+/* The job that this result of a parent is for, or NULL. */
+static __always_inline struct sml_xdp_job *leaf_job_of(const struct sml_header *header)
+{
+	uint32_t parents = sml_be32(header->job_be) % SML_XDP_JOB_PLACES, place;
+	uint32_t *found = bpf_map_lookup_elem(&sml_leaf_places, &parents);
+	struct sml_xdp_job *job;
+
+	if (!found || *found == 0)
+		return (void *)0;
+	place = *found - 1;
+	job = bpf_map_lookup_elem(&sml_jobs, &place);
+	if (!job || !job->rules.is_leaf || header->job_be != sml_be32(job->rules.parent.job))
+		return (void *)0;
+	return job;
+}
+
 static __always_inline struct sml_xdp_peer *peer_of(uint32_t index, uint8_t rank, uint8_t shard)
 {
-	uint32_t row = (index * SML_MAX_RANKS + rank) * SML_MAX_SHARDS + shard;
+	uint32_t row = (index * (SML_MAX_RANKS + 1) + rank) * SML_MAX_SHARDS + shard;
 
 	return bpf_map_lookup_elem(&sml_peers, &row);
 }

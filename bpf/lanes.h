@@ -24,7 +24,7 @@ enum lane_way {
 	WAY_ADD32, /* stored += arrived */
 	WAY_ADD16, /* the same in 16-bit halves */
 	WAY_MAX,   /* stored  = the greater */
-	WAY_KEEP,  /* stored  = arrived, unchanged: the only rank */
+	WAY_KEEP,  /* stored  = arrived, unchanged: the only rank, or a parent's result */
 	WAY_COPY,  /* arrived = stored: a result again */
 	WAY_SUM	   /* only the checksum over what arrived */
 };
@@ -155,7 +155,10 @@ static __always_inline uint64_t do_lanes(const struct lane_rule rule, uint64_t *
 
 #define DO_LANES(way, last) do_lanes((const struct lane_rule){way, last}, stored, arrived, end, n)
 
-/* The lanes of an ABSORBED or COMPLETED contribution. A result's are written into the packet. */
+/*
+ * The lanes of an ABSORBED, FULL or COMPLETED contribution. The whole sum's are written into the
+ * packet.
+ */
 static __always_inline uint64_t lanes_combine(const struct sml_slot *slot, enum sml_lane_step step,
 					      uint64_t *stored, uint32_t *arrived, void *end)
 {
@@ -171,6 +174,13 @@ static __always_inline uint64_t lanes_combine(const struct sml_slot *slot, enum 
 		return step == SML_LANES_LAST ? DO_LANES(WAY_ADD16, true)
 					      : DO_LANES(WAY_ADD16, false);
 	return step == SML_LANES_LAST ? DO_LANES(WAY_ADD32, true) : DO_LANES(WAY_ADD32, false);
+}
+
+/* A parent's result, which stays in the packet, too. */
+static __always_inline uint64_t lanes_keep(uint64_t *stored, uint32_t *arrived, void *end,
+					   uint32_t n)
+{
+	return DO_LANES(WAY_KEEP, false);
 }
 
 static __always_inline uint64_t lanes_copy(uint64_t *stored, uint32_t *arrived, void *end,

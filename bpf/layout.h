@@ -16,8 +16,11 @@
 /* A job's place in sml_jobs: the low bits of its number. */
 #define SML_XDP_JOB_PLACES 256
 
+/* Of a leaf: its parent, beside the ranks in the table of peers and in stamps. */
+#define SML_XDP_PARENT SML_MAX_RANKS
+
 /* Rows that a job has in the table of peers. */
-#define SML_XDP_PEERS_PER_JOB (SML_MAX_RANKS * SML_MAX_SHARDS)
+#define SML_XDP_PEERS_PER_JOB ((SML_MAX_RANKS + 1) * SML_MAX_SHARDS)
 
 /* The offset of IP in a frame without a VLAN tag. */
 #define SML_XDP_UNTAGGED 14
@@ -66,8 +69,8 @@ struct sml_xdp_slot {
 };
 
 /*
- * peers: where a worker's socket is, by (index x ranks + rank) x shards + shard. Learned from the
- * worker's probe: packets go back the way that it came.
+ * peers: where a worker's socket is, by (index x (ranks + 1) + rank) x shards + shard. Learned from
+ * the worker's probe: packets go back the way that it came. A leaf's last rows are its parent's.
  */
 struct sml_xdp_peer {
 	uint32_t ifindex;	/* 0: not known yet */
@@ -137,7 +140,7 @@ struct sml_xdp_stamp {
 	uint32_t number;
 	uint16_t index;
 	uint16_t udp; /* the offset of its header */
-	uint8_t rank; /* the receiving rank; SML_XDP_ALL: all, in turn */
+	uint8_t rank; /* the receiver; SML_XDP_PARENT, or SML_XDP_ALL: all ranks, in turn */
 	uint8_t reserved[3];
 };
 

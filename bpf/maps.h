@@ -55,6 +55,25 @@ struct {
 	__array(values, struct sml_rank_ports);
 } sml_groups SEC(".maps");
 
+/* Of leaves: the port that leads to the parent, with the exit program, by the job's index. */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(uint32_t));
+	__uint(value_size, sizeof(struct bpf_devmap_val));
+} sml_parents SEC(".maps");
+
+/*
+ * Of leaves: 1 + the place in sml_jobs, by the parent's number of the job % places. A leaf has one
+ * parent, where places are unique.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SML_XDP_JOB_PLACES);
+	__type(key, uint32_t);
+	__type(value, uint32_t);
+} sml_leaf_places SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 65536); /* a page of any size */

@@ -43,8 +43,8 @@ static __always_inline int send_to_daemon(struct xdp_md *ctx, const struct frame
 }
 
 /*
- * To one rank, or to SML_XDP_ALL. Never by XDP_TX, even back through the same port: it does not
- * wake a veth whose peer has GRO but no XDP program.
+ * To one rank, to SML_XDP_PARENT, or to SML_XDP_ALL. Never by XDP_TX, even back through the same
+ * port: it does not wake a veth whose peer has GRO but no XDP program.
  */
 static __always_inline int send_to(struct xdp_md *ctx, const struct frame *frame,
 				   const struct sml_xdp_job *job, struct sml_xdp_counters *counters,
@@ -59,6 +59,8 @@ static __always_inline int send_to(struct xdp_md *ctx, const struct frame *frame
 	group = bpf_map_lookup_elem(&sml_groups, &index);
 	if (!group || !put_stamp(ctx, frame, index, counters, rank, payload_sum))
 		return XDP_DROP;
+	if (rank == SML_XDP_PARENT)
+		return (int)bpf_redirect_map(&sml_parents, index, 0);
 	if (rank == SML_XDP_ALL)
 		return (int)bpf_redirect_map(group, 0, BPF_F_BROADCAST);
 	return (int)bpf_redirect_map(group, rank, 0);

@@ -12,7 +12,10 @@
  *	           resend ----- stamp --> devmap ------------> exit program
  *	           completed -- stamp --> devmap broadcast --> exit program, once
  *	                                  for each rank, addresses the clone
- *	           (both to the daemon's socket where ports can't transmit)
+ *	           full, resend-up: as resend, by the devmap of parents
+ *	           (all to the daemon's socket where ports can't transmit)
+ *
+ * At a leaf, a parent's result takes the same way, with sml_slot_accept() as its step.
  *
  * The job's devmap has one entry for each rank, so a port that leads to several ranks is in it
  * several times. Workers on separate ports, workers behind one NIC, and all mixtures use the same
@@ -101,12 +104,13 @@ static __always_inline void learn(struct xdp_md *ctx, const struct frame *frame,
 struct step_result {
 	enum sml_verdict verdict;
 	uint32_t lanes;	      /* of the slot */
-	uint64_t payload_sum; /* COMPLETED */
+	uint64_t payload_sum; /* COMPLETED and FULL */
 	struct sml_xdp_event event;
 };
 
 /*
  * Step the slot and combine the lanes, under its lock. COMPLETED: the packet has become the result.
+ * FULL: it has become the contribution to the parent.
  */
 static __always_inline void step(struct sml_xdp_job *job, struct sml_xdp_slot *buffer,
 				 const struct sml_contribution *in, struct sml_header *header,
@@ -117,12 +121,16 @@ static __always_inline void step(struct sml_xdp_job *job, struct sml_xdp_slot *b
 	enum sml_lane_step lane_step = SML_LANES_FIRST;
 
 	bpf_spin_lock(&buffer->lock);
-	result->verdict = sml_slot_step(&buffer->slot, in, all, tickets, &lane_step);
-	if (result->verdict == SML_VERDICT_ABSORBED || result->verdict == SML_VERDICT_COMPLETED)
+	result->verdict =
+		sml_slot_step(&buffer->slot, in, all, job->rules.is_leaf, tickets, &lane_step);
+	if (result->verdict == SML_VERDICT_ABSORBED || result->verdict == SML_VERDICT_COMPLETED ||
+	    result->verdict == SML_VERDICT_FULL)
 		result->payload_sum = lanes_combine(&buffer->slot, lane_step, buffer->lanes,
 						    (uint32_t *)(header + 1), end);
 	if (result->verdict == SML_VERDICT_COMPLETED)
 		sml_pool_write_header(&job->rules, &buffer->slot, in, header);
+	else if (result->verdict == SML_VERDICT_FULL)
+		sml_pool_write_header_up(&job->rules, &buffer->slot, in, header);
 	result->lanes = buffer->slot.lanes;
 	result->event.seen = buffer->slot.seen;
 	result->event.chunk = buffer->slot.chunk;
@@ -141,21 +149,27 @@ static __always_inline void tell_mismatch(const struct sml_xdp_job *job,
 	bpf_ringbuf_output(&sml_events, event, sizeof(*event), 0);
 }
 
-/* Copy the stored result into the packet, unless the slot has begun another use in between. */
-static __always_inline bool copy_result(struct sml_xdp_job *job, struct sml_xdp_slot *buffer,
+/*
+ * Copy what is stored into the packet: the result, or a leaf's sum for its parent. False: the slot
+ * has gone on in between.
+ */
+static __always_inline bool copy_stored(struct sml_xdp_job *job, struct sml_xdp_slot *buffer,
 					const struct sml_contribution *in,
 					struct sml_header *header, void *end,
 					struct step_result *result)
 {
-	bool still;
+	bool up = result->verdict == SML_VERDICT_RESEND_UP, still;
 
 	bpf_spin_lock(&buffer->lock);
-	still = buffer->slot.state == SML_SLOT_COMPLETE && buffer->slot.use == in->use &&
-		buffer->slot.lanes == result->lanes;
+	still = buffer->slot.state == (up ? SML_SLOT_FULL : SML_SLOT_COMPLETE) &&
+		buffer->slot.use == in->use && buffer->slot.lanes == result->lanes;
 	if (still) {
 		result->payload_sum =
 			lanes_copy(buffer->lanes, (uint32_t *)(header + 1), end, result->lanes);
-		sml_pool_write_header(&job->rules, &buffer->slot, in, header);
+		if (up)
+			sml_pool_write_header_up(&job->rules, &buffer->slot, in, header);
+		else
+			sml_pool_write_header(&job->rules, &buffer->slot, in, header);
 	}
 	bpf_spin_unlock(&buffer->lock);
 	return still;
@@ -173,6 +187,7 @@ static __always_inline int resend(struct xdp_md *ctx, struct frame *frame, struc
 				  struct sml_xdp_counters *counters, struct sml_xdp_slot *buffer,
 				  const struct sml_contribution *in, struct step_result *result)
 {
+	uint8_t to = result->verdict == SML_VERDICT_RESEND_UP ? SML_XDP_PARENT : in->rank;
 	struct sml_header *header;
 	uint16_t sum;
 
@@ -181,12 +196,35 @@ static __always_inline int resend(struct xdp_md *ctx, struct frame *frame, struc
 	    !frame_set_length(ctx, frame, SML_HEADER_BYTES + 4 * result->lanes))
 		return XDP_DROP;
 	header = frame_header(ctx, frame);
-	if (!header || !copy_result(job, buffer, in, header, frame_end(ctx), result))
+	if (!header || !copy_stored(job, buffer, in, header, frame_end(ctx), result))
 		return XDP_DROP;
 	if (job->daemon_key)
-		mark_for_daemon(job, header, (uint8_t)(SML_XDP_KIND_TO_RANK + in->rank));
+		mark_for_daemon(job, header, (uint8_t)(SML_XDP_KIND_TO_RANK + to));
 	sum = sum_fold(header_sum(header) + result->payload_sum);
-	return send_to(ctx, frame, job, counters, in->rank, sum);
+	return send_to(ctx, frame, job, counters, to, sum);
+}
+
+/* The packet has become what goes to all ranks, or to the parent. */
+static __always_inline int send_sum(struct xdp_md *ctx, const struct frame *frame,
+				    const struct sml_xdp_job *job,
+				    struct sml_xdp_counters *counters, struct sml_header *header,
+				    const struct step_result *result)
+{
+	bool up = result->verdict == SML_VERDICT_FULL;
+
+	if (job->daemon_key)
+		mark_for_daemon(job, header,
+				up ? SML_XDP_KIND_TO_RANK + SML_XDP_PARENT : SML_PACKET_RESULT);
+	return send_to(ctx, frame, job, counters, up ? SML_XDP_PARENT : SML_XDP_ALL,
+		       sum_fold(header_sum(header) + result->payload_sum));
+}
+
+static __always_inline struct sml_xdp_slot *buffer_of(const struct sml_xdp_job *job,
+						      const struct sml_contribution *in)
+{
+	uint32_t row = job->first_buffer + 2u * in->slot + (in->use & 1u);
+
+	return bpf_map_lookup_elem(&sml_slots, &row);
 }
 
 /* A contribution that the job accepts. */
@@ -194,8 +232,7 @@ static __always_inline int contribute(struct xdp_md *ctx, struct frame *frame,
 				      struct sml_xdp_job *job, struct sml_xdp_counters *counters,
 				      const struct sml_contribution *in)
 {
-	uint32_t row = job->first_buffer + 2u * in->slot + (in->use & 1u);
-	struct sml_xdp_slot *buffer = bpf_map_lookup_elem(&sml_slots, &row);
+	struct sml_xdp_slot *buffer = buffer_of(job, in);
 	struct sml_header *header;
 	struct step_result result = {0};
 
@@ -210,16 +247,45 @@ static __always_inline int contribute(struct xdp_md *ctx, struct frame *frame,
 	}
 	step(job, buffer, in, header, frame_end(ctx), &result);
 	count_received(counters, result.verdict, in->rank, frame->length);
-	if (result.verdict == SML_VERDICT_COMPLETED && job->daemon_key)
-		mark_for_daemon(job, header, SML_PACKET_RESULT);
-	if (result.verdict == SML_VERDICT_COMPLETED)
-		return send_to(ctx, frame, job, counters, SML_XDP_ALL,
-			       sum_fold(header_sum(header) + result.payload_sum));
-	if (result.verdict == SML_VERDICT_RESEND)
+	if (result.verdict == SML_VERDICT_COMPLETED || result.verdict == SML_VERDICT_FULL)
+		return send_sum(ctx, frame, job, counters, header, &result);
+	if (result.verdict == SML_VERDICT_RESEND || result.verdict == SML_VERDICT_RESEND_UP)
 		return resend(ctx, frame, job, counters, buffer, in, &result);
 	if (result.verdict == SML_VERDICT_MISMATCH)
 		tell_mismatch(job, in, &result.event);
 	return XDP_DROP;
+}
+
+/* At a leaf: a result of the parent that the job accepts. */
+static __always_inline int accept(struct xdp_md *ctx, struct frame *frame, struct sml_xdp_job *job,
+				  struct sml_xdp_counters *counters,
+				  const struct sml_contribution *in)
+{
+	struct sml_xdp_slot *buffer = buffer_of(job, in);
+	struct sml_header *header;
+	struct step_result result = {0};
+
+	if (!buffer || !frame_set_length(ctx, frame, frame->length))
+		return XDP_DROP;
+	header = frame_header(ctx, frame);
+	if (!header)
+		return XDP_DROP;
+	if (!checksum_is_right(frame, header, frame_end(ctx), in->lanes)) {
+		count_received(counters, SML_XDP_FATE_BAD_CHECKSUM, SML_NO_RANK, frame->length);
+		return XDP_DROP;
+	}
+	bpf_spin_lock(&buffer->lock);
+	result.verdict = sml_slot_accept(&buffer->slot, in, job->rules.parent.rank);
+	if (result.verdict == SML_VERDICT_COMPLETED) {
+		result.payload_sum = lanes_keep(buffer->lanes, (uint32_t *)(header + 1),
+						frame_end(ctx), in->lanes);
+		sml_pool_write_header(&job->rules, &buffer->slot, in, header);
+	}
+	bpf_spin_unlock(&buffer->lock);
+	count_received(counters, result.verdict, SML_NO_RANK, frame->length);
+	if (result.verdict != SML_VERDICT_COMPLETED)
+		return XDP_DROP;
+	return send_sum(ctx, frame, job, counters, header, &result);
 }
 
 /* 0: not for us. */
@@ -239,6 +305,7 @@ static __always_inline int receive(struct xdp_md *ctx)
 	enum sml_verdict verdict;
 	struct frame frame;
 	uint64_t packed;
+	bool is_result;
 
 	packed = sml_parse(ctx);
 	if (packed == 0)
@@ -251,29 +318,35 @@ static __always_inline int receive(struct xdp_md *ctx)
 		learn(ctx, &frame, header);
 		return XDP_PASS;
 	}
-	job = job_of(header);
-	if (!job || header->job_be != sml_be32(job->rules.job))
+	job = header->kind == SML_PACKET_RESULT ? leaf_job_of(header) : (void *)0;
+	is_result = job;
+	if (!job)
+		job = job_of(header);
+	if (!job || (!is_result && header->job_be != sml_be32(job->rules.job)))
 		return XDP_PASS;
 	counters = counters_of(job);
 	if (!counters)
 		return XDP_PASS;
-	/* Only this program makes results, and replies leave through other ports. */
-	if (header->kind != SML_PACKET_CONTRIBUTION) {
+	/* Only this program makes the job's results, and replies leave through other ports. */
+	if (header->kind != SML_PACKET_CONTRIBUTION && !is_result) {
 		count(counters, SML_VERDICT_MALFORMED);
 		return XDP_DROP;
 	}
-	verdict = sml_pool_check(&job->rules, header, frame.length, &in);
+	verdict = is_result ? sml_pool_check_result(&job->rules, header, frame.length, &in)
+			    : sml_pool_check(&job->rules, header, frame.length, &in);
 	if (verdict == SML_VERDICT_ABSORBED && in.lanes > SML_XDP_LANES)
 		verdict = SML_VERDICT_OUT_OF_RANGE;
 	if (verdict == SML_VERDICT_ABSORBED && !job->started)
 		verdict = SML_VERDICT_EARLY_USE;
+	if (verdict == SML_VERDICT_ABSORBED && is_result)
+		return accept(ctx, &frame, job, counters, &in);
 	if (verdict == SML_VERDICT_ABSORBED)
 		return contribute(ctx, &frame, job, counters, &in);
 	/*
 	 * Without the cookie, it may be for another switch behind this box, so the stack gets it.
 	 */
 	count(counters, verdict);
-	return XDP_PASS;
+	return is_result && verdict == SML_VERDICT_MALFORMED ? XDP_DROP : XDP_PASS;
 }
 
 SEC("xdp")
@@ -303,7 +376,7 @@ static __always_inline int leave(struct xdp_md *ctx, uint32_t ifindex)
 		return XDP_DROP;
 	rank = stamp.rank == SML_XDP_ALL ? rank_of_clone(&stamp, ifindex) : stamp.rank;
 	peer = peer_of(stamp.index, rank, header->shard);
-	if (rank >= SML_MAX_RANKS || !peer || peer->ifindex == 0)
+	if (rank > SML_XDP_PARENT || !peer || peer->ifindex == 0)
 		return XDP_DROP;
 	length = SML_HEADER_BYTES + 4u * sml_be16(header->lanes_be);
 	return peer_address(peer, ctx, frame.udp, length, udp->check) ? XDP_PASS : XDP_DROP;

@@ -98,6 +98,38 @@ static void combine(const struct sml_slot *slot, enum sml_lane_step step, lane_t
 		(last ? sum_int32_last : sum_int32_next)(stored, arrived, n);
 }
 
+static struct sml_header *packet_at(const struct sml_pool *pool, size_t buffer)
+{
+	return (struct sml_header *)(pool->packets + buffer * pool->stride);
+}
+
+/* At a leaf: the parent's result becomes the slot's. Apart, to keep the other path's registers. */
+static __attribute__((noinline)) enum sml_verdict receive_result(struct sml_pool *pool,
+								 const struct sml_header *header,
+								 uint32_t length,
+								 struct sml_pool_answer *answer)
+{
+	struct sml_contribution *in = &answer->in;
+	enum sml_verdict verdict = sml_pool_check_result(&pool->rules, header, length, in);
+	struct sml_header *result;
+	struct sml_slot *slot;
+	size_t buffer;
+
+	if (verdict != SML_VERDICT_ABSORBED)
+		return verdict;
+	buffer = 2u * (size_t)in->slot + (in->use & 1u);
+	slot = &pool->slots[buffer];
+	verdict = sml_slot_accept(slot, in, pool->rules.parent.rank);
+	if (verdict != SML_VERDICT_COMPLETED)
+		return verdict;
+	result = packet_at(pool, buffer);
+	__builtin_memcpy(result + 1, header + 1, 4u * slot->lanes);
+	sml_pool_write_header(&pool->rules, slot, in, result);
+	answer->packet = result;
+	answer->length = length;
+	return verdict;
+}
+
 enum sml_verdict sml_pool_receive(struct sml_pool *pool, const void *packet, uint32_t length,
 				  struct sml_pool_answer *answer)
 {
@@ -106,29 +138,35 @@ enum sml_verdict sml_pool_receive(struct sml_pool *pool, const void *packet, uin
 	const struct sml_header *header = packet;
 	enum sml_lane_step step;
 	enum sml_verdict verdict;
-	struct sml_header *result;
+	struct sml_header *stored;
 	struct sml_slot *slot;
 	size_t buffer;
 
 	answer->packet = NULL;
 	answer->length = 0;
 	verdict = sml_pool_check(rules, header, length, in);
+	if (verdict == SML_VERDICT_MALFORMED && rules->is_leaf)
+		return receive_result(pool, header, length, answer);
 	if (verdict != SML_VERDICT_ABSORBED)
 		return verdict;
 	buffer = 2u * (size_t)in->slot + (in->use & 1u);
 	slot = &pool->slots[buffer];
-	result = (struct sml_header *)(pool->packets + buffer * pool->stride);
+	stored = packet_at(pool, buffer);
 
-	verdict = sml_slot_step(slot, in, sml_pool_all_ranks(rules),
+	verdict = sml_slot_step(slot, in, sml_pool_all_ranks(rules), rules->is_leaf,
 				&pool->tickets[sml_pool_stream_of(rules, in->slot)], &step);
-	if (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_COMPLETED)
-		combine(slot, step, (lane_t *)(result + 1), (const lane_t *)(header + 1));
+	if (verdict > SML_VERDICT_RESEND_UP)
+		return verdict;
+	if (verdict != SML_VERDICT_RESEND && verdict != SML_VERDICT_RESEND_UP)
+		combine(slot, step, (lane_t *)(stored + 1), (const lane_t *)(header + 1));
+	if (verdict == SML_VERDICT_ABSORBED)
+		return verdict;
 	if (verdict == SML_VERDICT_COMPLETED)
-		sml_pool_write_header(rules, slot, in, result);
-	if (verdict == SML_VERDICT_COMPLETED || verdict == SML_VERDICT_RESEND) {
-		answer->packet = result;
-		answer->length = SML_HEADER_BYTES + 4u * slot->lanes;
-	}
+		sml_pool_write_header(rules, slot, in, stored);
+	else if (verdict == SML_VERDICT_FULL)
+		sml_pool_write_header_up(rules, slot, in, stored);
+	answer->packet = stored;
+	answer->length = SML_HEADER_BYTES + 4u * slot->lanes;
 	return verdict;
 }
 

@@ -13,7 +13,17 @@
 
 enum sml_stream_id { SML_HEAD = 0, SML_DATA = 1, SML_STREAMS = 2 };
 
-/* What is fixed for one epoch of a job. */
+/* A leaf of a tree is a rank of another switch, its parent. */
+struct sml_pool_parent {
+	uint64_t cookie, tag; /* the leaf's cookie at the parent, and the parent's tag */
+	uint32_t job;	      /* the job's number there */
+	uint8_t rank;	      /* the leaf's there */
+};
+
+/*
+ * What is fixed for one epoch of a job. In a tree, all its switches have the same epoch, slots,
+ * lanes and shards; everything else belongs to one switch.
+ */
 struct sml_pool_rules {
 	uint64_t tag;
 	uint32_t job;
@@ -23,6 +33,8 @@ struct sml_pool_rules {
 	uint16_t lanes; /* of a full packet */
 	uint8_t n_ranks;
 	uint8_t n_shards;
+	bool is_leaf;
+	struct sml_pool_parent parent; /* of a leaf */
 	uint64_t cookies[SML_MAX_RANKS];
 };
 
@@ -37,30 +49,11 @@ static inline enum sml_stream_id sml_pool_stream_of(const struct sml_pool_rules 
 	return slot < rules->head_slots ? SML_HEAD : SML_DATA;
 }
 
-/*
- * Is this a contribution that the job accepts? length is that of the whole UDP payload. Returns
- * SML_VERDICT_ABSORBED for yes (then *in is filled), or the reason to drop it. Cheap and
- * informative checks come first. The caller has already found the job by its number.
- */
-static inline enum sml_verdict sml_pool_check(const struct sml_pool_rules *rules,
-					      const struct sml_header *header, uint32_t length,
-					      struct sml_contribution *in)
+/* The fields that contributions and results share, and their limits: ABSORBED or OUT_OF_RANGE. */
+static inline enum sml_verdict sml_pool_read(const struct sml_pool_rules *rules,
+					     const struct sml_header *header,
+					     struct sml_contribution *in)
 {
-	if (length < SML_HEADER_BYTES || header->magic_be != sml_be16(SML_WIRE_MAGIC) ||
-	    header->version != SML_WIRE_VERSION || header->kind != SML_PACKET_CONTRIBUTION)
-		return SML_VERDICT_MALFORMED;
-	in->lanes = sml_be16(header->lanes_be);
-	if (length != SML_HEADER_BYTES + 4u * in->lanes)
-		return SML_VERDICT_MALFORMED;
-	if (header->job_be != sml_be32(rules->job))
-		return SML_VERDICT_UNKNOWN_JOB;
-	if (header->epoch_be != sml_be32(rules->epoch))
-		return SML_VERDICT_WRONG_EPOCH;
-	in->rank = header->rank;
-	if (in->rank >= rules->n_ranks || in->rank >= SML_MAX_RANKS)
-		return SML_VERDICT_OUT_OF_RANGE;
-	if (header->key_be != sml_be64(rules->cookies[sml_below(in->rank, SML_MAX_RANKS)]))
-		return SML_VERDICT_WRONG_COOKIE;
 	in->slot = sml_be16(header->slot_be);
 	in->use = sml_be32(header->use_be);
 	in->chunk = sml_be32(header->chunk_be);
@@ -74,6 +67,57 @@ static inline enum sml_verdict sml_pool_check(const struct sml_pool_rules *rules
 	    in->shard != in->slot % rules->n_shards)
 		return SML_VERDICT_OUT_OF_RANGE;
 	return SML_VERDICT_ABSORBED;
+}
+
+/* Is it a whole packet of this version and kind? length is that of the whole UDP payload. */
+static inline bool sml_pool_is_packet(const struct sml_header *header, uint32_t length,
+				      enum sml_packet_kind kind, struct sml_contribution *in)
+{
+	if (length < SML_HEADER_BYTES || header->magic_be != sml_be16(SML_WIRE_MAGIC) ||
+	    header->version != SML_WIRE_VERSION || header->kind != kind)
+		return false;
+	in->lanes = sml_be16(header->lanes_be);
+	return length == SML_HEADER_BYTES + 4u * in->lanes;
+}
+
+/*
+ * Is this a contribution that the job accepts? Returns SML_VERDICT_ABSORBED for yes (then *in is
+ * filled), or the reason to drop it. Cheap and informative checks come first. The caller has
+ * already found the job by its number.
+ */
+static inline enum sml_verdict sml_pool_check(const struct sml_pool_rules *rules,
+					      const struct sml_header *header, uint32_t length,
+					      struct sml_contribution *in)
+{
+	if (!sml_pool_is_packet(header, length, SML_PACKET_CONTRIBUTION, in))
+		return SML_VERDICT_MALFORMED;
+	if (header->job_be != sml_be32(rules->job))
+		return SML_VERDICT_UNKNOWN_JOB;
+	if (header->epoch_be != sml_be32(rules->epoch))
+		return SML_VERDICT_WRONG_EPOCH;
+	in->rank = header->rank;
+	if (in->rank >= rules->n_ranks || in->rank >= SML_MAX_RANKS)
+		return SML_VERDICT_OUT_OF_RANGE;
+	if (header->key_be != sml_be64(rules->cookies[sml_below(in->rank, SML_MAX_RANKS)]))
+		return SML_VERDICT_WRONG_COOKIE;
+	return sml_pool_read(rules, header, in);
+}
+
+/* Is this a result of the parent that the leaf accepts? Otherwise as above. */
+static inline enum sml_verdict sml_pool_check_result(const struct sml_pool_rules *rules,
+						     const struct sml_header *header,
+						     uint32_t length, struct sml_contribution *in)
+{
+	if (!rules->is_leaf || !sml_pool_is_packet(header, length, SML_PACKET_RESULT, in))
+		return SML_VERDICT_MALFORMED;
+	if (header->job_be != sml_be32(rules->parent.job))
+		return SML_VERDICT_UNKNOWN_JOB;
+	if (header->epoch_be != sml_be32(rules->epoch))
+		return SML_VERDICT_WRONG_EPOCH;
+	if (header->key_be != sml_be64(rules->parent.tag))
+		return SML_VERDICT_WRONG_COOKIE;
+	in->rank = header->rank;
+	return sml_pool_read(rules, header, in);
 }
 
 /*
@@ -116,12 +160,26 @@ static inline void sml_pool_write_header(const struct sml_pool_rules *rules,
 	out->lanes_be = sml_be16(slot->lanes);
 }
 
+/* The header of a leaf's contribution to its parent, without the lanes. */
+static inline void sml_pool_write_header_up(const struct sml_pool_rules *rules,
+					    const struct sml_slot *slot,
+					    const struct sml_contribution *in,
+					    struct sml_header *out)
+{
+	sml_pool_write_header(rules, slot, in, out);
+	out->kind = SML_PACKET_CONTRIBUTION;
+	out->job_be = sml_be32(rules->parent.job);
+	out->key_be = sml_be64(rules->parent.cookie);
+	out->chunk_be = sml_be32(slot->chunk);
+	out->rank = rules->parent.rank;
+}
+
 #ifndef __bpf__
 
 /*
  * The slots of one job, two buffers each. Buffer b of slot s has the number 2 s + b. Its result
- * (header and lanes, as sent) is at packets + number x stride. A slot belongs to the thread of its
- * shard; threads share only the ticket counters.
+ * (header and lanes, as sent) is at packets + number x stride; in FULL, it is what goes to the
+ * parent. A slot belongs to the thread of its shard; threads share only the ticket counters.
  */
 struct sml_pool {
 	struct sml_pool_rules rules;
@@ -147,8 +205,9 @@ struct sml_pool_answer {
 };
 
 /*
- * Process one packet (4-byte aligned). COMPLETED: the answer goes to all ranks. RESEND: it goes
- * only to answer->in.rank. Any other verdict: nothing is sent.
+ * Process one packet (4-byte aligned): a contribution, or, at a leaf, a result of its parent.
+ * COMPLETED: the answer goes to all ranks. RESEND: it goes only to answer->in.rank. FULL and
+ * RESEND_UP: it goes to the parent. Any other verdict: nothing is sent.
  */
 enum sml_verdict sml_pool_receive(struct sml_pool *pool, const void *packet, uint32_t length,
 				  struct sml_pool_answer *answer);

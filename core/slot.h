@@ -13,8 +13,17 @@
  *	                     ^         t = use + 2        |
  *	                     +----------------------------+
  *
- * The invariant: in FILLING, the lanes combine exactly the ranks in `seen`, each once. In COMPLETE,
- * they combine all ranks, and do not change until the next use begins.
+ * A leaf of a tree is one rank of its parent, another switch. It sends its sum up, and completes
+ * the use with the parent's result and ticket:
+ *
+ *	               last rank seen          the parent's result, t = use
+ *	FILLING ------------------------> FULL -----------------------------> COMPLETE
+ *	          the sum goes up          |  ^
+ *	                                   +--+ a duplicate: the sum goes up again
+ *
+ * The invariant: in FILLING, the lanes combine exactly the ranks in `seen`, each once. In FULL,
+ * they combine all of the leaf's ranks, and in COMPLETE all ranks of the job; they do not change
+ * until the state does.
  *
  * Not here: whether the sender is allowed (pool.h), and where results go. The only loops are over
  * lanes. One thread at a time may step a slot: in user space it has one owner, in eBPF a spin lock
@@ -26,19 +35,23 @@
 #include "core/base.h"
 #include "core/wire.h"
 
-/* What became of a packet. The first four are the protocol's; the rest are drops, by reason. */
+/* What became of a packet. The first six are the protocol's; the rest are drops, by reason. */
 #define SML_VERDICT_LIST(X)                                                                        \
 	X(ABSORBED, "absorbed", "combined; more ranks are to come")                                \
 	X(COMPLETED, "completed", "combined; the last rank: the result goes to all")               \
 	X(RESEND, "resend", "its result was lost: it goes to the sender again")                    \
+	X(FULL, "full", "combined; a leaf's last rank: the sum goes to the parent")                \
+	X(RESEND_UP, "resend-up", "the parent's result is missing: a leaf's sum goes up again")    \
 	X(MISMATCH, "mismatch", "the sender believes in another tensor: the job fails")            \
 	X(DUPLICATE, "duplicate", "the rank is in already")                                        \
 	X(STALE_USE, "stale-use", "of a use that the slot has left behind")                        \
 	X(EARLY_USE, "early-use", "of a use that cannot have begun")                               \
-	X(MALFORMED, "malformed", "not a contribution of this version, or of a wrong length")      \
+	X(MALFORMED, "malformed",                                                                  \
+	  "not a packet of this version for this place, or too long or short")                     \
 	X(UNKNOWN_JOB, "unknown-job", "no such job here")                                          \
 	X(WRONG_EPOCH, "wrong-epoch", "of another epoch of the job")                               \
-	X(WRONG_COOKIE, "wrong-cookie", "the sender does not know the rank's cookie")              \
+	X(WRONG_COOKIE, "wrong-cookie",                                                            \
+	  "the sender knows neither the rank's cookie nor the parent's tag")                       \
 	X(OUT_OF_RANGE, "out-of-range", "rank, slot, shard, operation or lanes beyond the job's")
 
 enum sml_verdict {
@@ -48,7 +61,12 @@ enum sml_verdict {
 		SML_VERDICTS
 };
 
-enum sml_slot_state { SML_SLOT_FRESH = 0, SML_SLOT_FILLING = 1, SML_SLOT_COMPLETE = 2 };
+enum sml_slot_state {
+	SML_SLOT_FRESH = 0,
+	SML_SLOT_FILLING = 1,
+	SML_SLOT_COMPLETE = 2,
+	SML_SLOT_FULL = 3 /* only at a leaf */
+};
 
 /* One buffer of a slot, without its lanes: the dataplane chooses where they are. */
 struct sml_slot {
@@ -61,15 +79,15 @@ struct sml_slot {
 	uint8_t op;
 	uint8_t lane_kind;
 	uint8_t state;
-	uint8_t last_rank;
+	uint8_t last_rank; /* COMPLETE: SML_NO_RANK if it is not behind this switch */
 	uint8_t reserved[6];
 };
 
-/* The fields of a contribution that matter here, in host order. */
+/* The fields of a contribution, or of a parent's result, that matter here, in host order. */
 struct sml_contribution {
 	uint32_t use;
 	uint32_t digest;
-	uint32_t chunk;
+	uint32_t chunk; /* of a result: the ticket */
 	uint16_t slot;
 	uint16_t lanes;
 	uint8_t rank;
@@ -99,15 +117,29 @@ static inline int32_t sml_lane_combine(uint8_t op, uint8_t lane_kind, uint32_t a
 	return (int32_t)(((a ^ b) & 0x80008000u) ^ ((a & 0x7fff7fffu) + (b & 0x7fff7fffu)));
 }
 
+/* Is the packet of the tensor, the operation and the size that the slot has? */
+static inline bool sml_slot_agrees(const struct sml_slot *slot, const struct sml_contribution *in)
+{
+	return in->digest == slot->digest && in->lanes == slot->lanes && in->op == slot->op &&
+	       in->lane_kind == slot->lane_kind;
+}
+
+/* The verdict on a packet of another use than the buffer's, whose next use is not it. */
+static inline enum sml_verdict sml_slot_other_use(const struct sml_slot *slot, uint32_t use)
+{
+	return sml_serial_before(use, slot->use) ? SML_VERDICT_STALE_USE : SML_VERDICT_EARLY_USE;
+}
+
 /*
  * Decide what a contribution means to the buffer `slot` of parity use & 1, and record it. After
- * ABSORBED and COMPLETED, the caller must combine the lanes as *step says (before any other thread
- * can see the slot). `all` has the bits of all ranks of the job. `tickets` is the stream's counter,
- * from which each use draws one.
+ * ABSORBED, FULL and COMPLETED, the caller must combine the lanes as *step says (before any other
+ * thread can see the slot). `all` has the bits of all ranks of the job at this switch. `tickets` is
+ * the stream's counter, from which each use draws one; a leaf draws none.
  */
 static inline enum sml_verdict sml_slot_step(struct sml_slot *slot,
 					     const struct sml_contribution *in, uint64_t all,
-					     uint32_t *tickets, enum sml_lane_step *step)
+					     bool is_leaf, uint32_t *tickets,
+					     enum sml_lane_step *step)
 {
 	uint64_t rank_bit = (uint64_t)1 << (in->rank & 63);
 	bool begins = false;
@@ -119,8 +151,7 @@ static inline enum sml_verdict sml_slot_step(struct sml_slot *slot,
 	} else if (in->use != slot->use) {
 		/* in->use has the buffer's parity, so the buffer's next use is use + 2. */
 		if (in->use != slot->use + 2u)
-			return sml_serial_before(in->use, slot->use) ? SML_VERDICT_STALE_USE
-								     : SML_VERDICT_EARLY_USE;
+			return sml_slot_other_use(slot, in->use);
 		if (slot->state != SML_SLOT_COMPLETE)
 			return SML_VERDICT_EARLY_USE;
 		begins = true;
@@ -138,9 +169,8 @@ static inline enum sml_verdict sml_slot_step(struct sml_slot *slot,
 	} else if (slot->state == SML_SLOT_COMPLETE) {
 		return SML_VERDICT_RESEND;
 	} else if (slot->seen & rank_bit) {
-		return SML_VERDICT_DUPLICATE;
-	} else if (in->digest != slot->digest || in->lanes != slot->lanes || in->op != slot->op ||
-		   in->lane_kind != slot->lane_kind) {
+		return slot->state == SML_SLOT_FULL ? SML_VERDICT_RESEND_UP : SML_VERDICT_DUPLICATE;
+	} else if (!sml_slot_agrees(slot, in)) {
 		return SML_VERDICT_MISMATCH;
 	}
 
@@ -149,10 +179,41 @@ static inline enum sml_verdict sml_slot_step(struct sml_slot *slot,
 		*step = begins ? SML_LANES_FIRST : SML_LANES_NEXT;
 		return SML_VERDICT_ABSORBED;
 	}
-	slot->ticket = sml_fetch_add_u32(tickets, 1);
 	slot->last_rank = in->rank;
-	slot->state = SML_SLOT_COMPLETE;
 	*step = begins ? SML_LANES_ONLY : SML_LANES_LAST;
+	if (is_leaf) {
+		slot->state = SML_SLOT_FULL;
+		return SML_VERDICT_FULL;
+	}
+	slot->ticket = sml_fetch_add_u32(tickets, 1);
+	slot->state = SML_SLOT_COMPLETE;
+	return SML_VERDICT_COMPLETED;
+}
+
+/*
+ * At a leaf: decide what a result of the parent means to the buffer `slot` of parity use & 1, and
+ * record it. own_rank is the leaf's at the parent. After COMPLETED, the caller must store the
+ * result's lanes as they arrived (before any other thread can see the slot), and the result goes to
+ * all ranks. Any other verdict is a drop.
+ */
+static inline enum sml_verdict sml_slot_accept(struct sml_slot *slot,
+					       const struct sml_contribution *in, uint8_t own_rank)
+{
+	if (slot->state == SML_SLOT_FRESH)
+		return SML_VERDICT_EARLY_USE;
+	if (in->use != slot->use)
+		return sml_slot_other_use(slot, in->use);
+	if (slot->state == SML_SLOT_COMPLETE)
+		return SML_VERDICT_DUPLICATE;
+	if (slot->state != SML_SLOT_FULL)
+		return SML_VERDICT_EARLY_USE;
+	if (!sml_slot_agrees(slot, in))
+		return SML_VERDICT_MALFORMED;
+	slot->ticket = in->chunk;
+	/* If this leaf was not the parent's last rank, its ranks have waited for others. */
+	if (in->rank != own_rank)
+		slot->last_rank = SML_NO_RANK;
+	slot->state = SML_SLOT_COMPLETE;
 	return SML_VERDICT_COMPLETED;
 }
 

@@ -36,7 +36,7 @@ struct sml_header {
 	uint32_t chunk_be; /* to the switch: only for readers of traces; in results: the ticket */
 	uint32_t digest_be;
 	uint16_t slot_be;
-	uint8_t rank; /* in results: the rank that contributed last */
+	uint8_t rank; /* in results: the rank that contributed last, or SML_NO_RANK */
 	uint8_t op;
 	uint8_t lane_kind;
 	uint8_t shard;	   /* which of a worker's sockets, and a switch's threads, serves it */
@@ -46,7 +46,8 @@ struct sml_header {
 #define SML_HEADER_BYTES 40
 _Static_assert(sizeof(struct sml_header) == SML_HEADER_BYTES, "the header has no holes");
 
-#define SML_MAX_RANKS  64
+#define SML_MAX_RANKS  64 /* at one switch */
+#define SML_NO_RANK    0xff
 #define SML_MAX_SHARDS 16
 /* A job's streams are divided among at most this many switches, so that every rank can be one. */
 #define SML_MAX_STRIPES SML_MAX_RANKS

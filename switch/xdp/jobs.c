@@ -202,9 +202,9 @@ int sml_xdp_maps_add_job(struct sml_xdp_maps *maps, const struct sml_pool_rules 
 
 static int peer_row(const struct sml_xdp_place *job, uint8_t rank, uint8_t shard, uint32_t *row)
 {
-	if (job == NULL || rank >= SML_MAX_RANKS || shard >= SML_MAX_SHARDS)
+	if (job == NULL || rank > SML_XDP_PARENT || shard >= SML_MAX_SHARDS)
 		return -ENOENT;
-	*row = (job->index * SML_MAX_RANKS + rank) * SML_MAX_SHARDS + shard;
+	*row = (job->index * (SML_MAX_RANKS + 1) + rank) * SML_MAX_SHARDS + shard;
 	return 0;
 }
 
@@ -280,17 +280,32 @@ static int set_port(struct sml_xdp_maps *maps, const struct sml_xdp_place *job, 
 	return rc;
 }
 
-static int set_group(struct sml_xdp_maps *maps, const struct sml_xdp_place *job, uint32_t rank,
-		     uint32_t ifindex)
+/* Entry `key` of a devmap: what leaves there meets the exit program. */
+static int set_way(struct sml_xdp_maps *maps, int devmap, uint32_t key, uint32_t ifindex)
 {
 	struct bpf_devmap_val value = {
 		.ifindex = ifindex,
 		.bpf_prog.fd = bpf_program__fd(maps->skeleton->progs.sml_exit),
 	};
 
-	if (bpf_map_update_elem(maps->groups[job->index], &rank, &value, BPF_ANY) < 0)
+	if (bpf_map_update_elem(devmap, &key, &value, BPF_ANY) < 0)
 		return -errno;
 	return 0;
+}
+
+/* A leaf's results come under the parent's number of the job, and its sums leave to there. */
+static int set_parent(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
+{
+	uint32_t parents = job->rules.parent.job % SML_XDP_JOB_PLACES;
+	uint32_t place = job->number % SML_XDP_JOB_PLACES + 1;
+	struct sml_xdp_peer peer;
+	int rc = sml_xdp_maps_get_peer(maps, job->number, SML_XDP_PARENT, 0, &peer);
+
+	if (rc == 0)
+		rc = set_way(maps, bpf_map__fd(maps->skeleton->maps.sml_parents), job->index,
+			     peer.ifindex);
+	return rc < 0 ? rc
+		      : sml_xdp_map_set(maps->skeleton->maps.sml_leaf_places, &parents, &place);
 }
 
 int sml_xdp_maps_start_job(struct sml_xdp_maps *maps, uint32_t number, uint64_t daemon_key)
@@ -310,10 +325,12 @@ int sml_xdp_maps_start_job(struct sml_xdp_maps *maps, uint32_t number, uint64_t 
 		ports[rank] = peer.ifindex;
 	}
 	for (uint8_t rank = 0; rc == 0 && rank < job->rules.n_ranks; rank++) {
-		rc = set_group(maps, job, rank, ports[rank]);
+		rc = set_way(maps, maps->groups[job->index], rank, ports[rank]);
 		if (rc == 0)
 			rc = set_port(maps, job, ports[rank], ports);
 	}
+	if (rc == 0 && job->rules.is_leaf)
+		rc = set_parent(maps, job);
 	if (rc == 0)
 		rc = sml_xdp_maps_get_job(maps, number, &value);
 	if (rc < 0)
@@ -325,13 +342,27 @@ int sml_xdp_maps_start_job(struct sml_xdp_maps *maps, uint32_t number, uint64_t 
 
 /* ---- the end ---- */
 
+/* The place may already be that of the parent's next job with the same low bits. */
+static void forget_parent(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
+{
+	uint32_t parents = job->rules.parent.job % SML_XDP_JOB_PLACES, place, none = 0;
+	struct bpf_map *map = maps->skeleton->maps.sml_leaf_places;
+
+	if (bpf_map_lookup_elem(bpf_map__fd(map), &parents, &place) == 0 &&
+	    place == job->number % SML_XDP_JOB_PLACES + 1)
+		sml_xdp_map_set(map, &parents, &none);
+}
+
 void sml_xdp_maps_remove_job(struct sml_xdp_maps *maps, uint32_t number)
 {
 	uint32_t place = number % SML_XDP_JOB_PLACES;
+	const struct sml_xdp_place *job = find(maps, number);
 	struct sml_xdp_job value;
 
-	if (find(maps, number) == NULL)
+	if (job == NULL)
 		return;
+	if (job->rules.is_leaf)
+		forget_parent(maps, job);
 	/* A program that has admitted a packet still reads where the slots are: that stays. */
 	if (sml_xdp_maps_get_job(maps, number, &value) == 0) {
 		memset(&value.rules, 0, sizeof(value.rules));

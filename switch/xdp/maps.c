@@ -22,6 +22,7 @@ static int set_sizes(struct sml_xdp_maps *maps)
 		{maps->skeleton->maps.sml_ports, jobs * SML_MAX_RANKS},
 		{maps->skeleton->maps.sml_counters, jobs},
 		{maps->skeleton->maps.sml_groups, jobs},
+		{maps->skeleton->maps.sml_parents, jobs},
 	};
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {

@@ -57,6 +57,7 @@ int sml_xdp_maps_get_job(struct sml_xdp_maps *maps, uint32_t number, struct sml_
 /* Both buffers of a slot of its. */
 int sml_xdp_maps_get_slot(struct sml_xdp_maps *maps, uint32_t number, uint32_t slot,
 			  struct sml_slot buffers[2]);
+/* The rank may be SML_XDP_PARENT: a leaf's parent must be set before the job starts. */
 int sml_xdp_maps_get_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t rank, uint8_t shard,
 			  struct sml_xdp_peer *peer);
 int sml_xdp_maps_set_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t rank, uint8_t shard,

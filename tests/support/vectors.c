@@ -26,6 +26,10 @@ static void read_world(struct vector *vector, char *words)
 		.data_slots = 1,
 		.lanes = VECTOR_LANES,
 		.n_shards = 1,
+		.parent = {.cookie = 0x9a9e47c00c1e0000,
+			   .tag = 0x9a9e477a67a67a67,
+			   .job = VECTOR_PARENT_JOB,
+			   .rank = VECTOR_PARENT_RANK},
 	};
 	for (char *word = strtok_r(words, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
 		value = strchr(word, '=');
@@ -42,6 +46,8 @@ static void read_world(struct vector *vector, char *words)
 			rules->lanes = (uint16_t)atoi(value);
 		else if (strcmp(word, "shards") == 0)
 			rules->n_shards = (uint8_t)atoi(value);
+		else if (strcmp(word, "leaf") == 0)
+			rules->is_leaf = atoi(value) != 0;
 		else
 			stop(vector->line, word);
 	}
@@ -73,7 +79,7 @@ static void read_field(struct vector *vector, char *name, char *value, uint32_t 
 	uint32_t number = (uint32_t)strtoul(value, NULL, 10);
 	uint32_t *lanes = (uint32_t *)(header + 1), n;
 
-	if (strcmp(name, "rank") == 0) {
+	if (strcmp(name, "rank") == 0 || strcmp(name, "last") == 0) {
 		header->rank = (uint8_t)number;
 	} else if (strcmp(name, "slot") == 0) {
 		header->slot_be = sml_be16((uint16_t)number);
@@ -81,7 +87,7 @@ static void read_field(struct vector *vector, char *name, char *value, uint32_t 
 		header->use_be = sml_be32(number);
 	} else if (strcmp(name, "digest") == 0) {
 		header->digest_be = sml_be32(number);
-	} else if (strcmp(name, "chunk") == 0) {
+	} else if (strcmp(name, "chunk") == 0 || strcmp(name, "ticket") == 0) {
 		header->chunk_be = sml_be32(number);
 	} else if (strcmp(name, "shard") == 0) {
 		header->shard = (uint8_t)number;
@@ -99,7 +105,7 @@ static void read_field(struct vector *vector, char *name, char *value, uint32_t 
 		header->lanes_be = sml_be16((uint16_t)number);
 	} else if (strcmp(name, "magic") == 0) {
 		header->magic_be ^= 1;
-	} else if (strcmp(name, "cookie") == 0) {
+	} else if (strcmp(name, "cookie") == 0 || strcmp(name, "tag") == 0) {
 		header->key_be ^= 1;
 	} else if (strcmp(name, "op") == 0) {
 		header->op = strcmp(value, "max") == 0 ? SML_LANE_MAX : SML_LANE_SUM;
@@ -118,12 +124,10 @@ static void read_field(struct vector *vector, char *name, char *value, uint32_t 
 }
 
 /* The rank comes first, for its cookie; what else is wrong is said after it. */
-static void read_packet(struct vector *vector, const struct sml_pool_rules *rules, char *words)
+static void begin_contribution(struct sml_header *header, const struct sml_pool_rules *rules,
+			       const char *words)
 {
-	struct sml_header *header = (struct sml_header *)vector->packet;
 	unsigned rank = 0;
-	uint32_t cut = 0;
-	char *save, *value;
 
 	sscanf(words, " rank=%u", &rank);
 	*header = (struct sml_header){
@@ -134,6 +138,30 @@ static void read_packet(struct vector *vector, const struct sml_pool_rules *rule
 		.epoch_be = sml_be32(VECTOR_EPOCH),
 		.key_be = sml_be64(rank < SML_MAX_RANKS ? rules->cookies[rank] : 0),
 	};
+}
+
+static void begin_result(struct sml_header *header, const struct sml_pool_rules *rules)
+{
+	*header = (struct sml_header){
+		.magic_be = sml_be16(SML_WIRE_MAGIC),
+		.version = SML_WIRE_VERSION,
+		.kind = SML_PACKET_RESULT,
+		.job_be = sml_be32(rules->is_leaf ? rules->parent.job : VECTOR_JOB),
+		.epoch_be = sml_be32(VECTOR_EPOCH),
+		.key_be = sml_be64(rules->parent.tag),
+	};
+}
+
+static void read_packet(struct vector *vector, const struct sml_pool_rules *rules, char *words)
+{
+	struct sml_header *header = (struct sml_header *)vector->packet;
+	uint32_t cut = 0;
+	char *save, *value;
+
+	if (vector->is_result)
+		begin_result(header, rules);
+	else
+		begin_contribution(header, rules, words);
 	vector->length = SML_HEADER_BYTES;
 	for (char *word = strtok_r(words, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
 		value = strchr(word, '=');
@@ -161,6 +189,8 @@ static void read_answer(struct vector *vector, char *words)
 	if (word == NULL)
 		stop(vector->line, "no verdict");
 	vector->verdict = verdict_of(vector, word);
+	vector->goes_up =
+		vector->verdict == SML_VERDICT_FULL || vector->verdict == SML_VERDICT_RESEND_UP;
 	while ((word = strtok_r(NULL, " ", &save)) != NULL) {
 		value = strchr(word, '=');
 		if (value == NULL)
@@ -169,6 +199,8 @@ static void read_answer(struct vector *vector, char *words)
 		if (strcmp(word, "ticket") == 0) {
 			vector->has_ticket = true;
 			vector->ticket = (uint32_t)strtoul(value, NULL, 10);
+		} else if (strcmp(word, "chunk") == 0) {
+			vector->chunk = (uint32_t)strtoul(value, NULL, 10);
 		} else if (strcmp(word, "last") == 0) {
 			vector->last_rank = (uint8_t)atoi(value);
 		} else if (strcmp(word, "lanes") == 0) {
@@ -177,6 +209,27 @@ static void read_answer(struct vector *vector, char *words)
 			stop(vector->line, word);
 		}
 	}
+}
+
+bool vector_header_is_right(const struct vector *vector, const struct sml_pool_rules *rules,
+			    const struct sml_header *header)
+{
+	struct sml_header sent;
+
+	memcpy(&sent, vector->packet, sizeof(sent));
+	if (header->epoch_be != sml_be32(rules->epoch) || header->use_be != sent.use_be ||
+	    header->slot_be != sent.slot_be || header->shard != sent.shard ||
+	    header->lanes_be != sml_be16((uint16_t)vector->n_lanes))
+		return false;
+	if (vector->goes_up)
+		return header->kind == SML_PACKET_CONTRIBUTION &&
+		       header->job_be == sml_be32(rules->parent.job) &&
+		       header->key_be == sml_be64(rules->parent.cookie) &&
+		       header->chunk_be == sml_be32(vector->chunk) &&
+		       header->rank == rules->parent.rank;
+	return header->kind == SML_PACKET_RESULT && header->job_be == sml_be32(rules->job) &&
+	       header->key_be == sml_be64(rules->tag) &&
+	       header->chunk_be == sml_be32(vector->ticket) && header->rank == vector->last_rank;
 }
 
 void vector_next(FILE *file, const struct sml_pool_rules *rules, unsigned *line,
@@ -195,10 +248,12 @@ void vector_next(FILE *file, const struct sml_pool_rules *rules, unsigned *line,
 			read_world(vector, text + 6);
 		} else if (sscanf(text, "age %u", &vector->age) == 1) {
 			vector->kind = VECTOR_AGE;
-		} else if (strncmp(text, "send ", 5) == 0 && (arrow = strstr(text, "->")) != NULL) {
+		} else if ((arrow = strstr(text, "->")) != NULL &&
+			   (strncmp(text, "send ", 5) == 0 || strncmp(text, "result ", 7) == 0)) {
 			vector->kind = VECTOR_SEND;
+			vector->is_result = text[0] == 'r';
 			*arrow = '\0';
-			read_packet(vector, rules, text + 5);
+			read_packet(vector, rules, strchr(text, ' ') + 1);
 			read_answer(vector, arrow + 2);
 		} else {
 			stop(*line, text);

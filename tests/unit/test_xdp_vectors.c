@@ -27,6 +27,9 @@ static void begin_world(const struct sml_pool_rules *rules)
 	xdp_add_job(maps, rules);
 	for (uint8_t rank = 0; rank < rules->n_ranks; rank++)
 		assert_int_equal(sml_xdp_maps_set_peer(maps, VECTOR_JOB, rank, 0, &peer), 0);
+	if (rules->is_leaf)
+		assert_int_equal(sml_xdp_maps_set_peer(maps, VECTOR_JOB, SML_XDP_PARENT, 0, &peer),
+				 0);
 	assert_int_equal(sml_xdp_maps_start_job(maps, VECTOR_JOB, 0), 0);
 }
 
@@ -60,10 +63,8 @@ static void check_result(const struct vector *vector, const struct sml_pool_rule
 	assert_int_equal(out->bytes,
 			 frame_headers(&wrapping) + SML_HEADER_BYTES + 4 * vector->n_lanes);
 	memcpy(&header, payload, sizeof(header));
-	assert_int_equal(header.kind, SML_PACKET_RESULT);
-	assert_true(header.key_be == sml_be64(rules->tag));
-	assert_int_equal(sml_be32(header.chunk_be), vector->ticket);
-	assert_int_equal(header.rank, vector->last_rank);
+	if (!vector_header_is_right(vector, rules, &header))
+		fail_msg("line %u: the answer's header is wrong", vector->line);
 	for (uint32_t i = 0; i < vector->n_lanes; i++) {
 		memcpy(&lane, payload + sizeof(header) + 4 * i, sizeof(lane));
 		assert_int_equal((int32_t)sml_be32(lane), (int32_t)vector->lanes[i]);
@@ -103,7 +104,7 @@ static void check_send(const struct vector *vector, const struct sml_pool_rules 
 	    vector->verdict != SML_VERDICT_UNKNOWN_JOB)
 		fail_msg("line %u: %lu counted as %s", vector->line, (unsigned long)counted,
 			 sml_verdict_name(vector->verdict));
-	if (vector->has_ticket)
+	if (vector->has_ticket || vector->goes_up)
 		check_result(vector, rules, &out);
 	else
 		assert_int_equal(out.action, is_for_the_stack(vector) ? XDP_PASS : XDP_DROP);
