@@ -121,12 +121,12 @@ static int derive_from_file(struct sml_key *key, const char *name, const char *p
 	rc = check_file(fd, name, path);
 	length = rc < 0 ? 0 : read_all(fd, secret, sizeof(secret));
 	close(fd);
-	if (rc < 0)
-		return rc;
-	if (length < 0)
-		return sml_error_set(-EINVAL, "the file %s of %s cannot be read: %s", path, name,
-				     strerror((int)-length));
-	rc = derive(key, name, secret, without_newline(secret, (size_t)length));
+	if (rc >= 0 && length < 0)
+		rc = sml_error_set(-EINVAL, "the file %s of %s cannot be read: %s", path, name,
+				   strerror((int)-length));
+	else if (rc >= 0)
+		rc = derive(key, name, secret, without_newline(secret, (size_t)length));
+	/* Also what was read before an error. */
 	OPENSSL_cleanse(secret, sizeof(secret));
 	return rc;
 }

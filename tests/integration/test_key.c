@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The job key (control/key.h): valid keys, and how two ends behave that have the same key,
- * different keys, or none. Also attacks on the handshake by an attacker who sees and changes
- * all bytes but has no key. Needs the openssl command, for peers that have certificates
+ * The job key in a handshake: how two ends behave that have the same key, different keys, or none
+ * (test_key_source.c: which keys are valid). Also attacks on the handshake by an attacker who sees
+ * and changes all bytes but has no key. Needs the openssl command, for peers that have certificates
  * instead.
  *
  * SML_SEED=N replays.
@@ -72,102 +72,7 @@ static int tear_down(void **state)
 	return certificates_remove(state);
 }
 
-/* ---- valid keys ---- */
-
-static void expect_refusal(const struct sml_key_source *source, const char *why)
-{
-	struct sml_key key;
-
-	assert_true(sml_key_read(&key, source, &names) < 0);
-	if (strstr(sml_error_last(), why) == NULL)
-		fail_msg("'%s' does not say '%s'", sml_error_last(), why);
-	/* The text must not show the secret. */
-	if (source->secret != NULL && source->secret[0] != '\0')
-		assert_null(strstr(sml_error_last(), source->secret));
-}
-
-static void a_key_has_16_to_1024_bytes(void **state)
-{
-	char secret[1026];
-	struct sml_key_source source = {secret, NULL};
-	struct sml_key key;
-
-	(void)state;
-	for (size_t length = 0; length <= 1025; length++) {
-		memset(secret, 'q', length);
-		secret[length] = '\0';
-		if (length >= 16 && length <= 1024)
-			assert_int_equal(sml_key_read(&key, &source, &names), 1);
-		else
-			expect_refusal(&source, "it must have 16 to 1024");
-	}
-}
-
-static void keys_differ_where_secrets_do(void **state)
-{
-	const struct sml_key_source one = {SECRET, NULL}, other = {OTHER_SECRET, NULL}, none = {0};
-	struct sml_key key, same, different;
-
-	(void)state;
-	assert_int_equal(sml_key_read(&key, &one, &names), 1);
-	assert_int_equal(sml_key_read(&same, &one, &names), 1);
-	assert_int_equal(sml_key_read(&different, &other, &names), 1);
-	assert_memory_equal(&key, &same, sizeof(key));
-	assert_memory_not_equal(&key, &different, sizeof(key));
-	assert_int_equal(sml_key_read(&key, &none, &names), 0);
-	sml_key_wipe(&same);
-	assert_true(same.bytes[0] == 0 && memcmp(same.bytes, same.bytes + 1, 31) == 0);
-}
-
-static void write_file(const char *path, const char *text, mode_t mode)
-{
-	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-	assert_int_equal(fchmod(fd, mode), 0);
-	close(fd);
-}
-
-static void a_file_has_the_key_and_nobody_else_may_read_it(void **state)
-{
-	static const char *const forms[] = {SECRET, SECRET "\n", SECRET "\r\n"};
-	static const mode_t open_modes[] = {0644, 0604, 0606, 0660, 0620, 0601, 0666};
-	static const mode_t modes[] = {0600, 0400, 0440, 0640};
-	char path[] = "/tmp/sml-key-XXXXXX", long_text[1400];
-	const struct sml_key_source file = {NULL, path}, direct = {SECRET, NULL};
-	const struct sml_key_source both = {SECRET, path}, folder = {NULL, "/tmp"};
-	struct sml_key key, wanted;
-
-	(void)state;
-	close(mkstemp(path));
-	assert_int_equal(sml_key_read(&wanted, &direct, &names), 1);
-	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
-		write_file(path, forms[i], modes[i]);
-		assert_int_equal(sml_key_read(&key, &file, &names), 1);
-		assert_memory_equal(&key, &wanted, sizeof(key));
-	}
-	for (size_t i = 0; i < sizeof(open_modes) / sizeof(open_modes[0]); i++) {
-		write_file(path, SECRET, open_modes[i]);
-		expect_refusal(&file, "is open to other users");
-	}
-	expect_refusal(&both, "is set twice, by THE_KEY and by THE_KEY_FILE");
-	expect_refusal(&folder, "is not a regular file");
-	write_file(path, "", 0600);
-	expect_refusal(&file, "THE_KEY_FILE has 0 bytes");
-	write_file(path, "short\n", 0600);
-	expect_refusal(&file, "THE_KEY_FILE has 5 bytes");
-	memset(long_text, 'k', sizeof(long_text) - 1);
-	long_text[sizeof(long_text) - 1] = '\0';
-	write_file(path, long_text, 0600);
-	expect_refusal(&file, "has more than 1024 bytes");
-	/* A fifo without a writer must not block a program. */
-	unlink(path);
-	assert_int_equal(mkfifo(path, 0600), 0);
-	expect_refusal(&file, "is not a regular file");
-	unlink(path);
-	expect_refusal(&file, "cannot be read: No such file");
-}
+/* ---- two ends ---- */
 
 static void a_key_and_certificates_exclude_each_other(void **state)
 {
@@ -182,8 +87,6 @@ static void a_key_and_certificates_exclude_each_other(void **state)
 	assert_null(tls);
 	assert_non_null(strstr(sml_error_last(), "only one of them can be used"));
 }
-
-/* ---- two ends ---- */
 
 static void the_same_key_at_both_ends_lets_messages_pass(void **state)
 {
@@ -531,9 +434,6 @@ static void a_wrong_key_costs_less_than_the_right_one(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_key_has_16_to_1024_bytes),
-		cmocka_unit_test(keys_differ_where_secrets_do),
-		cmocka_unit_test(a_file_has_the_key_and_nobody_else_may_read_it),
 		cmocka_unit_test(a_key_and_certificates_exclude_each_other),
 		cmocka_unit_test(the_same_key_at_both_ends_lets_messages_pass),
 		cmocka_unit_test(another_key_is_told_at_both_ends),
