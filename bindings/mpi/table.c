@@ -149,8 +149,11 @@ static const char *read_line(char *line, bool first, const struct sml_mpi_site *
 	struct row row;
 	size_t n;
 
-	if (first)
+	if (first) {
+		/* A line may also end as on Windows. */
+		line[strcspn(line, "\r")] = '\0';
 		return strcmp(line, HEADING) == 0 ? NULL : "not \"" HEADING "\"";
+	}
 	n = split(line, fields);
 	if (n == 0)
 		return NULL;

@@ -61,6 +61,14 @@ static void the_last_line_that_fits_decides(void **state)
 	assert_true(decided(table, &site, SML_FLOAT32, SML_SUM) == SML_MPI_NEVER);
 }
 
+static void lines_may_end_as_on_windows(void **state)
+{
+	static const char table[] = "switchml-mpi-table 1\r\n* * 2 * * 4096\r\n\r\n";
+
+	(void)state;
+	assert_int_equal(decided(table, &eight, SML_INT64, SML_MAX), 4096);
+}
+
 static void max_stands_for_min_too(void **state)
 {
 	static const char table[] = HEADING "* * 2 int64 max 4096\n";
@@ -171,6 +179,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_last_line_that_fits_decides),
+		cmocka_unit_test(lines_may_end_as_on_windows),
 		cmocka_unit_test(max_stands_for_min_too),
 		cmocka_unit_test(a_wrong_line_is_named_and_changes_nothing),
 		cmocka_unit_test(a_line_without_end_is_refused),
