@@ -28,12 +28,16 @@ static int take_line(void *context, const char *section, const char *name, const
 int sml_switch_file_read(struct sml_switch_file *file, const char *path)
 {
 	FILE *stream = fopen(path, "re");
-	int line;
+	int line, error;
 
 	if (stream == NULL)
 		return sml_error_set(-errno, "cannot read %s: %s", path, strerror(errno));
 	line = ini_parse_file(stream, take_line, file);
+	error = ferror(stream) ? errno : 0;
 	fclose(stream);
+	/* To libinih, a file that cannot be read, such as a folder, is only a short one. */
+	if (error)
+		return sml_error_set(-error, "cannot read %s: %s", path, strerror(error));
 	if (line == 0)
 		return 0;
 	return sml_error_set(
