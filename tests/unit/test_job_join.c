@@ -349,7 +349,8 @@ static void who_waits_for_a_rank_that_died_as_it_left_is_told(void **state)
 	assert_int_equal(world.jobs.n_jobs, 1);
 	world.slots_lack = 1 << 1;
 	jobs_wait(&world, SML_SECOND_NS);
-	assert_non_null(strstr(jobs_refusal(&world, 0), "rank 1 (host testhost, pid 1001) died after"));
+	assert_non_null(
+		strstr(jobs_refusal(&world, 0), "rank 1 (host testhost, pid 1001) died after"));
 	assert_non_null(strstr(jobs_refusal(&world, 2), "a call that it did not make"));
 	jobs_close(&world);
 }

@@ -18,9 +18,9 @@
 #include <cmocka.h>
 
 #include "control/envelope.h"
+#include "support/messages.h"
 #include "switch/control/server.h"
 #include "switch/switch.h"
-#include "support/messages.h"
 
 #define N_STRANGERS 100
 /* As many 6-byte messages as are read at a time. */

@@ -136,7 +136,7 @@ static void squatter(struct attack *attack)
 {
 	struct frame *frame = calloc(1, sizeof(*frame));
 	SmlControl__Join join = honest_join(attack->victim->job, gen_below(&attack->gen, 2),
-					attack->victim->world_size);
+					    attack->victim->world_size);
 	SmlControl__Resume report = SML_CONTROL__RESUME__INIT;
 	SmlControl__StreamReport streams[2], *list[2] = {&streams[0], &streams[1]};
 	static uint32_t chunks[8192];
