@@ -240,6 +240,12 @@ struct sml_config {
 	 * delay that, as long as the resolver waits for it. NULL: nothing interrupts sml_open().
 	 */
 	const volatile int *interrupt;
+
+	/*
+	 * "FIRST-LAST": every port that this rank opens is one of these. master_port must be one of
+	 * them, too, where ranks embed the switch. NULL: any ports. SWITCHML_PORTS.
+	 */
+	const char *ports;
 };
 
 /*

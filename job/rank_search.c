@@ -184,7 +184,7 @@ static void describe(const struct sml_search_try *try, char *text, size_t bytes)
 	char ranks[128] = "";
 
 	if (try->state == SML_SEARCH_CONNECTING) {
-		snprintf(text, bytes, "no answer");
+		snprintf(text, bytes, "%s", SML_SEARCH_NO_ANSWER);
 	} else if (try->state == SML_SEARCH_WAITING && try->missing) {
 		list_ranks(try->missing, ranks, sizeof(ranks));
 		snprintf(text, bytes, "not all ranks have joined there; missing:%s", ranks);
@@ -242,10 +242,7 @@ static void expire(struct sml_search *search, uint64_t now_ns)
 		if (try->state != SML_SEARCH_CONNECTING || now_ns < try->since_ns + CONNECT_NS)
 			continue;
 		try->to_close = true;
-		sml_search_failed(search, i, SML_ERROR_TIMEOUT,
-				  "no answer: is the host up, and does a firewall let the TCP port "
-				  "pass?",
-				  now_ns);
+		sml_search_failed(search, i, SML_ERROR_TIMEOUT, SML_SEARCH_NO_ANSWER, now_ns);
 	}
 }
 

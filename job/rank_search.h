@@ -33,6 +33,9 @@
 
 #define SML_SEARCH_MAX	  16
 #define SML_REASON_LENGTH 200
+#define SML_SEARCH_NO_ANSWER                                                                       \
+	"no answer: is the host up, and does a firewall let the TCP port pass? (SWITCHML_PORTS "   \
+	"bounds a rank's ports)"
 
 enum sml_search_state {
 	SML_SEARCH_IDLE,

@@ -4,17 +4,13 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Below the ports that the kernel gives to clients, so no client takes it meanwhile. */
-#define PORT_MIN   20000
-#define PORT_RANGE 12000
-#define TRIES	   256
+#define TRIES 256
 
 /* FNV-1a: equal strings have equal hashes, and other strings do not by chance. */
 static uint64_t add(uint64_t hash, const char *bytes, size_t n)
@@ -55,39 +51,35 @@ uint64_t sml_mpi_host(void)
 	return add(hash, text, strlen(text));
 }
 
-static bool is_free(int port, int type)
+static bool is_free(int port)
 {
 	const struct sockaddr_in address = {
 		.sin_family = AF_INET,
 		.sin_port = htons((uint16_t)port),
 		.sin_addr.s_addr = htonl(INADDR_ANY),
 	};
-	int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0), on = 1;
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
 	bool free;
 
 	if (fd < 0)
 		return false;
 	/* As in the switch: connections of a job that has ended do not count. */
-	if (type == SOCK_STREAM)
-		(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	free = bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0;
 	close(fd);
 	return free;
 }
 
-int sml_mpi_free_port(int first)
+int sml_mpi_free_port(const struct sml_mpi_ports *ports)
 {
-	uint32_t random;
+	uint32_t n = (uint32_t)(ports->last - ports->first) + 1, start = 0;
 
-	for (int i = 0; i < TRIES; i++) {
-		int port = first + i;
+	if (ports->random && getrandom(&start, sizeof(start), 0) != (ssize_t)sizeof(start))
+		return 0;
+	for (uint32_t i = 0; i < n && i < TRIES; i++) {
+		int port = ports->first + (int)((start % n + i) % n);
 
-		if (first == 0) {
-			if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random))
-				return 0;
-			port = PORT_MIN + (int)(random % PORT_RANGE);
-		}
-		if (port <= 65535 && is_free(port, SOCK_STREAM) && is_free(port, SOCK_DGRAM))
+		if (is_free(port))
 			return port;
 	}
 	return 0;

@@ -3,6 +3,7 @@
 #ifndef SML_MPI_PLACE_H
 #define SML_MPI_PLACE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,10 +13,13 @@ uint64_t sml_mpi_host(void);
 /* The name of this host for other hosts. */
 void sml_mpi_host_name(char *name, size_t bytes);
 
-/*
- * A port without a listener for TCP and UDP: the first one from `first` on, or any port if
- * `first` is 0. Returns 0 if there is none.
- */
-int sml_mpi_free_port(int first);
+/* The ports to search, first to last. */
+struct sml_mpi_ports {
+	int first, last;
+	bool random; /* begin anywhere, so that jobs that begin at once find different ports */
+};
+
+/* A TCP port without a listener. 0: there is none. */
+int sml_mpi_free_port(const struct sml_mpi_ports *ports);
 
 #endif

@@ -26,6 +26,9 @@
 
 #define TIMEOUT_MS 3600000
 #define TRIAL_MS   10000
+/* Below the ports that the kernel gives to clients, so no client takes it meanwhile. */
+#define PORT_MIN 20000
+#define PORT_MAX 31999
 
 struct invitation {
 	uint64_t host;
@@ -33,6 +36,7 @@ struct invitation {
 	char master[256]; /* the address for rank 0, if its environment gives one */
 	char job[96];
 	char switch_address[1024]; /* "" or "embedded": the ranks have the switch */
+	char ports[16];		   /* that every rank may open; "": any */
 	int port, timeout_ms, heartbeat_ms, wire, slots, threads;
 };
 
@@ -139,6 +143,27 @@ static void set_master(struct invitation *invitation, const struct sml_config *c
 			 config->master_address);
 }
 
+/* Where rank 0's control port may be: SWITCHML_MASTER_PORT or the next free port, SWITCHML_PORTS.
+ */
+static int choose_port(const struct sml_config *config)
+{
+	struct sml_mpi_ports ports = {PORT_MIN, PORT_MAX, true};
+
+	/* sml_config_init() has checked it. */
+	if (config->ports)
+		(void)sscanf(config->ports, "%d-%d", &ports.first, &ports.last);
+	if (is_set("SWITCHML_MASTER_PORT")) {
+		if (!config->ports)
+			ports.last = 65535;
+		ports.first = config->master_port;
+		ports.random = false;
+	}
+	/* sml_open() refuses a port outside SWITCHML_PORTS, and says so. */
+	if (ports.first > ports.last)
+		return ports.first;
+	return sml_mpi_free_port(&ports);
+}
+
 static void invite(struct invitation *invitation, struct refusal *refusal,
 		   const struct sml_config *config)
 {
@@ -152,12 +177,16 @@ static void invite(struct invitation *invitation, struct refusal *refusal,
 		refuse(refusal, SML_ERROR_CONFIG, "SWITCHML_SWITCH is too long");
 	snprintf(invitation->switch_address, sizeof(invitation->switch_address), "%s", address);
 	if (*address == '\0' || strcasecmp(address, "embedded") == 0) {
-		invitation->port =
-			sml_mpi_free_port(is_set("SWITCHML_MASTER_PORT") ? config->master_port : 0);
+		invitation->port = choose_port(config);
 		if (invitation->port == 0)
 			refuse(refusal, SML_ERROR_CONFIG,
-			       "there is no free port where the ranks could meet");
+			       config->ports ? "all TCP ports of SWITCHML_PORTS are in use on this "
+					       "host, and the ranks need one to meet: set "
+					       "SWITCHML_PORTS to a wider range"
+					     : "there is no free port where the ranks could meet");
 	}
+	if (config->ports)
+		snprintf(invitation->ports, sizeof(invitation->ports), "%s", config->ports);
 	invitation->timeout_ms = config->timeout_ms;
 	if (!is_set("SWITCHML_TIMEOUT"))
 		invitation->timeout_ms = TIMEOUT_MS;
@@ -196,6 +225,7 @@ static void configure(struct sml_config *config, const struct invitation *invita
 	config->job = invitation->job;
 	config->switch_address = invitation->switch_address;
 	config->master_port = invitation->port;
+	config->ports = invitation->ports;
 	config->master_address = one_host		 ? "127.0.0.1"
 				 : invitation->master[0] ? invitation->master
 							 : invitation->host_name;

@@ -69,6 +69,29 @@ static void choose_group(const struct sml_stripe *stripe, unsigned shard,
 	sml_sockaddr_set_port(&config->group, (uint16_t)(group->port + shard));
 }
 
+/* All ranks of a host share the range, and each has a port for each thread and each switch. */
+static int tell_no_port(const struct sml_context *context)
+{
+	const struct sml_settings *settings = &context->settings;
+	unsigned threads = context->stripes[0].admission.shards;
+	unsigned n_switches = context->peers ? 1 : context->n_stripes;
+	int local = sml_launcher_local_size();
+
+	if (context->peers)
+		threads = settings->threads;
+	return sml_error_set(
+		SML_ERROR_CONFIG,
+		"all %u UDP ports of SWITCHML_PORTS=%u-%u are in use on this host. A rank needs "
+		"%u (%u thread%s x %u %s)%s: set SWITCHML_PORTS to a wider range, or see which "
+		"programs use these ports: ss -lunp",
+		sml_port_range_count(&settings->ports), settings->ports.first, settings->ports.last,
+		threads * n_switches, threads, threads == 1 ? "" : "s", n_switches,
+		context->peers	  ? "socket"
+		: n_switches == 1 ? "switch"
+				  : "switches",
+		local == 1 ? "" : ", and all ranks of the host share the range");
+}
+
 int sml_data_path_open_transport(const struct sml_stripe *stripe, unsigned shard,
 				 const union sml_sockaddr *peers, struct sml_transport **transport)
 {
@@ -76,6 +99,7 @@ int sml_data_path_open_transport(const struct sml_stripe *stripe, unsigned shard
 	const struct sml_faults *faults = &settings->faults;
 	struct sml_transport_config config = {
 		.interface = &stripe->connection.interface,
+		.ports = settings->ports,
 		.peer = stripe->connection.endpoint->address,
 		.peers = peers,
 		.own = settings->rank,
@@ -93,6 +117,8 @@ int sml_data_path_open_transport(const struct sml_stripe *stripe, unsigned shard
 	if (peers && has_ipv6())
 		config.peer.any.sa_family = AF_INET6;
 	error = transport_of(settings, peers)->open(transport, &config);
+	if (error == -EADDRINUSE && sml_port_range_is_set(&settings->ports))
+		return tell_no_port(stripe->context);
 	if (error || (faults->drop | faults->duplicate | faults->reorder) == 0)
 		return error;
 	faulty = sml_faults_wrap(*transport, faults, salt);

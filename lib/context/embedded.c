@@ -20,11 +20,34 @@
 
 /* ---- rank 0's control port ---- */
 
+static int listen_at(struct sml_context *context, struct sml_switch_config *config,
+		     const char *host, unsigned port)
+{
+	char listen[320];
+
+	snprintf(listen, sizeof(listen), strchr(host, ':') ? "[%s]:%u" : "%s:%u", host, port);
+	config->listen = listen;
+	return sml_switch_open(&context->embedded, config);
+}
+
+/* A job of one rank needs no agreed port: any free one of those that it may open. */
+static int listen_anywhere(struct sml_context *context, struct sml_switch_config *config,
+			   const char *host)
+{
+	const struct sml_port_range *ports = &context->settings.ports;
+	int error = -EADDRINUSE;
+
+	if (!sml_port_range_is_set(ports))
+		return listen_at(context, config, host, 0);
+	for (unsigned port = ports->first; error == -EADDRINUSE && port <= ports->last; port++)
+		error = listen_at(context, config, host, port);
+	return error;
+}
+
 int sml_embedded_listen(struct sml_context *context)
 {
 	const struct sml_settings *settings = &context->settings;
 	struct sml_switch_config config;
-	char listen[320];
 	const char *host = sml_master_host(context);
 	int error;
 
@@ -32,11 +55,7 @@ int sml_embedded_listen(struct sml_context *context)
 		sml_listen_choose(host, settings->interface, context->listen_address);
 		host = context->listen_address;
 	}
-	/* A job of one rank needs no agreed port, so any port works. */
-	snprintf(listen, sizeof(listen), strchr(host, ':') ? "[%s]:%u" : "%s:%u", host,
-		 settings->world_size == 1 ? 0 : settings->master_port);
 	sml_switch_config_init(&config);
-	config.listen = listen;
 	config.rendezvous = true;
 	config.local_stripes = settings->local_stripes;
 	config.max_strangers = MAX_STRANGERS;
@@ -46,7 +65,9 @@ int sml_embedded_listen(struct sml_context *context)
 	config.tls_names = sml_tls_variables;
 	/* The ranks already report a failure of the job. */
 	config.debug = settings->log.level >= SML_LOG_INFO ? settings->log.level : SML_LOG_ERROR;
-	error = sml_switch_open(&context->embedded, &config);
+	error = settings->world_size == 1
+			? listen_anywhere(context, &config, host)
+			: listen_at(context, &config, host, settings->master_port);
 	if (error)
 		return sml_error_set(
 			error,

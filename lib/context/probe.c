@@ -259,10 +259,12 @@ static int tell_silence(const struct sml_probe *probe)
 			target = &probe->config.targets[t];
 			break;
 		}
-	return sml_error_set(SML_ERROR_UNREACHABLE,
-			     "TCP to the switch at %s works, but UDP port %u there does not "
-			     "answer: does a firewall let UDP pass in both directions?",
-			     target->where, target->port);
+	return sml_error_set(
+		SML_ERROR_UNREACHABLE,
+		"TCP to the switch at %s works, but UDP port %u there does not "
+		"answer: does a firewall let UDP pass in both directions? (SWITCHML_PORTS "
+		"says which ports this rank opens)",
+		target->where, target->port);
 }
 
 int sml_probe_run(struct sml_probe *probe, struct sml_control *control, uint16_t *lanes,

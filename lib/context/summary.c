@@ -49,6 +49,14 @@ static void describe_form(const struct sml_context *context, char *text, size_t 
 					   i ? ", " : "", i, sml_stripe_name(&context->stripes[i]));
 }
 
+static void describe_ports(const struct sml_port_range *ports, char *text, size_t bytes)
+{
+	if (sml_port_range_is_set(ports))
+		snprintf(text, bytes, "ports %u-%u (SWITCHML_PORTS)", ports->first, ports->last);
+	else
+		snprintf(text, bytes, "any ports");
+}
+
 void sml_log_choices(const struct sml_context *context)
 {
 	const struct sml_settings *settings = &context->settings;
@@ -57,18 +65,19 @@ void sml_log_choices(const struct sml_context *context)
 	const struct sml_admission *admission = &first->admission;
 	const struct sml_shard *shard = context->stripes[context->n_stripes - 1].shards[0];
 	const struct sml_transport *transport = shard->line->transport;
-	char source[INET6_ADDRSTRLEN], form[SML_TEXT_BYTES];
+	char source[INET6_ADDRSTRLEN], form[SML_TEXT_BYTES], ports[48];
 
+	describe_ports(&settings->ports, ports, sizeof(ports));
 	describe_form(context, form, sizeof(form));
 	sml_log(&settings->log, SML_LOG_INFO,
-		"job \"%s\": rank %u of %u; %s; interface %s (%s, %s); "
+		"job \"%s\": rank %u of %u; %s; interface %s (%s, %s); %s; "
 		"%u lanes per packet (path MTU %u%s, the narrowest of all ranks); %u + %u slots%s "
 		"(asked for %u + %u); window %u; %s wire; %u thread%s (asked for %u: %s)%s; %s%s%s",
 		settings->job, settings->rank, settings->world_size, form, interface->name,
 		sml_sockaddr_text(&interface->source, source),
-		interface->bound ? "SWITCHML_SOCKET_IFNAME" : "by the route", context->shape.lanes,
-		settings->mtu ? settings->mtu : interface->mtu, settings->mtu ? " as asked" : "",
-		admission->head_slots, admission->data_slots,
+		interface->bound ? "SWITCHML_SOCKET_IFNAME" : "by the route", ports,
+		context->shape.lanes, settings->mtu ? settings->mtu : interface->mtu,
+		settings->mtu ? " as asked" : "", admission->head_slots, admission->data_slots,
 		context->n_stripes > 1 ? " per stripe" : "", settings->head_slots,
 		settings->data_slots, shard->worker.config.window_max,
 		sml_wire_name(settings->wire), admission->shards, admission->shards == 1 ? "" : "s",

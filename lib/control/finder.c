@@ -44,7 +44,7 @@ static const char *advice(int error, bool embedded)
 				: "nothing listens there: start `switchml switch`, or check "
 				  "SWITCHML_SWITCH (a firewall that rejects looks the same)";
 	case ETIMEDOUT:
-		return "no answer: is the host up, and does a firewall let the TCP port pass?";
+		return SML_SEARCH_NO_ANSWER;
 	case EHOSTUNREACH:
 	case ENETUNREACH:
 		return "check the address, the network and its firewalls "
@@ -117,6 +117,8 @@ static int start(struct attempt *attempt)
 {
 	const struct sml_endpoint *endpoint = attempt->connection.endpoint;
 	struct sml_reached *connection = &attempt->connection;
+	const struct sml_port_range any = {
+		0}; /* nobody connects to it: SWITCHML_PORTS is not about it */
 	int fd = sml_fd_own(socket(endpoint->address.any.sa_family,
 				   SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	int error;
@@ -124,7 +126,7 @@ static int start(struct attempt *attempt)
 	if (fd < 0)
 		return -errno;
 	connection->fd = fd;
-	error = sml_interface_bind(&connection->interface, fd);
+	error = sml_interface_bind(&connection->interface, &any, fd);
 	if (error)
 		return error;
 	if (connect(fd, &endpoint->address.any, sml_sockaddr_length(&endpoint->address)) < 0 &&

@@ -31,7 +31,7 @@ static const struct word levels[] = {{"error", SML_LOG_ERROR},
 				     {"trace", SML_LOG_TRACE},
 				     {0}};
 
-enum kind { TEXT, NUMBER, SECONDS_AS_MS, WORD };
+enum kind { TEXT, NUMBER, SECONDS_AS_MS, WORD, PORTS };
 
 /* One variable, and the member that it sets. */
 struct variable {
@@ -72,6 +72,7 @@ static const struct variable variables[] = {
 	{"SWITCHML_TLS_AUTHORITY", MEMBER(tls_authority), TEXT, 0, 0, NULL, NULL},
 	{"SWITCHML_JOB_KEY", MEMBER(job_key), TEXT, 0, 0, NULL, NULL},
 	{"SWITCHML_JOB_KEY_FILE", MEMBER(job_key_file), TEXT, 0, 0, NULL, NULL},
+	{"SWITCHML_PORTS", MEMBER(ports), PORTS, 0, 0, NULL, SML_PORTS_ALLOWED},
 };
 
 /* Launchers by priority: torchrun runs under srun, and mpirun under Slurm. */
@@ -139,12 +140,18 @@ static int set_variable(struct sml_config *config, const struct variable *variab
 {
 	const char *text = get(variable->name);
 	char *member = (char *)config + variable->offset;
+	struct sml_port_range ports;
 	long number = 0;
 	bool good = true;
 
 	if (text == NULL)
 		return 0;
 	switch (variable->kind) {
+	case PORTS:
+		if (!sml_port_range_parse(text, &ports))
+			return refuse(variable->name, text, variable->allowed);
+		*(const char **)member = text;
+		return 0;
 	case TEXT:
 		*(const char **)member = text;
 		return 0;
@@ -266,6 +273,21 @@ static int set_master_port(struct sml_config *config)
 	return error;
 }
 
+/*
+ * Rank 0's control port is one of SWITCHML_PORTS: the launcher's, which may differ from run to run,
+ * or else the first one. All ranks derive the same.
+ */
+static void fit_master_port(struct sml_config *config)
+{
+	struct sml_port_range ports;
+
+	if (!config->ports || get("SWITCHML_MASTER_PORT") ||
+	    !sml_port_range_parse(config->ports, &ports))
+		return;
+	if (!sml_port_range_has(&ports, config->master_port))
+		config->master_port = ports.first;
+}
+
 static void set_job(struct sml_config *config)
 {
 	if (get("TORCHELASTIC_RUN_ID"))
@@ -297,5 +319,7 @@ int sml_config_init(struct sml_config *config)
 		error = set_ranks(config);
 	for (size_t i = 0; error == 0 && i < N_OF(variables); i++)
 		error = set_variable(config, &variables[i]);
+	if (error == 0)
+		fit_master_port(config);
 	return error;
 }

@@ -70,6 +70,34 @@ static int check(const struct sml_config *config)
 	return 0;
 }
 
+/* ---- ports ---- */
+
+static int set_ports(struct sml_settings *settings, const struct sml_config *config)
+{
+	int master = config->master_port;
+
+	if (!config->ports || !*config->ports)
+		return 0;
+	if (!sml_port_range_parse(config->ports, &settings->ports))
+		return sml_error_set(SML_ERROR_CONFIG,
+				     "SWITCHML_PORTS=\"%s\" is not allowed: it must be %s",
+				     config->ports, SML_PORTS_ALLOWED);
+	if (settings->switch_address || config->world_size == 1 || master == 0 ||
+	    sml_port_range_has(&settings->ports, master))
+		return 0;
+	return sml_error_set(SML_ERROR_CONFIG,
+			     "rank 0's control port, %d, is not one of SWITCHML_PORTS=%s: set "
+			     "SWITCHML_MASTER_PORT to one of them, or unset it",
+			     master, config->ports);
+}
+
+static uint16_t master_port(const struct sml_settings *settings, const struct sml_config *config)
+{
+	if (config->master_port)
+		return (uint16_t)config->master_port;
+	return sml_port_range_is_set(&settings->ports) ? settings->ports.first : SML_DEFAULT_PORT;
+}
+
 /* ---- faults ---- */
 
 int sml_faults_parse(struct sml_faults *faults, const char *text)
@@ -293,6 +321,8 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 	*settings = (struct sml_settings){0};
 	if (error == 0)
 		error = copy_strings(settings, config);
+	if (error == 0)
+		error = set_ports(settings, config);
 	if (error == 0 && config->faults)
 		error = sml_faults_parse(&settings->faults, config->faults);
 	if (error == 0)
@@ -308,8 +338,7 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 		head = SML_HEAD_SLOTS_MAX;
 	settings->rank = (uint8_t)config->rank;
 	settings->world_size = (uint8_t)config->world_size;
-	settings->master_port =
-		(uint16_t)(config->master_port ? config->master_port : SML_DEFAULT_PORT);
+	settings->master_port = master_port(settings, config);
 	settings->timeout_ms = (uint32_t)config->timeout_ms;
 	settings->heartbeat_ms = (uint32_t)config->heartbeat_ms;
 	settings->wire = config->wire == SML_WIRE_DEFAULT ? SML_WIRE_INT32 : config->wire;

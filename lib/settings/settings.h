@@ -12,11 +12,13 @@
 #include "base/log.h"
 #include "control/tls.h"
 #include "core/wire.h"
+#include "net/port_range.h"
 #include "switchml.h"
 
 #define SML_DEFAULT_TIMEOUT_MS	 300000
 #define SML_DEFAULT_HEARTBEAT_MS 5000
 #define SML_MAX_JOB_NAME	 128
+#define SML_PORTS_ALLOWED	 "FIRST-LAST, two ports from 1 to 65535, as in 30000-30063"
 /* The head stream has a quarter as many slots as the data stream, within these limits. */
 #define SML_HEAD_SLOTS_MIN 8
 #define SML_HEAD_SLOTS_MAX 64
@@ -39,6 +41,7 @@ struct sml_settings {
 	char *flight_recorder; /* this rank's file; NULL: none */
 	uint8_t rank, world_size;
 	uint16_t master_port;
+	struct sml_port_range ports; /* that this rank may open */
 	uint32_t timeout_ms, heartbeat_ms;
 	enum sml_wire wire;
 	uint16_t head_slots, data_slots;

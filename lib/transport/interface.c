@@ -99,23 +99,25 @@ static int choose_by_name(struct sml_interface *interface, const char *filter,
 		peer->any.sa_family == AF_INET6 ? "IPv6" : "IPv4", filter, length ? seen : " none");
 }
 
-int sml_interface_bind(const struct sml_interface *interface, int fd)
+int sml_interface_bind(const struct sml_interface *interface, const struct sml_port_range *ports,
+		       int fd)
 {
+	const union sml_sockaddr all = {.any.sa_family = interface->source.any.sa_family};
 	const char *name = interface->name;
 
+	/* Without a range, the kernel chooses the port, and the address by the route. */
 	if (!interface->bound)
-		return 0;
+		return sml_port_range_is_set(ports) ? sml_port_range_bind(ports, &all, fd) : 0;
 	/* Old kernels keep it for root; the source address does most of it. */
 	if (interface->to_device)
 		(void)setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name, (socklen_t)strlen(name));
-	if (bind(fd, &interface->source.any, sml_sockaddr_length(&interface->source)) < 0)
-		return -errno;
-	return 0;
+	return sml_port_range_bind(ports, &interface->source, fd);
 }
 
 /* A connected UDP socket knows its source address and the route's MTU, and sends nothing. */
 static int ask_route(struct sml_interface *interface, const union sml_sockaddr *peer)
 {
+	const struct sml_port_range any = {0};
 	bool v6 = peer->any.sa_family == AF_INET6;
 	int fd = socket(peer->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	socklen_t length = sizeof(interface->source);
@@ -123,7 +125,7 @@ static int ask_route(struct sml_interface *interface, const union sml_sockaddr *
 
 	if (fd < 0)
 		return -errno;
-	error = sml_interface_bind(interface, fd);
+	error = sml_interface_bind(interface, &any, fd);
 	if (error)
 		goto err_close;
 	if (connect(fd, &peer->any, sml_sockaddr_length(peer)) < 0 ||

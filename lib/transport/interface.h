@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "net/address.h"
+#include "net/port_range.h"
 
 struct sml_interface {
 	char name[IFNAMSIZ];
@@ -31,8 +32,9 @@ int sml_interface_choose(struct sml_interface *interface, const char *filter,
 /* Does a name pass such a filter? */
 bool sml_interface_matches(const char *filter, const char *name);
 
-/* Bind a socket that is not connected yet. 0 or -errno. */
-int sml_interface_bind(const struct sml_interface *interface, int fd);
+/* Bind a socket that is not connected yet, to one of these ports. 0 or -errno. */
+int sml_interface_bind(const struct sml_interface *interface, const struct sml_port_range *ports,
+		       int fd);
 
 /* The largest lane count of the wire format whose packets fit; 0: none does. */
 uint16_t sml_lanes_of_mtu(uint32_t mtu, int family);

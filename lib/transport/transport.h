@@ -61,7 +61,9 @@ static inline void sml_batch_clear(struct sml_batch *batch)
 
 struct sml_transport_config {
 	const struct sml_interface *interface;
-	union sml_sockaddr peer; /* with the data port */
+	struct sml_port_range ports; /* for its own port; an open fails with -EADDRINUSE if all are
+					taken */
+	union sml_sockaddr peer;     /* with the data port */
 	/*
 	 * NULL: it talks to `peer` alone. Else to any of SML_MAX_RANKS, of peer's
 	 * family (IPv6: IPv4 addresses mapped); filled in before the first packet, and

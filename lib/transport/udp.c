@@ -63,7 +63,8 @@ static int listen_for_peers(struct udp *udp)
 	int fd = udp->base.poll_fd;
 	socklen_t length = sizeof(own);
 
-	/* Bound already where an interface was chosen: then this one fails, and all is well. */
+	/* Bound already where an interface or ports were chosen: then this one fails, and all is
+	 * well. */
 	(void)bind(fd, &own.any, sml_sockaddr_length(&own));
 	if (getsockname(fd, &own.any, &length) < 0)
 		return -errno;
@@ -92,7 +93,7 @@ static int connect_socket(struct udp *udp, const struct sml_transport_config *co
 			sml_sockaddr_map(&interface.source);
 		interface.to_device = false;
 	}
-	error = sml_interface_bind(&interface, fd);
+	error = sml_interface_bind(&interface, &config->ports, fd);
 	if (error)
 		return error;
 	sml_udp_forbid_fragments(fd, udp->v6);

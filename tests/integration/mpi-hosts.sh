@@ -56,6 +56,14 @@ expect_right() {
 
 expect_right "no switch" 36 A=
 expect_right "no switch, a port of ours" 36 SWITCHML_MASTER_PORT=28600
+# UDP is let in on these ports only; of TCP, MPI has ports of its own.
+for ((rank = 0; rank < ranks; rank++)); do
+	on $rank iptables -A INPUT -p udp ! --dport 30000:30015 -j DROP
+done
+expect_right "no switch, a firewall and SWITCHML_PORTS" 36 SWITCHML_PORTS=30000-30015
+for ((rank = 0; rank < ranks; rank++)); do
+	on $rank iptables -F INPUT
+done
 start_switch
 expect_right "a switch on another host" 36 SWITCHML_SWITCH=10.77.0.1
 

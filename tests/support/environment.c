@@ -44,4 +44,5 @@ const char *const environment_names[ENVIRONMENT_NAMES] = {
 	"SLURM_JOB_ID",
 	"SLURM_NTASKS_PER_NODE",
 	"SWITCHML_TRANSPORT",
+	"SWITCHML_PORTS",
 };

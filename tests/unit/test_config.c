@@ -220,18 +220,37 @@ static void every_variable_of_ours_is_read(void **state)
 }
 
 static const struct variable wrong[] = {
-	{"SWITCHML_RANK", "-1"},       {"SWITCHML_RANK", "64"},
-	{"SWITCHML_RANK", "1x"},       {"SWITCHML_RANK", " 1"},
-	{"SWITCHML_WORLD_SIZE", "0"},  {"SWITCHML_WORLD_SIZE", "65"},
-	{"SWITCHML_TIMEOUT", "1e3"},   {"SWITCHML_TIMEOUT", "0"},
-	{"SWITCHML_TIMEOUT", "1."},    {"SWITCHML_TIMEOUT", "1,5"},
-	{"SWITCHML_HEARTBEAT", "61"},  {"SWITCHML_WIRE", "INT32"},
-	{"SWITCHML_WIRE", "fp8"},      {"SWITCHML_SLOTS", "0"},
-	{"SWITCHML_SLOTS", "5000"},    {"SWITCHML_THREADS", "17"},
-	{"SWITCHML_MTU", "70000"},     {"SWITCHML_DEBUG", "2"},
-	{"SWITCHML_SPIN", "yes"},      {"SWITCHML_MASTER_PORT", "0"},
-	{"MASTER_PORT", "65535"},      {"SWITCHML_SLOTS", "99999999999999999999999"},
+	{"SWITCHML_RANK", "-1"},
+	{"SWITCHML_RANK", "64"},
+	{"SWITCHML_RANK", "1x"},
+	{"SWITCHML_RANK", " 1"},
+	{"SWITCHML_WORLD_SIZE", "0"},
+	{"SWITCHML_WORLD_SIZE", "65"},
+	{"SWITCHML_TIMEOUT", "1e3"},
+	{"SWITCHML_TIMEOUT", "0"},
+	{"SWITCHML_TIMEOUT", "1."},
+	{"SWITCHML_TIMEOUT", "1,5"},
+	{"SWITCHML_HEARTBEAT", "61"},
+	{"SWITCHML_WIRE", "INT32"},
+	{"SWITCHML_WIRE", "fp8"},
+	{"SWITCHML_SLOTS", "0"},
+	{"SWITCHML_SLOTS", "5000"},
+	{"SWITCHML_THREADS", "17"},
+	{"SWITCHML_MTU", "70000"},
+	{"SWITCHML_DEBUG", "2"},
+	{"SWITCHML_SPIN", "yes"},
+	{"SWITCHML_MASTER_PORT", "0"},
+	{"MASTER_PORT", "65535"},
+	{"SWITCHML_SLOTS", "99999999999999999999999"},
 	{"SWITCHML_TRANSPORT", "tcp"},
+	{"SWITCHML_PORTS", "30000"},
+	{"SWITCHML_PORTS", "30001-30000"},
+	{"SWITCHML_PORTS", "0-30000"},
+	{"SWITCHML_PORTS", "1-65536"},
+	{"SWITCHML_PORTS", "30000-"},
+	{"SWITCHML_PORTS", "-30000"},
+	{"SWITCHML_PORTS", "30000:30007"},
+	{"SWITCHML_PORTS", "30000-30007,40000-40007"},
 };
 
 static void a_wrong_value_is_told_with_its_name_and_what_is_allowed(void **state)
@@ -272,6 +291,41 @@ static void open_checks_the_struct_too(void **state)
 	config.size = 0;
 	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
 	assert_non_null(strstr(sml_error_text(NULL), "sml_config_init"));
+}
+
+/* Rank 0's control port is one of the range, and all ranks know which. */
+static void ports_bound_the_control_port_too(void **state)
+{
+	const struct variable alone[MAX_VARIABLES] = {{"SWITCHML_PORTS", "30000-30007"}};
+	const struct variable elsewhere[MAX_VARIABLES] = {{"SWITCHML_PORTS", "30000-30007"},
+							  {"MASTER_PORT", "29500"}};
+	const struct variable among_them[MAX_VARIABLES] = {{"SWITCHML_PORTS", "30000-30007"},
+							   {"MASTER_PORT", "30004"}};
+	const struct variable asked[MAX_VARIABLES] = {{"SWITCHML_PORTS", "30000-30007"},
+						      {"SWITCHML_MASTER_PORT", "28500"},
+						      {"SWITCHML_WORLD_SIZE", "2"}};
+	struct sml_context *context;
+	struct sml_config config;
+
+	(void)state;
+	set_environment(alone);
+	assert_int_equal(sml_config_init(&config), 0);
+	assert_int_equal(config.master_port, 30000);
+	set_environment(elsewhere);
+	assert_int_equal(sml_config_init(&config), 0);
+	assert_int_equal(config.master_port, 30000);
+	set_environment(among_them);
+	assert_int_equal(sml_config_init(&config), 0);
+	assert_int_equal(config.master_port, 30005);
+	set_environment(asked);
+	assert_int_equal(sml_config_init(&config), 0);
+	assert_int_equal(config.master_port, 28500);
+	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
+	assert_non_null(
+		strstr(sml_error_text(NULL), "28500, is not one of SWITCHML_PORTS=30000-30007"));
+	config.ports = "7";
+	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
+	assert_non_null(strstr(sml_error_text(NULL), "SWITCHML_PORTS=\"7\" is not allowed"));
 }
 
 /* A program that was started on many ranks may open a job with some of them. */
@@ -355,6 +409,7 @@ int main(void)
 		cmocka_unit_test(every_variable_of_ours_is_read),
 		cmocka_unit_test(a_wrong_value_is_told_with_its_name_and_what_is_allowed),
 		cmocka_unit_test(open_checks_the_struct_too),
+		cmocka_unit_test(ports_bound_the_control_port_too),
 		cmocka_unit_test(a_launcher_may_have_more_ranks_than_a_job),
 		cmocka_unit_test(faults_are_parsed_strictly),
 		cmocka_unit_test(interface_filters_take_names_prefixes_and_exclusions),

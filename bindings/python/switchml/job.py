@@ -172,6 +172,7 @@ class Job:
         slots, threads, mtu, interface, spin, faults, flight_recorder: as in switchml.h.
         transport: "udp" or "afxdp" (docs/xdp.md).
         tls_certificate, tls_key, tls_authority: PEM files (docs/security.md).
+        ports: "first-last", the ports that this rank may open (docs/deploying.md).
         job_key, job_key_file: a secret instead of these files, or a file with the secret.
         debug: "error", "warn", "info" or "trace".
 
@@ -205,6 +206,7 @@ class Job:
         transport: str | None = None,
         job_key: str | None = None,
         job_key_file: str | None = None,
+        ports: str | None = None,
     ) -> None:
         self._context: ctypes.c_void_p | None = None
         settings = {
@@ -234,6 +236,7 @@ class Job:
             # Either of the two overrides both of them in the environment.
             "job_key": "" if job_key is None and job_key_file else job_key,
             "job_key_file": "" if job_key_file is None and job_key else job_key_file,
+            "ports": ports,
         }
         # Ctrl-C ends sml_open(), and the switch forgets this rank.
         stop = ctypes.c_int(0)

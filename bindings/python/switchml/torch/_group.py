@@ -69,7 +69,7 @@ class Options:
             8 KiB are exact, and longer ones travel as int32.
         switch: as SWITCHML_SWITCH; "embedded": the group's rank 0 runs one.
         master_address, master_port: where an embedded switch is found; None: any free port.
-        heartbeat, slots, threads, mtu, interface, spin, debug: as in switchml.Job.
+        heartbeat, slots, threads, mtu, interface, spin, debug, ports: as in switchml.Job.
     """
 
     wire: str | None = None
@@ -83,6 +83,7 @@ class Options:
     interface: str | None = None
     spin: bool | None = None
     debug: str | None = None
+    ports: str | None = None
 
     def __post_init__(self) -> None:
         if self.wire not in WIRES:

@@ -10,6 +10,7 @@ processes that can read the store can join, unless the user has chosen how ranks
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import socket
@@ -22,7 +23,7 @@ from typing import Any
 from torch.distributed import Store
 
 from .._library import lib
-from ..errors import Timeout
+from ..errors import ConfigError, Timeout
 from ..job import Job
 
 _LOOPBACK = "127.0.0.1"
@@ -92,7 +93,8 @@ def _job_key(
 def _join_and_tell(store: Store, world_size: int, settings: dict[str, Any], deadline: float) -> Job:
     address = settings.get("master_address") or _own_address(store, world_size, deadline)
     told = settings.get("master_port") or os.environ.get("SWITCHML_MASTER_PORT")
-    with _kept_port() if not told else contextlib.nullcontext(int(told)) as port:
+    ports = settings.get("ports") or os.environ.get("SWITCHML_PORTS") or ""
+    with _kept_port(ports) if not told else contextlib.nullcontext(int(told)) as port:
         over = threading.Event()
         teller = threading.Thread(
             target=_tell_when_it_listens, args=(store, address, port, over), daemon=True
@@ -130,16 +132,42 @@ def _is_listened_on(port: int) -> bool:
 
 
 @contextlib.contextmanager
-def _kept_port() -> Iterator[int]:
-    """A port that the kernel gives to no other process meanwhile.
+def _kept_port(ports: str = "") -> Iterator[int]:
+    """A port that no other group of this host gets meanwhile: any, or one of "FIRST-LAST".
 
     A process that asks for this port still gets it, if both sockets have SO_REUSEADDR, as the
-    switch's socket does.
+    switch's socket does. So a port of a range also needs its name: an abstract Unix address
+    (of the network namespace, as ports are), which has one owner.
     """
-    with socket.socket() as tcp:
-        tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        tcp.bind(("", 0))
-        yield tcp.getsockname()[1]
+    with contextlib.ExitStack() as kept:
+        for port in _range_of(ports):
+            tcp = kept.enter_context(socket.socket())
+            tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                tcp.bind(("", port))
+                if port:
+                    name = kept.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+                    name.bind(f"\0switchml port {port}")
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                continue
+            yield tcp.getsockname()[1]
+            return
+        raise ConfigError(
+            f"all TCP ports of SWITCHML_PORTS={ports} are in use on this host. The first rank of "
+            "each group needs one: set SWITCHML_PORTS to a wider range"
+        )
+
+
+def _range_of(ports: str) -> range:
+    """The ports to try; [0]: any."""
+    if not ports:
+        return range(1)
+    first, dash, last = ports.partition("-")
+    if not (dash and first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last)):
+        return range(1)  # the C library says what is wrong
+    return range(int(first), min(int(last), 65535) + 1)
 
 
 # ---- where rank 0 is ----
