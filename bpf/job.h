@@ -58,6 +58,8 @@ static __always_inline void count_received(struct sml_xdp_counters *counters, ui
 	counters->traffic.bytes_received += bytes;
 	if (rank >= SML_MAX_RANKS)
 		return;
+	if (fate == SML_VERDICT_COMPLETED)
+		counters->completed[sml_below(rank, SML_MAX_RANKS)]++;
 	if (fate == SML_VERDICT_ABSORBED || fate == SML_VERDICT_COMPLETED)
 		counters->contributions[sml_below(rank, SML_MAX_RANKS)]++;
 	else if (fate == SML_VERDICT_RESEND)

@@ -113,6 +113,7 @@ struct sml_xdp_counters {
 	struct sml_xdp_traffic traffic;
 	uint64_t contributions[SML_MAX_RANKS];
 	uint64_t resends[SML_MAX_RANKS];
+	uint64_t completed[SML_MAX_RANKS];
 	uint32_t stamp; /* of this CPU's last result */
 	uint32_t reserved;
 };

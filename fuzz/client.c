@@ -91,10 +91,19 @@ static struct sml_stall_report *tell_stalls(void *self)
 	return report;
 }
 
-static void nothing_served(void *self, SmlControl__StripeStatus *status)
+static void nothing_served(void *self, SmlControl__StripeStatus *status,
+			   uint64_t completed[SML_MAX_RANKS])
 {
 	(void)self;
 	(void)status;
+	(void)completed;
+}
+
+static bool nothing_moved(void *self, SmlControl__Traffic *traffic)
+{
+	(void)self;
+	(void)traffic;
+	return true;
 }
 
 static const void *give_kept(void *self, enum sml_stream_id stream, uint32_t chunk,
@@ -190,6 +199,7 @@ static void run_talk(struct world *world)
 		.describe = describe,
 		.stalls = tell_stalls,
 		.served = nothing_served,
+		.moved = nothing_moved,
 		.failed = failed,
 		.lost = may_be_lost ? lost : NULL,
 	};

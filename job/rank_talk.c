@@ -391,13 +391,18 @@ void sml_talk_ended(struct sml_talk *talk, const char *how, bool known)
 
 static void ping(struct sml_talk *talk, uint64_t now_ns)
 {
+	const struct sml_talk_output *output = talk->config.output;
 	SmlControl__StripeStatus served = SML_CONTROL__STRIPE_STATUS__INIT;
+	SmlControl__Traffic traffic = SML_CONTROL__TRAFFIC__INIT;
 	SmlControl__Ping message = SML_CONTROL__PING__INIT;
+	uint64_t completed[SML_MAX_RANKS];
 
 	if (talk->serves && talk->has_slots && talk->config.rank < talk->admission.stripes) {
-		talk->config.output->served(talk->config.self, &served);
+		output->served(talk->config.self, &served, completed);
 		message.stripe = &served;
 	}
+	if (talk->serves && output->moved(talk->config.self, &traffic))
+		message.traffic = &traffic;
 	message.time_ns = now_ns;
 	sml_talk_send(talk, sml_envelope(PING, ping, &message));
 }

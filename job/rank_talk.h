@@ -126,8 +126,11 @@ struct sml_talk_output {
 			 size_t text_bytes);
 	/* Send what this rank's slots are waiting for, by sml_talk_send(). */
 	void (*tell_stalls)(void *self);
-	/* What they have done so far. */
-	void (*served)(void *self, SmlControl__StripeStatus *status);
+	/* What they have done so far; counters by rank are in this memory. */
+	void (*served)(void *self, SmlControl__StripeStatus *status,
+		       uint64_t completed[SML_MAX_RANKS]);
+	/* What this rank has moved so far. False: that is not known. */
+	bool (*moved)(void *self, SmlControl__Traffic *traffic);
 };
 
 struct sml_talk_config {

@@ -78,6 +78,7 @@ void sml_job_close(struct sml_job *job)
 		sml_control__join__free_unpacked(job->members[rank].resume, NULL);
 	sml_job_free_plans(job);
 	free(job->secrets);
+	free(job->completed);
 	free(job);
 }
 

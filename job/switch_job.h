@@ -38,6 +38,15 @@ struct sml_served {
 	uint64_t bytes_received, bytes_sent;
 };
 
+/* What a rank has moved so far, as it counts. */
+struct sml_traffic {
+	uint64_t packets_sent, packets_received;
+	uint64_t bytes_sent, bytes_received;
+	uint64_t retransmits_timeout, retransmits_fast;
+	uint32_t link_mbits;
+	uint64_t told_ns; /* 0: never */
+};
+
 struct sml_member {
 	struct sml_peer *peer; /* NULL: not here, or has left */
 	char host[SML_NAME_BYTES];
@@ -58,7 +67,8 @@ struct sml_member {
 	uint8_t address[16], address_bytes;
 	bool is_local; /* on this host */
 	uint32_t ports[SML_MAX_SHARDS];
-	struct sml_served served; /* as it last told */
+	struct sml_served served; /* as it last told; and what it has moved itself */
+	struct sml_traffic traffic;
 	/* The chunks that it has and lacks, if it resumes. In protobuf-c's memory. */
 	SmlControl__Join *resume;
 };
@@ -92,7 +102,8 @@ struct sml_job {
 	/* Ranks that have died after they had asked to leave, bit by rank; how the last did. */
 	uint64_t gone;
 	char gone_why[SML_REASON_BYTES];
-	uint64_t *secrets; /* of stripes that the ranks have: switch_peers.c */
+	uint64_t *secrets;   /* of stripes that the ranks have: switch_peers.c */
+	uint64_t *completed; /* there, by stripe and rank: as in struct sml_job_counters */
 	/* Resuming after another switch's death. */
 	bool resumes;
 	struct sml_resume_plan plans[SML_STREAMS];
@@ -221,6 +232,9 @@ void sml_job_name_stripe(const struct sml_job *job, uint32_t stripe, char *text,
 /* A rank that has slots reports their counters. */
 void sml_job_note_served(struct sml_peer *peer, const SmlControl__StripeStatus *served);
 
+/* There: the uses that the rank completed, in all stripes. */
+uint64_t sml_job_completed_by(const struct sml_job *job, uint8_t rank);
+
 /* What one rank must know of all ranks. The caller frees it; NULL: no memory. */
 struct sml_peer_list *sml_job_describe_peers(const struct sml_job *job, uint8_t to,
 					     SmlControl__Admitted *admitted);
@@ -290,6 +304,9 @@ bool sml_job_is_by_group(const struct sml_job *job, uint8_t rank);
 /* ---- status requests (switch_status.c) ---- */
 
 void sml_status_send(struct sml_jobs *jobs, struct sml_peer *peer);
+
+/* A rank tells what it has moved. */
+void sml_job_note_traffic(struct sml_peer *peer, const SmlControl__Traffic *traffic);
 
 /* When quiet members are next checked on the data path; and the check. */
 uint64_t sml_job_signs_due(const struct sml_job *job);

@@ -101,6 +101,8 @@ static void answer_ping(const struct sml_jobs *jobs, struct sml_peer *peer,
 
 	if (peer->job != NULL && ping->stripe != NULL)
 		sml_job_note_served(peer, ping->stripe);
+	if (peer->job != NULL && ping->traffic != NULL)
+		sml_job_note_traffic(peer, ping->traffic);
 	pong.time_ns = ping->time_ns;
 	(void)sml_peer_send(jobs, peer, sml_envelope(PONG, pong, &pong));
 }

@@ -73,6 +73,9 @@ int sml_job_meet(struct sml_job *job)
 	job->secrets = malloc(n * sizeof(*job->secrets));
 	if (job->secrets == NULL)
 		return -ENOMEM;
+	job->completed = calloc((size_t)job->stripes * job->n_ranks, sizeof(*job->completed));
+	if (job->completed == NULL)
+		return -ENOMEM;
 	for (size_t i = 0; i < n; i++)
 		job->secrets[i] = sml_jobs_random(job->jobs);
 	/* The stripe is added. */
@@ -120,7 +123,13 @@ struct sml_peer_list *sml_job_describe_peers(const struct sml_job *job, uint8_t 
 
 void sml_job_note_served(struct sml_peer *peer, const SmlControl__StripeStatus *served)
 {
+	const struct sml_job *job = peer->job;
 	struct sml_member *member = &peer->job->members[peer->rank];
+
+	for (size_t i = 0; i < served->n_completed && i < job->n_ranks; i++)
+		if (job->completed != NULL && peer->rank < job->stripes)
+			job->completed[(size_t)peer->rank * job->n_ranks + i] =
+				served->completed[i];
 
 	member->served = (struct sml_served){
 		.contributions = served->contributions,
@@ -129,6 +138,15 @@ void sml_job_note_served(struct sml_peer *peer, const SmlControl__StripeStatus *
 		.bytes_received = served->bytes_received,
 		.bytes_sent = served->bytes_sent,
 	};
+}
+
+uint64_t sml_job_completed_by(const struct sml_job *job, uint8_t rank)
+{
+	uint64_t sum = 0;
+
+	for (size_t stripe = 0; job->completed != NULL && stripe < job->stripes; stripe++)
+		sum += job->completed[stripe * job->n_ranks + rank];
+	return sum;
 }
 
 void sml_job_name_stripe(const struct sml_job *job, uint32_t stripe, char *text, size_t bytes)

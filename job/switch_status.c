@@ -17,6 +17,7 @@ struct job_status {
 	SmlControl__JobStatus status;
 	SmlControl__WorkerStatus workers[SML_MAX_RANKS];
 	SmlControl__WorkerStatus *list[SML_MAX_RANKS];
+	SmlControl__Traffic traffic[SML_MAX_RANKS];
 	struct counters counters;
 	SmlControl__StripeStatus served[SML_MAX_STRIPES], *served_list[SML_MAX_STRIPES];
 	char names[SML_MAX_STRIPES][96], group[SML_GROUP_TEXT_BYTES];
@@ -46,11 +47,41 @@ static const char *state_of(const struct sml_job *job)
 	return names[job->state];
 }
 
+void sml_job_note_traffic(struct sml_peer *peer, const SmlControl__Traffic *traffic)
+{
+	peer->job->members[peer->rank].traffic = (struct sml_traffic){
+		.packets_sent = traffic->packets_sent,
+		.packets_received = traffic->packets_received,
+		.bytes_sent = traffic->bytes_sent,
+		.bytes_received = traffic->bytes_received,
+		.retransmits_timeout = traffic->retransmits_timeout,
+		.retransmits_fast = traffic->retransmits_fast,
+		.link_mbits = traffic->link_mbits,
+		.told_ns = peer->job->jobs->now_ns,
+	};
+}
+
+static SmlControl__Traffic *describe_traffic(const struct sml_traffic *from,
+					     SmlControl__Traffic *traffic)
+{
+	if (from->told_ns == 0)
+		return NULL;
+	sml_control__traffic__init(traffic);
+	traffic->packets_sent = from->packets_sent;
+	traffic->packets_received = from->packets_received;
+	traffic->bytes_sent = from->bytes_sent;
+	traffic->bytes_received = from->bytes_received;
+	traffic->retransmits_timeout = from->retransmits_timeout;
+	traffic->retransmits_fast = from->retransmits_fast;
+	traffic->link_mbits = from->link_mbits;
+	return traffic;
+}
+
 static void describe_worker(const struct sml_job *job, uint8_t rank,
-			    const struct sml_job_counters *counters,
-			    SmlControl__WorkerStatus *worker)
+			    const struct sml_job_counters *counters, struct job_status *out)
 {
 	const struct sml_member *member = &job->members[rank];
+	SmlControl__WorkerStatus *worker = &out->workers[rank];
 
 	sml_control__worker_status__init(worker);
 	worker->rank = rank;
@@ -61,6 +92,12 @@ static void describe_worker(const struct sml_job *job, uint8_t rank,
 	worker->contributions = counters->contributions[rank];
 	worker->resends = counters->resends[rank];
 	worker->by_group = sml_job_is_by_group(job, rank);
+	worker->completed = job->jobs->operations->ranks_have_slots
+				    ? sml_job_completed_by(job, rank)
+				    : counters->completed[rank];
+	worker->traffic = describe_traffic(&member->traffic, &out->traffic[rank]);
+	if (worker->traffic != NULL)
+		worker->traffic_age_ms = (job->jobs->now_ns - member->traffic.told_ns) / 1000000u;
 	if (member->leaving)
 		worker->state = (char *)(uintptr_t) "leaving";
 	else if (member->peer == NULL)
@@ -131,7 +168,7 @@ static void describe_job(const struct sml_job *job, struct job_status *out)
 		out->status.group = out->group;
 	}
 	for (uint8_t rank = 0; rank < job->n_ranks; rank++) {
-		describe_worker(job, rank, &counters, &out->workers[rank]);
+		describe_worker(job, rank, &counters, out);
 		out->list[rank] = &out->workers[rank];
 	}
 	out->status.workers = out->list;

@@ -149,17 +149,40 @@ static struct sml_stall_report *stalls(void *self)
 	return sml_context_is_running(context) ? sml_question_ask(&context->crew) : NULL;
 }
 
-static void served(void *self, SmlControl__StripeStatus *status)
+static void served(void *self, SmlControl__StripeStatus *status, uint64_t completed[SML_MAX_RANKS])
 {
 	struct sml_context *context = ((struct sml_stripe *)self)->context;
 	struct sml_counters counters = {.size = sizeof(counters)};
 
 	if (!sml_context_is_running(context))
 		return;
-	sml_own_stripe_status(context->crew.own, status);
+	sml_own_stripe_status(context->crew.own, status, completed);
 	sml_get_stripe_counters(context, context->settings.rank, &counters, NULL);
 	status->bytes_received = counters.bytes_received;
 	status->bytes_sent = counters.bytes_sent;
+}
+
+/* Through this stripe's switch; where ranks have the slots, one connection tells of all stripes. */
+static bool moved(void *self, SmlControl__Traffic *traffic)
+{
+	const struct sml_stripe *stripe = self;
+	struct sml_context *context = stripe->context;
+	struct sml_counters counters = {.size = sizeof(counters)};
+
+	if (!sml_context_is_running(context))
+		return false;
+	if (context->peers)
+		sml_get_counters(context, &counters);
+	else
+		sml_get_stripe_counters(context, stripe->index, &counters, NULL);
+	traffic->packets_sent = counters.packets_sent;
+	traffic->packets_received = counters.packets_received;
+	traffic->bytes_sent = counters.bytes_sent;
+	traffic->bytes_received = counters.bytes_received;
+	traffic->retransmits_timeout = counters.retransmits_timeout;
+	traffic->retransmits_fast = counters.retransmits_fast;
+	traffic->link_mbits = stripe->connection.interface.link_mbits;
+	return true;
 }
 
 /* Of the stripe's switch. The shards are there as long as the control has its thread and they run.
@@ -195,9 +218,15 @@ static void lost(void *self, const char *text)
 int sml_stripe_start_control(struct sml_stripe *stripe)
 {
 	/* An embedded switch dies with its rank: nobody can take over. */
-	const struct sml_control_owner owner = {
-		stripe,	  stalls, served, is_embedded(stripe) ? NULL : results,
-		describe, failed, ticked, is_embedded(stripe) ? NULL : lost};
+	const struct sml_control_owner owner = {stripe,
+						stalls,
+						served,
+						moved,
+						is_embedded(stripe) ? NULL : results,
+						describe,
+						failed,
+						ticked,
+						is_embedded(stripe) ? NULL : lost};
 
 	return sml_control_start(stripe->control, &owner);
 }

@@ -26,8 +26,10 @@ struct sml_control_owner {
 	void *self;
 	/* What this rank's slots are waiting for; the caller frees it. NULL: it has no slots. */
 	struct sml_stall_report *(*stalls)(void *self);
-	/* Their counters so far. Never called if this rank has no slots. */
-	void (*served)(void *self, SmlControl__StripeStatus *status);
+	/* As struct sml_talk_output has them. */
+	void (*served)(void *self, SmlControl__StripeStatus *status,
+		       uint64_t completed[SML_MAX_RANKS]);
+	bool (*moved)(void *self, SmlControl__Traffic *traffic);
 	/*
 	 * Results that have come on the data path so far; NULL: they do not show that this switch
 	 * is alive.

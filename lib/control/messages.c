@@ -124,14 +124,21 @@ static void tell_stalls(void *self)
 	free(report);
 }
 
-static void served(void *self, SmlControl__StripeStatus *status)
+static void served(void *self, SmlControl__StripeStatus *status, uint64_t completed[SML_MAX_RANKS])
 {
 	const struct sml_control_owner *owner = &((struct sml_control *)self)->owner;
 
-	owner->served(owner->self, status);
+	owner->served(owner->self, status, completed);
 }
 
-static const struct sml_talk_output output = {send_out, told, describe, tell_stalls, served};
+static bool moved(void *self, SmlControl__Traffic *traffic)
+{
+	const struct sml_control_owner *owner = &((struct sml_control *)self)->owner;
+
+	return owner->moved(owner->self, traffic);
+}
+
+static const struct sml_talk_output output = {send_out, told, describe, tell_stalls, served, moved};
 
 void sml_control_begin_talk(struct sml_control *control, const char *where)
 {

@@ -78,22 +78,28 @@ enum sml_verdict sml_own_stripe_receive(struct sml_own_stripe *own, const void *
 	count(&own->verdicts[verdict]);
 	if (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_COMPLETED)
 		count(&own->contributions[answer->in.rank]);
-	if (verdict == SML_VERDICT_COMPLETED)
+	if (verdict == SML_VERDICT_COMPLETED) {
+		count(&own->completed_by[answer->in.rank]);
 		own->completed[2u * answer->in.slot + (answer->in.use & 1u)] = round;
-	else if (verdict == SML_VERDICT_RESEND)
+	} else if (verdict == SML_VERDICT_RESEND) {
 		consider_resend(own, round, answer);
-	else if (verdict == SML_VERDICT_MISMATCH)
+	} else if (verdict == SML_VERDICT_MISMATCH) {
 		tell_mismatch(own, &answer->in);
+	}
 	return verdict;
 }
 
-void sml_own_stripe_status(const struct sml_own_stripe *own, SmlControl__StripeStatus *status)
+void sml_own_stripe_status(const struct sml_own_stripe *own, SmlControl__StripeStatus *status,
+			   uint64_t completed[SML_MAX_RANKS])
 {
 	status->stripe = own->rank;
+	status->completed = completed;
+	status->n_completed = own->pool.rules.n_ranks;
 	for (unsigned rank = 0; rank < own->pool.rules.n_ranks; rank++) {
 		status->contributions +=
 			__atomic_load_n(&own->contributions[rank], __ATOMIC_RELAXED);
 		status->resends += __atomic_load_n(&own->resends[rank], __ATOMIC_RELAXED);
+		completed[rank] = __atomic_load_n(&own->completed_by[rank], __ATOMIC_RELAXED);
 	}
 	status->duplicates =
 		__atomic_load_n(&own->verdicts[SML_VERDICT_DUPLICATE], __ATOMIC_RELAXED);

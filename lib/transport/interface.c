@@ -164,6 +164,24 @@ static void believe_device(struct sml_interface *interface)
 	close(fd);
 }
 
+/* In Mbit/s; 0: it has none, as the loopback, or its driver does not know. */
+static uint32_t link_speed(const char *name)
+{
+	char path[64];
+	long speed = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/class/net/%s/speed", name);
+	file = fopen(path, "re");
+	if (file == NULL)
+		return 0;
+	/* NOLINTNEXTLINE(cert-err34-c): a number that is too large is none that we can use. */
+	if (fscanf(file, "%ld", &speed) != 1 || speed < 0 || speed > UINT32_MAX)
+		speed = 0;
+	fclose(file);
+	return (uint32_t)speed;
+}
+
 int sml_interface_choose(struct sml_interface *interface, const char *filter,
 			 const union sml_sockaddr *peer, const char *peer_name)
 {
@@ -191,6 +209,7 @@ int sml_interface_choose(struct sml_interface *interface, const char *filter,
 	found = find_address(all, &interface->source);
 	if (found && !filter)
 		snprintf(interface->name, sizeof(interface->name), "%s", found->ifa_name);
+	interface->link_mbits = link_speed(interface->name);
 	/* An address that no device has may be on the loopback, whose MTU is not the path's. */
 	if (found && !(found->ifa_flags & IFF_LOOPBACK))
 		believe_device(interface);

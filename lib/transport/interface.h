@@ -19,6 +19,7 @@ struct sml_interface {
 	bool bound;		   /* by the user's choice: sockets bind to it */
 	bool to_device;		   /* and to the device: the peer is not this very host */
 	uint32_t mtu;		   /* of the path to the peer at most: the probes tell */
+	uint32_t link_mbits;	   /* as its driver says; 0: not known */
 };
 
 /*

@@ -163,6 +163,8 @@ static void contribution(struct sml_udp_thread *thread, struct sml_udp_job *job,
 
 	drop(thread, verdict);
 	count_shared(&job->counters.verdicts[verdict]);
+	if (verdict == SML_VERDICT_COMPLETED)
+		count_shared(&job->counters.completed[answer.in.rank]);
 	if (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_COMPLETED)
 		count_shared(&job->counters.contributions[answer.in.rank]);
 	else if (verdict == SML_VERDICT_RESEND)

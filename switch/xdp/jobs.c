@@ -96,6 +96,7 @@ static void add_cpu(struct sml_xdp_totals *totals, const struct sml_xdp_counters
 	for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++) {
 		totals->contributions[rank] += cpu->contributions[rank];
 		totals->resends[rank] += cpu->resends[rank];
+		totals->completed[rank] += cpu->completed[rank];
 	}
 }
 

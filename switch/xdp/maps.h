@@ -67,6 +67,7 @@ struct sml_xdp_totals {
 	struct sml_xdp_traffic traffic;
 	uint64_t contributions[SML_MAX_RANKS];
 	uint64_t resends[SML_MAX_RANKS];
+	uint64_t completed[SML_MAX_RANKS];
 };
 
 void sml_xdp_maps_totals(struct sml_xdp_maps *maps, uint32_t number, struct sml_xdp_totals *totals);
