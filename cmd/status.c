@@ -1,32 +1,65 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `switchml status`: what a running switch is doing. */
+/* `switchml status`: what a running switch is doing, once or again and again. */
+#include "cmd/status.h"
+
 #include <argp.h>
-#include <inttypes.h>
-#include <jansson.h>
+#include <math.h>
+#include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "cmd/ask.h"
 #include "cmd/commands.h"
 #include "switchml.h"
 
 #define TIMEOUT_MS 5000
 
+enum { OPTION_COUNT = 256 };
+
 struct options {
 	const char *address;
-	bool json;
+	bool json, watch;
+	double interval_s;
+	unsigned long count; /* of answers; 0: no limit */
 };
 
 static const struct argp_option option_list[] = {
 	{"switch", 's', "HOST[:PORT],…", 0,
 	 "The switch, or several (SWITCHML_SWITCH; if it is not set, rank 0 of the job)", 0},
 	{"json", 'j', NULL, 0, "Print JSON, for programs", 0},
+	{"watch", 'w', "SECONDS", OPTION_ARG_OPTIONAL,
+	 "Ask again every few seconds (2), and print rates. With --json, print one array on each "
+	 "line",
+	 0},
+	{"count", OPTION_COUNT, "N", 0, "With --watch: end after N answers (never)", 0},
 	{0},
 };
+
+static double seconds(const char *text, struct argp_state *state)
+{
+	char *end;
+	double value = strtod(text, &end);
+
+	if (end == text || *end != '\0' || !(value >= 0.1 && value <= 86400))
+		argp_error(state, "--watch must be a number of seconds from 0.1 to 86400, not '%s'",
+			   text);
+	return value;
+}
+
+static unsigned long count(const char *text, struct argp_state *state)
+{
+	char *end;
+	unsigned long value = strtoul(text, &end, 10);
+
+	if (end == text || *end != '\0' || *text == '-' || value < 1 || value > 1000000000)
+		argp_error(state, "--count must be a number from 1 to 1000000000, not '%s'", text);
+	return value;
+}
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -39,174 +72,22 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case 'j':
 		options->json = true;
 		break;
+	case 'w':
+		options->watch = true;
+		if (text != NULL)
+			options->interval_s = seconds(text, state);
+		break;
+	case OPTION_COUNT:
+		options->count = count(text, state);
+		break;
+	case ARGP_KEY_END:
+		if (options->count != 0 && !options->watch)
+			argp_error(state, "--count is for --watch");
+		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
 	return 0;
-}
-
-/* ---- JSON ---- */
-
-static json_t *counters_json(SmlControl__Counter **counters, size_t n)
-{
-	json_t *object = json_object();
-
-	for (size_t i = 0; i < n; i++)
-		json_object_set_new(object, counters[i]->name,
-				    json_integer((json_int_t)counters[i]->value));
-	return object;
-}
-
-static json_t *worker_json(const SmlControl__WorkerStatus *worker)
-{
-	return json_pack("{s:i, s:s, s:i, s:s, s:I, s:I, s:I, s:b}", "rank", (int)worker->rank,
-			 "host", worker->host, "pid", (int)worker->pid, "state", worker->state,
-			 "last_seen_ms", (json_int_t)worker->last_seen_ms, "contributions",
-			 (json_int_t)worker->contributions, "resends", (json_int_t)worker->resends,
-			 "by_multicast", (int)worker->by_group);
-}
-
-static json_t *stripe_json(const SmlControl__StripeStatus *served)
-{
-	return json_pack("{s:i, s:s, s:I, s:I, s:I, s:I, s:I}", "stripe", (int)served->stripe,
-			 "where", served->where, "contributions", (json_int_t)served->contributions,
-			 "resends", (json_int_t)served->resends, "duplicates",
-			 (json_int_t)served->duplicates, "bytes_received",
-			 (json_int_t)served->bytes_received, "bytes_sent",
-			 (json_int_t)served->bytes_sent);
-}
-
-static json_t *job_json(const SmlControl__JobStatus *job)
-{
-	json_t *workers = json_array(), *stripes = json_array();
-
-	for (size_t i = 0; i < job->n_workers; i++)
-		json_array_append_new(workers, worker_json(job->workers[i]));
-	for (size_t i = 0; i < job->n_served; i++)
-		json_array_append_new(stripes, stripe_json(job->served[i]));
-	return json_pack("{s:s, s:I, s:i, s:i, s:i, s:i, s:s, s:i, s:s, s:o, s:o, s:o}", "job",
-			 job->job, "job_number", (json_int_t)job->job_number, "epoch",
-			 (int)job->epoch, "world_size", (int)job->world_size, "lanes",
-			 (int)job->lanes, "slots", (int)job->slots, "state", job->state, "stripes",
-			 (int)job->stripes, "multicast", job->group, "served", stripes, "workers",
-			 workers, "counters", counters_json(job->counters, job->n_counters));
-}
-
-static json_t *status_json(const char *address, const SmlControl__Status *status)
-{
-	json_t *jobs = json_array();
-
-	for (size_t i = 0; i < status->n_jobs; i++)
-		json_array_append_new(jobs, job_json(status->jobs[i]));
-	return json_pack("{s:s, s:n, s:s, s:s, s:i, s:I, s:i, s:i, s:i, s:o, s:o}", "address",
-			 address, "error", "version", status->version, "dataplane",
-			 status->dataplane, "data_port", (int)status->data_port, "uptime_ms",
-			 (json_int_t)status->uptime_ms, "slots", (int)status->slots, "slots_in_use",
-			 (int)status->slots_in_use, "max_jobs", (int)status->max_jobs, "jobs", jobs,
-			 "counters", counters_json(status->counters, status->n_counters));
-}
-
-/* For a switch that cannot be asked. */
-static json_t *error_json(const char *address, const char *text)
-{
-	return json_pack("{s:s, s:s}", "address", address, "error", text);
-}
-
-static int print_json(const json_t *all)
-{
-	if (all == NULL || json_dumpf(all, stdout, JSON_INDENT(2)) < 0) {
-		fprintf(stderr, "switchml status: no memory to print JSON\n");
-		return 1;
-	}
-	putchar('\n');
-	return 0;
-}
-
-/* ---- for people ---- */
-
-static void print_counters(SmlControl__Counter **counters, size_t n, const char *indent)
-{
-	for (size_t i = 0; i < n; i++)
-		if (counters[i]->value != 0)
-			printf("%s%-18s %" PRIu64 "\n", indent, counters[i]->name,
-			       counters[i]->value);
-}
-
-/* The traffic of each stripe, if there are several; it shows a slow or lossy one. */
-static void print_stripes(const SmlControl__JobStatus *job)
-{
-	/* The workers' lines show a switch's own stripe. */
-	if (job->n_served == 0 || !job->served[0]->where[0])
-		return;
-	printf("  %6s  %-36s %14s %10s %10s %12s %12s\n", "stripe", "where", "contributions",
-	       "resends", "duplicates", "MB received", "MB sent");
-	for (size_t i = 0; i < job->n_served; i++) {
-		const SmlControl__StripeStatus *served = job->served[i];
-
-		printf("  %6u  %-36s %14" PRIu64 " %10" PRIu64 " %10" PRIu64 " %12.1f %12.1f\n",
-		       served->stripe, served->where, served->contributions, served->resends,
-		       served->duplicates, (double)served->bytes_received / 1e6,
-		       (double)served->bytes_sent / 1e6);
-	}
-}
-
-static void print_form(const SmlControl__JobStatus *job)
-{
-	bool by_ranks = job->n_served > 0 && job->served[0]->where[0];
-
-	if (by_ranks && job->stripes == job->world_size)
-		printf(", a stripe in every rank");
-	else if (by_ranks)
-		printf(", %u stripe%s in the first ranks", job->stripes,
-		       job->stripes == 1 ? "" : "s");
-	else if (job->stripes > 1 && job->n_served > 0)
-		printf(", stripe %u of %u", job->served[0]->stripe, job->stripes);
-}
-
-/* The ranks that the group reaches, and the ranks that get results by unicast. */
-static void print_group(const SmlControl__JobStatus *job)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < job->n_workers; i++)
-		n += job->workers[i]->by_group ? 1 : 0;
-	printf(", results by multicast to %zu (group %s)", n, job->group);
-	if (n == job->n_workers)
-		return;
-	printf(" and one by one to rank%s", job->n_workers - n == 1 ? "" : "s");
-	for (size_t i = 0; i < job->n_workers; i++)
-		if (!job->workers[i]->by_group)
-			printf(" %u", job->workers[i]->rank);
-}
-
-static void print_job(const SmlControl__JobStatus *job)
-{
-	printf("\njob \"%s\": %s, %u ranks", job->job, job->state, job->world_size);
-	print_form(job);
-	if (job->group[0] && strcmp(job->state, "running") == 0)
-		print_group(job);
-	printf(", epoch %u, %u slots of %u lanes\n", job->epoch, job->slots, job->lanes);
-	printf("  %4s  %-20s %8s  %-8s %10s %14s %10s\n", "rank", "host", "pid", "state",
-	       "last seen", "contributions", "resends");
-	for (size_t i = 0; i < job->n_workers; i++) {
-		const SmlControl__WorkerStatus *worker = job->workers[i];
-
-		printf("  %4u  %-20s %8u  %-8s %7" PRIu64 " ms %14" PRIu64 " %10" PRIu64 "\n",
-		       worker->rank, worker->host, worker->pid, worker->state, worker->last_seen_ms,
-		       worker->contributions, worker->resends);
-	}
-	print_stripes(job);
-	print_counters(job->counters, job->n_counters, "  ");
-}
-
-static void print_text(const char *address, const SmlControl__Status *status)
-{
-	printf("%s: switchml %s, %s dataplane, up %.1f s: %u of %u slots in use, %zu of %u jobs\n",
-	       address, status->version, status->dataplane, (double)status->uptime_ms / 1e3,
-	       status->slots_in_use, status->slots, status->n_jobs, status->max_jobs);
-	print_counters(status->counters, status->n_counters, "  ");
-	for (size_t i = 0; i < status->n_jobs; i++)
-		print_job(status->jobs[i]);
 }
 
 /* ---- which switch to ask ---- */
@@ -218,12 +99,12 @@ static bool is_embedded(const char *address)
 }
 
 /* Rank 0's control port, as the ranks find it. False: the environment is invalid. */
-static bool master_address(char *address, size_t bytes)
+static bool master_address(char *address, size_t bytes, const char *command)
 {
 	struct sml_config config;
 
 	if (sml_config_init(&config) < 0) {
-		fprintf(stderr, "switchml status: %s\n", sml_error_text(NULL));
+		fprintf(stderr, "switchml %s: %s\n", command, sml_error_text(NULL));
 		return false;
 	}
 	snprintf(address, bytes, strchr(config.master_address, ':') ? "[%s]:%d" : "%s:%d",
@@ -231,44 +112,140 @@ static bool master_address(char *address, size_t bytes)
 	return true;
 }
 
-/* One switch of the list. 0, or 1 when it cannot be asked. */
-static int ask_one(const char *address, bool is_rank_0, json_t *all)
+size_t sml_views_open(struct sml_view views[SML_MOST_VIEWS], const char *list, const char *command)
 {
-	SmlControl__Envelope *answer = NULL;
-	struct sml_ask ask;
-	bool is_open = sml_ask_open(&ask, address, TIMEOUT_MS) == 0;
-	int rc = is_open ? sml_ask_status(&ask, &answer) : -1;
+	size_t n = 0;
 
-	if (rc < 0) {
-		fprintf(stderr, "switchml status: %s%s%s%s\n", is_open ? address : "",
-			is_open ? ": " : "", ask.text,
-			is_rank_0
+	memset(views, 0, SML_MOST_VIEWS * sizeof(views[0]));
+	views[0].is_rank_0 = is_embedded(list);
+	if (views[0].is_rank_0)
+		return master_address(views[0].address, sizeof(views[0].address), command) ? 1 : 0;
+	while (n < SML_MOST_VIEWS &&
+	       sml_ask_next(&list, views[n].address, sizeof(views[n].address)))
+		n++;
+	if (*list != '\0') {
+		fprintf(stderr, "switchml %s: only %d switches can be asked at once\n", command,
+			SML_MOST_VIEWS);
+		return 0;
+	}
+	return n;
+}
+
+/* ---- answers ---- */
+
+static int print_json(const json_t *all, bool on_one_line)
+{
+	const size_t form = on_one_line ? JSON_COMPACT : JSON_INDENT(2);
+
+	if (all == NULL || json_dumpf(all, stdout, form | JSON_REAL_PRECISION(9)) < 0) {
+		fprintf(stderr, "switchml status: no memory to print JSON\n");
+		return 1;
+	}
+	putchar('\n');
+	return 0;
+}
+
+/* The first answer has no rates: then all that it says is shown. */
+static void print_text(const struct sml_view *view)
+{
+	if (view->error[0] != '\0')
+		fprintf(stderr, "switchml status: %s%s\n", view->error,
+			view->is_rank_0
 				? " (for a job without a switch, status asks rank 0, at its master "
 				  "port)"
 				: "");
-		if (all)
-			json_array_append_new(all, error_json(address, ask.text));
-	} else {
-		if (all)
-			json_array_append_new(all, status_json(address, answer->status));
-		else
-			print_text(address, answer->status);
-		sml_control__envelope__free_unpacked(answer, NULL);
-	}
-	sml_ask_close(&ask);
-	return rc < 0;
+	else if (sml_view_seconds(view) > 0)
+		sml_status_print_rates(view);
+	else
+		sml_status_print(view);
 }
 
-static int ask_all(const char *list, json_t *all)
+static int print_all(const struct options *options, const struct sml_view *views, size_t n)
 {
-	char address[320];
+	json_t *all = json_array();
 	int rc = 0;
 
-	if (is_embedded(list))
-		return master_address(address, sizeof(address)) ? ask_one(address, true, all) : 1;
-	while (sml_ask_next(&list, address, sizeof(address)))
-		rc |= ask_one(address, false, all);
-	return rc;
+	for (size_t i = 0; i < n; i++) {
+		if (options->json)
+			json_array_append_new(all, sml_status_json(&views[i], options->watch));
+		if (!options->json || views[i].error[0] != '\0')
+			print_text(&views[i]);
+	}
+	if (options->json)
+		rc = print_json(all, options->watch);
+	json_decref(all);
+	/* The reader may have gone. */
+	return fflush(stdout) != 0 ? 1 : rc;
+}
+
+/* Whether all have answered. */
+static bool ask_all(struct sml_view *views, size_t n)
+{
+	bool ok = true;
+
+	for (size_t i = 0; i < n; i++)
+		ok &= sml_view_ask(&views[i], TIMEOUT_MS) == 0;
+	return ok;
+}
+
+/* ---- again and again ---- */
+
+/* Only while nothing is half printed: see let_end(). */
+static void end(int signal)
+{
+	(void)signal;
+	_exit(0);
+}
+
+/* SIGINT and SIGTERM end the program at any moment, or once this answer is printed. */
+static void let_end(bool now)
+{
+	sigset_t signals;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGTERM);
+	pthread_sigmask(now ? SIG_UNBLOCK : SIG_BLOCK, &signals, NULL);
+}
+
+/* Until the next time of the raster; one that has passed is left out. */
+static uint64_t wait_until(uint64_t next_ns, uint64_t interval_ns)
+{
+	const uint64_t now_ns = sml_now_ns();
+	struct timespec next;
+
+	if (next_ns < now_ns)
+		next_ns = now_ns;
+	next = sml_timespec(next_ns);
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, NULL) != 0)
+		;
+	return next_ns + interval_ns;
+}
+
+static int watch(const struct options *options, struct sml_view *views, size_t n)
+{
+	const uint64_t interval_ns = (uint64_t)(options->interval_s * 1e9);
+	uint64_t next_ns = sml_now_ns();
+	bool ok = true;
+
+	signal(SIGINT, end);
+	signal(SIGTERM, end);
+	for (unsigned long i = 0; options->count == 0 || i < options->count; i++) {
+		let_end(true);
+		next_ns = wait_until(next_ns, interval_ns);
+		ok = ask_all(views, n);
+		let_end(false);
+		if (print_all(options, views, n) != 0)
+			return 1;
+	}
+	return !ok;
+}
+
+static int once(const struct options *options, struct sml_view *views, size_t n)
+{
+	bool ok = ask_all(views, n);
+
+	return print_all(options, views, n) != 0 || !ok;
 }
 
 int sml_command_status(int argc, char **argv)
@@ -281,17 +258,20 @@ int sml_command_status(int argc, char **argv)
 		       "left out (--json has all). If a job has no switch, rank 0 is asked "
 		       "at its master port.",
 	};
-	struct options options = {.address = getenv("SWITCHML_SWITCH")};
-	json_t *all = NULL;
+	struct options options = {.address = getenv("SWITCHML_SWITCH"), .interval_s = 2};
+	static struct sml_view views[SML_MOST_VIEWS];
+	size_t n;
 	int rc;
 
 	argp_parse(&parser, argc, argv, 0, NULL, &options);
 	signal(SIGPIPE, SIG_IGN);
-	if (options.json)
-		all = json_array();
-	rc = ask_all(options.address, all);
-	if (options.json)
-		rc |= print_json(all);
-	json_decref(all);
+	n = sml_views_open(views, options.address, "status");
+	if (n == 0 && options.json)
+		(void)print_all(&options, views, 0);
+	if (n == 0)
+		return 1;
+	rc = options.watch ? watch(&options, views, n) : once(&options, views, n);
+	for (size_t i = 0; i < n; i++)
+		sml_view_free(&views[i]);
 	return rc;
 }

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What `switchml status` prints of a switch, for people. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/status.h"
+
+static void print_counters(SmlControl__Counter **counters, size_t n, const char *indent)
+{
+	for (size_t i = 0; i < n; i++)
+		if (counters[i]->value != 0)
+			printf("%s%-18s %" PRIu64 "\n", indent, counters[i]->name,
+			       counters[i]->value);
+}
+
+/* The traffic of each stripe, if there are several; it shows a slow or lossy one. */
+static void print_stripes(const SmlControl__JobStatus *job)
+{
+	/* The workers' lines show a switch's own stripe. */
+	if (job->n_served == 0 || !job->served[0]->where[0])
+		return;
+	printf("  %6s  %-36s %14s %10s %10s %12s %12s\n", "stripe", "where", "contributions",
+	       "resends", "duplicates", "MB received", "MB sent");
+	for (size_t i = 0; i < job->n_served; i++) {
+		const SmlControl__StripeStatus *served = job->served[i];
+
+		printf("  %6u  %-36s %14" PRIu64 " %10" PRIu64 " %10" PRIu64 " %12.1f %12.1f\n",
+		       served->stripe, served->where, served->contributions, served->resends,
+		       served->duplicates, (double)served->bytes_received / 1e6,
+		       (double)served->bytes_sent / 1e6);
+	}
+}
+
+static void print_form(const SmlControl__JobStatus *job)
+{
+	bool by_ranks = job->n_served > 0 && job->served[0]->where[0];
+
+	if (by_ranks && job->stripes == job->world_size)
+		printf(", a stripe in every rank");
+	else if (by_ranks)
+		printf(", %u stripe%s in the first ranks", job->stripes,
+		       job->stripes == 1 ? "" : "s");
+	else if (job->stripes > 1 && job->n_served > 0)
+		printf(", stripe %u of %u", job->served[0]->stripe, job->stripes);
+}
+
+/* The ranks that the group reaches, and the ranks that get results by unicast. */
+static void print_group(const SmlControl__JobStatus *job)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < job->n_workers; i++)
+		n += job->workers[i]->by_group ? 1 : 0;
+	printf(", results by multicast to %zu (group %s)", n, job->group);
+	if (n == job->n_workers)
+		return;
+	printf(" and one by one to rank%s", job->n_workers - n == 1 ? "" : "s");
+	for (size_t i = 0; i < job->n_workers; i++)
+		if (!job->workers[i]->by_group)
+			printf(" %u", job->workers[i]->rank);
+}
+
+static void print_job(const SmlControl__JobStatus *job)
+{
+	printf("\njob \"%s\": %s, %u ranks", job->job, job->state, job->world_size);
+	print_form(job);
+	if (job->group[0] && strcmp(job->state, "running") == 0)
+		print_group(job);
+	printf(", epoch %u, %u slots of %u lanes\n", job->epoch, job->slots, job->lanes);
+	printf("  %4s  %-20s %8s  %-8s %10s %14s %10s\n", "rank", "host", "pid", "state",
+	       "last seen", "contributions", "resends");
+	for (size_t i = 0; i < job->n_workers; i++) {
+		const SmlControl__WorkerStatus *worker = job->workers[i];
+
+		printf("  %4u  %-20s %8u  %-8s %7" PRIu64 " ms %14" PRIu64 " %10" PRIu64 "\n",
+		       worker->rank, worker->host, worker->pid, worker->state, worker->last_seen_ms,
+		       worker->contributions, worker->resends);
+	}
+	print_stripes(job);
+	print_counters(job->counters, job->n_counters, "  ");
+}
+
+static void print_head(const struct sml_view *view)
+{
+	const SmlControl__Status *status = sml_view_status(view);
+
+	printf("%s: switchml %s, %s dataplane, up %.1f s: %u of %u slots in use, %zu of %u jobs\n",
+	       view->address, status->version, status->dataplane, (double)status->uptime_ms / 1e3,
+	       status->slots_in_use, status->slots, status->n_jobs, status->max_jobs);
+}
+
+void sml_status_print(const struct sml_view *view)
+{
+	const SmlControl__Status *status = sml_view_status(view);
+
+	print_head(view);
+	print_counters(status->counters, status->n_counters, "  ");
+	for (size_t i = 0; i < status->n_jobs; i++)
+		print_job(status->jobs[i]);
+}
+
+/* ---- rates ---- */
+
+static void print_share(double share)
+{
+	if (share < 0)
+		printf(" %6s", "-");
+	else
+		printf(" %5.1f%%", 100 * share);
+}
+
+static void print_rank_rates(const SmlControl__WorkerStatus *worker,
+			     const struct sml_rank_rates *rates)
+{
+	printf("  %4u  %-20s ", worker->rank, worker->host);
+	if (rates->has_traffic)
+		printf("%10.2f %10.2f %10.0f %8.1f %8.1f", rates->bytes_sent / 1e6,
+		       rates->bytes_received / 1e6, rates->packets_sent + rates->packets_received,
+		       rates->timeouts, rates->fast);
+	else
+		printf("%10s %10s %10s %8s %8s", "-", "-", "-", "-", "-");
+	printf(" %9.1f", rates->resends);
+	print_share(rates->last_share);
+	print_share(rates->has_traffic ? rates->link_share : -1);
+	printf("\n");
+}
+
+static void print_job_rates(const struct sml_view *view, const SmlControl__JobStatus *job)
+{
+	struct sml_rank_rates ranks[SML_MAX_RANKS];
+	struct sml_job_rates rates;
+
+	sml_view_job_rates(view, job, &rates, ranks);
+	printf("job \"%s\": %s, %u ranks", job->job, job->state, job->world_size);
+	if (!rates.known) {
+		printf(", no rates yet\n");
+		return;
+	}
+	printf(", %.0f uses/s", rates.uses);
+	if (rates.slowest >= 0)
+		printf(", rank %d was the last of %.0f %% of them", rates.slowest,
+		       100 * rates.slowest_share);
+	printf("; came again: %.1f/s because the result was lost, %.1f/s while ranks were "
+	       "missing\n",
+	       rates.resends, rates.duplicates);
+	printf("  %4s  %-20s %10s %10s %10s %8s %8s %9s %6s %6s\n", "rank", "host", "MB/s sent",
+	       "received", "packets/s", "timer/s", "later/s", "lost/s", "last", "link");
+	for (size_t i = 0; i < job->n_workers && i < SML_MAX_RANKS; i++)
+		print_rank_rates(job->workers[i], &ranks[i]);
+}
+
+void sml_status_print_rates(const struct sml_view *view)
+{
+	const SmlControl__Status *status = sml_view_status(view);
+	struct sml_switch_rates rates;
+
+	sml_view_switch_rates(view, &rates);
+	printf("\n");
+	print_head(view);
+	if (rates.packets_received + rates.packets_sent > 0)
+		printf("  %.2f MB/s and %.0f packets/s received, %.2f MB/s and %.0f packets/s "
+		       "sent\n",
+		       rates.bytes_received / 1e6, rates.packets_received, rates.bytes_sent / 1e6,
+		       rates.packets_sent);
+	for (size_t i = 0; i < status->n_jobs; i++)
+		print_job_rates(view, status->jobs[i]);
+}

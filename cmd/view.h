@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a switch says, and, from its last two answers, what it does in a second: for
+ * `switchml status` and `switchml top`. All intervals are by the switch's clock, so delays of the
+ * network do not change a rate.
+ */
+#ifndef SML_CMD_VIEW_H
+#define SML_CMD_VIEW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "control.pb-c.h"
+#include "core/slot.h"
+
+struct sml_view {
+	char address[320];
+	SmlControl__Envelope *now, *before; /* NULL: no answer */
+	char error[1024];		    /* why there is no `now` */
+	bool is_rank_0;			    /* of a job without a switch */
+};
+
+/* Per second. */
+struct sml_switch_rates {
+	bool known;
+	double packets_received, packets_sent;
+	double bytes_received, bytes_sent; /* UDP payload */
+};
+
+/* What a rank moves, as it counts. */
+struct sml_rank_rates {
+	bool known; /* of the switch's own counters, which are the next two */
+	double contributions, resends;
+	double last_share; /* of the job's uses in this interval, those that it completed, 0 to 1 */
+	bool has_traffic;  /* of the rank's counters, which follow */
+	double packets_sent, packets_received;
+	double bytes_sent, bytes_received;
+	double timeouts,
+		fast;	   /* packets sent again: by the timer, and as later ones were answered */
+	double link_share; /* of the busier direction, 0 to 1; below 0: not known */
+};
+
+struct sml_job_rates {
+	bool known;
+	double uses; /* of slots, completed */
+	double resends,
+		duplicates; /* packets that came again: the result was lost, or is missing */
+	double bytes_sent, bytes_received, packets_sent, packets_received; /* of all ranks */
+	double timeouts, fast;
+	int slowest; /* the rank that completed the most uses; -1: none did */
+	double slowest_share;
+	double link_share; /* of the busiest rank; below 0: not known */
+};
+
+/* Ask the switch for its status. 0, or a negative errno and the error. */
+int sml_view_ask(struct sml_view *view, int timeout_ms);
+
+/* The same with an answer, which the view then owns; NULL: there was none, and the error says so.
+ */
+void sml_view_take(struct sml_view *view, SmlControl__Envelope *answer);
+
+void sml_view_free(struct sml_view *view);
+
+static inline const SmlControl__Status *sml_view_status(const struct sml_view *view)
+{
+	return view->now != NULL ? view->now->status : NULL;
+}
+
+/* Between the two answers; 0: there are no two, or the switch has started in between. */
+double sml_view_seconds(const struct sml_view *view);
+
+/* 0 if there is no such counter. */
+uint64_t sml_view_counter(SmlControl__Counter *const *counters, size_t n, const char *name);
+
+void sml_view_switch_rates(const struct sml_view *view, struct sml_switch_rates *rates);
+
+/* Of a job of the last answer, and of all its ranks, as they are in the job's list. */
+void sml_view_job_rates(const struct sml_view *view, const SmlControl__JobStatus *job,
+			struct sml_job_rates *rates, struct sml_rank_rates ranks[SML_MAX_RANKS]);
+
+#endif

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Rates from two answers of a switch: cmd/view.h. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cmd/view.h"
+
+#define RANKS 3
+
+/* An answer with one job, as protobuf-c would have unpacked it, but in this memory. */
+struct answer {
+	SmlControl__Status status;
+	SmlControl__JobStatus job, *jobs[1];
+	SmlControl__WorkerStatus workers[RANKS], *worker_list[RANKS];
+	SmlControl__Traffic traffic[RANKS];
+	SmlControl__StripeStatus served, *served_list[1];
+	SmlControl__Counter counter, *counters[1];
+};
+
+static void fill(struct answer *answer, uint64_t uptime_ms)
+{
+	sml_control__status__init(&answer->status);
+	sml_control__job_status__init(&answer->job);
+	sml_control__stripe_status__init(&answer->served);
+	sml_control__counter__init(&answer->counter);
+	answer->status.uptime_ms = uptime_ms;
+	answer->job.job = (char *)(uintptr_t) "train";
+	answer->job.job_number = 77;
+	answer->job.epoch = 1;
+	answer->counter.name = (char *)(uintptr_t) "bytes-received";
+	answer->counters[0] = &answer->counter;
+	answer->status.counters = answer->counters;
+	answer->status.n_counters = 1;
+	answer->jobs[0] = &answer->job;
+	answer->status.jobs = answer->jobs;
+	answer->status.n_jobs = 1;
+	for (unsigned i = 0; i < RANKS; i++) {
+		sml_control__worker_status__init(&answer->workers[i]);
+		sml_control__traffic__init(&answer->traffic[i]);
+		answer->workers[i].rank = i;
+		answer->workers[i].traffic = &answer->traffic[i];
+		answer->worker_list[i] = &answer->workers[i];
+	}
+	answer->job.workers = answer->worker_list;
+	answer->job.n_workers = RANKS;
+	answer->served_list[0] = &answer->served;
+	answer->job.served = answer->served_list;
+	answer->job.n_served = 1;
+}
+
+/* A copy that a view may free. */
+static SmlControl__Envelope *sent(const struct answer *answer)
+{
+	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT, *copy;
+	uint8_t bytes[4096];
+	size_t n;
+
+	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_STATUS;
+	envelope.status = (SmlControl__Status *)(uintptr_t)&answer->status;
+	n = sml_control__envelope__pack(&envelope, bytes);
+	assert_true(n <= sizeof(bytes));
+	copy = sml_control__envelope__unpack(NULL, n, bytes);
+	assert_non_null(copy);
+	return copy;
+}
+
+struct world {
+	struct answer before, now;
+	struct sml_view view;
+	struct sml_job_rates job;
+	struct sml_rank_rates ranks[SML_MAX_RANKS];
+};
+
+/* Two answers, two seconds apart. */
+static void begin(struct world *world)
+{
+	memset(world, 0, sizeof(*world));
+	fill(&world->before, 10000);
+	fill(&world->now, 12000);
+}
+
+static void look(struct world *world)
+{
+	sml_view_take(&world->view, sent(&world->before));
+	sml_view_take(&world->view, sent(&world->now));
+	sml_view_job_rates(&world->view, world->view.now->status->jobs[0], &world->job,
+			   world->ranks);
+}
+
+static void rates_are_differences_by_the_switchs_clock(void **state)
+{
+	struct sml_switch_rates rates;
+	struct world world;
+
+	(void)state;
+	begin(&world);
+	world.before.counter.value = 1000;
+	world.now.counter.value = 5000;
+	world.before.served.resends = 10;
+	world.now.served.resends = 16;
+	world.now.served.duplicates = 4;
+	world.now.workers[1].resends = 8;
+	look(&world);
+	sml_view_switch_rates(&world.view, &rates);
+	assert_true(rates.known && rates.bytes_received == 2000);
+	assert_true(world.job.known && world.job.resends == 3 && world.job.duplicates == 2);
+	assert_true(world.ranks[1].resends == 4 && world.ranks[0].resends == 0);
+	sml_view_free(&world.view);
+}
+
+static void one_answer_has_no_rates(void **state)
+{
+	struct sml_switch_rates rates;
+	struct world world;
+
+	(void)state;
+	begin(&world);
+	sml_view_take(&world.view, sent(&world.now));
+	sml_view_switch_rates(&world.view, &rates);
+	sml_view_job_rates(&world.view, world.view.now->status->jobs[0], &world.job, world.ranks);
+	assert_true(sml_view_seconds(&world.view) == 0);
+	assert_false(rates.known || world.job.known || world.ranks[0].known);
+	/* Neither has one after a question without an answer: another switch may be there now. */
+	sml_view_take(&world.view, NULL);
+	sml_view_take(&world.view, sent(&world.now));
+	assert_true(sml_view_seconds(&world.view) == 0);
+	sml_view_free(&world.view);
+}
+
+static void a_switch_that_has_started_again_has_no_rates(void **state)
+{
+	struct world world;
+
+	(void)state;
+	begin(&world);
+	world.now.status.uptime_ms = 500;
+	look(&world);
+	assert_true(sml_view_seconds(&world.view) == 0);
+	assert_false(world.job.known);
+	sml_view_free(&world.view);
+}
+
+static void another_job_or_epoch_has_no_rates(void **state)
+{
+	struct world world;
+
+	(void)state;
+	begin(&world);
+	world.now.job.epoch = 2;
+	look(&world);
+	assert_false(world.job.known);
+	sml_view_free(&world.view);
+	begin(&world);
+	world.now.job.job_number = 78;
+	look(&world);
+	assert_false(world.job.known);
+	sml_view_free(&world.view);
+}
+
+static void a_ranks_interval_is_from_one_report_to_the_next(void **state)
+{
+	struct world world;
+
+	(void)state;
+	begin(&world);
+	/* The switch heard rank 0 at 9.0 s and at 12.0 s: three seconds apart. */
+	world.before.workers[0].traffic_age_ms = 1000;
+	world.before.traffic[0].bytes_sent = 1000;
+	world.now.traffic[0].bytes_sent = 31000;
+	world.now.traffic[0].retransmits_timeout = 6;
+	world.now.traffic[0].retransmits_fast = 9;
+	/* Rank 1 has not told anything new. */
+	world.now.workers[1].traffic_age_ms = 2000;
+	/* Rank 2 has never told. */
+	world.before.workers[2].traffic = NULL;
+	look(&world);
+	assert_true(world.ranks[0].has_traffic && world.ranks[0].bytes_sent == 10000);
+	assert_true(world.ranks[0].timeouts == 2 && world.ranks[0].fast == 3);
+	assert_false(world.ranks[1].has_traffic || world.ranks[2].has_traffic);
+	assert_true(world.job.bytes_sent == 10000 && world.job.timeouts == 2);
+	sml_view_free(&world.view);
+}
+
+static void the_link_is_shared_by_frames(void **state)
+{
+	struct world world;
+
+	(void)state;
+	begin(&world);
+	assert_true(world.now.traffic[0].link_mbits == 0);
+	world.now.traffic[0].link_mbits = 10;
+	world.now.traffic[0].bytes_received = 2 * 934000;
+	world.now.traffic[0].packets_received = 2 * 1000;
+	look(&world);
+	/* 8 x (934,000 + 66 x 1000) bits of 10,000,000. */
+	assert_true(world.ranks[0].link_share > 0.7999 && world.ranks[0].link_share < 0.8001);
+	assert_true(world.job.link_share == world.ranks[0].link_share);
+	assert_true(world.ranks[1].link_share < 0);
+	sml_view_free(&world.view);
+}
+
+static void the_slowest_rank_completes_the_most_uses(void **state)
+{
+	struct world world;
+
+	(void)state;
+	begin(&world);
+	/* Before, rank 0 was the slowest. */
+	world.before.workers[0].completed = 1000;
+	world.now.workers[0].completed = 1010;
+	world.now.workers[1].completed = 10;
+	world.now.workers[2].completed = 60;
+	look(&world);
+	assert_true(world.job.uses == 40);
+	assert_int_equal(world.job.slowest, 2);
+	assert_true(world.job.slowest_share == 0.75 && world.ranks[2].last_share == 0.75);
+	sml_view_free(&world.view);
+	begin(&world);
+	look(&world);
+	assert_int_equal(world.job.slowest, -1);
+	sml_view_free(&world.view);
+}
+
+static void a_counter_never_runs_backwards(void **state)
+{
+	struct world world;
+
+	(void)state;
+	begin(&world);
+	world.before.workers[0].contributions = UINT64_MAX;
+	world.before.traffic[0].bytes_sent = 5;
+	world.before.workers[1].traffic_age_ms = UINT64_MAX; /* a lie */
+	look(&world);
+	assert_true(world.ranks[0].contributions == 0 && world.ranks[0].bytes_sent == 0);
+	sml_view_free(&world.view);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(rates_are_differences_by_the_switchs_clock),
+		cmocka_unit_test(one_answer_has_no_rates),
+		cmocka_unit_test(a_switch_that_has_started_again_has_no_rates),
+		cmocka_unit_test(another_job_or_epoch_has_no_rates),
+		cmocka_unit_test(a_ranks_interval_is_from_one_report_to_the_next),
+		cmocka_unit_test(the_link_is_shared_by_frames),
+		cmocka_unit_test(the_slowest_rank_completes_the_most_uses),
+		cmocka_unit_test(a_counter_never_runs_backwards),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
