@@ -25,6 +25,7 @@ static const struct sml_afxdp_services services = {
 	.udp = &sml_transport_udp,
 	.log = sml_log,
 	.error_set = sml_error_set,
+	.error_last = sml_error_last,
 };
 
 /* The directory of this code, with a trailing slash. It may be part of a program with any name. */

@@ -17,6 +17,7 @@
 
 #include "bpf/worker.h"
 
+struct sml_afxdp_services;
 struct switchml_worker;
 struct xdp_program;
 struct sml_queue;
@@ -39,11 +40,11 @@ struct sml_device {
 };
 
 /*
- * Open the device and attach the program. NULL: *error and text give the reason. *error is
- * -EBUSY if another program uses the interface and cannot share it.
+ * Open the device and attach the program. 0, or a negative errno, and the library's error_last()
+ * says why; -EBUSY if another program uses the interface and cannot share it.
  */
-struct sml_device *sml_device_get(int ifindex, const char *name, uint32_t mtu, int *error,
-				  char *text, size_t text_bytes);
+int sml_device_get(struct sml_device **got, const struct sml_afxdp_services *library, int ifindex,
+		   const char *name, uint32_t mtu);
 void sml_device_put(struct sml_device *device);
 
 /* One lock for the lists of devices and of their queues. */

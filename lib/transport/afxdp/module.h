@@ -12,7 +12,7 @@
 #define SML_AFXDP_MODULE "libswitchml-afxdp.so"
 #define SML_AFXDP_ENTRY	 "sml_afxdp_open"
 /* This number also covers the layouts of struct sml_transport and of everything it points to. */
-#define SML_AFXDP_VERSION "1 " SML_VERSION_STRING
+#define SML_AFXDP_VERSION "2 " SML_VERSION_STRING
 
 /* What the module needs from the library. */
 struct sml_afxdp_services {
@@ -21,6 +21,7 @@ struct sml_afxdp_services {
 	void (*log)(const struct sml_log *log, enum sml_log_level level, const char *format, ...)
 		__attribute__((format(printf, 3, 4)));
 	int (*error_set)(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+	const char *(*error_last)(void);
 };
 
 typedef int (*sml_afxdp_open_fn)(struct sml_transport **opened,

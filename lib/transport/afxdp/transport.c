@@ -405,26 +405,27 @@ static int open_device(struct afxdp *afxdp)
 {
 	const struct sml_afxdp_services *library = afxdp->library;
 	static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
-	char text[256];
+	char missing[64];
 	int error;
 
 	pthread_mutex_lock(&one_at_a_time); /* libcap-ng has one state for all threads */
-	list_missing_capabilities(text, sizeof(text));
+	list_missing_capabilities(missing, sizeof(missing));
 	pthread_mutex_unlock(&one_at_a_time);
-	if (text[0])
+	if (missing[0])
 		return library->error_set(-EPERM,
 					  "SWITCHML_TRANSPORT=afxdp needs %s, which this process "
 					  "does not have: run as root, give them to the program "
 					  "(setcap), or unset the variable to use UDP",
-					  text);
-	afxdp->device = sml_device_get(afxdp->route.ifindex, afxdp->route.name, afxdp->route.mtu,
-				       &error, text, sizeof(text));
+					  missing);
+	error = sml_device_get(&afxdp->device, library, afxdp->route.ifindex, afxdp->route.name,
+			       afxdp->route.mtu);
 	if (error == -EBUSY) {
-		stay_slow(afxdp, text);
+		stay_slow(afxdp, library->error_last());
 		return 0;
 	}
 	if (error)
-		return library->error_set(error, "SWITCHML_TRANSPORT=afxdp: %s", text);
+		return library->error_set(error, "SWITCHML_TRANSPORT=afxdp: %s",
+					  library->error_last());
 	error = sml_device_add_flow(afxdp->device, &afxdp->key, &afxdp->flow);
 	/* Entries of killed processes stay as long as the program does. */
 	if (error == -E2BIG || error == -ENOSPC) {
