@@ -73,4 +73,16 @@ void wait_until_told(struct rank *rank);
 		}                                                                                  \
 	} while (0)
 
+/* Assert that this is the last error, and that its text has this part. Needs <string.h>. */
+#define CHECK_ERROR(rank, result, error, part)                                                     \
+	do {                                                                                       \
+		int got = (result);                                                                \
+		if (got != (error) || !strstr(sml_error_text((rank)->context), part)) {            \
+			complain(rank, "%s:%d: %d, not %d; \"%s\" should say \"%s\"", __FILE__,    \
+				 __LINE__, got, (int)(error), sml_error_text((rank)->context),     \
+				 part);                                                            \
+			return;                                                                    \
+		}                                                                                  \
+	} while (0)
+
 #endif

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ranks and switches that are missing: each call and each sml_open() ends at its deadline or
+ * before, with a clear text.
+ *
+ * If only one process takes part, a deadline begins short and grows until the text is the expected
+ * one: on a busy machine, a short one may pass before anything is known.
+ */
+#include <netinet/in.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "support/ranks.h"
+
+/* For deadlines of whole jobs: longer than a busy machine stalls while ranks open. */
+#define DEADLINE_MS 4000
+/* For those that grow. */
+#define FIRST_DEADLINE_MS 250
+#define LAST_DEADLINE_MS  16000
+/* All are told within this time. */
+#define SOON_MS 30000
+
+/* Assert that the text of the last failed sml_open() has this part. */
+static void expect_open_text(const char *part)
+{
+	if (!strstr(sml_error_text(NULL), part))
+		fail_msg("\"%s\" should say \"%s\"", sml_error_text(NULL), part);
+}
+
+/* ---- deadlines ---- */
+
+static void wait_in_vain(struct rank *rank)
+{
+	float data[5000] = {0};
+	uint64_t began = now_ms();
+	int error;
+
+	if (rank->rank == 1) {
+		wait_until_told(rank);
+		CHECK_ERROR(rank, sml_barrier(rank->context), SML_ERROR_TIMEOUT, "rank 0");
+		return;
+	}
+	error = sml_allreduce(rank->context, data, data, 5000, SML_FLOAT32, SML_SUM, NULL);
+	CHECK_ERROR(rank, error, SML_ERROR_TIMEOUT, "all-reduce 0: 5000 float32");
+	CHECK_ERROR(rank, error, SML_ERROR_TIMEOUT, "head stream (call 0)");
+	CHECK(rank, now_ms() - began >= DEADLINE_MS && now_ms() - began < DEADLINE_MS + SOON_MS);
+	began = now_ms();
+	CHECK_ERROR(rank, sml_barrier(rank->context), SML_ERROR_TIMEOUT, "all-reduce 0");
+	/* Without waiting for another deadline. */
+	CHECK(rank, now_ms() - began < DEADLINE_MS);
+}
+
+static void look_in_vain(struct rank *rank)
+{
+	struct sml_request *request;
+	int32_t data = 1;
+	int done, result;
+
+	if (rank->rank == 1) {
+		wait_until_told(rank);
+		return;
+	}
+	CHECK(rank, sml_allreduce_async(rank->context, &data, &data, 1, SML_INT32, SML_SUM, NULL,
+					&request) == 0);
+	do
+		result = sml_test(request, &done);
+	while (!done);
+	CHECK_ERROR(rank, result, SML_ERROR_TIMEOUT, "all-reduce 0: 1 int32");
+}
+
+/* Whether a rank waits for a call or only looks at it. Both at once. */
+static void a_call_that_others_do_not_make_ends_at_the_deadline(void **state)
+{
+	struct job jobs[] = {
+		{.n_ranks = 2, .timeout_ms = DEADLINE_MS, .body = wait_in_vain},
+		{.n_ranks = 2, .timeout_ms = DEADLINE_MS, .body = look_in_vain},
+	};
+
+	(void)state;
+	run_jobs(jobs, 2);
+}
+
+/* ---- missing ranks ---- */
+
+/* A rank opens in vain, with growing deadlines. */
+static void expect_open_timeout(const struct job *job, int rank, int error, const char *part)
+{
+	struct job now = *job;
+	uint64_t began = now_ms();
+
+	for (now.timeout_ms = FIRST_DEADLINE_MS;; now.timeout_ms *= 4) {
+		struct sml_context *context;
+		struct sml_config config;
+		int rc;
+
+		configure(&config, &now, rank);
+		began = now_ms();
+		rc = sml_open(&context, &config);
+		assert_null(context);
+		if (rc == error && strstr(sml_error_text(NULL), part))
+			break;
+		if (now.timeout_ms >= LAST_DEADLINE_MS)
+			fail_msg("%d, \"%s\" should be %d, \"%s\"", rc, sml_error_text(NULL), error,
+				 part);
+	}
+	assert_true(now_ms() - began >= (uint64_t)now.timeout_ms);
+	assert_true(now_ms() - began < (uint64_t)now.timeout_ms + SOON_MS);
+}
+
+static void missing_ranks_are_named(void **state)
+{
+	const struct job job = {.n_ranks = 4, .port = free_port()};
+
+	(void)state;
+	expect_open_timeout(&job, 0, SML_ERROR_TIMEOUT, "ranks 1, 2 and 3 of 4");
+}
+
+/* Rank 0 waits no more. */
+static atomic_bool rank_0_is_done;
+
+/* Again and again: the switch may refuse the first try before rank 0 has joined and can be told. */
+static void *open_with_three(void *argument)
+{
+	struct job job = *(struct job *)argument;
+	void *told = NULL;
+
+	job.n_ranks = 3;
+	do {
+		struct sml_context *context;
+		struct sml_config config;
+		int error;
+
+		configure(&config, &job, 1);
+		error = sml_open(&context, &config);
+		if (error == SML_ERROR_MISMATCH && strstr(sml_error_text(NULL), "3"))
+			told = (void *)(intptr_t)error;
+	} while (!atomic_load(&rank_0_is_done));
+	return told;
+}
+
+/* True: with this deadline, both were told. */
+static bool both_are_told(int timeout_ms)
+{
+	struct job job = {.n_ranks = 2, .timeout_ms = timeout_ms, .port = free_port()};
+	struct sml_context *context;
+	struct sml_config config;
+	pthread_t thread;
+	void *other;
+	int error;
+
+	atomic_store(&rank_0_is_done, false);
+	pthread_create(&thread, NULL, open_with_three, &job);
+	configure(&config, &job, 0);
+	/* It keeps waiting for a matching rank 1, because any peer could have sent this. */
+	error = sml_open(&context, &config);
+	atomic_store(&rank_0_is_done, true);
+	pthread_join(thread, &other);
+	assert_int_equal(error, SML_ERROR_TIMEOUT);
+	return strstr(sml_error_text(NULL), "rank 1 says 3, rank 0 says 2") &&
+	       (intptr_t)other == SML_ERROR_MISMATCH;
+}
+
+static void different_world_sizes_are_told_to_both(void **state)
+{
+	int timeout_ms = FIRST_DEADLINE_MS;
+
+	(void)state;
+	while (!both_are_told(timeout_ms)) {
+		assert_true(timeout_ms < LAST_DEADLINE_MS);
+		timeout_ms *= 4;
+	}
+}
+
+/* ---- a missing switch ---- */
+
+/* heartbeat_ms: 0, or the heartbeat that causes the failure. */
+static void expect_open_to_fail(const char *address, int heartbeat_ms, int error, const char *part)
+{
+	const struct job job = {
+		.n_ranks = 2, .heartbeat_ms = heartbeat_ms, .switch_address = address};
+	struct sml_context *context;
+	struct sml_config config;
+
+	configure(&config, &job, 1);
+	config.master_port = free_port();
+	assert_int_equal(sml_open(&context, &config), error);
+	expect_open_text(part);
+}
+
+/* A listener that is no switch: it sends `words` to every peer, or nothing. */
+struct stranger {
+	int fd;
+	const char *words;
+};
+
+static void *stranger_main(void *argument)
+{
+	struct stranger *stranger = argument;
+	int fd = accept(stranger->fd, NULL, NULL);
+	char ignored[64];
+
+	if (stranger->words)
+		send(fd, stranger->words, strlen(stranger->words), MSG_NOSIGNAL);
+	while (recv(fd, ignored, sizeof(ignored), 0) > 0)
+		;
+	close(fd);
+	return NULL;
+}
+
+static void meet_stranger(const char *words, int error, const char *part)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET,
+				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct stranger stranger = {socket(AF_INET, SOCK_STREAM, 0), words};
+	socklen_t length = sizeof(address);
+	char text[64];
+	pthread_t thread;
+
+	assert_int_equal(bind(stranger.fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(listen(stranger.fd, 5), 0);
+	getsockname(stranger.fd, (struct sockaddr *)&address, &length);
+	snprintf(text, sizeof(text), "127.0.0.1:%u", ntohs(address.sin_port));
+	pthread_create(&thread, NULL, stranger_main, &stranger);
+	expect_open_to_fail(text, words ? 0 : 200, error, part);
+	pthread_join(thread, NULL);
+	close(stranger.fd);
+}
+
+static void an_unreachable_switch_is_told_with_what_to_do(void **state)
+{
+	const struct job without = {.n_ranks = 2, .port = free_port()};
+	char nobody[64];
+
+	(void)state;
+	/* Rank 0's switch is looked for until the deadline. */
+	expect_open_timeout(&without, 1, SML_ERROR_UNREACHABLE, "has rank 0 been started");
+	snprintf(nobody, sizeof(nobody), "127.0.0.1:%d", free_port());
+	expect_open_to_fail(nobody, 0, SML_ERROR_UNREACHABLE, "start `switchml switch`");
+	expect_open_to_fail("no.such.host.invalid", 0, SML_ERROR_UNREACHABLE, "cannot be resolved");
+	expect_open_to_fail("a:b:c", 0, SML_ERROR_UNREACHABLE, "cannot be resolved");
+	expect_open_to_fail("127.0.0.1,", 0, SML_ERROR_CONFIG, "not a switch's address");
+	expect_open_to_fail("127.0.0.1|", 0, SML_ERROR_CONFIG, "not a switch's address");
+	expect_open_to_fail("a,b|c", 0, SML_ERROR_CONFIG, "\"c\" names 1");
+	expect_open_to_fail("host:99999", 0, SML_ERROR_CONFIG, "not a switch's address");
+	meet_stranger("SSH-2.0-OpenSSH_9.2p1\r\n", SML_ERROR_PROTOCOL, "SwitchML protocol");
+	meet_stranger(NULL, SML_ERROR_UNREACHABLE, "silent for 200 ms");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_call_that_others_do_not_make_ends_at_the_deadline),
+		cmocka_unit_test(missing_ranks_are_named),
+		cmocka_unit_test(different_world_sizes_are_told_to_both),
+		cmocka_unit_test(an_unreachable_switch_is_told_with_what_to_do),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
