@@ -175,7 +175,7 @@ struct sml_config {
 	 * one host as well. SWITCHML_SWITCH.
 	 */
 	const char *switch_address;
-	const char *job; /* the same on all ranks; SWITCHML_JOB, "default" */
+	const char *job; /* the same on all ranks; SWITCHML_JOB, or this run of the launcher */
 	int rank;	 /* 0 … world_size - 1; SWITCHML_RANK */
 	int world_size;	 /* 1 … SML_MAX_WORLD_SIZE; SWITCHML_WORLD_SIZE */
 

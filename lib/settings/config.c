@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
+#include "lib/settings/run_name.h"
 #include "lib/settings/settings.h"
 
 struct word {
@@ -79,24 +80,14 @@ static const struct variable variables[] = {
 static const struct launcher {
 	const char *rank, *world_size, *local_size;
 } launchers[] = {
-	{"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"},
-	{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-	{"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
-	{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"},
+	[SML_LAUNCHER_TORCHRUN] = {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"},
+	[SML_LAUNCHER_OPEN_MPI] = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+				   "OMPI_COMM_WORLD_LOCAL_SIZE"},
+	[SML_LAUNCHER_MPICH] = {"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
+	[SML_LAUNCHER_SLURM] = {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"},
 };
 
 #define N_OF(array) (sizeof(array) / sizeof((array)[0]))
-
-/*
- * An empty variable counts as unset: launch scripts write FOO= to clear it. In a set-user-ID
- * program all count as unset, because they name files to write and keys to use.
- */
-static const char *get(const char *name)
-{
-	const char *value = secure_getenv(name);
-
-	return value && *value ? value : NULL;
-}
 
 static int refuse(const char *name, const char *value, const char *allowed)
 {
@@ -138,7 +129,7 @@ static bool parse_word(const struct word *words, const char *text, long *value)
 
 static int set_variable(struct sml_config *config, const struct variable *variable)
 {
-	const char *text = get(variable->name);
+	const char *text = sml_variable_get(variable->name);
 	char *member = (char *)config + variable->offset;
 	struct sml_port_range ports;
 	long number = 0;
@@ -179,17 +170,25 @@ static int set_variable(struct sml_config *config, const struct variable *variab
 static const struct launcher *find_launcher(void)
 {
 	for (size_t i = 0; i < N_OF(launchers); i++)
-		if (get(launchers[i].rank) && get(launchers[i].world_size))
+		if (sml_variable_get(launchers[i].rank) &&
+		    sml_variable_get(launchers[i].world_size))
 			return &launchers[i];
 	return NULL;
+}
+
+static enum sml_launcher_kind launcher_kind(void)
+{
+	const struct launcher *launcher = find_launcher();
+
+	return launcher ? (enum sml_launcher_kind)(launcher - launchers) : SML_LAUNCHER_NONE;
 }
 
 static int set_number(const char *name, long minimum, long maximum, const char *allowed, int *out)
 {
 	long number;
 
-	if (!sml_parse_number(get(name), minimum, maximum, &number))
-		return refuse(name, get(name), allowed);
+	if (!sml_parse_number(sml_variable_get(name), minimum, maximum, &number))
+		return refuse(name, sml_variable_get(name), allowed);
 	*out = (int)number;
 	return 0;
 }
@@ -200,16 +199,17 @@ static int set_ranks(struct sml_config *config)
 	int error = 0;
 
 	/* A value that is overridden need not be valid. */
-	if (launcher == NULL || (get("SWITCHML_RANK") && get("SWITCHML_WORLD_SIZE")))
+	if (launcher == NULL ||
+	    (sml_variable_get("SWITCHML_RANK") && sml_variable_get("SWITCHML_WORLD_SIZE")))
 		return 0;
 	/*
 	 * This may be more than a job can have: sml_open() reports that, unless the program
 	 * overrides it.
 	 */
-	if (!get("SWITCHML_WORLD_SIZE"))
+	if (!sml_variable_get("SWITCHML_WORLD_SIZE"))
 		error = set_number(launcher->world_size, 1, INT_MAX, "a number of ranks",
 				   &config->world_size);
-	if (error == 0 && !get("SWITCHML_RANK"))
+	if (error == 0 && !sml_variable_get("SWITCHML_RANK"))
 		error = set_number(launcher->rank, 0, INT_MAX, "a number below the world size",
 				   &config->rank);
 	return error;
@@ -220,8 +220,9 @@ int sml_launcher_local_size(void)
 	const struct launcher *launcher = find_launcher();
 	long number;
 
-	if (launcher == NULL || !get(launcher->local_size) ||
-	    !sml_parse_number(get(launcher->local_size), 1, SML_MAX_WORLD_SIZE, &number))
+	if (launcher == NULL || !sml_variable_get(launcher->local_size) ||
+	    !sml_parse_number(sml_variable_get(launcher->local_size), 1, SML_MAX_WORLD_SIZE,
+			      &number))
 		return 0;
 	return (int)number;
 }
@@ -249,14 +250,15 @@ static const char *first_host(const char *list)
 
 static void set_master_address(struct sml_config *config)
 {
-	if (get("MASTER_ADDR"))
-		config->master_address = get("MASTER_ADDR");
-	else if (find_launcher() != &launchers[N_OF(launchers) - 1])
+	if (sml_variable_get("MASTER_ADDR"))
+		config->master_address = sml_variable_get("MASTER_ADDR");
+	else if (launcher_kind() != SML_LAUNCHER_SLURM)
 		return;
-	else if (get("SLURM_NODELIST") && first_host(get("SLURM_NODELIST")))
-		config->master_address = first_host(get("SLURM_NODELIST"));
-	else if (get("SLURM_LAUNCH_NODE_IPADDR"))
-		config->master_address = get("SLURM_LAUNCH_NODE_IPADDR");
+	else if (sml_variable_get("SLURM_NODELIST") &&
+		 first_host(sml_variable_get("SLURM_NODELIST")))
+		config->master_address = first_host(sml_variable_get("SLURM_NODELIST"));
+	else if (sml_variable_get("SLURM_LAUNCH_NODE_IPADDR"))
+		config->master_address = sml_variable_get("SLURM_LAUNCH_NODE_IPADDR");
 }
 
 /* torchrun's own store listens on MASTER_PORT, so we use the next port. */
@@ -264,7 +266,7 @@ static int set_master_port(struct sml_config *config)
 {
 	int error, port = 0;
 
-	if (!get("MASTER_PORT") || get("SWITCHML_MASTER_PORT"))
+	if (!sml_variable_get("MASTER_PORT") || sml_variable_get("SWITCHML_MASTER_PORT"))
 		return 0;
 	error = set_number("MASTER_PORT", 1, 65534,
 			   "1 to 65534 (the embedded switch also uses the next port)", &port);
@@ -281,19 +283,11 @@ static void fit_master_port(struct sml_config *config)
 {
 	struct sml_port_range ports;
 
-	if (!config->ports || get("SWITCHML_MASTER_PORT") ||
+	if (!config->ports || sml_variable_get("SWITCHML_MASTER_PORT") ||
 	    !sml_port_range_parse(config->ports, &ports))
 		return;
 	if (!sml_port_range_has(&ports, config->master_port))
 		config->master_port = ports.first;
-}
-
-static void set_job(struct sml_config *config)
-{
-	if (get("TORCHELASTIC_RUN_ID"))
-		config->job = get("TORCHELASTIC_RUN_ID");
-	else if (get("SLURM_JOB_ID"))
-		config->job = get("SLURM_JOB_ID");
 }
 
 int sml_config_init(struct sml_config *config)
@@ -302,7 +296,6 @@ int sml_config_init(struct sml_config *config)
 
 	*config = (struct sml_config){
 		.size = sizeof(*config),
-		.job = "default",
 		.world_size = 1,
 		.master_address = "127.0.0.1",
 		.master_port = SML_DEFAULT_PORT,
@@ -313,7 +306,7 @@ int sml_config_init(struct sml_config *config)
 		.transport = SML_TRANSPORT_UDP,
 	};
 	set_master_address(config);
-	set_job(config);
+	config->job = sml_run_name(launcher_kind());
 	error = set_master_port(config);
 	if (error == 0)
 		error = set_ranks(config);

@@ -45,4 +45,8 @@ const char *const environment_names[ENVIRONMENT_NAMES] = {
 	"SLURM_NTASKS_PER_NODE",
 	"SWITCHML_TRANSPORT",
 	"SWITCHML_PORTS",
+	"SLURM_STEP_ID",
+	"PMIX_NAMESPACE",
+	"OMPI_MCA_ess_base_jobid",
+	"OMPI_MCA_orte_precondition_transports",
 };

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,7 +74,7 @@ static const struct {
 	 8,
 	 "gpu1",
 	 29501,
-	 "run7"},
+	 "run7@gpu1:29500"},
 	{"Open MPI",
 	 {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}},
 	 1,
@@ -93,6 +94,44 @@ static const struct {
 	 "node07",
 	 28500,
 	 "4711"},
+	{"a step of a Slurm job",
+	 {{"SLURM_PROCID", "1"},
+	  {"SLURM_NTASKS", "2"},
+	  {"SLURM_JOB_ID", "4711"},
+	  {"SLURM_STEP_ID", "3"}},
+	 1,
+	 2,
+	 "127.0.0.1",
+	 28500,
+	 "4711.3"},
+	{"ranks by hand",
+	 {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "gpu1"}, {"MASTER_PORT", "4000"}},
+	 1,
+	 2,
+	 "gpu1",
+	 4001,
+	 "run@gpu1:4000"},
+	{"a run of Open MPI inside a Slurm job",
+	 {{"OMPI_COMM_WORLD_RANK", "1"},
+	  {"OMPI_COMM_WORLD_SIZE", "2"},
+	  {"PMIX_NAMESPACE", "97255425"},
+	  {"OMPI_MCA_orte_precondition_transports", "993f211b47652f2a-7d05b6ce9c0738e6"},
+	  {"SLURM_JOB_ID", "4711"},
+	  {"SLURM_STEP_ID", "0"}},
+	 1,
+	 2,
+	 "127.0.0.1",
+	 28500,
+	 "mpirun-97255425-993f211b47652f2a"},
+	{"an Open MPI without PMIx",
+	 {{"OMPI_COMM_WORLD_RANK", "1"},
+	  {"OMPI_COMM_WORLD_SIZE", "2"},
+	  {"OMPI_MCA_ess_base_jobid", "97255425"}},
+	 1,
+	 2,
+	 "127.0.0.1",
+	 28500,
+	 "mpirun-97255425"},
 	{"Slurm, plain hosts",
 	 {{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}, {"SLURM_NODELIST", "a,b"}},
 	 1,
@@ -179,6 +218,52 @@ static void launchers_are_understood(void **state)
 		assert_int_equal(config.master_port, launchers[i].master_port);
 		assert_string_equal(config.job, launchers[i].job);
 	}
+}
+
+static const char *name_with(const struct variable *variables)
+{
+	static struct sml_config config;
+
+	set_environment(variables);
+	assert_int_equal(sml_config_init(&config), 0);
+	return config.job;
+}
+
+/* Two hosts may each have a run at 127.0.0.1:29500. */
+static void a_master_on_the_loopback_is_named_with_its_host(void **state)
+{
+	struct variable variables[MAX_VARIABLES] = {{"RANK", "0"},
+						    {"WORLD_SIZE", "2"},
+						    {"TORCHELASTIC_RUN_ID", "none"},
+						    {"MASTER_ADDR", "localhost"},
+						    {"MASTER_PORT", "29500"}};
+	char first[SML_MAX_JOB_NAME + 1];
+
+	(void)state;
+	snprintf(first, sizeof(first), "%s", name_with(variables));
+	assert_memory_equal(first, "none@localhost:29500-", 21);
+	assert_int_equal(strlen(first), 29);
+	variables[0].value = "1";
+	assert_string_equal(name_with(variables), first);
+	variables[4].value = "29501";
+	assert_string_not_equal(name_with(variables), first);
+}
+
+/* A long run id is still a valid name, and its end still counts. */
+static void a_long_name_of_a_run_is_shortened(void **state)
+{
+	char id[201] = "";
+	struct variable variables[MAX_VARIABLES] = {
+		{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"TORCHELASTIC_RUN_ID", id}};
+	char first[SML_MAX_JOB_NAME + 1];
+
+	(void)state;
+	memset(id, 'x', sizeof(id) - 1);
+	snprintf(first, sizeof(first), "%s", name_with(variables));
+	assert_int_equal(strlen(first), strlen(name_with(variables)));
+	assert_true(strlen(first) <= SML_MAX_JOB_NAME);
+	id[199] = 'y';
+	assert_string_not_equal(name_with(variables), first);
 }
 
 static void every_variable_of_ours_is_read(void **state)
@@ -406,6 +491,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_empty_environment_gives_the_documented_defaults),
 		cmocka_unit_test(launchers_are_understood),
+		cmocka_unit_test(a_master_on_the_loopback_is_named_with_its_host),
+		cmocka_unit_test(a_long_name_of_a_run_is_shortened),
 		cmocka_unit_test(every_variable_of_ours_is_read),
 		cmocka_unit_test(a_wrong_value_is_told_with_its_name_and_what_is_allowed),
 		cmocka_unit_test(open_checks_the_struct_too),

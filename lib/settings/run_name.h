@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The environment, and the default name of a job: the name of this run of its launcher, so that two runs that use one
+ * switch at the same time never meet. Equal on all ranks of a run.
+ */
+#ifndef SML_LIB_RUN_NAME_H
+#define SML_LIB_RUN_NAME_H
+
+/*
+ * NULL: unset or empty, because launch scripts write FOO= to clear it. In a set-user-ID program all
+ * count as unset, because they name files to write and keys to use.
+ */
+const char *sml_variable_get(const char *name);
+
+enum sml_launcher_kind {
+	SML_LAUNCHER_TORCHRUN, /* also who sets RANK and WORLD_SIZE by hand */
+	SML_LAUNCHER_OPEN_MPI,
+	SML_LAUNCHER_MPICH,
+	SML_LAUNCHER_SLURM,
+	SML_LAUNCHER_NONE,
+};
+
+/* Valid until this thread's next call. "default": the environment does not say. */
+const char *sml_run_name(enum sml_launcher_kind launcher);
+
+#endif
