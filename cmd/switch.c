@@ -23,15 +23,18 @@ __attribute__((format(printf, 2, 3))) static void
 print_line(const struct sml_switch_options *options, const char *format, ...)
 {
 	char text[SML_LOG_LINE_BYTES / 2], line[SML_LOG_LINE_BYTES];
+	size_t bytes;
 	va_list arguments;
 
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	if (options->log_json)
-		fwrite(line, 1, sml_switch_log_line(line, SML_LOG_INFO, text), stdout);
-	else
+	if (options->log_json) {
+		bytes = sml_switch_log_line(line, SML_LOG_INFO, text);
+		fwrite(line, 1, bytes, stdout);
+	} else {
 		printf("switchml switch: %s\n", text);
+	}
 	fflush(stdout);
 }
 

@@ -409,7 +409,7 @@ static void open_control(struct world *world, struct sml_settings *settings)
 		abort();
 }
 
-static const char *run(struct gen *gen, uint64_t *longest_turn_ns)
+static struct oracle_verdict run(struct gen *gen)
 {
 	struct world world = {.gen = gen, .live_bytes = oracle_live_bytes()};
 	struct sml_settings settings = {.job = (char *)(uintptr_t) "a",
@@ -418,6 +418,7 @@ static const char *run(struct gen *gen, uint64_t *longest_turn_ns)
 					.timeout_ms = 2000,
 					.head_slots = 8,
 					.data_slots = 64};
+	uint64_t longest_turn_ns;
 
 	oracle_begin();
 	open_control(&world, &settings);
@@ -426,7 +427,7 @@ static const char *run(struct gen *gen, uint64_t *longest_turn_ns)
 		act(&world);
 	serve(&world);
 	note(&world, check_stalls(world.control));
-	*longest_turn_ns = oracle_longest_turn_ns();
+	longest_turn_ns = oracle_longest_turn_ns();
 	/* Before the rank ends, because the rank may wait for the switch to close. */
 	peer_hang_up(&hostile);
 	world.control->threaded = false;
@@ -434,7 +435,7 @@ static const char *run(struct gen *gen, uint64_t *longest_turn_ns)
 	oracle_end();
 	if (oracle_live_bytes() > world.live_bytes + LEFT_BYTES)
 		note(&world, "memory is left behind");
-	return world.wrong;
+	return (struct oracle_verdict){world.wrong, longest_turn_ns};
 }
 
 const char *property_client(struct gen *gen, bool tiny)

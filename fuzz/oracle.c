@@ -144,20 +144,18 @@ uint64_t oracle_turn_limit_ns(void)
 	return ORACLE_TURN_NS * (slow ? ORACLE_SLOW_BUILD_BY : ORACLE_SLOW_MACHINE_BY);
 }
 
-const char *oracle_run(struct gen *gen,
-		       const char *(*run)(struct gen *gen, uint64_t *longest_turn_ns))
+const char *oracle_run(struct gen *gen, struct oracle_verdict (*run)(struct gen *gen))
 {
 	const struct gen begun = *gen;
 
 	for (unsigned i = 0; i < ORACLE_TRIES; i++) {
-		uint64_t longest_turn_ns = 0;
-		const char *wrong;
+		struct oracle_verdict verdict;
 
 		*gen = begun;
-		wrong = run(gen, &longest_turn_ns);
-		if (wrong)
-			return wrong;
-		if (longest_turn_ns <= oracle_turn_limit_ns())
+		verdict = run(gen);
+		if (verdict.wrong)
+			return verdict.wrong;
+		if (verdict.longest_turn_ns <= oracle_turn_limit_ns())
 			return NULL;
 	}
 	return "a turn of the event loop takes too long";

@@ -49,14 +49,19 @@ size_t oracle_live_bytes(void);
 #define ORACLE_SLOW_BUILD_BY   10
 uint64_t oracle_turn_limit_ns(void);
 
+/* What a run found: what is wrong (NULL: nothing), and its longest turn. */
+struct oracle_verdict {
+	const char *wrong;
+	uint64_t longest_turn_ns;
+};
+
 /*
  * What is wrong with a run, NULL: nothing. If a turn took longer than the limit, the same choices
  * are made again, at most ORACLE_TRIES times: noise (an interrupt, a page fault, a cold cache) goes
- * away, but a defect stays. run() sets longest_turn_ns.
+ * away, but a defect stays.
  */
 #define ORACLE_TRIES 6
 struct gen;
-const char *oracle_run(struct gen *gen,
-		       const char *(*run)(struct gen *gen, uint64_t *longest_turn_ns));
+const char *oracle_run(struct gen *gen, struct oracle_verdict (*run)(struct gen *gen));
 
 #endif

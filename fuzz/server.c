@@ -352,10 +352,11 @@ static void hang_up_all(void)
 		peer_hang_up(&peers[i]);
 }
 
-static const char *run(struct gen *gen, uint64_t *longest_turn_ns)
+static struct oracle_verdict run(struct gen *gen)
 {
 	struct world world = {.gen = gen, .live_bytes = oracle_live_bytes()};
 	static bool opened;
+	uint64_t longest_turn_ns;
 
 	for (uint32_t i = 0; !opened && i < MAX_PEERS; i++)
 		peers[i].fd = -1;
@@ -368,14 +369,14 @@ static const char *run(struct gen *gen, uint64_t *longest_turn_ns)
 	hang_up_all();
 	serve(&world);
 	note(&world, check_empty(world.server));
-	*longest_turn_ns = oracle_longest_turn_ns();
+	longest_turn_ns = oracle_longest_turn_ns();
 	if (oracle_turns() == 0)
 		note(&world, "no turn of the event loop was seen");
 	sml_server_close(world.server);
 	oracle_end();
 	if (oracle_live_bytes() > world.live_bytes + LEFT_BYTES)
 		note(&world, "memory is left behind");
-	return world.wrong;
+	return (struct oracle_verdict){world.wrong, longest_turn_ns};
 }
 
 const char *property_server(struct gen *gen, bool tiny)
