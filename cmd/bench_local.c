@@ -118,7 +118,8 @@ int bench_local(const struct bench_options *options, const struct sml_config *co
 	if (options->seconds && crew.n > 0)
 		bench_pass_on_the_end(crew.workers[0]);
 	if (error)
-		fprintf(stderr, "switchml bench: cannot start workers: %s\n", strerror(-error));
+		fprintf(stderr, "switchml bench: cannot start %u workers: %s\n",
+			options->local_workers, strerror(-error));
 	if (!error && options->chaos)
 		error = (chaos = bench_chaos_start(options, &port)) < 0 ? -EIO : 0;
 	else if (!error && !options->switch_address)

@@ -71,7 +71,10 @@ static uint64_t parse_bytes(struct argp_state *state, const char *text)
 		end++;
 	}
 	if (end == text || *end || !(bytes >= 0 && bytes <= 0x1p40))
-		argp_error(state, "`%s' is not a number of bytes", text);
+		argp_error(
+			state,
+			"'%s' is not a number of bytes up to 1024G: write, for example, 64K or 1M",
+			text);
 	return (uint64_t)bytes;
 }
 
@@ -81,7 +84,7 @@ static unsigned parse_number(struct argp_state *state, const char *text, unsigne
 	unsigned long number = strtoul(text, &end, 10);
 
 	if (end == text || *end || *text == '-' || number > most)
-		argp_error(state, "`%s' is not a number from 0 to %lu", text, most);
+		argp_error(state, "'%s' is not a whole number from 0 to %lu", text, most);
 	return (unsigned)number;
 }
 
@@ -94,7 +97,9 @@ static unsigned parse_percent(struct argp_state *state, const char *text)
 	if (end != text && *end == '%')
 		end++;
 	if (end == text || *end || !(percent >= 0 && percent <= 100))
-		argp_error(state, "`%s' is not a percentage", text);
+		argp_error(state,
+			   "'%s' is not a percentage from 0 to 100: write, for example, 1%% or 0.5",
+			   text);
 	return (unsigned)lround(percent * 10000);
 }
 
@@ -105,7 +110,9 @@ static unsigned parse_type(struct argp_state *state, const char *text)
 			return 1u << type;
 	}
 	if (strcmp(text, "all") != 0)
-		argp_error(state, "the type `%s' does not exist", text);
+		argp_error(state,
+			   "there is no type '%s': write float32 or another type of --help, or all",
+			   text);
 	return ((1u << BENCH_TYPES) - 1) & ~(1u << SML_BYTE);
 }
 
@@ -116,7 +123,8 @@ static unsigned parse_op(struct argp_state *state, const char *text)
 			return 1u << op;
 	}
 	if (strcmp(text, "all") != 0)
-		argp_error(state, "the operation `%s' does not exist", text);
+		argp_error(state, "there is no operation '%s': write sum, avg, max, min or all",
+			   text);
 	return (2u << SML_MIN) - 1;
 }
 
@@ -127,7 +135,7 @@ static enum sml_wire parse_wire(struct argp_state *state, const char *text)
 	if (!strcmp(text, "exact"))
 		return SML_WIRE_EXACT;
 	if (strcmp(text, "int32") != 0)
-		argp_error(state, "the wire width `%s' does not exist", text);
+		argp_error(state, "there is no wire '%s': write int32, int16 or exact", text);
 	return SML_WIRE_INT32;
 }
 
@@ -144,17 +152,17 @@ static error_t parse_size_option(int key, char *text, struct argp_state *state,
 	case 'f':
 		options->factor = parse_number(state, text, 1u << 20);
 		if (options->factor < 2)
-			argp_error(state, "the step factor must be 2 or more");
+			argp_error(state, "--step-factor must be 2 or more");
 		return 0;
 	case 'i':
 		options->step_bytes = parse_bytes(state, text);
 		if (options->step_bytes == 0)
-			argp_error(state, "the step must be a byte or more");
+			argp_error(state, "--step-bytes must be 1 or more");
 		return 0;
 	case 'n':
 		options->iterations = parse_number(state, text, 1000000);
 		if (options->iterations == 0)
-			argp_error(state, "the number of iterations must be 1 or more");
+			argp_error(state, "--iters must be 1 or more");
 		return 0;
 	case 'w':
 		options->warmups = parse_number(state, text, 1000000);
@@ -224,7 +232,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		if (options->wire == SML_WIRE_EXACT && options->max_bytes > SML_EXACT_BYTES)
 			options->max_bytes = SML_EXACT_BYTES;
 		if (options->min_bytes > options->max_bytes)
-			argp_error(state, "the smallest size is larger than the largest");
+			argp_error(state, "--min-bytes is larger than --max-bytes: lower the one "
+					  "or raise the other");
 		return 0;
 	default:
 		return parse_size_option(key, text, state, options);

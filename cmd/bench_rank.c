@@ -238,7 +238,7 @@ static void complain(const struct sml_config *config, const struct sml_context *
 /* The counters include every call, a moment after it has returned, even if its switch has died. */
 static bool are_all_counted(const struct rank *rank)
 {
-	uint64_t until_ns = now_ns() + 1000000000, counted;
+	uint64_t until_ns = now_ns() + 20000000000, counted;
 
 	while ((counted = counters_of(rank->job).tensors) != rank->calls && now_ns() < until_ns)
 		usleep(1000);
@@ -277,8 +277,10 @@ int bench_rank(const struct bench_options *options, const struct sml_config *con
 	rank.input = malloc(options->max_bytes + 1);
 	rank.output = malloc(options->max_bytes + 1);
 	if (!rank.input || !rank.output) {
-		fprintf(stderr, "switchml bench: no memory for two tensors of %llu bytes\n",
-			(unsigned long long)options->max_bytes);
+		fprintf(stderr,
+			"switchml bench: rank %d: no memory for two tensors of %llu bytes: lower "
+			"--max-bytes\n",
+			config->rank, (unsigned long long)options->max_bytes);
 		error = -1;
 		goto free_memory;
 	}
@@ -292,8 +294,8 @@ int bench_rank(const struct bench_options *options, const struct sml_config *con
 	error = report_all(&rank, config);
 	closed = sml_close(rank.job);
 	if (closed && !error) {
-		fprintf(stderr, "switchml bench: rank %d: leaving failed: %s\n", config->rank,
-			sml_strerror(closed));
+		fprintf(stderr, "switchml bench: rank %d could not leave the job: %s\n",
+			config->rank, sml_strerror(closed));
 		error = closed;
 	}
 free_memory:

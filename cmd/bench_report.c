@@ -31,7 +31,7 @@ struct bench_report *bench_report_open(const struct bench_options *options, unsi
 	if (report)
 		report->rows = json_array();
 	if (!report || !report->rows) {
-		fprintf(stderr, "switchml bench: no memory\n");
+		fprintf(stderr, "switchml bench: no memory for the report\n");
 		free(report);
 		return NULL;
 	}

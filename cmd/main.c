@@ -61,7 +61,7 @@ int main(int argc, char **argv)
 		return commands[i].run(argc - 1, argv + 1);
 	}
 	if (*asked)
-		fprintf(stderr, "switchml: the command `%s' does not exist\n", asked);
+		fprintf(stderr, "switchml: there is no command '%s'\n", asked);
 	print_help(stderr);
 	return USAGE;
 }

@@ -280,7 +280,8 @@ static int run_many(const struct options *options)
 	int fds[2], status, rc = 0;
 
 	if (pipe(fds) < 0) {
-		fprintf(stderr, "switchml sim: no pipe: %s\n", strerror(errno));
+		fprintf(stderr, "switchml sim: cannot open a pipe for --jobs: %s\n",
+			strerror(errno));
 		return BROKEN;
 	}
 	fflush(stdout);
@@ -291,7 +292,8 @@ static int run_many(const struct options *options)
 			close(fds[0]);
 			run_job(options, job, fds[1]);
 		} else if (pid < 0) {
-			fprintf(stderr, "switchml sim: no process: %s\n", strerror(errno));
+			fprintf(stderr, "switchml sim: cannot start a process for --jobs: %s\n",
+				strerror(errno));
 			rc = BROKEN;
 		}
 	}
@@ -304,7 +306,7 @@ static int run_many(const struct options *options)
 	if (sum.seeds != options->n_seeds) {
 		fprintf(stderr,
 			"switchml sim: only %" PRIu64 " of %" PRIu64
-			" seeds were run: a job died\n",
+			" seeds were run, because a process of --jobs died\n",
 			sum.seeds, options->n_seeds);
 		rc = BROKEN;
 	}
@@ -339,7 +341,7 @@ static uint64_t number(struct argp_state *state, const char *text)
 	errno = 0;
 	value = strtoull(text, &end, 0);
 	if (errno || *end || end == text || *text == '-')
-		argp_error(state, "'%s' is not a number", text);
+		argp_error(state, "'%s' is not a whole number", text);
 	return value;
 }
 

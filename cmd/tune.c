@@ -51,7 +51,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 	case 't':
 	case 'a':
 		if (options->n + 2 > OWN_WORDS)
-			argp_error(state, "too many options");
+			argp_error(state, "there are too many options; see --help");
 		options->words[options->n++] = flags[key];
 		if (argument)
 			options->words[options->n++] = argument;
@@ -61,7 +61,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 		options->n_launcher = state->argc - state->next;
 		return 0;
 	case ARGP_KEY_NO_ARGS:
-		argp_error(state, "which launcher? For example: mpirun -n 8 --hostfile FILE");
+		argp_error(state,
+			   "name the launcher after the options, for example: -- mpirun -n 8 "
+			   "--hostfile FILE");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -110,8 +112,9 @@ int sml_command_tune(int argc, char **argv)
 	if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &options))
 		return 2;
 	if (!find_program(path, sizeof(path))) {
-		fprintf(stderr, "switchml tune: " MEASURES " is not beside this program: "
-				"it is built where Meson finds an MPI (docs/mpi.md)\n");
+		fprintf(stderr,
+			"switchml tune: " MEASURES " is not in the directory of this program. "
+			"Install an MPI and build again (docs/mpi.md)\n");
 		return 1;
 	}
 	words = calloc((size_t)options.n_launcher + OWN_WORDS + 2, sizeof(*words));
@@ -125,7 +128,8 @@ int sml_command_tune(int argc, char **argv)
 	for (int i = 0; i < options.n; i++)
 		words[n++] = options.words[i];
 	execvp(words[0], (char *const *)words);
-	fprintf(stderr, "switchml tune: %s: %s\n", words[0], strerror(errno));
+	fprintf(stderr, "switchml tune: cannot run the launcher %s: %s\n", words[0],
+		strerror(errno));
 	free(words);
 	return 1;
 }

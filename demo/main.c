@@ -51,7 +51,7 @@ static int free_port(void)
 	    getsockname(fd, (struct sockaddr *)&address, &length) == 0)
 		port = ntohs(address.sin_port);
 	if (port < 0)
-		demo_error(-1, "no free port: %s", strerror(errno));
+		demo_error(-1, "no free TCP port on 127.0.0.1 for the switch: %s", strerror(errno));
 	if (fd >= 0)
 		close(fd);
 	return port;
@@ -236,8 +236,10 @@ int main(int argc, char **argv)
 	if (!launched(&config))
 		return be_parent(&options, &config);
 	if (options.workers && options.workers != config.world_size) {
-		demo_error(-1, "--workers %d, but the launcher has started %d", options.workers,
-			   config.world_size);
+		demo_error(-1,
+			   "--workers is %d, but the launcher has started %d ranks: leave out "
+			   "--workers",
+			   options.workers, config.world_size);
 		return DEMO_FAILED;
 	}
 	return be_rank(&options, &config);

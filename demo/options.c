@@ -45,7 +45,7 @@ static int parse_count(struct argp_state *state, const char *text, int most)
 	long value = strtol(text, &end, 10);
 
 	if (end == text || *end != '\0' || value < 1 || value > most)
-		argp_error(state, "'%s' is not a number from 1 to %d", text, most);
+		argp_error(state, "'%s' is not a whole number from 1 to %d", text, most);
 	return (int)value;
 }
 
@@ -59,7 +59,8 @@ static unsigned parse_percent(struct argp_state *state, const char *text)
 		return 10000;
 	value = strtod(text, &end);
 	if (end == text || (*end != '\0' && strcmp(end, "%") != 0) || !(value >= 0 && value <= 50))
-		argp_error(state, "'%s' is not a share from 0%% to 50%%", text);
+		argp_error(state, "'%s' is not a percentage from 0 to 50: write, for example, 2%%",
+			   text);
 	return (unsigned)(value * 10000 + 0.5);
 }
 
@@ -68,7 +69,7 @@ static enum sml_wire parse_wire(struct argp_state *state, const char *text)
 	if (strcmp(text, "int16") == 0)
 		return SML_WIRE_INT16;
 	if (strcmp(text, "int32") != 0)
-		argp_error(state, "the wire is int32 or int16, not '%s'", text);
+		argp_error(state, "there is no wire '%s': write int32 or int16", text);
 	return SML_WIRE_INT32;
 }
 
@@ -108,7 +109,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
 		options->reorder = parse_percent(state, text);
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "'%s' belongs to no option (write --duplicate=2%%)", text);
+		argp_error(
+			state,
+			"'%s' is not an option: write a percentage with =, as in --duplicate=2%%",
+			text);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -241,7 +241,7 @@ int demo_train(struct demo_trainer *trainer)
 	trainer->results.n_parameters = model->n_parameters;
 	status = demo_proof_init(&proof, trainer);
 	if (status < 0) {
-		demo_error(trainer->rank, "no memory for the proofs");
+		demo_error(trainer->rank, "no memory to check the sums");
 		return status;
 	}
 	/*

@@ -47,7 +47,7 @@ static int open_and_train(struct demo_trainer *trainer, const struct sml_config 
 	closed = sml_close(trainer->job);
 	trainer->job = NULL;
 	if (status == 0 && closed < 0)
-		demo_error(trainer->rank, "leaving the job: %s", sml_strerror(closed));
+		demo_error(trainer->rank, "cannot leave the job: %s", sml_strerror(closed));
 	return status < 0 ? status : closed;
 }
 
@@ -60,7 +60,8 @@ static int judge_own_part(const struct demo_trainer *trainer)
 		demo_error(trainer->rank, "a sum is wrong: off by %g, allowed %g",
 			   results->sum.error, results->sum.bound);
 	if (!results->same || results->spread != 0)
-		demo_error(trainer->rank, "the ranks' parameters differ, by up to %g",
+		demo_error(trainer->rank,
+			   "the ranks have different parameters; the largest difference is %g",
 			   results->spread);
 	return demo_check_holds(&results->sum) && results->same && results->spread == 0
 		       ? DEMO_GOOD
@@ -74,7 +75,8 @@ static int report(struct demo_trainer *trainer)
 
 	if (status < 0) {
 		if (!stop)
-			demo_error(trainer->rank, "run alone: %s", strerror(-status));
+			demo_error(trainer->rank, "the run without SwitchML failed: %s",
+				   strerror(-status));
 		return stop ? DEMO_INTERRUPTED : DEMO_FAILED;
 	}
 	demo_summary(options, &trainer->results);
@@ -102,7 +104,8 @@ int demo_worker(const struct demo_options *options, const struct sml_config *con
 	int status = DEMO_FAILED;
 
 	if (!trainer || demo_trainer_init(trainer, options) < 0) {
-		demo_error(config->rank, "no memory, or the digits are damaged");
+		demo_error(config->rank,
+			   "no memory, or the digits in this program are damaged: build it again");
 	} else {
 		trainer->stop = &stop;
 		status = run(trainer, config);

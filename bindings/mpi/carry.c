@@ -64,7 +64,9 @@ static int begin(struct carriage *carriage, const struct sml_mpi_call *call)
 	if (!is_aligned(send, call->kind.type) || !is_aligned(recv, call->kind.type)) {
 		carriage->aligned = malloc(carriage->bytes);
 		if (carriage->aligned == NULL) {
-			sml_abort(call->communicator->job, "no memory for an unaligned buffer");
+			sml_abort(call->communicator->job,
+				  "an MPI_Allreduce has an unaligned buffer, and there is no "
+				  "memory for a copy");
 			return -ENOMEM;
 		}
 		memcpy(carriage->aligned, send, carriage->bytes);
@@ -211,7 +213,7 @@ int sml_mpi_iallreduce(const struct sml_mpi_call *call, MPI_Request *request)
 	int error = make_request(&this, communicator);
 
 	if (error) {
-		sml_abort(communicator->job, "no memory for a request");
+		sml_abort(communicator->job, "no memory for the request of an MPI_Iallreduce");
 		return raise_job(communicator, -ENOMEM);
 	}
 	error = begin(&carriage, call);

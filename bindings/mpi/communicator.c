@@ -141,7 +141,9 @@ static struct sml_mpi_communicator *make_one(MPI_Comm comm)
 
 	/* If only this rank failed here, its answers would differ from those of the others. */
 	if (made == NULL) {
-		fprintf(stderr, "switchml-mpi: no memory for a communicator\n");
+		fprintf(stderr,
+			"switchml-mpi: no memory for a new communicator: the program ends, because "
+			"this rank would otherwise decide differently from the other ranks\n");
 		abort();
 	}
 	made->comm = comm;

@@ -55,7 +55,8 @@ static bool complain(const char *name, const char *value, const char *why)
 	static int told; /* atomic */
 
 	if (!__atomic_exchange_n(&told, 1, __ATOMIC_RELAXED))
-		fprintf(stderr, "switchml-mpi: %s=\"%s\" is not allowed: %s. All is left to MPI\n",
+		fprintf(stderr,
+			"switchml-mpi: %s=\"%s\" is not allowed: %s. MPI does all all-reduces\n",
 			name, value, why);
 	return false;
 }
@@ -68,9 +69,9 @@ static const char *read_text(FILE *file, char *text)
 	if (ferror(file))
 		return strerror(errno);
 	if (n > SML_MPI_TABLE_BYTES)
-		return "the file is too long";
+		return "the file has more than 256 KiB";
 	text[n] = '\0';
-	return strlen(text) == n ? NULL : "the file is no text";
+	return strlen(text) == n ? NULL : "the file is not a text";
 }
 
 /* Read the whole file. Returns a text that the caller frees, or NULL with the reason. */
@@ -118,7 +119,8 @@ static bool decide(const struct sml_mpi_site *site, struct sml_mpi_bytes *from)
 	if (threshold && *threshold) {
 		if (!sml_mpi_parse_bytes(threshold, &bytes))
 			return complain("SWITCHML_MPI_THRESHOLD", threshold,
-					"it must be bytes, 1 or more, or such with K, M or G");
+					"it must be a number of bytes from 1 on, for example "
+					"65536, 64K or 1M");
 		sml_mpi_bytes_fill(from, bytes);
 		return true;
 	}

@@ -27,7 +27,8 @@ static void check_library(void)
 	version[strcspn(version, "\n,")] = '\0';
 	fprintf(stderr,
 		"switchml-mpi: this libswitchml-mpi.so was built for " BUILT_FOR
-		", and the program has \"%s\": preload one that was built for it\n",
+		", but the program uses \"%s\": preload the library that was built for that MPI "
+		"(docs/mpi.md)\n",
 		version);
 	exit(1);
 }

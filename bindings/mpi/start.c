@@ -106,7 +106,8 @@ static bool all_agree(struct sml_mpi_communicator *communicator, const struct re
 		__atomic_store_n(&given_up, true, __ATOMIC_RELAXED);
 	if (least[0] == mine[0] && least[0] < 2 * communicator->size)
 		fprintf(stderr,
-			"switchml-mpi: the all-reduces of %d ranks are left to MPI: rank %d: %s\n",
+			"switchml-mpi: MPI does the all-reduces of %d ranks, because of rank %d: "
+			"%s\n",
 			communicator->size, communicator->rank, refusal->text);
 	return false;
 }
@@ -174,7 +175,8 @@ static void invite(struct invitation *invitation, struct refusal *refusal,
 	draw_name(invitation, config->job);
 	set_master(invitation, config);
 	if (strlen(address) >= sizeof(invitation->switch_address))
-		refuse(refusal, SML_ERROR_CONFIG, "SWITCHML_SWITCH is too long");
+		refuse(refusal, SML_ERROR_CONFIG,
+		       "SWITCHML_SWITCH has more than 1023 characters: name fewer switches");
 	snprintf(invitation->switch_address, sizeof(invitation->switch_address), "%s", address);
 	if (*address == '\0' || strcasecmp(address, "embedded") == 0) {
 		invitation->port = choose_port(config);
@@ -183,7 +185,8 @@ static void invite(struct invitation *invitation, struct refusal *refusal,
 			       config->ports ? "all TCP ports of SWITCHML_PORTS are in use on this "
 					       "host, and the ranks need one to meet: set "
 					       "SWITCHML_PORTS to a wider range"
-					     : "there is no free port where the ranks could meet");
+					     : "this host has no free TCP port, and the ranks need "
+					       "one to meet");
 	}
 	if (config->ports)
 		snprintf(invitation->ports, sizeof(invitation->ports), "%s", config->ports);
@@ -267,7 +270,8 @@ static void begin(struct sml_mpi_communicator *communicator)
 	if (!all_agree(communicator, &refusal, NULL)) {
 		/* Some ranks have the job and some do not: the others must not wait for its end. */
 		if (communicator->job)
-			sml_abort(communicator->job, "another rank could not open the job");
+			sml_abort(communicator->job,
+				  "another rank could not join the job: see the line of that rank");
 		return;
 	}
 	communicator->state = SML_MPI_OPEN;

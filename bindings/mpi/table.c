@@ -110,7 +110,7 @@ static const char *parse_row(char *fields[N_FIELDS], struct row *row)
 	if (row->hosts == NONE)
 		return "hosts: each, one, some or *";
 	if (!parse_ranks(fields[2], &row->ranks))
-		return "ranks: a number up to 64";
+		return "ranks: a whole number up to 64";
 	row->type = find(fields[3], type_words, COUNT_OF(type_words));
 	if (row->type == NONE)
 		return "type: float32, float64, int32 …, or *";
@@ -178,7 +178,7 @@ bool sml_mpi_table_read(const char *text, const struct sml_mpi_site *site,
 
 		number++;
 		if (length >= sizeof(line)) {
-			wrong = "too long";
+			wrong = "longer than 1023 characters";
 			break;
 		}
 		memcpy(line, text, length);

@@ -71,9 +71,9 @@ expect_right "a switch on another host" 36 SWITCHML_SWITCH=10.77.0.1
 # host.
 ip netns exec "$name-2" iptables -A INPUT -p udp -j DROP
 expect_right "a firewall in front of the last host" 0 SWITCHML_SWITCH=10.77.0.1
-if [ "$(grep -c 'left to MPI' "$work/out")" = 1 ] &&
-	grep -q 'left to MPI: rank 2: ' "$work/out"; then
-	grep 'left to MPI: rank 2: ' "$work/out" | cut -c 1-200
+if [ "$(grep -c 'because of rank' "$work/out")" = 1 ] &&
+	grep -q 'because of rank 2: ' "$work/out"; then
+	grep 'because of rank 2: ' "$work/out" | cut -c 1-200
 else
 	echo "FAILED: not one line says that packets do not reach rank 2"
 	cut -c 1-300 "$work/out"

@@ -155,7 +155,7 @@ expect_right "a switch of its own" "$with SWITCHML_SWITCH=$address" "36 of 41" 3
 kill $switch
 wait $switch 2>/dev/null
 expect_right "a switch that is not there" "$with SWITCHML_SWITCH=$address" "0 of 41" 3 communicators
-expect_once "a switch that is not there" "left to MPI: rank 0: the switch at $address cannot be reached"
+expect_once "a switch that is not there" "because of rank 0: the switch at $address cannot be reached"
 expect_right "a wrong threshold" "$with SWITCHML_MPI_THRESHOLD=64q" "0 of 41" 2 communicators
 expect_right "a wrong setting" "$with SWITCHML_SLOTS=0" "0 of 41" 2 communicators
 expect_once "a wrong setting" 'rank 0: SWITCHML_SLOTS="0" is not allowed'

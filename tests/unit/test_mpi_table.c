@@ -123,7 +123,7 @@ static void a_line_without_end_is_refused(void **state)
 	memset(text, '*', sizeof(text) - 1);
 	memcpy(text, HEADING, strlen(HEADING));
 	assert_false(read_table(text, &eight, &from, why));
-	assert_string_equal(why, "line 2: too long");
+	assert_string_equal(why, "line 2: longer than 1023 characters");
 }
 
 /* Random contents of a file: never a crash, and always an answer. */

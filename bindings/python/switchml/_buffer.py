@@ -87,9 +87,11 @@ def _of_numpy(array: np.ndarray, writable: bool) -> Buffer:
     if not array.flags.c_contiguous:
         raise ValueError("the array is not contiguous; numpy.ascontiguousarray() makes a copy")
     if array.dtype.hasobject or not array.dtype.isnative:
-        raise TypeError(f"arrays of {array.dtype} cannot be sent")
+        raise TypeError(
+            f"arrays of {array.dtype} cannot be sent: use numbers in this host's byte order"
+        )
     if writable and not array.flags.writeable:
-        raise ValueError("the array is read-only, and the result is to be written into it")
+        raise ValueError("the array is read-only, but must take the result: pass a copy, or out=")
     return Buffer(
         array.ctypes.data, array.size, array.itemsize, array.dtype.name, array.shape, array
     )
@@ -123,19 +125,24 @@ _get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 def _of_dlpack(array: Any, writable: bool) -> Buffer:
     if writable and type(array).__module__.partition(".")[0] in ("jax", "jaxlib", "tensorflow"):
-        raise ValueError(f"a {type(array).__name__} is immutable: it cannot take the result")
+        raise ValueError(
+            f"a {type(array).__name__} is immutable and cannot take the result: pass a NumPy array"
+        )
     if getattr(array, "requires_grad", False):
         array = array.detach()
     device = array.__dlpack_device__()[0]
     if device not in (_CPU, _CUDA_HOST):
-        raise ValueError("the array is not in this host's memory (switchml.torch takes CUDA's)")
+        raise ValueError(
+            "the array is not in this host's memory: copy it there "
+            "(switchml.torch also takes CUDA tensors)"
+        )
     capsule = array.__dlpack__()
     # Not renamed to "used_dltensor": the capsule frees the tensor when we release the
     # capsule.
     tensor = _DLTensor.from_address(_get_pointer(capsule, b"dltensor"))
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
     if tensor.strides and not _is_contiguous(shape, tensor.strides):
-        raise ValueError("the array is not contiguous")
+        raise ValueError("the array is not contiguous: make a contiguous copy first")
     count = int(np.prod(shape, dtype=np.int64))
     itemsize = max(1, tensor.bits // 8) * tensor.lanes
     kind = _KINDS.get(tensor.code, "unknown")

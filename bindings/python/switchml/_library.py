@@ -154,8 +154,9 @@ def config_from_environment() -> tuple[Config, int]:
     number = lib.sml_config_init(ctypes.byref(config))
     if number == 0 and config.size != Config._beyond.offset:
         raise ImportError(
-            f"{lib._name} is of another release than this package: its struct sml_config has "
-            f"{config.size} bytes, not {Config._beyond.offset}"
+            f"{lib._name} is not of the same release as this package (its struct sml_config has "
+            f"{config.size} bytes, not {Config._beyond.offset}): install both from one release, "
+            "or set SWITCHML_LIBRARY"
         )
     return config, number
 

@@ -47,7 +47,7 @@ def _forward(op: str, wire: str | None, job: Job | None, leaves: list[Any]) -> t
 
 def _backward(op: str, wire: str | None, job: Job | None, _: None, upstream: list[Any]) -> Any:
     if op not in ("sum", "avg"):
-        raise TypeError(f"allreduce() with op={op!r} has no gradient")
+        raise TypeError(f"allreduce() has no gradient with op={op!r}: use 'sum' or 'avg'")
     return (_combine(op, wire, job, upstream),)
 
 

@@ -250,7 +250,7 @@ class Job:
 
     def _submit(self, name: str, arguments: tuple, keep: tuple, result: Any) -> Request:
         if not self._context:
-            raise Closed("the job is closed")
+            raise Closed("the job is closed: no more calls can be made")
         request = Request(self, ctypes.c_void_p(), keep, result)
         pointer = ctypes.cast(ctypes.byref(request._pointer), c._REQUEST)
         # Before C gets the arrays: from then on, Ctrl-C may come at any time.
@@ -283,8 +283,8 @@ class Job:
         recv = buffer_of(out, writable=True)
         if recv.count != send.count or recv.type_name != send.type_name:
             raise ValueError(
-                f"out is {recv.type_name}{list(recv.shape)}, the array "
-                f"{send.type_name}{list(send.shape)}"
+                f"out is {recv.type_name}{list(recv.shape)}, but the array is "
+                f"{send.type_name}{list(send.shape)}: they must be alike"
             )
         number, options = _one_of("op", op, OPS), _options(wire)
         arguments = (send.address, recv.address, send.count, kind, number, options)
@@ -360,7 +360,7 @@ class Job:
         kind = send.number_type()
         if not send.shape or send.shape[0] % self.world_size:
             raise ValueError(
-                f"the first dimension of {list(send.shape)} is no multiple of the "
+                f"the first dimension of {list(send.shape)} must be a multiple of the "
                 f"{self.world_size} ranks"
             )
         if out is None:
@@ -401,7 +401,7 @@ class Job:
     def counters(self) -> Counters:
         """Counters since the job was joined."""
         if not self._context:
-            raise Closed("the job is closed")
+            raise Closed("the job is closed: no more calls can be made")
         counters = c.CCounters(size=ctypes.sizeof(c.CCounters))
         number = lib.sml_get_counters(self._context, ctypes.byref(counters))
         if number:
@@ -415,7 +415,7 @@ class Job:
         close() closes it.
         """
         if not self._context:
-            raise Closed("the job is closed")
+            raise Closed("the job is closed: no more calls can be made")
         number: int = lib.sml_event_fd(self._context)
         if number < 0:
             raise make(number, c.text_of(self._context, number))

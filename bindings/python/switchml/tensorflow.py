@@ -74,7 +74,7 @@ def allreduce(
     def combine(*inputs: tf.Tensor) -> tuple[list[tf.Tensor], Any]:
         def gradient(*upstream: tf.Tensor) -> list[tf.Tensor]:
             if op not in ("sum", "avg"):
-                raise LookupError(f"allreduce() with op={op!r} has no gradient")
+                raise LookupError(f"allreduce() has no gradient with op={op!r}: use 'sum' or 'avg'")
             return _allreduce_all(upstream, op, wire, job)
 
         return _allreduce_all(inputs, op, wire, job), gradient

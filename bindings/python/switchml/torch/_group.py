@@ -303,8 +303,8 @@ class ProcessGroupSwitchML(Router):
     def _check_parts(self, name: str, part: torch.Tensor, whole: torch.Tensor) -> None:
         if part.dtype != whole.dtype or part.numel() * self.size() != whole.numel():
             raise ValueError(
-                f"{name}: {whole.numel()} {describe([whole])} are not {self.size()} times "
-                f"{part.numel()} {describe([part])}"
+                f"{name}: {whole.numel()} {describe([whole])} must be {self.size()} times "
+                f"{part.numel()} {describe([part])}, once for each rank"
             )
 
     # ---- the end ----

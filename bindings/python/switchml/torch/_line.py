@@ -56,7 +56,7 @@ class Line:
         """Begin the work, or let it wait for its turn."""
         with self._lock:
             if self._closed:
-                raise Closed(f"{self._title} has been destroyed")
+                raise Closed(f"{self._title} has been destroyed: no more calls can be made")
             if self._finisher is None:
                 self._finisher = self._thread("finisher", self._finish_works)
             place = self._place_of(work)

@@ -64,7 +64,10 @@ def _get(store: Store, key: str, deadline: float) -> bytes:
     pause = 0.001
     while not store.check([key]):
         if time.monotonic() >= deadline:
-            raise Timeout(f"the store has no {key!r}: another rank of the group did not come")
+            raise Timeout(
+                f"the store has no {key!r}: another rank of the group did not arrive in time; "
+                "was it started? Otherwise raise the timeout of init_process_group()"
+            )
         time.sleep(pause)
         pause = min(2 * pause, 0.05)
     return store.get(key)

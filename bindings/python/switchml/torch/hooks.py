@@ -50,9 +50,13 @@ class HookState:
     ) -> None:
         chosen = group if group is not None else dist.group.WORLD
         if not isinstance(chosen, ProcessGroupSwitchML):
-            raise TypeError("the group's backend is not switchml")
+            raise TypeError(
+                "the group's backend is not switchml: call init_process_group('switchml')"
+            )
         if error_feedback and wire != "int16":
-            raise ValueError("error feedback needs wire='int16': int32 has no error to feed back")
+            raise ValueError(
+                "error_feedback needs wire='int16': only that wire has errors to feed back"
+            )
         self.group, self.wire = chosen, Options(wire=wire).wire
         self.error_feedback = error_feedback
         self.residuals: dict[int, torch.Tensor] = {}
