@@ -220,6 +220,20 @@ static inline uint16_t sml_worker_slot_number(const struct sml_worker *worker, u
 			  (slot - queues->first_slot) * worker->config.n_shards);
 }
 
+/* The other way round; SML_NO_SLOT: not one of this worker's. */
+static inline uint16_t sml_worker_slot_of_number(const struct sml_worker *worker, uint32_t number)
+{
+	const struct sml_worker_config *config = &worker->config;
+	const struct sml_queues *queues =
+		&worker->streams[number < config->head_slots ? SML_HEAD : SML_DATA];
+	uint32_t index = (number - queues->first_global) / config->n_shards;
+
+	if (number < queues->first_global || number % config->n_shards != config->shard ||
+	    index >= queues->n_slots)
+		return SML_NO_SLOT;
+	return (uint16_t)(queues->first_slot + index);
+}
+
 /* Give a fresh worker another meaning of its tickets, and the chunks assigned before it. */
 void sml_worker_set_map(struct sml_worker *worker, enum sml_stream_id stream,
 			const struct sml_ticket_map *map, uint32_t beyond);

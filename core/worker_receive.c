@@ -13,8 +13,6 @@ static uint16_t slot_of_result(const struct sml_worker *worker, const struct sml
 			       size_t length)
 {
 	const struct sml_worker_config *config = &worker->config;
-	const struct sml_queues *queues;
-	uint32_t global, index;
 	uint16_t slot;
 
 	if (worker->frozen || length < SML_HEADER_BYTES ||
@@ -22,13 +20,9 @@ static uint16_t slot_of_result(const struct sml_worker *worker, const struct sml
 	    header->kind != SML_PACKET_RESULT || header->job_be != sml_be32(config->job) ||
 	    header->epoch_be != sml_be32(config->epoch) || header->key_be != sml_be64(config->tag))
 		return SML_NO_SLOT;
-	global = sml_be16(header->slot_be);
-	queues = &worker->streams[global < config->head_slots ? SML_HEAD : SML_DATA];
-	index = (global - queues->first_global) / config->n_shards;
-	if (global < queues->first_global || global % config->n_shards != config->shard ||
-	    index >= queues->n_slots)
+	slot = sml_worker_slot_of_number(worker, sml_be16(header->slot_be));
+	if (slot == SML_NO_SLOT)
 		return SML_NO_SLOT;
-	slot = (uint16_t)(queues->first_slot + index);
 	if (worker->slots[slot].place != SML_IN_FLIGHT && worker->slots[slot].place != SML_LOST)
 		return SML_NO_SLOT;
 	if (worker->slots[slot].use != sml_be32(header->use_be))

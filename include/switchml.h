@@ -246,6 +246,13 @@ struct sml_config {
 	 * them, too, where ranks embed the switch. NULL: any ports. SWITCHML_PORTS.
 	 */
 	const char *ports;
+
+	/*
+	 * File for a trace of calls, slots and retransmissions, which sml_close() writes
+	 * (docs/trace.md). "%r" becomes the rank; without it, the rank is appended. The n-th
+	 * context of a process appends n, too. SWITCHML_TRACE, NULL: none.
+	 */
+	const char *trace;
 };
 
 /*

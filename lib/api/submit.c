@@ -81,7 +81,8 @@ int sml_submit(struct sml_context *context, struct sml_order *order, struct sml_
 		goto err_give_back;
 	request->context = context;
 	request->references = 1 + context->crew.n_threads * context->n_stripes;
-	request->deadline_ns = sml_now_ns() + context->settings.timeout_ms * SML_NS_PER_MS;
+	request->begun_ns = sml_now_ns();
+	request->deadline_ns = request->begun_ns + context->settings.timeout_ms * SML_NS_PER_MS;
 	error = enqueue(context, order, request);
 	if (error)
 		goto err_unreserve;

@@ -21,6 +21,7 @@
 #include "base/error.h"
 #include "lib/context/bell.h"
 #include "lib/context/stripe.h"
+#include "lib/context/tracing.h"
 #include "lib/control/client.h"
 #include "lib/diagnose/history.h"
 #include "lib/diagnose/recorder.h"
@@ -54,6 +55,7 @@ struct sml_context {
 	char text[SML_TEXT_BYTES];
 	struct sml_bell bell; /* under the lock */
 	struct sml_recorder recorder;
+	struct sml_tracing tracing;
 	bool running; /* it has opened; before that, a lost switch is a failure */
 };
 

@@ -326,6 +326,7 @@ static int add_line(struct sml_progress *progress, struct sml_stripe *stripe)
 
 	if (line == NULL)
 		return sml_error_set(-ENOMEM, "no memory for a socket's packets");
+	line->trace = stripe->context->tracing.traces[shard];
 	stripe->transports[shard] = NULL;
 	progress->lines[progress->n_lines++] = line;
 	return add_shard(progress, stripe, line);
@@ -341,6 +342,7 @@ static int add_shared_line(struct sml_context *context, struct sml_progress *pro
 
 	if (line == NULL)
 		return sml_error_set(-ENOMEM, "no memory for a socket's packets");
+	line->trace = context->tracing.traces[progress->index];
 	*transport = NULL;
 	progress->lines[progress->n_lines++] = line;
 	for (unsigned i = 0; error == 0 && i < context->n_stripes; i++)
@@ -357,6 +359,9 @@ static int add_thread(struct sml_context *context)
 	if (progress == NULL)
 		return -ENOMEM;
 	crew->threads[crew->n_threads++] = progress;
+	error = sml_tracing_add_thread(context);
+	if (error)
+		return error;
 	if (context->peers)
 		return add_shared_line(context, progress);
 	for (unsigned i = 0; error == 0 && i < context->n_stripes; i++)

@@ -189,6 +189,7 @@ static void destroy(struct sml_context *context)
 	sml_recorder_fini(&context->recorder);
 	for (unsigned i = 0; i < context->crew.n_threads; i++)
 		sml_progress_free(context->crew.threads[i]);
+	sml_tracing_fini(context);
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		close_stripe(&context->stripes[i]);
 	free(context->stripes);
@@ -211,6 +212,9 @@ static int set_up(struct sml_context *context, const struct sml_config *config)
 	uint64_t deadline_ns;
 	int error = sml_settings_init(&context->settings, config);
 
+	if (error)
+		return error;
+	error = sml_tracing_open(context);
 	if (error)
 		return error;
 	context->crew.spin = context->settings.spin;
@@ -264,6 +268,7 @@ int sml_open(struct sml_context **opened, const struct sml_config *config)
 	sml_cond_init(&context->changed);
 	sml_requests_init(&context->requests);
 	sml_bell_init(&context->bell);
+	sml_tracing_init(&context->tracing);
 	sml_recorder_init(&context->recorder);
 	sml_crew_init(&context->crew, &context->requests, &owner);
 	error = set_up(context, config);

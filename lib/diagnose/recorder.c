@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/thread.h"
 #include "lib/progress/progress.h"
 
@@ -167,28 +167,10 @@ static void write_calls(FILE *out, const struct sml_scene *scene)
 	pthread_mutex_unlock(scene->history_lock);
 }
 
-/*
- * A regular file, not a link: in a shared directory, another user could create a guessable name,
- * and so choose the file that is written, or block the open. Returns a descriptor or -errno.
- */
-static int open_file(const char *path)
-{
-	const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-	int fd = open(path, flags, 0600);
-	struct stat about;
-
-	if (fd < 0)
-		return -errno;
-	if (fstat(fd, &about) == 0 && S_ISREG(about.st_mode))
-		return fd;
-	close(fd);
-	return -EPERM;
-}
-
 /* 0 or -errno. One write, so that records of ranks that share a file don't mix. */
 static int append(const char *path, const char *bytes, size_t n)
 {
-	int fd = open_file(path), error = 0;
+	int fd = sml_file_open(path, O_APPEND), error = 0;
 	ssize_t written;
 
 	if (fd < 0)

@@ -3,7 +3,10 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
+#include "lib/progress/request.h"
 #include "lib/progress/shard.h"
+#include "lib/trace/trace.h"
 
 struct sml_line *sml_line_new(struct sml_transport *transport, struct sml_own_stripe *own,
 			      unsigned first_turn)
@@ -51,11 +54,40 @@ static bool may_unblock(const struct sml_shard *shard, const struct sml_header *
 	       header->op == SML_LANE_MAX;
 }
 
+/*
+ * With a trace: note what the worker forgets with the result. now_ns is that of a whole round, and
+ * the result may be younger; but a trace must not have a result before another rank has sent.
+ */
+static enum sml_worker_verdict take_traced(struct sml_shard *shard, const void *packet,
+					   uint32_t length, uint64_t now_ns)
+{
+	struct sml_trace *trace = shard->line->trace;
+	struct sml_worker *worker = &shard->worker;
+	const struct sml_tensor *tensor;
+	const struct sml_request *request;
+	enum sml_worker_verdict verdict;
+	struct sml_trace_event event;
+
+	if (!sml_trace_note_result(&event, worker, packet, length, sml_now_ns()))
+		return sml_worker_receive(worker, packet, length, now_ns);
+	tensor = worker->slots[sml_worker_slot_of_number(worker, event.slot)].tensor;
+	verdict = sml_worker_receive(worker, packet, length, now_ns);
+	if (verdict != SML_WORKER_IGNORED)
+		sml_trace_add(trace, &event);
+	if (verdict == SML_WORKER_TENSOR) {
+		/* The worker still has the tensor: this thread retires it later. */
+		request = tensor->owner;
+		sml_trace_call(trace, tensor, request->begun_ns, event.end_ns, false);
+	}
+	return verdict;
+}
+
 static void take_result(struct sml_shard *shard, const void *packet, uint32_t length,
 			uint64_t now_ns, struct sml_news *news)
 {
 	enum sml_worker_verdict verdict =
-		sml_worker_receive(&shard->worker, packet, length, now_ns);
+		shard->line->trace ? take_traced(shard, packet, length, now_ns)
+				   : sml_worker_receive(&shard->worker, packet, length, now_ns);
 
 	news->heads |= verdict != SML_WORKER_IGNORED && may_unblock(shard, packet);
 	if (verdict != SML_WORKER_TENSOR)
@@ -229,6 +261,9 @@ static void fill(struct sml_line *line, struct sml_shard *shard, unsigned most_p
 		length = sml_worker_send(&shard->worker, sml_batch_place(&line->out), now_ns);
 		if (length == 0)
 			break;
+		if (line->trace)
+			sml_trace_sent(line->trace, &shard->worker, sml_batch_place(&line->out),
+				       now_ns);
 		sml_batch_add(&line->out, (uint32_t)length, shard->stripe);
 	}
 }

@@ -11,12 +11,14 @@
 #include "lib/transport/transport.h"
 
 struct sml_shard;
+struct sml_trace;
 
 /* Packets to one stripe before another has its turn. */
 #define SML_TURN_PACKETS 64
 
 struct sml_line {
 	struct sml_transport *transport;
+	struct sml_trace *trace; /* the thread's; NULL: none was asked for */
 	struct sml_batch out;
 	uint64_t send_blocked;
 	struct sml_shard *shards[SML_MAX_STRIPES]; /* if there are several, by stripe */

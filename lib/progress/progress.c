@@ -11,6 +11,7 @@
 #include "lib/progress/crew.h"
 #include "lib/progress/question.h"
 #include "lib/progress/shard.h"
+#include "lib/trace/trace.h"
 
 #define FOREVER UINT64_MAX
 
@@ -167,6 +168,15 @@ static bool is_parked(const struct sml_line *line)
 	return line->shards[0]->parked;
 }
 
+static void expire(struct sml_line *line, struct sml_worker *worker)
+{
+	uint64_t stalls = worker->counters.stalls, now_ns = sml_now_ns();
+
+	sml_worker_expire(worker, now_ns);
+	if (line->trace && worker->counters.stalls != stalls)
+		sml_trace_stalled(line->trace, worker, now_ns);
+}
+
 static bool take_in(struct sml_progress *progress, struct sml_line *line)
 {
 	struct sml_news news = {0};
@@ -175,7 +185,7 @@ static bool take_in(struct sml_progress *progress, struct sml_line *line)
 	spread(progress, line, &news);
 	for (unsigned i = 0; i < line->n_shards; i++) {
 		if (sml_line_may_expire(line, busy))
-			sml_worker_expire(&line->shards[i]->worker, sml_now_ns());
+			expire(line, &line->shards[i]->worker);
 		retire(progress, line->shards[i]);
 	}
 	return busy;

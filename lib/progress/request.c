@@ -93,3 +93,14 @@ void sml_request_release(struct sml_requests *requests, struct sml_request *requ
 	__atomic_sub_fetch(&requests->chunks, request->chunks, __ATOMIC_RELAXED);
 	sml_request_give_back(requests, request);
 }
+
+struct sml_request *sml_request_next_unfinished(const struct sml_requests *requests,
+						const struct sml_request *previous)
+{
+	struct sml_request *request = previous ? previous->next_of_all : requests->all;
+
+	while (request && (__atomic_load_n(&request->references, __ATOMIC_ACQUIRE) == 0 ||
+			   sml_tensor_is_done(&request->tensor)))
+		request = request->next_of_all;
+	return request;
+}

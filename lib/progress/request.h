@@ -16,7 +16,7 @@ struct sml_context;
 struct sml_request {
 	struct sml_tensor tensor; /* tensor.owner is the request */
 	struct sml_context *context;
-	uint64_t deadline_ns;
+	uint64_t begun_ns, deadline_ns;
 	uint32_t references; /* atomic: one for the caller, and one for each worker */
 	struct sml_request *queued[SML_MAX_SHARDS]; /* the next in each thread's queue */
 	struct sml_request *next_idle, *next_of_all;
@@ -51,6 +51,10 @@ void sml_requests_init(struct sml_requests *requests);
 
 /* Free a request that was never submitted. */
 void sml_request_give_back(struct sml_requests *requests, struct sml_request *request);
+
+/* Calls that have not ended: the next after previous, or the first. Of a stopped context only. */
+struct sml_request *sml_request_next_unfinished(const struct sml_requests *requests,
+						const struct sml_request *previous);
 
 /* Frees all requests, also those in use. */
 void sml_requests_fini(struct sml_requests *requests);

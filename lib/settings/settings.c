@@ -248,7 +248,7 @@ static int copy_strings(struct sml_settings *settings, const struct sml_config *
 }
 
 /* Its directory must exist now: at a failure it would be too late to report that. */
-static int check_directory(const char *path)
+static int check_directory(const char *variable, const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	char directory[PATH_MAX] = ".";
@@ -259,9 +259,8 @@ static int check_directory(const char *path)
 	if (access(directory, W_OK | X_OK) == 0)
 		return 0;
 	return sml_error_set(SML_ERROR_CONFIG,
-			     "SWITCHML_FLIGHT_RECORDER=\"%s\": the directory %s cannot be written "
-			     "to: %s",
-			     path, directory, strerrordesc_np(errno));
+			     "%s=\"%s\": the directory %s cannot be written to: %s", variable, path,
+			     directory, strerrordesc_np(errno));
 }
 
 /*
@@ -295,22 +294,37 @@ static char *record_path(const char *pattern, int rank, bool *wrong)
 	return path;
 }
 
-static int set_flight_recorder(struct sml_settings *settings, const struct sml_config *config)
+/* A file for each rank: *path stays NULL if no pattern is set. */
+static int set_file(char **path, const char *variable, const char *pattern, int rank)
 {
-	const char *pattern = config->flight_recorder;
 	bool wrong;
 
 	if (!pattern || !*pattern)
 		return 0;
-	settings->flight_recorder = record_path(pattern, config->rank, &wrong);
-	if (settings->flight_recorder)
-		return check_directory(settings->flight_recorder);
+	*path = record_path(pattern, rank, &wrong);
+	if (*path)
+		return check_directory(variable, *path);
 	if (wrong)
 		return sml_error_set(SML_ERROR_CONFIG,
-				     "SWITCHML_FLIGHT_RECORDER=\"%s\" is not allowed: it must be a "
-				     "path, where %%r means the rank and %%%% means a %%",
-				     pattern);
+				     "%s=\"%s\" is not allowed: it must be a path, where %%r means "
+				     "the rank and %%%% means a %%",
+				     variable, pattern);
 	return sml_error_set(-ENOMEM, "no memory for the configuration");
+}
+
+/* Without %r, the rank comes last: ranks of one machine must not share a trace. */
+static int set_trace(struct sml_settings *settings, const struct sml_config *config)
+{
+	const char *pattern = config->trace;
+	char own[PATH_MAX];
+
+	if (pattern && *pattern && !strstr(pattern, "%r")) {
+		if (snprintf(own, sizeof(own), "%s.%%r", pattern) >= (int)sizeof(own))
+			return sml_error_set(SML_ERROR_CONFIG,
+					     "SWITCHML_TRACE is longer than a path may be");
+		pattern = own;
+	}
+	return set_file(&settings->trace, "SWITCHML_TRACE", pattern, config->rank);
 }
 
 int sml_settings_init(struct sml_settings *settings, const struct sml_config *config)
@@ -328,7 +342,10 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 	if (error == 0)
 		error = open_tls(settings, config);
 	if (error == 0)
-		error = set_flight_recorder(settings, config);
+		error = set_file(&settings->flight_recorder, "SWITCHML_FLIGHT_RECORDER",
+				 config->flight_recorder, config->rank);
+	if (error == 0)
+		error = set_trace(settings, config);
 	if (error)
 		return error;
 	/* No wish: the switch chooses both. */
@@ -369,4 +386,5 @@ void sml_settings_fini(struct sml_settings *settings)
 	sml_key_wipe(&settings->job_key);
 	sml_tls_close(settings->tls);
 	free(settings->flight_recorder);
+	free(settings->trace);
 }

@@ -39,6 +39,7 @@ struct sml_settings {
 	char *master_address;
 	char *interface;       /* NULL: by the route */
 	char *flight_recorder; /* this rank's file; NULL: none */
+	char *trace;	       /* likewise */
 	uint8_t rank, world_size;
 	uint16_t master_port;
 	struct sml_port_range ports; /* that this rank may open */

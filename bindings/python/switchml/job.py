@@ -169,7 +169,8 @@ class Job:
         heartbeat: seconds of silence after which a peer counts as dead; 0.1 to 60.
         wire: "int32" or "int16", the form of floats on the wire; "exact": sums of up to
             8 KiB are exact, and longer ones travel as int32.
-        slots, threads, mtu, interface, spin, faults, flight_recorder: as in switchml.h.
+        slots, threads, mtu, interface, spin, faults, flight_recorder, trace: as in
+            switchml.h.
         transport: "udp" or "afxdp" (docs/xdp.md).
         tls_certificate, tls_key, tls_authority: PEM files (docs/security.md).
         ports: "first-last", the ports that this rank may open (docs/deploying.md).
@@ -207,6 +208,7 @@ class Job:
         job_key: str | None = None,
         job_key_file: str | None = None,
         ports: str | None = None,
+        trace: str | None = None,
     ) -> None:
         self._context: ctypes.c_void_p | None = None
         settings = {
@@ -230,6 +232,7 @@ class Job:
             "tls_certificate": tls_certificate,
             "tls_key": tls_key,
             "tls_authority": tls_authority,
+            "trace": trace,
             "transport": None
             if transport is None
             else _one_of("transport", transport, _TRANSPORTS),

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Files that the environment names. In a shared directory, another user could create a guessable
+ * name as a link, and so choose the file that is written, or as a FIFO, and block the open.
+ */
+#ifndef SML_BASE_FILE_H
+#define SML_BASE_FILE_H
+
+/*
+ * Open a regular file for writing, and create it for its owner only. flags: O_APPEND or O_TRUNC. A
+ * symbolic link, a FIFO or a device is refused. Returns the descriptor or -errno.
+ */
+int sml_file_open(const char *path, int flags);
+
+#endif

@@ -1,0 +1,86 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# SWITCHML_TRACE and `switchml trace merge`: files of the published format, clocks that are
+# compared, and a rank that stood still, which the merged trace shows.
+#
+#	tests/integration/trace.sh SWITCHML
+set -u
+
+switchml=$(realpath "$1")
+here=$(realpath "$(dirname "$0")")
+. "$here/../support/await.sh"
+work=$(mktemp -d)
+switch=
+pids=()
+trap 'kill -9 $switch "${pids[@]}" 2>/dev/null; rm -rf "$work"' EXIT
+failures=0
+
+check() {
+	"$here/../support/trace-check" "$@" || failures=$((failures + 1))
+}
+
+"$switchml" switch --listen 127.0.0.1:0 >"$work/switch" 2>&1 &
+switch=$!
+await_switch "$work/switch"
+
+# Rank 1 stands still in the middle of the job, and the job ends soon after it goes on.
+for rank in 0 1 2; do
+	SWITCHML_TRACE="$work/trace.%r" SWITCHML_HEARTBEAT=60 SWITCHML_JOB=slow \
+		SWITCHML_SWITCH=$address RANK=$rank WORLD_SIZE=3 timeout 200 "$switchml" bench \
+		-b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 --drop 0.1% >"$work/rank.$rank" 2>&1 &
+	pids+=($!)
+done
+await_under_way slow "$address"
+stopped=$(pgrep -P "${pids[1]}")
+kill -STOP "$stopped"
+await stands_still "$stopped"
+sleep 1 # the least time that the others wait
+kill "$(pgrep -P "${pids[0]}")"
+kill -CONT "$stopped"
+for rank in 0 1 2; do
+	wait "${pids[$rank]}" || give_up "rank $rank ended with status $?"
+done
+check format "$work"/trace.[012]
+"$switchml" trace merge -o "$work/merged" "$work"/trace.[012] || give_up "they cannot be merged"
+check format "$work/merged"
+check waits "$work/merged" 1 0.9
+# The ranks are of one host, and have one clock.
+check clock "$work/merged" 1 0
+check clock "$work/merged" 2 0
+check shift "$work/trace.2" 5000 "$work/ahead.2"
+"$switchml" trace merge -o "$work/again" "$work/trace.0" "$work/trace.1" "$work/ahead.2" >"$work/out" ||
+	give_up "a clock that is ahead cannot be merged"
+check clock "$work/again" 2 5000
+check format "$work/again"
+
+# What does not belong together, or is no trace.
+refuses() {
+	if "$switchml" trace merge -o "$work/none" "${@:2}" >"$work/out" 2>&1 || ! says "$work/out" "$1"; then
+		echo "FAILED: ${*:2} is not refused with '$1' but: $(cat "$work/out")"
+		failures=$((failures + 1))
+	fi
+}
+refuses 'both of rank 2' "$work/trace.2" "$work/ahead.2"
+refuses 'is not a trace' "$work/rank.0"
+refuses 'is not a trace' "$work/missing"
+
+# A stripe in every rank, and one file name for all of them.
+SWITCHML_SWITCH=embedded SWITCHML_TRACE="$work/all" timeout 200 "$switchml" bench \
+	--local-workers 3 --switch embedded -b 4 -e 256K -f 16 -n 2 >"$work/out" 2>&1 ||
+	give_up "a traced job with a stripe in every rank"
+check format "$work"/all.[012]
+"$switchml" trace merge -o "$work/merged" "$work"/all.[012] >"$work/out" || failures=$((failures + 1))
+check clock "$work/merged" 1 0
+if says "$work/out" drifts; then
+	echo "FAILED: a host's clock drifts against itself: $(cat "$work/out")"
+	failures=$((failures + 1))
+fi
+
+# Another user may have made the name a link to something else.
+ln -s "$work/target" "$work/link.0"
+if SWITCHML_TRACE="$work/link" timeout 100 "$switchml" bench --local-workers 1 -b 4 -e 4 \
+	>"$work/out" 2>&1 || ! says "$work/out" 'cannot be created' || [ -e "$work/target" ]; then
+	echo "FAILED: a link is not refused: $(cat "$work/out")"
+	failures=$((failures + 1))
+fi
+[ $failures = 0 ]
