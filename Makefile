@@ -11,13 +11,12 @@ all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
 
 demo: $(BUILD)/build.ninja
-	@tools/install-dependencies build demo $(if $(LINK),links)
+	@tools/install-dependencies build demo
+	@[ "$$(id -u)" != 0 ] || tools/install-dependencies links || true
 	@ninja -C $(BUILD) -t query demo/switchml-demo >/dev/null 2>&1 || \
 		$(MESON) setup --reconfigure -Ddemo=enabled $(BUILD)
 	@ninja -C $(BUILD) demo/switchml-demo switchml
-	@$(if $(LINK),bench/on-links --rate $(LINK) $(if $(WORKERS),--workers $(WORKERS)) --build $(BUILD)) \
-		$(BUILD)/demo/switchml-demo $(if $(filter-out 0,$(LINK)),--link $(LINK)) \
-		$(if $(WORKERS),--workers $(WORKERS)) $(ARGS)
+	@demo/run --build $(BUILD) $(if $(LINK),--link $(LINK)) $(if $(WORKERS),--workers $(WORKERS)) $(ARGS)
 
 # The tests that a change is most likely to break: five minutes on two cores.
 test: test-dependencies
@@ -64,8 +63,8 @@ clean:
 
 help:
 	@echo "make                      build a release into build/ (the program is build/switchml)"
-	@echo "make demo [ARGS=…]        train a real model on four workers through a switch"
-	@echo "make demo LINK=MBIT [WORKERS=N]    each on a host and an emulated link (as root)"
+	@echo "make demo [ARGS=…]        train a real model on four workers through a switch; as root,"
+	@echo "    [LINK=MBIT] [WORKERS=N] on emulated links, beside Gloo's ring; LINK=none: without links"
 	@echo "make test [ARGS=NAME…]    the tests that a change is most likely to break, in five minutes"
 	@echo "make check                all tests, with sanitizers, too, and all of Python's"
 	@echo "make test-python [ARGS=…] the Python package with PyTorch, TensorFlow and JAX"

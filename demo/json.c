@@ -20,9 +20,9 @@ static json_t *check(const struct demo_check *check)
 
 static json_t *settings(const struct demo_options *options, const struct demo_results *results)
 {
-	return json_pack("{s:i, s:i, s:I, s:s, s:s?, s:i, s:i, s:i, s:i}", "workers",
-			 results->world, "steps", results->steps, "parameters",
-			 (json_int_t)results->n_parameters, "wire",
+	return json_pack("{s:i, s:b, s:i, s:I, s:s, s:s?, s:i, s:i, s:i, s:i}", "workers",
+			 results->world, "gloo", results->gloo, "steps", results->steps,
+			 "parameters", (json_int_t)results->n_parameters, "wire",
 			 options->wire == SML_WIRE_INT16 ? "int16" : "int32", "switch",
 			 options->switch_address, "drop_ppm", (int)options->drop, "duplicate_ppm",
 			 (int)options->duplicate, "reorder_ppm", (int)options->reorder, "link_mbit",
@@ -31,7 +31,8 @@ static json_t *settings(const struct demo_options *options, const struct demo_re
 
 static json_t *training(const struct demo_options *options, const struct demo_results *results)
 {
-	double share = options->link_mbit ? demo_link_share(options, results) : (double)INFINITY;
+	double share = options->link_mbit && !results->gloo ? demo_link_share(options, results)
+							    : (double)INFINITY;
 
 	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "loss", number(results->loss),
 			 "accuracy", number(results->accuracy), "seconds", number(results->seconds),
@@ -46,7 +47,9 @@ static json_t *traffic(const struct demo_results *results)
 	double n = results->world;
 
 	return json_pack(
-		"{s:I, s:I, s:I, s:o}", "worker_bytes_sent",
+		"{s:I, s:I, s:I, s:I, s:I, s:o}", "link_bytes_sent",
+		(json_int_t)results->traffic.link_sent, "link_bytes_received",
+		(json_int_t)results->traffic.link_received, "worker_bytes_sent",
 		(json_int_t)results->traffic.bytes_sent, "packets_sent",
 		(json_int_t)results->traffic.packets_sent, "retransmits",
 		(json_int_t)results->traffic.retransmits, "ring_bytes",

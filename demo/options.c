@@ -20,7 +20,8 @@ enum key {
 	KEY_EPOCHS,
 	KEY_WIRE,
 	KEY_JSON,
-	KEY_LINK
+	KEY_LINK,
+	KEY_GLOO
 };
 
 static const struct argp_option table[] = {
@@ -31,6 +32,11 @@ static const struct argp_option table[] = {
 	{"switch", 's', "HOST:PORT", 0, "use this switch (default: rank 0 runs one)", 1},
 	{"link", KEY_LINK, "MBIT", 0,
 	 "show the throughput as a share of what a worker's link of so many Mbit/s can carry", 1},
+#ifdef DEMO_HAVE_GLOO
+	{"gloo", KEY_GLOO, "FOLDER", 0,
+	 "to compare: average the gradients over Gloo's ring; the ranks meet in this empty folder",
+	 1},
+#endif
 	{"json", KEY_JSON, "FILE", 0, "write the summary there too; - is standard output", 1},
 	{0, 0, 0, 0, "Faults that every worker makes on its own packets, each way:", 2},
 	{"loss", KEY_LOSS, "PERCENT", 0, "lose packets, for instance 1%", 2},
@@ -95,6 +101,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
 		return 0;
 	case KEY_LINK:
 		options->link_mbit = parse_count(state, text, 1000000);
+		return 0;
+	case KEY_GLOO:
+		options->gloo = text;
 		return 0;
 	case KEY_JSON:
 		options->json = text;

@@ -14,6 +14,7 @@ struct demo_options {
 	int link_mbit;			   /* rate of each worker's link, Mbit/s; 0: not given */
 	enum sml_wire wire;		   /* DEFAULT: not given */
 	const char *switch_address;	   /* NULL: embedded in rank 0 */
+	const char *gloo;		   /* folder of a FileStore; NULL: the switch sums */
 	const char *json;		   /* file to write, "-" is stdout; NULL: none */
 };
 

@@ -36,12 +36,15 @@ static inline bool demo_check_holds(const struct demo_check *check)
 struct demo_traffic {
 	uint64_t bytes_sent;		    /* UDP payload of the worker that sent most */
 	uint64_t packets_sent, retransmits; /* all workers together */
+	/* In frames, of the worker with most; 0: bench/on-links has made no link. */
+	uint64_t link_sent, link_received;
 };
 
 struct demo_results {
 	int world, steps;
 	size_t n_parameters;
 	bool interrupted;
+	bool gloo; /* Gloo's ring has averaged the gradients: the proofs of sums do not apply */
 
 	double loss, accuracy; /* accuracy: share of the test images */
 	double seconds;	       /* training time, without proofs and tests */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "demo/link.h"
 #include "demo/proof.h"
 #include "demo/report.h"
 
@@ -44,6 +45,19 @@ int demo_call(struct demo_trainer *trainer, const char *what, int status)
 	return status;
 }
 
+/* No rank continues before all have read their link's counters. */
+static int meter_link(struct demo_trainer *trainer, uint64_t factor)
+{
+	uint64_t sent, received;
+	int status = demo_link_read(trainer->rank, &sent, &received);
+
+	trainer->traffic.link_sent += factor * sent;
+	trainer->traffic.link_received += factor * received;
+	if (status == 0 && sent > 0)
+		status = demo_call(trainer, "barrier", sml_barrier(trainer->job));
+	return status;
+}
+
 /* Count traffic only while training: sign 1 stops the meter, -1 starts it again. */
 static int meter(struct demo_trainer *trainer, int sign)
 {
@@ -55,7 +69,20 @@ static int meter(struct demo_trainer *trainer, int sign)
 	traffic->bytes_sent += factor * now.bytes_sent;
 	traffic->packets_sent += factor * now.packets_sent;
 	traffic->retransmits += factor * (now.retransmits_timeout + now.retransmits_fast);
-	return status;
+	return status < 0 ? status : meter_link(trainer, factor);
+}
+
+/* Start a request: the gradients' averages, or sums. */
+static int submit(struct demo_trainer *trainer, int request, const float *in, float *out,
+		  size_t count, enum sml_op op)
+{
+	if (trainer->gloo) {
+		demo_gloo_submit(trainer->gloo, request, in, out, count, op == SML_AVG);
+		return 0;
+	}
+	return demo_call(trainer, "all-reduce",
+			 sml_allreduce_async(trainer->job, in, out, count, SML_FLOAT32, op, NULL,
+					     &trainer->requests[request]));
 }
 
 /* A layer's gradient is ready: start its all-reduce, and continue the backward pass. */
@@ -68,11 +95,8 @@ static int submit_layer(void *context, int l)
 
 	if (l == DEMO_LAYERS - 1)
 		trainer->reduce_began = began;
-	status =
-		demo_call(trainer, "all-reduce of a layer",
-			  sml_allreduce_async(trainer->job, trainer->model.gradient + layer->offset,
-					      trainer->average + layer->offset, layer->count,
-					      SML_FLOAT32, SML_AVG, NULL, &trainer->requests[l]));
+	status = submit(trainer, l, trainer->model.gradient + layer->offset,
+			trainer->average + layer->offset, layer->count, SML_AVG);
 	trainer->results.waiting += demo_now() - began;
 	return status;
 }
@@ -81,17 +105,15 @@ static int submit_news(struct demo_trainer *trainer, double loss)
 {
 	trainer->news[0] = (float)(loss / DEMO_BATCH_ROWS);
 	trainer->news[1] = *trainer->stop ? 1.0f : 0.0f;
-	return demo_call(trainer, "all-reduce of the loss",
-			 sml_allreduce_async(trainer->job, trainer->news, trainer->news, 2,
-					     SML_FLOAT32, SML_SUM, NULL,
-					     &trainer->requests[DEMO_LAYERS]));
+	return submit(trainer, DEMO_LAYERS, trainer->news, trainer->news, 2, SML_SUM);
 }
 
 static int wait_for(struct demo_trainer *trainer, int request)
 {
 	double began = demo_now();
-	int status = demo_call(trainer, "waiting for an all-reduce",
-			       sml_wait(trainer->requests[request]));
+	int status = trainer->gloo ? demo_gloo_wait(trainer->gloo, request)
+				   : demo_call(trainer, "waiting for an all-reduce",
+					       sml_wait(trainer->requests[request]));
 
 	trainer->results.waiting += demo_now() - began;
 	return status;
@@ -167,7 +189,7 @@ static void show_progress(const struct demo_trainer *trainer, bool last)
 	if (trainer->rank != 0)
 		return;
 	/* The line must fit into a terminal of 80 columns. */
-	if (trainer->options->link_mbit)
+	if (trainer->options->link_mbit && !trainer->gloo)
 		snprintf(speed, sizeof(speed), "link %.0f %%",
 			 100 * demo_link_share(trainer->options, r));
 	else
@@ -191,6 +213,10 @@ static int share_traffic(struct demo_trainer *trainer)
 			sum->bytes_sent = all[rank].bytes_sent;
 		sum->packets_sent += all[rank].packets_sent;
 		sum->retransmits += all[rank].retransmits;
+		if (all[rank].link_sent > sum->link_sent)
+			sum->link_sent = all[rank].link_sent;
+		if (all[rank].link_received > sum->link_received)
+			sum->link_received = all[rank].link_received;
 	}
 	return status;
 }
@@ -216,7 +242,7 @@ static int train_steps(struct demo_trainer *trainer, struct demo_proof *proof)
 	for (int step = 0; step < n_steps && status == 0; step++) {
 		bool last = step == n_steps - 1;
 
-		if (demo_proof_due(step, n_steps))
+		if (!trainer->gloo && demo_proof_due(step, n_steps))
 			status = proved_step(trainer, proof, step);
 		else
 			status = train_step(trainer, step);
@@ -238,6 +264,7 @@ int demo_train(struct demo_trainer *trainer)
 	int status;
 
 	trainer->results.world = trainer->world;
+	trainer->results.gloo = trainer->gloo != NULL;
 	trainer->results.n_parameters = model->n_parameters;
 	status = demo_proof_init(&proof, trainer);
 	if (status < 0) {

@@ -19,6 +19,7 @@
 #include <signal.h>
 
 #include "demo/data.h"
+#include "demo/gloo.h"
 #include "demo/model.h"
 #include "demo/options.h"
 #include "demo/results.h"
@@ -33,6 +34,7 @@ extern const int demo_sizes[DEMO_LAYERS + 1];
 struct demo_trainer {
 	const struct demo_options *options;
 	struct sml_context *job;
+	struct demo_gloo *gloo;		   /* NULL: the job averages the gradients */
 	const volatile sig_atomic_t *stop; /* set: this rank was asked to stop */
 	int rank, world;
 	struct demo_digits digits;

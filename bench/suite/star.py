@@ -169,6 +169,11 @@ class Star:
              text="*filter\n:FORWARD ACCEPT\n" + (rule if share else "") + "COMMIT\n")
         self.loss = share
 
+    def counters(self, rank):
+        """A command for a worker's host: it prints what has left the host, and come to it."""
+        return (f"tc -s qdisc show dev eth0 && "
+                f"tc -n {self.namespace('net')} -s qdisc show dev port-{rank}")
+
     def wire(self):
         """Totals: bytes that a worker has sent and received, drops, and bytes sent by switches."""
         ports = {row["dev"]: row for row in json.loads(
