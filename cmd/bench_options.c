@@ -110,9 +110,7 @@ static unsigned parse_type(struct argp_state *state, const char *text)
 			return 1u << type;
 	}
 	if (strcmp(text, "all") != 0)
-		argp_error(state,
-			   "there is no type '%s': write float32 or another type of --help, or all",
-			   text);
+		argp_error(state, "there is no type '%s': --help lists the types", text);
 	return ((1u << BENCH_TYPES) - 1) & ~(1u << SML_BYTE);
 }
 
@@ -152,12 +150,12 @@ static error_t parse_size_option(int key, char *text, struct argp_state *state,
 	case 'f':
 		options->factor = parse_number(state, text, 1u << 20);
 		if (options->factor < 2)
-			argp_error(state, "--step-factor must be 2 or more");
+			argp_error(state, "--stepfactor must be 2 or more");
 		return 0;
 	case 'i':
 		options->step_bytes = parse_bytes(state, text);
 		if (options->step_bytes == 0)
-			argp_error(state, "--step-bytes must be 1 or more");
+			argp_error(state, "--stepbytes must be 1 or more");
 		return 0;
 	case 'n':
 		options->iterations = parse_number(state, text, 1000000);
@@ -232,7 +230,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		if (options->wire == SML_WIRE_EXACT && options->max_bytes > SML_EXACT_BYTES)
 			options->max_bytes = SML_EXACT_BYTES;
 		if (options->min_bytes > options->max_bytes)
-			argp_error(state, "--min-bytes is larger than --max-bytes: lower the one "
+			argp_error(state, "--minbytes is larger than --maxbytes: lower the one "
 					  "or raise the other");
 		return 0;
 	default:

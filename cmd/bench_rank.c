@@ -279,7 +279,7 @@ int bench_rank(const struct bench_options *options, const struct sml_config *con
 	if (!rank.input || !rank.output) {
 		fprintf(stderr,
 			"switchml bench: rank %d: no memory for two tensors of %llu bytes: lower "
-			"--max-bytes\n",
+			"--maxbytes\n",
 			config->rank, (unsigned long long)options->max_bytes);
 		error = -1;
 		goto free_memory;
