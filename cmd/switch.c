@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "cmd/commands.h"
+#include "cmd/metrics.h"
 #include "cmd/notify.h"
 #include "cmd/privileges.h"
 #include "cmd/switch_log.h"
@@ -39,10 +40,11 @@ print_line(const struct sml_switch_options *options, const char *format, ...)
 }
 
 /* One line when the switch can be used: programs that start a switch wait for it. */
-static void print_ready(const struct sml_switch_options *options, const struct sml_switch *running)
+static void print_ready(const struct sml_switch_options *options, const struct sml_switch *running,
+			const struct sml_metrics *metrics)
 {
 	const struct sml_switch_config *config = &options->config;
-	char dataplane[512], data_port[32] = "";
+	char dataplane[512], data_port[32] = "", where[128] = "";
 	const char *listen = config->listen ? config->listen : "";
 	struct sml_host_port place;
 	bool is_v6;
@@ -53,11 +55,15 @@ static void print_ready(const struct sml_switch_options *options, const struct s
 	is_v6 = strchr(place.host, ':') != NULL;
 	if (config->data_port != 0)
 		snprintf(data_port, sizeof(data_port), " on port %d", config->data_port);
+	if (metrics != NULL)
+		sml_metrics_where(metrics, where, sizeof(where));
 	sml_switch_describe(running, dataplane, sizeof(dataplane));
-	print_line(options, "ready on %s%s%s:%d (tcp control, udp data%s), %u slots, %u jobs, %s%s",
+	print_line(options,
+		   "ready on %s%s%s:%d (tcp control, udp data%s), %u slots, %u jobs, %s%s%s%s",
 		   is_v6 ? "[" : "", place.host, is_v6 ? "]" : "", sml_switch_port(running),
 		   data_port, config->max_slots, config->max_jobs, dataplane,
-		   config->tls.certificate ? ", control by TLS 1.3 only" : "");
+		   config->tls.certificate ? ", control by TLS 1.3 only" : "",
+		   metrics != NULL ? ", metrics at " : "", where);
 }
 
 /* Anyone who reaches the port could take part. */
@@ -138,10 +144,36 @@ static int serve(struct sml_switch_options *options, struct sml_switch *running,
 	}
 }
 
+/* The sockets first: they may need the privileges that sml_switch_open() drops. */
+static int open_all(const struct sml_switch_options *options, struct sml_switch **running,
+		    struct sml_metrics **metrics)
+{
+	int rc = 0;
+
+	*running = NULL;
+	*metrics = NULL;
+	if (options->metrics != NULL)
+		rc = sml_metrics_open(metrics, options->metrics);
+	if (rc == 0)
+		rc = sml_switch_open(running, &options->config);
+	if (rc == 0 && *metrics != NULL)
+		rc = sml_metrics_start(*metrics, *running);
+	return rc;
+}
+
+static void close_all(struct sml_switch_options *options, struct sml_switch *running,
+		      struct sml_metrics *metrics)
+{
+	sml_metrics_close(metrics);
+	sml_switch_close(running);
+	sml_switch_options_free(options);
+}
+
 int sml_command_switch(int argc, char **argv)
 {
 	struct sml_switch_options options;
 	struct sml_switch_config *config = &options.config;
+	struct sml_metrics *metrics;
 	struct sml_switch *running;
 	sigset_t signals;
 	int received;
@@ -159,19 +191,20 @@ int sml_command_switch(int argc, char **argv)
 	raise_file_limit();
 	config->seal = sml_privileges_drop;
 	warn_of_strangers(config);
-	if (sml_switch_open(&running, config) < 0) {
+	if (open_all(&options, &running, &metrics) < 0) {
 		sml_switch_log(SML_LOG_ERROR, "%s", sml_error_last());
-		sml_switch_options_free(&options);
+		close_all(&options, running, metrics);
 		return 1;
 	}
 	forget_secret();
 	sml_privileges_filter(&(struct sml_privileges){.bpf = config->dataplane != NULL,
 						       .files = options.path != NULL,
 						       .notifies = sml_notify_is_wanted()});
-	print_ready(&options, running);
+	print_ready(&options, running, metrics);
 	sml_notify("READY=1");
 	received = serve(&options, running, &signals);
 	sml_notify("STOPPING=1");
+	sml_metrics_close(metrics);
 	sml_switch_close(running);
 	print_line(&options, "ended by %s", strsignal(received));
 	sml_switch_options_free(&options);

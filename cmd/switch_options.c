@@ -32,7 +32,8 @@ enum {
 	OPTION_XDP_MODE,
 	OPTION_MULTICAST,
 	OPTION_MULTICAST_HOPS,
-	OPTION_LOG_JSON
+	OPTION_LOG_JSON,
+	OPTION_METRICS
 };
 
 static const struct argp_option option_list[] = {
@@ -79,6 +80,13 @@ static const struct argp_option option_list[] = {
 	{"verbose", 'v', NULL, 0, "Report what happens to jobs; if given twice, report more", 0},
 	{"log-json", OPTION_LOG_JSON, NULL, 0,
 	 "Write each line of the log as one JSON object, for programs (in the file: yes or no)", 0},
+	{"metrics", OPTION_METRICS, "ADDR[:PORT]", 0,
+	 "Serve metrics for Prometheus over HTTP at this address, as OpenMetrics text (the "
+	 "loopback "
+	 "address if it is left out, port 28501). Whoever reaches it can read the names of jobs "
+	 "and "
+	 "hosts",
+	 0},
 	{0},
 };
 
@@ -166,6 +174,13 @@ static error_t take(struct reader *reader, int key, const char *text)
 	case 'v':
 		config->debug = text != NULL ? (int)number(reader, "verbose", text, 0, 2)
 					     : config->debug + 1;
+		break;
+	case OPTION_METRICS:
+#ifndef SML_HAVE_METRICS
+		refuse(reader, "this program was built without --metrics (it needs libmicrohttpd "
+			       "when it is built)");
+#endif
+		reader->options->metrics = text;
 		break;
 	case OPTION_LOG_JSON:
 		reader->options->log_json = yes_or_no(reader, "log-json", text);

@@ -14,7 +14,8 @@ struct sml_switch_options {
 	int argc;
 	char **argv;
 	bool log_json;
-	bool is_again; /* the command line was parsed before */
+	const char *metrics; /* where to serve them; NULL: nowhere */
+	bool is_again;	     /* the command line was parsed before */
 };
 
 /*

@@ -147,6 +147,9 @@ uint64_t sml_jobs_deadline(const struct sml_jobs *jobs);
  */
 void sml_jobs_forgive(struct sml_jobs *jobs, uint64_t away_ns);
 
+/* A Status as it is now, packed; the caller frees it. NULL: no memory. */
+uint8_t *sml_jobs_pack_status(struct sml_jobs *jobs, uint64_t now_ns, size_t *n);
+
 /* All jobs fail: the switch ends. */
 void sml_jobs_stop(struct sml_jobs *jobs, uint64_t now_ns);
 

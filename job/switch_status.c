@@ -204,39 +204,69 @@ static void describe_dataplane(struct sml_jobs *jobs, struct counters *out)
 	add_counter(out, "bad-checksums", counters.bad_checksums);
 }
 
-void sml_status_send(struct sml_jobs *jobs, struct sml_peer *peer)
-{
-	SmlControl__Status status = SML_CONTROL__STATUS__INIT;
-	struct job_status *all = calloc(jobs->n_jobs + 1, sizeof(*all));
+/* A status, and the memory that it points into. */
+struct whole {
+	SmlControl__Status status;
+	struct job_status *all;
 	SmlControl__JobStatus *list[SML_MAX_JOBS];
-	struct counters counters = {.n = 0};
-	size_t n = 0;
+	struct counters counters;
+};
 
-	if (all == NULL) {
-		sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED, "the switch has no memory");
-		return;
-	}
+/* False: no memory. */
+static bool describe_all(struct sml_jobs *jobs, struct whole *whole)
+{
+	SmlControl__Status *status = &whole->status;
+
+	sml_control__status__init(status);
+	whole->counters.n = 0;
+	whole->all = calloc(jobs->n_jobs + 1, sizeof(*whole->all));
+	if (whole->all == NULL)
+		return false;
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
 		if (jobs->jobs[i] == NULL)
 			continue;
-		describe_job(jobs->jobs[i], &all[n]);
-		list[n] = &all[n].status;
-		n++;
+		describe_job(jobs->jobs[i], &whole->all[status->n_jobs]);
+		whole->list[status->n_jobs] = &whole->all[status->n_jobs].status;
+		status->n_jobs++;
 	}
-	describe_dataplane(jobs, &counters);
-	status.version = (char *)(uintptr_t)SML_VERSION_STRING;
-	status.dataplane = (char *)(uintptr_t)jobs->operations->name;
-	status.slots = jobs->config.max_slots;
-	status.slots_in_use = jobs->slots_in_use;
-	status.max_jobs = jobs->config.max_jobs;
-	status.data_port = jobs->config.data_port;
-	status.uptime_ms = (jobs->now_ns - jobs->begun_ns) / 1000000u;
-	status.jobs = list;
-	status.n_jobs = n;
-	status.counters = counters.list;
-	status.n_counters = counters.n;
-	if (sml_peer_send(jobs, peer, sml_envelope(STATUS, status, &status)) < 0)
+	describe_dataplane(jobs, &whole->counters);
+	status->version = (char *)(uintptr_t)SML_VERSION_STRING;
+	status->dataplane = (char *)(uintptr_t)jobs->operations->name;
+	status->slots = jobs->config.max_slots;
+	status->slots_in_use = jobs->slots_in_use;
+	status->max_jobs = jobs->config.max_jobs;
+	status->data_port = jobs->config.data_port;
+	status->uptime_ms = (jobs->now_ns - jobs->begun_ns) / 1000000u;
+	status->jobs = whole->list;
+	status->counters = whole->counters.list;
+	status->n_counters = whole->counters.n;
+	return true;
+}
+
+void sml_status_send(struct sml_jobs *jobs, struct sml_peer *peer)
+{
+	struct whole whole;
+
+	if (!describe_all(jobs, &whole))
+		sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED, "the switch has no memory");
+	else if (sml_peer_send(jobs, peer, sml_envelope(STATUS, status, &whole.status)) < 0)
 		sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED,
 				"the status is too long for one message, or there is no memory");
-	free(all);
+	free(whole.all);
+}
+
+uint8_t *sml_jobs_pack_status(struct sml_jobs *jobs, uint64_t now_ns, size_t *n)
+{
+	uint8_t *bytes = NULL;
+	struct whole whole;
+
+	jobs->now_ns = now_ns;
+	if (describe_all(jobs, &whole)) {
+		*n = sml_control__status__get_packed_size(&whole.status);
+		bytes = malloc(*n + 1);
+	}
+	if (bytes != NULL)
+		sml_control__status__pack(&whole.status, bytes);
+	free(whole.all);
+	return bytes;
 }

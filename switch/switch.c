@@ -133,6 +133,11 @@ uint64_t sml_switch_idle_ns(const struct sml_switch *opened)
 	return now_ns > ticked_ns ? now_ns - ticked_ns : 0;
 }
 
+uint8_t *sml_switch_status(struct sml_switch *opened, uint32_t timeout_ms, size_t *n)
+{
+	return sml_server_status(&opened->server, timeout_ms, n);
+}
+
 void sml_switch_close(struct sml_switch *opened)
 {
 	if (opened == NULL)

@@ -32,6 +32,13 @@ void sml_switch_reload(struct sml_switch *opened, const struct sml_switch_config
 /* How long ago the event loop last looked at the time, in ns: a tick or less, unless it hangs. */
 uint64_t sml_switch_idle_ns(const struct sml_switch *opened);
 
+/*
+ * Its status, a packed Status that the caller frees, for threads of this process other than its
+ * own. The event loop makes it after what its members need. NULL: no memory, or the loop has not
+ * answered for so long.
+ */
+uint8_t *sml_switch_status(struct sml_switch *opened, uint32_t timeout_ms, size_t *n);
+
 /* Ends all jobs (their workers are told) and all threads. */
 void sml_switch_close(struct sml_switch *opened);
 

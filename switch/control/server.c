@@ -2,6 +2,7 @@
 /* The control plane's event loop: accepting, time, notes of the dataplane. See server.h. */
 #include <errno.h>
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -9,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/fork.h"
+#include "base/thread.h"
 #include "net/place.h"
 #include "switch/control/server.h"
 
@@ -159,6 +161,60 @@ void sml_server_reload(struct sml_server *server, const struct sml_switch_config
 	event_active(server->reload, EV_READ, 0);
 }
 
+/* ---- the status, for other threads ---- */
+
+static void on_status(evutil_socket_t fd, short what, void *context)
+{
+	struct sml_server *server = context;
+	uint64_t asked;
+	uint8_t *bytes;
+	size_t n = 0;
+
+	(void)fd;
+	(void)what;
+	pthread_mutex_lock(&server->note_mutex);
+	asked = server->status_asked;
+	pthread_mutex_unlock(&server->note_mutex);
+	bytes = sml_jobs_pack_status(&server->jobs, sml_now_ns(), &n);
+	pthread_mutex_lock(&server->note_mutex);
+	free(server->status_bytes);
+	server->status_bytes = bytes;
+	server->status_n = n;
+	server->status_answered = asked;
+	pthread_cond_broadcast(&server->status_told);
+	pthread_mutex_unlock(&server->note_mutex);
+}
+
+/* Under the mutex. */
+static uint8_t *copy_status(const struct sml_server *server, size_t *n)
+{
+	uint8_t *copy = server->status_bytes != NULL ? malloc(server->status_n + 1) : NULL;
+
+	if (copy == NULL)
+		return NULL;
+	*n = server->status_n;
+	memcpy(copy, server->status_bytes, *n);
+	return copy;
+}
+
+uint8_t *sml_server_status(struct sml_server *server, uint32_t timeout_ms, size_t *n)
+{
+	const struct timespec until = sml_timespec(sml_now_ns() + timeout_ms * SML_NS_PER_MS);
+	uint8_t *bytes = NULL;
+	uint64_t number;
+	int rc = 0;
+
+	pthread_mutex_lock(&server->note_mutex);
+	number = ++server->status_asked;
+	event_active(server->status, EV_READ, 0);
+	while (server->status_answered < number && rc == 0)
+		rc = pthread_cond_timedwait(&server->status_told, &server->note_mutex, &until);
+	if (server->status_answered >= number)
+		bytes = copy_status(server, n);
+	pthread_mutex_unlock(&server->note_mutex);
+	return bytes;
+}
+
 /* ---- opening and closing ---- */
 
 /* Tells the workers, and gives them a moment to read it. */
@@ -262,6 +318,7 @@ static int set_classes(struct sml_server *server)
 	return event_priority_set(server->tick, SML_TURN_CLOCK) < 0 ||
 			       event_priority_set(server->note, SML_TURN_CLOCK) < 0 ||
 			       event_priority_set(server->reload, SML_TURN_CLOCK) < 0 ||
+			       event_priority_set(server->status, SML_TURN_STRANGERS) < 0 ||
 			       event_priority_set(server->stop, SML_TURN_CLOCK) < 0
 		       ? -ENOMEM
 		       : 0;
@@ -274,9 +331,11 @@ static int open_events(struct sml_server *server)
 	server->tick = event_new(server->base, -1, EV_PERSIST, on_tick, server);
 	server->note = event_new(server->base, -1, EV_PERSIST, on_note, server);
 	server->reload = event_new(server->base, -1, EV_PERSIST, on_reload, server);
+	server->status = event_new(server->base, -1, EV_PERSIST, on_status, server);
 	server->stop = event_new(server->base, -1, EV_PERSIST, on_stop, server);
 	if (server->tick == NULL || server->note == NULL || server->reload == NULL ||
-	    server->stop == NULL || set_classes(server) < 0 || event_add(server->tick, &tick) < 0)
+	    server->status == NULL || server->stop == NULL || set_classes(server) < 0 ||
+	    event_add(server->tick, &tick) < 0)
 		return -ENOMEM;
 	return 0;
 }
@@ -350,6 +409,7 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 	int rc;
 
 	pthread_mutex_init(&server->note_mutex, NULL);
+	sml_cond_init(&server->status_told);
 	limit_connections(server);
 	server->ticked_ns = sml_now_ns();
 	server->listen_fd = -1;
@@ -414,10 +474,14 @@ void sml_server_close(struct sml_server *server)
 		event_free(server->note);
 	if (server->reload != NULL)
 		event_free(server->reload);
+	if (server->status != NULL)
+		event_free(server->status);
 	if (server->stop != NULL)
 		event_free(server->stop);
 	if (server->base != NULL)
 		free_base(server->base);
 	sml_tls_close(server->tls);
+	free(server->status_bytes);
+	pthread_cond_destroy(&server->status_told);
 	pthread_mutex_destroy(&server->note_mutex);
 }

@@ -46,7 +46,7 @@ struct sml_server {
 	struct sml_tls *tls; /* NULL: control connections are plain */
 	struct event_base *base;
 	int listen_fd; /* -1: none yet */
-	struct event *accept, *tick, *note, *reload, *stop;
+	struct event *accept, *tick, *note, *reload, *status, *stop;
 	bool accepts_none; /* out of descriptors: until the next tick */
 	bool stopping;
 	_Atomic uint64_t ticked_ns; /* other threads see by it that the loop runs */
@@ -64,6 +64,12 @@ struct sml_server {
 	/* What is to hold from now on; under the same mutex. */
 	uint32_t new_heartbeat_ms;
 	int new_debug;
+	/* Questions of other threads for the status, and the answer to those up to a number; too.
+	 */
+	pthread_cond_t status_told;
+	uint64_t status_asked, status_answered;
+	uint8_t *status_bytes;
+	size_t status_n;
 };
 
 /*
@@ -77,6 +83,8 @@ void sml_server_run(struct sml_server *server);
 void sml_server_stop(struct sml_server *server);
 /* As sml_switch_reload(). */
 void sml_server_reload(struct sml_server *server, const struct sml_switch_config *config);
+/* As sml_switch_status(). */
+uint8_t *sml_server_status(struct sml_server *server, uint32_t timeout_ms, size_t *n);
 void sml_server_close(struct sml_server *server);
 
 /* The jobs' output functions (peer.c). */

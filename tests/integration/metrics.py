@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""For metrics.sh: what the switch serves over HTTP, compared with its status; and hostile clients.
+
+metrics.py agree SWITCHML SWITCH URL     its text agrees with `switchml status`
+metrics.py prometheus SWITCHML SWITCH PROMETHEUS-URL
+metrics.py hostile SWITCHML SWITCH URL   clients that do everything wrong do not disturb the job
+"""
+
+import contextlib
+import json
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+
+SAMPLE = re.compile(r'^(\w+)(?:\{((?:\w+="(?:[^"\\]|\\.)*",?)*)\})? (\S+)$')
+LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+def await_true(what, condition, seconds=90):
+    end = time.monotonic() + seconds
+    while True:
+        result = condition()
+        if result:
+            return result
+        assert time.monotonic() < end, f"not in time: {what}"
+        time.sleep(0.1)
+
+
+def status(switchml, switch):
+    answer = subprocess.run(
+        [switchml, "status", "--json", "--switch", switch], check=True, stdout=subprocess.PIPE
+    )
+    return json.loads(answer.stdout)[0]
+
+
+def get(url, accept="application/openmetrics-text"):
+    request = urllib.request.Request(url, headers={"Accept": accept})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return answer.headers["Content-Type"], answer.read().decode()
+
+
+def samples(text):
+    """{(name, ((label, value), ...)): number} of OpenMetrics text."""
+    found = {}
+    for line in text.splitlines():
+        if line.startswith("#"):
+            continue
+        name, labels, value = SAMPLE.match(line).groups()
+        key = (name, tuple(sorted(LABEL.findall(labels or ""))))
+        assert key not in found, f"twice: {line}"
+        found[key] = float(value)
+    return found
+
+
+def escaped(text):
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def counters(said):
+    """The counters of a status, as metrics."""
+    found = {}
+
+    def put(name, value, **labels):
+        found[(name, tuple(sorted((k, str(v)) for k, v in labels.items())))] = value
+
+    of_switch = said["counters"]
+    for way in ("received", "sent"):
+        for what in ("packets", "bytes"):
+            put(f"switchml_{way}_{what}_total", of_switch[f"{what}-{way}"])
+    for job in said["jobs"]:
+        own = {"job_name": escaped(job["job"]), "stripe": job["served"][0]["stripe"]}
+        for verdict, value in job["counters"].items():
+            put("switchml_job_packet_verdicts_total", value, verdict=verdict, **own)
+        for worker in job["workers"]:
+            rank = {**own, "rank": worker["rank"]}
+            put("switchml_rank_contributions_total", worker["contributions"], **rank)
+            put("switchml_rank_resent_results_total", worker["resends"], **rank)
+            put("switchml_rank_completed_uses_total", worker["completed"], **rank)
+            traffic = worker["traffic"]
+            if not traffic:
+                continue
+            for way in ("received", "sent"):
+                for what in ("packets", "bytes"):
+                    put(f"switchml_rank_{way}_{what}_total", traffic[f"{what}_{way}"], **rank)
+            put(
+                "switchml_rank_retransmitted_packets_total",
+                traffic["retransmits_timeout"],
+                cause="timeout",
+                **rank,
+            )
+            put(
+                "switchml_rank_retransmitted_packets_total",
+                traffic["retransmits_fast"],
+                cause="overtaken",
+                **rank,
+            )
+    return found
+
+
+def compare(before, served, after):
+    """Counters only grow: what was served in between lies in between."""
+    low, high = counters(before), counters(after)
+    assert low and low.keys() <= high.keys(), low.keys() - high.keys()
+    for key, value in low.items():
+        assert key in served, f"not served: {key}"
+        assert value <= served[key] <= high[key], (key, value, served[key], high[key])
+    print(f"{len(low)} counters agree")
+
+
+def is_under_way(said):
+    return said["jobs"] and all(
+        w["traffic"] and w["traffic"]["packets_sent"] > 0 for w in said["jobs"][0]["workers"]
+    )
+
+
+def agree(switchml, switch, url):
+    await_true("all ranks tell what they move", lambda: is_under_way(status(switchml, switch)))
+    time.sleep(0.3)  # the server may keep a text for 0.25 s
+    before = status(switchml, switch)
+    content, text = get(url)
+    assert content.startswith("application/openmetrics-text; version=1.0.0"), content
+    assert text.endswith("# EOF\n")
+    compare(before, samples(text), status(switchml, switch))
+    content, plain = get(url, "text/plain")
+    assert content.startswith("text/plain; version=0.0.4"), content
+    assert "# TYPE switchml_received_bytes_total counter\n" in plain and "# EOF" not in plain
+    assert samples(plain).keys() == samples(text).keys()
+    served = samples(text)
+    job = before["jobs"][0]
+    own = (("job_name", escaped(job["job"])),)
+    assert served[("switchml_job_state", own + (("state", "running"), ("stripe", "0")))] == 1
+    assert served[("switchml_job_ranks", own + (("stripe", "0"),))] == job["world_size"]
+    hosts = [dict(labels)["host"] for (name, labels) in served if name == "switchml_rank_info"]
+    assert hosts == [worker["host"] for worker in job["workers"]], hosts
+
+
+def prometheus(switchml, switch, url):
+    """Prometheus has scraped the switch after one status and before another."""
+
+    def ask(query):
+        with urllib.request.urlopen(
+            f"{url}/api/v1/query?" + urllib.parse.urlencode({"query": query}), timeout=60
+        ) as answer:
+            return json.load(answer)["data"]["result"]
+
+    def unescaped(text):
+        return re.sub(r"\\(.)", r"\1", text)
+
+    before = status(switchml, switch)
+    await_true(
+        "a scrape after the status",
+        lambda: any(
+            float(found["value"][1]) * 1000 > before["uptime_ms"] + 300
+            for found in ask("switchml_uptime_seconds")
+        ),
+    )
+    served = {}
+    for found in ask('{__name__=~"switchml_.*"}'):
+        labels = {
+            k: escaped(v)
+            for k, v in found["metric"].items()
+            if k not in ("__name__", "instance", "job")
+        }
+        served[(found["metric"]["__name__"], tuple(sorted(labels.items())))] = float(
+            found["value"][1]
+        )
+    compare(before, served, status(switchml, switch))
+    assert [found["value"][1] for found in ask("up")] == ["1"]
+    # A rate over a few scrapes, as a dashboard asks for it.
+    await_true(
+        "a rate",
+        lambda: any(
+            float(found["value"][1]) > 0 for found in ask("rate(switchml_received_bytes_total[1m])")
+        ),
+    )
+
+
+def uses(switchml, switch):
+    return status(switchml, switch)["jobs"][0]["counters"]["completed"]
+
+
+def is_closed(client):
+    """The server has ended it; whatever it still says is read."""
+    client.setblocking(False)
+    try:
+        while client.recv(65536):
+            pass
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+    return True
+
+
+def hostile(switchml, switch, url):
+    place = urllib.parse.urlparse(url)
+    address = (place.hostname, place.port)
+
+    def goes_on(what):
+        begun = uses(switchml, switch)
+        await_true(f"the job goes on {what}", lambda: uses(switchml, switch) > begun + 100)
+
+    # Slow ones: each sends a byte of a header now and then, and none ends it.
+    slow = [socket.create_connection(address, timeout=60) for _ in range(10)]
+    for client in slow:
+        client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+    goes_on("beside slow clients")
+
+    def all_closed():
+        for client in list(slow):
+            with contextlib.suppress(OSError):
+                client.sendall(b"a")
+            if is_closed(client):
+                slow.remove(client)
+        return not slow
+
+    await_true("the slow clients are ended", all_closed, 180)
+    await_true("it serves after slow clients", lambda: answers(url))
+    # Headers without an end, garbage, and clients that do not read.
+    for begin in (
+        b"GET /metrics HTTP/1.1\r\nX-Long: ",
+        b"GET /",
+        b"\x16\x03\x01",
+        b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n\r\n",
+    ):
+        client = socket.create_connection(address, timeout=60)
+        try:
+            for _ in range(64):
+                client.sendall(begin + b"a" * 65536)
+                begin = b""
+        except OSError:
+            pass
+        client.close()
+    goes_on("beside long headers")
+    for _ in range(1000):
+        try:
+            client = socket.create_connection(address, timeout=60)
+            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+            client.close()
+        except OSError:
+            pass
+    goes_on("after many connections")
+    await_true("it serves after all of them", lambda: answers(url))
+
+
+def answers(url):
+    try:
+        return samples(get(url)[1])
+    except OSError:
+        return None
+
+
+if __name__ == "__main__":
+    {"agree": agree, "prometheus": prometheus, "hostile": hostile}[sys.argv[1]](*sys.argv[2:])

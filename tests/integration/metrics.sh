@@ -1,0 +1,90 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# `switchml switch --metrics`: its numbers are those of `switchml status` while a job runs;
+# promtool and Prometheus accept them, if they are installed; hostile clients do not disturb
+# the job.
+#
+#	tests/integration/metrics.sh build/switchml METRICS ("yes": this build has them)
+switchml=$(realpath "$1")
+[ "$2" = yes ] || { echo "this build lacks --metrics (libmicrohttpd)"; exit 77; }
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../support/await.sh"
+. "$here/../support/report.sh"
+unset SWITCHML_SWITCH
+
+# Options: a switch that serves metrics. Sets $switch, $address and $url.
+start_switch() {
+	: >"$work/switch"
+	"$switchml" switch --listen 127.0.0.1:0 "$@" >"$work/switch" 2>&1 &
+	switch=$!
+	await_switch "$work/switch"
+	url=$(sed -n 's/.*metrics at \([^ ]*\).*/\1/p' "$work/switch")
+}
+
+# Title, what metrics.py does.
+check() {
+	python3 "$here/metrics.py" "$2" "$switchml" "$address" "${3:-$url}" >"$work/said" 2>&1
+	say $? "$1: $(tail -n 1 "$work/said")" "$work/said"
+}
+
+# ---- options ----
+printf '%s\n' 'metrics = 127.0.0.1:0' >"$work/conf"
+chmod 755 "$work"
+start_switch --config "$work/conf"
+python3 -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=60)' "$url"
+say $? "the file's metrics are served at $url"
+kill $switch
+wait $switch
+say $? "it ends" "$work/switch"
+for wrong in nonsense:x 203.0.113.1:80; do
+	timeout 60 "$switchml" switch --listen 127.0.0.1:0 --metrics $wrong >"$work/out" 2>&1
+	[ $? = 1 ]
+	say $? "--metrics $wrong: $(cat "$work/out")" "$work/out"
+done
+start_switch --metrics :0
+[[ $url == http://127.0.0.1:* ]]
+say $? "without an address, only this host can ask: $url"
+
+# ---- a job that loses packets ----
+name='of "quotes" and \'
+"$switchml" bench --switch "$address" --job "$name" --local-workers 2 -b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 \
+	--drop 1% >"$work/bench" 2>&1 &
+bench=$!
+check "the metrics agree with the status" agree
+if command -v promtool >/dev/null; then
+	python3 -c 'import sys, urllib.request
+print(urllib.request.urlopen(urllib.request.Request(sys.argv[1], headers={"Accept": "text/plain"}), timeout=60).read().decode(), end="")' \
+		"$url" | promtool check metrics >"$work/promtool" 2>&1
+	say $? "promtool has nothing against the metrics" "$work/promtool"
+else
+	echo "left out: promtool check metrics (Debian: prometheus)"
+fi
+if command -v prometheus >/dev/null; then
+	port=$(free_port)
+	place=${url#http://}
+	printf '%s\n' 'global: {scrape_interval: 1s, scrape_timeout: 1s}' 'scrape_configs:' \
+		"- {job_name: switchml, static_configs: [{targets: ['${place%/metrics}']}]}" >"$work/prometheus.yml"
+	prometheus --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/tsdb" \
+		--web.listen-address="127.0.0.1:$port" >"$work/prometheus" 2>&1 &
+	prometheus=$!
+	await says "$work/prometheus" 'ready to receive web requests'
+	check "a Prometheus that scrapes agrees with the status" prometheus "http://127.0.0.1:$port"
+	kill $prometheus
+	wait $prometheus
+else
+	echo "left out: a Prometheus that scrapes (Debian: prometheus)"
+fi
+
+# ---- hostile clients ----
+check "hostile clients do not disturb the job" hostile
+[ "$(find "/proc/$switch/fd" | wc -l)" -lt 60 ]
+say $? "no descriptors are left: $(find "/proc/$switch/fd" | wc -l)"
+kill $bench
+wait $bench
+say $? "the job ends with exact results" "$work/bench"
+says "$work/bench" '^# Wrong elements: 0 OK'
+say $? "no element is wrong"
+kill $switch
+wait $switch
+say $? "the switch ends" "$work/switch"
+[ $failures = 0 ]

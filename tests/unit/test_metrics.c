@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The text of metrics: which jobs have series, and how labels are written. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cmd/metrics_text.h"
+#include "core/slot.h"
+
+#define JOBS 100
+
+static char running[] = "running", joining[] = "joining", host[] = "node1";
+
+struct world {
+	SmlControl__Status status;
+	SmlControl__JobStatus jobs[JOBS], *list[JOBS];
+	SmlControl__WorkerStatus worker, *workers[SML_MAX_RANKS];
+	char names[JOBS][32];
+};
+
+/* n jobs with this many ranks each. */
+static void fill(struct world *world, size_t n, size_t n_ranks)
+{
+	memset(world, 0, sizeof(*world));
+	sml_control__status__init(&world->status);
+	sml_control__worker_status__init(&world->worker);
+	world->worker.host = host;
+	world->worker.state = running;
+	for (size_t i = 0; i < n_ranks; i++)
+		world->workers[i] = &world->worker;
+	for (size_t i = 0; i < n; i++) {
+		sml_control__job_status__init(&world->jobs[i]);
+		snprintf(world->names[i], sizeof(world->names[i]), "job-%zu-", i);
+		world->jobs[i].job = world->names[i];
+		world->jobs[i].state = running;
+		world->jobs[i].workers = world->workers;
+		world->jobs[i].n_workers = n_ranks;
+		world->list[i] = &world->jobs[i];
+	}
+	world->status.jobs = world->list;
+	world->status.n_jobs = n;
+}
+
+static char *text_of(const struct world *world)
+{
+	size_t bytes;
+	char *text = sml_metrics_text(&world->status, true, &bytes);
+
+	assert_non_null(text);
+	assert_int_equal(strlen(text), bytes);
+	return text;
+}
+
+static size_t count(const char *text, const char *what)
+{
+	size_t n = 0;
+
+	while ((text = strstr(text, what)) != NULL) {
+		text++;
+		n++;
+	}
+	return n;
+}
+
+static void jobs_with_series_are_bounded(void **state)
+{
+	static struct world world;
+	char *text;
+
+	(void)state;
+	fill(&world, JOBS, 1);
+	/* What still waits for its ranks comes last, for anybody can invent it. */
+	for (size_t i = 0; i < 50; i++)
+		world.jobs[i].state = joining;
+	text = text_of(&world);
+	assert_int_equal(count(text, "\nswitchml_job_ranks{"), SML_METRICS_JOBS);
+	assert_int_equal(count(text, "\nswitchml_rank_info{"), SML_METRICS_JOBS);
+	assert_non_null(strstr(text, "\nswitchml_jobs 100\n"));
+	assert_non_null(strstr(text, "\nswitchml_jobs_unlisted 36\n"));
+	assert_non_null(strstr(text, "switchml_job_ranks{job_name=\"job-99-\""));
+	assert_non_null(strstr(text, "switchml_job_ranks{job_name=\"job-13-\""));
+	assert_null(strstr(text, "job-14-"));
+	free(text);
+}
+
+static void ranks_with_series_are_bounded(void **state)
+{
+	static struct world world;
+	char *text;
+
+	(void)state;
+	fill(&world, 20, SML_MAX_RANKS);
+	text = text_of(&world);
+	assert_int_equal(count(text, "\nswitchml_rank_info{"), SML_METRICS_RANKS);
+	assert_non_null(strstr(text, "\nswitchml_jobs_unlisted 4\n"));
+	free(text);
+}
+
+static void no_two_series_have_the_same_labels(void **state)
+{
+	static struct world world;
+	char *text;
+
+	(void)state;
+	fill(&world, 3, 1);
+	world.jobs[2].job = world.jobs[0].job;
+	world.jobs[0].state = joining;
+	text = text_of(&world);
+	assert_int_equal(count(text, "\nswitchml_job_ranks{job_name=\"job-0-\""), 1);
+	assert_non_null(strstr(text, "{job_name=\"job-0-\",stripe=\"0\",state=\"running\"} 1\n"));
+	assert_non_null(strstr(text, "\nswitchml_jobs_unlisted 1\n"));
+	free(text);
+}
+
+static void labels_are_escaped(void **state)
+{
+	static struct world world;
+	char name[] = "a\"b\\c\nd{}", *text;
+
+	(void)state;
+	fill(&world, 1, 1);
+	world.jobs[0].job = name;
+	text = text_of(&world);
+	assert_non_null(strstr(
+		text, "switchml_job_ranks{job_name=\"a\\\"b\\\\c\\nd{}\",stripe=\"0\"} 0\n"));
+	free(text);
+}
+
+static void what_a_rank_has_not_told_has_no_series(void **state)
+{
+	SmlControl__Traffic traffic = SML_CONTROL__TRAFFIC__INIT;
+	static struct world world;
+	char *text;
+
+	(void)state;
+	fill(&world, 1, 1);
+	text = text_of(&world);
+	assert_null(strstr(text, "\nswitchml_rank_sent_bytes_total"));
+	free(text);
+	world.worker.traffic = &traffic;
+	traffic.bytes_sent = UINT64_MAX;
+	text = text_of(&world);
+	assert_non_null(strstr(text,
+			       "\nswitchml_rank_sent_bytes_total{job_name=\"job-0-\",stripe=\"0\","
+			       "rank=\"0\"} 18446744073709551615\n"));
+	assert_null(strstr(text, "\nswitchml_rank_link_speed_bytes{"));
+	traffic.link_mbits = 1000;
+	free(text);
+	text = text_of(&world);
+	assert_non_null(strstr(text, "rank=\"0\"} 125000000\n"));
+	free(text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(jobs_with_series_are_bounded),
+		cmocka_unit_test(ranks_with_series_are_bounded),
+		cmocka_unit_test(no_two_series_have_the_same_labels),
+		cmocka_unit_test(labels_are_escaped),
+		cmocka_unit_test(what_a_rank_has_not_told_has_no_series),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
