@@ -102,28 +102,28 @@ def interrupted_as_it_begins(job):
     return len(job._pending)
 
 
-def ctrl_c_until(over):
-    while not over.wait(0.3):
-        os.kill(os.getpid(), signal.SIGINT)
-        over.wait(30)  # one Ctrl-C must do
+def ctrl_c_in(entered):
+    entered.wait()
+    time.sleep(0.3)  # most likely C waits by then; it may be anywhere in the call
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def open_interrupted(rank, port):
     """Rank 0 opens alone, and gets Ctrl-C. Returns what C has returned by then."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    over, c_open, returned = threading.Event(), lib.sml_open, []
+    entered, c_open, returned = threading.Event(), lib.sml_open, []
 
     def open_and_note(*arguments):
+        entered.set()
         returned.append(c_open(*arguments))
         return returned[0]
 
-    threading.Thread(target=ctrl_c_until, args=[over]).start()
+    threading.Thread(target=ctrl_c_in, args=[entered]).start()
     with (
         mock.patch.object(lib, "sml_open", open_and_note),
         pytest.raises(KeyboardInterrupt),
     ):
         switchml.Job(rank=rank, world_size=2, job="alone", master_port=port, timeout=120)
-    over.set()
     return returned
 
 

@@ -60,14 +60,14 @@ def interruptible(
     thread = threading.Thread(target=run, name="switchml-call", daemon=True)
     try:
         thread.start()
+        ended.wait()
     except RuntimeError:
         return call()
-    try:
-        ended.wait()
     except BaseException:
         if interrupt:
             interrupt()
-            ended.wait()
+            # Who was interrupted before the thread began waits for nothing.
+            ended.wait(None if thread.ident else 5)
         if undo and results:
             undo(results[0])
         raise
