@@ -26,11 +26,15 @@ _Static_assert(__FLT_EVAL_METHOD__ == 0 || __FLT_EVAL_METHOD__ == 16,
  */
 typedef uint16_t __attribute__((may_alias)) sml_any_u16;
 typedef uint32_t __attribute__((may_alias)) sml_any_u32;
+typedef uint64_t __attribute__((may_alias)) sml_any_u64;
 
 #define SML_FLOAT32_INFINITY 0x7f800000u
 #define SML_FLOAT32_NAN	     0x7fc00000u
 #define SML_FLOAT32_SIGN     0x80000000u
 #define SML_FLOAT32_REST     0x7fffffffu
+#define SML_FLOAT64_INFINITY 0x7ff0000000000000u
+#define SML_FLOAT64_NAN	     0x7ff8000000000000u
+#define SML_FLOAT64_REST     0x7fffffffffffffffu
 
 SML_INLINE float sml_float_of(uint32_t bits)
 {

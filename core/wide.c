@@ -16,11 +16,6 @@
 #define EXPONENT_MAX 1024    /* of DBL_MAX */
 #define LIMB_BITS    63	     /* of a block's largest element */
 
-#define DOUBLE_REST	0x7fffffffffffffffu
-#define DOUBLE_INFINITY 0x7ff0000000000000u
-#define DOUBLE_NAN	0x7ff8000000000000u
-
-typedef uint64_t __attribute__((may_alias)) any_u64;
 typedef double __attribute__((may_alias)) any_double;
 
 SML_INLINE double double_of(uint64_t bits)
@@ -51,12 +46,12 @@ static bool is_moderate(int32_t power)
 /* ---- exponents ---- */
 
 SML_MULTIVERSION
-static uint64_t largest_of(const any_u64 *elements, size_t count)
+static uint64_t largest_of(const sml_any_u64 *elements, size_t count)
 {
 	int64_t largest = 0;
 
 	for (size_t i = 0; i < count; i++) {
-		int64_t rest = (int64_t)(elements[i] & DOUBLE_REST);
+		int64_t rest = (int64_t)(elements[i] & SML_FLOAT64_REST);
 
 		largest = rest > largest ? rest : largest;
 	}
@@ -69,7 +64,7 @@ int32_t sml_double_exponent_of(const void *elements, size_t count)
 
 	if (largest == 0)
 		return SML_EXPONENT_ZERO;
-	if (largest >= DOUBLE_INFINITY)
+	if (largest >= SML_FLOAT64_INFINITY)
 		return SML_EXPONENT_NONFINITE;
 	if (largest < (uint64_t)1 << 52) /* subnormal, largest * 2^-1074 */
 		return 64 - __builtin_clzll(largest) - 1074;
@@ -400,7 +395,7 @@ static void from_int16(const sml_any_u16 *restrict lanes, size_t count, struct f
 static void fill(size_t count, int32_t exponent, void *elements)
 {
 	for (size_t i = 0; i < count; i++)
-		((any_u64 *)elements)[i] = exponent == SML_EXPONENT_ZERO ? 0 : DOUBLE_NAN;
+		((sml_any_u64 *)elements)[i] = exponent == SML_EXPONENT_ZERO ? 0 : SML_FLOAT64_NAN;
 }
 
 void sml_double_from_limbs(const void *lanes, size_t count, int32_t exponent, unsigned divisor,
@@ -442,7 +437,7 @@ void sml_double_dequantize_int16(const void *lanes, size_t count, int32_t expone
 /* ---- int64 ---- */
 
 SML_MULTIVERSION
-static void split_integers(const any_u64 *restrict elements, size_t count,
+static void split_integers(const sml_any_u64 *restrict elements, size_t count,
 			   sml_any_u32 *restrict low, sml_any_u32 *restrict middle,
 			   sml_any_u32 *restrict high)
 {
@@ -465,7 +460,7 @@ void sml_int64_to_limbs(const void *elements, size_t count, void *lanes)
 SML_MULTIVERSION
 static void join_integers(const sml_any_u32 *restrict low, const sml_any_u32 *restrict middle,
 			  const sml_any_u32 *restrict high, size_t count,
-			  any_u64 *restrict elements)
+			  sml_any_u64 *restrict elements)
 {
 	for (size_t i = 0; i < count; i++)
 		elements[i] = ((uint64_t)sml_be32(high[i]) << SML_LIMB_HIGH) +
@@ -475,80 +470,11 @@ static void join_integers(const sml_any_u32 *restrict low, const sml_any_u32 *re
 void sml_int64_from_limbs(const void *lanes, size_t count, unsigned divisor, void *elements)
 {
 	const sml_any_u32 *lane = lanes;
-	any_u64 *value = elements;
+	sml_any_u64 *value = elements;
 
 	sml_assert(divisor >= 1);
 	join_integers(lane, lane + count, lane + 2 * count, count, elements);
 	/* No quotient overflows: division by 1 is skipped, and divisors are positive. */
 	for (size_t i = 0; divisor != 1 && i < count; i++)
 		value[i] = (uint64_t)((int64_t)value[i] / (int64_t)divisor);
-}
-
-/* ---- MAX and MIN ---- */
-
-#define KEY_NAN 0x7fffffffffffffffu /* above everything, for MAX and MIN alike */
-
-/* As order_of() in order.c, with 64 bits. */
-SML_INLINE uint64_t key_of(uint64_t bits, bool is_float, uint64_t flip)
-{
-	uint64_t negative = is_float ? -(bits >> 63) & DOUBLE_REST : 0;
-
-	return is_float && (bits & DOUBLE_REST) > DOUBLE_INFINITY ? KEY_NAN
-								  : bits ^ negative ^ flip;
-}
-
-SML_INLINE uint64_t key_undo(uint64_t key, bool is_float, uint64_t flip)
-{
-	uint64_t bits = key ^ flip;
-
-	if (!is_float)
-		return bits;
-	return key == KEY_NAN ? DOUBLE_NAN : bits ^ (-(bits >> 63) & DOUBLE_REST);
-}
-
-void sml_pair_high(enum sml_type type, const void *elements, size_t count, bool minimum,
-		   void *lanes)
-{
-	uint64_t flip = minimum ? UINT64_MAX : 0;
-	bool is_float = type == SML_FLOAT64;
-
-	for (size_t i = 0; i < count; i++)
-		((sml_any_u32 *)lanes)[i] = sml_be32(
-			(uint32_t)(key_of(((const any_u64 *)elements)[i], is_float, flip) >> 32));
-}
-
-void sml_pair_keep_highs(const void *lanes, size_t count, int32_t *highs)
-{
-	for (size_t i = 0; i < count; i++)
-		highs[i] = (int32_t)sml_be32(((const sml_any_u32 *)lanes)[i]);
-}
-
-/* Lower halves are unsigned, but the switch compares signed lanes, so their top bit is inverted. */
-void sml_pair_low(enum sml_type type, const void *elements, size_t count, bool minimum,
-		  const int32_t *highs, void *lanes)
-{
-	uint64_t flip = minimum ? UINT64_MAX : 0;
-	bool is_float = type == SML_FLOAT64;
-
-	for (size_t i = 0; i < count; i++) {
-		uint64_t key = key_of(((const any_u64 *)elements)[i], is_float, flip);
-		bool largest = (uint32_t)(key >> 32) == (uint32_t)highs[i];
-
-		((sml_any_u32 *)lanes)[i] =
-			sml_be32(sml_select(largest, (uint32_t)key ^ 0x80000000u, 0x80000000u));
-	}
-}
-
-void sml_pair_decode(enum sml_type type, const int32_t *highs, const void *lanes, size_t count,
-		     bool minimum, void *elements)
-{
-	uint64_t flip = minimum ? UINT64_MAX : 0;
-	bool is_float = type == SML_FLOAT64;
-
-	for (size_t i = 0; i < count; i++) {
-		uint32_t low = sml_be32(((const sml_any_u32 *)lanes)[i]) ^ 0x80000000u;
-
-		((any_u64 *)elements)[i] =
-			key_undo((uint64_t)(uint32_t)highs[i] << 32 | low, is_float, flip);
-	}
 }

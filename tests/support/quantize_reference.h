@@ -157,4 +157,20 @@ static inline int32_t ref_get_lane(const void *lanes, size_t i, int lane_bits)
 			 at[3]);
 }
 
+/* What a switch does with 32-bit lanes. */
+static inline void ref_add_lanes(uint32_t *sums, const uint32_t *lanes, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		ref_put_lane(sums, i, 32,
+			     (int32_t)((uint32_t)ref_get_lane(sums, i, 32) +
+				       (uint32_t)ref_get_lane(lanes, i, 32)));
+}
+
+static inline void ref_max_lanes(uint32_t *most, const uint32_t *lanes, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (ref_get_lane(lanes, i, 32) > ref_get_lane(most, i, 32))
+			most[i] = lanes[i];
+}
+
 #endif

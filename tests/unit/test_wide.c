@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The promises of docs/numbers.md about float64, int64 and the narrow integers. Sums are
- * compared with MPFR's: exact, then rounded once.
+ * The promises of docs/numbers.md about sums of float64 and int64. They are compared with MPFR's:
+ * exact, then rounded once.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,21 +18,6 @@
 
 #define ELEMENTS  117  /* of a usual chunk */
 #define PRECISION 2300 /* bits: any sum of doubles is exact */
-
-static void add_lanes(uint32_t *sums, const uint32_t *lanes, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		ref_put_lane(sums, i, 32,
-			     (int32_t)((uint32_t)ref_get_lane(sums, i, 32) +
-				       (uint32_t)ref_get_lane(lanes, i, 32)));
-}
-
-static void max_lanes(uint32_t *most, const uint32_t *lanes, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (ref_get_lane(lanes, i, 32) > ref_get_lane(most, i, 32))
-			most[i] = lanes[i];
-}
 
 /* Blocks of doubles: of one size, spread, all patterns, the smallest, the largest. */
 static void fill_doubles(unsigned kind, double *elements, size_t count)
@@ -78,7 +63,7 @@ static int32_t reduce_doubles(unsigned n, double elements[][ELEMENTS], size_t co
 	memset(sums, 0, sizeof(sums));
 	for (unsigned r = 0; r < n; r++) {
 		sml_double_to_limbs(elements[r], count, exponent, lanes);
-		add_lanes(sums, lanes, SML_LIMBS * count);
+		ref_add_lanes(sums, lanes, SML_LIMBS * count);
 	}
 	sml_double_from_limbs(sums, count, exponent, divisor, result);
 	return exponent;
@@ -277,7 +262,7 @@ static void limbs_of_1024_ranks_do_not_overflow(void **state)
 
 		sml_double_to_limbs(&extremes[e], 1, 1, lanes);
 		for (int rank = 0; rank < SML_LIMB_RANKS; rank++)
-			add_lanes(sums, lanes, SML_LIMBS);
+			ref_add_lanes(sums, lanes, SML_LIMBS);
 		sml_double_from_limbs(sums, 1, 1, 1, &result);
 		assert_true(result == extremes[e] * SML_LIMB_RANKS);
 	}
@@ -288,7 +273,7 @@ static void limbs_of_1024_ranks_do_not_overflow(void **state)
 
 		sml_int64_to_limbs(&integers[e], 1, lanes);
 		for (int rank = 0; rank < SML_LIMB_RANKS; rank++)
-			add_lanes(sums, lanes, SML_LIMBS);
+			ref_add_lanes(sums, lanes, SML_LIMBS);
 		sml_int64_from_limbs(sums, 1, 1, &result);
 		assert_int_equal(result, (int64_t)((uint64_t)integers[e] * SML_LIMB_RANKS));
 	}
@@ -312,7 +297,7 @@ static void sums_of_int64_are_exact_modulo_2_to_the_64(void **state)
 				expected[i] += (uint64_t)elements[rank][i];
 			}
 			sml_int64_to_limbs(elements[rank], ELEMENTS, lanes);
-			add_lanes(sums, lanes, SML_LIMBS * ELEMENTS);
+			ref_add_lanes(sums, lanes, SML_LIMBS * ELEMENTS);
 		}
 		sml_int64_from_limbs(sums, ELEMENTS, 1, result);
 		assert_memory_equal(result, expected, sizeof(expected));
@@ -378,111 +363,6 @@ static void doubles_on_narrow_wires_are_within_their_bounds(void **state)
 	mpfr_clear(sum);
 }
 
-/* ---- MAX and MIN of 64 bits ---- */
-
-static void reduce_pairs(enum sml_type type, bool minimum, unsigned n,
-			 uint64_t elements[][ELEMENTS], uint64_t *result)
-{
-	uint32_t lanes[ELEMENTS], most[ELEMENTS];
-	int32_t highs[ELEMENTS];
-
-	for (unsigned r = 0; r < n; r++) {
-		sml_pair_high(type, elements[r], ELEMENTS, minimum, lanes);
-		if (r == 0)
-			memcpy(most, lanes, sizeof(most));
-		max_lanes(most, lanes, ELEMENTS);
-	}
-	sml_pair_keep_highs(most, ELEMENTS, highs);
-	for (unsigned r = 0; r < n; r++) {
-		sml_pair_low(type, elements[r], ELEMENTS, minimum, highs, lanes);
-		if (r == 0)
-			memcpy(most, lanes, sizeof(most));
-		max_lanes(most, lanes, ELEMENTS);
-	}
-	sml_pair_decode(type, highs, most, ELEMENTS, minimum, result);
-}
-
-static double as_double(uint64_t bits)
-{
-	double value;
-
-	memcpy(&value, &bits, 8);
-	return value;
-}
-
-/* Does b come before a? NaN does before all; -0 is below +0. */
-static bool double_wins(bool minimum, uint64_t b, uint64_t a)
-{
-	double x = as_double(b), y = as_double(a);
-
-	if (isnan(x) || isnan(y))
-		return isnan(x) && !isnan(y);
-	if (x == y)
-		return minimum ? signbit(x) && !signbit(y) : !signbit(x) && signbit(y);
-	return minimum ? x < y : x > y;
-}
-
-static const uint64_t interesting[] = {0,
-				       1,
-				       0x8000000000000000,
-				       0x8000000000000001,
-				       0x000fffffffffffff,
-				       0x0010000000000000,
-				       0x3ff0000000000000,
-				       0xbff0000000000000,
-				       0x3ff0000000000001,
-				       0x3ff00000ffffffff,
-				       0x3ff0000080000000,
-				       0x3ff000007fffffff,
-				       0x7fefffffffffffff,
-				       0xffefffffffffffff,
-				       0x7ff0000000000000,
-				       0xfff0000000000000,
-				       0x7ff8000000000000,
-				       0xfff8000000000001,
-				       0x7fffffffffffffff,
-				       0xffffffffffffffff,
-				       0x00000000ffffffff,
-				       0xffffffff00000000};
-
-static void max_and_min_of_64_bits_are_exact(void **state)
-{
-	static uint64_t elements[5][ELEMENTS], result[ELEMENTS];
-
-	(void)state;
-	for (unsigned round = 0; round < 2000; round++) {
-		bool is_float = round & 1, minimum = round & 2;
-		unsigned n = 1 + random_below(5);
-
-		for (unsigned r = 0; r < n; r++)
-			for (size_t i = 0; i < ELEMENTS; i++) {
-				elements[r][i] = interesting[random_below(22)];
-				/* The second pass matters if upper halves are equal. */
-				if (random_below(3) == 0)
-					elements[r][i] = (elements[0][i] & ~(uint64_t)UINT32_MAX) |
-							 (uint32_t)random_bits();
-			}
-		reduce_pairs(is_float ? SML_FLOAT64 : SML_INT64, minimum, n, elements, result);
-		for (size_t i = 0; i < ELEMENTS; i++) {
-			uint64_t expected = elements[0][i];
-
-			for (unsigned r = 1; r < n; r++) {
-				int64_t b = (int64_t)elements[r][i], a = (int64_t)expected;
-				bool wins = is_float
-						    ? double_wins(minimum, elements[r][i], expected)
-					    : minimum ? b < a
-						      : b > a;
-
-				expected = wins ? elements[r][i] : expected;
-			}
-			if (is_float && isnan(as_double(expected)))
-				assert_true(isnan(as_double(result[i])));
-			else
-				assert_int_equal(result[i], expected);
-		}
-	}
-}
-
 /* ---- chunks of which a rank wants a part ---- */
 
 /* The largest case: two elements of 8 bytes in each of the most lanes. The sanitizer checks it. */
@@ -523,89 +403,6 @@ static void part_of_the_largest_chunk_fits(void **state)
 	free(memory);
 }
 
-/* ---- integers of 8 and 16 bits ---- */
-
-static const enum sml_type narrow_types[] = {SML_UINT8, SML_INT8, SML_INT16, SML_BOOL};
-
-static int32_t narrow_load(enum sml_type type, const void *elements, size_t i)
-{
-	if (type == SML_INT16)
-		return ((const int16_t *)elements)[i];
-	if (type == SML_INT8)
-		return ((const int8_t *)elements)[i];
-	return type == SML_BOOL ? ((const uint8_t *)elements)[i] != 0
-				: ((const uint8_t *)elements)[i];
-}
-
-static int32_t narrow_wrap(enum sml_type type, int32_t value)
-{
-	if (type == SML_INT16)
-		return (int16_t)value;
-	if (type == SML_INT8)
-		return (int8_t)value;
-	return type == SML_BOOL ? value != 0 : (uint8_t)value;
-}
-
-static void narrow_integers_wrap_at_their_own_width(void **state)
-{
-	static int16_t elements[MAX_RANKS][COUNT], back[COUNT];
-	static uint32_t lanes[COUNT], sums[COUNT], pairs[COUNT], pair_sums[COUNT], most[COUNT];
-
-	(void)state;
-	for (unsigned round = 0; round < 400; round++) {
-		enum sml_type type = narrow_types[round % 4];
-		unsigned n = rank_counts[round / 4 % 7];
-		bool minimum = round & 64;
-
-		memset(sums, 0, sizeof(sums));
-		memset(pair_sums, 0, sizeof(pair_sums));
-		for (unsigned r = 0; r < n; r++) {
-			for (size_t i = 0; i < COUNT; i++)
-				elements[r][i] = (int16_t)random_bits();
-			sml_narrow_encode(type, elements[r], COUNT, false, lanes);
-			add_lanes(sums, lanes, COUNT);
-			sml_narrow_encode_pairs(type, elements[r], COUNT, pairs);
-			for (size_t i = 0; i < COUNT; i++)
-				ref_put_lane(pair_sums, i, 16,
-					     ref_get_lane(pair_sums, i, 16) +
-						     ref_get_lane(pairs, i, 16));
-			sml_narrow_encode(type, elements[r], COUNT, minimum, lanes);
-			if (r == 0)
-				memcpy(most, lanes, sizeof(most));
-			max_lanes(most, lanes, COUNT);
-		}
-		for (unsigned way = 0; way < 5; way++) {
-			if (way == 0)
-				sml_narrow_decode(type, sums, COUNT, false, 1, back);
-			else if (way == 1)
-				sml_narrow_decode_pairs(type, pair_sums, COUNT, 1, back);
-			else if (way == 2)
-				sml_narrow_decode(type, sums, COUNT, false, n, back);
-			else if (way == 3 && type != SML_INT16 && type != SML_BOOL)
-				sml_narrow_decode_pairs(type, pair_sums, COUNT, n, back);
-			else if (way == 4)
-				sml_narrow_decode(type, most, COUNT, minimum, 1, back);
-			else
-				continue;
-			for (size_t i = 0; i < COUNT; i++) {
-				int32_t sum = 0, best = narrow_load(type, elements[0], i);
-
-				for (unsigned r = 0; r < n; r++) {
-					int32_t value = narrow_load(type, elements[r], i);
-
-					sum += value;
-					if (minimum ? value < best : value > best)
-						best = value;
-				}
-				if (way == 2 || way == 3)
-					sum /= (int32_t)n;
-				assert_int_equal(narrow_load(type, back, i),
-						 way == 4 ? best : narrow_wrap(type, sum));
-			}
-		}
-	}
-}
-
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -617,9 +414,7 @@ int main(void)
 		cmocka_unit_test(limbs_of_1024_ranks_do_not_overflow),
 		cmocka_unit_test(sums_of_int64_are_exact_modulo_2_to_the_64),
 		cmocka_unit_test(doubles_on_narrow_wires_are_within_their_bounds),
-		cmocka_unit_test(max_and_min_of_64_bits_are_exact),
 		cmocka_unit_test(part_of_the_largest_chunk_fits),
-		cmocka_unit_test(narrow_integers_wrap_at_their_own_width),
 	};
 
 	return cmocka_run_group_tests_name("wide", tests, seed_is_set, NULL);
