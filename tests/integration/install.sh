@@ -33,9 +33,13 @@ readme() {
 cat >"$work/meson" <<'END'
 #!/bin/sh
 [ "$1" = setup ] && set -- "$@" -Dtests=disabled -Dbench=disabled -Dmpi=disabled
+PATH=${0%/*}/no-cmake:$PATH
 exec meson "$@"
 END
-chmod +x "$work/meson"
+# The build works on a machine without CMake.
+mkdir "$work/no-cmake"
+printf '#!/bin/sh\nexit 1\n' >"$work/no-cmake/cmake"
+chmod +x "$work/meson" "$work/no-cmake/cmake"
 make="make --no-print-directory BUILD=$work/build MESON=$work/meson"
 
 $make demo ARGS="--steps 20" >"$work/out" 2>&1 || fail "make demo"
