@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,4 +20,50 @@ int sml_file_open(const char *path, int flags)
 		return fd;
 	close(fd);
 	return -EPERM;
+}
+
+/* One that an ended process has left is removed. */
+static int open_new(const char *path)
+{
+	const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+	int fd = open(path, flags, 0644);
+
+	if (fd < 0 && errno == EEXIST && unlink(path) == 0)
+		fd = open(path, flags, 0644);
+	return fd < 0 ? -errno : fd;
+}
+
+static int write_all(int fd, const char *bytes, size_t n)
+{
+	while (n > 0) {
+		ssize_t written = write(fd, bytes, n);
+
+		if (written < 0 && errno != EINTR)
+			return -errno;
+		if (written > 0) {
+			bytes += written;
+			n -= (size_t)written;
+		}
+	}
+	return 0;
+}
+
+int sml_file_replace(const char *path, const char *bytes, size_t n)
+{
+	char fresh[PATH_MAX];
+	int fd, rc;
+
+	if (snprintf(fresh, sizeof(fresh), "%s.tmp", path) >= (int)sizeof(fresh))
+		return -ENAMETOOLONG;
+	fd = open_new(fresh);
+	if (fd < 0)
+		return fd;
+	rc = write_all(fd, bytes, n);
+	if (close(fd) < 0 && rc == 0)
+		rc = -errno;
+	if (rc == 0 && rename(fresh, path) < 0)
+		rc = -errno;
+	if (rc < 0)
+		(void)unlink(fresh);
+	return rc;
 }

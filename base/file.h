@@ -6,10 +6,19 @@
 #ifndef SML_BASE_FILE_H
 #define SML_BASE_FILE_H
 
+#include <stddef.h>
+
 /*
  * Open a regular file for writing, and create it for its owner only. flags: O_APPEND or O_TRUNC. A
  * symbolic link, a FIFO or a device is refused. Returns the descriptor or -errno.
  */
 int sml_file_open(const char *path, int flags);
+
+/*
+ * Put a file with these bytes, which everybody may read, in the place of whatever has this name:
+ * readers see the old bytes or the new ones. A link is replaced, not followed. Uses the name with
+ * ".tmp" for a moment. Returns 0 or -errno.
+ */
+int sml_file_replace(const char *path, const char *bytes, size_t n);
 
 #endif

@@ -253,6 +253,13 @@ struct sml_config {
 	 * context of a process appends n, too. SWITCHML_TRACE, NULL: none.
 	 */
 	const char *trace;
+
+	/*
+	 * File with this rank's counters for Prometheus' node exporter, every five seconds until
+	 * sml_close() removes it (docs/monitoring.md). "%r" becomes the rank; without it, the rank
+	 * comes before ".prom". SWITCHML_METRICS_FILE, NULL: none.
+	 */
+	const char *metrics_file;
 };
 
 /*

@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "lib/context/bell.h"
+#include "lib/context/metrics_file.h"
 #include "lib/context/stripe.h"
 #include "lib/context/tracing.h"
 #include "lib/control/client.h"
@@ -56,6 +57,7 @@ struct sml_context {
 	struct sml_bell bell; /* under the lock */
 	struct sml_recorder recorder;
 	struct sml_tracing tracing;
+	struct sml_metrics_file metrics_file;
 	bool running; /* it has opened; before that, a lost switch is a failure */
 };
 

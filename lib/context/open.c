@@ -187,6 +187,7 @@ static void destroy(struct sml_context *context)
 		if (context->stripes[i].control)
 			sml_control_retire(context->stripes[i].control);
 	sml_recorder_fini(&context->recorder);
+	sml_metrics_file_fini(&context->metrics_file);
 	for (unsigned i = 0; i < context->crew.n_threads; i++)
 		sml_progress_free(context->crew.threads[i]);
 	sml_tracing_fini(context);
@@ -231,7 +232,9 @@ static int set_up(struct sml_context *context, const struct sml_config *config)
 	if (error == 0)
 		error = start_threads(context);
 	/* From now on a switch that dies is replaced. */
-	return error ? error : opening_error(context, true);
+	if (error == 0)
+		error = opening_error(context, true);
+	return error ? error : sml_metrics_file_start(context);
 }
 
 static void tensor_done(void *self)
@@ -270,6 +273,7 @@ int sml_open(struct sml_context **opened, const struct sml_config *config)
 	sml_bell_init(&context->bell);
 	sml_tracing_init(&context->tracing);
 	sml_recorder_init(&context->recorder);
+	sml_metrics_file_init(&context->metrics_file);
 	sml_crew_init(&context->crew, &context->requests, &owner);
 	error = set_up(context, config);
 	if (error) {

@@ -67,6 +67,7 @@ static const struct variable variables[] = {
 	{"SWITCHML_SPIN", MEMBER(spin), NUMBER, 0, 1, NULL, "0 or 1"},
 	{"SWITCHML_FLIGHT_RECORDER", MEMBER(flight_recorder), TEXT, 0, 0, NULL, NULL},
 	{"SWITCHML_TRACE", MEMBER(trace), TEXT, 0, 0, NULL, NULL},
+	{"SWITCHML_METRICS_FILE", MEMBER(metrics_file), TEXT, 0, 0, NULL, NULL},
 	{"SWITCHML_FAULTS", MEMBER(faults), TEXT, 0, 0, NULL, NULL},
 	{"SWITCHML_TRANSPORT", MEMBER(transport), WORD, 0, 0, transports, "udp or afxdp"},
 	{"SWITCHML_TLS_CERTIFICATE", MEMBER(tls_certificate), TEXT, 0, 0, NULL, NULL},

@@ -327,6 +327,35 @@ static int set_trace(struct sml_settings *settings, const struct sml_config *con
 	return set_file(&settings->trace, "SWITCHML_TRACE", pattern, config->rank);
 }
 
+char *sml_path_insert(const char *path, const char *text)
+{
+	size_t n = strlen(path), suffix = sizeof(".prom") - 1;
+	char *whole;
+
+	if (n <= suffix || strcmp(path + n - suffix, ".prom") != 0)
+		suffix = 0;
+	return asprintf(&whole, "%.*s%s%s", (int)(n - suffix), path, text, path + n - suffix) < 0
+		       ? NULL
+		       : whole;
+}
+
+static int set_metrics_file(struct sml_settings *settings, const struct sml_config *config)
+{
+	const char *pattern = config->metrics_file;
+	char *own;
+	int rc;
+
+	if (!pattern || !*pattern || strstr(pattern, "%r"))
+		return set_file(&settings->metrics_file, "SWITCHML_METRICS_FILE", pattern,
+				config->rank);
+	own = sml_path_insert(pattern, ".%r");
+	if (!own)
+		return sml_error_set(-ENOMEM, "no memory for the configuration");
+	rc = set_file(&settings->metrics_file, "SWITCHML_METRICS_FILE", own, config->rank);
+	free(own);
+	return rc;
+}
+
 int sml_settings_init(struct sml_settings *settings, const struct sml_config *config)
 {
 	int error = check(config);
@@ -346,6 +375,8 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 				 config->flight_recorder, config->rank);
 	if (error == 0)
 		error = set_trace(settings, config);
+	if (error == 0)
+		error = set_metrics_file(settings, config);
 	if (error)
 		return error;
 	/* No wish: the switch chooses both. */
@@ -387,4 +418,5 @@ void sml_settings_fini(struct sml_settings *settings)
 	sml_tls_close(settings->tls);
 	free(settings->flight_recorder);
 	free(settings->trace);
+	free(settings->metrics_file);
 }

@@ -40,6 +40,7 @@ struct sml_settings {
 	char *interface;       /* NULL: by the route */
 	char *flight_recorder; /* this rank's file; NULL: none */
 	char *trace;	       /* likewise */
+	char *metrics_file;    /* likewise */
 	uint8_t rank, world_size;
 	uint16_t master_port;
 	struct sml_port_range ports; /* that this rank may open */
@@ -68,6 +69,12 @@ static inline bool sml_is_interrupted(const volatile int *interrupt)
 {
 	return interrupt && __atomic_load_n(interrupt, __ATOMIC_ACQUIRE) != 0;
 }
+
+/*
+ * The path with this before its suffix ".prom", or at its end. The caller frees it; NULL: no
+ * memory.
+ */
+char *sml_path_insert(const char *path, const char *text);
 
 /* Also after a failed init. */
 void sml_settings_fini(struct sml_settings *settings);

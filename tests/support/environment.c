@@ -49,4 +49,5 @@ const char *const environment_names[ENVIRONMENT_NAMES] = {
 	"PMIX_NAMESPACE",
 	"OMPI_MCA_ess_base_jobid",
 	"OMPI_MCA_orte_precondition_transports",
+	"SWITCHML_METRICS_FILE",
 };

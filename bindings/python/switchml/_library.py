@@ -54,6 +54,7 @@ class Config(ctypes.Structure):
         ("interrupt", POINTER(c_int)),
         ("ports", c_char_p),
         ("trace", c_char_p),
+        ("metrics_file", c_char_p),
         # Another release may have a longer structure: it must not write beyond this one.
         ("_beyond", c_size_t * 64),
     ]

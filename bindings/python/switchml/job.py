@@ -169,7 +169,7 @@ class Job:
         heartbeat: seconds of silence after which a peer counts as dead; 0.1 to 60.
         wire: "int32" or "int16", the form of floats on the wire; "exact": sums of up to
             8 KiB are exact, and longer ones travel as int32.
-        slots, threads, mtu, interface, spin, faults, flight_recorder, trace: as in
+        slots, threads, mtu, interface, spin, faults, flight_recorder, trace, metrics_file: as in
             switchml.h.
         transport: "udp" or "afxdp" (docs/xdp.md).
         tls_certificate, tls_key, tls_authority: PEM files (docs/security.md).
@@ -209,6 +209,7 @@ class Job:
         job_key_file: str | None = None,
         ports: str | None = None,
         trace: str | None = None,
+        metrics_file: str | None = None,
     ) -> None:
         self._context: ctypes.c_void_p | None = None
         settings = {
@@ -233,6 +234,7 @@ class Job:
             "tls_key": tls_key,
             "tls_authority": tls_authority,
             "trace": trace,
+            "metrics_file": metrics_file,
             "transport": None
             if transport is None
             else _one_of("transport", transport, _TRANSPORTS),

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/context/metrics_file.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/thread.h"
+#include "lib/context/context.h"
+
+#define PERIOD_NS (5 * SML_NS_PER_SEC)
+
+/* ---- what is in it ---- */
+
+struct series {
+	const char *name, *type, *labels, *help;
+	uint64_t value;
+	bool is_ns; /* written in seconds */
+};
+
+/* A label's value; the job's name is the user's. */
+static void write_quoted(FILE *out, const char *value)
+{
+	putc('"', out);
+	for (; *value != '\0'; value++) {
+		if (*value == '\\' || *value == '"' || *value == '\n')
+			putc('\\', out);
+		putc(*value == '\n' ? 'n' : *value, out);
+	}
+	putc('"', out);
+}
+
+static void write_one(FILE *out, const struct sml_settings *settings, const struct series *series)
+{
+	/* Two series with the same name stand together: the second needs no head. */
+	if (series->help != NULL)
+		fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", series->name, series->help,
+			series->name, series->type);
+	fprintf(out, "%s{job_name=", series->name);
+	write_quoted(out, settings->job);
+	fprintf(out, ",rank=\"%u\"%s} ", settings->rank, series->labels);
+	if (series->is_ns)
+		fprintf(out, "%.9f\n", (double)series->value / 1e9);
+	else
+		fprintf(out, "%" PRIu64 "\n", series->value);
+}
+
+static void write_series(FILE *out, const struct sml_context *context)
+{
+	struct sml_counters c = {.size = sizeof(c)};
+
+	sml_get_counters(context, &c);
+	const struct series all[] = {
+		{"switchml_worker_calls_total", "counter", "", "Collective calls that have ended.",
+		 c.tensors, false},
+		{"switchml_worker_sent_packets_total", "counter", "", "Packets sent.",
+		 c.packets_sent, false},
+		{"switchml_worker_received_packets_total", "counter", "", "Packets received.",
+		 c.packets_received, false},
+		{"switchml_worker_sent_bytes_total", "counter", "", "UDP payload sent.",
+		 c.bytes_sent, false},
+		{"switchml_worker_received_bytes_total", "counter", "", "UDP payload received.",
+		 c.bytes_received, false},
+		{"switchml_worker_retransmitted_packets_total", "counter", ",cause=\"timeout\"",
+		 "Packets sent again: the timer fired, or later packets were answered.",
+		 c.retransmits_timeout, false},
+		{"switchml_worker_retransmitted_packets_total", "counter", ",cause=\"overtaken\"",
+		 NULL, c.retransmits_fast, false},
+		{"switchml_worker_ignored_packets_total", "counter", "",
+		 "Packets received that were stale, duplicates or foreign.", c.packets_ignored,
+		 false},
+		{"switchml_worker_stalls_total", "counter", "",
+		 "Times that nothing arrived for a whole timeout.", c.stalls, false},
+		{"switchml_worker_blocked_sends_total", "counter", "",
+		 "Times that the socket was full.", c.send_blocked, false},
+		{"switchml_worker_rtt_seconds", "gauge", "", "Smoothed round-trip time.", c.rtt_ns,
+		 true},
+		{"switchml_worker_window_packets", "gauge", "", "Packets allowed in flight.",
+		 c.window, false},
+	};
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		write_one(out, &context->settings, &all[i]);
+}
+
+/* 0 or -errno. */
+static int write_file(const struct sml_context *context)
+{
+	char *bytes = NULL;
+	size_t n = 0;
+	FILE *out = open_memstream(&bytes, &n);
+	int rc;
+
+	if (out == NULL)
+		return -ENOMEM;
+	write_series(out, context);
+	rc = ferror(out) ? -ENOMEM : 0;
+	if (fclose(out) != 0)
+		rc = -ENOMEM;
+	if (rc == 0)
+		rc = sml_file_replace(context->metrics_file.path, bytes, n);
+	free(bytes);
+	return rc;
+}
+
+/* ---- when ---- */
+
+/* True: the thread must end. */
+static bool wait_a_period(struct sml_metrics_file *file)
+{
+	const struct timespec until = sml_timespec(sml_now_ns() + PERIOD_NS);
+	bool stops;
+	int rc = 0;
+
+	pthread_mutex_lock(&file->lock);
+	while (!file->stops && rc == 0)
+		rc = pthread_cond_timedwait(&file->changed, &file->lock, &until);
+	stops = file->stops;
+	pthread_mutex_unlock(&file->lock);
+	return stops;
+}
+
+static void *run(void *argument)
+{
+	struct sml_context *context = argument;
+	struct sml_metrics_file *file = &context->metrics_file;
+	int last = 0, rc;
+
+	do {
+		rc = write_file(context);
+		/* Once, until it works again. */
+		if (rc != 0 && rc != last)
+			sml_log(&context->settings.log, SML_LOG_WARN,
+				"the metrics cannot be written to %s (SWITCHML_METRICS_FILE): %s",
+				file->path, strerrordesc_np(-rc));
+		last = rc;
+	} while (!wait_a_period(file));
+	(void)unlink(file->path);
+	return NULL;
+}
+
+/* A process may have several contexts, at once or in turn, and the environment names one file. */
+static char *own_path(const char *path)
+{
+	static unsigned n_contexts;
+	unsigned n = __atomic_add_fetch(&n_contexts, 1, __ATOMIC_RELAXED);
+	char number[16];
+
+	snprintf(number, sizeof(number), ".%u", n);
+	return n == 1 ? strdup(path) : sml_path_insert(path, number);
+}
+
+void sml_metrics_file_init(struct sml_metrics_file *file)
+{
+	pthread_mutex_init(&file->lock, NULL);
+	sml_cond_init(&file->changed);
+}
+
+int sml_metrics_file_start(struct sml_context *context)
+{
+	struct sml_metrics_file *file = &context->metrics_file;
+	int rc;
+
+	if (context->settings.metrics_file == NULL)
+		return 0;
+	file->path = own_path(context->settings.metrics_file);
+	if (file->path == NULL)
+		return sml_error_set(-ENOMEM, "no memory for the metrics' file");
+	rc = sml_thread_start(&file->thread, "sml-metrics", run, context);
+	if (rc < 0)
+		return sml_error_set(rc, "the metrics' thread cannot be started: %s",
+				     strerrordesc_np(-rc));
+	file->runs = true;
+	return 0;
+}
+
+void sml_metrics_file_fini(struct sml_metrics_file *file)
+{
+	pthread_mutex_lock(&file->lock);
+	file->stops = true;
+	pthread_cond_signal(&file->changed);
+	pthread_mutex_unlock(&file->lock);
+	if (file->runs)
+		pthread_join(file->thread, NULL);
+	free(file->path);
+	pthread_cond_destroy(&file->changed);
+	pthread_mutex_destroy(&file->lock);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A rank's counters in a file for Prometheus' node exporter (SWITCHML_METRICS_FILE). A thread
+ * writes it, so a disk that hangs delays nothing but sml_close().
+ */
+#ifndef SML_LIB_METRICS_FILE_H
+#define SML_LIB_METRICS_FILE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+struct sml_context;
+
+struct sml_metrics_file {
+	char *path; /* NULL: none */
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool runs, stops; /* stops: under the lock */
+};
+
+void sml_metrics_file_init(struct sml_metrics_file *file);
+
+/* The context runs: write the file from now on, if one is set. 0 or an error, told. */
+int sml_metrics_file_start(struct sml_context *context);
+
+/* Remove the file. Before the context's shards are freed. */
+void sml_metrics_file_fini(struct sml_metrics_file *file);
+
+#endif
