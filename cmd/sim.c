@@ -30,7 +30,7 @@ struct setting {
 
 struct options {
 	uint64_t seed, n_seeds;
-	bool one, large, minimize, quiet, control;
+	bool one, large, trees, minimize, quiet, control;
 	unsigned jobs;
 	struct setting settings[MAX_SETTINGS];
 	unsigned n_settings;
@@ -44,7 +44,10 @@ struct tally {
 
 static void make_world(const struct options *options, uint64_t seed, struct sim_world *world)
 {
-	sim_world_draw(world, seed, !options->large);
+	if (options->trees)
+		sim_world_draw_tree(world, seed, !options->large);
+	else
+		sim_world_draw(world, seed, !options->large);
 	for (unsigned i = 0; i < options->n_settings; i++)
 		sim_world_set(world, options->settings[i].name, options->settings[i].value);
 	if (options->n_settings)
@@ -53,8 +56,8 @@ static void make_world(const struct options *options, uint64_t seed, struct sim_
 
 static void print_command(const struct options *options, uint64_t seed)
 {
-	printf("switchml sim%s --seed %" PRIu64 "%s", options->control ? " --control" : "", seed,
-	       options->large ? " --large" : "");
+	printf("switchml sim%s --seed %" PRIu64 "%s%s", options->control ? " --control" : "", seed,
+	       options->trees ? " --trees" : "", options->large ? " --large" : "");
 	for (unsigned i = 0; i < options->n_settings; i++)
 		printf(" --set %s=%u", options->settings[i].name, options->settings[i].value);
 	putchar('\n');
@@ -315,7 +318,15 @@ static int run_many(const struct options *options)
 
 /* ---- the command line ---- */
 
-enum { OPTION_LARGE = 256, OPTION_CONTROL, OPTION_MINIMIZE, OPTION_SET, OPTION_SEEDS, OPTION_FROM };
+enum {
+	OPTION_LARGE = 256,
+	OPTION_TREES,
+	OPTION_CONTROL,
+	OPTION_MINIMIZE,
+	OPTION_SET,
+	OPTION_SEEDS,
+	OPTION_FROM
+};
 
 static const struct argp_option option_list[] = {
 	{"seed", 's', "S", 0, "Run only this seed and show its world", 0},
@@ -327,6 +338,10 @@ static const struct argp_option option_list[] = {
 	 "event",
 	 0},
 	{"large", OPTION_LARGE, NULL, 0, "Use worlds of up to 64 ranks and 256 slots", 0},
+	{"trees", OPTION_TREES, NULL, 0,
+	 "Use worlds with trees of switches, which die at every level; with --large, some have "
+	 "4,096 ranks",
+	 0},
 	{"minimize", OPTION_MINIMIZE, NULL, 0, "With --seed: reduce a world that fails", 0},
 	{"set", OPTION_SET, "NAME=N", 0, "Change one number of the drawn world", 0},
 	{"quiet", 'q', NULL, 0, "Do not print progress", 0},
@@ -392,6 +407,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
 		break;
 	case OPTION_LARGE:
 		options->large = true;
+		break;
+	case OPTION_TREES:
+		options->trees = true;
 		break;
 	case OPTION_MINIMIZE:
 		options->minimize = true;

@@ -72,7 +72,8 @@ static enum sml_coding coding_of(enum sml_type type, enum sml_op op, enum sml_wi
 	return fits_halves(type, op, n_ranks) ? SML_CODE_HALVES : SML_CODE_INTEGER;
 }
 
-struct sml_code sml_code_of(enum sml_type type, enum sml_op op, enum sml_wire wire, uint8_t n_ranks)
+struct sml_code sml_code_of(enum sml_type type, enum sml_op op, enum sml_wire wire,
+			    uint16_t n_ranks)
 {
 	enum sml_coding coding = coding_of(type, op, wire, n_ranks);
 

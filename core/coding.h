@@ -25,18 +25,18 @@ enum sml_coding {
 struct sml_code {
 	enum sml_coding coding;
 	enum sml_type type;
-	bool halves;	 /* two elements to a lane */
-	bool exponents;	 /* all elements of a chunk share one exponent */
-	bool minimum;	 /* MIN: elements are stored so that MAX can combine the lanes */
-	uint8_t n_ranks; /* ranks whose lanes are combined */
-	uint8_t divisor; /* divisor of the sum: n_ranks for an average, else 1 */
+	bool halves;	  /* two elements to a lane */
+	bool exponents;	  /* all elements of a chunk share one exponent */
+	bool minimum;	  /* MIN: elements are stored so that MAX can combine the lanes */
+	uint16_t n_ranks; /* ranks whose lanes are combined */
+	uint16_t divisor; /* divisor of the sum: n_ranks for an average, else 1 */
 };
 
 /* Bytes of one element in memory. 0: the type does not exist. */
 size_t sml_element_bytes(enum sml_type type);
 
 struct sml_code sml_code_of(enum sml_type type, enum sml_op op, enum sml_wire wire,
-			    uint8_t n_ranks);
+			    uint16_t n_ranks);
 
 /* The elements that fit into a number of lanes, and the lanes that a number of elements needs. */
 uint32_t sml_code_elements(const struct sml_code *code, uint32_t lanes);

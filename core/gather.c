@@ -7,6 +7,7 @@
 #include "core/gather.h"
 
 #include "core/element.h"
+#include "core/wire.h"
 
 /* Lanes are aligned to 4 bytes only. */
 typedef uint64_t __attribute__((may_alias, aligned(4))) any_u64;
@@ -344,7 +345,7 @@ void sml_gather_reduce(enum sml_type type, const void *lanes, uint32_t count, un
 		.n_ranks = n_ranks,
 	};
 
-	sml_assert(n_ranks >= 1 && n_ranks <= SML_MAX_WORLD_SIZE);
+	sml_assert(n_ranks >= 1 && n_ranks <= SML_MAX_WORLD);
 	sml_assert(divisor >= 1 && divisor <= n_ranks);
 	for (size_t i = 0; i < count; i++) {
 		uint64_t result;

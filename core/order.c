@@ -6,6 +6,7 @@
 #include "core/element.h"
 #include "core/multiversion.h"
 #include "core/quantize.h"
+#include "core/wire.h"
 
 #define LANE_NAN INT32_MAX /* above everything, for MAX and MIN alike */
 
@@ -127,7 +128,7 @@ static void decode_divided(const sml_any_u32 *restrict lanes, size_t count, doub
 
 void sml_int32_decode(const void *lanes, size_t count, unsigned divisor, void *elements)
 {
-	sml_assert(divisor >= 1 && divisor <= SML_MAX_WORLD_SIZE);
+	sml_assert(divisor >= 1 && divisor <= SML_MAX_WORLD);
 	if (divisor == 1)
 		copy_swapped(lanes, count, 0, elements);
 	else

@@ -13,13 +13,14 @@
 #include "core/element.h"
 #include "core/float16.h"
 #include "core/multiversion.h"
+#include "core/wire.h"
 
 #define EXPONENT_MIN (-148) /* of 2^-149, the smallest float32 */
 #define EXPONENT_MAX 128    /* of FLT_MAX */
 
 unsigned sml_headroom_bits(unsigned n_ranks)
 {
-	sml_assert(n_ranks >= 1 && n_ranks <= SML_MAX_WORLD_SIZE);
+	sml_assert(n_ranks >= 1 && n_ranks <= SML_MAX_WORLD);
 	return n_ranks == 1 ? 0 : 32 - (unsigned)__builtin_clz(n_ranks - 1);
 }
 
@@ -260,7 +261,7 @@ static struct factor factor_of(int32_t power, unsigned divisor)
 	int32_t half = power / 2;
 	struct factor factor;
 
-	sml_assert(divisor >= 1 && divisor <= SML_MAX_WORLD_SIZE);
+	sml_assert(divisor >= 1 && divisor <= SML_MAX_WORLD);
 	__builtin_memcpy(&factor.whole, &bits, sizeof(bits));
 	factor.whole /= divisor;
 	factor.first = float_power(half);

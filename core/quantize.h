@@ -22,7 +22,7 @@
 #define SML_EXPONENT_ZERO      INT32_MIN /* every element is +-0 */
 #define SML_EXPONENT_NONFINITE INT32_MAX /* an element is infinite or NaN */
 
-/* ceil(log2 n): bits by which a sum over n ranks can grow. n is 1 to 64. */
+/* ceil(log2 n): bits by which a sum over n ranks can grow. n is 1 to 4096. */
 unsigned sml_headroom_bits(unsigned n_ranks);
 
 /* This rank's part of the shared exponent: E of these count elements. Float types. */

@@ -46,7 +46,7 @@ struct sml_tensor_spec {
 	 * elements.
 	 */
 	enum sml_wire wire;
-	uint8_t root;
+	uint16_t root;
 	uint64_t count; /* elements of the whole tensor */
 	/*
 	 * This rank contributes [send_first, + send_count) and zeros elsewhere; send[0] is the
@@ -62,8 +62,8 @@ struct sml_tensor_spec {
 /* What all tensors of a job have in common. */
 struct sml_shape {
 	uint16_t lanes; /* of a full packet */
-	uint8_t rank;
-	uint8_t n_ranks;
+	uint16_t rank;
+	uint16_t n_ranks;
 };
 
 /*

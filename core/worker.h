@@ -42,6 +42,7 @@ struct sml_worker_config {
 	uint16_t head_slots, data_slots; /* of the whole stripe */
 	uint8_t shard, n_shards;
 	uint8_t stripe, n_stripes;
+	uint8_t number; /* this rank's at its switch, as in packets; without a tree, its rank */
 	uint32_t window_max; /* packets in flight that the path can hold */
 	/* For measuring their benefit; all ranks must agree on the first. */
 	bool no_tickets;

@@ -68,8 +68,7 @@ static void measure(struct sml_worker *worker, const struct sml_worker_slot *sta
 
 	if (sent_once) {
 		sample_ns = now_ns - state->sent_ns;
-		sml_rtt_sample(&worker->rtt, sample_ns, last_rank == worker->config.shape.rank,
-			       now_ns);
+		sml_rtt_sample(&worker->rtt, sample_ns, last_rank == worker->config.number, now_ns);
 	}
 	end_stall(worker, sent_once, now_ns);
 	if (!worker->config.local)

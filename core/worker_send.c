@@ -158,7 +158,7 @@ static void write_header(const struct sml_worker *worker, uint16_t slot, struct 
 		.chunk_be = sml_be32(sml_worker_stream_chunk(worker, worker->chunks[slot])),
 		.digest_be = sml_be32(out->digest),
 		.slot_be = sml_be16(sml_worker_slot_number(worker, slot)),
-		.rank = config->shape.rank,
+		.rank = config->number,
 		.op = out->op,
 		.lane_kind = out->lane_kind,
 		.shard = config->shard,

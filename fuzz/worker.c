@@ -75,6 +75,7 @@ static void open_end(struct lie *lie, uint32_t stripe, uint32_t shard, struct en
 		.n_shards = (uint8_t)lie->n_shards,
 		.stripe = (uint8_t)stripe,
 		.n_stripes = (uint8_t)lie->n_stripes,
+		.number = (uint8_t)lie->shape.rank,
 		.window_max = 64,
 	};
 

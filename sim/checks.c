@@ -8,7 +8,7 @@
 
 void sim_count_chunks(struct sim_run *run)
 {
-	struct sml_shape shape = {(uint16_t)run->world->lanes, 0, (uint8_t)run->world->n_ranks};
+	struct sml_shape shape = {(uint16_t)run->world->lanes, 0, (uint16_t)run->world->n_ranks};
 	struct sml_sequence sequence = {0};
 
 	for (uint32_t i = 0; i < run->world->n_calls; i++) {
@@ -34,7 +34,7 @@ static void check_call(struct sim_run *run, uint32_t i)
 	const struct sim_call *call = &world->calls[i];
 	size_t bytes = sml_element_bytes(call->type), part = call->count / world->n_ranks;
 	uint8_t *expected = sim_must(malloc(call->count * bytes + 1));
-	void *inputs[SML_MAX_RANKS];
+	void **inputs = sim_must(calloc(world->n_ranks, sizeof(*inputs)));
 
 	for (uint32_t r = 0; r < world->n_ranks; r++) {
 		inputs[r] = sim_must(malloc(call->count * bytes + 1));
@@ -55,6 +55,7 @@ static void check_call(struct sim_run *run, uint32_t i)
 			sim_fail(run, "a wrong result: call, rank", i, r);
 		free(inputs[r]);
 	}
+	free(inputs);
 	free(expected);
 }
 
@@ -99,16 +100,33 @@ static void check_network(struct sim_run *run)
 			 (uint32_t)run->at_switches);
 }
 
+/* Each switch of a tree has had each chunk of its stripe once, from each of its children. */
+static void check_nodes(struct sim_run *run, const struct sim_stripe *stripe)
+{
+	for (uint32_t i = 0; i <= run->world->n_leaves; i++) {
+		const struct sim_node *node = &stripe->nodes[i];
+
+		if (node->is_open &&
+		    (node->completed != stripe->nodes[0].completed ||
+		     node->absorbed != node->completed * (node->neighbors.n_children - 1u)))
+			sim_fail(run, "a switch's counters do not add up: node, completed", i,
+				 (uint32_t)node->completed);
+	}
+}
+
 /* If a stripe had one epoch, each chunk was reduced once, and each rank sent and took it once. */
 static void check_counters(struct sim_run *run)
 {
-	const uint64_t *verdicts = run->result->verdicts;
 	uint64_t chunks = (uint64_t)run->n_chunks[SML_HEAD] + run->n_chunks[SML_DATA];
+	uint64_t completed = 0;
 
-	if (verdicts[SML_VERDICT_COMPLETED] != chunks ||
-	    verdicts[SML_VERDICT_ABSORBED] != chunks * (run->world->n_ranks - 1))
+	for (uint32_t i = 0; i < run->world->n_stripes; i++) {
+		check_nodes(run, &run->stripes[i]);
+		completed += run->stripes[i].nodes[0].completed;
+	}
+	if (completed != chunks)
 		sim_fail(run, "the switches' counters do not add up: completed, of",
-			 (uint32_t)verdicts[SML_VERDICT_COMPLETED], (uint32_t)chunks);
+			 (uint32_t)completed, (uint32_t)chunks);
 	for (uint32_t r = 0; r < run->world->n_ranks; r++) {
 		uint64_t sent = 0, taken = 0;
 
@@ -127,21 +145,32 @@ static void check_counters(struct sim_run *run)
 	}
 }
 
+/* A leaf that is no longer in the tree may never have noticed. */
+static void check_idle_node(struct sim_run *run, const struct sim_stripe *stripe, uint32_t index)
+{
+	const struct sim_node *node = &stripe->nodes[index];
+	const struct sml_pool *pool = &node->pool;
+
+	if (!sim_node_is_wanted(node) || pool->rules.epoch != stripe->epoch.number)
+		return;
+	for (uint32_t i = 0; i < 2u * (pool->rules.head_slots + pool->rules.data_slots); i++)
+		if (pool->slots[i].state == SML_SLOT_FILLING ||
+		    pool->slots[i].state == SML_SLOT_FULL)
+			sim_fail(run, "a switch's slot is not idle at the end: node, buffer", index,
+				 i);
+}
+
 /* All ranks have finished, so no packet waits for an answer at any rank or switch. */
 static void check_idle(struct sim_run *run)
 {
 	for (uint32_t i = 0; i < run->world->n_stripes; i++) {
-		const struct sml_pool *pool = &run->stripes[i].pool;
-		uint32_t n = 2u * ((uint32_t)pool->rules.head_slots + pool->rules.data_slots);
-
 		for (uint32_t r = 0; r < run->world->n_ranks; r++)
 			for (uint32_t s = 0; s < run->world->n_shards; s++)
 				if (sml_worker_is_busy(run->ranks[r].now[i].workers[s]))
 					sim_fail(run, "a slot is not idle at the end: rank, stripe",
 						 r, i);
-		for (uint32_t slot = 0; slot < n; slot++)
-			if (pool->slots[slot].state == SML_SLOT_FILLING)
-				sim_fail(run, "a switch's slot is not idle at the end", i, slot);
+		for (uint32_t node = 0; node <= run->world->n_leaves; node++)
+			check_idle_node(run, &run->stripes[i], node);
 	}
 }
 

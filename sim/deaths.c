@@ -2,11 +2,12 @@
 /*
  * Deaths of switches and ranks, and what follows.
  *
- *	death of a stripe's switch
+ *	death of a switch of a stripe's tree
  *	   |  each rank notices at its own time: SIM_RESUME/FREEZE
  *	   |  (the old switch may live on until all have)
- *	   v  all are frozen: reports, merge, hand-over, new pool
+ *	   v  all are frozen: reports, merge, hand-over, new epoch
  *	      each rank begins at its own time: SIM_RESUME/BEGIN
+ *	      each leaf takes the epoch at its own time: SIM_LEAF
  *
  * If a switch dies during this, everything starts over. The `attempt` number makes earlier
  * events stale.
@@ -23,18 +24,28 @@ void sim_free_handed(struct sim_stripe *stripe)
 	stripe->n_handed = 0;
 }
 
+/* The root, or any leaf that has ranks. */
+static struct sim_node *victim_of(struct sim_run *run, struct sim_stripe *stripe)
+{
+	uint32_t victim = gen_below(&run->gen, 1 + run->world->n_leaves);
+
+	return &stripe->nodes[sim_node_is_wanted(&stripe->nodes[victim]) ? victim : 0];
+}
+
 void sim_switch_dies(struct sim_run *run, uint32_t death)
 {
 	uint32_t victim = gen_below(&run->gen, run->world->n_stripes);
 	struct sim_stripe *stripe = &run->stripes[victim];
+	struct sim_node *node;
 
 	run->deaths++;
 	stripe->attempt++;
-	stripe->frozen = 0;
+	stripe->n_frozen = 0;
 	/* A switch that lost only its control plane continues for a while. */
-	stripe->dead = gen_chance(&run->gen, 1, 2);
+	node = victim_of(run, stripe);
+	node->dead = gen_chance(&run->gen, 1, 2);
 	sim_free_handed(stripe);
-	for (uint8_t r = 0; r < run->world->n_ranks; r++)
+	for (uint16_t r = 0; r < run->world->n_ranks; r++)
 		sim_network_plan(&run->network, sim_later(run, run->world->gone_us[death]),
 				 SIM_RESUME, r, stripe->attempt << 16 | victim << 8 | STEP_FREEZE);
 }
@@ -132,8 +143,12 @@ static void all_are_frozen(struct sim_run *run, uint32_t index)
 
 	merge(run, index, SML_HEAD, most_slots(world, true));
 	merge(run, index, SML_DATA, most_slots(world, false));
-	sim_open_pool(run, index, world->next_head_slots[death], world->next_data_slots[death]);
-	for (uint8_t r = 0; r < world->n_ranks; r++)
+	sim_open_epoch(run, index, world->next_head_slots[death], world->next_data_slots[death]);
+	for (uint16_t leaf = 1; leaf <= world->n_leaves; leaf++)
+		if (sim_node_is_wanted(&stripe->nodes[leaf]))
+			sim_network_plan(&run->network, sim_later(run, world->gone_us[death]),
+					 SIM_LEAF, leaf, stripe->attempt << 16 | index << 8);
+	for (uint16_t r = 0; r < world->n_ranks; r++)
 		sim_network_plan(&run->network, sim_later(run, world->gone_us[death]), SIM_RESUME,
 				 r, stripe->attempt << 16 | index << 8 | STEP_BEGIN);
 	run->result->resumes++;
@@ -171,9 +186,20 @@ void sim_resume_step(struct sim_run *run, const struct sim_event *event)
 	}
 	for (uint32_t shard = 0; shard < run->world->n_shards; shard++)
 		sml_worker_freeze(rank->now[index].workers[shard]);
-	stripe->frozen |= (uint64_t)1 << rank->id;
-	if (stripe->frozen == sim_all_ranks(run))
+	if (++stripe->n_frozen == run->world->n_ranks)
 		all_are_frozen(run, index);
+}
+
+/*
+ * A leaf that has died since never takes this epoch: it may have taken it before, and would forget
+ * what it has done in it.
+ */
+void sim_leaf_takes(struct sim_run *run, const struct sim_event *event)
+{
+	struct sim_stripe *stripe = &run->stripes[event->detail >> 8 & 255];
+
+	if (event->detail >> 16 == stripe->attempt)
+		sim_node_take(&stripe->nodes[event->rank]);
 }
 
 /* ---- a rank's death ---- */
@@ -185,9 +211,9 @@ void sim_rank_dies(struct sim_run *run, struct sim_rank *rank)
 {
 	rank->dead = true;
 	if (run->world->embedded && rank->id < run->world->n_stripes)
-		run->stripes[rank->id].dead = true;
+		run->stripes[rank->id].nodes[0].dead = true;
 	run->worker_died = true;
-	for (uint8_t r = 0; r < run->world->n_ranks; r++)
+	for (uint16_t r = 0; r < run->world->n_ranks; r++)
 		if (r != rank->id)
 			sim_network_plan(&run->network, sim_later(run, HEARTBEAT_US), SIM_ABORT, r,
 					 0);

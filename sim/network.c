@@ -91,7 +91,7 @@ void sim_network_done(struct sim_network *network, struct sim_event *event)
 }
 
 void sim_network_plan(struct sim_network *network, uint64_t at_ns, enum sim_event_kind kind,
-		      uint8_t rank, uint32_t detail)
+		      uint16_t rank, uint32_t detail)
 {
 	struct sim_event event = {.at_ns = at_ns,
 				  .kind = kind,

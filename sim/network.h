@@ -10,20 +10,23 @@
 #include "sim/world.h"
 
 enum sim_event_kind {
-	SIM_TO_SWITCH, /* a packet arrives at a stripe's switch */
+	SIM_TO_SWITCH, /* a packet arrives at a switch of a stripe */
 	SIM_TO_RANK,   /* a packet arrives at a rank */
 	SIM_WAKE,      /* a rank checks its timers and calls */
 	SIM_DEATH,     /* the switches die */
 	SIM_RESUME,    /* a rank has noticed the death, or the next switch is ready */
 	SIM_RANK_DIES,
-	SIM_ABORT /* a rank learns that another rank has died: its calls fail */
+	SIM_ABORT, /* a rank learns that another rank has died: its calls fail */
+	SIM_LEAF   /* a leaf takes the new epoch */
 };
 
 struct sim_event {
 	uint64_t at_ns;
 	uint64_t order; /* equal times: the first in is the first out */
 	enum sim_event_kind kind;
-	uint8_t rank, stripe, shard;
+	uint16_t rank;
+	uint16_t node; /* the switch in the stripe's tree */
+	uint8_t stripe, shard;
 	uint32_t detail;
 	uint16_t length;
 	struct sim_packet *packet;
@@ -34,7 +37,7 @@ struct sim_packet {
 	uint8_t bytes[SML_MAX_PACKET_BYTES] __attribute__((aligned(8)));
 };
 
-/* One direction of one rank's cable, and the time that its end needs per packet. */
+/* One direction of the cable of a rank or a leaf, and the time that its end needs per packet. */
 struct sim_link {
 	uint64_t busy_until_ns;
 	uint64_t packet_ns;
@@ -58,7 +61,7 @@ void sim_network_fini(struct sim_network *network);
 
 /* Add an event without a packet. */
 void sim_network_plan(struct sim_network *network, uint64_t at_ns, enum sim_event_kind kind,
-		      uint8_t rank, uint32_t detail);
+		      uint16_t rank, uint32_t detail);
 
 /* Send bytes over a link. `like` gives the destination: kind, rank, stripe and shard. */
 void sim_network_send(struct sim_network *network, struct sim_link *link,

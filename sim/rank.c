@@ -69,7 +69,7 @@ static void prepare_call(struct sim_rank *rank, uint32_t i, struct gen *gen)
 	state->due_ns = world->skew_us ? gen_below(gen, world->skew_us) * 1000ull : 0;
 }
 
-void sim_rank_init(struct sim_rank *rank, const struct sim_world *world, uint8_t id)
+void sim_rank_init(struct sim_rank *rank, const struct sim_world *world, uint16_t id)
 {
 	struct gen gen;
 
@@ -119,7 +119,7 @@ static bool all_done_before(const struct sim_rank *rank, uint32_t call)
 static void submit_call(struct sim_rank *rank, uint32_t i)
 {
 	const struct sim_world *world = rank->world;
-	struct sml_shape shape = {(uint16_t)world->lanes, rank->id, (uint8_t)world->n_ranks};
+	struct sml_shape shape = {(uint16_t)world->lanes, rank->id, (uint16_t)world->n_ranks};
 	struct sim_call_state *state = &rank->calls[i];
 	struct sml_tensor_spec spec;
 
@@ -183,19 +183,21 @@ static struct sml_worker *new_worker(const struct sim_rank *rank, uint32_t strip
 				     const struct sim_epoch *epoch, void **memory)
 {
 	const struct sim_world *world = rank->world;
+	const struct sim_place *place = &epoch->places[rank->id];
 	struct sml_worker *worker = allocate(sizeof(*worker));
 	struct sml_worker_config config = {
-		.cookie = epoch->cookies[rank->id],
-		.tag = epoch->tag,
-		.job = 7,
+		.cookie = place->cookie,
+		.tag = place->tag,
+		.job = place->job,
 		.epoch = epoch->number,
-		.shape = {(uint16_t)world->lanes, rank->id, (uint8_t)world->n_ranks},
+		.shape = {(uint16_t)world->lanes, rank->id, (uint16_t)world->n_ranks},
 		.head_slots = epoch->head_slots,
 		.data_slots = epoch->data_slots,
 		.shard = (uint8_t)shard,
 		.n_shards = (uint8_t)world->n_shards,
 		.stripe = (uint8_t)stripe,
 		.n_stripes = (uint8_t)world->n_stripes,
+		.number = place->number,
 		.window_max = world->window_max,
 		.no_tickets = world->no_tickets,
 		.local = sim_world_is_own(world, rank->id, stripe),
@@ -239,6 +241,7 @@ void sim_rank_begin(struct sim_rank *rank, uint32_t stripe, const struct sim_epo
 		free_generation(now);
 	}
 	*now = next;
+	rank->node[stripe] = epoch->places[rank->id].node;
 }
 
 /* ---- packets ---- */
@@ -265,6 +268,7 @@ static void send_all(struct sim_rank *rank, uint32_t stripe, uint32_t shard,
 	struct sml_worker *worker = rank->now[stripe].workers[shard];
 	struct sim_event to = {.kind = SIM_TO_SWITCH,
 			       .rank = rank->id,
+			       .node = rank->node[stripe],
 			       .stripe = (uint8_t)stripe,
 			       .shard = (uint8_t)shard};
 	uint8_t packet[SML_MAX_PACKET_BYTES] __attribute__((aligned(8)));

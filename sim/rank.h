@@ -27,7 +27,7 @@ struct sim_call_state {
 };
 
 struct sim_rank {
-	uint8_t id;
+	uint16_t id;
 	bool dead;
 	bool aborted;	     /* its calls have failed: nothing may access their buffers any more */
 	uint64_t abort_hash; /* hash of its receive buffers at that time */
@@ -38,21 +38,29 @@ struct sim_rank {
 	struct sim_generation now[SIM_MAX_STRIPES];
 	/* The previous epoch, as long as its kept results may be needed. */
 	struct sim_generation kept[SIM_MAX_STRIPES];
+	uint16_t node[SIM_MAX_STRIPES]; /* the rank's switch of each stripe, in its epoch */
 	struct sim_link up[SIM_MAX_STRIPES], down[SIM_MAX_STRIPES];
 	uint64_t paused_until_ns;
 	uint64_t wake_ns; /* the earliest planned SIM_WAKE */
 };
 
+/* A rank's place at its switch. */
+struct sim_place {
+	uint16_t node;
+	uint8_t number;
+	uint32_t job;
+	uint64_t cookie, tag;
+};
+
 /* A stripe's epoch, as the ranks know it. */
 struct sim_epoch {
 	uint32_t number;
-	uint64_t tag;
-	uint64_t cookies[SML_MAX_RANKS];
+	struct sim_place *places; /* by rank */
 	uint16_t head_slots, data_slots;
 	struct sml_ticket_map maps[SML_STREAMS];
 };
 
-void sim_rank_init(struct sim_rank *rank, const struct sim_world *world, uint8_t id);
+void sim_rank_init(struct sim_rank *rank, const struct sim_world *world, uint16_t id);
 void sim_rank_fini(struct sim_rank *rank);
 
 /* Begin an epoch on a stripe: the first one, or one after a death. */

@@ -164,7 +164,7 @@ static void reference_block(const struct sim_call *call, uint32_t count, unsigne
 static void reference_gather(const struct sim_call *call, unsigned n_ranks, void *const *inputs,
 			     uint8_t *result)
 {
-	uint32_t lanes[2 * SML_MAX_RANKS], n = sml_gather_lanes(call->type, 1);
+	uint32_t lanes[2 * SML_MAX_WORLD], n = sml_gather_lanes(call->type, 1);
 	uint32_t divisor = call->op == SML_AVG ? n_ranks : 1;
 	size_t bytes = sml_element_bytes(call->type);
 
@@ -180,7 +180,7 @@ static void reference_float_sum(const struct sim_call *call, const struct sml_te
 				unsigned n_ranks, void *const *inputs, uint8_t *result)
 {
 	size_t bytes = sml_element_bytes(call->type);
-	const void *parts[SML_MAX_RANKS];
+	const void *parts[SML_MAX_WORLD];
 
 	if (tensor->form == SML_FORM_GATHER) {
 		reference_gather(call, n_ranks, inputs, result);

@@ -57,8 +57,9 @@ static void hash_event(struct sim_run *run, const struct sim_event *event)
 {
 	uint64_t hash = run->result->hash;
 	uint64_t words[3] = {event->at_ns, (uint64_t)event->kind << 32 | event->detail,
-			     (uint64_t)event->rank << 32 | (uint64_t)event->stripe << 24 |
-				     (uint64_t)event->shard << 16 | event->length};
+			     (uint64_t)event->node << 48 | (uint64_t)event->rank << 32 |
+				     (uint64_t)event->stripe << 24 | (uint64_t)event->shard << 16 |
+				     event->length};
 
 	for (unsigned i = 0; i < 3; i++)
 		hash = (hash ^ words[i]) * 0x100000001b3ull;
@@ -74,7 +75,7 @@ static void hash_event(struct sim_run *run, const struct sim_event *event)
 
 static void step(struct sim_run *run, struct sim_event *event)
 {
-	struct sim_rank *rank = &run->ranks[event->rank];
+	struct sim_rank *rank;
 
 	hash_event(run, event);
 	if (event->kind == SIM_TO_SWITCH) {
@@ -85,6 +86,11 @@ static void step(struct sim_run *run, struct sim_event *event)
 		sim_switch_dies(run, event->detail);
 		return;
 	}
+	if (event->kind == SIM_LEAF) {
+		sim_leaf_takes(run, event);
+		return;
+	}
+	rank = &run->ranks[event->rank];
 	if (rank->dead)
 		return;
 	if (event->kind == SIM_RANK_DIES) {
@@ -171,6 +177,20 @@ static void loop(struct sim_run *run)
 		sim_fail(run, "nothing more is planned, and not all have finished", 0, 0);
 }
 
+/* All switches are there from the start. */
+static void open_nodes(struct sim_stripe *stripe, const struct sim_world *world)
+{
+	for (uint32_t i = 0; i <= world->n_leaves; i++) {
+		struct sim_node *node = &stripe->nodes[i];
+
+		if (!sim_node_is_wanted(node))
+			continue;
+		if (i > 0)
+			sim_node_take(node);
+		sim_age_pool(&node->pool, world->first_use);
+	}
+}
+
 static void start(struct sim_run *run)
 {
 	const struct sim_world *world = run->world;
@@ -178,18 +198,21 @@ static void start(struct sim_run *run)
 	for (uint32_t i = 0; i < world->n_stripes; i++) {
 		struct sim_stripe *stripe = &run->stripes[i];
 
-		sim_open_pool(run, i, world->head_slots, world->data_slots);
-		sim_age_pool(&stripe->pool, world->first_use);
-		for (uint8_t r = 0; r < world->n_ranks; r++)
+		stripe->nodes = sim_must(calloc(1 + world->n_leaves, sizeof(*stripe->nodes)));
+		stripe->epoch.places =
+			sim_must(calloc(world->n_ranks, sizeof(*stripe->epoch.places)));
+		sim_open_epoch(run, i, world->head_slots, world->data_slots);
+		open_nodes(stripe, world);
+		for (uint16_t r = 0; r < world->n_ranks; r++)
 			sim_rank_begin(&run->ranks[r], i, &stripe->epoch);
 	}
-	for (uint8_t r = 0; r < world->n_ranks; r++)
+	for (uint16_t r = 0; r < world->n_ranks; r++)
 		sim_network_plan(&run->network, 0, SIM_WAKE, r, 0);
 	for (uint32_t i = 0; i < world->n_deaths; i++)
 		sim_network_plan(&run->network, world->death_us[i] * 1000ull, SIM_DEATH, 0, i);
 	if (world->worker_dies_us)
 		sim_network_plan(&run->network, world->worker_dies_us * 1000ull, SIM_RANK_DIES,
-				 (uint8_t)gen_below(&run->gen, world->n_ranks), 0);
+				 (uint16_t)gen_below(&run->gen, world->n_ranks), 0);
 }
 
 static void finish(struct sim_run *run)
@@ -204,7 +227,10 @@ static void finish(struct sim_run *run)
 			free(stripe->tables[t]);
 		free(stripe->completed[SML_HEAD]);
 		free(stripe->completed[SML_DATA]);
-		free(stripe->memory);
+		for (uint32_t node = 0; node <= run->world->n_leaves; node++)
+			free(stripe->nodes[node].memory);
+		free(stripe->nodes);
+		free(stripe->epoch.places);
 	}
 	sim_network_fini(&run->network);
 	free(run->ranks);
@@ -220,7 +246,7 @@ void sim_run(const struct sim_world *world, struct sim_result *result)
 	sim_network_init(&run.network, world);
 	run.ranks = sim_must(calloc(world->n_ranks, sizeof(*run.ranks)));
 	run.stripes = sim_must(calloc(world->n_stripes, sizeof(*run.stripes)));
-	for (uint8_t r = 0; r < world->n_ranks; r++)
+	for (uint16_t r = 0; r < world->n_ranks; r++)
 		sim_rank_init(&run.ranks[r], world, r);
 	sim_count_chunks(&run);
 	start(&run);

@@ -1,37 +1,102 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A run's switches: the pool of each stripe, and what happens to packets that reach it. */
+/* A run's switches: the pools of each stripe's tree, and what happens to packets that reach them.
+ */
 #include <stdlib.h>
 
 #include "sim/run_internal.h"
 
-void sim_open_pool(struct sim_run *run, uint32_t index, uint32_t head_slots, uint32_t data_slots)
+#define JOB 7 /* at the root; at a leaf, its node is added */
+
+/* ---- epochs ---- */
+
+static void draw_place(struct sim_run *run, struct sim_stripe *stripe, const struct sim_tree *tree,
+		       uint16_t rank)
 {
-	const struct sim_world *world = run->world;
+	uint16_t at = tree->node_of_rank[rank];
+	struct sim_node *node = &stripe->nodes[at];
+	struct sml_pool_rules *rules = &node->next_rules;
+	uint8_t number = rules->n_ranks++;
+
+	node->next_neighbors.children[node->next_neighbors.n_children++] = rank;
+	rules->cookies[number] = gen_u64(&run->gen);
+	stripe->epoch.places[rank] =
+		(struct sim_place){at, number, rules->job, rules->cookies[number], rules->tag};
+}
+
+/* The leaf becomes a rank of its parent. */
+static void join_parent(struct sim_run *run, struct sim_stripe *stripe, const struct sim_tree *tree,
+			uint16_t leaf)
+{
+	struct sim_node *node = &stripe->nodes[leaf], *parent = &stripe->nodes[tree->parent[leaf]];
+	struct sml_pool_rules *above = &parent->next_rules;
+	uint8_t number = above->n_ranks++;
+
+	above->cookies[number] = gen_u64(&run->gen);
+	parent->next_neighbors.children[parent->next_neighbors.n_children++] =
+		(uint16_t)(SIM_IS_LEAF + leaf);
+	node->next_neighbors.parent = tree->parent[leaf];
+	node->next_rules.is_leaf = true;
+	node->next_rules.parent = (struct sml_pool_parent){
+		.cookie = above->cookies[number],
+		.tag = above->tag,
+		.job = above->job,
+		.rank = number,
+	};
+}
+
+static void draw_epoch(struct sim_run *run, uint32_t index, const struct sml_pool_rules *common)
+{
+	struct sim_stripe *stripe = &run->stripes[index];
+	struct sim_tree *tree = sim_must(malloc(sizeof(*tree)));
+
+	sim_tree_draw(run->world, index, stripe->epoch.number, tree);
+	for (uint16_t i = 0; i < tree->n_nodes; i++) {
+		struct sim_node *node = &stripe->nodes[i];
+
+		node->next_rules = *common;
+		node->next_rules.job = JOB + i;
+		node->next_rules.tag = gen_u64(&run->gen);
+		node->next_neighbors = (struct sim_neighbors){0};
+	}
+	for (uint16_t rank = 0; rank < run->world->n_ranks; rank++)
+		draw_place(run, stripe, tree, rank);
+	for (uint16_t leaf = 1; leaf < tree->n_nodes; leaf++)
+		if (tree->n_children[leaf] > 0)
+			join_parent(run, stripe, tree, leaf);
+	free(tree);
+}
+
+void sim_node_take(struct sim_node *node)
+{
+	free(node->memory);
+	node->memory = sim_must(malloc(sml_pool_memory_bytes(&node->next_rules)));
+	sml_pool_init(&node->pool, &node->next_rules, node->memory);
+	node->neighbors = node->next_neighbors;
+	node->absorbed = node->completed = 0;
+	node->dead = false;
+	node->is_open = true;
+}
+
+void sim_open_epoch(struct sim_run *run, uint32_t index, uint32_t head_slots, uint32_t data_slots)
+{
 	struct sim_stripe *stripe = &run->stripes[index];
 	struct sim_epoch *epoch = &stripe->epoch;
-	struct sml_pool_rules rules = {
-		.job = 7,
+	const struct sml_pool_rules common = {
 		.epoch = ++epoch->number,
 		.head_slots = (uint16_t)head_slots,
 		.data_slots = (uint16_t)data_slots,
-		.lanes = (uint16_t)world->lanes,
-		.n_ranks = (uint8_t)world->n_ranks,
-		.n_shards = (uint8_t)world->n_shards,
+		.lanes = (uint16_t)run->world->lanes,
+		.n_shards = (uint8_t)run->world->n_shards,
 	};
 
-	epoch->head_slots = rules.head_slots;
-	epoch->data_slots = rules.data_slots;
-	rules.tag = epoch->tag = gen_u64(&run->gen);
-	for (uint32_t r = 0; r < world->n_ranks; r++)
-		rules.cookies[r] = epoch->cookies[r] = gen_u64(&run->gen);
-	free(stripe->memory);
-	stripe->memory = sim_must(malloc(sml_pool_memory_bytes(&rules)));
-	sml_pool_init(&stripe->pool, &rules, stripe->memory);
+	epoch->head_slots = common.head_slots;
+	epoch->data_slots = common.data_slots;
+	draw_epoch(run, index, &common);
+	sim_node_take(&stripe->nodes[0]);
 	for (enum sml_stream_id s = SML_HEAD; s < SML_STREAMS; s++) {
 		free(stripe->completed[s]);
 		stripe->completed[s] = sim_must(calloc(run->n_chunks[s] + 1, 1));
 	}
-	stripe->dead = false;
 }
 
 void sim_age_pool(struct sml_pool *pool, uint32_t first_use)
@@ -45,50 +110,81 @@ void sim_age_pool(struct sml_pool *pool, uint32_t first_use)
 	}
 }
 
-static void send_result(struct sim_run *run, const struct sim_event *to,
-			const struct sml_pool_answer *answer)
-{
-	struct sim_link *link = &run->ranks[to->rank].down[to->stripe];
+/* ---- packets ---- */
 
-	if (sim_world_is_own(run->world, to->rank, to->stripe))
-		sim_network_hand_over(&run->network, to, answer->packet, answer->length,
+static void send_to_rank(struct sim_run *run, uint16_t rank, uint8_t stripe,
+			 const struct sml_pool_answer *answer)
+{
+	struct sim_event to = {
+		.kind = SIM_TO_RANK, .rank = rank, .stripe = stripe, .shard = answer->in.shard};
+
+	if (sim_world_is_own(run->world, rank, stripe))
+		sim_network_hand_over(&run->network, &to, answer->packet, answer->length,
 				      run->network.now_ns);
 	else
-		sim_network_send(&run->network, link, to, answer->packet, answer->length);
+		sim_network_send(&run->network, &run->ranks[rank].down[stripe], &to, answer->packet,
+				 answer->length);
+}
+
+static void send_to_node(struct sim_run *run, uint16_t node, uint8_t stripe, struct sim_link *link,
+			 const struct sml_pool_answer *answer)
+{
+	const struct sim_event to = {
+		.kind = SIM_TO_SWITCH, .node = node, .stripe = stripe, .shard = answer->in.shard};
+
+	sim_network_send(&run->network, link, &to, answer->packet, answer->length);
+}
+
+static void send_down(struct sim_run *run, const struct sim_node *node, uint8_t stripe,
+		      uint32_t child, const struct sml_pool_answer *answer)
+{
+	uint16_t to = node->neighbors.children[child];
+
+	if (to & SIM_IS_LEAF) {
+		to = (uint16_t)(to - SIM_IS_LEAF);
+		send_to_node(run, to, stripe, &run->stripes[stripe].nodes[to].down, answer);
+	} else {
+		send_to_rank(run, to, stripe, answer);
+	}
+}
+
+/* The root completes each chunk once in an epoch. */
+static void check_once(struct sim_run *run, const struct sim_node *root, struct sim_stripe *stripe,
+		       const struct sml_contribution *in)
+{
+	enum sml_stream_id stream = sml_pool_stream_of(&root->pool.rules, in->slot);
+	uint32_t chunk = in->chunk - (uint32_t)sim_world_first_chunk(run->world);
+
+	if (chunk >= run->n_chunks[stream] || stripe->completed[stream][chunk]++)
+		sim_fail(run, "a chunk was reduced twice or does not exist: stream, chunk", stream,
+			 chunk);
 }
 
 void sim_at_switch(struct sim_run *run, const struct sim_event *event)
 {
 	struct sim_stripe *stripe = &run->stripes[event->stripe];
-	struct sim_event to = {.kind = SIM_TO_RANK, .stripe = event->stripe};
+	struct sim_node *node = &stripe->nodes[event->node];
 	struct sml_pool_answer answer;
 	enum sml_verdict verdict;
-	enum sml_stream_id stream;
-	uint32_t chunk;
 
-	if (stripe->dead)
+	if (node->dead || !node->is_open)
 		return;
 	run->at_switches++;
-	verdict = sml_pool_receive(&stripe->pool, event->packet->bytes, event->length, &answer);
+	verdict = sml_pool_receive(&node->pool, event->packet->bytes, event->length, &answer);
 	run->result->verdicts[verdict]++;
+	node->absorbed += verdict == SML_VERDICT_ABSORBED;
+	node->completed += verdict == SML_VERDICT_COMPLETED;
 	if (verdict == SML_VERDICT_MISMATCH)
 		sim_fail(run, "ranks that agree were told apart: slot, rank", answer.in.slot,
 			 answer.in.rank);
-	if (answer.packet == NULL)
+	if (verdict == SML_VERDICT_FULL || verdict == SML_VERDICT_RESEND_UP)
+		send_to_node(run, node->neighbors.parent, event->stripe, &node->up, &answer);
+	else if (verdict == SML_VERDICT_RESEND)
+		send_down(run, node, event->stripe, answer.in.rank, &answer);
+	if (verdict != SML_VERDICT_COMPLETED)
 		return;
-	to.shard = answer.in.shard;
-	if (verdict == SML_VERDICT_RESEND) {
-		to.rank = answer.in.rank;
-		send_result(run, &to, &answer);
-		return;
-	}
-	stream = sml_pool_stream_of(&stripe->pool.rules, answer.in.slot);
-	chunk = answer.in.chunk - (uint32_t)sim_world_first_chunk(run->world);
-	if (chunk >= run->n_chunks[stream] || stripe->completed[stream][chunk]++)
-		sim_fail(run, "a chunk was reduced twice or does not exist: stream, chunk", stream,
-			 chunk);
-	for (uint8_t r = 0; r < run->world->n_ranks; r++) {
-		to.rank = r;
-		send_result(run, &to, &answer);
-	}
+	if (event->node == 0)
+		check_once(run, node, stripe, &answer.in);
+	for (uint32_t child = 0; child < node->neighbors.n_children; child++)
+		send_down(run, node, event->stripe, child, &answer);
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Draws worlds. Small numbers are likely, and many worlds have a fault completely off. */
-#include "sim/world.h"
+#include "sim/tree.h"
 
 #include <string.h>
+
+#include "core/wide.h"
 
 /* Draw a magnitude: each power of two up to `highest` is equally likely. */
 static uint32_t scale(struct gen *gen, uint32_t lowest, uint32_t highest)
@@ -50,7 +52,7 @@ static void draw_call(struct gen *gen, const struct sim_world *world, struct sim
 		call->collective = SML_BROADCAST;
 		call->type = SML_BYTE;
 		call->op = SML_SUM;
-		call->root = (uint8_t)gen_below(gen, world->n_ranks);
+		call->root = (uint16_t)gen_below(gen, world->n_ranks);
 		break;
 	case 2:
 		call->collective = SML_ALLGATHER;
@@ -173,7 +175,7 @@ static bool is_float_sum(const struct sim_call *call)
 static void mend_exact(const struct sim_world *world, struct sim_call *call)
 {
 	const struct sml_shape shape = {.lanes = (uint16_t)world->lanes,
-					.n_ranks = (uint8_t)world->n_ranks};
+					.n_ranks = (uint16_t)world->n_ranks};
 
 	if (call->wire == SML_WIRE_EXACT &&
 	    (!is_float_sum(call) || call->count > sml_tensor_exact_elements(call->type, &shape)))
@@ -232,6 +234,77 @@ void sim_world_draw(struct sim_world *world, uint64_t seed, bool small)
 	draw_exact(world, seed);
 }
 
+/* The sums of limbs would overflow. */
+static void mend_limbs(const struct sim_world *world, struct sim_call *call)
+{
+	if (world->n_ranks > SML_LIMB_RANKS &&
+	    (call->type == SML_FLOAT64 || call->type == SML_INT64))
+		call->type = SML_FLOAT32;
+	if (call->type != SML_FLOAT64 && call->wire == SML_WIRE_INT64)
+		call->wire = SML_WIRE_INT32;
+}
+
+static void mend_calls(struct sim_world *world)
+{
+	for (uint32_t i = 0; i < world->n_calls; i++) {
+		struct sim_call *call = &world->calls[i];
+
+		if (call->collective == SML_ALLGATHER || call->collective == SML_REDUCE_SCATTER)
+			call->count -= call->count % world->n_ranks;
+		mend_limbs(world, call);
+		mend_exact(world, call);
+	}
+}
+
+/* Thousands of ranks, and little else, so that a world takes a second. */
+static void make_wide(struct gen *gen, struct sim_world *world)
+{
+	world->n_ranks = gen_chance(gen, 1, 2) ? SML_MAX_WORLD
+					       : gen_range(gen, SML_MAX_RANKS + 1, SML_MAX_WORLD);
+	world->n_leaves =
+		gen_range(gen, (world->n_ranks - 1) / (SML_MAX_RANKS - 1) - 1, SIM_MAX_LEAVES);
+	world->n_stripes = world->n_shards = 1;
+	world->head_slots = gen_range(gen, 1, 4);
+	world->data_slots = gen_range(gen, 1, 8);
+	world->lanes = 16;
+	world->n_calls = gen_range(gen, 1, 3);
+	world->n_slow = 0;
+	world->worker_dies_us = 0;
+	world->n_deaths = 0; /* a resume takes at most SML_MAX_RANKS */
+	world->loss_ppm = world->loss_ppm > 20000 ? 20000 : world->loss_ppm;
+	world->corrupt_ppm = 0;
+	world->pause_ppm = 0;
+	for (uint32_t i = 0; i < SIM_MAX_DEATHS; i++)
+		world->next_head_slots[i] = gen_range(gen, 1, 4);
+	for (uint32_t i = 0; i < world->n_calls; i++) {
+		struct sim_call *call = &world->calls[i];
+
+		call->count = call->collective == SML_BARRIER ? 0 : gen_range(gen, 0, 40);
+		if (call->collective == SML_ALLGATHER || call->collective == SML_REDUCE_SCATTER)
+			call->count = world->n_ranks;
+		call->root = (uint16_t)gen_below(gen, world->n_ranks);
+	}
+}
+
+void sim_world_draw_tree(struct sim_world *world, uint64_t seed, bool small)
+{
+	struct gen gen;
+
+	sim_world_draw(world, seed, small);
+	gen_from_seed(&gen, seed ^ 0x6c6561766573ull);
+	world->embedded = 0;
+	world->levels = gen_range(&gen, 2, 3);
+	world->n_leaves = gen_range(&gen, 1, small ? 5 : 20);
+	world->same_tree = gen_chance(&gen, 1, 2);
+	if (world->n_deaths == 0 && !world->no_tickets && gen_chance(&gen, 1, 2))
+		draw_deaths(&gen, world, small);
+	if (!small && gen_chance(&gen, 1, 8))
+		make_wide(&gen, world);
+	if (world->n_ranks > sim_tree_room(world->n_leaves))
+		world->n_ranks = sim_tree_room(world->n_leaves);
+	mend_calls(world);
+}
+
 bool sim_world_set(struct sim_world *world, const char *name, uint32_t value)
 {
 #define SIM_WORLD_SET(field, text)                                                                 \
@@ -251,7 +324,10 @@ static uint32_t clamp(uint32_t value, uint32_t lowest, uint32_t highest)
 
 void sim_world_repair(struct sim_world *world)
 {
-	world->n_ranks = clamp(world->n_ranks, 1, SML_MAX_RANKS);
+	world->n_leaves = clamp(world->n_leaves, 0, SIM_MAX_LEAVES);
+	world->levels = clamp(world->levels, world->n_leaves ? 2 : 0, 3);
+	world->n_ranks = clamp(world->n_ranks, 1, sim_tree_room(world->n_leaves));
+	world->n_ranks = clamp(world->n_ranks, 1, SML_MAX_WORLD);
 	world->n_stripes = clamp(world->n_stripes, 1, SIM_MAX_STRIPES);
 	world->n_shards = clamp(world->n_shards, 1, 4);
 	world->head_slots = clamp(world->head_slots, world->n_shards, 32);
@@ -275,9 +351,7 @@ void sim_world_repair(struct sim_world *world)
 	for (uint32_t i = 0; i < SIM_MAX_TENSORS; i++) {
 		struct sim_call *call = &world->calls[i];
 
-		call->root = (uint8_t)(call->root % world->n_ranks);
-		if (call->collective == SML_ALLGATHER || call->collective == SML_REDUCE_SCATTER)
-			call->count -= call->count % world->n_ranks;
-		mend_exact(world, call);
+		call->root = (uint16_t)(call->root % world->n_ranks);
 	}
+	mend_calls(world);
 }

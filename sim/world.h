@@ -12,13 +12,15 @@
 #define SIM_MAX_TENSORS 24
 #define SIM_MAX_STRIPES 8
 #define SIM_MAX_DEATHS	3
+#define SIM_MAX_LEAVES	SML_MAX_RANKS /* so that a root has room */
+#define SIM_MAX_NODES	(1 + SIM_MAX_LEAVES)
 
 struct sim_call {
 	enum sml_collective collective;
 	enum sml_type type;
 	enum sml_op op;
 	enum sml_wire wire;
-	uint8_t root;
+	uint16_t root;
 	uint32_t count; /* elements of the whole tensor */
 	bool in_place;
 	bool waits; /* all ranks finish every earlier call before this one */
@@ -51,7 +53,10 @@ struct sim_call {
 	X(no_tickets, "tickets off")                                                               \
 	X(worker_dies_us, "a worker dies after, us (0: none)")                                     \
 	X(n_deaths, "switch deaths")                                                               \
-	X(embedded, "stripes are in ranks' own processes")
+	X(embedded, "stripes are in ranks' own processes")                                         \
+	X(n_leaves, "leaves a stripe (0: no tree)")                                                \
+	X(levels, "levels of switches, at most 3")                                                 \
+	X(same_tree, "the tree is the same in every epoch")
 
 struct sim_world {
 	uint64_t seed;
@@ -88,5 +93,11 @@ static inline bool sim_world_is_own(const struct sim_world *world, uint32_t rank
 
 /* Draw a world from a seed. small: few ranks and slots, so that many worlds run per second. */
 void sim_world_draw(struct sim_world *world, uint64_t seed, bool small);
+
+/*
+ * The same with trees of switches. Some of those that are not small have thousands of ranks, and
+ * few of everything else.
+ */
+void sim_world_draw_tree(struct sim_world *world, uint64_t seed, bool small);
 
 #endif

@@ -80,7 +80,7 @@ int sml_broadcast_async(struct sml_context *context, void *data, size_t count, e
 		.spec = {.collective = SML_BROADCAST,
 			 .type = SML_BYTE,
 			 .wire = SML_WIRE_INT32,
-			 .root = (uint8_t)root,
+			 .root = (uint16_t)root,
 			 .count = bytes,
 			 .send = data,
 			 .send_count = is_root ? bytes : 0,

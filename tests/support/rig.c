@@ -27,6 +27,7 @@ struct sml_worker_config rig_worker_config(const struct rig *rig, uint32_t rank)
 		.data_slots = rig->pool.rules.data_slots,
 		.n_shards = 1,
 		.n_stripes = 1,
+		.number = (uint8_t)rank,
 		.window_max = 1024,
 	};
 }

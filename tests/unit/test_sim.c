@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "sim/run.h"
+#include "sim/tree.h"
 
 static struct sim_world world;
 static struct sim_result result;
@@ -37,6 +38,86 @@ static void large_worlds_pass(void **state)
 {
 	(void)state;
 	run_seeds(1000000, 24, false);
+}
+
+static void run_tree_seeds(uint64_t from, uint64_t n, bool small)
+{
+	for (uint64_t seed = from; seed < from + n; seed++) {
+		sim_world_draw_tree(&world, seed, small);
+		sim_run(&world, &result);
+		if (!result.passed)
+			fail_msg("switchml sim --trees --seed %lu%s: %s", (unsigned long)seed,
+				 small ? "" : " --large", result.failure);
+	}
+}
+
+static void worlds_with_trees_pass(void **state)
+{
+	(void)state;
+	run_tree_seeds(1000000, 400, true);
+}
+
+static void a_world_of_4096_ranks_passes(void **state)
+{
+	(void)state;
+	sim_world_draw_tree(&world, 20, false);
+	assert_int_equal(world.n_ranks, 4096);
+	assert_true(world.n_leaves >= 64);
+	sim_run(&world, &result);
+	if (!result.passed)
+		fail_msg("switchml sim --trees --large --seed 20: %s", result.failure);
+	/* Each chunk went through all switches. */
+	assert_true(result.verdicts[SML_VERDICT_FULL] >= 64);
+	assert_true(result.verdicts[SML_VERDICT_COMPLETED] > result.verdicts[SML_VERDICT_FULL]);
+}
+
+/* How many ranks are how many switches away from the root? */
+static void count_depths(const struct sim_tree *tree, uint32_t n_ranks, uint32_t *depths)
+{
+	for (uint32_t rank = 0; rank < n_ranks; rank++) {
+		uint32_t depth = 0;
+
+		for (uint16_t node = tree->node_of_rank[rank]; node > 0;
+		     node = tree->parent[node]) {
+			assert_in_range(tree->n_children[node], 1, SML_MAX_RANKS);
+			depth++;
+		}
+		assert_in_range(depth, 0, world.levels - 1);
+		depths[depth]++;
+	}
+}
+
+static void trees_have_every_shape_and_die_at_every_level(void **state)
+{
+	uint32_t depths[3] = {0}, dying = 0, changing = 0, bare = 0, striped = 0;
+	uint64_t resent = 0, resumed = 0, full = 0;
+	struct sim_tree tree, later;
+
+	(void)state;
+	for (uint64_t seed = 1; seed <= 400; seed++) {
+		sim_world_draw_tree(&world, seed, true);
+		sim_tree_draw(&world, 0, 1, &tree);
+		sim_tree_draw(&world, 0, 2, &later);
+		count_depths(&tree, world.n_ranks, depths);
+		changing += memcmp(&tree, &later, sizeof(tree)) != 0 && world.n_deaths > 0;
+		bare += tree.node_of_rank[0] == 0 && tree.n_children[0] > 1;
+		dying += world.n_deaths > 0;
+		striped += world.n_stripes > 1;
+		sim_run(&world, &result);
+		resent += result.verdicts[SML_VERDICT_RESEND_UP] > 0;
+		full += result.verdicts[SML_VERDICT_FULL] > 0;
+		resumed += result.resumes > 0;
+	}
+	assert_in_range(depths[0], 100, 900);
+	assert_in_range(depths[1], 200, 1500);
+	assert_in_range(depths[2], 40, 900);
+	assert_in_range(changing, 40, 300);
+	assert_in_range(bare, 20, 300);
+	assert_in_range(dying, 100, 380);
+	assert_in_range(striped, 50, 250);
+	assert_in_range(resent, 40, 390);
+	assert_in_range(full, 300, 400);
+	assert_in_range(resumed, 40, 390);
 }
 
 static void the_same_seed_has_the_same_trace(void **state)
@@ -125,20 +206,22 @@ static void apply(char *word)
 	assert_true(sim_world_set(&world, word, (uint32_t)strtoul(equals + 1, NULL, 0)));
 }
 
-/* "SEED [--large] [--set NAME=N ...]", as the simulator prints it. */
+/* "SEED [--trees] [--large] [--set NAME=N ...]", as the simulator prints it. */
 static void replay(const char *command)
 {
 	char line[512], *word, *rest = NULL;
-	bool large, any = false;
+	bool large, trees, any = false;
 	uint64_t seed;
 
 	snprintf(line, sizeof(line), "%s", command);
 	large = strstr(line, "--large") != NULL;
+	trees = strstr(line, "--trees") != NULL;
 	word = strtok_r(line, " \t", &rest);
 	seed = strtoull(word, NULL, 0);
-	sim_world_draw(&world, seed, !large);
+	(trees ? sim_world_draw_tree : sim_world_draw)(&world, seed, !large);
 	while ((word = strtok_r(NULL, " \t", &rest)) != NULL) {
-		if (strcmp(word, "--large") == 0 || strcmp(word, "--set") == 0)
+		if (strcmp(word, "--large") == 0 || strcmp(word, "--set") == 0 ||
+		    strcmp(word, "--trees") == 0)
 			continue;
 		apply(word);
 		any = true;
@@ -175,6 +258,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(small_worlds_pass),
 		cmocka_unit_test(large_worlds_pass),
+		cmocka_unit_test(worlds_with_trees_pass),
+		cmocka_unit_test(a_world_of_4096_ranks_passes),
+		cmocka_unit_test(trees_have_every_shape_and_die_at_every_level),
 		cmocka_unit_test(the_same_seed_has_the_same_trace),
 		cmocka_unit_test(worlds_have_every_fault_and_many_have_none),
 		cmocka_unit_test(kept_seeds_pass),
