@@ -34,16 +34,20 @@ exec ip netns exec $name-\${host#10.77.0.1} unshare --uts sh -c "hostname \$host
 SHELL
 chmod +x "$work/shell"
 
+# Command: run it on all hosts.
+on_all_hosts() {
+	timeout 100 ip netns exec "$name-switch" "$mpirun" --allow-run-as-root -n $ranks \
+		--host 10.77.0.10,10.77.0.11,10.77.0.12 --mca plm_rsh_agent "$work/shell" \
+		--mca oob_tcp_if_include eth0 --mca pml ob1 --mca btl tcp,self \
+		--mca btl_tcp_if_include eth0 --mca mpi_yield_when_idle 1 "$@" >"$work/out" 2>&1
+}
+
 # Title, what must go through the switch, environment.
 expect_right() {
 	local title=$1 expected=$2
 	shift 2
-	timeout 100 ip netns exec "$name-switch" "$mpirun" --allow-run-as-root -n $ranks \
-		--host 10.77.0.10,10.77.0.11,10.77.0.12 --mca plm_rsh_agent "$work/shell" \
-		--mca oob_tcp_if_include eth0 --mca pml ob1 --mca btl tcp,self \
-		--mca btl_tcp_if_include eth0 --mca mpi_yield_when_idle 1 \
-		env LD_PRELOAD="$preload" SWITCHML_MPI_SUMMARY=1 SWITCHML_MPI_THRESHOLD=64K "$@" \
-		"$programs/mpi-communicators" >"$work/out" 2>&1
+	on_all_hosts env LD_PRELOAD="$preload" SWITCHML_MPI_SUMMARY=1 SWITCHML_MPI_THRESHOLD=64K "$@" \
+		"$programs/mpi-communicators"
 	if [ $? = 0 ] && grep -qx '0 wrong' "$work/out" &&
 		grep -q "rank 0\]: $expected of 41 all-reduces through" "$work/out"; then
 		echo "ok: $title: $expected of 41 through the switch"
@@ -66,6 +70,16 @@ for ((rank = 0; rank < ranks; rank++)); do
 done
 start_switch
 expect_right "a switch on another host" 36 SWITCHML_SWITCH=10.77.0.1
+
+# A program without MPI, by mpirun: all ranks find the same name for their job.
+if on_all_hosts env SWITCHML_SWITCH=10.77.0.1 SWITCHML_DEBUG=info "$switchml" bench -b 4K -e 4K -n 3 &&
+	[ "$(grep -o 'job "mpirun-[^"]*"' "$work/out" | sort | uniq -c | awk '{ print $1 }')" = $ranks ]; then
+	echo "ok: mpirun's name of the run is the same on all hosts"
+else
+	echo "FAILED: mpirun's name of the run is the same on all hosts"
+	cut -c 1-300 "$work/out"
+	failures=$((failures + 1))
+fi
 
 # The control connections work, but packets do not arrive: no rank may wait for the last
 # host.
