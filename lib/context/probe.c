@@ -106,8 +106,12 @@ static void take_reply(struct sml_probe *probe, unsigned t, const struct sml_hea
 				      header->shard == probe->config.targets[t].shard;
 		return;
 	}
+	/*
+	 * A path that takes this width takes all narrower ones, which are not probed then: another
+	 * target may need one of them.
+	 */
 	for (unsigned i = 0; i < probe->n_widths; i++)
-		if (probe->widths[i] == sml_be16(header->lanes_be))
+		if (probe->widths[i] <= sml_be16(header->lanes_be))
 			probe->answered[t] |= 1u << i;
 }
 
