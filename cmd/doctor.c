@@ -8,9 +8,11 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/number.h"
 #include "cmd/ask.h"
 #include "cmd/commands.h"
 #include "cmd/doctor.h"
+#include "cmd/peers.h"
 #include "switchml.h"
 
 static const char *const level_names[] = {"ok", "warning", "problem"};
@@ -53,7 +55,8 @@ static void print_text(const struct doctor *doctor)
 	}
 }
 
-static void print_json(const struct doctor *doctor, unsigned problems)
+/* hosts: of --peers, taken over; NULL: none. */
+static void print_json(const struct doctor *doctor, unsigned problems, json_t *hosts)
 {
 	json_t *findings = json_array();
 	json_t *all;
@@ -68,6 +71,8 @@ static void print_json(const struct doctor *doctor, unsigned problems)
 	}
 	all = json_pack("{s:s, s:i, s:o}", "version", SML_VERSION_STRING, "problems", (int)problems,
 			"findings", findings);
+	if (hosts)
+		json_object_set_new(all, "hosts", hosts);
 	json_dumpf(all, stdout, JSON_INDENT(1));
 	printf("\n");
 	json_decref(all);
@@ -76,11 +81,14 @@ static void print_json(const struct doctor *doctor, unsigned problems)
 struct doctor_options {
 	const char *switch_address;
 	int json;
+	int peers;
+	unsigned wait_s;
 };
 
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
 	struct doctor_options *options = state->input;
+	long number;
 
 	switch (key) {
 	case 's':
@@ -88,6 +96,14 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		return 0;
 	case 'j':
 		options->json = 1;
+		return 0;
+	case 'p':
+		options->peers = 1;
+		return 0;
+	case 'w':
+		if (!sml_parse_number(text, 1, 3600, &number))
+			argp_error(state, "--wait must be 1 to 3600 seconds");
+		options->wait_s = (unsigned)number;
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -97,6 +113,11 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 static const struct argp_option known_options[] = {
 	{"switch", 's', "HOST:PORT,…", 0, "also check the path to these switches", 0},
 	{"json", 'j', NULL, 0, "print JSON", 0},
+	{"peers", 'p', NULL, 0,
+	 "as a rank of a job, under its launcher: check every pair of hosts, and print a table "
+	 "on rank 0",
+	 0},
+	{"wait", 'w', "SECONDS", 0, "with --peers: wait this long for the other ranks (60)", 0},
 	{0},
 };
 
@@ -129,6 +150,43 @@ static void check_switches(struct doctor *doctor, const char *list)
 	}
 }
 
+static unsigned count_problems(const struct doctor *doctor)
+{
+	unsigned problems = 0;
+
+	for (unsigned i = 0; i < doctor->n; i++)
+		problems += doctor->findings[i].level == DOCTOR_PROBLEM;
+	return problems;
+}
+
+static int check_peers(struct doctor *doctor, const struct doctor_options *options)
+{
+	static struct sml_config config;
+	static struct peers peers;
+	unsigned problems;
+	int status;
+
+	if (sml_config_init(&config) < 0) {
+		fprintf(stderr, "switchml doctor: %s\n", sml_error_text(NULL));
+		return 1;
+	}
+	if (options->switch_address)
+		config.switch_address = options->switch_address;
+	peers.config = &config;
+	peers.doctor = doctor;
+	status = peers_run(&peers, options->wait_s);
+	if (status >= 0)
+		return status;
+	problems = count_problems(doctor);
+	if (options->json) {
+		print_json(doctor, problems, peers_json(&peers));
+	} else {
+		peers_print(&peers);
+		print_text(doctor);
+	}
+	return problems ? 1 : 0;
+}
+
 int sml_command_doctor(int argc, char **argv)
 {
 	static const struct argp argp = {
@@ -138,20 +196,21 @@ int sml_command_doctor(int argc, char **argv)
 		       "The exit status is 1 if there is a problem, and 0 if there are only "
 		       "warnings.",
 	};
-	struct doctor_options options = {0};
-	struct doctor doctor = {0};
-	unsigned problems = 0;
+	struct doctor_options options = {.wait_s = 60};
+	static struct doctor doctor;
+	unsigned problems;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	signal(SIGPIPE, SIG_IGN); /* TLS may write to a switch that hangs up */
+	if (options.peers)
+		return check_peers(&doctor, &options);
 	doctor.switch_address = options.switch_address;
 	check_settings(&doctor);
 	doctor_check_host(&doctor);
 	check_switches(&doctor, doctor.switch_address ? doctor.switch_address : "");
-	for (unsigned i = 0; i < doctor.n; i++)
-		problems += doctor.findings[i].level == DOCTOR_PROBLEM;
+	problems = count_problems(&doctor);
 	if (options.json)
-		print_json(&doctor, problems);
+		print_json(&doctor, problems, NULL);
 	else
 		print_text(&doctor);
 	return problems ? 1 : 0;
