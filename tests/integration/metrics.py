@@ -8,6 +8,7 @@ metrics.py hostile SWITCHML SWITCH URL   clients that do everything wrong do not
 
 import contextlib
 import json
+import os
 import re
 import socket
 import subprocess
@@ -170,6 +171,9 @@ def prometheus(switchml, switch, url):
         )
     compare(before, served, status(switchml, switch))
     assert [found["value"][1] for found in ask("up")] == ["1"]
+    # An expression that Prometheus does not understand is an HTTP error here.
+    for expression in expressions()[0]:
+        ask(re.sub(r"\$(instance|job_name)", ".*", expression).replace("$__rate_interval", "1m"))
     # A rate over a few scrapes, as a dashboard asks for it.
     await_true(
         "a rate",
@@ -177,6 +181,69 @@ def prometheus(switchml, switch, url):
             float(found["value"][1]) > 0 for found in ask("rate(switchml_received_bytes_total[1m])")
         ),
     )
+
+
+DASHBOARD = os.path.join(os.path.dirname(__file__), "../../packaging/grafana/switchml.json")
+
+
+def expressions():
+    """Those of all panels and variables of the dashboard."""
+    with open(DASHBOARD, encoding="utf-8") as file:
+        board = json.load(file)
+    found = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
+    assert len(found) >= 20, found
+    assert {panel["id"] for panel in board["panels"]} == set(range(1, len(board["panels"]) + 1))
+    variables = [v["query"]["query"] for v in board["templating"]["list"] if v["type"] == "query"]
+    return found, variables
+
+
+def dashboard(switchml, switch, url, worker_file):
+    await_true("a job", lambda: is_under_way(status(switchml, switch)))
+    with open(worker_file, encoding="utf-8") as file:
+        served = samples(get(url)[1]) | samples(file.read())
+    # A rank's link has a speed only where its driver knows it: then its head is enough.
+    exist = {name for name, _ in served} | {"switchml_rank_link_speed_bytes"}
+    labels = {"": set()}
+    for name, pairs in served:
+        labels.setdefault(name, set()).update(label for label, _ in pairs)
+    found, variables = expressions()
+    for expression in found + variables:
+        names = re.findall(r"\bswitchml_\w+", expression)
+        assert names, expression
+        for name in names:
+            assert name in exist, f"{name} is not served: {expression}"
+        for name, selectors in re.findall(r"\b(switchml_\w+)\{(.*?)\}", expression):
+            for label in re.findall(r"(\w+)[=!]", selectors):
+                assert label == "instance" or name not in labels or label in labels[name], (
+                    expression
+                )
+    # And each metric of a switch is worth a panel, or is left out on purpose.
+    unused = {name for name, _ in served if name not in " ".join(found + variables)}
+    assert unused <= UNUSED, f"in no panel: {unused - UNUSED}"
+    print(f"{len(found)} expressions name only metrics that exist")
+
+
+# Facts that are no curves, and what another panel shows already.
+UNUSED = {
+    "switchml_jobs_limit",
+    "switchml_probes_total",
+    "switchml_job_slots",
+    "switchml_job_lanes",
+    "switchml_job_state",
+    "switchml_rank_info",
+    "switchml_rank_contributions_total",
+    "switchml_rank_resent_results_total",
+    "switchml_rank_sent_packets_total",
+    "switchml_rank_received_packets_total",
+    "switchml_worker_sent_packets_total",
+    "switchml_worker_received_packets_total",
+    "switchml_worker_sent_bytes_total",
+    "switchml_worker_received_bytes_total",
+    "switchml_worker_retransmitted_packets_total",
+    "switchml_worker_ignored_packets_total",
+    "switchml_worker_blocked_sends_total",
+    "switchml_worker_window_packets",
+}
 
 
 def uses(switchml, switch):
@@ -255,4 +322,10 @@ def answers(url):
 
 
 if __name__ == "__main__":
-    {"agree": agree, "prometheus": prometheus, "hostile": hostile}[sys.argv[1]](*sys.argv[2:])
+    commands = {
+        "agree": agree,
+        "prometheus": prometheus,
+        "dashboard": dashboard,
+        "hostile": hostile,
+    }
+    commands[sys.argv[1]](*sys.argv[2:])

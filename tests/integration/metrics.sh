@@ -23,7 +23,7 @@ start_switch() {
 
 # Title, what metrics.py does.
 check() {
-	python3 "$here/metrics.py" "$2" "$switchml" "$address" "${3:-$url}" >"$work/said" 2>&1
+	python3 "$here/metrics.py" "$2" "$switchml" "$address" "${3:-$url}" ${4:+"$4"} >"$work/said" 2>&1
 	say $? "$1: $(tail -n 1 "$work/said")" "$work/said"
 }
 
@@ -47,10 +47,12 @@ say $? "without an address, only this host can ask: $url"
 
 # ---- a job that loses packets ----
 name='of "quotes" and \'
-"$switchml" bench --switch "$address" --job "$name" --local-workers 2 -b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 \
+SWITCHML_METRICS_FILE=$work/worker.prom "$switchml" bench --switch "$address" --job "$name" --local-workers 2 -b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 \
 	--drop 1% >"$work/bench" 2>&1 &
 bench=$!
 check "the metrics agree with the status" agree
+await test -s "$work/worker.0.prom"
+check "the dashboard" dashboard "$url" "$work/worker.0.prom"
 if command -v promtool >/dev/null; then
 	python3 -c 'import sys, urllib.request
 print(urllib.request.urlopen(urllib.request.Request(sys.argv[1], headers={"Accept": "text/plain"}), timeout=60).read().decode(), end="")' \
