@@ -23,6 +23,13 @@ check() {
 switch=$!
 await_switch "$work/switch"
 
+# Do ranks 0 and 2 wait for rank 1, with more contributions than it has sent?
+both_wait() {
+	"$switchml" status --switch "$address" 2>/dev/null | awk '
+		$6 == "ms" { sent[$1] = $7 }
+		END { exit !(sent[0] > sent[1] && sent[2] > sent[1]) }'
+}
+
 # Rank 1 stands still in the middle of the job, and the job ends soon after it goes on.
 for rank in 0 1 2; do
 	SWITCHML_TRACE="$work/trace.%r" SWITCHML_HEARTBEAT=60 SWITCHML_JOB=slow \
@@ -34,6 +41,7 @@ await_under_way slow "$address"
 stopped=$(pgrep -P "${pids[1]}")
 kill -STOP "$stopped"
 await stands_still "$stopped"
+await both_wait
 sleep 1 # the least time that the others wait
 kill "$(pgrep -P "${pids[0]}")"
 kill -CONT "$stopped"
