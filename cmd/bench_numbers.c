@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Inputs of `switchml bench`, and their expected all-reduce. Every rank can compute every other
+ * Inputs of `switchml bench`, and their expected results. Every rank can compute every other
  * rank's input from seed, rank and index, so each rank checks its results independently, without
  * the code under test: integers exactly, floats in long double, against the bounds of
  * docs/numbers.md.
@@ -191,7 +191,7 @@ static uint64_t count_wrong_integers(const struct bench_case *this, size_t first
 		uint32_t key = key_of(this, rank);
 
 		for (size_t i = 0; i < n; i++) {
-			uint64_t random = random_of(key, first + i, this->type);
+			uint64_t random = random_of(key, this->first + first + i, this->type);
 			int64_t value = integer_of(this->type, element_bits(this->type, random));
 
 			expected[i] =
@@ -247,7 +247,7 @@ static void combine_floats(const struct bench_case *this, size_t first, size_t n
 		uint32_t key = key_of(this, rank);
 
 		for (size_t i = 0; i < n; i++) {
-			uint64_t random = random_of(key, first + i, this->type);
+			uint64_t random = random_of(key, this->first + first + i, this->type);
 			long double value = value_of(this->type, element_bits(this->type, random));
 
 			if (rank == 0)
@@ -347,6 +347,20 @@ uint64_t bench_count_wrong(const struct bench_case *this, const void *result)
 
 		wrong += (is_float(this->type) ? count_wrong_floats
 					       : count_wrong_integers)(this, first, n, result);
+	}
+	return wrong;
+}
+
+uint64_t bench_count_unlike(const struct bench_case *this, unsigned rank, const void *elements)
+{
+	size_t bytes = sml_type_size(this->type);
+	uint64_t mask = bytes == 8 ? UINT64_MAX : ((uint64_t)1 << 8 * bytes) - 1, wrong = 0;
+	uint32_t key = key_of(this, rank);
+
+	for (size_t i = 0; i < this->count; i++) {
+		uint64_t expected = element_bits(this->type, random_of(key, i, this->type));
+
+		wrong += load(bytes, elements, i) != (expected & mask);
 	}
 	return wrong;
 }

@@ -23,7 +23,10 @@ enum {
 	OPTION_DROP,
 	OPTION_DUPLICATE,
 	OPTION_REORDER,
-	OPTION_CHAOS
+	OPTION_CHAOS,
+	OPTION_COLLECTIVE,
+	OPTION_NCCL_TESTS,
+	OPTION_PERCENTILES
 };
 
 static const struct argp_option known_options[] = {
@@ -31,6 +34,9 @@ static const struct argp_option known_options[] = {
 	{"maxbytes", 'e', "BYTES", 0, "largest size (64M)", 1},
 	{"stepfactor", 'f', "FACTOR", 0, "each size is the previous one times this (4)", 1},
 	{"stepbytes", 'i', "BYTES", 0, "each size is the previous one plus this", 1},
+	{"collective", OPTION_COLLECTIVE, "NAME", 0,
+	 "all_reduce, all_gather, reduce_scatter, broadcast or barrier (all_reduce)", 2},
+	{"root", 'r', "RANK", 0, "the root of broadcasts (0)", 2},
 	{"datatype", 'd', "TYPE", 0,
 	 "float, double, half, bfloat16, int64, int32, int16, int8, uint8, bool or all (float)", 2},
 	{"op", 'o', "OP", 0, "sum, avg, max, min or all (sum)", 2},
@@ -44,6 +50,9 @@ static const struct argp_option known_options[] = {
 	{"seconds", OPTION_SECONDS, "N", 0,
 	 "repeat the calls of each row for N seconds, or until SIGINT or SIGTERM to rank 0", 3},
 	{"seed", OPTION_SEED, "N", 0, "seed of the random inputs (1)", 3},
+	{"percentiles", OPTION_PERCENTILES, NULL, 0,
+	 "also print percentiles of the times of all ranks' calls", 4},
+	{"nccl-tests", OPTION_NCCL_TESTS, NULL, 0, "print the table of nccl-tests", 4},
 	{"json", OPTION_JSON, "FILE", 0, "also write the results to this file", 4},
 	{"local-workers", OPTION_LOCAL, "N", 0, "start N workers on this machine", 5},
 	{"switch", OPTION_SWITCH, "HOST:PORT,…", 0, "use running switches", 5},
@@ -55,6 +64,7 @@ static const struct argp_option known_options[] = {
 	 "lose, duplicate and delay 1 % of all packets, and kill and restart the switch every "
 	 "second",
 	 6},
+	{NULL, 'h', NULL, OPTION_HIDDEN, NULL, -1}, /* as nccl-tests has it */
 	{0},
 };
 
@@ -126,6 +136,15 @@ static unsigned parse_op(struct argp_state *state, const char *text)
 	return (2u << SML_MIN) - 1;
 }
 
+static enum bench_collective parse_collective(struct argp_state *state, const char *text)
+{
+	for (enum bench_collective c = 0; c < BENCH_COLLECTIVES; c++)
+		if (!strcmp(text, bench_collective_name(c)))
+			return c;
+	argp_error(state, "the collective `%s' does not exist", text);
+	return BENCH_ALL_REDUCE;
+}
+
 static enum sml_wire parse_wire(struct argp_state *state, const char *text)
 {
 	if (!strcmp(text, "int16"))
@@ -178,6 +197,21 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	struct bench_options *options = state->input;
 
 	switch (key) {
+	case 'h':
+		argp_state_help(state, stdout, ARGP_HELP_STD_HELP);
+		return 0;
+	case 'r':
+		options->root = parse_number(state, text, SML_MAX_WORLD_SIZE - 1);
+		return 0;
+	case OPTION_COLLECTIVE:
+		options->collective = parse_collective(state, text);
+		return 0;
+	case OPTION_NCCL_TESTS:
+		options->nccl_tests = true;
+		return 0;
+	case OPTION_PERCENTILES:
+		options->percentiles = true;
+		return 0;
 	case 'd':
 		options->types = parse_type(state, text);
 		return 0;
@@ -243,7 +277,8 @@ void bench_parse(int argc, char **argv, struct bench_options *options)
 	static const struct argp argp = {
 		.options = known_options,
 		.parser = parse_option,
-		.doc = "Measure all-reduce, and check every result on every rank.\v"
+		.doc = "Measure all-reduce or another collective, and check every result on every "
+		       "rank.\v"
 		       "Without --local-workers, this process is one rank of a job if a "
 		       "launcher has set RANK and WORLD_SIZE (or variables like these). "
 		       "Otherwise it starts two local workers.",

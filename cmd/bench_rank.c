@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cmd/bench.h"
@@ -21,24 +20,17 @@ struct share {
 	uint64_t hash; /* of all checked results */
 	uint64_t wire_tx_bytes;
 	uint64_t retransmits, retransmits_fast;
+	struct bench_times times;
 };
 
 struct rank {
 	const struct bench_options *options;
 	struct sml_context *job;
 	unsigned number, n_ranks;
-	void *input, *output;	     /* max_bytes each */
-	struct bench_report *report; /* rank 0's */
+	struct bench_buffers buffers; /* max_bytes each */
+	struct bench_report *report;  /* rank 0's */
 	uint64_t wrong, calls;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static struct sml_counters counters_of(struct sml_context *job)
 {
@@ -48,26 +40,15 @@ static struct sml_counters counters_of(struct sml_context *job)
 	return counters;
 }
 
-/* One call. For an in-place call, the input is first copied into the output, which is not timed. */
+/* One call. */
 static int call(struct rank *rank, const struct bench_case *this, enum bench_place place,
 		uint64_t *time_ns)
 {
-	struct sml_options how = SML_OPTIONS_INIT;
-	size_t bytes = this->count * sml_type_size(this->type);
-	const void *send = rank->input;
-	uint64_t began;
 	int error;
 
-	if (place == BENCH_IN_PLACE) {
-		memcpy(rank->output, rank->input, bytes);
-		send = rank->output;
-	}
-	how.wire = this->wire;
-	began = now_ns();
-	error = sml_allreduce(rank->job, send, rank->output, this->count, this->type, this->op,
-			      &how);
+	rank->buffers.place = place;
+	error = bench_collective_call(rank->job, this, &rank->buffers, time_ns);
 	rank->calls++;
-	*time_ns += now_ns() - began;
 	return error;
 }
 
@@ -76,7 +57,7 @@ static int warm_up(struct rank *rank, const struct bench_case *this, enum bench_
 	uint64_t unused = 0;
 	int error = 0;
 
-	bench_fill(this, rank->number, rank->input);
+	bench_collective_fill(this, rank->number, rank->buffers.input);
 	for (unsigned i = 0; i < rank->options->warmups && !error; i++)
 		error = call(rank, this, place, &unused);
 	return error;
@@ -86,14 +67,20 @@ static int measure(struct rank *rank, const struct bench_case *this, enum bench_
 		   struct share *mine)
 {
 	struct sml_counters before, after;
+	uint64_t time_ns;
 	int error;
 
-	bench_fill(this, rank->number, rank->input);
+	bench_collective_fill(this, rank->number, rank->buffers.input);
 	error = sml_barrier(rank->job);
 	rank->calls++;
 	before = counters_of(rank->job);
-	for (unsigned i = 0; i < rank->options->iterations && !error; i++)
-		error = call(rank, this, place, &mine->time_ns);
+	for (unsigned i = 0; i < rank->options->iterations && !error; i++) {
+		error = call(rank, this, place, &time_ns);
+		mine->time_ns += time_ns;
+		bench_times_add(&mine->times, time_ns);
+		if (rank->report)
+			bench_report_progress(rank->report, this, place, mine->measured + i + 1);
+	}
 	after = counters_of(rank->job);
 	mine->measured += rank->options->iterations;
 	mine->wire_tx_bytes += after.bytes_sent - before.bytes_sent;
@@ -113,14 +100,14 @@ static int check(struct rank *rank, const struct bench_case *this, enum bench_pl
 
 	for (unsigned i = 0; i < rank->options->checks; i++) {
 		fresh.seed = this->seed + 1 + 2 * (uint32_t)mine->checked++ + (unsigned)place;
-		bench_fill(&fresh, rank->number, rank->input);
+		bench_collective_fill(&fresh, rank->number, rank->buffers.input);
 		/* Elements that a call does not write must look wrong. */
-		memset(rank->output, 0xa5, fresh.count * sml_type_size(fresh.type));
+		memset(rank->buffers.output, 0xa5, bench_bytes(&fresh));
 		error = call(rank, &fresh, place, &unused);
 		if (error)
 			return error;
-		mine->wrong += bench_count_wrong(&fresh, rank->output);
-		mine->hash = 31 * mine->hash + bench_hash(&fresh, rank->output);
+		mine->wrong += bench_collective_wrong(&fresh, rank->number, rank->buffers.recv);
+		mine->hash = 31 * mine->hash + bench_collective_hash(&fresh, rank->buffers.recv);
 	}
 	return 0;
 }
@@ -132,7 +119,8 @@ static int check(struct rank *rank, const struct bench_case *this, enum bench_pl
 static int exchange(struct rank *rank, const struct share *mine, struct bench_result *result,
 		    bool *is_last)
 {
-	struct share all[SML_MAX_WORLD_SIZE];
+	static struct share all[SML_MAX_WORLD_SIZE];
+	static struct bench_times times;
 	uint64_t slowest_ns = 0;
 	int error = sml_allgather(rank->job, mine, all, sizeof(*mine), SML_BYTE);
 
@@ -140,17 +128,23 @@ static int exchange(struct rank *rank, const struct share *mine, struct bench_re
 	if (error)
 		return error;
 	*result = (struct bench_result){0};
+	times = (struct bench_times){0};
 	for (unsigned i = 0; i < rank->n_ranks; i++) {
 		if (all[i].time_ns > slowest_ns)
 			slowest_ns = all[i].time_ns;
 		if (all[i].wire_tx_bytes > result->wire_tx_bytes)
 			result->wire_tx_bytes = all[i].wire_tx_bytes;
+		bench_times_merge(&times, &all[i].times);
 		result->retransmits += all[i].retransmits;
 		result->retransmits_fast += all[i].retransmits_fast;
 		result->wrong += all[i].wrong + (all[i].hash != all[0].hash);
 	}
 	result->time_us = (double)slowest_ns / (double)mine->measured / 1e3; /* 1 at least */
 	result->wire_tx_bytes /= mine->measured;
+	result->p50_us = bench_times_percentile(&times, 50);
+	result->p90_us = bench_times_percentile(&times, 90);
+	result->p99_us = bench_times_percentile(&times, 99);
+	result->longest_us = bench_times_percentile(&times, 100);
 	*is_last = all[0].is_last;
 	if (*is_last)
 		rank->wrong += result->wrong;
@@ -161,7 +155,7 @@ static int exchange(struct rank *rank, const struct share *mine, struct bench_re
 static int run_place(struct rank *rank, const struct bench_case *this, enum bench_place place,
 		     struct bench_result *result)
 {
-	uint64_t until_ns = now_ns() + rank->options->seconds * 1000000000ull;
+	uint64_t until_ns = bench_now_ns() + rank->options->seconds * 1000000000ull;
 	struct share mine = {0};
 	int error = warm_up(rank, this, place);
 	bool is_last = false;
@@ -170,7 +164,7 @@ static int run_place(struct rank *rank, const struct bench_case *this, enum benc
 		error = measure(rank, this, place, &mine);
 		if (!error)
 			error = check(rank, this, place, &mine);
-		mine.is_last = now_ns() >= until_ns || bench_is_told_to_end();
+		mine.is_last = bench_now_ns() >= until_ns || bench_is_told_to_end();
 		if (!error)
 			error = exchange(rank, &mine, result, &is_last);
 	}
@@ -198,6 +192,8 @@ static int run_sizes(struct rank *rank, enum sml_type type, enum sml_op op)
 {
 	const struct bench_options *options = rank->options;
 	struct bench_case this = {
+		.collective = options->collective,
+		.root = options->root,
 		.type = type,
 		.op = op,
 		/* Overrides the environment, because the bounds are for this wire. */
@@ -206,10 +202,14 @@ static int run_sizes(struct rank *rank, enum sml_type type, enum sml_op op)
 		.seed = options->seed,
 	};
 	uint64_t bytes = options->min_bytes ? options->min_bytes : sml_type_size(type);
+	uint64_t least = sml_type_size(type) * bench_parts(options->collective, rank->n_ranks);
 	int error = 0;
 
+	if (options->collective == BENCH_BARRIER)
+		return run_case(rank, &this);
+
 	for (; bytes <= options->max_bytes && !error; bytes = next_size(options, bytes)) {
-		this.count = bytes / sml_type_size(type);
+		this.count = bytes / least;
 		if (this.count > 0)
 			error = run_case(rank, &this);
 	}
@@ -218,11 +218,14 @@ static int run_sizes(struct rank *rank, enum sml_type type, enum sml_op op)
 
 static int run_all(struct rank *rank)
 {
+	const struct bench_options *options = rank->options;
+	/* Without an operation, once is enough. */
+	unsigned ops = bench_collective_reduces(options->collective) ? options->ops : 1u << SML_SUM;
 	int error = 0;
 
 	for (enum sml_type type = SML_FLOAT32; type < BENCH_TYPES; type++) {
 		for (enum sml_op op = SML_SUM; op <= SML_MIN && !error; op++) {
-			if (rank->options->types >> type & 1 && rank->options->ops >> op & 1 &&
+			if (options->types >> type & 1 && ops >> op & 1 &&
 			    bench_type_has_op(type, op))
 				error = run_sizes(rank, type, op);
 		}
@@ -238,9 +241,10 @@ static void complain(const struct sml_config *config, const struct sml_context *
 /* The counters include every call, a moment after it has returned, even if its switch has died. */
 static bool are_all_counted(const struct rank *rank)
 {
-	uint64_t until_ns = now_ns() + 20000000000, counted;
+	uint64_t until_ns = bench_now_ns() + 20000000000, counted;
 
-	while ((counted = counters_of(rank->job).tensors) != rank->calls && now_ns() < until_ns)
+	while ((counted = counters_of(rank->job).tensors) != rank->calls &&
+	       bench_now_ns() < until_ns)
 		usleep(1000);
 	if (counted != rank->calls)
 		fprintf(stderr,
@@ -274,9 +278,9 @@ int bench_rank(const struct bench_options *options, const struct sml_config *con
 	struct rank rank = {.options = options};
 	int error, closed;
 
-	rank.input = malloc(options->max_bytes + 1);
-	rank.output = malloc(options->max_bytes + 1);
-	if (!rank.input || !rank.output) {
+	rank.buffers.input = malloc(options->max_bytes + 1);
+	rank.buffers.output = malloc(options->max_bytes + 1);
+	if (!rank.buffers.input || !rank.buffers.output) {
 		fprintf(stderr,
 			"switchml bench: rank %d: no memory for two tensors of %llu bytes: lower "
 			"--maxbytes\n",
@@ -299,7 +303,7 @@ int bench_rank(const struct bench_options *options, const struct sml_config *con
 		error = closed;
 	}
 free_memory:
-	free(rank.output);
-	free(rank.input);
+	free(rank.buffers.output);
+	free(rank.buffers.input);
 	return error || rank.wrong ? 1 : 0;
 }

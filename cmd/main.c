@@ -15,7 +15,7 @@ struct command {
 
 static const struct command commands[] = {
 	{"switch", "run a switch that adds up the workers' packets", sml_command_switch},
-	{"bench", "measure all-reduce, and check every result", sml_command_bench},
+	{"bench", "measure collectives, and check every result", sml_command_bench},
 	{"status", "show the jobs and counters of a running switch", sml_command_status},
 	{"sim", "run the protocol in a simulated world that loses packets", sml_command_sim},
 	{"doctor", "look for common problems, and say how to fix them", sml_command_doctor},

@@ -34,6 +34,16 @@ for wire in int32 int16; do
 done
 expect_success "all types and operations, exact wire, with loss" \
 	$bench --local-workers 3 -b 4 -e 8K -f 4 -d all -o all --wire exact --drop 1%
+for collective in all_gather reduce_scatter broadcast; do
+	expect_success "$collective, all types and operations, with loss" \
+		$bench --local-workers 3 --collective $collective --root 2 -b 8 -e 64K -f 16 -d all -o all \
+		-c 2 --drop 1%
+done
+expect_success "barrier" $bench --local-workers 3 --collective barrier
+says "$work/out" '^ *0 *0 *float *none ' || {
+	echo "FAILED: no line for the barrier: $(cat "$work/out")"
+	failures=$((failures + 1))
+}
 for faults in "--drop 1%" "--drop 10%" "--duplicate 5%" "--reorder 5%" \
 	"--drop 2% --duplicate 2% --reorder 2%"; do
 	expect_success "with $faults" $bench --local-workers 4 -b 4 -e 256K -f 16 $faults
@@ -71,6 +81,10 @@ wait "${pids[0]}" && says "$work/told" 'Wrong elements: 0 OK'
 expect_success "--seconds, told to end" [ $? = 0 ]
 began=$SECONDS
 expect_success "--seconds" $bench --local-workers 2 -b 4K -e 4K --seconds 2
+if says "$work/out" 'since the start'; then
+	echo "FAILED: not only terminals are told how far it is"
+	failures=$((failures + 1))
+fi
 expect_success "--seconds takes as long, twice" [ $((SECONDS - began)) -ge 3 ]
 
 expect_success "JSON" $bench --local-workers 2 -b 4K -e 4K --json "$work/json"
@@ -81,6 +95,46 @@ for key in size_bytes count type op wire in_place time_us algbw_GBps busbw_GBps 
 		failures=$((failures + 1))
 	}
 done
+for key in collective p50_us p90_us p99_us max_us; do
+	grep -q "\"$key\":" "$work/json" || {
+		echo "FAILED: JSON has no $key"
+		failures=$((failures + 1))
+	}
+done
+
+# The columns and the last lines of nccl-tests, to the space.
+expect_success "nccl-tests" $bench --local-workers 3 --nccl-tests -b 1K -e 1M -f 32
+cat >"$work/nccl" <<'END'
+#                                                              out-of-place                       in-place          
+#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong 
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)         
+ROW
+ROW
+ROW
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : NUMBER 
+#
+# Collective test concluded: all_reduce_perf
+END
+number='[0-9]+(\.[0-9]+)?(e[+-][0-9]+)?'
+sed -nE '/out-of-place/,$p' "$work/out" | sed -E \
+	-e "s/^( [ 0-9]{11})  ([ 0-9]{12})     float     sum      -1(  [ 0-9.e+-]{7}(  [ 0-9.e+-]{6}){2}       0){2}\$/ROW/" \
+	-e "s/(Avg bus bandwidth    :) $number /\1 NUMBER /" | diff "$work/nccl" - || {
+	echo "FAILED: this is not nccl-tests' table: $(cat "$work/out")"
+	failures=$((failures + 1))
+}
+
+# A line about a long run on a terminal. Elsewhere there was none: see --seconds, above.
+script -qec "$bench --local-workers 2 -b 4K -e 4K --seconds 2" /dev/null >"$work/out" 2>&1 </dev/null
+says "$work/out" 's since the start' || {
+	echo "FAILED: a long run does not say how far it is: $(cat "$work/out")"
+	failures=$((failures + 1))
+}
+expect_success "-h" "$switchml" bench -h
+if $bench --collective nonsense --local-workers 1 >"$work/out" 2>&1; then
+	echo "FAILED: a wrong collective was taken"
+	failures=$((failures + 1))
+fi
 if $bench --datatype nonsense >"$work/out" 2>&1; then
 	echo "FAILED: a wrong option was taken"
 	failures=$((failures + 1))
