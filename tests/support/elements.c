@@ -86,3 +86,17 @@ double element_tolerance(int n, enum sml_type type, enum sml_op op, enum sml_wir
 		return 0;
 	return most * unit + 100.0 * n * n * 2 * step;
 }
+
+void elements_fill(int32_t *data, size_t n, int32_t value)
+{
+	for (size_t i = 0; i < n; i++)
+		data[i] = value;
+}
+
+bool elements_are(const int32_t *data, size_t n, int32_t value)
+{
+	for (size_t i = 0; i < n; i++)
+		if (data[i] != value)
+			return false;
+	return true;
+}
