@@ -80,19 +80,20 @@ DEFINE_COMBINE(sum_int32, SML_LANE_SUM, SML_LANE_INT32)
 DEFINE_COMBINE(sum_int16, SML_LANE_SUM, SML_LANE_INT16_PAIR)
 DEFINE_COMBINE(max_int32, SML_LANE_MAX, SML_LANE_INT32)
 
-static void combine(const struct sml_slot *slot, enum sml_lane_step step, lane_t *stored,
-		    const lane_t *arrived)
+void sml_lanes_combine(uint8_t op, uint8_t lane_kind, enum sml_lane_step step, void *stored_lanes,
+		       const void *arrived_lanes, uint32_t n)
 {
 	bool last = step == SML_LANES_LAST;
-	uint32_t n = slot->lanes;
+	const lane_t *arrived = arrived_lanes;
+	lane_t *stored = stored_lanes;
 
 	if (step == SML_LANES_ONLY)
 		__builtin_memcpy(stored, arrived, 4u * n);
 	else if (step == SML_LANES_FIRST)
 		lanes_first(stored, arrived, n);
-	else if (slot->op == SML_LANE_MAX)
+	else if (op == SML_LANE_MAX)
 		(last ? max_int32_last : max_int32_next)(stored, arrived, n);
-	else if (slot->lane_kind == SML_LANE_INT16_PAIR)
+	else if (lane_kind == SML_LANE_INT16_PAIR)
 		(last ? sum_int16_last : sum_int16_next)(stored, arrived, n);
 	else
 		(last ? sum_int32_last : sum_int32_next)(stored, arrived, n);
@@ -158,7 +159,8 @@ enum sml_verdict sml_pool_receive(struct sml_pool *pool, const void *packet, uin
 	if (verdict > SML_VERDICT_RESEND_UP)
 		return verdict;
 	if (verdict != SML_VERDICT_RESEND && verdict != SML_VERDICT_RESEND_UP)
-		combine(slot, step, (lane_t *)(stored + 1), (const lane_t *)(header + 1));
+		sml_lanes_combine(slot->op, slot->lane_kind, step, stored + 1, header + 1,
+				  slot->lanes);
 	if (verdict == SML_VERDICT_ABSORBED)
 		return verdict;
 	if (verdict == SML_VERDICT_COMPLETED)

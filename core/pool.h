@@ -212,6 +212,13 @@ struct sml_pool_answer {
 enum sml_verdict sml_pool_receive(struct sml_pool *pool, const void *packet, uint32_t length,
 				  struct sml_pool_answer *answer);
 
+/*
+ * One step of combining n lanes (4-byte aligned): `arrived` is big-endian, and `stored` as the step
+ * says.
+ */
+void sml_lanes_combine(uint8_t op, uint8_t lane_kind, enum sml_lane_step step, void *stored,
+		       const void *arrived, uint32_t n);
+
 /* The newer of a slot's two buffers; NULL: no rank has used the slot yet. */
 const struct sml_slot *sml_pool_newest(const struct sml_pool *pool, uint32_t slot);
 

@@ -175,6 +175,17 @@ enum sml_worker_verdict sml_worker_receive(struct sml_worker *worker, const void
  */
 size_t sml_worker_send(struct sml_worker *worker, void *packet, uint64_t now_ns);
 
+/*
+ * The same three steps where ranks share the slots' memory (lib/host/), so that there are no
+ * packets: choose a slot whose chunk is to be contributed now, or SML_NO_SLOT; write its lanes (as
+ * many as slots[slot].sent says); and, when all ranks have, take the combined lanes and the ticket.
+ * Only with config.local and config.no_resume. Take slots in any order, each once.
+ */
+uint16_t sml_worker_choose(struct sml_worker *worker, uint64_t now_ns);
+void sml_worker_fill(struct sml_worker *worker, uint16_t slot, void *lanes);
+enum sml_worker_verdict sml_worker_take(struct sml_worker *worker, uint16_t slot, uint32_t ticket,
+					const void *lanes, uint64_t now_ns);
+
 /* When to call sml_worker_expire(); UINT64_MAX: not before a packet comes. */
 uint64_t sml_worker_deadline(const struct sml_worker *worker);
 

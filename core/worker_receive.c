@@ -76,20 +76,20 @@ static void measure(struct sml_worker *worker, const struct sml_worker_slot *sta
 }
 
 /* A resume hands this result over to ranks that lack it. */
-static void keep(struct sml_worker *worker, uint16_t slot, const struct sml_header *header)
+static void keep(struct sml_worker *worker, uint16_t slot, const void *lanes)
 {
 	struct sml_worker_slot *state = &worker->slots[slot];
 
-	__builtin_memcpy(worker->kept + (size_t)slot * worker->kept_stride, header + 1,
-			 4u * sml_be16(header->lanes_be));
+	__builtin_memcpy(worker->kept + (size_t)slot * worker->kept_stride, lanes,
+			 4u * state->sent.lanes);
 	state->has_kept = true;
 	state->kept_chunk = worker->chunks[slot];
-	state->kept_lanes = sml_be16(header->lanes_be);
+	state->kept_lanes = state->sent.lanes;
 }
 
 /* The slot has its result: forget the packet, keep the result, and go to the next chunk. */
 static void advance(struct sml_worker *worker, enum sml_stream_id stream, uint16_t slot,
-		    const struct sml_header *header)
+		    uint32_t ticket, const void *lanes)
 {
 	struct sml_queues *queues = &worker->streams[stream];
 	struct sml_worker_slot *state = &worker->slots[slot];
@@ -99,12 +99,29 @@ static void advance(struct sml_worker *worker, enum sml_stream_id stream, uint16
 	sml_list_remove(state->place == SML_LOST ? &worker->lost : &worker->in_flight, slot);
 	sml_list_remove(&queues->unanswered, slot);
 	if (!worker->config.no_resume)
-		keep(worker, slot, header);
+		keep(worker, slot, lanes);
 	state->use++;
 	state->sends = 0;
 	sml_worker_assign(worker, stream, slot,
-			  worker->config.no_tickets ? state->ticket + of_stream
-						    : sml_be32(header->chunk_be));
+			  worker->config.no_tickets ? state->ticket + of_stream : ticket);
+}
+
+/* The lanes of the packet in flight, combined. */
+static enum sml_worker_verdict take(struct sml_worker *worker, uint16_t slot, uint32_t ticket,
+				    uint8_t last_rank, const void *lanes, uint64_t now_ns)
+{
+	const struct sml_worker_slot *state = &worker->slots[slot];
+	enum sml_stream_id stream = sml_worker_stream_of(worker, slot);
+	bool last = sml_tensor_take(state->tensor, stream, state->index, lanes);
+
+	measure(worker, state, last_rank, now_ns);
+	/* Karn's rule here too: the answer may be to a transmission before the last. */
+	if (state->sends == 1)
+		worker->highest_answered =
+			sml_serial_max(worker->highest_answered, state->send_order + 1);
+	worker->look_for_overtaken = true;
+	advance(worker, stream, slot, ticket, lanes);
+	return last ? SML_WORKER_TENSOR : SML_WORKER_RESULT;
 }
 
 enum sml_worker_verdict sml_worker_receive(struct sml_worker *worker, const void *packet,
@@ -112,9 +129,6 @@ enum sml_worker_verdict sml_worker_receive(struct sml_worker *worker, const void
 {
 	const struct sml_header *header = packet;
 	uint16_t slot = slot_of_result(worker, header, length);
-	const struct sml_worker_slot *state;
-	enum sml_stream_id stream;
-	bool last;
 
 	worker->counters.packets_received++;
 	worker->counters.bytes_received += length;
@@ -122,15 +136,15 @@ enum sml_worker_verdict sml_worker_receive(struct sml_worker *worker, const void
 		worker->counters.ignored++;
 		return SML_WORKER_IGNORED;
 	}
-	state = &worker->slots[slot];
-	stream = sml_worker_stream_of(worker, slot);
-	last = sml_tensor_take(state->tensor, stream, state->index, header + 1);
-	measure(worker, state, header->rank, now_ns);
-	/* Karn's rule here too: the answer may be to a transmission before the last. */
-	if (state->sends == 1)
-		worker->highest_answered =
-			sml_serial_max(worker->highest_answered, state->send_order + 1);
-	worker->look_for_overtaken = true;
-	advance(worker, stream, slot, header);
-	return last ? SML_WORKER_TENSOR : SML_WORKER_RESULT;
+	return take(worker, slot, sml_be32(header->chunk_be), header->rank, header + 1, now_ns);
+}
+
+enum sml_worker_verdict sml_worker_take(struct sml_worker *worker, uint16_t slot, uint32_t ticket,
+					const void *lanes, uint64_t now_ns)
+{
+	if (worker->frozen)
+		return SML_WORKER_IGNORED;
+	sml_assert(worker->slots[slot].place == SML_IN_FLIGHT);
+	worker->counters.packets_received++;
+	return take(worker, slot, ticket, worker->config.shape.rank, lanes, now_ns);
 }

@@ -166,14 +166,10 @@ static void write_header(const struct sml_worker *worker, uint16_t slot, struct 
 	};
 }
 
-static size_t transmit(struct sml_worker *worker, uint16_t slot, void *packet, uint64_t now_ns)
+/* The packet or row of this slot is being written. */
+static void note_transmission(struct sml_worker *worker, uint16_t slot, uint64_t now_ns)
 {
-	enum sml_stream_id stream = sml_worker_stream_of(worker, slot);
 	struct sml_worker_slot *state = &worker->slots[slot];
-	size_t length = SML_HEADER_BYTES + 4u * state->sent.lanes;
-
-	write_header(worker, slot, packet);
-	sml_tensor_fill(state->tensor, stream, state->index, (uint8_t *)packet + SML_HEADER_BYTES);
 
 	if (state->sends == 0)
 		state->first_sent_ns = now_ns;
@@ -188,23 +184,53 @@ static size_t transmit(struct sml_worker *worker, uint16_t slot, void *packet, u
 	state->sent_ns = now_ns;
 	sml_list_append(&worker->in_flight, slot);
 	worker->counters.packets_sent++;
-	worker->counters.bytes_sent += length;
-	return length;
 }
 
-size_t sml_worker_send(struct sml_worker *worker, void *packet, uint64_t now_ns)
+static uint16_t choose(struct sml_worker *worker, uint64_t now_ns)
 {
-	uint16_t slot;
-
 	if (worker->frozen)
-		return 0;
+		return SML_NO_SLOT;
 	if (worker->look_for_overtaken && !worker->config.no_fast_retransmit &&
 	    !worker->config.local)
 		find_overtaken(worker, now_ns);
 	worker->look_for_overtaken = false;
 	worker->blocked = false;
-	slot = next_to_send(worker);
+	return next_to_send(worker);
+}
+
+static void fill(struct sml_worker *worker, uint16_t slot, void *lanes)
+{
+	const struct sml_worker_slot *state = &worker->slots[slot];
+
+	sml_tensor_fill(state->tensor, sml_worker_stream_of(worker, slot), state->index, lanes);
+}
+
+size_t sml_worker_send(struct sml_worker *worker, void *packet, uint64_t now_ns)
+{
+	uint16_t slot = choose(worker, now_ns);
+	size_t length;
+
 	if (slot == SML_NO_SLOT)
 		return 0;
-	return transmit(worker, slot, packet, now_ns);
+	write_header(worker, slot, packet);
+	fill(worker, slot, (uint8_t *)packet + SML_HEADER_BYTES);
+	note_transmission(worker, slot, now_ns);
+	length = SML_HEADER_BYTES + 4u * worker->slots[slot].sent.lanes;
+	worker->counters.bytes_sent += length;
+	return length;
+}
+
+uint16_t sml_worker_choose(struct sml_worker *worker, uint64_t now_ns)
+{
+	uint16_t slot = choose(worker, now_ns);
+
+	if (slot != SML_NO_SLOT)
+		note_transmission(worker, slot, now_ns);
+	return slot;
+}
+
+void sml_worker_fill(struct sml_worker *worker, uint16_t slot, void *lanes)
+{
+	sml_assert(worker->slots[slot].place == SML_IN_FLIGHT);
+	fill(worker, slot, lanes);
 }
