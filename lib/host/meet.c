@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/host/meet.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define MAGIC	  0x534d4c48u
+#define FLAGS	  (SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC)
+#define LISTENING SML_MAX_RANKS
+
+/* ---- the door ---- */
+
+static socklen_t name_of(const uint8_t token[SML_HOST_TOKEN_BYTES], struct sockaddr_un *name)
+{
+	/* An abstract name begins with a zero byte. */
+	char *place = name->sun_path + 1;
+
+	*name = (struct sockaddr_un){.sun_family = AF_UNIX};
+	place += sprintf(place, "switchml-");
+	for (unsigned i = 0; i < SML_HOST_TOKEN_BYTES; i++)
+		place += sprintf(place, "%02x", token[i]);
+	return (socklen_t)(place - (char *)name);
+}
+
+int sml_host_open_door(struct sml_host_door *door)
+{
+	struct sockaddr_un name;
+	socklen_t length;
+	int error;
+
+	door->fd = -1;
+	if (getrandom(door->token, sizeof(door->token), 0) != sizeof(door->token))
+		return -EIO;
+	length = name_of(door->token, &name);
+	door->fd = socket(AF_UNIX, FLAGS, 0);
+	if (door->fd < 0)
+		return -errno;
+	if (bind(door->fd, (struct sockaddr *)&name, length) == 0 &&
+	    listen(door->fd, LISTENING) == 0)
+		return 0;
+	error = -errno;
+	sml_host_close_door(door);
+	return error;
+}
+
+void sml_host_close_door(struct sml_host_door *door)
+{
+	if (door->fd >= 0)
+		close(door->fd);
+	door->fd = -1;
+}
+
+/* ---- messages ---- */
+
+int sml_meet_check_hello(const struct sml_meet_group *group, uint32_t job, unsigned leader,
+			 const void *bytes, size_t n)
+{
+	struct sml_meet_message message;
+
+	if (n != sizeof(message))
+		return -EPROTO;
+	memcpy(&message, bytes, sizeof(message));
+	if (message.magic != MAGIC ||
+	    (message.kind != SML_MEET_HELLO && message.kind != SML_MEET_PROOF) ||
+	    message.job != job || message.rank >= SML_MAX_RANKS || message.rank == leader ||
+	    !(group->ranks >> message.rank & 1) ||
+	    memcmp(message.token, group->tokens[message.rank], SML_HOST_TOKEN_BYTES) != 0)
+		return -EPROTO;
+	return (int)message.rank;
+}
+
+/* Another user's process must get nothing, although it may have found the name. */
+static bool is_own_user(int fd)
+{
+	struct ucred peer;
+	socklen_t bytes = sizeof(peer);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid();
+}
+
+static int send_message(int fd, const struct sml_meet_message *message, int passed)
+{
+	struct iovec bytes = {(void *)(uintptr_t)message, sizeof(*message)};
+	union {
+		struct cmsghdr header;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = {.room = {0}};
+	struct msghdr out = {.msg_iov = &bytes, .msg_iovlen = 1};
+
+	if (passed >= 0) {
+		out.msg_control = &control;
+		out.msg_controllen = sizeof(control.room);
+		control.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)),
+						  .cmsg_level = SOL_SOCKET,
+						  .cmsg_type = SCM_RIGHTS};
+		memcpy(CMSG_DATA(&control.header), &passed, sizeof(int));
+	}
+	return sendmsg(fd, &out, MSG_NOSIGNAL) == (ssize_t)sizeof(*message) ? 0 : -errno;
+}
+
+/* Returns the length; -EAGAIN: nothing has come; 0: the end. *passed: a descriptor, or -1. */
+static ssize_t receive_message(int fd, void *bytes, size_t n, int *passed)
+{
+	struct iovec place = {bytes, n};
+	union {
+		struct cmsghdr header;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct msghdr in = {.msg_iov = &place,
+			    .msg_iovlen = 1,
+			    .msg_control = &control,
+			    .msg_controllen = sizeof(control.room)};
+	ssize_t length = recvmsg(fd, &in, MSG_CMSG_CLOEXEC);
+	struct cmsghdr *header;
+
+	*passed = -1;
+	if (length < 0)
+		return -errno;
+	/* There is room for one descriptor only: the kernel closes any others. */
+	header = CMSG_FIRSTHDR(&in);
+	if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
+	    header->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(passed, CMSG_DATA(header), sizeof(int));
+	return in.msg_flags & MSG_TRUNC ? -EPROTO : length;
+}
+
+/* ---- the meeting ---- */
+
+/* The leader's other ranks, and strangers of the same user. */
+#define MAX_GUESTS (2 * SML_MAX_RANKS)
+
+struct guest {
+	int fd;	  /* -1: this place is free */
+	int rank; /* -1: it has not said */
+};
+
+struct sml_meeting {
+	struct sml_host_terms terms;
+	struct sml_meet_group group;
+	unsigned rank, leader;
+	struct sml_host_memory memory;
+	int memory_fd, epoll_fd;
+	/* The leader's. */
+	int door_fd;
+	uint64_t proven;
+	struct guest guests[MAX_GUESTS];
+	/* The others'. */
+	int fd; /* to the leader */
+	bool connected;
+};
+
+static bool is_leader(const struct sml_meeting *meeting)
+{
+	return meeting->rank == meeting->leader;
+}
+
+static int watch(const struct sml_meeting *meeting, int fd)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data = {.fd = fd}};
+
+	return epoll_ctl(meeting->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
+}
+
+static int prepare(struct sml_meeting *meeting, const struct sml_host_door *door)
+{
+	meeting->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (meeting->epoll_fd < 0)
+		return -errno;
+	if (is_leader(meeting)) {
+		if (getrandom(&meeting->terms.proof, sizeof(meeting->terms.proof), 0) < 0)
+			return -errno;
+		meeting->memory_fd = sml_host_create(&meeting->memory, &meeting->terms);
+		if (meeting->memory_fd < 0)
+			return meeting->memory_fd;
+		meeting->door_fd = door->fd;
+		return door->fd < 0 ? -EBADF : watch(meeting, door->fd);
+	}
+	meeting->fd = socket(AF_UNIX, FLAGS, 0);
+	return meeting->fd < 0 ? -errno : 0;
+}
+
+struct sml_meeting *sml_meeting_new(const struct sml_host_terms *terms,
+				    const struct sml_meet_group *group, unsigned rank,
+				    const struct sml_host_door *door)
+{
+	struct sml_meeting *meeting = calloc(1, sizeof(*meeting));
+
+	if (meeting == NULL)
+		return NULL;
+	meeting->terms = *terms;
+	meeting->group = *group;
+	meeting->rank = rank;
+	meeting->leader = group->ranks ? (unsigned)__builtin_ctzll(group->ranks) : rank;
+	meeting->memory_fd = meeting->epoll_fd = meeting->door_fd = meeting->fd = -1;
+	for (unsigned i = 0; i < MAX_GUESTS; i++)
+		meeting->guests[i].fd = -1;
+	if (prepare(meeting, door) == 0)
+		return meeting;
+	sml_meeting_free(meeting);
+	return NULL;
+}
+
+int sml_meeting_fd(const struct sml_meeting *meeting)
+{
+	return is_leader(meeting) || meeting->connected ? meeting->epoll_fd : -1;
+}
+
+/* ---- the leader ---- */
+
+static void dismiss(struct guest *guest)
+{
+	close(guest->fd);
+	*guest = (struct guest){-1, -1};
+}
+
+static void welcome(struct sml_meeting *meeting)
+{
+	int fd;
+
+	while ((fd = accept4(meeting->door_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
+		struct guest *place = NULL;
+
+		for (unsigned i = 0; i < MAX_GUESTS && place == NULL; i++)
+			if (meeting->guests[i].fd < 0)
+				place = &meeting->guests[i];
+		if (place == NULL || !is_own_user(fd) || watch(meeting, fd) < 0)
+			close(fd);
+		else
+			*place = (struct guest){fd, -1};
+	}
+}
+
+static int offer(const struct sml_meeting *meeting, const struct guest *guest)
+{
+	const struct sml_meet_message message = {
+		.magic = MAGIC,
+		.kind = SML_MEET_OFFER,
+		.job = meeting->terms.job,
+		.rank = meeting->rank,
+		.proof = meeting->terms.proof,
+	};
+
+	return send_message(guest->fd, &message, meeting->memory_fd);
+}
+
+/* Its token is in our memory, so it has mapped this memory. */
+static bool has_proved(const struct sml_meeting *meeting, int rank)
+{
+	const uint8_t *there = meeting->memory.head->ranks[rank].token;
+
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return memcmp(there, meeting->group.tokens[rank], SML_HOST_TOKEN_BYTES) == 0;
+}
+
+/* Negative: the guest is none. */
+static int hear(struct sml_meeting *meeting, struct guest *guest)
+{
+	uint8_t bytes[sizeof(struct sml_meet_message)];
+	int passed, rank;
+	ssize_t n = receive_message(guest->fd, bytes, sizeof(bytes), &passed);
+
+	if (passed >= 0)
+		close(passed);
+	if (n == -EAGAIN)
+		return 0;
+	rank = n > 0 ? sml_meet_check_hello(&meeting->group, meeting->terms.job, meeting->leader,
+					    bytes, (size_t)n)
+		     : -EPROTO;
+	if (rank < 0 || (guest->rank >= 0 && guest->rank != rank))
+		return -EPROTO;
+	if (guest->rank < 0) {
+		guest->rank = rank;
+		return offer(meeting, guest);
+	}
+	if (!has_proved(meeting, rank))
+		return -EPROTO;
+	meeting->proven |= (uint64_t)1 << rank;
+	return 0;
+}
+
+static int lead(struct sml_meeting *meeting)
+{
+	welcome(meeting);
+	for (unsigned i = 0; i < MAX_GUESTS; i++) {
+		struct guest *guest = &meeting->guests[i];
+		int rank = guest->rank;
+
+		if (guest->fd < 0 || hear(meeting, guest) == 0)
+			continue;
+		dismiss(guest);
+		/* A rank of the group that could not map the memory: the others need not wait. */
+		if (rank >= 0 && !(meeting->proven >> rank & 1))
+			return -ECONNRESET;
+	}
+	return (meeting->proven | (uint64_t)1 << meeting->leader) == meeting->group.ranks;
+}
+
+/* ---- the others ---- */
+
+static int say(const struct sml_meeting *meeting, enum sml_meet_kind kind)
+{
+	struct sml_meet_message message = {
+		.magic = MAGIC, .kind = kind, .job = meeting->terms.job, .rank = meeting->rank};
+
+	memcpy(message.token, meeting->group.tokens[meeting->rank], SML_HOST_TOKEN_BYTES);
+	return send_message(meeting->fd, &message, -1);
+}
+
+static int go_to_leader(struct sml_meeting *meeting)
+{
+	struct sockaddr_un name;
+	socklen_t length = name_of(meeting->group.tokens[meeting->leader], &name);
+	int error;
+
+	if (connect(meeting->fd, (struct sockaddr *)&name, length) < 0)
+		/* So many others are at its door that this one has to wait. */
+		return errno == EAGAIN ? 0 : -errno;
+	if (!is_own_user(meeting->fd))
+		return -EPERM;
+	meeting->connected = true;
+	error = say(meeting, SML_MEET_HELLO);
+	return error ? error : watch(meeting, meeting->fd);
+}
+
+static int accept_offer(struct sml_meeting *meeting)
+{
+	struct sml_meet_message message;
+	int passed;
+	ssize_t n = receive_message(meeting->fd, &message, sizeof(message), &passed);
+	int error = -EPROTO;
+
+	if (n == -EAGAIN)
+		return 0;
+	if (n == (ssize_t)sizeof(message) && passed >= 0 && message.magic == MAGIC &&
+	    message.kind == SML_MEET_OFFER && message.job == meeting->terms.job) {
+		meeting->terms.proof = message.proof;
+		error = sml_host_map(&meeting->memory, &meeting->terms, passed);
+	}
+	if (passed >= 0)
+		close(passed);
+	if (error)
+		return error;
+	memcpy(meeting->memory.head->ranks[meeting->rank].token,
+	       meeting->group.tokens[meeting->rank], SML_HOST_TOKEN_BYTES);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	error = say(meeting, SML_MEET_PROOF);
+	return error ? error : 1;
+}
+
+int sml_meeting_step(struct sml_meeting *meeting)
+{
+	int error;
+
+	if (is_leader(meeting))
+		return lead(meeting);
+	if (!meeting->connected) {
+		error = go_to_leader(meeting);
+		if (error || !meeting->connected)
+			return error;
+	}
+	return accept_offer(meeting);
+}
+
+struct sml_host_memory sml_meeting_take(struct sml_meeting *meeting)
+{
+	struct sml_host_memory memory = meeting->memory;
+
+	meeting->memory.head = NULL;
+	return memory;
+}
+
+void sml_meeting_free(struct sml_meeting *meeting)
+{
+	if (meeting == NULL)
+		return;
+	for (unsigned i = 0; i < MAX_GUESTS; i++)
+		if (meeting->guests[i].fd >= 0)
+			close(meeting->guests[i].fd);
+	if (meeting->fd >= 0)
+		close(meeting->fd);
+	if (meeting->memory_fd >= 0)
+		close(meeting->memory_fd);
+	if (meeting->epoll_fd >= 0)
+		close(meeting->epoll_fd);
+	sml_host_unmap(&meeting->memory);
+	free(meeting);
+}

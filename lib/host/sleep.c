@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sleeping without missing anything: a rank reads its bell, marks itself as sleeping, looks once
+ * more, and sleeps until the bell changes. Whoever has news stores it first, and then looks for
+ * sleepers. Both orders are sequentially consistent, so at least one side sees the other.
+ */
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "lib/host/slots.h"
+
+/* A bell that was never rung, because its ringer died, must not cost more. */
+#define LONGEST_SLEEP_NS (100 * SML_NS_PER_MS)
+/*
+ * With a core for every rank, looking costs nobody anything, and a sleeper takes 50 us to wake.
+ * Otherwise the time goes to the ranks that are awaited (sched_yield()), while there are some.
+ */
+#define SPIN_NS	 200000u
+#define YIELD_NS 50000u
+
+static uint64_t bit(unsigned rank)
+{
+	return (uint64_t)1 << rank;
+}
+
+uint32_t sml_host_get_ready(struct sml_host *host)
+{
+	struct sml_host_head *head = host->memory.head;
+	uint32_t bell = __atomic_load_n(&head->ranks[host->rank].bell, __ATOMIC_SEQ_CST);
+
+	__atomic_fetch_or(&head->sleeping.ranks, bit(host->rank), __ATOMIC_SEQ_CST);
+	return bell;
+}
+
+void sml_host_sleep(struct sml_host *host, uint32_t ready, uint64_t ns)
+{
+	struct timespec left = sml_timespec(ns < LONGEST_SLEEP_NS ? ns : LONGEST_SLEEP_NS);
+
+	__atomic_store_n(&host->sleeps, host->sleeps + 1, __ATOMIC_RELAXED);
+	(void)syscall(SYS_futex, &host->memory.head->ranks[host->rank].bell, FUTEX_WAIT, ready,
+		      &left, NULL, 0);
+}
+
+void sml_host_wake_up(struct sml_host *host)
+{
+	__atomic_fetch_and(&host->memory.head->sleeping.ranks, ~bit(host->rank), __ATOMIC_SEQ_CST);
+}
+
+static void ring(const struct sml_host *host, unsigned rank)
+{
+	uint32_t *bell = &host->memory.head->ranks[rank].bell;
+
+	__atomic_fetch_add(bell, 1, __ATOMIC_SEQ_CST);
+	(void)syscall(SYS_futex, bell, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+void sml_host_ring(struct sml_host *host)
+{
+	ring(host, host->rank);
+}
+
+void sml_host_tell(struct sml_host *host)
+{
+	uint64_t sleeping;
+
+	if (!host->has_news)
+		return;
+	host->has_news = false;
+	/* The stores of the news come first. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	sleeping = __atomic_load_n(&host->memory.head->sleeping.ranks, __ATOMIC_SEQ_CST) &
+		   ~bit(host->rank);
+	if (sleeping == 0)
+		return;
+	/* Each is rung once for a sleep. */
+	sleeping &=
+		__atomic_fetch_and(&host->memory.head->sleeping.ranks, ~sleeping, __ATOMIC_SEQ_CST);
+	for (unsigned rank = 0; rank < host->memory.terms.n_ranks; rank++)
+		if (sleeping & bit(rank)) {
+			ring(host, rank);
+			__atomic_store_n(&host->wakes, host->wakes + 1, __ATOMIC_RELAXED);
+		}
+}
+
+/* ---- cores ---- */
+
+void sml_host_tell_cpus(struct sml_host *host)
+{
+	struct sml_host_rank *rank = &host->memory.head->ranks[host->rank];
+	cpu_set_t set;
+
+	if (sched_getaffinity(0, sizeof(set), &set) < 0)
+		return;
+	for (unsigned i = 0; i < 64 * SML_HOST_CPU_WORDS && i < CPU_SETSIZE; i++)
+		if (CPU_ISSET(i, &set))
+			__atomic_fetch_or(&rank->cpus[i / 64], (uint64_t)1 << i % 64,
+					  __ATOMIC_RELAXED);
+}
+
+void sml_host_count_cpus(struct sml_host *host)
+{
+	const struct sml_host_memory *memory = &host->memory;
+	unsigned n = 0;
+
+	for (unsigned word = 0; word < SML_HOST_CPU_WORDS; word++) {
+		uint64_t any = 0;
+
+		for (unsigned rank = 0; rank < memory->terms.n_ranks; rank++)
+			any |= __atomic_load_n(&memory->head->ranks[rank].cpus[word],
+					       __ATOMIC_RELAXED);
+		n += (unsigned)__builtin_popcountll(any);
+	}
+	host->has_cores = n >= memory->terms.n_ranks;
+	host->spin_ns = host->has_cores ? SPIN_NS : YIELD_NS;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The slots in the memory that ranks share (memory.h): core/slot.h's rule without a switch and
+ * without a lock, so that a rank that stops or dies at any point keeps nobody from anything but
+ * this job's sums.
+ *
+ *	            arrive()                   add()
+ *	(use t - 2) -------> FILLING --> FULL -------> DONE --> each rank reads the result
+ *	                     last rank's        claimed
+ *	                     arrive()           by one rank
+ *
+ * Each rank writes its lanes into its own row, and then arrives. When all have arrived, any rank
+ * that finds the buffer FULL may claim it and add the rows up. So ranks that would wait do the work
+ * of those that are late.
+ *
+ * Why buffers can be used again without a handshake: a rank writes its row of use t + 2 only after
+ * it has read the result of t + 1 of the same slot. That result exists only if every rank has
+ * arrived at t + 1, which it does only after it has read the result of t.
+ */
+#ifndef SML_LIB_HOST_SLOTS_H
+#define SML_LIB_HOST_SLOTS_H
+
+#include "lib/host/memory.h"
+
+/* One rank's use of them. One thread at a time. */
+struct sml_host {
+	struct sml_host_memory memory;
+	uint8_t rank;
+	bool has_news;	  /* results that sleeping ranks have not been told */
+	uint64_t spin_ns; /* how long to look for news before sleeping */
+	bool has_cores;	  /* a core for every rank */
+	/* Counters, atomic. */
+	uint64_t contributions, added, sleeps, wakes;
+};
+
+enum sml_host_state {
+	SML_HOST_FILLING,
+	SML_HOST_FULL, /* nobody has claimed it */
+	SML_HOST_CLAIMED,
+	SML_HOST_DONE
+};
+
+/* Where this rank writes the lanes of a use of a slot, before it arrives. */
+void *sml_host_row(const struct sml_host *host, uint32_t slot, uint32_t use);
+
+/*
+ * The row is complete. Returns this rank; or another one that has arrived with another digest: then
+ * the job fails, and this row does not count.
+ */
+uint8_t sml_host_arrive(struct sml_host *host, const struct sml_contribution *in);
+
+enum sml_host_state sml_host_look(const struct sml_host *host, uint32_t slot, uint32_t use);
+
+/*
+ * If nobody has claimed a full buffer, claim it and add it up: afterwards it is DONE. in: as this
+ * rank arrived. False: another rank has claimed it; or *differs (else left alone) is a rank whose
+ * row does not fit.
+ */
+bool sml_host_add(struct sml_host *host, const struct sml_contribution *in, uint8_t *differs);
+
+/* The result of a use that is DONE: big-endian lanes, valid until this rank arrives at use + 2. */
+const void *sml_host_result(const struct sml_host *host, uint32_t slot, uint32_t use,
+			    uint32_t *ticket);
+
+/* The newest use of a slot that any rank has arrived at, and the ranks that have not. False: none.
+ */
+bool sml_host_newest(const struct sml_host *host, uint32_t slot, uint32_t *use, uint64_t *missing);
+
+/* ---- sleep (sleep.c) ---- */
+
+/*
+ * To sleep: get ready, look once more for anything to do, and then sleep unless there is; wake up
+ * in any case. Any thread of this rank may ring.
+ */
+uint32_t sml_host_get_ready(struct sml_host *host);
+void sml_host_sleep(struct sml_host *host, uint32_t ready, uint64_t ns);
+void sml_host_wake_up(struct sml_host *host);
+void sml_host_ring(struct sml_host *host);
+
+/* Wake the ranks that sleep, if there is anything new for them. */
+void sml_host_tell(struct sml_host *host);
+
+/* Tell the others which processors this rank may use; then, when all have: decide how to wait. */
+void sml_host_tell_cpus(struct sml_host *host);
+void sml_host_count_cpus(struct sml_host *host);
+
+#endif

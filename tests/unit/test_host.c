@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The memory that ranks of one host share: its slots, its layout, and how ranks meet over it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "lib/host/identity.h"
+#include "lib/host/meet.h"
+#include "lib/host/slots.h"
+
+#define LANES 32
+
+static const struct sml_host_terms three_ranks = {
+	.job = 7, .lanes = LANES, .head_slots = 2, .data_slots = 3, .n_ranks = 3};
+
+/* ---- slots ---- */
+
+struct world {
+	struct sml_host hosts[3];
+	void *bytes;
+};
+
+static void open_world(struct world *world)
+{
+	size_t bytes = sml_host_bytes(&three_ranks);
+
+	*world = (struct world){.bytes = aligned_alloc(4096, bytes)};
+	assert_non_null(world->bytes);
+	memset(world->bytes, 0, bytes);
+	for (uint8_t rank = 0; rank < 3; rank++) {
+		sml_host_lay_out(&world->hosts[rank].memory, &three_ranks, world->bytes);
+		world->hosts[rank].rank = rank;
+	}
+}
+
+static void close_world(struct world *world)
+{
+	free(world->bytes);
+}
+
+static struct sml_contribution contribution(uint16_t slot, uint32_t use)
+{
+	return (struct sml_contribution){
+		.slot = slot, .use = use, .digest = 100 + use, .lanes = LANES, .op = SML_LANE_SUM};
+}
+
+static uint32_t value_of(unsigned rank, unsigned slot, uint32_t use)
+{
+	return (rank + 1) * 1000003u * (use + 1) + slot;
+}
+
+static void write_row(struct sml_host *host, uint16_t slot, uint32_t use)
+{
+	uint32_t *row = sml_host_row(host, slot, use);
+
+	for (unsigned i = 0; i < LANES; i++)
+		row[i] = sml_be32(value_of(host->rank, slot, use) + i);
+}
+
+static void contribute(struct sml_host *host, uint16_t slot, uint32_t use)
+{
+	struct sml_contribution in = contribution(slot, use);
+
+	write_row(host, slot, use);
+	assert_int_equal(sml_host_arrive(host, &in), host->rank);
+}
+
+static bool is_right(const struct sml_host *host, uint16_t slot, uint32_t use, uint32_t *ticket)
+{
+	const uint32_t *lanes = sml_host_result(host, slot, use, ticket);
+	uint32_t sum = 0;
+
+	for (unsigned rank = 0; rank < 3; rank++)
+		sum += value_of(rank, slot, use);
+	for (unsigned i = 0; i < LANES; i++)
+		if (sml_be32(lanes[i]) != sum + 3 * i)
+			return false;
+	return true;
+}
+
+static void a_buffer_is_added_up_once_by_whoever_claims_it(void **state)
+{
+	struct sml_contribution in = contribution(4, 0);
+	struct world world;
+	uint32_t ticket;
+	uint8_t differs = 0xff;
+
+	(void)state;
+	open_world(&world);
+	contribute(&world.hosts[2], 4, 0);
+	contribute(&world.hosts[0], 4, 0);
+	assert_int_equal(sml_host_look(&world.hosts[0], 4, 0), SML_HOST_FILLING);
+	contribute(&world.hosts[1], 4, 0);
+	assert_int_equal(sml_host_look(&world.hosts[0], 4, 0), SML_HOST_FULL);
+	assert_true(sml_host_add(&world.hosts[0], &in, &differs));
+	assert_int_equal(sml_host_look(&world.hosts[2], 4, 0), SML_HOST_DONE);
+	assert_false(sml_host_add(&world.hosts[1], &in, &differs));
+	assert_true(is_right(&world.hosts[1], 4, 0, &ticket));
+	/* The data stream's first ticket that is drawn: its slots have the ones before. */
+	assert_int_equal(ticket, 3);
+	assert_int_equal(differs, 0xff);
+	close_world(&world);
+}
+
+static void another_belief_is_found_and_named(void **state)
+{
+	struct sml_contribution in = contribution(0, 0);
+	struct world world;
+
+	(void)state;
+	open_world(&world);
+	contribute(&world.hosts[1], 0, 0);
+	in.digest++;
+	write_row(&world.hosts[2], 0, 0);
+	assert_int_equal(sml_host_arrive(&world.hosts[2], &in), 1);
+	contribute(&world.hosts[0], 0, 0);
+	/* It has not arrived, so nothing is ever added up. */
+	assert_int_equal(sml_host_look(&world.hosts[0], 0, 0), SML_HOST_FILLING);
+	close_world(&world);
+}
+
+/* Equal digests and other lanes: a broken rank, which must not make others read beyond a row. */
+static void rows_of_another_shape_are_not_added(void **state)
+{
+	struct sml_contribution in = contribution(0, 0);
+	struct world world;
+	uint8_t differs = 0xff;
+
+	(void)state;
+	open_world(&world);
+	contribute(&world.hosts[1], 0, 0);
+	contribute(&world.hosts[2], 0, 0);
+	in.lanes = 8;
+	assert_int_equal(sml_host_arrive(&world.hosts[0], &in), 0);
+	in.lanes = LANES;
+	assert_false(sml_host_add(&world.hosts[1], &in, &differs));
+	assert_int_equal(differs, 0);
+	assert_int_equal(sml_host_look(&world.hosts[1], 0, 0), SML_HOST_CLAIMED);
+	close_world(&world);
+}
+
+static void the_ranks_that_are_missing_are_known(void **state)
+{
+	struct world world;
+	uint64_t missing;
+	uint32_t use;
+
+	(void)state;
+	open_world(&world);
+	assert_false(sml_host_newest(&world.hosts[0], 1, &use, &missing));
+	contribute(&world.hosts[1], 1, 0);
+	assert_true(sml_host_newest(&world.hosts[0], 1, &use, &missing));
+	assert_int_equal(use, 0);
+	assert_int_equal(missing, 1 | 4);
+	contribute(&world.hosts[0], 1, 1);
+	assert_true(sml_host_newest(&world.hosts[2], 1, &use, &missing));
+	assert_int_equal(use, 1);
+	assert_int_equal(missing, 2 | 4);
+	close_world(&world);
+}
+
+#define USES 2000
+
+struct stream {
+	struct world *world;
+	unsigned rank;
+	bool wrong;
+	uint32_t tickets[USES];
+};
+
+static void finish(struct stream *stream, uint16_t slot, uint32_t use)
+{
+	struct sml_host *host = &stream->world->hosts[stream->rank];
+	struct sml_contribution in = contribution(slot, use);
+	uint8_t differs = host->rank;
+
+	for (;;) {
+		enum sml_host_state now = sml_host_look(host, slot, use);
+
+		if (now == SML_HOST_DONE)
+			break;
+		if (now != SML_HOST_FULL || !sml_host_add(host, &in, &differs)) {
+			uint32_t ready = sml_host_get_ready(host);
+
+			now = sml_host_look(host, slot, use);
+			if (now != SML_HOST_DONE && now != SML_HOST_FULL)
+				sml_host_sleep(host, ready, 20000000);
+			sml_host_wake_up(host);
+		}
+		sml_host_tell(host);
+	}
+	stream->wrong |= !is_right(host, slot, use, &stream->tickets[use]) || differs != host->rank;
+}
+
+static void *run_stream(void *self)
+{
+	struct stream *stream = self;
+
+	for (uint32_t use = 0; use < USES; use++) {
+		contribute(&stream->world->hosts[stream->rank], 3, use);
+		finish(stream, 3, use);
+	}
+	return NULL;
+}
+
+static void ranks_that_race_get_the_same_sums_and_tickets(void **state)
+{
+	static struct stream streams[3];
+	pthread_t threads[3];
+	struct world world;
+
+	(void)state;
+	open_world(&world);
+	for (unsigned rank = 0; rank < 3; rank++) {
+		streams[rank] = (struct stream){.world = &world, .rank = rank};
+		pthread_create(&threads[rank], NULL, run_stream, &streams[rank]);
+	}
+	for (unsigned rank = 0; rank < 3; rank++)
+		pthread_join(threads[rank], NULL);
+	for (unsigned rank = 0; rank < 3; rank++) {
+		assert_false(streams[rank].wrong);
+		assert_memory_equal(streams[rank].tickets, streams[0].tickets,
+				    sizeof(streams[0].tickets));
+	}
+	for (uint32_t use = 0; use < USES; use++)
+		assert_int_equal(streams[0].tickets[use], three_ranks.data_slots + use);
+	close_world(&world);
+}
+
+static void slots_are_few_and_at_most_those_of_the_job(void **state)
+{
+	struct sml_host_terms terms = {.lanes = SML_MAX_LANES, .n_ranks = 64};
+
+	(void)state;
+	sml_host_choose_slots(&terms, 64, 192);
+	assert_true(terms.head_slots >= 1 && terms.data_slots >= 4);
+	assert_true(sml_host_bytes(&terms) < 16u << 20);
+	terms = (struct sml_host_terms){.lanes = 32, .n_ranks = 2};
+	sml_host_choose_slots(&terms, 1, 1);
+	assert_int_equal(terms.head_slots, 1);
+	assert_int_equal(terms.data_slots, 1);
+}
+
+/* ---- memory ---- */
+
+static int new_memfd(size_t bytes, int seals)
+{
+	int fd = memfd_create("test_host", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+	return fd;
+}
+
+static void memory_that_could_shrink_or_is_another_is_refused(void **state)
+{
+	struct sml_host_terms terms = three_ranks, other;
+	struct sml_host_memory memory, second;
+	size_t bytes = sml_host_bytes(&terms);
+	int fd;
+
+	(void)state;
+	fd = new_memfd(bytes, F_SEAL_GROW);
+	assert_int_equal(sml_host_map(&memory, &terms, fd), -EPROTO);
+	close(fd);
+	fd = new_memfd(bytes + 4096, F_SEAL_GROW | F_SEAL_SHRINK);
+	assert_int_equal(sml_host_map(&memory, &terms, fd), -EPROTO);
+	close(fd);
+	fd = new_memfd(bytes, F_SEAL_GROW | F_SEAL_SHRINK);
+	assert_int_equal(sml_host_map(&memory, &terms, fd), -EPROTO);
+	close(fd);
+	fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	assert_int_equal(sml_host_map(&memory, &terms, fd), -EPROTO);
+	close(fd);
+
+	fd = sml_host_create(&memory, &terms);
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, 0), -1);
+	other = terms;
+	other.proof++;
+	assert_int_equal(sml_host_map(&second, &other, fd), -EPROTO);
+	assert_int_equal(sml_host_map(&second, &terms, fd), 0);
+	second.head->tickets[SML_DATA].value = 77;
+	assert_int_equal(memory.head->tickets[SML_DATA].value, 77);
+	sml_host_unmap(&second);
+	sml_host_unmap(&memory);
+	close(fd);
+}
+
+/* ---- meeting ---- */
+
+#define RANKS 3
+
+struct party {
+	struct sml_host_door doors[RANKS];
+	struct sml_meet_group group;
+	struct sml_meeting *meetings[RANKS];
+};
+
+static void open_party(struct party *party)
+{
+	*party = (struct party){.group = {.ranks = (1 << RANKS) - 1}};
+	for (unsigned rank = 0; rank < RANKS; rank++) {
+		assert_int_equal(sml_host_open_door(&party->doors[rank]), 0);
+		memcpy(party->group.tokens[rank], party->doors[rank].token, SML_HOST_TOKEN_BYTES);
+	}
+}
+
+static void begin_meeting(struct party *party, unsigned rank)
+{
+	party->meetings[rank] =
+		sml_meeting_new(&three_ranks, &party->group, rank, &party->doors[rank]);
+	assert_non_null(party->meetings[rank]);
+}
+
+static void close_party(struct party *party)
+{
+	for (unsigned rank = 0; rank < RANKS; rank++) {
+		sml_meeting_free(party->meetings[rank]);
+		sml_host_close_door(&party->doors[rank]);
+	}
+}
+
+/* Until it has an answer, or the others must act first. */
+static int step(struct party *party, unsigned rank)
+{
+	int result = 0;
+
+	for (unsigned i = 0; i < 20 && result == 0; i++)
+		result = sml_meeting_step(party->meetings[rank]);
+	return result;
+}
+
+static void ranks_meet_and_share_the_memory(void **state)
+{
+	struct sml_host_memory memory[RANKS];
+	struct party party;
+
+	(void)state;
+	open_party(&party);
+	for (unsigned rank = 0; rank < RANKS; rank++)
+		begin_meeting(&party, rank);
+	assert_int_equal(step(&party, 1), 0);
+	assert_int_equal(step(&party, 0), 0);
+	assert_int_equal(step(&party, 1), 1);
+	assert_int_equal(step(&party, 2), 0);
+	assert_int_equal(step(&party, 0), 0);
+	assert_int_equal(step(&party, 2), 1);
+	assert_int_equal(step(&party, 0), 1);
+	for (unsigned rank = 0; rank < RANKS; rank++)
+		memory[rank] = sml_meeting_take(party.meetings[rank]);
+	memory[2].head->tickets[SML_HEAD].value = 4711;
+	assert_int_equal(memory[0].head->tickets[SML_HEAD].value, 4711);
+	assert_int_equal(memory[1].head->tickets[SML_HEAD].value, 4711);
+	for (unsigned rank = 0; rank < RANKS; rank++)
+		sml_host_unmap(&memory[rank]);
+	close_party(&party);
+}
+
+static void a_rank_that_cannot_find_the_leader_fails_at_once(void **state)
+{
+	struct party party;
+
+	(void)state;
+	open_party(&party);
+	sml_host_close_door(&party.doors[0]);
+	begin_meeting(&party, 1);
+	assert_int_equal(step(&party, 1), -ECONNREFUSED);
+	close_party(&party);
+}
+
+static void a_rank_that_goes_away_ends_the_leaders_wait(void **state)
+{
+	struct party party;
+
+	(void)state;
+	open_party(&party);
+	begin_meeting(&party, 0);
+	begin_meeting(&party, 1);
+	assert_int_equal(step(&party, 1), 0);
+	assert_int_equal(step(&party, 0), 0);
+	sml_meeting_free(party.meetings[1]);
+	party.meetings[1] = NULL;
+	assert_int_equal(step(&party, 0), -ECONNRESET);
+	close_party(&party);
+}
+
+static int call_at(const struct sml_host_door *door)
+{
+	struct sockaddr_un name;
+	socklen_t length = sizeof(name);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0);
+	assert_int_equal(getsockname(door->fd, (struct sockaddr *)&name, &length), 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&name, length), 0);
+	return fd;
+}
+
+/* One who has found the name of the socket, but not a rank's token. */
+static void a_stranger_gets_no_memory_and_disturbs_nobody(void **state)
+{
+	struct sml_meet_message hello = {.magic = 0x534d4c48u, .kind = SML_MEET_HELLO, .job = 7};
+	struct party party;
+	char answer[128];
+	int fds[3];
+
+	(void)state;
+	open_party(&party);
+	for (unsigned rank = 0; rank < RANKS; rank++)
+		begin_meeting(&party, rank);
+	for (unsigned i = 0; i < 3; i++) {
+		hello.rank = i;
+		fds[i] = call_at(&party.doors[0]);
+		assert_int_equal(send(fds[i], &hello, i == 2 ? 3 : sizeof(hello), 0),
+				 i == 2 ? 3 : sizeof(hello));
+	}
+	assert_int_equal(step(&party, 0), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(recv(fds[i], answer, sizeof(answer), 0), 0);
+		close(fds[i]);
+	}
+	assert_int_equal(step(&party, 1), 0);
+	assert_int_equal(step(&party, 2), 0);
+	assert_int_equal(step(&party, 0), 0);
+	assert_int_equal(step(&party, 1), 1);
+	assert_int_equal(step(&party, 2), 1);
+	assert_int_equal(step(&party, 0), 1);
+	close_party(&party);
+}
+
+/* Any bytes: only those of a member with its token are a Hello. */
+static void no_other_bytes_are_a_hello(void **state)
+{
+	struct sml_meet_group group = {.ranks = 7};
+	struct sml_meet_message hello = {
+		.magic = 0x534d4c48u, .kind = SML_MEET_HELLO, .job = 7, .rank = 2};
+	uint8_t bytes[sizeof(hello)];
+	unsigned seed = 1;
+
+	(void)state;
+	for (unsigned rank = 0; rank < 3; rank++)
+		for (unsigned i = 0; i < SML_HOST_TOKEN_BYTES; i++)
+			group.tokens[rank][i] = (uint8_t)(rank * 16 + i);
+	memcpy(hello.token, group.tokens[2], SML_HOST_TOKEN_BYTES);
+	assert_int_equal(sml_meet_check_hello(&group, 7, 0, &hello, sizeof(hello)), 2);
+	for (size_t n = 0; n < sizeof(hello); n++)
+		assert_true(sml_meet_check_hello(&group, 7, 0, &hello, n) < 0);
+	/* The proof's bytes mean nothing in a Hello; any other flipped bit makes it none. */
+	for (size_t bit = 0; bit < 8 * offsetof(struct sml_meet_message, proof); bit++) {
+		int rank;
+
+		memcpy(bytes, &hello, sizeof(hello));
+		bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		rank = sml_meet_check_hello(&group, 7, 0, bytes, sizeof(bytes));
+		/* Kind 1 with another bit can be kind 3. */
+		if (rank != 2 || bytes[4] != SML_MEET_PROOF)
+			assert_true(rank < 0);
+	}
+	for (unsigned i = 0; i < 20000; i++) {
+		for (size_t byte = 0; byte < sizeof(bytes); byte++)
+			bytes[byte] = (uint8_t)rand_r(&seed);
+		assert_true(sml_meet_check_hello(&group, 7, 0, bytes, i % (sizeof(bytes) + 1)) < 0);
+	}
+	hello.rank = 0;
+	memcpy(hello.token, group.tokens[0], SML_HOST_TOKEN_BYTES);
+	assert_true(sml_meet_check_hello(&group, 7, 0, &hello, sizeof(hello)) < 0);
+}
+
+static void this_machine_has_an_identity(void **state)
+{
+	char first[SML_HOST_MACHINE_BYTES], second[SML_HOST_MACHINE_BYTES];
+
+	(void)state;
+	sml_host_machine(first);
+	sml_host_machine(second);
+	assert_true(strlen(first) > 36);
+	assert_string_equal(first, second);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_buffer_is_added_up_once_by_whoever_claims_it),
+		cmocka_unit_test(another_belief_is_found_and_named),
+		cmocka_unit_test(rows_of_another_shape_are_not_added),
+		cmocka_unit_test(the_ranks_that_are_missing_are_known),
+		cmocka_unit_test(ranks_that_race_get_the_same_sums_and_tickets),
+		cmocka_unit_test(slots_are_few_and_at_most_those_of_the_job),
+		cmocka_unit_test(memory_that_could_shrink_or_is_another_is_refused),
+		cmocka_unit_test(ranks_meet_and_share_the_memory),
+		cmocka_unit_test(a_rank_that_cannot_find_the_leader_fails_at_once),
+		cmocka_unit_test(a_rank_that_goes_away_ends_the_leaders_wait),
+		cmocka_unit_test(a_stranger_gets_no_memory_and_disturbs_nobody),
+		cmocka_unit_test(no_other_bytes_are_a_hello),
+		cmocka_unit_test(this_machine_has_an_identity),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
