@@ -126,12 +126,13 @@ static json_t *job_json(const SmlControl__JobStatus *job)
 		json_array_append_new(workers, worker_json(job->workers[i]));
 	for (size_t i = 0; i < job->n_served; i++)
 		json_array_append_new(stripes, stripe_json(job->served[i]));
-	return json_pack("{s:s, s:I, s:i, s:i, s:i, s:i, s:s, s:i, s:s, s:o, s:o, s:o}", "job",
+	return json_pack("{s:s, s:I, s:i, s:i, s:i, s:i, s:s, s:i, s:s, s:b, s:o, s:o, s:o}", "job",
 			 job->job, "job_number", (json_int_t)job->job_number, "epoch",
 			 (int)job->epoch, "world_size", (int)job->world_size, "lanes",
 			 (int)job->lanes, "slots", (int)job->slots, "state", job->state, "stripes",
-			 (int)job->stripes, "multicast", job->group, "served", stripes, "workers",
-			 workers, "counters", counters_json(job->counters, job->n_counters));
+			 (int)job->stripes, "multicast", job->group, "shares_memory",
+			 (int)job->shares_memory, "served", stripes, "workers", workers, "counters",
+			 counters_json(job->counters, job->n_counters));
 }
 
 static json_t *jobs_json(const struct sml_view *view, bool with_rates)

@@ -36,7 +36,9 @@ static void print_form(const SmlControl__JobStatus *job)
 {
 	bool by_ranks = job->n_served > 0 && job->served[0]->where[0];
 
-	if (by_ranks && job->stripes == job->world_size)
+	if (job->shares_memory)
+		printf(", sharing this host's memory");
+	else if (by_ranks && job->stripes == job->world_size)
 		printf(", a stripe in every rank");
 	else if (by_ranks)
 		printf(", %u stripe%s in the first ranks", job->stripes,

@@ -184,7 +184,7 @@ static void be_admitted(struct world *world)
 				    world->embeds ? world->n_threads : 0));
 	/* As many lanes as its probes have confirmed. */
 	lanes = world->admission.lanes;
-	sml_talk_ready(&control->talk, lanes, false);
+	sml_talk_ready(&control->talk, &(struct sml_readiness){.lanes = lanes});
 	sml_control_sync(control);
 }
 

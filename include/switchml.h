@@ -260,6 +260,13 @@ struct sml_config {
 	 * comes before ".prom". SWITCHML_METRICS_FILE, NULL: none.
 	 */
 	const char *metrics_file;
+
+	/*
+	 * 1: where there is no switch and all ranks of the job are on this host, they add through
+	 * shared memory, and send no packets (docs/hosts.md). 0: they send packets.
+	 * SWITCHML_HOST_GROUP.
+	 */
+	int host_group;
 };
 
 /*

@@ -93,6 +93,27 @@ static bool copy_group(struct sml_talk *talk, const SmlControl__Group *in)
 				    : group->address[0] == 0xff;
 }
 
+/* False: it is no list of ranks and tokens, or this rank is not in it. */
+static bool copy_neighbors(struct sml_talk *talk, const SmlControl__HostGroup *in)
+{
+	struct sml_neighbors *neighbors = &talk->admission.neighbors;
+
+	if (in == NULL)
+		return true;
+	if (in->n_ranks != in->n_tokens)
+		return false;
+	for (size_t i = 0; i < in->n_ranks; i++) {
+		uint32_t rank = in->ranks[i];
+
+		if (rank >= talk->config.world_size || rank >= SML_MAX_RANKS ||
+		    in->tokens[i].len != SML_TALK_TOKEN_BYTES)
+			return false;
+		neighbors->ranks |= (uint64_t)1 << rank;
+		memcpy(neighbors->tokens[rank], in->tokens[i].data, SML_TALK_TOKEN_BYTES);
+	}
+	return neighbors->ranks >> talk->config.rank & 1;
+}
+
 static bool is_possible(const struct sml_talk *talk, const SmlControl__Admitted *in)
 {
 	return in->lanes > 0 && in->lanes <= SML_MAX_LANES && in->shards > 0 &&
@@ -142,6 +163,9 @@ bool sml_talk_admit(struct sml_talk *talk, const SmlControl__Admitted *in)
 		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
 			      "the switch at %s names an address that is not a multicast group",
 			      where);
+	else if (!copy_neighbors(talk, in->host_group))
+		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
+			      "the switch at %s names impossible ranks of this machine", where);
 	else if (!copy_fellows(talk, in))
 		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
 			      "rank 0 at %s does not say where the other ranks are", where);

@@ -103,14 +103,15 @@ void sml_talk_join(struct sml_talk *talk, const SmlControl__Join *join,
 	sml_talk_send(talk, sml_envelope(JOIN, join, &whole));
 }
 
-void sml_talk_ready(struct sml_talk *talk, uint16_t lanes, bool by_group)
+void sml_talk_ready(struct sml_talk *talk, const struct sml_readiness *found)
 {
 	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
 
 	if (talk->phase != SML_TALK_ADMITTED)
 		return;
-	ready.lanes = lanes;
-	ready.group = by_group;
+	ready.lanes = found->lanes;
+	ready.group = found->by_group;
+	ready.shares_memory = talk->offers_memory = found->shares_memory;
 	talk->phase = SML_TALK_READY;
 	sml_talk_send(talk, sml_envelope(READY, ready, &ready));
 }
@@ -230,6 +231,13 @@ static void on_start(struct sml_talk *talk, const SmlControl__Envelope *message)
 		return;
 	}
 	talk->start_lanes = (uint16_t)message->start->lanes;
+	if (message->start->share_memory && !talk->offers_memory) {
+		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
+			      "the switch at %s says that this rank shares memory, but it does not",
+			      talk->config.where);
+		return;
+	}
+	talk->shares_memory = message->start->share_memory;
 	talk->phase = SML_TALK_RUNNING;
 }
 

@@ -87,6 +87,14 @@ struct sml_result_group {
 	uint16_t port;			    /* of shard 0 */
 };
 
+#define SML_TALK_TOKEN_BYTES 16
+
+/* The ranks of this one's machine, and what each has said where it is found. */
+struct sml_neighbors {
+	uint64_t ranks; /* bit r: rank r is one, or this one; 0: none is known */
+	uint8_t tokens[SML_MAX_RANKS][SML_TALK_TOKEN_BYTES];
+};
+
 /* What the switch has given this rank. */
 struct sml_admission {
 	uint64_t cookie, tag, membership;
@@ -103,6 +111,7 @@ struct sml_admission {
 	/* Where the ranks have the slots: as long as the talk, too. Stripe i is rank i's. */
 	uint8_t stripes;
 	const struct sml_fellows *fellows;
+	struct sml_neighbors neighbors;
 };
 
 struct sml_disagreement {
@@ -163,6 +172,8 @@ struct sml_talk {
 	uint32_t n_shards;	       /* that it asked for, at most */
 	uint32_t n_ports;	       /* that it listens on, one a shard */
 	uint16_t start_lanes;
+	bool offers_memory; /* this rank has said that it shares memory */
+	bool shares_memory; /* all ranks do: there are no packets */
 	struct sml_admission admission;
 	uint32_t *tables[SML_STREAMS]; /* of admission.maps */
 	struct sml_fellows *fellows;   /* of admission */
@@ -179,8 +190,14 @@ void sml_talk_fini(struct sml_talk *talk);
 void sml_talk_join(struct sml_talk *talk, const SmlControl__Join *join,
 		   const struct sml_resumption *resumption);
 
-/* The lane count that probes have proved, and whether the group reaches this rank. */
-void sml_talk_ready(struct sml_talk *talk, uint16_t lanes, bool by_group);
+/* What a rank has found out before the job starts. */
+struct sml_readiness {
+	uint16_t lanes;	    /* that probes have proved */
+	bool by_group;	    /* the multicast group reaches this rank */
+	bool shares_memory; /* with all ranks of its machine */
+};
+
+void sml_talk_ready(struct sml_talk *talk, const struct sml_readiness *found);
 
 /* From now on it can answer; what was asked before is answered now. */
 void sml_talk_serve(struct sml_talk *talk, bool may_be_lost);

@@ -64,6 +64,7 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 	SmlControl__Admitted admitted = SML_CONTROL__ADMITTED__INIT;
 	SmlControl__TicketMap maps[SML_STREAMS], *list[SML_STREAMS];
 	SmlControl__Group group_message = SML_CONTROL__GROUP__INIT;
+	struct sml_host_list hosts;
 	struct sml_group group;
 	struct sml_peer_list *meeting = NULL;
 
@@ -86,6 +87,7 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 	if (jobs->operations->ranks_have_slots)
 		meeting = sml_job_describe_peers(job, rank, &admitted);
 	sml_job_describe_group(job, &group, &group_message, &admitted);
+	sml_job_describe_hosts(job, rank, &hosts, &admitted);
 	admitted.single_packets = jobs->operations->wants_single_packets != NULL &&
 				  jobs->operations->wants_single_packets(jobs->dataplane);
 	if (job->resumes) {
@@ -183,6 +185,8 @@ void sml_job_start(struct sml_job *job)
 	if (start.lanes > job->rules.lanes)
 		start.lanes = job->rules.lanes;
 	job->rules.lanes = (uint16_t)start.lanes;
+	job->shares_memory = sml_job_shares_memory(job);
+	start.share_memory = job->shares_memory;
 	sml_job_send_all(job, sml_envelope(START, start, &start));
 	if (jobs->config.debug >= 2)
 		sml_jobs_log(jobs, SML_JOBS_INFO,

@@ -186,7 +186,7 @@ static void tell_death(struct sml_job *job, uint8_t rank, const char *why)
 	const struct sml_member *member = &job->members[rank];
 	char text[SML_SENTENCE_BYTES];
 
-	if (job->jobs->operations->ranks_have_slots && rank < job->stripes)
+	if (job->jobs->operations->ranks_have_slots && rank < job->stripes && !job->shares_memory)
 		snprintf(text, sizeof(text),
 			 "rank %u (host %s, pid %u) died%s, and stripe %u of the job with it: %s",
 			 rank, member->host, member->pid, member->leaving ? " as it left" : "",

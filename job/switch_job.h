@@ -21,8 +21,10 @@
 #define SML_NAME_BYTES	  128
 #define SML_VERSION_BYTES 32
 /* A peer's own text within a text. */
-#define SML_REASON_BYTES 300
-#define SML_SECOND_NS	 1000000000ull
+#define SML_REASON_BYTES  300
+#define SML_SECOND_NS	  1000000000ull
+#define SML_MACHINE_BYTES 128
+#define SML_HOST_TOKEN	  16
 
 enum sml_job_state {
 	SML_JOB_JOINING,
@@ -69,6 +71,10 @@ struct sml_member {
 	uint32_t ports[SML_MAX_SHARDS];
 	struct sml_served served; /* as it last told; and what it has moved itself */
 	struct sml_traffic traffic;
+	/* Which ranks it may share memory with, and where they find it: switch_hosts.c. */
+	uint8_t machine[SML_MACHINE_BYTES], machine_bytes; /* 0: none */
+	uint8_t host_token[SML_HOST_TOKEN];
+	bool shares_memory;
 	/* The chunks that it has and lacks, if it resumes. In protobuf-c's memory. */
 	SmlControl__Join *resume;
 };
@@ -104,6 +110,7 @@ struct sml_job {
 	char gone_why[SML_REASON_BYTES];
 	uint64_t *secrets;   /* of stripes that the ranks have: switch_peers.c */
 	uint64_t *completed; /* there, by stripe and rank: as in struct sml_job_counters */
+	bool shares_memory; /* all its ranks do, and send no packets */
 	/* Resuming after another switch's death. */
 	bool resumes;
 	struct sml_resume_plan plans[SML_STREAMS];
@@ -238,6 +245,26 @@ uint64_t sml_job_completed_by(const struct sml_job *job, uint8_t rank);
 /* What one rank must know of all ranks. The caller frees it; NULL: no memory. */
 struct sml_peer_list *sml_job_describe_peers(const struct sml_job *job, uint8_t to,
 					     SmlControl__Admitted *admitted);
+
+/* ---- ranks that share memory (switch_hosts.c) ---- */
+
+/* Is what a Join says about its machine well-formed? And note it. */
+bool sml_job_is_machine(const SmlControl__Join *join);
+void sml_job_note_machine(struct sml_member *member, const SmlControl__Join *join);
+
+/* A message's host group, to be used while the list exists. */
+struct sml_host_list {
+	SmlControl__HostGroup group;
+	uint32_t ranks[SML_MAX_RANKS];
+	ProtobufCBinaryData tokens[SML_MAX_RANKS];
+};
+
+/* The ranks on the same machine as this one. Nothing if it is alone there. */
+void sml_job_describe_hosts(const struct sml_job *job, uint8_t to, struct sml_host_list *list,
+			    SmlControl__Admitted *admitted);
+
+/* All are ready: do all of them share memory? */
+bool sml_job_shares_memory(const struct sml_job *job);
 
 /* ---- going on after a switch's death (switch_resume.c) ---- */
 

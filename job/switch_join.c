@@ -201,6 +201,7 @@ static bool add_member(struct sml_job *job, struct sml_peer *peer, const SmlCont
 	if (member->heartbeat_ms < 500)
 		member->heartbeat_ms = 500;
 	sml_text_copy(member->host, sizeof(member->host), join->host);
+	sml_job_note_machine(member, join);
 	peer->job = job;
 	peer->rank = (uint8_t)join->rank;
 	job->n_members++;

@@ -29,6 +29,7 @@ static void on_ready(struct sml_job *job, struct sml_member *member, uint8_t ran
 		return;
 	}
 	member->lanes = message->ready->lanes;
+	member->shares_memory = message->ready->shares_memory;
 	member->ready = true;
 	sml_job_note_group(job, rank, message->ready->group);
 	if (++job->n_ready == job->n_ranks)

@@ -143,7 +143,9 @@ static void describe_ranks_stripes(const struct sml_job *job, struct job_status 
 		served->bytes_sent = from->bytes_sent;
 		out->served_list[i] = served;
 	}
-	out->status.n_served = job->stripes;
+	/* In shared memory, nobody serves anybody. */
+	out->status.shares_memory = job->shares_memory;
+	out->status.n_served = job->shares_memory ? 0 : job->stripes;
 }
 
 static void describe_job(const struct sml_job *job, struct job_status *out)

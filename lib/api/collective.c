@@ -16,25 +16,50 @@
 #include "lib/api/submit.h"
 
 /* Checks the context, before the arguments. */
-static int begin(struct sml_context *context, struct sml_request **request)
+static int begin(struct sml_context *context)
 {
-	int error;
-
 	if (context == NULL)
 		return sml_error_set(-EINVAL, "the context is NULL");
-	error = sml_context_check(context);
+	return sml_context_check(context);
+}
+
+/* The same, of a call whose caller does not wait. */
+static int begin_async(struct sml_context *context, struct sml_request **request)
+{
+	int error = begin(context);
+
 	if (error == 0 && request == NULL)
 		error = sml_context_refuse(context, -EINVAL, "request is NULL");
 	return error;
 }
 
-/* ---- the calls ---- */
-
-int sml_allreduce_async(struct sml_context *context, const void *send, void *recv, size_t count,
-			enum sml_type type, enum sml_op op, const struct sml_options *options,
-			struct sml_request **request)
+/* The order has been checked (0), or why not. Both calls end with one of these. */
+static int start(struct sml_context *context, int error, struct sml_order *order,
+		 struct sml_request **request)
 {
-	struct sml_order order = {
+	return error ? error : sml_submit(context, order, request);
+}
+
+static int run(struct sml_context *context, int error, struct sml_order *order)
+{
+	struct sml_request *request = NULL;
+
+	if (error == 0)
+		order->waits = true;
+	error = start(context, error, order, &request);
+	return error ? error : sml_wait(request);
+}
+
+/* ---- what each call orders ---- */
+
+static int order_allreduce(struct sml_context *context, const void *send, void *recv, size_t count,
+			   enum sml_type type, enum sml_op op, const struct sml_options *options,
+			   struct sml_order *order)
+{
+	size_t bytes;
+	int error;
+
+	*order = (struct sml_order){
 		.spec = {.collective = SML_ALLREDUCE,
 			 .type = type,
 			 .op = op,
@@ -45,30 +70,25 @@ int sml_allreduce_async(struct sml_context *context, const void *send, void *rec
 			 .recv_count = count},
 		.call = {.collective = SML_ALLREDUCE, .type = type, .op = op, .count = count},
 	};
-	size_t bytes;
-	int error;
-
-	if ((error = begin(context, request)) || (error = sml_check_numbers(context, type, op)) ||
+	if ((error = sml_check_numbers(context, type, op)) ||
 	    (error = sml_check_size(context, count, type, 1, &bytes)) ||
 	    (error = sml_check_buffer(context, "send", send, bytes, type)) ||
 	    (error = sml_check_buffer(context, "recv", recv, bytes, type)) ||
 	    (error = sml_check_apart(context, send, bytes, recv, bytes, send)) ||
-	    (error = sml_check_wire(context, options, &order.spec)))
+	    (error = sml_check_wire(context, options, &order->spec)))
 		return error;
-	order.call.wire = order.spec.wire;
-	return sml_submit(context, &order, request);
+	order->call.wire = order->spec.wire;
+	return 0;
 }
 
-int sml_broadcast_async(struct sml_context *context, void *data, size_t count, enum sml_type type,
-			int root, struct sml_request **request)
+static int order_broadcast(struct sml_context *context, void *data, size_t count,
+			   enum sml_type type, int root, struct sml_order *order)
 {
-	struct sml_order order;
 	bool is_root;
 	size_t bytes;
 	int error;
 
-	if ((error = begin(context, request)) ||
-	    (error = sml_check_size(context, count, type, 1, &bytes)) ||
+	if ((error = sml_check_size(context, count, type, 1, &bytes)) ||
 	    (error = sml_check_buffer(context, "data", data, bytes, type)))
 		return error;
 	if (root < 0 || root >= context->settings.world_size)
@@ -76,7 +96,7 @@ int sml_broadcast_async(struct sml_context *context, void *data, size_t count, e
 					  "root %d is not a rank: ranks are 0 to %d", root,
 					  context->settings.world_size - 1);
 	is_root = root == context->settings.rank;
-	order = (struct sml_order){
+	*order = (struct sml_order){
 		.spec = {.collective = SML_BROADCAST,
 			 .type = SML_BYTE,
 			 .wire = SML_WIRE_INT32,
@@ -91,21 +111,16 @@ int sml_broadcast_async(struct sml_context *context, void *data, size_t count, e
 			 .count = count,
 			 .root = (uint8_t)root},
 	};
-	return sml_submit(context, &order, request);
+	return 0;
 }
 
-int sml_allgather_async(struct sml_context *context, const void *send, void *recv, size_t count,
-			enum sml_type type, struct sml_request **request)
+static int order_allgather(struct sml_context *context, const void *send, void *recv, size_t count,
+			   enum sml_type type, struct sml_order *order)
 {
-	unsigned n, rank;
-	struct sml_order order;
+	unsigned n = context->settings.world_size, rank = context->settings.rank;
 	size_t all, own;
 	int error;
 
-	if ((error = begin(context, request)))
-		return error;
-	n = context->settings.world_size;
-	rank = context->settings.rank;
 	if ((error = sml_check_size(context, count, type, n, &all)) ||
 	    (error = sml_check_buffer(context, "send", send, all / n, type)) ||
 	    (error = sml_check_buffer(context, "recv", recv, all, type)) ||
@@ -113,7 +128,7 @@ int sml_allgather_async(struct sml_context *context, const void *send, void *rec
 				     (const char *)send - all / n * rank)))
 		return error;
 	own = all / n;
-	order = (struct sml_order){
+	*order = (struct sml_order){
 		.spec = {.collective = SML_ALLGATHER,
 			 .type = SML_BYTE,
 			 .wire = SML_WIRE_INT32,
@@ -125,22 +140,17 @@ int sml_allgather_async(struct sml_context *context, const void *send, void *rec
 			 .recv_count = all},
 		.call = {.collective = SML_ALLGATHER, .type = type, .count = count},
 	};
-	return sml_submit(context, &order, request);
+	return 0;
 }
 
-int sml_reduce_scatter_async(struct sml_context *context, const void *send, void *recv,
-			     size_t count, enum sml_type type, enum sml_op op,
-			     const struct sml_options *options, struct sml_request **request)
+static int order_reduce_scatter(struct sml_context *context, const void *send, void *recv,
+				size_t count, enum sml_type type, enum sml_op op,
+				const struct sml_options *options, struct sml_order *order)
 {
-	unsigned n, rank;
-	struct sml_order order;
+	unsigned n = context->settings.world_size, rank = context->settings.rank;
 	size_t all;
 	int error;
 
-	if ((error = begin(context, request)))
-		return error;
-	n = context->settings.world_size;
-	rank = context->settings.rank;
 	if ((error = sml_check_numbers(context, type, op)) ||
 	    (error = sml_check_size(context, count, type, n, &all)) ||
 	    (error = sml_check_buffer(context, "send", send, all, type)) ||
@@ -148,7 +158,7 @@ int sml_reduce_scatter_async(struct sml_context *context, const void *send, void
 	    (error = sml_check_apart(context, send, all, recv, all / n,
 				     (const char *)send + all / n * rank)))
 		return error;
-	order = (struct sml_order){
+	*order = (struct sml_order){
 		.spec = {.collective = SML_REDUCE_SCATTER,
 			 .type = type,
 			 .op = op,
@@ -160,21 +170,69 @@ int sml_reduce_scatter_async(struct sml_context *context, const void *send, void
 			 .recv_count = count},
 		.call = {.collective = SML_REDUCE_SCATTER, .type = type, .op = op, .count = count},
 	};
-	if ((error = sml_check_wire(context, options, &order.spec)))
-		return error;
-	order.call.wire = order.spec.wire;
-	return sml_submit(context, &order, request);
+	error = sml_check_wire(context, options, &order->spec);
+	order->call.wire = order->spec.wire;
+	return error;
+}
+
+static const struct sml_order barrier_order = {
+	.spec = {.collective = SML_BARRIER, .type = SML_BYTE, .wire = SML_WIRE_INT32},
+	.call = {.collective = SML_BARRIER},
+};
+
+/* ---- the calls ---- */
+
+int sml_allreduce_async(struct sml_context *context, const void *send, void *recv, size_t count,
+			enum sml_type type, enum sml_op op, const struct sml_options *options,
+			struct sml_request **request)
+{
+	struct sml_order order;
+	int error = begin_async(context, request);
+
+	if (error == 0)
+		error = order_allreduce(context, send, recv, count, type, op, options, &order);
+	return start(context, error, &order, request);
+}
+
+int sml_broadcast_async(struct sml_context *context, void *data, size_t count, enum sml_type type,
+			int root, struct sml_request **request)
+{
+	struct sml_order order;
+	int error = begin_async(context, request);
+
+	if (error == 0)
+		error = order_broadcast(context, data, count, type, root, &order);
+	return start(context, error, &order, request);
+}
+
+int sml_allgather_async(struct sml_context *context, const void *send, void *recv, size_t count,
+			enum sml_type type, struct sml_request **request)
+{
+	struct sml_order order;
+	int error = begin_async(context, request);
+
+	if (error == 0)
+		error = order_allgather(context, send, recv, count, type, &order);
+	return start(context, error, &order, request);
+}
+
+int sml_reduce_scatter_async(struct sml_context *context, const void *send, void *recv,
+			     size_t count, enum sml_type type, enum sml_op op,
+			     const struct sml_options *options, struct sml_request **request)
+{
+	struct sml_order order;
+	int error = begin_async(context, request);
+
+	if (error == 0)
+		error = order_reduce_scatter(context, send, recv, count, type, op, options, &order);
+	return start(context, error, &order, request);
 }
 
 int sml_barrier_async(struct sml_context *context, struct sml_request **request)
 {
-	int error = begin(context, request);
-	struct sml_order order = {
-		.spec = {.collective = SML_BARRIER, .type = SML_BYTE, .wire = SML_WIRE_INT32},
-		.call = {.collective = SML_BARRIER},
-	};
+	struct sml_order order = barrier_order;
 
-	return error ? error : sml_submit(context, &order, request);
+	return start(context, begin_async(context, request), &order, request);
 }
 
 /* ---- the same, with a wait ---- */
@@ -182,44 +240,50 @@ int sml_barrier_async(struct sml_context *context, struct sml_request **request)
 int sml_allreduce(struct sml_context *context, const void *send, void *recv, size_t count,
 		  enum sml_type type, enum sml_op op, const struct sml_options *options)
 {
-	struct sml_request *request = NULL;
-	int error = sml_allreduce_async(context, send, recv, count, type, op, options, &request);
+	struct sml_order order;
+	int error = begin(context);
 
-	return error ? error : sml_wait(request);
+	if (error == 0)
+		error = order_allreduce(context, send, recv, count, type, op, options, &order);
+	return run(context, error, &order);
 }
 
 int sml_broadcast(struct sml_context *context, void *data, size_t count, enum sml_type type,
 		  int root)
 {
-	struct sml_request *request = NULL;
-	int error = sml_broadcast_async(context, data, count, type, root, &request);
+	struct sml_order order;
+	int error = begin(context);
 
-	return error ? error : sml_wait(request);
+	if (error == 0)
+		error = order_broadcast(context, data, count, type, root, &order);
+	return run(context, error, &order);
 }
 
 int sml_allgather(struct sml_context *context, const void *send, void *recv, size_t count,
 		  enum sml_type type)
 {
-	struct sml_request *request = NULL;
-	int error = sml_allgather_async(context, send, recv, count, type, &request);
+	struct sml_order order;
+	int error = begin(context);
 
-	return error ? error : sml_wait(request);
+	if (error == 0)
+		error = order_allgather(context, send, recv, count, type, &order);
+	return run(context, error, &order);
 }
 
 int sml_reduce_scatter(struct sml_context *context, const void *send, void *recv, size_t count,
 		       enum sml_type type, enum sml_op op, const struct sml_options *options)
 {
-	struct sml_request *request = NULL;
-	int error =
-		sml_reduce_scatter_async(context, send, recv, count, type, op, options, &request);
+	struct sml_order order;
+	int error = begin(context);
 
-	return error ? error : sml_wait(request);
+	if (error == 0)
+		error = order_reduce_scatter(context, send, recv, count, type, op, options, &order);
+	return run(context, error, &order);
 }
 
 int sml_barrier(struct sml_context *context)
 {
-	struct sml_request *request = NULL;
-	int error = sml_barrier_async(context, &request);
+	struct sml_order order = barrier_order;
 
-	return error ? error : sml_wait(request);
+	return run(context, begin(context), &order);
 }

@@ -26,9 +26,20 @@
 #include "lib/control/client.h"
 #include "lib/diagnose/history.h"
 #include "lib/diagnose/recorder.h"
+#include "lib/host/identity.h"
+#include "lib/host/meet.h"
+#include "lib/host/slots.h"
 #include "lib/progress/crew.h"
 #include "lib/progress/request.h"
 #include "switch/switch.h"
+
+/* While it opens: lib/context/hosts.h. */
+struct sml_hosts {
+	char machine[SML_HOST_MACHINE_BYTES];
+	struct sml_host_door door;
+	bool is_open;	      /* the door */
+	struct sml_host *met; /* memory that this rank shares; the others may not */
+};
 
 struct sml_context {
 	pid_t owner; /* a child made by fork() is another process */
@@ -37,6 +48,7 @@ struct sml_context {
 	struct sml_switch *embedded; /* rank 0's control port; NULL: none in this process */
 	char listen_address[INET6_ADDRSTRLEN]; /* of embedded; "": all addresses of this host */
 	struct sml_peers *peers;	       /* NULL: dedicated switches */
+	struct sml_hosts hosts;
 	struct sml_stripe *stripes;
 	unsigned n_stripes;
 	struct sml_crew crew; /* the threads, and the own stripe */

@@ -244,17 +244,23 @@ int sml_data_path_agree(struct sml_stripe *stripe, struct sml_control *control,
 			struct sml_transport **transports, uint16_t *lanes, uint64_t deadline_ns)
 {
 	const struct sml_admission *admission = &stripe->admission;
-	bool by_group = false;
+	struct sml_readiness found = {.by_group = false};
 	int error = check_terms(stripe, admission->lanes);
 
 	*lanes = admission->lanes;
 	for (unsigned i = 0; error == 0 && i < admission->shards; i++)
 		error = sml_data_path_open_transport(stripe, i, NULL, &transports[i]);
 	if (error == 0)
-		error = probe_path(stripe, control, transports, lanes, &by_group, deadline_ns);
+		error = probe_path(stripe, control, transports, lanes, &found.by_group,
+				   deadline_ns);
 	if (error == 0)
 		error = check_terms(stripe, *lanes);
-	return error ? error : sml_control_ready(control, lanes, by_group, NULL, deadline_ns);
+	if (error)
+		return error;
+	found.lanes = *lanes;
+	error = sml_control_ready(control, &found, NULL, deadline_ns);
+	*lanes = found.lanes;
+	return error;
 }
 
 /* ---- workers ---- */
@@ -301,9 +307,9 @@ static struct sml_worker_config worker_config(const struct sml_stripe *stripe, u
 		.no_tickets = stripe->context->settings.faults.no_tickets,
 		.no_fast_retransmit = stripe->context->settings.faults.no_fast_retransmit,
 		.no_resume = stripe->context->settings.switch_address == NULL,
-		.local = stripe->context->crew.own &&
-			 stripe->index == stripe->context->settings.rank,
-		.window_max = window_of(stripe, transport),
+		.local = !transport || (stripe->context->crew.own &&
+					stripe->index == stripe->context->settings.rank),
+		.window_max = transport ? window_of(stripe, transport) : SML_MAX_SLOTS,
 	};
 }
 
@@ -351,6 +357,18 @@ static int add_shared_line(struct sml_context *context, struct sml_progress *pro
 	return error;
 }
 
+/* If they are in shared memory. */
+static int add_host_line(struct sml_context *context, struct sml_progress *progress)
+{
+	struct sml_stripe *stripe = &context->stripes[0];
+	struct sml_line *line = sml_line_new_shared(context->crew.host, stripe->control);
+
+	if (line == NULL)
+		return sml_error_set(-ENOMEM, "no memory for the shared slots");
+	progress->lines[progress->n_lines++] = line;
+	return add_shard(progress, stripe, line);
+}
+
 static int add_thread(struct sml_context *context)
 {
 	struct sml_crew *crew = &context->crew;
@@ -363,6 +381,8 @@ static int add_thread(struct sml_context *context)
 	error = sml_tracing_add_thread(context);
 	if (error)
 		return error;
+	if (context->crew.host)
+		return add_host_line(context, progress);
 	if (context->peers)
 		return add_shared_line(context, progress);
 	for (unsigned i = 0; error == 0 && i < context->n_stripes; i++)

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "lib/context/data_path.h"
+#include "lib/context/hosts.h"
 #include "lib/context/join.h"
 #include "lib/context/listen.h"
 #include "lib/context/probe.h"
@@ -105,6 +106,7 @@ static int join(struct sml_stripe *first)
 		error = sml_stripe_lanes(first, &application.lanes);
 	if (error)
 		return error;
+	sml_hosts_introduce(first->context, &application);
 	for (unsigned i = 0; i < first->context->settings.threads; i++)
 		ports[i] = first->transports[i]->port;
 	return sml_control_join(first->control, &application, &first->admission,
@@ -274,14 +276,21 @@ static int probe_and_be_ready(struct sml_stripe *first, struct sml_probe *probe)
 	int fds[SML_MAX_SHARDS];
 	struct sml_meanwhile meanwhile = {
 		.fds = fds, .n_fds = first->admission.shards, .self = probe, .act = serve};
+	struct sml_readiness found = {.lanes = 0};
 	int error = sml_probe_run(probe, first->control, &first->lanes, first->deadline_ns);
 
+	if (error == 0)
+		error = sml_hosts_meet(first, probe, &found.shares_memory);
 	for (unsigned i = 0; i < first->admission.shards; i++)
 		fds[i] = first->transports[i]->poll_fd;
 	if (error)
 		return error;
-	return sml_control_ready(first->control, &first->lanes, false, &meanwhile,
-				 first->deadline_ns);
+	found.lanes = first->lanes;
+	error = sml_control_ready(first->control, &found, &meanwhile, first->deadline_ns);
+	first->lanes = found.lanes;
+	if (error == 0)
+		sml_hosts_settle(first, found.shares_memory);
+	return error;
 }
 
 static int agree(struct sml_stripe *first, const struct sml_pool_rules *own)
@@ -337,7 +346,7 @@ int sml_embedded_open(struct sml_stripe *first)
 	if (has_stripe)
 		rules = own_rules(context);
 	error = agree(first, has_stripe ? &rules : NULL);
-	if (error == 0 && has_stripe)
+	if (error == 0 && has_stripe && !context->crew.host)
 		error = make_own_stripe(context, &rules);
 	for (unsigned i = 1; i < context->n_stripes; i++)
 		context->stripes[i].lanes = first->lanes;

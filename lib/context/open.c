@@ -13,6 +13,7 @@
 #include "lib/context/data_path.h"
 #include "lib/context/embedded.h"
 #include "lib/context/failover.h"
+#include "lib/context/hosts.h"
 #include "lib/context/join.h"
 #include "lib/context/summary.h"
 #include "lib/progress/own_stripe.h"
@@ -195,6 +196,7 @@ static void destroy(struct sml_context *context)
 		close_stripe(&context->stripes[i]);
 	free(context->stripes);
 	sml_own_stripe_free(context->crew.own);
+	sml_hosts_fini(context);
 	free(context->peers);
 	if (context->embedded)
 		sml_switch_close(context->embedded);

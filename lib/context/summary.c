@@ -34,6 +34,16 @@ static void describe_form(const struct sml_context *context, char *text, size_t 
 	const struct sml_stripe *first = &context->stripes[0];
 	size_t length;
 
+	if (context->crew.host) {
+		const struct sml_host *host = context->crew.host;
+
+		snprintf(text, bytes,
+			 "ranks 0 to %u share this host's memory and send no packets (%s)",
+			 context->settings.world_size - 1u,
+			 host->has_cores ? "each has a core: waiting ranks spin, then sleep"
+					 : "fewer cores than ranks: waiting ranks sleep");
+		return;
+	}
 	if (context->peers)
 		length = describe_embedded(context, text, bytes);
 	else if (context->n_stripes > 1)
@@ -66,6 +76,8 @@ void sml_log_choices(const struct sml_context *context)
 	const struct sml_shard *shard = context->stripes[context->n_stripes - 1].shards[0];
 	const struct sml_transport *transport = shard->line->transport;
 	char source[INET6_ADDRSTRLEN], form[SML_TEXT_BYTES], ports[48];
+	bool by_group = transport && transport->group_fd >= 0;
+	bool faulty = transport && strcmp(transport->ops->name, "faults") == 0;
 
 	describe_ports(&settings->ports, ports, sizeof(ports));
 	describe_form(context, form, sizeof(form));
@@ -82,8 +94,8 @@ void sml_log_choices(const struct sml_context *context)
 		settings->data_slots, shard->worker.config.window_max,
 		sml_wire_name(settings->wire), admission->shards, admission->shards == 1 ? "" : "s",
 		settings->threads, settings->threads_why, settings->spin ? ", spinning" : "",
-		transport->features, transport->group_fd >= 0 ? "; results by multicast" : "",
-		strcmp(transport->ops->name, "faults") ? "" : "; WITH FAULTS");
+		transport ? transport->features : "no sockets",
+		by_group ? "; results by multicast" : "", faulty ? "; WITH FAULTS" : "");
 }
 
 /* ---- what it moved ---- */

@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include "lib/context/context.h"
+#include "lib/progress/progress.h"
 
 /* The requests that a thread waits for, and until when. */
 struct waiter {
@@ -73,6 +74,18 @@ static void spin(const struct waiter *waiter)
 		sched_yield(); /* the thread that completes it may not have its own core */
 }
 
+/* Where ranks share memory: of several, the progress thread takes care. */
+static void drive(const struct waiter *waiter)
+{
+	const struct sml_request *request = waiter->first_due;
+	uint64_t deadline_ns = request->deadline_ns;
+
+	if (waiter->until_ns < deadline_ns)
+		deadline_ns = waiter->until_ns;
+	if (waiter->n == 1)
+		sml_progress_drive(waiter->context->crew.threads[0], &request->tensor, deadline_ns);
+}
+
 static int wait_for(const struct waiter *waiter, size_t *index)
 {
 	struct sml_context *context = waiter->context;
@@ -106,7 +119,9 @@ int sml_context_wait_any(struct sml_context *context, struct sml_request *const 
 				.until_ns = until_ns};
 	int result;
 
-	if (context->settings.spin)
+	if (context->crew.host)
+		drive(&waiter);
+	else if (context->settings.spin)
 		spin(&waiter);
 	pthread_mutex_lock(&context->lock);
 	result = wait_for(&waiter, index);

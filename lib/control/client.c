@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -237,6 +238,12 @@ void sml_control_ask(struct sml_control *control, const struct sml_application *
 		ports[i] = application->ports[i];
 	join.stripe_ports = ports;
 	join.n_stripe_ports = application->ports ? settings->threads : 0;
+	if (application->machine) {
+		join.machine.data = (uint8_t *)(uintptr_t)application->machine;
+		join.machine.len = strlen(application->machine);
+		join.host_token.data = (uint8_t *)(uintptr_t)application->host_token;
+		join.host_token.len = SML_TALK_TOKEN_BYTES;
+	}
 	sml_talk_join(&control->talk, &join, application->resumption);
 	sml_control_sync(control);
 }
@@ -257,14 +264,15 @@ int sml_control_join(struct sml_control *control, const struct sml_application *
 	return sml_control_admission(control, admission, deadline_ns);
 }
 
-int sml_control_ready(struct sml_control *control, uint16_t *lanes, bool by_group,
+int sml_control_ready(struct sml_control *control, struct sml_readiness *found,
 		      const struct sml_meanwhile *meanwhile, uint64_t deadline_ns)
 {
 	int error;
 
-	sml_talk_ready(&control->talk, *lanes, by_group);
+	sml_talk_ready(&control->talk, found);
 	sml_control_sync(control);
 	error = wait_for(control, SML_TALK_RUNNING, meanwhile, deadline_ns);
-	*lanes = control->talk.start_lanes;
+	found->lanes = control->talk.start_lanes;
+	found->shares_memory = control->talk.shares_memory;
 	return error;
 }

@@ -52,6 +52,8 @@ struct sml_control_owner {
 /* What a rank asks for. */
 struct sml_application {
 	uint16_t lanes;
+	const char *machine;			 /* NULL: it shares memory with nobody */
+	const uint8_t *host_token;		 /* then: where others of this machine find it */
 	const struct sml_resumption *resumption; /* NULL: the job begins */
 	const uint16_t *ports; /* NULL; or it has slots, and listens there: one a shard */
 };
@@ -103,10 +105,10 @@ int sml_control_join(struct sml_control *control, const struct sml_application *
 		     struct sml_admission *admission, uint64_t deadline_ns);
 
 /*
- * Tell the proven lane count, and whether the group reaches this rank, and wait for the job's
- * lanes. meanwhile may be NULL.
+ * Tell what this rank has found out, and wait for what the job starts with: found->lanes, and
+ * whether all share memory. meanwhile may be NULL.
  */
-int sml_control_ready(struct sml_control *control, uint16_t *lanes, bool by_group,
+int sml_control_ready(struct sml_control *control, struct sml_readiness *found,
 		      const struct sml_meanwhile *meanwhile, uint64_t deadline_ns);
 
 /*

@@ -24,7 +24,8 @@ static const struct sml_stall_report *hear(const struct sml_scene *scene, unsign
 		sml_control_stalls(control, scene->peers ? stripe : 0, until_ns, why, bytes);
 
 	/* The slots of this process are known without asking. */
-	if (report == NULL && scene->crew->own && stripe == scene->settings->rank)
+	if (report == NULL &&
+	    (scene->crew->host || (scene->crew->own && stripe == scene->settings->rank)))
 		report = sml_question_last(scene->crew, sml_control_last_words(control));
 	return report;
 }

@@ -69,9 +69,8 @@ void sml_host_tell(struct sml_host *host)
 	if (!host->has_news)
 		return;
 	host->has_news = false;
-	/* The stores of the news come first. */
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	sleeping = __atomic_load_n(&host->memory.head->sleeping.ranks, __ATOMIC_SEQ_CST) &
+	/* Not a load: whoever marks itself as sleeping after this sees the news. */
+	sleeping = __atomic_fetch_or(&host->memory.head->sleeping.ranks, 0, __ATOMIC_SEQ_CST) &
 		   ~bit(host->rank);
 	if (sleeping == 0)
 		return;

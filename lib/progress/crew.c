@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/progress/crew.h"
 
+#include <stdlib.h>
+
 #include "base/thread.h"
+#include "lib/host/slots.h"
 #include "lib/progress/progress.h"
 
 void sml_crew_init(struct sml_crew *crew, struct sml_requests *requests,
@@ -15,6 +18,7 @@ void sml_crew_init(struct sml_crew *crew, struct sml_requests *requests,
 
 void sml_crew_fini(struct sml_crew *crew)
 {
+	free(crew->last);
 	pthread_cond_destroy(&crew->changed);
 	pthread_mutex_destroy(&crew->lock);
 }
@@ -23,6 +27,8 @@ void sml_crew_wake(struct sml_crew *crew)
 {
 	for (unsigned i = 0; i < crew->n_threads; i++)
 		sml_progress_wake(crew->threads[i]);
+	if (crew->host)
+		sml_host_ring(crew->host);
 }
 
 void sml_crew_tell(struct sml_crew *crew)

@@ -12,10 +12,12 @@
 
 #include "core/wire.h"
 
+struct sml_host;
 struct sml_own_stripe;
 struct sml_progress;
 struct sml_requests;
 struct sml_shard;
+struct sml_stall_report;
 
 /* The threads' callbacks to their owner. Each is called by the thread that it is about. */
 struct sml_crew_owner {
@@ -37,11 +39,13 @@ struct sml_crew {
 	uint32_t events; /* atomic: head chunks and tensors that any thread finished */
 	struct sml_requests *requests;
 	struct sml_own_stripe *own; /* NULL: none in this process */
+	struct sml_host *host;	    /* memory that all ranks share; NULL: they send packets */
 	struct sml_crew_owner owner;
 
 	pthread_mutex_t lock; /* also of the own stripe's question */
 	pthread_cond_t changed;
 	unsigned n_stopped;
+	struct sml_stall_report *last; /* of the slots here, after the job failed; set once */
 };
 
 /* A zeroed crew without threads. */

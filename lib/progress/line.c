@@ -30,7 +30,8 @@ void sml_line_free(struct sml_line *line)
 {
 	if (line == NULL)
 		return;
-	line->transport->ops->close(line->transport);
+	if (line->transport)
+		line->transport->ops->close(line->transport);
 	free(line->out.bytes);
 	free(line);
 }
@@ -89,7 +90,13 @@ static void take_result(struct sml_shard *shard, const void *packet, uint32_t le
 		shard->line->trace ? take_traced(shard, packet, length, now_ns)
 				   : sml_worker_receive(&shard->worker, packet, length, now_ns);
 
-	news->heads |= verdict != SML_WORKER_IGNORED && may_unblock(shard, packet);
+	sml_line_note(shard, verdict, may_unblock(shard, packet), news);
+}
+
+void sml_line_note(struct sml_shard *shard, enum sml_worker_verdict verdict, bool may_unblock,
+		   struct sml_news *news)
+{
+	news->heads |= verdict != SML_WORKER_IGNORED && may_unblock;
 	if (verdict != SML_WORKER_TENSOR)
 		return;
 	news->done++;
@@ -227,6 +234,8 @@ bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_
 	unsigned most = line->own ? TAKES_AT_ONCE : 1;
 	bool any = false;
 
+	if (line->host)
+		return sml_host_line_receive(line, now_ns, news);
 	for (unsigned take = 0; take < most; take++) {
 		unsigned n = transport->ops->receive(transport, packets);
 
@@ -245,7 +254,8 @@ bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_
 
 bool sml_line_may_expire(const struct sml_line *line, bool busy)
 {
-	return !busy || (!line->transport->drained && line->n_takes % LONGEST_ROUND == 0);
+	return line->host || !busy ||
+	       (!line->transport->drained && line->n_takes % LONGEST_ROUND == 0);
 }
 
 /* ---- out ---- */
@@ -357,6 +367,8 @@ bool sml_line_send(struct sml_line *line, uint64_t now_ns, struct sml_news *news
 	bool busy = line->own && serve_own(line, now_ns, news);
 	unsigned taken;
 
+	if (line->host)
+		return sml_host_line_send(line, now_ns);
 	if (!sml_line_is_full(line)) {
 		sml_batch_clear(&line->out);
 		if (line->shards[0]->worker.config.n_stripes > 1)

@@ -7,9 +7,12 @@
 #ifndef SML_LIB_LINE_H
 #define SML_LIB_LINE_H
 
+#include "core/worker.h"
+#include "lib/host/slots.h"
 #include "lib/progress/own_stripe.h"
 #include "lib/transport/transport.h"
 
+struct sml_control;
 struct sml_shard;
 struct sml_trace;
 
@@ -26,6 +29,11 @@ struct sml_line {
 	unsigned turn; /* the shard whose packets go first */
 	/* This rank's own stripe. NULL: it has none. */
 	struct sml_own_stripe *own;
+	/* The slots are in memory that all ranks share, and there is no transport. NULL: packets.
+	 */
+	struct sml_host *host;
+	struct sml_control *control; /* then: to report what the rows disagree about */
+	bool mismatch_told;
 	struct iovec results[SML_RESULTS_AT_ONCE]; /* gathered; they are in the slots */
 	unsigned n_results;
 	uint64_t result_packets, result_bytes; /* sent to other ranks */
@@ -48,6 +56,8 @@ struct sml_news {
  */
 struct sml_line *sml_line_new(struct sml_transport *transport, struct sml_own_stripe *own,
 			      unsigned first_turn);
+/* The same without a transport: see host_line.c. The host lives longer. */
+struct sml_line *sml_line_new_shared(struct sml_host *host, struct sml_control *control);
 void sml_line_free(struct sml_line *line);
 
 /* Process received packets. True if there were any. */
@@ -65,6 +75,14 @@ bool sml_line_send(struct sml_line *line, uint64_t now_ns, struct sml_news *news
 
 /* When packets that wait for more packets must be sent at the latest; UINT64_MAX: none wait. */
 uint64_t sml_line_deadline(const struct sml_line *line);
+
+/* The same where ranks share the slots' memory; called by the above. */
+bool sml_host_line_receive(struct sml_line *line, uint64_t now_ns, struct sml_news *news);
+bool sml_host_line_send(struct sml_line *line, uint64_t now_ns);
+
+/* Note what a worker's verdict brings to others. */
+void sml_line_note(struct sml_shard *shard, enum sml_worker_verdict verdict, bool may_unblock,
+		   struct sml_news *news);
 
 static inline bool sml_line_is_full(const struct sml_line *line)
 {

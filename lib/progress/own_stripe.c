@@ -39,7 +39,6 @@ void sml_own_stripe_free(struct sml_own_stripe *own)
 		return;
 	free(own->memory);
 	free(own->completed);
-	free(own->last);
 	free(own);
 }
 

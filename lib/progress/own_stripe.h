@@ -40,7 +40,6 @@ struct sml_own_stripe {
 		struct sml_stall_report *report; /* NULL: nobody asks */
 		unsigned n_answered;
 	} question;
-	struct sml_stall_report *last; /* after the job failed; set once */
 };
 
 /* rules.lanes may still shrink until it is opened. NULL: no memory, told by sml_error_set(). */

@@ -28,8 +28,9 @@ void sml_progress_wake(struct sml_progress *progress)
 		sml_assert(errno == EAGAIN);
 }
 
-void sml_progress_submit(struct sml_progress *progress, struct sml_request *request)
+void sml_progress_submit(struct sml_progress *progress, struct sml_request *request, bool waits)
 {
+	__atomic_add_fetch(&progress->outstanding, 1, __ATOMIC_SEQ_CST);
 	request->queued[progress->index] = NULL;
 	pthread_mutex_lock(&progress->queue_lock);
 	if (progress->queue_first)
@@ -38,7 +39,9 @@ void sml_progress_submit(struct sml_progress *progress, struct sml_request *requ
 		__atomic_store_n(&progress->queue_first, request, __ATOMIC_RELAXED);
 	progress->queue_last = request;
 	pthread_mutex_unlock(&progress->queue_lock);
-	if (__atomic_load_n(&progress->resting, __ATOMIC_SEQ_CST) != SML_AWAKE)
+	if (progress->crew->host)
+		sml_progress_tell(progress, waits);
+	else if (__atomic_load_n(&progress->resting, __ATOMIC_SEQ_CST) != SML_AWAKE)
 		sml_progress_wake(progress);
 }
 
@@ -71,8 +74,10 @@ static void retire(struct sml_progress *progress, struct sml_shard *shard)
 {
 	struct sml_tensor *tensor;
 
-	while ((tensor = sml_worker_retire(&shard->worker)) != NULL)
+	while ((tensor = sml_worker_retire(&shard->worker)) != NULL) {
+		__atomic_sub_fetch(&progress->outstanding, 1, __ATOMIC_SEQ_CST);
 		sml_request_release(progress->crew->requests, tensor->owner);
+	}
 }
 
 static bool have_room(const struct sml_progress *progress)
@@ -202,7 +207,7 @@ static bool send_out(struct sml_progress *progress, struct sml_line *line)
 }
 
 /* One round. In before out, so that a batch of results becomes a batch of packets. */
-static bool step(struct sml_progress *progress)
+bool sml_progress_step(struct sml_progress *progress)
 {
 	bool busy = false;
 
@@ -347,8 +352,10 @@ void *sml_progress_main(void *self)
 	struct walk walk = {0};
 	struct sml_shard *shard;
 
+	if (progress->crew->host)
+		sml_progress_drive_alone(progress);
 	while (!sml_crew_is_stopping(progress->crew)) {
-		if (step(progress))
+		if (sml_progress_step(progress))
 			continue;
 		/* Spinning is for machines with spare cores; without them, it does no harm. */
 		if (spin)

@@ -50,6 +50,9 @@ struct sml_progress {
 	bool started;
 
 	uint32_t resting; /* atomic: enum sml_rest */
+	/* Where ranks share memory. Both atomic. */
+	uint32_t driven;      /* somebody drives */
+	uint32_t outstanding; /* tensors passed to the thread and not retired */
 
 	pthread_mutex_t queue_lock;
 	struct sml_request *queue_first, *queue_last; /* first is also read without the lock */
@@ -63,14 +66,46 @@ int sml_progress_start(struct sml_progress *progress);
 /* The thread's main function: moves packets until the crew's `stop`. */
 void *sml_progress_main(void *self);
 
-/* Pass a tensor to the thread. Under the submit lock, so that all threads have the same order. */
-void sml_progress_submit(struct sml_progress *progress, struct sml_request *request);
+/*
+ * Pass a tensor to the thread. Under the submit lock, so that all threads have the same order.
+ * waits: the caller is about to wait for it, and may drive.
+ */
+void sml_progress_submit(struct sml_progress *progress, struct sml_request *request, bool waits);
+
+/* One round of the thread's work, by whoever may do it. True: something was done. */
+bool sml_progress_step(struct sml_progress *progress);
 
 /*
  * Wake the thread if it rests: it checks everything again, including the crew's `stop` and the
  * stripes' `park`.
  */
 void sml_progress_wake(struct sml_progress *progress);
+
+/* ---- where ranks share memory: drive.c ---- */
+
+/*
+ * There, a result is two stores and two loads away, and waking a thread costs more than the whole
+ * call. So a caller that waits does the progress thread's work itself: it *drives*. At most one
+ * thread drives at a time. The progress thread drives when calls are outstanding and no caller
+ * does.
+ *
+ * Nothing is forgotten: who stops driving checks afterwards whether calls are outstanding, and who
+ * submits a call checks afterwards whether anybody drives. Both orders are sequentially consistent.
+ *
+ * A caller's side: until the tensor is done, the crew stops, or the deadline has passed. Returns at
+ * once if somebody else drives.
+ */
+void sml_progress_drive(struct sml_progress *progress, const struct sml_tensor *tensor,
+			uint64_t deadline_ns);
+
+/* A tensor has been queued; waits: the caller will drive if nobody does. */
+void sml_progress_tell(struct sml_progress *progress, bool waits);
+
+/*
+ * The thread's side: returns when the crew stops. From then on nobody drives, and nobody accesses a
+ * buffer.
+ */
+void sml_progress_drive_alone(struct sml_progress *progress);
 
 /* Joins the thread, the crew's `stop` having been set, and frees its lines. */
 void sml_progress_free(struct sml_progress *progress);

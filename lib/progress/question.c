@@ -6,11 +6,31 @@
 
 #include "base/clock.h"
 #include "lib/control/stall_report.h"
+#include "lib/host/slots.h"
 #include "lib/progress/crew.h"
 #include "lib/progress/own_stripe.h"
 
 /* A thread that does not answer by then is in a long system call. */
 #define ANSWER_NS (100 * SML_NS_PER_MS)
+
+/* Where ranks share the slots, any thread of any rank can look at any time. */
+static struct sml_stall_report *look_at_host(const struct sml_host *host)
+{
+	uint32_t n = sml_host_slots(&host->memory.terms);
+	struct sml_stall_report *report = calloc(1, sizeof(*report) + n * sizeof(report->slots[0]));
+
+	if (report == NULL)
+		return NULL;
+	report->n_slots = n;
+	for (uint32_t i = 0; i < n; i++) {
+		struct sml_stall_slot *slot = &report->slots[i];
+
+		slot->known = sml_host_newest(host, i, &slot->use, &slot->missing);
+		for (unsigned rank = 0; slot->known && rank < SML_MAX_RANKS; rank++)
+			report->n_missing[rank] += (uint32_t)(slot->missing >> rank & 1);
+	}
+	return report;
+}
 
 static void look_at_shard(const struct sml_own_stripe *own, unsigned shard,
 			  struct sml_stall_report *report)
@@ -76,9 +96,12 @@ static bool wait_for_answers(struct sml_crew *crew)
 struct sml_stall_report *sml_question_ask(struct sml_crew *crew)
 {
 	struct sml_own_stripe *own = crew->own;
-	struct sml_stall_report *report = own ? new_report(own) : NULL;
+	struct sml_stall_report *report;
 	bool answered;
 
+	if (crew->host)
+		return look_at_host(crew->host);
+	report = own ? new_report(own) : NULL;
 	if (report == NULL)
 		return NULL;
 	pthread_mutex_lock(&crew->lock);
@@ -101,12 +124,10 @@ struct sml_stall_report *sml_question_ask(struct sml_crew *crew)
 const struct sml_stall_report *sml_question_last(struct sml_crew *crew,
 						 const struct sml_stall_report *names)
 {
-	struct sml_own_stripe *own = crew->own;
-
-	if (own->last == NULL) {
-		own->last = sml_question_ask(crew);
-		if (own->last && names)
-			memcpy(own->last->ranks, names->ranks, sizeof(names->ranks));
+	if (crew->last == NULL) {
+		crew->last = sml_question_ask(crew);
+		if (crew->last && names)
+			memcpy(crew->last->ranks, names->ranks, sizeof(names->ranks));
 	}
-	return own->last;
+	return crew->last;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Asks what the slots of this rank's own stripe are waiting for. Each slot belongs to a thread,
- * which answers, unless it has stopped.
+ * which answers, unless it has stopped. Slots that ranks share are read at once.
  */
 #ifndef SML_LIB_QUESTION_H
 #define SML_LIB_QUESTION_H
@@ -20,7 +20,7 @@ struct sml_stall_report *sml_question_ask(struct sml_crew *crew);
 /* The thread's side: answer if there is a question that it has not seen. */
 void sml_question_answer(struct sml_crew *crew, unsigned thread, uint32_t *seen);
 
-/* After a failure, with the ranks' names from elsewhere. Valid as long as the own stripe. */
+/* After a failure, with the ranks' names from elsewhere. Valid as long as the crew. */
 const struct sml_stall_report *sml_question_last(struct sml_crew *crew,
 						 const struct sml_stall_report *names);
 

@@ -65,6 +65,7 @@ static const struct variable variables[] = {
 	{"SWITCHML_SOCKET_IFNAME", MEMBER(interface), TEXT, 0, 0, NULL, NULL},
 	{"SWITCHML_DEBUG", MEMBER(debug), WORD, 0, 0, levels, "error, warn, info or trace"},
 	{"SWITCHML_SPIN", MEMBER(spin), NUMBER, 0, 1, NULL, "0 or 1"},
+	{"SWITCHML_HOST_GROUP", MEMBER(host_group), NUMBER, 0, 1, NULL, "0 or 1"},
 	{"SWITCHML_FLIGHT_RECORDER", MEMBER(flight_recorder), TEXT, 0, 0, NULL, NULL},
 	{"SWITCHML_TRACE", MEMBER(trace), TEXT, 0, 0, NULL, NULL},
 	{"SWITCHML_METRICS_FILE", MEMBER(metrics_file), TEXT, 0, 0, NULL, NULL},
@@ -306,6 +307,7 @@ int sml_config_init(struct sml_config *config)
 		.wire = SML_WIRE_INT32,
 		.debug = SML_LOG_WARN,
 		.transport = SML_TRANSPORT_UDP,
+		.host_group = 1,
 	};
 	set_master_address(config);
 	config->job = sml_run_name(launcher_kind());

@@ -38,6 +38,7 @@ static int check(const struct sml_config *config)
 		{"slots", config->slots, 0, SML_DATA_SLOTS_MAX},
 		{"threads", config->threads, 0, SML_MAX_SHARDS},
 		{"mtu", config->mtu, 0, 65535},
+		{"host_group", config->host_group, 0, 1},
 		{"debug", config->debug, SML_LOG_ERROR, SML_LOG_TRACE},
 		{"transport", (long)config->transport, SML_TRANSPORT_DEFAULT, SML_TRANSPORT_AFXDP},
 	};
@@ -394,6 +395,8 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 	settings->head_slots = (uint16_t)head;
 	settings->mtu = (uint32_t)config->mtu;
 	settings->spin = config->spin != 0;
+	/* Injected faults are of packets. */
+	settings->host_group = config->host_group != 0 && !(config->faults && *config->faults);
 	settings->afxdp = config->transport == SML_TRANSPORT_AFXDP;
 	settings->log = (struct sml_log){.level = config->debug,
 					 .rank = config->rank,

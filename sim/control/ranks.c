@@ -273,7 +273,8 @@ static void end_of_probe(struct rank *rank, unsigned address)
 
 	attempt->probed_ns = NEVER;
 	if (rank->control->servers[attempt->link->sw].udp[rank->id])
-		sml_talk_ready(&attempt->talk, (uint16_t)attempt->talk.admission.lanes, false);
+		sml_talk_ready(&attempt->talk,
+			       &(struct sml_readiness){.lanes = attempt->talk.admission.lanes});
 	else
 		reject(rank, address, SML_ERROR_UNREACHABLE, "its UDP does not answer");
 }

@@ -83,10 +83,12 @@ static void a_call_that_others_do_not_make_ends_at_the_deadline(void **state)
 	struct job jobs[] = {
 		{.n_ranks = 2, .timeout_ms = DEADLINE_MS, .body = wait_in_vain},
 		{.n_ranks = 2, .timeout_ms = DEADLINE_MS, .body = look_in_vain},
+		{.n_ranks = 2, .host_group = true, .timeout_ms = DEADLINE_MS, .body = wait_in_vain},
+		{.n_ranks = 2, .host_group = true, .timeout_ms = DEADLINE_MS, .body = look_in_vain},
 	};
 
 	(void)state;
-	run_jobs(jobs, 2);
+	run_jobs(jobs, 4);
 }
 
 /* ---- missing ranks ---- */

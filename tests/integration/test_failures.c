@@ -4,9 +4,11 @@
  * has those that a deadline ends.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,11 +103,17 @@ static void disagree(struct rank *rank)
 static void ranks_that_disagree_are_told_both_versions(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < sizeof(disagreements) / sizeof(disagreements[0]); i++)
-		run_job(&(struct job){.n_ranks = 2,
-				      .switch_address = i & 1 ? "embedded" : NULL,
-				      .body = disagree,
-				      .argument = (void *)(uintptr_t)&disagreements[i]});
+	for (size_t i = 0; i < sizeof(disagreements) / sizeof(disagreements[0]); i++) {
+		struct job job = {.n_ranks = 2,
+				  .switch_address = i & 1 ? "embedded" : NULL,
+				  .body = disagree,
+				  .argument = (void *)(uintptr_t)&disagreements[i]};
+
+		run_job(&job);
+		job.switch_address = NULL;
+		job.host_group = true;
+		run_job(&job);
+	}
 }
 
 /* ---- death ---- */
@@ -138,6 +146,7 @@ static void reduce_until_it_fails(struct rank *rank)
 struct death {
 	int dying;
 	const char *switch_address, *who;
+	bool shared; /* through the host's memory */
 };
 
 /*
@@ -156,6 +165,7 @@ static void let_die(const struct death *deaths, unsigned n, void (*body)(struct 
 
 		jobs[i] = (struct job){.n_ranks = 3,
 				       .switch_address = deaths[i].switch_address,
+				       .host_group = deaths[i].shared,
 				       .port = free_port(),
 				       .elsewhere = 1 << deaths[i].dying,
 				       .heartbeat_ms = LIVING_HEARTBEAT_MS,
@@ -194,13 +204,60 @@ static void half_a_reduction_and_die(struct rank *rank)
 static void the_death_of_a_rank_is_told_with_its_name(void **state)
 {
 	static const struct death deaths[] = {
-		{2, NULL, "rank 2"},
-		{0, NULL, "rank 0"}, /* and its switch */
-		{2, "embedded", "and stripe 2 of the job with it"},
+		{2, NULL, "rank 2", false},
+		{0, NULL, "rank 0", false}, /* and its switch */
+		{2, "embedded", "and stripe 2 of the job with it", false},
+	};
+
+	static const struct death shared[] = {
+		{2, NULL, "rank 2", true},
+		{0, NULL, "rank 0", true},
 	};
 
 	(void)state;
 	let_die(deaths, 3, half_a_reduction_and_die, LIVING_HEARTBEAT_MS);
+	let_die(shared, 2, half_a_reduction_and_die, LIVING_HEARTBEAT_MS);
+}
+
+static atomic_uint calls_made;
+
+/* In the middle of a call, and of any part of it. */
+static void *kill_in_a_call(void *self)
+{
+	struct timespec moment = {.tv_nsec = 100000 * (long)(getpid() % 16)};
+
+	(void)self;
+	while (atomic_load(&calls_made) < 50)
+		usleep(100);
+	nanosleep(&moment, NULL);
+	kill(getpid(), SIGKILL);
+	return NULL;
+}
+
+static void be_killed(struct rank *rank)
+{
+	static float data[100000];
+	pthread_t killer;
+
+	pthread_create(&killer, NULL, kill_in_a_call, NULL);
+	for (;;) {
+		CHECK(rank, sml_allreduce(rank->context, data, data, 100000, SML_FLOAT32, SML_SUM,
+					  NULL) == 0);
+		atomic_fetch_add(&calls_made, 1);
+	}
+}
+
+static void a_rank_that_is_killed_in_a_call_is_named(void **state)
+{
+	static const struct death deaths[] = {
+		{0, NULL, "rank 0", true},
+		{1, NULL, "rank 1", true},
+		{2, NULL, "rank 2", true},
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++)
+		let_die(deaths, 3, be_killed, LIVING_HEARTBEAT_MS);
 }
 
 static void freeze(struct rank *rank)
@@ -213,12 +270,13 @@ static void freeze(struct rank *rank)
 static void a_frozen_rank_is_dead_after_the_heartbeat(void **state)
 {
 	static const struct death deaths[] = {
-		{1, NULL, "rank 1"},
-		{1, "embedded", "and stripe 1 of the job with it"},
+		{1, NULL, "rank 1", false},
+		{1, "embedded", "and stripe 1 of the job with it", false},
+		{1, NULL, "rank 1", true},
 	};
 
 	(void)state;
-	let_die(deaths, 2, freeze, FROZEN_HEARTBEAT_MS);
+	let_die(deaths, 3, freeze, FROZEN_HEARTBEAT_MS);
 }
 
 /* ---- abort ---- */
@@ -242,7 +300,9 @@ static void abort_from_elsewhere(struct rank *rank)
 static void an_abort_ends_everybodys_calls_with_its_reason(void **state)
 {
 	(void)state;
-	run_job(&(struct job){.n_ranks = 3, .body = abort_from_elsewhere});
+	for (int shared = 0; shared < 2; shared++)
+		run_job(&(struct job){
+			.n_ranks = 3, .host_group = shared, .body = abort_from_elsewhere});
 }
 
 /* ---- arguments ---- */
@@ -324,6 +384,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ranks_that_disagree_are_told_both_versions),
 		cmocka_unit_test(the_death_of_a_rank_is_told_with_its_name),
+		cmocka_unit_test(a_rank_that_is_killed_in_a_call_is_named),
 		cmocka_unit_test(a_frozen_rank_is_dead_after_the_heartbeat),
 		cmocka_unit_test(an_abort_ends_everybodys_calls_with_its_reason),
 		cmocka_unit_test(a_wrong_argument_is_named_and_harms_nothing),

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -153,6 +154,7 @@ static void spinning_threads_are_as_right_as_sleeping_ones(void **state)
 	(void)state;
 	setenv("SWITCHML_SPIN", "1", 1);
 	run_job(&(struct job){.n_ranks = 2, .threads = 2, .body = some_calls});
+	run_job(&(struct job){.n_ranks = 2, .host_group = true, .body = some_calls});
 	unsetenv("SWITCHML_SPIN");
 }
 
@@ -195,6 +197,7 @@ static void many_requests_can_be_in_flight(void **state)
 	(void)state;
 	run_job(&(struct job){.n_ranks = 2, .body = many_requests});
 	run_job(&(struct job){.n_ranks = 2, .threads = 2, .body = many_requests});
+	run_job(&(struct job){.n_ranks = 2, .host_group = true, .body = many_requests});
 }
 
 /* ---- the other collectives ---- */
@@ -269,6 +272,7 @@ static void broadcast_gather_scatter_and_barrier_are_right(void **state)
 {
 	(void)state;
 	run_job(&(struct job){.n_ranks = 3, .threads = 2, .body = other_collectives});
+	run_job(&(struct job){.n_ranks = 3, .host_group = true, .body = other_collectives});
 }
 
 static uint32_t entered;
@@ -284,8 +288,10 @@ static void enter_barrier(struct rank *rank)
 static void nobody_leaves_a_barrier_before_all_have_entered(void **state)
 {
 	(void)state;
-	entered = 0;
-	run_job(&(struct job){.n_ranks = 4, .body = enter_barrier});
+	for (int shared = 0; shared < 2; shared++) {
+		entered = 0;
+		run_job(&(struct job){.n_ranks = 4, .host_group = shared, .body = enter_barrier});
+	}
 }
 
 /* ---- separate switches ---- */
@@ -363,6 +369,20 @@ static uint32_t hash_embedded(const char *faults, int threads)
 	return hash;
 }
 
+/* Through shared memory. */
+static uint32_t hash_shared(int threads)
+{
+	uint32_t hash = 0;
+
+	run_job(&(struct job){.n_ranks = 3,
+			      .host_group = true,
+			      .threads = threads,
+			      .timeout_ms = 60000,
+			      .body = every_combination,
+			      .hash = &hash});
+	return hash;
+}
+
 #define FAULTS "drop=2000,duplicate=5000,reorder=5000"
 
 /* Every type, operation, width and count: see every_combination(). */
@@ -377,6 +397,8 @@ static void results_have_the_same_bits_in_every_form(void **state)
 	assert_int_equal(hash_embedded(NULL, 1), one);
 	assert_int_equal(hash_embedded(NULL, 2), one);
 	assert_int_equal(hash_embedded(FAULTS, 1), one);
+	assert_int_equal(hash_shared(1), one);
+	assert_int_equal(hash_shared(2), one);
 }
 
 /*
@@ -475,7 +497,9 @@ static void open_again_at_once(struct rank *rank)
 static void jobs_can_follow_each_other_on_one_port(void **state)
 {
 	(void)state;
-	run_job(&(struct job){.n_ranks = 3, .body = open_again_at_once});
+	for (int shared = 0; shared < 2; shared++)
+		run_job(&(struct job){
+			.n_ranks = 3, .host_group = shared, .body = open_again_at_once});
 }
 
 /* ---- other behavior ---- */
@@ -499,6 +523,7 @@ static void an_idle_job_takes_no_processor_time(void **state)
 {
 	(void)state;
 	run_job(&(struct job){.n_ranks = 2, .threads = 2, .body = sleep_idle});
+	run_job(&(struct job){.n_ranks = 2, .host_group = true, .body = sleep_idle});
 }
 
 /* The MASTER_ADDR of torchrun is this name, not an address. */
@@ -527,6 +552,99 @@ static void counters_count(void **state)
 	run_job(&(struct job){.n_ranks = 2, .body = count_calls});
 }
 
+/* ---- shared memory ---- */
+
+static void expect_packets(struct rank *rank)
+{
+	struct sml_counters counters;
+	bool some = rank->job->argument != NULL;
+
+	some_calls(rank);
+	get_counters(rank, 24, &counters);
+	CHECK(rank, (counters.packets_sent > 0) == some);
+	CHECK(rank, (counters.bytes_received > 0) == some);
+	CHECK(rank, counters.retransmits_timeout + counters.stalls == 0 || some);
+}
+
+static void ranks_that_share_memory_send_no_packets(void **state)
+{
+	(void)state;
+	for (int n_ranks = 2; n_ranks <= 8; n_ranks += 3)
+		run_job(&(struct job){
+			.n_ranks = n_ranks, .host_group = true, .body = expect_packets});
+	run_job(&(struct job){.n_ranks = 2, .argument = "some", .body = expect_packets});
+	/* Injected faults are of packets. */
+	run_job(&(struct job){.n_ranks = 2,
+			      .host_group = true,
+			      .faults = "drop=1",
+			      .argument = "some",
+			      .body = expect_packets});
+}
+
+/* One rank is told not to: then no rank does, and nobody waits for it. */
+static void refuse_to_share(struct rank *rank)
+{
+	struct sml_config config;
+	int error;
+
+	configure(&config, rank->job, rank->rank);
+	config.host_group = rank->rank != 1;
+	CHECK(rank, sml_close(rank->context) == 0);
+	error = sml_open(&rank->context, &config);
+	if (error)
+		complain(rank, "open: %s", sml_error_text(NULL));
+	else
+		expect_packets(rank);
+}
+
+static void ranks_of_one_host_may_be_of_both_kinds(void **state)
+{
+	(void)state;
+	run_job(&(struct job){
+		.n_ranks = 3, .host_group = true, .argument = "some", .body = refuse_to_share});
+}
+
+static void *call_from_a_thread(void *self)
+{
+	struct rank *rank = self;
+	struct sml_request *requests[20];
+	float data[20][300];
+
+	for (int i = 0; i < 20; i++) {
+		for (int k = 0; k < 300; k++)
+			data[i][k] = (float)k;
+		if (sml_allreduce_async(rank->context, data[i], data[i], 300, SML_FLOAT32, SML_SUM,
+					NULL, &requests[i]) < 0)
+			return self;
+	}
+	for (int i = 0; i < 20; i++)
+		if (sml_wait(requests[i]) < 0 || data[i][299] != 299.0f * (float)rank->n)
+			return self;
+	return NULL;
+}
+
+/* All threads make equal calls, so that their order does not matter. */
+static void call_from_threads(struct rank *rank)
+{
+	pthread_t threads[4];
+	void *wrong;
+
+	for (int round = 0; round < 10; round++) {
+		for (int i = 0; i < 4; i++)
+			pthread_create(&threads[i], NULL, call_from_a_thread, rank);
+		for (int i = 0; i < 4; i++) {
+			pthread_join(threads[i], &wrong);
+			CHECK(rank, wrong == NULL);
+		}
+	}
+}
+
+static void threads_of_ranks_that_share_memory_may_call_at_once(void **state)
+{
+	(void)state;
+	run_job(&(struct job){.n_ranks = 3, .host_group = true, .body = call_from_threads});
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -546,6 +664,9 @@ int main(void)
 		cmocka_unit_test(the_embedded_switch_can_be_on_localhost),
 		cmocka_unit_test(an_idle_job_takes_no_processor_time),
 		cmocka_unit_test(counters_count),
+		cmocka_unit_test(ranks_that_share_memory_send_no_packets),
+		cmocka_unit_test(ranks_of_one_host_may_be_of_both_kinds),
+		cmocka_unit_test(threads_of_ranks_that_share_memory_may_call_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

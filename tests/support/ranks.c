@@ -80,6 +80,7 @@ void configure(struct sml_config *config, const struct job *job, int rank)
 	config->heartbeat_ms = job->heartbeat_ms ? job->heartbeat_ms : 20000;
 	config->faults = job->faults;
 	config->flight_recorder = job->flight_recorder;
+	config->host_group = job->host_group;
 }
 
 static void *rank_main(void *argument)

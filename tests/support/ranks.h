@@ -25,6 +25,7 @@ struct job {
 	int heartbeat_ms; /* 0: 20 s, likewise */
 	int port;	  /* 0: find a free one */
 	int elsewhere;	  /* bit r: rank r is in another process */
+	bool host_group;  /* share memory: otherwise the ranks send packets, also on one host */
 	void (*body)(struct rank *rank);
 	void *argument;
 	uint32_t *hash; /* NULL, or receives the hash of all ranks' results */

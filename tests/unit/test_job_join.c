@@ -325,6 +325,105 @@ static void rank_0s_own_port_is_for_its_job_alone(void **state)
 	jobs_close(&world);
 }
 
+/* ---- ranks on one machine ---- */
+
+/* Rank r is on machines[r]; '-': it says none. */
+static void join_from(struct jobs_world *world, const char *machines)
+{
+	uint32_t n = (uint32_t)strlen(machines), data_port = 9;
+
+	jobs_open(world, 4096, 64, true);
+	for (uint32_t rank = 0; rank < n; rank++) {
+		SmlControl__Join join = jobs_join_message("a", rank, n);
+		uint8_t token[SML_HOST_TOKEN], machine = (uint8_t)machines[rank];
+
+		memset(token, (int)(rank + 1), sizeof(token));
+		join.n_stripe_ports = 1;
+		join.stripe_ports = &data_port;
+		join.stripes = 0;
+		if (machine != '-') {
+			join.machine = (ProtobufCBinaryData){1, &machine};
+			join.host_token = (ProtobufCBinaryData){sizeof(token), token};
+		}
+		jobs_join(world, rank, join);
+	}
+}
+
+static bool starts_with_shared_memory(struct jobs_world *world, uint32_t n, uint32_t individual)
+{
+	const SmlControl__Envelope *start;
+
+	for (uint32_t rank = 0; rank < n; rank++) {
+		SmlControl__Ready ready = SML_CONTROL__READY__INIT;
+
+		ready.lanes = 352;
+		ready.shares_memory = rank != individual;
+		jobs_say(world, rank, sml_envelope(READY, ready, &ready));
+	}
+	start = jobs_told(world, 0, SML_CONTROL__ENVELOPE__BODY_START);
+	assert_non_null(start);
+	return start->start->share_memory;
+}
+
+static void ranks_of_one_machine_are_told_of_each_other(void **state)
+{
+	const SmlControl__HostGroup *group;
+	struct jobs_world world;
+
+	(void)state;
+	join_from(&world, "aba-c");
+	group = jobs_admitted(&world, 2)->host_group;
+	assert_non_null(group);
+	assert_int_equal(group->n_ranks, 2);
+	assert_int_equal(group->ranks[0], 0);
+	assert_int_equal(group->ranks[1], 2);
+	assert_int_equal(group->tokens[1].len, SML_HOST_TOKEN);
+	assert_int_equal(group->tokens[1].data[0], 3);
+	assert_null(jobs_admitted(&world, 1)->host_group);
+	assert_null(jobs_admitted(&world, 3)->host_group);
+	assert_null(jobs_admitted(&world, 4)->host_group);
+	/* Whatever they say, not all are on one machine. */
+	assert_false(starts_with_shared_memory(&world, 5, 5));
+	jobs_close(&world);
+}
+
+static void a_job_shares_memory_if_all_its_ranks_do(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	join_from(&world, "aaa");
+	assert_true(starts_with_shared_memory(&world, 3, 3));
+	/* No stripe dies with its rank. */
+	jobs_hang_up(&world, 1);
+	assert_non_null(strstr(jobs_refusal(&world, 0), "rank 1 (host testhost, pid 1001) died:"));
+	jobs_close(&world);
+	join_from(&world, "aaa");
+	assert_false(starts_with_shared_memory(&world, 3, 1));
+	jobs_close(&world);
+}
+
+static void a_machine_without_a_token_is_refused(void **state)
+{
+	uint8_t bytes[SML_MACHINE_BYTES + 1] = {1};
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	for (unsigned i = 0; i < 3; i++) {
+		SmlControl__Join join = jobs_join_message("a", 0, 2);
+
+		join.machine = (ProtobufCBinaryData){i == 0   ? sizeof(bytes)
+						     : i == 1 ? 4
+							      : 0,
+						     bytes};
+		join.host_token = (ProtobufCBinaryData){i == 1 ? 15 : SML_HOST_TOKEN, bytes};
+		jobs_join(&world, i, join);
+		assert_non_null(strstr(jobs_refusal(&world, i), "host token"));
+	}
+	jobs_close(&world);
+}
+
 /* ---- leaving ---- */
 
 static void begin(struct jobs_world *world, uint32_t n)
@@ -397,6 +496,9 @@ static void a_stripe_that_dies_as_its_rank_leaves_is_told(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ranks_of_one_machine_are_told_of_each_other),
+		cmocka_unit_test(a_job_shares_memory_if_all_its_ranks_do),
+		cmocka_unit_test(a_machine_without_a_token_is_refused),
 		cmocka_unit_test(a_newcomer_with_other_terms_is_refused_alone),
 		cmocka_unit_test(a_join_of_our_own_version_says_nothing_that_we_do_not_know),
 		cmocka_unit_test(the_least_number_of_threads_is_the_jobs),

@@ -48,8 +48,15 @@ static void tell_stalls(void *self)
 	n_stalls_told++;
 }
 
+static bool moved(void *self, SmlControl__Traffic *traffic)
+{
+	(void)self;
+	(void)traffic;
+	return false;
+}
+
 /* As in the library, the owner does its part only at sml_talk_serve(). */
-static struct sml_talk_output output = {.send = send_out, .told = told};
+static struct sml_talk_output output = {.send = send_out, .told = told, .moved = moved};
 
 static int run_until_started(void **state)
 {
@@ -75,7 +82,7 @@ static int run_until_started(void **state)
 	admitted.head_slots = admitted.data_slots = 4;
 	admitted.data_port = 1;
 	sml_talk_message(&talk, sml_envelope(ADMITTED, admitted, &admitted));
-	sml_talk_ready(&talk, 352, false);
+	sml_talk_ready(&talk, &(struct sml_readiness){.lanes = 352});
 	sml_talk_message(&talk, sml_envelope(START, start, &start));
 	assert_int_equal(talk.phase, SML_TALK_RUNNING);
 	return 0;
@@ -191,9 +198,76 @@ static void who_resumes_only_to_leave_may_be_let_go_as_it_joins(void **state)
 	assert_int_equal(talk.error, SML_ERROR_PROTOCOL);
 }
 
+/* Admits rank 1 of two, with these ranks on its machine. */
+static void admit_with(const uint32_t *ranks, size_t n, size_t n_tokens, size_t token_bytes)
+{
+	static uint8_t bytes[32];
+	ProtobufCBinaryData tokens[4];
+	SmlControl__HostGroup group = SML_CONTROL__HOST_GROUP__INIT;
+	SmlControl__Admitted admitted = SML_CONTROL__ADMITTED__INIT;
+
+	join_to_resume(false);
+	talk.resumption = NULL;
+	for (size_t i = 0; i < 4; i++)
+		tokens[i] = (ProtobufCBinaryData){token_bytes, bytes};
+	group.ranks = (uint32_t *)(uintptr_t)ranks;
+	group.n_ranks = n;
+	group.tokens = tokens;
+	group.n_tokens = n_tokens;
+	admitted.host_group = &group;
+	admitted.lanes = 352;
+	admitted.shards = 1;
+	admitted.head_slots = admitted.data_slots = 4;
+	admitted.data_port = 1;
+	sml_talk_message(&talk, sml_envelope(ADMITTED, admitted, &admitted));
+}
+
+static void impossible_ranks_of_its_machine_are_not_believed(void **state)
+{
+	static const uint32_t both[] = {0, 1}, other[] = {0}, beyond[] = {1, 64}, huge[] = {1, ~0u};
+
+	(void)state;
+	admit_with(both, 2, 2, SML_TALK_TOKEN_BYTES);
+	assert_int_equal(talk.phase, SML_TALK_ADMITTED);
+	assert_int_equal(talk.admission.neighbors.ranks, 3);
+	admit_with(both, 2, 1, SML_TALK_TOKEN_BYTES);
+	assert_int_equal(talk.phase, SML_TALK_FAILED);
+	admit_with(both, 2, 2, SML_TALK_TOKEN_BYTES - 1);
+	assert_int_equal(talk.phase, SML_TALK_FAILED);
+	admit_with(other, 1, 1, SML_TALK_TOKEN_BYTES);
+	assert_int_equal(talk.phase, SML_TALK_FAILED);
+	admit_with(beyond, 2, 2, SML_TALK_TOKEN_BYTES);
+	assert_int_equal(talk.phase, SML_TALK_FAILED);
+	admit_with(huge, 2, 2, SML_TALK_TOKEN_BYTES);
+	assert_int_equal(talk.phase, SML_TALK_FAILED);
+}
+
+/* Else it would use memory that it does not have. */
+static void memory_that_was_not_offered_is_not_used(void **state)
+{
+	static const uint32_t both[] = {0, 1};
+	SmlControl__Start start = SML_CONTROL__START__INIT;
+
+	(void)state;
+	start.lanes = 352;
+	start.share_memory = true;
+	for (unsigned offers = 0; offers < 2; offers++) {
+		admit_with(both, 2, 2, SML_TALK_TOKEN_BYTES);
+		sml_talk_ready(&talk,
+			       &(struct sml_readiness){.lanes = 352, .shares_memory = offers});
+		sml_talk_message(&talk, sml_envelope(START, start, &start));
+		assert_int_equal(talk.phase, offers ? SML_TALK_RUNNING : SML_TALK_FAILED);
+	}
+	assert_true(talk.shares_memory);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(impossible_ranks_of_its_machine_are_not_believed,
+						run_until_started, end),
+		cmocka_unit_test_setup_teardown(memory_that_was_not_offered_is_not_used,
+						run_until_started, end),
 		cmocka_unit_test_setup_teardown(
 			questions_that_come_before_the_owner_are_answered_after_it,
 			run_until_started, end),

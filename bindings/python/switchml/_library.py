@@ -55,6 +55,7 @@ class Config(ctypes.Structure):
         ("ports", c_char_p),
         ("trace", c_char_p),
         ("metrics_file", c_char_p),
+        ("host_group", c_int),
         # Another release may have a longer structure: it must not write beyond this one.
         ("_beyond", c_size_t * 64),
     ]

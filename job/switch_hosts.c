@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ranks of one job on one machine, which may share memory. Here they only learn of each other: what
+ * a Join says about its machine is compared, and never understood. The ranks themselves prove that
+ * they share memory (lib/host/meet.h), and say so in Ready.
+ */
+#include <string.h>
+
+#include "job/switch_job.h"
+
+bool sml_job_is_machine(const SmlControl__Join *join)
+{
+	if (join->machine.len == 0)
+		return join->host_token.len == 0;
+	return join->machine.len <= SML_MACHINE_BYTES && join->host_token.len == SML_HOST_TOKEN;
+}
+
+void sml_job_note_machine(struct sml_member *member, const SmlControl__Join *join)
+{
+	if (join->machine.len == 0)
+		return;
+	memcpy(member->machine, join->machine.data, join->machine.len);
+	member->machine_bytes = (uint8_t)join->machine.len;
+	memcpy(member->host_token, join->host_token.data, SML_HOST_TOKEN);
+}
+
+static bool is_same_machine(const struct sml_member *a, const struct sml_member *b)
+{
+	return a->machine_bytes > 0 && a->machine_bytes == b->machine_bytes &&
+	       memcmp(a->machine, b->machine, a->machine_bytes) == 0;
+}
+
+void sml_job_describe_hosts(const struct sml_job *job, uint8_t to, struct sml_host_list *list,
+			    SmlControl__Admitted *admitted)
+{
+	SmlControl__HostGroup *group = &list->group;
+
+	sml_control__host_group__init(group);
+	group->ranks = list->ranks;
+	group->tokens = list->tokens;
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		const struct sml_member *member = &job->members[rank];
+
+		if (!is_same_machine(member, &job->members[to]))
+			continue;
+		list->ranks[group->n_ranks++] = rank;
+		list->tokens[group->n_tokens++] = (ProtobufCBinaryData){
+			SML_HOST_TOKEN, (uint8_t *)(uintptr_t)member->host_token};
+	}
+	if (group->n_ranks > 1)
+		admitted->host_group = group;
+}
+
+bool sml_job_shares_memory(const struct sml_job *job)
+{
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (!job->members[rank].shares_memory ||
+		    !is_same_machine(&job->members[rank], &job->members[0]))
+			return false;
+	return job->jobs->operations->ranks_have_slots && job->n_ranks > 1;
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Callers that do the progress thread's work, where ranks share memory: see progress.h. */
+#include "lib/progress/progress.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "lib/host/slots.h"
+#include "lib/progress/crew.h"
+
+/* While another thread drives and the crew stops: it is in the middle of a round. */
+#define LOOK_AGAIN_NS 50000
+
+static bool begin(struct sml_progress *progress)
+{
+	uint32_t nobody = 0;
+
+	return __atomic_compare_exchange_n(&progress->driven, &nobody, 1, false, __ATOMIC_SEQ_CST,
+					   __ATOMIC_RELAXED);
+}
+
+static bool is_outstanding(const struct sml_progress *progress)
+{
+	return __atomic_load_n(&progress->outstanding, __ATOMIC_SEQ_CST) > 0;
+}
+
+static bool is_driven(const struct sml_progress *progress)
+{
+	return __atomic_load_n(&progress->driven, __ATOMIC_SEQ_CST) != 0;
+}
+
+/* tensor: NULL: until none is outstanding. */
+static bool is_over(const struct sml_progress *progress, const struct sml_tensor *tensor,
+		    uint64_t deadline_ns)
+{
+	if (sml_crew_is_stopping(progress->crew) || sml_now_ns() >= deadline_ns)
+		return true;
+	return tensor ? sml_tensor_is_done(tensor) : !is_outstanding(progress);
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+/* Nothing was found to do for a while. */
+static void sleep_soundly(struct sml_progress *progress, const struct sml_tensor *tensor,
+			  uint64_t deadline_ns)
+{
+	struct sml_host *host = progress->crew->host;
+	uint32_t ready = sml_host_get_ready(host);
+	uint64_t now_ns;
+
+	if (!sml_progress_step(progress) && !is_over(progress, tensor, deadline_ns)) {
+		now_ns = sml_now_ns();
+		sml_host_sleep(host, ready, deadline_ns > now_ns ? deadline_ns - now_ns : 0);
+	}
+	sml_host_wake_up(host);
+}
+
+static void drive(struct sml_progress *progress, const struct sml_tensor *tensor,
+		  uint64_t deadline_ns)
+{
+	const struct sml_host *host = progress->crew->host;
+	uint64_t idle_since_ns = 0, now_ns;
+
+	while (!is_over(progress, tensor, deadline_ns)) {
+		if (sml_progress_step(progress)) {
+			idle_since_ns = 0;
+			continue;
+		}
+		now_ns = sml_now_ns();
+		if (idle_since_ns == 0)
+			idle_since_ns = now_ns;
+		if (now_ns - idle_since_ns >= host->spin_ns && !progress->crew->spin)
+			sleep_soundly(progress, tensor, deadline_ns);
+		else if (host->has_cores)
+			relax();
+		else
+			sched_yield();
+	}
+}
+
+void sml_progress_drive(struct sml_progress *progress, const struct sml_tensor *tensor,
+			uint64_t deadline_ns)
+{
+	if (!begin(progress))
+		return;
+	drive(progress, tensor, deadline_ns);
+	__atomic_store_n(&progress->driven, 0, __ATOMIC_SEQ_CST);
+	/* Of another call, or the crew stops: the thread waits for this one. */
+	if (is_outstanding(progress))
+		sml_progress_wake(progress);
+}
+
+void sml_progress_tell(struct sml_progress *progress, bool waits)
+{
+	if (is_driven(progress))
+		sml_host_ring(progress->crew->host);
+	else if (!waits)
+		sml_progress_wake(progress);
+}
+
+/* ---- the thread ---- */
+
+static void rest(struct sml_progress *progress)
+{
+	struct pollfd woken = {.fd = progress->wake_fd, .events = POLLIN};
+	uint64_t ignored;
+
+	__atomic_store_n(&progress->resting, SML_RESTING, __ATOMIC_SEQ_CST);
+	if (!sml_crew_is_stopping(progress->crew) &&
+	    (is_driven(progress) || !is_outstanding(progress)))
+		(void)poll(&woken, 1, -1);
+	__atomic_store_n(&progress->resting, SML_AWAKE, __ATOMIC_SEQ_CST);
+	/* If a waker has not written yet, it only shortens the next rest. */
+	if (woken.revents && read(progress->wake_fd, &ignored, sizeof(ignored)) < 0)
+		sml_assert(errno == EAGAIN);
+}
+
+void sml_progress_drive_alone(struct sml_progress *progress)
+{
+	const struct timespec moment = {.tv_nsec = LOOK_AGAIN_NS};
+
+	while (!sml_crew_is_stopping(progress->crew)) {
+		if (is_outstanding(progress) && begin(progress)) {
+			drive(progress, NULL, UINT64_MAX);
+			__atomic_store_n(&progress->driven, 0, __ATOMIC_SEQ_CST);
+		}
+		rest(progress);
+	}
+	/* For good. */
+	while (!begin(progress))
+		(void)nanosleep(&moment, NULL);
+}
