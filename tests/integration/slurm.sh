@@ -1,0 +1,112 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# The batch script of examples/slurm under a real Slurm: munged, slurmctld and three slurmd on this
+# machine, with ports and directories of their own. Needs root, slurm-wlm and munge.
+#
+#	tests/integration/slurm.sh build/switchml
+set -u
+
+switchml=$(realpath "$1")
+script=$(realpath "$(dirname "$0")/../../examples/slurm/switchml.sbatch")
+
+skip() {
+	echo "skipped: $1"
+	exit 77
+}
+
+[ "$(id -u)" = 0 ] || skip "slurmd needs root"
+for program in munged slurmctld slurmd sbatch srun scontrol; do
+	PATH=$PATH:/usr/sbin command -v $program >/dev/null ||
+		skip "there is no $program (Debian: slurm-wlm, munge)"
+done
+PATH=$(dirname "$switchml"):$PATH:/usr/sbin
+# shellcheck source=tests/support/await.sh
+. "$(dirname "$0")/../support/await.sh"
+# shellcheck source=tests/support/report.sh
+. "$(dirname "$0")/../support/report.sh"
+unset "${!SWITCHML_@}" "${!SLURM_@}"
+
+ports=()
+for _ in 1 2 3 4 5; do
+	ports+=("$(free_port)")
+done
+chmod 755 "$work"
+mkdir -p "$work/state" "$work/munge"
+chmod 755 "$work/munge"
+dd if=/dev/urandom bs=1 count=1024 of="$work/munge/key" 2>/dev/null
+chmod 400 "$work/munge/key"
+
+cat >"$work/slurm.conf" <<CONF
+ClusterName=sml$$
+SlurmctldHost=$(hostname)(127.0.0.1)
+SlurmctldPort=${ports[0]}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket=$work/munge/socket
+CredType=cred/munge
+StateSaveLocation=$work/state
+SlurmdSpoolDir=$work/spool.%n
+SlurmctldPidFile=$work/slurmctld.pid
+SlurmdPidFile=$work/slurmd.%n.pid
+SlurmctldLogFile=$work/slurmctld.log
+SlurmdLogFile=$work/slurmd.%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SwitchType=switch/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+ReturnToService=2
+SlurmdParameters=config_overrides
+KillWait=5
+NodeName=node1 NodeHostname=$(hostname) NodeAddr=127.0.0.1 Port=${ports[1]} CPUs=4
+NodeName=node2 NodeHostname=$(hostname) NodeAddr=127.0.0.1 Port=${ports[2]} CPUs=4
+NodeName=node3 NodeHostname=$(hostname) NodeAddr=127.0.0.1 Port=${ports[3]} CPUs=4
+PartitionName=all Nodes=ALL Default=YES State=UP
+CONF
+export SLURM_CONF=$work/slurm.conf SWITCH_PORT=${ports[4]}
+
+munged --foreground --force --socket="$work/munge/socket" --key-file="$work/munge/key" \
+	--pid-file="$work/munge/pid" --log-file="$work/munge/log" --seed-file="$work/munge/seed" >"$work/munged.out" 2>&1 &
+munge_answers() {
+	munge -S "$work/munge/socket" -n >/dev/null 2>&1
+}
+await munge_answers
+slurmctld -D >"$work/slurmctld.out" 2>&1 &
+for node in node1 node2 node3; do
+	mkdir -p "$work/spool.$node"
+	slurmd -D -N $node >"$work/slurmd.$node.out" 2>&1 &
+done
+nodes_are_idle() {
+	[ "$(sinfo --noheader --Node --format=%t 2>/dev/null | grep -c '^idle$')" = 3 ]
+}
+await nodes_are_idle
+
+# Output, sbatch's options and the program: run it to its end. $status is its exit status.
+batch() {
+	local out=$1
+	shift
+	timeout 200 sbatch --wait --output "$work/$out" --chdir / "$@" >"$work/$out.sbatch" 2>&1
+	status=$?
+}
+
+is_clean() {
+	[ -z "$(squeue --noheader 2>/dev/null)" ] && ! ss -Hltn "sport = :$SWITCH_PORT" | grep -q .
+}
+
+batch sum --nodes 3 --ntasks-per-node 2 --export=ALL,SWITCHML_DEBUG=info "$script" \
+	switchml bench -b 64K -e 64K -n 3
+grep -q 'Wrong elements: 0 OK' "$work/sum" && [ $status = 0 ]
+say $? "four ranks on two nodes sum at a switch on the third (exit status $status)" "$work/sum" "$work/sum.sbatch"
+grep -q 'job "[0-9]*\.1": rank 3 of 4; dedicated switch 127.0.0.1' "$work/sum"
+say $? "the job's name is that of the step: $(grep -o 'job "[0-9]*\.[0-9]*"' "$work/sum" | head -n 1)" "$work/sum"
+await is_clean
+say $? "the switch has ended with the job"
+
+batch failure --nodes 2 "$script" sh -c 'exit 3'
+[ $status = 3 ]
+say $? "the exit status is the program's: $status" "$work/failure" "$work/failure.sbatch"
+await is_clean
+say $? "the switch has ended with the failed job"
+exit $((failures > 0))
