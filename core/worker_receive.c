@@ -146,5 +146,5 @@ enum sml_worker_verdict sml_worker_take(struct sml_worker *worker, uint16_t slot
 		return SML_WORKER_IGNORED;
 	sml_assert(worker->slots[slot].place == SML_IN_FLIGHT);
 	worker->counters.packets_received++;
-	return take(worker, slot, ticket, worker->config.shape.rank, lanes, now_ns);
+	return take(worker, slot, ticket, worker->config.number, lanes, now_ns);
 }

@@ -39,7 +39,7 @@ static void tell_mismatch(struct sml_line *line, const struct sml_worker *worker
 		.slot = in->slot < worker->config.head_slots ? 0 : SML_MAX_SLOTS,
 		.use = in->use,
 		.chunk = in->chunk,
-		.ranks = {other, worker->config.shape.rank},
+		.ranks = {other, line->host->rank},
 	};
 
 	if (line->mismatch_told)
@@ -64,11 +64,11 @@ static void take(struct sml_line *line, struct sml_shard *shard, uint16_t slot, 
 static bool add(struct sml_line *line, struct sml_worker *worker, uint16_t slot)
 {
 	struct sml_contribution in = sent_in(worker, slot);
-	uint8_t other = worker->config.shape.rank;
+	uint8_t other = line->host->rank;
 
 	if (sml_host_add(line->host, &in, &other))
 		return true;
-	if (other != worker->config.shape.rank)
+	if (other != line->host->rank)
 		tell_mismatch(line, worker, &in, other);
 	return false;
 }
@@ -108,7 +108,7 @@ bool sml_host_line_send(struct sml_line *line, uint64_t now_ns)
 
 		sml_worker_fill(worker, slot, sml_host_row(line->host, in.slot, in.use));
 		other = sml_host_arrive(line->host, &in);
-		if (other != worker->config.shape.rank)
+		if (other != line->host->rank)
 			tell_mismatch(line, worker, &in, other);
 		any = true;
 	}
