@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "base/fork.h"
 #include "switch/control/server.h"
 #include "switch/control/wire.h"
@@ -199,7 +200,7 @@ static void on_read(struct bufferevent *stream, void *context)
 {
 	struct sml_connection *connection = context;
 	struct sml_stream *messages = &connection->messages;
-	uint64_t began_ns = sml_turns_cpu_ns();
+	uint64_t began_ns = sml_cpu_ns();
 	char text[SML_SENTENCE_BYTES];
 	const char *why;
 
@@ -209,7 +210,7 @@ static void on_read(struct bufferevent *stream, void *context)
 		return;
 	}
 	why = take_messages(connection, text, sizeof(text));
-	connection->used_ns += sml_turns_cpu_ns() - began_ns;
+	connection->used_ns += sml_cpu_ns() - began_ns;
 	sml_connection_classify(connection);
 	if (connection->closing)
 		sml_stream_ignore(messages);

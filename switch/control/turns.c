@@ -2,8 +2,6 @@
 /* The event loop's classes and budgets: see turns.h. */
 #include "switch/control/turns.h"
 
-#include <time.h>
-
 struct event_base *sml_turns_base_new(void)
 {
 	const struct timeval longest = {.tv_usec = SML_TURN_US};
@@ -23,12 +21,4 @@ struct event_base *sml_turns_base_new(void)
 		base = NULL;
 	}
 	return base;
-}
-
-uint64_t sml_turns_cpu_ns(void)
-{
-	struct timespec used;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-	return (uint64_t)used.tv_sec * 1000000000ull + (uint64_t)used.tv_nsec;
 }

@@ -36,7 +36,4 @@ enum sml_turn_class { SML_TURN_CLOCK, SML_TURN_MEMBERS, SML_TURN_STRANGERS, SML_
 /* NULL: no memory. */
 struct event_base *sml_turns_base_new(void);
 
-/* The CPU time that this thread has used. */
-uint64_t sml_turns_cpu_ns(void);
-
 #endif

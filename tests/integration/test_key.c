@@ -18,11 +18,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "control/tls_internal.h"
 #include "sim/gen.h"
@@ -389,14 +389,6 @@ static void no_weaker_handshake_is_taken(void **state)
 	assert_false(SSL_CTX_get_options(of_switch->context) & SSL_OP_ALLOW_NO_DHE_KEX);
 }
 
-static uint64_t cpu_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* The minimum cost of the switch's first step, over several tries. */
 static uint64_t cost_ns(struct sml_tls *worker_tls)
 {
@@ -410,9 +402,9 @@ static uint64_t cost_ns(struct sml_tls *worker_tls)
 		open_end(&worker, worker_tls, NULL);
 		step(&worker);
 		evbuffer_add_buffer(server.wire_in, worker.wire_out);
-		begun_ns = cpu_ns();
+		begun_ns = sml_cpu_ns();
 		step(&server);
-		ns = cpu_ns() - begun_ns;
+		ns = sml_cpu_ns() - begun_ns;
 		least_ns = ns < least_ns ? ns : least_ns;
 		close_end(&server);
 		close_end(&worker);

@@ -13,10 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "control/tls_internal.h"
 #include "support/certificates.h"
 
@@ -64,14 +64,6 @@ static size_t record_hello(const char *groups, unsigned char *hello, size_t byte
 	return (size_t)n;
 }
 
-static uint64_t cpu_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* A connection that sends these bytes. Does the switch continue the handshake? */
 static bool is_answered(const unsigned char *hello, size_t bytes)
 {
@@ -102,10 +94,10 @@ static uint64_t cost_ns(const unsigned char *hello, size_t bytes)
 	uint64_t least_ns = UINT64_MAX;
 
 	for (unsigned i = 0; i < REPLAYS; i++) {
-		uint64_t begun_ns = cpu_ns(), ns;
+		uint64_t begun_ns = sml_cpu_ns(), ns;
 
 		(void)is_answered(hello, bytes);
-		ns = cpu_ns() - begun_ns;
+		ns = sml_cpu_ns() - begun_ns;
 		least_ns = ns < least_ns ? ns : least_ns;
 	}
 	return least_ns;

@@ -8,10 +8,10 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "control/envelope.h"
 #include "control/frame.h"
 
@@ -146,23 +146,15 @@ static int read_repeated(uint8_t field, const void *bytes, size_t each, size_t n
 	return rc;
 }
 
-static double cpu_s(void)
-{
-	struct timespec used;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-	return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
-}
-
 /* Abort.stalls with one slot each: protobuf-c copies the list whenever the list grows. */
 static void submessage_that_comes_often_costs_no_time(void **state)
 {
 	static const uint8_t stalls[] = {0x1a, 2, 0x0a, 0};
-	double before_s = cpu_s();
+	uint64_t before_ns = sml_cpu_ns();
 
 	(void)state;
 	assert_int_equal(read_repeated(10, stalls, sizeof(stalls), 60000), -EPROTO);
-	assert_true(cpu_s() - before_s < 0.1);
+	assert_true(sml_cpu_ns() - before_ns < SML_NS_PER_SEC / 10);
 	assert_int_equal(read_repeated(10, stalls, sizeof(stalls), 1), 1);
 	assert_int_equal(read_repeated(10, stalls, sizeof(stalls), 2), -EPROTO);
 }
