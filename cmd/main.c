@@ -17,6 +17,9 @@ static const struct command commands[] = {
 	{"switch", "run a switch that adds up the workers' packets", sml_command_switch},
 	{"bench", "measure collectives, and check every result", sml_command_bench},
 	{"status", "show the jobs and counters of a running switch", sml_command_status},
+#ifdef SML_HAVE_TOP
+	{"top", "show live what switches, jobs and ranks do", sml_command_top},
+#endif
 	{"sim", "run the protocol in a simulated world that loses packets", sml_command_sim},
 	{"doctor", "look for common problems, and say how to fix them", sml_command_doctor},
 	{"trace", "put the traces of all ranks on one clock", sml_command_trace},

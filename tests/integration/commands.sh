@@ -58,7 +58,7 @@ start_switch() {
 # ---- one exit status for all wrong command lines ----
 expect "no command" 2 "$switchml"
 expect "a command that there is not" 2 "$switchml" reduce
-for command in switch bench status sim doctor; do
+for command in switch bench status top sim doctor; do
 	expect "$command: an option that there is not" 2 "$switchml" $command --no-such-option
 	expect "$command: an argument that it does not take" 2 "$switchml" $command nonsense
 done

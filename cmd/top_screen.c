@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See top_screen.h. Each line is made in memory and cut off at the screen's right edge. */
+#include "cmd/top_screen.h"
+
+#include <ncurses.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define LINE_BYTES 512
+#define ESCAPE	   27
+
+/* ---- lines ---- */
+
+/* Nothing is written outside the screen, however small it is. */
+static void put(int y, bool marked, const char *text)
+{
+	if (y < 0 || y >= LINES || COLS <= 1)
+		return;
+	if (marked)
+		attron(A_REVERSE);
+	mvaddnstr(y, 0, text, COLS - 1);
+	if (marked)
+		attroff(A_REVERSE);
+}
+
+__attribute__((format(printf, 3, 4))) static void print(int y, bool marked, const char *format, ...)
+{
+	char line[LINE_BYTES];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(line, sizeof(line), format, arguments);
+	va_end(arguments);
+	put(y, marked, line);
+}
+
+/* Columns need one byte for each character. */
+static const char *plain(char *to, size_t bytes, const char *from)
+{
+	size_t n = 0;
+
+	for (; *from != '\0' && n + 1 < bytes; from++)
+		to[n++] = *from >= ' ' && *from <= '~' ? *from : '?';
+	to[n] = '\0';
+	return to;
+}
+
+static const char *share(char text[16], double value)
+{
+	if (value < 0)
+		return "-";
+	snprintf(text, 16, "%.0f%%", 100 * value);
+	return text;
+}
+
+static const char *number(char text[16], bool known, double value)
+{
+	if (!known)
+		return "-";
+	snprintf(text, 16, value < 100 ? "%.1f" : "%.0f", value);
+	return text;
+}
+
+/* ---- rows ---- */
+
+static double again(const struct sml_job_rates *rates)
+{
+	return rates->timeouts + rates->fast + rates->resends + rates->duplicates;
+}
+
+static enum sml_top_sort sort_of_rows; /* for qsort(), which has no context */
+
+static int compare(double a, double b)
+{
+	return (a < b) - (a > b);
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+	const struct sml_top_row *one = a, *other = b;
+	int order = 0;
+
+	if (sort_of_rows == SML_TOP_BY_BYTES)
+		order = compare(one->rates.bytes_sent + one->rates.bytes_received,
+				other->rates.bytes_sent + other->rates.bytes_received);
+	else if (sort_of_rows == SML_TOP_BY_AGAIN)
+		order = compare(again(&one->rates), again(&other->rates));
+	else if (sort_of_rows == SML_TOP_BY_LAST)
+		order = compare(one->rates.slowest_share, other->rates.slowest_share);
+	if (order == 0)
+		order = strcmp(one->job->job, other->job->job);
+	if (order == 0)
+		order = strcmp(one->view->address, other->view->address);
+	return order != 0 ? order : (one->job->job_number > other->job->job_number) * 2 - 1;
+}
+
+static bool is_chosen(const struct sml_top_screen *screen, const struct sml_top_row *row)
+{
+	return row->job->job_number == screen->number && strcmp(row->job->job, screen->name) == 0 &&
+	       strcmp(row->view->address, screen->address) == 0;
+}
+
+static void choose(struct sml_top_screen *screen, const struct sml_top_row *row)
+{
+	snprintf(screen->name, sizeof(screen->name), "%s", row->job->job);
+	snprintf(screen->address, sizeof(screen->address), "%s", row->view->address);
+	screen->number = row->job->job_number;
+}
+
+/* The selection follows its job, when rows move. */
+static void gather(struct sml_top_screen *screen, const struct sml_view *views, size_t n)
+{
+	struct sml_rank_rates ranks[SML_MAX_RANKS];
+
+	screen->n_rows = 0;
+	for (size_t i = 0; i < n; i++) {
+		const SmlControl__Status *status = sml_view_status(&views[i]);
+
+		for (size_t j = 0; status != NULL && j < status->n_jobs; j++) {
+			struct sml_top_row *row = &screen->rows[screen->n_rows];
+
+			if (screen->n_rows == SML_TOP_ROWS)
+				break;
+			row->view = &views[i];
+			row->job = status->jobs[j];
+			sml_view_job_rates(row->view, row->job, &row->rates, ranks);
+			screen->n_rows++;
+		}
+	}
+	sort_of_rows = screen->sort;
+	qsort(screen->rows, (size_t)screen->n_rows, sizeof(screen->rows[0]), compare_rows);
+	for (int i = 0; i < screen->n_rows; i++)
+		if (is_chosen(screen, &screen->rows[i]))
+			screen->selected = i;
+	if (screen->selected >= screen->n_rows)
+		screen->selected = screen->n_rows > 0 ? screen->n_rows - 1 : 0;
+	if (screen->n_rows > 0 && !screen->is_open)
+		choose(screen, &screen->rows[screen->selected]);
+}
+
+/* ---- jobs ---- */
+
+static unsigned count_hosts(const SmlControl__JobStatus *job)
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; i < job->n_workers; i++) {
+		size_t j = 0;
+
+		while (j < i && strcmp(job->workers[j]->host, job->workers[i]->host) != 0)
+			j++;
+		n += j == i;
+	}
+	return n;
+}
+
+static void draw_job(int y, bool marked, const struct sml_top_row *row)
+{
+	const struct sml_job_rates *rates = &row->rates;
+	char t[8][16], name[24], slowest[16] = "-";
+
+	if (rates->slowest >= 0)
+		snprintf(slowest, sizeof(slowest), "%d (%.0f%%)", rates->slowest,
+			 100 * rates->slowest_share);
+	print(y, marked, "%-20s %-8.8s %5u %5u %5u %8s %8s %8s %5s %7s %7s %7s %7s %9s",
+	      plain(name, 21, row->job->job), row->job->state, row->job->world_size,
+	      count_hosts(row->job), row->job->slots,
+	      number(t[0], rates->known, rates->bytes_sent / 1e6),
+	      number(t[1], rates->known, rates->bytes_received / 1e6),
+	      number(t[2], rates->known, rates->uses), share(t[3], rates->link_share),
+	      number(t[4], rates->known, rates->timeouts), number(t[5], rates->known, rates->fast),
+	      number(t[6], rates->known, rates->resends),
+	      number(t[7], rates->known, rates->duplicates), slowest);
+}
+
+/* The rows between two lines, so that the selected one is seen. */
+static void draw_jobs(struct sml_top_screen *screen, int y, int end)
+{
+	print(y++, true, "%-20s %-8s %5s %5s %5s %8s %8s %8s %5s %7s %7s %7s %7s %9s", "JOB",
+	      "STATE", "RANKS", "HOSTS", "SLOTS", "MB/S OUT", "MB/S IN", "USES/S", "LINK",
+	      "TIMER/S", "LATER/S", "LOST/S", "DUP/S", "SLOWEST");
+	if (screen->selected < screen->first)
+		screen->first = screen->selected;
+	if (end > y && screen->selected >= screen->first + (end - y))
+		screen->first = screen->selected - (end - y) + 1;
+	if (screen->n_rows == 0)
+		print(y, false, "no jobs");
+	for (int i = screen->first; i < screen->n_rows && y < end; i++)
+		draw_job(y++, i == screen->selected, &screen->rows[i]);
+}
+
+/* ---- ranks ---- */
+
+struct rank {
+	const SmlControl__WorkerStatus *worker;
+	const struct sml_rank_rates *rates;
+};
+
+static bool sort_by_host;
+
+static int compare_ranks(const void *a, const void *b)
+{
+	const struct rank *one = a, *other = b;
+	int order = sort_by_host ? strcmp(one->worker->host, other->worker->host) : 0;
+
+	if (order == 0 && sort_of_rows == SML_TOP_BY_BYTES)
+		order = compare(one->rates->bytes_sent + one->rates->bytes_received,
+				other->rates->bytes_sent + other->rates->bytes_received);
+	if (order == 0 && sort_of_rows == SML_TOP_BY_AGAIN)
+		order = compare(one->rates->timeouts + one->rates->fast + one->rates->resends,
+				other->rates->timeouts + other->rates->fast +
+					other->rates->resends);
+	if (order == 0 && sort_of_rows == SML_TOP_BY_LAST)
+		order = compare(one->rates->last_share, other->rates->last_share);
+	return order != 0 ? order : (one->worker->rank > other->worker->rank) * 2 - 1;
+}
+
+static void draw_rank(int y, bool by_host, const struct rank *rank)
+{
+	const struct sml_rank_rates *rates = rank->rates;
+	bool told = rates->has_traffic;
+	char t[8][16], host[20];
+
+	print(y, false, "%4u %-16s %-8.8s %8s %8s %9s %7s %7s %7s %5s %5s %8.1f",
+	      rank->worker->rank, by_host ? "" : plain(host, 17, rank->worker->host),
+	      rank->worker->state, number(t[0], told, rates->bytes_sent / 1e6),
+	      number(t[1], told, rates->bytes_received / 1e6),
+	      number(t[2], told, rates->packets_sent + rates->packets_received),
+	      number(t[3], told, rates->timeouts), number(t[4], told, rates->fast),
+	      number(t[5], rates->known, rates->resends),
+	      rates->known ? share(t[6], rates->last_share) : "-",
+	      share(t[7], told ? rates->link_share : -1), (double)rank->worker->last_seen_ms / 1e3);
+}
+
+/* A branch of the tree: the switch, then each host with its ranks below. */
+static void draw_host(int y, const struct rank *ranks, size_t n)
+{
+	double sent = 0, received = 0;
+	char host[48], t[2][16];
+
+	for (size_t i = 0; i < n; i++) {
+		sent += ranks[i].rates->bytes_sent;
+		received += ranks[i].rates->bytes_received;
+	}
+	print(y, false, "  +- %-24s %8s %8s   %zu rank%s", plain(host, 25, ranks->worker->host),
+	      number(t[0], true, sent / 1e6), number(t[1], true, received / 1e6), n,
+	      n == 1 ? "" : "s");
+}
+
+static size_t same_host(const struct rank *ranks, size_t n)
+{
+	size_t same = 1;
+
+	while (same < n && strcmp(ranks[same].worker->host, ranks->worker->host) == 0)
+		same++;
+	return same;
+}
+
+/* `skip` lines of the table are above the screen. */
+static void draw_ranks(struct sml_top_screen *screen, const struct rank *ranks, size_t n, int y,
+		       int end)
+{
+	size_t left_on_host = 0;
+	int skip = screen->first;
+
+	if (screen->by_host && skip-- <= 0 && y < end)
+		print(y++, false, "%s", screen->address);
+	for (size_t i = 0; i < n; i++) {
+		if (screen->by_host && left_on_host == 0) {
+			left_on_host = same_host(&ranks[i], n - i);
+			if (skip-- <= 0 && y < end)
+				draw_host(y++, &ranks[i], left_on_host);
+		}
+		if (left_on_host > 0)
+			left_on_host--;
+		if (skip-- <= 0 && y < end)
+			draw_rank(y++, screen->by_host, &ranks[i]);
+	}
+}
+
+static void draw_open(struct sml_top_screen *screen, const struct sml_top_row *row, int y, int end)
+{
+	struct sml_rank_rates rates[SML_MAX_RANKS];
+	struct rank ranks[SML_MAX_RANKS];
+	struct sml_job_rates job;
+	char name[64];
+	size_t n = row->job->n_workers < SML_MAX_RANKS ? row->job->n_workers : SML_MAX_RANKS;
+
+	sml_view_job_rates(row->view, row->job, &job, rates);
+	for (size_t i = 0; i < n; i++)
+		ranks[i] = (struct rank){row->job->workers[i], &rates[i]};
+	sort_by_host = screen->by_host;
+	qsort(ranks, n, sizeof(ranks[0]), compare_ranks);
+	print(y++, false, "job %s at %s: %s, epoch %u, %u slots of %u lanes, %u ranks on %u hosts",
+	      plain(name, sizeof(name), row->job->job), row->view->address, row->job->state,
+	      row->job->epoch, row->job->slots, row->job->lanes, row->job->world_size,
+	      count_hosts(row->job));
+	if (job.slowest >= 0)
+		print(y++, false, "slowest: rank %d was the last of %.0f%% of %.0f uses/s",
+		      job.slowest, 100 * job.slowest_share, job.uses);
+	else
+		y++;
+	print(y++, true, "%4s %-16s %-8s %8s %8s %9s %7s %7s %7s %5s %5s %8s", "RANK", "HOST",
+	      "STATE", "MB/S OUT", "MB/S IN", "PACKETS/S", "TIMER/S", "LATER/S", "LOST/S", "LAST",
+	      "LINK", "SEEN S");
+	if (screen->first > 2 * (int)n)
+		screen->first = 2 * (int)n;
+	draw_ranks(screen, ranks, n, y, end);
+}
+
+/* ---- the screen ---- */
+
+static int draw_switches(const struct sml_view *views, size_t n, int y, int end)
+{
+	for (size_t i = 0; i < n && y < end; i++) {
+		const SmlControl__Status *status = sml_view_status(&views[i]);
+		struct sml_switch_rates rates;
+		char t[2][16];
+
+		if (status == NULL) {
+			print(y++, false, "%s: %s", views[i].address,
+			      views[i].error[0] != '\0' ? views[i].error : "asking");
+			continue;
+		}
+		sml_view_switch_rates(&views[i], &rates);
+		print(y++, false,
+		      "%s: %s %s, up %.0f s, %u of %u slots, %zu of %u jobs, MB/s in %s, out %s",
+		      views[i].address, status->dataplane, status->version,
+		      (double)status->uptime_ms / 1e3, status->slots_in_use, status->slots,
+		      status->n_jobs, status->max_jobs,
+		      number(t[0], rates.known, rates.bytes_received / 1e6),
+		      number(t[1], rates.known, rates.bytes_sent / 1e6));
+	}
+	return y;
+}
+
+static void draw_help(int y)
+{
+	static const char *const lines[] = {
+		"up, down, j, k   select a job, or scroll its ranks",
+		"Enter            open the job: its ranks",
+		"Esc, Backspace   back to all jobs",
+		"s                sort: by name, by bytes, by what came again, by who is last",
+		"t                in a job: a tree of hosts and their ranks",
+		"h, ?             this help; any key ends it",
+		"q                quit",
+		"",
+		"TIMER, LATER     packets that ranks sent again: the timer fired, or later ones",
+		"                 were answered",
+		"LOST, DUP        packets that came again: the result was lost, or other ranks",
+		"                 were missing",
+		"LAST, SLOWEST    how often the other ranks waited for this rank",
+		"LINK             the busier direction's share; - if the speed is not known",
+	};
+
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+		put(y++, false, lines[i]);
+}
+
+static const struct sml_top_row *open_row(const struct sml_top_screen *screen)
+{
+	for (int i = 0; i < screen->n_rows; i++)
+		if (is_chosen(screen, &screen->rows[i]))
+			return &screen->rows[i];
+	return NULL;
+}
+
+static void draw_table(struct sml_top_screen *screen, int y, int end)
+{
+	const struct sml_top_row *row = screen->is_open ? open_row(screen) : NULL;
+	char name[64];
+
+	if (row != NULL)
+		draw_open(screen, row, y, end);
+	else if (screen->is_open)
+		print(y, false, "job %s is not at %s now", plain(name, sizeof(name), screen->name),
+		      screen->address);
+	else
+		draw_jobs(screen, y, end);
+}
+
+void sml_top_draw(struct sml_top_screen *screen, const struct sml_view *views, size_t n,
+		  double interval_s)
+{
+	static const char *const sorts[SML_TOP_SORTS] = {"name", "bytes", "came again", "last"};
+	time_t now = time(NULL);
+	struct tm local;
+	char clock[16] = "";
+	int y = 1, end = LINES - 1;
+
+	if (localtime_r(&now, &local) != NULL)
+		strftime(clock, sizeof(clock), "%H:%M:%S", &local);
+	erase();
+	gather(screen, views, n);
+	print(0, true, "switchml top  %s  every %g s  sorted by %s", clock, interval_s,
+	      sorts[screen->sort]);
+	if (screen->shows_help) {
+		draw_help(2);
+	} else {
+		/* A third of the screen at most is for switches. */
+		y = draw_switches(views, n, y, n > 1 && LINES > 9 ? LINES / 3 + 1 : 2);
+		draw_table(screen, y + 1, end);
+	}
+	print(end, true, "q quit  h help  s sort  %s",
+	      screen->is_open ? "t tree  Esc back" : "Enter open");
+	refresh();
+}
+
+/* ---- keys ---- */
+
+static void move_to(struct sml_top_screen *screen, int by)
+{
+	int *place = screen->is_open ? &screen->first : &screen->selected;
+
+	*place += by;
+	if (*place < 0)
+		*place = 0;
+	if (screen->is_open || screen->n_rows == 0)
+		return;
+	if (*place >= screen->n_rows)
+		*place = screen->n_rows - 1;
+	/* Its texts are of the last drawing, which may be gone: gather() finds it by its place. */
+	screen->name[0] = '\0';
+}
+
+static void open_job(struct sml_top_screen *screen, bool is_open)
+{
+	if (is_open && (screen->n_rows == 0 || screen->name[0] == '\0'))
+		return;
+	screen->is_open = is_open;
+	screen->first = 0;
+}
+
+bool sml_top_key(struct sml_top_screen *screen, int key)
+{
+	bool ends_help = screen->shows_help;
+
+	if (key == 'q')
+		return false;
+	if (key == KEY_RESIZE)
+		return true;
+	screen->shows_help = false;
+	if (ends_help)
+		return true;
+	switch (key) {
+	case 'h':
+	case '?':
+		screen->shows_help = true;
+		break;
+	case 's':
+		screen->sort = (enum sml_top_sort)((screen->sort + 1) % SML_TOP_SORTS);
+		break;
+	case 't':
+		screen->by_host = !screen->by_host;
+		break;
+	case KEY_UP:
+	case 'k':
+		move_to(screen, -1);
+		break;
+	case KEY_DOWN:
+	case 'j':
+		move_to(screen, 1);
+		break;
+	case '\n':
+	case '\r':
+	case KEY_ENTER:
+		open_job(screen, true);
+		break;
+	case ESCAPE:
+	case KEY_BACKSPACE:
+	case '\b':
+	case 127:
+		open_job(screen, false);
+		break;
+	default:
+		break;
+	}
+	return true;
+}

@@ -1,0 +1,32 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# `switchml top` in a pseudo-terminal: what its screen shows of two jobs, its keys, terminals of
+# any size, and switches that vanish and return.
+#
+#	tests/integration/top.sh build/switchml TOP ("yes": this build has it)
+switchml=$(realpath "$1")
+[ "$2" = yes ] || { echo "this build lacks switchml top (ncurses)"; exit 77; }
+# The distribution's packages belong to the distribution's Python.
+for python in python3 /usr/bin/python3; do
+	$python -c 'import pexpect, pyte' 2>/dev/null && break
+	python=
+done
+[ -n "$python" ] ||
+	{ echo "there is no pexpect or no pyte (Debian: python3-pexpect python3-pyte)"; exit 77; }
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../support/await.sh"
+. "$here/../support/report.sh"
+unset SWITCHML_SWITCH
+
+: >"$work/switch"
+"$switchml" switch --listen 127.0.0.1:0 >"$work/switch" 2>&1 &
+switch=$!
+await_switch "$work/switch"
+for job in alpha beta; do
+	"$switchml" bench --switch "$address" --job $job --local-workers 2 -b 64K -e 64K -w 0 -n 1 -c 0 \
+		--seconds 1000 --drop 0.5% >"$work/$job" 2>&1 &
+	await is_under_way "$address" $job
+done
+timeout 280 "$python" "$here/top.py" "$switchml" "$address" $switch
+say $? "the screen"
+[ $failures = 0 ]
