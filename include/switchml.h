@@ -291,7 +291,10 @@ SML_API int sml_open(struct sml_context **context, const struct sml_config *conf
  */
 SML_API int sml_close(struct sml_context *context);
 
+/* This rank's number in its job: 0 to sml_world_size() - 1. */
 SML_API int sml_rank(const struct sml_context *context);
+
+/* The number of ranks of the job. */
 SML_API int sml_world_size(const struct sml_context *context);
 
 /* Bytes of one element of a type; 0 if there is no such type. */
@@ -457,6 +460,10 @@ struct sml_counters {
 	uint64_t tensors;      /* collectives completed */
 	uint64_t send_blocked; /* times that the socket was full */
 };
+
+/*
+ * Copy the counters of all stripes to *counters, whose size says which members the program knows.
+ */
 SML_API int sml_get_counters(const struct sml_context *context, struct sml_counters *counters);
 
 /* The number of stripes, m. Each of the m switches serves every m-th chunk. */
