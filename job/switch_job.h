@@ -110,7 +110,7 @@ struct sml_job {
 	char gone_why[SML_REASON_BYTES];
 	uint64_t *secrets;   /* of stripes that the ranks have: switch_peers.c */
 	uint64_t *completed; /* there, by stripe and rank: as in struct sml_job_counters */
-	bool shares_memory; /* all its ranks do, and send no packets */
+	bool shares_memory;  /* all its ranks do, and send no packets */
 	/* Resuming after another switch's death. */
 	bool resumes;
 	struct sml_resume_plan plans[SML_STREAMS];
