@@ -144,7 +144,7 @@ int sml_resume_adopt(struct sml_worker *const *workers, unsigned n_workers,
 
 /* ---- the switch's plan ---- */
 
-static bool lacks(const struct sml_resume_report *report, uint32_t chunk)
+bool sml_resume_lacks(const struct sml_resume_report *report, uint32_t chunk)
 {
 	uint32_t low = 0, high = report->n_lacking;
 
@@ -178,13 +178,20 @@ static bool keeps(const struct sml_resume_report *report, uint32_t chunk)
 	return low < report->n_kept && report->kept[low] == chunk;
 }
 
-static int find_keeper(const struct sml_resume_report *reports, unsigned n_ranks, uint64_t to,
-		       uint32_t chunk)
+static int find_keeper(const struct sml_resume_report *reports, unsigned n_ranks, uint32_t chunk)
 {
 	for (unsigned rank = 0; rank < n_ranks; rank++)
-		if (!(to >> rank & 1) && keeps(&reports[rank], chunk))
+		if (keeps(&reports[rank], chunk) && !sml_resume_lacks(&reports[rank], chunk))
 			return (int)rank;
 	return -1;
+}
+
+static bool all_lack(const struct sml_resume_report *reports, unsigned n_ranks, uint32_t chunk)
+{
+	for (unsigned rank = 0; rank < n_ranks; rank++)
+		if (!sml_resume_lacks(&reports[rank], chunk))
+			return false;
+	return true;
 }
 
 /* The lowest chunk from `from` on that any rank lacks. */
@@ -213,11 +220,10 @@ static uint32_t next_lacked(const struct sml_resume_report *reports, unsigned n_
 int sml_resume_merge(const struct sml_resume_report *reports, unsigned n_ranks,
 		     struct sml_resume_plan *plan, uint32_t capacity)
 {
-	uint32_t cursors[SML_MAX_RANKS] = {0};
-	uint64_t all = ~(uint64_t)0 >> (64 - n_ranks);
+	uint32_t cursors[SML_MAX_WORLD] = {0};
 	uint32_t beyond = reports[0].beyond, chunk, from;
 
-	sml_assert(n_ranks >= 1 && n_ranks <= SML_MAX_RANKS);
+	sml_assert(n_ranks >= 1 && n_ranks <= SML_MAX_WORLD);
 	for (unsigned rank = 1; rank < n_ranks; rank++)
 		beyond = sml_serial_max(beyond, reports[rank].beyond);
 	plan->n_handovers = 0;
@@ -226,26 +232,22 @@ int sml_resume_merge(const struct sml_resume_report *reports, unsigned n_ranks,
 
 	from = plan->after - (UINT32_MAX >> 1);
 	while ((chunk = next_lacked(reports, n_ranks, from, plan->after, cursors)) != plan->after) {
-		uint64_t to = 0;
 		int keeper;
 
-		for (unsigned rank = 0; rank < n_ranks; rank++)
-			if (lacks(&reports[rank], chunk))
-				to |= (uint64_t)1 << rank;
 		from = chunk + 1;
-		if (to == all) {
+		if (all_lack(reports, n_ranks, chunk)) {
 			if (plan->n_table == capacity)
 				return -1;
 			plan->table[plan->n_table++] = chunk;
 			continue;
 		}
-		keeper = find_keeper(reports, n_ranks, to, chunk);
+		keeper = find_keeper(reports, n_ranks, chunk);
 		if (keeper < 0)
 			return -2;
 		if (plan->n_handovers == capacity)
 			return -1;
 		plan->handovers[plan->n_handovers++] =
-			(struct sml_resume_handover){chunk, (uint8_t)keeper, to};
+			(struct sml_resume_handover){chunk, (uint16_t)keeper, false};
 	}
 	return 0;
 }

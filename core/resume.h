@@ -33,10 +33,11 @@ struct sml_resume_report {
 	uint32_t n_kept;
 };
 
+/* It goes to the ranks that lack it: sml_resume_lacks(). */
 struct sml_resume_handover {
 	uint32_t chunk;
-	uint8_t from;
-	uint64_t to; /* bit r: rank r lacks it */
+	uint16_t from;
+	bool done; /* the driver's: it has been handed over */
 };
 
 struct sml_resume_plan {
@@ -72,14 +73,18 @@ int sml_resume_adopt(struct sml_worker *const *workers, unsigned n_workers,
 		     enum sml_stream_id stream, uint32_t chunk, const void *lanes,
 		     uint16_t n_lanes);
 
+/* Does the rank that has sent this report lack the chunk? Takes log n time. */
+bool sml_resume_lacks(const struct sml_resume_report *report, uint32_t chunk);
+
 /* Sort in ascending numerical order, as reports list kept chunks. */
 void sml_resume_sort(uint32_t *chunks, uint32_t n);
 
 /*
- * Merge the reports of all ranks into a plan. Takes n log n time for any input, because strangers
- * can send reports, too; entries that are out of order may not be found. The plan's arrays are the
- * caller's, with room for capacity entries each. Returns 0; -1: more entries than that; -2: a chunk
- * is neither lacked by all nor kept by any, which honest reports cannot say.
+ * Merge the reports of all ranks, at most SML_MAX_WORLD, into a plan. Takes n log n time for any
+ * input, because strangers can send reports, too; entries that are out of order may not be found.
+ * The plan's arrays are the caller's, with room for capacity entries each. Returns 0; -1: more
+ * entries than that; -2: a chunk is neither lacked by all nor kept by any, which honest reports
+ * cannot say.
  */
 int sml_resume_merge(const struct sml_resume_report *reports, unsigned n_ranks,
 		     struct sml_resume_plan *plan, uint32_t capacity);

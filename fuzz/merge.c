@@ -19,6 +19,12 @@ struct truth {
 	bool has[MAX_RANKS][MAX_CHUNKS], keeps[MAX_RANKS][MAX_CHUNKS];
 };
 
+/* The plan, and for each hand-over the ranks that lack it, as bits. */
+struct expected {
+	struct sml_resume_plan plan;
+	uint64_t to[MAX_CHUNKS];
+};
+
 struct reports {
 	struct sml_resume_report reports[MAX_RANKS];
 	uint32_t lacking[MAX_RANKS][MAX_CHUNKS], kept[MAX_RANKS][MAX_CHUNKS];
@@ -59,8 +65,9 @@ static void tell(const struct truth *truth, struct reports *all)
 
 /* Plan one chunk. Returns the next place in the plan, or the value that merge() must return. */
 static int expect_chunk(const struct truth *truth, uint32_t c, uint32_t capacity,
-			struct sml_resume_plan *plan)
+			struct expected *expected)
 {
+	struct sml_resume_plan *plan = &expected->plan;
 	uint64_t to = 0;
 	int keeper = -1;
 
@@ -82,20 +89,21 @@ static int expect_chunk(const struct truth *truth, uint32_t c, uint32_t capacity
 		return -2;
 	if (plan->n_handovers == capacity)
 		return -1;
+	expected->to[plan->n_handovers] = to;
 	plan->handovers[plan->n_handovers++] =
-		(struct sml_resume_handover){truth->first + c, (uint8_t)keeper, to};
+		(struct sml_resume_handover){truth->first + c, (uint16_t)keeper, false};
 	return 0;
 }
 
-static int expect(const struct truth *truth, uint32_t capacity, struct sml_resume_plan *plan)
+static int expect(const struct truth *truth, uint32_t capacity, struct expected *expected)
 {
 	uint32_t beyond = 0;
 
 	for (uint32_t r = 0; r < truth->n_ranks; r++)
 		beyond = truth->beyond[r] > beyond ? truth->beyond[r] : beyond;
-	plan->after = truth->first + beyond;
+	expected->plan.after = truth->first + beyond;
 	for (uint32_t c = 0; c < beyond; c++) {
-		int rc = expect_chunk(truth, c, capacity, plan);
+		int rc = expect_chunk(truth, c, capacity, expected);
 
 		if (rc < 0)
 			return rc;
@@ -103,19 +111,31 @@ static int expect(const struct truth *truth, uint32_t capacity, struct sml_resum
 	return 0;
 }
 
-static const char *compare(const struct sml_resume_plan *plan,
-			   const struct sml_resume_plan *expected)
+static bool goes_to(const struct reports *all, uint32_t n_ranks, uint32_t chunk, uint64_t to)
 {
+	for (uint32_t r = 0; r < n_ranks; r++)
+		if (sml_resume_lacks(&all->reports[r], chunk) != (to >> r & 1))
+			return false;
+	return true;
+}
+
+static const char *compare(const struct sml_resume_plan *plan, const struct expected *oracle,
+			   const struct reports *all, uint32_t n_ranks)
+{
+	const struct sml_resume_plan *expected = &oracle->plan;
+
 	PROPERTY_CHECK(plan->after == expected->after && plan->n_table == expected->n_table &&
 			       plan->n_handovers == expected->n_handovers,
 		       "the plan has another size than it should have");
 	for (uint32_t i = 0; i < plan->n_table; i++)
 		PROPERTY_CHECK(plan->table[i] == expected->table[i], "the table is wrong");
 	for (uint32_t i = 0; i < plan->n_handovers; i++)
-		PROPERTY_CHECK(plan->handovers[i].chunk == expected->handovers[i].chunk &&
-				       plan->handovers[i].from == expected->handovers[i].from &&
-				       plan->handovers[i].to == expected->handovers[i].to,
-			       "a hand-over is wrong");
+		PROPERTY_CHECK(
+			plan->handovers[i].chunk == expected->handovers[i].chunk &&
+				plan->handovers[i].from == expected->handovers[i].from &&
+				!plan->handovers[i].done &&
+				goes_to(all, n_ranks, plan->handovers[i].chunk, oracle->to[i]),
+			"a hand-over is wrong");
 	return NULL;
 }
 
@@ -126,8 +146,8 @@ static const char *check_truth(struct gen *gen, bool tiny)
 	struct guarded handovers = guard_take(capacity * sizeof(struct sml_resume_handover));
 	struct sml_resume_handover expected_handovers[MAX_CHUNKS];
 	uint32_t expected_table[MAX_CHUNKS];
-	struct sml_resume_plan expected = {.handovers = expected_handovers,
-					   .table = expected_table};
+	struct expected expected = {
+		.plan = {.handovers = expected_handovers, .table = expected_table}};
 	struct sml_resume_plan plan = {.handovers = (void *)handovers.bytes,
 				       .table = (void *)table.bytes};
 	const char *wrong = NULL;
@@ -141,7 +161,7 @@ static const char *check_truth(struct gen *gen, bool tiny)
 	if (rc != expect(&truth, capacity, &expected))
 		wrong = "merging came to another end than it should have";
 	else if (rc == 0)
-		wrong = compare(&plan, &expected);
+		wrong = compare(&plan, &expected, &all, truth.n_ranks);
 	if (!guard_give(&handovers) || !guard_give(&table))
 		wrong = "the plan is longer than its capacity";
 	return wrong;
@@ -181,8 +201,8 @@ static const char *check_lies(struct gen *gen)
 	plausible = rc >= -2 && rc <= 0 && plan.n_table <= capacity && plan.n_handovers <= capacity;
 	for (uint32_t i = 0; rc == 0 && i < plan.n_handovers; i++)
 		plausible &= plan.handovers[i].from < n_ranks &&
-			     plan.handovers[i].to >> n_ranks == 0 &&
-			     !(plan.handovers[i].to >> plan.handovers[i].from & 1);
+			     !sml_resume_lacks(&all.reports[plan.handovers[i].from],
+					       plan.handovers[i].chunk);
 	whole = guard_give(&handovers);
 	whole &= guard_give(&table);
 	PROPERTY_CHECK(whole, "the plan is longer than its capacity");

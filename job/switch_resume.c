@@ -21,6 +21,19 @@ void sml_job_free_plans(struct sml_job *job)
 	}
 }
 
+static struct sml_resume_report report_of(const struct sml_job *job, uint32_t stream, unsigned rank)
+{
+	const SmlControl__StreamReport *report = job->members[rank].resume->resume->streams[stream];
+
+	return (struct sml_resume_report){
+		.beyond = report->beyond,
+		.lacking = report->lacking,
+		.n_lacking = (uint32_t)report->n_lacking,
+		.kept = report->kept,
+		.n_kept = (uint32_t)report->n_kept,
+	};
+}
+
 static int merge(struct sml_job *job, enum sml_stream_id stream)
 {
 	struct sml_resume_plan *plan = &job->plans[stream];
@@ -36,14 +49,7 @@ static int merge(struct sml_job *job, enum sml_stream_id stream)
 			job->members[rank].resume->resume->streams[stream];
 
 		sml_resume_sort(report->kept, (uint32_t)report->n_kept);
-
-		reports[rank] = (struct sml_resume_report){
-			.beyond = report->beyond,
-			.lacking = report->lacking,
-			.n_lacking = (uint32_t)report->n_lacking,
-			.kept = report->kept,
-			.n_kept = (uint32_t)report->n_kept,
-		};
+		reports[rank] = report_of(job, stream, rank);
 	}
 	return sml_resume_merge(reports, job->n_ranks, plan, SML_MAX_PLAN);
 }
@@ -114,10 +120,12 @@ void sml_job_result(struct sml_job *job, const SmlControl__Result *result)
 {
 	struct sml_resume_handover *handover = find_handover(job, result->stream, result->chunk);
 
-	if (handover == NULL || handover->to == 0 || result->lanes.len > 4 * SML_MAX_LANES)
+	if (handover == NULL || handover->done || result->lanes.len > 4 * SML_MAX_LANES)
 		return;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		if (!(handover->to >> rank & 1))
+		struct sml_resume_report report = report_of(job, result->stream, rank);
+
+		if (!sml_resume_lacks(&report, result->chunk))
 			continue;
 		/*
 		 * A rank that lacks it may not read, so the data that waits for all of them is
@@ -134,7 +142,7 @@ void sml_job_result(struct sml_job *job, const SmlControl__Result *result)
 			     "can be handed over");
 		return;
 	}
-	handover->to = 0;
+	handover->done = true;
 	job->n_results_missing--;
 	hand_over_or_admit(job);
 }

@@ -19,8 +19,10 @@
 
 void sim_free_handed(struct sim_stripe *stripe)
 {
-	for (uint32_t i = 0; i < stripe->n_handed; i++)
+	for (uint32_t i = 0; i < stripe->n_handed; i++) {
 		free(stripe->handed[i].lanes);
+		free(stripe->handed[i].to);
+	}
 	stripe->n_handed = 0;
 }
 
@@ -70,7 +72,7 @@ static void report(struct sim_run *run, struct sim_rank *rank, uint32_t index,
 }
 
 static void collect(struct sim_run *run, uint32_t index, enum sml_stream_id stream,
-		    const struct sml_resume_plan *plan)
+		    const struct sml_resume_report *reports, const struct sml_resume_plan *plan)
 {
 	struct sim_stripe *stripe = &run->stripes[index];
 
@@ -84,7 +86,10 @@ static void collect(struct sim_run *run, uint32_t index, enum sml_stream_id stre
 			sim_fail(run, "too many hand-overs", stripe->n_handed, 0);
 			return;
 		}
-		*handed = (struct sim_handed){handover->chunk, stream, handover->to, 0, NULL};
+		*handed = (struct sim_handed){handover->chunk, stream, NULL, 0, NULL};
+		handed->to = sim_must(calloc(run->world->n_ranks, sizeof(*handed->to)));
+		for (uint32_t r = 0; r < run->world->n_ranks; r++)
+			handed->to[r] = sml_resume_lacks(&reports[r], handover->chunk);
 		lanes = sml_resume_kept(keeper->workers, run->world->n_shards, stream,
 					handover->chunk, &handed->n_lanes);
 		handed->lanes = sim_must(malloc(4u * handed->n_lanes + 4));
@@ -112,7 +117,7 @@ static void merge(struct sim_run *run, uint32_t index, enum sml_stream_id stream
 	else if (plan.n_table > 2 * slots)
 		sim_fail(run, "the table is longer than two chunks a slot", plan.n_table, slots);
 	else
-		collect(run, index, stream, &plan);
+		collect(run, index, stream, reports, &plan);
 	stripe->epoch.maps[stream] = (struct sml_ticket_map){plan.table, plan.n_table, plan.after};
 	stripe->tables[stripe->n_tables++] = plan.table;
 	free(plan.handovers);
@@ -161,7 +166,7 @@ static void begin(struct sim_run *run, struct sim_rank *rank, uint32_t index)
 	for (uint32_t i = 0; i < stripe->n_handed; i++) {
 		const struct sim_handed *handed = &stripe->handed[i];
 
-		if (!(handed->to >> rank->id & 1))
+		if (!handed->to[rank->id])
 			continue;
 		if (sml_resume_adopt(rank->now[index].workers, run->world->n_shards, handed->stream,
 				     handed->chunk, handed->lanes, handed->n_lanes) < 0)

@@ -18,7 +18,7 @@ enum { STEP_FREEZE = 0, STEP_BEGIN = 1 };
 struct sim_handed {
 	uint32_t chunk;
 	enum sml_stream_id stream;
-	uint64_t to;
+	bool *to; /* by rank: it lacks the result */
 	uint16_t n_lanes;
 	void *lanes;
 };

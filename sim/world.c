@@ -270,7 +270,7 @@ static void make_wide(struct gen *gen, struct sim_world *world)
 	world->n_calls = gen_range(gen, 1, 3);
 	world->n_slow = 0;
 	world->worker_dies_us = 0;
-	world->n_deaths = 0; /* a resume takes at most SML_MAX_RANKS */
+	world->n_deaths = world->n_deaths > 0;
 	world->loss_ppm = world->loss_ppm > 20000 ? 20000 : world->loss_ppm;
 	world->corrupt_ppm = 0;
 	world->pause_ppm = 0;
@@ -280,8 +280,10 @@ static void make_wide(struct gen *gen, struct sim_world *world)
 		struct sim_call *call = &world->calls[i];
 
 		call->count = call->collective == SML_BARRIER ? 0 : gen_range(gen, 0, 40);
-		if (call->collective == SML_ALLGATHER || call->collective == SML_REDUCE_SCATTER)
+		if (call->collective == SML_ALLGATHER || call->collective == SML_REDUCE_SCATTER) {
 			call->count = world->n_ranks;
+			world->lanes = 352;
+		}
 		call->root = (uint16_t)gen_below(gen, world->n_ranks);
 	}
 }

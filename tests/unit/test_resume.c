@@ -21,10 +21,14 @@
 static struct sml_resume_handover handovers[CAPACITY];
 static uint32_t table[CAPACITY];
 static struct sml_resume_plan plan;
+static const struct sml_resume_report *merged;
+static unsigned n_merged;
 
 static int merge(const struct sml_resume_report *reports, unsigned n_ranks)
 {
 	plan = (struct sml_resume_plan){.handovers = handovers, .table = table};
+	merged = reports;
+	n_merged = n_ranks;
 	return sml_resume_merge(reports, n_ranks, &plan, CAPACITY);
 }
 
@@ -40,7 +44,9 @@ static void assert_handover(uint32_t i, uint32_t chunk, uint8_t from, uint64_t t
 	assert_in_range(i, 0, plan.n_handovers - 1);
 	assert_int_equal(handovers[i].chunk, chunk);
 	assert_int_equal(handovers[i].from, from);
-	assert_int_equal(handovers[i].to, to);
+	assert_false(handovers[i].done);
+	for (unsigned rank = 0; rank < n_merged; rank++)
+		assert_int_equal(sml_resume_lacks(&merged[rank], chunk), to >> rank & 1);
 }
 
 /* ---- plans ---- */

@@ -60,12 +60,14 @@ static void worlds_with_trees_pass(void **state)
 static void a_world_of_4096_ranks_passes(void **state)
 {
 	(void)state;
-	sim_world_draw_tree(&world, 20, false);
+	/* A switch dies in it. */
+	sim_world_draw_tree(&world, 52, false);
 	assert_int_equal(world.n_ranks, 4096);
 	assert_true(world.n_leaves >= 64);
 	sim_run(&world, &result);
 	if (!result.passed)
-		fail_msg("switchml sim --trees --large --seed 20: %s", result.failure);
+		fail_msg("switchml sim --trees --large --seed 52: %s", result.failure);
+	assert_int_equal(result.resumes, 1);
 	/* Each chunk went through all switches. */
 	assert_true(result.verdicts[SML_VERDICT_FULL] >= 64);
 	assert_true(result.verdicts[SML_VERDICT_COMPLETED] > result.verdicts[SML_VERDICT_FULL]);
