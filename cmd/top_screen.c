@@ -284,7 +284,7 @@ static void draw_ranks(struct sml_top_screen *screen, const struct rank *ranks, 
 static void draw_open(struct sml_top_screen *screen, const struct sml_top_row *row, int y, int end)
 {
 	struct sml_rank_rates rates[SML_MAX_RANKS];
-	struct rank ranks[SML_MAX_RANKS];
+	struct rank ranks[SML_MAX_RANKS] = {{NULL, NULL}};
 	struct sml_job_rates job;
 	char name[64];
 	size_t n = row->job->n_workers < SML_MAX_RANKS ? row->job->n_workers : SML_MAX_RANKS;

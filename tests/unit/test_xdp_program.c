@@ -165,9 +165,13 @@ static void make_packet(struct pair *pair, void *packet, uint32_t *length)
 static void assert_counted(struct sml_xdp_totals *before, uint32_t fate)
 {
 	struct sml_xdp_totals now;
+	uint64_t completed = 0;
 
 	sml_xdp_maps_totals(maps, JOB, &now);
 	before->traffic.fates[fate]++;
+	for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++)
+		completed += now.completed[rank];
+	assert_int_equal(completed, now.traffic.fates[SML_VERDICT_COMPLETED]);
 	for (uint32_t i = 0; i < SML_XDP_FATES; i++)
 		if (now.traffic.fates[i] != before->traffic.fates[i])
 			fail_msg("fate %u: %lu counted, not %lu", i,
