@@ -204,15 +204,16 @@ static void to_lanes(to_lanes_function *convert, size_t lane_bytes, enum sml_typ
 }
 
 /*
- * B = 31 - h >= 25. |x| < 2^E and x has 24 bits, so |y| <= 2^B - 2^(B - 24), which is an integer,
- * so limit changes nothing. n * 2^B <= 2^31: no sum overflows, and with n = 1 the conversion to
- * int32 gets at most 2^31 - 2^7.
+ * B = 31 - h. |x| < 2^E and x has 24 bits, so |y| <= 2^B - 2^(B - 24). With up to 128 ranks, this
+ * is an integer, so limit changes nothing. n * 2^B <= 2^31: no sum overflows, and with n = 1 the
+ * conversion to int32 gets at most 2^31 - 2^7. With more ranks, rounding could reach 2^B, and the
+ * limit is 2^B - 1, as for int16 below.
  */
 void sml_quantize_int32(enum sml_type type, const void *elements, size_t count, int32_t exponent,
 			unsigned n_ranks, void *lanes)
 {
 	int32_t bits = 31 - (int32_t)sml_headroom_bits(n_ranks);
-	float limit = float_power(bits) - float_power(bits - 24);
+	float limit = float_power(bits) - (bits < 24 ? 1 : float_power(bits - 24));
 
 	if (is_ordinary(exponent))
 		to_lanes(quantize_int32, 4, type, elements, count, scale_of(bits - exponent, limit),
@@ -222,7 +223,7 @@ void sml_quantize_int32(enum sml_type type, const void *elements, size_t count, 
 }
 
 /*
- * B = 15 - h >= 9. Here rounding could reach 2^B, and the sum of n of them 2^15. So the limit is
+ * B = 15 - h >= 3. Here rounding could reach 2^B, and the sum of n of them 2^15. So the limit is
  * 2^B - 1; the price is an error below 1, instead of 1/2, for these elements.
  */
 void sml_quantize_int16(enum sml_type type, const void *elements, size_t count, int32_t exponent,
@@ -241,7 +242,7 @@ void sml_quantize_int16(enum sml_type type, const void *elements, size_t count, 
 }
 
 /*
- * The factor of a sum: 2^power / divisor, power = E - B in [-148 - 31, 128 - 9].
+ * The factor of a sum: 2^power / divisor, power = E - B in [-148 - 31, 128 - 3].
  *
  * float32: in double precision. For SUM the product is exact (32 bits times a power of two within
  * the range of doubles), and the conversion to float32 is the only rounding. For AVG the factor and

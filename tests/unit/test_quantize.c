@@ -9,6 +9,7 @@
 
 #include "core/element.h"
 #include "core/float16.h"
+#include "core/wire.h"
 #include "support/quantize_plain.h"
 #include "support/quantize_random.h"
 
@@ -49,6 +50,26 @@ static void headroom_is_the_logarithm_of_ranks_rounded_up(void **state)
 	(void)state;
 	for (unsigned n = 1; n <= MAX_RANKS; n++)
 		assert_int_equal(sml_headroom_bits(n), ref_headroom(n));
+	for (unsigned n = MAX_RANKS; n <= SML_MAX_WORLD; n++)
+		assert_int_equal(1u << sml_headroom_bits(n) >= n, 1);
+	assert_int_equal(sml_headroom_bits(SML_MAX_WORLD), 12);
+}
+
+/* All ranks have the largest float below 1, with as few bits as the world leaves. */
+static void no_sum_of_a_world_overflows(void **state)
+{
+	const float element = 0x1.fffffep-1f;
+
+	(void)state;
+	for (unsigned n = 1; n <= SML_MAX_WORLD; n++) {
+		uint32_t lane32, lane16;
+
+		sml_quantize_int32(SML_FLOAT32, &element, 1, 0, n, &lane32);
+		sml_quantize_int16(SML_FLOAT32, &element, 1, 0, n, &lane16);
+		assert_true((int64_t)(int32_t)sml_be32(lane32) * n <= INT32_MAX);
+		assert_true((int64_t)(int16_t)(sml_be32(lane16) >> 16) * n <= INT16_MAX);
+		assert_true(sml_be32(lane32) > 0 && sml_be32(lane16) >> 16 > 0);
+	}
 }
 
 static void exponent_is_the_least_power_of_two_above_every_element(void **state)
@@ -559,6 +580,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(headroom_is_the_logarithm_of_ranks_rounded_up),
+		cmocka_unit_test(no_sum_of_a_world_overflows),
 		cmocka_unit_test(exponent_is_the_least_power_of_two_above_every_element),
 		cmocka_unit_test(exponent_is_right_on_both_sides_of_every_power_of_two),
 		cmocka_unit_test(every_half_pattern_has_the_exponent_of_its_value),
