@@ -445,7 +445,10 @@ SML_API int sml_version_number(void);
  */
 SML_API int sml_has_tls(void);
 
-/* Counts since sml_open(). Times are in nanoseconds. */
+/*
+ * Counts since sml_open(). Times are in nanoseconds. Where ranks share memory, there are no
+ * packets, and only tensors are counted.
+ */
 struct sml_counters {
 	size_t size; /* sizeof(struct sml_counters), set by the caller */
 	uint64_t packets_sent, packets_received;
