@@ -273,14 +273,21 @@ static uint32_t lanes_used(const struct sml_tensor *tensor, enum sml_stream_id s
 	return 0;
 }
 
+static uint32_t packet_lanes(const struct sml_tensor *tensor, enum sml_stream_id stream,
+			     uint32_t index)
+{
+	if (tensor->shape.only_full)
+		return tensor->shape.lanes;
+	return sml_lanes_round(lanes_used(tensor, stream, index), tensor->shape.lanes);
+}
+
 void sml_tensor_describe_chunk(const struct sml_tensor *tensor, enum sml_stream_id stream,
 			       uint32_t index, struct sml_contribution *out)
 {
 	bool elements = stream == SML_DATA || tensor->form == SML_FORM_SMALL;
 	bool exponents = stream == SML_HEAD && tensor->form == SML_FORM_EXPONENT;
 
-	out->lanes =
-		(uint16_t)sml_lanes_round(lanes_used(tensor, stream, index), tensor->shape.lanes);
+	out->lanes = (uint16_t)packet_lanes(tensor, stream, index);
 	bool ordered =
 		tensor->code.coding == SML_CODE_ORDER || tensor->code.coding == SML_CODE_PAIR;
 
@@ -392,7 +399,7 @@ static void fill_gather(struct sml_tensor *tensor, uint32_t index, uint32_t n_la
 void sml_tensor_fill(struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t index,
 		     void *lanes)
 {
-	uint32_t n = sml_lanes_round(lanes_used(tensor, stream, index), tensor->shape.lanes);
+	uint32_t n = packet_lanes(tensor, stream, index);
 
 	if (stream == SML_DATA || tensor->form == SML_FORM_SMALL)
 		fill_elements(tensor, index, n, lanes);
@@ -400,6 +407,8 @@ void sml_tensor_fill(struct sml_tensor *tensor, enum sml_stream_id stream, uint3
 		fill_exponents(tensor, index, n, lanes);
 	else if (tensor->form == SML_FORM_GATHER)
 		fill_gather(tensor, index, n, lanes);
+	else
+		__builtin_memset(lanes, 0, 4 * n);
 }
 
 /* ---- taking ---- */

@@ -64,6 +64,7 @@ struct sml_shape {
 	uint16_t lanes; /* of a full packet */
 	uint16_t rank;
 	uint16_t n_ranks;
+	bool only_full; /* the switch takes no shorter packets */
 };
 
 /*

@@ -92,6 +92,11 @@ struct sml_dataplane_operations {
 	 * unsegmented? NULL: no.
 	 */
 	bool (*wants_single_packets)(struct sml_dataplane *dataplane);
+	/*
+	 * The lanes of every packet, from the list of lane counts: the ranks send only full
+	 * packets. NULL: any count up to max_lanes, and short packets, too.
+	 */
+	uint32_t (*fixed_lanes)(struct sml_dataplane *dataplane);
 	/* NULL: nothing is counted. */
 	void (*job_counters)(struct sml_dataplane *dataplane, uint32_t job,
 			     struct sml_job_counters *counters);

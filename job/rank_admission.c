@@ -137,6 +137,7 @@ static void copy_numbers(struct sml_admission *admission, const SmlControl__Admi
 		.data_port = (uint16_t)in->data_port,
 		.shards = (uint8_t)in->shards,
 		.stall_reports = in->stall_reports,
+		.full_packets = in->full_packets,
 		.single_packets = in->single_packets,
 	};
 	snprintf(admission->dataplane, sizeof(admission->dataplane), "%s", in->dataplane);

@@ -103,6 +103,7 @@ struct sml_admission {
 	uint16_t lanes, head_slots, data_slots, data_port;
 	uint8_t shards;
 	bool stall_reports;  /* it can be asked what slots are waiting for */
+	bool full_packets;   /* it takes only packets of `lanes` lanes */
 	bool single_packets; /* it might see segmented datagrams before they are cut up */
 	char dataplane[16];
 	struct sml_result_group group;

@@ -13,6 +13,9 @@
 #include "control/envelope.h"
 #include "job/switch_job.h"
 
+/* Of both headers. */
+#define IPV6_UDP_BYTES 48
+
 static uint32_t round_down_lanes(uint32_t lanes)
 {
 	static const uint16_t counts[] = SML_LANE_COUNTS;
@@ -33,9 +36,18 @@ static uint32_t least_shards(const struct sml_job *job)
 	return shards;
 }
 
+/* 0: packets may have any number of lanes, up to the job's. */
+static uint32_t fixed_lanes(const struct sml_job *job)
+{
+	const struct sml_jobs *jobs = job->jobs;
+
+	return jobs->operations->fixed_lanes ? jobs->operations->fixed_lanes(jobs->dataplane) : 0;
+}
+
 static uint32_t least_lanes(const struct sml_job *job)
 {
-	uint32_t most = job->jobs->operations->max_lanes;
+	uint32_t fixed = fixed_lanes(job);
+	uint32_t most = fixed ? fixed : job->jobs->operations->max_lanes;
 	uint32_t lanes = most ? most : SML_MAX_LANES;
 
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
@@ -88,6 +100,7 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 		meeting = sml_job_describe_peers(job, rank, &admitted);
 	sml_job_describe_group(job, &group, &group_message, &admitted);
 	sml_job_describe_hosts(job, rank, &hosts, &admitted);
+	admitted.full_packets = fixed_lanes(job) != 0;
 	admitted.single_packets = jobs->operations->wants_single_packets != NULL &&
 				  jobs->operations->wants_single_packets(jobs->dataplane);
 	if (job->resumes) {
@@ -104,6 +117,24 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 	(void)sml_peer_send(jobs, job->members[rank].peer,
 			    sml_envelope(ADMITTED, admitted, &admitted));
 	free(meeting);
+}
+
+/* Hardware has a program for one lane count, and the paths of some ranks can be too narrow for it.
+ */
+static bool is_too_narrow(struct sml_job *job)
+{
+	uint32_t fixed = fixed_lanes(job), lanes = least_lanes(job);
+	char text[SML_SENTENCE_BYTES];
+
+	if (fixed == 0 || lanes == fixed)
+		return false;
+	snprintf(text, sizeof(text),
+		 "the switch processes only packets of %u lanes, but the path of a rank carries "
+		 "only %u: raise that path's MTU to %u bytes, or use a switch program for fewer "
+		 "lanes",
+		 fixed, lanes, SML_HEADER_BYTES + 4 * fixed + IPV6_UDP_BYTES);
+	sml_job_fail(job, SML_ERROR_REFUSED, text);
+	return true;
 }
 
 /* 0, or a negative errno; then the job is unchanged. */
@@ -131,6 +162,8 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 	struct sml_pool_rules *rules = &job->rules;
 	int rc;
 
+	if (is_too_narrow(job))
+		return;
 	rules->job = ((uint32_t)sml_jobs_random(jobs) & ~(uint32_t)(SML_MAX_JOBS - 1)) | job->place;
 	rules->tag = sml_jobs_random(jobs);
 	rules->epoch = epoch;
@@ -170,9 +203,12 @@ void sml_job_start(struct sml_job *job)
 	struct sml_jobs *jobs = job->jobs;
 	SmlControl__Start start = SML_CONTROL__START__INIT;
 	char text[SML_SENTENCE_BYTES];
-	int rc = jobs->operations->start_job(jobs->dataplane, job->rules.job);
+	int rc;
 
 	sml_assert(job->state == SML_JOB_PROBING && job->n_ready == job->n_ranks);
+	if (is_too_narrow(job))
+		return;
+	rc = jobs->operations->start_job(jobs->dataplane, job->rules.job);
 	if (rc < 0) {
 		snprintf(text, sizeof(text), "the switch's kernel refuses the job's addresses: %s",
 			 strerror(-rc));

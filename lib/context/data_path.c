@@ -237,6 +237,10 @@ static int check_terms(const struct sml_stripe *stripe, uint16_t lanes)
 				     "only %u lanes per packet fit the path to it, but the job "
 				     "uses %u: is that path's MTU smaller?",
 				     lanes, context->shape.lanes);
+	if (stripe->admission.full_packets && !context->shape.only_full)
+		return sml_error_set(SML_ERROR_PROTOCOL,
+				     "it takes only full packets, and the job has begun at a "
+				     "switch that also takes shorter ones");
 	return 0;
 }
 
@@ -406,6 +410,32 @@ static int check_shards(const struct sml_context *context)
 	return 0;
 }
 
+/*
+ * Each switch has told all ranks the same numbers, so all ranks agree on the minimum, and on
+ * whether some switch takes only packets of its own lane count.
+ */
+static int agree_on_lanes(struct sml_context *context)
+{
+	struct sml_shape *shape = &context->shape;
+
+	for (unsigned i = 0; i < context->n_stripes; i++) {
+		if (context->stripes[i].lanes < shape->lanes)
+			shape->lanes = context->stripes[i].lanes;
+		shape->only_full |= context->stripes[i].admission.full_packets;
+	}
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		if (context->stripes[i].admission.full_packets &&
+		    context->stripes[i].lanes != shape->lanes)
+			return sml_error_set(SML_ERROR_PROTOCOL,
+					     "the switch at %s takes only packets of %u lanes, but "
+					     "another stripe of the job only up to %u: use switch "
+					     "programs for the same lane count, and paths of the "
+					     "same MTU",
+					     sml_stripe_name(&context->stripes[i]),
+					     context->stripes[i].lanes, shape->lanes);
+	return 0;
+}
+
 int sml_data_path_open(struct sml_context *context)
 {
 	unsigned n_threads = context->stripes[0].admission.shards;
@@ -416,10 +446,8 @@ int sml_data_path_open(struct sml_context *context)
 		.rank = context->settings.rank,
 		.n_ranks = context->settings.world_size,
 	};
-	/* Each switch has told all ranks the same number, so all ranks compute the same minimum. */
-	for (unsigned i = 0; i < context->n_stripes; i++)
-		if (context->stripes[i].lanes < context->shape.lanes)
-			context->shape.lanes = context->stripes[i].lanes;
+	if (error == 0)
+		error = agree_on_lanes(context);
 	for (unsigned i = 0; error == 0 && i < n_threads; i++)
 		error = add_thread(context);
 	return error;

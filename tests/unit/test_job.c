@@ -34,6 +34,50 @@ static void a_job_begins_runs_and_ends(void **state)
 	jobs_close(&world);
 }
 
+static uint32_t fixed_256(struct sml_dataplane *dataplane)
+{
+	(void)dataplane;
+	return 256;
+}
+
+static void hardware_has_one_lane_count_and_takes_full_packets(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	jobs_join_all(&world, 0, "any", 2);
+	assert_false(jobs_admitted(&world, 0)->full_packets);
+	world.operations.fixed_lanes = fixed_256;
+	jobs_join_all(&world, 2, "fixed", 2);
+	assert_true(jobs_admitted(&world, 2)->full_packets);
+	assert_int_equal(jobs_admitted(&world, 2)->lanes, 256);
+	jobs_ready(&world, 2);
+	jobs_ready(&world, 3);
+	assert_int_equal(jobs_told(&world, 2, SML_CONTROL__ENVELOPE__BODY_START)->start->lanes,
+			 256);
+	jobs_close(&world);
+}
+
+static void a_path_too_narrow_for_hardware_is_told(void **state)
+{
+	SmlControl__Join narrow = jobs_join_message("narrow", 1, 2);
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	world.operations.fixed_lanes = fixed_256;
+	narrow.lanes = 128;
+	jobs_join(&world, 0, jobs_join_message("narrow", 0, 2));
+	jobs_join(&world, 1, narrow);
+	assert_null(jobs_admitted(&world, 0));
+	assert_non_null(
+		strstr(jobs_refusal(&world, 0),
+		       "only packets of 256 lanes, but the path of a rank carries only 128"));
+	assert_int_equal(world.jobs.n_jobs, 0);
+	jobs_close(&world);
+}
+
 static void the_silence_of_a_member_ends_its_job(void **state)
 {
 	struct jobs_world world;
@@ -187,6 +231,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_job_begins_runs_and_ends),
+		cmocka_unit_test(hardware_has_one_lane_count_and_takes_full_packets),
+		cmocka_unit_test(a_path_too_narrow_for_hardware_is_told),
 		cmocka_unit_test(the_silence_of_a_member_ends_its_job),
 		cmocka_unit_test(nothing_is_due_before_the_deadline),
 		cmocka_unit_test(a_report_is_passed_once_for_each_question),

@@ -39,7 +39,7 @@ static void make_in(const struct sml_tensor_spec *spec, const struct sml_shape *
 
 static void make(const struct sml_tensor_spec *spec, struct sml_sequence *sequence)
 {
-	const struct sml_shape shape = {LANES, 1, RANKS};
+	const struct sml_shape shape = {LANES, 1, RANKS, false};
 
 	make_in(spec, &shape, sequence);
 }
@@ -203,7 +203,7 @@ static void digests_are_equal_where_calls_are(void **state)
 static void counts_beyond_32_bits_are_told_apart(void **state)
 {
 	struct sml_tensor_spec spec = spec_of(SML_INT32, SML_SUM, 1000);
-	const struct sml_shape shape = {2208, 0, 1};
+	const struct sml_shape shape = {2208, 0, 1, false};
 	struct sml_contribution out[2];
 	struct sml_sequence sequence;
 
@@ -230,6 +230,39 @@ static void lanes_are_rounded_to_a_power_of_two_at_most_a_packet(void **state)
 	assert_int_equal(sml_lanes_round(257, 352), 352);
 	assert_int_equal(sml_lanes_round(352, 352), 352);
 	assert_int_equal(sml_lanes_round(3, 8), 8);
+}
+
+/* Hardware has a program for one lane count: also a barrier's and a tensor's last chunk are full.
+ */
+static void where_only_full_packets_are_taken_every_chunk_has_all_lanes(void **state)
+{
+	static const uint64_t counts[] = {0, 1, LANES, LANES + 1, 10 * LANES + 1};
+	const struct sml_shape shape = {LANES, 1, RANKS, true};
+	static const int32_t elements[10 * LANES + 1] = {7};
+	uint32_t lanes[LANES], zeros[LANES] = {0};
+	struct sml_sequence sequence = {0};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+		struct sml_tensor_spec spec = spec_of(SML_INT32, SML_SUM, counts[i]);
+
+		spec.send = elements;
+		make_in(&spec, &shape, &sequence);
+		for (unsigned stream = 0; stream < SML_STREAMS; stream++)
+			for (uint32_t c = 0; c < tensor.window[stream].count; c++) {
+				struct sml_contribution out;
+
+				sml_tensor_describe_chunk(&tensor, stream, c, &out);
+				assert_int_equal(out.lanes, LANES);
+			}
+	}
+	/* What is beyond the tensor is zero: here the empty head chunk, and the last data chunk. */
+	memset(lanes, 0xff, sizeof(lanes));
+	sml_tensor_fill(&tensor, SML_HEAD, 0, lanes);
+	assert_memory_equal(lanes, zeros, sizeof(lanes));
+	memset(lanes, 0xff, sizeof(lanes));
+	sml_tensor_fill(&tensor, SML_DATA, 10, lanes);
+	assert_memory_equal(lanes, zeros, sizeof(lanes));
 }
 
 static void only_a_tensor_s_last_chunk_is_shorter(void **state)
@@ -443,6 +476,7 @@ int main(void)
 		cmocka_unit_test(counts_beyond_32_bits_are_told_apart),
 		cmocka_unit_test(lanes_are_rounded_to_a_power_of_two_at_most_a_packet),
 		cmocka_unit_test(only_a_tensor_s_last_chunk_is_shorter),
+		cmocka_unit_test(where_only_full_packets_are_taken_every_chunk_has_all_lanes),
 		cmocka_unit_test(bytes_sent_in_part_are_zeros_elsewhere),
 		cmocka_unit_test(elements_wanted_in_part_are_taken_and_no_others),
 		cmocka_unit_test(data_wait_for_their_own_block_s_exponents),
