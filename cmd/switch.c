@@ -16,6 +16,7 @@
 #include "cmd/privileges.h"
 #include "cmd/switch_log.h"
 #include "cmd/switch_options.h"
+#include "job/dataplane.h"
 #include "net/address.h"
 #include "switch/log.h"
 
@@ -169,6 +170,11 @@ static void close_all(struct sml_switch_options *options, struct sml_switch *run
 	sml_switch_options_free(options);
 }
 
+static bool uses_bpf(const struct sml_switch_config *config)
+{
+	return config->dataplane != NULL && strcmp(config->dataplane->name, "xdp") == 0;
+}
+
 int sml_command_switch(int argc, char **argv)
 {
 	struct sml_switch_options options;
@@ -197,7 +203,7 @@ int sml_command_switch(int argc, char **argv)
 		return 1;
 	}
 	forget_secret();
-	sml_privileges_filter(&(struct sml_privileges){.bpf = config->dataplane != NULL,
+	sml_privileges_filter(&(struct sml_privileges){.bpf = uses_bpf(config),
 						       .files = options.path != NULL,
 						       .notifies = sml_notify_is_wanted()});
 	print_ready(&options, running, metrics);

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "cmd/ask.h"
+#include "switch/p4/dataplane.h"
 #include "switch/switch.h"
 #ifdef SML_HAVE_XDP
 #include "switch/xdp/dataplane.h"
@@ -33,7 +34,9 @@ enum {
 	OPTION_MULTICAST,
 	OPTION_MULTICAST_HOPS,
 	OPTION_LOG_JSON,
-	OPTION_METRICS
+	OPTION_METRICS,
+	OPTION_TARGET,
+	OPTION_HOSTS
 };
 
 static const struct argp_option option_list[] = {
@@ -65,10 +68,20 @@ static const struct argp_option option_list[] = {
 	 "SWITCHML_JOB_KEY_FILE)",
 	 0},
 	{"dataplane", OPTION_DATAPLANE, "NAME", 0,
-	 "udp (default), or xdp: in the kernel, on the interfaces of --iface", 0},
+	 "udp (default), xdp: in the kernel, on the interfaces of --iface, or p4: in the P4 switch "
+	 "of --target",
+	 0},
 	{"iface", 'i', "NAME[,NAME...]", 0, "For xdp: the interfaces that lead to the workers", 0},
 	{"xdp-mode", OPTION_XDP_MODE, "MODE", 0,
 	 "auto (default: in the driver if possible, else generic), native, or generic", 0},
+	{"target", OPTION_TARGET, "HOST:PORT", 0,
+	 "For p4: the control port of a switch that runs our P4 program (Thrift, of BMv2's "
+	 "simple_switch). --listen must then name the address to which the workers connect",
+	 0},
+	{"hosts", OPTION_HOSTS, "MAC=PORT[,MAC=PORT...]", 0,
+	 "For p4: at which port of the P4 switch each host is, this one included; the P4 switch "
+	 "forwards all other traffic by this list",
+	 0},
 	{"multicast", OPTION_MULTICAST, "GROUP[:PORT]", 0,
 	 "Send each result once to a multicast group, instead of once to each worker. The first "
 	 "job uses this group, the second job the next group, and so on (port 28600; a worker's "
@@ -140,7 +153,9 @@ static const struct sml_dataplane_operations *dataplane(struct reader *reader, c
 		refuse(reader, "this program was built without the xdp dataplane (it needs "
 			       "clang, bpftool and libbpf when it is built)");
 #endif
-	refuse(reader, "--dataplane is udp or xdp, not '%s'", name);
+	if (strcmp(name, "p4") == 0)
+		return &sml_dataplane_p4;
+	refuse(reader, "--dataplane is udp, xdp or p4, not '%s'", name);
 	return NULL;
 }
 
@@ -201,6 +216,12 @@ static error_t take(struct reader *reader, int key, const char *text)
 		break;
 	case 'i':
 		config->interfaces = text;
+		break;
+	case OPTION_TARGET:
+		config->target = text;
+		break;
+	case OPTION_HOSTS:
+		config->hosts = text;
 		break;
 	case OPTION_DATAPLANE:
 		config->dataplane = dataplane(reader, text);
@@ -296,6 +317,11 @@ static void begin(struct sml_switch_config *config)
 	config->job_key = sml_ask_key_source();
 }
 
+static bool has_dataplane(const struct sml_switch_config *config, const char *name)
+{
+	return config->dataplane != NULL && strcmp(config->dataplane->name, name) == 0;
+}
+
 static error_t parse(int key, char *text, struct argp_state *state)
 {
 	struct sml_switch_options *options = state->input;
@@ -303,9 +329,13 @@ static error_t parse(int key, char *text, struct argp_state *state)
 
 	if (key != ARGP_KEY_END)
 		return take(&reader, key, text);
-	if (!options->is_again && options->config.interfaces != NULL &&
-	    options->config.dataplane == NULL)
+	if (options->is_again)
+		return 0;
+	if (options->config.interfaces != NULL && !has_dataplane(&options->config, "xdp"))
 		refuse(&reader, "--iface is for --dataplane xdp");
+	if ((options->config.target != NULL || options->config.hosts != NULL) &&
+	    !has_dataplane(&options->config, "p4"))
+		refuse(&reader, "--target and --hosts are for --dataplane p4");
 	return 0;
 }
 

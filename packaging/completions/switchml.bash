@@ -21,7 +21,7 @@ _switchml() {
 	else
 		case $previous in
 		-i | --iface) words=$(cd /sys/class/net && echo *) ;;
-		--dataplane) words='udp xdp' ;;
+		--dataplane) words='udp xdp p4' ;;
 		*) return ;; # bash completes the names of files
 		esac
 	fi

@@ -287,6 +287,8 @@ static int open_dataplane(struct sml_server *server, const char *address)
 		.n_threads = server->config.threads,
 		.interfaces = server->config.interfaces ? server->config.interfaces : "",
 		.xdp_mode = server->config.xdp_mode,
+		.target = server->config.target,
+		.hosts = server->config.hosts ? server->config.hosts : "",
 		.group_hops = (uint8_t)server->config.multicast_hops,
 		.max_jobs = server->config.max_jobs,
 		.max_slots = server->config.max_slots,

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The parser of all targets, from Ethernet to the lanes. A frame that is not a UDP datagram with our
+ * magic and version keeps its rest as payload. So does a contribution whose lengths are wrong: then
+ * sml is valid and lanes is not.
+ */
+#ifndef SML_P4_PARSER
+#define SML_P4_PARSER
+
+parser FrameParser(packet_in packet, inout headers_t hdr) {
+    state start {
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.type) {
+            TYPE_VLAN: parse_vlan;
+            TYPE_IPV4: parse_ipv4;
+            TYPE_IPV6: parse_ipv6;
+            default: accept;
+        }
+    }
+
+    state parse_vlan {
+        packet.extract(hdr.vlan);
+        transition select(hdr.vlan.type) {
+            TYPE_IPV4: parse_ipv4;
+            TYPE_IPV6: parse_ipv6;
+            default: accept;
+        }
+    }
+
+    // Without options, and not a fragment.
+    state parse_ipv4 {
+        packet.extract(hdr.ipv4);
+        transition select(hdr.ipv4.version_ihl, hdr.ipv4.fragment, hdr.ipv4.protocol) {
+            (0x45, 0x0000 &&& 0x3fff, PROTOCOL_UDP): parse_udp;
+            default: accept;
+        }
+    }
+
+    state parse_ipv6 {
+        packet.extract(hdr.ipv6);
+        transition select(hdr.ipv6.next_header) {
+            PROTOCOL_UDP: parse_udp;
+            default: accept;
+        }
+    }
+
+    // Fewer payload bytes than our header cannot be ours, and must not be looked into.
+    state parse_udp {
+        packet.extract(hdr.udp);
+        transition select(hdr.udp.length) {
+            0 &&& 0xffe0: accept;      // below 32
+            32 &&& 0xfff0: accept;     // 32 to 47: below UDP's header and ours
+            default: look_for_magic;
+        }
+    }
+
+    state look_for_magic {
+        transition select(packet.lookahead<bit<24>>()) {
+            SML_WIRE_MAGIC ++ SML_WIRE_VERSION: parse_sml;
+            default: accept;
+        }
+    }
+
+    state parse_sml {
+        packet.extract(hdr.sml);
+        transition select(hdr.sml.kind, hdr.sml.lanes, hdr.udp.length) {
+            (SML_PACKET_CONTRIBUTION, SML_LANES, UDP_BYTES + SML_HEADER_BYTES + 4 * SML_LANES):
+                parse_lanes;
+            default: accept;
+        }
+    }
+
+    state parse_lanes {
+        packet.extract(hdr.lanes);
+        transition accept;
+    }
+}
+
+#endif

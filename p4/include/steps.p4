@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What to do with the lanes of a packet and those of the slot's buffer: sml_lane_combine(). */
+#ifndef SML_P4_STEPS
+#define SML_P4_STEPS
+
+const bit<8> STEP_STORE = 0; // the first rank: stored = arrived
+const bit<8> STEP_ADD32 = 1; // stored = arrived += stored
+const bit<8> STEP_ADD16 = 2; // the same, in 16-bit halves
+const bit<8> STEP_MAX = 3;   // stored = arrived = the greater
+const bit<8> STEP_LOAD = 4;  // arrived = stored: a result again
+
+#endif

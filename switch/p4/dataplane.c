@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The P4 dataplane: slots are in a switch that runs our P4 program, jobs are entries of its tables
+ * (jobs.c), and one thread serves the socket (thread.c). This file has the operations for the
+ * control plane.
+ *
+ * The calls of the control thread wait for the target, which answers within a millisecond. If it
+ * does not answer for seconds, it is lost, and so is this process (sml_p4_lost()).
+ */
+#include "switch/p4/dataplane.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fork.h"
+#include "net/place.h"
+#include "switch/p4/internal.h"
+
+#define MIN_WINDOW 4u
+
+/* ---- opening ---- */
+
+static void free_all(struct sml_dataplane *dataplane)
+{
+	if (dataplane->target != NULL)
+		dataplane->operations->close(dataplane->target);
+	sml_udp_inbox_free(dataplane->inbox);
+	if (dataplane->fd >= 0)
+		sml_fd_close(dataplane->fd);
+	if (dataplane->wake_fd >= 0)
+		close(dataplane->wake_fd);
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
+		free(dataplane->jobs[i]);
+	pthread_mutex_destroy(&dataplane->mutex);
+	pthread_mutex_destroy(&dataplane->target_mutex);
+	free(dataplane);
+}
+
+static int check_limits(const struct sml_dataplane *dataplane)
+{
+	const struct sml_p4_limits *limits = &dataplane->limits;
+
+	if (dataplane->config.max_slots <= limits->slots)
+		return 0;
+	return sml_error_set(-EINVAL,
+			     "the P4 switch's program has %u slots: give --slots %u, or compile it "
+			     "with -DSML_SLOTS=%u",
+			     limits->slots, limits->slots, dataplane->config.max_slots);
+}
+
+static int open_target(struct sml_dataplane *dataplane)
+{
+	const char *where = dataplane->config.target;
+	struct sml_host_port place;
+	int rc;
+
+	if (where == NULL || !sml_host_port_parse(where, strlen(where), &place) ||
+	    !place.has_port || place.host[0] == '\0')
+		return sml_error_set(-EINVAL, "--dataplane p4 needs --target HOST:PORT, the P4 "
+					      "switch's control port");
+	rc = sml_p4_load(&dataplane->operations);
+	if (rc == 0)
+		rc = dataplane->operations->open(&dataplane->target, place.host, place.port,
+						 &sml_p4_services);
+	if (rc == 0)
+		rc = dataplane->operations->limits(dataplane->target, &dataplane->limits);
+	if (rc == 0)
+		rc = check_limits(dataplane);
+	return rc == 0 ? sml_p4_hosts_set(dataplane, dataplane->config.hosts) : rc;
+}
+
+/* Results come from this address, which the P4 switch must know. */
+static int find_own_address(struct sml_dataplane *dataplane)
+{
+	if (dataplane->config.address == NULL ||
+	    sml_place_parse(dataplane->config.address, dataplane->config.port, &dataplane->own) <
+		    0 ||
+	    dataplane->own.all)
+		return sml_error_set(-EINVAL, "--dataplane p4 needs --listen ADDR: the P4 switch "
+					      "sends results with this address");
+	return 0;
+}
+
+static int open_parts(struct sml_dataplane *dataplane)
+{
+	const struct sml_udp_options options = {
+		.address = dataplane->config.address,
+		.port = dataplane->config.port,
+		.n_threads = 1,
+		.for_xdp = true,
+	};
+	uint32_t buffer_bytes;
+	int rc = find_own_address(dataplane);
+
+	if (rc == 0)
+		rc = open_target(dataplane);
+	if (rc < 0)
+		return rc;
+	dataplane->fd = sml_udp_socket_open(&options, true, &buffer_bytes);
+	if (dataplane->fd < 0)
+		return dataplane->fd;
+	rc = sml_p4_thread_open(dataplane);
+	if (rc < 0)
+		return rc;
+	if (dataplane->config.seal != NULL)
+		dataplane->config.seal(false);
+	return sml_p4_thread_start(dataplane);
+}
+
+static int p4_open(struct sml_dataplane **opened, const struct sml_dataplane_config *config)
+{
+	struct sml_dataplane *dataplane = aligned_alloc(64, (sizeof(*dataplane) + 63) & ~63ul);
+	int rc;
+
+	if (dataplane == NULL)
+		return sml_error_set(-ENOMEM, "no memory for the dataplane");
+	memset(dataplane, 0, sizeof(*dataplane));
+	dataplane->config = *config;
+	dataplane->fd = dataplane->wake_fd = -1;
+	pthread_mutex_init(&dataplane->mutex, NULL);
+	pthread_mutex_init(&dataplane->target_mutex, NULL);
+	rc = open_parts(dataplane);
+	if (rc < 0) {
+		free_all(dataplane);
+		return rc;
+	}
+	*opened = dataplane;
+	return 0;
+}
+
+static void p4_close(struct sml_dataplane *dataplane)
+{
+	sml_p4_thread_stop(dataplane);
+	free_all(dataplane);
+}
+
+static void p4_describe(struct sml_dataplane *dataplane, char *text, size_t bytes)
+{
+	snprintf(text, bytes, "p4 (%s at %s, %u lanes)", dataplane->operations->name,
+		 dataplane->config.target, dataplane->limits.lanes);
+}
+
+static uint32_t p4_fixed_lanes(struct sml_dataplane *dataplane)
+{
+	return dataplane->limits.lanes;
+}
+
+/* ---- jobs ---- */
+
+/* Never 0, which buffers have before their first use. */
+static uint32_t next_incarnation(struct sml_dataplane *dataplane)
+{
+	if (++dataplane->incarnation == 0)
+		++dataplane->incarnation;
+	return dataplane->incarnation;
+}
+
+static int p4_add_job(struct sml_dataplane *dataplane, const struct sml_pool_rules *rules)
+{
+	struct sml_p4_job *job = calloc(1, sizeof(*job));
+	int rc;
+
+	if (job == NULL)
+		return -ENOMEM;
+	job->rules = *rules;
+	job->incarnation = next_incarnation(dataplane);
+	if (getrandom(&job->daemon_key, sizeof(job->daemon_key), 0) != sizeof(job->daemon_key)) {
+		free(job);
+		return -ENOMEM;
+	}
+	rc = sml_p4_job_add(dataplane, job);
+	if (rc < 0) {
+		free(job);
+		return rc;
+	}
+	pthread_mutex_lock(&dataplane->mutex);
+	dataplane->jobs[rules->job % SML_MAX_JOBS] = job;
+	pthread_mutex_unlock(&dataplane->mutex);
+	return 0;
+}
+
+static int p4_start_job(struct sml_dataplane *dataplane, uint32_t number)
+{
+	struct sml_p4_job *job = sml_p4_job_of(dataplane, number);
+
+	/* From here on, probes change no address. */
+	pthread_mutex_lock(&dataplane->mutex);
+	job->started = true;
+	pthread_mutex_unlock(&dataplane->mutex);
+	return sml_p4_job_start(dataplane, job);
+}
+
+static void add_counters(struct sml_dataplane_counters *to,
+			 const struct sml_dataplane_counters *from)
+{
+	uint64_t *sums = (uint64_t *)to;
+	const uint64_t *each = (const uint64_t *)from;
+
+	for (size_t i = 0; i < sizeof(*to) / sizeof(*sums); i++)
+		sums[i] += each[i];
+}
+
+static void p4_remove_job(struct sml_dataplane *dataplane, uint32_t number)
+{
+	struct sml_p4_job *job = sml_p4_job_of(dataplane, number);
+	struct sml_dataplane_counters ended = {0};
+
+	sml_p4_job_remove(dataplane, job);
+	sml_p4_job_traffic(dataplane, job, &ended);
+	pthread_mutex_lock(&dataplane->mutex);
+	add_counters(&dataplane->counters, &ended);
+	dataplane->jobs[number % SML_MAX_JOBS] = NULL;
+	pthread_mutex_unlock(&dataplane->mutex);
+	free(job);
+}
+
+static const char *peer_misses(const struct sml_p4_job *job, uint8_t rank, uint8_t shard)
+{
+	const struct sml_p4_peer *peer = &job->peers[rank][shard];
+
+	if (!peer->known)
+		return "said that it was ready, but not every one of its sockets has sent a probe";
+	if (!peer->stamped)
+		return "sends packets that do not pass through the P4 switch";
+	if (peer->port != job->peers[rank][0].port)
+		return "has sockets at more than one port of the P4 switch";
+	return NULL;
+}
+
+static const char *p4_misses_address(struct sml_dataplane *dataplane, uint32_t number, uint8_t rank)
+{
+	const struct sml_p4_job *job = sml_p4_job_of(dataplane, number);
+	const char *misses = NULL;
+
+	pthread_mutex_lock(&dataplane->mutex);
+	for (uint8_t shard = 0; misses == NULL && shard < job->rules.n_shards; shard++)
+		misses = peer_misses(job, rank, shard);
+	pthread_mutex_unlock(&dataplane->mutex);
+	return misses;
+}
+
+/* Synchronized ranks send at the same time, into one queue. */
+static uint32_t p4_window(struct sml_dataplane *dataplane, uint32_t packet_bytes, uint32_t n_ranks)
+{
+	uint32_t packets = dataplane->operations->window / n_ranks;
+
+	(void)packet_bytes;
+	return packets > MIN_WINDOW ? packets : MIN_WINDOW;
+}
+
+/* A P4 switch sees a super-packet of a virtual interface whole. */
+static bool p4_wants_single_packets(struct sml_dataplane *dataplane)
+{
+	(void)dataplane;
+	return true;
+}
+
+/* ---- counters ---- */
+
+static void p4_job_counters(struct sml_dataplane *dataplane, uint32_t number,
+			    struct sml_job_counters *counters)
+{
+	sml_p4_job_count(dataplane, sml_p4_job_of(dataplane, number), counters);
+}
+
+static uint32_t p4_slot_states(struct sml_dataplane *dataplane, uint32_t number,
+			       struct sml_slot_progress *states, uint32_t n)
+{
+	return sml_p4_job_slots(dataplane, sml_p4_job_of(dataplane, number), states, n);
+}
+
+/* Of the packets for jobs; what the P4 switch only forwards is not counted. */
+static void p4_counters(struct sml_dataplane *dataplane, struct sml_dataplane_counters *counters)
+{
+	const struct sml_udp_inbox_counters *in = sml_udp_inbox_counters(dataplane->inbox);
+
+	pthread_mutex_lock(&dataplane->mutex);
+	*counters = dataplane->counters;
+	counters->socket_drops = in->drops;
+	counters->send_drops = dataplane->sender.drops;
+	counters->packets_received += in->packets;
+	counters->bytes_received += in->bytes;
+	counters->packets_sent += dataplane->sender.packets;
+	counters->bytes_sent += dataplane->sender.bytes;
+	counters->verdicts[SML_VERDICT_MALFORMED] += in->malformed;
+	pthread_mutex_unlock(&dataplane->mutex);
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
+		if (dataplane->jobs[i] != NULL)
+			sml_p4_job_traffic(dataplane, dataplane->jobs[i], counters);
+}
+
+const struct sml_dataplane_operations sml_dataplane_p4 = {
+	.name = "p4",
+	.open = p4_open,
+	.close = p4_close,
+	.describe = p4_describe,
+	.fixed_lanes = p4_fixed_lanes,
+	.add_job = p4_add_job,
+	.start_job = p4_start_job,
+	.remove_job = p4_remove_job,
+	.misses_address = p4_misses_address,
+	.window = p4_window,
+	.wants_single_packets = p4_wants_single_packets,
+	.job_counters = p4_job_counters,
+	.slot_states = p4_slot_states,
+	.counters = p4_counters,
+};

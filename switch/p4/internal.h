@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Shared by dataplane.c (operations), jobs.c (a job on the target), hosts.c and thread.c. */
+#ifndef SML_SWITCH_P4_INTERNAL_H
+#define SML_SWITCH_P4_INTERNAL_H
+
+#include <pthread.h>
+
+#include "net/place.h"
+#include "net/udp_inbox.h"
+#include "net/udp_sender.h"
+#include "p4/constants.h"
+#include "switch/dataplane.h"
+#include "switch/p4/target.h"
+
+#define SML_P4_MAC_BYTES 6
+
+/* Where a rank's packets come from, as the program has written it into a probe. */
+struct sml_p4_peer {
+	uint8_t mac[SML_P4_MAC_BYTES];
+	uint16_t port; /* of the switch */
+	bool tagged;
+	uint16_t tci;
+	struct sml_path path; /* its address */
+	bool known;	      /* a probe has come */
+	bool stamped;	      /* it has come through the program */
+};
+
+struct sml_p4_job {
+	struct sml_pool_rules rules;
+	uint32_t incarnation;
+	uint32_t first_buffer;
+	uint64_t daemon_key; /* only the program and the daemon know it */
+	bool started, mismatch_told;
+	uint8_t n_ranks_told; /* ranks with entries on the target */
+	bool has_group;
+	/* What the counters of its place showed before it came. */
+	uint64_t fates_before[SML_P4_FATES], bytes_before[SML_P4_FATES];
+	uint64_t sent_before[2];
+	uint64_t contributions_before[SML_MAX_RANKS], resends_before[SML_MAX_RANKS];
+	struct sml_p4_peer peers[SML_MAX_RANKS][SML_MAX_SHARDS];
+};
+
+struct sml_dataplane {
+	struct sml_dataplane_config config;
+	int fd, wake_fd;
+	pthread_t thread;
+	bool has_thread;
+	/* The target, for the control thread and the dataplane's. */
+	pthread_mutex_t target_mutex;
+	const struct sml_p4_target_operations *operations;
+	struct sml_p4_target *target;
+	struct sml_p4_limits limits;
+	uint32_t incarnation;
+	struct sml_place own; /* the address that results come from */
+	/* All below. */
+	pthread_mutex_t mutex;
+	struct sml_p4_job *jobs[SML_MAX_JOBS];
+	struct sml_dataplane_counters counters; /* of the socket, and of ended jobs */
+	struct sml_udp_sender sender;
+	struct sml_udp_inbox *inbox;
+	struct sml_packet packets[SML_RECEIVE_PACKETS];
+};
+
+static inline struct sml_p4_job *sml_p4_job_of(struct sml_dataplane *dataplane, uint32_t number)
+{
+	return dataplane->jobs[number % SML_MAX_JOBS];
+}
+
+static inline uint32_t sml_p4_buffers(const struct sml_p4_job *job)
+{
+	return 2u * ((uint32_t)job->rules.head_slots + job->rules.data_slots);
+}
+
+/* ---- load.c ---- */
+
+/* The operations of a target, from its module: 0, or an error with a text. */
+int sml_p4_load(const struct sml_p4_target_operations **operations);
+extern const struct sml_p4_services sml_p4_services;
+
+/* ---- hosts.c ---- */
+
+/* Where all other traffic goes: "MAC=PORT,MAC=PORT", onto the target. 0, or an error with a text.
+ */
+int sml_p4_hosts_set(struct sml_dataplane *dataplane, const char *hosts);
+
+/* ---- jobs.c: the control thread. Without a result: a lost target has ended the process. ---- */
+
+/* A number as a field of so many bytes. */
+struct sml_p4_field sml_p4_number(uint64_t value, uint8_t bytes);
+
+int sml_p4_job_add(struct sml_dataplane *dataplane, struct sml_p4_job *job);
+int sml_p4_job_start(struct sml_dataplane *dataplane, struct sml_p4_job *job);
+void sml_p4_job_remove(struct sml_dataplane *dataplane, struct sml_p4_job *job);
+void sml_p4_job_count(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
+		      struct sml_job_counters *counters);
+/* Adds the job's packets and bytes. */
+void sml_p4_job_traffic(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
+			struct sml_dataplane_counters *counters);
+uint32_t sml_p4_job_slots(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
+			  struct sml_slot_progress *states, uint32_t n);
+
+/*
+ * The target is gone or does not do what it is told, so nothing here can go on: end the process, as
+ * a switch ends that dies, and the ranks resume at another one, or here when it has started again.
+ */
+_Noreturn void sml_p4_lost(void);
+
+/* ---- thread.c ---- */
+
+int sml_p4_thread_open(struct sml_dataplane *dataplane);
+int sml_p4_thread_start(struct sml_dataplane *dataplane);
+void sml_p4_thread_stop(struct sml_dataplane *dataplane);
+
+#endif

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A job on a P4 switch: its entries in the tables of p4/include/tables.p4, its multicast group, its
+ * counters and its slots. The target's mutex is taken here.
+ *
+ * The invariant: the job's own entry is the last to come and the first to go, so the program never
+ * accepts a packet of a job whose other entries are missing.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "switch/log.h"
+#include "switch/p4/internal.h"
+
+#define ADDRESS_V6_BYTES 16
+
+static void lock(struct sml_dataplane *dataplane)
+{
+	pthread_mutex_lock(&dataplane->target_mutex);
+}
+
+static void unlock(struct sml_dataplane *dataplane)
+{
+	pthread_mutex_unlock(&dataplane->target_mutex);
+}
+
+_Noreturn void sml_p4_lost(void)
+{
+	sml_switch_log(SML_LOG_ERROR,
+		       "%s: this switch ends, so that its jobs resume elsewhere, or here when both "
+		       "have been started again",
+		       sml_error_last());
+	_exit(1);
+}
+
+static void must(int rc)
+{
+	if (rc < 0)
+		sml_p4_lost();
+}
+
+/* ---- rows ---- */
+
+struct sml_p4_field sml_p4_number(uint64_t value, uint8_t bytes)
+{
+	struct sml_p4_field field = {.n = bytes};
+
+	for (unsigned i = bytes; i-- > 0 && value > 0; value >>= 8)
+		field.bytes[i] = (uint8_t)value;
+	return field;
+}
+
+static uint16_t place_of(const struct sml_p4_job *job)
+{
+	return (uint16_t)(job->rules.job % SML_MAX_JOBS);
+}
+
+static uint16_t group_of(const struct sml_p4_job *job)
+{
+	return (uint16_t)(SML_P4_FIRST_GROUP + place_of(job));
+}
+
+static struct sml_p4_row job_row(const struct sml_p4_job *job)
+{
+	const struct sml_pool_rules *rules = &job->rules;
+
+	sml_assert(rules->n_ranks > 0);
+	return (struct sml_p4_row){
+		.table = "SmlIngress.job_lookup.jobs",
+		.action = "SmlIngress.job_lookup.job",
+		.keys = {sml_p4_number(rules->job, 4)},
+		.n_keys = 1,
+		.parameters = {sml_p4_number(place_of(job), 2), sml_p4_number(rules->epoch, 4),
+			       sml_p4_number(rules->tag, 8), sml_p4_number(job->daemon_key, 8),
+			       sml_p4_number(job->incarnation, 4),
+			       sml_p4_number(sml_pool_all_ranks(rules), 8),
+			       sml_p4_number(job->first_buffer, 4),
+			       sml_p4_number(rules->head_slots, 2),
+			       sml_p4_number(rules->data_slots, 2),
+			       sml_p4_number(rules->n_shards, 1),
+			       sml_p4_number((1u << 24) / rules->n_shards + 1, 4),
+			       sml_p4_number(job->started, 1), sml_p4_number(group_of(job), 2)},
+		.n_parameters = 13,
+	};
+}
+
+static struct sml_p4_row rank_row(const struct sml_p4_job *job, uint8_t rank)
+{
+	return (struct sml_p4_row){
+		.table = "SmlIngress.admission.ranks",
+		.action = "SmlIngress.admission.rank",
+		.keys = {sml_p4_number(place_of(job), 2), sml_p4_number(rank, 1)},
+		.n_keys = 2,
+		.parameters = {sml_p4_number((uint64_t)1 << rank, 8),
+			       sml_p4_number(job->peers[rank][0].port, 2)},
+		.n_parameters = 2,
+	};
+}
+
+static struct sml_p4_row member_row(const struct sml_p4_job *job, uint8_t rank)
+{
+	return (struct sml_p4_row){
+		.table = "SmlIngress.admission.members",
+		.action = "SmlIngress.admission.member",
+		.keys = {sml_p4_number(place_of(job), 2), sml_p4_number(rank, 1),
+			 sml_p4_number(job->rules.cookies[rank], 8)},
+		.n_keys = 3,
+	};
+}
+
+static struct sml_p4_field bytes_of(const void *bytes, uint8_t n)
+{
+	struct sml_p4_field field = {.n = n};
+
+	memcpy(field.bytes, bytes, n);
+	return field;
+}
+
+static struct sml_p4_row peer_row(const struct sml_dataplane *dataplane,
+				  const struct sml_p4_job *job, uint8_t rank, uint8_t shard)
+{
+	const struct sml_p4_peer *peer = &job->peers[rank][shard];
+	const struct sockaddr_in6 *v6 = &peer->path.to;
+	bool is_v4 = v6->sin6_family == AF_INET;
+	struct sockaddr_in v4;
+	struct sml_p4_row row = {
+		.table = "SmlEgress.addressing.peers",
+		.action = is_v4 ? "SmlEgress.addressing.to_ipv4" : "SmlEgress.addressing.to_ipv6",
+		.keys = {sml_p4_number(place_of(job), 2), sml_p4_number(rank, 1),
+			 sml_p4_number(shard, 1)},
+		.n_keys = 3,
+		.parameters = {bytes_of(peer->mac, SML_P4_MAC_BYTES),
+			       sml_p4_number(peer->tagged, 1), sml_p4_number(peer->tci, 2)},
+		.n_parameters = 7,
+	};
+
+	memcpy(&v4, v6, sizeof(v4));
+	row.parameters[3] =
+		is_v4 ? bytes_of(&dataplane->own.address.v4.sin_addr, sizeof(v4.sin_addr))
+		      : bytes_of(&dataplane->own.address.v6.sin6_addr, ADDRESS_V6_BYTES);
+	row.parameters[4] = is_v4 ? bytes_of(&v4.sin_addr, sizeof(v4.sin_addr))
+				  : bytes_of(&v6->sin6_addr, ADDRESS_V6_BYTES);
+	row.parameters[5] = sml_p4_number(dataplane->config.port, 2);
+	/* At the same place in both families. */
+	row.parameters[6] = bytes_of(&v6->sin6_port, 2);
+	return row;
+}
+
+/* ---- counters ---- */
+
+static void read_one(struct sml_dataplane *dataplane, const char *name, uint32_t index,
+		     uint64_t *packets, uint64_t *bytes)
+{
+	must(dataplane->operations->read_counter(dataplane->target, name, index, packets, bytes));
+}
+
+static void read_fates(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
+		       uint64_t packets[SML_P4_FATES], uint64_t bytes[SML_P4_FATES])
+{
+	for (uint32_t fate = 0; fate <= SML_P4_FATE_BAD_CHECKSUM; fate++)
+		read_one(dataplane, "SmlIngress.fates", place_of(job) * SML_P4_FATES + fate,
+			 &packets[fate], &bytes[fate]);
+}
+
+static void read_ranks(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
+		       uint64_t contributions[SML_MAX_RANKS], uint64_t resends[SML_MAX_RANKS])
+{
+	uint64_t bytes;
+
+	for (uint32_t rank = 0; rank < job->rules.n_ranks; rank++) {
+		uint32_t index = place_of(job) * SML_MAX_RANKS + rank;
+
+		read_one(dataplane, "SmlIngress.contributions", index, &contributions[rank],
+			 &bytes);
+		read_one(dataplane, "SmlIngress.resends", index, &resends[rank], &bytes);
+	}
+}
+
+void sml_p4_job_count(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
+		      struct sml_job_counters *counters)
+{
+	uint64_t packets[SML_P4_FATES] = {0}, bytes[SML_P4_FATES];
+
+	lock(dataplane);
+	read_fates(dataplane, job, packets, bytes);
+	read_ranks(dataplane, job, counters->contributions, counters->resends);
+	unlock(dataplane);
+	for (unsigned v = 0; v < SML_VERDICTS; v++)
+		counters->verdicts[v] = packets[v] - job->fates_before[v];
+	for (unsigned rank = 0; rank < job->rules.n_ranks; rank++) {
+		counters->contributions[rank] -= job->contributions_before[rank];
+		counters->resends[rank] -= job->resends_before[rank];
+	}
+}
+
+void sml_p4_job_traffic(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
+			struct sml_dataplane_counters *counters)
+{
+	uint64_t packets[SML_P4_FATES] = {0}, bytes[SML_P4_FATES], sent[2];
+
+	lock(dataplane);
+	read_fates(dataplane, job, packets, bytes);
+	read_one(dataplane, "SmlEgress.sent", place_of(job), &sent[0], &sent[1]);
+	unlock(dataplane);
+	for (unsigned fate = 0; fate <= SML_P4_FATE_BAD_CHECKSUM; fate++) {
+		uint64_t n = packets[fate] - job->fates_before[fate];
+
+		if (fate == SML_P4_FATE_BAD_CHECKSUM)
+			counters->bad_checksums += n;
+		else
+			counters->verdicts[fate] += n;
+		counters->packets_received += n;
+		counters->bytes_received += bytes[fate] - job->bytes_before[fate];
+	}
+	counters->packets_sent += sent[0] - job->sent_before[0];
+	counters->bytes_sent += sent[1] - job->sent_before[1];
+}
+
+/* ---- slots ---- */
+
+/* In which run of buffers no other job has its own? */
+static bool is_free(const struct sml_dataplane *dataplane, uint32_t first, uint32_t n)
+{
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
+		const struct sml_p4_job *other = dataplane->jobs[i];
+
+		if (other != NULL && first < other->first_buffer + sml_p4_buffers(other) &&
+		    other->first_buffer < first + n)
+			return false;
+	}
+	return true;
+}
+
+/* The first free run begins where the array or a job ends. */
+static int find_buffers(const struct sml_dataplane *dataplane, struct sml_p4_job *job)
+{
+	uint32_t n = sml_p4_buffers(job), all = 2 * dataplane->limits.slots, best = UINT32_MAX;
+
+	if (n <= all && is_free(dataplane, 0, n))
+		best = 0;
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
+		const struct sml_p4_job *other = dataplane->jobs[i];
+		uint32_t first = other ? other->first_buffer + sml_p4_buffers(other) : 0;
+
+		if (other != NULL && first < best && first + n <= all &&
+		    is_free(dataplane, first, n))
+			best = first;
+	}
+	job->first_buffer = best;
+	return best == UINT32_MAX ? -ENOSPC : 0;
+}
+
+static bool is_after(uint32_t use, uint32_t other)
+{
+	return sml_serial_before(other, use);
+}
+
+uint32_t sml_p4_job_slots(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
+			  struct sml_slot_progress *states, uint32_t n)
+{
+	uint32_t n_buffers = sml_p4_buffers(job), found = 0;
+	uint64_t *values = calloc(3 * (size_t)n_buffers, sizeof(*values));
+	uint64_t *incarnations = values, *uses = values + n_buffers, *seen = uses + n_buffers;
+
+	if (values == NULL || dataplane->operations->read_registers == NULL) {
+		free(values);
+		return 0;
+	}
+	lock(dataplane);
+	must(dataplane->operations->read_registers(dataplane->target,
+						   "SmlIngress.slot_step.slot_incarnation",
+						   job->first_buffer, incarnations, n_buffers));
+	must(dataplane->operations->read_registers(dataplane->target,
+						   "SmlIngress.slot_step.slot_use",
+						   job->first_buffer, uses, n_buffers));
+	must(dataplane->operations->read_registers(dataplane->target,
+						   "SmlIngress.slot_step.slot_seen",
+						   job->first_buffer, seen, n_buffers));
+	unlock(dataplane);
+	for (uint32_t even = 0; even < n_buffers && found < n; even += 2) {
+		bool has_even = (uint32_t)incarnations[even] == job->incarnation;
+		bool has_odd = (uint32_t)incarnations[even + 1] == job->incarnation;
+		uint32_t newest = even;
+
+		if (!has_even && !has_odd)
+			continue;
+		if (!has_even ||
+		    (has_odd && is_after((uint32_t)uses[even + 1], (uint32_t)uses[even])))
+			newest = even + 1;
+		states[found++] = (struct sml_slot_progress){
+			.slot = (uint16_t)(even / 2),
+			.use = (uint32_t)uses[newest],
+			.missing = sml_pool_all_ranks(&job->rules) & ~seen[newest],
+		};
+	}
+	free(values);
+	return found;
+}
+
+/* ---- coming and going ---- */
+
+int sml_p4_job_add(struct sml_dataplane *dataplane, struct sml_p4_job *job)
+{
+	struct sml_p4_row row;
+	int rc = find_buffers(dataplane, job);
+
+	if (rc < 0)
+		return rc;
+	row = job_row(job);
+	lock(dataplane);
+	read_fates(dataplane, job, job->fates_before, job->bytes_before);
+	read_ranks(dataplane, job, job->contributions_before, job->resends_before);
+	read_one(dataplane, "SmlEgress.sent", place_of(job), &job->sent_before[0],
+		 &job->sent_before[1]);
+	must(dataplane->operations->insert(dataplane->target, &row));
+	unlock(dataplane);
+	return 0;
+}
+
+static void tell_rank(struct sml_dataplane *dataplane, const struct sml_p4_job *job, uint8_t rank)
+{
+	const struct sml_p4_row ranks = rank_row(job, rank), members = member_row(job, rank);
+
+	must(dataplane->operations->insert(dataplane->target, &ranks));
+	must(dataplane->operations->insert(dataplane->target, &members));
+	for (uint8_t shard = 0; shard < job->rules.n_shards; shard++) {
+		const struct sml_p4_row peer = peer_row(dataplane, job, rank, shard);
+
+		must(dataplane->operations->insert(dataplane->target, &peer));
+	}
+}
+
+int sml_p4_job_start(struct sml_dataplane *dataplane, struct sml_p4_job *job)
+{
+	struct sml_p4_node nodes[SML_MAX_RANKS];
+	struct sml_p4_row row;
+
+	lock(dataplane);
+	for (uint8_t rank = 0; rank < job->rules.n_ranks; rank++) {
+		nodes[rank] = (struct sml_p4_node){.replication = (uint16_t)(1 + rank),
+						   .port = job->peers[rank][0].port};
+		tell_rank(dataplane, job, rank);
+		job->n_ranks_told++;
+	}
+	must(dataplane->operations->add_group(dataplane->target, group_of(job), nodes,
+					      job->rules.n_ranks));
+	job->has_group = true;
+	job->started = true;
+	row = job_row(job);
+	must(dataplane->operations->modify(dataplane->target, &row));
+	unlock(dataplane);
+	return 0;
+}
+
+static void forget_rank(struct sml_dataplane *dataplane, const struct sml_p4_job *job, uint8_t rank)
+{
+	const struct sml_p4_row ranks = rank_row(job, rank), members = member_row(job, rank);
+
+	must(dataplane->operations->remove(dataplane->target, &ranks));
+	must(dataplane->operations->remove(dataplane->target, &members));
+	for (uint8_t shard = 0; shard < job->rules.n_shards; shard++) {
+		const struct sml_p4_row peer = peer_row(dataplane, job, rank, shard);
+
+		must(dataplane->operations->remove(dataplane->target, &peer));
+	}
+}
+
+void sml_p4_job_remove(struct sml_dataplane *dataplane, struct sml_p4_job *job)
+{
+	const struct sml_p4_row row = job_row(job);
+
+	lock(dataplane);
+	must(dataplane->operations->remove(dataplane->target, &row));
+	for (uint8_t rank = 0; rank < job->rules.n_ranks && rank < job->n_ranks_told; rank++)
+		forget_rank(dataplane, job, rank);
+	if (job->has_group)
+		must(dataplane->operations->remove_group(dataplane->target, group_of(job)));
+	unlock(dataplane);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The connection to a P4 switch's control port: see connect.h. */
+#include "switch/p4/thrift/connect.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#define PATIENCE_S 10
+
+static int try(const struct addrinfo *address)
+{
+	const struct timeval patience = {.tv_sec = PATIENCE_S};
+	int one = 1, rc;
+	int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -errno;
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0 &&
+	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) == 0 &&
+	    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) == 0 &&
+	    connect(fd, address->ai_addr, address->ai_addrlen) == 0)
+		return fd;
+	rc = -errno;
+	close(fd);
+	return rc;
+}
+
+int sml_p4_connect(const char *host, uint16_t port)
+{
+	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+	struct addrinfo *addresses;
+	char service[8];
+	int fd = -EHOSTUNREACH;
+
+	snprintf(service, sizeof(service), "%u", port);
+	if (getaddrinfo(host, service, &hints, &addresses) != 0)
+		return fd;
+	for (const struct addrinfo *each = addresses; each != NULL && fd < 0; each = each->ai_next)
+		fd = try(each);
+	freeaddrinfo(addresses);
+	return fd;
+}

@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * BMv2's simple_switch as a target, through its Thrift port: a module of its own, because only its
+ * users need Thrift's C library. All services share one connection.
+ */
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <thrift/c_glib/protocol/thrift_binary_protocol.h>
+#include <thrift/c_glib/protocol/thrift_multiplexed_protocol.h>
+#include <thrift/c_glib/transport/thrift_buffered_transport.h>
+#include <thrift/c_glib/transport/thrift_socket.h>
+
+#include "bm_simple_pre_l_a_g.h"
+#include "bm_simple_switch.h"
+#include "bm_standard.h"
+#include "switch/p4/target.h"
+#include "switch/p4/thrift/connect.h"
+
+#define CONTEXT	    0
+#define GROUPS	    512
+#define GROUP_NODES 64
+/* simple_switch drops what a port's queue (64 packets) cannot take; a burst of results is longer.
+ */
+#define QUEUE_PACKETS 1024
+#define WINDOW	      256
+
+struct group {
+	gint32 handle, nodes[GROUP_NODES];
+	unsigned n;
+	bool used;
+};
+
+struct sml_p4_target {
+	const struct sml_p4_services *services;
+	char where[300];
+	ThriftTransport *raw, *transport;
+	ThriftProtocol *protocol, *protocols[3];
+	BmStandardIf *standard;
+	BmSimplePreLAGIf *replication;
+	BmSimpleSwitchIf *queues;
+	struct group groups[GROUPS];
+};
+
+/* ---- errors ---- */
+
+/* The rest of a sentence about what failed; takes the error. */
+static int fail(struct sml_p4_target *target, const char *what, GError *error)
+{
+	int rc = target->services->error_set(
+		-EREMOTEIO, "the P4 switch at %s: %s: %s", target->where, what,
+		error != NULL ? error->message : "it refuses; does it run our program?");
+
+	g_clear_error(&error);
+	return rc;
+}
+
+#define CALL(ok, what, exception)                                                                  \
+	do {                                                                                       \
+		bool refused_ = (exception) != NULL;                                               \
+		g_clear_object(&(exception));                                                      \
+		if (!(ok) || refused_)                                                             \
+			return fail(target, what, error);                                          \
+	} while (0)
+
+/* ---- tables ---- */
+
+static GByteArray *bytes_of(const struct sml_p4_field *field)
+{
+	return g_byte_array_append(g_byte_array_sized_new(field->n), field->bytes, field->n);
+}
+
+static GPtrArray *key_of(const struct sml_p4_row *row)
+{
+	GPtrArray *key = g_ptr_array_new_with_free_func(g_object_unref);
+
+	for (unsigned i = 0; i < row->n_keys; i++) {
+		GByteArray *bytes = bytes_of(&row->keys[i]);
+		BmMatchParamExact *exact =
+			g_object_new(BM_TYPE_MATCH_PARAM_EXACT, "key", bytes, NULL);
+
+		g_ptr_array_add(key, g_object_new(BM_TYPE_MATCH_PARAM, "type",
+						  BM_MATCH_PARAM_TYPE_EXACT, "exact", exact, NULL));
+		g_object_unref(exact);
+		g_byte_array_unref(bytes);
+	}
+	return key;
+}
+
+static void unref_bytes(gpointer bytes)
+{
+	g_byte_array_unref(bytes);
+}
+
+static GPtrArray *parameters_of(const struct sml_p4_row *row)
+{
+	GPtrArray *parameters = g_ptr_array_new_with_free_func(unref_bytes);
+
+	for (unsigned i = 0; i < row->n_parameters; i++)
+		g_ptr_array_add(parameters, bytes_of(&row->parameters[i]));
+	return parameters;
+}
+
+static int bmv2_insert(struct sml_p4_target *target, const struct sml_p4_row *row)
+{
+	GPtrArray *key = key_of(row), *parameters = parameters_of(row);
+	BmAddEntryOptions *options = g_object_new(BM_TYPE_ADD_ENTRY_OPTIONS, NULL);
+	BmInvalidTableOperation *refusal = NULL;
+	GError *error = NULL;
+	gint32 handle;
+	gboolean ok =
+		bm_standard_if_bm_mt_add_entry(target->standard, &handle, CONTEXT, row->table, key,
+					       row->action, parameters, options, &refusal, &error);
+
+	g_object_unref(options);
+	g_ptr_array_unref(parameters);
+	g_ptr_array_unref(key);
+	CALL(ok, row->table, refusal);
+	return 0;
+}
+
+static int find(struct sml_p4_target *target, const struct sml_p4_row *row, gint32 *handle)
+{
+	GPtrArray *key = key_of(row);
+	BmAddEntryOptions *options = g_object_new(BM_TYPE_ADD_ENTRY_OPTIONS, NULL);
+	BmEntry *entry = g_object_new(BM_TYPE_ENTRY, NULL);
+	BmInvalidTableOperation *refusal = NULL;
+	GError *error = NULL;
+	gboolean ok = bm_standard_if_bm_mt_get_entry_from_key(
+		target->standard, &entry, CONTEXT, row->table, key, options, &refusal, &error);
+
+	*handle = entry->entry_handle;
+	g_object_unref(entry);
+	g_object_unref(options);
+	g_ptr_array_unref(key);
+	CALL(ok, row->table, refusal);
+	return 0;
+}
+
+static int bmv2_modify(struct sml_p4_target *target, const struct sml_p4_row *row)
+{
+	BmInvalidTableOperation *refusal = NULL;
+	GPtrArray *parameters;
+	GError *error = NULL;
+	gint32 handle;
+	gboolean ok;
+	int rc = find(target, row, &handle);
+
+	if (rc < 0)
+		return rc;
+	parameters = parameters_of(row);
+	ok = bm_standard_if_bm_mt_modify_entry(target->standard, CONTEXT, row->table, handle,
+					       row->action, parameters, &refusal, &error);
+	g_ptr_array_unref(parameters);
+	CALL(ok, row->table, refusal);
+	return 0;
+}
+
+static int bmv2_remove(struct sml_p4_target *target, const struct sml_p4_row *row)
+{
+	BmInvalidTableOperation *refusal = NULL;
+	GError *error = NULL;
+	gint32 handle;
+	gboolean ok;
+	int rc = find(target, row, &handle);
+
+	if (rc < 0)
+		return rc;
+	ok = bm_standard_if_bm_mt_delete_entry(target->standard, CONTEXT, row->table, handle,
+					       &refusal, &error);
+	CALL(ok, row->table, refusal);
+	return 0;
+}
+
+/* ---- multicast ---- */
+
+static int add_node(struct sml_p4_target *target, struct group *group,
+		    const struct sml_p4_node *node)
+{
+	BmInvalidMcOperation *refusal = NULL;
+	GError *error = NULL;
+	gint32 *handle = &group->nodes[group->n];
+	/* Ports as digits, port 0 last. */
+	GString *ports = g_string_new("1");
+	gboolean ok;
+
+	for (unsigned i = 0; i < node->port; i++)
+		g_string_append_c(ports, '0');
+	ok = bm_simple_pre_l_a_g_if_bm_mc_node_create(target->replication, handle, CONTEXT,
+						      node->replication, ports->str, "", &refusal,
+						      &error);
+	g_string_free(ports, TRUE);
+	CALL(ok, "a multicast node", refusal);
+	group->n++;
+	ok = bm_simple_pre_l_a_g_if_bm_mc_node_associate(target->replication, CONTEXT,
+							 group->handle, *handle, &refusal, &error);
+	CALL(ok, "a multicast node", refusal);
+	return 0;
+}
+
+static int bmv2_remove_group(struct sml_p4_target *target, uint16_t number)
+{
+	struct group *group = &target->groups[number % GROUPS];
+	BmInvalidMcOperation *refusal = NULL;
+	GError *error = NULL;
+	gboolean ok;
+
+	if (!group->used)
+		return 0;
+	group->used = false;
+	/* BMv2 looks for a node's group when the node goes. */
+	while (group->n > 0) {
+		ok = bm_simple_pre_l_a_g_if_bm_mc_node_destroy(
+			target->replication, CONTEXT, group->nodes[--group->n], &refusal, &error);
+		CALL(ok, "a multicast node", refusal);
+	}
+	ok = bm_simple_pre_l_a_g_if_bm_mc_mgrp_destroy(target->replication, CONTEXT, group->handle,
+						       &refusal, &error);
+	CALL(ok, "a multicast group", refusal);
+	return 0;
+}
+
+static int bmv2_add_group(struct sml_p4_target *target, uint16_t number,
+			  const struct sml_p4_node *nodes, unsigned n)
+{
+	struct group *group = &target->groups[number % GROUPS];
+	BmInvalidMcOperation *refusal = NULL;
+	GError *error = NULL;
+	gboolean ok;
+	int rc = 0;
+
+	if (n > GROUP_NODES)
+		return target->services->error_set(-EINVAL, "%u ports in a multicast group", n);
+	ok = bm_simple_pre_l_a_g_if_bm_mc_mgrp_create(target->replication, &group->handle, CONTEXT,
+						      number, &refusal, &error);
+	CALL(ok, "a multicast group", refusal);
+	group->used = true;
+	group->n = 0;
+	for (unsigned i = 0; i < n && rc == 0; i++)
+		rc = add_node(target, group, &nodes[i]);
+	return rc;
+}
+
+/* ---- counters and registers ---- */
+
+static int bmv2_read_counter(struct sml_p4_target *target, const char *name, uint32_t index,
+			     uint64_t *packets, uint64_t *bytes)
+{
+	BmCounterValue *value = g_object_new(BM_TYPE_COUNTER_VALUE, NULL);
+	BmInvalidCounterOperation *refusal = NULL;
+	GError *error = NULL;
+	gboolean ok = bm_standard_if_bm_counter_read(target->standard, &value, CONTEXT, name,
+						     (gint32)index, &refusal, &error);
+
+	*packets = (uint64_t)value->packets;
+	*bytes = (uint64_t)value->bytes;
+	g_object_unref(value);
+	CALL(ok, name, refusal);
+	return 0;
+}
+
+static int bmv2_read_registers(struct sml_p4_target *target, const char *name, uint32_t first,
+			       uint64_t *values, uint32_t n)
+{
+	GArray *all = g_array_new(FALSE, FALSE, sizeof(gint64));
+	BmInvalidRegisterOperation *refusal = NULL;
+	GError *error = NULL;
+	gboolean ok = bm_standard_if_bm_register_read_all(target->standard, &all, CONTEXT, name,
+							  &refusal, &error);
+	bool whole = ok && refusal == NULL && all->len >= first && all->len - first >= n;
+
+	if (whole)
+		memcpy(values, &g_array_index(all, gint64, first), n * sizeof(values[0]));
+	g_array_unref(all);
+	CALL(ok, name, refusal);
+	return whole ? 0 : fail(target, name, NULL);
+}
+
+static int bmv2_write_register(struct sml_p4_target *target, const char *name, uint32_t index,
+			       uint64_t value)
+{
+	BmInvalidRegisterOperation *refusal = NULL;
+	GError *error = NULL;
+	gboolean ok = bm_standard_if_bm_register_write(
+		target->standard, CONTEXT, name, (gint32)index, (gint64)value, &refusal, &error);
+
+	CALL(ok, name, refusal);
+	return 0;
+}
+
+/* ---- the program ---- */
+
+/* Members of an array of objects that have this "name", or whose name begins with it. */
+static json_t *named(json_t *array, const char *name)
+{
+	size_t i;
+	json_t *each;
+
+	json_array_foreach(array, i, each)
+	{
+		const char *own = json_string_value(json_object_get(each, "name"));
+
+		if (own != NULL && strncmp(own, name, strlen(name)) == 0)
+			return each;
+	}
+	return NULL;
+}
+
+/* As BMv2's JSON has them: fields are [name, bits, signed]. */
+static void read_limits(json_t *program, struct sml_p4_limits *limits)
+{
+	json_t *lanes = named(json_object_get(program, "header_types"), "lanes_t");
+	json_t *use =
+		named(json_object_get(program, "register_arrays"), "SmlIngress.slot_step.slot_use");
+	json_t *field;
+	size_t i;
+
+	*limits = (struct sml_p4_limits){0};
+	json_array_foreach(json_object_get(lanes, "fields"), i, field) limits->lanes +=
+		(uint32_t)json_integer_value(json_array_get(field, 1)) / 32;
+	limits->slots = (uint32_t)json_integer_value(json_object_get(use, "size")) / 2;
+}
+
+static int bmv2_limits(struct sml_p4_target *target, struct sml_p4_limits *limits)
+{
+	GError *error = NULL;
+	gchar *text = NULL;
+	json_t *program;
+
+	if (!bm_standard_if_bm_get_config(target->standard, &text, &error))
+		return fail(target, "its program", error);
+	program = json_loads(text, 0, NULL);
+	g_free(text);
+	read_limits(program, limits);
+	json_decref(program);
+	if (limits->lanes == 0 || limits->slots == 0)
+		return target->services->error_set(
+			-EINVAL, "the switch at %s does not run p4/v1model/switchml.p4",
+			target->where);
+	return 0;
+}
+
+static int bmv2_check(struct sml_p4_target *target)
+{
+	GByteArray *md5 = NULL;
+	GError *error = NULL;
+
+	if (!bm_standard_if_bm_get_config_md5(target->standard, &md5, &error))
+		return fail(target, "no answer", error);
+	if (md5 != NULL)
+		g_byte_array_unref(md5);
+	return 0;
+}
+
+/* ---- opening ---- */
+
+static void *client(struct sml_p4_target *target, unsigned i, const char *service, GType type)
+{
+	target->protocols[i] =
+		g_object_new(THRIFT_TYPE_MULTIPLEXED_PROTOCOL, "transport", target->transport,
+			     "service-name", service, "protocol", target->protocol, NULL);
+	return g_object_new(type, "input_protocol", target->protocol, "output_protocol",
+			    target->protocols[i], NULL);
+}
+
+static void bmv2_close(struct sml_p4_target *target)
+{
+	g_clear_object(&target->standard);
+	g_clear_object(&target->replication);
+	g_clear_object(&target->queues);
+	for (unsigned i = 0; i < 3; i++)
+		g_clear_object(&target->protocols[i]);
+	g_clear_object(&target->protocol);
+	if (target->raw != NULL)
+		thrift_transport_close(target->raw, NULL);
+	g_clear_object(&target->transport);
+	g_clear_object(&target->raw);
+	free(target);
+}
+
+static int begin(struct sml_p4_target *target)
+{
+	GError *error = NULL;
+	gint32 result;
+
+	if (!bm_standard_if_bm_reset_state(target->standard, &error))
+		return fail(target, "cannot be reset", error);
+	if (!bm_simple_switch_if_set_all_egress_queue_depths(target->queues, &result, QUEUE_PACKETS,
+							     &error))
+		return fail(target, "queues", error);
+	return 0;
+}
+
+static int bmv2_open(struct sml_p4_target **opened, const char *host, uint16_t port,
+		     const struct sml_p4_services *services)
+{
+	struct sml_p4_target *target = calloc(1, sizeof(*target));
+	int fd, rc;
+
+	if (target == NULL)
+		return services->error_set(-ENOMEM, "no memory for the P4 switch");
+	target->services = services;
+	snprintf(target->where, sizeof(target->where), "%s port %u", host, port);
+	fd = sml_p4_connect(host, port);
+	if (fd < 0) {
+		rc = services->error_set(fd, "the P4 switch at %s cannot be reached: %s",
+					 target->where, strerror(-fd));
+		free(target);
+		return rc;
+	}
+	/* Its own connect would have no limits of time. */
+	target->raw = g_object_new(THRIFT_TYPE_SOCKET, NULL);
+	THRIFT_SOCKET(target->raw)->sd = fd;
+	target->transport =
+		g_object_new(THRIFT_TYPE_BUFFERED_TRANSPORT, "transport", target->raw, NULL);
+	target->protocol =
+		g_object_new(THRIFT_TYPE_BINARY_PROTOCOL, "transport", target->transport, NULL);
+	target->standard = client(target, 0, "standard", BM_TYPE_STANDARD_CLIENT);
+	target->replication = client(target, 1, "simple_pre_lag", BM_TYPE_SIMPLE_PRE_L_A_G_CLIENT);
+	target->queues = client(target, 2, "simple_switch", BM_TYPE_SIMPLE_SWITCH_CLIENT);
+	rc = begin(target);
+	if (rc < 0) {
+		bmv2_close(target);
+		return rc;
+	}
+	*opened = target;
+	return 0;
+}
+
+extern const struct sml_p4_target_operations sml_p4_target_operations;
+__attribute__((visibility("default")))
+const struct sml_p4_target_operations sml_p4_target_operations = {
+	.version = SML_P4_TARGET_VERSION,
+	.name = "bmv2",
+	.window = WINDOW,
+	.open = bmv2_open,
+	.close = bmv2_close,
+	.limits = bmv2_limits,
+	.check = bmv2_check,
+	.insert = bmv2_insert,
+	.modify = bmv2_modify,
+	.remove = bmv2_remove,
+	.add_group = bmv2_add_group,
+	.remove_group = bmv2_remove_group,
+	.read_counter = bmv2_read_counter,
+	.read_registers = bmv2_read_registers,
+	.write_register = bmv2_write_register,
+};

@@ -1,0 +1,158 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Whole jobs through our P4 program in BMv2's simple_switch, which is all that connects the hosts.
+# Needs root, BMv2 and p4c.
+#
+#	tests/integration/p4.sh build/switchml build/demo/switchml-demo BUILD-DIRECTORY/p4
+#
+#	rank 0 --- port 1 +---------------+ port 0 --- daemon 10.77.0.1
+#	rank 1 --- port 2 | simple_switch |            (switchml switch --dataplane p4)
+#	rank 2 --- port 3 +---------------+            both in one namespace
+switchml=$(realpath "$1")
+demo=$2
+programs=$3
+support=$(dirname "$0")/../support
+# shellcheck source=tests/support/hosts.sh
+. "$support/hosts.sh"
+# shellcheck source=tests/support/jobs.sh
+. "$support/jobs.sh"
+# shellcheck source=tests/support/p4.sh
+. "$support/p4.sh"
+export SWITCHML_TIMEOUT=120 SWITCHML_HEARTBEAT=20
+
+# Namespace, interface, last byte: its addresses.
+give_addresses() {
+	ip -n "$1" link set "$2" address "02:77:00:00:00:$3" &&
+		ip -n "$1" address add "10.77.0.$3/24" dev "$2" &&
+		ip -n "$1" address add "fd77::$3/64" dev "$2" nodad
+}
+
+build_network() {
+	ip netns add "$name-net" && ip -n "$name-net" link set lo up &&
+		p4_cable "$name-net" daemon port-0 "$name-net" &&
+		give_addresses "$name-net" daemon 1 || return 1
+	hosts=02:77:00:00:00:1=0
+	interfaces=(port-0)
+	for ((rank = 0; rank < ranks; rank++)); do
+		ip netns add "$name-$rank" && ip -n "$name-$rank" link set lo up &&
+			p4_cable "$name-$rank" eth0 "port-$((rank + 1))" "$name-net" &&
+			give_addresses "$name-$rank" eth0 1$rank || return 1
+		hosts=$hosts,02:77:00:00:00:1$rank=$((rank + 1))
+		interfaces+=("port-$((rank + 1))")
+	done
+}
+
+# Address to listen on: the daemon, ready.
+start_daemon() {
+	: >"$work/switch"
+	ip netns exec "$name-net" "$switchml" switch --listen "$1" --slots 1024 --dataplane p4 \
+		--target 127.0.0.1:9090 --hosts "$hosts" -v >>"$work/switch" 2>&1 &
+	daemon_pid=$!
+	await_switch "$work/switch"
+}
+
+stop_all() {
+	kill "$daemon_pid" "$p4_pid" 2>/dev/null
+	wait "$daemon_pid" "$p4_pid" 2>/dev/null
+}
+
+start_all() {
+	start_simple_switch "$name-net" "$programs/switchml-256.json" "${interfaces[@]}"
+	start_daemon "${1:-10.77.0.1}"
+}
+
+# The hosts reach each other only through the program, which forwards what is not ours.
+other_traffic_is_forwarded() {
+	on 1 python3 -m http.server --bind 10.77.0.11 8077 >"$work/http" 2>&1 &
+	local server=$!
+	await on 0 python3 -c 'import urllib.request as u; u.urlopen("http://10.77.0.11:8077/", timeout=5).read()' \
+		2>"$work/get"
+	echo "ok: a TCP connection between two hosts works through the program"
+	kill "$server"
+	wait "$server" 2>/dev/null
+}
+
+counters_are_shown() {
+	start_job shown -b 64K -e 64K -n 1000000
+	await is_under_way 10.77.0.1 shown
+	$asking "$switchml" status --switch 10.77.0.1 >"$work/status" 2>&1
+	if grep -q 'p4' "$work/status" && grep -Eq 'completed +[1-9]' "$work/status"; then
+		echo "ok: status shows the program's counters: $(grep -E 'completed +[1-9]' "$work/status" | head -n 1)"
+	else
+		fail "status shows the program's counters"
+	fi
+	kill "${pids[@]}"
+	wait "${pids[@]}" 2>/dev/null
+}
+
+different_calls_are_a_mismatch() {
+	pids=()
+	for ((rank = 0; rank < ranks; rank++)); do
+		ip netns exec "$name-$rank" env RANK=$rank WORLD_SIZE=$ranks timeout 250 "$switchml" bench \
+			--switch 10.77.0.1 --job mismatch -n 3 -b $((4000 + 400 * (rank == 1))) \
+			-e $((4000 + 400 * (rank == 1))) >"$work/mismatch.$rank" 2>&1 &
+		pids+=($!)
+	done
+	wait "${pids[@]}"
+	if grep -q 'rank 1' "$work/mismatch.0" && grep -q '1000 float' "$work"/mismatch.* &&
+		grep -q '1100 float' "$work"/mismatch.*; then
+		echo "ok: a mismatch is told in words: $(grep -h '1100 float' "$work/mismatch.0" | head -n 1 | cut -c 1-200)"
+	else
+		fail "a mismatch is told in words"
+	fi
+}
+
+# Both the program and the daemon die in the middle of a job, and come back.
+restart_in_the_middle() {
+	start_job restarted -b 256K -e 256K --seconds 20 -c 1
+	await is_over_or is_under_way 10.77.0.1 restarted
+	all_run || { fail "the job ended before the restart"; return; }
+	kill -9 "$p4_pid"
+	wait "$p4_pid" 2>/dev/null
+	wait "$daemon_pid"
+	local status=$?
+	[ $status = 1 ] && grep -q 'this switch ends' "$work/switch" ||
+		fail "the daemon ends when simple_switch is gone (status $status)"
+	start_all
+	expect_success "a job resumes after a restart of simple_switch and its daemon" "${pids[@]}"
+	grep -q 'Wrong elements: 0 OK' "$work/restarted.0" || fail "its results are right"
+}
+
+demo_trains() {
+	pids=()
+	for ((rank = 0; rank < ranks; rank++)); do
+		ip netns exec "$name-$rank" env RANK=$rank WORLD_SIZE=$ranks SWITCHML_SWITCH=10.77.0.1 \
+			timeout 250 "$demo" --steps 40 >"$work/demo.$rank" 2>&1 &
+		pids+=($!)
+	done
+	expect_success "the demo trains through the program" "${pids[@]}"
+}
+
+need_p4 "$programs/switchml-256.json"
+asking="ip netns exec $name-0"
+set_up_hosts
+start_all
+other_traffic_is_forwarded
+start_job bench -b 4 -e 256K -f 16 -n 3 -c 1
+expect_success "switchml bench -c 1" "${pids[@]}"
+grep -h 'Wrong elements' "$work/bench.0"
+grep -q 'Wrong elements: 0 OK' "$work/bench.0" || fail "no element is wrong"
+exact_sums "no loss" -b 4 -e 64K -f 16
+export SWITCHML_FAULTS=drop=20000,duplicate=20000,reorder=20000,seed=7
+exact_sums "2 % lost, duplicated and reordered each way" -b 4 -e 16K -f 16
+unset SWITCHML_FAULTS
+start_job one -b 4 -e 64K -f 16 -n 5 -d float
+first=("${pids[@]}")
+start_job two -b 4 -e 64K -f 16 -n 5 -d int32 -o all
+expect_success "two jobs at once" "${first[@]}" "${pids[@]}"
+counters_are_shown
+different_calls_are_a_mismatch
+killed_worker_is_named
+if [ -x "$demo" ]; then demo_trains; else echo "left out: the demo, which this build lacks"; fi
+restart_in_the_middle
+stop_all
+start_all fd77::1
+switch='[fd77::1]' start_job ipv6 -b 4 -e 64K -f 16 -n 3 -c 1
+expect_success "over IPv6" "${pids[@]}"
+stop_all
+[ $failures = 0 ]

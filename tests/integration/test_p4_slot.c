@@ -1,0 +1,577 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The slot rule in simple_switch, through the P4 dataplane: the shared vectors as packets, and
+ * random packets compared with the user-space slots, verdict by verdict and byte by byte.
+ * tests/integration/p4-slot.sh builds the namespace:
+ *
+ *	this test's raw socket -- workers --|port 1            port 0|-- daemon -- the dataplane's
+ *	(all ranks)                         |    simple_switch       |             socket
+ */
+#include <arpa/inet.h>
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "support/vectors.h"
+#include "support/xdp_frames.h"
+#include "switch/p4/dataplane.h"
+#include "switch/p4/internal.h"
+
+#define PATIENCE_NS   (60000 * SML_NS_PER_MS)
+#define RANDOM_STEPS  3000
+#define RANDOM_RANKS  3
+#define RANDOM_SLOTS  4
+#define RANDOM_WORLDS 3
+
+static const struct sml_dataplane_operations *const operations = &sml_dataplane_p4;
+static struct sml_dataplane *dataplane;
+static struct frame_wrapping wrapping; /* of rank 0 */
+static int raw_fd;
+static bool has_job, told_mismatch;
+static uint32_t n_mismatches;
+static struct sml_mismatch last_mismatch;
+static uint64_t seed;
+
+/* ---- frames ---- */
+
+static struct frame_wrapping wrapping_of(uint8_t rank)
+{
+	struct frame_wrapping own = wrapping;
+
+	own.rank = rank;
+	return own;
+}
+
+static void send_frame(const uint8_t *frame, uint32_t bytes)
+{
+	assert_int_equal(send(raw_fd, frame, bytes, 0), bytes);
+}
+
+/* The kernel takes a tag out of a frame, and has it beside the frame. */
+static uint32_t restore_tag(uint8_t *frame, uint32_t bytes, struct msghdr *message)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c)) {
+		struct tpacket_auxdata data;
+		uint8_t tag[4] = {0x81, 0};
+
+		if (c->cmsg_level != SOL_PACKET || c->cmsg_type != PACKET_AUXDATA)
+			continue;
+		memcpy(&data, CMSG_DATA(c), sizeof(data));
+		if (!(data.tp_status & TP_STATUS_VLAN_VALID))
+			continue;
+		tag[2] = (uint8_t)(data.tp_vlan_tci >> 8);
+		tag[3] = (uint8_t)data.tp_vlan_tci;
+		memmove(frame + 16, frame + 12, bytes - 12);
+		memcpy(frame + 12, tag, 4);
+		return bytes + 4;
+	}
+	return bytes;
+}
+
+/* The next frame with our header, other than the test's own. */
+static uint32_t receive_frame(uint8_t frame[FRAME_BYTES], struct sml_header *header)
+{
+	uint32_t headers = frame_headers(&wrapping);
+	uint64_t end_ns = sml_now_ns() + PATIENCE_NS;
+
+	while (sml_now_ns() < end_ns) {
+		struct pollfd fd = {.fd = raw_fd, .events = POLLIN};
+		struct sockaddr_ll from;
+		char control[256];
+		struct iovec iov = {frame, FRAME_BYTES - 4};
+		struct msghdr message = {.msg_name = &from,
+					 .msg_namelen = sizeof(from),
+					 .msg_iov = &iov,
+					 .msg_iovlen = 1,
+					 .msg_control = control,
+					 .msg_controllen = sizeof(control)};
+		ssize_t n;
+
+		if (poll(&fd, 1, 100) <= 0)
+			continue;
+		n = recvmsg(raw_fd, &message, 0);
+		if (n < 14 || from.sll_pkttype == PACKET_OUTGOING)
+			continue;
+		n = restore_tag(frame, (uint32_t)n, &message);
+		if ((size_t)n < headers + sizeof(*header))
+			continue;
+		memcpy(header, frame + headers, sizeof(*header));
+		if (header->magic_be == sml_be16(SML_WIRE_MAGIC))
+			return (uint32_t)n;
+	}
+	fail_msg("no frame has come");
+	return 0;
+}
+
+/* ---- verdicts ---- */
+
+struct fates {
+	uint64_t n[SML_VERDICTS + 1]; /* the last: wrong checksums */
+};
+
+static struct fates read_fates(void)
+{
+	struct sml_dataplane_counters counters;
+	struct fates fates;
+
+	operations->counters(dataplane, &counters);
+	memcpy(fates.n, counters.verdicts, sizeof(counters.verdicts));
+	fates.n[SML_VERDICTS] = counters.bad_checksums;
+	return fates;
+}
+
+/* The one fate that has been counted since `before`. */
+static unsigned await_fate(const struct fates *before)
+{
+	uint64_t end_ns = sml_now_ns() + PATIENCE_NS;
+
+	while (sml_now_ns() < end_ns) {
+		struct fates now = read_fates();
+
+		for (unsigned i = 0; i <= SML_VERDICTS; i++)
+			if (now.n[i] != before->n[i]) {
+				assert_int_equal(now.n[i] - before->n[i], 1);
+				return i;
+			}
+	}
+	fail_msg("the packet was not counted");
+	return 0;
+}
+
+static const char *fate_name(unsigned fate)
+{
+	return fate < SML_VERDICTS ? sml_verdict_name((enum sml_verdict)fate) : "bad-checksum";
+}
+
+static void note_mismatch(void *context, const struct sml_mismatch *mismatch)
+{
+	(void)context;
+	last_mismatch = *mismatch;
+	__atomic_fetch_add(&n_mismatches, 1, __ATOMIC_RELEASE);
+}
+
+/* ---- worlds ---- */
+
+static void probe(const struct sml_pool_rules *rules, uint8_t rank, uint8_t shard)
+{
+	const struct frame_wrapping own = wrapping_of(rank);
+	uint8_t frame[FRAME_BYTES], packet[SML_HEADER_BYTES + 4 * VECTOR_LANES] = {0};
+	struct sml_header *header = (struct sml_header *)packet, reply;
+	uint32_t bytes;
+
+	*header = (struct sml_header){
+		.magic_be = sml_be16(SML_WIRE_MAGIC),
+		.version = SML_WIRE_VERSION,
+		.kind = SML_PACKET_PROBE,
+		.job_be = sml_be32(rules->job),
+		.key_be = sml_be64(rules->cookies[rank]),
+		.epoch_be = sml_be32(rules->epoch),
+		.rank = rank,
+		.shard = shard,
+		.lanes_be = sml_be16(VECTOR_LANES),
+	};
+	send_frame(frame, frame_build(frame, &own, packet, sizeof(packet)));
+	bytes = receive_frame(frame, &reply);
+	assert_int_equal(reply.kind, SML_PACKET_PROBE_REPLY);
+	/* The daemon's tag has no priority. */
+	if (own.n_tags > 0)
+		frame[14] |= 0x20;
+	assert_true(reply.key_be == sml_be64(rules->tag));
+	assert_true(frame_answers(frame, bytes, &own, sizeof(packet)));
+	/* What the program has written for the daemon is gone. */
+	header->kind = SML_PACKET_PROBE_REPLY;
+	header->key_be = reply.key_be;
+	assert_memory_equal(frame + frame_headers(&own), packet, sizeof(packet));
+}
+
+static void begin_world(const struct sml_pool_rules *rules)
+{
+	if (has_job)
+		operations->remove_job(dataplane, VECTOR_JOB);
+	assert_int_equal(operations->add_job(dataplane, rules), 0);
+	has_job = true;
+	told_mismatch = false;
+	for (uint8_t rank = 0; rank < rules->n_ranks; rank++) {
+		assert_non_null(operations->misses_address(dataplane, VECTOR_JOB, rank));
+		for (uint8_t shard = 0; shard < rules->n_shards; shard++)
+			probe(rules, rank, shard);
+		assert_null(operations->misses_address(dataplane, VECTOR_JOB, rank));
+	}
+	assert_int_equal(operations->start_job(dataplane, VECTOR_JOB), 0);
+}
+
+/* A result as the rank gets it: the same bytes as of the user-space slots. */
+static uint8_t check_result(const struct sml_pool_answer *answer)
+{
+	uint32_t headers = frame_headers(&wrapping);
+	struct frame_wrapping own;
+	uint8_t frame[FRAME_BYTES];
+	struct sml_header header;
+	uint32_t bytes = receive_frame(frame, &header);
+
+	own = wrapping_of(frame[5]);
+	assert_int_equal(bytes, headers + answer->length);
+	assert_memory_equal(frame + headers, answer->packet, answer->length);
+	assert_true(frame_answers(frame, bytes, &own, answer->length));
+	return own.rank;
+}
+
+static void check_results(const struct sml_pool_rules *rules, unsigned fate,
+			  const struct sml_pool_answer *answer)
+{
+	uint64_t ranks = 0;
+
+	if (fate == SML_VERDICT_RESEND)
+		assert_int_equal(check_result(answer), answer->in.rank);
+	if (fate != SML_VERDICT_COMPLETED)
+		return;
+	for (unsigned i = 0; i < rules->n_ranks; i++)
+		ranks |= 1ull << check_result(answer);
+	assert_true(ranks == sml_pool_all_ranks(rules));
+}
+
+static void check_mismatch(const struct sml_pool *pool, const struct sml_contribution *in,
+			   uint32_t before)
+{
+	const struct sml_slot *slot = &pool->slots[2 * in->slot + (in->use & 1)];
+	uint64_t end_ns = sml_now_ns() + PATIENCE_NS;
+
+	while (__atomic_load_n(&n_mismatches, __ATOMIC_ACQUIRE) == before && sml_now_ns() < end_ns)
+		;
+	assert_int_equal(n_mismatches, before + 1);
+	assert_int_equal(last_mismatch.slot, in->slot);
+	assert_int_equal(last_mismatch.use, in->use);
+	assert_int_equal(last_mismatch.chunk, slot->chunk);
+	assert_int_equal(last_mismatch.ranks[1], in->rank);
+	assert_true(slot->seen >> last_mismatch.ranks[0] & 1);
+}
+
+/*
+ * What the P4 switch should do with a packet: what the user-space slots do, but a packet of another
+ * length than the program's is out of range.
+ */
+static unsigned expect(struct sml_pool *pool, const uint8_t *packet, uint32_t length,
+		       struct sml_pool_answer *answer)
+{
+	const struct sml_header *header = (const struct sml_header *)packet;
+	enum sml_verdict verdict = sml_pool_check(&pool->rules, header, length, &answer->in);
+
+	/* Dataplanes look for the job first. */
+	if (length >= SML_HEADER_BYTES && header->magic_be == sml_be16(SML_WIRE_MAGIC) &&
+	    header->version == SML_WIRE_VERSION && header->job_be != sml_be32(pool->rules.job))
+		return SML_VERDICT_UNKNOWN_JOB;
+	if (verdict != SML_VERDICT_ABSORBED)
+		return verdict;
+	if (answer->in.lanes != pool->rules.lanes)
+		return SML_VERDICT_OUT_OF_RANGE;
+	return sml_pool_receive(pool, packet, length, answer);
+}
+
+/* Both do the same with a packet. */
+static unsigned compare(struct sml_pool *pool, const uint8_t *packet, uint32_t length,
+			const char *where, unsigned number)
+{
+	const struct sml_header *header = (const struct sml_header *)packet;
+	const struct frame_wrapping own = wrapping_of(header->rank);
+	uint32_t mismatches = __atomic_load_n(&n_mismatches, __ATOMIC_ACQUIRE);
+	struct fates before = read_fates();
+	struct sml_pool_answer answer;
+	unsigned expected = expect(pool, packet, length, &answer), fate;
+	uint8_t frame[FRAME_BYTES];
+
+	send_frame(frame, frame_build(frame, &own, packet, length));
+	fate = await_fate(&before);
+	if (fate != expected)
+		fail_msg("%s %u: %s, not %s", where, number, fate_name(fate), fate_name(expected));
+	check_results(&pool->rules, fate, &answer);
+	/* The first one of a job is told. */
+	if (fate == SML_VERDICT_MISMATCH && !told_mismatch) {
+		check_mismatch(pool, &answer.in, mismatches);
+		told_mismatch = true;
+	}
+	return fate;
+}
+
+static void *make_pool(struct sml_pool *pool, const struct sml_pool_rules *rules)
+{
+	void *memory = malloc(sml_pool_memory_bytes(rules));
+
+	assert_non_null(memory);
+	sml_pool_init(pool, rules, memory);
+	return memory;
+}
+
+/* ---- vectors ---- */
+
+static void write_register(const char *name, uint32_t index, uint64_t value)
+{
+	char whole[64];
+
+	snprintf(whole, sizeof(whole), "SmlIngress.slot_step.slot_%s", name);
+	assert_int_equal(
+		dataplane->operations->write_register(dataplane->target, whole, index, value), 0);
+}
+
+static void age_buffer(uint32_t i, const struct sml_slot *slot)
+{
+	const struct sml_p4_job *job = sml_p4_job_of(dataplane, VECTOR_JOB);
+
+	write_register("incarnation", job->first_buffer + i, job->incarnation);
+	write_register("use", job->first_buffer + i, slot->use);
+	write_register("seen", job->first_buffer + i, slot->seen);
+}
+
+/* Every slot has served the uses before this one. */
+static void age(struct sml_pool *pool, uint32_t use)
+{
+	uint32_t n = 2u * (pool->rules.head_slots + pool->rules.data_slots);
+
+	for (uint32_t i = 0; i < n; i++) {
+		pool->slots[i].state = SML_SLOT_COMPLETE;
+		pool->slots[i].seen = sml_pool_all_ranks(&pool->rules);
+		pool->slots[i].use = use + (i & 1) - 2;
+		age_buffer(i, &pool->slots[i]);
+	}
+}
+
+/* A packet that is as long as it says gets zeros up to a full packet's lanes. */
+static uint32_t fill_up(struct vector *vector)
+{
+	struct sml_header *header = (struct sml_header *)vector->packet;
+
+	if (vector->verdict == SML_VERDICT_MALFORMED || vector->verdict == SML_VERDICT_OUT_OF_RANGE)
+		return vector->length;
+	header->lanes_be = sml_be16(VECTOR_LANES);
+	return sizeof(vector->packet);
+}
+
+static void check_vector(struct sml_pool *pool, struct vector *vector, uint32_t previous_length)
+{
+	uint32_t length = vector->length;
+	unsigned expected = vector->verdict, fate;
+
+	/* Of two ranks' different lengths, one is out of range here. */
+	if (expected == SML_VERDICT_MISMATCH && length != previous_length)
+		expected = SML_VERDICT_OUT_OF_RANGE;
+	else
+		length = fill_up(vector);
+	fate = compare(pool, vector->packet, length, "line", vector->line);
+	if (fate != expected)
+		fail_msg("line %u: %s, not %s", vector->line, fate_name(fate), fate_name(expected));
+}
+
+static void every_vector_gets_its_verdict_and_result_in_simple_switch(void **state)
+{
+	FILE *file = fopen(getenv("SML_VECTORS"), "r");
+	unsigned line = 0, n = 0, n_left_out = 0;
+	struct sml_pool pool = {.packets = NULL};
+	uint32_t previous_length = 0;
+	struct vector vector;
+	void *memory = NULL;
+
+	(void)state;
+	assert_non_null(file);
+	for (;;) {
+		vector_next(file, &pool.rules, &line, &vector);
+		if (vector.kind == VECTOR_END)
+			break;
+		if (vector.kind == VECTOR_WORLD) {
+			vector.rules.lanes = VECTOR_LANES;
+			free(memory);
+			memory = make_pool(&pool, &vector.rules);
+			if (!vector.rules.is_leaf)
+				begin_world(&vector.rules);
+		} else if (pool.rules.is_leaf) {
+			n_left_out++;
+		} else if (vector.kind == VECTOR_AGE) {
+			age(&pool, vector.age);
+		} else {
+			check_vector(&pool, &vector, previous_length);
+			previous_length = vector.length;
+			n++;
+		}
+	}
+	free(memory);
+	fclose(file);
+	print_message("%u vectors; left out: %u of leaves, which the P4 program cannot be\n", n,
+		      n_left_out);
+	assert_true(n > 50);
+}
+
+/* ---- random packets ---- */
+
+static uint32_t random_below(uint32_t n)
+{
+	seed = seed * 6364136223846793005u + 1442695040888963407u;
+	return (uint32_t)(seed >> 33) % n;
+}
+
+static bool one_in(uint32_t n)
+{
+	return random_below(n) == 0;
+}
+
+/* Most contributions fit; some are late, early, or wrong in one field. */
+static uint32_t random_packet(const struct sml_pool *pool, uint8_t *packet)
+{
+	const struct sml_pool_rules *rules = &pool->rules;
+	uint16_t slot = (uint16_t)random_below(RANDOM_SLOTS);
+	const struct sml_slot *newest = sml_pool_newest(pool, slot);
+	uint32_t use = newest == NULL ? 0 : newest->use + (newest->state == SML_SLOT_COMPLETE);
+	uint8_t rank = (uint8_t)random_below(rules->n_ranks);
+	uint32_t lanes = one_in(40) ? random_below(VECTOR_LANES + 1) : VECTOR_LANES;
+	uint8_t kind = (use >> 1 & 3) == 2; /* of a use, so that ranks agree */
+	struct sml_header *header = (struct sml_header *)packet;
+	uint32_t *values = (uint32_t *)(header + 1);
+
+	use += one_in(8) ? random_below(6) - 3 : 0;
+	*header = (struct sml_header){
+		.magic_be = sml_be16(SML_WIRE_MAGIC),
+		.version = SML_WIRE_VERSION,
+		.kind = one_in(50) ? SML_PACKET_RESULT : SML_PACKET_CONTRIBUTION,
+		.job_be = sml_be32(rules->job + (one_in(50) ? 1 : 0)),
+		.key_be = sml_be64(rules->cookies[rank] + (one_in(50) ? 1 : 0)),
+		.epoch_be = sml_be32(rules->epoch + (one_in(50) ? 1 : 0)),
+		.use_be = sml_be32(use),
+		.chunk_be = sml_be32(random_below(1000)),
+		.digest_be = sml_be32(use + (one_in(40) ? 1 : 0)),
+		.slot_be = sml_be16((uint16_t)(slot + (one_in(50) ? RANDOM_SLOTS : 0))),
+		.rank = (uint8_t)(rank + (one_in(50) ? RANDOM_RANKS : 0)),
+		.op = (use >> 1 & 3) == 1 ? SML_LANE_MAX : SML_LANE_SUM,
+		.lane_kind = (uint8_t)(one_in(60) ? random_below(3) : kind),
+		.shard = (uint8_t)(slot % rules->n_shards + (one_in(60) ? 1 : 0)),
+		.lanes_be = sml_be16((uint16_t)lanes),
+	};
+	for (uint32_t i = 0; i < lanes; i++)
+		values[i] = random_below(1u << 31) ^ random_below(1u << 31) << 1;
+	return SML_HEADER_BYTES + 4 * lanes;
+}
+
+/* A packet that was changed on its way is counted, and changes nothing. */
+static void send_corrupted(const uint8_t *packet, uint32_t length)
+{
+	const struct frame_wrapping own = wrapping_of(packet[34]);
+	struct fates before = read_fates();
+	uint8_t frame[FRAME_BYTES];
+	uint32_t bytes = frame_build(frame, &own, packet, length);
+
+	frame[frame_headers(&own) + SML_HEADER_BYTES + random_below(4 * VECTOR_LANES)] ^= 0x10;
+	send_frame(frame, bytes);
+	assert_int_equal(await_fate(&before), SML_VERDICTS);
+}
+
+static void run_random_world(unsigned world, uint64_t counts[SML_VERDICTS])
+{
+	struct sml_pool_rules rules = {
+		.tag = 0x7461672d7461672d + world,
+		.job = VECTOR_JOB,
+		.epoch = VECTOR_EPOCH + world,
+		.head_slots = 1,
+		.data_slots = RANDOM_SLOTS - 1,
+		.lanes = VECTOR_LANES,
+		.n_ranks = RANDOM_RANKS,
+		.n_shards = (uint8_t)(1 + world),
+	};
+	uint8_t packet[SML_HEADER_BYTES + 4 * VECTOR_LANES] __attribute__((aligned(8)));
+	struct sml_pool_answer answer;
+	struct sml_pool pool;
+	void *memory;
+
+	for (unsigned rank = 0; rank < rules.n_ranks; rank++)
+		rules.cookies[rank] = (uint64_t)random_below(1u << 31) << 32 | rank;
+	memory = make_pool(&pool, &rules);
+	begin_world(&rules);
+	for (unsigned i = 0; i < RANDOM_STEPS / RANDOM_WORLDS; i++) {
+		uint32_t length = random_packet(&pool, packet);
+
+		if (one_in(16) && length == sizeof(packet) &&
+		    sml_pool_check(&rules, (struct sml_header *)packet, length, &answer.in) ==
+			    SML_VERDICT_ABSORBED)
+			send_corrupted(packet, length);
+		counts[compare(&pool, packet, length, "random packet", i)]++;
+	}
+	free(memory);
+}
+
+static void random_packets_get_the_verdicts_and_bytes_of_the_user_space_slots(void **state)
+{
+	uint64_t counts[SML_VERDICTS] = {0};
+
+	(void)state;
+	for (unsigned world = 0; world < RANDOM_WORLDS; world++)
+		run_random_world(world, counts);
+	for (unsigned v = 0; v < SML_VERDICTS; v++)
+		print_message("%s %lu%s", fate_name(v), (unsigned long)counts[v],
+			      v + 1 < SML_VERDICTS ? ", " : "\n");
+	for (unsigned v = 0; v < SML_VERDICTS; v++)
+		if (v != SML_VERDICT_FULL && v != SML_VERDICT_RESEND_UP)
+			assert_true(counts[v] > 0);
+}
+
+/* ---- set-up ---- */
+
+static int open_raw(const char *interface)
+{
+	struct sockaddr_ll place = {.sll_family = AF_PACKET,
+				    .sll_protocol = htons(ETH_P_ALL),
+				    .sll_ifindex = (int)if_nametoindex(interface)};
+	int fd = socket(AF_PACKET, SOCK_RAW, htons(ETH_P_ALL)), one = 1;
+
+	if (fd < 0 || bind(fd, (struct sockaddr *)&place, sizeof(place)) < 0 ||
+	    setsockopt(fd, SOL_PACKET, PACKET_AUXDATA, &one, sizeof(one)) < 0) {
+		perror(interface);
+		exit(1);
+	}
+	return fd;
+}
+
+/* TARGET FAMILY: 4, 6 or tagged. The interface is called "workers". */
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_vector_gets_its_verdict_and_result_in_simple_switch),
+		cmocka_unit_test(random_packets_get_the_verdicts_and_bytes_of_the_user_space_slots),
+	};
+	struct sml_dataplane_config config = {
+		.port = FRAME_PORT,
+		.n_threads = 1,
+		.interfaces = "",
+		.hosts = "02:00:00:00:00:ff=0,02:00:00:00:00:00=1",
+		.max_jobs = 4,
+		.max_slots = 1024,
+		.on_mismatch = note_mismatch,
+	};
+	int rc;
+
+	if (argc != 3)
+		return 2;
+	seed = sml_now_ns();
+	print_message("seed %lu\n", (unsigned long)seed);
+	wrapping.v6 = strcmp(argv[2], "6") == 0;
+	wrapping.n_tags = strcmp(argv[2], "tagged") == 0;
+	config.target = argv[1];
+	config.address = wrapping.v6 ? "fd00::ff" : "10.0.0.255";
+	raw_fd = open_raw("workers");
+	if (operations->open(&dataplane, &config) < 0) {
+		fprintf(stderr, "%s\n", sml_error_last());
+		return 1;
+	}
+	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	if (has_job)
+		operations->remove_job(dataplane, VECTOR_JOB);
+	operations->close(dataplane);
+	return rc;
+}
