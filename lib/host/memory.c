@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -101,13 +103,24 @@ static void *map_bytes(int fd, size_t bytes)
 	return place;
 }
 
+/* Beyond this process's limit on files, allocating would end it by SIGXFSZ. */
+static bool is_within_limit(size_t bytes)
+{
+	struct rlimit most;
+
+	return getrlimit(RLIMIT_FSIZE, &most) < 0 || most.rlim_cur == RLIM_INFINITY ||
+	       bytes <= most.rlim_cur;
+}
+
 int sml_host_create(struct sml_host_memory *memory, const struct sml_host_terms *terms)
 {
 	size_t bytes = sml_host_bytes(terms);
-	int fd = memfd_create("switchml", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	void *place;
-	int error;
+	int fd, error;
 
+	if (!is_within_limit(bytes))
+		return -EFBIG;
+	fd = memfd_create("switchml", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return -errno;
 	/* All pages now: later, a machine without memory would end a rank by a signal. */

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -302,6 +303,23 @@ static void memory_that_could_shrink_or_is_another_is_refused(void **state)
 	close(fd);
 }
 
+/* The kernel would end a process that allocates more than its limit on files (ulimit -f). */
+static void memory_beyond_the_limit_on_files_is_an_error(void **state)
+{
+	struct sml_host_memory memory = {.head = NULL};
+	struct rlimit before, low;
+	int fd;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	low = (struct rlimit){sml_host_bytes(&three_ranks) - 1, before.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+	fd = sml_host_create(&memory, &three_ranks);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+	assert_int_equal(fd, -EFBIG);
+	assert_null(memory.head);
+}
+
 /* ---- meeting ---- */
 
 #define RANKS 3
@@ -503,6 +521,7 @@ int main(void)
 		cmocka_unit_test(ranks_that_race_get_the_same_sums_and_tickets),
 		cmocka_unit_test(slots_are_few_and_at_most_those_of_the_job),
 		cmocka_unit_test(memory_that_could_shrink_or_is_another_is_refused),
+		cmocka_unit_test(memory_beyond_the_limit_on_files_is_an_error),
 		cmocka_unit_test(ranks_meet_and_share_the_memory),
 		cmocka_unit_test(a_rank_that_cannot_find_the_leader_fails_at_once),
 		cmocka_unit_test(a_rank_that_goes_away_ends_the_leaders_wait),
