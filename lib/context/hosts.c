@@ -135,11 +135,12 @@ int sml_hosts_meet(struct sml_stripe *first, struct sml_probe *probe, bool *shar
 {
 	struct sml_context *context = first->context;
 	struct sml_meeting *meeting = NULL;
-	int error = 0, step = -ENOMEM;
+	int error = 0, step;
 
 	*share = false;
 	if (context->hosts.is_open && first->admission.neighbors.ranks == all_ranks(context)) {
 		meeting = new_meeting(first);
+		step = -errno;
 		if (meeting)
 			error = meet(first, meeting, probe, &step);
 		if (error == 0 && step == 1)

@@ -192,6 +192,7 @@ struct sml_meeting *sml_meeting_new(const struct sml_host_terms *terms,
 				    const struct sml_host_door *door)
 {
 	struct sml_meeting *meeting = calloc(1, sizeof(*meeting));
+	int error;
 
 	if (meeting == NULL)
 		return NULL;
@@ -202,9 +203,11 @@ struct sml_meeting *sml_meeting_new(const struct sml_host_terms *terms,
 	meeting->memory_fd = meeting->epoll_fd = meeting->door_fd = meeting->fd = -1;
 	for (unsigned i = 0; i < MAX_GUESTS; i++)
 		meeting->guests[i].fd = -1;
-	if (prepare(meeting, door) == 0)
+	error = prepare(meeting, door);
+	if (error == 0)
 		return meeting;
 	sml_meeting_free(meeting);
+	errno = -error;
 	return NULL;
 }
 

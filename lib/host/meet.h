@@ -56,7 +56,7 @@ int sml_meet_check_hello(const struct sml_meet_group *group, uint32_t job, unsig
 
 struct sml_meeting;
 
-/* terms: without the proof. NULL: no memory, or no descriptors. */
+/* terms: without the proof. NULL: no memory, or no descriptors; errno says why. */
 struct sml_meeting *sml_meeting_new(const struct sml_host_terms *terms,
 				    const struct sml_meet_group *group, unsigned rank,
 				    const struct sml_host_door *door);

@@ -307,17 +307,25 @@ static void memory_that_could_shrink_or_is_another_is_refused(void **state)
 static void memory_beyond_the_limit_on_files_is_an_error(void **state)
 {
 	struct sml_host_memory memory = {.head = NULL};
+	const struct sml_meet_group group = {.ranks = 7};
+	const struct sml_host_door door = {.fd = -1};
 	struct rlimit before, low;
-	int fd;
+	struct sml_meeting *meeting;
+	int fd, error;
 
 	(void)state;
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
 	low = (struct rlimit){sml_host_bytes(&three_ranks) - 1, before.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
 	fd = sml_host_create(&memory, &three_ranks);
+	meeting = sml_meeting_new(&three_ranks, &group, 0, &door);
+	error = errno;
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
 	assert_int_equal(fd, -EFBIG);
 	assert_null(memory.head);
+	/* People are told the reason. */
+	assert_null(meeting);
+	assert_int_equal(error, EFBIG);
 }
 
 /* ---- meeting ---- */
