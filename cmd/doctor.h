@@ -16,7 +16,8 @@ struct doctor_finding {
 
 struct doctor {
 	const char *switch_address; /* NULL: no switch is checked */
-	struct doctor_finding findings[DOCTOR_MAX_FINDINGS];
+	struct doctor_finding findings[DOCTOR_MAX_FINDINGS], left_out;
+	struct doctor_finding *latest;
 	unsigned n;
 };
 

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "cmd/ask.h"
 #include "cmd/peers.h"
+#include "control/text.h"
 
 #define MAX_STRANGERS 128
 #define TIME_ROUNDS   5
@@ -27,13 +28,27 @@
 
 /* ---- gathering ---- */
 
+/* Anybody can connect: its texts are printed, and its ports go to all ranks. -1: not one of us. */
+static int rank_of(json_t *hello)
+{
+	const char *name, *version, *host, *boot;
+	int rank, udp, tcp;
+
+	if (json_unpack(hello, "{s:i, s:s, s:s, s:s, s:s, s:i, s:i}", "rank", &rank, "name", &name,
+			"version", &version, "host", &host, "boot", &boot, "udp", &udp, "tcp",
+			&tcp) < 0 ||
+	    !json_object_get(hello, "switchml") || !sml_text_is_clean(name) ||
+	    !sml_text_is_clean(version))
+		return -1;
+	return rank;
+}
+
 /* Takes the hello over if it is one of ours. False: it is not, or the rank has come already. */
 static bool admit(struct peers *peers, struct peers_link *link, json_t *hello)
 {
-	int rank = -1;
+	int rank = rank_of(hello);
 
-	if (json_unpack(hello, "{s:i}", "rank", &rank) < 0 || rank < 0 ||
-	    rank >= (int)peers->n_ranks || !json_object_get(hello, "switchml"))
+	if (rank < 0 || rank >= (int)peers->n_ranks)
 		return false;
 	if (peers->ranks[rank].hello) {
 		doctor_say(peers->doctor, DOCTOR_PROBLEM, "ranks",
@@ -182,18 +197,23 @@ static bool ask(struct peers_rank *rank, json_t *wish)
 	return false;
 }
 
-/* The next answer with this member; what comes before it is late, and skipped. */
+/*
+ * The next answer with this member; what comes before it is late, and skipped. Who says other
+ * things for ever has not answered in time.
+ */
 static json_t *answer_of(struct peers_rank *rank, const char *member, uint64_t deadline_ns)
 {
-	for (;;) {
-		json_t *message = rank->hello && rank->link.fd >= 0
-					  ? peers_link_receive(&rank->link, deadline_ns)
-					  : NULL;
+	json_t *message;
 
+	do {
+		message = rank->hello && rank->link.fd >= 0
+				  ? peers_link_receive(&rank->link, deadline_ns)
+				  : NULL;
 		if (!message || json_object_get(message, member))
 			return message;
 		json_decref(message);
-	}
+	} while (sml_now_ns() < deadline_ns);
+	return NULL;
 }
 
 static double realtime_ms(void)

@@ -241,18 +241,21 @@ static json_t *judge_name(const struct gaicb *asked, const char *address)
 }
 
 /*
- * All at once, because a name server that is silent is silent for all. The requests are static:
- * those that have not ended in time go on until this process ends.
+ * All at once, because a name server that is silent is silent for all. The requests and their names
+ * are static: those that have not ended in time go on until this process ends.
  */
 static void resolve_all(const struct test *test, json_t *report)
 {
 	static const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
 	static struct gaicb asked[SML_MAX_WORLD_SIZE], *list[SML_MAX_WORLD_SIZE];
+	static char names[SML_MAX_WORLD_SIZE][256];
 	uint64_t deadline_ns = sml_now_ns() + RESOLVE_MS * SML_NS_PER_MS;
 	bool waits = test->n > 0;
 
 	for (unsigned i = 0; i < test->n; i++) {
-		asked[i] = (struct gaicb){.ar_name = test->targets[i].name, .ar_request = &hints};
+		/* The plan is freed before a late answer comes. */
+		snprintf(names[i], sizeof(names[i]), "%s", test->targets[i].name);
+		asked[i] = (struct gaicb){.ar_name = names[i], .ar_request = &hints};
 		list[i] = &asked[i];
 	}
 	if (waits && getaddrinfo_a(GAI_NOWAIT, list, (int)test->n, NULL) != 0)

@@ -14,8 +14,11 @@
 #include "cmd/ask.h"
 #include "cmd/peers.h"
 
-/* Rank 0 may be busy with others for so long, between two messages. */
-#define PATIENCE_MS 90000
+/*
+ * Rank 0 may be busy with others for so long, between two messages: it asks one host after the
+ * other about the switches. If it ends, the connection does.
+ */
+#define PATIENCE_MS 600000
 #define TRIAL_MS    20000
 #define TRIAL_COUNT 65536
 

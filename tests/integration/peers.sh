@@ -137,6 +137,15 @@ expect "TCP and a wrong name" names 0 'warning *tcp *TCP from host2 to host1 (10
 on 1 iptables -F INPUT
 sed -i 's/10.9.9.9 host2/10.77.0.12 host2/' "/etc/netns/$name-1/hosts"
 
+# A name server that does not answer.
+on switch iptables -A INPUT -p udp --dport 53 -j DROP
+printf 'nameserver 10.77.0.1\noptions timeout:30\n' >"/etc/netns/$name-1/resolv.conf"
+sed -i '/ host2$/d' "/etc/netns/$name-1/hosts"
+check silent
+expect "a silent name server" silent 0 'warning *name *on host1, the name host2: no answer in time'
+rm "/etc/netns/$name-1/resolv.conf"
+echo 10.77.0.12 host2 >>"/etc/netns/$name-1/hosts"
+
 # Versions, settings, clocks.
 python3 -c 'import re, sys
 sys.stdout.buffer.write(re.sub(rb"(?<!_)0\.1\.0\0", b"0.1.9\0", sys.stdin.buffer.read()))' \
@@ -150,11 +159,31 @@ expect "another version, settings and clock" differ 1 \
 	'warning *settings *SWITCHML_HEARTBEAT of rank 3 on host2 is 7000, that of rank 0 is 5000' \
 	'warning *clock *the clock of host1 is [23][0-9].[0-9] s ahead'
 
-# A rank that does not come.
-program[3]=-
-options="--wait 3" check missing
-expect "a rank that does not come" missing 1 'problem *ranks *rank 3 of 4 has not come within 3 s' \
+# A rank that does not come, and a stranger who claims to be it, with a name that would clear the screen.
+cat >"$work/stranger" <<'PYTHON'
+#!/usr/bin/env python3
+import json, os, socket, time
+
+hello = {
+    "switchml": "hello", "rank": 3, "name": "\x1b[2Jhost3", "version": "0.1.0", "host": "3", "boot": "3",
+    "user": 0, "pid": 1, "udp": 1, "tcp": 1, "settings": {},
+}
+end = time.monotonic() + 60
+while time.monotonic() < end:
+    try:
+        # Next to the launcher's port.
+        with socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]) + 1), 60) as link:
+            link.sendall(json.dumps(hello).encode() + b"\n")
+        break
+    except OSError:
+        time.sleep(0.1)
+PYTHON
+chmod +x "$work/stranger"
+program[3]=$work/stranger
+options="--wait 10" check missing
+expect "a rank that does not come" missing 1 'problem *ranks *rank 3 of 4 has not come within 10 s' \
 	'^0 .*1476$'
+expect_not missing $'\033'
 
 # With a switch.
 start_switch --multicast 239.77.0.0 2>/dev/null
