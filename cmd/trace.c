@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cmd/commands.h"
 #include "cmd/trace.h"
@@ -145,11 +146,29 @@ static int read_rank(struct trace_rank *rank)
 	return rank->uses ? 0 : -1;
 }
 
-/* One file for each rank, all of one job. */
+/* The traces are read once more while the output is written. */
+static bool is_output(const struct options *options, const struct trace_rank *rank)
+{
+	struct stat out, in;
+
+	return stat(options->output, &out) == 0 && stat(rank->path, &in) == 0 &&
+	       out.st_dev == in.st_dev && out.st_ino == in.st_ino;
+}
+
+/* One file for each rank, all of one job, and none of them the output. */
 static int check(const struct options *options)
 {
 	const struct trace_rank *ranks = options->ranks;
 
+	for (unsigned i = 0; i < options->n; i++) {
+		if (is_output(options, &ranks[i])) {
+			fprintf(stderr,
+				"switchml trace: %s is one of the traces: name another file with "
+				"--output\n",
+				ranks[i].path);
+			return -1;
+		}
+	}
 	for (unsigned i = 1; i < options->n; i++) {
 		if (strcmp(ranks[i].job, ranks[0].job) != 0) {
 			fprintf(stderr,

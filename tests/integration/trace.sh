@@ -71,6 +71,12 @@ refuses() {
 refuses 'both of rank 2' "$work/trace.2" "$work/ahead.2"
 refuses 'is not a trace' "$work/rank.0"
 refuses 'is not a trace' "$work/missing"
+if "$switchml" trace merge -o "$work/trace.0" "$work"/trace.[01] >"$work/out" 2>&1 ||
+	! says "$work/out" 'is one of the traces'; then
+	echo "FAILED: a trace is overwritten: $(cat "$work/out")"
+	failures=$((failures + 1))
+fi
+check format "$work/trace.0"
 
 # A stripe in every rank, and one file name for all of them.
 SWITCHML_SWITCH=embedded SWITCHML_TRACE="$work/all" timeout 200 "$switchml" bench \
