@@ -94,7 +94,7 @@ static int compare_rows(const void *a, const void *b)
 		order = strcmp(one->job->job, other->job->job);
 	if (order == 0)
 		order = strcmp(one->view->address, other->view->address);
-	return order != 0 ? order : (one->job->job_number > other->job->job_number) * 2 - 1;
+	return order != 0 ? order : compare(other->job->job_number, one->job->job_number);
 }
 
 static bool is_chosen(const struct sml_top_screen *screen, const struct sml_top_row *row)
@@ -215,7 +215,7 @@ static int compare_ranks(const void *a, const void *b)
 					other->rates->resends);
 	if (order == 0 && sort_of_rows == SML_TOP_BY_LAST)
 		order = compare(one->rates->last_share, other->rates->last_share);
-	return order != 0 ? order : (one->worker->rank > other->worker->rank) * 2 - 1;
+	return order != 0 ? order : compare(other->worker->rank, one->worker->rank);
 }
 
 static void draw_rank(int y, bool by_host, const struct rank *rank)
