@@ -159,18 +159,23 @@ def prometheus(switchml, switch, url):
             for found in ask("switchml_uptime_seconds")
         ),
     )
-    served = {}
-    for found in ask('{__name__=~"switchml_.*"}'):
-        labels = {
-            k: escaped(v)
-            for k, v in found["metric"].items()
-            if k not in ("__name__", "instance", "job")
-        }
-        served[(found["metric"]["__name__"], tuple(sorted(labels.items())))] = float(
-            found["value"][1]
-        )
-    compare(before, served, status(switchml, switch))
-    assert [found["value"][1] for found in ask("up")] == ["1"]
+
+    def scraped():
+        served = {}
+        for found in ask('{__name__=~"switchml_.*"}'):
+            labels = {
+                k: escaped(v)
+                for k, v in found["metric"].items()
+                if k not in ("__name__", "instance", "job")
+            }
+            served[(found["metric"]["__name__"], tuple(sorted(labels.items())))] = float(
+                found["value"][1]
+            )
+        return served
+
+    # A scrape that takes too long leaves nothing until the next one.
+    compare(before, await_true("samples", scraped), status(switchml, switch))
+    await_true("the switch is up", lambda: [found["value"][1] for found in ask("up")] == ["1"])
     # An expression that Prometheus does not understand is an HTTP error here.
     for expression in expressions()[0]:
         ask(re.sub(r"\$(instance|job_name)", ".*", expression).replace("$__rate_interval", "1m"))

@@ -60,7 +60,8 @@ two_runs() {
 		wait "$pid"
 		say $? "$1: a run beside another one ends well" "$work/$1-passing".*
 	done
-	runs 1
+	await runs 1 # the switch may not have heard yet that the run has ended
+	kill -0 "${lasting[@]}"
 	say $? "$1: the other one goes on"
 	kill "${lasting[@]}" 2>/dev/null
 	await runs 0
