@@ -41,11 +41,12 @@ run() {
 # Host, seconds: run a long benchmark, then kill -9 our program on that host.
 # bench/on-links must fail within that time.
 run_and_kill() {
-	"$links" --build "$build" --workers 3 "$build/switchml" bench -b 1M -e 1M --seconds 1000 \
+	SWITCHML_JOB=killed "$links" --build "$build" --workers 3 \
+		"$build/switchml" bench -b 1M -e 1M --seconds 1000 \
 		>"$work/out" 2>&1 &
 	pid=$!
 	asking="ip netns exec smllinks$pid-switch"
-	await is_under_way 10.77.0.1 default || fail "the ranks do not come to work"
+	await is_under_way 10.77.0.1 killed || fail "the ranks do not come to work"
 	victim=
 	for candidate in $(ip netns pids "smllinks$pid-$1"); do
 		[ "$(readlink "/proc/$candidate/exe")" != "$build/switchml" ] || victim=$candidate
