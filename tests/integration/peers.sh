@@ -151,7 +151,9 @@ python3 -c 'import re, sys
 sys.stdout.buffer.write(re.sub(rb"(?<!_)0\.1\.0\0", b"0.1.9\0", sys.stdin.buffer.read()))' \
 	<"$switchml" >"$work/newer" && chmod +x "$work/newer"
 program[2]=$work/newer own[3]="SWITCHML_WIRE=int16 SWITCHML_HEARTBEAT=7"
-own[2]="LD_PRELOAD=$clock SML_TEST_CLOCK=30"
+# A sanitizer's runtime must be the first library.
+sanitizer=$(ldd "$switchml" | sed -n 's/.*=> \(.*lib[at]san[^ ]*\).*/\1/p')
+own[2]="LD_PRELOAD=${sanitizer:+$sanitizer:}$clock SML_TEST_CLOCK=30"
 check differ
 expect "another version, settings and clock" differ 1 \
 	'warning *version *rank 2 on host1 has version 0.1.9, rank 0 has 0.1.0' \
