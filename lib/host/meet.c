@@ -18,12 +18,12 @@
 
 /* ---- the door ---- */
 
+/* name: an AF_UNIX address, otherwise zero. */
 static socklen_t name_of(const uint8_t token[SML_HOST_TOKEN_BYTES], struct sockaddr_un *name)
 {
 	/* An abstract name begins with a zero byte. */
 	char *place = name->sun_path + 1;
 
-	*name = (struct sockaddr_un){.sun_family = AF_UNIX};
 	place += sprintf(place, "switchml-");
 	for (unsigned i = 0; i < SML_HOST_TOKEN_BYTES; i++)
 		place += sprintf(place, "%02x", token[i]);
@@ -32,7 +32,7 @@ static socklen_t name_of(const uint8_t token[SML_HOST_TOKEN_BYTES], struct socka
 
 int sml_host_open_door(struct sml_host_door *door)
 {
-	struct sockaddr_un name;
+	struct sockaddr_un name = {.sun_family = AF_UNIX};
 	socklen_t length;
 	int error;
 
@@ -318,7 +318,7 @@ static int say(const struct sml_meeting *meeting, enum sml_meet_kind kind)
 
 static int go_to_leader(struct sml_meeting *meeting)
 {
-	struct sockaddr_un name;
+	struct sockaddr_un name = {.sun_family = AF_UNIX};
 	socklen_t length = name_of(meeting->group.tokens[meeting->leader], &name);
 	int error;
 
@@ -334,7 +334,7 @@ static int go_to_leader(struct sml_meeting *meeting)
 
 static int accept_offer(struct sml_meeting *meeting)
 {
-	struct sml_meet_message message;
+	struct sml_meet_message message = {.magic = 0};
 	int passed;
 	ssize_t n = receive_message(meeting->fd, &message, sizeof(message), &passed);
 	int error = -EPROTO;

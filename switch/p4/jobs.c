@@ -263,12 +263,15 @@ uint32_t sml_p4_job_slots(struct sml_dataplane *dataplane, const struct sml_p4_j
 {
 	uint32_t n_buffers = sml_p4_buffers(job), found = 0;
 	uint64_t *values = calloc(3 * (size_t)n_buffers, sizeof(*values));
-	uint64_t *incarnations = values, *uses = values + n_buffers, *seen = uses + n_buffers;
+	uint64_t *incarnations, *uses, *seen;
 
 	if (values == NULL || dataplane->operations->read_registers == NULL) {
 		free(values);
 		return 0;
 	}
+	incarnations = values;
+	uses = incarnations + n_buffers;
+	seen = uses + n_buffers;
 	lock(dataplane);
 	must(dataplane->operations->read_registers(dataplane->target,
 						   "SmlIngress.slot_step.slot_incarnation",
