@@ -63,6 +63,7 @@ def test_structures_and_numbers_are_the_headers():
 
     header = re.sub(r"/\*.*?\*/", "", (ROOT / "include" / "switchml.h").read_text(), flags=re.S)
     config = re.search(r"struct sml_config \{(.*?)\};", header, re.S).group(1)
+    config = re.sub(r"\(\*(\w+)\)\(.*?\)", r"\1", config)  # a function's parameters are no members
     assert re.findall(r"(\w+)[,;]", config) == [
         name for name, _ in c.Config._fields_ if name[0] != "_"
     ]
