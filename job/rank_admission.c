@@ -119,7 +119,8 @@ static bool is_possible(const struct sml_talk *talk, const SmlControl__Admitted 
 	return in->lanes > 0 && in->lanes <= SML_MAX_LANES && in->shards > 0 &&
 	       in->shards <= talk->n_shards && in->data_port > 0 && in->data_port <= 65535 &&
 	       in->head_slots >= in->shards && in->data_slots >= in->shards &&
-	       in->head_slots <= SML_MAX_SLOTS && in->data_slots <= SML_MAX_SLOTS;
+	       in->number < SML_MAX_RANKS && in->head_slots <= SML_MAX_SLOTS &&
+	       in->data_slots <= SML_MAX_SLOTS;
 }
 
 static void copy_numbers(struct sml_admission *admission, const SmlControl__Admitted *in)
@@ -136,6 +137,7 @@ static void copy_numbers(struct sml_admission *admission, const SmlControl__Admi
 		.data_slots = (uint16_t)in->data_slots,
 		.data_port = (uint16_t)in->data_port,
 		.shards = (uint8_t)in->shards,
+		.number = (uint8_t)in->number,
 		.stall_reports = in->stall_reports,
 		.full_packets = in->full_packets,
 		.single_packets = in->single_packets,

@@ -102,6 +102,7 @@ struct sml_admission {
 	uint32_t window_packets;
 	uint16_t lanes, head_slots, data_slots, data_port;
 	uint8_t shards;
+	uint8_t number;	     /* this rank's at the switch, as in packets */
 	bool stall_reports;  /* it can be asked what slots are waiting for */
 	bool full_packets;   /* it takes only packets of `lanes` lanes */
 	bool single_packets; /* it might see segmented datagrams before they are cut up */

@@ -57,16 +57,16 @@ static uint32_t least_lanes(const struct sml_job *job)
 }
 
 /*
- * The ranks that share the dataplane's buffers: those of jobs that all ranks have joined. Claims of
- * other peers must not make any job slower.
+ * The children that share the dataplane's buffers: those of jobs that all ranks have joined. Claims
+ * of other peers must not make any job slower.
  */
-static uint32_t count_ranks(const struct sml_jobs *jobs)
+static uint32_t count_children(const struct sml_jobs *jobs)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
 		if (jobs->jobs[i] != NULL && jobs->jobs[i]->state >= SML_JOB_PROBING)
-			n += jobs->jobs[i]->n_ranks;
+			n += jobs->jobs[i]->n_children;
 	return n;
 }
 
@@ -82,7 +82,8 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 
 	admitted.job_number = job->rules.job;
 	admitted.epoch = job->rules.epoch;
-	admitted.cookie = job->rules.cookies[rank];
+	admitted.number = job->child_of[rank];
+	admitted.cookie = job->rules.cookies[admitted.number];
 	admitted.tag = job->rules.tag;
 	admitted.membership = job->membership;
 	admitted.lanes = job->rules.lanes;
@@ -93,7 +94,7 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 	if (jobs->operations->window)
 		admitted.window_packets = jobs->operations->window(
 			jobs->dataplane, SML_HEADER_BYTES + 4u * job->rules.lanes,
-			count_ranks(jobs));
+			count_children(jobs));
 	admitted.dataplane = (char *)(uintptr_t)jobs->operations->name;
 	admitted.stall_reports = true;
 	if (jobs->operations->ranks_have_slots)
@@ -168,15 +169,16 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 	rules->tag = sml_jobs_random(jobs);
 	rules->epoch = epoch;
 	rules->lanes = (uint16_t)least_lanes(job);
-	rules->n_ranks = job->n_ranks;
+	sml_job_form_children(job);
+	rules->n_ranks = job->n_children;
 	job->shards = least_shards(job);
 	rules->n_shards = (uint8_t)job->shards;
 	if (jobs->operations->ranks_have_slots && sml_job_meet(job) < 0) {
 		fail_for_now(job, "rank 0 has no memory for the job");
 		return;
 	}
-	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		rules->cookies[rank] = sml_jobs_random(jobs);
+	for (unsigned child = 0; child < job->n_children; child++)
+		rules->cookies[child] = sml_jobs_random(jobs);
 	rc = add_to_dataplane(job);
 	/* It will have room in a moment: the slots of ended jobs are not free yet. */
 	job->tries_again_ns = rc == -EAGAIN ? jobs->now_ns + SML_TICK_NS : 0;

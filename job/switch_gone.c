@@ -25,7 +25,7 @@ uint64_t sml_job_gone_due(const struct sml_job *job)
 	return job->gone ? job->gone_looked_ns + LOOK_NS : UINT64_MAX;
 }
 
-/* The ranks that any slot waits for. */
+/* The ranks that have died, and that a slot may wait for. */
 static uint64_t look(const struct sml_job *job)
 {
 	uint32_t n = (uint32_t)job->rules.head_slots + job->rules.data_slots;
@@ -38,7 +38,7 @@ static uint64_t look(const struct sml_job *job)
 	for (uint32_t i = 0; i < n; i++)
 		missing |= slots[i].missing;
 	free(slots);
-	return missing & job->gone;
+	return sml_job_ranks_behind(job, missing) & job->gone;
 }
 
 bool sml_job_misses_gone(struct sml_job *job)

@@ -79,6 +79,11 @@ struct sml_member {
 	SmlControl__Join *resume;
 };
 
+/* What a dataplane knows as one rank: see switch_children.c. */
+struct sml_child {
+	uint8_t first_rank, n_ranks;
+};
+
 struct sml_job {
 	struct sml_jobs *jobs;
 	char name[SML_NAME_BYTES];
@@ -101,6 +106,10 @@ struct sml_job {
 	bool has_pool;		 /* the slots that rules name are its own */
 	bool lacks_room;	 /* why it fails: lack of room, so it may come again */
 	struct sml_member members[SML_MAX_RANKS];
+	/* From PROBING on: who contributes to the slots, and the child that each rank is behind. */
+	uint8_t n_children;
+	struct sml_child children[SML_MAX_RANKS];
+	uint8_t child_of[SML_MAX_RANKS];
 	/* While two ranks are asked for their calls. */
 	struct sml_mismatch mismatch;
 	uint64_t mismatch_ns; /* 0: none */
@@ -198,6 +207,17 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch);
 
 /* All are ready. */
 void sml_job_start(struct sml_job *job);
+
+/* ---- who contributes to the slots (switch_children.c) ---- */
+
+/* All ranks are here: number the children. */
+void sml_job_form_children(struct sml_job *job);
+
+/* Bits of ranks, from bits of children. */
+uint64_t sml_job_ranks_behind(const struct sml_job *job, uint64_t children);
+
+/* Is the rank a child by itself? Otherwise what a child does says nothing about one rank. */
+bool sml_job_is_child(const struct sml_job *job, unsigned rank);
 
 /* ---- ranks that have died after they had asked to leave (switch_gone.c) ---- */
 

@@ -146,7 +146,15 @@ void sml_jobs_mismatch(struct sml_jobs *jobs, const struct sml_mismatch *mismatc
 	set_time(jobs, now_ns);
 	/* The note may be about a job that has ended, and whose place another job has now. */
 	if (job != NULL && job->rules.job == mismatch->job)
-		sml_job_mismatch(job, mismatch);
+		sml_job_mismatch(job,
+				 &(struct sml_mismatch){
+					 .job = mismatch->job,
+					 .slot = mismatch->slot,
+					 .use = mismatch->use,
+					 .chunk = mismatch->chunk,
+					 .ranks = {job->children[mismatch->ranks[0]].first_rank,
+						   job->children[mismatch->ranks[1]].first_rank},
+				 });
 }
 
 void sml_jobs_tick(struct sml_jobs *jobs, uint64_t now_ns)

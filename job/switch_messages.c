@@ -20,7 +20,8 @@ static void on_ready(struct sml_job *job, struct sml_member *member, uint8_t ran
 	if (job->state != SML_JOB_PROBING || member->ready)
 		return;
 	why = jobs->operations->misses_address
-		      ? jobs->operations->misses_address(jobs->dataplane, job->rules.job, rank)
+		      ? jobs->operations->misses_address(jobs->dataplane, job->rules.job,
+							 job->child_of[rank])
 		      : NULL;
 	if (why != NULL) {
 		snprintf(text, sizeof(text), "rank %u (host %s, pid %u) %s", rank, member->host,

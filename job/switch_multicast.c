@@ -31,7 +31,8 @@ void sml_job_note_group(struct sml_job *job, uint8_t rank, bool reached)
 	struct sml_jobs *jobs = job->jobs;
 
 	if (has_group(job) && reached)
-		jobs->operations->reaches_by_group(jobs->dataplane, job->rules.job, rank);
+		jobs->operations->reaches_by_group(jobs->dataplane, job->rules.job,
+						   job->child_of[rank]);
 }
 
 static uint64_t reached_ranks(const struct sml_job *job)
@@ -40,7 +41,8 @@ static uint64_t reached_ranks(const struct sml_job *job)
 
 	if (!has_group(job) || job->state < SML_JOB_PROBING)
 		return 0;
-	return jobs->operations->reached_by_group(jobs->dataplane, job->rules.job);
+	return sml_job_ranks_behind(
+		job, jobs->operations->reached_by_group(jobs->dataplane, job->rules.job));
 }
 
 /* A single rank is sent to as without a group. */

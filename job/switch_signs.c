@@ -59,9 +59,10 @@ void sml_job_look_for_signs(struct sml_job *job)
 	job->signs_ns = jobs->now_ns;
 	sml_job_count(job, &counters);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (job->members[rank].peer != NULL &&
+		if (job->members[rank].peer != NULL && sml_job_is_child(job, rank) &&
 		    jobs->now_ns >= quiet_ns(&job->members[rank]))
 			look_at(&job->members[rank],
-				counters.contributions[rank] + counters.resends[rank],
+				counters.contributions[job->child_of[rank]] +
+					counters.resends[job->child_of[rank]],
 				jobs->now_ns);
 }

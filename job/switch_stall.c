@@ -30,7 +30,7 @@ static void add_slots(struct sml_job *job, struct stalls *out)
 		sml_control__slot_state__init(&out->slots[i]);
 		out->slots[i].slot = out->states[i].slot;
 		out->slots[i].use = out->states[i].use;
-		out->slots[i].missing = out->states[i].missing;
+		out->slots[i].missing = sml_job_ranks_behind(job, out->states[i].missing);
 		out->slot_list[i] = &out->slots[i];
 	}
 	out->report.slots = out->slot_list;

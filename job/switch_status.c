@@ -89,12 +89,14 @@ static void describe_worker(const struct sml_job *job, uint8_t rank,
 	worker->pid = member->pid;
 	if (member->peer != NULL)
 		worker->last_seen_ms = (job->jobs->now_ns - member->peer->heard_ns) / 1000000u;
-	worker->contributions = counters->contributions[rank];
-	worker->resends = counters->resends[rank];
+	if (job->state >= SML_JOB_PROBING && sml_job_is_child(job, rank)) {
+		worker->contributions = counters->contributions[job->child_of[rank]];
+		worker->resends = counters->resends[job->child_of[rank]];
+		worker->completed = counters->completed[job->child_of[rank]];
+	}
 	worker->by_group = sml_job_is_by_group(job, rank);
-	worker->completed = job->jobs->operations->ranks_have_slots
-				    ? sml_job_completed_by(job, rank)
-				    : counters->completed[rank];
+	if (job->jobs->operations->ranks_have_slots)
+		worker->completed = sml_job_completed_by(job, rank);
 	worker->traffic = describe_traffic(&member->traffic, &out->traffic[rank]);
 	if (worker->traffic != NULL)
 		worker->traffic_age_ms = (job->jobs->now_ns - member->traffic.told_ns) / 1000000u;
@@ -116,9 +118,9 @@ static void describe_stripe(const struct sml_job *job, const struct sml_job_coun
 
 	sml_control__stripe_status__init(served);
 	served->stripe = job->stripe;
-	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		served->contributions += counters->contributions[rank];
-		served->resends += counters->resends[rank];
+	for (unsigned child = 0; child < job->n_children; child++) {
+		served->contributions += counters->contributions[child];
+		served->resends += counters->resends[child];
 	}
 	served->duplicates = counters->verdicts[SML_VERDICT_DUPLICATE];
 	out->served_list[0] = served;

@@ -191,7 +191,7 @@ static int probe_path(const struct sml_stripe *stripe, struct sml_control *contr
 		.transports = transports,
 		.n_transports = admission->shards,
 		.epoch = admission->epoch,
-		.rank = stripe->context->settings.rank,
+		.rank = admission->number,
 		.patience_ms = patience_ms(stripe),
 	};
 	struct sml_probe *probe;
@@ -307,7 +307,7 @@ static struct sml_worker_config worker_config(const struct sml_stripe *stripe, u
 		.n_shards = admission->shards,
 		.stripe = stripe->index,
 		.n_stripes = (uint8_t)stripe->context->n_stripes,
-		.number = (uint8_t)stripe->context->shape.rank,
+		.number = admission->number,
 		.no_tickets = stripe->context->settings.faults.no_tickets,
 		.no_fast_retransmit = stripe->context->settings.faults.no_fast_retransmit,
 		.no_resume = stripe->context->settings.switch_address == NULL,
