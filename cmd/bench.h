@@ -17,6 +17,7 @@ enum bench_collective {
 	BENCH_ALL_GATHER,
 	BENCH_REDUCE_SCATTER,
 	BENCH_BROADCAST,
+	BENCH_REDUCE,
 	BENCH_BARRIER
 };
 #define BENCH_COLLECTIVES (BENCH_BARRIER + 1)
@@ -33,7 +34,7 @@ struct bench_options {
 	unsigned seconds;	/* for which iterations and checks are repeated; 0: no repetition */
 	unsigned local_workers; /* 0: this process is one rank */
 	enum bench_collective collective;
-	unsigned root;	  /* of broadcasts */
+	unsigned root;	  /* of broadcasts and reduces */
 	bool nccl_tests;  /* the table is nccl-tests' */
 	bool percentiles; /* the table has them, too */
 	uint32_t seed;

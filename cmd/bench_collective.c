@@ -8,6 +8,8 @@
  *	all_gather      count      n x count  n x count       (n - 1) / n
  *	reduce_scatter  n x count  count      n x count       (n - 1) / n
  *	broadcast       count      count      count           1
+ *	reduce          count      root:      count           1
+ *	                           count
  *	barrier         -          -          0               -
  */
 #include <string.h>
@@ -15,8 +17,8 @@
 
 #include "cmd/bench.h"
 
-static const char *const names[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-				    "barrier"};
+static const char *const names[] = {"all_reduce", "all_gather", "reduce_scatter",
+				    "broadcast",  "reduce",	"barrier"};
 
 uint64_t bench_now_ns(void)
 {
@@ -33,7 +35,8 @@ const char *bench_collective_name(enum bench_collective collective)
 
 bool bench_collective_reduces(enum bench_collective collective)
 {
-	return collective == BENCH_ALL_REDUCE || collective == BENCH_REDUCE_SCATTER;
+	return collective == BENCH_ALL_REDUCE || collective == BENCH_REDUCE_SCATTER ||
+	       collective == BENCH_REDUCE;
 }
 
 unsigned bench_parts(enum bench_collective collective, unsigned n_ranks)
@@ -52,6 +55,7 @@ double bench_bus_factor(enum bench_collective collective, unsigned n_ranks)
 	case BENCH_REDUCE_SCATTER:
 		return (n - 1) / n;
 	case BENCH_BROADCAST:
+	case BENCH_REDUCE:
 	case BENCH_BARRIER:
 		break;
 	}
@@ -123,6 +127,9 @@ static int make(struct sml_context *job, const struct bench_case *this,
 					  this->type, this->op, &how);
 	case BENCH_BROADCAST:
 		return sml_broadcast(job, buffers->recv, this->count, this->type, (int)this->root);
+	case BENCH_REDUCE:
+		return sml_reduce(job, buffers->send, buffers->recv, this->count, this->type,
+				  this->op, (int)this->root, &how);
 	case BENCH_BARRIER:
 		break;
 	}
@@ -160,6 +167,8 @@ uint64_t bench_collective_wrong(const struct bench_case *this, unsigned rank, co
 		return wrong;
 	case BENCH_BROADCAST:
 		return bench_count_unlike(this, this->root, result);
+	case BENCH_REDUCE:
+		return rank == this->root ? bench_count_wrong(this, result) : 0;
 	case BENCH_BARRIER:
 		break;
 	}
@@ -170,8 +179,8 @@ uint64_t bench_collective_hash(const struct bench_case *this, const void *result
 {
 	struct bench_case whole = *this;
 
-	/* Each rank has another part. */
-	if (this->collective == BENCH_REDUCE_SCATTER)
+	/* Each rank has another part, or only root has a result. */
+	if (this->collective == BENCH_REDUCE_SCATTER || this->collective == BENCH_REDUCE)
 		return 0;
 	whole.count *= bench_parts(this->collective, this->n_ranks);
 	return bench_hash(&whole, result);

@@ -42,7 +42,8 @@ void bench_nccl_row(const struct bench_options *options, const struct bench_case
 		    const struct bench_result results[BENCH_PLACES],
 		    const double bandwidths[BENCH_PLACES][2])
 {
-	int root = this->collective == BENCH_BROADCAST ? (int)this->root : -1;
+	bool has_root = this->collective == BENCH_BROADCAST || this->collective == BENCH_REDUCE;
+	int root = has_root ? (int)this->root : -1;
 
 	printf("%12llu  %12zu  %8s  %6s  %6d", (unsigned long long)bench_bytes(this), this->count,
 	       bench_type_name(this->type),

@@ -33,7 +33,8 @@ enum sml_collective {
 	SML_BROADCAST = 1,
 	SML_ALLGATHER = 2,
 	SML_REDUCE_SCATTER = 3,
-	SML_BARRIER = 4
+	SML_BARRIER = 4,
+	SML_REDUCE = 5
 };
 
 /* A call as the application made it. Element ranges refer to the whole tensor. */

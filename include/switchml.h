@@ -5,7 +5,10 @@
  * A *job* is a fixed group of `world_size` processes, its *ranks*. Each rank
  * opens a context, calls the same collectives in the same order, and closes it.
  * A switch computes the sums. It is a `switchml switch` daemon on the network,
- * several of them, or a part embedded in each rank's process.
+ * several of them, or a part embedded in each rank's process. Gather, scatter,
+ * all-gather of different counts, all-to-all, send and receive combine nothing:
+ * they are not here, and stay with MPI or the framework's own backend. The
+ * bindings for MPI and PyTorch pass them on.
  *
  *	struct sml_context *job;
  *	if (sml_open(&job, NULL) < 0)
@@ -334,6 +337,18 @@ struct sml_options {
 SML_API int sml_allreduce(struct sml_context *context, const void *send, void *recv, size_t count,
 			  enum sml_type type, enum sml_op op, const struct sml_options *options);
 
+/*
+ * The same, but only root gets the result. On other ranks recv is not used, and may be NULL.
+ *
+ * Every rank receives all packets that an all-reduce sends it, so a reduce takes as long as one.
+ * These bytes are not saved: when a switch dies, each result must still be on every rank that has
+ * gone on, because root may lack it and the other ranks' buffers may have changed. Only traffic
+ * to the other ranks would be less. The result's way to root is the longest either way.
+ */
+SML_API int sml_reduce(struct sml_context *context, const void *send, void *recv, size_t count,
+		       enum sml_type type, enum sml_op op, int root,
+		       const struct sml_options *options);
+
 /* Copy root's count elements of data to data on every rank. */
 SML_API int sml_broadcast(struct sml_context *context, void *data, size_t count, enum sml_type type,
 			  int root);
@@ -366,6 +381,9 @@ SML_API int sml_barrier(struct sml_context *context);
 SML_API int sml_allreduce_async(struct sml_context *context, const void *send, void *recv,
 				size_t count, enum sml_type type, enum sml_op op,
 				const struct sml_options *options, struct sml_request **request);
+SML_API int sml_reduce_async(struct sml_context *context, const void *send, void *recv,
+			     size_t count, enum sml_type type, enum sml_op op, int root,
+			     const struct sml_options *options, struct sml_request **request);
 SML_API int sml_broadcast_async(struct sml_context *context, void *data, size_t count,
 				enum sml_type type, int root, struct sml_request **request);
 SML_API int sml_allgather_async(struct sml_context *context, const void *send, void *recv,

@@ -29,6 +29,17 @@ void sim_count_chunks(struct sim_run *run)
 	run->n_chunks[SML_DATA] = (uint32_t)sequence.next[SML_DATA];
 }
 
+/* A rank that is not root of a reduce has no result: its buffer is as it was. */
+static bool is_untouched(const struct sim_call *call, const struct sim_call_state *state)
+{
+	size_t bytes = call->count * sml_element_bytes(call->type);
+
+	for (size_t i = 0; state->recv != state->send && i < bytes; i++)
+		if (((const uint8_t *)state->recv)[i] != 0xa5)
+			return false;
+	return true;
+}
+
 static void check_call(struct sim_run *run, uint32_t i)
 {
 	const struct sim_world *world = run->world;
@@ -49,6 +60,12 @@ static void check_call(struct sim_run *run, uint32_t i)
 			first = r * part;
 			count = part;
 		}
+		if (call->collective == SML_REDUCE && r != call->root) {
+			count = 0;
+			if (!is_untouched(call, &run->ranks[r].calls[i]))
+				sim_fail(run, "a result at a rank that is not root: call, rank", i,
+					 r);
+		}
 		if (run->ranks[r].calls[i].submitted &&
 		    sml_tensor_is_done(&run->ranks[r].calls[i].tensor) &&
 		    !sim_equal(call->type, (uint8_t *)run->ranks[r].calls[i].recv + first * bytes,
@@ -67,7 +84,7 @@ static void check_bits(struct sim_run *run, uint32_t i)
 	size_t bytes = call->count * sml_element_bytes(call->type);
 	const void *first = NULL;
 
-	if (call->collective == SML_REDUCE_SCATTER)
+	if (call->collective == SML_REDUCE_SCATTER || call->collective == SML_REDUCE)
 		return;
 	for (uint32_t r = 0; r < run->world->n_ranks; r++) {
 		const struct sim_call_state *state = &run->ranks[r].calls[i];

@@ -48,6 +48,8 @@ static void describe(struct sim_rank *rank, uint32_t i, struct sml_tensor_spec *
 		spec->recv = (uint8_t *)state->recv + own * bytes;
 		spec->recv_first = own;
 		spec->recv_count = part;
+	} else if (call->collective == SML_REDUCE && rank->id != call->root) {
+		spec->recv_count = 0;
 	}
 }
 

@@ -136,6 +136,12 @@ static void embed(struct sim_world *world)
 	world->n_deaths = 0;
 }
 
+static bool combines(const struct sim_call *call)
+{
+	return call->collective == SML_ALLREDUCE || call->collective == SML_REDUCE_SCATTER ||
+	       call->collective == SML_REDUCE;
+}
+
 /*
  * Types that were added later exist only in worlds of even seeds, and they use a separate
  * source. So worlds of odd seeds, including those in sim/seeds.txt, stay the same.
@@ -149,10 +155,8 @@ static void draw_new_types(struct sim_world *world, uint64_t seed)
 	gen_from_seed(&gen, ~seed);
 	for (uint32_t i = 0; seed % 2 == 0 && i < world->n_calls; i++) {
 		struct sim_call *call = &world->calls[i];
-		bool combines =
-			call->collective == SML_ALLREDUCE || call->collective == SML_REDUCE_SCATTER;
 
-		if (!combines || gen_chance(&gen, 1, 2))
+		if (!combines(call) || gen_chance(&gen, 1, 2))
 			continue;
 		call->type = types[gen_below(&gen, 8)];
 		if (call->type == SML_FLOAT64 && gen_chance(&gen, 2, 3))
@@ -167,8 +171,7 @@ static bool is_float_sum(const struct sim_call *call)
 	bool is_float = call->type == SML_FLOAT32 || call->type == SML_FLOAT16 ||
 			call->type == SML_BFLOAT16 || call->type == SML_FLOAT64;
 
-	return is_float && (call->op == SML_SUM || call->op == SML_AVG) &&
-	       (call->collective == SML_ALLREDUCE || call->collective == SML_REDUCE_SCATTER);
+	return is_float && (call->op == SML_SUM || call->op == SML_AVG) && combines(call);
 }
 
 /* A call that asks for the exact wire and cannot have it uses another wire. */
@@ -206,6 +209,22 @@ static void draw_exact(struct sim_world *world, uint64_t seed)
 	}
 }
 
+/* In every fourth world, half of the all-reduces are reduces, from a separate source, too. */
+static void draw_reduces(struct sim_world *world, uint64_t seed)
+{
+	struct gen gen;
+
+	gen_from_seed(&gen, seed ^ 0x726f6f74ull);
+	for (uint32_t i = 0; seed % 4 == 0 && i < world->n_calls; i++) {
+		struct sim_call *call = &world->calls[i];
+
+		if (call->collective != SML_ALLREDUCE || gen_chance(&gen, 1, 2))
+			continue;
+		call->collective = SML_REDUCE;
+		call->root = (uint16_t)gen_below(&gen, world->n_ranks);
+	}
+}
+
 void sim_world_draw(struct sim_world *world, uint64_t seed, bool small)
 {
 	struct gen gen;
@@ -232,6 +251,7 @@ void sim_world_draw(struct sim_world *world, uint64_t seed, bool small)
 		world->n_deaths = 0;
 	draw_new_types(world, seed);
 	draw_exact(world, seed);
+	draw_reduces(world, seed);
 }
 
 /* The sums of limbs would overflow. */
@@ -251,6 +271,9 @@ static void mend_calls(struct sim_world *world)
 
 		if (call->collective == SML_ALLGATHER || call->collective == SML_REDUCE_SCATTER)
 			call->count -= call->count % world->n_ranks;
+		/* Trees may have fewer ranks than were drawn. */
+		if (call->collective == SML_REDUCE)
+			call->root = (uint16_t)(call->root % world->n_ranks);
 		mend_limbs(world, call);
 		mend_exact(world, call);
 	}

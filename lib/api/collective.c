@@ -5,6 +5,7 @@
  *
  *	                 tensor             sends         wants
  *	all-reduce       count              all           all
+ *	reduce           count              all           root: all
  *	broadcast        count, as bytes    root: all     others: all
  *	all-gather       n x count, bytes   its part      all
  *	reduce-scatter   n x count          all           its part
@@ -81,6 +82,51 @@ static int order_allreduce(struct sml_context *context, const void *send, void *
 	return 0;
 }
 
+static int check_root(struct sml_context *context, int root)
+{
+	if (root >= 0 && root < context->settings.world_size)
+		return 0;
+	return sml_context_refuse(context, -EINVAL, "root %d is not a rank: ranks are 0 to %d",
+				  root, context->settings.world_size - 1);
+}
+
+/* Only root has a buffer for the result. */
+static int order_reduce(struct sml_context *context, const void *send, void *recv, size_t count,
+			enum sml_type type, enum sml_op op, int root,
+			const struct sml_options *options, struct sml_order *order)
+{
+	size_t bytes, recv_bytes;
+	int error;
+
+	if ((error = check_root(context, root)) || (error = sml_check_numbers(context, type, op)) ||
+	    (error = sml_check_size(context, count, type, 1, &bytes)))
+		return error;
+	recv_bytes = root == context->settings.rank ? bytes : 0;
+	if ((error = sml_check_buffer(context, "send", send, bytes, type)) ||
+	    (error = sml_check_buffer(context, "recv", recv, recv_bytes, type)) ||
+	    (error = sml_check_apart(context, send, bytes, recv, recv_bytes, send)))
+		return error;
+	*order = (struct sml_order){
+		.spec = {.collective = SML_REDUCE,
+			 .type = type,
+			 .op = op,
+			 .root = (uint16_t)root,
+			 .count = count,
+			 .send = send,
+			 .send_count = count,
+			 .recv = recv,
+			 .recv_count = recv_bytes ? count : 0},
+		.call = {.collective = SML_REDUCE,
+			 .type = type,
+			 .op = op,
+			 .count = count,
+			 .root = (uint8_t)root},
+	};
+	error = sml_check_wire(context, options, &order->spec);
+	order->call.wire = order->spec.wire;
+	return error;
+}
+
 static int order_broadcast(struct sml_context *context, void *data, size_t count,
 			   enum sml_type type, int root, struct sml_order *order)
 {
@@ -89,12 +135,9 @@ static int order_broadcast(struct sml_context *context, void *data, size_t count
 	int error;
 
 	if ((error = sml_check_size(context, count, type, 1, &bytes)) ||
-	    (error = sml_check_buffer(context, "data", data, bytes, type)))
+	    (error = sml_check_buffer(context, "data", data, bytes, type)) ||
+	    (error = check_root(context, root)))
 		return error;
-	if (root < 0 || root >= context->settings.world_size)
-		return sml_context_refuse(context, -EINVAL,
-					  "root %d is not a rank: ranks are 0 to %d", root,
-					  context->settings.world_size - 1);
 	is_root = root == context->settings.rank;
 	*order = (struct sml_order){
 		.spec = {.collective = SML_BROADCAST,
@@ -194,6 +237,18 @@ int sml_allreduce_async(struct sml_context *context, const void *send, void *rec
 	return start(context, error, &order, request);
 }
 
+int sml_reduce_async(struct sml_context *context, const void *send, void *recv, size_t count,
+		     enum sml_type type, enum sml_op op, int root,
+		     const struct sml_options *options, struct sml_request **request)
+{
+	struct sml_order order;
+	int error = begin_async(context, request);
+
+	if (error == 0)
+		error = order_reduce(context, send, recv, count, type, op, root, options, &order);
+	return start(context, error, &order, request);
+}
+
 int sml_broadcast_async(struct sml_context *context, void *data, size_t count, enum sml_type type,
 			int root, struct sml_request **request)
 {
@@ -245,6 +300,17 @@ int sml_allreduce(struct sml_context *context, const void *send, void *recv, siz
 
 	if (error == 0)
 		error = order_allreduce(context, send, recv, count, type, op, options, &order);
+	return run(context, error, &order);
+}
+
+int sml_reduce(struct sml_context *context, const void *send, void *recv, size_t count,
+	       enum sml_type type, enum sml_op op, int root, const struct sml_options *options)
+{
+	struct sml_order order;
+	int error = begin(context);
+
+	if (error == 0)
+		error = order_reduce(context, send, recv, count, type, op, root, options, &order);
 	return run(context, error, &order);
 }
 

@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static const char *const collectives[] = {"all-reduce", "broadcast", "all-gather", "reduce-scatter",
-					  "barrier"};
+static const char *const collectives[] = {"all-reduce",	    "broadcast", "all-gather",
+					  "reduce-scatter", "barrier",	 "reduce"};
 static const char *const types[] = {"float32", "float16", "bfloat16", "int32", "byte", "float64",
 				    "int64",   "uint8",	  "int8",     "int16", "bool"};
 static const char *const ops[] = {"sum", "average", "max", "min"};
@@ -46,6 +46,11 @@ void sml_call_text(const struct sml_call *call, char *text, size_t bytes)
 	case SML_REDUCE_SCATTER:
 		snprintf(text, bytes, "%s %" PRIu32 ": %" PRIu64 " %s per rank, %s%s", collective,
 			 call->number, call->count, type, ops[call->op], wire);
+		break;
+	case SML_REDUCE:
+		snprintf(text, bytes, "%s %" PRIu32 ": %" PRIu64 " %s, %s%s, to rank %u",
+			 collective, call->number, call->count, type, ops[call->op], wire,
+			 call->root);
 		break;
 	case SML_BROADCAST:
 		snprintf(text, bytes, "%s %" PRIu32 ": %" PRIu64 " %s from rank %u", collective,

@@ -14,8 +14,8 @@
 #include "base/file.h"
 #include "lib/trace/trace.h"
 
-static const char *const collectives[] = {"all-reduce", "broadcast", "all-gather", "reduce-scatter",
-					  "barrier"};
+static const char *const collectives[] = {"all-reduce",	    "broadcast", "all-gather",
+					  "reduce-scatter", "barrier",	 "reduce"};
 static const char *const types[] = {"float32", "float16", "bfloat16", "int32", "byte", "float64",
 				    "int64",   "uint8",	  "int8",     "int16", "bool"};
 static const char *const ops[] = {"sum", "avg", "max", "min"};

@@ -34,7 +34,7 @@ for wire in int32 int16; do
 done
 expect_success "all types and operations, exact wire, with loss" \
 	$bench --local-workers 3 -b 4 -e 8K -f 4 -d all -o all --wire exact --drop 1%
-for collective in all_gather reduce_scatter broadcast; do
+for collective in all_gather reduce_scatter broadcast reduce; do
 	expect_success "$collective, all types and operations, with loss" \
 		$bench --local-workers 3 --collective $collective --root 2 -b 8 -e 64K -f 16 -d all -o all \
 		-c 2 --drop 1%

@@ -338,6 +338,16 @@ static void make_mistakes(struct rank *rank)
 	CHECK_ERROR(rank, sml_broadcast(c, data, 1, SML_FLOAT32, 2), -EINVAL, "root 2");
 	CHECK_ERROR(rank, sml_reduce_scatter(c, data, data + 1, 9, SML_FLOAT32, SML_SUM, NULL),
 		    -EINVAL, "overlap");
+	CHECK_ERROR(rank, sml_reduce(c, data, data, 1, SML_FLOAT32, SML_SUM, -1, NULL), -EINVAL,
+		    "root -1");
+	CHECK_ERROR(rank, sml_reduce(c, data, data, 1, SML_BYTE, SML_SUM, 0, NULL), -EINVAL,
+		    "bytes cannot be combined");
+	CHECK_ERROR(rank, sml_reduce(c, NULL, data, 1, SML_FLOAT32, SML_SUM, 0, NULL), -EINVAL,
+		    "send is NULL");
+	CHECK_ERROR(rank, sml_reduce(c, data, NULL, 1, SML_FLOAT32, SML_SUM, rank->rank, NULL),
+		    -EINVAL, "recv is NULL");
+	CHECK_ERROR(rank, sml_reduce(c, data, data + 1, 9, SML_FLOAT32, SML_SUM, rank->rank, NULL),
+		    -EINVAL, "overlap");
 	/* None of these errors has harmed the job. */
 	CHECK(rank, sml_allreduce(c, data, data, 64, SML_FLOAT32, SML_SUM, NULL) == 0);
 }

@@ -254,6 +254,40 @@ static void scatter(struct rank *rank, size_t count, enum sml_type type, enum sm
 	free(recv);
 }
 
+/* As an all-reduce at root, and nothing elsewhere. Every second time, the others have no recv. */
+static void reduce_to(struct rank *rank, size_t count, enum sml_type type, enum sml_op op, int root)
+{
+	size_t bytes = count * sml_type_size(type);
+	unsigned char *send = malloc(bytes + 1), *recv = malloc(bytes + 1),
+		      *all = malloc(bytes + 1);
+	bool in_place = count & 1, is_root = rank->rank == root;
+
+	/* Normal numbers of every type. */
+	for (size_t i = 0; i < bytes; i++)
+		send[i] = (unsigned char)element_value(rank->rank, i, 8) & 0x3f;
+	CHECK(rank, sml_allreduce(rank->context, send, all, count, type, op, NULL) == 0);
+	memset(recv, 0xa5, bytes + 1);
+	if (in_place && is_root)
+		memcpy(recv, send, bytes);
+	CHECK(rank,
+	      sml_reduce(rank->context, in_place && is_root ? recv : send,
+			 in_place && !is_root ? NULL : recv, count, type, op, root, NULL) == 0);
+	CHECK(rank, !is_root || memcmp(recv, all, bytes) == 0);
+	for (size_t i = is_root ? bytes : 0; i <= bytes; i++)
+		CHECK(rank, recv[i] == 0xa5);
+	free(send);
+	free(recv);
+	free(all);
+}
+
+static void reduce_all_types(struct rank *rank, size_t count)
+{
+	for (enum sml_type type = SML_FLOAT32; type <= SML_BOOL; type++)
+		for (enum sml_op op = SML_SUM; op <= SML_MIN; op++)
+			if (type != SML_BYTE && (type != SML_BOOL || op != SML_AVG))
+				reduce_to(rank, count, type, op, (int)type % rank->n);
+}
+
 static void other_collectives(struct rank *rank)
 {
 	static const size_t counts[] = {0, 1, 3, 100, 2207, 10001, 50000};
@@ -264,11 +298,14 @@ static void other_collectives(struct rank *rank)
 		scatter(rank, counts[c], SML_FLOAT32, SML_SUM);
 		scatter(rank, counts[c], SML_INT32, SML_AVG);
 		scatter(rank, counts[c], SML_FLOAT16, SML_MAX);
+		reduce_to(rank, counts[c], SML_FLOAT32, SML_SUM, (int)c % rank->n);
 		CHECK(rank, sml_barrier(rank->context) == 0);
 	}
+	reduce_all_types(rank, 5);
+	reduce_all_types(rank, 10002);
 }
 
-static void broadcast_gather_scatter_and_barrier_are_right(void **state)
+static void broadcast_gather_scatter_reduce_and_barrier_are_right(void **state)
 {
 	(void)state;
 	run_job(&(struct job){.n_ranks = 3, .threads = 2, .body = other_collectives});
@@ -654,7 +691,7 @@ int main(void)
 		cmocka_unit_test(lost_doubled_and_reordered_packets_change_nothing),
 		cmocka_unit_test(spinning_threads_are_as_right_as_sleeping_ones),
 		cmocka_unit_test(many_requests_can_be_in_flight),
-		cmocka_unit_test(broadcast_gather_scatter_and_barrier_are_right),
+		cmocka_unit_test(broadcast_gather_scatter_reduce_and_barrier_are_right),
 		cmocka_unit_test(nobody_leaves_a_barrier_before_all_have_entered),
 		cmocka_unit_test(two_jobs_on_one_switch_do_not_disturb_each_other),
 		cmocka_unit_test(results_have_the_same_bits_in_every_form),

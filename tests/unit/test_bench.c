@@ -90,6 +90,7 @@ static void sizes_and_factors_are_those_of_nccl_tests(void **state)
 		{BENCH_ALL_GATHER, 1600, 0.75},
 		{BENCH_REDUCE_SCATTER, 1600, 0.75},
 		{BENCH_BROADCAST, 400, 1},
+		{BENCH_REDUCE, 400, 1},
 		{BENCH_BARRIER, 400, 1},
 	};
 

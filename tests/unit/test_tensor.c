@@ -182,6 +182,7 @@ static void digests_differ_whenever_calls_do(void **state)
 	DIFFERS(other.wire = SML_WIRE_EXACT);
 	DIFFERS(other.collective = SML_REDUCE_SCATTER);
 	DIFFERS(other.collective = SML_BROADCAST);
+	DIFFERS(other.collective = SML_REDUCE);
 	DIFFERS(other.root = 1);
 #undef DIFFERS
 }
