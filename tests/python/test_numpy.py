@@ -164,6 +164,34 @@ def test_moved_elements_arrive_whole(ranks, seed, shape, dtype, root):
         assert from_root.tobytes() == inputs[root].tobytes()
 
 
+def reduce(job, x, root, op, in_place):
+    given = x.copy()
+    out = job.reduce(given, root, given if in_place else None, op)
+    return out, in_place or np.array_equal(given, x)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("in_place", [False, True])
+def test_reduce_is_an_allreduce_for_one_rank(ranks, dtype, in_place):
+    rng = np.random.default_rng(1)
+    inputs = [rng.integers(0, 9, (3, 1000)).astype(dtype) for _ in range(N)]
+    for root in range(N):
+        for op in ("sum", "max"):
+            results = ranks.call(reduce, inputs, [root] * N, [op] * N, [in_place] * N)
+            everywhere = ranks.call(allreduced, inputs, [op] * N)
+            for rank, (out, is_kept) in enumerate(results):
+                assert is_kept
+                if rank != root:
+                    assert out is None
+                else:
+                    assert out.shape == (3, 1000)
+                    assert out.tobytes() == everywhere[rank].tobytes()
+
+
+def allreduced(job, x, op):
+    return job.allreduce(x, op=op)
+
+
 def reduce_scatter(job, x, op):
     return job.reduce_scatter(x, op=op)
 
@@ -220,6 +248,10 @@ def refused(job):
         (ValueError, lambda: job.allreduce(np.zeros(4, np.float32), wire="int4")),
         (ValueError, lambda: job.allreduce(np.zeros(2049, np.float32), wire="exact")),
         (ValueError, lambda: job.broadcast(np.zeros(4, np.float32), root=N)),
+        (TypeError, lambda: job.reduce(np.zeros(3, np.uint32))),
+        (ValueError, lambda: job.reduce(np.zeros(4, np.float32), root=-1)),
+        (ValueError, lambda: job.reduce(np.zeros(4, np.float32), op="product")),
+        (ValueError, lambda: job.reduce(np.zeros(4), job.rank, np.zeros(3))),
         (ValueError, lambda: job.reduce_scatter(np.zeros(N + 1, np.float32))),
     ]
     for kind, call in bad:

@@ -231,6 +231,26 @@ def test_an_infinity_anywhere_is_no_number_everywhere(groups):
 # ---- the others ----
 
 
+@pytest.mark.parametrize("dtype", ON_SWITCH)
+def test_reduce_is_an_all_reduce_for_one_rank(groups, dtype):
+    inputs = [(torch.arange(6000).view(60, 100) % (r + 3)).to(dtype) for r in range(N)]
+    for op in ("SUM", "MIN"):
+        sums = groups.call(allreduce, inputs, [op] * N)
+        for root, transposed in ((0, False), (N - 1, True)):
+            for rank, (result, told) in enumerate(
+                groups.call(reduce, inputs, [op] * N, [root] * N, [transposed] * N)
+            ):
+                assert torch.equal(result, sums[rank] if rank == root else inputs[rank])
+                assert not told
+
+
+def reduce(rank, given, op, root, transposed):
+    """The result, and what of it ran on Gloo."""
+    tensor = given.t().contiguous().t() if transposed else given.clone()
+    dist.reduce(tensor, root, getattr(dist.ReduceOp, op))
+    return tensor, [text for text in dist.group.WORLD._told if text.startswith("reduce of ")]
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     shape=shapes,

@@ -70,6 +70,8 @@ __all__ = [
     "init",
     "is_initialized",
     "rank",
+    "reduce",
+    "reduce_async",
     "reduce_scatter",
     "reduce_scatter_async",
     "world_size",
@@ -131,6 +133,20 @@ def allreduce_async(
 ) -> Request:
     """See Job.allreduce_async()."""
     return _the_job().allreduce_async(array, out, op, wire)
+
+
+def reduce(
+    array: Any, root: int = 0, out: Any = None, op: str = "sum", wire: str | None = None
+) -> Any:
+    """See Job.reduce()."""
+    return _the_job().reduce(array, root, out, op, wire)
+
+
+def reduce_async(
+    array: Any, root: int = 0, out: Any = None, op: str = "sum", wire: str | None = None
+) -> Request:
+    """See Job.reduce_async()."""
+    return _the_job().reduce_async(array, root, out, op, wire)
 
 
 def broadcast(array: Any, root: int = 0) -> Any:

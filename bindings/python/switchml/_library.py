@@ -100,6 +100,10 @@ _PROTOTYPES = {
         c_int,
         [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, _OPTIONS, _REQUEST],
     ),
+    "sml_reduce_async": (
+        c_int,
+        [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, c_int, _OPTIONS, _REQUEST],
+    ),
     "sml_broadcast_async": (c_int, [c_void_p, c_void_p, c_size_t, c_int, c_int, _REQUEST]),
     "sml_allgather_async": (c_int, [c_void_p, c_void_p, c_void_p, c_size_t, c_int, _REQUEST]),
     "sml_reduce_scatter_async": (

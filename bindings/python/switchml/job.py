@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from . import _library as c
-from ._buffer import buffer_of, empty_like
+from ._buffer import Buffer, buffer_of, empty_like
 from ._library import lib
 from ._wait import in_main_thread, interruptible, poll
 from .errors import Closed, ConfigError, make
@@ -285,14 +285,7 @@ class Job:
         """Begin an allreduce(). Takes its arguments, and returns a Request for its result."""
         send = buffer_of(array)
         kind = send.number_type()
-        if out is None:
-            out = empty_like(array, send.shape)
-        recv = buffer_of(out, writable=True)
-        if recv.count != send.count or recv.type_name != send.type_name:
-            raise ValueError(
-                f"out is {recv.type_name}{list(recv.shape)}, but the array is "
-                f"{send.type_name}{list(send.shape)}: they must be alike"
-            )
+        recv, out = _like(send, array, out)
         number, options = _one_of("op", op, OPS), _options(wire)
         arguments = (send.address, recv.address, send.count, kind, number, options)
         return self._submit("allreduce", arguments, (send, recv), out)
@@ -319,6 +312,42 @@ class Job:
             RankDied, SwitchDied, Timeout, Aborted, Closed: the job is over.
         """
         return self._complete(self.allreduce_async, array, out, op, wire)
+
+    def reduce_async(
+        self,
+        array: Any,
+        root: int = 0,
+        out: Any = None,
+        op: str = "sum",
+        wire: str | None = None,
+    ) -> Request:
+        """Begin a reduce(). Takes its arguments, and returns a Request for its result."""
+        send = buffer_of(array)
+        kind, root = send.number_type(), _integer("root", root)
+        number, options = _one_of("op", op, OPS), _options(wire)
+        recv, address = None, None
+        if root == self.rank:
+            recv, out = _like(send, array, out)
+            address = recv.address
+        else:
+            out = None
+        arguments = (send.address, address, send.count, kind, number, root, options)
+        return self._submit("reduce", arguments, (send, recv), out)
+
+    def reduce(
+        self,
+        array: Any,
+        root: int = 0,
+        out: Any = None,
+        op: str = "sum",
+        wire: str | None = None,
+    ) -> Any:
+        """Combine the arrays of all ranks, as allreduce() does, for one of them.
+
+        Rank `root` gets the result in `out`, and returns it. Other ranks return None, and do not
+        use `out`. Everything else is as in allreduce().
+        """
+        return self._complete(self.reduce_async, array, root, out, op, wire)
 
     def broadcast_async(self, array: Any, root: int = 0) -> Request:
         """Begin a broadcast(). Takes its arguments, and returns a Request."""
@@ -452,6 +481,19 @@ class Job:
 
 _MEMBERS = dict(c.Config._fields_)
 _NAMES = {"switch_address": "switch"}  # same names as in Job
+
+
+def _like(send: Buffer, array: Any, out: Any) -> tuple[Buffer, Any]:
+    """The buffer of a result that is like the array, and the array that has it."""
+    if out is None:
+        out = empty_like(array, send.shape)
+    recv = buffer_of(out, writable=True)
+    if recv.count != send.count or recv.type_name != send.type_name:
+        raise ValueError(
+            f"out is {recv.type_name}{list(recv.shape)}, but the array is "
+            f"{send.type_name}{list(send.shape)}: they must be alike"
+        )
+    return recv, out
 
 
 def _leave_at_once(opened: tuple[ctypes.c_void_p, int, int]) -> None:

@@ -23,6 +23,7 @@ from torch._C._distributed_c10d import (
     AllreduceOptions,
     BarrierOptions,
     BroadcastOptions,
+    ReduceOptions,
     ReduceScatterOptions,
 )
 from torch.distributed import PrefixStore, ReduceOp
@@ -198,6 +199,34 @@ class ProcessGroupSwitchML(Router):
             return self._instead("allreduce_coalesced", what, tensors)(tensors, opts)
         return self._reduce("all_reduce_coalesced", tensors, opts.reduceOp, opts.timeout)
 
+    def reduce(
+        self,
+        tensors: Any,
+        opts: Any = None,
+        timeout: Any = None,
+        op: Any = None,
+        root: Any = None,
+    ) -> Any:
+        if isinstance(opts, int):
+            opts, root = None, opts
+        tensors, opts = normal(tensors, opts, op, timeout, ReduceOptions)
+        if root is not None:
+            opts.rootRank = root
+        if len(tensors) != 1 or not self._adds(tensors, opts.reduceOp):
+            what = describe(tensors, opts.reduceOp)
+            return self._instead("reduce", what, tensors)(tensors, opts)
+        (flat,), finish = dense(tensors)
+        kind, number, options = _TYPES[flat.dtype], _OPS[opts.reduceOp.op], _options(None)
+        root = opts.rootRank
+
+        def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
+            return send.data_ptr(), recv.data_ptr(), send.numel(), kind, number, root, options
+
+        calls = [Call("reduce", flat, flat, arguments, divisible=True, source=tensors[0])]
+        return self._run(
+            "reduce", tensors, calls, finish if root == self.rank() else None, opts.timeout
+        )
+
     def broadcast(
         self, tensors: Any, opts: Any = None, timeout: Any = None, root: Any = None
     ) -> Any:
@@ -362,7 +391,6 @@ for _name in (
     "monitored_barrier",
     "recv",
     "recv_anysource",
-    "reduce",
     "reduce_scatter",
     "scatter",
     "send",
