@@ -50,8 +50,15 @@ installed=$(stat -c %Y /usr/local/bin/switchml 2>/dev/null)
 $make install PREFIX="$work/prefix" >"$work/out" 2>&1 || fail "make install PREFIX=…"
 [ -x "$work/prefix/bin/switchml" ] || fail "make install PREFIX=… does not install there"
 [ "$(stat -c %Y /usr/local/bin/switchml 2>/dev/null)" = "$installed" ] || fail "it installs into /usr/local"
-settings=$(sed -n 's/^ *\(export LD_LIBRARY_PATH.*\)/\1/p' "$work/out")
-[ -n "$settings" ] || fail "it does not say how programs find the library"
+settings=$(sed -n 's/^ *\(export [A-Z_]*=.*\)/\1/p' "$work/out")
+cat >"$work/finds" <<END
+$settings
+[ "\$(command -v switchml)" = "$work/prefix/bin/switchml" ] || exit
+! command -v man >/dev/null || man -w 3 sml_open | grep -F "$work/prefix/" || exit
+pkg-config --libs switchml
+END
+env -u MANPATH bash "$work/finds" >"$work/finds.out" 2>&1 ||
+	fail "what make install says to set is not enough: $settings $(cat "$work/finds.out")"
 echo "ok: make install PREFIX=…, after make demo"
 
 # The README shows the example, which compiles and runs with the README's commands.
@@ -81,7 +88,8 @@ find_package(switchml 0.1 REQUIRED)
 add_executable(allreduce allreduce.c)
 target_link_libraries(allreduce PRIVATE switchml::switchml)
 END
-	(cd "$work/cmake" && cmake -DCMAKE_PREFIX_PATH="$work/prefix" . && cmake --build . &&
+	(eval "$(grep CMAKE_PREFIX_PATH <<<"$settings")"
+		cd "$work/cmake" && cmake . && cmake --build . &&
 		{ RANK=1 WORLD_SIZE=2 ./allreduce & RANK=0 WORLD_SIZE=2 ./allreduce && wait $!; }) >"$work/out" 2>&1 ||
 		fail "a program of CMake's"
 	[ "$(grep -c '^rank [01] of 2: 1498.5$' "$work/out")" = 2 ] || fail "CMake's program has other results"
@@ -115,5 +123,5 @@ case $status in
 *) fail "make install into /usr/local, and a program" ;;
 esac
 [ "$(grep -c '^rank [01] of 2: 1498.5$' "$work/out")" = 2 ] || fail "the program has other results"
-grep -q LD_LIBRARY_PATH "$work/out" && fail "it says that the library is not found"
+grep -q 'export ' "$work/out" && fail "it says that something is not found"
 echo "ok: make install into /usr/local, and a program starts"
