@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/plural.h"
 #include "cmd/bench.h"
 
 struct bench_report {
@@ -45,11 +46,12 @@ static void print_header(const struct bench_report *report)
 	const struct bench_options *options = report->options;
 	int more = options->percentiles ? 40 : 0;
 
-	printf("# switchml %s: %s, %u ranks, floats as %s, %u calls measured after %u, %u "
+	printf("# switchml %s: %s, %u rank%s, floats as %s, %u call%s measured after %u, %u "
 	       "checked\n",
 	       SML_VERSION_STRING, bench_collective_name(options->collective), report->n_ranks,
+	       sml_plural(report->n_ranks),
 	       wire_name(options->wire ? options->wire : SML_WIRE_INT32), options->iterations,
-	       options->warmups, options->checks);
+	       sml_plural(options->iterations), options->warmups, options->checks);
 	printf("# %*s %*s\n", 64 + more / 2, "out-of-place", 58 + more, "in-place");
 	printf("#%11s %11s %8s %6s", "size", "count", "type", "redop");
 	print_place_names(report, names);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/plural.h"
 #include "cmd/status.h"
 
 static void print_counters(SmlControl__Counter **counters, size_t n, const char *indent)
@@ -41,8 +42,7 @@ static void print_form(const SmlControl__JobStatus *job)
 	else if (by_ranks && job->stripes == job->world_size)
 		printf(", a stripe in every rank");
 	else if (by_ranks)
-		printf(", %u stripe%s in the first ranks", job->stripes,
-		       job->stripes == 1 ? "" : "s");
+		printf(", %u stripe%s in the first ranks", job->stripes, sml_plural(job->stripes));
 	else if (job->stripes > 1 && job->n_served > 0)
 		printf(", stripe %u of %u", job->served[0]->stripe, job->stripes);
 }
@@ -57,7 +57,7 @@ static void print_group(const SmlControl__JobStatus *job)
 	printf(", results by multicast to %zu (group %s)", n, job->group);
 	if (n == job->n_workers)
 		return;
-	printf(" and one by one to rank%s", job->n_workers - n == 1 ? "" : "s");
+	printf(" and one by one to rank%s", sml_plural(job->n_workers - n));
 	for (size_t i = 0; i < job->n_workers; i++)
 		if (!job->workers[i]->by_group)
 			printf(" %u", job->workers[i]->rank);
@@ -65,11 +65,13 @@ static void print_group(const SmlControl__JobStatus *job)
 
 static void print_job(const SmlControl__JobStatus *job)
 {
-	printf("\njob \"%s\": %s, %u ranks", job->job, job->state, job->world_size);
+	printf("\njob \"%s\": %s, %u rank%s", job->job, job->state, job->world_size,
+	       sml_plural(job->world_size));
 	print_form(job);
 	if (job->group[0] && strcmp(job->state, "running") == 0)
 		print_group(job);
-	printf(", epoch %u, %u slots of %u lanes\n", job->epoch, job->slots, job->lanes);
+	printf(", epoch %u, %u slot%s of %u lanes\n", job->epoch, job->slots,
+	       sml_plural(job->slots), job->lanes);
 	printf("  %4s  %-20s %8s  %-8s %10s %14s %10s\n", "rank", "host", "pid", "state",
 	       "last seen", "contributions", "resends");
 	for (size_t i = 0; i < job->n_workers; i++) {
@@ -87,9 +89,10 @@ static void print_head(const struct sml_view *view)
 {
 	const SmlControl__Status *status = sml_view_status(view);
 
-	printf("%s: switchml %s, %s dataplane, up %.1f s: %u of %u slots in use, %zu of %u jobs\n",
+	printf("%s: switchml %s, %s dataplane, up %.1f s: %u of %u slots in use, %zu of %u job%s\n",
 	       view->address, status->version, status->dataplane, (double)status->uptime_ms / 1e3,
-	       status->slots_in_use, status->slots, status->n_jobs, status->max_jobs);
+	       status->slots_in_use, status->slots, status->n_jobs, status->max_jobs,
+	       sml_plural(status->max_jobs));
 }
 
 void sml_status_print(const struct sml_view *view)
@@ -134,7 +137,8 @@ static void print_job_rates(const struct sml_view *view, const SmlControl__JobSt
 	struct sml_job_rates rates;
 
 	sml_view_job_rates(view, job, &rates, ranks);
-	printf("job \"%s\": %s, %u ranks", job->job, job->state, job->world_size);
+	printf("job \"%s\": %s, %u rank%s", job->job, job->state, job->world_size,
+	       sml_plural(job->world_size));
 	if (!rates.known) {
 		printf(", no rates yet\n");
 		return;

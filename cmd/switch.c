@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 
 #include "base/error.h"
+#include "base/plural.h"
 #include "cmd/commands.h"
 #include "cmd/metrics.h"
 #include "cmd/notify.h"
@@ -60,10 +61,10 @@ static void print_ready(const struct sml_switch_options *options, const struct s
 		sml_metrics_where(metrics, where, sizeof(where));
 	sml_switch_describe(running, dataplane, sizeof(dataplane));
 	print_line(options,
-		   "ready on %s%s%s:%d (tcp control, udp data%s), %u slots, %u jobs, %s%s%s%s",
+		   "ready on %s%s%s:%d (tcp control, udp data%s), %u slots, %u job%s, %s%s%s%s",
 		   is_v6 ? "[" : "", place.host, is_v6 ? "]" : "", sml_switch_port(running),
-		   data_port, config->max_slots, config->max_jobs, dataplane,
-		   config->tls.certificate ? ", control by TLS 1.3 only" : "",
+		   data_port, config->max_slots, config->max_jobs, sml_plural(config->max_jobs),
+		   dataplane, config->tls.certificate ? ", control by TLS 1.3 only" : "",
 		   metrics != NULL ? ", metrics at " : "", where);
 }
 

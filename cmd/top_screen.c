@@ -9,6 +9,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/plural.h"
+
 #define LINE_BYTES 512
 #define ESCAPE	   27
 
@@ -246,8 +248,7 @@ static void draw_host(int y, const struct rank *ranks, size_t n)
 		received += ranks[i].rates->bytes_received;
 	}
 	print(y, false, "  +- %-24s %8s %8s   %zu rank%s", plain(host, 25, ranks->worker->host),
-	      number(t[0], true, sent / 1e6), number(t[1], true, received / 1e6), n,
-	      n == 1 ? "" : "s");
+	      number(t[0], true, sent / 1e6), number(t[1], true, received / 1e6), n, sml_plural(n));
 }
 
 static size_t same_host(const struct rank *ranks, size_t n)
@@ -287,6 +288,7 @@ static void draw_open(struct sml_top_screen *screen, const struct sml_top_row *r
 	struct rank ranks[SML_MAX_RANKS] = {{NULL, NULL}};
 	struct sml_job_rates job;
 	char name[64];
+	unsigned n_hosts;
 	size_t n = row->job->n_workers < SML_MAX_RANKS ? row->job->n_workers : SML_MAX_RANKS;
 
 	sml_view_job_rates(row->view, row->job, &job, rates);
@@ -294,10 +296,12 @@ static void draw_open(struct sml_top_screen *screen, const struct sml_top_row *r
 		ranks[i] = (struct rank){row->job->workers[i], &rates[i]};
 	sort_by_host = screen->by_host;
 	qsort(ranks, n, sizeof(ranks[0]), compare_ranks);
-	print(y++, false, "job %s at %s: %s, epoch %u, %u slots of %u lanes, %u ranks on %u hosts",
+	n_hosts = count_hosts(row->job);
+	print(y++, false,
+	      "job %s at %s: %s, epoch %u, %u slot%s of %u lanes, %u rank%s on %u host%s",
 	      plain(name, sizeof(name), row->job->job), row->view->address, row->job->state,
-	      row->job->epoch, row->job->slots, row->job->lanes, row->job->world_size,
-	      count_hosts(row->job));
+	      row->job->epoch, row->job->slots, sml_plural(row->job->slots), row->job->lanes,
+	      row->job->world_size, sml_plural(row->job->world_size), n_hosts, sml_plural(n_hosts));
 	if (job.slowest >= 0)
 		print(y++, false, "slowest: rank %d was the last of %.0f%% of %.0f uses/s",
 		      job.slowest, 100 * job.slowest_share, job.uses);
@@ -327,10 +331,10 @@ static int draw_switches(const struct sml_view *views, size_t n, int y, int end)
 		}
 		sml_view_switch_rates(&views[i], &rates);
 		print(y++, false,
-		      "%s: %s %s, up %.0f s, %u of %u slots, %zu of %u jobs, MB/s in %s, out %s",
+		      "%s: %s %s, up %.0f s, %u of %u slots, %zu of %u job%s, MB/s in %s, out %s",
 		      views[i].address, status->dataplane, status->version,
 		      (double)status->uptime_ms / 1e3, status->slots_in_use, status->slots,
-		      status->n_jobs, status->max_jobs,
+		      status->n_jobs, status->max_jobs, sml_plural(status->max_jobs),
 		      number(t[0], rates.known, rates.bytes_received / 1e6),
 		      number(t[1], rates.known, rates.bytes_sent / 1e6));
 	}

@@ -84,8 +84,9 @@ double demo_link_share(const struct demo_options *options, const struct demo_res
 
 static void show_training(const struct demo_results *r)
 {
-	printf("\n%d workers, %d steps of %zu parameters%s: test accuracy %.2f %%", r->world,
-	       r->steps, r->n_parameters, r->gloo ? ", over Gloo's ring" : "", 100 * r->accuracy);
+	printf("\n%d worker%s, %d steps of %zu parameters%s: test accuracy %.2f %%", r->world,
+	       r->world == 1 ? "" : "s", r->steps, r->n_parameters,
+	       r->gloo ? ", over Gloo's ring" : "", 100 * r->accuracy);
 	if (r->solo)
 		printf(" (in one process: %.2f %%)", 100 * r->solo_accuracy);
 	printf("\n");

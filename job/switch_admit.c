@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plural.h"
 #include "control/envelope.h"
 #include "job/switch_job.h"
 
@@ -228,8 +229,8 @@ void sml_job_start(struct sml_job *job)
 	sml_job_send_all(job, sml_envelope(START, start, &start));
 	if (jobs->config.debug >= 2)
 		sml_jobs_log(jobs, SML_JOBS_INFO,
-			     "job \"%s\" runs: %u ranks, epoch %u, %u slots of %u lanes", job->name,
-			     job->n_ranks, job->rules.epoch,
+			     "job \"%s\" runs: %u rank%s, epoch %u, %u slots of %u lanes",
+			     job->name, job->n_ranks, sml_plural(job->n_ranks), job->rules.epoch,
 			     (unsigned)(job->rules.head_slots + job->rules.data_slots),
 			     job->rules.lanes);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plural.h"
 #include "control/text.h"
 #include "job/switch_join.h"
 
@@ -101,9 +102,9 @@ static bool is_full(const struct sml_jobs *jobs, char *text, size_t bytes)
 	if (jobs->n_jobs < jobs->config.max_jobs && jobs->n_jobs < SML_MAX_JOBS)
 		return false;
 	snprintf(text, bytes,
-		 "the switch is at its limit of %u jobs: wait for one to end, or start the "
+		 "the switch is at its limit of %u job%s: wait for one to end, or start the "
 		 "switch with more --jobs",
-		 jobs->n_jobs);
+		 jobs->n_jobs, sml_plural(jobs->n_jobs));
 	return true;
 }
 
@@ -228,9 +229,9 @@ static bool has_room_for_member(const struct sml_jobs *jobs, struct sml_peer *pe
 	if (jobs->config.max_members == 0 || jobs->n_members < jobs->config.max_members)
 		return true;
 	snprintf(text, sizeof(text),
-		 "the switch is at its limit of %u ranks (because of its limit of open files): "
+		 "the switch is at its limit of %u rank%s (because of its limit of open files): "
 		 "wait for a job to end, or raise that limit",
-		 jobs->n_members);
+		 jobs->n_members, sml_plural(jobs->n_members));
 	sml_peer_refuse_for_now(jobs, peer, text);
 	return false;
 }

@@ -6,6 +6,7 @@
  */
 #include <stdio.h>
 
+#include "base/plural.h"
 #include "job/switch_job.h"
 
 static bool has_group(const struct sml_job *job)
@@ -102,5 +103,5 @@ void sml_job_watch_group(struct sml_job *job)
 		"job \"%s\": the multicast group %s does not reach rank%s %s: "
 		"results go there by unicast, which costs this switch more. Does a firewall drop "
 		"them, or a bridge that snoops IGMP or MLD without a querier?",
-		job->name, group, n == 1 ? "" : "s", ranks);
+		job->name, group, sml_plural(n), ranks);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/plural.h"
 #include "lib/context/probe.h"
 #include "lib/progress/progress.h"
 
@@ -85,7 +86,7 @@ static int tell_no_port(const struct sml_context *context)
 		"%u (%u thread%s x %u %s)%s: set SWITCHML_PORTS to a wider range, or see which "
 		"programs use these ports: ss -lunp",
 		sml_port_range_count(&settings->ports), settings->ports.first, settings->ports.last,
-		threads * n_switches, threads, threads == 1 ? "" : "s", n_switches,
+		threads * n_switches, threads, sml_plural(threads), n_switches,
 		context->peers	  ? "socket"
 		: n_switches == 1 ? "switch"
 				  : "switches",

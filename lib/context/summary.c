@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/plural.h"
 #include "lib/progress/line.h"
 
 /* ---- what runs ---- */
@@ -22,10 +23,10 @@ static size_t describe_embedded(const struct sml_context *context, char *text, s
 	if (n == context->settings.world_size)
 		return (size_t)snprintf(text, bytes,
 					"no switch: %u stripe%s, one in every rank (%s): ", n,
-					n == 1 ? "" : "s", own);
+					sml_plural(n), own);
 	return (size_t)snprintf(text, bytes,
 				"no switch: %u stripe%s, in the first rank%s (%s): ", n,
-				n == 1 ? "" : "s", n == 1 ? "" : "s", own);
+				sml_plural(n), sml_plural(n), own);
 }
 
 /* The form of the job, and the place of each stripe. */
@@ -92,7 +93,7 @@ void sml_log_choices(const struct sml_context *context)
 		settings->mtu ? " as asked" : "", admission->head_slots, admission->data_slots,
 		context->n_stripes > 1 ? " per stripe" : "", settings->head_slots,
 		settings->data_slots, shard->worker.config.window_max,
-		sml_wire_name(settings->wire), admission->shards, admission->shards == 1 ? "" : "s",
+		sml_wire_name(settings->wire), admission->shards, sml_plural(admission->shards),
 		settings->threads, settings->threads_why, settings->spin ? ", spinning" : "",
 		transport ? transport->features : "no sockets",
 		by_group ? "; results by multicast" : "", faulty ? "; WITH FAULTS" : "");

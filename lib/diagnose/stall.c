@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/plural.h"
 #include "lib/progress/own_stripe.h"
 #include "lib/progress/progress.h"
 #include "lib/progress/question.h"
@@ -187,11 +188,6 @@ static char *next_line(struct lines *lines)
 	return lines->text[lines->n < SML_STALL_LINES ? lines->n++ : SML_STALL_LINES - 1];
 }
 
-static const char *plural(uint32_t n)
-{
-	return n == 1 ? "" : "s";
-}
-
 void sml_stall_gather(const struct sml_scene *scene, const struct sml_stall_reports *reports,
 		      struct sml_stall_lacking *lacking)
 {
@@ -216,7 +212,7 @@ static void describe_rank(const struct sml_stall_lacking *lacking, unsigned rank
 	snprintf(next_line(lines), SML_STALL_LINE_BYTES,
 		 "rank %u (host %.100s, pid %" PRIu32 ") has not contributed to %" PRIu32
 		 " slot%s; %slast heard %.1f s ago",
-		 rank, about->host, about->pid, n, plural(n),
+		 rank, about->host, about->pid, n, sml_plural(n),
 		 about->connected ? "" : "its connection has ended, ",
 		 (double)about->last_heard_ms / 1e3);
 }
@@ -268,12 +264,12 @@ static void describe_paths(const struct sml_scene *scene, const struct summary *
 			snprintf(next_line(lines), SML_STALL_LINE_BYTES,
 				 "%" PRIu32 " packet%s of this rank did not reach %s, of %" PRIu32
 				 " that await an answer",
-				 losses->n_not_arrived, plural(losses->n_not_arrived), name,
+				 losses->n_not_arrived, sml_plural(losses->n_not_arrived), name,
 				 summary->n_sent);
 		if (losses->n_result_lost > 0)
 			snprintf(next_line(lines), SML_STALL_LINE_BYTES,
 				 "%" PRIu32 " result%s from %s did not reach this rank",
-				 losses->n_result_lost, plural(losses->n_result_lost), name);
+				 losses->n_result_lost, sml_plural(losses->n_result_lost), name);
 	}
 }
 
@@ -289,9 +285,10 @@ static void describe_own(const struct summary *summary, struct lines *lines)
 		snprintf(next_line(lines), SML_STALL_LINE_BYTES,
 			 "this rank is waiting for %" PRIu32 " result%s, first for chunk %" PRIu32
 			 " of the %s stream (call %" PRIu32 "), sent %u time%s in %.1f s",
-			 summary->n_sent, plural(summary->n_sent), first->chunk,
+			 summary->n_sent, sml_plural(summary->n_sent), first->chunk,
 			 first->stream == SML_HEAD ? "head" : "data", first->call, first->sends,
-			 plural(first->sends), (double)(sml_now_ns() - first->first_sent_ns) / 1e9);
+			 sml_plural(first->sends),
+			 (double)(sml_now_ns() - first->first_sent_ns) / 1e9);
 	else if (summary->n_blocked > 0)
 		snprintf(next_line(lines), SML_STALL_LINE_BYTES,
 			 "%" PRIu32 " slots are waiting for exponents, and nothing was sent",
@@ -299,7 +296,7 @@ static void describe_own(const struct summary *summary, struct lines *lines)
 	if (summary->n_queued > 0)
 		snprintf(next_line(lines), SML_STALL_LINE_BYTES,
 			 "%" PRIu32 " call%s of this rank had not started", summary->n_queued,
-			 plural(summary->n_queued));
+			 sml_plural(summary->n_queued));
 }
 
 unsigned sml_stall_describe(const struct sml_scene *scene, const struct sml_stall_reports *reports,

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
+#include "base/plural.h"
 
 static int check_range(const char *member, long value, long minimum, long maximum)
 {
@@ -174,8 +175,8 @@ static void choose_threads(struct sml_settings *settings, int wanted)
 		local = strncmp(where, "127.", 4) == 0 ? settings->world_size : 1;
 	each = n_cores / local;
 	settings->threads = each <= 2 ? 1 : each <= 8 ? 2 : 4;
-	snprintf(settings->threads_why, sizeof(settings->threads_why), "%d cores, %d local ranks",
-		 n_cores, local);
+	snprintf(settings->threads_why, sizeof(settings->threads_why), "%d core%s, %d local rank%s",
+		 n_cores, sml_plural((unsigned)n_cores), local, sml_plural((unsigned)local));
 }
 
 /*

@@ -24,6 +24,7 @@
 
 #include "base/error.h"
 #include "base/fork.h"
+#include "base/plural.h"
 #include "base/thread.h"
 
 /* Smaller windows would cost more than occasional losses; workers adapt below it. */
@@ -273,7 +274,7 @@ static int udp_add_job(struct sml_dataplane *dataplane, const struct sml_pool_ru
 static void udp_describe(struct sml_dataplane *dataplane, char *text, size_t bytes)
 {
 	snprintf(text, bytes, "%u thread%s", dataplane->n_threads,
-		 dataplane->n_threads == 1 ? "" : "s");
+		 sml_plural(dataplane->n_threads));
 }
 
 static int udp_start_job(struct sml_dataplane *dataplane, uint32_t number)

@@ -132,5 +132,5 @@ start_switch --jobs 1
 N=1000000 rank a first SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
 await job_is "$address" first running
 rank b second SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
-expect_errors "too many jobs" b "at its limit of 1 jobs"
+expect_errors "too many jobs" b "at its limit of 1 job:"
 exit $((failures > 0))
