@@ -21,9 +21,8 @@
 #include "net/address.h"
 #include "switch/log.h"
 
-/* A line on standard output. As JSON, it has the form of the log. */
-__attribute__((format(printf, 2, 3))) static void
-print_line(const struct sml_switch_options *options, const char *format, ...)
+/* A line on standard output, in the form of the log. */
+__attribute__((format(printf, 1, 2))) static void print_line(const char *format, ...)
 {
 	char text[SML_LOG_LINE_BYTES / 2], line[SML_LOG_LINE_BYTES];
 	size_t bytes;
@@ -32,12 +31,8 @@ print_line(const struct sml_switch_options *options, const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	if (options->log_json) {
-		bytes = sml_switch_log_line(line, SML_LOG_INFO, text);
-		fwrite(line, 1, bytes, stdout);
-	} else {
-		printf("switchml switch: %s\n", text);
-	}
+	bytes = sml_switch_log_line(line, SML_LOG_INFO, text);
+	fwrite(line, 1, bytes, stdout);
 	fflush(stdout);
 }
 
@@ -60,8 +55,7 @@ static void print_ready(const struct sml_switch_options *options, const struct s
 	if (metrics != NULL)
 		sml_metrics_where(metrics, where, sizeof(where));
 	sml_switch_describe(running, dataplane, sizeof(dataplane));
-	print_line(options,
-		   "ready on %s%s%s:%d (tcp control, udp data%s), %u slots, %u job%s, %s%s%s%s",
+	print_line("ready on %s%s%s:%d (tcp control, udp data%s), %u slots, %u job%s, %s%s%s%s",
 		   is_v6 ? "[" : "", place.host, is_v6 ? "]" : "", sml_switch_port(running),
 		   data_port, config->max_slots, config->max_jobs, sml_plural(config->max_jobs),
 		   dataplane, config->tls.certificate ? ", control by TLS 1.3 only" : "",
@@ -213,7 +207,7 @@ int sml_command_switch(int argc, char **argv)
 	sml_notify("STOPPING=1");
 	sml_metrics_close(metrics);
 	sml_switch_close(running);
-	print_line(&options, "ended by %s", strsignal(received));
+	print_line("ended by %s", received == SIGTERM ? "SIGTERM" : "SIGINT");
 	sml_switch_options_free(&options);
 	return 0;
 }
