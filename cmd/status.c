@@ -148,12 +148,10 @@ static int print_json(const json_t *all, bool on_one_line)
 /* The first answer has no rates: then all that it says is shown. */
 static void print_text(const struct sml_view *view)
 {
+	const char *fix = sml_view_fix(view);
+
 	if (view->error[0] != '\0')
-		fprintf(stderr, "switchml status: %s%s\n", view->error,
-			view->is_rank_0
-				? " (for a job without a switch, status asks rank 0, at its master "
-				  "port)"
-				: "");
+		fprintf(stderr, "switchml status: %s%s%s\n", view->error, *fix ? ": " : "", fix);
 	else if (sml_view_seconds(view) > 0)
 		sml_status_print_rates(view);
 	else

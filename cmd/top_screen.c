@@ -325,8 +325,11 @@ static int draw_switches(const struct sml_view *views, size_t n, int y, int end)
 		char t[2][16];
 
 		if (status == NULL) {
-			print(y++, false, "%s: %s", views[i].address,
-			      views[i].error[0] != '\0' ? views[i].error : "asking");
+			const char *fix = sml_view_fix(&views[i]);
+
+			print(y++, false, "%s: %s%s%s", views[i].address,
+			      views[i].error[0] != '\0' ? views[i].error : "asking",
+			      *fix ? ": " : "", fix);
 			continue;
 		}
 		sml_view_switch_rates(&views[i], &rates);

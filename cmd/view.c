@@ -2,6 +2,7 @@
 /* See view.h. A counter that has become smaller gives the rate 0. */
 #include "cmd/view.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -40,6 +41,7 @@ int sml_view_ask(struct sml_view *view, int timeout_ms)
 
 	if (rc == 0)
 		rc = sml_ask_status(&ask, &answer);
+	view->is_unreachable = !is_open && rc != -EINVAL;
 	/* Where it could not be opened, the text names the address already. */
 	if (rc < 0)
 		snprintf(view->error, sizeof(view->error), "%s%s%s", is_open ? view->address : "",
@@ -47,6 +49,18 @@ int sml_view_ask(struct sml_view *view, int timeout_ms)
 	sml_ask_close(&ask);
 	sml_view_take(view, answer);
 	return rc;
+}
+
+const char *sml_view_fix(const struct sml_view *view)
+{
+	if (!view->is_unreachable)
+		return "";
+	if (view->is_rank_0)
+		return "without --switch and SWITCHML_SWITCH, rank 0 of a job without a switch is "
+		       "asked: name the switch, or rank 0's host with SWITCHML_MASTER_ADDR and "
+		       "SWITCHML_MASTER_PORT";
+	return "start `switchml switch' there, correct the address (--switch, SWITCHML_SWITCH), "
+	       "or let firewalls pass TCP to that port";
 }
 
 void sml_view_free(struct sml_view *view)

@@ -18,6 +18,7 @@ struct sml_view {
 	char address[320];
 	SmlControl__Envelope *now, *before; /* NULL: no answer */
 	char error[1024];		    /* why there is no `now` */
+	bool is_unreachable;		    /* there was no connection */
 	bool is_rank_0;			    /* of a job without a switch */
 };
 
@@ -55,6 +56,9 @@ struct sml_job_rates {
 
 /* Ask the switch for its status. 0, or a negative errno and the error. */
 int sml_view_ask(struct sml_view *view, int timeout_ms);
+
+/* What to do about the error, or "" if it says so itself. */
+const char *sml_view_fix(const struct sml_view *view);
 
 /* The same with an answer, which the view then owns; NULL: there was none, and the error says so.
  */

@@ -80,6 +80,8 @@ expect "two switches" 0 "$switchml" status --json --switch "$one,$two"
 expect_json "two switches are an array" "[a['address'] for a in all] == ['$one', '$two']"
 expect "a switch that is not there" 1 "$switchml" status --json --switch "$nobody"
 expect_json "it stands there, and why" "len(all) == 1 and all[0]['address'] == '$nobody' and 'refused' in all[0]['error']"
+expect "a switch that is not there, for people" 1 "$switchml" status --switch "$nobody"
+grep -q 'refused: start .switchml switch. there' "$work/err" || fail "status does not say what to do"
 expect "one of two is not there" 1 "$switchml" status --json --switch "$nobody,$one"
 expect_json "both stand there" "'refused' in all[0]['error'] and all[1]['error'] is None and 'jobs' in all[1]"
 
