@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The switch's configuration file: lines of "name = value", with the names of the options of
- * `switchml switch`. Comments begin with # or ;. The file is read with libinih.
+ * `switchml switch`. Comments begin with # or ;. An indented line continues the value of the line
+ * before. The file is read with libinih.
  */
 #ifndef SML_CMD_SWITCH_FILE_H
 #define SML_CMD_SWITCH_FILE_H
@@ -17,6 +18,7 @@
 
 struct sml_switch_setting {
 	char *name, *value;
+	int line; /* where it is, from 1 */
 };
 
 struct sml_switch_file {
@@ -31,7 +33,8 @@ struct sml_switch_file {
 int sml_switch_file_read(struct sml_switch_file *file, const char *path);
 void sml_switch_file_free(struct sml_switch_file *file);
 
-/* The value of a name in the file, or NULL. The last line with the name wins. */
-const char *sml_switch_file_value(const struct sml_switch_file *file, const char *name);
+/* The setting of a name in the file, or NULL. The last line with the name wins. */
+const struct sml_switch_setting *sml_switch_file_find(const struct sml_switch_file *file,
+						      const char *name);
 
 #endif

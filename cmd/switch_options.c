@@ -106,10 +106,17 @@ static const struct argp_option option_list[] = {
 /* Where a value comes from, and what it is for. */
 struct reader {
 	struct sml_switch_options *options;
-	struct argp_state *state; /* the command line's; NULL: the file's */
-	char *text;		  /* the first thing that is wrong in the file */
+	struct argp_state *state;		  /* the command line's; NULL: the file's */
+	const struct sml_switch_setting *setting; /* the file's */
+	char *text;				  /* the first thing that is wrong in the file */
 	size_t bytes;
 };
+
+/* A setting has its option's name, without dashes. */
+static const char *dashes(const struct reader *reader)
+{
+	return reader->setting != NULL ? "" : "--";
+}
 
 /* A value that cannot be taken: the command line's ends the program, the file's is told. */
 __attribute__((format(printf, 2, 3))) static void refuse(struct reader *reader, const char *format,
@@ -121,10 +128,11 @@ __attribute__((format(printf, 2, 3))) static void refuse(struct reader *reader, 
 	va_start(arguments, format);
 	vsnprintf(line, sizeof(line), format, arguments);
 	va_end(arguments);
-	if (reader->state != NULL)
+	if (reader->setting == NULL)
 		argp_error(reader->state, "%s", line);
 	else if (*reader->text == '\0')
-		snprintf(reader->text, reader->bytes, "%s", line);
+		snprintf(reader->text, reader->bytes, "%s, line %d: %s", reader->options->path,
+			 reader->setting->line, line);
 }
 
 static uint32_t number(struct reader *reader, const char *option, const char *text, uint32_t lowest,
@@ -136,8 +144,8 @@ static uint32_t number(struct reader *reader, const char *option, const char *te
 	errno = 0;
 	value = strtoul(text, &end, 10);
 	if (errno || *end || end == text || *text == '-' || value < lowest || value > highest)
-		refuse(reader, "--%s must be a number from %u to %u, not '%s'", option, lowest,
-		       highest, text);
+		refuse(reader, "%s%s must be a number from %u to %u, not '%s'", dashes(reader),
+		       option, lowest, highest, text);
 	return (uint32_t)value;
 }
 
@@ -155,7 +163,7 @@ static const struct sml_dataplane_operations *dataplane(struct reader *reader, c
 #endif
 	if (strcmp(name, "p4") == 0)
 		return &sml_dataplane_p4;
-	refuse(reader, "--dataplane is udp, xdp or p4, not '%s'", name);
+	refuse(reader, "%sdataplane is udp, xdp or p4, not '%s'", dashes(reader), name);
 	return NULL;
 }
 
@@ -166,7 +174,7 @@ static enum sml_xdp_mode xdp_mode(struct reader *reader, const char *name)
 	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (strcmp(name, names[i]) == 0)
 			return (enum sml_xdp_mode)i;
-	refuse(reader, "--xdp-mode is auto, native or generic, not '%s'", name);
+	refuse(reader, "%sxdp-mode is auto, native or generic, not '%s'", dashes(reader), name);
 	return SML_XDP_AUTO;
 }
 
@@ -174,7 +182,7 @@ static enum sml_xdp_mode xdp_mode(struct reader *reader, const char *name)
 static bool yes_or_no(struct reader *reader, const char *option, const char *text)
 {
 	if (text != NULL && strcmp(text, "yes") != 0 && strcmp(text, "no") != 0)
-		refuse(reader, "%s must be yes or no, not '%s'", option, text);
+		refuse(reader, "%s%s must be yes or no, not '%s'", dashes(reader), option, text);
 	return text == NULL || strcmp(text, "yes") == 0;
 }
 
@@ -192,8 +200,10 @@ static error_t take(struct reader *reader, int key, const char *text)
 		break;
 	case OPTION_METRICS:
 #ifndef SML_HAVE_METRICS
-		refuse(reader, "this program was built without --metrics (it needs libmicrohttpd "
-			       "when it is built)");
+		refuse(reader,
+		       "this program was built without %smetrics (it needs libmicrohttpd "
+		       "when it is built)",
+		       dashes(reader));
 #endif
 		reader->options->metrics = text;
 		break;
@@ -274,16 +284,15 @@ static int take_file(struct sml_switch_options *options)
 	struct reader reader = {.options = options, .text = why, .bytes = sizeof(why)};
 
 	for (size_t i = 0; i < file->n && *why == '\0'; i++) {
-		const struct sml_switch_setting *setting = &file->settings[i];
-
-		if (take(&reader, key_of(setting->name), setting->value) != 0)
+		reader.setting = &file->settings[i];
+		if (take(&reader, key_of(reader.setting->name), reader.setting->value) != 0)
 			refuse(&reader,
 			       "there is no setting '%s'; switchml switch --help lists them",
-			       setting->name);
+			       reader.setting->name);
 	}
 	if (*why == '\0')
 		return 0;
-	return sml_error_set(-EINVAL, "%s: %s", options->path, why);
+	return sml_error_set(-EINVAL, "%s", why);
 }
 
 /* ---- the command line ---- */
@@ -322,6 +331,32 @@ static bool has_dataplane(const struct sml_switch_config *config, const char *na
 	return config->dataplane != NULL && strcmp(config->dataplane->name, name) == 0;
 }
 
+static void end_with(const char *why)
+{
+	fprintf(stderr, "switchml switch: %s\n", why);
+	exit((int)argp_err_exit_status);
+}
+
+/* A value that another dataplane does not use is a mistake, of the command line's or the file's. */
+static void refuse_unless(struct argp_state *state, const char *wanted, const char *name,
+			  const char *value)
+{
+	struct sml_switch_options *options = state->input;
+	const struct sml_switch_setting *setting = sml_switch_file_find(&options->file, name);
+	char why[512] = "";
+	struct reader reader = {
+		.options = options, .state = state, .text = why, .bytes = sizeof(why)};
+
+	if (value == NULL || has_dataplane(&options->config, wanted))
+		return;
+	if (setting != NULL && setting->value == value)
+		reader.setting = setting;
+	refuse(&reader, "%s%s is for %sdataplane%s%s", dashes(&reader), name, dashes(&reader),
+	       reader.setting != NULL ? " = " : " ", wanted);
+	if (*why != '\0')
+		end_with(why);
+}
+
 static error_t parse(int key, char *text, struct argp_state *state)
 {
 	struct sml_switch_options *options = state->input;
@@ -331,11 +366,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
 		return take(&reader, key, text);
 	if (options->is_again)
 		return 0;
-	if (options->config.interfaces != NULL && !has_dataplane(&options->config, "xdp"))
-		refuse(&reader, "--iface is for --dataplane xdp");
-	if ((options->config.target != NULL || options->config.hosts != NULL) &&
-	    !has_dataplane(&options->config, "p4"))
-		refuse(&reader, "--target and --hosts are for --dataplane p4");
+	refuse_unless(state, "xdp", "iface", options->config.interfaces);
+	refuse_unless(state, "p4", "target", options->config.target);
+	refuse_unless(state, "p4", "hosts", options->config.hosts);
 	return 0;
 }
 
@@ -360,10 +393,8 @@ void sml_switch_options_read(struct sml_switch_options *options, int argc, char 
 		.path = find_path(argc, argv), .argc = argc, .argv = argv};
 	begin(&options->config);
 	if (options->path != NULL &&
-	    (sml_switch_file_read(&options->file, options->path) < 0 || take_file(options) < 0)) {
-		fprintf(stderr, "switchml switch: %s\n", sml_error_last());
-		exit((int)argp_err_exit_status);
-	}
+	    (sml_switch_file_read(&options->file, options->path) < 0 || take_file(options) < 0))
+		end_with(sml_error_last());
 	argp_parse(&parser, argc, argv, 0, NULL, options);
 }
 
@@ -372,6 +403,13 @@ void sml_switch_options_read(struct sml_switch_options *options, int argc, char 
 static bool is_same(const char *a, const char *b)
 {
 	return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+static const char *value_of(const struct sml_switch_file *file, const char *name)
+{
+	const struct sml_switch_setting *setting = sml_switch_file_find(file, name);
+
+	return setting != NULL ? setting->value : NULL;
 }
 
 /* The names of settings that have changed and stay as they were: all but those that can change at
@@ -384,8 +422,7 @@ static void name_others(const struct sml_switch_file *before, const struct sml_s
 	*text = '\0';
 	for (const struct argp_option *option = option_list; option->name != NULL; option++) {
 		if (option->key == 'v' || option->key == OPTION_HEARTBEAT ||
-		    is_same(sml_switch_file_value(before, option->name),
-			    sml_switch_file_value(after, option->name)))
+		    is_same(value_of(before, option->name), value_of(after, option->name)))
 			continue;
 		used += (size_t)snprintf(text + used, used < bytes ? bytes - used : 0, "%s%s",
 					 used > 0 ? ", " : "", option->name);

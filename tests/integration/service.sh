@@ -53,15 +53,27 @@ end
 start --jobs 7
 prints "the command line wins" '64 slots, 7 jobs'
 end
-refuses "an unknown setting" "conf: there is no setting 'slotz'" 'slotz = 7'
-refuses "a value out of range" "conf: --slots must be a number from 16 to 1048576, not '1'" 'slots = 1'
+refuses "an unknown setting" "conf, line 1: there is no setting 'slotz'" 'slotz = 7'
+refuses "a value out of range" "conf, line 3: slots must be a number from 16 to 1048576, not '1'" \
+	$'# a comment\n\nslots = 1'
+refuses "a line after a long one" "conf, line 2: heartbeat must be a number" \
+	"$(printf '# %01000d\nheartbeat = x' 0)"
+refuses "a dataplane that there is not" "conf, line 1: dataplane is udp, xdp or p4, not 'x'" 'dataplane = x'
+refuses "a setting of another dataplane" 'conf, line 2: iface is for dataplane = xdp' $'jobs = 1\niface = eth0'
+refuses "one of the P4 switch" 'conf, line 1: target is for dataplane = p4' 'target = 127.0.0.1:9090'
+timeout 20 "$switchml" switch --listen 127.0.0.1:0 --config "$work/conf" --target 127.0.0.1:9 >"$work/out" 2>&1
+[ $? = 2 ] && says "$work/out" '^switchml switch: --target is for --dataplane p4'
+say $? "the option wins over the file's: it is the mistake" "$work/out"
+refuses "a line that is too long" 'conf, line 2: longer than 199 bytes: put the rest .*indented' \
+	"$(printf 'jobs = 1\nhosts = %01000d' 0)"
+refuses "a line that goes on" "conf, line 1: slots must be .*, not '1x'" $'slots = 1\n x'
 refuses "a line without a value" 'conf, line 1: expected NAME = VALUE' 'jobs'
 refuses "a section" 'conf, line 2: expected NAME = VALUE' $'[switch]\njobs = 1'
 refuses "a file in the file" "there is no setting 'config'" 'config = /etc/passwd'
 # The options' names may be shortened.
 echo 'slotz = 7' >"$work/conf"
 timeout 20 "$switchml" switch --listen 127.0.0.1:0 --conf="$work/conf" >"$work/out" 2>&1
-[ $? = 2 ] && says "$work/out" "conf: there is no setting 'slotz'"
+[ $? = 2 ] && says "$work/out" "conf, line 1: there is no setting 'slotz'"
 say $? "--conf is --config" "$work/out"
 rm "$work/conf"
 timeout 20 "$switchml" switch --config "$work/conf" >"$work/out" 2>&1
@@ -71,11 +83,17 @@ timeout 20 "$switchml" switch --listen 127.0.0.1:0 --config "$work" >"$work/out"
 [ $? = 2 ] && says "$work/out" "cannot read $work: Is a directory"
 say $? "a folder instead of a file" "$work/out"
 # The example file of the program: its comments are settings that exist.
-sed 's/^#\([a-z-]* = \)/\1/; /^tls-/d; /^key-/d; /^iface/d; /^xdp/d; /^metrics/d; s/^listen.*/listen = 127.0.0.1:0/; /^data-port/d' \
+sed 's/^#\([a-z-]* = \)/\1/; /^tls-/d; /^key-/d; /^iface/d; /^xdp/d; /^metrics/d; /^target/d; /^hosts/d; s/^listen.*/listen = 127.0.0.1:0/; /^data-port/d' \
 	"$root/packaging/systemd/switch.conf" >"$work/conf"
 start
 prints "every setting of the file that is installed exists" '4096 slots, 64 jobs'
 end
+# And each setting that exists is in it.
+"$switchml" switch --help | sed -n 's/^ *\(-., \)\?--\([a-z-]*\).*/\2/p' | grep -vxE 'config|help|usage|version' |
+	sort -u >"$work/options"
+sed -n 's/^#\([a-z-]*\) = .*/\1/p' "$root/packaging/systemd/switch.conf" | sort | diff "$work/options" - >"$work/diff" &&
+	[ "$(wc -l <"$work/options")" -gt 15 ]
+say $? "the file that is installed has every setting" "$work/diff"
 
 # ---- SIGHUP ----
 
@@ -99,10 +117,12 @@ prints "each line of the log has a time and a level" \
 prints "a failed job is a warning" "^$time switchml switch: warning: job \"struck\" failed"
 echo 'slots = 1' >>"$work/conf"
 kill -HUP $switch
-prints "a mistake in the file: nothing changes" 'nothing changes: .*--slots must be a number'
+prints "a mistake in the file: nothing changes" "nothing changes: $work/conf, line 5: slots must be a number"
 kill -0 $switch && "$switchml" status --switch "$address" >/dev/null
 say $? "it goes on after a mistake" "$work/out"
 end
+prints "its first line has a time and a level" "^$time switchml switch: info: ready on "
+prints "and its last line" "^$time switchml switch: info: ended by SIGTERM$"
 
 # ---- the log as JSON ----
 
@@ -143,14 +163,14 @@ is_json "its end, in JSON" '^job "a "quoted\\" job" has ended$'
 echo 'slots = 1' >>"$work/conf"
 kill -HUP $switch
 await says "$work/out" 'nothing changes'
-is_json "a mistake in the file, in JSON" '^nothing changes: .*--slots must be a number'
+is_json "a mistake in the file, in JSON" '^nothing changes: .*conf, line [0-9]*: slots must be a number'
 end
 is_json "its last line, in JSON" '^ended by '
 printf '%s\n' 'listen = 127.0.0.1:0' 'log-json = no' >"$work/conf"
 start --log-json
 is_json "--log-json wins over the file" '^ready on '
 end
-refuses "log-json has two values" "conf: log-json must be yes or no, not '1'" 'log-json = 1'
+refuses "log-json has two values" "conf, line 1: log-json must be yes or no, not '1'" 'log-json = 1'
 
 # ---- systemd ----
 
