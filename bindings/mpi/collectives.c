@@ -25,13 +25,17 @@ static void note(struct sml_mpi_communicator *communicator, const struct sml_mpi
 static enum sml_mpi_way way_of(struct sml_mpi_communicator *communicator,
 			       const struct sml_mpi_kind *kind, uint64_t bytes)
 {
+	uint64_t from;
+
 	if (communicator == NULL)
 		return SML_MPI_GROUP;
 	if (communicator->state == SML_MPI_LEFT)
 		return communicator->why;
-	if (communicator->state != SML_MPI_UNTRIED &&
-	    bytes < *sml_mpi_bytes_of(&communicator->from, kind->type, kind->op))
-		return SML_MPI_SMALL;
+	if (communicator->state != SML_MPI_UNTRIED) {
+		from = *sml_mpi_bytes_of(&communicator->from, kind->type, kind->op);
+		if (bytes < from)
+			return from == SML_MPI_NEVER ? SML_MPI_UNWORTHY : SML_MPI_SMALL;
+	}
 	/* Opening waits for all ranks, which a nonblocking call must not do. */
 	return communicator->state == SML_MPI_OPEN ? SML_MPI_SWITCH : SML_MPI_EARLY;
 }

@@ -41,11 +41,14 @@ void sml_mpi_summary(void)
 	fprintf(stderr,
 		"switchml-mpi[rank %d]: %" PRIu64 " of %" PRIu64
 		" all-reduces through the switch (%" PRIu64 " blocking, %" PRIu64
-		" nonblocking, %.1f MB, %" PRIu64 " jobs); through MPI: %" PRIu64
-		" below the threshold, %" PRIu64 " of other types or operations, %" PRIu64
-		" on other communicators, %" PRIu64 " before the job had begun, %" PRIu64
-		" without a switch\n",
+		" nonblocking, %.1f MB, %" PRIu64 " job%s); through MPI: %" PRIu64
+		" below the threshold, %" PRIu64
+		" that the table leaves to MPI at any size%s, %" PRIu64
+		" of other types or operations, %" PRIu64 " on other communicators, %" PRIu64
+		" before the job had begun, %" PRIu64 " without a switch\n",
 		rank, all(SML_MPI_SWITCH), total, calls[SML_MPI_SWITCH][true],
-		calls[SML_MPI_SWITCH][false], (double)carried_bytes / 1e6, jobs, all(SML_MPI_SMALL),
+		calls[SML_MPI_SWITCH][false], (double)carried_bytes / 1e6, jobs,
+		jobs == 1 ? "" : "s", all(SML_MPI_SMALL), all(SML_MPI_UNWORTHY),
+		all(SML_MPI_UNWORTHY) > 0 ? " (SWITCHML_MPI_THRESHOLD=64K overrules it)" : "",
 		all(SML_MPI_KIND), all(SML_MPI_GROUP), all(SML_MPI_EARLY), all(SML_MPI_NO_SWITCH));
 }

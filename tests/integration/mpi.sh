@@ -116,6 +116,7 @@ else
 fi
 
 expect_right "the default table" "$by_table" "0 of 674" 3 types
+expect_once "the default table" '\[rank 0\].* [1-9][0-9]* that the table leaves .* (SWITCHML_MPI_THRESHOLD=64K over'
 cat >"$work/table" <<TABLE
 switchml-mpi-table 1
 * one 2 *       *   64K
