@@ -32,10 +32,16 @@ def await_true(what, condition, seconds=90):
 
 
 def status(switchml, switch):
-    answer = subprocess.run(
-        [switchml, "status", "--json", "--switch", switch], check=True, stdout=subprocess.PIPE
-    )
-    return json.loads(answer.stdout)[0]
+    """Once it is answered: status gives up after 5 s, and a busy machine may need longer."""
+    answers = []
+
+    def asked():
+        command = [switchml, "status", "--json", "--switch", switch]
+        answers.append(subprocess.run(command, check=False, stdout=subprocess.PIPE))
+        return answers[-1].returncode == 0
+
+    await_true("an answer of the switch", asked)
+    return json.loads(answers[-1].stdout)[0]
 
 
 def get(url, accept="application/openmetrics-text"):

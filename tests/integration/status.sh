@@ -44,7 +44,7 @@ has_rates() {
 sys.exit(last is None)" "$1"
 }
 
-start_switch --listen 127.0.0.1:0
+start_switch --listen "$(steady_address)"
 "$switchml" bench --switch "$address" --job lossy --local-workers 3 -b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 \
 	--drop 1% >"$work/bench" 2>&1 &
 bench=$!
@@ -114,8 +114,7 @@ await test -s "$work/json"
 kill $switch $bench
 wait $switch $bench 2>/dev/null
 await says "$work/json" '"error":"[^"]*refused'
-port=${address##*:}
-start_switch --listen "127.0.0.1:$port" --slots 64
+start_switch --listen "$address" --slots 64
 await says "$work/json" '"slots":64,"slots_in_use"'
 kill -INT $watch
 wait $watch
@@ -127,9 +126,8 @@ kill $switch
 wait $switch 2>/dev/null
 
 # ---- where ranks have the slots ----
-port=$(free_port)
-address=127.0.0.1:$port
-export SWITCHML_SWITCH=embedded SWITCHML_MASTER_ADDR=127.0.0.1 SWITCHML_MASTER_PORT=$port SWITCHML_WORLD_SIZE=3
+export SWITCHML_SWITCH=embedded SWITCHML_MASTER_ADDR=${address%:*} SWITCHML_MASTER_PORT=${address##*:} \
+	SWITCHML_WORLD_SIZE=3
 pids=()
 for rank in 0 1 2; do
 	SWITCHML_RANK=$rank "$switchml" bench --job own -b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 \

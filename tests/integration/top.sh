@@ -19,7 +19,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 unset SWITCHML_SWITCH
 
 : >"$work/switch"
-"$switchml" switch --listen 127.0.0.1:0 >"$work/switch" 2>&1 &
+"$switchml" switch --listen "$(steady_address)" >"$work/switch" 2>&1 &
 switch=$!
 await_switch "$work/switch"
 for job in alpha beta; do
