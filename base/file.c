@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -48,22 +49,39 @@ static int write_all(int fd, const char *bytes, size_t n)
 	return 0;
 }
 
+static bool name_draft(const char *path, char draft[PATH_MAX])
+{
+	return snprintf(draft, PATH_MAX, "%s.tmp", path) < PATH_MAX;
+}
+
+int sml_file_begin(const char *path)
+{
+	char draft[PATH_MAX];
+
+	return name_draft(path, draft) ? open_new(draft) : -ENAMETOOLONG;
+}
+
+int sml_file_finish(const char *path, int rc)
+{
+	char draft[PATH_MAX];
+
+	if (!name_draft(path, draft))
+		return -ENAMETOOLONG;
+	if (rc >= 0)
+		rc = rename(draft, path) < 0 ? -errno : 0;
+	if (rc < 0)
+		(void)unlink(draft);
+	return rc;
+}
+
 int sml_file_replace(const char *path, const char *bytes, size_t n)
 {
-	char fresh[PATH_MAX];
-	int fd, rc;
+	int fd = sml_file_begin(path), rc;
 
-	if (snprintf(fresh, sizeof(fresh), "%s.tmp", path) >= (int)sizeof(fresh))
-		return -ENAMETOOLONG;
-	fd = open_new(fresh);
 	if (fd < 0)
 		return fd;
 	rc = write_all(fd, bytes, n);
 	if (close(fd) < 0 && rc == 0)
 		rc = -errno;
-	if (rc == 0 && rename(fresh, path) < 0)
-		rc = -errno;
-	if (rc < 0)
-		(void)unlink(fresh);
-	return rc;
+	return sml_file_finish(path, rc);
 }

@@ -15,10 +15,17 @@
 int sml_file_open(const char *path, int flags);
 
 /*
- * Put a file with these bytes, which everybody may read, in the place of whatever has this name:
- * readers see the old bytes or the new ones. A link is replaced, not followed. Uses the name with
- * ".tmp" for a moment. Returns 0 or -errno.
+ * Begin a file that everybody may read, and that takes the place of whatever has this name once
+ * sml_file_finish() is called: readers see the old bytes or the new ones. A link is replaced, not
+ * followed. Until then its name is the path with ".tmp". Returns the descriptor or -errno.
  */
+int sml_file_begin(const char *path);
+
+/* Once the descriptor is closed. rc: negative, if the file is not whole; it vanishes, and this is
+ * returned. Otherwise returns 0 or -errno. */
+int sml_file_finish(const char *path, int rc);
+
+/* Both, with these bytes. Returns 0 or -errno. */
 int sml_file_replace(const char *path, const char *bytes, size_t n);
 
 #endif

@@ -7,14 +7,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/plural.h"
 #include "cmd/commands.h"
 #include "cmd/trace.h"
-
-struct options {
-	const char *output;
-	struct trace_rank *ranks;
-	unsigned n;
-};
 
 static const struct argp_option option_list[] = {
 	{"output", 'o', "FILE", 0, "Write the merged trace there (merged.json)", 0},
@@ -23,7 +18,7 @@ static const struct argp_option option_list[] = {
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
-	struct options *options = state->input;
+	struct trace_options *options = state->input;
 
 	switch (key) {
 	case 'o':
@@ -41,7 +36,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 		break;
 	case ARGP_KEY_END:
 		if (options->n == 0)
-			argp_error(state, "which files?");
+			argp_error(state, "name the files of the ranks: merge FILE...");
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -51,17 +46,57 @@ static error_t parse(int key, char *text, struct argp_state *state)
 
 /* ---- in ---- */
 
-/* NULL after a message. */
-static json_t *load(const char *path)
+/* A rank makes its file when it joins, and fills it when it leaves. */
+static bool is_empty(FILE *file)
+{
+	int first = getc(file);
+
+	if (first == EOF)
+		return ferror(file) == 0;
+	ungetc(first, file);
+	return false;
+}
+
+/* NULL, and why: "" if a message is printed already. */
+static json_t *parse_file(FILE *file, const char *path, char *why, size_t bytes)
 {
 	json_error_t error;
-	json_t *trace = json_load_file(path, 0, &error);
+	json_t *trace;
 
+	if (is_empty(file)) {
+		fprintf(stderr,
+			"switchml trace: %s is empty: its rank was killed, or has not closed its "
+			"context yet\n",
+			path);
+		*why = '\0';
+		return NULL;
+	}
+	trace = json_loadf(file, 0, &error);
+	snprintf(why, bytes, "%s", trace ? "it has no traceEvents and otherData" : error.text);
+	return trace;
+}
+
+json_t *trace_load(const char *path)
+{
+	FILE *file = fopen(path, "re");
+	char why[JSON_ERROR_TEXT_LENGTH];
+	json_t *trace;
+
+	if (file == NULL) {
+		fprintf(stderr,
+			"switchml trace: cannot read %s: %s; a rank with SWITCHML_TRACE writes its "
+			"file when it leaves the job\n",
+			path, strerror(errno));
+		return NULL;
+	}
+	trace = parse_file(file, path, why, sizeof(why));
+	fclose(file);
 	if (trace && json_is_array(json_object_get(trace, "traceEvents")) &&
 	    json_is_object(json_object_get(trace, "otherData")))
 		return trace;
-	fprintf(stderr, "switchml trace: %s is not a trace of SWITCHML_TRACE: %s\n", path,
-		trace ? "it has no traceEvents and otherData" : error.text);
+	if (*why != '\0')
+		fprintf(stderr, "switchml trace: %s is not a trace of SWITCHML_TRACE: %s\n", path,
+			why);
 	json_decref(trace);
 	return NULL;
 }
@@ -71,14 +106,14 @@ static uint64_t number_of(const json_t *object, const char *name)
 	return (uint64_t)json_integer_value(json_object_get(object, name));
 }
 
-static bool has_phase(const json_t *event, const char *phase)
+bool trace_has_phase(const json_t *event, const char *phase)
 {
 	const char *text = json_string_value(json_object_get(event, "ph"));
 
 	return text && strcmp(text, phase) == 0;
 }
 
-static double time_of(const json_t *event)
+double trace_time_of(const json_t *event)
 {
 	return json_number_value(json_object_get(event, "ts"));
 }
@@ -89,8 +124,8 @@ static bool read_use(const json_t *event, struct trace_use *use)
 	const json_t *args = json_object_get(event, "args");
 
 	*use = (struct trace_use){.call = (uint32_t)number_of(args, "call"),
-				  .begin = time_of(event)};
-	if (has_phase(event, "X")) {
+				  .begin = trace_time_of(event)};
+	if (trace_has_phase(event, "X")) {
 		use->what = number_of(args, "epoch") << 32 | number_of(args, "use");
 		use->where = number_of(args, "stripe") << 16 | number_of(args, "slot");
 		use->last_rank = (unsigned)number_of(args, "last_rank");
@@ -99,7 +134,7 @@ static bool read_use(const json_t *event, struct trace_use *use)
 	}
 	use->where = TRACE_CALL;
 	/* A call that did not end says nothing about other ranks. */
-	return has_phase(event, "b") && !json_is_true(json_object_get(args, "unfinished"));
+	return trace_has_phase(event, "b") && !json_is_true(json_object_get(args, "unfinished"));
 }
 
 /* A call's begin and its end follow each other. */
@@ -116,9 +151,9 @@ static void read_uses(struct trace_rank *rank, const json_t *events)
 		if (use.where == TRACE_CALL) {
 			const json_t *end = json_array_get(events, i + 1);
 
-			if (!has_phase(end, "e"))
+			if (!trace_has_phase(end, "e"))
 				continue;
-			use.end = time_of(end);
+			use.end = trace_time_of(end);
 		}
 		rank->uses[rank->n_uses++] = use;
 	}
@@ -127,27 +162,27 @@ static void read_uses(struct trace_rank *rank, const json_t *events)
 
 static int read_rank(struct trace_rank *rank)
 {
-	json_t *trace = load(rank->path), *about, *events;
-	const char *job;
+	json_t *trace = trace_load(rank->path), *about, *events;
+	const json_t *job;
 
 	if (trace == NULL)
 		return -1;
 	about = json_object_get(trace, "otherData");
 	events = json_object_get(trace, "traceEvents");
-	job = json_string_value(json_object_get(about, "job"));
+	job = json_object_get(about, "job");
 	rank->rank = (unsigned)number_of(about, "rank");
-	snprintf(rank->job, sizeof(rank->job), "%s", job ? job : "");
+	rank->job = strdup(json_is_string(job) ? json_string_value(job) : "");
 	rank->uses = calloc(json_array_size(events) + 1, sizeof(*rank->uses));
-	if (rank->uses)
+	if (rank->uses && rank->job)
 		read_uses(rank, events);
 	else
 		fprintf(stderr, "switchml trace: no memory for %s\n", rank->path);
 	json_decref(trace);
-	return rank->uses ? 0 : -1;
+	return rank->uses && rank->job ? 0 : -1;
 }
 
 /* The traces are read once more while the output is written. */
-static bool is_output(const struct options *options, const struct trace_rank *rank)
+static bool is_output(const struct trace_options *options, const struct trace_rank *rank)
 {
 	struct stat out, in;
 
@@ -156,7 +191,7 @@ static bool is_output(const struct options *options, const struct trace_rank *ra
 }
 
 /* One file for each rank, all of one job, and none of them the output. */
-static int check(const struct options *options)
+static int check(const struct trace_options *options)
 {
 	const struct trace_rank *ranks = options->ranks;
 
@@ -187,98 +222,9 @@ static int check(const struct options *options)
 	return 0;
 }
 
-/* ---- out ---- */
-
-static void put_event(FILE *out, json_t *event, double shift, const char **separator)
-{
-	if (!has_phase(event, "M"))
-		json_object_set_new(event, "ts", json_real(time_of(event) + shift));
-	fputs(*separator, out);
-	json_dumpf(event, out, JSON_COMPACT | JSON_REAL_PRECISION(15));
-	*separator = ",\n";
-}
-
-static int copy_events(FILE *out, const struct trace_rank *rank, double begin,
-		       const char **separator)
-{
-	json_t *trace = load(rank->path), *event;
-	size_t i;
-
-	if (trace == NULL)
-		return -1;
-	json_array_foreach(json_object_get(trace, "traceEvents"), i, event)
-		put_event(out, event, rank->offset - begin, separator);
-	json_decref(trace);
-	return 0;
-}
-
-/* The merged trace begins at about 0: times stay short, and exact. */
-static double first_time(const struct options *options)
-{
-	double first = 0;
-	bool any = false;
-
-	for (unsigned i = 0; i < options->n; i++) {
-		const struct trace_rank *rank = &options->ranks[i];
-
-		for (size_t u = 0; u < rank->n_uses; u++) {
-			double begin = rank->uses[u].begin + rank->offset;
-
-			first = any && first < begin ? first : begin;
-			any = true;
-		}
-	}
-	return first;
-}
-
-static json_t *describe(const struct options *options)
-{
-	json_t *all = json_array();
-
-	for (unsigned i = 0; i < options->n; i++) {
-		const struct trace_rank *rank = &options->ranks[i];
-
-		json_array_append_new(all, json_pack("{s:i, s:f, s:f, s:i, s:f}", "rank",
-						     (int)rank->rank, "clock_offset_us",
-						     rank->offset, "clock_error_us", rank->error,
-						     "last_in_calls", (int)rank->n_last,
-						     "others_waited_us", rank->waited));
-	}
-	return json_pack("{s:s, s:s, s:o}", "version", SML_VERSION_STRING, "job",
-			 options->ranks[0].job, "ranks", all);
-}
-
-static int write_merged(const struct options *options)
-{
-	FILE *out = fopen(options->output, "w");
-	const char *separator = "\n";
-	json_t *about = describe(options);
-	double begin = first_time(options);
-	int error = 0, failed;
-
-	if (out == NULL) {
-		fprintf(stderr, "switchml trace: cannot write %s: %s\n", options->output,
-			strerror(errno));
-		json_decref(about);
-		return -1;
-	}
-	fputs("{\"traceEvents\":[", out);
-	for (unsigned i = 0; i < options->n && error == 0; i++)
-		error = copy_events(out, &options->ranks[i], begin, &separator);
-	fputs("\n],\"displayTimeUnit\":\"ms\",\"otherData\":", out);
-	json_dumpf(about, out, JSON_COMPACT | JSON_REAL_PRECISION(15));
-	fputs("}\n", out);
-	json_decref(about);
-	failed = ferror(out) != 0;
-	failed |= fclose(out) != 0;
-	if (failed)
-		fprintf(stderr, "switchml trace: cannot write %s\n", options->output);
-	return failed ? -1 : error;
-}
-
 /* ---- for people ---- */
 
-static void print_table(const struct options *options, int n_calls)
+static void print_table(const struct trace_options *options, int n_calls)
 {
 	printf("%4s %18s %12s %14s %16s\n", "rank", "clock offset (ms)", "error (ms)",
 	       "last in calls", "others waited (s)");
@@ -289,11 +235,12 @@ static void print_table(const struct options *options, int n_calls)
 		       rank->error / 1e3, rank->n_last, rank->waited / 1e6,
 		       rank->drifts ? "  (its clock drifts by more than the error)" : "");
 	}
-	printf("%d calls that all %u ranks made are in the traces; %s opens in ui.perfetto.dev\n",
-	       n_calls, options->n, options->output);
+	printf("%d call%s that all %u rank%s made %s in the traces; %s opens in ui.perfetto.dev\n",
+	       n_calls, sml_plural((unsigned)n_calls), options->n, sml_plural(options->n),
+	       n_calls == 1 ? "is" : "are", options->output);
 }
 
-static int merge(struct options *options)
+static int merge(struct trace_options *options)
 {
 	int n_calls;
 
@@ -312,7 +259,7 @@ static int merge(struct options *options)
 		return 1;
 	}
 	n_calls = trace_find_waits(options->ranks, options->n);
-	if (n_calls < 0 || write_merged(options) < 0)
+	if (n_calls < 0 || trace_write(options) < 0)
 		return 1;
 	print_table(options, n_calls);
 	return 0;
@@ -328,12 +275,14 @@ int sml_command_trace(int argc, char **argv)
 		       "the first file, and say which rank the others waited for.",
 	};
 	struct trace_rank ranks[SML_MAX_WORLD_SIZE] = {{0}};
-	struct options options = {.output = "merged.json", .ranks = ranks};
+	struct trace_options options = {.output = "merged.json", .ranks = ranks};
 	int rc;
 
 	argp_parse(&parser, argc, argv, 0, NULL, &options);
 	rc = merge(&options);
-	for (unsigned i = 0; i < options.n; i++)
+	for (unsigned i = 0; i < options.n; i++) {
 		free(ranks[i].uses);
+		free(ranks[i].job);
+	}
 	return rc;
 }

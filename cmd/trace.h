@@ -26,7 +26,7 @@ struct trace_use {
 struct trace_rank {
 	const char *path;
 	unsigned rank;
-	char job[129];
+	char *job;
 	struct trace_use *uses; /* sorted by trace_compare() */
 	size_t n_uses;
 	double offset, error; /* its clock + offset is the first file's; off by at most error */
@@ -34,6 +34,24 @@ struct trace_rank {
 	unsigned n_last;      /* calls in which the others waited for it */
 	double waited;	      /* how long, in us */
 };
+
+struct trace_options {
+	const char *output;
+	struct trace_rank *ranks;
+	unsigned n;
+};
+
+/* A rank's file. NULL after a message. */
+json_t *trace_load(const char *path);
+
+bool trace_has_phase(const json_t *event, const char *phase);
+double trace_time_of(const json_t *event);
+
+/*
+ * The merged trace, whole or not at all. 0, or -1 after a message. The ranks' files are read once
+ * more.
+ */
+int trace_write(const struct trace_options *options);
 
 /* By where and what: the same use on two ranks is equal. */
 int trace_compare(const void *a, const void *b);

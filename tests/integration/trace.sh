@@ -70,7 +70,40 @@ refuses() {
 }
 refuses 'both of rank 2' "$work/trace.2" "$work/ahead.2"
 refuses 'is not a trace' "$work/rank.0"
-refuses 'is not a trace' "$work/missing"
+refuses "cannot read $work/missing: No such file" "$work/missing"
+: >"$work/empty"
+refuses "empty is empty: its rank was killed" "$work/trace.0" "$work/empty"
+[ ! -e "$work/none" ] && [ ! -e "$work/none.tmp" ] || give_up "a refused merge leaves a file"
+
+# A failure leaves the file of the last time; a text may have any length and any bytes, but what is
+# written is JSON.
+long=$(printf 'n%.0s' {1..127})
+python3 - "$work" "$long" <<'END'
+import json, sys
+work, long = sys.argv[1:]
+def write(name, rank, job):
+    trace = json.load(open(f"{work}/trace.{rank}"))
+    trace["otherData"]["job"] = job
+    json.dump(trace, open(f"{work}/{name}", "w"), ensure_ascii=False)
+write("long.0", 0, long + "äöü")
+write("long.1", 1, long + "äöü")
+write("other.1", 1, long + "äöo")
+raw = open(f"{work}/long.1", "rb").read()
+open(f"{work}/broken.1", "wb").write(raw.replace("äöü".encode(), b"\xc3("))
+END
+"$switchml" trace merge -o "$work/merged" "$work/long.0" "$work/long.1" >"$work/out" || give_up "a job with a long name"
+check format "$work/merged"
+cp "$work/merged" "$work/before"
+refuses 'UTF-8\|decode byte' "$work/long.0" "$work/broken.1"
+refuses 'is of job' "$work/long.0" "$work/other.1"
+if (ulimit -f 1; trap '' XFSZ; "$switchml" trace merge -o "$work/merged" "$work/long.0" "$work/long.1") >"$work/out" 2>&1 ||
+	! says "$work/out" "cannot write $work/merged: File too large" || ! cmp "$work/merged" "$work/before" ||
+	[ -e "$work/merged.tmp" ]; then
+	echo "FAILED: a trace that cannot be written whole replaces the old one: $(cat "$work/out")"
+	failures=$((failures + 1))
+fi
+"$switchml" trace merge -o /dev/stdout "$work/long.0" "$work/long.1" | cat >"$work/piped"
+cmp <(head -c 1000 "$work/piped") <(head -c 1000 "$work/before") || give_up "a pipe as output"
 if "$switchml" trace merge -o "$work/trace.0" "$work"/trace.[01] >"$work/out" 2>&1 ||
 	! says "$work/out" 'is one of the traces'; then
 	echo "FAILED: a trace is overwritten: $(cat "$work/out")"
