@@ -273,15 +273,15 @@ struct sml_config {
 };
 
 /*
- * Set every member of config to its default, and then to the environment's value.
+ * Set every member of config: to its default, or to the environment's value.
  * Returns 0, or SML_ERROR_CONFIG if a variable is invalid; sml_error_text(NULL)
  * names the variable.
  */
 SML_API int sml_config_init(struct sml_config *config);
 
 /*
- * Join a job, and wait until all of its ranks have joined. config may be NULL,
- * which uses the values that sml_config_init() sets. On success, *context is valid
+ * Join a job, and wait until all of its ranks have joined. NULL as config stands for
+ * the values that sml_config_init() sets. On success, *context is valid
  * until sml_close(). On failure, *context is NULL and sml_error_text(NULL) says why.
  */
 SML_API int sml_open(struct sml_context **context, const struct sml_config *config);
@@ -289,8 +289,8 @@ SML_API int sml_open(struct sml_context **context, const struct sml_config *conf
 /*
  * Leave the job and free the context, also after an error. Waits (at most the
  * timeout) until every rank has asked to leave, so that no rank is cut off in the
- * middle of a call. Frees requests that nobody waited for. Returns the result of
- * leaving. The context is freed in any case. context may be NULL.
+ * middle of a call. Frees requests that nobody waited for. Returns 0, or the error
+ * that ended the job. The context is freed in any case. context may be NULL.
  */
 SML_API int sml_close(struct sml_context *context);
 
@@ -300,7 +300,7 @@ SML_API int sml_rank(const struct sml_context *context);
 /* The number of ranks of the job. */
 SML_API int sml_world_size(const struct sml_context *context);
 
-/* Bytes of one element of a type; 0 if there is no such type. */
+/* The size of one element of a type in bytes; 0 if there is no such type. */
 SML_API size_t sml_type_size(enum sml_type type);
 
 /*
@@ -370,11 +370,11 @@ SML_API int sml_reduce_scatter(struct sml_context *context, const void *send, vo
 			       size_t count, enum sml_type type, enum sml_op op,
 			       const struct sml_options *options);
 
-/* Returns when all ranks have called it. */
+/* Wait until all ranks have called it. */
 SML_API int sml_barrier(struct sml_context *context);
 
 /*
- * The same calls without waiting. Pass *request once to sml_wait(), or to
+ * Begin a collective, and do not wait for its end. Pass *request once to sml_wait(), or to
  * sml_test() until it reports done. Either one frees the request. Do not read or
  * write the buffers until then. Many requests may be in flight.
  */
@@ -398,16 +398,16 @@ SML_API int sml_barrier_async(struct sml_context *context, struct sml_request **
 SML_API int sml_wait(struct sml_request *request);
 
 /*
- * Wait for a request for at most timeout_ms (negative: without a limit but the context's
- * timeout). If the call ends, *done becomes 1, the request is freed, and the return value is
- * the call's result. If the time passes first, *done becomes 0, and the return value is 0:
- * nothing has changed. The call goes on, its buffers still belong to it, and the request must
- * be passed to a wait again. This limit is the caller's; no other rank learns of it.
+ * Wait for a request for a limited time: timeout_ms, or, if it is negative, the context's. If the
+ * call ends, *done becomes 1, the request is freed, and the return value is the call's result. If
+ * the time passes first, *done becomes 0, and the return value is 0: nothing has changed. The call
+ * goes on, its buffers still belong to it, and the request must be passed to a wait again. This
+ * limit is the caller's; no other rank learns of it.
  */
 SML_API int sml_wait_for(struct sml_request *request, int timeout_ms, int *done);
 
 /*
- * Wait until one of n requests of one context is done, for at most timeout_ms as in
+ * Wait until one of n requests is done. They are of one context, and timeout_ms is that of
  * sml_wait_for(). NULL requests are ignored. If one is done, *index becomes its place,
  * requests[*index] becomes NULL, the request is freed, and the return value is the result of
  * its call. If the time passes first, or all requests are NULL, *index becomes n, and the
@@ -417,8 +417,8 @@ SML_API int sml_wait_any(struct sml_request **requests, size_t n, int timeout_ms
 
 /*
  * A file descriptor for poll(), epoll or an event loop: it becomes readable when calls of this
- * context have ended, or when the context has failed. Returns it, or a negative number. It is
- * always the same eventfd. sml_close() closes it.
+ * context have ended, or when the context has failed. Returns the descriptor, or a negative
+ * number. It is always the same eventfd. sml_close() closes it.
  *
  * When it is readable, first read its 8 bytes, and then sml_test() the requests. In this order
  * no end is missed. The number that was read says nothing. The descriptor is readable at first,
@@ -428,9 +428,9 @@ SML_API int sml_wait_any(struct sml_request **requests, size_t n, int timeout_ms
 SML_API int sml_event_fd(struct sml_context *context);
 
 /*
- * Check a request without waiting. *done becomes 1 if the call has ended: the
- * request is then freed, and the return value is the call's result. Otherwise
- * *done becomes 0.
+ * Check a request without waiting. If the call has ended, *done becomes 1, the
+ * request is freed, and the return value is the call's result. Otherwise *done
+ * becomes 0.
  */
 SML_API int sml_test(struct sml_request *request, int *done);
 
@@ -451,15 +451,15 @@ SML_API const char *sml_error_text(const struct sml_context *context);
 SML_API const char *sml_strerror(int error);
 
 /*
- * The version of the library that runs, as text ("0.1.0") and as a number like
+ * The version of the library that runs: as text ("0.1.0"), or as a number like
  * SML_VERSION_NUMBER. The macros are those of the header that the program was compiled with.
  */
 SML_API const char *sml_version(void);
 SML_API int sml_version_number(void);
 
 /*
- * 1: this library was built with TLS, so a configuration may have certificates or a job
- * key; 0: it was not, and sml_open() refuses them.
+ * Whether this library was built with TLS: 1, and a configuration may have certificates or
+ * a job key; or 0, and sml_open() refuses them.
  */
 SML_API int sml_has_tls(void);
 
@@ -483,7 +483,7 @@ struct sml_counters {
 };
 
 /*
- * Copy the counters of all stripes to *counters, whose size says which members the program knows.
+ * Copy the counters of all stripes. counters->size says which members the program knows.
  */
 SML_API int sml_get_counters(const struct sml_context *context, struct sml_counters *counters);
 
@@ -491,7 +491,7 @@ SML_API int sml_get_counters(const struct sml_context *context, struct sml_count
 SML_API int sml_stripe_count(const struct sml_context *context);
 
 /*
- * The counters of one stripe, 0 to sml_stripe_count() - 1. If name is not NULL,
+ * Copy the counters of one stripe, 0 to sml_stripe_count() - 1. If name is not NULL,
  * *name becomes the address of the stripe's switch, valid as long as the context.
  * Compare stripes to find a slow or lossy one.
  */
