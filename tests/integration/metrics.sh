@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # `switchml switch --metrics`: its numbers are those of `switchml status` while a job runs;
-# promtool and Prometheus accept them, if they are installed; hostile clients do not disturb
+# promtool and Prometheus accept them, if this machine has them (tools/get-prometheus); hostile clients do not disturb
 # the job.
 #
 #	tests/integration/metrics.sh build/switchml METRICS ("yes": this build has them)
@@ -11,6 +11,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../support/await.sh"
 . "$here/../support/report.sh"
 unset SWITCHML_SWITCH
+unpacked=$("$here/../../tools/get-prometheus" --where)
+PATH=${unpacked:+$unpacked:}$PATH
 
 # Options: a switch that serves metrics. Sets $switch, $address and $url.
 start_switch() {
@@ -59,22 +61,22 @@ print(urllib.request.urlopen(urllib.request.Request(sys.argv[1], headers={"Accep
 		"$url" | promtool check metrics >"$work/promtool" 2>&1
 	say $? "promtool has nothing against the metrics" "$work/promtool"
 else
-	echo "left out: promtool check metrics (Debian: prometheus)"
+	echo "left out: promtool check metrics (tools/get-prometheus gets it)"
 fi
 if command -v prometheus >/dev/null; then
-	port=$(free_port)
 	place=${url#http://}
 	printf '%s\n' 'global: {scrape_interval: 1s, scrape_timeout: 1s}' 'scrape_configs:' \
 		"- {job_name: switchml, static_configs: [{targets: ['${place%/metrics}']}]}" >"$work/prometheus.yml"
+	: >"$work/prometheus"
 	prometheus --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/tsdb" \
-		--web.listen-address="127.0.0.1:$port" >"$work/prometheus" 2>&1 &
+		--web.listen-address="$(steady_address)" >"$work/prometheus" 2>&1 &
 	prometheus=$!
 	await says "$work/prometheus" 'ready to receive web requests'
-	check "a Prometheus that scrapes agrees with the status" prometheus "http://127.0.0.1:$port"
+	check "a Prometheus that scrapes agrees with the status" prometheus "http://$(steady_address)"
 	kill $prometheus
 	wait $prometheus
 else
-	echo "left out: a Prometheus that scrapes (Debian: prometheus)"
+	echo "left out: a Prometheus that scrapes (tools/get-prometheus gets it)"
 fi
 
 # ---- hostile clients ----
