@@ -22,6 +22,7 @@
 #include "base/error.h"
 #include "base/thread.h"
 #include "cmd/metrics_text.h"
+#include "net/address.h"
 #include "net/place.h"
 #include "switch/switch.h"
 
@@ -282,10 +283,9 @@ int sml_metrics_open(struct sml_metrics **opened, const char *listen)
 			rc,
 			"'%s' is not an address for --metrics: ADDR, ADDR:PORT, [V6]:PORT or :PORT",
 			listen);
-	return sml_error_set(rc,
-			     "cannot listen on TCP port %u of %s for --metrics: %s; see which "
-			     "process uses it: ss -ltnp",
-			     port, place.host[0] != '\0' ? place.host : "127.0.0.1", strerror(-rc));
+	return sml_error_set(rc, "cannot listen on TCP port %u of %s for --metrics: %s; %s", port,
+			     place.host[0] != '\0' ? place.host : "127.0.0.1", strerror(-rc),
+			     sml_bind_fix(rc, "see which process uses it: ss -ltnp"));
 }
 
 int sml_metrics_start(struct sml_metrics *metrics, struct sml_switch *source)

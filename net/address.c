@@ -2,6 +2,7 @@
 #include "net/address.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <string.h>
 
 #include "base/number.h"
@@ -92,4 +93,13 @@ bool sml_host_port_parse(const char *text, size_t length, struct sml_host_port *
 		return false;
 	memcpy(place->host, host, (size_t)(host_end - host));
 	return colon == NULL || parse_port(colon + 1, (size_t)(end - colon) - 1, place);
+}
+
+const char *sml_bind_fix(int error, const char *in_use)
+{
+	if (error == -EADDRNOTAVAIL)
+		return "no interface of this host has that address: `ip address' lists them";
+	if (error == -EACCES)
+		return "ports below net.ipv4.ip_unprivileged_port_start need CAP_NET_BIND_SERVICE";
+	return in_use;
 }

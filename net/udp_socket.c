@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/fork.h"
 #include "core/wire.h"
+#include "net/address.h"
 #include "net/place.h"
 #include "net/udp_options.h"
 
@@ -108,11 +109,10 @@ int sml_udp_socket_open(const struct sml_udp_options *options, bool first, uint3
 
 	if (fd < 0)
 		return sml_error_set(
-			fd,
-			"cannot use UDP port %u of %s for data: %s; choose another port with "
-			"--data-port, or see which process uses it: ss -lunp",
-			options->port, options->address ? options->address : "all addresses",
-			strerror(-fd));
+			fd, "cannot use UDP port %u of %s for data: %s; %s", options->port,
+			options->address ? options->address : "all addresses", strerror(-fd),
+			sml_bind_fix(fd, "choose another port with --data-port, or see which "
+					 "process uses it: ss -lunp"));
 	*buffer_bytes = sml_udp_widen_in(fd, WANTED_BUFFER_BYTES);
 	sml_udp_widen_out(fd, WANTED_BUFFER_BYTES);
 	return fd;

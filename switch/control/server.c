@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/fork.h"
 #include "base/thread.h"
+#include "net/address.h"
 #include "net/place.h"
 #include "switch/control/server.h"
 
@@ -430,10 +431,10 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 		rc = listen_on_port(server);
 	}
 	if (rc < 0)
-		return sml_error_set(rc,
-				     "cannot listen on TCP port %u of %s: %s; choose another port "
-				     "with --listen, or see which process uses it: ss -ltnp",
-				     port, address ? address : "all addresses", strerror(-rc));
+		return sml_error_set(rc, "cannot listen on TCP port %u of %s: %s; %s", port,
+				     address ? address : "all addresses", strerror(-rc),
+				     sml_bind_fix(rc, "choose another port with --listen, or see "
+						      "which process uses it: ss -ltnp"));
 	return 0;
 }
 

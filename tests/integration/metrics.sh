@@ -40,7 +40,7 @@ wait $switch
 say $? "it ends" "$work/switch"
 for wrong in nonsense:x 203.0.113.1:80; do
 	timeout 60 "$switchml" switch --listen 127.0.0.1:0 --metrics $wrong >"$work/out" 2>&1
-	[ $? = 1 ]
+	[ $? = 1 ] && ! says "$work/out" 'which process'
 	say $? "--metrics $wrong: $(cat "$work/out")" "$work/out"
 done
 start_switch --metrics :0
