@@ -19,6 +19,8 @@
 
 #define MAX_SETTINGS 64
 #define MAX_JOBS     64
+/* Floats of --allreduce. Every rank has its own. */
+#define MAX_COUNT (1u << 26)
 
 /* The exit status when the simulator itself could not run. */
 #define BROKEN 3
@@ -30,7 +32,9 @@ struct setting {
 
 struct options {
 	uint64_t seed, n_seeds;
-	bool one, large, trees, minimize, quiet, control;
+	bool one, large, trees, minimize, quiet, control, plain;
+	uint32_t count; /* of a plain world */
+	enum sml_wire wire;
 	unsigned jobs;
 	struct setting settings[MAX_SETTINGS];
 	unsigned n_settings;
@@ -44,13 +48,15 @@ struct tally {
 
 static void make_world(const struct options *options, uint64_t seed, struct sim_world *world)
 {
-	if (options->trees)
+	if (options->plain)
+		sim_world_plain(world, options->count, options->wire);
+	else if (options->trees)
 		sim_world_draw_tree(world, seed, !options->large);
 	else
 		sim_world_draw(world, seed, !options->large);
 	for (unsigned i = 0; i < options->n_settings; i++)
 		sim_world_set(world, options->settings[i].name, options->settings[i].value);
-	if (options->n_settings)
+	if (options->n_settings || options->plain)
 		sim_world_repair(world);
 }
 
@@ -58,6 +64,9 @@ static void print_command(const struct options *options, uint64_t seed)
 {
 	printf("switchml sim%s --seed %" PRIu64 "%s%s", options->control ? " --control" : "", seed,
 	       options->trees ? " --trees" : "", options->large ? " --large" : "");
+	if (options->plain)
+		printf(" --allreduce %u%s", options->count,
+		       options->wire == SML_WIRE_INT16 ? " --wire int16" : "");
 	for (unsigned i = 0; i < options->n_settings; i++)
 		printf(" --set %s=%u", options->settings[i].name, options->settings[i].value);
 	putchar('\n');
@@ -325,6 +334,8 @@ enum {
 	OPTION_MINIMIZE,
 	OPTION_SET,
 	OPTION_SEEDS,
+	OPTION_ALLREDUCE,
+	OPTION_WIRE,
 	OPTION_FROM
 };
 
@@ -342,6 +353,11 @@ static const struct argp_option option_list[] = {
 	 "Use worlds with trees of switches, which die at every level; with --large, some have "
 	 "4,096 ranks",
 	 0},
+	{"allreduce", OPTION_ALLREDUCE, "COUNT", 0,
+	 "Instead of a drawn world: one all-reduce of COUNT floats on 8 ranks and links of "
+	 "100 Mbit/s, without faults; --set changes its numbers",
+	 0},
+	{"wire", OPTION_WIRE, "WIDTH", 0, "... on this wire: int32 or int16 (int32)", 0},
 	{"minimize", OPTION_MINIMIZE, NULL, 0, "With --seed: reduce a world that fails", 0},
 	{"set", OPTION_SET, "NAME=N", 0, "Change one number of the drawn world", 0},
 	{"quiet", 'q', NULL, 0, "Do not print progress", 0},
@@ -390,6 +406,17 @@ static error_t parse(int key, char *text, struct argp_state *state)
 		break;
 	case OPTION_SEEDS:
 		options->n_seeds = number(state, text);
+		break;
+	case OPTION_ALLREDUCE:
+		options->plain = options->one = true;
+		options->count = (uint32_t)number(state, text);
+		if (options->count < 1 || options->count > MAX_COUNT)
+			argp_error(state, "--allreduce must be 1 to %u floats", MAX_COUNT);
+		break;
+	case OPTION_WIRE:
+		if (strcmp(text, "int32") != 0 && strcmp(text, "int16") != 0)
+			argp_error(state, "--wire is int32 or int16, not '%s'", text);
+		options->wire = strcmp(text, "int16") == 0 ? SML_WIRE_INT16 : SML_WIRE_INT32;
 		break;
 	case OPTION_FROM:
 		options->seed = number(state, text);
@@ -440,7 +467,7 @@ int sml_command_sim(int argc, char **argv)
 	static struct options options;
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
 
-	options = (struct options){.seed = 1, .n_seeds = 1000};
+	options = (struct options){.seed = 1, .n_seeds = 1000, .wire = SML_WIRE_INT32};
 	options.jobs = cores < 1 ? 1 : cores > MAX_JOBS ? MAX_JOBS : (unsigned)cores;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	if (options.one && options.control)

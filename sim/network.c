@@ -90,6 +90,14 @@ void sim_network_done(struct sim_network *network, struct sim_event *event)
 	event->packet = NULL;
 }
 
+void sim_network_postpone(struct sim_network *network, struct sim_event *event, uint64_t at_ns)
+{
+	event->at_ns = at_ns;
+	push(network, event);
+	network->arrived -= event->packet != NULL;
+	event->packet = NULL;
+}
+
 void sim_network_plan(struct sim_network *network, uint64_t at_ns, enum sim_event_kind kind,
 		      uint16_t rank, uint32_t detail)
 {
@@ -135,6 +143,7 @@ void sim_network_send(struct sim_network *network, struct sim_link *link,
 	uint64_t begin_ns =
 		link->busy_until_ns > network->now_ns ? link->busy_until_ns : network->now_ns;
 	uint64_t delay_ns = world->delay_us * 1000ull;
+	uint64_t wire_ns = (length + FRAME_OVERHEAD_BYTES) * 8000ull / world->link_mbps;
 
 	network->sent++;
 	if (world->queue_us && network->faults &&
@@ -142,8 +151,9 @@ void sim_network_send(struct sim_network *network, struct sim_link *link,
 		network->overflowed++;
 		return;
 	}
-	link->busy_until_ns = begin_ns + link->packet_ns +
-			      (length + FRAME_OVERHEAD_BYTES) * 8000ull / world->link_mbps;
+	if (wire_ns < link->least_ns)
+		wire_ns = link->least_ns;
+	link->busy_until_ns = begin_ns + link->packet_ns + wire_ns;
 	if (strikes(network, world->loss_ppm, &network->lost))
 		return;
 	/* UDP's checksum detects a flipped bit, so the packet goes no further. */

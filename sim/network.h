@@ -27,6 +27,7 @@ struct sim_event {
 	uint16_t rank;
 	uint16_t node; /* the switch in the stripe's tree */
 	uint8_t stripe, shard;
+	bool is_served; /* its switch has spent its time on it */
 	uint32_t detail;
 	uint16_t length;
 	struct sim_packet *packet;
@@ -41,6 +42,7 @@ struct sim_packet {
 struct sim_link {
 	uint64_t busy_until_ns;
 	uint64_t packet_ns;
+	uint64_t least_ns; /* no packet occupies it for less */
 	bool never_doubles;
 };
 
@@ -73,6 +75,9 @@ void sim_network_hand_over(struct sim_network *network, const struct sim_event *
 
 /* Take the next event and advance the clock. False: there is no event. */
 bool sim_network_next(struct sim_network *network, struct sim_event *event);
+
+/* Let an event that was taken happen again, later. */
+void sim_network_postpone(struct sim_network *network, struct sim_event *event, uint64_t at_ns);
 
 /* Release an event's packet. */
 void sim_network_done(struct sim_network *network, struct sim_event *event);

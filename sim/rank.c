@@ -81,8 +81,11 @@ void sim_rank_init(struct sim_rank *rank, const struct sim_world *world, uint16_
 	rank->sequence.next[SML_DATA] = sim_world_first_chunk(world);
 	for (uint32_t i = 0; i < world->n_calls; i++)
 		prepare_call(rank, i, &gen);
-	for (uint32_t i = 0; i < SIM_MAX_STRIPES && id >= world->n_ranks - world->n_slow; i++)
-		rank->up[i].packet_ns = rank->down[i].packet_ns = world->slow_us * 1000ull;
+	for (uint32_t i = 0; i < SIM_MAX_STRIPES; i++) {
+		if (id >= world->n_ranks - world->n_slow)
+			rank->up[i].packet_ns = rank->down[i].packet_ns = world->slow_us * 1000ull;
+		rank->up[i].least_ns = rank->down[i].least_ns = world->host_ns;
+	}
 }
 
 static void free_generation(struct sim_generation *generation)

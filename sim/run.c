@@ -151,6 +151,22 @@ static void hold_back(struct sim_run *run, struct sim_event *event)
 	sim_network_send(&run->network, &none, event, event->packet->bytes, event->length);
 }
 
+/* A switch takes one packet after the other. Has this one still to wait for its turn? */
+static bool waits_for_switch(struct sim_run *run, struct sim_event *event)
+{
+	struct sim_node *node = &run->stripes[event->stripe].nodes[event->node];
+	uint64_t begin_ns = node->busy_until_ns;
+
+	if (event->kind != SIM_TO_SWITCH || run->world->switch_ns == 0 || event->is_served)
+		return false;
+	if (begin_ns < run->network.now_ns)
+		begin_ns = run->network.now_ns;
+	node->busy_until_ns = begin_ns + run->world->switch_ns;
+	event->is_served = true;
+	sim_network_postpone(&run->network, event, node->busy_until_ns);
+	return true;
+}
+
 static void loop(struct sim_run *run)
 {
 	struct sim_event event;
@@ -161,7 +177,7 @@ static void loop(struct sim_run *run)
 			run->network.faults = false;
 		if (is_paused(run, &event))
 			hold_back(run, &event);
-		else
+		else if (!waits_for_switch(run, &event))
 			step(run, &event);
 		sim_network_done(&run->network, &event);
 		if (all_finished(run) || all_aborted(run))

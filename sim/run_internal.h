@@ -43,6 +43,7 @@ struct sim_node {
 	struct sim_neighbors next_neighbors;
 	struct sim_link up, down; /* of a leaf, to its parent and from there */
 	uint64_t absorbed, completed;
+	uint64_t busy_until_ns;
 };
 
 struct sim_stripe {

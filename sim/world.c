@@ -342,6 +342,30 @@ bool sim_world_set(struct sim_world *world, const char *name, uint32_t value)
 	return false;
 }
 
+void sim_world_plain(struct sim_world *world, uint32_t count, enum sml_wire wire)
+{
+	*world = (struct sim_world){
+		.n_ranks = 8,
+		.head_slots = 32,
+		.data_slots = 256,
+		.n_shards = 1,
+		.n_stripes = 1,
+		.lanes = 352,
+		.n_calls = 1,
+		.window_max = 1024,
+		.link_mbps = 100,
+		.delay_us = 10,
+	};
+	for (uint32_t i = 0; i < SIM_MAX_TENSORS; i++)
+		world->calls[i] = (struct sim_call){.collective = SML_ALLREDUCE,
+						    .type = SML_FLOAT32,
+						    .op = SML_SUM,
+						    .wire = wire,
+						    .count = count,
+						    .in_place = true,
+						    .waits = true};
+}
+
 static uint32_t clamp(uint32_t value, uint32_t lowest, uint32_t highest)
 {
 	return value < lowest ? lowest : value > highest ? highest : value;
@@ -356,17 +380,19 @@ void sim_world_repair(struct sim_world *world)
 	world->n_stripes = clamp(world->n_stripes, 1, SIM_MAX_STRIPES);
 	world->n_shards = clamp(world->n_shards, 1, 4);
 	world->head_slots = clamp(world->head_slots, world->n_shards, 32);
-	world->data_slots = clamp(world->data_slots, world->n_shards, 256);
+	world->data_slots = clamp(world->data_slots, world->n_shards, 2048);
 	world->lanes = clamp(world->lanes, 8, 352);
 	world->n_calls = clamp(world->n_calls, 1, SIM_MAX_TENSORS);
 	world->n_deaths = clamp(world->n_deaths, 0, SIM_MAX_DEATHS);
 	world->window_max = clamp(world->window_max, 1, 1024);
-	world->link_mbps = clamp(world->link_mbps, 1, 100000);
+	world->link_mbps = clamp(world->link_mbps, 1, 400000);
 	world->first_use &= ~1u;
 	if (world->embedded)
 		embed(world);
 	world->n_slow = clamp(world->n_slow, 0, world->n_ranks);
 	world->slow_us = clamp(world->slow_us, 0, 1000);
+	world->host_ns = clamp(world->host_ns, 0, 1000000);
+	world->switch_ns = clamp(world->switch_ns, 0, 1000000);
 	if (world->no_tickets)
 		world->n_deaths = 0;
 	for (uint32_t i = 0; i < SIM_MAX_DEATHS; i++) {

@@ -56,7 +56,9 @@ struct sim_call {
 	X(embedded, "stripes are in ranks' own processes")                                         \
 	X(n_leaves, "leaves a stripe (0: no tree)")                                                \
 	X(levels, "levels of switches, at most 3")                                                 \
-	X(same_tree, "the tree is the same in every epoch")
+	X(same_tree, "the tree is the same in every epoch")                                        \
+	X(host_ns, "least time of a host for a packet, ns")                                        \
+	X(switch_ns, "what a switch takes for a packet, ns")
 
 struct sim_world {
 	uint64_t seed;
@@ -78,6 +80,12 @@ bool sim_world_set(struct sim_world *world, const char *name, uint32_t value);
 
 /* Make a world valid again after its numbers were changed (for example: root below n_ranks). */
 void sim_world_repair(struct sim_world *world);
+
+/*
+ * A world to measure in: one all-reduce of `count` floats, one switch, no fault and nothing drawn.
+ * sim_world_set() changes its numbers.
+ */
+void sim_world_plain(struct sim_world *world, uint32_t count, enum sml_wire wire);
 
 /* The number in the whole stream of the first chunk of the world's calls. */
 static inline uint64_t sim_world_first_chunk(const struct sim_world *world)

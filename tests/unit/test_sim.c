@@ -255,6 +255,35 @@ static void kept_seeds_pass(void **state)
 	assert_true(n > 0);
 }
 
+/* The virtual time of an all-reduce of 352,000 floats, which are 1,000 packets of each rank. */
+static uint64_t plain_ns(const char *name, uint32_t value)
+{
+	sim_world_plain(&world, 352000, SML_WIRE_INT32);
+	sim_world_set(&world, name, value);
+	sim_world_repair(&world);
+	sim_run(&world, &result);
+	if (!result.passed)
+		fail_msg("a plain world with %s=%u: %s", name, value, result.failure);
+	return result.virtual_ns;
+}
+
+static void assert_about(uint64_t ns, uint64_t expected_ns)
+{
+	assert_in_range(ns, expected_ns, expected_ns * 105 / 100);
+}
+
+static void a_plain_world_is_as_fast_as_its_slowest_part(void **state)
+{
+	(void)state;
+	/* 1,448 bytes and 66 around them, at 100 Mbit/s. */
+	assert_about(plain_ns("n_ranks", 2), 121120000);
+	assert_about(plain_ns("n_ranks", 64), 121120000);
+	/* Both directions at once. */
+	assert_about(plain_ns("host_ns", 200000), 200000000);
+	/* The switch takes the packets of all 8 ranks. */
+	assert_about(plain_ns("switch_ns", 50000), 400000000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -266,6 +295,7 @@ int main(void)
 		cmocka_unit_test(the_same_seed_has_the_same_trace),
 		cmocka_unit_test(worlds_have_every_fault_and_many_have_none),
 		cmocka_unit_test(kept_seeds_pass),
+		cmocka_unit_test(a_plain_world_is_as_fast_as_its_slowest_part),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
