@@ -30,7 +30,7 @@ check: test-dependencies
 
 test-dependencies:
 	@tools/install-dependencies build demo test
-	@tools/install-dependencies xdp check bench || echo "Going on without: the checks that need them skip."
+	@tools/install-dependencies xdp check bench paper || echo "Going on without: the checks that need them skip."
 
 # Python with each framework alone.
 test-python: all

@@ -59,6 +59,15 @@ def why_not():
     return None
 
 
+def choose_tcp():
+    """Namespaces may use only the algorithms in net.ipv4.tcp_allowed_congestion_control."""
+    with open("/proc/sys/net/ipv4/tcp_allowed_congestion_control", encoding="ascii") as allowed:
+        if "cubic" in allowed.read().split():
+            return "cubic"
+    with open("/proc/sys/net/ipv4/tcp_congestion_control", encoding="ascii") as preferred:
+        return preferred.read().strip()
+
+
 def remove_remains(prefix):
     """Remove stars whose process was killed before it could clean up. Their names consist of the
     prefix, the process number and more."""

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Question 8: what the death of a switch costs, and what 1 % of every fault at once."""
+import os
+import signal
+import subprocess
+import threading
+import time
+
+import lab as common
+import measure
+from methods import PORT, SwitchML
+from programs import is_ready
+from rows import Cell, Entry
+
+QUESTION = "How much time is lost when a switch dies, and under constant faults?"
+NEEDS_ROOT = True
+RATE = 100
+SIZE = 200_000
+FAULTS = "drop=10000,duplicate=10000,reorder=10000,seed=1"
+STEP_S = 0.1
+KILL_AFTER_S, GONE_S = 0.7, 0.5
+
+
+class Switches(SwitchML):
+    """Two switches, of which the second one takes over."""
+
+    def __init__(self, name, standby, faults=""):
+        super().__init__(name, name, SWITCHML_FAULTS=faults)
+        self.standby = standby
+
+    def switches(self):
+        return {"first": 0, "second": 0} if self.standby else {"first": 0}
+
+    def check_stripes(self, n_stripes, n_workers):
+        pass
+
+    def command(self, crew, address):
+        return [crew.program_of_switch, "switch", "--listen", address]
+
+    def start(self, crew):
+        crew.program_of_switch = os.path.join(crew.build, "switchml")
+        port = PORT + crew.star.next_port()
+        self.addresses = [f"{crew.star.address[host]}:{port}" for host in self.switches()]
+        self.first = None
+        for host, address in zip(self.switches(), self.addresses):
+            process = crew.spawn(host, self.command(crew, address), helper=True)
+            self.first = self.first or process
+            if not is_ready(process, crew.log_path, address):
+                raise common.Skipped(f"the switch did not start: {crew.log()}")
+        for rank in range(crew.star.n_workers):
+            crew.spawn(str(rank), [crew.program("switchml_allreduce")], **{
+                "SWITCHML_SWITCH": "|".join(self.addresses), "SWITCHML_JOB": self.name,
+                "SWITCHML_RANK": str(rank), "SWITCHML_WORLD_SIZE": str(crew.star.n_workers),
+                "SWITCHML_TIMEOUT": "120", **self.settings})
+
+
+def kill_switch(crew, method):
+    method.first.send_signal(signal.SIGKILL)
+
+
+def restart_switch(crew, method):
+    # The process that died is no failure of the crew's.
+    method.first.wait()
+    crew.processes.remove(method.first)
+    crew.helpers.remove(method.first.pid)
+    method.first = crew.spawn("first", method.command(crew, method.addresses[0]), helper=True)
+
+
+def pull_cable(crew, method):
+    subprocess.run(["ip", "-n", crew.star.namespace("first"), "link", "set", "eth0", "down"],
+                   check=True)
+
+
+def chaos(plan, seconds):
+    """Deaths and restarts for so long."""
+    at = 0.7
+    while at < seconds:
+        plan += [(at, kill_switch), (at + 0.2, restart_switch)]
+        at += 1.5
+    return plan
+
+
+def act(plan, began, crew, method, happened):
+    for at, action in plan:
+        time.sleep(max(0, began + at - time.monotonic()))
+        action(crew, method)
+        happened.append([time.monotonic() - began, action.__name__])
+
+
+def timeline(lab, n_workers, n_calls, method, plan):
+    """When each call ended, in seconds since the first one began, and what was done when."""
+    cell = Cell(n_workers, "100mbit", 1500, SIZE, (Entry(method),))
+    with lab.star(n_workers, RATE, method.switches()) as (star, work), \
+            lab.crews(star, work, [method]) as crews:
+        crew = crews[method]
+        if isinstance(crew, Exception):
+            raise common.Skipped(str(crew))
+        result, how = measure.Result(cell, cell.entries[0]), measure.Plan(3, n_calls, 1)
+        measure.prepare(cell, crew, how, 1)
+        happened, began = [], time.monotonic()
+        deeds = threading.Thread(target=act, args=(plan, began, crew, method, happened))
+        deeds.start()
+        measure.take_turn(crew, cell.entries[0], how, 180, result)
+        deeds.join()
+    offset = result.elapsed - sum(result.times)
+    ends, now = [], offset
+    for seconds in result.times:
+        now += seconds
+        ends.append(now)
+    typical = common.summary(result.times)
+    # A death costs what the slow calls took more than a call usually takes.
+    return {"call": {q: typical[q] for q in ("median", "q1", "q3", "n")}, "ends": ends,
+            "longest_call_s": max(result.times), "happened": happened, "seconds": sum(result.times),
+            "wrong": result.wrong}
+
+
+def scenarios(n_calls):
+    """Name, method, number of calls, and plan."""
+    death = [(KILL_AFTER_S, kill_switch)]
+    # Calls take several times as long.
+    n_slow = n_calls // 2
+    yield "no failure", Switches("calm", False), n_calls, []
+    yield ("the switch is killed, and back after half a second", Switches("back", False), n_calls,
+           death + [(KILL_AFTER_S + GONE_S, restart_switch)])
+    yield "the switch is killed, another one takes over", Switches("standby", True), n_calls, death
+    yield ("the switch's cable is pulled, another one takes over", Switches("cable", True),
+           n_calls, [(KILL_AFTER_S, pull_cable)])
+    yield "1 % lost, 1 % twice, 1 % late", Switches("faults", False, FAULTS), n_slow, []
+    yield ("the same, and the switch dies every 1.5 s", Switches("chaos", False, FAULTS), n_slow,
+           chaos([], n_slow * 0.1))
+
+
+def run(lab):
+    n_workers, n_calls = 4, lab.choose(100, 1000)
+    rows = {}
+    for name, method, calls, plan in scenarios(n_calls):
+        repeats = lab.choose(3, 10)
+        lab.say(f"{name}, {repeats} times")
+        rows[name] = []
+        for _ in range(repeats):
+            rows[name].append(timeline(lab, n_workers, calls, method, plan))
+    return {"workers": n_workers, "rate_mbit": RATE, "bytes": SIZE, "calls": n_calls,
+            "faults": FAULTS, "rows": rows}
+
+
+def throughput(run_data, size):
+    """Mbit/s of elements by the middle of each step."""
+    ends = run_data["ends"]
+    n_steps = int(ends[-1] / STEP_S) + 1
+    bits = [0.0] * n_steps
+    for end in ends:
+        # Calls are short compared to a step, or nothing moves: their bits count at their end.
+        bits[int(end / STEP_S)] += 8 * size
+    return [((i + 0.5) * STEP_S, n / STEP_S / 1e6) for i, n in enumerate(bits)]
+
+
+def draw(data, plt):
+    figure, axes = plt.subplots(3, 2, figsize=(12, 8), sharey=True)
+    for axis, (name, runs) in zip(axes.flat, data["rows"].items()):
+        for i, one in enumerate(runs):
+            points = throughput(one, data["bytes"])
+            axis.plot([p[0] for p in points], [p[1] for p in points], linewidth=1,
+                      alpha=1 if i == 0 else 0.3, color="C0")
+        for at, deed in runs[0]["happened"]:
+            axis.axvline(at, color="C3" if deed != "restart_switch" else "C2", linestyle=":",
+                         linewidth=1)
+        axis.set(title=name, xlabel="seconds", ylabel="Mbit/s of elements", ylim=(0, None),
+                 xlim=(0, None))
+    return figure
+
+
+def facts(data):
+    yield (f"{data['workers']} workers, {data['rate_mbit']} Mbit/s, {data['calls']} calls (half of them under faults) of "
+           f"{data['bytes'] / 1000:g} kB, every result checked.\n")
+    yield "| | calls take (median) | longest call, median of the runs | longest of all | time of all calls |"
+    yield "|---|---:|---:|---:|---:|"
+    for name, runs in data["rows"].items():
+        longest = common.summary([one["longest_call_s"] for one in runs])
+        total = common.summary([one["seconds"] for one in runs])
+        call = common.summary([one["call"]["median"] for one in runs])
+        yield (f"| {name} | {1e3 * call['median']:.1f} ms | {longest['median']:.2f} s "
+               f"| {max(longest['values']):.2f} s | {total['median']:.2f} s "
+               f"({total['q1']:.2f} to {total['q3']:.2f}) |")
+    wrong = sum(one["wrong"] for runs in data["rows"].values() for one in runs)
+    yield f"\nWrong elements in all of these runs: {wrong}."

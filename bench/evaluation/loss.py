@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Question 4: what loss costs, and what tickets and fast retransmission gain."""
+import json
+import os
+import shutil
+import statistics
+import tempfile
+
+import lab as common
+import measure
+from methods import SwitchML
+from rows import INT32, NEITHER, NO_FAST, NO_TICKETS, RING, Cell, Entry
+
+QUESTION = "How much longer does an all-reduce take when packets are lost?"
+NEEDS_ROOT = True
+LOSSES = (0, 0.0001, 0.001, 0.01)
+METHODS = (INT32, NO_TICKETS, NO_FAST, NEITHER, RING)
+NAMES = {INT32.name: "ours", NO_TICKETS.name: "ours, no tickets",
+         NO_FAST.name: "ours, no fast retransmission",
+         NEITHER.name: "ours, neither (as in 2021)", RING.name: "Gloo's ring over TCP"}
+PROGRESS_LOSS = 0.01
+PROGRESS_SLOTS = 64
+
+
+def slot_ends(path):
+    """{slot: [seconds at which its chunks were done]} of a rank's trace."""
+    with open(path, encoding="utf-8") as file:
+        events = json.load(file)["traceEvents"]
+    chunks = [event for event in events if event.get("name", "").startswith("chunk ")]
+    if not chunks:
+        raise common.Skipped(f"{path} has no chunks")
+    begin = min(event["ts"] for event in chunks)
+    slots = {}
+    for event in sorted(chunks, key=lambda event: event["ts"] + event["dur"]):
+        end = (event["ts"] + event["dur"] - begin) / 1e6
+        slots.setdefault(event["args"]["slot"], []).append(end)
+    return slots
+
+
+def progress(lab, n_workers, size_bytes, faults):
+    """How rank 0's slots proceed in one call: when each of a slot's chunks was done."""
+    folder = tempfile.mkdtemp(prefix=common.PREFIX)
+    trace = os.path.join(folder, "trace.%r")
+    method = SwitchML("ours-traced", "ours", SWITCHML_TRACE=trace, SWITCHML_FAULTS=faults,
+                      SWITCHML_SLOTS=str(PROGRESS_SLOTS))
+    cell = Cell(n_workers, "100mbit", 1500, size_bytes, (Entry(method, PROGRESS_LOSS),),
+                offload=False)
+    with lab.star(n_workers, 100, method.switches(), offload=False) as (star, work):
+        with lab.crews(star, work, [method]) as crews:
+            crew = crews[method]
+            if isinstance(crew, Exception):
+                raise common.Skipped(str(crew))
+            result = measure.Result(cell, cell.entries[0])
+            how = measure.Plan(0, 1, 1)
+            measure.prepare(cell, crew, how, 1)
+            measure.take_turn(crew, cell.entries[0], how, 120, result)
+        # The ranks have ended, and have written their traces.
+        slots = slot_ends(trace.replace("%r", "0"))
+    shutil.rmtree(folder)
+    ends = [times[-1] for times in slots.values()]
+    # From the first slot that has nothing left to do until the end, a mean slot waits for so long.
+    idle = statistics.mean(max(ends) - end for end in ends) / max(ends)
+    return {"slots": list(slots.values()), "seconds": max(ends), "first_slot_done_s": min(ends),
+            "idle_share": idle, "chunks_min": min(map(len, slots.values())),
+            "chunks_max": max(map(len, slots.values()))}
+
+
+def run(lab):
+    n_workers = lab.choose(4, 8)
+    size = lab.choose(2_000_000, 10_000_000)
+    runs = lab.choose(6, 30)
+    entries = [Entry(method, loss) for loss in LOSSES for method in METHODS]
+    found = lab.compare(n_workers, "100mbit", size, entries, runs, offload=False)
+    table = {}
+    for result in found:
+        row = common.row_of(result)
+        table.setdefault(result.entry.method.name, {})[f"{result.entry.loss:g}"] = row
+    lab.say("progress of the slots")
+    steps = {}
+    for name, faults in (("tickets", ""), ("no tickets", "tickets=0"),
+                         ("neither", "tickets=0,fastretransmit=0")):
+        steps[name] = [progress(lab, n_workers, size, faults)
+                       for _ in range(lab.choose(3, 10))]
+    return {"workers": n_workers, "rate_mbit": 100, "bytes": size, "tcp": lab.tcp,
+            "rows": table, "progress": steps, "progress_loss": PROGRESS_LOSS,
+            "progress_slots": PROGRESS_SLOTS}
+
+
+def growth(data, method, loss):
+    """Median with loss over median without: and of the quartiles, or None."""
+    row, base = data["rows"][method].get(f"{loss:g}"), data["rows"][method].get("0")
+    if not row or not base or "seconds" not in row or "seconds" not in base:
+        return None
+    return [row["seconds"][q] / base["seconds"]["median"] for q in ("q1", "median", "q3")]
+
+
+def typical(runs):
+    """The run of the median duration."""
+    return sorted(runs, key=lambda run: run["seconds"])[len(runs) // 2]
+
+
+def draw(data, plt):
+    figure, axes = plt.subplots(1, 3, figsize=(13, 4.2), width_ratios=(1.4, 1, 1))
+    width = 0.16
+    for i, method in enumerate(METHODS):
+        points = [(j, growth(data, method.name, loss)) for j, loss in enumerate(LOSSES[1:])]
+        points = [(j, value) for j, value in points if value]
+        axes[0].bar([j + (i - 2) * width for j, _ in points], [v[1] for _, v in points], width,
+                    yerr=[[v[1] - v[0] for _, v in points], [v[2] - v[1] for _, v in points]],
+                    capsize=2, label=NAMES[method.name])
+    axes[0].axhline(1, color="black", linewidth=0.8)
+    axes[0].set_xticks(range(3), [f"{100 * loss:g} %" for loss in LOSSES[1:]])
+    axes[0].set(xlabel="packets lost on each way", yscale="log",
+                ylabel="time, relative to no loss (median, quartiles)",
+                title=f"{data['workers']} workers, {data['rate_mbit']} Mbit/s, "
+                f"{data['bytes'] / 1e6:g} MB")
+    axes[0].legend(fontsize=8)
+    for axis, name in ((axes[1], "tickets"), (axes[2], "no tickets")):
+        run = typical(data["progress"][name])
+        for ends in run["slots"]:
+            axis.step([0] + ends, range(len(ends) + 1), where="post", linewidth=0.5, alpha=0.6)
+        axis.set(xlabel="seconds", ylabel="chunks that each slot has served",
+                 title=f"{name}, {100 * data['progress_loss']:g} % lost", xlim=(0, None))
+    limit = max(axis.get_xlim()[1] for axis in axes[1:])
+    for axis in axes[1:]:
+        axis.set_xlim(0, limit)
+    return figure
+
+
+def facts(data):
+    yield ("| method | " + " | ".join(f"{100 * loss:g} % lost" for loss in LOSSES[1:])
+           + " |\n|---|" + 3 * "---:|")
+    for method in METHODS:
+        cells = []
+        for loss in LOSSES[1:]:
+            found = growth(data, method.name, loss)
+            cells.append(f"{found[1]:.2f} ({found[0]:.2f} to {found[2]:.2f})" if found
+                         else "not measured")
+        yield f"| {NAMES[method.name]} | " + " | ".join(cells) + " |"
+    yield (f"\nTime relative to the same method without loss: median, and quartiles "
+           f"(TCP: {data['tcp']}).\n")
+    yield f"| {data['progress_slots']} slots, {100 * data['progress_loss']:g} % lost | chunks of a slot | a mean slot is idle at the end | time |"
+    yield "|---|---:|---:|---:|"
+    for name, runs in data["progress"].items():
+        time = common.summary([run["seconds"] for run in runs])
+        idle = common.summary([run["idle_share"] for run in runs])
+        yield (f"| {name} | {min(r['chunks_min'] for r in runs)} to "
+               f"{max(r['chunks_max'] for r in runs)} | {100 * idle['median']:.1f} % "
+               f"({100 * idle['q1']:.1f} to {100 * idle['q3']:.1f}) | {time['median']:.3f} s |")

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Question 1: the aggregation rate, measured on slow links, predicted there, and simulated on
+fast ones."""
+import lab as common
+from rows import BCUBE, INT16, INT32, MPI, NIC32, RANKS16, RANKS32, RING, Entry
+
+QUESTION = "How many elements a second are summed, and does that depend on the number of workers?"
+NEEDS_ROOT = True
+METHODS = (INT32, INT16, RANKS32, RANKS16, NIC32, RING, BCUBE, MPI)
+PREDICTED = {INT32.name: "int32", INT16.name: "int16"}
+FAR = 0.10  # a prediction that is farther off is to be explained
+LANES = 352
+DELAY_US = 10
+SIMULATED_RATES = (10_000, 100_000, 400_000)
+
+
+def calibrate(lab):
+    """Nanoseconds of CPU time a packet: at a worker (there and back), and at the switch.
+
+    On links as fast as the cores, where super-packets are full, as on links that are."""
+    n_workers, size = 4, 10_000_000
+    result, = lab.compare(n_workers, "unshaped", size, [Entry(INT32)], lab.choose(6, 30))
+    row = common.row_of(result)
+    if "not_measured" in row:
+        raise common.Skipped(row["not_measured"])
+    packets = size / 4 / LANES
+    return {"workers": n_workers, "bytes": size,
+            # One thread of a worker sends and receives.
+            "host_ns": round(row["worker_cpu_s_a_call"] / packets * 1e9),
+            "switch_ns": round(row["switch_cpu_s_a_call"] / packets / n_workers * 1e9)}
+
+
+def simulate(lab, n_workers, rate, wire, count, costs):
+    """Elements a second. More workers than a switch has ports need a tree."""
+    world = {"n_ranks": n_workers, "link_mbps": rate, "delay_us": DELAY_US, **costs}
+    if n_workers > 64:
+        world.update(n_leaves=64, levels=2)
+    return count / lab.simulate(count, wire, **world)
+
+
+def steady(lab, n_workers, rate, wire, count, costs):
+    """Elements a second once the slots are busy: by the time that `count` more elements take."""
+    one, two = (n / simulate(lab, n_workers, rate, wire, n, costs) for n in (count, 2 * count))
+    return count / (two - one)
+
+
+def far_workers(lab, costs):
+    """Simulated rates by link, cost model and number of workers."""
+    counts = lab.choose((2, 8, 64, 256), (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096))
+    count = lab.choose(30_000, 60_000)
+    lab.say(f"simulating up to {counts[-1]} workers")
+    for rate in SIMULATED_RATES:
+        for model, world in (("line", {}), ("linux", costs)):
+            for wire in lab.choose(("int32",), ("int32", "int16")):
+                for n_workers in counts:
+                    yield {"workers": n_workers, "rate_mbit": rate, "costs": model, "wire": wire,
+                           "elements": count, "elements_per_s":
+                           steady(lab, n_workers, rate, wire, count, world)}
+
+
+def run(lab):
+    costs = calibrate(lab)
+    model = {"host_ns": costs["host_ns"], "switch_ns": costs["switch_ns"]}
+    size, rows = lab.choose(2_000_000, 10_000_000), []
+    for n_workers in lab.choose((2, 4, 8), (2, 4, 8, 12, 16)):
+        found = lab.compare(n_workers, "100mbit", size, [Entry(method) for method in METHODS],
+                            lab.choose(6, 30))
+        for result in found:
+            row = {"workers": n_workers, "method": result.entry.method.name,
+                   "title": result.entry.method.title, **common.row_of(result)}
+            if row["method"] in PREDICTED:
+                row["predicted_s"] = size / 4 / simulate(
+                    lab, n_workers, common.simulated_mbit(100), PREDICTED[row["method"]],
+                    size // 4, model)
+            if row["method"] == RING.name:
+                row["ideal_s"] = row.get("limit_seconds")
+            rows.append(row)
+    return {"rate_mbit": 100, "bytes": size, "tcp": lab.tcp, "costs": costs, "rows": rows,
+            "simulated": list(far_workers(lab, model))}
+
+
+def speed(row, quartile="median"):
+    return row["bytes"] / 4 / row["seconds"][quartile] / 1e6
+
+
+def measured(data, method):
+    return [row for row in data["rows"] if row["method"] == method and "seconds" in row]
+
+
+def draw(data, plt):
+    figure, axes = plt.subplots(1, 2, figsize=(13, 4.8))
+    for i, method in enumerate(METHODS):
+        rows = measured(data, method.name)
+        if not rows:
+            continue
+        axes[0].errorbar([r["workers"] for r in rows], [speed(r) for r in rows],
+                         yerr=[[speed(r) - speed(r, "q3") for r in rows],
+                               [speed(r, "q1") - speed(r) for r in rows]],
+                         marker="o", markersize=3, capsize=2, color=f"C{i}", label=method.title)
+        ahead = [r for r in rows if "predicted_s" in r]
+        if ahead:
+            axes[0].plot([r["workers"] for r in ahead],
+                         [r["bytes"] / 4 / r["predicted_s"] / 1e6 for r in ahead], "x--",
+                         color=f"C{i}", linewidth=0.8, label=f"{method.title}: simulator")
+    ideal = [r for r in measured(data, RING.name) if r.get("ideal_s")]
+    axes[0].plot([r["workers"] for r in ideal],
+                 [r["bytes"] / 4 / r["ideal_s"] / 1e6 for r in ideal], ":", color="black",
+                 label="an ideal ring over TCP (computed)")
+    axes[0].set(xlabel="workers", ylabel="million elements a second (median, quartiles)",
+                ylim=(0, None),
+                title=f"measured: links of {data['rate_mbit']} Mbit/s, {data['bytes'] / 1e6:g} MB")
+    axes[0].legend(fontsize=6.5, ncols=2, loc="upper right")
+    axes[0].set_ylim(0, 1.35 * axes[0].get_ylim()[1])
+    for i, rate in enumerate(SIMULATED_RATES):
+        for model, style in (("line", "-"), ("linux", "--")):
+            for wire, marker in (("int32", "o"), ("int16", "^")):
+                rows = [r for r in data["simulated"] if (r["rate_mbit"], r["costs"], r["wire"])
+                        == (rate, model, wire)]
+                if not rows:
+                    continue
+                axes[1].plot([r["workers"] for r in rows], [r["elements_per_s"] / 1e6 for r in rows],
+                             style, marker=marker, markersize=3, color=f"C{i}", linewidth=0.9,
+                             label=f"{rate // 1000} Gbit/s, {wire}"
+                             + (", no costs" if model == "line" else ", this machine's costs"))
+    axes[1].set(xscale="log", yscale="log", xlabel="workers (above 64: a tree of 64 leaves)",
+                ylabel="million elements a second", title="simulated")
+    axes[1].legend(fontsize=6, ncols=2)
+    return figure
+
+
+def facts(data):
+    costs = data["costs"]
+    yield (f"- Costs measured here ({costs['workers']} workers, unshaped links): a worker takes "
+           f"{costs['host_ns']} ns of CPU time for a packet and its result,")
+    yield f"  and the switch {costs['switch_ns']} ns for each packet of a worker."
+    counts = sorted({row["workers"] for row in data["rows"]})
+    yield ("\n| million elements/s | " + " | ".join(f"{n} workers" for n in counts)
+           + " |\n|---|" + len(counts) * "---:|")
+    for method in METHODS:
+        cells = []
+        for n_workers in counts:
+            row = next((r for r in measured(data, method.name) if r["workers"] == n_workers), None)
+            if row is None:
+                cells.append("not measured")
+                continue
+            cell = f"{speed(row):.2f} ({speed(row, 'q3'):.2f} to {speed(row, 'q1'):.2f})"
+            if "predicted_s" in row:
+                off = row["seconds"]["median"] / row["predicted_s"] - 1
+                cell += f"; simulator {row['bytes'] / 4 / row['predicted_s'] / 1e6:.2f}"
+                cell += f", **{100 * off:+.0f} % time**" if abs(off) > FAR else ""
+            cells.append(cell)
+        yield f"| {method.title} | " + " | ".join(cells) + " |"
+    yield ("| an ideal ring over TCP (computed) | " + " | ".join(
+        f"{r['bytes'] / 4 / r['ideal_s'] / 1e6:.2f}" for r in measured(data, RING.name)) + " |")
+    far = [r for r in data["rows"] if "predicted_s" in r and "seconds" in r
+           and abs(r["seconds"]["median"] / r["predicted_s"] - 1) > FAR]
+    yield (f"\nIn {len(far)} of {sum('predicted_s' in r for r in data['rows'])} rows, the "
+           f"measured time is off the simulator's by more than {100 * FAR:.0f} %.")
+
+
+def headline(data):
+    n_workers = max(row["workers"] for row in measured(data, INT32.name))
+    ours, theirs, nic = ({r["workers"]: r for r in measured(data, method.name)}.get(n_workers)
+                         for method in (INT32, RING, NIC32))
+    if not ours or not theirs or not nic:
+        yield "Not measured."
+        return
+    yield (f"The best and the worst with {n_workers} workers on links of {data['rate_mbit']} Mbit/s: "
+           f"a switch with a port for each worker sums {speed(ours) / speed(theirs):.2f} times")
+    yield (f"as fast as Gloo's ring, and a switch behind one NIC of a worker's speed "
+           f"{speed(nic) / speed(theirs):.2f} times as fast ([docs/paper.md](docs/paper.md)).")

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Question 6: how many slots a job needs, measured and simulated, and the rule for it."""
+import lab as common
+from methods import SwitchML
+from rows import Entry
+
+QUESTION = "How many slots does a job need, and what memory is that in a switch?"
+NEEDS_ROOT = True
+PACKET_LANES = 352
+# What a slot needs in a switch: two buffers of lanes.
+SLOT_BYTES = 2 * 4 * PACKET_LANES
+# The register memory of 512 slots of 32 lanes, in two buffers: the largest pool of the paper.
+PAPER_SLOTS, PAPER_LANES = 512, 32
+# Mbit/s, and microseconds one way
+SIMULATED = ((10_000, 10), (100_000, 10), (100_000, 40), (400_000, 10))
+SIMULATED_SLOTS = tuple(2 ** i for i in range(11))
+SIMULATED_COUNT = 4_000_000
+
+
+def slots_needed(rate_mbit, rtt_s, packet_bits):
+    return rate_mbit * 1e6 * rtt_s / packet_bits
+
+
+def simulate(lab, counts, rate, delay, n_workers, count):
+    packet_bits = 8 * (common.PACKET_BYTES + common.SIMULATED_BYTES)
+    chunks = -(-count // PACKET_LANES)
+    rows = []
+    for slots in counts:
+        seconds = lab.simulate(count, n_ranks=n_workers, data_slots=slots, link_mbps=rate,
+                               delay_us=delay)
+        rows.append({"slots": slots, "seconds": seconds, "bit_per_s": 32 * count / seconds})
+    # A packet is sent, and its result: each enters a link and leaves it after the delay.
+    rtt = 2 * delay * 1e-6 + 2 * packet_bits / (rate * 1e6)
+    line = rate * 1e6 * 32 * PACKET_LANES / packet_bits
+    return {"rate_mbit": rate, "delay_us": delay, "rtt_s": rtt, "chunks": chunks, "rows": rows,
+            "line_bit_per_s": line, "rule": slots_needed(rate, rtt, packet_bits)}
+
+
+def run(lab):
+    counts = [2 ** i for i in range(lab.choose(9, 11, 3))]
+    n_workers, size = 4, lab.choose(1_000_000, 10_000_000, 200_000)
+    methods = [SwitchML(f"ours-slots{n}", f"ours, {n} slots", SWITCHML_SLOTS=str(n))
+               for n in counts]
+    found = lab.compare(n_workers, "100mbit", size, [Entry(method) for method in methods],
+                        lab.choose(6, 30, 2))
+    rows = [{"slots": n, **common.row_of(result)} for n, result in zip(counts, found)]
+    lab.say("simulating")
+    count = lab.choose(SIMULATED_COUNT, SIMULATED_COUNT, 400_000)
+    emulated = simulate(lab, counts, common.simulated_mbit(100), 10, n_workers, size // 4)
+    return {"workers": n_workers, "rate_mbit": 100, "bytes": size, "rows": rows,
+            "predicted": emulated,
+            "simulated": [simulate(lab, SIMULATED_SLOTS, rate, delay, 2, count)
+                          for rate, delay in lab.choose(SIMULATED, SIMULATED, SIMULATED[:1])]}
+
+
+def measured(data):
+    """(slots, low, median, high) in Mbit/s of elements."""
+    for row in data["rows"]:
+        if "seconds" in row:
+            speeds = [8 * row["bytes"] / row["seconds"][q] / 1e6 for q in ("q3", "median", "q1")]
+            yield (row["slots"], *speeds)
+
+
+def enough(points, share=0.95):
+    """The fewest slots with this share of the best speed."""
+    best = max(speed for _, speed in points)
+    return min(slots for slots, speed in points if speed >= share * best)
+
+
+def draw(data, plt):
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4.2))
+    points = list(measured(data))
+    axes[0].errorbar([p[0] for p in points], [p[2] for p in points],
+                     yerr=[[p[2] - p[1] for p in points], [p[3] - p[2] for p in points]],
+                     marker="o", capsize=3, label="measured (median, quartiles)")
+    rows = data["predicted"]["rows"]
+    axes[0].plot([r["slots"] for r in rows], [r["bit_per_s"] / 1e6 for r in rows], "--",
+                 label="simulator, 10 µs one way")
+    axes[0].set(xscale="log", xlabel="slots", ylabel="Mbit/s of elements", ylim=(0, None),
+                title=f"{data['workers']} workers, links of {data['rate_mbit']} Mbit/s (emulated)")
+    axes[0].legend()
+    for i, world in enumerate(data["simulated"]):
+        axes[1].plot([r["slots"] for r in world["rows"]],
+                     [r["bit_per_s"] / world["line_bit_per_s"] for r in world["rows"]],
+                     marker=".", color=f"C{i}",
+                     label=f"{world['rate_mbit'] // 1000} Gbit/s, {world['delay_us']} µs one way")
+        axes[1].axvline(world["rule"], color=f"C{i}", linestyle=":", linewidth=1)
+    axes[1].set(xscale="log", xlabel="slots (dotted: delay times bandwidth)",
+                ylabel="share of the line's rate", ylim=(0, 1.05),
+                title="the simulator on faster links")
+    axes[1].legend(fontsize=8)
+    return figure
+
+
+def facts(data):
+    points = list(measured(data))
+    if points:
+        one = 8 * data["bytes"] / points[0][2] / 1e6 / data["predicted"]["chunks"]
+        bits = 8 * (common.PACKET_BYTES + common.EMULATED_BYTES)
+        fewest = enough([(p[0], p[2]) for p in points])
+        yield (f"- Measured at {data['rate_mbit']} Mbit/s: one slot takes {1e6 * one:.0f} µs for a "
+               f"packet and its result, so the rule asks for "
+               f"{slots_needed(data['rate_mbit'], one, bits):.1f} slots;")
+        yield (f"  {fewest} slot{'s' * (fewest > 1)} reach 95 % of the best speed "
+               "(an emulated link lets 72 KiB that were saved up pass at once).")
+    yield "\n| simulated link | delay one way | slots by the rule | slots for 95 % | memory |"
+    yield "|---:|---:|---:|---:|---:|"
+    for world in data["simulated"]:
+        needed = enough([(r["slots"], r["bit_per_s"]) for r in world["rows"]])
+        reached = max(r["bit_per_s"] for r in world["rows"]) / world["line_bit_per_s"]
+        note = "" if reached > 0.9 else f" (of {100 * reached:.0f} % of the line)"
+        yield (f"| {world['rate_mbit'] // 1000} Gbit/s | {world['delay_us']} µs "
+               f"| {world['rule']:.0f} | {needed}{note} "
+               f"| {needed * SLOT_BYTES / 1024:.0f} KiB |")
+    yield (f"\nA slot has two buffers of {PACKET_LANES} lanes, {SLOT_BYTES} bytes.\n"
+           f"The paper's largest pool, {PAPER_SLOTS} slots of {PAPER_LANES} lanes in two buffers, "
+           f"has {PAPER_SLOTS * 2 * 4 * PAPER_LANES // 1024} KiB;\n"
+           f"that memory holds {PAPER_SLOTS * 2 * 4 * PAPER_LANES // SLOT_BYTES} of our slots.")
