@@ -280,7 +280,7 @@ void bench_parse(int argc, char **argv, struct bench_options *options)
 		.doc = "Measure all-reduce or another collective, and check every result on every "
 		       "rank.\v"
 		       "Without --local-workers, this process is one rank of a job if a "
-		       "launcher has set RANK and WORLD_SIZE (or variables like these). "
+		       "launcher has set RANK and WORLD_SIZE (or its own variables). "
 		       "Otherwise it starts two local workers.",
 	};
 

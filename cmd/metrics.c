@@ -206,7 +206,7 @@ static void end_long_ones(struct sml_metrics *metrics)
 
 /* ---- the thread ---- */
 
-/* How long nothing is to be done, if nobody says anything. */
+/* The time until the next deadline, if no event comes first. */
 static int wait_ms(struct MHD_Daemon *daemon)
 {
 	MHD_UNSIGNED_LONG_LONG ms;

@@ -307,8 +307,9 @@ static error_t note_path(int key, char *text, struct argp_state *state)
 }
 
 /*
- * The file that is to be read. Before the options are parsed, for they win over what is in it. As
- * they are parsed, for an option's name may be shortened. Their mistakes are told then.
+ * The configuration file's path. It is needed before the options are parsed, because options take
+ * precedence over the file. argp looks for it, because an option's name may be abbreviated. Wrong
+ * options are reported later.
  */
 static const char *find_path(int argc, char **argv)
 {

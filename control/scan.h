@@ -19,8 +19,8 @@
  */
 #define SML_SCAN_UNKNOWN 16
 /*
- * A message has at most so many others directly in it: a state of each slot, of both streams.
- * Two bytes make one, and each costs an allocation.
+ * The most messages directly in one message: a state of each slot, of both streams. A message of
+ * two bytes costs an allocation, so the number needs a bound.
  */
 #define SML_SCAN_INNER 8192
 

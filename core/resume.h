@@ -5,7 +5,7 @@
  * the stripe here (worker.h):
  *
  *	every rank   freezes its workers, then reports          sml_resume_report
- *	the switch   has all reports: who hands what to whom,   sml_resume_merge
+ *	the switch   has all reports: which rank hands over what, sml_resume_merge
  *	             and the table
  *	every rank   gives kept results to those who lack them  sml_resume_kept
  *	             takes what it lacked                       sml_resume_adopt

@@ -31,7 +31,7 @@ static const struct argp_option table[] = {
 	{"wire", KEY_WIRE, "TYPE", 0, "int32 (default) or int16: what a number is on the wire", 1},
 	{"switch", 's', "HOST:PORT", 0, "use this switch (default: rank 0 runs one)", 1},
 	{"link", KEY_LINK, "MBIT", 0,
-	 "show the throughput as a share of what a worker's link of so many Mbit/s can carry", 1},
+	 "show the throughput as a share of what a worker's link of this many Mbit/s can carry", 1},
 #ifdef DEMO_HAVE_GLOO
 	{"gloo", KEY_GLOO, "FOLDER", 0,
 	 "to compare: average the gradients over Gloo's ring; the ranks meet in this empty folder",
@@ -138,7 +138,7 @@ void demo_options_parse(struct demo_options *options, int argc, char **argv)
 		       "summed by a switch, and prove that the sums are right.\v"
 		       "Without a launcher it starts the workers itself. Under torchrun, mpirun or "
 		       "srun "
-		       "(RANK and WORLD_SIZE, and what else the library knows) each process is one "
+		       "(or with RANK and WORLD_SIZE set) each process is one "
 		       "worker. It exits with 0 only if every proof held.",
 	};
 

@@ -43,7 +43,7 @@ def arguments():
     parser.add_argument("--width", type=int, default=128, help="neurons of a hidden layer")
     parser.add_argument("--depth", type=int, default=2, help="hidden layers")
     parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--steps", type=int, help="stop after so many, to measure")
+    parser.add_argument("--steps", type=int, help="stop after this many steps, to measure")
     parser.add_argument("--batch", type=int, default=32, help="images a rank and step")
     parser.add_argument("--rate", type=float, default=0.05, help="learning rate")
     parser.add_argument("--momentum", type=float, default=0.9)

@@ -151,7 +151,7 @@ static void pass_time(struct world *world)
 	struct gen *gen = world->gen;
 	uint32_t n = ticks[gen_below(gen, sizeof(ticks) / sizeof(ticks[0]))];
 
-	/* Sometimes the switch stands still all that time. */
+	/* Sometimes the switch is frozen during all of this time. */
 	if (gen_below(gen, 4) == 3) {
 		oracle_pass(n * SML_TICK_NS);
 		n = 1;

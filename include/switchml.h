@@ -341,9 +341,9 @@ SML_API int sml_allreduce(struct sml_context *context, const void *send, void *r
  * The same, but only root gets the result. On other ranks recv is not used, and may be NULL.
  *
  * Every rank receives all packets that an all-reduce sends it, so a reduce takes as long as one.
- * These bytes are not saved: when a switch dies, each result must still be on every rank that has
- * gone on, because root may lack it and the other ranks' buffers may have changed. Only traffic
- * to the other ranks would be less. The result's way to root is the longest either way.
+ * All ranks must have each result in case the switch dies: root may not have received it yet, and
+ * the other ranks' buffers may have changed, so the result could not be computed again. A reduce
+ * that sent the result only to root would not be faster, because root's link carries as much.
  */
 SML_API int sml_reduce(struct sml_context *context, const void *send, void *recv, size_t count,
 		       enum sml_type type, enum sml_op op, int root,
@@ -421,9 +421,9 @@ SML_API int sml_wait_any(struct sml_request **requests, size_t n, int timeout_ms
  * number. It is always the same eventfd. sml_close() closes it.
  *
  * When it is readable, first read its 8 bytes, and then sml_test() the requests. In this order
- * no end is missed. The number that was read says nothing. The descriptor is readable at first,
- * and while calls are in progress now and then without a reason: sml_test() then also notices
- * that a deadline has passed. Never write to it.
+ * the end of a call cannot be missed. The number that was read has no meaning. The descriptor is
+ * readable at first. While calls are in progress, it also becomes readable from time to time
+ * although no call has ended, so that sml_test() can notice a deadline. Never write to it.
  */
 SML_API int sml_event_fd(struct sml_context *context);
 

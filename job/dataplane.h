@@ -83,7 +83,7 @@ struct sml_dataplane_operations {
 	uint64_t (*reached_by_group)(struct sml_dataplane *dataplane, uint32_t job);
 	/* For the ready line: "1 thread", "xdp (native) on eth0". */
 	void (*describe)(struct sml_dataplane *dataplane, char *text, size_t bytes);
-	/* Packets of so many bytes that each of n_ranks may have in flight. NULL: each rank knows.
+	/* How many packets of this size each of n_ranks may have in flight. NULL: each rank knows.
 	 */
 	uint32_t (*window)(struct sml_dataplane *dataplane, uint32_t packet_bytes,
 			   uint32_t n_ranks);

@@ -95,7 +95,7 @@ struct sml_job {
 	/* The terms that all ranks must share. */
 	char library_version[SML_VERSION_BYTES];
 	uint32_t shards;      /* the least of all ranks */
-	uint32_t most_shards; /* slots were reserved for so many */
+	uint32_t most_shards; /* the number that slots were reserved for */
 	uint32_t head_slots_wanted, data_slots_wanted, stripe, stripes;
 	bool no_tickets;
 	uint64_t membership;		  /* a secret of its ranks, in all epochs */

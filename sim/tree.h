@@ -19,7 +19,7 @@ struct sim_tree {
 void sim_tree_draw(const struct sim_world *world, uint32_t stripe, uint32_t epoch,
 		   struct sim_tree *tree);
 
-/* The most ranks that any shape with so many leaves has room for. */
+/* The most ranks that any shape with this number of leaves has room for. */
 uint32_t sim_tree_room(uint32_t n_leaves);
 
 #endif

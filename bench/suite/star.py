@@ -16,7 +16,7 @@ Links are emulated, on the cores that the hosts share: rates and loss are those 
 for, but hosts slow each other down as real ones don't.
 
 tbf is given room for the 64 KiB that one TCP or UDP super-packet can have, so
-that segmentation offload works as with a real NIC. Where packets are to be lost,
+that segmentation offload works as with a real NIC. Where packets must get lost,
 senders segment by themselves, the bridge draws for each packet that it forwards
 (once from worker to switch, once from there to each worker), and receivers
 glue what is left together again (GRO), as a NIC's driver does.

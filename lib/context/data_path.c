@@ -169,8 +169,7 @@ static int probe_group(const struct sml_stripe *stripe, struct sml_probe *probe,
 	return 0;
 }
 
-/* Who stands still has a heartbeat to answer; but where another switch may do, that is tried soon.
- */
+/* A frozen switch has one heartbeat to answer, or less if the rank can try another switch. */
 static uint32_t patience_ms(const struct sml_stripe *stripe)
 {
 	uint32_t heartbeat_ms = stripe->context->settings.heartbeat_ms;

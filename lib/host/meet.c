@@ -323,7 +323,7 @@ static int go_to_leader(struct sml_meeting *meeting)
 	int error;
 
 	if (connect(meeting->fd, (struct sockaddr *)&name, length) < 0)
-		/* So many others are at its door that this one has to wait. */
+		/* Its queue of connections is full, so this rank tries again later. */
 		return errno == EAGAIN ? 0 : -errno;
 	if (!is_own_user(meeting->fd))
 		return -EPERM;

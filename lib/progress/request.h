@@ -31,7 +31,7 @@ struct sml_request {
  */
 #define SML_REQUEST_KEEPS_BYTES ((size_t)1 << 20)
 
-/* Chunks are compared as serial numbers: so many may be under way, far from half the circle. */
+/* Chunks under way at a time. They are compared as serial numbers, so 2^31 would be too many. */
 #define SML_CHUNKS_MAX ((uint64_t)1 << 30)
 
 /* Where requests come from and go to. */

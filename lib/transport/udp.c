@@ -29,7 +29,7 @@
 #define SOCKET_BUFFER_BYTES (8 << 20)
 /* Of each inbox. */
 #define RECEIVE_BYTES (512u << 10)
-/* With a group: of so many receives, one begins with what comes to this rank alone. */
+/* With a group: one of this number of receives begins with the packets for this rank only. */
 #define OWN_TURN 16
 
 _Static_assert(SML_RESULTS_AT_ONCE <= SML_RESULTS_MAX, "the table's promise");

@@ -70,7 +70,7 @@ many_ways() {
 	expect_success "IPv6, with losses" "${pids[@]}"
 	expect_words "that is AF_XDP, too" "AF_XDP on eth0, queue" six
 	start_job faults -b 4 -e 256K -f 16 -n 5 --drop 2% --duplicate 1% --reorder 1%
-	expect_success "packets lost, doubled and late, both ways" "${pids[@]}"
+	expect_success "packets lost, duplicated and late, both ways" "${pids[@]}"
 }
 
 # Each process can have a different queue of an interface.

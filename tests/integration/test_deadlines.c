@@ -93,7 +93,7 @@ static void a_call_that_others_do_not_make_ends_at_the_deadline(void **state)
 
 /* ---- missing ranks ---- */
 
-/* A rank opens in vain, with growing deadlines. */
+/* A rank fails to open, with growing deadlines. */
 static void expect_open_timeout(const struct job *job, int rank, int error, const char *part)
 {
 	struct job now = *job;

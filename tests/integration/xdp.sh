@@ -150,7 +150,7 @@ sums() {
 	switch=[fd77::1] start_job six -b 4 -e 1M -f 16 -n 2
 	expect_success "$1: IPv6" "${pids[@]}"
 	start_job faults -b 4 -e 256K -f 16 -n 5 --drop 2% --duplicate 1% --reorder 1%
-	expect_success "$1: packets lost, doubled and late, both ways" "${pids[@]}"
+	expect_success "$1: packets lost, duplicated and late, both ways" "${pids[@]}"
 	lose 0.02 0 1 2
 	for type in float double int64 uint8; do
 		start_job lossy -b 8 -e 256K -f 16 -n 5 -d $type

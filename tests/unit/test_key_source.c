@@ -28,7 +28,7 @@ static const struct sml_key_source names = {"THE_KEY", "THE_KEY_FILE"};
 
 /* ---- functions that replace libc's and OpenSSL's in this program ---- */
 
-/* After so many bytes, a read fails. 0: none fails. */
+/* After this many bytes, a read fails. 0: none fails. */
 static size_t fails_after;
 static unsigned n_reads;
 static const char *read_into;

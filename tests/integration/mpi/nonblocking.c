@@ -211,7 +211,7 @@ int main(int argc, char **argv)
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &n_ranks);
 
-	/* The very first call, and a message that rank 0 sends before it waits. */
+	/* The first call, and a message that rank 0 sends before it waits. */
 	start(0, MPI_COMM_WORLD, &request);
 	if (rank == 0)
 		for (int i = 1; i < n_ranks; i++)
