@@ -74,7 +74,8 @@ void sml_privileges_drop(bool keeps_bpf)
 /*
  * All system calls that the control server, both dataplanes, their libraries and libc use once the
  * sockets are open. Any other fails with EPERM: the process can open no file, start no program,
- * trace nothing and make no connection. With a configuration file, it can open files to read.
+ * trace nothing and make no connection. With a configuration file, it can open files to read, and a
+ * leaf can make TCP connections.
  */
 static const char *const allowed[] = {
 	/* packets and messages */
@@ -207,6 +208,19 @@ static int allow_notices(scmp_filter_ctx filter)
 				SCMP_A1(SCMP_CMP_MASKED_EQ, 0xf, SOCK_DGRAM));
 }
 
+/* TCP, of both families. */
+static int allow_connecting(scmp_filter_ctx filter)
+{
+	static const scmp_datum_t families[] = {AF_INET, AF_INET6};
+	int rc = allow(filter, "connect");
+
+	for (unsigned i = 0; i < sizeof(families) / sizeof(families[0]) && rc == 0; i++)
+		rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,
+				      SCMP_A0(SCMP_CMP_EQ, families[i]),
+				      SCMP_A1(SCMP_CMP_MASKED_EQ, 0xf, SOCK_STREAM));
+	return rc;
+}
+
 static int allow_all(scmp_filter_ctx filter, const struct sml_privileges *kept)
 {
 	int rc = 0;
@@ -221,6 +235,8 @@ static int allow_all(scmp_filter_ctx filter, const struct sml_privileges *kept)
 		rc = allow_reading(filter);
 	if (rc == 0 && kept->notifies)
 		rc = allow_notices(filter);
+	if (rc == 0 && kept->connects)
+		rc = allow_connecting(filter);
 	/* Threads, and no processes. clone3's flags cannot be seen: libc then uses clone. */
 	if (rc == 0)
 		rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,

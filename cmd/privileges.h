@@ -19,6 +19,7 @@ struct sml_privileges {
 	bool bpf;      /* maps and interfaces, for XDP */
 	bool files;    /* it reads its configuration file again */
 	bool notifies; /* it talks to the service manager */
+	bool connects; /* it is a leaf, and connects to its parent */
 };
 
 /*

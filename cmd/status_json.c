@@ -86,12 +86,13 @@ static json_t *traffic_json(const SmlControl__WorkerStatus *worker)
 
 static json_t *worker_json(const SmlControl__WorkerStatus *worker)
 {
-	return json_pack("{s:i, s:s, s:i, s:s, s:I, s:I, s:I, s:I, s:b, s:o}", "rank",
+	return json_pack("{s:i, s:s, s:i, s:s, s:I, s:I, s:I, s:I, s:b, s:s, s:o}", "rank",
 			 (int)worker->rank, "host", worker->host, "pid", (int)worker->pid, "state",
 			 worker->state, "last_seen_ms", (json_int_t)worker->last_seen_ms,
 			 "contributions", (json_int_t)worker->contributions, "resends",
 			 (json_int_t)worker->resends, "completed", (json_int_t)worker->completed,
-			 "by_multicast", (int)worker->by_group, "traffic", traffic_json(worker));
+			 "by_multicast", (int)worker->by_group, "leaf", worker->leaf, "traffic",
+			 traffic_json(worker));
 }
 
 static json_t *stripe_json(const SmlControl__StripeStatus *served)
@@ -150,6 +151,22 @@ static json_t *jobs_json(const struct sml_view *view, bool with_rates)
 	return jobs;
 }
 
+static json_t *leaves_json(const SmlControl__Status *status)
+{
+	json_t *leaves = json_array();
+
+	for (size_t i = 0; i < status->n_leaves; i++) {
+		const SmlControl__LeafStatus *leaf = status->leaves[i];
+
+		json_array_append_new(leaves, json_pack("{s:s, s:i, s:i, s:i, s:I}", "name",
+							leaf->name, "ranks", (int)leaf->ranks,
+							"slots", (int)leaf->slots, "slots_in_use",
+							(int)leaf->slots_in_use, "last_seen_ms",
+							(json_int_t)leaf->last_seen_ms));
+	}
+	return leaves;
+}
+
 json_t *sml_status_json(const struct sml_view *view, bool with_rates)
 {
 	const SmlControl__Status *status = sml_view_status(view);
@@ -157,13 +174,15 @@ json_t *sml_status_json(const struct sml_view *view, bool with_rates)
 
 	if (status == NULL)
 		return json_pack("{s:s, s:s}", "address", view->address, "error", view->error);
-	object = json_pack("{s:s, s:n, s:s, s:s, s:i, s:I, s:i, s:i, s:i, s:o, s:o}", "address",
-			   view->address, "error", "version", status->version, "dataplane",
-			   status->dataplane, "data_port", (int)status->data_port, "uptime_ms",
-			   (json_int_t)status->uptime_ms, "slots", (int)status->slots,
-			   "slots_in_use", (int)status->slots_in_use, "max_jobs",
-			   (int)status->max_jobs, "jobs", jobs_json(view, with_rates), "counters",
-			   counters_json(status->counters, status->n_counters));
+	object = json_pack(
+		"{s:s, s:n, s:s, s:s, s:i, s:I, s:i, s:i, s:i, s:s, s:b, s:i, s:o, s:o, s:o}",
+		"address", view->address, "error", "version", status->version, "dataplane",
+		status->dataplane, "data_port", (int)status->data_port, "uptime_ms",
+		(json_int_t)status->uptime_ms, "slots", (int)status->slots, "slots_in_use",
+		(int)status->slots_in_use, "max_jobs", (int)status->max_jobs, "parent",
+		status->parent, "attached", (int)status->attached, "level", (int)status->level,
+		"leaves", leaves_json(status), "jobs", jobs_json(view, with_rates), "counters",
+		counters_json(status->counters, status->n_counters));
 	if (with_rates && object != NULL)
 		json_object_set_new(object, "rates", switch_rates_json(view));
 	return object;

@@ -77,9 +77,14 @@ static void print_job(const SmlControl__JobStatus *job)
 	for (size_t i = 0; i < job->n_workers; i++) {
 		const SmlControl__WorkerStatus *worker = job->workers[i];
 
-		printf("  %4u  %-20s %8u  %-8s %7" PRIu64 " ms %14" PRIu64 " %10" PRIu64 "\n",
-		       worker->rank, worker->host, worker->pid, worker->state, worker->last_seen_ms,
-		       worker->contributions, worker->resends);
+		printf("  %4u  %-20s %8u  %-8s %7" PRIu64 " ms ", worker->rank, worker->host,
+		       worker->pid, worker->state, worker->last_seen_ms);
+		/* Its switch has its counters. */
+		if (worker->leaf[0])
+			printf("at the leaf %s\n", worker->leaf);
+		else
+			printf("%14" PRIu64 " %10" PRIu64 "\n", worker->contributions,
+			       worker->resends);
 	}
 	print_stripes(job);
 	print_counters(job->counters, job->n_counters, "  ");
@@ -95,11 +100,26 @@ static void print_head(const struct sml_view *view)
 	       sml_plural(status->max_jobs));
 }
 
+/* The switches next to it in a tree. */
+static void print_tree(const SmlControl__Status *status)
+{
+	if (status->parent[0])
+		printf("  a leaf of the parent %s, %s\n", status->parent,
+		       status->attached ? "attached" : "which it cannot reach");
+	for (size_t i = 0; i < status->n_leaves; i++) {
+		const SmlControl__LeafStatus *leaf = status->leaves[i];
+
+		printf("  leaf %s: %u ranks, %u slots, last seen %" PRIu64 " ms ago\n", leaf->name,
+		       leaf->ranks, leaf->slots, leaf->last_seen_ms);
+	}
+}
+
 void sml_status_print(const struct sml_view *view)
 {
 	const SmlControl__Status *status = sml_view_status(view);
 
 	print_head(view);
+	print_tree(status);
 	print_counters(status->counters, status->n_counters, "  ");
 	for (size_t i = 0; i < status->n_jobs; i++)
 		print_job(status->jobs[i]);

@@ -200,6 +200,7 @@ int sml_command_switch(int argc, char **argv)
 	forget_secret();
 	sml_privileges_filter(&(struct sml_privileges){.bpf = uses_bpf(config),
 						       .files = options.path != NULL,
+						       .connects = config->parent != NULL,
 						       .notifies = sml_notify_is_wanted()});
 	print_ready(&options, running, metrics);
 	sml_notify("READY=1");

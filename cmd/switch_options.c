@@ -36,7 +36,8 @@ enum {
 	OPTION_LOG_JSON,
 	OPTION_METRICS,
 	OPTION_TARGET,
-	OPTION_HOSTS
+	OPTION_HOSTS,
+	OPTION_PARENT
 };
 
 static const struct argp_option option_list[] = {
@@ -90,6 +91,11 @@ static const struct argp_option option_list[] = {
 	 0},
 	{"multicast-hops", OPTION_MULTICAST_HOPS, "N", 0,
 	 "How far multicast packets may travel: past N - 1 routers (1)", 0},
+	{"parent", OPTION_PARENT, "HOST[:PORT]", 0,
+	 "Be a leaf of that switch: add up the packets of the workers here, and send one sum to "
+	 "the parent (port 28500). The workers of a job may be at several leaves and at the "
+	 "parent itself. Only for --dataplane udp",
+	 0},
 	{"verbose", 'v', NULL, 0, "Report what happens to jobs; if given twice, report more", 0},
 	{"log-json", OPTION_LOG_JSON, NULL, 0,
 	 "Write each line of the log as one JSON object, for programs (in the file: yes or no)", 0},
@@ -232,6 +238,9 @@ static error_t take(struct reader *reader, int key, const char *text)
 		break;
 	case OPTION_HOSTS:
 		config->hosts = text;
+		break;
+	case OPTION_PARENT:
+		config->parent = text;
 		break;
 	case OPTION_DATAPLANE:
 		config->dataplane = dataplane(reader, text);

@@ -87,11 +87,12 @@ static size_t budget_for(size_t n)
 	return bytes < MEMORY_MOST ? bytes : MEMORY_MOST;
 }
 
-static int unpack(const uint8_t *bytes, size_t n, SmlControl__Envelope **message)
+int sml_frame_unpack(const uint8_t *bytes, size_t n, SmlControl__Envelope **message)
 {
 	struct budget budget = {.left = budget_for(n)};
 	ProtobufCAllocator allocator = {take, give_back, &budget};
 
+	*message = NULL;
 	if (sml_scan_message(&sml_control__envelope__descriptor, bytes, n) < 0)
 		return -EPROTO;
 	*message = sml_control__envelope__unpack(&allocator, n, bytes);
@@ -123,7 +124,7 @@ int sml_frame_read(struct evbuffer *in, SmlControl__Envelope **message)
 	whole = evbuffer_pullup(in, (ev_ssize_t)(LENGTH_BYTES + bytes));
 	if (whole == NULL)
 		return -ENOMEM;
-	rc = unpack(whole + LENGTH_BYTES, bytes, message);
+	rc = sml_frame_unpack(whole + LENGTH_BYTES, bytes, message);
 	evbuffer_drain(in, LENGTH_BYTES + bytes);
 	return rc;
 }

@@ -28,6 +28,9 @@ int sml_frame_write(struct evbuffer *out, const SmlControl__Envelope *message);
  */
 int sml_frame_read(struct evbuffer *in, SmlControl__Envelope **message);
 
+/* The same for a message whose bytes are all here: 1 or -EPROTO. */
+int sml_frame_unpack(const uint8_t *bytes, size_t n, SmlControl__Envelope **message);
+
 /*
  * The length of the message that begins in `in`, as its sender says, so that a receiver can refuse
  * it before the rest has come. 0: the length itself has not come yet.

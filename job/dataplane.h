@@ -12,6 +12,7 @@
 #define SML_JOB_DATAPLANE_H
 
 #include "core/pool.h"
+#include "net/address.h"
 #include "net/group.h"
 
 /* Job numbers are random, except the low bits, which are the job's place. */
@@ -106,6 +107,15 @@ struct sml_dataplane_operations {
 	 */
 	uint32_t (*slot_states)(struct sml_dataplane *dataplane, uint32_t job,
 				struct sml_slot_progress *states, uint32_t n);
+	/*
+	 * A leaf's: where its parent is. And a job's probes of so many lanes to the parent's data
+	 * port there, one from each socket; and the widest that has come back to all of them (0:
+	 * none yet). NULL: this dataplane cannot be a leaf's.
+	 */
+	void (*set_parent)(struct sml_dataplane *dataplane, const union sml_sockaddr *parent);
+	void (*probe_parent)(struct sml_dataplane *dataplane, uint32_t job, uint16_t port,
+			     uint16_t lanes);
+	uint16_t (*parent_lanes)(struct sml_dataplane *dataplane, uint32_t job);
 	/* NULL: nothing is counted. */
 	void (*counters)(struct sml_dataplane *dataplane, struct sml_dataplane_counters *counters);
 };

@@ -129,6 +129,7 @@ static void copy_numbers(struct sml_admission *admission, const SmlControl__Admi
 		.cookie = in->cookie,
 		.tag = in->tag,
 		.membership = in->membership,
+		.report_tag = in->report_tag,
 		.job_number = in->job_number,
 		.epoch = in->epoch,
 		.window_packets = in->window_packets,

@@ -98,6 +98,7 @@ struct sml_neighbors {
 /* What the switch has given this rank. */
 struct sml_admission {
 	uint64_t cookie, tag, membership;
+	uint64_t report_tag; /* of this epoch, in a report */
 	uint32_t job_number, epoch;
 	uint32_t window_packets;
 	uint16_t lanes, head_slots, data_slots, data_port;

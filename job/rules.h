@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SML_RULES_MESSAGES 32
+#define SML_RULES_MESSAGES 64
 /* This many bytes of a message, or all of a shorter one, are enough for every check. */
 #define SML_RULES_HEAD_BYTES 4096
 

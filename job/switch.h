@@ -8,6 +8,7 @@
  *	      a connection has ended     sml_jobs_lost()
  *	      two ranks disagree         sml_jobs_mismatch()
  *	      the deadline has passed    sml_jobs_tick()
+ *	      a leaf's parent is reached sml_jobs_attach()
  *	out   send, end, log, randomness struct sml_jobs_output
  *	      a job's slots              struct sml_dataplane_operations
  *	      the next deadline          sml_jobs_deadline()
@@ -32,6 +33,7 @@
 #include "control.pb-c.h"
 #include "job/dataplane.h"
 #include "job/rules.h"
+#include "job/table.h"
 
 /* The longest time between two checks of deadlines. */
 #define SML_TICK_NS	100000000ull
@@ -40,6 +42,10 @@
 #define SML_SENTENCE_BYTES 512
 
 struct sml_job;
+struct sml_branch;
+struct sml_relayed;
+struct sml_passage;
+struct sml_leaf_job;
 
 /* A connection, as the jobs see it. Zeroed, except the driver's part. */
 struct sml_peer {
@@ -53,7 +59,15 @@ struct sml_peer {
 	uint64_t heard_ns;   /* its last message; or, from the driver, when it came */
 	struct sml_job *job; /* NULL: not joined yet, or no longer */
 	uint8_t rank;
+	/* In a tree: switch_branches.c and switch_leaf.c. */
+	struct sml_branch *branch;   /* it is a leaf of this switch */
+	struct sml_branch *via;	     /* it is at that leaf, and has no connection to this switch */
+	struct sml_passage *passage; /* this switch is a leaf: its messages go on to the parent */
+	bool is_parent;		     /* this switch is its leaf */
 };
+
+/* Does anything depend on it? Otherwise it is a stranger. */
+bool sml_peer_is_member(const struct sml_peer *peer);
 
 /* Is it a member of a job that all ranks have joined? */
 bool sml_peer_runs(const struct sml_peer *peer);
@@ -91,7 +105,22 @@ struct sml_jobs_config {
 				 */
 	struct sml_group group; /* of the first job's results; none: no multicast */
 	uint16_t data_port;
+	/* In a tree. */
+	const char *name;   /* this switch's, for texts: "rack7:28500" */
+	const char *parent; /* where the parent is, for texts; NULL: this switch is no leaf */
 	int debug;
+};
+
+/* A switch that is a leaf: switch_leaf.c. */
+struct sml_leaf {
+	struct sml_peer *parent; /* NULL: not connected */
+	uint32_t level;		 /* 0: the parent has not accepted it yet */
+	uint32_t told_slots, told_lanes;
+	uint16_t lanes; /* that the path to the parent seems to take */
+	uint64_t pinged_ns;
+	struct sml_table passages; /* ranks whose messages go on to the parent */
+	struct sml_leaf_job *jobs[SML_MAX_JOBS];
+	char why[SML_SENTENCE_BYTES]; /* not attached: what the parent said last */
 };
 
 struct sml_jobs {
@@ -111,6 +140,10 @@ struct sml_jobs {
 	/* Tags of jobs that failed here, newest last: their ranks must not resume here. */
 	uint64_t failed_tags[SML_FAILED_TAGS];
 	uint32_t n_failed;
+	/* In a tree. */
+	struct sml_branch *branches; /* the leaves of this switch */
+	struct sml_relayed *ended;   /* ranks at leaves that can be freed after this input */
+	struct sml_leaf leaf;
 };
 
 /* The driver's members are set, the others zero. */
@@ -126,6 +159,12 @@ const char *sml_jobs_object(const struct sml_jobs *jobs, const struct sml_peer *
 /* May refuse the peer, end it, or fail its job. */
 void sml_jobs_message(struct sml_jobs *jobs, struct sml_peer *peer,
 		      const SmlControl__Envelope *message, uint64_t now_ns);
+
+/*
+ * At a leaf: the peer is its parent, as its driver has found out; its messages come next. lanes:
+ * that the path there seems to take.
+ */
+void sml_jobs_attach(struct sml_jobs *jobs, struct sml_peer *peer, uint16_t lanes, uint64_t now_ns);
 
 /* A connection has ended: `why` says how. The peer no longer belongs to a job. */
 void sml_jobs_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why, uint64_t now_ns);

@@ -12,7 +12,7 @@
 
 #include "base/plural.h"
 #include "control/envelope.h"
-#include "job/switch_job.h"
+#include "job/switch_branches.h"
 
 /* Of both headers. */
 #define IPV6_UDP_BYTES 48
@@ -51,9 +51,17 @@ static uint32_t least_lanes(const struct sml_job *job)
 	uint32_t most = fixed ? fixed : job->jobs->operations->max_lanes;
 	uint32_t lanes = most ? most : SML_MAX_LANES;
 
-	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		const struct sml_branch *via = sml_peer_via(job->members[rank].peer);
+
 		if (job->members[rank].lanes < lanes)
 			lanes = job->members[rank].lanes;
+		if (via != NULL && via->lanes < lanes)
+			lanes = via->lanes;
+	}
+	for (unsigned child = 0; child < job->n_children; child++)
+		if (job->children[child].ready && job->children[child].lanes < lanes)
+			lanes = job->children[child].lanes;
 	return round_down_lanes(lanes);
 }
 
@@ -84,8 +92,12 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 	admitted.job_number = job->rules.job;
 	admitted.epoch = job->rules.epoch;
 	admitted.number = job->child_of[rank];
-	admitted.cookie = job->rules.cookies[admitted.number];
-	admitted.tag = job->rules.tag;
+	/* A leaf puts its own numbers in: only it has those of its ranks. */
+	if (job->members[rank].peer->via == NULL) {
+		admitted.cookie = job->rules.cookies[admitted.number];
+		admitted.tag = job->rules.tag;
+	}
+	admitted.report_tag = job->report_tag;
 	admitted.membership = job->membership;
 	admitted.lanes = job->rules.lanes;
 	admitted.head_slots = job->rules.head_slots;
@@ -145,7 +157,8 @@ static int add_to_dataplane(struct sml_job *job)
 	struct sml_jobs *jobs = job->jobs;
 	int rc;
 
-	sml_job_take_slots(job);
+	if (!sml_job_take_slots(job))
+		return -EDQUOT;
 	do
 		rc = jobs->operations->add_job(jobs->dataplane, &job->rules);
 	while (rc == -ENOSPC && sml_job_take_fewer_slots(job));
@@ -168,6 +181,7 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 		return;
 	rules->job = ((uint32_t)sml_jobs_random(jobs) & ~(uint32_t)(SML_MAX_JOBS - 1)) | job->place;
 	rules->tag = sml_jobs_random(jobs);
+	job->report_tag = sml_jobs_random(jobs);
 	rules->epoch = epoch;
 	rules->lanes = (uint16_t)least_lanes(job);
 	sml_job_form_children(job);
@@ -188,27 +202,33 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 		return;
 	}
 	if (rc < 0) {
-		fail_for_now(job, rc == -ENOSPC
-					  ? "the switch's pool has room for the job, but in "
-					    "pieces: wait for a job to end, or start the switch "
-					    "with more --slots"
-					  : "the switch has no memory for the job");
+		fail_for_now(job,
+			     rc == -ENOSPC   ? "the switch's pool has room for the job, but in "
+					       "pieces: wait for a job to end, or start the switch "
+					       "with more --slots"
+			     : rc == -EDQUOT ? "the pool of one of the job's leaves is full: "
+					       "wait for a job to end, or start that leaf with "
+					       "more --slots"
+					     : "the switch has no memory for the job");
 		return;
 	}
 	job->state = SML_JOB_PROBING;
 	job->begun_ns = jobs->now_ns;
+	if (!sml_job_spread(job)) {
+		fail_for_now(job, "the switch has no memory for the job");
+		return;
+	}
 	for (uint8_t rank = 0; rank < job->n_ranks; rank++)
 		send_admitted(job, rank);
 }
 
-void sml_job_start(struct sml_job *job)
+static void start(struct sml_job *job)
 {
 	struct sml_jobs *jobs = job->jobs;
-	SmlControl__Start start = SML_CONTROL__START__INIT;
+	SmlControl__Start message = SML_CONTROL__START__INIT;
 	char text[SML_SENTENCE_BYTES];
 	int rc;
 
-	sml_assert(job->state == SML_JOB_PROBING && job->n_ready == job->n_ranks);
 	if (is_too_narrow(job))
 		return;
 	rc = jobs->operations->start_job(jobs->dataplane, job->rules.job);
@@ -219,18 +239,26 @@ void sml_job_start(struct sml_job *job)
 		return;
 	}
 	job->state = SML_JOB_RUNNING;
+	sml_job_start_leaves(job);
 	sml_job_watch_group(job);
-	start.lanes = least_lanes(job);
-	if (start.lanes > job->rules.lanes)
-		start.lanes = job->rules.lanes;
-	job->rules.lanes = (uint16_t)start.lanes;
+	message.lanes = least_lanes(job);
+	if (message.lanes > job->rules.lanes)
+		message.lanes = job->rules.lanes;
+	job->rules.lanes = (uint16_t)message.lanes;
 	job->shares_memory = sml_job_shares_memory(job);
-	start.share_memory = job->shares_memory;
-	sml_job_send_all(job, sml_envelope(START, start, &start));
+	message.share_memory = job->shares_memory;
+	sml_job_send_all(job, sml_envelope(START, start, &message));
 	if (jobs->config.debug >= 2)
 		sml_jobs_log(jobs, SML_JOBS_INFO,
 			     "job \"%s\" runs: %u rank%s, epoch %u, %u slots of %u lanes",
 			     job->name, job->n_ranks, sml_plural(job->n_ranks), job->rules.epoch,
 			     (unsigned)(job->rules.head_slots + job->rules.data_slots),
 			     job->rules.lanes);
+}
+
+void sml_job_check_ready(struct sml_job *job)
+{
+	if (job->state == SML_JOB_PROBING && job->n_ready == job->n_ranks &&
+	    job->n_leaves_ready == job->n_leaves)
+		start(job);
 }

@@ -7,13 +7,14 @@
  * The invariant: each rank is behind exactly one child, and children are numbered in the order of
  * their first ranks.
  */
-#include "job/switch_job.h"
+#include "job/switch_branches.h"
 
-/* Do two ranks contribute as one? */
+/* Do two ranks contribute as one? Those behind one leaf do. */
 static bool are_one(const struct sml_job *job, unsigned a, unsigned b)
 {
-	(void)job;
-	return a == b;
+	const struct sml_branch *via = sml_peer_via(job->members[a].peer);
+
+	return a == b || (via != NULL && via == sml_peer_via(job->members[b].peer));
 }
 
 static void add_to_child(struct sml_job *job, unsigned rank, unsigned child)
@@ -24,16 +25,20 @@ static void add_to_child(struct sml_job *job, unsigned rank, unsigned child)
 
 void sml_job_form_children(struct sml_job *job)
 {
-	job->n_children = 0;
+	job->n_children = job->n_leaves = 0;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		unsigned child = 0;
 
 		while (child < job->n_children &&
 		       !are_one(job, job->children[child].first_rank, rank))
 			child++;
-		if (child == job->n_children)
+		if (child == job->n_children) {
 			job->children[job->n_children++] =
-				(struct sml_child){.first_rank = (uint8_t)rank};
+				(struct sml_child){.first_rank = (uint8_t)rank,
+						   .branch = sml_peer_via(job->members[rank].peer)};
+			if (job->children[child].branch != NULL)
+				job->n_leaves++;
+		}
 		add_to_child(job, rank, child);
 	}
 }
@@ -50,5 +55,7 @@ uint64_t sml_job_ranks_behind(const struct sml_job *job, uint64_t children)
 
 bool sml_job_is_child(const struct sml_job *job, unsigned rank)
 {
-	return job->children[job->child_of[rank]].n_ranks == 1;
+	const struct sml_child *child = &job->children[job->child_of[rank]];
+
+	return child->n_ranks == 1 && child->branch == NULL;
 }

@@ -30,15 +30,16 @@ static uint64_t look(const struct sml_job *job)
 {
 	uint32_t n = (uint32_t)job->rules.head_slots + job->rules.data_slots;
 	struct sml_slot_progress *slots = calloc(n, sizeof(*slots));
-	uint64_t missing = 0;
+	uint64_t missing = 0, ranks;
 
 	if (slots == NULL)
 		return 0; /* the next look may find memory */
 	n = sml_job_slot_states(job, slots, n);
 	for (uint32_t i = 0; i < n; i++)
-		missing |= slots[i].missing;
+		if (sml_job_ranks_missing(job, &slots[i], &ranks))
+			missing |= ranks;
 	free(slots);
-	return sml_job_ranks_behind(job, missing) & job->gone;
+	return missing & job->gone;
 }
 
 bool sml_job_misses_gone(struct sml_job *job)
@@ -51,6 +52,8 @@ bool sml_job_misses_gone(struct sml_job *job)
 		return false;
 	job->gone_looked_ns = job->jobs->now_ns;
 	missed = look(job);
+	/* For the next look. */
+	sml_job_ask_leaves(job);
 	if (missed == 0)
 		return false;
 	while (!(missed >> rank & 1))

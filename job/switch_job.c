@@ -44,7 +44,8 @@ static void check(const struct sml_job *job)
 	sml_assert(job->state != SML_JOB_JOINING || n_members == job->n_members);
 	sml_assert(job->state == SML_JOB_JOINING || job->n_members == job->n_ranks);
 	sml_assert(n_ready == job->n_ready && n_leaving == job->n_leaving);
-	sml_assert((job->state >= SML_JOB_RUNNING) == (n_ready == job->n_ranks));
+	sml_assert((job->state >= SML_JOB_RUNNING) ==
+		   (n_ready == job->n_ranks && job->n_leaves_ready == job->n_leaves));
 	sml_assert((job->state == SML_JOB_LEAVING) == (n_leaving > 0));
 	sml_assert(job->has_pool && job->jobs->jobs[job->place] == job);
 }
@@ -61,7 +62,8 @@ struct sml_peer *sml_job_release(struct sml_job *job, unsigned rank)
 	peer->job = NULL;
 	job->members[rank].peer = NULL;
 	job->members[rank].heard_ns = peer->heard_ns;
-	job->jobs->n_members--;
+	if (peer->via == NULL)
+		job->jobs->n_members--;
 	return peer;
 }
 
@@ -69,6 +71,7 @@ void sml_job_close(struct sml_job *job)
 {
 	struct sml_jobs *jobs = job->jobs;
 
+	sml_job_leave_leaves(job);
 	if (job->state >= SML_JOB_PROBING)
 		jobs->operations->remove_job(jobs->dataplane, job->rules.job);
 	sml_job_give_back_slots(job);
@@ -87,14 +90,14 @@ void sml_job_fail(struct sml_job *job, int error, const char *text)
 	if (job->jobs->config.debug >= 1)
 		sml_jobs_log(job->jobs, SML_JOBS_WARNING, "job \"%s\" failed: %s", job->name, text);
 	if (job->state >= SML_JOB_PROBING)
-		job->jobs->failed_tags[job->jobs->n_failed++ % SML_FAILED_TAGS] = job->rules.tag;
+		job->jobs->failed_tags[job->jobs->n_failed++ % SML_FAILED_TAGS] = job->report_tag;
 	sml_job_abort_all(job, error, text);
 	sml_job_close(job);
 }
 
 /*
- * Not all ranks have come here to resume: the connections end without an error, and the ranks try
- * the next address together.
+ * Not all ranks have come here to resume, or a leaf has died: the connections end without an error,
+ * and the ranks try their next addresses together.
  */
 static void give_up_resuming(struct sml_job *job)
 {
@@ -102,9 +105,16 @@ static void give_up_resuming(struct sml_job *job)
 		struct sml_peer *peer = sml_job_release(job, rank);
 
 		if (peer != NULL)
-			job->jobs->output->end(peer);
+			sml_peer_end(job->jobs, peer);
 	}
 	sml_job_close(job);
+}
+
+void sml_job_scatter(struct sml_job *job, const char *why)
+{
+	sml_jobs_log(job->jobs, SML_JOBS_WARNING,
+		     "job \"%s\": all ranks look for their switches again: %s", job->name, why);
+	give_up_resuming(job);
 }
 
 static void send_left(const struct sml_job *job, struct sml_peer *peer)

@@ -82,6 +82,14 @@ struct sml_member {
 /* What a dataplane knows as one rank: see switch_children.c. */
 struct sml_child {
 	uint8_t first_rank, n_ranks;
+	/* A leaf; NULL: a rank. */
+	struct sml_branch *branch;
+	bool ready;
+	uint32_t lanes; /* once ready: that its path carries */
+	/* What its slots wait for, as it last said; missing: bits of ranks. */
+	struct sml_slot_progress *slots;
+	uint32_t n_slots;
+	bool asked, told;
 };
 
 struct sml_job {
@@ -99,6 +107,7 @@ struct sml_job {
 	uint32_t head_slots_wanted, data_slots_wanted, stripe, stripes;
 	bool no_tickets;
 	uint64_t membership;		  /* a secret of its ranks, in all epochs */
+	uint64_t report_tag;		  /* of this epoch, in reports */
 	char refused[SML_SENTENCE_BYTES]; /* why the last rank that tried to join was refused */
 	struct sml_pool_rules rules;
 	uint64_t tries_again_ns; /* since when all are here but the dataplane has no room; 0: not so
@@ -107,7 +116,7 @@ struct sml_job {
 	bool lacks_room;	 /* why it fails: lack of room, so it may come again */
 	struct sml_member members[SML_MAX_RANKS];
 	/* From PROBING on: who contributes to the slots, and the child that each rank is behind. */
-	uint8_t n_children;
+	uint8_t n_children, n_leaves, n_leaves_ready;
 	struct sml_child children[SML_MAX_RANKS];
 	uint8_t child_of[SML_MAX_RANKS];
 	/* While two ranks are asked for their calls. */
@@ -139,6 +148,10 @@ struct sml_job {
 int sml_peer_send(const struct sml_jobs *jobs, struct sml_peer *peer,
 		  const SmlControl__Envelope *message);
 
+/* No more messages: close it. And does it read what it is sent? */
+void sml_peer_end(const struct sml_jobs *jobs, struct sml_peer *peer);
+bool sml_peer_listens(const struct sml_jobs *jobs, const struct sml_peer *peer);
+
 /* Send Abort with this error and sentence, and end it. */
 void sml_peer_refuse(const struct sml_jobs *jobs, struct sml_peer *peer, int error,
 		     const char *text);
@@ -148,6 +161,10 @@ void sml_peer_refuse_for_now(const struct sml_jobs *jobs, struct sml_peer *peer,
 
 /* To all members that are here. */
 void sml_job_send_all(const struct sml_job *job, const SmlControl__Envelope *message);
+
+/* A message of a peer, wherever it is. */
+void sml_jobs_take(struct sml_jobs *jobs, struct sml_peer *peer,
+		   const SmlControl__Envelope *message);
 
 uint64_t sml_jobs_random(const struct sml_jobs *jobs);
 
@@ -195,6 +212,9 @@ void sml_job_close(struct sml_job *job);
 /* Tell every member, and give the slots back. The job is gone. */
 void sml_job_fail(struct sml_job *job, int error, const char *text);
 
+/* A switch of its tree has died: its ranks look for their switches anew. The job is gone. */
+void sml_job_scatter(struct sml_job *job, const char *why);
+
 /* What is due; may end the job. And when something is. */
 void sml_job_tick(struct sml_job *job);
 uint64_t sml_job_deadline(const struct sml_job *job);
@@ -205,8 +225,8 @@ void sml_job_forgive(struct sml_job *job, uint64_t away_ns);
 /* Give the job its slots in the dataplane and tell every rank. */
 void sml_job_admit(struct sml_job *job, uint32_t epoch);
 
-/* All are ready. */
-void sml_job_start(struct sml_job *job);
+/* Are all ready? Then it starts. */
+void sml_job_check_ready(struct sml_job *job);
 
 /* ---- who contributes to the slots (switch_children.c) ---- */
 
@@ -218,6 +238,37 @@ uint64_t sml_job_ranks_behind(const struct sml_job *job, uint64_t children);
 
 /* Is the rank a child by itself? Otherwise what a child does says nothing about one rank. */
 bool sml_job_is_child(const struct sml_job *job, unsigned rank);
+
+/* ---- its leaves (switch_tree.c) ---- */
+
+/* The dataplane has the job: the leaves get it, too. False: no memory. */
+bool sml_job_spread(struct sml_job *job);
+
+/* The slots that every leaf of the job still has room for; UINT32_MAX without leaves. */
+uint32_t sml_job_leaf_room(const struct sml_job *job);
+
+/* All are ready: the leaves' dataplanes start. */
+void sml_job_start_leaves(struct sml_job *job);
+
+/* The job is about to go. */
+void sml_job_leave_leaves(struct sml_job *job);
+
+/* A leaf's message about the job. May end the job. */
+void sml_job_leaf_message(struct sml_job *job, struct sml_branch *branch,
+			  const SmlControl__Envelope *message);
+
+/* Ask the leaves that have not been asked what their slots wait for. */
+void sml_job_ask_leaves(struct sml_job *job);
+
+/* Have all that were asked answered? */
+bool sml_job_knows_leaves(const struct sml_job *job);
+
+/*
+ * The ranks that a slot waits for, from the bits of its children that it waits for. False: only
+ * leaves know one, and have not said it.
+ */
+bool sml_job_ranks_missing(const struct sml_job *job, const struct sml_slot_progress *slot,
+			   uint64_t *ranks);
 
 /* ---- ranks that have died after they had asked to leave (switch_gone.c) ---- */
 
@@ -301,8 +352,11 @@ void sml_job_free_plans(struct sml_job *job);
 /* Reserve the minimum for a job. False: there is not even that; text says so. */
 bool sml_job_reserve_slots(struct sml_job *job, char *text, size_t bytes);
 
-/* The packets' length is known: what it wants, or its share of what there is. */
-void sml_job_take_slots(struct sml_job *job);
+/*
+ * The packets' length is known: what it wants, or its share of what there is. False: a leaf has not
+ * even the minimum.
+ */
+bool sml_job_take_slots(struct sml_job *job);
 
 /*
  * The free slots were fragmented: take half as many, if that is enough. False: it was the minimum.
@@ -321,6 +375,9 @@ void sml_job_give_back_slots(struct sml_job *job);
 
 /* Its call does not end: tell it what slots are waiting for, but not too often. */
 void sml_job_tell_stalls(struct sml_job *job, struct sml_member *member);
+
+/* All leaves have said it: the ranks that have asked are told. */
+void sml_job_pass_leaves_stalls(struct sml_job *job);
 
 /* A rank reports what its slots are waiting for: pass it to those who have asked. */
 void sml_job_pass_stalls(struct sml_job *job, uint8_t from, const SmlControl__StallReport *in);

@@ -206,7 +206,7 @@ static bool add_member(struct sml_job *job, struct sml_peer *peer, const SmlCont
 	peer->job = job;
 	peer->rank = (uint8_t)join->rank;
 	job->n_members++;
-	job->jobs->n_members++;
+	job->jobs->n_members += peer->via == NULL;
 	if (join->n_stripe_ports > 0)
 		sml_job_note_peer(member, join);
 	if (join->resume == NULL)
@@ -226,7 +226,9 @@ static bool has_room_for_member(const struct sml_jobs *jobs, struct sml_peer *pe
 {
 	char text[SML_SENTENCE_BYTES];
 
-	if (jobs->config.max_members == 0 || jobs->n_members < jobs->config.max_members)
+	/* Who is at a leaf needs no file here. */
+	if (peer->via != NULL || jobs->config.max_members == 0 ||
+	    jobs->n_members < jobs->config.max_members)
 		return true;
 	snprintf(text, sizeof(text),
 		 "the switch is at its limit of %u rank%s (because of its limit of open files): "

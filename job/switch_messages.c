@@ -19,7 +19,8 @@ static void on_ready(struct sml_job *job, struct sml_member *member, uint8_t ran
 
 	if (job->state != SML_JOB_PROBING || member->ready)
 		return;
-	why = jobs->operations->misses_address
+	/* A rank at a leaf has its path there. */
+	why = member->peer->via == NULL && jobs->operations->misses_address
 		      ? jobs->operations->misses_address(jobs->dataplane, job->rules.job,
 							 job->child_of[rank])
 		      : NULL;
@@ -33,8 +34,8 @@ static void on_ready(struct sml_job *job, struct sml_member *member, uint8_t ran
 	member->shares_memory = message->ready->shares_memory;
 	member->ready = true;
 	sml_job_note_group(job, rank, message->ready->group);
-	if (++job->n_ready == job->n_ranks)
-		sml_job_start(job);
+	job->n_ready++;
+	sml_job_check_ready(job);
 }
 
 static void on_leave(struct sml_job *job, struct sml_member *member, uint8_t rank,

@@ -17,6 +17,12 @@ enum { STRANGER, MEMBER_OF };
 #define BEGUN	    (STATE(RUNNING) | STATE(LEAVING))
 #define MEMBER	    (STATE(JOINING) | STATE(HANDING_OVER) | STATE(PROBING) | BEGUN)
 #define ANYBODY	    (1u << STRANGER | MEMBER)
+/* In a tree: a leaf; the parent; at a leaf, a rank that the parent knows; and one that is at a
+ * leaf.
+ */
+enum { BRANCH = 16, PARENT, PASSAGE, STRANGER_AT_LEAF };
+#define TREE(name) (1u << (name))
+
 /* A member of a job whose ranks have the slots: the same states, at higher numbers. */
 #define RANKS_SHIFT   8
 #define EVERYWHERE(x) ((x) | (x) << RANKS_SHIFT)
@@ -45,6 +51,10 @@ static const char *const states[] = {
 	[RANKS_SHIFT + MEMBER_OF + SML_JOB_PROBING] = "while its job probes",
 	[RANKS_SHIFT + MEMBER_OF + SML_JOB_RUNNING] = "while its job runs",
 	[RANKS_SHIFT + MEMBER_OF + SML_JOB_LEAVING] = "while its job ends",
+	[BRANCH] = "of a leaf",
+	[PARENT] = "of a leaf's parent",
+	[PASSAGE] = "of a rank that has joined",
+	[STRANGER_AT_LEAF] = "before it has joined",
 };
 
 #define RULE(BODY, when, max_bytes) [SML_CONTROL__ENVELOPE__BODY_##BODY] = {(when), (max_bytes)}
@@ -53,29 +63,56 @@ static const struct sml_rules rules = {
 	.states = states,
 	.messages =
 		{
-			RULE(JOIN, EVERYWHERE(1u << STRANGER), REPORT_BYTES),
-			RULE(PING, EVERYWHERE(ANYBODY), SHORT_BYTES),
-			RULE(STATUS_REQUEST, EVERYWHERE(ANYBODY), SHORT_BYTES),
-			RULE(READY, EVERYWHERE(STATE(PROBING)), SHORT_BYTES),
-			RULE(RESULT, EVERYWHERE(STATE(HANDING_OVER)), RESULT_BYTES),
-			RULE(DESCRIPTION, EVERYWHERE(BEGUN), SHORT_BYTES),
+			RULE(JOIN, EVERYWHERE(1u << STRANGER) | TREE(STRANGER_AT_LEAF),
+			     REPORT_BYTES),
+			RULE(PING,
+			     EVERYWHERE(ANYBODY) | TREE(BRANCH) | TREE(PASSAGE) |
+				     TREE(STRANGER_AT_LEAF),
+			     SHORT_BYTES),
+			RULE(STATUS_REQUEST, EVERYWHERE(ANYBODY) | TREE(PASSAGE), SHORT_BYTES),
+			RULE(READY, EVERYWHERE(STATE(PROBING)) | TREE(PASSAGE), SHORT_BYTES),
+			RULE(RESULT, EVERYWHERE(STATE(HANDING_OVER)) | TREE(PASSAGE), RESULT_BYTES),
+			RULE(DESCRIPTION, EVERYWHERE(BEGUN) | TREE(PASSAGE), SHORT_BYTES),
 			RULE(MISMATCH, WITH_RANKS(BEGUN), SHORT_BYTES),
 			/* Also about a call that a rank made before its switch died. */
-			RULE(STALL_REQUEST, EVERYWHERE(MEMBER), SHORT_BYTES),
+			RULE(STALL_REQUEST, EVERYWHERE(MEMBER) | TREE(PASSAGE), SHORT_BYTES),
 			RULE(STALL_REPORT, WITH_RANKS(BEGUN), STALLS_BYTES),
-			RULE(ABORT, EVERYWHERE(MEMBER), SHORT_BYTES),
-			RULE(LEAVE, EVERYWHERE(MEMBER), SHORT_BYTES),
+			RULE(ABORT, EVERYWHERE(MEMBER) | TREE(PASSAGE) | TREE(PARENT), SHORT_BYTES),
+			RULE(LEAVE, EVERYWHERE(MEMBER) | TREE(PASSAGE), SHORT_BYTES),
+			RULE(LEAF, EVERYWHERE(1u << STRANGER) | TREE(BRANCH), SHORT_BYTES),
+			RULE(RELAY, TREE(BRANCH) | TREE(PARENT), REPORT_BYTES + SHORT_BYTES),
+			RULE(LEAF_READY, TREE(BRANCH), SHORT_BYTES),
+			RULE(LEAF_FAILED, TREE(BRANCH), SHORT_BYTES),
+			RULE(LEAF_MISMATCH, TREE(BRANCH), SHORT_BYTES),
+			RULE(LEAF_SLOTS, TREE(BRANCH), STALLS_BYTES),
+			RULE(PONG, TREE(PARENT), SHORT_BYTES),
+			RULE(ATTACHED, TREE(PARENT), SHORT_BYTES),
+			RULE(LEAF_JOB, TREE(PARENT), STALLS_BYTES),
+			RULE(LEAF_START, TREE(PARENT), SHORT_BYTES),
+			RULE(LEAF_END, TREE(PARENT), SHORT_BYTES),
+			RULE(LEAF_STALLS, TREE(PARENT), SHORT_BYTES),
 		},
 };
+
+static unsigned state_of(const struct sml_jobs *jobs, const struct sml_peer *peer)
+{
+	unsigned state = peer->job != NULL ? MEMBER_OF + peer->job->state : STRANGER;
+
+	if (peer->is_parent)
+		return PARENT;
+	if (peer->branch != NULL)
+		return BRANCH;
+	if (peer->passage != NULL)
+		return PASSAGE;
+	if (peer->via != NULL && peer->job == NULL)
+		return STRANGER_AT_LEAF;
+	return jobs->operations->ranks_have_slots ? state + RANKS_SHIFT : state;
+}
 
 const char *sml_jobs_object(const struct sml_jobs *jobs, const struct sml_peer *peer,
 			    const struct sml_head *head, char *text, size_t bytes)
 {
-	unsigned state = peer->job != NULL ? MEMBER_OF + peer->job->state : STRANGER;
-
-	if (jobs->operations->ranks_have_slots)
-		state += RANKS_SHIFT;
-	if (sml_rules_object(&rules, state, head, text, bytes) != NULL)
+	if (sml_rules_object(&rules, state_of(jobs, peer), head, text, bytes) != NULL)
 		return text;
 	/* Only a rank that resumes sends such a long message. */
 	if (head->whole > SHORT_BYTES && head->n >= SML_RULES_HEAD_BYTES &&

@@ -185,9 +185,17 @@ bool sml_job_reserve_slots(struct sml_job *job, char *text, size_t bytes)
 	return true;
 }
 
-void sml_job_take_slots(struct sml_job *job)
+bool sml_job_take_slots(struct sml_job *job)
 {
-	hold(job, divide(job, held(job) + least_of(lacked(job), share(job))));
+	uint32_t n = held(job) + least_of(lacked(job), share(job));
+	uint32_t room = sml_job_leaf_room(job);
+	struct slots least = fewest(job);
+
+	/* All switches of a tree have the same slots. */
+	if (room < least.head + least.data)
+		return false;
+	hold(job, divide(job, least_of(n, room)));
+	return true;
 }
 
 bool sml_job_take_fewer_slots(struct sml_job *job)

@@ -27,14 +27,17 @@ static void add_slots(struct sml_job *job, struct stalls *out)
 
 	n = sml_job_slot_states(job, out->states, n);
 	for (uint32_t i = 0; i < n; i++) {
-		sml_control__slot_state__init(&out->slots[i]);
-		out->slots[i].slot = out->states[i].slot;
-		out->slots[i].use = out->states[i].use;
-		out->slots[i].missing = sml_job_ranks_behind(job, out->states[i].missing);
-		out->slot_list[i] = &out->slots[i];
+		SmlControl__SlotState *slot = &out->slots[out->report.n_slots];
+
+		sml_control__slot_state__init(slot);
+		/* A leaf that has not said for whom it waits would be blamed wholly. */
+		if (!sml_job_ranks_missing(job, &out->states[i], &slot->missing))
+			continue;
+		slot->slot = out->states[i].slot;
+		slot->use = out->states[i].use;
+		out->slot_list[out->report.n_slots++] = slot;
 	}
 	out->report.slots = out->slot_list;
-	out->report.n_slots = n;
 }
 
 static void add_ranks(const struct sml_job *job, struct stalls *out)
@@ -106,7 +109,7 @@ static void ask_ranks(struct sml_job *job)
 		struct sml_member *member = &job->members[rank];
 
 		if (member->peer == NULL || member->stalls_asked ||
-		    !job->jobs->output->listens(member->peer))
+		    !sml_peer_listens(job->jobs, member->peer))
 			continue;
 		member->stalls_asked = true;
 		(void)sml_peer_send(job->jobs, member->peer,
@@ -144,6 +147,18 @@ void sml_job_pass_stalls(struct sml_job *job, uint8_t from, const SmlControl__St
 	close_stalls(stalls);
 }
 
+void sml_job_pass_leaves_stalls(struct sml_job *job)
+{
+	struct stalls *stalls = open_stalls(job);
+
+	if (stalls == NULL)
+		return;
+	pass(job, stalls);
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		job->members[rank].stalls_wanted = false;
+	close_stalls(stalls);
+}
+
 void sml_job_tell_stalls(struct sml_job *job, struct sml_member *member)
 {
 	uint64_t now_ns = job->jobs->now_ns;
@@ -151,12 +166,17 @@ void sml_job_tell_stalls(struct sml_job *job, struct sml_member *member)
 
 	/* Before the job runs, no slot waits. */
 	if (job->state < SML_JOB_RUNNING || now_ns - member->stalls_told_ns < ANSWER_EVERY_NS ||
-	    !job->jobs->output->listens(member->peer))
+	    !sml_peer_listens(job->jobs, member->peer))
 		return;
 	member->stalls_told_ns = now_ns;
 	if (job->jobs->operations->ranks_have_slots) {
 		member->stalls_wanted = true;
 		ask_ranks(job);
+		return;
+	}
+	if (job->n_leaves > 0) {
+		member->stalls_wanted = true;
+		sml_job_ask_leaves(job);
 		return;
 	}
 	stalls = open_stalls(job);
@@ -172,7 +192,7 @@ static void abort_peer(const struct sml_jobs *jobs, struct sml_peer *peer,
 		       SmlControl__Abort *abort_message)
 {
 	if (sml_peer_send(jobs, peer, sml_envelope(ABORT, abort, abort_message)) == 0)
-		jobs->output->end(peer);
+		sml_peer_end(jobs, peer);
 	else
 		/* For lack of memory: there may still be room for the text alone. */
 		sml_peer_refuse(jobs, peer, abort_message->error, abort_message->text);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "control/envelope.h"
-#include "job/switch_job.h"
+#include "job/switch_branches.h"
 
 #define MAX_COUNTERS (SML_VERDICTS + 16)
 
@@ -94,6 +94,8 @@ static void describe_worker(const struct sml_job *job, uint8_t rank,
 		worker->resends = counters->resends[job->child_of[rank]];
 		worker->completed = counters->completed[job->child_of[rank]];
 	}
+	if (sml_peer_via(member->peer) != NULL)
+		worker->leaf = sml_relayed_of(member->peer)->at;
 	worker->by_group = sml_job_is_by_group(job, rank);
 	if (job->jobs->operations->ranks_have_slots)
 		worker->completed = sml_job_completed_by(job, rank);
@@ -188,6 +190,74 @@ static void describe_job(const struct sml_job *job, struct job_status *out)
 	out->status.n_counters = out->counters.n;
 }
 
+/* ---- in a tree ---- */
+
+/* At a leaf: a rank that is connected to it. */
+static void describe_passage(const struct sml_passage *passage,
+			     const struct sml_job_counters *counters, struct job_status *out)
+{
+	const struct sml_leaf_job *job = passage->job;
+	SmlControl__WorkerStatus *worker = &out->workers[out->status.n_workers];
+
+	sml_control__worker_status__init(worker);
+	worker->rank = passage->rank;
+	worker->host = (char *)(uintptr_t)passage->host;
+	worker->pid = passage->pid;
+	worker->last_seen_ms = (job->jobs->now_ns - passage->peer->heard_ns) / 1000000u;
+	worker->state = (char *)(uintptr_t)(job->started ? "running" : "joined");
+	if (passage->peer->via != NULL) {
+		worker->leaf = sml_relayed_of(passage->peer)->at;
+	} else {
+		worker->contributions = counters->contributions[passage->child];
+		worker->resends = counters->resends[passage->child];
+		worker->completed = counters->completed[passage->child];
+	}
+	out->list[out->status.n_workers++] = worker;
+}
+
+/* What a leaf knows of a job: the ranks behind it. */
+static void describe_leaf_job(const struct sml_leaf_job *job, struct job_status *out)
+{
+	const struct sml_jobs *jobs = job->jobs;
+	const struct sml_table *passages = &jobs->leaf.passages;
+	struct sml_job_counters counters = {0};
+
+	if (jobs->operations->job_counters)
+		jobs->operations->job_counters(jobs->dataplane, job->rules.job, &counters);
+	sml_control__job_status__init(&out->status);
+	out->status.job = (char *)(uintptr_t)job->name;
+	out->status.job_number = job->rules.job;
+	out->status.epoch = job->rules.epoch;
+	out->status.world_size = job->world_size;
+	out->status.lanes = job->rules.lanes;
+	out->status.slots = (uint32_t)(job->rules.head_slots + job->rules.data_slots);
+	out->status.state = (char *)(uintptr_t)(job->started ? "running" : "probing");
+	out->status.workers = out->list;
+	for (uint32_t i = 0; i < passages->room; i++) {
+		const struct sml_passage *passage =
+			(const struct sml_passage *)sml_table_at(passages, i);
+
+		if (passage != NULL && passage->job == job && out->status.n_workers < SML_MAX_RANKS)
+			describe_passage(passage, &counters, out);
+	}
+	add_verdicts(&out->counters, counters.verdicts);
+	out->status.counters = out->counters.list;
+	out->status.n_counters = out->counters.n;
+}
+
+static void describe_branch(const struct sml_branch *branch, SmlControl__LeafStatus *leaf)
+{
+	const struct sml_jobs *jobs = branch->jobs;
+
+	sml_control__leaf_status__init(leaf);
+	leaf->name = (char *)(uintptr_t)branch->name;
+	leaf->ranks = branch->ranks.n;
+	leaf->slots = branch->slots;
+	/* A leaf does not share out the slots of its own leaves: the root does. */
+	leaf->slots_in_use = sml_jobs_is_leaf(jobs) ? 0 : branch->slots_in_use;
+	leaf->last_seen_ms = (jobs->now_ns - branch->peer->heard_ns) / 1000000u;
+}
+
 static void describe_dataplane(struct sml_jobs *jobs, struct counters *out)
 {
 	struct sml_dataplane_counters counters = {.probes = 0};
@@ -214,7 +284,40 @@ struct whole {
 	struct job_status *all;
 	SmlControl__JobStatus *list[SML_MAX_JOBS];
 	struct counters counters;
+	SmlControl__LeafStatus *leaves, **leaf_list;
 };
+
+static void free_whole(struct whole *whole)
+{
+	free(whole->all);
+	free(whole->leaves);
+	free(whole->leaf_list);
+}
+
+/* False: no memory. */
+static bool describe_tree(const struct sml_jobs *jobs, struct whole *whole)
+{
+	SmlControl__Status *status = &whole->status;
+	size_t n = 0;
+
+	if (sml_jobs_is_leaf(jobs)) {
+		status->parent = (char *)(uintptr_t)jobs->config.parent;
+		status->attached = jobs->leaf.level > 0;
+		status->level = jobs->leaf.level;
+	}
+	for (const struct sml_branch *b = jobs->branches; b != NULL; b = b->next)
+		n++;
+	whole->leaves = calloc(n + 1, sizeof(*whole->leaves));
+	whole->leaf_list = calloc(n + 1, sizeof(SmlControl__LeafStatus *));
+	if (whole->leaves == NULL || whole->leaf_list == NULL)
+		return false;
+	for (const struct sml_branch *b = jobs->branches; b != NULL; b = b->next) {
+		whole->leaf_list[status->n_leaves] = &whole->leaves[status->n_leaves];
+		describe_branch(b, whole->leaf_list[status->n_leaves++]);
+	}
+	status->leaves = whole->leaf_list;
+	return true;
+}
 
 /* False: no memory. */
 static bool describe_all(struct sml_jobs *jobs, struct whole *whole)
@@ -223,13 +326,22 @@ static bool describe_all(struct sml_jobs *jobs, struct whole *whole)
 
 	sml_control__status__init(status);
 	whole->counters.n = 0;
+	whole->leaves = NULL;
+	whole->leaf_list = NULL;
 	whole->all = calloc(jobs->n_jobs + 1, sizeof(*whole->all));
-	if (whole->all == NULL)
+	if (whole->all == NULL || !describe_tree(jobs, whole))
 		return false;
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
 		if (jobs->jobs[i] == NULL)
 			continue;
 		describe_job(jobs->jobs[i], &whole->all[status->n_jobs]);
+		whole->list[status->n_jobs] = &whole->all[status->n_jobs].status;
+		status->n_jobs++;
+	}
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
+		if (jobs->leaf.jobs[i] == NULL)
+			continue;
+		describe_leaf_job(jobs->leaf.jobs[i], &whole->all[status->n_jobs]);
 		whole->list[status->n_jobs] = &whole->all[status->n_jobs].status;
 		status->n_jobs++;
 	}
@@ -256,7 +368,7 @@ void sml_status_send(struct sml_jobs *jobs, struct sml_peer *peer)
 	else if (sml_peer_send(jobs, peer, sml_envelope(STATUS, status, &whole.status)) < 0)
 		sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED,
 				"the status is too long for one message, or there is no memory");
-	free(whole.all);
+	free_whole(&whole);
 }
 
 uint8_t *sml_jobs_pack_status(struct sml_jobs *jobs, uint64_t now_ns, size_t *n)
@@ -271,6 +383,6 @@ uint8_t *sml_jobs_pack_status(struct sml_jobs *jobs, uint64_t now_ns, size_t *n)
 	}
 	if (bytes != NULL)
 		sml_control__status__pack(&whole.status, bytes);
-	free(whole.all);
+	free_whole(&whole);
 	return bytes;
 }

@@ -32,6 +32,7 @@ struct sml_switch_config {
 	const struct sml_dataplane_operations *dataplane; /* NULL: UDP */
 	const char *multicast; /* "GROUP[:PORT]" for results of the first job; NULL: no multicast */
 	uint32_t multicast_hops; /* that they may go, 1 */
+	const char *parent; /* "HOST[:PORT]": this switch is a leaf of that one; NULL: of none */
 	bool rendezvous; /* no slots here: ranks that embed the stripes only find each other here */
 	const char *only_job; /* serve only this job, with this many ranks; NULL: any job */
 	uint32_t only_world_size;

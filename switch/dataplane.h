@@ -21,6 +21,8 @@ struct sml_dataplane_config {
 	int debug;
 	/* Called from the dataplane's threads, so it must only leave a note. */
 	void (*on_mismatch)(void *context, const struct sml_mismatch *mismatch);
+	/* The same: the parent has answered a probe. */
+	void (*on_probed)(void *context);
 	void *context;
 };
 

@@ -125,7 +125,7 @@ static int write_resumption(struct generations *generations, struct report *spac
 
 	*resumption = (struct sml_resumption){
 		.epoch = admission->epoch,
-		.tag = admission->tag,
+		.tag = admission->report_tag,
 		.membership = admission->membership,
 		.self = generations,
 		.kept = give_kept,

@@ -256,7 +256,7 @@ static void probe(struct rank *rank, unsigned address)
 	const struct sml_admission *admission = &attempt->talk.admission;
 
 	rank->epoch = admission->epoch;
-	rank->tag = admission->tag;
+	rank->tag = admission->report_tag;
 	rank->membership = admission->membership;
 	if (rank->state == SEEKING && admission->lanes != LANES) {
 		reject(rank, address, SML_ERROR_PROTOCOL, "its path is too narrow");

@@ -40,6 +40,8 @@ void sml_connection_free(struct sml_connection *connection)
 		connection->next->previous = connection->previous;
 	server->n_connections--;
 	server->held_bytes -= connection->held_bytes;
+	if (server->uplink.connection == connection)
+		sml_uplink_lost(server);
 	sml_stream_close(&connection->messages);
 	/* libevent would close it in its loop's next round, which is too late to make room. */
 	bufferevent_setfd(connection->stream, -1);
@@ -81,7 +83,7 @@ bool sml_connection_is_over(struct sml_connection *connection, uint64_t now_ns)
 {
 	if (connection->closing)
 		return now_ns > connection->peer.heard_ns + LINGER_NS;
-	if (connection->peer.job != NULL)
+	if (sml_peer_is_member(&connection->peer))
 		connection->stranger_ns = now_ns;
 	/* Whatever it says, only joining counts. */
 	return now_ns >
@@ -105,7 +107,7 @@ static void on_written(struct bufferevent *stream, void *context)
 /* A peer that was never a member: logged at most once a second, but always counted. */
 static void turn_away(struct sml_connection *connection, const char *why)
 {
-	if (connection->peer.job == NULL)
+	if (!sml_peer_is_member(&connection->peer))
 		sml_strangers_refused(connection, why, false);
 	sml_connection_lose(connection, why);
 }
@@ -240,7 +242,9 @@ static void on_event(struct bufferevent *stream, short what, void *context)
 
 /* ---- the beginning ---- */
 
-void sml_connection_open(struct sml_server *server, int fd)
+/* NULL: no memory. The descriptor is closed then. */
+static struct sml_connection *open_connection(struct sml_server *server, int fd,
+					      struct sml_tls *tls, const char *host)
 {
 	struct sml_connection *connection;
 	struct bufferevent *stream;
@@ -249,7 +253,7 @@ void sml_connection_open(struct sml_server *server, int fd)
 	stream = bufferevent_socket_new(server->base, fd, 0);
 	connection = calloc(1, sizeof(*connection));
 	if (stream == NULL || connection == NULL ||
-	    sml_stream_open(&connection->messages, server->tls, NULL, bufferevent_get_input(stream),
+	    sml_stream_open(&connection->messages, tls, host, bufferevent_get_input(stream),
 			    bufferevent_get_output(stream)) < 0) {
 		if (connection != NULL)
 			sml_stream_close(&connection->messages);
@@ -257,7 +261,7 @@ void sml_connection_open(struct sml_server *server, int fd)
 		if (stream != NULL)
 			bufferevent_free(stream);
 		sml_fd_shut(fd);
-		return;
+		return NULL;
 	}
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	connection->server = server;
@@ -275,8 +279,27 @@ void sml_connection_open(struct sml_server *server, int fd)
 	 * 16 KiB are read at a time, and then on_read() takes or refuses them. So no high watermark
 	 * is needed; libevent's would crash when memory runs out.
 	 */
-	if (bufferevent_priority_set(stream, SML_TURN_STRANGERS) < 0 ||
-	    bufferevent_enable(stream, EV_READ | EV_WRITE) < 0)
-		sml_connection_free(connection);
+	if (bufferevent_priority_set(stream, SML_TURN_STRANGERS) == 0 &&
+	    bufferevent_enable(stream, EV_READ | EV_WRITE) == 0)
+		return connection;
+	sml_connection_free(connection);
+	return NULL;
+}
+
+void sml_connection_open(struct sml_server *server, int fd)
+{
+	(void)open_connection(server, fd, server->tls, NULL);
 	sml_strangers_make_room(server);
+}
+
+struct sml_connection *sml_connection_open_parent(struct sml_server *server, int fd)
+{
+	struct sml_uplink *uplink = &server->uplink;
+	struct sml_connection *connection = open_connection(server, fd, uplink->tls, uplink->host);
+
+	/* A TLS client sends first. */
+	if (connection == NULL || sml_stream_step(&connection->messages) == 0)
+		return connection;
+	sml_connection_free(connection);
+	return NULL;
 }

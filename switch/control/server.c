@@ -2,6 +2,7 @@
 /* The control plane's event loop: accepting, time, notes of the dataplane. See server.h. */
 #include <errno.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -121,6 +122,14 @@ static void note_mismatch(void *context, const struct sml_mismatch *mismatch)
 	event_active(server->note, EV_READ, 0);
 }
 
+/* The jobs find out what for. */
+static void note_probed(void *context)
+{
+	struct sml_server *server = context;
+
+	event_active(server->note, EV_READ, 0);
+}
+
 static void on_note(evutil_socket_t fd, short what, void *context)
 {
 	struct sml_server *server = context;
@@ -136,6 +145,8 @@ static void on_note(evutil_socket_t fd, short what, void *context)
 	pthread_mutex_unlock(&server->note_mutex);
 	for (uint32_t i = 0; i < n; i++)
 		sml_jobs_mismatch(&server->jobs, &noted[i], sml_now_ns());
+	if (server->config.parent != NULL)
+		sml_jobs_tick(&server->jobs, sml_now_ns());
 }
 
 /* ---- new settings ---- */
@@ -227,6 +238,7 @@ static void on_stop(evutil_socket_t fd, short what, void *context)
 	(void)fd;
 	(void)what;
 	event_del(server->accept);
+	sml_uplink_close(server);
 	sml_jobs_stop(&server->jobs, sml_now_ns());
 	for (struct sml_connection *c = server->connections; c != NULL; c = c->next)
 		sml_connection_end(c);
@@ -296,6 +308,7 @@ static int open_dataplane(struct sml_server *server, const char *address)
 		.seal = server->config.seal,
 		.debug = server->config.debug,
 		.on_mismatch = note_mismatch,
+		.on_probed = note_probed,
 		.context = server,
 	};
 
@@ -381,6 +394,8 @@ static void open_jobs(struct sml_server *server)
 			   .local_stripes = config->local_stripes,
 			   .only_job = config->only_job,
 			   .only_world_size = config->only_world_size,
+			   .name = server->name,
+			   .parent = config->parent != NULL ? server->uplink.where : NULL,
 			   .debug = config->debug},
 		.output = &sml_server_output,
 		.context = server,
@@ -391,20 +406,55 @@ static void open_jobs(struct sml_server *server)
 	sml_jobs_init(&server->jobs, sml_now_ns());
 }
 
+static int open_tls_end(const struct sml_switch_config *config, enum sml_tls_end end,
+			struct sml_tls **opened)
+{
+	return config->tls.job_key != NULL
+		       ? sml_tls_open(opened, end, &config->tls, &config->tls_names)
+		       : sml_tls_open_with_key(opened, end, &config->tls, &config->tls_names,
+					       &config->job_key, &config->job_key_names);
+}
+
 static int open_tls(struct sml_server *server)
 {
 	struct sml_switch_config *config = &server->config;
-	int rc = config->tls.job_key != NULL
-			 ? sml_tls_open(&server->tls, SML_TLS_SWITCH, &config->tls,
-					&config->tls_names)
-			 : sml_tls_open_with_key(&server->tls, SML_TLS_SWITCH, &config->tls,
-						 &config->tls_names, &config->job_key,
-						 &config->job_key_names);
+	int rc = open_tls_end(config, SML_TLS_SWITCH, &server->tls);
+
+	/* To its parent, a leaf is what a rank is to a switch. */
+	if (rc == 0 && config->parent != NULL)
+		rc = open_tls_end(config, SML_TLS_WORKER, &server->uplink.tls);
 
 	/* The caller may wipe both now. */
 	config->tls.job_key = NULL;
 	config->job_key = (struct sml_key_source){NULL, NULL};
 	return rc;
+}
+
+/* What a leaf cannot do. */
+static int check_leaf(struct sml_server *server)
+{
+	const struct sml_switch_config *config = &server->config;
+	const struct sml_dataplane_operations *operations = server->jobs.operations;
+
+	if (config->parent == NULL)
+		return 0;
+	if (operations->probe_parent == NULL)
+		return sml_error_set(-EINVAL,
+				     "a switch with the %s dataplane cannot be a leaf (--parent): "
+				     "use --dataplane udp",
+				     operations->name);
+	if (config->multicast != NULL)
+		return sml_error_set(-EINVAL, "a leaf (--parent) cannot send results by multicast: "
+					      "leave --multicast out");
+	return sml_uplink_find(server);
+}
+
+static void name_switch(struct sml_server *server)
+{
+	char host[256] = "?";
+
+	gethostname(host, sizeof(host) - 1);
+	snprintf(server->name, sizeof(server->name), "%.100s:%u", host, server->port);
 }
 
 int sml_server_open(struct sml_server *server, const char *address, uint16_t port)
@@ -415,7 +465,7 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 	sml_cond_init(&server->status_told);
 	limit_connections(server);
 	server->ticked_ns = sml_now_ns();
-	server->listen_fd = -1;
+	server->listen_fd = server->uplink.fd = -1;
 	open_jobs(server);
 	server->base = sml_turns_base_new();
 	if (server->base == NULL || open_events(server) < 0)
@@ -423,13 +473,19 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 	rc = open_tls(server);
 	if (rc < 0)
 		return rc;
+	rc = check_leaf(server);
+	if (rc < 0)
+		return rc;
 	rc = open_port(server, address, port);
 	if (rc == 0) {
+		name_switch(server);
 		rc = open_dataplane(server, address);
 		if (rc < 0)
 			return rc;
 		rc = listen_on_port(server);
 	}
+	if (rc == 0 && server->config.parent != NULL)
+		rc = sml_uplink_start(server);
 	if (rc < 0)
 		return sml_error_set(rc, "cannot listen on TCP port %u of %s: %s; %s", port,
 				     address ? address : "all addresses", strerror(-rc),
@@ -462,6 +518,7 @@ static void free_base(struct event_base *base)
 
 void sml_server_close(struct sml_server *server)
 {
+	sml_uplink_close(server);
 	sml_jobs_stop(&server->jobs, sml_now_ns());
 	while (server->connections != NULL)
 		sml_connection_free(server->connections);
@@ -484,6 +541,7 @@ void sml_server_close(struct sml_server *server)
 	if (server->base != NULL)
 		free_base(server->base);
 	sml_tls_close(server->tls);
+	sml_tls_close(server->uplink.tls);
 	free(server->status_bytes);
 	pthread_cond_destroy(&server->status_told);
 	pthread_mutex_destroy(&server->note_mutex);

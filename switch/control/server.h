@@ -22,9 +22,26 @@
 #include "base/clock.h"
 #include "control/stream.h"
 #include "job/switch.h"
+#include "net/address.h"
 #include "switch/control/turns.h"
 #include "switch/dataplane.h"
 #include "switchml.h"
+
+/* The parent's name can have so many addresses. */
+#define SML_PARENT_ADDRESSES 8
+
+/* Of a leaf: the way to its parent (parent.c). */
+struct sml_uplink {
+	char where[280], host[256];
+	union sml_sockaddr addresses[SML_PARENT_ADDRESSES];
+	unsigned n_addresses, next;
+	struct sml_tls *tls;
+	struct event *timer;	 /* until the next try, or the end of one */
+	struct event *connected; /* of a try */
+	int fd;			 /* of a try; -1: none */
+	struct sml_connection *connection;
+	char why[SML_SENTENCE_BYTES]; /* the last failure, as it was logged */
+};
 
 struct sml_connection {
 	struct sml_server *server;
@@ -52,6 +69,8 @@ struct sml_server {
 	_Atomic uint64_t ticked_ns; /* other threads see by it that the loop runs */
 	uint16_t port;
 	struct sml_jobs jobs;
+	char name[320]; /* this switch's, in texts */
+	struct sml_uplink uplink;
 	struct sml_connection *connections;
 	uint32_t n_connections, max_connections;
 	size_t held_bytes; /* buffered for connections without a job */
@@ -95,6 +114,9 @@ extern const struct sml_jobs_output sml_server_output;
 /* Serve a peer. Takes the descriptor, and may close other strangers to make room. */
 void sml_connection_open(struct sml_server *server, int fd);
 
+/* The same for a descriptor that leads to the parent. NULL: no memory, and it is closed. */
+struct sml_connection *sml_connection_open_parent(struct sml_server *server, int fd);
+
 /* Tell its peer's address to the jobs (peer.c). */
 void sml_connection_locate(struct sml_connection *connection);
 
@@ -112,6 +134,22 @@ void sml_connection_lose(struct sml_connection *connection, const char *why);
 
 /* Close it once all is written and the peer has had time to read it. */
 void sml_connection_end(struct sml_connection *connection);
+
+/* ---- the parent (parent.c) ---- */
+
+/* While names can be resolved: where is it? 0, or told by sml_error_set(). */
+int sml_uplink_find(struct sml_server *server);
+
+/* Connect, and again whenever the connection is lost. 0 or -ENOMEM. */
+int sml_uplink_start(struct sml_server *server);
+
+/* Its connection is gone. */
+void sml_uplink_lost(struct sml_server *server);
+
+/* Why the parent is not reached: log it, if that is new. */
+void sml_uplink_failed(struct sml_server *server, const char *why);
+
+void sml_uplink_close(struct sml_server *server);
 
 /* ---- connections without a job (strangers.c) ---- */
 

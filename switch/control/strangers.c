@@ -26,7 +26,7 @@ static struct sml_connection *find_oldest(const struct sml_server *server, uint3
 
 	*n = 0;
 	for (struct sml_connection *c = server->connections; c != NULL; c = c->next) {
-		if (c->peer.job != NULL)
+		if (sml_peer_is_member(&c->peer))
 			continue;
 		++*n;
 		/* If two came at the same moment, the later one in the list came first. */
@@ -78,8 +78,9 @@ void sml_strangers_make_room(struct sml_server *server)
 void sml_strangers_count(struct sml_connection *connection)
 {
 	struct sml_server *server = connection->server;
-	size_t held =
-		connection->peer.job == NULL ? sml_stream_held_bytes(&connection->messages) : 0;
+	size_t held = sml_peer_is_member(&connection->peer)
+			      ? 0
+			      : sml_stream_held_bytes(&connection->messages);
 
 	server->held_bytes += held - connection->held_bytes;
 	connection->held_bytes = held;

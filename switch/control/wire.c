@@ -22,7 +22,9 @@ void sml_wire_failed(struct sml_connection *connection)
 	char why[SML_SENTENCE_BYTES];
 
 	snprintf(why, sizeof(why), "TLS failed: %s", sml_tls_reason(connection->messages.tls));
-	if (connection->peer.job != NULL) {
+	if (connection->peer.is_parent)
+		sml_uplink_failed(connection->server, why);
+	if (sml_peer_is_member(&connection->peer)) {
 		sml_connection_lose(connection, why);
 		return;
 	}

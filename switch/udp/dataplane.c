@@ -191,6 +191,7 @@ static int open_thread(struct sml_dataplane *dataplane, unsigned i)
 		return thread->fd;
 	sml_udp_sender_init(&thread->sender, thread->fd, true);
 	sml_results_init(&thread->results, &thread->sender, UINT8_MAX);
+	sml_results_init(&thread->sums, &thread->sender, UINT8_MAX);
 	inbox.fd = thread->fd;
 	thread->inbox = sml_udp_inbox_new(&inbox);
 	if (thread->inbox == NULL)
@@ -357,6 +358,69 @@ static uint32_t udp_slot_states(struct sml_dataplane *dataplane, uint32_t number
 	return n;
 }
 
+/* ---- a leaf's parent ---- */
+
+static void udp_set_parent(struct sml_dataplane *dataplane, const union sml_sockaddr *parent)
+{
+	union sml_sockaddr own = {0};
+	socklen_t length = sizeof(own);
+
+	dataplane->parent = *parent;
+	/* The sockets of all addresses are of IPv6, and reach IPv4 by mapped addresses. */
+	if (getsockname(dataplane->threads[0].fd, &own.any, &length) == 0 &&
+	    own.any.sa_family == AF_INET6)
+		sml_sockaddr_map(&dataplane->parent);
+}
+
+static struct sml_header probe_header(const struct sml_pool_rules *rules, unsigned shard,
+				      uint16_t lanes)
+{
+	return (struct sml_header){
+		.magic_be = sml_be16(SML_WIRE_MAGIC),
+		.version = SML_WIRE_VERSION,
+		.kind = SML_PACKET_PROBE,
+		.job_be = sml_be32(rules->parent.job),
+		.key_be = sml_be64(rules->parent.cookie),
+		.epoch_be = sml_be32(rules->epoch),
+		.rank = rules->parent.rank,
+		.shard = (uint8_t)shard,
+		.lanes_be = sml_be16(lanes),
+	};
+}
+
+/* A lost probe is sent again: so is one that the socket has no room for. */
+static void udp_probe_parent(struct sml_dataplane *dataplane, uint32_t number, uint16_t port,
+			     uint16_t lanes)
+{
+	struct sml_udp_job *job = dataplane->jobs[number % SML_MAX_JOBS];
+	union sml_sockaddr to = dataplane->parent;
+	uint8_t packet[SML_MAX_PACKET_BYTES] = {0};
+
+	sml_sockaddr_set_port(&to, port);
+	for (unsigned shard = 0; shard < job->pool.rules.n_shards; shard++) {
+		const struct sml_header header = probe_header(&job->pool.rules, shard, lanes);
+		unsigned thread = (number + shard) % dataplane->n_threads;
+
+		job->up[shard].to = to.v6;
+		memcpy(packet, &header, sizeof(header));
+		(void)sendto(dataplane->threads[thread].fd, packet, SML_HEADER_BYTES + 4u * lanes,
+			     MSG_DONTWAIT | MSG_NOSIGNAL, &to.any, sml_sockaddr_length(&to));
+	}
+}
+
+static uint16_t udp_parent_lanes(struct sml_dataplane *dataplane, uint32_t number)
+{
+	const struct sml_udp_job *job = dataplane->jobs[number % SML_MAX_JOBS];
+	uint16_t least = UINT16_MAX;
+
+	for (unsigned shard = 0; shard < job->pool.rules.n_shards; shard++) {
+		uint16_t lanes = __atomic_load_n(&job->up_lanes[shard], __ATOMIC_ACQUIRE);
+
+		least = lanes < least ? lanes : least;
+	}
+	return least;
+}
+
 static void udp_counters(struct sml_dataplane *dataplane, struct sml_dataplane_counters *counters)
 {
 	uint64_t *to = (uint64_t *)counters;
@@ -384,5 +448,8 @@ const struct sml_dataplane_operations sml_dataplane_udp = {
 	.window = udp_window,
 	.job_counters = udp_job_counters,
 	.slot_states = udp_slot_states,
+	.set_parent = udp_set_parent,
+	.probe_parent = udp_probe_parent,
+	.parent_lanes = udp_parent_lanes,
 	.counters = udp_counters,
 };

@@ -35,6 +35,9 @@ struct sml_udp_job {
 	struct sml_udp_span spans[SML_MAX_RANKS][SML_MAX_SHARDS];
 	uint64_t *asked;  /* by slot: bits of the ranks that have asked for its last result */
 	uint64_t reached; /* atomic: bits of the ranks that get results by multicast */
+	/* At a leaf: the path to the parent, fixed before its first answer, and what has passed. */
+	struct sml_path up[SML_MAX_SHARDS];
+	uint16_t up_lanes[SML_MAX_SHARDS]; /* atomic */
 };
 
 struct sml_udp_thread {
@@ -47,6 +50,7 @@ struct sml_udp_thread {
 	uint64_t malformed_seen;
 	struct sml_udp_sender sender;
 	struct sml_results results;
+	struct sml_results sums;		/* of a leaf, to its parent */
 	struct sml_dataplane_counters counters; /* relaxed atomics */
 	struct sml_udp_inbox *inbox;
 	struct sml_packet packets[SML_RECEIVE_PACKETS];
@@ -56,6 +60,7 @@ struct sml_dataplane {
 	struct sml_dataplane_config config;
 	unsigned n_threads;
 	struct sml_udp_thread *threads;
+	union sml_sockaddr parent; /* of a leaf */
 	uint32_t receive_buffer_bytes;
 	/* Orders: the control thread's table of jobs, copied by each thread. */
 	pthread_mutex_t mutex;

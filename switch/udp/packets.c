@@ -104,6 +104,27 @@ static void answer_group_probe(struct sml_udp_thread *thread, struct sml_udp_job
 	send_one(thread, header, length, way);
 }
 
+/* At a leaf: the parent's answer to our probe. */
+static void note_probed(struct sml_udp_thread *thread, struct sml_udp_job *job,
+			const struct sml_header *header, uint32_t length)
+{
+	const struct sml_pool_rules *rules = &job->pool.rules;
+	uint16_t lanes = sml_be16(header->lanes_be);
+
+	if (!rules->is_leaf || header->shard >= rules->n_shards || lanes > rules->lanes ||
+	    length != SML_HEADER_BYTES + 4u * lanes) {
+		drop(thread, SML_VERDICT_MALFORMED);
+	} else if (header->epoch_be != sml_be32(rules->epoch)) {
+		drop(thread, SML_VERDICT_WRONG_EPOCH);
+	} else if (header->key_be != sml_be64(rules->parent.tag)) {
+		drop(thread, SML_VERDICT_WRONG_COOKIE);
+	} else if (lanes > job->up_lanes[header->shard]) {
+		__atomic_store_n(&job->up_lanes[header->shard], lanes, __ATOMIC_RELEASE);
+		if (thread->dataplane->config.on_probed)
+			thread->dataplane->config.on_probed(thread->dataplane->config.context);
+	}
+}
+
 /*
  * A contribution proves that the rank has the slot's previous result, whether it asked for it or
  * not.
@@ -151,8 +172,22 @@ static void flush(struct sml_udp_thread *thread)
 	char refusal[SML_UDP_REFUSAL_BYTES];
 
 	sml_results_flush(&thread->results);
+	sml_results_flush(&thread->sums);
 	if (sml_udp_sender_refusal(&thread->sender, refusal))
 		sml_switch_log(SML_LOG_WARN, "%s", refusal);
+}
+
+/* A leaf's sum of all its children, with those of other slots. */
+static void send_up(struct sml_udp_thread *thread, struct sml_udp_job *job,
+		    const struct sml_pool_answer *answer)
+{
+	uint8_t shard = answer->in.shard;
+
+	if (sml_results_add(&thread->sums, job, shard, answer->packet, answer->length))
+		return;
+	flush(thread);
+	sml_results_begin(&thread->sums, job, shard, job->up, 1);
+	sml_results_add(&thread->sums, job, shard, answer->packet, answer->length);
 }
 
 static void contribution(struct sml_udp_thread *thread, struct sml_udp_job *job, const void *packet,
@@ -163,9 +198,16 @@ static void contribution(struct sml_udp_thread *thread, struct sml_udp_job *job,
 
 	drop(thread, verdict);
 	count_shared(&job->counters.verdicts[verdict]);
-	if (verdict == SML_VERDICT_COMPLETED)
-		count_shared(&job->counters.completed[answer.in.rank]);
-	if (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_COMPLETED)
+	/* A leaf's is the parent's result: the slot knows who was last here, if anybody here was.
+	 */
+	if (verdict == SML_VERDICT_COMPLETED) {
+		uint8_t last = ((const struct sml_header *)answer.packet)->rank;
+
+		if (last != SML_NO_RANK)
+			count_shared(&job->counters.completed[last]);
+	}
+	if (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_FULL ||
+	    (verdict == SML_VERDICT_COMPLETED && !job->pool.rules.is_leaf))
 		count_shared(&job->counters.contributions[answer.in.rank]);
 	else if (verdict == SML_VERDICT_RESEND)
 		count_shared(&job->counters.resends[answer.in.rank]);
@@ -177,6 +219,15 @@ static void contribution(struct sml_udp_thread *thread, struct sml_udp_job *job,
 		watch_group(job, &answer.in, verdict == SML_VERDICT_RESEND);
 	if (answer.packet == NULL)
 		return;
+	if (verdict == SML_VERDICT_FULL) {
+		send_up(thread, job, &answer);
+		return;
+	}
+	/* At once: a result of the parent may come in this batch, and take the sum's place. */
+	if (verdict == SML_VERDICT_RESEND_UP) {
+		send_one(thread, answer.packet, answer.length, &job->up[answer.in.shard]);
+		return;
+	}
 	if (verdict == SML_VERDICT_RESEND) {
 		send_one(thread, answer.packet, answer.length,
 			 &job->paths[answer.in.rank][answer.in.shard]);
@@ -216,6 +267,8 @@ static void receive_packet(struct sml_udp_thread *thread, const struct sml_packe
 		answer_probe(thread, job, header, packet->length, message);
 	else if (header->kind == SML_PACKET_GROUP_PROBE)
 		answer_group_probe(thread, job, header, packet->length, message);
+	else if (header->kind == SML_PACKET_PROBE_REPLY)
+		note_probed(thread, job, header, packet->length);
 	else if (!__atomic_load_n(&job->started, __ATOMIC_ACQUIRE))
 		drop(thread, SML_VERDICT_EARLY_USE);
 	else

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The switches of a tree, from both sides of a connection between two of them.
+ *
+ *	root        job: all ranks are its members        switch_job.c, switch_tree.c
+ *	 |branch          ranks at leaves are relayed peers       switch_branches.c
+ *	 |
+ *	leaf        passages: peers whose messages go on        switch_leaf.c
+ *	 |branch       job: slots and their children              switch_leaf_job.c
+ *	 |
+ *	leaf
+ *
+ * A leaf knows which ranks are behind it, and nothing else about a job: the root decides.
+ */
+#ifndef SML_JOB_SWITCH_BRANCHES_H
+#define SML_JOB_SWITCH_BRANCHES_H
+
+#include "job/switch_job.h"
+
+/* Three levels of switches: a root is at level 0. */
+#define SML_MAX_LEVEL 2
+
+/* A leaf of this switch. */
+struct sml_branch {
+	struct sml_jobs *jobs;
+	struct sml_branch *next;
+	struct sml_peer *peer; /* its connection; NULL: it has just been lost */
+	char name[SML_NAME_BYTES];
+	uint32_t slots, slots_in_use, lanes;
+	struct sml_table ranks; /* struct sml_relayed */
+};
+
+/* A rank at a leaf, as if it were connected here. */
+struct sml_relayed {
+	struct sml_numbered key;
+	struct sml_peer peer;
+	struct sml_relayed *next_ended;
+	bool ended;
+	char at[SML_NAME_BYTES]; /* the name of the switch that it is connected to */
+};
+
+/* At a leaf: a peer, here or at a leaf of this one, whose messages go on to the parent. */
+struct sml_passage {
+	struct sml_numbered key;
+	struct sml_peer *peer;
+	struct sml_leaf_job *job; /* NULL: it has not been admitted */
+	uint16_t rank;
+	uint8_t child;
+	uint32_t pid, heartbeat_ms;
+	char host[SML_NAME_BYTES];
+};
+
+/* ---- leaves of this switch (switch_branches.c) ---- */
+
+static inline struct sml_relayed *sml_relayed_of(const struct sml_peer *peer)
+{
+	return (struct sml_relayed *)((uintptr_t)peer - offsetof(struct sml_relayed, peer));
+}
+
+/* The leaf of this switch that the peer is behind; NULL: it is connected here. */
+static inline struct sml_branch *sml_peer_via(const struct sml_peer *peer)
+{
+	return peer != NULL ? peer->via : NULL;
+}
+
+/* Somebody says that it is a leaf. */
+void sml_branch_message(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Leaf *leaf);
+
+/* A message of one of its ranks. */
+void sml_branch_relay(struct sml_branch *branch, const SmlControl__Relay *in);
+
+/* To a relayed peer: a message, or its end. */
+int sml_branch_send(struct sml_peer *peer, const SmlControl__Envelope *message);
+void sml_branch_end(struct sml_peer *peer);
+
+/* To the leaf itself. */
+int sml_branch_tell(const struct sml_branch *branch, const SmlControl__Envelope *message);
+
+/* Its connection has ended. Jobs that use it end, or look for their switches anew. */
+void sml_branch_lost(struct sml_branch *branch, const char *why);
+
+/* Give it up, with a message or without; and those that have been silent for too long. */
+void sml_branch_close(struct sml_branch *branch, const char *why);
+void sml_branches_tick(struct sml_jobs *jobs);
+uint64_t sml_branches_deadline(const struct sml_jobs *jobs);
+
+/* Free the ranks that have ended. Between two inputs. */
+void sml_branches_sweep(struct sml_jobs *jobs);
+
+/* Silence of a leaf, or of a parent, that means death: less than that of a rank. */
+uint64_t sml_branch_patience_ns(uint32_t heartbeat_ms);
+
+/* ---- a leaf and its parent (switch_leaf.c) ---- */
+
+static inline bool sml_jobs_is_leaf(const struct sml_jobs *jobs)
+{
+	return jobs->config.parent != NULL;
+}
+
+/* A message of a peer that is not the parent. */
+void sml_leaf_message(struct sml_jobs *jobs, struct sml_peer *peer,
+		      const SmlControl__Envelope *message);
+void sml_leaf_parent_message(struct sml_jobs *jobs, const SmlControl__Envelope *message);
+
+/* The passage's peer has gone; or the leaf that it is at. */
+void sml_passage_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why,
+		      bool leaf_died);
+
+void sml_leaf_parent_lost(struct sml_jobs *jobs, const char *why);
+
+/* Its own slots or lanes, or those of its leaves, may have changed. */
+void sml_leaf_tell_numbers(struct sml_jobs *jobs);
+
+void sml_leaf_tick(struct sml_jobs *jobs);
+uint64_t sml_leaf_deadline(const struct sml_jobs *jobs);
+void sml_leaf_stop(struct sml_jobs *jobs);
+
+int sml_leaf_tell(struct sml_jobs *jobs, const SmlControl__Envelope *message);
+
+/* ---- a job at a leaf (switch_leaf_job.c) ---- */
+
+void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in);
+void sml_leaf_job_start(struct sml_jobs *jobs, uint32_t number);
+void sml_leaf_job_end(struct sml_leaf_job *job);
+struct sml_leaf_job *sml_leaf_job_find(const struct sml_jobs *jobs, uint32_t number);
+bool sml_leaf_job_runs(const struct sml_leaf_job *job);
+
+/* The root's Admitted for this rank gets this switch's numbers. */
+void sml_leaf_job_admit(const struct sml_passage *passage, SmlControl__Admitted *admitted);
+
+/* Is its path known? False: the job has failed, and the parent knows why. */
+bool sml_leaf_job_is_ready(struct sml_passage *passage);
+
+/* A message of a leaf of this leaf about a job. */
+void sml_leaf_job_branch_message(struct sml_jobs *jobs, struct sml_branch *branch,
+				 const SmlControl__Envelope *message);
+
+void sml_leaf_job_mismatch(struct sml_jobs *jobs, const struct sml_mismatch *mismatch);
+void sml_leaf_job_tell_slots(struct sml_jobs *jobs, uint32_t number);
+
+/* The job cannot be served here. It is gone. */
+void sml_leaf_job_fail(struct sml_leaf_job *job, int error, const char *text, bool again);
+
+/* The passage, or the branch, is about to go. */
+void sml_leaf_job_forget(struct sml_passage *passage);
+
+void sml_leaf_job_tick(struct sml_leaf_job *job);
+uint64_t sml_leaf_job_deadline(const struct sml_leaf_job *job);
+
+/* For the status. */
+struct sml_leaf_job {
+	struct sml_jobs *jobs;
+	char name[SML_NAME_BYTES];
+	struct sml_pool_rules rules;
+	uint32_t world_size;
+	uint16_t data_port; /* the parent's */
+	bool started, ready;
+	uint8_t n_children;
+	struct {
+		struct sml_passage *passage; /* a rank that is connected here */
+		struct sml_branch *branch;   /* or a leaf */
+		uint64_t ranks;		     /* bits of those behind it */
+		uint16_t first_rank;
+		bool ready, answered;
+		uint32_t lanes;
+		struct sml_slot_progress *slots; /* as a leaf last said */
+		uint32_t n_slots;
+	} children[SML_MAX_RANKS];
+	uint64_t begun_ns, probed_ns, answered_ns;
+	uint32_t rounds;
+	bool slots_asked;
+};
+
+#endif

@@ -1,0 +1,648 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A job at a leaf: its slots, and the children that contribute to them. The root has said how many
+ * slots of how many lanes there are, and which ranks come; this switch draws the tag and the
+ * cookies of its own children, and nobody else knows them.
+ *
+ *	LeafJob --> probes to the parent --all answered, all leaves of this one ready--> LeafReady
+ *	        --LeafStart--> runs --LeafEnd--> gone
+ *
+ * The invariant: a job here has slots in the dataplane, and a new epoch is a new job.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/envelope.h"
+#include "control/text.h"
+#include "job/switch_branches.h"
+
+#define FIRST_PROBE_NS (50 * 1000000ull)
+#define PROBE_NS       (250 * 1000000ull)
+/* After the parent has answered to some width, so many rounds for a wider one. */
+#define ROUNDS 6
+
+struct sml_leaf_job *sml_leaf_job_find(const struct sml_jobs *jobs, uint32_t number)
+{
+	struct sml_leaf_job *job = jobs->leaf.jobs[number % SML_MAX_JOBS];
+
+	return job != NULL && job->rules.job == number ? job : NULL;
+}
+
+bool sml_leaf_job_runs(const struct sml_leaf_job *job)
+{
+	return job->started;
+}
+
+static uint32_t held(const struct sml_leaf_job *job)
+{
+	return (uint32_t)job->rules.head_slots + job->rules.data_slots;
+}
+
+/* ---- the end ---- */
+
+/* Its leaves end it, too. */
+static void end_below(const struct sml_leaf_job *job)
+{
+	SmlControl__LeafEnd end = SML_CONTROL__LEAF_END__INIT;
+
+	end.job_number = job->rules.job;
+	for (unsigned i = 0; i < job->n_children; i++)
+		if (job->children[i].branch != NULL)
+			(void)sml_branch_tell(job->children[i].branch,
+					      sml_envelope(LEAF_END, leaf_end, &end));
+}
+
+static void let_passages_go(struct sml_leaf_job *job)
+{
+	const struct sml_table *passages = &job->jobs->leaf.passages;
+
+	for (uint32_t i = 0; i < passages->room; i++) {
+		struct sml_passage *passage = (struct sml_passage *)sml_table_at(passages, i);
+
+		if (passage != NULL && passage->job == job)
+			passage->job = NULL;
+	}
+}
+
+void sml_leaf_job_end(struct sml_leaf_job *job)
+{
+	struct sml_jobs *jobs = job->jobs;
+
+	end_below(job);
+	let_passages_go(job);
+	jobs->operations->remove_job(jobs->dataplane, job->rules.job);
+	jobs->leaf.jobs[job->rules.job % SML_MAX_JOBS] = NULL;
+	jobs->slots_in_use -= held(job);
+	jobs->n_jobs--;
+	for (unsigned i = 0; i < job->n_children; i++)
+		free(job->children[i].slots);
+	free(job);
+}
+
+static void tell_failure(struct sml_jobs *jobs, uint32_t number, int error, const char *text,
+			 bool again)
+{
+	SmlControl__LeafFailed message = SML_CONTROL__LEAF_FAILED__INIT;
+
+	message.job_number = number;
+	message.error = error;
+	message.text = (char *)(uintptr_t)text;
+	message.again = again;
+	(void)sml_leaf_tell(jobs, sml_envelope(LEAF_FAILED, leaf_failed, &message));
+}
+
+void sml_leaf_job_fail(struct sml_leaf_job *job, int error, const char *text, bool again)
+{
+	tell_failure(job->jobs, job->rules.job, error, text, again);
+	sml_leaf_job_end(job);
+}
+
+void sml_leaf_job_forget(struct sml_passage *passage)
+{
+	struct sml_leaf_job *job = passage->job;
+
+	if (job->children[passage->child].passage == passage)
+		job->children[passage->child].passage = NULL;
+	passage->job = NULL;
+}
+
+/* ---- the beginning ---- */
+
+static unsigned child_for(struct sml_leaf_job *job, struct sml_passage *passage)
+{
+	struct sml_branch *via = passage->peer->via;
+	unsigned i = 0;
+
+	while (i < job->n_children && (via == NULL || job->children[i].branch != via))
+		i++;
+	if (i == job->n_children && i < SML_MAX_RANKS) {
+		job->children[i].branch = via;
+		job->children[i].passage = via == NULL ? passage : NULL;
+		job->children[i].first_rank = passage->rank;
+		job->n_children++;
+	}
+	return i;
+}
+
+/* False: there are too many. */
+static bool form_children(struct sml_leaf_job *job, const SmlControl__LeafJob *in)
+{
+	const struct sml_table *passages = &job->jobs->leaf.passages;
+
+	for (size_t i = 0; i < in->n_peers; i++) {
+		struct sml_passage *passage =
+			(struct sml_passage *)sml_table_find(passages, in->peers[i]);
+		unsigned child;
+
+		/* It has ended in the meantime, and the root hears of that next. */
+		if (passage == NULL || passage->job != NULL)
+			continue;
+		passage->rank = (uint16_t)in->ranks[i];
+		child = child_for(job, passage);
+		if (child == SML_MAX_RANKS)
+			return false;
+		passage->job = job;
+		passage->child = (uint8_t)child;
+		job->children[child].ranks |= (uint64_t)1 << (in->ranks[i] % 64);
+	}
+	return job->n_children > 0;
+}
+
+static void draw_secrets(struct sml_leaf_job *job)
+{
+	job->rules.tag = sml_jobs_random(job->jobs);
+	job->rules.n_ranks = job->n_children;
+	for (unsigned i = 0; i < job->n_children; i++)
+		job->rules.cookies[i] = sml_jobs_random(job->jobs);
+}
+
+static void list_peers(const struct sml_leaf_job *job, const struct sml_branch *branch,
+		       uint32_t *peers, uint32_t *ranks, SmlControl__LeafJob *out)
+{
+	const struct sml_table *passages = &job->jobs->leaf.passages;
+
+	for (uint32_t i = 0; i < passages->room; i++) {
+		const struct sml_passage *passage =
+			(const struct sml_passage *)sml_table_at(passages, i);
+
+		if (passage == NULL || passage->job != job || passage->peer->via != branch)
+			continue;
+		peers[out->n_peers++] = sml_relayed_of(passage->peer)->key.number;
+		ranks[out->n_ranks++] = passage->rank;
+	}
+	out->peers = peers;
+	out->ranks = ranks;
+}
+
+/* The leaves of this leaf get the job, as this leaf got it. False: no memory. */
+static bool spread(struct sml_leaf_job *job, const SmlControl__LeafJob *in)
+{
+	uint32_t *peers = calloc(2 * in->n_peers + 1, sizeof(*peers));
+
+	for (unsigned i = 0; peers != NULL && i < job->n_children; i++) {
+		SmlControl__LeafJob out = *in;
+
+		if (job->children[i].branch == NULL)
+			continue;
+		job->children[i].slots = calloc(held(job), sizeof(*job->children[i].slots));
+		if (job->children[i].slots == NULL)
+			break;
+		out.n_peers = out.n_ranks = 0;
+		list_peers(job, job->children[i].branch, peers, peers + in->n_peers, &out);
+		out.number = i;
+		out.cookie = job->rules.cookies[i];
+		out.tag = job->rules.tag;
+		out.data_port = job->jobs->config.data_port;
+		(void)sml_branch_tell(job->children[i].branch,
+				      sml_envelope(LEAF_JOB, leaf_job, &out));
+	}
+	free(peers);
+	for (unsigned i = 0; i < job->n_children; i++)
+		if (job->children[i].branch != NULL && job->children[i].slots == NULL)
+			return false;
+	return peers != NULL;
+}
+
+static bool is_possible(const SmlControl__LeafJob *in)
+{
+	return in->lanes > 0 && in->lanes <= SML_MAX_LANES && in->shards > 0 &&
+	       in->shards <= SML_MAX_SHARDS && in->head_slots >= in->shards &&
+	       in->data_slots >= in->shards && in->head_slots + in->data_slots <= SML_MAX_SLOTS &&
+	       in->number < SML_MAX_RANKS && in->data_port > 0 && in->data_port <= 65535 &&
+	       in->n_peers == in->n_ranks && in->n_peers > 0 && in->n_peers <= SML_MAX_WORLD;
+}
+
+/* NULL: yes. */
+static const char *lacks_room(const struct sml_jobs *jobs, const SmlControl__LeafJob *in,
+			      char *text, size_t bytes)
+{
+	if (jobs->n_jobs >= jobs->config.max_jobs || jobs->n_jobs >= SML_MAX_JOBS)
+		snprintf(text, bytes,
+			 "it is at its limit of %u jobs: wait for one to end, or start it with "
+			 "more --jobs",
+			 jobs->n_jobs);
+	else if (jobs->config.max_slots - jobs->slots_in_use < in->head_slots + in->data_slots)
+		snprintf(text, bytes,
+			 "its pool is full: the job needs %u slots, %u of %u are free; wait for a "
+			 "job to end, or start it with more --slots",
+			 in->head_slots + in->data_slots,
+			 jobs->config.max_slots - jobs->slots_in_use, jobs->config.max_slots);
+	else
+		return NULL;
+	return text;
+}
+
+static struct sml_leaf_job *new_job(struct sml_jobs *jobs, const SmlControl__LeafJob *in)
+{
+	struct sml_leaf_job *job = calloc(1, sizeof(*job));
+
+	if (job == NULL)
+		return NULL;
+	job->jobs = jobs;
+	sml_text_copy(job->name, sizeof(job->name), in->job);
+	job->world_size = in->world_size;
+	job->data_port = (uint16_t)in->data_port;
+	/* The number is the root's: all switches of the tree know the job by it. */
+	job->rules = (struct sml_pool_rules){
+		.job = in->job_number,
+		.epoch = in->epoch,
+		.head_slots = (uint16_t)in->head_slots,
+		.data_slots = (uint16_t)in->data_slots,
+		.lanes = (uint16_t)in->lanes,
+		.n_shards = (uint8_t)in->shards,
+		.is_leaf = true,
+		.parent = {.cookie = in->cookie,
+			   .tag = in->tag,
+			   .job = in->job_number,
+			   .rank = (uint8_t)in->number},
+	};
+	return job;
+}
+
+/* Its slots, then its place. 0, or a negative errno. */
+static int add_job(struct sml_leaf_job *job)
+{
+	struct sml_jobs *jobs = job->jobs;
+	int rc = jobs->operations->add_job(jobs->dataplane, &job->rules);
+
+	if (rc < 0)
+		return rc;
+	jobs->leaf.jobs[job->rules.job % SML_MAX_JOBS] = job;
+	jobs->slots_in_use += held(job);
+	jobs->n_jobs++;
+	return 0;
+}
+
+void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in)
+{
+	struct sml_leaf_job *job = jobs->leaf.jobs[in->job_number % SML_MAX_JOBS];
+	char text[SML_SENTENCE_BYTES];
+
+	/* Its place is free: the parent has ended the job before. */
+	if (job != NULL)
+		sml_leaf_job_end(job);
+	if (!is_possible(in)) {
+		tell_failure(jobs, in->job_number, SML_ERROR_PROTOCOL,
+			     "the parent sends a job with impossible numbers", false);
+		return;
+	}
+	if (lacks_room(jobs, in, text, sizeof(text)) != NULL) {
+		tell_failure(jobs, in->job_number, SML_ERROR_REFUSED, text, true);
+		return;
+	}
+	job = new_job(jobs, in);
+	if (job == NULL) {
+		tell_failure(jobs, in->job_number, SML_ERROR_REFUSED, "it has no memory", true);
+		return;
+	}
+	if (!form_children(job, in)) {
+		let_passages_go(job);
+		free(job);
+		snprintf(text, sizeof(text),
+			 "a switch takes at most %d ranks and leaves of a job, and needs one",
+			 SML_MAX_RANKS);
+		tell_failure(jobs, in->job_number, SML_ERROR_REFUSED, text, false);
+		return;
+	}
+	draw_secrets(job);
+	if (add_job(job) < 0) {
+		let_passages_go(job);
+		free(job);
+		tell_failure(jobs, in->job_number, SML_ERROR_REFUSED,
+			     "it has no memory for the job's slots", true);
+		return;
+	}
+	job->begun_ns = jobs->now_ns;
+	if (!spread(job, in))
+		sml_leaf_job_fail(job, SML_ERROR_REFUSED, "it has no memory", true);
+	else
+		sml_leaf_job_tick(job);
+}
+
+/* ---- what its ranks are told ---- */
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint32_t count_children(const struct sml_jobs *jobs)
+{
+	uint32_t n = 0;
+
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
+		if (jobs->leaf.jobs[i] != NULL)
+			n += jobs->leaf.jobs[i]->n_children;
+	return n;
+}
+
+void sml_leaf_job_admit(const struct sml_passage *passage, SmlControl__Admitted *admitted)
+{
+	const struct sml_leaf_job *job = passage->job;
+	struct sml_jobs *jobs = job->jobs;
+	const struct sml_pool_rules *rules = &job->rules;
+	uint32_t packet = SML_HEADER_BYTES + 4u * rules->lanes;
+
+	if (jobs->operations->window)
+		admitted->window_packets = least(
+			admitted->window_packets ? admitted->window_packets : UINT32_MAX,
+			jobs->operations->window(jobs->dataplane, packet, count_children(jobs)));
+	/* Nothing of the parent's reaches the leaves' ranks by multicast. */
+	sml_control__group__free_unpacked(admitted->group, NULL);
+	admitted->group = NULL;
+	if (passage->peer->via != NULL)
+		return;
+	admitted->number = passage->child;
+	admitted->cookie = rules->cookies[passage->child];
+	admitted->tag = rules->tag;
+	admitted->data_port = jobs->config.data_port;
+	admitted->single_packets |= jobs->operations->wants_single_packets != NULL &&
+				    jobs->operations->wants_single_packets(jobs->dataplane);
+}
+
+bool sml_leaf_job_is_ready(struct sml_passage *passage)
+{
+	struct sml_leaf_job *job = passage->job;
+	const struct sml_jobs *jobs = job->jobs;
+	char text[SML_SENTENCE_BYTES];
+	const char *why = NULL;
+
+	if (passage->peer->via == NULL && jobs->operations->misses_address)
+		why = jobs->operations->misses_address(jobs->dataplane, job->rules.job,
+						       passage->child);
+	if (why == NULL)
+		return true;
+	snprintf(text, sizeof(text), "rank %u (host %s, pid %u) %s", passage->rank, passage->host,
+		 passage->pid, why);
+	sml_leaf_job_fail(job, SML_ERROR_PROTOCOL, text, false);
+	return false;
+}
+
+/* ---- probes, and ready ---- */
+
+static uint16_t proved(const struct sml_leaf_job *job)
+{
+	return job->jobs->operations->parent_lanes(job->jobs->dataplane, job->rules.job);
+}
+
+static void send_probes(struct sml_leaf_job *job)
+{
+	static const uint16_t counts[] = SML_LANE_COUNTS;
+	const struct sml_jobs *jobs = job->jobs;
+
+	job->probed_ns = jobs->now_ns;
+	jobs->operations->probe_parent(jobs->dataplane, job->rules.job, job->data_port,
+				       job->rules.lanes);
+	/* The first round asks only for the full width, which is enough for a healthy path. */
+	for (unsigned i = 0; job->rounds > 0 && counts[i] != 0; i++)
+		if (counts[i] < job->rules.lanes && counts[i] > proved(job))
+			jobs->operations->probe_parent(jobs->dataplane, job->rules.job,
+						       job->data_port, counts[i]);
+	job->rounds++;
+}
+
+/* The lanes that all of its paths carry; 0: not known yet. */
+static uint32_t agreed_lanes(const struct sml_leaf_job *job)
+{
+	uint32_t lanes = proved(job);
+
+	if (lanes == 0 || (lanes < job->rules.lanes && job->answered_ns == 0) ||
+	    (lanes < job->rules.lanes && job->jobs->now_ns < job->answered_ns + ROUNDS * PROBE_NS))
+		return 0;
+	for (unsigned i = 0; i < job->n_children; i++) {
+		if (job->children[i].branch == NULL)
+			continue;
+		if (!job->children[i].ready)
+			return 0;
+		lanes = least(lanes, job->children[i].lanes);
+	}
+	return lanes;
+}
+
+static void check_ready(struct sml_leaf_job *job)
+{
+	SmlControl__LeafReady message = SML_CONTROL__LEAF_READY__INIT;
+
+	if (job->ready)
+		return;
+	if (job->answered_ns == 0 && proved(job) > 0)
+		job->answered_ns = job->jobs->now_ns;
+	message.lanes = agreed_lanes(job);
+	if (message.lanes == 0)
+		return;
+	job->ready = true;
+	message.job_number = job->rules.job;
+	(void)sml_leaf_tell(job->jobs, sml_envelope(LEAF_READY, leaf_ready, &message));
+}
+
+static uint64_t next_probe(const struct sml_leaf_job *job)
+{
+	return job->rounds == 0	  ? 0
+	       : job->rounds == 1 ? job->probed_ns + FIRST_PROBE_NS
+				  : job->probed_ns + PROBE_NS;
+}
+
+static bool probes(const struct sml_leaf_job *job)
+{
+	return !job->ready && proved(job) < job->rules.lanes;
+}
+
+uint64_t sml_leaf_job_deadline(const struct sml_leaf_job *job)
+{
+	return probes(job) ? next_probe(job) : UINT64_MAX;
+}
+
+void sml_leaf_job_tick(struct sml_leaf_job *job)
+{
+	if (probes(job) && job->jobs->now_ns >= next_probe(job))
+		send_probes(job);
+	check_ready(job);
+}
+
+void sml_leaf_job_start(struct sml_jobs *jobs, uint32_t number)
+{
+	SmlControl__LeafStart start = SML_CONTROL__LEAF_START__INIT;
+	struct sml_leaf_job *job = sml_leaf_job_find(jobs, number);
+	char text[SML_SENTENCE_BYTES];
+	int rc;
+
+	if (job == NULL || job->started)
+		return;
+	rc = jobs->operations->start_job(jobs->dataplane, number);
+	if (rc < 0) {
+		snprintf(text, sizeof(text), "its kernel refuses the job's addresses: %s",
+			 strerror(-rc));
+		sml_leaf_job_fail(job, SML_ERROR_REFUSED, text, false);
+		return;
+	}
+	job->started = true;
+	start.job_number = number;
+	for (unsigned i = 0; i < job->n_children; i++)
+		if (job->children[i].branch != NULL)
+			(void)sml_branch_tell(job->children[i].branch,
+					      sml_envelope(LEAF_START, leaf_start, &start));
+	if (jobs->config.debug >= 2)
+		sml_jobs_log(jobs, SML_JOBS_INFO,
+			     "job \"%s\" runs: %u children of this leaf, epoch %u, %u slots",
+			     job->name, job->n_children, job->rules.epoch, held(job));
+}
+
+/* ---- mismatches ---- */
+
+static void tell_mismatch(struct sml_jobs *jobs, SmlControl__LeafMismatch *message)
+{
+	(void)sml_leaf_tell(jobs, sml_envelope(LEAF_MISMATCH, leaf_mismatch, message));
+}
+
+void sml_leaf_job_mismatch(struct sml_jobs *jobs, const struct sml_mismatch *mismatch)
+{
+	const struct sml_leaf_job *job = sml_leaf_job_find(jobs, mismatch->job);
+	SmlControl__LeafMismatch message = SML_CONTROL__LEAF_MISMATCH__INIT;
+	uint32_t ranks[2];
+
+	if (job == NULL || mismatch->ranks[0] >= job->n_children ||
+	    mismatch->ranks[1] >= job->n_children)
+		return;
+	for (unsigned i = 0; i < 2; i++)
+		ranks[i] = job->children[mismatch->ranks[i]].first_rank;
+	message.job_number = mismatch->job;
+	message.slot = mismatch->slot;
+	message.use = mismatch->use;
+	message.chunk = mismatch->chunk;
+	message.ranks = ranks;
+	message.n_ranks = 2;
+	tell_mismatch(jobs, &message);
+}
+
+/* ---- what slots wait for ---- */
+
+static uint64_t ranks_missing(const struct sml_leaf_job *job, const struct sml_slot_progress *slot)
+{
+	uint64_t ranks = 0;
+
+	for (unsigned i = 0; i < job->n_children; i++) {
+		uint64_t behind = job->children[i].ranks, found = behind;
+
+		if (!(slot->missing >> i & 1))
+			continue;
+		for (uint32_t s = 0; s < job->children[i].n_slots; s++)
+			if (job->children[i].slots[s].slot == slot->slot &&
+			    job->children[i].slots[s].use == slot->use)
+				found = job->children[i].slots[s].missing & behind;
+		ranks |= found;
+	}
+	return ranks;
+}
+
+static void send_slots(struct sml_leaf_job *job)
+{
+	const struct sml_jobs *jobs = job->jobs;
+	SmlControl__LeafSlots message = SML_CONTROL__LEAF_SLOTS__INIT;
+	struct sml_slot_progress *states = calloc(held(job), sizeof(*states));
+	SmlControl__SlotState *slots = calloc(held(job), sizeof(*slots));
+	SmlControl__SlotState **list = calloc(held(job), sizeof(SmlControl__SlotState *));
+
+	job->slots_asked = false;
+	message.job_number = job->rules.job;
+	if (states != NULL && slots != NULL && list != NULL && jobs->operations->slot_states) {
+		message.n_slots = jobs->operations->slot_states(jobs->dataplane, job->rules.job,
+								states, held(job));
+		message.slots = list;
+	}
+	for (size_t i = 0; i < message.n_slots; i++) {
+		sml_control__slot_state__init(&slots[i]);
+		slots[i].slot = states[i].slot;
+		slots[i].use = states[i].use;
+		slots[i].missing = ranks_missing(job, &states[i]);
+		list[i] = &slots[i];
+	}
+	(void)sml_leaf_tell(job->jobs, sml_envelope(LEAF_SLOTS, leaf_slots, &message));
+	free(list);
+	free(slots);
+	free(states);
+}
+
+/* The leaves of this leaf first. */
+void sml_leaf_job_tell_slots(struct sml_jobs *jobs, uint32_t number)
+{
+	struct sml_leaf_job *job = sml_leaf_job_find(jobs, number);
+	SmlControl__LeafStalls request = SML_CONTROL__LEAF_STALLS__INIT;
+	bool waits = false;
+
+	if (job == NULL)
+		return;
+	request.job_number = number;
+	for (unsigned i = 0; i < job->n_children; i++) {
+		if (job->children[i].branch == NULL)
+			continue;
+		waits = true;
+		job->children[i].answered = false;
+		(void)sml_branch_tell(job->children[i].branch,
+				      sml_envelope(LEAF_STALLS, leaf_stalls, &request));
+	}
+	job->slots_asked = waits;
+	if (!waits)
+		send_slots(job);
+}
+
+static void take_slots(struct sml_leaf_job *job, unsigned child, const SmlControl__LeafSlots *in)
+{
+	if (!job->slots_asked || in->n_slots > held(job))
+		return;
+	job->children[child].answered = true;
+	job->children[child].n_slots = (uint32_t)in->n_slots;
+	for (size_t i = 0; i < in->n_slots; i++)
+		job->children[child].slots[i] = (struct sml_slot_progress){
+			.slot = (uint16_t)in->slots[i]->slot,
+			.use = in->slots[i]->use,
+			.missing = in->slots[i]->missing,
+		};
+	for (unsigned i = 0; i < job->n_children; i++)
+		if (job->children[i].branch != NULL && !job->children[i].answered)
+			return;
+	send_slots(job);
+}
+
+/* ---- what the leaves of this leaf say ---- */
+
+static void take_failure(struct sml_leaf_job *job, const struct sml_branch *branch,
+			 const SmlControl__LeafFailed *in)
+{
+	char reason[SML_REASON_BYTES], text[SML_SENTENCE_BYTES];
+
+	sml_text_copy(reason, sizeof(reason), in->text);
+	snprintf(text, sizeof(text), "its leaf %s: %s", branch->name, reason);
+	sml_leaf_job_fail(job, in->error, text, in->again);
+}
+
+void sml_leaf_job_branch_message(struct sml_jobs *jobs, struct sml_branch *branch,
+				 const SmlControl__Envelope *message)
+{
+	struct sml_leaf_job *job = sml_leaf_job_find(jobs, message->leaf_ready->job_number);
+	unsigned child = 0;
+
+	while (job != NULL && child < job->n_children && job->children[child].branch != branch)
+		child++;
+	if (job == NULL || child == job->n_children)
+		return;
+	switch (message->body_case) {
+	case SML_CONTROL__ENVELOPE__BODY_LEAF_READY:
+		job->children[child].lanes = least(message->leaf_ready->lanes, job->rules.lanes);
+		job->children[child].ready = job->children[child].lanes > 0;
+		check_ready(job);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED:
+		take_failure(job, branch, message->leaf_failed);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_LEAF_MISMATCH:
+		tell_mismatch(jobs, message->leaf_mismatch);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_LEAF_SLOTS:
+		take_slots(job, child, message->leaf_slots);
+		break;
+	default:
+		break;
+	}
+}

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A job's leaves: to the root, each is a child that stands for the ranks behind it. Each leaf gets
+ * the job after this switch has it, and starts before its ranks do. The order of messages on the
+ * leaf's connection does the rest: a rank's Admitted comes after the LeafJob, and its Start after
+ * the LeafStart.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/envelope.h"
+#include "control/text.h"
+#include "job/switch_branches.h"
+
+/* ---- what a leaf gets ---- */
+
+static uint32_t held(const struct sml_job *job)
+{
+	return (uint32_t)job->rules.head_slots + job->rules.data_slots;
+}
+
+static void list_ranks(const struct sml_job *job, const struct sml_child *child,
+		       uint32_t peers[SML_MAX_RANKS], uint32_t ranks[SML_MAX_RANKS],
+		       SmlControl__LeafJob *out)
+{
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		struct sml_peer *peer = job->members[rank].peer;
+
+		if (sml_peer_via(peer) != child->branch)
+			continue;
+		peers[out->n_peers++] = sml_relayed_of(peer)->key.number;
+		ranks[out->n_ranks++] = rank;
+	}
+	out->peers = peers;
+	out->ranks = ranks;
+}
+
+static void send_job(const struct sml_job *job, unsigned number)
+{
+	const struct sml_child *child = &job->children[number];
+	const struct sml_pool_rules *rules = &job->rules;
+	SmlControl__LeafJob out = SML_CONTROL__LEAF_JOB__INIT;
+	uint32_t peers[SML_MAX_RANKS], ranks[SML_MAX_RANKS];
+
+	out.job_number = rules->job;
+	out.job = (char *)(uintptr_t)job->name;
+	out.epoch = rules->epoch;
+	out.lanes = rules->lanes;
+	out.head_slots = rules->head_slots;
+	out.data_slots = rules->data_slots;
+	out.shards = rules->n_shards;
+	out.world_size = job->n_ranks;
+	out.number = number;
+	out.cookie = rules->cookies[number];
+	out.tag = rules->tag;
+	out.data_port = job->jobs->config.data_port;
+	list_ranks(job, child, peers, ranks, &out);
+	(void)sml_branch_tell(child->branch, sml_envelope(LEAF_JOB, leaf_job, &out));
+}
+
+bool sml_job_spread(struct sml_job *job)
+{
+	job->n_leaves_ready = 0;
+	for (unsigned i = 0; i < job->n_children; i++) {
+		struct sml_child *child = &job->children[i];
+
+		if (child->branch == NULL)
+			continue;
+		child->slots = calloc(held(job), sizeof(*child->slots));
+		if (child->slots == NULL)
+			return false;
+		child->branch->slots_in_use += held(job);
+		send_job(job, i);
+	}
+	return true;
+}
+
+uint32_t sml_job_leaf_room(const struct sml_job *job)
+{
+	uint32_t least = UINT32_MAX;
+
+	for (unsigned i = 0; i < job->n_children; i++) {
+		const struct sml_branch *branch = job->children[i].branch;
+		uint32_t room;
+
+		if (branch == NULL)
+			continue;
+		room = branch->slots > branch->slots_in_use ? branch->slots - branch->slots_in_use
+							    : 0;
+		least = room < least ? room : least;
+	}
+	return least;
+}
+
+void sml_job_start_leaves(struct sml_job *job)
+{
+	SmlControl__LeafStart start = SML_CONTROL__LEAF_START__INIT;
+
+	start.job_number = job->rules.job;
+	for (unsigned i = 0; i < job->n_children; i++)
+		if (job->children[i].branch != NULL)
+			(void)sml_branch_tell(job->children[i].branch,
+					      sml_envelope(LEAF_START, leaf_start, &start));
+}
+
+void sml_job_leave_leaves(struct sml_job *job)
+{
+	SmlControl__LeafEnd end = SML_CONTROL__LEAF_END__INIT;
+
+	end.job_number = job->rules.job;
+	for (unsigned i = 0; i < job->n_children; i++) {
+		struct sml_child *child = &job->children[i];
+
+		/* Without slots, it has not got the job. */
+		if (child->branch != NULL && child->slots != NULL) {
+			child->branch->slots_in_use -= held(job);
+			(void)sml_branch_tell(child->branch,
+					      sml_envelope(LEAF_END, leaf_end, &end));
+		}
+		free(child->slots);
+		child->slots = NULL;
+	}
+}
+
+/* ---- what slots at leaves wait for ---- */
+
+void sml_job_ask_leaves(struct sml_job *job)
+{
+	SmlControl__LeafStalls request = SML_CONTROL__LEAF_STALLS__INIT;
+
+	request.job_number = job->rules.job;
+	for (unsigned i = 0; i < job->n_children; i++) {
+		struct sml_child *child = &job->children[i];
+
+		if (child->branch == NULL || child->asked)
+			continue;
+		child->asked = true;
+		(void)sml_branch_tell(child->branch,
+				      sml_envelope(LEAF_STALLS, leaf_stalls, &request));
+	}
+}
+
+bool sml_job_knows_leaves(const struct sml_job *job)
+{
+	for (unsigned i = 0; i < job->n_children; i++)
+		if (job->children[i].asked)
+			return false;
+	return true;
+}
+
+/*
+ * The leaf's ranks that a slot waits for. A slot that has not come so far there waits for all of
+ * them. False: the leaf has not said it, or was asked too long ago.
+ */
+static bool find_missing(const struct sml_child *child, uint64_t all,
+			 const struct sml_slot_progress *slot, uint64_t *ranks)
+{
+	for (uint32_t i = 0; child->told && i < child->n_slots; i++) {
+		if (child->slots[i].slot != slot->slot)
+			continue;
+		*ranks |= child->slots[i].use == slot->use ? child->slots[i].missing : all;
+		return !sml_serial_before(slot->use, child->slots[i].use);
+	}
+	*ranks |= all;
+	return child->told;
+}
+
+bool sml_job_ranks_missing(const struct sml_job *job, const struct sml_slot_progress *slot,
+			   uint64_t *ranks)
+{
+	bool knows_all = true;
+
+	*ranks = 0;
+	for (unsigned i = 0; i < job->n_children; i++) {
+		uint64_t behind = sml_job_ranks_behind(job, (uint64_t)1 << i), found = 0;
+
+		if (!(slot->missing >> i & 1))
+			continue;
+		if (job->children[i].branch == NULL)
+			*ranks |= behind;
+		else if (find_missing(&job->children[i], behind, slot, &found))
+			*ranks |= found;
+		else
+			knows_all = false;
+	}
+	return knows_all || *ranks != 0;
+}
+
+/* ---- what a leaf says ---- */
+
+static struct sml_child *child_of(struct sml_job *job, const struct sml_branch *branch)
+{
+	for (unsigned i = 0; i < job->n_children; i++)
+		if (job->children[i].branch == branch)
+			return &job->children[i];
+	return NULL;
+}
+
+static uint64_t ranks_of(const struct sml_job *job, const struct sml_child *child)
+{
+	return sml_job_ranks_behind(job, (uint64_t)1 << (child - job->children));
+}
+
+static void on_ready(struct sml_job *job, struct sml_child *child, const SmlControl__LeafReady *in)
+{
+	const struct sml_jobs *jobs = job->jobs;
+	char text[SML_SENTENCE_BYTES];
+	const char *why = NULL;
+
+	if (job->state != SML_JOB_PROBING || child->ready)
+		return;
+	if (jobs->operations->misses_address)
+		why = jobs->operations->misses_address(jobs->dataplane, job->rules.job,
+						       (uint8_t)(child - job->children));
+	if (why != NULL || in->lanes == 0 || in->lanes > job->rules.lanes) {
+		snprintf(text, sizeof(text), "the leaf %s %s", child->branch->name,
+			 why ? why : "is ready with impossible packets");
+		sml_job_fail(job, SML_ERROR_PROTOCOL, text);
+		return;
+	}
+	child->lanes = in->lanes;
+	child->ready = true;
+	job->n_leaves_ready++;
+	sml_job_check_ready(job);
+}
+
+static void on_failed(struct sml_job *job, const struct sml_child *child,
+		      const SmlControl__LeafFailed *in)
+{
+	char text[SML_SENTENCE_BYTES], reason[SML_REASON_BYTES];
+
+	sml_text_copy(reason, sizeof(reason), in->text);
+	snprintf(text, sizeof(text), "the leaf %s: %s", child->branch->name, reason);
+	/* No rank has begun here. */
+	if (job->resumes && job->state <= SML_JOB_PROBING) {
+		sml_job_scatter(job, text);
+		return;
+	}
+	job->lacks_room = in->again;
+	sml_job_fail(job, in->error < 0 ? in->error : SML_ERROR_PROTOCOL, text);
+}
+
+static void on_mismatch(struct sml_job *job, const struct sml_child *child,
+			const SmlControl__LeafMismatch *in)
+{
+	uint64_t ranks = ranks_of(job, child);
+	struct sml_mismatch mismatch = {
+		.job = job->rules.job,
+		.slot = (uint16_t)in->slot,
+		.use = in->use,
+		.chunk = in->chunk,
+	};
+
+	if (in->n_ranks != 2)
+		return;
+	for (unsigned i = 0; i < 2; i++) {
+		if (in->ranks[i] >= job->n_ranks || !(ranks >> in->ranks[i] & 1))
+			return;
+		mismatch.ranks[i] = (uint8_t)in->ranks[i];
+	}
+	sml_job_mismatch(job, &mismatch);
+}
+
+static void on_slots(struct sml_job *job, struct sml_child *child, const SmlControl__LeafSlots *in)
+{
+	uint64_t ranks = ranks_of(job, child);
+
+	if (in->n_slots > held(job))
+		return;
+	/* A leaf that loses a rank says it without being asked. */
+	child->asked = false;
+	child->told = true;
+	child->n_slots = (uint32_t)in->n_slots;
+	for (uint32_t i = 0; i < child->n_slots; i++)
+		child->slots[i] = (struct sml_slot_progress){
+			.slot = (uint16_t)in->slots[i]->slot,
+			.use = in->slots[i]->use,
+			.missing = in->slots[i]->missing & ranks,
+		};
+	if (sml_job_knows_leaves(job))
+		sml_job_pass_leaves_stalls(job);
+}
+
+void sml_job_leaf_message(struct sml_job *job, struct sml_branch *branch,
+			  const SmlControl__Envelope *message)
+{
+	struct sml_child *child = child_of(job, branch);
+
+	if (child == NULL || job->state < SML_JOB_PROBING)
+		return;
+	switch (message->body_case) {
+	case SML_CONTROL__ENVELOPE__BODY_LEAF_READY:
+		on_ready(job, child, message->leaf_ready);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED:
+		on_failed(job, child, message->leaf_failed);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_LEAF_MISMATCH:
+		on_mismatch(job, child, message->leaf_mismatch);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_LEAF_SLOTS:
+		on_slots(job, child, message->leaf_slots);
+		break;
+	default:
+		break;
+	}
+}

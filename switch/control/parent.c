@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A leaf's connection to its parent: made when the leaf starts, and again whenever it is lost. Each
+ * reason for a failure is logged once, and ranks that come meanwhile are told it.
+ *
+ *	waiting --a pause--> connecting --> connected: sml_jobs_attach()
+ *	   ^---- failed, or lost ----|---------|
+ */
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fork.h"
+#include "core/wire.h"
+#include "switch/control/server.h"
+#include "switch/log.h"
+
+/* Between two tries; and how long one may take. */
+#define PAUSE_US   200000
+#define CONNECT_US 3000000
+/* Without a known MTU: what every IPv6 path takes. */
+#define LEAST_MTU 1280
+
+static void connect_next(struct sml_server *server);
+
+/* ---- the tries ---- */
+
+static void stop_try(struct sml_uplink *uplink)
+{
+	if (uplink->connected != NULL)
+		event_free(uplink->connected);
+	uplink->connected = NULL;
+	if (uplink->fd >= 0)
+		sml_fd_shut(uplink->fd);
+	uplink->fd = -1;
+}
+
+static void wait_for(struct sml_uplink *uplink, suseconds_t us)
+{
+	const struct timeval pause = {.tv_sec = us / 1000000, .tv_usec = us % 1000000};
+
+	if (uplink->timer != NULL)
+		event_add(uplink->timer, &pause);
+}
+
+void sml_uplink_failed(struct sml_server *server, const char *why)
+{
+	struct sml_uplink *uplink = &server->uplink;
+
+	snprintf(server->jobs.leaf.why, sizeof(server->jobs.leaf.why), "%s", why);
+	if (strcmp(uplink->why, why) == 0)
+		return;
+	snprintf(uplink->why, sizeof(uplink->why), "%s", why);
+	sml_switch_log(SML_LOG_WARN,
+		       "the parent %s cannot be reached: %s. This leaf tries again until it "
+		       "answers, and its ranks cannot join before that",
+		       uplink->where, why);
+}
+
+static void fail(struct sml_server *server, int error)
+{
+	stop_try(&server->uplink);
+	sml_uplink_failed(server, strerror(error));
+	wait_for(&server->uplink, PAUSE_US);
+}
+
+void sml_uplink_lost(struct sml_server *server)
+{
+	server->uplink.connection = NULL;
+	wait_for(&server->uplink, PAUSE_US);
+}
+
+/* The lanes of a packet that the first link of the path takes; probes find out the rest. */
+static uint16_t lanes_of(int fd, const union sml_sockaddr *parent)
+{
+	bool v6 = parent->any.sa_family == AF_INET6;
+	int mtu = 0, headers = (v6 ? 40 : 20) + 8 + SML_HEADER_BYTES;
+	socklen_t length = sizeof(mtu);
+
+	if (getsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU : IP_MTU, &mtu, &length) <
+		    0 ||
+	    mtu < LEAST_MTU)
+		mtu = LEAST_MTU;
+	if (mtu - headers > 4 * SML_MAX_LANES)
+		return SML_MAX_LANES;
+	return (uint16_t)((mtu - headers) / 4);
+}
+
+static void attach(struct sml_server *server)
+{
+	struct sml_uplink *uplink = &server->uplink;
+	union sml_sockaddr parent = {0};
+	socklen_t length = sizeof(parent);
+	int fd = uplink->fd;
+	uint16_t lanes;
+
+	uplink->fd = -1;
+	event_del(uplink->timer);
+	if (getpeername(fd, &parent.any, &length) < 0) {
+		uplink->fd = fd;
+		fail(server, errno);
+		return;
+	}
+	lanes = lanes_of(fd, &parent);
+	uplink->connection = sml_connection_open_parent(server, fd);
+	if (uplink->connection == NULL) {
+		fail(server, ENOMEM);
+		return;
+	}
+	uplink->why[0] = '\0';
+	server->jobs.operations->set_parent(server->jobs.dataplane, &parent);
+	sml_jobs_attach(&server->jobs, &uplink->connection->peer, lanes, sml_now_ns());
+}
+
+static void on_connected(evutil_socket_t fd, short what, void *context)
+{
+	struct sml_server *server = context;
+	struct sml_uplink *uplink = &server->uplink;
+	socklen_t length = sizeof(int);
+	int error = 0;
+
+	(void)what;
+	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0)
+		error = errno;
+	if (error) {
+		fail(server, error);
+		return;
+	}
+	event_free(uplink->connected);
+	uplink->connected = NULL;
+	attach(server);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *context)
+{
+	struct sml_server *server = context;
+
+	(void)fd;
+	(void)what;
+	if (server->uplink.fd >= 0)
+		fail(server, ETIMEDOUT);
+	else if (server->uplink.connection == NULL)
+		connect_next(server);
+}
+
+static void connect_next(struct sml_server *server)
+{
+	struct sml_uplink *uplink = &server->uplink;
+	const union sml_sockaddr *to = &uplink->addresses[uplink->next++ % uplink->n_addresses];
+
+	uplink->fd = sml_fd_own(
+		socket(to->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+	if (uplink->fd < 0 ||
+	    (connect(uplink->fd, &to->any, sml_sockaddr_length(to)) < 0 && errno != EINPROGRESS)) {
+		fail(server, errno);
+		return;
+	}
+	uplink->connected = event_new(server->base, uplink->fd, EV_WRITE, on_connected, server);
+	if (uplink->connected == NULL || event_add(uplink->connected, NULL) < 0)
+		fail(server, ENOMEM);
+	else
+		wait_for(uplink, CONNECT_US);
+}
+
+/* ---- the beginning and the end ---- */
+
+static int note_addresses(struct sml_uplink *uplink, const struct sml_host_port *place)
+{
+	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+	struct addrinfo *found, *next;
+	int error = getaddrinfo(place->host, NULL, &hints, &found);
+
+	if (error)
+		return sml_error_set(-EINVAL,
+				     "--parent: the host name \"%s\" cannot be resolved: %s",
+				     place->host, gai_strerror(error));
+	for (next = found; next != NULL && uplink->n_addresses < SML_PARENT_ADDRESSES;
+	     next = next->ai_next) {
+		union sml_sockaddr *address = &uplink->addresses[uplink->n_addresses];
+
+		if (next->ai_addrlen > sizeof(*address))
+			continue;
+		memcpy(address, next->ai_addr, next->ai_addrlen);
+		sml_sockaddr_set_port(address, place->port);
+		uplink->n_addresses++;
+	}
+	freeaddrinfo(found);
+	return uplink->n_addresses > 0
+		       ? 0
+		       : sml_error_set(-EINVAL, "--parent: \"%s\" has no address", place->host);
+}
+
+int sml_uplink_find(struct sml_server *server)
+{
+	const char *parent = server->config.parent;
+	struct sml_uplink *uplink = &server->uplink;
+	struct sml_host_port place;
+
+	if (!sml_host_port_parse(parent, strlen(parent), &place) || place.host[0] == '\0' ||
+	    (place.has_port && place.port == 0))
+		return sml_error_set(-EINVAL,
+				     "--parent must be HOST, HOST:PORT or [IPV6]:PORT, not '%s'",
+				     parent);
+	if (!place.has_port)
+		place.port = SML_DEFAULT_PORT;
+	snprintf(uplink->host, sizeof(uplink->host), "%s", place.host);
+	snprintf(uplink->where, sizeof(uplink->where),
+		 strchr(place.host, ':') ? "[%s]:%u" : "%s:%u", place.host, place.port);
+	return note_addresses(uplink, &place);
+}
+
+int sml_uplink_start(struct sml_server *server)
+{
+	struct sml_uplink *uplink = &server->uplink;
+
+	uplink->timer = evtimer_new(server->base, on_timer, server);
+	if (uplink->timer == NULL || event_priority_set(uplink->timer, SML_TURN_CLOCK) < 0)
+		return -ENOMEM;
+	wait_for(uplink, 0);
+	return 0;
+}
+
+void sml_uplink_close(struct sml_server *server)
+{
+	struct sml_uplink *uplink = &server->uplink;
+
+	stop_try(uplink);
+	if (uplink->timer != NULL)
+		event_free(uplink->timer);
+	uplink->timer = NULL;
+}
