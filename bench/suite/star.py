@@ -100,10 +100,14 @@ class Star:
         call("ip", "-n", net, "-batch", "-",
              text="link set lo up\nlink add bridge type bridge\n"
                   f"link set bridge mtu {self.mtu} up\n")
+        # Lets the bridge pass forwarded packets to iptables, so that they can be lost. Elsewhere it
+        # would only cost time, of every method.
         if not self.offload:
-            # Lets the bridge pass forwarded packets to iptables.
             call("modprobe", "br_netfilter", check=False)
-            call(*self.inside("net"), "sysctl", "-qw", "net.bridge.bridge-nf-call-iptables=1")
+        for family in ("iptables", "ip6tables", "arptables"):
+            call(*self.inside("net"), "sysctl", "-qw",
+                 f"net.bridge.bridge-nf-call-{family}={int(not self.offload and family == 'iptables')}",
+                 check=not self.offload)
         for rank in range(self.n_workers):
             self.add_host(str(rank), ipaddress.ip_address("10.77.1.0") + rank + 1, 1)
         for i, (name, links) in enumerate(others.items()):
