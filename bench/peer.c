@@ -73,14 +73,6 @@ static void prepare(struct peer *peer, const char *arguments)
 	peer->stride = (count + 15) / 16 * 16;
 	peer->input = aligned_alloc(64, peer->stride * sizeof(float));
 	peer->outputs = aligned_alloc(64, n_outputs * peer->stride * sizeof(float));
-	if (!peer->input || !peer->outputs) {
-		free(peer->input);
-		free(peer->outputs);
-		peer->input = peer->outputs = NULL;
-		fprintf(peer->out, "error no memory for %zu tensors of %zu floats\n", n_outputs + 1,
-			count);
-		return;
-	}
 	peer->what = (struct bench_case){
 		.type = SML_FLOAT32,
 		.op = SML_SUM,
@@ -90,6 +82,15 @@ static void prepare(struct peer *peer, const char *arguments)
 		.n_ranks = (unsigned)library->n_ranks,
 		.seed = seed,
 	};
+	if (!peer->input || !peer->outputs ||
+	    (library->prepare && library->prepare(library->state, &peer->what))) {
+		free(peer->input);
+		free(peer->outputs);
+		peer->input = peer->outputs = NULL;
+		fprintf(peer->out, "error no memory for %zu tensors of %zu floats\n", n_outputs + 1,
+			count);
+		return;
+	}
 	bench_fill(&peer->what, (unsigned)library->rank, peer->input);
 	scrub(peer);
 	fprintf(peer->out, "ok\n");

@@ -21,6 +21,8 @@
 extern "C" {
 #endif
 
+struct bench_case;
+
 struct bench_library {
 	void *state;
 	int rank, n_ranks;
@@ -33,6 +35,8 @@ struct bench_library {
 	 */
 	int (*allreduce)(void *state, const float *input, float *output, size_t count,
 			 unsigned pieces, const char **why);
+	/* NULL, or told of the inputs before calls with them. Not 0: no memory. */
+	int (*prepare)(void *state, const struct bench_case *what);
 };
 
 /*

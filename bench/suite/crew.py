@@ -86,11 +86,12 @@ class Crew:
 
     def meet(self, listener):
         deadline = time.monotonic() + START_SECONDS
-        while len(self.ranks) < self.star.n_workers:
+        n_programs = self.method.n_programs(self.star.n_workers)
+        while len(self.ranks) < n_programs:
             if not select.select([listener], [], [], 0.2)[0]:
                 ended = [p for p in self.processes if p.poll() is not None]
                 if ended or time.monotonic() > deadline:
-                    raise Failed(f"{len(self.ranks)} of {self.star.n_workers} ranks came: "
+                    raise Failed(f"{len(self.ranks)} of {n_programs} ranks came: "
                                  + self.log())
                 continue
             connection, _ = listener.accept()

@@ -9,20 +9,21 @@ import report
 import targets
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-HEADER = ("| | p50 ms | p99 ms | IQR % | Mbit/s | of limit % | x Gloo ring | CPU ms | busy % | sent kB "
-          "| received kB |\n|---|" + 10 * "---:|")
+HEADER = ("| | p50 ms | p99 ms | IQR % | Mbit/s | of limit % | x Gloo ring | CPU ms | of floor "
+          "| busy % | sent kB | received kB |\n|---|" + 11 * "---:|")
 
 
-def line_of(result, ring):
+def line_of(result, rows):
     name = result.entry.title()
     if result.failure:
-        return f"| {name} | not measured: {result.failure} |" + 9 * " |"
-    row = report.row_of(result, ring)
-    times = f"{row['times_gloo_ring']:.2f}" if ring else "-"
+        return f"| {name} | not measured: {result.failure} |" + 10 * " |"
+    row = report.row_of(result, rows)
+    times, floor = (f"{row[name]:.2f}" if row[name] else "-"
+                    for name in ("times_gloo_ring", "cpu_over_floor"))
     return (f"| {name} | {1e3 * row['p50_s']:.3f} | {1e3 * row['p99_s']:.3f} "
             f"| {report.percent(row['iqr_of_p50'])} | {row['goodput_bit_per_s'] / 1e6:.1f} "
             f"| {report.percent(row['share_of_limit'])} | {times} | {1e3 * row['cpu_s_a_call']:.2f} "
-            f"| {report.percent(row['machine_busy'])} | {row['sent_bytes_a_call'] / 1e3:.1f} "
+            f"| {floor} | {report.percent(row['machine_busy'])} | {row['sent_bytes_a_call'] / 1e3:.1f} "
             f"| {row['received_bytes_a_call'] / 1e3:.1f} |")
 
 
@@ -58,7 +59,7 @@ def appendix(results, about):
         rows = [result for result in results if result.cell is cell and not result.entry.rest]
         if rows:
             yield f"\n## {report.title(cell)}\n\n{HEADER}"
-            yield from (line_of(result, report.ring_time(rows)) for result in rows
+            yield from (line_of(result, rows) for result in rows
                         if result.failure or result.times)
 
 

@@ -15,6 +15,7 @@ class Method:
     needs = "nothing"
     wire_share = 1.0  # bytes on the wire for each byte of elements
     same_bits = False  # does it promise the same bits on all ranks?
+    is_yardstick = False  # is it only there to compare costs with, and not a way to all-reduce?
 
     def __init__(self, name, title):
         self.name = name
@@ -30,6 +31,10 @@ class Method:
 
     def check_stripes(self, n_stripes, n_workers):
         """Raises Refused if the ranks do not share the work as planned."""
+
+    def n_programs(self, n_workers):
+        """How many programs connect to us."""
+        return n_workers
 
     def payload_share(self, mtu):
         """The largest share of a link's bytes that can be elements: TCP with timestamps over
@@ -109,6 +114,65 @@ class SwitchML(Method):
         if dataplane:
             raise Refused("no XDP here: " + crew.log())
         raise Failed("the switch did not start: " + crew.log())
+
+
+class Floor(SwitchML):
+    """The same core and the same sockets, all workers and the switch in one thread: what is left
+    when nobody is woken, switched or waited for. It polls, so its CPU time means something only
+    where links are not shaped."""
+
+    is_yardstick = True
+
+    def __init__(self, wire):
+        super().__init__(f"floor-{wire}", f"the floor: one thread, {wire}", wire)
+
+    def n_programs(self, n_workers):
+        return 1
+
+    def start(self, crew):
+        star = crew.star
+        places = [f"{star.namespace(host)}/{star.address[host]}"
+                  for host in ["port", *map(str, range(star.n_workers))]]
+        crew.spawn("port", [crew.program("floor"), self.wire, *places])
+
+
+class Yardstick(Method):
+    """One program on worker 0, which shows what the machine itself does in the same minutes."""
+
+    needs = "ninja -C build"
+    is_yardstick = True
+
+    def n_programs(self, n_workers):
+        return 1
+
+    def moved(self, n_workers):
+        return 0
+
+
+class Copy(Yardstick):
+    def __init__(self):
+        super().__init__("memcpy", "memcpy of the tensor")
+
+    def start(self, crew):
+        crew.spawn("0", [crew.program("yardstick"), "memcpy"])
+
+
+class Ping(Yardstick):
+    """A UDP datagram from worker 0 to the switch's host and back: two wake-ups on the same path."""
+
+    def __init__(self):
+        super().__init__("ping", "UDP ping-pong of one datagram")
+
+    def switches(self):
+        return {"port": 0}
+
+    def start(self, crew):
+        place = [crew.star.address["port"], str(PORT + crew.star.next_port())]
+        program = crew.program("yardstick")
+        echo = crew.spawn("port", [program, "echo", *place], helper=True)
+        if not is_ready(echo, crew.log_path, ":".join(place)):
+            raise Failed("the echo did not start: " + crew.log())
+        crew.spawn("0", [program, "ping", *place])
 
 
 class Gloo(Method):

@@ -56,7 +56,8 @@ def speeds(results):
     found = {}
     for cell in dict.fromkeys(result.cell for result in results):
         rows = [r for r in results if r.cell is cell and r.times and not r.failure
-                and not r.entry.rest and not r.entry.loss and r.entry.pieces == 1]
+                and not r.entry.rest and not r.entry.loss and r.entry.pieces == 1
+                and not r.entry.method.is_yardstick]
         ring = report.ring_time(rows)
         if ring and cell.offload and cell.size_bytes >= 10_000_000 and len(rows) > 4:
             found[report.title(cell)] = [(r.entry.title(), ring / r.p50()) for r in rows]

@@ -9,9 +9,9 @@ import targets
 from rows import RATES
 
 COLUMNS = (f"{'':44} {'p50':>9} {'p99':>9} {'IQR':>5} {'speed':>8} {'of':>6} {'x Gloo':>7}"
-           f" {'CPU':>8} {'busy':>5} {'sent':>9} {'received':>9} {'drops':>6}\n"
+           f" {'CPU':>8} {'of':>6} {'busy':>5} {'sent':>9} {'received':>9} {'drops':>6}\n"
            f"{'':44} {'ms':>9} {'ms':>9} {'%':>5} {'Mbit/s':>8} {'limit':>6} {'ring':>7}"
-           f" {'ms':>8} {'%':>5} {'kB':>9} {'kB':>9} {'a call':>6}")
+           f" {'ms':>8} {'floor':>6} {'%':>5} {'kB':>9} {'kB':>9} {'a call':>6}")
 
 
 def machine():
@@ -35,9 +35,23 @@ def ring_time(results):
     return None
 
 
-def row_of(result, ring):
-    """All numbers of a row, for the table and for JSON."""
+def cpu_a_call(result):
+    return (result.cpu_ranks + result.cpu_others) / result.calls
+
+
+def floor_cpu(results, method):
+    """CPU time of the floor with the same wire, in the same cell; None: not measured."""
+    name = f"floor-{getattr(method, 'wire', None)}"
+    for result in results:
+        if result.entry.name() == name and result.times and not result.failure:
+            return cpu_a_call(result)
+    return None
+
+
+def row_of(result, results):
+    """All numbers of a row among those of its cell, for the tables and for JSON."""
     cell, entry = result.cell, result.entry
+    ring, floor = ring_time(results), floor_cpu(results, result.entry.method)
     p50 = result.p50()
     limit = cell.limit_seconds(entry.method)
     cores = os.cpu_count()
@@ -47,7 +61,8 @@ def row_of(result, ring):
         "goodput_bit_per_s": 8 * cell.size_bytes / p50,
         "limit_s": limit or None, "share_of_limit": limit / p50 if limit else None,
         "times_gloo_ring": ring / p50 if ring else None,
-        "cpu_s_a_call": (result.cpu_ranks + result.cpu_others) / result.calls,
+        "cpu_s_a_call": cpu_a_call(result),
+        "cpu_over_floor": cpu_a_call(result) / floor if floor else None,
         "cpu_s_a_call_a_worker": result.cpu_ranks / result.calls / cell.n_workers,
         "mean_s": sum(result.times) / len(result.times),
         # /proc/stat counts hundredths of a second, so shorter times are not reported.
@@ -76,12 +91,13 @@ def print_cell(cell, results):
                   "CPU a second and worker, "
                   f"{1e3 * result.cpu_others / result.elapsed:.3f} ms the switch")
         elif result.times:
-            row = row_of(result, ring)
+            row = row_of(result, results)
             times = f"{row['times_gloo_ring']:.2f}" if ring else "-"
+            floor = f"{row['cpu_over_floor']:.2f}" if row["cpu_over_floor"] else "-"
             print(f"{name:44} {1e3 * row['p50_s']:9.3f} {1e3 * row['p99_s']:9.3f}"
                   f" {percent(row['iqr_of_p50']):>5} {row['goodput_bit_per_s'] / 1e6:8.1f}"
                   f" {percent(row['share_of_limit']):>6} {times:>7} {1e3 * row['cpu_s_a_call']:8.2f}"
-                  f" {percent(row['machine_busy']):>5} {row['sent_bytes_a_call'] / 1e3:9.1f}"
+                  f" {floor:>6} {percent(row['machine_busy']):>5} {row['sent_bytes_a_call'] / 1e3:9.1f}"
                   f" {row['received_bytes_a_call'] / 1e3:9.1f} {row['dropped_a_call']:6.1f}")
     # Below that size, latency dominates, and a bound on bytes says nothing about it.
     if RATES[cell.rate] and cell.size_bytes >= 65536 and any(result.entry.method.name == "gloo-ring" for result in results):
@@ -93,9 +109,7 @@ def print_cell(cell, results):
 
 
 def to_json(results, about):
-    rows, rings = [], {}
-    for result in results:
-        rings.setdefault(result.cell, ring_time([r for r in results if r.cell is result.cell]))
+    rows = []
     for result in results:
         cell, entry = result.cell, result.entry
         row = {"row": f"{cell.name()}/{entry.name()}", "method": entry.method.name,
@@ -109,7 +123,8 @@ def to_json(results, about):
             row["cpu_s_a_second_a_worker"] = result.cpu_ranks / result.elapsed / cell.n_workers
             row["cpu_s_a_second_switch"] = result.cpu_others / result.elapsed
         elif result.times:
-            row.update(row_of(result, rings[cell]), times_s=result.times)
+            of_cell = [other for other in results if other.cell is cell]
+            row.update(row_of(result, of_cell), times_s=result.times)
         rows.append(row)
     return {**about, "rows": rows, "targets": targets.to_json(results)}
 

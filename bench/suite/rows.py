@@ -2,7 +2,7 @@
 """The measurements: cells, each with a star and a size, whose entries alternate."""
 from dataclasses import dataclass, field
 
-from methods import Gloo, OpenMPI, SwitchML
+from methods import Copy, Floor, Gloo, OpenMPI, Ping, SwitchML
 
 INT32 = SwitchML("ours-int32", "ours, int32")
 INT16 = SwitchML("ours-int16", "ours, int16", wire="int16")
@@ -36,6 +36,8 @@ XDPAF32 = SwitchML("ours-xdp-int32-ports-afxdp",
                    "ours, int32, XDP switch, AF_XDP workers on its ports", where="box",
                    SWITCHML_TRANSPORT="afxdp")
 RING, BCUBE, MPI = Gloo("ring"), Gloo("bcube"), OpenMPI()
+
+FLOOR32, FLOOR16, COPY, PING = Floor("int32"), Floor("int16"), Copy(), Ping()
 
 OTHERS = (RING, BCUBE, MPI)
 ALL = (INT32, INT16, NIC32, NICM32, NIC16, TWO32, TWO16, RANKS32, RANKS16) + OTHERS
@@ -113,7 +115,8 @@ def entries(methods, **traits):
 def targets():
     ten = 10_000_000
     yield Cell(8, "1gbit", 1500, ten, entries(ALL), target=True)
-    yield Cell(4, "unshaped", 1500, ten, entries((INT32, INT16) + OTHERS), target=True)
+    yield Cell(4, "unshaped", 1500, ten,
+               entries((INT32, INT16, FLOOR32, FLOOR16, COPY) + OTHERS), target=True)
     # Where the links are the limit, not the cores that all hosts share.
     yield Cell(8, "100mbit", 1500, ten,
                entries((INT32, INT16, WIDE32, HALVES32, RANKS32, RANKS16) + OTHERS), target=True)
@@ -127,8 +130,12 @@ def targets():
     yield Cell(8, "100mbit", 1500, ten,
                tuple(entry for entry in lossy if entry.method not in (NO_FAST, NEITHER)),
                offload=False, target=True)
-    yield Cell(8, "unshaped", 1500, 16, entries((INT32,) + OTHERS), target=True)
-    yield Cell(8, "1gbit", 1500, 16, entries((INT32,) + OTHERS), target=True)
+    for rate in ("unshaped", "1gbit"):
+        yield Cell(8, rate, 1500, 16, entries((INT32, PING) + OTHERS), target=True)
+    for size in (16, 64 << 10, 1 << 20):
+        # One datagram holds only the smallest of them.
+        yield Cell(4, "1gbit", 1500, size,
+                   entries((INT32,) + ((PING,) if size == 16 else ()) + OTHERS), target=True)
     yield Cell(4, "1gbit", 1500, ten, (Entry(INT32), Entry(INT32, pieces=25)), target=True)
     yield Cell(4, "unshaped", 1500, ten, (Entry(INT32), Entry(INT32, pieces=25)), target=True)
     yield Cell(4, "unshaped", 1500, 4, (Entry(INT32, rest=True),), target=True)
@@ -157,7 +164,7 @@ def losses():
 def linear():
     """A worker's cost grows with the number of bytes."""
     for size in (1 << 20, 4 << 20, 16 << 20, 64 << 20):
-        yield Cell(4, "unshaped", 1500, size, entries((INT32, RING)), target=True)
+        yield Cell(4, "unshaped", 1500, size, entries((INT32, FLOOR32, RING)), target=True)
 
 
 def flat():
@@ -200,5 +207,6 @@ def all_cells():
 def quick_cells():
     """Rows that fit into a minute: the first target, and the latency target."""
     yield Cell(8, "1gbit", 1500, 10_000_000, entries((INT32, INT16, NIC32, NICM32, RING, BCUBE, MPI)))
-    yield Cell(4, "unshaped", 1500, 10_000_000, entries((INT32, INT16, RING, BCUBE, MPI)))
-    yield Cell(8, "unshaped", 1500, 16, entries((INT32, RING, MPI)))
+    yield Cell(4, "unshaped", 1500, 10_000_000,
+               entries((INT32, INT16, FLOOR32, FLOOR16, COPY, RING, BCUBE, MPI)))
+    yield Cell(8, "unshaped", 1500, 16, entries((INT32, PING, RING, MPI)))

@@ -29,6 +29,14 @@ class Measured:
         result = self.results[name]
         return result.cell.limit_seconds(result.entry.method) / result.p50()
 
+    def cpu_ratio(self, name, floor):
+        """CPU time of a call, over that of the floor."""
+        if name not in self.results or floor not in self.results:
+            return None
+        mine, least = self.results[name], self.results[floor]
+        return ((mine.cpu_ranks + mine.cpu_others) / mine.calls
+                / ((least.cpu_ranks + least.cpu_others) / least.calls))
+
     def idle_share(self, name):
         if name not in self.results:
             return None
@@ -68,6 +76,8 @@ def verdicts(results):
     yield ("the same: times Open MPI over TCP",
            it.ratio(f"{CORES}/openmpi", f"{CORES}/ours-int32"), "at least", 1.3)
     yield ("int16: times Gloo's best", it.ratio(gloo(CORES), f"{CORES}/ours-int16"), "at least", 3)
+    yield ("4 workers and the switch, int32: CPU time over the floor's",
+           it.cpu_ratio(f"{CORES}/ours-int32", f"{CORES}/floor-int32"), "at most", 1.2)
     yield ("8 workers, 1 Gbit/s, 1 % lost each way: time over that without loss",
            it.ratio(f"{lossy}/loss1%", lossy), "at most", 1.3)
     yield ("the same at 100 Mbit/s", it.ratio(f"{slow_lossy}/loss1%", slow_lossy), "at most", 1.3)
@@ -75,6 +85,9 @@ def verdicts(results):
         cell = f"8x/{rate}/mtu1500/16B"
         yield (f"4 floats, 8 workers, {rate}: median, times Gloo's best",
                it.ratio(gloo(cell), f"{cell}/ours-int32"), "at least", 2)
+    cell = "4x/1gbit/mtu1500/16B"
+    yield ("4 floats, 4 workers, 1gbit: median, times a UDP ping-pong's",
+           it.ratio(f"{cell}/ours-int32", f"{cell}/ping"), "at most", 2)
     for rate in ("1gbit", "unshaped"):
         cell = f"4x/{rate}/{TEN_MB}/ours-int32"
         yield (f"25 tensors of 400 kB, {rate}: throughput over that of one of 10 MB",
