@@ -80,9 +80,9 @@ start_job dedicated SWITCHML_PORTS=$ports SWITCHML_SWITCH=10.77.0.1
 expect_success "with a switch" dedicated "dedicated switch 10.77.0.1.*ports $ports"
 
 # Without the setting, nobody gets through.
-start_job unset-embedded SWITCHML_TIMEOUT=4
+start_job unset-embedded SWITCHML_TIMEOUT=10
 expect_refusal "without the setting" unset-embedded "10.77.0.10:29501.*SWITCHML_PORTS"
-start_job unset-dedicated SWITCHML_TIMEOUT=20 SWITCHML_HEARTBEAT=1 SWITCHML_SWITCH=10.77.0.1
+start_job unset-dedicated SWITCHML_TIMEOUT=60 SWITCHML_SWITCH=10.77.0.1
 expect_refusal "with a switch, without the setting" unset-dedicated "UDP.*SWITCHML_PORTS"
 
 # Too few ports.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # The batch script of examples/slurm under a real Slurm: munged, slurmctld and three slurmd on this
-# machine, with ports and directories of their own. Needs root, slurm-wlm and munge.
+# machine, with directories and a network of their own. Needs root, slurm-wlm and munge.
 #
 #	tests/integration/slurm.sh build/switchml
 set -u
@@ -20,16 +20,20 @@ for program in munged slurmctld slurmd sbatch srun scontrol; do
 		skip "there is no $program (Debian: slurm-wlm, munge)"
 done
 PATH=$(dirname "$switchml"):$PATH:/usr/sbin
+# A network of its own, where no port is anybody else's. Slurm wants an address that is not a
+# loopback address.
+network='ip link set lo up && ip link add eth0 type veth peer name eth1 &&
+	ip address add 192.0.2.1/24 dev eth0 && ip link set eth0 up && ip link set eth1 up'
+if [ "${2:-}" != inside ]; then
+	unshare --net sh -c "$network" 2>/dev/null || skip "no networks may be made here"
+	exec unshare --net sh -c "$network && exec \"\$@\"" sh "$0" "$switchml" inside
+fi
 # shellcheck source=tests/support/await.sh
 . "$(dirname "$0")/../support/await.sh"
 # shellcheck source=tests/support/report.sh
 . "$(dirname "$0")/../support/report.sh"
 unset "${!SWITCHML_@}" "${!SLURM_@}"
 
-ports=()
-for _ in 1 2 3 4 5; do
-	ports+=("$(free_port)")
-done
 chmod 755 "$work"
 mkdir -p "$work/state" "$work/munge"
 chmod 755 "$work/munge"
@@ -39,7 +43,7 @@ chmod 400 "$work/munge/key"
 cat >"$work/slurm.conf" <<CONF
 ClusterName=sml$$
 SlurmctldHost=$(hostname)(127.0.0.1)
-SlurmctldPort=${ports[0]}
+SlurmctldPort=6817
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
@@ -60,28 +64,54 @@ SelectTypeParameters=CR_CPU
 ReturnToService=2
 SlurmdParameters=config_overrides
 KillWait=5
-NodeName=node1 NodeHostname=$(hostname) NodeAddr=127.0.0.1 Port=${ports[1]} CPUs=4
-NodeName=node2 NodeHostname=$(hostname) NodeAddr=127.0.0.1 Port=${ports[2]} CPUs=4
-NodeName=node3 NodeHostname=$(hostname) NodeAddr=127.0.0.1 Port=${ports[3]} CPUs=4
+NodeName=node1 NodeHostname=$(hostname) NodeAddr=127.0.0.1 Port=6821 CPUs=4
+NodeName=node2 NodeHostname=$(hostname) NodeAddr=127.0.0.1 Port=6822 CPUs=4
+NodeName=node3 NodeHostname=$(hostname) NodeAddr=127.0.0.1 Port=6823 CPUs=4
 PartitionName=all Nodes=ALL Default=YES State=UP
 CONF
-export SLURM_CONF=$work/slurm.conf SWITCH_PORT=${ports[4]}
+export SLURM_CONF=$work/slurm.conf SWITCH_PORT=28500
+
+# What runs: names and process numbers. They are Slurm's: whatever keeps them from running is no
+# failure of ours.
+declare -A daemons
+lost_daemon() {
+	local daemon
+	for daemon in "${!daemons[@]}"; do
+		kill -0 "${daemons[$daemon]}" 2>/dev/null || { echo "$daemon"; return 0; }
+	done
+	return 1
+}
+
+# Command: wait until it succeeds; skip if Slurm does not get that far.
+await_slurm() {
+	local end=$((SECONDS + 120)) lost
+	until "$@"; do
+		if lost=$(lost_daemon); then
+			skip "$lost cannot run here: $(grep -ihE 'error|fatal' "$work/$lost.out" | tail -n 1)"
+		fi
+		[ $SECONDS -lt $end ] || skip "Slurm does not start here within two minutes: no $*: $(sinfo 2>&1 | tail -n 1)"
+		sleep 0.1
+	done
+}
 
 munged --foreground --force --socket="$work/munge/socket" --key-file="$work/munge/key" \
 	--pid-file="$work/munge/pid" --log-file="$work/munge/log" --seed-file="$work/munge/seed" >"$work/munged.out" 2>&1 &
+daemons[munged]=$!
 munge_answers() {
 	munge -S "$work/munge/socket" -n >/dev/null 2>&1
 }
-await munge_answers
+await_slurm munge_answers
 slurmctld -D >"$work/slurmctld.out" 2>&1 &
+daemons[slurmctld]=$!
 for node in node1 node2 node3; do
 	mkdir -p "$work/spool.$node"
 	slurmd -D -N $node >"$work/slurmd.$node.out" 2>&1 &
+	daemons[slurmd.$node]=$!
 done
 nodes_are_idle() {
 	[ "$(sinfo --noheader --Node --format=%t 2>/dev/null | grep -c '^idle$')" = 3 ]
 }
-await nodes_are_idle
+await_slurm nodes_are_idle
 
 # Output, sbatch's options and the program: run it to its end. $status is its exit status.
 batch() {
