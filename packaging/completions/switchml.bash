@@ -8,7 +8,7 @@ _switchml_commands() {
 }
 
 _switchml_options() {
-	"$1" "$2" --help 2>/dev/null | grep -oE -- '(^|[ ,])--[a-z][a-z0-9-]*' | tr -d ' ,' | sort -u
+	"$1" "$2" --help 2>/dev/null | sed -n 's/^ \{1,6\}\(-., \)\{0,1\}\(--[a-z][a-z0-9-]*\).*/\2/p' | sort -u
 }
 
 _switchml() {
@@ -18,6 +18,8 @@ _switchml() {
 		words=$(_switchml_commands "$program")
 	elif [[ $word == -* ]]; then
 		words=$(_switchml_options "$program" "${COMP_WORDS[1]}")
+	elif [ "$COMP_CWORD" = 2 ] && [ "${COMP_WORDS[1]}" = trace ]; then
+		words=merge
 	else
 		case $previous in
 		-i | --iface) words=$(cd /sys/class/net && echo *) ;;

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The daemon as a service: its configuration file, SIGHUP, its messages to systemd, the
-# installed unit, and the shell completion.
+# The daemon as a service: its configuration file, SIGHUP, its messages to systemd, and the
+# installed unit.
 #
 #	tests/integration/service.sh build/switchml SYSTEMD ("yes": this build knows systemd) UNIT
 switchml=$(realpath "$1")
@@ -259,22 +259,4 @@ else
 	echo "left out: systemd (this build has no libsystemd)"
 fi
 
-# ---- completion ----
-
-# Words of a command line, the last one incomplete: prints what bash offers.
-completed() {
-	PATH=$(dirname "$switchml"):$PATH bash -c '
-		. "$0"
-		COMP_WORDS=("$@")
-		COMP_CWORD=$(($# - 1))
-		_switchml "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
-		echo "${COMPREPLY[*]}"' "$root/packaging/completions/switchml.bash" "$@"
-}
-
-offered=$(completed switchml st)
-equal "$offered" status
-say $? "completion of commands: $offered"
-offered=$(completed switchml switch --dat)
-equal "$offered" "--data-port --dataplane"
-say $? "completion of options: $offered"
 [ $failures = 0 ]
