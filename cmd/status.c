@@ -84,6 +84,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
 		if (options->count != 0 && !options->watch)
 			argp_error(state, "--count is for --watch");
 		break;
+	case ARGP_KEY_ARG:
+		argp_error(state, "unexpected argument '%s': name the switch with --switch %s",
+			   text, text);
+		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}

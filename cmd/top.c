@@ -57,6 +57,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
 				   "'%s'",
 				   text);
 		break;
+	case ARGP_KEY_ARG:
+		argp_error(state, "unexpected argument '%s': name the switch with --switch %s",
+			   text, text);
+		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}

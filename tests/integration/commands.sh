@@ -62,6 +62,10 @@ for command in switch bench status top sim doctor; do
 	expect "$command: an option that there is not" 2 "$switchml" $command --no-such-option
 	expect "$command: an argument that it does not take" 2 "$switchml" $command nonsense
 done
+for command in status top; do
+	expect "$command: a switch without its option" 2 "$switchml" $command 127.0.0.1
+	grep -q 'name the switch with --switch 127.0.0.1' "$work/err" || fail "$command does not say how to name it"
+done
 expect "tune: an option that there is not" 2 "$switchml" tune --no-such-option
 expect "tune: no launcher" 2 "$switchml" tune -o nothing
 expect "a value that is no number" 2 "$switchml" sim --seeds many
