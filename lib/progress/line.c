@@ -59,8 +59,8 @@ static bool may_unblock(const struct sml_shard *shard, const struct sml_header *
  * With a trace: note what the worker forgets with the result. now_ns is that of a whole round, and
  * the result may be younger; but a trace must not have a result before another rank has sent.
  */
-static enum sml_worker_verdict take_traced(struct sml_shard *shard, const void *packet,
-					   uint32_t length, uint64_t now_ns)
+__attribute__((cold, noinline)) static enum sml_worker_verdict
+take_traced(struct sml_shard *shard, const void *packet, uint32_t length, uint64_t now_ns)
 {
 	struct sml_trace *trace = shard->line->trace;
 	struct sml_worker *worker = &shard->worker;

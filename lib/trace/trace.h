@@ -67,10 +67,11 @@ static inline void sml_trace_add(struct sml_trace *trace, const struct sml_trace
 }
 
 /* The worker has just written this packet. */
-void sml_trace_sent(struct sml_trace *trace, const struct sml_worker *worker, const void *packet,
-		    uint64_t now_ns);
+__attribute__((cold)) void sml_trace_sent(struct sml_trace *trace, const struct sml_worker *worker,
+					  const void *packet, uint64_t now_ns);
 
-void sml_trace_stalled(struct sml_trace *trace, const struct sml_worker *worker, uint64_t now_ns);
+__attribute__((cold)) void sml_trace_stalled(struct sml_trace *trace,
+					     const struct sml_worker *worker, uint64_t now_ns);
 
 /* The call with this tensor has ended, or has not ended by then. */
 void sml_trace_call(struct sml_trace *trace, const struct sml_tensor *tensor, uint64_t begin_ns,
