@@ -3,10 +3,12 @@
 # The batch script of examples/slurm under a real Slurm: munged, slurmctld and three slurmd on this
 # machine, with directories and a network of their own. Needs root, slurm-wlm and munge.
 #
-#	tests/integration/slurm.sh build/switchml
+#	tests/integration/slurm.sh build/switchml [PRELOADED-LIBRARY DIRECTORY-OF-MPI-PROGRAMS]
 set -u
 
 switchml=$(realpath "$1")
+preload=${2:+$(realpath "$2")}
+programs=${3:+$(realpath "$3")}
 script=$(realpath "$(dirname "$0")/../../examples/slurm/switchml.sbatch")
 
 skip() {
@@ -24,9 +26,9 @@ PATH=$(dirname "$switchml"):$PATH:/usr/sbin
 # loopback address.
 network='ip link set lo up && ip link add eth0 type veth peer name eth1 &&
 	ip address add 192.0.2.1/24 dev eth0 && ip link set eth0 up && ip link set eth1 up'
-if [ "${2:-}" != inside ]; then
+if [ -z "${SML_INSIDE:-}" ]; then
 	unshare --net sh -c "$network" 2>/dev/null || skip "no networks may be made here"
-	exec unshare --net sh -c "$network && exec \"\$@\"" sh "$0" "$switchml" inside
+	SML_INSIDE=1 exec unshare --net sh -c "$network && exec \"\$@\"" sh "$0" "$@"
 fi
 # shellcheck source=tests/support/await.sh
 . "$(dirname "$0")/../support/await.sh"
@@ -133,10 +135,26 @@ grep -q 'job "[0-9]*\.1": rank 3 of 4; dedicated switch 127.0.0.1' "$work/sum"
 say $? "the job's name is that of the step: $(grep -o 'job "[0-9]*\.[0-9]*"' "$work/sum" | head -n 1)" "$work/sum"
 await is_clean
 say $? "the switch has ended with the job"
+says "$work/sum" 'ended by SIGINT' && ! says "$work/sum" 'Killed\|error'
+say $? "and not by force" "$work/sum"
 
 batch failure --nodes 2 "$script" sh -c 'exit 3'
 [ $status = 3 ]
 say $? "the exit status is the program's: $status" "$work/failure" "$work/failure.sbatch"
 await is_clean
 say $? "the switch has ended with the failed job"
+
+# All ranks are on one node: PMIx of nodes that share a machine would share a directory, too.
+if [ -z "$preload" ]; then
+	echo "left out: an MPI program (this build lacks the preload)"
+elif ! srun --mpi=list 2>&1 | grep -q pmix; then
+	echo "left out: an MPI program (this Slurm lacks PMIx)"
+else
+	batch mpi --nodes 2 --ntasks-per-node 3 \
+		--export=ALL,SLURM_MPI_TYPE=pmix,SWITCHML_MPI_SUMMARY=1,SWITCHML_MPI_THRESHOLD=64K \
+		"$script" env LD_PRELOAD="$preload" "$programs/mpi-types"
+	[ $status = 0 ] && says "$work/mpi" '^0 wrong' && says "$work/mpi" 'rank 0\]: 176 of 674 all-reduces through the switch'
+	say $? "an MPI program" "$work/mpi" "$work/mpi.sbatch"
+	await is_clean
+fi
 exit $((failures > 0))
