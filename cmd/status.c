@@ -85,6 +85,11 @@ static error_t parse(int key, char *text, struct argp_state *state)
 			argp_error(state, "--count is for --watch");
 		break;
 	case ARGP_KEY_ARG:
+		if (options->watch && *text >= '0' && *text <= '9' && strchr(text, ':') == NULL)
+			argp_error(state,
+				   "unexpected argument '%s': seconds are a part of the option, "
+				   "--watch=%s",
+				   text, text);
 		argp_error(state, "unexpected argument '%s': name the switch with --switch %s",
 			   text, text);
 		break;

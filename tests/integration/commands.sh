@@ -66,6 +66,8 @@ for command in status top; do
 	expect "$command: a switch without its option" 2 "$switchml" $command 127.0.0.1
 	grep -q 'name the switch with --switch 127.0.0.1' "$work/err" || fail "$command does not say how to name it"
 done
+expect "status: --watch 2" 2 "$switchml" status --watch 2
+grep -q 'seconds are a part of the option, --watch=2' "$work/err" || fail "status --watch 2 is not explained"
 expect "tune: an option that there is not" 2 "$switchml" tune --no-such-option
 expect "tune: no launcher" 2 "$switchml" tune -o nothing
 expect "a value that is no number" 2 "$switchml" sim --seeds many
