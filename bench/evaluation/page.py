@@ -28,7 +28,7 @@ def about_line(about):
             if about["load"] > 1 else "")
     changed = ", with changes" if about["changed"] else ""
     return (f"Run on {about['date'][:16]} UTC in {form}, on {about['cores']} cores "
-            f"({about['cpu']}), Linux {about['kernel']}, commit {about['commit']}{changed}{busy}.")
+            f"({about['cpu']}), Linux {about['kernel']},\ncommit {about['commit']}{changed}{busy}.")
 
 
 def section(name, experiment, folder, figures):
