@@ -165,7 +165,8 @@ def headline(data):
     if not ours or not theirs or not nic:
         yield "Not measured."
         return
-    yield (f"The best and the worst with {n_workers} workers on links of {data['rate_mbit']} Mbit/s: "
-           f"a switch with a port for each worker sums {speed(ours) / speed(theirs):.2f} times")
-    yield (f"as fast as Gloo's ring, and a switch behind one NIC of a worker's speed "
-           f"{speed(nic) / speed(theirs):.2f} times as fast ([docs/paper.md](docs/paper.md)).")
+    yield (f"**The best**: with {n_workers} workers on links of {data['rate_mbit']} Mbit/s, a switch "
+           "with a port for each worker")
+    yield f"is {speed(ours) / speed(theirs):.2f} times as fast as Gloo's ring."
+    yield (f"A switch behind one NIC of a worker's speed is {speed(nic) / speed(theirs):.2f} times "
+           "as fast.")

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Question 7: several jobs on one switch, and a job beside TCP."""
+import os
+import subprocess
+import sys
+import threading
+
+import lab as common
+from crew import Crew
+from methods import SwitchML
+
+QUESTION = "Do jobs on one switch share fairly, with one another and with TCP?"
+NEEDS_ROOT = True
+RATE, N_WORKERS, SIZE = 100, 4, 1_000_000
+BURST_CALLS, PAUSE_MS = 5, 400
+TCP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tcp_stream.py")
+
+
+class Job(SwitchML):
+    """A job on a switch that runs already, or that its first job starts."""
+
+    def __init__(self, name):
+        super().__init__(name, name)
+        self.address = None
+
+    def switches(self):
+        return {"port": 0}
+
+    def start_switch(self, crew, host):
+        self.address = self.address or super().start_switch(crew, host)
+        return self.address
+
+
+def calls(crew, n_calls, ends):
+    """All of a job's calls, one after the other; `ends` gets when each ended on the last rank."""
+    answers = crew.tell(f"run 1 {n_calls} 1", 120)
+    ends += [max(map(int, run)) / 1e9 for run in zip(*answers)]
+
+
+def bursts(crew, n_bursts, ends):
+    for _ in range(n_bursts):
+        calls(crew, BURST_CALLS, ends)
+        crew.tell(f"rest {PAUSE_MS}", 60)
+
+
+def share(series, begin, end):
+    """Mbit/s of elements in a window, by the ends of calls."""
+    return sum(begin < at <= end for at in series) * 8 * SIZE / (end - begin) / 1e6
+
+
+def check(crews):
+    wrong = 0
+    for crew in crews:
+        wrong += sum(int(answer[0]) for answer in crew.tell("check", 600))
+    return wrong
+
+
+def together(lab, loads):
+    """Run the loads of several jobs at the same time: each a function of a crew and a list.
+
+    Mbit/s of each job while all of them run, and wrong elements."""
+    methods = [Job(f"job{i}") for i in range(len(loads))]
+    crews, ends = [], [[] for _ in loads]
+    with lab.star(N_WORKERS, RATE, {"port": 0}) as (star, work):
+        try:
+            for method in methods:
+                method.address = methods[0].address
+                crew = Crew(method, star, work, lab.build)
+                crews.append(crew)
+                crew.start()
+                crew.tell(f"prepare {SIZE // 4} 64 1", 60)
+            threads = [threading.Thread(target=load, args=(crew, series))
+                       for load, crew, series in zip(loads, crews, ends)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            wrong = check(crews)
+        finally:
+            for crew in crews:
+                crew.stop()
+    if not all(ends):
+        raise common.Skipped("a job did not run")
+    begin, end = max(series[0] for series in ends), min(series[-1] for series in ends)
+    return {"mbit": [share(series, begin, end) for series in ends], "wrong": wrong}
+
+
+def congestion_controls():
+    with open("/proc/sys/net/ipv4/tcp_allowed_congestion_control", encoding="ascii") as allowed:
+        return allowed.read().split()
+
+
+def beside_tcp(lab, tcp, n_streams, n_calls):
+    """A job, and streams from worker 0 to worker 1: Mbit/s of both while both run."""
+    method, ends, streams = Job("job"), [], []
+    with lab.star(N_WORKERS, RATE, method.switches(), tcp=tcp) as (star, work):
+        crew = Crew(method, star, work, lab.build)
+        counts = os.path.join(work, "received")
+        try:
+            crew.start()
+            crew.tell(f"prepare {SIZE // 4} 64 1", 60)
+            with open(counts, "wb") as out:
+                receiver = subprocess.Popen(
+                    star.inside("1") + [sys.executable, TCP, "receive", str(n_streams)],
+                    stdout=out, stdin=subprocess.DEVNULL)
+                streams.append(receiver)
+                streams.append(subprocess.Popen(
+                    star.inside("0") + [sys.executable, TCP, "send", star.address["1"],
+                                        str(n_streams)], stdin=subprocess.DEVNULL))
+            crew.tell("rest 1500", 60)  # until TCP has found its rate
+            calls(crew, n_calls, ends)
+            wrong = check([crew])
+        finally:
+            # The sender first, so that nothing resets it.
+            for stream in reversed(streams):
+                stream.kill()
+                stream.wait()
+            crew.stop()
+        with open(counts, encoding="ascii") as file:
+            seen = [tuple(map(float, line.split())) for line in file]
+    inside = [(at, n) for at, n in seen if ends[0] <= at <= ends[-1]]
+    if len(inside) < 2:
+        raise common.Skipped("TCP was not seen beside the job")
+    (first, before), (last, after) = inside[0], inside[-1]
+    return {"mbit": share(ends, ends[0], ends[-1]),
+            "tcp_mbit": 8 * (after - before) / (last - first) / 1e6, "wrong": wrong}
+
+
+def run(lab):
+    n_calls, repeats = lab.choose(16, 64), lab.choose(3, 10)
+
+    def steady(crew, ends):
+        calls(crew, n_calls, ends)
+
+    def bursty(crew, ends):
+        bursts(crew, max(2, n_calls // BURST_CALLS), ends)
+
+    scenarios = {"one job": [steady], "two jobs": [steady] * 2, "four jobs": [steady] * 4,
+                 "a job and a bursty one": [steady, bursty]}
+    jobs = {}
+    for name, loads in scenarios.items():
+        lab.say(name)
+        jobs[name] = [together(lab, loads) for _ in range(repeats)]
+    beside = {}
+    for tcp in congestion_controls():
+        for n_streams in lab.choose((1,), (1, 2, 4)):
+            lab.say(f"beside TCP with {tcp}, streams: {n_streams}")
+            beside[f"{tcp}, {n_streams} stream{'s' * (n_streams > 1)}"] = [
+                beside_tcp(lab, tcp, n_streams, n_calls) for _ in range(repeats)]
+    return {"workers": N_WORKERS, "rate_mbit": RATE, "bytes": SIZE, "jobs": jobs, "tcp": beside}
+
+
+def jain(shares):
+    return sum(shares) ** 2 / (len(shares) * sum(share ** 2 for share in shares))
+
+
+def bar(axis, at, values, color, label=None):
+    found = common.summary(values)
+    axis.bar(at, found["median"], 0.36, color=color, capsize=3, label=label,
+             yerr=[[found["median"] - found["q1"]], [found["q3"] - found["median"]]])
+
+
+def draw(data, plt):
+    figure, axes = plt.subplots(1, 2, figsize=(12, 4.2), sharey=True)
+    at, ticks = 0.0, []
+    for name, runs in data["jobs"].items():
+        n_jobs = len(runs[0]["mbit"])
+        ticks.append((at + 0.2 * (n_jobs - 1), name))
+        for i in range(n_jobs):
+            bar(axes[0], at, [one["mbit"][i] for one in runs], f"C{i}")
+            at += 0.4
+        at += 0.6
+    axes[0].set_xticks([t for t, _ in ticks], [name for _, name in ticks], fontsize=7)
+    axes[0].set(ylabel="Mbit/s of elements (median, quartiles)", title="jobs on one switch")
+    for i, (name, runs) in enumerate(data["tcp"].items()):
+        bar(axes[1], i - 0.2, [one["mbit"] for one in runs], "C0", "ours" if i == 0 else None)
+        bar(axes[1], i + 0.2, [one["tcp_mbit"] for one in runs], "C1", "TCP" if i == 0 else None)
+    axes[1].set_xticks(range(len(data["tcp"])), list(data["tcp"]), fontsize=7)
+    axes[1].set_title("a job beside TCP from worker 0 to worker 1")
+    axes[1].legend()
+    return figure
+
+
+def facts(data):
+    yield f"{data['workers']} workers, {data['rate_mbit']} Mbit/s, calls of {data['bytes'] / 1e6:g} MB.\n"
+    yield "| | Mbit/s of each job | Jain's index |\n|---|---|---:|"
+    for name, runs in data["jobs"].items():
+        shares = [common.summary([one["mbit"][i] for one in runs])["median"]
+                  for i in range(len(runs[0]["mbit"]))]
+        index = common.summary([jain(one["mbit"]) for one in runs])
+        even = "-" if len(shares) == 1 or "bursty" in name else \
+            f"{index['median']:.3f} ({index['q1']:.3f} to {index['q3']:.3f})"
+        yield f"| {name} | {', '.join(f'{mbit:.1f}' for mbit in shares)} | {even} |"
+    yield "\n| TCP beside the job | ours, Mbit/s | TCP, Mbit/s | ours, of TCP's |\n|---|---:|---:|---:|"
+    for name, runs in data["tcp"].items():
+        ours = common.summary([one["mbit"] for one in runs])
+        tcp = common.summary([one["tcp_mbit"] for one in runs])
+        ratio = common.summary([one["mbit"] / one["tcp_mbit"] for one in runs])
+        yield (f"| {name} | {ours['median']:.1f} | {tcp['median']:.1f} | {ratio['median']:.2f} "
+               f"({ratio['q1']:.2f} to {ratio['q3']:.2f}) |")
+    runs = [one for kind in ("jobs", "tcp") for rows in data[kind].values() for one in rows]
+    yield f"\nWrong elements in all of these runs: {sum(one['wrong'] for one in runs)}."
+
+
+def headline(data):
+    index = common.summary([jain(one["mbit"]) for one in data["jobs"]["four jobs"]])
+    yield (f"**The worst**: four jobs on one switch have a Jain's index of {index['median']:.2f} "
+           "(1 is even), and beside a TCP stream")
+    told = []
+    for name, runs in data["tcp"].items():
+        ratio = common.summary([one["mbit"] / one["tcp_mbit"] for one in runs])["median"]
+        told.append(f"{ratio:.2f} times ({name})")
+    yield f"a job takes {', '.join(told)} what TCP takes."

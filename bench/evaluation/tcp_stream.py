@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""TCP streams as a job's neighbor, until killed: `receive N` or `send ADDRESS N`.
+
+The receiver prints the machine's clock and the bytes so far, every tenth of a second."""
+import selectors
+import socket
+import sys
+import time
+
+PORT = 28999
+CONNECT_SECONDS = 10
+
+
+def receive(n_streams):
+    with socket.create_server(("", PORT), backlog=n_streams) as server:
+        streams = selectors.DefaultSelector()
+        for _ in range(n_streams):
+            streams.register(server.accept()[0], selectors.EVENT_READ)
+    total, told = 0, 0.0
+    while True:
+        for key, _ in streams.select(0.1):
+            total += len(key.fileobj.recv(1 << 18))
+        if time.monotonic() > told + 0.1:
+            told = time.monotonic()
+            print(told, total, flush=True)
+
+
+def connect(address):
+    deadline = time.monotonic() + CONNECT_SECONDS
+    while True:
+        try:
+            return socket.create_connection((address, PORT), CONNECT_SECONDS)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def send(address, n_streams):
+    streams, data = selectors.DefaultSelector(), bytes(1 << 18)
+    for _ in range(n_streams):
+        connection = connect(address)
+        connection.setblocking(False)
+        streams.register(connection, selectors.EVENT_WRITE)
+    while True:
+        for key, _ in streams.select():
+            key.fileobj.send(data)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "receive":
+        receive(int(sys.argv[2]))
+    else:
+        send(sys.argv[2], int(sys.argv[3]))
