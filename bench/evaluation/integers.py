@@ -57,7 +57,8 @@ def draw(data, plt):
 
 def facts(data):
     yield (f"{data['workers']} workers, {data['epochs']} epochs of the digits in `demo/digits.csv`, "
-           f"{data['seeds']} seeds.\nThe numbers are the accuracy on the 297 test images in %: "
+           f"{data['seeds']} seeds.\nThe numbers are the accuracy on the "
+           f"{data['rows'][0]['tests']} test images in %: "
            "median, and the worst and best seed.\n")
     yield "| | " + " | ".join(f"{name} ({chosen(data, model, 'float32')[0]['parameters']} parameters)"
                               for model, name in MODELS.items()) + " |"

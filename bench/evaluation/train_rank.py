@@ -141,6 +141,7 @@ def main():
                 model = ways.wrap(way, network(model_name, seed))
                 count = sum(p.numel() for p in model.parameters())
                 found.append({"model": model_name, "seed": seed, "way": way, "parameters": count,
+                              "tests": len(test[1]),
                               **train(model, model_name, seed, data, test, options.epochs)})
     if dist.get_rank() == 0:
         with open(options.output, "w", encoding="utf-8") as file:
