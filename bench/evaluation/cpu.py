@@ -54,8 +54,8 @@ def draw(data, plt):
                 axis.bar(i + offset, found["median"], 0.38, color=color, capsize=3,
                          yerr=[[found["median"] - found["q1"]], [found["q3"] - found["median"]]],
                          label=f"a {who}" if i == 0 else None)
-        axis.set_xticks(range(len(METHODS)), [m.title.replace(", ", "\n", 1).replace(" (", "\n(")
-                                              for m in METHODS], fontsize=6.5)
+        axis.set_xticks(range(len(METHODS)), [m.title.split(" (")[0].replace(", ", "\n")
+                                              for m in METHODS], fontsize=7)
         axis.set(title=f"{data['workers']} workers, {links}",
                  ylabel="cycles a byte of the tensor (median, quartiles)")
     axes[0].legend()

@@ -144,14 +144,14 @@ def run(lab):
 
 
 def throughput(run_data, size):
-    """Mbit/s of elements by the middle of each step."""
-    ends = run_data["ends"]
-    n_steps = int(ends[-1] / STEP_S) + 1
+    """Mbit/s of elements by the middle of each step, which usually has several calls."""
+    ends, step = run_data["ends"], max(STEP_S, 5 * run_data["call"]["median"])
+    n_steps = int(ends[-1] / step) + 1
     bits = [0.0] * n_steps
     for end in ends:
         # Calls are short compared to a step, or nothing moves: their bits count at their end.
-        bits[int(end / STEP_S)] += 8 * size
-    return [((i + 0.5) * STEP_S, n / STEP_S / 1e6) for i, n in enumerate(bits)]
+        bits[int(end / step)] += 8 * size
+    return [((i + 0.5) * step, n / step / 1e6) for i, n in enumerate(bits)]
 
 
 def draw(data, plt):
