@@ -11,8 +11,19 @@
 struct carriage {
 	struct sml_mpi_communicator *communicator;
 	struct sml_request *request;
-	void *aligned, *recv; /* aligned: NULL, or the buffer whose content is copied to recv */
+	void *copy; /* NULL, or a copy of send, for the call; `bytes` of `result` in it go to recv
+		     */
+	const void *result;
+	void *recv;
 	size_t bytes;
+};
+
+/* What the job is told. */
+struct load {
+	const void *send;
+	void *recv;
+	size_t send_bytes, recv_bytes;
+	size_t own; /* where this rank's result is in the whole vector, in bytes */
 };
 
 struct pending {
@@ -50,32 +61,87 @@ static bool is_aligned(const void *buffer, enum sml_type type)
 	return (uintptr_t)buffer % sml_type_size(type) == 0;
 }
 
+static struct load load_of(const struct sml_mpi_call *call)
+{
+	const struct sml_mpi_communicator *communicator = call->communicator;
+	size_t bytes = call->count * sml_type_size(call->kind.type);
+	bool is_root = call->root == communicator->rank, in_place = call->send == MPI_IN_PLACE;
+	struct load load = {.send = in_place ? call->recv : call->send,
+			    .recv = call->recv,
+			    .send_bytes = bytes,
+			    .recv_bytes = bytes};
+
+	if (call->collective == SML_MPI_REDUCE && !is_root) {
+		/* MPI allows MPI_IN_PLACE at root only: the job refuses NULL. */
+		if (in_place)
+			load.send = NULL;
+		load.recv = NULL;
+		load.recv_bytes = 0;
+	} else if (call->collective == SML_MPI_REDUCE_SCATTER) {
+		load.send_bytes *= (size_t)communicator->size;
+		load.own = bytes * (size_t)communicator->rank;
+	}
+	return load;
+}
+
+/*
+ * The job needs aligned buffers. Of a reduce-scatter in place, MPI's result is at the
+ * beginning of the vector, and the job's is at this rank's part.
+ */
+static bool needs_copy(const struct sml_mpi_call *call, const struct load *load)
+{
+	return !is_aligned(load->send, call->kind.type) ||
+	       !is_aligned(load->recv, call->kind.type) ||
+	       (call->collective == SML_MPI_REDUCE_SCATTER && call->send == MPI_IN_PLACE);
+}
+
+static int submit(const struct sml_mpi_call *call, const struct load *load,
+		  struct sml_request **request)
+{
+	struct sml_context *job = call->communicator->job;
+	enum sml_type type = call->kind.type;
+
+	switch (call->collective) {
+	case SML_MPI_REDUCE:
+		return sml_reduce_async(job, load->send, load->recv, call->count, type,
+					call->kind.op, call->root, NULL, request);
+	case SML_MPI_REDUCE_SCATTER:
+		return sml_reduce_scatter_async(job, load->send, load->recv, call->count, type,
+						call->kind.op, NULL, request);
+	case SML_MPI_BCAST:
+		return sml_broadcast_async(job, load->recv, call->count, type, call->root, request);
+	default:
+		return sml_allreduce_async(job, load->send, load->recv, call->count, type,
+					   call->kind.op, NULL, request);
+	}
+}
+
 static int begin(struct carriage *carriage, const struct sml_mpi_call *call)
 {
-	const void *send = call->send == MPI_IN_PLACE ? call->recv : call->send;
-	void *recv = call->recv;
+	struct load load = load_of(call);
 	int error;
 
-	*carriage = (struct carriage){
-		.communicator = call->communicator,
-		.recv = recv,
-		.bytes = call->count * sml_type_size(call->kind.type),
-	};
-	if (!is_aligned(send, call->kind.type) || !is_aligned(recv, call->kind.type)) {
-		carriage->aligned = malloc(carriage->bytes);
-		if (carriage->aligned == NULL) {
+	*carriage = (struct carriage){.communicator = call->communicator};
+	if (load.send && needs_copy(call, &load)) {
+		char *copy = malloc(load.send_bytes);
+
+		if (copy == NULL) {
 			sml_abort(call->communicator->job,
-				  "an MPI_Allreduce has an unaligned buffer, and there is no "
-				  "memory for a copy");
+				  "a call of MPI has a buffer that must be copied, and there is no "
+				  "memory for the copy");
 			return -ENOMEM;
 		}
-		memcpy(carriage->aligned, send, carriage->bytes);
-		send = recv = carriage->aligned;
+		memcpy(copy, load.send, load.send_bytes);
+		carriage->copy = copy;
+		carriage->result = copy + load.own;
+		carriage->recv = load.recv;
+		carriage->bytes = load.recv_bytes;
+		load.send = copy;
+		load.recv = copy + load.own;
 	}
-	error = sml_allreduce_async(call->communicator->job, send, recv, call->count,
-				    call->kind.type, call->kind.op, NULL, &carriage->request);
+	error = submit(call, &load, &carriage->request);
 	if (error) {
-		free(carriage->aligned);
+		free(carriage->copy);
 		return give_up(call->communicator, error);
 	}
 	return 0;
@@ -89,9 +155,9 @@ static bool look(struct carriage *carriage, int *error)
 	*error = sml_test(carriage->request, &done);
 	if (!done)
 		return false;
-	if (carriage->aligned && *error == 0)
-		memcpy(carriage->recv, carriage->aligned, carriage->bytes);
-	free(carriage->aligned);
+	if (carriage->bytes && *error == 0)
+		memcpy(carriage->recv, carriage->result, carriage->bytes);
+	free(carriage->copy);
 	return true;
 }
 
@@ -100,7 +166,7 @@ static int raise_job(struct sml_mpi_communicator *communicator, int error)
 	return sml_mpi_raise(communicator, sml_mpi_error_code(communicator, error));
 }
 
-int sml_mpi_allreduce(const struct sml_mpi_call *call)
+int sml_mpi_carry(const struct sml_mpi_call *call)
 {
 	struct sml_mpi_patience patience = {0};
 	struct carriage carriage;
@@ -113,6 +179,61 @@ int sml_mpi_allreduce(const struct sml_mpi_call *call)
 		}
 	}
 	return error ? raise_job(call->communicator, error) : MPI_SUCCESS;
+}
+
+/* ---- broadcasts ---- */
+
+/* In memory as in a packet? Other types are packed, which the other ranks need not know. */
+static bool is_plain(MPI_Datatype type)
+{
+	int integers, addresses, types, combiner = MPI_COMBINER_DUP, size = 0;
+	MPI_Aint lower = 0, extent = 0;
+
+	return PMPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner) ==
+		       MPI_SUCCESS &&
+	       combiner == MPI_COMBINER_NAMED && PMPI_Type_size(type, &size) == MPI_SUCCESS &&
+	       PMPI_Type_get_extent(type, &lower, &extent) == MPI_SUCCESS && lower == 0 &&
+	       extent == size;
+}
+
+static int carry_packed(struct sml_mpi_call *call, void *buffer, int count, MPI_Datatype type)
+{
+	struct sml_mpi_communicator *communicator = call->communicator;
+	int position = 0, bytes = (int)call->count, error = MPI_SUCCESS;
+
+	call->recv = malloc(call->count);
+	if (call->recv == NULL) {
+		sml_abort(communicator->job, "no memory to pack the data of an MPI_Bcast");
+		return raise_job(communicator, -ENOMEM);
+	}
+	if (communicator->rank == call->root)
+		error = PMPI_Pack(buffer, count, type, call->recv, bytes, &position,
+				  communicator->comm);
+	if (error == MPI_SUCCESS)
+		error = sml_mpi_carry(call);
+	else
+		sml_abort(communicator->job, "MPI_Pack failed for the data of an MPI_Bcast");
+	if (error == MPI_SUCCESS && communicator->rank != call->root)
+		error = PMPI_Unpack(call->recv, bytes, &position, buffer, count, type,
+				    communicator->comm);
+	free(call->recv);
+	return error;
+}
+
+int sml_mpi_carry_bcast(struct sml_mpi_communicator *communicator, void *buffer, int count,
+			MPI_Datatype type, int root)
+{
+	int size = 0;
+	struct sml_mpi_call call = {.collective = SML_MPI_BCAST,
+				    .communicator = communicator,
+				    .kind = {.type = SML_BYTE},
+				    .send = buffer,
+				    .recv = buffer,
+				    .root = root};
+
+	PMPI_Type_size(type, &size);
+	call.count = (size_t)count * (size_t)size;
+	return is_plain(type) ? sml_mpi_carry(&call) : carry_packed(&call, buffer, count, type);
 }
 
 /* ---- as a request of MPI ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All-reduces that go through the switch. A blocking call waits here. A nonblocking call is
+ * Calls that go through the switch. A blocking call waits here. A nonblocking call is
  * a generalized request, which is MPI's own handle. Every function of MPI accepts it, also
  * in arrays with other requests.
  *
@@ -16,15 +16,21 @@
 #include "bindings/mpi/communicator.h"
 
 struct sml_mpi_call {
+	enum sml_mpi_collective collective;
 	struct sml_mpi_communicator *communicator;
 	struct sml_mpi_kind kind;
 	const void *send; /* or MPI_IN_PLACE */
 	void *recv;
-	size_t count;
+	size_t count; /* as in MPI's call: of a reduce-scatter, of each rank's part */
+	int root;
 };
 
-/* Returns what MPI_Allreduce() must return. */
-int sml_mpi_allreduce(const struct sml_mpi_call *call);
+/* Wait for a call. Returns what MPI's call must return. */
+int sml_mpi_carry(const struct sml_mpi_call *call);
+
+/* The same, of MPI_Bcast(), whose ranks may describe the same elements by different types. */
+int sml_mpi_carry_bcast(struct sml_mpi_communicator *communicator, void *buffer, int count,
+			MPI_Datatype type, int root);
 
 /* Returns what MPI_Iallreduce() must return. */
 int sml_mpi_iallreduce(const struct sml_mpi_call *call, MPI_Request *request);

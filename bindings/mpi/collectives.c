@@ -6,6 +6,8 @@
  * The way of a call depends only on what is the same on all ranks of its communicator: its
  * type, operation and count, and on what the ranks agreed.
  */
+#include <limits.h>
+
 #include "bindings/mpi/carry.h"
 #include "bindings/mpi/patience.h"
 #include "bindings/mpi/start.h"
@@ -45,6 +47,7 @@ static bool carries(struct sml_mpi_call *call, MPI_Datatype type, MPI_Op op, MPI
 		    bool blocking)
 {
 	bool fits = sml_mpi_kind_of(&call->kind, type, op);
+	/* Of a reduce-scatter, a rank's part: the switch sends the whole vector to all ranks. */
 	uint64_t bytes = fits ? call->count * sml_type_size(call->kind.type) : 0;
 	enum sml_mpi_way way;
 
@@ -54,7 +57,10 @@ static bool carries(struct sml_mpi_call *call, MPI_Datatype type, MPI_Op op, MPI
 	if (call->communicator && blocking)
 		sml_mpi_meet(call->communicator);
 	way = fits ? way_of(call->communicator, &call->kind, bytes) : SML_MPI_KIND;
-	sml_mpi_count(way, blocking, bytes);
+	if (call->collective == SML_MPI_ALLREDUCE)
+		sml_mpi_count(way, blocking, bytes);
+	else
+		sml_mpi_count_other(call->collective, way == SML_MPI_SWITCH, bytes);
 	return way == SML_MPI_SWITCH;
 }
 
@@ -64,7 +70,7 @@ SML_EXPORT int MPI_Allreduce(const void *send, void *recv, int count, MPI_Dataty
 	struct sml_mpi_call call = {.send = send, .recv = recv, .count = (size_t)count};
 
 	if (count >= 0 && carries(&call, type, op, comm, true))
-		return sml_mpi_allreduce(&call);
+		return sml_mpi_carry(&call);
 	return PMPI_Allreduce(send, recv, count, type, op, comm);
 }
 
@@ -79,6 +85,68 @@ SML_EXPORT int MPI_Iallreduce(const void *send, void *recv, int count, MPI_Datat
 	return PMPI_Iallreduce(send, recv, count, type, op, comm, request);
 }
 
+/*
+ * MPI may let ranks leave these calls before others have entered them, but no program may
+ * rely on that. So they may wait for all ranks, as an all-reduce does.
+ */
+SML_EXPORT int MPI_Reduce(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op,
+			  int root, MPI_Comm comm)
+{
+	struct sml_mpi_call call = {.collective = SML_MPI_REDUCE,
+				    .send = send,
+				    .recv = recv,
+				    .count = (size_t)count,
+				    .root = root};
+
+	if (count >= 0 && root >= 0 && carries(&call, type, op, comm, true) &&
+	    root < call.communicator->size)
+		return sml_mpi_carry(&call);
+	return PMPI_Reduce(send, recv, count, type, op, root, comm);
+}
+
+SML_EXPORT int MPI_Reduce_scatter_block(const void *send, void *recv, int count, MPI_Datatype type,
+					MPI_Op op, MPI_Comm comm)
+{
+	struct sml_mpi_call call = {.collective = SML_MPI_REDUCE_SCATTER,
+				    .send = send,
+				    .recv = recv,
+				    .count = (size_t)count};
+
+	if (count >= 0 && carries(&call, type, op, comm, true))
+		return sml_mpi_carry(&call);
+	return PMPI_Reduce_scatter_block(send, recv, count, type, op, comm);
+}
+
+/*
+ * A broadcast alone does not open a job: most programs make few large ones. Ranks may
+ * describe the elements differently, so only the number of bytes decides.
+ */
+static bool carries_bcast(struct sml_mpi_communicator *communicator, int count, MPI_Datatype type,
+			  int root)
+{
+	int size = 0;
+	bool carried;
+	uint64_t bytes;
+
+	if (communicator == NULL || count < 0 || root < 0 || root >= communicator->size ||
+	    PMPI_Type_size(type, &size) != MPI_SUCCESS || size <= 0)
+		return false;
+	bytes = (uint64_t)count * (uint64_t)size;
+	carried = communicator->state == SML_MPI_OPEN && bytes <= INT_MAX &&
+		  bytes >= *sml_mpi_bytes_of(&communicator->from, SML_INT32, SML_SUM);
+	sml_mpi_count_other(SML_MPI_BCAST, carried, bytes);
+	return carried;
+}
+
+SML_EXPORT int MPI_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm)
+{
+	struct sml_mpi_communicator *communicator = sml_mpi_communicator_of(comm, false);
+
+	if (carries_bcast(communicator, count, type, root))
+		return sml_mpi_carry_bcast(communicator, buffer, count, type, root);
+	return PMPI_Bcast(buffer, count, type, root, comm);
+}
+
 #if MPI_VERSION >= 4
 SML_EXPORT int MPI_Allreduce_c(const void *send, void *recv, MPI_Count count, MPI_Datatype type,
 			       MPI_Op op, MPI_Comm comm)
@@ -86,7 +154,7 @@ SML_EXPORT int MPI_Allreduce_c(const void *send, void *recv, MPI_Count count, MP
 	struct sml_mpi_call call = {.send = send, .recv = recv, .count = (size_t)count};
 
 	if (count >= 0 && carries(&call, type, op, comm, true))
-		return sml_mpi_allreduce(&call);
+		return sml_mpi_carry(&call);
 	return PMPI_Allreduce_c(send, recv, count, type, op, comm);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Counts how each all-reduce was sent, for SWITCHML_MPI_SUMMARY. */
+/* Counts how each call was sent, for SWITCHML_MPI_SUMMARY. */
 #ifndef SML_MPI_SUMMARY_H
 #define SML_MPI_SUMMARY_H
 
@@ -17,7 +17,18 @@ enum sml_mpi_way {
 	SML_MPI_WAYS
 };
 
+enum sml_mpi_collective {
+	SML_MPI_ALLREDUCE,
+	SML_MPI_REDUCE,
+	SML_MPI_REDUCE_SCATTER,
+	SML_MPI_BCAST,
+	SML_MPI_COLLECTIVES
+};
+
+/* An all-reduce. */
 void sml_mpi_count(enum sml_mpi_way way, bool blocking, uint64_t bytes);
+/* Another call that the switch could carry. */
+void sml_mpi_count_other(enum sml_mpi_collective collective, bool carried, uint64_t bytes);
 void sml_mpi_count_job(void);
 
 /* Print one line to standard error if SWITCHML_MPI_SUMMARY is 1. */

@@ -3,7 +3,7 @@
  * All-reduces until one fails. This communicator's error handler must get the error, and no
  * other may: MPI_COMM_WORLD keeps the handler that ends the program.
  *
- *	failing blocking|wait|waitall|waitsome|fatal DIRECTORY
+ *	failing blocking|reduce|wait|waitall|waitsome|fatal DIRECTORY
  *
  * "fatal" is blocking, with MPI's own error handler. In DIRECTORY, each rank creates a file
  * after its first call has succeeded. The program ends without an error after the round in
@@ -48,6 +48,12 @@ static int call(const char *how, MPI_Comm comm)
 
 	if (strcmp(how, "blocking") == 0 || strcmp(how, "fatal") == 0)
 		return MPI_Allreduce(in[0], out[0], LARGE, MPI_FLOAT, MPI_SUM, comm);
+	if (strcmp(how, "reduce") == 0) {
+		error = MPI_Reduce(in[0], out[0], LARGE, MPI_FLOAT, MPI_SUM, 0, comm);
+		if (error == MPI_SUCCESS)
+			error = MPI_Bcast(out[0], LARGE, MPI_FLOAT, 0, comm);
+		return error;
+	}
 	for (int i = 0; i < SIDE; i++) {
 		requests[i] = MPI_REQUEST_NULL;
 		if (error == MPI_SUCCESS)

@@ -54,8 +54,9 @@ program main
      if (maxima(i) /= mod(i, 77) * ranks - 30) wrong = wrong + 1
   end do
 
-  ! In place through mpi_f08, and one of MPI's own requests.
   call nonblocking()
+  call several()
+  call others()
   call MPI_Reduce(wrong, all, 1, MPI_INTEGER, MPI_SUM, 0, MPI_COMM_WORLD)
   if (rank == 0) print '(i0, a)', all, ' wrong'
   call MPI_Finalize()
@@ -73,5 +74,86 @@ contains
     call MPI_Wait(request, MPI_STATUS_IGNORE)
     if (any(reals /= real(ranks * (ranks - 1) / 2))) wrong = wrong + 1
     if (any(asynchronous_reals /= real(ranks * (ranks - 1) / 2))) wrong = wrong + 1
+  end subroutine
+
+  ! Requests of the switch and one of MPI, in every call that completes several.
+  subroutine several()
+    integer, parameter :: many = 3
+    type(MPI_Request) :: requests(many + 1)
+    type(MPI_Status) :: statuses(many + 1)
+    real, asynchronous, save :: data(n, many)
+    integer, asynchronous, save :: token, sent
+    integer :: how, i, found, done, indices(many + 1)
+    logical :: flag
+
+    do how = 1, 7
+       sent = 100 * how + rank
+       do i = 1, many
+          data(:, i) = real(rank + i)
+          call MPI_Iallreduce(MPI_IN_PLACE, data(:, i), n, MPI_REAL, MPI_SUM, MPI_COMM_WORLD, requests(i))
+       end do
+       call MPI_Irecv(token, 1, MPI_INTEGER, modulo(rank - 1, ranks), how, MPI_COMM_WORLD, requests(many + 1))
+       call MPI_Send(sent, 1, MPI_INTEGER, modulo(rank + 1, ranks), how, MPI_COMM_WORLD)
+       done = 0
+       do while (done < many + 1)
+          found = 1
+          select case (how)
+          case (1)
+             call MPI_Waitall(many + 1, requests, statuses)
+             if (statuses(many + 1)%MPI_TAG /= how) wrong = wrong + 1
+             found = many + 1
+          case (2)
+             call MPI_Testall(many + 1, requests, flag, MPI_STATUSES_IGNORE)
+             found = merge(many + 1, 0, flag)
+          case (3)
+             call MPI_Waitany(many + 1, requests, i, statuses(1))
+             if (i == many + 1 .and. statuses(1)%MPI_TAG /= how) wrong = wrong + 1
+          case (4)
+             call MPI_Testany(many + 1, requests, i, flag, MPI_STATUS_IGNORE)
+             found = merge(1, 0, flag)
+          case (5)
+             call MPI_Waitsome(many + 1, requests, found, indices, statuses)
+             do i = 1, found
+                if (indices(i) == many + 1 .and. statuses(i)%MPI_TAG /= how) wrong = wrong + 1
+             end do
+          case (6)
+             call MPI_Testsome(many + 1, requests, found, indices, MPI_STATUSES_IGNORE)
+          case (7)
+             found = 0
+             ! With MPI_STATUS_IGNORE, Open MPI 4.1.4's own is never true.
+             call MPI_Request_get_status(requests(done + 1), flag, statuses(1))
+             if (flag) call MPI_Test(requests(done + 1), flag, statuses(1))
+             if (flag) found = 1
+          end select
+          done = done + found
+       end do
+       do i = 1, many + 1
+          if (requests(i) /= MPI_REQUEST_NULL) wrong = wrong + 1
+       end do
+       do i = 1, many
+          if (any(data(:, i) /= real(ranks * (ranks - 1) / 2 + ranks * i))) wrong = wrong + 1
+       end do
+       if (token /= 100 * how + modulo(rank - 1, ranks)) wrong = wrong + 1
+    end do
+    call MPI_Waitany(many + 1, requests, i, MPI_STATUS_IGNORE)
+    if (i /= MPI_UNDEFINED) wrong = wrong + 1
+  end subroutine
+
+  subroutine others()
+    real, save :: whole(n), part(n)
+    integer :: each
+
+    each = n / ranks
+    whole = real(rank + 1)
+    part = -1
+    call MPI_Reduce(whole, part, n, MPI_REAL, MPI_SUM, ranks - 1, MPI_COMM_WORLD)
+    if (any(part /= merge(real(ranks * (ranks + 1) / 2), -1.0, rank == ranks - 1))) wrong = wrong + 1
+    part = -1
+    call MPI_Reduce_scatter_block(whole, part, each, MPI_REAL, MPI_SUM, MPI_COMM_WORLD)
+    if (any(part(1:each) /= real(ranks * (ranks + 1) / 2))) wrong = wrong + 1
+    if (any(part(each + 1:) /= -1)) wrong = wrong + 1
+    call MPI_Bcast(whole, n, MPI_REAL, ranks - 1, MPI_COMM_WORLD)
+    if (any(whole /= real(ranks))) wrong = wrong + 1
+    call MPI_Barrier(MPI_COMM_WORLD)
   end subroutine
 end program
