@@ -6,17 +6,7 @@
 #include <string.h>
 
 #include "bindings/mpi/patience.h"
-
-/* A call of the job, and its buffers. MPI requires no alignment of buffers, but the job does. */
-struct carriage {
-	struct sml_mpi_communicator *communicator;
-	struct sml_request *request;
-	void *copy; /* NULL, or a copy of send, for the call; `bytes` of `result` in it go to recv
-		     */
-	const void *result;
-	void *recv;
-	size_t bytes;
-};
+#include "bindings/mpi/persistent.h"
 
 /* What the job is told. */
 struct load {
@@ -27,7 +17,7 @@ struct load {
 };
 
 struct pending {
-	struct carriage carriage;
+	struct sml_mpi_carriage carriage;
 	MPI_Request request;
 	bool detached; /* nobody waits for the call */
 	int place;     /* position in the array of the call that waits for it */
@@ -116,12 +106,12 @@ static int submit(const struct sml_mpi_call *call, const struct load *load,
 	}
 }
 
-static int begin(struct carriage *carriage, const struct sml_mpi_call *call)
+int sml_mpi_begin(struct sml_mpi_carriage *carriage, const struct sml_mpi_call *call)
 {
 	struct load load = load_of(call);
 	int error;
 
-	*carriage = (struct carriage){.communicator = call->communicator};
+	*carriage = (struct sml_mpi_carriage){.communicator = call->communicator};
 	if (load.send && needs_copy(call, &load)) {
 		char *copy = malloc(load.send_bytes);
 
@@ -147,8 +137,7 @@ static int begin(struct carriage *carriage, const struct sml_mpi_call *call)
 	return 0;
 }
 
-/* Returns true when the call has ended, with its result in *error. */
-static bool look(struct carriage *carriage, int *error)
+bool sml_mpi_look(struct sml_mpi_carriage *carriage, int *error)
 {
 	int done;
 
@@ -161,7 +150,7 @@ static bool look(struct carriage *carriage, int *error)
 	return true;
 }
 
-static int raise_job(struct sml_mpi_communicator *communicator, int error)
+int sml_mpi_raise_job(struct sml_mpi_communicator *communicator, int error)
 {
 	return sml_mpi_raise(communicator, sml_mpi_error_code(communicator, error));
 }
@@ -169,16 +158,16 @@ static int raise_job(struct sml_mpi_communicator *communicator, int error)
 int sml_mpi_carry(const struct sml_mpi_call *call)
 {
 	struct sml_mpi_patience patience = {0};
-	struct carriage carriage;
-	int error = begin(&carriage, call);
+	struct sml_mpi_carriage carriage;
+	int error = sml_mpi_begin(&carriage, call);
 
 	if (error == 0) {
-		while (!look(&carriage, &error)) {
+		while (!sml_mpi_look(&carriage, &error)) {
 			sml_mpi_progress();
 			sml_mpi_rest(&patience);
 		}
 	}
-	return error ? raise_job(call->communicator, error) : MPI_SUCCESS;
+	return error ? sml_mpi_raise_job(call->communicator, error) : MPI_SUCCESS;
 }
 
 /* ---- broadcasts ---- */
@@ -204,7 +193,7 @@ static int carry_packed(struct sml_mpi_call *call, void *buffer, int count, MPI_
 	call->recv = malloc(call->count);
 	if (call->recv == NULL) {
 		sml_abort(communicator->job, "no memory to pack the data of an MPI_Bcast");
-		return raise_job(communicator, -ENOMEM);
+		return sml_mpi_raise_job(communicator, -ENOMEM);
 	}
 	if (communicator->rank == call->root)
 		error = PMPI_Pack(buffer, count, type, call->recv, bytes, &position,
@@ -330,18 +319,18 @@ int sml_mpi_iallreduce(const struct sml_mpi_call *call, MPI_Request *request)
 {
 	struct sml_mpi_communicator *communicator = call->communicator;
 	struct pending *this = NULL;
-	struct carriage carriage;
+	struct sml_mpi_carriage carriage;
 	int error = make_request(&this, communicator);
 
 	if (error) {
 		sml_abort(communicator->job, "no memory for the request of an MPI_Iallreduce");
-		return raise_job(communicator, -ENOMEM);
+		return sml_mpi_raise_job(communicator, -ENOMEM);
 	}
-	error = begin(&carriage, call);
+	error = sml_mpi_begin(&carriage, call);
 	if (error) {
 		this->detached = true;
 		complete(this);
-		return raise_job(communicator, error);
+		return sml_mpi_raise_job(communicator, error);
 	}
 	this->carriage = carriage;
 	*request = this->request;
@@ -355,9 +344,14 @@ int sml_mpi_iallreduce(const struct sml_mpi_call *call, MPI_Request *request)
 
 /* ---- progress of the calls ---- */
 
-bool sml_mpi_has_pending(void)
+static bool has_pending(void)
 {
 	return __atomic_load_n(&n_pending, __ATOMIC_RELAXED) > 0;
+}
+
+bool sml_mpi_has_pending(void)
+{
+	return has_pending() || sml_mpi_persistent_is_active();
 }
 
 static void fail(struct pending *this, int error)
@@ -377,7 +371,7 @@ static struct pending *take_ended(void)
 	while (*place) {
 		struct pending *this = *place;
 
-		if (!look(&this->carriage, &error)) {
+		if (!sml_mpi_look(&this->carriage, &error)) {
 			place = &this->next;
 			continue;
 		}
@@ -395,7 +389,8 @@ void sml_mpi_poll(void)
 {
 	struct pending *ended, *next;
 
-	if (!sml_mpi_has_pending())
+	sml_mpi_persistent_poll();
+	if (!has_pending())
 		return;
 	pthread_mutex_lock(&lock);
 	ended = take_ended();
@@ -425,14 +420,14 @@ static bool mark(struct pending *list, int n, const MPI_Request *requests)
 
 bool sml_mpi_are_pending(int n, const MPI_Request *requests)
 {
-	bool any;
+	bool any = sml_mpi_persistent_are_active(n, requests);
 
 	if (requests == NULL ||
-	    (!sml_mpi_has_pending() && __atomic_load_n(&n_failed, __ATOMIC_RELAXED) == 0))
-		return false;
+	    (!has_pending() && __atomic_load_n(&n_failed, __ATOMIC_RELAXED) == 0))
+		return any;
 	pthread_mutex_lock(&lock);
 	mark(failed, n, requests);
-	any = mark(all, n, requests);
+	any |= mark(all, n, requests);
 	pthread_mutex_unlock(&lock);
 	return any;
 }
@@ -465,6 +460,21 @@ bool sml_mpi_failure(int *place, int *error, struct sml_mpi_communicator **commu
 	unlist(this);
 	free(this);
 	return true;
+}
+
+void sml_mpi_add_failure(int place, int error, struct sml_mpi_communicator *communicator)
+{
+	struct pending *made = calloc(1, sizeof(*made));
+
+	/* Without memory, the next call on the job fails. */
+	if (made == NULL)
+		return;
+	sml_mpi_communicator_use(communicator);
+	made->carriage.communicator = communicator;
+	made->error = error;
+	made->place = place;
+	made->next_failure = failures;
+	failures = made;
 }
 
 void sml_mpi_forget_failures(void)

@@ -88,10 +88,13 @@ static int forget(MPI_Comm comm, int key, void *attribute, void *extra)
 {
 	struct sml_mpi_communicator *communicator = attribute;
 
-	(void)comm;
 	(void)key;
 	(void)extra;
-	communicator->comm = MPI_COMM_NULL;
+	pthread_mutex_lock(&lock);
+	for (struct sml_mpi_communicator *this = all; this; this = this->next)
+		if (this->comm == comm)
+			this->comm = MPI_COMM_NULL;
+	pthread_mutex_unlock(&lock);
 	sml_mpi_communicator_release(communicator);
 	return MPI_SUCCESS;
 }
@@ -134,10 +137,9 @@ static void set_up(void)
 	__atomic_store_n(&used, true, __ATOMIC_RELEASE);
 }
 
-static struct sml_mpi_communicator *make_one(MPI_Comm comm)
+static struct sml_mpi_communicator *allocate(void)
 {
 	struct sml_mpi_communicator *made = calloc(1, sizeof(*made));
-	int inter = 0;
 
 	/* If only this rank failed here, its answers would differ from those of the others. */
 	if (made == NULL) {
@@ -146,18 +148,45 @@ static struct sml_mpi_communicator *make_one(MPI_Comm comm)
 			"this rank would otherwise decide differently from the other ranks\n");
 		abort();
 	}
-	made->comm = comm;
 	made->references = 1;
 	made->why = SML_MPI_GROUP;
+	return made;
+}
+
+static void list(struct sml_mpi_communicator *made)
+{
+	pthread_mutex_lock(&lock);
+	made->next = all;
+	all = made;
+	pthread_mutex_unlock(&lock);
+}
+
+struct sml_mpi_communicator *
+sml_mpi_communicator_another(const struct sml_mpi_communicator *communicator)
+{
+	struct sml_mpi_communicator *made = allocate();
+
+	made->comm = communicator->comm;
+	made->rank = communicator->rank;
+	made->size = communicator->size;
+	made->state = SML_MPI_AGREED;
+	made->from = communicator->from;
+	list(made);
+	return made;
+}
+
+static struct sml_mpi_communicator *make_one(MPI_Comm comm)
+{
+	struct sml_mpi_communicator *made = allocate();
+	int inter = 0;
+
+	made->comm = comm;
 	PMPI_Comm_test_inter(comm, &inter);
 	PMPI_Comm_rank(comm, &made->rank);
 	PMPI_Comm_size(comm, &made->size);
 	if (inter || made->size < 2 || made->size > SML_MAX_WORLD_SIZE)
 		made->state = SML_MPI_LEFT;
-	pthread_mutex_lock(&lock);
-	made->next = all;
-	all = made;
-	pthread_mutex_unlock(&lock);
+	list(made);
 	PMPI_Comm_set_attr(comm, keyval, made);
 	return made;
 }

@@ -41,6 +41,8 @@ struct sml_mpi_communicator {
 	bool closing;	/* the closer runs, or has run */
 	bool closed;	/* atomic: the closer is done */
 	pthread_t closer;
+	int n_persistent; /* persistent requests that have been made for it, with jobs of their own
+			   */
 	struct sml_mpi_communicator *next;
 };
 
@@ -49,6 +51,11 @@ struct sml_mpi_communicator {
  * it exists depends on the communicator's sequence of collectives, as everything here does.
  */
 struct sml_mpi_communicator *sml_mpi_communicator_of(MPI_Comm comm, bool make);
+
+/* The same ranks, for a job of its own. It has one reference, and is no communicator's attribute.
+ */
+struct sml_mpi_communicator *
+sml_mpi_communicator_another(const struct sml_mpi_communicator *communicator);
 
 void sml_mpi_communicator_use(struct sml_mpi_communicator *communicator);
 /* The last release of a freed communicator lets a separate thread close its job. */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MPI's calls that complete requests. If none of our requests is among them, they call MPI
+ * MPI's calls that start or complete requests. If none of our requests is among them, they call MPI
  * directly. Otherwise, a wait becomes a loop that tests: only this library completes its
  * requests, so MPI's own wait would never end.
  */
 #include "bindings/mpi/carry.h"
 #include "bindings/mpi/patience.h"
+#include "bindings/mpi/persistent.h"
 
 #define SML_EXPORT __attribute__((visibility("default")))
 
@@ -16,12 +17,14 @@ static void between(struct sml_mpi_patience *patience)
 	sml_mpi_poll();
 }
 
-/* The result of a call that completes one request. */
-static int one(int error)
+/* The result of a call that completes one request, or none: then place is MPI_UNDEFINED. */
+static int one(int error, int place, const MPI_Request *requests)
 {
 	struct sml_mpi_communicator *communicator;
-	int place, code;
+	int code;
 
+	if (place != MPI_UNDEFINED)
+		sml_mpi_persistent_deliver(1, &place, requests);
 	while (sml_mpi_failure(&place, &code, &communicator)) {
 		error = sml_mpi_raise(communicator, code);
 		sml_mpi_communicator_release(communicator);
@@ -30,11 +33,13 @@ static int one(int error)
 }
 
 /* The result of a call that completes several: n statuses, of the requests at these indices. */
-static int several(int error, int n, const int *indices, MPI_Status *statuses)
+static int several(int error, int n, const int *indices, const MPI_Request *requests,
+		   MPI_Status *statuses)
 {
 	struct sml_mpi_communicator *communicator;
 	int place, code, j;
 
+	sml_mpi_persistent_deliver(n, indices, requests);
 	while (sml_mpi_failure(&place, &code, &communicator)) {
 		if (statuses != MPI_STATUSES_IGNORE) {
 			for (j = 0; j < n && error == MPI_SUCCESS; j++)
@@ -59,17 +64,20 @@ SML_EXPORT int MPI_Wait(MPI_Request *request, MPI_Status *status)
 	int done = 0, error;
 
 	if (!sml_mpi_are_pending(1, request))
-		return one(PMPI_Wait(request, status));
+		return one(PMPI_Wait(request, status), 0, request);
 	sml_mpi_poll();
 	while ((error = PMPI_Test(request, &done, status)) == MPI_SUCCESS && !done)
 		between(&patience);
-	return one(error);
+	return one(error, 0, request);
 }
 
 SML_EXPORT int MPI_Test(MPI_Request *request, int *done, MPI_Status *status)
 {
+	int error;
+
 	sml_mpi_poll();
-	return one(PMPI_Test(request, done, status));
+	error = PMPI_Test(request, done, status);
+	return one(error, *done ? 0 : MPI_UNDEFINED, request);
 }
 
 SML_EXPORT int MPI_Waitany(int n, MPI_Request requests[], int *index, MPI_Status *status)
@@ -77,18 +85,23 @@ SML_EXPORT int MPI_Waitany(int n, MPI_Request requests[], int *index, MPI_Status
 	struct sml_mpi_patience patience = {0};
 	int done = 0, error;
 
-	if (!sml_mpi_are_pending(n, requests))
-		return one(PMPI_Waitany(n, requests, index, status));
+	if (!sml_mpi_are_pending(n, requests)) {
+		error = PMPI_Waitany(n, requests, index, status);
+		return one(error, *index, requests);
+	}
 	sml_mpi_poll();
 	while ((error = PMPI_Testany(n, requests, index, &done, status)) == MPI_SUCCESS && !done)
 		between(&patience);
-	return one(error);
+	return one(error, *index, requests);
 }
 
 SML_EXPORT int MPI_Testany(int n, MPI_Request requests[], int *index, int *done, MPI_Status *status)
 {
+	int error;
+
 	sml_mpi_poll();
-	return one(PMPI_Testany(n, requests, index, done, status));
+	error = PMPI_Testany(n, requests, index, done, status);
+	return one(error, *done ? *index : MPI_UNDEFINED, requests);
 }
 
 SML_EXPORT int MPI_Request_get_status(MPI_Request request, int *done, MPI_Status *status)
@@ -103,10 +116,36 @@ SML_EXPORT int MPI_Request_get_status(MPI_Request request, int *done, MPI_Status
 
 SML_EXPORT int MPI_Request_free(MPI_Request *request)
 {
-	if (request == NULL || !sml_mpi_has_pending() || !sml_mpi_detach(*request))
+	int error = MPI_SUCCESS;
+
+	if (request == NULL || (!sml_mpi_persistent_free(*request, &error) &&
+				(!sml_mpi_has_pending() || !sml_mpi_detach(*request))))
 		return PMPI_Request_free(request);
 	*request = MPI_REQUEST_NULL;
-	return MPI_SUCCESS;
+	return error;
+}
+
+/* ---- calls that start persistent requests ---- */
+
+SML_EXPORT int MPI_Start(MPI_Request *request)
+{
+	int error;
+
+	sml_mpi_poll();
+	if (request && sml_mpi_persistent_start(*request, &error))
+		return error;
+	return PMPI_Start(request);
+}
+
+SML_EXPORT int MPI_Startall(int n, MPI_Request requests[])
+{
+	int error = MPI_SUCCESS;
+
+	if (!sml_mpi_persistent_has(n, requests))
+		return PMPI_Startall(n, requests);
+	for (int i = 0; i < n && error == MPI_SUCCESS; i++)
+		error = MPI_Start(&requests[i]);
+	return error;
 }
 
 /* ---- several ---- */
@@ -117,18 +156,21 @@ SML_EXPORT int MPI_Waitall(int n, MPI_Request requests[], MPI_Status statuses[])
 	int done = 0, error;
 
 	if (!sml_mpi_are_pending(n, requests))
-		return several(PMPI_Waitall(n, requests, statuses), n, NULL, statuses);
+		return several(PMPI_Waitall(n, requests, statuses), n, NULL, requests, statuses);
 	sml_mpi_poll();
 	while ((error = PMPI_Testall(n, requests, &done, statuses)) == MPI_SUCCESS && !done)
 		between(&patience);
-	return several(error, n, NULL, statuses);
+	return several(error, n, NULL, requests, statuses);
 }
 
 SML_EXPORT int MPI_Testall(int n, MPI_Request requests[], int *done, MPI_Status statuses[])
 {
+	int error;
+
 	sml_mpi_are_pending(n, requests);
 	sml_mpi_poll();
-	return several(PMPI_Testall(n, requests, done, statuses), n, NULL, statuses);
+	error = PMPI_Testall(n, requests, done, statuses);
+	return several(error, *done ? n : 0, NULL, requests, statuses);
 }
 
 SML_EXPORT int MPI_Waitsome(int n, MPI_Request requests[], int *n_done, int indices[],
@@ -139,13 +181,14 @@ SML_EXPORT int MPI_Waitsome(int n, MPI_Request requests[], int *n_done, int indi
 
 	if (!sml_mpi_are_pending(n, requests)) {
 		error = PMPI_Waitsome(n, requests, n_done, indices, statuses);
-		return several(error, *n_done, indices, statuses);
+		return several(error, *n_done == MPI_UNDEFINED ? 0 : *n_done, indices, requests,
+			       statuses);
 	}
 	sml_mpi_poll();
 	while ((error = PMPI_Testsome(n, requests, n_done, indices, statuses)) == MPI_SUCCESS &&
 	       *n_done == 0)
 		between(&patience);
-	return several(error, *n_done, indices, statuses);
+	return several(error, *n_done == MPI_UNDEFINED ? 0 : *n_done, indices, requests, statuses);
 }
 
 SML_EXPORT int MPI_Testsome(int n, MPI_Request requests[], int *n_done, int indices[],
@@ -156,5 +199,5 @@ SML_EXPORT int MPI_Testsome(int n, MPI_Request requests[], int *n_done, int indi
 	sml_mpi_are_pending(n, requests);
 	sml_mpi_poll();
 	error = PMPI_Testsome(n, requests, n_done, indices, statuses);
-	return several(error, *n_done, indices, statuses);
+	return several(error, *n_done == MPI_UNDEFINED ? 0 : *n_done, indices, requests, statuses);
 }

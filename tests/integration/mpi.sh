@@ -119,14 +119,21 @@ expect_right "types, every size" "$with SWITCHML_MPI_THRESHOLD=1" "362 of 674" 3
 expect_right "types, a high threshold" "$with SWITCHML_MPI_THRESHOLD=1M" "34 of 674" 3 types
 expect_right "types, one packet in a hundred lost" \
 	"$with SWITCHML_FAULTS=drop=10000,duplicate=5000,reorder=5000" "176 of 674" 2 types
-expect_others "other calls" "$with" "48 of 69 reduces" "24 of 34 reduce-scatters" "6 of 6 broadcasts"
-expect_others "other calls, by the table" "$by_table" "0 of 69 reduces" "0 of 34 reduce-scatters" \
+# Under MPICH, the program leaves out the wrong arguments.
+expect_others "other calls" "$with" "4[78] of 6[89] reduces" "24 of 34 reduce-scatters" "6 of 6 broadcasts"
+expect_others "other calls, by the table" "$by_table" "0 of 6[89] reduces" "0 of 34 reduce-scatters" \
 	"0 of 6 broadcasts"
 expect_others "other calls, one packet in a hundred lost" \
-	"$with SWITCHML_FAULTS=drop=10000,duplicate=5000,reorder=5000" "48 of 69 reduces"
+	"$with SWITCHML_FAULTS=drop=10000,duplicate=5000,reorder=5000" "4[78] of 6[89] reduces"
 expect_right "communicators" "$with" "36 of 41" 4 communicators
 expect_right "nonblocking" "$with" "66 of 70" 3 nonblocking
 expect_right "nonblocking, with requests that nobody waits for" "$with" "70 of 75" 2 nonblocking freed
+# MPICH 4.0's own persistent requests fail this program.
+[ -z "$options" ] || expect_right "persistent, plain" "" "" 3 persistent
+# Three requests and the first eight of ten have jobs of their own.
+expect_right "persistent" "$with" "35 of 44" 3 persistent
+expect_right "persistent, freed early" "$with" "36 of 45" 3 persistent freed
+says "$work/out" 'rank 0\]: .* 11 jobs' || failed "persistent: not 11 jobs"
 expect_right "threads" "$with" "180 of 180" 2 threads
 expect_right "one rank" "$with" "0 of 674" 1 types
 if [ -x "$programs/mpi-fortran" ]; then
@@ -195,7 +202,7 @@ kill_under_way() {
 	kill -9 "$switch"
 }
 
-for how in blocking reduce wait waitall waitsome; do
+for how in blocking reduce persistent wait waitall waitsome; do
 	start_switch
 	mkdir "$work/$how"
 	kill_under_way $how &

@@ -3,7 +3,7 @@
  * All-reduces until one fails. This communicator's error handler must get the error, and no
  * other may: MPI_COMM_WORLD keeps the handler that ends the program.
  *
- *	failing blocking|reduce|wait|waitall|waitsome|fatal DIRECTORY
+ *	failing blocking|reduce|persistent|wait|waitall|waitsome|fatal DIRECTORY
  *
  * "fatal" is blocking, with MPI's own error handler. In DIRECTORY, each rank creates a file
  * after its first call has succeeded. The program ends without an error after the round in
@@ -39,6 +39,39 @@ static float is_enough(const char *directory)
 	return rank == 0 && access(name, F_OK) == 0;
 }
 
+#if MPI_VERSION >= 4
+#define INIT MPI_Allreduce_init
+#else
+extern int MPIX_Allreduce_init(const void *send, void *recv, int count, MPI_Datatype type,
+			       MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request);
+#define INIT MPIX_Allreduce_init
+#endif
+
+/* Of every second call, the error is that of MPI_Waitall(). */
+static int persistent(MPI_Comm comm)
+{
+	static MPI_Request requests[SIDE];
+	static int calls;
+	MPI_Status statuses[SIDE];
+	int error = MPI_SUCCESS, done = 0;
+
+	if (calls++ == 0)
+		for (int i = 0; i < SIDE; i++)
+			INIT(in[i], out[i], LARGE, MPI_FLOAT, MPI_SUM, comm, MPI_INFO_NULL,
+			     &requests[i]);
+	error = MPI_Startall(SIDE, requests);
+	if (error == MPI_SUCCESS && calls % 2 == 0) {
+		if (MPI_Waitall(SIDE, requests, statuses) == MPI_ERR_IN_STATUS)
+			done = SIDE;
+		for (int i = 0; i < done && error == MPI_SUCCESS; i++)
+			error = statuses[i].MPI_ERROR;
+		return error;
+	}
+	for (int i = 0; i < SIDE && error == MPI_SUCCESS; i++)
+		error = MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+	return error;
+}
+
 /* The first error of a call, or of its requests. */
 static int call(const char *how, MPI_Comm comm)
 {
@@ -48,6 +81,8 @@ static int call(const char *how, MPI_Comm comm)
 
 	if (strcmp(how, "blocking") == 0 || strcmp(how, "fatal") == 0)
 		return MPI_Allreduce(in[0], out[0], LARGE, MPI_FLOAT, MPI_SUM, comm);
+	if (strcmp(how, "persistent") == 0)
+		return persistent(comm);
 	if (strcmp(how, "reduce") == 0) {
 		error = MPI_Reduce(in[0], out[0], LARGE, MPI_FLOAT, MPI_SUM, 0, comm);
 		if (error == MPI_SUCCESS)
