@@ -14,6 +14,7 @@
 #include "cmd/doctor.h"
 #include "cmd/peers.h"
 #include "control/text.h"
+#include "lib/settings/settings.h"
 #include "switchml.h"
 
 static const char *const level_names[] = {"ok", "warning", "problem"};
@@ -139,7 +140,7 @@ static void check_settings(struct doctor *doctor)
 {
 	struct sml_config config;
 
-	if (sml_config_init(&config) < 0) {
+	if (sml_config_init(&config) < 0 || sml_config_check_ranks(&config) < 0) {
 		doctor_say(doctor, DOCTOR_PROBLEM, "environment", "%s", sml_error_text(NULL));
 		doctor_fix(doctor, "correct or unset the variable");
 		return;
@@ -180,7 +181,7 @@ static int check_peers(struct doctor *doctor, const struct doctor_options *optio
 	unsigned problems;
 	int status;
 
-	if (sml_config_init(&config) < 0) {
+	if (sml_config_init(&config) < 0 || sml_config_check_ranks(&config) < 0) {
 		fprintf(stderr, "switchml doctor: %s\n", sml_error_text(NULL));
 		return 1;
 	}

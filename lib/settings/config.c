@@ -196,15 +196,80 @@ static int set_number(const char *name, long minimum, long maximum, const char *
 	return 0;
 }
 
+/* ---- by hand: one of the two may have been forgotten ---- */
+
+static const char *first_set(const char *a, const char *b)
+{
+	return sml_variable_get(a) ? a : sml_variable_get(b) ? b : NULL;
+}
+
+static const char *rank_variable(void)
+{
+	return first_set("SWITCHML_RANK", "RANK");
+}
+
+static const char *size_variable(void)
+{
+	return first_set("SWITCHML_WORLD_SIZE", "WORLD_SIZE");
+}
+
+/* There is no launcher's pair. Those with our prefix are set with all others. */
+static int set_by_hand(struct sml_config *config)
+{
+	int error = 0;
+
+	if (!sml_variable_get("SWITCHML_WORLD_SIZE") && sml_variable_get("WORLD_SIZE"))
+		error = set_number("WORLD_SIZE", 1, INT_MAX, "a number of ranks",
+				   &config->world_size);
+	if (error == 0 && !sml_variable_get("SWITCHML_RANK") && sml_variable_get("RANK"))
+		error = set_number("RANK", 0, INT_MAX, "a number below the world size",
+				   &config->rank);
+	return error;
+}
+
+/*
+ * A job of one rank would be the wrong guess, and the other ranks would wait for this one. The
+ * program may still say what the environment does not.
+ */
+static void leave_open(struct sml_config *config)
+{
+	if (find_launcher())
+		return;
+	if (rank_variable() && !size_variable())
+		config->world_size = 0;
+	if (size_variable() && !rank_variable() && config->world_size > 1)
+		config->rank = -1;
+}
+
+int sml_config_check_ranks(const struct sml_config *config)
+{
+	const char *rank = rank_variable(), *size = size_variable();
+
+	if (config->world_size == 0 && rank && !size && !find_launcher())
+		return sml_error_set(SML_ERROR_CONFIG,
+				     "%s=%s is set, but %s is not: set both on every rank, or "
+				     "neither",
+				     rank, sml_variable_get(rank),
+				     *rank == 'S' ? "SWITCHML_WORLD_SIZE" : "WORLD_SIZE");
+	if (config->rank == -1 && size && !rank && !find_launcher())
+		return sml_error_set(SML_ERROR_CONFIG,
+				     "%s=%s is set, but %s is not: set both on every rank, or "
+				     "neither",
+				     size, sml_variable_get(size),
+				     *size == 'S' ? "SWITCHML_RANK" : "RANK");
+	return 0;
+}
+
 static int set_ranks(struct sml_config *config)
 {
 	const struct launcher *launcher = find_launcher();
 	int error = 0;
 
 	/* A value that is overridden need not be valid. */
-	if (launcher == NULL ||
-	    (sml_variable_get("SWITCHML_RANK") && sml_variable_get("SWITCHML_WORLD_SIZE")))
+	if (sml_variable_get("SWITCHML_RANK") && sml_variable_get("SWITCHML_WORLD_SIZE"))
 		return 0;
+	if (launcher == NULL)
+		return set_by_hand(config);
 	/*
 	 * This may be more than a job can have: sml_open() reports that, unless the program
 	 * overrides it.
@@ -316,7 +381,9 @@ int sml_config_init(struct sml_config *config)
 		error = set_ranks(config);
 	for (size_t i = 0; error == 0 && i < N_OF(variables); i++)
 		error = set_variable(config, &variables[i]);
-	if (error == 0)
+	if (error == 0) {
+		leave_open(config);
 		fit_master_port(config);
+	}
 	return error;
 }

@@ -50,6 +50,9 @@ static int check(const struct sml_config *config)
 				     "the configuration has %zu bytes, not %zu: fill it with "
 				     "sml_config_init() of the same library version",
 				     config->size, sizeof(*config));
+	error = sml_config_check_ranks(config);
+	if (error)
+		return error;
 	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
 		error = check_range(ranges[i].member, ranges[i].value, ranges[i].minimum,
 				    ranges[i].maximum);

@@ -63,6 +63,12 @@ struct sml_settings {
 	char threads_why[64];
 };
 
+/*
+ * SML_ERROR_CONFIG, told: the environment has only a rank, or only a world size, and the program
+ * has not said the other.
+ */
+int sml_config_check_ranks(const struct sml_config *config);
+
 /* 0, or SML_ERROR_CONFIG or -ENOMEM with sml_error_set() told. */
 int sml_settings_init(struct sml_settings *settings, const struct sml_config *config);
 

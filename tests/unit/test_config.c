@@ -378,6 +378,47 @@ static void open_checks_the_struct_too(void **state)
 	assert_non_null(strstr(sml_error_text(NULL), "sml_config_init"));
 }
 
+/* A program of one rank would be the wrong guess. */
+static void half_of_a_pair_is_refused_unless_the_program_says_more(void **state)
+{
+	static const struct {
+		struct variable variables[MAX_VARIABLES];
+		const char *text;
+	} halves[] = {
+		{{{"RANK", "2"}}, "RANK=2 is set, but WORLD_SIZE is not"},
+		{{{"RANK", "0"}}, "RANK=0 is set, but WORLD_SIZE is not"},
+		{{{"WORLD_SIZE", "4"}}, "WORLD_SIZE=4 is set, but RANK is not"},
+		{{{"SWITCHML_RANK", "1"}},
+		 "SWITCHML_RANK=1 is set, but SWITCHML_WORLD_SIZE is not"},
+		{{{"SWITCHML_WORLD_SIZE", "2"}},
+		 "SWITCHML_WORLD_SIZE=2 is set, but SWITCHML_RANK is not"},
+	};
+	const struct variable mixed[MAX_VARIABLES] = {{"SWITCHML_RANK", "1"}, {"WORLD_SIZE", "2"}};
+	const struct variable alone[MAX_VARIABLES] = {{"WORLD_SIZE", "1"}};
+	struct sml_context *context;
+	struct sml_config config;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(halves) / sizeof(halves[0]); i++) {
+		set_environment(halves[i].variables);
+		assert_int_equal(sml_config_init(&config), 0);
+		assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
+		assert_non_null(strstr(sml_error_text(NULL), halves[i].text));
+		assert_int_equal(sml_open(&context, NULL), SML_ERROR_CONFIG);
+		config.rank = 0;
+		config.world_size = 1;
+		assert_int_equal(sml_open(&context, &config), 0);
+		assert_int_equal(sml_close(context), 0);
+	}
+	set_environment(mixed);
+	assert_int_equal(sml_config_init(&config), 0);
+	assert_int_equal(config.rank, 1);
+	assert_int_equal(config.world_size, 2);
+	set_environment(alone);
+	assert_int_equal(sml_config_init(&config), 0);
+	assert_int_equal(config.rank, 0);
+}
+
 /* Rank 0's control port is one of the range, and all ranks know which. */
 static void ports_bound_the_control_port_too(void **state)
 {
@@ -388,6 +429,7 @@ static void ports_bound_the_control_port_too(void **state)
 							   {"MASTER_PORT", "30004"}};
 	const struct variable asked[MAX_VARIABLES] = {{"SWITCHML_PORTS", "30000-30007"},
 						      {"SWITCHML_MASTER_PORT", "28500"},
+						      {"SWITCHML_RANK", "0"},
 						      {"SWITCHML_WORLD_SIZE", "2"}};
 	struct sml_context *context;
 	struct sml_config config;
@@ -496,6 +538,7 @@ int main(void)
 		cmocka_unit_test(every_variable_of_ours_is_read),
 		cmocka_unit_test(a_wrong_value_is_told_with_its_name_and_what_is_allowed),
 		cmocka_unit_test(open_checks_the_struct_too),
+		cmocka_unit_test(half_of_a_pair_is_refused_unless_the_program_says_more),
 		cmocka_unit_test(ports_bound_the_control_port_too),
 		cmocka_unit_test(a_launcher_may_have_more_ranks_than_a_job),
 		cmocka_unit_test(faults_are_parsed_strictly),
