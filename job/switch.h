@@ -40,6 +40,7 @@
 #define SML_FAILED_TAGS 256
 /* A sentence for people. */
 #define SML_SENTENCE_BYTES 512
+#define SML_NAME_BYTES	   128
 
 struct sml_job;
 struct sml_branch;
@@ -137,6 +138,12 @@ struct sml_jobs {
 	uint64_t begun_ns;
 	struct sml_job *jobs[SML_MAX_JOBS];
 	uint32_t n_jobs, n_members, slots_in_use;
+	/* The last rank that was refused while no job of its name waited for it. */
+	struct {
+		char job[SML_NAME_BYTES], text[SML_SENTENCE_BYTES];
+		uint32_t rank;
+		uint64_t at_ns;
+	} turned_away;
 	/* Tags of jobs that failed here, newest last: their ranks must not resume here. */
 	uint64_t failed_tags[SML_FAILED_TAGS];
 	uint32_t n_failed;

@@ -18,7 +18,6 @@
 #include "job/switch.h"
 #include "switchml.h"
 
-#define SML_NAME_BYTES	  128
 #define SML_VERSION_BYTES 32
 /* A peer's own text within a text. */
 #define SML_REASON_BYTES  300

@@ -14,6 +14,8 @@
 /* The wait of a rank that does not say how long it waits, and the longest wait. */
 #define WAIT_MS	    60000u
 #define MAX_WAIT_MS (24u * 3600 * 1000)
+/* A launcher starts its ranks within this time. */
+#define TURNED_AWAY_NS (10 * SML_SECOND_NS)
 
 /* ---- which job a Join means ---- */
 
@@ -215,11 +217,35 @@ static bool add_member(struct sml_job *job, struct sml_peer *peer, const SmlCont
 	return member->resume != NULL;
 }
 
-/* The ranks that wait for this rank learn why it does not join. */
-static void note_refusal(struct sml_job *job, const char *text)
+/*
+ * The ranks that wait for this rank learn why it does not join; those that come soon, too. A name
+ * that no job can have is nobody's.
+ */
+static void note_refusal(struct sml_jobs *jobs, struct sml_job *job, const SmlControl__Join *join,
+			 const char *text)
 {
-	if (job != NULL && job->state == SML_JOB_JOINING)
+	if (job != NULL && job->state == SML_JOB_JOINING) {
 		snprintf(job->refused, sizeof(job->refused), "%s", text);
+	} else if (job == NULL && strlen(join->job) < SML_NAME_BYTES) {
+		snprintf(jobs->turned_away.job, sizeof(jobs->turned_away.job), "%s", join->job);
+		snprintf(jobs->turned_away.text, sizeof(jobs->turned_away.text), "%s", text);
+		jobs->turned_away.rank = join->rank;
+		jobs->turned_away.at_ns = jobs->now_ns;
+	}
+}
+
+/* A rank that has come again with better settings has nothing to be told about. */
+static void recall_refusal(struct sml_job *job, const SmlControl__Join *join)
+{
+	struct sml_jobs *jobs = job->jobs;
+
+	if (strcmp(jobs->turned_away.job, job->name) != 0)
+		return;
+	if (jobs->turned_away.rank == join->rank ||
+	    jobs->now_ns - jobs->turned_away.at_ns > TURNED_AWAY_NS)
+		jobs->turned_away.job[0] = '\0';
+	else if (job->refused[0] == '\0')
+		snprintf(job->refused, sizeof(job->refused), "%s", jobs->turned_away.text);
 }
 
 static bool has_room_for_member(const struct sml_jobs *jobs, struct sml_peer *peer)
@@ -245,7 +271,7 @@ void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl
 
 	sml_terms_check(jobs, job, join, &refusal);
 	if (refusal.error) {
-		note_refusal(job, refusal.text);
+		note_refusal(jobs, job, join, refusal.text);
 		sml_peer_refuse(jobs, peer, refusal.error, refusal.text);
 		return;
 	}
@@ -255,6 +281,7 @@ void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl
 		job = admit(jobs, peer, join);
 	if (job == NULL)
 		return;
+	recall_refusal(job, join);
 	if (!add_member(job, peer, join))
 		sml_job_fail(job, SML_ERROR_REFUSED, "the switch has no memory for a report");
 	else

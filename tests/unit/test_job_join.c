@@ -58,6 +58,47 @@ static void a_newcomer_with_other_terms_is_refused_alone(void **state)
 	jobs_close(&world);
 }
 
+/* The wrong rank may be the first to come: nobody waits for it yet. */
+static void ranks_that_come_later_learn_of_a_refusal(void **state)
+{
+	SmlControl__Join join = jobs_join_message("a", 1, 2);
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	join.protocol = 77;
+	jobs_join(&world, 0, join);
+	assert_non_null(strstr(jobs_refusal(&world, 0), "version 77"));
+	jobs_join(&world, 1, jobs_join_message("b", 0, 2));
+	assert_string_equal(waiting_text(&world, 1), "");
+	jobs_join(&world, 2, jobs_join_message("a", 0, 2));
+	assert_string_equal(waiting_text(&world, 2), jobs_refusal(&world, 0));
+	jobs_join(&world, 3, jobs_join_message("a", 1, 2));
+	assert_non_null(jobs_admitted(&world, 2));
+	jobs_close(&world);
+}
+
+/* The same rank has come again, or long ago: that is no news. */
+static void an_old_refusal_is_forgotten(void **state)
+{
+	SmlControl__Join join = jobs_join_message("a", 1, 2);
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	join.protocol = 77;
+	jobs_join(&world, 0, join);
+	jobs_join(&world, 1, jobs_join_message("a", 1, 2));
+	assert_string_equal(waiting_text(&world, 1), "");
+	join = jobs_join_message("c", 1, 2);
+	join.protocol = 77;
+	jobs_join(&world, 2, join);
+	jobs_wait(&world, 11 * SML_SECOND_NS);
+	jobs_join(&world, 3, jobs_join_message("c", 0, 2));
+	assert_string_equal(waiting_text(&world, 3), "");
+	jobs_close(&world);
+}
+
 /*
  * A release with more fields whose protocol number was not raised: the refusal contains our
  * number.
@@ -500,6 +541,8 @@ int main(void)
 		cmocka_unit_test(a_job_shares_memory_if_all_its_ranks_do),
 		cmocka_unit_test(a_machine_without_a_token_is_refused),
 		cmocka_unit_test(a_newcomer_with_other_terms_is_refused_alone),
+		cmocka_unit_test(ranks_that_come_later_learn_of_a_refusal),
+		cmocka_unit_test(an_old_refusal_is_forgotten),
 		cmocka_unit_test(a_join_of_our_own_version_says_nothing_that_we_do_not_know),
 		cmocka_unit_test(the_least_number_of_threads_is_the_jobs),
 		cmocka_unit_test(all_ranks_have_one_membership_in_all_epochs),
