@@ -167,6 +167,7 @@ bool sml_context_fail(struct sml_context *context, int error, const char *text)
 		return true;
 	}
 	sml_context_set_scene(context, &scene);
+	scene.mismatch = error == SML_ERROR_MISMATCH;
 	/* A control's own thread may fail the context, and it must not wait for the switch. */
 	sml_stall_ask(&scene, 0, &reports);
 	end_failure(context, error, text, &scene, &reports);

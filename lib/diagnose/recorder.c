@@ -96,7 +96,8 @@ static void write_slot(FILE *out, const struct sml_stalled *stalled, uint64_t no
 	static const char *const causes[] = {[SML_STALL_UNKNOWN] = "?",
 					     [SML_STALL_RANKS] = "ranks ",
 					     [SML_STALL_NOT_ARRIVED] = "packet-lost",
-					     [SML_STALL_RESULT_LOST] = "result-lost"};
+					     [SML_STALL_RESULT_LOST] = "result-lost",
+					     [SML_STALL_MISMATCH] = "mismatch"};
 
 	fprintf(out, "%6u %5u %6s %5u %10" PRIu32 " %10" PRIu32 " %10" PRIu32 " %7s",
 		stalled->stripe, stalled->shard, stalled->stream == SML_HEAD ? "head" : "data",

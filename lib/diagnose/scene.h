@@ -30,6 +30,7 @@ struct sml_scene {
 	pthread_mutex_t *history_lock;
 	bool peers; /* the ranks have the slots, and one control connection reports on all stripes
 		     */
+	bool mismatch; /* ranks made different calls: slots refuse packets that have arrived */
 	unsigned n_stripes;
 	struct sml_scene_stripe stripes[SML_MAX_STRIPES];
 };

@@ -53,10 +53,12 @@ void sml_stall_ask(const struct sml_scene *scene, uint64_t until_ns,
 /* ---- this rank's slots ---- */
 
 static enum sml_stall_cause find_cause(const struct sml_stall_report *report, unsigned own_rank,
-				       struct sml_stalled *stalled)
+				       bool mismatch, struct sml_stalled *stalled)
 {
 	const struct sml_stall_slot *slot;
 
+	if (mismatch && stalled->sends > 0)
+		return SML_STALL_MISMATCH;
 	if (stalled->sends == 0 || report == NULL || stalled->slot >= report->n_slots)
 		return SML_STALL_UNKNOWN;
 	slot = &report->slots[stalled->slot];
@@ -97,7 +99,7 @@ static bool look(const struct sml_stall_cursor *cursor, struct sml_worker *worke
 		.first_sent_ns = state->first_sent_ns,
 	};
 	stalled->cause = find_cause(cursor->reports->of[stalled->stripe], worker->config.shape.rank,
-				    stalled);
+				    cursor->scene->mismatch, stalled);
 	return true;
 }
 
@@ -127,7 +129,7 @@ struct losses {
 };
 
 struct summary {
-	uint32_t n_sent, n_blocked;
+	uint32_t n_sent, n_blocked, n_mismatched;
 	uint32_t n_queued; /* calls that no slot serves yet */
 	struct losses losses[SML_MAX_STRIPES];
 	struct sml_stalled first; /* of the chunks that were sent: the oldest */
@@ -169,6 +171,7 @@ static void summarize(const struct sml_scene *scene, const struct sml_stall_repo
 			continue;
 		if (summary->n_sent++ == 0 || stalled.first_sent_ns < summary->first.first_sent_ns)
 			summary->first = stalled;
+		summary->n_mismatched += stalled.cause == SML_STALL_MISMATCH;
 		losses->n_not_arrived += stalled.cause == SML_STALL_NOT_ARRIVED;
 		losses->n_result_lost += stalled.cause == SML_STALL_RESULT_LOST;
 	}
@@ -277,6 +280,11 @@ static void describe_own(const struct summary *summary, struct lines *lines)
 {
 	const struct sml_stalled *first = &summary->first;
 
+	if (summary->n_mismatched > 0)
+		snprintf(next_line(lines), SML_STALL_LINE_BYTES,
+			 "%" PRIu32 " packet%s of this rank got no result, because other ranks "
+			 "made another call",
+			 summary->n_mismatched, sml_plural(summary->n_mismatched));
 	if (summary->broken)
 		snprintf(next_line(lines), SML_STALL_LINE_BYTES,
 			 "this rank gave up: the switch broke the protocol (it gave out a chunk "
@@ -308,7 +316,9 @@ unsigned sml_stall_describe(const struct sml_scene *scene, const struct sml_stal
 
 	summarize(scene, reports, &summary);
 	sml_stall_gather(scene, reports, &lacking);
-	describe_ranks(&lacking, scene->settings->rank, &lines);
+	/* Ranks lack in slots because others made other calls. */
+	if (!scene->mismatch)
+		describe_ranks(&lacking, scene->settings->rank, &lines);
 	describe_paths(scene, &summary, &lines);
 	describe_own(&summary, &lines);
 	return lines.n;

@@ -44,6 +44,7 @@ enum sml_stall_cause {
 	SML_STALL_RANKS,       /* others have not contributed */
 	SML_STALL_NOT_ARRIVED, /* the switch does not have this rank's packet */
 	SML_STALL_RESULT_LOST, /* the switch has sent the result */
+	SML_STALL_MISMATCH,    /* this rank and others made different calls */
 };
 
 /* One slot of this rank that is not done. */

@@ -229,6 +229,39 @@ static void ranks_that_share_a_file_append_whole_records(void **state)
 	assert_int_equal(count_in_file("both", "\nend of record\n\nSwitchML"), 3);
 }
 
+/* ---- ranks that call differently ---- */
+
+static void rank_1_calls_with_another_length(struct rank *rank)
+{
+	static _Thread_local float data[50000];
+	int got;
+
+	CHECK(rank, sml_barrier(rank->context) == 0);
+	got = sml_allreduce(rank->context, data, data, rank->rank == 1 ? 40000 : 50000, SML_FLOAT32,
+			    SML_SUM, NULL);
+	if (got != SML_ERROR_MISMATCH)
+		complain(rank, "%d: %s", got, sml_error_text(rank->context));
+}
+
+/* Its packets have arrived, and the switch has refused them. */
+static void a_mismatch_is_not_called_a_lost_packet(void **state)
+{
+	static const char *const names[] = {"record.0", "record.1"};
+	char pattern[128];
+
+	(void)state;
+	remove_files();
+	snprintf(pattern, sizeof(pattern), "%s", path_of("record.%r"));
+	run_job(&(struct job){.n_ranks = 2,
+			      .flight_recorder = pattern,
+			      .body = rank_1_calls_with_another_length});
+	for (unsigned i = 0; i < 2; i++) {
+		expect_in_file(names[i], "made different calls");
+		expect_in_file(names[i], " mismatch\n");
+		assert_int_equal(count_in_file(names[i], "packet-lost"), 0);
+	}
+}
+
 /* ---- a rank that is frozen ---- */
 
 static void reduce_until_dead(struct rank *rank)
@@ -468,6 +501,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(the_rank_that_does_not_call_is_named),
+		TEST(a_mismatch_is_not_called_a_lost_packet),
 		TEST(ranks_that_share_a_file_append_whole_records),
 		TEST(a_frozen_rank_is_what_slots_wait_for),
 		TEST(a_frozen_rank_takes_its_stripe_along),
