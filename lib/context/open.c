@@ -144,9 +144,11 @@ static int opening_error(struct sml_context *context, bool then_running)
 	if (error == 0)
 		return 0;
 	/*
-	 * The other ranks should learn which switch refused, and not only that this rank is gone.
+	 * The other ranks should learn the cause, and not only that this rank is gone. But ranks
+	 * that still gather can do so without this one, which may come again; with several
+	 * stripes, they would wait for a switch that has refused it.
 	 */
-	if (context->n_stripes > 1)
+	if (context->n_stripes > 1 || sml_control_is_admitted(context->stripes[0].control))
 		sml_context_abort_job(context, error, context->text);
 	return sml_error_set(error, "%s", context->text);
 }

@@ -28,6 +28,13 @@ enum sml_talk_phase sml_control_phase(struct sml_control *control)
 	return phase;
 }
 
+bool sml_control_is_admitted(struct sml_control *control)
+{
+	enum sml_talk_phase phase = control ? sml_control_phase(control) : SML_TALK_CONNECTED;
+
+	return phase >= SML_TALK_ADMITTED && phase < SML_TALK_LEFT;
+}
+
 /* ---- set-up ---- */
 
 static void on_pump_timer(evutil_socket_t fd, short what, void *self)

@@ -138,6 +138,9 @@ void sml_control_mismatch(struct sml_control *control, const struct sml_disagree
  */
 void sml_control_abort(struct sml_control *control, int error, const char *text);
 
+/* The job has been admitted, and has not ended. NULL: it has not. Any thread. */
+bool sml_control_is_admitted(struct sml_control *control);
+
 /* Ask the switch what slots are waiting for. Any thread; returns at once. */
 void sml_control_ask_stalls(struct sml_control *control);
 

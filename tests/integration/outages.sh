@@ -200,6 +200,33 @@ lost_data() {
 	expect_job_again "a firewall that drops data" $switch
 }
 
+# UDP from one host is blocked before the job starts: all ranks learn which, and why.
+blocked_data() {
+	firewall switch INPUT -p udp -s 10.77.0.12 -j DROP
+	happened=$(now_ms)
+	start_job "$switch SWITCHML_TIMEOUT=20" -b 64K -e 64K -n 3
+	for rank in 0 1 2; do
+		expect_error "a firewall drops rank 2's probes" $rank $deadline \
+			"TCP to the switch at 10.77.0.1:28500 works, but UDP port 28500 there does not answer"
+	done
+	for rank in 0 1; do
+		grep -q "rank 2 (host host2, pid [0-9]*) aborted the job: TCP" "$work/rank.$rank" ||
+			fail "UDP is blocked for rank 2: rank $rank does not name it"
+	done
+	firewall switch
+	expect_job_again "a firewall that dropped probes" $switch
+}
+
+# Rank 0's address leads to nothing: the error speaks of rank 0, and not of a switch.
+no_rank_0() {
+	happened=$(now_ms)
+	(on_host 1 env SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2 SWITCHML_JOB=outage SWITCHML_TIMEOUT=4 \
+		SWITCHML_MASTER_ADDR=10.77.0.10 timeout 30 "$switchml" bench -b 4 -e 4 -n 1) >"$work/rank.1" 2>&1 &
+	pids=("" $!)
+	expect_error "rank 0 has not been started" 1 $deadline \
+		"rank 0 at 10.77.0.10:28500 cannot be reached: .*SWITCHML_MASTER_ADDR"
+}
+
 # A rank or a switch stalls while a job begins, for less than a heartbeat.
 slow_data_path() {
 	firewall switch INPUT -p udp --dport 28500 -j DROP
