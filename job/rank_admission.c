@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "control/text.h"
+
 static bool copy_maps(struct sml_talk *talk, const SmlControl__Admitted *in)
 {
 	if (talk->resumption == NULL)
@@ -37,7 +39,12 @@ static bool copy_fellow(struct sml_fellow *fellow, const SmlControl__Peer *in, u
 	    in->n_ports != n_shards)
 		return false;
 	*fellow = (struct sml_fellow){
-		.host_bytes = (uint8_t)in->host.len, .cookie = in->cookie, .tag = in->tag};
+		.host_bytes = (uint8_t)in->host.len,
+		.cookie = in->cookie,
+		.tag = in->tag,
+		.pid = in->pid,
+	};
+	sml_text_copy(fellow->name, sizeof(fellow->name), in->name);
 	/* Without an address, the pointer may be NULL. */
 	if (in->host.len)
 		memcpy(fellow->host, in->host.data, in->host.len);
@@ -152,24 +159,25 @@ bool sml_talk_admit(struct sml_talk *talk, const SmlControl__Admitted *in)
 
 	if (!is_possible(talk, in)) {
 		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
-			      "the switch at %s admits the job with impossible numbers: %" PRIu32
+			      "%s at %s admits the job with impossible numbers: %" PRIu32
 			      " lanes, %" PRIu32 " shards, port %" PRIu32 ", %" PRIu32 " + %" PRIu32
 			      " slots",
-			      where, in->lanes, in->shards, in->data_port, in->head_slots,
-			      in->data_slots);
+			      talk->config.what, where, in->lanes, in->shards, in->data_port,
+			      in->head_slots, in->data_slots);
 		return false;
 	}
 	copy_numbers(&talk->admission, in);
 	if (!copy_maps(talk, in))
-		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
-			      "the switch at %s does not say where to continue", where);
+		sml_talk_fail(talk, SML_ERROR_PROTOCOL, "%s at %s does not say where to continue",
+			      talk->config.what, where);
 	else if (!copy_group(talk, in->group))
 		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
-			      "the switch at %s names an address that is not a multicast group",
-			      where);
+			      "%s at %s names an address that is not a multicast group",
+			      talk->config.what, where);
 	else if (!copy_neighbors(talk, in->host_group))
 		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
-			      "the switch at %s names impossible ranks of this machine", where);
+			      "%s at %s names impossible ranks of this machine", talk->config.what,
+			      where);
 	else if (!copy_fellows(talk, in))
 		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
 			      "rank 0 at %s does not say where the other ranks are", where);

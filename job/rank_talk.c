@@ -23,6 +23,8 @@
 void sml_talk_init(struct sml_talk *talk, const struct sml_talk_config *config)
 {
 	*talk = (struct sml_talk){.config = *config};
+	if (talk->config.what == NULL)
+		talk->config.what = "the switch";
 }
 
 void sml_talk_fini(struct sml_talk *talk)
@@ -190,8 +192,8 @@ static void on_fetch(struct sml_talk *talk, const SmlControl__Envelope *message)
 					 fetch->chunk, &n_lanes);
 	if (lanes == NULL) {
 		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
-			      "the switch at %s wants a result that this rank does not keep",
-			      talk->config.where);
+			      "%s at %s wants a result that this rank does not keep",
+			      talk->config.what, talk->config.where);
 		return;
 	}
 	result.stream = fetch->stream;
@@ -218,7 +220,7 @@ static void on_result(struct sml_talk *talk, const SmlControl__Envelope *message
 	}
 	if (rc < 0)
 		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
-			      "the switch at %s hands over a result that does not fit",
+			      "%s at %s hands over a result that does not fit", talk->config.what,
 			      talk->config.where);
 }
 
@@ -226,15 +228,16 @@ static void on_start(struct sml_talk *talk, const SmlControl__Envelope *message)
 {
 	if (message->start->lanes == 0 || message->start->lanes > talk->admission.lanes) {
 		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
-			      "the switch at %s starts the job with %" PRIu32 " lanes, of %u",
-			      talk->config.where, message->start->lanes, talk->admission.lanes);
+			      "%s at %s starts the job with %" PRIu32 " lanes, of %u",
+			      talk->config.what, talk->config.where, message->start->lanes,
+			      talk->admission.lanes);
 		return;
 	}
 	talk->start_lanes = (uint16_t)message->start->lanes;
 	if (message->start->share_memory && !talk->offers_memory) {
 		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
-			      "the switch at %s says that this rank shares memory, but it does not",
-			      talk->config.where);
+			      "%s at %s says that this rank shares memory, but it does not",
+			      talk->config.what, talk->config.where);
 		return;
 	}
 	talk->shares_memory = message->start->share_memory;
@@ -315,8 +318,8 @@ static void on_left(struct sml_talk *talk, const SmlControl__Envelope *message)
 	(void)message;
 	if (talk->phase == SML_TALK_JOINING && !talk->only_leaves) {
 		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
-			      "the switch at %s lets this rank leave, which has not asked for it",
-			      talk->config.where);
+			      "%s at %s lets this rank leave, which has not asked for it",
+			      talk->config.what, talk->config.where);
 		return;
 	}
 	talk->phase = SML_TALK_LEFT;
@@ -360,6 +363,22 @@ void sml_talk_message(struct sml_talk *talk, const SmlControl__Envelope *message
 
 /* ---- the end, and silence ---- */
 
+/* All ranks reach rank 0's control port, so all of them can name it when it is gone. */
+static void tell_rank_0_died(struct sml_talk *talk, const char *how)
+{
+	const struct sml_fellow *rank_0 = talk->fellows ? &talk->fellows->ranks[0] : NULL;
+
+	if (rank_0 && rank_0->name[0])
+		sml_talk_fail(talk, SML_ERROR_RANK_DIED,
+			      "rank 0 (host %s, pid %" PRIu32
+			      ") died, and the job's control port at %s with it: it %s",
+			      rank_0->name, rank_0->pid, talk->config.where, how);
+	else
+		sml_talk_fail(talk, SML_ERROR_RANK_DIED,
+			      "rank 0 died, and the job's control port at %s with it: it %s",
+			      talk->config.where, how);
+}
+
 void sml_talk_ended(struct sml_talk *talk, const char *how, bool known)
 {
 	const struct sml_talk_config *config = &talk->config;
@@ -368,7 +387,8 @@ void sml_talk_ended(struct sml_talk *talk, const char *how, bool known)
 		return;
 	/* It has served the job: the owner of the talk may find another one. */
 	if (talk->may_be_lost && talk->phase >= SML_TALK_RUNNING) {
-		snprintf(talk->text, sizeof(talk->text), "the switch at %s %s", config->where, how);
+		snprintf(talk->text, sizeof(talk->text), "%s at %s %s", config->what, config->where,
+			 how);
 		talk->phase = SML_TALK_LOST;
 	} else if (!known) {
 		sml_talk_fail(talk, SML_ERROR_UNREACHABLE,
@@ -377,7 +397,12 @@ void sml_talk_ended(struct sml_talk *talk, const char *how, bool known)
 			      config->where, how, config->proof, config->unset);
 	} else if (talk->resumption) {
 		sml_talk_fail(talk, SML_ERROR_SWITCH_DIED,
-			      "the switch at %s %s before the job could continue there",
+			      "%s at %s %s before the job could continue there", config->what,
+			      config->where, how);
+	} else if (talk->phase < SML_TALK_ADMITTED && config->rank_0_runs_it) {
+		sml_talk_fail(talk, SML_ERROR_UNREACHABLE,
+			      "what listens at %s %s: is it rank 0 of this job? Check "
+			      "SWITCHML_MASTER_ADDR and SWITCHML_MASTER_PORT",
 			      config->where, how);
 	} else if (talk->phase < SML_TALK_ADMITTED) {
 		sml_talk_fail(talk, SML_ERROR_UNREACHABLE,
@@ -385,15 +410,12 @@ void sml_talk_ended(struct sml_talk *talk, const char *how, bool known)
 			      "and the port",
 			      config->where, how);
 	} else if (config->rank_0_runs_it) {
-		sml_talk_fail(talk, SML_ERROR_RANK_DIED,
-			      "rank 0, which runs the switch at %s, %s: that process has ended or "
-			      "hangs",
-			      config->where, how);
+		tell_rank_0_died(talk, how);
 	} else {
 		sml_talk_fail(talk, SML_ERROR_SWITCH_DIED,
-			      "the switch at %s %s: it was stopped, has crashed, or the network is "
+			      "%s at %s %s: it was stopped, has crashed, or the network is "
 			      "down",
-			      config->where, how);
+			      config->what, config->where, how);
 	}
 }
 

@@ -68,12 +68,16 @@ struct sml_resumption {
 		     uint16_t n_lanes);
 };
 
+#define SML_TALK_NAME_BYTES 128
+
 /* A rank of a job whose ranks have the slots. */
 struct sml_fellow {
 	uint8_t host[16],
 		host_bytes; /* 4 or 16; 0: the host that the control connection leads to */
 	uint16_t ports[SML_MAX_SHARDS];
 	uint64_t cookie, tag; /* this rank's cookie at that one's stripe, and the stripe's tag */
+	char name[SML_TALK_NAME_BYTES]; /* its host's, for texts; "": not told */
+	uint32_t pid;
 };
 
 struct sml_fellows {
@@ -146,6 +150,7 @@ struct sml_talk_output {
 };
 
 struct sml_talk_config {
+	const char *what;  /* that listens there, for texts: "rank 0"; NULL: "the switch" */
 	const char *where; /* the switch, for texts */
 	uint8_t rank, world_size;
 	uint32_t heartbeat_ms;

@@ -105,6 +105,8 @@ struct sml_peer_list *sml_job_describe_peers(const struct sml_job *job, uint8_t 
 		peer->host.len = member->address_bytes;
 		peer->ports = (uint32_t *)(uintptr_t)member->ports;
 		peer->n_ports = job->shards;
+		peer->name = (char *)(uintptr_t)member->host;
+		peer->pid = member->pid;
 		if (rank < job->stripes) {
 			peer->tag = secrets_of(job, rank)[0];
 			peer->cookie = secrets_of(job, rank)[1 + to];

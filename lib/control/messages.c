@@ -14,6 +14,28 @@
 
 /* ---- what has come of it ---- */
 
+/*
+ * Rank 0 has ended, and nobody is left to say what the slots wait for, or who the ranks are; the
+ * admission said who they are. The lock is held.
+ */
+static void keep_names(struct sml_control *control)
+{
+	const struct sml_fellows *fellows = control->talk.fellows;
+	struct sml_stall_report *words;
+
+	if (fellows == NULL || control->last_words || control->talk.error != SML_ERROR_RANK_DIED)
+		return;
+	words = calloc(1, sizeof(*words));
+	for (unsigned rank = 0; words && rank < control->settings->world_size; rank++) {
+		struct sml_stall_rank *about = &words->ranks[rank];
+
+		snprintf(about->host, sizeof(about->host), "%s", fellows->ranks[rank].name);
+		about->pid = fellows->ranks[rank].pid;
+		about->connected = rank != 0;
+	}
+	control->last_words = words;
+}
+
 void sml_control_sync(struct sml_control *control)
 {
 	const struct sml_talk *talk = &control->talk;
@@ -25,6 +47,8 @@ void sml_control_sync(struct sml_control *control)
 		control->phase = talk->phase;
 		control->error = talk->error;
 		snprintf(control->text, sizeof(control->text), "%s", talk->text);
+		if (talk->phase == SML_TALK_FAILED)
+			keep_names(control);
 		pthread_cond_broadcast(&control->changed);
 	}
 	pthread_mutex_unlock(&control->lock);

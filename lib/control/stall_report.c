@@ -24,6 +24,7 @@ static void add_rank(struct sml_stall_report *report, const SmlControl__RankStat
 	rank->pid = state->pid;
 	rank->last_heard_ms = state->last_heard_ms;
 	rank->connected = state->connected;
+	rank->heard = true;
 }
 
 struct sml_stall_report *sml_stall_report_new(const SmlControl__StallReport *message,

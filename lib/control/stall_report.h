@@ -17,8 +17,8 @@ struct sml_stall_slot {
 struct sml_stall_rank {
 	char host[SML_STALL_HOST_BYTES];
 	uint32_t pid;
-	uint64_t last_heard_ms; /* ago, when the report was made */
-	bool connected;
+	uint64_t last_heard_ms; /* ago, when the report was made, if `heard` */
+	bool connected, heard;
 };
 
 /* What a switch has said of a job. */

@@ -70,9 +70,13 @@ static void write_ranks(FILE *out, const struct sml_recorder *recorder)
 	for (unsigned rank = 0; rank < recorder->scene.settings->world_size; rank++) {
 		const struct sml_stall_rank *about = lacking.about[rank];
 
-		fprintf(out, "%4u %5" PRIu32 " %9s %12" PRIu64 " %10" PRIu32 " %s\n", rank,
-			lacking.n_missing[rank], about->connected ? "yes" : "no",
-			about->last_heard_ms, about->pid, about->host);
+		char heard[24] = "?";
+
+		if (about->heard)
+			snprintf(heard, sizeof(heard), "%" PRIu64, about->last_heard_ms);
+		fprintf(out, "%4u %5" PRIu32 " %9s %12s %10" PRIu32 " %s\n", rank,
+			lacking.n_missing[rank], about->connected ? "yes" : "no", heard, about->pid,
+			about->host);
 	}
 }
 

@@ -211,24 +211,46 @@ static void describe_rank(const struct sml_stall_lacking *lacking, unsigned rank
 {
 	const struct sml_stall_rank *about = lacking->about[rank];
 	uint32_t n = lacking->n_missing[rank];
+	char who[160] = "", heard[64] = "";
 
+	if (about->host[0])
+		snprintf(who, sizeof(who), " (host %.100s, pid %" PRIu32 ")", about->host,
+			 about->pid);
+	if (about->heard)
+		snprintf(heard, sizeof(heard), "%slast heard %.1f s ago",
+			 about->connected ? "; " : ", ", (double)about->last_heard_ms / 1e3);
 	snprintf(next_line(lines), SML_STALL_LINE_BYTES,
-		 "rank %u (host %.100s, pid %" PRIu32 ") has not contributed to %" PRIu32
-		 " slot%s; %slast heard %.1f s ago",
-		 rank, about->host, about->pid, n, sml_plural(n),
-		 about->connected ? "" : "its connection has ended, ",
-		 (double)about->last_heard_ms / 1e3);
+		 "rank %u%s has not contributed to %" PRIu32 " slot%s%s%s", rank, who, n,
+		 sml_plural(n),
+		 about->host[0] && !about->connected ? "; its connection has ended" : "", heard);
 }
 
-/* The ranks that most slots wait for; other lines describe this rank itself. */
+/* Does the job wait for a rank that is gone? Then the others need no excuse. */
+static bool is_any_gone(const struct sml_stall_lacking *lacking)
+{
+	for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++)
+		if (lacking->n_missing[rank] > 0 && lacking->about[rank]->host[0] &&
+		    !lacking->about[rank]->connected)
+			return true;
+	return false;
+}
+
+/*
+ * The ranks that most slots wait for, of those that are gone if any is; other lines describe this
+ * rank itself.
+ */
 static void describe_ranks(const struct sml_stall_lacking *lacking, unsigned own_rank,
 			   struct lines *lines)
 {
+	bool only_gone = is_any_gone(lacking);
 	uint64_t told = (uint64_t)1 << own_rank;
 	unsigned n_ranks = 0;
 
 	for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++)
-		n_ranks += rank != own_rank && lacking->n_missing[rank] > 0;
+		if (lacking->n_missing[rank] == 0 || (only_gone && lacking->about[rank]->connected))
+			told |= (uint64_t)1 << rank;
+	for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++)
+		n_ranks += !(told >> rank & 1);
 	for (unsigned i = 0; i < n_ranks && i < NAMED_RANKS; i++) {
 		unsigned worst = SML_MAX_RANKS;
 

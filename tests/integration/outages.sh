@@ -151,7 +151,7 @@ killed_embedder() {
 	ip netns pids "$name-0" | xargs kill -9
 	for rank in 1 2; do
 		expect_error "rank 0 and its switch are killed" $rank $bound \
-			"rank 0.*(closed the connection|lost the connection|its connection ended)"
+			"rank 0 \(host host0, pid [0-9]+\) died, .* at 10.77.0.10:28500 with it: it (closed|lost) the connection"
 	done
 	wait "${pids[0]}" 2>/dev/null
 	expect_job_again "rank 0 and its switch are killed" SWITCHML_MASTER_ADDR=10.77.0.10
