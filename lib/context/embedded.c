@@ -259,6 +259,7 @@ static struct sml_probe_target *list_targets(const struct sml_context *context, 
 				.cookie = stripe->admission.cookie,
 				.tag = stripe->admission.tag,
 				.where = sml_stripe_name(stripe),
+				.is_rank = true,
 				.port = ntohs(context->peers->address[shard][i].v4.sin_port),
 			};
 	}

@@ -263,6 +263,13 @@ static int tell_silence(const struct sml_probe *probe)
 			target = &probe->config.targets[t];
 			break;
 		}
+	if (target->is_rank)
+		return sml_error_set(
+			SML_ERROR_UNREACHABLE,
+			"no UDP packet of this rank comes back from %s, port %u: does a firewall "
+			"let UDP pass in both directions? (SWITCHML_PORTS says which ports ranks "
+			"open)",
+			target->where, target->port);
 	return sml_error_set(
 		SML_ERROR_UNREACHABLE,
 		"TCP to the switch at %s works, but UDP port %u there does not "

@@ -17,8 +17,9 @@ struct sml_probe_target {
 	uint8_t shard;
 	uint32_t job;
 	uint64_t cookie, tag;
-	const char *where; /* for texts: which switch, and its UDP port */
-	uint16_t port;
+	const char *where; /* for texts: which switch, or which rank and its address, */
+	uint16_t port;	   /* and its UDP port */
+	bool is_rank;
 };
 
 struct sml_probe_config {

@@ -179,29 +179,32 @@ static void list_ranks(uint64_t ranks, char *text, size_t bytes)
 static int too_late(struct sml_control *control)
 {
 	const struct sml_settings *settings = control->settings;
+	const char *what = control->talk.config.what;
 	char ranks[256];
 
 	if (sml_control_phase(control) == SML_TALK_JOINING && control->talk.missing) {
 		list_ranks(control->talk.missing, ranks, sizeof(ranks));
 		return sml_error_set(
 			SML_ERROR_TIMEOUT,
-			"rank%s %s of %u did not join job \"%s\" at the switch %s "
+			"rank%s %s of %u did not join job \"%s\" at %s %s "
 			"within %u ms: %s%s (SWITCHML_TIMEOUT)",
 			(control->talk.missing & (control->talk.missing - 1)) ? "s" : "", ranks,
-			settings->world_size, settings->job, control->talk.config.where,
+			settings->world_size, settings->job, what, control->talk.config.where,
 			settings->timeout_ms,
 			control->talk.refused[0] ? "the last that tried was refused: "
-						 : "have they been started, with the same "
-						   "job name and switch?",
+			: settings->switch_address
+				? "have they been started, with the same job name and switch?"
+				: "have they been started, with the same SWITCHML_JOB, "
+				  "SWITCHML_MASTER_ADDR and SWITCHML_MASTER_PORT?",
 			control->talk.refused);
 	}
 	return sml_error_set(SML_ERROR_TIMEOUT,
 			     sml_control_phase(control) == SML_TALK_JOINING
-				     ? "the switch at %s did not answer within %u ms: is it a "
-				       "SwitchML switch?"
-				     : "the switch at %s did not start the job within %u ms: is "
+				     ? "%s at %s did not answer within %u ms: does something "
+				       "else than SwitchML listen there?"
+				     : "%s at %s did not start the job within %u ms: is "
 				       "another rank's UDP path blocked?",
-			     control->talk.config.where, settings->timeout_ms);
+			     what, control->talk.config.where, settings->timeout_ms);
 }
 
 static int wait_for(struct sml_control *control, enum sml_talk_phase wanted,

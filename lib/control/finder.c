@@ -264,8 +264,9 @@ static int tell_failure(const struct sml_finder *finder)
 		return sml_error_set(
 			finder->search.error,
 			finder->config.join ? "%.800s" : "no switch can be reached: %.800s", text);
-	return sml_error_set(finder->search.error, "the switch at %s cannot be reached: %s",
-			     finder->names[0], finder->search.tries[0].reason);
+	return sml_error_set(finder->search.error, "%s at %s cannot be reached: %s",
+			     finder->config.embedded ? "rank 0" : "the switch", finder->names[0],
+			     finder->search.tries[0].reason);
 }
 
 /* Until a switch is found, has begun, or none will: 0, SML_FINDER_LEFT, or an error, told. */

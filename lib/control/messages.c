@@ -169,6 +169,7 @@ void sml_control_begin_talk(struct sml_control *control, const char *where)
 	const struct sml_settings *settings = control->settings;
 	bool keyed = settings->tls && sml_tls_is_keyed(settings->tls);
 	const struct sml_talk_config config = {
+		.what = settings->switch_address ? NULL : "rank 0",
 		.where = where,
 		.rank = settings->rank,
 		.world_size = settings->world_size,

@@ -146,15 +146,15 @@ static void explain_no_stalls(const struct sml_control *control, unsigned stripe
 		/* Another rank was faster; its text says what it found out. */
 		snprintf(text, text_bytes, "%s", control->text);
 	else if (control->phase >= SML_TALK_LEFT)
-		snprintf(text, text_bytes, "the connection to the switch at %s has ended",
-			 control->talk.config.where);
+		snprintf(text, text_bytes, "the connection to %s at %s has ended",
+			 control->talk.config.what, control->talk.config.where);
 	else if (!control->talk.admission.stall_reports)
-		snprintf(text, text_bytes, "the switch at %s is too old to report it",
-			 control->talk.config.where);
+		snprintf(text, text_bytes, "%s at %s is too old to report it",
+			 control->talk.config.what, control->talk.config.where);
 	else if (control->talk.has_slots)
 		snprintf(text, text_bytes, "rank %u does not answer", stripe);
 	else
-		snprintf(text, text_bytes, "the switch at %s does not answer",
+		snprintf(text, text_bytes, "%s at %s does not answer", control->talk.config.what,
 			 control->talk.config.where);
 }
 

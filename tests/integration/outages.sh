@@ -267,6 +267,6 @@ set_up_hosts
 start_switch
 what=("${@:2}")
 [ ${#what[@]} != 0 ] || what=(cut_worker frozen_host killed_embedder cut_embedder cut_switch lost_data
-	slow_data_path nothing_to_reach)
+	blocked_data no_rank_0 slow_data_path nothing_to_reach)
 for outage in "${what[@]}"; do $outage; done
 [ $failures = 0 ]
