@@ -17,6 +17,7 @@
 #include "cmd/ask.h"
 #include "cmd/peers.h"
 #include "control/text.h"
+#include "lib/settings/settings.h"
 
 #define MAX_STRANGERS 128
 #define TIME_ROUNDS   5
@@ -128,8 +129,9 @@ static void gather(struct peers *peers, int listen_fd, unsigned wait_s)
 				   "rank %u of %u has not come within %u s", i, peers->n_ranks,
 				   wait_s);
 			doctor_fix(peers->doctor,
-				   "start it; look at what it says; let firewalls pass TCP to port "
-				   "%d of this host (SWITCHML_MASTER_PORT)",
+				   "start it; look at what it says; set SWITCHML_MASTER_ADDR to "
+				   "this host on all ranks; let firewalls pass TCP to port %d here "
+				   "(SWITCHML_MASTER_PORT)",
 				   peers->config->master_port);
 		}
 }
@@ -475,6 +477,16 @@ static int run_rank_0(struct peers *peers, unsigned wait_s)
 	return -1;
 }
 
+/* mpirun does not say where rank 0 is, and a loopback address leads each host to itself. */
+static bool misses_rank_0(const struct sml_config *config)
+{
+	const char *host = config->master_address;
+	int here = sml_launcher_is_mpi() ? sml_launcher_local_size() : 0;
+
+	return here > 0 && here < config->world_size &&
+	       (strcmp(host, "localhost") == 0 || sml_is_loopback_name(host));
+}
+
 int peers_run(struct peers *peers, unsigned wait_s)
 {
 	const struct sml_config *config = peers->config;
@@ -491,6 +503,14 @@ int peers_run(struct peers *peers, unsigned wait_s)
 			"the "
 			"job is started, with torchrun, mpirun or srun\n",
 			SML_MAX_WORLD_SIZE);
+		return 2;
+	}
+	if (misses_rank_0(config)) {
+		fprintf(stderr,
+			"switchml doctor: rank %d: there are ranks on other hosts, and the address "
+			"of rank 0's host is not known: set SWITCHML_MASTER_ADDR on all ranks "
+			"(mpirun -x SWITCHML_MASTER_ADDR=HOST)\n",
+			config->rank);
 		return 2;
 	}
 	if (config->rank == 0)

@@ -295,6 +295,13 @@ int sml_launcher_local_size(void)
 	return (int)number;
 }
 
+bool sml_launcher_is_mpi(void)
+{
+	enum sml_launcher_kind kind = launcher_kind();
+
+	return kind == SML_LAUNCHER_OPEN_MPI || kind == SML_LAUNCHER_MPICH;
+}
+
 /* The first of "node[01-04,07],gpu3": "node01". Rank 0 runs there. */
 static const char *first_host(const char *list)
 {

@@ -95,4 +95,7 @@ int sml_faults_parse(struct sml_faults *faults, const char *text);
 /* Ranks of this job on this machine, as the launcher says; 0: unknown. */
 int sml_launcher_local_size(void);
 
+/* Is it an mpirun, which does not say where rank 0 is? */
+bool sml_launcher_is_mpi(void);
+
 #endif
