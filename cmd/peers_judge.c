@@ -178,15 +178,37 @@ static void judge_tcp(struct peers *peers, unsigned from, unsigned to)
 		   name_of(peers, to), address_of(peers, from), ports_of(peers));
 }
 
-static void judge_name(struct peers *peers, unsigned from, unsigned to)
+/* What is wrong with the name of `to` on host `from`; NULL: nothing. */
+static const char *fault_of_name(const struct peers *peers, unsigned from, unsigned to)
 {
 	const char *name = json_string_value(json_object_get(peers_pair(peers, from, to), "name"));
 
-	if (!name || strcmp(name, "ok") == 0)
+	return from == to || !name || strcmp(name, "ok") == 0 ? NULL : name;
+}
+
+/* One line for all hosts where the name has the same fault, told at the first of them. */
+static void judge_name(struct peers *peers, unsigned from, unsigned to)
+{
+	const char *fault = fault_of_name(peers, from, to);
+	char others[32] = "";
+	unsigned n = 0;
+
+	for (unsigned i = 0; fault && i < peers->n_hosts; i++) {
+		const char *same = fault_of_name(peers, i, to);
+
+		if (!same || strcmp(same, fault) != 0)
+			continue;
+		if (i < from)
+			return;
+		n += i > from;
+	}
+	if (!fault)
 		return;
+	if (n > 0)
+		snprintf(others, sizeof(others), " and %u other host%s", n, n == 1 ? "" : "s");
 	doctor_say(peers->doctor, DOCTOR_WARNING, "name",
-		   "on %s, the name %s: %s (its address is %s)", name_of(peers, from),
-		   name_of(peers, to), name, address_of(peers, to));
+		   "on %s%s, the name %s: %s (its address is %s)", name_of(peers, from), others,
+		   name_of(peers, to), fault, address_of(peers, to));
 	doctor_fix(peers->doctor, "add \"%s %s\" to /etc/hosts there, or to the name server",
 		   address_of(peers, to), name_of(peers, to));
 }
