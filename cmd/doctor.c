@@ -148,6 +148,7 @@ static void check_settings(struct doctor *doctor)
 	doctor_say(doctor, DOCTOR_OK, "environment", "rank %d of %d, job \"%s\", switch %s",
 		   config.rank, config.world_size, config.job,
 		   config.switch_address ? config.switch_address : "embedded in the ranks");
+	doctor->interface = config.interface;
 	if (!doctor->switch_address)
 		doctor->switch_address = config.switch_address;
 	if (doctor->switch_address && strcasecmp(doctor->switch_address, "embedded") == 0)

@@ -16,6 +16,7 @@ struct doctor_finding {
 
 struct doctor {
 	const char *switch_address; /* NULL: no switch is checked */
+	const char *interface;	    /* SWITCHML_SOCKET_IFNAME; NULL: by the route */
 	struct doctor_finding findings[DOCTOR_MAX_FINDINGS], left_out;
 	struct doctor_finding *latest;
 	unsigned n;

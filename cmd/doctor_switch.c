@@ -10,10 +10,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "cmd/ask.h"
 #include "cmd/doctor.h"
 #include "core/pool.h"
 #include "core/wire.h"
+#include "lib/transport/interface.h"
 #include "net/address.h"
 #include "switchml.h"
 
@@ -127,6 +129,32 @@ static void check_version(struct doctor *doctor, const SmlControl__Status *statu
 	doctor_fix(doctor, "install the same version on all machines");
 }
 
+/* As the library binds its sockets. False: that is not possible, and told. */
+static bool bind_interface(struct doctor *doctor, int udp, const union sml_sockaddr *peer)
+{
+	const struct sml_port_range any = {0};
+	struct sml_interface interface;
+	int error;
+
+	if (!doctor->interface || !*doctor->interface)
+		return true;
+	error = sml_interface_choose(&interface, doctor->interface, peer, doctor->switch_address);
+	if (error == 0) {
+		error = sml_interface_bind(&interface, &any, udp);
+		if (error)
+			sml_error_set(error, "no UDP socket can be bound to interface %s: %s",
+				      interface.name, strerror(-error));
+	}
+	if (error == 0) {
+		doctor_say(doctor, DOCTOR_OK, "interface", "%s, by SWITCHML_SOCKET_IFNAME",
+			   interface.name);
+		return true;
+	}
+	doctor_say(doctor, DOCTOR_PROBLEM, "interface", "%.250s", sml_error_last());
+	doctor_fix(doctor, "correct or unset SWITCHML_SOCKET_IFNAME");
+	return false;
+}
+
 static void check_connected(struct doctor *doctor, struct sml_ask *ask)
 {
 	union sml_sockaddr peer = {0};
@@ -156,7 +184,8 @@ static void check_connected(struct doctor *doctor, struct sml_ask *ask)
 		port = ntohs(peer.v4.sin_port);
 	sml_sockaddr_set_port(&peer, port);
 	udp = socket(peer.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (udp >= 0 && connect(udp, &peer.any, length) == 0) {
+	if (udp >= 0 && bind_interface(doctor, udp, &peer) &&
+	    connect(udp, &peer.any, length) == 0) {
 		check_mtu(doctor, udp, peer.any.sa_family);
 		check_data_port(doctor, udp, ask, port, strays_of(answer->status));
 	}

@@ -29,6 +29,7 @@
 
 #include "cmd/doctor.h"
 #include "core/wire.h"
+#include "lib/transport/interface.h"
 #include "net/address.h"
 #include "net/port_range.h"
 #include "switchml.h"
@@ -57,8 +58,11 @@ void peers_link_close(struct peers_link *link);
 /* A socket of any address of this host, for a port of the range. Its port, or a negative errno. */
 int peers_open(int type, const struct sml_port_range *ports, int *fd);
 
-/* Connects until the deadline. A descriptor, or a negative errno. */
-int peers_connect(const char *host, uint16_t port, uint64_t deadline_ns);
+/*
+ * Connects until the deadline, from the interface that the filter chooses (NULL: the route's). A
+ * descriptor, or a negative errno, or SML_ERROR_CONFIG, told, at once: the filter chooses none.
+ */
+int peers_connect(const char *host, uint16_t port, const char *filter, uint64_t deadline_ns);
 
 /* A numeric address and a port, for sockets of both families. False: it is none. */
 bool peers_address(const char *text, int port, union sml_sockaddr *address);
@@ -69,7 +73,14 @@ struct peers_sockets {
 	int udp, tcp;
 	int udp_port, tcp_port;
 	bool v6;
+	char device[IFNAMSIZ]; /* all packets leave by it; "": by the route */
 };
+
+/* The interface that a rank with this SWITCHML_SOCKET_IFNAME would use; "": the route's. */
+void peers_choose_device(const char *filter, char device[IFNAMSIZ]);
+
+/* Packets of this socket leave by the device, as those of a rank would. "": by the route. */
+void peers_bind_device(int fd, const char *device);
 
 /* The report: an array with an object for each host of the plan. */
 json_t *peers_probe(struct peers_link *coordinator, const struct peers_sockets *sockets,

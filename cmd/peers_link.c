@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <ifaddrs.h>
 #include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
@@ -140,7 +141,44 @@ int peers_open(int type, const struct sml_port_range *ports, int *fd)
 	return error;
 }
 
-static int connect_once(const struct addrinfo *info, uint64_t deadline_ns)
+void peers_choose_device(const char *filter, char device[IFNAMSIZ])
+{
+	struct ifaddrs *all = NULL;
+
+	device[0] = '\0';
+	if (!filter || !*filter || getifaddrs(&all) < 0)
+		return;
+	for (const struct ifaddrs *i = all; i && !device[0]; i = i->ifa_next)
+		if (i->ifa_addr && (i->ifa_flags & IFF_UP) &&
+		    (i->ifa_addr->sa_family == AF_INET || i->ifa_addr->sa_family == AF_INET6) &&
+		    sml_interface_matches(filter, i->ifa_name))
+			snprintf(device, IFNAMSIZ, "%s", i->ifa_name);
+	freeifaddrs(all);
+}
+
+void peers_bind_device(int fd, const char *device)
+{
+	if (*device)
+		(void)setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, device,
+				 (socklen_t)strlen(device));
+}
+
+/* As the library binds its control connection. */
+static int bind_source(int fd, const struct addrinfo *info, const char *filter)
+{
+	const struct sml_port_range any = {0};
+	struct sml_interface interface;
+	union sml_sockaddr to = {0};
+	int error;
+
+	if (!filter || !*filter || info->ai_addrlen > sizeof(to))
+		return 0;
+	memcpy(&to, info->ai_addr, info->ai_addrlen);
+	error = sml_interface_choose(&interface, filter, &to, "rank 0");
+	return error ? error : sml_interface_bind(&interface, &any, fd);
+}
+
+static int connect_once(const struct addrinfo *info, const char *filter, uint64_t deadline_ns)
 {
 	int fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct pollfd ready = {.fd = fd, .events = POLLOUT};
@@ -149,6 +187,9 @@ static int connect_once(const struct addrinfo *info, uint64_t deadline_ns)
 
 	if (fd < 0)
 		return -errno;
+	error = -bind_source(fd, info, filter);
+	if (error)
+		goto err_close;
 	if (connect(fd, info->ai_addr, info->ai_addrlen) < 0 && errno != EINPROGRESS)
 		error = errno;
 	else if (poll(&ready, 1, wait_ms < CONNECT_MS ? wait_ms : CONNECT_MS) <= 0)
@@ -157,11 +198,12 @@ static int connect_once(const struct addrinfo *info, uint64_t deadline_ns)
 		error = errno;
 	if (error == 0)
 		return fd;
+err_close:
 	close(fd);
 	return -error;
 }
 
-int peers_connect(const char *host, uint16_t port, uint64_t deadline_ns)
+int peers_connect(const char *host, uint16_t port, const char *filter, uint64_t deadline_ns)
 {
 	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
 	int error = -EHOSTUNREACH;
@@ -174,12 +216,12 @@ int peers_connect(const char *host, uint16_t port, uint64_t deadline_ns)
 		if (getaddrinfo(host, service, &hints, &all) == 0) {
 			for (const struct addrinfo *info = all; info && error < 0;
 			     info = info->ai_next)
-				error = connect_once(info, deadline_ns);
+				error = connect_once(info, filter, deadline_ns);
 			freeaddrinfo(all);
 		} else {
 			error = -ENOENT;
 		}
-		if (error >= 0)
+		if (error >= 0 || error == SML_ERROR_CONFIG)
 			return error;
 		poll(NULL, 0, PAUSE_MS); /* rank 0 may not be there yet */
 	}

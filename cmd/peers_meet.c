@@ -32,11 +32,11 @@
 /* Anybody can connect: its texts are printed, and its ports go to all ranks. -1: not one of us. */
 static int rank_of(json_t *hello)
 {
-	const char *name, *version, *host, *boot;
+	const char *name, *version, *host, *machine;
 	int rank, udp, tcp;
 
 	if (json_unpack(hello, "{s:i, s:s, s:s, s:s, s:s, s:i, s:i}", "rank", &rank, "name", &name,
-			"version", &version, "host", &host, "boot", &boot, "udp", &udp, "tcp",
+			"version", &version, "host", &host, "machine", &machine, "udp", &udp, "tcp",
 			&tcp) < 0 ||
 	    !json_object_get(hello, "switchml") || !sml_text_is_clean(name) ||
 	    !sml_text_is_clean(version))

@@ -33,17 +33,13 @@ static bool is_of_host(const struct peers *peers, unsigned rank, unsigned host)
 	return peers->ranks[rank].hello && peers->ranks[rank].host == host;
 }
 
-static int user_of(const struct peers *peers, unsigned rank)
-{
-	return (int)json_integer_value(json_object_get(peers->ranks[rank].hello, "user"));
-}
-
-/* One boot of one kernel, and one user: what one maps, the other can map. */
+/* The ranks say what the library would: "" is a rank that shares with nobody. */
 static bool shares_memory(const struct peers *peers, unsigned a, unsigned b)
 {
+	const char *machine = peers_text(peers, a, "machine");
+
 	return peers->ranks[a].hello && peers->ranks[b].hello &&
-	       user_of(peers, a) == user_of(peers, b) &&
-	       strcmp(peers_text(peers, a, "boot"), peers_text(peers, b, "boot")) == 0;
+	       (a == b || (*machine && strcmp(machine, peers_text(peers, b, "machine")) == 0));
 }
 
 /* The first rank that shares memory with this one. */
@@ -79,9 +75,26 @@ static void print_row(const struct peers *peers, unsigned host)
 	printf("\n");
 }
 
+static void print_memory(const struct peers *peers)
+{
+	bool any = false;
+	char ranks[256];
+
+	for (unsigned i = 0; i < peers->n_ranks; i++) {
+		if (!peers->ranks[i].hello || first_of(peers, i) != i)
+			continue;
+		list_ranks(peers, ranks, sizeof(ranks), shares_memory, i);
+		if (!strpbrk(ranks, "-,"))
+			continue;
+		printf("ranks %s can share memory\n", ranks);
+		any = true;
+	}
+	if (!any)
+		printf("no ranks can share memory\n");
+}
+
 void peers_print(const struct peers *peers)
 {
-	char ranks[256];
 
 	printf("%-4s %-10s %-16s %-15s %-9s %10s %6s  largest packet (UDP) to host\n", "host",
 	       "ranks", "name", "address", "version", "clock, ms", "mtu");
@@ -91,12 +104,7 @@ void peers_print(const struct peers *peers)
 	printf("\n");
 	for (unsigned i = 0; i < peers->n_hosts; i++)
 		print_row(peers, i);
-	for (unsigned i = 0; i < peers->n_ranks; i++) {
-		if (!peers->ranks[i].hello || first_of(peers, i) != i)
-			continue;
-		list_ranks(peers, ranks, sizeof(ranks), shares_memory, i);
-		printf("memory shared by ranks %s\n", ranks);
-	}
+	print_memory(peers);
 }
 
 static json_t *json_of_host(const struct peers *peers, unsigned host)

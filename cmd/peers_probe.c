@@ -51,7 +51,7 @@ struct test {
 
 /* ---- set-up ---- */
 
-static unsigned mtu_to(const union sml_sockaddr *to)
+static unsigned mtu_to(const union sml_sockaddr *to, const char *device)
 {
 	bool v6 = to->any.sa_family == AF_INET6;
 	int fd = socket(to->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), mtu = 0;
@@ -59,6 +59,7 @@ static unsigned mtu_to(const union sml_sockaddr *to)
 
 	if (fd < 0)
 		return 0;
+	peers_bind_device(fd, device);
 	if (connect(fd, &to->any, sml_sockaddr_length(to)) < 0 ||
 	    getsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU : IP_MTU, &mtu, &length) <
 		    0)
@@ -67,16 +68,19 @@ static unsigned mtu_to(const union sml_sockaddr *to)
 	return (unsigned)mtu;
 }
 
-static void begin_tcp(struct target *target, const union sml_sockaddr *to)
+static void begin_tcp(struct target *target, const union sml_sockaddr *to, const char *device)
 {
 	target->tcp = socket(to->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	target->tcp_error = ETIMEDOUT;
+	if (target->tcp >= 0)
+		peers_bind_device(target->tcp, device);
 	if (target->tcp < 0 ||
 	    (connect(target->tcp, &to->any, sml_sockaddr_length(to)) < 0 && errno != EINPROGRESS))
 		target->tcp_error = errno;
 }
 
-static bool set_target(struct target *target, const json_t *host, bool v6)
+static bool set_target(struct target *target, const json_t *host,
+		       const struct peers_sockets *sockets)
 {
 	int udp = 0, tcp = 0;
 	union sml_sockaddr to;
@@ -86,11 +90,11 @@ static bool set_target(struct target *target, const json_t *host, bool v6)
 			"address", &target->address, "udp", &udp, "tcp", &tcp) < 0 ||
 	    !peers_address(target->address, tcp, &to))
 		return false;
-	begin_tcp(target, &to);
-	target->mtu = mtu_to(&to);
+	begin_tcp(target, &to, sockets->device);
+	target->mtu = mtu_to(&to, sockets->device);
 	target->udp = to;
 	sml_sockaddr_set_port(&target->udp, (uint16_t)udp);
-	if (v6)
+	if (sockets->v6)
 		sml_sockaddr_map(&target->udp);
 	return true;
 }
@@ -309,7 +313,7 @@ json_t *peers_probe(struct peers_link *coordinator, const struct peers_sockets *
 	good = test.targets != NULL && test.n <= SML_MAX_WORLD_SIZE && test.own < test.n;
 	sml_udp_forbid_fragments(sockets->udp, sockets->v6);
 	for (unsigned i = 0; good && i < test.n; i++)
-		good = set_target(&test.targets[i], json_array_get(hosts, i), sockets->v6);
+		good = set_target(&test.targets[i], json_array_get(hosts, i), sockets);
 	if (good)
 		run(&test, coordinator);
 	report = good ? make_report(&test) : json_array();

@@ -13,6 +13,8 @@
 #include "base/host.h"
 #include "cmd/ask.h"
 #include "cmd/peers.h"
+#include "lib/host/identity.h"
+#include "lib/settings/settings.h"
 
 /*
  * Rank 0 may be busy with others for so long, between two messages: it asks one host after the
@@ -51,17 +53,18 @@ static json_t *settings_of(const struct sml_config *config)
 
 static json_t *hello(const struct rank *self)
 {
-	char name[256] = "?", boot[SML_BOOT_ID_BYTES], host[24];
+	char name[256] = "?", machine[SML_HOST_MACHINE_BYTES] = "", host[24];
 
 	if (gethostname(name, sizeof(name) - 1) < 0)
 		snprintf(name, sizeof(name), "?");
-	sml_host_boot_id(boot);
+	if (self->config->host_group)
+		sml_host_machine(machine);
 	snprintf(host, sizeof(host), "%016llx", (unsigned long long)sml_host_hash());
-	return json_pack("{s:s, s:i, s:s, s:s, s:s, s:i, s:i, s:s, s:i, s:i, s:o}", "switchml",
-			 "hello", "rank", self->config->rank, "name", name, "boot", boot, "host",
-			 host, "user", (int)geteuid(), "pid", (int)getpid(), "version",
-			 SML_VERSION_STRING, "udp", self->sockets.udp_port, "tcp",
-			 self->sockets.tcp_port, "settings", settings_of(self->config));
+	return json_pack("{s:s, s:i, s:s, s:s, s:s, s:i, s:s, s:i, s:i, s:o}", "switchml", "hello",
+			 "rank", self->config->rank, "name", name, "machine", machine, "host", host,
+			 "pid", (int)getpid(), "version", SML_VERSION_STRING, "udp",
+			 self->sockets.udp_port, "tcp", self->sockets.tcp_port, "settings",
+			 settings_of(self->config));
 }
 
 /* ---- what rank 0 asks for ---- */
@@ -84,6 +87,7 @@ static json_t *switch_faults(const struct sml_config *config)
 
 	while (doctor && strcasecmp(list, "embedded") != 0 &&
 	       sml_ask_next(&list, address, sizeof(address))) {
+		doctor->interface = config->interface;
 		doctor->switch_address = address;
 		doctor_check_switch(doctor);
 	}
@@ -190,10 +194,12 @@ static int open_sockets(struct rank *self)
 	self->sockets.udp_port = peers_open(SOCK_DGRAM, &ports, &self->sockets.udp);
 	spare_port(&ports, (unsigned)self->config->master_port);
 	self->sockets.tcp_port = peers_open(SOCK_STREAM, &ports, &self->sockets.tcp);
+	peers_choose_device(self->config->interface, self->sockets.device);
 	if (self->sockets.udp_port > 0 && self->sockets.tcp_port > 0) {
 		union sml_sockaddr own = {0};
 		socklen_t length = sizeof(own);
 
+		peers_bind_device(self->sockets.udp, self->sockets.device);
 		getsockname(self->sockets.udp, &own.any, &length);
 		self->sockets.v6 = own.any.sa_family == AF_INET6;
 		return 0;
@@ -213,7 +219,15 @@ static int run(struct rank *self, const char *host, unsigned wait_s)
 
 	if (open_sockets(self))
 		return 1;
-	self->link.fd = peers_connect(host, (uint16_t)self->config->master_port, deadline_ns);
+	/* Rank 0 reaches itself by the loopback device. */
+	self->link.fd =
+		peers_connect(host, (uint16_t)self->config->master_port,
+			      self->config->rank ? self->config->interface : NULL, deadline_ns);
+	if (self->link.fd == SML_ERROR_CONFIG) {
+		fprintf(stderr, "switchml doctor: rank %d: %s\n", self->config->rank,
+			sml_error_text(NULL));
+		return 1;
+	}
 	if (self->link.fd < 0) {
 		error = -self->link.fd;
 		fprintf(stderr,

@@ -88,8 +88,9 @@ check fine
 cat "$work/fine.0"
 expect "all is fine without a switch" fine 0 'ok  *trial  *4 ranks .* without a switch' \
 	'^0 *0-1 *host0 *10.77.0.10 .* 1500 *- *1476 *1476$' '^2 *3 *host2 .*1476 *1476 *-$' \
-	'memory shared by ranks 0-3'
+	'^ranks 0-1 can share memory$'
 expect_not fine 'warning\|problem'
+expect_not fine 'ranks .*2.* can share memory'
 for rank in 1 2 3; do
 	[ ! -s "$work/fine.$rank" ] || { echo "FAILED: rank $rank says something" && failures=1; }
 done
@@ -137,6 +138,32 @@ expect "TCP and a wrong name" names 0 'warning *tcp *TCP from host2 to host1 (10
 on 1 iptables -F INPUT
 sed -i 's/10.9.9.9 host2/10.77.0.12 host2/' "/etc/netns/$name-1/hosts"
 
+# A name that no host knows: one line.
+sed -i 's/ host2$/ other2/' "/etc/netns/$name-"[012]/hosts
+check nameless
+expect "a name that nobody knows" nameless 0 'warning *name *on host0 and 1 other host, the name host2: '
+[ "$(grep -c 'warning *name' "$work/nameless.0")" = 1 ] || { echo "FAILED: one line for one name" && failures=1; }
+sed -i 's/ other2$/ host2/' "/etc/netns/$name-"[012]/hosts
+
+# The chosen interface, and one that does not exist.
+check interface SWITCHML_SOCKET_IFNAME=eth0
+expect "a chosen interface" interface 0 'ok  *trial *4 ranks .* without a switch' '^2 *3 *host2 .*1476 *1476 *-$'
+own[2]=SWITCHML_SOCKET_IFNAME=ib
+options="--wait 10" check nosuch
+expect "an interface that is not there" nosuch 1 'problem *ranks *rank 2 of 4 has not come within 10 s' \
+	'fix: .*set SWITCHML_MASTER_ADDR'
+says "$work/nosuch.2" 'no interface with an IPv4 address matches SWITCHML_SOCKET_IFNAME="ib"' || {
+	echo "FAILED: rank 2 does not name the interface" && cat "$work/nosuch.2" && failures=1
+}
+
+# mpirun on two hosts, without rank 0's address: no rank waits.
+begun=$SECONDS
+env -u RANK OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 \
+	"$switchml" doctor --peers >"$work/lost.0" 2>&1
+status=$?
+expect "mpirun without rank 0's address" lost 2 'rank 1: there are ranks on other hosts, .* set SWITCHML_MASTER_ADDR'
+[ $((SECONDS - begun)) -lt 30 ] || { echo "FAILED: it waits" && failures=1; }
+
 # A name server that does not answer.
 on switch iptables -A INPUT -p udp --dport 53 -j DROP
 printf 'nameserver 10.77.0.1\noptions timeout:30\n' >"/etc/netns/$name-1/resolv.conf"
@@ -167,8 +194,8 @@ cat >"$work/stranger" <<'PYTHON'
 import json, os, socket, time
 
 hello = {
-    "switchml": "hello", "rank": 3, "name": "\x1b[2Jhost3", "version": "0.1.0", "host": "3", "boot": "3",
-    "user": 0, "pid": 1, "udp": 1, "tcp": 1, "settings": {},
+    "switchml": "hello", "rank": 3, "name": "\x1b[2Jhost3", "version": "0.1.0", "host": "3", "machine": "3",
+    "pid": 1, "udp": 1, "tcp": 1, "settings": {},
 }
 end = time.monotonic() + 60
 while time.monotonic() < end:
