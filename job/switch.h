@@ -117,9 +117,9 @@ struct sml_leaf {
 	struct sml_peer *parent; /* NULL: not connected */
 	uint32_t level;		 /* 0: the parent has not accepted it yet */
 	uint32_t told_slots, told_lanes;
-	uint16_t lanes; /* that the path to the parent seems to take */
-	uint64_t pinged_ns;
-	struct sml_table passages; /* ranks whose messages go on to the parent */
+	uint16_t lanes;			/* that the path to the parent seems to take */
+	uint64_t pinged_ns, hurries_ns; /* since when it has ranks: silence means more then */
+	struct sml_table passages;	/* ranks whose messages go on to the parent */
 	struct sml_leaf_job *jobs[SML_MAX_JOBS];
 	char why[SML_SENTENCE_BYTES]; /* not attached: what the parent said last */
 };

@@ -23,7 +23,7 @@
 
 uint64_t sml_branch_patience_ns(uint32_t heartbeat_ms)
 {
-	return heartbeat_ms ? heartbeat_ms * 750000ull : PATIENCE_NS;
+	return heartbeat_ms ? heartbeat_ms * 500000ull : PATIENCE_NS;
 }
 
 /* ---- out ---- */
@@ -189,6 +189,8 @@ static struct sml_relayed *open_relayed(struct sml_branch *branch, const SmlCont
 		return NULL;
 	relayed->key.number = in->peer;
 	relayed->peer.via = branch;
+	if (branch->ranks.n == 0)
+		branch->hurries_ns = branch->jobs->now_ns;
 	sml_text_copy(relayed->at, sizeof(relayed->at), in->leaf);
 	if (sml_table_put(&branch->ranks, &relayed->key))
 		return relayed;
@@ -327,7 +329,8 @@ static uint32_t least_heartbeat_ms(const struct sml_branch *branch)
 
 static uint64_t silence_ends(const struct sml_branch *branch)
 {
-	return branch->peer->heard_ns + sml_branch_patience_ns(least_heartbeat_ms(branch));
+	return sml_later(branch->peer->heard_ns, branch->hurries_ns) +
+	       sml_branch_patience_ns(least_heartbeat_ms(branch));
 }
 
 uint64_t sml_branches_deadline(const struct sml_jobs *jobs)

@@ -27,6 +27,7 @@ struct sml_branch {
 	struct sml_peer *peer; /* its connection; NULL: it has just been lost */
 	char name[SML_NAME_BYTES];
 	uint32_t slots, slots_in_use, lanes;
+	uint64_t hurries_ns;	/* as of struct sml_leaf */
 	struct sml_table ranks; /* struct sml_relayed */
 };
 
@@ -87,7 +88,10 @@ uint64_t sml_branches_deadline(const struct sml_jobs *jobs);
 /* Free the ranks that have ended. Between two inputs. */
 void sml_branches_sweep(struct sml_jobs *jobs);
 
-/* Silence of a leaf, or of a parent, that means death: less than that of a rank. */
+/*
+ * Silence of a leaf, or of a parent, that means death: half of a rank's. A rank sends four messages
+ * in its heartbeat, so a rank was last heard at most a quarter of it before its leaf.
+ */
 uint64_t sml_branch_patience_ns(uint32_t heartbeat_ms);
 
 /* ---- a leaf and its parent (switch_leaf.c) ---- */
@@ -95,6 +99,12 @@ uint64_t sml_branch_patience_ns(uint32_t heartbeat_ms);
 static inline bool sml_jobs_is_leaf(const struct sml_jobs *jobs)
 {
 	return jobs->config.parent != NULL;
+}
+
+/* The later of two times. */
+static inline uint64_t sml_later(uint64_t a_ns, uint64_t b_ns)
+{
+	return a_ns > b_ns ? a_ns : b_ns;
 }
 
 /* A message of a peer that is not the parent. */

@@ -3,7 +3,7 @@
  * A job's states and ends: see switch_job.h. The declaration of a function says if it may end the
  * job; after that, the job must not be accessed any more.
  */
-#include "job/switch_job.h"
+#include "job/switch_branches.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -249,11 +249,21 @@ static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
 	return a_ns < b_ns ? a_ns : b_ns;
 }
 
-/* After this long silence, a member counts as dead. */
+/*
+ * After this long silence, a member counts as dead. But a silent leaf is heard out first: it may be
+ * the one that has died.
+ */
 static uint64_t silence_ends(const struct sml_member *member)
 {
+	const struct sml_branch *via = sml_peer_via(member->peer);
+	uint64_t heartbeat_ns = member->heartbeat_ms * 1000000ull;
 	/* The next check would come too late. */
-	return member->peer->heard_ns + member->heartbeat_ms * 1000000ull - SML_TICK_NS;
+	uint64_t ends_ns = member->peer->heard_ns + heartbeat_ns - SML_TICK_NS;
+
+	if (via == NULL || via->peer == NULL ||
+	    via->jobs->now_ns < via->peer->heard_ns + heartbeat_ns / 4)
+		return ends_ns;
+	return sml_later(ends_ns, via->peer->heard_ns + heartbeat_ns);
 }
 
 static uint64_t member_ends(const struct sml_job *job, const struct sml_member *member)

@@ -102,6 +102,8 @@ static struct sml_passage *open_passage(struct sml_jobs *jobs, struct sml_peer *
 	if (passage->heartbeat_ms > jobs->config.heartbeat_ms)
 		passage->heartbeat_ms = jobs->config.heartbeat_ms;
 	sml_text_copy(passage->host, sizeof(passage->host), join->host);
+	if (jobs->leaf.passages.n == 0)
+		jobs->leaf.hurries_ns = jobs->now_ns;
 	if (sml_table_add(&jobs->leaf.passages, &passage->key)) {
 		peer->passage = passage;
 		return passage;
@@ -362,7 +364,16 @@ static uint32_t least_heartbeat_ms(const struct sml_leaf *leaf)
 
 static uint64_t silence_ends(const struct sml_leaf *leaf)
 {
-	return leaf->parent->heard_ns + sml_branch_patience_ns(least_heartbeat_ms(leaf));
+	return sml_later(leaf->parent->heard_ns, leaf->hurries_ns) +
+	       sml_branch_patience_ns(least_heartbeat_ms(leaf));
+}
+
+/* Several times in the silence that means death. */
+static uint64_t ping_ns(const struct sml_leaf *leaf)
+{
+	uint64_t part_ns = sml_branch_patience_ns(least_heartbeat_ms(leaf)) / 4;
+
+	return part_ns < PING_NS ? part_ns : PING_NS;
 }
 
 uint64_t sml_leaf_deadline(const struct sml_jobs *jobs)
@@ -372,7 +383,7 @@ uint64_t sml_leaf_deadline(const struct sml_jobs *jobs)
 
 	if (leaf->parent == NULL)
 		return UINT64_MAX;
-	due_ns = leaf->pinged_ns + PING_NS;
+	due_ns = leaf->pinged_ns + ping_ns(leaf);
 	if (silence_ends(leaf) < due_ns)
 		due_ns = silence_ends(leaf);
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
@@ -410,7 +421,7 @@ void sml_leaf_tick(struct sml_jobs *jobs)
 		give_up_parent(jobs);
 		return;
 	}
-	if (jobs->now_ns >= leaf->pinged_ns + PING_NS)
+	if (jobs->now_ns >= leaf->pinged_ns + ping_ns(leaf))
 		ping(jobs);
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
 		if (leaf->jobs[i] != NULL)

@@ -8,8 +8,8 @@
  * Switches have silent or slow addresses, refuse connections, have no room, lack a path for
  * UDP, or have a path for small packets only. They die, freeze, and come back. Ranks come
  * late, die, freeze, and die while they leave. Other jobs take slots from a switch's pool.
- * In some worlds there is no dedicated switch, and rank 0 has the control port. One seed
- * determines everything.
+ * In some worlds there is no dedicated switch, and rank 0 has the control port. In some, the
+ * switches are a tree. One seed determines everything.
  *
  * What must hold: every rank ends within a bound. An error blames a rank only if that rank
  * died. If no rank died and a switch that can serve all ranks stays up, all calls succeed.

@@ -32,7 +32,9 @@ struct control;
 struct link {
 	struct sml_peer peer; /* the first member: the switch's end */
 	struct control *control;
-	struct rival *rival; /* the other job at this end; NULL: a rank of the simulated job */
+	struct rival *rival;  /* the other job at this end; NULL: a rank of the simulated job */
+	struct server *child; /* the leaf at this end; NULL: a rank */
+	uint32_t child_life;
 	uint8_t rank, sw, address;
 	uint32_t life;		      /* life of the switch that it connects to */
 	bool at_rank, at_switch;      /* each end is open */
@@ -52,6 +54,12 @@ struct rival {
 struct server {
 	struct control *control;
 	struct sml_jobs jobs;
+	/* A leaf: its end of the connection to its parent. */
+	struct server *parent;
+	struct sml_peer uplink;
+	struct link *up; /* NULL: it is not connected, nor tries to be */
+	uint64_t up_since_ns, up_again_ns, proved_ns;
+	uint16_t lanes; /* of its job */
 	uint8_t index;
 	bool alive;
 	uint32_t life;
@@ -87,6 +95,7 @@ struct rank {
 	enum rank_state state;
 	uint64_t comes_ns, dies_ns, ends_by_ns;
 	bool freezes, dies_leaving;
+	uint8_t home; /* the first address that it tries */
 	struct sml_search search;
 	struct attempt attempts[MAX_ADDRESSES];
 	int taken; /* the current connection attempt; -1: none */
@@ -134,6 +143,7 @@ struct control {
 	const char *name_list[MAX_ADDRESSES];
 	struct rank ranks[MAX_RANKS];
 	bool rank_died, good_stays;
+	bool has_tree; /* server 0 is the root, the others are leaves */
 	bool embedded; /* rank 0 has the only control port, and each rank has a stripe */
 	const struct server *good; /* it exists, or will exist */
 	struct link links[MAX_LINKS];
@@ -154,6 +164,8 @@ bool sim_next_event(struct control *control, struct event *event);
 uint64_t sim_next_event_ns(const struct control *control);
 /* Connect a rank to an address. The outcome is an event, or there is none. */
 struct link *sim_connect(struct control *control, struct rank *rank, unsigned address);
+/* The same for a leaf and its parent. */
+struct link *sim_connect_leaf(struct server *leaf);
 /* One end sends a message, or closes the connection. */
 void sim_send(struct link *link, bool to_switch, const SmlControl__Envelope *message);
 void sim_end(struct link *link, bool at_switch);
@@ -169,6 +181,9 @@ void sim_server_event(struct server *server, const struct event *event,
 		      const SmlControl__Envelope *message);
 void sim_server_wake(struct server *server);
 uint64_t sim_server_deadline(const struct server *server);
+/* At a leaf's end of its connection. */
+void sim_leaf_event(struct server *leaf, const struct event *event,
+		    const SmlControl__Envelope *message);
 
 /* ---- other jobs (rivals.c) ---- */
 

@@ -81,6 +81,9 @@ bool sim_link_works(const struct link *link)
 {
 	const struct rank *rank = &link->control->ranks[link->rank];
 
+	/* What a leaf sent before it died is on its way. */
+	if (link->child)
+		return is_there(link);
 	return is_there(link) && !(rank->state == DEAD && rank->freezes);
 }
 
@@ -99,6 +102,31 @@ static uint64_t in_order(struct link *link, bool to_switch)
 
 	*due_ns = at_ns > *due_ns ? at_ns : *due_ns + 1;
 	return *due_ns;
+}
+
+struct link *sim_connect_leaf(struct server *leaf)
+{
+	struct control *control = leaf->control;
+	struct server *server = leaf->parent;
+	struct link *link = &control->links[control->n_links];
+
+	if (control->n_links == MAX_LINKS) {
+		sim_wrong(control, "too many connections");
+		return NULL;
+	}
+	control->n_links++;
+	*link = (struct link){.control = control,
+			      .child = leaf,
+			      .child_life = leaf->life,
+			      .sw = server->index,
+			      .life = server->life,
+			      .at_rank = true,
+			      .delay_ns = leaf->delay_us * 1000ull};
+	if (server->alive)
+		sim_plan(control, in_order(link, false), EVENT_CONNECTED, link);
+	else if (!server->freezes)
+		sim_plan(control, later(link), EVENT_REFUSED, link);
+	return link;
 }
 
 struct link *sim_connect(struct control *control, struct rank *rank, unsigned address)

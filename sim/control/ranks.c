@@ -517,7 +517,7 @@ void sim_crank_wake(struct rank *rank)
 		return;
 	}
 	if (rank->state == COMING && control->now_ns >= rank->comes_ns)
-		look(rank, false, 0);
+		look(rank, false, rank->home);
 	for (unsigned i = 0; i < MAX_ADDRESSES && !sim_crank_is_over(rank); i++)
 		tick(rank, i);
 	if (rank->state == BEGINNING || rank->state == SEEKING)

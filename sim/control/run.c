@@ -225,6 +225,46 @@ static void draw(struct control *control)
 	}
 }
 
+/*
+ * A root and leaves of it, or of another leaf; ranks are at any of them. Every switch is good, and
+ * comes back.
+ */
+static void plant_tree(struct control *control)
+{
+	struct gen *gen = &control->gen;
+
+	control->has_tree = true;
+	control->good_stays = true;
+	control->good = &control->servers[0];
+	for (uint8_t i = 0; i < control->n_servers; i++) {
+		struct server *server = &control->servers[i];
+
+		make_good(server);
+		server->n_rivals = 0;
+		server->max_slots = 4096;
+		server->last_words = NEVER_32;
+		server->roomy_ns = 0;
+		/* Through three levels and back within a fraction of a heartbeat. */
+		server->delay_us %= 100000;
+		server->parent = i == 0 ? NULL : &control->servers[gen_below(gen, i)];
+		/* A chain of four would be one level too many. */
+		if (server->parent && server->parent->parent && server->parent->parent->parent)
+			server->parent = &control->servers[0];
+		server->dies_ns = gen_chance(gen, 2, 3) ? gen_range(gen, 20000, 32000) * MS : NEVER;
+		server->returns_ns = server->dies_ns == NEVER
+					     ? NEVER
+					     : server->dies_ns + gen_range(gen, 0, 20000) * MS;
+		if (server->returns_ns != NEVER && (control->good->returns_ns == NEVER ||
+						    server->returns_ns > control->good->returns_ns))
+			control->good = server;
+	}
+	/* A rank that begins at a leaf without a parent fails: the leaves come first. */
+	for (uint8_t r = 0; r < control->n_ranks; r++) {
+		control->ranks[r].home = (uint8_t)gen_below(gen, control->n_addresses);
+		control->ranks[r].comes_ns += 7 * SECOND;
+	}
+}
+
 static void describe_world(const struct control *control)
 {
 	static const char letters[] = {'a', 'r', 's'};
@@ -285,6 +325,9 @@ static void happens(struct control *control, const struct event *event)
 	    event->kind == EVENT_CONTRIBUTION) {
 		if (sim_link_works(link))
 			sim_server_event(server, event, message);
+	} else if (link->child) {
+		if (link->at_rank && !link->cut)
+			sim_leaf_event(link->child, event, message);
 	} else if (link->at_rank && !link->cut) {
 		sim_crank_event(rank, event, message);
 		if (!sim_crank_is_over(rank))
@@ -445,6 +488,9 @@ void sim_control_run(uint64_t seed, bool trace, struct sim_control_result *resul
 	control->result = result;
 	gen_from_seed(&control->gen, seed ^ 0x636f6e74726f6cull);
 	draw(control);
+	/* The other seeds have the worlds that they had before there were trees. */
+	if (seed % 4 == 3 && !control->embedded && control->n_servers > 1)
+		plant_tree(control);
 	describe_world(control);
 	for (unsigned i = 0; i < control->n_servers && !control->embedded; i++)
 		sim_server_begin(&control->servers[i]);

@@ -2,14 +2,33 @@
 /* Switches: job/switch.h with the simulator's network and clock, and an abstract dataplane. */
 #include <string.h>
 
-#include "job/switch_job.h"
+#include "job/switch_branches.h"
 #include "sim/control/internal.h"
+
+/* The mark of such an end: no address has so many bytes. */
+#define UPLINK	      255
+#define UP_PAUSE_NS   (200 * MS)
+#define UP_CONNECT_NS (3 * SECOND)
 
 /* ---- what the jobs ask for ---- */
 
+/*
+ * A peer is the first member of its link, or a leaf's end of a connection, which says so by its
+ * address.
+ */
 static struct link *link_of(const struct sml_peer *peer)
 {
 	return (struct link *)(uintptr_t)peer;
+}
+
+static struct server *leaf_of(const struct sml_peer *peer)
+{
+	return (struct server *)((uintptr_t)peer - offsetof(struct server, uplink));
+}
+
+static bool is_uplink(const struct sml_peer *peer)
+{
+	return peer->address_bytes == UPLINK;
 }
 
 /* A switch may die between two of its last messages. */
@@ -29,8 +48,14 @@ static bool dies_first(struct server *server, const SmlControl__Envelope *messag
 static int send_out(struct sml_peer *peer, const SmlControl__Envelope *message)
 {
 	struct link *link = link_of(peer);
-	struct server *server = &link->control->servers[link->sw];
+	struct server *server;
 
+	if (is_uplink(peer)) {
+		if (leaf_of(peer)->up)
+			sim_send(leaf_of(peer)->up, true, message);
+		return 0;
+	}
+	server = &link->control->servers[link->sw];
 	if (link->rival) {
 		sim_rival_told(link->rival, message);
 		return 0;
@@ -42,11 +67,21 @@ static int send_out(struct sml_peer *peer, const SmlControl__Envelope *message)
 	return 0;
 }
 
+static void sim_uplink_end(struct server *leaf)
+{
+	if (leaf->up)
+		sim_end(leaf->up, false);
+	leaf->up = NULL;
+	leaf->up_again_ns = leaf->control->now_ns + UP_PAUSE_NS;
+}
+
 static void end(struct sml_peer *peer)
 {
 	struct link *link = link_of(peer);
 
-	if (link->rival)
+	if (is_uplink(peer))
+		sim_uplink_end(leaf_of(peer));
+	else if (link->rival)
 		link->rival->refused = true;
 	else
 		sim_end(link, true);
@@ -84,6 +119,8 @@ static bool is_rivals(const struct server *server, uint32_t number)
 {
 	const struct sml_job *job = server->jobs.jobs[number % SML_MAX_JOBS];
 
+	if (server->parent)
+		return false;
 	return strcmp(job->name, JOB_NAME) != 0;
 }
 
@@ -91,13 +128,15 @@ static int add_job(struct sml_dataplane *dataplane, const struct sml_pool_rules 
 {
 	struct server *server = server_of(dataplane);
 
-	if (!server->control->embedded)
+	if (!server->control->embedded && !server->control->has_tree)
 		sim_pool_check_share(server, rules);
 	if (is_rivals(server, rules->job))
 		return 0;
 	server->job_number = rules->job;
 	server->job = rules->epoch;
 	server->starts = false;
+	server->lanes = rules->lanes;
+	server->proved_ns = server->control->now_ns + gen_below(&server->control->gen, 300) * MS;
 	return 0;
 }
 
@@ -129,6 +168,32 @@ static void remove_job(struct sml_dataplane *dataplane, uint32_t job)
 	}
 
 static const struct sml_dataplane_operations wide = OPERATIONS(0), narrow = OPERATIONS(128);
+/* Probes to the parent are answered after a while. */
+static void probe_parent(struct sml_dataplane *dataplane, uint32_t job, uint16_t port,
+			 uint16_t lanes)
+{
+	(void)dataplane;
+	(void)job;
+	(void)port;
+	(void)lanes;
+}
+
+static uint16_t parent_lanes(struct sml_dataplane *dataplane, uint32_t job)
+{
+	const struct server *server = server_of(dataplane);
+
+	(void)job;
+	return server->control->now_ns >= server->proved_ns ? server->lanes : 0;
+}
+
+static const struct sml_dataplane_operations of_leaf = {
+	.name = "simulated",
+	.add_job = add_job,
+	.start_job = start_job,
+	.remove_job = remove_job,
+	.probe_parent = probe_parent,
+	.parent_lanes = parent_lanes,
+};
 static const struct sml_dataplane_operations with_ranks = {
 	.name = "ranks",
 	.ranks_have_slots = true,
@@ -146,12 +211,15 @@ void sim_server_begin(struct server *server)
 			   .max_jobs = server->full ? 0 : 4,
 			   .heartbeat_ms = HEARTBEAT_MS,
 			   .data_port = 28500,
+			   .name = "switch",
+			   .parent = server->parent ? "parent" : NULL,
 			   .debug = server->control->trace},
 		.output = &output,
 		.context = server,
-		.operations = server->control->embedded ? &with_ranks
-			      : server->narrow		? &narrow
-							: &wide,
+		.operations = server->parent		  ? &of_leaf
+			      : server->control->embedded ? &with_ranks
+			      : server->narrow		  ? &narrow
+							  : &wide,
 		.dataplane = (struct sml_dataplane *)(void *)server,
 	};
 	if (server->control->embedded) {
@@ -163,6 +231,9 @@ void sim_server_begin(struct server *server)
 	server->alive = true;
 	server->starts = false;
 	server->life++;
+	server->up = NULL;
+	server->up_again_ns = server->control->now_ns;
+	server->uplink = (struct sml_peer){.address_bytes = UPLINK};
 }
 
 void sim_server_dies(struct server *server)
@@ -185,6 +256,9 @@ void sim_server_dies(struct server *server)
 			sim_end(link, true);
 		}
 	}
+	if (server->up && !server->freezes)
+		sim_end(server->up, false);
+	server->up = NULL;
 	/* Nothing that it sends from now on arrives. */
 	sml_jobs_stop(&server->jobs, control->now_ns);
 	sim_rivals_die(server);
@@ -196,8 +270,11 @@ void sim_server_dies(struct server *server)
 
 static bool is_member(const struct server *server, const struct link *link)
 {
-	return link->sw == server->index && link->life == server->life && link->at_switch &&
-	       link->peer.job != NULL;
+	if (link->sw != server->index || link->life != server->life || !link->at_switch ||
+	    link->child != NULL)
+		return false;
+	return server->parent ? link->peer.passage != NULL && link->peer.passage->job != NULL
+			      : link->peer.job != NULL;
 }
 
 /* If each rank has a stripe, a result needs all ranks to be alive, and it may still get lost. */
@@ -209,14 +286,28 @@ static bool is_result_lost(struct control *control)
 	return control->embedded && gen_chance(&control->gen, 1, 4);
 }
 
-static void send_result(struct server *server, const struct link *only)
+/* Is it a switch of the job that the root serves? */
+static bool serves(const struct server *server, const struct server *root)
 {
-	struct control *control = server->control;
+	for (; server != root; server = server->parent)
+		if (!server->parent || !server->alive || !server->starts ||
+		    server->job_number != root->job_number)
+			return false;
+	return root->alive && root->starts;
+}
 
-	for (uint32_t i = 0; i < control->n_links; i++)
-		if (is_member(server, &control->links[i]) &&
-		    (only == NULL || only == &control->links[i]) && !is_result_lost(control))
-			sim_send_data(&control->links[i], false, server->chunk, server->job);
+static void send_result(struct server *root, const struct link *only)
+{
+	struct control *control = root->control;
+
+	for (uint32_t i = 0; i < control->n_links; i++) {
+		struct link *link = &control->links[i];
+		const struct server *at = &control->servers[link->sw];
+
+		if (serves(at, root) && is_member(at, link) && (only == NULL || only == link) &&
+		    !is_result_lost(control))
+			sim_send_data(link, false, root->chunk, root->job);
+	}
 }
 
 static void contribute(struct server *server, const struct event *event)
@@ -226,6 +317,14 @@ static void contribute(struct server *server, const struct event *event)
 
 	if (!server->starts || !is_member(server, link) || event->epoch != server->job)
 		return;
+	/* The sums of leaves are the root's business: one contribution arrives at once. */
+	if (server->parent) {
+		struct server *leaf = server;
+
+		server = &server->control->servers[0];
+		if (!serves(leaf, server))
+			return;
+	}
 	if (server->contributed == all && event->chunk == server->chunk) {
 		send_result(server, link);
 		return;
@@ -254,7 +353,7 @@ static void contribute(struct server *server, const struct event *event)
 static void ends(struct server *server, struct link *link)
 {
 	link->at_switch = false;
-	if (link->peer.job)
+	if (sml_peer_is_member(&link->peer))
 		sml_jobs_lost(&server->jobs, &link->peer, "its connection ended",
 			      server->control->now_ns);
 }
@@ -281,6 +380,51 @@ void sim_server_event(struct server *server, const struct event *event,
 	}
 }
 
+/* ---- a leaf and its parent ---- */
+
+static uint64_t up_due(const struct server *server)
+{
+	if (!server->parent || server->uplink.is_parent)
+		return NEVER;
+	return server->up ? server->up_since_ns + UP_CONNECT_NS : server->up_again_ns;
+}
+
+static void seek_parent(struct server *leaf)
+{
+	if (leaf->control->now_ns < up_due(leaf))
+		return;
+	if (leaf->up) {
+		sim_uplink_end(leaf);
+		return;
+	}
+	leaf->up_since_ns = leaf->control->now_ns;
+	leaf->up = sim_connect_leaf(leaf);
+}
+
+void sim_leaf_event(struct server *leaf, const struct event *event,
+		    const SmlControl__Envelope *message)
+{
+	struct control *control = leaf->control;
+	const struct sml_head head = {event->bytes, event->n, event->n};
+	char text[SML_SENTENCE_BYTES];
+
+	if (leaf->up != event->link || !leaf->alive || leaf->life != event->link->child_life)
+		return;
+	if (event->kind == EVENT_CONNECTED) {
+		sml_jobs_attach(&leaf->jobs, &leaf->uplink, LANES, control->now_ns);
+	} else if (event->kind == EVENT_REFUSED || event->kind == EVENT_END_AT_RANK) {
+		sim_uplink_end(leaf);
+		if (leaf->uplink.is_parent)
+			sml_jobs_lost(&leaf->jobs, &leaf->uplink, "its connection ended",
+				      control->now_ns);
+	} else if (sml_jobs_object(&leaf->jobs, &leaf->uplink, &head, text, sizeof(text))) {
+		sim_wrong(control, "leaf %u objects to what its parent says: %s", leaf->index,
+			  text);
+	} else {
+		sml_jobs_message(&leaf->jobs, &leaf->uplink, message, control->now_ns);
+	}
+}
+
 uint64_t sim_server_deadline(const struct server *server)
 {
 	uint64_t due_ns = server->returns_ns;
@@ -290,6 +434,8 @@ uint64_t sim_server_deadline(const struct server *server)
 	due_ns = sml_jobs_deadline(&server->jobs);
 	if (sim_rivals_deadline(server) < due_ns)
 		due_ns = sim_rivals_deadline(server);
+	if (up_due(server) < due_ns)
+		due_ns = up_due(server);
 	return server->dies_ns < due_ns ? server->dies_ns : due_ns;
 }
 
@@ -309,5 +455,6 @@ void sim_server_wake(struct server *server)
 	} else if (server->alive) {
 		sml_jobs_tick(&server->jobs, control->now_ns);
 		sim_rivals_wake(server);
+		seek_parent(server);
 	}
 }

@@ -217,7 +217,7 @@ static void a_leaf_of_a_leaf_that_dies_is_no_death_of_a_rank(void **state)
 	jobs_close(&world);
 }
 
-/* Before three quarters of the ranks' heartbeat, which is before any of them counts as dead. */
+/* At half of the ranks' heartbeat, which is before any of them counts as dead. */
 static void a_silent_leaf_is_lost_before_its_ranks(void **state)
 {
 	struct jobs_world world;
@@ -225,7 +225,7 @@ static void a_silent_leaf_is_lost_before_its_ranks(void **state)
 	(void)state;
 	run(&world);
 	leaf_ready(&world, 0, 256);
-	jobs_wait_silently(&world, 7 * SML_SECOND_NS);
+	jobs_wait_silently(&world, 4 * SML_SECOND_NS);
 	assert_int_equal(world.jobs.n_jobs, 1);
 	jobs_wait_silently(&world, 1 * SML_SECOND_NS);
 	assert_int_equal(world.jobs.n_jobs, 0);
