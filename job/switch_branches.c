@@ -274,6 +274,19 @@ static void unlist(struct sml_branch *branch)
 	*at = branch->next;
 }
 
+/* Jobs whose ranks there have left or died before it still have slots there. */
+static void forget(const struct sml_branch *branch, const char *why)
+{
+	struct sml_jobs *jobs = branch->jobs;
+
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
+		if (jobs->leaf.jobs[i] != NULL)
+			sml_leaf_job_forget_branch(jobs->leaf.jobs[i], branch);
+		if (jobs->jobs[i] != NULL)
+			sml_job_forget_branch(jobs->jobs[i], branch, why);
+	}
+}
+
 void sml_branch_lost(struct sml_branch *branch, const char *why)
 {
 	struct sml_jobs *jobs = branch->jobs;
@@ -286,6 +299,7 @@ void sml_branch_lost(struct sml_branch *branch, const char *why)
 	for (uint32_t i = 0; i < branch->ranks.room; i++)
 		if (sml_table_at(&branch->ranks, i) != NULL)
 			lose((struct sml_relayed *)sml_table_at(&branch->ranks, i), text, true);
+	forget(branch, text);
 	unlist(branch);
 	sml_table_fini(&branch->ranks);
 	/* Ranks that have ended refer to it. */

@@ -153,6 +153,7 @@ void sml_leaf_job_fail(struct sml_leaf_job *job, int error, const char *text, bo
 
 /* The passage, or the branch, is about to go. */
 void sml_leaf_job_forget(struct sml_passage *passage);
+void sml_leaf_job_forget_branch(struct sml_leaf_job *job, const struct sml_branch *branch);
 
 void sml_leaf_job_tick(struct sml_leaf_job *job);
 uint64_t sml_leaf_job_deadline(const struct sml_leaf_job *job);

@@ -252,6 +252,9 @@ void sml_job_start_leaves(struct sml_job *job);
 /* The job is about to go. */
 void sml_job_leave_leaves(struct sml_job *job);
 
+/* A leaf is about to go. May end the job. */
+void sml_job_forget_branch(struct sml_job *job, const struct sml_branch *branch, const char *why);
+
 /* A leaf's message about the job. May end the job. */
 void sml_job_leaf_message(struct sml_job *job, struct sml_branch *branch,
 			  const SmlControl__Envelope *message);

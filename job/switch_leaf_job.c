@@ -108,6 +108,13 @@ void sml_leaf_job_forget(struct sml_passage *passage)
 	passage->job = NULL;
 }
 
+void sml_leaf_job_forget_branch(struct sml_leaf_job *job, const struct sml_branch *branch)
+{
+	for (unsigned i = 0; i < job->n_children; i++)
+		if (job->children[i].branch == branch)
+			job->children[i].branch = NULL;
+}
+
 /* ---- the beginning ---- */
 
 static unsigned child_for(struct sml_leaf_job *job, struct sml_passage *passage)

@@ -123,6 +123,20 @@ void sml_job_leave_leaves(struct sml_job *job)
 	}
 }
 
+void sml_job_forget_branch(struct sml_job *job, const struct sml_branch *branch, const char *why)
+{
+	bool is_used = false;
+
+	for (unsigned i = 0; i < job->n_children; i++) {
+		if (job->children[i].branch != branch)
+			continue;
+		is_used = true;
+		job->children[i].branch = NULL;
+	}
+	if (is_used && job->state >= SML_JOB_PROBING)
+		sml_job_scatter(job, why);
+}
+
 /* ---- what slots at leaves wait for ---- */
 
 void sml_job_ask_leaves(struct sml_job *job)

@@ -186,6 +186,26 @@ static void a_death_behind_a_leaf_is_told_to_all(void **state)
 	jobs_close(&world);
 }
 
+/* Both ranks behind the leaf have asked to leave, and are gone, before the leaf is. */
+static void a_leaf_outlives_its_ranks(void **state)
+{
+	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
+	struct jobs_world world;
+
+	(void)state;
+	run(&world);
+	leaf_ready(&world, 0, 256);
+	for (uint32_t number = 70; number < 72; number++) {
+		relay(&world, 0, number, sml_envelope(LEAVE, leave, &leave));
+		relay_end(&world, 0, number, false);
+	}
+	assert_int_equal(world.jobs.n_jobs, 1);
+	jobs_hang_up(&world, 0);
+	assert_int_equal(world.jobs.n_jobs, 0);
+	assert_true(world.peers[1].ended);
+	jobs_close(&world);
+}
+
 /* Nobody has died: the ranks are to come again, so they get no error. */
 static void the_death_of_a_leaf_ends_connections_without_an_error(void **state)
 {
@@ -327,6 +347,7 @@ int main(void)
 		cmocka_unit_test(a_job_starts_when_its_leaves_are_ready_too),
 		cmocka_unit_test(a_death_behind_a_leaf_is_told_to_all),
 		cmocka_unit_test(the_death_of_a_leaf_ends_connections_without_an_error),
+		cmocka_unit_test(a_leaf_outlives_its_ranks),
 		cmocka_unit_test(a_leaf_of_a_leaf_that_dies_is_no_death_of_a_rank),
 		cmocka_unit_test(a_silent_leaf_is_lost_before_its_ranks),
 		cmocka_unit_test(a_leaf_speaks_only_for_its_own_ranks),
