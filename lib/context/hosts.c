@@ -143,9 +143,11 @@ int sml_hosts_meet(struct sml_stripe *first, struct sml_probe *probe, bool *shar
 		step = -errno;
 		if (meeting)
 			error = meet(first, meeting, probe, &step);
-		if (error == 0 && step == 1)
+		if (error == 0 && step == 1) {
 			context->hosts.met = new_host(context, meeting);
-		else if (error == 0)
+			step = context->hosts.met ? step : -ENOMEM;
+		}
+		if (error == 0 && step != 1)
 			tell_failure(context, step);
 		sml_meeting_free(meeting);
 		*share = context->hosts.met != NULL;
