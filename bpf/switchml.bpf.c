@@ -227,24 +227,37 @@ static __always_inline struct sml_xdp_slot *buffer_of(const struct sml_xdp_job *
 	return bpf_map_lookup_elem(&sml_slots, &row);
 }
 
+/*
+ * The header of a packet that the job accepts, once the checksum of the whole packet is right.
+ * Must precede the step. from: the rank that sent it, or SML_NO_RANK. NULL: drop the packet.
+ */
+static __always_inline struct sml_header *checked_header(struct xdp_md *ctx, struct frame *frame,
+							 struct sml_xdp_counters *counters,
+							 const struct sml_contribution *in,
+							 uint8_t from)
+{
+	struct sml_header *header;
+
+	if (!frame_set_length(ctx, frame, frame->length))
+		return (void *)0;
+	header = frame_header(ctx, frame);
+	if (!header || checksum_is_right(frame, header, frame_end(ctx), in->lanes))
+		return header;
+	count_received(counters, SML_XDP_FATE_BAD_CHECKSUM, from, frame->length);
+	return (void *)0;
+}
+
 /* A contribution that the job accepts. */
 static __always_inline int contribute(struct xdp_md *ctx, struct frame *frame,
 				      struct sml_xdp_job *job, struct sml_xdp_counters *counters,
 				      const struct sml_contribution *in)
 {
+	struct sml_header *header = checked_header(ctx, frame, counters, in, in->rank);
 	struct sml_xdp_slot *buffer = buffer_of(job, in);
-	struct sml_header *header;
 	struct step_result result = {0};
 
-	if (!buffer || !frame_set_length(ctx, frame, frame->length))
+	if (!header || !buffer)
 		return XDP_DROP;
-	header = frame_header(ctx, frame);
-	if (!header)
-		return XDP_DROP;
-	if (!checksum_is_right(frame, header, frame_end(ctx), in->lanes)) {
-		count_received(counters, SML_XDP_FATE_BAD_CHECKSUM, in->rank, frame->length);
-		return XDP_DROP;
-	}
 	step(job, buffer, in, header, frame_end(ctx), &result);
 	count_received(counters, result.verdict, in->rank, frame->length);
 	if (result.verdict == SML_VERDICT_COMPLETED || result.verdict == SML_VERDICT_FULL)
@@ -261,19 +274,12 @@ static __always_inline int accept(struct xdp_md *ctx, struct frame *frame, struc
 				  struct sml_xdp_counters *counters,
 				  const struct sml_contribution *in)
 {
+	struct sml_header *header = checked_header(ctx, frame, counters, in, SML_NO_RANK);
 	struct sml_xdp_slot *buffer = buffer_of(job, in);
-	struct sml_header *header;
 	struct step_result result = {0};
 
-	if (!buffer || !frame_set_length(ctx, frame, frame->length))
+	if (!header || !buffer)
 		return XDP_DROP;
-	header = frame_header(ctx, frame);
-	if (!header)
-		return XDP_DROP;
-	if (!checksum_is_right(frame, header, frame_end(ctx), in->lanes)) {
-		count_received(counters, SML_XDP_FATE_BAD_CHECKSUM, SML_NO_RANK, frame->length);
-		return XDP_DROP;
-	}
 	bpf_spin_lock(&buffer->lock);
 	result.verdict = sml_slot_accept(&buffer->slot, in, job->rules.parent.rank);
 	if (result.verdict == SML_VERDICT_COMPLETED) {
