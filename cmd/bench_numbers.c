@@ -129,14 +129,23 @@ static inline void store(size_t bytes, void *elements, size_t i, uint64_t bits)
 	}
 }
 
+static inline __attribute__((always_inline)) void fill(enum sml_type type, size_t bytes,
+						       uint32_t key, size_t count, void *elements)
+{
+	for (size_t i = 0; i < count; i++)
+		store(bytes, elements, i, element_bits(type, random_of(key, i, type)));
+}
+
 void bench_fill(const struct bench_case *this, unsigned rank, void *elements)
 {
-	enum sml_type type = this->type;
-	size_t bytes = sml_type_size(type);
 	uint32_t key = key_of(this, rank);
 
-	for (size_t i = 0; i < this->count; i++)
-		store(bytes, elements, i, element_bits(type, random_of(key, i, type)));
+	/* With the usual type as a constant, no element asks for its type: half the instructions.
+	 */
+	if (this->type == SML_FLOAT32)
+		fill(SML_FLOAT32, sizeof(float), key, this->count, elements);
+	else
+		fill(this->type, sml_type_size(this->type), key, this->count, elements);
 }
 
 /* ---- integers: exact ---- */
