@@ -62,6 +62,16 @@ struct sml_tls *certificates_open_switch(void)
 	return tls;
 }
 
+struct sml_tls *certificates_need_switch(void)
+{
+	struct sml_tls *of_switch = certificates_open_switch();
+
+	if (of_switch)
+		return of_switch;
+	printf("this build has no TLS, or this machine no openssl command\n");
+	exit(77);
+}
+
 struct sml_tls *certificates_of_worker(void)
 {
 	const struct sml_tls_files files = {path(3, "worker.pem"), path(4, "worker.key"),

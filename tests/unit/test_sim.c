@@ -17,44 +17,35 @@
 static struct sim_world world;
 static struct sim_result result;
 
-static void run_seeds(uint64_t from, uint64_t n, bool small)
+/* options: those of the command that draws such worlds. */
+static void run_seeds(uint64_t n, const char *options, bool small,
+		      void (*draw)(struct sim_world *, uint64_t, bool))
 {
-	for (uint64_t seed = from; seed < from + n; seed++) {
-		sim_world_draw(&world, seed, small);
+	for (uint64_t seed = 1000000; seed < 1000000 + n; seed++) {
+		draw(&world, seed, small);
 		sim_run(&world, &result);
 		if (!result.passed)
-			fail_msg("switchml sim --seed %lu%s: %s", (unsigned long)seed,
-				 small ? "" : " --large", result.failure);
+			fail_msg("switchml sim %s--seed %lu: %s", options, (unsigned long)seed,
+				 result.failure);
 	}
 }
 
 static void small_worlds_pass(void **state)
 {
 	(void)state;
-	run_seeds(1000000, 400, true);
+	run_seeds(400, "", true, sim_world_draw);
 }
 
 static void large_worlds_pass(void **state)
 {
 	(void)state;
-	run_seeds(1000000, 24, false);
-}
-
-static void run_tree_seeds(uint64_t from, uint64_t n, bool small)
-{
-	for (uint64_t seed = from; seed < from + n; seed++) {
-		sim_world_draw_tree(&world, seed, small);
-		sim_run(&world, &result);
-		if (!result.passed)
-			fail_msg("switchml sim --trees --seed %lu%s: %s", (unsigned long)seed,
-				 small ? "" : " --large", result.failure);
-	}
+	run_seeds(24, "--large ", false, sim_world_draw);
 }
 
 static void worlds_with_trees_pass(void **state)
 {
 	(void)state;
-	run_tree_seeds(1000000, 400, true);
+	run_seeds(400, "--trees ", true, sim_world_draw_tree);
 }
 
 static void a_world_of_4096_ranks_passes(void **state)
