@@ -23,10 +23,11 @@ def clock_hz():
 def run(lab):
     hertz, rows = clock_hz(), []
     n_workers, entries = 4, [Entry(method) for method in METHODS]
-    size = lab.choose(4_000_000, 10_000_000)
+    size = lab.choose(4_000_000, 10_000_000, 200_000)
     for rate in ("100mbit", "unshaped"):
         # CPU time is counted by whole cells, so each sample is one.
-        samples = lab.samples(lab.choose(3, 8), n_workers, rate, size, entries, lab.choose(2, 6))
+        samples = lab.samples(lab.choose(3, 8, 2), n_workers, rate, size, entries,
+                              lab.choose(2, 6))
         for sample, results in enumerate(samples):
             for result in results:
                 rows.append({"method": result.entry.method.name, "links": rate, "sample": sample,

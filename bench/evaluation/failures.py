@@ -131,10 +131,10 @@ def scenarios(n_calls):
 
 
 def run(lab):
-    n_workers, n_calls = 4, lab.choose(100, 1000)
+    n_workers, n_calls = 4, lab.choose(100, 1000, 80)
     rows = {}
     for name, method, calls, plan in scenarios(n_calls):
-        repeats = lab.choose(3, 10)
+        repeats = lab.choose(3, 10, 1)
         lab.say(f"{name}, {repeats} times")
         rows[name] = []
         for _ in range(repeats):

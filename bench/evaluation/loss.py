@@ -66,9 +66,9 @@ def progress(lab, n_workers, size_bytes, faults):
 
 
 def run(lab):
-    n_workers = lab.choose(4, 8)
-    size = lab.choose(2_000_000, 10_000_000)
-    runs = lab.choose(6, 30)
+    n_workers = lab.choose(4, 8, 2)
+    size = lab.choose(2_000_000, 10_000_000, 200_000)
+    runs = lab.choose(6, 30, 2)
     entries = [Entry(method, loss) for loss in LOSSES for method in METHODS]
     found = lab.compare(n_workers, "100mbit", size, entries, runs, offload=False)
     table = {}
@@ -80,7 +80,7 @@ def run(lab):
     for name, faults in (("tickets", ""), ("no tickets", "tickets=0"),
                          ("neither", "tickets=0,fastretransmit=0")):
         steps[name] = [progress(lab, n_workers, size, faults)
-                       for _ in range(lab.choose(3, 10))]
+                       for _ in range(lab.choose(3, 10, 1))]
     return {"workers": n_workers, "rate_mbit": 100, "bytes": size, "tcp": lab.tcp,
             "rows": table, "progress": steps, "progress_loss": PROGRESS_LOSS,
             "progress_slots": PROGRESS_SLOTS}

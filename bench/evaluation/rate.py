@@ -19,7 +19,7 @@ def calibrate(lab):
 
     On links as fast as the cores, where super-packets are full, as on links that are."""
     n_workers, size = 4, 10_000_000
-    result, = lab.compare(n_workers, "unshaped", size, [Entry(INT32)], lab.choose(6, 30))
+    result, = lab.compare(n_workers, "unshaped", size, [Entry(INT32)], lab.choose(6, 30, 2))
     row = common.row_of(result)
     if "not_measured" in row:
         raise common.Skipped(row["not_measured"])
@@ -46,8 +46,8 @@ def steady(lab, n_workers, rate, wire, count, costs):
 
 def far_workers(lab, costs):
     """Simulated rates by link, cost model and number of workers."""
-    counts = lab.choose((2, 8, 64, 256), (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096))
-    count = lab.choose(30_000, 60_000)
+    counts = lab.choose((2, 8, 64, 256), (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096), (2, 128))
+    count = lab.choose(30_000, 60_000, 3_000)
     lab.say(f"simulating up to {counts[-1]} workers")
     for rate in SIMULATED_RATES:
         for model, world in (("line", {}), ("linux", costs)):
@@ -61,10 +61,10 @@ def far_workers(lab, costs):
 def run(lab):
     costs = calibrate(lab)
     model = {"host_ns": costs["host_ns"], "switch_ns": costs["switch_ns"]}
-    size, rows = lab.choose(2_000_000, 10_000_000), []
-    for n_workers in lab.choose((2, 4, 8), (2, 4, 8, 12, 16)):
+    size, rows = lab.choose(2_000_000, 10_000_000, 200_000), []
+    for n_workers in lab.choose((2, 4, 8), (2, 4, 8, 12, 16), (2,)):
         found = lab.compare(n_workers, "100mbit", size, [Entry(method) for method in METHODS],
-                            lab.choose(6, 30))
+                            lab.choose(6, 30, 2))
         for result in found:
             row = {"workers": n_workers, "method": result.entry.method.name,
                    "title": result.entry.method.title, **common.row_of(result)}

@@ -127,7 +127,7 @@ def beside_tcp(lab, tcp, n_streams, n_calls):
 
 
 def run(lab):
-    n_calls, repeats = lab.choose(16, 64), lab.choose(3, 10)
+    n_calls, repeats = lab.choose(16, 64, 8), lab.choose(3, 10, 1)
 
     def steady(crew, ends):
         calls(crew, n_calls, ends)
