@@ -18,6 +18,7 @@ METHODS = (INT32, NO_TICKETS, NO_FAST, NEITHER, RING)
 NAMES = {INT32.name: "ours", NO_TICKETS.name: "ours, no tickets",
          NO_FAST.name: "ours, no fast retransmission",
          NEITHER.name: "ours, neither (as in 2021)", RING.name: "Gloo's ring over TCP"}
+PANELS = {"tickets": "tickets", "no tickets": "no tickets", "neither": "neither (as in 2021)"}
 PROGRESS_LOSS = 0.01
 PROGRESS_SLOTS = 64
 
@@ -100,7 +101,7 @@ def typical(runs):
 
 
 def draw(data, plt):
-    figure, axes = plt.subplots(1, 3, figsize=(13, 4.2), width_ratios=(1.4, 1, 1))
+    figure, axes = plt.subplots(1, 4, figsize=(16, 4.2), width_ratios=(1.6, 1, 1, 1))
     width = 0.16
     for i, method in enumerate(METHODS):
         points = [(j, growth(data, method.name, loss)) for j, loss in enumerate(LOSSES[1:])]
@@ -115,12 +116,12 @@ def draw(data, plt):
                 title=f"{data['workers']} workers, {data['rate_mbit']} Mbit/s, "
                 f"{data['bytes'] / 1e6:g} MB")
     axes[0].legend(fontsize=8)
-    for axis, name in ((axes[1], "tickets"), (axes[2], "no tickets")):
+    for axis, name in zip(axes[1:], data["progress"]):
         run = typical(data["progress"][name])
         for ends in run["slots"]:
             axis.step([0] + ends, range(len(ends) + 1), where="post", linewidth=0.5, alpha=0.6)
         axis.set(xlabel="seconds", ylabel="chunks that each slot has served",
-                 title=f"{name}, {100 * data['progress_loss']:g} % lost", xlim=(0, None))
+                 title=f"{PANELS[name]}, {100 * data['progress_loss']:g} % lost", xlim=(0, None))
     limit = max(axis.get_xlim()[1] for axis in axes[1:])
     for axis in axes[1:]:
         axis.set_xlim(0, limit)

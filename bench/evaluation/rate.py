@@ -11,6 +11,8 @@ PREDICTED = {INT32.name: "int32", INT16.name: "int16"}
 FAR = 0.10  # a prediction that is farther off is to be explained
 LANES = 352
 DELAY_US = 10
+# As many as the fastest link needs (slots.py has the rule).
+SLOTS = 1024
 SIMULATED_RATES = (10_000, 100_000, 400_000)
 
 
@@ -32,7 +34,8 @@ def calibrate(lab):
 
 def simulate(lab, n_workers, rate, wire, count, costs):
     """Elements a second. More workers than a switch has ports need a tree."""
-    world = {"n_ranks": n_workers, "link_mbps": rate, "delay_us": DELAY_US, **costs}
+    world = {"n_ranks": n_workers, "link_mbps": rate, "delay_us": DELAY_US,
+             "data_slots": SLOTS, **costs}
     if n_workers > 64:
         world.update(n_leaves=64, levels=2)
     return count / lab.simulate(count, wire, **world)
