@@ -1,19 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Convert runs of float16 to float32 and back, with the machine's instructions
- * if it has them (x86's F16C), and with element.h otherwise. The bits are the
- * same.
+ * float16 to lanes and back with the machine's own conversion (x86's F16C, with AVX2): widening,
+ * scaling, rounding and the order of bytes in one pass. The bits are those of quantize.c's loops,
+ * which do what is left over.
+ *
+ * Each function returns how many of the first elements it has converted, which is 0 on machines
+ * without these instructions. Elements and lanes must not overlap.
  */
 #ifndef SML_CORE_FLOAT16_H
 #define SML_CORE_FLOAT16_H
 
 #include <stddef.h>
-#include <stdint.h>
 
-/* Exact. floats are the bits of float32. The two must not overlap. */
-void sml_float16_widen_run(const void *halves, size_t count, uint32_t *floats);
+/* How the elements of one block become integers: see quantize.c. */
+struct sml_scale {
+	float first, second;
+	float limit; /* of |y|, an integer */
+};
 
-/* To nearest, ties to even. Not for NaN. The two must not overlap. */
-void sml_float16_narrow_run(const uint32_t *floats, size_t count, void *halves);
+size_t sml_float16_to_int32(const void *halves, size_t count, struct sml_scale scale, void *lanes);
+size_t sml_float16_to_int16(const void *halves, size_t count, struct sml_scale scale, void *lanes);
+
+/* The product of a sum and the two factors becomes an element. */
+size_t sml_float16_from_int32(const void *lanes, size_t count, float first, float second,
+			      void *halves);
+size_t sml_float16_from_int16(const void *lanes, size_t count, float first, float second,
+			      void *halves);
 
 #endif

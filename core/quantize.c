@@ -96,27 +96,22 @@ int32_t sml_exponent_of(enum sml_type type, const void *elements, size_t count)
  *
  * An exponent that is too small for these elements (only a dishonest rank sends one) can make y
  * infinite, and elements that changed after the exponent was measured can make it NaN. `limit`
- * bounds both.
+ * bounds both. struct sml_scale has the factors and `limit`.
  */
-struct scale {
-	float first, second;
-	float limit; /* of |y|, an integer */
-};
-
 static float float_power(int32_t power)
 {
 	return sml_float_of((uint32_t)(127 + power) << 23);
 }
 
-static struct scale scale_of(int32_t power, float limit)
+static struct sml_scale scale_of(int32_t power, float limit)
 {
 	int32_t half = power / 2;
 
-	return (struct scale){float_power(half), float_power(power - half), limit};
+	return (struct sml_scale){float_power(half), float_power(power - half), limit};
 }
 
 /* NaN compares false with everything and becomes limit. */
-SML_INLINE float scaled(uint32_t bits, struct scale scale)
+SML_INLINE float scaled(uint32_t bits, struct sml_scale scale)
 {
 	float y = sml_float_of(bits) * scale.first * scale.second;
 
@@ -137,10 +132,11 @@ SML_INLINE float round_to_even(float y)
 		sml_select(__builtin_fabsf(y) < 0x1p23f, sml_bits_of(rounded), sml_bits_of(y)));
 }
 
-SML_INLINE void quantize_int32_loop(enum sml_type type, const void *restrict elements, size_t count,
-				    struct scale scale, sml_any_u32 *restrict lanes)
+SML_INLINE void quantize_int32_loop(enum sml_type type, const void *restrict elements, size_t done,
+				    size_t count, struct sml_scale scale,
+				    sml_any_u32 *restrict lanes)
 {
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = done; i < count; i++) {
 		float y = scaled(sml_element_load(type, elements, i), scale);
 
 		lanes[i] = sml_be32((uint32_t)(int32_t)round_to_even(y));
@@ -148,59 +144,43 @@ SML_INLINE void quantize_int32_loop(enum sml_type type, const void *restrict ele
 }
 
 /* |y| < 2^15: adding 1.5 * 2^23 leaves the integer in the last bits of the mantissa. */
-SML_INLINE void quantize_int16_loop(enum sml_type type, const void *restrict elements, size_t count,
-				    struct scale scale, sml_any_u16 *restrict lanes)
+SML_INLINE void quantize_int16_loop(enum sml_type type, const void *restrict elements, size_t done,
+				    size_t count, struct sml_scale scale,
+				    sml_any_u16 *restrict lanes)
 {
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = done; i < count; i++) {
 		float y = scaled(sml_element_load(type, elements, i), scale);
 
 		lanes[i] = sml_be16((uint16_t)sml_bits_of(y + 0x1.8p23f));
 	}
 }
 
-SML_MULTIVERSION
-static void quantize_int32(enum sml_type type, const void *elements, size_t count,
-			   struct scale scale, void *lanes)
-{
-	if (type == SML_BFLOAT16)
-		quantize_int32_loop(SML_BFLOAT16, elements, count, scale, lanes);
-	else
-		quantize_int32_loop(SML_FLOAT32, elements, count, scale, lanes);
-}
-
-SML_MULTIVERSION
-static void quantize_int16(enum sml_type type, const void *elements, size_t count,
-			   struct scale scale, void *lanes)
-{
-	if (type == SML_BFLOAT16)
-		quantize_int16_loop(SML_BFLOAT16, elements, count, scale, lanes);
-	else
-		quantize_int16_loop(SML_FLOAT32, elements, count, scale, lanes);
-}
-
 /*
- * float16 is widened and narrowed in runs of this many elements, which stay in the first-level
- * cache.
+ * Only float16 may have `done` some elements already. The other loops begin at a constant, which
+ * makes them 10 % faster.
  */
-#define RUN 256
-
-typedef void to_lanes_function(enum sml_type type, const void *elements, size_t count,
-			       struct scale scale, void *lanes);
-
-static void to_lanes(to_lanes_function *convert, size_t lane_bytes, enum sml_type type,
-		     const void *elements, size_t count, struct scale scale, void *lanes)
+SML_MULTIVERSION
+static void quantize_int32(enum sml_type type, const void *elements, size_t done, size_t count,
+			   struct sml_scale scale, void *lanes)
 {
-	uint32_t floats[RUN];
+	if (type == SML_FLOAT16)
+		quantize_int32_loop(SML_FLOAT16, elements, done, count, scale, lanes);
+	else if (type == SML_BFLOAT16)
+		quantize_int32_loop(SML_BFLOAT16, elements, 0, count, scale, lanes);
+	else
+		quantize_int32_loop(SML_FLOAT32, elements, 0, count, scale, lanes);
+}
 
-	if (type != SML_FLOAT16) {
-		convert(type, elements, count, scale, lanes);
-		return;
-	}
-	for (size_t at = 0, n; at < count; at += n) {
-		n = count - at < RUN ? count - at : RUN;
-		sml_float16_widen_run((const sml_any_u16 *)elements + at, n, floats);
-		convert(SML_FLOAT32, floats, n, scale, (uint8_t *)lanes + at * lane_bytes);
-	}
+SML_MULTIVERSION
+static void quantize_int16(enum sml_type type, const void *elements, size_t done, size_t count,
+			   struct sml_scale scale, void *lanes)
+{
+	if (type == SML_FLOAT16)
+		quantize_int16_loop(SML_FLOAT16, elements, done, count, scale, lanes);
+	else if (type == SML_BFLOAT16)
+		quantize_int16_loop(SML_BFLOAT16, elements, 0, count, scale, lanes);
+	else
+		quantize_int16_loop(SML_FLOAT32, elements, 0, count, scale, lanes);
 }
 
 /*
@@ -215,11 +195,17 @@ void sml_quantize_int32(enum sml_type type, const void *elements, size_t count, 
 	int32_t bits = 31 - (int32_t)sml_headroom_bits(n_ranks);
 	float limit = float_power(bits) - (bits < 24 ? 1 : float_power(bits - 24));
 
-	if (is_ordinary(exponent))
-		to_lanes(quantize_int32, 4, type, elements, count, scale_of(bits - exponent, limit),
-			 lanes);
-	else
+	struct sml_scale scale;
+	size_t done = 0;
+
+	if (!is_ordinary(exponent)) {
 		__builtin_memset(lanes, 0, 4 * count);
+		return;
+	}
+	scale = scale_of(bits - exponent, limit);
+	if (type == SML_FLOAT16)
+		done = sml_float16_to_int32(elements, count, scale, lanes);
+	quantize_int32(type, elements, done, count, scale, lanes);
 }
 
 /*
@@ -231,6 +217,8 @@ void sml_quantize_int16(enum sml_type type, const void *elements, size_t count, 
 {
 	int32_t bits = 15 - (int32_t)sml_headroom_bits(n_ranks);
 	float limit = float_power(bits) - 1;
+	struct sml_scale scale;
+	size_t done = 0;
 
 	if (!is_ordinary(exponent)) {
 		__builtin_memset(lanes, 0, 4 * ((count + 1) / 2));
@@ -238,7 +226,10 @@ void sml_quantize_int16(enum sml_type type, const void *elements, size_t count, 
 	}
 	if (count % 2 != 0)
 		((sml_any_u16 *)lanes)[count] = 0;
-	to_lanes(quantize_int16, 2, type, elements, count, scale_of(bits - exponent, limit), lanes);
+	scale = scale_of(bits - exponent, limit);
+	if (type == SML_FLOAT16)
+		done = sml_float16_to_int16(elements, count, scale, lanes);
+	quantize_int16(type, elements, done, count, scale, lanes);
 }
 
 /*
@@ -277,73 +268,50 @@ SML_INLINE uint32_t multiplied(enum sml_type type, int32_t sum, struct factor fa
 	return sml_bits_of((float)sum * factor.first * factor.second);
 }
 
-/* float32 stands for float16 here: the caller narrows it in runs. */
-SML_INLINE void store_product(enum sml_type type, void *elements, size_t i, uint32_t bits)
-{
-	sml_element_store(type == SML_FLOAT16 ? SML_FLOAT32 : type, elements, i, bits);
-}
-
 SML_INLINE void dequantize_int32_loop(enum sml_type type, const sml_any_u32 *restrict lanes,
-				      size_t count, struct factor factor, void *restrict elements)
+				      size_t done, size_t count, struct factor factor,
+				      void *restrict elements)
 {
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = done; i < count; i++) {
 		int32_t sum = (int32_t)sml_be32(lanes[i]);
 
-		store_product(type, elements, i, multiplied(type, sum, factor));
+		sml_element_store(type, elements, i, multiplied(type, sum, factor));
 	}
 }
 
 SML_INLINE void dequantize_int16_loop(enum sml_type type, const sml_any_u16 *restrict lanes,
-				      size_t count, struct factor factor, void *restrict elements)
+				      size_t done, size_t count, struct factor factor,
+				      void *restrict elements)
 {
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = done; i < count; i++) {
 		int32_t sum = (int16_t)sml_be16(lanes[i]);
 
-		store_product(type, elements, i, multiplied(type, sum, factor));
+		sml_element_store(type, elements, i, multiplied(type, sum, factor));
 	}
 }
 
 SML_MULTIVERSION
-static void dequantize_int32(enum sml_type type, const void *lanes, size_t count,
+static void dequantize_int32(enum sml_type type, const void *lanes, size_t done, size_t count,
 			     struct factor factor, void *elements)
 {
 	if (type == SML_FLOAT16)
-		dequantize_int32_loop(SML_FLOAT16, lanes, count, factor, elements);
+		dequantize_int32_loop(SML_FLOAT16, lanes, done, count, factor, elements);
 	else if (type == SML_BFLOAT16)
-		dequantize_int32_loop(SML_BFLOAT16, lanes, count, factor, elements);
+		dequantize_int32_loop(SML_BFLOAT16, lanes, 0, count, factor, elements);
 	else
-		dequantize_int32_loop(SML_FLOAT32, lanes, count, factor, elements);
+		dequantize_int32_loop(SML_FLOAT32, lanes, 0, count, factor, elements);
 }
 
 SML_MULTIVERSION
-static void dequantize_int16(enum sml_type type, const void *lanes, size_t count,
+static void dequantize_int16(enum sml_type type, const void *lanes, size_t done, size_t count,
 			     struct factor factor, void *elements)
 {
 	if (type == SML_FLOAT16)
-		dequantize_int16_loop(SML_FLOAT16, lanes, count, factor, elements);
+		dequantize_int16_loop(SML_FLOAT16, lanes, done, count, factor, elements);
 	else if (type == SML_BFLOAT16)
-		dequantize_int16_loop(SML_BFLOAT16, lanes, count, factor, elements);
+		dequantize_int16_loop(SML_BFLOAT16, lanes, 0, count, factor, elements);
 	else
-		dequantize_int16_loop(SML_FLOAT32, lanes, count, factor, elements);
-}
-
-typedef void from_lanes_function(enum sml_type type, const void *lanes, size_t count,
-				 struct factor factor, void *elements);
-
-static void from_lanes(from_lanes_function *convert, size_t lane_bytes, enum sml_type type,
-		       const void *lanes, size_t count, struct factor factor, void *elements)
-{
-	uint32_t floats[RUN];
-
-	if (type != SML_FLOAT16) {
-		convert(type, lanes, count, factor, elements);
-		return;
-	}
-	for (size_t at = 0, n; at < count; at += n) {
-		n = count - at < RUN ? count - at : RUN;
-		convert(type, (const uint8_t *)lanes + at * lane_bytes, n, factor, floats);
-		sml_float16_narrow_run(floats, n, (sml_any_u16 *)elements + at);
-	}
+		dequantize_int16_loop(SML_FLOAT32, lanes, 0, count, factor, elements);
 }
 
 /* A block without numbers: all zeros or all NaN. */
@@ -362,11 +330,17 @@ void sml_dequantize_int32(enum sml_type type, const void *lanes, size_t count, i
 {
 	int32_t bits = 31 - (int32_t)sml_headroom_bits(n_ranks);
 
-	if (is_ordinary(exponent))
-		from_lanes(dequantize_int32, 4, type, lanes, count,
-			   factor_of(exponent - bits, divisor), elements);
-	else
+	struct factor factor;
+	size_t done = 0;
+
+	if (!is_ordinary(exponent)) {
 		fill(type, count, exponent, elements);
+		return;
+	}
+	factor = factor_of(exponent - bits, divisor);
+	if (type == SML_FLOAT16)
+		done = sml_float16_from_int32(lanes, count, factor.first, factor.second, elements);
+	dequantize_int32(type, lanes, done, count, factor, elements);
 }
 
 void sml_dequantize_int16(enum sml_type type, const void *lanes, size_t count, int32_t exponent,
@@ -374,9 +348,15 @@ void sml_dequantize_int16(enum sml_type type, const void *lanes, size_t count, i
 {
 	int32_t bits = 15 - (int32_t)sml_headroom_bits(n_ranks);
 
-	if (is_ordinary(exponent))
-		from_lanes(dequantize_int16, 2, type, lanes, count,
-			   factor_of(exponent - bits, divisor), elements);
-	else
+	struct factor factor;
+	size_t done = 0;
+
+	if (!is_ordinary(exponent)) {
 		fill(type, count, exponent, elements);
+		return;
+	}
+	factor = factor_of(exponent - bits, divisor);
+	if (type == SML_FLOAT16)
+		done = sml_float16_from_int16(lanes, count, factor.first, factor.second, elements);
+	dequantize_int16(type, lanes, done, count, factor, elements);
 }

@@ -15,6 +15,8 @@
 #define EXPONENT_MIN (-1073) /* of 2^-1074, the smallest float64 */
 #define EXPONENT_MAX 1024    /* of DBL_MAX */
 #define LIMB_BITS    63	     /* of a block's largest element */
+#define LOW_MASK     ((1u << SML_LIMB_LOW) - 1)
+#define MIDDLE_MASK  ((1u << (SML_LIMB_HIGH - SML_LIMB_LOW)) - 1)
 
 typedef double __attribute__((may_alias)) any_double;
 
@@ -24,6 +26,14 @@ SML_INLINE double double_of(uint64_t bits)
 
 	__builtin_memcpy(&value, &bits, sizeof(value));
 	return value;
+}
+
+SML_INLINE uint64_t bits_of(double value)
+{
+	uint64_t bits;
+
+	__builtin_memcpy(&bits, &value, sizeof(bits));
+	return bits;
 }
 
 /* 2^power of a normal double. */
@@ -101,26 +111,18 @@ SML_INLINE double scaled(double x, struct scale scale)
 	return limited(x * scale.first * scale.second, scale);
 }
 
-/* From 2^52 on a double is an integer; below, 2^52 leaves no room for a fraction. */
-SML_INLINE double round_to_even(double y)
+/*
+ * The integer nearest to |z| < 2^51, ties to even: adding 1.5 * 2^52 leaves it in the last bits.
+ * This needs neither a branch nor a conversion to 64 bits, so that old vector units can do it.
+ */
+SML_INLINE uint64_t nearest_integer(double z)
 {
-	double magic = __builtin_copysign(0x1p52, y);
-	double rounded = (y + magic) - magic;
-
-	return __builtin_fabs(y) < 0x1p52 ? rounded : y;
-}
-
-/* Of |z| < 2^51. */
-SML_INLINE double floor_of(double z)
-{
-	double nearest = (z + 0x1.8p52) - 0x1.8p52;
-
-	return nearest - (nearest > z ? 1.0 : 0.0);
+	return bits_of(z + 0x1.8p52) - bits_of(0x1.8p52);
 }
 
 /*
- * |y| < 2^63 is an integer. Each step is exact: y is a multiple of its last bit, and the rest after
- * subtracting the upper part is less than 2^53 times that bit.
+ * The integer nearest to |y| < 2^63, in limbs. `upper` is the nearest multiple of 2^43. What is
+ * left is exact, because y has 53 bits, and at most 2^42, so it can be rounded in the same way.
  */
 SML_INLINE void split_loop(const any_double *restrict elements, size_t count, struct scale scale,
 			   bool once, sml_any_u32 *restrict low, sml_any_u32 *restrict middle,
@@ -128,14 +130,14 @@ SML_INLINE void split_loop(const any_double *restrict elements, size_t count, st
 {
 	for (size_t i = 0; i < count; i++) {
 		double x = elements[i] * scale.first;
-		double y = round_to_even(limited(once ? x : x * scale.second, scale));
-		double upper = floor_of(y * 0x1p-43);
-		double rest = y - upper * 0x1p43;
-		double centre = floor_of(rest * 0x1p-22);
+		double y = limited(once ? x : x * scale.second, scale);
+		double upper = (y * 0x1p-43 + 0x1.8p52) - 0x1.8p52;
+		uint64_t value = (nearest_integer(y * 0x1p-43) << SML_LIMB_HIGH) +
+				 nearest_integer(y - upper * 0x1p43);
 
-		low[i] = sml_be32((uint32_t)(int32_t)(rest - centre * 0x1p22));
-		middle[i] = sml_be32((uint32_t)(int32_t)centre);
-		high[i] = sml_be32((uint32_t)(int32_t)upper);
+		low[i] = sml_be32((uint32_t)value & LOW_MASK);
+		middle[i] = sml_be32((uint32_t)(value >> SML_LIMB_LOW) & MIDDLE_MASK);
+		high[i] = sml_be32((uint32_t)((int32_t)(value >> 32) >> (SML_LIMB_HIGH - 32)));
 	}
 }
 
@@ -191,7 +193,7 @@ AVX512 static void split_avx512(const any_double *elements, size_t count, struct
 {
 	const __m512d factor = _mm512_set1_pd(scale.first);
 	const __m512d most = _mm512_set1_pd(scale.limit), least = _mm512_set1_pd(-scale.limit);
-	const __m512i low = _mm512_set1_epi64(0x3fffff), middle = _mm512_set1_epi64(0x1fffff);
+	const __m512i low = _mm512_set1_epi64(LOW_MASK), middle = _mm512_set1_epi64(MIDDLE_MASK);
 
 	for (size_t i = 0; i < count; i += 8) {
 		__mmask8 mask = mask_of(count - i);
@@ -333,13 +335,12 @@ static void join(const sml_any_u32 *restrict low, const sml_any_u32 *restrict mi
 		 any_double *restrict elements)
 {
 	for (size_t i = 0; i < count; i++) {
-		double a = unsigned_double(sml_be32(low[i]));
-		double b = unsigned_double(sml_be32(middle[i]));
+		uint32_t sum = sml_be32(low[i]);
+		double a = (double)(int32_t)(sum & LOW_MASK);
+		double b = unsigned_double(sml_be32(middle[i])) +
+			   (double)(int32_t)(sum >> SML_LIMB_LOW);
 		double c = (double)(int32_t)sml_be32(high[i]);
-		double carry = floor_of(a * 0x1p-22);
 
-		a -= carry * 0x1p22;
-		b += carry;
 		/* + 0: a sum of zero is +0. */
 		elements[i] = multiplied(c * 0x1p43, b * 0x1p22 + a, factor) + 0.0;
 	}
@@ -444,8 +445,8 @@ static void split_integers(const sml_any_u64 *restrict elements, size_t count,
 	for (size_t i = 0; i < count; i++) {
 		uint64_t value = elements[i];
 
-		low[i] = sml_be32((uint32_t)value & 0x3fffff);
-		middle[i] = sml_be32((uint32_t)(value >> SML_LIMB_LOW) & 0x1fffff);
+		low[i] = sml_be32((uint32_t)value & LOW_MASK);
+		middle[i] = sml_be32((uint32_t)(value >> SML_LIMB_LOW) & MIDDLE_MASK);
 		high[i] = sml_be32((uint32_t)(value >> SML_LIMB_HIGH));
 	}
 }

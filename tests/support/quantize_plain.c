@@ -9,8 +9,10 @@
 #define sml_quantize_int16     plain_quantize_int16
 #define sml_dequantize_int32   plain_dequantize_int32
 #define sml_dequantize_int16   plain_dequantize_int16
-#define sml_float16_widen_run  plain_float16_widen_run
-#define sml_float16_narrow_run plain_float16_narrow_run
+#define sml_float16_to_int32   plain_float16_to_int32
+#define sml_float16_to_int16   plain_float16_to_int16
+#define sml_float16_from_int32 plain_float16_from_int32
+#define sml_float16_from_int16 plain_float16_from_int16
 #define sml_order_encode       plain_order_encode
 #define sml_order_decode       plain_order_decode
 #define sml_int32_encode       plain_int32_encode

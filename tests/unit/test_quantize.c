@@ -8,7 +8,6 @@
 #include <cmocka.h>
 
 #include "core/element.h"
-#include "core/float16.h"
 #include "core/wire.h"
 #include "support/quantize_plain.h"
 #include "support/quantize_random.h"
@@ -500,37 +499,54 @@ static void vectors_scalars_and_reference_agree_on_every_element(void **state)
 	}
 }
 
-/*
- * The machine's instructions, compared with our code, which the tests above compare with the
- * reference.
- */
-static void half_instructions_agree_with_element_h(void **state)
+/* Every half, by the machine's instructions and by our code. */
+static void half_instructions_agree_on_every_element(void **state)
 {
-	/*
-	 * The 13 bits that narrowing cuts off: none set, the smallest, almost a half, a half,
-	 * more.
-	 */
-	static const uint32_t cut_off[] = {0, 1, 0xfff, 0x1000, 0x1001, 0x1fff};
 	static uint16_t halves[0x10000];
-	static uint32_t floats[0x10000];
+	static uint32_t lanes[0x10000], plain[0x10000];
 
 	(void)state;
 	for (uint32_t i = 0; i < 0x10000; i++)
 		halves[i] = (uint16_t)i;
-	sml_float16_widen_run(halves, 0x10000, floats);
-	for (uint32_t i = 0; i < 0x10000; i++)
-		if ((i & 0x7fff) <= 0x7c00)
-			assert_int_equal(floats[i], sml_float16_widen(i));
-	FOR_EACH(c, cut_off)
-	for (uint32_t high = 0; high < 1u << 19; high += 0x10000) {
-		for (uint32_t i = 0; i < 0x10000; i++)
-			floats[i] = (high + i) << 13 | cut_off[c];
-		sml_float16_narrow_run(floats, 0x10000, halves);
-		for (uint32_t i = 0; i < 0x10000; i++)
-			if ((floats[i] & SML_FLOAT32_REST) <= SML_FLOAT32_INFINITY)
-				assert_int_equal(halves[i],
-						 (uint16_t)sml_float16_narrow(floats[i]));
+	FOR_EACH(w, widths)
+	for (int32_t exponent = -24; exponent <= 40; exponent++) {
+		quantize(widths[w], SML_FLOAT16, halves, 0x10000, exponent, 5, lanes);
+		(widths[w] == 32 ? plain_quantize_int32 : plain_quantize_int16)(
+			SML_FLOAT16, halves, 0x10000, exponent, 5, plain);
+		assert_memory_equal(lanes, plain, lane_bytes(widths[w], 0x10000));
 	}
+}
+
+/*
+ * Sums with the 11 bits that a half keeps, and behind them those that narrowing cuts off: none
+ * set, the smallest, almost a half, a half, more. The exponents make them subnormal, ordinary and
+ * too large.
+ */
+static void half_instructions_agree_on_every_sum(void **state)
+{
+	static const int32_t cut_off[] = {0, 1, 0xfff, 0x1000, 0x1001, 0x1fff};
+	static uint32_t lanes[0x2000];
+	static uint16_t halves[0x2000], plain[0x2000];
+
+	(void)state;
+	FOR_EACH(c, cut_off)
+	for (int32_t exponent = -40; exponent <= 40; exponent++)
+		for (unsigned divisor = 1; divisor <= 3; divisor += 2) {
+			for (int32_t i = 0; i < 0x2000; i++)
+				ref_put_lane(lanes, (size_t)i, 32,
+					     (i - 0x1000) * 0x2000 + cut_off[c]);
+			sml_dequantize_int32(SML_FLOAT16, lanes, 0x2000, exponent, 3, divisor,
+					     halves);
+			plain_dequantize_int32(SML_FLOAT16, lanes, 0x2000, exponent, 3, divisor,
+					       plain);
+			assert_memory_equal(halves, plain, sizeof(halves));
+			/* As int16 lanes, whatever numbers these are. */
+			sml_dequantize_int16(SML_FLOAT16, lanes, 0x2000, exponent, 3, divisor,
+					     halves);
+			plain_dequantize_int16(SML_FLOAT16, lanes, 0x2000, exponent, 3, divisor,
+					       plain);
+			assert_memory_equal(halves, plain, sizeof(halves));
+		}
 }
 
 static void nothing_is_written_beside_the_lanes_wherever_they_lie(void **state)
@@ -599,7 +615,8 @@ int main(void)
 		cmocka_unit_test(exponent_too_small_for_the_elements_clamps_them),
 		cmocka_unit_test(vectors_scalars_and_reference_agree_on_every_lane),
 		cmocka_unit_test(vectors_scalars_and_reference_agree_on_every_element),
-		cmocka_unit_test(half_instructions_agree_with_element_h),
+		cmocka_unit_test(half_instructions_agree_on_every_element),
+		cmocka_unit_test(half_instructions_agree_on_every_sum),
 		cmocka_unit_test(nothing_is_written_beside_the_lanes_wherever_they_lie),
 	};
 

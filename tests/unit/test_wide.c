@@ -15,6 +15,7 @@
 #include "core/tensor.h"
 #include "core/wide.h"
 #include "support/quantize_random.h"
+#include "support/wide_plain.h"
 
 #define ELEMENTS  117  /* of a usual chunk */
 #define PRECISION 2300 /* bits: any sum of doubles is exact */
@@ -403,6 +404,58 @@ static void part_of_the_largest_chunk_fits(void **state)
 	free(memory);
 }
 
+/* Also for elements above the exponent and for NaN, which only a dishonest rank causes. */
+static void vectors_and_scalars_agree_on_every_bit(void **state)
+{
+	static double elements[ELEMENTS], back[ELEMENTS], plain_back[ELEMENTS];
+	static uint32_t lanes[SML_LIMBS * ELEMENTS], plain[SML_LIMBS * ELEMENTS];
+
+	(void)state;
+	for (unsigned round = 0; round < 20000; round++) {
+		size_t count = random_below(ELEMENTS + 1), bytes = 8 * count;
+		unsigned n = 1 + random_below(64), divisor = random_below(2) ? 1 : n;
+		int32_t exponent;
+
+		fill_doubles(round, elements, count);
+		exponent = sml_double_exponent_of(elements, count);
+		assert_int_equal(exponent, plain_double_exponent_of(elements, count));
+		if (exponent > -1000 && exponent < 1000 && random_below(2))
+			exponent += (int32_t)random_below(70) - 4;
+		if (count && random_below(16) == 0)
+			elements[random_below((unsigned)count)] = NAN;
+
+		sml_double_to_limbs(elements, count, exponent, lanes);
+		plain_double_to_limbs(elements, count, exponent, plain);
+		assert_memory_equal(lanes, plain, SML_LIMBS * 4 * count);
+		for (unsigned r = 1; r < n; r++)
+			ref_add_lanes(lanes, plain, SML_LIMBS * count);
+		sml_double_from_limbs(lanes, count, exponent, divisor, back);
+		plain_double_from_limbs(lanes, count, exponent, divisor, plain_back);
+		assert_memory_equal(back, plain_back, bytes);
+
+		sml_int64_to_limbs(elements, count, lanes);
+		plain_int64_to_limbs(elements, count, plain);
+		assert_memory_equal(lanes, plain, SML_LIMBS * 4 * count);
+		sml_int64_from_limbs(lanes, count, divisor, back);
+		plain_int64_from_limbs(lanes, count, divisor, plain_back);
+		assert_memory_equal(back, plain_back, bytes);
+
+		sml_double_quantize_int32(elements, count, exponent, n, lanes);
+		plain_double_quantize_int32(elements, count, exponent, n, plain);
+		assert_memory_equal(lanes, plain, 4 * count);
+		sml_double_dequantize_int32(lanes, count, exponent, n, divisor, back);
+		plain_double_dequantize_int32(lanes, count, exponent, n, divisor, plain_back);
+		assert_memory_equal(back, plain_back, bytes);
+
+		sml_double_quantize_int16(elements, count, exponent, n, lanes);
+		plain_double_quantize_int16(elements, count, exponent, n, plain);
+		assert_memory_equal(lanes, plain, 4 * ((count + 1) / 2));
+		sml_double_dequantize_int16(lanes, count, exponent, n, divisor, back);
+		plain_double_dequantize_int16(lanes, count, exponent, n, divisor, plain_back);
+		assert_memory_equal(back, plain_back, bytes);
+	}
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -415,6 +468,7 @@ int main(void)
 		cmocka_unit_test(sums_of_int64_are_exact_modulo_2_to_the_64),
 		cmocka_unit_test(doubles_on_narrow_wires_are_within_their_bounds),
 		cmocka_unit_test(part_of_the_largest_chunk_fits),
+		cmocka_unit_test(vectors_and_scalars_agree_on_every_bit),
 	};
 
 	return cmocka_run_group_tests_name("wide", tests, seed_is_set, NULL);
