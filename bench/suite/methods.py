@@ -192,6 +192,28 @@ class Gloo(Method):
                        BENCH_STORE=store)
 
 
+def launch_options(star, work, per_host=1):
+    """Of mpirun on worker 0: so many ranks on each host, TCP between hosts, memory within one."""
+    hosts = [star.address[str(rank)] for rank in range(star.n_workers)]
+    with open(os.path.join(work, "hosts"), "w", encoding="ascii") as table:
+        for rank, address in enumerate(hosts):
+            table.write(f"{address} {star.namespace(str(rank))}\n")
+    options = {"plm": "rsh", "plm_rsh_agent": os.path.join(os.path.dirname(__file__), "agent"),
+               "plm_rsh_no_tree_spawn": "1",
+               "btl": "tcp,self" if per_host == 1 else "tcp,self,vader",
+               "pml": "ob1", "btl_tcp_if_include": "eth0",
+               "oob_tcp_if_include": "eth0", "mpi_yield_when_idle": "1",
+               "orte_keep_fqdn_hostnames": "1", "hwloc_base_binding_policy": "none",
+               "orte_tmpdir_base": work}
+    flags = [word for item in options.items() for word in ("--mca", *item)]
+    return [*flags, "--host", ",".join(f"{host}:{per_host}" for host in hosts)]
+
+
+def launch_environment(work):
+    return {"BENCH_HOSTS": os.path.join(work, "hosts"), "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
 class OpenMPI(Method):
     """mpirun runs on worker 0 and enters the other workers' namespaces with our agent instead of
     ssh. It uses TCP only, and waiting ranks yield the core, because ranks share cores."""
@@ -207,19 +229,7 @@ class OpenMPI(Method):
         if not mpirun:
             raise Refused(self.needs)
         star = crew.star
-        hosts = [star.address[str(rank)] for rank in range(star.n_workers)]
-        with open(os.path.join(crew.work, "hosts"), "w", encoding="ascii") as table:
-            for rank, address in enumerate(hosts):
-                table.write(f"{address} {star.namespace(str(rank))}\n")
-        options = {"plm": "rsh", "plm_rsh_agent": os.path.join(os.path.dirname(__file__), "agent"),
-                   "plm_rsh_no_tree_spawn": "1",
-                   "btl": "tcp,self", "pml": "ob1", "btl_tcp_if_include": "eth0",
-                   "oob_tcp_if_include": "eth0", "mpi_yield_when_idle": "1",
-                   "orte_keep_fqdn_hostnames": "1", "hwloc_base_binding_policy": "none",
-                   "orte_tmpdir_base": crew.work}
-        flags = [word for item in options.items() for word in ("--mca", *item)]
-        crew.spawn("0", [mpirun, *flags, "--host", ",".join(host + ":1" for host in hosts),
+        crew.spawn("0", [mpirun, *launch_options(star, crew.work),
                          "-n", str(star.n_workers), "-x", "BENCH_SOCKET", "-x", "BENCH_NAME",
                          program],
-                   BENCH_HOSTS=os.path.join(crew.work, "hosts"), OMPI_ALLOW_RUN_AS_ROOT="1",
-                   OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+                   **launch_environment(crew.work))
