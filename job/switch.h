@@ -149,7 +149,9 @@ struct sml_jobs {
 	uint32_t n_failed;
 	/* In a tree. */
 	struct sml_branch *branches; /* the leaves of this switch */
-	struct sml_relayed *ended;   /* ranks at leaves that can be freed after this input */
+	uint64_t leaves_logged_ns;   /* in the second that began then, so many were logged */
+	uint32_t n_leaves_logged;
+	struct sml_relayed *ended; /* ranks at leaves that can be freed after this input */
 	struct sml_leaf leaf;
 };
 

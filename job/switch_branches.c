@@ -20,6 +20,10 @@
 
 /* Without ranks, nothing depends on a leaf. */
 #define PATIENCE_NS (10 * SML_SECOND_NS)
+/* Each rank that a leaf announces is answered, and the answers to so many may wait for it. */
+#define MAX_UNREAD 1024
+/* Anyone can come as a leaf and go again: in one second, so many are logged. */
+#define MAX_LOGGED 16
 
 uint64_t sml_branch_patience_ns(uint32_t heartbeat_ms)
 {
@@ -52,6 +56,16 @@ int sml_branch_send(struct sml_peer *peer, const SmlControl__Envelope *message)
 	return rc;
 }
 
+/* The leaf is to end that rank's connection. */
+static void tell_end(const struct sml_branch *branch, uint32_t number)
+{
+	SmlControl__Relay relay = SML_CONTROL__RELAY__INIT;
+
+	relay.peer = number;
+	relay.over = true;
+	(void)sml_branch_tell(branch, sml_envelope(RELAY, relay, &relay));
+}
+
 /* It has no number any more, and is freed after this input. */
 static void retire(struct sml_relayed *relayed)
 {
@@ -68,13 +82,10 @@ static void retire(struct sml_relayed *relayed)
 void sml_branch_end(struct sml_peer *peer)
 {
 	struct sml_relayed *relayed = sml_relayed_of(peer);
-	SmlControl__Relay relay = SML_CONTROL__RELAY__INIT;
 
 	if (relayed->ended)
 		return;
-	relay.peer = relayed->key.number;
-	relay.over = true;
-	(void)sml_branch_tell(peer->via, sml_envelope(RELAY, relay, &relay));
+	tell_end(peer->via, relayed->key.number);
 	retire(relayed);
 }
 
@@ -125,6 +136,27 @@ static const char *objection(const struct sml_jobs *jobs, const SmlControl__Leaf
 	return text;
 }
 
+static bool is_full(const struct sml_jobs *jobs, char *text, size_t bytes)
+{
+	unsigned n = 0;
+
+	for (const struct sml_branch *branch = jobs->branches; branch != NULL;
+	     branch = branch->next)
+		n++;
+	snprintf(text, bytes, "the switch %s is at its limit of %d leaves: use another parent",
+		 jobs->config.name, SML_MAX_LEAVES);
+	return n >= SML_MAX_LEAVES;
+}
+
+static bool may_be_logged(struct sml_jobs *jobs)
+{
+	if (jobs->now_ns - jobs->leaves_logged_ns >= SML_SECOND_NS) {
+		jobs->leaves_logged_ns = jobs->now_ns;
+		jobs->n_leaves_logged = 0;
+	}
+	return jobs->n_leaves_logged++ < MAX_LOGGED;
+}
+
 static struct sml_branch *open_branch(struct sml_jobs *jobs, struct sml_peer *peer,
 				      const SmlControl__Leaf *leaf)
 {
@@ -137,8 +169,11 @@ static struct sml_branch *open_branch(struct sml_jobs *jobs, struct sml_peer *pe
 	branch->next = jobs->branches;
 	jobs->branches = branch;
 	peer->branch = branch;
+	jobs->n_members++;
 	sml_text_copy(branch->name, sizeof(branch->name), leaf->name);
-	sml_jobs_log(jobs, SML_JOBS_INFO, "the leaf %s is attached", branch->name);
+	branch->is_logged = may_be_logged(jobs);
+	if (branch->is_logged)
+		sml_jobs_log(jobs, SML_JOBS_INFO, "the leaf %s is attached", branch->name);
 	return branch;
 }
 
@@ -153,6 +188,12 @@ void sml_branch_message(struct sml_jobs *jobs, struct sml_peer *peer, const SmlC
 		sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED, text);
 		return;
 	}
+	if (is_new && is_full(jobs, text, sizeof(text))) {
+		sml_peer_refuse_for_now(jobs, peer, text);
+		return;
+	}
+	if (is_new && !sml_jobs_has_room_for_member(jobs, peer))
+		return;
 	if (is_new && open_branch(jobs, peer, leaf) == NULL) {
 		sml_peer_refuse_for_now(jobs, peer, "the switch has no memory");
 		return;
@@ -218,6 +259,7 @@ static void take(struct sml_branch *branch, struct sml_relayed *relayed,
 	}
 	if (message == NULL) {
 		lose(relayed, text, false);
+		tell_end(branch, in->peer);
 		return;
 	}
 	relayed->peer.heard_ns = branch->jobs->now_ns;
@@ -231,13 +273,11 @@ static bool is_join(const SmlControl__Relay *in)
 	       sml_scan_body(in->message.data, in->message.len) == SML_CONTROL__ENVELOPE__BODY_JOIN;
 }
 
-static void tell_end(const struct sml_branch *branch, uint32_t number)
+/* A new rank. False: it reads no answers, and they must not fill memory. */
+static bool reads_answers(struct sml_branch *branch)
 {
-	SmlControl__Relay relay = SML_CONTROL__RELAY__INIT;
-
-	relay.peer = number;
-	relay.over = true;
-	(void)sml_branch_tell(branch, sml_envelope(RELAY, relay, &relay));
+	branch->n_unread = sml_peer_listens(branch->jobs, branch->peer) ? 0 : branch->n_unread + 1;
+	return branch->n_unread <= MAX_UNREAD;
 }
 
 void sml_branch_relay(struct sml_branch *branch, const SmlControl__Relay *in)
@@ -255,6 +295,10 @@ void sml_branch_relay(struct sml_branch *branch, const SmlControl__Relay *in)
 	/* Everything but a Join is late: it has ended here. */
 	if (relayed == NULL && !is_join(in))
 		return;
+	if (relayed == NULL && !reads_answers(branch)) {
+		sml_branch_close(branch, "it does not read what it is sent");
+		return;
+	}
 	if (relayed == NULL)
 		relayed = open_relayed(branch, in);
 	if (relayed == NULL)
@@ -293,7 +337,9 @@ void sml_branch_lost(struct sml_branch *branch, const char *why)
 	char text[SML_SENTENCE_BYTES];
 
 	snprintf(text, sizeof(text), "the leaf %s is gone: %s", branch->name, why);
-	sml_jobs_log(jobs, SML_JOBS_WARNING, "%s", text);
+	if (branch->is_logged)
+		sml_jobs_log(jobs, SML_JOBS_WARNING, "%s", text);
+	jobs->n_members--;
 	branch->peer->branch = NULL;
 	branch->peer = NULL;
 	for (uint32_t i = 0; i < branch->ranks.room; i++)

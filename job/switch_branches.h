@@ -20,6 +20,9 @@
 /* Three levels of switches: a root is at level 0. */
 #define SML_MAX_LEVEL 2
 
+/* Leaves of one switch. Anyone can say that it is one, so there must be an end. */
+#define SML_MAX_LEAVES 128
+
 /* A leaf of this switch. */
 struct sml_branch {
 	struct sml_jobs *jobs;
@@ -27,7 +30,9 @@ struct sml_branch {
 	struct sml_peer *peer; /* its connection; NULL: it has just been lost */
 	char name[SML_NAME_BYTES];
 	uint32_t slots, slots_in_use, lanes;
-	uint64_t hurries_ns;	/* as of struct sml_leaf */
+	uint64_t hurries_ns; /* as of struct sml_leaf */
+	uint32_t n_unread;   /* ranks that came since it last read what it was sent */
+	bool is_logged;
 	struct sml_table ranks; /* struct sml_relayed */
 };
 

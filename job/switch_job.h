@@ -161,6 +161,9 @@ void sml_peer_refuse_for_now(const struct sml_jobs *jobs, struct sml_peer *peer,
 /* To all members that are here. */
 void sml_job_send_all(const struct sml_job *job, const SmlControl__Envelope *message);
 
+/* Is there a file for one more that stays? False: the peer has been refused. */
+bool sml_jobs_has_room_for_member(const struct sml_jobs *jobs, struct sml_peer *peer);
+
 /* A message of a peer, wherever it is. */
 void sml_jobs_take(struct sml_jobs *jobs, struct sml_peer *peer,
 		   const SmlControl__Envelope *message);

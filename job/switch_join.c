@@ -248,7 +248,7 @@ static void recall_refusal(struct sml_job *job, const SmlControl__Join *join)
 		snprintf(job->refused, sizeof(job->refused), "%s", jobs->turned_away.text);
 }
 
-static bool has_room_for_member(const struct sml_jobs *jobs, struct sml_peer *peer)
+bool sml_jobs_has_room_for_member(const struct sml_jobs *jobs, struct sml_peer *peer)
 {
 	char text[SML_SENTENCE_BYTES];
 
@@ -275,7 +275,7 @@ void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl
 		sml_peer_refuse(jobs, peer, refusal.error, refusal.text);
 		return;
 	}
-	if (!has_room_for_member(jobs, peer))
+	if (!sml_jobs_has_room_for_member(jobs, peer))
 		return;
 	if (job == NULL)
 		job = admit(jobs, peer, join);

@@ -67,6 +67,7 @@ static void close_passage(struct sml_jobs *jobs, struct sml_passage *passage)
 	if (passage->job != NULL)
 		sml_leaf_job_forget(passage);
 	sml_table_remove(&jobs->leaf.passages, &passage->key);
+	jobs->n_members -= passage->peer->via == NULL;
 	passage->peer->passage = NULL;
 	free(passage);
 }
@@ -106,6 +107,7 @@ static struct sml_passage *open_passage(struct sml_jobs *jobs, struct sml_peer *
 		jobs->leaf.hurries_ns = jobs->now_ns;
 	if (sml_table_add(&jobs->leaf.passages, &passage->key)) {
 		peer->passage = passage;
+		jobs->n_members += peer->via == NULL;
 		return passage;
 	}
 	free(passage);
@@ -139,6 +141,8 @@ static void join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl_
 		refuse_orphan(jobs, peer);
 		return;
 	}
+	if (!sml_jobs_has_room_for_member(jobs, peer))
+		return;
 	passage = open_passage(jobs, peer, message->join);
 	if (passage == NULL) {
 		sml_peer_refuse_for_now(jobs, peer, "the switch has no memory");

@@ -216,9 +216,10 @@ static bool is_possible(const SmlControl__LeafJob *in)
 {
 	return in->lanes > 0 && in->lanes <= SML_MAX_LANES && in->shards > 0 &&
 	       in->shards <= SML_MAX_SHARDS && in->head_slots >= in->shards &&
-	       in->data_slots >= in->shards && in->head_slots + in->data_slots <= SML_MAX_SLOTS &&
-	       in->number < SML_MAX_RANKS && in->data_port > 0 && in->data_port <= 65535 &&
-	       in->n_peers == in->n_ranks && in->n_peers > 0 && in->n_peers <= SML_MAX_WORLD;
+	       in->data_slots >= in->shards && in->head_slots <= SML_MAX_SLOTS &&
+	       in->data_slots <= SML_MAX_SLOTS - in->head_slots && in->number < SML_MAX_RANKS &&
+	       in->data_port > 0 && in->data_port <= 65535 && in->n_peers == in->n_ranks &&
+	       in->n_peers > 0 && in->n_peers <= SML_MAX_WORLD;
 }
 
 /* NULL: yes. */
@@ -614,6 +615,16 @@ static void take_slots(struct sml_leaf_job *job, unsigned child, const SmlContro
 
 /* ---- what the leaves of this leaf say ---- */
 
+/* It speaks only for its own ranks. */
+static void pass_mismatch(struct sml_leaf_job *job, unsigned child, SmlControl__LeafMismatch *in)
+{
+	uint64_t ranks = job->children[child].ranks;
+
+	if (in->n_ranks == 2 && in->ranks[0] < SML_MAX_RANKS && in->ranks[1] < SML_MAX_RANKS &&
+	    (ranks >> in->ranks[0] & ranks >> in->ranks[1] & 1))
+		tell_mismatch(job->jobs, in);
+}
+
 static void take_failure(struct sml_leaf_job *job, const struct sml_branch *branch,
 			 const SmlControl__LeafFailed *in)
 {
@@ -644,7 +655,7 @@ void sml_leaf_job_branch_message(struct sml_jobs *jobs, struct sml_branch *branc
 		take_failure(job, branch, message->leaf_failed);
 		break;
 	case SML_CONTROL__ENVELOPE__BODY_LEAF_MISMATCH:
-		tell_mismatch(jobs, message->leaf_mismatch);
+		pass_mismatch(job, child, message->leaf_mismatch);
 		break;
 	case SML_CONTROL__ENVELOPE__BODY_LEAF_SLOTS:
 		take_slots(job, child, message->leaf_slots);

@@ -95,6 +95,21 @@ static bool was_relayed(const struct jobs_world *world, unsigned leaf, uint32_t 
 	return was;
 }
 
+/* Was the leaf told to end the rank's connection? */
+static bool is_over(const struct jobs_world *world, unsigned leaf, uint32_t number)
+{
+	const struct jobs_peer *peer = &world->peers[leaf];
+
+	for (unsigned i = peer->n_said; i-- > 0;) {
+		const SmlControl__Envelope *said = peer->said[i];
+
+		if (said->body_case == SML_CONTROL__ENVELOPE__BODY_RELAY &&
+		    said->relay->peer == number && said->relay->over)
+			return true;
+	}
+	return false;
+}
+
 static void leaf_ready(struct jobs_world *world, unsigned leaf, uint32_t lanes)
 {
 	const SmlControl__Envelope *job =
@@ -300,6 +315,49 @@ static void what_a_leaf_relays_is_checked(void **state)
 	jobs_say(&world, 0, sml_envelope(RELAY, relay, &garbage));
 	assert_non_null(strstr(jobs_refusal(&world, 1),
 			       "rank 0 (host testhost, pid 1000) died: it sent something"));
+	/* Otherwise its connection to the leaf would stay for ever. */
+	assert_true(is_over(&world, 0, 70));
+	jobs_close(&world);
+}
+
+/* Anyone can say that it is one. */
+static void leaves_are_limited(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	for (unsigned peer = 0; peer < 3; peer++) {
+		world.jobs.config.max_members = 2;
+		attach(&world, peer, 4096, 256);
+	}
+	assert_non_null(strstr(jobs_refusal(&world, 2), "limit of 2 ranks"));
+	jobs_hang_up(&world, 0);
+	attach(&world, 3, 4096, 256);
+	assert_string_equal(jobs_refusal(&world, 3), "");
+	jobs_close(&world);
+}
+
+/* Each refused Join has an answer. */
+static void a_leaf_that_does_not_read_is_given_up(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	attach(&world, 0, 4096, 256);
+	world.peers[0].deaf = true;
+	for (uint32_t number = 0; number < 1000; number++)
+		relay_join(&world, 0, number, 1, 1);
+	assert_false(world.peers[0].ended);
+	world.peers[0].deaf = false;
+	relay_join(&world, 0, 1000, 1, 1);
+	world.peers[0].deaf = true;
+	for (uint32_t number = 0; number < 2000 && !world.peers[0].ended; number++)
+		relay_join(&world, 0, number, 1, 1);
+	assert_true(world.peers[0].ended);
+	assert_null(world.jobs.branches);
+	assert_int_equal(world.jobs.n_members, 0);
 	jobs_close(&world);
 }
 
@@ -352,6 +410,8 @@ int main(void)
 		cmocka_unit_test(a_silent_leaf_is_lost_before_its_ranks),
 		cmocka_unit_test(a_leaf_speaks_only_for_its_own_ranks),
 		cmocka_unit_test(what_a_leaf_relays_is_checked),
+		cmocka_unit_test(leaves_are_limited),
+		cmocka_unit_test(a_leaf_that_does_not_read_is_given_up),
 		cmocka_unit_test(each_admission_has_new_numbers_and_secrets),
 		cmocka_unit_test(a_full_leaf_refuses_for_now),
 	};
