@@ -59,8 +59,10 @@ static void draw_environment(struct gen *gen)
 static const char *check_config(const struct sml_config *config)
 {
 	PROPERTY_CHECK(config->size == sizeof(*config), "the size is not the configuration's");
-	/* A launcher may have more ranks than a job can have: the settings refuse that number. */
-	PROPERTY_CHECK(config->rank >= 0 && config->world_size >= 1,
+	/* A launcher may have more ranks than a job can have: the settings refuse that number, and
+	 * an environment that has one of the two only. */
+	PROPERTY_CHECK(config->rank >= -1 && config->world_size >= 0 &&
+			       (config->rank >= 0 || config->world_size >= 1),
 		       "rank or world size is out of bounds");
 	PROPERTY_CHECK(config->master_port >= 0 && config->master_port <= 65535,
 		       "the port is out of bounds");
@@ -111,6 +113,8 @@ const char *property_config(struct gen *gen, bool tiny)
 	error = sml_settings_init(&settings, &config);
 	if (wrong == NULL && error == 0)
 		wrong = check_settings(&settings);
+	if (wrong == NULL && error == 0 && (config.rank < 0 || config.world_size < 1))
+		wrong = "half of a rank and a world size was accepted";
 	sml_settings_fini(&settings);
 	PROPERTY_CHECK(error == 0 || (error == SML_ERROR_CONFIG && *sml_error_last()),
 		       "it was refused without a word");
