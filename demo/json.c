@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The summary as JSON. Infinite numbers, which JSON lacks, become null. */
 #include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <string.h>
 
@@ -58,12 +59,15 @@ static json_t *traffic(const struct demo_results *results)
 
 static json_t *proofs(const struct demo_results *results)
 {
-	return json_pack("{s:i, s:o, s:o, s:b, s:o, s:o, s:o, s:o}", "samples", results->samples,
-			 "sum", check(&results->sum), "batch", check(&results->batch),
-			 "parameters_same", results->same, "parameters_spread",
-			 number(results->spread), "drift", check(&results->drift), "drift_largest",
-			 number(results->drift_largest), "control_rms",
-			 number(results->control_rms));
+	char hash[17];
+
+	snprintf(hash, sizeof(hash), "%016" PRIx64, results->hash);
+	return json_pack("{s:s, s:i, s:o, s:o, s:b, s:o, s:o, s:o, s:o}", "parameters_hash", hash,
+			 "samples", results->samples, "sum", check(&results->sum), "batch",
+			 check(&results->batch), "parameters_same", results->same,
+			 "parameters_spread", number(results->spread), "drift",
+			 check(&results->drift), "drift_largest", number(results->drift_largest),
+			 "control_rms", number(results->control_rms));
 }
 
 int demo_json(const struct demo_options *options, const struct demo_results *results)

@@ -57,6 +57,7 @@ struct demo_results {
 	struct demo_check sum;	 /* average, against all ranks' gradients */
 	struct demo_check batch; /* average, against the whole batch's gradient in float64 */
 	bool same;		 /* all ranks have the same parameters, bit for bit */
+	uint64_t hash;		 /* of this rank's parameters: the same bits, the same hash */
 	double spread;		 /* largest difference of a parameter between two ranks */
 
 	bool solo; /* the following were measured (rank 0) */
