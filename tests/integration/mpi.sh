@@ -43,11 +43,14 @@ unset "${!SWITCHML_@}"
 
 # Environment, ranks, program and arguments. The output goes to $work/out.
 launch() {
-	local setting=$1 ranks=$2 program=$3
+	local setting=$1 ranks=$2 program=$3 status
 	shift 3
 	# shellcheck disable=SC2086
 	timeout 100 "$mpirun" $options -n "$ranks" env $setting "$programs/mpi-$program" "$@" \
 		>"$work/out" 2>&1
+	status=$?
+	[ $status != 124 ] || echo "mpi.sh ended $program, because it ran for 100 s" >>"$work/out"
+	return $status
 }
 
 failed() {
