@@ -16,10 +16,15 @@ def last_line(path):
 
 def is_ready(switch, log, address):
     """Whether a switch listens: it said so within 30 s, and it is still running."""
+    return has_said(switch, log, f"ready on {address}")
+
+
+def has_said(switch, log, words):
+    """Whether a program has said these words within 30 s; else it may have ended."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         with open(log, encoding="utf-8", errors="replace") as said:
-            if f"ready on {address}" in said.read():
+            if words in said.read():
                 return True
         if switch.poll() is not None:
             break

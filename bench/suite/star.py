@@ -114,25 +114,40 @@ class Star:
             self.add_host(name, ipaddress.ip_address("10.77.0.1") + i, links)
 
     def add_host(self, host, address, links):
-        namespace, net, port = self.namespace(host), self.namespace("net"), f"port-{host}"
+        namespace = self.namespace(host)
         self.address[host] = str(address)
         call("ip", "netns", "add", namespace)
-        call("ip", "-n", namespace, "-batch", "-",
-             text=f"link set lo up\nlink add eth0 type veth peer name {port} netns {net}\n"
-                  f"link set eth0 mtu {self.mtu}\naddress add {address}/16 dev eth0\n"
-                  "link set eth0 up\n")
-        call("ip", "-n", net, "-batch", "-",
-             text=f"link set {port} mtu {self.mtu}\nlink set {port} master bridge up\n")
-        if not self.offload:
-            call("ip", "netns", "exec", namespace, "ethtool", "-K", "eth0", "tso", "off",
-                 "gso", "off", "tx-udp-segmentation", "off", "gro", "on")
-        self.shape(namespace, "eth0", links, HOST_QUEUE_BYTES)
-        self.shape(net, port, links, PORT_QUEUE_BYTES)
+        call("ip", "-n", namespace, "link", "set", "lo", "up")
+        self.connect(host, "eth0", f"port-{host}", "bridge", address, links)
         # Without a new slow start after the pauses of interleaved runs.
         settings = ["net.ipv4.tcp_slow_start_after_idle=0"]
         if self.tcp:
             settings.append(f"net.ipv4.tcp_congestion_control={self.tcp}")
         call("ip", "netns", "exec", namespace, "sysctl", "-qw", *settings)
+
+    def connect(self, host, device, port, bridge, address, links):
+        """A cable from a host's new device to a new port of a bridge, shaped at both ends."""
+        namespace, net = self.namespace(host), self.namespace("net")
+        call("ip", "-n", namespace, "-batch", "-",
+             text=f"link add {device} type veth peer name {port} netns {net}\n"
+                  f"link set {device} mtu {self.mtu}\naddress add {address}/16 dev {device}\n"
+                  f"link set {device} up\n")
+        call("ip", "-n", net, "-batch", "-",
+             text=f"link set {port} mtu {self.mtu}\nlink set {port} master {bridge} up\n")
+        if not self.offload:
+            call("ip", "netns", "exec", namespace, "ethtool", "-K", device, "tso", "off",
+                 "gso", "off", "tx-udp-segmentation", "off", "gro", "on")
+        self.shape(namespace, device, links, HOST_QUEUE_BYTES)
+        self.shape(net, port, links, PORT_QUEUE_BYTES)
+
+    def add_uplinks(self, root, leaves):
+        """A second bridge above the star: each leaf's uplink has the rate of one worker's link,
+        and the root's cable is not shaped. Returns the root's address there."""
+        call("ip", "-n", self.namespace("net"), "-batch", "-",
+             text=f"link add spine type bridge\nlink set spine mtu {self.mtu} up\n")
+        for i, host in enumerate([root, *leaves]):
+            self.connect(host, "up0", f"up-{host}", "spine", f"10.78.0.{i + 1}", int(i > 0))
+        return "10.78.0.1"
 
     def shape(self, namespace, device, links, queue_bytes):
         # A queue that does not shape still counts.
