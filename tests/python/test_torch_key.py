@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import re
 import secrets
 import socket
 import subprocess
@@ -81,7 +82,8 @@ def switch(*arguments, **environment):
         text=True,
     )
     try:
-        yield process.stdout.readline().split()[4]
+        ready = process.stdout.readline()
+        yield re.search(r" ready on (\S+)", ready)[1]
     finally:
         process.terminate()
         process.communicate(timeout=60)
