@@ -56,11 +56,15 @@ bool bench_is_told_to_end(void)
 	return told_to_end;
 }
 
-/* Has a launcher said which rank we are? */
-static bool has_launcher(void)
+/*
+ * Is this process one rank of a job? With a world size but no rank too: the library then says which
+ * variable is missing.
+ */
+static bool is_a_rank(void)
 {
-	static const char *const names[] = {"SWITCHML_RANK", "RANK", "OMPI_COMM_WORLD_RANK",
-					    "PMI_RANK", "SLURM_PROCID"};
+	static const char *const names[] = {"SWITCHML_RANK", "RANK",	     "OMPI_COMM_WORLD_RANK",
+					    "PMI_RANK",	     "SLURM_PROCID", "SWITCHML_WORLD_SIZE",
+					    "WORLD_SIZE"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (getenv(names[i]))
@@ -82,6 +86,13 @@ int sml_command_bench(int argc, char **argv)
 	}
 	if (options.switch_address)
 		config.switch_address = options.switch_address;
+	else if (config.switch_address && *config.switch_address)
+		options.switch_address = config.switch_address;
+	if (options.chaos && options.switch_address) {
+		fprintf(stderr, "switchml bench: --chaos starts and kills its own switch: leave "
+				"out --switch, and unset SWITCHML_SWITCH\n");
+		return 2;
+	}
 	if (options.job)
 		config.job = options.job;
 	if (options.drop || options.duplicate || options.reorder) {
@@ -91,7 +102,7 @@ int sml_command_bench(int argc, char **argv)
 	}
 	if (options.seconds)
 		end_by_signals(SA_RESTART);
-	if (options.local_workers == 0 && !has_launcher())
+	if (options.local_workers == 0 && !is_a_rank())
 		options.local_workers = 2;
 	return options.local_workers ? bench_local(&options, &config)
 				     : bench_rank(&options, &config);

@@ -55,7 +55,7 @@ static const struct argp_option known_options[] = {
 	{"nccl-tests", OPTION_NCCL_TESTS, NULL, 0, "print the table of nccl-tests", 4},
 	{"json", OPTION_JSON, "FILE", 0, "also write the results to this file", 4},
 	{"local-workers", OPTION_LOCAL, "N", 0, "start N workers on this machine", 5},
-	{"switch", OPTION_SWITCH, "HOST:PORT,…", 0, "use running switches", 5},
+	{"switch", OPTION_SWITCH, "HOST:PORT,…", 0, "use running switches (SWITCHML_SWITCH)", 5},
 	{"job", OPTION_JOB, "NAME", 0, "the job's name on the switch", 5},
 	{"drop", OPTION_DROP, "PERCENT", 0, "each worker loses this share of its packets", 6},
 	{"duplicate", OPTION_DUPLICATE, "PERCENT", 0, "... duplicates this share", 6},
@@ -253,9 +253,6 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		options->drop = options->duplicate = options->reorder = CHAOS_PER_MILLION;
 		return 0;
 	case ARGP_KEY_END:
-		if (options->chaos && options->switch_address)
-			argp_error(state,
-				   "--chaos starts and kills its own switch: leave out --switch");
 		if (options->chaos && !options->local_workers)
 			options->local_workers = 4;
 		if (options->max_bytes == 0)
@@ -281,7 +278,9 @@ void bench_parse(int argc, char **argv, struct bench_options *options)
 		       "rank.\v"
 		       "Without --local-workers, this process is one rank of a job if a "
 		       "launcher has set RANK and WORLD_SIZE (or its own variables). "
-		       "Otherwise it starts two local workers.",
+		       "Otherwise it starts two local workers. Local workers use the switch of "
+		       "--switch or SWITCHML_SWITCH, if there is one; otherwise a switch is "
+		       "started for them.",
 	};
 
 	*options = (struct bench_options){

@@ -53,7 +53,7 @@ for faults in "--drop 1%" "--drop 10%" "--duplicate 5%" "--reorder 5%" \
 	done
 done
 
-"$switchml" switch --listen 127.0.0.1:0 >"$work/switch" 2>&1 &
+"$switchml" switch --listen 127.0.0.1:0 -vv >"$work/switch" 2>&1 &
 switch=$!
 await_switch "$work/switch"
 $bench --switch "$address" --local-workers 2 --job other -b 64K -e 64K -n 200 -d int32 --drop 1% \
@@ -66,6 +66,30 @@ wait $other || {
 	tail -n 20 "$work/other"
 	failures=$((failures + 1))
 }
+
+# Local workers use the switch of the environment, too.
+expect_success "SWITCHML_SWITCH" env SWITCHML_SWITCH="$address" $bench --job environment -b 4K -e 4K
+await says "$work/switch" 'job "environment"'
+
+# Title, exit status, what it must say, then the command.
+expect_refusal() {
+	local title=$1 status=$2 text=$3 got
+	shift 3
+	"$@" >"$work/out" 2>&1
+	got=$?
+	if [ $got = "$status" ] && says "$work/out" "$text"; then
+		echo "ok: $title"
+	else
+		echo "FAILED: $title (exit status $got, not $status): $(cat "$work/out")"
+		failures=$((failures + 1))
+	fi
+}
+expect_refusal "SWITCHML_SWITCH with a wrong name" 1 'nosuch\.invalid.*SWITCHML_SWITCH' \
+	env SWITCHML_SWITCH=nosuch.invalid $bench -b 4K -e 4K
+expect_refusal "--chaos with SWITCHML_SWITCH" 2 'unset SWITCHML_SWITCH' \
+	env SWITCHML_SWITCH="$address" $bench --chaos -b 4K -e 4K
+expect_refusal "--chaos with --switch" 2 'leave out --switch' $bench --chaos --switch "$address"
+expect_refusal "a world size without a rank" 1 'RANK' env WORLD_SIZE=2 $bench -b 4K -e 4K
 expect_success "status" "$switchml" status --switch "$address"
 expect_success "doctor" "$switchml" doctor --switch "$address"
 
