@@ -186,7 +186,7 @@ static int too_late(struct sml_control *control)
 		list_ranks(control->talk.missing, ranks, sizeof(ranks));
 		return sml_error_set(
 			SML_ERROR_TIMEOUT,
-			"rank%s %s of %u did not join job \"%s\" at %s %s "
+			"rank%s %s of %u did not join job \"%s\" (%s at %s) "
 			"within %u ms: %s%s (SWITCHML_TIMEOUT)",
 			(control->talk.missing & (control->talk.missing - 1)) ? "s" : "", ranks,
 			settings->world_size, settings->job, what, control->talk.config.where,

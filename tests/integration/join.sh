@@ -79,7 +79,7 @@ rank a twice SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2 SWITCHML_TIMEOUT=10
 await job_is "$address" twice joining
 rank b twice SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
 expect_errors "a rank twice" b 'rank 0 of job "twice" is taken by host' \
-	a 'rank 1 of 2 did not join job "twice"'
+	a 'rank 1 of 2 did not join job "twice" (the switch at '
 
 N=1000000 rank a long SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
 await job_is "$address" long running
