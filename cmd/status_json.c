@@ -44,8 +44,11 @@ static json_t *traffic_rates_json(const struct sml_rank_rates *rates)
 
 static json_t *rank_rates_json(const struct sml_rank_rates *rates)
 {
-	if (!rates->known)
+	if (!rates->known && !rates->has_traffic)
 		return json_null();
+	if (!rates->known) /* at a leaf, which has these counters */
+		return json_pack("{s:n, s:n, s:n, s:o}", "contributions", "resends", "last_share",
+				 "traffic", traffic_rates_json(rates));
 	return json_pack("{s:f, s:f, s:f, s:o}", "contributions", rates->contributions, "resends",
 			 rates->resends, "last_share", rates->last_share, "traffic",
 			 traffic_rates_json(rates));

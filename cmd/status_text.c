@@ -145,8 +145,11 @@ static void print_rank_rates(const SmlControl__WorkerStatus *worker,
 		       rates->timeouts, rates->fast);
 	else
 		printf("%10s %10s %10s %8s %8s", "-", "-", "-", "-", "-");
-	printf(" %9.1f", rates->resends);
-	print_share(rates->last_share);
+	if (rates->known)
+		printf(" %9.1f", rates->resends);
+	else
+		printf(" %9s", "-");
+	print_share(rates->known ? rates->last_share : -1);
 	print_share(rates->has_traffic ? rates->link_share : -1);
 	printf("\n");
 }

@@ -206,8 +206,10 @@ static bool sort_by_host;
 static int compare_ranks(const void *a, const void *b)
 {
 	const struct rank *one = a, *other = b;
-	int order = sort_by_host ? strcmp(one->worker->host, other->worker->host) : 0;
+	int order = sort_by_host ? strcmp(one->worker->leaf, other->worker->leaf) : 0;
 
+	if (order == 0 && sort_by_host)
+		order = strcmp(one->worker->host, other->worker->host);
 	if (order == 0 && sort_of_rows == SML_TOP_BY_BYTES)
 		order = compare(one->rates->bytes_sent + one->rates->bytes_received,
 				other->rates->bytes_sent + other->rates->bytes_received);
@@ -237,8 +239,8 @@ static void draw_rank(int y, bool by_host, const struct rank *rank)
 	      share(t[7], told ? rates->link_share : -1), (double)rank->worker->last_seen_ms / 1e3);
 }
 
-/* A branch of the tree: the switch, then each host with its ranks below. */
-static void draw_host(int y, const struct rank *ranks, size_t n)
+/* A branch of the tree: a leaf of the switch, or a host of the leaf or of the switch. */
+static void draw_branch(int y, int depth, const char *name, const struct rank *ranks, size_t n)
 {
 	double sent = 0, received = 0;
 	char host[48], t[2][16];
@@ -247,15 +249,25 @@ static void draw_host(int y, const struct rank *ranks, size_t n)
 		sent += ranks[i].rates->bytes_sent;
 		received += ranks[i].rates->bytes_received;
 	}
-	print(y, false, "  +- %-24s %8s %8s   %zu rank%s", plain(host, 25, ranks->worker->host),
-	      number(t[0], true, sent / 1e6), number(t[1], true, received / 1e6), n, sml_plural(n));
+	print(y, false, "%*s+- %-*s %8s %8s   %zu rank%s", 2 * depth, "", 26 - 2 * depth,
+	      plain(host, 27 - 2 * (size_t)depth, name), number(t[0], true, sent / 1e6),
+	      number(t[1], true, received / 1e6), n, sml_plural(n));
+}
+
+static size_t same_leaf(const struct rank *ranks, size_t n)
+{
+	size_t same = 1;
+
+	while (same < n && strcmp(ranks[same].worker->leaf, ranks->worker->leaf) == 0)
+		same++;
+	return same;
 }
 
 static size_t same_host(const struct rank *ranks, size_t n)
 {
-	size_t same = 1;
+	size_t same = 1, most = same_leaf(ranks, n);
 
-	while (same < n && strcmp(ranks[same].worker->host, ranks->worker->host) == 0)
+	while (same < most && strcmp(ranks[same].worker->host, ranks->worker->host) == 0)
 		same++;
 	return same;
 }
@@ -264,19 +276,29 @@ static size_t same_host(const struct rank *ranks, size_t n)
 static void draw_ranks(struct sml_top_screen *screen, const struct rank *ranks, size_t n, int y,
 		       int end)
 {
-	size_t left_on_host = 0;
+	size_t left_at_leaf = 0, left_on_host = 0;
 	int skip = screen->first;
 
 	if (screen->by_host && skip-- <= 0 && y < end)
 		print(y++, false, "%s", screen->address);
 	for (size_t i = 0; i < n; i++) {
+		const SmlControl__WorkerStatus *worker = ranks[i].worker;
+
+		if (screen->by_host && left_at_leaf == 0) {
+			left_at_leaf = same_leaf(&ranks[i], n - i);
+			if (worker->leaf[0] && skip-- <= 0 && y < end)
+				draw_branch(y++, 1, worker->leaf, &ranks[i], left_at_leaf);
+		}
 		if (screen->by_host && left_on_host == 0) {
 			left_on_host = same_host(&ranks[i], n - i);
 			if (skip-- <= 0 && y < end)
-				draw_host(y++, &ranks[i], left_on_host);
+				draw_branch(y++, worker->leaf[0] ? 2 : 1, worker->host, &ranks[i],
+					    left_on_host);
 		}
-		if (left_on_host > 0)
+		if (screen->by_host) {
+			left_at_leaf--;
 			left_on_host--;
+		}
 		if (skip-- <= 0 && y < end)
 			draw_rank(y++, screen->by_host, &ranks[i]);
 	}
@@ -310,8 +332,9 @@ static void draw_open(struct sml_top_screen *screen, const struct sml_top_row *r
 	print(y++, true, "%4s %-16s %-8s %8s %8s %9s %7s %7s %7s %5s %5s %8s", "RANK", "HOST",
 	      "STATE", "MB/S OUT", "MB/S IN", "PACKETS/S", "TIMER/S", "LATER/S", "LOST/S", "LAST",
 	      "LINK", "SEEN S");
-	if (screen->first > 2 * (int)n)
-		screen->first = 2 * (int)n;
+	/* The switch, and at most a leaf, a host and a line for each rank. */
+	if (screen->first > 3 * (int)n)
+		screen->first = 3 * (int)n;
 	draw_ranks(screen, ranks, n, y, end);
 }
 
@@ -351,7 +374,7 @@ static void draw_help(int y)
 		"Enter            open the job: its ranks",
 		"Esc, Backspace   back to all jobs",
 		"s                sort: by name, by bytes, by what came again, by who is last",
-		"t                in a job: a tree of hosts and their ranks",
+		"t                in a job: a tree of leaves, hosts and their ranks",
 		"h, ?             this help; any key ends it",
 		"q                quit",
 		"",

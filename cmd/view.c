@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cmd/ask.h"
+#include "core/pool.h"
 
 /*
  * Bytes of a packet on the wire that its UDP payload does not have: Ethernet's gap, preamble,
@@ -167,7 +168,8 @@ static void rank_rates(const struct sml_view *view, const SmlControl__WorkerStat
 {
 	double seconds = sml_view_seconds(view);
 
-	rates->known = true;
+	/* The leaf counts what a rank behind it contributes. */
+	rates->known = now->leaf[0] == '\0';
 	rates->contributions = rate(before->contributions, now->contributions, seconds);
 	rates->resends = rate(before->resends, now->resends, seconds);
 	add_traffic(view, before, now, rates);
@@ -185,13 +187,30 @@ static void add_rank(struct sml_job_rates *job, const struct sml_rank_rates *ran
 		job->link_share = rank->link_share;
 }
 
+static double uses_of(const SmlControl__JobStatus *before, const SmlControl__JobStatus *now,
+		      double seconds)
+{
+	bool has_leaves = false;
+	double uses = 0;
+
+	for (size_t i = 0; i < now->n_workers; i++) {
+		uses += rate(before->workers[i]->completed, now->workers[i]->completed, seconds);
+		has_leaves |= now->workers[i]->leaf[0] != '\0';
+	}
+	/* A leaf's sum completes uses, too. */
+	return has_leaves ? rate(sml_view_counter(before->counters, before->n_counters,
+						  sml_verdict_name(SML_VERDICT_COMPLETED)),
+				 sml_view_counter(now->counters, now->n_counters,
+						  sml_verdict_name(SML_VERDICT_COMPLETED)),
+				 seconds)
+			  : uses;
+}
+
 /* Which rank was the last how often. */
 static void find_slowest(const SmlControl__JobStatus *before, const SmlControl__JobStatus *now,
 			 double seconds, struct sml_job_rates *rates, struct sml_rank_rates *ranks)
 {
-	for (size_t i = 0; i < now->n_workers; i++)
-		rates->uses +=
-			rate(before->workers[i]->completed, now->workers[i]->completed, seconds);
+	rates->uses = uses_of(before, now, seconds);
 	for (size_t i = 0; i < now->n_workers && rates->uses > 0; i++) {
 		ranks[i].last_share =
 			rate(before->workers[i]->completed, now->workers[i]->completed, seconds) /

@@ -31,7 +31,8 @@ struct sml_switch_rates {
 
 /* What a rank moves, as it counts. */
 struct sml_rank_rates {
-	bool known; /* of the switch's own counters, which are the next two */
+	bool known; /* of the switch's own counters, which are the next three; not of ranks at
+		       leaves */
 	double contributions, resends;
 	double last_share; /* of the job's uses in this interval, those that it completed, 0 to 1 */
 	bool has_traffic;  /* of the rank's counters, which follow */

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """For top.sh: reads the screen of `switchml top` in a pseudo-terminal, and presses its keys.
 
-top.py SWITCHML SWITCH PID-OF-SWITCH   two jobs, "alpha" and "beta", run there
+top.py SWITCHML SWITCH PID-OF-SWITCH ROOT   two jobs, "alpha" and "beta", run at SWITCH, and at ROOT
+                                            "tree": rank 0 at a leaf of ROOT, rank 1 at ROOT
 """
 
 import os
@@ -14,7 +15,7 @@ import time
 import pexpect
 import pyte
 
-switchml, switch, switch_pid = sys.argv[1:]
+switchml, switch, switch_pid, root = sys.argv[1:]
 DOWN, UP, ESCAPE = "\x1b[B", "\x1b[A", "\x1b"
 
 
@@ -148,6 +149,27 @@ top.await_screen(
 )
 top.press(ESCAPE)
 top.await_screen("Esc goes back", lambda text: selected(top) == "beta")
+
+# ---- a tree of switches ----
+tree = Terminal("--switch", root, "--interval", "1.5")
+tree.await_screen(
+    "uses are completed, and the rank at the root is the last of some of them",
+    has(rf"^tree +running +2 +1 +\d+( +{number}){{2}} +[1-9][\d.]* .* 1 \(\d+%\)$"),
+)
+tree.press("\rt")
+# Rank, state, MB/s out and in, packets, two causes; what only a switch knows of its own ranks.
+moved = rf"running( +{number}){{5}}"
+tree.await_screen(
+    "the tree: the root, its own host and rank, then the leaf with its host and rank",
+    lambda text: re.search(
+        rf"^{re.escape(root)}\n  \+- \S+ .* 1 rank\n +1 +{moved} +{number} +\d+% .*\n"
+        rf"  \+- \S+:\d+ .* 1 rank\n    \+- \S+ .* 1 rank\n +0 +{moved} +- +- ",
+        text,
+        re.M,
+    ),
+)
+tree.press("q")
+tree.await_end("q quits there, too")
 
 # ---- terminals of any size ----
 for rows, columns in ((24, 80), (5, 20), (1, 1), (2, 3), (3, 400), (40, 150)):

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# `switchml top` in a pseudo-terminal: what its screen shows of two jobs, its keys, terminals of
-# any size, and switches that vanish and return.
+# `switchml top` in a pseudo-terminal: what its screen shows of two jobs and of a tree of switches,
+# its keys, terminals of any size, and switches that vanish and return.
 #
 #	tests/integration/top.sh build/switchml TOP ("yes": this build has it)
 switchml=$(realpath "$1")
@@ -27,6 +27,20 @@ for job in alpha beta; do
 		--seconds 1000 --drop 0.5% >"$work/$job" 2>&1 &
 	await is_under_way "$address" $job
 done
-timeout 280 "$python" "$here/top.py" "$switchml" "$address" $switch
+plain=$address
+: >"$work/root"
+"$switchml" switch --listen 127.0.0.1:0 >"$work/root" 2>&1 &
+await_switch "$work/root"
+root=$address
+: >"$work/leaf"
+"$switchml" switch --listen 127.0.0.1:0 --parent "$root" >"$work/leaf" 2>&1 &
+await_switch "$work/leaf"
+for rank in 0 1; do
+	at=$([ $rank = 0 ] && echo "$address" || echo "$root")
+	SWITCHML_RANK=$rank SWITCHML_WORLD_SIZE=2 "$switchml" bench --switch "$at" --job tree \
+		-b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 >"$work/tree.$rank" 2>&1 &
+done
+await job_is "$root" tree running
+timeout 280 "$python" "$here/top.py" "$switchml" "$plain" $switch "$root"
 say $? "the screen"
 [ $failures = 0 ]

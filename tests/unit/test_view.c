@@ -226,6 +226,37 @@ static void the_slowest_rank_completes_the_most_uses(void **state)
 	sml_view_free(&world.view);
 }
 
+/* They are not counted here, and the leaf's sum completes uses as well. */
+static void ranks_at_leaves_are_not_the_last_here(void **state)
+{
+	SmlControl__Counter completed[2], *lists[2][1];
+	struct world world;
+
+	(void)state;
+	begin(&world);
+	for (unsigned i = 0; i < 2; i++) {
+		struct answer *answer = i ? &world.now : &world.before;
+
+		sml_control__counter__init(&completed[i]);
+		completed[i].name = (char *)(uintptr_t) "completed";
+		completed[i].value = 100 + i * 80;
+		lists[i][0] = &completed[i];
+		answer->job.counters = lists[i];
+		answer->job.n_counters = 1;
+		answer->workers[0].leaf = answer->workers[1].leaf =
+			(char *)(uintptr_t) "rack:28500";
+	}
+	world.now.workers[2].completed = 20;
+	world.now.traffic[0].bytes_sent = 2000;
+	look(&world);
+	assert_true(world.job.uses == 40);
+	assert_int_equal(world.job.slowest, 2);
+	assert_true(world.ranks[2].known && world.ranks[2].last_share == 0.25);
+	assert_false(world.ranks[0].known || world.ranks[1].known);
+	assert_true(world.ranks[0].has_traffic && world.ranks[0].bytes_sent == 1000);
+	sml_view_free(&world.view);
+}
+
 static void a_counter_never_runs_backwards(void **state)
 {
 	struct world world;
@@ -250,6 +281,7 @@ int main(void)
 		cmocka_unit_test(a_ranks_interval_is_from_one_report_to_the_next),
 		cmocka_unit_test(the_link_is_shared_by_frames),
 		cmocka_unit_test(the_slowest_rank_completes_the_most_uses),
+		cmocka_unit_test(ranks_at_leaves_are_not_the_last_here),
 		cmocka_unit_test(a_counter_never_runs_backwards),
 	};
 
