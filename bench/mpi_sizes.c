@@ -167,6 +167,19 @@ static int choose(struct bench *bench, const char *word)
 	return 0;
 }
 
+/* Whether any rank has a wrong result. */
+static int measure_all(const struct bench *bench, size_t least, size_t most)
+{
+	int wrong = 0;
+
+	for (size_t i = 0; i < most / bench->element_bytes; i++)
+		put(bench, bench->send, i, value(bench->rank, i));
+	for (size_t bytes = least; bytes <= most; bytes = bytes ? 2 * bytes : bench->element_bytes)
+		wrong |= measure(bench, bytes);
+	PMPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+	return wrong;
+}
+
 int main(int argc, char **argv)
 {
 	struct bench bench = {0};
@@ -186,13 +199,13 @@ int main(int argc, char **argv)
 	MPI_Comm_size(MPI_COMM_WORLD, &bench.n_ranks);
 	bench.send = malloc(most + 8);
 	bench.recv = malloc(most + 8);
-	if (bench.send == NULL || bench.recv == NULL)
+	if (bench.send != NULL && bench.recv != NULL) {
+		wrong = measure_all(&bench, least, most);
+	} else {
+		fprintf(stderr, "mpi_sizes: rank %d has no memory for two buffers of %zu bytes\n",
+			bench.rank, most);
 		MPI_Abort(MPI_COMM_WORLD, 1);
-	for (size_t i = 0; i < most / bench.element_bytes; i++)
-		put(&bench, bench.send, i, value(bench.rank, i));
-	for (size_t bytes = least; bytes <= most; bytes = bytes ? 2 * bytes : bench.element_bytes)
-		wrong |= measure(&bench, bytes);
-	PMPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+	}
 	free(bench.send);
 	free(bench.recv);
 	MPI_Finalize();
