@@ -48,6 +48,7 @@ bench: $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
 	@$(BUILD)/bench/micro_quantize
 	@$(BUILD)/bench/micro_slot
+	@$(BUILD)/bench/micro_worker
 	@bench/compare --build $(BUILD) --json $(BUILD)/bench.json --plot $(BUILD)/bench.svg \
 		$(or $(ARGS),--quick)
 

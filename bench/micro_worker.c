@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Measures what a packet costs a worker on one core, without the kernel: choosing a slot and
+ * filling its packet, and taking the result. It also shows the slots' side.
+ *
+ *	micro_worker [ranks, default 4] [lanes a packet, default 352] [float32 a call, default
+ *2500000]
+ *
+ * All ranks and the switch are in this process, and each passes on as many packets as fit into a
+ * super-packet. Time is made up, so every run does exactly the same, and `valgrind
+ * --tool=callgrind` counts the same instructions. The result is the best of several calls.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/pool.h"
+#include "core/worker.h"
+
+#define HEAD_SLOTS 64
+#define DATA_SLOTS 512
+#define CALLS	   9
+#define TURN_NS	   20000 /* between super-packets */
+
+enum part { FILL, TAKE, STEP, PARTS };
+
+struct rank {
+	struct sml_worker worker;
+	struct sml_tensor tensor;
+	struct sml_sequence sequence;
+	void *tensor_memory;
+	float *input, *output;
+};
+
+struct bench {
+	struct sml_pool pool;
+	struct rank *ranks;
+	uint32_t n_ranks, lanes, count;
+	enum sml_wire wire;
+	uint64_t now_ns;
+	uint8_t *batch; /* packets of one rank, each at a multiple of packet_bytes */
+	uint32_t packet_bytes, batch_packets;
+	uint64_t packets; /* contributions, or results that a rank took */
+	double seconds[PARTS];
+};
+
+/* The CPU time of this thread, so that other load on the machine does not count. */
+static double seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void *memory_of(size_t bytes)
+{
+	void *memory = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+
+	if (memory == NULL) {
+		perror("micro_worker");
+		exit(1);
+	}
+	memset(memory, 0, bytes);
+	return memory;
+}
+
+/* Returns how many packets the rank sends. */
+static uint32_t fill(struct bench *bench, struct rank *rank, size_t *lengths)
+{
+	uint32_t n = 0;
+
+	while (n < bench->batch_packets) {
+		lengths[n] = sml_worker_send(&rank->worker, bench->batch + n * bench->packet_bytes,
+					     bench->now_ns);
+		if (lengths[n] == 0)
+			break;
+		n++;
+	}
+	return n;
+}
+
+/* Returns the number of results. */
+static uint32_t step(struct bench *bench, uint32_t n, const size_t *lengths,
+		     struct sml_pool_answer *results)
+{
+	uint32_t n_results = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (sml_pool_receive(&bench->pool, bench->batch + i * bench->packet_bytes,
+				     (uint32_t)lengths[i],
+				     &results[n_results]) == SML_VERDICT_COMPLETED)
+			n_results++;
+	return n_results;
+}
+
+/* One super-packet of a rank, and the results that it completes. False: the rank had none. */
+static bool turn(struct bench *bench, struct rank *rank)
+{
+	struct sml_pool_answer results[SML_SUPER_PACKET_PACKETS];
+	size_t lengths[SML_SUPER_PACKET_PACKETS];
+	double began = seconds(), filled, stepped;
+	uint32_t n = fill(bench, rank, lengths), n_results;
+
+	filled = seconds();
+	n_results = step(bench, n, lengths, results);
+	stepped = seconds();
+	bench->now_ns += TURN_NS;
+	for (uint32_t r = 0; r < bench->n_ranks; r++)
+		for (uint32_t i = 0; i < n_results; i++)
+			sml_worker_receive(&bench->ranks[r].worker, results[i].packet,
+					   results[i].length, bench->now_ns);
+	bench->seconds[FILL] += filled - began;
+	bench->seconds[STEP] += stepped - filled;
+	bench->seconds[TAKE] += seconds() - stepped;
+	bench->packets += n;
+	return n > 0;
+}
+
+static void submit(struct bench *bench, struct rank *rank)
+{
+	const struct sml_tensor_spec spec = {
+		.collective = SML_ALLREDUCE,
+		.type = SML_FLOAT32,
+		.op = SML_SUM,
+		.wire = bench->wire,
+		.count = bench->count,
+		.send = rank->input,
+		.send_count = bench->count,
+		.recv = rank->output,
+		.recv_count = bench->count,
+	};
+	const struct sml_shape *shape = &rank->worker.config.shape;
+
+	if (rank->tensor_memory == NULL)
+		rank->tensor_memory = memory_of(sml_tensor_memory_bytes(&spec, shape));
+	sml_tensor_init(&rank->tensor, &spec, shape, &rank->sequence, rank->tensor_memory);
+	sml_worker_submit(&rank->worker, &rank->tensor);
+}
+
+static void call(struct bench *bench)
+{
+	bool busy = true;
+
+	for (uint32_t r = 0; r < bench->n_ranks; r++)
+		submit(bench, &bench->ranks[r]);
+	while (busy) {
+		busy = false;
+		for (uint32_t r = 0; r < bench->n_ranks; r++)
+			busy |= turn(bench, &bench->ranks[r]);
+	}
+	for (uint32_t r = 0; r < bench->n_ranks; r++)
+		if (sml_worker_retire(&bench->ranks[r].worker) == NULL) {
+			fprintf(stderr, "micro_worker: a call did not end\n");
+			exit(1);
+		}
+}
+
+static void open_rank(struct bench *bench, uint32_t r)
+{
+	struct rank *rank = &bench->ranks[r];
+	const struct sml_worker_config config = {
+		.cookie = bench->pool.rules.cookies[r],
+		.shape = {.lanes = (uint16_t)bench->lanes,
+			  .rank = (uint16_t)r,
+			  .n_ranks = (uint16_t)bench->n_ranks},
+		.head_slots = HEAD_SLOTS,
+		.data_slots = DATA_SLOTS,
+		.n_shards = 1,
+		.n_stripes = 1,
+		.number = (uint8_t)r,
+		.window_max = SML_MAX_SLOTS,
+	};
+
+	sml_worker_init(&rank->worker, &config, memory_of(sml_worker_memory_bytes(&config)));
+	rank->input = memory_of(bench->count * sizeof(float));
+	rank->output = memory_of(bench->count * sizeof(float));
+	for (uint32_t i = 0; i < bench->count; i++)
+		rank->input[i] = (float)((i + 7 * r) % 1000) * 0.001f - 0.4f;
+}
+
+static void measure(struct bench *bench, const char *name, enum sml_wire wire)
+{
+	double best[PARTS] = {1e30, 1e30, 1e30};
+
+	bench->wire = wire;
+	for (int i = 0; i < CALLS; i++) {
+		memset(bench->seconds, 0, sizeof(bench->seconds));
+		bench->packets = 0;
+		call(bench);
+		for (enum part part = FILL; part < PARTS; part++)
+			if (bench->seconds[part] < best[part])
+				best[part] = bench->seconds[part];
+	}
+	for (uint32_t r = 0; r < bench->n_ranks; r++) {
+		free(bench->ranks[r].tensor_memory);
+		bench->ranks[r].tensor_memory = NULL;
+	}
+	printf("%-6s %8llu %10.1f %10.1f %10.1f\n", name, (unsigned long long)bench->packets,
+	       1e9 * best[FILL] / (double)bench->packets, 1e9 * best[TAKE] / (double)bench->packets,
+	       1e9 * best[STEP] / (double)bench->packets);
+}
+
+static uint32_t number(int argc, char **argv, int i, uint32_t usual, uint32_t most)
+{
+	char *end;
+	unsigned long value;
+
+	if (i >= argc)
+		return usual;
+	value = strtoul(argv[i], &end, 10);
+	if (*end || value < 1 || value > most) {
+		fprintf(stderr, "micro_worker: '%s': a number from 1 to %u\n", argv[i], most);
+		exit(2);
+	}
+	return (uint32_t)value;
+}
+
+int main(int argc, char **argv)
+{
+	static struct bench bench;
+	struct sml_pool_rules rules = {
+		.head_slots = HEAD_SLOTS, .data_slots = DATA_SLOTS, .n_shards = 1};
+
+	bench.n_ranks = number(argc, argv, 1, 4, SML_MAX_RANKS);
+	bench.lanes = number(argc, argv, 2, 352, SML_MAX_LANES);
+	bench.count = number(argc, argv, 3, 2500000, 1u << 28);
+	rules.n_ranks = (uint8_t)bench.n_ranks;
+	rules.lanes = (uint16_t)bench.lanes;
+	for (uint32_t r = 0; r < bench.n_ranks; r++)
+		rules.cookies[r] = r;
+	sml_pool_init(&bench.pool, &rules, memory_of(sml_pool_memory_bytes(&rules)));
+	bench.packet_bytes = SML_HEADER_BYTES + 4 * bench.lanes;
+	bench.batch_packets = SML_SUPER_PACKET_BYTES / bench.packet_bytes;
+	if (bench.batch_packets > SML_SUPER_PACKET_PACKETS)
+		bench.batch_packets = SML_SUPER_PACKET_PACKETS;
+	bench.batch = memory_of(SML_SUPER_PACKET_BYTES);
+	bench.ranks = memory_of(bench.n_ranks * sizeof(*bench.ranks));
+	for (uint32_t r = 0; r < bench.n_ranks; r++)
+		open_rank(&bench, r);
+	printf("%u ranks, %u lanes, %u float32; one core, no kernel; ns a packet\n", bench.n_ranks,
+	       bench.lanes, bench.count);
+	printf("%-6s %8s %10s %10s %10s\n", "wire", "packets", "fill", "take", "slot");
+	measure(&bench, "int32", SML_WIRE_INT32);
+	measure(&bench, "int16", SML_WIRE_INT16);
+	return 0;
+}
