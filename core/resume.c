@@ -95,7 +95,7 @@ uint32_t sml_resume_kept_chunks(struct sml_worker *const *workers, unsigned n_wo
 
 		for (uint16_t s = queues->first_slot; s < queues->first_slot + queues->n_slots;
 		     s++) {
-			if (!workers[i]->slots[s].has_kept)
+			if (workers[i]->slots[s].kept != SML_KEPT_COPY)
 				continue;
 			if (n < capacity)
 				chunks[n] = workers[i]->slots[s].kept_chunk;
@@ -117,7 +117,8 @@ const void *sml_resume_kept(struct sml_worker *const *workers, unsigned n_worker
 
 		for (uint16_t s = queues->first_slot; s < queues->first_slot + queues->n_slots;
 		     s++) {
-			if (!worker->slots[s].has_kept || worker->slots[s].kept_chunk != chunk)
+			if (worker->slots[s].kept != SML_KEPT_COPY ||
+			    worker->slots[s].kept_chunk != chunk)
 				continue;
 			*n_lanes = worker->slots[s].kept_lanes;
 			return worker->kept + (size_t)s * worker->kept_stride;

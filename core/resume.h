@@ -50,9 +50,9 @@ struct sml_resume_plan {
 
 /*
  * All chunks below `beyond` that this rank lacks, and all whose results it keeps. workers are the
- * rank's shards of one stripe; a shard may not yet have every tensor that another shard has. Each
- * function returns how many chunks there are; at most capacity are written, and the search ends
- * after capacity + 1.
+ * rank's shards of one stripe, frozen; a shard may not yet have every tensor that another shard
+ * has. Each function returns how many chunks there are; at most capacity are written, and the
+ * search ends after capacity + 1.
  */
 uint32_t sml_resume_lacking(struct sml_worker *const *workers, unsigned n_workers,
 			    enum sml_stream_id stream, uint32_t *chunks, uint32_t capacity);
@@ -61,7 +61,7 @@ uint32_t sml_resume_kept_chunks(struct sml_worker *const *workers, unsigned n_wo
 uint32_t sml_resume_beyond(struct sml_worker *const *workers, unsigned n_workers,
 			   enum sml_stream_id stream);
 
-/* The kept result of a chunk, as received; NULL if none. */
+/* The kept result of a chunk, as lanes that decode to it; NULL if none. */
 const void *sml_resume_kept(struct sml_worker *const *workers, unsigned n_workers,
 			    enum sml_stream_id stream, uint32_t chunk, uint16_t *n_lanes);
 

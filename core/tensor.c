@@ -4,6 +4,7 @@
 
 #include "core/gather.h"
 #include "core/quantize.h"
+#include "core/recover.h"
 #include "core/wide.h"
 
 /* float32 that half a second-level cache or so holds. */
@@ -150,6 +151,8 @@ void sml_tensor_init(struct sml_tensor *tensor, const struct sml_tensor_spec *sp
 		.spec = *spec,
 		.shape = *shape,
 		.form = form,
+		.recoverable = sml_code_is_recoverable(&code) && spec->recv_first == 0 &&
+			       spec->recv_count == spec->count,
 		.code = code,
 		.number = sequence->number,
 		.digest = digest_of(spec, sequence->number),
@@ -489,4 +492,17 @@ bool sml_tensor_take(struct sml_tensor *tensor, enum sml_stream_id stream, uint3
 		take_head(tensor, index, lanes);
 	__atomic_store_n(&tensor->progress[stream][index], SML_CHUNK_DONE, __ATOMIC_RELEASE);
 	return __atomic_sub_fetch(&tensor->left, 1, __ATOMIC_ACQ_REL) == 0;
+}
+
+bool sml_tensor_recover(const struct sml_tensor *tensor, uint32_t index, void *lanes)
+{
+	const uint8_t *recv = tensor->spec.recv;
+	uint64_t first;
+	uint32_t count = chunk_elements(tensor, index, &first);
+
+	sml_assert(tensor->recoverable);
+	/* Nobody reads lanes beyond the last element. */
+	__builtin_memset(lanes, 0, 4 * packet_lanes(tensor, SML_DATA, index));
+	return sml_code_recover(&tensor->code, shared_of(tensor, index, first),
+				recv + first * sml_element_bytes(tensor->spec.type), count, lanes);
 }

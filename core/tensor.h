@@ -114,6 +114,8 @@ struct sml_tensor {
 	struct sml_tensor_spec spec;
 	struct sml_shape shape;
 	enum sml_form form;
+	/* The receive buffer has all elements, and their coding can be reversed (recover.h). */
+	bool recoverable;
 	struct sml_code code;
 	uint32_t number;
 	uint32_t digest;
@@ -191,5 +193,12 @@ void sml_tensor_fill(struct sml_tensor *tensor, enum sml_stream_id stream, uint3
  */
 bool sml_tensor_take(struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t index,
 		     const void *lanes);
+
+/*
+ * The combined lanes of a data chunk that is done, or others that are taken for the same bits, from
+ * the receive buffer. Only if the tensor is recoverable, and before it is done: then the
+ * application has its buffer back. False: the buffer does not hold a result.
+ */
+bool sml_tensor_recover(const struct sml_tensor *tensor, uint32_t index, void *lanes);
 
 #endif

@@ -274,6 +274,41 @@ void sml_worker_expire(struct sml_worker *worker, uint64_t now_ns)
 	sml_rtt_back_off(&worker->rtt);
 }
 
+/*
+ * The tensor that this slot's last result and its next chunk belong to, with the next chunk claimed
+ * (at *next), so that the application does not get the buffer back meanwhile. NULL: the switch
+ * lied, because another slot has sent that chunk.
+ */
+static struct sml_tensor *hold_tensor(struct sml_worker *worker, uint16_t slot, uint32_t *next)
+{
+	const struct sml_worker_slot *state = &worker->slots[slot];
+	struct sml_tensor *tensor;
+
+	if (state->place != SML_WAITING) {
+		*next = state->index;
+		return state->tensor;
+	}
+	tensor = sml_worker_find(worker, SML_DATA, worker->chunks[slot], next);
+	return tensor && sml_tensor_claim(tensor, SML_DATA, *next) ? tensor : NULL;
+}
+
+/* The slot's last result is in a buffer: copy it. */
+static void copy_kept(struct sml_worker *worker, uint16_t slot)
+{
+	struct sml_worker_slot *state = &worker->slots[slot];
+	uint32_t next, index;
+	struct sml_tensor *tensor = hold_tensor(worker, slot, &next);
+
+	state->kept = SML_KEPT_NONE;
+	if (tensor == NULL)
+		return;
+	if (sml_worker_find(worker, SML_DATA, state->kept_chunk, &index) == tensor &&
+	    sml_tensor_recover(tensor, index, worker->kept + (size_t)slot * worker->kept_stride))
+		state->kept = SML_KEPT_COPY;
+	if (state->place == SML_WAITING)
+		sml_tensor_release(tensor, SML_DATA, next);
+}
+
 /* In another epoch, any slot may send a chunk that has no result. */
 static void release_claims(struct sml_worker *worker, enum sml_stream_id stream)
 {
@@ -288,6 +323,9 @@ void sml_worker_freeze(struct sml_worker *worker)
 	if (worker->frozen)
 		return;
 	worker->frozen = true;
+	for (uint16_t slot = 0; slot < worker->n_slots; slot++)
+		if (worker->slots[slot].kept == SML_KEPT_IN_BUFFER)
+			copy_kept(worker, slot);
 	release_claims(worker, SML_HEAD);
 	release_claims(worker, SML_DATA);
 }

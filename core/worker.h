@@ -65,6 +65,14 @@ struct sml_ticket_map {
 
 enum sml_slot_place { SML_WAITING, SML_IN_FLIGHT, SML_LOST };
 
+/*
+ * Where a slot's last result is, for a resume. If the slot's next chunk belongs to the same tensor,
+ * the tensor cannot be done before that chunk is. So the result is still in the application's
+ * buffer when the slot gets its next result, and needs no copy. sml_worker_freeze() copies what is
+ * in buffers then, so a frozen worker has only copies.
+ */
+enum sml_kept { SML_KEPT_NONE, SML_KEPT_COPY, SML_KEPT_IN_BUFFER };
+
 struct sml_worker_slot {
 	uint32_t use;
 	uint32_t ticket;
@@ -74,7 +82,7 @@ struct sml_worker_slot {
 	uint8_t place;	   /* enum sml_slot_place */
 	uint8_t sends;	   /* of this use, saturating */
 	uint8_t timed_out; /* LOST by the timer, not by later answers */
-	uint8_t has_kept;  /* `kept` holds the slot's last result, of kept_chunk */
+	uint8_t kept;	   /* enum sml_kept: the slot's last result, of kept_chunk */
 	uint32_t kept_chunk;
 	uint16_t kept_lanes;
 	/*
@@ -118,7 +126,7 @@ struct sml_worker {
 	struct sml_queues streams[SML_STREAMS];
 	struct sml_list in_flight; /* IN_FLIGHT, in order of sending */
 	struct sml_list lost;	   /* LOST, in order of loss */
-	uint8_t *kept;		   /* the last result of each slot, as received */
+	uint8_t *kept;		   /* lanes of the last result of each slot: SML_KEPT_COPY */
 	uint32_t kept_stride;
 	uint32_t send_order;	   /* of the next transmission */
 	uint32_t highest_answered; /* send_order + 1 of the latest-sent packet answered */

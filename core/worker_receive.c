@@ -75,16 +75,31 @@ static void measure(struct sml_worker *worker, const struct sml_worker_slot *sta
 		sml_flight_result(&worker->flight, sample_ns, worker->rtt.min_ns);
 }
 
-/* A resume hands this result over to ranks that lack it. */
-static void keep(struct sml_worker *worker, uint16_t slot, const void *lanes)
+/* Is the slot's next chunk one of the tensor's? */
+static bool stays_in(const struct sml_worker *worker, enum sml_stream_id stream, uint16_t slot,
+		     const struct sml_tensor *tensor)
+{
+	const struct sml_window *window = &tensor->window[stream];
+
+	return sml_worker_stream_chunk(worker, worker->chunks[slot]) - window->first <
+	       window->count;
+}
+
+/* A resume hands this result of a chunk over to ranks that lack it. The slot has its next chunk. */
+static void keep(struct sml_worker *worker, enum sml_stream_id stream, uint16_t slot,
+		 uint32_t chunk, const void *lanes)
 {
 	struct sml_worker_slot *state = &worker->slots[slot];
 
+	state->kept_chunk = chunk;
+	state->kept_lanes = state->sent.lanes;
+	state->kept = SML_KEPT_IN_BUFFER;
+	if (stream == SML_DATA && state->tensor->recoverable &&
+	    stays_in(worker, stream, slot, state->tensor))
+		return;
 	__builtin_memcpy(worker->kept + (size_t)slot * worker->kept_stride, lanes,
 			 4u * state->sent.lanes);
-	state->has_kept = true;
-	state->kept_chunk = worker->chunks[slot];
-	state->kept_lanes = state->sent.lanes;
+	state->kept = SML_KEPT_COPY;
 }
 
 /* The slot has its result: forget the packet, keep the result, and go to the next chunk. */
@@ -93,17 +108,18 @@ static void advance(struct sml_worker *worker, enum sml_stream_id stream, uint16
 {
 	struct sml_queues *queues = &worker->streams[stream];
 	struct sml_worker_slot *state = &worker->slots[slot];
+	uint32_t chunk = worker->chunks[slot];
 	uint16_t of_stream =
 		stream == SML_HEAD ? worker->config.head_slots : worker->config.data_slots;
 
 	sml_list_remove(state->place == SML_LOST ? &worker->lost : &worker->in_flight, slot);
 	sml_list_remove(&queues->unanswered, slot);
-	if (!worker->config.no_resume)
-		keep(worker, slot, lanes);
 	state->use++;
 	state->sends = 0;
 	sml_worker_assign(worker, stream, slot,
 			  worker->config.no_tickets ? state->ticket + of_stream : ticket);
+	if (!worker->config.no_resume)
+		keep(worker, stream, slot, chunk, lanes);
 }
 
 /* The lanes of the packet in flight, combined. */

@@ -56,7 +56,7 @@ static void look_at_generations(struct sml_stripe *stripe, struct generations *g
 		generations->kept[i] = &shard->kept;
 		generations->has_kept |= shard->kept_memory != NULL;
 		for (uint16_t s = 0; s < shard->worker.n_slots; s++)
-			generations->has_result |= shard->worker.slots[s].has_kept;
+			generations->has_result |= shard->worker.slots[s].kept != SML_KEPT_NONE;
 	}
 }
 

@@ -189,6 +189,101 @@ static void a_second_death_forgets_nothing_of_the_first(void **state)
 	assert_int_equal(sml_resume_kept_chunks(workers, 1, SML_DATA, chunks, 8), 2);
 }
 
+/* ---- where kept results are ---- */
+
+static enum sml_kept kept_at(uint16_t slot)
+{
+	return (enum sml_kept)rig.ranks[0].worker.slots[slot].kept;
+}
+
+/* Is it this chunk's part of the first call's sum? One rank's sum is its own elements. */
+static void assert_kept(uint32_t chunk)
+{
+	struct sml_worker *workers[] = {&rig.ranks[0].worker};
+	const uint32_t *lanes, *sent = (uint32_t *)(void *)rig.ranks[0].calls[0].send.bytes;
+	uint16_t n_lanes = 0;
+
+	lanes = sml_resume_kept(workers, 1, SML_DATA, chunk, &n_lanes);
+	assert_non_null(lanes);
+	assert_int_equal(n_lanes, RIG_LANES);
+	for (uint32_t i = 0; i < RIG_LANES; i++)
+		assert_int_equal(sml_be32(lanes[i]), sent[chunk * RIG_LANES + i]);
+}
+
+static void a_result_is_copied_only_when_its_slot_leaves_the_tensor(void **state)
+{
+	(void)state;
+	rig_init(&rig, 1, 1, 2);
+	rig_submit(&rig, 4 * RIG_LANES);
+	take(0, 1);
+	assert_int_equal(kept_at(0), SML_KEPT_COPY); /* the head has no buffer */
+	take(0, 2);
+	take(0, 3);
+	assert_int_equal(kept_at(1), SML_KEPT_IN_BUFFER);
+	assert_int_equal(kept_at(2), SML_KEPT_IN_BUFFER);
+	take(0, 4);
+	assert_int_equal(kept_at(1), SML_KEPT_COPY);
+	take(0, 5);
+	assert_true(sml_tensor_is_done(&rig.ranks[0].calls[0].tensor));
+	assert_ptr_equal(sml_worker_retire(&rig.ranks[0].worker), &rig.ranks[0].calls[0].tensor);
+	/* The application has its buffer again. */
+	memset(rig.ranks[0].calls[0].recv.bytes, 0xa5, 16 * RIG_LANES);
+	sml_worker_freeze(&rig.ranks[0].worker);
+	assert_kept(2);
+	assert_kept(3);
+}
+
+static void a_frozen_worker_has_copied_what_was_in_the_buffer(void **state)
+{
+	struct sml_tensor *tensor = &rig.ranks[0].calls[0].tensor;
+	struct rig_packet packet;
+
+	(void)state;
+	rig_init(&rig, 1, 1, 2);
+	rig_submit(&rig, 10 * RIG_LANES);
+	take(0, 1);
+	take(0, 2);
+	take(0, 3);
+	assert_true(rig_send(&rig, 0, &packet)); /* one slot waits, the other is in flight */
+	sml_worker_freeze(&rig.ranks[0].worker);
+	assert_int_equal(kept_at(1), SML_KEPT_COPY);
+	assert_int_equal(kept_at(2), SML_KEPT_COPY);
+	memset(rig.ranks[0].calls[0].recv.bytes, 0xa5, 40 * RIG_LANES);
+	assert_kept(0);
+	assert_kept(1);
+	/* Any slot of the next epoch may send the chunks that were next. */
+	assert_true(sml_tensor_claim(tensor, SML_DATA, 2));
+	assert_true(sml_tensor_claim(tensor, SML_DATA, 3));
+}
+
+/*
+ * The switch names a chunk of the tensor twice. The second slot would wait for it when the tensor
+ * is done, and the buffer no longer ours.
+ */
+static void nothing_is_read_from_a_buffer_that_a_lie_has_given_back(void **state)
+{
+	struct sml_worker *workers[] = {&rig.ranks[0].worker};
+	uint32_t chunks[8];
+	uint16_t n_lanes;
+
+	(void)state;
+	rig_init(&rig, 1, 1, 2);
+	rig_submit(&rig, 2 * RIG_LANES);
+	take(0, 1);
+	take(0, 1); /* chunk 0, and then chunk 1, which is the other slot's */
+	assert_int_equal(kept_at(1), SML_KEPT_IN_BUFFER);
+	take(0, 3);
+	assert_true(sml_tensor_is_done(&rig.ranks[0].calls[0].tensor));
+	assert_true(guard_give(&rig.ranks[0].calls[0].recv));
+	rig.ranks[0].calls[0].recv = guard_take(8 * RIG_LANES);
+	rig.ranks[0].calls[0].tensor.spec.recv = NULL;
+	sml_worker_freeze(workers[0]);
+	assert_int_equal(kept_at(1), SML_KEPT_NONE);
+	assert_null(sml_resume_kept(workers, 1, SML_DATA, 0, &n_lanes));
+	assert_int_equal(sml_resume_kept_chunks(workers, 1, SML_DATA, chunks, 8), 1);
+	assert_int_equal(chunks[0], 1);
+}
+
 /* ---- shards ---- */
 
 static void init_shard(struct sml_worker *worker, struct guarded *memory, uint8_t shard)
@@ -261,6 +356,11 @@ int main(void)
 		cmocka_unit_test_teardown(
 			what_was_measured_of_a_dead_switch_says_nothing_of_the_next, end),
 		cmocka_unit_test_teardown(a_second_death_forgets_nothing_of_the_first, end),
+		cmocka_unit_test_teardown(a_result_is_copied_only_when_its_slot_leaves_the_tensor,
+					  end),
+		cmocka_unit_test_teardown(a_frozen_worker_has_copied_what_was_in_the_buffer, end),
+		cmocka_unit_test_teardown(nothing_is_read_from_a_buffer_that_a_lie_has_given_back,
+					  end),
 		cmocka_unit_test_teardown(
 			a_shard_that_comes_late_does_not_make_a_rank_lack_what_it_has, end),
 		cmocka_unit_test_teardown(

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Lanes from decoded elements: see recover.h. A lane is decoded by products with positive factors,
+ * by quotients and by roundings, and each of these keeps the order of numbers. So a larger lane
+ * never becomes a smaller element, and bisection finds a lane for each element, whatever was
+ * rounded, overflowed or became subnormal. A block without numbers decodes any lane to the same
+ * element.
+ *
+ * That is not so for sums of narrow integers, which are taken modulo 2^8 or 2^16, nor for codings
+ * with several lanes for an element.
+ */
+#include "core/recover.h"
+
+#include "core/element.h"
+
+/* Elements at once: even, so that each piece begins at a whole lane. */
+#define PIECE 64
+
+/* An element's place in the order of its type. -0 comes before +0, because its bits differ. */
+static int64_t order_of(enum sml_type type, const void *elements, uint32_t i)
+{
+	size_t bytes = sml_element_bytes(type);
+	unsigned sign = 8 * (unsigned)bytes - 1;
+	uint64_t value = bytes == 8   ? ((const sml_any_u64 *)elements)[i]
+			 : bytes == 4 ? ((const sml_any_u32 *)elements)[i]
+				      : ((const sml_any_u16 *)elements)[i];
+	int64_t rest = (int64_t)(value & ~((uint64_t)1 << sign));
+
+	if (type == SML_INT32)
+		return (int32_t)value;
+	return value >> sign ? -1 - rest : rest;
+}
+
+static void put_lane(bool halves, void *lanes, uint32_t i, int32_t value)
+{
+	if (halves)
+		((sml_any_u16 *)lanes)[i] = sml_be16((uint16_t)value);
+	else
+		((sml_any_u32 *)lanes)[i] = sml_be32((uint32_t)value);
+}
+
+/* The smallest lanes whose elements are not below these, if there are any. */
+static bool recover_piece(const struct sml_code *code, const int32_t *shared, const void *elements,
+			  uint32_t count, void *lanes)
+{
+	int32_t low[PIECE], high[PIECE];
+	uint64_t decoded[PIECE];
+	unsigned bits = code->halves ? 16 : 32;
+
+	for (uint32_t i = 0; i < count; i++) {
+		low[i] = code->halves ? INT16_MIN : INT32_MIN;
+		high[i] = code->halves ? INT16_MAX : INT32_MAX;
+	}
+	for (unsigned step = 0; step < bits; step++) {
+		for (uint32_t i = 0; i < count; i++)
+			put_lane(code->halves, lanes, i,
+				 (int32_t)(((int64_t)low[i] + high[i]) >> 1));
+		sml_code_decode(code, shared, lanes, count, decoded);
+		for (uint32_t i = 0; i < count; i++) {
+			int32_t middle = (int32_t)(((int64_t)low[i] + high[i]) >> 1);
+
+			if (low[i] == high[i])
+				continue;
+			if (order_of(code->type, decoded, i) < order_of(code->type, elements, i))
+				low[i] = middle + 1;
+			else
+				high[i] = middle;
+		}
+	}
+	for (uint32_t i = 0; i < count; i++)
+		put_lane(code->halves, lanes, i, low[i]);
+	sml_code_decode(code, shared, lanes, count, decoded);
+	for (uint32_t i = 0; i < count; i++)
+		if (order_of(code->type, decoded, i) != order_of(code->type, elements, i))
+			return false;
+	return true;
+}
+
+bool sml_code_recover(const struct sml_code *code, const int32_t *shared, const void *elements,
+		      uint32_t count, void *lanes)
+{
+	size_t element_bytes = sml_element_bytes(code->type), lane_bytes = code->halves ? 2 : 4;
+	const uint8_t *from = elements;
+	uint8_t *to = lanes;
+
+	sml_assert(sml_code_is_recoverable(code));
+	if (code->coding == SML_CODE_BYTES) {
+		__builtin_memcpy(lanes, elements, count);
+		return true;
+	}
+	if (code->halves && count % 2 != 0)
+		put_lane(true, lanes, count, 0);
+	for (uint32_t i = 0; i < count; i += PIECE) {
+		uint32_t n = count - i < PIECE ? count - i : PIECE;
+
+		if (!recover_piece(code, shared, from + i * element_bytes, n, to + i * lane_bytes))
+			return false;
+	}
+	return true;
+}

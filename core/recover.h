@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Lanes from the elements that they were decoded to. A rank that hands a result over needs the
+ * lanes, and the buffer of a call has only the elements (worker.h). The recovered lanes need not be
+ * those that came: they decode to the same bits, on every rank.
+ */
+#ifndef SML_CORE_RECOVER_H
+#define SML_CORE_RECOVER_H
+
+#include "core/coding.h"
+
+/* Can lanes of this coding be recovered from any elements that sml_code_decode() has written? */
+static inline bool sml_code_is_recoverable(const struct sml_code *code)
+{
+	return code->coding == SML_CODE_FLOAT || code->coding == SML_CODE_BYTES ||
+	       (code->coding == SML_CODE_INTEGER && code->type == SML_INT32);
+}
+
+/*
+ * Lanes that sml_code_decode() with the same `shared` converts to exactly these elements. False:
+ * there are none, so the elements are not decoded ones. Takes 34 passes over the elements.
+ */
+bool sml_code_recover(const struct sml_code *code, const int32_t *shared, const void *elements,
+		      uint32_t count, void *lanes);
+
+#endif

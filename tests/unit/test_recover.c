@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Lanes from decoded elements: they decode to the same bits, whatever lanes came. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/quantize.h"
+#include "core/recover.h"
+#include "core/wire.h"
+#include "support/quantize_random.h"
+
+#define MOST 353
+
+static const enum sml_op ops[] = {SML_SUM, SML_AVG};
+static const enum sml_wire wires[] = {SML_WIRE_INT32, SML_WIRE_INT16};
+static const unsigned counts[] = {1, 2, 63, 64, 65, MOST};
+/* Ordinary ones of both precisions, those beyond, and the two without numbers. */
+static const int32_t exponents[] = {-1073,
+				    -1040,
+				    -1000,
+				    -500,
+				    -149,
+				    -148,
+				    -140,
+				    -126,
+				    -100,
+				    -24,
+				    -14,
+				    -1,
+				    0,
+				    1,
+				    5,
+				    16,
+				    31,
+				    100,
+				    120,
+				    127,
+				    128,
+				    129,
+				    1000,
+				    1023,
+				    1024,
+				    1025,
+				    SML_EXPONENT_ZERO,
+				    SML_EXPONENT_NONFINITE};
+/* Where sums are rounded, or decoded to the largest and the smallest elements. */
+static const uint32_t lanes_at_edges[] = {
+	0,	    1,		0xffffffff, 0x7fffffff, 0x80000000, 0x80000001, 0x7fffffbf,
+	0x7fffffc0, 0x00ffffff, 0x01000000, 0x01000001, 0x01000002, 0x01000003, 0xfeffffff,
+	0x7fff8000, 0x80007fff, 0x00010001, 0xffff0000, 0x00008000, 0x00007fff};
+
+static void draw_lanes(uint32_t *lanes, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t bits = random_bits();
+		uint32_t lane = (uint32_t)bits >> (bits >> 59);
+
+		if (bits >> 58 & 1)
+			lane = lanes_at_edges[bits % (sizeof(lanes_at_edges) / sizeof(uint32_t))];
+		lanes[i] = sml_be32(bits >> 57 & 1 ? lane : 0u - lane);
+	}
+}
+
+static void check(const struct sml_code *code, int32_t exponent, uint32_t count)
+{
+	uint32_t came[3 * MOST], found[3 * MOST];
+	uint64_t first[MOST], again[MOST];
+	size_t bytes = count * sml_element_bytes(code->type);
+
+	draw_lanes(came, sml_code_lanes(code, count));
+	memset(found, 0xa5, sizeof(found));
+	sml_code_decode(code, &exponent, came, count, first);
+	assert_true(sml_code_recover(code, &exponent, first, count, found));
+	sml_code_decode(code, &exponent, found, count, again);
+	assert_memory_equal(first, again, bytes);
+	assert_int_equal(found[sml_code_lanes(code, count)], 0xa5a5a5a5);
+}
+
+static void check_all(enum sml_type type, enum sml_op op, enum sml_wire wire, unsigned n_ranks)
+{
+	const struct sml_code code = sml_code_of(type, op, wire, (uint16_t)n_ranks);
+
+	assert_true(sml_code_is_recoverable(&code));
+	FOR_EACH(e, exponents)
+	FOR_EACH(c, counts)
+	check(&code, exponents[e], counts[c]);
+}
+
+static void decoded_floats_give_lanes_that_decode_to_the_same_bits(void **state)
+{
+	static const enum sml_type types[] = {SML_FLOAT32, SML_FLOAT16, SML_BFLOAT16, SML_FLOAT64};
+
+	(void)state;
+	FOR_EACH(t, types)
+	FOR_EACH(w, wires)
+	FOR_EACH(o, ops)
+	FOR_EACH(n, rank_counts)
+	check_all(types[t], ops[o], wires[w], rank_counts[n]);
+}
+
+static void so_do_integers_and_bytes(void **state)
+{
+	const struct sml_code bytes = sml_code_of(SML_BYTE, SML_SUM, SML_WIRE_INT32, 4);
+	uint8_t elements[7] = {1, 2, 3, 4, 5, 6, 0xff};
+	uint32_t lanes[2] = {0};
+
+	(void)state;
+	FOR_EACH(o, ops)
+	FOR_EACH(n, rank_counts)
+	check_all(SML_INT32, ops[o], SML_WIRE_INT32, rank_counts[n]);
+	assert_true(sml_code_is_recoverable(&bytes));
+	assert_true(sml_code_recover(&bytes, NULL, elements, 7, lanes));
+	assert_memory_equal(lanes, elements, 7);
+}
+
+/* Several lanes decode to one element, or it depends on other lanes. */
+static void other_codings_are_not_recoverable(void **state)
+{
+	static const struct {
+		enum sml_type type;
+		enum sml_op op;
+		enum sml_wire wire;
+	} others[] = {
+		{SML_INT8, SML_SUM, SML_WIRE_INT32},	{SML_INT16, SML_AVG, SML_WIRE_INT32},
+		{SML_INT64, SML_SUM, SML_WIRE_INT32},	{SML_INT64, SML_MAX, SML_WIRE_INT32},
+		{SML_FLOAT64, SML_SUM, SML_WIRE_INT64}, {SML_FLOAT32, SML_MAX, SML_WIRE_INT32}};
+
+	(void)state;
+	FOR_EACH(i, others)
+	{
+		struct sml_code code = sml_code_of(others[i].type, others[i].op, others[i].wire, 4);
+
+		assert_false(sml_code_is_recoverable(&code));
+	}
+}
+
+static void elements_that_nothing_decodes_to_are_refused(void **state)
+{
+	const struct sml_code code = sml_code_of(SML_FLOAT32, SML_SUM, SML_WIRE_INT32, 4);
+	const float wrong[] = {(float)NAN, INFINITY, 3e38f, 0x1p-100f, -0.0f};
+	float elements[70] = {0};
+	uint32_t lanes[70];
+	int32_t exponent = 0;
+
+	(void)state;
+	FOR_EACH(i, wrong)
+	{
+		elements[66] = wrong[i];
+		assert_false(sml_code_recover(&code, &exponent, elements, 70, lanes));
+	}
+	elements[66] = 0.5f;
+	assert_true(sml_code_recover(&code, &exponent, elements, 70, lanes));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(decoded_floats_give_lanes_that_decode_to_the_same_bits),
+		cmocka_unit_test(so_do_integers_and_bytes),
+		cmocka_unit_test(other_codings_are_not_recoverable),
+		cmocka_unit_test(elements_that_nothing_decodes_to_are_refused),
+	};
+
+	return cmocka_run_group_tests(tests, seed_is_set, NULL);
+}
