@@ -305,8 +305,9 @@ bool sml_udp_receive_batch(struct sml_udp_thread *thread)
 
 	for (unsigned i = 0; i < n; i++)
 		receive_packet(thread, &thread->packets[i]);
-	flush(thread);
+	/* Before the results leave: who has one may read the counters next. */
 	publish_inbox_counters(thread);
+	flush(thread);
 	publish_sender_counters(thread);
 	return !drained;
 }
