@@ -69,13 +69,15 @@ void configure(struct sml_config *config, const struct job *job, int rank)
 {
 	sml_config_init(config);
 	config->job = job->name ? job->name : "test";
-	config->switch_address = job->switch_address;
+	config->switch_address =
+		job->switch_addresses ? job->switch_addresses[rank] : job->switch_address;
 	config->rank = rank;
 	config->world_size = job->n_ranks;
 	config->master_port = job->port;
 	if (job->master_address)
 		config->master_address = job->master_address;
 	config->threads = job->threads ? job->threads : 1;
+	config->slots = job->slots;
 	config->timeout_ms = job->timeout_ms ? job->timeout_ms : 60000;
 	config->heartbeat_ms = job->heartbeat_ms ? job->heartbeat_ms : 20000;
 	config->faults = job->faults;

@@ -15,12 +15,14 @@ struct rank;
 
 struct job {
 	int n_ranks;
-	const char *name;	    /* NULL: "test" */
-	const char *switch_address; /* NULL: embedded */
-	const char *master_address; /* NULL: the default */
+	const char *name;		     /* NULL: "test" */
+	const char *switch_address;	     /* NULL: embedded */
+	const char *const *switch_addresses; /* of each rank; NULL: all have the same one */
+	const char *master_address;	     /* NULL: the default */
 	const char *faults;
 	const char *flight_recorder;
 	int threads;	  /* 0: 1 */
+	int slots;	  /* 0: the switch chooses */
 	int timeout_ms;	  /* 0: 60 s, which is longer than any stall of a busy machine */
 	int heartbeat_ms; /* 0: 20 s, likewise */
 	int port;	  /* 0: find a free one */

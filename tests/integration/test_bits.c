@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reproducible sums of doubles: the bits depend neither on the number of slots or threads, nor on
+ * which rank has which part, nor on the form of the job, nor on loss. The doubles are of such
+ * different sizes that rounding shows in every sum. Also int64 and uint8, which have codings of
+ * their own.
+ *
+ * Packets of one size make the same blocks in every form. Other packets make other
+ * blocks, and so other bits: the last test is about that.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "control/control.pb-c.h"
+#include "support/ranks.h"
+#include "switch/switch.h"
+
+#define RANKS 5
+#define MOST  9001u /* doubles */
+#define LOSS  "drop=10000,duplicate=10000,reorder=10000"
+
+/* A number that depends on nothing but these. */
+static uint64_t mix(uint64_t part, uint64_t i)
+{
+	uint64_t x = part * 0x9e3779b97f4a7c15 + i * 0xd1b54a32d192ed03 + 1;
+
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+	x = (x ^ x >> 27) * 0x94d049bb133111eb;
+	return x ^ x >> 31;
+}
+
+/* Of either sign, 53 random bits, and up to 2^80 times as large as the next. */
+static double double_of(unsigned part, size_t i)
+{
+	uint64_t x = mix(part, i);
+
+	return ldexp((double)((int64_t)x >> 11), (int)(mix(part + 100, i) % 80) - 40);
+}
+
+/* What all jobs of this test have in common, and each changes. */
+struct way {
+	unsigned shift; /* rank r has part (r + shift) mod RANKS */
+	bool several;	/* many calls at once */
+};
+
+static void hash_bytes(struct rank *rank, const void *bytes, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		rank->hash = rank->hash * 31 + ((const unsigned char *)bytes)[i];
+}
+
+static unsigned part_of(const struct rank *rank)
+{
+	const struct way *way = rank->job->argument;
+
+	return ((unsigned)rank->rank + way->shift) % RANKS;
+}
+
+/* One call, or three overlapping calls of the same vector's thirds. */
+static void sum_doubles(struct rank *rank, double *data, size_t count, enum sml_op op)
+{
+	const struct way *way = rank->job->argument;
+	size_t each = way->several ? (count + 2) / 3 : count;
+	struct sml_request *requests[3];
+	unsigned n = 0;
+
+	for (size_t first = 0; first < count; first += each, n++)
+		CHECK(rank, sml_allreduce_async(rank->context, data + first, data + first,
+						count - first < each ? count - first : each,
+						SML_FLOAT64, op, NULL, &requests[n]) == 0);
+	while (n > 0)
+		CHECK(rank, sml_wait(requests[--n]) == 0);
+}
+
+static void sum_everything(struct rank *rank)
+{
+	static const size_t counts[] = {1, 21, 300, 1053, MOST};
+	double *data = malloc(MOST * sizeof(*data));
+	int64_t *numbers = (int64_t *)data;
+	uint8_t *bytes = (uint8_t *)data;
+
+	for (unsigned c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+		for (enum sml_op op = SML_SUM; op <= SML_AVG; op++) {
+			for (size_t i = 0; i < counts[c]; i++)
+				data[i] = double_of(part_of(rank), i);
+			sum_doubles(rank, data, counts[c], op);
+			hash_bytes(rank, data, counts[c] * sizeof(*data));
+		}
+		for (size_t i = 0; i < counts[c]; i++)
+			numbers[i] = (int64_t)mix(part_of(rank), i);
+		CHECK(rank, sml_allreduce(rank->context, numbers, numbers, counts[c], SML_INT64,
+					  SML_SUM, NULL) == 0);
+		hash_bytes(rank, numbers, counts[c] * sizeof(*numbers));
+		for (size_t i = 0; i < counts[c]; i++)
+			bytes[i] = (uint8_t)mix(part_of(rank), i);
+		CHECK(rank, sml_allreduce(rank->context, bytes, bytes, counts[c], SML_UINT8,
+					  SML_SUM, NULL) == 0);
+		hash_bytes(rank, bytes, counts[c]);
+	}
+	free(data);
+}
+
+/* The bits of all results of a job like this one. */
+static uint32_t bits(struct job job, struct way way)
+{
+	uint32_t hash = 0;
+
+	job.n_ranks = RANKS;
+	job.body = sum_everything;
+	job.argument = &way;
+	job.hash = &hash;
+	run_job(&job);
+	return hash;
+}
+
+/* ---- switches ---- */
+
+static struct sml_switch *start_switch(const char *parent, char address[64])
+{
+	struct sml_switch_config config;
+	struct sml_switch *opened;
+
+	sml_switch_config_init(&config);
+	config.listen = "127.0.0.1:0";
+	config.parent = parent;
+	if (sml_switch_open(&opened, &config) < 0)
+		fail_msg("%s", sml_error_last());
+	snprintf(address, 64, "127.0.0.1:%u", sml_switch_port(opened));
+	return opened;
+}
+
+static bool is_attached(struct sml_switch *leaf)
+{
+	SmlControl__Status *status;
+	uint8_t *packed;
+	bool attached;
+	size_t n;
+
+	packed = sml_switch_status(leaf, 10000, &n);
+	assert_non_null(packed);
+	status = sml_control__status__unpack(NULL, n, packed);
+	assert_non_null(status);
+	attached = status->attached;
+	sml_control__status__free_unpacked(status, NULL);
+	free(packed);
+	return attached;
+}
+
+static struct sml_switch *start_leaf(const char *parent, char address[64])
+{
+	struct sml_switch *leaf = start_switch(parent, address);
+	uint64_t began = now_ms();
+
+	while (!is_attached(leaf)) {
+		assert_true(now_ms() - began < 60000);
+		usleep(5000);
+	}
+	return leaf;
+}
+
+/* ---- the tests ---- */
+
+static char one[64];
+static struct sml_switch *opened;
+
+/* Without that, the other tests would prove nothing. */
+static void these_sums_depend_on_the_order_of_additions(void **state)
+{
+	size_t differ = 0;
+
+	(void)state;
+	for (size_t i = 0; i < MOST; i++) {
+		volatile double up = 0, down = 0;
+
+		for (unsigned part = 0; part < RANKS; part++) {
+			up += double_of(part, i);
+			down += double_of(RANKS - 1 - part, i);
+		}
+		differ += up != down;
+	}
+	assert_true(differ > MOST / 10);
+}
+
+static void bits_depend_neither_on_slots_nor_threads_nor_order(void **state)
+{
+	const struct way plain = {0, false};
+	uint32_t usual = bits((struct job){.switch_address = one}, plain);
+
+	(void)state;
+	for (int slots = 8; slots <= 512; slots *= 8)
+		assert_int_equal(bits((struct job){.switch_address = one, .slots = slots}, plain),
+				 usual);
+	assert_int_equal(bits((struct job){.switch_address = one, .threads = 3}, plain), usual);
+	for (unsigned shift = 1; shift < RANKS; shift++)
+		assert_int_equal(
+			bits((struct job){.switch_address = one}, (struct way){shift, false}),
+			usual);
+	assert_int_equal(bits((struct job){.switch_address = one, .faults = LOSS}, plain), usual);
+}
+
+static void bits_do_not_depend_on_the_form(void **state)
+{
+	char two[64], three[64], left[64], right[64], list[256];
+	struct sml_switch *others[] = {start_switch(NULL, two), start_switch(NULL, three),
+				       start_leaf(one, left), start_leaf(one, right)};
+	const char *const racks[RANKS] = {left, right, one, left, right};
+
+	(void)state;
+	snprintf(list, sizeof(list), "%s,%s,%s", one, two, three);
+	for (unsigned several = 0; several < 2; several++) {
+		const struct way way = {several, several};
+		uint32_t usual = bits((struct job){.switch_address = one}, way);
+		struct job forms[] = {
+			{.switch_address = list},	{.switch_addresses = racks},
+			{.switch_address = "embedded"}, {.host_group = false},
+			{.host_group = true},
+		};
+
+		for (unsigned f = 0; f < sizeof(forms) / sizeof(forms[0]); f++) {
+			assert_int_equal(bits(forms[f], way), usual);
+			if (forms[f].host_group)
+				continue; /* no packets that faults could lose */
+			forms[f].faults = LOSS;
+			assert_int_equal(bits(forms[f], way), usual);
+		}
+	}
+	for (unsigned i = 4; i-- > 0;)
+		sml_switch_close(others[i]);
+}
+
+static void other_packets_make_other_blocks(void **state)
+{
+	const struct way plain = {0, false};
+	uint32_t usual = bits((struct job){.switch_address = one}, plain);
+
+	(void)state;
+	setenv("SWITCHML_MTU", "1000", 1);
+	assert_int_not_equal(bits((struct job){.switch_address = one}, plain), usual);
+	setenv("SWITCHML_MTU", "1500", 1);
+}
+
+static int start(void **state)
+{
+	(void)state;
+	setenv("SWITCHML_MTU", "1500", 1);
+	opened = start_switch(NULL, one);
+	return 0;
+}
+
+static int stop(void **state)
+{
+	(void)state;
+	sml_switch_close(opened);
+	return 0;
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(these_sums_depend_on_the_order_of_additions),
+		cmocka_unit_test(bits_depend_neither_on_slots_nor_threads_nor_order),
+		cmocka_unit_test(bits_do_not_depend_on_the_form),
+		cmocka_unit_test(other_packets_make_other_blocks),
+	};
+
+	return cmocka_run_group_tests(tests, start, stop);
+}
