@@ -1,0 +1,86 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Every type and operation in every form of a job that one machine can have without root, with
+# packets that are lost, doubled and late; `switchml bench` checks each element. Forms on hosts of
+# their own are in stripes.sh, multicast.sh, racks-hosts.sh, xdp.sh, afxdp.sh and p4.sh.
+# Usage: types.sh SWITCHML
+set -u
+
+switchml=$(realpath "$1")
+here=$(realpath "$(dirname "$0")")
+. "$here/../support/await.sh"
+. "$here/../support/report.sh"
+cd "$work" || exit 1
+unset "${!SWITCHML_@}"
+export SWITCHML_TIMEOUT=60 SWITCHML_DEBUG=info
+ranks=4
+
+# Name, options: start a switch. Its address is at[name].
+declare -A at
+switch() {
+	: >"$1.switch"
+	"$switchml" switch -v --listen 127.0.0.1:0 "${@:2}" >"$1.switch" 2>&1 &
+	await_switch "$1.switch"
+	at[$1]=$address
+}
+
+# Title, text that every rank must log, bench's options, then -- and each rank's switch ("": none).
+sums() {
+	local title=$1 text=$2 options=() pids=() rank bad=0
+	shift 2
+	while [ "$1" != -- ]; do
+		options+=("$1")
+		shift
+	done
+	shift
+	for ((rank = 0; rank < ranks; rank++)); do
+		RANK=$rank WORLD_SIZE=$ranks SWITCHML_SWITCH=${*:rank+1:1} timeout 100 "$switchml" bench \
+			--job types -n 1 -w 0 -c 1 "${options[@]}" >"rank.$rank" 2>&1 &
+		pids+=($!)
+	done
+	for pid in "${pids[@]}"; do wait "$pid" || bad=1; done
+	for ((rank = 0; rank < ranks; rank++)); do says "rank.$rank" "$text" || bad=1; done
+	says rank.0 'Wrong elements: 0 OK' || bad=1
+	say $bad "$title" rank.*
+}
+
+# Packets that the ranks of the last job sent again.
+sent_again() {
+	sed -n 's/.* received, \([0-9]*\) sent again .* \([0-9]*\) because later .*/\1/p' rank.* |
+		awk '{ n += $1 } END { print n + 0 }'
+}
+
+# The same arguments, without the options. Loss that no packet suffers would test nothing.
+form() {
+	local type n=0
+	sums "$1: all types and operations" "$2" -b 8 -e 32K -f 64 -d all -o all "${@:3}"
+	for type in double int64 uint8; do
+		sums "$1: $type, with loss" "$2" -b 64K -e 64K -d $type --drop 2% --duplicate 2% --reorder 2% "${@:3}"
+		n=$((n + $(sent_again)))
+	done
+	[ $n -gt 0 ]
+	say $? "$1: with loss, $n packets were sent again" rank.*
+}
+
+# The packets of Ethernet: short ones, so that there are many.
+export SWITCHML_MTU=1500
+switch one
+switch other
+switch third
+form "one switch" 'dedicated switch' -- "${at[one]}" "${at[one]}" "${at[one]}" "${at[one]}"
+three=${at[one]},${at[other]},${at[third]}
+form "three switches" '3 dedicated switches' -- "$three" "$three" "$three" "$three"
+SWITCHML_MASTER_PORT=$(free_port)
+export SWITCHML_MASTER_PORT
+form "a stripe in every rank" '4 stripes, one in every rank' -- embedded embedded embedded embedded
+# Faults need packets, so there is no loss in shared memory.
+sums "shared memory: all types and operations" "share this host's memory" -b 8 -e 32K -f 64 -d all -o all -- "" "" "" ""
+SWITCHML_HOST_GROUP=0 form "no switch, and packets" 'stripe' -- "" "" "" ""
+SWITCHML_THREADS=2 form "two threads" 'dedicated switch' -- "${at[one]}" "${at[one]}" "${at[one]}" "${at[one]}"
+for name in left right; do
+	switch $name --parent "${at[one]}"
+	await says $name.switch 'attached to the parent'
+done
+form "two leaves, and a rank at the root" 'dedicated switch' \
+	-- "${at[left]}" "${at[left]}" "${at[right]}" "${at[one]}"
+exit $((failures > 0))
