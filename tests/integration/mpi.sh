@@ -23,13 +23,16 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# The launcher of the MPI that the library was built for.
+# The launcher of the MPI that the library was built for, and how it lets the ranks go on when one
+# has died.
 if ldd "$preload" | grep -q libmpich; then
 	mpirun=$(command -v mpiexec.mpich || command -v mpiexec.hydra || command -v mpiexec)
 	options=""
+	survivors="-disable-auto-cleanup"
 else
 	mpirun=$(command -v mpirun.openmpi || command -v mpirun)
 	options="--allow-run-as-root --oversubscribe"
+	survivors="--enable-recovery"
 	# Without single copies, the sender of a long message must take part until its end.
 	export OMPI_MCA_btl_vader_single_copy_mechanism=none
 	# Only this machine.
@@ -205,7 +208,7 @@ kill_under_way() {
 	kill -9 "$switch"
 }
 
-for how in blocking reduce persistent wait waitall waitsome; do
+for how in blocking reduce waitall; do
 	start_switch
 	mkdir "$work/$how"
 	kill_under_way $how &
@@ -216,6 +219,23 @@ for how in blocking reduce persistent wait waitall waitsome; do
 	else
 		echo "ok: a switch that dies, $how: $(grep -m 1 '^rank 0: class' "$work/out" | cut -c 1-160)"
 	fi
+	wait 2>/dev/null
+done
+
+# Calls are under way, and cannot end: each way to complete them returns the error.
+for how in ways persistent; do
+	start_switch
+	mkdir "$work/$how"
+	(kill_under_way $how; touch "$work/$how/dead") &
+	launch "$with SWITCHML_SWITCH=$address SWITCHML_TIMEOUT=$seconds" 3 failing $how "$work/$how" ||
+		failed "a switch that dies, $how"
+	for way in wait waitall waitsome waitany testsome; do
+		if [ "$(grep -c "^rank [0-2]: $way: class new: switchml: .*127.0.0.1" "$work/out")" = 3 ]; then
+			echo "ok: a switch that dies, $how: MPI's error of $way"
+		else
+			failed "a switch that dies, $how: not every rank was told by $way"
+		fi
+	done
 	wait 2>/dev/null
 done
 
@@ -242,6 +262,30 @@ elif ! grep -q "switchml: .*127.0.0.1" "$work/out" || grep -q '^rank' "$work/out
 else
 	echo "ok: a switch that dies, fatal: $(grep -m 1 'switchml: ' "$work/out" | cut -c 1-160)"
 fi
+
+# A rank is killed. The launcher would let the others go on, but each says why it ends, in one line.
+# Where, environment.
+kill_a_rank() {
+	local where=$1 setting=$2 options="$options $survivors" status
+	rm -rf "$work/killed"
+	mkdir "$work/killed"
+	(
+		await have_begun killed
+		await test -s "$work/killed/running.2"
+		kill -9 "$(cat "$work/killed/running.2")"
+	) &
+	launch "$with SWITCHML_TIMEOUT=60 $setting" 3 failing fatal "$work/killed"
+	status=$?
+	wait 2>/dev/null
+	if [ $status = 124 ] || [ "$(grep -c '^switchml\[rank [01]\]: rank 2 (.* died' "$work/out")" != 2 ]; then
+		failed "a rank that is killed, $where"
+	else
+		echo "ok: a rank that is killed, $where: $(grep -m 1 '\]: rank 2 (.* died' "$work/out" | cut -c 1-160)"
+	fi
+}
+
+kill_a_rank "in shared memory" A=
+kill_a_rank "a share in every rank" SWITCHML_SWITCH=embedded
 
 # The switch comes back: no rank gets an error, because nothing is lost.
 start_switch

@@ -3,19 +3,23 @@
  * All-reduces until one fails. This communicator's error handler must get the error, and no
  * other may: MPI_COMM_WORLD keeps the handler that ends the program.
  *
- *	failing blocking|reduce|persistent|wait|waitall|waitsome|fatal DIRECTORY
+ *	failing blocking|reduce|waitall|fatal|ways|persistent DIRECTORY
  *
- * "fatal" is blocking, with MPI's own error handler. In DIRECTORY, each rank creates a file
- * after its first call has succeeded. The program ends without an error after the round in
- * which rank 0 finds a file "enough" there. Rank 0's all-reduce tells the others.
+ * "fatal" is blocking, with MPI's own error handler. In DIRECTORY, each rank writes its process
+ * to a file after its first call has succeeded. The program ends without an error after the round
+ * in which rank 0 finds a file "enough" there. Rank 0's all-reduce tells the others.
+ *
+ * "ways" and "persistent" make one call for each way to complete a request, and every call must
+ * fail: rank 0 begins its own when there is a file "dead".
  */
+#include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "program.h"
 
 #define MOST 100000
-#define SIDE 4
+#define SIDE 5 /* requests at once, and ways to complete them */
 
 static float in[SIDE][LARGE], out[SIDE][LARGE];
 static int rank;
@@ -27,16 +31,18 @@ static void say_that_it_runs(const char *directory)
 
 	snprintf(name, sizeof(name), "%s/running.%d", directory, rank);
 	file = fopen(name, "w");
-	if (file)
-		fclose(file);
+	if (file == NULL)
+		return;
+	fprintf(file, "%d\n", (int)getpid());
+	fclose(file);
 }
 
-static float is_enough(const char *directory)
+static bool exists(const char *directory, const char *file)
 {
 	char name[1024];
 
-	snprintf(name, sizeof(name), "%s/enough", directory);
-	return rank == 0 && access(name, F_OK) == 0;
+	snprintf(name, sizeof(name), "%s/%s", directory, file);
+	return access(name, F_OK) == 0;
 }
 
 #if MPI_VERSION >= 4
@@ -47,42 +53,143 @@ extern int MPIX_Allreduce_init(const void *send, void *recv, int count, MPI_Data
 #define INIT MPIX_Allreduce_init
 #endif
 
-/* Of every second call, the error is that of MPI_Waitall(). */
-static int persistent(MPI_Comm comm)
-{
-	static MPI_Request requests[SIDE];
-	static int calls;
-	MPI_Status statuses[SIDE];
-	int error = MPI_SUCCESS, done = 0;
+/* The ways to complete requests. Each returns the first error of a request. */
 
-	if (calls++ == 0)
-		for (int i = 0; i < SIDE; i++)
-			INIT(in[i], out[i], LARGE, MPI_FLOAT, MPI_SUM, comm, MPI_INFO_NULL,
-			     &requests[i]);
-	error = MPI_Startall(SIDE, requests);
-	if (error == MPI_SUCCESS && calls % 2 == 0) {
-		if (MPI_Waitall(SIDE, requests, statuses) == MPI_ERR_IN_STATUS)
-			done = SIDE;
-		for (int i = 0; i < done && error == MPI_SUCCESS; i++)
+static int test_some(MPI_Request *requests)
+{
+	MPI_Status statuses[SIDE];
+	int indices[SIDE], n_done = 0, error = MPI_SUCCESS;
+
+	while (n_done != MPI_UNDEFINED) {
+		int this = MPI_Testsome(SIDE, requests, &n_done, indices, statuses);
+
+		for (int i = 0; this == MPI_ERR_IN_STATUS && i < n_done && error == MPI_SUCCESS;
+		     i++)
 			error = statuses[i].MPI_ERROR;
-		return error;
 	}
-	for (int i = 0; i < SIDE && error == MPI_SUCCESS; i++)
-		error = MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
 	return error;
+}
+
+static int wait_any(MPI_Request *requests)
+{
+	int index = 0, error = MPI_SUCCESS;
+
+	while (index != MPI_UNDEFINED) {
+		int this = MPI_Waitany(SIDE, requests, &index, MPI_STATUS_IGNORE);
+
+		error = error ? error : this;
+	}
+	return error;
+}
+
+static int wait_all(MPI_Request *requests)
+{
+	MPI_Status statuses[SIDE];
+	int error = MPI_SUCCESS;
+
+	if (MPI_Waitall(SIDE, requests, statuses) != MPI_ERR_IN_STATUS)
+		return MPI_SUCCESS;
+	for (int i = 0; i < SIDE && error == MPI_SUCCESS; i++)
+		error = statuses[i].MPI_ERROR;
+	return error;
+}
+
+static int wait_some(MPI_Request *requests)
+{
+	MPI_Status statuses[SIDE];
+	int indices[SIDE], n_done, error = MPI_SUCCESS;
+
+	if (MPI_Waitsome(SIDE, requests, &n_done, indices, statuses) == MPI_ERR_IN_STATUS)
+		for (int i = 0; i < n_done && error == MPI_SUCCESS; i++)
+			error = statuses[i].MPI_ERROR;
+	MPI_Waitall(SIDE, requests, statuses);
+	return error;
+}
+
+static int wait_each(MPI_Request *requests)
+{
+	int error = MPI_SUCCESS;
+
+	for (int i = 0; i < SIDE; i++) {
+		int this = MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+
+		error = error ? error : this;
+	}
+	return error;
+}
+
+static const struct {
+	const char *name;
+	int (*complete)(MPI_Request *requests);
+} ways[] = {{"wait", wait_each},
+	    {"waitall", wait_all},
+	    {"waitsome", wait_some},
+	    {"waitany", wait_any},
+	    {"testsome", test_some}};
+
+#define WAYS (sizeof(ways) / sizeof(ways[0]))
+_Static_assert(WAYS <= SIDE, "each way has a buffer");
+
+static void await_death(const char *directory)
+{
+	for (int i = 0; rank == 0 && i < 6000 && !exists(directory, "dead"); i++)
+		usleep(10000);
+}
+
+static void tell(const char *what, int error)
+{
+	char text[MPI_MAX_ERROR_STRING] = "no error";
+	int class = 0, length;
+
+	if (error) {
+		MPI_Error_string(error, text, &length);
+		MPI_Error_class(error, &class);
+		printf("rank %d: %sclass %s: %s\n", rank, what,
+		       class > MPI_ERR_LASTCODE ? "new" : "of MPI's", text);
+	} else {
+		printf("rank %d: %sno error\n", rank, what);
+	}
+}
+
+/* Each way has requests of its own, and the first of its array is none. */
+static void fail_in_all_ways(bool persistent, const char *directory, MPI_Comm comm)
+{
+	MPI_Request requests[WAYS][SIDE];
+	int error = MPI_SUCCESS;
+	char what[32];
+
+	for (size_t way = 0; way < WAYS; way++)
+		for (int i = 0; i < SIDE; i++) {
+			requests[way][i] = MPI_REQUEST_NULL;
+			if (i == 1 && persistent)
+				INIT(in[0], out[way], LARGE, MPI_FLOAT, MPI_SUM, comm,
+				     MPI_INFO_NULL, &requests[way][i]);
+		}
+	say_that_it_runs(directory);
+	await_death(directory);
+	for (size_t way = 0; way < WAYS && error == MPI_SUCCESS; way++)
+		error = persistent ? MPI_Start(&requests[way][1])
+				   : MPI_Iallreduce(in[0], out[way], LARGE, MPI_FLOAT, MPI_SUM,
+						    comm, &requests[way][1]);
+	if (error)
+		tell("start: ", error);
+	for (size_t way = 0; way < WAYS && error == MPI_SUCCESS; way++) {
+		snprintf(what, sizeof(what), "%s: ", ways[way].name);
+		tell(what, ways[way].complete(requests[way]));
+	}
+	for (size_t way = 0; way < WAYS; way++)
+		if (requests[way][1] != MPI_REQUEST_NULL)
+			MPI_Request_free(&requests[way][1]);
 }
 
 /* The first error of a call, or of its requests. */
 static int call(const char *how, MPI_Comm comm)
 {
 	MPI_Request requests[SIDE];
-	MPI_Status statuses[SIDE];
-	int indices[SIDE], n_done, error = MPI_SUCCESS;
+	int error = MPI_SUCCESS;
 
 	if (strcmp(how, "blocking") == 0 || strcmp(how, "fatal") == 0)
 		return MPI_Allreduce(in[0], out[0], LARGE, MPI_FLOAT, MPI_SUM, comm);
-	if (strcmp(how, "persistent") == 0)
-		return persistent(comm);
 	if (strcmp(how, "reduce") == 0) {
 		error = MPI_Reduce(in[0], out[0], LARGE, MPI_FLOAT, MPI_SUM, 0, comm);
 		if (error == MPI_SUCCESS)
@@ -95,31 +202,27 @@ static int call(const char *how, MPI_Comm comm)
 			error = MPI_Iallreduce(in[i], out[i], LARGE, MPI_FLOAT, MPI_SUM, comm,
 					       &requests[i]);
 	}
-	if (strcmp(how, "wait") == 0) {
-		for (int i = 0; i < SIDE; i++) {
-			int this = MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+	return error ? error : wait_all(requests);
+}
 
-			error = error ? error : this;
-		}
-		return error;
+/* Call until a call fails, or it is enough. */
+static int fail_once(const char *how, const char *directory, MPI_Comm comm)
+{
+	int error = MPI_SUCCESS;
+
+	say_that_it_runs(directory);
+	for (int i = 0; i < MOST && error == MPI_SUCCESS && out[0][0] == 0; i++) {
+		in[0][0] = rank == 0 && exists(directory, "enough");
+		error = call(how, comm);
 	}
-	if (strcmp(how, "waitall") == 0)
-		n_done = MPI_Waitall(SIDE, requests, statuses) == MPI_ERR_IN_STATUS ? SIDE : 0;
-	else if (MPI_Waitsome(SIDE, requests, &n_done, indices, statuses) != MPI_ERR_IN_STATUS)
-		n_done = 0;
-	for (int i = 0; i < n_done && error == MPI_SUCCESS; i++)
-		error = statuses[i].MPI_ERROR;
-	if (strcmp(how, "waitsome") == 0)
-		MPI_Waitall(SIDE, requests, statuses);
 	return error;
 }
 
 int main(int argc, char **argv)
 {
 	const char *how = argc > 1 ? argv[1] : "blocking";
-	char text[MPI_MAX_ERROR_STRING] = "";
 	const char *directory = argc > 2 ? argv[2] : ".";
-	int error = MPI_SUCCESS, class, length;
+	bool persistent;
 	MPI_Comm comm;
 
 	MPI_Init(&argc, &argv);
@@ -128,19 +231,11 @@ int main(int argc, char **argv)
 	if (strcmp(how, "fatal") != 0)
 		MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
 	MPI_Allreduce(in[0], out[0], LARGE, MPI_FLOAT, MPI_SUM, comm);
-	say_that_it_runs(directory);
-	for (int i = 0; i < MOST && error == MPI_SUCCESS && out[0][0] == 0; i++) {
-		in[0][0] = is_enough(directory);
-		error = call(how, comm);
-	}
-	if (error) {
-		MPI_Error_string(error, text, &length);
-		MPI_Error_class(error, &class);
-		printf("rank %d: class %s: %s\n", rank,
-		       class > MPI_ERR_LASTCODE ? "new" : "of MPI's", text);
-	} else {
-		printf("rank %d: no error\n", rank);
-	}
+	persistent = strcmp(how, "persistent") == 0;
+	if (persistent || strcmp(how, "ways") == 0)
+		fail_in_all_ways(persistent, directory, comm);
+	else
+		tell("", fail_once(how, directory, comm));
 	/* Other communicators are unchanged. */
 	MPI_Allreduce(in[0], out[0], 1, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 	MPI_Comm_free(&comm);
