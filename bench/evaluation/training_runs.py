@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Starts train_rank.py on a star of hosts, and reads what rank 0 has written."""
+"""Starts a program with PyTorch on a star of hosts, and reads what rank 0 has written."""
 import json
 import os
 import subprocess
@@ -9,7 +9,7 @@ import time
 import lab as common
 from programs import is_ready, last_line
 
-PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "train_rank.py")
+HERE = os.path.dirname(os.path.abspath(__file__))
 LEAST_SECONDS = 300
 
 
@@ -31,7 +31,7 @@ def library(lab):
     raise common.Skipped(f"libswitchml.so was not built: ninja -C {lab.build}")
 
 
-def train(lab, n_workers, rate_mbit, limit_s, **options):
+def train(lab, n_workers, rate_mbit, limit_s, program="train_rank.py", **options):
     """What the ranks have found, with a switch as a host beside them."""
     python, words = python_with_torch(), []
     for name, value in options.items():
@@ -50,7 +50,8 @@ def train(lab, n_workers, rate_mbit, limit_s, **options):
                 switch = start("switch", [lab.program("switchml"), "switch", "--listen", address])
                 if not is_ready(switch, log, address):
                     raise common.Skipped(f"the switch did not start: {last_line(log)}")
-                ranks = [start(str(rank), [python, PROGRAM, "--output", output, *words],
+                ranks = [start(str(rank), [python, os.path.join(HERE, program),
+                                            "--output", output, *words],
                                RANK=str(rank), WORLD_SIZE=str(n_workers), LOCAL_RANK="0",
                                LOCAL_WORLD_SIZE="1", MASTER_ADDR=star.address["0"],
                                MASTER_PORT="29500", OMP_NUM_THREADS="1",

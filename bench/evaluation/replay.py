@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Question 2: training steps of the paper's eight models, replayed."""
+import json
+import os
+
+import lab as common
+import published
+import training_runs
+from rows import INT16, INT32, RING
+
+QUESTION = "How much faster would the paper's eight models train?"
+NEEDS_ROOT = True
+MODELS = os.path.join(training_runs.HERE, "models.json")
+WAYS = {"gloo": "Gloo's ring", "int32": "ours, int32", "int16": "ours, int16",
+        "ranks-int32": "ours, int32, no switch", "ranks-int16": "ours, int16, no switch"}
+# Gbit/s of the links that are replayed, and Mbit/s of the emulated ones.
+LINKS = {10: 100, 100: 200}
+MTU = 1500
+
+
+def run(lab):
+    n_workers, rows = lab.choose(8, 8, 2), []
+    chosen = lab.choose(list(published.STEPS), list(published.STEPS), ["ResNet50"])
+    for gbit, mbit in LINKS.items():
+        # The fast end of the range leaves communication the least time to hide.
+        for end in lab.choose((1,), (1, 2)):
+            compute = {name: published.STEPS[name][end] for name in chosen}
+            lab.say(f"{gbit} Gbit/s as {mbit} Mbit/s, {n_workers} workers")
+            found = training_runs.train(
+                lab, n_workers, mbit, lab.choose(900, 7200), "replay_rank.py", models=MODELS,
+                compute=json.dumps(compute), scale=1000 * gbit / mbit,
+                rounds=lab.choose(2 if gbit == 10 else 4, 10, 1))
+            rows += [{"gbit": gbit, "mbit": mbit, "end": "most" if end == 2 else "fewest", **row}
+                     for row in found]
+    return {"workers": n_workers, "tcp": lab.tcp, "rows": rows}
+
+
+def step_seconds(row, n_workers, method, share=1.0):
+    """A step whose buckets go one after another over full links of this method, computed; share:
+    what is reached of that."""
+    rate = row["gbit"] * 1e9 / 8 * method.payload_share(MTU) * share
+    end = 0.0
+    for elements, ready in row["buckets"]:
+        end = max(end, ready * row["compute_s"]) \
+            + 4 * elements * method.wire_share * method.moved(n_workers) / rate
+    return max(end, row["compute_s"])
+
+
+def bounds(row, n_workers):
+    """{name: seconds of a step}: what full links allow, and NCCL's share of a ring's bound."""
+    low, high = published.NCCL_OF_RING
+    return {"ring": step_seconds(row, n_workers, RING),
+            "NCCL, most": step_seconds(row, n_workers, RING, high),
+            "NCCL, least": step_seconds(row, n_workers, RING, low),
+            "int32": step_seconds(row, n_workers, INT32),
+            "int16": step_seconds(row, n_workers, INT16)}
+
+
+def median(row, way):
+    return common.quartiles(row["seconds"][way])[1]
+
+
+def speedup(row, way):
+    """Of Gloo's median over this way's: [from the third quartile, the median, the first]."""
+    low, middle, high = common.quartiles(row["seconds"][way])
+    return [median(row, "gloo") / value for value in (high, middle, low)]
+
+
+def visible(row, way):
+    """The share of a step that is not computation."""
+    return [1 - row["compute_s"] / max(value, row["compute_s"])
+            for value in common.quartiles(row["seconds"][way])]
+
+
+def chosen(data, gbit):
+    return [row for row in data["rows"] if row["gbit"] == gbit and row["end"] == "fewest"]
+
+
+def draw(data, plt):
+    figure, axes = plt.subplots(2, 2, figsize=(14, 8))
+    width = 0.8 / len(WAYS)
+    for (top, bottom), gbit in zip(axes.T, LINKS):
+        rows = chosen(data, gbit)
+        for axis, value in ((top, speedup), (bottom, visible)):
+            for i, (way, title) in enumerate(WAYS.items()):
+                found = [value(row, way) for row in rows]
+                axis.bar([j + (i - 2) * width for j in range(len(rows))], [v[1] for v in found],
+                         width, yerr=[[v[1] - v[0] for v in found], [v[2] - v[1] for v in found]],
+                         capsize=2, color=f"C{i}", label=title)
+            axis.set_xticks(range(len(rows)), [row["model"] for row in rows])
+        ideal = [bounds(row, data["workers"]) for row in rows]
+        for j, (row, one) in enumerate(zip(rows, ideal)):
+            for i, way in ((1, "int32"), (2, "int16")):
+                top.plot([j + (i - 2.4) * width, j + (i - 1.6) * width],
+                         2 * [one["ring"] / one[way]], color="black",
+                         label="computed: full links, against an ideal ring"
+                         if i == 1 and j == 0 else None)
+            bottom.plot([j - 0.45, j + 0.45], 2 * [1 - row["compute_s"] / one["ring"]], ":",
+                        color="black", label="computed: an ideal ring" if j == 0 else None)
+        top.axhline(1, color="black", linewidth=0.5)
+        top.set(title=f"{gbit} Gbit/s (emulated: {rows[0]['mbit']} Mbit/s, all sizes "
+                f"{1000 * gbit // rows[0]['mbit']} times smaller)",
+                ylabel="speed of a step, Gloo's ring = 1")
+        bottom.set(ylabel="share of a step that waits for communication", ylim=(0, 1))
+    axes[0][0].legend(fontsize=7)
+    axes[1][1].legend(fontsize=7)
+    return figure
+
+
+def table(data, gbit):
+    yield (f"| {gbit} Gbit/s | computes | " + " | ".join(WAYS.values())
+           + " | ring, int32, int16 (computed) |")
+    yield "|---|---:|" + len(WAYS) * "---:|" + "---:|"
+    for row in chosen(data, gbit):
+        cells = [f"{median(row, 'gloo'):.2f} s"]
+        for way in list(WAYS)[1:]:
+            low, middle, high = speedup(row, way)
+            cells.append(f"{middle:.2f} ({low:.2f} to {high:.2f})")
+        one = bounds(row, data["workers"])
+        yield (f"| {row['model']} | {row['compute_s']:.3f} s | " + " | ".join(cells)
+               + f" | {one['ring']:.2f} s, {one['ring'] / one['int32']:.2f}, "
+               f"{one['ring'] / one['int16']:.2f} |")
+
+
+def where_it_comes_from(data):
+    """Which part of the paper's best number is a ring's traffic, and which is NCCL's."""
+    n_workers = data["workers"]
+    best = step_seconds({"gbit": 10, "compute_s": 0, "buckets": [[10**9, 0]]}, n_workers, RING) / \
+        step_seconds({"gbit": 10, "compute_s": 0, "buckets": [[10**9, 0]]}, n_workers, INT32)
+    low, high = published.NCCL_OF_RING
+    yield (f"Of full links and communication alone, a switch is {best:.2f} times as fast as an "
+           f"ideal ring of {n_workers}, with our packets of int32.")
+    yield (f"A ring that reaches {100 * low:.0f} to {100 * high:.0f} % of its bound, as NCCL does "
+           f"in the authors' figure, multiplies that by {1 / high:.2f} to {1 / low:.2f}: "
+           f"{best / high:.2f} to {best / low:.2f}.")
+    rest = published.BEST_SPEEDUP / (best / low)
+    yield (f"Of the paper's {published.BEST_SPEEDUP}, a factor of {rest:.2f} or more is therefore "
+           "neither: bytes and that share do not explain it.")
+
+
+def facts(data):
+    yield (f"{data['workers']} workers. The first column is the published time of a GPU, the "
+           "fastest that was found (sources below).")
+    yield ("Gloo's column is a measured step in seconds; ours are its time over ours: median, "
+           "and quartiles.\nThe last column is computed for full links: a step with an ideal ring, "
+           "and how many times faster it is with a switch.\n")
+    for gbit in LINKS:
+        yield from table(data, gbit)
+        yield ""
+    yield from where_it_comes_from(data)
+    yield f"\nWrong elements in all of these runs: {sum(row['wrong'] for row in data['rows'])}.\n"
+    yield "| | MiB | batch | seconds of a step | GPU | source |\n|---|---:|---:|---:|---|---|"
+    for name, (batch, fewest, most, gpu, source) in published.STEPS.items():
+        yield (f"| {name} | {published.SIZES[name]:,} | {batch:,} | {fewest:.3f} to {most:.3f} "
+               f"| {gpu} | {source} |")
