@@ -26,7 +26,7 @@ def run(lab):
     size = lab.choose(4_000_000, 10_000_000, 200_000)
     for rate in ("100mbit", "unshaped"):
         # CPU time is counted by whole cells, so each sample is one.
-        samples = lab.samples(lab.choose(3, 8, 2), n_workers, rate, size, entries,
+        samples = lab.samples(lab.choose(3, 8, 1), n_workers, rate, size, entries,
                               lab.choose(2, 6))
         for sample, results in enumerate(samples):
             for result in results:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Question 8: what the death of a switch costs, and what 1 % of every fault at once."""
+"""Question 8: what the death of a switch or a leaf costs, and 1 % of every fault at once."""
 import os
 import signal
 import subprocess
@@ -12,13 +12,15 @@ from methods import PORT, SwitchML
 from programs import is_ready
 from rows import Cell, Entry
 
-QUESTION = "How much time is lost when a switch dies, and under constant faults?"
+QUESTION = "How much time is lost when a switch or a leaf dies, and under constant faults?"
 NEEDS_ROOT = True
 RATE = 100
 SIZE = 200_000
 FAULTS = "drop=10000,duplicate=10000,reorder=10000,seed=1"
 STEP_S = 0.1
 KILL_AFTER_S, GONE_S = 0.7, 0.5
+# Of the scenarios, those that the smallest form has.
+SMALLEST = ("back", "cable", "leaf", "faults")
 
 
 class Switches(SwitchML):
@@ -37,6 +39,9 @@ class Switches(SwitchML):
     def command(self, crew, address):
         return [crew.program_of_switch, "switch", "--listen", address]
 
+    def switch_of(self, _rank, _n_workers):
+        return "|".join(self.addresses)
+
     def start(self, crew):
         crew.program_of_switch = os.path.join(crew.build, "switchml")
         port = PORT + crew.star.next_port()
@@ -44,14 +49,32 @@ class Switches(SwitchML):
         self.first = None
         for host, address in zip(self.switches(), self.addresses):
             process = crew.spawn(host, self.command(crew, address), helper=True)
-            self.first = self.first or process
+            self.first = process if host == "first" else self.first
             if not is_ready(process, crew.log_path, address):
                 raise common.Skipped(f"the switch did not start: {crew.log()}")
-        for rank in range(crew.star.n_workers):
+        n_workers = crew.star.n_workers
+        for rank in range(n_workers):
             crew.spawn(str(rank), [crew.program("switchml_allreduce")], **{
-                "SWITCHML_SWITCH": "|".join(self.addresses), "SWITCHML_JOB": self.name,
-                "SWITCHML_RANK": str(rank), "SWITCHML_WORLD_SIZE": str(crew.star.n_workers),
+                "SWITCHML_SWITCH": self.switch_of(rank, n_workers), "SWITCHML_JOB": self.name,
+                "SWITCHML_RANK": str(rank), "SWITCHML_WORLD_SIZE": str(n_workers),
                 "SWITCHML_TIMEOUT": "120", **self.settings})
+
+
+class Leaves(Switches):
+    """A root and two leaves, each with half of the workers. The first leaf dies."""
+
+    def __init__(self, name):
+        super().__init__(name, False)
+
+    def switches(self):
+        return {"root": 0, "first": 0, "second": 0}
+
+    def command(self, crew, address):
+        parent = [] if address == self.addresses[0] else ["--parent", self.addresses[0]]
+        return super().command(crew, address) + parent
+
+    def switch_of(self, rank, n_workers):
+        return self.addresses[1 + 2 * rank // n_workers]
 
 
 def kill_switch(crew, method):
@@ -63,7 +86,8 @@ def restart_switch(crew, method):
     method.first.wait()
     crew.processes.remove(method.first)
     crew.helpers.remove(method.first.pid)
-    method.first = crew.spawn("first", method.command(crew, method.addresses[0]), helper=True)
+    address = method.addresses[list(method.switches()).index("first")]
+    method.first = crew.spawn("first", method.command(crew, address), helper=True)
 
 
 def pull_cable(crew, method):
@@ -125,6 +149,8 @@ def scenarios(n_calls):
     yield "the switch is killed, another one takes over", Switches("standby", True), n_calls, death
     yield ("the switch's cable is pulled, another one takes over", Switches("cable", True),
            n_calls, [(KILL_AFTER_S, pull_cable)])
+    yield ("a leaf of two is killed, and back after half a second", Leaves("leaf"), n_calls,
+           death + [(KILL_AFTER_S + GONE_S, restart_switch)])
     yield "1 % lost, 1 % twice, 1 % late", Switches("faults", False, FAULTS), n_slow, []
     yield ("the same, and the switch dies every 1.5 s", Switches("chaos", False, FAULTS), n_slow,
            chaos([], n_slow * 0.1))
@@ -134,6 +160,8 @@ def run(lab):
     n_workers, n_calls = 4, lab.choose(100, 1000, 80)
     rows = {}
     for name, method, calls, plan in scenarios(n_calls):
+        if method.name not in lab.choose((method.name,), (method.name,), SMALLEST):
+            continue
         repeats = lab.choose(3, 10, 1)
         lab.say(f"{name}, {repeats} times")
         rows[name] = []
@@ -155,7 +183,7 @@ def throughput(run_data, size):
 
 
 def draw(data, plt):
-    figure, axes = plt.subplots(3, 2, figsize=(12, 8), sharey=True)
+    figure, axes = plt.subplots(4, 2, figsize=(12, 10.5), sharey=True)
     for axis, (name, runs) in zip(axes.flat, data["rows"].items()):
         for i, one in enumerate(runs):
             points = throughput(one, data["bytes"])
@@ -166,6 +194,8 @@ def draw(data, plt):
                          linewidth=1)
         axis.set(title=name, xlabel="seconds", ylabel="Mbit/s of elements", ylim=(0, None),
                  xlim=(0, None))
+    for axis in list(axes.flat)[len(data["rows"]):]:
+        axis.set_visible(False)
     return figure
 
 

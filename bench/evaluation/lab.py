@@ -81,11 +81,11 @@ class Lab:
     # ---- links ----
 
     @contextlib.contextmanager
-    def star(self, n_workers, rate_mbit, others=None, offload=True, tcp=None):
+    def star(self, n_workers, rate_mbit, others=None, offload=True):
         """A star, and a directory for logs."""
         self.stars += 1
         star = Star(f"{PREFIX}{os.getpid()}-{self.stars}", n_workers, rate_mbit, 1500, offload,
-                    tcp or self.tcp)
+                    self.tcp)
         work = tempfile.mkdtemp(prefix=PREFIX)
         try:
             star.build(others or {})

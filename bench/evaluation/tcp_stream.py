@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""TCP streams as a job's neighbor, until killed: `receive N` or `send ADDRESS N`.
+"""TCP streams as a job's neighbor, until killed: `receive N` or `send ADDRESS N CONTROL`.
 
 The receiver prints the machine's clock and the bytes so far, every tenth of a second."""
 import selectors
@@ -36,10 +36,12 @@ def connect(address):
             time.sleep(0.05)
 
 
-def send(address, n_streams):
+def send(address, n_streams, control):
     streams, data = selectors.DefaultSelector(), bytes(1 << 18)
     for _ in range(n_streams):
         connection = connect(address)
+        # A namespace may not have it as its default, but root's sockets may choose it.
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
         connection.setblocking(False)
         streams.register(connection, selectors.EVENT_WRITE)
     while True:
@@ -51,4 +53,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "receive":
         receive(int(sys.argv[2]))
     else:
-        send(sys.argv[2], int(sys.argv[3]))
+        send(sys.argv[2], int(sys.argv[3]), sys.argv[4])
