@@ -149,6 +149,7 @@ void sml_worker_init(struct sml_worker *worker, const struct sml_worker_config *
 	worker->chunks = carve(&place, n * sizeof(uint32_t));
 	worker->chunk_links = carve(&place, n * sizeof(struct sml_link));
 	worker->send_links = carve(&place, n * sizeof(struct sml_link));
+	sml_list_init(&worker->gathering, worker->send_links);
 	sml_list_init(&worker->in_flight, worker->send_links);
 	sml_list_init(&worker->lost, worker->send_links);
 	init_stream(worker, SML_HEAD, 0);
@@ -348,5 +349,5 @@ bool sml_worker_is_blocked(const struct sml_worker *worker)
 
 bool sml_worker_is_busy(const struct sml_worker *worker)
 {
-	return worker->in_flight.n + worker->lost.n > 0;
+	return worker->gathering.n + worker->in_flight.n + worker->lost.n > 0;
 }

@@ -17,6 +17,9 @@
  *	           timeout or later packets answered v     | sent again
  *	                                          LOST ----+
  *
+ * Where ranks of one host share memory and one of them sends their sum (config.gathers), a slot of
+ * that rank is GATHERING between WAITING and IN FLIGHT, until all of these ranks have contributed.
+ *
  * Invariants: a slot has at most one packet in flight. A result is taken only if its epoch, tag,
  * slot and use match that packet. In each stream, the lowest chunk that can be sent is always
  * allowed, even beyond the window (otherwise two workers could wait for each other forever:
@@ -54,6 +57,8 @@ struct sml_worker_config {
 	bool local;
 	/* No other switch will ever take over, so last results are not kept. */
 	bool no_resume;
+	/* Packets have the sums of ranks that share memory: see sml_worker_launch(). Not local. */
+	bool gathers;
 };
 
 /* Ticket k means table[k] while k is in the table, and then the stripe's chunks from `after` on. */
@@ -63,7 +68,7 @@ struct sml_ticket_map {
 	uint32_t after;
 };
 
-enum sml_slot_place { SML_WAITING, SML_IN_FLIGHT, SML_LOST };
+enum sml_slot_place { SML_WAITING, SML_GATHERING, SML_IN_FLIGHT, SML_LOST };
 
 /*
  * Where a slot's last result is, for a resume. If the slot's next chunk belongs to the same tensor,
@@ -98,7 +103,7 @@ struct sml_queues {
 	uint16_t first_slot, n_slots; /* indices in the worker */
 	/* Each slot is in one of these. Ascending chunks. */
 	struct sml_list waiting;    /* WAITING */
-	struct sml_list unanswered; /* IN_FLIGHT and LOST */
+	struct sml_list unanswered; /* GATHERING, IN_FLIGHT and LOST */
 	struct sml_ticket_map map;
 	uint16_t first_global; /* the slot number on the wire of first_slot */
 	uint32_t beyond;       /* 1 + the highest chunk ever assigned, in any epoch */
@@ -124,6 +129,7 @@ struct sml_worker {
 	uint32_t *chunks; /* the chunk that each slot serves next */
 	struct sml_link *chunk_links, *send_links;
 	struct sml_queues streams[SML_STREAMS];
+	struct sml_list gathering; /* GATHERING, in order of contributing */
 	struct sml_list in_flight; /* IN_FLIGHT, in order of sending */
 	struct sml_list lost;	   /* LOST, in order of loss */
 	uint8_t *kept;		   /* lanes of the last result of each slot: SML_KEPT_COPY */
@@ -187,12 +193,24 @@ size_t sml_worker_send(struct sml_worker *worker, void *packet, uint64_t now_ns)
  * The same three steps where ranks share the slots' memory (lib/host/), so that there are no
  * packets: choose a slot whose chunk is to be contributed now, or SML_NO_SLOT; write its lanes (as
  * many as slots[slot].sent says); and, when all ranks have, take the combined lanes and the ticket.
- * Only with config.local and config.no_resume. Take slots in any order, each once.
+ * Only with config.local. Take slots in any order, each once.
  */
 uint16_t sml_worker_choose(struct sml_worker *worker, uint64_t now_ns);
 void sml_worker_fill(struct sml_worker *worker, uint16_t slot, void *lanes);
 enum sml_worker_verdict sml_worker_take(struct sml_worker *worker, uint16_t slot, uint32_t ticket,
 					const void *lanes, uint64_t now_ns);
+
+/*
+ * With config.gathers, a chosen slot is either GATHERING, and its lanes are to be written; or it is
+ * IN_FLIGHT, and its packet is to be sent again. When the sum of a GATHERING slot is complete, it
+ * is launched, and its packet is to be sent. The sum is the caller's, and goes behind the header.
+ * Results come back by sml_worker_receive().
+ */
+void sml_worker_launch(struct sml_worker *worker, uint16_t slot, uint64_t now_ns);
+/* Returns the length of the packet. */
+size_t sml_worker_write_header(struct sml_worker *worker, uint16_t slot, void *packet);
+/* The slot whose packet this answers; SML_NO_SLOT: sml_worker_receive() would ignore it. */
+uint16_t sml_worker_answered(const struct sml_worker *worker, const void *packet, size_t length);
 
 /* When to call sml_worker_expire(); UINT64_MAX: not before a packet comes. */
 uint64_t sml_worker_deadline(const struct sml_worker *worker);

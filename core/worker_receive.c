@@ -140,15 +140,24 @@ static enum sml_worker_verdict take(struct sml_worker *worker, uint16_t slot, ui
 	return last ? SML_WORKER_TENSOR : SML_WORKER_RESULT;
 }
 
+uint16_t sml_worker_answered(const struct sml_worker *worker, const void *packet, size_t length)
+{
+	uint16_t slot = slot_of_result(worker, packet, length);
+
+	if (slot == SML_NO_SLOT || !matches(&worker->slots[slot].sent, packet, length))
+		return SML_NO_SLOT;
+	return slot;
+}
+
 enum sml_worker_verdict sml_worker_receive(struct sml_worker *worker, const void *packet,
 					   size_t length, uint64_t now_ns)
 {
 	const struct sml_header *header = packet;
-	uint16_t slot = slot_of_result(worker, header, length);
+	uint16_t slot = sml_worker_answered(worker, packet, length);
 
 	worker->counters.packets_received++;
 	worker->counters.bytes_received += length;
-	if (slot == SML_NO_SLOT || !matches(&worker->slots[slot].sent, header, length)) {
+	if (slot == SML_NO_SLOT) {
 		worker->counters.ignored++;
 		return SML_WORKER_IGNORED;
 	}

@@ -53,7 +53,8 @@ static bool may_send(const struct sml_worker *worker, enum sml_stream_id stream,
 	if (queues->unanswered.n == 0 ||
 	    sml_serial_before(chunk, worker->chunks[queues->unanswered.first]))
 		return true;
-	if (worker->in_flight.n + worker->lost.n >= worker->flight.window)
+	if ((uint32_t)worker->gathering.n + worker->in_flight.n + worker->lost.n >=
+	    worker->flight.window)
 		return false;
 	return stream == SML_DATA || tensor->form != SML_FORM_EXPONENT ||
 	       block_is_near(worker, tensor, index);
@@ -208,14 +209,19 @@ static void fill(struct sml_worker *worker, uint16_t slot, void *lanes)
 size_t sml_worker_send(struct sml_worker *worker, void *packet, uint64_t now_ns)
 {
 	uint16_t slot = choose(worker, now_ns);
-	size_t length;
 
 	if (slot == SML_NO_SLOT)
 		return 0;
-	write_header(worker, slot, packet);
 	fill(worker, slot, (uint8_t *)packet + SML_HEADER_BYTES);
 	note_transmission(worker, slot, now_ns);
-	length = SML_HEADER_BYTES + 4u * worker->slots[slot].sent.lanes;
+	return sml_worker_write_header(worker, slot, packet);
+}
+
+size_t sml_worker_write_header(struct sml_worker *worker, uint16_t slot, void *packet)
+{
+	size_t length = SML_HEADER_BYTES + 4u * worker->slots[slot].sent.lanes;
+
+	write_header(worker, slot, packet);
 	worker->counters.bytes_sent += length;
 	return length;
 }
@@ -224,13 +230,28 @@ uint16_t sml_worker_choose(struct sml_worker *worker, uint64_t now_ns)
 {
 	uint16_t slot = choose(worker, now_ns);
 
-	if (slot != SML_NO_SLOT)
+	if (slot == SML_NO_SLOT)
+		return SML_NO_SLOT;
+	if (worker->config.gathers && worker->slots[slot].sends == 0) {
+		worker->slots[slot].place = SML_GATHERING;
+		worker->slots[slot].first_sent_ns = now_ns;
+		sml_list_append(&worker->gathering, slot);
+	} else {
 		note_transmission(worker, slot, now_ns);
+	}
 	return slot;
+}
+
+void sml_worker_launch(struct sml_worker *worker, uint16_t slot, uint64_t now_ns)
+{
+	sml_assert(worker->slots[slot].place == SML_GATHERING);
+	sml_list_remove(&worker->gathering, slot);
+	note_transmission(worker, slot, now_ns);
 }
 
 void sml_worker_fill(struct sml_worker *worker, uint16_t slot, void *lanes)
 {
-	sml_assert(worker->slots[slot].place == SML_IN_FLIGHT);
+	sml_assert(worker->slots[slot].place ==
+		   (worker->config.gathers ? SML_GATHERING : SML_IN_FLIGHT));
 	fill(worker, slot, lanes);
 }
