@@ -26,6 +26,7 @@ static bool copy_maps(struct sml_talk *talk, const SmlControl__Admitted *in)
 			return false;
 		for (size_t i = 0; i < map->n_table; i++)
 			table[i] = map->table[i];
+		free(talk->tables[stream]);
 		talk->tables[stream] = table;
 		talk->admission.maps[stream] = (struct sml_ticket_map){
 			.table = table, .n = (uint32_t)map->n_table, .after = map->after};
@@ -68,6 +69,7 @@ static bool copy_fellows(struct sml_talk *talk, const SmlControl__Admitted *in)
 	if (in->shards > talk->n_ports || in->n_peers != n_ranks || in->stripes == 0 ||
 	    in->stripes > n_ranks || in->n_cookies != (has_stripe ? n_ranks : 0))
 		return false;
+	free(talk->fellows);
 	talk->fellows = calloc(1, sizeof(*talk->fellows));
 	if (talk->fellows == NULL)
 		return false;

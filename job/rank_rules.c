@@ -29,7 +29,8 @@ static const struct sml_rules rules = {
 	.messages =
 		{
 			RULE(WAITING, PHASE(JOINING), SHORT_BYTES),
-			RULE(ADMITTED, PHASE(JOINING), ADMITTED_BYTES),
+			/* Again, if ranks of one machine could not share memory. */
+			RULE(ADMITTED, PHASE(JOINING) | PHASE(READY), ADMITTED_BYTES),
 			RULE(FETCH, PHASE(JOINING), SHORT_BYTES),
 			RULE(RESULT, PHASE(JOINING), RESULT_BYTES),
 			RULE(START, PHASE(READY), SHORT_BYTES),

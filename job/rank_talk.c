@@ -173,8 +173,19 @@ static void on_waiting(struct sml_talk *talk, const SmlControl__Envelope *messag
 
 static void on_admitted(struct sml_talk *talk, const SmlControl__Envelope *message)
 {
-	if (sml_talk_admit(talk, message->admitted))
-		talk->phase = SML_TALK_ADMITTED;
+	bool again = talk->phase == SML_TALK_READY;
+
+	if (!sml_talk_admit(talk, message->admitted))
+		return;
+	/* Once: now every rank is on its own. */
+	if (again && (talk->admitted_again || talk->admission.neighbors.ranks != 0)) {
+		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
+			      "the switch at %s admits the job again and again",
+			      talk->config.where);
+		return;
+	}
+	talk->admitted_again |= again;
+	talk->phase = SML_TALK_ADMITTED;
 }
 
 /* ---- continuing after a switch has died ---- */

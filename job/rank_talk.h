@@ -180,8 +180,9 @@ struct sml_talk {
 	uint32_t n_shards;	       /* that it asked for, at most */
 	uint32_t n_ports;	       /* that it listens on, one a shard */
 	uint16_t start_lanes;
-	bool offers_memory; /* this rank has said that it shares memory */
-	bool shares_memory; /* all ranks do: there are no packets */
+	bool admitted_again; /* ranks of one machine could not share memory */
+	bool offers_memory;  /* this rank has said that it shares memory */
+	bool shares_memory;  /* all ranks do: there are no packets */
 	struct sml_admission admission;
 	uint32_t *tables[SML_STREAMS]; /* of admission.maps */
 	struct sml_fellows *fellows;   /* of admission */
@@ -203,6 +204,8 @@ struct sml_readiness {
 	uint16_t lanes;	    /* that probes have proved */
 	bool by_group;	    /* the multicast group reaches this rank */
 	bool shares_memory; /* with all ranks of its machine */
+	/* Set by the library: the job was admitted again instead of started. */
+	bool admitted_again;
 };
 
 void sml_talk_ready(struct sml_talk *talk, const struct sml_readiness *found);

@@ -195,6 +195,12 @@ uint64_t sml_jobs_deadline(const struct sml_jobs *jobs);
  */
 void sml_jobs_forgive(struct sml_jobs *jobs, uint64_t away_ns);
 
+/* The most slots that a job with packets of so many lanes gets, unless it asks for a number. */
+struct sml_slot_counts {
+	uint32_t head, data;
+};
+struct sml_slot_counts sml_slots_most(uint32_t lanes);
+
 /* A Status as it is now, packed; the caller frees it. NULL: no memory. */
 uint8_t *sml_jobs_pack_status(struct sml_jobs *jobs, uint64_t now_ns, size_t *n);
 

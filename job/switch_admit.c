@@ -31,6 +31,10 @@ static uint32_t least_shards(const struct sml_job *job)
 {
 	uint32_t shards = job->most_shards;
 
+	/* The ranks of a child send through one socket. */
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (sml_job_is_in_host(job, rank))
+			return 1;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		if (job->members[rank].shards < shards)
 			shards = job->members[rank].shards;
@@ -222,6 +226,19 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 		send_admitted(job, rank);
 }
 
+/* With everything new, so that no packet of the first admission is taken for one of this. */
+static void admit_apart(struct sml_job *job)
+{
+	job->jobs->operations->remove_job(job->jobs->dataplane, job->rules.job);
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		job->members[rank].ready = job->members[rank].shares_memory = false;
+	job->n_ready = 0;
+	job->apart = true;
+	job->state = SML_JOB_JOINING;
+	sml_job_keep_reserve(job);
+	sml_job_admit(job, job->rules.epoch + 1);
+}
+
 static void start(struct sml_job *job)
 {
 	struct sml_jobs *jobs = job->jobs;
@@ -229,6 +246,10 @@ static void start(struct sml_job *job)
 	char text[SML_SENTENCE_BYTES];
 	int rc;
 
+	if (sml_job_lacks_memory(job)) {
+		admit_apart(job);
+		return;
+	}
 	if (is_too_narrow(job))
 		return;
 	rc = jobs->operations->start_job(jobs->dataplane, job->rules.job);

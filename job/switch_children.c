@@ -9,12 +9,13 @@
  */
 #include "job/switch_branches.h"
 
-/* Do two ranks contribute as one? Those behind one leaf do. */
+/* Do two ranks contribute as one? Those behind one leaf do, and those that share memory. */
 static bool are_one(const struct sml_job *job, unsigned a, unsigned b)
 {
 	const struct sml_branch *via = sml_peer_via(job->members[a].peer);
 
-	return a == b || (via != NULL && via == sml_peer_via(job->members[b].peer));
+	return a == b || (via != NULL && via == sml_peer_via(job->members[b].peer)) ||
+	       sml_job_is_one_host(job, a, b);
 }
 
 static void add_to_child(struct sml_job *job, unsigned rank, unsigned child)
@@ -26,6 +27,9 @@ static void add_to_child(struct sml_job *job, unsigned rank, unsigned child)
 void sml_job_form_children(struct sml_job *job)
 {
 	job->n_children = job->n_leaves = 0;
+	/* Where there are leaves, ranks of one machine do not share memory yet. */
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		job->apart |= sml_peer_via(job->members[rank].peer) != NULL;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		unsigned child = 0;
 
@@ -51,6 +55,13 @@ uint64_t sml_job_ranks_behind(const struct sml_job *job, uint64_t children)
 		if (children >> job->child_of[rank] & 1)
 			ranks |= (uint64_t)1 << rank;
 	return ranks;
+}
+
+bool sml_job_is_in_host(const struct sml_job *job, unsigned rank)
+{
+	const struct sml_child *child = &job->children[job->child_of[rank]];
+
+	return child->n_ranks > 1 && child->branch == NULL;
 }
 
 bool sml_job_is_child(const struct sml_job *job, unsigned rank)

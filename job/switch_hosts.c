@@ -3,6 +3,10 @@
  * Ranks of one job on one machine, which may share memory. Here they only learn of each other: what
  * a Join says about its machine is compared, and never understood. The ranks themselves prove that
  * they share memory (lib/host/meet.h), and say so in Ready.
+ *
+ * Where the switch has the slots, the ranks of a machine are admitted as one child, whose packets
+ * the lowest rank sends. If they cannot prove that they share memory, the job is admitted once
+ * more, with every rank as a child.
  */
 #include <string.h>
 
@@ -30,6 +34,20 @@ static bool is_same_machine(const struct sml_member *a, const struct sml_member 
 	       memcmp(a->machine, b->machine, a->machine_bytes) == 0;
 }
 
+bool sml_job_is_one_host(const struct sml_job *job, unsigned a, unsigned b)
+{
+	return !job->apart && !job->jobs->operations->ranks_have_slots &&
+	       is_same_machine(&job->members[a], &job->members[b]);
+}
+
+bool sml_job_lacks_memory(const struct sml_job *job)
+{
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (sml_job_is_in_host(job, rank) && !job->members[rank].shares_memory)
+			return true;
+	return false;
+}
+
 void sml_job_describe_hosts(const struct sml_job *job, uint8_t to, struct sml_host_list *list,
 			    SmlControl__Admitted *admitted)
 {
@@ -41,7 +59,7 @@ void sml_job_describe_hosts(const struct sml_job *job, uint8_t to, struct sml_ho
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		const struct sml_member *member = &job->members[rank];
 
-		if (!is_same_machine(member, &job->members[to]))
+		if (job->apart || !is_same_machine(member, &job->members[to]))
 			continue;
 		list->ranks[group->n_ranks++] = rank;
 		list->tokens[group->n_tokens++] = (ProtobufCBinaryData){

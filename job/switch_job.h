@@ -128,6 +128,7 @@ struct sml_job {
 	uint64_t *secrets;   /* of stripes that the ranks have: switch_peers.c */
 	uint64_t *completed; /* there, by stripe and rank: as in struct sml_job_counters */
 	bool shares_memory;  /* all its ranks do, and send no packets */
+	bool apart;	     /* ranks of one machine cannot share memory: each is a child */
 	/* Resuming after another switch's death. */
 	bool resumes;
 	struct sml_resume_plan plans[SML_STREAMS];
@@ -241,6 +242,9 @@ uint64_t sml_job_ranks_behind(const struct sml_job *job, uint64_t children);
 /* Is the rank a child by itself? Otherwise what a child does says nothing about one rank. */
 bool sml_job_is_child(const struct sml_job *job, unsigned rank);
 
+/* Is it one of several ranks that share memory, and are one child? */
+bool sml_job_is_in_host(const struct sml_job *job, unsigned rank);
+
 /* ---- its leaves (switch_tree.c) ---- */
 
 /* The dataplane has the job: the leaves get it, too. False: no memory. */
@@ -341,6 +345,10 @@ void sml_job_describe_hosts(const struct sml_job *job, uint8_t to, struct sml_ho
 
 /* All are ready: do all of them share memory? */
 bool sml_job_shares_memory(const struct sml_job *job);
+
+/* Are two ranks to contribute as one? All are ready: does one of such ranks not share memory? */
+bool sml_job_is_one_host(const struct sml_job *job, unsigned a, unsigned b);
+bool sml_job_lacks_memory(const struct sml_job *job);
 
 /* ---- going on after a switch's death (switch_resume.c) ---- */
 

@@ -10,6 +10,13 @@
 typedef void (*reaction)(struct sml_job *job, struct sml_member *member, uint8_t rank,
 			 const SmlControl__Envelope *message);
 
+/* Of ranks that share memory, the first does; if they turn out not to, none has. */
+static bool sends_packets(const struct sml_job *job, uint8_t rank, const SmlControl__Ready *ready)
+{
+	return !sml_job_is_in_host(job, rank) ||
+	       (ready->shares_memory && job->children[job->child_of[rank]].first_rank == rank);
+}
+
 static void on_ready(struct sml_job *job, struct sml_member *member, uint8_t rank,
 		     const SmlControl__Envelope *message)
 {
@@ -20,7 +27,8 @@ static void on_ready(struct sml_job *job, struct sml_member *member, uint8_t ran
 	if (job->state != SML_JOB_PROBING || member->ready)
 		return;
 	/* A rank at a leaf has its path there. */
-	why = member->peer->via == NULL && jobs->operations->misses_address
+	why = member->peer->via == NULL && jobs->operations->misses_address &&
+			      sends_packets(job, rank, message->ready)
 		      ? jobs->operations->misses_address(jobs->dataplane, job->rules.job,
 							 job->child_of[rank])
 		      : NULL;
@@ -106,7 +114,18 @@ void sml_job_mismatch(struct sml_job *job, const struct sml_mismatch *mismatch)
 					    sml_envelope(DESCRIBE, describe, &describe));
 }
 
-/* From a rank that has slots, which can end the job in other ways, too. */
+/* Can the rank know that these two disagree? It can end the job in other ways, too. */
+static bool may_tell(const struct sml_job *job, uint8_t rank, const SmlControl__Mismatch *in)
+{
+	if (in->n_ranks != 2 || in->ranks[0] >= job->n_ranks || in->ranks[1] >= job->n_ranks)
+		return false;
+	return job->jobs->operations->ranks_have_slots ||
+	       (sml_job_is_in_host(job, rank) &&
+		job->child_of[in->ranks[0]] == job->child_of[rank] &&
+		job->child_of[in->ranks[1]] == job->child_of[rank]);
+}
+
+/* From a rank that has slots, or whose memory others share. */
 static void on_mismatch(struct sml_job *job, struct sml_member *member, uint8_t rank,
 			const SmlControl__Envelope *message)
 {
@@ -119,9 +138,7 @@ static void on_mismatch(struct sml_job *job, struct sml_member *member, uint8_t 
 	};
 
 	(void)member;
-	(void)rank;
-	if (!job->jobs->operations->ranks_have_slots || in->n_ranks != 2 ||
-	    in->ranks[0] >= job->n_ranks || in->ranks[1] >= job->n_ranks)
+	if (!may_tell(job, rank, in))
 		return;
 	mismatch.ranks[0] = (uint8_t)in->ranks[0];
 	mismatch.ranks[1] = (uint8_t)in->ranks[1];

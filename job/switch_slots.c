@@ -57,21 +57,27 @@ static uint32_t chosen_least(uint32_t packet_bytes)
 }
 
 /* Before all ranks have joined, the lane count is unknown: assume the maximum. */
-static uint32_t choose_data(const struct sml_job *job)
+static uint32_t choose_data(uint32_t lanes, uint32_t stripes)
 {
-	uint32_t packet = SML_HEADER_BYTES + 4u * job->rules.lanes;
-	uint32_t stripes = job->stripes ? job->stripes : 1;
+	uint32_t packet = SML_HEADER_BYTES + 4u * lanes;
 
-	if (job->rules.lanes == 0)
+	if (lanes == 0)
 		return CHOSEN_DATA_SLOTS;
-	return least_of(most_of(CHOSEN_BYTES / packet / stripes, chosen_least(packet)),
-			CHOSEN_DATA_SLOTS);
+	return least_of(
+		most_of(CHOSEN_BYTES / packet / (stripes ? stripes : 1), chosen_least(packet)),
+		CHOSEN_DATA_SLOTS);
+}
+
+struct sml_slot_counts sml_slots_most(uint32_t lanes)
+{
+	return (struct sml_slot_counts){CHOSEN_HEAD_SLOTS, choose_data(lanes, 1)};
 }
 
 /* A job has no more than its packets can name and its ranks can keep. */
 static struct slots wanted(const struct sml_job *job)
 {
-	struct slots least = fewest(job), want = {CHOSEN_HEAD_SLOTS, choose_data(job)};
+	struct slots least = fewest(job),
+		     want = {CHOSEN_HEAD_SLOTS, choose_data(job->rules.lanes, job->stripes)};
 
 	if (job->data_slots_wanted)
 		want = (struct slots){job->head_slots_wanted, job->data_slots_wanted};

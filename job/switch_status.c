@@ -89,10 +89,14 @@ static void describe_worker(const struct sml_job *job, uint8_t rank,
 	worker->pid = member->pid;
 	if (member->peer != NULL)
 		worker->last_seen_ms = (job->jobs->now_ns - member->peer->heard_ns) / 1000000u;
-	if (job->state >= SML_JOB_PROBING && sml_job_is_child(job, rank)) {
+	/* Ranks that share memory have contributed as often as their host. */
+	if (job->state >= SML_JOB_PROBING &&
+	    (sml_job_is_child(job, rank) || sml_job_is_in_host(job, rank))) {
 		worker->contributions = counters->contributions[job->child_of[rank]];
 		worker->resends = counters->resends[job->child_of[rank]];
-		worker->completed = counters->completed[job->child_of[rank]];
+		/* Which of them was the last is not known: it counts once, for the first. */
+		if (job->children[job->child_of[rank]].first_rank == rank)
+			worker->completed = counters->completed[job->child_of[rank]];
 	}
 	if (sml_peer_via(member->peer) != NULL)
 		worker->leaf = sml_relayed_of(member->peer)->at;

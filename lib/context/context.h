@@ -33,11 +33,12 @@
 #include "lib/progress/request.h"
 #include "switch/switch.h"
 
-/* While it opens: lib/context/hosts.h. */
+/* See lib/context/hosts.h. */
 struct sml_hosts {
 	char machine[SML_HOST_MACHINE_BYTES];
 	struct sml_host_door door;
 	bool is_open;	      /* the door */
+	uint64_t ranks;	      /* of this host, which share memory; 0: none do */
 	struct sml_host *met; /* memory that this rank shares; the others may not */
 };
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/plural.h"
+#include "lib/context/hosts.h"
 #include "lib/context/probe.h"
 #include "lib/progress/progress.h"
 
@@ -244,25 +245,44 @@ static int check_terms(const struct sml_stripe *stripe, uint16_t lanes)
 	return 0;
 }
 
+/* Ready: may end with another admission instead of the start. */
+static int agree_once(struct sml_stripe *stripe, struct sml_control *control,
+		      struct sml_transport **transports, struct sml_readiness *found,
+		      uint64_t deadline_ns)
+{
+	const struct sml_admission *admission = &stripe->admission;
+	int error = check_terms(stripe, admission->lanes);
+	bool sends;
+
+	*found = (struct sml_readiness){.lanes = admission->lanes};
+	if (error == 0)
+		error = sml_hosts_meet_under(stripe, control, found);
+	sends = sml_hosts_sends(stripe, found);
+	for (unsigned i = 0; error == 0 && sends && i < admission->shards; i++)
+		error = sml_data_path_open_transport(stripe, i, NULL, &transports[i]);
+	if (error == 0 && sends)
+		error = probe_path(stripe, control, transports, &found->lanes, &found->by_group,
+				   deadline_ns);
+	if (error == 0)
+		error = check_terms(stripe, found->lanes);
+	return error ? error : sml_control_ready(control, found, NULL, deadline_ns);
+}
+
 int sml_data_path_agree(struct sml_stripe *stripe, struct sml_control *control,
 			struct sml_transport **transports, uint16_t *lanes, uint64_t deadline_ns)
 {
-	const struct sml_admission *admission = &stripe->admission;
-	struct sml_readiness found = {.by_group = false};
-	int error = check_terms(stripe, admission->lanes);
+	struct sml_readiness found;
+	int error = agree_once(stripe, control, transports, &found, deadline_ns);
 
-	*lanes = admission->lanes;
-	for (unsigned i = 0; error == 0 && i < admission->shards; i++)
-		error = sml_data_path_open_transport(stripe, i, NULL, &transports[i]);
+	if (error == 0 && found.admitted_again) {
+		sml_data_path_close(transports);
+		memset(transports, 0, SML_MAX_SHARDS * sizeof(struct sml_transport *));
+		error = sml_control_admission(control, &stripe->admission, deadline_ns);
+		if (error == 0)
+			error = agree_once(stripe, control, transports, &found, deadline_ns);
+	}
 	if (error == 0)
-		error = probe_path(stripe, control, transports, lanes, &found.by_group,
-				   deadline_ns);
-	if (error == 0)
-		error = check_terms(stripe, *lanes);
-	if (error)
-		return error;
-	found.lanes = *lanes;
-	error = sml_control_ready(control, &found, NULL, deadline_ns);
+		error = sml_hosts_settle_under(stripe);
 	*lanes = found.lanes;
 	return error;
 }
@@ -313,6 +333,7 @@ static struct sml_worker_config worker_config(const struct sml_stripe *stripe, u
 		.no_resume = stripe->context->settings.switch_address == NULL,
 		.local = !transport || (stripe->context->crew.own &&
 					stripe->index == stripe->context->settings.rank),
+		.gathers = transport && stripe->context->crew.host,
 		.window_max = transport ? window_of(stripe, transport) : SML_MAX_SLOTS,
 	};
 }
@@ -365,10 +386,12 @@ static int add_shared_line(struct sml_context *context, struct sml_progress *pro
 static int add_host_line(struct sml_context *context, struct sml_progress *progress)
 {
 	struct sml_stripe *stripe = &context->stripes[0];
-	struct sml_line *line = sml_line_new_shared(context->crew.host, stripe->control);
+	struct sml_line *line =
+		sml_line_new_shared(context->crew.host, stripe->transports[0], stripe->control);
 
 	if (line == NULL)
 		return sml_error_set(-ENOMEM, "no memory for the shared slots");
+	stripe->transports[0] = NULL;
 	progress->lines[progress->n_lines++] = line;
 	return add_shard(progress, stripe, line);
 }
@@ -529,6 +552,9 @@ int sml_data_path_renew(struct sml_stripe *stripe, struct sml_control *control,
 		error = check_terms(stripe, lanes);
 	if (error == 0)
 		error = sml_data_path_renew_shards(stripe, transports, keep);
+	/* It is parked: no thread uses its line, which has no other stripe. */
+	if (error == 0 && stripe->context->crew.host)
+		stripe->shards[0]->line->control = control;
 	sml_data_path_close(transports);
 	return error;
 }

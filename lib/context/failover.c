@@ -21,6 +21,7 @@
 
 #include "base/thread.h"
 #include "lib/context/data_path.h"
+#include "lib/context/hosts.h"
 #include "lib/context/join.h"
 #include "lib/control/finder.h"
 
@@ -172,7 +173,7 @@ static int ask_to_join(void *self, const struct sml_reached *connection, struct 
 	struct sml_stripe *stripe = claim->stripe;
 	struct sml_context *context = stripe->context;
 	const struct sml_stripe_place place = {stripe->index, (uint8_t)context->n_stripes};
-	const struct sml_application application = {
+	struct sml_application application = {
 		.lanes = context->shape.lanes,
 		.resumption = &claim->resumption,
 	};
@@ -185,6 +186,9 @@ static int ask_to_join(void *self, const struct sml_reached *connection, struct 
 	if (error)
 		return error;
 	claim->resumption.leaving = only_leaves(stripe);
+	/* As it has begun: alone, or as one with others of this host. */
+	if (context->crew.host)
+		sml_hosts_introduce(context, &application);
 	sml_control_watch(*control, &context->crew.stop);
 	sml_control_ask(*control, &application);
 	return 0;

@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "job/switch.h"
 #include "lib/context/data_path.h"
 #include "lib/context/probe.h"
 
@@ -14,11 +16,22 @@
 /* The leader's door may be crowded. */
 #define PAUSE_NS (5 * SML_NS_PER_MS)
 
-static bool may_share(const struct sml_settings *settings)
+/* "embedded" asks for a stripe in every rank, also on one host. Faults and traces are of packets.
+ */
+static bool may_share(const struct sml_context *context)
 {
-	/* "embedded" asks for a stripe in every rank, also on one host; a trace is of packets. */
-	return settings->host_group && settings->world_size > 1 &&
-	       settings->switch_address == NULL && !settings->every_rank && !settings->trace;
+	const struct sml_settings *settings = &context->settings;
+
+	if (!settings->host_group || settings->world_size == 1 || settings->trace)
+		return false;
+	if (settings->switch_address)
+		return context->n_stripes == 1;
+	return !settings->every_rank && !settings->has_faults;
+}
+
+static bool is_known(const struct sml_hosts *hosts)
+{
+	return hosts->is_open || hosts->ranks;
 }
 
 void sml_hosts_introduce(struct sml_context *context, struct sml_application *application)
@@ -26,9 +39,9 @@ void sml_hosts_introduce(struct sml_context *context, struct sml_application *ap
 	struct sml_hosts *hosts = &context->hosts;
 	int error = 0;
 
-	if (!may_share(&context->settings))
+	if (!may_share(context))
 		return;
-	if (!hosts->is_open) {
+	if (!is_known(hosts)) {
 		sml_host_machine(hosts->machine);
 		error = sml_host_open_door(&hosts->door);
 		hosts->is_open = error == 0;
@@ -47,41 +60,92 @@ void sml_hosts_introduce(struct sml_context *context, struct sml_application *ap
 
 _Static_assert(SML_TALK_TOKEN_BYTES == SML_HOST_TOKEN_BYTES, "tokens are told as they are");
 
-static struct sml_meeting *new_meeting(const struct sml_stripe *first)
+static uint8_t count_ranks(uint64_t ranks)
 {
-	const struct sml_context *context = first->context;
-	const struct sml_admission *admission = &first->admission;
+	return (uint8_t)__builtin_popcountll(ranks);
+}
+
+static struct sml_host_terms terms_of(const struct sml_admission *admission, bool goes_up)
+{
 	struct sml_host_terms terms = {
 		.job = admission->job_number,
 		.lanes = admission->lanes,
-		.n_ranks = context->settings.world_size,
+		.n_ranks = count_ranks(admission->neighbors.ranks),
+		.goes_up = goes_up,
 	};
-	struct sml_meet_group group = {.ranks = admission->neighbors.ranks};
 
-	sml_host_choose_slots(&terms, admission->head_slots, admission->data_slots);
-	memcpy(group.tokens, admission->neighbors.tokens, sizeof(group.tokens));
-	return sml_meeting_new(&terms, &group, context->settings.rank, &context->hosts.door);
+	if (goes_up) {
+		terms.head_slots = admission->head_slots;
+		terms.data_slots = admission->data_slots;
+	} else {
+		sml_host_choose_slots(&terms, admission->head_slots, admission->data_slots);
+	}
+	return terms;
+}
+
+/* Enough for each later epoch, which may have other slots, and as many lanes or fewer. */
+static uint64_t room_for(const struct sml_settings *settings, struct sml_host_terms terms)
+{
+	static const uint16_t counts[] = SML_LANE_COUNTS;
+	uint64_t most = sml_host_bytes(&terms), bytes;
+
+	for (unsigned i = 0; counts[i] != 0 && counts[i] <= terms.lanes; i++) {
+		struct sml_host_terms later = terms;
+		struct sml_slot_counts slots = sml_slots_most(counts[i]);
+
+		if (settings->data_slots)
+			slots = (struct sml_slot_counts){settings->head_slots,
+							 settings->data_slots};
+		later.lanes = counts[i];
+		later.head_slots = (uint16_t)slots.head;
+		later.data_slots = (uint16_t)slots.data;
+		bytes = sml_host_bytes(&later);
+		most = bytes > most ? bytes : most;
+	}
+	return most;
+}
+
+/* Within the host, ranks have the numbers 0, 1, … */
+static struct sml_meeting *new_meeting(const struct sml_stripe *first, bool goes_up)
+{
+	const struct sml_context *context = first->context;
+	const struct sml_neighbors *neighbors = &first->admission.neighbors;
+	struct sml_host_terms terms = terms_of(&first->admission, goes_up);
+	struct sml_meet_group group = {.ranks = 0};
+	unsigned n = 0, own = 0;
+
+	if (goes_up)
+		terms.room_bytes = room_for(&context->settings, terms);
+	for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++) {
+		if (!(neighbors->ranks >> rank & 1))
+			continue;
+		if (rank == context->settings.rank)
+			own = n;
+		group.ranks |= (uint64_t)1 << n;
+		memcpy(group.tokens[n++], neighbors->tokens[rank], SML_HOST_TOKEN_BYTES);
+	}
+	return sml_meeting_new(&terms, &group, own, &context->hosts.door);
 }
 
 /* Wait for the meeting, the other ranks' probes, or the control connection. */
 static int wait_a_moment(const struct sml_stripe *first, const struct sml_meeting *meeting,
-			 uint64_t until_ns)
+			 struct sml_control *control, bool serves, uint64_t until_ns)
 {
 	int fds[SML_MAX_SHARDS + 1];
 	unsigned n = 0;
 	uint64_t soon_ns = sml_now_ns() + PAUSE_NS;
 
-	for (unsigned i = 0; i < first->admission.shards; i++)
+	for (unsigned i = 0; serves && i < first->admission.shards; i++)
 		fds[n++] = first->transports[i]->poll_fd;
 	if (sml_meeting_fd(meeting) >= 0)
 		fds[n++] = sml_meeting_fd(meeting);
 	else if (soon_ns < until_ns)
 		until_ns = soon_ns;
-	return sml_control_pump(first->control, fds, n, until_ns);
+	return sml_control_pump(control, fds, n, until_ns);
 }
 
-static int meet(struct sml_stripe *first, struct sml_meeting *meeting, struct sml_probe *probe,
-		int *step)
+static int meet(struct sml_stripe *first, struct sml_meeting *meeting, struct sml_control *control,
+		struct sml_probe *probe, int *step)
 {
 	uint64_t until_ns = sml_now_ns() + MEETING_NS;
 	int error = 0;
@@ -93,8 +157,8 @@ static int meet(struct sml_stripe *first, struct sml_meeting *meeting, struct sm
 			*step = -ETIMEDOUT;
 			return 0;
 		}
-		error = wait_a_moment(first, meeting, until_ns);
-		if (error == 0)
+		error = wait_a_moment(first, meeting, control, probe != NULL, until_ns);
+		if (error == 0 && probe)
 			sml_probe_serve(probe);
 	}
 	return error;
@@ -107,14 +171,22 @@ static void tell_failure(const struct sml_context *context, int step)
 		strerrordesc_np(-step));
 }
 
-static struct sml_host *new_host(const struct sml_context *context, struct sml_meeting *meeting)
+static struct sml_host *new_host(const struct sml_stripe *first, struct sml_meeting *meeting)
 {
+	uint64_t ranks = first->admission.neighbors.ranks;
 	struct sml_host *host = calloc(1, sizeof(*host));
+	uint8_t n = 0;
 
 	if (host == NULL)
 		return NULL;
-	host->memory = sml_meeting_take(meeting);
-	host->rank = context->settings.rank;
+	host->memory = sml_meeting_take(meeting, &host->leader_fd);
+	for (uint8_t rank = 0; rank < SML_MAX_RANKS; rank++) {
+		if (!(ranks >> rank & 1))
+			continue;
+		if (rank == first->context->settings.rank)
+			host->rank = n;
+		host->job_ranks[n++] = rank;
+	}
 	sml_host_tell_cpus(host);
 	return host;
 }
@@ -131,29 +203,109 @@ static uint64_t all_ranks(const struct sml_context *context)
 	return ~(uint64_t)0 >> (SML_MAX_RANKS - context->settings.world_size);
 }
 
+/* The memory is in hosts.met afterwards, if the ranks share it as far as this one can tell. */
+static int try_to_meet(struct sml_stripe *first, struct sml_control *control,
+		       struct sml_probe *probe, bool goes_up)
+{
+	struct sml_context *context = first->context;
+	struct sml_meeting *meeting = new_meeting(first, goes_up);
+	int error = 0, step = -errno;
+
+	if (meeting)
+		error = meet(first, meeting, control, probe, &step);
+	if (error == 0 && step == 1) {
+		context->hosts.met = new_host(first, meeting);
+		step = context->hosts.met ? step : -ENOMEM;
+	}
+	if (error == 0 && step != 1)
+		tell_failure(context, step);
+	sml_meeting_free(meeting);
+	return error;
+}
+
 int sml_hosts_meet(struct sml_stripe *first, struct sml_probe *probe, bool *share)
 {
 	struct sml_context *context = first->context;
-	struct sml_meeting *meeting = NULL;
-	int error = 0, step;
+	int error = 0;
 
-	*share = false;
-	if (context->hosts.is_open && first->admission.neighbors.ranks == all_ranks(context)) {
-		meeting = new_meeting(first);
-		step = -errno;
-		if (meeting)
-			error = meet(first, meeting, probe, &step);
-		if (error == 0 && step == 1) {
-			context->hosts.met = new_host(context, meeting);
-			step = context->hosts.met ? step : -ENOMEM;
-		}
-		if (error == 0 && step != 1)
-			tell_failure(context, step);
-		sml_meeting_free(meeting);
-		*share = context->hosts.met != NULL;
-	}
+	if (context->hosts.is_open && first->admission.neighbors.ranks == all_ranks(context))
+		error = try_to_meet(first, first->control, probe, false);
+	*share = context->hosts.met != NULL;
 	close_door(context);
 	return error;
+}
+
+static void free_host(struct sml_host *host)
+{
+	if (host == NULL)
+		return;
+	sml_host_unmap(&host->memory);
+	if (host->leader_fd >= 0)
+		close(host->leader_fd);
+	free(host);
+}
+
+static void drop_met(struct sml_context *context)
+{
+	free_host(context->hosts.met);
+	context->hosts.met = NULL;
+}
+
+/* All ranks of the host have frozen their workers: they have reported them. */
+static int begin_anew(struct sml_stripe *stripe)
+{
+	struct sml_hosts *hosts = &stripe->context->hosts;
+	struct sml_host *host = stripe->context->crew.host;
+	struct sml_host_terms terms = terms_of(&stripe->admission, true);
+
+	if (stripe->admission.neighbors.ranks != hosts->ranks)
+		return sml_error_set(SML_ERROR_PROTOCOL,
+				     "it does not admit the ranks of this host as one, as the job "
+				     "has begun");
+	if (host == NULL)
+		return 0;
+	terms.room_bytes = host->memory.terms.room_bytes;
+	if (!sml_host_renew(&host->memory, &terms, host->rank == 0))
+		return sml_error_set(SML_ERROR_PROTOCOL,
+				     "it gives the job more slots than the ranks of this host have "
+				     "memory for");
+	return 0;
+}
+
+/* Several stripes open at once, each in a thread of its own, and none of them shares memory. */
+static bool may_meet_under(const struct sml_context *context)
+{
+	return context->n_stripes == 1;
+}
+
+int sml_hosts_meet_under(struct sml_stripe *stripe, struct sml_control *control,
+			 struct sml_readiness *found)
+{
+	struct sml_context *context = stripe->context;
+	uint64_t ranks = stripe->admission.neighbors.ranks;
+	int error = 0;
+
+	if (!may_meet_under(context))
+		return 0;
+	if (context->shape.lanes)
+		error = begin_anew(stripe);
+	else if (context->hosts.is_open && ranks)
+		error = try_to_meet(stripe, control, NULL, true);
+	/* Another rank of the host could not share it: now all are on their own. */
+	if (ranks == 0)
+		drop_met(context);
+	found->shares_memory = context->hosts.met || context->crew.host;
+	if (context->shape.lanes == 0)
+		close_door(context);
+	return error;
+}
+
+bool sml_hosts_sends(const struct sml_stripe *stripe, const struct sml_readiness *found)
+{
+	uint64_t ranks = stripe->admission.neighbors.ranks;
+
+	return ranks == 0 || (found->shares_memory &&
+			      (unsigned)__builtin_ctzll(ranks) == stripe->context->settings.rank);
 }
 
 /* The shared slots are the job's only stripe, and there is one thread for them in each rank. */
@@ -171,6 +323,31 @@ static void become_only_stripe(struct sml_stripe *first, const struct sml_host_t
 	memset(first->transports, 0, sizeof(first->transports));
 }
 
+static void keep_met(struct sml_context *context, uint64_t ranks)
+{
+	context->crew.host = context->hosts.met;
+	context->crew.callers_drive = !sml_host_leads(context->crew.host);
+	context->hosts.met = NULL;
+	context->hosts.ranks = ranks;
+	sml_host_count_cpus(context->crew.host);
+}
+
+int sml_hosts_settle_under(struct sml_stripe *stripe)
+{
+	struct sml_context *context = stripe->context;
+
+	if (may_meet_under(context) && context->hosts.met && stripe->admission.neighbors.ranks)
+		keep_met(context, stripe->admission.neighbors.ranks);
+	else if (may_meet_under(context) && context->crew.host == NULL)
+		sml_hosts_fini(context);
+	if (stripe->admission.neighbors.ranks && context->crew.host == NULL)
+		return sml_error_set(SML_ERROR_PROTOCOL,
+				     "the switch at %s starts the job as if this rank shared "
+				     "memory with others",
+				     sml_stripe_name(stripe));
+	return 0;
+}
+
 void sml_hosts_settle(struct sml_stripe *first, bool share)
 {
 	struct sml_context *context = first->context;
@@ -179,23 +356,14 @@ void sml_hosts_settle(struct sml_stripe *first, bool share)
 		sml_hosts_fini(context);
 		return;
 	}
-	context->crew.host = context->hosts.met;
-	context->hosts.met = NULL;
-	sml_host_count_cpus(context->crew.host);
+	keep_met(context, first->admission.neighbors.ranks);
 	become_only_stripe(first, &context->crew.host->memory.terms);
-}
-
-static void free_host(struct sml_host *host)
-{
-	if (host)
-		sml_host_unmap(&host->memory);
-	free(host);
 }
 
 void sml_hosts_fini(struct sml_context *context)
 {
 	close_door(context);
-	free_host(context->hosts.met);
+	drop_met(context);
 	free_host(context->crew.host);
-	context->hosts.met = context->crew.host = NULL;
+	context->crew.host = NULL;
 }

@@ -2,7 +2,8 @@
 /*
  * The ranks of a job that are on this host, while the context opens: this rank says where it is,
  * learns who else is there, and proves that they share memory (lib/host/meet.h). If all ranks of
- * the job do, they send no packets.
+ * a job without a switch do, they send no packets. With a switch, the ranks of a host contribute as
+ * one; their lowest rank sends for them.
  */
 #ifndef SML_LIB_HOSTS_H
 #define SML_LIB_HOSTS_H
@@ -22,6 +23,20 @@ int sml_hosts_meet(struct sml_stripe *first, struct sml_probe *probe, bool *shar
 
 /* All ranks say so (or not): keep the memory in the crew, as its only slots, or drop it. */
 void sml_hosts_settle(struct sml_stripe *first, bool share);
+
+/*
+ * With a switch: if it has admitted several ranks of this host as one, found->shares_memory says
+ * whether they share memory, as far as this rank can tell. When the job goes on at another switch,
+ * the memory is made ready for that. 0, or an error.
+ */
+int sml_hosts_meet_under(struct sml_stripe *stripe, struct sml_control *control,
+			 struct sml_readiness *found);
+
+/* Is this rank to send packets? */
+bool sml_hosts_sends(const struct sml_stripe *stripe, const struct sml_readiness *found);
+
+/* The job starts with what the last admission says: keep the memory, or drop it. 0, or an error. */
+int sml_hosts_settle_under(struct sml_stripe *stripe);
 
 /* Frees what exists. */
 void sml_hosts_fini(struct sml_context *context);

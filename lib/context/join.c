@@ -203,6 +203,9 @@ static uint64_t results(void *self)
 	for (unsigned i = 0; i < stripe->n_shards; i++)
 		n += __atomic_load_n(&stripe->shards[i]->counters.packets_received,
 				     __ATOMIC_RELAXED);
+	/* Where another rank of this host receives them, this one contributes again after them. */
+	if (stripe->context->crew.host)
+		n += __atomic_load_n(&stripe->context->crew.host->contributions, __ATOMIC_RELAXED);
 	return n;
 }
 

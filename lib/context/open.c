@@ -70,6 +70,7 @@ static int join(struct sml_stripe *stripe)
 
 	if (error)
 		return error;
+	sml_hosts_introduce(stripe->context, &application);
 	return sml_control_join(stripe->control, &application, &stripe->admission,
 				stripe->deadline_ns);
 }

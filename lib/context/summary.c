@@ -29,20 +29,40 @@ static size_t describe_embedded(const struct sml_context *context, char *text, s
 				sml_plural(n), sml_plural(n), own);
 }
 
+/* "ranks 1 and 3 share this host's memory (…)": the list has room for 64 ranks. */
+static void describe_host(const struct sml_host *host, char *text, size_t bytes)
+{
+	unsigned n = host->memory.terms.n_ranks;
+	char ranks[256];
+	size_t length = 0;
+
+	for (unsigned i = 0; i < n && length < sizeof(ranks); i++)
+		length += (size_t)snprintf(ranks + length, sizeof(ranks) - length, "%s%u",
+					   i == 0      ? ""
+					   : i + 1 < n ? ", "
+						       : " and ",
+					   host->job_ranks[i]);
+	snprintf(text, bytes, "ranks %s share this host's memory", ranks);
+}
+
+static const char *how_they_wait(const struct sml_host *host)
+{
+	return host->has_cores ? "each has a core: waiting ranks spin, then sleep"
+			       : "fewer cores than ranks: waiting ranks sleep";
+}
+
 /* The form of the job, and the place of each stripe. */
 static void describe_form(const struct sml_context *context, char *text, size_t bytes)
 {
 	const struct sml_stripe *first = &context->stripes[0];
 	size_t length;
 
-	if (context->crew.host) {
-		const struct sml_host *host = context->crew.host;
+	const struct sml_host *host = context->crew.host;
 
+	if (host && !host->memory.terms.goes_up) {
 		snprintf(text, bytes,
 			 "ranks 0 to %u share this host's memory and send no packets (%s)",
-			 context->settings.world_size - 1u,
-			 host->has_cores ? "each has a core: waiting ranks spin, then sleep"
-					 : "fewer cores than ranks: waiting ranks sleep");
+			 context->settings.world_size - 1u, how_they_wait(host));
 		return;
 	}
 	if (context->peers)
@@ -53,6 +73,14 @@ static void describe_form(const struct sml_context *context, char *text, size_t 
 	else
 		length = (size_t)snprintf(text, bytes, "dedicated switch %s, %s dataplane",
 					  sml_stripe_name(first), first->admission.dataplane);
+	if (host && length < bytes) {
+		char group[320];
+
+		describe_host(host, group, sizeof(group));
+		snprintf(text + length, bytes - length, "; %s, and rank %u sends their sums (%s)",
+			 group, host->job_ranks[0], how_they_wait(host));
+		return;
+	}
 	if (context->n_stripes == 1 && !context->peers)
 		return;
 	for (unsigned i = 0; i < context->n_stripes && length < bytes; i++)

@@ -119,7 +119,7 @@ int sml_context_wait_any(struct sml_context *context, struct sml_request *const 
 				.until_ns = until_ns};
 	int result;
 
-	if (context->crew.host)
+	if (context->crew.callers_drive)
 		drive(&waiter);
 	else if (context->settings.spin)
 		spin(&waiter);

@@ -207,12 +207,20 @@ static int too_late(struct sml_control *control)
 			     what, control->talk.config.where, settings->timeout_ms);
 }
 
+/* After Ready, the job may also be admitted again. */
+static bool has_come(struct sml_control *control, enum sml_talk_phase wanted)
+{
+	enum sml_talk_phase phase = sml_control_phase(control);
+
+	return phase == wanted || (wanted == SML_TALK_RUNNING && phase == SML_TALK_ADMITTED);
+}
+
 static int wait_for(struct sml_control *control, enum sml_talk_phase wanted,
 		    const struct sml_meanwhile *meanwhile, uint64_t deadline_ns)
 {
 	int error = sml_control_failure(control);
 
-	while (error == 0 && sml_control_phase(control) != wanted) {
+	while (error == 0 && !has_come(control, wanted)) {
 		if (sml_now_ns() >= deadline_ns)
 			return too_late(control);
 		error = sml_control_pump(control, meanwhile ? meanwhile->fds : NULL,
@@ -282,6 +290,9 @@ int sml_control_ready(struct sml_control *control, struct sml_readiness *found,
 	sml_talk_ready(&control->talk, found);
 	sml_control_sync(control);
 	error = wait_for(control, SML_TALK_RUNNING, meanwhile, deadline_ns);
+	found->admitted_again = error == 0 && sml_control_phase(control) == SML_TALK_ADMITTED;
+	if (found->admitted_again)
+		return 0;
 	found->lanes = control->talk.start_lanes;
 	found->shares_memory = control->talk.shares_memory;
 	return error;

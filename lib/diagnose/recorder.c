@@ -96,7 +96,11 @@ static void write_rank_list(FILE *out, uint64_t ranks)
 static void write_slot(FILE *out, const struct sml_stalled *stalled, uint64_t now_ns)
 {
 	static const char *const places[] = {
-		[SML_WAITING] = "waiting", [SML_IN_FLIGHT] = "sent", [SML_LOST] = "lost"};
+		[SML_WAITING] = "waiting",
+		[SML_GATHERING] = "sent",
+		[SML_IN_FLIGHT] = "sent",
+		[SML_LOST] = "lost",
+	};
 	static const char *const causes[] = {[SML_STALL_UNKNOWN] = "?",
 					     [SML_STALL_RANKS] = "ranks ",
 					     [SML_STALL_NOT_ARRIVED] = "packet-lost",

@@ -41,7 +41,8 @@ void sml_stall_ask(const struct sml_scene *scene, uint64_t until_ns,
 	for (unsigned i = 0; i < scene->n_stripes; i++) {
 		char why[sizeof(reports->why)] = "";
 
-		reports->of[i] = hear(scene, i, until_ns, why, sizeof(why));
+		reports->of[i] = sml_question_refine(scene->crew,
+						     hear(scene, i, until_ns, why, sizeof(why)));
 		reports->any |= reports->of[i] != NULL;
 		if (reports->of[i] == NULL && reports->complete) {
 			reports->complete = false;
@@ -89,7 +90,8 @@ static bool look(const struct sml_stall_cursor *cursor, struct sml_worker *worke
 		.place = (enum sml_slot_place)state->place,
 		.stripe = worker->config.stripe,
 		.shard = worker->config.shard,
-		.sends = state->sends,
+		/* Other ranks of this host have it. */
+		.sends = state->place == SML_GATHERING ? 1 : state->sends,
 		.slot = sml_worker_slot_number(worker, slot),
 		.use = state->use,
 		.chunk = sml_worker_stream_chunk(worker, worker->chunks[slot]),

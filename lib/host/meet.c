@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -86,33 +87,52 @@ static bool is_own_user(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid();
 }
 
-static int send_message(int fd, const struct sml_meet_message *message, int passed)
+/* What an offer brings: the memory, and the leader's bell, if it has one. */
+struct passed {
+	int fds[2]; /* -1: none */
+};
+
+static unsigned count_passed(const struct passed *passed)
+{
+	return passed->fds[0] < 0 ? 0 : passed->fds[1] < 0 ? 1 : 2;
+}
+
+static void drop_passed(struct passed *passed)
+{
+	for (unsigned i = 0; i < 2; i++)
+		if (passed->fds[i] >= 0)
+			close(passed->fds[i]);
+	*passed = (struct passed){{-1, -1}};
+}
+
+static int send_message(int fd, const struct sml_meet_message *message, const struct passed *passed)
 {
 	struct iovec bytes = {(void *)(uintptr_t)message, sizeof(*message)};
 	union {
 		struct cmsghdr header;
-		char room[CMSG_SPACE(sizeof(int))];
+		char room[CMSG_SPACE(sizeof(passed->fds))];
 	} control = {.room = {0}};
 	struct msghdr out = {.msg_iov = &bytes, .msg_iovlen = 1};
+	size_t length = passed ? count_passed(passed) * sizeof(int) : 0;
 
-	if (passed >= 0) {
+	if (length > 0) {
 		out.msg_control = &control;
-		out.msg_controllen = sizeof(control.room);
-		control.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)),
+		out.msg_controllen = CMSG_SPACE(length);
+		control.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(length),
 						  .cmsg_level = SOL_SOCKET,
 						  .cmsg_type = SCM_RIGHTS};
-		memcpy(CMSG_DATA(&control.header), &passed, sizeof(int));
+		memcpy(CMSG_DATA(&control.header), passed->fds, length);
 	}
 	return sendmsg(fd, &out, MSG_NOSIGNAL) == (ssize_t)sizeof(*message) ? 0 : -errno;
 }
 
-/* Returns the length; -EAGAIN: nothing has come; 0: the end. *passed: a descriptor, or -1. */
-static ssize_t receive_message(int fd, void *bytes, size_t n, int *passed)
+/* Returns the length; -EAGAIN: nothing has come; 0: the end. The caller closes *passed. */
+static ssize_t receive_message(int fd, void *bytes, size_t n, struct passed *passed)
 {
 	struct iovec place = {bytes, n};
 	union {
 		struct cmsghdr header;
-		char room[CMSG_SPACE(sizeof(int))];
+		char room[CMSG_SPACE(sizeof(passed->fds))];
 	} control;
 	struct msghdr in = {.msg_iov = &place,
 			    .msg_iovlen = 1,
@@ -121,14 +141,15 @@ static ssize_t receive_message(int fd, void *bytes, size_t n, int *passed)
 	ssize_t length = recvmsg(fd, &in, MSG_CMSG_CLOEXEC);
 	struct cmsghdr *header;
 
-	*passed = -1;
+	*passed = (struct passed){{-1, -1}};
 	if (length < 0)
 		return -errno;
-	/* There is room for one descriptor only: the kernel closes any others. */
+	/* There is room for two descriptors only: the kernel closes any others. */
 	header = CMSG_FIRSTHDR(&in);
 	if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
-	    header->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(passed, CMSG_DATA(header), sizeof(int));
+	    header->cmsg_len >= CMSG_LEN(sizeof(int)) &&
+	    header->cmsg_len <= CMSG_LEN(sizeof(passed->fds)))
+		memcpy(passed->fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
 	return in.msg_flags & MSG_TRUNC ? -EPROTO : length;
 }
 
@@ -147,7 +168,8 @@ struct sml_meeting {
 	struct sml_meet_group group;
 	unsigned rank, leader;
 	struct sml_host_memory memory;
-	int memory_fd, epoll_fd;
+	struct passed shared; /* of memory_fd and the bell: the leader's */
+	int epoll_fd;
 	/* The leader's. */
 	int door_fd;
 	uint64_t proven;
@@ -169,17 +191,32 @@ static int watch(const struct sml_meeting *meeting, int fd)
 	return epoll_ctl(meeting->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
 }
 
+static int create(struct sml_meeting *meeting)
+{
+	int fd = sml_host_create(&meeting->memory, &meeting->terms);
+
+	if (fd < 0)
+		return fd;
+	meeting->shared.fds[0] = fd;
+	if (!meeting->terms.goes_up)
+		return 0;
+	meeting->shared.fds[1] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	return meeting->shared.fds[1] < 0 ? -errno : 0;
+}
+
 static int prepare(struct sml_meeting *meeting, const struct sml_host_door *door)
 {
+	int error;
+
 	meeting->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (meeting->epoll_fd < 0)
 		return -errno;
 	if (is_leader(meeting)) {
 		if (getrandom(&meeting->terms.proof, sizeof(meeting->terms.proof), 0) < 0)
 			return -errno;
-		meeting->memory_fd = sml_host_create(&meeting->memory, &meeting->terms);
-		if (meeting->memory_fd < 0)
-			return meeting->memory_fd;
+		error = create(meeting);
+		if (error)
+			return error;
 		meeting->door_fd = door->fd;
 		return door->fd < 0 ? -EBADF : watch(meeting, door->fd);
 	}
@@ -200,7 +237,8 @@ struct sml_meeting *sml_meeting_new(const struct sml_host_terms *terms,
 	meeting->group = *group;
 	meeting->rank = rank;
 	meeting->leader = group->ranks ? (unsigned)__builtin_ctzll(group->ranks) : rank;
-	meeting->memory_fd = meeting->epoll_fd = meeting->door_fd = meeting->fd = -1;
+	meeting->epoll_fd = meeting->door_fd = meeting->fd = -1;
+	meeting->shared = (struct passed){{-1, -1}};
 	for (unsigned i = 0; i < MAX_GUESTS; i++)
 		meeting->guests[i].fd = -1;
 	error = prepare(meeting, door);
@@ -251,7 +289,7 @@ static int offer(const struct sml_meeting *meeting, const struct guest *guest)
 		.proof = meeting->terms.proof,
 	};
 
-	return send_message(guest->fd, &message, meeting->memory_fd);
+	return send_message(guest->fd, &message, &meeting->shared);
 }
 
 /* Its token is in our memory, so it has mapped this memory. */
@@ -266,11 +304,11 @@ static bool has_proved(const struct sml_meeting *meeting, int rank)
 static int hear(struct sml_meeting *meeting, struct guest *guest)
 {
 	uint8_t bytes[sizeof(struct sml_meet_message)];
-	int passed, rank;
+	struct passed passed;
+	int rank;
 	ssize_t n = receive_message(guest->fd, bytes, sizeof(bytes), &passed);
 
-	if (passed >= 0)
-		close(passed);
+	drop_passed(&passed);
 	if (n == -EAGAIN)
 		return 0;
 	rank = n > 0 ? sml_meet_check_hello(&meeting->group, meeting->terms.job, meeting->leader,
@@ -313,7 +351,7 @@ static int say(const struct sml_meeting *meeting, enum sml_meet_kind kind)
 		.magic = MAGIC, .kind = kind, .job = meeting->terms.job, .rank = meeting->rank};
 
 	memcpy(message.token, meeting->group.tokens[meeting->rank], SML_HOST_TOKEN_BYTES);
-	return send_message(meeting->fd, &message, -1);
+	return send_message(meeting->fd, &message, NULL);
 }
 
 static int go_to_leader(struct sml_meeting *meeting)
@@ -335,19 +373,23 @@ static int go_to_leader(struct sml_meeting *meeting)
 static int accept_offer(struct sml_meeting *meeting)
 {
 	struct sml_meet_message message = {.magic = 0};
-	int passed;
+	struct passed passed;
 	ssize_t n = receive_message(meeting->fd, &message, sizeof(message), &passed);
 	int error = -EPROTO;
 
 	if (n == -EAGAIN)
 		return 0;
-	if (n == (ssize_t)sizeof(message) && passed >= 0 && message.magic == MAGIC &&
+	if (n == (ssize_t)sizeof(message) &&
+	    count_passed(&passed) == (meeting->terms.goes_up ? 2 : 1) && message.magic == MAGIC &&
 	    message.kind == SML_MEET_OFFER && message.job == meeting->terms.job) {
 		meeting->terms.proof = message.proof;
-		error = sml_host_map(&meeting->memory, &meeting->terms, passed);
+		error = sml_host_map(&meeting->memory, &meeting->terms, passed.fds[0]);
 	}
-	if (passed >= 0)
-		close(passed);
+	if (error == 0) {
+		meeting->shared.fds[1] = passed.fds[1];
+		passed.fds[1] = -1;
+	}
+	drop_passed(&passed);
 	if (error)
 		return error;
 	memcpy(meeting->memory.head->ranks[meeting->rank].token,
@@ -371,10 +413,12 @@ int sml_meeting_step(struct sml_meeting *meeting)
 	return accept_offer(meeting);
 }
 
-struct sml_host_memory sml_meeting_take(struct sml_meeting *meeting)
+struct sml_host_memory sml_meeting_take(struct sml_meeting *meeting, int *bell_fd)
 {
 	struct sml_host_memory memory = meeting->memory;
 
+	*bell_fd = meeting->shared.fds[1];
+	meeting->shared.fds[1] = -1;
 	meeting->memory.head = NULL;
 	return memory;
 }
@@ -388,8 +432,7 @@ void sml_meeting_free(struct sml_meeting *meeting)
 			close(meeting->guests[i].fd);
 	if (meeting->fd >= 0)
 		close(meeting->fd);
-	if (meeting->memory_fd >= 0)
-		close(meeting->memory_fd);
+	drop_passed(&meeting->shared);
 	if (meeting->epoll_fd >= 0)
 		close(meeting->epoll_fd);
 	sml_host_unmap(&meeting->memory);

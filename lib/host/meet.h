@@ -67,8 +67,11 @@ int sml_meeting_fd(const struct sml_meeting *meeting);
 /* 1: all share the memory, as far as this rank can tell. 0: not yet. Negative: -errno, for good. */
 int sml_meeting_step(struct sml_meeting *meeting);
 
-/* After a 1: the memory, which the caller owns from then on. */
-struct sml_host_memory sml_meeting_take(struct sml_meeting *meeting);
+/*
+ * After a 1: the memory, which the caller owns from then on; and the leader's eventfd, if sums go
+ * up (otherwise -1).
+ */
+struct sml_host_memory sml_meeting_take(struct sml_meeting *meeting, int *bell_fd);
 
 void sml_meeting_free(struct sml_meeting *meeting);
 

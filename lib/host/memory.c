@@ -38,8 +38,9 @@ static size_t rows_offset(const struct sml_host_terms *terms)
 size_t sml_host_bytes(const struct sml_host_terms *terms)
 {
 	size_t rows = n_buffers(terms) * (terms->n_ranks + 1u) * row_stride_of(terms);
+	size_t bytes = rows_offset(terms) + rows;
 
-	return ROUND_UP(rows_offset(terms) + rows, 4096);
+	return ROUND_UP(bytes < terms->room_bytes ? terms->room_bytes : bytes, 4096);
 }
 
 static uint16_t limit(size_t n, size_t least, size_t most)
@@ -74,7 +75,8 @@ static bool equal(const struct sml_host_terms *a, const struct sml_host_terms *b
 {
 	return a->proof == b->proof && a->job == b->job && a->lanes == b->lanes &&
 	       a->head_slots == b->head_slots && a->data_slots == b->data_slots &&
-	       a->n_ranks == b->n_ranks;
+	       a->n_ranks == b->n_ranks && a->goes_up == b->goes_up &&
+	       a->room_bytes == b->room_bytes;
 }
 
 void sml_host_lay_out(struct sml_host_memory *memory, const struct sml_host_terms *terms,
@@ -157,6 +159,25 @@ int sml_host_map(struct sml_host_memory *memory, const struct sml_host_terms *te
 		return 0;
 	sml_host_unmap(memory);
 	return -EPROTO;
+}
+
+bool sml_host_renew(struct sml_host_memory *memory, const struct sml_host_terms *terms,
+		    bool is_leader)
+{
+	struct sml_host_memory next;
+
+	lay_out(&next, terms, memory->head);
+	if (next.bytes > memory->bytes)
+		return false;
+	/* Only what threads that wait, or ring, do not read. */
+	memory->terms.lanes = terms->lanes;
+	memory->terms.head_slots = terms->head_slots;
+	memory->terms.data_slots = terms->data_slots;
+	memory->rows = next.rows;
+	memory->row_stride = next.row_stride;
+	if (is_leader)
+		memset(memory->buffers, 0, memory->bytes - sizeof(*memory->head));
+	return true;
 }
 
 void sml_host_unmap(struct sml_host_memory *memory)

@@ -14,6 +14,7 @@
 #ifndef SML_LIB_HOST_MEMORY_H
 #define SML_LIB_HOST_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "core/pool.h"
@@ -22,13 +23,15 @@
 /* Processors that a rank may run on, as a bit mask. */
 #define SML_HOST_CPU_WORDS 16
 
-/* What all ranks of the job compute alike. */
+/* What all ranks that share the memory compute alike. Ranks are numbered within the host. */
 struct sml_host_terms {
-	uint64_t proof; /* the leader has drawn it: this memory, and no other */
+	uint64_t proof;	     /* the leader has drawn it: this memory, and no other */
+	uint64_t room_bytes; /* the least size of the memory: other terms may follow (renew) */
 	uint32_t job;
 	uint16_t lanes; /* of a full row */
 	uint16_t head_slots, data_slots;
 	uint8_t n_ranks;
+	bool goes_up; /* sums go to a switch, and its results come back: slots.h */
 };
 
 struct sml_host_counter {
@@ -57,6 +60,7 @@ struct sml_host_buffer {
 	uint64_t agreed;  /* the newest use (upper half), and the digest of its first rank */
 	uint32_t arrived; /* ranks whose rows of that use are complete */
 	uint32_t claimed; /* the use that a rank adds up, or has */
+	uint32_t summed;  /* the use whose sum is in the result's row, and goes up */
 	uint32_t done;	  /* the use whose result is in the result's row */
 	uint32_t ticket;
 } __attribute__((aligned(64)));
@@ -98,6 +102,13 @@ int sml_host_create(struct sml_host_memory *memory, const struct sml_host_terms 
 int sml_host_map(struct sml_host_memory *memory, const struct sml_host_terms *terms, int fd);
 
 void sml_host_unmap(struct sml_host_memory *memory);
+
+/*
+ * The next epoch, with another number of slots, and maybe fewer lanes. While no rank uses the
+ * slots; the leader clears them, before any rank begins. False: the memory has no room for that.
+ */
+bool sml_host_renew(struct sml_host_memory *memory, const struct sml_host_terms *terms,
+		    bool is_leader);
 
 /* In memory of the caller (64-byte aligned, zeroed, sml_host_bytes()): for tests. */
 void sml_host_lay_out(struct sml_host_memory *memory, const struct sml_host_terms *terms,

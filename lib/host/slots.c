@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/host/slots.h"
 
+#include <string.h>
+
 /* As uses are stored: 0 means none. */
 static uint32_t counted(uint32_t use)
 {
@@ -93,6 +95,8 @@ enum sml_host_state sml_host_look(const struct sml_host *host, uint32_t slot, ui
 
 	if (__atomic_load_n(&buffer->done, __ATOMIC_ACQUIRE) == counted(use))
 		return SML_HOST_DONE;
+	if (__atomic_load_n(&buffer->summed, __ATOMIC_ACQUIRE) == counted(use))
+		return SML_HOST_SUMMED;
 	if (__atomic_load_n(&buffer->claimed, __ATOMIC_RELAXED) == counted(use))
 		return SML_HOST_CLAIMED;
 	if (__atomic_load_n(&buffer->arrived, __ATOMIC_ACQUIRE) == host->memory.terms.n_ranks)
@@ -138,6 +142,15 @@ static bool claim(struct sml_host_buffer *buffer, uint32_t use)
 					   __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
+/* Nobody arrives at the buffer again before it has seen this. */
+static void finish(struct sml_host *host, struct sml_host_buffer *buffer, uint32_t use,
+		   uint32_t ticket)
+{
+	__atomic_store_n(&buffer->ticket, ticket, __ATOMIC_RELAXED);
+	__atomic_store_n(&buffer->done, counted(use), __ATOMIC_RELEASE);
+	host->has_news = true;
+}
+
 bool sml_host_add(struct sml_host *host, const struct sml_contribution *in, uint8_t *differs)
 {
 	struct sml_host_buffer *buffer = buffer_of(host, in->slot, in->use);
@@ -151,13 +164,29 @@ bool sml_host_add(struct sml_host *host, const struct sml_contribution *in, uint
 		return false;
 	}
 	add_rows(host, in);
-	__atomic_store_n(&buffer->ticket, draw_ticket(host, in->slot), __ATOMIC_RELAXED);
 	__atomic_store_n(&buffer->arrived, 0, __ATOMIC_RELAXED);
-	/* Nobody arrives at the buffer again before it has seen this. */
-	__atomic_store_n(&buffer->done, counted(in->use), __ATOMIC_RELEASE);
-	host->has_news = true;
 	count(&host->added);
+	if (host->memory.terms.goes_up) {
+		__atomic_store_n(&buffer->summed, counted(in->use), __ATOMIC_RELEASE);
+		host->has_sum = true;
+		return true;
+	}
+	finish(host, buffer, in->use, draw_ticket(host, in->slot));
 	return true;
+}
+
+const void *sml_host_sum(const struct sml_host *host, uint32_t slot, uint32_t use)
+{
+	return note_of(host, slot, use, host->memory.terms.n_ranks) + 1;
+}
+
+void sml_host_publish(struct sml_host *host, const struct sml_contribution *in, uint32_t ticket,
+		      const void *lanes)
+{
+	sml_assert(in->lanes <= host->memory.terms.lanes);
+	memcpy(note_of(host, in->slot, in->use, host->memory.terms.n_ranks) + 1, lanes,
+	       4u * in->lanes);
+	finish(host, buffer_of(host, in->slot, in->use), in->use, ticket);
 }
 
 const void *sml_host_result(const struct sml_host *host, uint32_t slot, uint32_t use,

@@ -9,6 +9,13 @@
  *	                     last rank's        claimed
  *	                     arrive()           by one rank
  *
+ * Where the host is one of several, its sum goes to a switch, and the result comes from there. Only
+ * the leader sends and receives packets; nothing is lost between the others and it:
+ *
+ *	            arrive()                   add()          publish()
+ *	(use t - 2) -------> FILLING --> FULL -------> SUMMED ---------> DONE
+ *	                                               the leader sends the sum
+ *
  * Each rank writes its lanes into its own row, and then arrives. When all have arrived, any rank
  * that finds the buffer FULL may claim it and add the rows up. So ranks that would wait do the work
  * of those that are late.
@@ -25,8 +32,11 @@
 /* One rank's use of them. One thread at a time. */
 struct sml_host {
 	struct sml_host_memory memory;
-	uint8_t rank;
+	uint8_t rank;			  /* within the host; 0 is the leader */
+	uint8_t job_ranks[SML_MAX_RANKS]; /* the job's ranks, by rank within the host */
+	int leader_fd;	  /* if sums go up: an eventfd that wakes the leader; -1: none */
 	bool has_news;	  /* results that sleeping ranks have not been told */
+	bool has_sum;	  /* a sum that a sleeping leader has not been told */
 	uint64_t spin_ns; /* how long to look for news before sleeping */
 	bool has_cores;	  /* a core for every rank */
 	/* Counters, atomic. */
@@ -37,8 +47,15 @@ enum sml_host_state {
 	SML_HOST_FILLING,
 	SML_HOST_FULL, /* nobody has claimed it */
 	SML_HOST_CLAIMED,
+	SML_HOST_SUMMED, /* only if sums go up */
 	SML_HOST_DONE
 };
+
+/* Does this rank send the host's packets? Its progress thread then waits for both. */
+static inline bool sml_host_leads(const struct sml_host *host)
+{
+	return host->memory.terms.goes_up && host->rank == 0;
+}
 
 /* Where this rank writes the lanes of a use of a slot, before it arrives. */
 void *sml_host_row(const struct sml_host *host, uint32_t slot, uint32_t use);
@@ -52,11 +69,16 @@ uint8_t sml_host_arrive(struct sml_host *host, const struct sml_contribution *in
 enum sml_host_state sml_host_look(const struct sml_host *host, uint32_t slot, uint32_t use);
 
 /*
- * If nobody has claimed a full buffer, claim it and add it up: afterwards it is DONE. in: as this
- * rank arrived. False: another rank has claimed it; or *differs (else left alone) is a rank whose
- * row does not fit.
+ * If nobody has claimed a full buffer, claim it and add it up: afterwards it is DONE, or SUMMED.
+ * in: as this rank arrived. False: another rank has claimed it; or *differs (else left alone) is a
+ * rank whose row does not fit.
  */
 bool sml_host_add(struct sml_host *host, const struct sml_contribution *in, uint8_t *differs);
+
+/* The leader's: the sum of a SUMMED use, as it goes up; and the result that has come for it. */
+const void *sml_host_sum(const struct sml_host *host, uint32_t slot, uint32_t use);
+void sml_host_publish(struct sml_host *host, const struct sml_contribution *in, uint32_t ticket,
+		      const void *lanes);
 
 /* The result of a use that is DONE: big-endian lanes, valid until this rank arrives at use + 2. */
 const void *sml_host_result(const struct sml_host *host, uint32_t slot, uint32_t use,

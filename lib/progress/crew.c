@@ -27,7 +27,7 @@ void sml_crew_wake(struct sml_crew *crew)
 {
 	for (unsigned i = 0; i < crew->n_threads; i++)
 		sml_progress_wake(crew->threads[i]);
-	if (crew->host)
+	if (crew->callers_drive)
 		sml_host_ring(crew->host);
 }
 

@@ -39,7 +39,8 @@ struct sml_crew {
 	uint32_t events; /* atomic: head chunks and tensors that any thread finished */
 	struct sml_requests *requests;
 	struct sml_own_stripe *own; /* NULL: none in this process */
-	struct sml_host *host;	    /* memory that all ranks share; NULL: they send packets */
+	struct sml_host *host;	    /* memory that ranks share; NULL: each sends packets */
+	bool callers_drive;	    /* this rank sends no packets: see progress.h */
 	struct sml_crew_owner owner;
 
 	pthread_mutex_t lock; /* also of the own stripe's question */

@@ -235,7 +235,7 @@ bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_
 	bool any = false;
 
 	if (line->host)
-		return sml_host_line_receive(line, now_ns, news);
+		return sml_host_line_receive(line, packets, now_ns, news);
 	for (unsigned take = 0; take < most; take++) {
 		unsigned n = transport->ops->receive(transport, packets);
 
@@ -254,7 +254,7 @@ bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_
 
 bool sml_line_may_expire(const struct sml_line *line, bool busy)
 {
-	return line->host || !busy ||
+	return !line->transport || !busy ||
 	       (!line->transport->drained && line->n_takes % LONGEST_ROUND == 0);
 }
 
@@ -361,11 +361,18 @@ static bool serve_own(struct sml_line *line, uint64_t now_ns, struct sml_news *n
 	return n > 0;
 }
 
+bool sml_line_flush(struct sml_line *line)
+{
+	unsigned taken = line->transport->ops->send(line->transport, &line->out);
+
+	if (sml_line_is_full(line))
+		line->send_blocked++;
+	return taken > 0;
+}
+
 bool sml_line_send(struct sml_line *line, uint64_t now_ns, struct sml_news *news)
 {
-	struct sml_transport *transport = line->transport;
 	bool busy = line->own && serve_own(line, now_ns, news);
-	unsigned taken;
 
 	if (line->host)
 		return sml_host_line_send(line, now_ns);
@@ -378,8 +385,5 @@ bool sml_line_send(struct sml_line *line, uint64_t now_ns, struct sml_news *news
 		if (line->out.n == 0)
 			return busy;
 	}
-	taken = transport->ops->send(transport, &line->out);
-	if (sml_line_is_full(line))
-		line->send_blocked++;
-	return busy || taken > 0;
+	return sml_line_flush(line) || busy;
 }

@@ -29,7 +29,9 @@ struct sml_line {
 	unsigned turn; /* the shard whose packets go first */
 	/* This rank's own stripe. NULL: it has none. */
 	struct sml_own_stripe *own;
-	/* The slots are in memory that all ranks share, and there is no transport. NULL: packets.
+	/*
+	 * The slots are in memory that ranks share. Only the leader of a host whose sums go up has
+	 * a transport. NULL: each rank sends packets.
 	 */
 	struct sml_host *host;
 	struct sml_control *control; /* then: to report what the rows disagree about */
@@ -56,8 +58,9 @@ struct sml_news {
  */
 struct sml_line *sml_line_new(struct sml_transport *transport, struct sml_own_stripe *own,
 			      unsigned first_turn);
-/* The same without a transport: see host_line.c. The host lives longer. */
-struct sml_line *sml_line_new_shared(struct sml_host *host, struct sml_control *control);
+/* See host_line.c. transport: the leader's of a host whose sums go up. The host lives longer. */
+struct sml_line *sml_line_new_shared(struct sml_host *host, struct sml_transport *transport,
+				     struct sml_control *control);
 void sml_line_free(struct sml_line *line);
 
 /* Process received packets. True if there were any. */
@@ -73,11 +76,15 @@ bool sml_line_may_expire(const struct sml_line *line, bool busy);
 /* Fill a batch and send it. True if anything was sent. */
 bool sml_line_send(struct sml_line *line, uint64_t now_ns, struct sml_news *news);
 
+/* Send what is in the batch. True if anything was sent. */
+bool sml_line_flush(struct sml_line *line);
+
 /* When packets that wait for more packets must be sent at the latest; UINT64_MAX: none wait. */
 uint64_t sml_line_deadline(const struct sml_line *line);
 
 /* The same where ranks share the slots' memory; called by the above. */
-bool sml_host_line_receive(struct sml_line *line, uint64_t now_ns, struct sml_news *news);
+bool sml_host_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_t now_ns,
+			   struct sml_news *news);
 bool sml_host_line_send(struct sml_line *line, uint64_t now_ns);
 
 /* Note what a worker's verdict brings to others. */

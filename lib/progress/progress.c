@@ -39,7 +39,7 @@ void sml_progress_submit(struct sml_progress *progress, struct sml_request *requ
 		__atomic_store_n(&progress->queue_first, request, __ATOMIC_RELAXED);
 	progress->queue_last = request;
 	pthread_mutex_unlock(&progress->queue_lock);
-	if (progress->crew->host)
+	if (progress->crew->callers_drive)
 		sml_progress_tell(progress, waits);
 	else if (__atomic_load_n(&progress->resting, __ATOMIC_SEQ_CST) != SML_AWAKE)
 		sml_progress_wake(progress);
@@ -302,12 +302,18 @@ static uint64_t earliest_deadline(const struct sml_progress *progress)
 	return earliest_ns;
 }
 
-/* The descriptors to wait for: the wake-up, then every line that is ours. Returns their number. */
+/*
+ * The descriptors to wait for: the wake-up, the bell of a host's leader, then every line that is
+ * ours. Returns their number.
+ */
 static nfds_t list_events(const struct sml_progress *progress, struct pollfd *ready)
 {
 	nfds_t n = 0;
 
 	ready[n++] = (struct pollfd){.fd = progress->wake_fd, .events = POLLIN};
+	if (progress->crew->host)
+		ready[n++] =
+			(struct pollfd){.fd = progress->crew->host->leader_fd, .events = POLLIN};
 	for (unsigned i = 0; i < progress->n_lines; i++) {
 		const struct sml_line *line = progress->lines[i];
 
@@ -323,12 +329,21 @@ static nfds_t list_events(const struct sml_progress *progress, struct pollfd *re
 	return n;
 }
 
-static void rest(struct sml_progress *progress)
+/* If a waker has not written yet, it only shortens the next rest. */
+static void silence(const struct pollfd *bell)
 {
-	struct pollfd ready[1 + 2 * SML_MAX_STRIPES];
+	uint64_t ignored;
+
+	if (bell->revents && read(bell->fd, &ignored, sizeof(ignored)) < 0)
+		sml_assert(errno == EAGAIN);
+}
+
+static void rest_in_poll(struct sml_progress *progress)
+{
+	struct pollfd ready[2 + 2 * SML_MAX_STRIPES];
 	bool blocked = is_blocked(progress);
 	uint64_t deadline_ns = earliest_deadline(progress);
-	uint64_t now_ns = sml_now_ns(), ignored;
+	uint64_t now_ns = sml_now_ns();
 	nfds_t n = list_events(progress, ready);
 	struct timespec left;
 
@@ -340,9 +355,24 @@ static void rest(struct sml_progress *progress)
 	if (!must_look_again(progress, blocked))
 		(void)ppoll(ready, n, deadline_ns == FOREVER ? NULL : &left, NULL);
 	__atomic_store_n(&progress->resting, SML_AWAKE, __ATOMIC_SEQ_CST);
-	/* If a waker has not written yet, it only shortens the next rest. */
-	if (ready[0].revents && read(progress->wake_fd, &ignored, sizeof(ignored)) < 0)
-		sml_assert(errno == EAGAIN);
+	silence(&ready[0]);
+	if (progress->crew->host)
+		silence(&ready[1]);
+}
+
+static void rest(struct sml_progress *progress)
+{
+	struct sml_host *host = progress->crew->host;
+
+	if (host == NULL) {
+		rest_in_poll(progress);
+		return;
+	}
+	/* The leader of a host: as lib/host/sleep.c says. */
+	(void)sml_host_get_ready(host);
+	if (!sml_progress_step(progress))
+		rest_in_poll(progress);
+	sml_host_wake_up(host);
 }
 
 void *sml_progress_main(void *self)
@@ -352,7 +382,7 @@ void *sml_progress_main(void *self)
 	struct walk walk = {0};
 	struct sml_shard *shard;
 
-	if (progress->crew->host)
+	if (progress->crew->callers_drive)
 		sml_progress_drive_alone(progress);
 	while (!sml_crew_is_stopping(progress->crew)) {
 		if (sml_progress_step(progress))

@@ -50,7 +50,7 @@ struct sml_progress {
 	bool started;
 
 	uint32_t resting; /* atomic: enum sml_rest */
-	/* Where ranks share memory. Both atomic. */
+	/* Where callers drive. Both atomic. */
 	uint32_t driven;      /* somebody drives */
 	uint32_t outstanding; /* tensors passed to the thread and not retired */
 
@@ -81,7 +81,7 @@ bool sml_progress_step(struct sml_progress *progress);
  */
 void sml_progress_wake(struct sml_progress *progress);
 
-/* ---- where ranks share memory: drive.c ---- */
+/* ---- where this rank shares memory, and sends no packets: drive.c ---- */
 
 /*
  * There, a result is two stores and two loads away, and waking a thread costs more than the whole

@@ -13,6 +13,24 @@
 /* A thread that does not answer by then is in a long system call. */
 #define ANSWER_NS (100 * SML_NS_PER_MS)
 
+static uint64_t job_ranks(const struct sml_host *host, uint64_t ranks)
+{
+	uint64_t of_job = 0;
+
+	for (unsigned rank = 0; rank < host->memory.terms.n_ranks; rank++)
+		if (ranks >> rank & 1)
+			of_job |= (uint64_t)1 << host->job_ranks[rank];
+	return of_job;
+}
+
+static void count_missing(struct sml_stall_report *report)
+{
+	memset(report->n_missing, 0, sizeof(report->n_missing));
+	for (uint32_t i = 0; i < report->n_slots; i++)
+		for (unsigned rank = 0; report->slots[i].known && rank < SML_MAX_RANKS; rank++)
+			report->n_missing[rank] += (uint32_t)(report->slots[i].missing >> rank & 1);
+}
+
 /* Where ranks share the slots, any thread of any rank can look at any time. */
 static struct sml_stall_report *look_at_host(const struct sml_host *host)
 {
@@ -26,9 +44,9 @@ static struct sml_stall_report *look_at_host(const struct sml_host *host)
 		struct sml_stall_slot *slot = &report->slots[i];
 
 		slot->known = sml_host_newest(host, i, &slot->use, &slot->missing);
-		for (unsigned rank = 0; slot->known && rank < SML_MAX_RANKS; rank++)
-			report->n_missing[rank] += (uint32_t)(slot->missing >> rank & 1);
+		slot->missing = job_ranks(host, slot->missing);
 	}
+	count_missing(report);
 	return report;
 }
 
@@ -119,6 +137,38 @@ struct sml_stall_report *sml_question_ask(struct sml_crew *crew)
 		return report;
 	free(report);
 	return NULL;
+}
+
+/* ours: as the host's memory shows the slot. It becomes what is known of it altogether. */
+static void merge(struct sml_stall_slot *ours, const struct sml_stall_slot *told, uint64_t group)
+{
+	bool knows_use = told->known && !sml_serial_before(told->use, ours->use);
+
+	/* Also if all ranks are in, and only their sum is not there. */
+	if (!ours->known || ours->missing == 0 || (knows_use && told->use != ours->use)) {
+		*ours = *told;
+		return;
+	}
+	if (knows_use)
+		ours->missing |= told->missing & ~group;
+}
+
+const struct sml_stall_report *sml_question_refine(struct sml_crew *crew,
+						   const struct sml_stall_report *told)
+{
+	const struct sml_host *host = crew->host;
+
+	if (host == NULL || !host->memory.terms.goes_up || told == NULL || told == crew->last)
+		return told;
+	free(crew->last);
+	crew->last = look_at_host(host);
+	if (crew->last == NULL)
+		return told;
+	for (uint32_t i = 0; i < crew->last->n_slots && i < told->n_slots; i++)
+		merge(&crew->last->slots[i], &told->slots[i], job_ranks(host, UINT64_MAX));
+	count_missing(crew->last);
+	memcpy(crew->last->ranks, told->ranks, sizeof(told->ranks));
+	return crew->last;
 }
 
 const struct sml_stall_report *sml_question_last(struct sml_crew *crew,

@@ -68,7 +68,9 @@ void sml_shard_renew(struct sml_shard *shard, struct sml_worker *next, void *mem
 	shard->worker_memory = memory;
 	shard->held_since_ns = 0;
 	free(next);
-	line->transport->ops->close(line->transport);
+	line->mismatch_told = false;
+	if (line->transport)
+		line->transport->ops->close(line->transport);
 	line->transport = transport;
 	sml_batch_clear(&line->out);
 }

@@ -400,7 +400,8 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 	settings->mtu = (uint32_t)config->mtu;
 	settings->spin = config->spin != 0;
 	/* Injected faults are of packets. */
-	settings->host_group = config->host_group != 0 && !(config->faults && *config->faults);
+	settings->host_group = config->host_group != 0;
+	settings->has_faults = config->faults && *config->faults;
 	settings->afxdp = config->transport == SML_TRANSPORT_AFXDP;
 	settings->log = (struct sml_log){.level = config->debug,
 					 .rank = config->rank,

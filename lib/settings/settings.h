@@ -52,7 +52,8 @@ struct sml_settings {
 	uint32_t mtu;	  /* 0: the path's */
 	bool spin;
 	bool host_group; /* share memory with the job's ranks on this host */
-	bool afxdp;	 /* to switches; ranks among themselves use UDP sockets */
+	bool has_faults;
+	bool afxdp; /* to switches; ranks among themselves use UDP sockets */
 	struct sml_faults faults;
 	struct sml_tls_files tls_files;
 	struct sml_key job_key; /* where tls_files has one */

@@ -86,9 +86,22 @@ static void a_call_that_others_do_not_make_ends_at_the_deadline(void **state)
 		{.n_ranks = 2, .host_group = true, .timeout_ms = DEADLINE_MS, .body = wait_in_vain},
 		{.n_ranks = 2, .host_group = true, .timeout_ms = DEADLINE_MS, .body = look_in_vain},
 	};
+	struct job behind[] = {
+		{.n_ranks = 2, .name = "a", .body = wait_in_vain},
+		{.n_ranks = 2, .name = "b", .body = look_in_vain},
+	};
+	char address[64];
+	struct sml_switch *opened = serve_at(0, address);
 
 	(void)state;
 	run_jobs(jobs, 4);
+	for (unsigned i = 0; i < 2; i++) {
+		behind[i].host_group = true;
+		behind[i].switch_address = address;
+		behind[i].timeout_ms = DEADLINE_MS;
+	}
+	run_jobs(behind, 2);
+	sml_switch_close(opened);
 }
 
 /* ---- missing ranks ---- */

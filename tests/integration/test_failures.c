@@ -102,6 +102,9 @@ static void disagree(struct rank *rank)
 
 static void ranks_that_disagree_are_told_both_versions(void **state)
 {
+	char address[64];
+	struct sml_switch *opened = serve_at(0, address);
+
 	(void)state;
 	for (size_t i = 0; i < sizeof(disagreements) / sizeof(disagreements[0]); i++) {
 		struct job job = {.n_ranks = 2,
@@ -113,7 +116,10 @@ static void ranks_that_disagree_are_told_both_versions(void **state)
 		job.switch_address = NULL;
 		job.host_group = true;
 		run_job(&job);
+		job.switch_address = address;
+		run_job(&job);
 	}
+	sml_switch_close(opened);
 }
 
 /* ---- death ---- */
@@ -147,6 +153,8 @@ struct death {
 	int dying;
 	const char *switch_address, *who;
 	bool shared; /* through the host's memory */
+	bool behind; /* a switch in this process; then see struct job */
+	int alone;
 };
 
 /*
@@ -159,18 +167,29 @@ static void let_die(const struct death *deaths, unsigned n, void (*body)(struct 
 {
 	struct job jobs[MAX_DEATHS];
 	pid_t children[MAX_DEATHS];
+	char address[64], names[MAX_DEATHS][8];
+	int port = free_port(), gate[2];
+	struct sml_switch *opened;
 
+	assert_int_equal(pipe(gate), 0);
+	snprintf(address, sizeof(address), "127.0.0.1:%d", port);
 	for (unsigned i = 0; i < n; i++) {
 		struct job childs;
 
 		jobs[i] = (struct job){.n_ranks = 3,
 				       .switch_address = deaths[i].switch_address,
 				       .host_group = deaths[i].shared,
+				       .alone = deaths[i].alone,
 				       .port = free_port(),
 				       .elsewhere = 1 << deaths[i].dying,
 				       .heartbeat_ms = LIVING_HEARTBEAT_MS,
 				       .body = reduce_until_it_fails,
 				       .argument = (void *)(uintptr_t)deaths[i].who};
+		if (deaths[i].behind) {
+			snprintf(names[i], sizeof(names[i]), "%u", i);
+			jobs[i].name = names[i];
+			jobs[i].switch_address = address;
+		}
 		childs = jobs[i];
 		childs.body = body;
 		childs.heartbeat_ms = heartbeat_ms;
@@ -178,10 +197,17 @@ static void let_die(const struct death *deaths, unsigned n, void (*body)(struct 
 		if (children[i] == 0) {
 			/* The child must not outlive a failed test. */
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			/* Until the switch is there. */
+			close(gate[1]);
+			(void)!read(gate[0], names, 1);
 			_exit(run_rank(&childs, deaths[i].dying));
 		}
 	}
+	opened = serve_at(port, address);
+	close(gate[0]);
+	close(gate[1]);
 	run_jobs(jobs, n);
+	sml_switch_close(opened);
 	for (unsigned i = 0; i < n; i++) {
 		kill(children[i], SIGKILL);
 		waitpid(children[i], NULL, 0);
@@ -204,19 +230,26 @@ static void half_a_reduction_and_die(struct rank *rank)
 static void the_death_of_a_rank_is_told_with_its_name(void **state)
 {
 	static const struct death deaths[] = {
-		{2, NULL, "rank 2", false},
-		{0, NULL, "rank 0", false}, /* and its switch */
-		{2, "embedded", "and stripe 2 of the job with it", false},
+		{2, NULL, "rank 2", false, false, 0},
+		{0, NULL, "rank 0", false, false, 0}, /* and its switch */
+		{2, "embedded", "and stripe 2 of the job with it", false, false, 0},
 	};
 
 	static const struct death shared[] = {
-		{2, NULL, "rank 2", true},
-		{0, NULL, "rank 0", true},
+		{2, NULL, "rank 2", true, false, 0},
+		{0, NULL, "rank 0", true, false, 0},
+	};
+	/* The rank that sends for the others, another one, and one beside them. */
+	static const struct death behind[] = {
+		{0, NULL, "rank 0", true, true, 0},
+		{2, NULL, "rank 2", true, true, 0},
+		{1, NULL, "rank 1", true, true, 1 << 1},
 	};
 
 	(void)state;
 	let_die(deaths, 3, half_a_reduction_and_die, LIVING_HEARTBEAT_MS);
 	let_die(shared, 2, half_a_reduction_and_die, LIVING_HEARTBEAT_MS);
+	let_die(behind, 3, half_a_reduction_and_die, LIVING_HEARTBEAT_MS);
 }
 
 static atomic_uint calls_made;
@@ -250,14 +283,22 @@ static void be_killed(struct rank *rank)
 static void a_rank_that_is_killed_in_a_call_is_named(void **state)
 {
 	static const struct death deaths[] = {
-		{0, NULL, "rank 0", true},
-		{1, NULL, "rank 1", true},
-		{2, NULL, "rank 2", true},
+		{0, NULL, "rank 0", true, false, 0},
+		{1, NULL, "rank 1", true, false, 0},
+		{2, NULL, "rank 2", true, false, 0},
+	};
+
+	static const struct death behind[] = {
+		{0, NULL, "rank 0", true, true, 0},
+		{1, NULL, "rank 1", true, true, 1 << 0},
+		{2, NULL, "rank 2", true, true, 1 << 0},
 	};
 
 	(void)state;
-	for (unsigned i = 0; i < 3; i++)
+	for (unsigned i = 0; i < 3; i++) {
 		let_die(deaths, 3, be_killed, LIVING_HEARTBEAT_MS);
+		let_die(behind, 3, be_killed, LIVING_HEARTBEAT_MS);
+	}
 }
 
 static void freeze(struct rank *rank)
@@ -270,13 +311,18 @@ static void freeze(struct rank *rank)
 static void a_frozen_rank_is_dead_after_the_heartbeat(void **state)
 {
 	static const struct death deaths[] = {
-		{1, NULL, "rank 1", false},
-		{1, "embedded", "and stripe 1 of the job with it", false},
-		{1, NULL, "rank 1", true},
+		{1, NULL, "rank 1", false, false, 0},
+		{1, "embedded", "and stripe 1 of the job with it", false, false, 0},
+		{1, NULL, "rank 1", true, false, 0},
+	};
+	static const struct death behind[] = {
+		{0, NULL, "rank 0", true, true, 0},
+		{2, NULL, "rank 2", true, true, 0},
 	};
 
 	(void)state;
 	let_die(deaths, 3, freeze, FROZEN_HEARTBEAT_MS);
+	let_die(behind, 2, freeze, FROZEN_HEARTBEAT_MS);
 }
 
 /* ---- abort ---- */

@@ -20,7 +20,6 @@
 #include "base/error.h"
 #include "support/elements.h"
 #include "support/ranks.h"
-#include "switch/switch.h"
 
 #define MOST 70001u
 
@@ -333,23 +332,10 @@ static void nobody_leaves_a_barrier_before_all_have_entered(void **state)
 
 /* ---- separate switches ---- */
 
-static struct sml_switch *start_switch(char address[64])
-{
-	struct sml_switch_config config;
-	struct sml_switch *opened;
-
-	sml_switch_config_init(&config);
-	config.listen = "127.0.0.1:0";
-	if (sml_switch_open(&opened, &config) < 0)
-		fail_msg("%s", sml_error_last());
-	snprintf(address, 64, "127.0.0.1:%u", sml_switch_port(opened));
-	return opened;
-}
-
 static void two_jobs_on_one_switch_do_not_disturb_each_other(void **state)
 {
 	char address[64];
-	struct sml_switch *opened = start_switch(address);
+	struct sml_switch *opened = serve_at(0, address);
 
 	(void)state;
 	run_jobs(
@@ -374,7 +360,7 @@ static uint32_t hash_over_switches(unsigned n, const char *faults, int threads)
 	uint32_t hash = 0;
 
 	for (unsigned i = 0; i < n; i++) {
-		opened[i] = start_switch(address);
+		opened[i] = serve_at(0, address);
 		if (i > 0)
 			strcat(list, ",");
 		strcat(list, address);
@@ -420,6 +406,26 @@ static uint32_t hash_shared(int threads)
 	return hash;
 }
 
+/* As one child of a switch, beside the ranks that are alone. */
+static uint32_t hash_shared_under_switch(int alone, const char *faults, int threads)
+{
+	char address[64];
+	struct sml_switch *opened = serve_at(0, address);
+	uint32_t hash = 0;
+
+	run_job(&(struct job){.n_ranks = 3,
+			      .switch_address = address,
+			      .host_group = true,
+			      .alone = alone,
+			      .faults = faults,
+			      .threads = threads,
+			      .timeout_ms = 60000,
+			      .body = every_combination,
+			      .hash = &hash});
+	sml_switch_close(opened);
+	return hash;
+}
+
 #define FAULTS "drop=2000,duplicate=5000,reorder=5000"
 
 /* Every type, operation, width and count: see every_combination(). */
@@ -436,6 +442,9 @@ static void results_have_the_same_bits_in_every_form(void **state)
 	assert_int_equal(hash_embedded(FAULTS, 1), one);
 	assert_int_equal(hash_shared(1), one);
 	assert_int_equal(hash_shared(2), one);
+	assert_int_equal(hash_shared_under_switch(0, NULL, 1), one);
+	assert_int_equal(hash_shared_under_switch(1 << 0, NULL, 2), one);
+	assert_int_equal(hash_shared_under_switch(1 << 1, FAULTS, 1), one);
 }
 
 /*
@@ -503,7 +512,7 @@ static void look_at_stripes(struct rank *rank)
 static void stripes_have_counters_and_names(void **state)
 {
 	char addresses[2][64], list[130];
-	struct sml_switch *a = start_switch(addresses[0]), *b = start_switch(addresses[1]);
+	struct sml_switch *a = serve_at(0, addresses[0]), *b = serve_at(0, addresses[1]);
 
 	(void)state;
 	snprintf(list, sizeof(list), "%s,%s", addresses[0], addresses[1]);
@@ -618,6 +627,37 @@ static void ranks_that_share_memory_send_no_packets(void **state)
 			      .body = expect_packets});
 }
 
+/* Behind a switch, the lowest of the ranks that share memory sends for them. */
+static void expect_packets_of_leaders(struct rank *rank)
+{
+	const struct job *job = rank->job;
+	struct sml_counters counters;
+	bool leads = job->alone >> rank->rank & 1;
+	int first = 0;
+
+	while (job->alone >> first & 1)
+		first++;
+	leads |= rank->rank == first;
+	some_calls(rank);
+	get_counters(rank, 24, &counters);
+	CHECK(rank, (counters.packets_sent > 0) == leads);
+	CHECK(rank, (counters.bytes_received > 0) == leads);
+}
+
+static void behind_a_switch_one_rank_of_a_host_sends(void **state)
+{
+	char address[64];
+	struct sml_switch *opened = serve_at(0, address);
+	struct job job = {
+		.switch_address = address, .host_group = true, .body = expect_packets_of_leaders};
+
+	(void)state;
+	for (job.n_ranks = 2; job.n_ranks <= 5; job.n_ranks++)
+		for (job.alone = 0; job.alone < 1 << (job.n_ranks - 2); job.alone++)
+			run_job(&job);
+	sml_switch_close(opened);
+}
+
 /* One rank is told not to: then no rank does, and nobody waits for it. */
 static void refuse_to_share(struct rank *rank)
 {
@@ -702,6 +742,7 @@ int main(void)
 		cmocka_unit_test(an_idle_job_takes_no_processor_time),
 		cmocka_unit_test(counters_count),
 		cmocka_unit_test(ranks_that_share_memory_send_no_packets),
+		cmocka_unit_test(behind_a_switch_one_rank_of_a_host_sends),
 		cmocka_unit_test(ranks_of_one_host_may_be_of_both_kinds),
 		cmocka_unit_test(threads_of_ranks_that_share_memory_may_call_at_once),
 	};

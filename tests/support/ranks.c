@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 
 #define MAX_JOBS   4
 #define PORTS_HELD 16
@@ -65,6 +66,20 @@ int free_port(void)
 	return ntohs(address.sin_port);
 }
 
+struct sml_switch *serve_at(int port, char address[64])
+{
+	struct sml_switch_config config;
+	struct sml_switch *opened;
+
+	sml_switch_config_init(&config);
+	snprintf(address, 64, "127.0.0.1:%d", port);
+	config.listen = address;
+	if (sml_switch_open(&opened, &config) < 0)
+		fail_msg("%s", sml_error_last());
+	snprintf(address, 64, "127.0.0.1:%u", sml_switch_port(opened));
+	return opened;
+}
+
 void configure(struct sml_config *config, const struct job *job, int rank)
 {
 	sml_config_init(config);
@@ -82,7 +97,7 @@ void configure(struct sml_config *config, const struct job *job, int rank)
 	config->heartbeat_ms = job->heartbeat_ms ? job->heartbeat_ms : 20000;
 	config->faults = job->faults;
 	config->flight_recorder = job->flight_recorder;
-	config->host_group = job->host_group;
+	config->host_group = job->host_group && !(job->alone >> rank & 1);
 }
 
 static void *rank_main(void *argument)

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "switch/switch.h"
 #include "switchml.h"
 
 struct rank;
@@ -27,6 +28,7 @@ struct job {
 	int heartbeat_ms; /* 0: 20 s, likewise */
 	int port;	  /* 0: find a free one */
 	int elsewhere;	  /* bit r: rank r is in another process */
+	int alone;	  /* bit r: rank r does not share memory, whatever host_group says */
 	bool host_group;  /* share memory: otherwise the ranks send packets, also on one host */
 	void (*body)(struct rank *rank);
 	void *argument;
@@ -56,6 +58,9 @@ int run_rank(const struct job *job, int rank);
  * held until many more ports have been requested.
  */
 int free_port(void);
+
+/* A switch in this process, at this port (0: any); writes where. */
+struct sml_switch *serve_at(int port, char address[64]);
 
 /* A configuration for the job. */
 void configure(struct sml_config *config, const struct job *job, int rank);

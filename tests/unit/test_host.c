@@ -376,6 +376,7 @@ static void ranks_meet_and_share_the_memory(void **state)
 {
 	struct sml_host_memory memory[RANKS];
 	struct party party;
+	int bell;
 
 	(void)state;
 	open_party(&party);
@@ -388,8 +389,10 @@ static void ranks_meet_and_share_the_memory(void **state)
 	assert_int_equal(step(&party, 0), 0);
 	assert_int_equal(step(&party, 2), 1);
 	assert_int_equal(step(&party, 0), 1);
-	for (unsigned rank = 0; rank < RANKS; rank++)
-		memory[rank] = sml_meeting_take(party.meetings[rank]);
+	for (unsigned rank = 0; rank < RANKS; rank++) {
+		memory[rank] = sml_meeting_take(party.meetings[rank], &bell);
+		assert_int_equal(bell, -1);
+	}
 	memory[2].head->tickets[SML_HEAD].value = 4711;
 	assert_int_equal(memory[0].head->tickets[SML_HEAD].value, 4711);
 	assert_int_equal(memory[1].head->tickets[SML_HEAD].value, 4711);

@@ -369,19 +369,21 @@ static void rank_0s_own_port_is_for_its_job_alone(void **state)
 /* ---- ranks on one machine ---- */
 
 /* Rank r is on machines[r]; '-': it says none. */
-static void join_from(struct jobs_world *world, const char *machines)
+static void join_from(struct jobs_world *world, const char *machines, bool embedded)
 {
 	uint32_t n = (uint32_t)strlen(machines), data_port = 9;
 
-	jobs_open(world, 4096, 64, true);
+	jobs_open(world, 4096, 64, embedded);
 	for (uint32_t rank = 0; rank < n; rank++) {
 		SmlControl__Join join = jobs_join_message("a", rank, n);
 		uint8_t token[SML_HOST_TOKEN], machine = (uint8_t)machines[rank];
 
 		memset(token, (int)(rank + 1), sizeof(token));
-		join.n_stripe_ports = 1;
-		join.stripe_ports = &data_port;
-		join.stripes = 0;
+		if (embedded) {
+			join.n_stripe_ports = 1;
+			join.stripe_ports = &data_port;
+			join.stripes = 0;
+		}
 		if (machine != '-') {
 			join.machine = (ProtobufCBinaryData){1, &machine};
 			join.host_token = (ProtobufCBinaryData){sizeof(token), token};
@@ -412,7 +414,7 @@ static void ranks_of_one_machine_are_told_of_each_other(void **state)
 	struct jobs_world world;
 
 	(void)state;
-	join_from(&world, "aba-c");
+	join_from(&world, "aba-c", true);
 	group = jobs_admitted(&world, 2)->host_group;
 	assert_non_null(group);
 	assert_int_equal(group->n_ranks, 2);
@@ -428,18 +430,100 @@ static void ranks_of_one_machine_are_told_of_each_other(void **state)
 	jobs_close(&world);
 }
 
+static void say_ready(struct jobs_world *world, uint32_t rank, bool shares)
+{
+	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
+
+	ready.lanes = 352;
+	ready.shares_memory = shares;
+	jobs_say(world, rank, sml_envelope(READY, ready, &ready));
+}
+
+static void a_switch_admits_ranks_of_one_machine_as_one_child(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	join_from(&world, "abab", false);
+	for (uint32_t rank = 0; rank < 4; rank++) {
+		assert_int_equal(jobs_admitted(&world, rank)->number, rank % 2);
+		assert_int_equal(jobs_admitted(&world, rank)->shards, 1);
+		assert_int_equal(jobs_admitted(&world, rank)->host_group->n_ranks, 2);
+	}
+	assert_int_equal(jobs_admitted(&world, 0)->cookie, jobs_admitted(&world, 2)->cookie);
+	assert_int_not_equal(jobs_admitted(&world, 0)->cookie, jobs_admitted(&world, 1)->cookie);
+	for (uint32_t rank = 0; rank < 4; rank++)
+		say_ready(&world, rank, true);
+	assert_non_null(jobs_told(&world, 3, SML_CONTROL__ENVELOPE__BODY_START));
+	jobs_close(&world);
+}
+
+static void say_mismatch(struct jobs_world *world, uint32_t rank, uint32_t a, uint32_t b)
+{
+	SmlControl__Mismatch mismatch = SML_CONTROL__MISMATCH__INIT;
+	uint32_t ranks[2] = {a, b};
+
+	mismatch.n_ranks = 2;
+	mismatch.ranks = ranks;
+	jobs_say(world, rank, sml_envelope(MISMATCH, mismatch, &mismatch));
+}
+
+static void a_rank_tells_only_of_memory_that_it_shares(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	join_from(&world, "aab", false);
+	for (uint32_t rank = 0; rank < 3; rank++)
+		say_ready(&world, rank, rank != 2);
+	assert_non_null(jobs_told(&world, 2, SML_CONTROL__ENVELOPE__BODY_START));
+	say_mismatch(&world, 2, 0, 1);
+	say_mismatch(&world, 0, 0, 2);
+	say_mismatch(&world, 0, 0, 64);
+	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
+	say_mismatch(&world, 1, 0, 1);
+	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
+	assert_non_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
+	jobs_close(&world);
+}
+
+static void ranks_that_share_no_memory_are_admitted_again(void **state)
+{
+	struct jobs_world world;
+	uint64_t cookie;
+
+	(void)state;
+	join_from(&world, "aab", false);
+	cookie = jobs_admitted(&world, 0)->cookie;
+	say_ready(&world, 0, true);
+	say_ready(&world, 1, false);
+	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_START));
+	say_ready(&world, 2, false);
+	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_START));
+	for (uint32_t rank = 0; rank < 3; rank++) {
+		assert_int_equal(jobs_admitted(&world, rank)->number, rank);
+		assert_int_equal(jobs_admitted(&world, rank)->epoch, 2);
+		assert_null(jobs_admitted(&world, rank)->host_group);
+		assert_int_not_equal(jobs_admitted(&world, rank)->cookie, cookie);
+	}
+	for (uint32_t rank = 0; rank < 3; rank++)
+		say_ready(&world, rank, false);
+	assert_non_null(jobs_told(&world, 2, SML_CONTROL__ENVELOPE__BODY_START));
+	jobs_close(&world);
+}
+
 static void a_job_shares_memory_if_all_its_ranks_do(void **state)
 {
 	struct jobs_world world;
 
 	(void)state;
-	join_from(&world, "aaa");
+	join_from(&world, "aaa", true);
 	assert_true(starts_with_shared_memory(&world, 3, 3));
 	/* No stripe dies with its rank. */
 	jobs_hang_up(&world, 1);
 	assert_non_null(strstr(jobs_refusal(&world, 0), "rank 1 (host testhost, pid 1001) died:"));
 	jobs_close(&world);
-	join_from(&world, "aaa");
+	join_from(&world, "aaa", true);
 	assert_false(starts_with_shared_memory(&world, 3, 1));
 	jobs_close(&world);
 }
@@ -539,6 +623,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ranks_of_one_machine_are_told_of_each_other),
 		cmocka_unit_test(a_job_shares_memory_if_all_its_ranks_do),
+		cmocka_unit_test(a_switch_admits_ranks_of_one_machine_as_one_child),
+		cmocka_unit_test(a_rank_tells_only_of_memory_that_it_shares),
+		cmocka_unit_test(ranks_that_share_no_memory_are_admitted_again),
 		cmocka_unit_test(a_machine_without_a_token_is_refused),
 		cmocka_unit_test(a_newcomer_with_other_terms_is_refused_alone),
 		cmocka_unit_test(ranks_that_come_later_learn_of_a_refusal),
