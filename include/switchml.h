@@ -265,9 +265,10 @@ struct sml_config {
 	const char *metrics_file;
 
 	/*
-	 * 1: where there is no switch and all ranks of the job are on this host, they add through
-	 * shared memory, and send no packets (docs/hosts.md). 0: they send packets.
-	 * SWITCHML_HOST_GROUP.
+	 * Where there is no switch and all ranks of the job are on this host, they add through
+	 * shared memory, and send no packets (docs/hosts.md). 1: with a switch, the ranks of each
+	 * host that say so add through shared memory, too, and one of them sends their sum. 0: all
+	 * send packets. SWITCHML_HOST_GROUP, -1: only without a switch.
 	 */
 	int host_group;
 };

@@ -25,8 +25,22 @@ static bool may_share(const struct sml_context *context)
 	if (!settings->host_group || settings->world_size == 1 || settings->trace)
 		return false;
 	if (settings->switch_address)
-		return context->n_stripes == 1;
+		return settings->host_group_under && context->n_stripes == 1;
 	return !settings->every_rank && !settings->has_faults;
+}
+
+/* With a switch: why this rank sends its own packets. */
+static const char *why_alone(const struct sml_context *context)
+{
+	const struct sml_settings *settings = &context->settings;
+
+	if (!settings->host_group_under)
+		return "SWITCHML_HOST_GROUP=1 is not set";
+	if (settings->trace)
+		return "SWITCHML_TRACE is a trace of its packets";
+	if (context->n_stripes > 1)
+		return "the job has several switches";
+	return "the switch knows no other rank that can share memory with it, or they could not";
 }
 
 static bool is_known(const struct sml_hosts *hosts)
@@ -340,6 +354,10 @@ int sml_hosts_settle_under(struct sml_stripe *stripe)
 		keep_met(context, stripe->admission.neighbors.ranks);
 	else if (may_meet_under(context) && context->crew.host == NULL)
 		sml_hosts_fini(context);
+	if (context->crew.host == NULL && stripe->index == 0 && context->settings.world_size > 1)
+		sml_log(&context->settings.log, SML_LOG_INFO,
+			"this rank shares no memory with others of its host: %s",
+			why_alone(context));
 	if (stripe->admission.neighbors.ranks && context->crew.host == NULL)
 		return sml_error_set(SML_ERROR_PROTOCOL,
 				     "the switch at %s starts the job as if this rank shared "

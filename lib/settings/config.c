@@ -379,7 +379,7 @@ int sml_config_init(struct sml_config *config)
 		.wire = SML_WIRE_INT32,
 		.debug = SML_LOG_WARN,
 		.transport = SML_TRANSPORT_UDP,
-		.host_group = 1,
+		.host_group = -1,
 	};
 	set_master_address(config);
 	config->job = sml_run_name(launcher_kind());

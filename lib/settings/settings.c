@@ -39,7 +39,7 @@ static int check(const struct sml_config *config)
 		{"slots", config->slots, 0, SML_DATA_SLOTS_MAX},
 		{"threads", config->threads, 0, SML_MAX_SHARDS},
 		{"mtu", config->mtu, 0, 65535},
-		{"host_group", config->host_group, 0, 1},
+		{"host_group", config->host_group, -1, 1},
 		{"debug", config->debug, SML_LOG_ERROR, SML_LOG_TRACE},
 		{"transport", (long)config->transport, SML_TRANSPORT_DEFAULT, SML_TRANSPORT_AFXDP},
 	};
@@ -401,6 +401,7 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 	settings->spin = config->spin != 0;
 	/* Injected faults are of packets. */
 	settings->host_group = config->host_group != 0;
+	settings->host_group_under = config->host_group == 1;
 	settings->has_faults = config->faults && *config->faults;
 	settings->afxdp = config->transport == SML_TRANSPORT_AFXDP;
 	settings->log = (struct sml_log){.level = config->debug,

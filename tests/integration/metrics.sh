@@ -49,8 +49,7 @@ say $? "without an address, only this host can ask: $url"
 
 # ---- a job that loses packets ----
 name='of "quotes" and \'
-# Both ranks send packets.
-SWITCHML_HOST_GROUP=0 SWITCHML_METRICS_FILE=$work/worker.prom "$switchml" bench --switch "$address" --job "$name" --local-workers 2 -b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 \
+SWITCHML_METRICS_FILE=$work/worker.prom "$switchml" bench --switch "$address" --job "$name" --local-workers 2 -b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 \
 	--drop 1% >"$work/bench" 2>&1 &
 bench=$!
 check "the metrics agree with the status" agree

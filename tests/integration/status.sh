@@ -45,7 +45,7 @@ sys.exit(last is None)" "$1"
 }
 
 start_switch --listen "$(steady_address)"
-SWITCHML_HOST_GROUP=0 "$switchml" bench --switch "$address" --job lossy --local-workers 3 -b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 \
+"$switchml" bench --switch "$address" --job lossy --local-workers 3 -b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 \
 	--drop 1% >"$work/bench" 2>&1 &
 bench=$!
 await is_under_way "$address" lossy

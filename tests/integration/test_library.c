@@ -653,8 +653,15 @@ static void behind_a_switch_one_rank_of_a_host_sends(void **state)
 
 	(void)state;
 	for (job.n_ranks = 2; job.n_ranks <= 5; job.n_ranks++)
-		for (job.alone = 0; job.alone < 1 << (job.n_ranks - 2); job.alone++)
+		for (job.alone = 0; job.alone < 1 << (job.n_ranks - 2); job.alone++) {
+			job.by_default = !job.by_default;
 			run_job(&job);
+		}
+	/* Only ranks that ask for it share memory. */
+	job.n_ranks = 3;
+	job.alone = 7;
+	job.by_default = true;
+	run_job(&job);
 	sml_switch_close(opened);
 }
 

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Ranks on machines with different numbers of cores all have as many threads as the
-# smallest number among them, with a switch and without. They share no memory, as on several
-# machines. Usage: uneven-threads.sh SWITCHML CORES-MODULE
+# smallest number among them, with a switch and without. Usage: uneven-threads.sh SWITCHML
+# CORES-MODULE
 set -u
 
 switchml=$1
@@ -16,7 +16,7 @@ sanitizer=$(ldd "$switchml" | sed -n 's/.*=> \(.*lib[at]san[^ ]*\).*/\1/p')
 # Rank, cores, variables: start it in the background.
 rank() {
 	env LD_PRELOAD="${sanitizer:+$sanitizer:}$cores" SML_CORES="$2" SWITCHML_RANK="$1" SWITCHML_WORLD_SIZE=2 SWITCHML_JOB=uneven \
-		SWITCHML_TIMEOUT=60 SWITCHML_DEBUG=info SWITCHML_HOST_GROUP=0 "${@:3}" \
+		SWITCHML_TIMEOUT=60 SWITCHML_DEBUG=info "${@:3}" \
 		"$switchml" bench -b 64K -e 64K -n 2 >"$work/$1" 2>&1 &
 	pids[$1]=$!
 }
