@@ -271,6 +271,7 @@ static int begin_anew(struct sml_stripe *stripe)
 	struct sml_hosts *hosts = &stripe->context->hosts;
 	struct sml_host *host = stripe->context->crew.host;
 	struct sml_host_terms terms = terms_of(&stripe->admission, true);
+	bool over, fits;
 
 	if (stripe->admission.neighbors.ranks != hosts->ranks)
 		return sml_error_set(SML_ERROR_PROTOCOL,
@@ -279,7 +280,14 @@ static int begin_anew(struct sml_stripe *stripe)
 	if (host == NULL)
 		return 0;
 	terms.room_bytes = host->memory.terms.room_bytes;
-	if (!sml_host_renew(&host->memory, &terms, host->rank == 0))
+	/* Once a failure has stopped the threads, the code that explains it looks at the slots. */
+	pthread_mutex_lock(&stripe->context->lock);
+	over = sml_crew_is_stopping(&stripe->context->crew);
+	fits = over || sml_host_renew(&host->memory, &terms, host->rank == 0);
+	pthread_mutex_unlock(&stripe->context->lock);
+	if (over)
+		return sml_error_set(SML_ERROR_CLOSED, "the context failed in the meantime");
+	if (!fits)
 		return sml_error_set(SML_ERROR_PROTOCOL,
 				     "it gives the job more slots than the ranks of this host have "
 				     "memory for");
