@@ -95,6 +95,17 @@ next_address() {
 	expect_success "the next address takes over" "$address takes over"
 }
 
+# The ranks are one child of both switches: their memory is cleared for the second one.
+shared() {
+	start_switch
+	local first=$address first_pid=$pid
+	start_switch
+	SWITCHML_HOST_GROUP=1 SWITCHML_DEBUG=info start_bench "$first|$address" --drop 0.1%
+	kill_switches "$first_pid"
+	expect_success "the next address takes over ranks that share memory" \
+		"share this host's memory" "$address takes over (epoch 2)"
+}
+
 frozen() {
 	start_switch
 	local first=$address first_pid=$pid
@@ -169,7 +180,7 @@ none() {
 	fi
 }
 
-for what in started_again next_address frozen one_of_two survivor both_again; do
+for what in started_again next_address shared frozen one_of_two survivor both_again; do
 	$what
 	end_switches
 done
