@@ -184,7 +184,9 @@ void sml_branch_message(struct sml_jobs *jobs, struct sml_peer *peer, const SmlC
 	bool is_new = peer->branch == NULL;
 
 	if (objection(jobs, leaf, text, sizeof(text)) != NULL) {
-		sml_branch_close(peer->branch, text);
+		/* It may have been a leaf so far. */
+		if (peer->branch != NULL)
+			sml_branch_lost(peer->branch, text);
 		sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED, text);
 		return;
 	}

@@ -398,6 +398,25 @@ static void a_full_leaf_refuses_for_now(void **state)
 	jobs_close(&world);
 }
 
+/* A rank elsewhere goes on. */
+static void a_leaf_that_names_itself_wrongly_later_is_told_why(void **state)
+{
+	SmlControl__Leaf leaf = SML_CONTROL__LEAF__INIT;
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	attach(&world, 0, 300, 256);
+	jobs_join(&world, 1, jobs_join_message("tree", 0, 2));
+	leaf.protocol = SML_CONTROL_PROTOCOL;
+	leaf.name = (char *)(uintptr_t) "";
+	jobs_say(&world, 0, sml_envelope(LEAF, leaf, &leaf));
+	assert_non_null(strstr(jobs_refusal(&world, 0), "a leaf's name must have"));
+	assert_true(world.peers[0].ended);
+	assert_false(world.peers[1].ended);
+	jobs_close(&world);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -414,6 +433,7 @@ int main(void)
 		cmocka_unit_test(a_leaf_that_does_not_read_is_given_up),
 		cmocka_unit_test(each_admission_has_new_numbers_and_secrets),
 		cmocka_unit_test(a_full_leaf_refuses_for_now),
+		cmocka_unit_test(a_leaf_that_names_itself_wrongly_later_is_told_why),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
