@@ -82,6 +82,14 @@ int demo_digits_load(struct demo_digits *digits, const char *text, size_t length
 	return text == end ? 0 : -EINVAL;
 }
 
+int demo_digits_load_own(struct demo_digits *digits)
+{
+	size_t length;
+	const char *text = demo_digits_text(&length);
+
+	return demo_digits_load(digits, text, length);
+}
+
 static void swap_rows(struct demo_digits *digits, int a, int b)
 {
 	float pixels[DEMO_PIXELS];

@@ -41,6 +41,9 @@ const char *demo_digits_text(size_t *length);
  */
 int demo_digits_load(struct demo_digits *digits, const char *text, size_t length);
 
+/* Read the program's own copy. */
+int demo_digits_load_own(struct demo_digits *digits);
+
 /* Put the rows into an order drawn from the seed. This also decides which rows are test rows. */
 void demo_digits_shuffle(struct demo_digits *digits, uint64_t seed);
 

@@ -14,9 +14,7 @@ const int demo_sizes[DEMO_LAYERS + 1] = {DEMO_PIXELS, 512, 512, DEMO_CLASSES};
 
 int demo_trainer_init(struct demo_trainer *trainer, const struct demo_options *options)
 {
-	size_t length;
-	const char *text = demo_digits_text(&length);
-	int status = demo_digits_load(&trainer->digits, text, length);
+	int status = demo_digits_load_own(&trainer->digits);
 
 	if (status < 0)
 		return status;

@@ -18,11 +18,8 @@ static struct demo_digits digits;
 
 static int load_digits(void **state)
 {
-	size_t length;
-	const char *text = demo_digits_text(&length);
-
 	(void)state;
-	return demo_digits_load(&digits, text, length);
+	return demo_digits_load_own(&digits);
 }
 
 static void digits_are_whole(void **state)
