@@ -23,7 +23,7 @@ int sml_file_open(const char *path, int flags)
 	return -EPERM;
 }
 
-/* One that an ended process has left is removed. */
+/* A file that an ended process has left there is removed. */
 static int open_new(const char *path)
 {
 	const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;

@@ -357,7 +357,7 @@ static const struct argp_option option_list[] = {
 	 "Instead of a drawn world: one all-reduce of COUNT floats on 8 ranks and links of "
 	 "100 Mbit/s, without faults; --set changes its numbers",
 	 0},
-	{"wire", OPTION_WIRE, "WIDTH", 0, "... on this wire: int32 or int16 (int32)", 0},
+	{"wire", OPTION_WIRE, "WIDTH", 0, "With --allreduce: the wire, int32 or int16 (int32)", 0},
 	{"minimize", OPTION_MINIMIZE, NULL, 0, "With --seed: reduce a world that fails", 0},
 	{"set", OPTION_SET, "NAME=N", 0, "Change one number of the drawn world", 0},
 	{"quiet", 'q', NULL, 0, "Do not print progress", 0},

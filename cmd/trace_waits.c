@@ -3,8 +3,8 @@
  * Which rank do the others wait for? A result names the rank whose contribution came last. From the
  * first transmission of the last one of the other ranks until the first rank has the result, all
  * wait for that rank, or for the network. The network's part is that of the fastest use of all. A
- * call is as late as its latest use. Calls whose uses are no longer in the traces count by their
- * own begin: the last rank's, after that of the rank before it.
+ * call is as late as its latest use. If a call's uses are no longer in the traces, the begin
+ * of the call counts: how much later the last rank began it than the rank before.
  */
 #include <float.h>
 #include <stdio.h>

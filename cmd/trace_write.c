@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The merged trace. It appears under its name when it is whole: a viewer never opens a part of it,
- * and a failure leaves the file of the last time.
+ * The merged trace. The file gets its name when it is complete. So a viewer never opens a part of
+ * it, and a failure leaves the previous file unchanged.
  */
 #include <errno.h>
 #include <stdio.h>

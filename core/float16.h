@@ -2,7 +2,7 @@
 /*
  * float16 to lanes and back with the machine's own conversion (x86's F16C, with AVX2): widening,
  * scaling, rounding and the order of bytes in one pass. The bits are those of quantize.c's loops,
- * which do what is left over.
+ * which convert the remaining elements.
  *
  * Each function returns how many of the first elements it has converted, which is 0 on machines
  * without these instructions. Elements and lanes must not overlap.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Packets of the data path, worker to switch and back. docs/protocol.md draws them byte by byte.
- * Everything is big-endian, lanes begin at a fixed offset, so that a pipeline of match-action
+ * All fields are big-endian, and lanes begin at a fixed offset, so that a pipeline of match-action
  * stages can process them as they arrive.
  */
 #ifndef SML_CORE_WIRE_H

@@ -27,8 +27,9 @@ enum key {
 static const struct argp_option table[] = {
 	{"workers", 'n', "N", 0, "processes to train with, 1 to 64 (4)", 1},
 	{"steps", KEY_STEPS, "N", 0, "steps of training, a batch of 128 images each", 1},
-	{"epochs", KEY_EPOCHS, "N", 0, "the same in rounds over all images (30)", 1},
-	{"wire", KEY_WIRE, "TYPE", 0, "int32 (default) or int16: what a number is on the wire", 1},
+	{"epochs", KEY_EPOCHS, "N", 0, "epochs of training: passes over all training images (30)",
+	 1},
+	{"wire", KEY_WIRE, "TYPE", 0, "width of numbers on the wire: int32 (default) or int16", 1},
 	{"switch", 's', "HOST:PORT", 0, "use this switch (default: rank 0 runs one)", 1},
 	{"link", KEY_LINK, "MBIT", 0,
 	 "show the throughput as a share of what a worker's link of this many Mbit/s can carry", 1},
@@ -38,7 +39,8 @@ static const struct argp_option table[] = {
 	 1},
 #endif
 	{"json", KEY_JSON, "FILE", 0, "write the summary there too; - is standard output", 1},
-	{0, 0, 0, 0, "Faults that every worker makes on its own packets, each way:", 2},
+	{0, 0, 0, 0,
+	 "Faults that every worker injects into its own packets, in both directions:", 2},
 	{"loss", KEY_LOSS, "PERCENT", 0, "lose packets, for instance 1%", 2},
 	{"duplicate", KEY_DUPLICATE, "PERCENT", OPTION_ARG_OPTIONAL, "send packets twice (1%)", 2},
 	{"reorder", KEY_REORDER, "PERCENT", OPTION_ARG_OPTIONAL, "send packets late (1%)", 2},

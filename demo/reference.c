@@ -11,12 +11,13 @@
  *
  *	|A| eD + eA (|D| + eD) + g (|A| + eA)(|D| + eD).
  *
- * ReLU changes no error, save that it makes one 0 where z + eZ <= 0. Going
- * back it passes or stops: where |z| <= eZ the program may have done either,
- * and the error is as large as what might have passed. The softmax is in
- * softmax_row(). This file's own float64 errors are 2^-29 of those: one more
- * unit in k covers them. Results below float32's normal range may lose all
- * their digits: `tiny` a sum covers them.
+ * ReLU does not change an error, except that the error becomes 0 where
+ * z + eZ <= 0. In the backward pass, ReLU passes a gradient on or stops it.
+ * Where |z| <= eZ, the program may have done either, so the error is as large
+ * as the gradient that might have passed. The softmax is in softmax_row().
+ * This file's own float64 errors are 2^-29 of those: one more unit in k covers
+ * them. Results below float32's normal range may lose all their digits: adding
+ * `tiny` to each sum's bound covers that.
  */
 #include "demo/reference.h"
 

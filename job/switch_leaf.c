@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A leaf and its parent. What its ranks say goes on to the parent, and what the root says to them
- * comes back; so the root knows each rank, and the leaf has no logic of jobs. See
- *switch_branches.h.
+ * A leaf and its parent. The leaf passes its ranks' messages on to its parent, and the root's
+ * messages back to them. So the root knows each rank, and the leaf has no logic of jobs. See
+ * switch_branches.h.
  *
  *	not connected --sml_jobs_attach()--> connected --Attached--> attached
  *	      ^                                                          |

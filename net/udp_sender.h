@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What leaves by one UDP socket: many messages to a system call, and in each as many packets
- * as the kernel cuts up by itself (UDP_SEGMENT). For ranks' batches, and for results of slots in
+ * Sends through one UDP socket: many messages per system call, and in each message as many packets
+ * as the kernel can split by itself (UDP_SEGMENT). For ranks' batches, and for results of slots in
  * ranks and in the switch. One thread at a time.
  *
  *	packets --run--> message for one path --add--> waiting --flush--> the socket

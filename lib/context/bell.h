@@ -4,8 +4,8 @@
  * ended. It is not a count of calls.
  *
  * The invariant: the bell exists or rings only under the context's lock. So a program that opens it
- * and then tests its requests misses no end: a thread that has found no bell has let go of the lock
- * before, and its tensor was done then.
+ * and then tests its requests misses no end: a thread that found no bell had released the lock
+ * before that, and its tensor was already done.
  */
 #ifndef SML_LIB_BELL_H
 #define SML_LIB_BELL_H

@@ -4,9 +4,9 @@
  * or the same one once it is there again. core/resume.h has the rules. Calls
  * that are under way just take longer.
  *
- * Only the stripe that has lost its switch waits for another: epoch, table and
- * report are a stripe's, its switch is the only one whose word the other ranks
- * have, too, and so the others need not know. They go on with what they have.
+ * Only the stripe that has lost its switch waits for another one. Epoch, table and
+ * report belong to one stripe, so the switches of other stripes need not know, and
+ * the other stripes go on.
  */
 #ifndef SML_LIB_FAILOVER_H
 #define SML_LIB_FAILOVER_H

@@ -15,8 +15,8 @@ static bool is_embedded(const struct sml_stripe *stripe)
 }
 
 /*
- * What "localhost" stands for is not looked up, as it may be ::1 as well, and
- * rank 0 must listen where all others look.
+ * "localhost" is not looked up: it may also be ::1, and rank 0 must listen where all other ranks
+ * connect.
  */
 const char *sml_master_host(const struct sml_context *context)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A probe is a header and as many lanes as it asks about; the switch sends it back as long as it
- * came. The first round asks only for the full width, which is enough for a healthy path. Later
+ * A probe is a header and as many lanes as it asks about; the switch sends it back at the same
+ * length. The first round asks only for the full width, which is enough for a healthy path. Later
  * rounds ask for every unanswered width, to distinguish lost packets from a narrow path. A target
  * that does not answer at all may be suspended, and has one heartbeat to begin. A probe of the
  * group is answered to the group; its use number marks it.

@@ -11,7 +11,7 @@
 #include "base/fork.h"
 #include "control/text.h"
 
-/* A peer that lets so much wait is not heard, until it reads: its questions would fill memory. */
+/* While a peer has this much to read, its requests wait: the answers would fill memory. */
 #define MAX_UNREAD_BYTES (64u << 10)
 /* In one turn of the event loop, until the limit that is reached first: others wait for the next.
  */

@@ -12,8 +12,8 @@
 #include "lib/control/internal.h"
 
 #define PING_MAX_MS 1000
-/* The switch ends a rank that waits for others so long after the rank's own deadline, which names
- * them. */
+/* The rank's own deadline comes first, because its error names the missing ranks. The switch ends a
+ * rank that still waits this long after it. */
 #define LATE_MS 10000u
 /* How often a waiting call checks whether to give up. */
 #define GIVE_UP_LOOK_NS (50 * SML_NS_PER_MS)

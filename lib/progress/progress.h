@@ -14,9 +14,9 @@
  * Threads share tensors and nothing else.
  *
  * Going to sleep without missing anything: the thread sets `resting`, and then checks once more
- * what other threads may have brought (its queue, and their exponents and finished tensors, which
- * the crew's `events` counts). The others first bring it, and then check `resting`. Both orders are
- * sequentially consistent, so at least one side sees the other.
+ * what other threads may have brought: requests in its queue, and exponents and finished tensors,
+ * which the crew's `events` counts. The other threads first bring these, and then check `resting`.
+ *Both orders are sequentially consistent, so at least one side sees the other.
  */
 #ifndef SML_LIB_PROGRESS_H
 #define SML_LIB_PROGRESS_H

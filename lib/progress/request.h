@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A call on its way: the core's tensor, and who still needs it. Its memory is
- * used again by later calls, so that a training loop allocates in its first
- * steps alone. What a very large call had is freed when it ends.
+ * used again by later calls, so that a training loop allocates only in its
+ * first steps. The memory of a very large call is freed when that call ends.
  */
 #ifndef SML_LIB_REQUEST_H
 #define SML_LIB_REQUEST_H

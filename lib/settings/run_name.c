@@ -8,9 +8,9 @@
  *	            mpirun draws for all ranks
  *	Slurm       the job and its step
  *
- * torchrun's count of restarts is no part of it: only the agent whose worker has failed counts, so
- * agents may disagree. The attempts of a run follow each other, and a name is free again when
- * its job has ended.
+ * torchrun's count of restarts is not part of the name: only the agent whose worker has failed
+ *counts, so agents may disagree. The attempts of a run follow each other, and a name is free again
+ *when its job has ended.
  */
 #include "lib/settings/run_name.h"
 

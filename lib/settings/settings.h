@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The settings of a context: a checked struct sml_config, with its own strings and every default
- * filled in. config.c makes the former from the environment, settings.c the latter from it.
+ * filled in. config.c fills a struct sml_config from the environment, and settings.c makes the
+ * settings from it.
  */
 #ifndef SML_LIB_SETTINGS_H
 #define SML_LIB_SETTINGS_H

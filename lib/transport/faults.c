@@ -4,8 +4,8 @@
  * duplicates and holds back packets on their way out and in. The same seed makes the
  * same decisions for the same sequence of packets.
  *
- * A packet that is held back is let go after a few others have passed it; if
- * none come, it is as good as lost, which networks do too.
+ * A packet that is held back is released after a few others have passed it. If
+ * no others come, it is lost, as in a network.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Packets over one UDP socket, connected to a switch, or between all ranks. System calls are what
- * costs here, so equal packets that lie back to back leave as one datagram that the kernel (or the
- * NIC) cuts up (UDP_SEGMENT), and come in glued together (UDP_GRO), many to a call. Where the
- * kernel refuses that, sendmmsg and recvmmsg still move many.
+ * Packets over one UDP socket, connected to a switch, or between all ranks. System calls cost the
+ * most here. So adjacent packets of one length leave as one datagram, which the kernel (or the NIC)
+ * splits (UDP_SEGMENT), and arrive joined (UDP_GRO), many per call. Where the kernel refuses that,
+ * sendmmsg and recvmmsg still move many packets per call.
  *
- * Errors of the socket are weather: an ICMP "refused" from a switch that is
- * restarting, a firewall's drop seen as EPERM. The packet is lost; the worker's
- * timer repairs that. That a switch is gone for good, the control connection
- * knows. Anybody can forge ICMP: how long packets can be, the probes have found
- * out, and no message from the network changes how this socket sends.
+ * Errors of the socket are normal: an ICMP "refused" from a switch that restarts, or EPERM from a
+ * firewall that drops the packet. The packet is lost, and the worker's timer repairs that. The
+ * control connection notices a switch that is gone for good. Anyone can forge ICMP, so no message
+ * from the network changes how this socket sends: the probes have found out how long packets can
+ * be.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Joining: see udp_group.h. The membership is one for packets of one source (IGMPv3 and MLDv2
- * tell the network so, and 232.0.0.0/8 is for nothing else): nobody else's packets to
- * the group come as far as this host where its network filters by source, and not to the socket
- * where it does not. The socket is connected to the switch besides, for the port.
+ * Joining: see udp_group.h. The membership is for packets from one source only (IGMPv3 and
+ * MLDv2 tell the network, and 232.0.0.0/8 is only for such groups). If the network filters by
+ * source, other senders' packets to the group do not reach this host; if not, they do not reach
+ * the socket. The socket is also connected to the switch, so that the kernel checks the port, too.
  */
 #include "lib/transport/udp_group.h"
 #include "base/fork.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A leaf's connection to its parent: made when the leaf starts, and again whenever it is lost. Each
- * reason for a failure is logged once, and ranks that come meanwhile are told it.
+ * reason for a failure is logged once, and ranks that join in the meantime are told the reason.
  *
  *	waiting --a pause--> connecting --> connected: sml_jobs_attach()
  *	   ^---- failed, or lost ----|---------|

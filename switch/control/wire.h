@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Peers that use TLS although the switch has none, the other way round, or TLS that does not match.
+ * Peers whose TLS does not match: only one end uses it, or the two ends use it differently.
  */
 #ifndef SML_SWITCH_WIRE_H
 #define SML_SWITCH_WIRE_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What an ended job has held, made ready for another one: its thread waits until the
- * programs that may use it have ended, then clears it. Both take milliseconds, which
- * the control thread must not spend on strangers who come and go. Not here: who gets
- * it next (jobs.c). One wait is enough for all jobs that had ended when it began.
+ * Prepares what an ended job has held for another job: a thread waits until the programs that may
+ * use it have ended, and then clears it. Both take milliseconds, which the control thread must not
+ * spend on strangers who come and go. Not here: which job gets it next (jobs.c). One wait is enough
+ * for all jobs that had ended when it began.
  */
 #include "base/thread.h"
 #include "switch/xdp/internal.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs in the XDP program's maps: see maps.h. A job's slots are a run of
- * the one array, its peers, counters and devmap are rows of its index.
+ * Jobs in the XDP program's maps: see maps.h. A job's slots are one part of
+ * the array of all slots. Its peers, counters and devmap are rows with its index.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -5,8 +5,8 @@
  * One thread at a time calls these functions.
  *
  * When a job ends, programs that have admitted a packet of it may still run. The
- * kernel knows when they have ended, but to ask it takes milliseconds: a thread does
- * (cleaner.c).
+ * kernel knows when they have ended, but asking it takes milliseconds, so a separate
+ * thread asks (cleaner.c).
  *
  * The invariant: what a job has held belongs to no other job before all programs
  * that may use it have ended.
