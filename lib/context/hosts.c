@@ -265,6 +265,12 @@ static void drop_met(struct sml_context *context)
 	context->hosts.met = NULL;
 }
 
+static void stop_meeting(struct sml_context *context)
+{
+	close_door(context);
+	drop_met(context);
+}
+
 /* All ranks of the host have frozen their workers: they have reported them. */
 static int begin_anew(struct sml_stripe *stripe)
 {
@@ -361,7 +367,7 @@ int sml_hosts_settle_under(struct sml_stripe *stripe)
 	if (may_meet_under(context) && context->hosts.met && stripe->admission.neighbors.ranks)
 		keep_met(context, stripe->admission.neighbors.ranks);
 	else if (may_meet_under(context) && context->crew.host == NULL)
-		sml_hosts_fini(context);
+		stop_meeting(context); /* in a failover, progress threads read crew.host */
 	if (context->crew.host == NULL && stripe->index == 0 && context->settings.world_size > 1)
 		sml_log(&context->settings.log, SML_LOG_INFO,
 			"this rank shares no memory with others of its host: %s",
@@ -388,8 +394,7 @@ void sml_hosts_settle(struct sml_stripe *first, bool share)
 
 void sml_hosts_fini(struct sml_context *context)
 {
-	close_door(context);
-	drop_met(context);
+	stop_meeting(context);
 	free_host(context->crew.host);
 	context->crew.host = NULL;
 }
