@@ -5,6 +5,9 @@ PREFIX ?= /usr/local
 ARGS ?=
 MESON ?= meson
 
+# After `sudo make demo` or `sudo make install`, what was built belongs to the user: `make` works later.
+give_back = [ -z "$$SUDO_UID" ] || [ "$$(id -u)" != 0 ] || chown -Rh "$$SUDO_UID:$$SUDO_GID" $(BUILD)
+
 .PHONY: all demo test check test-dependencies test-python fuzz bench install clean help
 
 all: $(BUILD)/build.ninja
@@ -16,6 +19,7 @@ demo: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -t query demo/switchml-demo >/dev/null 2>&1 || \
 		$(MESON) setup --reconfigure -Ddemo=enabled $(BUILD)
 	@ninja -C $(BUILD) demo/switchml-demo switchml
+	@$(give_back)
 	@demo/run --build $(BUILD) $(if $(LINK),--link $(LINK)) $(if $(WORKERS),--workers $(WORKERS)) $(ARGS)
 
 # The tests that a change is most likely to break: five minutes on two cores.
@@ -59,6 +63,7 @@ ifneq ($(origin PREFIX),file)
 endif
 	@ninja -C $(BUILD)
 	@$(MESON) install -C $(BUILD) --no-rebuild
+	@$(give_back)
 
 clean:
 	rm -rf $(BUILD) build-asan build-tsan build-fuzz build-python build-tools

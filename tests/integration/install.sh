@@ -40,7 +40,15 @@ printf "[binaries]\ncmake = '/nonexistent/cmake'\n" >"$work/no-cmake"
 chmod +x "$work/meson"
 make="make --no-print-directory BUILD=$work/build MESON=$work/meson"
 
+# As `sudo` sets them: the README begins with `sudo make demo`, and goes on with `make`.
+export SUDO_UID=65534 SUDO_GID=65534
+# Command: afterwards, does the user own what was built?
+owned() {
+	[ "$(id -u)" != 0 ] || [ -z "$(find "$work/build" ! -user 65534)" ] || fail "after $1, root owns a part of the build"
+}
+
 $make demo ARGS="--steps 20" >"$work/out" 2>&1 || fail "make demo"
+owned "sudo make demo"
 bench=$(readme 'build/switchml bench' | sed 's/64M/1M/') || exit 1
 (cd "$work" && bash -c "$bench") >"$work/out" 2>&1 || fail "after make demo: $bench"
 echo "ok: make demo, and then $bench"
@@ -48,6 +56,7 @@ echo "ok: make demo, and then $bench"
 # Into another directory.
 installed=$(stat -c %Y /usr/local/bin/switchml 2>/dev/null)
 $make install PREFIX="$work/prefix" >"$work/out" 2>&1 || fail "make install PREFIX=…"
+owned "sudo make install"
 [ -x "$work/prefix/bin/switchml" ] || fail "make install PREFIX=… does not install there"
 [ "$(stat -c %Y /usr/local/bin/switchml 2>/dev/null)" = "$installed" ] || fail "it installs into /usr/local"
 settings=$(sed -n 's/^ *\(export [A-Z_]*=.*\)/\1/p' "$work/out")
