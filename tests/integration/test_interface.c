@@ -95,6 +95,23 @@ static void options_of_other_versions_are_understood_or_refused(void **state)
 	run_job(&(struct job){.n_ranks = 2, .body = pass_options});
 }
 
+/* MPI's PROD, for example, has no number here. */
+static void ask_for_a_product(struct rank *rank)
+{
+	int32_t data = rank->rank;
+
+	CHECK_ERROR(rank,
+		    sml_allreduce(rank->context, &data, &data, 1, SML_INT32, (enum sml_op)4, NULL),
+		    -EINVAL, "for PROD and bitwise operations, use MPI or the framework's own");
+	CHECK(rank, sml_allreduce(rank->context, &data, &data, 1, SML_INT32, SML_SUM, NULL) == 0);
+}
+
+static void the_refusal_of_an_operation_says_who_performs_it(void **state)
+{
+	(void)state;
+	run_job(&(struct job){.n_ranks = 2, .body = ask_for_a_product});
+}
+
 /* ---- the log ---- */
 
 struct lines {
@@ -287,6 +304,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_library_says_its_version),
 		cmocka_unit_test(options_of_other_versions_are_understood_or_refused),
+		cmocka_unit_test(the_refusal_of_an_operation_says_who_performs_it),
 		cmocka_unit_test(log_lines_go_where_the_program_says),
 		cmocka_unit_test(a_signal_interrupts_open),
 		cmocka_unit_test(gathers_and_scatters_in_place_follow_the_rules),
