@@ -105,5 +105,5 @@ int sml_command_bench(int argc, char **argv)
 	if (options.local_workers == 0 && !is_a_rank())
 		options.local_workers = 2;
 	return options.local_workers ? bench_local(&options, &config)
-				     : bench_rank(&options, &config);
+				     : bench_rank(&options, &config, -1);
 }

@@ -69,14 +69,26 @@ static void sleep_ms(uint32_t ms)
 	usleep(ms * 1000);
 }
 
+/* The pipe has an end when all workers have ended: this waits no longer than they do. */
+static void await_job(unsigned n_workers, int joined)
+{
+	char byte;
+
+	for (unsigned i = 0; i < n_workers; i++) {
+		if (read(joined, &byte, 1) != 1)
+			break;
+	}
+}
+
 /* In the keeper's process: never returns. */
-static void keep(const struct bench_options *options, int tell)
+static void keep(const struct bench_options *options, const int joined[2], int tell)
 {
 	uint16_t port = 0;
 	struct gen gen;
 	pid_t pid;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	close(joined[1]);
 	gen_from_seed(&gen, options->seed);
 	for (unsigned life = 0;; life++) {
 		pid = start_switch(&port);
@@ -84,6 +96,8 @@ static void keep(const struct bench_options *options, int tell)
 			_exit(1);
 		if (life == 0 && write(tell, &port, sizeof(port)) != (ssize_t)sizeof(port))
 			_exit(1);
+		if (life == 0)
+			await_job(options->local_workers, joined[0]);
 		sleep_ms(gen_range(&gen, LIFE_LEAST_MS, LIFE_MOST_MS));
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);
@@ -93,7 +107,7 @@ static void keep(const struct bench_options *options, int tell)
 	}
 }
 
-pid_t bench_chaos_start(const struct bench_options *options, uint16_t *port)
+pid_t bench_chaos_start(const struct bench_options *options, const int joined[2], uint16_t *port)
 {
 	int fds[2];
 	ssize_t got;
@@ -104,7 +118,7 @@ pid_t bench_chaos_start(const struct bench_options *options, uint16_t *port)
 	fflush(NULL);
 	pid = fork();
 	if (pid == 0)
-		keep(options, fds[1]);
+		keep(options, joined, fds[1]);
 	close(fds[1]);
 	got = pid > 0 ? read(fds[0], port, sizeof(*port)) : 0;
 	close(fds[0]);

@@ -4,6 +4,7 @@
  * others, and shares the results with all ranks, so that rank 0 can report the slowest rank's time
  * and the sum of all wrong elements.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -273,7 +274,7 @@ static int report_all(struct rank *rank, const struct sml_config *config)
 	return error;
 }
 
-int bench_rank(const struct bench_options *options, const struct sml_config *config)
+int bench_rank(const struct bench_options *options, const struct sml_config *config, int joined)
 {
 	struct rank rank = {.options = options};
 	int error, closed;
@@ -293,6 +294,10 @@ int bench_rank(const struct bench_options *options, const struct sml_config *con
 		complain(config, NULL);
 		goto free_memory;
 	}
+	if (joined >= 0 && write(joined, "", 1) != 1)
+		fprintf(stderr, "switchml bench: rank %d: the job has begun, but what kills its "
+				"switch cannot be told: %s\n",
+			config->rank, strerror(errno));
 	rank.number = (unsigned)sml_rank(rank.job);
 	rank.n_ranks = (unsigned)sml_world_size(rank.job);
 	error = report_all(&rank, config);
