@@ -49,7 +49,7 @@ struct tally {
 static void make_world(const struct options *options, uint64_t seed, struct sim_world *world)
 {
 	if (options->plain)
-		sim_world_plain(world, options->count, options->wire);
+		sim_world_plain(world, seed, options->count, options->wire);
 	else if (options->trees)
 		sim_world_draw_tree(world, seed, !options->large);
 	else

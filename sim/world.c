@@ -342,9 +342,10 @@ bool sim_world_set(struct sim_world *world, const char *name, uint32_t value)
 	return false;
 }
 
-void sim_world_plain(struct sim_world *world, uint32_t count, enum sml_wire wire)
+void sim_world_plain(struct sim_world *world, uint64_t seed, uint32_t count, enum sml_wire wire)
 {
 	*world = (struct sim_world){
+		.seed = seed,
 		.n_ranks = 8,
 		.head_slots = 32,
 		.data_slots = 256,

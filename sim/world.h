@@ -83,9 +83,9 @@ void sim_world_repair(struct sim_world *world);
 
 /*
  * A world to measure in: one all-reduce of `count` floats, one switch, no fault and nothing drawn.
- * sim_world_set() changes its numbers.
+ * sim_world_set() changes its numbers; the seed then decides which packets meet the faults.
  */
-void sim_world_plain(struct sim_world *world, uint32_t count, enum sml_wire wire);
+void sim_world_plain(struct sim_world *world, uint64_t seed, uint32_t count, enum sml_wire wire);
 
 /* The number in the whole stream of the first chunk of the world's calls. */
 static inline uint64_t sim_world_first_chunk(const struct sim_world *world)

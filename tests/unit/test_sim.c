@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Simulated worlds: many seeds, the same trace each time, and the seeds that were kept. */
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -249,7 +250,7 @@ static void kept_seeds_pass(void **state)
 /* The virtual time of an all-reduce of 352,000 floats, which are 1,000 packets of each rank. */
 static uint64_t plain_ns(const char *name, uint32_t value)
 {
-	sim_world_plain(&world, 352000, SML_WIRE_INT32);
+	sim_world_plain(&world, 1, 352000, SML_WIRE_INT32);
 	sim_world_set(&world, name, value);
 	sim_world_repair(&world);
 	sim_run(&world, &result);
@@ -275,6 +276,24 @@ static void a_plain_world_is_as_fast_as_its_slowest_part(void **state)
 	assert_about(plain_ns("switch_ns", 50000), 400000000);
 }
 
+static uint64_t lossy_ns(uint64_t seed)
+{
+	sim_world_plain(&world, seed, 352000, SML_WIRE_INT32);
+	sim_world_set(&world, "loss_ppm", 10000);
+	sim_world_repair(&world);
+	sim_run(&world, &result);
+	if (!result.passed)
+		fail_msg("a plain world with loss and seed %" PRIu64 ": %s", seed, result.failure);
+	return result.virtual_ns;
+}
+
+static void the_seed_decides_what_a_plain_world_loses(void **state)
+{
+	(void)state;
+	assert_int_equal(lossy_ns(1), lossy_ns(1));
+	assert_int_not_equal(lossy_ns(1), lossy_ns(2));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -287,6 +306,7 @@ int main(void)
 		cmocka_unit_test(worlds_have_every_fault_and_many_have_none),
 		cmocka_unit_test(kept_seeds_pass),
 		cmocka_unit_test(a_plain_world_is_as_fast_as_its_slowest_part),
+		cmocka_unit_test(the_seed_decides_what_a_plain_world_loses),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
