@@ -24,8 +24,11 @@ def load(folder, name):
 def about_line(about):
     """The run behind a figure, in a sentence."""
     form = "the full form" if about["form"] == "full" else "**the quick form only**"
-    busy = (f"; the machine was busy with other work (load {about['load']:.1f})"
-            if about["load"] > 1 else "")
+    busy = ""
+    if about.get("others", 0) > 0.05:
+        busy = f"; other work took {about['others']:.0%} of the cores just before"
+    elif "others" not in about and about["load"] > 1:  # older runs; the run before counts, too
+        busy = f" (load average {about['load']:.1f} as it began)"
     changed = ", with changes" if about["changed"] else ""
     return (f"Run on {about['date'][:16]} UTC in {form}, on {about['cores']} cores "
             f"({about['cpu']}), Linux {about['kernel']},\ncommit {about['commit']}{changed}{busy}.")
