@@ -50,11 +50,10 @@ struct bench_options {
 
 /*
  * Returns when the first switch can be used. Returns a process, or -1 after a message. The first
- * switch is not killed before a byte of each local worker has arrived in the pipe `joined`, or its end: a
- * job that has not begun does not survive its switch.
+ * switch is not killed before a byte of each local worker has arrived in the pipe `joined`, or its
+ * end: a job that has not begun does not survive its switch.
  */
-pid_t bench_chaos_start(const struct bench_options *options, const int joined[2],
-			uint16_t *port);
+pid_t bench_chaos_start(const struct bench_options *options, const int joined[2], uint16_t *port);
 void bench_chaos_stop(pid_t pid);
 
 /* ---- bench_options.c ---- */

@@ -123,7 +123,8 @@ int bench_local(const struct bench_options *options, const struct sml_config *co
 		fprintf(stderr, "switchml bench: cannot start %u workers: %s\n",
 			options->local_workers, strerror(-error));
 	if (!error && options->chaos)
-		error = (chaos = bench_chaos_start(options, crew.joined_pipe, &port)) < 0 ? -EIO : 0;
+		error = (chaos = bench_chaos_start(options, crew.joined_pipe, &port)) < 0 ? -EIO
+											  : 0;
 	else if (!error && !options->switch_address)
 		error = start_switch(&embedded);
 	if (embedded)
