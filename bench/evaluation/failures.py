@@ -12,7 +12,7 @@ from methods import PORT, SwitchML
 from programs import is_ready
 from rows import Cell, Entry
 
-QUESTION = "How much time is lost when a switch or a leaf dies, and under constant faults?"
+QUESTION = "How much time is lost when a switch, a leaf or a root dies, and under constant faults?"
 NEEDS_ROOT = True
 RATE = 100
 SIZE = 200_000
@@ -25,6 +25,8 @@ SMALLEST = ("back", "cable", "leaf", "faults")
 
 class Switches(SwitchML):
     """Two switches, of which the second one takes over."""
+
+    dies = "first"  # the host whose switch does
 
     def __init__(self, name, standby, faults=""):
         super().__init__(name, name, SWITCHML_FAULTS=faults)
@@ -46,10 +48,10 @@ class Switches(SwitchML):
         crew.program_of_switch = os.path.join(crew.build, "switchml")
         port = PORT + crew.star.next_port()
         self.addresses = [f"{crew.star.address[host]}:{port}" for host in self.switches()]
-        self.first = None
+        self.mortal = None
         for host, address in zip(self.switches(), self.addresses):
             process = crew.spawn(host, self.command(crew, address), helper=True)
-            self.first = process if host == "first" else self.first
+            self.mortal = process if host == self.dies else self.mortal
             if not is_ready(process, crew.log_path, address):
                 raise common.Skipped(f"the switch did not start: {crew.log()}")
         n_workers = crew.star.n_workers
@@ -61,10 +63,11 @@ class Switches(SwitchML):
 
 
 class Leaves(Switches):
-    """A root and two leaves, each with half of the workers. The first leaf dies."""
+    """A root and two leaves, each with half of the workers. The first leaf dies, or the root."""
 
-    def __init__(self, name):
+    def __init__(self, name, dies="first"):
         super().__init__(name, False)
+        self.dies = dies
 
     def switches(self):
         return {"root": 0, "first": 0, "second": 0}
@@ -78,20 +81,20 @@ class Leaves(Switches):
 
 
 def kill_switch(crew, method):
-    method.first.send_signal(signal.SIGKILL)
+    method.mortal.send_signal(signal.SIGKILL)
 
 
 def restart_switch(crew, method):
     # The process that died is no failure of the crew's.
-    method.first.wait()
-    crew.processes.remove(method.first)
-    crew.helpers.remove(method.first.pid)
-    address = method.addresses[list(method.switches()).index("first")]
-    method.first = crew.spawn("first", method.command(crew, address), helper=True)
+    method.mortal.wait()
+    crew.processes.remove(method.mortal)
+    crew.helpers.remove(method.mortal.pid)
+    address = method.addresses[list(method.switches()).index(method.dies)]
+    method.mortal = crew.spawn(method.dies, method.command(crew, address), helper=True)
 
 
 def pull_cable(crew, method):
-    subprocess.run(["ip", "-n", crew.star.namespace("first"), "link", "set", "eth0", "down"],
+    subprocess.run(["ip", "-n", crew.star.namespace(method.dies), "link", "set", "eth0", "down"],
                    check=True)
 
 
@@ -151,6 +154,8 @@ def scenarios(n_calls):
            n_calls, [(KILL_AFTER_S, pull_cable)])
     yield ("a leaf of two is killed, and back after half a second", Leaves("leaf"), n_calls,
            death + [(KILL_AFTER_S + GONE_S, restart_switch)])
+    yield ("the root of two leaves is killed, and back after half a second",
+           Leaves("root", "root"), n_calls, death + [(KILL_AFTER_S + GONE_S, restart_switch)])
     yield "1 % lost, 1 % twice, 1 % late", Switches("faults", False, FAULTS), n_slow, []
     yield ("the same, and the switch dies every 1.5 s", Switches("chaos", False, FAULTS), n_slow,
            chaos([], n_slow * 0.1))

@@ -13,14 +13,15 @@ QUESTION = "Do jobs on one switch share fairly, with one another and with TCP?"
 NEEDS_ROOT = True
 RATE, N_WORKERS, SIZE = 100, 4, 1_000_000
 BURST_CALLS, PAUSE_MS = 5, 400
+SLOTS = (64, 128, 256)  # fewer than a job takes by itself: fewer packets in the queues
 TCP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tcp_stream.py")
 
 
 class Job(SwitchML):
     """A job on a switch that runs already, or that its first job starts."""
 
-    def __init__(self, name):
-        super().__init__(name, name)
+    def __init__(self, name, **environment):
+        super().__init__(name, name, **environment)
         self.address = None
 
     def switches(self):
@@ -93,9 +94,9 @@ def congestion_controls(lab):
             if name in available]
 
 
-def beside_tcp(lab, tcp, n_streams, n_calls):
+def beside_tcp(lab, tcp, n_streams, n_calls, **environment):
     """A job, and streams from worker 0 to worker 1: Mbit/s of both while both run."""
-    method, ends, streams = Job("job"), [], []
+    method, ends, streams = Job("job", **environment), [], []
     with lab.star(N_WORKERS, RATE, method.switches()) as (star, work):
         crew = Crew(method, star, work, lab.build)
         counts = os.path.join(work, "received")
@@ -152,7 +153,14 @@ def run(lab):
             lab.say(f"beside TCP with {tcp}, streams: {n_streams}")
             beside[f"{tcp}, {n_streams} stream{'s' * (n_streams > 1)}"] = [
                 beside_tcp(lab, tcp, n_streams, n_calls) for _ in range(repeats)]
-    return {"workers": N_WORKERS, "rate_mbit": RATE, "bytes": SIZE, "jobs": jobs, "tcp": beside}
+    fewer = {}
+    for tcp in congestion_controls(lab)[:lab.choose(1, 3, 0)]:
+        for slots in SLOTS:
+            lab.say(f"{slots} slots beside TCP with {tcp}")
+            fewer[f"{tcp}, 1 stream; {slots} slots"] = [
+                beside_tcp(lab, tcp, 1, n_calls, SWITCHML_SLOTS=str(slots)) for _ in range(repeats)]
+    return {"workers": N_WORKERS, "rate_mbit": RATE, "bytes": SIZE, "jobs": jobs, "tcp": beside,
+            "fewer_slots": fewer}
 
 
 def jain(shares):
@@ -177,10 +185,12 @@ def draw(data, plt):
         at += 0.6
     axes[0].set_xticks([t for t, _ in ticks], [name for _, name in ticks], fontsize=7)
     axes[0].set(ylabel="Mbit/s of elements (median, quartiles)", title="jobs on one switch")
-    for i, (name, runs) in enumerate(data["tcp"].items()):
+    shown = data["tcp"] | data["fewer_slots"]
+    for i, (name, runs) in enumerate(shown.items()):
         bar(axes[1], i - 0.2, [one["mbit"] for one in runs], "C0", "ours" if i == 0 else None)
         bar(axes[1], i + 0.2, [one["tcp_mbit"] for one in runs], "C1", "TCP" if i == 0 else None)
-    axes[1].set_xticks(range(len(data["tcp"])), list(data["tcp"]), fontsize=7)
+    axes[1].set_xticks(range(len(shown)), [name.replace(", ", "\n").replace("; ", "\n")
+                                           for name in shown], fontsize=7)
     axes[1].set_title("a job beside TCP from worker 0 to worker 1")
     axes[1].legend()
     return figure
@@ -197,13 +207,13 @@ def facts(data):
             f"{index['median']:.3f} ({index['q1']:.3f} to {index['q3']:.3f})"
         yield f"| {name} | {', '.join(f'{mbit:.1f}' for mbit in shares)} | {even} |"
     yield "\n| TCP beside the job | ours, Mbit/s | TCP, Mbit/s | ours, of TCP's |\n|---|---:|---:|---:|"
-    for name, runs in data["tcp"].items():
+    for name, runs in (data["tcp"] | data["fewer_slots"]).items():
         ours = common.summary([one["mbit"] for one in runs])
         tcp = common.summary([one["tcp_mbit"] for one in runs])
         ratio = common.summary([one["mbit"] / one["tcp_mbit"] for one in runs])
         yield (f"| {name} | {ours['median']:.1f} | {tcp['median']:.1f} | {ratio['median']:.2f} "
                f"({ratio['q1']:.2f} to {ratio['q3']:.2f}) |")
-    runs = [one for kind in ("jobs", "tcp") for rows in data[kind].values() for one in rows]
+    runs = [one for kind in ("jobs", "tcp", "fewer_slots") for rows in data[kind].values() for one in rows]
     yield f"\nWrong elements in all of these runs: {sum(one['wrong'] for one in runs)}."
 
 
