@@ -195,86 +195,105 @@ expect_right "a wrong threshold" "$with SWITCHML_MPI_THRESHOLD=64q" "0 of 41" 2 
 expect_right "a wrong setting" "$with SWITCHML_SLOTS=0" "0 of 41" 2 communicators
 expect_once "a wrong setting" 'rank 0: SWITCHML_SLOTS="0" is not allowed'
 
-# A switch dies while ranks are in the middle of calls. The time limit applies to a call
-# and to opening the job, and the ranks learn of the death within this limit.
+# A switch dies while ranks are in the middle of calls. The time limit applies to a call and to
+# opening the job: ranks wait so long for the switch to come back, and then get the error. So these
+# parts run at the same time, each with its own switch and in its own folder, and together they
+# take one time limit.
 seconds=6
 have_begun() {
-	[ "$(find "$work/$1" -type f | wc -l)" = 3 ]
+	[ "$(find "$work/ranks" -type f | wc -l)" = 3 ]
 }
 
 kill_under_way() {
-	await have_begun "$1"
+	await have_begun
 	sleep 0.2
 	kill -9 "$switch"
 }
 
-for how in blocking reduce waitall; do
+# How the program makes its calls. The file "dead" says that the switch is.
+launch_and_kill() {
+	local status
 	start_switch
-	mkdir "$work/$how"
-	kill_under_way $how &
-	if ! launch "$with SWITCHML_SWITCH=$address SWITCHML_TIMEOUT=$seconds" 3 failing $how "$work/$how"; then
-		failed "a switch that dies, $how"
-	elif [ "$(grep -c '^rank [0-2]: class new: switchml: .*127.0.0.1' "$work/out")" != 3 ]; then
-		failed "a switch that dies, $how: not every rank was told"
-	else
-		echo "ok: a switch that dies, $how: $(grep -m 1 '^rank 0: class' "$work/out" | cut -c 1-160)"
-	fi
+	rm -rf "$work/ranks"
+	mkdir "$work/ranks"
+	(kill_under_way; touch "$work/ranks/dead") &
+	launch "$with SWITCHML_SWITCH=$address SWITCHML_TIMEOUT=$seconds" 3 failing "$1" "$work/ranks"
+	status=$?
 	wait 2>/dev/null
-done
+	return $status
+}
+
+calls_fail() {
+	if ! launch_and_kill "$1"; then
+		failed "a switch that dies, $1"
+	elif [ "$(grep -c '^rank [0-2]: class new: switchml: .*127.0.0.1' "$work/out")" != 3 ]; then
+		failed "a switch that dies, $1: not every rank was told"
+	else
+		echo "ok: a switch that dies, $1: $(grep -m 1 '^rank 0: class' "$work/out" | cut -c 1-160)"
+	fi
+}
 
 # Calls are under way, and cannot end: each way to complete them returns the error.
-for how in ways persistent; do
-	start_switch
-	mkdir "$work/$how"
-	(kill_under_way $how; touch "$work/$how/dead") &
-	launch "$with SWITCHML_SWITCH=$address SWITCHML_TIMEOUT=$seconds" 3 failing $how "$work/$how" ||
-		failed "a switch that dies, $how"
+requests_fail() {
+	launch_and_kill "$1" || failed "a switch that dies, $1"
 	for way in wait waitall waitsome waitany testsome; do
 		if [ "$(grep -c "^rank [0-2]: $way: class new: switchml: .*127.0.0.1" "$work/out")" = 3 ]; then
-			echo "ok: a switch that dies, $how: MPI's error of $way"
+			echo "ok: a switch that dies, $1: MPI's error of $way"
 		else
-			failed "a switch that dies, $how: not every rank was told by $way"
+			failed "a switch that dies, $1: not every rank was told by $way"
 		fi
 	done
-	wait 2>/dev/null
-done
-
-launch_fatal() {
-	start_switch
-	mkdir -p "$work/fatal"
-	kill_under_way fatal &
-	launch "$with SWITCHML_SWITCH=$address SWITCHML_TIMEOUT=$seconds" 3 failing fatal "$work/fatal"
-	ended=$?
-	wait 2>/dev/null
-	rm -r "$work/fatal"
 }
 
 # MPI's own error handler ends the program, and the error text is shown. (Open MPI
 # sometimes loses the text between rank and launcher, and says so: then try again.)
-for _ in 1 2 3; do
-	launch_fatal
-	says "$work/out" ORTE_ERROR_LOG || break
+program_ends() {
+	local ended
+	for _ in 1 2 3; do
+		launch_and_kill "$1"
+		ended=$?
+		says "$work/out" ORTE_ERROR_LOG || break
+	done
+	if [ $ended = 0 ]; then
+		failed "a switch that dies, $1: the program goes on"
+	elif ! grep -q "switchml: .*127.0.0.1" "$work/out" || grep -q '^rank' "$work/out"; then
+		failed "a switch that dies, $1"
+	else
+		echo "ok: a switch that dies, $1: $(grep -m 1 'switchml: ' "$work/out" | cut -c 1-160)"
+	fi
+}
+
+parts=()
+for part in calls_fail:{blocking,reduce,waitall} requests_fail:{ways,persistent} program_ends:fatal; do
+	mkdir "$work/${part#*:}"
+	(
+		work=$work/${part#*:} switch=
+		# The launcher and the switch end with this shell.
+		# shellcheck disable=SC2046
+		trap 'kill $switch $(jobs -p) 2>/dev/null' EXIT
+		failures=0
+		${part%:*} "${part#*:}" >"$work/said"
+		exit $((failures > 0))
+	) &
+	parts+=("$!:${part#*:}")
 done
-if [ $ended = 0 ]; then
-	failed "a switch that dies, fatal: the program goes on"
-elif ! grep -q "switchml: .*127.0.0.1" "$work/out" || grep -q '^rank' "$work/out"; then
-	failed "a switch that dies, fatal"
-else
-	echo "ok: a switch that dies, fatal: $(grep -m 1 'switchml: ' "$work/out" | cut -c 1-160)"
-fi
+for part in "${parts[@]}"; do
+	wait "${part%:*}" || failures=$((failures + 1))
+	cat "$work/${part#*:}/said"
+done
 
 # A rank is killed. The launcher would let the others go on, but each says why it ends, in one line.
 # Where, environment.
 kill_a_rank() {
 	local where=$1 setting=$2 options="$options $survivors" status
-	rm -rf "$work/killed"
-	mkdir "$work/killed"
+	rm -rf "$work/ranks"
+	mkdir "$work/ranks"
 	(
-		await have_begun killed
-		await test -s "$work/killed/running.2"
-		kill -9 "$(cat "$work/killed/running.2")"
+		await have_begun
+		await test -s "$work/ranks/running.2"
+		kill -9 "$(cat "$work/ranks/running.2")"
 	) &
-	launch "$with SWITCHML_TIMEOUT=60 $setting" 3 failing fatal "$work/killed"
+	launch "$with SWITCHML_TIMEOUT=60 $setting" 3 failing fatal "$work/ranks"
 	status=$?
 	wait 2>/dev/null
 	if [ $status = 124 ] || [ "$(grep -c '^switchml\[rank [01]\]: rank 2 (.* died' "$work/out")" != 2 ]; then
@@ -289,16 +308,17 @@ kill_a_rank "a share in every rank" SWITCHML_SWITCH=embedded
 
 # The switch comes back: no rank gets an error, because nothing is lost.
 start_switch
-mkdir "$work/back"
+rm -rf "$work/ranks"
+mkdir "$work/ranks"
 (
-	kill_under_way back
+	kill_under_way
 	# Calls that begin from now on need the new switch.
-	touch "$work/back/enough"
+	touch "$work/ranks/enough"
 	sleep 0.5
 	exec "$switchml" switch --listen "$address" >/dev/null 2>&1
 ) &
 back=$!
-if launch "$with SWITCHML_SWITCH=$address" 3 failing waitall "$work/back" &&
+if launch "$with SWITCHML_SWITCH=$address" 3 failing waitall "$work/ranks" &&
 	says "$work/out" "$address takes over" &&
 	[ "$(grep -c '^rank [0-2]: no error' "$work/out")" = 3 ]; then
 	echo "ok: a switch that comes back: $(through) through the switches"
