@@ -53,6 +53,13 @@ bool sml_is_loopback_name(const char *host)
 	return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
 }
 
+bool sml_sockaddr_is_loopback(const union sml_sockaddr *address)
+{
+	char text[INET6_ADDRSTRLEN];
+
+	return sml_is_loopback_name(sml_sockaddr_text(address, text));
+}
+
 /* The text after a colon. */
 static bool parse_port(const char *text, size_t length, struct sml_host_port *place)
 {

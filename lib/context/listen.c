@@ -22,13 +22,6 @@ static bool copy_usable(const struct sockaddr *from, union sml_sockaddr *to)
 	return from->sa_family == AF_INET || !IN6_IS_ADDR_LINKLOCAL(&to->v6.sin6_addr);
 }
 
-static bool is_loopback(const union sml_sockaddr *address)
-{
-	char text[INET6_ADDRSTRLEN];
-
-	return sml_is_loopback_name(sml_sockaddr_text(address, text));
-}
-
 static bool is_of_host(const struct ifaddrs *all, const char *text)
 {
 	char own[INET6_ADDRSTRLEN];
@@ -54,7 +47,7 @@ static bool choose_by_name(const struct ifaddrs *all, const char *master, char *
 		char candidate[INET6_ADDRSTRLEN];
 		union sml_sockaddr address;
 
-		if (!copy_usable(i->ai_addr, &address) || is_loopback(&address) ||
+		if (!copy_usable(i->ai_addr, &address) || sml_sockaddr_is_loopback(&address) ||
 		    !is_of_host(all, sml_sockaddr_text(&address, candidate)))
 			continue;
 		memcpy(text, candidate, sizeof(candidate));

@@ -54,13 +54,6 @@ static const struct ifaddrs *find_address(const struct ifaddrs *all,
 	return NULL;
 }
 
-static bool is_loopback(const union sml_sockaddr *address)
-{
-	if (address->any.sa_family == AF_INET)
-		return ntohl(address->v4.sin_addr.s_addr) >> 24 == 127;
-	return IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr);
-}
-
 static void set_source(struct sml_interface *interface, const struct sockaddr *address)
 {
 	memcpy(&interface->source, address,
@@ -85,7 +78,7 @@ static int choose_by_name(struct sml_interface *interface, const char *filter,
 			set_source(interface, next->ifa_addr);
 			interface->bound = true;
 			/* What goes to this very host comes back by the loopback device. */
-			interface->to_device = !is_loopback(peer) && !find_address(all, peer);
+			interface->to_device = !sml_sockaddr_is_loopback(peer) && !find_address(all, peer);
 			return 0;
 		}
 		if (length < sizeof(seen))
