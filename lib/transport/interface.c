@@ -78,7 +78,8 @@ static int choose_by_name(struct sml_interface *interface, const char *filter,
 			set_source(interface, next->ifa_addr);
 			interface->bound = true;
 			/* What goes to this very host comes back by the loopback device. */
-			interface->to_device = !sml_sockaddr_is_loopback(peer) && !find_address(all, peer);
+			interface->to_device =
+				!sml_sockaddr_is_loopback(peer) && !find_address(all, peer);
 			return 0;
 		}
 		if (length < sizeof(seen))
