@@ -16,14 +16,14 @@ static bool is_any(MPI_Datatype type, const MPI_Datatype *types, size_t n)
 /* A handle that this MPI lacks (Fortran's, without a Fortran compiler) equals the null handle. */
 static enum number number_of(MPI_Datatype type)
 {
-	const MPI_Datatype floats[] = {MPI_FLOAT, MPI_DOUBLE, MPI_REAL,
-				       MPI_REAL4, MPI_REAL8,  MPI_DOUBLE_PRECISION};
-	const MPI_Datatype signeds[] = {
+	static const MPI_Datatype floats[] = {MPI_FLOAT, MPI_DOUBLE, MPI_REAL,
+					      MPI_REAL4, MPI_REAL8,  MPI_DOUBLE_PRECISION};
+	static const MPI_Datatype signeds[] = {
 		MPI_INT,      MPI_LONG,	    MPI_LONG_LONG, MPI_SHORT,	 MPI_SIGNED_CHAR,
 		MPI_INT8_T,   MPI_INT16_T,  MPI_INT32_T,   MPI_INT64_T,	 MPI_INTEGER,
 		MPI_INTEGER1, MPI_INTEGER2, MPI_INTEGER4,  MPI_INTEGER8,
 	};
-	const MPI_Datatype unsigneds[] = {
+	static const MPI_Datatype unsigneds[] = {
 		MPI_UNSIGNED,	    MPI_UNSIGNED_LONG, MPI_UNSIGNED_LONG_LONG,
 		MPI_UNSIGNED_SHORT, MPI_UNSIGNED_CHAR, MPI_UINT8_T,
 		MPI_UINT16_T,	    MPI_UINT32_T,      MPI_UINT64_T,
@@ -77,7 +77,7 @@ static bool op_of(enum number number, MPI_Op op, enum sml_op *found)
 	return true;
 }
 
-bool sml_mpi_kind_of(struct sml_mpi_kind *kind, MPI_Datatype type, MPI_Op op)
+static bool find(struct sml_mpi_kind *kind, MPI_Datatype type, MPI_Op op)
 {
 	enum number number = number_of(type);
 	int bytes = 0;
@@ -87,4 +87,30 @@ bool sml_mpi_kind_of(struct sml_mpi_kind *kind, MPI_Datatype type, MPI_Op op)
 		return false;
 	/* Wrapping sums have the same bits for signed and unsigned types. MAX and MIN differ. */
 	return number != UNSIGNED || kind->op == SML_SUM || kind->type == SML_UINT8;
+}
+
+/*
+ * Small calls take few microseconds, and most programs repeat a type and an operation. Only handles
+ * that are always valid are kept: what the switch carries is predefined.
+ */
+bool sml_mpi_kind_of(struct sml_mpi_kind *kind, MPI_Datatype type, MPI_Op op)
+{
+	static _Thread_local struct {
+		bool valid;
+		MPI_Datatype type;
+		MPI_Op op;
+		struct sml_mpi_kind kind;
+	} last;
+
+	if (last.valid && last.type == type && last.op == op) {
+		*kind = last.kind;
+		return true;
+	}
+	if (!find(kind, type, op))
+		return false;
+	last.valid = true;
+	last.type = type;
+	last.op = op;
+	last.kind = *kind;
+	return true;
 }

@@ -21,8 +21,10 @@ static void note(struct sml_mpi_communicator *communicator, const struct sml_mpi
 {
 	uint64_t *largest = sml_mpi_bytes_of(&communicator->largest, kind->type, kind->op);
 
-	if (*largest < bytes)
+	if (*largest < bytes) {
 		*largest = bytes;
+		communicator->has_news = true;
+	}
 }
 
 static enum sml_mpi_way way_of(struct sml_mpi_communicator *communicator,

@@ -13,6 +13,7 @@ static struct sml_mpi_communicator
 	*all; /* under the lock, because attributes are also deleted under it */
 static int keyval = MPI_KEYVAL_INVALID;
 static bool used, finished; /* atomic */
+static uint64_t frees;	    /* atomic: communicators with data that have been freed */
 
 bool sml_mpi_is_used(void)
 {
@@ -90,6 +91,7 @@ static int forget(MPI_Comm comm, int key, void *attribute, void *extra)
 
 	(void)key;
 	(void)extra;
+	__atomic_add_fetch(&frees, 1, __ATOMIC_RELEASE);
 	pthread_mutex_lock(&lock);
 	for (struct sml_mpi_communicator *this = all; this; this = this->next)
 		if (this->comm == comm)
@@ -191,15 +193,12 @@ static struct sml_mpi_communicator *make_one(MPI_Comm comm)
 	return made;
 }
 
-struct sml_mpi_communicator *sml_mpi_communicator_of(MPI_Comm comm, bool make)
+static struct sml_mpi_communicator *find(MPI_Comm comm, bool make)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct sml_mpi_communicator *found = NULL;
 	int has = 0;
 
-	if (comm == MPI_COMM_NULL || __atomic_load_n(&finished, __ATOMIC_ACQUIRE) ||
-	    (!make && !__atomic_load_n(&used, __ATOMIC_ACQUIRE)))
-		return NULL;
 	pthread_once(&once, set_up);
 	if (keyval == MPI_KEYVAL_INVALID ||
 	    PMPI_Comm_get_attr(comm, keyval, (void *)&found, &has) != MPI_SUCCESS)
@@ -207,6 +206,30 @@ struct sml_mpi_communicator *sml_mpi_communicator_of(MPI_Comm comm, bool make)
 	if (has)
 		return found;
 	return make ? make_one(comm) : NULL;
+}
+
+struct sml_mpi_communicator *sml_mpi_communicator_of(MPI_Comm comm, bool make)
+{
+	/* Looking up an attribute takes longer than all else that a small call does here. */
+	static _Thread_local struct {
+		MPI_Comm comm;
+		struct sml_mpi_communicator *found;
+		uint64_t frees;
+	} last;
+	uint64_t now = __atomic_load_n(&frees, __ATOMIC_ACQUIRE);
+	struct sml_mpi_communicator *found;
+
+	if (comm == MPI_COMM_NULL || __atomic_load_n(&finished, __ATOMIC_ACQUIRE) ||
+	    (!make && !__atomic_load_n(&used, __ATOMIC_ACQUIRE)))
+		return NULL;
+	/* A freed communicator's handle may be another's now. */
+	if (last.found && last.comm == comm && last.frees == now)
+		return last.found;
+	found = find(comm, make);
+	last.comm = comm;
+	last.found = found;
+	last.frees = now;
+	return found;
 }
 
 /* ---- failures ---- */

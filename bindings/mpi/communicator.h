@@ -35,6 +35,7 @@ struct sml_mpi_communicator {
 	enum sml_mpi_way why;	      /* why MPI handles all calls */
 	struct sml_mpi_bytes from;    /* calls of at least this size go through the switch */
 	struct sml_mpi_bytes largest; /* of the calls before it had a job */
+	bool has_news;		      /* `largest` has grown since it was compared with `from` */
 	struct sml_context *job;
 	int references; /* atomic: one for the attribute, and one for each call under way */
 	int error_code; /* atomic; MPI's error code after the job failed, 0 before */

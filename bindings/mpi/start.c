@@ -278,8 +278,11 @@ static void begin(struct sml_mpi_communicator *communicator)
 	sml_mpi_count_job();
 }
 
-static bool is_wanted(const struct sml_mpi_communicator *communicator)
+static bool is_wanted(struct sml_mpi_communicator *communicator)
 {
+	if (!communicator->has_news)
+		return false;
+	communicator->has_news = false;
 	for (size_t type = 0; type < SML_MPI_TYPES; type++)
 		for (int op = 0; op < 2; op++)
 			if (communicator->largest.of[type][op] >= communicator->from.of[type][op])
