@@ -72,6 +72,40 @@ def _bits(leaves):
     return b"".join(np.asarray(leaf).tobytes() for leaf in leaves)
 
 
+def reduce_wide(job, op, jitted):
+    """Numbers that 32 bits cannot hold. All sums are exact in float64."""
+    import jax
+    import jax.numpy as jnp
+
+    import switchml.jax as sj
+
+    def make(rank):
+        random = np.random.default_rng(rank)
+        return {
+            "float64": random.integers(-(2**40), 2**40, 1000) / 1024,
+            "int64": random.integers(-(2**60), 2**60, 1000),
+            "uint8": random.integers(0, 80, 1000).astype(np.uint8),
+        }
+
+    def call(tree):
+        return sj.allreduce(tree, op=op, job=job)
+
+    jax.config.update("jax_enable_x64", True)
+    try:
+        mine = jax.tree.map(jnp.asarray, make(job.rank))
+        found = jax.tree.map(np.asarray, (jax.jit(call) if jitted else call)(mine))
+    finally:
+        jax.config.update("jax_enable_x64", False)
+    combine = {"sum": np.sum, "max": np.max, "min": np.min}[op]
+    everybodys = [make(rank) for rank in range(job.world_size)]
+    for name, its in found.items():
+        assert its.dtype == np.dtype(name)
+        leaves = [tree[name] for tree in everybodys]
+        expected = combine(leaves, axis=0).astype(name)
+        np.testing.assert_array_equal(its, expected)
+    return _bits(found.values())
+
+
 def many_in_order(job):
     """Calls that depend on nothing but their order, twice as many as make a mistake likely."""
     import jax
@@ -181,6 +215,13 @@ def test_a_tree_is_reduced_as_numpy_does_it(ranks, op, jitted):
     for same, bits in found:
         assert same == ["True"] * 6
         assert bits == found[0][1]
+
+
+@pytest.mark.parametrize("jitted", [False, True], ids=["eager", "jit"])
+@pytest.mark.parametrize("op", ["sum", "max", "min"])
+def test_64_bits_stay_64_bits(ranks, op, jitted):
+    found = ranks.call(reduce_wide, [op] * N, [jitted] * N, timeout=200)
+    assert found == [found[0]] * N
 
 
 def test_many_calls_keep_their_order(ranks):

@@ -65,6 +65,34 @@ def reduce_structure(job, op, graph):
     return b"".join(its.numpy().tobytes() for its in found)
 
 
+def reduce_wide(job, op, graph):
+    """Numbers that 32 bits cannot hold. All sums are exact in float64."""
+    import tensorflow as tf
+
+    import switchml.tensorflow as st
+
+    def make(rank):
+        random = np.random.default_rng(rank)
+        return {
+            "float64": random.integers(-(2**40), 2**40, 1000) / 1024,
+            "int64": random.integers(-(2**60), 2**60, 1000),
+            "uint8": random.integers(0, 80, 1000).astype(np.uint8),
+        }
+
+    def call(structure):
+        return st.allreduce(structure, op=op, job=job)
+
+    mine = tf.nest.map_structure(tf.constant, make(job.rank))
+    found = (tf.function(call) if graph else call)(mine)
+    combine = {"sum": np.sum, "max": np.max, "min": np.min}[op]
+    everybodys = [make(rank) for rank in range(job.world_size)]
+    for name, its in found.items():
+        assert its.dtype.as_numpy_dtype == np.dtype(name)
+        expected = combine([tree[name] for tree in everybodys], axis=0).astype(name)
+        np.testing.assert_array_equal(its.numpy(), expected)
+    return b"".join(its.numpy().tobytes() for its in found.values())
+
+
 def many_in_order(job):
     """Calls that depend on nothing but their order in the program."""
     import tensorflow as tf
@@ -223,6 +251,13 @@ def mismatched(job, graph):
 @pytest.mark.parametrize("op", ["sum", "avg", "max", "min"])
 def test_a_structure_is_reduced_as_numpy_does_it(ranks, op, graph):
     found = ranks.call(reduce_structure, [op] * N, [graph] * N, timeout=200)
+    assert found == [found[0]] * N
+
+
+@pytest.mark.parametrize("graph", [False, True], ids=["eager", "graph"])
+@pytest.mark.parametrize("op", ["sum", "max", "min"])
+def test_64_bits_stay_64_bits(ranks, op, graph):
+    found = ranks.call(reduce_wide, [op] * N, [graph] * N, timeout=200)
     assert found == [found[0]] * N
 
 
