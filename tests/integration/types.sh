@@ -25,6 +25,8 @@ switch() {
 }
 
 # Title, text that every rank must log, bench's options, then -- and each rank's switch ("": none).
+# The rank `alone` shares no memory, whatever SWITCHML_HOST_GROUP says.
+alone=
 sums() {
 	local title=$1 text=$2 options=() pids=() rank bad=0
 	shift 2
@@ -34,8 +36,9 @@ sums() {
 	done
 	shift
 	for ((rank = 0; rank < ranks; rank++)); do
-		RANK=$rank WORLD_SIZE=$ranks SWITCHML_SWITCH=${*:rank+1:1} timeout 100 "$switchml" bench \
-			--job types -n 1 -w 0 -c 1 "${options[@]}" >"rank.$rank" 2>&1 &
+		RANK=$rank WORLD_SIZE=$ranks SWITCHML_SWITCH=${*:rank+1:1} timeout 100 \
+			env ${alone:+SWITCHML_HOST_GROUP=$((rank != alone))} "$switchml" bench --job types \
+			-n 1 -w 0 -c 1 "${options[@]}" >"rank.$rank" 2>&1 &
 		pids+=($!)
 	done
 	for pid in "${pids[@]}"; do wait "$pid" || bad=1; done
@@ -77,6 +80,11 @@ form "a stripe in every rank" '4 stripes, one in every rank' -- embedded embedde
 sums "shared memory: all types and operations" "share this host's memory" -b 8 -e 32K -f 64 -d all -o all -- "" "" "" ""
 SWITCHML_HOST_GROUP=0 form "no switch, and packets" 'stripe' -- "" "" "" ""
 SWITCHML_THREADS=2 form "two threads" 'dedicated switch' -- "${at[one]}" "${at[one]}" "${at[one]}" "${at[one]}"
+alone=3
+form "shared memory under a switch" 'dedicated switch' -- "${at[one]}" "${at[one]}" "${at[one]}" "${at[one]}"
+says rank.0 "ranks 0, 1 and 2 share this host's memory, and rank 0 sends"
+say $? "shared memory under a switch: three ranks share it, and one sends its own packets" rank.*
+alone=
 for name in left right; do
 	switch $name --parent "${at[one]}"
 	await says $name.switch 'attached to the parent'
