@@ -54,7 +54,7 @@ struct floor {
 	enum sml_wire wire;
 	uint16_t lanes;
 	struct floor_worker *workers;
-	struct sml_path paths[SML_MAX_RANKS][SML_MAX_SHARDS]; /* of shard 0, the others unused */
+	struct sml_path paths[SML_MAX_CHILDREN][SML_MAX_SHARDS]; /* of shard 0, the others unused */
 	struct sml_pool pool;
 	struct sml_udp_sender sender;
 	struct sml_results results;

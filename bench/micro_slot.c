@@ -149,7 +149,7 @@ static uint32_t number(const char *text, uint32_t most)
 int main(int argc, char **argv)
 {
 	struct bench bench = {
-		.n_ranks = argc > 1 ? number(argv[1], SML_MAX_RANKS) : 8,
+		.n_ranks = argc > 1 ? number(argv[1], SML_MAX_CHILDREN) : 8,
 		.lanes = argc > 2 ? number(argv[2], SML_MAX_LANES) : 352,
 	};
 	uint32_t lanes = bench.lanes;

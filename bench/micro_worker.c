@@ -223,7 +223,7 @@ int main(int argc, char **argv)
 	struct sml_pool_rules rules = {
 		.head_slots = HEAD_SLOTS, .data_slots = DATA_SLOTS, .n_shards = 1};
 
-	bench.n_ranks = number(argc, argv, 1, 4, SML_MAX_RANKS);
+	bench.n_ranks = number(argc, argv, 1, 4, SML_MAX_CHILDREN);
 	bench.lanes = number(argc, argv, 2, 352, SML_MAX_LANES);
 	bench.count = number(argc, argv, 3, 2500000, 1u << 28);
 	rules.n_ranks = (uint8_t)bench.n_ranks;

@@ -31,7 +31,7 @@ static __always_inline struct sml_xdp_job *leaf_job_of(const struct sml_header *
 
 static __always_inline struct sml_xdp_peer *peer_of(uint32_t index, uint8_t rank, uint8_t shard)
 {
-	uint32_t row = (index * (SML_MAX_RANKS + 1) + rank) * SML_MAX_SHARDS + shard;
+	uint32_t row = (index * (SML_MAX_CHILDREN + 1) + rank) * SML_MAX_SHARDS + shard;
 
 	return bpf_map_lookup_elem(&sml_peers, &row);
 }
@@ -56,14 +56,14 @@ static __always_inline void count_received(struct sml_xdp_counters *counters, ui
 	count(counters, fate);
 	counters->traffic.packets_received++;
 	counters->traffic.bytes_received += bytes;
-	if (rank >= SML_MAX_RANKS)
+	if (rank >= SML_MAX_CHILDREN)
 		return;
 	if (fate == SML_VERDICT_COMPLETED)
-		counters->completed[sml_below(rank, SML_MAX_RANKS)]++;
+		counters->completed[sml_below(rank, SML_MAX_CHILDREN)]++;
 	if (fate == SML_VERDICT_ABSORBED || fate == SML_VERDICT_COMPLETED)
-		counters->contributions[sml_below(rank, SML_MAX_RANKS)]++;
+		counters->contributions[sml_below(rank, SML_MAX_CHILDREN)]++;
 	else if (fate == SML_VERDICT_RESEND)
-		counters->resends[sml_below(rank, SML_MAX_RANKS)]++;
+		counters->resends[sml_below(rank, SML_MAX_CHILDREN)]++;
 }
 
 static __always_inline void count_sent(struct sml_xdp_counters *counters, uint32_t packets,

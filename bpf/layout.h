@@ -17,10 +17,10 @@
 #define SML_XDP_JOB_PLACES 256
 
 /* Of a leaf: its parent, beside the ranks in the table of peers and in stamps. */
-#define SML_XDP_PARENT SML_MAX_RANKS
+#define SML_XDP_PARENT SML_MAX_CHILDREN
 
 /* Rows that a job has in the table of peers. */
-#define SML_XDP_PEERS_PER_JOB ((SML_MAX_RANKS + 1) * SML_MAX_SHARDS)
+#define SML_XDP_PEERS_PER_JOB ((SML_MAX_CHILDREN + 1) * SML_MAX_SHARDS)
 
 /* The offset of IP in a frame without a VLAN tag. */
 #define SML_XDP_UNTAGGED 14
@@ -98,7 +98,7 @@ struct sml_xdp_port {
 	uint8_t next;
 	uint8_t n_ranks;
 	uint8_t reserved[2];
-	uint8_t ranks[SML_MAX_RANKS];
+	uint8_t ranks[SML_MAX_CHILDREN];
 };
 
 /* Counters of packets that end here, and of results; bytes are UDP payload. */
@@ -111,9 +111,9 @@ struct sml_xdp_traffic {
 /* counters: by index, per CPU. One row has all counters, so that a packet needs one lookup. */
 struct sml_xdp_counters {
 	struct sml_xdp_traffic traffic;
-	uint64_t contributions[SML_MAX_RANKS];
-	uint64_t resends[SML_MAX_RANKS];
-	uint64_t completed[SML_MAX_RANKS];
+	uint64_t contributions[SML_MAX_CHILDREN];
+	uint64_t resends[SML_MAX_CHILDREN];
+	uint64_t completed[SML_MAX_CHILDREN];
 	uint32_t stamp; /* of this CPU's last result */
 	uint32_t reserved;
 };

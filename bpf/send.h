@@ -81,7 +81,7 @@ static __always_inline uint8_t rank_of_clone(struct sml_xdp_stamp *stamp, uint32
 	port->stamp = stamp->number;
 	port->next = (uint8_t)(next + 1);
 	hide(next);
-	return port->ranks[next % SML_MAX_RANKS];
+	return port->ranks[next % SML_MAX_CHILDREN];
 }
 
 #endif

@@ -112,12 +112,12 @@ static json_t *stripe_json(const SmlControl__StripeStatus *served)
 static void add_rates(const struct sml_view *view, const SmlControl__JobStatus *job, json_t *object)
 {
 	json_t *workers = json_object_get(object, "workers");
-	struct sml_rank_rates ranks[SML_MAX_RANKS];
+	struct sml_rank_rates ranks[SML_MAX_CHILDREN];
 	struct sml_job_rates rates;
 
 	sml_view_job_rates(view, job, &rates, ranks);
 	json_object_set_new(object, "rates", job_rates_json(&rates));
-	for (size_t i = 0; i < job->n_workers && i < SML_MAX_RANKS; i++)
+	for (size_t i = 0; i < job->n_workers && i < SML_MAX_CHILDREN; i++)
 		json_object_set_new(json_array_get(workers, i), "rates",
 				    rank_rates_json(&ranks[i]));
 }

@@ -156,7 +156,7 @@ static void print_rank_rates(const SmlControl__WorkerStatus *worker,
 
 static void print_job_rates(const struct sml_view *view, const SmlControl__JobStatus *job)
 {
-	struct sml_rank_rates ranks[SML_MAX_RANKS];
+	struct sml_rank_rates ranks[SML_MAX_CHILDREN];
 	struct sml_job_rates rates;
 
 	sml_view_job_rates(view, job, &rates, ranks);
@@ -175,7 +175,7 @@ static void print_job_rates(const struct sml_view *view, const SmlControl__JobSt
 	       rates.resends, rates.duplicates);
 	printf("  %4s  %-20s %10s %10s %10s %8s %8s %9s %6s %6s\n", "rank", "host", "MB/s sent",
 	       "received", "packets/s", "timer/s", "later/s", "lost/s", "last", "link");
-	for (size_t i = 0; i < job->n_workers && i < SML_MAX_RANKS; i++)
+	for (size_t i = 0; i < job->n_workers && i < SML_MAX_CHILDREN; i++)
 		print_rank_rates(job->workers[i], &ranks[i]);
 }
 

@@ -115,7 +115,7 @@ static void choose(struct sml_top_screen *screen, const struct sml_top_row *row)
 /* The selection follows its job, when rows move. */
 static void gather(struct sml_top_screen *screen, const struct sml_view *views, size_t n)
 {
-	struct sml_rank_rates ranks[SML_MAX_RANKS];
+	struct sml_rank_rates ranks[SML_MAX_CHILDREN];
 
 	screen->n_rows = 0;
 	for (size_t i = 0; i < n; i++) {
@@ -306,12 +306,12 @@ static void draw_ranks(struct sml_top_screen *screen, const struct rank *ranks, 
 
 static void draw_open(struct sml_top_screen *screen, const struct sml_top_row *row, int y, int end)
 {
-	struct sml_rank_rates rates[SML_MAX_RANKS];
-	struct rank ranks[SML_MAX_RANKS] = {{NULL, NULL}};
+	struct sml_rank_rates rates[SML_MAX_CHILDREN];
+	struct rank ranks[SML_MAX_CHILDREN] = {{NULL, NULL}};
 	struct sml_job_rates job;
 	char name[64];
 	unsigned n_hosts;
-	size_t n = row->job->n_workers < SML_MAX_RANKS ? row->job->n_workers : SML_MAX_RANKS;
+	size_t n = row->job->n_workers < SML_MAX_CHILDREN ? row->job->n_workers : SML_MAX_CHILDREN;
 
 	sml_view_job_rates(row->view, row->job, &job, rates);
 	for (size_t i = 0; i < n; i++)

@@ -82,6 +82,6 @@ void sml_view_switch_rates(const struct sml_view *view, struct sml_switch_rates 
 
 /* Of a job of the last answer, and of all its ranks, as they are in the job's list. */
 void sml_view_job_rates(const struct sml_view *view, const SmlControl__JobStatus *job,
-			struct sml_job_rates *rates, struct sml_rank_rates ranks[SML_MAX_RANKS]);
+			struct sml_job_rates *rates, struct sml_rank_rates ranks[SML_MAX_CHILDREN]);
 
 #endif

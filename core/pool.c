@@ -27,7 +27,7 @@ void sml_pool_init(struct sml_pool *pool, const struct sml_pool_rules *rules, vo
 	size_t n = n_buffers(rules);
 	uintptr_t packets = ((uintptr_t)memory + 63) & ~(uintptr_t)63;
 
-	sml_assert(rules->n_ranks >= 1 && rules->n_ranks <= SML_MAX_RANKS);
+	sml_assert(rules->n_ranks >= 1 && rules->n_ranks <= SML_MAX_CHILDREN);
 	sml_assert(rules->n_shards >= 1 && rules->n_shards <= SML_MAX_SHARDS);
 	sml_assert(rules->lanes >= 1 && rules->lanes <= SML_MAX_LANES);
 	pool->rules = *rules;

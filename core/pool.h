@@ -35,7 +35,7 @@ struct sml_pool_rules {
 	uint8_t n_shards;
 	bool is_leaf;
 	struct sml_pool_parent parent; /* of a leaf */
-	uint64_t cookies[SML_MAX_RANKS];
+	uint64_t cookies[SML_MAX_CHILDREN];
 };
 
 static inline uint64_t sml_pool_all_ranks(const struct sml_pool_rules *rules)
@@ -96,9 +96,9 @@ static inline enum sml_verdict sml_pool_check(const struct sml_pool_rules *rules
 	if (header->epoch_be != sml_be32(rules->epoch))
 		return SML_VERDICT_WRONG_EPOCH;
 	in->rank = header->rank;
-	if (in->rank >= rules->n_ranks || in->rank >= SML_MAX_RANKS)
+	if (in->rank >= rules->n_ranks || in->rank >= SML_MAX_CHILDREN)
 		return SML_VERDICT_OUT_OF_RANGE;
-	if (header->key_be != sml_be64(rules->cookies[sml_below(in->rank, SML_MAX_RANKS)]))
+	if (header->key_be != sml_be64(rules->cookies[sml_below(in->rank, SML_MAX_CHILDREN)]))
 		return SML_VERDICT_WRONG_COOKIE;
 	return sml_pool_read(rules, header, in);
 }
@@ -131,9 +131,9 @@ static inline enum sml_verdict sml_pool_check_probe(const struct sml_pool_rules 
 
 	if (header->epoch_be != sml_be32(rules->epoch))
 		return SML_VERDICT_WRONG_EPOCH;
-	if (rank >= rules->n_ranks || rank >= SML_MAX_RANKS || header->shard >= rules->n_shards)
+	if (rank >= rules->n_ranks || rank >= SML_MAX_CHILDREN || header->shard >= rules->n_shards)
 		return SML_VERDICT_OUT_OF_RANGE;
-	if (header->key_be != sml_be64(rules->cookies[sml_below(rank, SML_MAX_RANKS)]))
+	if (header->key_be != sml_be64(rules->cookies[sml_below(rank, SML_MAX_CHILDREN)]))
 		return SML_VERDICT_WRONG_COOKIE;
 	return SML_VERDICT_ABSORBED;
 }

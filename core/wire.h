@@ -46,12 +46,13 @@ struct sml_header {
 #define SML_HEADER_BYTES 40
 _Static_assert(sizeof(struct sml_header) == SML_HEADER_BYTES, "the header has no holes");
 
-#define SML_MAX_RANKS  64   /* at one switch */
-#define SML_MAX_WORLD  4096 /* of a job: 64 leaves of 64 ranks each */
-#define SML_NO_RANK    0xff
-#define SML_MAX_SHARDS 16
-/* A job's streams are divided among at most this many switches, so that every rank can be one. */
-#define SML_MAX_STRIPES SML_MAX_RANKS
+#define SML_MAX_CHILDREN 64   /* of a job at one switch: ranks and leaves */
+#define SML_MAX_WORLD	 4096 /* of a job: 64 leaves of 64 ranks each */
+#define SML_NO_RANK	 0xff
+#define SML_MAX_SHARDS	 16
+/* A job's streams are divided among at most this many switches: each child of one can be another.
+ */
+#define SML_MAX_STRIPES SML_MAX_CHILDREN
 #define SML_MAX_SLOTS	4096
 /* What fits into a 9000-byte IPv6 frame, as a multiple of 32: see docs/protocol.md. */
 #define SML_MAX_LANES	     2208

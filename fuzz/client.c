@@ -92,7 +92,7 @@ static struct sml_stall_report *tell_stalls(void *self)
 }
 
 static void nothing_served(void *self, SmlControl__StripeStatus *status,
-			   uint64_t completed[SML_MAX_RANKS])
+			   uint64_t completed[SML_MAX_CHILDREN])
 {
 	(void)self;
 	(void)status;

@@ -34,7 +34,7 @@ static int add_job(struct sml_dataplane *dataplane, const struct sml_pool_rules 
 
 	if (place->n_ranks != 0)
 		dataplane->wrong = "a job has got another's place";
-	if (rules->n_ranks == 0 || rules->n_ranks > SML_MAX_RANKS || rules->n_shards == 0 ||
+	if (rules->n_ranks == 0 || rules->n_ranks > SML_MAX_CHILDREN || rules->n_shards == 0 ||
 	    rules->n_shards > SML_MAX_SHARDS || rules->lanes == 0 || rules->lanes > SML_MAX_LANES ||
 	    rules->head_slots < rules->n_shards || rules->data_slots < rules->n_shards ||
 	    rules->head_slots + rules->data_slots > SML_MAX_SLOTS)

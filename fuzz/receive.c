@@ -38,7 +38,7 @@ struct world {
 	struct gen *gen;
 	int hostile;
 	struct spy spy;
-	union sml_sockaddr peers[SML_MAX_RANKS];
+	union sml_sockaddr peers[SML_MAX_CHILDREN];
 	uint8_t bytes[MAX_DATAGRAM] __attribute__((aligned(8)));
 };
 
@@ -94,7 +94,7 @@ static void open_transport(struct world *world)
 	socklen_t length = sizeof(own);
 
 	world->hostile = open_hostile(&config.peer);
-	for (unsigned i = 0; i < SML_MAX_RANKS; i++)
+	for (unsigned i = 0; i < SML_MAX_CHILDREN; i++)
 		world->peers[i] = config.peer;
 	if (gen_below(world->gen, 2))
 		config.peers = world->peers;

@@ -201,7 +201,7 @@ static void say_ping(struct peer *peer, struct gen *gen)
 	SmlControl__StripeStatus stripe = SML_CONTROL__STRIPE_STATUS__INIT;
 	SmlControl__Traffic traffic = SML_CONTROL__TRAFFIC__INIT;
 	SmlControl__Ping ping = SML_CONTROL__PING__INIT;
-	uint64_t completed[2 * SML_MAX_RANKS] = {1, 2};
+	uint64_t completed[2 * SML_MAX_CHILDREN] = {1, 2};
 
 	ping.time_ns = gen_below(gen, 3);
 	stripe.contributions = 3;

@@ -38,9 +38,9 @@ struct sml_slot_progress {
 
 struct sml_job_counters {
 	uint64_t verdicts[SML_VERDICTS];
-	uint64_t contributions[SML_MAX_RANKS];
-	uint64_t resends[SML_MAX_RANKS];
-	uint64_t completed[SML_MAX_RANKS]; /* uses that the rank was the last to contribute to */
+	uint64_t contributions[SML_MAX_CHILDREN];
+	uint64_t resends[SML_MAX_CHILDREN];
+	uint64_t completed[SML_MAX_CHILDREN]; /* uses that the rank was the last to contribute to */
 };
 
 struct sml_dataplane_counters {

@@ -114,7 +114,7 @@ static bool copy_neighbors(struct sml_talk *talk, const SmlControl__HostGroup *i
 	for (size_t i = 0; i < in->n_ranks; i++) {
 		uint32_t rank = in->ranks[i];
 
-		if (rank >= talk->config.world_size || rank >= SML_MAX_RANKS ||
+		if (rank >= talk->config.world_size || rank >= SML_MAX_CHILDREN ||
 		    in->tokens[i].len != SML_TALK_TOKEN_BYTES)
 			return false;
 		neighbors->ranks |= (uint64_t)1 << rank;
@@ -128,7 +128,7 @@ static bool is_possible(const struct sml_talk *talk, const SmlControl__Admitted 
 	return in->lanes > 0 && in->lanes <= SML_MAX_LANES && in->shards > 0 &&
 	       in->shards <= talk->n_shards && in->data_port > 0 && in->data_port <= 65535 &&
 	       in->head_slots >= in->shards && in->data_slots >= in->shards &&
-	       in->number < SML_MAX_RANKS && in->head_slots <= SML_MAX_SLOTS &&
+	       in->number < SML_MAX_CHILDREN && in->head_slots <= SML_MAX_SLOTS &&
 	       in->data_slots <= SML_MAX_SLOTS;
 }
 

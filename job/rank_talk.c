@@ -436,7 +436,7 @@ static void ping(struct sml_talk *talk, uint64_t now_ns)
 	SmlControl__StripeStatus served = SML_CONTROL__STRIPE_STATUS__INIT;
 	SmlControl__Traffic traffic = SML_CONTROL__TRAFFIC__INIT;
 	SmlControl__Ping message = SML_CONTROL__PING__INIT;
-	uint64_t completed[SML_MAX_RANKS];
+	uint64_t completed[SML_MAX_CHILDREN];
 
 	if (talk->serves && talk->has_slots && talk->config.rank < talk->admission.stripes) {
 		output->served(talk->config.self, &served, completed);

@@ -81,8 +81,8 @@ struct sml_fellow {
 };
 
 struct sml_fellows {
-	struct sml_fellow ranks[SML_MAX_RANKS];
-	uint64_t cookies[SML_MAX_RANKS]; /* all ranks', at this one's stripe if it has one */
+	struct sml_fellow ranks[SML_MAX_CHILDREN];
+	uint64_t cookies[SML_MAX_CHILDREN]; /* all ranks', at this one's stripe if it has one */
 };
 
 /* The multicast group for results. */
@@ -96,7 +96,7 @@ struct sml_result_group {
 /* The ranks of this one's machine, and what each has said where it is found. */
 struct sml_neighbors {
 	uint64_t ranks; /* bit r: rank r is one, or this one; 0: none is known */
-	uint8_t tokens[SML_MAX_RANKS][SML_TALK_TOKEN_BYTES];
+	uint8_t tokens[SML_MAX_CHILDREN][SML_TALK_TOKEN_BYTES];
 };
 
 /* What the switch has given this rank. */
@@ -144,7 +144,7 @@ struct sml_talk_output {
 	void (*tell_stalls)(void *self);
 	/* What they have done so far; counters by rank are in this memory. */
 	void (*served)(void *self, SmlControl__StripeStatus *status,
-		       uint64_t completed[SML_MAX_RANKS]);
+		       uint64_t completed[SML_MAX_CHILDREN]);
 	/* What this rank has moved so far. False: that is not known. */
 	bool (*moved)(void *self, SmlControl__Traffic *traffic);
 };

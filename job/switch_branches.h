@@ -181,7 +181,7 @@ struct sml_leaf_job {
 		uint32_t lanes;
 		struct sml_slot_progress *slots; /* as a leaf last said */
 		uint32_t n_slots;
-	} children[SML_MAX_RANKS];
+	} children[SML_MAX_CHILDREN];
 	uint64_t begun_ns, probed_ns, answered_ns;
 	uint32_t rounds;
 	bool slots_asked;

@@ -229,7 +229,7 @@ void sml_job_lost(struct sml_peer *peer, const char *why)
 static void tell_waiting(struct sml_job *job)
 {
 	SmlControl__Waiting waiting = SML_CONTROL__WAITING__INIT;
-	uint32_t missing[SML_MAX_RANKS];
+	uint32_t missing[SML_MAX_CHILDREN];
 
 	waiting.missing = missing;
 	waiting.refused = job->refused;

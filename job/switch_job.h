@@ -113,11 +113,11 @@ struct sml_job {
 				  */
 	bool has_pool;		 /* the slots that rules name are its own */
 	bool lacks_room;	 /* why it fails: lack of room, so it may come again */
-	struct sml_member members[SML_MAX_RANKS];
+	struct sml_member members[SML_MAX_CHILDREN];
 	/* From PROBING on: who contributes to the slots, and the child that each rank is behind. */
 	uint8_t n_children, n_leaves, n_leaves_ready;
-	struct sml_child children[SML_MAX_RANKS];
-	uint8_t child_of[SML_MAX_RANKS];
+	struct sml_child children[SML_MAX_CHILDREN];
+	uint8_t child_of[SML_MAX_CHILDREN];
 	/* While two ranks are asked for their calls. */
 	struct sml_mismatch mismatch;
 	uint64_t mismatch_ns; /* 0: none */
@@ -304,7 +304,7 @@ void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl
 
 /* A message's peers, to be freed when it has been sent. */
 struct sml_peer_list {
-	SmlControl__Peer peers[SML_MAX_RANKS], *list[SML_MAX_RANKS];
+	SmlControl__Peer peers[SML_MAX_CHILDREN], *list[SML_MAX_CHILDREN];
 };
 
 /* The address of a rank that brings slots. */
@@ -335,8 +335,8 @@ void sml_job_note_machine(struct sml_member *member, const SmlControl__Join *joi
 /* A message's host group, to be used while the list exists. */
 struct sml_host_list {
 	SmlControl__HostGroup group;
-	uint32_t ranks[SML_MAX_RANKS];
-	ProtobufCBinaryData tokens[SML_MAX_RANKS];
+	uint32_t ranks[SML_MAX_CHILDREN];
+	ProtobufCBinaryData tokens[SML_MAX_CHILDREN];
 };
 
 /* The ranks on the same machine as this one. Nothing if it is alone there. */

@@ -124,7 +124,7 @@ static unsigned child_for(struct sml_leaf_job *job, struct sml_passage *passage)
 
 	while (i < job->n_children && (via == NULL || job->children[i].branch != via))
 		i++;
-	if (i == job->n_children && i < SML_MAX_RANKS) {
+	if (i == job->n_children && i < SML_MAX_CHILDREN) {
 		job->children[i].branch = via;
 		job->children[i].passage = via == NULL ? passage : NULL;
 		job->children[i].first_rank = passage->rank;
@@ -148,7 +148,7 @@ static bool form_children(struct sml_leaf_job *job, const SmlControl__LeafJob *i
 			continue;
 		passage->rank = (uint16_t)in->ranks[i];
 		child = child_for(job, passage);
-		if (child == SML_MAX_RANKS)
+		if (child == SML_MAX_CHILDREN)
 			return false;
 		passage->job = job;
 		passage->child = (uint8_t)child;
@@ -217,7 +217,7 @@ static bool is_possible(const SmlControl__LeafJob *in)
 	return in->lanes > 0 && in->lanes <= SML_MAX_LANES && in->shards > 0 &&
 	       in->shards <= SML_MAX_SHARDS && in->head_slots >= in->shards &&
 	       in->data_slots >= in->shards && in->head_slots <= SML_MAX_SLOTS &&
-	       in->data_slots <= SML_MAX_SLOTS - in->head_slots && in->number < SML_MAX_RANKS &&
+	       in->data_slots <= SML_MAX_SLOTS - in->head_slots && in->number < SML_MAX_CHILDREN &&
 	       in->data_port > 0 && in->data_port <= 65535 && in->n_peers == in->n_ranks &&
 	       in->n_peers > 0 && in->n_peers <= SML_MAX_WORLD;
 }
@@ -310,7 +310,7 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in)
 		free(job);
 		snprintf(text, sizeof(text),
 			 "a switch takes at most %d ranks and leaves of a job, and needs one",
-			 SML_MAX_RANKS);
+			 SML_MAX_CHILDREN);
 		tell_failure(jobs, in->job_number, SML_ERROR_REFUSED, text, false);
 		return;
 	}
@@ -620,8 +620,8 @@ static void pass_mismatch(struct sml_leaf_job *job, unsigned child, SmlControl__
 {
 	uint64_t ranks = job->children[child].ranks;
 
-	if (in->n_ranks == 2 && in->ranks[0] < SML_MAX_RANKS && in->ranks[1] < SML_MAX_RANKS &&
-	    (ranks >> in->ranks[0] & ranks >> in->ranks[1] & 1))
+	if (in->n_ranks == 2 && in->ranks[0] < SML_MAX_CHILDREN &&
+	    in->ranks[1] < SML_MAX_CHILDREN && (ranks >> in->ranks[0] & ranks >> in->ranks[1] & 1))
 		tell_mismatch(job->jobs, in);
 }
 

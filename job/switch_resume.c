@@ -37,7 +37,7 @@ static struct sml_resume_report report_of(const struct sml_job *job, uint32_t st
 static int merge(struct sml_job *job, enum sml_stream_id stream)
 {
 	struct sml_resume_plan *plan = &job->plans[stream];
-	struct sml_resume_report reports[SML_MAX_RANKS];
+	struct sml_resume_report reports[SML_MAX_CHILDREN];
 
 	plan->handovers = calloc(SML_MAX_PLAN, sizeof(*plan->handovers));
 	plan->table = calloc(SML_MAX_PLAN, sizeof(*plan->table));

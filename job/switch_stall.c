@@ -16,7 +16,7 @@
 /* A report, and the memory of its parts. */
 struct stalls {
 	SmlControl__StallReport report;
-	SmlControl__RankState ranks[SML_MAX_RANKS], *rank_list[SML_MAX_RANKS];
+	SmlControl__RankState ranks[SML_MAX_CHILDREN], *rank_list[SML_MAX_CHILDREN];
 	struct sml_slot_progress *states;
 	SmlControl__SlotState *slots, **slot_list;
 };

@@ -15,9 +15,9 @@ struct counters {
 
 struct job_status {
 	SmlControl__JobStatus status;
-	SmlControl__WorkerStatus workers[SML_MAX_RANKS];
-	SmlControl__WorkerStatus *list[SML_MAX_RANKS];
-	SmlControl__Traffic traffic[SML_MAX_RANKS];
+	SmlControl__WorkerStatus workers[SML_MAX_CHILDREN];
+	SmlControl__WorkerStatus *list[SML_MAX_CHILDREN];
+	SmlControl__Traffic traffic[SML_MAX_CHILDREN];
 	struct counters counters;
 	SmlControl__StripeStatus served[SML_MAX_STRIPES], *served_list[SML_MAX_STRIPES];
 	char names[SML_MAX_STRIPES][96], group[SML_GROUP_TEXT_BYTES];
@@ -241,7 +241,8 @@ static void describe_leaf_job(const struct sml_leaf_job *job, struct job_status 
 		const struct sml_passage *passage =
 			(const struct sml_passage *)sml_table_at(passages, i);
 
-		if (passage != NULL && passage->job == job && out->status.n_workers < SML_MAX_RANKS)
+		if (passage != NULL && passage->job == job &&
+		    out->status.n_workers < SML_MAX_CHILDREN)
 			describe_passage(passage, &counters, out);
 	}
 	add_verdicts(&out->counters, counters.verdicts);

@@ -21,7 +21,7 @@ static uint32_t held(const struct sml_job *job)
 }
 
 static void list_ranks(const struct sml_job *job, const struct sml_child *child,
-		       uint32_t peers[SML_MAX_RANKS], uint32_t ranks[SML_MAX_RANKS],
+		       uint32_t peers[SML_MAX_CHILDREN], uint32_t ranks[SML_MAX_CHILDREN],
 		       SmlControl__LeafJob *out)
 {
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
@@ -41,7 +41,7 @@ static void send_job(const struct sml_job *job, unsigned number)
 	const struct sml_child *child = &job->children[number];
 	const struct sml_pool_rules *rules = &job->rules;
 	SmlControl__LeafJob out = SML_CONTROL__LEAF_JOB__INIT;
-	uint32_t peers[SML_MAX_RANKS], ranks[SML_MAX_RANKS];
+	uint32_t peers[SML_MAX_CHILDREN], ranks[SML_MAX_CHILDREN];
 
 	out.job_number = rules->job;
 	out.job = (char *)(uintptr_t)job->name;

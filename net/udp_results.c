@@ -18,7 +18,7 @@ void sml_results_begin(struct sml_results *results, const void *job, uint8_t sha
 	results->stride = SML_MAX_SHARDS;
 	results->n_ranks = n_ranks;
 	results->ranks = UINT64_MAX;
-	if (results->own_rank < SML_MAX_RANKS)
+	if (results->own_rank < SML_MAX_CHILDREN)
 		results->ranks &= ~((uint64_t)1 << results->own_rank);
 	results->ways = NULL;
 	results->n = 0;
@@ -107,7 +107,7 @@ void sml_results_send_to(struct sml_results *results, const struct sml_path *pat
 	sml_assert(n <= SML_RESULTS_MAX);
 	results->paths = paths;
 	results->stride = 1;
-	results->n_ranks = SML_MAX_RANKS;
+	results->n_ranks = SML_MAX_CHILDREN;
 	results->ranks = ranks;
 	results->ways = NULL;
 	results->n = n;

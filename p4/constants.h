@@ -72,7 +72,7 @@ _Static_assert((int)SML_P4_KIND_MISMATCH >= (int)SML_PACKET_KINDS, "no other pac
 	X(8, SML_VERDICT_OUT_OF_RANGE)                                                             \
 	X(8, SML_P4_FATE_BAD_CHECKSUM)                                                             \
 	X(32, SML_P4_FATES)                                                                        \
-	X(32, SML_MAX_RANKS)                                                                       \
+	X(32, SML_MAX_CHILDREN)                                                                    \
 	X(32, SML_MAX_JOBS)                                                                        \
 	X(16, SML_P4_FLOOD_GROUP)
 

@@ -27,7 +27,7 @@ struct sim_handed {
 struct sim_neighbors {
 	uint16_t parent; /* of a leaf: its node */
 	uint16_t n_children;
-	uint16_t children[SML_MAX_RANKS]; /* ranks; SIM_IS_LEAF + node: leaves */
+	uint16_t children[SML_MAX_CHILDREN]; /* ranks; SIM_IS_LEAF + node: leaves */
 };
 
 #define SIM_IS_LEAF 0x8000u

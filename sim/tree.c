@@ -11,7 +11,7 @@ static void place_leaves(struct gen *gen, const struct sim_world *world, struct 
 		if (world->levels > 2 && node > 1 && gen_chance(gen, 1, 2)) {
 			wanted = (uint16_t)gen_range(gen, 1, node - 1u);
 			if (tree->parent[wanted] == 0 &&
-			    tree->n_children[wanted] < SML_MAX_RANKS / 2)
+			    tree->n_children[wanted] < SML_MAX_CHILDREN / 2)
 				above = wanted;
 		}
 		tree->parent[node] = above;
@@ -25,7 +25,7 @@ static void place_ranks(struct gen *gen, const struct sim_world *world, struct s
 	for (uint32_t rank = 0; rank < world->n_ranks; rank++) {
 		uint16_t node = (uint16_t)gen_below(gen, tree->n_nodes);
 
-		while (tree->n_children[node] == SML_MAX_RANKS)
+		while (tree->n_children[node] == SML_MAX_CHILDREN)
 			node = (uint16_t)((node + 1) % tree->n_nodes);
 		tree->node_of_rank[rank] = node;
 		tree->n_children[node]++;
@@ -57,5 +57,5 @@ void sim_tree_draw(const struct sim_world *world, uint32_t stripe, uint32_t epoc
 
 uint32_t sim_tree_room(uint32_t n_leaves)
 {
-	return SML_MAX_RANKS * (1 + n_leaves) - n_leaves;
+	return SML_MAX_CHILDREN * (1 + n_leaves) - n_leaves;
 }

@@ -71,7 +71,7 @@ static void draw_sizes(struct gen *gen, struct sim_world *world, bool small)
 {
 	static const uint16_t lanes[] = {8, 16, 32, 64, 352};
 
-	world->n_ranks = small ? gen_range(gen, 1, 4) : scale(gen, 1, SML_MAX_RANKS);
+	world->n_ranks = small ? gen_range(gen, 1, 4) : scale(gen, 1, SML_MAX_CHILDREN);
 	world->n_stripes = gen_chance(gen, 2, 3) ? 1 : gen_range(gen, 2, small ? 3 : 8);
 	world->n_shards = gen_chance(gen, 2, 3) ? 1 : gen_range(gen, 2, 4);
 	world->head_slots = scale(gen, world->n_shards, small ? 4 : 32);
@@ -282,10 +282,11 @@ static void mend_calls(struct sim_world *world)
 /* Thousands of ranks, and little else, so that a world takes a second. */
 static void make_wide(struct gen *gen, struct sim_world *world)
 {
-	world->n_ranks = gen_chance(gen, 1, 2) ? SML_MAX_WORLD
-					       : gen_range(gen, SML_MAX_RANKS + 1, SML_MAX_WORLD);
+	world->n_ranks = gen_chance(gen, 1, 2)
+				 ? SML_MAX_WORLD
+				 : gen_range(gen, SML_MAX_CHILDREN + 1, SML_MAX_WORLD);
 	world->n_leaves =
-		gen_range(gen, (world->n_ranks - 1) / (SML_MAX_RANKS - 1) - 1, SIM_MAX_LEAVES);
+		gen_range(gen, (world->n_ranks - 1) / (SML_MAX_CHILDREN - 1) - 1, SIM_MAX_LEAVES);
 	world->n_stripes = world->n_shards = 1;
 	world->head_slots = gen_range(gen, 1, 4);
 	world->data_slots = gen_range(gen, 1, 8);

@@ -12,7 +12,7 @@
 #define SIM_MAX_TENSORS 24
 #define SIM_MAX_STRIPES 8
 #define SIM_MAX_DEATHS	3
-#define SIM_MAX_LEAVES	SML_MAX_RANKS /* so that a root has room */
+#define SIM_MAX_LEAVES	SML_MAX_CHILDREN /* so that a root has room */
 #define SIM_MAX_NODES	(1 + SIM_MAX_LEAVES)
 
 struct sim_call {

@@ -110,7 +110,8 @@ int sml_data_path_open_transport(const struct sml_stripe *stripe, unsigned shard
 	};
 	struct sml_transport *faulty;
 	uint64_t salt =
-		((uint64_t)stripe->index * SML_MAX_RANKS + settings->rank) * SML_MAX_SHARDS + shard;
+		((uint64_t)stripe->index * SML_MAX_CHILDREN + settings->rank) * SML_MAX_SHARDS +
+		shard;
 	int error;
 
 	sml_sockaddr_set_port(&config.peer, stripe->admission.data_port);

@@ -14,7 +14,7 @@
 
 /* Where every rank takes the packets of every shard. */
 struct sml_peers {
-	union sml_sockaddr address[SML_MAX_SHARDS][SML_MAX_RANKS];
+	union sml_sockaddr address[SML_MAX_SHARDS][SML_MAX_CHILDREN];
 };
 
 /*

@@ -130,7 +130,7 @@ static struct sml_meeting *new_meeting(const struct sml_stripe *first, bool goes
 
 	if (goes_up)
 		terms.room_bytes = room_for(&context->settings, terms);
-	for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++) {
+	for (unsigned rank = 0; rank < SML_MAX_CHILDREN; rank++) {
 		if (!(neighbors->ranks >> rank & 1))
 			continue;
 		if (rank == context->settings.rank)
@@ -194,7 +194,7 @@ static struct sml_host *new_host(const struct sml_stripe *first, struct sml_meet
 	if (host == NULL)
 		return NULL;
 	host->memory = sml_meeting_take(meeting, &host->leader_fd);
-	for (uint8_t rank = 0; rank < SML_MAX_RANKS; rank++) {
+	for (uint8_t rank = 0; rank < SML_MAX_CHILDREN; rank++) {
 		if (!(ranks >> rank & 1))
 			continue;
 		if (rank == first->context->settings.rank)
@@ -214,7 +214,7 @@ static void close_door(struct sml_context *context)
 
 static uint64_t all_ranks(const struct sml_context *context)
 {
-	return ~(uint64_t)0 >> (SML_MAX_RANKS - context->settings.world_size);
+	return ~(uint64_t)0 >> (SML_MAX_CHILDREN - context->settings.world_size);
 }
 
 /* The memory is in hosts.met afterwards, if the ranks share it as far as this one can tell. */

@@ -149,7 +149,8 @@ static struct sml_stall_report *stalls(void *self)
 	return sml_context_is_running(context) ? sml_question_ask(&context->crew) : NULL;
 }
 
-static void served(void *self, SmlControl__StripeStatus *status, uint64_t completed[SML_MAX_RANKS])
+static void served(void *self, SmlControl__StripeStatus *status,
+		   uint64_t completed[SML_MAX_CHILDREN])
 {
 	struct sml_context *context = ((struct sml_stripe *)self)->context;
 	struct sml_counters counters = {.size = sizeof(counters)};

@@ -28,7 +28,7 @@ struct sml_control_owner {
 	struct sml_stall_report *(*stalls)(void *self);
 	/* As struct sml_talk_output has them. */
 	void (*served)(void *self, SmlControl__StripeStatus *status,
-		       uint64_t completed[SML_MAX_RANKS]);
+		       uint64_t completed[SML_MAX_CHILDREN]);
 	bool (*moved)(void *self, SmlControl__Traffic *traffic);
 	/*
 	 * Results that have come on the data path so far; NULL: they do not show that this switch

@@ -148,7 +148,8 @@ static void tell_stalls(void *self)
 	free(report);
 }
 
-static void served(void *self, SmlControl__StripeStatus *status, uint64_t completed[SML_MAX_RANKS])
+static void served(void *self, SmlControl__StripeStatus *status,
+		   uint64_t completed[SML_MAX_CHILDREN])
 {
 	const struct sml_control_owner *owner = &((struct sml_control *)self)->owner;
 

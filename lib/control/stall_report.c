@@ -9,7 +9,7 @@ static void add_slot(struct sml_stall_report *report, const SmlControl__SlotStat
 	if (state->slot >= report->n_slots)
 		return;
 	report->slots[state->slot] = (struct sml_stall_slot){state->missing, state->use, true};
-	for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++)
+	for (unsigned rank = 0; rank < SML_MAX_CHILDREN; rank++)
 		report->n_missing[rank] += (uint32_t)(state->missing >> rank & 1);
 }
 
@@ -17,7 +17,7 @@ static void add_rank(struct sml_stall_report *report, const SmlControl__RankStat
 {
 	struct sml_stall_rank *rank;
 
-	if (state->rank >= SML_MAX_RANKS)
+	if (state->rank >= SML_MAX_CHILDREN)
 		return;
 	rank = &report->ranks[state->rank];
 	snprintf(rank->host, sizeof(rank->host), "%s", state->host);

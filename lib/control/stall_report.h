@@ -24,8 +24,8 @@ struct sml_stall_rank {
 /* What a switch has said of a job. */
 struct sml_stall_report {
 	uint32_t n_slots;
-	uint32_t n_missing[SML_MAX_RANKS]; /* slots that wait for a rank */
-	struct sml_stall_rank ranks[SML_MAX_RANKS];
+	uint32_t n_missing[SML_MAX_CHILDREN]; /* slots that wait for a rank */
+	struct sml_stall_rank ranks[SML_MAX_CHILDREN];
 	struct sml_stall_slot slots[]; /* by number */
 };
 

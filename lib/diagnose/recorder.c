@@ -85,7 +85,7 @@ static void write_rank_list(FILE *out, uint64_t ranks)
 {
 	const char *comma = "";
 
-	for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++) {
+	for (unsigned rank = 0; rank < SML_MAX_CHILDREN; rank++) {
 		if (!(ranks >> rank & 1))
 			continue;
 		fprintf(out, "%s%u", comma, rank);

@@ -200,7 +200,7 @@ void sml_stall_gather(const struct sml_scene *scene, const struct sml_stall_repo
 	for (unsigned i = 0; i < scene->n_stripes; i++) {
 		const struct sml_stall_report *report = reports->of[i];
 
-		for (unsigned rank = 0; report && rank < SML_MAX_RANKS; rank++) {
+		for (unsigned rank = 0; report && rank < SML_MAX_CHILDREN; rank++) {
 			lacking->n_missing[rank] += report->n_missing[rank];
 			if (lacking->about[rank] == NULL || report->ranks[rank].host[0])
 				lacking->about[rank] = &report->ranks[rank];
@@ -230,7 +230,7 @@ static void describe_rank(const struct sml_stall_lacking *lacking, unsigned rank
 /* Does the job wait for a rank that is gone? Then the others need no excuse. */
 static bool is_any_gone(const struct sml_stall_lacking *lacking)
 {
-	for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++)
+	for (unsigned rank = 0; rank < SML_MAX_CHILDREN; rank++)
 		if (lacking->n_missing[rank] > 0 && lacking->about[rank]->host[0] &&
 		    !lacking->about[rank]->connected)
 			return true;
@@ -248,17 +248,17 @@ static void describe_ranks(const struct sml_stall_lacking *lacking, unsigned own
 	uint64_t told = (uint64_t)1 << own_rank;
 	unsigned n_ranks = 0;
 
-	for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++)
+	for (unsigned rank = 0; rank < SML_MAX_CHILDREN; rank++)
 		if (lacking->n_missing[rank] == 0 || (only_gone && lacking->about[rank]->connected))
 			told |= (uint64_t)1 << rank;
-	for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++)
+	for (unsigned rank = 0; rank < SML_MAX_CHILDREN; rank++)
 		n_ranks += !(told >> rank & 1);
 	for (unsigned i = 0; i < n_ranks && i < NAMED_RANKS; i++) {
-		unsigned worst = SML_MAX_RANKS;
+		unsigned worst = SML_MAX_CHILDREN;
 
-		for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++)
+		for (unsigned rank = 0; rank < SML_MAX_CHILDREN; rank++)
 			if (!(told >> rank & 1) &&
-			    (worst == SML_MAX_RANKS ||
+			    (worst == SML_MAX_CHILDREN ||
 			     lacking->n_missing[rank] > lacking->n_missing[worst]))
 				worst = rank;
 		told |= (uint64_t)1 << worst;

@@ -31,8 +31,8 @@ void sml_stall_ask(const struct sml_scene *scene, uint64_t until_ns,
  * it).
  */
 struct sml_stall_lacking {
-	uint32_t n_missing[SML_MAX_RANKS];
-	const struct sml_stall_rank *about[SML_MAX_RANKS];
+	uint32_t n_missing[SML_MAX_CHILDREN];
+	const struct sml_stall_rank *about[SML_MAX_CHILDREN];
 };
 
 void sml_stall_gather(const struct sml_scene *scene, const struct sml_stall_reports *reports,

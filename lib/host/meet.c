@@ -15,7 +15,7 @@
 
 #define MAGIC	  0x534d4c48u
 #define FLAGS	  (SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC)
-#define LISTENING SML_MAX_RANKS
+#define LISTENING SML_MAX_CHILDREN
 
 /* ---- the door ---- */
 
@@ -71,7 +71,7 @@ int sml_meet_check_hello(const struct sml_meet_group *group, uint32_t job, unsig
 	memcpy(&message, bytes, sizeof(message));
 	if (message.magic != MAGIC ||
 	    (message.kind != SML_MEET_HELLO && message.kind != SML_MEET_PROOF) ||
-	    message.job != job || message.rank >= SML_MAX_RANKS || message.rank == leader ||
+	    message.job != job || message.rank >= SML_MAX_CHILDREN || message.rank == leader ||
 	    !(group->ranks >> message.rank & 1) ||
 	    memcmp(message.token, group->tokens[message.rank], SML_HOST_TOKEN_BYTES) != 0)
 		return -EPROTO;
@@ -156,7 +156,7 @@ static ssize_t receive_message(int fd, void *bytes, size_t n, struct passed *pas
 /* ---- the meeting ---- */
 
 /* The leader's other ranks, and strangers of the same user. */
-#define MAX_GUESTS (2 * SML_MAX_RANKS)
+#define MAX_GUESTS (2 * SML_MAX_CHILDREN)
 
 struct guest {
 	int fd;	  /* -1: this place is free */

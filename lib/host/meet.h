@@ -42,7 +42,7 @@ struct sml_meet_message {
 /* Ranks of the group, and what they have told the job. */
 struct sml_meet_group {
 	uint64_t ranks; /* bit r: rank r is in it */
-	uint8_t tokens[SML_MAX_RANKS][SML_HOST_TOKEN_BYTES];
+	uint8_t tokens[SML_MAX_CHILDREN][SML_HOST_TOKEN_BYTES];
 };
 
 /*

@@ -51,7 +51,7 @@ struct sml_host_head {
 	struct {
 		uint64_t ranks; /* atomic: bit r: rank r sleeps, or is about to */
 	} __attribute__((aligned(64))) sleeping;
-	struct sml_host_rank ranks[SML_MAX_RANKS];
+	struct sml_host_rank ranks[SML_MAX_CHILDREN];
 };
 
 /* A slot's buffer of parity use & 1. All members are atomic. Uses count from 1 here; 0: none yet.

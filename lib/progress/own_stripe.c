@@ -89,7 +89,7 @@ enum sml_verdict sml_own_stripe_receive(struct sml_own_stripe *own, const void *
 }
 
 void sml_own_stripe_status(const struct sml_own_stripe *own, SmlControl__StripeStatus *status,
-			   uint64_t completed[SML_MAX_RANKS])
+			   uint64_t completed[SML_MAX_CHILDREN])
 {
 	status->stripe = own->rank;
 	status->completed = completed;

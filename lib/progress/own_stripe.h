@@ -31,8 +31,9 @@ struct sml_own_stripe {
 	uint32_t *completed;
 	/* Relaxed atomics. */
 	uint64_t verdicts[SML_VERDICTS];
-	uint64_t contributions[SML_MAX_RANKS], resends[SML_MAX_RANKS];
-	uint64_t completed_by[SML_MAX_RANKS]; /* uses that the rank was the last to contribute to */
+	uint64_t contributions[SML_MAX_CHILDREN], resends[SML_MAX_CHILDREN];
+	uint64_t completed_by[SML_MAX_CHILDREN]; /* uses that the rank was the last to contribute to
+						  */
 	bool mismatch_told;
 	/* See question.h; under the crew's lock. */
 	struct {
@@ -58,6 +59,6 @@ enum sml_verdict sml_own_stripe_receive(struct sml_own_stripe *own, const void *
 
 /* Its counters so far, without the bytes; those by rank are in this memory. */
 void sml_own_stripe_status(const struct sml_own_stripe *own, SmlControl__StripeStatus *status,
-			   uint64_t completed[SML_MAX_RANKS]);
+			   uint64_t completed[SML_MAX_CHILDREN]);
 
 #endif

@@ -27,7 +27,7 @@ static void count_missing(struct sml_stall_report *report)
 {
 	memset(report->n_missing, 0, sizeof(report->n_missing));
 	for (uint32_t i = 0; i < report->n_slots; i++)
-		for (unsigned rank = 0; report->slots[i].known && rank < SML_MAX_RANKS; rank++)
+		for (unsigned rank = 0; report->slots[i].known && rank < SML_MAX_CHILDREN; rank++)
 			report->n_missing[rank] += (uint32_t)(report->slots[i].missing >> rank & 1);
 }
 

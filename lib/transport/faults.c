@@ -147,7 +147,7 @@ static void faulty_send_results(struct sml_transport *transport, const struct io
 	struct faulty *faulty = faulty_of(transport);
 
 	for (unsigned i = 0; i < n; i++)
-		for (uint8_t peer = 0; peer < SML_MAX_RANKS; peer++)
+		for (uint8_t peer = 0; peer < SML_MAX_CHILDREN; peer++)
 			if ((peers >> peer & 1) && make_room(faulty))
 				send_one(faulty, packets[i].iov_base, (uint32_t)packets[i].iov_len,
 					 peer);

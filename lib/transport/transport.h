@@ -65,7 +65,7 @@ struct sml_transport_config {
 					taken */
 	union sml_sockaddr peer;     /* with the data port */
 	/*
-	 * NULL: it talks to `peer` alone. Else to any of SML_MAX_RANKS, of peer's
+	 * NULL: it talks to `peer` alone. Else to any of SML_MAX_CHILDREN, of peer's
 	 * family (IPv6: IPv4 addresses mapped); filled in before the first packet, and
 	 * alive as long as it is.
 	 */

@@ -40,7 +40,7 @@ struct udp {
 	const struct sml_log *log;
 	const union sml_sockaddr *peers; /* NULL: the socket is connected */
 	bool has_paths;
-	struct sml_path paths[SML_MAX_RANKS]; /* to the peers, once they are known */
+	struct sml_path paths[SML_MAX_CHILDREN]; /* to the peers, once they are known */
 	bool glues, v6, told_too_long;
 	struct sml_udp_sender sender;
 	struct sml_results results; /* by the sender */
@@ -218,7 +218,7 @@ static const struct sml_path *path_to(struct udp *udp, uint8_t peer)
 	if (udp->peers == NULL)
 		return NULL;
 	/* They were filled in before the first packet. */
-	for (unsigned i = 0; !udp->has_paths && i < SML_MAX_RANKS; i++)
+	for (unsigned i = 0; !udp->has_paths && i < SML_MAX_CHILDREN; i++)
 		memcpy(&udp->paths[i].to, &udp->peers[i], sizeof(udp->paths[i].to));
 	udp->has_paths = true;
 	return &udp->paths[peer];

@@ -81,8 +81,8 @@ control SmlIngress(inout headers_t hdr, inout metadata_t meta,
     UdpChecksum() udp_checksum;
     // By job and fate, and by job and rank.
     counter(SML_MAX_JOBS * SML_P4_FATES, CounterType.packets_and_bytes) fates;
-    counter(SML_MAX_JOBS * SML_MAX_RANKS, CounterType.packets) contributions;
-    counter(SML_MAX_JOBS * SML_MAX_RANKS, CounterType.packets) resends;
+    counter(SML_MAX_JOBS * SML_MAX_CHILDREN, CounterType.packets) contributions;
+    counter(SML_MAX_JOBS * SML_MAX_CHILDREN, CounterType.packets) resends;
     bool known;
     bit<32> sum;
     bit<48> quotient;
@@ -189,7 +189,7 @@ control SmlIngress(inout headers_t hdr, inout metadata_t meta,
                 }
             }
             if (meta.verdict == SML_VERDICT_ABSORBED) {
-                bit<32> member = (bit<32>)meta.place * SML_MAX_RANKS + (bit<32>)hdr.sml.rank;
+                bit<32> member = (bit<32>)meta.place * SML_MAX_CHILDREN + (bit<32>)hdr.sml.rank;
 
                 slot_step.apply(hdr, meta);
                 if (meta.verdict == SML_VERDICT_ABSORBED ||

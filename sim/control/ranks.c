@@ -95,7 +95,8 @@ static void tell_stalls(void *self)
 	(void)self;
 }
 
-static void served(void *self, SmlControl__StripeStatus *status, uint64_t completed[SML_MAX_RANKS])
+static void served(void *self, SmlControl__StripeStatus *status,
+		   uint64_t completed[SML_MAX_CHILDREN])
 {
 	(void)self;
 	(void)status;

@@ -36,8 +36,8 @@ struct sml_p4_job {
 	/* What the counters of its place showed before it came. */
 	uint64_t fates_before[SML_P4_FATES], bytes_before[SML_P4_FATES];
 	uint64_t sent_before[2];
-	uint64_t contributions_before[SML_MAX_RANKS], resends_before[SML_MAX_RANKS];
-	struct sml_p4_peer peers[SML_MAX_RANKS][SML_MAX_SHARDS];
+	uint64_t contributions_before[SML_MAX_CHILDREN], resends_before[SML_MAX_CHILDREN];
+	struct sml_p4_peer peers[SML_MAX_CHILDREN][SML_MAX_SHARDS];
 };
 
 struct sml_dataplane {

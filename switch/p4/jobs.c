@@ -166,12 +166,12 @@ static void read_fates(struct sml_dataplane *dataplane, const struct sml_p4_job 
 }
 
 static void read_ranks(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
-		       uint64_t contributions[SML_MAX_RANKS], uint64_t resends[SML_MAX_RANKS])
+		       uint64_t contributions[SML_MAX_CHILDREN], uint64_t resends[SML_MAX_CHILDREN])
 {
 	uint64_t bytes;
 
 	for (uint32_t rank = 0; rank < job->rules.n_ranks; rank++) {
-		uint32_t index = place_of(job) * SML_MAX_RANKS + rank;
+		uint32_t index = place_of(job) * SML_MAX_CHILDREN + rank;
 
 		read_one(dataplane, "SmlIngress.contributions", index, &contributions[rank],
 			 &bytes);
@@ -338,7 +338,7 @@ static void tell_rank(struct sml_dataplane *dataplane, const struct sml_p4_job *
 
 int sml_p4_job_start(struct sml_dataplane *dataplane, struct sml_p4_job *job)
 {
-	struct sml_p4_node nodes[SML_MAX_RANKS];
+	struct sml_p4_node nodes[SML_MAX_CHILDREN];
 	struct sml_p4_row row;
 
 	lock(dataplane);

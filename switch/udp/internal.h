@@ -26,13 +26,13 @@ struct sml_udp_job {
 	bool started;
 	bool mismatch_told;
 	/* The shard's thread writes these until the job runs, and then only reads them. */
-	struct sml_path paths[SML_MAX_RANKS][SML_MAX_SHARDS];
-	bool has_path[SML_MAX_RANKS][SML_MAX_SHARDS];
+	struct sml_path paths[SML_MAX_CHILDREN][SML_MAX_SHARDS];
+	bool has_path[SML_MAX_CHILDREN][SML_MAX_SHARDS];
 	struct sml_job_counters counters; /* relaxed atomics */
 	/* Results by multicast. Each shard's thread owns its part, except the atomic. */
 	struct sml_group group;
 	struct sml_ways ways[SML_MAX_SHARDS];
-	struct sml_udp_span spans[SML_MAX_RANKS][SML_MAX_SHARDS];
+	struct sml_udp_span spans[SML_MAX_CHILDREN][SML_MAX_SHARDS];
 	uint64_t *asked;  /* by slot: bits of the ranks that have asked for its last result */
 	uint64_t reached; /* atomic: bits of the ranks that get results by multicast */
 	/* At a leaf: the path to the parent, fixed before its first answer, and what has passed. */

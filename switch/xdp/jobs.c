@@ -93,7 +93,7 @@ static void add_traffic(struct sml_xdp_traffic *sum, const struct sml_xdp_traffi
 static void add_cpu(struct sml_xdp_totals *totals, const struct sml_xdp_counters *cpu)
 {
 	add_traffic(&totals->traffic, &cpu->traffic);
-	for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++) {
+	for (unsigned rank = 0; rank < SML_MAX_CHILDREN; rank++) {
 		totals->contributions[rank] += cpu->contributions[rank];
 		totals->resends[rank] += cpu->resends[rank];
 		totals->completed[rank] += cpu->completed[rank];
@@ -205,7 +205,7 @@ static int peer_row(const struct sml_xdp_place *job, uint8_t rank, uint8_t shard
 {
 	if (job == NULL || rank > SML_XDP_PARENT || shard >= SML_MAX_SHARDS)
 		return -ENOENT;
-	*row = (job->index * (SML_MAX_RANKS + 1) + rank) * SML_MAX_SHARDS + shard;
+	*row = (job->index * (SML_MAX_CHILDREN + 1) + rank) * SML_MAX_SHARDS + shard;
 	return 0;
 }
 
@@ -312,7 +312,7 @@ static int set_parent(struct sml_xdp_maps *maps, const struct sml_xdp_place *job
 int sml_xdp_maps_start_job(struct sml_xdp_maps *maps, uint32_t number, uint64_t daemon_key)
 {
 	struct sml_xdp_place *job = find(maps, number);
-	uint32_t ports[SML_MAX_RANKS], place = number % SML_XDP_JOB_PLACES;
+	uint32_t ports[SML_MAX_CHILDREN], place = number % SML_XDP_JOB_PLACES;
 	struct sml_xdp_job value;
 	struct sml_xdp_peer peer;
 	int rc = 0;

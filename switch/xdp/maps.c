@@ -19,7 +19,7 @@ static int set_sizes(struct sml_xdp_maps *maps)
 	} sizes[] = {
 		{maps->skeleton->maps.sml_slots, 2 * maps->config.max_slots},
 		{maps->skeleton->maps.sml_peers, jobs * SML_XDP_PEERS_PER_JOB},
-		{maps->skeleton->maps.sml_ports, jobs * SML_MAX_RANKS},
+		{maps->skeleton->maps.sml_ports, jobs * SML_MAX_CHILDREN},
 		{maps->skeleton->maps.sml_counters, jobs},
 		{maps->skeleton->maps.sml_groups, jobs},
 		{maps->skeleton->maps.sml_parents, jobs},
@@ -42,7 +42,7 @@ static int make_groups(struct sml_xdp_maps *maps)
 {
 	for (uint32_t i = 0; i < maps->config.max_jobs; i++) {
 		int fd = bpf_map_create(BPF_MAP_TYPE_DEVMAP, "sml_group", sizeof(uint32_t),
-					sizeof(struct bpf_devmap_val), SML_MAX_RANKS, NULL),
+					sizeof(struct bpf_devmap_val), SML_MAX_CHILDREN, NULL),
 		    rc;
 
 		if (fd < 0)

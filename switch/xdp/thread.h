@@ -27,10 +27,10 @@ struct sml_xdp_user_job {
 	bool started, mismatch_told;
 	uint64_t daemon_key; /* see bpf/layout.h */
 	/* As the socket received it; the program has learned its own copy from the same probes. */
-	struct sml_path paths[SML_MAX_RANKS][SML_MAX_SHARDS];
-	uint32_t arrived_by[SML_MAX_RANKS]
+	struct sml_path paths[SML_MAX_CHILDREN][SML_MAX_SHARDS];
+	uint32_t arrived_by[SML_MAX_CHILDREN]
 			   [SML_MAX_SHARDS]; /* interface; 0: not heard yet, or not reported */
-	bool has_path[SML_MAX_RANKS][SML_MAX_SHARDS];
+	bool has_path[SML_MAX_CHILDREN][SML_MAX_SHARDS];
 };
 
 struct sml_dataplane {

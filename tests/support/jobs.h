@@ -32,9 +32,9 @@ struct jobs_world {
 				used */
 	bool has_no_room_yet;
 	uint32_t most_slots; /* of one job: the other slots are in pieces; 0: any number */
-	uint64_t contributions[SML_MAX_RANKS]; /* contributions that the dataplane has counted, of
-						  any job */
-	unsigned n_looks;		       /* their times */
+	uint64_t contributions[SML_MAX_CHILDREN]; /* contributions that the dataplane has counted,
+						  of any job */
+	unsigned n_looks;			  /* their times */
 };
 
 /* Make a switch with these limits. ranks_have_slots: rank 0's port instead of a switch. */

@@ -136,7 +136,7 @@ static void begin_contribution(struct sml_header *header, const struct sml_pool_
 		.kind = SML_PACKET_CONTRIBUTION,
 		.job_be = sml_be32(VECTOR_JOB),
 		.epoch_be = sml_be32(VECTOR_EPOCH),
-		.key_be = sml_be64(rank < SML_MAX_RANKS ? rules->cookies[rank] : 0),
+		.key_be = sml_be64(rank < SML_MAX_CHILDREN ? rules->cookies[rank] : 0),
 	};
 }
 

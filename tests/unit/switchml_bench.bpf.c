@@ -40,7 +40,7 @@ static __always_inline int next_contribution(struct xdp_md *ctx)
 	header->rank = (uint8_t)rank;
 	header->slot_be = sml_be16((uint16_t)(t % bench_slots));
 	header->use_be = sml_be32(t / bench_slots);
-	header->key_be = sml_be64(job->rules.cookies[rank % SML_MAX_RANKS]);
+	header->key_be = sml_be64(job->rules.cookies[rank % SML_MAX_CHILDREN]);
 	header->digest_be = 0;
 	sum = (uint64_t)sum_fold((uint64_t)ip->saddr + ip->daddr + sml_be16(PROTOCOL_UDP)) +
 	      udp->source + udp->dest + 2u * udp->len + header_sum(header);

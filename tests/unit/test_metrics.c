@@ -20,7 +20,7 @@ static char running[] = "running", joining[] = "joining", host[] = "node1";
 struct world {
 	SmlControl__Status status;
 	SmlControl__JobStatus jobs[JOBS], *list[JOBS];
-	SmlControl__WorkerStatus worker, *workers[SML_MAX_RANKS];
+	SmlControl__WorkerStatus worker, *workers[SML_MAX_CHILDREN];
 	char names[JOBS][32];
 };
 
@@ -95,7 +95,7 @@ static void ranks_with_series_are_bounded(void **state)
 	char *text;
 
 	(void)state;
-	fill(&world, 20, SML_MAX_RANKS);
+	fill(&world, 20, SML_MAX_CHILDREN);
 	text = text_of(&world);
 	assert_int_equal(count(text, "\nswitchml_rank_info{"), SML_METRICS_RANKS);
 	assert_non_null(strstr(text, "\nswitchml_jobs_unlisted 4\n"));

@@ -57,7 +57,7 @@ static void open_job(struct job *job, uint8_t n_ranks, uint8_t op, uint8_t kind,
 	job->op = op;
 	job->kind = kind;
 	job->random = n_ranks * 7919u + op * 31u + kind;
-	for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++)
+	for (unsigned rank = 0; rank < SML_MAX_CHILDREN; rank++)
 		rules.cookies[rank] = 1000 + rank;
 	job->memory = malloc(sml_pool_memory_bytes(&rules));
 	assert_non_null(job->memory);
@@ -168,10 +168,10 @@ static void shuffle(struct job *job, uint8_t *order, unsigned n)
 /* One use of a slot, with ranks in random order and late packets in between. */
 static void serve_one_use(struct job *job, uint16_t slot, uint32_t ticket)
 {
-	struct packet packets[SML_MAX_RANKS];
+	struct packet packets[SML_MAX_CHILDREN];
 	unsigned n = job->pool.rules.n_ranks;
 	struct sml_pool_answer answer;
-	uint8_t order[SML_MAX_RANKS];
+	uint8_t order[SML_MAX_CHILDREN];
 
 	shuffle(job, order, n);
 	for (unsigned i = 0; i < n; i++)

@@ -73,7 +73,7 @@ static void count_depths(const struct sim_tree *tree, uint32_t n_ranks, uint32_t
 
 		for (uint16_t node = tree->node_of_rank[rank]; node > 0;
 		     node = tree->parent[node]) {
-			assert_in_range(tree->n_children[node], 1, SML_MAX_RANKS);
+			assert_in_range(tree->n_children[node], 1, SML_MAX_CHILDREN);
 			depth++;
 		}
 		assert_in_range(depth, 0, world.levels - 1);

@@ -28,7 +28,7 @@
 /* Peer 0 sends, and every peer listens. */
 struct net {
 	struct sml_interface interface;
-	union sml_sockaddr peers[SML_MAX_RANKS];
+	union sml_sockaddr peers[SML_MAX_CHILDREN];
 	struct sml_log log;
 	struct sml_transport *transports[N_PEERS];
 };

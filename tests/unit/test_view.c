@@ -73,7 +73,7 @@ struct world {
 	struct answer before, now;
 	struct sml_view view;
 	struct sml_job_rates job;
-	struct sml_rank_rates ranks[SML_MAX_RANKS];
+	struct sml_rank_rates ranks[SML_MAX_CHILDREN];
 };
 
 /* Two answers, two seconds apart. */

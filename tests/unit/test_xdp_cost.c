@@ -47,7 +47,7 @@ static void add_group(struct switchml_bench *bench, uint8_t ranks)
 {
 	const struct bpf_devmap_val loopback = {.ifindex = 1};
 	int group = bpf_map_create(BPF_MAP_TYPE_DEVMAP, "sml_group", sizeof(uint32_t),
-				   sizeof(loopback), SML_MAX_RANKS, NULL);
+				   sizeof(loopback), SML_MAX_CHILDREN, NULL);
 	uint32_t index = 0;
 
 	for (uint32_t rank = 0; rank < ranks; rank++)

@@ -31,8 +31,8 @@ struct pair {
 	struct sml_xdp_maps *maps;
 	struct sml_pool pool;
 	void *memory;
-	struct frame_wrapping wrappings[SML_MAX_RANKS];
-	uint32_t uses[SML_MAX_RANKS][HEAD_SLOTS + DATA_SLOTS];
+	struct frame_wrapping wrappings[SML_MAX_CHILDREN];
+	uint32_t uses[SML_MAX_CHILDREN][HEAD_SLOTS + DATA_SLOTS];
 };
 
 #define STAMP_RANK offsetof(struct sml_xdp_stamp, rank)
@@ -169,7 +169,7 @@ static void assert_counted(struct sml_xdp_totals *before, uint32_t fate)
 
 	sml_xdp_maps_totals(maps, JOB, &now);
 	before->traffic.fates[fate]++;
-	for (unsigned rank = 0; rank < SML_MAX_RANKS; rank++)
+	for (unsigned rank = 0; rank < SML_MAX_CHILDREN; rank++)
 		completed += now.completed[rank];
 	assert_int_equal(completed, now.traffic.fates[SML_VERDICT_COMPLETED]);
 	for (uint32_t i = 0; i < SML_XDP_FATES; i++)
@@ -187,7 +187,7 @@ static unsigned run_exits(struct pair *pair, const struct xdp_outcome *stamped, 
 	struct xdp_outcome out = {.action = XDP_PASS};
 	unsigned n = 0;
 
-	for (*ranks = 0; n <= SML_MAX_RANKS; n++) {
+	for (*ranks = 0; n <= SML_MAX_CHILDREN; n++) {
 		uint8_t rank = 0;
 
 		xdp_run(bpf_program__fd(exits->progs.exit_by_loopback), stamped->frame,
@@ -241,7 +241,7 @@ static void compare_one(struct pair *pair, struct sml_xdp_totals *totals)
 	make_packet(pair, packet, &length);
 	if (header->kind == SML_PACKET_PROBE)
 		return;
-	came = pair->wrappings[header->rank % SML_MAX_RANKS];
+	came = pair->wrappings[header->rank % SML_MAX_CHILDREN];
 	came.rank = header->rank;
 	bytes = frame_build(frame, &came, packet, length);
 	run_program(frame, bytes, &out);
