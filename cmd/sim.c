@@ -158,7 +158,7 @@ static int run_one_control(const struct options *options)
 {
 	struct sim_control_result result;
 
-	sim_control_run(options->seed, !options->quiet, &result);
+	sim_control_run(options->seed, options->large, !options->quiet, &result);
 	printf("seed %" PRIu64 ": %s\n  %" PRIu64 " events, %.3f s of virtual time, %" PRIu64
 	       " ranks went on elsewhere; %" PRIu32 " ended well, %" PRIu32
 	       " with an error, %" PRIu32 " died; trace %016" PRIx64 "\n",
@@ -202,7 +202,7 @@ static void run_seed(const struct options *options, uint64_t seed, struct sim_re
 		sim_run(&world, result);
 		return;
 	}
-	sim_control_run(seed, false, &control);
+	sim_control_run(seed, options->large, false, &control);
 	*result = (struct sim_result){.passed = control.passed,
 				      .events = control.events,
 				      .resumes = control.failovers,
@@ -348,7 +348,9 @@ static const struct argp_option option_list[] = {
 	 "Simulate the control plane: joins, failovers, deaths and leaves; with --seed, every "
 	 "event",
 	 0},
-	{"large", OPTION_LARGE, NULL, 0, "Use worlds of up to 64 ranks and 256 slots", 0},
+	{"large", OPTION_LARGE, NULL, 0,
+	 "Use worlds of up to 64 ranks and 256 slots; with --control, trees with 65 to 4,096 ranks",
+	 0},
 	{"trees", OPTION_TREES, NULL, 0,
 	 "Use worlds with trees of switches, which die at every level; with --large, some have "
 	 "4,096 ranks",

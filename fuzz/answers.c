@@ -87,9 +87,14 @@ static void say_stalls(struct peer *peer, struct gen *gen, bool last_words)
 	SmlControl__Abort abort = SML_CONTROL__ABORT__INIT;
 	SmlControl__SlotState slot = SML_CONTROL__SLOT_STATE__INIT, *slots[] = {&slot};
 	SmlControl__RankState rank = SML_CONTROL__RANK_STATE__INIT, *ranks[] = {&rank};
+	uint8_t bytes[] = {(uint8_t)gen_below(gen, 8), (uint8_t)gen_below(gen, 2)};
+	ProtobufCBinaryData sets[] = {{1, bytes}, {gen_below(gen, 3), bytes}};
 
 	slot.slot = gen_below(gen, 20);
-	slot.missing = gen_below(gen, 4);
+	slot.set = gen_below(gen, 4);
+	report.sets = sets;
+	report.n_sets = gen_below(gen, 3);
+	report.partial = gen_below(gen, 4) == 0;
 	rank.rank = gen_below(gen, 4);
 	rank.host = (char *)(uintptr_t) "h\x1b";
 	report.slots = slots;

@@ -82,12 +82,11 @@ static struct sml_stall_report *tell_stalls(void *self)
 	struct world *world = self;
 	uint32_t n = (uint32_t)world->admission.head_slots + world->admission.data_slots;
 	SmlControl__StallReport none = SML_CONTROL__STALL_REPORT__INIT;
-	struct sml_stall_report *report = sml_stall_report_new(&none, n);
+	struct sml_stall_report *report = sml_stall_report_new(&none, n, SAY_WORLD_SIZE);
+	const struct sml_ranks ranks = {{5}};
 
-	for (uint32_t i = 0; report && i < n; i++) {
-		report->slots[i].known = true;
-		report->slots[i].missing = 5;
-	}
+	for (uint32_t i = 0; report && i < n; i++)
+		sml_waits_note(&report->waits, i, 0, &ranks);
 	return report;
 }
 
@@ -153,9 +152,15 @@ static const char *check_stalls(struct sml_control *control)
 
 	report = sml_control_stalls(control, 0, 0, why, sizeof(why));
 	PROPERTY_CHECK(report || *why, "no report, and no reason");
-	for (uint32_t i = 0; report && i < report->n_slots; i++)
-		PROPERTY_CHECK(report->slots[i].known || report->slots[i].missing == 0,
+	for (uint32_t i = 0; report && i < report->waits.n_slots; i++) {
+		struct sml_ranks missing;
+
+		sml_waits_get(&report->waits, i, &missing);
+		PROPERTY_CHECK(sml_waits_knows(&report->waits, i) || sml_ranks_is_empty(&missing),
 			       "ranks are missing in a slot that is not known");
+		PROPERTY_CHECK(sml_ranks_next(&missing, report->n_ranks) == SML_MAX_WORLD,
+			       "a rank that there is not is missing");
+	}
 	return NULL;
 }
 

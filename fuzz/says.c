@@ -140,13 +140,17 @@ static void say_stall_report(struct peer *peer, struct gen *gen)
 {
 	SmlControl__StallReport report = SML_CONTROL__STALL_REPORT__INIT;
 	SmlControl__SlotState states[4], *list[4];
+	uint8_t bytes[] = {(uint8_t)gen_below(gen, 8), (uint8_t)gen_below(gen, 2)};
+	ProtobufCBinaryData sets[] = {{1, bytes}, {gen_below(gen, 3), bytes}};
 
 	for (unsigned i = 0; i < 4; i++) {
 		sml_control__slot_state__init(&states[i]);
 		states[i].slot = gen_below(gen, 20);
-		states[i].missing = gen_below(gen, 4);
+		states[i].set = gen_below(gen, 4);
 		list[i] = &states[i];
 	}
+	report.sets = sets;
+	report.n_sets = gen_below(gen, 3);
 	report.slots = list;
 	report.n_slots = gen_below(gen, 5);
 	say_message(peer, gen, &report.base, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT);

@@ -21,19 +21,21 @@
 struct sml_dataplane;
 struct sml_dataplane_config; /* switch/dataplane.h: what open() needs to know */
 
-/* Two ranks have different digests for a use of a slot. */
+/*
+ * Two ranks have different digests for a use of a slot. From a dataplane: two children.
+ */
 struct sml_mismatch {
 	uint32_t job;
 	uint16_t slot;
 	uint32_t use, chunk;
-	uint8_t ranks[2];
+	uint16_t ranks[2];
 };
 
 /* What the newest use of a slot lacks. */
 struct sml_slot_progress {
 	uint16_t slot;
 	uint32_t use;
-	uint64_t missing; /* bit r: rank r has not contributed; 0: complete */
+	uint64_t missing; /* bit c: child c has not contributed; 0: complete */
 };
 
 struct sml_job_counters {
@@ -71,15 +73,15 @@ struct sml_dataplane_operations {
 	int (*start_job)(struct sml_dataplane *dataplane, uint32_t job);
 	void (*remove_job)(struct sml_dataplane *dataplane, uint32_t job);
 	/*
-	 * Why the rank's address is not known: the rest of a sentence that begins with
-	 * the rank. NULL: it is; and without this operation all are.
+	 * Why the child's address is not known: the rest of a sentence that begins with
+	 * the child. NULL: it is; and without this operation all are.
 	 */
-	const char *(*misses_address)(struct sml_dataplane *dataplane, uint32_t job, uint8_t rank);
+	const char *(*misses_address)(struct sml_dataplane *dataplane, uint32_t job, uint8_t child);
 	/*
 	 * Before start_job: packets to the job's group have reached the rank. Results go to it
 	 * through the group, until too many of them do not arrive. NULL: no multicast here.
 	 */
-	void (*reaches_by_group)(struct sml_dataplane *dataplane, uint32_t job, uint8_t rank);
+	void (*reaches_by_group)(struct sml_dataplane *dataplane, uint32_t job, uint8_t child);
 	/* The ranks that the group reaches, as bits. */
 	uint64_t (*reached_by_group)(struct sml_dataplane *dataplane, uint32_t job);
 	/* For the ready line: "1 thread", "xdp (native) on eth0". */

@@ -66,8 +66,9 @@ static bool copy_fellows(struct sml_talk *talk, const SmlControl__Admitted *in)
 	if (!talk->has_slots)
 		return true;
 	/* A shard is served by a socket, and this rank has said how many it has. */
-	if (in->shards > talk->n_ports || in->n_peers != n_ranks || in->stripes == 0 ||
-	    in->stripes > n_ranks || in->n_cookies != (has_stripe ? n_ranks : 0))
+	if (n_ranks > SML_MAX_STRIPES || in->shards > talk->n_ports || in->n_peers != n_ranks ||
+	    in->stripes == 0 || in->stripes > n_ranks ||
+	    in->n_cookies != (has_stripe ? n_ranks : 0))
 		return false;
 	free(talk->fellows);
 	talk->fellows = calloc(1, sizeof(*talk->fellows));
@@ -109,18 +110,20 @@ static bool copy_neighbors(struct sml_talk *talk, const SmlControl__HostGroup *i
 
 	if (in == NULL)
 		return true;
-	if (in->n_ranks != in->n_tokens)
+	if (in->n_ranks != in->n_tokens || in->n_ranks > SML_MAX_CHILDREN)
 		return false;
 	for (size_t i = 0; i < in->n_ranks; i++) {
 		uint32_t rank = in->ranks[i];
 
-		if (rank >= talk->config.world_size || rank >= SML_MAX_CHILDREN ||
+		/* In their order: so no rank is there twice. */
+		if (rank >= talk->config.world_size || (i > 0 && rank <= in->ranks[i - 1]) ||
 		    in->tokens[i].len != SML_TALK_TOKEN_BYTES)
 			return false;
-		neighbors->ranks |= (uint64_t)1 << rank;
-		memcpy(neighbors->tokens[rank], in->tokens[i].data, SML_TALK_TOKEN_BYTES);
+		sml_ranks_add(&neighbors->ranks, rank);
+		memcpy(neighbors->tokens[i], in->tokens[i].data, SML_TALK_TOKEN_BYTES);
 	}
-	return neighbors->ranks >> talk->config.rank & 1;
+	neighbors->n = (uint8_t)in->n_ranks;
+	return sml_ranks_has(&neighbors->ranks, talk->config.rank);
 }
 
 static bool is_possible(const struct sml_talk *talk, const SmlControl__Admitted *in)
@@ -129,7 +132,7 @@ static bool is_possible(const struct sml_talk *talk, const SmlControl__Admitted 
 	       in->shards <= talk->n_shards && in->data_port > 0 && in->data_port <= 65535 &&
 	       in->head_slots >= in->shards && in->data_slots >= in->shards &&
 	       in->number < SML_MAX_CHILDREN && in->head_slots <= SML_MAX_SLOTS &&
-	       in->data_slots <= SML_MAX_SLOTS;
+	       in->data_slots <= SML_MAX_SLOTS - in->head_slots;
 }
 
 static void copy_numbers(struct sml_admission *admission, const SmlControl__Admitted *in)

@@ -10,7 +10,7 @@
 /* Two tables of 2 x 4096 chunks, or the places of all ranks. */
 #define ADMITTED_BYTES (256u << 10)
 #define RESULT_BYTES   (16u << 10)
-/* What all of a stripe's slots wait for, and who the ranks are. */
+/* What all slots wait for (SML_WAITS_ROOM), and who the ranks are. */
 #define STALLS_BYTES (256u << 10)
 
 static const char *const states[] = {

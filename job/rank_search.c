@@ -169,25 +169,16 @@ static void finish(struct sml_search *search, enum sml_search_outcome outcome, i
 		close_all_but(search, (int)search->found);
 }
 
-static void list_ranks(uint64_t ranks, char *text, size_t bytes)
-{
-	size_t length = 0;
-
-	for (unsigned r = 0; r < 64 && length < bytes; r++)
-		if (ranks >> r & 1)
-			length += (size_t)snprintf(text + length, bytes - length, " %u", r);
-}
-
 /* The state of an unfinished try, or why the last one failed. */
 static void describe(const struct sml_search_try *try, char *text, size_t bytes)
 {
-	char ranks[128] = "";
+	char ranks[SML_RANKS_TEXT_BYTES];
 
 	if (try->state == SML_SEARCH_CONNECTING) {
 		snprintf(text, bytes, "%s", SML_SEARCH_NO_ANSWER);
-	} else if (try->state == SML_SEARCH_WAITING && try->missing) {
-		list_ranks(try->missing, ranks, sizeof(ranks));
-		snprintf(text, bytes, "not all ranks have joined there; missing:%s", ranks);
+	} else if (try->state == SML_SEARCH_WAITING && !sml_ranks_is_empty(&try->missing)) {
+		sml_ranks_text(&try->missing, try->n_more, ranks, sizeof(ranks));
+		snprintf(text, bytes, "not all ranks have joined there; missing: %s", ranks);
 	} else if (try->state != SML_SEARCH_IDLE) {
 		snprintf(text, bytes, "it has not started the job");
 	} else {
@@ -264,7 +255,8 @@ bool sml_search_next(struct sml_search *search, uint64_t now_ns, struct sml_sear
 	if (address < 0)
 		return false;
 	set_state(&search->tries[address], SML_SEARCH_CONNECTING, now_ns);
-	search->tries[address].missing = 0;
+	search->tries[address].missing = (struct sml_ranks){{0}};
+	search->tries[address].n_more = 0;
 	search->tries[address].started_ns = now_ns;
 	*action = (struct sml_search_action){SML_SEARCH_CONNECT, (unsigned)address};
 	return true;
@@ -302,10 +294,13 @@ void sml_search_connected(struct sml_search *search, unsigned address, uint64_t 
 	close_siblings(search, address);
 }
 
-void sml_search_missing(struct sml_search *search, unsigned address, uint64_t ranks)
+void sml_search_missing(struct sml_search *search, unsigned address, const struct sml_ranks *ranks,
+			unsigned n_more)
 {
-	if (search->tries[address].state == SML_SEARCH_WAITING)
-		search->tries[address].missing = ranks;
+	if (search->tries[address].state != SML_SEARCH_WAITING)
+		return;
+	search->tries[address].missing = *ranks;
+	search->tries[address].n_more = n_more;
 }
 
 void sml_search_began(struct sml_search *search, unsigned address, uint64_t now_ns)

@@ -31,6 +31,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "job/ranks.h"
+
 #define SML_SEARCH_MAX	  16
 #define SML_REASON_LENGTH 200
 #define SML_SEARCH_NO_ANSWER                                                                       \
@@ -68,11 +70,12 @@ struct sml_search_config {
 struct sml_search_try {
 	enum sml_search_state state;
 	bool to_join, to_close;
-	uint64_t since_ns;   /* since when it is in this state */
-	uint64_t started_ns; /* when it was tried last; 0: never */
-	uint64_t again_ns;   /* not before that, while another one is live */
-	uint64_t soon_ns;    /* not before that at all */
-	uint64_t missing;    /* ranks that were missing at the last message, as bits */
+	uint64_t since_ns;	  /* since when it is in this state */
+	uint64_t started_ns;	  /* when it was tried last; 0: never */
+	uint64_t again_ns;	  /* not before that, while another one is live */
+	uint64_t soon_ns;	  /* not before that at all */
+	struct sml_ranks missing; /* at the last message */
+	unsigned n_more;	  /* missing, too, but not named */
 	unsigned n_failures, n_bad;
 	int error; /* the last; 0: not tried */
 	char reason[SML_REASON_LENGTH];
@@ -109,7 +112,8 @@ uint64_t sml_search_deadline(const struct sml_search *search);
 void sml_search_connected(struct sml_search *search, unsigned address, uint64_t now_ns);
 
 /* The switch has said who is missing. */
-void sml_search_missing(struct sml_search *search, unsigned address, uint64_t ranks);
+void sml_search_missing(struct sml_search *search, unsigned address, const struct sml_ranks *ranks,
+			unsigned n_more);
 
 /* The switch has begun with all ranks: close the others. */
 void sml_search_began(struct sml_search *search, unsigned address, uint64_t now_ns);

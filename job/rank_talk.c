@@ -165,9 +165,12 @@ static void on_waiting(struct sml_talk *talk, const SmlControl__Envelope *messag
 {
 	const SmlControl__Waiting *waiting = message->waiting;
 
-	talk->missing = 0;
+	talk->missing = (struct sml_ranks){{0}};
+	talk->n_more = waiting->more <= SML_MAX_WORLD ? waiting->more : SML_MAX_WORLD;
+	/* What does not exist cannot be missing. */
 	for (size_t i = 0; i < waiting->n_missing; i++)
-		talk->missing |= (uint64_t)1 << (waiting->missing[i] & 63);
+		if (waiting->missing[i] < talk->config.world_size)
+			sml_ranks_add(&talk->missing, waiting->missing[i]);
 	sml_text_copy(talk->refused, sizeof(talk->refused), waiting->refused);
 }
 
@@ -178,7 +181,7 @@ static void on_admitted(struct sml_talk *talk, const SmlControl__Envelope *messa
 	if (!sml_talk_admit(talk, message->admitted))
 		return;
 	/* Once: now every rank is on its own. */
-	if (again && (talk->admitted_again || talk->admission.neighbors.ranks != 0)) {
+	if (again && (talk->admitted_again || talk->admission.neighbors.n != 0)) {
 		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
 			      "the switch at %s admits the job again and again",
 			      talk->config.where);

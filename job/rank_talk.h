@@ -30,6 +30,7 @@
 
 #include "control.pb-c.h"
 #include "core/resume.h"
+#include "job/ranks.h"
 #include "job/rules.h"
 
 #define SML_TALK_TEXT_BYTES 1024
@@ -80,9 +81,10 @@ struct sml_fellow {
 	uint32_t pid;
 };
 
+/* Such a job has no tree. */
 struct sml_fellows {
-	struct sml_fellow ranks[SML_MAX_CHILDREN];
-	uint64_t cookies[SML_MAX_CHILDREN]; /* all ranks', at this one's stripe if it has one */
+	struct sml_fellow ranks[SML_MAX_STRIPES];
+	uint64_t cookies[SML_MAX_STRIPES]; /* all ranks', at this one's stripe if it has one */
 };
 
 /* The multicast group for results. */
@@ -95,7 +97,9 @@ struct sml_result_group {
 
 /* The ranks of this one's machine, and what each has said where it is found. */
 struct sml_neighbors {
-	uint64_t ranks; /* bit r: rank r is one, or this one; 0: none is known */
+	struct sml_ranks ranks; /* this one is among them; empty: none is known */
+	uint8_t n;		/* how many there are */
+	/* Of each, in the order of ranks. */
 	uint8_t tokens[SML_MAX_CHILDREN][SML_TALK_TOKEN_BYTES];
 };
 
@@ -124,7 +128,7 @@ struct sml_admission {
 struct sml_disagreement {
 	uint16_t slot;
 	uint32_t use, chunk;
-	uint8_t ranks[2];
+	uint16_t ranks[2];
 };
 
 /* What the talk asks and tells. */
@@ -152,7 +156,7 @@ struct sml_talk_output {
 struct sml_talk_config {
 	const char *what;  /* that listens there, for texts: "rank 0"; NULL: "the switch" */
 	const char *where; /* the switch, for texts */
-	uint8_t rank, world_size;
+	uint16_t rank, world_size;
 	uint32_t heartbeat_ms;
 	bool rank_0_runs_it;	   /* rank 0, another process, listens there */
 	const char *proof, *unset; /* TLS: what the switch needs, and what to unset without it */
@@ -166,7 +170,8 @@ struct sml_talk {
 	/* FAILED and LOST: why. */
 	int error;
 	char text[SML_TALK_TEXT_BYTES];
-	uint64_t missing;  /* ranks that had not joined at the last message */
+	struct sml_ranks missing; /* that had not joined at the last message */
+	unsigned n_more;	  /* nor had so many others, which it did not name */
 	char refused[256]; /* why one of them could not, as the switch says; "": none tried */
 	bool begun;	   /* all ranks have joined, and the switch has begun with them */
 	bool serves;	   /* the rank can answer questions */

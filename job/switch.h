@@ -59,7 +59,7 @@ struct sml_peer {
 	/* The jobs'. */
 	uint64_t heard_ns;   /* its last message; or, from the driver, when it came */
 	struct sml_job *job; /* NULL: not joined yet, or no longer */
-	uint8_t rank;
+	uint16_t rank;
 	/* In a tree: switch_branches.c and switch_leaf.c. */
 	struct sml_branch *branch;   /* it is a leaf of this switch */
 	struct sml_branch *via;	     /* it is at that leaf, and has no connection to this switch */

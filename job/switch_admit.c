@@ -83,7 +83,7 @@ static uint32_t count_children(const struct sml_jobs *jobs)
 	return n;
 }
 
-static void send_admitted(struct sml_job *job, uint8_t rank)
+static void send_admitted(struct sml_job *job, uint16_t rank)
 {
 	struct sml_jobs *jobs = job->jobs;
 	SmlControl__Admitted admitted = SML_CONTROL__ADMITTED__INIT;
@@ -95,7 +95,7 @@ static void send_admitted(struct sml_job *job, uint8_t rank)
 
 	admitted.job_number = job->rules.job;
 	admitted.epoch = job->rules.epoch;
-	admitted.number = job->child_of[rank];
+	admitted.number = job->members[rank].child;
 	/* A leaf puts its own numbers in: only it has those of its ranks. */
 	if (job->members[rank].peer->via == NULL) {
 		admitted.cookie = job->rules.cookies[admitted.number];
@@ -179,6 +179,7 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 {
 	struct sml_jobs *jobs = job->jobs;
 	struct sml_pool_rules *rules = &job->rules;
+	char text[SML_SENTENCE_BYTES];
 	int rc;
 
 	if (is_too_narrow(job))
@@ -188,7 +189,10 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 	job->report_tag = sml_jobs_random(jobs);
 	rules->epoch = epoch;
 	rules->lanes = (uint16_t)least_lanes(job);
-	sml_job_form_children(job);
+	if (!sml_job_form_children(job, text, sizeof(text))) {
+		sml_job_fail(job, SML_ERROR_REFUSED, text);
+		return;
+	}
 	rules->n_ranks = job->n_children;
 	job->shards = least_shards(job);
 	rules->n_shards = (uint8_t)job->shards;
@@ -222,7 +226,7 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 		fail_for_now(job, "the switch has no memory for the job");
 		return;
 	}
-	for (uint8_t rank = 0; rank < job->n_ranks; rank++)
+	for (uint16_t rank = 0; rank < job->n_ranks; rank++)
 		send_admitted(job, rank);
 }
 

@@ -175,12 +175,11 @@ struct sml_leaf_job {
 	struct {
 		struct sml_passage *passage; /* a rank that is connected here */
 		struct sml_branch *branch;   /* or a leaf */
-		uint64_t ranks;		     /* bits of those behind it */
+		struct sml_ranks ranks;	     /* behind it */
 		uint16_t first_rank;
 		bool ready, answered;
 		uint32_t lanes;
-		struct sml_slot_progress *slots; /* as a leaf last said */
-		uint32_t n_slots;
+		struct sml_waits waits; /* as a leaf last said */
 	} children[SML_MAX_CHILDREN];
 	uint64_t begun_ns, probed_ns, answered_ns;
 	uint32_t rounds;

@@ -48,7 +48,7 @@ bool sml_job_lacks_memory(const struct sml_job *job)
 	return false;
 }
 
-void sml_job_describe_hosts(const struct sml_job *job, uint8_t to, struct sml_host_list *list,
+void sml_job_describe_hosts(const struct sml_job *job, uint16_t to, struct sml_host_list *list,
 			    SmlControl__Admitted *admitted)
 {
 	SmlControl__HostGroup *group = &list->group;
@@ -61,6 +61,10 @@ void sml_job_describe_hosts(const struct sml_job *job, uint8_t to, struct sml_ho
 
 		if (job->apart || !is_same_machine(member, &job->members[to]))
 			continue;
+		/* Where the ranks have the slots, they are at most so many; otherwise see
+		 * is_crowded().
+		 */
+		sml_assert(group->n_ranks < SML_MAX_CHILDREN);
 		list->ranks[group->n_ranks++] = rank;
 		list->tokens[group->n_tokens++] = (ProtobufCBinaryData){
 			SML_HOST_TOKEN, (uint8_t *)(uintptr_t)member->host_token};

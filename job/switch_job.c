@@ -15,6 +15,8 @@
 #define MISMATCH_WAIT_NS (2 * SML_SECOND_NS)
 /* How long ranks that resume here wait for the others, before they all look elsewhere. */
 #define RESUME_WAIT_NS (5 * SML_SECOND_NS)
+/* How often ranks are told which ranks have not joined, while others join. */
+#define WAITING_NS SML_TICK_NS
 
 void sml_job_send_all(const struct sml_job *job, const SmlControl__Envelope *message)
 {
@@ -28,7 +30,7 @@ static void check(const struct sml_job *job)
 {
 	unsigned n_members = 0, n_ready = 0, n_leaving = 0;
 
-	for (uint8_t rank = 0; rank < job->n_ranks; rank++) {
+	for (uint16_t rank = 0; rank < job->n_ranks; rank++) {
 		const struct sml_member *member = &job->members[rank];
 
 		n_members += member->peer != NULL;
@@ -78,10 +80,11 @@ void sml_job_close(struct sml_job *job)
 	jobs->jobs[job->place] = NULL;
 	jobs->n_jobs--;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		sml_control__join__free_unpacked(job->members[rank].resume, NULL);
+		sml_job_free_report(job, rank);
 	sml_job_free_plans(job);
 	free(job->secrets);
 	free(job->completed);
+	free(job->members);
 	free(job);
 }
 
@@ -141,9 +144,9 @@ static void all_have_left(struct sml_job *job)
  * Before all ranks have joined. The rank may come again: launchers restart processes that fail
  * early.
  */
-static void forget_member(struct sml_job *job, uint8_t gone)
+static void forget_member(struct sml_job *job, uint16_t gone)
 {
-	sml_control__join__free_unpacked(job->members[gone].resume, NULL);
+	sml_job_free_report(job, gone);
 	memset(&job->members[gone], 0, sizeof(job->members[gone]));
 	job->n_members--;
 	job->tries_again_ns = 0;
@@ -151,13 +154,13 @@ static void forget_member(struct sml_job *job, uint8_t gone)
 		sml_job_close(job);
 		return;
 	}
-	for (uint8_t rank = 0; job->first_rank == gone && rank < job->n_ranks; rank++)
+	for (uint16_t rank = 0; job->first_rank == gone && rank < job->n_ranks; rank++)
 		if (job->members[rank].peer != NULL)
 			job->first_rank = rank;
 }
 
 /* No rank has begun: there is no barrier to wait for, and maybe no member to tell. */
-static void leave_before_start(struct sml_job *job, uint8_t rank)
+static void leave_before_start(struct sml_job *job, uint16_t rank)
 {
 	struct sml_member *member = &job->members[rank];
 	struct sml_peer *peer = member->peer;
@@ -174,7 +177,7 @@ static void leave_before_start(struct sml_job *job, uint8_t rank)
 	sml_job_fail(job, SML_ERROR_ABORTED, text);
 }
 
-void sml_job_leave(struct sml_job *job, uint8_t rank)
+void sml_job_leave(struct sml_job *job, uint16_t rank)
 {
 	struct sml_member *member = &job->members[rank];
 
@@ -191,7 +194,7 @@ void sml_job_leave(struct sml_job *job, uint8_t rank)
 		all_have_left(job);
 }
 
-static void tell_death(struct sml_job *job, uint8_t rank, const char *why)
+static void tell_death(struct sml_job *job, uint16_t rank, const char *why)
 {
 	const struct sml_member *member = &job->members[rank];
 	char text[SML_SENTENCE_BYTES];
@@ -210,7 +213,7 @@ static void tell_death(struct sml_job *job, uint8_t rank, const char *why)
 void sml_job_lost(struct sml_peer *peer, const char *why)
 {
 	struct sml_job *job = peer->job;
-	uint8_t rank = peer->rank;
+	uint16_t rank = peer->rank;
 
 	(void)sml_job_release(job, rank);
 	if (job->state == SML_JOB_JOINING)
@@ -225,21 +228,41 @@ void sml_job_lost(struct sml_peer *peer, const char *why)
 		tell_death(job, rank, why);
 }
 
-/* Tell the ranks which ranks are missing, for their error texts. */
-static void tell_waiting(struct sml_job *job)
+/*
+ * Tell the ranks which ranks are missing, for their error texts: the newcomer at once, and all but
+ * WAITING_NS after they were told last, because each of n newcomers would cost n messages.
+ */
+static void tell_waiting(struct sml_job *job, const struct sml_peer *newcomer)
 {
 	SmlControl__Waiting waiting = SML_CONTROL__WAITING__INIT;
+	bool tells_all = job->jobs->now_ns >= job->waiting_told_ns + WAITING_NS;
 	uint32_t missing[SML_MAX_CHILDREN];
 
 	waiting.missing = missing;
 	waiting.refused = job->refused;
-	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (job->members[rank].peer == NULL)
-			missing[waiting.n_missing++] = rank;
-	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		if (job->members[rank].peer != NULL)
-			(void)sml_peer_send(job->jobs, job->members[rank].peer,
+			continue;
+		if (waiting.n_missing < SML_MAX_CHILDREN)
+			missing[waiting.n_missing++] = rank;
+		else
+			waiting.more++;
+	}
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		struct sml_peer *peer = job->members[rank].peer;
+
+		if (peer != NULL && (tells_all || peer == newcomer))
+			(void)sml_peer_send(job->jobs, peer,
 					    sml_envelope(WAITING, waiting, &waiting));
+	}
+	job->waiting_changed = !tells_all;
+	if (tells_all)
+		job->waiting_told_ns = job->jobs->now_ns;
+}
+
+static uint64_t waiting_due(const struct sml_job *job)
+{
+	return job->waiting_told_ns + (job->waiting_changed ? WAITING_NS : SML_SECOND_NS);
 }
 
 /* ---- time ---- */
@@ -328,11 +351,11 @@ static bool all_wish_to_leave(const struct sml_job *job)
 	return job->state == SML_JOB_JOINING;
 }
 
-void sml_job_joined(struct sml_job *job)
+void sml_job_joined(struct sml_job *job, const struct sml_peer *newcomer)
 {
 	check(job);
 	if (job->n_members < job->n_ranks)
-		tell_waiting(job);
+		tell_waiting(job, newcomer);
 	else if (all_wish_to_leave(job))
 		all_have_left(job);
 	else if (job->resumes)
@@ -345,7 +368,8 @@ void sml_job_forgive(struct sml_job *job, uint64_t away_ns)
 {
 	job->begun_ns += away_ns;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		job->members[rank].waits_until_ns += away_ns;
+		if (job->members[rank].peer != NULL)
+			job->members[rank].waits_until_ns += away_ns;
 	if (job->mismatch_ns != 0)
 		job->mismatch_ns += away_ns;
 }
@@ -370,7 +394,7 @@ uint64_t sml_job_deadline(const struct sml_job *job)
 	if (job->mismatch_ns != 0)
 		due_ns = earlier(due_ns, job->mismatch_ns + MISMATCH_WAIT_NS);
 	if (job->state == SML_JOB_JOINING)
-		due_ns = earlier(due_ns, job->waiting_told_ns + SML_SECOND_NS);
+		due_ns = earlier(due_ns, waiting_due(job));
 	if (job->tries_again_ns != 0)
 		due_ns = earlier(due_ns, job->tries_again_ns);
 	due_ns = earlier(due_ns, sml_job_gone_due(job));
@@ -411,8 +435,6 @@ void sml_job_tick(struct sml_job *job)
 		sml_job_admit(job, job->rules.epoch);
 		return;
 	}
-	if (job->state == SML_JOB_JOINING && now_ns >= job->waiting_told_ns + SML_SECOND_NS) {
-		job->waiting_told_ns = now_ns;
-		tell_waiting(job);
-	}
+	if (job->state == SML_JOB_JOINING && now_ns >= waiting_due(job))
+		tell_waiting(job, NULL);
 }

@@ -15,7 +15,9 @@
 #define SML_JOB_SWITCH_JOB_H
 
 #include "core/resume.h"
+#include "job/ranks.h"
 #include "job/switch.h"
+#include "job/waits.h"
 #include "switchml.h"
 
 #define SML_VERSION_BYTES 32
@@ -74,20 +76,23 @@ struct sml_member {
 	uint8_t machine[SML_MACHINE_BYTES], machine_bytes; /* 0: none */
 	uint8_t host_token[SML_HOST_TOKEN];
 	bool shares_memory;
+	/* From PROBING on: the child that it is behind. */
+	uint8_t child;
 	/* The chunks that it has and lacks, if it resumes. In protobuf-c's memory. */
 	SmlControl__Join *resume;
 };
 
 /* What a dataplane knows as one rank: see switch_children.c. */
 struct sml_child {
-	uint8_t first_rank, n_ranks;
+	uint16_t first_rank, n_ranks;
 	/* A leaf; NULL: a rank. */
 	struct sml_branch *branch;
+	struct sml_ranks ranks; /* behind it */
 	bool ready;
 	uint32_t lanes; /* once ready: that its path carries */
-	/* What its slots wait for, as it last said; missing: bits of ranks. */
-	struct sml_slot_progress *slots;
-	uint32_t n_slots;
+	/* A leaf that has the job: what its slots wait for, as it last said, of its ranks. */
+	bool has_job;
+	struct sml_waits waits;
 	bool asked, told;
 };
 
@@ -96,8 +101,8 @@ struct sml_job {
 	char name[SML_NAME_BYTES];
 	uint32_t place; /* in jobs->jobs */
 	enum sml_job_state state;
-	uint8_t n_ranks, first_rank; /* first_rank: the rank that joined first and set the terms */
-	uint8_t n_members, n_ready, n_leaving;
+	uint16_t n_ranks, first_rank; /* first_rank: the rank that joined first and set the terms */
+	uint16_t n_members, n_ready, n_leaving;
 	uint64_t begun_ns, waiting_told_ns, watched_ns, signs_ns, gone_looked_ns;
 	/* The terms that all ranks must share. */
 	char library_version[SML_VERSION_BYTES];
@@ -113,17 +118,17 @@ struct sml_job {
 				  */
 	bool has_pool;		 /* the slots that rules name are its own */
 	bool lacks_room;	 /* why it fails: lack of room, so it may come again */
-	struct sml_member members[SML_MAX_CHILDREN];
-	/* From PROBING on: who contributes to the slots, and the child that each rank is behind. */
+	struct sml_member *members; /* n_ranks */
+	/* From PROBING on: who contributes to the slots. */
 	uint8_t n_children, n_leaves, n_leaves_ready;
 	struct sml_child children[SML_MAX_CHILDREN];
-	uint8_t child_of[SML_MAX_CHILDREN];
 	/* While two ranks are asked for their calls. */
 	struct sml_mismatch mismatch;
 	uint64_t mismatch_ns; /* 0: none */
 	char beliefs[2][SML_REASON_BYTES];
-	/* Ranks that have died after they had asked to leave, bit by rank; how the last did. */
-	uint64_t gone;
+	/* Ranks that have died after they had asked to leave; how the last did. */
+	struct sml_ranks gone;
+	uint16_t n_gone;
 	char gone_why[SML_REASON_BYTES];
 	uint64_t *secrets;   /* of stripes that the ranks have: switch_peers.c */
 	uint64_t *completed; /* there, by stripe and rank: as in struct sml_job_counters */
@@ -133,11 +138,16 @@ struct sml_job {
 	bool resumes;
 	struct sml_resume_plan plans[SML_STREAMS];
 	uint32_t n_results_missing;
-	size_t handed_bytes; /* of results, to all ranks that lacked them */
+	size_t handed_bytes;   /* of results, to all ranks that lacked them */
+	size_t reported_bytes; /* of all members' reports */
+	bool waiting_changed;  /* since waiting_told_ns */
 };
 
 /* The number of a job's results that are handed over after a death, to all ranks together. */
 #define SML_MAX_HANDED_BYTES ((size_t)1 << 30)
+
+/* All reports of a job, as they were sent: 16 KiB for each of 4,096 ranks, 256 of the longest. */
+#define SML_MAX_REPORTED_BYTES ((size_t)64 << 20)
 
 /* Two chunks a slot of the largest job that there can be. */
 #define SML_MAX_PLAN (2 * SML_MAX_SLOTS)
@@ -197,11 +207,11 @@ static inline void sml_job_count(const struct sml_job *job, struct sml_job_count
 
 /* ---- states and ends (switch_job.c) ---- */
 
-/* A member has been added: are all here? */
-void sml_job_joined(struct sml_job *job);
+/* The newcomer is a member now: are all here? */
+void sml_job_joined(struct sml_job *job, const struct sml_peer *newcomer);
 
 /* A member asks to leave. */
-void sml_job_leave(struct sml_job *job, uint8_t rank);
+void sml_job_leave(struct sml_job *job, uint16_t rank);
 
 /* A member's connection has ended, or counts as ended: why says how. */
 void sml_job_lost(struct sml_peer *peer, const char *why);
@@ -233,11 +243,14 @@ void sml_job_check_ready(struct sml_job *job);
 
 /* ---- who contributes to the slots (switch_children.c) ---- */
 
-/* All ranks are here: number the children. */
-void sml_job_form_children(struct sml_job *job);
+/*
+ * All ranks are here: number the children. False: there are more than a switch can have; text says
+ * so.
+ */
+bool sml_job_form_children(struct sml_job *job, char *text, size_t bytes);
 
-/* Bits of ranks, from bits of children. */
-uint64_t sml_job_ranks_behind(const struct sml_job *job, uint64_t children);
+/* The ranks behind these children, as bits. */
+void sml_job_ranks_behind(const struct sml_job *job, uint64_t children, struct sml_ranks *ranks);
 
 /* Is the rank a child by itself? Otherwise what a child does says nothing about one rank. */
 bool sml_job_is_child(const struct sml_job *job, unsigned rank);
@@ -277,11 +290,11 @@ bool sml_job_knows_leaves(const struct sml_job *job);
  * leaves know one, and have not said it.
  */
 bool sml_job_ranks_missing(const struct sml_job *job, const struct sml_slot_progress *slot,
-			   uint64_t *ranks);
+			   struct sml_ranks *ranks);
 
 /* ---- ranks that have died after they had asked to leave (switch_gone.c) ---- */
 
-void sml_job_note_gone(struct sml_job *job, uint8_t rank, const char *why);
+void sml_job_note_gone(struct sml_job *job, uint16_t rank, const char *why);
 
 /* When to check whether a slot waits for them; and the check. True: yes, and the job is gone. */
 uint64_t sml_job_gone_due(const struct sml_job *job);
@@ -304,7 +317,7 @@ void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl
 
 /* A message's peers, to be freed when it has been sent. */
 struct sml_peer_list {
-	SmlControl__Peer peers[SML_MAX_CHILDREN], *list[SML_MAX_CHILDREN];
+	SmlControl__Peer peers[SML_MAX_STRIPES], *list[SML_MAX_STRIPES];
 };
 
 /* The address of a rank that brings slots. */
@@ -320,10 +333,10 @@ void sml_job_name_stripe(const struct sml_job *job, uint32_t stripe, char *text,
 void sml_job_note_served(struct sml_peer *peer, const SmlControl__StripeStatus *served);
 
 /* There: the uses that the rank completed, in all stripes. */
-uint64_t sml_job_completed_by(const struct sml_job *job, uint8_t rank);
+uint64_t sml_job_completed_by(const struct sml_job *job, uint16_t rank);
 
 /* What one rank must know of all ranks. The caller frees it; NULL: no memory. */
-struct sml_peer_list *sml_job_describe_peers(const struct sml_job *job, uint8_t to,
+struct sml_peer_list *sml_job_describe_peers(const struct sml_job *job, uint16_t to,
 					     SmlControl__Admitted *admitted);
 
 /* ---- ranks that share memory (switch_hosts.c) ---- */
@@ -340,7 +353,7 @@ struct sml_host_list {
 };
 
 /* The ranks on the same machine as this one. Nothing if it is alone there. */
-void sml_job_describe_hosts(const struct sml_job *job, uint8_t to, struct sml_host_list *list,
+void sml_job_describe_hosts(const struct sml_job *job, uint16_t to, struct sml_host_list *list,
 			    SmlControl__Admitted *admitted);
 
 /* All are ready: do all of them share memory? */
@@ -359,6 +372,10 @@ void sml_job_resume(struct sml_job *job);
 void sml_job_result(struct sml_job *job, const SmlControl__Result *result);
 
 void sml_job_free_plans(struct sml_job *job);
+
+/* Keep what a member reports with its Join. False: no memory, or the job has reported too much. */
+bool sml_job_keep_report(struct sml_job *job, unsigned rank, const SmlControl__Join *join);
+void sml_job_free_report(struct sml_job *job, unsigned rank);
 
 /* ---- slots (switch_slots.c) ---- */
 
@@ -393,7 +410,7 @@ void sml_job_tell_stalls(struct sml_job *job, struct sml_member *member);
 void sml_job_pass_leaves_stalls(struct sml_job *job);
 
 /* A rank reports what its slots are waiting for: pass it to those who have asked. */
-void sml_job_pass_stalls(struct sml_job *job, uint8_t from, const SmlControl__StallReport *in);
+void sml_job_pass_stalls(struct sml_job *job, uint16_t from, const SmlControl__StallReport *in);
 
 /* The job has failed: tell every member, with what slots are waiting for, and end the connections.
  */
@@ -407,7 +424,7 @@ void sml_job_describe_group(const struct sml_job *job, struct sml_group *group,
 			    SmlControl__Group *message, SmlControl__Admitted *admitted);
 
 /* Note whether a packet to the group reaches the rank, as it has just said. */
-void sml_job_note_group(struct sml_job *job, uint8_t rank, bool reached);
+void sml_job_note_group(struct sml_job *job, uint16_t rank, bool reached);
 
 /* Log, once for each, the ranks that the group does not reach, or no longer reaches. */
 void sml_job_watch_group(struct sml_job *job);
@@ -416,7 +433,7 @@ void sml_job_watch_group(struct sml_job *job);
 uint64_t sml_job_watch_ends(const struct sml_job *job);
 
 /* Do results go to the rank by multicast? */
-bool sml_job_is_by_group(const struct sml_job *job, uint8_t rank);
+bool sml_job_is_by_group(const struct sml_job *job, uint16_t rank);
 
 /* ---- status requests (switch_status.c) ---- */
 

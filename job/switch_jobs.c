@@ -224,7 +224,8 @@ void sml_jobs_mismatch(struct sml_jobs *jobs, const struct sml_mismatch *mismatc
 	if (sml_jobs_is_leaf(jobs))
 		sml_leaf_job_mismatch(jobs, mismatch);
 	/* The note may be about a job that has ended, and whose place another job has now. */
-	if (job != NULL && job->rules.job == mismatch->job)
+	if (job != NULL && job->rules.job == mismatch->job &&
+	    mismatch->ranks[0] < job->n_children && mismatch->ranks[1] < job->n_children)
 		sml_job_mismatch(job,
 				 &(struct sml_mismatch){
 					 .job = mismatch->job,

@@ -77,12 +77,17 @@ static struct sml_job *new_job(struct sml_jobs *jobs, const SmlControl__Join *jo
 
 	if (job == NULL)
 		return NULL;
+	job->members = calloc(join->world_size, sizeof(*job->members));
+	if (job->members == NULL) {
+		free(job);
+		return NULL;
+	}
 	while (jobs->jobs[place] != NULL)
 		place++;
 	job->jobs = jobs;
 	job->place = place;
-	job->n_ranks = (uint8_t)join->world_size;
-	job->first_rank = (uint8_t)join->rank;
+	job->n_ranks = (uint16_t)join->world_size;
+	job->first_rank = (uint16_t)join->rank;
 	job->begun_ns = job->waiting_told_ns = jobs->now_ns;
 	job->shards = job->most_shards = join->shards;
 	job->head_slots_wanted = join->head_slots;
@@ -170,21 +175,6 @@ static uint32_t least(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-/* Its reader frees the message that it came in. */
-static SmlControl__Join *copy_join(const SmlControl__Join *join)
-{
-	size_t bytes = sml_control__join__get_packed_size(join);
-	uint8_t *packed = malloc(bytes);
-	SmlControl__Join *copy = NULL;
-
-	if (packed != NULL) {
-		sml_control__join__pack(join, packed);
-		copy = sml_control__join__unpack(NULL, bytes, packed);
-		free(packed);
-	}
-	return copy;
-}
-
 /* False: no memory for what it reports. */
 static bool add_member(struct sml_job *job, struct sml_peer *peer, const SmlControl__Join *join)
 {
@@ -206,15 +196,12 @@ static bool add_member(struct sml_job *job, struct sml_peer *peer, const SmlCont
 	sml_text_copy(member->host, sizeof(member->host), join->host);
 	sml_job_note_machine(member, join);
 	peer->job = job;
-	peer->rank = (uint8_t)join->rank;
+	peer->rank = (uint16_t)join->rank;
 	job->n_members++;
 	job->jobs->n_members += peer->via == NULL;
 	if (join->n_stripe_ports > 0)
 		sml_job_note_peer(member, join);
-	if (join->resume == NULL)
-		return true;
-	member->resume = copy_join(join);
-	return member->resume != NULL;
+	return join->resume == NULL || sml_job_keep_report(job, join->rank, join);
 }
 
 /*
@@ -283,7 +270,8 @@ void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl
 		return;
 	recall_refusal(job, join);
 	if (!add_member(job, peer, join))
-		sml_job_fail(job, SML_ERROR_REFUSED, "the switch has no memory for a report");
+		sml_job_fail(job, SML_ERROR_REFUSED,
+			     "the switch has no memory for what the ranks report");
 	else
-		sml_job_joined(job);
+		sml_job_joined(job, peer);
 }

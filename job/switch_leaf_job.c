@@ -77,7 +77,7 @@ void sml_leaf_job_end(struct sml_leaf_job *job)
 	jobs->slots_in_use -= held(job);
 	jobs->n_jobs--;
 	for (unsigned i = 0; i < job->n_children; i++)
-		free(job->children[i].slots);
+		sml_waits_fini(&job->children[i].waits);
 	free(job);
 }
 
@@ -152,7 +152,7 @@ static bool form_children(struct sml_leaf_job *job, const SmlControl__LeafJob *i
 			return false;
 		passage->job = job;
 		passage->child = (uint8_t)child;
-		job->children[child].ranks |= (uint64_t)1 << (in->ranks[i] % 64);
+		sml_ranks_add(&job->children[child].ranks, in->ranks[i]);
 	}
 	return job->n_children > 0;
 }
@@ -193,8 +193,7 @@ static bool spread(struct sml_leaf_job *job, const SmlControl__LeafJob *in)
 
 		if (job->children[i].branch == NULL)
 			continue;
-		job->children[i].slots = calloc(held(job), sizeof(*job->children[i].slots));
-		if (job->children[i].slots == NULL)
+		if (!sml_waits_init(&job->children[i].waits, held(job), job->world_size))
 			break;
 		out.n_peers = out.n_ranks = 0;
 		list_peers(job, job->children[i].branch, peers, peers + in->n_peers, &out);
@@ -207,9 +206,20 @@ static bool spread(struct sml_leaf_job *job, const SmlControl__LeafJob *in)
 	}
 	free(peers);
 	for (unsigned i = 0; i < job->n_children; i++)
-		if (job->children[i].branch != NULL && job->children[i].slots == NULL)
+		if (job->children[i].branch != NULL && job->children[i].waits.slots == NULL)
 			return false;
 	return peers != NULL;
+}
+
+static bool are_ranks(const SmlControl__LeafJob *in)
+{
+	if (in->world_size < 1 || in->world_size > SML_MAX_WORLD || in->n_peers != in->n_ranks ||
+	    in->n_ranks < 1 || in->n_ranks > in->world_size)
+		return false;
+	for (size_t i = 0; i < in->n_ranks; i++)
+		if (in->ranks[i] >= in->world_size)
+			return false;
+	return true;
 }
 
 static bool is_possible(const SmlControl__LeafJob *in)
@@ -218,8 +228,7 @@ static bool is_possible(const SmlControl__LeafJob *in)
 	       in->shards <= SML_MAX_SHARDS && in->head_slots >= in->shards &&
 	       in->data_slots >= in->shards && in->head_slots <= SML_MAX_SLOTS &&
 	       in->data_slots <= SML_MAX_SLOTS - in->head_slots && in->number < SML_MAX_CHILDREN &&
-	       in->data_port > 0 && in->data_port <= 65535 && in->n_peers == in->n_ranks &&
-	       in->n_peers > 0 && in->n_peers <= SML_MAX_WORLD;
+	       in->data_port > 0 && in->data_port <= 65535 && are_ranks(in);
 }
 
 /* NULL: yes. */
@@ -309,8 +318,10 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in)
 		let_passages_go(job);
 		free(job);
 		snprintf(text, sizeof(text),
-			 "a switch takes at most %d ranks and leaves of a job, and needs one",
-			 SML_MAX_CHILDREN);
+			 "a switch takes at most %d ranks and leaves of a job, and needs one: the "
+			 "leaf %s has more; start leaves of it with `switchml switch --parent %s', "
+			 "and set SWITCHML_SWITCH to one of them for at most %d ranks each",
+			 SML_MAX_CHILDREN, jobs->config.name, jobs->config.name, SML_MAX_CHILDREN);
 		tell_failure(jobs, in->job_number, SML_ERROR_REFUSED, text, false);
 		return;
 	}
@@ -526,50 +537,71 @@ void sml_leaf_job_mismatch(struct sml_jobs *jobs, const struct sml_mismatch *mis
 
 /* ---- what slots wait for ---- */
 
-static uint64_t ranks_missing(const struct sml_leaf_job *job, const struct sml_slot_progress *slot)
+/* False: a leaf knows it, and has not had room to say it. */
+static bool find_missing(const struct sml_leaf_job *job, const struct sml_slot_progress *slot,
+			 struct sml_ranks *ranks)
 {
-	uint64_t ranks = 0;
-
+	*ranks = (struct sml_ranks){{0}};
 	for (unsigned i = 0; i < job->n_children; i++) {
-		uint64_t behind = job->children[i].ranks, found = behind;
+		const struct sml_waits *waits = &job->children[i].waits;
+		struct sml_ranks found = job->children[i].ranks;
 
 		if (!(slot->missing >> i & 1))
 			continue;
-		for (uint32_t s = 0; s < job->children[i].n_slots; s++)
-			if (job->children[i].slots[s].slot == slot->slot &&
-			    job->children[i].slots[s].use == slot->use)
-				found = job->children[i].slots[s].missing & behind;
-		ranks |= found;
+		if (!sml_waits_knows(waits, slot->slot) && waits->is_partial)
+			return false;
+		if (sml_waits_knows(waits, slot->slot) && waits->slots[slot->slot].use == slot->use)
+			sml_waits_get(waits, slot->slot, &found);
+		sml_ranks_unite(ranks, &found);
 	}
-	return ranks;
+	return true;
+}
+
+/* False: no memory. */
+static bool look_at_slots(const struct sml_leaf_job *job, struct sml_waits *waits)
+{
+	const struct sml_jobs *jobs = job->jobs;
+	struct sml_slot_progress *states = calloc(held(job), sizeof(*states));
+	struct sml_ranks ranks;
+	uint32_t n = 0;
+
+	if (states == NULL || !sml_waits_init(waits, held(job), job->world_size)) {
+		free(states);
+		return false;
+	}
+	if (jobs->operations->slot_states)
+		n = jobs->operations->slot_states(jobs->dataplane, job->rules.job, states,
+						  held(job));
+	for (uint32_t i = 0; i < n; i++) {
+		if (find_missing(job, &states[i], &ranks))
+			sml_waits_note(waits, states[i].slot, states[i].use, &ranks);
+		else
+			waits->is_partial = true;
+	}
+	free(states);
+	return true;
 }
 
 static void send_slots(struct sml_leaf_job *job)
 {
-	const struct sml_jobs *jobs = job->jobs;
 	SmlControl__LeafSlots message = SML_CONTROL__LEAF_SLOTS__INIT;
-	struct sml_slot_progress *states = calloc(held(job), sizeof(*states));
-	SmlControl__SlotState *slots = calloc(held(job), sizeof(*slots));
-	SmlControl__SlotState **list = calloc(held(job), sizeof(SmlControl__SlotState *));
+	struct sml_waits_message packed = {.is_partial = true};
+	struct sml_waits waits;
 
 	job->slots_asked = false;
 	message.job_number = job->rules.job;
-	if (states != NULL && slots != NULL && list != NULL && jobs->operations->slot_states) {
-		message.n_slots = jobs->operations->slot_states(jobs->dataplane, job->rules.job,
-								states, held(job));
-		message.slots = list;
+	if (look_at_slots(job, &waits)) {
+		if (!sml_waits_pack(&waits, SML_WAITS_ROOM, &packed))
+			packed.is_partial = true;
+		sml_waits_fini(&waits);
 	}
-	for (size_t i = 0; i < message.n_slots; i++) {
-		sml_control__slot_state__init(&slots[i]);
-		slots[i].slot = states[i].slot;
-		slots[i].use = states[i].use;
-		slots[i].missing = ranks_missing(job, &states[i]);
-		list[i] = &slots[i];
-	}
+	message.slots = packed.slots;
+	message.n_slots = packed.n_slots;
+	message.sets = packed.sets;
+	message.n_sets = packed.n_sets;
+	message.partial = packed.is_partial;
 	(void)sml_leaf_tell(job->jobs, sml_envelope(LEAF_SLOTS, leaf_slots, &message));
-	free(list);
-	free(slots);
-	free(states);
+	sml_waits_free(&packed);
 }
 
 /* The leaves of this leaf first. */
@@ -600,13 +632,9 @@ static void take_slots(struct sml_leaf_job *job, unsigned child, const SmlContro
 	if (!job->slots_asked || in->n_slots > held(job))
 		return;
 	job->children[child].answered = true;
-	job->children[child].n_slots = (uint32_t)in->n_slots;
-	for (size_t i = 0; i < in->n_slots; i++)
-		job->children[child].slots[i] = (struct sml_slot_progress){
-			.slot = (uint16_t)in->slots[i]->slot,
-			.use = in->slots[i]->use,
-			.missing = in->slots[i]->missing,
-		};
+	sml_waits_unpack(&job->children[child].waits, in->slots, in->n_slots, in->sets, in->n_sets,
+			 &job->children[child].ranks);
+	job->children[child].waits.is_partial |= in->partial;
 	for (unsigned i = 0; i < job->n_children; i++)
 		if (job->children[i].branch != NULL && !job->children[i].answered)
 			return;
@@ -618,10 +646,10 @@ static void take_slots(struct sml_leaf_job *job, unsigned child, const SmlContro
 /* It speaks only for its own ranks. */
 static void pass_mismatch(struct sml_leaf_job *job, unsigned child, SmlControl__LeafMismatch *in)
 {
-	uint64_t ranks = job->children[child].ranks;
+	const struct sml_ranks *ranks = &job->children[child].ranks;
 
-	if (in->n_ranks == 2 && in->ranks[0] < SML_MAX_CHILDREN &&
-	    in->ranks[1] < SML_MAX_CHILDREN && (ranks >> in->ranks[0] & ranks >> in->ranks[1] & 1))
+	if (in->n_ranks == 2 && in->ranks[0] < job->world_size && in->ranks[1] < job->world_size &&
+	    sml_ranks_has(ranks, in->ranks[0]) && sml_ranks_has(ranks, in->ranks[1]))
 		tell_mismatch(job->jobs, in);
 }
 

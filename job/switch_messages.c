@@ -7,17 +7,17 @@
 #include "control/text.h"
 #include "job/switch_job.h"
 
-typedef void (*reaction)(struct sml_job *job, struct sml_member *member, uint8_t rank,
+typedef void (*reaction)(struct sml_job *job, struct sml_member *member, uint16_t rank,
 			 const SmlControl__Envelope *message);
 
 /* Of ranks that share memory, the first does; if they turn out not to, none has. */
-static bool sends_packets(const struct sml_job *job, uint8_t rank, const SmlControl__Ready *ready)
+static bool sends_packets(const struct sml_job *job, uint16_t rank, const SmlControl__Ready *ready)
 {
 	return !sml_job_is_in_host(job, rank) ||
-	       (ready->shares_memory && job->children[job->child_of[rank]].first_rank == rank);
+	       (ready->shares_memory && job->children[job->members[rank].child].first_rank == rank);
 }
 
-static void on_ready(struct sml_job *job, struct sml_member *member, uint8_t rank,
+static void on_ready(struct sml_job *job, struct sml_member *member, uint16_t rank,
 		     const SmlControl__Envelope *message)
 {
 	struct sml_jobs *jobs = job->jobs;
@@ -30,7 +30,7 @@ static void on_ready(struct sml_job *job, struct sml_member *member, uint8_t ran
 	why = member->peer->via == NULL && jobs->operations->misses_address &&
 			      sends_packets(job, rank, message->ready)
 		      ? jobs->operations->misses_address(jobs->dataplane, job->rules.job,
-							 job->child_of[rank])
+							 job->members[rank].child)
 		      : NULL;
 	if (why != NULL) {
 		snprintf(text, sizeof(text), "rank %u (host %s, pid %u) %s", rank, member->host,
@@ -46,7 +46,7 @@ static void on_ready(struct sml_job *job, struct sml_member *member, uint8_t ran
 	sml_job_check_ready(job);
 }
 
-static void on_leave(struct sml_job *job, struct sml_member *member, uint8_t rank,
+static void on_leave(struct sml_job *job, struct sml_member *member, uint16_t rank,
 		     const SmlControl__Envelope *message)
 {
 	(void)member;
@@ -54,7 +54,7 @@ static void on_leave(struct sml_job *job, struct sml_member *member, uint8_t ran
 	sml_job_leave(job, rank);
 }
 
-static void on_abort(struct sml_job *job, struct sml_member *member, uint8_t rank,
+static void on_abort(struct sml_job *job, struct sml_member *member, uint16_t rank,
 		     const SmlControl__Envelope *message)
 {
 	char text[SML_SENTENCE_BYTES], reason[SML_REASON_BYTES];
@@ -81,7 +81,7 @@ void sml_job_tell_mismatch(struct sml_job *job)
 	sml_job_fail(job, SML_ERROR_MISMATCH, text);
 }
 
-static void on_description(struct sml_job *job, struct sml_member *member, uint8_t rank,
+static void on_description(struct sml_job *job, struct sml_member *member, uint16_t rank,
 			   const SmlControl__Envelope *message)
 {
 	(void)member;
@@ -115,18 +115,18 @@ void sml_job_mismatch(struct sml_job *job, const struct sml_mismatch *mismatch)
 }
 
 /* Can the rank know that these two disagree? It can end the job in other ways, too. */
-static bool may_tell(const struct sml_job *job, uint8_t rank, const SmlControl__Mismatch *in)
+static bool may_tell(const struct sml_job *job, uint16_t rank, const SmlControl__Mismatch *in)
 {
 	if (in->n_ranks != 2 || in->ranks[0] >= job->n_ranks || in->ranks[1] >= job->n_ranks)
 		return false;
 	return job->jobs->operations->ranks_have_slots ||
 	       (sml_job_is_in_host(job, rank) &&
-		job->child_of[in->ranks[0]] == job->child_of[rank] &&
-		job->child_of[in->ranks[1]] == job->child_of[rank]);
+		job->members[in->ranks[0]].child == job->members[rank].child &&
+		job->members[in->ranks[1]].child == job->members[rank].child);
 }
 
 /* From a rank that has slots, or whose memory others share. */
-static void on_mismatch(struct sml_job *job, struct sml_member *member, uint8_t rank,
+static void on_mismatch(struct sml_job *job, struct sml_member *member, uint16_t rank,
 			const SmlControl__Envelope *message)
 {
 	const SmlControl__Mismatch *in = message->mismatch;
@@ -140,12 +140,12 @@ static void on_mismatch(struct sml_job *job, struct sml_member *member, uint8_t 
 	(void)member;
 	if (!may_tell(job, rank, in))
 		return;
-	mismatch.ranks[0] = (uint8_t)in->ranks[0];
-	mismatch.ranks[1] = (uint8_t)in->ranks[1];
+	mismatch.ranks[0] = (uint16_t)in->ranks[0];
+	mismatch.ranks[1] = (uint16_t)in->ranks[1];
 	sml_job_mismatch(job, &mismatch);
 }
 
-static void on_result(struct sml_job *job, struct sml_member *member, uint8_t rank,
+static void on_result(struct sml_job *job, struct sml_member *member, uint16_t rank,
 		      const SmlControl__Envelope *message)
 {
 	(void)member;
@@ -153,7 +153,7 @@ static void on_result(struct sml_job *job, struct sml_member *member, uint8_t ra
 	sml_job_result(job, message->result);
 }
 
-static void on_stall_request(struct sml_job *job, struct sml_member *member, uint8_t rank,
+static void on_stall_request(struct sml_job *job, struct sml_member *member, uint16_t rank,
 			     const SmlControl__Envelope *message)
 {
 	(void)rank;
@@ -161,7 +161,7 @@ static void on_stall_request(struct sml_job *job, struct sml_member *member, uin
 	sml_job_tell_stalls(job, member);
 }
 
-static void on_stall_report(struct sml_job *job, struct sml_member *member, uint8_t rank,
+static void on_stall_report(struct sml_job *job, struct sml_member *member, uint16_t rank,
 			    const SmlControl__Envelope *message)
 {
 	(void)member;

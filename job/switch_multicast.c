@@ -27,35 +27,37 @@ void sml_job_describe_group(const struct sml_job *job, struct sml_group *group,
 	admitted->group = message;
 }
 
-void sml_job_note_group(struct sml_job *job, uint8_t rank, bool reached)
+void sml_job_note_group(struct sml_job *job, uint16_t rank, bool reached)
 {
 	struct sml_jobs *jobs = job->jobs;
 
 	if (has_group(job) && reached)
 		jobs->operations->reaches_by_group(jobs->dataplane, job->rules.job,
-						   job->child_of[rank]);
+						   job->members[rank].child);
 }
 
-static uint64_t reached_ranks(const struct sml_job *job)
+static void find_reached(const struct sml_job *job, struct sml_ranks *ranks)
 {
 	const struct sml_jobs *jobs = job->jobs;
+	uint64_t children = 0;
 
-	if (!has_group(job) || job->state < SML_JOB_PROBING)
-		return 0;
-	return sml_job_ranks_behind(
-		job, jobs->operations->reached_by_group(jobs->dataplane, job->rules.job));
+	if (has_group(job) && job->state >= SML_JOB_PROBING)
+		children = jobs->operations->reached_by_group(jobs->dataplane, job->rules.job);
+	sml_job_ranks_behind(job, children, ranks);
 }
 
 /* A single rank is sent to as without a group. */
-bool sml_job_is_by_group(const struct sml_job *job, uint8_t rank)
+bool sml_job_is_by_group(const struct sml_job *job, uint16_t rank)
 {
-	uint64_t ranks = reached_ranks(job);
+	struct sml_ranks ranks;
 
-	return (ranks & (ranks - 1)) && (ranks >> rank & 1);
+	find_reached(job, &ranks);
+	return sml_ranks_has(&ranks, rank) && sml_ranks_count(&ranks) > 1;
 }
 
 /* "2 (host gpu3), 5 (host gpu6)", and that they have been told of. */
-static unsigned list_unreached(struct sml_job *job, uint64_t reached, char *text, size_t bytes)
+static unsigned list_unreached(struct sml_job *job, const struct sml_ranks *reached, char *text,
+			       size_t bytes)
 {
 	unsigned n = 0;
 	size_t used = 0;
@@ -63,7 +65,7 @@ static unsigned list_unreached(struct sml_job *job, uint64_t reached, char *text
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		struct sml_member *member = &job->members[rank];
 
-		if ((reached >> rank & 1) || member->told_unreached)
+		if (sml_ranks_has(reached, rank) || member->told_unreached)
 			continue;
 		member->told_unreached = true;
 		n++;
@@ -87,13 +89,15 @@ uint64_t sml_job_watch_ends(const struct sml_job *job)
 void sml_job_watch_group(struct sml_job *job)
 {
 	char ranks[SML_SENTENCE_BYTES], group[SML_GROUP_TEXT_BYTES];
+	struct sml_ranks reached;
 	struct sml_group own;
 	unsigned n;
 
 	if (!is_watched(job))
 		return;
 	job->watched_ns = job->jobs->now_ns;
-	n = list_unreached(job, reached_ranks(job), ranks, sizeof(ranks));
+	find_reached(job, &reached);
+	n = list_unreached(job, &reached, ranks, sizeof(ranks));
 	if (n == 0)
 		return;
 	own = sml_group_of_job(&job->jobs->config.group, job->place);

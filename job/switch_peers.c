@@ -89,7 +89,7 @@ static const uint64_t *secrets_of(const struct sml_job *job, uint32_t stripe)
 	return job->secrets + (size_t)stripe * (1u + job->n_ranks);
 }
 
-struct sml_peer_list *sml_job_describe_peers(const struct sml_job *job, uint8_t to,
+struct sml_peer_list *sml_job_describe_peers(const struct sml_job *job, uint16_t to,
 					     SmlControl__Admitted *admitted)
 {
 	struct sml_peer_list *meeting = calloc(1, sizeof(*meeting));
@@ -142,7 +142,7 @@ void sml_job_note_served(struct sml_peer *peer, const SmlControl__StripeStatus *
 	};
 }
 
-uint64_t sml_job_completed_by(const struct sml_job *job, uint8_t rank)
+uint64_t sml_job_completed_by(const struct sml_job *job, uint16_t rank)
 {
 	uint64_t sum = 0;
 

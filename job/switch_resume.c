@@ -21,6 +21,47 @@ void sml_job_free_plans(struct sml_job *job)
 	}
 }
 
+/* ---- reports ---- */
+
+/* Its reader frees the message that it came in. */
+static SmlControl__Join *copy_join(const SmlControl__Join *join, size_t bytes)
+{
+	uint8_t *packed = malloc(bytes);
+	SmlControl__Join *copy = NULL;
+
+	if (packed != NULL) {
+		sml_control__join__pack(join, packed);
+		copy = sml_control__join__unpack(NULL, bytes, packed);
+		free(packed);
+	}
+	return copy;
+}
+
+bool sml_job_keep_report(struct sml_job *job, unsigned rank, const SmlControl__Join *join)
+{
+	size_t bytes = sml_control__join__get_packed_size(join);
+
+	if (bytes > SML_MAX_REPORTED_BYTES - job->reported_bytes)
+		return false;
+	job->members[rank].resume = copy_join(join, bytes);
+	if (job->members[rank].resume == NULL)
+		return false;
+	job->reported_bytes += bytes;
+	return true;
+}
+
+void sml_job_free_report(struct sml_job *job, unsigned rank)
+{
+	SmlControl__Join *report = job->members[rank].resume;
+
+	if (report == NULL)
+		return;
+	/* Its numbers may be in another order now, which takes as much. */
+	job->reported_bytes -= sml_control__join__get_packed_size(report);
+	sml_control__join__free_unpacked(report, NULL);
+	job->members[rank].resume = NULL;
+}
+
 static struct sml_resume_report report_of(const struct sml_job *job, uint32_t stream, unsigned rank)
 {
 	const SmlControl__StreamReport *report = job->members[rank].resume->resume->streams[stream];
@@ -37,12 +78,15 @@ static struct sml_resume_report report_of(const struct sml_job *job, uint32_t st
 static int merge(struct sml_job *job, enum sml_stream_id stream)
 {
 	struct sml_resume_plan *plan = &job->plans[stream];
-	struct sml_resume_report reports[SML_MAX_CHILDREN];
+	struct sml_resume_report *reports = calloc(job->n_ranks, sizeof(*reports));
+	int rc;
 
 	plan->handovers = calloc(SML_MAX_PLAN, sizeof(*plan->handovers));
 	plan->table = calloc(SML_MAX_PLAN, sizeof(*plan->table));
-	if (plan->handovers == NULL || plan->table == NULL)
+	if (reports == NULL || plan->handovers == NULL || plan->table == NULL) {
+		free(reports);
 		return -1;
+	}
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		/* The member's own copy: it may be put in order. */
 		SmlControl__StreamReport *report =
@@ -51,7 +95,9 @@ static int merge(struct sml_job *job, enum sml_stream_id stream)
 		sml_resume_sort(report->kept, (uint32_t)report->n_kept);
 		reports[rank] = report_of(job, stream, rank);
 	}
-	return sml_resume_merge(reports, job->n_ranks, plan, SML_MAX_PLAN);
+	rc = sml_resume_merge(reports, job->n_ranks, plan, SML_MAX_PLAN);
+	free(reports);
+	return rc;
 }
 
 static void fetch(struct sml_job *job, enum sml_stream_id stream,

@@ -33,8 +33,10 @@ enum { BRANCH = 16, PARENT, PASSAGE, STRANGER_AT_LEAF };
 #define REPORT_BYTES (256u << 10)
 /* A result has 9 KiB. */
 #define RESULT_BYTES (16u << 10)
-/* What all of a stripe's slots wait for has 85 KiB. */
+/* What all of a stripe's slots wait for has 100 KiB, and a LeafJob of 4,096 ranks 40 KiB. */
 #define STALLS_BYTES (128u << 10)
+/* At a leaf, whose ranks may be more: SML_WAITS_ROOM. */
+#define LEAF_SLOTS_BYTES (192u << 10)
 /* Join's field. What is before it has less than 1 KiB. */
 #define RESUME_FIELD 16
 
@@ -85,7 +87,7 @@ static const struct sml_rules rules = {
 			RULE(LEAF_READY, TREE(BRANCH), SHORT_BYTES),
 			RULE(LEAF_FAILED, TREE(BRANCH), SHORT_BYTES),
 			RULE(LEAF_MISMATCH, TREE(BRANCH), SHORT_BYTES),
-			RULE(LEAF_SLOTS, TREE(BRANCH), STALLS_BYTES),
+			RULE(LEAF_SLOTS, TREE(BRANCH), LEAF_SLOTS_BYTES),
 			RULE(PONG, TREE(PARENT), SHORT_BYTES),
 			RULE(ATTACHED, TREE(PARENT), SHORT_BYTES),
 			RULE(LEAF_JOB, TREE(PARENT), STALLS_BYTES),

@@ -62,7 +62,7 @@ void sml_job_look_for_signs(struct sml_job *job)
 		if (job->members[rank].peer != NULL && sml_job_is_child(job, rank) &&
 		    jobs->now_ns >= quiet_ns(&job->members[rank]))
 			look_at(&job->members[rank],
-				counters.contributions[job->child_of[rank]] +
-					counters.resends[job->child_of[rank]],
+				counters.contributions[job->members[rank].child] +
+					counters.resends[job->members[rank].child],
 				jobs->now_ns);
 }

@@ -3,98 +3,168 @@
  * The state of a job: which rank has not contributed to which slot. Sent to a member that asks
  * because its call does not end, and to all members when the job fails.
  *
- * Its cost is bounded: the threads that own the job's slots check them once, the message has at
- * most 85 KiB, and a member gets at most ten answers a second.
+ * Its cost is bounded: the threads that own the job's slots check them once, a member gets at most
+ * ten answers a second, and the answers to all members together have at most about ALL_BYTES. So
+ * with many ranks, each is told of fewer slots, and only of the ranks that matter.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "control/envelope.h"
 #include "job/switch_job.h"
 
 #define ANSWER_EVERY_NS 100000000ull
+/* 4 KiB for each of 4,096 ranks, and all that there is to say for each of 64. */
+#define ALL_BYTES (16u << 20)
+/* Of a rank's state, besides its host's name. */
+#define STATE_BYTES 32
 
 /* A report, and the memory of its parts. */
 struct stalls {
 	SmlControl__StallReport report;
-	SmlControl__RankState ranks[SML_MAX_CHILDREN], *rank_list[SML_MAX_CHILDREN];
-	struct sml_slot_progress *states;
-	SmlControl__SlotState *slots, **slot_list;
+	SmlControl__RankState *ranks, **rank_list;
+	struct sml_waits_message slots;
 };
 
-static void add_slots(struct sml_job *job, struct stalls *out)
+/* False: no memory. */
+static bool look_at_slots(struct sml_job *job, struct sml_waits *waits)
 {
 	uint32_t n = (uint32_t)job->rules.head_slots + job->rules.data_slots;
+	struct sml_slot_progress *states = calloc(n, sizeof(*states));
+	struct sml_ranks ranks;
 
-	n = sml_job_slot_states(job, out->states, n);
-	for (uint32_t i = 0; i < n; i++) {
-		SmlControl__SlotState *slot = &out->slots[out->report.n_slots];
-
-		sml_control__slot_state__init(slot);
-		/* A leaf that has not said for whom it waits would be blamed wholly. */
-		if (!sml_job_ranks_missing(job, &out->states[i], &slot->missing))
-			continue;
-		slot->slot = out->states[i].slot;
-		slot->use = out->states[i].use;
-		out->slot_list[out->report.n_slots++] = slot;
+	if (states == NULL || !sml_waits_init(waits, n, job->n_ranks)) {
+		free(states);
+		return false;
 	}
-	out->report.slots = out->slot_list;
+	n = sml_job_slot_states(job, states, n);
+	for (uint32_t i = 0; i < n; i++) {
+		/* A leaf that has not said for whom it waits would be blamed wholly. */
+		if (sml_job_ranks_missing(job, &states[i], &ranks))
+			sml_waits_note(waits, states[i].slot, states[i].use, &ranks);
+		else
+			waits->is_partial = true;
+	}
+	free(states);
+	return true;
 }
 
-static void add_ranks(const struct sml_job *job, struct stalls *out)
+static void add_rank(const struct sml_job *job, uint16_t rank, struct stalls *out)
 {
+	const struct sml_member *member = &job->members[rank];
+	SmlControl__RankState *state = &out->ranks[out->report.n_ranks];
+	uint64_t heard_ns = member->peer ? member->peer->heard_ns : member->heard_ns;
 	uint64_t now_ns = job->jobs->now_ns;
 
-	for (uint8_t rank = 0; rank < job->n_ranks; rank++) {
-		const struct sml_member *member = &job->members[rank];
-		SmlControl__RankState *state = &out->ranks[rank];
-		uint64_t heard_ns = member->peer ? member->peer->heard_ns : member->heard_ns;
+	sml_control__rank_state__init(state);
+	state->rank = rank;
+	state->host = (char *)(uintptr_t)member->host;
+	state->pid = member->pid;
+	state->connected = member->peer != NULL;
+	/* A switch that was stopped for a while forgives others the time (sml_jobs_forgive()). */
+	state->last_heard_ms = heard_ns < now_ns ? (now_ns - heard_ns) / 1000000u : 0;
+	out->rank_list[out->report.n_ranks++] = state;
+}
 
-		sml_control__rank_state__init(state);
-		state->rank = rank;
-		state->host = (char *)(uintptr_t)member->host;
-		state->pid = member->pid;
-		state->connected = member->peer != NULL;
-		/* A switch that was stopped for a while forgives others the time
-		 * (sml_jobs_forgive()). */
-		state->last_heard_ms = heard_ns < now_ns ? (now_ns - heard_ns) / 1000000u : 0;
-		out->rank_list[rank] = state;
+#define URGENCIES 3
+
+/* First the ranks that are gone, then those that slots wait for, then the others. */
+static unsigned urgency(const struct sml_job *job, unsigned rank, const uint32_t *n_missing)
+{
+	return job->members[rank].peer == NULL ? 0 : n_missing[rank] > 0 ? 1 : 2;
+}
+
+static size_t state_bytes(const struct sml_job *job, unsigned rank)
+{
+	return STATE_BYTES + strlen(job->members[rank].host);
+}
+
+static bool all_fit(const struct sml_job *job, size_t room)
+{
+	size_t bytes = 0;
+
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		bytes += state_bytes(job, rank);
+	return bytes <= room;
+}
+
+/* In the order of ranks; if there is no room for all, the urgent ones come first. */
+static void add_ranks(const struct sml_job *job, const uint32_t *n_missing, size_t room,
+		      struct stalls *out)
+{
+	bool fit = all_fit(job, room);
+
+	for (unsigned urgent = 0; urgent < (fit ? 1 : URGENCIES); urgent++) {
+		for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+			if (!fit && urgency(job, rank, n_missing) != urgent)
+				continue;
+			if (state_bytes(job, rank) > room) {
+				out->report.partial = true;
+				return;
+			}
+			room -= state_bytes(job, rank);
+			add_rank(job, (uint16_t)rank, out);
+		}
 	}
-	out->report.ranks = out->rank_list;
-	out->report.n_ranks = job->n_ranks;
 }
 
 static void close_stalls(struct stalls *stalls)
 {
 	if (stalls == NULL)
 		return;
-	free(stalls->states);
-	free(stalls->slots);
-	free(stalls->slot_list);
+	free(stalls->ranks);
+	free(stalls->rank_list);
+	sml_waits_free(&stalls->slots);
 	free(stalls);
+}
+
+/* False: no memory. */
+static bool fill(struct sml_job *job, const struct sml_waits *waits, struct stalls *out)
+{
+	size_t room = ALL_BYTES / job->n_ranks;
+	uint32_t *n_missing = calloc(job->n_ranks, sizeof(*n_missing));
+
+	out->ranks = calloc(job->n_ranks, sizeof(*out->ranks));
+	out->rank_list = calloc(job->n_ranks, sizeof(SmlControl__RankState *));
+	if (n_missing == NULL || out->ranks == NULL || out->rank_list == NULL ||
+	    !sml_waits_pack(waits, room / 2 < SML_WAITS_ROOM ? room / 2 : SML_WAITS_ROOM,
+			    &out->slots)) {
+		free(n_missing);
+		return false;
+	}
+	sml_waits_count(waits, n_missing);
+	out->report.partial = out->slots.is_partial;
+	out->report.slots = out->slots.slots;
+	out->report.n_slots = out->slots.n_slots;
+	out->report.sets = out->slots.sets;
+	out->report.n_sets = out->slots.n_sets;
+	out->report.ranks = out->rank_list;
+	add_ranks(job, n_missing, room / 2, out);
+	free(n_missing);
+	return true;
 }
 
 /* NULL: no memory, or the job has not begun. */
 static struct stalls *open_stalls(struct sml_job *job)
 {
-	size_t n = (size_t)job->rules.head_slots + job->rules.data_slots;
 	struct stalls *stalls;
+	struct sml_waits waits;
+	bool filled;
 
 	if (job->state != SML_JOB_RUNNING && job->state != SML_JOB_LEAVING)
 		return NULL;
 	stalls = calloc(1, sizeof(*stalls));
-	if (stalls == NULL)
-		return NULL;
-	stalls->states = calloc(n, sizeof(*stalls->states));
-	stalls->slots = calloc(n, sizeof(*stalls->slots));
-	stalls->slot_list = calloc(n, sizeof(SmlControl__SlotState *));
-	if (!stalls->states || !stalls->slots || !stalls->slot_list) {
-		close_stalls(stalls);
+	if (stalls == NULL || !look_at_slots(job, &waits)) {
+		free(stalls);
 		return NULL;
 	}
 	sml_control__stall_report__init(&stalls->report);
-	add_slots(job, stalls);
-	add_ranks(job, stalls);
-	return stalls;
+	filled = fill(job, &waits, stalls);
+	sml_waits_fini(&waits);
+	if (filled)
+		return stalls;
+	close_stalls(stalls);
+	return NULL;
 }
 
 /*
@@ -129,12 +199,13 @@ static void pass(struct sml_job *job, const struct stalls *stalls)
 }
 
 /* One answer for each question; otherwise a rank could make us forward unsolicited reports. */
-void sml_job_pass_stalls(struct sml_job *job, uint8_t from, const SmlControl__StallReport *in)
+void sml_job_pass_stalls(struct sml_job *job, uint16_t from, const SmlControl__StallReport *in)
 {
 	size_t n_slots = (size_t)job->rules.head_slots + job->rules.data_slots;
 	struct stalls *stalls;
 
-	if (from >= job->stripes || !job->members[from].stalls_asked || in->n_slots > n_slots)
+	if (from >= job->stripes || !job->members[from].stalls_asked || in->n_slots > n_slots ||
+	    in->n_sets > n_slots)
 		return;
 	job->members[from].stalls_asked = false;
 	stalls = open_stalls(job);
@@ -142,6 +213,9 @@ void sml_job_pass_stalls(struct sml_job *job, uint8_t from, const SmlControl__St
 		return;
 	stalls->report.slots = in->slots;
 	stalls->report.n_slots = in->n_slots;
+	stalls->report.sets = in->sets;
+	stalls->report.n_sets = in->n_sets;
+	stalls->report.partial = in->partial;
 	stalls->report.stripe = from;
 	pass(job, stalls);
 	close_stalls(stalls);

@@ -6,6 +6,8 @@
 #include "job/switch_branches.h"
 
 #define MAX_COUNTERS (SML_VERDICTS + 16)
+/* Of a message of 1 MiB at most (control/frame.h), for the ranks of all jobs: 4,096 with ease. */
+#define WORKERS_BYTES (768u << 10)
 
 struct counters {
 	SmlControl__Counter values[MAX_COUNTERS];
@@ -15,9 +17,8 @@ struct counters {
 
 struct job_status {
 	SmlControl__JobStatus status;
-	SmlControl__WorkerStatus workers[SML_MAX_CHILDREN];
-	SmlControl__WorkerStatus *list[SML_MAX_CHILDREN];
-	SmlControl__Traffic traffic[SML_MAX_CHILDREN];
+	SmlControl__WorkerStatus *workers, **list; /* of all its ranks */
+	SmlControl__Traffic *traffic;
 	struct counters counters;
 	SmlControl__StripeStatus served[SML_MAX_STRIPES], *served_list[SML_MAX_STRIPES];
 	char names[SML_MAX_STRIPES][96], group[SML_GROUP_TEXT_BYTES];
@@ -77,11 +78,34 @@ static SmlControl__Traffic *describe_traffic(const struct sml_traffic *from,
 	return traffic;
 }
 
-static void describe_worker(const struct sml_job *job, uint8_t rank,
+/* False: no memory. */
+static bool make_room(struct job_status *out, size_t n_ranks)
+{
+	out->workers = calloc(n_ranks + 1, sizeof(*out->workers));
+	out->list = calloc(n_ranks + 1, sizeof(SmlControl__WorkerStatus *));
+	out->traffic = calloc(n_ranks + 1, sizeof(*out->traffic));
+	return out->workers != NULL && out->list != NULL && out->traffic != NULL;
+}
+
+/* The next worker has been described. It is left out if there is no room in the message. */
+static void add_worker(struct job_status *out, size_t *room)
+{
+	SmlControl__WorkerStatus *worker = &out->workers[out->status.n_workers];
+	size_t bytes = sml_control__worker_status__get_packed_size(worker) + 4;
+
+	if (bytes > *room || out->status.left_out > 0) {
+		out->status.left_out++;
+		return;
+	}
+	*room -= bytes;
+	out->list[out->status.n_workers++] = worker;
+}
+
+static void describe_worker(const struct sml_job *job, uint16_t rank,
 			    const struct sml_job_counters *counters, struct job_status *out)
 {
 	const struct sml_member *member = &job->members[rank];
-	SmlControl__WorkerStatus *worker = &out->workers[rank];
+	SmlControl__WorkerStatus *worker = &out->workers[out->status.n_workers];
 
 	sml_control__worker_status__init(worker);
 	worker->rank = rank;
@@ -92,18 +116,18 @@ static void describe_worker(const struct sml_job *job, uint8_t rank,
 	/* Ranks that share memory have contributed as often as their host. */
 	if (job->state >= SML_JOB_PROBING &&
 	    (sml_job_is_child(job, rank) || sml_job_is_in_host(job, rank))) {
-		worker->contributions = counters->contributions[job->child_of[rank]];
-		worker->resends = counters->resends[job->child_of[rank]];
+		worker->contributions = counters->contributions[job->members[rank].child];
+		worker->resends = counters->resends[job->members[rank].child];
 		/* Which of them was the last is not known: it counts once, for the first. */
-		if (job->children[job->child_of[rank]].first_rank == rank)
-			worker->completed = counters->completed[job->child_of[rank]];
+		if (job->children[job->members[rank].child].first_rank == rank)
+			worker->completed = counters->completed[job->members[rank].child];
 	}
 	if (sml_peer_via(member->peer) != NULL)
 		worker->leaf = sml_relayed_of(member->peer)->at;
 	worker->by_group = sml_job_is_by_group(job, rank);
 	if (job->jobs->operations->ranks_have_slots)
 		worker->completed = sml_job_completed_by(job, rank);
-	worker->traffic = describe_traffic(&member->traffic, &out->traffic[rank]);
+	worker->traffic = describe_traffic(&member->traffic, &out->traffic[out->status.n_workers]);
 	if (worker->traffic != NULL)
 		worker->traffic_age_ms = (job->jobs->now_ns - member->traffic.told_ns) / 1000000u;
 	if (member->leaving)
@@ -156,11 +180,14 @@ static void describe_ranks_stripes(const struct sml_job *job, struct job_status 
 	out->status.n_served = job->shares_memory ? 0 : job->stripes;
 }
 
-static void describe_job(const struct sml_job *job, struct job_status *out)
+/* False: no memory. */
+static bool describe_job(const struct sml_job *job, size_t *room, struct job_status *out)
 {
 	struct sml_jobs *jobs = job->jobs;
 	struct sml_job_counters counters = {0};
 
+	if (!make_room(out, job->n_ranks))
+		return false;
 	if (job->state >= SML_JOB_PROBING)
 		sml_job_count(job, &counters);
 	sml_control__job_status__init(&out->status);
@@ -177,12 +204,11 @@ static void describe_job(const struct sml_job *job, struct job_status *out)
 		sml_group_text(&group, out->group);
 		out->status.group = out->group;
 	}
-	for (uint8_t rank = 0; rank < job->n_ranks; rank++) {
+	for (uint16_t rank = 0; rank < job->n_ranks; rank++) {
 		describe_worker(job, rank, &counters, out);
-		out->list[rank] = &out->workers[rank];
+		add_worker(out, room);
 	}
 	out->status.workers = out->list;
-	out->status.n_workers = job->n_ranks;
 	out->status.stripes = job->stripes;
 	out->status.served = out->served_list;
 	if (jobs->operations->ranks_have_slots)
@@ -192,6 +218,7 @@ static void describe_job(const struct sml_job *job, struct job_status *out)
 	add_verdicts(&out->counters, counters.verdicts);
 	out->status.counters = out->counters.list;
 	out->status.n_counters = out->counters.n;
+	return true;
 }
 
 /* ---- in a tree ---- */
@@ -216,16 +243,31 @@ static void describe_passage(const struct sml_passage *passage,
 		worker->resends = counters->resends[passage->child];
 		worker->completed = counters->completed[passage->child];
 	}
-	out->list[out->status.n_workers++] = worker;
 }
 
-/* What a leaf knows of a job: the ranks behind it. */
-static void describe_leaf_job(const struct sml_leaf_job *job, struct job_status *out)
+static size_t count_passages(const struct sml_leaf_job *job)
+{
+	const struct sml_table *passages = &job->jobs->leaf.passages;
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < passages->room; i++) {
+		const struct sml_passage *passage =
+			(const struct sml_passage *)sml_table_at(passages, i);
+
+		n += passage != NULL && passage->job == job;
+	}
+	return n;
+}
+
+/* What a leaf knows of a job: the ranks behind it. False: no memory. */
+static bool describe_leaf_job(const struct sml_leaf_job *job, size_t *room, struct job_status *out)
 {
 	const struct sml_jobs *jobs = job->jobs;
 	const struct sml_table *passages = &jobs->leaf.passages;
 	struct sml_job_counters counters = {0};
 
+	if (!make_room(out, count_passages(job)))
+		return false;
 	if (jobs->operations->job_counters)
 		jobs->operations->job_counters(jobs->dataplane, job->rules.job, &counters);
 	sml_control__job_status__init(&out->status);
@@ -241,13 +283,15 @@ static void describe_leaf_job(const struct sml_leaf_job *job, struct job_status 
 		const struct sml_passage *passage =
 			(const struct sml_passage *)sml_table_at(passages, i);
 
-		if (passage != NULL && passage->job == job &&
-		    out->status.n_workers < SML_MAX_CHILDREN)
-			describe_passage(passage, &counters, out);
+		if (passage == NULL || passage->job != job)
+			continue;
+		describe_passage(passage, &counters, out);
+		add_worker(out, room);
 	}
 	add_verdicts(&out->counters, counters.verdicts);
 	out->status.counters = out->counters.list;
 	out->status.n_counters = out->counters.n;
+	return true;
 }
 
 static void describe_branch(const struct sml_branch *branch, SmlControl__LeafStatus *leaf)
@@ -287,6 +331,7 @@ static void describe_dataplane(struct sml_jobs *jobs, struct counters *out)
 struct whole {
 	SmlControl__Status status;
 	struct job_status *all;
+	uint32_t n_all;
 	SmlControl__JobStatus *list[SML_MAX_JOBS];
 	struct counters counters;
 	SmlControl__LeafStatus *leaves, **leaf_list;
@@ -294,6 +339,11 @@ struct whole {
 
 static void free_whole(struct whole *whole)
 {
+	for (uint32_t i = 0; whole->all != NULL && i < whole->n_all; i++) {
+		free(whole->all[i].workers);
+		free(whole->all[i].list);
+		free(whole->all[i].traffic);
+	}
 	free(whole->all);
 	free(whole->leaves);
 	free(whole->leaf_list);
@@ -328,25 +378,29 @@ static bool describe_tree(const struct sml_jobs *jobs, struct whole *whole)
 static bool describe_all(struct sml_jobs *jobs, struct whole *whole)
 {
 	SmlControl__Status *status = &whole->status;
+	size_t room = WORKERS_BYTES;
 
 	sml_control__status__init(status);
 	whole->counters.n = 0;
 	whole->leaves = NULL;
 	whole->leaf_list = NULL;
-	whole->all = calloc(jobs->n_jobs + 1, sizeof(*whole->all));
+	whole->n_all = jobs->n_jobs + 1;
+	whole->all = calloc(whole->n_all, sizeof(*whole->all));
 	if (whole->all == NULL || !describe_tree(jobs, whole))
 		return false;
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
 		if (jobs->jobs[i] == NULL)
 			continue;
-		describe_job(jobs->jobs[i], &whole->all[status->n_jobs]);
+		if (!describe_job(jobs->jobs[i], &room, &whole->all[status->n_jobs]))
+			return false;
 		whole->list[status->n_jobs] = &whole->all[status->n_jobs].status;
 		status->n_jobs++;
 	}
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
 		if (jobs->leaf.jobs[i] == NULL)
 			continue;
-		describe_leaf_job(jobs->leaf.jobs[i], &whole->all[status->n_jobs]);
+		if (!describe_leaf_job(jobs->leaf.jobs[i], &room, &whole->all[status->n_jobs]))
+			return false;
 		whole->list[status->n_jobs] = &whole->all[status->n_jobs].status;
 		status->n_jobs++;
 	}

@@ -49,9 +49,14 @@ static bool is_too_long(const SmlControl__Resume *resume)
 static const char *own_mistake(const struct sml_jobs *jobs, const SmlControl__Join *join,
 			       char *text, size_t bytes)
 {
-	if (join->world_size < 1 || join->world_size > SML_MAX_CHILDREN)
+	if (join->world_size < 1 || join->world_size > SML_MAX_WORLD)
 		snprintf(text, bytes, "world_size %u is not between 1 and %d", join->world_size,
-			 SML_MAX_CHILDREN);
+			 SML_MAX_WORLD);
+	else if (jobs->operations->ranks_have_slots && join->world_size > SML_MAX_CHILDREN)
+		snprintf(text, bytes,
+			 "a job without a switch has at most %d ranks, not %u: start switches, the "
+			 "leaves with `switchml switch --parent HOST', and set SWITCHML_SWITCH",
+			 SML_MAX_CHILDREN, join->world_size);
 	else if (join->rank >= join->world_size)
 		snprintf(text, bytes, "rank %u is not below world_size %u", join->rank,
 			 join->world_size);
@@ -219,7 +224,7 @@ static void check_terms(const struct sml_job *job, const SmlControl__Join *join,
 
 static void check_rank(const struct sml_job *job, uint32_t rank, struct sml_refusal *refusal)
 {
-	const struct sml_member *member = &job->members[rank < SML_MAX_CHILDREN ? rank : 0];
+	const struct sml_member *member = &job->members[rank < job->n_ranks ? rank : 0];
 
 	if (job->state == SML_JOB_JOINING && member->peer == NULL)
 		return;

@@ -20,29 +20,28 @@ static uint32_t held(const struct sml_job *job)
 	return (uint32_t)job->rules.head_slots + job->rules.data_slots;
 }
 
-static void list_ranks(const struct sml_job *job, const struct sml_child *child,
-		       uint32_t peers[SML_MAX_CHILDREN], uint32_t ranks[SML_MAX_CHILDREN],
-		       SmlControl__LeafJob *out)
+static void list_ranks(const struct sml_job *job, const struct sml_child *child, uint32_t *peers,
+		       uint32_t *ranks, SmlControl__LeafJob *out)
 {
-	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		struct sml_peer *peer = job->members[rank].peer;
-
-		if (sml_peer_via(peer) != child->branch)
-			continue;
-		peers[out->n_peers++] = sml_relayed_of(peer)->key.number;
+	for (unsigned rank = sml_ranks_next(&child->ranks, 0); rank < SML_MAX_WORLD;
+	     rank = sml_ranks_next(&child->ranks, rank + 1)) {
+		peers[out->n_peers++] = sml_relayed_of(job->members[rank].peer)->key.number;
 		ranks[out->n_ranks++] = rank;
 	}
 	out->peers = peers;
 	out->ranks = ranks;
 }
 
-static void send_job(const struct sml_job *job, unsigned number)
+/* False: no memory. */
+static bool send_job(const struct sml_job *job, unsigned number)
 {
 	const struct sml_child *child = &job->children[number];
 	const struct sml_pool_rules *rules = &job->rules;
 	SmlControl__LeafJob out = SML_CONTROL__LEAF_JOB__INIT;
-	uint32_t peers[SML_MAX_CHILDREN], ranks[SML_MAX_CHILDREN];
+	uint32_t *lists = calloc(2 * (size_t)child->n_ranks, sizeof(*lists));
 
+	if (lists == NULL)
+		return false;
 	out.job_number = rules->job;
 	out.job = (char *)(uintptr_t)job->name;
 	out.epoch = rules->epoch;
@@ -55,8 +54,10 @@ static void send_job(const struct sml_job *job, unsigned number)
 	out.cookie = rules->cookies[number];
 	out.tag = rules->tag;
 	out.data_port = job->jobs->config.data_port;
-	list_ranks(job, child, peers, ranks, &out);
+	list_ranks(job, child, lists, lists + child->n_ranks, &out);
 	(void)sml_branch_tell(child->branch, sml_envelope(LEAF_JOB, leaf_job, &out));
+	free(lists);
+	return true;
 }
 
 bool sml_job_spread(struct sml_job *job)
@@ -67,11 +68,12 @@ bool sml_job_spread(struct sml_job *job)
 
 		if (child->branch == NULL)
 			continue;
-		child->slots = calloc(held(job), sizeof(*child->slots));
-		if (child->slots == NULL)
+		if (!sml_waits_init(&child->waits, held(job), job->n_ranks))
 			return false;
+		child->has_job = true;
 		child->branch->slots_in_use += held(job);
-		send_job(job, i);
+		if (!send_job(job, i))
+			return false;
 	}
 	return true;
 }
@@ -112,14 +114,14 @@ void sml_job_leave_leaves(struct sml_job *job)
 	for (unsigned i = 0; i < job->n_children; i++) {
 		struct sml_child *child = &job->children[i];
 
-		/* Without slots, it has not got the job. */
-		if (child->branch != NULL && child->slots != NULL) {
+		if (child->branch != NULL && child->has_job) {
 			child->branch->slots_in_use -= held(job);
 			(void)sml_branch_tell(child->branch,
 					      sml_envelope(LEAF_END, leaf_end, &end));
 		}
-		free(child->slots);
-		child->slots = NULL;
+		if (child->has_job)
+			sml_waits_fini(&child->waits);
+		child->has_job = false;
 	}
 }
 
@@ -164,41 +166,47 @@ bool sml_job_knows_leaves(const struct sml_job *job)
 }
 
 /*
- * The leaf's ranks that a slot waits for. A slot that has not come so far there waits for all of
- * them. False: the leaf has not said it, or was asked too long ago.
+ * Add the leaf's ranks that a slot waits for. A slot that has not come so far there waits for all
+ * of them. False: the leaf has not said it, or was asked too long ago.
  */
-static bool find_missing(const struct sml_child *child, uint64_t all,
-			 const struct sml_slot_progress *slot, uint64_t *ranks)
+static bool add_missing(const struct sml_child *child, const struct sml_slot_progress *slot,
+			struct sml_ranks *ranks)
 {
-	for (uint32_t i = 0; child->told && i < child->n_slots; i++) {
-		if (child->slots[i].slot != slot->slot)
-			continue;
-		*ranks |= child->slots[i].use == slot->use ? child->slots[i].missing : all;
-		return !sml_serial_before(slot->use, child->slots[i].use);
+	struct sml_ranks found = child->ranks;
+
+	if (!child->told)
+		return false;
+	if (sml_waits_knows(&child->waits, slot->slot)) {
+		uint32_t use = child->waits.slots[slot->slot].use;
+
+		if (sml_serial_before(slot->use, use))
+			return false;
+		if (use == slot->use)
+			sml_waits_get(&child->waits, slot->slot, &found);
+	} else if (child->waits.is_partial) {
+		return false;
 	}
-	*ranks |= all;
-	return child->told;
+	sml_ranks_unite(ranks, &found);
+	return true;
 }
 
 bool sml_job_ranks_missing(const struct sml_job *job, const struct sml_slot_progress *slot,
-			   uint64_t *ranks)
+			   struct sml_ranks *ranks)
 {
 	bool knows_all = true;
 
-	*ranks = 0;
+	*ranks = (struct sml_ranks){{0}};
 	for (unsigned i = 0; i < job->n_children; i++) {
-		uint64_t behind = sml_job_ranks_behind(job, (uint64_t)1 << i), found = 0;
+		const struct sml_child *child = &job->children[i];
 
 		if (!(slot->missing >> i & 1))
 			continue;
-		if (job->children[i].branch == NULL)
-			*ranks |= behind;
-		else if (find_missing(&job->children[i], behind, slot, &found))
-			*ranks |= found;
+		if (child->branch == NULL)
+			sml_ranks_unite(ranks, &child->ranks);
 		else
-			knows_all = false;
+			knows_all &= add_missing(child, slot, ranks);
 	}
-	return knows_all || *ranks != 0;
+	return knows_all || !sml_ranks_is_empty(ranks);
 }
 
 /* ---- what a leaf says ---- */
@@ -209,11 +217,6 @@ static struct sml_child *child_of(struct sml_job *job, const struct sml_branch *
 		if (job->children[i].branch == branch)
 			return &job->children[i];
 	return NULL;
-}
-
-static uint64_t ranks_of(const struct sml_job *job, const struct sml_child *child)
-{
-	return sml_job_ranks_behind(job, (uint64_t)1 << (child - job->children));
 }
 
 static void on_ready(struct sml_job *job, struct sml_child *child, const SmlControl__LeafReady *in)
@@ -258,7 +261,6 @@ static void on_failed(struct sml_job *job, const struct sml_child *child,
 static void on_mismatch(struct sml_job *job, const struct sml_child *child,
 			const SmlControl__LeafMismatch *in)
 {
-	uint64_t ranks = ranks_of(job, child);
 	struct sml_mismatch mismatch = {
 		.job = job->rules.job,
 		.slot = (uint16_t)in->slot,
@@ -269,29 +271,23 @@ static void on_mismatch(struct sml_job *job, const struct sml_child *child,
 	if (in->n_ranks != 2)
 		return;
 	for (unsigned i = 0; i < 2; i++) {
-		if (in->ranks[i] >= job->n_ranks || !(ranks >> in->ranks[i] & 1))
+		if (in->ranks[i] >= job->n_ranks || !sml_ranks_has(&child->ranks, in->ranks[i]))
 			return;
-		mismatch.ranks[i] = (uint8_t)in->ranks[i];
+		mismatch.ranks[i] = (uint16_t)in->ranks[i];
 	}
 	sml_job_mismatch(job, &mismatch);
 }
 
 static void on_slots(struct sml_job *job, struct sml_child *child, const SmlControl__LeafSlots *in)
 {
-	uint64_t ranks = ranks_of(job, child);
-
-	if (in->n_slots > held(job))
+	if (in->n_slots > held(job) || !child->has_job)
 		return;
 	/* A leaf that loses a rank says it without being asked. */
 	child->asked = false;
 	child->told = true;
-	child->n_slots = (uint32_t)in->n_slots;
-	for (uint32_t i = 0; i < child->n_slots; i++)
-		child->slots[i] = (struct sml_slot_progress){
-			.slot = (uint16_t)in->slots[i]->slot,
-			.use = in->slots[i]->use,
-			.missing = in->slots[i]->missing & ranks,
-		};
+	sml_waits_unpack(&child->waits, in->slots, in->n_slots, in->sets, in->n_sets,
+			 &child->ranks);
+	child->waits.is_partial |= in->partial;
 	if (sml_job_knows_leaves(job))
 		sml_job_pass_leaves_stalls(job);
 }

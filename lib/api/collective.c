@@ -120,7 +120,7 @@ static int order_reduce(struct sml_context *context, const void *send, void *rec
 			 .type = type,
 			 .op = op,
 			 .count = count,
-			 .root = (uint8_t)root},
+			 .root = (uint16_t)root},
 	};
 	error = sml_check_wire(context, options, &order->spec);
 	order->call.wire = order->spec.wire;
@@ -152,7 +152,7 @@ static int order_broadcast(struct sml_context *context, void *data, size_t count
 		.call = {.collective = SML_BROADCAST,
 			 .type = type,
 			 .count = count,
-			 .root = (uint8_t)root},
+			 .root = (uint16_t)root},
 	};
 	return 0;
 }

@@ -37,9 +37,9 @@
 struct sml_hosts {
 	char machine[SML_HOST_MACHINE_BYTES];
 	struct sml_host_door door;
-	bool is_open;	      /* the door */
-	uint64_t ranks;	      /* of this host, which share memory; 0: none do */
-	struct sml_host *met; /* memory that this rank shares; the others may not */
+	bool is_open;		/* the door */
+	struct sml_ranks ranks; /* of this host, which share memory; none: none do */
+	struct sml_host *met;	/* memory that this rank shares; the others may not */
 };
 
 struct sml_context {

@@ -104,14 +104,14 @@ int sml_data_path_open_transport(const struct sml_stripe *stripe, unsigned shard
 		.ports = settings->ports,
 		.peer = stripe->connection.endpoint->address,
 		.peers = peers,
-		.own = settings->rank,
+		/* Without a tree, where it matters. */
+		.own = (uint8_t)settings->rank,
 		.log = &settings->log,
 		.single_packets = stripe->admission.single_packets,
 	};
 	struct sml_transport *faulty;
 	uint64_t salt =
-		((uint64_t)stripe->index * SML_MAX_CHILDREN + settings->rank) * SML_MAX_SHARDS +
-		shard;
+		((uint64_t)stripe->index * SML_MAX_WORLD + settings->rank) * SML_MAX_SHARDS + shard;
 	int error;
 
 	sml_sockaddr_set_port(&config.peer, stripe->admission.data_port);

@@ -219,8 +219,7 @@ static void make_stripes(struct sml_context *context)
 
 static struct sml_pool_rules own_rules(const struct sml_context *context)
 {
-	uint8_t rank = context->settings.rank;
-	const struct sml_admission *admission = &context->stripes[rank].admission;
+	const struct sml_admission *admission = &context->stripes[context->settings.rank].admission;
 	struct sml_pool_rules rules = {
 		.tag = admission->tag,
 		.job = admission->job_number,
@@ -228,7 +227,7 @@ static struct sml_pool_rules own_rules(const struct sml_context *context)
 		.head_slots = admission->head_slots,
 		.data_slots = admission->data_slots,
 		.lanes = admission->lanes,
-		.n_ranks = context->settings.world_size,
+		.n_ranks = (uint8_t)context->settings.world_size,
 		.n_shards = admission->shards,
 	};
 
@@ -301,7 +300,7 @@ static int agree(struct sml_stripe *first, const struct sml_pool_rules *own)
 		.transports = first->transports,
 		.n_transports = first->admission.shards,
 		.epoch = first->admission.epoch,
-		.rank = context->settings.rank,
+		.rank = (uint8_t)context->settings.rank,
 		.patience_ms = context->settings.heartbeat_ms,
 		.own = own,
 	};
@@ -325,7 +324,8 @@ static int make_own_stripe(struct sml_context *context, struct sml_pool_rules *r
 	const struct sml_stripe *first = &context->stripes[0];
 
 	rules->lanes = first->lanes;
-	context->crew.own = sml_own_stripe_new(rules, context->settings.rank, first->control);
+	context->crew.own =
+		sml_own_stripe_new(rules, (uint8_t)context->settings.rank, first->control);
 	if (context->crew.own == NULL)
 		return -ENOMEM;
 	return 0;

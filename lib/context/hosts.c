@@ -45,7 +45,7 @@ static const char *why_alone(const struct sml_context *context)
 
 static bool is_known(const struct sml_hosts *hosts)
 {
-	return hosts->is_open || hosts->ranks;
+	return hosts->is_open || !sml_ranks_is_empty(&hosts->ranks);
 }
 
 void sml_hosts_introduce(struct sml_context *context, struct sml_application *application)
@@ -74,17 +74,12 @@ void sml_hosts_introduce(struct sml_context *context, struct sml_application *ap
 
 _Static_assert(SML_TALK_TOKEN_BYTES == SML_HOST_TOKEN_BYTES, "tokens are told as they are");
 
-static uint8_t count_ranks(uint64_t ranks)
-{
-	return (uint8_t)__builtin_popcountll(ranks);
-}
-
 static struct sml_host_terms terms_of(const struct sml_admission *admission, bool goes_up)
 {
 	struct sml_host_terms terms = {
 		.job = admission->job_number,
 		.lanes = admission->lanes,
-		.n_ranks = count_ranks(admission->neighbors.ranks),
+		.n_ranks = admission->neighbors.n,
 		.goes_up = goes_up,
 	};
 
@@ -130,13 +125,13 @@ static struct sml_meeting *new_meeting(const struct sml_stripe *first, bool goes
 
 	if (goes_up)
 		terms.room_bytes = room_for(&context->settings, terms);
-	for (unsigned rank = 0; rank < SML_MAX_CHILDREN; rank++) {
-		if (!(neighbors->ranks >> rank & 1))
-			continue;
+	for (unsigned rank = sml_ranks_next(&neighbors->ranks, 0); n < neighbors->n;
+	     rank = sml_ranks_next(&neighbors->ranks, rank + 1)) {
 		if (rank == context->settings.rank)
 			own = n;
 		group.ranks |= (uint64_t)1 << n;
-		memcpy(group.tokens[n++], neighbors->tokens[rank], SML_HOST_TOKEN_BYTES);
+		memcpy(group.tokens[n], neighbors->tokens[n], SML_HOST_TOKEN_BYTES);
+		n++;
 	}
 	return sml_meeting_new(&terms, &group, own, &context->hosts.door);
 }
@@ -187,19 +182,18 @@ static void tell_failure(const struct sml_context *context, int step)
 
 static struct sml_host *new_host(const struct sml_stripe *first, struct sml_meeting *meeting)
 {
-	uint64_t ranks = first->admission.neighbors.ranks;
+	const struct sml_neighbors *neighbors = &first->admission.neighbors;
 	struct sml_host *host = calloc(1, sizeof(*host));
 	uint8_t n = 0;
 
 	if (host == NULL)
 		return NULL;
 	host->memory = sml_meeting_take(meeting, &host->leader_fd);
-	for (uint8_t rank = 0; rank < SML_MAX_CHILDREN; rank++) {
-		if (!(ranks >> rank & 1))
-			continue;
+	for (unsigned rank = sml_ranks_next(&neighbors->ranks, 0); n < neighbors->n;
+	     rank = sml_ranks_next(&neighbors->ranks, rank + 1)) {
 		if (rank == first->context->settings.rank)
 			host->rank = n;
-		host->job_ranks[n++] = rank;
+		host->job_ranks[n++] = (uint16_t)rank;
 	}
 	sml_host_tell_cpus(host);
 	return host;
@@ -210,11 +204,6 @@ static void close_door(struct sml_context *context)
 	if (context->hosts.is_open)
 		sml_host_close_door(&context->hosts.door);
 	context->hosts.is_open = false;
-}
-
-static uint64_t all_ranks(const struct sml_context *context)
-{
-	return ~(uint64_t)0 >> (SML_MAX_CHILDREN - context->settings.world_size);
 }
 
 /* The memory is in hosts.met afterwards, if the ranks share it as far as this one can tell. */
@@ -242,7 +231,7 @@ int sml_hosts_meet(struct sml_stripe *first, struct sml_probe *probe, bool *shar
 	struct sml_context *context = first->context;
 	int error = 0;
 
-	if (context->hosts.is_open && first->admission.neighbors.ranks == all_ranks(context))
+	if (context->hosts.is_open && first->admission.neighbors.n == context->settings.world_size)
 		error = try_to_meet(first, first->control, probe, false);
 	*share = context->hosts.met != NULL;
 	close_door(context);
@@ -279,7 +268,7 @@ static int begin_anew(struct sml_stripe *stripe)
 	struct sml_host_terms terms = terms_of(&stripe->admission, true);
 	bool over, fits;
 
-	if (stripe->admission.neighbors.ranks != hosts->ranks)
+	if (!sml_ranks_are_equal(&stripe->admission.neighbors.ranks, &hosts->ranks))
 		return sml_error_set(SML_ERROR_PROTOCOL,
 				     "it does not admit the ranks of this host as one, as the job "
 				     "has begun");
@@ -310,17 +299,17 @@ int sml_hosts_meet_under(struct sml_stripe *stripe, struct sml_control *control,
 			 struct sml_readiness *found)
 {
 	struct sml_context *context = stripe->context;
-	uint64_t ranks = stripe->admission.neighbors.ranks;
+	unsigned n_ranks = stripe->admission.neighbors.n;
 	int error = 0;
 
 	if (!may_meet_under(context))
 		return 0;
 	if (context->shape.lanes)
 		error = begin_anew(stripe);
-	else if (context->hosts.is_open && ranks)
+	else if (context->hosts.is_open && n_ranks > 0)
 		error = try_to_meet(stripe, control, NULL, true);
 	/* Another rank of the host could not share it: now all are on their own. */
-	if (ranks == 0)
+	if (n_ranks == 0)
 		drop_met(context);
 	found->shares_memory = context->hosts.met || context->crew.host;
 	if (context->shape.lanes == 0)
@@ -330,10 +319,11 @@ int sml_hosts_meet_under(struct sml_stripe *stripe, struct sml_control *control,
 
 bool sml_hosts_sends(const struct sml_stripe *stripe, const struct sml_readiness *found)
 {
-	uint64_t ranks = stripe->admission.neighbors.ranks;
+	const struct sml_neighbors *neighbors = &stripe->admission.neighbors;
 
-	return ranks == 0 || (found->shares_memory &&
-			      (unsigned)__builtin_ctzll(ranks) == stripe->context->settings.rank);
+	return neighbors->n == 0 ||
+	       (found->shares_memory &&
+		sml_ranks_next(&neighbors->ranks, 0) == stripe->context->settings.rank);
 }
 
 /* The shared slots are the job's only stripe, and there is one thread for them in each rank. */
@@ -351,12 +341,12 @@ static void become_only_stripe(struct sml_stripe *first, const struct sml_host_t
 	memset(first->transports, 0, sizeof(first->transports));
 }
 
-static void keep_met(struct sml_context *context, uint64_t ranks)
+static void keep_met(struct sml_context *context, const struct sml_ranks *ranks)
 {
 	context->crew.host = context->hosts.met;
 	context->crew.callers_drive = !sml_host_leads(context->crew.host);
 	context->hosts.met = NULL;
-	context->hosts.ranks = ranks;
+	context->hosts.ranks = *ranks;
 	sml_host_count_cpus(context->crew.host);
 }
 
@@ -364,15 +354,15 @@ int sml_hosts_settle_under(struct sml_stripe *stripe)
 {
 	struct sml_context *context = stripe->context;
 
-	if (may_meet_under(context) && context->hosts.met && stripe->admission.neighbors.ranks)
-		keep_met(context, stripe->admission.neighbors.ranks);
+	if (may_meet_under(context) && context->hosts.met && stripe->admission.neighbors.n > 0)
+		keep_met(context, &stripe->admission.neighbors.ranks);
 	else if (may_meet_under(context) && context->crew.host == NULL)
 		stop_meeting(context); /* in a failover, progress threads read crew.host */
 	if (context->crew.host == NULL && stripe->index == 0 && context->settings.world_size > 1)
 		sml_log(&context->settings.log, SML_LOG_INFO,
 			"this rank shares no memory with others of its host: %s",
 			why_alone(context));
-	if (stripe->admission.neighbors.ranks && context->crew.host == NULL)
+	if (stripe->admission.neighbors.n > 0 && context->crew.host == NULL)
 		return sml_error_set(SML_ERROR_PROTOCOL,
 				     "the switch at %s starts the job as if this rank shared "
 				     "memory with others",
@@ -388,7 +378,7 @@ void sml_hosts_settle(struct sml_stripe *first, bool share)
 		sml_hosts_fini(context);
 		return;
 	}
-	keep_met(context, first->admission.neighbors.ranks);
+	keep_met(context, &first->admission.neighbors.ranks);
 	become_only_stripe(first, &context->crew.host->memory.terms);
 }
 

@@ -104,7 +104,8 @@ int sml_stripe_connect_control(struct sml_stripe *stripe)
 	stripe->n_endpoints = (unsigned)n;
 	/* None wanted: rank 0 chooses how many ranks embed one. */
 	if (is_embedded(stripe))
-		place.n_stripes = context->settings.every_rank ? context->settings.world_size : 0;
+		place.n_stripes =
+			context->settings.every_rank ? (uint8_t)context->settings.world_size : 0;
 	error = connect_to_first(stripe);
 	if (error)
 		return error;

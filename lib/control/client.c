@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
+#include "base/plural.h"
 #include "base/thread.h"
 #include "lib/control/internal.h"
 
@@ -155,42 +156,21 @@ int sml_control_pump(struct sml_control *control, const int *fds, unsigned n_fds
 	return sml_control_failure(control);
 }
 
-/* "2, 3 and 5", as far as there is room. */
-static void list_ranks(uint64_t ranks, char *text, size_t bytes)
-{
-	size_t length = 0;
-
-	text[0] = '\0';
-	for (unsigned r = 0; ranks >> r && length < bytes; r++) {
-		uint64_t rest = r == 63 ? 0 : ranks >> (r + 1);
-
-		if (!(ranks >> r & 1))
-			continue;
-		length += (size_t)snprintf(text + length, bytes - length, "%s%u",
-					   length == 0 ? ""
-					   : rest      ? ", "
-						       : " and ",
-					   r);
-		if (rest == 0)
-			break;
-	}
-}
-
 static int too_late(struct sml_control *control)
 {
 	const struct sml_settings *settings = control->settings;
 	const char *what = control->talk.config.what;
-	char ranks[256];
+	char ranks[SML_RANKS_TEXT_BYTES];
+	unsigned n_missing = sml_ranks_count(&control->talk.missing) + control->talk.n_more;
 
-	if (sml_control_phase(control) == SML_TALK_JOINING && control->talk.missing) {
-		list_ranks(control->talk.missing, ranks, sizeof(ranks));
+	if (sml_control_phase(control) == SML_TALK_JOINING && n_missing > 0) {
+		sml_ranks_text(&control->talk.missing, control->talk.n_more, ranks, sizeof(ranks));
 		return sml_error_set(
 			SML_ERROR_TIMEOUT,
 			"rank%s %s of %u did not join job \"%s\" (%s at %s) "
 			"within %u ms: %s%s (SWITCHML_TIMEOUT)",
-			(control->talk.missing & (control->talk.missing - 1)) ? "s" : "", ranks,
-			settings->world_size, settings->job, what, control->talk.config.where,
-			settings->timeout_ms,
+			sml_plural(n_missing), ranks, settings->world_size, settings->job, what,
+			control->talk.config.where, settings->timeout_ms,
 			control->talk.refused[0] ? "the last that tried was refused: "
 			: settings->switch_address
 				? "have they been started, with the same job name and switch?"

@@ -174,7 +174,7 @@ static void look_at(struct attempt *attempt)
 	struct sml_control *control = attempt->control;
 	unsigned address = address_of(attempt);
 
-	sml_search_missing(&finder->search, address, control->talk.missing);
+	sml_search_missing(&finder->search, address, &control->talk.missing, control->talk.n_more);
 	if (sml_control_phase(control) == SML_TALK_FAILED) {
 		char reason[SML_REASON_LENGTH];
 

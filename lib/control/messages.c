@@ -25,7 +25,7 @@ static void keep_names(struct sml_control *control)
 
 	if (fellows == NULL || control->last_words || control->talk.error != SML_ERROR_RANK_DIED)
 		return;
-	words = calloc(1, sizeof(*words));
+	words = sml_stall_report_open(0, control->settings->world_size);
 	for (unsigned rank = 0; words && rank < control->settings->world_size; rank++) {
 		struct sml_stall_rank *about = &words->ranks[rank];
 
@@ -80,7 +80,7 @@ static void keep_report(struct sml_control *control, const SmlControl__StallRepo
 
 	if (n_slots == 0 || *place)
 		return;
-	report = sml_stall_report_new(message, n_slots);
+	report = sml_stall_report_new(message, n_slots, control->settings->world_size);
 	pthread_mutex_lock(&control->lock);
 	*place = report;
 	pthread_cond_broadcast(&control->changed);
@@ -108,44 +108,29 @@ static void describe(void *self, enum sml_stream_id stream, uint32_t chunk, char
 	owner->describe(owner->self, stream, chunk, text, text_bytes);
 }
 
-/* Slots that a message of a member, 16 KiB at most, has room for. */
-#define MOST_TOLD 600
-
-static void add_slot(const struct sml_stall_report *report, uint32_t slot,
-		     SmlControl__SlotState *states, SmlControl__StallReport *out)
-{
-	SmlControl__SlotState *state = &states[out->n_slots];
-
-	sml_control__slot_state__init(state);
-	state->slot = slot;
-	state->use = report->slots[slot].use;
-	state->missing = report->slots[slot].missing;
-	out->slots[out->n_slots++] = state;
-}
+/*
+ * Not of all slots: a switch that asks again and again would keep this thread busy. It is the room
+ * of about 600 slots.
+ */
+#define MOST_TOLD_BYTES 10000
 
 static void tell_stalls(void *self)
 {
 	struct sml_control *control = self;
 	struct sml_stall_report *report = control->owner.stalls(control->owner.self);
 	SmlControl__StallReport out = SML_CONTROL__STALL_REPORT__INIT;
-	SmlControl__SlotState *states, **list;
-	uint32_t n = report ? report->n_slots : 0;
+	struct sml_waits_message message;
 
-	/* Not of all slots: a switch that asks again and again would keep this thread busy. */
-	states = calloc(MOST_TOLD, sizeof(*states));
-	list = calloc(MOST_TOLD,
-		      sizeof(*list)); /* NOLINT(bugprone-sizeof-expression): of pointers */
-	out.slots = list;
-	/* First those that lack somebody: there may be no room for all. */
-	for (unsigned complete = 0; states && list && complete < 2; complete++)
-		for (uint32_t i = 0; i < n && out.n_slots < MOST_TOLD; i++)
-			if (report->slots[i].known && (report->slots[i].missing == 0) == complete)
-				add_slot(report, i, states, &out);
-	if (report && states && list)
+	if (report && sml_waits_pack(&report->waits, MOST_TOLD_BYTES, &message)) {
+		out.slots = message.slots;
+		out.n_slots = message.n_slots;
+		out.sets = message.sets;
+		out.n_sets = message.n_sets;
+		out.partial = message.is_partial;
 		sml_talk_send(&control->talk, sml_envelope(STALL_REPORT, stall_report, &out));
-	free(states);
-	free(list);
-	free(report);
+		sml_waits_free(&message);
+	}
+	sml_stall_report_close(report);
 }
 
 static void served(void *self, SmlControl__StripeStatus *status,

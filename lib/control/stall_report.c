@@ -4,20 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void add_slot(struct sml_stall_report *report, const SmlControl__SlotState *state)
-{
-	if (state->slot >= report->n_slots)
-		return;
-	report->slots[state->slot] = (struct sml_stall_slot){state->missing, state->use, true};
-	for (unsigned rank = 0; rank < SML_MAX_CHILDREN; rank++)
-		report->n_missing[rank] += (uint32_t)(state->missing >> rank & 1);
-}
-
 static void add_rank(struct sml_stall_report *report, const SmlControl__RankState *state)
 {
 	struct sml_stall_rank *rank;
 
-	if (state->rank >= SML_MAX_CHILDREN)
+	if (state->rank >= report->n_ranks)
 		return;
 	rank = &report->ranks[state->rank];
 	snprintf(rank->host, sizeof(rank->host), "%s", state->host);
@@ -27,18 +18,59 @@ static void add_rank(struct sml_stall_report *report, const SmlControl__RankStat
 	rank->heard = true;
 }
 
-struct sml_stall_report *sml_stall_report_new(const SmlControl__StallReport *message,
-					      uint32_t n_slots)
+struct sml_stall_report *sml_stall_report_open(uint32_t n_slots, unsigned n_ranks)
 {
 	struct sml_stall_report *report =
-		calloc(1, sizeof(*report) + n_slots * sizeof(report->slots[0]));
+		calloc(1, sizeof(*report) + n_ranks * sizeof(report->ranks[0]));
 
 	if (report == NULL)
 		return NULL;
-	report->n_slots = n_slots;
-	for (size_t i = 0; i < message->n_slots; i++)
-		add_slot(report, message->slots[i]);
+	report->n_ranks = n_ranks;
+	if (sml_waits_init(&report->waits, n_slots, n_ranks))
+		return report;
+	free(report);
+	return NULL;
+}
+
+struct sml_stall_report *sml_stall_report_new(const SmlControl__StallReport *message,
+					      uint32_t n_slots, unsigned n_ranks)
+{
+	struct sml_stall_report *report = sml_stall_report_open(n_slots, n_ranks);
+
+	if (report == NULL)
+		return NULL;
+	sml_waits_unpack(&report->waits, message->slots, message->n_slots, message->sets,
+			 message->n_sets, NULL);
+	report->waits.is_partial |= message->partial;
 	for (size_t i = 0; i < message->n_ranks; i++)
 		add_rank(report, message->ranks[i]);
+	sml_stall_report_count(report);
 	return report;
+}
+
+void sml_stall_report_count(struct sml_stall_report *report)
+{
+	uint32_t n_missing[SML_MAX_WORLD] = {0};
+
+	sml_waits_count(&report->waits, n_missing);
+	for (unsigned rank = 0; rank < report->n_ranks; rank++)
+		report->ranks[rank].n_missing = n_missing[rank];
+}
+
+void sml_stall_report_name(struct sml_stall_report *report, const struct sml_stall_report *names)
+{
+	for (unsigned rank = 0; rank < report->n_ranks && rank < names->n_ranks; rank++) {
+		uint32_t n_missing = report->ranks[rank].n_missing;
+
+		report->ranks[rank] = names->ranks[rank];
+		report->ranks[rank].n_missing = n_missing;
+	}
+}
+
+void sml_stall_report_close(struct sml_stall_report *report)
+{
+	if (report == NULL)
+		return;
+	sml_waits_fini(&report->waits);
+	free(report);
 }

@@ -245,8 +245,8 @@ void sml_control_close(struct sml_control *control)
 		sml_channel_close(control->channel);
 	sml_talk_fini(&control->talk);
 	for (unsigned i = 0; i < SML_MAX_STRIPES; i++)
-		free(control->stalls[i]);
-	free(control->last_words);
+		sml_stall_report_close(control->stalls[i]);
+	sml_stall_report_close(control->last_words);
 	free_event(control->tick);
 	free_event(control->wake);
 	free_event(control->pump_timer);

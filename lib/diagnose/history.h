@@ -16,7 +16,7 @@ struct sml_call {
 	enum sml_type type; /* the caller's, where the tensor's is bytes */
 	enum sml_op op;
 	enum sml_wire wire;
-	uint8_t root;
+	uint16_t root;
 	uint32_t number;
 	uint64_t count; /* the caller's */
 	struct sml_window window[SML_STREAMS];

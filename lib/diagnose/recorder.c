@@ -63,34 +63,40 @@ static void write_ranks(FILE *out, const struct sml_recorder *recorder)
 	struct sml_stall_lacking lacking;
 
 	sml_stall_gather(&recorder->scene, &recorder->reports, &lacking);
-	if (lacking.about[0] == NULL)
+	if (lacking.ranks[0].about == NULL)
 		return;
 	fprintf(out, "\nranks, and for how many slots the job waits for each\n"
 		     "rank slots connected heard_ms_ago        pid host\n");
 	for (unsigned rank = 0; rank < recorder->scene.settings->world_size; rank++) {
-		const struct sml_stall_rank *about = lacking.about[rank];
-
+		const struct sml_stall_rank *about = lacking.ranks[rank].about;
 		char heard[24] = "?";
 
+		/* Of many ranks, the switch tells of those that matter. */
+		if (about == NULL || (recorder->scene.settings->world_size > SML_MAX_CHILDREN &&
+				      !about->heard && about->n_missing == 0))
+			continue;
 		if (about->heard)
 			snprintf(heard, sizeof(heard), "%" PRIu64, about->last_heard_ms);
 		fprintf(out, "%4u %5" PRIu32 " %9s %12s %10" PRIu32 " %s\n", rank,
-			lacking.n_missing[rank], about->connected ? "yes" : "no", heard, about->pid,
-			about->host);
+			lacking.ranks[rank].n_missing, about->connected ? "yes" : "no", heard,
+			about->pid, about->host);
 	}
 }
 
-/* "1,3" */
-static void write_rank_list(FILE *out, uint64_t ranks)
-{
-	const char *comma = "";
+/* The ranks of a slot that are named. */
+#define NAMED_RANKS 64
 
-	for (unsigned rank = 0; rank < SML_MAX_CHILDREN; rank++) {
-		if (!(ranks >> rank & 1))
-			continue;
-		fprintf(out, "%s%u", comma, rank);
-		comma = ",";
+/* "1,3": at most 64 of them; "1,3,+7": there are 7 more. */
+static void write_rank_list(FILE *out, const struct sml_ranks *ranks)
+{
+	unsigned n = sml_ranks_count(ranks), rank = sml_ranks_next(ranks, 0), i;
+
+	for (i = 0; i < n && i < NAMED_RANKS; i++) {
+		fprintf(out, "%s%u", i ? "," : "", rank);
+		rank = sml_ranks_next(ranks, rank + 1);
 	}
+	if (i < n)
+		fprintf(out, ",+%u", n - i);
 }
 
 static void write_slot(FILE *out, const struct sml_stalled *stalled, uint64_t now_ns)
@@ -118,7 +124,7 @@ static void write_slot(FILE *out, const struct sml_stalled *stalled, uint64_t no
 	}
 	fprintf(out, " %10.1f %6u %s", ms_since(stalled->first_sent_ns, now_ns),
 		stalled->sends - 1u, causes[stalled->cause]);
-	write_rank_list(out, stalled->missing);
+	write_rank_list(out, &stalled->missing);
 	putc('\n', out);
 }
 
@@ -140,13 +146,14 @@ static void write_job_slots(FILE *out, const struct sml_stall_report *report, un
 	if (report == NULL)
 		return;
 	fprintf(out, "\nslots of stripe %u with missing ranks\n slot        use ranks\n", stripe);
-	for (uint32_t i = 0; i < report->n_slots; i++) {
-		const struct sml_stall_slot *slot = &report->slots[i];
+	for (uint32_t i = 0; i < report->waits.n_slots; i++) {
+		struct sml_ranks missing;
 
-		if (!slot->known || slot->missing == 0)
+		sml_waits_get(&report->waits, i, &missing);
+		if (sml_ranks_is_empty(&missing))
 			continue;
-		fprintf(out, "%5" PRIu32 " %10" PRIu32 " ", i, slot->use);
-		write_rank_list(out, slot->missing);
+		fprintf(out, "%5" PRIu32 " %10" PRIu32 " ", i, report->waits.slots[i].use);
+		write_rank_list(out, &missing);
 		putc('\n', out);
 	}
 }

@@ -56,20 +56,24 @@ void sml_stall_ask(const struct sml_scene *scene, uint64_t until_ns,
 static enum sml_stall_cause find_cause(const struct sml_stall_report *report, unsigned own_rank,
 				       bool mismatch, struct sml_stalled *stalled)
 {
-	const struct sml_stall_slot *slot;
+	const struct sml_slot_waits *slot;
+	struct sml_ranks missing;
 
 	if (mismatch && stalled->sends > 0)
 		return SML_STALL_MISMATCH;
-	if (stalled->sends == 0 || report == NULL || stalled->slot >= report->n_slots)
+	if (stalled->sends == 0 || report == NULL || stalled->slot >= report->waits.n_slots)
 		return SML_STALL_UNKNOWN;
-	slot = &report->slots[stalled->slot];
+	slot = &report->waits.slots[stalled->slot];
+	if (!slot->known && report->waits.is_partial)
+		return SML_STALL_UNKNOWN;
 	if (!slot->known || sml_serial_before(slot->use, stalled->use))
 		return SML_STALL_NOT_ARRIVED;
-	if (slot->use != stalled->use || slot->missing == 0)
+	if (slot->use != stalled->use || slot->set == 0)
 		return SML_STALL_RESULT_LOST;
-	if (slot->missing >> own_rank & 1)
+	sml_waits_get(&report->waits, stalled->slot, &missing);
+	if (sml_ranks_has(&missing, own_rank))
 		return SML_STALL_NOT_ARRIVED;
-	stalled->missing = slot->missing;
+	stalled->missing = missing;
 	return SML_STALL_RANKS;
 }
 
@@ -196,14 +200,16 @@ static char *next_line(struct lines *lines)
 void sml_stall_gather(const struct sml_scene *scene, const struct sml_stall_reports *reports,
 		      struct sml_stall_lacking *lacking)
 {
-	*lacking = (struct sml_stall_lacking){0};
+	*lacking = (struct sml_stall_lacking){.n_ranks = scene->settings->world_size};
 	for (unsigned i = 0; i < scene->n_stripes; i++) {
 		const struct sml_stall_report *report = reports->of[i];
 
-		for (unsigned rank = 0; report && rank < SML_MAX_CHILDREN; rank++) {
-			lacking->n_missing[rank] += report->n_missing[rank];
-			if (lacking->about[rank] == NULL || report->ranks[rank].host[0])
-				lacking->about[rank] = &report->ranks[rank];
+		for (unsigned rank = 0; report && rank < report->n_ranks; rank++) {
+			const struct sml_stall_rank *about = &report->ranks[rank];
+
+			lacking->ranks[rank].n_missing += about->n_missing;
+			if (lacking->ranks[rank].about == NULL || about->host[0])
+				lacking->ranks[rank].about = about;
 		}
 	}
 }
@@ -211,8 +217,8 @@ void sml_stall_gather(const struct sml_scene *scene, const struct sml_stall_repo
 static void describe_rank(const struct sml_stall_lacking *lacking, unsigned rank,
 			  struct lines *lines)
 {
-	const struct sml_stall_rank *about = lacking->about[rank];
-	uint32_t n = lacking->n_missing[rank];
+	const struct sml_stall_rank *about = lacking->ranks[rank].about;
+	uint32_t n = lacking->ranks[rank].n_missing;
 	char who[160] = "", heard[64] = "";
 
 	if (about->host[0])
@@ -230,11 +236,25 @@ static void describe_rank(const struct sml_stall_lacking *lacking, unsigned rank
 /* Does the job wait for a rank that is gone? Then the others need no excuse. */
 static bool is_any_gone(const struct sml_stall_lacking *lacking)
 {
-	for (unsigned rank = 0; rank < SML_MAX_CHILDREN; rank++)
-		if (lacking->n_missing[rank] > 0 && lacking->about[rank]->host[0] &&
-		    !lacking->about[rank]->connected)
+	for (unsigned rank = 0; rank < lacking->n_ranks; rank++)
+		if (lacking->ranks[rank].n_missing > 0 && lacking->ranks[rank].about->host[0] &&
+		    !lacking->ranks[rank].about->connected)
 			return true;
 	return false;
+}
+
+/* Of these ranks, the one that most slots wait for; it is none of them any more. */
+static unsigned take_worst(const struct sml_stall_lacking *lacking, struct sml_ranks *ranks)
+{
+	unsigned worst = sml_ranks_next(ranks, 0);
+	struct sml_ranks taken = {{0}};
+
+	for (unsigned rank = worst; rank < SML_MAX_WORLD; rank = sml_ranks_next(ranks, rank + 1))
+		if (lacking->ranks[rank].n_missing > lacking->ranks[worst].n_missing)
+			worst = rank;
+	sml_ranks_add(&taken, worst);
+	sml_ranks_subtract(ranks, &taken);
+	return worst;
 }
 
 /*
@@ -245,25 +265,16 @@ static void describe_ranks(const struct sml_stall_lacking *lacking, unsigned own
 			   struct lines *lines)
 {
 	bool only_gone = is_any_gone(lacking);
-	uint64_t told = (uint64_t)1 << own_rank;
-	unsigned n_ranks = 0;
+	struct sml_ranks to_tell = {{0}};
+	unsigned n_ranks;
 
-	for (unsigned rank = 0; rank < SML_MAX_CHILDREN; rank++)
-		if (lacking->n_missing[rank] == 0 || (only_gone && lacking->about[rank]->connected))
-			told |= (uint64_t)1 << rank;
-	for (unsigned rank = 0; rank < SML_MAX_CHILDREN; rank++)
-		n_ranks += !(told >> rank & 1);
-	for (unsigned i = 0; i < n_ranks && i < NAMED_RANKS; i++) {
-		unsigned worst = SML_MAX_CHILDREN;
-
-		for (unsigned rank = 0; rank < SML_MAX_CHILDREN; rank++)
-			if (!(told >> rank & 1) &&
-			    (worst == SML_MAX_CHILDREN ||
-			     lacking->n_missing[rank] > lacking->n_missing[worst]))
-				worst = rank;
-		told |= (uint64_t)1 << worst;
-		describe_rank(lacking, worst, lines);
-	}
+	for (unsigned rank = 0; rank < lacking->n_ranks; rank++)
+		if (rank != own_rank && lacking->ranks[rank].n_missing > 0 &&
+		    !(only_gone && lacking->ranks[rank].about->connected))
+			sml_ranks_add(&to_tell, rank);
+	n_ranks = sml_ranks_count(&to_tell);
+	for (unsigned i = 0; i < n_ranks && i < NAMED_RANKS; i++)
+		describe_rank(lacking, take_worst(lacking, &to_tell), lines);
 	if (n_ranks > NAMED_RANKS)
 		snprintf(next_line(lines), SML_STALL_LINE_BYTES,
 			 "%u more ranks have not contributed either", n_ranks - NAMED_RANKS);

@@ -31,8 +31,11 @@ void sml_stall_ask(const struct sml_scene *scene, uint64_t until_ns,
  * it).
  */
 struct sml_stall_lacking {
-	uint32_t n_missing[SML_MAX_CHILDREN];
-	const struct sml_stall_rank *about[SML_MAX_CHILDREN];
+	unsigned n_ranks;
+	struct {
+		uint32_t n_missing;
+		const struct sml_stall_rank *about;
+	} ranks[SML_MAX_WORLD];
 };
 
 void sml_stall_gather(const struct sml_scene *scene, const struct sml_stall_reports *reports,
@@ -56,9 +59,9 @@ struct sml_stalled {
 	uint8_t sends;
 	uint16_t slot;
 	uint32_t use, chunk, call;
-	bool lacks_exponents;	/* or waits behind a chunk that does */
-	uint64_t first_sent_ns; /* only where sends > 0 */
-	uint64_t missing;	/* RANKS: which ones */
+	bool lacks_exponents;	  /* or waits behind a chunk that does */
+	uint64_t first_sent_ns;	  /* only where sends > 0 */
+	struct sml_ranks missing; /* RANKS: which ones */
 };
 
 /* Iterates over them: begin with only the scene and the reports set. */

@@ -32,8 +32,8 @@
 /* One rank's use of them. One thread at a time. */
 struct sml_host {
 	struct sml_host_memory memory;
-	uint8_t rank;			     /* within the host; 0 is the leader */
-	uint8_t job_ranks[SML_MAX_CHILDREN]; /* the job's ranks, by rank within the host */
+	uint8_t rank;			      /* within the host; 0 is the leader */
+	uint16_t job_ranks[SML_MAX_CHILDREN]; /* the job's ranks, by rank within the host */
 	int leader_fd;	  /* if sums go up: an eventfd that wakes the leader; -1: none */
 	bool has_news;	  /* results that sleeping ranks have not been told */
 	bool has_sum;	  /* a sum that a sleeping leader has not been told */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/thread.h"
+#include "lib/control/stall_report.h"
 #include "lib/host/slots.h"
 #include "lib/progress/progress.h"
 
@@ -18,7 +19,7 @@ void sml_crew_init(struct sml_crew *crew, struct sml_requests *requests,
 
 void sml_crew_fini(struct sml_crew *crew)
 {
-	free(crew->last);
+	sml_stall_report_close(crew->last);
 	pthread_cond_destroy(&crew->changed);
 	pthread_mutex_destroy(&crew->lock);
 }

@@ -2,7 +2,6 @@
 #include "lib/progress/question.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "lib/control/stall_report.h"
@@ -13,40 +12,37 @@
 /* A thread that does not answer by then is in a long system call. */
 #define ANSWER_NS (100 * SML_NS_PER_MS)
 
-static uint64_t job_ranks(const struct sml_host *host, uint64_t ranks)
+/* The job's ranks, from those of the host. */
+static void add_job_ranks(const struct sml_host *host, uint64_t ranks, struct sml_ranks *of_job)
 {
-	uint64_t of_job = 0;
-
 	for (unsigned rank = 0; rank < host->memory.terms.n_ranks; rank++)
 		if (ranks >> rank & 1)
-			of_job |= (uint64_t)1 << host->job_ranks[rank];
-	return of_job;
+			sml_ranks_add(of_job, host->job_ranks[rank]);
 }
 
-static void count_missing(struct sml_stall_report *report)
+/* The job has at least so many ranks. */
+static unsigned known_ranks(const struct sml_host *host)
 {
-	memset(report->n_missing, 0, sizeof(report->n_missing));
-	for (uint32_t i = 0; i < report->n_slots; i++)
-		for (unsigned rank = 0; report->slots[i].known && rank < SML_MAX_CHILDREN; rank++)
-			report->n_missing[rank] += (uint32_t)(report->slots[i].missing >> rank & 1);
+	return host->job_ranks[host->memory.terms.n_ranks - 1u] + 1u;
 }
 
 /* Where ranks share the slots, any thread of any rank can look at any time. */
-static struct sml_stall_report *look_at_host(const struct sml_host *host)
+static struct sml_stall_report *look_at_host(const struct sml_host *host, unsigned n_ranks)
 {
-	uint32_t n = sml_host_slots(&host->memory.terms);
-	struct sml_stall_report *report = calloc(1, sizeof(*report) + n * sizeof(report->slots[0]));
+	uint32_t n = sml_host_slots(&host->memory.terms), use;
+	struct sml_stall_report *report = sml_stall_report_open(n, n_ranks);
+	uint64_t missing;
 
-	if (report == NULL)
-		return NULL;
-	report->n_slots = n;
-	for (uint32_t i = 0; i < n; i++) {
-		struct sml_stall_slot *slot = &report->slots[i];
+	for (uint32_t i = 0; report && i < n; i++) {
+		struct sml_ranks ranks = {{0}};
 
-		slot->known = sml_host_newest(host, i, &slot->use, &slot->missing);
-		slot->missing = job_ranks(host, slot->missing);
+		if (!sml_host_newest(host, i, &use, &missing))
+			continue;
+		add_job_ranks(host, missing, &ranks);
+		sml_waits_note(&report->waits, i, use, &ranks);
 	}
-	count_missing(report);
+	if (report)
+		sml_stall_report_count(report);
 	return report;
 }
 
@@ -56,29 +52,24 @@ static void look_at_shard(const struct sml_own_stripe *own, unsigned shard,
 	const struct sml_pool_rules *rules = &own->pool.rules;
 
 	sml_assert(rules->n_ranks >= 1 && rules->n_shards >= 1);
-	for (uint32_t slot = shard; slot < report->n_slots; slot += rules->n_shards) {
+	for (uint32_t slot = shard; slot < report->waits.n_slots; slot += rules->n_shards) {
 		const struct sml_slot *newest = sml_pool_newest(&own->pool, slot);
-		uint64_t missing;
+		struct sml_ranks missing = {{0}};
 
 		if (newest == NULL)
 			continue;
-		sml_assert(rules->n_ranks > 0);
-		missing = sml_pool_all_ranks(rules) & ~newest->seen;
-		report->slots[slot] = (struct sml_stall_slot){missing, newest->use, true};
-		for (unsigned rank = 0; rank < rules->n_ranks; rank++)
-			report->n_missing[rank] += (uint32_t)(missing >> rank & 1);
+		/* Such a job has no tree, so its ranks are the children. */
+		missing.words[0] = sml_pool_all_ranks(rules) & ~newest->seen;
+		sml_waits_note(&report->waits, slot, newest->use, &missing);
 	}
 }
 
 static struct sml_stall_report *new_report(const struct sml_own_stripe *own)
 {
 	const struct sml_pool_rules *rules = &own->pool.rules;
-	uint32_t n = (uint32_t)rules->head_slots + rules->data_slots;
-	struct sml_stall_report *report = calloc(1, sizeof(*report) + n * sizeof(report->slots[0]));
 
-	if (report)
-		report->n_slots = n;
-	return report;
+	return sml_stall_report_open((uint32_t)rules->head_slots + rules->data_slots,
+				     rules->n_ranks);
 }
 
 void sml_question_answer(struct sml_crew *crew, unsigned thread, uint32_t *seen)
@@ -118,7 +109,7 @@ struct sml_stall_report *sml_question_ask(struct sml_crew *crew)
 	bool answered;
 
 	if (crew->host)
-		return look_at_host(crew->host);
+		return look_at_host(crew->host, known_ranks(crew->host));
 	report = own ? new_report(own) : NULL;
 	if (report == NULL)
 		return NULL;
@@ -133,41 +124,61 @@ struct sml_stall_report *sml_question_ask(struct sml_crew *crew)
 		for (unsigned i = 0; i < crew->n_threads; i++)
 			look_at_shard(own, i, report);
 	pthread_mutex_unlock(&crew->lock);
-	if (answered)
+	if (answered) {
+		sml_stall_report_count(report);
 		return report;
-	free(report);
+	}
+	sml_stall_report_close(report);
 	return NULL;
 }
 
-/* ours: as the host's memory shows the slot. It becomes what is known of it altogether. */
-static void merge(struct sml_stall_slot *ours, const struct sml_stall_slot *told, uint64_t group)
+/*
+ * ours: as the host's memory shows the slot. It becomes what is known of it altogether. group: the
+ * ranks of the host.
+ */
+static void merge(struct sml_waits *ours, const struct sml_waits *told, uint32_t slot,
+		  const struct sml_ranks *group)
 {
-	bool knows_use = told->known && !sml_serial_before(told->use, ours->use);
+	uint32_t use = told->slots[slot].use;
+	struct sml_ranks missing, others;
+	bool knows_use;
 
-	/* Also if all ranks are in, and only their sum is not there. */
-	if (!ours->known || ours->missing == 0 || (knows_use && told->use != ours->use)) {
-		*ours = *told;
+	if (!sml_waits_knows(told, slot)) {
+		/* All ranks are in, and their sum is not there. */
+		ours->slots[slot].known &= !sml_waits_is_complete(ours, slot);
 		return;
 	}
-	if (knows_use)
-		ours->missing |= told->missing & ~group;
+	knows_use = sml_waits_knows(ours, slot) && !sml_serial_before(use, ours->slots[slot].use);
+	sml_waits_get(told, slot, &others);
+	if (!sml_waits_knows(ours, slot) || sml_waits_is_complete(ours, slot) ||
+	    (knows_use && use != ours->slots[slot].use)) {
+		sml_waits_note(ours, slot, use, &others);
+	} else if (knows_use) {
+		sml_waits_get(ours, slot, &missing);
+		sml_ranks_subtract(&others, group);
+		sml_ranks_unite(&missing, &others);
+		sml_waits_note(ours, slot, use, &missing);
+	}
 }
 
 const struct sml_stall_report *sml_question_refine(struct sml_crew *crew,
 						   const struct sml_stall_report *told)
 {
 	const struct sml_host *host = crew->host;
+	struct sml_ranks group = {{0}};
 
 	if (host == NULL || !host->memory.terms.goes_up || told == NULL || told == crew->last)
 		return told;
-	free(crew->last);
-	crew->last = look_at_host(host);
+	sml_stall_report_close(crew->last);
+	crew->last = look_at_host(host, told->n_ranks);
 	if (crew->last == NULL)
 		return told;
-	for (uint32_t i = 0; i < crew->last->n_slots && i < told->n_slots; i++)
-		merge(&crew->last->slots[i], &told->slots[i], job_ranks(host, UINT64_MAX));
-	count_missing(crew->last);
-	memcpy(crew->last->ranks, told->ranks, sizeof(told->ranks));
+	add_job_ranks(host, UINT64_MAX, &group);
+	for (uint32_t i = 0; i < crew->last->waits.n_slots && i < told->waits.n_slots; i++)
+		merge(&crew->last->waits, &told->waits, i, &group);
+	crew->last->waits.is_partial |= told->waits.is_partial;
+	sml_stall_report_count(crew->last);
+	sml_stall_report_name(crew->last, told);
 	return crew->last;
 }
 
@@ -177,7 +188,7 @@ const struct sml_stall_report *sml_question_last(struct sml_crew *crew,
 	if (crew->last == NULL) {
 		crew->last = sml_question_ask(crew);
 		if (crew->last && names)
-			memcpy(crew->last->ranks, names->ranks, sizeof(names->ranks));
+			sml_stall_report_name(crew->last, names);
 	}
 	return crew->last;
 }

@@ -9,7 +9,8 @@
  * UDP, or have a path for small packets only. They die, freeze, and come back. Ranks come
  * late, die, freeze, and die while they leave. Other jobs take slots from a switch's pool.
  * In some worlds there is no dedicated switch, and rank 0 has the control port. In some, the
- * switches are a tree. One seed determines everything.
+ * switches are a tree; a wide world is a tree with up to 4,096 ranks. One seed determines
+ * everything.
  *
  * What must hold: every rank ends within a bound. An error blames a rank only if that rank
  * died. If no rank died and a switch that can serve all ranks stays up, all calls succeed.
@@ -28,7 +29,7 @@ struct sim_control_result {
 	uint32_t n_well, n_errors, n_dead; /* number of ranks, by how they ended */
 };
 
-/* trace: print every event. */
-void sim_control_run(uint64_t seed, bool trace, struct sim_control_result *result);
+/* wide: a world of 65 to 4,096 ranks. trace: print every event. */
+void sim_control_run(uint64_t seed, bool wide, bool trace, struct sim_control_result *result);
 
 #endif

@@ -9,12 +9,17 @@
 #include "sim/control/control.h"
 #include "sim/gen.h"
 
-#define MS	      1000000ull
-#define SECOND	      (1000 * MS)
+#define MS     1000000ull
+#define SECOND (1000 * MS)
+/* Ranks and switches that differ in what they reach; in a wide world, all reach everything. */
 #define MAX_RANKS     5
 #define MAX_SWITCHES  4
 #define MAX_ADDRESSES 8
-#define MAX_LINKS     16384
+/* Connections, of all that the run makes. */
+#define MAX_LINKS  16384
+#define WIDE_LINKS (8 * SML_MAX_WORLD)
+/* A root, leaves of it, and leaves of these. */
+#define WIDE_SWITCHES (1 + 2 * SML_MAX_CHILDREN)
 #define MAX_RIVALS    5
 #define RIVAL_RANKS   2
 #define TIMEOUT_NS    (120 * SECOND)
@@ -35,7 +40,8 @@ struct link {
 	struct rival *rival;  /* the other job at this end; NULL: a rank of the simulated job */
 	struct server *child; /* the leaf at this end; NULL: a rank */
 	uint32_t child_life;
-	uint8_t rank, sw, address;
+	uint16_t rank;
+	uint8_t sw, address;
 	uint32_t life;		      /* life of the switch that it connects to */
 	bool at_rank, at_switch;      /* each end is open */
 	bool cut;		      /* data on the way to the rank gets lost */
@@ -75,7 +81,8 @@ struct server {
 	uint32_t last_words; /* sends this many Left messages, then dies */
 	/* The data path of its one job. */
 	uint32_t job, job_number, chunk;
-	uint64_t contributed;
+	struct sml_ranks contributed;
+	unsigned n_contributed;
 	bool starts;
 };
 
@@ -91,11 +98,12 @@ struct attempt {
 
 struct rank {
 	struct control *control;
-	uint8_t id;
+	uint16_t id;
 	enum rank_state state;
 	uint64_t comes_ns, dies_ns, ends_by_ns;
 	bool freezes, dies_leaving;
 	uint8_t home; /* the first address that it tries */
+	uint8_t leaf; /* in a wide world: the switch that its only address leads to */
 	struct sml_search search;
 	struct attempt attempts[MAX_ADDRESSES];
 	int taken; /* the current connection attempt; -1: none */
@@ -136,18 +144,21 @@ struct control {
 	bool trace;
 	uint64_t now_ns, order;
 	struct sim_control_result *result;
-	struct server servers[MAX_SWITCHES];
-	uint8_t n_servers, n_addresses, n_ranks;
+	struct server *servers;
+	uint64_t *servers_due, *ranks_due; /* their deadlines */
+	uint8_t n_servers, n_addresses;
+	uint16_t n_ranks;
 	uint8_t switches[MAX_ADDRESSES];
 	char names[MAX_ADDRESSES][32];
 	const char *name_list[MAX_ADDRESSES];
-	struct rank ranks[MAX_RANKS];
+	struct rank *ranks;
 	bool rank_died, good_stays;
 	bool has_tree; /* server 0 is the root, the others are leaves */
+	bool is_wide;
 	bool embedded; /* rank 0 has the only control port, and each rank has a stripe */
 	const struct server *good; /* it exists, or will exist */
-	struct link links[MAX_LINKS];
-	uint32_t n_links;
+	struct link *links;
+	uint32_t n_links, max_links;
 	struct event *events; /* a heap */
 	size_t n_events, capacity;
 };
@@ -156,6 +167,23 @@ __attribute__((format(printf, 2, 3))) void sim_say(struct control *control, cons
 						   ...);
 __attribute__((format(printf, 2, 3))) void sim_wrong(struct control *control, const char *format,
 						     ...);
+
+/* The switch that a rank finds at an address; how; and whether its packets get there. */
+static inline struct server *sim_server_at(const struct control *control, const struct rank *rank,
+					   unsigned address)
+{
+	return &control->servers[control->is_wide ? rank->leaf : control->switches[address]];
+}
+
+static inline enum reach sim_reach(const struct server *server, unsigned address, unsigned rank)
+{
+	return server->reach[address][rank % MAX_RANKS];
+}
+
+static inline bool sim_has_udp(const struct server *server, unsigned rank)
+{
+	return server->udp[rank % MAX_RANKS];
+}
 
 /* ---- the network (network.c) ---- */
 

@@ -110,7 +110,7 @@ struct link *sim_connect_leaf(struct server *leaf)
 	struct server *server = leaf->parent;
 	struct link *link = &control->links[control->n_links];
 
-	if (control->n_links == MAX_LINKS) {
+	if (control->n_links == control->max_links) {
 		sim_wrong(control, "too many connections");
 		return NULL;
 	}
@@ -131,11 +131,11 @@ struct link *sim_connect_leaf(struct server *leaf)
 
 struct link *sim_connect(struct control *control, struct rank *rank, unsigned address)
 {
-	struct server *server = &control->servers[control->switches[address]];
-	enum reach reach = server->reach[address][rank->id];
+	struct server *server = sim_server_at(control, rank, address);
+	enum reach reach = sim_reach(server, address, rank->id);
 	struct link *link = &control->links[control->n_links];
 
-	if (control->n_links == MAX_LINKS) {
+	if (control->n_links == control->max_links) {
 		sim_wrong(control, "too many connections");
 		return NULL;
 	}
@@ -189,7 +189,7 @@ void sim_send_data(struct link *link, bool to_switch, uint32_t chunk, uint32_t e
 {
 	struct event *event;
 
-	if (!link->control->servers[link->sw].udp[link->rank])
+	if (!sim_has_udp(&link->control->servers[link->sw], link->rank))
 		return;
 	event = add(link->control, later(link));
 	event->kind = to_switch ? EVENT_CONTRIBUTION : EVENT_RESULT;

@@ -204,7 +204,7 @@ static void join(struct rank *rank, unsigned address, bool resumes)
 	message.pid = 100 + rank->id;
 	message.lanes = LANES;
 	message.shards = 1;
-	message.stripes = rank->control->embedded ? rank->control->n_ranks : 1;
+	message.stripes = rank->control->embedded ? rank->control->n_ranks : 1u;
 	message.stripe_ports = &port;
 	message.n_stripe_ports = rank->control->embedded;
 	if (resumes)
@@ -263,7 +263,7 @@ static void probe(struct rank *rank, unsigned address)
 		reject(rank, address, SML_ERROR_PROTOCOL, "its path is too narrow");
 		return;
 	}
-	attempt->probed_ns = control->servers[attempt->link->sw].udp[rank->id]
+	attempt->probed_ns = sim_has_udp(&control->servers[attempt->link->sw], rank->id)
 				     ? control->now_ns + gen_below(&control->gen, 50) * MS
 				     : control->now_ns + PATIENCE_NS;
 }
@@ -273,7 +273,7 @@ static void end_of_probe(struct rank *rank, unsigned address)
 	struct attempt *attempt = &rank->attempts[address];
 
 	attempt->probed_ns = NEVER;
-	if (rank->control->servers[attempt->link->sw].udp[rank->id])
+	if (sim_has_udp(&rank->control->servers[attempt->link->sw], rank->id))
 		sml_talk_ready(&attempt->talk,
 			       &(struct sml_readiness){.lanes = attempt->talk.admission.lanes});
 	else
@@ -327,7 +327,7 @@ static void look_at(struct rank *rank, unsigned address)
 		return;
 	snprintf(text, sizeof(text), "%s", talk->text);
 	if (rank->state == SEEKING && talk->phase < SML_TALK_RUNNING) {
-		sml_search_missing(&rank->search, address, talk->missing);
+		sml_search_missing(&rank->search, address, &talk->missing, talk->n_more);
 		if (talk->begun && rank->taken < 0) {
 			rank->taken = (int)address;
 			sml_search_began(&rank->search, address, rank->control->now_ns);

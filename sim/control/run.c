@@ -11,6 +11,7 @@
 #include "switchml.h"
 
 #define MOST_EVENTS 2000000u
+#define WIDE_EVENTS 20000000u
 #define END_NS	    (20 * TIMEOUT_NS)
 /* Two rounds of five seconds at a switch, and the network delays. */
 #define LEAVER_NEEDS_NS (12 * SECOND)
@@ -139,7 +140,7 @@ static void draw_server(struct control *control, uint8_t index)
 		server->returns_ns = server->dies_ns + gen_range(gen, 0, 20000) * MS;
 }
 
-static void draw_rank(struct control *control, uint8_t id)
+static void draw_rank(struct control *control, uint16_t id)
 {
 	struct rank *rank = &control->ranks[id];
 	struct gen *gen = &control->gen;
@@ -190,7 +191,7 @@ static void draw(struct control *control)
 	uint32_t wanted;
 
 	control->embedded = gen_chance(gen, 1, 8);
-	control->n_ranks = (uint8_t)gen_range(gen, 1, MAX_RANKS);
+	control->n_ranks = (uint16_t)gen_range(gen, 1, MAX_RANKS);
 	control->n_servers = (uint8_t)(control->embedded ? 1 : gen_range(gen, 1, MAX_SWITCHES));
 	for (uint8_t i = 0; i < control->n_servers; i++)
 		for (uint32_t n = gen_range(gen, 1, 2); n > 0; n--) {
@@ -203,10 +204,10 @@ static void draw(struct control *control)
 		}
 	for (uint8_t i = 0; i < control->n_servers; i++)
 		draw_server(control, i);
-	for (uint8_t r = 0; r < control->n_ranks; r++)
+	for (uint16_t r = 0; r < control->n_ranks; r++)
 		draw_rank(control, r);
 	wanted = control->ranks[0].wanted;
-	for (uint8_t r = 0; r < control->n_ranks; r++)
+	for (uint16_t r = 0; r < control->n_ranks; r++)
 		control->ranks[r].wanted = wanted;
 	if (gen_chance(gen, 1, 4))
 		draw_death(control);
@@ -259,10 +260,88 @@ static void plant_tree(struct control *control)
 			control->good = server;
 	}
 	/* A rank that begins at a leaf without a parent fails: the leaves come first. */
-	for (uint8_t r = 0; r < control->n_ranks; r++) {
+	for (uint16_t r = 0; r < control->n_ranks; r++) {
 		control->ranks[r].home = (uint8_t)gen_below(gen, control->n_addresses);
 		control->ranks[r].comes_ns += 7 * SECOND;
 	}
+}
+
+/* A switch of a wide world. */
+static struct server *add_switch(struct control *control, struct server *parent)
+{
+	struct server *server = &control->servers[control->n_servers];
+
+	server->control = control;
+	server->index = control->n_servers++;
+	server->parent = parent;
+	server->delay_us = gen_range(&control->gen, 20, 3000);
+	server->dies_ns = server->returns_ns = NEVER;
+	server->last_words = NEVER_32;
+	server->max_slots = 4096;
+	make_good(server);
+	return server;
+}
+
+/* As many leaves as the ranks need, of the root or of the leaves that it has then. */
+static void plant_wide_tree(struct control *control)
+{
+	struct gen *gen = &control->gen;
+	struct server *root = add_switch(control, NULL), *middle = root;
+	uint32_t fewest = (control->n_ranks + SML_MAX_CHILDREN - 1u) / SML_MAX_CHILDREN;
+	uint32_t at_each = control->n_ranks == SML_MAX_WORLD
+				   ? SML_MAX_CHILDREN
+				   : gen_range(gen, fewest, SML_MAX_CHILDREN);
+	bool has_three_levels = gen_chance(gen, 1, 2);
+	uint16_t rank = 0;
+
+	for (unsigned n = 0; rank < control->n_ranks; n++) {
+		struct server *leaf;
+
+		if (has_three_levels && n % SML_MAX_CHILDREN % 8 == 0)
+			middle = add_switch(control, root);
+		leaf = add_switch(control, middle);
+		for (uint32_t i = 0; i < at_each && rank < control->n_ranks; i++)
+			control->ranks[rank++].leaf = leaf->index;
+	}
+}
+
+/* One switch of a wide world may die, and comes back. */
+static void draw_wide_death(struct control *control)
+{
+	struct server *server = &control->servers[gen_below(&control->gen, control->n_servers)];
+
+	server->freezes = gen_chance(&control->gen, 1, 4);
+	server->dies_ns = gen_range(&control->gen, 4000, 6000) * MS;
+	server->returns_ns = server->dies_ns + gen_range(&control->gen, 0, 4000) * MS;
+	control->good = server;
+}
+
+static void draw_wide(struct control *control)
+{
+	static const uint16_t sizes[] = {65, 128, 512, 1024, 2048, SML_MAX_WORLD};
+	struct gen *gen = &control->gen;
+	uint32_t wanted = gen_range(gen, 1, 8);
+	unsigned size = gen_below(gen, sizeof(sizes) / sizeof(sizes[0]));
+
+	control->is_wide = control->has_tree = control->good_stays = true;
+	control->n_ranks = size > 0 && gen_chance(gen, 1, 2)
+				   ? (uint16_t)gen_range(gen, sizes[size - 1] + 1u, sizes[size])
+				   : sizes[size];
+	control->n_addresses = 1;
+	snprintf(control->names[0], sizeof(control->names[0]), "leaf");
+	control->name_list[0] = control->names[0];
+	control->good = &control->servers[0];
+	for (uint16_t r = 0; r < control->n_ranks; r++) {
+		draw_rank(control, r);
+		/* A rank that begins at a leaf without a parent fails: the leaves come first. */
+		control->ranks[r].comes_ns = 1 * SECOND + gen_below(gen, 1500) * MS;
+		control->ranks[r].wanted = wanted;
+	}
+	plant_wide_tree(control);
+	if (gen_chance(gen, 1, 4))
+		draw_death(control);
+	if (gen_chance(gen, 1, 3))
+		draw_wide_death(control);
 }
 
 static void describe_world(const struct control *control)
@@ -271,6 +350,11 @@ static void describe_world(const struct control *control)
 
 	if (!control->trace)
 		return;
+	if (control->is_wide) {
+		printf("%u ranks at %u switches, %u calls\n", control->n_ranks, control->n_servers,
+		       control->ranks[0].wanted);
+		return;
+	}
 	printf("%u ranks, %u calls; a good switch %s\n", control->n_ranks, control->ranks[0].wanted,
 	       control->embedded     ? "is rank 0's"
 	       : control->good_stays ? "stays"
@@ -337,23 +421,59 @@ static void happens(struct control *control, const struct event *event)
 		sml_control__envelope__free_unpacked(message, NULL);
 }
 
-static uint64_t wake_due(struct control *control, uint64_t now_ns, bool wake)
+/*
+ * In a wide world, only what has happened to a switch or a rank moves its deadline. In the others,
+ * a rank may have a switch in its process, and all are few.
+ */
+static void look_at_deadlines(struct control *control, const struct event *event)
 {
-	uint64_t earliest_ns = NEVER, due_ns;
+	bool all = !control->is_wide || event == NULL;
+	const struct link *link = event ? event->link : NULL;
 
+	for (unsigned i = 0; i < control->n_servers; i++)
+		if (all || link->sw == i || link->child == &control->servers[i])
+			control->servers_due[i] = sim_server_deadline(&control->servers[i]);
+	for (unsigned r = all ? 0 : link->rank; r < (all ? control->n_ranks : link->rank + 1u); r++)
+		control->ranks_due[r] = sim_crank_deadline(&control->ranks[r]);
+}
+
+static uint64_t next_due(const struct control *control)
+{
+	uint64_t earliest_ns = NEVER;
+
+	for (unsigned i = 0; i < control->n_servers; i++)
+		if (control->servers_due[i] < earliest_ns)
+			earliest_ns = control->servers_due[i];
+	for (unsigned r = 0; r < control->n_ranks; r++)
+		if (control->ranks_due[r] < earliest_ns)
+			earliest_ns = control->ranks_due[r];
+	return earliest_ns;
+}
+
+static void wake_due(struct control *control)
+{
 	for (unsigned i = 0; i < control->n_servers; i++) {
-		due_ns = sim_server_deadline(&control->servers[i]);
-		if (wake && due_ns <= now_ns)
-			sim_server_wake(&control->servers[i]);
-		earliest_ns = due_ns < earliest_ns ? due_ns : earliest_ns;
+		struct server *server = &control->servers[i];
+
+		if (!control->is_wide)
+			control->servers_due[i] = sim_server_deadline(server);
+		if (control->servers_due[i] > control->now_ns)
+			continue;
+		sim_server_wake(server);
+		control->servers_due[i] = sim_server_deadline(server);
 	}
 	for (unsigned r = 0; r < control->n_ranks; r++) {
-		due_ns = sim_crank_deadline(&control->ranks[r]);
-		if (wake && due_ns <= now_ns)
-			sim_crank_wake(&control->ranks[r]);
-		earliest_ns = due_ns < earliest_ns ? due_ns : earliest_ns;
+		struct rank *rank = &control->ranks[r];
+
+		if (!control->is_wide)
+			control->ranks_due[r] = sim_crank_deadline(rank);
+		if (control->ranks_due[r] > control->now_ns)
+			continue;
+		sim_crank_wake(rank);
+		control->ranks_due[r] = sim_crank_deadline(rank);
 	}
-	return earliest_ns;
+	if (!control->is_wide)
+		look_at_deadlines(control, NULL);
 }
 
 static bool all_are_over(const struct control *control)
@@ -366,24 +486,27 @@ static bool all_are_over(const struct control *control)
 
 static void loop(struct control *control)
 {
+	uint64_t most = control->is_wide ? WIDE_EVENTS : MOST_EVENTS;
 	struct event event;
 
+	look_at_deadlines(control, NULL);
 	while (control->result->passed && !all_are_over(control)) {
-		uint64_t due_ns = wake_due(control, 0, false);
+		uint64_t due_ns = next_due(control);
 
 		control->result->events++;
 		if (sim_next_event_ns(control) <= due_ns && sim_next_event(control, &event)) {
 			control->now_ns =
 				event.at_ns > control->now_ns ? event.at_ns : control->now_ns;
 			happens(control, &event);
+			look_at_deadlines(control, &event);
 			free(event.bytes);
 		} else if (due_ns != NEVER) {
 			control->now_ns = due_ns > control->now_ns ? due_ns : control->now_ns;
-			(void)wake_due(control, control->now_ns, true);
+			wake_due(control);
 		} else {
 			sim_wrong(control, "nothing is planned, and not all ranks have ended");
 		}
-		if (control->now_ns > END_NS || control->result->events > MOST_EVENTS)
+		if (control->now_ns > END_NS || control->result->events > most)
 			sim_wrong(control, "it does not end");
 	}
 }
@@ -476,20 +599,52 @@ static void check(struct control *control)
 	}
 }
 
-void sim_control_run(uint64_t seed, bool trace, struct sim_control_result *result)
+static struct control *new_control(bool wide)
 {
 	struct control *control = calloc(1, sizeof(*control));
-	struct event event;
+	size_t n_servers = wide ? WIDE_SWITCHES : MAX_SWITCHES;
+	size_t n_ranks = wide ? SML_MAX_WORLD : MAX_RANKS;
 
 	if (control == NULL)
 		abort();
+	control->max_links = wide ? WIDE_LINKS : MAX_LINKS;
+	control->servers = calloc(n_servers, sizeof(*control->servers));
+	control->servers_due = calloc(n_servers, sizeof(*control->servers_due));
+	control->ranks = calloc(n_ranks, sizeof(*control->ranks));
+	control->ranks_due = calloc(n_ranks, sizeof(*control->ranks_due));
+	control->links = calloc(control->max_links, sizeof(*control->links));
+	if (!control->servers || !control->servers_due || !control->ranks || !control->ranks_due ||
+	    !control->links)
+		abort();
+	return control;
+}
+
+static void free_control(struct control *control)
+{
+	free(control->servers);
+	free(control->servers_due);
+	free(control->ranks);
+	free(control->ranks_due);
+	free(control->links);
+	free(control->events);
+	free(control);
+}
+
+void sim_control_run(uint64_t seed, bool wide, bool trace, struct sim_control_result *result)
+{
+	struct control *control = new_control(wide);
+	struct event event;
+
 	*result = (struct sim_control_result){.passed = true, .hash = 0xcbf29ce484222325ull};
 	control->trace = trace;
 	control->result = result;
 	gen_from_seed(&control->gen, seed ^ 0x636f6e74726f6cull);
-	draw(control);
+	if (wide)
+		draw_wide(control);
+	else
+		draw(control);
 	/* The other seeds have the worlds that they had before there were trees. */
-	if (seed % 4 == 3 && !control->embedded && control->n_servers > 1)
+	if (!wide && seed % 4 == 3 && !control->embedded && control->n_servers > 1)
 		plant_tree(control);
 	describe_world(control);
 	for (unsigned i = 0; i < control->n_servers && !control->embedded; i++)
@@ -505,6 +660,5 @@ void sim_control_run(uint64_t seed, bool trace, struct sim_control_result *resul
 			sim_server_dies(&control->servers[i]);
 	while (sim_next_event(control, &event))
 		free(event.bytes);
-	free(control->events);
-	free(control);
+	free_control(control);
 }

@@ -140,6 +140,12 @@ static int add_job(struct sml_dataplane *dataplane, const struct sml_pool_rules 
 	return 0;
 }
 
+static void forget_contributions(struct server *server)
+{
+	server->contributed = (struct sml_ranks){{0}};
+	server->n_contributed = 0;
+}
+
 static int start_job(struct sml_dataplane *dataplane, uint32_t job)
 {
 	struct server *server = server_of(dataplane);
@@ -147,7 +153,7 @@ static int start_job(struct sml_dataplane *dataplane, uint32_t job)
 	if (job != server->job_number)
 		return 0;
 	server->starts = true;
-	server->contributed = 0;
+	forget_contributions(server);
 	server->chunk = UINT32_MAX;
 	return 0;
 }
@@ -312,7 +318,7 @@ static void send_result(struct server *root, const struct link *only)
 
 static void contribute(struct server *server, const struct event *event)
 {
-	uint64_t all = (1ull << server->control->n_ranks) - 1;
+	unsigned all = server->control->n_ranks;
 	struct link *link = event->link;
 
 	if (!server->starts || !is_member(server, link) || event->epoch != server->job)
@@ -325,14 +331,14 @@ static void contribute(struct server *server, const struct event *event)
 		if (!serves(leaf, server))
 			return;
 	}
-	if (server->contributed == all && event->chunk == server->chunk) {
+	if (server->n_contributed == all && event->chunk == server->chunk) {
 		send_result(server, link);
 		return;
 	}
 	if (server->chunk == UINT32_MAX ||
-	    (server->contributed == all && event->chunk == server->chunk + 1)) {
+	    (server->n_contributed == all && event->chunk == server->chunk + 1)) {
 		server->chunk = event->chunk;
-		server->contributed = 0;
+		forget_contributions(server);
 	}
 	if (event->chunk < server->chunk) {
 		/* This call was answered, but the answer may have been lost. */
@@ -345,8 +351,10 @@ static void contribute(struct server *server, const struct event *event)
 			  event->chunk, server->chunk);
 		return;
 	}
-	server->contributed |= 1ull << link->rank;
-	if (server->contributed == all)
+	if (!sml_ranks_has(&server->contributed, link->rank))
+		server->n_contributed++;
+	sml_ranks_add(&server->contributed, link->rank);
+	if (server->n_contributed == all)
 		send_result(server, NULL);
 }
 

@@ -147,7 +147,7 @@ static void own_mistake_is_refused_to_the_newcomer_alone(void **state)
 		const char *job, *word;
 	} rows[] = {
 		{2, 2, 1, "mistake", "not below world_size 2"},
-		{0, 65, 1, "mistake", "world_size 65"},
+		{0, 4097, 1, "mistake", "world_size 4097"},
 		{0, 0, 1, "mistake", "world_size 0"},
 		{0, 2, 0, "mistake", "shards"},
 		{0, 2, 17, "mistake", "shards"},

@@ -10,8 +10,8 @@
 #include "job/switch.h"
 #include "job/switch_job.h"
 
-#define JOBS_PEERS 64
-#define JOBS_SAID  96
+#define JOBS_PEERS 72
+#define JOBS_SAID  512
 
 struct jobs_peer {
 	struct sml_peer peer;

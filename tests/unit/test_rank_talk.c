@@ -225,11 +225,17 @@ static void admit_with(const uint32_t *ranks, size_t n, size_t n_tokens, size_t 
 static void impossible_ranks_of_its_machine_are_not_believed(void **state)
 {
 	static const uint32_t both[] = {0, 1}, other[] = {0}, beyond[] = {1, 64}, huge[] = {1, ~0u};
+	static const uint32_t turned[] = {1, 0}, twice[] = {0, 1, 1};
 
 	(void)state;
 	admit_with(both, 2, 2, SML_TALK_TOKEN_BYTES);
 	assert_int_equal(talk.phase, SML_TALK_ADMITTED);
-	assert_int_equal(talk.admission.neighbors.ranks, 3);
+	assert_int_equal(talk.admission.neighbors.ranks.words[0], 3);
+	assert_int_equal(talk.admission.neighbors.n, 2);
+	admit_with(turned, 2, 2, SML_TALK_TOKEN_BYTES);
+	assert_int_equal(talk.phase, SML_TALK_FAILED);
+	admit_with(twice, 3, 3, SML_TALK_TOKEN_BYTES);
+	assert_int_equal(talk.phase, SML_TALK_FAILED);
 	admit_with(both, 2, 1, SML_TALK_TOKEN_BYTES);
 	assert_int_equal(talk.phase, SML_TALK_FAILED);
 	admit_with(both, 2, 2, SML_TALK_TOKEN_BYTES - 1);

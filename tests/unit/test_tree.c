@@ -417,6 +417,340 @@ static void a_leaf_that_names_itself_wrongly_later_is_told_why(void **state)
 	jobs_close(&world);
 }
 
+/* ---- many ranks ---- */
+
+#define RACK	52
+#define N_RANKS (2 * RACK)
+
+/* Two leaves, peers 0 and 1, with half of the ranks each: number 1000 + rank. */
+static void run_racks(struct jobs_world *world)
+{
+	jobs_open(world, 4096, 64, false);
+	for (unsigned leaf = 0; leaf < 2; leaf++)
+		attach(world, leaf, 4096, 352);
+	for (uint32_t rank = 0; rank < N_RANKS; rank++)
+		relay_join(world, rank / RACK, 1000 + rank, rank, N_RANKS);
+	for (uint32_t rank = 0; rank < N_RANKS; rank++)
+		relay_ready(world, rank / RACK, 1000 + rank);
+	for (unsigned leaf = 0; leaf < 2; leaf++)
+		leaf_ready(world, leaf, 352);
+}
+
+static const SmlControl__LeafJob *leaf_job_of(const struct jobs_world *world, unsigned leaf)
+{
+	return jobs_told(world, leaf, SML_CONTROL__ENVELOPE__BODY_LEAF_JOB)->leaf_job;
+}
+
+static void more_ranks_than_children_run_behind_leaves(void **state)
+{
+	struct jobs_world world;
+	SmlControl__Envelope *told;
+
+	(void)state;
+	run_racks(&world);
+	assert_int_equal(world.jobs.n_jobs, 1);
+	for (unsigned leaf = 0; leaf < 2; leaf++) {
+		const SmlControl__LeafJob *job = leaf_job_of(&world, leaf);
+
+		assert_int_equal(job->world_size, N_RANKS);
+		assert_int_equal(job->n_ranks, RACK);
+		for (uint32_t i = 0; i < RACK; i++) {
+			assert_int_equal(job->ranks[i], leaf * RACK + i);
+			assert_int_equal(job->peers[i], 1000 + leaf * RACK + i);
+		}
+		assert_int_equal(world.served[job->job_number % SML_MAX_JOBS].n_ranks, 2);
+	}
+	assert_true(was_relayed(&world, 1, 1000 + 103, SML_CONTROL__ENVELOPE__BODY_START));
+	relay_end(&world, 1, 1000 + 77, false);
+	for (uint32_t rank = 0; rank < N_RANKS; rank++) {
+		if (rank == 77)
+			continue;
+		told = relayed(&world, rank / RACK, 1000 + rank, SML_CONTROL__ENVELOPE__BODY_ABORT);
+		assert_non_null(told);
+		assert_string_equal(told->abort->text,
+				    "rank 77 (host testhost, pid 1077) died: its connection ended");
+		sml_control__envelope__free_unpacked(told, NULL);
+	}
+	jobs_close(&world);
+}
+
+static void ranks_that_wait_are_told_of_a_few_that_are_missing(void **state)
+{
+	struct jobs_world world;
+	SmlControl__Envelope *told;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	attach(&world, 0, 4096, 352);
+	relay_join(&world, 0, 1000, 4095, 4096);
+	told = relayed(&world, 0, 1000, SML_CONTROL__ENVELOPE__BODY_WAITING);
+	assert_non_null(told);
+	assert_int_equal(told->waiting->n_missing, 64);
+	assert_int_equal(told->waiting->missing[63], 63);
+	assert_int_equal(told->waiting->more, 4095 - 64);
+	sml_control__envelope__free_unpacked(told, NULL);
+	/* The next one is told at once, and the first one soon: not for each that comes. */
+	for (uint32_t rank = 0; rank < 64; rank++)
+		relay_join(&world, 0, 2000 + rank, rank, 4096);
+	told = relayed(&world, 0, 2063, SML_CONTROL__ENVELOPE__BODY_WAITING);
+	assert_non_null(told);
+	assert_int_equal(told->waiting->missing[0], 64);
+	sml_control__envelope__free_unpacked(told, NULL);
+	told = relayed(&world, 0, 1000, SML_CONTROL__ENVELOPE__BODY_WAITING);
+	assert_int_equal(told->waiting->missing[0], 0);
+	sml_control__envelope__free_unpacked(told, NULL);
+	jobs_wait_silently(&world, SML_TICK_NS);
+	told = relayed(&world, 0, 1000, SML_CONTROL__ENVELOPE__BODY_WAITING);
+	assert_int_equal(told->waiting->missing[0], 64);
+	sml_control__envelope__free_unpacked(told, NULL);
+	jobs_close(&world);
+}
+
+static void a_switch_has_room_for_64_children(void **state)
+{
+	struct jobs_world world;
+	SmlControl__Envelope *told;
+	const char *text;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	world.jobs.config.name = "spine:28500";
+	attach(&world, 0, 4096, 352);
+	jobs_join_all(&world, 1, "tree", 65);
+	assert_int_equal(world.jobs.n_jobs, 0);
+	text = jobs_refusal(&world, 65);
+	assert_non_null(strstr(text, "a switch takes at most 64 ranks and leaves of a job, but 65 "
+				     "of 65 ranks have joined at the switch spine:28500"));
+	assert_non_null(strstr(text, "`switchml switch --parent spine:28500'"));
+	assert_string_equal(text, jobs_refusal(&world, 1));
+	jobs_close(&world);
+
+	/* 63 ranks and a leaf have room; a leaf is a child, too. */
+	for (uint32_t n_direct = 63; n_direct <= 64; n_direct++) {
+		jobs_open(&world, 4096, 64, false);
+		attach(&world, 0, 4096, 352);
+		relay_join(&world, 0, 70, 64, 66);
+		relay_join(&world, 0, 71, 65, 66);
+		for (uint32_t rank = 0; rank < n_direct; rank++)
+			jobs_join(&world, 1 + rank, jobs_join_message("tree", rank, 66));
+		if (n_direct == 63)
+			relay_join(&world, 0, 72, 63, 66);
+		told = relayed(&world, 0, 70,
+			       n_direct == 63 ? SML_CONTROL__ENVELOPE__BODY_ADMITTED
+					      : SML_CONTROL__ENVELOPE__BODY_ABORT);
+		assert_non_null(told);
+		sml_control__envelope__free_unpacked(told, NULL);
+		jobs_close(&world);
+	}
+}
+
+/* Numbers that would be fine if they were cut to 8, 12 or 16 bits. */
+static void impossible_ranks_do_not_join(void **state)
+{
+	static const struct {
+		uint32_t rank, world_size;
+		const char *why;
+	} joins[] = {
+		{0, 0, "world_size 0 is not between 1 and 4096"},
+		{0, 4097, "world_size 4097 is not between 1 and 4096"},
+		{0, 65538, "world_size 65538 is not between 1 and 4096"},
+		{4096, 4096, "rank 4096 is not below world_size 4096"},
+		{65536, 4096, "rank 65536 is not below world_size 4096"},
+		{UINT32_MAX, 4096, "rank 4294967295 is not below world_size 4096"},
+	};
+	struct jobs_world world;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(joins) / sizeof(joins[0]); i++) {
+		jobs_open(&world, 4096, 64, false);
+		jobs_join(&world, 0, jobs_join_message("tree", joins[i].rank, joins[i].world_size));
+		assert_string_equal(jobs_refusal(&world, 0), joins[i].why);
+		assert_int_equal(world.jobs.n_jobs, 0);
+		jobs_close(&world);
+	}
+	/* Without switches there are no leaves. */
+	jobs_open(&world, 4096, 64, true);
+	{
+		SmlControl__Join join = jobs_join_message("tree", 0, 65);
+		uint32_t port = 1;
+
+		join.stripe_ports = &port;
+		join.n_stripe_ports = 1;
+		jobs_join(&world, 0, join);
+	}
+	assert_non_null(strstr(jobs_refusal(&world, 0), "without a switch has at most 64 ranks"));
+	jobs_close(&world);
+}
+
+static void a_leaf_names_no_ranks_of_another(void **state)
+{
+	static const uint32_t pairs[][2] = {{0, RACK},	    {0, N_RANKS},    {0, 4095},
+					    {0, 4096},	    {0, 65536},	     {0, UINT32_MAX},
+					    {65536, 65537}, {RACK, RACK + 1}};
+	SmlControl__LeafMismatch mismatch = SML_CONTROL__LEAF_MISMATCH__INIT;
+	struct jobs_world world;
+
+	(void)state;
+	run_racks(&world);
+	mismatch.job_number = leaf_job_of(&world, 0)->job_number;
+	mismatch.n_ranks = 2;
+	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+		mismatch.ranks = (uint32_t *)(uintptr_t)pairs[i];
+		jobs_say(&world, 0, sml_envelope(LEAF_MISMATCH, leaf_mismatch, &mismatch));
+		for (uint32_t rank = 0; rank < N_RANKS; rank++)
+			assert_false(was_relayed(&world, rank / RACK, 1000 + rank,
+						 SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
+	}
+	jobs_close(&world);
+}
+
+/* The first leaf's slots wait for ranks 3, 60 and more; it may speak only for the first of them. */
+static void what_a_leaf_waits_for_is_reduced_to_its_ranks(void **state)
+{
+	uint8_t ranks[] = {1u << 3, 0, 0, 0, 0, 0, 0, 1u << 4}, beyond[] = {[13] = 1};
+	ProtobufCBinaryData sets[] = {{sizeof(ranks), ranks}, {sizeof(beyond), beyond}};
+	SmlControl__SlotState states[2], *slots[2] = {&states[0], &states[1]};
+	SmlControl__LeafSlots told = SML_CONTROL__LEAF_SLOTS__INIT;
+	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
+	const SmlControl__StallReport *report;
+	SmlControl__Envelope *answer;
+	struct jobs_world world;
+
+	(void)state;
+	run_racks(&world);
+	/* Slot 0 waits for both leaves. */
+	world.slots_lack = 3;
+	relay(&world, 1, 1000 + 103, sml_envelope(STALL_REQUEST, stall_request, &request));
+	for (unsigned i = 0; i < 2; i++)
+		sml_control__slot_state__init(&states[i]);
+	told.job_number = leaf_job_of(&world, 0)->job_number;
+	told.slots = slots;
+	told.n_slots = 2;
+	told.sets = sets;
+	told.n_sets = 2;
+	states[0].set = 1;
+	states[1].slot = 1;
+	states[1].set = 2;
+	jobs_say(&world, 0, sml_envelope(LEAF_SLOTS, leaf_slots, &told));
+	ranks[0] = 0;
+	ranks[7] = 1u << 4;
+	told.n_slots = 1;
+	jobs_say(&world, 1, sml_envelope(LEAF_SLOTS, leaf_slots, &told));
+	answer = relayed(&world, 1, 1000 + 103, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT);
+	assert_non_null(answer);
+	report = answer->stall_report;
+	assert_int_equal(report->n_slots, 1);
+	assert_int_equal(report->n_ranks, N_RANKS);
+	assert_int_equal(report->slots[0]->set, 1);
+	/* Ranks 3 and 60. */
+	assert_int_equal(report->sets[0].len, 8);
+	assert_int_equal(report->sets[0].data[0], 1u << 3);
+	assert_int_equal(report->sets[0].data[7], 1u << 4);
+	sml_control__envelope__free_unpacked(answer, NULL);
+	jobs_close(&world);
+}
+
+/* ---- the other side: this switch is the leaf, and peer 0 its parent ---- */
+
+static void probe_parent(struct sml_dataplane *dataplane, uint32_t job, uint16_t port,
+			 uint16_t lanes)
+{
+	(void)dataplane;
+	(void)job;
+	(void)port;
+	(void)lanes;
+}
+
+static uint16_t parent_lanes(struct sml_dataplane *dataplane, uint32_t job)
+{
+	(void)dataplane;
+	(void)job;
+	return 352;
+}
+
+/* Peers 1 … n_ranks have joined at the leaf. Their numbers there: numbers[]. */
+static void be_leaf(struct jobs_world *world, unsigned n_ranks, uint32_t *numbers)
+{
+	SmlControl__Attached attached = SML_CONTROL__ATTACHED__INIT;
+
+	jobs_open(world, 4096, 64, false);
+	world->operations.probe_parent = probe_parent;
+	world->operations.parent_lanes = parent_lanes;
+	world->jobs.config.name = "rack:28500";
+	world->jobs.config.parent = "spine:28500";
+	sml_jobs_attach(&world->jobs, &world->peers[0].peer, 352, world->now_ns);
+	attached.level = 1;
+	jobs_say(world, 0, sml_envelope(ATTACHED, attached, &attached));
+	for (uint32_t rank = 0; rank < n_ranks; rank++) {
+		jobs_join(world, 1 + rank, jobs_join_message("tree", rank, n_ranks));
+		numbers[rank] = jobs_told(world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
+	}
+}
+
+/* The leaf's answer to a job with these ranks: why it cannot serve it; NULL: it can. */
+static const char *offer(struct jobs_world *world, uint32_t *numbers, uint32_t *ranks, size_t n,
+			 uint32_t world_size)
+{
+	SmlControl__LeafJob job = SML_CONTROL__LEAF_JOB__INIT;
+	const SmlControl__Envelope *failed;
+
+	job.job_number = 256 * (uint32_t)world->peers[0].n_said;
+	job.job = (char *)(uintptr_t) "tree";
+	job.epoch = 1;
+	job.lanes = 352;
+	job.head_slots = job.data_slots = 8;
+	job.shards = 1;
+	job.data_port = 28500;
+	job.world_size = world_size;
+	job.peers = numbers;
+	job.ranks = ranks;
+	job.n_peers = job.n_ranks = n;
+	jobs_say(world, 0, sml_envelope(LEAF_JOB, leaf_job, &job));
+	failed = jobs_told(world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED);
+	return failed && failed->leaf_failed->job_number == job.job_number
+		       ? failed->leaf_failed->text
+		       : NULL;
+}
+
+static void a_parent_gives_no_impossible_ranks(void **state)
+{
+	static const struct {
+		uint32_t rank, world_size;
+	} lies[] = {{104, 104}, {4096, 4096}, {65536, 4096}, {UINT32_MAX, 4096},
+		    {0, 0},	{0, 1},	      {0, 4097},     {0, UINT32_MAX}};
+	uint32_t numbers[2], ranks[2] = {1, 0};
+	struct jobs_world world;
+
+	(void)state;
+	be_leaf(&world, 2, numbers);
+	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+		ranks[1] = lies[i].rank;
+		assert_string_equal(offer(&world, numbers, ranks, 2, lies[i].world_size),
+				    "the parent sends a job with impossible numbers");
+		assert_int_equal(world.jobs.n_jobs, 0);
+	}
+	ranks[1] = 4095;
+	assert_null(offer(&world, numbers, ranks, 2, 4096));
+	assert_int_equal(world.jobs.n_jobs, 1);
+	jobs_close(&world);
+}
+
+static void a_leaf_has_room_for_64_children_too(void **state)
+{
+	uint32_t numbers[65], ranks[65];
+	struct jobs_world world;
+
+	(void)state;
+	be_leaf(&world, 65, numbers);
+	for (uint32_t i = 0; i < 65; i++)
+		ranks[i] = i;
+	assert_non_null(strstr(offer(&world, numbers, ranks, 65, 65),
+			       "a switch takes at most 64 ranks and leaves of a job"));
+	assert_int_equal(world.jobs.n_jobs, 0);
+	assert_null(offer(&world, numbers, ranks, 64, 65));
+	jobs_close(&world);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -434,6 +768,14 @@ int main(void)
 		cmocka_unit_test(each_admission_has_new_numbers_and_secrets),
 		cmocka_unit_test(a_full_leaf_refuses_for_now),
 		cmocka_unit_test(a_leaf_that_names_itself_wrongly_later_is_told_why),
+		cmocka_unit_test(more_ranks_than_children_run_behind_leaves),
+		cmocka_unit_test(ranks_that_wait_are_told_of_a_few_that_are_missing),
+		cmocka_unit_test(a_switch_has_room_for_64_children),
+		cmocka_unit_test(impossible_ranks_do_not_join),
+		cmocka_unit_test(a_leaf_names_no_ranks_of_another),
+		cmocka_unit_test(what_a_leaf_waits_for_is_reduced_to_its_ranks),
+		cmocka_unit_test(a_parent_gives_no_impossible_ranks),
+		cmocka_unit_test(a_leaf_has_room_for_64_children_too),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
