@@ -29,6 +29,7 @@ struct rank {
 	struct sml_context *job;
 	unsigned number, n_ranks;
 	struct bench_buffers buffers; /* max_bytes each */
+	struct share *all;	      /* of n_ranks */
 	struct bench_report *report;  /* rank 0's */
 	uint64_t wrong, calls;
 };
@@ -120,10 +121,10 @@ static int check(struct rank *rank, const struct bench_case *this, enum bench_pl
 static int exchange(struct rank *rank, const struct share *mine, struct bench_result *result,
 		    bool *is_last)
 {
-	static struct share all[SML_MAX_WORLD_SIZE];
 	static struct bench_times times;
+	const struct share *all = rank->all;
 	uint64_t slowest_ns = 0;
-	int error = sml_allgather(rank->job, mine, all, sizeof(*mine), SML_BYTE);
+	int error = sml_allgather(rank->job, mine, rank->all, sizeof(*mine), SML_BYTE);
 
 	rank->calls++;
 	if (error)
@@ -301,7 +302,8 @@ int bench_rank(const struct bench_options *options, const struct sml_config *con
 			config->rank, strerror(errno));
 	rank.number = (unsigned)sml_rank(rank.job);
 	rank.n_ranks = (unsigned)sml_world_size(rank.job);
-	error = report_all(&rank, config);
+	rank.all = calloc(rank.n_ranks, sizeof(*rank.all));
+	error = rank.all ? report_all(&rank, config) : -1;
 	closed = sml_close(rank.job);
 	if (closed && !error) {
 		fprintf(stderr, "switchml bench: rank %d could not leave the job: %s\n",
@@ -309,6 +311,7 @@ int bench_rank(const struct bench_options *options, const struct sml_config *con
 		error = closed;
 	}
 free_memory:
+	free(rank.all);
 	free(rank.buffers.output);
 	free(rank.buffers.input);
 	return error || rank.wrong ? 1 : 0;

@@ -93,6 +93,9 @@ int peers_rank_run(const struct sml_config *config, const char *host, unsigned w
 
 /* ---- peers_meet.c ---- */
 
+/* A report has each pair of ranks, so it is of a job that fits one switch. */
+#define PEERS_MAX SML_MAX_CHILDREN
+
 struct peers_rank {
 	struct peers_link link;
 	json_t *hello;	   /* NULL: it has not come */
@@ -113,8 +116,8 @@ struct peers {
 	const struct sml_config *config;
 	bool embedded;
 	unsigned n_ranks, n_hosts;
-	struct peers_rank ranks[SML_MAX_WORLD_SIZE];
-	struct peers_host hosts[SML_MAX_WORLD_SIZE];
+	struct peers_rank ranks[PEERS_MAX];
+	struct peers_host hosts[PEERS_MAX];
 	struct doctor *doctor;
 };
 

@@ -130,7 +130,7 @@ int peers_open(int type, const struct sml_port_range *ports, int *fd)
 	if (type == SOCK_STREAM && ports->first && ports->first == ports->last)
 		setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	error = sml_port_range_bind(ports, &place.address, *fd);
-	if (error == 0 && type == SOCK_STREAM && listen(*fd, SML_MAX_WORLD_SIZE) < 0)
+	if (error == 0 && type == SOCK_STREAM && listen(*fd, PEERS_MAX) < 0)
 		error = -errno;
 	if (error == 0 && getsockname(*fd, &place.address.any, &length) < 0)
 		error = -errno;

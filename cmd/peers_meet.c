@@ -494,15 +494,15 @@ int peers_run(struct peers *peers, unsigned wait_s)
 	peers->n_ranks = (unsigned)config->world_size;
 	peers->embedded = !config->switch_address || !*config->switch_address ||
 			  strcasecmp(config->switch_address, "embedded") == 0;
-	for (unsigned i = 0; i < SML_MAX_WORLD_SIZE; i++)
+	for (unsigned i = 0; i < PEERS_MAX; i++)
 		peers->ranks[i].link.fd = -1;
-	if (config->world_size < 2 || config->world_size > SML_MAX_WORLD_SIZE ||
+	if (config->world_size < 2 || config->world_size > PEERS_MAX ||
 	    config->rank >= config->world_size) {
 		fprintf(stderr,
 			"switchml doctor: --peers needs the ranks of a job, 2 to %d: start it as "
 			"the "
 			"job is started, with torchrun, mpirun or srun\n",
-			SML_MAX_WORLD_SIZE);
+			PEERS_MAX);
 		return 2;
 	}
 	if (misses_rank_0(config)) {

@@ -251,8 +251,8 @@ static json_t *judge_name(const struct gaicb *asked, const char *address)
 static void resolve_all(const struct test *test, json_t *report)
 {
 	static const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-	static struct gaicb asked[SML_MAX_WORLD_SIZE], *list[SML_MAX_WORLD_SIZE];
-	static char names[SML_MAX_WORLD_SIZE][256];
+	static struct gaicb asked[PEERS_MAX], *list[PEERS_MAX];
+	static char names[PEERS_MAX][256];
 	uint64_t deadline_ns = sml_now_ns() + RESOLVE_MS * SML_NS_PER_MS;
 	bool waits = test->n > 0;
 
@@ -310,7 +310,7 @@ json_t *peers_probe(struct peers_link *coordinator, const struct peers_sockets *
 	bool good;
 
 	test.targets = calloc(test.n + 1, sizeof(*test.targets));
-	good = test.targets != NULL && test.n <= SML_MAX_WORLD_SIZE && test.own < test.n;
+	good = test.targets != NULL && test.n <= PEERS_MAX && test.own < test.n;
 	sml_udp_forbid_fragments(sockets->udp, sockets->v6);
 	for (unsigned i = 0; good && i < test.n; i++)
 		good = set_target(&test.targets[i], json_array_get(hosts, i), sockets);

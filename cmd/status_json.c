@@ -112,14 +112,18 @@ static json_t *stripe_json(const SmlControl__StripeStatus *served)
 static void add_rates(const struct sml_view *view, const SmlControl__JobStatus *job, json_t *object)
 {
 	json_t *workers = json_object_get(object, "workers");
-	struct sml_rank_rates ranks[SML_MAX_CHILDREN];
+	struct sml_rank_rates *ranks = sml_view_ranks(job);
 	struct sml_job_rates rates;
+
+	if (ranks == NULL)
+		return;
 
 	sml_view_job_rates(view, job, &rates, ranks);
 	json_object_set_new(object, "rates", job_rates_json(&rates));
-	for (size_t i = 0; i < job->n_workers && i < SML_MAX_CHILDREN; i++)
+	for (size_t i = 0; i < job->n_workers; i++)
 		json_object_set_new(json_array_get(workers, i), "rates",
 				    rank_rates_json(&ranks[i]));
+	free(ranks);
 }
 
 static json_t *job_json(const SmlControl__JobStatus *job)
@@ -130,12 +134,13 @@ static json_t *job_json(const SmlControl__JobStatus *job)
 		json_array_append_new(workers, worker_json(job->workers[i]));
 	for (size_t i = 0; i < job->n_served; i++)
 		json_array_append_new(stripes, stripe_json(job->served[i]));
-	return json_pack("{s:s, s:I, s:i, s:i, s:i, s:i, s:s, s:i, s:s, s:b, s:o, s:o, s:o}", "job",
-			 job->job, "job_number", (json_int_t)job->job_number, "epoch",
+	return json_pack("{s:s, s:I, s:i, s:i, s:i, s:i, s:s, s:i, s:s, s:b, s:o, s:o, s:i, s:o}",
+			 "job", job->job, "job_number", (json_int_t)job->job_number, "epoch",
 			 (int)job->epoch, "world_size", (int)job->world_size, "lanes",
 			 (int)job->lanes, "slots", (int)job->slots, "state", job->state, "stripes",
 			 (int)job->stripes, "multicast", job->group, "shares_memory",
-			 (int)job->shares_memory, "served", stripes, "workers", workers, "counters",
+			 (int)job->shares_memory, "served", stripes, "workers", workers,
+			 "workers_left_out", (int)job->left_out, "counters",
 			 counters_json(job->counters, job->n_counters));
 }
 

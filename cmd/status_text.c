@@ -2,10 +2,14 @@
 /* What `switchml status` prints of a switch, for people. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/plural.h"
 #include "cmd/status.h"
+
+/* Of a job with more, the table has the first; --json has all. */
+#define MOST_RANKS 64
 
 static void print_counters(SmlControl__Counter **counters, size_t n, const char *indent)
 {
@@ -63,6 +67,53 @@ static void print_group(const SmlControl__JobStatus *job)
 			printf(" %u", job->workers[i]->rank);
 }
 
+static void print_worker(const SmlControl__WorkerStatus *worker)
+{
+	printf("  %4u  %-20s %8u  %-8s %7" PRIu64 " ms ", worker->rank, worker->host, worker->pid,
+	       worker->state, worker->last_seen_ms);
+	/* Its switch has its counters. */
+	if (worker->leaf[0])
+		printf("at the leaf %s\n", worker->leaf);
+	else
+		printf("%14" PRIu64 " %10" PRIu64 "\n", worker->contributions, worker->resends);
+}
+
+static void print_left_out(size_t n)
+{
+	if (n > 0)
+		printf("  and %zu more rank%s\n", n, sml_plural(n));
+}
+
+/* Of many ranks: how many are where. */
+static void print_places(const SmlControl__JobStatus *job)
+{
+	for (size_t i = 0; i < job->n_workers; i++) {
+		const char *leaf = job->workers[i]->leaf;
+		size_t n = 0, before = 0;
+
+		while (before < i && strcmp(job->workers[before]->leaf, leaf) != 0)
+			before++;
+		for (size_t j = i; before == i && j < job->n_workers; j++)
+			n += strcmp(job->workers[j]->leaf, leaf) == 0;
+		if (before == i)
+			printf("  %zu rank%s %s %s\n", n, sml_plural(n),
+			       leaf[0] ? "at the leaf" : "at this switch", leaf);
+	}
+}
+
+static void print_workers(const SmlControl__JobStatus *job)
+{
+	size_t n = job->n_workers < MOST_RANKS ? job->n_workers : MOST_RANKS;
+
+	if (job->n_workers > MOST_RANKS)
+		print_places(job);
+	printf("  %4s  %-20s %8s  %-8s %10s %14s %10s\n", "rank", "host", "pid", "state",
+	       "last seen", "contributions", "resends");
+	for (size_t i = 0; i < n; i++)
+		print_worker(job->workers[i]);
+	print_left_out(job->n_workers - n + job->left_out);
+}
+
 static void print_job(const SmlControl__JobStatus *job)
 {
 	printf("\njob \"%s\": %s, %u rank%s", job->job, job->state, job->world_size,
@@ -72,20 +123,7 @@ static void print_job(const SmlControl__JobStatus *job)
 		print_group(job);
 	printf(", epoch %u, %u slot%s of %u lanes\n", job->epoch, job->slots,
 	       sml_plural(job->slots), job->lanes);
-	printf("  %4s  %-20s %8s  %-8s %10s %14s %10s\n", "rank", "host", "pid", "state",
-	       "last seen", "contributions", "resends");
-	for (size_t i = 0; i < job->n_workers; i++) {
-		const SmlControl__WorkerStatus *worker = job->workers[i];
-
-		printf("  %4u  %-20s %8u  %-8s %7" PRIu64 " ms ", worker->rank, worker->host,
-		       worker->pid, worker->state, worker->last_seen_ms);
-		/* Its switch has its counters. */
-		if (worker->leaf[0])
-			printf("at the leaf %s\n", worker->leaf);
-		else
-			printf("%14" PRIu64 " %10" PRIu64 "\n", worker->contributions,
-			       worker->resends);
-	}
+	print_workers(job);
 	print_stripes(job);
 	print_counters(job->counters, job->n_counters, "  ");
 }
@@ -156,14 +194,18 @@ static void print_rank_rates(const SmlControl__WorkerStatus *worker,
 
 static void print_job_rates(const struct sml_view *view, const SmlControl__JobStatus *job)
 {
-	struct sml_rank_rates ranks[SML_MAX_CHILDREN];
+	struct sml_rank_rates *ranks = sml_view_ranks(job);
+	size_t n = job->n_workers < MOST_RANKS ? job->n_workers : MOST_RANKS;
 	struct sml_job_rates rates;
 
+	if (ranks == NULL)
+		return;
 	sml_view_job_rates(view, job, &rates, ranks);
 	printf("job \"%s\": %s, %u rank%s", job->job, job->state, job->world_size,
 	       sml_plural(job->world_size));
 	if (!rates.known) {
 		printf(", no rates yet\n");
+		free(ranks);
 		return;
 	}
 	printf(", %.0f uses/s", rates.uses);
@@ -175,8 +217,10 @@ static void print_job_rates(const struct sml_view *view, const SmlControl__JobSt
 	       rates.resends, rates.duplicates);
 	printf("  %4s  %-20s %10s %10s %10s %8s %8s %9s %6s %6s\n", "rank", "host", "MB/s sent",
 	       "received", "packets/s", "timer/s", "later/s", "lost/s", "last", "link");
-	for (size_t i = 0; i < job->n_workers && i < SML_MAX_CHILDREN; i++)
+	for (size_t i = 0; i < n; i++)
 		print_rank_rates(job->workers[i], &ranks[i]);
+	print_left_out(job->n_workers - n + job->left_out);
+	free(ranks);
 }
 
 void sml_status_print_rates(const struct sml_view *view)

@@ -112,11 +112,19 @@ static void choose(struct sml_top_screen *screen, const struct sml_top_row *row)
 	screen->number = row->job->job_number;
 }
 
+static void look_at_job(struct sml_top_row *row)
+{
+	struct sml_rank_rates *ranks = sml_view_ranks(row->job);
+
+	row->rates = (struct sml_job_rates){.slowest = -1, .link_share = -1};
+	if (ranks != NULL)
+		sml_view_job_rates(row->view, row->job, &row->rates, ranks);
+	free(ranks);
+}
+
 /* The selection follows its job, when rows move. */
 static void gather(struct sml_top_screen *screen, const struct sml_view *views, size_t n)
 {
-	struct sml_rank_rates ranks[SML_MAX_CHILDREN];
-
 	screen->n_rows = 0;
 	for (size_t i = 0; i < n; i++) {
 		const SmlControl__Status *status = sml_view_status(&views[i]);
@@ -128,7 +136,7 @@ static void gather(struct sml_top_screen *screen, const struct sml_view *views, 
 				break;
 			row->view = &views[i];
 			row->job = status->jobs[j];
-			sml_view_job_rates(row->view, row->job, &row->rates, ranks);
+			look_at_job(row);
 			screen->n_rows++;
 		}
 	}
@@ -145,17 +153,24 @@ static void gather(struct sml_top_screen *screen, const struct sml_view *views, 
 
 /* ---- jobs ---- */
 
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
 static unsigned count_hosts(const SmlControl__JobStatus *job)
 {
+	const char **names = calloc(job->n_workers + 1, sizeof(const char *));
 	unsigned n = 0;
 
-	for (size_t i = 0; i < job->n_workers; i++) {
-		size_t j = 0;
-
-		while (j < i && strcmp(job->workers[j]->host, job->workers[i]->host) != 0)
-			j++;
-		n += j == i;
-	}
+	if (names == NULL)
+		return 0;
+	for (size_t i = 0; i < job->n_workers; i++)
+		names[i] = job->workers[i]->host;
+	qsort(names, job->n_workers, sizeof(const char *), compare_names);
+	for (size_t i = 0; i < job->n_workers; i++)
+		n += i == 0 || strcmp(names[i - 1], names[i]) != 0;
+	free(names);
 	return n;
 }
 
@@ -306,13 +321,15 @@ static void draw_ranks(struct sml_top_screen *screen, const struct rank *ranks, 
 
 static void draw_open(struct sml_top_screen *screen, const struct sml_top_row *row, int y, int end)
 {
-	struct sml_rank_rates rates[SML_MAX_CHILDREN];
-	struct rank ranks[SML_MAX_CHILDREN] = {{NULL, NULL}};
+	struct sml_rank_rates *rates = sml_view_ranks(row->job);
+	size_t n = row->job->n_workers;
+	struct rank *ranks = calloc(n + 1, sizeof(*ranks));
 	struct sml_job_rates job;
 	char name[64];
 	unsigned n_hosts;
-	size_t n = row->job->n_workers < SML_MAX_CHILDREN ? row->job->n_workers : SML_MAX_CHILDREN;
 
+	if (rates == NULL || ranks == NULL)
+		goto free_ranks;
 	sml_view_job_rates(row->view, row->job, &job, rates);
 	for (size_t i = 0; i < n; i++)
 		ranks[i] = (struct rank){row->job->workers[i], &rates[i]};
@@ -336,6 +353,9 @@ static void draw_open(struct sml_top_screen *screen, const struct sml_top_row *r
 	if (screen->first > 3 * (int)n)
 		screen->first = 3 * (int)n;
 	draw_ranks(screen, ranks, n, y, end);
+free_ranks:
+	free(ranks);
+	free(rates);
 }
 
 /* ---- the screen ---- */

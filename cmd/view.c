@@ -242,15 +242,15 @@ static uint64_t duplicates_of(const SmlControl__JobStatus *job)
 }
 
 void sml_view_job_rates(const struct sml_view *view, const SmlControl__JobStatus *job,
-			struct sml_job_rates *rates, struct sml_rank_rates ranks[SML_MAX_CHILDREN])
+			struct sml_job_rates *rates, struct sml_rank_rates *ranks)
 {
 	const double seconds = sml_view_seconds(view);
 	const SmlControl__JobStatus *before = seconds > 0 ? job_before(view, job) : NULL;
 
 	*rates = (struct sml_job_rates){.known = before != NULL, .slowest = -1, .link_share = -1};
-	for (size_t i = 0; i < SML_MAX_CHILDREN; i++)
+	for (size_t i = 0; i < job->n_workers; i++)
 		ranks[i] = (struct sml_rank_rates){.link_share = -1};
-	if (before == NULL || job->n_workers > SML_MAX_CHILDREN)
+	if (before == NULL)
 		return;
 	for (size_t i = 0; i < job->n_workers; i++) {
 		rank_rates(view, before->workers[i], job->workers[i], &ranks[i]);

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "control.pb-c.h"
 #include "core/slot.h"
@@ -80,8 +81,14 @@ uint64_t sml_view_counter(SmlControl__Counter *const *counters, size_t n, const 
 
 void sml_view_switch_rates(const struct sml_view *view, struct sml_switch_rates *rates);
 
-/* Of a job of the last answer, and of all its ranks, as they are in the job's list. */
+/* Of a job of the last answer, and of all its n_workers ranks, as they are in the job's list. */
 void sml_view_job_rates(const struct sml_view *view, const SmlControl__JobStatus *job,
-			struct sml_job_rates *rates, struct sml_rank_rates ranks[SML_MAX_CHILDREN]);
+			struct sml_job_rates *rates, struct sml_rank_rates *ranks);
+
+/* Room for them; the caller frees it. NULL: no memory. */
+static inline struct sml_rank_rates *sml_view_ranks(const SmlControl__JobStatus *job)
+{
+	return calloc(job->n_workers + 1, sizeof(struct sml_rank_rates));
+}
 
 #endif

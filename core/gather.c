@@ -124,7 +124,8 @@ static uint64_t signed_bits(const struct format *format, bool negative, uint64_t
 
 /* ---- sums of any elements ---- */
 
-/* For float64, whose highest bit is at position 2097, and 64 ranks. Digit 0 is below position 0. */
+/* For float64, whose highest bit is at position 2097, and 4,096 ranks. Digit 0 is below position 0.
+ */
 #define DIGITS	    68
 #define DIGIT_BITS  32
 #define DIGIT_MASK  UINT32_MAX

@@ -28,7 +28,7 @@
 
 struct family {
 	int n_workers, n_alive;
-	pid_t workers[SML_MAX_WORLD_SIZE];
+	pid_t workers[DEMO_MAX_WORKERS];
 	int cause;	  /* the rank that failed first, or -1 */
 	int cause_status; /* as returned by wait() */
 	int n_failed;

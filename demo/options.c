@@ -87,7 +87,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 
 	switch (key) {
 	case 'n':
-		options->workers = parse_count(state, text, SML_MAX_WORLD_SIZE);
+		options->workers = parse_count(state, text, DEMO_MAX_WORKERS);
 		return 0;
 	case 's':
 		options->switch_address = text;

@@ -5,7 +5,8 @@
 
 #include "switchml.h"
 
-#define DEMO_NAME "switchml-demo"
+#define DEMO_NAME	 "switchml-demo"
+#define DEMO_MAX_WORKERS 64
 
 struct demo_options {
 	int workers; /* 0: not given */

@@ -178,7 +178,7 @@ int demo_proof_after(struct demo_proof *proof, struct demo_trainer *trainer, int
 /* The hashes of all ranks' parameters: is any of them different from ours? */
 static int compare_hashes(struct demo_trainer *trainer, bool *same)
 {
-	uint64_t all[SML_MAX_WORLD_SIZE];
+	uint64_t all[DEMO_MAX_WORKERS];
 	uint64_t own =
 		demo_hash(trainer->model.parameters, trainer->model.n_parameters * sizeof(float));
 	int status = demo_call(trainer, "all-gather of the hashes",

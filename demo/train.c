@@ -201,7 +201,7 @@ static void show_progress(const struct demo_trainer *trainer, bool last)
 /* Share the counters of all ranks. The results get the largest value and the sums. */
 static int share_traffic(struct demo_trainer *trainer)
 {
-	struct demo_traffic all[SML_MAX_WORLD_SIZE], *sum = &trainer->results.traffic;
+	struct demo_traffic all[DEMO_MAX_WORKERS], *sum = &trainer->results.traffic;
 	int status = demo_call(trainer, "all-gather of the counters",
 			       sml_allgather(trainer->job, &trainer->traffic, all,
 					     sizeof(trainer->traffic), SML_BYTE));

@@ -52,8 +52,11 @@ extern "C" {
 #define SML_VERSION_NUMBER                                                                         \
 	(SML_VERSION_MAJOR * 1000000 + SML_VERSION_MINOR * 1000 + SML_VERSION_PATCH)
 
-/* Maximum number of ranks in a job. */
-#define SML_MAX_WORLD_SIZE 64
+/*
+ * Maximum number of ranks in a job. More than 64 need a tree of switches, of which each has at most
+ * 64 ranks and leaves of a job (switchml switch --parent).
+ */
+#define SML_MAX_WORLD_SIZE 4096
 
 #ifndef SML_API
 #if defined(__GNUC__)

@@ -186,7 +186,7 @@ static struct sml_mpi_communicator *make_one(MPI_Comm comm)
 	PMPI_Comm_test_inter(comm, &inter);
 	PMPI_Comm_rank(comm, &made->rank);
 	PMPI_Comm_size(comm, &made->size);
-	if (inter || made->size < 2 || made->size > SML_MAX_WORLD_SIZE)
+	if (inter || made->size < 2 || made->size > SML_MPI_MAX_RANKS)
 		made->state = SML_MPI_LEFT;
 	list(made);
 	PMPI_Comm_set_attr(comm, keyval, made);

@@ -37,7 +37,7 @@ static bool is_embedded(void)
 
 bool sml_mpi_site_of(MPI_Comm comm, int rank, int size, struct sml_mpi_site *site)
 {
-	uint64_t hosts[SML_MAX_WORLD_SIZE] = {0}, host = sml_mpi_host();
+	uint64_t hosts[SML_MPI_MAX_RANKS] = {0}, host = sml_mpi_host();
 
 	if (PMPI_Gather(&host, 1, MPI_UINT64_T, hosts, 1, MPI_UINT64_T, 0, comm) != MPI_SUCCESS)
 		return false;

@@ -12,7 +12,7 @@
 
 /*
  * Uses rank 0's SWITCHML_MPI_THRESHOLD, or otherwise SWITCHML_MPI_TABLE on top of the
- * default table. All ranks (at most SML_MAX_WORLD_SIZE) must call this. False on every rank:
+ * default table. All ranks (at most SML_MPI_MAX_RANKS) must call this. False on every rank:
  * the setting is invalid, and rank 0 has reported it.
  */
 bool sml_mpi_decide(MPI_Comm comm, int rank, int size, struct sml_mpi_bytes *from);

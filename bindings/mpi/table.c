@@ -97,7 +97,7 @@ static bool parse_ranks(const char *text, long *ranks)
 	char *end;
 
 	*ranks = strtol(text, &end, 10);
-	return *text >= '0' && *text <= '9' && *end == '\0' && *ranks <= SML_MAX_WORLD_SIZE;
+	return *text >= '0' && *text <= '9' && *end == '\0' && *ranks <= SML_MPI_MAX_RANKS;
 }
 
 /* Returns NULL, or the name of the column that is wrong. */

@@ -29,6 +29,9 @@
 
 #include "switchml.h"
 
+/* Of a communicator. Larger ones would need a tree of switches, and are left to MPI. */
+#define SML_MPI_MAX_RANKS 64
+
 /* The longest table that can be read. */
 #define SML_MPI_TABLE_BYTES ((size_t)1 << 18)
 

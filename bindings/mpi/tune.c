@@ -286,7 +286,7 @@ static int tune(const struct options *options)
 	if (rank == 0)
 		bench.out = begin(options);
 	good = bench.send && bench.recv && (rank != 0 || bench.out) && n >= 2 &&
-	       n <= SML_MAX_WORLD_SIZE;
+	       n <= SML_MPI_MAX_RANKS;
 	PMPI_Allreduce(MPI_IN_PLACE, &good, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
 	for (int size = 2; good && size < n; size *= 2)
 		good = measure_first(&bench, size);
@@ -295,7 +295,7 @@ static int tune(const struct options *options)
 		fprintf(stderr,
 			"switchml-mpi-tune: nothing was measured: it takes 2 to %d ranks, memory, "
 			"a file that can be written, and a switch\n",
-			SML_MAX_WORLD_SIZE);
+			SML_MPI_MAX_RANKS);
 	if (rank == 0 && bench.out)
 		good = finish(bench.out) && good;
 	free(bench.send);

@@ -75,6 +75,8 @@ static int check(const struct sml_config *config)
 	return 0;
 }
 
+_Static_assert(SML_MAX_WORLD_SIZE == SML_MAX_WORLD, "the interface and the protocol agree");
+
 /* ---- ports ---- */
 
 static int set_ports(struct sml_settings *settings, const struct sml_config *config)
@@ -241,6 +243,13 @@ static int copy_strings(struct sml_settings *settings, const struct sml_config *
 	settings->every_rank = address && strcasecmp(address, "embedded") == 0;
 	settings->job = copy(config->job, "default");
 	settings->master_address = copy(config->master_address, "127.0.0.1");
+	if (embedded && config->world_size > SML_MAX_CHILDREN)
+		return sml_error_set(
+			SML_ERROR_CONFIG,
+			"a job without a switch has at most %d ranks, not %d: start "
+			"switches, the leaves with `switchml switch --parent HOST', and "
+			"set SWITCHML_SWITCH to one of them for at most %d ranks each",
+			SML_MAX_CHILDREN, config->world_size, SML_MAX_CHILDREN);
 	if (!embedded)
 		settings->switch_address = strdup(address);
 	if (config->interface && *config->interface)
@@ -389,8 +398,8 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 		head = SML_HEAD_SLOTS_MIN;
 	if (head > SML_HEAD_SLOTS_MAX)
 		head = SML_HEAD_SLOTS_MAX;
-	settings->rank = (uint8_t)config->rank;
-	settings->world_size = (uint8_t)config->world_size;
+	settings->rank = (uint16_t)config->rank;
+	settings->world_size = (uint16_t)config->world_size;
 	settings->master_port = master_port(settings, config);
 	settings->timeout_ms = (uint32_t)config->timeout_ms;
 	settings->heartbeat_ms = (uint32_t)config->heartbeat_ms;

@@ -42,7 +42,7 @@ struct sml_settings {
 	char *flight_recorder; /* this rank's file; NULL: none */
 	char *trace;	       /* likewise */
 	char *metrics_file;    /* likewise */
-	uint8_t rank, world_size;
+	uint16_t rank, world_size;
 	uint16_t master_port;
 	struct sml_port_range ports; /* that this rank may open */
 	uint32_t timeout_ms, heartbeat_ms;

@@ -9,95 +9,9 @@ switchml=$(realpath "$1")
 here=$(realpath "$(dirname "$0")")
 . "$here/../support/await.sh"
 . "$here/../support/report.sh"
+. "$here/../support/trees.sh"
 cd "$work" || exit 1
 export SWITCHML_HOST_GROUP=0 SWITCHML_TIMEOUT=60
-
-# Name, address, options: start a switch there; sets at[name] and process[name].
-declare -A at process
-switch() {
-	: >"$1.switch"
-	"$switchml" switch -vv --listen "$2" "${@:3}" >>"$1.switch" 2>&1 &
-	process[$1]=$!
-	await_switch "$1.switch"
-	at[$1]=$address
-}
-
-# Name, parent's name, options: a leaf, attached.
-leaf() {
-	switch "$1" "${at[$1]:-127.0.0.1:0}" --parent "${at[$2]}" "${@:3}"
-	await says "$1.switch" 'attached to the parent'
-}
-
-again() {
-	if [ "$1" = root ]; then switch root "${at[root]}"; else leaf "$@"; fi
-}
-
-dies() {
-	kill -9 "${process[$1]}"
-	wait "${process[$1]}" 2>/dev/null
-}
-
-# Job, bench's options, then -- and each rank's switch: start the ranks.
-start() {
-	local job=$1 options=() rank=0 name
-	shift
-	while [ "$1" != -- ]; do
-		options+=("$1")
-		shift
-	done
-	shift
-	pids=()
-	for name; do
-		RANK=$rank WORLD_SIZE=$# "$switchml" bench --switch "${at[$name]}" \
-			--job "$job" "${options[@]}" >"$job.$rank" 2>&1 &
-		pids+=($!)
-		rank=$((rank + 1))
-	done
-}
-
-# Title, job: all of its ranks end well.
-ends_well() {
-	local bad=0 pid
-	for pid in "${pids[@]}"; do wait "$pid" || bad=1; done
-	say $bad "$1" "$2".*
-}
-
-# Job, its ranks' switches: a job that goes on until it is told to end, in the middle of it.
-under_way() {
-	start "$1" -b 1M -e 1M -w 0 -n 1 -c 1 --seconds 1000 -- "${@:2}"
-	await is_over_or job_is "${at[root]}" "$1" running
-	await is_over_or moves "${at[root]}" "$1"
-	all_run || give_up "job $1 is over already"
-}
-
-# Switch, job: has it completed slots?
-moves() {
-	"$switchml" status --switch "$1" | awk -v job="job \"$2\"" '
-		index($0, job) == 1 { here = 1 }
-		here && $1 == "completed" && $2 > 50 { found = 1 }
-		END { exit !found }'
-}
-
-# File, number: has it more lines of failovers than that?
-has_more() {
-	[ "$(grep -c 'takes over' "$1")" -gt "$2" ]
-}
-
-# Switches die and come back: each rank goes on, and every sum is right. Title, job, what dies.
-survives() {
-	local title=$1 job=$2 name rank before=()
-	shift 2
-	for rank in "${!pids[@]}"; do before+=("$(grep -c 'takes over' "$job.$rank")"); done
-	for name; do dies "$name"; done
-	for name; do [ "$name" = root ] && again root; done
-	for name; do [ "$name" != root ] && again "$name" "${parent[$name]}"; done
-	for name in "${!parent[@]}"; do await says "$name.switch" 'attached to the parent'; done
-	for rank in "${!pids[@]}"; do
-		await is_over_or has_more "$job.$rank" "${before[$rank]}"
-	done
-	all_run
-	say $? "$title" "$job".* ./*.switch
-}
 
 declare -A parent=([a]=root [b]=root)
 switch root 127.0.0.1:0

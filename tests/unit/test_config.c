@@ -306,11 +306,11 @@ static void every_variable_of_ours_is_read(void **state)
 
 static const struct variable wrong[] = {
 	{"SWITCHML_RANK", "-1"},
-	{"SWITCHML_RANK", "64"},
+	{"SWITCHML_RANK", "4096"},
 	{"SWITCHML_RANK", "1x"},
 	{"SWITCHML_RANK", " 1"},
 	{"SWITCHML_WORLD_SIZE", "0"},
-	{"SWITCHML_WORLD_SIZE", "65"},
+	{"SWITCHML_WORLD_SIZE", "4097"},
 	{"SWITCHML_TIMEOUT", "1e3"},
 	{"SWITCHML_TIMEOUT", "0"},
 	{"SWITCHML_TIMEOUT", "1."},
@@ -458,17 +458,28 @@ static void ports_bound_the_control_port_too(void **state)
 /* A program that was started on many ranks may open a job with some of them. */
 static void a_launcher_may_have_more_ranks_than_a_job(void **state)
 {
-	const struct variable many[MAX_VARIABLES] = {{"OMPI_COMM_WORLD_RANK", "99"},
-						     {"OMPI_COMM_WORLD_SIZE", "100"}};
+	const struct variable many[MAX_VARIABLES] = {{"OMPI_COMM_WORLD_RANK", "4999"},
+						     {"OMPI_COMM_WORLD_SIZE", "5000"}};
 	struct sml_context *context;
 	struct sml_config config;
 
 	(void)state;
 	set_environment(many);
 	assert_int_equal(sml_config_init(&config), 0);
-	assert_int_equal(config.rank, 99);
+	assert_int_equal(config.rank, 4999);
 	assert_int_equal(sml_open(&context, NULL), SML_ERROR_CONFIG);
-	assert_non_null(strstr(sml_error_text(NULL), "world_size is 100: it must be 1 to 64"));
+	assert_non_null(strstr(sml_error_text(NULL), "world_size is 5000: it must be 1 to 4096"));
+	/* One of many that needs a switch. */
+	config.rank = 99;
+	config.world_size = 100;
+	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
+	assert_non_null(
+		strstr(sml_error_text(NULL), "without a switch has at most 64 ranks, not 100"));
+	config.switch_address = "embedded";
+	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
+	assert_non_null(
+		strstr(sml_error_text(NULL), "without a switch has at most 64 ranks, not 100"));
+	config.switch_address = NULL;
 	config.rank = 0;
 	config.world_size = 1;
 	assert_int_equal(sml_open(&context, &config), 0);

@@ -161,7 +161,7 @@ class Job:
     is the C library's default. See docs/environment.md.
 
     Args:
-        rank, world_size: 0 <= rank < world_size <= 64.
+        rank, world_size: 0 <= rank < world_size <= 4096.
         job: a name that all ranks share.
         switch: "host[:port][,…]"; "embedded": rank 0 runs one.
         master_address, master_port: where ranks find an embedded switch.
