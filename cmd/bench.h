@@ -24,6 +24,9 @@ enum bench_collective {
 
 /* ---- bench_options.c: the command line ---- */
 
+/* All local workers use the same switch, which takes so many. */
+#define BENCH_MAX_LOCAL 64
+
 struct bench_options {
 	uint64_t min_bytes, max_bytes;
 	uint64_t step_bytes; /* 0: multiply by factor */

@@ -20,7 +20,7 @@
 #include "switch/switch.h"
 
 struct crew {
-	pid_t workers[SML_MAX_WORLD_SIZE];
+	pid_t workers[BENCH_MAX_LOCAL];
 	unsigned n;
 	int port_pipe[2];
 	int joined_pipe[2]; /* each writes a byte when it is in the job */

@@ -231,7 +231,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		options->json = text;
 		return 0;
 	case OPTION_LOCAL:
-		options->local_workers = parse_number(state, text, SML_MAX_WORLD_SIZE);
+		options->local_workers = parse_number(state, text, BENCH_MAX_LOCAL);
 		return 0;
 	case OPTION_SWITCH:
 		options->switch_address = text;

@@ -303,6 +303,8 @@ int bench_rank(const struct bench_options *options, const struct sml_config *con
 	rank.number = (unsigned)sml_rank(rank.job);
 	rank.n_ranks = (unsigned)sml_world_size(rank.job);
 	rank.all = calloc(rank.n_ranks, sizeof(*rank.all));
+	if (rank.all == NULL)
+		fprintf(stderr, "switchml bench: rank %d: no memory\n", config->rank);
 	error = rank.all ? report_all(&rank, config) : -1;
 	closed = sml_close(rank.job);
 	if (closed && !error) {

@@ -221,9 +221,18 @@ void sml_job_pass_stalls(struct sml_job *job, uint16_t from, const SmlControl__S
 	close_stalls(stalls);
 }
 
+static bool is_any_wanted(const struct sml_job *job)
+{
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].stalls_wanted)
+			return true;
+	return false;
+}
+
 void sml_job_pass_leaves_stalls(struct sml_job *job)
 {
-	struct stalls *stalls = open_stalls(job);
+	/* A leaf may say more than it was asked. */
+	struct stalls *stalls = is_any_wanted(job) ? open_stalls(job) : NULL;
 
 	if (stalls == NULL)
 		return;

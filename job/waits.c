@@ -7,6 +7,8 @@
 /* A packed slot, and what a packed set has besides its ranks, at most. */
 #define SLOT_BYTES 16
 #define SET_BYTES  4
+/* In search of a set. More are needed only if somebody has chosen sets that are hard to find. */
+#define MOST_LOOKS 256u
 
 static uint32_t least(uint32_t a, uint32_t b)
 {
@@ -53,13 +55,17 @@ static uint64_t *words_of(const struct sml_waits *waits, uint32_t set)
 	return waits->words + (size_t)set * waits->n_words;
 }
 
-/* FNV-1a, by words. */
+/* Each bit of each word reaches the lower bits: sets may differ in any rank. */
 static uint32_t hash_of(const struct sml_waits *waits, const uint64_t *words)
 {
-	uint64_t hash = 14695981039346656037u;
+	uint64_t hash = 0;
 
-	for (unsigned i = 0; i < waits->n_words; i++)
-		hash = (hash ^ words[i]) * 1099511628211u;
+	for (unsigned i = 0; i < waits->n_words; i++) {
+		hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15u;
+		hash ^= hash >> 32;
+		hash *= 0x9e3779b97f4a7c15u;
+		hash ^= hash >> 29;
+	}
 	return (uint32_t)(hash ^ hash >> 32);
 }
 
@@ -68,11 +74,15 @@ static int find_set(struct sml_waits *waits, const struct sml_ranks *ranks)
 {
 	size_t bytes = waits->n_words * sizeof(uint64_t);
 	uint32_t mask = waits->n_places - 1, place = hash_of(waits, ranks->words) & mask;
+	unsigned n_looks = 0;
 
 	/* At most half of the places are taken. */
-	for (; waits->places[place] != 0; place = (place + 1) & mask)
+	for (; waits->places[place] != 0; place = (place + 1) & mask) {
 		if (memcmp(words_of(waits, waits->places[place] - 1u), ranks->words, bytes) == 0)
 			return waits->places[place] - 1;
+		if (++n_looks == MOST_LOOKS)
+			return -1;
+	}
 	if (waits->n_sets == waits->max_sets)
 		return -1;
 	memcpy(words_of(waits, waits->n_sets), ranks->words, bytes);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/plural.h"
+#include "job/ranks.h"
 #include "lib/progress/line.h"
 
 /* ---- what runs ---- */
@@ -29,20 +30,16 @@ static size_t describe_embedded(const struct sml_context *context, char *text, s
 				sml_plural(n), sml_plural(n), own);
 }
 
-/* "ranks 1 and 3 share this host's memory (…)": the list has room for 64 ranks. */
+/* "ranks 1 and 3 share this host's memory (…)" */
 static void describe_host(const struct sml_host *host, char *text, size_t bytes)
 {
-	unsigned n = host->memory.terms.n_ranks;
-	char ranks[256];
-	size_t length = 0;
+	char names[SML_RANKS_TEXT_BYTES];
+	struct sml_ranks ranks = {{0}};
 
-	for (unsigned i = 0; i < n && length < sizeof(ranks); i++)
-		length += (size_t)snprintf(ranks + length, sizeof(ranks) - length, "%s%u",
-					   i == 0      ? ""
-					   : i + 1 < n ? ", "
-						       : " and ",
-					   host->job_ranks[i]);
-	snprintf(text, bytes, "ranks %s share this host's memory", ranks);
+	for (unsigned i = 0; i < host->memory.terms.n_ranks; i++)
+		sml_ranks_add(&ranks, host->job_ranks[i]);
+	sml_ranks_text(&ranks, 0, names, sizeof(names));
+	snprintf(text, bytes, "ranks %s share this host's memory", names);
 }
 
 static const char *how_they_wait(const struct sml_host *host)
@@ -74,7 +71,7 @@ static void describe_form(const struct sml_context *context, char *text, size_t 
 		length = (size_t)snprintf(text, bytes, "dedicated switch %s, %s dataplane",
 					  sml_stripe_name(first), first->admission.dataplane);
 	if (host && length < bytes) {
-		char group[320];
+		char group[SML_RANKS_TEXT_BYTES + 64];
 
 		describe_host(host, group, sizeof(group));
 		snprintf(text + length, bytes - length, "; %s, and rank %u sends their sums (%s)",

@@ -39,7 +39,6 @@ static void start(struct client *c, uint32_t n, uint32_t shards)
 	clients_begin(c, n);
 }
 
-/* Assert that the report has this slot at this use, lacking these ranks. */
 /* Of a set of the report: bits of ranks, all below 8. */
 static uint64_t ranks_of(const SmlControl__StallReport *report, uint32_t set)
 {
@@ -50,6 +49,7 @@ static uint64_t ranks_of(const SmlControl__StallReport *report, uint32_t set)
 	return report->sets[set - 1].data[0];
 }
 
+/* Assert that the report has this slot at this use, lacking these ranks. */
 static void expect_slot(const SmlControl__StallReport *report, uint32_t slot, uint32_t use,
 			uint64_t missing)
 {

@@ -17,6 +17,7 @@
 #include "base/error.h"
 
 #define MAX_JOBS   4
+#define MAX_RANKS  64
 #define PORTS_HELD 16
 
 uint64_t now_ms(void)
@@ -129,8 +130,8 @@ int run_rank(const struct job *job, int r)
 
 void run_jobs(struct job *jobs, unsigned n)
 {
-	static struct rank ranks[MAX_JOBS][SML_MAX_WORLD_SIZE];
-	pthread_t threads[MAX_JOBS][SML_MAX_WORLD_SIZE];
+	static struct rank ranks[MAX_JOBS][MAX_RANKS];
+	pthread_t threads[MAX_JOBS][MAX_RANKS];
 	bool failed = false;
 
 	for (unsigned j = 0; j < n; j++) {

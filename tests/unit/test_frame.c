@@ -202,20 +202,20 @@ static void message_takes_a_bounded_multiple_of_its_length(void **state)
 /* The longest honest ones. */
 static void largest_report_and_status_pass(void **state)
 {
-	/* A slot's state: slot, use, missing. A worker's: host, state, numbers. */
-	static const uint8_t slot[] = {0x0a, 15, 0x08, 0xff, 0x1f, 0x10, 0xff, 1, 0x19,
-				       0xff, 1,	 1,    1,    1,	   1,	 1,    1};
+	/* A slot's state: slot, use, set. A worker's: host, state, numbers. */
+	static const uint8_t slot[] = {0x0a, 9, 0x08, 0xff, 0x1f, 0x10, 0xff, 1, 0x20, 0xff, 0x1f};
 	static const uint8_t worker[] = {0x42, 22,  0x08, 1,   0x12, 4,	  'h',	'o',
 					 's',  't', 0x18, 9,   0x20, 120, 0x28, 123,
 					 0x3a, 6,   'j',  'o', 'i',  'n', 'e',	'd'};
-	uint8_t status[3 + 64 * sizeof(worker)] = {0x3a, 128 | (64 * sizeof(worker) & 127),
-						   64 * sizeof(worker) >> 7};
+	enum { WORKERS = 4096, BYTES = WORKERS * sizeof(worker) };
+	static uint8_t status[4 + BYTES] = {0x3a, 128 | (BYTES & 127), 128 | (BYTES >> 7 & 127),
+					    BYTES >> 14};
 
 	(void)state;
 	assert_int_equal(read_repeated(18, slot, sizeof(slot), 4096), 1);
-	for (unsigned i = 0; i < 64; i++)
-		memcpy(status + 3 + i * sizeof(worker), worker, sizeof(worker));
-	assert_int_equal(read_repeated(14, status, sizeof(status), 256), 1);
+	for (unsigned i = 0; i < WORKERS; i++)
+		memcpy(status + 4 + i * sizeof(worker), worker, sizeof(worker));
+	assert_int_equal(read_repeated(14, status, sizeof(status), 8), 1);
 }
 
 int main(void)

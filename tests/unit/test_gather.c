@@ -5,6 +5,7 @@
  * the type's own precision and range.
  */
 #include <fenv.h>
+#include <float.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -304,6 +305,27 @@ static void the_order_of_ranks_does_not_matter(void **state)
 	}
 }
 
+/* The sum of the largest of 4,096 ranks has 12 bits more than each of them. */
+static void the_largest_of_many_ranks_cancel(void **state)
+{
+	static uint32_t lanes[2 * SML_MAX_WORLD_SIZE];
+	uint32_t part = sml_gather_lanes(SML_FLOAT64, 1);
+	double value, result;
+
+	(void)state;
+	for (unsigned r = 0; r < SML_MAX_WORLD_SIZE; r++) {
+		value = r == 6 ? 0 : r == 7 ? 1 : r % 2 ? DBL_MAX : -DBL_MAX;
+		sml_gather_encode(SML_FLOAT64, &value, 1, lanes + r * part);
+	}
+	sml_gather_reduce(SML_FLOAT64, lanes, 1, SML_MAX_WORLD_SIZE, 1, &result);
+	assert_true(result == 1);
+	value = DBL_MAX;
+	for (unsigned r = 0; r < SML_MAX_WORLD_SIZE; r++)
+		sml_gather_encode(SML_FLOAT64, &value, 1, lanes + r * part);
+	sml_gather_reduce(SML_FLOAT64, lanes, 1, SML_MAX_WORLD_SIZE, SML_MAX_WORLD_SIZE, &result);
+	assert_true(result == DBL_MAX);
+}
+
 static void infinity_or_nan_spoils_its_own_element_only(void **state)
 {
 	static const double bad[] = {INFINITY, -INFINITY, NAN};
@@ -387,6 +409,7 @@ int main(void)
 		cmocka_unit_test(modes_of_the_machine_do_not_matter),
 		cmocka_unit_test(small_elements_survive_large_ones_that_cancel),
 		cmocka_unit_test(the_order_of_ranks_does_not_matter),
+		cmocka_unit_test(the_largest_of_many_ranks_cancel),
 		cmocka_unit_test(infinity_or_nan_spoils_its_own_element_only),
 		cmocka_unit_test(every_half_pattern_comes_back),
 		cmocka_unit_test(any_lanes_become_some_floats),

@@ -172,7 +172,7 @@ static void the_default_table_carries_what_gains(void **state)
 	assert_int_equal(decided(table, &site, SML_FLOAT64, SML_MAX), 256 << 10);
 	site.ranks = 2;
 	assert_true(decided(table, &site, SML_FLOAT32, SML_SUM) == SML_MPI_NEVER);
-	for (site.ranks = 2; site.ranks <= SML_MAX_WORLD_SIZE; site.ranks++) {
+	for (site.ranks = 2; site.ranks <= SML_MPI_MAX_RANKS; site.ranks++) {
 		site.hosts = SML_MPI_ONE;
 		assert_true(decided(table, &site, SML_FLOAT32, SML_SUM) == SML_MPI_NEVER);
 	}

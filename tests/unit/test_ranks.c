@@ -185,6 +185,25 @@ static void too_many_sets_leave_slots_unknown(void **state)
 	sml_waits_fini(&waits);
 }
 
+/* Sets are found in a few looks, whichever ranks they differ in. */
+static void sets_may_differ_in_the_highest_ranks(void **state)
+{
+	struct sml_waits waits;
+
+	(void)state;
+	for (unsigned shift = 0; shift <= 64 - 13; shift++) {
+		assert_true(sml_waits_init(&waits, SML_MAX_SLOTS, 64));
+		for (uint32_t slot = 0; slot < SML_MAX_SLOTS; slot++) {
+			struct sml_ranks set = {{(uint64_t)(slot + 1) << shift}};
+
+			sml_waits_note(&waits, slot, 1, &set);
+		}
+		assert_false(waits.is_partial);
+		assert_int_equal(waits.n_sets, SML_MAX_SLOTS + 1);
+		sml_waits_fini(&waits);
+	}
+}
+
 static void fill(struct sml_waits *waits, uint32_t n_slots, unsigned n_ranks)
 {
 	const struct sml_ranks none = {{0}};
@@ -298,6 +317,7 @@ int main(void)
 		cmocka_unit_test(ranks_that_there_are_not_are_refused),
 		cmocka_unit_test(equal_sets_are_kept_once),
 		cmocka_unit_test(too_many_sets_leave_slots_unknown),
+		cmocka_unit_test(sets_may_differ_in_the_highest_ranks),
 		cmocka_unit_test(a_message_says_the_same),
 		cmocka_unit_test(a_message_is_no_longer_than_its_room),
 		cmocka_unit_test(a_message_that_lies_says_nothing),
