@@ -16,10 +16,11 @@
 #define SML_EXPORT __attribute__((visibility("default")))
 
 /* A call that may need a job. */
-static void note(struct sml_mpi_communicator *communicator, const struct sml_mpi_kind *kind,
-		 uint64_t bytes)
+static void note(const struct sml_mpi_call *call, uint64_t bytes)
 {
-	uint64_t *largest = sml_mpi_bytes_of(&communicator->largest, kind->type, kind->op);
+	struct sml_mpi_communicator *communicator = call->communicator;
+	uint64_t *largest = sml_mpi_bytes_of(&communicator->largest, call->kind.type, call->kind.op,
+					     call->collective != SML_MPI_ALLREDUCE);
 
 	if (*largest < bytes) {
 		*largest = bytes;
@@ -27,9 +28,9 @@ static void note(struct sml_mpi_communicator *communicator, const struct sml_mpi
 	}
 }
 
-static enum sml_mpi_way way_of(struct sml_mpi_communicator *communicator,
-			       const struct sml_mpi_kind *kind, uint64_t bytes)
+static enum sml_mpi_way way_of(const struct sml_mpi_call *call, uint64_t bytes)
 {
+	struct sml_mpi_communicator *communicator = call->communicator;
 	uint64_t from;
 
 	if (communicator == NULL)
@@ -37,7 +38,8 @@ static enum sml_mpi_way way_of(struct sml_mpi_communicator *communicator,
 	if (communicator->state == SML_MPI_LEFT)
 		return communicator->why;
 	if (communicator->state != SML_MPI_UNTRIED) {
-		from = *sml_mpi_bytes_of(&communicator->from, kind->type, kind->op);
+		from = *sml_mpi_bytes_of(&communicator->from, call->kind.type, call->kind.op,
+					 call->collective != SML_MPI_ALLREDUCE);
 		if (bytes < from)
 			return from == SML_MPI_NEVER ? SML_MPI_UNWORTHY : SML_MPI_SMALL;
 	}
@@ -56,10 +58,10 @@ static bool carries(struct sml_mpi_call *call, MPI_Datatype type, MPI_Op op, MPI
 
 	call->communicator = sml_mpi_communicator_of(comm, fits);
 	if (call->communicator && fits)
-		note(call->communicator, &call->kind, bytes);
+		note(call, bytes);
 	if (call->communicator && blocking)
 		sml_mpi_meet(call->communicator);
-	way = fits ? way_of(call->communicator, &call->kind, bytes) : SML_MPI_KIND;
+	way = fits ? way_of(call, bytes) : SML_MPI_KIND;
 	if (call->collective == SML_MPI_ALLREDUCE)
 		sml_mpi_count(way, blocking, bytes);
 	else
@@ -136,7 +138,7 @@ static bool carries_bcast(struct sml_mpi_communicator *communicator, int count, 
 		return false;
 	bytes = (uint64_t)count * (uint64_t)size;
 	carried = communicator->state == SML_MPI_OPEN && bytes <= INT_MAX &&
-		  bytes >= *sml_mpi_bytes_of(&communicator->from, SML_INT32, SML_SUM);
+		  bytes >= *sml_mpi_bytes_of(&communicator->from, SML_INT32, SML_SUM, false);
 	sml_mpi_count_other(SML_MPI_BCAST, carried, bytes);
 	return carried;
 }
@@ -187,7 +189,7 @@ static bool carries_persistent(struct sml_mpi_call *call, MPI_Datatype type, MPI
 	sml_mpi_meet(communicator);
 	if (!fits || communicator->state == SML_MPI_LEFT ||
 	    call->count * sml_type_size(call->kind.type) <
-		    *sml_mpi_bytes_of(&communicator->from, call->kind.type, call->kind.op) ||
+		    *sml_mpi_bytes_of(&communicator->from, call->kind.type, call->kind.op, false) ||
 	    communicator->n_persistent == SML_MPI_PERSISTENT_MAX)
 		return false;
 	communicator->n_persistent++;

@@ -18,7 +18,7 @@ static const char *const type_words[SML_MPI_TYPES] = {
 };
 static const char *const hosts_words[] = {"each", "one", "some"};
 static const char *const switch_words[] = {"dedicated", "embedded"};
-static const char *const op_words[] = {"sum", "max"};
+static const char *const op_words[] = {"sum", "max", "reduce"}; /* enum sml_mpi_sizes */
 
 #define ANY	       (-1)
 #define NONE	       (-2)
@@ -58,7 +58,8 @@ bool sml_mpi_parse_bytes(const char *text, uint64_t *bytes)
 void sml_mpi_bytes_fill(struct sml_mpi_bytes *bytes, uint64_t value)
 {
 	for (size_t type = 0; type < SML_MPI_TYPES; type++)
-		bytes->of[type][0] = bytes->of[type][1] = value;
+		for (int size = 0; size < SML_MPI_SIZES; size++)
+			bytes->of[type][size] = value;
 }
 
 const char *sml_mpi_type_word(enum sml_type type)
@@ -116,7 +117,7 @@ static const char *parse_row(char *fields[N_FIELDS], struct row *row)
 		return "type: float32, float64, int32 …, or *";
 	row->op = find(fields[4], op_words, COUNT_OF(op_words));
 	if (row->op == NONE)
-		return "op: sum, max or *";
+		return "op: sum, max, reduce or *";
 	row->from = SML_MPI_NEVER;
 	if (strcmp(fields[5], "never") != 0 && !sml_mpi_parse_bytes(fields[5], &row->from))
 		return "from: bytes (1 or more, also with K, M or G), or never";
@@ -128,6 +129,11 @@ static bool fits(int wanted, int is)
 	return wanted == ANY || wanted == is;
 }
 
+static bool fits_op(int wanted, int is)
+{
+	return fits(wanted, is) || (wanted == SML_MPI_SUM && is == SML_MPI_SUM_IN_PARTS);
+}
+
 static void apply(const struct row *row, const struct sml_mpi_site *site,
 		  struct sml_mpi_bytes *from)
 {
@@ -135,8 +141,8 @@ static void apply(const struct row *row, const struct sml_mpi_site *site,
 	    row->ranks > site->ranks)
 		return;
 	for (int type = 0; type < (int)SML_MPI_TYPES; type++)
-		for (int op = 0; op < 2; op++)
-			if (fits(row->type, type) && fits(row->op, op))
+		for (int op = 0; op < SML_MPI_SIZES; op++)
+			if (fits(row->type, type) && fits_op(row->op, op))
 				from->of[type][op] = row->from;
 }
 
@@ -199,7 +205,8 @@ bool sml_mpi_table_read(const char *text, const struct sml_mpi_site *site,
  * element's size. SwitchML sends 4 for float32 and int32, 12 for sums of 64 bits, 8 for
  * their MAX and MIN, 2 for sums of narrow integers, and 4 for their MAX and MIN. A switch in
  * the ranks sends as many as a ring, or more. Sums of 64 bits save a seventh with 8 ranks, which is
- * where they were measured to be faster (docs/mpi.md); 6 and 7 ranks save less, and were not.
+ * where they were measured to be faster (docs/mpi.md); 6 and 7 ranks save less, and were not. A
+ * reduce or a reduce-scatter of them can move fewer bytes through MPI: 8 an element, or less.
  */
 const char *sml_mpi_table_default(void)
 {
@@ -210,5 +217,7 @@ const char *sml_mpi_table_default(void)
 		       "dedicated each 3 int64   max 256K\n"
 		       "dedicated each 3 int16   sum 256K\n"
 		       "dedicated each 8 float64 sum 256K\n"
-		       "dedicated each 8 int64   sum 256K\n";
+		       "dedicated each 8 int64   sum 256K\n"
+		       "dedicated each 8 float64 reduce never\n"
+		       "dedicated each 8 int64   reduce never\n";
 }

@@ -13,10 +13,10 @@
  *	hosts	each: one rank on each host; one: all ranks on one host; some: other
  *	ranks	a line applies to communicators of at least this many ranks
  *	type	as SwitchML calls it
- *	op	sum; or max, which applies to MIN, too
- *	from	bytes, also with K, M or G; or never
+ *	op	sum; max, which applies to MIN, too; or reduce, which is a sum that not all ranks
+ *get whole (sum applies to it, too) from	bytes, also with K, M or G; or never
  *
- * `*` stands for all values of the first two columns, all types or both operations. Of the
+ * `*` stands for all values of the first two columns, all types or all operations. Of the
  * lines that apply, the last one decides. A call that no line applies to never goes through
  * the switch.
  */
@@ -47,15 +47,23 @@ struct sml_mpi_site {
 	int ranks;
 };
 
-/* Bytes for each type; [0] for sums, [1] for MAX and MIN. */
+/* What a size holds for: all-reduces that sum, all of MAX and MIN, and other calls that sum. */
+enum sml_mpi_sizes { SML_MPI_SUM, SML_MPI_MAX, SML_MPI_SUM_IN_PARTS, SML_MPI_SIZES };
+
+/* Bytes. */
 struct sml_mpi_bytes {
-	uint64_t of[SML_MPI_TYPES][2];
+	uint64_t of[SML_MPI_TYPES][SML_MPI_SIZES];
 };
 
+/* in_parts: of MPI_Reduce and MPI_Reduce_scatter_block. */
 static inline uint64_t *sml_mpi_bytes_of(struct sml_mpi_bytes *bytes, enum sml_type type,
-					 enum sml_op op)
+					 enum sml_op op, bool in_parts)
 {
-	return &bytes->of[type][op == SML_MAX || op == SML_MIN];
+	enum sml_mpi_sizes size = op == SML_MAX || op == SML_MIN ? SML_MPI_MAX
+				  : in_parts			 ? SML_MPI_SUM_IN_PARTS
+								 : SML_MPI_SUM;
+
+	return &bytes->of[type][size];
 }
 
 /* Use the same value for every type and operation. */

@@ -22,15 +22,21 @@ static bool read_table(const char *text, const struct sml_mpi_site *site,
 	return sml_mpi_table_read(text, site, from, why, 128);
 }
 
-static uint64_t decided(const char *text, const struct sml_mpi_site *site, enum sml_type type,
-			enum sml_op op)
+static uint64_t decided_for(const char *text, const struct sml_mpi_site *site, enum sml_type type,
+			    enum sml_op op, bool in_parts)
 {
 	struct sml_mpi_bytes from;
 	char why[128];
 
 	if (!read_table(text, site, &from, why))
 		fail_msg("%s", why);
-	return *sml_mpi_bytes_of(&from, type, op);
+	return *sml_mpi_bytes_of(&from, type, op, in_parts);
+}
+
+static uint64_t decided(const char *text, const struct sml_mpi_site *site, enum sml_type type,
+			enum sml_op op)
+{
+	return decided_for(text, site, type, op, false);
 }
 
 static void the_last_line_that_fits_decides(void **state)
@@ -77,6 +83,20 @@ static void max_stands_for_min_too(void **state)
 	assert_int_equal(decided(table, &eight, SML_INT64, SML_MAX), 4096);
 	assert_int_equal(decided(table, &eight, SML_INT64, SML_MIN), 4096);
 	assert_true(decided(table, &eight, SML_INT64, SML_SUM) == SML_MPI_NEVER);
+}
+
+/* A reduce has the size of a sum, if no later line gives it one. */
+static void sum_stands_for_reduce_too(void **state)
+{
+	static const char table[] = HEADING "* * 2 int64 sum 4096\n* * 2 float64 reduce 8192\n";
+	static const char later[] = HEADING "* * 2 int64 reduce 8192\n* * 2 int64 sum 4096\n";
+
+	(void)state;
+	assert_int_equal(decided_for(table, &eight, SML_INT64, SML_SUM, true), 4096);
+	assert_int_equal(decided_for(table, &eight, SML_FLOAT64, SML_SUM, true), 8192);
+	assert_true(decided(table, &eight, SML_FLOAT64, SML_SUM) == SML_MPI_NEVER);
+	assert_true(decided_for(table, &eight, SML_INT64, SML_MAX, true) == SML_MPI_NEVER);
+	assert_int_equal(decided_for(later, &eight, SML_INT64, SML_SUM, true), 4096);
 }
 
 static void a_wrong_line_is_named_and_changes_nothing(void **state)
@@ -162,6 +182,10 @@ static void the_default_table_carries_what_gains(void **state)
 	assert_int_equal(decided(table, &eight, SML_INT64, SML_MIN), 256 << 10);
 	assert_int_equal(decided(table, &eight, SML_FLOAT64, SML_SUM), 256 << 10);
 	assert_int_equal(decided(table, &eight, SML_INT64, SML_SUM), 256 << 10);
+	assert_true(decided_for(table, &eight, SML_FLOAT64, SML_SUM, true) == SML_MPI_NEVER);
+	assert_true(decided_for(table, &eight, SML_INT64, SML_SUM, true) == SML_MPI_NEVER);
+	assert_int_equal(decided_for(table, &eight, SML_FLOAT32, SML_SUM, true), 256 << 10);
+	assert_int_equal(decided_for(table, &eight, SML_FLOAT64, SML_MAX, true), 256 << 10);
 	assert_true(decided(table, &eight, SML_UINT8, SML_SUM) == SML_MPI_NEVER);
 	assert_true(decided(table, &eight, SML_INT16, SML_MAX) == SML_MPI_NEVER);
 	/* Fewer bytes with 7 ranks, but not shown to be faster. */
@@ -186,6 +210,7 @@ int main(void)
 		cmocka_unit_test(the_last_line_that_fits_decides),
 		cmocka_unit_test(lines_may_end_as_on_windows),
 		cmocka_unit_test(max_stands_for_min_too),
+		cmocka_unit_test(sum_stands_for_reduce_too),
 		cmocka_unit_test(a_wrong_line_is_named_and_changes_nothing),
 		cmocka_unit_test(a_line_without_end_is_refused),
 		cmocka_unit_test(any_damage_is_survived),
