@@ -157,7 +157,8 @@ def main():
         if os.environ["RANK"] == "0":
             same = "the same" if len(set(it["checksums"])) == 1 else "DIFFERENT"
             print(
-                f"{backend}: {it['parameters']} parameters, {same} on all ranks; "
+                f"{backend}: {it['parameters']} parameters, {same} on all ranks "
+                f"(checksum {it['checksums'][0]:08x}); "
                 f"accuracy {100 * it['accuracy']:.1f} %; "
                 f"{it['throughput']:.0f} images/s, {1e3 * it['step']:.1f} ms a step",
                 flush=True,

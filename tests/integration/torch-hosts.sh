@@ -1,0 +1,88 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# torchrun starts four ranks on each of two hosts, which train the example through one switch. With
+# SWITCHML_HOST_GROUP=1, the ranks of a host share memory: the parameters have the same bits as
+# without, and the hosts send a quarter of the bytes. Needs root, and a Python with PyTorch.
+#
+#	tests/integration/torch-hosts.sh build/switchml
+switchml=$(realpath "$1")
+ranks=2 # hosts
+each=4
+support=$(dirname "$0")/../support
+root=$(realpath "$support/../..")
+# shellcheck source=tests/support/hosts.sh
+. "$support/hosts.sh"
+# shellcheck source=tests/support/jobs.sh
+. "$support/jobs.sh"
+example=$root/examples/torch_ddp.py
+
+for place in "$root/build-python/venv/bin" "${SML_TORCH:-}"; do
+	[ ! -x "$place/torchrun" ] || ! "$place/python3" -c "import numpy, torch" 2>/dev/null || torch=${torch:-$place}
+done
+[ -n "${torch:-}" ] || skip "build-python/venv has no PyTorch (make test-python)"
+
+# What both hosts have sent so far.
+bytes_sent() {
+	local host sum=0
+	for ((host = 0; host < ranks; host++)); do
+		sum=$((sum + $(on $host cat /sys/class/net/eth0/statistics/tx_bytes)))
+	done
+	echo $sum
+}
+
+# How, SWITCHML_HOST_GROUP: train, and count the bytes.
+declare -A sent
+train() {
+	local host before
+	before=$(bytes_sent)
+	pids=()
+	for ((host = 0; host < ranks; host++)); do
+		(on_host $host env PATH="$torch:$PATH" PYTHONPATH="$root/bindings/python" OMP_NUM_THREADS=1 GLOO_SOCKET_IFNAME=eth0 \
+			SWITCHML_SWITCH=10.77.0.1 SWITCHML_TIMEOUT=300 SWITCHML_DEBUG=info SWITCHML_HOST_GROUP="$2" \
+			timeout 500 torchrun --nnodes $ranks --nproc-per-node $each --node-rank $host \
+			--master-addr 10.77.0.10 --master-port 29500 "$example" --width 512 --epochs 2 \
+			>"$work/$1.$host" 2>&1) &
+		pids+=($!)
+	done
+	expect_success "training, $1" "${pids[@]}"
+	sent[$1]=$(($(bytes_sent) - before))
+}
+
+# How: what the sums decide.
+facts() {
+	grep -hoE 'epoch .*: loss .*|parameters, .*checksum [0-9a-f]+|accuracy [0-9.]+ %' "$work/$1.0"
+}
+
+# How, number: so many ranks of each host have said that they share memory.
+expect_sharing() {
+	local host n
+	for ((host = 0; host < ranks; host++)); do
+		n=$(grep -c "share this host's memory" "$work/$1.$host")
+		if [ "$n" = "$2" ]; then
+			echo "ok: $1: $n of the $each ranks of host $host share memory"
+		else
+			fail "$1: $n of the $each ranks of host $host share memory, not $2"
+		fi
+	done
+}
+
+set_up_hosts
+start_switch
+train flat 0
+train grouped 1
+expect_sharing flat 0
+expect_sharing grouped $each
+facts flat >"$work/flat.facts"
+facts grouped >"$work/grouped.facts"
+if grep -q 'the same on all ranks.*checksum' "$work/flat.facts" && cmp "$work/flat.facts" "$work/grouped.facts"; then
+	echo "ok: the same bits: $(tr '\n' ' ' <"$work/grouped.facts")"
+else
+	fail "the same bits"
+fi
+share=$((100 * sent[grouped] / sent[flat]))
+if [ $share -lt 40 ]; then
+	echo "ok: the hosts send $share % of the bytes: ${sent[grouped]} of ${sent[flat]}"
+else
+	fail "the hosts send $share % of the bytes: ${sent[grouped]} of ${sent[flat]}"
+fi
+[ $failures = 0 ]
