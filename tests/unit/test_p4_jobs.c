@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Jobs of the P4 dataplane, on a target that only remembers what it is told: its entries, groups,
+ * slots and counters. p4-slot.sh and p4.sh test the same with a real P4 program.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "switch/p4/dataplane.h"
+#include "switch/p4/internal.h"
+
+#define MAX_ROWS 256
+#define JOBS	 "SmlIngress.job_lookup.jobs"
+
+/* ---- a target ---- */
+
+struct sml_p4_target {
+	struct sml_p4_row rows[MAX_ROWS];
+	unsigned n_rows;
+	struct sml_p4_node nodes[SML_P4_FIRST_GROUP + SML_MAX_JOBS][SML_MAX_CHILDREN];
+	unsigned n_nodes[SML_P4_FIRST_GROUP + SML_MAX_JOBS];
+	const char *first_removed, *last_told; /* tables */
+	uint64_t packets;		       /* of each counter */
+	uint64_t incarnations[16], uses[16], seen[16];
+};
+
+static bool is_same_entry(const struct sml_p4_row *a, const struct sml_p4_row *b)
+{
+	if (strcmp(a->table, b->table) != 0 || a->n_keys != b->n_keys)
+		return false;
+	for (unsigned i = 0; i < a->n_keys; i++)
+		if (a->keys[i].n != b->keys[i].n ||
+		    memcmp(a->keys[i].bytes, b->keys[i].bytes, a->keys[i].n) != 0)
+			return false;
+	return true;
+}
+
+static struct sml_p4_row *find_row(struct sml_p4_target *target, const struct sml_p4_row *wanted)
+{
+	for (unsigned i = 0; i < target->n_rows; i++)
+		if (is_same_entry(&target->rows[i], wanted))
+			return &target->rows[i];
+	return NULL;
+}
+
+static int insert(struct sml_p4_target *target, const struct sml_p4_row *row)
+{
+	assert_null(find_row(target, row));
+	assert_true(target->n_rows < MAX_ROWS);
+	target->rows[target->n_rows++] = *row;
+	target->last_told = row->table;
+	return 0;
+}
+
+static int modify(struct sml_p4_target *target, const struct sml_p4_row *row)
+{
+	struct sml_p4_row *old = find_row(target, row);
+
+	assert_non_null(old);
+	*old = *row;
+	target->last_told = row->table;
+	return 0;
+}
+
+static int remove_row(struct sml_p4_target *target, const struct sml_p4_row *row)
+{
+	struct sml_p4_row *old = find_row(target, row);
+
+	assert_non_null(old);
+	*old = target->rows[--target->n_rows];
+	if (target->first_removed == NULL)
+		target->first_removed = row->table;
+	return 0;
+}
+
+static int add_group(struct sml_p4_target *target, uint16_t group, const struct sml_p4_node *nodes,
+		     unsigned n)
+{
+	assert_int_equal(target->n_nodes[group], 0);
+	memcpy(target->nodes[group], nodes, n * sizeof(*nodes));
+	target->n_nodes[group] = n;
+	target->last_told = "a group";
+	return 0;
+}
+
+static int remove_group(struct sml_p4_target *target, uint16_t group)
+{
+	assert_int_not_equal(target->n_nodes[group], 0);
+	target->n_nodes[group] = 0;
+	return 0;
+}
+
+static int read_counter(struct sml_p4_target *target, const char *name, uint32_t index,
+			uint64_t *packets, uint64_t *bytes)
+{
+	(void)name;
+	*packets = target->packets + index % SML_P4_FATES;
+	*bytes = 100 * *packets;
+	return 0;
+}
+
+static int read_registers(struct sml_p4_target *target, const char *name, uint32_t first,
+			  uint64_t *values, uint32_t n)
+{
+	const uint64_t *from = strstr(name, "incarnation") ? target->incarnations
+			       : strstr(name, "use")	   ? target->uses
+							   : target->seen;
+
+	assert_int_equal(first, 0);
+	assert_true(n <= 16);
+	memcpy(values, from, n * sizeof(*values));
+	return 0;
+}
+
+static const struct sml_p4_target_operations operations = {
+	.name = "fake",
+	.window = 64,
+	.insert = insert,
+	.modify = modify,
+	.remove = remove_row,
+	.add_group = add_group,
+	.remove_group = remove_group,
+	.read_counter = read_counter,
+	.read_registers = read_registers,
+};
+
+/* ---- a dataplane with it ---- */
+
+static struct sml_p4_target target;
+static struct sml_dataplane dataplane;
+
+static int open_world(void **state)
+{
+	(void)state;
+	target = (struct sml_p4_target){.packets = 0};
+	memset(&dataplane, 0, sizeof(dataplane));
+	pthread_mutex_init(&dataplane.mutex, NULL);
+	pthread_mutex_init(&dataplane.target_mutex, NULL);
+	dataplane.config.port = 28500;
+	dataplane.operations = &operations;
+	dataplane.target = &target;
+	dataplane.limits = (struct sml_p4_limits){.lanes = 64, .slots = 16};
+	return sml_place_parse("10.0.0.1", 28500, &dataplane.own);
+}
+
+static int close_world(void **state)
+{
+	(void)state;
+	/* A check that failed may have left the target locked. */
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
+		free(dataplane.jobs[i]);
+	return 0;
+}
+
+static int add(uint32_t job, uint16_t slots)
+{
+	const struct sml_pool_rules rules = {.tag = 7,
+					     .job = job,
+					     .epoch = 3,
+					     .head_slots = 1,
+					     .data_slots = (uint16_t)(slots - 1),
+					     .lanes = 64,
+					     .n_ranks = 3,
+					     .n_shards = 2,
+					     .cookies = {11, 12, 13}};
+
+	return sml_dataplane_p4.add_job(&dataplane, &rules);
+}
+
+static uint32_t first_buffer(uint32_t job)
+{
+	return sml_p4_job_of(&dataplane, job)->first_buffer;
+}
+
+/* As probes tell it: rank r is at port 5 + r. */
+static void learn_addresses(uint32_t number)
+{
+	struct sml_p4_job *job = sml_p4_job_of(&dataplane, number);
+
+	for (uint8_t rank = 0; rank < job->rules.n_ranks; rank++)
+		for (uint8_t shard = 0; shard < job->rules.n_shards; shard++) {
+			struct sml_p4_peer *peer = &job->peers[rank][shard];
+			struct sockaddr_in to = {.sin_family = AF_INET,
+						 .sin_port = htons(700 + shard)};
+
+			*peer = (struct sml_p4_peer){.mac = {2, 0, 0, 0, 0, rank},
+						     .port = (uint16_t)(5 + rank),
+						     .tagged = rank == 1,
+						     .tci = 77,
+						     .known = true,
+						     .stamped = true};
+			to.sin_addr.s_addr = htonl(0x0a000010u + rank);
+			memcpy(&peer->path.to, &to, sizeof(to));
+		}
+}
+
+static unsigned rows_of(const char *table)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < target.n_rows; i++)
+		n += strcmp(target.rows[i].table, table) == 0;
+	return n;
+}
+
+static uint64_t number(const struct sml_p4_field *field)
+{
+	uint64_t value = 0;
+
+	for (unsigned i = 0; i < field->n; i++)
+		value = value << 8 | field->bytes[i];
+	return value;
+}
+
+static const struct sml_p4_row *peer_row(uint8_t rank, uint8_t shard)
+{
+	const struct sml_p4_row wanted = {
+		.table = "SmlEgress.addressing.peers",
+		.keys = {sml_p4_number(9, 2), sml_p4_number(rank, 1), sml_p4_number(shard, 1)},
+		.n_keys = 3};
+	const struct sml_p4_row *found = find_row(&target, &wanted);
+
+	assert_non_null(found);
+	return found;
+}
+
+/* ---- tests ---- */
+
+static void a_job_starts_with_its_own_entry_and_ends_with_it(void **state)
+{
+	(void)state;
+	assert_int_equal(add(9, 4), 0);
+	assert_int_equal(target.n_rows, 1);
+	assert_int_equal(number(&target.rows[0].parameters[11]), 0); /* not started */
+	learn_addresses(9);
+	assert_int_equal(sml_dataplane_p4.start_job(&dataplane, 9), 0);
+	assert_string_equal(target.last_told, JOBS);
+	assert_int_equal(number(&target.rows[0].parameters[11]), 1);
+	assert_int_equal(rows_of("SmlIngress.admission.ranks"), 3);
+	assert_int_equal(rows_of("SmlIngress.admission.members"), 3);
+	assert_int_equal(rows_of("SmlEgress.addressing.peers"), 6);
+	sml_dataplane_p4.remove_job(&dataplane, 9);
+	assert_string_equal(target.first_removed, JOBS);
+	assert_int_equal(target.n_rows, 0);
+	assert_int_equal(target.n_nodes[SML_P4_FIRST_GROUP + 9], 0);
+}
+
+static void a_job_that_never_started_leaves_nothing(void **state)
+{
+	(void)state;
+	assert_int_equal(add(9, 4), 0);
+	sml_dataplane_p4.remove_job(&dataplane, 9);
+	assert_int_equal(target.n_rows, 0);
+}
+
+static void each_rank_gets_its_own_copy_of_a_result(void **state)
+{
+	const struct sml_p4_row *row;
+
+	(void)state;
+	assert_int_equal(add(9, 4), 0);
+	learn_addresses(9);
+	assert_int_equal(sml_dataplane_p4.start_job(&dataplane, 9), 0);
+	assert_int_equal(target.n_nodes[SML_P4_FIRST_GROUP + 9], 3);
+	for (uint8_t rank = 0; rank < 3; rank++) {
+		const struct sml_p4_node *node = &target.nodes[SML_P4_FIRST_GROUP + 9][rank];
+
+		assert_int_equal(node->replication, 1 + rank);
+		assert_int_equal(node->port, 5 + rank);
+	}
+	row = peer_row(1, 1);
+	assert_string_equal(row->action, "SmlEgress.addressing.to_ipv4");
+	assert_int_equal(number(&row->parameters[0]), 0x020000000001);
+	assert_int_equal(number(&row->parameters[1]), 1);
+	assert_int_equal(number(&row->parameters[2]), 77);
+	assert_int_equal(number(&row->parameters[3]), 0x0a000001);
+	assert_int_equal(number(&row->parameters[4]), 0x0a000011);
+	assert_int_equal(number(&row->parameters[5]), 28500);
+	assert_int_equal(number(&row->parameters[6]), 701);
+	assert_int_equal(number(&peer_row(2, 0)->parameters[1]), 0);
+}
+
+static void a_rank_in_ipv6_is_addressed_there(void **state)
+{
+	struct sockaddr_in6 to = {.sin6_family = AF_INET6, .sin6_port = htons(900)};
+	const struct sml_p4_row *row;
+
+	(void)state;
+	assert_int_equal(sml_place_parse("fd00::1", 28500, &dataplane.own), 0);
+	assert_int_equal(add(9, 4), 0);
+	learn_addresses(9);
+	assert_int_equal(inet_pton(AF_INET6, "fd00::12", &to.sin6_addr), 1);
+	sml_p4_job_of(&dataplane, 9)->peers[2][1].path.to = to;
+	assert_int_equal(sml_dataplane_p4.start_job(&dataplane, 9), 0);
+	row = peer_row(2, 1);
+	assert_string_equal(row->action, "SmlEgress.addressing.to_ipv6");
+	assert_int_equal(row->parameters[3].n, 16);
+	assert_memory_equal(row->parameters[3].bytes, &dataplane.own.address.v6.sin6_addr, 16);
+	assert_memory_equal(row->parameters[4].bytes, &to.sin6_addr, 16);
+	assert_int_equal(number(&row->parameters[6]), 900);
+}
+
+static void a_rank_whose_probes_do_not_pass_the_p4_switch_is_named(void **state)
+{
+	struct sml_p4_job *job;
+
+	(void)state;
+	assert_int_equal(add(9, 4), 0);
+	job = sml_p4_job_of(&dataplane, 9);
+	assert_non_null(strstr(sml_dataplane_p4.misses_address(&dataplane, 9, 1), "not every one"));
+	learn_addresses(9);
+	assert_null(sml_dataplane_p4.misses_address(&dataplane, 9, 1));
+	job->peers[1][1].port++;
+	assert_non_null(
+		strstr(sml_dataplane_p4.misses_address(&dataplane, 9, 1), "more than one port"));
+	job->peers[1][1].stamped = false;
+	assert_non_null(
+		strstr(sml_dataplane_p4.misses_address(&dataplane, 9, 1), "do not pass through"));
+	assert_null(sml_dataplane_p4.misses_address(&dataplane, 9, 2));
+}
+
+static void jobs_do_not_share_buffers(void **state)
+{
+	(void)state;
+	assert_int_equal(add(1, 6), 0);
+	assert_int_equal(add(2, 4), 0);
+	assert_int_equal(add(3, 6), 0);
+	assert_int_equal(first_buffer(1), 0);
+	assert_int_equal(first_buffer(2), 12);
+	assert_int_equal(first_buffer(3), 20);
+	assert_int_equal(add(4, 2), -ENOSPC);
+	assert_null(dataplane.jobs[4]);
+	sml_dataplane_p4.remove_job(&dataplane, 2);
+	assert_int_equal(add(4, 5), -ENOSPC);
+	assert_int_equal(add(4, 3), 0);
+	assert_int_equal(first_buffer(4), 12);
+	sml_dataplane_p4.remove_job(&dataplane, 1);
+	assert_int_equal(add(5, 6), 0);
+	assert_int_equal(first_buffer(5), 0);
+}
+
+static void each_job_has_its_own_incarnation(void **state)
+{
+	(void)state;
+	dataplane.incarnation = UINT32_MAX - 1;
+	assert_int_equal(add(1, 2), 0);
+	assert_int_equal(add(2, 2), 0);
+	assert_int_equal(sml_p4_job_of(&dataplane, 1)->incarnation, UINT32_MAX);
+	/* Not 0, which buffers have before their first use. */
+	assert_int_equal(sml_p4_job_of(&dataplane, 2)->incarnation, 1);
+}
+
+static void counters_begin_at_0_with_the_job(void **state)
+{
+	struct sml_job_counters counters;
+	struct sml_dataplane_counters traffic = {0};
+
+	(void)state;
+	target.packets = 1000;
+	assert_int_equal(add(9, 4), 0);
+	memset(&counters, 0, sizeof(counters));
+	sml_dataplane_p4.job_counters(&dataplane, 9, &counters);
+	assert_int_equal(counters.verdicts[SML_VERDICT_ABSORBED], 0);
+	assert_int_equal(counters.contributions[2], 0);
+	target.packets = 1005;
+	sml_dataplane_p4.job_counters(&dataplane, 9, &counters);
+	assert_int_equal(counters.verdicts[SML_VERDICT_RESEND], 5);
+	assert_int_equal(counters.contributions[2], 5);
+	assert_int_equal(counters.resends[0], 5);
+	sml_p4_job_traffic(&dataplane, sml_p4_job_of(&dataplane, 9), &traffic);
+	assert_int_equal(traffic.bad_checksums, 5);
+	assert_int_equal(traffic.packets_received, 5 * (SML_P4_FATE_BAD_CHECKSUM + 1));
+	assert_int_equal(traffic.bytes_received, 100 * traffic.packets_received);
+	assert_int_equal(traffic.packets_sent, 5);
+}
+
+/* Slots 0 to 3: of an earlier job, even newer, even newer across the wrap, only odd. */
+static void the_newest_use_of_a_slot_is_shown(void **state)
+{
+	static const uint64_t uses[8] = {8, 9, 12, 11, 0xfffffffe, 0xffffffff, 50, 1};
+	struct sml_slot_progress states[4];
+
+	(void)state;
+	assert_int_equal(add(9, 4), 0);
+	memcpy(target.uses, uses, sizeof(uses));
+	for (unsigned i = 2; i < 8; i++)
+		target.incarnations[i] = sml_p4_job_of(&dataplane, 9)->incarnation;
+	target.incarnations[6] = 0;
+	target.uses[4] = 0; /* after 0xffffffff */
+	target.seen[2] = 5;
+	target.seen[4] = 7;
+	assert_int_equal(sml_dataplane_p4.slot_states(&dataplane, 9, states, 4), 3);
+	assert_int_equal(states[0].slot, 1);
+	assert_int_equal(states[0].use, 12);
+	assert_int_equal(states[0].missing, 2);
+	assert_int_equal(states[1].slot, 2);
+	assert_int_equal(states[1].use, 0);
+	assert_int_equal(states[1].missing, 0);
+	assert_int_equal(states[2].slot, 3);
+	assert_int_equal(states[2].use, 1);
+	assert_int_equal(states[2].missing, 7);
+	assert_int_equal(sml_dataplane_p4.slot_states(&dataplane, 9, states, 2), 2);
+}
+
+static void ranks_share_the_queue_of_the_target(void **state)
+{
+	(void)state;
+	assert_int_equal(sml_dataplane_p4.window(&dataplane, 300, 2), 32);
+	assert_int_equal(sml_dataplane_p4.window(&dataplane, 300, 64), 4);
+}
+
+static void other_traffic_goes_to_the_hosts(void **state)
+{
+	(void)state;
+	assert_int_equal(sml_p4_hosts_set(&dataplane, "02:00:00:00:00:01=1,02:00:00:00:00:aB=510,"
+						      "02:00:00:00:00:03=1"),
+			 0);
+	assert_int_equal(rows_of("SmlIngress.forwarding.hosts"), 3);
+	assert_int_equal(number(&target.rows[1].keys[0]), 0x0200000000ab);
+	assert_int_equal(number(&target.rows[1].parameters[0]), 510);
+	/* A flooded frame goes to each port once. */
+	assert_int_equal(target.n_nodes[SML_P4_FLOOD_GROUP], 2);
+	assert_int_equal(target.nodes[SML_P4_FLOOD_GROUP][1].port, 510);
+}
+
+static void wrong_hosts_are_refused(void **state)
+{
+	static const char *const wrong[] = {"",
+					    ",",
+					    "02:00:00:00:00:01",
+					    "02:00:00:00:00:01=",
+					    "02:00:00:00:00=1",
+					    "02:00:00:00:00:01=1 ",
+					    "02:00:00:00:00:01=511",
+					    "02:00:00:00:00:01=1,,",
+					    "02:00:00:00:00:01=1;02:00:00:00:00:02=2"};
+
+	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		open_world(state);
+		assert_int_equal(sml_p4_hosts_set(&dataplane, wrong[i]), -EINVAL);
+		assert_non_null(strstr(sml_error_last(), "02:00:00:00:00:01=1"));
+	}
+}
+
+#define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, open_world, close_world)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		IN_WORLD(a_job_starts_with_its_own_entry_and_ends_with_it),
+		IN_WORLD(a_job_that_never_started_leaves_nothing),
+		IN_WORLD(each_rank_gets_its_own_copy_of_a_result),
+		IN_WORLD(a_rank_in_ipv6_is_addressed_there),
+		IN_WORLD(a_rank_whose_probes_do_not_pass_the_p4_switch_is_named),
+		IN_WORLD(jobs_do_not_share_buffers),
+		IN_WORLD(each_job_has_its_own_incarnation),
+		IN_WORLD(counters_begin_at_0_with_the_job),
+		IN_WORLD(the_newest_use_of_a_slot_is_shown),
+		IN_WORLD(ranks_share_the_queue_of_the_target),
+		IN_WORLD(other_traffic_goes_to_the_hosts),
+		IN_WORLD(wrong_hosts_are_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
