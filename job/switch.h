@@ -114,9 +114,8 @@ struct sml_jobs_config {
 
 /* A switch that is a leaf: switch_leaf.c. */
 struct sml_leaf {
-	struct sml_peer *parent; /* NULL: not connected */
-	uint32_t level;		 /* 0: the parent has not accepted it yet */
-	uint32_t told_slots, told_lanes;
+	struct sml_peer *parent;	/* NULL: not connected */
+	uint32_t level;			/* 0: the parent has not accepted it yet */
 	uint16_t lanes;			/* that the path to the parent seems to take */
 	uint64_t pinged_ns, hurries_ns; /* since when it has ranks: silence means more then */
 	struct sml_table passages;	/* ranks whose messages go on to the parent */

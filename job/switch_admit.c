@@ -56,12 +56,12 @@ static uint32_t least_lanes(const struct sml_job *job)
 	uint32_t lanes = most ? most : SML_MAX_LANES;
 
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		const struct sml_branch *via = sml_peer_via(job->members[rank].peer);
+		const struct sml_peer *peer = job->members[rank].peer;
 
 		if (job->members[rank].lanes < lanes)
 			lanes = job->members[rank].lanes;
-		if (via != NULL && via->lanes < lanes)
-			lanes = via->lanes;
+		if (sml_peer_via(peer) != NULL && sml_relayed_of(peer)->lanes < lanes)
+			lanes = sml_relayed_of(peer)->lanes;
 	}
 	for (unsigned child = 0; child < job->n_children; child++)
 		if (job->children[child].ready && job->children[child].lanes < lanes)

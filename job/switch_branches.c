@@ -201,11 +201,9 @@ void sml_branch_message(struct sml_jobs *jobs, struct sml_peer *peer, const SmlC
 		return;
 	}
 	peer->branch->slots = leaf->slots;
-	peer->branch->lanes = leaf->lanes;
 	attached.level = jobs->leaf.level + 1;
 	if (is_new)
 		(void)sml_peer_send(jobs, peer, sml_envelope(ATTACHED, attached, &attached));
-	sml_leaf_tell_numbers(jobs);
 }
 
 /* ---- messages of ranks behind it ---- */
@@ -232,6 +230,8 @@ static struct sml_relayed *open_relayed(struct sml_branch *branch, const SmlCont
 		return NULL;
 	relayed->key.number = in->peer;
 	relayed->peer.via = branch;
+	relayed->slots = in->slots;
+	relayed->lanes = in->lanes;
 	if (branch->ranks.n == 0)
 		branch->hurries_ns = branch->jobs->now_ns;
 	sml_text_copy(relayed->at, sizeof(relayed->at), in->leaf);
@@ -353,7 +353,6 @@ void sml_branch_lost(struct sml_branch *branch, const char *why)
 	/* Ranks that have ended refer to it. */
 	sml_branches_sweep(jobs);
 	free(branch);
-	sml_leaf_tell_numbers(jobs);
 }
 
 void sml_branch_close(struct sml_branch *branch, const char *why)

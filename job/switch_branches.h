@@ -20,6 +20,12 @@
 /* Three levels of switches: a root is at level 0. */
 #define SML_MAX_LEVEL 2
 
+/*
+ * A leaf that does not say what its slots wait for is waited for so long. Each level has more time
+ * than the one below it, so that its answer still comes.
+ */
+#define SML_ANSWER_NS 100000000ull
+
 /* Leaves of one switch. Anyone can say that it is one, so there must be an end. */
 #define SML_MAX_LEAVES 128
 
@@ -29,9 +35,9 @@ struct sml_branch {
 	struct sml_branch *next;
 	struct sml_peer *peer; /* its connection; NULL: it has just been lost */
 	char name[SML_NAME_BYTES];
-	uint32_t slots, slots_in_use, lanes;
-	uint64_t hurries_ns; /* as of struct sml_leaf */
-	uint32_t n_unread;   /* ranks that came since it last read what it was sent */
+	uint32_t slots, slots_in_use; /* its own; by jobs that this switch gave it */
+	uint64_t hurries_ns;	      /* as of struct sml_leaf */
+	uint32_t n_unread;	      /* ranks that came since it last read what it was sent */
 	bool is_logged;
 	struct sml_table ranks; /* struct sml_relayed */
 };
@@ -43,6 +49,8 @@ struct sml_relayed {
 	struct sml_relayed *next_ended;
 	bool ended;
 	char at[SML_NAME_BYTES]; /* the name of the switch that it is connected to */
+	/* The least on its way here, as its leaf said with its Join. */
+	uint32_t slots, lanes;
 };
 
 /* At a leaf: a peer, here or at a leaf of this one, whose messages go on to the parent. */
@@ -67,6 +75,16 @@ static inline struct sml_relayed *sml_relayed_of(const struct sml_peer *peer)
 static inline struct sml_branch *sml_peer_via(const struct sml_peer *peer)
 {
 	return peer != NULL ? peer->via : NULL;
+}
+
+/* The slots that are free on its way here. */
+static inline uint32_t sml_relayed_slots(const struct sml_relayed *relayed)
+{
+	const struct sml_branch *branch = relayed->peer.via;
+	uint32_t free =
+		branch->slots > branch->slots_in_use ? branch->slots - branch->slots_in_use : 0;
+
+	return relayed->slots < free ? relayed->slots : free;
 }
 
 /* Somebody says that it is a leaf. */
@@ -123,9 +141,6 @@ void sml_passage_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *
 
 void sml_leaf_parent_lost(struct sml_jobs *jobs, const char *why);
 
-/* Its own slots or lanes, or those of its leaves, may have changed. */
-void sml_leaf_tell_numbers(struct sml_jobs *jobs);
-
 void sml_leaf_tick(struct sml_jobs *jobs);
 uint64_t sml_leaf_deadline(const struct sml_jobs *jobs);
 void sml_leaf_stop(struct sml_jobs *jobs);
@@ -160,6 +175,12 @@ void sml_leaf_job_fail(struct sml_leaf_job *job, int error, const char *text, bo
 void sml_leaf_job_forget(struct sml_passage *passage);
 void sml_leaf_job_forget_branch(struct sml_leaf_job *job, const struct sml_branch *branch);
 
+/* How long this switch waits for what the slots of its leaves wait for. */
+static inline uint64_t sml_answer_ns(const struct sml_jobs *jobs)
+{
+	return (SML_MAX_LEVEL - (uint64_t)jobs->leaf.level) * SML_ANSWER_NS;
+}
+
 void sml_leaf_job_tick(struct sml_leaf_job *job);
 uint64_t sml_leaf_job_deadline(const struct sml_leaf_job *job);
 
@@ -177,11 +198,12 @@ struct sml_leaf_job {
 		struct sml_branch *branch;   /* or a leaf */
 		struct sml_ranks ranks;	     /* behind it */
 		uint16_t first_rank;
+		bool has_job; /* the leaf, so the job holds slots there */
 		bool ready, answered;
 		uint32_t lanes;
 		struct sml_waits waits; /* as a leaf last said */
 	} children[SML_MAX_CHILDREN];
-	uint64_t begun_ns, probed_ns, answered_ns;
+	uint64_t begun_ns, probed_ns, answered_ns, slots_asked_ns;
 	uint32_t rounds;
 	bool slots_asked;
 };

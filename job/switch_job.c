@@ -398,6 +398,7 @@ uint64_t sml_job_deadline(const struct sml_job *job)
 	if (job->tries_again_ns != 0)
 		due_ns = earlier(due_ns, job->tries_again_ns);
 	due_ns = earlier(due_ns, sml_job_gone_due(job));
+	due_ns = earlier(due_ns, sml_job_answers_due(job));
 	return earlier(earlier(due_ns, sml_job_watch_ends(job)), sml_job_signs_due(job));
 }
 
@@ -423,6 +424,7 @@ void sml_job_tick(struct sml_job *job)
 	if (find_silent(job) || find_tired(job) || sml_job_misses_gone(job))
 		return;
 	sml_job_watch_group(job);
+	sml_job_look_for_answers(job);
 	if (job->mismatch_ns != 0 && now_ns >= job->mismatch_ns + MISMATCH_WAIT_NS) {
 		sml_job_tell_mismatch(job);
 		return;

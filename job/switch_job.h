@@ -93,7 +93,8 @@ struct sml_child {
 	/* A leaf that has the job: what its slots wait for, as it last said, of its ranks. */
 	bool has_job;
 	struct sml_waits waits;
-	bool asked, told;
+	bool asked, told, silent; /* silent: it has not answered in time */
+	uint64_t asked_ns;
 };
 
 struct sml_job {
@@ -133,6 +134,7 @@ struct sml_job {
 	uint64_t *secrets;   /* of stripes that the ranks have: switch_peers.c */
 	uint64_t *completed; /* there, by stripe and rank: as in struct sml_job_counters */
 	bool shares_memory;  /* all its ranks do, and send no packets */
+	bool leaves_asked;   /* for ranks that want to know; they are not told yet */
 	bool apart;	     /* ranks of one machine cannot share memory: each is a child */
 	/* Resuming after another switch's death. */
 	bool resumes;
@@ -282,8 +284,13 @@ void sml_job_leaf_message(struct sml_job *job, struct sml_branch *branch,
 /* Ask the leaves that have not been asked what their slots wait for. */
 void sml_job_ask_leaves(struct sml_job *job);
 
-/* Have all that were asked answered? */
-bool sml_job_knows_leaves(const struct sml_job *job);
+/*
+ * Ranks want to know it: they are told when all leaves have answered, or when it took too long. And
+ * when that is; UINT64_MAX: nobody waits.
+ */
+void sml_job_ask_for_ranks(struct sml_job *job);
+void sml_job_look_for_answers(struct sml_job *job);
+uint64_t sml_job_answers_due(const struct sml_job *job);
 
 /*
  * The ranks that a slot waits for, from the bits of its children that it waits for. False: only
@@ -406,7 +413,7 @@ void sml_job_give_back_slots(struct sml_job *job);
 /* Its call does not end: tell it what slots are waiting for, but not too often. */
 void sml_job_tell_stalls(struct sml_job *job, struct sml_member *member);
 
-/* All leaves have said it: the ranks that have asked are told. */
+/* All leaves have said it, or had the time: the ranks that have asked are told. */
 void sml_job_pass_leaves_stalls(struct sml_job *job);
 
 /* A rank reports what its slots are waiting for: pass it to those who have asked. */

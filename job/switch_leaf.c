@@ -41,15 +41,40 @@ static void relay_end(struct sml_jobs *jobs, const struct sml_passage *passage, 
 	(void)sml_leaf_tell(jobs, sml_envelope(RELAY, relay, &relay));
 }
 
-/* at: of a Join, where the rank is. 0, or it cannot be sent. */
+static uint32_t least(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+/*
+ * What the switches on the rank's way have, this one and those below. They count only for the jobs
+ * of that rank, so it does not matter what other leaves say.
+ */
+static void describe_way(const struct sml_jobs *jobs, const struct sml_peer *peer,
+			 SmlControl__Relay *relay)
+{
+	uint32_t most = jobs->operations->max_lanes;
+
+	relay->slots = jobs->config.max_slots;
+	relay->lanes = most != 0 ? least(most, jobs->leaf.lanes) : jobs->leaf.lanes;
+	relay->leaf = (char *)(uintptr_t)jobs->config.name;
+	if (peer->via == NULL)
+		return;
+	relay->slots = least(relay->slots, sml_relayed_slots(sml_relayed_of(peer)));
+	relay->lanes = least(relay->lanes, sml_relayed_of(peer)->lanes);
+	relay->leaf = sml_relayed_of(peer)->at;
+}
+
+/* 0, or it cannot be sent. */
 static int relay_up(struct sml_jobs *jobs, const struct sml_passage *passage,
-		    const SmlControl__Envelope *message, const char *at)
+		    const SmlControl__Envelope *message)
 {
 	SmlControl__Relay relay = SML_CONTROL__RELAY__INIT;
 	int rc;
 
 	relay.peer = passage->key.number;
-	relay.leaf = (char *)(uintptr_t)at;
+	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_JOIN)
+		describe_way(jobs, passage->peer, &relay);
 	relay.message.len = sml_control__envelope__get_packed_size(message);
 	relay.message.data = malloc(relay.message.len + 1);
 	if (relay.message.data == NULL)
@@ -132,7 +157,6 @@ static void refuse_orphan(struct sml_jobs *jobs, struct sml_peer *peer)
 
 static void join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Envelope *message)
 {
-	const char *at = peer->via != NULL ? sml_relayed_of(peer)->at : jobs->config.name;
 	struct sml_passage *passage;
 
 	if (peer->passage != NULL)
@@ -148,7 +172,7 @@ static void join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl_
 		sml_peer_refuse_for_now(jobs, peer, "the switch has no memory");
 		return;
 	}
-	if (relay_up(jobs, passage, message, at) == 0)
+	if (relay_up(jobs, passage, message) == 0)
 		return;
 	close_passage(jobs, passage);
 	sml_peer_refuse_for_now(jobs, peer, "the switch has no memory");
@@ -168,7 +192,7 @@ void sml_leaf_message(struct sml_jobs *jobs, struct sml_peer *peer,
 	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_READY && passage->job != NULL &&
 	    !sml_leaf_job_is_ready(passage))
 		return;
-	if (relay_up(jobs, passage, message, "") == 0)
+	if (relay_up(jobs, passage, message) == 0)
 		return;
 	sml_passage_lost(jobs, peer, "the leaf has no memory for a message", false);
 	sml_peer_end(jobs, peer);
@@ -260,43 +284,14 @@ void sml_leaf_parent_message(struct sml_jobs *jobs, const SmlControl__Envelope *
 
 /* ---- the connection ---- */
 
-static uint32_t least_slots(const struct sml_jobs *jobs)
-{
-	uint32_t least = jobs->config.max_slots;
-
-	for (const struct sml_branch *branch = jobs->branches; branch != NULL;
-	     branch = branch->next)
-		if (branch->slots < least)
-			least = branch->slots;
-	return least;
-}
-
-static uint32_t least_lanes(const struct sml_jobs *jobs)
-{
-	uint32_t least = jobs->leaf.lanes, most = jobs->operations->max_lanes;
-
-	if (most != 0 && most < least)
-		least = most;
-	for (const struct sml_branch *branch = jobs->branches; branch != NULL;
-	     branch = branch->next)
-		if (branch->lanes < least)
-			least = branch->lanes;
-	return least;
-}
-
-void sml_leaf_tell_numbers(struct sml_jobs *jobs)
+static void introduce(struct sml_jobs *jobs)
 {
 	SmlControl__Leaf message = SML_CONTROL__LEAF__INIT;
-	struct sml_leaf *leaf = &jobs->leaf;
 
-	if (leaf->parent == NULL ||
-	    (least_slots(jobs) == leaf->told_slots && least_lanes(jobs) == leaf->told_lanes))
-		return;
-	leaf->told_slots = message.slots = least_slots(jobs);
-	leaf->told_lanes = message.lanes = least_lanes(jobs);
 	message.protocol = SML_CONTROL_PROTOCOL;
 	message.version = (char *)(uintptr_t)SML_VERSION_STRING;
 	message.name = (char *)(uintptr_t)jobs->config.name;
+	message.slots = jobs->config.max_slots;
 	(void)sml_leaf_tell(jobs, sml_envelope(LEAF, leaf, &message));
 }
 
@@ -309,9 +304,8 @@ void sml_jobs_attach(struct sml_jobs *jobs, struct sml_peer *peer, uint16_t lane
 	leaf->parent = peer;
 	leaf->lanes = lanes;
 	leaf->pinged_ns = peer->heard_ns = now_ns;
-	leaf->told_slots = leaf->told_lanes = 0;
 	peer->is_parent = true;
-	sml_leaf_tell_numbers(jobs);
+	introduce(jobs);
 }
 
 static void end_everything(struct sml_jobs *jobs, const char *why)

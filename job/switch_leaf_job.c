@@ -48,10 +48,15 @@ static void end_below(const struct sml_leaf_job *job)
 	SmlControl__LeafEnd end = SML_CONTROL__LEAF_END__INIT;
 
 	end.job_number = job->rules.job;
-	for (unsigned i = 0; i < job->n_children; i++)
-		if (job->children[i].branch != NULL)
-			(void)sml_branch_tell(job->children[i].branch,
-					      sml_envelope(LEAF_END, leaf_end, &end));
+	for (unsigned i = 0; i < job->n_children; i++) {
+		struct sml_branch *branch = job->children[i].branch;
+
+		if (branch == NULL)
+			continue;
+		if (job->children[i].has_job)
+			branch->slots_in_use -= held(job);
+		(void)sml_branch_tell(branch, sml_envelope(LEAF_END, leaf_end, &end));
+	}
 }
 
 static void let_passages_go(struct sml_leaf_job *job)
@@ -195,6 +200,8 @@ static bool spread(struct sml_leaf_job *job, const SmlControl__LeafJob *in)
 			continue;
 		if (!sml_waits_init(&job->children[i].waits, held(job), job->world_size))
 			break;
+		job->children[i].has_job = true;
+		job->children[i].branch->slots_in_use += held(job);
 		out.n_peers = out.n_ranks = 0;
 		list_peers(job, job->children[i].branch, peers, peers + in->n_peers, &out);
 		out.number = i;
@@ -468,18 +475,6 @@ static bool probes(const struct sml_leaf_job *job)
 	return !job->ready && proved(job) < job->rules.lanes;
 }
 
-uint64_t sml_leaf_job_deadline(const struct sml_leaf_job *job)
-{
-	return probes(job) ? next_probe(job) : UINT64_MAX;
-}
-
-void sml_leaf_job_tick(struct sml_leaf_job *job)
-{
-	if (probes(job) && job->jobs->now_ns >= next_probe(job))
-		send_probes(job);
-	check_ready(job);
-}
-
 void sml_leaf_job_start(struct sml_jobs *jobs, uint32_t number)
 {
 	SmlControl__LeafStart start = SML_CONTROL__LEAF_START__INIT;
@@ -604,6 +599,18 @@ static void send_slots(struct sml_leaf_job *job)
 	sml_waits_free(&packed);
 }
 
+/* What the others said long ago would blame the wrong ranks. */
+static void send_without_silent(struct sml_leaf_job *job)
+{
+	for (unsigned i = 0; i < job->n_children; i++) {
+		if (job->children[i].branch == NULL || job->children[i].answered)
+			continue;
+		sml_waits_clear(&job->children[i].waits);
+		job->children[i].waits.is_partial = true;
+	}
+	send_slots(job);
+}
+
 /* The leaves of this leaf first. */
 void sml_leaf_job_tell_slots(struct sml_jobs *jobs, uint32_t number)
 {
@@ -623,6 +630,7 @@ void sml_leaf_job_tell_slots(struct sml_jobs *jobs, uint32_t number)
 				      sml_envelope(LEAF_STALLS, leaf_stalls, &request));
 	}
 	job->slots_asked = waits;
+	job->slots_asked_ns = jobs->now_ns;
 	if (!waits)
 		send_slots(job);
 }
@@ -639,6 +647,29 @@ static void take_slots(struct sml_leaf_job *job, unsigned child, const SmlContro
 		if (job->children[i].branch != NULL && !job->children[i].answered)
 			return;
 	send_slots(job);
+}
+
+/* ---- time ---- */
+
+static uint64_t answers_due(const struct sml_leaf_job *job)
+{
+	return job->slots_asked ? job->slots_asked_ns + sml_answer_ns(job->jobs) : UINT64_MAX;
+}
+
+uint64_t sml_leaf_job_deadline(const struct sml_leaf_job *job)
+{
+	uint64_t due_ns = probes(job) ? next_probe(job) : UINT64_MAX;
+
+	return answers_due(job) < due_ns ? answers_due(job) : due_ns;
+}
+
+void sml_leaf_job_tick(struct sml_leaf_job *job)
+{
+	if (job->jobs->now_ns >= answers_due(job))
+		send_without_silent(job);
+	if (probes(job) && job->jobs->now_ns >= next_probe(job))
+		send_probes(job);
+	check_ready(job);
 }
 
 /* ---- what the leaves of this leaf say ---- */

@@ -259,7 +259,7 @@ void sml_job_tell_stalls(struct sml_job *job, struct sml_member *member)
 	}
 	if (job->n_leaves > 0) {
 		member->stalls_wanted = true;
-		sml_job_ask_leaves(job);
+		sml_job_ask_for_ranks(job);
 		return;
 	}
 	stalls = open_stalls(job);

@@ -302,8 +302,7 @@ static void describe_branch(const struct sml_branch *branch, SmlControl__LeafSta
 	leaf->name = (char *)(uintptr_t)branch->name;
 	leaf->ranks = branch->ranks.n;
 	leaf->slots = branch->slots;
-	/* A leaf does not share out the slots of its own leaves: the root does. */
-	leaf->slots_in_use = sml_jobs_is_leaf(jobs) ? 0 : branch->slots_in_use;
+	leaf->slots_in_use = branch->slots_in_use;
 	leaf->last_seen_ms = (jobs->now_ns - branch->peer->heard_ns) / 1000000u;
 }
 

@@ -82,14 +82,12 @@ uint32_t sml_job_leaf_room(const struct sml_job *job)
 {
 	uint32_t least = UINT32_MAX;
 
-	for (unsigned i = 0; i < job->n_children; i++) {
-		const struct sml_branch *branch = job->children[i].branch;
-		uint32_t room;
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		const struct sml_peer *peer = job->members[rank].peer;
+		uint32_t room = UINT32_MAX;
 
-		if (branch == NULL)
-			continue;
-		room = branch->slots > branch->slots_in_use ? branch->slots - branch->slots_in_use
-							    : 0;
+		if (sml_peer_via(peer) != NULL)
+			room = sml_relayed_slots(sml_relayed_of(peer));
 		least = room < least ? room : least;
 	}
 	return least;
@@ -152,17 +150,52 @@ void sml_job_ask_leaves(struct sml_job *job)
 		if (child->branch == NULL || child->asked)
 			continue;
 		child->asked = true;
+		child->asked_ns = job->jobs->now_ns;
 		(void)sml_branch_tell(child->branch,
 				      sml_envelope(LEAF_STALLS, leaf_stalls, &request));
 	}
 }
 
-bool sml_job_knows_leaves(const struct sml_job *job)
+/* When the last answer is due; UINT64_MAX: at any time, because none is missing. */
+uint64_t sml_job_answers_due(const struct sml_job *job)
 {
+	uint64_t due_ns = 0;
+
 	for (unsigned i = 0; i < job->n_children; i++)
 		if (job->children[i].asked)
-			return false;
-	return true;
+			due_ns = sml_later(due_ns,
+					   job->children[i].asked_ns + sml_answer_ns(job->jobs));
+	return job->leaves_asked ? due_ns : UINT64_MAX;
+}
+
+/* What it said long ago would blame the wrong ranks. */
+static void doubt(const struct sml_job *job, struct sml_child *child)
+{
+	if (!child->silent && job->jobs->config.debug >= 1)
+		sml_jobs_log(job->jobs, SML_JOBS_WARNING,
+			     "job \"%s\": the leaf %s does not say for which ranks its slots wait",
+			     job->name, child->branch->name);
+	child->told = false;
+	child->silent = true;
+}
+
+void sml_job_look_for_answers(struct sml_job *job)
+{
+	if (job->jobs->now_ns < sml_job_answers_due(job))
+		return;
+	for (unsigned i = 0; i < job->n_children; i++)
+		if (job->children[i].asked)
+			doubt(job, &job->children[i]);
+	job->leaves_asked = false;
+	sml_job_pass_leaves_stalls(job);
+}
+
+void sml_job_ask_for_ranks(struct sml_job *job)
+{
+	job->leaves_asked = true;
+	sml_job_ask_leaves(job);
+	/* The only ones that could answer may have been silent for long. */
+	sml_job_look_for_answers(job);
 }
 
 /*
@@ -283,13 +316,12 @@ static void on_slots(struct sml_job *job, struct sml_child *child, const SmlCont
 	if (in->n_slots > held(job) || !child->has_job)
 		return;
 	/* A leaf that loses a rank says it without being asked. */
-	child->asked = false;
+	child->asked = child->silent = false;
 	child->told = true;
 	sml_waits_unpack(&child->waits, in->slots, in->n_slots, in->sets, in->n_sets,
 			 &child->ranks);
 	child->waits.is_partial |= in->partial;
-	if (sml_job_knows_leaves(job))
-		sml_job_pass_leaves_stalls(job);
+	sml_job_look_for_answers(job);
 }
 
 void sml_job_leaf_message(struct sml_job *job, struct sml_branch *branch,

@@ -9,9 +9,10 @@
 #include <cmocka.h>
 
 #include "control/envelope.h"
+#include "job/switch_branches.h"
 #include "support/jobs.h"
 
-static void attach(struct jobs_world *world, unsigned peer, uint32_t slots, uint32_t lanes)
+static void attach(struct jobs_world *world, unsigned peer, uint32_t slots)
 {
 	SmlControl__Leaf leaf = SML_CONTROL__LEAF__INIT;
 
@@ -19,23 +20,31 @@ static void attach(struct jobs_world *world, unsigned peer, uint32_t slots, uint
 	leaf.version = (char *)(uintptr_t) "1";
 	leaf.name = (char *)(uintptr_t) "rack:28500";
 	leaf.slots = slots;
-	leaf.lanes = lanes;
 	jobs_say(world, peer, sml_envelope(LEAF, leaf, &leaf));
 }
 
-static void relay(struct jobs_world *world, unsigned leaf, uint32_t number,
-		  const SmlControl__Envelope *message)
+/* slots, lanes: of the leaves on this rank's way. */
+static void relay_from(struct jobs_world *world, unsigned leaf, uint32_t number,
+		       const SmlControl__Envelope *message, uint32_t slots, uint32_t lanes)
 {
 	SmlControl__Relay out = SML_CONTROL__RELAY__INIT;
 
 	out.peer = number;
 	out.leaf = (char *)(uintptr_t) "rack:28500";
+	out.slots = slots;
+	out.lanes = lanes;
 	out.message.len = sml_control__envelope__get_packed_size(message);
 	out.message.data = malloc(out.message.len + 1);
 	assert_non_null(out.message.data);
 	sml_control__envelope__pack(message, out.message.data);
 	jobs_say(world, leaf, sml_envelope(RELAY, relay, &out));
 	free(out.message.data);
+}
+
+static void relay(struct jobs_world *world, unsigned leaf, uint32_t number,
+		  const SmlControl__Envelope *message)
+{
+	relay_from(world, leaf, number, message, 4096, 352);
 }
 
 static void relay_join(struct jobs_world *world, unsigned leaf, uint32_t number, uint32_t rank,
@@ -125,11 +134,15 @@ static void leaf_ready(struct jobs_world *world, unsigned leaf, uint32_t lanes)
 /* Ranks 0 and 1 are behind the leaf, and rank 2 is here. */
 static void run(struct jobs_world *world)
 {
+	SmlControl__Join join;
+
 	jobs_open(world, 4096, 64, false);
-	attach(world, 0, 300, 256);
+	attach(world, 0, 300);
 	assert_non_null(jobs_told(world, 0, SML_CONTROL__ENVELOPE__BODY_ATTACHED));
-	relay_join(world, 0, 70, 0, 3);
-	relay_join(world, 0, 71, 1, 3);
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		join = jobs_join_message("tree", rank, 3);
+		relay_from(world, 0, 70 + rank, sml_envelope(JOIN, join, &join), 4096, 256);
+	}
 	jobs_join(world, 1, jobs_join_message("tree", 2, 3));
 	relay_ready(world, 0, 70);
 	relay_ready(world, 0, 71);
@@ -289,7 +302,7 @@ static void a_leaf_speaks_only_for_its_own_ranks(void **state)
 	jobs_say(&world, 0, sml_envelope(LEAF_MISMATCH, leaf_mismatch, &mismatch));
 	assert_true(was_relayed(&world, 0, 70, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
 	/* A leaf without a rank in the job. */
-	attach(&world, 2, 4096, 352);
+	attach(&world, 2, 4096);
 	failed.text = (char *)(uintptr_t) "no";
 	jobs_say(&world, 2, sml_envelope(LEAF_FAILED, leaf_failed, &failed));
 	assert_int_equal(world.jobs.n_jobs, 1);
@@ -329,11 +342,11 @@ static void leaves_are_limited(void **state)
 	jobs_open(&world, 4096, 64, false);
 	for (unsigned peer = 0; peer < 3; peer++) {
 		world.jobs.config.max_members = 2;
-		attach(&world, peer, 4096, 256);
+		attach(&world, peer, 4096);
 	}
 	assert_non_null(strstr(jobs_refusal(&world, 2), "limit of 2 ranks"));
 	jobs_hang_up(&world, 0);
-	attach(&world, 3, 4096, 256);
+	attach(&world, 3, 4096);
 	assert_string_equal(jobs_refusal(&world, 3), "");
 	jobs_close(&world);
 }
@@ -345,7 +358,7 @@ static void a_leaf_that_does_not_read_is_given_up(void **state)
 
 	(void)state;
 	jobs_open(&world, 4096, 64, false);
-	attach(&world, 0, 4096, 256);
+	attach(&world, 0, 4096);
 	world.peers[0].deaf = true;
 	for (uint32_t number = 0; number < 1000; number++)
 		relay_join(&world, 0, number, 1, 1);
@@ -373,7 +386,7 @@ static void each_admission_has_new_numbers_and_secrets(void **state)
 	tag = jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_JOB)->leaf_job->tag;
 	leaf_ready(&world, 0, 256);
 	jobs_hang_up(&world, 0);
-	attach(&world, 2, 300, 256);
+	attach(&world, 2, 300);
 	relay_join(&world, 2, 70, 0, 2);
 	relay_join(&world, 2, 71, 1, 2);
 	after = jobs_told(&world, 2, SML_CONTROL__ENVELOPE__BODY_LEAF_JOB)->leaf_job->job_number;
@@ -389,12 +402,36 @@ static void a_full_leaf_refuses_for_now(void **state)
 
 	(void)state;
 	jobs_open(&world, 4096, 64, false);
-	attach(&world, 0, 9, 256);
+	attach(&world, 0, 9);
 	relay_join(&world, 0, 70, 0, 2);
 	jobs_join(&world, 1, jobs_join_message("tree", 1, 2));
 	assert_non_null(strstr(jobs_refusal(&world, 1), "the pool of one of the job's leaves"));
 	assert_true(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->again);
 	assert_int_equal(world.jobs.n_jobs, 0);
+	jobs_close(&world);
+}
+
+/* A leaf of the leaf has less room than the leaf itself, or a narrower path. */
+static void the_whole_way_of_a_rank_counts(void **state)
+{
+	SmlControl__Join join = jobs_join_message("tree", 0, 2);
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	attach(&world, 0, 4096);
+	relay_from(&world, 0, 70, sml_envelope(JOIN, join, &join), 9, 352);
+	jobs_join(&world, 1, jobs_join_message("tree", 1, 2));
+	assert_non_null(strstr(jobs_refusal(&world, 1), "the pool of one of the job's leaves"));
+	relay_from(&world, 0, 71, sml_envelope(JOIN, join, &join), 200, 64);
+	jobs_join(&world, 2, jobs_join_message("tree", 1, 2));
+	assert_int_equal(jobs_admitted(&world, 2)->lanes, 64);
+	assert_in_range(jobs_admitted(&world, 2)->head_slots + jobs_admitted(&world, 2)->data_slots,
+			100, 200);
+	/* Ranks of other ways do not notice. */
+	relay_join(&world, 0, 80, 0, 1);
+	jobs_join(&world, 3, jobs_join_message("other", 0, 1));
+	assert_int_equal(jobs_admitted(&world, 3)->lanes, 352);
 	jobs_close(&world);
 }
 
@@ -406,7 +443,7 @@ static void a_leaf_that_names_itself_wrongly_later_is_told_why(void **state)
 
 	(void)state;
 	jobs_open(&world, 4096, 64, false);
-	attach(&world, 0, 300, 256);
+	attach(&world, 0, 300);
 	jobs_join(&world, 1, jobs_join_message("tree", 0, 2));
 	leaf.protocol = SML_CONTROL_PROTOCOL;
 	leaf.name = (char *)(uintptr_t) "";
@@ -427,7 +464,7 @@ static void run_racks(struct jobs_world *world)
 {
 	jobs_open(world, 4096, 64, false);
 	for (unsigned leaf = 0; leaf < 2; leaf++)
-		attach(world, leaf, 4096, 352);
+		attach(world, leaf, 4096);
 	for (uint32_t rank = 0; rank < N_RANKS; rank++)
 		relay_join(world, rank / RACK, 1000 + rank, rank, N_RANKS);
 	for (uint32_t rank = 0; rank < N_RANKS; rank++)
@@ -481,7 +518,7 @@ static void ranks_that_wait_are_told_of_a_few_that_are_missing(void **state)
 
 	(void)state;
 	jobs_open(&world, 4096, 64, false);
-	attach(&world, 0, 4096, 352);
+	attach(&world, 0, 4096);
 	relay_join(&world, 0, 1000, 4095, 4096);
 	told = relayed(&world, 0, 1000, SML_CONTROL__ENVELOPE__BODY_WAITING);
 	assert_non_null(told);
@@ -515,7 +552,7 @@ static void a_switch_has_room_for_64_children(void **state)
 	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	world.jobs.config.name = "spine:28500";
-	attach(&world, 0, 4096, 352);
+	attach(&world, 0, 4096);
 	jobs_join_all(&world, 1, "tree", 65);
 	assert_int_equal(world.jobs.n_jobs, 0);
 	text = jobs_refusal(&world, 65);
@@ -528,7 +565,7 @@ static void a_switch_has_room_for_64_children(void **state)
 	/* 63 ranks and a leaf have room; a leaf is a child, too. */
 	for (uint32_t n_direct = 63; n_direct <= 64; n_direct++) {
 		jobs_open(&world, 4096, 64, false);
-		attach(&world, 0, 4096, 352);
+		attach(&world, 0, 4096);
 		relay_join(&world, 0, 70, 64, 66);
 		relay_join(&world, 0, 71, 65, 66);
 		for (uint32_t rank = 0; rank < n_direct; rank++)
@@ -650,6 +687,44 @@ static void what_a_leaf_waits_for_is_reduced_to_its_ranks(void **state)
 	jobs_close(&world);
 }
 
+/* Peer 0 is a leaf that pings, and never answers; the job goes on, and its ranks get a report. */
+static void ranks_do_not_wait_for_a_leaf_that_says_nothing(void **state)
+{
+	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
+	SmlControl__LeafSlots told = SML_CONTROL__LEAF_SLOTS__INIT;
+	SmlControl__SlotState slot = SML_CONTROL__SLOT_STATE__INIT, *slots[1] = {&slot};
+	uint8_t rank_60[] = {0, 0, 0, 0, 0, 0, 0, 1u << 4};
+	ProtobufCBinaryData set = {sizeof(rank_60), rank_60};
+	SmlControl__Envelope *answer;
+	struct jobs_world world;
+
+	(void)state;
+	run_racks(&world);
+	world.slots_lack = 3;
+	slot.set = 1;
+	told.job_number = leaf_job_of(&world, 0)->job_number;
+	told.slots = slots;
+	told.sets = &set;
+	told.n_slots = told.n_sets = 1;
+	for (unsigned time = 0; time < 3; time++) {
+		unsigned n_said = world.peers[1].n_said;
+
+		relay(&world, 1, 1000 + 103, sml_envelope(STALL_REQUEST, stall_request, &request));
+		jobs_say(&world, 1, sml_envelope(LEAF_SLOTS, leaf_slots, &told));
+		jobs_wait(&world, 3 * SML_ANSWER_NS);
+		assert_true(world.peers[1].n_said > n_said);
+		answer = relayed(&world, 1, 1000 + 103, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT);
+		assert_non_null(answer);
+		/* Of the other leaf's ranks, only the one that it has named is blamed. */
+		assert_int_equal(answer->stall_report->n_slots, 1);
+		assert_int_equal(answer->stall_report->sets[0].len, 8);
+		assert_int_equal(answer->stall_report->sets[0].data[7], 1u << 4);
+		sml_control__envelope__free_unpacked(answer, NULL);
+	}
+	assert_int_equal(world.jobs.n_jobs, 1);
+	jobs_close(&world);
+}
+
 /* ---- the other side: this switch is the leaf, and peer 0 its parent ---- */
 
 static void probe_parent(struct sml_dataplane *dataplane, uint32_t job, uint16_t port,
@@ -735,6 +810,54 @@ static void a_parent_gives_no_impossible_ranks(void **state)
 	jobs_close(&world);
 }
 
+/* Anybody can say that it is a leaf, here one without slots. That must not change a job of others.
+ */
+static void a_stranger_that_attaches_to_a_leaf_changes_no_other_way(void **state)
+{
+	SmlControl__Join join = jobs_join_message("tree", 1, 2);
+	const SmlControl__Relay *told;
+	struct jobs_world world;
+
+	(void)state;
+	be_leaf(&world, 0, NULL);
+	attach(&world, 5, 0);
+	assert_non_null(jobs_told(&world, 5, SML_CONTROL__ENVELOPE__BODY_ATTACHED));
+	assert_int_equal(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF)->leaf->slots, 4096);
+	jobs_join(&world, 1, jobs_join_message("tree", 0, 2));
+	told = jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay;
+	assert_int_equal(told->slots, 4096);
+	assert_int_equal(told->lanes, 352);
+	relay_from(&world, 5, 70, sml_envelope(JOIN, join, &join), 4096, 64);
+	told = jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay;
+	assert_int_equal(told->slots, 0);
+	assert_int_equal(told->lanes, 64);
+	jobs_close(&world);
+}
+
+/* A leaf of this leaf does not answer: the parent gets what there is, and in time. */
+static void a_leaf_does_not_wait_for_its_leaves_for_ever(void **state)
+{
+	SmlControl__Join join = jobs_join_message("tree", 1, 2);
+	SmlControl__LeafStalls request = SML_CONTROL__LEAF_STALLS__INIT;
+	uint32_t numbers[2], ranks[2] = {0, 1};
+	struct jobs_world world;
+
+	(void)state;
+	be_leaf(&world, 1, numbers);
+	attach(&world, 5, 4096);
+	relay_from(&world, 5, 70, sml_envelope(JOIN, join, &join), 4096, 352);
+	numbers[1] = jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
+	assert_null(offer(&world, numbers, ranks, 2, 2));
+	request.job_number =
+		jobs_told(&world, 5, SML_CONTROL__ENVELOPE__BODY_LEAF_JOB)->leaf_job->job_number;
+	jobs_say(&world, 0, sml_envelope(LEAF_STALLS, leaf_stalls, &request));
+	assert_non_null(jobs_told(&world, 5, SML_CONTROL__ENVELOPE__BODY_LEAF_STALLS));
+	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_SLOTS));
+	jobs_wait(&world, SML_ANSWER_NS);
+	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_SLOTS));
+	jobs_close(&world);
+}
+
 static void a_leaf_has_room_for_64_children_too(void **state)
 {
 	uint32_t numbers[65], ranks[65];
@@ -767,6 +890,7 @@ int main(void)
 		cmocka_unit_test(a_leaf_that_does_not_read_is_given_up),
 		cmocka_unit_test(each_admission_has_new_numbers_and_secrets),
 		cmocka_unit_test(a_full_leaf_refuses_for_now),
+		cmocka_unit_test(the_whole_way_of_a_rank_counts),
 		cmocka_unit_test(a_leaf_that_names_itself_wrongly_later_is_told_why),
 		cmocka_unit_test(more_ranks_than_children_run_behind_leaves),
 		cmocka_unit_test(ranks_that_wait_are_told_of_a_few_that_are_missing),
@@ -774,8 +898,11 @@ int main(void)
 		cmocka_unit_test(impossible_ranks_do_not_join),
 		cmocka_unit_test(a_leaf_names_no_ranks_of_another),
 		cmocka_unit_test(what_a_leaf_waits_for_is_reduced_to_its_ranks),
+		cmocka_unit_test(ranks_do_not_wait_for_a_leaf_that_says_nothing),
 		cmocka_unit_test(a_parent_gives_no_impossible_ranks),
 		cmocka_unit_test(a_leaf_has_room_for_64_children_too),
+		cmocka_unit_test(a_leaf_does_not_wait_for_its_leaves_for_ever),
+		cmocka_unit_test(a_stranger_that_attaches_to_a_leaf_changes_no_other_way),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
