@@ -116,6 +116,7 @@ struct sml_jobs_config {
 struct sml_leaf {
 	struct sml_peer *parent;	/* NULL: not connected */
 	uint32_t level;			/* 0: the parent has not accepted it yet */
+	uint64_t home;			/* drawn; the root knows by it who is connected here */
 	uint16_t lanes;			/* that the path to the parent seems to take */
 	uint64_t pinged_ns, hurries_ns; /* since when it has ranks: silence means more then */
 	struct sml_table passages;	/* ranks whose messages go on to the parent */

@@ -31,9 +31,9 @@ static uint32_t least_shards(const struct sml_job *job)
 {
 	uint32_t shards = job->most_shards;
 
-	/* The ranks of a child send through one socket. */
+	/* The ranks of a host send through one socket. */
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (sml_job_is_in_host(job, rank))
+		if (sml_job_is_grouped(job, rank))
 			return 1;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		if (job->members[rank].shards < shards)
@@ -233,6 +233,7 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 /* With everything new, so that no packet of the first admission is taken for one of this. */
 static void admit_apart(struct sml_job *job)
 {
+	sml_job_leave_leaves(job);
 	job->jobs->operations->remove_job(job->jobs->dataplane, job->rules.job);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		job->members[rank].ready = job->members[rank].shares_memory = false;

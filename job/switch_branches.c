@@ -232,6 +232,7 @@ static struct sml_relayed *open_relayed(struct sml_branch *branch, const SmlCont
 	relayed->peer.via = branch;
 	relayed->slots = in->slots;
 	relayed->lanes = in->lanes;
+	relayed->home = in->home;
 	if (branch->ranks.n == 0)
 		branch->hurries_ns = branch->jobs->now_ns;
 	sml_text_copy(relayed->at, sizeof(relayed->at), in->leaf);

@@ -51,14 +51,15 @@ struct sml_relayed {
 	char at[SML_NAME_BYTES]; /* the name of the switch that it is connected to */
 	/* The least on its way here, as its leaf said with its Join. */
 	uint32_t slots, lanes;
+	uint64_t home; /* equal: connected to the same switch */
 };
 
 /* At a leaf: a peer, here or at a leaf of this one, whose messages go on to the parent. */
 struct sml_passage {
 	struct sml_numbered key;
 	struct sml_peer *peer;
-	struct sml_leaf_job *job; /* NULL: it has not been admitted */
-	uint16_t rank;
+	struct sml_leaf_job *job;     /* NULL: it has not been admitted */
+	uint16_t rank, first_of_host; /* of its host: the lowest rank that shares memory with it */
 	uint8_t child;
 	uint32_t pid, heartbeat_ms;
 	char host[SML_NAME_BYTES];
@@ -159,7 +160,7 @@ bool sml_leaf_job_runs(const struct sml_leaf_job *job);
 void sml_leaf_job_admit(const struct sml_passage *passage, SmlControl__Admitted *admitted);
 
 /* Is its path known? False: the job has failed, and the parent knows why. */
-bool sml_leaf_job_is_ready(struct sml_passage *passage);
+bool sml_leaf_job_is_ready(struct sml_passage *passage, const SmlControl__Ready *ready);
 
 /* A message of a leaf of this leaf about a job. */
 void sml_leaf_job_branch_message(struct sml_jobs *jobs, struct sml_branch *branch,
@@ -194,10 +195,9 @@ struct sml_leaf_job {
 	bool started, ready;
 	uint8_t n_children;
 	struct {
-		struct sml_passage *passage; /* a rank that is connected here */
-		struct sml_branch *branch;   /* or a leaf */
-		struct sml_ranks ranks;	     /* behind it */
-		uint16_t first_rank;
+		struct sml_branch *branch; /* a leaf; NULL: a rank, or ranks of one host */
+		struct sml_ranks ranks;	   /* behind it */
+		uint16_t first_rank, n_ranks, first_of_host;
 		bool has_job; /* the leaf, so the job holds slots there */
 		bool ready, answered;
 		uint32_t lanes;

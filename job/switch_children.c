@@ -52,15 +52,6 @@ static bool form(struct sml_job *job)
 	return true;
 }
 
-/* Do more ranks share memory than it has places for? */
-static bool is_crowded(const struct sml_job *job)
-{
-	for (unsigned i = 0; i < job->n_children; i++)
-		if (job->children[i].branch == NULL && job->children[i].n_ranks > SML_MAX_CHILDREN)
-			return true;
-	return false;
-}
-
 static void tell_limit(const struct sml_job *job, char *text, size_t bytes)
 {
 	const char *name = job->jobs->config.name;
@@ -78,19 +69,11 @@ static void tell_limit(const struct sml_job *job, char *text, size_t bytes)
 
 bool sml_job_form_children(struct sml_job *job, char *text, size_t bytes)
 {
-	bool fits;
-
-	/* Where there are leaves, ranks of one machine do not share memory yet. */
-	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		job->apart |= sml_peer_via(job->members[rank].peer) != NULL;
-	fits = form(job);
-	if (fits && is_crowded(job)) {
-		job->apart = true;
-		fits = form(job);
-	}
-	if (!fits)
-		tell_limit(job, text, bytes);
-	return fits;
+	sml_job_find_hosts(job);
+	if (form(job))
+		return true;
+	tell_limit(job, text, bytes);
+	return false;
 }
 
 void sml_job_ranks_behind(const struct sml_job *job, uint64_t children, struct sml_ranks *ranks)

@@ -10,7 +10,7 @@
  */
 #include <string.h>
 
-#include "job/switch_job.h"
+#include "job/switch_branches.h"
 
 bool sml_job_is_machine(const SmlControl__Join *join)
 {
@@ -34,16 +34,54 @@ static bool is_same_machine(const struct sml_member *a, const struct sml_member 
 	       memcmp(a->machine, b->machine, a->machine_bytes) == 0;
 }
 
-bool sml_job_is_one_host(const struct sml_job *job, unsigned a, unsigned b)
+/* To the same switch. */
+static bool are_connected_alike(const struct sml_peer *a, const struct sml_peer *b)
+{
+	return a->via == b->via &&
+	       (a->via == NULL || sml_relayed_of(a)->home == sml_relayed_of(b)->home);
+}
+
+void sml_job_find_hosts(struct sml_job *job)
+{
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		struct sml_member *member = &job->members[rank];
+		unsigned first = rank;
+
+		/* The first of each host is its own first. */
+		for (unsigned other = 0; member->machine_bytes > 0 && other < rank; other++) {
+			const struct sml_member *with = &job->members[other];
+
+			if (with->first_of_host == other && is_same_machine(with, member) &&
+			    are_connected_alike(with->peer, member->peer)) {
+				first = other;
+				break;
+			}
+		}
+		member->first_of_host = (uint16_t)first;
+		member->n_of_host = 0;
+		job->members[first].n_of_host++;
+		/* More than the shared memory has places for. */
+		if (job->members[first].n_of_host > SML_MAX_CHILDREN)
+			job->apart = true;
+	}
+}
+
+bool sml_job_is_grouped(const struct sml_job *job, unsigned rank)
 {
 	return !job->apart && !job->jobs->operations->ranks_have_slots &&
-	       is_same_machine(&job->members[a], &job->members[b]);
+	       job->members[job->members[rank].first_of_host].n_of_host > 1;
+}
+
+bool sml_job_is_one_host(const struct sml_job *job, unsigned a, unsigned b)
+{
+	return sml_job_is_grouped(job, a) &&
+	       job->members[a].first_of_host == job->members[b].first_of_host;
 }
 
 bool sml_job_lacks_memory(const struct sml_job *job)
 {
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (sml_job_is_in_host(job, rank) && !job->members[rank].shares_memory)
+		if (sml_job_is_grouped(job, rank) && !job->members[rank].shares_memory)
 			return true;
 	return false;
 }
@@ -59,11 +97,9 @@ void sml_job_describe_hosts(const struct sml_job *job, uint16_t to, struct sml_h
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		const struct sml_member *member = &job->members[rank];
 
-		if (job->apart || !is_same_machine(member, &job->members[to]))
+		if (job->apart || member->first_of_host != job->members[to].first_of_host)
 			continue;
-		/* Where the ranks have the slots, they are at most so many; otherwise see
-		 * is_crowded().
-		 */
+		/* See sml_job_find_hosts(). */
 		sml_assert(group->n_ranks < SML_MAX_CHILDREN);
 		list->ranks[group->n_ranks++] = rank;
 		list->tokens[group->n_tokens++] = (ProtobufCBinaryData){

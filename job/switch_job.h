@@ -76,8 +76,12 @@ struct sml_member {
 	uint8_t machine[SML_MACHINE_BYTES], machine_bytes; /* 0: none */
 	uint8_t host_token[SML_HOST_TOKEN];
 	bool shares_memory;
-	/* From PROBING on: the child that it is behind. */
+	/*
+	 * From PROBING on: the child that it is behind; of the ranks on its machine, behind the
+	 * same switch, the lowest; of the lowest, how many there are.
+	 */
 	uint8_t child;
+	uint16_t first_of_host, n_of_host;
 	/* The chunks that it has and lacks, if it resumes. In protobuf-c's memory. */
 	SmlControl__Join *resume;
 };
@@ -135,7 +139,7 @@ struct sml_job {
 	uint64_t *completed; /* there, by stripe and rank: as in struct sml_job_counters */
 	bool shares_memory;  /* all its ranks do, and send no packets */
 	bool leaves_asked;   /* for ranks that want to know; they are not told yet */
-	bool apart;	     /* ranks of one machine cannot share memory: each is a child */
+	bool apart;	     /* ranks of one machine cannot share memory: each sends its own */
 	/* Resuming after another switch's death. */
 	bool resumes;
 	struct sml_resume_plan plans[SML_STREAMS];
@@ -257,7 +261,7 @@ void sml_job_ranks_behind(const struct sml_job *job, uint64_t children, struct s
 /* Is the rank a child by itself? Otherwise what a child does says nothing about one rank. */
 bool sml_job_is_child(const struct sml_job *job, unsigned rank);
 
-/* Is it one of several ranks that share memory, and are one child? */
+/* Is it one of several ranks that share memory, and are one child of this switch? */
 bool sml_job_is_in_host(const struct sml_job *job, unsigned rank);
 
 /* ---- its leaves (switch_tree.c) ---- */
@@ -366,8 +370,14 @@ void sml_job_describe_hosts(const struct sml_job *job, uint16_t to, struct sml_h
 /* All are ready: do all of them share memory? */
 bool sml_job_shares_memory(const struct sml_job *job);
 
-/* Are two ranks to contribute as one? All are ready: does one of such ranks not share memory? */
+/* All ranks are here: find those of one machine that are connected to the same switch. */
+void sml_job_find_hosts(struct sml_job *job);
+
+/* Is a rank to contribute together with others of its host, here or at a leaf? Are these two? */
+bool sml_job_is_grouped(const struct sml_job *job, unsigned rank);
 bool sml_job_is_one_host(const struct sml_job *job, unsigned a, unsigned b);
+
+/* All are ready: does one of such ranks not share memory? */
 bool sml_job_lacks_memory(const struct sml_job *job);
 
 /* ---- going on after a switch's death (switch_resume.c) ---- */

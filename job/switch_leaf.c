@@ -58,11 +58,13 @@ static void describe_way(const struct sml_jobs *jobs, const struct sml_peer *pee
 	relay->slots = jobs->config.max_slots;
 	relay->lanes = most != 0 ? least(most, jobs->leaf.lanes) : jobs->leaf.lanes;
 	relay->leaf = (char *)(uintptr_t)jobs->config.name;
+	relay->home = jobs->leaf.home;
 	if (peer->via == NULL)
 		return;
 	relay->slots = least(relay->slots, sml_relayed_slots(sml_relayed_of(peer)));
 	relay->lanes = least(relay->lanes, sml_relayed_of(peer)->lanes);
 	relay->leaf = sml_relayed_of(peer)->at;
+	relay->home = sml_relayed_of(peer)->home;
 }
 
 /* 0, or it cannot be sent. */
@@ -190,7 +192,7 @@ void sml_leaf_message(struct sml_jobs *jobs, struct sml_peer *peer,
 	if (passage == NULL)
 		return;
 	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_READY && passage->job != NULL &&
-	    !sml_leaf_job_is_ready(passage))
+	    !sml_leaf_job_is_ready(passage, message->ready))
 		return;
 	if (relay_up(jobs, passage, message) == 0)
 		return;
@@ -303,6 +305,7 @@ void sml_jobs_attach(struct sml_jobs *jobs, struct sml_peer *peer, uint16_t lane
 	jobs->now_ns = now_ns;
 	leaf->parent = peer;
 	leaf->lanes = lanes;
+	leaf->home = sml_jobs_random(jobs);
 	leaf->pinged_ns = peer->heard_ns = now_ns;
 	peer->is_parent = true;
 	introduce(jobs);

@@ -106,10 +106,6 @@ void sml_leaf_job_fail(struct sml_leaf_job *job, int error, const char *text, bo
 
 void sml_leaf_job_forget(struct sml_passage *passage)
 {
-	struct sml_leaf_job *job = passage->job;
-
-	if (job->children[passage->child].passage == passage)
-		job->children[passage->child].passage = NULL;
 	passage->job = NULL;
 }
 
@@ -122,19 +118,30 @@ void sml_leaf_job_forget_branch(struct sml_leaf_job *job, const struct sml_branc
 
 /* ---- the beginning ---- */
 
-static unsigned child_for(struct sml_leaf_job *job, struct sml_passage *passage)
+/* Ranks behind one leaf contribute as one, and those of one host that are connected here. */
+static bool is_behind(const struct sml_leaf_job *job, unsigned child,
+		      const struct sml_passage *passage)
 {
-	struct sml_branch *via = passage->peer->via;
+	return job->children[child].branch == passage->peer->via &&
+	       (passage->peer->via != NULL ||
+		job->children[child].first_of_host == passage->first_of_host);
+}
+
+static unsigned child_for(struct sml_leaf_job *job, const struct sml_passage *passage)
+{
 	unsigned i = 0;
 
-	while (i < job->n_children && (via == NULL || job->children[i].branch != via))
+	while (i < job->n_children && !is_behind(job, i, passage))
 		i++;
 	if (i == job->n_children && i < SML_MAX_CHILDREN) {
-		job->children[i].branch = via;
-		job->children[i].passage = via == NULL ? passage : NULL;
+		job->children[i].branch = passage->peer->via;
 		job->children[i].first_rank = passage->rank;
+		job->children[i].first_of_host = passage->first_of_host;
 		job->n_children++;
 	}
+	/* They come in any order. */
+	if (i < SML_MAX_CHILDREN && passage->rank < job->children[i].first_rank)
+		job->children[i].first_rank = passage->rank;
 	return i;
 }
 
@@ -152,11 +159,13 @@ static bool form_children(struct sml_leaf_job *job, const SmlControl__LeafJob *i
 		if (passage == NULL || passage->job != NULL)
 			continue;
 		passage->rank = (uint16_t)in->ranks[i];
+		passage->first_of_host = (uint16_t)in->hosts[i];
 		child = child_for(job, passage);
 		if (child == SML_MAX_CHILDREN)
 			return false;
 		passage->job = job;
 		passage->child = (uint8_t)child;
+		job->children[child].n_ranks++;
 		sml_ranks_add(&job->children[child].ranks, in->ranks[i]);
 	}
 	return job->n_children > 0;
@@ -170,30 +179,34 @@ static void draw_secrets(struct sml_leaf_job *job)
 		job->rules.cookies[i] = sml_jobs_random(job->jobs);
 }
 
+/* lists: of in->n_peers each. */
 static void list_peers(const struct sml_leaf_job *job, const struct sml_branch *branch,
-		       uint32_t *peers, uint32_t *ranks, SmlControl__LeafJob *out)
+		       uint32_t *lists, size_t n, SmlControl__LeafJob *out)
 {
 	const struct sml_table *passages = &job->jobs->leaf.passages;
 
+	out->n_peers = out->n_ranks = out->n_hosts = 0;
+	out->peers = lists;
+	out->ranks = lists + n;
+	out->hosts = lists + 2 * n;
 	for (uint32_t i = 0; i < passages->room; i++) {
 		const struct sml_passage *passage =
 			(const struct sml_passage *)sml_table_at(passages, i);
 
 		if (passage == NULL || passage->job != job || passage->peer->via != branch)
 			continue;
-		peers[out->n_peers++] = sml_relayed_of(passage->peer)->key.number;
-		ranks[out->n_ranks++] = passage->rank;
+		out->peers[out->n_peers++] = sml_relayed_of(passage->peer)->key.number;
+		out->ranks[out->n_ranks++] = passage->rank;
+		out->hosts[out->n_hosts++] = passage->first_of_host;
 	}
-	out->peers = peers;
-	out->ranks = ranks;
 }
 
 /* The leaves of this leaf get the job, as this leaf got it. False: no memory. */
 static bool spread(struct sml_leaf_job *job, const SmlControl__LeafJob *in)
 {
-	uint32_t *peers = calloc(2 * in->n_peers + 1, sizeof(*peers));
+	uint32_t *lists = calloc(3 * in->n_peers, sizeof(*lists));
 
-	for (unsigned i = 0; peers != NULL && i < job->n_children; i++) {
+	for (unsigned i = 0; lists != NULL && i < job->n_children; i++) {
 		SmlControl__LeafJob out = *in;
 
 		if (job->children[i].branch == NULL)
@@ -202,8 +215,7 @@ static bool spread(struct sml_leaf_job *job, const SmlControl__LeafJob *in)
 			break;
 		job->children[i].has_job = true;
 		job->children[i].branch->slots_in_use += held(job);
-		out.n_peers = out.n_ranks = 0;
-		list_peers(job, job->children[i].branch, peers, peers + in->n_peers, &out);
+		list_peers(job, job->children[i].branch, lists, in->n_peers, &out);
 		out.number = i;
 		out.cookie = job->rules.cookies[i];
 		out.tag = job->rules.tag;
@@ -211,20 +223,20 @@ static bool spread(struct sml_leaf_job *job, const SmlControl__LeafJob *in)
 		(void)sml_branch_tell(job->children[i].branch,
 				      sml_envelope(LEAF_JOB, leaf_job, &out));
 	}
-	free(peers);
+	free(lists);
 	for (unsigned i = 0; i < job->n_children; i++)
 		if (job->children[i].branch != NULL && job->children[i].waits.slots == NULL)
 			return false;
-	return peers != NULL;
+	return lists != NULL;
 }
 
 static bool are_ranks(const SmlControl__LeafJob *in)
 {
 	if (in->world_size < 1 || in->world_size > SML_MAX_WORLD || in->n_peers != in->n_ranks ||
-	    in->n_ranks < 1 || in->n_ranks > in->world_size)
+	    in->n_hosts != in->n_ranks || in->n_ranks < 1 || in->n_ranks > in->world_size)
 		return false;
 	for (size_t i = 0; i < in->n_ranks; i++)
-		if (in->ranks[i] >= in->world_size)
+		if (in->ranks[i] >= in->world_size || in->hosts[i] > in->ranks[i])
 			return false;
 	return true;
 }
@@ -388,14 +400,22 @@ void sml_leaf_job_admit(const struct sml_passage *passage, SmlControl__Admitted 
 				    jobs->operations->wants_single_packets(jobs->dataplane);
 }
 
-bool sml_leaf_job_is_ready(struct sml_passage *passage)
+/* Of ranks that share memory, only the first sends packets; without memory, the job comes again. */
+static bool sends_packets(const struct sml_passage *passage, const SmlControl__Ready *ready)
+{
+	return passage->job->children[passage->child].n_ranks == 1 ||
+	       (ready->shares_memory && passage->rank == passage->first_of_host);
+}
+
+bool sml_leaf_job_is_ready(struct sml_passage *passage, const SmlControl__Ready *ready)
 {
 	struct sml_leaf_job *job = passage->job;
 	const struct sml_jobs *jobs = job->jobs;
 	char text[SML_SENTENCE_BYTES];
 	const char *why = NULL;
 
-	if (passage->peer->via == NULL && jobs->operations->misses_address)
+	if (passage->peer->via == NULL && jobs->operations->misses_address &&
+	    sends_packets(passage, ready))
 		why = jobs->operations->misses_address(jobs->dataplane, job->rules.job,
 						       passage->child);
 	if (why == NULL)

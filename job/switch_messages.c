@@ -120,9 +120,8 @@ static bool may_tell(const struct sml_job *job, uint16_t rank, const SmlControl_
 	if (in->n_ranks != 2 || in->ranks[0] >= job->n_ranks || in->ranks[1] >= job->n_ranks)
 		return false;
 	return job->jobs->operations->ranks_have_slots ||
-	       (sml_job_is_in_host(job, rank) &&
-		job->members[in->ranks[0]].child == job->members[rank].child &&
-		job->members[in->ranks[1]].child == job->members[rank].child);
+	       (sml_job_is_one_host(job, rank, in->ranks[0]) &&
+		sml_job_is_one_host(job, rank, in->ranks[1]));
 }
 
 /* From a rank that has slots, or whose memory others share. */

@@ -20,16 +20,20 @@ static uint32_t held(const struct sml_job *job)
 	return (uint32_t)job->rules.head_slots + job->rules.data_slots;
 }
 
-static void list_ranks(const struct sml_job *job, const struct sml_child *child, uint32_t *peers,
-		       uint32_t *ranks, SmlControl__LeafJob *out)
+/* lists: of child->n_ranks each. */
+static void list_ranks(const struct sml_job *job, const struct sml_child *child, uint32_t *lists,
+		       SmlControl__LeafJob *out)
 {
+	out->peers = lists;
+	out->ranks = lists + child->n_ranks;
+	out->hosts = lists + 2 * (size_t)child->n_ranks;
 	for (unsigned rank = sml_ranks_next(&child->ranks, 0); rank < SML_MAX_WORLD;
 	     rank = sml_ranks_next(&child->ranks, rank + 1)) {
-		peers[out->n_peers++] = sml_relayed_of(job->members[rank].peer)->key.number;
-		ranks[out->n_ranks++] = rank;
+		out->peers[out->n_peers++] = sml_relayed_of(job->members[rank].peer)->key.number;
+		out->ranks[out->n_ranks++] = rank;
+		out->hosts[out->n_hosts++] =
+			sml_job_is_grouped(job, rank) ? job->members[rank].first_of_host : rank;
 	}
-	out->peers = peers;
-	out->ranks = ranks;
 }
 
 /* False: no memory. */
@@ -38,7 +42,7 @@ static bool send_job(const struct sml_job *job, unsigned number)
 	const struct sml_child *child = &job->children[number];
 	const struct sml_pool_rules *rules = &job->rules;
 	SmlControl__LeafJob out = SML_CONTROL__LEAF_JOB__INIT;
-	uint32_t *lists = calloc(2 * (size_t)child->n_ranks, sizeof(*lists));
+	uint32_t *lists = calloc(3 * (size_t)child->n_ranks, sizeof(*lists));
 
 	if (lists == NULL)
 		return false;
@@ -54,7 +58,7 @@ static bool send_job(const struct sml_job *job, unsigned number)
 	out.cookie = rules->cookies[number];
 	out.tag = rules->tag;
 	out.data_port = job->jobs->config.data_port;
-	list_ranks(job, child, lists, lists + child->n_ranks, &out);
+	list_ranks(job, child, lists, &out);
 	(void)sml_branch_tell(child->branch, sml_envelope(LEAF_JOB, leaf_job, &out));
 	free(lists);
 	return true;

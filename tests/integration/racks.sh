@@ -82,6 +82,45 @@ wait "${pids[0]}" "${pids[2]}"
 says low.2 "rank 2: rank 1 .*died.*at the leaf $(hostname):${at[c]##*:}"
 say $? "the rank at the root names the rank that was killed two levels below" low.2
 
+# ---- hosts of several ranks, behind leaves ----
+
+# Job, rank, ranks: has this rank said that these share memory?
+shares() {
+	says "$1.$2" "ranks $3 share this host's memory, and rank ${3%%[, ]*} sends"
+}
+export SWITCHML_HOST_GROUP=1 SWITCHML_DEBUG=info
+start grouped -b 4 -e 1M -f 16 -n 2 -w 1 -- c c b b root root c
+ends_well "hosts of several ranks at three levels" grouped
+shares grouped 6 "0, 1 and 6" && shares grouped 3 "2 and 3" && shares grouped 4 "4 and 5"
+say $? "ranks at one switch are one host" grouped.*
+start lossy-hosts -b 1M -e 1M -n 5 --drop 2% --duplicate 2% --reorder 2% -- c b c b root
+ends_well "hosts of several ranks, and packets that are lost, doubled and late" lossy-hosts
+for victim in 0 2; do
+	under_way "host-$victim" c c c b b
+	kill -9 "${pids[$victim]}"
+	for rank in 0 1 2 3 4; do wait "${pids[$rank]}" 2>/dev/null; done
+	for rank in 0 1 2 3 4; do
+		[ $rank = $victim ] && continue
+		says "host-$victim.$rank" "rank $rank: rank $victim .*died.*at the leaf"
+		say $? "rank $rank names rank $victim, which was killed in a host behind a leaf" "host-$victim.$rank"
+	done
+done
+under_way hosts c c b b root root
+survives "hosts of several ranks survive the death of their leaf" hosts c
+survives "hosts of several ranks survive the death of the leaf in the middle" hosts a
+survives "hosts of several ranks survive the death of the root" hosts root
+kill "${pids[0]}"
+ends_well "all sums of hosts of several ranks were right" hosts
+# The leader's memory is a file, which its limit forbids.
+ulimit -S -f 100
+start poor -b 4 -e 64K -f 16 -n 2 -- c c b b root
+ulimit -S -f unlimited
+ends_well "hosts behind leaves whose ranks cannot share memory" poor
+says poor.0 'could not share memory'
+say $? "these ranks say so" poor.*
+export SWITCHML_HOST_GROUP=0
+unset SWITCHML_DEBUG
+
 # ---- what is refused, in one line ----
 
 : >d.switch

@@ -220,14 +220,19 @@ static void bits_do_not_depend_on_the_form(void **state)
 		const struct way way = {several, several};
 		uint32_t usual = bits((struct job){.switch_address = one}, way);
 		struct job forms[] = {
-			{.switch_address = list},	{.switch_addresses = racks},
-			{.switch_address = "embedded"}, {.host_group = false},
+			{.switch_address = list},
+			{.switch_addresses = racks},
+			{.switch_address = "embedded"},
+			{.host_group = false},
 			{.host_group = true},
+			{.switch_address = one, .host_group = true},
+			{.switch_addresses = racks, .host_group = true},
 		};
 
 		for (unsigned f = 0; f < sizeof(forms) / sizeof(forms[0]); f++) {
 			assert_int_equal(bits(forms[f], way), usual);
-			if (forms[f].host_group)
+			if (!forms[f].switch_address && !forms[f].switch_addresses &&
+			    forms[f].host_group)
 				continue; /* no packets that faults could lose */
 			forms[f].faults = LOSS;
 			assert_int_equal(bits(forms[f], way), usual);

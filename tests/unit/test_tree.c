@@ -23,9 +23,10 @@ static void attach(struct jobs_world *world, unsigned peer, uint32_t slots)
 	jobs_say(world, peer, sml_envelope(LEAF, leaf, &leaf));
 }
 
-/* slots, lanes: of the leaves on this rank's way. */
-static void relay_from(struct jobs_world *world, unsigned leaf, uint32_t number,
-		       const SmlControl__Envelope *message, uint32_t slots, uint32_t lanes)
+/* slots, lanes: of the leaves on this rank's way. home: of the leaf that it is connected to. */
+static void relay_home(struct jobs_world *world, unsigned leaf, uint32_t number,
+		       const SmlControl__Envelope *message, uint32_t slots, uint32_t lanes,
+		       uint64_t home)
 {
 	SmlControl__Relay out = SML_CONTROL__RELAY__INIT;
 
@@ -33,12 +34,19 @@ static void relay_from(struct jobs_world *world, unsigned leaf, uint32_t number,
 	out.leaf = (char *)(uintptr_t) "rack:28500";
 	out.slots = slots;
 	out.lanes = lanes;
+	out.home = home;
 	out.message.len = sml_control__envelope__get_packed_size(message);
 	out.message.data = malloc(out.message.len + 1);
 	assert_non_null(out.message.data);
 	sml_control__envelope__pack(message, out.message.data);
 	jobs_say(world, leaf, sml_envelope(RELAY, relay, &out));
 	free(out.message.data);
+}
+
+static void relay_from(struct jobs_world *world, unsigned leaf, uint32_t number,
+		       const SmlControl__Envelope *message, uint32_t slots, uint32_t lanes)
+{
+	relay_home(world, leaf, number, message, slots, lanes, 1);
 }
 
 static void relay(struct jobs_world *world, unsigned leaf, uint32_t number,
@@ -725,6 +733,103 @@ static void ranks_do_not_wait_for_a_leaf_that_says_nothing(void **state)
 	jobs_close(&world);
 }
 
+/* ---- ranks of one machine behind leaves ---- */
+
+/* A rank on a machine, connected to the leaf that drew this home. */
+static void relay_machine(struct jobs_world *world, unsigned leaf, uint32_t number, uint32_t rank,
+			  uint32_t n, uint8_t machine, uint64_t home)
+{
+	SmlControl__Join join = jobs_join_message("tree", rank, n);
+	uint8_t token[SML_HOST_TOKEN] = {(uint8_t)(rank + 1)};
+
+	join.machine = (ProtobufCBinaryData){1, &machine};
+	join.host_token = (ProtobufCBinaryData){sizeof(token), token};
+	relay_home(world, leaf, number, sml_envelope(JOIN, join, &join), 4096, 352, home);
+}
+
+static void relay_shares(struct jobs_world *world, unsigned leaf, uint32_t number, bool shares)
+{
+	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
+
+	ready.lanes = 352;
+	ready.shares_memory = shares;
+	relay(world, leaf, number, sml_envelope(READY, ready, &ready));
+}
+
+/*
+ * All on one machine: ranks 0 and 2 at one leaf, 1 at a leaf of it, 3 and 4 at another leaf. Number
+ * of rank r: 50 + r.
+ */
+static void run_machine(struct jobs_world *world)
+{
+	jobs_open(world, 4096, 64, false);
+	attach(world, 0, 4096);
+	attach(world, 1, 4096);
+	relay_machine(world, 0, 50, 0, 5, 'a', 11);
+	relay_machine(world, 0, 51, 1, 5, 'a', 12);
+	relay_machine(world, 0, 52, 2, 5, 'a', 11);
+	relay_machine(world, 1, 53, 3, 5, 'a', 13);
+	relay_machine(world, 1, 54, 4, 5, 'a', 13);
+}
+
+static void ranks_that_meet_at_one_leaf_are_one_host(void **state)
+{
+	static const uint32_t firsts[] = {0, 1, 0}, others[] = {3, 3};
+	const SmlControl__LeafJob *job;
+	SmlControl__Envelope *admitted;
+	struct jobs_world world;
+
+	(void)state;
+	run_machine(&world);
+	job = leaf_job_of(&world, 0);
+	assert_int_equal(job->n_hosts, 3);
+	assert_memory_equal(job->hosts, firsts, sizeof(firsts));
+	job = leaf_job_of(&world, 1);
+	assert_int_equal(job->n_hosts, 2);
+	assert_memory_equal(job->hosts, others, sizeof(others));
+	admitted = relayed(&world, 0, 52, SML_CONTROL__ENVELOPE__BODY_ADMITTED);
+	assert_int_equal(admitted->admitted->shards, 1);
+	assert_int_equal(admitted->admitted->host_group->n_ranks, 2);
+	assert_int_equal(admitted->admitted->host_group->ranks[0], 0);
+	assert_int_equal(admitted->admitted->host_group->ranks[1], 2);
+	sml_control__envelope__free_unpacked(admitted, NULL);
+	admitted = relayed(&world, 0, 51, SML_CONTROL__ENVELOPE__BODY_ADMITTED);
+	assert_null(admitted->admitted->host_group);
+	sml_control__envelope__free_unpacked(admitted, NULL);
+	jobs_close(&world);
+}
+
+/* The leaves lose the job of the first admission before they get the second one. */
+static void ranks_behind_a_leaf_without_memory_are_admitted_again(void **state)
+{
+	static const uint32_t alone[] = {0, 1, 2};
+	struct jobs_world world;
+	uint32_t before;
+
+	(void)state;
+	run_machine(&world);
+	before = leaf_job_of(&world, 0)->job_number;
+	leaf_ready(&world, 0, 352);
+	leaf_ready(&world, 1, 352);
+	for (uint32_t rank = 0; rank < 5; rank++)
+		relay_shares(&world, rank / 3, 50 + rank, rank != 4);
+	assert_false(was_relayed(&world, 0, 50, SML_CONTROL__ENVELOPE__BODY_START));
+	for (unsigned leaf = 0; leaf < 2; leaf++) {
+		assert_int_equal(jobs_told(&world, leaf, SML_CONTROL__ENVELOPE__BODY_LEAF_END)
+					 ->leaf_end->job_number,
+				 before);
+		assert_int_not_equal(leaf_job_of(&world, leaf)->job_number, before);
+	}
+	assert_memory_equal(leaf_job_of(&world, 0)->hosts, alone, sizeof(alone));
+	assert_int_equal(world.jobs.branches->slots_in_use, world.jobs.slots_in_use);
+	leaf_ready(&world, 0, 352);
+	leaf_ready(&world, 1, 352);
+	for (uint32_t rank = 0; rank < 5; rank++)
+		relay_shares(&world, rank / 3, 50 + rank, false);
+	assert_true(was_relayed(&world, 0, 50, SML_CONTROL__ENVELOPE__BODY_START));
+	jobs_close(&world);
+}
+
 /* ---- the other side: this switch is the leaf, and peer 0 its parent ---- */
 
 static void probe_parent(struct sml_dataplane *dataplane, uint32_t job, uint16_t port,
@@ -763,8 +868,8 @@ static void be_leaf(struct jobs_world *world, unsigned n_ranks, uint32_t *number
 }
 
 /* The leaf's answer to a job with these ranks: why it cannot serve it; NULL: it can. */
-static const char *offer(struct jobs_world *world, uint32_t *numbers, uint32_t *ranks, size_t n,
-			 uint32_t world_size)
+static const char *offer_hosts(struct jobs_world *world, uint32_t *numbers, uint32_t *ranks,
+			       uint32_t *hosts, size_t n, uint32_t world_size)
 {
 	SmlControl__LeafJob job = SML_CONTROL__LEAF_JOB__INIT;
 	const SmlControl__Envelope *failed;
@@ -779,12 +884,20 @@ static const char *offer(struct jobs_world *world, uint32_t *numbers, uint32_t *
 	job.world_size = world_size;
 	job.peers = numbers;
 	job.ranks = ranks;
-	job.n_peers = job.n_ranks = n;
+	job.hosts = hosts ? hosts : ranks;
+	job.n_peers = job.n_ranks = job.n_hosts = n;
 	jobs_say(world, 0, sml_envelope(LEAF_JOB, leaf_job, &job));
 	failed = jobs_told(world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED);
 	return failed && failed->leaf_failed->job_number == job.job_number
 		       ? failed->leaf_failed->text
 		       : NULL;
+}
+
+/* No two ranks on one host. */
+static const char *offer(struct jobs_world *world, uint32_t *numbers, uint32_t *ranks, size_t n,
+			 uint32_t world_size)
+{
+	return offer_hosts(world, numbers, ranks, NULL, n, world_size);
 }
 
 static void a_parent_gives_no_impossible_ranks(void **state)
@@ -858,6 +971,48 @@ static void a_leaf_does_not_wait_for_its_leaves_for_ever(void **state)
 	jobs_close(&world);
 }
 
+static void say_ready_at_leaf(struct jobs_world *world, uint32_t rank, bool shares)
+{
+	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
+
+	ready.lanes = 352;
+	ready.shares_memory = shares;
+	jobs_say(world, 1 + rank, sml_envelope(READY, ready, &ready));
+}
+
+static const char *missing_address(struct sml_dataplane *dataplane, uint32_t job, uint8_t child)
+{
+	(void)dataplane;
+	(void)job;
+	(void)child;
+	return "is nowhere";
+}
+
+static void a_leaf_serves_ranks_of_one_host_as_one_child(void **state)
+{
+	uint32_t numbers[4], reversed[4], ranks[] = {3, 2, 1, 0}, hosts[] = {1, 0, 1, 0};
+	struct jobs_world world;
+
+	(void)state;
+	be_leaf(&world, 4, numbers);
+	world.operations.misses_address = missing_address;
+	for (unsigned i = 0; i < 4; i++)
+		reversed[i] = numbers[3 - i];
+	assert_null(offer_hosts(&world, reversed, ranks, hosts, 4, 6));
+	assert_int_equal(world.jobs.leaf.jobs[0]->rules.n_ranks, 2);
+	/* Only the first of each host sends packets: the others have no address here. */
+	say_ready_at_leaf(&world, 2, true);
+	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED));
+	/* It could not share memory, so it has sent none either. */
+	say_ready_at_leaf(&world, 0, false);
+	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED));
+	say_ready_at_leaf(&world, 1, true);
+	assert_non_null(strstr(
+		jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED)->leaf_failed->text,
+		"rank 1 (host testhost, pid 1001) is nowhere"));
+	jobs_close(&world);
+}
+
 static void a_leaf_has_room_for_64_children_too(void **state)
 {
 	uint32_t numbers[65], ranks[65];
@@ -899,8 +1054,11 @@ int main(void)
 		cmocka_unit_test(a_leaf_names_no_ranks_of_another),
 		cmocka_unit_test(what_a_leaf_waits_for_is_reduced_to_its_ranks),
 		cmocka_unit_test(ranks_do_not_wait_for_a_leaf_that_says_nothing),
+		cmocka_unit_test(ranks_that_meet_at_one_leaf_are_one_host),
+		cmocka_unit_test(ranks_behind_a_leaf_without_memory_are_admitted_again),
 		cmocka_unit_test(a_parent_gives_no_impossible_ranks),
 		cmocka_unit_test(a_leaf_has_room_for_64_children_too),
+		cmocka_unit_test(a_leaf_serves_ranks_of_one_host_as_one_child),
 		cmocka_unit_test(a_leaf_does_not_wait_for_its_leaves_for_ever),
 		cmocka_unit_test(a_stranger_that_attaches_to_a_leaf_changes_no_other_way),
 	};
