@@ -216,6 +216,28 @@ same_training() {
 	fi
 }
 
+# Job, options: ranks 0 and 1 share host 0's memory, 2 and 3 host 1's; 4 is alone on host 2.
+start_shared_job() {
+	local job=$1 rank
+	shift
+	pids=()
+	for rank in 0 1 2 3 4; do
+		ip netns exec "$name-$((rank / 2))" env RANK="$rank" WORLD_SIZE=5 SWITCHML_HOST_GROUP=1 \
+			SWITCHML_DEBUG=info timeout 250 "$switchml" bench --switch $network.1 --job "$job" \
+			"$@" >"$work/$job.$rank" 2>&1 &
+		pids+=($!)
+	done
+}
+
+# The switch has a child for each host.
+shared_hosts() {
+	start_shared_job shared -b 4 -e 1M -f 16 -n 2 -d all
+	expect_success "hosts whose ranks share memory" "${pids[@]}"
+	expect_words "ranks of one host are one child" "ranks 2 and 3 share this host's memory, and rank 2 sends" shared.3
+	start_shared_job shared-lossy -b 4 -e 256K -f 16 -n 5 --drop 2% --duplicate 1% --reorder 1%
+	expect_success "hosts whose ranks share memory, with losses" "${pids[@]}"
+}
+
 # ---- what an administrator sees ----
 
 # The box still works as a bridge, also for another switch on the same UDP port behind it.
@@ -375,6 +397,7 @@ sums "ports"
 other_traffic
 mismatch
 killed_worker_is_named
+shared_hosts
 same_training
 killed_daemon
 change_of_dataplane
