@@ -19,6 +19,8 @@
 
 #include <cmocka.h>
 
+#include "control/frame.h"
+#include "lib/host/meet.h"
 #include "support/ranks.h"
 
 /* For deadlines of whole jobs: longer than a busy machine stalls while ranks open. */
@@ -274,6 +276,105 @@ static void an_unreachable_switch_is_told_with_what_to_do(void **state)
 	meet_stranger(NULL, SML_ERROR_UNREACHABLE, "silent for 200 ms");
 }
 
+/* ---- a switch that lies ---- */
+
+static void say(int fd, const SmlControl__Envelope *message)
+{
+	struct evbuffer *out = evbuffer_new();
+
+	sml_frame_write(out, message);
+	(void)evbuffer_write(out, fd);
+	evbuffer_free(out);
+}
+
+/* Ranks 0 and 1 are of one host. Nobody listens where rank 0 is said to be found. */
+static void say_admitted(int fd, const SmlControl__Join *join)
+{
+	uint8_t nowhere[SML_HOST_TOKEN_BYTES] = {0};
+	SmlControl__HostGroup group = SML_CONTROL__HOST_GROUP__INIT;
+	SmlControl__Admitted admitted = SML_CONTROL__ADMITTED__INIT;
+	ProtobufCBinaryData tokens[] = {{sizeof(nowhere), nowhere}, join->host_token};
+	uint32_t ranks[] = {0, 1};
+
+	group.ranks = ranks;
+	group.tokens = tokens;
+	group.n_ranks = group.n_tokens = 2;
+	admitted.host_group = &group;
+	admitted.job_number = 256;
+	admitted.lanes = 32;
+	admitted.head_slots = admitted.data_slots = 8;
+	admitted.shards = 1;
+	admitted.data_port = 9;
+	admitted.dataplane = (char *)(uintptr_t) "udp";
+	say(fd, sml_envelope(ADMITTED, admitted, &admitted));
+}
+
+/* What it told of: the rank is ready, and shares no memory. */
+struct liar {
+	int fd;
+	bool was_ready, shared;
+};
+
+static void lie(struct liar *liar, int fd, const SmlControl__Envelope *message)
+{
+	SmlControl__Start start = SML_CONTROL__START__INIT;
+
+	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_JOIN)
+		say_admitted(fd, message->join);
+	if (message->body_case != SML_CONTROL__ENVELOPE__BODY_READY)
+		return;
+	liar->was_ready = true;
+	liar->shared = message->ready->shares_memory;
+	start.lanes = 32;
+	say(fd, sml_envelope(START, start, &start));
+}
+
+static void *liar_main(void *argument)
+{
+	struct liar *liar = argument;
+	struct evbuffer *in = evbuffer_new();
+	int fd = accept(liar->fd, NULL, NULL);
+	SmlControl__Envelope *message;
+
+	while (evbuffer_read(in, fd, -1) > 0) {
+		while (sml_frame_read(in, &message) == 1) {
+			lie(liar, fd, message);
+			sml_control__envelope__free_unpacked(message, NULL);
+		}
+	}
+	evbuffer_free(in);
+	close(fd);
+	return NULL;
+}
+
+static void a_job_that_needs_memory_which_is_not_shared_does_not_start(void **state)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET,
+				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct liar liar = {.fd = socket(AF_INET, SOCK_STREAM, 0)};
+	struct job job = {.n_ranks = 2, .host_group = true};
+	socklen_t length = sizeof(address);
+	struct sml_context *context;
+	struct sml_config config;
+	char where[64];
+	pthread_t thread;
+
+	(void)state;
+	assert_int_equal(bind(liar.fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(listen(liar.fd, 5), 0);
+	getsockname(liar.fd, (struct sockaddr *)&address, &length);
+	snprintf(where, sizeof(where), "127.0.0.1:%u", ntohs(address.sin_port));
+	pthread_create(&thread, NULL, liar_main, &liar);
+	job.switch_address = where;
+	configure(&config, &job, 1);
+	assert_int_equal(sml_open(&context, &config), SML_ERROR_PROTOCOL);
+	expect_open_text("starts the job as if this rank shared memory with others");
+	pthread_join(thread, NULL);
+	close(liar.fd);
+	assert_true(liar.was_ready);
+	assert_false(liar.shared);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -281,6 +382,7 @@ int main(void)
 		cmocka_unit_test(missing_ranks_are_named),
 		cmocka_unit_test(different_world_sizes_are_told_to_both),
 		cmocka_unit_test(an_unreachable_switch_is_told_with_what_to_do),
+		cmocka_unit_test(a_job_that_needs_memory_which_is_not_shared_does_not_start),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
