@@ -62,7 +62,7 @@ static int32_t chunk_to_lanes(const struct bench *bench, const void *from, size_
 
 	if (bench->form == LIMBS) {
 		exponent = sml_double_exponent_of(from, count);
-		sml_double_to_limbs(from, count, exponent, to);
+		sml_double_to_limbs(from, count, exponent, N_RANKS, to);
 		return exponent;
 	}
 	exponent = sml_exponent_of(bench->type, from, count);
@@ -93,7 +93,7 @@ static void from_lanes(struct bench *bench, unsigned divisor)
 		int32_t exponent = bench->exponents[i];
 
 		if (bench->form == LIMBS)
-			sml_double_from_limbs(from, count, exponent, divisor, to);
+			sml_double_from_limbs(from, count, exponent, N_RANKS, divisor, to);
 		else if (bench->form == HALVES)
 			sml_dequantize_int16(bench->type, from, count, exponent, N_RANKS, divisor,
 					     to);

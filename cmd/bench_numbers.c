@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "cmd/bench.h"
+#include "core/wide.h"
 
 /* Elements that are checked at a time: the sums of a block stay in the cache. */
 #define BLOCK 2048
@@ -288,17 +289,17 @@ static long double rounding_of(enum sml_type type)
  * rounded to float32, and to the tensor's type.
  *
  * Elements of float64 on its own wire are exact multiples of 2^-63 here, so their sum is
- * exact, as it is on the exact wire: then only what is expected has an error, n 2^-64 where
- * a long double has 64 bits.
+ * exact where its limbs have 63 bits, as it is on the exact wire: then only what is expected has an
+ * error, n 2^-64 where a long double has 64 bits.
  */
 static long double bound_of(const struct bench_case *this)
 {
 	int headroom = (int)ceil(log2(this->n_ranks));
 	long double n = this->n_ranks;
 	bool narrow = this->wire == SML_WIRE_INT16;
-	bool exact = this->wire == SML_WIRE_EXACT ||
-		     (this->type == SML_FLOAT64 && this->wire == SML_WIRE_DEFAULT);
-	int bits = (narrow ? 15 : 31) - headroom;
+	bool limbs = this->type == SML_FLOAT64 && this->wire == SML_WIRE_DEFAULT;
+	bool exact = this->wire == SML_WIRE_EXACT || (limbs && sml_limb_bits(this->n_ranks) == 63);
+	int bits = limbs ? sml_limb_bits(this->n_ranks) : (narrow ? 15 : 31) - headroom;
 	bool units = narrow || this->type == SML_FLOAT64;
 
 	if (this->op == SML_MAX || this->op == SML_MIN)

@@ -138,9 +138,9 @@ void sml_code_encode(const struct sml_code *code, const int32_t *shared, const v
 		break;
 	case SML_CODE_LIMBS:
 		if (type == SML_FLOAT64)
-			sml_double_to_limbs(elements, count, *shared, lanes);
+			sml_double_to_limbs(elements, count, *shared, code->n_ranks, lanes);
 		else
-			sml_int64_to_limbs(elements, count, lanes);
+			sml_int64_to_limbs(elements, count, code->n_ranks, lanes);
 		break;
 	case SML_CODE_ORDER:
 		if (is_narrow(type))
@@ -190,9 +190,10 @@ void sml_code_decode(const struct sml_code *code, const int32_t *shared, const v
 		break;
 	case SML_CODE_LIMBS:
 		if (type == SML_FLOAT64)
-			sml_double_from_limbs(lanes, count, *shared, code->divisor, elements);
+			sml_double_from_limbs(lanes, count, *shared, code->n_ranks, code->divisor,
+					      elements);
 		else
-			sml_int64_from_limbs(lanes, count, code->divisor, elements);
+			sml_int64_from_limbs(lanes, count, code->n_ranks, code->divisor, elements);
 		break;
 	case SML_CODE_ORDER:
 		if (is_narrow(type))

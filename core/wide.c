@@ -14,9 +14,15 @@
 
 #define EXPONENT_MIN (-1073) /* of 2^-1074, the smallest float64 */
 #define EXPONENT_MAX 1024    /* of DBL_MAX */
-#define LIMB_BITS    63	     /* of a block's largest element */
-#define LOW_MASK     ((1u << SML_LIMB_LOW) - 1)
-#define MIDDLE_MASK  ((1u << (SML_LIMB_HIGH - SML_LIMB_LOW)) - 1)
+
+/* Where limbs begin, in bits: see wide.h. The masks are those of a limb's own bits. */
+struct limbs {
+	int middle, high;
+	uint32_t low_mask, middle_mask;
+};
+
+static const struct limbs wide_limbs = {22, 43, (1u << 22) - 1, (1u << 21) - 1};
+static const struct limbs small_limbs = {20, 40, (1u << 20) - 1, (1u << 20) - 1};
 
 typedef double __attribute__((may_alias)) any_double;
 
@@ -51,6 +57,11 @@ static bool is_ordinary(int32_t exponent)
 static bool is_moderate(int32_t power)
 {
 	return power >= -900 && power <= 900;
+}
+
+static struct limbs limbs_of(unsigned n_ranks)
+{
+	return n_ranks <= SML_LIMB_WIDE_RANKS ? wide_limbs : small_limbs;
 }
 
 /* ---- exponents ---- */
@@ -121,33 +132,43 @@ SML_INLINE uint64_t nearest_integer(double z)
 }
 
 /*
- * The integer nearest to |y| < 2^63, in limbs. `upper` is the nearest multiple of 2^43. What is
- * left is exact, because y has 53 bits, and at most 2^42, so it can be rounded in the same way.
+ * The integer nearest to |y| < 2^63, in limbs. `upper` is the nearest multiple of 2^high. What is
+ * left is exact, because y has 53 bits, and at most 2^(high - 1), so it can be rounded in the same
+ * way.
  */
 SML_INLINE void split_loop(const any_double *restrict elements, size_t count, struct scale scale,
-			   bool once, sml_any_u32 *restrict low, sml_any_u32 *restrict middle,
-			   sml_any_u32 *restrict high)
+			   bool once, struct limbs limbs, sml_any_u32 *restrict low,
+			   sml_any_u32 *restrict middle, sml_any_u32 *restrict high)
 {
+	const double down = double_power(-limbs.high), up = double_power(limbs.high);
+
 	for (size_t i = 0; i < count; i++) {
 		double x = elements[i] * scale.first;
 		double y = limited(once ? x : x * scale.second, scale);
-		double upper = (y * 0x1p-43 + 0x1.8p52) - 0x1.8p52;
-		uint64_t value = (nearest_integer(y * 0x1p-43) << SML_LIMB_HIGH) +
-				 nearest_integer(y - upper * 0x1p43);
+		double upper = (y * down + 0x1.8p52) - 0x1.8p52;
+		uint64_t value =
+			(nearest_integer(y * down) << limbs.high) + nearest_integer(y - upper * up);
 
-		low[i] = sml_be32((uint32_t)value & LOW_MASK);
-		middle[i] = sml_be32((uint32_t)(value >> SML_LIMB_LOW) & MIDDLE_MASK);
-		high[i] = sml_be32((uint32_t)((int32_t)(value >> 32) >> (SML_LIMB_HIGH - 32)));
+		low[i] = sml_be32((uint32_t)value & limbs.low_mask);
+		middle[i] = sml_be32((uint32_t)(value >> limbs.middle) & limbs.middle_mask);
+		high[i] = sml_be32((uint32_t)((int32_t)(value >> 32) >> (limbs.high - 32)));
 	}
 }
 
+/* The wider limbs are constants in their loops, because nearly all jobs use them. */
 SML_MULTIVERSION
-static void split(const any_double *elements, size_t count, struct scale scale, sml_any_u32 *lanes)
+static void split(const any_double *elements, size_t count, struct scale scale, bool wide,
+		  sml_any_u32 *lanes)
 {
-	if (scale.second == 1)
-		split_loop(elements, count, scale, true, lanes, lanes + count, lanes + 2 * count);
+	sml_any_u32 *middle = lanes + count, *high = lanes + 2 * count;
+	bool once = scale.second == 1;
+
+	if (!wide)
+		split_loop(elements, count, scale, false, small_limbs, lanes, middle, high);
+	else if (once)
+		split_loop(elements, count, scale, true, wide_limbs, lanes, middle, high);
 	else
-		split_loop(elements, count, scale, false, lanes, lanes + count, lanes + 2 * count);
+		split_loop(elements, count, scale, false, wide_limbs, lanes, middle, high);
 }
 
 #if SML_HAS_MULTIVERSION
@@ -189,11 +210,14 @@ AVX512 static void store(sml_any_u32 *lanes, __mmask8 mask, __m512i limbs)
 
 /* As split(), of moderate powers: the conversion rounds to even, and limbs are bits. */
 AVX512 static void split_avx512(const any_double *elements, size_t count, struct scale scale,
-				sml_any_u32 *lanes)
+				struct limbs limbs, sml_any_u32 *lanes)
 {
 	const __m512d factor = _mm512_set1_pd(scale.first);
 	const __m512d most = _mm512_set1_pd(scale.limit), least = _mm512_set1_pd(-scale.limit);
-	const __m512i low = _mm512_set1_epi64(LOW_MASK), middle = _mm512_set1_epi64(MIDDLE_MASK);
+	const __m512i low = _mm512_set1_epi64(limbs.low_mask);
+	const __m512i middle = _mm512_set1_epi64(limbs.middle_mask);
+	const __m128i to_middle = _mm_cvtsi32_si128(limbs.middle);
+	const __m128i to_high = _mm_cvtsi32_si128(limbs.high);
 
 	for (size_t i = 0; i < count; i += 8) {
 		__mmask8 mask = mask_of(count - i);
@@ -203,32 +227,34 @@ AVX512 static void split_avx512(const any_double *elements, size_t count, struct
 
 		store(lanes + i, mask, _mm512_and_si512(v, low));
 		store(lanes + count + i, mask,
-		      _mm512_and_si512(_mm512_srli_epi64(v, SML_LIMB_LOW), middle));
-		store(lanes + 2 * count + i, mask, _mm512_srai_epi64(v, SML_LIMB_HIGH));
+		      _mm512_and_si512(_mm512_srl_epi64(v, to_middle), middle));
+		store(lanes + 2 * count + i, mask, _mm512_sra_epi64(v, to_high));
 	}
 }
 
 #else
 
-#define has_avx512()				    false
-#define split_avx512(elements, count, scale, lanes) split(elements, count, scale, lanes)
+#define has_avx512()					   false
+#define split_avx512(elements, count, scale, limbs, lanes) ((void)(limbs))
 
 #endif
 
-/* |x| < 2^E has 53 bits, so |y| <= 2^63 - 2^10: limit changes nothing then. */
-void sml_double_to_limbs(const void *elements, size_t count, int32_t exponent, void *lanes)
+/* |x| < 2^E has 53 bits, so |y| <= 2^63 - 2^10 (or 2^59 - 2^6): limit changes nothing then. */
+void sml_double_to_limbs(const void *elements, size_t count, int32_t exponent, unsigned n_ranks,
+			 void *lanes)
 {
+	int32_t bits = sml_limb_bits(n_ranks);
 	struct scale scale;
 
 	if (!is_ordinary(exponent)) {
 		__builtin_memset(lanes, 0, 4 * SML_LIMBS * count);
 		return;
 	}
-	scale = scale_of(LIMB_BITS - exponent, 0x1p63 - 0x1p10);
+	scale = scale_of(bits - exponent, double_power(bits) - double_power(bits - 53));
 	if (scale.second == 1 && has_avx512())
-		split_avx512(elements, count, scale, lanes);
+		split_avx512(elements, count, scale, limbs_of(n_ranks), lanes);
 	else
-		split(elements, count, scale, lanes);
+		split(elements, count, scale, n_ranks <= SML_LIMB_WIDE_RANKS, lanes);
 }
 
 /* |y| < 2^31: adding 1.5 * 2^52 rounds to an integer, and leaves it in the last bits. */
@@ -290,8 +316,8 @@ void sml_double_quantize_int16(const void *elements, size_t count, int32_t expon
 
 /*
  * The factor of a sum: 2^power / divisor. `before` is applied to both parts of a sum, in two steps,
- * and `after` to their rounded sum. Only the final division rounds: a part is an integer of at most
- * 43 bits or a multiple of 2^43, and power is never so low that a part has bits below the smallest
+ * and `after` to their rounded sum. Only the final division rounds: a part is an integer below
+ * 2^53 or a multiple of 2^high, and power is never so low that a part has bits below the smallest
  * double, because the elements had none. `after` keeps sums just below the largest double from
  * becoming infinite in between.
  */
@@ -301,7 +327,7 @@ struct factor {
 
 static struct factor factor_of(int32_t power, unsigned divisor)
 {
-	const int32_t late = 12;
+	const int32_t late = 16;
 
 	sml_assert(divisor >= 1);
 	if (power >= 0)
@@ -325,55 +351,60 @@ SML_INLINE double unsigned_double(uint32_t lane)
 }
 
 /*
- * Carry low's upper bits into middle, so that low < 2^22 again and middle < 2^31 (with 1,024 ranks:
- * 2^10 (2^21 - 1) + 2^10 - 1). So middle and low together are an integer below 2^53, the upper part
- * is a multiple of 2^43, both are doubles, and their sum is rounded once.
+ * Carry low's upper bits into middle, so that low is below 2^middle again. Middle and low together
+ * are an integer below 2^53 (2^10 2^43, or 2^12 2^40), the upper part is a multiple of 2^high, both
+ * are doubles, and their sum is rounded once.
  */
 SML_MULTIVERSION
 static void join(const sml_any_u32 *restrict low, const sml_any_u32 *restrict middle,
-		 const sml_any_u32 *restrict high, size_t count, struct factor factor,
-		 any_double *restrict elements)
+		 const sml_any_u32 *restrict high, size_t count, struct limbs limbs,
+		 struct factor factor, any_double *restrict elements)
 {
+	const double middle_unit = double_power(limbs.middle), high_unit = double_power(limbs.high);
+
 	for (size_t i = 0; i < count; i++) {
 		uint32_t sum = sml_be32(low[i]);
-		double a = (double)(int32_t)(sum & LOW_MASK);
+		double a = (double)(int32_t)(sum & limbs.low_mask);
 		double b = unsigned_double(sml_be32(middle[i])) +
-			   (double)(int32_t)(sum >> SML_LIMB_LOW);
+			   (double)(int32_t)(sum >> limbs.middle);
 		double c = (double)(int32_t)sml_be32(high[i]);
 
 		/* + 0: a sum of zero is +0. */
-		elements[i] = multiplied(c * 0x1p43, b * 0x1p22 + a, factor) + 0.0;
+		elements[i] = multiplied(c * high_unit, b * middle_unit + a, factor) + 0.0;
 	}
 }
 
 /*
  * The same bits for moderate powers: the rounded sum times 2^power is exact. Without the carry,
- * middle and low together are still below 2^53: 2^10 (2^21 - 1) 2^22 + 2^10 (2^22 - 1).
+ * middle and low together are still below 2^53: 2^10 (2^21 - 1) 2^22 + 2^10 (2^22 - 1), or
+ * 2^12 (2^20 - 1) 2^20 + 2^12 (2^20 - 1).
  */
 SML_INLINE void join_loop(const sml_any_u32 *restrict low, const sml_any_u32 *restrict middle,
-			  const sml_any_u32 *restrict high, size_t count, double power,
-			  double divisor, bool divides, any_double *restrict elements)
+			  const sml_any_u32 *restrict high, size_t count, struct limbs limbs,
+			  double power, double divisor, bool divides, any_double *restrict elements)
 {
+	const double middle_unit = double_power(limbs.middle), high_unit = double_power(limbs.high);
+
 	for (size_t i = 0; i < count; i++) {
 		double a = unsigned_double(sml_be32(low[i]));
 		double b = unsigned_double(sml_be32(middle[i]));
 		double c = (double)(int32_t)sml_be32(high[i]);
-		double sum = (c * 0x1p43 + (b * 0x1p22 + a)) * power;
+		double sum = (c * high_unit + (b * middle_unit + a)) * power;
 
 		elements[i] = divides ? sum / divisor : sum;
 	}
 }
 
 SML_MULTIVERSION
-static void join_moderate(const sml_any_u32 *lanes, size_t count, double power, unsigned divisor,
-			  any_double *elements)
+static void join_moderate(const sml_any_u32 *lanes, size_t count, struct limbs limbs, double power,
+			  unsigned divisor, any_double *elements)
 {
 	const sml_any_u32 *middle = lanes + count, *high = lanes + 2 * count;
 
 	if (divisor == 1)
-		join_loop(lanes, middle, high, count, power, 1, false, elements);
+		join_loop(lanes, middle, high, count, limbs, power, 1, false, elements);
 	else
-		join_loop(lanes, middle, high, count, power, divisor, true, elements);
+		join_loop(lanes, middle, high, count, limbs, power, divisor, true, elements);
 }
 
 SML_MULTIVERSION
@@ -399,18 +430,23 @@ static void fill(size_t count, int32_t exponent, void *elements)
 		((sml_any_u64 *)elements)[i] = exponent == SML_EXPONENT_ZERO ? 0 : SML_FLOAT64_NAN;
 }
 
-void sml_double_from_limbs(const void *lanes, size_t count, int32_t exponent, unsigned divisor,
-			   void *elements)
+void sml_double_from_limbs(const void *lanes, size_t count, int32_t exponent, unsigned n_ranks,
+			   unsigned divisor, void *elements)
 {
+	struct limbs limbs = limbs_of(n_ranks);
 	const sml_any_u32 *lane = lanes;
+	int32_t power;
 
-	if (is_ordinary(exponent) && is_moderate(exponent - LIMB_BITS))
-		join_moderate(lane, count, double_power(exponent - LIMB_BITS), divisor, elements);
-	else if (is_ordinary(exponent))
-		join(lane, lane + count, lane + 2 * count, count,
-		     factor_of(exponent - LIMB_BITS, divisor), elements);
-	else
+	if (!is_ordinary(exponent)) {
 		fill(count, exponent, elements);
+		return;
+	}
+	power = exponent - sml_limb_bits(n_ranks);
+	if (is_moderate(power))
+		join_moderate(lane, count, limbs, double_power(power), divisor, elements);
+	else
+		join(lane, lane + count, lane + 2 * count, count, limbs, factor_of(power, divisor),
+		     elements);
 }
 
 void sml_double_dequantize_int32(const void *lanes, size_t count, int32_t exponent,
@@ -438,43 +474,44 @@ void sml_double_dequantize_int16(const void *lanes, size_t count, int32_t expone
 /* ---- int64 ---- */
 
 SML_MULTIVERSION
-static void split_integers(const sml_any_u64 *restrict elements, size_t count,
+static void split_integers(const sml_any_u64 *restrict elements, size_t count, struct limbs limbs,
 			   sml_any_u32 *restrict low, sml_any_u32 *restrict middle,
 			   sml_any_u32 *restrict high)
 {
 	for (size_t i = 0; i < count; i++) {
 		uint64_t value = elements[i];
 
-		low[i] = sml_be32((uint32_t)value & LOW_MASK);
-		middle[i] = sml_be32((uint32_t)(value >> SML_LIMB_LOW) & MIDDLE_MASK);
-		high[i] = sml_be32((uint32_t)(value >> SML_LIMB_HIGH));
+		low[i] = sml_be32((uint32_t)value & limbs.low_mask);
+		middle[i] = sml_be32((uint32_t)(value >> limbs.middle) & limbs.middle_mask);
+		high[i] = sml_be32((uint32_t)(value >> limbs.high));
 	}
 }
 
-void sml_int64_to_limbs(const void *elements, size_t count, void *lanes)
+void sml_int64_to_limbs(const void *elements, size_t count, unsigned n_ranks, void *lanes)
 {
 	sml_any_u32 *lane = lanes;
 
-	split_integers(elements, count, lane, lane + count, lane + 2 * count);
+	split_integers(elements, count, limbs_of(n_ranks), lane, lane + count, lane + 2 * count);
 }
 
 SML_MULTIVERSION
 static void join_integers(const sml_any_u32 *restrict low, const sml_any_u32 *restrict middle,
-			  const sml_any_u32 *restrict high, size_t count,
+			  const sml_any_u32 *restrict high, size_t count, struct limbs limbs,
 			  sml_any_u64 *restrict elements)
 {
 	for (size_t i = 0; i < count; i++)
-		elements[i] = ((uint64_t)sml_be32(high[i]) << SML_LIMB_HIGH) +
-			      ((uint64_t)sml_be32(middle[i]) << SML_LIMB_LOW) + sml_be32(low[i]);
+		elements[i] = ((uint64_t)sml_be32(high[i]) << limbs.high) +
+			      ((uint64_t)sml_be32(middle[i]) << limbs.middle) + sml_be32(low[i]);
 }
 
-void sml_int64_from_limbs(const void *lanes, size_t count, unsigned divisor, void *elements)
+void sml_int64_from_limbs(const void *lanes, size_t count, unsigned n_ranks, unsigned divisor,
+			  void *elements)
 {
 	const sml_any_u32 *lane = lanes;
 	sml_any_u64 *value = elements;
 
 	sml_assert(divisor >= 1);
-	join_integers(lane, lane + count, lane + 2 * count, count, elements);
+	join_integers(lane, lane + count, lane + 2 * count, count, limbs_of(n_ranks), elements);
 	/* No quotient overflows: division by 1 is skipped, and divisors are positive. */
 	for (size_t i = 0; divisor != 1 && i < count; i++)
 		value[i] = (uint64_t)((int64_t)value[i] / (int64_t)divisor);

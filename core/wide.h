@@ -8,8 +8,13 @@
  *	v = high * 2^43 + middle * 2^22 + low    0 <= low < 2^22, 0 <= middle < 2^21
  *
  * and each limb has a lane. A lane that is summed over up to 1,024 ranks does not overflow: 2^10 *
- * 2^22 = 2^32 (lanes of low and middle are read as unsigned). The limbs of a chunk of count
- * elements are planar: count lanes of low, then of middle, then of high.
+ * 2^22 = 2^32 (lanes of low and middle are read as unsigned). More ranks, up to 4,096, use
+ *
+ *	v = high * 2^40 + middle * 2^20 + low    0 <= low < 2^20, 0 <= middle < 2^20
+ *
+ * where 2^12 * 2^20 = 2^32. The high limb of an int64 may overflow, because sums are modulo 2^64;
+ * that of a float64 may not, so v has 4 bits less. The limbs of a chunk of count elements are
+ * planar: count lanes of low, then of middle, then of high.
  *
  * Pairs, for MAX and MIN. An element becomes a 64-bit key in the same order. Lanes are compared
  * separately, so the key travels in two passes: first the upper halves; then the lower halves, but
@@ -21,25 +26,30 @@
 #include "core/base.h"
 #include "switchml.h"
 
-#define SML_LIMBS     3
-#define SML_LIMB_LOW  22 /* bits of low, and of low and middle together */
-#define SML_LIMB_HIGH 43
+#define SML_LIMBS 3
 
-/* The ranks over which limbs can be summed. */
-#define SML_LIMB_RANKS 1024
+/* The most ranks over which the wider limbs can be summed. */
+#define SML_LIMB_WIDE_RANKS 1024
+
+/* The bits of v for a block's largest float64. */
+static inline int32_t sml_limb_bits(unsigned n_ranks)
+{
+	return n_ranks <= SML_LIMB_WIDE_RANKS ? 63 : 59;
+}
 
 /* E of these doubles: see sml_exponent_of(). Ordinary values are in [-1073, 1024]. */
 int32_t sml_double_exponent_of(const void *elements, size_t count);
 
-/* Exact multiples of 2^(E - 63), or the nearest: 3 x count lanes. */
-void sml_double_to_limbs(const void *elements, size_t count, int32_t exponent, void *lanes);
+/* Exact multiples of 2^(E - sml_limb_bits()), or the nearest: 3 x count lanes. */
+void sml_double_to_limbs(const void *elements, size_t count, int32_t exponent, unsigned n_ranks,
+			 void *lanes);
 
 /*
  * Summed limbs back. The sum is rounded once; for a divisor other than 1 the quotient
  * is rounded, too.
  */
-void sml_double_from_limbs(const void *lanes, size_t count, int32_t exponent, unsigned divisor,
-			   void *elements);
+void sml_double_from_limbs(const void *lanes, size_t count, int32_t exponent, unsigned n_ranks,
+			   unsigned divisor, void *elements);
 
 /* The same as sml_quantize_int32() and the others, for doubles. */
 void sml_double_quantize_int32(const void *elements, size_t count, int32_t exponent,
@@ -52,8 +62,9 @@ void sml_double_dequantize_int16(const void *lanes, size_t count, int32_t expone
 				 unsigned n_ranks, unsigned divisor, void *elements);
 
 /* int64, modulo 2^64; divisor as sml_int32_decode()'s. */
-void sml_int64_to_limbs(const void *elements, size_t count, void *lanes);
-void sml_int64_from_limbs(const void *lanes, size_t count, unsigned divisor, void *elements);
+void sml_int64_to_limbs(const void *elements, size_t count, unsigned n_ranks, void *lanes);
+void sml_int64_from_limbs(const void *lanes, size_t count, unsigned n_ranks, unsigned divisor,
+			  void *elements);
 
 /*
  * The two passes of MAX and MIN. highs: count results of the first pass. The second

@@ -127,8 +127,8 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
  * float64 travels with 63 bits below the block's largest exponent, whatever the context's
  * wire: the sum is exact for elements within 2^10 of the block's largest, and is rounded
  * once. A call that asks for int32 or int16 in its options gets that accuracy instead,
- * for a third or a sixth of the bytes. With more than 1,024 ranks, it must ask for one of
- * them, and SUM and AVG of int64 do not exist: they fail with -EINVAL.
+ * for a third or a sixth of the bytes. With more than 1,024 ranks, 63 becomes 59, and
+ * 2^10 becomes 2^6.
  *
  * EXACT is for short vectors of quantities that differ in size, such as a loss and a
  * count: every rank's own bits travel, and each element of the result is the exact SUM

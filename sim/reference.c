@@ -84,6 +84,7 @@ static void reference_double_block(const struct sim_call *call, uint32_t count, 
 				   int32_t exponent, const void *const *elements, double *result)
 {
 	for (uint32_t i = 0; i < count; i++) {
+		int32_t bits = sml_limb_bits(n_ranks);
 		__extension__ __int128 sum = 0;
 
 		if (exponent == SML_EXPONENT_ZERO || exponent == SML_EXPONENT_NONFINITE) {
@@ -94,9 +95,10 @@ static void reference_double_block(const struct sim_call *call, uint32_t count, 
 			double value;
 
 			memcpy(&value, (const uint8_t *)elements[r] + 8 * i, 8);
-			sum += (int64_t)rint(ldexp(value, 63 - exponent));
+			sum += (int64_t)rint(ldexp(value, bits - exponent));
 		}
-		result[i] = ldexp((double)sum / (call->op == SML_AVG ? n_ranks : 1), exponent - 63);
+		result[i] =
+			ldexp((double)sum / (call->op == SML_AVG ? n_ranks : 1), exponent - bits);
 	}
 }
 

@@ -254,12 +254,8 @@ void sim_world_draw(struct sim_world *world, uint64_t seed, bool small)
 	draw_reduces(world, seed);
 }
 
-/* The sums of limbs would overflow. */
-static void mend_limbs(const struct sim_world *world, struct sim_call *call)
+static void mend_wire(struct sim_call *call)
 {
-	if (world->n_ranks > SML_LIMB_RANKS &&
-	    (call->type == SML_FLOAT64 || call->type == SML_INT64))
-		call->type = SML_FLOAT32;
 	if (call->type != SML_FLOAT64 && call->wire == SML_WIRE_INT64)
 		call->wire = SML_WIRE_INT32;
 }
@@ -274,7 +270,7 @@ static void mend_calls(struct sim_world *world)
 		/* Trees may have fewer ranks than were drawn. */
 		if (call->collective == SML_REDUCE)
 			call->root = (uint16_t)(call->root % world->n_ranks);
-		mend_limbs(world, call);
+		mend_wire(call);
 		mend_exact(world, call);
 	}
 }

@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <stddef.h>
 
-#include "core/wide.h"
-
 size_t sml_type_size(enum sml_type type)
 {
 	return sml_element_bytes(type);
@@ -98,25 +96,6 @@ static enum sml_wire default_wire(const struct sml_context *context,
 	return wire == SML_WIRE_EXACT ? SML_WIRE_INT32 : wire;
 }
 
-/* Their lanes have room for the sums of so many ranks: core/wide.h. */
-static int check_limbs(struct sml_context *context, const struct sml_tensor_spec *spec)
-{
-	bool has_limbs = spec->type == SML_INT64 ||
-			 (spec->type == SML_FLOAT64 && spec->wire == SML_WIRE_INT64);
-
-	if (!has_limbs || (spec->op != SML_SUM && spec->op != SML_AVG) ||
-	    context->shape.n_ranks <= SML_LIMB_RANKS)
-		return 0;
-	return sml_context_refuse(context, -EINVAL,
-				  "a job of %u ranks has no exact sum of %s: that takes at most %d "
-				  "ranks%s",
-				  context->shape.n_ranks,
-				  spec->type == SML_INT64 ? "int64" : "float64 on its own wire",
-				  SML_LIMB_RANKS,
-				  spec->type == SML_INT64 ? "; sum int32 or float32 instead"
-							  : "; ask for the int32 wire");
-}
-
 static int check_exact(struct sml_context *context, struct sml_tensor_spec *spec)
 {
 	uint64_t most = sml_tensor_exact_elements(spec->type, &context->shape);
@@ -124,7 +103,7 @@ static int check_exact(struct sml_context *context, struct sml_tensor_spec *spec
 	if (!is_float_sum(spec)) {
 		/* Exact on every wire. */
 		spec->wire = default_wire(context, spec);
-		return check_limbs(context, spec);
+		return 0;
 	}
 	if (spec->count <= most)
 		return 0;
@@ -185,7 +164,7 @@ int sml_check_wire(struct sml_context *context, const struct sml_options *option
 		return error;
 	if (spec->wire == SML_WIRE_DEFAULT) {
 		spec->wire = default_wire(context, spec);
-		return check_limbs(context, spec);
+		return 0;
 	}
 	if (spec->wire < SML_WIRE_INT32 || spec->wire > SML_WIRE_EXACT)
 		return sml_context_refuse(context, -EINVAL, "wire %d does not exist",
@@ -193,6 +172,5 @@ int sml_check_wire(struct sml_context *context, const struct sml_options *option
 	if (spec->wire == SML_WIRE_INT64 && spec->type != SML_FLOAT64)
 		return sml_context_refuse(context, -EINVAL,
 					  "the int64 wire is only for SML_FLOAT64");
-	return spec->wire == SML_WIRE_EXACT ? check_exact(context, spec)
-					    : check_limbs(context, spec);
+	return spec->wire == SML_WIRE_EXACT ? check_exact(context, spec) : 0;
 }

@@ -9,18 +9,20 @@
 #include "core/base.h"
 
 int32_t plain_double_exponent_of(const void *elements, size_t count);
-void plain_double_to_limbs(const void *elements, size_t count, int32_t exponent, void *lanes);
+void plain_double_to_limbs(const void *elements, size_t count, int32_t exponent, unsigned n_ranks,
+			   void *lanes);
 void plain_double_quantize_int32(const void *elements, size_t count, int32_t exponent,
 				 unsigned n_ranks, void *lanes);
 void plain_double_quantize_int16(const void *elements, size_t count, int32_t exponent,
 				 unsigned n_ranks, void *lanes);
-void plain_double_from_limbs(const void *lanes, size_t count, int32_t exponent, unsigned divisor,
-			     void *elements);
+void plain_double_from_limbs(const void *lanes, size_t count, int32_t exponent, unsigned n_ranks,
+			     unsigned divisor, void *elements);
 void plain_double_dequantize_int32(const void *lanes, size_t count, int32_t exponent,
 				   unsigned n_ranks, unsigned divisor, void *elements);
 void plain_double_dequantize_int16(const void *lanes, size_t count, int32_t exponent,
 				   unsigned n_ranks, unsigned divisor, void *elements);
-void plain_int64_to_limbs(const void *elements, size_t count, void *lanes);
-void plain_int64_from_limbs(const void *lanes, size_t count, unsigned divisor, void *elements);
+void plain_int64_to_limbs(const void *elements, size_t count, unsigned n_ranks, void *lanes);
+void plain_int64_from_limbs(const void *lanes, size_t count, unsigned n_ranks, unsigned divisor,
+			    void *elements);
 
 #endif

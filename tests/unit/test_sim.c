@@ -65,6 +65,30 @@ static void a_world_of_4096_ranks_passes(void **state)
 	assert_true(result.verdicts[SML_VERDICT_COMPLETED] > result.verdicts[SML_VERDICT_FULL]);
 }
 
+/* Over so many ranks, limbs are smaller than over 1,024: core/wide.h. */
+static void sums_of_64_bits_over_4096_ranks_are_right(void **state)
+{
+	static const enum sml_type types[] = {SML_FLOAT64, SML_INT64};
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		sim_world_draw_tree(&world, 52, false);
+		assert_int_equal(world.n_ranks, 4096);
+		world.n_calls = 1;
+		world.calls[0] = (struct sim_call){.collective = SML_ALLREDUCE,
+						   .type = types[i],
+						   .op = SML_SUM,
+						   .wire = i == 0 ? SML_WIRE_INT64 : SML_WIRE_INT32,
+						   .count = 40,
+						   .waits = true};
+		sim_world_repair(&world);
+		assert_int_equal(world.calls[0].type, types[i]);
+		sim_run(&world, &result);
+		if (!result.passed)
+			fail_msg("type %d over 4,096 ranks: %s", types[i], result.failure);
+	}
+}
+
 /* How many ranks are how many switches away from the root? */
 static void count_depths(const struct sim_tree *tree, uint32_t n_ranks, uint32_t *depths)
 {
@@ -301,6 +325,7 @@ int main(void)
 		cmocka_unit_test(large_worlds_pass),
 		cmocka_unit_test(worlds_with_trees_pass),
 		cmocka_unit_test(a_world_of_4096_ranks_passes),
+		cmocka_unit_test(sums_of_64_bits_over_4096_ranks_are_right),
 		cmocka_unit_test(trees_have_every_shape_and_die_at_every_level),
 		cmocka_unit_test(the_same_seed_has_the_same_trace),
 		cmocka_unit_test(worlds_have_every_fault_and_many_have_none),

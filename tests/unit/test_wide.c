@@ -20,6 +20,17 @@
 #define ELEMENTS  117  /* of a usual chunk */
 #define PRECISION 2300 /* bits: any sum of doubles is exact */
 
+#define MOST_RANKS 4096
+
+/* More than 1,024 ranks have smaller limbs. */
+static const unsigned limb_counts[] = {1, 2, 3, 5, 8, 17, 64, 1024, 1025, MOST_RANKS};
+
+/* As many rounds of small jobs; of large ones, one for each kind of block. */
+static unsigned rounds_of(unsigned n, unsigned most)
+{
+	return n <= 64 ? most : 6;
+}
+
 /* Blocks of doubles: of one size, spread, all patterns, the smallest, the largest. */
 static void fill_doubles(unsigned kind, double *elements, size_t count)
 {
@@ -63,10 +74,10 @@ static int32_t reduce_doubles(unsigned n, double elements[][ELEMENTS], size_t co
 	}
 	memset(sums, 0, sizeof(sums));
 	for (unsigned r = 0; r < n; r++) {
-		sml_double_to_limbs(elements[r], count, exponent, lanes);
+		sml_double_to_limbs(elements[r], count, exponent, n, lanes);
 		ref_add_lanes(sums, lanes, SML_LIMBS * count);
 	}
-	sml_double_from_limbs(sums, count, exponent, divisor, result);
+	sml_double_from_limbs(sums, count, exponent, n, divisor, result);
 	return exponent;
 }
 
@@ -95,7 +106,8 @@ static void sum_exactly(unsigned n, double elements[][ELEMENTS], size_t i, mpfr_
 static bool is_large(unsigned n, double elements[][ELEMENTS], size_t i, int32_t exponent)
 {
 	for (unsigned r = 0; r < n; r++)
-		if (elements[r][i] != 0 && fabs(elements[r][i]) < ldexp(1, exponent - 11))
+		if (elements[r][i] != 0 &&
+		    fabs(elements[r][i]) < ldexp(1, exponent + 52 - sml_limb_bits(n)))
 			return false;
 	return true;
 }
@@ -110,15 +122,15 @@ static int ulp_power(double value)
 
 static void sums_of_doubles_are_exact_and_rounded_once(void **state)
 {
-	static double elements[MAX_RANKS][ELEMENTS], result[ELEMENTS];
+	static double elements[MOST_RANKS][ELEMENTS], result[ELEMENTS];
 	unsigned long n_exact = 0, n_bound = 0;
 	mpfr_t sum;
 
 	(void)state;
 	mpfr_init2(sum, PRECISION);
-	FOR_EACH(r, rank_counts)
-	for (unsigned round = 0; round < 60; round++) {
-		unsigned n = rank_counts[r];
+	FOR_EACH(r, limb_counts)
+	for (unsigned round = 0; round < rounds_of(limb_counts[r], 60); round++) {
+		unsigned n = limb_counts[r];
 		int32_t exponent;
 
 		for (unsigned rank = 0; rank < n; rank++)
@@ -135,8 +147,9 @@ static void sums_of_doubles_are_exact_and_rounded_once(void **state)
 				n_exact++;
 			} else if (isfinite(nearest)) {
 				/* n u / 2, and the rounding of the sum. */
-				double units = error_in(sum, 1, result[i], exponent - 63);
-				double ulps = ldexp(0.5, ulp_power(result[i]) - (exponent - 63));
+				int unit = exponent - sml_limb_bits(n);
+				double units = error_in(sum, 1, result[i], unit);
+				double ulps = ldexp(0.5, ulp_power(result[i]) - unit);
 
 				assert_true(units <= n / 2.0 + ulps);
 				n_bound++;
@@ -149,14 +162,14 @@ static void sums_of_doubles_are_exact_and_rounded_once(void **state)
 
 static void averages_of_doubles_are_within_one_and_a_half_ulps(void **state)
 {
-	static double elements[MAX_RANKS][ELEMENTS], result[ELEMENTS];
+	static double elements[MOST_RANKS][ELEMENTS], result[ELEMENTS];
 	mpfr_t sum;
 
 	(void)state;
 	mpfr_init2(sum, PRECISION);
-	FOR_EACH(r, rank_counts)
-	for (unsigned round = 0; round < 30; round++) {
-		unsigned n = rank_counts[r];
+	FOR_EACH(r, limb_counts)
+	for (unsigned round = 0; round < rounds_of(limb_counts[r], 30); round++) {
+		unsigned n = limb_counts[r];
 		int32_t exponent;
 
 		for (unsigned rank = 0; rank < n; rank++)
@@ -170,7 +183,8 @@ static void averages_of_doubles_are_within_one_and_a_half_ulps(void **state)
 			/* An average is finite, however large the sum. */
 			assert_true(isfinite(result[i]));
 			if (!is_large(n, elements, i, exponent))
-				bound += ldexp(0.5, exponent - 63 - ulp_power(result[i]));
+				bound += ldexp(0.5,
+					       exponent - sml_limb_bits(n) - ulp_power(result[i]));
 			assert_true(error_in(sum, n, result[i], ulp_power(result[i])) <= bound);
 		}
 	}
@@ -234,61 +248,68 @@ static void any_lanes_become_some_doubles(void **state)
 	for (unsigned round = 0; round < 500; round++) {
 		int32_t exponent =
 			round % 3 ? (int32_t)random_below(2200) - 1100 : (int32_t)random_bits();
+		unsigned n = random_below(2) ? 64 : MOST_RANKS;
 
 		for (size_t i = 0; i < SML_LIMBS * ELEMENTS; i++)
 			lanes[i] = random_below(4) ? (uint32_t)random_bits() : UINT32_MAX;
-		sml_double_from_limbs(lanes, ELEMENTS, exponent, 1 + random_below(64), elements);
-		sml_int64_from_limbs(lanes, ELEMENTS, 1 + random_below(64), (int64_t *)elements);
+		sml_double_from_limbs(lanes, ELEMENTS, exponent, n, 1 + random_below(n), elements);
+		sml_int64_from_limbs(lanes, ELEMENTS, n, 1 + random_below(n), (int64_t *)elements);
 		for (size_t i = 0; i < ELEMENTS; i++)
 			elements[i] = any_double();
 		elements[0] = NAN;
 		elements[1] = -INFINITY;
-		sml_double_to_limbs(elements, ELEMENTS, exponent, lanes);
+		sml_double_to_limbs(elements, ELEMENTS, exponent, n, lanes);
 		sml_double_quantize_int32(elements, ELEMENTS, exponent, 64, lanes);
 		sml_double_quantize_int16(elements, ELEMENTS, exponent, 64, lanes);
 	}
 }
 
-/* The extreme values of limbs: 1,024 ranks, every limb at its largest and smallest. */
-static void limbs_of_1024_ranks_do_not_overflow(void **state)
+/* The extreme values of limbs: n ranks, every limb at its largest and smallest. */
+static void add_extremes(unsigned n)
 {
 	static const double extremes[] = {0x1.fffffffffffffp0, -0x1.fffffffffffffp0, -0x1p0, 1};
 	static const int64_t integers[] = {INT64_MAX, INT64_MIN, -1, 0x3fffff, 0x7ffffffffff};
 
-	(void)state;
 	FOR_EACH(e, extremes)
 	{
 		uint32_t lanes[SML_LIMBS], sums[SML_LIMBS] = {0};
 		double result;
 
-		sml_double_to_limbs(&extremes[e], 1, 1, lanes);
-		for (int rank = 0; rank < SML_LIMB_RANKS; rank++)
+		sml_double_to_limbs(&extremes[e], 1, 1, n, lanes);
+		for (unsigned rank = 0; rank < n; rank++)
 			ref_add_lanes(sums, lanes, SML_LIMBS);
-		sml_double_from_limbs(sums, 1, 1, 1, &result);
-		assert_true(result == extremes[e] * SML_LIMB_RANKS);
+		sml_double_from_limbs(sums, 1, 1, n, 1, &result);
+		assert_true(result == extremes[e] * n);
 	}
 	FOR_EACH(e, integers)
 	{
 		uint32_t lanes[SML_LIMBS], sums[SML_LIMBS] = {0};
 		int64_t result;
 
-		sml_int64_to_limbs(&integers[e], 1, lanes);
-		for (int rank = 0; rank < SML_LIMB_RANKS; rank++)
+		sml_int64_to_limbs(&integers[e], 1, n, lanes);
+		for (unsigned rank = 0; rank < n; rank++)
 			ref_add_lanes(sums, lanes, SML_LIMBS);
-		sml_int64_from_limbs(sums, 1, 1, &result);
-		assert_int_equal(result, (int64_t)((uint64_t)integers[e] * SML_LIMB_RANKS));
+		sml_int64_from_limbs(sums, 1, n, 1, &result);
+		assert_int_equal(result, (int64_t)((uint64_t)integers[e] * n));
 	}
+}
+
+static void limbs_of_as_many_ranks_as_allowed_do_not_overflow(void **state)
+{
+	(void)state;
+	add_extremes(SML_LIMB_WIDE_RANKS);
+	add_extremes(MOST_RANKS);
 }
 
 static void sums_of_int64_are_exact_modulo_2_to_the_64(void **state)
 {
-	static int64_t elements[MAX_RANKS][ELEMENTS], result[ELEMENTS];
+	static int64_t elements[MOST_RANKS][ELEMENTS], result[ELEMENTS];
 	static uint32_t lanes[SML_LIMBS * ELEMENTS], sums[SML_LIMBS * ELEMENTS];
 
 	(void)state;
-	FOR_EACH(r, rank_counts)
-	for (unsigned round = 0; round < 60; round++) {
-		unsigned n = rank_counts[r];
+	FOR_EACH(r, limb_counts)
+	for (unsigned round = 0; round < rounds_of(limb_counts[r], 60); round++) {
+		unsigned n = limb_counts[r];
 		uint64_t expected[ELEMENTS] = {0};
 
 		memset(sums, 0, sizeof(sums));
@@ -297,12 +318,12 @@ static void sums_of_int64_are_exact_modulo_2_to_the_64(void **state)
 				elements[rank][i] = (int64_t)random_bits() >> random_below(64);
 				expected[i] += (uint64_t)elements[rank][i];
 			}
-			sml_int64_to_limbs(elements[rank], ELEMENTS, lanes);
+			sml_int64_to_limbs(elements[rank], ELEMENTS, n, lanes);
 			ref_add_lanes(sums, lanes, SML_LIMBS * ELEMENTS);
 		}
-		sml_int64_from_limbs(sums, ELEMENTS, 1, result);
+		sml_int64_from_limbs(sums, ELEMENTS, n, 1, result);
 		assert_memory_equal(result, expected, sizeof(expected));
-		sml_int64_from_limbs(sums, ELEMENTS, n, result);
+		sml_int64_from_limbs(sums, ELEMENTS, n, n, result);
 		for (size_t i = 0; i < ELEMENTS; i++)
 			assert_int_equal(result[i], (int64_t)expected[i] / (int64_t)n);
 	}
@@ -311,15 +332,15 @@ static void sums_of_int64_are_exact_modulo_2_to_the_64(void **state)
 /* float64 on the wires of float32: their accuracy. */
 static void doubles_on_narrow_wires_are_within_their_bounds(void **state)
 {
-	static double elements[MAX_RANKS][ELEMENTS], result[ELEMENTS];
+	static double elements[MOST_RANKS][ELEMENTS], result[ELEMENTS];
 	static uint32_t lanes[ELEMENTS], sums[ELEMENTS];
 	mpfr_t sum;
 
 	(void)state;
 	mpfr_init2(sum, PRECISION);
-	FOR_EACH(r, rank_counts)
-	for (unsigned round = 0; round < 60; round++) {
-		unsigned n = rank_counts[r];
+	FOR_EACH(r, limb_counts)
+	for (unsigned round = 0; round < rounds_of(limb_counts[r], 60); round++) {
+		unsigned n = limb_counts[r];
 		bool narrow = round / 6 % 2;
 		int bits = (narrow ? 15 : 31) - (int)ref_headroom(n);
 		int32_t exponent = SML_EXPONENT_ZERO;
@@ -413,7 +434,9 @@ static void vectors_and_scalars_agree_on_every_bit(void **state)
 	(void)state;
 	for (unsigned round = 0; round < 20000; round++) {
 		size_t count = random_below(ELEMENTS + 1), bytes = 8 * count;
-		unsigned n = 1 + random_below(64), divisor = random_below(2) ? 1 : n;
+		unsigned n = random_below(64) ? 1 + random_below(64)
+					      : 1025 + random_below(MOST_RANKS - 1024);
+		unsigned divisor = random_below(2) ? 1 : n;
 		int32_t exponent;
 
 		fill_doubles(round, elements, count);
@@ -424,20 +447,20 @@ static void vectors_and_scalars_agree_on_every_bit(void **state)
 		if (count && random_below(16) == 0)
 			elements[random_below((unsigned)count)] = NAN;
 
-		sml_double_to_limbs(elements, count, exponent, lanes);
-		plain_double_to_limbs(elements, count, exponent, plain);
+		sml_double_to_limbs(elements, count, exponent, n, lanes);
+		plain_double_to_limbs(elements, count, exponent, n, plain);
 		assert_memory_equal(lanes, plain, SML_LIMBS * 4 * count);
 		for (unsigned r = 1; r < n; r++)
 			ref_add_lanes(lanes, plain, SML_LIMBS * count);
-		sml_double_from_limbs(lanes, count, exponent, divisor, back);
-		plain_double_from_limbs(lanes, count, exponent, divisor, plain_back);
+		sml_double_from_limbs(lanes, count, exponent, n, divisor, back);
+		plain_double_from_limbs(lanes, count, exponent, n, divisor, plain_back);
 		assert_memory_equal(back, plain_back, bytes);
 
-		sml_int64_to_limbs(elements, count, lanes);
-		plain_int64_to_limbs(elements, count, plain);
+		sml_int64_to_limbs(elements, count, n, lanes);
+		plain_int64_to_limbs(elements, count, n, plain);
 		assert_memory_equal(lanes, plain, SML_LIMBS * 4 * count);
-		sml_int64_from_limbs(lanes, count, divisor, back);
-		plain_int64_from_limbs(lanes, count, divisor, plain_back);
+		sml_int64_from_limbs(lanes, count, n, divisor, back);
+		plain_int64_from_limbs(lanes, count, n, divisor, plain_back);
 		assert_memory_equal(back, plain_back, bytes);
 
 		sml_double_quantize_int32(elements, count, exponent, n, lanes);
@@ -464,7 +487,7 @@ int main(void)
 		cmocka_unit_test(sums_just_below_the_largest_double_stay_finite),
 		cmocka_unit_test(special_doubles_spoil_or_zero_their_block),
 		cmocka_unit_test(any_lanes_become_some_doubles),
-		cmocka_unit_test(limbs_of_1024_ranks_do_not_overflow),
+		cmocka_unit_test(limbs_of_as_many_ranks_as_allowed_do_not_overflow),
 		cmocka_unit_test(sums_of_int64_are_exact_modulo_2_to_the_64),
 		cmocka_unit_test(doubles_on_narrow_wires_are_within_their_bounds),
 		cmocka_unit_test(part_of_the_largest_chunk_fits),
