@@ -214,10 +214,17 @@ void sml_stall_gather(const struct sml_scene *scene, const struct sml_stall_repo
 	}
 }
 
+/* What a report says of a rank that has not contributed: what counted that is a report. */
+static const struct sml_stall_rank *about_of(const struct sml_stall_lacking *lacking, unsigned rank)
+{
+	sml_assert(lacking->ranks[rank].about != NULL);
+	return lacking->ranks[rank].about;
+}
+
 static void describe_rank(const struct sml_stall_lacking *lacking, unsigned rank,
 			  struct lines *lines)
 {
-	const struct sml_stall_rank *about = lacking->ranks[rank].about;
+	const struct sml_stall_rank *about = about_of(lacking, rank);
 	uint32_t n = lacking->ranks[rank].n_missing;
 	char who[160] = "", heard[64] = "";
 
@@ -237,8 +244,8 @@ static void describe_rank(const struct sml_stall_lacking *lacking, unsigned rank
 static bool is_any_gone(const struct sml_stall_lacking *lacking)
 {
 	for (unsigned rank = 0; rank < lacking->n_ranks; rank++)
-		if (lacking->ranks[rank].n_missing > 0 && lacking->ranks[rank].about->host[0] &&
-		    !lacking->ranks[rank].about->connected)
+		if (lacking->ranks[rank].n_missing > 0 && about_of(lacking, rank)->host[0] &&
+		    !about_of(lacking, rank)->connected)
 			return true;
 	return false;
 }
@@ -270,7 +277,7 @@ static void describe_ranks(const struct sml_stall_lacking *lacking, unsigned own
 
 	for (unsigned rank = 0; rank < lacking->n_ranks; rank++)
 		if (rank != own_rank && lacking->ranks[rank].n_missing > 0 &&
-		    !(only_gone && lacking->ranks[rank].about->connected))
+		    !(only_gone && about_of(lacking, rank)->connected))
 			sml_ranks_add(&to_tell, rank);
 	n_ranks = sml_ranks_count(&to_tell);
 	for (unsigned i = 0; i < n_ranks && i < NAMED_RANKS; i++)
