@@ -26,6 +26,8 @@ class SlowCopies:
 
     def __init__(self):
         self.steps = []
+        self.may_go_back = threading.Event()  # copies to the device happen while this is set
+        self.may_go_back.set()
         self._last = threading.Event()
         self._last.set()
 
@@ -54,7 +56,12 @@ class SlowCopies:
 
     def to_device(self, tensor, host):
         self.steps.append("to_device")
-        self._later(lambda: tensor.copy_(host))
+
+        def copy():
+            self.may_go_back.wait()
+            tensor.copy_(host)
+
+        self._later(copy)
 
     def record(self):
         self.steps.append("record")
@@ -140,6 +147,29 @@ def in_place(copies, tensor):
     work = _staging.DeviceWork(copies, "all_reduce", [tensor], calls, finish)
     dist.group.WORLD._line.put(work)
     return work
+
+
+def after_an_end(rank):
+    """A work on a column of a tensor, called when a work on the whole has ended on the host, but
+    its result has not arrived on the device."""
+    copies = SlowCopies()
+    whole = torch.ones(300, 4)
+    copies.may_go_back.clear()
+    before = in_place(copies, whole)
+    assert before._ended.wait(150)
+    work = in_place(copies, whole[:, 1])
+    copies.may_go_back.set()
+    work.wait()
+    return whole
+
+
+def test_a_work_on_columns_sends_what_an_ended_work_has_not_yet_written():
+    with Groups(N) as groups:
+        for whole in groups.call(after_an_end):
+            expected = torch.full((300, 4), float(N))
+            expected[:, 1] *= N
+            assert torch.equal(whole, expected)
+        groups.call(stop)
 
 
 def unwaited(rank, what):

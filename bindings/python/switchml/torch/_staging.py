@@ -51,10 +51,13 @@ class Cuda:
             tensor.record_stream(self._stream)
             return self._stream.record_event()
 
-    def to_device(self, tensor: torch.Tensor, host: torch.Tensor) -> None:
+    def to_device(self, tensor: torch.Tensor, source: torch.Tensor) -> None:
+        """Begin to copy `source`, pinned or on the device, to the device's tensor."""
         with torch.cuda.stream(self._stream):
-            tensor.copy_(host, non_blocking=True)
+            tensor.copy_(source, non_blocking=True)
             tensor.record_stream(self._stream)
+            if source.is_cuda:
+                source.record_stream(self._stream)
 
     def record(self) -> Any:
         return self._stream.record_event()
@@ -113,6 +116,11 @@ class DeviceWork(Work):
 
     def _copy(self) -> list:
         """Begin to copy to the host. Returns the events of the pieces."""
+        for call in self._calls:
+            # The call's own copy was made in the order of the application's stream. Earlier works
+            # may still write the source on ours, even if they have ended.
+            if call.source is not None and not overlap(call.send, call.source):
+                self._copies.to_device(call.send, call.source)
         return [self._copies.to_host(p.call.send, p.device_send) for p in self._pieces]
 
     def _copy_after_others(self) -> list:
@@ -120,9 +128,6 @@ class DeviceWork(Work):
         for other in self._after(_unfinished[self._copies]):
             if other is not self and other._begun:
                 other._ended.wait()
-        for call in self._calls:
-            if call.source is not None and not overlap(call.send, call.source):
-                self._copies.to_device(call.send, call.source)  # the earlier copy was made too soon
         return self._copy()
 
     def begin(self, job: Job) -> None:
