@@ -82,6 +82,7 @@ has_ended() {
 
 # Signal, "run" or "links": a signal to this process of a demo that trains ends all of it.
 interrupted() {
+	: >"$work/out" # the process below empties it later than we may look
 	# As from a terminal: a shell's background job would ignore SIGINT.
 	python3 -c 'import os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
