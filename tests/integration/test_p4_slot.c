@@ -305,15 +305,6 @@ static unsigned compare(struct sml_pool *pool, const uint8_t *packet, uint32_t l
 	return fate;
 }
 
-static void *make_pool(struct sml_pool *pool, const struct sml_pool_rules *rules)
-{
-	void *memory = malloc(sml_pool_memory_bytes(rules));
-
-	assert_non_null(memory);
-	sml_pool_init(pool, rules, memory);
-	return memory;
-}
-
 /* ---- vectors ---- */
 
 static void write_register(const char *name, uint32_t index, uint64_t value)
@@ -332,19 +323,6 @@ static void age_buffer(uint32_t i, const struct sml_slot *slot)
 	write_register("incarnation", job->first_buffer + i, job->incarnation);
 	write_register("use", job->first_buffer + i, slot->use);
 	write_register("seen", job->first_buffer + i, slot->seen);
-}
-
-/* Every slot has served the uses before this one. */
-static void age(struct sml_pool *pool, uint32_t use)
-{
-	uint32_t n = 2u * (pool->rules.head_slots + pool->rules.data_slots);
-
-	for (uint32_t i = 0; i < n; i++) {
-		pool->slots[i].state = SML_SLOT_COMPLETE;
-		pool->slots[i].seen = sml_pool_all_ranks(&pool->rules);
-		pool->slots[i].use = use + (i & 1) - 2;
-		age_buffer(i, &pool->slots[i]);
-	}
 }
 
 /* A packet that is as long as it says gets zeros up to a full packet's lanes. */
@@ -373,42 +351,62 @@ static void check_vector(struct sml_pool *pool, struct vector *vector, uint32_t 
 		fail_msg("line %u: %s, not %s", vector->line, fate_name(fate), fate_name(expected));
 }
 
+struct run {
+	struct sml_pool pool;
+	void *memory; /* the pool's */
+	uint32_t previous_length;
+	unsigned n, n_left_out;
+};
+
+static void begin_vectors(void *self, struct vector *vector)
+{
+	struct run *run = self;
+
+	vector->rules.lanes = VECTOR_LANES;
+	free(run->memory);
+	run->memory = vector_pool_open(&run->pool, &vector->rules);
+	if (!vector->rules.is_leaf)
+		begin_world(&vector->rules);
+}
+
+static void age(void *self, const struct vector *vector)
+{
+	struct run *run = self;
+	uint32_t n = 2u * (run->pool.rules.head_slots + run->pool.rules.data_slots);
+
+	if (run->pool.rules.is_leaf) {
+		run->n_left_out++;
+		return;
+	}
+	vector_pool_age(&run->pool, vector->age);
+	for (uint32_t i = 0; i < n; i++)
+		age_buffer(i, &run->pool.slots[i]);
+}
+
+static void compare_vector(void *self, struct vector *vector)
+{
+	struct run *run = self;
+
+	if (run->pool.rules.is_leaf) {
+		run->n_left_out++;
+		return;
+	}
+	check_vector(&run->pool, vector, run->previous_length);
+	run->previous_length = vector->length;
+	run->n++;
+}
+
 static void every_vector_gets_its_verdict_and_result_in_simple_switch(void **state)
 {
-	FILE *file = fopen(getenv("SML_VECTORS"), "r");
-	unsigned line = 0, n = 0, n_left_out = 0;
-	struct sml_pool pool = {.packets = NULL};
-	uint32_t previous_length = 0;
-	struct vector vector;
-	void *memory = NULL;
+	const struct vector_steps steps = {begin_vectors, age, compare_vector};
+	struct run run = {.memory = NULL};
 
 	(void)state;
-	assert_non_null(file);
-	for (;;) {
-		vector_next(file, &pool.rules, &line, &vector);
-		if (vector.kind == VECTOR_END)
-			break;
-		if (vector.kind == VECTOR_WORLD) {
-			vector.rules.lanes = VECTOR_LANES;
-			free(memory);
-			memory = make_pool(&pool, &vector.rules);
-			if (!vector.rules.is_leaf)
-				begin_world(&vector.rules);
-		} else if (pool.rules.is_leaf) {
-			n_left_out++;
-		} else if (vector.kind == VECTOR_AGE) {
-			age(&pool, vector.age);
-		} else {
-			check_vector(&pool, &vector, previous_length);
-			previous_length = vector.length;
-			n++;
-		}
-	}
-	free(memory);
-	fclose(file);
-	print_message("%u vectors; left out: %u of leaves, which the P4 program cannot be\n", n,
-		      n_left_out);
-	assert_true(n > 50);
+	vectors_run(&steps, &run);
+	free(run.memory);
+	print_message("%u vectors; left out: %u of leaves, which the P4 program cannot be\n", run.n,
+		      run.n_left_out);
+	assert_true(run.n > 50);
 }
 
 /* ---- random packets ---- */
@@ -492,7 +490,7 @@ static void run_random_world(unsigned world, uint64_t counts[SML_VERDICTS])
 
 	for (unsigned rank = 0; rank < rules.n_ranks; rank++)
 		rules.cookies[rank] = (uint64_t)random_below(1u << 31) << 32 | rank;
-	memory = make_pool(&pool, &rules);
+	memory = vector_pool_open(&pool, &rules);
 	begin_world(&rules);
 	for (unsigned i = 0; i < RANDOM_STEPS / RANDOM_WORLDS; i++) {
 		uint32_t length = random_packet(&pool, packet);

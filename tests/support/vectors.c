@@ -2,8 +2,15 @@
 /* Reading the shared test vectors: see vectors.h. */
 #include "support/vectors.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #define LINE_BYTES 1024
 
@@ -232,8 +239,9 @@ bool vector_header_is_right(const struct vector *vector, const struct sml_pool_r
 	       header->chunk_be == sml_be32(vector->ticket) && header->rank == vector->last_rank;
 }
 
-void vector_next(FILE *file, const struct sml_pool_rules *rules, unsigned *line,
-		 struct vector *vector)
+/* rules: of the last world, for the packets' cookies and tag. */
+static void read_next(FILE *file, const struct sml_pool_rules *rules, unsigned *line,
+		      struct vector *vector)
 {
 	char text[LINE_BYTES], *arrow;
 
@@ -260,4 +268,46 @@ void vector_next(FILE *file, const struct sml_pool_rules *rules, unsigned *line,
 		}
 		return;
 	}
+}
+
+void *vector_pool_open(struct sml_pool *pool, const struct sml_pool_rules *rules)
+{
+	void *memory = malloc(sml_pool_memory_bytes(rules));
+
+	assert_non_null(memory);
+	sml_pool_init(pool, rules, memory);
+	return memory;
+}
+
+void vector_pool_age(struct sml_pool *pool, uint32_t use)
+{
+	for (uint32_t i = 0; i < 2u * (pool->rules.head_slots + pool->rules.data_slots); i++) {
+		pool->slots[i].state = SML_SLOT_COMPLETE;
+		pool->slots[i].seen = sml_pool_all_ranks(&pool->rules);
+		pool->slots[i].use = use + (i & 1) - 2;
+	}
+}
+
+void vectors_run(const struct vector_steps *steps, void *self)
+{
+	FILE *file = fopen(getenv("SML_VECTORS"), "r");
+	struct sml_pool_rules rules = {0};
+	struct vector vector;
+	unsigned line = 0;
+
+	assert_non_null(file);
+	for (;;) {
+		read_next(file, &rules, &line, &vector);
+		if (vector.kind == VECTOR_END)
+			break;
+		if (vector.kind == VECTOR_WORLD) {
+			rules = vector.rules;
+			steps->begin_world(self, &vector);
+		} else if (vector.kind == VECTOR_AGE) {
+			steps->age(self, &vector);
+		} else {
+			steps->send(self, &vector);
+		}
+	}
+	fclose(file);
 }

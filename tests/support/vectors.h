@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The shared test vectors (tests/vectors/slot.txt says how they are written):
- * a reader that any dataplane's test can use.
+ * any dataplane's test runs them with its own steps.
  */
 #ifndef SML_TESTS_VECTORS_H
 #define SML_TESTS_VECTORS_H
-
-#include <stdio.h>
 
 #include "core/pool.h"
 
@@ -41,11 +39,23 @@ struct vector {
 bool vector_header_is_right(const struct vector *vector, const struct sml_pool_rules *rules,
 			    const struct sml_header *header);
 
+/* A pool of a world. Returns its memory, for free(). */
+void *vector_pool_open(struct sml_pool *pool, const struct sml_pool_rules *rules);
+
+/* Every slot of a pool has served the uses before this one. */
+void vector_pool_age(struct sml_pool *pool, uint32_t use);
+
+/* What a dataplane's test does with a vector of each kind. */
+struct vector_steps {
+	void (*begin_world)(void *self, struct vector *vector);
+	void (*age)(void *self, const struct vector *vector);
+	void (*send)(void *self, struct vector *vector);
+};
+
 /*
- * The next vector of a file. rules: of the last WORLD, for the packets' cookies
- * and tag. A line that cannot be read ends the test with its number.
+ * Do all vectors of the file that SML_VECTORS names, in their order. A line that cannot be read
+ * ends the test with its number.
  */
-void vector_next(FILE *file, const struct sml_pool_rules *rules, unsigned *line,
-		 struct vector *vector);
+void vectors_run(const struct vector_steps *steps, void *self);
 
 #endif

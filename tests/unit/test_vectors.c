@@ -11,23 +11,12 @@
 
 #include "support/vectors.h"
 
-static void *make_pool(struct sml_pool *pool, const struct sml_pool_rules *rules)
-{
-	void *memory = malloc(sml_pool_memory_bytes(rules));
-
-	assert_non_null(memory);
-	sml_pool_init(pool, rules, memory);
-	return memory;
-}
-
-static void age(struct sml_pool *pool, uint32_t use)
-{
-	for (uint32_t i = 0; i < 2u * (pool->rules.head_slots + pool->rules.data_slots); i++) {
-		pool->slots[i].state = SML_SLOT_COMPLETE;
-		pool->slots[i].seen = sml_pool_all_ranks(&pool->rules);
-		pool->slots[i].use = use + (i & 1) - 2;
-	}
-}
+struct run {
+	struct sml_pool pool;
+	void *memory; /* the pool's */
+	bool seen[SML_VERDICTS];
+	unsigned n;
+};
 
 static void check_result(const struct vector *vector, const struct sml_pool *pool,
 			 const struct sml_pool_answer *answer)
@@ -58,37 +47,41 @@ static void check_send(struct sml_pool *pool, const struct vector *vector)
 	}
 }
 
+static void begin_world(void *self, struct vector *vector)
+{
+	struct run *run = self;
+
+	free(run->memory);
+	run->memory = vector_pool_open(&run->pool, &vector->rules);
+}
+
+static void age(void *self, const struct vector *vector)
+{
+	struct run *run = self;
+
+	vector_pool_age(&run->pool, vector->age);
+}
+
+static void receive(void *self, struct vector *vector)
+{
+	struct run *run = self;
+
+	check_send(&run->pool, vector);
+	run->seen[vector->verdict] = true;
+	run->n++;
+}
+
 static void every_vector_gets_its_verdict_and_result(void **state)
 {
-	FILE *file = fopen(getenv("SML_VECTORS"), "r");
-	struct sml_pool pool = {.packets = NULL};
-	bool seen[SML_VERDICTS] = {false};
-	unsigned line = 0, n = 0;
-	void *memory = NULL;
-	struct vector vector;
+	const struct vector_steps steps = {begin_world, age, receive};
+	struct run run = {.memory = NULL};
 
 	(void)state;
-	assert_non_null(file);
-	for (;;) {
-		vector_next(file, &pool.rules, &line, &vector);
-		if (vector.kind == VECTOR_END)
-			break;
-		if (vector.kind == VECTOR_WORLD) {
-			free(memory);
-			memory = make_pool(&pool, &vector.rules);
-		} else if (vector.kind == VECTOR_AGE) {
-			age(&pool, vector.age);
-		} else {
-			check_send(&pool, &vector);
-			seen[vector.verdict] = true;
-			n++;
-		}
-	}
-	free(memory);
-	fclose(file);
-	assert_true(n > 50);
+	vectors_run(&steps, &run);
+	free(run.memory);
+	assert_true(run.n > 50);
 	for (unsigned i = 0; i < SML_VERDICTS; i++)
-		if (!seen[i])
+		if (!run.seen[i])
 			fail_msg("no vector for %s", sml_verdict_name((enum sml_verdict)i));
 }
 

@@ -19,10 +19,18 @@ static struct sml_xdp_maps *maps;
 
 #define LOOPBACK 1 /* all ranks are behind it */
 
-static void begin_world(const struct sml_pool_rules *rules)
+struct run {
+	struct sml_pool_rules rules;
+	unsigned n;
+};
+
+static void begin_world(void *self, struct vector *vector)
 {
+	struct run *run = self;
+	const struct sml_pool_rules *rules = &run->rules;
 	const struct sml_xdp_peer peer = {.ifindex = LOOPBACK};
 
+	run->rules = vector->rules;
 	sml_xdp_maps_remove_job(maps, VECTOR_JOB);
 	xdp_add_job(maps, rules);
 	for (uint8_t rank = 0; rank < rules->n_ranks; rank++)
@@ -34,8 +42,10 @@ static void begin_world(const struct sml_pool_rules *rules)
 }
 
 /* Every slot has served the uses before this one. */
-static void age(const struct sml_pool_rules *rules, uint32_t use)
+static void age(void *self, const struct vector *vector)
 {
+	const struct run *run = self;
+	const struct sml_pool_rules *rules = &run->rules;
 	int slots = xdp_map_of(sml_xdp_maps_entry_fd(maps), "sml_slots");
 	struct sml_xdp_slot value = {
 		.slot = {.seen = sml_pool_all_ranks(rules), .state = SML_SLOT_COMPLETE}};
@@ -45,7 +55,7 @@ static void age(const struct sml_pool_rules *rules, uint32_t use)
 	for (uint32_t i = 0; i < 2u * (rules->head_slots + rules->data_slots); i++) {
 		uint32_t row = job.first_buffer + i;
 
-		value.slot.use = use + (i & 1) - 2;
+		value.slot.use = vector->age + (i & 1) - 2;
 		assert_int_equal(bpf_map_update_elem(slots, &row, &value, 0), 0);
 	}
 	close(slots);
@@ -110,31 +120,22 @@ static void check_send(const struct vector *vector, const struct sml_pool_rules 
 		assert_int_equal(out.action, is_for_the_stack(vector) ? XDP_PASS : XDP_DROP);
 }
 
+static void receive(void *self, struct vector *vector)
+{
+	struct run *run = self;
+
+	check_send(vector, &run->rules);
+	run->n++;
+}
+
 static void every_vector_gets_its_verdict_and_result_in_the_kernel(void **state)
 {
-	FILE *file = fopen(getenv("SML_VECTORS"), "r");
-	struct sml_pool_rules rules = {0};
-	struct vector vector;
-	unsigned line = 0, n = 0;
+	const struct vector_steps steps = {begin_world, age, receive};
+	struct run run = {.n = 0};
 
 	(void)state;
-	assert_non_null(file);
-	for (;;) {
-		vector_next(file, &rules, &line, &vector);
-		if (vector.kind == VECTOR_END)
-			break;
-		if (vector.kind == VECTOR_WORLD) {
-			rules = vector.rules;
-			begin_world(&rules);
-		} else if (vector.kind == VECTOR_AGE) {
-			age(&rules, vector.age);
-		} else {
-			check_send(&vector, &rules);
-			n++;
-		}
-	}
-	fclose(file);
-	assert_true(n > 50);
+	vectors_run(&steps, &run);
+	assert_true(run.n > 50);
 }
 
 int main(void)
