@@ -2,6 +2,9 @@
 /* See environment.h. Add a new name at the end, because fuzz/config.c selects names by position. */
 #include "support/environment.h"
 
+#include <stddef.h>
+#include <stdlib.h>
+
 const char *const environment_names[ENVIRONMENT_NAMES] = {
 	"SWITCHML_SWITCH",
 	"SWITCHML_JOB",
@@ -51,3 +54,11 @@ const char *const environment_names[ENVIRONMENT_NAMES] = {
 	"OMPI_MCA_orte_precondition_transports",
 	"SWITCHML_METRICS_FILE",
 };
+
+void set_environment(const struct variable variables[MAX_VARIABLES])
+{
+	for (size_t i = 0; i < ENVIRONMENT_NAMES; i++)
+		unsetenv(environment_names[i]);
+	for (size_t i = 0; i < MAX_VARIABLES && variables[i].name; i++)
+		setenv(variables[i].name, variables[i].value, 1);
+}

@@ -7,4 +7,14 @@
 
 extern const char *const environment_names[ENVIRONMENT_NAMES];
 
+/* The environment of one case. Further entries are unset. */
+#define MAX_VARIABLES 6
+
+struct variable {
+	const char *name, *value;
+};
+
+/* The library's and the launchers' variables become these, and no others. */
+void set_environment(const struct variable variables[MAX_VARIABLES]);
+
 #endif

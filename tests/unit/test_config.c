@@ -1,33 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Settings: the environment's values, their precedence, and the errors for wrong values. */
+/* Settings that are right: the environment's values, launchers, and their precedence. */
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "lib/settings/settings.h"
-#include "lib/transport/interface.h"
 #include "support/environment.h"
-
-#define MAX_VARIABLES 6
-
-struct variable {
-	const char *name, *value;
-};
-
-static void set_environment(const struct variable *variables)
-{
-	for (size_t i = 0; i < ENVIRONMENT_NAMES; i++)
-		unsetenv(environment_names[i]);
-	for (size_t i = 0; i < MAX_VARIABLES && variables[i].name; i++)
-		setenv(variables[i].name, variables[i].value, 1);
-}
 
 static void an_empty_environment_gives_the_documented_defaults(void **state)
 {
@@ -304,241 +287,6 @@ static void every_variable_of_ours_is_read(void **state)
 	assert_int_equal(config.transport, SML_TRANSPORT_AFXDP);
 }
 
-static const struct variable wrong[] = {
-	{"SWITCHML_RANK", "-1"},
-	{"SWITCHML_RANK", "4096"},
-	{"SWITCHML_RANK", "1x"},
-	{"SWITCHML_RANK", " 1"},
-	{"SWITCHML_WORLD_SIZE", "0"},
-	{"SWITCHML_WORLD_SIZE", "4097"},
-	{"SWITCHML_TIMEOUT", "1e3"},
-	{"SWITCHML_TIMEOUT", "0"},
-	{"SWITCHML_TIMEOUT", "1."},
-	{"SWITCHML_TIMEOUT", "1,5"},
-	{"SWITCHML_HEARTBEAT", "61"},
-	{"SWITCHML_WIRE", "INT32"},
-	{"SWITCHML_WIRE", "fp8"},
-	{"SWITCHML_SLOTS", "0"},
-	{"SWITCHML_SLOTS", "5000"},
-	{"SWITCHML_THREADS", "17"},
-	{"SWITCHML_MTU", "70000"},
-	{"SWITCHML_DEBUG", "2"},
-	{"SWITCHML_SPIN", "yes"},
-	{"SWITCHML_MASTER_PORT", "0"},
-	{"MASTER_PORT", "65535"},
-	{"SWITCHML_SLOTS", "99999999999999999999999"},
-	{"SWITCHML_TRANSPORT", "tcp"},
-	{"SWITCHML_PORTS", "30000"},
-	{"SWITCHML_PORTS", "30001-30000"},
-	{"SWITCHML_PORTS", "0-30000"},
-	{"SWITCHML_PORTS", "1-65536"},
-	{"SWITCHML_PORTS", "30000-"},
-	{"SWITCHML_PORTS", "-30000"},
-	{"SWITCHML_PORTS", "30000:30007"},
-	{"SWITCHML_PORTS", "30000-30007,40000-40007"},
-};
-
-static void a_wrong_value_is_told_with_its_name_and_what_is_allowed(void **state)
-{
-	struct variable one[MAX_VARIABLES] = {{0}};
-	struct sml_config config;
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-		one[0] = wrong[i];
-		set_environment(one);
-		print_message("%s=%s\n", wrong[i].name, wrong[i].value);
-		assert_int_equal(sml_config_init(&config), SML_ERROR_CONFIG);
-		assert_non_null(strstr(sml_error_text(NULL), wrong[i].name));
-		assert_non_null(strstr(sml_error_text(NULL), wrong[i].value));
-		assert_non_null(strstr(sml_error_text(NULL), "must be"));
-	}
-}
-
-static void open_checks_the_struct_too(void **state)
-{
-	const struct variable none[MAX_VARIABLES] = {{0}};
-	struct sml_context *context;
-	struct sml_config config;
-
-	(void)state;
-	set_environment(none);
-	sml_config_init(&config);
-	config.rank = 2;
-	config.world_size = 2;
-	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
-	assert_null(context);
-	assert_non_null(strstr(sml_error_text(NULL), "rank 2 of a job of 2"));
-	config.rank = 0;
-	config.heartbeat_ms = 5;
-	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
-	assert_non_null(strstr(sml_error_text(NULL), "heartbeat_ms is 5"));
-	config.size = 0;
-	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
-	assert_non_null(strstr(sml_error_text(NULL), "sml_config_init"));
-}
-
-/* A program of one rank would be the wrong guess. */
-static void half_of_a_pair_is_refused_unless_the_program_says_more(void **state)
-{
-	static const struct {
-		struct variable variables[MAX_VARIABLES];
-		const char *text;
-	} halves[] = {
-		{{{"RANK", "2"}}, "RANK=2 is set, but WORLD_SIZE is not"},
-		{{{"RANK", "0"}}, "RANK=0 is set, but WORLD_SIZE is not"},
-		{{{"WORLD_SIZE", "4"}}, "WORLD_SIZE=4 is set, but RANK is not"},
-		{{{"SWITCHML_RANK", "1"}},
-		 "SWITCHML_RANK=1 is set, but SWITCHML_WORLD_SIZE is not"},
-		{{{"SWITCHML_WORLD_SIZE", "2"}},
-		 "SWITCHML_WORLD_SIZE=2 is set, but SWITCHML_RANK is not"},
-	};
-	const struct variable mixed[MAX_VARIABLES] = {{"SWITCHML_RANK", "1"}, {"WORLD_SIZE", "2"}};
-	const struct variable alone[MAX_VARIABLES] = {{"WORLD_SIZE", "1"}};
-	struct sml_context *context;
-	struct sml_config config;
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(halves) / sizeof(halves[0]); i++) {
-		set_environment(halves[i].variables);
-		assert_int_equal(sml_config_init(&config), 0);
-		assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
-		assert_non_null(strstr(sml_error_text(NULL), halves[i].text));
-		assert_int_equal(sml_open(&context, NULL), SML_ERROR_CONFIG);
-		config.rank = 0;
-		config.world_size = 1;
-		assert_int_equal(sml_open(&context, &config), 0);
-		assert_int_equal(sml_close(context), 0);
-	}
-	set_environment(mixed);
-	assert_int_equal(sml_config_init(&config), 0);
-	assert_int_equal(config.rank, 1);
-	assert_int_equal(config.world_size, 2);
-	set_environment(alone);
-	assert_int_equal(sml_config_init(&config), 0);
-	assert_int_equal(config.rank, 0);
-}
-
-/* Rank 0's control port is one of the range, and all ranks know which. */
-static void ports_bound_the_control_port_too(void **state)
-{
-	const struct variable alone[MAX_VARIABLES] = {{"SWITCHML_PORTS", "30000-30007"}};
-	const struct variable elsewhere[MAX_VARIABLES] = {{"SWITCHML_PORTS", "30000-30007"},
-							  {"MASTER_PORT", "29500"}};
-	const struct variable among_them[MAX_VARIABLES] = {{"SWITCHML_PORTS", "30000-30007"},
-							   {"MASTER_PORT", "30004"}};
-	const struct variable asked[MAX_VARIABLES] = {{"SWITCHML_PORTS", "30000-30007"},
-						      {"SWITCHML_MASTER_PORT", "28500"},
-						      {"SWITCHML_RANK", "0"},
-						      {"SWITCHML_WORLD_SIZE", "2"}};
-	struct sml_context *context;
-	struct sml_config config;
-
-	(void)state;
-	set_environment(alone);
-	assert_int_equal(sml_config_init(&config), 0);
-	assert_int_equal(config.master_port, 30000);
-	set_environment(elsewhere);
-	assert_int_equal(sml_config_init(&config), 0);
-	assert_int_equal(config.master_port, 30000);
-	set_environment(among_them);
-	assert_int_equal(sml_config_init(&config), 0);
-	assert_int_equal(config.master_port, 30005);
-	set_environment(asked);
-	assert_int_equal(sml_config_init(&config), 0);
-	assert_int_equal(config.master_port, 28500);
-	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
-	assert_non_null(
-		strstr(sml_error_text(NULL), "28500, is not one of SWITCHML_PORTS=30000-30007"));
-	config.ports = "7";
-	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
-	assert_non_null(strstr(sml_error_text(NULL), "SWITCHML_PORTS=\"7\" is not allowed"));
-}
-
-/* A program that was started on many ranks may open a job with some of them. */
-static void a_launcher_may_have_more_ranks_than_a_job(void **state)
-{
-	const struct variable many[MAX_VARIABLES] = {{"OMPI_COMM_WORLD_RANK", "4999"},
-						     {"OMPI_COMM_WORLD_SIZE", "5000"}};
-	struct sml_context *context;
-	struct sml_config config;
-
-	(void)state;
-	set_environment(many);
-	assert_int_equal(sml_config_init(&config), 0);
-	assert_int_equal(config.rank, 4999);
-	assert_int_equal(sml_open(&context, NULL), SML_ERROR_CONFIG);
-	assert_non_null(strstr(sml_error_text(NULL), "world_size is 5000: it must be 1 to 4096"));
-	/* One of many that needs a switch. */
-	config.rank = 99;
-	config.world_size = 100;
-	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
-	assert_non_null(
-		strstr(sml_error_text(NULL), "without a switch has at most 64 ranks, not 100"));
-	config.switch_address = "embedded";
-	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
-	assert_non_null(
-		strstr(sml_error_text(NULL), "without a switch has at most 64 ranks, not 100"));
-	config.switch_address = NULL;
-	config.rank = 0;
-	config.world_size = 1;
-	assert_int_equal(sml_open(&context, &config), 0);
-	assert_int_equal(sml_close(context), 0);
-}
-
-static void faults_are_parsed_strictly(void **state)
-{
-	static const char *const bad[] = {"drop",   "drop=",   "drop=1000001", "drop=1,",
-					  "lose=1", "drop=1 ", ",drop=1",      "drop=-1"};
-	struct sml_faults faults;
-
-	(void)state;
-	assert_int_equal(sml_faults_parse(&faults, "drop=10000,duplicate=20,reorder=3,seed=7"), 0);
-	assert_int_equal(faults.drop, 10000);
-	assert_int_equal(faults.duplicate, 20);
-	assert_int_equal(faults.reorder, 3);
-	assert_int_equal(faults.seed, 7);
-	assert_false(faults.no_tickets || faults.no_fast_retransmit);
-	assert_int_equal(sml_faults_parse(&faults, "tickets=0,fastretransmit=0"), 0);
-	assert_true(faults.no_tickets && faults.no_fast_retransmit);
-	assert_int_equal(sml_faults_parse(&faults, "tickets=1,fastretransmit=2"), SML_ERROR_CONFIG);
-	assert_int_equal(sml_faults_parse(&faults, ""), 0);
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-		assert_int_equal(sml_faults_parse(&faults, bad[i]), SML_ERROR_CONFIG);
-}
-
-static void interface_filters_take_names_prefixes_and_exclusions(void **state)
-{
-	(void)state;
-	assert_true(sml_interface_matches("eth0", "eth0"));
-	assert_true(sml_interface_matches("eth", "eth1"));
-	assert_true(sml_interface_matches("ib,eth", "eth1"));
-	assert_false(sml_interface_matches("ib,eth", "lo"));
-	assert_false(sml_interface_matches("^lo,docker", "docker0"));
-	assert_true(sml_interface_matches("^lo,docker", "eth0"));
-}
-
-static void lanes_follow_from_the_mtu(void **state)
-{
-	(void)state;
-	assert_int_equal(sml_lanes_of_mtu(1500, AF_INET), 352);
-	assert_int_equal(sml_lanes_of_mtu(1500, AF_INET6), 352);
-	assert_int_equal(sml_lanes_of_mtu(1475, AF_INET), 256);
-	assert_int_equal(sml_lanes_of_mtu(9000, AF_INET6), SML_MAX_LANES);
-	assert_int_equal(sml_lanes_of_mtu(65536, AF_INET), SML_MAX_LANES);
-	assert_int_equal(sml_lanes_of_mtu(195, AF_INET), 0);
-}
-
-static void every_error_has_a_text(void **state)
-{
-	(void)state;
-	assert_string_equal(sml_strerror(0), "success");
-	assert_string_equal(sml_strerror(SML_ERROR_MISMATCH), "ranks disagree");
-	assert_string_equal(sml_strerror(-12), "Cannot allocate memory");
-	assert_string_equal(sml_strerror(-4000), "unknown error");
-	assert_string_equal(sml_strerror(7), "unknown error");
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -547,15 +295,6 @@ int main(void)
 		cmocka_unit_test(a_master_on_the_loopback_is_named_with_its_host),
 		cmocka_unit_test(a_long_name_of_a_run_is_shortened),
 		cmocka_unit_test(every_variable_of_ours_is_read),
-		cmocka_unit_test(a_wrong_value_is_told_with_its_name_and_what_is_allowed),
-		cmocka_unit_test(open_checks_the_struct_too),
-		cmocka_unit_test(half_of_a_pair_is_refused_unless_the_program_says_more),
-		cmocka_unit_test(ports_bound_the_control_port_too),
-		cmocka_unit_test(a_launcher_may_have_more_ranks_than_a_job),
-		cmocka_unit_test(faults_are_parsed_strictly),
-		cmocka_unit_test(interface_filters_take_names_prefixes_and_exclusions),
-		cmocka_unit_test(lanes_follow_from_the_mtu),
-		cmocka_unit_test(every_error_has_a_text),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Settings that are refused: each error names the setting, its value, and what is allowed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lib/settings/settings.h"
+#include "support/environment.h"
+
+static const struct variable wrong[] = {
+	{"SWITCHML_RANK", "-1"},
+	{"SWITCHML_RANK", "4096"},
+	{"SWITCHML_RANK", "1x"},
+	{"SWITCHML_RANK", " 1"},
+	{"SWITCHML_WORLD_SIZE", "0"},
+	{"SWITCHML_WORLD_SIZE", "4097"},
+	{"SWITCHML_TIMEOUT", "1e3"},
+	{"SWITCHML_TIMEOUT", "0"},
+	{"SWITCHML_TIMEOUT", "1."},
+	{"SWITCHML_TIMEOUT", "1,5"},
+	{"SWITCHML_HEARTBEAT", "61"},
+	{"SWITCHML_WIRE", "INT32"},
+	{"SWITCHML_WIRE", "fp8"},
+	{"SWITCHML_SLOTS", "0"},
+	{"SWITCHML_SLOTS", "5000"},
+	{"SWITCHML_THREADS", "17"},
+	{"SWITCHML_MTU", "70000"},
+	{"SWITCHML_DEBUG", "2"},
+	{"SWITCHML_SPIN", "yes"},
+	{"SWITCHML_MASTER_PORT", "0"},
+	{"MASTER_PORT", "65535"},
+	{"SWITCHML_SLOTS", "99999999999999999999999"},
+	{"SWITCHML_TRANSPORT", "tcp"},
+	{"SWITCHML_PORTS", "30000"},
+	{"SWITCHML_PORTS", "30001-30000"},
+	{"SWITCHML_PORTS", "0-30000"},
+	{"SWITCHML_PORTS", "1-65536"},
+	{"SWITCHML_PORTS", "30000-"},
+	{"SWITCHML_PORTS", "-30000"},
+	{"SWITCHML_PORTS", "30000:30007"},
+	{"SWITCHML_PORTS", "30000-30007,40000-40007"},
+};
+
+static void a_wrong_value_is_told_with_its_name_and_what_is_allowed(void **state)
+{
+	struct variable one[MAX_VARIABLES] = {{0}};
+	struct sml_config config;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		one[0] = wrong[i];
+		set_environment(one);
+		print_message("%s=%s\n", wrong[i].name, wrong[i].value);
+		assert_int_equal(sml_config_init(&config), SML_ERROR_CONFIG);
+		assert_non_null(strstr(sml_error_text(NULL), wrong[i].name));
+		assert_non_null(strstr(sml_error_text(NULL), wrong[i].value));
+		assert_non_null(strstr(sml_error_text(NULL), "must be"));
+	}
+}
+
+static void open_checks_the_struct_too(void **state)
+{
+	const struct variable none[MAX_VARIABLES] = {{0}};
+	struct sml_context *context;
+	struct sml_config config;
+
+	(void)state;
+	set_environment(none);
+	sml_config_init(&config);
+	config.rank = 2;
+	config.world_size = 2;
+	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
+	assert_null(context);
+	assert_non_null(strstr(sml_error_text(NULL), "rank 2 of a job of 2"));
+	config.rank = 0;
+	config.heartbeat_ms = 5;
+	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
+	assert_non_null(strstr(sml_error_text(NULL), "heartbeat_ms is 5"));
+	config.size = 0;
+	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
+	assert_non_null(strstr(sml_error_text(NULL), "sml_config_init"));
+}
+
+/* A program of one rank would be the wrong guess. */
+static void half_of_a_pair_is_refused_unless_the_program_says_more(void **state)
+{
+	static const struct {
+		struct variable variables[MAX_VARIABLES];
+		const char *text;
+	} halves[] = {
+		{{{"RANK", "2"}}, "RANK=2 is set, but WORLD_SIZE is not"},
+		{{{"RANK", "0"}}, "RANK=0 is set, but WORLD_SIZE is not"},
+		{{{"WORLD_SIZE", "4"}}, "WORLD_SIZE=4 is set, but RANK is not"},
+		{{{"SWITCHML_RANK", "1"}},
+		 "SWITCHML_RANK=1 is set, but SWITCHML_WORLD_SIZE is not"},
+		{{{"SWITCHML_WORLD_SIZE", "2"}},
+		 "SWITCHML_WORLD_SIZE=2 is set, but SWITCHML_RANK is not"},
+	};
+	const struct variable mixed[MAX_VARIABLES] = {{"SWITCHML_RANK", "1"}, {"WORLD_SIZE", "2"}};
+	const struct variable alone[MAX_VARIABLES] = {{"WORLD_SIZE", "1"}};
+	struct sml_context *context;
+	struct sml_config config;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(halves) / sizeof(halves[0]); i++) {
+		set_environment(halves[i].variables);
+		assert_int_equal(sml_config_init(&config), 0);
+		assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
+		assert_non_null(strstr(sml_error_text(NULL), halves[i].text));
+		assert_int_equal(sml_open(&context, NULL), SML_ERROR_CONFIG);
+		config.rank = 0;
+		config.world_size = 1;
+		assert_int_equal(sml_open(&context, &config), 0);
+		assert_int_equal(sml_close(context), 0);
+	}
+	set_environment(mixed);
+	assert_int_equal(sml_config_init(&config), 0);
+	assert_int_equal(config.rank, 1);
+	assert_int_equal(config.world_size, 2);
+	set_environment(alone);
+	assert_int_equal(sml_config_init(&config), 0);
+	assert_int_equal(config.rank, 0);
+}
+
+/* Rank 0's control port is one of the range, and all ranks know which. */
+static void ports_bound_the_control_port_too(void **state)
+{
+	const struct variable alone[MAX_VARIABLES] = {{"SWITCHML_PORTS", "30000-30007"}};
+	const struct variable elsewhere[MAX_VARIABLES] = {{"SWITCHML_PORTS", "30000-30007"},
+							  {"MASTER_PORT", "29500"}};
+	const struct variable among_them[MAX_VARIABLES] = {{"SWITCHML_PORTS", "30000-30007"},
+							   {"MASTER_PORT", "30004"}};
+	const struct variable asked[MAX_VARIABLES] = {{"SWITCHML_PORTS", "30000-30007"},
+						      {"SWITCHML_MASTER_PORT", "28500"},
+						      {"SWITCHML_RANK", "0"},
+						      {"SWITCHML_WORLD_SIZE", "2"}};
+	struct sml_context *context;
+	struct sml_config config;
+
+	(void)state;
+	set_environment(alone);
+	assert_int_equal(sml_config_init(&config), 0);
+	assert_int_equal(config.master_port, 30000);
+	set_environment(elsewhere);
+	assert_int_equal(sml_config_init(&config), 0);
+	assert_int_equal(config.master_port, 30000);
+	set_environment(among_them);
+	assert_int_equal(sml_config_init(&config), 0);
+	assert_int_equal(config.master_port, 30005);
+	set_environment(asked);
+	assert_int_equal(sml_config_init(&config), 0);
+	assert_int_equal(config.master_port, 28500);
+	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
+	assert_non_null(
+		strstr(sml_error_text(NULL), "28500, is not one of SWITCHML_PORTS=30000-30007"));
+	config.ports = "7";
+	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
+	assert_non_null(strstr(sml_error_text(NULL), "SWITCHML_PORTS=\"7\" is not allowed"));
+}
+
+/* A program that was started on many ranks may open a job with some of them. */
+static void a_launcher_may_have_more_ranks_than_a_job(void **state)
+{
+	const struct variable many[MAX_VARIABLES] = {{"OMPI_COMM_WORLD_RANK", "4999"},
+						     {"OMPI_COMM_WORLD_SIZE", "5000"}};
+	struct sml_context *context;
+	struct sml_config config;
+
+	(void)state;
+	set_environment(many);
+	assert_int_equal(sml_config_init(&config), 0);
+	assert_int_equal(config.rank, 4999);
+	assert_int_equal(sml_open(&context, NULL), SML_ERROR_CONFIG);
+	assert_non_null(strstr(sml_error_text(NULL), "world_size is 5000: it must be 1 to 4096"));
+	/* One of many that needs a switch. */
+	config.rank = 99;
+	config.world_size = 100;
+	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
+	assert_non_null(
+		strstr(sml_error_text(NULL), "without a switch has at most 64 ranks, not 100"));
+	config.switch_address = "embedded";
+	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
+	assert_non_null(
+		strstr(sml_error_text(NULL), "without a switch has at most 64 ranks, not 100"));
+	config.switch_address = NULL;
+	config.rank = 0;
+	config.world_size = 1;
+	assert_int_equal(sml_open(&context, &config), 0);
+	assert_int_equal(sml_close(context), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_wrong_value_is_told_with_its_name_and_what_is_allowed),
+		cmocka_unit_test(open_checks_the_struct_too),
+		cmocka_unit_test(half_of_a_pair_is_refused_unless_the_program_says_more),
+		cmocka_unit_test(ports_bound_the_control_port_too),
+		cmocka_unit_test(a_launcher_may_have_more_ranks_than_a_job),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
