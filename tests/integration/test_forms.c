@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The forms of a job: separate switches, a stripe in each rank, shared memory, and an embedded
+ * switch. All forms give the same bits, and counters tell where packets went.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "support/calls.h"
+
+/* ---- separate switches ---- */
+
+static void two_jobs_on_one_switch_do_not_disturb_each_other(void **state)
+{
+	char address[64];
+	struct sml_switch *opened = serve_at(0, address);
+
+	(void)state;
+	run_jobs((struct job[]){{.n_ranks = 2,
+				 .name = "a",
+				 .switch_address = address,
+				 .body = calls_of_some_kinds},
+				{.n_ranks = 3,
+				 .name = "b",
+				 .switch_address = address,
+				 .faults = "drop=20000",
+				 .body = calls_of_some_kinds}},
+		 2);
+	sml_switch_close(opened);
+}
+
+#define MOST_SWITCHES 3
+
+/* All results of calls_of_every_kind(), over this many switches. */
+static uint32_t hash_over_switches(unsigned n, const char *faults, int threads)
+{
+	struct sml_switch *opened[MOST_SWITCHES];
+	char address[64], list[64 * MOST_SWITCHES + MOST_SWITCHES] = "";
+	uint32_t hash = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		opened[i] = serve_at(0, address);
+		if (i > 0)
+			strcat(list, ",");
+		strcat(list, address);
+	}
+	run_job(&(struct job){.n_ranks = 3,
+			      .switch_address = list,
+			      .faults = faults,
+			      .threads = threads,
+			      .timeout_ms = 60000,
+			      .body = calls_of_every_kind,
+			      .hash = &hash});
+	for (unsigned i = 0; i < n; i++)
+		sml_switch_close(opened[i]);
+	return hash;
+}
+
+/* The same with a stripe in every rank. */
+static uint32_t hash_embedded(const char *faults, int threads)
+{
+	uint32_t hash = 0;
+
+	run_job(&(struct job){.n_ranks = 3,
+			      .switch_address = "embedded",
+			      .faults = faults,
+			      .threads = threads,
+			      .timeout_ms = 60000,
+			      .body = calls_of_every_kind,
+			      .hash = &hash});
+	return hash;
+}
+
+/* Through shared memory. */
+static uint32_t hash_shared(int threads)
+{
+	uint32_t hash = 0;
+
+	run_job(&(struct job){.n_ranks = 3,
+			      .host_group = true,
+			      .threads = threads,
+			      .timeout_ms = 60000,
+			      .body = calls_of_every_kind,
+			      .hash = &hash});
+	return hash;
+}
+
+/* As one child of a switch, beside the ranks that are alone. */
+static uint32_t hash_shared_under_switch(int alone, const char *faults, int threads)
+{
+	char address[64];
+	struct sml_switch *opened = serve_at(0, address);
+	uint32_t hash = 0;
+
+	run_job(&(struct job){.n_ranks = 3,
+			      .switch_address = address,
+			      .host_group = true,
+			      .alone = alone,
+			      .faults = faults,
+			      .threads = threads,
+			      .timeout_ms = 60000,
+			      .body = calls_of_every_kind,
+			      .hash = &hash});
+	sml_switch_close(opened);
+	return hash;
+}
+
+#define FAULTS "drop=2000,duplicate=5000,reorder=5000"
+
+/* Every type, operation, width and count: see calls_of_every_kind(). */
+static void results_have_the_same_bits_in_every_form(void **state)
+{
+	uint32_t one = hash_over_switches(1, NULL, 1);
+
+	(void)state;
+	assert_int_equal(hash_over_switches(2, NULL, 1), one);
+	assert_int_equal(hash_over_switches(3, NULL, 2), one);
+	assert_int_equal(hash_over_switches(3, FAULTS, 1), one);
+	assert_int_equal(hash_embedded(NULL, 1), one);
+	assert_int_equal(hash_embedded(NULL, 2), one);
+	assert_int_equal(hash_embedded(FAULTS, 1), one);
+	assert_int_equal(hash_shared(1), one);
+	assert_int_equal(hash_shared(2), one);
+	assert_int_equal(hash_shared_under_switch(0, NULL, 1), one);
+	assert_int_equal(hash_shared_under_switch(1 << 0, NULL, 2), one);
+	assert_int_equal(hash_shared_under_switch(1 << 1, FAULTS, 1), one);
+}
+
+static void look_at_own_stripe(struct rank *rank)
+{
+	struct sml_counters c = {.size = sizeof(c)};
+	char start[32];
+	const char *name;
+
+	calls_of_some_kinds(rank);
+	counters_after(rank, 24, &c);
+	CHECK(rank, sml_stripe_count(rank->context) == 3);
+	for (int i = 0; i < 3; i++) {
+		CHECK(rank, sml_get_stripe_counters(rank->context, i, &c, &name) == 0);
+		snprintf(start, sizeof(start), "rank %d at 127.0.0.1:", i);
+		CHECK(rank, strncmp(name, start, strlen(start)) == 0);
+		CHECK(rank, c.bytes_sent > 50000 && c.bytes_received > 50000);
+		/* Work of a rank for itself causes no traffic and needs no timer. */
+		if (i == rank->rank)
+			CHECK(rank, c.retransmits_timeout + c.retransmits_fast + c.stalls == 0);
+	}
+}
+
+static void every_rank_has_a_stripe_of_its_own(void **state)
+{
+	(void)state;
+	run_job(&(struct job){
+		.n_ranks = 3, .switch_address = "embedded", .body = look_at_own_stripe});
+}
+
+static void look_at_stripes(struct rank *rank)
+{
+	struct sml_counters all, one = {.size = sizeof(one)};
+	const char *name, *names = rank->job->argument;
+	uint64_t sent = 0;
+
+	calls_of_some_kinds(rank);
+	counters_after(rank, 24, &all);
+	CHECK(rank, sml_stripe_count(rank->context) == 2);
+	for (int i = 0; i < 2; i++) {
+		CHECK(rank, sml_get_stripe_counters(rank->context, i, &one, &name) == 0);
+		CHECK(rank, strcmp(name, names + 64 * i) == 0);
+		CHECK(rank, one.bytes_sent > 100000 && one.rtt_min_ns > 0);
+		sent += one.packets_sent;
+	}
+	CHECK(rank, all.packets_sent == sent);
+	CHECK(rank, sml_get_stripe_counters(rank->context, 2, &one, NULL) == -EINVAL);
+	CHECK(rank, sml_get_stripe_counters(rank->context, -1, &one, NULL) == -EINVAL);
+}
+
+static void stripes_have_counters_and_names(void **state)
+{
+	char addresses[2][64], list[130];
+	struct sml_switch *a = serve_at(0, addresses[0]), *b = serve_at(0, addresses[1]);
+
+	(void)state;
+	snprintf(list, sizeof(list), "%s,%s", addresses[0], addresses[1]);
+	run_job(&(struct job){.n_ranks = 2,
+			      .switch_address = list,
+			      .body = look_at_stripes,
+			      .argument = addresses});
+	sml_switch_close(a);
+	sml_switch_close(b);
+}
+
+static void open_again_at_once(struct rank *rank)
+{
+	struct sml_config config;
+
+	configure(&config, rank->job, rank->rank);
+	for (int i = 0; i < 20; i++) {
+		CHECK(rank, sml_barrier(rank->context) == 0);
+		CHECK(rank, sml_close(rank->context) == 0);
+		if (sml_open(&rank->context, &config) < 0) {
+			complain(rank, "open %d: %s", i, sml_error_text(NULL));
+			return;
+		}
+	}
+}
+
+/* The port may still belong to the switch of the previous job. */
+static void jobs_can_follow_each_other_on_one_port(void **state)
+{
+	(void)state;
+	for (int shared = 0; shared < 2; shared++)
+		run_job(&(struct job){
+			.n_ranks = 3, .host_group = shared, .body = open_again_at_once});
+}
+
+/* ---- rest and counters ---- */
+
+static void sleep_idle(struct rank *rank)
+{
+	struct timespec before, after;
+	double used;
+
+	CHECK(rank, sml_barrier(rank->context) == 0);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+	usleep(300000);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+	used = (double)(after.tv_sec - before.tv_sec) +
+	       (double)(after.tv_nsec - before.tv_nsec) * 1e-9;
+	if (used > 0.1)
+		complain(rank, "%g s of processor time in 0.3 s of idleness", used);
+}
+
+static void an_idle_job_takes_no_processor_time(void **state)
+{
+	(void)state;
+	run_job(&(struct job){.n_ranks = 2, .threads = 2, .body = sleep_idle});
+	run_job(&(struct job){.n_ranks = 2, .host_group = true, .body = sleep_idle});
+}
+
+/* The MASTER_ADDR of torchrun is this name, not an address. */
+static void the_embedded_switch_can_be_on_localhost(void **state)
+{
+	(void)state;
+	run_job(&(struct job){
+		.n_ranks = 2, .master_address = "localhost", .body = calls_of_some_kinds});
+}
+
+static void count_calls(struct rank *rank)
+{
+	struct sml_counters counters;
+
+	calls_of_some_kinds(rank);
+	counters_after(rank, 24, &counters);
+	CHECK(rank, counters.packets_sent >= 24 && counters.packets_received >= 24);
+	CHECK(rank, counters.bytes_sent > 500000);
+	CHECK(rank, counters.window > 0);
+	/* An operation that rank 0 does only for itself takes no time. */
+	CHECK(rank, rank->rank == 0 || counters.rtt_min_ns > 0);
+}
+
+static void counters_count(void **state)
+{
+	(void)state;
+	run_job(&(struct job){.n_ranks = 2, .body = count_calls});
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(two_jobs_on_one_switch_do_not_disturb_each_other),
+		cmocka_unit_test(results_have_the_same_bits_in_every_form),
+		cmocka_unit_test(every_rank_has_a_stripe_of_its_own),
+		cmocka_unit_test(stripes_have_counters_and_names),
+		cmocka_unit_test(jobs_can_follow_each_other_on_one_port),
+		cmocka_unit_test(the_embedded_switch_can_be_on_localhost),
+		cmocka_unit_test(an_idle_job_takes_no_processor_time),
+		cmocka_unit_test(counters_count),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

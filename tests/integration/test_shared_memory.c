@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Ranks of one host that share memory: which of them send packets, and who may call. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "support/calls.h"
+
+static void expect_packets(struct rank *rank)
+{
+	struct sml_counters counters;
+	bool some = rank->job->argument != NULL;
+
+	calls_of_some_kinds(rank);
+	counters_after(rank, 24, &counters);
+	CHECK(rank, (counters.packets_sent > 0) == some);
+	CHECK(rank, (counters.bytes_received > 0) == some);
+	CHECK(rank, counters.retransmits_timeout + counters.stalls == 0 || some);
+}
+
+static void ranks_that_share_memory_send_no_packets(void **state)
+{
+	(void)state;
+	for (int n_ranks = 2; n_ranks <= 8; n_ranks += 3)
+		run_job(&(struct job){
+			.n_ranks = n_ranks, .host_group = true, .body = expect_packets});
+	run_job(&(struct job){.n_ranks = 2, .argument = "some", .body = expect_packets});
+	/* Injected faults are of packets. */
+	run_job(&(struct job){.n_ranks = 2,
+			      .host_group = true,
+			      .faults = "drop=1",
+			      .argument = "some",
+			      .body = expect_packets});
+}
+
+/* Behind a switch, the lowest of the ranks that share memory sends for them. */
+static void expect_packets_of_leaders(struct rank *rank)
+{
+	const struct job *job = rank->job;
+	struct sml_counters counters;
+	bool leads = job->alone >> rank->rank & 1;
+	int first = 0;
+
+	while (job->alone >> first & 1)
+		first++;
+	leads |= rank->rank == first;
+	calls_of_some_kinds(rank);
+	counters_after(rank, 24, &counters);
+	CHECK(rank, (counters.packets_sent > 0) == leads);
+	CHECK(rank, (counters.bytes_received > 0) == leads);
+}
+
+static void behind_a_switch_one_rank_of_a_host_sends(void **state)
+{
+	char address[64];
+	struct sml_switch *opened = serve_at(0, address);
+	struct job job = {
+		.switch_address = address, .host_group = true, .body = expect_packets_of_leaders};
+
+	(void)state;
+	for (job.n_ranks = 2; job.n_ranks <= 5; job.n_ranks++)
+		for (job.alone = 0; job.alone < 1 << (job.n_ranks - 2); job.alone++) {
+			job.by_default = !job.by_default;
+			run_job(&job);
+		}
+	/* Only ranks that ask for it share memory. */
+	job.n_ranks = 3;
+	job.alone = 7;
+	job.by_default = true;
+	run_job(&job);
+	sml_switch_close(opened);
+}
+
+/* One rank is told not to: then no rank does, and nobody waits for it. */
+static void refuse_to_share(struct rank *rank)
+{
+	struct sml_config config;
+	int error;
+
+	configure(&config, rank->job, rank->rank);
+	config.host_group = rank->rank != 1;
+	CHECK(rank, sml_close(rank->context) == 0);
+	error = sml_open(&rank->context, &config);
+	if (error)
+		complain(rank, "open: %s", sml_error_text(NULL));
+	else
+		expect_packets(rank);
+}
+
+static void ranks_of_one_host_may_be_of_both_kinds(void **state)
+{
+	(void)state;
+	run_job(&(struct job){
+		.n_ranks = 3, .host_group = true, .argument = "some", .body = refuse_to_share});
+}
+
+static void *call_from_a_thread(void *self)
+{
+	struct rank *rank = self;
+	struct sml_request *requests[20];
+	float data[20][300];
+
+	for (int i = 0; i < 20; i++) {
+		for (int k = 0; k < 300; k++)
+			data[i][k] = (float)k;
+		if (sml_allreduce_async(rank->context, data[i], data[i], 300, SML_FLOAT32, SML_SUM,
+					NULL, &requests[i]) < 0)
+			return self;
+	}
+	for (int i = 0; i < 20; i++)
+		if (sml_wait(requests[i]) < 0 || data[i][299] != 299.0f * (float)rank->n)
+			return self;
+	return NULL;
+}
+
+/* All threads make equal calls, so that their order does not matter. */
+static void call_from_threads(struct rank *rank)
+{
+	pthread_t threads[4];
+	void *wrong;
+
+	for (int round = 0; round < 10; round++) {
+		for (int i = 0; i < 4; i++)
+			pthread_create(&threads[i], NULL, call_from_a_thread, rank);
+		for (int i = 0; i < 4; i++) {
+			pthread_join(threads[i], &wrong);
+			CHECK(rank, wrong == NULL);
+		}
+	}
+}
+
+static void threads_of_ranks_that_share_memory_may_call_at_once(void **state)
+{
+	(void)state;
+	run_job(&(struct job){.n_ranks = 3, .host_group = true, .body = call_from_threads});
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ranks_that_share_memory_send_no_packets),
+		cmocka_unit_test(behind_a_switch_one_rank_of_a_host_sends),
+		cmocka_unit_test(ranks_of_one_host_may_be_of_both_kinds),
+		cmocka_unit_test(threads_of_ranks_that_share_memory_may_call_at_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
