@@ -27,7 +27,7 @@ done
 start int16 -b 4 -e 1M -f 16 -n 2 -w 1 --wire int16 -- a b b
 ends_well "leaves with one and two ranks, int16 wire" int16
 start lossy -b 1M -e 1M -n 5 --drop 2% --duplicate 2% --reorder 2% -- a a b root
-ends_well "packets that are lost, doubled and late" lossy
+ends_well "packets that are lost, duplicated and late" lossy
 SWITCHML_MTU=1000 start narrow -b 4 -e 1M -f 16 -n 2 -- a b
 ends_well "short packets" narrow
 start one -b 4 -e 1M -f 16 -n 5 -- a a b root
@@ -94,7 +94,7 @@ ends_well "hosts of several ranks at three levels" grouped
 shares grouped 6 "0, 1 and 6" && shares grouped 3 "2 and 3" && shares grouped 4 "4 and 5"
 say $? "ranks at one switch are one host" grouped.*
 start lossy-hosts -b 1M -e 1M -n 5 --drop 2% --duplicate 2% --reorder 2% -- c b c b root
-ends_well "hosts of several ranks, and packets that are lost, doubled and late" lossy-hosts
+ends_well "hosts of several ranks, and packets that are lost, duplicated and late" lossy-hosts
 for victim in 0 2; do
 	under_way "host-$victim" c c c b b
 	kill -9 "${pids[$victim]}"
