@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Rank 0 of `switchml doctor --peers`: gathers the ranks, and takes them through the checks. */
-#include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>

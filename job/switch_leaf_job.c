@@ -9,7 +9,6 @@
  *
  * The invariant: a job here has slots in the dataplane, and a new epoch is a new job.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,6 @@
 #include <limits.h>
 
 #include "bindings/mpi/carry.h"
-#include "bindings/mpi/patience.h"
 #include "bindings/mpi/persistent.h"
 #include "bindings/mpi/start.h"
 

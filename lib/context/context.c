@@ -2,7 +2,6 @@
 /* How a context fails, and how callers learn of it. wait.c has the waits. */
 #include "lib/context/context.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>

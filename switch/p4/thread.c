@@ -14,9 +14,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/fork.h"
 #include "base/thread.h"
-#include "switch/log.h"
 #include "switch/p4/internal.h"
 
 #define INBOX_BYTES (256u << 10)

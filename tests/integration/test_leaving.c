@@ -23,7 +23,6 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "control/envelope.h"
 #include "support/ranks.h"
 #include "support/switch_client.h"
 

@@ -8,7 +8,6 @@
 
 #include <cmocka.h>
 
-#include "control/envelope.h"
 #include "support/jobs.h"
 
 /* As a rank that resumes after its switch's death, with nothing to hand over. */
