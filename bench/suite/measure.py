@@ -28,6 +28,8 @@ class Result:
     sent: int = 0
     received: int = 0
     served: int = 0  # sent by the switches' ports
+    up: int = 0  # by a rack's uplink
+    down: int = 0
     drops: int = 0
     wrong: int = 0
     failure: str = ""
@@ -86,6 +88,8 @@ class Turn:
         result.received += wire[1] - self.wire[1]
         result.drops += wire[2] - self.wire[2]
         result.served += wire[3] - self.wire[3]
+        result.up += wire[4] - self.wire[4]
+        result.down += wire[5] - self.wire[5]
 
 
 def take_turn(crew, entry, how, seconds, result):

@@ -8,6 +8,7 @@ from programs import is_ready
 
 PORT = 28500
 HEADER_BYTES = 40  # SwitchML's header in each UDP packet (core/wire.h)
+RACKS = ("rack0", "rack1")
 LANE_COUNTS = (32, 64, 128, 256, 352, 480, 992, 2208)
 
 
@@ -25,9 +26,10 @@ class Method:
         """Additional hosts: name -> the speed of the host's link in worker links; 0: not shaped."""
         return {}
 
-    def moved(self, n_workers):
-        """How often it sends each element over the bottleneck link, a worker's or a switch's."""
-        return 2 * (n_workers - 1) / n_workers
+    def moved(self, n_workers, per_host=1):
+        """How often each element goes over the bottleneck link, a host's or a switch's. Of the
+        others: a ring in the order of ranks, of which one connection leaves each host."""
+        return 2 * (n_workers - 1) / n_workers if n_workers > per_host else 0
 
     def check_stripes(self, n_stripes, n_workers):
         """Raises Refused if the ranks do not share the work as planned."""
@@ -46,38 +48,44 @@ class SwitchML(Method):
     """SwitchML. where: "port" (a switch whose port is not shaped), "nic" (a switch behind a NIC
     as fast as several links of workers), "two" (two of those, striped), "ranks" (no switch:
     striped over the ranks), "xdp" (a switch in the kernel behind a port that is not shaped),
-    "box" (in the kernel of the bridge itself: each worker on a port of the switch). multicast:
-    the switch sends each result once, to a group."""
+    "box" (in the kernel of the bridge itself: each worker on a port of the switch), "racks" (a
+    switch in each of two racks, and one above them). multicast: the switch sends each result
+    once, to a group. hosts: ranks of one host send one contribution."""
 
     needs = "ninja -C build"
     same_bits = True
 
     def __init__(self, name, title, wire="int32", where="port", multicast=False, links=1,
-                 **environment):
+                 hosts=False, **environment):
         super().__init__(name, title)
         self.wire = wire
         self.where = where
         self.multicast = multicast
         self.links = links
-        self.settings = environment
+        self.hosts = hosts
+        self.settings = {"SWITCHML_HOST_GROUP": str(int(hosts)), **environment}
         self.wire_share = 0.5 if wire == "int16" else 1.0
 
     def switches(self):
         nic = f"nic{self.links}"
         return {"port": {"port": 0}, "nic": {nic: self.links}, "xdp": {"xdp": 0},
-                "two": {nic + "a": self.links, nic + "b": self.links}}.get(self.where, {})
+                "two": {nic + "a": self.links, nic + "b": self.links},
+                "racks": dict.fromkeys(["root", *RACKS], 0)}.get(self.where, {})
 
-    def moved(self, n_workers):
+    def moved(self, n_workers, per_host=1):
+        hosts = n_workers // per_host
         if self.where == "ranks":
-            return super().moved(n_workers)
+            # Each rank, or each host, exchanges all stripes but those of its own host.
+            return 2 * (hosts - 1) / hosts * (1 if self.hosts else per_host)
+        senders, on_host = (hosts, 1) if self.hosts else (n_workers, per_host)
         # Everything passes through the NICs of the switches, if there are any. Multicast reduces
         # what leaves a switch, but not what arrives, and links work in both directions at once.
         if self.where not in ("nic", "two"):
-            return 1
-        return max(1, n_workers / sum(self.switches().values()))
+            return on_host
+        return max(on_host, senders / sum(self.switches().values()))
 
     def check_stripes(self, n_stripes, n_workers):
-        wanted = n_workers if self.where == "ranks" else max(1, len(self.switches()))
+        wanted = {"ranks": n_workers, "two": 2}.get(self.where, 1)
         if n_stripes != wanted:
             raise Refused(f"the library makes {n_stripes} stripe of it, not {wanted}")
 
@@ -88,16 +96,27 @@ class SwitchML(Method):
     def start(self, crew):
         program = crew.program("switchml_allreduce")
         own_port = str(PORT + crew.star.next_port())
-        hosts = ["net"] if self.where == "box" else self.switches()
-        address = ",".join(self.start_switch(crew, host) for host in hosts)
+        addresses = self.start_switches(crew)
         for rank in range(crew.star.n_workers):
-            crew.spawn(str(rank), [program], **{
-                "SWITCHML_SWITCH": address or "embedded", "SWITCHML_JOB": self.name,
+            address = addresses[rank * len(addresses) // crew.star.n_workers]
+            crew.spawn(crew.star.host_of(rank), [program], **{
+                "SWITCHML_SWITCH": address, "SWITCHML_JOB": self.name,
                 "SWITCHML_MASTER_ADDR": crew.star.address["0"], "SWITCHML_MASTER_PORT": own_port,
                 "SWITCHML_RANK": str(rank), "SWITCHML_WORLD_SIZE": str(crew.star.n_workers),
                 "SWITCHML_WIRE": self.wire, "SWITCHML_TIMEOUT": "120", **self.settings})
 
-    def start_switch(self, crew, host):
+    def start_switches(self, crew):
+        """The settings of the ranks, divided evenly among ranks in sequence."""
+        if self.where == "racks":
+            star = crew.star
+            if not star.uplinks:
+                star.address["root"] = star.add_uplinks("root", RACKS)
+            parent = self.start_switch(crew, "root")
+            return [self.start_switch(crew, rack, "--parent", parent) for rack in RACKS]
+        hosts = ["net"] if self.where == "box" else self.switches()
+        return [",".join(self.start_switch(crew, host) for host in hosts) or "embedded"]
+
+    def start_switch(self, crew, host, *options):
         # Each crew has its own switch, so it shares nothing with other rows.
         port = PORT + crew.star.next_port()
         dataplane = []
@@ -108,7 +127,7 @@ class SwitchML(Method):
         # Each crew also has its own group: 239.77.1.0, 239.77.2.0, …
         group = ["--multicast", f"239.77.{port - PORT + 1}.0"] if self.multicast else []
         process = crew.spawn(host, [os.path.join(crew.build, "switchml"), "switch", "--listen",
-                                    address, *dataplane, *group], helper=True)
+                                    address, *dataplane, *group, *options], helper=True)
         if is_ready(process, crew.log_path, address):
             return address
         if dataplane:
@@ -132,7 +151,7 @@ class Floor(SwitchML):
     def start(self, crew):
         star = crew.star
         places = [f"{star.namespace(host)}/{star.address[host]}"
-                  for host in ["port", *map(str, range(star.n_workers))]]
+                  for host in ["port", *map(star.host_of, range(star.n_workers))]]
         crew.spawn("port", [crew.program("floor"), self.wire, *places])
 
 
@@ -145,7 +164,7 @@ class Yardstick(Method):
     def n_programs(self, n_workers):
         return 1
 
-    def moved(self, n_workers):
+    def moved(self, n_workers, per_host=1):
         return 0
 
 
@@ -187,17 +206,17 @@ class Gloo(Method):
         store = os.path.join(crew.work, "store")
         os.makedirs(store, exist_ok=True)
         for rank in range(crew.star.n_workers):
-            crew.spawn(str(rank), [program], BENCH_RANK=str(rank),
+            crew.spawn(crew.star.host_of(rank), [program], BENCH_RANK=str(rank),
                        BENCH_RANKS=str(crew.star.n_workers), BENCH_ALGORITHM=self.algorithm,
                        BENCH_STORE=store)
 
 
 def launch_options(star, work, per_host=1):
     """Of mpirun on worker 0: so many ranks on each host, TCP between hosts, memory within one."""
-    hosts = [star.address[str(rank)] for rank in range(star.n_workers)]
+    hosts = [star.address[str(number)] for number in range(star.n_hosts)]
     with open(os.path.join(work, "hosts"), "w", encoding="ascii") as table:
-        for rank, address in enumerate(hosts):
-            table.write(f"{address} {star.namespace(str(rank))}\n")
+        for number, address in enumerate(hosts):
+            table.write(f"{address} {star.namespace(str(number))}\n")
     options = {"plm": "rsh", "plm_rsh_agent": os.path.join(os.path.dirname(__file__), "agent"),
                "plm_rsh_no_tree_spawn": "1",
                "btl": "tcp,self" if per_host == 1 else "tcp,self,vader",
@@ -216,12 +235,13 @@ def launch_environment(work):
 
 class OpenMPI(Method):
     """mpirun runs on worker 0 and enters the other workers' namespaces with our agent instead of
-    ssh. It uses TCP only, and waiting ranks yield the core, because ranks share cores."""
+    ssh. It uses TCP between hosts and shared memory within one, and waiting ranks yield the core,
+    because ranks share cores."""
 
     needs = "Open MPI is missing (Debian: libopenmpi-dev, openmpi-bin)"
 
-    def __init__(self):
-        super().__init__("openmpi", "Open MPI, TCP")
+    def __init__(self, title="Open MPI, TCP"):
+        super().__init__("openmpi", title)
 
     def start(self, crew):
         program = crew.program("mpi_allreduce")
@@ -229,7 +249,7 @@ class OpenMPI(Method):
         if not mpirun:
             raise Refused(self.needs)
         star = crew.star
-        crew.spawn("0", [mpirun, *launch_options(star, crew.work),
+        crew.spawn("0", [mpirun, *launch_options(star, crew.work, star.per_host),
                          "-n", str(star.n_workers), "-x", "BENCH_SOCKET", "-x", "BENCH_NAME",
                          program],
                    **launch_environment(crew.work))

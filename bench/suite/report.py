@@ -24,7 +24,12 @@ def machine():
 def title(cell):
     rate = {"100mbit": "100 Mbit/s emulated", "1gbit": "1 Gbit/s emulated",
             "unshaped": "links unshaped (as fast as the cores)"}[cell.rate]
-    return (f"{cell.n_workers} workers, {rate}, MTU {cell.mtu}, {cell.name().split('/')[3]}"
+    workers = f"{cell.n_workers} workers" + (
+        " on one host" if cell.n_workers == cell.per_host else
+        f" on {cell.n_workers // cell.per_host} hosts" if cell.per_host > 1 else "")
+    if cell.n_workers == cell.per_host:
+        rate = "no links"
+    return (f"{workers}, {rate}, MTU {cell.mtu}, {cell.name().split('/')[3]}"
             + ("" if cell.offload else ", segmentation offload off"))
 
 
@@ -70,6 +75,8 @@ def row_of(result, results):
         "sent_bytes_a_call": result.sent / result.calls,
         "received_bytes_a_call": result.received / result.calls,
         "switch_sent_bytes_a_call": result.served / result.calls,
+        "uplink_sent_bytes_a_call": result.up / result.calls,
+        "uplink_received_bytes_a_call": result.down / result.calls,
         "switch_cpu_s_a_call": result.cpu_others / result.calls,
         "dropped_a_call": result.drops / result.calls, "wrong_elements": result.wrong,
     }
@@ -113,7 +120,7 @@ def to_json(results, about):
     for result in results:
         cell, entry = result.cell, result.entry
         row = {"row": f"{cell.name()}/{entry.name()}", "method": entry.method.name,
-               "workers": cell.n_workers, "rate_mbit": RATES[cell.rate] or None,
+               "workers": cell.n_workers, "workers_per_host": cell.per_host, "rate_mbit": RATES[cell.rate] or None,
                "emulated": True, "mtu": cell.mtu, "offload": cell.offload,
                "size_bytes": cell.size_bytes, "loss_each_way": entry.loss,
                "pieces": entry.pieces, "idle": entry.rest}

@@ -29,6 +29,16 @@ NO_FAST = SwitchML("ours-int32-no-fast", "ours, int32, without fast retransmit",
 NEITHER = SwitchML("ours-int32-neither", "ours, int32, without both",
                    SWITCHML_FAULTS="tickets=0,fastretransmit=0")
 XDP32 = SwitchML("ours-xdp-int32", "ours, int32, XDP switch", where="xdp")
+# Ranks of one host send one contribution.
+HOSTS32 = SwitchML("ours-int32-groups", "ours, int32, host groups", hosts=True)
+HOSTS16 = SwitchML("ours-int16-groups", "ours, int16, host groups", "int16", hosts=True)
+HOSTSRANKS32 = SwitchML("ours-int32-ranks-groups", "ours, int32, no switch, host groups",
+                        where="ranks", hosts=True)
+HOSTSRANKS16 = SwitchML("ours-int16-ranks-groups", "ours, int16, no switch, host groups", "int16",
+                        "ranks", hosts=True)
+# Two racks, with an uplink of a worker's rate each.
+RACKS32 = SwitchML("ours-int32-racks", "ours, int32, two racks", where="racks")
+RACKS16 = SwitchML("ours-int16-racks", "ours, int16, two racks", "int16", "racks")
 BOX32 = SwitchML("ours-xdp-int32-ports", "ours, int32, XDP switch, workers on its ports",
                  where="box")
 AF32 = SwitchML("ours-int32-afxdp", "ours, int32, AF_XDP workers", SWITCHML_TRANSPORT="afxdp")
@@ -36,10 +46,12 @@ XDPAF32 = SwitchML("ours-xdp-int32-ports-afxdp",
                    "ours, int32, XDP switch, AF_XDP workers on its ports", where="box",
                    SWITCHML_TRANSPORT="afxdp")
 RING, BCUBE, MPI = Gloo("ring"), Gloo("bcube"), OpenMPI()
+MPIMEMORY = OpenMPI("Open MPI, TCP, shared memory")
 
 FLOOR32, FLOOR16, COPY, PING = Floor("int32"), Floor("int16"), Copy(), Ping()
 
 OTHERS = (RING, BCUBE, MPI)
+ON_HOSTS = (RING, BCUBE, MPIMEMORY)
 ALL = (INT32, INT16, NIC32, NICM32, NIC16, TWO32, TWO16, RANKS32, RANKS16) + OTHERS
 
 RATES = {"100mbit": 100, "1gbit": 1000, "unshaped": 0}
@@ -76,13 +88,19 @@ class Cell:
     # On a separate star: an XDP program on workers' links changes the cost of other packets
     # there, and a queue can have only one AF_XDP socket.
     apart: str = ""
+    per_host: int = 1  # workers
 
     def star(self):
-        return (self.n_workers, self.rate, self.mtu, self.offload, self.apart)
+        return (self.n_workers, self.rate, self.mtu, self.offload, self.apart, self.per_host)
+
+    def place(self):
+        """8x: hosts with one worker; 2x4: hosts and workers on each."""
+        return f"{self.n_workers}x" if self.per_host == 1 else \
+            f"{self.n_workers // self.per_host}x{self.per_host}"
 
     def name(self):
-        return (f"{self.n_workers}x/{self.rate}/mtu{self.mtu}/{human(self.size_bytes)}"
-                + ("" if self.offload else "/no-offload"))
+        return (f"{self.place()}/{self.rate}/mtu{self.mtu}/{human(self.size_bytes)}"
+                + ("" if self.offload else "/no-offload") + ("/racks" if self.apart == "racks" else ""))
 
     def names(self):
         return [f"{self.name()}/{entry.name()}" for entry in self.entries]
@@ -94,7 +112,7 @@ class Cell:
     def limit_seconds(self, method):
         """The shortest time that the links allow for this method; 0: no limit."""
         speed = self.payload_bytes_per_second(method)
-        return self.size_bytes * method.wire_share * method.moved(self.n_workers) / speed \
+        return self.size_bytes * method.wire_share * method.moved(self.n_workers, self.per_host) / speed \
             if speed else 0
 
 
@@ -130,6 +148,16 @@ def targets():
     yield Cell(8, "100mbit", 1500, ten,
                tuple(entry for entry in lossy if entry.method not in (NO_FAST, NEITHER)),
                offload=False, target=True)
+    several = (INT32, HOSTS32, HOSTS16, RANKS32, HOSTSRANKS32, HOSTSRANKS16) + ON_HOSTS
+    for per_host in (4, 2):
+        yield Cell(8, "1gbit", 1500, ten, entries(several), target=True, per_host=per_host)
+    # One host: there are no links.
+    for size in (16, 64 << 10, ten):
+        yield Cell(4, "unshaped", 1500, size, entries((RANKS32, HOSTSRANKS32) + ON_HOSTS), target=True,
+                   per_host=4)
+    # On a separate star: its uplinks are a second network.
+    yield Cell(8, "1gbit", 1500, ten, entries((INT32, RACKS32, INT16, RACKS16) + OTHERS), target=True,
+               apart="racks")
     for rate in ("unshaped", "1gbit"):
         yield Cell(8, rate, 1500, 16, entries((INT32, PING) + OTHERS), target=True)
     for size in (16, 64 << 10, 1 << 20):

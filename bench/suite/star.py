@@ -80,9 +80,11 @@ def remove_remains(prefix):
 class Star:
     """Hosts are "0", "1", … for workers, and names for other hosts on the bridge."""
 
-    def __init__(self, name, n_workers, rate_mbit, mtu, offload=True, tcp=None):
+    def __init__(self, name, n_workers, rate_mbit, mtu, offload=True, tcp=None, per_host=1):
         self.name = name
         self.n_workers = n_workers
+        self.per_host = per_host
+        self.n_hosts = n_workers // per_host  # of workers
         self.rate_mbit = rate_mbit
         self.mtu = mtu
         self.offload = offload
@@ -90,6 +92,7 @@ class Star:
         self.address = {}
         self.loss = 0
         self.ports = 0
+        self.uplinks = []  # hosts that have one
 
     # ---- building ----
 
@@ -108,8 +111,8 @@ class Star:
             call(*self.inside("net"), "sysctl", "-qw",
                  f"net.bridge.bridge-nf-call-{family}={int(not self.offload and family == 'iptables')}",
                  check=not self.offload)
-        for rank in range(self.n_workers):
-            self.add_host(str(rank), ipaddress.ip_address("10.77.1.0") + rank + 1, 1)
+        for number in range(self.n_hosts):
+            self.add_host(str(number), ipaddress.ip_address("10.77.1.0") + number + 1, 1)
         for i, (name, links) in enumerate(others.items()):
             self.add_host(name, ipaddress.ip_address("10.77.0.1") + i, links)
 
@@ -143,10 +146,14 @@ class Star:
     def add_uplinks(self, root, leaves):
         """A second bridge above the star: each leaf's uplink has the rate of one worker's link,
         and the root's cable is not shaped. Returns the root's address there."""
+        self.uplinks = list(leaves)
         call("ip", "-n", self.namespace("net"), "-batch", "-",
              text=f"link add spine type bridge\nlink set spine mtu {self.mtu} up\n")
         for i, host in enumerate([root, *leaves]):
             self.connect(host, "up0", f"up-{host}", "spine", f"10.78.0.{i + 1}", int(i > 0))
+        for host in leaves:
+            # A leaf sends from the address on which it listens. Answers go down its uplink, too.
+            call("ip", "-n", self.namespace(root), "route", "add", f"{self.address[host]}/32", "dev", "up0")
         return "10.78.0.1"
 
     def shape(self, namespace, device, links, queue_bytes):
@@ -163,10 +170,10 @@ class Star:
         if host != "net":
             call(*self.inside("net"), "ethtool", "-K", f"port-{host}", "gro", "on")
             return ["eth0"]
-        for rank in range(self.n_workers):
-            call(*self.inside(str(rank)), "ethtool", "-K", "eth0", "gro", "on")
+        for number in range(self.n_hosts):
+            call(*self.inside(str(number)), "ethtool", "-K", "eth0", "gro", "on")
         self.give_bridge_address()
-        return [f"port-{rank}" for rank in range(self.n_workers)]
+        return [f"port-{number}" for number in range(self.n_hosts)]
 
     def give_bridge_address(self):
         if "net" not in self.address:
@@ -178,6 +185,10 @@ class Star:
 
     def namespace(self, host):
         return f"{self.name}-{host}"
+
+    def host_of(self, rank):
+        """Ranks in sequence share a host, as with torchrun."""
+        return str(rank // self.per_host)
 
     def inside(self, host):
         """The prefix for a command that runs on a host."""
@@ -197,24 +208,30 @@ class Star:
              text="*filter\n:FORWARD ACCEPT\n" + (rule if share else "") + "COMMIT\n")
         self.loss = share
 
-    def counters(self, rank):
+    def counters(self, host):
         """A command for a worker's host: it prints what has left the host, and come to it."""
         return (f"tc -s qdisc show dev eth0 && "
-                f"tc -n {self.namespace('net')} -s qdisc show dev port-{rank}")
+                f"tc -n {self.namespace('net')} -s qdisc show dev port-{host}")
 
     def wire(self):
-        """Totals: bytes that a worker has sent and received, drops, and bytes sent by switches."""
+        """Totals: bytes that a worker's host has sent and received, drops, bytes sent by
+        switches, and bytes that have gone up the last uplink, and down."""
         ports = {row["dev"]: row for row in json.loads(
             call("tc", "-n", self.namespace("net"), "-s", "-j", "qdisc", "show"))}
-        # All ranks are alike, so the queue of the last one stands for all.
-        rank = self.n_workers - 1
-        out, = json.loads(call("tc", "-n", self.namespace(str(rank)), "-s", "-j", "qdisc", "show",
-                               "dev", "eth0"))
+        # All hosts are alike, so the queue of the last one stands for all.
+        last = str(self.n_hosts - 1)
+        out = self.queue(last, "eth0")
         drops = out["drops"] + sum(row.get("drops", 0) for row in ports.values())
-        served = sum(json.loads(call("tc", "-n", self.namespace(host), "-s", "-j", "qdisc", "show",
-                                     "dev", "eth0"))[0]["bytes"]
+        served = sum(self.queue(host, "eth0")["bytes"]
                      for host in self.address if not host.isdigit() and host != "net")
-        return out["bytes"], ports[f"port-{rank}"]["bytes"], drops, served
+        up, down = ((self.queue(self.uplinks[-1], "up0")["bytes"],
+                     ports[f"up-{self.uplinks[-1]}"]["bytes"]) if self.uplinks else (0, 0))
+        return out["bytes"], ports[f"port-{last}"]["bytes"], drops, served, up, down
+
+    def queue(self, host, device):
+        """What tc counts at a device of a host."""
+        return json.loads(call("tc", "-n", self.namespace(host), "-s", "-j", "qdisc", "show", "dev",
+                               device))[0]
 
     # ---- the end ----
 

@@ -10,8 +10,11 @@ class Measured:
     """Medians by row name; None for rows that were not measured."""
 
     def __init__(self, results):
-        self.results = {f"{result.cell.name()}/{result.entry.name()}": result
-                        for result in results if result.times and not result.failure}
+        self.results = {}
+        for result in results:
+            if result.times and not result.failure:
+                # On a star apart, the same row serves only its neighbors.
+                self.results.setdefault(f"{result.cell.name()}/{result.entry.name()}", result)
 
     def p50(self, name):
         return self.results[name].p50() if name in self.results else None
@@ -37,6 +40,12 @@ class Measured:
         return ((mine.cpu_ranks + mine.cpu_others) / mine.calls
                 / ((least.cpu_ranks + least.cpu_others) / least.calls))
 
+    def uplink_share(self, name):
+        if name not in self.results:
+            return None
+        result = self.results[name]
+        return max(result.up, result.down) / result.calls / result.cell.size_bytes
+
     def idle_share(self, name):
         if name not in self.results:
             return None
@@ -61,6 +70,35 @@ def line_rate(it, line, where):
            it.ratio(ring, f"{line}/ours-int16-ranks"), "at least", 1.9)
 
 
+def several_on_a_host(it):
+    """Targets of ranks that share hosts, relative to Gloo's ring, or on one host to all others."""
+    for place, hosts, alone in (("2x4", "2 hosts x 4", 1.6), ("4x2", "4 hosts x 2", 1.1)):
+        cell = f"{place}/1gbit/{TEN_MB}"
+        ring = f"{cell}/gloo-ring"
+        yield (f"{hosts} workers, 1 Gbit/s, int32, 10 MB: times Gloo's ring",
+               it.ratio(ring, f"{cell}/ours-int32-groups"), "at least", 1.6)
+        yield "the same with int16", it.ratio(ring, f"{cell}/ours-int16-groups"), "at least", 3.1
+        yield ("the same with int32 and no switch",
+               it.ratio(ring, f"{cell}/ours-int32-ranks-groups"), "at least", alone)
+    cell = f"1x4/unshaped/{TEN_MB}"
+    ours = f"{cell}/ours-int32-ranks-groups"
+    yield ("4 workers on one host, int32, 10 MB: times Open MPI's shared memory",
+           it.ratio(f"{cell}/openmpi", ours), "at least", 1)
+    yield "the same: times Gloo's best", it.ratio(gloo(cell), ours), "at least", 2
+    cell = "1x4/unshaped/mtu1500/16B"
+    yield ("4 floats there: median, times Open MPI's",
+           it.ratio(f"{cell}/ours-int32-ranks-groups", f"{cell}/openmpi"), "at most", 2)
+
+
+def racks(it):
+    """Two racks of four, with uplinks of a worker's rate, relative to one rack."""
+    cell = f"8x/1gbit/{TEN_MB}/racks"
+    yield ("2 racks x 4 workers, 1 Gbit/s, int32, 10 MB: time over that of one rack of 8",
+           it.ratio(f"{cell}/ours-int32-racks", f"{cell}/ours-int32"), "at most", 1.1)
+    yield ("the same: bytes that a rack's uplink carries each way, over the tensor's",
+           it.uplink_share(f"{cell}/ours-int32-racks"), "at most", 1.1)
+
+
 def verdicts(results):
     """(description, measurement or None, "at least" or "at most", target)"""
     it = Measured(results)
@@ -81,6 +119,8 @@ def verdicts(results):
     yield ("8 workers, 1 Gbit/s, 1 % lost each way: time over that without loss",
            it.ratio(f"{lossy}/loss1%", lossy), "at most", 1.3)
     yield ("the same at 100 Mbit/s", it.ratio(f"{slow_lossy}/loss1%", slow_lossy), "at most", 1.3)
+    yield from several_on_a_host(it)
+    yield from racks(it)
     for rate in ("unshaped", "1gbit"):
         cell = f"8x/{rate}/mtu1500/16B"
         yield (f"4 floats, 8 workers, {rate}: median, times Gloo's best",
