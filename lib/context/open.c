@@ -165,6 +165,28 @@ static int start_threads(struct sml_context *context)
 	return error;
 }
 
+/* All ranks are there. If this one cannot go on, the others learn why. */
+static int start(struct sml_context *context)
+{
+	char text[SML_TEXT_BYTES];
+	int error = sml_data_path_open(context);
+
+	if (error == 0)
+		error = start_threads(context);
+	/* From now on a switch that dies is replaced. */
+	if (error == 0) {
+		error = opening_error(context, true);
+		if (error)
+			return error;
+		error = sml_metrics_file_start(context);
+	}
+	if (error == 0)
+		return 0;
+	snprintf(text, sizeof(text), "%s", sml_error_last());
+	sml_context_abort_job(context, error, text);
+	return sml_error_set(error, "%s", text);
+}
+
 /* ---- open and close ---- */
 
 /* Ends the control connections and frees the shards, which no thread uses any more. */
@@ -232,14 +254,7 @@ static int set_up(struct sml_context *context, const struct sml_config *config)
 		return error;
 	open_stripes(context, deadline_ns);
 	error = opening_error(context, false);
-	if (error == 0)
-		error = sml_data_path_open(context);
-	if (error == 0)
-		error = start_threads(context);
-	/* From now on a switch that dies is replaced. */
-	if (error == 0)
-		error = opening_error(context, true);
-	return error ? error : sml_metrics_file_start(context);
+	return error ? error : start(context);
 }
 
 static void tensor_done(void *self)

@@ -13,6 +13,7 @@
  *	                           that run alone, with texts; a negative N: system calls
  */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -75,7 +76,7 @@ struct body {
 	struct job job;
 	int rank;
 	bool calls;	     /* false: it opens, waits a little and closes */
-	char complaint[256]; /* a wrong report; "" is good */
+	char complaint[384]; /* a wrong report; "" is good */
 	int opened, reduced, closed;
 };
 
@@ -84,8 +85,8 @@ static char last_errors[2][160]; /* the last error text of each rank */
 static void lie(struct body *body, const char *what, int result, const char *text)
 {
 	if (!body->complaint[0])
-		snprintf(body->complaint, sizeof(body->complaint), "rank %d: %s: %d, \"%.180s\"",
-			 body->rank, what, result, text);
+		snprintf(body->complaint, sizeof(body->complaint),
+			 "rank %d: %.160s: %d, \"%.160s\"", body->rank, what, result, text);
 }
 
 static int32_t value_of(int rank, int i)
@@ -158,7 +159,8 @@ static void run_body(struct body *body)
 /* ---- scenarios: return a complaint, or "" ---- */
 
 static struct body bodies[2];
-static bool nothing_fails; /* then everything has to succeed */
+static bool nothing_fails;  /* then everything has to succeed */
+static bool one_allocation; /* fails, and all other calls succeed */
 
 static void set_up_bodies(int n, const char *switch_address, int port)
 {
@@ -208,12 +210,26 @@ static void *rank_main(void *argument)
 	return NULL;
 }
 
+/*
+ * A rank that cannot open for want of memory tells the others. Only where the message itself has
+ * no memory do they see no more than its end.
+ */
+static void demand_cause(void)
+{
+	for (int i = 0; one_allocation && i < 2; i++)
+		if (bodies[i].opened == -ENOMEM && strstr(last_errors[1 - i], ") died") &&
+		    !strstr(last_errors[i], "no memory for a control message"))
+			lie(&bodies[1 - i], last_errors[i], bodies[1 - i].reduced,
+			    last_errors[1 - i]);
+}
+
 /* One rank, or two. The second one is another thread of the test. */
 static const char *run_ranks(int n, const char *address, bool second_calls, const char *recorder)
 {
 	pthread_t thread;
 
 	set_up_bodies(n, address, 0);
+	memset(last_errors, 0, sizeof(last_errors));
 	for (int i = 0; i < n; i++)
 		bodies[i].job.flight_recorder = recorder;
 	if (n == 1) {
@@ -229,6 +245,7 @@ static const char *run_ranks(int n, const char *address, bool second_calls, cons
 	run_body(&bodies[0]);
 	pthread_join(thread, NULL);
 	pthread_barrier_destroy(&begin);
+	demand_cause();
 	return bodies[0].complaint[0] ? bodies[0].complaint : bodies[1].complaint;
 }
 
@@ -345,6 +362,7 @@ static unsigned run_once(const struct scenario *scenario, enum fail_what what, u
 		 onwards ? " and all after it" : "");
 	alarm(RUN_SECONDS);
 	dup2(nowhere, STDERR_FILENO);
+	one_allocation = what == FAIL_ALLOCATIONS && !onwards;
 	fail_arm(what, n, onwards);
 	complaint = scenario->run();
 	counted = fail_disarm();
