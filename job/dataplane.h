@@ -118,6 +118,11 @@ struct sml_dataplane_operations {
 	void (*probe_parent)(struct sml_dataplane *dataplane, uint32_t job, uint16_t port,
 			     uint16_t lanes);
 	uint16_t (*parent_lanes)(struct sml_dataplane *dataplane, uint32_t job);
+	/*
+	 * Once a probe has come back: why the way to the parent is not known all the same, as of
+	 * misses_address. NULL: it is; and without this operation it is.
+	 */
+	const char *(*misses_parent)(struct sml_dataplane *dataplane, uint32_t job);
 	/* NULL: nothing is counted. */
 	void (*counters)(struct sml_dataplane *dataplane, struct sml_dataplane_counters *counters);
 };

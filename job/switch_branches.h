@@ -192,6 +192,7 @@ struct sml_leaf_job {
 	struct sml_pool_rules rules;
 	uint32_t world_size;
 	uint16_t data_port; /* the parent's */
+	bool has_slots;	    /* false: the slots of ended jobs are not free yet */
 	bool started, ready;
 	uint8_t n_children;
 	struct {
@@ -203,7 +204,7 @@ struct sml_leaf_job {
 		uint32_t lanes;
 		struct sml_waits waits; /* as a leaf last said */
 	} children[SML_MAX_CHILDREN];
-	uint64_t begun_ns, probed_ns, answered_ns, slots_asked_ns;
+	uint64_t begun_ns, probed_ns, answered_ns, slots_asked_ns, tries_again_ns;
 	uint32_t rounds;
 	bool slots_asked;
 };

@@ -7,8 +7,10 @@
  *	LeafJob --> probes to the parent --all answered, all leaves of this one ready--> LeafReady
  *	        --LeafStart--> runs --LeafEnd--> gone
  *
- * The invariant: a job here has slots in the dataplane, and a new epoch is a new job.
+ * The invariant: a job here has slots in the dataplane, or waits for those of ended jobs, and a new
+ * epoch is a new job.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +78,8 @@ void sml_leaf_job_end(struct sml_leaf_job *job)
 
 	end_below(job);
 	let_passages_go(job);
-	jobs->operations->remove_job(jobs->dataplane, job->rules.job);
+	if (job->has_slots)
+		jobs->operations->remove_job(jobs->dataplane, job->rules.job);
 	jobs->leaf.jobs[job->rules.job % SML_MAX_JOBS] = NULL;
 	jobs->slots_in_use -= held(job);
 	jobs->n_jobs--;
@@ -296,11 +299,32 @@ static struct sml_leaf_job *new_job(struct sml_jobs *jobs, const SmlControl__Lea
 	return job;
 }
 
+/*
+ * 0, or a negative errno. The slots of ended jobs may be free only in a moment: then the job waits
+ * for them, and everything else goes on.
+ */
+static int add_slots(struct sml_leaf_job *job)
+{
+	struct sml_jobs *jobs = job->jobs;
+	int rc = jobs->operations->add_job(jobs->dataplane, &job->rules);
+
+	job->has_slots = rc == 0;
+	job->tries_again_ns = jobs->now_ns + SML_TICK_NS;
+	return rc == -EAGAIN ? 0 : rc;
+}
+
+static const char *no_slots(int rc)
+{
+	return rc == -ENOSPC ? "its pool has room for the job, but in pieces: wait for a job to "
+			       "end, or start it with more --slots"
+			     : "it has no memory for the job's slots";
+}
+
 /* Its slots, then its place. 0, or a negative errno. */
 static int add_job(struct sml_leaf_job *job)
 {
 	struct sml_jobs *jobs = job->jobs;
-	int rc = jobs->operations->add_job(jobs->dataplane, &job->rules);
+	int rc = add_slots(job);
 
 	if (rc < 0)
 		return rc;
@@ -314,6 +338,7 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in)
 {
 	struct sml_leaf_job *job = jobs->leaf.jobs[in->job_number % SML_MAX_JOBS];
 	char text[SML_SENTENCE_BYTES];
+	int rc;
 
 	/* Its place is free: the parent has ended the job before. */
 	if (job != NULL)
@@ -344,11 +369,11 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in)
 		return;
 	}
 	draw_secrets(job);
-	if (add_job(job) < 0) {
+	rc = add_job(job);
+	if (rc < 0) {
 		let_passages_go(job);
 		free(job);
-		tell_failure(jobs, in->job_number, SML_ERROR_REFUSED,
-			     "it has no memory for the job's slots", true);
+		tell_failure(jobs, in->job_number, SML_ERROR_REFUSED, no_slots(rc), true);
 		return;
 	}
 	job->begun_ns = jobs->now_ns;
@@ -406,17 +431,25 @@ static bool sends_packets(const struct sml_passage *passage, const SmlControl__R
 	       (ready->shares_memory && passage->rank == passage->first_of_host);
 }
 
+static const char *misses_address(const struct sml_leaf_job *job, uint8_t child)
+{
+	const struct sml_jobs *jobs = job->jobs;
+
+	if (!job->has_slots)
+		return "said that it was ready before its switch had slots for the job";
+	return jobs->operations->misses_address
+		       ? jobs->operations->misses_address(jobs->dataplane, job->rules.job, child)
+		       : NULL;
+}
+
 bool sml_leaf_job_is_ready(struct sml_passage *passage, const SmlControl__Ready *ready)
 {
 	struct sml_leaf_job *job = passage->job;
-	const struct sml_jobs *jobs = job->jobs;
 	char text[SML_SENTENCE_BYTES];
 	const char *why = NULL;
 
-	if (passage->peer->via == NULL && jobs->operations->misses_address &&
-	    sends_packets(passage, ready))
-		why = jobs->operations->misses_address(jobs->dataplane, job->rules.job,
-						       passage->child);
+	if (passage->peer->via == NULL && sends_packets(passage, ready))
+		why = misses_address(job, passage->child);
 	if (why == NULL)
 		return true;
 	snprintf(text, sizeof(text), "rank %u (host %s, pid %u) %s", passage->rank, passage->host,
@@ -429,6 +462,8 @@ bool sml_leaf_job_is_ready(struct sml_passage *passage, const SmlControl__Ready 
 
 static uint16_t proved(const struct sml_leaf_job *job)
 {
+	if (!job->has_slots)
+		return 0;
 	return job->jobs->operations->parent_lanes(job->jobs->dataplane, job->rules.job);
 }
 
@@ -466,6 +501,23 @@ static uint32_t agreed_lanes(const struct sml_leaf_job *job)
 	return lanes;
 }
 
+/* False: the job has failed, and the parent knows why. */
+static bool knows_parent(struct sml_leaf_job *job)
+{
+	const struct sml_jobs *jobs = job->jobs;
+	char text[SML_SENTENCE_BYTES];
+	const char *why = NULL;
+
+	if (jobs->operations->misses_parent)
+		why = jobs->operations->misses_parent(jobs->dataplane, job->rules.job);
+	if (why == NULL)
+		return true;
+	snprintf(text, sizeof(text), "its parent %s %s", jobs->config.parent, why);
+	sml_leaf_job_fail(job, SML_ERROR_REFUSED, text, false);
+	return false;
+}
+
+/* The job may fail. */
 static void check_ready(struct sml_leaf_job *job)
 {
 	SmlControl__LeafReady message = SML_CONTROL__LEAF_READY__INIT;
@@ -475,7 +527,7 @@ static void check_ready(struct sml_leaf_job *job)
 	if (job->answered_ns == 0 && proved(job) > 0)
 		job->answered_ns = job->jobs->now_ns;
 	message.lanes = agreed_lanes(job);
-	if (message.lanes == 0)
+	if (message.lanes == 0 || !knows_parent(job))
 		return;
 	job->ready = true;
 	message.job_number = job->rules.job;
@@ -501,7 +553,7 @@ void sml_leaf_job_start(struct sml_jobs *jobs, uint32_t number)
 	char text[SML_SENTENCE_BYTES];
 	int rc;
 
-	if (job == NULL || job->started)
+	if (job == NULL || job->started || !job->has_slots)
 		return;
 	rc = jobs->operations->start_job(jobs->dataplane, number);
 	if (rc < 0) {
@@ -583,7 +635,7 @@ static bool look_at_slots(const struct sml_leaf_job *job, struct sml_waits *wait
 		free(states);
 		return false;
 	}
-	if (jobs->operations->slot_states)
+	if (jobs->operations->slot_states && job->has_slots)
 		n = jobs->operations->slot_states(jobs->dataplane, job->rules.job, states,
 						  held(job));
 	for (uint32_t i = 0; i < n; i++) {
@@ -677,15 +729,27 @@ static uint64_t answers_due(const struct sml_leaf_job *job)
 
 uint64_t sml_leaf_job_deadline(const struct sml_leaf_job *job)
 {
-	uint64_t due_ns = probes(job) ? next_probe(job) : UINT64_MAX;
+	uint64_t due_ns = !job->has_slots ? job->tries_again_ns
+			  : probes(job)	  ? next_probe(job)
+					  : UINT64_MAX;
 
 	return answers_due(job) < due_ns ? answers_due(job) : due_ns;
 }
 
 void sml_leaf_job_tick(struct sml_leaf_job *job)
 {
+	int rc = 0;
+
 	if (job->jobs->now_ns >= answers_due(job))
 		send_without_silent(job);
+	if (!job->has_slots && job->jobs->now_ns >= job->tries_again_ns)
+		rc = add_slots(job);
+	if (rc < 0) {
+		sml_leaf_job_fail(job, SML_ERROR_REFUSED, no_slots(rc), true);
+		return;
+	}
+	if (!job->has_slots)
+		return;
 	if (probes(job) && job->jobs->now_ns >= next_probe(job))
 		send_probes(job);
 	check_ready(job);

@@ -268,7 +268,7 @@ static bool describe_leaf_job(const struct sml_leaf_job *job, size_t *room, stru
 
 	if (!make_room(out, count_passages(job)))
 		return false;
-	if (jobs->operations->job_counters)
+	if (jobs->operations->job_counters && job->has_slots)
 		jobs->operations->job_counters(jobs->dataplane, job->rules.job, &counters);
 	sml_control__job_status__init(&out->status);
 	out->status.job = (char *)(uintptr_t)job->name;

@@ -1029,6 +1029,86 @@ static void a_leaf_has_room_for_64_children_too(void **state)
 	jobs_close(&world);
 }
 
+/* The slots of an ended job are free only in a moment, as with XDP. */
+static void a_leaf_waits_for_slots_of_ended_jobs(void **state)
+{
+	SmlControl__LeafStalls request = SML_CONTROL__LEAF_STALLS__INIT;
+	uint32_t numbers[2], ranks[2] = {0, 1}, place;
+	struct jobs_world world;
+
+	(void)state;
+	be_leaf(&world, 2, numbers);
+	world.has_no_room_yet = true;
+	assert_null(offer(&world, numbers, ranks, 2, 2));
+	assert_int_equal(world.jobs.slots_in_use, 16);
+	for (place = 0; world.jobs.leaf.jobs[place] == NULL;)
+		place++;
+	/* What a parent may ask for in the meantime. */
+	request.job_number = world.jobs.leaf.jobs[place]->rules.job;
+	jobs_say(&world, 0, sml_envelope(LEAF_STALLS, leaf_stalls, &request));
+	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_SLOTS));
+	jobs_wait(&world, 3 * SML_TICK_NS);
+	assert_int_equal(world.served[place].n_ranks, 0);
+	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_READY));
+	world.has_no_room_yet = false;
+	jobs_wait(&world, SML_TICK_NS);
+	assert_int_equal(world.served[place].n_ranks, 2);
+	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_READY));
+	/* The parent may end it before. */
+	world.has_no_room_yet = true;
+	assert_null(offer(&world, numbers, ranks, 2, 2));
+	say_ready_at_leaf(&world, 0, false);
+	assert_non_null(strstr(
+		jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED)->leaf_failed->text,
+		"was ready before its switch had slots for the job"));
+	assert_int_equal(world.jobs.slots_in_use, 0);
+	jobs_close(&world);
+}
+
+static void a_leaf_whose_slots_are_in_pieces_says_so_later_too(void **state)
+{
+	uint32_t numbers[1], ranks[1] = {0};
+	struct jobs_world world;
+
+	(void)state;
+	be_leaf(&world, 1, numbers);
+	world.has_no_room_yet = true;
+	assert_null(offer(&world, numbers, ranks, 1, 1));
+	world.has_no_room_yet = false;
+	world.most_slots = 15;
+	jobs_wait(&world, SML_TICK_NS);
+	assert_non_null(strstr(
+		jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED)->leaf_failed->text,
+		"in pieces"));
+	assert_int_equal(world.jobs.n_jobs, 0);
+	jobs_close(&world);
+}
+
+static const char *missing_parent(struct sml_dataplane *dataplane, uint32_t job)
+{
+	(void)dataplane;
+	(void)job;
+	return "is nowhere";
+}
+
+static void a_leaf_that_cannot_reach_its_parent_says_why(void **state)
+{
+	const SmlControl__Envelope *failed;
+	uint32_t numbers[1], ranks[1] = {0};
+	struct jobs_world world;
+
+	(void)state;
+	be_leaf(&world, 1, numbers);
+	world.operations.misses_parent = missing_parent;
+	assert_string_equal(offer(&world, numbers, ranks, 1, 1),
+			    "its parent spine:28500 is nowhere");
+	failed = jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED);
+	assert_false(failed->leaf_failed->again);
+	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_READY));
+	assert_int_equal(world.jobs.n_jobs, 0);
+	jobs_close(&world);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1058,6 +1138,9 @@ int main(void)
 		cmocka_unit_test(ranks_behind_a_leaf_without_memory_are_admitted_again),
 		cmocka_unit_test(a_parent_gives_no_impossible_ranks),
 		cmocka_unit_test(a_leaf_has_room_for_64_children_too),
+		cmocka_unit_test(a_leaf_waits_for_slots_of_ended_jobs),
+		cmocka_unit_test(a_leaf_whose_slots_are_in_pieces_says_so_later_too),
+		cmocka_unit_test(a_leaf_that_cannot_reach_its_parent_says_why),
 		cmocka_unit_test(a_leaf_serves_ranks_of_one_host_as_one_child),
 		cmocka_unit_test(a_leaf_does_not_wait_for_its_leaves_for_ever),
 		cmocka_unit_test(a_stranger_that_attaches_to_a_leaf_changes_no_other_way),
