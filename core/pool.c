@@ -40,6 +40,22 @@ void sml_pool_init(struct sml_pool *pool, const struct sml_pool_rules *rules, vo
 		pool->slots[i] = (struct sml_slot){0};
 }
 
+struct sml_header sml_pool_probe_up(const struct sml_pool_rules *rules, uint8_t shard,
+				    uint16_t lanes)
+{
+	return (struct sml_header){
+		.magic_be = sml_be16(SML_WIRE_MAGIC),
+		.version = SML_WIRE_VERSION,
+		.kind = SML_PACKET_PROBE,
+		.job_be = sml_be32(rules->parent.job),
+		.key_be = sml_be64(rules->parent.cookie),
+		.epoch_be = sml_be32(rules->epoch),
+		.rank = rules->parent.rank,
+		.shard = shard,
+		.lanes_be = sml_be16(lanes),
+	};
+}
+
 /*
  * This is the main cost of a switch: one pass over the lanes. op, kind and step are constants in
  * each call below, so that each becomes one vectorized loop.

@@ -138,6 +138,26 @@ static inline enum sml_verdict sml_pool_check_probe(const struct sml_pool_rules 
 	return SML_VERDICT_ABSORBED;
 }
 
+/* At a leaf: is this the parent's answer to its probe? length: as above. */
+static inline enum sml_verdict sml_pool_check_reply(const struct sml_pool_rules *rules,
+						    const struct sml_header *header,
+						    uint32_t length)
+{
+	struct sml_contribution in;
+
+	if (!rules->is_leaf || !sml_pool_is_packet(header, length, SML_PACKET_PROBE_REPLY, &in))
+		return SML_VERDICT_MALFORMED;
+	if (header->job_be != sml_be32(rules->parent.job))
+		return SML_VERDICT_UNKNOWN_JOB;
+	if (header->epoch_be != sml_be32(rules->epoch))
+		return SML_VERDICT_WRONG_EPOCH;
+	if (header->key_be != sml_be64(rules->parent.tag))
+		return SML_VERDICT_WRONG_COOKIE;
+	return in.lanes > rules->lanes || header->shard >= rules->n_shards
+		       ? SML_VERDICT_OUT_OF_RANGE
+		       : SML_VERDICT_ABSORBED;
+}
+
 /* The header of a result, without the lanes. */
 static inline void sml_pool_write_header(const struct sml_pool_rules *rules,
 					 const struct sml_slot *slot,
@@ -211,6 +231,10 @@ struct sml_pool_answer {
  */
 enum sml_verdict sml_pool_receive(struct sml_pool *pool, const void *packet, uint32_t length,
 				  struct sml_pool_answer *answer);
+
+/* A leaf's probe of so many lanes of the path to its parent: its header. */
+struct sml_header sml_pool_probe_up(const struct sml_pool_rules *rules, uint8_t shard,
+				    uint16_t lanes);
 
 /*
  * One step of combining n lanes (4-byte aligned): `arrived` is big-endian, and `stored` as the step

@@ -118,6 +118,15 @@ int sml_udp_socket_open(const struct sml_udp_options *options, bool first, uint3
 	return fd;
 }
 
+void sml_udp_map_for(int fd, union sml_sockaddr *address)
+{
+	union sml_sockaddr own = {0};
+	socklen_t length = sizeof(own);
+
+	if (getsockname(fd, &own.any, &length) == 0 && own.any.sa_family == AF_INET6)
+		sml_sockaddr_map(address);
+}
+
 uint32_t sml_udp_segment_bytes(struct msghdr *message, uint32_t length, uint32_t *drops)
 {
 	uint32_t segment = length;
@@ -134,6 +143,19 @@ uint32_t sml_udp_segment_bytes(struct msghdr *message, uint32_t length, uint32_t
 	}
 	/* An empty packet counts as one malformed packet and must not cause an endless loop. */
 	return segment ? segment : 4;
+}
+
+bool sml_udp_is_from(const struct msghdr *message, const union sml_sockaddr *address)
+{
+	union sml_sockaddr from = {0}, wanted = *address;
+
+	if (message->msg_namelen > sizeof(from))
+		return false;
+	memcpy(&from, message->msg_name, message->msg_namelen);
+	sml_sockaddr_map(&from);
+	sml_sockaddr_map(&wanted);
+	return from.v6.sin6_port == wanted.v6.sin6_port &&
+	       memcmp(&from.v6.sin6_addr, &wanted.v6.sin6_addr, sizeof(from.v6.sin6_addr)) == 0;
 }
 
 /* In the kernel's form: our address, and the interface only where the kernel needs it. */

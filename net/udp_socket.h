@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "net/address.h"
 #include "net/group.h"
 
 /* Room for a message's control data from the kernel: segment size, drops, address. */
@@ -43,8 +44,17 @@ struct sml_udp_options {
  */
 int sml_udp_socket_open(const struct sml_udp_options *options, bool first, uint32_t *buffer_bytes);
 
+/*
+ * The address as this socket uses it: sockets of all addresses are of IPv6, and reach IPv4 by
+ * mapped addresses.
+ */
+void sml_udp_map_for(int fd, union sml_sockaddr *address);
+
 /* The length of a message's segments, and the socket's count of drops so far. */
 uint32_t sml_udp_segment_bytes(struct msghdr *message, uint32_t length, uint32_t *drops);
+
+/* Does the message come from this address and port? */
+bool sml_udp_is_from(const struct msghdr *message, const union sml_sockaddr *address);
 
 /* The interface on which a message came; 0: unknown. */
 uint32_t sml_udp_interface(struct msghdr *message);

@@ -362,30 +362,8 @@ static uint32_t udp_slot_states(struct sml_dataplane *dataplane, uint32_t number
 
 static void udp_set_parent(struct sml_dataplane *dataplane, const union sml_sockaddr *parent)
 {
-	union sml_sockaddr own = {0};
-	socklen_t length = sizeof(own);
-
 	dataplane->parent = *parent;
-	/* The sockets of all addresses are of IPv6, and reach IPv4 by mapped addresses. */
-	if (getsockname(dataplane->threads[0].fd, &own.any, &length) == 0 &&
-	    own.any.sa_family == AF_INET6)
-		sml_sockaddr_map(&dataplane->parent);
-}
-
-static struct sml_header probe_header(const struct sml_pool_rules *rules, unsigned shard,
-				      uint16_t lanes)
-{
-	return (struct sml_header){
-		.magic_be = sml_be16(SML_WIRE_MAGIC),
-		.version = SML_WIRE_VERSION,
-		.kind = SML_PACKET_PROBE,
-		.job_be = sml_be32(rules->parent.job),
-		.key_be = sml_be64(rules->parent.cookie),
-		.epoch_be = sml_be32(rules->epoch),
-		.rank = rules->parent.rank,
-		.shard = (uint8_t)shard,
-		.lanes_be = sml_be16(lanes),
-	};
+	sml_udp_map_for(dataplane->threads[0].fd, &dataplane->parent);
 }
 
 /* A lost probe is sent again: so is one that the socket has no room for. */
@@ -398,7 +376,8 @@ static void udp_probe_parent(struct sml_dataplane *dataplane, uint32_t number, u
 
 	sml_sockaddr_set_port(&to, port);
 	for (unsigned shard = 0; shard < job->pool.rules.n_shards; shard++) {
-		const struct sml_header header = probe_header(&job->pool.rules, shard, lanes);
+		const struct sml_header header =
+			sml_pool_probe_up(&job->pool.rules, (uint8_t)shard, lanes);
 		unsigned thread = (number + shard) % dataplane->n_threads;
 
 		job->up[shard].to = to.v6;

@@ -108,16 +108,11 @@ static void answer_group_probe(struct sml_udp_thread *thread, struct sml_udp_job
 static void note_probed(struct sml_udp_thread *thread, struct sml_udp_job *job,
 			const struct sml_header *header, uint32_t length)
 {
-	const struct sml_pool_rules *rules = &job->pool.rules;
+	enum sml_verdict verdict = sml_pool_check_reply(&job->pool.rules, header, length);
 	uint16_t lanes = sml_be16(header->lanes_be);
 
-	if (!rules->is_leaf || header->shard >= rules->n_shards || lanes > rules->lanes ||
-	    length != SML_HEADER_BYTES + 4u * lanes) {
-		drop(thread, SML_VERDICT_MALFORMED);
-	} else if (header->epoch_be != sml_be32(rules->epoch)) {
-		drop(thread, SML_VERDICT_WRONG_EPOCH);
-	} else if (header->key_be != sml_be64(rules->parent.tag)) {
-		drop(thread, SML_VERDICT_WRONG_COOKIE);
+	if (verdict != SML_VERDICT_ABSORBED) {
+		drop(thread, verdict);
 	} else if (lanes > job->up_lanes[header->shard]) {
 		__atomic_store_n(&job->up_lanes[header->shard], lanes, __ATOMIC_RELEASE);
 		if (thread->dataplane->config.on_probed)
