@@ -28,31 +28,11 @@ network=10.77.0
 . "$(dirname "$0")/../support/hosts.sh"
 # shellcheck source=tests/support/jobs.sh
 . "$(dirname "$0")/../support/jobs.sh"
-
-# Host, the other host at the end of its cable, last number of its address.
-plug() {
-	ip netns add "$name-$1" && ip -n "$name-$1" link set lo up &&
-		ip link add eth0 netns "$name-$1" type veth peer name "port-$1" netns "$name-$2" &&
-		ip -n "$name-$1" address add "$network.$3/24" dev eth0 &&
-		ip -n "$name-$1" address add "fd77::$3/64" dev eth0 nodad &&
-		ip -n "$name-$1" link set eth0 up &&
-		ip -n "$name-$2" link set "port-$1" master bridge up
-}
-
-# Host: it gets everything that is plugged into it as bridge ports.
-add_bridge() {
-	ip netns add "$name-$1" && ip -n "$name-$1" link set lo up &&
-		ip -n "$name-$1" link add bridge type bridge &&
-		ip -n "$name-$1" link set bridge up
-}
-
-gro() {
-	on "$1" ethtool -K "$2" gro "$3" >/dev/null
-}
+# shellcheck source=tests/support/boxes.sh
+. "$(dirname "$0")/../support/boxes.sh"
 
 build_ports() {
-	add_bridge box && ip -n "$name-box" address add $network.1/24 dev bridge &&
-		ip -n "$name-box" address add fd77::1/64 dev bridge nodad || return 1
+	add_box box 1 || return 1
 	interfaces=""
 	for ((rank = 0; rank < ranks; rank++)); do
 		plug $rank box 1$rank && gro $rank eth0 on || return 1
@@ -69,11 +49,8 @@ build_nic() {
 }
 
 build_mixed() {
-	add_bridge box && ip -n "$name-box" address add $network.1/24 dev bridge &&
-		add_bridge net && plug 0 box 10 && plug 1 net 11 && plug 2 net 12 &&
-		ip link add uplink netns "$name-net" type veth peer name port-net netns "$name-box" &&
-		ip -n "$name-net" link set uplink master bridge up &&
-		ip -n "$name-box" link set port-net master bridge up &&
+	add_box box 1 && add_bridge net && plug 0 box 10 && plug 1 net 11 && plug 2 net 12 &&
+		join_boxes net box &&
 		gro 0 eth0 on && gro net uplink on || return 1
 	interfaces=port-0,port-net
 }
