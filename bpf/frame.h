@@ -150,6 +150,25 @@ static __always_inline bool frame_parse(struct xdp_md *ctx, uint16_t port_be, st
 	return true;
 }
 
+/* A parsed frame: does it come from there? */
+static __always_inline bool frame_is_from(struct xdp_md *ctx, const struct frame *frame,
+					  const struct sml_xdp_endpoint *source)
+{
+	const struct udphdr *udp = frame_udp(ctx, frame);
+	void *l3 = frame_data(ctx) + frame->l3;
+	const struct ipv6hdr *v6 = l3;
+	const struct iphdr *v4 = l3;
+	const uint32_t *words = (const uint32_t *)&v6->saddr, *wanted = source->address_be;
+
+	if (!udp || udp->source != source->port_be)
+		return false;
+	if (!frame->v6)
+		return (void *)(v4 + 1) <= frame_end(ctx) && (wanted[0] | wanted[1]) == 0 &&
+		       wanted[2] == sml_be32(0xffff) && wanted[3] == v4->saddr;
+	return (void *)(v6 + 1) <= frame_end(ctx) && wanted[0] == words[0] &&
+	       wanted[1] == words[1] && wanted[2] == words[2] && wanted[3] == words[3];
+}
+
 /*
  * Returned as one number, because a separately verified function can return nothing else. The
  * verifier then checks the caller once, and not once for each encapsulation.

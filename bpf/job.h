@@ -13,7 +13,7 @@ static __always_inline struct sml_xdp_job *job_of(const struct sml_header *heade
 	return bpf_map_lookup_elem(&sml_jobs, &place);
 }
 
-/* The job that this result of a parent is for, or NULL. */
+/* The job that this packet of a parent is for, or NULL. */
 static __always_inline struct sml_xdp_job *leaf_job_of(const struct sml_header *header)
 {
 	uint32_t parents = sml_be32(header->job_be) % SML_XDP_JOB_PLACES, place;
@@ -49,7 +49,14 @@ static __always_inline void count(struct sml_xdp_counters *counters, uint32_t fa
 		counters->traffic.fates[fate]++;
 }
 
-/* A contribution that ends here: the stack does not see it. */
+/* The rank that a use waited for; none, if a leaf's ranks waited for others. */
+static __always_inline void count_last(struct sml_xdp_counters *counters, uint32_t rank)
+{
+	if (rank < SML_MAX_CHILDREN)
+		counters->completed[sml_below(rank, SML_MAX_CHILDREN)]++;
+}
+
+/* A packet of the job that ends here: the stack does not see it. */
 static __always_inline void count_received(struct sml_xdp_counters *counters, uint32_t fate,
 					   uint32_t rank, uint32_t bytes)
 {
@@ -59,8 +66,9 @@ static __always_inline void count_received(struct sml_xdp_counters *counters, ui
 	if (rank >= SML_MAX_CHILDREN)
 		return;
 	if (fate == SML_VERDICT_COMPLETED)
-		counters->completed[sml_below(rank, SML_MAX_CHILDREN)]++;
-	if (fate == SML_VERDICT_ABSORBED || fate == SML_VERDICT_COMPLETED)
+		count_last(counters, rank);
+	if (fate == SML_VERDICT_ABSORBED || fate == SML_VERDICT_COMPLETED ||
+	    fate == SML_VERDICT_FULL)
 		counters->contributions[sml_below(rank, SML_MAX_CHILDREN)]++;
 	else if (fate == SML_VERDICT_RESEND)
 		counters->resends[sml_below(rank, SML_MAX_CHILDREN)]++;

@@ -41,6 +41,13 @@ enum sml_xdp_fate {
 		SML_XDP_FATES
 };
 
+/* Of a leaf's parent, as an IPv6 address: IPv4's are mapped. */
+struct sml_xdp_endpoint {
+	uint32_t address_be[4];
+	uint16_t port_be;
+	uint16_t reserved;
+};
+
 /*
  * jobs: by number % places. A free place has n_ranks 0, which accepts no rank. Only the tickets and
  * `started` change.
@@ -57,6 +64,7 @@ struct sml_xdp_job {
 	 * key proves that a result was summed here. 0: the ports transmit.
 	 */
 	uint64_t daemon_key;
+	struct sml_xdp_endpoint parent; /* of a leaf: where its packets come from */
 	uint32_t tickets[SML_STREAMS] __attribute__((aligned(64)));
 };
 
@@ -70,7 +78,8 @@ struct sml_xdp_slot {
 
 /*
  * peers: where a worker's socket is, by (index x (ranks + 1) + rank) x shards + shard. Learned from
- * the worker's probe: packets go back the way that it came. A leaf's last rows are its parent's.
+ * the worker's probe: packets go back the way that it came. A leaf's last rows are its parent's,
+ * learned from the answers to the leaf's own probes.
  */
 struct sml_xdp_peer {
 	uint32_t ifindex;	/* 0: not known yet */

@@ -4,7 +4,7 @@
  * (probes, other jobs' packets, all foreign packets) go to the stack unchanged, where the daemon's
  * UDP socket and the box's bridge are.
  *
- *	frame -> parse -> probe? ------------------ learn the address --> stack
+ *	frame -> parse -> probe, or a parent's answer? learn the address --> stack
  *	                  the job admits it? -- no ---------------------> stack
  *	                  checksum right? ----- no ---------------------> drop
  *	         lock, step, lanes, unlock
@@ -75,21 +75,35 @@ static __always_inline bool checksum_is_right(const struct frame *frame, struct 
 	return sum_fold(sum + lanes_sum((uint32_t *)(header + 1), end, lanes)) == 0xffff;
 }
 
-/* A probe with the rank's cookie tells where the rank's socket is. */
-static __always_inline void learn(struct xdp_md *ctx, const struct frame *frame,
-				  struct sml_header *header)
+/* Is it a probe of one of the job's ranks? */
+static __always_inline bool is_probe(const struct sml_xdp_job *job, const struct sml_header *header)
 {
-	struct sml_xdp_job *job = job_of(header);
+	return header->magic_be == sml_be16(SML_WIRE_MAGIC) &&
+	       header->version == SML_WIRE_VERSION && header->job_be == sml_be32(job->rules.job) &&
+	       sml_pool_check_probe(&job->rules, header) == SML_VERDICT_ABSORBED;
+}
+
+/*
+ * A probe with the rank's cookie tells where the rank's socket is. At a leaf, the answer to its own
+ * probe, with the parent's tag and from the parent's address, tells where the parent is.
+ */
+static __always_inline void learn(struct xdp_md *ctx, const struct frame *frame,
+				  struct sml_header *header, const struct sml_xdp_job *job,
+				  bool is_parent)
+{
+	uint8_t rank = is_parent ? SML_XDP_PARENT : header->rank, shard = header->shard;
 	uint32_t lanes = sml_be16(header->lanes_be);
-	uint8_t rank = header->rank, shard = header->shard;
 	struct sml_xdp_counters *counters;
 	struct sml_xdp_peer *peer;
 
-	if (!job || job->started || header->magic_be != sml_be16(SML_WIRE_MAGIC) ||
-	    header->version != SML_WIRE_VERSION || header->job_be != sml_be32(job->rules.job) ||
-	    sml_pool_check_probe(&job->rules, header) != SML_VERDICT_ABSORBED ||
-	    shard >= SML_MAX_SHARDS || lanes > SML_XDP_LANES ||
+	if (job->started || shard >= SML_MAX_SHARDS || lanes > SML_XDP_LANES ||
 	    frame->length != SML_HEADER_BYTES + 4 * lanes)
+		return;
+	if (!is_parent && !is_probe(job, header))
+		return;
+	if (is_parent &&
+	    (sml_pool_check_reply(&job->rules, header, frame->length) != SML_VERDICT_ABSORBED ||
+	     !frame_is_from(ctx, frame, &job->parent)))
 		return;
 	counters = counters_of(job);
 	peer = peer_of(job->index, rank, shard);
@@ -291,6 +305,7 @@ static __always_inline int accept(struct xdp_md *ctx, struct frame *frame, struc
 	count_received(counters, result.verdict, SML_NO_RANK, frame->length);
 	if (result.verdict != SML_VERDICT_COMPLETED)
 		return XDP_DROP;
+	count_last(counters, header->rank);
 	return send_sum(ctx, frame, job, counters, header, &result);
 }
 
@@ -311,7 +326,7 @@ static __always_inline int receive(struct xdp_md *ctx)
 	enum sml_verdict verdict;
 	struct frame frame;
 	uint64_t packed;
-	bool is_result;
+	bool is_parents;
 
 	packed = sml_parse(ctx);
 	if (packed == 0)
@@ -320,31 +335,39 @@ static __always_inline int receive(struct xdp_md *ctx)
 	header = frame_header(ctx, &frame);
 	if (!header || frame.length > (uint32_t)(frame_end(ctx) - (void *)header))
 		return XDP_PASS;
-	if (header->kind == SML_PACKET_PROBE) {
-		learn(ctx, &frame, header);
-		return XDP_PASS;
-	}
-	job = header->kind == SML_PACKET_RESULT ? leaf_job_of(header) : (void *)0;
-	is_result = job;
+	job = header->kind == SML_PACKET_RESULT || header->kind == SML_PACKET_PROBE_REPLY
+		      ? leaf_job_of(header)
+		      : (void *)0;
+	is_parents = job;
 	if (!job)
 		job = job_of(header);
-	if (!job || (!is_result && header->job_be != sml_be32(job->rules.job)))
+	if (!job)
+		return XDP_PASS;
+	if (header->kind == SML_PACKET_PROBE ||
+	    (is_parents && header->kind == SML_PACKET_PROBE_REPLY)) {
+		learn(ctx, &frame, header, job, is_parents);
+		return XDP_PASS;
+	}
+	if (!is_parents && header->job_be != sml_be32(job->rules.job))
 		return XDP_PASS;
 	counters = counters_of(job);
 	if (!counters)
 		return XDP_PASS;
 	/* Only this program makes the job's results, and replies leave through other ports. */
-	if (header->kind != SML_PACKET_CONTRIBUTION && !is_result) {
+	if (header->kind != SML_PACKET_CONTRIBUTION && !is_parents) {
 		count(counters, SML_VERDICT_MALFORMED);
 		return XDP_DROP;
 	}
-	verdict = is_result ? sml_pool_check_result(&job->rules, header, frame.length, &in)
-			    : sml_pool_check(&job->rules, header, frame.length, &in);
+	verdict = is_parents ? sml_pool_check_result(&job->rules, header, frame.length, &in)
+			     : sml_pool_check(&job->rules, header, frame.length, &in);
+	if (verdict == SML_VERDICT_ABSORBED && is_parents &&
+	    !frame_is_from(ctx, &frame, &job->parent))
+		verdict = SML_VERDICT_WRONG_COOKIE;
 	if (verdict == SML_VERDICT_ABSORBED && in.lanes > SML_XDP_LANES)
 		verdict = SML_VERDICT_OUT_OF_RANGE;
 	if (verdict == SML_VERDICT_ABSORBED && !job->started)
 		verdict = SML_VERDICT_EARLY_USE;
-	if (verdict == SML_VERDICT_ABSORBED && is_result)
+	if (verdict == SML_VERDICT_ABSORBED && is_parents)
 		return accept(ctx, &frame, job, counters, &in);
 	if (verdict == SML_VERDICT_ABSORBED)
 		return contribute(ctx, &frame, job, counters, &in);
@@ -352,7 +375,7 @@ static __always_inline int receive(struct xdp_md *ctx)
 	 * Without the cookie, it may be for another switch behind this box, so the stack gets it.
 	 */
 	count(counters, verdict);
-	return is_result && verdict == SML_VERDICT_MALFORMED ? XDP_DROP : XDP_PASS;
+	return is_parents && verdict == SML_VERDICT_MALFORMED ? XDP_DROP : XDP_PASS;
 }
 
 SEC("xdp")

@@ -94,7 +94,7 @@ static const struct argp_option option_list[] = {
 	{"parent", OPTION_PARENT, "HOST[:PORT]", 0,
 	 "Be a leaf of that switch: add up the packets of the workers here, and send one sum to "
 	 "the parent (port 28500). The workers of a job may be at several leaves and at the "
-	 "parent itself. Only for --dataplane udp",
+	 "parent itself. Not with --dataplane p4",
 	 0},
 	{"verbose", 'v', NULL, 0, "Report what happens to jobs; if given twice, report more", 0},
 	{"log-json", OPTION_LOG_JSON, NULL, 0,

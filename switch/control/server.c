@@ -441,7 +441,7 @@ static int check_leaf(struct sml_server *server)
 	if (operations->probe_parent == NULL)
 		return sml_error_set(-EINVAL,
 				     "a switch with the %s dataplane cannot be a leaf (--parent): "
-				     "use --dataplane udp",
+				     "use --dataplane udp or xdp",
 				     operations->name);
 	if (config->multicast != NULL)
 		return sml_error_set(-EINVAL, "a leaf (--parent) cannot send results by multicast: "

@@ -45,15 +45,25 @@ static void clear_port(struct sml_xdp_maps *maps, const struct sml_xdp_place *jo
 	bpf_map_delete_elem(maps->groups[job->index], &rank);
 }
 
-static int clear_peers(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
+/* Of n ranks in a row; the parent's rows are those of SML_XDP_PARENT. */
+static int clear_peers(struct sml_xdp_maps *maps, const struct sml_xdp_place *job, uint32_t first,
+		       uint32_t n)
 {
 	static const struct sml_xdp_peer nobody;
-	uint32_t row = job->index * SML_XDP_PEERS_PER_JOB;
+	uint32_t row = job->index * SML_XDP_PEERS_PER_JOB + first * SML_MAX_SHARDS;
 	int rc = 0;
 
-	for (uint32_t i = 0; rc == 0 && i < SML_MAX_SHARDS * job->rules.n_ranks; i++, row++)
+	for (uint32_t i = 0; rc == 0 && i < SML_MAX_SHARDS * n; i++, row++)
 		rc = sml_xdp_map_set(maps->skeleton->maps.sml_peers, &row, &nobody);
 	return rc;
+}
+
+static int clear_parent(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
+{
+	int ways = bpf_map__fd(maps->skeleton->maps.sml_parents);
+
+	bpf_map_delete_elem(ways, &job->index);
+	return clear_peers(maps, job, SML_XDP_PARENT, 1);
 }
 
 static int clear(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
@@ -62,7 +72,9 @@ static int clear(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
 
 	for (uint32_t rank = 0; rank < job->rules.n_ranks; rank++)
 		clear_port(maps, job, rank);
-	rc = clear_peers(maps, job);
+	rc = clear_peers(maps, job, 0, job->rules.n_ranks);
+	if (rc == 0 && job->rules.is_leaf)
+		rc = clear_parent(maps, job);
 	return rc < 0 ? rc : clear_slots(maps, job);
 }
 

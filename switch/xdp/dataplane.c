@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -200,13 +201,15 @@ static bool can_redirect(uint32_t ifindex)
 	return sml_xdp_features((int)ifindex, &features) < 0 || (features & both) == both;
 }
 
-/* Why the job's results cannot leave through the rank's port, as text; or NULL. */
+/* Why packets cannot leave through the port to a rank, or to the parent, as text; or NULL. */
 static const char *port_is_unfit(struct sml_dataplane *dataplane,
 				 const struct sml_xdp_user_job *job, uint8_t rank, char *why)
 {
-	char name[IF_NAMESIZE] = "?";
+	char name[IF_NAMESIZE] = "?", whose[16] = "the parent";
 	struct sml_xdp_peer first = {0}, peer;
 
+	if (rank != SML_XDP_PARENT)
+		snprintf(whose, sizeof(whose), "rank %u", rank);
 	for (uint8_t shard = 0; shard < job->rules.n_shards; shard++) {
 		if (sml_xdp_maps_get_peer(dataplane->maps, job->rules.job, rank, shard, &peer) < 0)
 			continue;
@@ -215,17 +218,16 @@ static const char *port_is_unfit(struct sml_dataplane *dataplane,
 		if (peer.ifindex == first.ifindex)
 			continue;
 		snprintf(why, WHY_BYTES,
-			 "the sockets of rank %u are reached through more than one interface",
-			 rank);
+			 "the sockets of %s are reached through more than one interface", whose);
 		return why;
 	}
 	if (can_redirect(first.ifindex))
 		return NULL;
 	if_indextoname(first.ifindex, name);
 	snprintf(why, WHY_BYTES,
-		 "%s, which leads to rank %u, cannot transmit for XDP (if it is a veth, enable GRO "
-		 "on its peer: ethtool -K NAME gro on)",
-		 name, rank);
+		 "%s, which leads to %s, cannot transmit for XDP (if it is a veth, enable GRO on "
+		 "its peer: ethtool -K NAME gro on)",
+		 name, whose);
 	return why;
 }
 
@@ -235,8 +237,11 @@ static bool daemon_has_to_send(struct sml_dataplane *dataplane, const struct sml
 
 	if (dataplane->ports.generic)
 		return true;
-	for (uint8_t rank = 0; rank < job->rules.n_ranks; rank++) {
-		if (port_is_unfit(dataplane, job, rank, why) == NULL)
+	for (uint8_t rank = 0; rank <= SML_XDP_PARENT; rank++) {
+		bool is_there =
+			rank == SML_XDP_PARENT ? job->rules.is_leaf : rank < job->rules.n_ranks;
+
+		if (!is_there || port_is_unfit(dataplane, job, rank, why) == NULL)
 			continue;
 		sml_switch_log(SML_LOG_WARN,
 			       "%s; the daemon sends this job's results through its socket, which "
@@ -292,6 +297,7 @@ static const char *shard_misses(struct sml_dataplane *dataplane, const struct sm
 	return NULL;
 }
 
+/* rank: or SML_XDP_PARENT, which is ready as soon as it has answered. */
 static const char *xdp_misses_address(struct sml_dataplane *dataplane, uint32_t number,
 				      uint8_t rank)
 {
@@ -306,12 +312,14 @@ static const char *xdp_misses_address(struct sml_dataplane *dataplane, uint32_t 
 }
 
 /*
- * Synchronized ranks send at the same time, so all ranks behind a port share its ring. If the
- * daemon sends, results also wait in its socket.
+ * Synchronized ranks send at the same time, so all ranks behind a port share its ring. One of a
+ * leaf's ports may lead to its parent only. If the daemon sends, results also wait in its socket.
  */
 static uint32_t xdp_window(struct sml_dataplane *dataplane, uint32_t packet_bytes, uint32_t n_ranks)
 {
-	uint64_t packets = (uint64_t)dataplane->ports.ring * dataplane->ports.n / n_ranks;
+	bool is_leaf = dataplane->parent.any.sa_family != AF_UNSPEC;
+	unsigned n_ports = dataplane->ports.n - (is_leaf && dataplane->ports.n > 1);
+	uint64_t packets = (uint64_t)dataplane->ports.ring * n_ports / n_ranks;
 	uint64_t in_socket = dataplane->buffer_bytes / (packet_bytes + packet_bytes / 4 + 1024);
 
 	if (packets > dataplane->ports.ring)
@@ -330,6 +338,80 @@ static bool xdp_wants_single_packets(struct sml_dataplane *dataplane)
 	 * them like that.
 	 */
 	return dataplane->ports.generic;
+}
+
+/* ---- a leaf's parent ---- */
+
+static void xdp_set_parent(struct sml_dataplane *dataplane, const union sml_sockaddr *parent)
+{
+	dataplane->parent = *parent;
+	sml_udp_map_for(dataplane->fd, &dataplane->parent);
+}
+
+static struct sml_xdp_endpoint endpoint_of(const union sml_sockaddr *address)
+{
+	union sml_sockaddr mapped = *address;
+	struct sml_xdp_endpoint endpoint = {.reserved = 0};
+
+	sml_sockaddr_map(&mapped);
+	memcpy(endpoint.address_be, &mapped.v6.sin6_addr, sizeof(endpoint.address_be));
+	endpoint.port_be = mapped.v6.sin6_port;
+	return endpoint;
+}
+
+/* A lost probe is sent again: so is one that the socket has no room for. */
+static void send_probes(struct sml_dataplane *dataplane, const struct sml_xdp_user_job *job,
+			uint16_t lanes)
+{
+	uint8_t packet[SML_XDP_LONGEST_BYTES] = {0};
+
+	for (uint8_t shard = 0; shard < job->rules.n_shards; shard++) {
+		const struct sml_header header = sml_pool_probe_up(&job->rules, shard, lanes);
+
+		memcpy(packet, &header, sizeof(header));
+		(void)sendto(dataplane->fd, packet, SML_HEADER_BYTES + 4u * lanes,
+			     MSG_DONTWAIT | MSG_NOSIGNAL, &job->parent.any,
+			     sml_sockaddr_length(&job->parent));
+	}
+}
+
+/*
+ * The kernel routes the probes. The parent's answers tell the program the way to it, so it must
+ * first know where they come from.
+ */
+static void xdp_probe_parent(struct sml_dataplane *dataplane, uint32_t number, uint16_t port,
+			     uint16_t lanes)
+{
+	struct sml_xdp_user_job *job = job_of(dataplane, number);
+	union sml_sockaddr to = dataplane->parent;
+	struct sml_xdp_endpoint endpoint;
+
+	sml_sockaddr_set_port(&to, port);
+	endpoint = endpoint_of(&to);
+	if (sml_xdp_maps_set_parent(dataplane->maps, number, &endpoint) < 0)
+		return;
+	pthread_mutex_lock(&dataplane->mutex);
+	job->parent = to;
+	pthread_mutex_unlock(&dataplane->mutex);
+	if (lanes <= SML_XDP_LANES)
+		send_probes(dataplane, job, lanes);
+}
+
+static uint16_t xdp_parent_lanes(struct sml_dataplane *dataplane, uint32_t number)
+{
+	const struct sml_xdp_user_job *job = job_of(dataplane, number);
+	uint16_t least = UINT16_MAX;
+
+	pthread_mutex_lock(&dataplane->mutex);
+	for (uint8_t shard = 0; shard < job->rules.n_shards; shard++)
+		least = job->up_lanes[shard] < least ? job->up_lanes[shard] : least;
+	pthread_mutex_unlock(&dataplane->mutex);
+	return least;
+}
+
+static const char *xdp_misses_parent(struct sml_dataplane *dataplane, uint32_t number)
+{
+	return xdp_misses_address(dataplane, number, SML_XDP_PARENT);
 }
 
 /* ---- counters ---- */
@@ -408,5 +490,9 @@ const struct sml_dataplane_operations sml_dataplane_xdp = {
 	.wants_single_packets = xdp_wants_single_packets,
 	.job_counters = xdp_job_counters,
 	.slot_states = xdp_slot_states,
+	.set_parent = xdp_set_parent,
+	.probe_parent = xdp_probe_parent,
+	.parent_lanes = xdp_parent_lanes,
+	.misses_parent = xdp_misses_parent,
 	.counters = xdp_counters,
 };

@@ -175,6 +175,15 @@ static int set_job(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
 	return sml_xdp_map_set(maps->skeleton->maps.sml_jobs, &place, &value);
 }
 
+/* A leaf's: the parent's packets have the parent's number of the job. */
+static int set_leaf_place(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
+{
+	uint32_t parents = job->rules.parent.job % SML_XDP_JOB_PLACES;
+	uint32_t place = job->number % SML_XDP_JOB_PLACES + 1;
+
+	return sml_xdp_map_set(maps->skeleton->maps.sml_leaf_places, &parents, &place);
+}
+
 int sml_xdp_maps_add_job(struct sml_xdp_maps *maps, const struct sml_pool_rules *rules)
 {
 	struct sml_xdp_place job = {.number = rules->job, .rules = *rules};
@@ -192,6 +201,8 @@ int sml_xdp_maps_add_job(struct sml_xdp_maps *maps, const struct sml_pool_rules 
 		return -EAGAIN;
 	}
 	rc = clear_counters(maps, &job);
+	if (rc == 0 && rules->is_leaf)
+		rc = set_leaf_place(maps, &job);
 	if (rc == 0)
 		rc = set_job(maps, &job);
 	if (rc < 0)
@@ -294,19 +305,28 @@ static int set_way(struct sml_xdp_maps *maps, int devmap, uint32_t key, uint32_t
 	return 0;
 }
 
-/* A leaf's results come under the parent's number of the job, and its sums leave to there. */
-static int set_parent(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
+/* A leaf's sums leave to the parent. */
+static int set_way_up(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
 {
-	uint32_t parents = job->rules.parent.job % SML_XDP_JOB_PLACES;
-	uint32_t place = job->number % SML_XDP_JOB_PLACES + 1;
 	struct sml_xdp_peer peer;
 	int rc = sml_xdp_maps_get_peer(maps, job->number, SML_XDP_PARENT, 0, &peer);
 
-	if (rc == 0)
-		rc = set_way(maps, bpf_map__fd(maps->skeleton->maps.sml_parents), job->index,
-			     peer.ifindex);
 	return rc < 0 ? rc
-		      : sml_xdp_map_set(maps->skeleton->maps.sml_leaf_places, &parents, &place);
+		      : set_way(maps, bpf_map__fd(maps->skeleton->maps.sml_parents), job->index,
+				peer.ifindex);
+}
+
+int sml_xdp_maps_set_parent(struct sml_xdp_maps *maps, uint32_t number,
+			    const struct sml_xdp_endpoint *parent)
+{
+	uint32_t place = number % SML_XDP_JOB_PLACES;
+	struct sml_xdp_job value;
+	int rc = sml_xdp_maps_get_job(maps, number, &value);
+
+	if (rc < 0)
+		return rc;
+	value.parent = *parent;
+	return sml_xdp_map_set(maps->skeleton->maps.sml_jobs, &place, &value);
 }
 
 int sml_xdp_maps_start_job(struct sml_xdp_maps *maps, uint32_t number, uint64_t daemon_key)
@@ -331,7 +351,7 @@ int sml_xdp_maps_start_job(struct sml_xdp_maps *maps, uint32_t number, uint64_t 
 			rc = set_port(maps, job, ports[rank], ports);
 	}
 	if (rc == 0 && job->rules.is_leaf)
-		rc = set_parent(maps, job);
+		rc = set_way_up(maps, job);
 	if (rc == 0)
 		rc = sml_xdp_maps_get_job(maps, number, &value);
 	if (rc < 0)

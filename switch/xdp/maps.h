@@ -43,6 +43,9 @@ int sml_xdp_maps_start_cleaner(struct sml_xdp_maps *maps);
  * -ENOSPC (no row or no run of slots is free), or what the kernel says.
  */
 int sml_xdp_maps_add_job(struct sml_xdp_maps *maps, const struct sml_pool_rules *rules);
+/* A leaf's, before it probes: where the parent's packets come from. 0 or a negative errno. */
+int sml_xdp_maps_set_parent(struct sml_xdp_maps *maps, uint32_t number,
+			    const struct sml_xdp_endpoint *parent);
 /*
  * Once all peers are there. daemon_key: not 0 where results go to the daemon's socket,
  * and not to the ports; a secret of this program and the daemon, that they bear. 0 or a negative
@@ -57,7 +60,7 @@ int sml_xdp_maps_get_job(struct sml_xdp_maps *maps, uint32_t number, struct sml_
 /* Both buffers of a slot of its. */
 int sml_xdp_maps_get_slot(struct sml_xdp_maps *maps, uint32_t number, uint32_t slot,
 			  struct sml_slot buffers[2]);
-/* The rank may be SML_XDP_PARENT: a leaf's parent must be set before the job starts. */
+/* The rank may be SML_XDP_PARENT: a leaf's parent. */
 int sml_xdp_maps_get_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t rank, uint8_t shard,
 			  struct sml_xdp_peer *peer);
 int sml_xdp_maps_set_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t rank, uint8_t shard,

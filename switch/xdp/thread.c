@@ -59,6 +59,34 @@ static void answer_probe(struct sml_dataplane *dataplane, struct sml_xdp_user_jo
 	send_one(dataplane, header, length, &path);
 }
 
+/* At a leaf: the parent's answer to our probe. The program has learned the way from it, too. */
+static void note_probed(struct sml_dataplane *dataplane, struct sml_xdp_user_job *job,
+			const struct sml_header *header, uint32_t length, struct msghdr *message)
+{
+	enum sml_verdict verdict = sml_pool_check_reply(&job->rules, header, length);
+	uint16_t lanes = sml_be16(header->lanes_be);
+	uint8_t shard = header->shard;
+	struct sml_path path;
+
+	if (verdict == SML_VERDICT_ABSORBED && !sml_udp_is_from(message, &job->parent))
+		verdict = SML_VERDICT_WRONG_COOKIE;
+	if (verdict != SML_VERDICT_ABSORBED) {
+		drop(dataplane, verdict);
+		return;
+	}
+	if (job->started)
+		return;
+	sml_udp_path(message, &path);
+	job->paths[SML_XDP_PARENT][shard] = path;
+	job->arrived_by[SML_XDP_PARENT][shard] = sml_udp_interface(message);
+	job->has_path[SML_XDP_PARENT][shard] = true;
+	if (lanes <= job->up_lanes[shard])
+		return;
+	job->up_lanes[shard] = lanes;
+	if (dataplane->config.on_probed)
+		dataplane->config.on_probed(dataplane->config.context);
+}
+
 static void gather(struct sml_dataplane *dataplane, struct sml_xdp_user_job *job,
 		   const struct sml_header *header, uint32_t length)
 {
@@ -73,7 +101,8 @@ static void gather(struct sml_dataplane *dataplane, struct sml_xdp_user_job *job
 
 /*
  * Did the program make this result? Only the program knows the key. Other packets reach the socket
- * too, and all ranks know the tag that results carry.
+ * too, and all ranks know the tag that results carry. Its key also proves a leaf's sum for the
+ * parent.
  */
 static void send_result(struct sml_dataplane *dataplane, struct sml_xdp_user_job *job,
 			struct sml_header *header, uint32_t length)
@@ -83,16 +112,23 @@ static void send_result(struct sml_dataplane *dataplane, struct sml_xdp_user_job
 	if (job->daemon_key == 0 || header->key_be != sml_be64(job->daemon_key) ||
 	    header->epoch_be != sml_be32(job->rules.epoch) ||
 	    header->shard >= job->rules.n_shards || !job->started) {
-		drop(dataplane, SML_VERDICT_MALFORMED);
+		/* Of the parent's packets, the program has counted those that it did not accept. */
+		if (!job->rules.is_leaf || header->kind != SML_PACKET_RESULT)
+			drop(dataplane, SML_VERDICT_MALFORMED);
 		return;
 	}
 	header->key_be = sml_be64(job->rules.tag);
 	if (header->kind == SML_PACKET_RESULT) {
 		gather(dataplane, job, header, length);
-	} else if (rank < job->rules.n_ranks) {
-		header->kind = SML_PACKET_RESULT;
-		send_one(dataplane, header, length, &job->paths[rank][header->shard]);
+		return;
 	}
+	header->kind = SML_PACKET_RESULT;
+	if (rank == SML_XDP_PARENT && job->rules.is_leaf) {
+		header->kind = SML_PACKET_CONTRIBUTION;
+		header->key_be = sml_be64(job->rules.parent.cookie);
+	}
+	if (rank < job->rules.n_ranks || header->kind == SML_PACKET_CONTRIBUTION)
+		send_one(dataplane, header, length, &job->paths[rank][header->shard]);
 }
 
 static void receive_packet(struct sml_dataplane *dataplane, const struct sml_packet *packet)
@@ -112,6 +148,9 @@ static void receive_packet(struct sml_dataplane *dataplane, const struct sml_pac
 	else if (header->kind == SML_PACKET_PROBE)
 		answer_probe(dataplane, job, header, packet->length,
 			     sml_udp_inbox_message(dataplane->inbox, packet));
+	else if (header->kind == SML_PACKET_PROBE_REPLY)
+		note_probed(dataplane, job, header, packet->length,
+			    sml_udp_inbox_message(dataplane->inbox, packet));
 	else if (header->kind != SML_PACKET_CONTRIBUTION)
 		send_result(dataplane, job, header, packet->length);
 	/* A contribution: the program has counted the reason why it did not accept it. */

@@ -26,11 +26,17 @@ struct sml_xdp_user_job {
 	struct sml_pool_rules rules;
 	bool started, mismatch_told;
 	uint64_t daemon_key; /* see bpf/layout.h */
-	/* As the socket received it; the program has learned its own copy from the same probes. */
-	struct sml_path paths[SML_MAX_CHILDREN][SML_MAX_SHARDS];
-	uint32_t arrived_by[SML_MAX_CHILDREN]
+	/*
+	 * As the socket received it; the program has learned its own copy from the same probes. A
+	 * leaf's parent is the last, as in the program's table of peers.
+	 */
+	struct sml_path paths[SML_MAX_CHILDREN + 1][SML_MAX_SHARDS];
+	uint32_t arrived_by[SML_MAX_CHILDREN + 1]
 			   [SML_MAX_SHARDS]; /* interface; 0: not heard yet, or not reported */
-	bool has_path[SML_MAX_CHILDREN][SML_MAX_SHARDS];
+	bool has_path[SML_MAX_CHILDREN + 1][SML_MAX_SHARDS];
+	/* Of a leaf: where it has sent its probes, and how many lanes have come back. */
+	union sml_sockaddr parent;
+	uint16_t up_lanes[SML_MAX_SHARDS];
 };
 
 struct sml_dataplane {
@@ -41,7 +47,8 @@ struct sml_dataplane {
 	int fd, wake_fd;
 	uint32_t buffer_bytes; /* of the socket, for what comes in */
 	pthread_t thread;
-	pthread_mutex_t mutex; /* all below */
+	union sml_sockaddr parent; /* of a leaf; the control thread's */
+	pthread_mutex_t mutex;	   /* all below */
 	struct sml_xdp_user_job *jobs[SML_MAX_JOBS];
 	struct sml_dataplane_counters counters;
 	struct sml_udp_sender sender;

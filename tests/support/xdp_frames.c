@@ -77,7 +77,7 @@ uint32_t frame_build(uint8_t *frame, const struct frame_wrapping *wrapping, cons
 	uint32_t headers = frame_headers(wrapping);
 	uint8_t worker[6] = {2, 0, 0, 0, 0, wrapping->rank}, *at = frame + 12;
 	const struct udphdr udp = {
-		.source = htons((uint16_t)(40000 + wrapping->rank)),
+		.source = frame_source_port_be(wrapping),
 		.dest = htons(FRAME_PORT),
 		.len = htons((uint16_t)(length + 8)),
 	};
@@ -123,6 +123,23 @@ uint32_t frame_build(uint8_t *frame, const struct frame_wrapping *wrapping, cons
 	memcpy(frame + headers, payload, length);
 	frame_seal(frame, wrapping);
 	return headers + length;
+}
+
+void frame_source(const struct frame_wrapping *wrapping, uint8_t address[16])
+{
+	static const uint8_t mapped[16] = {[10] = 0xff, [11] = 0xff, [12] = 10};
+
+	memcpy(address, mapped, 16);
+	if (wrapping->v6) {
+		memset(address, 0, 16);
+		address[0] = 0xfd;
+	}
+	address[15] = wrapping->rank;
+}
+
+uint16_t frame_source_port_be(const struct frame_wrapping *wrapping)
+{
+	return htons((uint16_t)(40000 + wrapping->rank));
 }
 
 bool frame_answers(const uint8_t *frame, uint32_t bytes, const struct frame_wrapping *wrapping,

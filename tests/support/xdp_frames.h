@@ -22,6 +22,10 @@ uint32_t frame_build(uint8_t *frame, const struct frame_wrapping *wrapping, cons
 /* Recompute the checksums. */
 void frame_seal(uint8_t *frame, const struct frame_wrapping *wrapping);
 
+/* Where it comes from: an IPv6 address, or a mapped one of IPv4. */
+void frame_source(const struct frame_wrapping *wrapping, uint8_t address[16]);
+uint16_t frame_source_port_be(const struct frame_wrapping *wrapping);
+
 uint32_t frame_headers(const struct frame_wrapping *wrapping);
 
 /* Is it a frame with correct checksums, to the source of `wrapping`, with this payload length? */

@@ -41,6 +41,14 @@ void xdp_add_job(struct sml_xdp_maps *maps, const struct sml_pool_rules *rules)
 	assert_int_equal(rc, 0);
 }
 
+void xdp_set_parent(struct sml_xdp_maps *maps, uint32_t job, const struct frame_wrapping *parent)
+{
+	struct sml_xdp_endpoint endpoint = {.port_be = frame_source_port_be(parent)};
+
+	frame_source(parent, (uint8_t *)endpoint.address_be);
+	assert_int_equal(sml_xdp_maps_set_parent(maps, job, &endpoint), 0);
+}
+
 void xdp_run(int program, const uint8_t *frame, uint32_t bytes, struct xdp_outcome *out)
 {
 	LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame, .data_size_in = bytes,

@@ -20,6 +20,9 @@ struct sml_xdp_maps *xdp_open_maps(const struct sml_xdp_config *config);
 /* Add a job as soon as the resources of ended jobs are free. The maps' cleaner must be running. */
 void xdp_add_job(struct sml_xdp_maps *maps, const struct sml_pool_rules *rules);
 
+/* Of a leaf: the parent is the source of frames with this wrapping. */
+void xdp_set_parent(struct sml_xdp_maps *maps, uint32_t job, const struct frame_wrapping *parent);
+
 void xdp_run(int program, const uint8_t *frame, uint32_t bytes, struct xdp_outcome *out);
 
 /*

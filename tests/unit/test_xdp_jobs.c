@@ -131,6 +131,42 @@ static void what_is_free_is_given_at_once(void **state)
 	sml_xdp_maps_close(maps);
 }
 
+/* The next job in its row would send its sums there. */
+static void a_leafs_parent_is_no_other_jobs(void **state)
+{
+	static const struct sml_xdp_peer there = {.ifindex = LOOPBACK};
+	struct sml_xdp_maps *maps = xdp_open_maps(&config);
+	struct sml_pool_rules rules = rules_of(0, SLOTS);
+	struct sml_xdp_peer peer;
+	uint32_t index;
+	int ways;
+
+	(void)state;
+	rules.is_leaf = true;
+	rules.n_shards = 2;
+	assert_int_equal(sml_xdp_maps_start_cleaner(maps), 0);
+	assert_int_equal(sml_xdp_maps_add_job(maps, &rules), 0);
+	for (uint8_t shard = 0; shard < 2; shard++) {
+		assert_int_equal(sml_xdp_maps_set_peer(maps, 0, 0, shard, &there), 0);
+		assert_int_equal(sml_xdp_maps_set_peer(maps, 0, SML_XDP_PARENT, shard, &there), 0);
+	}
+	assert_int_equal(sml_xdp_maps_start_job(maps, 0, 0), 0);
+	sml_xdp_maps_remove_job(maps, 0);
+	xdp_add_job(maps, &rules);
+	for (uint8_t shard = 0; shard < 2; shard++) {
+		assert_int_equal(sml_xdp_maps_get_peer(maps, 0, SML_XDP_PARENT, shard, &peer), 0);
+		assert_int_equal(peer.ifindex, 0);
+	}
+	ways = xdp_map_of(sml_xdp_maps_entry_fd(maps), "sml_parents");
+	for (index = 0; index < MAX_JOBS; index++) {
+		struct bpf_devmap_val way;
+
+		assert_int_equal(bpf_map_lookup_elem(ways, &index, &way), -ENOENT);
+	}
+	close(ways);
+	sml_xdp_maps_close(maps);
+}
+
 static long waits_of_this_thread(void)
 {
 	struct rusage usage;
@@ -169,6 +205,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_a_job_held_is_nobodys_before_the_kernel_says_so),
 		cmocka_unit_test(what_is_free_is_given_at_once),
+		cmocka_unit_test(a_leafs_parent_is_no_other_jobs),
 		cmocka_unit_test(strangers_who_come_and_go_do_not_make_the_control_thread_wait),
 	};
 

@@ -25,13 +25,18 @@
 #define HEAD_SLOTS 2
 #define DATA_SLOTS 3
 #define DAEMON_KEY 0x1122334455667788u
-#define LOOPBACK   1 /* where BPF_PROG_TEST_RUN's packets come from */
+/* Of leaves; as switches do not: the parent's number of the job is another one. */
+#define PARENT_JOB  0x4321042u
+#define PARENT_HOST 200
+#define STRANGER    201
+#define LOOPBACK    1 /* where BPF_PROG_TEST_RUN's packets come from */
 
 struct pair {
 	struct sml_xdp_maps *maps;
 	struct sml_pool pool;
 	void *memory;
-	struct frame_wrapping wrappings[SML_MAX_CHILDREN];
+	struct frame_wrapping wrappings[SML_MAX_CHILDREN + 1]; /* and SML_XDP_PARENT's */
+	struct sml_job_counters counted;		       /* by this test */
 	uint32_t uses[SML_MAX_CHILDREN][HEAD_SLOTS + DATA_SLOTS];
 };
 
@@ -81,6 +86,37 @@ static uint32_t probe_from(struct pair *pair, uint8_t rank, uint8_t shard, uint8
 	return frame_build(frame, &pair->wrappings[rank], &header, sizeof(header));
 }
 
+/* The parent's answer to the leaf's probe, as of any host. */
+static uint32_t reply_from(struct pair *pair, const struct frame_wrapping *host, uint8_t shard,
+			   uint8_t *frame)
+{
+	uint32_t packet[10 + 64] = {0};
+	struct sml_header header = sml_pool_probe_up(&pair->pool.rules, shard, 32);
+
+	header.kind = SML_PACKET_PROBE_REPLY;
+	header.key_be = sml_be64(pair->pool.rules.parent.tag);
+	memcpy(packet, &header, sizeof(header));
+	return frame_build(frame, host, packet, SML_HEADER_BYTES + 4 * 32);
+}
+
+static void learn_parent(struct pair *pair)
+{
+	struct sml_xdp_peer peer;
+	struct xdp_outcome out;
+	uint8_t frame[FRAME_BYTES];
+
+	xdp_set_parent(maps, JOB, &pair->wrappings[SML_XDP_PARENT]);
+	for (uint8_t shard = 0; shard < pair->pool.rules.n_shards; shard++) {
+		uint32_t bytes = reply_from(pair, &pair->wrappings[SML_XDP_PARENT], shard, frame);
+
+		run_program(frame, bytes, &out);
+		assert_int_equal(out.action, XDP_PASS);
+		assert_memory_equal(out.frame, frame, bytes);
+		assert_int_equal(sml_xdp_maps_get_peer(maps, JOB, SML_XDP_PARENT, shard, &peer), 0);
+		assert_int_equal(peer.ifindex, LOOPBACK);
+	}
+}
+
 /* Every rank's probe, as it arrives at the join. */
 static void learn_all(struct pair *pair)
 {
@@ -100,16 +136,21 @@ static void learn_all(struct pair *pair)
 		}
 }
 
-static void pair_open(struct pair *pair, uint8_t n_ranks, uint16_t lanes, uint8_t n_shards)
+/* A job that has not started. */
+static void pair_add(struct pair *pair, uint8_t n_ranks, uint16_t lanes, uint8_t n_shards,
+		     bool is_leaf)
 {
-	struct sml_pool_rules rules = {.tag = 0x7a67,
-				       .job = JOB,
-				       .epoch = 3,
-				       .head_slots = HEAD_SLOTS,
-				       .data_slots = DATA_SLOTS,
-				       .lanes = lanes,
-				       .n_ranks = n_ranks,
-				       .n_shards = n_shards};
+	struct sml_pool_rules rules = {
+		.tag = 0x7a67,
+		.job = JOB,
+		.epoch = 3,
+		.head_slots = HEAD_SLOTS,
+		.data_slots = DATA_SLOTS,
+		.lanes = lanes,
+		.n_ranks = n_ranks,
+		.n_shards = n_shards,
+		.is_leaf = is_leaf,
+		.parent = {.cookie = 0xbeef, .tag = 0x9a7e, .job = PARENT_JOB, .rank = 17}};
 
 	memset(pair, 0, sizeof(*pair));
 	for (uint8_t rank = 0; rank < n_ranks; rank++) {
@@ -117,11 +158,25 @@ static void pair_open(struct pair *pair, uint8_t n_ranks, uint16_t lanes, uint8_
 		pair->wrappings[rank] =
 			(struct frame_wrapping){.rank = rank, .v6 = draw(2), .n_tags = draw(3)};
 	}
+	pair->wrappings[SML_XDP_PARENT] =
+		(struct frame_wrapping){.rank = PARENT_HOST, .v6 = draw(2), .n_tags = draw(3)};
 	sml_xdp_maps_remove_job(maps, JOB); /* left over from a failed test */
 	pair->memory = malloc(sml_pool_memory_bytes(&rules));
 	sml_pool_init(&pair->pool, &rules, pair->memory);
 	xdp_add_job(maps, &rules);
 	learn_all(pair);
+}
+
+static void pair_open(struct pair *pair, uint8_t n_ranks, uint16_t lanes, uint8_t n_shards)
+{
+	pair_add(pair, n_ranks, lanes, n_shards, false);
+	assert_int_equal(sml_xdp_maps_start_job(maps, JOB, 0), 0);
+}
+
+static void pair_open_leaf(struct pair *pair, uint8_t n_ranks, uint16_t lanes, uint8_t n_shards)
+{
+	pair_add(pair, n_ranks, lanes, n_shards, true);
+	learn_parent(pair);
 	assert_int_equal(sml_xdp_maps_start_job(maps, JOB, 0), 0);
 }
 
@@ -129,6 +184,35 @@ static void pair_close(struct pair *pair)
 {
 	sml_xdp_maps_remove_job(maps, JOB);
 	free(pair->memory);
+}
+
+/* Mostly a result that a slot waits for, sometimes a late, early, repeated or wrong one. */
+static void make_result(struct pair *pair, void *packet, uint32_t *length)
+{
+	const struct sml_pool_rules *rules = &pair->pool.rules;
+	uint16_t slot = (uint16_t)draw(HEAD_SLOTS + DATA_SLOTS);
+	const struct sml_slot *newest = sml_pool_newest(&pair->pool, slot);
+	const struct sml_slot nothing = {0}, *of = newest ? newest : &nothing;
+	uint32_t odd = draw(30), use = of->use;
+	struct sml_header *header = packet;
+	uint16_t lanes = odd == 1 ? (uint16_t)draw(rules->lanes + 2u) : of->lanes;
+
+	if (odd == 2)
+		use += draw(5) - 2;
+	*header = header_for(rules, 0, slot, use, lanes);
+	header->kind = SML_PACKET_RESULT;
+	header->job_be = sml_be32(rules->parent.job);
+	header->key_be = sml_be64(rules->parent.tag);
+	header->digest_be = sml_be32(odd == 3 ? draw(3) : of->digest);
+	header->chunk_be = sml_be32(draw(1u << 30));
+	header->rank = draw(2) ? rules->parent.rank : (uint8_t)draw(256);
+	header->op = of->op;
+	header->lane_kind = odd == 4 ? (uint8_t)draw(3) : of->lane_kind;
+	if (odd == 5)
+		((uint8_t *)packet)[draw(SML_HEADER_BYTES)] = (uint8_t)draw(256);
+	for (uint32_t i = 0; i < lanes; i++)
+		((uint32_t *)(header + 1))[i] = (uint32_t)(seed >> 13) + i;
+	*length = SML_HEADER_BYTES + 4u * lanes - (odd == 6 ? 4 * draw(lanes + 1u) : 0);
 }
 
 /* Mostly the worker's next packet, sometimes a late, early, repeated or wrong one. */
@@ -165,13 +249,9 @@ static void make_packet(struct pair *pair, void *packet, uint32_t *length)
 static void assert_counted(struct sml_xdp_totals *before, uint32_t fate)
 {
 	struct sml_xdp_totals now;
-	uint64_t completed = 0;
 
 	sml_xdp_maps_totals(maps, JOB, &now);
 	before->traffic.fates[fate]++;
-	for (unsigned rank = 0; rank < SML_MAX_CHILDREN; rank++)
-		completed += now.completed[rank];
-	assert_int_equal(completed, now.traffic.fates[SML_VERDICT_COMPLETED]);
 	for (uint32_t i = 0; i < SML_XDP_FATES; i++)
 		if (now.traffic.fates[i] != before->traffic.fates[i])
 			fail_msg("fate %u: %lu counted, not %lu", i,
@@ -206,6 +286,20 @@ static unsigned run_exits(struct pair *pair, const struct xdp_outcome *stamped, 
 	return n;
 }
 
+/* A leaf's sum: one frame, to the parent. */
+static void assert_went_up(struct pair *pair, const struct xdp_outcome *stamped, uint32_t length,
+			   const void *packet)
+{
+	struct xdp_outcome out;
+
+	assert_int_equal(stamped->frame[STAMP_RANK], SML_XDP_PARENT);
+	xdp_run(bpf_program__fd(exits->progs.exit_by_loopback), stamped->frame, stamped->bytes,
+		&out);
+	assert_int_equal(out.action, XDP_PASS);
+	assert_true(frame_answers(out.frame, out.bytes, &pair->wrappings[SML_XDP_PARENT], length));
+	assert_memory_equal(out.frame + out.bytes - length, packet, length);
+}
+
 static void assert_answer(struct pair *pair, const struct xdp_outcome *out,
 			  enum sml_verdict verdict, const struct sml_pool_answer *answer,
 			  const struct frame_wrapping *came)
@@ -217,15 +311,49 @@ static void assert_answer(struct pair *pair, const struct xdp_outcome *out,
 	assert_int_equal(out->action, XDP_REDIRECT);
 	assert_int_equal(out->bytes, frame_headers(came) + answer->length);
 	assert_memory_equal(out->frame + frame_headers(came), answer->packet, answer->length);
+	if (verdict == SML_VERDICT_FULL || verdict == SML_VERDICT_RESEND_UP) {
+		assert_went_up(pair, out, answer->length, answer->packet);
+		return;
+	}
 	n = run_exits(pair, out, answer->length, answer->packet, &ranks);
 	assert_int_equal(n, to_all ? pair->pool.rules.n_ranks : 1);
 	assert_true(ranks == (to_all ? all : 1ull << answer->in.rank));
 }
 
-static void note_progress(struct pair *pair, const struct sml_contribution *in)
+static void note(struct pair *pair, enum sml_verdict verdict, const struct sml_pool_answer *answer)
 {
+	const struct sml_contribution *in = &answer->in;
+	const struct sml_header *sent = answer->packet;
+	uint8_t last = verdict == SML_VERDICT_COMPLETED && sent != NULL ? sent->rank : SML_NO_RANK;
+
+	if (last != SML_NO_RANK)
+		pair->counted.completed[last]++;
+	if (verdict == SML_VERDICT_RESEND)
+		pair->counted.resends[in->rank]++;
+	if (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_FULL ||
+	    (verdict == SML_VERDICT_COMPLETED && !pair->pool.rules.is_leaf))
+		pair->counted.contributions[in->rank]++;
+	if (verdict != SML_VERDICT_COMPLETED)
+		return;
 	for (uint8_t rank = 0; rank < pair->pool.rules.n_ranks; rank++)
 		pair->uses[rank][in->slot] = in->use + 1;
+}
+
+/* Does the program leave it to the stack? Nobody else makes packets of another kind. */
+static bool is_for_the_stack(const struct sml_header *header, enum sml_verdict verdict)
+{
+	if (header->kind == SML_PACKET_CONTRIBUTION && verdict == SML_VERDICT_MALFORMED)
+		return true;
+	return verdict >= SML_VERDICT_UNKNOWN_JOB;
+}
+
+/* Probes, which are no slot's; and other jobs'. */
+static bool is_for_the_job(const struct pair *pair, const struct sml_header *header)
+{
+	bool is_result = pair->pool.rules.is_leaf && header->kind == SML_PACKET_RESULT;
+
+	return header->kind != SML_PACKET_PROBE && header->kind != SML_PACKET_PROBE_REPLY &&
+	       header->job_be == sml_be32(is_result ? PARENT_JOB : JOB);
 }
 
 static void compare_one(struct pair *pair, struct sml_xdp_totals *totals)
@@ -238,54 +366,80 @@ static void compare_one(struct pair *pair, struct sml_xdp_totals *totals)
 	enum sml_verdict verdict;
 	struct xdp_outcome out;
 
-	make_packet(pair, packet, &length);
-	if (header->kind == SML_PACKET_PROBE)
-		return;
+	if (pair->pool.rules.is_leaf && draw(3) == 0)
+		make_result(pair, packet, &length);
+	else
+		make_packet(pair, packet, &length);
 	came = pair->wrappings[header->rank % SML_MAX_CHILDREN];
 	came.rank = header->rank;
+	if (header->kind == SML_PACKET_RESULT)
+		came = pair->wrappings[SML_XDP_PARENT];
 	bytes = frame_build(frame, &came, packet, length);
 	run_program(frame, bytes, &out);
-	verdict = sml_pool_receive(&pair->pool, packet, length, &answer);
-	if (header->job_be != sml_be32(JOB)) {
-		assert_int_equal(out.action, XDP_PASS);
+	if (!is_for_the_job(pair, header)) {
+		sml_xdp_maps_totals(maps, JOB, totals);
+		assert_true(out.action == XDP_PASS || header->job_be == sml_be32(JOB));
 		return;
 	}
+	verdict = sml_pool_receive(&pair->pool, packet, length, &answer);
 	assert_counted(totals, verdict);
 	if (answer.packet != NULL)
 		assert_answer(pair, &out, verdict, &answer, &came);
 	else
-		assert_int_equal(out.action, header->kind == SML_PACKET_CONTRIBUTION &&
-							     (verdict == SML_VERDICT_MALFORMED ||
-							      verdict >= SML_VERDICT_UNKNOWN_JOB)
-						     ? XDP_PASS
-						     : XDP_DROP);
-	if (verdict == SML_VERDICT_COMPLETED)
-		note_progress(pair, &answer.in);
+		assert_int_equal(out.action,
+				 is_for_the_stack(header, verdict) ? XDP_PASS : XDP_DROP);
+	note(pair, verdict, &answer);
 }
 
-static void random_packets_have_the_same_verdicts_and_bytes_in_the_kernel(void **state)
+static void assert_same_counters(const struct pair *pair, const struct sml_xdp_totals *totals)
+{
+	const struct sml_job_counters *mine = &pair->counted;
+
+	assert_memory_equal(totals->completed, mine->completed, sizeof(mine->completed));
+	assert_memory_equal(totals->resends, mine->resends, sizeof(mine->resends));
+	assert_memory_equal(totals->contributions, mine->contributions,
+			    sizeof(mine->contributions));
+}
+
+static void compare_many(bool are_leaves)
 {
 	static const uint8_t ranks[] = {1, 2, 3, 8, 64};
 	static const uint16_t lanes[] = {352, 32, 77, 352, 64};
 
-	(void)state;
 	for (unsigned turn = 0; turn < 25; turn++) {
 		struct sml_xdp_totals totals;
 		unsigned i = turn % 5;
 		struct pair pair;
 
-		pair_open(&pair, ranks[i], lanes[i], (uint8_t)(1 + i % 3));
+		(are_leaves ? pair_open_leaf : pair_open)(&pair, ranks[i], lanes[i],
+							  (uint8_t)(1 + i % 3));
 		sml_xdp_maps_totals(maps, JOB, &totals);
-		for (unsigned n = 0; n < 2500; n++)
+		for (unsigned n = 0; n < (are_leaves ? 5000 : 2500); n++)
 			compare_one(&pair, &totals);
+		assert_same_counters(&pair, &totals);
 		assert_true(totals.traffic.fates[SML_VERDICT_COMPLETED] > 3);
-		printf("%u ranks: %lu completed, %lu resent, %lu stale, %lu mismatched\n", ranks[i],
-		       (unsigned long)totals.traffic.fates[SML_VERDICT_COMPLETED],
+		assert_true(!are_leaves || totals.traffic.fates[SML_VERDICT_RESEND_UP] > 3);
+		printf("%u ranks: %lu completed, %lu resent, %lu resent up, %lu stale, %lu "
+		       "mismatched\n",
+		       ranks[i], (unsigned long)totals.traffic.fates[SML_VERDICT_COMPLETED],
 		       (unsigned long)totals.traffic.fates[SML_VERDICT_RESEND],
+		       (unsigned long)totals.traffic.fates[SML_VERDICT_RESEND_UP],
 		       (unsigned long)totals.traffic.fates[SML_VERDICT_STALE_USE],
 		       (unsigned long)totals.traffic.fates[SML_VERDICT_MISMATCH]);
 		pair_close(&pair);
 	}
+}
+
+static void random_packets_have_the_same_verdicts_and_bytes_in_the_kernel(void **state)
+{
+	(void)state;
+	compare_many(false);
+}
+
+static void random_packets_at_a_leaf_do_too(void **state)
+{
+	(void)state;
+	compare_many(true);
 }
 
 static uint32_t contribution_from(struct pair *pair, uint8_t rank, uint8_t *frame)
@@ -464,8 +618,142 @@ static void results_for_the_daemon_bear_its_key(void **state)
 	pair_close(&pair);
 }
 
+/* The same from a leaf: the sum for the parent. */
+static void a_leafs_sums_for_the_daemon_bear_its_key(void **state)
+{
+	uint8_t frame[FRAME_BYTES], sealed[FRAME_BYTES];
+	struct sml_header header;
+	struct xdp_outcome out;
+	struct pair pair;
+	uint32_t bytes;
+
+	(void)state;
+	pair_open_leaf(&pair, 1, 352, 1);
+	assert_int_equal(sml_xdp_maps_start_job(maps, JOB, DAEMON_KEY), 0);
+	bytes = contribution_from(&pair, 0, frame);
+	for (int i = 0; i < 2; i++) { /* full, and sent up again */
+		run_program(frame, bytes, &out);
+		assert_int_equal(out.action, XDP_PASS);
+		memcpy(&header, out.frame + frame_headers(&pair.wrappings[0]), sizeof(header));
+		assert_int_equal(header.kind, SML_XDP_KIND_TO_RANK + SML_XDP_PARENT);
+		assert_true(header.key_be == sml_be64(DAEMON_KEY));
+		assert_int_equal(header.rank, pair.pool.rules.parent.rank);
+		memcpy(sealed, out.frame, bytes);
+		frame_seal(sealed, &pair.wrappings[0]);
+		assert_memory_equal(sealed, out.frame, bytes);
+	}
+	pair_close(&pair);
+}
+
+static bool knows_parent(void)
+{
+	struct sml_xdp_peer peer;
+
+	assert_int_equal(sml_xdp_maps_get_peer(maps, JOB, SML_XDP_PARENT, 0, &peer), 0);
+	return peer.ifindex != 0;
+}
+
+/* A host that knows the parent's tag, as every rank there does, must not redirect a leaf's sums. */
+static void only_the_parents_answer_tells_where_it_is(void **state)
+{
+	static const uint8_t fields[] = {0, 2, 4, 8, 16, 37, 39};
+	struct sml_xdp_peer before, after;
+	uint8_t frame[FRAME_BYTES];
+	struct frame_wrapping host;
+	struct xdp_outcome out;
+	struct pair pair;
+	uint32_t bytes;
+
+	(void)state;
+	pair_add(&pair, 2, 352, 1, true);
+	host = pair.wrappings[SML_XDP_PARENT];
+	bytes = reply_from(&pair, &host, 0, frame);
+	run_program(frame, bytes, &out); /* nobody has said where the parent is */
+	assert_false(knows_parent());
+	xdp_set_parent(maps, JOB, &host);
+	host.rank = STRANGER;
+	run_program(frame, reply_from(&pair, &host, 0, frame), &out);
+	assert_false(knows_parent());
+	host.rank = PARENT_HOST;
+	host.v6 = !host.v6;
+	run_program(frame, reply_from(&pair, &host, 0, frame), &out);
+	assert_false(knows_parent());
+	host.v6 = !host.v6;
+	for (unsigned i = 0; i <= sizeof(fields); i++) {
+		reply_from(&pair, &host, 0, frame);
+		if (i < sizeof(fields))
+			frame[frame_headers(&host) + fields[i]] ^= 0x40;
+		else
+			frame[bytes - 1] ^= 1; /* the checksum */
+		if (i < sizeof(fields))
+			frame_seal(frame, &host);
+		run_program(frame, bytes, &out);
+		assert_int_equal(out.action, XDP_PASS);
+		assert_false(knows_parent());
+	}
+	learn_parent(&pair);
+	assert_int_equal(sml_xdp_maps_start_job(maps, JOB, 0), 0);
+	sml_xdp_maps_get_peer(maps, JOB, SML_XDP_PARENT, 0, &before);
+	bytes = reply_from(&pair, &host, 0, frame);
+	frame[6] ^= 4; /* by another way */
+	run_program(frame, bytes, &out);
+	sml_xdp_maps_get_peer(maps, JOB, SML_XDP_PARENT, 0, &after);
+	assert_memory_equal(&before, &after, sizeof(before));
+	pair_close(&pair);
+}
+
+/* The parent's result of the only rank's first contribution, as of any host. */
+static uint32_t result_from(struct pair *pair, const struct frame_wrapping *host, uint64_t tag,
+			    uint8_t *frame)
+{
+	uint32_t packet[10 + 64] = {0};
+	struct sml_header header = header_for(&pair->pool.rules, 0, 0, 0, 64);
+
+	header.kind = SML_PACKET_RESULT;
+	header.job_be = sml_be32(PARENT_JOB);
+	header.key_be = sml_be64(tag);
+	memcpy(packet, &header, sizeof(header));
+	return frame_build(frame, host, packet, sizeof(packet));
+}
+
+static void only_the_parents_result_completes_a_leafs_slot(void **state)
+{
+	struct frame_wrapping stranger;
+	struct sml_xdp_totals totals;
+	uint8_t frame[FRAME_BYTES];
+	struct sml_slot buffers[2];
+	struct xdp_outcome out;
+	struct pair pair;
+	uint64_t tag;
+
+	(void)state;
+	pair_open_leaf(&pair, 1, 352, 1);
+	tag = pair.pool.rules.parent.tag;
+	sml_xdp_maps_totals(maps, JOB, &totals);
+	run_program(frame, contribution_from(&pair, 0, frame), &out);
+	assert_counted(&totals, SML_VERDICT_FULL);
+	stranger = pair.wrappings[SML_XDP_PARENT];
+	stranger.rank = STRANGER;
+	run_program(frame, result_from(&pair, &stranger, tag, frame), &out);
+	assert_counted(&totals, SML_VERDICT_WRONG_COOKIE);
+	assert_int_equal(out.action, XDP_PASS);
+	run_program(frame, result_from(&pair, &pair.wrappings[SML_XDP_PARENT], tag + 1, frame),
+		    &out);
+	assert_counted(&totals, SML_VERDICT_WRONG_COOKIE);
+	assert_int_equal(sml_xdp_maps_get_slot(maps, JOB, 0, buffers), 0);
+	assert_int_equal(buffers[0].state, SML_SLOT_FULL);
+	run_program(frame, result_from(&pair, &pair.wrappings[SML_XDP_PARENT], tag, frame), &out);
+	assert_counted(&totals, SML_VERDICT_COMPLETED);
+	assert_int_equal(out.action, XDP_REDIRECT);
+	pair_close(&pair);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(random_packets_have_the_same_verdicts_and_bytes_in_the_kernel),
+	cmocka_unit_test(random_packets_at_a_leaf_do_too),
+	cmocka_unit_test(a_leafs_sums_for_the_daemon_bear_its_key),
+	cmocka_unit_test(only_the_parents_answer_tells_where_it_is),
+	cmocka_unit_test(only_the_parents_result_completes_a_leafs_slot),
 	cmocka_unit_test(a_wrong_bit_anywhere_never_reaches_a_slot),
 	cmocka_unit_test(what_is_not_ours_passes_untouched),
 	cmocka_unit_test(an_ipv4_sender_may_leave_out_the_checksum_and_pad_the_frame),

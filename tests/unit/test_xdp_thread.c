@@ -25,6 +25,9 @@
 #define TAG	   0x7a67u
 #define COOKIE	   0xc00c1eu
 #define DAEMON_KEY 0x1122334455667788u
+/* Of a leaf. */
+#define PARENT_TAG    0x9a7eu
+#define PARENT_COOKIE 0xbeefu
 
 static struct sml_xdp_maps *maps;
 
@@ -173,12 +176,106 @@ static void results_of_ranks_are_not_sent_on(void **state)
 	}
 }
 
+/* The rank's socket is the parent's, too. */
+static void be_leaf(struct world *world)
+{
+	struct sml_xdp_user_job *job = world->dataplane->jobs[JOB];
+	socklen_t length = sizeof(job->parent);
+
+	pthread_mutex_lock(&world->dataplane->mutex);
+	job->rules.is_leaf = true;
+	job->rules.parent = (struct sml_pool_parent){
+		.cookie = PARENT_COOKIE, .tag = PARENT_TAG, .job = JOB, .rank = 5};
+	assert_int_equal(getsockname(world->rank, &job->parent.any, &length), 0);
+	pthread_mutex_unlock(&world->dataplane->mutex);
+}
+
+static bool knows_parent(struct world *world)
+{
+	bool knows;
+
+	expect_nothing(world);
+	pthread_mutex_lock(&world->dataplane->mutex);
+	knows = world->dataplane->jobs[JOB]->has_path[SML_XDP_PARENT][0];
+	pthread_mutex_unlock(&world->dataplane->mutex);
+	return knows;
+}
+
+static void a_leafs_sums_go_to_its_parent(void **state)
+{
+	struct sml_header header;
+	struct world world;
+
+	(void)state;
+	open_world(&world, DAEMON_KEY);
+	be_leaf(&world);
+	say(&world, SML_PACKET_PROBE_REPLY, PARENT_TAG);
+	assert_true(knows_parent(&world));
+	start_job(&world);
+	say(&world, SML_XDP_KIND_TO_RANK + SML_XDP_PARENT, PARENT_TAG);
+	say(&world, SML_XDP_KIND_TO_RANK + SML_XDP_PARENT, PARENT_COOKIE);
+	expect_nothing(&world);
+	say(&world, SML_XDP_KIND_TO_RANK + SML_XDP_PARENT, DAEMON_KEY);
+	header = hear(&world);
+	assert_int_equal(header.kind, SML_PACKET_CONTRIBUTION);
+	assert_true(header.key_be == sml_be64(PARENT_COOKIE));
+	close_world(&world);
+}
+
+static void a_parent_is_where_the_leaf_looks_for_it(void **state)
+{
+	struct world world;
+	struct sockaddr_in other;
+	int rank, fd = open_socket(&other);
+
+	(void)state;
+	open_world(&world, 0);
+	be_leaf(&world);
+	say(&world, SML_PACKET_PROBE_REPLY, TAG);
+	assert_false(knows_parent(&world));
+	/* It knows the parent's tag, as every rank there does. */
+	rank = world.rank;
+	world.rank = fd;
+	assert_int_equal(getpeername(rank, (struct sockaddr *)&other, &(socklen_t){sizeof(other)}),
+			 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&other, sizeof(other)), 0);
+	say(&world, SML_PACKET_PROBE_REPLY, PARENT_TAG);
+	assert_false(knows_parent(&world));
+	world.rank = rank;
+	say(&world, SML_PACKET_PROBE_REPLY, PARENT_TAG);
+	assert_true(knows_parent(&world));
+	close_world(&world);
+	close(fd);
+}
+
+/* Only a leaf has a parent. */
+static void a_switch_without_parent_sends_nothing_up(void **state)
+{
+	struct sml_xdp_user_job *job;
+	struct world world;
+
+	(void)state;
+	open_world(&world, DAEMON_KEY);
+	start_job(&world);
+	pthread_mutex_lock(&world.dataplane->mutex);
+	job = world.dataplane->jobs[JOB];
+	job->paths[SML_XDP_PARENT][0] = job->paths[0][0];
+	pthread_mutex_unlock(&world.dataplane->mutex);
+	say(&world, SML_XDP_KIND_TO_RANK + SML_XDP_PARENT, DAEMON_KEY);
+	say(&world, SML_PACKET_PROBE_REPLY, TAG);
+	expect_nothing(&world);
+	close_world(&world);
+}
+
 int main(void)
 {
 	const struct sml_xdp_config config = {.port = FRAME_PORT, .max_jobs = 2, .max_slots = 64};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(results_of_the_program_are_sent_on),
 		cmocka_unit_test(results_of_ranks_are_not_sent_on),
+		cmocka_unit_test(a_leafs_sums_go_to_its_parent),
+		cmocka_unit_test(a_parent_is_where_the_leaf_looks_for_it),
+		cmocka_unit_test(a_switch_without_parent_sends_nothing_up),
 	};
 	int rc;
 

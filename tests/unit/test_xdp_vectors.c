@@ -17,7 +17,8 @@
 
 static struct sml_xdp_maps *maps;
 
-#define LOOPBACK 1 /* all ranks are behind it */
+#define LOOPBACK    1	/* all ranks are behind it */
+#define PARENT_HOST 200 /* whose address a leaf's parent has */
 
 struct run {
 	struct sml_pool_rules rules;
@@ -35,9 +36,11 @@ static void begin_world(void *self, struct vector *vector)
 	xdp_add_job(maps, rules);
 	for (uint8_t rank = 0; rank < rules->n_ranks; rank++)
 		assert_int_equal(sml_xdp_maps_set_peer(maps, VECTOR_JOB, rank, 0, &peer), 0);
-	if (rules->is_leaf)
+	if (rules->is_leaf) {
+		xdp_set_parent(maps, VECTOR_JOB, &(struct frame_wrapping){.rank = PARENT_HOST});
 		assert_int_equal(sml_xdp_maps_set_peer(maps, VECTOR_JOB, SML_XDP_PARENT, 0, &peer),
 				 0);
+	}
 	assert_int_equal(sml_xdp_maps_start_job(maps, VECTOR_JOB, 0), 0);
 }
 
@@ -99,7 +102,8 @@ static bool is_for_the_stack(const struct vector *vector)
 
 static void check_send(const struct vector *vector, const struct sml_pool_rules *rules)
 {
-	const struct frame_wrapping wrapping = {.rank = vector->packet[34]};
+	const struct frame_wrapping wrapping = {.rank = vector->is_result ? PARENT_HOST
+									  : vector->packet[34]};
 	struct sml_xdp_totals before, after;
 	uint8_t frame[FRAME_BYTES];
 	struct xdp_outcome out;
