@@ -90,6 +90,8 @@ struct sml_xdp_peer {
 	uint8_t v6;
 	uint8_t reserved[3];
 	uint8_t headers[SML_XDP_MAX_HEADERS]; /* lengths and checksums are 0 */
+	/* Verifiers before Linux 6.8 forget that l3 is at most 22, and know only its mask. */
+	uint8_t room[8];
 };
 
 /* ports: by job and port, per CPU. */

@@ -90,6 +90,7 @@ static __always_inline bool peer_learn(struct sml_xdp_peer *peer, struct xdp_md 
 
 	if (l3 > 22 || bytes > 70)
 		return false;
+	l3 = sml_below(l3, 32);
 	peer->ifindex = 0;
 	if (!copy_headers(peer->headers, peer->headers + SML_XDP_MAX_HEADERS, frame_data(ctx),
 			  frame_end(ctx), bytes))
