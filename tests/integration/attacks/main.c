@@ -113,8 +113,11 @@ static void *attack_main(void *argument)
 		uint64_t before = __atomic_load_n(&attack->done, __ATOMIC_RELAXED);
 
 		attack->act(attack);
+		/* An attack that has done enough leaves the processor to those that have not. */
+		if (before >= attack->enough)
+			usleep(10000);
 		/* This process or the peer has no room: pause instead of a busy loop. */
-		if (__atomic_load_n(&attack->done, __ATOMIC_RELAXED) == before)
+		else if (__atomic_load_n(&attack->done, __ATOMIC_RELAXED) == before)
 			usleep(1000);
 	}
 	for (unsigned i = 0; i < attack->herd.n; i++)
