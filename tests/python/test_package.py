@@ -23,13 +23,20 @@ assert switchml.allreduce(numpy.arange(5, dtype="float32")).tolist() == [0, 1, 2
 """
 
 
-def build_and_unpack(source, where):
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory):
+    """Where Meson builds: two ways to the same package compile it once."""
+    return tmp_path_factory.mktemp("objects")
+
+
+def build_and_unpack(source, where, objects):
     pytest.importorskip("mesonpy")
     for package in ("libevent", "libprotobuf-c"):
         if subprocess.run(["pkg-config", "--exists", package], check=False).returncode:
             pytest.skip(f"{package} cannot be built against")
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps"]
-    subprocess.run([*command, "-w", str(where), str(source)], check=True, cwd=where)
+    command += [f"--config-settings=build-dir={objects}", "-w", str(where), str(source)]
+    subprocess.run(command, check=True, cwd=where)
     (wheel,) = where.glob("switchml-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(where / "site")
@@ -37,8 +44,8 @@ def build_and_unpack(source, where):
 
 
 @pytest.mark.parametrize("source", [ROOT, ROOT / "bindings" / "python"], ids=["root", "bindings"])
-def test_pip_builds_a_package_that_needs_no_tree(tmp_path, source):
-    names = build_and_unpack(source, tmp_path)
+def test_pip_builds_a_package_that_needs_no_tree(tmp_path, objects, source):
+    names = build_and_unpack(source, tmp_path, objects)
     assert {"switchml/_libswitchml.so", "switchml/_switchml", "switchml/py.typed"} <= set(names)
     assert not [name for name in names if "__pycache__" in name or name.startswith("bin/")]
     sources = (ROOT / "bindings" / "python" / "switchml").rglob("*.py")
