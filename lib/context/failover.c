@@ -282,7 +282,7 @@ static void park_shards(struct sml_stripe *stripe)
 	struct sml_context *context = stripe->context;
 
 	__atomic_store_n(&stripe->park, true, __ATOMIC_SEQ_CST);
-	sml_crew_wake(&context->crew);
+	sml_crew_tell(&context->crew);
 	pthread_mutex_lock(&context->lock);
 	while (stripe->n_parked < stripe->n_shards && !is_over(context))
 		pthread_cond_wait(&context->changed, &context->lock);

@@ -36,7 +36,8 @@ struct sml_crew {
 	unsigned n_threads;
 	bool spin;
 	bool stop;	 /* atomic: threads are to end */
-	uint32_t events; /* atomic: head chunks and tensors that any thread finished */
+	uint32_t events; /* atomic: head chunks and tensors that any thread finished; shards to park
+			  */
 	struct sml_requests *requests;
 	struct sml_own_stripe *own; /* NULL: none in this process */
 	struct sml_host *host;	    /* memory that ranks share; NULL: each sends packets */

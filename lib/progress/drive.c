@@ -27,6 +27,13 @@ static bool is_outstanding(const struct sml_progress *progress)
 	return __atomic_load_n(&progress->outstanding, __ATOMIC_SEQ_CST) > 0;
 }
 
+/* Shards to park, or to take back. */
+static bool has_events(const struct sml_progress *progress)
+{
+	return __atomic_load_n(&progress->crew->events, __ATOMIC_SEQ_CST) !=
+	       __atomic_load_n(&progress->events_known, __ATOMIC_SEQ_CST);
+}
+
 static bool is_driven(const struct sml_progress *progress)
 {
 	return __atomic_load_n(&progress->driven, __ATOMIC_SEQ_CST) != 0;
@@ -96,7 +103,7 @@ void sml_progress_drive(struct sml_progress *progress, const struct sml_tensor *
 	drive(progress, tensor, deadline_ns);
 	__atomic_store_n(&progress->driven, 0, __ATOMIC_SEQ_CST);
 	/* Of another call, or the crew stops: the thread waits for this one. */
-	if (is_outstanding(progress))
+	if (is_outstanding(progress) || has_events(progress))
 		sml_progress_wake(progress);
 }
 
@@ -117,7 +124,7 @@ static void rest(struct sml_progress *progress)
 
 	__atomic_store_n(&progress->resting, SML_RESTING, __ATOMIC_SEQ_CST);
 	if (!sml_crew_is_stopping(progress->crew) &&
-	    (is_driven(progress) || !is_outstanding(progress)))
+	    (is_driven(progress) || (!is_outstanding(progress) && !has_events(progress))))
 		(void)poll(&woken, 1, -1);
 	__atomic_store_n(&progress->resting, SML_AWAKE, __ATOMIC_SEQ_CST);
 	/* If a waker has not written yet, it only shortens the next rest. */
@@ -130,7 +137,11 @@ void sml_progress_drive_alone(struct sml_progress *progress)
 	const struct timespec moment = {.tv_nsec = LOOK_AGAIN_NS};
 
 	while (!sml_crew_is_stopping(progress->crew)) {
-		if (is_outstanding(progress) && begin(progress)) {
+		if ((is_outstanding(progress) || has_events(progress)) && begin(progress)) {
+			__atomic_store_n(&progress->events_known,
+					 __atomic_load_n(&progress->crew->events, __ATOMIC_SEQ_CST),
+					 __ATOMIC_SEQ_CST);
+			(void)sml_progress_step(progress);
 			drive(progress, NULL, UINT64_MAX);
 			__atomic_store_n(&progress->driven, 0, __ATOMIC_SEQ_CST);
 		}

@@ -50,9 +50,10 @@ struct sml_progress {
 	bool started;
 
 	uint32_t resting; /* atomic: enum sml_rest */
-	/* Where callers drive. Both atomic. */
-	uint32_t driven;      /* somebody drives */
-	uint32_t outstanding; /* tensors passed to the thread and not retired */
+	/* Where callers drive. All atomic. */
+	uint32_t driven;       /* somebody drives */
+	uint32_t outstanding;  /* tensors passed to the thread and not retired: each once a shard */
+	uint32_t events_known; /* the crew's, that the thread itself has acted on */
 
 	pthread_mutex_t queue_lock;
 	struct sml_request *queue_first, *queue_last; /* first is also read without the lock */
@@ -86,11 +87,12 @@ void sml_progress_wake(struct sml_progress *progress);
 /*
  * There, a result is two stores and two loads away, and waking a thread costs more than the whole
  * call. So a caller that waits does the progress thread's work itself: it *drives*. At most one
- * thread drives at a time. The progress thread drives when calls are outstanding and no caller
- * does.
+ * thread drives at a time. The progress thread drives when no caller does and calls are
+ * outstanding, or the crew's `events` have changed: a failover parks shards of idle ranks, too.
  *
- * Nothing is forgotten: who stops driving checks afterwards whether calls are outstanding, and who
- * submits a call checks afterwards whether anybody drives. Both orders are sequentially consistent.
+ * Nothing is forgotten: who stops driving checks afterwards whether there is anything to do, and
+ * who submits a call or counts an event checks afterwards whether anybody drives. Both orders are
+ * sequentially consistent.
  *
  * A caller's side: until the tensor is done, the crew stops, or the deadline has passed. Returns at
  * once if somebody else drives.

@@ -7,6 +7,9 @@
  *	rank 0: the library -----\   +-- the first switch: a child, killed
  *	rank 1: two sockets ------>--+
  *	                             +-- the next switch: in this process
+ *
+ * Or a switch dies while no rank has anything to do. The ranks go on at the next switch, so that
+ * they can leave there.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -77,27 +80,29 @@ static void *come_and_leave(void *argument)
 	return NULL;
 }
 
-static bool is_leaving(uint16_t port)
+/* states: "running", or several */
+static bool is_in_state(uint16_t port, const char *states)
 {
 	SmlControl__Envelope *status = client_status(HOST, port);
-	bool leaving = false;
+	bool is = false;
 
 	for (size_t i = 0; i < status->status->n_jobs; i++)
-		leaving |= strcmp(status->status->jobs[i]->job, JOB) == 0 &&
-			   strcmp(status->status->jobs[i]->state, "leaving") == 0;
+		is |= strcmp(status->status->jobs[i]->job, JOB) == 0 &&
+		      strstr(states, status->status->jobs[i]->state) != NULL;
 	client_free(status);
-	return leaving;
+	return is;
 }
 
-/* Wait until rank 0 has asked to leave. */
-static void wait_until_it_leaves(uint16_t port)
+static bool comes_to_state(uint16_t port, const char *states)
 {
 	int64_t until_ms = client_now_ms() + CLIENT_WAIT_MS;
 
-	while (!is_leaving(port)) {
-		assert_true(client_now_ms() < until_ms);
+	while (!is_in_state(port, states)) {
+		if (client_now_ms() >= until_ms)
+			return false;
 		usleep(10000);
 	}
+	return true;
 }
 
 static void a_rank_whose_switch_dies_before_its_last_word_leaves_elsewhere(void **state)
@@ -125,7 +130,8 @@ static void a_rank_whose_switch_dies_before_its_last_word_leaves_elsewhere(void 
 	client_probe(&other, 0, other.lanes);
 	client_ready(&other);
 	client_started(&other);
-	wait_until_it_leaves(first);
+	/* Rank 0 has asked to leave. */
+	assert_true(comes_to_state(first, "leaving"));
 	/* Only rank 1, which is gone, was told that all have left. */
 	assert_int_equal(kill(child, SIGKILL), 0);
 	client_close(&other);
@@ -135,12 +141,53 @@ static void a_rank_whose_switch_dies_before_its_last_word_leaves_elsewhere(void 
 		fail_msg("%d: %s", leaver.result, leaver.text);
 }
 
+struct idlers {
+	pid_t first; /* the switch */
+	uint16_t next;
+};
+
+static void be_idle(struct rank *rank)
+{
+	const struct idlers *idlers = rank->job->argument;
+
+	CHECK(rank, sml_barrier(rank->context) == 0);
+	CHECK(rank, rank->rank != 0 || kill(idlers->first, SIGKILL) == 0);
+	CHECK(rank, comes_to_state(idlers->next, "running, leaving"));
+}
+
+static void idle_ranks_go_on_at_the_next_switch_and_leave_there(void **state)
+{
+	struct sml_switch_config config;
+	char addresses[64];
+	struct idlers idlers;
+	struct job job = {.n_ranks = 3,
+			  .name = JOB,
+			  .switch_address = addresses,
+			  .body = be_idle,
+			  .argument = &idlers};
+	uint16_t first;
+
+	(void)state;
+	for (int shared = 0; shared < 2; shared++) {
+		idlers.first = start_first_switch(&first);
+		sml_switch_config_init(&config);
+		config.listen = HOST ":0";
+		idlers.next = client_open_switch(&config);
+		snprintf(addresses, sizeof(addresses), HOST ":%u|" HOST ":%u", first, idlers.next);
+		job.host_group = shared;
+		run_job(&job);
+		waitpid(idlers.first, NULL, 0);
+		client_close_switch(NULL);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(
 			a_rank_whose_switch_dies_before_its_last_word_leaves_elsewhere,
 			client_close_switch),
+		cmocka_unit_test(idle_ranks_go_on_at_the_next_switch_and_leave_there),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
