@@ -5,8 +5,8 @@
  * they share memory (lib/host/meet.h), and say so in Ready.
  *
  * Where the switch has the slots, the ranks of a machine are admitted as one child, whose packets
- * the lowest rank sends. If they cannot prove that they share memory, the job is admitted once
- * more, with every rank as a child.
+ * the lowest rank sends. If they cannot prove that they share memory, here or at another switch of
+ * the job, the job is admitted once more, with every rank as a child.
  */
 #include <string.h>
 
@@ -80,10 +80,16 @@ bool sml_job_is_one_host(const struct sml_job *job, unsigned a, unsigned b)
 
 bool sml_job_lacks_memory(const struct sml_job *job)
 {
-	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (sml_job_is_grouped(job, rank) && !job->members[rank].shares_memory)
-			return true;
-	return false;
+	bool grouped = false, lacks = false;
+
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		const struct sml_member *member = &job->members[rank];
+
+		grouped |= sml_job_is_grouped(job, rank);
+		/* Alone at this switch, too: the job's other switches decide by the same words. */
+		lacks |= member->machine_bytes > 0 && !member->shares_memory;
+	}
+	return grouped && lacks;
 }
 
 void sml_job_describe_hosts(const struct sml_job *job, uint16_t to, struct sml_host_list *list,

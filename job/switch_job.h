@@ -377,7 +377,10 @@ void sml_job_find_hosts(struct sml_job *job);
 bool sml_job_is_grouped(const struct sml_job *job, unsigned rank);
 bool sml_job_is_one_host(const struct sml_job *job, unsigned a, unsigned b);
 
-/* All are ready: does one of such ranks not share memory? */
+/*
+ * All are ready: do some contribute together, and does a rank that could not share memory, here or
+ * at another switch of the job?
+ */
 bool sml_job_lacks_memory(const struct sml_job *job);
 
 /* ---- going on after a switch's death (switch_resume.c) ---- */

@@ -35,11 +35,15 @@
 
 /* See lib/context/hosts.h. */
 struct sml_hosts {
-	char machine[SML_HOST_MACHINE_BYTES];
-	struct sml_host_door door;
-	bool is_open;		/* the door */
-	struct sml_ranks ranks; /* of this host, which share memory; none: none do */
-	struct sml_host *met;	/* memory that this rank shares; the others may not */
+	char machine[SML_HOST_MACHINE_BYTES]; /* "": this rank shares no memory */
+	struct sml_ranks ranks;		      /* of this host, which share memory; none: none do */
+	/* While the stripes open: what their threads have found. Under the context's lock. */
+	struct {
+		unsigned n_stripes;
+		struct sml_ranks ranks; /* of this host, as the first of them was told */
+		bool apart;		/* for good: these ranks do not share memory */
+		int fd;			/* an eventfd, for the threads that wait; -1: none does */
+	} found;
 };
 
 struct sml_context {

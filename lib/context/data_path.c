@@ -282,8 +282,6 @@ int sml_data_path_agree(struct sml_stripe *stripe, struct sml_control *control,
 		if (error == 0)
 			error = agree_once(stripe, control, transports, &found, deadline_ns);
 	}
-	if (error == 0)
-		error = sml_hosts_settle_under(stripe);
 	*lanes = found.lanes;
 	return error;
 }
@@ -384,11 +382,10 @@ static int add_shared_line(struct sml_context *context, struct sml_progress *pro
 }
 
 /* If they are in shared memory. */
-static int add_host_line(struct sml_context *context, struct sml_progress *progress)
+static int add_host_line(struct sml_progress *progress, struct sml_stripe *stripe)
 {
-	struct sml_stripe *stripe = &context->stripes[0];
-	struct sml_line *line =
-		sml_line_new_shared(context->crew.host, stripe->transports[0], stripe->control);
+	struct sml_line *line = sml_line_new_shared(&stripe->context->crew.host[stripe->index],
+						    stripe->transports[0], stripe->control);
 
 	if (line == NULL)
 		return sml_error_set(-ENOMEM, "no memory for the shared slots");
@@ -409,12 +406,11 @@ static int add_thread(struct sml_context *context)
 	error = sml_tracing_add_thread(context);
 	if (error)
 		return error;
-	if (context->crew.host)
-		return add_host_line(context, progress);
-	if (context->peers)
+	if (context->peers && !context->crew.host)
 		return add_shared_line(context, progress);
 	for (unsigned i = 0; error == 0 && i < context->n_stripes; i++)
-		error = add_line(progress, &context->stripes[i]);
+		error = context->crew.host ? add_host_line(progress, &context->stripes[i])
+					   : add_line(progress, &context->stripes[i]);
 	return error;
 }
 

@@ -106,7 +106,7 @@ static int join(struct sml_stripe *first)
 		error = sml_stripe_lanes(first, &application.lanes);
 	if (error)
 		return error;
-	sml_hosts_introduce(first->context, &application);
+	sml_hosts_introduce(first, &application);
 	for (unsigned i = 0; i < first->context->settings.threads; i++)
 		ports[i] = first->transports[i]->port;
 	return sml_control_join(first->control, &application, &first->admission,
@@ -289,7 +289,7 @@ static int probe_and_be_ready(struct sml_stripe *first, struct sml_probe *probe)
 	error = sml_control_ready(first->control, &found, &meanwhile, first->deadline_ns);
 	first->lanes = found.lanes;
 	if (error == 0)
-		sml_hosts_settle(first, found.shares_memory);
+		error = sml_hosts_settle(first, found.shares_memory);
 	return error;
 }
 

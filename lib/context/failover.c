@@ -188,7 +188,7 @@ static int ask_to_join(void *self, const struct sml_reached *connection, struct 
 	claim->resumption.leaving = only_leaves(stripe);
 	/* As it has begun: alone, or as one with others of this host. */
 	if (context->crew.host)
-		sml_hosts_introduce(context, &application);
+		sml_hosts_introduce(stripe, &application);
 	sml_control_watch(*control, &context->crew.stop);
 	sml_control_ask(*control, &application);
 	return 0;

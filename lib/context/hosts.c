@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "job/switch.h"
@@ -25,7 +26,7 @@ static bool may_share(const struct sml_context *context)
 	if (!settings->host_group || settings->world_size == 1 || settings->trace)
 		return false;
 	if (settings->switch_address)
-		return settings->host_group_under && context->n_stripes == 1;
+		return settings->host_group_under;
 	return !settings->every_rank && !settings->has_faults;
 }
 
@@ -38,36 +39,52 @@ static const char *why_alone(const struct sml_context *context)
 		return "SWITCHML_HOST_GROUP=1 is not set";
 	if (settings->trace)
 		return "SWITCHML_TRACE is a trace of its packets";
-	if (context->n_stripes > 1)
-		return "the job has several switches";
-	return "the switch knows no other rank that can share memory with it, or they could not";
+	return context->n_stripes > 1
+		       ? "the switches know no other rank that can share memory with it, or they "
+			 "could not"
+		       : "the switch knows no other rank that can share memory with it, or they "
+			 "could not";
 }
 
-static bool is_known(const struct sml_hosts *hosts)
+/* For all stripes or for none. 0 or -errno. */
+static int open_doors(struct sml_context *context)
 {
-	return hosts->is_open || !sml_ranks_is_empty(&hosts->ranks);
+	int error = 0;
+
+	if (context->n_stripes > 1) {
+		context->hosts.found.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		error = context->hosts.found.fd < 0 ? -errno : 0;
+	}
+	for (unsigned i = 0; error == 0 && i < context->n_stripes; i++)
+		error = sml_host_open_door(&context->stripes[i].door);
+	return error;
 }
 
-void sml_hosts_introduce(struct sml_context *context, struct sml_application *application)
+void sml_hosts_begin(struct sml_context *context)
 {
 	struct sml_hosts *hosts = &context->hosts;
-	int error = 0;
+	int error;
 
 	if (!may_share(context))
 		return;
-	if (!is_known(hosts)) {
+	error = open_doors(context);
+	if (error == 0) {
 		sml_host_machine(hosts->machine);
-		error = sml_host_open_door(&hosts->door);
-		hosts->is_open = error == 0;
+		return;
 	}
-	if (error)
-		sml_log(&context->settings.log, SML_LOG_INFO,
-			"this rank shares no memory with others: no UNIX socket: %s",
-			strerrordesc_np(-error));
-	if (error || hosts->machine[0] == '\0')
+	sml_log(&context->settings.log, SML_LOG_INFO,
+		"this rank shares no memory with others: no UNIX socket: %s",
+		strerrordesc_np(-error));
+}
+
+void sml_hosts_introduce(struct sml_stripe *stripe, struct sml_application *application)
+{
+	struct sml_hosts *hosts = &stripe->context->hosts;
+
+	if (hosts->machine[0] == '\0')
 		return;
 	application->machine = hosts->machine;
-	application->host_token = hosts->door.token;
+	application->host_token = stripe->door.token;
 }
 
 /* ---- the meeting ---- */
@@ -115,11 +132,11 @@ static uint64_t room_for(const struct sml_settings *settings, struct sml_host_te
 }
 
 /* Within the host, ranks have the numbers 0, 1, … */
-static struct sml_meeting *new_meeting(const struct sml_stripe *first, bool goes_up)
+static struct sml_meeting *new_meeting(const struct sml_stripe *stripe, bool goes_up)
 {
-	const struct sml_context *context = first->context;
-	const struct sml_neighbors *neighbors = &first->admission.neighbors;
-	struct sml_host_terms terms = terms_of(&first->admission, goes_up);
+	const struct sml_context *context = stripe->context;
+	const struct sml_neighbors *neighbors = &stripe->admission.neighbors;
+	struct sml_host_terms terms = terms_of(&stripe->admission, goes_up);
 	struct sml_meet_group group = {.ranks = 0};
 	unsigned n = 0, own = 0;
 
@@ -133,19 +150,19 @@ static struct sml_meeting *new_meeting(const struct sml_stripe *first, bool goes
 		memcpy(group.tokens[n], neighbors->tokens[n], SML_HOST_TOKEN_BYTES);
 		n++;
 	}
-	return sml_meeting_new(&terms, &group, own, &context->hosts.door);
+	return sml_meeting_new(&terms, &group, own, &stripe->door);
 }
 
 /* Wait for the meeting, the other ranks' probes, or the control connection. */
-static int wait_a_moment(const struct sml_stripe *first, const struct sml_meeting *meeting,
+static int wait_a_moment(const struct sml_stripe *stripe, const struct sml_meeting *meeting,
 			 struct sml_control *control, bool serves, uint64_t until_ns)
 {
 	int fds[SML_MAX_SHARDS + 1];
 	unsigned n = 0;
 	uint64_t soon_ns = sml_now_ns() + PAUSE_NS;
 
-	for (unsigned i = 0; serves && i < first->admission.shards; i++)
-		fds[n++] = first->transports[i]->poll_fd;
+	for (unsigned i = 0; serves && i < stripe->admission.shards; i++)
+		fds[n++] = stripe->transports[i]->poll_fd;
 	if (sml_meeting_fd(meeting) >= 0)
 		fds[n++] = sml_meeting_fd(meeting);
 	else if (soon_ns < until_ns)
@@ -153,20 +170,25 @@ static int wait_a_moment(const struct sml_stripe *first, const struct sml_meetin
 	return sml_control_pump(control, fds, n, until_ns);
 }
 
-static int meet(struct sml_stripe *first, struct sml_meeting *meeting, struct sml_control *control,
-		struct sml_probe *probe, int *step)
+/* From the admission on. */
+static uint64_t end_of_meeting(const struct sml_stripe *stripe)
 {
 	uint64_t until_ns = sml_now_ns() + MEETING_NS;
+
+	return stripe->deadline_ns < until_ns ? stripe->deadline_ns : until_ns;
+}
+
+static int meet(struct sml_stripe *stripe, struct sml_meeting *meeting, struct sml_control *control,
+		struct sml_probe *probe, uint64_t until_ns, int *step)
+{
 	int error = 0;
 
-	if (first->deadline_ns < until_ns)
-		until_ns = first->deadline_ns;
 	while (error == 0 && (*step = sml_meeting_step(meeting)) == 0) {
 		if (sml_now_ns() >= until_ns) {
 			*step = -ETIMEDOUT;
 			return 0;
 		}
-		error = wait_a_moment(first, meeting, control, probe != NULL, until_ns);
+		error = wait_a_moment(stripe, meeting, control, probe != NULL, until_ns);
 		if (error == 0 && probe)
 			sml_probe_serve(probe);
 	}
@@ -180,9 +202,9 @@ static void tell_failure(const struct sml_context *context, int step)
 		strerrordesc_np(-step));
 }
 
-static struct sml_host *new_host(const struct sml_stripe *first, struct sml_meeting *meeting)
+static struct sml_host *new_host(const struct sml_stripe *stripe, struct sml_meeting *meeting)
 {
-	const struct sml_neighbors *neighbors = &first->admission.neighbors;
+	const struct sml_neighbors *neighbors = &stripe->admission.neighbors;
 	struct sml_host *host = calloc(1, sizeof(*host));
 	uint8_t n = 0;
 
@@ -191,7 +213,7 @@ static struct sml_host *new_host(const struct sml_stripe *first, struct sml_meet
 	host->memory = sml_meeting_take(meeting, &host->leader_fd);
 	for (unsigned rank = sml_ranks_next(&neighbors->ranks, 0); n < neighbors->n;
 	     rank = sml_ranks_next(&neighbors->ranks, rank + 1)) {
-		if (rank == first->context->settings.rank)
+		if (rank == stripe->context->settings.rank)
 			host->rank = n;
 		host->job_ranks[n++] = (uint16_t)rank;
 	}
@@ -199,29 +221,21 @@ static struct sml_host *new_host(const struct sml_stripe *first, struct sml_meet
 	return host;
 }
 
-static void close_door(struct sml_context *context)
+/* The memory is in stripe->met afterwards, if the ranks share it as far as this one can tell. */
+static int try_to_meet(struct sml_stripe *stripe, struct sml_control *control,
+		       struct sml_probe *probe, bool goes_up, uint64_t until_ns)
 {
-	if (context->hosts.is_open)
-		sml_host_close_door(&context->hosts.door);
-	context->hosts.is_open = false;
-}
-
-/* The memory is in hosts.met afterwards, if the ranks share it as far as this one can tell. */
-static int try_to_meet(struct sml_stripe *first, struct sml_control *control,
-		       struct sml_probe *probe, bool goes_up)
-{
-	struct sml_context *context = first->context;
-	struct sml_meeting *meeting = new_meeting(first, goes_up);
+	struct sml_meeting *meeting = new_meeting(stripe, goes_up);
 	int error = 0, step = -errno;
 
 	if (meeting)
-		error = meet(first, meeting, control, probe, &step);
+		error = meet(stripe, meeting, control, probe, until_ns, &step);
 	if (error == 0 && step == 1) {
-		context->hosts.met = new_host(first, meeting);
-		step = context->hosts.met ? step : -ENOMEM;
+		stripe->met = new_host(stripe, meeting);
+		step = stripe->met ? step : -ENOMEM;
 	}
 	if (error == 0 && step != 1)
-		tell_failure(context, step);
+		tell_failure(stripe->context, step);
 	sml_meeting_free(meeting);
 	return error;
 }
@@ -231,15 +245,18 @@ int sml_hosts_meet(struct sml_stripe *first, struct sml_probe *probe, bool *shar
 	struct sml_context *context = first->context;
 	int error = 0;
 
-	if (context->hosts.is_open && first->admission.neighbors.n == context->settings.world_size)
-		error = try_to_meet(first, first->control, probe, false);
-	*share = context->hosts.met != NULL;
-	close_door(context);
+	if (first->door.fd >= 0 && first->admission.neighbors.n == context->settings.world_size)
+		error = try_to_meet(first, first->control, probe, false, end_of_meeting(first));
+	*share = first->met != NULL;
+	sml_host_close_door(&first->door);
 	return error;
 }
 
-static void free_host(struct sml_host *host)
+static void drop_met(struct sml_stripe *stripe)
 {
+	struct sml_host *host = stripe->met;
+
+	stripe->met = NULL;
 	if (host == NULL)
 		return;
 	sml_host_unmap(&host->memory);
@@ -248,16 +265,15 @@ static void free_host(struct sml_host *host)
 	free(host);
 }
 
-static void drop_met(struct sml_context *context)
-{
-	free_host(context->hosts.met);
-	context->hosts.met = NULL;
-}
-
 static void stop_meeting(struct sml_context *context)
 {
-	close_door(context);
-	drop_met(context);
+	for (unsigned i = 0; i < context->n_stripes; i++) {
+		sml_host_close_door(&context->stripes[i].door);
+		drop_met(&context->stripes[i]);
+	}
+	if (context->hosts.found.fd >= 0)
+		close(context->hosts.found.fd);
+	context->hosts.found.fd = -1;
 }
 
 /* All ranks of the host have frozen their workers: they have reported them. */
@@ -274,6 +290,7 @@ static int begin_anew(struct sml_stripe *stripe)
 				     "has begun");
 	if (host == NULL)
 		return 0;
+	host += stripe->index;
 	terms.room_bytes = host->memory.terms.room_bytes;
 	/* Once a failure has stopped the threads, the code that explains it looks at the slots. */
 	pthread_mutex_lock(&stripe->context->lock);
@@ -289,32 +306,118 @@ static int begin_anew(struct sml_stripe *stripe)
 	return 0;
 }
 
-/* Several stripes open at once, each in a thread of its own, and none of them shares memory. */
-static bool may_meet_under(const struct sml_context *context)
+/*
+ * ---- the stripes of this rank ----
+ *
+ * Each opens in a thread of its own, and its ranks meet there. All switches must decide the same,
+ * so a rank says the same to all of them: that it shares memory with the same ranks at each one (or
+ * is alone at each one), or that it does not. Each switch has these words of all ranks.
+ */
+
+static void note_stripe(const struct sml_stripe *stripe)
 {
-	return context->n_stripes == 1;
+	struct sml_context *context = stripe->context;
+	struct sml_hosts *hosts = &context->hosts;
+	const struct sml_neighbors *neighbors = &stripe->admission.neighbors;
+	uint64_t one = 1;
+	bool differs, decided;
+
+	pthread_mutex_lock(&context->lock);
+	if (hosts->found.n_stripes++ == 0)
+		hosts->found.ranks = neighbors->ranks;
+	differs = !sml_ranks_are_equal(&hosts->found.ranks, &neighbors->ranks);
+	hosts->found.apart |= differs || (neighbors->n > 0 && stripe->met == NULL);
+	decided = hosts->found.apart || hosts->found.n_stripes == context->n_stripes;
+	pthread_mutex_unlock(&context->lock);
+	if (differs)
+		sml_log(&context->settings.log, SML_LOG_INFO,
+			"the switch at %s knows other ranks of this host than another switch of "
+			"the job: each sends its own packets",
+			sml_stripe_name(stripe));
+	/* Never read, so it wakes all that wait. */
+	if (decided && hosts->found.fd >= 0 &&
+	    write(hosts->found.fd, &one, sizeof(one)) != (ssize_t)sizeof(one))
+		sml_assert(errno == EAGAIN);
+}
+
+static bool is_decided(struct sml_context *context, bool *together)
+{
+	bool decided;
+
+	pthread_mutex_lock(&context->lock);
+	*together = !context->hosts.found.apart;
+	decided =
+		context->hosts.found.apart || context->hosts.found.n_stripes == context->n_stripes;
+	pthread_mutex_unlock(&context->lock);
+	return decided;
+}
+
+/* The other switches have not admitted the job, and this one waits for Ready only for a while. */
+static void give_up_meeting(struct sml_context *context, bool *together)
+{
+	struct sml_hosts *hosts = &context->hosts;
+	unsigned n_missing;
+
+	pthread_mutex_lock(&context->lock);
+	n_missing = context->n_stripes - hosts->found.n_stripes;
+	hosts->found.apart |= n_missing > 0;
+	*together = !hosts->found.apart;
+	pthread_mutex_unlock(&context->lock);
+	if (n_missing > 0)
+		sml_log(&context->settings.log, SML_LOG_INFO,
+			"%u of the job's %u switches did not admit it within %u s of another one: "
+			"this rank shares no memory with others of its host",
+			n_missing, context->n_stripes, (unsigned)(MEETING_NS / SML_NS_PER_SEC));
+}
+
+/* What all switches are told. 0, or the control's error. */
+static int decide(struct sml_stripe *stripe, struct sml_control *control, uint64_t until_ns,
+		  bool *together)
+{
+	struct sml_context *context = stripe->context;
+	int error = 0;
+
+	while (error == 0 && !is_decided(context, together)) {
+		if (sml_now_ns() >= until_ns) {
+			give_up_meeting(context, together);
+			return 0;
+		}
+		error = sml_control_pump(control, &context->hosts.found.fd, 1, until_ns);
+	}
+	return error;
+}
+
+static int meet_under(struct sml_stripe *stripe, struct sml_control *control, bool *together)
+{
+	uint64_t until_ns = end_of_meeting(stripe);
+	int error = 0;
+
+	stripe->has_met = true;
+	if (stripe->door.fd >= 0 && stripe->admission.neighbors.n > 0)
+		error = try_to_meet(stripe, control, NULL, true, until_ns);
+	sml_host_close_door(&stripe->door);
+	if (error)
+		return error;
+	note_stripe(stripe);
+	return decide(stripe, control, until_ns, together);
 }
 
 int sml_hosts_meet_under(struct sml_stripe *stripe, struct sml_control *control,
 			 struct sml_readiness *found)
 {
 	struct sml_context *context = stripe->context;
-	unsigned n_ranks = stripe->admission.neighbors.n;
-	int error = 0;
 
-	if (!may_meet_under(context))
+	if (context->shape.lanes) {
+		found->shares_memory = context->crew.host != NULL;
+		return begin_anew(stripe);
+	}
+	if (context->hosts.machine[0] == '\0')
 		return 0;
-	if (context->shape.lanes)
-		error = begin_anew(stripe);
-	else if (context->hosts.is_open && n_ranks > 0)
-		error = try_to_meet(stripe, control, NULL, true);
-	/* Another rank of the host could not share it: now all are on their own. */
-	if (n_ranks == 0)
-		drop_met(context);
-	found->shares_memory = context->hosts.met || context->crew.host;
-	if (context->shape.lanes == 0)
-		close_door(context);
-	return error;
+	if (!stripe->has_met)
+		return meet_under(stripe, control, &found->shares_memory);
+	/* Admitted again: now all are on their own. */
+	drop_met(stripe);
+	return 0;
 }
 
 bool sml_hosts_sends(const struct sml_stripe *stripe, const struct sml_readiness *found)
@@ -329,9 +432,6 @@ bool sml_hosts_sends(const struct sml_stripe *stripe, const struct sml_readiness
 /* The shared slots are the job's only stripe, and there is one thread for them in each rank. */
 static void become_only_stripe(struct sml_stripe *first, const struct sml_host_terms *terms)
 {
-	struct sml_context *context = first->context;
-
-	context->n_stripes = 1;
 	first->admission.head_slots = terms->head_slots;
 	first->admission.data_slots = terms->data_slots;
 	first->admission.shards = 1;
@@ -341,50 +441,98 @@ static void become_only_stripe(struct sml_stripe *first, const struct sml_host_t
 	memset(first->transports, 0, sizeof(first->transports));
 }
 
-static void keep_met(struct sml_context *context, const struct sml_ranks *ranks)
+static bool have_all_met(const struct sml_context *context)
 {
-	context->crew.host = context->hosts.met;
-	context->crew.callers_drive = !sml_host_leads(context->crew.host);
-	context->hosts.met = NULL;
-	context->hosts.ranks = *ranks;
-	sml_host_count_cpus(context->crew.host);
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		if (context->stripes[i].met == NULL ||
+		    context->stripes[i].admission.neighbors.n == 0)
+			return false;
+	return true;
 }
 
-int sml_hosts_settle_under(struct sml_stripe *stripe)
+/* False: no memory. This rank sleeps at the first stripe's. */
+static bool keep_met(struct sml_context *context)
 {
-	struct sml_context *context = stripe->context;
+	struct sml_host *hosts = calloc(context->n_stripes, sizeof(*hosts));
 
-	if (may_meet_under(context) && context->hosts.met && stripe->admission.neighbors.n > 0)
-		keep_met(context, &stripe->admission.neighbors.ranks);
-	else if (may_meet_under(context) && context->crew.host == NULL)
-		stop_meeting(context); /* in a failover, progress threads read crew.host */
-	if (context->crew.host == NULL && stripe->index == 0 && context->settings.world_size > 1)
-		sml_log(&context->settings.log, SML_LOG_INFO,
-			"this rank shares no memory with others of its host: %s",
-			why_alone(context));
-	if (stripe->admission.neighbors.n > 0 && context->crew.host == NULL)
+	if (hosts == NULL)
+		return false;
+	for (unsigned i = 0; i < context->n_stripes; i++) {
+		struct sml_stripe *stripe = &context->stripes[i];
+
+		hosts[i] = *stripe->met;
+		hosts[i].bells = hosts[0].memory.head;
+		if (i > 0 && hosts[i].leader_fd >= 0)
+			close(hosts[i].leader_fd);
+		hosts[i].leader_fd = hosts[0].leader_fd;
+		free(stripe->met);
+		stripe->met = NULL;
+	}
+	context->crew.host = hosts;
+	context->crew.callers_drive = !sml_host_leads(hosts);
+	context->hosts.ranks = context->stripes[0].admission.neighbors.ranks;
+	sml_host_count_cpus(hosts);
+	return true;
+}
+
+int sml_hosts_settle_under(struct sml_context *context)
+{
+	const char *why = NULL;
+
+	if (context->settings.switch_address == NULL)
+		return 0;
+	if (have_all_met(context) && !keep_met(context))
+		return sml_error_set(-ENOMEM, "no memory for what the ranks of this host share");
+	stop_meeting(context);
+	if (context->crew.host)
+		return 0;
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		if (context->stripes[i].admission.neighbors.n > 0)
+			why = sml_stripe_name(&context->stripes[i]);
+	if (why)
 		return sml_error_set(SML_ERROR_PROTOCOL,
 				     "the switch at %s starts the job as if this rank shared "
 				     "memory with others",
-				     sml_stripe_name(stripe));
+				     why);
+	if (context->settings.world_size > 1)
+		sml_log(&context->settings.log, SML_LOG_INFO,
+			"this rank shares no memory with others of its host: %s",
+			why_alone(context));
 	return 0;
 }
 
-void sml_hosts_settle(struct sml_stripe *first, bool share)
+int sml_hosts_settle(struct sml_stripe *first, bool share)
 {
 	struct sml_context *context = first->context;
 
 	if (!share) {
 		sml_hosts_fini(context);
-		return;
+		return 0;
 	}
-	keep_met(context, &first->admission.neighbors.ranks);
+	/* The shared slots are the job's only stripe. */
+	context->n_stripes = 1;
+	if (!keep_met(context))
+		return sml_error_set(-ENOMEM, "no memory for what the ranks of this host share");
 	become_only_stripe(first, &context->crew.host->memory.terms);
+	return 0;
+}
+
+static void free_hosts(struct sml_context *context)
+{
+	struct sml_host *hosts = context->crew.host;
+
+	context->crew.host = NULL;
+	if (hosts == NULL)
+		return;
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		sml_host_unmap(&hosts[i].memory);
+	if (hosts->leader_fd >= 0)
+		close(hosts->leader_fd);
+	free(hosts);
 }
 
 void sml_hosts_fini(struct sml_context *context)
 {
 	stop_meeting(context);
-	free_host(context->crew.host);
-	context->crew.host = NULL;
+	free_hosts(context);
 }

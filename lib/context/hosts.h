@@ -12,8 +12,11 @@
 
 struct sml_probe;
 
+/* Before the stripes open. */
+void sml_hosts_begin(struct sml_context *context);
+
 /* Before the join: what to say in it. Nothing if this rank cannot share memory, or must not. */
-void sml_hosts_introduce(struct sml_context *context, struct sml_application *application);
+void sml_hosts_introduce(struct sml_stripe *stripe, struct sml_application *application);
 
 /*
  * After the admission: true if all ranks of the job have shown that they share memory with this
@@ -21,13 +24,17 @@ void sml_hosts_introduce(struct sml_context *context, struct sml_application *ap
  */
 int sml_hosts_meet(struct sml_stripe *first, struct sml_probe *probe, bool *share);
 
-/* All ranks say so (or not): keep the memory in the crew, as its only slots, or drop it. */
-void sml_hosts_settle(struct sml_stripe *first, bool share);
+/*
+ * All ranks say so (or not): keep the memory in the crew, as its only slots, or drop it. 0, or an
+ * error, told.
+ */
+int sml_hosts_settle(struct sml_stripe *first, bool share);
 
 /*
- * With a switch: if it has admitted several ranks of this host as one, found->shares_memory says
- * whether they share memory, as far as this rank can tell. When the job goes on at another switch,
- * the memory is made ready for that. 0, or an error.
+ * With a switch, or several: found->shares_memory says whether all ranks that each switch has
+ * admitted as one with this rank share memory with it, as far as this rank can tell; it is the same
+ * for all stripes. Takes a bounded time. When the job goes on at another switch, the memory is made
+ * ready for that. 0, or an error.
  */
 int sml_hosts_meet_under(struct sml_stripe *stripe, struct sml_control *control,
 			 struct sml_readiness *found);
@@ -35,10 +42,13 @@ int sml_hosts_meet_under(struct sml_stripe *stripe, struct sml_control *control,
 /* Is this rank to send packets? */
 bool sml_hosts_sends(const struct sml_stripe *stripe, const struct sml_readiness *found);
 
-/* The job starts with what the last admission says: keep the memory, or drop it. 0, or an error. */
-int sml_hosts_settle_under(struct sml_stripe *stripe);
+/*
+ * All stripes have opened. The job starts with what their last admissions say: keep the memory, or
+ * drop it. 0, or an error, told.
+ */
+int sml_hosts_settle_under(struct sml_context *context);
 
-/* Frees what exists. */
+/* Frees what exists. After the lines. */
 void sml_hosts_fini(struct sml_context *context);
 
 #endif

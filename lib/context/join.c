@@ -207,7 +207,8 @@ static uint64_t results(void *self)
 				     __ATOMIC_RELAXED);
 	/* Where another rank of this host receives them, this one contributes again after them. */
 	if (stripe->context->crew.host)
-		n += __atomic_load_n(&stripe->context->crew.host->contributions, __ATOMIC_RELAXED);
+		n += __atomic_load_n(&stripe->context->crew.host[stripe->index].contributions,
+				     __ATOMIC_RELAXED);
 	return n;
 }
 

@@ -38,9 +38,10 @@ static int make_stripes(struct sml_context *context)
 	if (context->stripes == NULL)
 		return sml_error_set(-ENOMEM, "no memory for %d stripes", n);
 	context->n_stripes = address ? (unsigned)n : 1;
-	for (unsigned i = 0; i < context->n_stripes; i++) {
+	for (unsigned i = 0; i < (unsigned)n; i++) {
 		context->stripes[i].context = context;
 		context->stripes[i].index = (uint8_t)i;
+		context->stripes[i].door.fd = -1;
 	}
 	return 0;
 }
@@ -70,7 +71,7 @@ static int join(struct sml_stripe *stripe)
 
 	if (error)
 		return error;
-	sml_hosts_introduce(stripe->context, &application);
+	sml_hosts_introduce(stripe, &application);
 	return sml_control_join(stripe->control, &application, &stripe->admission,
 				stripe->deadline_ns);
 }
@@ -125,6 +126,19 @@ static void open_stripes(struct sml_context *context, uint64_t deadline_ns)
 	open_main(&context->stripes[0]);
 	for (unsigned i = 1; i < n_started; i++)
 		pthread_join(context->stripes[i].opener, NULL);
+}
+
+/* All threads that opened stripes have ended. */
+static void settle_hosts(struct sml_context *context)
+{
+	int error;
+
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		if (context->stripes[i].error)
+			return;
+	error = sml_hosts_settle_under(context);
+	if (error)
+		sml_context_fail(context, error, sml_error_last());
 }
 
 /* 0; or the error of a stripe or of a control connection, told. */
@@ -219,9 +233,9 @@ static void destroy(struct sml_context *context)
 	sml_tracing_fini(context);
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		close_stripe(&context->stripes[i]);
+	sml_hosts_fini(context);
 	free(context->stripes);
 	sml_own_stripe_free(context->crew.own);
-	sml_hosts_fini(context);
 	free(context->peers);
 	if (context->embedded)
 		sml_switch_close(context->embedded);
@@ -252,7 +266,9 @@ static int set_up(struct sml_context *context, const struct sml_config *config)
 		error = sml_embedded_listen(context);
 	if (error)
 		return error;
+	sml_hosts_begin(context);
 	open_stripes(context, deadline_ns);
+	settle_hosts(context);
 	error = opening_error(context, false);
 	return error ? error : start(context);
 }
@@ -286,6 +302,7 @@ int sml_open(struct sml_context **opened, const struct sml_config *config)
 		return sml_error_set(-ENOMEM, "no memory for a context");
 	owner.self = context;
 	context->owner = getpid();
+	context->hosts.found.fd = -1;
 	pthread_mutex_init(&context->submit_lock, NULL);
 	pthread_mutex_init(&context->lock, NULL);
 	sml_cond_init(&context->changed);

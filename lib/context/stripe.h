@@ -10,6 +10,8 @@
 
 #include "base/error.h"
 #include "lib/control/client.h"
+#include "lib/host/meet.h"
+#include "lib/host/slots.h"
 #include "lib/progress/shard.h"
 #include "lib/transport/transport.h"
 
@@ -33,6 +35,9 @@ struct sml_stripe {
 	/* While it opens; in its own thread if there are several stripes. */
 	struct sml_transport *transports[SML_MAX_SHARDS]; /* NULL once lines have them */
 	uint16_t lanes;					  /* that its switch starts with */
+	struct sml_host_door door;			  /* for the ranks of this host */
+	bool has_met;					  /* or has tried to; that is done once */
+	struct sml_host *met; /* memory that this rank shares; the others may not */
 	uint64_t deadline_ns;
 	pthread_t opener;
 	int error; /* of opening, and how it was told */

@@ -70,19 +70,18 @@ static void describe_form(const struct sml_context *context, char *text, size_t 
 	else
 		length = (size_t)snprintf(text, bytes, "dedicated switch %s, %s dataplane",
 					  sml_stripe_name(first), first->admission.dataplane);
+	for (unsigned i = 0;
+	     (context->n_stripes > 1 || context->peers) && i < context->n_stripes && length < bytes;
+	     i++)
+		length += (size_t)snprintf(text + length, bytes - length, "%sstripe %u: %s",
+					   i ? ", " : "", i, sml_stripe_name(&context->stripes[i]));
 	if (host && length < bytes) {
 		char group[SML_RANKS_TEXT_BYTES + 64];
 
 		describe_host(host, group, sizeof(group));
 		snprintf(text + length, bytes - length, "; %s, and rank %u sends their sums (%s)",
 			 group, host->job_ranks[0], how_they_wait(host));
-		return;
 	}
-	if (context->n_stripes == 1 && !context->peers)
-		return;
-	for (unsigned i = 0; i < context->n_stripes && length < bytes; i++)
-		length += (size_t)snprintf(text + length, bytes - length, "%sstripe %u: %s",
-					   i ? ", " : "", i, sml_stripe_name(&context->stripes[i]));
 }
 
 static void describe_ports(const struct sml_port_range *ports, char *text, size_t bytes)

@@ -27,7 +27,7 @@ static const struct sml_stall_report *hear(const struct sml_scene *scene, unsign
 	/* The slots of this process are known without asking. */
 	if (report == NULL &&
 	    (scene->crew->host || (scene->crew->own && stripe == scene->settings->rank)))
-		report = sml_question_last(scene->crew, sml_control_last_words(control));
+		report = sml_question_last(scene->crew, stripe, sml_control_last_words(control));
 	return report;
 }
 
@@ -41,7 +41,7 @@ void sml_stall_ask(const struct sml_scene *scene, uint64_t until_ns,
 	for (unsigned i = 0; i < scene->n_stripes; i++) {
 		char why[sizeof(reports->why)] = "";
 
-		reports->of[i] = sml_question_refine(scene->crew,
+		reports->of[i] = sml_question_refine(scene->crew, i,
 						     hear(scene, i, until_ns, why, sizeof(why)));
 		reports->any |= reports->of[i] != NULL;
 		if (reports->of[i] == NULL && reports->complete) {

@@ -28,7 +28,7 @@ static uint64_t bit(unsigned rank)
 
 uint32_t sml_host_get_ready(struct sml_host *host)
 {
-	struct sml_host_head *head = host->memory.head;
+	struct sml_host_head *head = host->bells;
 	uint32_t bell = __atomic_load_n(&head->ranks[host->rank].bell, __ATOMIC_SEQ_CST);
 
 	__atomic_fetch_or(&head->sleeping.ranks, bit(host->rank), __ATOMIC_SEQ_CST);
@@ -40,18 +40,18 @@ void sml_host_sleep(struct sml_host *host, uint32_t ready, uint64_t ns)
 	struct timespec left = sml_timespec(ns < LONGEST_SLEEP_NS ? ns : LONGEST_SLEEP_NS);
 
 	__atomic_store_n(&host->sleeps, host->sleeps + 1, __ATOMIC_RELAXED);
-	(void)syscall(SYS_futex, &host->memory.head->ranks[host->rank].bell, FUTEX_WAIT, ready,
-		      &left, NULL, 0);
+	(void)syscall(SYS_futex, &host->bells->ranks[host->rank].bell, FUTEX_WAIT, ready, &left,
+		      NULL, 0);
 }
 
 void sml_host_wake_up(struct sml_host *host)
 {
-	__atomic_fetch_and(&host->memory.head->sleeping.ranks, ~bit(host->rank), __ATOMIC_SEQ_CST);
+	__atomic_fetch_and(&host->bells->sleeping.ranks, ~bit(host->rank), __ATOMIC_SEQ_CST);
 }
 
 static void ring(const struct sml_host *host, unsigned rank)
 {
-	uint32_t *bell = &host->memory.head->ranks[rank].bell;
+	uint32_t *bell = &host->bells->ranks[rank].bell;
 	uint64_t one = 1;
 
 	/* It waits for packets, too. If the counter is full, it is awake. */
@@ -75,13 +75,12 @@ void sml_host_tell(struct sml_host *host)
 		return;
 	host->has_news = host->has_sum = false;
 	/* Not a load: whoever marks itself as sleeping after this sees the news. */
-	sleeping = __atomic_fetch_or(&host->memory.head->sleeping.ranks, 0, __ATOMIC_SEQ_CST) &
+	sleeping = __atomic_fetch_or(&host->bells->sleeping.ranks, 0, __ATOMIC_SEQ_CST) &
 		   ~bit(host->rank) & whom;
 	if (sleeping == 0)
 		return;
 	/* Each is rung once for a sleep. */
-	sleeping &=
-		__atomic_fetch_and(&host->memory.head->sleeping.ranks, ~sleeping, __ATOMIC_SEQ_CST);
+	sleeping &= __atomic_fetch_and(&host->bells->sleeping.ranks, ~sleeping, __ATOMIC_SEQ_CST);
 	for (unsigned rank = 0; rank < host->memory.terms.n_ranks; rank++)
 		if (sleeping & bit(rank)) {
 			ring(host, rank);

@@ -23,6 +23,8 @@
  * Why buffers can be used again without a handshake: a rank writes its row of use t + 2 only after
  * it has read the result of t + 1 of the same slot. That result exists only if every rank has
  * arrived at t + 1, which it does only after it has read the result of t.
+ *
+ * A job with several switches has such memory for each of them. A rank sleeps in one place for all.
  */
 #ifndef SML_LIB_HOST_SLOTS_H
 #define SML_LIB_HOST_SLOTS_H
@@ -34,11 +36,12 @@ struct sml_host {
 	struct sml_host_memory memory;
 	uint8_t rank;			      /* within the host; 0 is the leader */
 	uint16_t job_ranks[SML_MAX_CHILDREN]; /* the job's ranks, by rank within the host */
-	int leader_fd;	  /* if sums go up: an eventfd that wakes the leader; -1: none */
-	bool has_news;	  /* results that sleeping ranks have not been told */
-	bool has_sum;	  /* a sum that a sleeping leader has not been told */
-	uint64_t spin_ns; /* how long to look for news before sleeping */
-	bool has_cores;	  /* a core for every rank */
+	struct sml_host_head *bells; /* where its ranks sleep: of the job's first such memory */
+	int leader_fd;		     /* if sums go up: an eventfd that wakes the leader; -1: none */
+	bool has_news;		     /* results that sleeping ranks have not been told */
+	bool has_sum;		     /* a sum that a sleeping leader has not been told */
+	uint64_t spin_ns;	     /* how long to look for news before sleeping */
+	bool has_cores;		     /* a core for every rank */
 	/* Counters, atomic. */
 	uint64_t contributions, added, sleeps, wakes;
 };

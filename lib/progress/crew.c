@@ -19,7 +19,8 @@ void sml_crew_init(struct sml_crew *crew, struct sml_requests *requests,
 
 void sml_crew_fini(struct sml_crew *crew)
 {
-	sml_stall_report_close(crew->last);
+	for (unsigned i = 0; i < SML_MAX_STRIPES; i++)
+		sml_stall_report_close(crew->last[i]);
 	pthread_cond_destroy(&crew->changed);
 	pthread_mutex_destroy(&crew->lock);
 }

@@ -40,14 +40,19 @@ struct sml_crew {
 			  */
 	struct sml_requests *requests;
 	struct sml_own_stripe *own; /* NULL: none in this process */
-	struct sml_host *host;	    /* memory that ranks share; NULL: each sends packets */
-	bool callers_drive;	    /* this rank sends no packets: see progress.h */
+	/*
+	 * Memory that ranks share, for each switch; this rank sleeps at the first one. NULL: each
+	 * sends packets.
+	 */
+	struct sml_host *host;
+	bool callers_drive; /* this rank sends no packets: see progress.h */
 	struct sml_crew_owner owner;
 
 	pthread_mutex_t lock; /* also of the own stripe's question */
 	pthread_cond_t changed;
 	unsigned n_stopped;
-	struct sml_stall_report *last; /* of the slots here, after the job failed; set once */
+	/* Of the slots here, by stripe, after the job failed; each is set once. */
+	struct sml_stall_report *last[SML_MAX_STRIPES];
 };
 
 /* A zeroed crew without threads. */

@@ -28,9 +28,18 @@ void sml_progress_wake(struct sml_progress *progress)
 		sml_assert(errno == EAGAIN);
 }
 
+static unsigned count_shards(const struct sml_progress *progress)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < progress->n_lines; i++)
+		n += progress->lines[i]->n_shards;
+	return n;
+}
+
 void sml_progress_submit(struct sml_progress *progress, struct sml_request *request, bool waits)
 {
-	__atomic_add_fetch(&progress->outstanding, 1, __ATOMIC_SEQ_CST);
+	__atomic_add_fetch(&progress->outstanding, count_shards(progress), __ATOMIC_SEQ_CST);
 	request->queued[progress->index] = NULL;
 	pthread_mutex_lock(&progress->queue_lock);
 	if (progress->queue_first)

@@ -46,6 +46,13 @@ static struct sml_stall_report *look_at_host(const struct sml_host *host, unsign
 	return report;
 }
 
+static struct sml_stall_report *look_at_stripe(const struct sml_crew *crew, unsigned stripe)
+{
+	const struct sml_host *host = &crew->host[stripe];
+
+	return look_at_host(host, known_ranks(host));
+}
+
 static void look_at_shard(const struct sml_own_stripe *own, unsigned shard,
 			  struct sml_stall_report *report)
 {
@@ -108,8 +115,9 @@ struct sml_stall_report *sml_question_ask(struct sml_crew *crew)
 	struct sml_stall_report *report;
 	bool answered;
 
+	/* Only ranks without a switch are asked: they have one such memory. */
 	if (crew->host)
-		return look_at_host(crew->host, known_ranks(crew->host));
+		return look_at_stripe(crew, 0);
 	report = own ? new_report(own) : NULL;
 	if (report == NULL)
 		return NULL;
@@ -161,34 +169,38 @@ static void merge(struct sml_waits *ours, const struct sml_waits *told, uint32_t
 	}
 }
 
-const struct sml_stall_report *sml_question_refine(struct sml_crew *crew,
+const struct sml_stall_report *sml_question_refine(struct sml_crew *crew, unsigned stripe,
 						   const struct sml_stall_report *told)
 {
 	const struct sml_host *host = crew->host;
+	struct sml_stall_report **last = &crew->last[stripe];
 	struct sml_ranks group = {{0}};
 
-	if (host == NULL || !host->memory.terms.goes_up || told == NULL || told == crew->last)
+	if (host == NULL || !host->memory.terms.goes_up || told == NULL || told == *last)
 		return told;
-	sml_stall_report_close(crew->last);
-	crew->last = look_at_host(host, told->n_ranks);
-	if (crew->last == NULL)
+	host += stripe;
+	sml_stall_report_close(*last);
+	*last = look_at_host(host, told->n_ranks);
+	if (*last == NULL)
 		return told;
 	add_job_ranks(host, UINT64_MAX, &group);
-	for (uint32_t i = 0; i < crew->last->waits.n_slots && i < told->waits.n_slots; i++)
-		merge(&crew->last->waits, &told->waits, i, &group);
-	crew->last->waits.is_partial |= told->waits.is_partial;
-	sml_stall_report_count(crew->last);
-	sml_stall_report_name(crew->last, told);
-	return crew->last;
+	for (uint32_t i = 0; i < (*last)->waits.n_slots && i < told->waits.n_slots; i++)
+		merge(&(*last)->waits, &told->waits, i, &group);
+	(*last)->waits.is_partial |= told->waits.is_partial;
+	sml_stall_report_count(*last);
+	sml_stall_report_name(*last, told);
+	return *last;
 }
 
-const struct sml_stall_report *sml_question_last(struct sml_crew *crew,
+const struct sml_stall_report *sml_question_last(struct sml_crew *crew, unsigned stripe,
 						 const struct sml_stall_report *names)
 {
-	if (crew->last == NULL) {
-		crew->last = sml_question_ask(crew);
-		if (crew->last && names)
-			sml_stall_report_name(crew->last, names);
+	struct sml_stall_report **last = &crew->last[stripe];
+
+	if (*last == NULL) {
+		*last = crew->host ? look_at_stripe(crew, stripe) : sml_question_ask(crew);
+		if (*last && names)
+			sml_stall_report_name(*last, names);
 	}
-	return crew->last;
+	return *last;
 }

@@ -24,11 +24,11 @@ void sml_question_answer(struct sml_crew *crew, unsigned thread, uint32_t *seen)
  * After a failure: what a switch says (or NULL), with what it cannot know where ranks of this host
  * contribute as one: which of them are late. Valid as long as the crew.
  */
-const struct sml_stall_report *sml_question_refine(struct sml_crew *crew,
+const struct sml_stall_report *sml_question_refine(struct sml_crew *crew, unsigned stripe,
 						   const struct sml_stall_report *told);
 
 /* After a failure, with the ranks' names from elsewhere. Valid as long as the crew. */
-const struct sml_stall_report *sml_question_last(struct sml_crew *crew,
+const struct sml_stall_report *sml_question_last(struct sml_crew *crew, unsigned stripe,
 						 const struct sml_stall_report *names);
 
 #endif

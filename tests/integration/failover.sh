@@ -106,6 +106,23 @@ shared() {
 		"share this host's memory" "$address takes over (epoch 2)"
 }
 
+# Two stripes, whose switches die one after the other: each has its own memory.
+shared_by_two() {
+	local first first_pid second second_pid
+	start_switch
+	first=$address first_pid=$pid
+	start_switch
+	second=$address second_pid=$pid
+	start_switch
+	SWITCHML_HOST_GROUP=1 SWITCHML_DEBUG=info \
+		start_bench "$first,$second|$address,$address" --drop 0.1%
+	kill_switches "$first_pid"
+	await is_over_or says "$work/bench" "$first closed the connection; .*$address takes over"
+	kill_switches "$second_pid"
+	expect_success "the next address takes over both stripes of ranks that share memory" \
+		"share this host's memory" "$second closed the connection; .*$address takes over"
+}
+
 frozen() {
 	start_switch
 	local first=$address first_pid=$pid
@@ -180,7 +197,7 @@ none() {
 	fi
 }
 
-for what in started_again next_address shared frozen one_of_two survivor both_again; do
+for what in started_again next_address shared shared_by_two frozen one_of_two survivor both_again; do
 	$what
 	end_switches
 done

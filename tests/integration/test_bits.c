@@ -213,9 +213,14 @@ static void bits_do_not_depend_on_the_form(void **state)
 	struct sml_switch *others[] = {start_switch(NULL, two), start_switch(NULL, three),
 				       start_leaf(one, left), start_leaf(one, right)};
 	const char *const racks[RANKS] = {left, right, one, left, right};
+	/* One host at one of the switches only: so at none. */
+	char by_left[130], by_root[130];
+	const char *const uneven[RANKS] = {by_left, by_root, by_left, by_root, by_root};
 
 	(void)state;
 	snprintf(list, sizeof(list), "%s,%s,%s", one, two, three);
+	snprintf(by_left, sizeof(by_left), "%s,%s", left, two);
+	snprintf(by_root, sizeof(by_root), "%s,%s", one, two);
 	for (unsigned several = 0; several < 2; several++) {
 		const struct way way = {several, several};
 		uint32_t usual = bits((struct job){.switch_address = one}, way);
@@ -226,7 +231,9 @@ static void bits_do_not_depend_on_the_form(void **state)
 			{.host_group = false},
 			{.host_group = true},
 			{.switch_address = one, .host_group = true},
+			{.switch_address = list, .host_group = true},
 			{.switch_addresses = racks, .host_group = true},
+			{.switch_addresses = uneven, .host_group = true},
 		};
 
 		for (unsigned f = 0; f < sizeof(forms) / sizeof(forms[0]); f++) {

@@ -153,7 +153,7 @@ struct death {
 	int dying;
 	const char *switch_address, *who;
 	bool shared; /* through the host's memory */
-	bool behind; /* a switch in this process; then see struct job */
+	int behind;  /* as many switches in this process; then see struct job */
 	int alone;
 };
 
@@ -167,12 +167,13 @@ static void let_die(const struct death *deaths, unsigned n, void (*body)(struct 
 {
 	struct job jobs[MAX_DEATHS];
 	pid_t children[MAX_DEATHS];
-	char address[64], names[MAX_DEATHS][8];
-	int port = free_port(), gate[2];
-	struct sml_switch *opened;
+	char address[64], both[64], names[MAX_DEATHS][8];
+	int ports[2] = {free_port(), free_port()}, gate[2];
+	struct sml_switch *opened[2];
 
 	assert_int_equal(pipe(gate), 0);
-	snprintf(address, sizeof(address), "127.0.0.1:%d", port);
+	snprintf(both, sizeof(both), "127.0.0.1:%d,127.0.0.1:%d", ports[0], ports[1]);
+	snprintf(address, sizeof(address), "127.0.0.1:%d", ports[0]);
 	for (unsigned i = 0; i < n; i++) {
 		struct job childs;
 
@@ -188,7 +189,7 @@ static void let_die(const struct death *deaths, unsigned n, void (*body)(struct 
 		if (deaths[i].behind) {
 			snprintf(names[i], sizeof(names[i]), "%u", i);
 			jobs[i].name = names[i];
-			jobs[i].switch_address = address;
+			jobs[i].switch_address = deaths[i].behind > 1 ? both : address;
 		}
 		childs = jobs[i];
 		childs.body = body;
@@ -203,11 +204,13 @@ static void let_die(const struct death *deaths, unsigned n, void (*body)(struct 
 			_exit(run_rank(&childs, deaths[i].dying));
 		}
 	}
-	opened = serve_at(port, address);
+	opened[1] = serve_at(ports[1], address);
+	opened[0] = serve_at(ports[0], address);
 	close(gate[0]);
 	close(gate[1]);
 	run_jobs(jobs, n);
-	sml_switch_close(opened);
+	sml_switch_close(opened[0]);
+	sml_switch_close(opened[1]);
 	for (unsigned i = 0; i < n; i++) {
 		kill(children[i], SIGKILL);
 		waitpid(children[i], NULL, 0);
@@ -230,20 +233,20 @@ static void half_a_reduction_and_die(struct rank *rank)
 static void the_death_of_a_rank_is_told_with_its_name(void **state)
 {
 	static const struct death deaths[] = {
-		{2, NULL, "rank 2", false, false, 0},
-		{0, NULL, "rank 0", false, false, 0}, /* and its switch */
-		{2, "embedded", "and stripe 2 of the job with it", false, false, 0},
+		{2, NULL, "rank 2", false, 0, 0},
+		{0, NULL, "rank 0", false, 0, 0}, /* and its switch */
+		{2, "embedded", "and stripe 2 of the job with it", false, 0, 0},
 	};
 
 	static const struct death shared[] = {
-		{2, NULL, "rank 2", true, false, 0},
-		{0, NULL, "rank 0", true, false, 0},
+		{2, NULL, "rank 2", true, 0, 0},
+		{0, NULL, "rank 0", true, 0, 0},
 	};
 	/* The rank that sends for the others, another one, and one beside them. */
 	static const struct death behind[] = {
-		{0, NULL, "rank 0", true, true, 0},
-		{2, NULL, "rank 2", true, true, 0},
-		{1, NULL, "rank 1", true, true, 1 << 1},
+		{0, NULL, "rank 0", true, 1, 0},
+		{2, NULL, "rank 2", true, 2, 0},
+		{1, NULL, "rank 1", true, 1, 1 << 1},
 	};
 
 	(void)state;
@@ -283,21 +286,27 @@ static void be_killed(struct rank *rank)
 static void a_rank_that_is_killed_in_a_call_is_named(void **state)
 {
 	static const struct death deaths[] = {
-		{0, NULL, "rank 0", true, false, 0},
-		{1, NULL, "rank 1", true, false, 0},
-		{2, NULL, "rank 2", true, false, 0},
+		{0, NULL, "rank 0", true, 0, 0},
+		{1, NULL, "rank 1", true, 0, 0},
+		{2, NULL, "rank 2", true, 0, 0},
 	};
 
 	static const struct death behind[] = {
-		{0, NULL, "rank 0", true, true, 0},
-		{1, NULL, "rank 1", true, true, 1 << 0},
-		{2, NULL, "rank 2", true, true, 1 << 0},
+		{0, NULL, "rank 0", true, 1, 0},
+		{1, NULL, "rank 1", true, 1, 1 << 0},
+		{2, NULL, "rank 2", true, 1, 1 << 0},
+	};
+	static const struct death behind_two[] = {
+		{0, NULL, "rank 0", true, 2, 0},
+		{1, NULL, "rank 1", true, 2, 1 << 0},
+		{2, NULL, "rank 2", true, 2, 0},
 	};
 
 	(void)state;
 	for (unsigned i = 0; i < 3; i++) {
 		let_die(deaths, 3, be_killed, LIVING_HEARTBEAT_MS);
 		let_die(behind, 3, be_killed, LIVING_HEARTBEAT_MS);
+		let_die(behind_two, 3, be_killed, LIVING_HEARTBEAT_MS);
 	}
 }
 
@@ -311,13 +320,13 @@ static void freeze(struct rank *rank)
 static void a_frozen_rank_is_dead_after_the_heartbeat(void **state)
 {
 	static const struct death deaths[] = {
-		{1, NULL, "rank 1", false, false, 0},
-		{1, "embedded", "and stripe 1 of the job with it", false, false, 0},
-		{1, NULL, "rank 1", true, false, 0},
+		{1, NULL, "rank 1", false, 0, 0},
+		{1, "embedded", "and stripe 1 of the job with it", false, 0, 0},
+		{1, NULL, "rank 1", true, 0, 0},
 	};
 	static const struct death behind[] = {
-		{0, NULL, "rank 0", true, true, 0},
-		{2, NULL, "rank 2", true, true, 0},
+		{0, NULL, "rank 0", true, 1, 0},
+		{2, NULL, "rank 2", true, 1, 0},
 	};
 
 	(void)state;

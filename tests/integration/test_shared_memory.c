@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -53,17 +54,19 @@ static void expect_packets_of_leaders(struct rank *rank)
 	CHECK(rank, (counters.bytes_received > 0) == leads);
 }
 
-static void behind_a_switch_one_rank_of_a_host_sends(void **state)
+static void behind_switches_one_rank_of_a_host_sends(void **state)
 {
-	char address[64];
-	struct sml_switch *opened = serve_at(0, address);
+	char address[64], other[64], both[129];
+	struct sml_switch *opened = serve_at(0, address), *second = serve_at(0, other);
 	struct job job = {
 		.switch_address = address, .host_group = true, .body = expect_packets_of_leaders};
 
 	(void)state;
+	snprintf(both, sizeof(both), "%s,%s", address, other);
 	for (job.n_ranks = 2; job.n_ranks <= 5; job.n_ranks++)
 		for (job.alone = 0; job.alone < 1 << (job.n_ranks - 2); job.alone++) {
 			job.by_default = !job.by_default;
+			job.switch_address = job.alone & 1 ? address : both;
 			run_job(&job);
 		}
 	/* Only ranks that ask for it share memory. */
@@ -72,6 +75,7 @@ static void behind_a_switch_one_rank_of_a_host_sends(void **state)
 	job.by_default = true;
 	run_job(&job);
 	sml_switch_close(opened);
+	sml_switch_close(second);
 }
 
 /* One rank is told not to: then no rank does, and nobody waits for it. */
@@ -142,7 +146,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ranks_that_share_memory_send_no_packets),
-		cmocka_unit_test(behind_a_switch_one_rank_of_a_host_sends),
+		cmocka_unit_test(behind_switches_one_rank_of_a_host_sends),
 		cmocka_unit_test(ranks_of_one_host_may_be_of_both_kinds),
 		cmocka_unit_test(threads_of_ranks_that_share_memory_may_call_at_once),
 	};

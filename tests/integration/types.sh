@@ -84,6 +84,9 @@ alone=3
 form "shared memory under a switch" 'dedicated switch' -- "${at[one]}" "${at[one]}" "${at[one]}" "${at[one]}"
 says rank.0 "ranks 0, 1 and 2 share this host's memory, and rank 0 sends"
 say $? "shared memory under a switch: three ranks share it, and one sends its own packets" rank.*
+form "shared memory under three switches" '3 dedicated switches' -- "$three" "$three" "$three" "$three"
+says rank.0 "stripe 2: .*ranks 0, 1 and 2 share this host's memory, and rank 0 sends"
+say $? "shared memory under three switches: three ranks share it, and one sends its own packets" rank.*
 alone=
 for name in left right; do
 	switch $name --parent "${at[one]}"

@@ -44,6 +44,7 @@ static void open_world(struct world *world)
 	memset(world->bytes, 0, bytes);
 	for (uint8_t rank = 0; rank < 3; rank++) {
 		sml_host_lay_out(&world->hosts[rank].memory, &three_ranks, world->bytes);
+		world->hosts[rank].bells = world->hosts[rank].memory.head;
 		world->hosts[rank].rank = rank;
 	}
 }

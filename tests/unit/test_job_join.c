@@ -475,7 +475,7 @@ static void a_rank_tells_only_of_memory_that_it_shares(void **state)
 	(void)state;
 	join_from(&world, "aab", false);
 	for (uint32_t rank = 0; rank < 3; rank++)
-		say_ready(&world, rank, rank != 2);
+		say_ready(&world, rank, true);
 	assert_non_null(jobs_told(&world, 2, SML_CONTROL__ENVELOPE__BODY_START));
 	say_mismatch(&world, 2, 0, 1);
 	say_mismatch(&world, 0, 0, 2);
@@ -487,18 +487,18 @@ static void a_rank_tells_only_of_memory_that_it_shares(void **state)
 	jobs_close(&world);
 }
 
-static void ranks_that_share_no_memory_are_admitted_again(void **state)
+/* Ranks 0 and 1 are of one machine. */
+static void admit_again(uint32_t individual)
 {
 	struct jobs_world world;
 	uint64_t cookie;
 
-	(void)state;
 	join_from(&world, "aab", false);
 	cookie = jobs_admitted(&world, 0)->cookie;
 	say_ready(&world, 0, true);
-	say_ready(&world, 1, false);
+	say_ready(&world, 1, individual != 1);
 	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_START));
-	say_ready(&world, 2, false);
+	say_ready(&world, 2, individual != 2);
 	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_START));
 	for (uint32_t rank = 0; rank < 3; rank++) {
 		assert_int_equal(jobs_admitted(&world, rank)->number, rank);
@@ -510,6 +510,14 @@ static void ranks_that_share_no_memory_are_admitted_again(void **state)
 		say_ready(&world, rank, false);
 	assert_non_null(jobs_told(&world, 2, SML_CONTROL__ENVELOPE__BODY_START));
 	jobs_close(&world);
+}
+
+/* Rank 2 is alone here; at another switch of the job, it could not share memory. */
+static void ranks_that_share_no_memory_are_admitted_again(void **state)
+{
+	(void)state;
+	admit_again(1);
+	admit_again(2);
 }
 
 static void a_job_shares_memory_if_all_its_ranks_do(void **state)
