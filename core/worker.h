@@ -137,8 +137,6 @@ struct sml_worker {
 	uint32_t send_order;	   /* of the next transmission */
 	uint32_t highest_answered; /* send_order + 1 of the latest-sent packet answered */
 	uint64_t hold_timer_ns;	   /* no timeout before this */
-	uint64_t heard_ns;	   /* when the last result came; 0: none has */
-	uint8_t probes;		   /* since then: see sml_worker_deadline() */
 	struct sml_rtt rtt;
 	struct sml_flight flight;
 	/* Tensors submitted and not yet retired, in order: [oldest, newest). */

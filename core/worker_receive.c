@@ -131,8 +131,6 @@ static enum sml_worker_verdict take(struct sml_worker *worker, uint16_t slot, ui
 	bool last = sml_tensor_take(state->tensor, stream, state->index, lanes);
 
 	measure(worker, state, last_rank, now_ns);
-	worker->heard_ns = now_ns;
-	worker->probes = 0;
 	/* Karn's rule here too: the answer may be to a transmission before the last. */
 	if (state->sends == 1)
 		worker->highest_answered =
