@@ -81,11 +81,11 @@ class Lab:
     # ---- links ----
 
     @contextlib.contextmanager
-    def star(self, n_workers, rate_mbit, others=None, offload=True):
+    def star(self, n_workers, rate_mbit, others=None, offload=True, per_host=1):
         """A star, and a directory for logs."""
         self.stars += 1
         star = Star(f"{PREFIX}{os.getpid()}-{self.stars}", n_workers, rate_mbit, 1500, offload,
-                    self.tcp)
+                    self.tcp, per_host)
         work = tempfile.mkdtemp(prefix=PREFIX)
         try:
             star.build(others or {})
@@ -115,20 +115,21 @@ class Lab:
                     if isinstance(crew, Crew):
                         crew.stop()
 
-    def compare(self, n_workers, rate, size_bytes, entries, runs, offload=True):
+    def compare(self, n_workers, rate, size_bytes, entries, runs, **traits):
         """Results of bench/suite's measurement: entries in turns, every sum checked.
 
-        rate: a name of rows.RATES."""
-        return self.samples(1, n_workers, rate, size_bytes, entries, runs, offload)[0]
+        rate: a name of rows.RATES; traits: of rows.Cell."""
+        return self.samples(1, n_workers, rate, size_bytes, entries, runs, **traits)[0]
 
-    def samples(self, n_samples, n_workers, rate, size_bytes, entries, runs, offload=True):
+    def samples(self, n_samples, n_workers, rate, size_bytes, entries, runs, **traits):
         """The same several times, with the same crews: a list of results each."""
-        cell = rows.Cell(n_workers, rate, 1500, size_bytes, tuple(entries), offload=offload)
+        cell = rows.Cell(n_workers, rate, 1500, size_bytes, tuple(entries), **traits)
         others = {}
         for entry in entries:
             others.update(entry.method.switches())
         self.say(f"{cell.name()}: {', '.join(dict.fromkeys(e.name() for e in entries))}")
-        with self.star(n_workers, rows.RATES[rate], others, offload) as (star, work), \
+        with self.star(n_workers, rows.RATES[rate], others, cell.offload, cell.per_host) as \
+                (star, work), \
                 self.crews(star, work, [entry.method for entry in entries]) as crews:
             return [measure.run_cell(cell, crews, runs, 0, lambda *_: None)
                     for _ in range(n_samples)]

@@ -2,17 +2,27 @@
 """Question 1: the aggregation rate, measured on slow links, predicted there, and simulated on
 fast ones."""
 import lab as common
-from rows import BCUBE, INT16, INT32, MPI, NIC32, RANKS16, RANKS32, RING, Entry
+from rows import (BCUBE, HOSTS16, HOSTS32, HOSTSRANKS32, INT16, INT32, MPI, MPIMEMORY, NIC32,
+                  RACKS16, RACKS32, RANKS16, RANKS32, RING, Entry)
 
 QUESTION = "How many elements a second are summed, and does that depend on the number of workers?"
 NEEDS_ROOT = True
 METHODS = (INT32, INT16, RANKS32, RANKS16, NIC32, RING, BCUBE, MPI)
 PREDICTED = {INT32.name: "int32", INT16.name: "int16"}
+# Of eight workers: title, traits of the cell, methods.
+PLACES = (("2 hosts x 4", {"per_host": 4}, (HOSTS32, HOSTS16, HOSTSRANKS32, RING, BCUBE, MPIMEMORY)),
+          ("4 hosts x 2", {"per_host": 2}, (HOSTS32, HOSTS16, HOSTSRANKS32, RING, BCUBE, MPIMEMORY)),
+          ("2 racks x 4 hosts", {"apart": "racks"}, (RACKS32, RACKS16)))
 FAR = 0.10  # a prediction that is farther off is to be explained
 LANES = 352
 DELAY_US = 10
 # As many as the fastest link needs (slots.py has the rule).
 SLOTS = 1024
+# Of one core, with UDP datagrams of 1,470 bytes, as the authors of Linux's segmentation offload (2018,
+# commit bec1f6f69736: 2,139 MB/s sent) and of its counterpart (commit e20cf8d3f1f7: 1,466 MB/s
+# received) measured them. The switch receives and sends a packet for each worker, too.
+SENT_NS, RECEIVED_NS = 1470 / 2139e-3, 1470 / 1466e-3
+PUBLISHED = {"host_ns": round(SENT_NS + RECEIVED_NS), "switch_ns": round(SENT_NS + RECEIVED_NS)}
 SIMULATED_RATES = (10_000, 100_000, 400_000)
 
 
@@ -53,12 +63,23 @@ def far_workers(lab, costs):
     count = lab.choose(30_000, 60_000, 3_000)
     lab.say(f"simulating up to {counts[-1]} workers")
     for rate in SIMULATED_RATES:
-        for model, world in (("line", {}), ("linux", costs)):
+        for model, world in (("line", {}), ("linux", costs), ("published", PUBLISHED)):
             for wire in lab.choose(("int32",), ("int32", "int16")):
                 for n_workers in counts:
                     yield {"workers": n_workers, "rate_mbit": rate, "costs": model, "wire": wire,
                            "elements": count, "elements_per_s":
                            steady(lab, n_workers, rate, wire, count, world)}
+
+
+def places(lab, size):
+    """Eight workers on shared hosts, and in racks."""
+    n_workers = lab.choose(8, 8, 4)
+    for place, traits, methods in PLACES:
+        traits = {**traits, "per_host": min(traits.get("per_host", 1), n_workers // 2)}
+        for result in lab.compare(n_workers, "100mbit", size, [Entry(method) for method in methods],
+                                  lab.choose(6, 30, 2), **traits):
+            yield {"place": place, "workers": n_workers, "method": result.entry.method.name,
+                   "title": result.entry.method.title, **common.row_of(result)}
 
 
 def run(lab):
@@ -79,7 +100,11 @@ def run(lab):
                 row["ideal_s"] = row.get("limit_seconds")
             rows.append(row)
     return {"rate_mbit": 100, "bytes": size, "tcp": lab.tcp, "costs": costs, "rows": rows,
-            "simulated": list(far_workers(lab, model))}
+            "published": PUBLISHED, "places": list(places(lab, size)), "simulated": list(far_workers(lab, model))}
+
+
+STYLES = {"line": "-", "linux": "--", "published": ":"}
+COSTS = {"line": ", no costs", "linux": ", this machine's costs", "published": ", published costs"}
 
 
 def speed(row, quartile="median"):
@@ -91,7 +116,8 @@ def measured(data, method):
 
 
 def draw(data, plt):
-    figure, axes = plt.subplots(1, 2, figsize=(13, 4.8))
+    figure, axes = plt.subplots(1, 3, figsize=(18, 4.8))
+    draw_places(data, axes[2])
     for i, method in enumerate(METHODS):
         rows = measured(data, method.name)
         if not rows:
@@ -115,7 +141,7 @@ def draw(data, plt):
     axes[0].legend(fontsize=6.5, ncols=2, loc="upper right")
     axes[0].set_ylim(0, 1.35 * axes[0].get_ylim()[1])
     for i, rate in enumerate(SIMULATED_RATES):
-        for model, style in (("line", "-"), ("linux", "--")):
+        for model, style in STYLES.items():
             for wire, marker in (("int32", "o"), ("int16", "^")):
                 rows = [r for r in data["simulated"] if (r["rate_mbit"], r["costs"], r["wire"])
                         == (rate, model, wire)]
@@ -124,11 +150,22 @@ def draw(data, plt):
                 axes[1].plot([r["workers"] for r in rows], [r["elements_per_s"] / 1e6 for r in rows],
                              style, marker=marker, markersize=3, color=f"C{i}", linewidth=0.9,
                              label=f"{rate // 1000} Gbit/s, {wire}"
-                             + (", no costs" if model == "line" else ", this machine's costs"))
+                             + COSTS[model])
     axes[1].set(xscale="log", yscale="log", xlabel="workers (above 64: a tree of 64 leaves)",
                 ylabel="million elements a second", title="simulated")
     axes[1].legend(fontsize=6, ncols=2)
     return figure
+
+
+def draw_places(data, axis):
+    rows = [row for row in data["places"] if "seconds" in row]
+    for i, row in enumerate(rows):
+        axis.barh(-i, speed(row), color=f"C{list(dict.fromkeys(r['place'] for r in rows)).index(row['place'])}",
+                  xerr=[[speed(row) - speed(row, "q3")], [speed(row, "q1") - speed(row)]], capsize=2)
+    axis.set_yticks([-i for i in range(len(rows))], [f"{r['place']}: {r['title']}" for r in rows],
+                    fontsize=6.5)
+    axis.set(xlabel="million elements a second (median, quartiles)",
+             title="measured: hosts that workers share, and racks")
 
 
 def facts(data):
@@ -136,6 +173,10 @@ def facts(data):
     yield (f"- Costs measured here ({costs['workers']} workers, unshaped links): a worker takes "
            f"{costs['host_ns']} ns of CPU time for a packet and its result,")
     yield f"  and the switch {costs['switch_ns']} ns for each packet of a worker."
+    yield (f"- Published costs: {data['published']['host_ns']} ns at a worker and at the switch, which is "
+           f"{SENT_NS:.0f} ns to send and {RECEIVED_NS:.0f} ns to receive 1,470 bytes")
+    yield ("  with UDP's segmentation offloads in software, as their authors measured it in 2018 "
+           "(Linux commits bec1f6f69736, e20cf8d3f1f7).")
     counts = sorted({row["workers"] for row in data["rows"]})
     yield ("\n| million elements/s | " + " | ".join(f"{n} workers" for n in counts)
            + " |\n|---|" + len(counts) * "---:|")
@@ -155,6 +196,11 @@ def facts(data):
         yield f"| {method.title} | " + " | ".join(cells) + " |"
     yield ("| an ideal ring over TCP (computed) | " + " | ".join(
         f"{r['bytes'] / 4 / r['ideal_s'] / 1e6:.2f}" for r in measured(data, RING.name)) + " |")
+    yield f"\n| {data['places'][0]['workers']} workers | million elements/s |\n|---|---:|"
+    for row in data["places"]:
+        found = f"{speed(row):.2f} ({speed(row, 'q3'):.2f} to {speed(row, 'q1'):.2f})" \
+            if "seconds" in row else "not measured"
+        yield f"| {row['place']}: {row['title']} | {found} |"
     far = [r for r in data["rows"] if "predicted_s" in r and "seconds" in r
            and abs(r["seconds"]["median"] / r["predicted_s"] - 1) > FAR]
     yield (f"\nIn {len(far)} of {sum('predicted_s' in r for r in data['rows'])} rows, the "
