@@ -35,7 +35,7 @@ class Switches(SwitchML):
     def switches(self):
         return {"first": 0, "second": 0} if self.standby else {"first": 0}
 
-    def check_stripes(self, n_stripes, n_workers):
+    def check_stripes(self, n_stripes, star):
         pass
 
     def command(self, crew, address):

@@ -98,7 +98,7 @@ class Crew:
             answers = connection.makefile("r")
             _, _, rank, pid, stripes = answers.readline().split()
             self.ranks[int(rank)] = Rank(connection, answers, int(pid))
-            self.method.check_stripes(int(stripes), self.star.n_workers)
+            self.method.check_stripes(int(stripes), self.star)
 
     # ---- commanding ----
 

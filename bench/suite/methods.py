@@ -31,7 +31,7 @@ class Method:
         others: a ring in the order of ranks, of which one connection leaves each host."""
         return 2 * (n_workers - 1) / n_workers if n_workers > per_host else 0
 
-    def check_stripes(self, n_stripes, n_workers):
+    def check_stripes(self, n_stripes, star):
         """Raises Refused if the ranks do not share the work as planned."""
 
     def n_programs(self, n_workers):
@@ -84,8 +84,10 @@ class SwitchML(Method):
             return on_host
         return max(on_host, senders / sum(self.switches().values()))
 
-    def check_stripes(self, n_stripes, n_workers):
-        wanted = {"ranks": n_workers, "two": 2}.get(self.where, 1)
+    def check_stripes(self, n_stripes, star):
+        # Workers that are all on one host only share memory, if they may.
+        in_ranks = 1 if self.hosts and star.n_hosts == 1 else star.n_workers
+        wanted = {"ranks": in_ranks, "two": 2}.get(self.where, 1)
         if n_stripes != wanted:
             raise Refused(f"the library makes {n_stripes} stripe of it, not {wanted}")
 
@@ -114,7 +116,9 @@ class SwitchML(Method):
             parent = self.start_switch(crew, "root")
             return [self.start_switch(crew, rack, "--parent", parent) for rack in RACKS]
         hosts = ["net"] if self.where == "box" else self.switches()
-        return [",".join(self.start_switch(crew, host) for host in hosts) or "embedded"]
+        # "embedded" is a stripe in every rank, also where they could share memory.
+        return [",".join(self.start_switch(crew, host) for host in hosts)
+                or ("" if self.hosts else "embedded")]
 
     def start_switch(self, crew, host, *options):
         # Each crew has its own switch, so it shares nothing with other rows.

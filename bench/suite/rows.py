@@ -32,10 +32,11 @@ XDP32 = SwitchML("ours-xdp-int32", "ours, int32, XDP switch", where="xdp")
 # Ranks of one host send one contribution.
 HOSTS32 = SwitchML("ours-int32-groups", "ours, int32, host groups", hosts=True)
 HOSTS16 = SwitchML("ours-int16-groups", "ours, int16, host groups", "int16", hosts=True)
-HOSTSRANKS32 = SwitchML("ours-int32-ranks-groups", "ours, int32, no switch, host groups",
-                        where="ranks", hosts=True)
-HOSTSRANKS16 = SwitchML("ours-int16-ranks-groups", "ours, int16, no switch, host groups", "int16",
-                        "ranks", hosts=True)
+# What ranks choose that are told of no switch: memory where all share it, else stripes over the ranks.
+ALONE32 = SwitchML("ours-int32-alone", "ours, int32, no switch, its choice", where="ranks",
+                   hosts=True)
+ALONE16 = SwitchML("ours-int16-alone", "ours, int16, no switch, its choice", "int16", "ranks",
+                   hosts=True)
 # Two racks, with an uplink of a worker's rate each.
 RACKS32 = SwitchML("ours-int32-racks", "ours, int32, two racks", where="racks")
 RACKS16 = SwitchML("ours-int16-racks", "ours, int16, two racks", "int16", "racks")
@@ -148,12 +149,12 @@ def targets():
     yield Cell(8, "100mbit", 1500, ten,
                tuple(entry for entry in lossy if entry.method not in (NO_FAST, NEITHER)),
                offload=False, target=True)
-    several = (INT32, HOSTS32, HOSTS16, RANKS32, HOSTSRANKS32, HOSTSRANKS16) + ON_HOSTS
+    several = (INT32, HOSTS32, HOSTS16, RANKS32, ALONE32, ALONE16) + ON_HOSTS
     for per_host in (4, 2):
         yield Cell(8, "1gbit", 1500, ten, entries(several), target=True, per_host=per_host)
     # One host: there are no links.
     for size in (16, 64 << 10, ten):
-        yield Cell(4, "unshaped", 1500, size, entries((RANKS32, HOSTSRANKS32) + ON_HOSTS), target=True,
+        yield Cell(4, "unshaped", 1500, size, entries((RANKS32, ALONE32) + ON_HOSTS), target=True,
                    per_host=4)
     # On a separate star: its uplinks are a second network.
     yield Cell(8, "1gbit", 1500, ten, entries((INT32, RACKS32, INT16, RACKS16) + OTHERS), target=True,

@@ -79,15 +79,15 @@ def several_on_a_host(it):
                it.ratio(ring, f"{cell}/ours-int32-groups"), "at least", 1.6)
         yield "the same with int16", it.ratio(ring, f"{cell}/ours-int16-groups"), "at least", 3.1
         yield ("the same with int32 and no switch",
-               it.ratio(ring, f"{cell}/ours-int32-ranks-groups"), "at least", alone)
+               it.ratio(ring, f"{cell}/ours-int32-alone"), "at least", alone)
     cell = f"1x4/unshaped/{TEN_MB}"
-    ours = f"{cell}/ours-int32-ranks-groups"
+    ours = f"{cell}/ours-int32-alone"
     yield ("4 workers on one host, int32, 10 MB: times Open MPI's shared memory",
            it.ratio(f"{cell}/openmpi", ours), "at least", 1)
     yield "the same: times Gloo's best", it.ratio(gloo(cell), ours), "at least", 2
     cell = "1x4/unshaped/mtu1500/16B"
     yield ("4 floats there: median, times Open MPI's",
-           it.ratio(f"{cell}/ours-int32-ranks-groups", f"{cell}/openmpi"), "at most", 2)
+           it.ratio(f"{cell}/ours-int32-alone", f"{cell}/openmpi"), "at most", 2)
 
 
 def racks(it):
