@@ -7,6 +7,7 @@
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/support/report.sh"
 command -v meson >/dev/null || { echo "skipped: there is no meson"; exit 77; }
+unset MAKEFLAGS MAKELEVEL MFLAGS # of `make check`, which runs this
 
 tree=$work/tree
 mkdir -p "$tree/.ci" "$tree/tools"
