@@ -152,6 +152,9 @@ def targets():
     several = (INT32, HOSTS32, HOSTS16, RANKS32, ALONE32, ALONE16) + ON_HOSTS
     for per_host in (4, 2):
         yield Cell(8, "1gbit", 1500, ten, entries(several), target=True, per_host=per_host)
+        # Where the links are the limit, not the cores.
+        yield Cell(8, "100mbit", 1500, ten, entries((HOSTS32, HOSTS16, ALONE32, RING)), target=True,
+                   per_host=per_host)
     # One host: there are no links.
     for size in (16, 64 << 10, ten):
         yield Cell(4, "unshaped", 1500, size, entries((RANKS32, ALONE32) + ON_HOSTS), target=True,
