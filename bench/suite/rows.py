@@ -139,6 +139,10 @@ def targets():
     # Where the links are the limit, not the cores that all hosts share.
     yield Cell(8, "100mbit", 1500, ten,
                entries((INT32, INT16, WIDE32, HALVES32, RANKS32, RANKS16) + OTHERS), target=True)
+    # A stripe in every rank, with fewer hosts and with more.
+    for n_workers in (4, 12):
+        for rate in ("1gbit", "100mbit"):
+            yield Cell(n_workers, rate, 1500, ten, entries((RANKS32, RANKS16, RING)), target=True)
     lossy = (Entry(INT32), Entry(INT32, loss=0.001), Entry(INT32, loss=0.01),
              Entry(NO_TICKETS, loss=0.01), Entry(NO_FAST, loss=0.01), Entry(NEITHER, loss=0.01),
              Entry(INT16), Entry(INT16, loss=0.01),

@@ -70,6 +70,17 @@ def line_rate(it, line, where):
            it.ratio(ring, f"{line}/ours-int16-ranks"), "at least", 1.9)
 
 
+def striped(it):
+    """Targets without a switch, relative to Gloo's ring. line_rate() has those of 8 workers."""
+    for n_workers in (4, 12):
+        for rate, where in (("1gbit", "1 Gbit/s"), ("100mbit", "100 Mbit/s")):
+            cell = f"{n_workers}x/{rate}/{TEN_MB}"
+            ring = f"{cell}/gloo-ring"
+            yield (f"{n_workers} workers, {where}, striped over the ranks, int32: times Gloo's ring",
+                   it.ratio(ring, f"{cell}/ours-int32-ranks"), "at least", 1.0)
+            yield "the same with int16", it.ratio(ring, f"{cell}/ours-int16-ranks"), "at least", 1.9
+
+
 def several_on_a_host(it):
     """Targets of ranks that share hosts, relative to Gloo's ring, or on one host to all others."""
     for place, hosts, alone in (("2x4", "2 hosts x 4", 1.6), ("4x2", "4 hosts x 2", 1.1)):
@@ -107,6 +118,7 @@ def verdicts(results):
     slow_lossy = f"{SLOW_LINE}/no-offload/ours-int32"
     yield from line_rate(it, LINE, "1 Gbit/s")
     yield from line_rate(it, SLOW_LINE, "100 Mbit/s")
+    yield from striped(it)
     yield ("two switches on 400 Mbit/s each: times one on 800 Mbit/s",
            it.ratio(f"{SLOW_LINE}/ours-int32-nic8", f"{SLOW_LINE}/ours-int32-two4"), "at least",
            0.95)
