@@ -7,7 +7,8 @@
  *	 |
  *	leaf        passages: peers whose messages go on        switch_leaf.c
  *	 |branch       job: slots and their children              switch_leaf_job.c
- *	 |
+ *	 |                probes, ready, time                        switch_leaf_run.c
+ *	 |                what slots wait for                        switch_leaf_slots.c
  *	leaf
  *
  * A leaf knows which ranks are behind it, and nothing else about a job: the root decides.
@@ -148,44 +149,8 @@ void sml_leaf_stop(struct sml_jobs *jobs);
 
 int sml_leaf_tell(struct sml_jobs *jobs, const SmlControl__Envelope *message);
 
-/* ---- a job at a leaf (switch_leaf_job.c) ---- */
+/* ---- a job at a leaf: its beginning and its end (switch_leaf_job.c) ---- */
 
-void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in);
-void sml_leaf_job_start(struct sml_jobs *jobs, uint32_t number);
-void sml_leaf_job_end(struct sml_leaf_job *job);
-struct sml_leaf_job *sml_leaf_job_find(const struct sml_jobs *jobs, uint32_t number);
-bool sml_leaf_job_runs(const struct sml_leaf_job *job);
-
-/* The root's Admitted for this rank gets this switch's numbers. */
-void sml_leaf_job_admit(const struct sml_passage *passage, SmlControl__Admitted *admitted);
-
-/* Is its path known? False: the job has failed, and the parent knows why. */
-bool sml_leaf_job_is_ready(struct sml_passage *passage, const SmlControl__Ready *ready);
-
-/* A message of a leaf of this leaf about a job. */
-void sml_leaf_job_branch_message(struct sml_jobs *jobs, struct sml_branch *branch,
-				 const SmlControl__Envelope *message);
-
-void sml_leaf_job_mismatch(struct sml_jobs *jobs, const struct sml_mismatch *mismatch);
-void sml_leaf_job_tell_slots(struct sml_jobs *jobs, uint32_t number);
-
-/* The job cannot be served here. It is gone. */
-void sml_leaf_job_fail(struct sml_leaf_job *job, int error, const char *text, bool again);
-
-/* The passage, or the branch, is about to go. */
-void sml_leaf_job_forget(struct sml_passage *passage);
-void sml_leaf_job_forget_branch(struct sml_leaf_job *job, const struct sml_branch *branch);
-
-/* How long this switch waits for what the slots of its leaves wait for. */
-static inline uint64_t sml_answer_ns(const struct sml_jobs *jobs)
-{
-	return (SML_MAX_LEVEL - (uint64_t)jobs->leaf.level) * SML_ANSWER_NS;
-}
-
-void sml_leaf_job_tick(struct sml_leaf_job *job);
-uint64_t sml_leaf_job_deadline(const struct sml_leaf_job *job);
-
-/* For the status. */
 struct sml_leaf_job {
 	struct sml_jobs *jobs;
 	char name[SML_NAME_BYTES];
@@ -208,5 +173,65 @@ struct sml_leaf_job {
 	uint32_t rounds;
 	bool slots_asked;
 };
+
+static inline uint32_t sml_leaf_job_slots(const struct sml_leaf_job *job)
+{
+	return (uint32_t)job->rules.head_slots + job->rules.data_slots;
+}
+
+void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in);
+void sml_leaf_job_end(struct sml_leaf_job *job);
+struct sml_leaf_job *sml_leaf_job_find(const struct sml_jobs *jobs, uint32_t number);
+bool sml_leaf_job_runs(const struct sml_leaf_job *job);
+
+/* The job cannot be served here. It is gone. */
+void sml_leaf_job_fail(struct sml_leaf_job *job, int error, const char *text, bool again);
+
+/* Are the slots of ended jobs free now? False: the job has failed, and the parent knows why. */
+bool sml_leaf_job_try_slots(struct sml_leaf_job *job);
+
+/* The passage, or the branch, is about to go. */
+void sml_leaf_job_forget(struct sml_passage *passage);
+void sml_leaf_job_forget_branch(struct sml_leaf_job *job, const struct sml_branch *branch);
+
+/* ---- between the two (switch_leaf_run.c) ---- */
+
+/* The root's Admitted for this rank gets this switch's numbers. */
+void sml_leaf_job_admit(const struct sml_passage *passage, SmlControl__Admitted *admitted);
+
+/* Is its path known? False: the job has failed, and the parent knows why. */
+bool sml_leaf_job_is_ready(struct sml_passage *passage, const SmlControl__Ready *ready);
+
+void sml_leaf_job_start(struct sml_jobs *jobs, uint32_t number);
+
+/* A message of a leaf of this leaf about a job. */
+void sml_leaf_job_branch_message(struct sml_jobs *jobs, struct sml_branch *branch,
+				 const SmlControl__Envelope *message);
+
+/* The job may fail. */
+void sml_leaf_job_tick(struct sml_leaf_job *job);
+uint64_t sml_leaf_job_deadline(const struct sml_leaf_job *job);
+
+/* ---- what its slots wait for, and mismatches (switch_leaf_slots.c) ---- */
+
+/* How long this switch waits for what the slots of its leaves wait for. */
+static inline uint64_t sml_answer_ns(const struct sml_jobs *jobs)
+{
+	return (SML_MAX_LEVEL - (uint64_t)jobs->leaf.level) * SML_ANSWER_NS;
+}
+
+/* Tell the parent: one that the dataplane has found, or one that a leaf of this leaf reports. */
+void sml_leaf_job_mismatch(struct sml_jobs *jobs, const struct sml_mismatch *mismatch);
+void sml_leaf_job_pass_mismatch(struct sml_leaf_job *job, unsigned child,
+				SmlControl__LeafMismatch *in);
+
+/* The parent asks what slots wait for. The leaves of this leaf are asked first. */
+void sml_leaf_job_tell_slots(struct sml_jobs *jobs, uint32_t number);
+void sml_leaf_job_take_slots(struct sml_leaf_job *job, unsigned child,
+			     const SmlControl__LeafSlots *in);
+
+/* When the answer is due, and the answer without the leaves that have not answered. */
+uint64_t sml_leaf_job_slots_due(const struct sml_leaf_job *job);
+void sml_leaf_job_send_known_slots(struct sml_leaf_job *job);
 
 #endif

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A job at a leaf between its beginning and its end (switch_leaf_job.c): what its ranks are told,
+ * the probes that find out how wide its path to the parent is, LeafReady and LeafStart, and what
+ * the leaves of this leaf say.
+ *
+ * The invariant: a job says LeafReady once, with the lanes that all paths below its parent carry.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "control/envelope.h"
+#include "control/text.h"
+#include "job/switch_branches.h"
+
+#define FIRST_PROBE_NS (50 * 1000000ull)
+#define PROBE_NS       (250 * 1000000ull)
+/* After the parent has answered to some width, so many rounds for a wider one. */
+#define ROUNDS 6
+
+/* ---- what its ranks are told ---- */
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint32_t count_children(const struct sml_jobs *jobs)
+{
+	uint32_t n = 0;
+
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
+		if (jobs->leaf.jobs[i] != NULL)
+			n += jobs->leaf.jobs[i]->n_children;
+	return n;
+}
+
+void sml_leaf_job_admit(const struct sml_passage *passage, SmlControl__Admitted *admitted)
+{
+	const struct sml_leaf_job *job = passage->job;
+	struct sml_jobs *jobs = job->jobs;
+	const struct sml_pool_rules *rules = &job->rules;
+	uint32_t packet = SML_HEADER_BYTES + 4u * rules->lanes;
+
+	if (jobs->operations->window)
+		admitted->window_packets = least(
+			admitted->window_packets ? admitted->window_packets : UINT32_MAX,
+			jobs->operations->window(jobs->dataplane, packet, count_children(jobs)));
+	/* Nothing of the parent's reaches the leaves' ranks by multicast. */
+	sml_control__group__free_unpacked(admitted->group, NULL);
+	admitted->group = NULL;
+	if (passage->peer->via != NULL)
+		return;
+	admitted->number = passage->child;
+	admitted->cookie = rules->cookies[passage->child];
+	admitted->tag = rules->tag;
+	admitted->data_port = jobs->config.data_port;
+	admitted->single_packets |= jobs->operations->wants_single_packets != NULL &&
+				    jobs->operations->wants_single_packets(jobs->dataplane);
+}
+
+/* Of ranks that share memory, only the first sends packets; without memory, the job comes again. */
+static bool sends_packets(const struct sml_passage *passage, const SmlControl__Ready *ready)
+{
+	return passage->job->children[passage->child].n_ranks == 1 ||
+	       (ready->shares_memory && passage->rank == passage->first_of_host);
+}
+
+static const char *misses_address(const struct sml_leaf_job *job, uint8_t child)
+{
+	const struct sml_jobs *jobs = job->jobs;
+
+	if (!job->has_slots)
+		return "said that it was ready before its switch had slots for the job";
+	return jobs->operations->misses_address
+		       ? jobs->operations->misses_address(jobs->dataplane, job->rules.job, child)
+		       : NULL;
+}
+
+bool sml_leaf_job_is_ready(struct sml_passage *passage, const SmlControl__Ready *ready)
+{
+	struct sml_leaf_job *job = passage->job;
+	char text[SML_SENTENCE_BYTES];
+	const char *why = NULL;
+
+	if (passage->peer->via == NULL && sends_packets(passage, ready))
+		why = misses_address(job, passage->child);
+	if (why == NULL)
+		return true;
+	snprintf(text, sizeof(text), "rank %u (host %s, pid %u) %s", passage->rank, passage->host,
+		 passage->pid, why);
+	sml_leaf_job_fail(job, SML_ERROR_PROTOCOL, text, false);
+	return false;
+}
+
+/* ---- probes, and ready ---- */
+
+static uint16_t proved(const struct sml_leaf_job *job)
+{
+	if (!job->has_slots)
+		return 0;
+	return job->jobs->operations->parent_lanes(job->jobs->dataplane, job->rules.job);
+}
+
+static void send_probes(struct sml_leaf_job *job)
+{
+	static const uint16_t counts[] = SML_LANE_COUNTS;
+	const struct sml_jobs *jobs = job->jobs;
+
+	job->probed_ns = jobs->now_ns;
+	jobs->operations->probe_parent(jobs->dataplane, job->rules.job, job->data_port,
+				       job->rules.lanes);
+	/* The first round asks only for the full width, which is enough for a healthy path. */
+	for (unsigned i = 0; job->rounds > 0 && counts[i] != 0; i++)
+		if (counts[i] < job->rules.lanes && counts[i] > proved(job))
+			jobs->operations->probe_parent(jobs->dataplane, job->rules.job,
+						       job->data_port, counts[i]);
+	job->rounds++;
+}
+
+/* The lanes that all of its paths carry; 0: not known yet. */
+static uint32_t agreed_lanes(const struct sml_leaf_job *job)
+{
+	uint32_t lanes = proved(job);
+
+	if (lanes == 0 || (lanes < job->rules.lanes && job->answered_ns == 0) ||
+	    (lanes < job->rules.lanes && job->jobs->now_ns < job->answered_ns + ROUNDS * PROBE_NS))
+		return 0;
+	for (unsigned i = 0; i < job->n_children; i++) {
+		if (job->children[i].branch == NULL)
+			continue;
+		if (!job->children[i].ready)
+			return 0;
+		lanes = least(lanes, job->children[i].lanes);
+	}
+	return lanes;
+}
+
+/* False: the job has failed, and the parent knows why. */
+static bool knows_parent(struct sml_leaf_job *job)
+{
+	const struct sml_jobs *jobs = job->jobs;
+	char text[SML_SENTENCE_BYTES];
+	const char *why = NULL;
+
+	if (jobs->operations->misses_parent)
+		why = jobs->operations->misses_parent(jobs->dataplane, job->rules.job);
+	if (why == NULL)
+		return true;
+	snprintf(text, sizeof(text), "its parent %s %s", jobs->config.parent, why);
+	sml_leaf_job_fail(job, SML_ERROR_REFUSED, text, false);
+	return false;
+}
+
+/* The job may fail. */
+static void check_ready(struct sml_leaf_job *job)
+{
+	SmlControl__LeafReady message = SML_CONTROL__LEAF_READY__INIT;
+
+	if (job->ready)
+		return;
+	if (job->answered_ns == 0 && proved(job) > 0)
+		job->answered_ns = job->jobs->now_ns;
+	message.lanes = agreed_lanes(job);
+	if (message.lanes == 0 || !knows_parent(job))
+		return;
+	job->ready = true;
+	message.job_number = job->rules.job;
+	(void)sml_leaf_tell(job->jobs, sml_envelope(LEAF_READY, leaf_ready, &message));
+}
+
+static uint64_t next_probe(const struct sml_leaf_job *job)
+{
+	return job->rounds == 0	  ? 0
+	       : job->rounds == 1 ? job->probed_ns + FIRST_PROBE_NS
+				  : job->probed_ns + PROBE_NS;
+}
+
+static bool probes(const struct sml_leaf_job *job)
+{
+	return !job->ready && proved(job) < job->rules.lanes;
+}
+
+void sml_leaf_job_start(struct sml_jobs *jobs, uint32_t number)
+{
+	SmlControl__LeafStart start = SML_CONTROL__LEAF_START__INIT;
+	struct sml_leaf_job *job = sml_leaf_job_find(jobs, number);
+	char text[SML_SENTENCE_BYTES];
+	int rc;
+
+	if (job == NULL || job->started || !job->has_slots)
+		return;
+	rc = jobs->operations->start_job(jobs->dataplane, number);
+	if (rc < 0) {
+		snprintf(text, sizeof(text), "its kernel refuses the job's addresses: %s",
+			 strerror(-rc));
+		sml_leaf_job_fail(job, SML_ERROR_REFUSED, text, false);
+		return;
+	}
+	job->started = true;
+	start.job_number = number;
+	for (unsigned i = 0; i < job->n_children; i++)
+		if (job->children[i].branch != NULL)
+			(void)sml_branch_tell(job->children[i].branch,
+					      sml_envelope(LEAF_START, leaf_start, &start));
+	if (jobs->config.debug >= 2)
+		sml_jobs_log(jobs, SML_JOBS_INFO,
+			     "job \"%s\" runs: %u children of this leaf, epoch %u, %u slots",
+			     job->name, job->n_children, job->rules.epoch, sml_leaf_job_slots(job));
+}
+
+/* ---- time ---- */
+
+uint64_t sml_leaf_job_deadline(const struct sml_leaf_job *job)
+{
+	uint64_t due_ns = !job->has_slots ? job->tries_again_ns
+			  : probes(job)	  ? next_probe(job)
+					  : UINT64_MAX;
+
+	return sml_leaf_job_slots_due(job) < due_ns ? sml_leaf_job_slots_due(job) : due_ns;
+}
+
+void sml_leaf_job_tick(struct sml_leaf_job *job)
+{
+	if (job->jobs->now_ns >= sml_leaf_job_slots_due(job))
+		sml_leaf_job_send_known_slots(job);
+	if (!job->has_slots && job->jobs->now_ns >= job->tries_again_ns &&
+	    !sml_leaf_job_try_slots(job))
+		return;
+	if (!job->has_slots)
+		return;
+	if (probes(job) && job->jobs->now_ns >= next_probe(job))
+		send_probes(job);
+	check_ready(job);
+}
+
+/* ---- what the leaves of this leaf say ---- */
+
+static void take_failure(struct sml_leaf_job *job, const struct sml_branch *branch,
+			 const SmlControl__LeafFailed *in)
+{
+	char reason[SML_REASON_BYTES], text[SML_SENTENCE_BYTES];
+
+	sml_text_copy(reason, sizeof(reason), in->text);
+	snprintf(text, sizeof(text), "its leaf %s: %s", branch->name, reason);
+	sml_leaf_job_fail(job, in->error, text, in->again);
+}
+
+void sml_leaf_job_branch_message(struct sml_jobs *jobs, struct sml_branch *branch,
+				 const SmlControl__Envelope *message)
+{
+	struct sml_leaf_job *job = sml_leaf_job_find(jobs, message->leaf_ready->job_number);
+	unsigned child = 0;
+
+	while (job != NULL && child < job->n_children && job->children[child].branch != branch)
+		child++;
+	if (job == NULL || child == job->n_children)
+		return;
+	switch (message->body_case) {
+	case SML_CONTROL__ENVELOPE__BODY_LEAF_READY:
+		job->children[child].lanes = least(message->leaf_ready->lanes, job->rules.lanes);
+		job->children[child].ready = job->children[child].lanes > 0;
+		check_ready(job);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED:
+		take_failure(job, branch, message->leaf_failed);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_LEAF_MISMATCH:
+		sml_leaf_job_pass_mismatch(job, child, message->leaf_mismatch);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_LEAF_SLOTS:
+		sml_leaf_job_take_slots(job, child, message->leaf_slots);
+		break;
+	default:
+		break;
+	}
+}
