@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Leaves of a switch: see tree.h. */
+#include "support/tree.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "control/envelope.h"
+
+void tree_attach(struct jobs_world *world, unsigned peer, uint32_t slots)
+{
+	SmlControl__Leaf leaf = SML_CONTROL__LEAF__INIT;
+
+	leaf.protocol = SML_CONTROL_PROTOCOL;
+	leaf.version = (char *)(uintptr_t) "1";
+	leaf.name = (char *)(uintptr_t) "rack:28500";
+	leaf.slots = slots;
+	jobs_say(world, peer, sml_envelope(LEAF, leaf, &leaf));
+}
+
+void tree_relay_home(struct jobs_world *world, unsigned leaf, uint32_t number,
+		     const SmlControl__Envelope *message, uint32_t slots, uint32_t lanes,
+		     uint64_t home)
+{
+	SmlControl__Relay out = SML_CONTROL__RELAY__INIT;
+
+	out.peer = number;
+	out.leaf = (char *)(uintptr_t) "rack:28500";
+	out.slots = slots;
+	out.lanes = lanes;
+	out.home = home;
+	out.message.len = sml_control__envelope__get_packed_size(message);
+	out.message.data = malloc(out.message.len + 1);
+	assert_non_null(out.message.data);
+	sml_control__envelope__pack(message, out.message.data);
+	jobs_say(world, leaf, sml_envelope(RELAY, relay, &out));
+	free(out.message.data);
+}
+
+void tree_relay_from(struct jobs_world *world, unsigned leaf, uint32_t number,
+		     const SmlControl__Envelope *message, uint32_t slots, uint32_t lanes)
+{
+	tree_relay_home(world, leaf, number, message, slots, lanes, 1);
+}
+
+void tree_relay(struct jobs_world *world, unsigned leaf, uint32_t number,
+		const SmlControl__Envelope *message)
+{
+	tree_relay_from(world, leaf, number, message, 4096, 352);
+}
+
+void tree_relay_join(struct jobs_world *world, unsigned leaf, uint32_t number, uint32_t rank,
+		     uint32_t world_size)
+{
+	SmlControl__Join join = jobs_join_message("tree", rank, world_size);
+
+	tree_relay(world, leaf, number, sml_envelope(JOIN, join, &join));
+}
+
+void tree_relay_ready(struct jobs_world *world, unsigned leaf, uint32_t number)
+{
+	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
+
+	ready.lanes = 352;
+	tree_relay(world, leaf, number, sml_envelope(READY, ready, &ready));
+}
+
+void tree_relay_end(struct jobs_world *world, unsigned leaf, uint32_t number, bool leaf_died)
+{
+	SmlControl__Relay out = SML_CONTROL__RELAY__INIT;
+
+	out.peer = number;
+	out.over = true;
+	out.why = (char *)(uintptr_t) "its connection ended";
+	out.leaf_died = leaf_died;
+	jobs_say(world, leaf, sml_envelope(RELAY, relay, &out));
+}
+
+SmlControl__Envelope *tree_relayed(const struct jobs_world *world, unsigned leaf, uint32_t number,
+				   SmlControl__Envelope__BodyCase body)
+{
+	for (unsigned i = world->peers[leaf].n_said; i-- > 0;) {
+		const SmlControl__Envelope *said = world->peers[leaf].said[i];
+		SmlControl__Envelope *inner;
+
+		if (said->body_case != SML_CONTROL__ENVELOPE__BODY_RELAY ||
+		    said->relay->peer != number || said->relay->over)
+			continue;
+		inner = sml_control__envelope__unpack(NULL, said->relay->message.len,
+						      said->relay->message.data);
+		if (inner->body_case == body)
+			return inner;
+		sml_control__envelope__free_unpacked(inner, NULL);
+	}
+	return NULL;
+}
+
+bool tree_was_relayed(const struct jobs_world *world, unsigned leaf, uint32_t number,
+		      SmlControl__Envelope__BodyCase body)
+{
+	SmlControl__Envelope *message = tree_relayed(world, leaf, number, body);
+	bool was = message != NULL;
+
+	sml_control__envelope__free_unpacked(message, NULL);
+	return was;
+}
+
+bool tree_is_over(const struct jobs_world *world, unsigned leaf, uint32_t number)
+{
+	const struct jobs_peer *peer = &world->peers[leaf];
+
+	for (unsigned i = peer->n_said; i-- > 0;) {
+		const SmlControl__Envelope *said = peer->said[i];
+
+		if (said->body_case == SML_CONTROL__ENVELOPE__BODY_RELAY &&
+		    said->relay->peer == number && said->relay->over)
+			return true;
+	}
+	return false;
+}
+
+void tree_leaf_ready(struct jobs_world *world, unsigned leaf, uint32_t lanes)
+{
+	const SmlControl__Envelope *job =
+		jobs_told(world, leaf, SML_CONTROL__ENVELOPE__BODY_LEAF_JOB);
+	SmlControl__LeafReady ready = SML_CONTROL__LEAF_READY__INIT;
+
+	assert_non_null(job);
+	ready.job_number = job->leaf_job->job_number;
+	ready.lanes = lanes;
+	jobs_say(world, leaf, sml_envelope(LEAF_READY, leaf_ready, &ready));
+}
+
+const SmlControl__LeafJob *tree_leaf_job(const struct jobs_world *world, unsigned leaf)
+{
+	return jobs_told(world, leaf, SML_CONTROL__ENVELOPE__BODY_LEAF_JOB)->leaf_job;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Leaves of a switch, and ranks behind them, for the jobs of support/jobs.h: a peer there speaks
+ * for a leaf. The leaf chooses the numbers of its ranks.
+ */
+#ifndef SML_TESTS_TREE_H
+#define SML_TESTS_TREE_H
+
+#include "support/jobs.h"
+
+/* This peer says that it is a leaf with so many slots. */
+void tree_attach(struct jobs_world *world, unsigned peer, uint32_t slots);
+
+/* A leaf says that it and all below it are ready for the job that it was given last. */
+void tree_leaf_ready(struct jobs_world *world, unsigned leaf, uint32_t lanes);
+
+/* The job that a leaf was given last. */
+const SmlControl__LeafJob *tree_leaf_job(const struct jobs_world *world, unsigned leaf);
+
+/*
+ * A message of a rank behind a leaf. slots, lanes: of the leaves on this rank's way. home: of the
+ * leaf that it is connected to.
+ */
+void tree_relay_home(struct jobs_world *world, unsigned leaf, uint32_t number,
+		     const SmlControl__Envelope *message, uint32_t slots, uint32_t lanes,
+		     uint64_t home);
+void tree_relay_from(struct jobs_world *world, unsigned leaf, uint32_t number,
+		     const SmlControl__Envelope *message, uint32_t slots, uint32_t lanes);
+void tree_relay(struct jobs_world *world, unsigned leaf, uint32_t number,
+		const SmlControl__Envelope *message);
+void tree_relay_join(struct jobs_world *world, unsigned leaf, uint32_t number, uint32_t rank,
+		     uint32_t world_size);
+void tree_relay_ready(struct jobs_world *world, unsigned leaf, uint32_t number);
+/* The rank's connection to the leaf has ended. */
+void tree_relay_end(struct jobs_world *world, unsigned leaf, uint32_t number, bool leaf_died);
+
+/* The last message for this rank of a leaf; NULL: none of that kind. The caller frees it. */
+SmlControl__Envelope *tree_relayed(const struct jobs_world *world, unsigned leaf, uint32_t number,
+				   SmlControl__Envelope__BodyCase body);
+bool tree_was_relayed(const struct jobs_world *world, unsigned leaf, uint32_t number,
+		      SmlControl__Envelope__BodyCase body);
+/* Was the leaf told to end the rank's connection? */
+bool tree_is_over(const struct jobs_world *world, unsigned leaf, uint32_t number);
+
+#endif

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A leaf without sockets: peer 0 is its parent, and the others are ranks and leaves of it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "control/envelope.h"
+#include "job/switch_branches.h"
+#include "support/tree.h"
+
+static void probe_parent(struct sml_dataplane *dataplane, uint32_t job, uint16_t port,
+			 uint16_t lanes)
+{
+	(void)dataplane;
+	(void)job;
+	(void)port;
+	(void)lanes;
+}
+
+static uint16_t parent_lanes(struct sml_dataplane *dataplane, uint32_t job)
+{
+	(void)dataplane;
+	(void)job;
+	return 352;
+}
+
+/* Peers 1 … n_ranks have joined at the leaf. Their numbers there: numbers[]. */
+static void be_leaf(struct jobs_world *world, unsigned n_ranks, uint32_t *numbers)
+{
+	SmlControl__Attached attached = SML_CONTROL__ATTACHED__INIT;
+
+	jobs_open(world, 4096, 64, false);
+	world->operations.probe_parent = probe_parent;
+	world->operations.parent_lanes = parent_lanes;
+	world->jobs.config.name = "rack:28500";
+	world->jobs.config.parent = "spine:28500";
+	sml_jobs_attach(&world->jobs, &world->peers[0].peer, 352, world->now_ns);
+	attached.level = 1;
+	jobs_say(world, 0, sml_envelope(ATTACHED, attached, &attached));
+	for (uint32_t rank = 0; rank < n_ranks; rank++) {
+		jobs_join(world, 1 + rank, jobs_join_message("tree", rank, n_ranks));
+		numbers[rank] = jobs_told(world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
+	}
+}
+
+/* The leaf's answer to a job with these ranks: why it cannot serve it; NULL: it can. */
+static const char *offer_hosts(struct jobs_world *world, uint32_t *numbers, uint32_t *ranks,
+			       uint32_t *hosts, size_t n, uint32_t world_size)
+{
+	SmlControl__LeafJob job = SML_CONTROL__LEAF_JOB__INIT;
+	const SmlControl__Envelope *failed;
+
+	job.job_number = 256 * (uint32_t)world->peers[0].n_said;
+	job.job = (char *)(uintptr_t) "tree";
+	job.epoch = 1;
+	job.lanes = 352;
+	job.head_slots = job.data_slots = 8;
+	job.shards = 1;
+	job.data_port = 28500;
+	job.world_size = world_size;
+	job.peers = numbers;
+	job.ranks = ranks;
+	job.hosts = hosts ? hosts : ranks;
+	job.n_peers = job.n_ranks = job.n_hosts = n;
+	jobs_say(world, 0, sml_envelope(LEAF_JOB, leaf_job, &job));
+	failed = jobs_told(world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED);
+	return failed && failed->leaf_failed->job_number == job.job_number
+		       ? failed->leaf_failed->text
+		       : NULL;
+}
+
+/* No two ranks on one host. */
+static const char *offer(struct jobs_world *world, uint32_t *numbers, uint32_t *ranks, size_t n,
+			 uint32_t world_size)
+{
+	return offer_hosts(world, numbers, ranks, NULL, n, world_size);
+}
+
+static void a_parent_gives_no_impossible_ranks(void **state)
+{
+	static const struct {
+		uint32_t rank, world_size;
+	} lies[] = {{104, 104}, {4096, 4096}, {65536, 4096}, {UINT32_MAX, 4096},
+		    {0, 0},	{0, 1},	      {0, 4097},     {0, UINT32_MAX}};
+	uint32_t numbers[2], ranks[2] = {1, 0};
+	struct jobs_world world;
+
+	(void)state;
+	be_leaf(&world, 2, numbers);
+	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+		ranks[1] = lies[i].rank;
+		assert_string_equal(offer(&world, numbers, ranks, 2, lies[i].world_size),
+				    "the parent sends a job with impossible numbers");
+		assert_int_equal(world.jobs.n_jobs, 0);
+	}
+	ranks[1] = 4095;
+	assert_null(offer(&world, numbers, ranks, 2, 4096));
+	assert_int_equal(world.jobs.n_jobs, 1);
+	jobs_close(&world);
+}
+
+/* Anybody can say that it is a leaf, here one without slots. That must not change a job of others.
+ */
+static void a_stranger_that_attaches_to_a_leaf_changes_no_other_way(void **state)
+{
+	SmlControl__Join join = jobs_join_message("tree", 1, 2);
+	const SmlControl__Relay *told;
+	struct jobs_world world;
+
+	(void)state;
+	be_leaf(&world, 0, NULL);
+	tree_attach(&world, 5, 0);
+	assert_non_null(jobs_told(&world, 5, SML_CONTROL__ENVELOPE__BODY_ATTACHED));
+	assert_int_equal(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF)->leaf->slots, 4096);
+	jobs_join(&world, 1, jobs_join_message("tree", 0, 2));
+	told = jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay;
+	assert_int_equal(told->slots, 4096);
+	assert_int_equal(told->lanes, 352);
+	tree_relay_from(&world, 5, 70, sml_envelope(JOIN, join, &join), 4096, 64);
+	told = jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay;
+	assert_int_equal(told->slots, 0);
+	assert_int_equal(told->lanes, 64);
+	jobs_close(&world);
+}
+
+/* A leaf of this leaf does not answer: the parent gets what there is, and in time. */
+static void a_leaf_does_not_wait_for_its_leaves_for_ever(void **state)
+{
+	SmlControl__Join join = jobs_join_message("tree", 1, 2);
+	SmlControl__LeafStalls request = SML_CONTROL__LEAF_STALLS__INIT;
+	uint32_t numbers[2], ranks[2] = {0, 1};
+	struct jobs_world world;
+
+	(void)state;
+	be_leaf(&world, 1, numbers);
+	tree_attach(&world, 5, 4096);
+	tree_relay_from(&world, 5, 70, sml_envelope(JOIN, join, &join), 4096, 352);
+	numbers[1] = jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
+	assert_null(offer(&world, numbers, ranks, 2, 2));
+	request.job_number = tree_leaf_job(&world, 5)->job_number;
+	jobs_say(&world, 0, sml_envelope(LEAF_STALLS, leaf_stalls, &request));
+	assert_non_null(jobs_told(&world, 5, SML_CONTROL__ENVELOPE__BODY_LEAF_STALLS));
+	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_SLOTS));
+	jobs_wait(&world, SML_ANSWER_NS);
+	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_SLOTS));
+	jobs_close(&world);
+}
+
+static void say_ready_at_leaf(struct jobs_world *world, uint32_t rank, bool shares)
+{
+	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
+
+	ready.lanes = 352;
+	ready.shares_memory = shares;
+	jobs_say(world, 1 + rank, sml_envelope(READY, ready, &ready));
+}
+
+static const char *missing_address(struct sml_dataplane *dataplane, uint32_t job, uint8_t child)
+{
+	(void)dataplane;
+	(void)job;
+	(void)child;
+	return "is nowhere";
+}
+
+static void a_leaf_serves_ranks_of_one_host_as_one_child(void **state)
+{
+	uint32_t numbers[4], reversed[4], ranks[] = {3, 2, 1, 0}, hosts[] = {1, 0, 1, 0};
+	struct jobs_world world;
+
+	(void)state;
+	be_leaf(&world, 4, numbers);
+	world.operations.misses_address = missing_address;
+	for (unsigned i = 0; i < 4; i++)
+		reversed[i] = numbers[3 - i];
+	assert_null(offer_hosts(&world, reversed, ranks, hosts, 4, 6));
+	assert_int_equal(world.jobs.leaf.jobs[0]->rules.n_ranks, 2);
+	/* Only the first of each host sends packets: the others have no address here. */
+	say_ready_at_leaf(&world, 2, true);
+	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED));
+	/* It could not share memory, so it has sent none either. */
+	say_ready_at_leaf(&world, 0, false);
+	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED));
+	say_ready_at_leaf(&world, 1, true);
+	assert_non_null(strstr(
+		jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED)->leaf_failed->text,
+		"rank 1 (host testhost, pid 1001) is nowhere"));
+	jobs_close(&world);
+}
+
+static void a_leaf_has_room_for_64_children_too(void **state)
+{
+	uint32_t numbers[65], ranks[65];
+	struct jobs_world world;
+
+	(void)state;
+	be_leaf(&world, 65, numbers);
+	for (uint32_t i = 0; i < 65; i++)
+		ranks[i] = i;
+	assert_non_null(strstr(offer(&world, numbers, ranks, 65, 65),
+			       "a switch takes at most 64 ranks and leaves of a job"));
+	assert_int_equal(world.jobs.n_jobs, 0);
+	assert_null(offer(&world, numbers, ranks, 64, 65));
+	jobs_close(&world);
+}
+
+/* The slots of an ended job are free only in a moment, as with XDP. */
+static void a_leaf_waits_for_slots_of_ended_jobs(void **state)
+{
+	SmlControl__LeafStalls request = SML_CONTROL__LEAF_STALLS__INIT;
+	uint32_t numbers[2], ranks[2] = {0, 1}, place;
+	struct jobs_world world;
+
+	(void)state;
+	be_leaf(&world, 2, numbers);
+	world.has_no_room_yet = true;
+	assert_null(offer(&world, numbers, ranks, 2, 2));
+	assert_int_equal(world.jobs.slots_in_use, 16);
+	for (place = 0; world.jobs.leaf.jobs[place] == NULL;)
+		place++;
+	/* What a parent may ask for in the meantime. */
+	request.job_number = world.jobs.leaf.jobs[place]->rules.job;
+	jobs_say(&world, 0, sml_envelope(LEAF_STALLS, leaf_stalls, &request));
+	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_SLOTS));
+	jobs_wait(&world, 3 * SML_TICK_NS);
+	assert_int_equal(world.served[place].n_ranks, 0);
+	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_READY));
+	world.has_no_room_yet = false;
+	jobs_wait(&world, SML_TICK_NS);
+	assert_int_equal(world.served[place].n_ranks, 2);
+	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_READY));
+	/* The parent may end it before. */
+	world.has_no_room_yet = true;
+	assert_null(offer(&world, numbers, ranks, 2, 2));
+	say_ready_at_leaf(&world, 0, false);
+	assert_non_null(strstr(
+		jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED)->leaf_failed->text,
+		"was ready before its switch had slots for the job"));
+	assert_int_equal(world.jobs.slots_in_use, 0);
+	jobs_close(&world);
+}
+
+static void a_leaf_whose_slots_are_in_pieces_says_so_later_too(void **state)
+{
+	uint32_t numbers[1], ranks[1] = {0};
+	struct jobs_world world;
+
+	(void)state;
+	be_leaf(&world, 1, numbers);
+	world.has_no_room_yet = true;
+	assert_null(offer(&world, numbers, ranks, 1, 1));
+	world.has_no_room_yet = false;
+	world.most_slots = 15;
+	jobs_wait(&world, SML_TICK_NS);
+	assert_non_null(strstr(
+		jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED)->leaf_failed->text,
+		"in pieces"));
+	assert_int_equal(world.jobs.n_jobs, 0);
+	jobs_close(&world);
+}
+
+static const char *missing_parent(struct sml_dataplane *dataplane, uint32_t job)
+{
+	(void)dataplane;
+	(void)job;
+	return "is nowhere";
+}
+
+static void a_leaf_that_cannot_reach_its_parent_says_why(void **state)
+{
+	const SmlControl__Envelope *failed;
+	uint32_t numbers[1], ranks[1] = {0};
+	struct jobs_world world;
+
+	(void)state;
+	be_leaf(&world, 1, numbers);
+	world.operations.misses_parent = missing_parent;
+	assert_string_equal(offer(&world, numbers, ranks, 1, 1),
+			    "its parent spine:28500 is nowhere");
+	failed = jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED);
+	assert_false(failed->leaf_failed->again);
+	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_READY));
+	assert_int_equal(world.jobs.n_jobs, 0);
+	jobs_close(&world);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_parent_gives_no_impossible_ranks),
+		cmocka_unit_test(a_stranger_that_attaches_to_a_leaf_changes_no_other_way),
+		cmocka_unit_test(a_leaf_does_not_wait_for_its_leaves_for_ever),
+		cmocka_unit_test(a_leaf_serves_ranks_of_one_host_as_one_child),
+		cmocka_unit_test(a_leaf_has_room_for_64_children_too),
+		cmocka_unit_test(a_leaf_waits_for_slots_of_ended_jobs),
+		cmocka_unit_test(a_leaf_whose_slots_are_in_pieces_says_so_later_too),
+		cmocka_unit_test(a_leaf_that_cannot_reach_its_parent_says_why),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A root with two leaves, without sockets: many ranks, and ranks of one machine. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "control/envelope.h"
+#include "job/switch_branches.h"
+#include "support/tree.h"
+
+/* ---- many ranks ---- */
+
+#define RACK	52
+#define N_RANKS (2 * RACK)
+
+/* Two leaves, peers 0 and 1, with half of the ranks each: number 1000 + rank. */
+static void run_racks(struct jobs_world *world)
+{
+	jobs_open(world, 4096, 64, false);
+	for (unsigned leaf = 0; leaf < 2; leaf++)
+		tree_attach(world, leaf, 4096);
+	for (uint32_t rank = 0; rank < N_RANKS; rank++)
+		tree_relay_join(world, rank / RACK, 1000 + rank, rank, N_RANKS);
+	for (uint32_t rank = 0; rank < N_RANKS; rank++)
+		tree_relay_ready(world, rank / RACK, 1000 + rank);
+	for (unsigned leaf = 0; leaf < 2; leaf++)
+		tree_leaf_ready(world, leaf, 352);
+}
+
+static void more_ranks_than_children_run_behind_leaves(void **state)
+{
+	struct jobs_world world;
+	SmlControl__Envelope *told;
+
+	(void)state;
+	run_racks(&world);
+	assert_int_equal(world.jobs.n_jobs, 1);
+	for (unsigned leaf = 0; leaf < 2; leaf++) {
+		const SmlControl__LeafJob *job = tree_leaf_job(&world, leaf);
+
+		assert_int_equal(job->world_size, N_RANKS);
+		assert_int_equal(job->n_ranks, RACK);
+		for (uint32_t i = 0; i < RACK; i++) {
+			assert_int_equal(job->ranks[i], leaf * RACK + i);
+			assert_int_equal(job->peers[i], 1000 + leaf * RACK + i);
+		}
+		assert_int_equal(world.served[job->job_number % SML_MAX_JOBS].n_ranks, 2);
+	}
+	assert_true(tree_was_relayed(&world, 1, 1000 + 103, SML_CONTROL__ENVELOPE__BODY_START));
+	tree_relay_end(&world, 1, 1000 + 77, false);
+	for (uint32_t rank = 0; rank < N_RANKS; rank++) {
+		if (rank == 77)
+			continue;
+		told = tree_relayed(&world, rank / RACK, 1000 + rank,
+				    SML_CONTROL__ENVELOPE__BODY_ABORT);
+		assert_non_null(told);
+		assert_string_equal(told->abort->text,
+				    "rank 77 (host testhost, pid 1077) died: its connection ended");
+		sml_control__envelope__free_unpacked(told, NULL);
+	}
+	jobs_close(&world);
+}
+
+static void ranks_that_wait_are_told_of_a_few_that_are_missing(void **state)
+{
+	struct jobs_world world;
+	SmlControl__Envelope *told;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	tree_attach(&world, 0, 4096);
+	tree_relay_join(&world, 0, 1000, 4095, 4096);
+	told = tree_relayed(&world, 0, 1000, SML_CONTROL__ENVELOPE__BODY_WAITING);
+	assert_non_null(told);
+	assert_int_equal(told->waiting->n_missing, 64);
+	assert_int_equal(told->waiting->missing[63], 63);
+	assert_int_equal(told->waiting->more, 4095 - 64);
+	sml_control__envelope__free_unpacked(told, NULL);
+	/* The next one is told at once, and the first one soon: not for each that comes. */
+	for (uint32_t rank = 0; rank < 64; rank++)
+		tree_relay_join(&world, 0, 2000 + rank, rank, 4096);
+	told = tree_relayed(&world, 0, 2063, SML_CONTROL__ENVELOPE__BODY_WAITING);
+	assert_non_null(told);
+	assert_int_equal(told->waiting->missing[0], 64);
+	sml_control__envelope__free_unpacked(told, NULL);
+	told = tree_relayed(&world, 0, 1000, SML_CONTROL__ENVELOPE__BODY_WAITING);
+	assert_int_equal(told->waiting->missing[0], 0);
+	sml_control__envelope__free_unpacked(told, NULL);
+	jobs_wait_silently(&world, SML_TICK_NS);
+	told = tree_relayed(&world, 0, 1000, SML_CONTROL__ENVELOPE__BODY_WAITING);
+	assert_int_equal(told->waiting->missing[0], 64);
+	sml_control__envelope__free_unpacked(told, NULL);
+	jobs_close(&world);
+}
+
+static void a_switch_has_room_for_64_children(void **state)
+{
+	struct jobs_world world;
+	SmlControl__Envelope *told;
+	const char *text;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	world.jobs.config.name = "spine:28500";
+	tree_attach(&world, 0, 4096);
+	jobs_join_all(&world, 1, "tree", 65);
+	assert_int_equal(world.jobs.n_jobs, 0);
+	text = jobs_refusal(&world, 65);
+	assert_non_null(strstr(text, "a switch takes at most 64 ranks and leaves of a job, but 65 "
+				     "of 65 ranks have joined at the switch spine:28500"));
+	assert_non_null(strstr(text, "`switchml switch --parent spine:28500'"));
+	assert_string_equal(text, jobs_refusal(&world, 1));
+	jobs_close(&world);
+
+	/* 63 ranks and a leaf have room; a leaf is a child, too. */
+	for (uint32_t n_direct = 63; n_direct <= 64; n_direct++) {
+		jobs_open(&world, 4096, 64, false);
+		tree_attach(&world, 0, 4096);
+		tree_relay_join(&world, 0, 70, 64, 66);
+		tree_relay_join(&world, 0, 71, 65, 66);
+		for (uint32_t rank = 0; rank < n_direct; rank++)
+			jobs_join(&world, 1 + rank, jobs_join_message("tree", rank, 66));
+		if (n_direct == 63)
+			tree_relay_join(&world, 0, 72, 63, 66);
+		told = tree_relayed(&world, 0, 70,
+				    n_direct == 63 ? SML_CONTROL__ENVELOPE__BODY_ADMITTED
+						   : SML_CONTROL__ENVELOPE__BODY_ABORT);
+		assert_non_null(told);
+		sml_control__envelope__free_unpacked(told, NULL);
+		jobs_close(&world);
+	}
+}
+
+/* Numbers that would be fine if they were cut to 8, 12 or 16 bits. */
+static void impossible_ranks_do_not_join(void **state)
+{
+	static const struct {
+		uint32_t rank, world_size;
+		const char *why;
+	} joins[] = {
+		{0, 0, "world_size 0 is not between 1 and 4096"},
+		{0, 4097, "world_size 4097 is not between 1 and 4096"},
+		{0, 65538, "world_size 65538 is not between 1 and 4096"},
+		{4096, 4096, "rank 4096 is not below world_size 4096"},
+		{65536, 4096, "rank 65536 is not below world_size 4096"},
+		{UINT32_MAX, 4096, "rank 4294967295 is not below world_size 4096"},
+	};
+	struct jobs_world world;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(joins) / sizeof(joins[0]); i++) {
+		jobs_open(&world, 4096, 64, false);
+		jobs_join(&world, 0, jobs_join_message("tree", joins[i].rank, joins[i].world_size));
+		assert_string_equal(jobs_refusal(&world, 0), joins[i].why);
+		assert_int_equal(world.jobs.n_jobs, 0);
+		jobs_close(&world);
+	}
+	/* Without switches there are no leaves. */
+	jobs_open(&world, 4096, 64, true);
+	{
+		SmlControl__Join join = jobs_join_message("tree", 0, 65);
+		uint32_t port = 1;
+
+		join.stripe_ports = &port;
+		join.n_stripe_ports = 1;
+		jobs_join(&world, 0, join);
+	}
+	assert_non_null(strstr(jobs_refusal(&world, 0), "without a switch has at most 64 ranks"));
+	jobs_close(&world);
+}
+
+static void a_leaf_names_no_ranks_of_another(void **state)
+{
+	static const uint32_t pairs[][2] = {{0, RACK},	    {0, N_RANKS},    {0, 4095},
+					    {0, 4096},	    {0, 65536},	     {0, UINT32_MAX},
+					    {65536, 65537}, {RACK, RACK + 1}};
+	SmlControl__LeafMismatch mismatch = SML_CONTROL__LEAF_MISMATCH__INIT;
+	struct jobs_world world;
+
+	(void)state;
+	run_racks(&world);
+	mismatch.job_number = tree_leaf_job(&world, 0)->job_number;
+	mismatch.n_ranks = 2;
+	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+		mismatch.ranks = (uint32_t *)(uintptr_t)pairs[i];
+		jobs_say(&world, 0, sml_envelope(LEAF_MISMATCH, leaf_mismatch, &mismatch));
+		for (uint32_t rank = 0; rank < N_RANKS; rank++)
+			assert_false(tree_was_relayed(&world, rank / RACK, 1000 + rank,
+						      SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
+	}
+	jobs_close(&world);
+}
+
+/* The first leaf's slots wait for ranks 3, 60 and more; it may speak only for the first of them. */
+static void what_a_leaf_waits_for_is_reduced_to_its_ranks(void **state)
+{
+	uint8_t ranks[] = {1u << 3, 0, 0, 0, 0, 0, 0, 1u << 4}, beyond[] = {[13] = 1};
+	ProtobufCBinaryData sets[] = {{sizeof(ranks), ranks}, {sizeof(beyond), beyond}};
+	SmlControl__SlotState states[2], *slots[2] = {&states[0], &states[1]};
+	SmlControl__LeafSlots told = SML_CONTROL__LEAF_SLOTS__INIT;
+	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
+	const SmlControl__StallReport *report;
+	SmlControl__Envelope *answer;
+	struct jobs_world world;
+
+	(void)state;
+	run_racks(&world);
+	/* Slot 0 waits for both leaves. */
+	world.slots_lack = 3;
+	tree_relay(&world, 1, 1000 + 103, sml_envelope(STALL_REQUEST, stall_request, &request));
+	for (unsigned i = 0; i < 2; i++)
+		sml_control__slot_state__init(&states[i]);
+	told.job_number = tree_leaf_job(&world, 0)->job_number;
+	told.slots = slots;
+	told.n_slots = 2;
+	told.sets = sets;
+	told.n_sets = 2;
+	states[0].set = 1;
+	states[1].slot = 1;
+	states[1].set = 2;
+	jobs_say(&world, 0, sml_envelope(LEAF_SLOTS, leaf_slots, &told));
+	ranks[0] = 0;
+	ranks[7] = 1u << 4;
+	told.n_slots = 1;
+	jobs_say(&world, 1, sml_envelope(LEAF_SLOTS, leaf_slots, &told));
+	answer = tree_relayed(&world, 1, 1000 + 103, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT);
+	assert_non_null(answer);
+	report = answer->stall_report;
+	assert_int_equal(report->n_slots, 1);
+	assert_int_equal(report->n_ranks, N_RANKS);
+	assert_int_equal(report->slots[0]->set, 1);
+	/* Ranks 3 and 60. */
+	assert_int_equal(report->sets[0].len, 8);
+	assert_int_equal(report->sets[0].data[0], 1u << 3);
+	assert_int_equal(report->sets[0].data[7], 1u << 4);
+	sml_control__envelope__free_unpacked(answer, NULL);
+	jobs_close(&world);
+}
+
+/* Peer 0 is a leaf that pings, and never answers; the job goes on, and its ranks get a report. */
+static void ranks_do_not_wait_for_a_leaf_that_says_nothing(void **state)
+{
+	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
+	SmlControl__LeafSlots told = SML_CONTROL__LEAF_SLOTS__INIT;
+	SmlControl__SlotState slot = SML_CONTROL__SLOT_STATE__INIT, *slots[1] = {&slot};
+	uint8_t rank_60[] = {0, 0, 0, 0, 0, 0, 0, 1u << 4};
+	ProtobufCBinaryData set = {sizeof(rank_60), rank_60};
+	SmlControl__Envelope *answer;
+	struct jobs_world world;
+
+	(void)state;
+	run_racks(&world);
+	world.slots_lack = 3;
+	slot.set = 1;
+	told.job_number = tree_leaf_job(&world, 0)->job_number;
+	told.slots = slots;
+	told.sets = &set;
+	told.n_slots = told.n_sets = 1;
+	for (unsigned time = 0; time < 3; time++) {
+		unsigned n_said = world.peers[1].n_said;
+
+		tree_relay(&world, 1, 1000 + 103,
+			   sml_envelope(STALL_REQUEST, stall_request, &request));
+		jobs_say(&world, 1, sml_envelope(LEAF_SLOTS, leaf_slots, &told));
+		jobs_wait(&world, 3 * SML_ANSWER_NS);
+		assert_true(world.peers[1].n_said > n_said);
+		answer = tree_relayed(&world, 1, 1000 + 103,
+				      SML_CONTROL__ENVELOPE__BODY_STALL_REPORT);
+		assert_non_null(answer);
+		/* Of the other leaf's ranks, only the one that it has named is blamed. */
+		assert_int_equal(answer->stall_report->n_slots, 1);
+		assert_int_equal(answer->stall_report->sets[0].len, 8);
+		assert_int_equal(answer->stall_report->sets[0].data[7], 1u << 4);
+		sml_control__envelope__free_unpacked(answer, NULL);
+	}
+	assert_int_equal(world.jobs.n_jobs, 1);
+	jobs_close(&world);
+}
+
+/* ---- ranks of one machine behind leaves ---- */
+
+/* A rank on a machine, connected to the leaf that drew this home. */
+static void relay_machine(struct jobs_world *world, unsigned leaf, uint32_t number, uint32_t rank,
+			  uint32_t n, uint8_t machine, uint64_t home)
+{
+	SmlControl__Join join = jobs_join_message("tree", rank, n);
+	uint8_t token[SML_HOST_TOKEN] = {(uint8_t)(rank + 1)};
+
+	join.machine = (ProtobufCBinaryData){1, &machine};
+	join.host_token = (ProtobufCBinaryData){sizeof(token), token};
+	tree_relay_home(world, leaf, number, sml_envelope(JOIN, join, &join), 4096, 352, home);
+}
+
+static void relay_shares(struct jobs_world *world, unsigned leaf, uint32_t number, bool shares)
+{
+	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
+
+	ready.lanes = 352;
+	ready.shares_memory = shares;
+	tree_relay(world, leaf, number, sml_envelope(READY, ready, &ready));
+}
+
+/*
+ * All on one machine: ranks 0 and 2 at one leaf, 1 at a leaf of it, 3 and 4 at another leaf. Number
+ * of rank r: 50 + r.
+ */
+static void run_machine(struct jobs_world *world)
+{
+	jobs_open(world, 4096, 64, false);
+	tree_attach(world, 0, 4096);
+	tree_attach(world, 1, 4096);
+	relay_machine(world, 0, 50, 0, 5, 'a', 11);
+	relay_machine(world, 0, 51, 1, 5, 'a', 12);
+	relay_machine(world, 0, 52, 2, 5, 'a', 11);
+	relay_machine(world, 1, 53, 3, 5, 'a', 13);
+	relay_machine(world, 1, 54, 4, 5, 'a', 13);
+}
+
+static void ranks_that_meet_at_one_leaf_are_one_host(void **state)
+{
+	static const uint32_t firsts[] = {0, 1, 0}, others[] = {3, 3};
+	const SmlControl__LeafJob *job;
+	SmlControl__Envelope *admitted;
+	struct jobs_world world;
+
+	(void)state;
+	run_machine(&world);
+	job = tree_leaf_job(&world, 0);
+	assert_int_equal(job->n_hosts, 3);
+	assert_memory_equal(job->hosts, firsts, sizeof(firsts));
+	job = tree_leaf_job(&world, 1);
+	assert_int_equal(job->n_hosts, 2);
+	assert_memory_equal(job->hosts, others, sizeof(others));
+	admitted = tree_relayed(&world, 0, 52, SML_CONTROL__ENVELOPE__BODY_ADMITTED);
+	assert_int_equal(admitted->admitted->shards, 1);
+	assert_int_equal(admitted->admitted->host_group->n_ranks, 2);
+	assert_int_equal(admitted->admitted->host_group->ranks[0], 0);
+	assert_int_equal(admitted->admitted->host_group->ranks[1], 2);
+	sml_control__envelope__free_unpacked(admitted, NULL);
+	admitted = tree_relayed(&world, 0, 51, SML_CONTROL__ENVELOPE__BODY_ADMITTED);
+	assert_null(admitted->admitted->host_group);
+	sml_control__envelope__free_unpacked(admitted, NULL);
+	jobs_close(&world);
+}
+
+/* The leaves lose the job of the first admission before they get the second one. */
+static void ranks_behind_a_leaf_without_memory_are_admitted_again(void **state)
+{
+	static const uint32_t alone[] = {0, 1, 2};
+	struct jobs_world world;
+	uint32_t before;
+
+	(void)state;
+	run_machine(&world);
+	before = tree_leaf_job(&world, 0)->job_number;
+	tree_leaf_ready(&world, 0, 352);
+	tree_leaf_ready(&world, 1, 352);
+	for (uint32_t rank = 0; rank < 5; rank++)
+		relay_shares(&world, rank / 3, 50 + rank, rank != 4);
+	assert_false(tree_was_relayed(&world, 0, 50, SML_CONTROL__ENVELOPE__BODY_START));
+	for (unsigned leaf = 0; leaf < 2; leaf++) {
+		assert_int_equal(jobs_told(&world, leaf, SML_CONTROL__ENVELOPE__BODY_LEAF_END)
+					 ->leaf_end->job_number,
+				 before);
+		assert_int_not_equal(tree_leaf_job(&world, leaf)->job_number, before);
+	}
+	assert_memory_equal(tree_leaf_job(&world, 0)->hosts, alone, sizeof(alone));
+	assert_int_equal(world.jobs.branches->slots_in_use, world.jobs.slots_in_use);
+	tree_leaf_ready(&world, 0, 352);
+	tree_leaf_ready(&world, 1, 352);
+	for (uint32_t rank = 0; rank < 5; rank++)
+		relay_shares(&world, rank / 3, 50 + rank, false);
+	assert_true(tree_was_relayed(&world, 0, 50, SML_CONTROL__ENVELOPE__BODY_START));
+	jobs_close(&world);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(more_ranks_than_children_run_behind_leaves),
+		cmocka_unit_test(ranks_that_wait_are_told_of_a_few_that_are_missing),
+		cmocka_unit_test(a_switch_has_room_for_64_children),
+		cmocka_unit_test(impossible_ranks_do_not_join),
+		cmocka_unit_test(a_leaf_names_no_ranks_of_another),
+		cmocka_unit_test(what_a_leaf_waits_for_is_reduced_to_its_ranks),
+		cmocka_unit_test(ranks_do_not_wait_for_a_leaf_that_says_nothing),
+		cmocka_unit_test(ranks_that_meet_at_one_leaf_are_one_host),
+		cmocka_unit_test(ranks_behind_a_leaf_without_memory_are_admitted_again),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
