@@ -225,7 +225,7 @@ static void want(struct world *world)
 		(void)sml_control_leave(control, 0);
 		break;
 	case 1:
-		sml_control_abort(control, SML_ERROR_TIMEOUT, "a call took too long");
+		sml_control_abort(control, SML_ERROR_TIMEOUT, "a call took too long", false);
 		break;
 	case 2:
 		sml_control_mismatch(control, &found);

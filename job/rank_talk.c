@@ -128,12 +128,13 @@ void sml_talk_leave(struct sml_talk *talk)
 	sml_talk_send(talk, sml_envelope(LEAVE, leave, &leave));
 }
 
-void sml_talk_abort(struct sml_talk *talk, int error, const char *text)
+void sml_talk_abort(struct sml_talk *talk, int error, const char *text, bool told)
 {
 	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
 
 	message.error = error;
 	message.text = (char *)(uintptr_t)text;
+	message.told = told;
 	sml_talk_send(talk, sml_envelope(ABORT, abort, &message));
 	/* The caller that asked for it knows that the job has failed. */
 	sml_talk_fail(talk, error, "%s", text);

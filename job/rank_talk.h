@@ -219,7 +219,7 @@ void sml_talk_ready(struct sml_talk *talk, const struct sml_readiness *found);
 void sml_talk_serve(struct sml_talk *talk, bool may_be_lost);
 
 void sml_talk_leave(struct sml_talk *talk);
-void sml_talk_abort(struct sml_talk *talk, int error, const char *text);
+void sml_talk_abort(struct sml_talk *talk, int error, const char *text, bool told);
 void sml_talk_ask_stalls(struct sml_talk *talk);
 void sml_talk_mismatch(struct sml_talk *talk, const struct sml_disagreement *found);
 

@@ -57,9 +57,15 @@ static void on_leave(struct sml_job *job, struct sml_member *member, uint16_t ra
 static void on_abort(struct sml_job *job, struct sml_member *member, uint16_t rank,
 		     const SmlControl__Envelope *message)
 {
-	char text[SML_SENTENCE_BYTES], reason[SML_REASON_BYTES];
+	char text[2 * SML_SENTENCE_BYTES], reason[SML_REASON_BYTES];
 	int error = message->abort->error;
 
+	/* As if this switch had found it: every rank has the same error, whoever tells it. */
+	if (message->abort->told && error < 0) {
+		sml_text_copy(text, sizeof(text), message->abort->text);
+		sml_job_fail(job, error, text);
+		return;
+	}
 	sml_text_copy(reason, sizeof(reason), message->abort->text);
 	snprintf(text, sizeof(text), "rank %u (host %s, pid %u) aborted the job: %s", rank,
 		 member->host, member->pid, reason);

@@ -173,15 +173,27 @@ bool sml_context_fail(struct sml_context *context, int error, const char *text)
 	return true;
 }
 
-void sml_context_abort_job(struct sml_context *context, int error, const char *text)
+static void abort_job(struct sml_context *context, int error, const char *text, bool told)
 {
 	for (unsigned i = 0; i < context->n_stripes; i++) {
 		struct sml_control *control =
 			__atomic_load_n(&context->stripes[i].control, __ATOMIC_ACQUIRE);
 
 		if (control)
-			sml_control_abort(control, error, text);
+			sml_control_abort(control, error, text, told);
 	}
+}
+
+void sml_context_abort_job(struct sml_context *context, int error, const char *text)
+{
+	abort_job(context, error, text, false);
+}
+
+void sml_context_be_told(struct sml_context *context, int error, const char *text)
+{
+	if (sml_context_check(context) == 0)
+		abort_job(context, error, text, true);
+	sml_context_fail(context, error, text);
 }
 
 /* A stripe that is waiting for another switch; NULL if there is none. */

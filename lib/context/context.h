@@ -100,6 +100,12 @@ bool sml_context_is_running(struct sml_context *context);
 /* Tell every switch, and so every rank, that the job has failed here. */
 void sml_context_abort_job(struct sml_context *context, int error, const char *text);
 
+/*
+ * A switch says that the job has failed. The others are told the same, before this rank leaves and
+ * they only see that. In a control's thread.
+ */
+void sml_context_be_told(struct sml_context *context, int error, const char *text);
+
 /* Called by progress threads, too. */
 void sml_context_tensor_done(struct sml_context *context);
 

@@ -214,7 +214,7 @@ static uint64_t results(void *self)
 
 static void failed(void *self, int error, const char *text)
 {
-	sml_context_fail(((struct sml_stripe *)self)->context, error, text);
+	sml_context_be_told(((struct sml_stripe *)self)->context, error, text);
 }
 
 static void ticked(void *self)

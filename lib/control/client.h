@@ -134,9 +134,9 @@ void sml_control_mismatch(struct sml_control *control, const struct sml_disagree
 
 /*
  * Tell the switch that the job has failed here; where the control has no thread
- * yet, when it is closed. Any thread; returns at once.
+ * yet, when it is closed. told: another switch has told this rank so. Any thread; returns at once.
  */
-void sml_control_abort(struct sml_control *control, int error, const char *text);
+void sml_control_abort(struct sml_control *control, int error, const char *text, bool told);
 
 /* The job has been admitted, and has not ended. NULL: it has not. Any thread. */
 bool sml_control_is_admitted(struct sml_control *control);

@@ -43,6 +43,7 @@ struct sml_control {
 	struct sml_stall_report *last_words; /* with Abort, where ranks have the slots: no slots */
 	int abort_error;		     /* 0: none wanted */
 	char abort_text[SML_TEXT_BYTES];
+	bool abort_told;
 	int error;
 	char text[SML_TEXT_BYTES];
 };

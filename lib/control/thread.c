@@ -16,7 +16,8 @@
 static void send_abort(struct sml_control *control)
 {
 	control->aborts = true;
-	sml_talk_abort(&control->talk, control->abort_error, control->abort_text);
+	sml_talk_abort(&control->talk, control->abort_error, control->abort_text,
+		       control->abort_told);
 	sml_control_sync(control);
 }
 
@@ -127,11 +128,12 @@ void sml_control_mismatch(struct sml_control *control, const struct sml_disagree
 	wake(control);
 }
 
-void sml_control_abort(struct sml_control *control, int error, const char *text)
+void sml_control_abort(struct sml_control *control, int error, const char *text, bool told)
 {
 	pthread_mutex_lock(&control->lock);
 	if (control->abort_error == 0 && control->phase < SML_TALK_LEFT) {
 		control->abort_error = error;
+		control->abort_told = told;
 		snprintf(control->abort_text, sizeof(control->abort_text), "%s", text);
 	}
 	pthread_mutex_unlock(&control->lock);

@@ -42,7 +42,7 @@ static void fails(struct rank *rank, int error, const char *text)
 	snprintf(rank->text, sizeof(rank->text), "%s", text);
 	sim_say(rank->control, "rank %u fails (%d): %s", rank->id, error, text);
 	if (rank->taken >= 0 && rank->attempts[rank->taken].talks)
-		sml_talk_abort(&rank->attempts[rank->taken].talk, error, text);
+		sml_talk_abort(&rank->attempts[rank->taken].talk, error, text, false);
 	drop_all(rank);
 }
 

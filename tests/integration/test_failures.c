@@ -102,10 +102,11 @@ static void disagree(struct rank *rank)
 
 static void ranks_that_disagree_are_told_both_versions(void **state)
 {
-	char address[64];
-	struct sml_switch *opened = serve_at(0, address);
+	char address[64], second[64], both[130];
+	struct sml_switch *opened = serve_at(0, address), *other = serve_at(0, second);
 
 	(void)state;
+	snprintf(both, sizeof(both), "%s,%s", address, second);
 	for (size_t i = 0; i < sizeof(disagreements) / sizeof(disagreements[0]); i++) {
 		struct job job = {.n_ranks = 2,
 				  .switch_address = i & 1 ? "embedded" : NULL,
@@ -118,8 +119,14 @@ static void ranks_that_disagree_are_told_both_versions(void **state)
 		run_job(&job);
 		job.switch_address = address;
 		run_job(&job);
+		/* Which switch finds it, and which only sees a rank leave, differs. */
+		job.switch_address = both;
+		run_job(&job);
+		job.host_group = false;
+		run_job(&job);
 	}
 	sml_switch_close(opened);
+	sml_switch_close(other);
 }
 
 /* ---- death ---- */
@@ -326,12 +333,13 @@ static void a_frozen_rank_is_dead_after_the_heartbeat(void **state)
 	};
 	static const struct death behind[] = {
 		{0, NULL, "rank 0", true, 1, 0},
-		{2, NULL, "rank 2", true, 1, 0},
+		{2, NULL, "rank 2", true, 2, 0},
+		{1, NULL, "rank 1", false, 2, 0},
 	};
 
 	(void)state;
 	let_die(deaths, 3, freeze, FROZEN_HEARTBEAT_MS);
-	let_die(behind, 2, freeze, FROZEN_HEARTBEAT_MS);
+	let_die(behind, 3, freeze, FROZEN_HEARTBEAT_MS);
 }
 
 /* ---- abort ---- */

@@ -557,7 +557,7 @@ static void a_machine_without_a_token_is_refused(void **state)
 	jobs_close(&world);
 }
 
-/* ---- leaving ---- */
+/* ---- failing and leaving ---- */
 
 static void begin(struct jobs_world *world, uint32_t n)
 {
@@ -565,6 +565,39 @@ static void begin(struct jobs_world *world, uint32_t n)
 	jobs_join_all(world, 0, "a", n);
 	for (unsigned i = 0; i < n; i++)
 		jobs_ready(world, i);
+}
+
+static const SmlControl__Abort *told_of_abort(struct jobs_world *world, int error, bool told)
+{
+	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
+
+	begin(world, 3);
+	message.error = error;
+	message.text = (char *)(uintptr_t) "rank 2 is frozen";
+	message.told = told;
+	jobs_say(world, 1, sml_envelope(ABORT, abort, &message));
+	jobs_hang_up(world, 1);
+	return jobs_told(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort;
+}
+
+static void what_another_switch_has_told_is_passed_on_unchanged(void **state)
+{
+	const SmlControl__Abort *abort;
+	struct jobs_world world;
+
+	(void)state;
+	abort = told_of_abort(&world, SML_ERROR_RANK_DIED, true);
+	assert_int_equal(abort->error, SML_ERROR_RANK_DIED);
+	assert_string_equal(abort->text, "rank 2 is frozen");
+	jobs_close(&world);
+	abort = told_of_abort(&world, SML_ERROR_RANK_DIED, false);
+	assert_int_equal(abort->error, SML_ERROR_ABORTED);
+	assert_non_null(strstr(abort->text, "rank 1 (host testhost, pid 1001) aborted the job"));
+	jobs_close(&world);
+	/* No error at all is not one of a switch. */
+	abort = told_of_abort(&world, 0, true);
+	assert_int_equal(abort->error, SML_ERROR_ABORTED);
+	jobs_close(&world);
 }
 
 static void who_waits_for_a_rank_that_died_as_it_left_is_told(void **state)
@@ -649,6 +682,7 @@ int main(void)
 		cmocka_unit_test(nobody_waits_for_ever),
 		cmocka_unit_test(members_have_a_limit),
 		cmocka_unit_test(rank_0s_own_port_is_for_its_job_alone),
+		cmocka_unit_test(what_another_switch_has_told_is_passed_on_unchanged),
 		cmocka_unit_test(who_waits_for_a_rank_that_died_as_it_left_is_told),
 		cmocka_unit_test(the_others_leave_without_a_rank_that_died_as_it_left),
 		cmocka_unit_test(a_stripe_that_dies_as_its_rank_leaves_is_told),
