@@ -375,12 +375,14 @@ static void udp_probe_parent(struct sml_dataplane *dataplane, uint32_t number, u
 	uint8_t packet[SML_MAX_PACKET_BYTES] = {0};
 
 	sml_sockaddr_set_port(&to, port);
+	for (unsigned shard = 0; !job->knows_parent && shard < job->pool.rules.n_shards; shard++)
+		job->up[shard].to = to.v6;
+	__atomic_store_n(&job->knows_parent, true, __ATOMIC_RELEASE);
 	for (unsigned shard = 0; shard < job->pool.rules.n_shards; shard++) {
 		const struct sml_header header =
 			sml_pool_probe_up(&job->pool.rules, (uint8_t)shard, lanes);
 		unsigned thread = (number + shard) % dataplane->n_threads;
 
-		job->up[shard].to = to.v6;
 		memcpy(packet, &header, sizeof(header));
 		(void)sendto(dataplane->threads[thread].fd, packet, SML_HEADER_BYTES + 4u * lanes,
 			     MSG_DONTWAIT | MSG_NOSIGNAL, &to.any, sml_sockaddr_length(&to));

@@ -35,8 +35,12 @@ struct sml_udp_job {
 	struct sml_udp_span spans[SML_MAX_CHILDREN][SML_MAX_SHARDS];
 	uint64_t *asked;  /* by slot: bits of the ranks that have asked for its last result */
 	uint64_t reached; /* atomic: bits of the ranks that get results by multicast */
-	/* At a leaf: the path to the parent, fixed before its first answer, and what has passed. */
+	/*
+	 * At a leaf: the path to the parent, which is known before its first answer and then stays
+	 * the same, and what has passed.
+	 */
 	struct sml_path up[SML_MAX_SHARDS];
+	bool knows_parent;		   /* atomic */
 	uint16_t up_lanes[SML_MAX_SHARDS]; /* atomic */
 };
 

@@ -241,6 +241,25 @@ static void contribution(struct sml_udp_thread *thread, struct sml_udp_job *job,
 	}
 }
 
+/*
+ * At a leaf, what only its parent sends must come from there: every child of the parent knows the
+ * tag that results and answers have.
+ */
+static bool is_forged(const struct sml_udp_job *job, const struct sml_header *header,
+		      const struct msghdr *message)
+{
+	union sml_sockaddr parent;
+
+	if (!job->pool.rules.is_leaf ||
+	    (header->kind != SML_PACKET_RESULT && header->kind != SML_PACKET_PROBE_REPLY))
+		return false;
+	if (!__atomic_load_n(&job->knows_parent, __ATOMIC_ACQUIRE))
+		return true;
+	/* One address for all shards. */
+	parent.v6 = job->up[0].to;
+	return !sml_udp_is_from(message, &parent);
+}
+
 static void receive_packet(struct sml_udp_thread *thread, const struct sml_packet *packet)
 {
 	/* In the inbox's own memory: a probe becomes its own answer. */
@@ -258,6 +277,8 @@ static void receive_packet(struct sml_udp_thread *thread, const struct sml_packe
 	else if ((sml_be32(header->job_be) + header->shard) % thread->dataplane->n_threads !=
 		 thread->index)
 		drop(thread, SML_VERDICT_OUT_OF_RANGE); /* another thread's, in one super-packet */
+	else if (is_forged(job, header, message))
+		drop(thread, SML_VERDICT_WRONG_COOKIE);
 	else if (header->kind == SML_PACKET_PROBE)
 		answer_probe(thread, job, header, packet->length, message);
 	else if (header->kind == SML_PACKET_GROUP_PROBE)
