@@ -256,7 +256,7 @@ static const char *check_bounds(const struct world *world)
 	struct sml_control *control = world->control;
 
 	PROPERTY_CHECK(sml_channel_unsent_bytes(control->channel) <= MAX_UNSENT_BYTES,
-		       "more waits for the switch than a rank may let wait");
+		       "too many bytes wait for the switch");
 	PROPERTY_CHECK(oracle_live_bytes() <= world->live_bytes + CONTROL_BYTES,
 		       "the rank takes too much memory");
 	PROPERTY_CHECK(

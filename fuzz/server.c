@@ -62,7 +62,7 @@ static const char *check_connection(const struct sml_connection *connection)
 	const struct sml_peer *peer = &connection->peer;
 
 	PROPERTY_CHECK(sml_stream_unsent_bytes(&connection->messages) <= MAX_UNSENT_BYTES,
-		       "more waits for a peer than one may let wait");
+		       "too many bytes wait for a peer");
 	PROPERTY_CHECK(peer->job == NULL || peer->job->members[peer->rank].peer == peer,
 		       "a job does not know its member");
 	return NULL;

@@ -18,16 +18,16 @@
  * the merge makes the table. Each worker and each switch begins the new epoch at its own
  * time, and a switch can die in between.
  *
- * -DLOSSY: what a worker has sent for uses that it has done can get lost for good, too.
+ * -DLOSSY: packets of uses that their worker has completed can get lost for good, too.
  *
  * -DW=workers -DL=leaves -DC=chunks -DD=deaths, one slot. -DTREE: who is below whom, below.
- * In every second epoch the tree is another one. Each of these removes one rule, and then
+ * Odd and even epochs can have different trees. Each of these removes one rule, and then
  * the model must fail:
  *
  *	KEEP_ROOT     a root that survives keeps its slots in a new epoch
- *	KEEP_LEAF     a leaf keeps its slots as it takes a new epoch
- *	SAME_EPOCH    a leaf that comes back empty gets the epoch that it had (with LOSSY)
- *	OLD_REPORTS   after a death behind the table, earlier reports count
+ *	KEEP_LEAF     a leaf keeps its slots when it takes a new epoch
+ *	SAME_EPOCH    a leaf that restarts gets the epoch that it had (with LOSSY)
+ *	OLD_REPORTS   after a death that follows the table, earlier reports count
  *	ANY_EPOCH_1   hop worker to leaf: the epoch is not checked. 2: leaf to its parent.
  *	              3: parent to leaf. 4: leaf to worker.
  *	ANY_USE       a leaf accepts a result of any use of the same buffer
