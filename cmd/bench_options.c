@@ -279,8 +279,8 @@ void bench_parse(int argc, char **argv, struct bench_options *options)
 		       "Without --local-workers, this process is one rank of a job if a "
 		       "launcher has set RANK and WORLD_SIZE (or its own variables). "
 		       "Otherwise it starts two local workers. Local workers use the switch of "
-		       "--switch or SWITCHML_SWITCH, if there is one; otherwise a switch is "
-		       "started for them.",
+		       "--switch or SWITCHML_SWITCH, if there is one; otherwise bench starts "
+		       "one.",
 	};
 
 	*options = (struct bench_options){

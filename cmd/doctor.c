@@ -129,8 +129,8 @@ static const struct argp_option known_options[] = {
 	{"switch", 's', "HOST:PORT,…", 0, "also check the path to these switches", 0},
 	{"json", 'j', NULL, 0, "print JSON", 0},
 	{"peers", 'p', NULL, 0,
-	 "as a rank of a job, under its launcher: check every pair of hosts, and print a table "
-	 "on rank 0",
+	 "check every pair of hosts of a job, and print a table on rank 0; start it with the "
+	 "job's launcher",
 	 0},
 	{"wait", 'w', "SECONDS", 0, "with --peers: wait this long for the other ranks (60)", 0},
 	{0},

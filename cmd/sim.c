@@ -352,16 +352,16 @@ static const struct argp_option option_list[] = {
 	 "Use worlds of up to 64 ranks and 256 slots; with --control, trees with 65 to 4,096 ranks",
 	 0},
 	{"trees", OPTION_TREES, NULL, 0,
-	 "Use worlds with trees of switches, which die at every level; with --large, some have "
-	 "4,096 ranks",
+	 "Use worlds with trees of switches; switches of every level die; with --large, some "
+	 "worlds have 4,096 ranks",
 	 0},
 	{"allreduce", OPTION_ALLREDUCE, "COUNT", 0,
-	 "Instead of a drawn world: one all-reduce of COUNT floats on 8 ranks and links of "
+	 "Instead of a seed's world: one all-reduce of COUNT floats on 8 ranks and links of "
 	 "100 Mbit/s, without faults; --set changes its numbers",
 	 0},
 	{"wire", OPTION_WIRE, "WIDTH", 0, "With --allreduce: the wire, int32 or int16 (int32)", 0},
 	{"minimize", OPTION_MINIMIZE, NULL, 0, "With --seed: reduce a world that fails", 0},
-	{"set", OPTION_SET, "NAME=N", 0, "Change one number of the drawn world", 0},
+	{"set", OPTION_SET, "NAME=N", 0, "Change one number of the seed's world", 0},
 	{"quiet", 'q', NULL, 0, "Do not print progress", 0},
 	{0},
 };

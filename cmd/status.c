@@ -262,8 +262,8 @@ int sml_command_status(int argc, char **argv)
 		.parser = parse,
 		.doc = "Show the jobs, workers, slots in use and counters of a running "
 		       "switch, or of each switch of a list. Counters that are zero are "
-		       "left out (--json has all). If a job has no switch, rank 0 is asked "
-		       "at its master port.",
+		       "left out (--json has all). For a job without a switch, the command "
+		       "asks rank 0 at its master port.",
 	};
 	struct options options = {.address = getenv("SWITCHML_SWITCH"), .interval_s = 2};
 	static struct sml_view views[SML_MOST_VIEWS];

@@ -43,7 +43,7 @@ enum {
 static const struct argp_option option_list[] = {
 	{"config", OPTION_CONFIG, "FILE", 0,
 	 "Read settings from this file: lines of NAME = VALUE with the names of these options. "
-	 "Options on the command line win. SIGHUP reads it again (" SML_SWITCH_FILE
+	 "Options on the command line win. SIGHUP reads the file again (" SML_SWITCH_FILE
 	 " if it exists; an empty name reads none)",
 	 0},
 	{"listen", 'l', "ADDR[:PORT]", 0,
@@ -80,8 +80,8 @@ static const struct argp_option option_list[] = {
 	 "simple_switch). --listen must then name the address to which the workers connect",
 	 0},
 	{"hosts", OPTION_HOSTS, "MAC=PORT[,MAC=PORT...]", 0,
-	 "For p4: at which port of the P4 switch each host is, this one included; the P4 switch "
-	 "forwards all other traffic by this list",
+	 "For p4: the port of the P4 switch at which each host is, including this one; the P4 "
+	 "switch forwards all other traffic by this list",
 	 0},
 	{"multicast", OPTION_MULTICAST, "GROUP[:PORT]", 0,
 	 "Send each result once to a multicast group, instead of once to each worker. The first "
@@ -94,17 +94,15 @@ static const struct argp_option option_list[] = {
 	{"parent", OPTION_PARENT, "HOST[:PORT]", 0,
 	 "Be a leaf of that switch: add up the packets of the workers here, and send one sum to "
 	 "the parent (port 28500). The workers of a job may be at several leaves and at the "
-	 "parent itself. Not with --dataplane p4",
+	 "parent itself. Not available with --dataplane p4 or --multicast",
 	 0},
 	{"verbose", 'v', NULL, 0, "Report what happens to jobs; if given twice, report more", 0},
 	{"log-json", OPTION_LOG_JSON, NULL, 0,
 	 "Write each line of the log as one JSON object, for programs (in the file: yes or no)", 0},
 	{"metrics", OPTION_METRICS, "ADDR[:PORT]", 0,
 	 "Serve metrics for Prometheus over HTTP at this address, as OpenMetrics text (the "
-	 "loopback "
-	 "address if it is left out, port 28501). Whoever reaches it can read the names of jobs "
-	 "and "
-	 "hosts",
+	 "loopback address if it is left out, port 28501). Anyone who reaches it can read the "
+	 "names of jobs and hosts",
 	 0},
 	{0},
 };
@@ -392,9 +390,9 @@ static const struct argp parser = {
 	       "needs CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON to start. Once its sockets "
 	       "are open, it gives up all of these (xdp keeps CAP_BPF), and root becomes "
 	       "nobody.\v"
-	       "It listens on a TCP port for control and a UDP port with the same number "
-	       "for data: allow both in firewalls. SIGTERM or SIGINT ends it, and it "
-	       "tells the workers.",
+	       "The switch listens on a TCP port for control and a UDP port with the same "
+	       "number for data: allow both in firewalls. On SIGTERM or SIGINT, it tells "
+	       "the workers and ends.",
 };
 
 void sml_switch_options_read(struct sml_switch_options *options, int argc, char **argv)

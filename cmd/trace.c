@@ -12,7 +12,7 @@
 #include "cmd/trace.h"
 
 static const struct argp_option option_list[] = {
-	{"output", 'o', "FILE", 0, "Write the merged trace there (merged.json)", 0},
+	{"output", 'o', "FILE", 0, "Write the merged trace to this file (merged.json)", 0},
 	{0},
 };
 

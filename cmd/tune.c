@@ -28,7 +28,7 @@ struct options {
 static const struct argp_option option_list[] = {
 	{"output", 'o', "FILE", 0,
 	 "write the table to this file on rank 0's host (standard output)", 0},
-	{"append", 'a', 0, 0, "add to what the file has", 0},
+	{"append", 'a', 0, 0, "append to the file", 0},
 	{"minbytes", 'b', "BYTES", 0, "smallest size (1K), a multiple of 8", 0},
 	{"maxbytes", 'e', "BYTES", 0, "largest size (4M); each size is 4 times the previous one",
 	 0},
@@ -99,7 +99,7 @@ int sml_command_tune(int argc, char **argv)
 		"switch, and write the table that SWITCHML_MPI_TABLE names.\v"
 		"Example: switchml tune -o table -- mpirun -n 8 --hostfile hosts -x "
 		"SWITCHML_SWITCH=box\n\n"
-		"It measures the first 2, 4, 8, … of the ranks, and all of them. "
+		"It measures with the first 2, 4, 8, … ranks, and with all of them. "
 		"The program " MEASURES " must have the same path on all hosts.",
 		NULL,
 		NULL,

@@ -5,10 +5,10 @@
  * A *job* is a fixed group of `world_size` processes, its *ranks*. Each rank
  * opens a context, calls the same collectives in the same order, and closes it.
  * A switch computes the sums. It is a `switchml switch` daemon on the network,
- * several of them, or a part embedded in each rank's process. Gather, scatter,
- * all-gather of different counts, all-to-all, send and receive combine nothing:
- * they are not here, and stay with MPI or the framework's own backend. The
- * bindings for MPI and PyTorch pass them on.
+ * several of them, or a part embedded in each rank's process. Calls that combine
+ * nothing are not here: gather, scatter, all-gather of different counts,
+ * all-to-all, send and receive. MPI or the framework's own backend serves them,
+ * and the bindings for MPI and PyTorch pass them on.
  *
  *	struct sml_context *job;
  *	if (sml_open(&job, NULL) < 0)
@@ -31,8 +31,8 @@
  * sml_close() of a context must not overlap other calls on it.
  *
  * Fork. In a child made by fork(), every call on one of the parent's contexts
- * fails with SML_ERROR_FORKED. The child may open its own contexts. The child
- * keeps none of the parent's sockets: nobody waits for it.
+ * fails with SML_ERROR_FORKED. The child may open its own contexts. It keeps
+ * none of the parent's sockets, so the parent's job never waits for it.
  */
 #ifndef SWITCHML_H
 #define SWITCHML_H
@@ -53,8 +53,8 @@ extern "C" {
 	(SML_VERSION_MAJOR * 1000000 + SML_VERSION_MINOR * 1000 + SML_VERSION_PATCH)
 
 /*
- * Maximum number of ranks in a job. More than 64 need a tree of switches, of which each has at most
- * 64 ranks and leaves of a job (switchml switch --parent).
+ * Maximum number of ranks in a job. More than 64 need a tree of switches (switchml switch
+ * --parent), in which each switch has at most 64 ranks and leaves of a job.
  */
 #define SML_MAX_WORLD_SIZE 4096
 
@@ -120,7 +120,7 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
  * with one exponent for each block (of 352 elements with the usual packets), so
  * the error is relative to the largest element of the block. With int32 it is
  * about that of a float32 sum for elements of similar size, but an element below
- * 2^-29 of the block's largest vanishes. int16 halves the bytes and has errors of
+ * 2^-29 of the block's largest becomes 0. int16 halves the bytes and has errors of
  * about 2^-12 of the block's largest. docs/numbers.md derives the bounds. SUM of integers
  * is never rounded.
  *
@@ -133,8 +133,8 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
  * EXACT is for short vectors of quantities that differ in size, such as a loss and a
  * count: every rank's own bits travel, and each element of the result is the exact SUM
  * or AVG, rounded once to the type. The whole vector has at most SML_EXACT_BYTES (of a
- * reduce-scatter: all ranks' parts). A call that asks for EXACT in its options and has
- * more fails with -EINVAL. Where it is the context's wire, vectors with more travel as
+ * reduce-scatter: all ranks' parts). If a call asks for EXACT in its options and its vector
+ * is longer, it fails with -EINVAL. If EXACT is the context's wire, longer vectors travel as
  * int32 (float64: int64). Each rank sends and receives world_size times the vector.
  */
 enum sml_wire {
@@ -199,7 +199,7 @@ struct sml_config {
 	int mtu;	       /* 0: the path's; SWITCHML_MTU, bytes */
 	const char *interface; /* SWITCHML_SOCKET_IFNAME: "eth0,ib", "^lo,docker",
 				NULL: by the route to the switch */
-	int debug;	       /* 0 errors, 1 warnings, 2 what was chosen, 3 all;
+	int debug;	       /* 0 errors, 1 warnings, 2 chosen settings, 3 all;
 				  SWITCHML_DEBUG=error|warn|info|trace */
 	int spin;	       /* 1: busy-wait for latency; SWITCHML_SPIN */
 	/*
@@ -223,19 +223,20 @@ struct sml_config {
 	const char *tls_certificate, *tls_key, *tls_authority;
 	enum sml_transport_kind transport; /* SWITCHML_TRANSPORT=udp|afxdp, udp */
 	/*
-	 * In place of certificates, a secret of 16 to 1024 bytes that all ranks and
-	 * their switch share (docs/security.md), or a file that has it. One or none.
+	 * Instead of certificates, a secret of 16 to 1024 bytes that all ranks and
+	 * their switch share (docs/security.md), or a file that has it. Set at most one.
 	 * sml_open() makes no copy of it. SWITCHML_JOB_KEY and SWITCHML_JOB_KEY_FILE.
 	 */
 	const char *job_key, *job_key_file;
 
 	/*
 	 * Where log lines go; NULL: to standard error. level is that of `debug`; text has no
-	 * newline, and is valid during the call. Any thread calls it, also those of the library,
-	 * and several at once, from sml_open() until sml_close() has returned. The library may hold
-	 * locks meanwhile. So it must return soon, must not wait for a thread that is in a call of
-	 * this library, and may call only sml_strerror(), sml_version() and sml_version_number().
-	 * The control port that rank 0 has where there is no switch logs to standard error.
+	 * newline, and is valid during the call. Any thread may call it, including the library's
+	 * own threads, and several at once, from sml_open() until sml_close() has returned. The
+	 * library may hold locks during the call. So this function must return soon, must not wait
+	 * for a thread that is in a call of this library, and may call only sml_strerror(),
+	 * sml_version() and sml_version_number(). Without a switch, rank 0's control port still
+	 * logs to standard error.
 	 */
 	void (*log)(void *log_self, int level, const char *text);
 	void *log_self;
@@ -243,14 +244,14 @@ struct sml_config {
 	/*
 	 * sml_open() fails with -EINTR soon after *interrupt has become nonzero, and the switch
 	 * forgets this rank. Another thread or a signal handler may set it (the type is that of
-	 * sig_atomic_t). It is read until sml_open() returns. Only a name server's silence can
-	 * delay that, as long as the resolver waits for it. NULL: nothing interrupts sml_open().
+	 * sig_atomic_t). It is read until sml_open() returns. Only a name server that does not
+	 * answer can delay that, until the resolver gives up. NULL: nothing interrupts sml_open().
 	 */
 	const volatile int *interrupt;
 
 	/*
-	 * "FIRST-LAST": every port that this rank opens is one of these. master_port must be one of
-	 * them, too, where ranks embed the switch. NULL: any ports. SWITCHML_PORTS.
+	 * "FIRST-LAST": every port that this rank opens is in this range. If ranks embed the
+	 * switch, master_port must be in it, too. NULL: any ports. SWITCHML_PORTS.
 	 */
 	const char *ports;
 
@@ -270,9 +271,9 @@ struct sml_config {
 
 	/*
 	 * Where there is no switch and all ranks of the job are on this host, they add through
-	 * shared memory, and send no packets (docs/hosts.md). 1: with a switch, the ranks of each
-	 * host that say so add through shared memory, too, and one of them sends their sum. 0: all
-	 * send packets. SWITCHML_HOST_GROUP, -1: only without a switch.
+	 * shared memory, and send no packets (docs/hosts.md). 1: with a switch, the ranks of a host
+	 * that set this also add through shared memory, and one of them sends their sum. 0: all
+	 * ranks send packets. SWITCHML_HOST_GROUP, -1: share memory only without a switch.
 	 */
 	int host_group;
 };
@@ -309,16 +310,16 @@ SML_API int sml_world_size(const struct sml_context *context);
 SML_API size_t sml_type_size(enum sml_type type);
 
 /*
- * Settings for one call, in place of the context's. Begin with SML_OPTIONS_INIT, and then
+ * Settings for one call, instead of the context's. Begin with SML_OPTIONS_INIT, and then
  * set members:
  *
  *	struct sml_options options = SML_OPTIONS_INIT;
  *	options.wire = SML_WIRE_INT16;
  *
- * The size tells versions apart. In a structure of an older program, which is shorter, the
- * missing members have their defaults. One of a newer program, which is longer, is accepted
- * if everything in it that this library does not know is zero. Otherwise the call fails with
- * -EINVAL, as it does if the size is not set.
+ * The size tells versions apart. An older program's structure is shorter, and the missing
+ * members get their defaults. A newer program's structure is longer, and is accepted if all
+ * members that this library does not know are zero. Otherwise the call fails with -EINVAL,
+ * as it does if the size is not set.
  */
 struct sml_options {
 	size_t size;	    /* sizeof(struct sml_options), set by SML_OPTIONS_INIT */
@@ -345,7 +346,7 @@ SML_API int sml_allreduce(struct sml_context *context, const void *send, void *r
 /*
  * The same, but only root gets the result. On other ranks recv is not used, and may be NULL.
  *
- * Every rank receives all packets that an all-reduce sends it, so a reduce takes as long as one.
+ * Every rank receives the same packets as in an all-reduce, so a reduce takes as long as that.
  * All ranks must have each result in case the switch dies: root may not have received it yet, and
  * the other ranks' buffers may have changed, so the result could not be computed again. A reduce
  * that sent the result only to root would not be faster, because root's link carries as much.
@@ -406,17 +407,17 @@ SML_API int sml_wait(struct sml_request *request);
  * Wait for a request for a limited time: timeout_ms, or, if it is negative, the context's. If the
  * call ends, *done becomes 1, the request is freed, and the return value is the call's result. If
  * the time passes first, *done becomes 0, and the return value is 0: nothing has changed. The call
- * goes on, its buffers still belong to it, and the request must be passed to a wait again. This
- * limit is the caller's; no other rank learns of it.
+ * goes on, its buffers still belong to it, and the request must be passed to a wait again. The
+ * limit is only the caller's; other ranks do not notice it.
  */
 SML_API int sml_wait_for(struct sml_request *request, int timeout_ms, int *done);
 
 /*
- * Wait until one of n requests is done. They are of one context, and timeout_ms is that of
+ * Wait until one of n requests is done. All belong to one context, and timeout_ms is as for
  * sml_wait_for(). NULL requests are ignored. If one is done, *index becomes its place,
  * requests[*index] becomes NULL, the request is freed, and the return value is the result of
  * its call. If the time passes first, or all requests are NULL, *index becomes n, and the
- * return value is 0: nothing has changed. A request must not be waited for by two threads.
+ * return value is 0: nothing has changed. Two threads must not wait for the same request.
  */
 SML_API int sml_wait_any(struct sml_request **requests, size_t n, int timeout_ms, size_t *index);
 
@@ -425,8 +426,8 @@ SML_API int sml_wait_any(struct sml_request **requests, size_t n, int timeout_ms
  * context have ended, or when the context has failed. Returns the descriptor, or a negative
  * number. It is always the same eventfd. sml_close() closes it.
  *
- * When it is readable, first read its 8 bytes, and then sml_test() the requests. In this order
- * the end of a call cannot be missed. The number that was read has no meaning. The descriptor is
+ * When it is readable, first read its 8 bytes, and then sml_test() the requests. In this order,
+ * no end of a call can be missed. The number that was read has no meaning. The descriptor is
  * readable at first. While calls are in progress, it also becomes readable from time to time
  * although no call has ended, so that sml_test() can notice a deadline. Never write to it.
  */
