@@ -38,7 +38,8 @@ static const struct argp_option table[] = {
 	 "to compare: average the gradients over Gloo's ring; the ranks meet in this empty folder",
 	 1},
 #endif
-	{"json", KEY_JSON, "FILE", 0, "write the summary there too; - is standard output", 1},
+	{"json", KEY_JSON, "FILE", 0, "also write the summary to this file; - is standard output",
+	 1},
 	{0, 0, 0, 0,
 	 "Faults that every worker injects into its own packets, in both directions:", 2},
 	{"loss", KEY_LOSS, "PERCENT", 0, "lose packets, for instance 1%", 2},
