@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Files that the environment names. In a shared directory, another user could create a guessable
- * name as a link, and so choose the file that is written, or as a FIFO, and block the open.
+ * Files that the environment names. In a shared directory, another user could guess the name and
+ * create it first: as a link, to choose the file that is written, or as a FIFO, to block the open.
  */
 #ifndef SML_BASE_FILE_H
 #define SML_BASE_FILE_H

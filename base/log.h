@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Log lines, to a function of the application's, or to stderr: "switchml[rank 2]: ...". On stderr
- * each line is one write, so that the lines of several ranks on one terminal do not mix. Never used
- * on the data path.
+ * Log lines, to the application's function or to stderr: "switchml[rank 2]: ...". On stderr, each
+ * line is one write, so that the lines of several ranks on one terminal do not mix. Never used on
+ * the data path.
  */
 #ifndef SML_BASE_LOG_H
 #define SML_BASE_LOG_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See metrics.h. libmicrohttpd parses HTTP. It runs without a thread of its own here, so that this
- * loop can end connections that have lasted too long, and rests between its turns:
+ * See metrics.h. libmicrohttpd parses HTTP. It has no thread here: this loop calls it, ends
+ * connections that have lasted too long, and rests between its turns:
  *
  *	poll(libmicrohttpd's epoll, the end) -> one turn of libmicrohttpd -> rest
  */

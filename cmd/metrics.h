@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `switchml switch --metrics`: the switch's status over HTTP, for Prometheus. A thread of its own
+ * `switchml switch --metrics`: the switch's status over HTTP, for Prometheus. A separate thread
  * serves it, and asks the control thread for the status at most four times a second, however many
  * clients ask. What a client does or fails to do costs only this thread, and is bounded.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A status as text for Prometheus. At most SML_METRICS_JOBS jobs and SML_METRICS_RANKS ranks have
- * series of their own, so what strangers call their jobs cannot fill a database at once.
+ * series at a time, so strangers' job names cannot fill a database at once.
  */
 #ifndef SML_CMD_METRICS_TEXT_H
 #define SML_CMD_METRICS_TEXT_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the daemon tells the service manager (systemd), by libsystemd: that it is ready, reloads,
- * stops, and is alive. Without libsystemd, or when no service manager asks, nothing is sent.
+ * What the daemon tells the service manager (systemd), through libsystemd: that it is ready,
+ * reloads, stops, or is alive. Without libsystemd or a service manager, it sends nothing.
  */
 #ifndef SML_CMD_NOTIFY_H
 #define SML_CMD_NOTIFY_H

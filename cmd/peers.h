@@ -3,7 +3,7 @@
  * `switchml doctor --peers`: all ranks of a job meet at rank 0, as they would without a switch,
  * and check every pair of hosts.
  *
- *	rank 0's coordinator (peers_meet.c)          each rank, also rank 0 (peers_rank.c)
+ *	rank 0's coordinator (peers_meet.c)          each rank, rank 0 too (peers_rank.c)
  *	            <---------- hello      who I am, my settings, my ports
  *	time        ---------->            what time is it?
  *	probe       ---------->            of each host, one rank: names, TCP and UDP to all others

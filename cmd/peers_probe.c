@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What one host can reach of all others. Every host sends probes of each size that its interface
- * takes to every other host, again and again until rank 0 says stop, and notes what comes. So
- * the two directions of a pair are told apart: what A sends is reported by B.
+ * Which other hosts one host can reach. Every host sends probes of each size that its interface
+ * takes to every other host, repeatedly until rank 0 says stop, and notes what arrives. So the two
+ * directions of a pair can be told apart: B reports what A sends.
  */
 #include <errno.h>
 #include <netdb.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which rank do the others wait for? A result names the rank whose contribution came last. From the
- * first transmission of the last one of the other ranks until the first rank has the result, all
- * wait for that rank, or for the network. The network's part is that of the fastest use of all. A
- * call is as late as its latest use. If a call's uses are no longer in the traces, the begin
- * of the call counts: how much later the last rank began it than the rank before.
+ * Which rank do the others wait for? A result names rank A, whose contribution came last. Once all
+ * other ranks have sent for this use, they wait for A, or for the network, until the first rank has
+ * the result. The network's part is taken to be that of the fastest of all uses. A call is as late
+ * as its latest use. If a call's uses are no longer in the traces, its begin counts instead: how
+ * much later the last rank began it than the last but one.
  */
 #include <float.h>
 #include <stdio.h>

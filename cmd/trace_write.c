@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The merged trace. The file gets its name when it is complete. So a viewer never opens a part of
- * it, and a failure leaves the previous file unchanged.
+ * The merged trace. The file gets its name only when it is complete. So a viewer never opens an
+ * incomplete file, and a failure leaves the previous file unchanged.
  */
 #include <errno.h>
 #include <stdio.h>

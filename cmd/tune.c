@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `switchml tune`: run switchml-mpi-tune on every rank, by MPI's launcher. This program
- * itself knows no MPI.
+ * `switchml tune`: run switchml-mpi-tune on every rank, through MPI's launcher. This program itself
+ * does not use MPI.
  */
 #include <argp.h>
 #include <errno.h>

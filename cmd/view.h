@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a switch says, and, from its last two answers, what it does in a second: for
- * `switchml status` and `switchml top`. All intervals are by the switch's clock, so delays of the
- * network do not change a rate.
+ * A switch's answers, and the rates per second between the last two of them, for `switchml status`
+ * and `switchml top`. All intervals are by the switch's clock, so network delays do not change a
+ * rate.
  */
 #ifndef SML_CMD_VIEW_H
 #define SML_CMD_VIEW_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Lanes from the elements that they were decoded to. A rank that hands a result over needs the
- * lanes, and the buffer of a call has only the elements (worker.h). The recovered lanes need not be
- * those that came: they decode to the same bits, on every rank.
+ * lanes, and the buffer of a call has only the elements (worker.h). The recovered lanes may differ
+ * from the received ones, but they decode to the same bits on every rank.
  */
 #ifndef SML_CORE_RECOVER_H
 #define SML_CORE_RECOVER_H

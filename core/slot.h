@@ -3,7 +3,7 @@
  * The slot's step: the logic that every dataplane shares. It is compiled into the user-space
  * switch, the eBPF program and the simulator.
  *
- * A slot serves uses t = 0, 1, 2, … of two buffers in turn (t mod 2), as in the paper's algorithm
+ * A slot serves uses t = 0, 1, 2, …, in two buffers in turn (t mod 2), as in the paper's algorithm
  * 3, but with the whole use number instead of the paper's one bit. The result of use t survives
  * until every rank has proved, by sending use t + 1, that it has the result. And a packet of an
  * older use can never be taken for a newer one.
@@ -13,8 +13,8 @@
  *	                     ^         t = use + 2        |
  *	                     +----------------------------+
  *
- * A leaf of a tree is one rank of its parent, another switch. It sends its sum up, and completes
- * the use with the parent's result and ticket:
+ * A leaf of a tree contributes to another switch, its parent, as a rank does. It sends its sum up,
+ * and completes the use with the parent's result and ticket:
  *
  *	               last rank seen          the parent's result, t = use
  *	FILLING ------------------------> FULL -----------------------------> COMPLETE

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Between a rank's talk (rank_talk.c) and the switch's longest message (rank_admission.c). */
+/* What rank_talk.c calls in rank_admission.c: checking and copying an Admitted. */
 #ifndef SML_JOB_RANK_ADMISSION_H
 #define SML_JOB_RANK_ADMISSION_H
 

@@ -15,7 +15,7 @@
  *	      a tick, and time    sml_talk_tick()
  *	      what the rank wants sml_talk_join(), _ready(), _leave(), …
  *	out   messages, questions struct sml_talk_output
- *	      all else            the phase, and what is beside it
+ *	      everything else     the phase, and the members beside it
  *
  * Outputs are called from within inputs, and must not call back in.
  *

@@ -3,9 +3,9 @@
  * The leaves of this switch, and the ranks behind them. Each such rank is a peer like any other; it
  * only has no connection of its own. See switch_branches.h.
  *
- * The invariant: the relayed peers of a branch are those whose end its leaf has not been told. A
- * peer that ends while an input is handled is freed before the next input, because the code that
- * handles the input may still use it.
+ * The invariant: a relayed peer stays with its branch until the leaf has been told that the peer
+ * has ended. A peer that ends while an input is handled is freed only before the next input,
+ * because the code that handles the input may still use it.
  */
 #include "job/switch_branches.h"
 

@@ -4,7 +4,7 @@
  * ranks that keep them to those that lack them. core/resume.h has the rules; this file applies them
  * to connections.
  *
- * The order of messages on each connection does the rest: a rank gets all results for it before
+ * Messages on a connection keep their order, so a rank gets all results that it lacks before
  * Admitted, and begins only after that.
  */
 #include <stdlib.h>

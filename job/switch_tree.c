@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A job's leaves: to the root, each is a child that stands for the ranks behind it. Each leaf gets
- * the job after this switch has it, and starts before its ranks do. The order of messages on the
- * leaf's connection does the rest: a rank's Admitted comes after the LeafJob, and its Start after
+ * the job after this switch has it, and starts before its ranks do. Messages on the leaf's
+ * connection keep their order, so a rank's Admitted comes after the LeafJob, and its Start after
  * the LeafStart.
  */
 #include <stdio.h>

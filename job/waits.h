@@ -4,7 +4,7 @@
  * not contributed to it. Most slots wait for the same ranks, so each set is kept and sent once.
  *
  * The invariant: memory and messages are bounded (SML_WAITS_BYTES), however many ranks there are. A
- * slot whose set has no room is unknown: it is never said to wait for others than it does.
+ * slot whose set has no room is unknown: a set never names a rank that its slot does not wait for.
  */
 #ifndef SML_JOB_WAITS_H
 #define SML_JOB_WAITS_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A whole switch, control plane and UDP dataplane, as threads of this process:
- * the daemon's body; or, without a dataplane, the meeting point of ranks that
- * embed the stripes of their job. Opens its sockets, and then serves until it
+ * A whole switch, control plane and dataplane, as threads of this process. The
+ * daemon runs it. Without a dataplane, it is the place where ranks that embed
+ * the stripes of their job meet. It opens its sockets, and then serves until it
  * is closed.
  */
 #ifndef SML_SWITCH_SWITCH_H

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An eventfd for programs with an event loop of their own: it becomes readable when calls have
- * ended. It is not a count of calls.
+ * An eventfd for programs with their own event loop: it becomes readable when calls have ended. It
+ * is not a count of calls.
  *
- * The invariant: the bell exists or rings only under the context's lock. So a program that opens it
- * and then tests its requests misses no end: a thread that found no bell had released the lock
- * before that, and its tensor was already done.
+ * The invariant: the bell is made and rung only under the context's lock. So a program that opens
+ * it and then tests its requests misses no call that ends: a thread that found no bell had released
+ * the lock before that, and its tensor was already done.
  */
 #ifndef SML_LIB_BELL_H
 #define SML_LIB_BELL_H

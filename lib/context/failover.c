@@ -8,7 +8,7 @@
  *	                 join wherever one answers, with a report; where all ranks
  *	                 meet, results are handed over; admitted, probe, ready, start
  *	                 renew the shards, unpark them;
- *	                 or, where this rank only wants to leave, be let go
+ *	                 or, if this rank only wants to leave, get Left
  *
  * If one switch cannot take over for any reason, the search goes on, until the deadline.
  */

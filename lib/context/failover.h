@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Going on when a dedicated switch has died: with the next address of the list,
- * or the same one once it is there again. core/resume.h has the rules. Calls
- * that are under way just take longer.
+ * Continue when a dedicated switch has died: with the next address of the list,
+ * or with the same one when it is back. core/resume.h has the rules. Calls in
+ * progress only take longer.
  *
  * Only the stripe that has lost its switch waits for another one. Epoch, table and
- * report belong to one stripe, so the switches of other stripes need not know, and
+ * report belong to one stripe, so the switches of other stripes are not involved, and
  * the other stripes go on.
  */
 #ifndef SML_LIB_FAILOVER_H

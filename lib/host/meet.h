@@ -9,9 +9,9 @@
  *	the memory     --- Offer --->   maps it, and writes its token there
  *	sees the token <--- Proof ---
  *
- * Sans control: the caller waits for the descriptor, and calls step(). Any error, also of another
- * rank, only means that the ranks stay individual. The socket's name is abstract (nothing is left
- * behind) and cannot be guessed: only the job's ranks are told the tokens.
+ * This code never waits: the caller waits for the descriptor, and calls step(). Any error, even
+ * another rank's, only means that the ranks do not share memory. The socket's name is abstract
+ * (nothing is left behind) and cannot be guessed: only the job's ranks learn the tokens.
  */
 #ifndef SML_LIB_HOST_MEET_H
 #define SML_LIB_HOST_MEET_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Sleeping without missing anything: a rank reads its bell, marks itself as sleeping, looks once
- * more, and sleeps until the bell changes. Whoever has news stores it first, and then looks for
+ * more, and sleeps until the bell changes. A rank with news stores it first, and then looks for
  * sleepers. Both orders are sequentially consistent, so at least one side sees the other.
  */
 #include <linux/futex.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The slots in the memory that ranks share (memory.h): core/slot.h's rule without a switch and
- * without a lock, so that a rank that stops or dies at any point keeps nobody from anything but
- * this job's sums.
+ * without a lock, so that a rank that stops or dies at any point can block only this job's sums.
  *
  *	            arrive()                   add()
  *	(use t - 2) -------> FILLING --> FULL -------> DONE --> each rank reads the result

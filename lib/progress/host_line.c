@@ -2,7 +2,7 @@
 /*
  * A line whose slots are in memory that ranks share (lib/host/slots.h). "In" takes results, and
  * adds up what is complete; "out" writes this rank's rows. No rank sends packets, except the leader
- * of a host whose sums go to a switch: its worker is the host's, as the switch sees it.
+ * of a host whose sums go to a switch: to the switch, its worker stands for the whole host.
  */
 #include <stdlib.h>
 #include <string.h>

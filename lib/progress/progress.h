@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The threads that move packets. A rank has a worker of the core for each stripe and shard; thread
- * t serves shard t of every stripe, so that there are as many threads as shards, however many
- * stripes.
+ * The threads that move packets. A rank has a worker of the core for each stripe and shard. Thread
+ * t serves shard t of every stripe, so there are as many threads as shards, however many stripes.
  *
- *	thread ---- line ---- shard         a transport, and who sends through it:
- *	       \--- line ---- shard         dedicated switches have a line each,
+ *	thread ---- line ---- shard         dedicated switches: a line (a transport) for each
+ *	       \--- line ---- shard
  *
- *	thread ---- line ---- shard         stripes of ranks share one, and there
- *	                \---- shard         this rank's own slots are, too
+ *	thread ---- line ---- shard         embedded stripes: one line for all stripes,
+ *	                \---- shard         and for this rank's own slots
  *	                 \--- own stripe
  *
  * Threads share tensors and nothing else.
  *
- * Going to sleep without missing anything: the thread sets `resting`, and then checks once more
- * what other threads may have brought: requests in its queue, and exponents and finished tensors,
- * which the crew's `events` counts. The other threads first bring these, and then check `resting`.
- *Both orders are sequentially consistent, so at least one side sees the other.
+ * Going to sleep without missing anything: the thread sets `resting`, and then checks once more for
+ * work from other threads: requests in its queue, and exponents and finished tensors, which the
+ * crew's `events` counts. The other threads first add the work, and then check `resting`. Both
+ * orders are sequentially consistent, so at least one side sees the other.
  */
 #ifndef SML_LIB_PROGRESS_H
 #define SML_LIB_PROGRESS_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What tells the runs of a launcher apart, and is the same on all ranks of one run:
+ * A name that is different for each run of a launcher, and the same on all ranks of one run:
  *
  *	torchrun    the run's id ("none" by default), and where its store listens
  *	by hand     MASTER_ADDR and MASTER_PORT
@@ -9,8 +9,8 @@
  *	Slurm       the job and its step
  *
  * torchrun's count of restarts is not part of the name: only the agent whose worker has failed
- *counts, so agents may disagree. The attempts of a run follow each other, and a name is free again
- *when its job has ended.
+ * increments it, so agents may disagree. The attempts of a run follow each other, and a name is
+ * free again when its job has ended.
  */
 #include "lib/settings/run_name.h"
 

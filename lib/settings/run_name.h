@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The environment, and the default name of a job: the name of this run of its launcher, so that two
- * runs that use one switch at the same time never meet. Equal on all ranks of a run.
+ * runs that use one switch at the same time never join the same job. Equal on all ranks of a run.
  */
 #ifndef SML_LIB_RUN_NAME_H
 #define SML_LIB_RUN_NAME_H

@@ -2,8 +2,8 @@
 /*
  * Strangers: connections that have not joined a job yet, or no longer belong to one. Anyone who
  * reaches the port can be one, so all of them together are bounded in number and in bytes. An
- * honest one joins within a moment, so the oldest one makes room. Members of jobs never have to:
- * the limits on jobs, ranks and descriptors bound them.
+ * honest stranger soon joins a job, so the oldest stranger is closed to make room. A job's members
+ * are never closed for this: the limits on jobs, ranks and descriptors bound them.
  *
  * The invariant: after every event there are at most max_strangers strangers, and their buffers
  * have at most MAX_HELD_BYTES.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who is served first, and how much in one turn of the event loop. A turn is what the loop does
- * between two polls of its sockets. Anyone can create strangers' work, so members of running jobs,
- * and timers, go before it:
+ * Which connections are served first, and how much in one turn of the event loop. A turn is what
+ * the loop does between two polls of its sockets. Anyone can create work as a stranger, so members
+ * of running jobs, and timers, go first:
  *
  *	SML_TURN_CLOCK      the tick, the dataplane's notes, the end
  *	SML_TURN_MEMBERS    connections of jobs that run

@@ -3,8 +3,8 @@
  * The UDP dataplane: threads that receive contributions, step slots and send results directly from
  * the slots' memory.
  *
- *	poll -> recvmmsg (super-packets, UDP_GRO) -> one slot step a packet
- *	     -> results gathered by (job, shard) -> sendmmsg (UDP_SEGMENT) a rank, or a group
+ *	poll -> recvmmsg (super-packets, UDP_GRO) -> one slot step per packet
+ *	     -> results gathered by (job, shard) -> sendmmsg (UDP_SEGMENT) per rank, or per group
  *
  * A job's shard belongs to one thread, so slots need no lock. A filter on the sockets chooses the
  * thread from the header (net/udp_socket.c). packets.c processes packets. The control thread
