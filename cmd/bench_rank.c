@@ -297,8 +297,8 @@ int bench_rank(const struct bench_options *options, const struct sml_config *con
 	}
 	if (joined >= 0 && write(joined, "", 1) != 1)
 		fprintf(stderr,
-			"switchml bench: rank %d: the job has begun, but what kills its "
-			"switch cannot be told: %s\n",
+			"switchml bench: rank %d: cannot tell the process that kills the switch "
+			"that the job has begun: %s\n",
 			config->rank, strerror(errno));
 	rank.number = (unsigned)sml_rank(rank.job);
 	rank.n_ranks = (unsigned)sml_world_size(rank.job);

@@ -168,7 +168,7 @@ static void check_connected(struct doctor *doctor, struct sml_ask *ask)
 		doctor_say(doctor, DOCTOR_PROBLEM, "switch", "%.250s", ask->text);
 		doctor_fix(doctor, ask->stream.tls
 					   ? "see the switch's log, and docs/security.md"
-					   : "check the port; a switch says its own when it "
+					   : "check the port; a switch prints its port when it "
 					     "starts");
 		return;
 	}

@@ -165,7 +165,7 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
 	response = metrics_response(metrics, wants_open_metrics(connection));
 	if (response == NULL)
 		return say(connection, MHD_HTTP_SERVICE_UNAVAILABLE,
-			   "the switch does not say its status\n");
+			   "the switch does not report its status\n");
 	return MHD_queue_response(connection, MHD_HTTP_OK, response);
 }
 

@@ -246,7 +246,8 @@ static void judge_mtu(struct peers *peers, unsigned host)
 	if (peers->hosts[host].mtu == 0 || peers->hosts[host].mtu >= most)
 		return;
 	doctor_say(peers->doctor, DOCTOR_WARNING, "mtu",
-		   "the MTU of %s is %u, others have %u: all packets of a job are as small as its",
+		   "the MTU of %s is %u, others have %u: all packets of a job have to fit the "
+		   "smallest MTU",
 		   name_of(peers, host), peers->hosts[host].mtu, most);
 	doctor_fix(peers->doctor, "on %s: ip link set dev INTERFACE mtu %u", name_of(peers, host),
 		   most);

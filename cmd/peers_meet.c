@@ -55,7 +55,7 @@ static bool admit(struct peers *peers, struct peers_link *link, json_t *hello)
 			   "two processes are rank %d: on %s and on %s", rank,
 			   peers_text(peers, (unsigned)rank, "name"),
 			   json_string_value(json_object_get(hello, "name")));
-		doctor_fix(peers->doctor, "start each rank once, with a number of its own");
+		doctor_fix(peers->doctor, "start each rank once, each with a different number");
 		return false;
 	}
 	peers->ranks[rank].link = *link;
@@ -125,10 +125,10 @@ static void gather(struct peers *peers, int listen_fd, unsigned wait_s)
 	for (unsigned i = 0; i < peers->n_ranks; i++)
 		if (!peers->ranks[i].hello) {
 			doctor_say(peers->doctor, DOCTOR_PROBLEM, "ranks",
-				   "rank %u of %u has not come within %u s", i, peers->n_ranks,
+				   "rank %u of %u did not connect within %u s", i, peers->n_ranks,
 				   wait_s);
 			doctor_fix(peers->doctor,
-				   "start it; look at what it says; set SWITCHML_MASTER_ADDR to "
+				   "start it; look at its output; set SWITCHML_MASTER_ADDR to "
 				   "this host on all ranks; let firewalls pass TCP to port %d here "
 				   "(SWITCHML_MASTER_PORT)",
 				   peers->config->master_port);

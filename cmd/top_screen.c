@@ -393,7 +393,7 @@ static void draw_help(int y)
 		"up, down, j, k   select a job, or scroll its ranks",
 		"Enter            open the job: its ranks",
 		"Esc, Backspace   back to all jobs",
-		"s                sort: by name, by bytes, by what came again, by who is last",
+		"s                sort by name, bytes, packets sent again, or who is last",
 		"t                in a job: a tree of leaves, hosts and their ranks",
 		"h, ?             this help; any key ends it",
 		"q                quit",

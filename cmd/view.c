@@ -57,9 +57,9 @@ const char *sml_view_fix(const struct sml_view *view)
 	if (!view->is_unreachable)
 		return "";
 	if (view->is_rank_0)
-		return "without --switch and SWITCHML_SWITCH, rank 0 of a job without a switch is "
-		       "asked: name the switch, or rank 0's host with SWITCHML_MASTER_ADDR and "
-		       "SWITCHML_MASTER_PORT";
+		return "without --switch and SWITCHML_SWITCH, this command asks rank 0 of a job "
+		       "without a switch: name the switch, or name rank 0's host with "
+		       "SWITCHML_MASTER_ADDR and SWITCHML_MASTER_PORT";
 	return "start `switchml switch' there, correct the address (--switch, SWITCHML_SWITCH), "
 	       "or let firewalls pass TCP to that port";
 }

@@ -333,7 +333,7 @@ static void on_left(struct sml_talk *talk, const SmlControl__Envelope *message)
 	(void)message;
 	if (talk->phase == SML_TALK_JOINING && !talk->only_leaves) {
 		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
-			      "%s at %s lets this rank leave, which has not asked for it",
+			      "%s at %s lets this rank leave, but the rank has not asked to",
 			      talk->config.what, talk->config.where);
 		return;
 	}

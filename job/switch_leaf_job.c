@@ -361,8 +361,8 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in)
 		let_passages_go(job);
 		free(job);
 		snprintf(text, sizeof(text),
-			 "a switch takes at most %d ranks and leaves of a job, and needs one: the "
-			 "leaf %s has more; start leaves of it with `switchml switch --parent %s', "
+			 "a switch takes at most %d ranks and leaves of a job, but the leaf %s has "
+			 "more (or none): start leaves of it with `switchml switch --parent %s', "
 			 "and set SWITCHML_SWITCH to one of them for at most %d ranks each",
 			 SML_MAX_CHILDREN, jobs->config.name, jobs->config.name, SML_MAX_CHILDREN);
 		tell_failure(jobs, in->job_number, SML_ERROR_REFUSED, text, false);

@@ -170,7 +170,7 @@ static int too_late(struct sml_control *control)
 			"within %u ms: %s%s (SWITCHML_TIMEOUT)",
 			sml_plural(n_missing), ranks, settings->world_size, settings->job, what,
 			control->talk.config.where, settings->timeout_ms,
-			control->talk.refused[0] ? "the last that tried was refused: "
+			control->talk.refused[0] ? "the last rank that tried was refused: "
 			: settings->switch_address
 				? "have they been started, with the same job name and switch?"
 				: "have they been started, with the same SWITCHML_JOB, "
@@ -180,7 +180,7 @@ static int too_late(struct sml_control *control)
 	return sml_error_set(SML_ERROR_TIMEOUT,
 			     sml_control_phase(control) == SML_TALK_JOINING
 				     ? "%s at %s did not answer within %u ms: does something "
-				       "else than SwitchML listen there?"
+				       "other than SwitchML listen there?"
 				     : "%s at %s did not start the job within %u ms: is "
 				       "another rank's UDP path blocked?",
 			     what, control->talk.config.where, settings->timeout_ms);

@@ -111,11 +111,11 @@ int sml_endpoints_stripes(const char *list)
 				     n, SML_MAX_STRIPES);
 	for (const char *set = list; set; set = next_set(set)) {
 		if (items_of(set) != n)
-			return sml_error_set(SML_ERROR_CONFIG,
-					     "SWITCHML_SWITCH=\"%s\": the switches to fail over to "
-					     "must be as many as the stripes, %u, and \"%.*s\" "
-					     "names %u",
-					     list, n, (int)strcspn(set, "|"), set, items_of(set));
+			return sml_error_set(
+				SML_ERROR_CONFIG,
+				"SWITCHML_SWITCH=\"%s\": after each bar, there must be one "
+				"switch for each stripe, %u, but \"%.*s\" names %u",
+				list, n, (int)strcspn(set, "|"), set, items_of(set));
 		error = check_items(set, n);
 		if (error)
 			return error;

@@ -192,8 +192,8 @@ static void tell_refused(struct sml_control *control)
 		return;
 	snprintf(control->told_refused, sizeof(control->told_refused), "%s", why);
 	sml_log(&control->settings->log, SML_LOG_WARN,
-		"still waiting for other ranks of job \"%s\"; the last that tried to join was "
-		"refused: %s",
+		"still waiting for other ranks of job \"%s\"; the last rank that tried to join "
+		"was refused: %s",
 		control->settings->job, why);
 }
 

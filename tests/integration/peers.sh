@@ -150,7 +150,7 @@ check interface SWITCHML_SOCKET_IFNAME=eth0
 expect "a chosen interface" interface 0 'ok  *trial *4 ranks .* without a switch' '^2 *3 *host2 .*1476 *1476 *-$'
 own[2]=SWITCHML_SOCKET_IFNAME=ib
 options="--wait 10" check nosuch
-expect "an interface that is not there" nosuch 1 'problem *ranks *rank 2 of 4 has not come within 10 s' \
+expect "an interface that is not there" nosuch 1 'problem *ranks *rank 2 of 4 did not connect within 10 s' \
 	'fix: .*set SWITCHML_MASTER_ADDR'
 says "$work/nosuch.2" 'no interface with an IPv4 address matches SWITCHML_SOCKET_IFNAME="ib"' || {
 	echo "FAILED: rank 2 does not name the interface" && cat "$work/nosuch.2" && failures=1
@@ -210,7 +210,7 @@ PYTHON
 chmod +x "$work/stranger"
 program[3]=$work/stranger
 options="--wait 10" check missing
-expect "a rank that does not come" missing 1 'problem *ranks *rank 3 of 4 has not come within 10 s' \
+expect "a rank that does not come" missing 1 'problem *ranks *rank 3 of 4 did not connect within 10 s' \
 	'^0 .*1476$'
 expect_not missing $'\033'
 
