@@ -7,8 +7,8 @@
  *
  *	no turn of the event loop takes longer than 10 ms of the processor (oracle.h)
  *	neither the data that waits to be sent nor the allocated memory grows above a bound
- *	what the switch says is accepted within its bounds, or refused with an error text
- *	that does nothing to a terminal
+ *	the rank accepts the switch's messages within their bounds, or refuses them with an
+ *	error text that cannot control a terminal
  *	everything that the switch receives is a valid message
  *	all memory is free again at the end
  *

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The benchmark suite in its smallest form, to keep it working: two workers, one size, two
-# runs, every library that was built. It leaves nothing behind, also when it is killed.
+# runs, every library that was built. It leaves nothing behind, even when it is killed.
 # Needs root.
 #
 #	tests/integration/compare.sh BUILD-DIRECTORY

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Jobs of more ranks than one switch takes, on this host's loopback interface: 104 processes behind
-# two leaves. Their sums, what is shown of them, the deaths of a leaf and of a rank; and what a
-# switch without leaves says.
+# two leaves. Their sums, their status, the deaths of a leaf and of a rank, and the refusal of a
+# switch without leaves.
 # Usage: racks-many.sh SWITCHML
 set -u
 

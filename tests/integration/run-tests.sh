@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What .ci/run and tools/run-tests say in the end, in a small tree whose tests fail in each way that
-# ours can: who sees only the last lines learns which tests failed, why, and what they said.
+# What .ci/run and tools/run-tests print at the end, in a small tree whose tests fail in each way
+# that ours can. The last lines alone say which tests failed, why, and what these tests printed.
 #
 #	tests/integration/run-tests.sh
 root=$(cd "$(dirname "$0")/../.." && pwd)

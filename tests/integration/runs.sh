@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Two runs of one launcher on one switch, at the same time and without SWITCHML_JOB: each is a
-# job of its own, and a run that comes while another one lasts works. Usage: runs.sh SWITCHML
+# separate job, and a run works that begins while another one runs. Usage: runs.sh SWITCHML
 set -u
 
 switchml=$1
