@@ -14,10 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <unistd.h>
 
 #include "base/error.h"
-#include "base/fork.h"
 #include "net/place.h"
 #include "switch/p4/internal.h"
 
@@ -29,11 +27,7 @@ static void free_all(struct sml_dataplane *dataplane)
 {
 	if (dataplane->target != NULL)
 		dataplane->operations->close(dataplane->target);
-	sml_udp_inbox_free(dataplane->inbox);
-	if (dataplane->fd >= 0)
-		sml_fd_close(dataplane->fd);
-	if (dataplane->wake_fd >= 0)
-		close(dataplane->wake_fd);
+	sml_daemon_socket_close(&dataplane->socket);
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
 		free(dataplane->jobs[i]);
 	pthread_mutex_destroy(&dataplane->mutex);
@@ -88,23 +82,12 @@ static int find_own_address(struct sml_dataplane *dataplane)
 
 static int open_parts(struct sml_dataplane *dataplane)
 {
-	const struct sml_udp_options options = {
-		.address = dataplane->config.address,
-		.port = dataplane->config.port,
-		.n_threads = 1,
-		.for_xdp = true,
-	};
-	uint32_t buffer_bytes;
 	int rc = find_own_address(dataplane);
 
 	if (rc == 0)
 		rc = open_target(dataplane);
-	if (rc < 0)
-		return rc;
-	dataplane->fd = sml_udp_socket_open(&options, true, &buffer_bytes);
-	if (dataplane->fd < 0)
-		return dataplane->fd;
-	rc = sml_p4_thread_open(dataplane);
+	if (rc == 0)
+		rc = sml_p4_thread_open(dataplane);
 	if (rc < 0)
 		return rc;
 	if (dataplane->config.seal != NULL)
@@ -114,14 +97,13 @@ static int open_parts(struct sml_dataplane *dataplane)
 
 static int p4_open(struct sml_dataplane **opened, const struct sml_dataplane_config *config)
 {
-	struct sml_dataplane *dataplane = aligned_alloc(64, (sizeof(*dataplane) + 63) & ~63ul);
+	struct sml_dataplane *dataplane = calloc(1, sizeof(*dataplane));
 	int rc;
 
 	if (dataplane == NULL)
 		return sml_error_set(-ENOMEM, "no memory for the dataplane");
-	memset(dataplane, 0, sizeof(*dataplane));
 	dataplane->config = *config;
-	dataplane->fd = dataplane->wake_fd = -1;
+	sml_daemon_socket_init(&dataplane->socket);
 	pthread_mutex_init(&dataplane->mutex, NULL);
 	pthread_mutex_init(&dataplane->target_mutex, NULL);
 	rc = open_parts(dataplane);
@@ -277,16 +259,16 @@ static uint32_t p4_slot_states(struct sml_dataplane *dataplane, uint32_t number,
 /* Of the packets for jobs; what the P4 switch only forwards is not counted. */
 static void p4_counters(struct sml_dataplane *dataplane, struct sml_dataplane_counters *counters)
 {
-	const struct sml_udp_inbox_counters *in = sml_udp_inbox_counters(dataplane->inbox);
+	const struct sml_udp_inbox_counters *in = sml_udp_inbox_counters(dataplane->socket.inbox);
 
 	pthread_mutex_lock(&dataplane->mutex);
 	*counters = dataplane->counters;
 	counters->socket_drops = in->drops;
-	counters->send_drops = dataplane->sender.drops;
+	counters->send_drops = dataplane->socket.sender.drops;
 	counters->packets_received += in->packets;
 	counters->bytes_received += in->bytes;
-	counters->packets_sent += dataplane->sender.packets;
-	counters->bytes_sent += dataplane->sender.bytes;
+	counters->packets_sent += dataplane->socket.sender.packets;
+	counters->bytes_sent += dataplane->socket.sender.bytes;
 	counters->verdicts[SML_VERDICT_MALFORMED] += in->malformed;
 	pthread_mutex_unlock(&dataplane->mutex);
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)

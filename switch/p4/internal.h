@@ -6,9 +6,8 @@
 #include <pthread.h>
 
 #include "net/place.h"
-#include "net/udp_inbox.h"
-#include "net/udp_sender.h"
 #include "p4/constants.h"
+#include "switch/daemon_socket.h"
 #include "switch/dataplane.h"
 #include "switch/p4/target.h"
 
@@ -42,9 +41,7 @@ struct sml_p4_job {
 
 struct sml_dataplane {
 	struct sml_dataplane_config config;
-	int fd, wake_fd;
-	pthread_t thread;
-	bool has_thread;
+	struct sml_daemon_socket socket; /* its sender: under the mutex */
 	/* The target, for the control thread and the dataplane's. */
 	pthread_mutex_t target_mutex;
 	const struct sml_p4_target_operations *operations;
@@ -56,8 +53,6 @@ struct sml_dataplane {
 	pthread_mutex_t mutex;
 	struct sml_p4_job *jobs[SML_MAX_JOBS];
 	struct sml_dataplane_counters counters; /* of the socket, and of ended jobs */
-	struct sml_udp_sender sender;
-	struct sml_udp_inbox *inbox;
 	struct sml_packet packets[SML_RECEIVE_PACKETS];
 };
 

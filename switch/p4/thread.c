@@ -8,13 +8,8 @@
  */
 #include <errno.h>
 #include <poll.h>
-#include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include "base/error.h"
-#include "base/thread.h"
 #include "switch/p4/internal.h"
 
 #define INBOX_BYTES (256u << 10)
@@ -65,7 +60,7 @@ static void answer_probe(struct sml_dataplane *dataplane, struct sml_p4_job *job
 		job->peers[header->rank][header->shard] = peer;
 	header->kind = SML_PACKET_PROBE_REPLY;
 	header->key_be = sml_be64(job->rules.tag);
-	sml_udp_sender_send_one(&dataplane->sender, &bytes, &peer.path);
+	sml_udp_sender_send_one(&dataplane->socket.sender, &bytes, &peer.path);
 }
 
 static void pass_mismatch(struct sml_dataplane *dataplane, struct sml_p4_job *job,
@@ -105,7 +100,7 @@ static void receive_packet(struct sml_dataplane *dataplane, const struct sml_pac
 		drop(dataplane, SML_VERDICT_UNKNOWN_JOB);
 	else if (header->kind == SML_PACKET_PROBE)
 		answer_probe(dataplane, job, header, packet->length,
-			     sml_udp_inbox_message(dataplane->inbox, packet));
+			     sml_udp_inbox_message(dataplane->socket.inbox, packet));
 	else if (header->kind == SML_P4_KIND_MISMATCH)
 		pass_mismatch(dataplane, job, header);
 	else /* it came past the P4 switch */
@@ -115,7 +110,7 @@ static void receive_packet(struct sml_dataplane *dataplane, const struct sml_pac
 static void receive_batch(struct sml_dataplane *dataplane)
 {
 	bool drained;
-	unsigned n = sml_udp_inbox_receive(dataplane->inbox, dataplane->packets, &drained);
+	unsigned n = sml_udp_inbox_receive(dataplane->socket.inbox, dataplane->packets, &drained);
 
 	for (unsigned i = 0; i < n; i++)
 		receive_packet(dataplane, &dataplane->packets[i]);
@@ -135,8 +130,8 @@ static void *run(void *argument)
 {
 	struct sml_dataplane *dataplane = argument;
 	struct pollfd fds[2] = {
-		{.fd = dataplane->fd, .events = POLLIN},
-		{.fd = dataplane->wake_fd, .events = POLLIN},
+		{.fd = dataplane->socket.fd, .events = POLLIN},
+		{.fd = dataplane->socket.wake_fd, .events = POLLIN},
 	};
 	int n;
 
@@ -154,34 +149,15 @@ static void *run(void *argument)
 
 int sml_p4_thread_open(struct sml_dataplane *dataplane)
 {
-	const struct sml_udp_inbox_config config = {
-		.fd = dataplane->fd, .bytes = INBOX_BYTES, .sources = true};
-
-	sml_udp_sender_init(&dataplane->sender, dataplane->fd, false);
-	dataplane->inbox = sml_udp_inbox_new(&config);
-	dataplane->wake_fd = eventfd(0, EFD_CLOEXEC);
-	return dataplane->inbox != NULL && dataplane->wake_fd >= 0
-		       ? 0
-		       : sml_error_set(-ENOMEM, "no memory for the dataplane");
+	return sml_daemon_socket_open(&dataplane->socket, &dataplane->config, INBOX_BYTES, false);
 }
 
 int sml_p4_thread_start(struct sml_dataplane *dataplane)
 {
-	int rc = sml_thread_start(&dataplane->thread, "sml-data", run, dataplane);
-
-	dataplane->has_thread = rc == 0;
-	return rc < 0 ? sml_error_set(rc, "the dataplane's thread cannot be started: %s",
-				      strerror(-rc))
-		      : 0;
+	return sml_daemon_socket_start(&dataplane->socket, run, dataplane);
 }
 
 void sml_p4_thread_stop(struct sml_dataplane *dataplane)
 {
-	uint64_t one = 1;
-
-	if (!dataplane->has_thread)
-		return;
-	while (write(dataplane->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-		;
-	pthread_join(dataplane->thread, NULL);
+	sml_daemon_socket_stop(&dataplane->socket);
 }

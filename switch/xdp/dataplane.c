@@ -15,13 +15,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/error.h"
-#include "base/fork.h"
 #include "switch/log.h"
 #include "switch/xdp/features.h"
 #include "switch/xdp/thread.h"
@@ -71,11 +68,7 @@ static void free_all(struct sml_dataplane *dataplane)
 	if (dataplane->events != NULL)
 		ring_buffer__free(dataplane->events);
 	sml_xdp_maps_close(dataplane->maps);
-	sml_udp_inbox_free(dataplane->inbox);
-	if (dataplane->fd >= 0)
-		sml_fd_close(dataplane->fd);
-	if (dataplane->wake_fd >= 0)
-		close(dataplane->wake_fd);
+	sml_daemon_socket_close(&dataplane->socket);
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
 		free(dataplane->jobs[i]);
 	pthread_mutex_destroy(&dataplane->mutex);
@@ -86,10 +79,9 @@ static int open_thread(struct sml_dataplane *dataplane)
 {
 	int rc;
 
-	dataplane->wake_fd = eventfd(0, EFD_CLOEXEC);
 	dataplane->events = ring_buffer__new(sml_xdp_maps_events_fd(dataplane->maps),
 					     sml_xdp_thread_event, dataplane, NULL);
-	rc = dataplane->wake_fd < 0 || dataplane->events == NULL ? -ENOMEM : 0;
+	rc = dataplane->events == NULL ? -ENOMEM : 0;
 	if (rc == 0) {
 		/*
 		 * From here on, the process only uses maps and looks up programs. Before Linux
@@ -99,45 +91,31 @@ static int open_thread(struct sml_dataplane *dataplane)
 			dataplane->config.seal(true);
 		rc = sml_xdp_maps_start_cleaner(dataplane->maps);
 	}
-	if (rc == 0)
-		rc = sml_xdp_thread_start(dataplane);
 	return rc < 0 ? sml_error_set(rc, "the dataplane's thread cannot be started: %s",
 				      strerror(-rc))
-		      : 0;
+		      : sml_xdp_thread_start(dataplane);
 }
 
 static int open_parts(struct sml_dataplane *dataplane)
 {
-	const struct sml_udp_options options = {
-		.address = dataplane->config.address,
-		.port = dataplane->config.port,
-		.n_threads = 1,
-		.for_xdp = true,
-	};
 	int rc = sml_xdp_ports_parse(&dataplane->ports, dataplane->config.interfaces);
 
-	if (rc < 0)
-		return rc;
-	dataplane->fd = sml_udp_socket_open(&options, true, &dataplane->buffer_bytes);
-	if (dataplane->fd < 0)
-		return dataplane->fd;
-	rc = sml_xdp_thread_open(dataplane);
-	if (rc < 0)
-		return rc;
-	rc = attach(dataplane);
+	if (rc == 0)
+		rc = sml_xdp_thread_open(dataplane);
+	if (rc == 0)
+		rc = attach(dataplane);
 	return rc < 0 ? rc : open_thread(dataplane);
 }
 
 static int xdp_open(struct sml_dataplane **opened, const struct sml_dataplane_config *config)
 {
-	struct sml_dataplane *dataplane = aligned_alloc(64, (sizeof(*dataplane) + 63) & ~63ul);
+	struct sml_dataplane *dataplane = calloc(1, sizeof(*dataplane));
 	int rc;
 
 	if (dataplane == NULL)
 		return sml_error_set(-ENOMEM, "no memory for the dataplane");
-	memset(dataplane, 0, sizeof(*dataplane));
 	dataplane->config = *config;
-	dataplane->fd = dataplane->wake_fd = -1;
+	sml_daemon_socket_init(&dataplane->socket);
 	pthread_mutex_init(&dataplane->mutex, NULL);
 	rc = open_parts(dataplane);
 	if (rc < 0) {
@@ -320,7 +298,8 @@ static uint32_t xdp_window(struct sml_dataplane *dataplane, uint32_t packet_byte
 	bool is_leaf = dataplane->parent.any.sa_family != AF_UNSPEC;
 	unsigned n_ports = dataplane->ports.n - (is_leaf && dataplane->ports.n > 1);
 	uint64_t packets = (uint64_t)dataplane->ports.ring * n_ports / n_ranks;
-	uint64_t in_socket = dataplane->buffer_bytes / (packet_bytes + packet_bytes / 4 + 1024);
+	uint64_t in_socket =
+		dataplane->socket.buffer_bytes / (packet_bytes + packet_bytes / 4 + 1024);
 
 	if (packets > dataplane->ports.ring)
 		packets = dataplane->ports.ring;
@@ -345,7 +324,7 @@ static bool xdp_wants_single_packets(struct sml_dataplane *dataplane)
 static void xdp_set_parent(struct sml_dataplane *dataplane, const union sml_sockaddr *parent)
 {
 	dataplane->parent = *parent;
-	sml_udp_map_for(dataplane->fd, &dataplane->parent);
+	sml_udp_map_for(dataplane->socket.fd, &dataplane->parent);
 }
 
 static struct sml_xdp_endpoint endpoint_of(const union sml_sockaddr *address)
@@ -369,7 +348,7 @@ static void send_probes(struct sml_dataplane *dataplane, const struct sml_xdp_us
 		const struct sml_header header = sml_pool_probe_up(&job->rules, shard, lanes);
 
 		memcpy(packet, &header, sizeof(header));
-		(void)sendto(dataplane->fd, packet, SML_HEADER_BYTES + 4u * lanes,
+		(void)sendto(dataplane->socket.fd, packet, SML_HEADER_BYTES + 4u * lanes,
 			     MSG_DONTWAIT | MSG_NOSIGNAL, &job->parent.any,
 			     sml_sockaddr_length(&job->parent));
 	}
@@ -456,8 +435,8 @@ static uint32_t xdp_slot_states(struct sml_dataplane *dataplane, uint32_t number
 /* Packets that ended in the kernel, plus those that came to the socket. */
 static void xdp_counters(struct sml_dataplane *dataplane, struct sml_dataplane_counters *counters)
 {
-	const struct sml_udp_inbox_counters *in = sml_udp_inbox_counters(dataplane->inbox);
-	const struct sml_udp_sender *out = &dataplane->sender;
+	const struct sml_udp_inbox_counters *in = sml_udp_inbox_counters(dataplane->socket.inbox);
+	const struct sml_udp_sender *out = &dataplane->socket.sender;
 	struct sml_xdp_traffic traffic;
 
 	sml_xdp_maps_traffic(dataplane->maps, &traffic);

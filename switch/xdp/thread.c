@@ -5,10 +5,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include "base/error.h"
-#include "base/thread.h"
 #include "switch/log.h"
 
 #define INBOX_BYTES (512u << 10)
@@ -23,7 +20,7 @@ static void send_one(struct sml_dataplane *dataplane, const void *packet, uint32
 {
 	const struct iovec bytes = {(void *)(uintptr_t)packet, length};
 
-	sml_udp_sender_send_one(&dataplane->sender, &bytes, path);
+	sml_udp_sender_send_one(&dataplane->socket.sender, &bytes, path);
 }
 
 static void flush(struct sml_dataplane *dataplane)
@@ -31,7 +28,7 @@ static void flush(struct sml_dataplane *dataplane)
 	char refusal[SML_UDP_REFUSAL_BYTES];
 
 	sml_results_flush(&dataplane->results);
-	if (sml_udp_sender_refusal(&dataplane->sender, refusal))
+	if (sml_udp_sender_refusal(&dataplane->socket.sender, refusal))
 		sml_switch_log(SML_LOG_WARN, "%s", refusal);
 }
 
@@ -147,10 +144,10 @@ static void receive_packet(struct sml_dataplane *dataplane, const struct sml_pac
 		drop(dataplane, SML_VERDICT_UNKNOWN_JOB);
 	else if (header->kind == SML_PACKET_PROBE)
 		answer_probe(dataplane, job, header, packet->length,
-			     sml_udp_inbox_message(dataplane->inbox, packet));
+			     sml_udp_inbox_message(dataplane->socket.inbox, packet));
 	else if (header->kind == SML_PACKET_PROBE_REPLY)
 		note_probed(dataplane, job, header, packet->length,
-			    sml_udp_inbox_message(dataplane->inbox, packet));
+			    sml_udp_inbox_message(dataplane->socket.inbox, packet));
 	else if (header->kind != SML_PACKET_CONTRIBUTION)
 		send_result(dataplane, job, header, packet->length);
 	/* A contribution: the program has counted the reason why it did not accept it. */
@@ -159,7 +156,7 @@ static void receive_packet(struct sml_dataplane *dataplane, const struct sml_pac
 static void receive_batch(struct sml_dataplane *dataplane)
 {
 	bool drained;
-	unsigned n = sml_udp_inbox_receive(dataplane->inbox, dataplane->packets, &drained);
+	unsigned n = sml_udp_inbox_receive(dataplane->socket.inbox, dataplane->packets, &drained);
 
 	for (unsigned i = 0; i < n; i++)
 		receive_packet(dataplane, &dataplane->packets[i]);
@@ -192,9 +189,9 @@ static void *run(void *argument)
 {
 	struct sml_dataplane *dataplane = argument;
 	struct pollfd fds[3] = {
-		{.fd = dataplane->fd, .events = POLLIN},
+		{.fd = dataplane->socket.fd, .events = POLLIN},
 		{.fd = ring_buffer__epoll_fd(dataplane->events), .events = POLLIN},
-		{.fd = dataplane->wake_fd, .events = POLLIN},
+		{.fd = dataplane->socket.wake_fd, .events = POLLIN},
 	};
 
 	while (poll(fds, 3, -1) >= 0 || errno == EINTR) {
@@ -210,25 +207,16 @@ static void *run(void *argument)
 
 int sml_xdp_thread_open(struct sml_dataplane *dataplane)
 {
-	const struct sml_udp_inbox_config config = {
-		.fd = dataplane->fd, .bytes = INBOX_BYTES, .sources = true};
-
-	sml_udp_sender_init(&dataplane->sender, dataplane->fd, true);
-	sml_results_init(&dataplane->results, &dataplane->sender, UINT8_MAX);
-	dataplane->inbox = sml_udp_inbox_new(&config);
-	return dataplane->inbox ? 0 : sml_error_set(-ENOMEM, "no memory for the dataplane");
+	sml_results_init(&dataplane->results, &dataplane->socket.sender, UINT8_MAX);
+	return sml_daemon_socket_open(&dataplane->socket, &dataplane->config, INBOX_BYTES, true);
 }
 
 int sml_xdp_thread_start(struct sml_dataplane *dataplane)
 {
-	return sml_thread_start(&dataplane->thread, "sml-data", run, dataplane);
+	return sml_daemon_socket_start(&dataplane->socket, run, dataplane);
 }
 
 void sml_xdp_thread_stop(struct sml_dataplane *dataplane)
 {
-	uint64_t one = 1;
-
-	while (write(dataplane->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-		;
-	pthread_join(dataplane->thread, NULL);
+	sml_daemon_socket_stop(&dataplane->socket);
 }

@@ -15,6 +15,7 @@
 #include "net/udp_inbox.h"
 #include "net/udp_results.h"
 #include "net/udp_socket.h"
+#include "switch/daemon_socket.h"
 #include "switch/dataplane.h"
 #include "switch/xdp/attach.h"
 #include "switch/xdp/maps.h"
@@ -44,26 +45,22 @@ struct sml_dataplane {
 	struct sml_xdp_maps *maps;
 	struct sml_xdp_ports ports;
 	struct ring_buffer *events;
-	int fd, wake_fd;
-	uint32_t buffer_bytes; /* of the socket, for what comes in */
-	pthread_t thread;
-	union sml_sockaddr parent; /* of a leaf; the control thread's */
-	pthread_mutex_t mutex;	   /* all below */
+	struct sml_daemon_socket socket; /* its sender: under the mutex */
+	union sml_sockaddr parent;	 /* of a leaf; the control thread's */
+	pthread_mutex_t mutex;		 /* all below */
 	struct sml_xdp_user_job *jobs[SML_MAX_JOBS];
 	struct sml_dataplane_counters counters;
-	struct sml_udp_sender sender;
 	struct sml_results results; /* by the sender */
-	struct sml_udp_inbox *inbox;
 	struct sml_packet packets[SML_RECEIVE_PACKETS];
 };
 
 /* ring_buffer_sample_fn of the program's events; its context is the dataplane. */
 int sml_xdp_thread_event(void *context, void *data, size_t bytes);
 
-/* What comes by the socket, which is open, and what leaves. 0, or an error with a text. */
+/* The socket, what comes by it, and what leaves. 0, or an error with a text. */
 int sml_xdp_thread_open(struct sml_dataplane *dataplane);
 
-/* 0 or a negative errno. */
+/* 0, or an error with a text. */
 int sml_xdp_thread_start(struct sml_dataplane *dataplane);
 void sml_xdp_thread_stop(struct sml_dataplane *dataplane);
 

@@ -11,7 +11,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -52,21 +51,23 @@ static int open_socket(struct sockaddr_in *address)
 /* A running job of one rank, whose results the daemon sends if it has a key. */
 static void open_world(struct world *world, uint64_t daemon_key)
 {
-	struct sml_dataplane *dataplane = calloc(1, (sizeof(*dataplane) + 63) & ~63ul);
+	struct sml_dataplane *dataplane = calloc(1, sizeof(*dataplane));
 	struct sml_xdp_user_job *job = calloc(1, sizeof(*job));
 	struct sockaddr_in own, rank;
+	socklen_t length = sizeof(own);
 
 	assert_non_null(dataplane);
 	assert_non_null(job);
-	dataplane->fd = open_socket(&own);
+	dataplane->config.address = "127.0.0.1";
+	sml_daemon_socket_init(&dataplane->socket);
+	assert_int_equal(sml_xdp_thread_open(dataplane), 0);
+	assert_int_equal(getsockname(dataplane->socket.fd, (struct sockaddr *)&own, &length), 0);
 	world->rank = open_socket(&rank);
 	assert_int_equal(connect(world->rank, (struct sockaddr *)&own, sizeof(own)), 0);
-	dataplane->wake_fd = eventfd(0, EFD_CLOEXEC);
 	dataplane->events = ring_buffer__new(sml_xdp_maps_events_fd(maps), sml_xdp_thread_event,
 					     dataplane, NULL);
 	assert_non_null(dataplane->events);
 	pthread_mutex_init(&dataplane->mutex, NULL);
-	assert_int_equal(sml_xdp_thread_open(dataplane), 0);
 	job->rules = (struct sml_pool_rules){.tag = TAG,
 					     .job = JOB,
 					     .epoch = EPOCH,
@@ -88,9 +89,7 @@ static void close_world(struct world *world)
 
 	sml_xdp_thread_stop(dataplane);
 	ring_buffer__free(dataplane->events);
-	sml_udp_inbox_free(dataplane->inbox);
-	close(dataplane->fd);
-	close(dataplane->wake_fd);
+	sml_daemon_socket_close(&dataplane->socket);
 	close(world->rank);
 	pthread_mutex_destroy(&dataplane->mutex);
 	free(dataplane->jobs[JOB]);
