@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Calls that go through the switch. A blocking call waits here. A nonblocking call is
- * a generalized request, which is MPI's own handle. Every function of MPI accepts it, also
+ * a generalized request, which is MPI's own handle. Every function of MPI accepts it, even
  * in arrays with other requests.
  *
  * The one invariant: only this code completes a generalized request, in a thread that is in

@@ -3,8 +3,8 @@
  * The collectives of MPI that this library intercepts, through MPI's profiling interface: a
  * program that calls MPI_Allreduce() gets this function, and PMPI_Allreduce() is MPI's own.
  *
- * The way of a call depends only on what is the same on all ranks of its communicator: its
- * type, operation and count, and on what the ranks agreed.
+ * Whether a call goes through the switch depends only on what is the same on all ranks of its
+ * communicator: its type, operation and count, and what the ranks have agreed on.
  */
 #include <limits.h>
 

@@ -2,11 +2,11 @@
 /*
  * What is known of a communicator, stored as its attribute.
  *
- *	UNTRIED --- its ranks have not spoken about the switch yet
+ *	UNTRIED --- its ranks have not exchanged anything about the switch yet
  *	   | the first blocking call that may wait for all of them
  *	   v
- *	AGREED ---- rank 0 has told the thresholds
- *	   | the first such call after, or with, one that is large enough
+ *	AGREED ---- rank 0 has told the others the thresholds
+ *	   | the first such call that is large enough, or that follows one
  *	   v
  *	OPEN, or LEFT to MPI for good
  *

@@ -71,7 +71,7 @@ static const char *read_text(FILE *file, char *text)
 	if (n > SML_MPI_TABLE_BYTES)
 		return "the file has more than 256 KiB";
 	text[n] = '\0';
-	return strlen(text) == n ? NULL : "the file is not a text";
+	return strlen(text) == n ? NULL : "the file is not text";
 }
 
 /* Read the whole file. Returns a text that the caller frees, or NULL with the reason. */
@@ -119,7 +119,7 @@ static bool decide(const struct sml_mpi_site *site, struct sml_mpi_bytes *from)
 	if (threshold && *threshold) {
 		if (!sml_mpi_parse_bytes(threshold, &bytes))
 			return complain("SWITCHML_MPI_THRESHOLD", threshold,
-					"it must be a number of bytes from 1 on, for example "
+					"it must be a number of bytes, at least 1, for example "
 					"65536, 64K or 1M");
 		sml_mpi_bytes_fill(from, bytes);
 		return true;

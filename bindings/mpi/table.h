@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The size from which an all-reduce goes through the switch: a table, as text. This code
- * knows nothing of MPI.
+ * The size from which an all-reduce goes through the switch: a table, as text. This code does
+ * not use MPI.
  *
  *	switchml-mpi-table 1
  *	# switch   hosts  ranks  type     op   from
@@ -13,8 +13,9 @@
  *	hosts	each: one rank on each host; one: all ranks on one host; some: other
  *	ranks	a line applies to communicators of at least this many ranks
  *	type	as SwitchML calls it
- *	op	sum; max, which applies to MIN, too; or reduce, which is a sum that not all ranks
- *get whole (sum applies to it, too) from	bytes, also with K, M or G; or never
+ *	op	sum; max, which also applies to MIN; or reduce, which is a sum that not every rank
+ *		gets as a whole (lines of sum also apply to it)
+ *	from	bytes, also with K, M or G; or never
  *
  * `*` stands for all values of the first two columns, all types or all operations. Of the
  * lines that apply, the last one decides. A call that no line applies to never goes through

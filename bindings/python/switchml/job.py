@@ -372,7 +372,7 @@ class Job:
         recv = buffer_of(out, writable=True)
         if recv.nbytes != send.nbytes * self.world_size or recv.type_name != send.type_name:
             raise ValueError(
-                f"out must have {self.world_size} x {send.count} {send.type_name}, and has "
+                f"out must have {self.world_size} x {send.count} {send.type_name}, but has "
                 f"{recv.count} {recv.type_name}"
             )
         kind, count = send.moved()
@@ -404,7 +404,7 @@ class Job:
         recv = buffer_of(out, writable=True)
         if recv.count * self.world_size != send.count or recv.type_name != send.type_name:
             raise ValueError(
-                f"out must have {send.count // self.world_size} {send.type_name}, and has "
+                f"out must have {send.count // self.world_size} {send.type_name}, but has "
                 f"{recv.count} {recv.type_name}"
             )
         number, options = _one_of("op", op, OPS), _options(wire)
