@@ -24,7 +24,7 @@ enum bench_collective {
 
 /* ---- bench_options.c: the command line ---- */
 
-/* All local workers use the same switch, which takes so many. */
+/* All local workers use the same switch, which takes at most this many. */
 #define BENCH_MAX_LOCAL 64
 
 struct bench_options {

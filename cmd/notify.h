@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Somebody listens: each message then needs a socket of its own. */
+/* A service manager listens: each message then needs a socket. */
 bool sml_notify_is_wanted(void);
 
 /* A line of sd_notify(3): "READY=1". */

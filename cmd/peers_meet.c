@@ -449,7 +449,7 @@ void peers_meet(struct peers *peers, int listen_fd, unsigned wait_s)
 
 /* ---- the command ---- */
 
-/* Rank 0 is a rank like the others, in a process of its own. */
+/* Rank 0 is a rank like the others, in a separate process. */
 static int run_rank_0(struct peers *peers, unsigned wait_s)
 {
 	const struct sml_port_range port = {(uint16_t)peers->config->master_port,

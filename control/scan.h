@@ -14,8 +14,8 @@
 #include <stdbool.h>
 
 /*
- * Peers of different versions refuse each other with Join and Abort. So each of the two messages
- * may have a few fields of its own that this version does not know.
+ * Peers of different versions refuse each other with Join and Abort. So each of these two messages
+ * may have a few fields that this version does not know.
  */
 #define SML_SCAN_UNKNOWN 16
 /*

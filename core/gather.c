@@ -116,7 +116,7 @@ static uint64_t round_once(const struct format *format, uint64_t bits, int32_t p
 	return rounded < infinity ? rounded : infinity;
 }
 
-/* Zero is +0, also if the number was rounded to zero. */
+/* Zero is +0, even if the number was rounded to zero. */
 static uint64_t signed_bits(const struct format *format, bool negative, uint64_t bits)
 {
 	return bits ? bits | (uint64_t)negative << (8 * format->bytes - 1) : 0;

@@ -232,7 +232,7 @@ struct sml_pool_answer {
 enum sml_verdict sml_pool_receive(struct sml_pool *pool, const void *packet, uint32_t length,
 				  struct sml_pool_answer *answer);
 
-/* A leaf's probe of so many lanes of the path to its parent: its header. */
+/* The header of a leaf's probe, which tests this many lanes on the path to its parent. */
 struct sml_header sml_pool_probe_up(const struct sml_pool_rules *rules, uint8_t shard,
 				    uint16_t lanes);
 

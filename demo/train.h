@@ -55,7 +55,7 @@ int demo_trainer_init(struct demo_trainer *trainer, const struct demo_options *o
 void demo_trainer_fini(struct demo_trainer *trainer);
 
 /*
- * Train on an open job, with proofs at some steps (proof.h). Returns 0, also if the run was
+ * Train on an open job, with proofs at some steps (proof.h). Returns 0, even if the run was
  * stopped early (results.interrupted), or the library's error after an error line.
  */
 int demo_train(struct demo_trainer *trainer);

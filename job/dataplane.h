@@ -110,9 +110,9 @@ struct sml_dataplane_operations {
 	uint32_t (*slot_states)(struct sml_dataplane *dataplane, uint32_t job,
 				struct sml_slot_progress *states, uint32_t n);
 	/*
-	 * A leaf's: where its parent is. And a job's probes of so many lanes to the parent's data
-	 * port there, one from each socket; and the widest that has come back to all of them (0:
-	 * none yet). NULL: this dataplane cannot be a leaf's.
+	 * For a leaf: where its parent is; sending a job's probes of this many lanes to the
+	 * parent's data port, one from each socket; and the widest probe that has come back to all
+	 * of them (0: none yet). NULL: a leaf cannot use this dataplane.
 	 */
 	void (*set_parent)(struct sml_dataplane *dataplane, const union sml_sockaddr *parent);
 	void (*probe_parent)(struct sml_dataplane *dataplane, uint32_t job, uint16_t port,

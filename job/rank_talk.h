@@ -171,7 +171,7 @@ struct sml_talk {
 	int error;
 	char text[SML_TALK_TEXT_BYTES];
 	struct sml_ranks missing; /* that had not joined at the last message */
-	unsigned n_more;	  /* nor had so many others, which it did not name */
+	unsigned n_more;	  /* how many others were missing, which it did not name */
 	char refused[256]; /* why one of them could not, as the switch says; "": none tried */
 	bool begun;	   /* all ranks have joined, and the switch has begun with them */
 	bool serves;	   /* the rank can answer questions */

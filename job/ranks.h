@@ -50,15 +50,15 @@ void sml_ranks_subtract(struct sml_ranks *ranks, const struct sml_ranks *those);
 #define SML_RANKS_TEXT_BYTES 120
 
 /*
- * "3", "3 and 7", "3, 7 and 58 others": at most SML_RANKS_NAMED of them, and how many there are
- * besides. more: ranks that are not in the set, but of which there are so many. "": there is none.
+ * "3", "3 and 7", "3, 7 and 58 others": at most SML_RANKS_NAMED of them, and the number of the
+ * others. more: how many ranks to count in addition to the set. "": there is no rank.
  */
 void sml_ranks_text(const struct sml_ranks *ranks, unsigned more, char *text, size_t bytes);
 
 /* As bytes, the lowest ranks first, without zeros at the end. Returns their number. */
 size_t sml_ranks_pack(const struct sml_ranks *ranks, uint8_t bytes[SML_RANKS_BYTES]);
 
-/* False: a rank that is not below n_ranks, or more bytes than so many ranks need. */
+/* False: a rank that is not below n_ranks, or more bytes than n_ranks ranks need. */
 bool sml_ranks_unpack(struct sml_ranks *ranks, const uint8_t *bytes, size_t n, unsigned n_ranks);
 
 #endif

@@ -149,7 +149,7 @@ struct sml_jobs {
 	uint32_t n_failed;
 	/* In a tree. */
 	struct sml_branch *branches; /* the leaves of this switch */
-	uint64_t leaves_logged_ns;   /* in the second that began then, so many were logged */
+	uint64_t leaves_logged_ns;   /* n_leaves_logged were logged in the second from here */
 	uint32_t n_leaves_logged;
 	struct sml_relayed *ended; /* ranks at leaves that can be freed after this input */
 	struct sml_leaf leaf;
@@ -195,7 +195,7 @@ uint64_t sml_jobs_deadline(const struct sml_jobs *jobs);
  */
 void sml_jobs_forgive(struct sml_jobs *jobs, uint64_t away_ns);
 
-/* The most slots that a job with packets of so many lanes gets, unless it asks for a number. */
+/* The most slots that a job with packets of this many lanes gets, unless it asks for a number. */
 struct sml_slot_counts {
 	uint32_t head, data;
 };

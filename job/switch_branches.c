@@ -20,9 +20,9 @@
 
 /* Without ranks, nothing depends on a leaf. */
 #define PATIENCE_NS (10 * SML_SECOND_NS)
-/* Each rank that a leaf announces is answered, and the answers to so many may wait for it. */
+/* Each rank that a leaf announces gets an answer. At most this many unread answers may wait. */
 #define MAX_UNREAD 1024
-/* Anyone can come as a leaf and go again: in one second, so many are logged. */
+/* Anyone can come as a leaf and go again: at most this many are logged in one second. */
 #define MAX_LOGGED 16
 
 uint64_t sml_branch_patience_ns(uint32_t heartbeat_ms)

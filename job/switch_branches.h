@@ -102,7 +102,7 @@ void sml_branch_end(struct sml_peer *peer);
 /* To the leaf itself. */
 int sml_branch_tell(const struct sml_branch *branch, const SmlControl__Envelope *message);
 
-/* Its connection has ended. Jobs that use it end, or look for their switches anew. */
+/* Its connection has ended. Jobs that use it end, or look for their switches again. */
 void sml_branch_lost(struct sml_branch *branch, const char *why);
 
 /* Give it up, with a message or without; and those that have been silent for too long. */

@@ -231,7 +231,7 @@ void sml_job_close(struct sml_job *job);
 /* Tell every member, and give the slots back. The job is gone. */
 void sml_job_fail(struct sml_job *job, int error, const char *text);
 
-/* A switch of its tree has died: its ranks look for their switches anew. The job is gone. */
+/* A switch of its tree has died: its ranks look for their switches again. The job is gone. */
 void sml_job_scatter(struct sml_job *job, const char *why);
 
 /* What is due; may end the job. And when something is. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A job at a leaf: its slots, and the children that contribute to them. The root has said how many
- * slots of how many lanes there are, and which ranks come; this switch draws the tag and the
- * cookies of its own children, and nobody else knows them. How a job begins and ends is here. What
- * it does in between is in switch_leaf_run.c.
+ * A job at a leaf: its slots, and the children that contribute to them. The root decides how many
+ * slots of how many lanes there are, and which ranks take part. This switch draws the tag and the
+ * cookies of its own children, and no other switch knows them. This file has the job's beginning
+ * and end; switch_leaf_run.c has the time in between.
  *
  *	LeafJob --> probes to the parent --all answered, all leaves of this one ready--> LeafReady
  *	        --LeafStart--> runs --LeafEnd--> gone

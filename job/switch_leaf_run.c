@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A job at a leaf between its beginning and its end (switch_leaf_job.c): what its ranks are told,
- * the probes that find out how wide its path to the parent is, LeafReady and LeafStart, and what
- * the leaves of this leaf say.
+ * A job at a leaf between its beginning and its end (switch_leaf_job.c): what the leaf tells its
+ * ranks, the probes that measure how wide the path to the parent is, LeafReady and LeafStart, and
+ * the messages of the leaves below this one.
  *
  * The invariant: a job says LeafReady once, with the lanes that all paths below its parent carry.
  */
@@ -15,7 +15,7 @@
 
 #define FIRST_PROBE_NS (50 * 1000000ull)
 #define PROBE_NS       (250 * 1000000ull)
-/* After the parent has answered to some width, so many rounds for a wider one. */
+/* After the parent has answered some width, this many rounds for a wider one. */
 #define ROUNDS 6
 
 /* ---- what its ranks are told ---- */

@@ -3,7 +3,7 @@
  * What a leaf tells its parent about the slots of a job: mismatches, and the ranks that slots wait
  * for.
  *
- * The invariant: nothing here names a rank that is not behind the child that it came from.
+ * The invariant: a report about a child names only ranks behind that child.
  */
 #include <stdlib.h>
 

@@ -78,8 +78,8 @@ struct sml_waits_message {
 };
 
 /*
- * As far as there is room in about so many bytes, first the slots that wait for ranks. False: no
- * memory; then there is nothing to free.
+ * As many slots as fit in about `room` bytes, those that wait for ranks first. False: no memory;
+ * then there is nothing to free.
  */
 bool sml_waits_pack(const struct sml_waits *waits, size_t room, struct sml_waits_message *message);
 void sml_waits_free(struct sml_waits_message *message);

@@ -39,7 +39,7 @@ void sml_sockaddr_map(union sml_sockaddr *address);
 /* "10.0.0.3" or "fe80::1", without the port. text has INET6_ADDRSTRLEN bytes. */
 const char *sml_sockaddr_text(const union sml_sockaddr *address, char *text);
 
-/* 127.0.0.0/8, also if mapped into IPv6, or ::1. */
+/* 127.0.0.0/8, even if mapped into IPv6, or ::1. */
 bool sml_sockaddr_is_loopback(const union sml_sockaddr *address);
 
 /* What to do about -errno of a bind(): about an address or a port, or else `in_use`. */

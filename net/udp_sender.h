@@ -71,7 +71,7 @@ unsigned sml_udp_sender_flush(struct sml_udp_sender *sender, bool patient);
 bool sml_udp_sender_send_one(struct sml_udp_sender *sender, const struct iovec *packet,
 			     const struct sml_path *path);
 
-/* True once, when the kernel has begun to refuse super-packets: a sentence for whoever reads logs.
+/* True once, when the kernel has begun to refuse super-packets: a sentence for the log.
  */
 #define SML_UDP_REFUSAL_BYTES 160
 bool sml_udp_sender_refusal(struct sml_udp_sender *sender, char text[SML_UDP_REFUSAL_BYTES]);

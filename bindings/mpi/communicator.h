@@ -42,8 +42,7 @@ struct sml_mpi_communicator {
 	bool closing;	/* the closer runs, or has run */
 	bool closed;	/* atomic: the closer is done */
 	pthread_t closer;
-	int n_persistent; /* persistent requests that have been made for it, with jobs of their own
-			   */
+	int n_persistent; /* persistent requests that have been made for it; each has a job */
 	struct sml_mpi_communicator *next;
 };
 
@@ -53,8 +52,7 @@ struct sml_mpi_communicator {
  */
 struct sml_mpi_communicator *sml_mpi_communicator_of(MPI_Comm comm, bool make);
 
-/* The same ranks, for a job of its own. It has one reference, and is no communicator's attribute.
- */
+/* The same ranks, for a separate job. It has one reference, and is no communicator's attribute. */
 struct sml_mpi_communicator *
 sml_mpi_communicator_another(const struct sml_mpi_communicator *communicator);
 

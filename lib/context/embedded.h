@@ -18,9 +18,9 @@ struct sml_peers {
 };
 
 /*
- * Rank 0: the control port. SML_ERROR or 0, told. Listens on the loopback when
- * the master's address is one, else on all addresses: what the others know this
- * host by may be none of its own names for itself.
+ * Rank 0: open the control port. Returns 0 or an error, which has been reported.
+ * Listens on the loopback if the master's address is one, else on all addresses:
+ * the name by which others know this host may not be one that the host knows.
  */
 int sml_embedded_listen(struct sml_context *context);
 

@@ -450,7 +450,7 @@ enum sml_failover_end sml_failover_wait_to_leave(struct sml_stripe *stripe, uint
 		return SML_FAILOVER_LEFT;
 	if (pending || sml_context_check(context))
 		return SML_FAILOVER_NOT;
-	/* If that switch is lost, too, it begins to look anew. */
+	/* If that switch is lost, too, it begins to look again. */
 	__atomic_store_n(&stripe->failover.leaves_ns, 0, __ATOMIC_RELEASE);
 	return SML_FAILOVER_WENT_ON;
 }

@@ -14,8 +14,8 @@
 #include "lib/context/context.h"
 
 /*
- * The control's thread says that its switch is lost. Returns at once: a thread
- * of its own parks the stripe's shards and looks for a switch, within the timeout.
+ * The control thread reports that its switch is lost. Returns at once: a separate
+ * thread parks the stripe's shards and looks for a switch, within the timeout.
  */
 void sml_failover_begin(struct sml_stripe *stripe, const char *lost);
 

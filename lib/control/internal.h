@@ -22,7 +22,7 @@ struct sml_control {
 	bool own_base;
 	struct sml_channel *channel;
 	struct event *tick, *wake, *pump_timer;
-	struct sml_talk talk;	/* of whoever runs the loop */
+	struct sml_talk talk;	/* belongs to the thread that runs the loop */
 	char told_refused[256]; /* as the talk's, when it was logged last */
 	const bool *give_up;	/* atomic; NULL: nobody says so */
 	struct sml_control_owner owner;

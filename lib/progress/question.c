@@ -20,7 +20,7 @@ static void add_job_ranks(const struct sml_host *host, uint64_t ranks, struct sm
 			sml_ranks_add(of_job, host->job_ranks[rank]);
 }
 
-/* The job has at least so many ranks. */
+/* The job has at least this many ranks. */
 static unsigned known_ranks(const struct sml_host *host)
 {
 	return host->job_ranks[host->memory.terms.n_ranks - 1u] + 1u;

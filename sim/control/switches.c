@@ -5,7 +5,7 @@
 #include "job/switch_branches.h"
 #include "sim/control/internal.h"
 
-/* The mark of such an end: no address has so many bytes. */
+/* The mark of such an end: no address has this many bytes. */
 #define UPLINK	      255
 #define UP_PAUSE_NS   (200 * MS)
 #define UP_CONNECT_NS (3 * SECOND)

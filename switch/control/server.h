@@ -27,7 +27,7 @@
 #include "switch/dataplane.h"
 #include "switchml.h"
 
-/* The parent's name can have so many addresses. */
+/* The most addresses that the parent's name can have. */
 #define SML_PARENT_ADDRESSES 8
 
 /* Of a leaf: the way to its parent (parent.c). */

@@ -8,7 +8,7 @@
 
 #include "support/jobs.h"
 
-/* This peer says that it is a leaf with so many slots. */
+/* This peer says that it is a leaf with this many slots. */
 void tree_attach(struct jobs_world *world, unsigned peer, uint32_t slots);
 
 /* A leaf says that it and all below it are ready for the job that it was given last. */

@@ -177,7 +177,7 @@ static void who_leaves_meanwhile_is_waited_for(void **state)
 	jobs_close(&world);
 }
 
-/* While a job waits, it holds what its ranks may need at least, whoever they are in the end. */
+/* While a job waits, it holds the least that its ranks may need, whichever ranks join. */
 static void who_comes_meanwhile_may_have_more_shards(void **state)
 {
 	SmlControl__Join join = jobs_join_message("a", 0, 2);

@@ -65,7 +65,7 @@ static void a_world_of_4096_ranks_passes(void **state)
 	assert_true(result.verdicts[SML_VERDICT_COMPLETED] > result.verdicts[SML_VERDICT_FULL]);
 }
 
-/* Over so many ranks, limbs are smaller than over 1,024: core/wide.h. */
+/* With this many ranks, limbs are smaller than with up to 1,024: core/wide.h. */
 static void sums_of_64_bits_over_4096_ranks_are_right(void **state)
 {
 	static const enum sml_type types[] = {SML_FLOAT64, SML_INT64};
