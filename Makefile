@@ -73,7 +73,7 @@ help:
 	@echo "make demo [ARGS=…]        train a real model on four workers through a switch; as root,"
 	@echo "    [LINK=MBIT] [WORKERS=N] on emulated links, beside Gloo's ring; LINK=none: without links"
 	@echo "make test [ARGS=NAME…]    the tests that a change is most likely to break, in five minutes"
-	@echo "make check                all tests, with sanitizers, too, and all of Python's"
+	@echo "make check                all tests, also with sanitizers, and all tests of Python"
 	@echo "make test-python [ARGS=…] the Python package with PyTorch, TensorFlow and JAX"
 	@echo "make fuzz [ARGS=SECONDS]  each fuzz target for a time (60 s), with clang's libFuzzer"
 	@echo "make bench [ARGS=…]       beside Gloo and Open MPI, as root; see bench/compare --help"
