@@ -30,11 +30,14 @@
 /* After this many packets through the UDP socket, the program must have seen one. */
 #define PATIENCE 64
 /*
- * The kernel frees a queue a moment after its last socket is closed, for example when a job
- * resumes or the next job begins. Until then, the queue looks as if another process used it.
+ * The kernel frees a queue after its last socket is closed, but not in close(): a kernel worker
+ * does it (schedule_work() in xp_put_pool()). Until then, the queue looks as if another process
+ * used it, for example when a job resumes or the next job begins. That worker has the normal
+ * priority, so processes of a higher one can keep it waiting for much longer than a moment. Until
+ * the queue is free, packets go through the UDP socket. The pauses between tries double.
  */
-#define BUSY_TRIES 6
-#define BUSY_MS	   20
+#define FIRST_BUSY_MS 20
+#define LAST_BUSY_MS  2000
 /* A neighbor's address is trusted for this long. */
 #define NEIGHBOUR_MS 1000
 
@@ -56,8 +59,9 @@ struct afxdp {
 	struct sml_worker_flow flow;
 	bool registered;
 	enum state state;
-	unsigned patience, busy_tries;
-	int64_t retry_ms;
+	unsigned patience;
+	/* The queue was busy at busy_ms (0: never), and is tried again at retry_ms. */
+	int64_t busy_ms, retry_ms;
 	struct sml_queue_socket socket;
 	bool knows_mac;
 	int64_t mac_until_ms;
@@ -165,13 +169,29 @@ static void tell_refusal(struct afxdp *afxdp, int error)
 	stay_slow(afxdp, text);
 }
 
+/* The queue is busy. False: it has been for so long that another process must be using it. */
+static bool tries_again(struct afxdp *afxdp)
+{
+	int64_t now = now_ms(), pause;
+
+	if (afxdp->busy_ms == 0)
+		afxdp->busy_ms = now;
+	pause = now - afxdp->busy_ms;
+	if (pause >= LAST_BUSY_MS)
+		return false;
+	afxdp->retry_ms = now + (pause > FIRST_BUSY_MS ? pause : FIRST_BUSY_MS);
+	if (afxdp->retry_ms > afxdp->busy_ms + LAST_BUSY_MS)
+		afxdp->retry_ms = afxdp->busy_ms + LAST_BUSY_MS;
+	return true;
+}
+
 /* The UDP socket received a packet: find its queue. The job has not begun, so there is time. */
 static void learn(struct afxdp *afxdp)
 {
 	struct sml_device *device = afxdp->device;
 	int error;
 
-	if (afxdp->busy_tries > 0 && now_ms() < afxdp->retry_ms)
+	if (afxdp->busy_ms > 0 && now_ms() < afxdp->retry_ms)
 		return;
 	if (!sml_device_look(device, &afxdp->key, &afxdp->flow)) {
 		if (--afxdp->patience == 0)
@@ -179,10 +199,8 @@ static void learn(struct afxdp *afxdp)
 		return;
 	}
 	error = sml_queue_socket_open(&afxdp->socket, device, afxdp->flow.seen - 1);
-	if (error == -EBUSY && ++afxdp->busy_tries < BUSY_TRIES) {
-		afxdp->retry_ms = now_ms() + BUSY_MS;
+	if (error == -EBUSY && tries_again(afxdp))
 		return;
-	}
 	if (error) {
 		tell_refusal(afxdp, error);
 		return;
