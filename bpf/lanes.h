@@ -40,6 +40,16 @@ struct word_sum {
 	uint64_t even, odd;
 };
 
+/*
+ * Hidden, because the compiler would otherwise add up a block's lanes at the block's end, and until
+ * then store each of them on the stack.
+ */
+static __always_inline void add_lane(uint64_t *sum, uint32_t lane)
+{
+	*sum += lane;
+	hide(*sum);
+}
+
 static __always_inline uint32_t combine(enum lane_way way, uint32_t a, uint32_t b)
 {
 	uint8_t op = way == WAY_MAX ? SML_LANE_MAX : SML_LANE_SUM;
@@ -86,7 +96,7 @@ static __always_inline void put_lane(const struct lane_rule *rule, uint32_t *sto
 	if (rule->last || rule->way == WAY_COPY)
 		arrived[i] = lane;
 	if (!grows)
-		*sum += lane;
+		add_lane(sum, lane);
 }
 
 /* Stores are the bottleneck, so a result's two lanes are stored as one word. */
@@ -103,8 +113,8 @@ static __always_inline void do_pair(const struct lane_rule *rule, uint64_t *word
 	lanes[1] = lane_of(rule, stored, arrived, 1);
 	if (rule->last) {
 		*word = *(uint64_t *)arrived = (uint64_t)lanes[FIRST] << 32 | lanes[!FIRST];
-		sum->even += lanes[0];
-		sum->odd += lanes[1];
+		add_lane(&sum->even, lanes[0]);
+		add_lane(&sum->odd, lanes[1]);
 		return;
 	}
 	put_lane(rule, stored, arrived, 0, lanes[0], &sum->even);
