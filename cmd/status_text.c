@@ -41,8 +41,10 @@ static void print_form(const SmlControl__JobStatus *job)
 {
 	bool by_ranks = job->n_served > 0 && job->served[0]->where[0];
 
-	if (job->shares_memory)
+	if (job->shares_memory && job->n_served == 0)
 		printf(", sharing this host's memory");
+	else if (job->shares_memory)
+		printf(", sharing their hosts' memory, a stripe on every host");
 	else if (by_ranks && job->stripes == job->world_size)
 		printf(", a stripe in every rank");
 	else if (by_ranks)

@@ -57,7 +57,7 @@ struct sml_worker_config {
 	bool local;
 	/* No other switch will ever take over, so last results are not kept. */
 	bool no_resume;
-	/* Packets have the sums of ranks that share memory: see sml_worker_launch(). Not local. */
+	/* Packets have the sums of ranks that share memory: see sml_worker_launch(). */
 	bool gathers;
 };
 

@@ -44,6 +44,7 @@ static bool copy_fellow(struct sml_fellow *fellow, const SmlControl__Peer *in, u
 		.cookie = in->cookie,
 		.tag = in->tag,
 		.pid = in->pid,
+		.first_of_host = (uint16_t)in->first_of_host,
 	};
 	sml_text_copy(fellow->name, sizeof(fellow->name), in->name);
 	/* Without an address, the pointer may be NULL. */
@@ -75,7 +76,10 @@ static bool copy_fellows(struct sml_talk *talk, const SmlControl__Admitted *in)
 	if (talk->fellows == NULL)
 		return false;
 	for (unsigned i = 0; i < n_ranks; i++) {
-		if (!copy_fellow(&talk->fellows->ranks[i], in->peers[i], in->shards))
+		uint32_t first = in->peers[i]->first_of_host;
+
+		if (first > i || in->peers[first]->first_of_host != first ||
+		    !copy_fellow(&talk->fellows->ranks[i], in->peers[i], in->shards))
 			return false;
 		if (has_stripe)
 			talk->fellows->cookies[i] = in->cookies[i];

@@ -79,6 +79,7 @@ struct sml_fellow {
 	uint64_t cookie, tag; /* this rank's cookie at that one's stripe, and the stripe's tag */
 	char name[SML_TALK_NAME_BYTES]; /* its host's, for texts; "": not told */
 	uint32_t pid;
+	uint16_t first_of_host; /* the lowest rank that may share memory with it */
 };
 
 /* Such a job has no tree. */
@@ -187,7 +188,7 @@ struct sml_talk {
 	uint16_t start_lanes;
 	bool admitted_again; /* ranks of one machine could not share memory */
 	bool offers_memory;  /* this rank has said that it shares memory */
-	bool shares_memory;  /* all ranks do: there are no packets */
+	bool shares_memory;  /* every rank does, with all of its machine */
 	struct sml_admission admission;
 	uint32_t *tables[SML_STREAMS]; /* of admission.maps */
 	struct sml_fellows *fellows;   /* of admission */

@@ -7,6 +7,10 @@
  * Where the switch has the slots, the ranks of a machine are admitted as one child, whose packets
  * the lowest rank sends. If they cannot prove that they share memory, here or at another switch of
  * the job, the job is admitted once more, with every rank as a child.
+ *
+ * Where the ranks have the slots, each is told the first rank of every machine. If all say that
+ * they share memory, or are alone, they make the same of their one admission: a stripe on every
+ * machine.
  */
 #include <string.h>
 
@@ -115,11 +119,40 @@ void sml_job_describe_hosts(const struct sml_job *job, uint16_t to, struct sml_h
 		admitted->host_group = group;
 }
 
+static bool is_one_host(const struct sml_job *job)
+{
+	return job->members[0].n_of_host == job->n_ranks;
+}
+
+bool sml_job_has_hosts(const struct sml_job *job)
+{
+	if (is_one_host(job))
+		return false;
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].n_of_host > 1)
+			return true;
+	return false;
+}
+
 bool sml_job_shares_memory(const struct sml_job *job)
 {
+	if (!job->jobs->operations->ranks_have_slots || job->n_ranks == 1)
+		return false;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (!job->members[rank].shares_memory ||
-		    !is_same_machine(&job->members[rank], &job->members[0]))
+		if (!job->members[rank].shares_memory)
 			return false;
-	return job->jobs->operations->ranks_have_slots && job->n_ranks > 1;
+	return is_one_host(job) || (sml_job_has_hosts(job) && job->stripes == job->n_ranks);
+}
+
+bool sml_job_has_stripe(const struct sml_job *job, unsigned rank, uint32_t *stripe)
+{
+	if (!job->jobs->operations->ranks_have_slots || rank >= job->stripes)
+		return false;
+	*stripe = rank;
+	if (!job->shares_memory)
+		return true;
+	*stripe = 0;
+	for (unsigned other = 0; other < rank; other++)
+		*stripe += job->members[other].first_of_host == other;
+	return !is_one_host(job) && job->members[rank].first_of_host == rank;
 }

@@ -198,12 +198,13 @@ static void tell_death(struct sml_job *job, uint16_t rank, const char *why)
 {
 	const struct sml_member *member = &job->members[rank];
 	char text[SML_SENTENCE_BYTES];
+	uint32_t stripe;
 
-	if (job->jobs->operations->ranks_have_slots && rank < job->stripes && !job->shares_memory)
+	if (sml_job_has_stripe(job, rank, &stripe))
 		snprintf(text, sizeof(text),
 			 "rank %u (host %s, pid %u) died%s, and stripe %u of the job with it: %s",
 			 rank, member->host, member->pid, member->leaving ? " as it left" : "",
-			 rank, why);
+			 stripe, why);
 	else
 		snprintf(text, sizeof(text), "rank %u (host %s, pid %u) died%s: %s", rank,
 			 member->host, member->pid, member->leaving ? " as it left" : "", why);

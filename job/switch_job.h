@@ -137,7 +137,7 @@ struct sml_job {
 	char gone_why[SML_REASON_BYTES];
 	uint64_t *secrets;   /* of stripes that the ranks have: switch_peers.c */
 	uint64_t *completed; /* there, by stripe and rank: as in struct sml_job_counters */
-	bool shares_memory;  /* all its ranks do, and send no packets */
+	bool shares_memory;  /* each of its ranks does, with those of its machine */
 	bool leaves_asked;   /* for ranks that want to know; they are not told yet */
 	bool apart;	     /* ranks of one machine cannot share memory: each sends its own */
 	/* Resuming after another switch's death. */
@@ -367,8 +367,17 @@ struct sml_host_list {
 void sml_job_describe_hosts(const struct sml_job *job, uint16_t to, struct sml_host_list *list,
 			    SmlControl__Admitted *admitted);
 
-/* All are ready: do all of them share memory? */
+/* Ranks are on several machines, and some of them are together on one. */
+bool sml_job_has_hosts(const struct sml_job *job);
+
+/*
+ * Where ranks have the slots, and all are ready: do all of them share memory with those of their
+ * machine?
+ */
 bool sml_job_shares_memory(const struct sml_job *job);
+
+/* Has this rank a stripe, and which one? Of the ranks that share memory, the first may have one. */
+bool sml_job_has_stripe(const struct sml_job *job, unsigned rank, uint32_t *stripe);
 
 /* All ranks are here: find those of one machine that are connected to the same switch. */
 void sml_job_find_hosts(struct sml_job *job);

@@ -50,12 +50,14 @@ void sml_job_note_peer(struct sml_member *member, const SmlControl__Join *join)
 
 /*
  * Every rank has a stripe, unless all are on one host, where only its cores
- * count.
+ * count. Ranks that share memory leave theirs to the first of them.
  */
 static uint32_t choose_stripes(const struct sml_job *job)
 {
 	uint32_t most = job->jobs->config.local_stripes;
 
+	if (sml_job_has_hosts(job))
+		return job->n_ranks;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		if (!job->members[rank].is_local)
 			return job->n_ranks;
@@ -107,6 +109,7 @@ struct sml_peer_list *sml_job_describe_peers(const struct sml_job *job, uint16_t
 		peer->n_ports = job->shards;
 		peer->name = (char *)(uintptr_t)member->host;
 		peer->pid = member->pid;
+		peer->first_of_host = member->first_of_host;
 		if (rank < job->stripes) {
 			peer->tag = secrets_of(job, rank)[0];
 			peer->cookie = secrets_of(job, rank)[1 + to];

@@ -160,24 +160,30 @@ static void describe_stripe(const struct sml_job *job, const struct sml_job_coun
 /* The stripes that the ranks serve, as their last heartbeats reported. */
 static void describe_ranks_stripes(const struct sml_job *job, struct job_status *out)
 {
-	for (uint32_t i = 0; i < job->stripes; i++) {
-		const struct sml_served *from = &job->members[i].served;
-		SmlControl__StripeStatus *served = &out->served[i];
+	uint32_t stripe;
 
+	out->status.n_served = 0;
+	for (uint32_t rank = 0; rank < job->stripes; rank++) {
+		const struct sml_served *from = &job->members[rank].served;
+		SmlControl__StripeStatus *served = &out->served[rank];
+
+		/* In shared memory, nobody serves anybody. */
+		if (!sml_job_has_stripe(job, rank, &stripe))
+			continue;
 		sml_control__stripe_status__init(served);
-		served->stripe = i;
-		sml_job_name_stripe(job, i, out->names[i], sizeof(out->names[i]));
-		served->where = out->names[i];
+		served->stripe = stripe;
+		sml_job_name_stripe(job, rank, out->names[rank], sizeof(out->names[rank]));
+		served->where = out->names[rank];
 		served->contributions = from->contributions;
 		served->resends = from->resends;
 		served->duplicates = from->duplicates;
 		served->bytes_received = from->bytes_received;
 		served->bytes_sent = from->bytes_sent;
-		out->served_list[i] = served;
+		out->served_list[out->status.n_served++] = served;
 	}
-	/* In shared memory, nobody serves anybody. */
 	out->status.shares_memory = job->shares_memory;
-	out->status.n_served = job->shares_memory ? 0 : job->stripes;
+	if (job->shares_memory && out->status.n_served > 0)
+		out->status.stripes = (uint32_t)out->status.n_served;
 }
 
 /* False: no memory. */

@@ -85,8 +85,8 @@ class SwitchML(Method):
         return max(on_host, senders / sum(self.switches().values()))
 
     def check_stripes(self, n_stripes, star):
-        # Workers that are all on one host only share memory, if they may.
-        in_ranks = 1 if self.hosts and star.n_hosts == 1 else star.n_workers
+        # Workers of one host that may share memory have one stripe.
+        in_ranks = star.n_hosts if self.hosts else star.n_workers
         wanted = {"ranks": in_ranks, "two": 2}.get(self.where, 1)
         if n_stripes != wanted:
             raise Refused(f"the library makes {n_stripes} stripe of it, not {wanted}")

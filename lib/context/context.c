@@ -125,6 +125,9 @@ void sml_context_set_scene(struct sml_context *context, struct sml_scene *scene)
 			.name = sml_stripe_name(stripe),
 			.epoch = stripe->admission.epoch,
 			.control = __atomic_load_n(&asked->control, __ATOMIC_ACQUIRE),
+			.told_as = context->hosts.n ? context->hosts.first[i]
+				   : context->peers ? (uint8_t)i
+						    : 0,
 			.shards = stripe->shards,
 			.n_shards = stripe->n_shards,
 		};

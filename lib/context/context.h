@@ -37,6 +37,11 @@
 struct sml_hosts {
 	char machine[SML_HOST_MACHINE_BYTES]; /* "": this rank shares no memory */
 	struct sml_ranks ranks;		      /* of this host, which share memory; none: none do */
+	/*
+	 * Where ranks have the slots, and those of each host share memory: the first ranks of the
+	 * hosts, which have the stripes; this one's host is one of them. n is 0 otherwise.
+	 */
+	uint8_t n, own, first[SML_MAX_STRIPES];
 	/* While the stripes open: what their threads have found. Under the context's lock. */
 	struct {
 		unsigned n_stripes;

@@ -302,7 +302,8 @@ static uint32_t window_of(const struct sml_stripe *stripe, const struct sml_tran
 
 	sml_assert(admission->shards > 0);
 	if (admission->stripes > 0)
-		own /= (uint32_t)context->shape.n_ranks + admission->stripes;
+		own /= (context->hosts.n ? context->hosts.n : context->shape.n_ranks) +
+		       context->n_stripes;
 	switchs = admission->window_packets / admission->shards;
 	window = switchs && switchs < own ? switchs : own;
 
@@ -331,7 +332,7 @@ static struct sml_worker_config worker_config(const struct sml_stripe *stripe, u
 		.no_fast_retransmit = stripe->context->settings.faults.no_fast_retransmit,
 		.no_resume = stripe->context->settings.switch_address == NULL,
 		.local = !transport || (stripe->context->crew.own &&
-					stripe->index == stripe->context->settings.rank),
+					stripe->index == stripe->context->crew.own->rank),
 		.gathers = transport && stripe->context->crew.host,
 		.window_max = transport ? window_of(stripe, transport) : SML_MAX_SLOTS,
 	};
@@ -349,49 +350,49 @@ static int add_shard(struct sml_progress *progress, struct sml_stripe *stripe,
 	return 0;
 }
 
+/* Of this rank, or of its host, where stripes count those that contribute. */
+static unsigned own_number(const struct sml_context *context)
+{
+	return context->hosts.n ? context->hosts.own : context->settings.rank;
+}
+
 /* One line for each stripe, so that its switch can be replaced alone. */
 static int add_line(struct sml_progress *progress, struct sml_stripe *stripe)
 {
 	unsigned shard = progress->index;
+	struct sml_context *context = stripe->context;
 	struct sml_line *line = sml_line_new(stripe->transports[shard], NULL, 0);
 
 	if (line == NULL)
 		return sml_error_set(-ENOMEM, "no memory for a socket's packets");
-	line->trace = stripe->context->tracing.traces[shard];
+	line->trace = context->tracing.traces[shard];
+	if (context->crew.host) {
+		line->host = &context->crew.host[stripe->index];
+		line->control = context->peers ? context->stripes[0].control : stripe->control;
+	}
 	stripe->transports[shard] = NULL;
 	progress->lines[progress->n_lines++] = line;
 	return add_shard(progress, stripe, line);
 }
 
-/* If the ranks have the slots: one line for all of them. */
+/* If the ranks have the slots, one line for all of them: this rank's, or its host's. */
 static int add_shared_line(struct sml_context *context, struct sml_progress *progress)
 {
 	struct sml_transport **transport = &context->stripes[0].transports[progress->index];
-	unsigned first_turn = (context->settings.rank + 1u) % context->n_stripes;
+	unsigned first_turn = (own_number(context) + 1u) % context->n_stripes;
 	struct sml_line *line = sml_line_new(*transport, context->crew.own, first_turn);
 	int error = 0;
 
 	if (line == NULL)
 		return sml_error_set(-ENOMEM, "no memory for a socket's packets");
 	line->trace = context->tracing.traces[progress->index];
+	line->host = context->crew.host;
+	line->control = context->stripes[0].control;
 	*transport = NULL;
 	progress->lines[progress->n_lines++] = line;
 	for (unsigned i = 0; error == 0 && i < context->n_stripes; i++)
 		error = add_shard(progress, &context->stripes[i], line);
 	return error;
-}
-
-/* If they are in shared memory. */
-static int add_host_line(struct sml_progress *progress, struct sml_stripe *stripe)
-{
-	struct sml_line *line = sml_line_new_shared(&stripe->context->crew.host[stripe->index],
-						    stripe->transports[0], stripe->control);
-
-	if (line == NULL)
-		return sml_error_set(-ENOMEM, "no memory for the shared slots");
-	stripe->transports[0] = NULL;
-	progress->lines[progress->n_lines++] = line;
-	return add_shard(progress, stripe, line);
 }
 
 static int add_thread(struct sml_context *context)
@@ -406,11 +407,10 @@ static int add_thread(struct sml_context *context)
 	error = sml_tracing_add_thread(context);
 	if (error)
 		return error;
-	if (context->peers && !context->crew.host)
+	if (context->peers && context->stripes[0].transports[progress->index])
 		return add_shared_line(context, progress);
 	for (unsigned i = 0; error == 0 && i < context->n_stripes; i++)
-		error = context->crew.host ? add_host_line(progress, &context->stripes[i])
-					   : add_line(progress, &context->stripes[i]);
+		error = add_line(progress, &context->stripes[i]);
 	return error;
 }
 

@@ -217,9 +217,9 @@ static void make_stripes(struct sml_context *context)
 	}
 }
 
-static struct sml_pool_rules own_rules(const struct sml_context *context)
+static struct sml_pool_rules own_rules(const struct sml_context *context, unsigned own)
 {
-	const struct sml_admission *admission = &context->stripes[context->settings.rank].admission;
+	const struct sml_admission *admission = &context->stripes[own].admission;
 	struct sml_pool_rules rules = {
 		.tag = admission->tag,
 		.job = admission->job_number,
@@ -319,15 +319,84 @@ static int agree(struct sml_stripe *first, const struct sml_pool_rules *own)
 	return error;
 }
 
-static int make_own_stripe(struct sml_context *context, struct sml_pool_rules *rules)
+static int make_own_stripe(struct sml_context *context, struct sml_pool_rules *rules, uint8_t own)
 {
 	const struct sml_stripe *first = &context->stripes[0];
 
 	rules->lanes = first->lanes;
-	context->crew.own =
-		sml_own_stripe_new(rules, (uint8_t)context->settings.rank, first->control);
+	context->crew.own = sml_own_stripe_new(rules, own, first->control);
 	if (context->crew.own == NULL)
 		return -ENOMEM;
+	return 0;
+}
+
+/* ---- a stripe on every host ---- */
+
+/*
+ * All ranks have shown that they share memory with those of their host. So hosts contribute, and
+ * only their first ranks send packets and have slots. Everything that the admission says of ranks
+ * becomes what it says of these, which are numbered anew; their tags and cookies stay.
+ */
+static void become_hosts(struct sml_context *context)
+{
+	const struct sml_hosts *hosts = &context->hosts;
+	struct sml_stripe *first = &context->stripes[0];
+	uint32_t job_number = first->admission.job_number;
+
+	for (unsigned i = 0; i < hosts->n; i++) {
+		/* Never before i, so it has not been overwritten. */
+		const struct sml_stripe *from = &context->stripes[hosts->first[i]];
+		struct sml_stripe *stripe = &context->stripes[i];
+
+		stripe->admission = from->admission;
+		stripe->admission.job_number = job_number + i;
+		stripe->admission.number = hosts->own;
+		/* The ranks of a host send through one socket. */
+		stripe->admission.shards = 1;
+		memmove(stripe->own_name, from->own_name, sizeof(stripe->own_name));
+		context->peers->address[0][i] = context->peers->address[0][hosts->first[i]];
+	}
+}
+
+/* Only the first rank of a host keeps its socket. */
+static void keep_socket(struct sml_stripe *first, bool keep)
+{
+	struct sml_transport *kept = keep ? first->transports[0] : NULL;
+
+	if (kept) {
+		kept->ops->readdress(kept, first->context->hosts.own);
+		first->transports[0] = NULL;
+	}
+	sml_data_path_close(first->transports);
+	memset(first->transports, 0, sizeof(first->transports));
+	first->transports[0] = kept;
+}
+
+static int open_hosts(struct sml_context *context)
+{
+	const struct sml_hosts *hosts = &context->hosts;
+	const struct sml_fellows *fellows = context->stripes[0].admission.fellows;
+	bool leads = hosts->first[hosts->own] == context->settings.rank;
+	struct sml_pool_rules rules;
+	int error;
+
+	become_hosts(context);
+	keep_socket(&context->stripes[0], leads);
+	if (!leads)
+		return 0;
+	rules = own_rules(context, hosts->own);
+	rules.n_ranks = hosts->n;
+	for (unsigned i = 0; i < hosts->n; i++)
+		rules.cookies[i] = fellows->cookies[hosts->first[i]];
+	error = make_own_stripe(context, &rules, hosts->own);
+	if (error)
+		return error;
+	context->crew.own->n_job_ranks = context->settings.world_size;
+	memset(context->crew.own->members, 0, sizeof(context->crew.own->members));
+	for (unsigned rank = 0; rank < context->settings.world_size; rank++)
+		for (unsigned i = 0; i < hosts->n; i++)
+			if (fellows->ranks[rank].first_of_host == hosts->first[i])
+				context->crew.own->members[i] |= (uint64_t)1 << rank;
 	return 0;
 }
 
@@ -345,10 +414,12 @@ int sml_embedded_open(struct sml_stripe *first)
 	make_stripes(context);
 	has_stripe = context->settings.rank < context->n_stripes;
 	if (has_stripe)
-		rules = own_rules(context);
+		rules = own_rules(context, context->settings.rank);
 	error = agree(first, has_stripe ? &rules : NULL);
-	if (error == 0 && has_stripe && !context->crew.host)
-		error = make_own_stripe(context, &rules);
+	if (error == 0 && context->hosts.n > 0)
+		error = open_hosts(context);
+	else if (error == 0 && has_stripe && !context->crew.host)
+		error = make_own_stripe(context, &rules, (uint8_t)context->settings.rank);
 	for (unsigned i = 1; i < context->n_stripes; i++)
 		context->stripes[i].lanes = first->lanes;
 	return error ? error : sml_stripe_start_control(first);

@@ -3,7 +3,8 @@
  * The form without a switch: ranks embed the stripes of their job. Rank 0 has
  * the control port, where all ranks learn the others' addresses. Each rank has
  * one socket per thread, for its packets to the other ranks' slots and their
- * packets to its own slots.
+ * packets to its own slots. Where ranks of a host share memory (hosts.h), only
+ * the first one keeps its stripe and its socket.
  *
  * Such a stripe ends with its rank, so nothing is ever resumed.
  */

@@ -17,8 +17,7 @@
 /* The leader's door may be crowded. */
 #define PAUSE_NS (5 * SML_NS_PER_MS)
 
-/* "embedded" asks for a stripe in every rank, also on one host. Faults and traces are of packets.
- */
+/* "embedded" asks for a stripe in every rank, also on one host. A trace is of packets. */
 static bool may_share(const struct sml_context *context)
 {
 	const struct sml_settings *settings = &context->settings;
@@ -27,7 +26,7 @@ static bool may_share(const struct sml_context *context)
 		return false;
 	if (settings->switch_address)
 		return settings->host_group_under;
-	return !settings->every_rank && !settings->has_faults;
+	return !settings->every_rank;
 }
 
 /* With a switch: why this rank sends its own packets. */
@@ -141,7 +140,9 @@ static struct sml_meeting *new_meeting(const struct sml_stripe *stripe, bool goe
 	unsigned n = 0, own = 0;
 
 	if (goes_up)
-		terms.room_bytes = room_for(&context->settings, terms);
+		terms.room_bytes = context->peers
+					   ? sml_host_room_for_parts(&terms, context->hosts.n)
+					   : room_for(&context->settings, terms);
 	for (unsigned rank = sml_ranks_next(&neighbors->ranks, 0); n < neighbors->n;
 	     rank = sml_ranks_next(&neighbors->ranks, rank + 1)) {
 		if (rank == context->settings.rank)
@@ -240,14 +241,54 @@ static int try_to_meet(struct sml_stripe *stripe, struct sml_control *control,
 	return error;
 }
 
+/*
+ * Where ranks have the slots, and are on several hosts: the first ranks of the hosts, in
+ * context->hosts. Returns their number; 0: no two ranks can share memory, or rank 0 has not told
+ * this rank of all that it could share memory with.
+ */
+static unsigned list_hosts(struct sml_context *context)
+{
+	const struct sml_admission *admission = &context->stripes[0].admission;
+	struct sml_hosts *hosts = &context->hosts;
+	unsigned n_ranks = context->settings.world_size, n = 0, n_own = 0;
+	uint16_t own = admission->fellows->ranks[context->settings.rank].first_of_host;
+	bool same = admission->stripes == n_ranks;
+
+	for (unsigned rank = 0; rank < n_ranks; rank++) {
+		uint16_t first = admission->fellows->ranks[rank].first_of_host;
+
+		if (rank == own)
+			hosts->own = (uint8_t)n;
+		if (rank == first)
+			hosts->first[n++] = (uint8_t)rank;
+		n_own += first == own;
+		same &= first != own || rank == context->settings.rank ||
+			sml_ranks_has(&admission->neighbors.ranks, rank);
+	}
+	same &= n_own == (admission->neighbors.n ? admission->neighbors.n : 1);
+	hosts->n = same && n > 1 && n < n_ranks ? (uint8_t)n : 0;
+	return hosts->n;
+}
+
+/* All ranks of the job are on this host, and their packets are of no interest. */
+static bool may_need_no_packets(const struct sml_stripe *first)
+{
+	const struct sml_settings *settings = &first->context->settings;
+
+	return first->admission.neighbors.n == settings->world_size && !settings->has_faults;
+}
+
 int sml_hosts_meet(struct sml_stripe *first, struct sml_probe *probe, bool *share)
 {
-	struct sml_context *context = first->context;
+	const struct sml_neighbors *neighbors = &first->admission.neighbors;
+	unsigned n_hosts = may_need_no_packets(first) ? 1 : list_hosts(first->context);
+	bool alone = n_hosts > 1 && neighbors->n == 0;
 	int error = 0;
 
-	if (first->door.fd >= 0 && first->admission.neighbors.n == context->settings.world_size)
-		error = try_to_meet(first, first->control, probe, false, end_of_meeting(first));
-	*share = first->met != NULL;
+	if (first->door.fd >= 0 && neighbors->n > 0 && n_hosts > 0)
+		error = try_to_meet(first, first->control, probe, n_hosts > 1,
+				    end_of_meeting(first));
+	*share = alone || first->met != NULL;
 	sml_host_close_door(&first->door);
 	return error;
 }
@@ -450,7 +491,16 @@ static bool have_all_met(const struct sml_context *context)
 	return true;
 }
 
-/* False: no memory. This rank sleeps at the first stripe's. */
+/* One for each stripe. This rank sleeps at the first one's. */
+static void use_hosts(struct sml_context *context, struct sml_host *hosts)
+{
+	context->crew.host = hosts;
+	context->crew.callers_drive = !sml_host_leads(hosts);
+	context->hosts.ranks = context->stripes[0].admission.neighbors.ranks;
+	sml_host_count_cpus(hosts);
+}
+
+/* False: no memory. */
 static bool keep_met(struct sml_context *context)
 {
 	struct sml_host *hosts = calloc(context->n_stripes, sizeof(*hosts));
@@ -468,10 +518,7 @@ static bool keep_met(struct sml_context *context)
 		free(stripe->met);
 		stripe->met = NULL;
 	}
-	context->crew.host = hosts;
-	context->crew.callers_drive = !sml_host_leads(hosts);
-	context->hosts.ranks = context->stripes[0].admission.neighbors.ranks;
-	sml_host_count_cpus(hosts);
+	use_hosts(context, hosts);
 	return true;
 }
 
@@ -501,13 +548,43 @@ int sml_hosts_settle_under(struct sml_context *context)
 	return 0;
 }
 
+/* One stripe for each host. False: no memory. */
+static bool keep_parts(struct sml_stripe *first)
+{
+	struct sml_context *context = first->context;
+	unsigned n = context->hosts.n;
+	struct sml_host *hosts;
+
+	if (first->met == NULL)
+		return true; /* alone on its host */
+	hosts = calloc(n, sizeof(*hosts));
+	if (hosts == NULL)
+		return false;
+	for (unsigned i = 0; i < n; i++) {
+		hosts[i] = *first->met;
+		hosts[i].memory = sml_host_part(&first->met->memory, i);
+		hosts[i].bells = hosts[0].memory.head;
+	}
+	free(first->met);
+	first->met = NULL;
+	use_hosts(context, hosts);
+	return true;
+}
+
 int sml_hosts_settle(struct sml_stripe *first, bool share)
 {
 	struct sml_context *context = first->context;
 
 	if (!share) {
 		sml_hosts_fini(context);
+		context->hosts.n = 0;
 		return 0;
+	}
+	if (context->hosts.n > 0) {
+		context->n_stripes = context->hosts.n;
+		return keep_parts(first) ? 0
+					 : sml_error_set(-ENOMEM, "no memory for what the ranks "
+								  "of this host share");
 	}
 	/* The shared slots are the job's only stripe. */
 	context->n_stripes = 1;

@@ -2,8 +2,8 @@
 /*
  * The ranks of a job that are on this host, while the context opens: this rank says where it is,
  * learns who else is there, and proves that they share memory (lib/host/meet.h). If all ranks of
- * a job without a switch do, they send no packets. With a switch, the ranks of a host contribute as
- * one; their lowest rank sends for them.
+ * a job without a switch do, they send no packets. With a switch, or on several hosts, the ranks of
+ * a host contribute as one; their lowest rank sends for them.
  */
 #ifndef SML_LIB_HOSTS_H
 #define SML_LIB_HOSTS_H
@@ -19,14 +19,15 @@ void sml_hosts_begin(struct sml_context *context);
 void sml_hosts_introduce(struct sml_stripe *stripe, struct sml_application *application);
 
 /*
- * After the admission: true if all ranks of the job have shown that they share memory with this
- * one. Takes a bounded time, while the other ranks' probes are answered. 0, or the control's error.
+ * Without a switch, after the admission: true if all ranks of this host have shown that they share
+ * memory with this one, or if it is alone here, and others are together elsewhere. Takes a bounded
+ * time, while the other ranks' probes are answered. 0, or the control's error.
  */
 int sml_hosts_meet(struct sml_stripe *first, struct sml_probe *probe, bool *share);
 
 /*
- * All ranks say so (or not): keep the memory in the crew, as its only slots, or drop it. 0, or an
- * error, told.
+ * All ranks say so (or not): keep the memory in the crew, or drop it. If it was kept, or other
+ * ranks keep theirs, context->n_stripes is the number of hosts. 0, or an error, told.
  */
 int sml_hosts_settle(struct sml_stripe *first, bool share);
 

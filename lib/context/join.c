@@ -158,14 +158,14 @@ static void served(void *self, SmlControl__StripeStatus *status,
 
 	if (!sml_context_is_running(context))
 		return;
-	if (context->crew.host) {
+	if (context->crew.host && !context->crew.own) {
 		status->stripe = context->settings.rank;
 		status->contributions =
 			__atomic_load_n(&context->crew.host->contributions, __ATOMIC_RELAXED);
 		return;
 	}
 	sml_own_stripe_status(context->crew.own, status, completed);
-	sml_get_stripe_counters(context, context->settings.rank, &counters, NULL);
+	sml_get_stripe_counters(context, context->crew.own->rank, &counters, NULL);
 	status->bytes_received = counters.bytes_received;
 	status->bytes_sent = counters.bytes_sent;
 }

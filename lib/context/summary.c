@@ -20,7 +20,10 @@ static size_t describe_embedded(const struct sml_context *context, char *text, s
 	char own[48] = "none here";
 
 	if (context->crew.own)
-		snprintf(own, sizeof(own), "stripe %u here", context->settings.rank);
+		snprintf(own, sizeof(own), "stripe %u here", context->crew.own->rank);
+	if (context->hosts.n)
+		return (size_t)snprintf(text, bytes,
+					"no switch: %u stripes, one on every host (%s): ", n, own);
 	if (n == context->settings.world_size)
 		return (size_t)snprintf(text, bytes,
 					"no switch: %u stripe%s, one in every rank (%s): ", n,
@@ -136,7 +139,7 @@ static void log_stripe(const struct sml_context *context, int stripe)
 		" packets sent again by the timer, %" PRIu64
 		" because later ones were answered, RTT %.3f ms (least %.3f), window %" PRIu64,
 		stripe, name,
-		context->crew.own && stripe == context->settings.rank ? ", this rank's own" : "",
+		context->crew.own && stripe == context->crew.own->rank ? ", this rank's own" : "",
 		(double)c.bytes_sent / 1e6, (double)c.bytes_received / 1e6, c.retransmits_timeout,
 		c.retransmits_fast, (double)c.rtt_ns / 1e6, (double)c.rtt_min_ns / 1e6, c.window);
 }

@@ -19,6 +19,7 @@ struct sml_scene_stripe {
 	const char *name; /* of its switch */
 	uint32_t epoch;
 	struct sml_control *control; /* that can ask its switch */
+	uint8_t told_as;	     /* the number that the answer has */
 	struct sml_shard *const *shards;
 	unsigned n_shards;
 };

@@ -22,11 +22,11 @@ static const struct sml_stall_report *hear(const struct sml_scene *scene, unsign
 {
 	struct sml_control *control = scene->stripes[stripe].control;
 	const struct sml_stall_report *report =
-		sml_control_stalls(control, scene->peers ? stripe : 0, until_ns, why, bytes);
+		sml_control_stalls(control, scene->stripes[stripe].told_as, until_ns, why, bytes);
 
 	/* The slots of this process are known without asking. */
 	if (report == NULL &&
-	    (scene->crew->host || (scene->crew->own && stripe == scene->settings->rank)))
+	    (scene->crew->host || (scene->crew->own && stripe == scene->crew->own->rank)))
 		report = sml_question_last(scene->crew, stripe, sml_control_last_words(control));
 	return report;
 }

@@ -180,9 +180,31 @@ bool sml_host_renew(struct sml_host_memory *memory, const struct sml_host_terms 
 	return true;
 }
 
+static size_t part_bytes(struct sml_host_terms terms)
+{
+	terms.room_bytes = 0;
+	return sml_host_bytes(&terms);
+}
+
+uint64_t sml_host_room_for_parts(const struct sml_host_terms *terms, unsigned n)
+{
+	return (uint64_t)n * part_bytes(*terms);
+}
+
+struct sml_host_memory sml_host_part(const struct sml_host_memory *memory, unsigned part)
+{
+	size_t bytes = part_bytes(memory->terms);
+	struct sml_host_memory view;
+
+	sml_assert((part + 1) * bytes <= memory->bytes);
+	lay_out(&view, &memory->terms, (uint8_t *)memory->head + part * bytes);
+	view.bytes = part == 0 ? memory->bytes : 0;
+	return view;
+}
+
 void sml_host_unmap(struct sml_host_memory *memory)
 {
-	if (memory->head)
+	if (memory->head && memory->bytes)
 		munmap(memory->head, memory->bytes);
 	*memory = (struct sml_host_memory){.head = NULL};
 }

@@ -104,6 +104,13 @@ int sml_host_map(struct sml_host_memory *memory, const struct sml_host_terms *te
 void sml_host_unmap(struct sml_host_memory *memory);
 
 /*
+ * Several stripes in one memory: its first part has the size that the terms need, as do the
+ * others, which follow it. Only the first one's head is used, and only it is to be unmapped.
+ */
+uint64_t sml_host_room_for_parts(const struct sml_host_terms *terms, unsigned n);
+struct sml_host_memory sml_host_part(const struct sml_host_memory *memory, unsigned part);
+
+/*
  * The next epoch, with another number of slots, and maybe fewer lanes. While no rank uses the
  * slots; the leader clears them, before any rank begins. False: the memory has no room for that.
  */

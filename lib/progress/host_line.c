@@ -1,27 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A line whose slots are in memory that ranks share (lib/host/slots.h). "In" takes results, and
- * adds up what is complete; "out" writes this rank's rows. No rank sends packets, except the leader
- * of a host whose sums go to a switch: to the switch, its worker stands for the whole host.
+ * Lines whose slots are in memory that ranks share (lib/host/slots.h). Without a transport, "in"
+ * takes results, and adds up what is complete; "out" writes this rank's rows. The leader of a host
+ * whose sums go up has a transport: to the switch, its worker stands for the whole host. When the
+ * rows of a slot have been added up, their sum is a packet, which line.c sends.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "lib/control/client.h"
 #include "lib/progress/line.h"
 #include "lib/progress/shard.h"
 
-struct sml_line *sml_line_new_shared(struct sml_host *host, struct sml_transport *transport,
-				     struct sml_control *control)
+static struct sml_host *host_of(const struct sml_shard *shard)
 {
-	struct sml_line *line =
-		transport ? sml_line_new(transport, NULL, 0) : calloc(1, sizeof(*line));
+	const struct sml_line *line = shard->line;
 
-	if (line == NULL)
-		return NULL;
-	line->host = host;
-	line->control = control;
-	return line;
+	return line->n_shards > 1 ? &line->host[shard->stripe] : line->host;
 }
 
 /* The slot's number in the job, and what this rank has sent there. */
@@ -36,23 +30,23 @@ static struct sml_contribution sent_in(const struct sml_worker *worker, uint16_t
 }
 
 /* As the admission numbers slots: without a switch, there are fewer here, but of each stream. */
-static uint16_t number_for(const struct sml_line *line, const struct sml_worker *worker,
-			   uint16_t slot)
+static uint16_t number_for(const struct sml_shard *shard, uint16_t slot)
 {
-	if (line->host->memory.terms.goes_up)
+	if (host_of(shard)->memory.terms.goes_up)
 		return slot;
-	return slot < worker->config.head_slots ? 0 : SML_MAX_SLOTS;
+	return slot < shard->worker.config.head_slots ? 0 : SML_MAX_SLOTS;
 }
 
 /* The switch, or rank 0, asks both. */
-static void tell_mismatch(struct sml_line *line, const struct sml_worker *worker,
-			  const struct sml_contribution *in, uint8_t other)
+static void tell_mismatch(struct sml_shard *shard, const struct sml_contribution *in, uint8_t other)
 {
+	const struct sml_host *host = host_of(shard);
+	struct sml_line *line = shard->line;
 	const struct sml_disagreement found = {
-		.slot = number_for(line, worker, in->slot),
+		.slot = number_for(shard, in->slot),
 		.use = in->use,
 		.chunk = in->chunk,
-		.ranks = {line->host->job_ranks[other], line->host->job_ranks[line->host->rank]},
+		.ranks = {host->job_ranks[other], host->job_ranks[host->rank]},
 	};
 
 	if (line->mismatch_told)
@@ -61,181 +55,156 @@ static void tell_mismatch(struct sml_line *line, const struct sml_worker *worker
 	sml_control_mismatch(line->control, &found);
 }
 
-static void take(struct sml_line *line, struct sml_shard *shard, uint16_t slot, uint64_t now_ns,
-		 struct sml_news *news)
+/* If it is complete, and no other rank does. */
+static bool add_up(struct sml_shard *shard, uint16_t slot)
+{
+	struct sml_contribution in = sent_in(&shard->worker, slot);
+	struct sml_host *host = host_of(shard);
+	uint8_t other = host->rank;
+
+	if (sml_host_add(host, &in, &other))
+		return true;
+	if (other != host->rank)
+		tell_mismatch(shard, &in, other);
+	return false;
+}
+
+static enum sml_host_state look(struct sml_shard *shard, uint16_t slot)
+{
+	const struct sml_host *host = host_of(shard);
+	uint32_t number = sml_worker_slot_number(&shard->worker, slot);
+	uint32_t use = shard->worker.slots[slot].use;
+	enum sml_host_state state = sml_host_look(host, number, use);
+
+	if (state == SML_HOST_FULL && add_up(shard, slot))
+		state = sml_host_look(host, number, use);
+	return state;
+}
+
+static void contribute(struct sml_shard *shard, uint16_t slot)
+{
+	struct sml_contribution in = sent_in(&shard->worker, slot);
+	struct sml_host *host = host_of(shard);
+	uint8_t other;
+
+	sml_worker_fill(&shard->worker, slot, sml_host_row(host, in.slot, in.use));
+	other = sml_host_arrive(host, &in);
+	if (other != host->rank)
+		tell_mismatch(shard, &in, other);
+}
+
+/* ---- the leader ---- */
+
+void sml_host_line_publish(struct sml_shard *shard, const void *packet, uint32_t length)
+{
+	const struct sml_header *header = packet;
+	/* What the worker ignores is not for the others either. */
+	uint16_t slot = sml_worker_answered(&shard->worker, packet, length);
+	struct sml_contribution in;
+
+	if (slot == SML_NO_SLOT)
+		return;
+	in = sent_in(&shard->worker, slot);
+	sml_host_publish(host_of(shard), &in, sml_be32(header->chunk_be), header + 1);
+}
+
+void sml_host_line_tell(const struct sml_line *line)
+{
+	for (unsigned i = 0; i < line->n_shards; i++)
+		sml_host_tell(host_of(line->shards[i]));
+}
+
+static size_t write_packet(struct sml_shard *shard, uint16_t slot, void *packet)
 {
 	struct sml_worker *worker = &shard->worker;
-	struct sml_contribution in = sent_in(worker, slot);
+	size_t length = sml_worker_write_header(worker, slot, packet);
+
+	memcpy((uint8_t *)packet + SML_HEADER_BYTES,
+	       sml_host_sum(host_of(shard), sml_worker_slot_number(worker, slot),
+			    worker->slots[slot].use),
+	       length - SML_HEADER_BYTES);
+	return length;
+}
+
+/* The next complete sum, in the order in which this rank has contributed; SML_NO_SLOT: none. */
+static uint16_t find_sum(struct sml_shard *shard)
+{
+	struct sml_worker *worker = &shard->worker;
+	uint16_t slot = shard->next_sum == SML_NO_SLOT ? worker->gathering.first : shard->next_sum;
+
+	shard->next_sum = SML_NO_SLOT;
+	while (slot != SML_NO_SLOT && !worker->frozen) {
+		uint16_t next = worker->send_links[slot].next;
+
+		if (look(shard, slot) == SML_HOST_SUMMED) {
+			shard->next_sum = next;
+			return slot;
+		}
+		slot = next;
+	}
+	/* Sums that this rank has added up: they wait for nobody else. */
+	host_of(shard)->has_sum = false;
+	return SML_NO_SLOT;
+}
+
+size_t sml_host_line_next(struct sml_shard *shard, void *packet, uint64_t now_ns)
+{
+	struct sml_worker *worker = &shard->worker;
+	uint16_t slot;
+
+	/* Rows first: the other ranks of the host wait for them. */
+	while ((slot = sml_worker_choose(worker, now_ns)) != SML_NO_SLOT) {
+		if (worker->slots[slot].place == SML_IN_FLIGHT)
+			return write_packet(shard, slot, packet);
+		contribute(shard, slot);
+	}
+	slot = find_sum(shard);
+	if (slot == SML_NO_SLOT)
+		return 0;
+	sml_worker_launch(worker, slot, now_ns);
+	return write_packet(shard, slot, packet);
+}
+
+/* ---- the others, which send no packets ---- */
+
+static void take(struct sml_shard *shard, uint16_t slot, uint64_t now_ns, struct sml_news *news)
+{
+	struct sml_contribution in = sent_in(&shard->worker, slot);
 	uint32_t ticket;
-	const void *lanes = sml_host_result(line->host, in.slot, in.use, &ticket);
-	enum sml_worker_verdict verdict = sml_worker_take(worker, slot, ticket, lanes, now_ns);
+	const void *lanes = sml_host_result(host_of(shard), in.slot, in.use, &ticket);
+	enum sml_worker_verdict verdict =
+		sml_worker_take(&shard->worker, slot, ticket, lanes, now_ns);
 
 	sml_line_note(shard, verdict, false, news);
 }
 
-/* If it is complete, and no other rank does. */
-static bool add_up(struct sml_line *line, struct sml_worker *worker, uint16_t slot)
-{
-	struct sml_contribution in = sent_in(worker, slot);
-	uint8_t other = line->host->rank;
-
-	if (sml_host_add(line->host, &in, &other))
-		return true;
-	if (other != line->host->rank)
-		tell_mismatch(line, worker, &in, other);
-	return false;
-}
-
-static enum sml_host_state look(struct sml_line *line, struct sml_worker *worker, uint16_t slot)
-{
-	uint32_t number = sml_worker_slot_number(worker, slot);
-	enum sml_host_state state = sml_host_look(line->host, number, worker->slots[slot].use);
-
-	if (state == SML_HOST_FULL && add_up(line, worker, slot))
-		state = sml_host_look(line->host, number, worker->slots[slot].use);
-	return state;
-}
-
-/* ---- the leader's packets ---- */
-
-/* For all ranks of the host; what the worker ignores is not for them either. */
-static void take_packet(struct sml_line *line, const struct sml_packet *packet, uint64_t now_ns,
-			struct sml_news *news)
-{
-	struct sml_shard *shard = line->shards[0];
-	const struct sml_header *header = packet->bytes;
-	uint16_t slot = sml_worker_answered(&shard->worker, packet->bytes, packet->length);
-	struct sml_contribution in;
-
-	if (slot != SML_NO_SLOT) {
-		in = sent_in(&shard->worker, slot);
-		sml_host_publish(line->host, &in, sml_be32(header->chunk_be), header + 1);
-	}
-	sml_line_note(shard,
-		      sml_worker_receive(&shard->worker, packet->bytes, packet->length, now_ns),
-		      true, news);
-}
-
-static bool take_packets(struct sml_line *line, struct sml_packet *packets, uint64_t now_ns,
-			 struct sml_news *news)
-{
-	unsigned n = line->transport->ops->receive(line->transport, packets);
-
-	for (unsigned i = 0; i < n; i++)
-		take_packet(line, &packets[i], now_ns, news);
-	line->n_takes++;
-	return n > 0;
-}
-
-static void put_packet(struct sml_line *line, uint16_t slot)
-{
-	struct sml_shard *shard = line->shards[0];
-	uint8_t *packet = sml_batch_place(&line->out);
-	size_t length = sml_worker_write_header(&shard->worker, slot, packet);
-
-	memcpy(packet + SML_HEADER_BYTES,
-	       sml_host_sum(line->host, sml_worker_slot_number(&shard->worker, slot),
-			    shard->worker.slots[slot].use),
-	       length - SML_HEADER_BYTES);
-	sml_batch_add(&line->out, (uint32_t)length, shard->stripe);
-}
-
-static bool has_room(const struct sml_line *line)
-{
-	const struct sml_worker *worker = &line->shards[0]->worker;
-
-	return sml_batch_has_room(&line->out, SML_HEADER_BYTES + 4u * worker->config.shape.lanes);
-}
-
-/* Complete sums, in the order in which this rank has contributed. */
-static void put_sums(struct sml_line *line, uint64_t now_ns)
-{
-	struct sml_worker *worker = &line->shards[0]->worker;
-	uint16_t slot = worker->gathering.first, next;
-
-	for (; slot != SML_NO_SLOT && has_room(line); slot = next) {
-		next = worker->send_links[slot].next;
-		if (worker->frozen || look(line, worker, slot) != SML_HOST_SUMMED)
-			continue;
-		sml_worker_launch(worker, slot, now_ns);
-		put_packet(line, slot);
-	}
-}
-
-/* ---- both directions ---- */
-
-static bool take_results(struct sml_line *line, uint64_t now_ns, struct sml_news *news)
+bool sml_host_line_receive(struct sml_line *line, uint64_t now_ns, struct sml_news *news)
 {
 	struct sml_shard *shard = line->shards[0];
 	struct sml_worker *worker = &shard->worker;
 	uint16_t slot = worker->in_flight.first, next;
 	bool any = false;
 
-	for (; slot != SML_NO_SLOT; slot = next) {
+	for (; slot != SML_NO_SLOT && !worker->frozen; slot = next) {
 		next = worker->send_links[slot].next;
-		if (look(line, worker, slot) != SML_HOST_DONE)
+		if (look(shard, slot) != SML_HOST_DONE)
 			continue;
-		take(line, shard, slot, now_ns, news);
-		any = true;
-		if (worker->frozen)
-			break;
-	}
-	return any;
-}
-
-bool sml_host_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_t now_ns,
-			   struct sml_news *news)
-{
-	bool any = line->transport ? take_packets(line, packets, now_ns, news)
-				   : take_results(line, now_ns, news);
-
-	sml_host_tell(line->host);
-	return any;
-}
-
-static void contribute(struct sml_line *line, struct sml_worker *worker, uint16_t slot)
-{
-	struct sml_contribution in = sent_in(worker, slot);
-	uint8_t other;
-
-	sml_worker_fill(worker, slot, sml_host_row(line->host, in.slot, in.use));
-	other = sml_host_arrive(line->host, &in);
-	if (other != line->host->rank)
-		tell_mismatch(line, worker, &in, other);
-}
-
-/* True: this rank has contributed to something, or has a packet to send again. */
-static bool put(struct sml_line *line, uint64_t now_ns)
-{
-	struct sml_worker *worker = &line->shards[0]->worker;
-	bool any = false;
-	uint16_t slot;
-
-	while ((!line->transport || has_room(line)) &&
-	       (slot = sml_worker_choose(worker, now_ns)) != SML_NO_SLOT) {
-		if (worker->config.gathers && worker->slots[slot].place == SML_IN_FLIGHT)
-			put_packet(line, slot);
-		else
-			contribute(line, worker, slot);
+		take(shard, slot, now_ns, news);
 		any = true;
 	}
+	sml_host_line_tell(line);
 	return any;
 }
 
 bool sml_host_line_send(struct sml_line *line, uint64_t now_ns)
 {
-	bool any;
+	struct sml_shard *shard = line->shards[0];
+	bool any = false;
+	uint16_t slot;
 
-	if (!line->transport)
-		return put(line, now_ns);
-	if (sml_line_is_full(line))
-		return sml_line_flush(line);
-	sml_batch_clear(&line->out);
-	any = put(line, now_ns);
-	put_sums(line, now_ns);
-	/* Sums that this rank has added up: they wait for nobody else. */
-	line->host->has_sum = false;
-	if (line->out.n == 0)
-		return any;
-	return sml_line_flush(line) || any;
+	while ((slot = sml_worker_choose(&shard->worker, now_ns)) != SML_NO_SLOT) {
+		contribute(shard, slot);
+		any = true;
+	}
+	return any;
 }

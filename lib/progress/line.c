@@ -15,8 +15,9 @@ struct sml_line *sml_line_new(struct sml_transport *transport, struct sml_own_st
 
 	if (line == NULL)
 		return NULL;
-	line->out.bytes = aligned_alloc(64, SML_BATCH_BYTES);
-	if (line->out.bytes == NULL) {
+	if (transport)
+		line->out.bytes = aligned_alloc(64, SML_BATCH_BYTES);
+	if (transport && line->out.bytes == NULL) {
 		free(line);
 		return NULL;
 	}
@@ -86,10 +87,12 @@ take_traced(struct sml_shard *shard, const void *packet, uint32_t length, uint64
 static void take_result(struct sml_shard *shard, const void *packet, uint32_t length,
 			uint64_t now_ns, struct sml_news *news)
 {
-	enum sml_worker_verdict verdict =
-		shard->line->trace ? take_traced(shard, packet, length, now_ns)
-				   : sml_worker_receive(&shard->worker, packet, length, now_ns);
+	enum sml_worker_verdict verdict;
 
+	if (shard->line->host)
+		sml_host_line_publish(shard, packet, length);
+	verdict = shard->line->trace ? take_traced(shard, packet, length, now_ns)
+				     : sml_worker_receive(&shard->worker, packet, length, now_ns);
 	sml_line_note(shard, verdict, may_unblock(shard, packet), news);
 }
 
@@ -234,8 +237,8 @@ bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_
 	unsigned most = line->own ? TAKES_AT_ONCE : 1;
 	bool any = false;
 
-	if (line->host)
-		return sml_host_line_receive(line, packets, now_ns, news);
+	if (!line->transport)
+		return sml_host_line_receive(line, now_ns, news);
 	for (unsigned take = 0; take < most; take++) {
 		unsigned n = transport->ops->receive(transport, packets);
 
@@ -249,6 +252,8 @@ bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_
 			break;
 	}
 	flush_when_due(line, now_ns);
+	if (line->host)
+		sml_host_line_tell(line);
 	return any;
 }
 
@@ -260,6 +265,13 @@ bool sml_line_may_expire(const struct sml_line *line, bool busy)
 
 /* ---- out ---- */
 
+static size_t next_packet(struct sml_line *line, struct sml_shard *shard, void *place,
+			  uint64_t now_ns)
+{
+	return line->host ? sml_host_line_next(shard, place, now_ns)
+			  : sml_worker_send(&shard->worker, place, now_ns);
+}
+
 /* To another process. */
 static void fill(struct sml_line *line, struct sml_shard *shard, unsigned most_packets,
 		 uint64_t now_ns)
@@ -268,7 +280,7 @@ static void fill(struct sml_line *line, struct sml_shard *shard, unsigned most_p
 	size_t length;
 
 	for (unsigned i = 0; i < most_packets && sml_batch_has_room(&line->out, most); i++) {
-		length = sml_worker_send(&shard->worker, sml_batch_place(&line->out), now_ns);
+		length = next_packet(line, shard, sml_batch_place(&line->out), now_ns);
 		if (length == 0)
 			break;
 		if (line->trace)
@@ -297,7 +309,8 @@ static bool should_wait(struct sml_shard *shard, uint64_t now_ns)
 {
 	const struct sml_worker *worker = &shard->worker;
 
-	if (worker->in_flight.n == 0 || count_ready(worker) >= MANY_PACKETS) {
+	/* Rows wait for nobody, and the sums have waited for the other ranks of the host. */
+	if (shard->line->host || worker->in_flight.n == 0 || count_ready(worker) >= MANY_PACKETS) {
 		shard->held_since_ns = 0;
 		return false;
 	}
@@ -352,7 +365,7 @@ static bool serve_own(struct sml_line *line, uint64_t now_ns, struct sml_news *n
 	unsigned n = 0;
 
 	for (; n < SML_BATCH_PACKETS; n++) {
-		length = sml_worker_send(&shard->worker, line->scratch, now_ns);
+		length = next_packet(line, shard, line->scratch, now_ns);
 		if (length == 0)
 			break;
 		contribute(line, line->scratch, (uint32_t)length, now_ns, news);
@@ -372,10 +385,11 @@ bool sml_line_flush(struct sml_line *line)
 
 bool sml_line_send(struct sml_line *line, uint64_t now_ns, struct sml_news *news)
 {
-	bool busy = line->own && serve_own(line, now_ns, news);
+	bool busy;
 
-	if (line->host)
+	if (!line->transport)
 		return sml_host_line_send(line, now_ns);
+	busy = line->own && serve_own(line, now_ns, news);
 	if (!sml_line_is_full(line)) {
 		sml_batch_clear(&line->out);
 		if (line->shards[0]->worker.config.n_stripes > 1)

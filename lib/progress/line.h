@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Packets between a transport and the shards that use it: one shard if the switch is dedicated; if
- * ranks embed the stripes, one shard of each stripe, and this rank's own slots. A line belongs to
- * one thread.
+ * ranks embed the stripes, one shard of each stripe, and this rank's own slots. Where ranks of a
+ * host share memory, only their leader has a transport, and the others a line for each stripe
+ * without one (host_line.c). A line belongs to one thread.
  */
 #ifndef SML_LIB_LINE_H
 #define SML_LIB_LINE_H
@@ -29,10 +30,7 @@ struct sml_line {
 	unsigned turn; /* the shard whose packets go first */
 	/* This rank's own stripe. NULL: it has none. */
 	struct sml_own_stripe *own;
-	/*
-	 * The slots are in memory that ranks share. Only the leader of a host whose sums go up has
-	 * a transport. NULL: each rank sends packets.
-	 */
+	/* Memory that ranks share, of each shard. NULL: each rank sends packets. */
 	struct sml_host *host;
 	struct sml_control *control; /* then: to report what the rows disagree about */
 	bool mismatch_told;
@@ -53,14 +51,11 @@ struct sml_news {
 };
 
 /*
- * The line owns the transport from then on. own: NULL, or this rank's stripe. first_turn: the
- * stripe that it begins with. NULL: no memory.
+ * The line owns the transport from then on; NULL: it will have shared memory. own: NULL, or this
+ * rank's stripe. first_turn: the stripe that it begins with. NULL: no memory.
  */
 struct sml_line *sml_line_new(struct sml_transport *transport, struct sml_own_stripe *own,
 			      unsigned first_turn);
-/* See host_line.c. transport: the leader's of a host whose sums go up. The host lives longer. */
-struct sml_line *sml_line_new_shared(struct sml_host *host, struct sml_transport *transport,
-				     struct sml_control *control);
 void sml_line_free(struct sml_line *line);
 
 /* Process received packets. True if there were any. */
@@ -82,10 +77,16 @@ bool sml_line_flush(struct sml_line *line);
 /* When packets that wait for more packets must be sent at the latest; UINT64_MAX: none wait. */
 uint64_t sml_line_deadline(const struct sml_line *line);
 
-/* The same where ranks share the slots' memory; called by the above. */
-bool sml_host_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_t now_ns,
-			   struct sml_news *news);
+/* ---- where ranks share the slots' memory (host_line.c); called by the above ---- */
+
+/* Without a transport: take results, and write rows. */
+bool sml_host_line_receive(struct sml_line *line, uint64_t now_ns, struct sml_news *news);
 bool sml_host_line_send(struct sml_line *line, uint64_t now_ns);
+
+/* The leader's: as sml_worker_send(), and a result for all ranks of the host. */
+size_t sml_host_line_next(struct sml_shard *shard, void *packet, uint64_t now_ns);
+void sml_host_line_publish(struct sml_shard *shard, const void *packet, uint32_t length);
+void sml_host_line_tell(const struct sml_line *line);
 
 /* Note what a worker's verdict brings to others. */
 void sml_line_note(struct sml_shard *shard, enum sml_worker_verdict verdict, bool may_unblock,

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "lib/control/client.h"
@@ -30,6 +31,9 @@ struct sml_own_stripe *sml_own_stripe_new(const struct sml_pool_rules *rules, ui
 	sml_pool_init(&own->pool, rules, own->memory);
 	own->rank = rank;
 	own->control = control;
+	own->n_job_ranks = rules->n_ranks;
+	for (unsigned i = 0; i < rules->n_ranks; i++)
+		own->members[i] = (uint64_t)1 << i;
 	return own;
 }
 
@@ -42,6 +46,12 @@ void sml_own_stripe_free(struct sml_own_stripe *own)
 	free(own);
 }
 
+/* The one that sends for the others. */
+static uint16_t job_rank(const struct sml_own_stripe *own, unsigned rank)
+{
+	return (uint16_t)__builtin_ctzll(own->members[rank]);
+}
+
 static void tell_mismatch(struct sml_own_stripe *own, const struct sml_contribution *in)
 {
 	const struct sml_slot *slot = &own->pool.slots[2u * in->slot + (in->use & 1u)];
@@ -49,7 +59,8 @@ static void tell_mismatch(struct sml_own_stripe *own, const struct sml_contribut
 		.slot = in->slot,
 		.use = in->use,
 		.chunk = slot->chunk,
-		.ranks = {(uint8_t)__builtin_ctzll(slot->seen), in->rank},
+		.ranks = {job_rank(own, (unsigned)__builtin_ctzll(slot->seen)),
+			  job_rank(own, in->rank)},
 	};
 
 	if (!__atomic_exchange_n(&own->mismatch_told, true, __ATOMIC_RELAXED))
@@ -91,14 +102,16 @@ enum sml_verdict sml_own_stripe_receive(struct sml_own_stripe *own, const void *
 void sml_own_stripe_status(const struct sml_own_stripe *own, SmlControl__StripeStatus *status,
 			   uint64_t completed[SML_MAX_CHILDREN])
 {
-	status->stripe = own->rank;
+	status->stripe = job_rank(own, own->rank);
 	status->completed = completed;
-	status->n_completed = own->pool.rules.n_ranks;
+	status->n_completed = own->n_job_ranks;
+	memset(completed, 0, own->n_job_ranks * sizeof(*completed));
 	for (unsigned rank = 0; rank < own->pool.rules.n_ranks; rank++) {
 		status->contributions +=
 			__atomic_load_n(&own->contributions[rank], __ATOMIC_RELAXED);
 		status->resends += __atomic_load_n(&own->resends[rank], __ATOMIC_RELAXED);
-		completed[rank] = __atomic_load_n(&own->completed_by[rank], __ATOMIC_RELAXED);
+		completed[job_rank(own, rank)] =
+			__atomic_load_n(&own->completed_by[rank], __ATOMIC_RELAXED);
 	}
 	status->duplicates =
 		__atomic_load_n(&own->verdicts[SML_VERDICT_DUPLICATE], __ATOMIC_RELAXED);

@@ -22,7 +22,9 @@ struct sml_stall_report;
 struct sml_own_stripe {
 	struct sml_pool pool;
 	void *memory;
-	uint8_t rank;
+	uint8_t rank; /* this one's, as slots number those that contribute: the job's, or hosts */
+	uint64_t members[SML_MAX_CHILDREN]; /* the job's ranks that each stands for, as bits */
+	unsigned n_job_ranks;
 	struct sml_control *control;
 	/*
 	 * When each buffer's use was completed, in rounds of its line: a repeated contribution that
@@ -43,7 +45,10 @@ struct sml_own_stripe {
 	} question;
 };
 
-/* rules.lanes may still shrink until it is opened. NULL: no memory, told by sml_error_set(). */
+/*
+ * Each stands for itself, until members are set. rules.lanes may still shrink until it is opened.
+ * NULL: no memory, told by sml_error_set().
+ */
 struct sml_own_stripe *sml_own_stripe_new(const struct sml_pool_rules *rules, uint8_t rank,
 					  struct sml_control *control);
 void sml_own_stripe_free(struct sml_own_stripe *own);
@@ -57,7 +62,7 @@ enum sml_verdict sml_own_stripe_receive(struct sml_own_stripe *own, const void *
 					uint32_t length, uint32_t round,
 					struct sml_pool_answer *answer);
 
-/* Its counters so far, without the bytes; those by rank are in this memory. */
+/* Its counters so far, without the bytes; those by the job's ranks are in this memory. */
 void sml_own_stripe_status(const struct sml_own_stripe *own, SmlControl__StripeStatus *status,
 			   uint64_t completed[SML_MAX_CHILDREN]);
 

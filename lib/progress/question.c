@@ -65,8 +65,9 @@ static void look_at_shard(const struct sml_own_stripe *own, unsigned shard,
 
 		if (newest == NULL)
 			continue;
-		/* Such a job has no tree, so its ranks are the children. */
-		missing.words[0] = sml_pool_all_ranks(rules) & ~newest->seen;
+		/* Such a job has few ranks. */
+		for (uint64_t who = sml_pool_all_ranks(rules) & ~newest->seen; who; who &= who - 1)
+			missing.words[0] |= own->members[__builtin_ctzll(who)];
 		sml_waits_note(&report->waits, slot, newest->use, &missing);
 	}
 }
@@ -76,7 +77,7 @@ static struct sml_stall_report *new_report(const struct sml_own_stripe *own)
 	const struct sml_pool_rules *rules = &own->pool.rules;
 
 	return sml_stall_report_open((uint32_t)rules->head_slots + rules->data_slots,
-				     rules->n_ranks);
+				     own->n_job_ranks);
 }
 
 void sml_question_answer(struct sml_crew *crew, unsigned thread, uint32_t *seen)
@@ -115,8 +116,8 @@ struct sml_stall_report *sml_question_ask(struct sml_crew *crew)
 	struct sml_stall_report *report;
 	bool answered;
 
-	/* Only ranks without a switch are asked: they have one such memory. */
-	if (crew->host)
+	/* Only ranks without a switch are asked. If all are on one host: */
+	if (crew->host && !crew->host->memory.terms.goes_up)
 		return look_at_stripe(crew, 0);
 	report = own ? new_report(own) : NULL;
 	if (report == NULL)

@@ -30,6 +30,7 @@ struct sml_shard *sml_shard_new(const struct sml_worker_config *config, struct s
 	shard->index = config->shard;
 	shard->line = line;
 	shard->park = park;
+	shard->next_sum = SML_NO_SLOT;
 	sml_worker_init(&shard->worker, config, shard->worker_memory);
 	line->shards[line->n_shards++] = shard;
 	return shard;
@@ -67,6 +68,7 @@ void sml_shard_renew(struct sml_shard *shard, struct sml_worker *next, void *mem
 	shard->worker = *next;
 	shard->worker_memory = memory;
 	shard->held_since_ns = 0;
+	shard->next_sum = SML_NO_SLOT;
 	free(next);
 	line->mismatch_told = false;
 	if (line->transport)

@@ -22,6 +22,8 @@ struct sml_shard {
 	/* The previous epoch, for its kept results: see failover.c. Memory NULL: none. */
 	struct sml_worker kept;
 	void *kept_memory;
+	uint16_t next_sum; /* of a host's leader: where it looks for sums next: SML_NO_SLOT: at the
+			      first */
 	uint64_t held_since_ns; /* its few packets wait for more; 0: none do */
 	const bool *park;	/* atomic: the state that its stripe wants; see sml_crew_owner */
 	bool parked;		/* parked as the stripe asked: frozen, and not ours */

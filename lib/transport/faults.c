@@ -222,6 +222,13 @@ static void faulty_close(struct sml_transport *transport)
 	free_faulty(faulty);
 }
 
+static void faulty_readdress(struct sml_transport *transport, uint8_t own)
+{
+	struct faulty *faulty = faulty_of(transport);
+
+	faulty->inner->ops->readdress(faulty->inner, own);
+}
+
 static void faulty_leave_group(struct sml_transport *transport)
 {
 	struct faulty *faulty = faulty_of(transport);
@@ -235,6 +242,7 @@ static const struct sml_transport_ops faulty_ops = {
 	.send = faulty_send,
 	.send_results = faulty_send_results,
 	.receive = faulty_receive,
+	.readdress = faulty_readdress,
 	.leave_group = faulty_leave_group,
 	.close = faulty_close,
 };

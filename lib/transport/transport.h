@@ -67,7 +67,7 @@ struct sml_transport_config {
 	/*
 	 * NULL: it talks to `peer` alone. Else to any of SML_MAX_CHILDREN, of peer's
 	 * family (IPv6: IPv4 addresses mapped); filled in before the first packet, and
-	 * alive as long as it is.
+	 * alive as long as it is. See readdress.
 	 */
 	const union sml_sockaddr *peers;
 	uint8_t own; /* then: its own place among them */
@@ -95,6 +95,9 @@ struct sml_transport_ops {
 			     unsigned n, uint64_t peers);
 	/* Returns how many came, at most SML_RECEIVE_PACKETS. */
 	unsigned (*receive)(struct sml_transport *transport, struct sml_packet *packets);
+	/* The peers' table has changed, and with it this one's own place. Only where there are
+	 * peers. */
+	void (*readdress)(struct sml_transport *transport, uint8_t own);
 	/* Nothing comes by the group any more. Only where there is a group_fd. */
 	void (*leave_group)(struct sml_transport *transport);
 	void (*close)(struct sml_transport *transport);

@@ -224,6 +224,14 @@ static const struct sml_path *path_to(struct udp *udp, uint8_t peer)
 	return &udp->paths[peer];
 }
 
+static void udp_readdress(struct sml_transport *transport, uint8_t own)
+{
+	struct udp *udp = udp_of(transport);
+
+	udp->has_paths = false;
+	sml_results_init(&udp->results, &udp->sender, own);
+}
+
 /* Packets of a batch from i on that are for one peer. */
 static unsigned same_peer(const struct sml_batch *batch, unsigned i)
 {
@@ -307,6 +315,7 @@ const struct sml_transport_ops sml_transport_udp = {
 	.send = udp_send,
 	.send_results = udp_send_results,
 	.receive = udp_receive,
+	.readdress = udp_readdress,
 	.leave_group = udp_leave_group,
 	.close = udp_close,
 };

@@ -86,6 +86,7 @@ static void disagree(struct rank *rank)
 {
 	const struct disagreement *what = rank->job->argument;
 	bool last = rank->rank == rank->n - 1;
+	char who[24];
 	void *buffer = calloc(1, 2000000);
 	int error;
 
@@ -95,7 +96,8 @@ static void disagree(struct rank *rank)
 	free(buffer);
 	CHECK_ERROR(rank, error, SML_ERROR_MISMATCH, what->text_all);
 	CHECK_ERROR(rank, error, SML_ERROR_MISMATCH, what->text_last);
-	CHECK_ERROR(rank, error, SML_ERROR_MISMATCH, "rank 1");
+	snprintf(who, sizeof(who), "rank %d", rank->n - 1);
+	CHECK_ERROR(rank, error, SML_ERROR_MISMATCH, who);
 	/* All later calls fail in the same way. */
 	CHECK_ERROR(rank, sml_barrier(rank->context), SML_ERROR_MISMATCH, what->text_all);
 }
@@ -123,6 +125,13 @@ static void ranks_that_disagree_are_told_both_versions(void **state)
 		job.switch_address = both;
 		run_job(&job);
 		job.host_group = false;
+		run_job(&job);
+		/* Two of a host, and two hosts. */
+		job = (struct job){.n_ranks = 3,
+				   .host_group = true,
+				   .alone = i & 1 ? 1 << 0 : 1 << 2,
+				   .body = disagree,
+				   .argument = (void *)(uintptr_t)&disagreements[i]};
 		run_job(&job);
 	}
 	sml_switch_close(opened);
@@ -248,6 +257,13 @@ static void the_death_of_a_rank_is_told_with_its_name(void **state)
 	static const struct death shared[] = {
 		{2, NULL, "rank 2", true, 0, 0},
 		{0, NULL, "rank 0", true, 0, 0},
+		/* Beside one that shares no memory: another one, and the one that sends. */
+		{2, NULL, "rank 2 (", true, 0, 1 << 0},
+	};
+	static const struct death hosts[] = {
+		{1, NULL, "and stripe 1 of the job with it", true, 0, 1 << 0},
+		{2, NULL, "and stripe 1 of the job with it", true, 0, 1 << 2},
+		{1, NULL, "rank 1 (", true, 0, 1 << 2},
 	};
 	/* The rank that sends for the others, another one, and one beside them. */
 	static const struct death behind[] = {
@@ -258,7 +274,8 @@ static void the_death_of_a_rank_is_told_with_its_name(void **state)
 
 	(void)state;
 	let_die(deaths, 3, half_a_reduction_and_die, LIVING_HEARTBEAT_MS);
-	let_die(shared, 2, half_a_reduction_and_die, LIVING_HEARTBEAT_MS);
+	let_die(shared, 3, half_a_reduction_and_die, LIVING_HEARTBEAT_MS);
+	let_die(hosts, 3, half_a_reduction_and_die, LIVING_HEARTBEAT_MS);
 	let_die(behind, 3, half_a_reduction_and_die, LIVING_HEARTBEAT_MS);
 }
 
@@ -312,8 +329,15 @@ static void a_rank_that_is_killed_in_a_call_is_named(void **state)
 		{2, NULL, "rank 2", true, 2, 0},
 	};
 
+	static const struct death hosts[] = {
+		{0, NULL, "rank 0", true, 0, 1 << 2},
+		{1, NULL, "rank 1", true, 0, 1 << 0},
+		{2, NULL, "rank 2", true, 0, 1 << 0},
+	};
+
 	(void)state;
 	for (unsigned i = 0; i < 3; i++) {
+		let_die(hosts, 3, be_killed, LIVING_HEARTBEAT_MS);
 		let_die(deaths, 3, be_killed, LIVING_HEARTBEAT_MS);
 		let_die(behind, 3, be_killed, LIVING_HEARTBEAT_MS);
 		let_die(behind_two, 3, be_killed, LIVING_HEARTBEAT_MS);

@@ -37,7 +37,7 @@ static void ranks_that_share_memory_send_no_packets(void **state)
 			      .body = expect_packets});
 }
 
-/* Behind a switch, the lowest of the ranks that share memory sends for them. */
+/* The lowest of the ranks that share memory sends for them. */
 static void expect_packets_of_leaders(struct rank *rank)
 {
 	const struct job *job = rank->job;
@@ -78,27 +78,19 @@ static void behind_switches_one_rank_of_a_host_sends(void **state)
 	sml_switch_close(second);
 }
 
-/* One rank is told not to: then no rank does, and nobody waits for it. */
-static void refuse_to_share(struct rank *rank)
+/* Without a switch, too; and a rank that is told not to share is as one on another host. */
+static void without_a_switch_one_rank_of_a_host_sends(void **state)
 {
-	struct sml_config config;
-	int error;
+	struct job job = {.host_group = true, .body = expect_packets_of_leaders};
 
-	configure(&config, rank->job, rank->rank);
-	config.host_group = rank->rank != 1;
-	CHECK(rank, sml_close(rank->context) == 0);
-	error = sml_open(&rank->context, &config);
-	if (error)
-		complain(rank, "open: %s", sml_error_text(NULL));
-	else
-		expect_packets(rank);
-}
-
-static void ranks_of_one_host_may_be_of_both_kinds(void **state)
-{
 	(void)state;
-	run_job(&(struct job){
-		.n_ranks = 3, .host_group = true, .argument = "some", .body = refuse_to_share});
+	for (job.n_ranks = 3; job.n_ranks <= 5; job.n_ranks++)
+		for (job.alone = 1; job.alone < 1 << (job.n_ranks - 2); job.alone++)
+			run_job(&job);
+	/* There is nobody to share with. */
+	job.n_ranks = 3;
+	job.alone = 5;
+	run_job(&job);
 }
 
 static void *call_from_a_thread(void *self)
@@ -147,7 +139,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ranks_that_share_memory_send_no_packets),
 		cmocka_unit_test(behind_switches_one_rank_of_a_host_sends),
-		cmocka_unit_test(ranks_of_one_host_may_be_of_both_kinds),
+		cmocka_unit_test(without_a_switch_one_rank_of_a_host_sends),
 		cmocka_unit_test(threads_of_ranks_that_share_memory_may_call_at_once),
 	};
 

@@ -81,6 +81,9 @@ sums "shared memory: all types and operations" "share this host's memory" -b 8 -
 SWITCHML_HOST_GROUP=0 form "no switch, and packets" 'stripe' -- "" "" "" ""
 SWITCHML_THREADS=2 form "two threads" 'dedicated switch' -- "${at[one]}" "${at[one]}" "${at[one]}" "${at[one]}"
 alone=3
+form "shared memory without a switch" '2 stripes, one on every host' -- "" "" "" ""
+says rank.1 "ranks 0, 1 and 2 share this host's memory, and rank 0 sends"
+say $? "shared memory without a switch: three ranks share it, and one sends its own packets" rank.*
 form "shared memory under a switch" 'dedicated switch' -- "${at[one]}" "${at[one]}" "${at[one]}" "${at[one]}"
 says rank.0 "ranks 0, 1 and 2 share this host's memory, and rank 0 sends"
 say $? "shared memory under a switch: three ranks share it, and one sends its own packets" rank.*

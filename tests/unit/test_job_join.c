@@ -425,8 +425,20 @@ static void ranks_of_one_machine_are_told_of_each_other(void **state)
 	assert_null(jobs_admitted(&world, 1)->host_group);
 	assert_null(jobs_admitted(&world, 3)->host_group);
 	assert_null(jobs_admitted(&world, 4)->host_group);
-	/* Whatever they say, not all are on one machine. */
-	assert_false(starts_with_shared_memory(&world, 5, 5));
+	for (uint32_t rank = 0; rank < 5; rank++)
+		assert_int_equal(jobs_admitted(&world, 1)->peers[rank]->first_of_host,
+				 rank == 2 ? 0 : rank);
+	/* Hosts contribute, if all say so: also those that share memory with nobody. */
+	assert_true(starts_with_shared_memory(&world, 5, 5));
+	jobs_close(&world);
+	for (uint32_t rank = 0; rank < 5; rank++) {
+		join_from(&world, "aba-c", true);
+		assert_false(starts_with_shared_memory(&world, 5, rank));
+		jobs_close(&world);
+	}
+	/* No two of them are on one. */
+	join_from(&world, "a-bc", true);
+	assert_false(starts_with_shared_memory(&world, 4, 4));
 	jobs_close(&world);
 }
 
