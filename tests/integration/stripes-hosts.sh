@@ -85,10 +85,13 @@ shows_hosts() {
 
 # Rank, text after its death: it is killed, and all others say so.
 kill_rank() {
+	local child
 	start_job "killed$1" -b 1M -e 1M -n 1000000
 	await job_is 10.77.0.10 "killed$1" running
 	await shows_hosts || fail "status shows a stripe on every host"
-	kill -KILL "$(ps -o pid= --ppid "${pids[$1]}")"
+	# Not `timeout', but the rank, which is its only child.
+	read -r child <"/proc/${pids[$1]}/task/${pids[$1]}/children"
+	kill -KILL "$child"
 	for ((rank = 0; rank < world; rank++)); do
 		wait "${pids[$rank]}" 2>/dev/null
 		[ $rank = "$1" ] || says "$work/killed$1.$rank" "rank $rank: rank $1 .* died$2" ||
