@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Process groups of torch.distributed in Ranks' processes."""
 
+import multiprocessing
 import os
 from datetime import timedelta
 
 from ranks import Ranks, free_port
+
+# Processes of a group are forked from one that has imported PyTorch and has done nothing else:
+# each of them would need seconds of a core to import it.
+FORKED = multiprocessing.get_context("forkserver")
+FORKED.set_forkserver_preload(["torch", "torch.distributed"])
 
 
 def prepare(rank):
@@ -41,6 +47,8 @@ def stop(rank):
 
 class Groups(Ranks):
     """n ranks in the default group of a backend."""
+
+    how_to_start = FORKED
 
     def __init__(self, n, backend="switchml", seconds=150, options=None):
         super().__init__(n, job=False)

@@ -3,6 +3,7 @@
 
 import faulthandler
 import multiprocessing
+import os
 import socket
 import traceback
 
@@ -25,8 +26,10 @@ def free_port():
     return tcp.getsockname()[1]
 
 
-def _serve(pipe, rank, n, settings):
+def _serve(pipe, rank, n, settings, environment):
     """Make the calls that come down the pipe, until None comes."""
+    os.environ.clear()
+    os.environ.update(environment)  # not that of the process which it was forked from
     faulthandler.enable()  # a crash says which call it was in, and what the other threads did
     try:
         job = None
@@ -67,6 +70,8 @@ class RankError(Exception):
 class Ranks:
     """n processes. `settings` are Job's; None: no job, functions get their rank instead."""
 
+    how_to_start = SPAWN
+
     def __init__(self, n, settings=None, job=True):
         self.n, self.processes, self.pipes = n, [], []
         if job:
@@ -78,8 +83,8 @@ class Ranks:
             }
         for rank in range(n):
             ours, theirs = SPAWN.Pipe()
-            arguments = (theirs, rank, n, settings if job else None)
-            process = SPAWN.Process(target=_serve, args=arguments, daemon=True)
+            arguments = (theirs, rank, n, settings if job else None, dict(os.environ))
+            process = self.how_to_start.Process(target=_serve, args=arguments, daemon=True)
             process.start()
             theirs.close()
             self.processes.append(process)
