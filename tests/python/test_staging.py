@@ -26,7 +26,9 @@ class SlowCopies:
 
     def __init__(self):
         self.steps = []
-        self.may_go_back = threading.Event()  # copies to the device happen while this is set
+        self.may_come = threading.Event()  # copies to the host happen while this is set,
+        self.may_go_back = threading.Event()  # and copies to the device while this is
+        self.may_come.set()
         self.may_go_back.set()
         self._last = threading.Event()
         self._last.set()
@@ -52,7 +54,12 @@ class SlowCopies:
 
     def to_host(self, host, tensor):
         self.steps.append("to_host")
-        return self._later(lambda: host.copy_(tensor))
+
+        def copy():
+            self.may_come.wait()
+            host.copy_(tensor)
+
+        return self._later(copy)
 
     def to_device(self, tensor, host):
         self.steps.append("to_device")
@@ -184,8 +191,10 @@ def unwaited(rank, what):
         "columns after the same": (whole, whole[:, 1]),
         "the same after columns": (whole[:, 1], whole),
     }[what]
+    copies.may_come.clear()  # the first has not ended when the second is called
     works = [in_place(copies, first), in_place(copies, second)]
     at_call = copies.steps.count("to_host")
+    copies.may_come.set()
     works.append(in_place(copies, second))
     for work in reversed(works):
         work.wait()
