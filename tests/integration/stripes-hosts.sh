@@ -48,15 +48,6 @@ sums() {
 	done
 }
 
-# What all hosts have sent so far.
-bytes_sent() {
-	local host sum=0
-	for ((host = 0; host < ranks; host++)); do
-		sum=$((sum + $(on $host cat /sys/class/net/eth0/statistics/tx_bytes)))
-	done
-	echo $sum
-}
-
 # Job, form: the megabytes that its hosts send for 16 MiB.
 count_megabytes() {
 	local before

@@ -21,15 +21,6 @@ for place in "$root/build-python/venv/bin" "${SML_TORCH:-}"; do
 done
 [ -n "${torch:-}" ] || skip "build-python/venv has no PyTorch (make test-python)"
 
-# What both hosts have sent so far.
-bytes_sent() {
-	local host sum=0
-	for ((host = 0; host < ranks; host++)); do
-		sum=$((sum + $(on $host cat /sys/class/net/eth0/statistics/tx_bytes)))
-	done
-	echo $sum
-}
-
 # How, SWITCHML_HOST_GROUP: train, and count the bytes.
 declare -A sent
 train() {

@@ -33,6 +33,15 @@ start_job() {
 	done
 }
 
+# Bytes that all hosts have sent so far.
+bytes_sent() {
+	local host sum=0
+	for ((host = 0; host < ranks; host++)); do
+		sum=$((sum + $(on $host cat /sys/class/net/eth0/statistics/tx_bytes)))
+	done
+	echo $sum
+}
+
 fail() {
 	echo "FAILED: $1"
 	tail -n 20 "$work"/*
