@@ -18,7 +18,7 @@ METHODS = (INT32, NO_TICKETS, NO_FAST, NEITHER, RING)
 NAMES = {INT32.name: "ours", NO_TICKETS.name: "ours, no tickets",
          NO_FAST.name: "ours, no fast retransmission",
          NEITHER.name: "ours, neither (as in 2021)", RING.name: "Gloo's ring over TCP"}
-SHORT = {NEITHER.name: "the way of 2021", RING.name: "Gloo's ring"}
+SHORT = {NEITHER.name: "the protocol of 2021 (neither)", RING.name: "Gloo's ring"}
 PANELS = {"tickets": "tickets", "no tickets": "no tickets", "neither": "neither (as in 2021)"}
 PROGRESS_LOSS = 0.01
 PROGRESS_SLOTS = 64
@@ -153,12 +153,13 @@ def draw(data, plt):
 
 def without_costs(data):
     """What the simulator says of loss itself."""
+    if data.get("simulated"):
+        yield "The simulator's hosts and switch need no CPU time, and its fast retransmission is on."
     for size in data.get("simulated", {}):
         on, off = (simulated(data, int(size), method.name) for method in (INT32, NO_TICKETS))
-        yield (f"In the simulator, whose hosts and switch cost nothing, {100 * LOSSES[-1]:g} % lost "
-               f"makes a call of {int(size) / 1e6:g} MB {100 * on[-1] / on[0] - 100:.1f} % longer "
-               f"(without\ntickets, but with fast retransmission, "
-               f"{100 * off[-1] / off[0] - 100:.1f} %).")
+        yield (f"{100 * LOSSES[-1]:g} % loss then makes a call of {int(size) / 1e6:g} MB "
+               f"{100 * on[-1] / on[0] - 100:.1f} % longer with tickets, and "
+               f"{100 * off[-1] / off[0] - 100:.1f} % longer without.")
 
 
 def verdicts(data):
@@ -167,13 +168,13 @@ def verdicts(data):
         ours, other = (times(data, name, LOSSES[-1]) for name in (INT32.name, method.name))
         if ours and other:
             more = "less" if ours[1] < other[1] else "**more**"
-            yield (f"At {100 * LOSSES[-1]:g} %, ours takes {more} time than {SHORT[method.name]}: "
-                   f"{ours[1]:.0f} ms against {other[1]:.0f}.")
+            yield (f"At {100 * LOSSES[-1]:g} % loss, ours takes {more} time than "
+                   f"{SHORT[method.name]}: {ours[1]:.0f} ms and {other[1]:.0f} ms.")
     idle = {name: common.summary([run["idle_share"] for run in runs])["median"]
             for name, runs in data["progress"].items()}
     found = "less" if idle["tickets"] < idle["neither"] else "**more**"
-    yield (f"With tickets, a mean slot is idle for {found} of the call than in the way of 2021: "
-           f"{100 * idle['tickets']:.1f} % against {100 * idle['neither']:.1f} %.")
+    yield (f"At the end of a call, slots are idle for {found} of the call with tickets than with "
+           f"neither: {100 * idle['tickets']:.1f} % and {100 * idle['neither']:.1f} % on average.")
 
 
 def facts(data):
@@ -196,7 +197,8 @@ def facts(data):
     yield from without_costs(data)
     yield from verdicts(data)
     yield ""
-    yield f"| {data['progress_slots']} slots, {100 * data['progress_loss']:g} % lost | chunks of a slot | a mean slot is idle at the end | time |"
+    yield (f"| {data['progress_slots']} slots, {100 * data['progress_loss']:g} % lost | chunks per slot "
+           "| idle at the end, mean of slots | time |")
     yield "|---|---:|---:|---:|"
     for name, runs in data["progress"].items():
         time = common.summary([run["seconds"] for run in runs])

@@ -172,11 +172,11 @@ def facts(data):
     costs = data["costs"]
     yield (f"- Costs measured here ({costs['workers']} workers, unshaped links): a worker takes "
            f"{costs['host_ns']} ns of CPU time for a packet and its result,")
-    yield f"  and the switch {costs['switch_ns']} ns for each packet of a worker."
-    yield (f"- Published costs: {data['published']['host_ns']} ns at a worker and at the switch, which is "
-           f"{SENT_NS:.0f} ns to send and {RECEIVED_NS:.0f} ns to receive 1,470 bytes")
-    yield "  with UDP's segmentation offloads in software, as their authors measured it in 2018"
-    yield "  (Linux commits bec1f6f69736, e20cf8d3f1f7)."
+    yield f"  and the switch takes {costs['switch_ns']} ns for each packet of a worker."
+    yield f"- Published costs: {data['published']['host_ns']} ns at a worker, and the same at the switch."
+    yield (f"  That is {SENT_NS:.0f} ns to send and {RECEIVED_NS:.0f} ns to receive 1,470 bytes with UDP "
+           "segmentation offload in software.")
+    yield "  The authors of that offload measured this in 2018 (Linux commits bec1f6f69736, e20cf8d3f1f7)."
     counts = sorted({row["workers"] for row in data["rows"]})
     yield ("\n| million elements/s | " + " | ".join(f"{n} workers" for n in counts)
            + " |\n|---|" + len(counts) * "---:|")
@@ -203,8 +203,8 @@ def facts(data):
         yield f"| {row['place']}: {row['title']} | {found} |"
     far = [r for r in data["rows"] if "predicted_s" in r and "seconds" in r
            and abs(r["seconds"]["median"] / r["predicted_s"] - 1) > FAR]
-    yield (f"\nIn {len(far)} of {sum('predicted_s' in r for r in data['rows'])} rows, the "
-           f"measured time is off the simulator's by more than {100 * FAR:.0f} %.")
+    yield (f"\nIn {len(far)} of {sum('predicted_s' in r for r in data['rows'])} cells with a simulated "
+           f"rate, the measured time differs from the simulator's by more than {100 * FAR:.0f} %.")
 
 
 def headline(data):

@@ -128,14 +128,14 @@ def where_it_comes_from(data):
     best = step_seconds({"gbit": 10, "compute_s": 0, "buckets": [[10**9, 0]]}, n_workers, RING) / \
         step_seconds({"gbit": 10, "compute_s": 0, "buckets": [[10**9, 0]]}, n_workers, INT32)
     low, high = published.NCCL_OF_RING
-    yield (f"Of full links and communication alone, a switch is {best:.2f} times as fast as an "
-           f"ideal ring of {n_workers}, with our packets of int32.")
+    yield ("If a step were only communication, and links were full, a switch with our int32 packets\n"
+           f"would be {best:.2f} times as fast as an ideal ring of {n_workers}.")
     yield (f"A ring that reaches {100 * low:.0f} to {100 * high:.0f} % of its bound, as NCCL does "
-           f"in the authors' figure, multiplies that\nby {1 / high:.2f} to {1 / low:.2f}: "
-           f"{best / high:.2f} to {best / low:.2f}.")
+           f"in the authors' figure, multiplies that\nby {1 / high:.2f} to {1 / low:.2f}, "
+           f"which gives {best / high:.2f} to {best / low:.2f}.")
     rest = published.BEST_SPEEDUP / (best / low)
-    yield (f"Of the paper's {published.BEST_SPEEDUP}, a factor of {rest:.2f} or more is therefore "
-           "neither: bytes and that share do not explain it.")
+    yield (f"So these two effects leave a factor of at least {rest:.2f} of the paper's "
+           f"{published.BEST_SPEEDUP} unexplained.")
 
 
 def beyond(data):
@@ -147,17 +147,17 @@ def beyond(data):
                   if speedup(row, way)[1] > 1.1 * one["ring"] / one[way]]
     if found:
         yield (f"In {len(found)} of {2 * len(data['rows'])} rows with a switch, the gain is more "
-               "than a tenth above what full links would give: there,\nGloo's ring takes "
-               f"{min(found):.2f} to {max(found):.2f} times as long as an ideal one on this "
-               "machine.\nA real network owes us only the computed part.")
+               "than a tenth above what full links would give.\nIn these rows, Gloo's ring takes "
+               f"{min(found):.2f} to {max(found):.2f} times as long as an ideal ring.\n"
+               "On a real network, expect only the computed gain.")
 
 
 def facts(data):
-    yield (f"{data['workers']} workers.\nThe first column is the published time of a GPU, the "
-           "fastest that was found (sources below).")
-    yield ("Gloo's column is a measured step in seconds; ours are its time over ours: median, "
-           "and quartiles.\nThe last column is computed for full links: a step with an ideal ring, "
-           "and how many times faster it is with a switch.\n")
+    yield (f"{data['workers']} workers.\nThe first column is the fastest published time of a step "
+           "on a GPU that we found (sources below).")
+    yield ("Gloo's column is the measured time of a step.\nOur columns are Gloo's time divided by "
+           "ours: median and quartiles.\nThe last column is computed for full links: the time of a "
+           "step with an ideal ring, and that time divided\nby the time with a switch (int32, int16).\n")
     for gbit in LINKS:
         yield from table(data, gbit)
         yield ""

@@ -206,7 +206,7 @@ def facts(data):
         even = "-" if len(shares) == 1 or "bursty" in name else \
             f"{index['median']:.3f} ({index['q1']:.3f} to {index['q3']:.3f})"
         yield f"| {name} | {', '.join(f'{mbit:.1f}' for mbit in shares)} | {even} |"
-    yield "\n| TCP beside the job | ours, Mbit/s | TCP, Mbit/s | ours, of TCP's |\n|---|---:|---:|---:|"
+    yield "\n| TCP beside the job | ours, Mbit/s | TCP, Mbit/s | ours / TCP |\n|---|---:|---:|---:|"
     for name, runs in (data["tcp"] | data["fewer_slots"]).items():
         ours = common.summary([one["mbit"] for one in runs])
         tcp = common.summary([one["tcp_mbit"] for one in runs])
@@ -220,9 +220,9 @@ def facts(data):
 def headline(data):
     index = common.summary([jain(one["mbit"]) for one in data["jobs"]["four jobs"]])
     yield (f"**The worst**: four jobs on one switch have a Jain's index of {index['median']:.2f} "
-           "(1 is even), and beside a TCP stream")
+           "(1 is even).")
     told = []
     for name, runs in data["tcp"].items():
         ratio = common.summary([one["mbit"] / one["tcp_mbit"] for one in runs])["median"]
         told.append(f"{ratio:.2f} times ({name})")
-    yield f"a job takes {', '.join(told)} what TCP takes."
+    yield f"Beside a TCP stream, a job takes {' and '.join(told)} as much of the link as TCP."

@@ -101,18 +101,18 @@ def facts(data):
         yield (f"- Measured at {data['rate_mbit']} Mbit/s: one slot takes {1e6 * one:.0f} µs for a "
                f"packet and its result, so the rule asks for "
                f"{slots_needed(data['rate_mbit'], one, bits):.1f} slots;")
-        yield (f"  {fewest} slot{'s' * (fewest > 1)} reach 95 % of the best speed "
-               "(an emulated link lets 72 KiB that were saved up pass at once).")
+        yield (f"  {fewest} slot{'s reach' if fewest > 1 else ' reaches'} 95 % of the best speed "
+               "(an emulated link passes bursts of up to 72 KiB at once).")
     yield "\n| simulated link | delay one way | slots by the rule | slots for 95 % | memory |"
     yield "|---:|---:|---:|---:|---:|"
     for world in data["simulated"]:
         needed = enough([(r["slots"], r["bit_per_s"]) for r in world["rows"]])
         reached = max(r["bit_per_s"] for r in world["rows"]) / world["line_bit_per_s"]
-        note = "" if reached > 0.9 else f" (of {100 * reached:.0f} % of the line)"
+        note = "" if reached > 0.9 else f" (the best is {100 * reached:.0f} % of the link's rate)"
         yield (f"| {world['rate_mbit'] // 1000} Gbit/s | {world['delay_us']} µs "
                f"| {world['rule']:.0f} | {needed}{note} "
                f"| {needed * SLOT_BYTES / 1024:.0f} KiB |")
     yield (f"\nA slot has two buffers of {PACKET_LANES} lanes, {SLOT_BYTES} bytes.\n"
            f"The paper's largest pool, {PAPER_SLOTS} slots of {PAPER_LANES} lanes in two buffers, "
-           f"has {PAPER_SLOTS * 2 * 4 * PAPER_LANES // 1024} KiB;\n"
-           f"that memory holds {PAPER_SLOTS * 2 * 4 * PAPER_LANES // SLOT_BYTES} of our slots.")
+           f"has {PAPER_SLOTS * 2 * 4 * PAPER_LANES // 1024} KiB.\n"
+           f"That memory holds {PAPER_SLOTS * 2 * 4 * PAPER_LANES // SLOT_BYTES} of our slots.")

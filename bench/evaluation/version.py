@@ -57,9 +57,9 @@ def sentences(data):
             yield f"worker {step['worker']} takes the sum of chunk {chunk}", again
         else:
             told = "begins a new use with it" if step["begins"] else "adds it"
-            late = "the same packet arrives once more: " if again else ""
-            yield (f"{late}worker {step['worker']}'s chunk {chunk}, version {version}: the switch "
-                   f"{told}"), again
+            late = "arrives again" if again else "arrives"
+            yield (f"chunk {chunk}, version {version} of worker {step['worker']} {late}; the "
+                   f"switch {told}"), again
             arrived.add(packet)
 
 
@@ -83,6 +83,6 @@ def draw(data, plt):
 
 
 def facts(data):
-    yield f"`{data['command']}` replays it; spin stops at `{data['assertion']}`.\n"
+    yield f"`{data['command']}` replays this run; spin stops at `{data['assertion']}`.\n"
     for i, (text, again) in enumerate(sentences(data)):
         yield f"{i + 1}. {'**' if again else ''}{text[0].upper()}{text[1:]}.{'**' if again else ''}"
