@@ -2,8 +2,8 @@
 """How the ranks of a group find their switch: through the group's store.
 
 Rank 0 draws the job's name, so that no two groups have the same name. If a switch is
-configured, nothing else is needed. Otherwise, rank 0 runs the switch, and it puts host and
-port into the store after it listens there. Rank 0 also draws a job key, so that only
+configured, nothing else is needed. Otherwise, every rank has a part of the switch. Rank 0 has
+its control port, and puts host and port into the store. It also draws a job key, so that only
 processes that can read the store can join, unless the user has chosen how ranks authenticate.
 """
 
