@@ -7,6 +7,9 @@
 
 /* After a timeout, at most this many packets are sent again at once; the others wait their turn. */
 #define EXPIRE_BURST 16
+/* At most: packets that a tail probe sends again, and probes in a row without an answer. */
+#define PROBE_BURST 4
+#define PROBES_MAX  4
 
 #define ROUND_UP_64(n) (((n) + 63) & ~(size_t)63)
 
@@ -243,33 +246,76 @@ struct sml_tensor *sml_worker_find(struct sml_worker *worker, enum sml_stream_id
 
 /* ---- time ---- */
 
+/*
+ * When to probe the tail. No result follows those of a call's last packets, so nothing shows that
+ * they are lost, and the timeout covers the queues of a full window, which are empty by then.
+ * When nothing has come or gone for a while, the oldest packets are therefore sent again, as TCP's
+ * tail loss probe does (RFC 8985). Probes are few and become rarer, because another rank may be
+ * late. Between groups of results, as segmentation offloads make them, nothing is lost: the wait is
+ * longer than the gaps seen lately, and there is no probe until gaps were seen for a whole period.
+ */
+static uint64_t probe_deadline(const struct sml_worker *worker)
+{
+	uint64_t quiet_since_ns = worker->slots[worker->in_flight.last].sent_ns;
+	uint64_t wait_ns = 2 * worker->rtt.min_ns;
+	uint64_t gap_ns =
+		worker->gap_ns > worker->gap_before_ns ? worker->gap_ns : worker->gap_before_ns;
+
+	if (worker->probes >= PROBES_MAX || worker->lost.n > 0 || worker->gap_before_ns == 0)
+		return UINT64_MAX;
+	if (worker->heard_ns > quiet_since_ns)
+		quiet_since_ns = worker->heard_ns;
+	if (wait_ns < SML_RTT_MIN_RTO_NS)
+		wait_ns = SML_RTT_MIN_RTO_NS;
+	if (wait_ns < gap_ns + gap_ns / 2)
+		wait_ns = gap_ns + gap_ns / 2;
+	return quiet_since_ns + (wait_ns << worker->probes);
+}
+
+static uint64_t timeout_deadline(const struct sml_worker *worker)
+{
+	uint64_t deadline_ns = worker->slots[worker->in_flight.first].sent_ns + worker->rtt.rto_ns;
+
+	return deadline_ns > worker->hold_timer_ns ? deadline_ns : worker->hold_timer_ns;
+}
+
 uint64_t sml_worker_deadline(const struct sml_worker *worker)
 {
-	uint64_t deadline_ns;
+	uint64_t timeout_ns, probe_ns;
 
 	if (worker->frozen || worker->in_flight.n == 0 || worker->config.local)
 		return UINT64_MAX;
-	deadline_ns = worker->slots[worker->in_flight.first].sent_ns + worker->rtt.rto_ns;
-	return deadline_ns > worker->hold_timer_ns ? deadline_ns : worker->hold_timer_ns;
+	timeout_ns = timeout_deadline(worker);
+	probe_ns = probe_deadline(worker);
+	return probe_ns < timeout_ns ? probe_ns : timeout_ns;
+}
+
+/* The oldest ones go to the back of the line, so that all get a turn. */
+static void lose_oldest(struct sml_worker *worker)
+{
+	uint16_t slot = worker->in_flight.first;
+
+	sml_list_remove(&worker->in_flight, slot);
+	sml_list_append(&worker->lost, slot);
+	worker->slots[slot].place = SML_LOST;
+	worker->slots[slot].timed_out = true;
 }
 
 void sml_worker_expire(struct sml_worker *worker, uint64_t now_ns)
 {
-	uint16_t slot;
-
 	if (now_ns < sml_worker_deadline(worker))
 		return;
+	if (now_ns < timeout_deadline(worker)) {
+		for (unsigned n = 0; n < PROBE_BURST && worker->in_flight.n > 0; n++)
+			lose_oldest(worker);
+		worker->probes++;
+		return;
+	}
 	worker->counters.stalls++;
-	/* Oldest first, and each goes to the back of the line, so that all get a turn. */
-	for (unsigned n = 0; n < EXPIRE_BURST; n++) {
-		slot = worker->in_flight.first;
-		if (slot == SML_NO_SLOT ||
-		    worker->slots[slot].sent_ns + worker->rtt.rto_ns > now_ns)
+	for (unsigned n = 0; n < EXPIRE_BURST && worker->in_flight.n > 0; n++) {
+		if (worker->slots[worker->in_flight.first].sent_ns + worker->rtt.rto_ns > now_ns)
 			break;
-		sml_list_remove(&worker->in_flight, slot);
-		sml_list_append(&worker->lost, slot);
-		worker->slots[slot].place = SML_LOST;
-		worker->slots[slot].timed_out = true;
+		lose_oldest(worker);
 	}
 	worker->hold_timer_ns = now_ns + sml_rtt_timeout(&worker->rtt);
 	sml_rtt_back_off(&worker->rtt);

@@ -137,6 +137,12 @@ struct sml_worker {
 	uint32_t send_order;	   /* of the next transmission */
 	uint32_t highest_answered; /* send_order + 1 of the latest-sent packet answered */
 	uint64_t hold_timer_ns;	   /* no timeout before this */
+	uint64_t heard_ns;	   /* when the last result came; 0: none has */
+	uint64_t heard_before_ns;  /* when the last result of an earlier time came */
+	uint64_t gap_ns;	   /* the longest time without a result or a loss, of this period */
+	uint64_t gap_before_ns;	   /* of the period before */
+	uint64_t gap_since_ns;	   /* when this period began */
+	uint8_t probes;		   /* since heard_ns; see sml_worker_deadline() */
 	struct sml_rtt rtt;
 	struct sml_flight flight;
 	/* Tensors submitted and not yet retired, in order: [oldest, newest). */

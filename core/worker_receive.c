@@ -5,6 +5,9 @@
  */
 #include "core/worker_internal.h"
 
+/* Gaps between results are remembered for this long, at least. */
+#define GAP_PERIOD_NS 50000000ull
+
 /* Doublings of the timeout that remain after an answer to a retransmitted packet. */
 #define AMBIGUOUS_BACKOFF 2
 
@@ -75,6 +78,37 @@ static void measure(struct sml_worker *worker, const struct sml_worker_slot *sta
 		sml_flight_result(&worker->flight, sample_ns, worker->rtt.min_ns);
 }
 
+/*
+ * Results come in groups, as segmentation offloads glue them, all at one time. The gap before a
+ * group that answers a packet sent once is not a loss of this rank's. The longest gap counts, for
+ * one period to two.
+ */
+static void note_gap(struct sml_worker *worker, const struct sml_worker_slot *state,
+		     uint64_t now_ns)
+{
+	uint64_t since_ns, gap_ns;
+
+	/* Packets that were sent again may come first in a group. */
+	if (now_ns > worker->heard_ns) {
+		worker->heard_before_ns = worker->heard_ns;
+		worker->heard_ns = now_ns;
+		worker->probes = 0;
+	}
+	if (now_ns - worker->gap_since_ns > GAP_PERIOD_NS) {
+		worker->gap_before_ns = worker->gap_ns;
+		worker->gap_ns = 0;
+		worker->gap_since_ns = now_ns;
+	}
+	since_ns = worker->heard_before_ns;
+	if (state->first_sent_ns > since_ns)
+		since_ns = state->first_sent_ns;
+	gap_ns = now_ns - since_ns;
+	if (gap_ns > SML_RTT_STRAGGLER_NS)
+		gap_ns = SML_RTT_STRAGGLER_NS;
+	if (state->sends == 1 && gap_ns > worker->gap_ns)
+		worker->gap_ns = gap_ns;
+}
+
 /* Is the slot's next chunk one of the tensor's? */
 static bool stays_in(const struct sml_worker *worker, enum sml_stream_id stream, uint16_t slot,
 		     const struct sml_tensor *tensor)
@@ -131,6 +165,7 @@ static enum sml_worker_verdict take(struct sml_worker *worker, uint16_t slot, ui
 	bool last = sml_tensor_take(state->tensor, stream, state->index, lanes);
 
 	measure(worker, state, last_rank, now_ns);
+	note_gap(worker, state, now_ns);
 	/* Karn's rule here too: the answer may be to a transmission before the last. */
 	if (state->sends == 1)
 		worker->highest_answered =

@@ -477,7 +477,7 @@ struct sml_counters {
 	size_t size; /* sizeof(struct sml_counters), set by the caller */
 	uint64_t packets_sent, packets_received;
 	uint64_t bytes_sent, bytes_received; /* UDP payload */
-	uint64_t retransmits_timeout;	     /* after a timeout */
+	uint64_t retransmits_timeout;	     /* after a timeout, or as a probe of a call's tail */
 	uint64_t retransmits_fast;	     /* because later packets were answered first */
 	uint64_t packets_ignored;	     /* stale, duplicate or not ours */
 	uint64_t rtt_ns;		     /* smoothed round-trip time */

@@ -143,6 +143,7 @@ void sim_network_send(struct sim_network *network, struct sim_link *link,
 	uint64_t begin_ns =
 		link->busy_until_ns > network->now_ns ? link->busy_until_ns : network->now_ns;
 	uint64_t delay_ns = world->delay_us * 1000ull;
+	uint64_t super_ns = world->super_us * 1000ull;
 	uint64_t wire_ns = (length + FRAME_OVERHEAD_BYTES) * 8000ull / world->link_mbps;
 
 	network->sent++;
@@ -154,6 +155,9 @@ void sim_network_send(struct sim_network *network, struct sim_link *link,
 	if (wire_ns < link->least_ns)
 		wire_ns = link->least_ns;
 	link->busy_until_ns = begin_ns + link->packet_ns + wire_ns;
+	/* As super-packets: segmentation offloads glue packets that queue together. */
+	if (super_ns && begin_ns > network->now_ns)
+		delay_ns += (super_ns - link->busy_until_ns % super_ns) % super_ns;
 	if (strikes(network, world->loss_ppm, &network->lost))
 		return;
 	/* UDP's checksum detects a flipped bit, so the packet goes no further. */

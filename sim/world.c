@@ -391,6 +391,7 @@ void sim_world_repair(struct sim_world *world)
 	world->slow_us = clamp(world->slow_us, 0, 1000);
 	world->host_ns = clamp(world->host_ns, 0, 1000000);
 	world->switch_ns = clamp(world->switch_ns, 0, 1000000);
+	world->super_us = clamp(world->super_us, 0, 100000);
 	if (world->no_tickets)
 		world->n_deaths = 0;
 	for (uint32_t i = 0; i < SIM_MAX_DEATHS; i++) {

@@ -364,6 +364,7 @@ static void timeouts_back_off_until_a_packet_that_was_sent_once_is_answered(void
 	(void)state;
 	begin(1, 6);
 	packet = sent();
+	worker()->probes = UINT8_MAX; /* they have been sent */
 	rto_ns = worker()->rtt.rto_ns;
 	for (int i = 0; i < 4; i++) {
 		wait_ns = sml_worker_deadline(worker()) - rig.now_ns;
@@ -383,6 +384,53 @@ static void timeouts_back_off_until_a_packet_that_was_sent_once_is_answered(void
 	assert_int_equal(worker()->rtt.backoff, 0);
 	sent();
 	assert_true(sml_worker_deadline(worker()) <= rig.now_ns + worker()->rtt.rto_ns);
+}
+
+/*
+ * A full queue has made the timeout long. Nothing comes behind the call's last packets, so nothing
+ * shows that they are lost.
+ */
+static void the_oldest_packets_are_probed_when_nothing_is_heard(void **state)
+{
+	struct rig_packet packets[8], again;
+	uint64_t wait_ns, first_ns = 0;
+
+	(void)state;
+	begin(8, 8);
+	set_window(8);
+	for (uint32_t i = 0; i < 8; i++)
+		packets[i] = sent();
+	worker()->rtt.smoothed_ns = 100 * MS;
+	worker()->rtt.variation_ns = 100 * MS;
+	answer(&packets[0], 8);
+	assert_silent();
+	assert_true(worker()->rtt.rto_ns > 300 * MS);
+	/* Not before the gaps between results are known. */
+	assert_true(sml_worker_deadline(worker()) > rig.now_ns + 100 * MS);
+	worker()->gap_before_ns = MS;
+	for (uint32_t probe = 0; probe < 4; probe++) {
+		wait_ns = sml_worker_deadline(worker()) - rig.now_ns;
+		first_ns = probe == 0 ? wait_ns : first_ns;
+		assert_int_equal(wait_ns, first_ns << probe);
+		rig.now_ns += wait_ns - 1;
+		sml_worker_expire(worker(), rig.now_ns);
+		assert_silent();
+		sml_worker_expire(worker(), ++rig.now_ns);
+		/* Four of seven, in turns. */
+		for (uint32_t i = 0; i < 4; i++) {
+			again = sent();
+			assert_int_equal(chunk_of(&again), 1 + (4 * probe + i) % 7);
+		}
+		assert_silent();
+	}
+	assert_true(first_ns <= 10 * MS);
+	assert_int_equal(worker()->counters.stalls, 0);
+	assert_int_equal(worker()->rtt.backoff, 0);
+	/* Another rank may be late. From now on, the timeout decides. */
+	assert_true(sml_worker_deadline(worker()) > rig.now_ns + 100 * MS);
+	/* A result begins it anew. */
+	answer(&packets[1], 9);
+	assert_int_equal(sml_worker_deadline(worker()), rig.now_ns + first_ns);
 }
 
 static void a_packet_that_many_later_ones_overtook_is_sent_again_at_once(void **state)
@@ -501,6 +549,7 @@ int main(void)
 		cmocka_unit_test_teardown(the_lowest_chunk_is_allowed_beyond_the_window, end),
 		cmocka_unit_test_teardown(the_lowest_head_chunk_is_allowed_beyond_the_window, end),
 		cmocka_unit_test_teardown(a_lost_packet_is_sent_again_after_the_timeout, end),
+		cmocka_unit_test_teardown(the_oldest_packets_are_probed_when_nothing_is_heard, end),
 		cmocka_unit_test_teardown(
 			timeouts_back_off_until_a_packet_that_was_sent_once_is_answered, end),
 		cmocka_unit_test_teardown(
