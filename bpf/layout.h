@@ -10,8 +10,11 @@
 
 #include "core/pool.h"
 
-/* The most lanes of a 1500-byte frame: such a frame is linear on every driver. */
-#define SML_XDP_LANES 352
+/*
+ * The most lanes of a frame that fits in a page of 4 KiB with XDP's headroom and tail, and thus in
+ * one buffer: 3,506 bytes of MTU with veth.
+ */
+#define SML_XDP_LANES 832
 
 /* A job's place in sml_jobs: the low bits of its number. */
 #define SML_XDP_JOB_PLACES 256

@@ -9,7 +9,7 @@ from programs import is_ready
 PORT = 28500
 HEADER_BYTES = 40  # SwitchML's header in each UDP packet (core/wire.h)
 RACKS = ("rack0", "rack1")
-LANE_COUNTS = (32, 64, 128, 256, 352, 480, 992, 2208)
+LANE_COUNTS = (32, 64, 128, 256, 352, 480, 832, 992, 2208)
 
 
 class Method:

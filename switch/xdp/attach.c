@@ -112,8 +112,10 @@ static int refuse(int rc, const char *name, bool generic)
 		return sml_error_set(
 			rc, "XDP on %s needs CAP_NET_ADMIN in addition to CAP_BPF and CAP_PERFMON",
 			name);
-	return sml_error_set(rc, "the driver of %s refuses the XDP program%s: %s", name,
-			     generic ? "" : " in native mode", strerror(-rc));
+	return sml_error_set(rc, "the driver of %s refuses the XDP program%s: %s%s", name,
+			     generic ? "" : " in native mode", strerror(-rc),
+			     rc == -ERANGE ? " (for a veth: the MTU of its other end is above 3506)"
+					   : "");
 }
 
 static int attach_one(struct sml_xdp_ports *ports, unsigned i, int program_fd, bool generic)

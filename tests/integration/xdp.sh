@@ -360,6 +360,39 @@ loopback() {
 	stop_switch
 }
 
+# MTU, hosts: of their eth0, and of the box's ports to them.
+set_mtu() {
+	for host in "${@:2}"; do
+		on $host ip link set eth0 mtu "$1"
+		on box ip link set port-$host mtu "$1"
+	done
+}
+
+# Title, lanes: a job whose packets have so many.
+sums_with_lanes() {
+	SWITCHML_DEBUG=info start_job "lanes-$2" -b 4 -e 1M -f 16 -n 2 -d all
+	expect_success "$1: sums" "${pids[@]}"
+	expect_words "$1" "$2 lanes per packet" "lanes-$2."
+}
+
+# A veth takes XDP with an MTU of up to 3506.
+jumbo_frames() {
+	set_mtu 3500 0 1 2
+	start_switch --xdp-mode native
+	sums_with_lanes "an MTU of 3500" 832
+	exact_sums "an MTU of 3500" -b 4 -e 1M -f 16
+	switch=[fd77::1] start_job six-jumbo -b 4 -e 1M -f 16 -n 2 --drop 1%
+	expect_success "an MTU of 3500, and IPv6, with losses" "${pids[@]}"
+	set_mtu 1500 1
+	sums_with_lanes "one rank has an MTU of 1500" 352
+	stop_switch
+	set_mtu 9000 1
+	on box "$switchml" switch --listen $network.1 --dataplane xdp --xdp-mode native \
+		--iface "$interfaces" >"$work/too-long" 2>&1 && fail "an MTU above the driver's limit is refused"
+	expect_words "an MTU above the driver's limit is refused" "port-1 refuses .*MTU" too-long
+	[ "$(wc -l <"$work/too-long")" = 1 ] || fail "one line says so"
+}
+
 # ---- all of it ----
 
 [ "$(id -u)" = 0 ] || skip "network namespaces need root"
@@ -404,6 +437,10 @@ start_switch --xdp-mode generic
 sums "generic"
 stop_switch
 interfaces_stay --xdp-mode generic
+tear_down
+
+build_ports
+jumbo_frames
 tear_down
 
 build_mixed

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define FRAME_BYTES 2048
+#define FRAME_BYTES 4096
 #define FRAME_PORT  28500
 
 struct frame_wrapping {

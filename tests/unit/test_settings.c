@@ -48,6 +48,8 @@ static void lanes_follow_from_the_mtu(void **state)
 	assert_int_equal(sml_lanes_of_mtu(1500, AF_INET), 352);
 	assert_int_equal(sml_lanes_of_mtu(1500, AF_INET6), 352);
 	assert_int_equal(sml_lanes_of_mtu(1475, AF_INET), 256);
+	assert_int_equal(sml_lanes_of_mtu(3500, AF_INET), 832);
+	assert_int_equal(sml_lanes_of_mtu(3500, AF_INET6), 832);
 	assert_int_equal(sml_lanes_of_mtu(9000, AF_INET6), SML_MAX_LANES);
 	assert_int_equal(sml_lanes_of_mtu(65536, AF_INET), SML_MAX_LANES);
 	assert_int_equal(sml_lanes_of_mtu(195, AF_INET), 0);
