@@ -386,6 +386,7 @@ jumbo_frames() {
 	set_mtu 1500 1
 	sums_with_lanes "one rank has an MTU of 1500" 352
 	stop_switch
+	await no_program
 	set_mtu 9000 1
 	on box "$switchml" switch --listen $network.1 --dataplane xdp --xdp-mode native \
 		--iface "$interfaces" >"$work/too-long" 2>&1 && fail "an MTU above the driver's limit is refused"
