@@ -68,7 +68,8 @@ class Options:
     Args:
         wire: "int32" or "int16", the form of floats on the wire; "exact": sums of up to
             8 KiB are exact, and longer ones travel as int32.
-        switch: as SWITCHML_SWITCH; "embedded", or nothing set: every rank has a part of it.
+        switch: as SWITCHML_SWITCH; nothing set: the ranks add, those of a host in memory that
+            they share; "embedded": every rank has a part of the switch.
         master_address, master_port: where rank 0 listens then; None: any free port.
         heartbeat, slots, threads, mtu, interface, spin, debug, ports: as in switchml.Job.
     """

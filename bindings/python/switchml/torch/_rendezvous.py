@@ -2,9 +2,9 @@
 """How the ranks of a group find their switch: through the group's store.
 
 Rank 0 draws the job's name, so that no two groups have the same name. If a switch is
-configured, nothing else is needed. Otherwise, every rank has a part of the switch. Rank 0 has
-its control port, and puts host and port into the store. It also draws a job key, so that only
-processes that can read the store can join, unless the user has chosen how ranks authenticate.
+configured, nothing else is needed. Otherwise, the ranks meet at rank 0, which puts its host and
+port into the store. It also draws a job key, so that only processes that can read the store can
+join, unless the user has chosen how ranks authenticate.
 """
 
 from __future__ import annotations
@@ -47,10 +47,9 @@ def join(
     if rank == 0:
         store.set("job", f"{title[:80]}-{uuid.uuid4().hex[:16]}")
     settings["job"] = _get(store, "job", deadline).decode()
-    switch = settings.get("switch") or os.environ.get("SWITCHML_SWITCH") or "embedded"
-    if switch != "embedded" or world_size == 1:
+    switch = settings.get("switch") or os.environ.get("SWITCHML_SWITCH")
+    if switch not in (None, "", "embedded") or world_size == 1:
         return Job(**settings)
-    settings["switch"] = "embedded"
     settings.update(_job_key(store, rank, settings, deadline))
     store.set(f"host/{rank}", _host_identity())
     if rank == 0:
