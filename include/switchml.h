@@ -270,10 +270,9 @@ struct sml_config {
 	const char *metrics_file;
 
 	/*
-	 * Where there is no switch, the ranks of each host add through shared memory, and one of
-	 * them sends their sum; if all ranks of the job are on this host, they send no packets
-	 * (docs/hosts.md). 1: with a switch, the ranks of a host that set this do so, too. 0: this
-	 * rank sends its own packets. SWITCHML_HOST_GROUP, -1: share memory only without a switch.
+	 * The ranks of each host add through shared memory, and one of them sends their sum.
+	 * Without a switch and with all ranks on one host, they send no packets (docs/hosts.md). 0:
+	 * this rank sends its own packets. SWITCHML_HOST_GROUP, -1 and 1: share memory.
 	 */
 	int host_group;
 };

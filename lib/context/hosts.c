@@ -24,9 +24,7 @@ static bool may_share(const struct sml_context *context)
 
 	if (!settings->host_group || settings->world_size == 1 || settings->trace)
 		return false;
-	if (settings->switch_address)
-		return settings->host_group_under;
-	return !settings->every_rank;
+	return settings->switch_address || !settings->every_rank;
 }
 
 /* With a switch: why this rank sends its own packets. */
@@ -34,15 +32,12 @@ static const char *why_alone(const struct sml_context *context)
 {
 	const struct sml_settings *settings = &context->settings;
 
-	if (!settings->host_group_under)
-		return "SWITCHML_HOST_GROUP=1 is not set";
+	if (!settings->host_group)
+		return "SWITCHML_HOST_GROUP=0";
 	if (settings->trace)
 		return "SWITCHML_TRACE is a trace of its packets";
-	return context->n_stripes > 1
-		       ? "the switches know no other rank that can share memory with it, or they "
-			 "could not"
-		       : "the switch knows no other rank that can share memory with it, or they "
-			 "could not";
+	return "no other rank offered to (one with the same user and namespaces, at the same "
+	       "switches, and without SWITCHML_HOST_GROUP=0), or an earlier line says what failed";
 }
 
 /* For all stripes or for none. 0 or -errno. */

@@ -52,8 +52,7 @@ struct sml_settings {
 	bool threads_set; /* set by the user, not derived from the cores */
 	uint32_t mtu;	  /* 0: the path's */
 	bool spin;
-	bool host_group;       /* share memory with the job's ranks on this host */
-	bool host_group_under; /* also under a switch */
+	bool host_group; /* share memory with the job's ranks on this host */
 	bool has_faults;
 	bool afxdp; /* to switches; ranks among themselves use UDP sockets */
 	struct sml_faults faults;

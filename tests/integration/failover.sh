@@ -9,6 +9,7 @@ switchml=$1
 work=$(mktemp -d)
 failures=0
 . "$(dirname "$0")/../support/await.sh"
+export SWITCHML_HOST_GROUP=0 # each rank sends its own packets
 switches=()
 
 clean_up() {

@@ -7,6 +7,7 @@
 switchml=$(realpath "$1")
 . "$(dirname "$0")/../support/await.sh"
 . "$(dirname "$0")/../support/report.sh"
+export SWITCHML_HOST_GROUP=0 # each rank sends its own packets
 unset SWITCHML_SWITCH
 
 # Value of SWITCHML_METRICS_FILE: start a job that lasts.

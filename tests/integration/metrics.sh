@@ -10,6 +10,7 @@ switchml=$(realpath "$1")
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../support/await.sh"
 . "$here/../support/report.sh"
+export SWITCHML_HOST_GROUP=0 # each rank sends its own packets
 unset SWITCHML_SWITCH
 unpacked=$("$here/../../tools/get-prometheus" --where)
 PATH=${unpacked:+$unpacked:}$PATH

@@ -12,6 +12,7 @@
 switchml=$(realpath "$1")
 . "$(dirname "$0")/../support/hosts.sh"
 . "$(dirname "$0")/../support/jobs.sh"
+export SWITCHML_HOST_GROUP=0 # each rank sends its own packets
 group=239.77.0.0
 
 # A bridge whose querier has answered once. Until then, it floods.

@@ -65,7 +65,7 @@ run 'Wrong elements: 0 OK' --workers 3 --rate 500 "$build/switchml" bench -b 1M 
 run 'Wrong elements: 0 OK' --workers 2 --rate 100 --no-switch "$build/switchml" bench -b 1M -e 1M -n 2
 run 'above 2 racks' --workers 4 --racks 2 --rate 500 "$build/switchml" bench -b 1M -e 1M -n 2
 grep -q 'Wrong elements: 0 OK' "$work/out" || fail "wrong sums through two racks"
-SWITCHML_HOST_GROUP=1 run '2 hosts with 2 ranks each' --workers 4 --per-host 2 --rate 500 "$build/switchml" bench -b 1M -e 1M -n 2
+run '2 hosts with 2 ranks each' --workers 4 --per-host 2 --rate 500 "$build/switchml" bench -b 1M -e 1M -n 2
 grep -q 'Wrong elements: 0 OK' "$work/out" || fail "wrong sums of two hosts with two ranks each"
 run 'Wrong elements: 0 OK' --workers 2 --loss 1 "$build/switchml" bench -b 64K -e 64K -n 20
 awk '$1 == 65536 && $NF > 0 { found = 1 } END { exit !found }' "$work/out" || fail "nothing was lost"

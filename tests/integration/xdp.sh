@@ -199,7 +199,7 @@ start_shared_job() {
 	shift
 	pids=()
 	for rank in 0 1 2 3 4; do
-		ip netns exec "$name-$((rank / 2))" env RANK="$rank" WORLD_SIZE=5 SWITCHML_HOST_GROUP=1 \
+		ip netns exec "$name-$((rank / 2))" env RANK="$rank" WORLD_SIZE=5 \
 			SWITCHML_DEBUG=info timeout 250 "$switchml" bench --switch $network.1 --job "$job" \
 			"$@" >"$work/$job.$rank" 2>&1 &
 		pids+=($!)

@@ -98,9 +98,9 @@ void configure(struct sml_config *config, const struct job *job, int rank)
 	config->heartbeat_ms = job->heartbeat_ms ? job->heartbeat_ms : 20000;
 	config->faults = job->faults;
 	config->flight_recorder = job->flight_recorder;
-	config->host_group = job->host_group;
+	config->host_group = job->host_group && job->by_default ? -1 : job->host_group;
 	if (job->alone >> rank & 1)
-		config->host_group = job->by_default ? -1 : 0;
+		config->host_group = 0;
 }
 
 static void *rank_main(void *argument)

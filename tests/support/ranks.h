@@ -29,7 +29,7 @@ struct job {
 	int port;	  /* 0: find a free one */
 	int elsewhere;	  /* bit r: rank r is in another process */
 	int alone;	  /* bit r: rank r does not share memory, whatever host_group says */
-	bool by_default;  /* these ranks have the library's default, instead of 0 */
+	bool by_default;  /* with host_group: -1, which is the default, instead of 1 */
 	bool host_group;  /* share memory: otherwise the ranks send packets, also on one host */
 	void (*body)(struct rank *rank);
 	void *argument;
