@@ -261,7 +261,8 @@ static uint64_t probe_deadline(const struct sml_worker *worker)
 	uint64_t gap_ns =
 		worker->gap_ns > worker->gap_before_ns ? worker->gap_ns : worker->gap_before_ns;
 
-	if (worker->probes >= PROBES_MAX || worker->lost.n > 0 || worker->gap_before_ns == 0)
+	if (worker->config.no_fast_retransmit || worker->probes >= PROBES_MAX ||
+	    worker->lost.n > 0 || worker->gap_before_ns == 0)
 		return UINT64_MAX;
 	if (worker->heard_ns > quiet_since_ns)
 		quiet_since_ns = worker->heard_ns;

@@ -49,7 +49,7 @@ struct sml_worker_config {
 	uint32_t window_max; /* packets in flight that the path can hold */
 	/* For measuring their benefit; all ranks must agree on the first. */
 	bool no_tickets;
-	bool no_fast_retransmit;
+	bool no_fast_retransmit; /* nor tail probes: only the timer sends again */
 	/*
 	 * The slots are in this process: no packet is lost in between, so there is no timer and no
 	 * window.

@@ -26,7 +26,7 @@ def about_line(about):
     form = "the full form" if about["form"] == "full" else "**the quick form only**"
     busy = ""
     if about.get("others", 0) > 0.05:
-        busy = f"; other work took {about['others']:.0%} of the cores just before"
+        busy = f"; other work took {100 * about['others']:.0f} % of the cores just before"
     elif "others" not in about and about["load"] > 1:  # older runs; the run before counts, too
         busy = f" (load average {about['load']:.1f} as it began)"
     changed = ", with changes" if about["changed"] else ""

@@ -408,6 +408,10 @@ static void the_oldest_packets_are_probed_when_nothing_is_heard(void **state)
 	/* Not before the gaps between results are known. */
 	assert_true(sml_worker_deadline(worker()) > rig.now_ns + 100 * MS);
 	worker()->gap_before_ns = MS;
+	/* As in the paper: only the timer. */
+	worker()->config.no_fast_retransmit = true;
+	assert_true(sml_worker_deadline(worker()) > rig.now_ns + 100 * MS);
+	worker()->config.no_fast_retransmit = false;
 	for (uint32_t probe = 0; probe < 4; probe++) {
 		wait_ns = sml_worker_deadline(worker()) - rig.now_ns;
 		first_ns = probe == 0 ? wait_ns : first_ns;
