@@ -291,24 +291,22 @@ uint64_t sml_worker_deadline(const struct sml_worker *worker)
 	return probe_ns < timeout_ns ? probe_ns : timeout_ns;
 }
 
-/* The oldest ones go to the back of the line, so that all get a turn. */
-static void lose_oldest(struct sml_worker *worker)
+void sml_worker_lose(struct sml_worker *worker, uint16_t slot, bool timed_out)
 {
-	uint16_t slot = worker->in_flight.first;
-
 	sml_list_remove(&worker->in_flight, slot);
 	sml_list_append(&worker->lost, slot);
 	worker->slots[slot].place = SML_LOST;
-	worker->slots[slot].timed_out = true;
+	worker->slots[slot].timed_out = timed_out;
 }
 
+/* The oldest packets come first and go to the back of the line, so that all get a turn. */
 void sml_worker_expire(struct sml_worker *worker, uint64_t now_ns)
 {
 	if (now_ns < sml_worker_deadline(worker))
 		return;
 	if (now_ns < timeout_deadline(worker)) {
 		for (unsigned n = 0; n < PROBE_BURST && worker->in_flight.n > 0; n++)
-			lose_oldest(worker);
+			sml_worker_lose(worker, worker->in_flight.first, true);
 		worker->probes++;
 		return;
 	}
@@ -316,7 +314,7 @@ void sml_worker_expire(struct sml_worker *worker, uint64_t now_ns)
 	for (unsigned n = 0; n < EXPIRE_BURST && worker->in_flight.n > 0; n++) {
 		if (worker->slots[worker->in_flight.first].sent_ns + worker->rtt.rto_ns > now_ns)
 			break;
-		lose_oldest(worker);
+		sml_worker_lose(worker, worker->in_flight.first, true);
 	}
 	worker->hold_timer_ns = now_ns + sml_rtt_timeout(&worker->rtt);
 	sml_rtt_back_off(&worker->rtt);

@@ -99,13 +99,15 @@ static void note_gap(struct sml_worker *worker, const struct sml_worker_slot *st
 		worker->gap_ns = 0;
 		worker->gap_since_ns = now_ns;
 	}
+	if (state->sends != 1)
+		return;
 	since_ns = worker->heard_before_ns;
 	if (state->first_sent_ns > since_ns)
 		since_ns = state->first_sent_ns;
 	gap_ns = now_ns - since_ns;
 	if (gap_ns > SML_RTT_STRAGGLER_NS)
 		gap_ns = SML_RTT_STRAGGLER_NS;
-	if (state->sends == 1 && gap_ns > worker->gap_ns)
+	if (gap_ns > worker->gap_ns)
 		worker->gap_ns = gap_ns;
 }
 
@@ -165,7 +167,8 @@ static enum sml_worker_verdict take(struct sml_worker *worker, uint16_t slot, ui
 	bool last = sml_tensor_take(state->tensor, stream, state->index, lanes);
 
 	measure(worker, state, last_rank, now_ns);
-	note_gap(worker, state, now_ns);
+	if (!worker->config.local)
+		note_gap(worker, state, now_ns);
 	/* Karn's rule here too: the answer may be to a transmission before the last. */
 	if (state->sends == 1)
 		worker->highest_answered =

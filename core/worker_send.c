@@ -123,10 +123,7 @@ static void find_overtaken(struct sml_worker *worker, uint64_t now_ns)
 			return;
 		if (state->sends >= FAST_SENDS_MAX || behind < distance << (state->sends - 1))
 			continue;
-		sml_list_remove(&worker->in_flight, slot);
-		sml_list_append(&worker->lost, slot);
-		state->place = SML_LOST;
-		state->timed_out = false;
+		sml_worker_lose(worker, slot, false);
 		sml_flight_loss(&worker->flight);
 	}
 }
