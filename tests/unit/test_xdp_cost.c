@@ -152,8 +152,9 @@ int main(void)
 	static const uint16_t lanes[] = {8, 352, SML_XDP_LANES};
 	int rc = 0;
 
-	for (unsigned i = 0; i < 3 * sizeof(ranks) && rc == 0; i++)
-		rc = measure(ranks[i / 3], lanes[i % 3]);
+	for (unsigned i = 0; i < 6; i++)
+		for (unsigned k = 0; k < 3 && rc == 0; k++)
+			rc = measure(ranks[i], lanes[k]);
 	if (rc == -EPERM || rc == -EACCES || rc == -ENOSYS) {
 		printf("skipped: BPF is not permitted\n");
 		return 77;
