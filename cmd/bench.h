@@ -52,11 +52,11 @@ struct bench_options {
 /* ---- bench_chaos.c: a switch that is killed and started again ---- */
 
 /*
- * Returns when the first switch can be used. Returns a process, or -1 after a message. The first
- * switch is not killed before a byte of each local worker has arrived in the pipe `joined`, or its
- * end: a job that has not begun does not survive its switch.
+ * Returns when the first switch can be used. Returns a process, or -1 after a message. Switches are
+ * killed from the time when a byte of each local worker has arrived in the pipe `news`, because a
+ * job that has not begun does not survive its switch, until another byte arrives, or its end.
  */
-pid_t bench_chaos_start(const struct bench_options *options, const int joined[2], uint16_t *port);
+pid_t bench_chaos_start(const struct bench_options *options, const int news[2], uint16_t *port);
 void bench_chaos_stop(pid_t pid);
 
 /* ---- bench_options.c ---- */
@@ -101,10 +101,10 @@ uint64_t bench_hash(const struct bench_case *this, const void *result);
 /* ---- bench_rank.c: one rank's work ---- */
 
 /*
- * Measure everything as one rank of a job. Once the job has begun, a byte is written to `joined`,
- * unless that is -1. Returns the exit status.
+ * Measure everything as one rank of a job. When the job has begun, and again when all calls are
+ * made, a byte is written to `news`, unless that is -1. Returns the exit status.
  */
-int bench_rank(const struct bench_options *options, const struct sml_config *config, int joined);
+int bench_rank(const struct bench_options *options, const struct sml_config *config, int news);
 
 /* ---- bench.c ---- */
 

@@ -3,6 +3,7 @@
  * `switchml bench --chaos`: a process that runs the switch in a child process, kills it with
  * SIGKILL at random times, and starts it again at the same address. Times come from the seed.
  */
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -64,31 +65,40 @@ static pid_t start_switch(uint16_t *port)
 	return got == (ssize_t)sizeof(*port) ? pid : -1;
 }
 
-static void sleep_ms(uint32_t ms)
-{
-	usleep(ms * 1000);
-}
-
 /* The pipe has an end when all workers have ended: this waits no longer than they do. */
-static void await_job(unsigned n_workers, int joined)
+static void await_job(unsigned n_workers, int news)
 {
 	char byte;
 
 	for (unsigned i = 0; i < n_workers; i++) {
-		if (read(joined, &byte, 1) != 1)
+		if (read(news, &byte, 1) != 1)
 			break;
 	}
 }
 
+/*
+ * Leaving a job is not a call: ranks whose switch dies when it has told some of them that all have
+ * left need one that lives for five seconds. So from a worker's last call on, the switch lives.
+ */
+static void live(uint32_t ms, int news)
+{
+	struct pollfd told = {.fd = news, .events = POLLIN};
+
+	if (poll(&told, 1, (int)ms) <= 0)
+		return;
+	for (;;)
+		pause();
+}
+
 /* In the keeper's process: never returns. */
-static void keep(const struct bench_options *options, const int joined[2], int tell)
+static void keep(const struct bench_options *options, const int news[2], int tell)
 {
 	uint16_t port = 0;
 	struct gen gen;
 	pid_t pid;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	close(joined[1]);
+	close(news[1]);
 	gen_from_seed(&gen, options->seed);
 	for (unsigned life = 0;; life++) {
 		pid = start_switch(&port);
@@ -97,17 +107,17 @@ static void keep(const struct bench_options *options, const int joined[2], int t
 		if (life == 0 && write(tell, &port, sizeof(port)) != (ssize_t)sizeof(port))
 			_exit(1);
 		if (life == 0)
-			await_job(options->local_workers, joined[0]);
-		sleep_ms(gen_range(&gen, LIFE_LEAST_MS, LIFE_MOST_MS));
+			await_job(options->local_workers, news[0]);
+		live(gen_range(&gen, LIFE_LEAST_MS, LIFE_MOST_MS), news[0]);
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);
 		fprintf(stderr, "switchml bench: chaos: the switch was killed, %u time%s now\n",
 			life + 1, life ? "s" : "");
-		sleep_ms(gen_below(&gen, GONE_MOST_MS));
+		usleep(gen_below(&gen, GONE_MOST_MS) * 1000);
 	}
 }
 
-pid_t bench_chaos_start(const struct bench_options *options, const int joined[2], uint16_t *port)
+pid_t bench_chaos_start(const struct bench_options *options, const int news[2], uint16_t *port)
 {
 	int fds[2];
 	ssize_t got;
@@ -118,7 +128,7 @@ pid_t bench_chaos_start(const struct bench_options *options, const int joined[2]
 	fflush(NULL);
 	pid = fork();
 	if (pid == 0)
-		keep(options, joined, fds[1]);
+		keep(options, news, fds[1]);
 	close(fds[1]);
 	got = pid > 0 ? read(fds[0], port, sizeof(*port)) : 0;
 	close(fds[0]);

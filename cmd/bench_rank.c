@@ -275,7 +275,17 @@ static int report_all(struct rank *rank, const struct sml_config *config)
 	return error;
 }
 
-int bench_rank(const struct bench_options *options, const struct sml_config *config, int joined)
+/* Tell the process that kills the switch, if there is one. */
+static void tell(int news, const struct sml_config *config, const char *what)
+{
+	if (news >= 0 && write(news, "", 1) != 1)
+		fprintf(stderr,
+			"switchml bench: rank %d: cannot tell the process that kills the switch "
+			"that %s: %s\n",
+			config->rank, what, strerror(errno));
+}
+
+int bench_rank(const struct bench_options *options, const struct sml_config *config, int news)
 {
 	struct rank rank = {.options = options};
 	int error, closed;
@@ -295,17 +305,14 @@ int bench_rank(const struct bench_options *options, const struct sml_config *con
 		complain(config, NULL);
 		goto free_memory;
 	}
-	if (joined >= 0 && write(joined, "", 1) != 1)
-		fprintf(stderr,
-			"switchml bench: rank %d: cannot tell the process that kills the switch "
-			"that the job has begun: %s\n",
-			config->rank, strerror(errno));
+	tell(news, config, "the job has begun");
 	rank.number = (unsigned)sml_rank(rank.job);
 	rank.n_ranks = (unsigned)sml_world_size(rank.job);
 	rank.all = calloc(rank.n_ranks, sizeof(*rank.all));
 	if (rank.all == NULL)
 		fprintf(stderr, "switchml bench: rank %d: no memory\n", config->rank);
 	error = rank.all ? report_all(&rank, config) : -1;
+	tell(news, config, "all calls are made");
 	closed = sml_close(rank.job);
 	if (closed && !error) {
 		fprintf(stderr, "switchml bench: rank %d could not leave the job: %s\n",
