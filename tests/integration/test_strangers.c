@@ -443,7 +443,7 @@ static void expect_no_end(const struct client *client)
 	assert_false(has_ended(client));
 }
 
-/* If ranks have the slots, each reports to rank 0 what its slots wait for: up to 85 KiB. */
+/* If ranks have the slots, each reports to rank 0 what its slots wait for: up to 128 KiB. */
 static void but_reports_of_slots_where_ranks_have_them(void **state)
 {
 	static const unsigned char report[] = {0, 1, 0x54, 0, 0x92, 1},
