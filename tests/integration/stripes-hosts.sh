@@ -74,21 +74,25 @@ shows_hosts() {
 	says "$work/status" "a stripe on every host" && says "$work/status" "2  rank 4 at 10.77.0.12, UDP port"
 }
 
-# Rank, text after its death: it is killed, and all others say so.
-kill_rank() {
-	local child
-	start_job "killed$1" -b 1M -e 1M -n 1000000
-	await job_is 10.77.0.10 "killed$1" running
+# Rank, signal, what is said of it: the signal ends or freezes it, and all others say so.
+strike_rank() {
+	local job="$2-$1" child
+	start_job "$job" -b 1M -e 1M -n 1000000
+	await job_is 10.77.0.10 "$job" running
 	await shows_hosts || fail "status shows a stripe on every host"
 	# Not `timeout', but the rank, which is its only child.
 	read -r child <"/proc/${pids[$1]}/task/${pids[$1]}/children"
-	kill -KILL "$child"
+	kill "-$2" "$child"
 	for ((rank = 0; rank < world; rank++)); do
-		wait "${pids[$rank]}" 2>/dev/null
-		[ $rank = "$1" ] || says "$work/killed$1.$rank" "rank $rank: rank $1 .* died$2" ||
-			fail "rank $rank names rank $1, which was killed$2"
+		[ $rank = "$1" ] || wait "${pids[$rank]}" 2>/dev/null
 	done
-	echo "ok: rank $1 was killed: $(grep -m 1 died "$work/killed$1.1" | cut -c 1-120)"
+	kill -KILL "$child" 2>/dev/null
+	wait "${pids[$1]}" 2>/dev/null
+	for ((rank = 0; rank < world; rank++)); do
+		[ $rank = "$1" ] || says "$work/$job.$rank" "rank $rank: rank $1 .*$3" ||
+			fail "rank $rank does not say of rank $1, struck by SIG$2: $3"
+	done
+	echo "ok: rank $1 got SIG$2: $(grep -m 1 "rank $1 .*$3" "$work/$job.$(($1 == 1 ? 0 : 1))" | cut -c 1-160)"
 }
 
 set_up_hosts
@@ -107,6 +111,9 @@ form="$world stripes, one in every rank"
 start_job small -b 64K -e 64K -n 1
 expect_form "memory that cannot be had is not needed" small "$form"
 ulimit -S -f unlimited
-kill_rank 2 ', and stripe 1 of the job with it'
-kill_rank 3 ':'
+strike_rank 2 KILL 'died, and stripe 1 of the job with it'
+strike_rank 3 KILL 'died:'
+# Both the one that sends for its host, and one that only shares memory.
+strike_rank 2 STOP 'silent for'
+strike_rank 3 STOP 'silent for'
 [ $failures = 0 ]
