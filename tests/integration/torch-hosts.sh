@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# torchrun starts four ranks on each of two hosts, which train the example through one switch. The
-# ranks of a host share memory: the parameters have the same bits as with SWITCHML_HOST_GROUP=0, and
-# the hosts send a quarter of the bytes. Needs root, and a Python with PyTorch.
+# torchrun starts four ranks on each of two hosts, which train the example through one switch, and
+# without one. The ranks of a host share memory: the parameters have the same bits as through the
+# switch with SWITCHML_HOST_GROUP=0, and the hosts send a quarter of the bytes (without a switch,
+# 2(n-1)/n of the tensor for each of n hosts: as much). Needs root, and a Python with PyTorch.
 #
 #	tests/integration/torch-hosts.sh build/switchml
 switchml=$(realpath "$1")
@@ -21,22 +22,23 @@ for place in "$root/build-python/venv/bin" "${SML_TORCH:-}"; do
 done
 [ -n "${torch:-}" ] || skip "build-python/venv has no PyTorch (make test-python)"
 
-# How, SWITCHML_HOST_GROUP if it is set: train, and count the bytes.
+# How, settings: train, and count the bytes.
 declare -A sent
 train() {
-	local host before
+	local how=$1 host before
+	shift
 	before=$(bytes_sent)
 	pids=()
 	for ((host = 0; host < ranks; host++)); do
 		(on_host $host env PATH="$torch:$PATH" PYTHONPATH="$root/bindings/python" OMP_NUM_THREADS=1 GLOO_SOCKET_IFNAME=eth0 \
-			SWITCHML_SWITCH=10.77.0.1 SWITCHML_TIMEOUT=300 SWITCHML_DEBUG=info ${2:+SWITCHML_HOST_GROUP="$2"} \
+			SWITCHML_TIMEOUT=300 SWITCHML_DEBUG=info "$@" \
 			timeout 500 torchrun --nnodes $ranks --nproc-per-node $each --node-rank $host \
 			--master-addr 10.77.0.10 --master-port 29500 "$example" --width 512 --epochs 2 \
-			>"$work/$1.$host" 2>&1) &
+			>"$work/$how.$host" 2>&1) &
 		pids+=($!)
 	done
-	expect_success "training, $1" "${pids[@]}"
-	sent[$1]=$(($(bytes_sent) - before))
+	expect_success "training, $how" "${pids[@]}"
+	sent[$how]=$(($(bytes_sent) - before))
 }
 
 # How: what the sums decide.
@@ -59,21 +61,25 @@ expect_sharing() {
 
 set_up_hosts
 start_switch
-train flat 0
-train grouped
+train flat SWITCHML_SWITCH=10.77.0.1 SWITCHML_HOST_GROUP=0
+train grouped SWITCHML_SWITCH=10.77.0.1
+train alone
 expect_sharing flat 0
-expect_sharing grouped $each
-facts flat >"$work/flat.facts"
-facts grouped >"$work/grouped.facts"
-if grep -q 'the same on all ranks.*checksum' "$work/flat.facts" && cmp "$work/flat.facts" "$work/grouped.facts"; then
-	echo "ok: the same bits: $(tr '\n' ' ' <"$work/grouped.facts")"
-else
-	fail "the same bits"
-fi
-share=$((100 * sent[grouped] / sent[flat]))
-if [ $share -lt 40 ]; then
-	echo "ok: the hosts send $share % of the bytes: ${sent[grouped]} of ${sent[flat]}"
-else
-	fail "the hosts send $share % of the bytes: ${sent[grouped]} of ${sent[flat]}"
-fi
+for how in flat grouped alone; do
+	facts $how >"$work/$how.facts"
+done
+for how in grouped alone; do
+	expect_sharing $how $each
+	if grep -q 'the same on all ranks.*checksum' "$work/flat.facts" && cmp "$work/flat.facts" "$work/$how.facts"; then
+		echo "ok: $how: the same bits: $(tr '\n' ' ' <"$work/$how.facts")"
+	else
+		fail "$how: the same bits"
+	fi
+	share=$((100 * sent[$how] / sent[flat]))
+	if [ $share -lt 40 ]; then
+		echo "ok: $how: the hosts send $share % of the bytes: ${sent[$how]} of ${sent[flat]}"
+	else
+		fail "$how: the hosts send $share % of the bytes: ${sent[$how]} of ${sent[flat]}"
+	fi
+done
 [ $failures = 0 ]
