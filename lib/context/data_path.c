@@ -8,6 +8,7 @@
 
 #include "base/plural.h"
 #include "lib/context/hosts.h"
+#include "lib/context/hosts_meet.h"
 #include "lib/context/probe.h"
 #include "lib/progress/progress.h"
 

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "lib/context/data_path.h"
 #include "lib/context/hosts.h"
+#include "lib/context/hosts_meet.h"
 #include "lib/context/join.h"
 #include "lib/context/listen.h"
 #include "lib/context/probe.h"

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The ranks of a job that are on this host, while the context opens: this rank says where it is,
- * learns who else is there, and proves that they share memory (lib/host/meet.h). If all ranks of
- * a job without a switch do, they send no packets. With a switch, or on several hosts, the ranks of
- * a host contribute as one; their lowest rank sends for them.
+ * What a job makes of the ranks on this host. This rank says where it is, and meets the others
+ * (hosts_meet.h). If all ranks of a job without a switch share memory, they send no packets. With a
+ * switch, or on several hosts, the ranks of a host contribute as one; their lowest rank sends for
+ * them.
+ *
+ * Once the job is settled:
+ * - crew.host is NULL, or has n_stripes entries. It is not NULL exactly if this rank shares memory.
+ *   With switches, this is so exactly if every stripe's admission has neighbors.
+ * - All entries have the same leader_fd, which is closed once, and the bells of the first one.
+ * - No stripe has a door or stripe->met, and hosts.found.fd is -1.
  */
 #ifndef SML_LIB_HOSTS_H
 #define SML_LIB_HOSTS_H
 
 #include "lib/context/context.h"
-
-struct sml_probe;
 
 /* Before the stripes open. */
 void sml_hosts_begin(struct sml_context *context);
@@ -19,26 +23,10 @@ void sml_hosts_begin(struct sml_context *context);
 void sml_hosts_introduce(struct sml_stripe *stripe, struct sml_application *application);
 
 /*
- * Without a switch, after the admission: true if all ranks of this host have shown that they share
- * memory with this one, or if it is alone here, and others are together elsewhere. Takes a bounded
- * time, while the other ranks' probes are answered. 0, or the control's error.
- */
-int sml_hosts_meet(struct sml_stripe *first, struct sml_probe *probe, bool *share);
-
-/*
  * All ranks say so (or not): keep the memory in the crew, or drop it. If it was kept, or other
  * ranks keep theirs, context->n_stripes is the number of hosts. 0, or an error, told.
  */
 int sml_hosts_settle(struct sml_stripe *first, bool share);
-
-/*
- * With a switch, or several: found->shares_memory says whether all ranks that each switch has
- * admitted as one with this rank share memory with it, as far as this rank can tell; it is the same
- * for all stripes. Takes a bounded time. When the job goes on at another switch, the memory is made
- * ready for that. 0, or an error.
- */
-int sml_hosts_meet_under(struct sml_stripe *stripe, struct sml_control *control,
-			 struct sml_readiness *found);
 
 /* Is this rank to send packets? */
 bool sml_hosts_sends(const struct sml_stripe *stripe, const struct sml_readiness *found);

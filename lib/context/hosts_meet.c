@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/context/hosts_meet.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "job/switch.h"
+#include "lib/context/probe.h"
+
+/* As long as a process may stand still on a busy machine; after that, ranks stay individual. */
+#define MEETING_NS (10 * SML_NS_PER_SEC)
+/* The leader's door may be crowded. */
+#define PAUSE_NS (5 * SML_NS_PER_MS)
+
+_Static_assert(SML_TALK_TOKEN_BYTES == SML_HOST_TOKEN_BYTES, "tokens are told as they are");
+
+static struct sml_host_terms terms_of(const struct sml_admission *admission, bool goes_up)
+{
+	struct sml_host_terms terms = {
+		.job = admission->job_number,
+		.lanes = admission->lanes,
+		.n_ranks = admission->neighbors.n,
+		.goes_up = goes_up,
+	};
+
+	if (goes_up) {
+		terms.head_slots = admission->head_slots;
+		terms.data_slots = admission->data_slots;
+	} else {
+		sml_host_choose_slots(&terms, admission->head_slots, admission->data_slots);
+	}
+	return terms;
+}
+
+/* Enough for each later epoch, which may have other slots, and as many lanes or fewer. */
+static uint64_t room_for(const struct sml_settings *settings, struct sml_host_terms terms)
+{
+	static const uint16_t counts[] = SML_LANE_COUNTS;
+	uint64_t most = sml_host_bytes(&terms), bytes;
+
+	for (unsigned i = 0; counts[i] != 0 && counts[i] <= terms.lanes; i++) {
+		struct sml_host_terms later = terms;
+		struct sml_slot_counts slots = sml_slots_most(counts[i]);
+
+		if (settings->data_slots)
+			slots = (struct sml_slot_counts){settings->head_slots,
+							 settings->data_slots};
+		later.lanes = counts[i];
+		later.head_slots = (uint16_t)slots.head;
+		later.data_slots = (uint16_t)slots.data;
+		bytes = sml_host_bytes(&later);
+		most = bytes > most ? bytes : most;
+	}
+	return most;
+}
+
+/* Within the host, ranks have the numbers 0, 1, … */
+static struct sml_meeting *new_meeting(const struct sml_stripe *stripe, bool goes_up)
+{
+	const struct sml_context *context = stripe->context;
+	const struct sml_neighbors *neighbors = &stripe->admission.neighbors;
+	struct sml_host_terms terms = terms_of(&stripe->admission, goes_up);
+	struct sml_meet_group group = {.ranks = 0};
+	unsigned n = 0, own = 0;
+
+	if (goes_up)
+		terms.room_bytes = context->peers
+					   ? sml_host_room_for_parts(&terms, context->hosts.n)
+					   : room_for(&context->settings, terms);
+	for (unsigned rank = sml_ranks_next(&neighbors->ranks, 0); n < neighbors->n;
+	     rank = sml_ranks_next(&neighbors->ranks, rank + 1)) {
+		if (rank == context->settings.rank)
+			own = n;
+		group.ranks |= (uint64_t)1 << n;
+		memcpy(group.tokens[n], neighbors->tokens[n], SML_HOST_TOKEN_BYTES);
+		n++;
+	}
+	return sml_meeting_new(&terms, &group, own, &stripe->door);
+}
+
+/* Wait for the meeting, the other ranks' probes, or the control connection. */
+static int wait_a_moment(const struct sml_stripe *stripe, const struct sml_meeting *meeting,
+			 struct sml_control *control, bool serves, uint64_t until_ns)
+{
+	int fds[SML_MAX_SHARDS + 1];
+	unsigned n = 0;
+	uint64_t soon_ns = sml_now_ns() + PAUSE_NS;
+
+	for (unsigned i = 0; serves && i < stripe->admission.shards; i++)
+		fds[n++] = stripe->transports[i]->poll_fd;
+	if (sml_meeting_fd(meeting) >= 0)
+		fds[n++] = sml_meeting_fd(meeting);
+	else if (soon_ns < until_ns)
+		until_ns = soon_ns;
+	return sml_control_pump(control, fds, n, until_ns);
+}
+
+/* From the admission on. */
+static uint64_t end_of_meeting(const struct sml_stripe *stripe)
+{
+	uint64_t until_ns = sml_now_ns() + MEETING_NS;
+
+	return stripe->deadline_ns < until_ns ? stripe->deadline_ns : until_ns;
+}
+
+static int meet(struct sml_stripe *stripe, struct sml_meeting *meeting, struct sml_control *control,
+		struct sml_probe *probe, uint64_t until_ns, int *step)
+{
+	int error = 0;
+
+	while (error == 0 && (*step = sml_meeting_step(meeting)) == 0) {
+		if (sml_now_ns() >= until_ns) {
+			*step = -ETIMEDOUT;
+			return 0;
+		}
+		error = wait_a_moment(stripe, meeting, control, probe != NULL, until_ns);
+		if (error == 0 && probe)
+			sml_probe_serve(probe);
+	}
+	return error;
+}
+
+static void tell_failure(const struct sml_context *context, int step)
+{
+	sml_log(&context->settings.log, SML_LOG_INFO,
+		"the ranks of this host could not share memory (%s): each sends its own packets",
+		strerrordesc_np(-step));
+}
+
+static struct sml_host *new_host(const struct sml_stripe *stripe, struct sml_meeting *meeting)
+{
+	const struct sml_neighbors *neighbors = &stripe->admission.neighbors;
+	struct sml_host *host = calloc(1, sizeof(*host));
+	uint8_t n = 0;
+
+	if (host == NULL)
+		return NULL;
+	host->memory = sml_meeting_take(meeting, &host->leader_fd);
+	for (unsigned rank = sml_ranks_next(&neighbors->ranks, 0); n < neighbors->n;
+	     rank = sml_ranks_next(&neighbors->ranks, rank + 1)) {
+		if (rank == stripe->context->settings.rank)
+			host->rank = n;
+		host->job_ranks[n++] = (uint16_t)rank;
+	}
+	sml_host_tell_cpus(host);
+	return host;
+}
+
+/* The memory is in stripe->met afterwards, if the ranks share it as far as this one can tell. */
+static int try_to_meet(struct sml_stripe *stripe, struct sml_control *control,
+		       struct sml_probe *probe, bool goes_up, uint64_t until_ns)
+{
+	struct sml_meeting *meeting = new_meeting(stripe, goes_up);
+	int error = 0, step = -errno;
+
+	if (meeting)
+		error = meet(stripe, meeting, control, probe, until_ns, &step);
+	if (error == 0 && step == 1) {
+		stripe->met = new_host(stripe, meeting);
+		step = stripe->met ? step : -ENOMEM;
+	}
+	if (error == 0 && step != 1)
+		tell_failure(stripe->context, step);
+	sml_meeting_free(meeting);
+	return error;
+}
+
+/*
+ * Where ranks have the slots, and are on several hosts: the first ranks of the hosts, in
+ * context->hosts. Returns their number; 0: no two ranks can share memory, or rank 0 has not told
+ * this rank of all that it could share memory with.
+ */
+static unsigned list_hosts(struct sml_context *context)
+{
+	const struct sml_admission *admission = &context->stripes[0].admission;
+	struct sml_hosts *hosts = &context->hosts;
+	unsigned n_ranks = context->settings.world_size, n = 0, n_own = 0;
+	uint16_t own = admission->fellows->ranks[context->settings.rank].first_of_host;
+	bool same = admission->stripes == n_ranks;
+
+	for (unsigned rank = 0; rank < n_ranks; rank++) {
+		uint16_t first = admission->fellows->ranks[rank].first_of_host;
+
+		if (rank == own)
+			hosts->own = (uint8_t)n;
+		if (rank == first)
+			hosts->first[n++] = (uint8_t)rank;
+		n_own += first == own;
+		same &= first != own || rank == context->settings.rank ||
+			sml_ranks_has(&admission->neighbors.ranks, rank);
+	}
+	same &= n_own == (admission->neighbors.n ? admission->neighbors.n : 1);
+	hosts->n = same && n > 1 && n < n_ranks ? (uint8_t)n : 0;
+	return hosts->n;
+}
+
+/* All ranks of the job are on this host, and their packets are of no interest. */
+static bool may_need_no_packets(const struct sml_stripe *first)
+{
+	const struct sml_settings *settings = &first->context->settings;
+
+	return first->admission.neighbors.n == settings->world_size && !settings->has_faults;
+}
+
+int sml_hosts_meet(struct sml_stripe *first, struct sml_probe *probe, bool *share)
+{
+	const struct sml_neighbors *neighbors = &first->admission.neighbors;
+	unsigned n_hosts = may_need_no_packets(first) ? 1 : list_hosts(first->context);
+	bool alone = n_hosts > 1 && neighbors->n == 0;
+	int error = 0;
+
+	if (first->door.fd >= 0 && neighbors->n > 0 && n_hosts > 0)
+		error = try_to_meet(first, first->control, probe, n_hosts > 1,
+				    end_of_meeting(first));
+	*share = alone || first->met != NULL;
+	sml_host_close_door(&first->door);
+	return error;
+}
+
+void sml_hosts_drop_met(struct sml_stripe *stripe)
+{
+	struct sml_host *host = stripe->met;
+
+	stripe->met = NULL;
+	if (host == NULL)
+		return;
+	sml_host_unmap(&host->memory);
+	if (host->leader_fd >= 0)
+		close(host->leader_fd);
+	free(host);
+}
+
+/* All ranks of the host have frozen their workers: they have reported them. */
+static int begin_anew(struct sml_stripe *stripe)
+{
+	struct sml_hosts *hosts = &stripe->context->hosts;
+	struct sml_host *host = stripe->context->crew.host;
+	struct sml_host_terms terms = terms_of(&stripe->admission, true);
+	bool over, fits;
+
+	if (!sml_ranks_are_equal(&stripe->admission.neighbors.ranks, &hosts->ranks))
+		return sml_error_set(SML_ERROR_PROTOCOL,
+				     "it does not admit the ranks of this host as one, as the job "
+				     "has begun");
+	if (host == NULL)
+		return 0;
+	host += stripe->index;
+	terms.room_bytes = host->memory.terms.room_bytes;
+	/* Once a failure has stopped the threads, the code that explains it looks at the slots. */
+	pthread_mutex_lock(&stripe->context->lock);
+	over = sml_crew_is_stopping(&stripe->context->crew);
+	fits = over || sml_host_renew(&host->memory, &terms, host->rank == 0);
+	pthread_mutex_unlock(&stripe->context->lock);
+	if (over)
+		return sml_error_set(SML_ERROR_CLOSED, "the context failed in the meantime");
+	if (!fits)
+		return sml_error_set(SML_ERROR_PROTOCOL,
+				     "it gives the job more slots than the ranks of this host have "
+				     "memory for");
+	return 0;
+}
+
+/*
+ * ---- the stripes of this rank ----
+ *
+ * Each opens in a thread of its own, and its ranks meet there. All switches must decide the same,
+ * so a rank says the same to all of them: that it shares memory with the same ranks at each one (or
+ * is alone at each one), or that it does not. Each switch has these words of all ranks.
+ */
+
+static void note_stripe(const struct sml_stripe *stripe)
+{
+	struct sml_context *context = stripe->context;
+	struct sml_hosts *hosts = &context->hosts;
+	const struct sml_neighbors *neighbors = &stripe->admission.neighbors;
+	uint64_t one = 1;
+	bool differs, decided;
+
+	pthread_mutex_lock(&context->lock);
+	if (hosts->found.n_stripes++ == 0)
+		hosts->found.ranks = neighbors->ranks;
+	differs = !sml_ranks_are_equal(&hosts->found.ranks, &neighbors->ranks);
+	hosts->found.apart |= differs || (neighbors->n > 0 && stripe->met == NULL);
+	decided = hosts->found.apart || hosts->found.n_stripes == context->n_stripes;
+	pthread_mutex_unlock(&context->lock);
+	if (differs)
+		sml_log(&context->settings.log, SML_LOG_INFO,
+			"the switch at %s knows other ranks of this host than another switch of "
+			"the job: each sends its own packets",
+			sml_stripe_name(stripe));
+	/* Never read, so it wakes all that wait. */
+	if (decided && hosts->found.fd >= 0 &&
+	    write(hosts->found.fd, &one, sizeof(one)) != (ssize_t)sizeof(one))
+		sml_assert(errno == EAGAIN);
+}
+
+static bool is_decided(struct sml_context *context, bool *together)
+{
+	bool decided;
+
+	pthread_mutex_lock(&context->lock);
+	*together = !context->hosts.found.apart;
+	decided =
+		context->hosts.found.apart || context->hosts.found.n_stripes == context->n_stripes;
+	pthread_mutex_unlock(&context->lock);
+	return decided;
+}
+
+/* The other switches have not admitted the job, and this one waits for Ready only for a while. */
+static void give_up_meeting(struct sml_context *context, bool *together)
+{
+	struct sml_hosts *hosts = &context->hosts;
+	unsigned n_missing;
+
+	pthread_mutex_lock(&context->lock);
+	n_missing = context->n_stripes - hosts->found.n_stripes;
+	hosts->found.apart |= n_missing > 0;
+	*together = !hosts->found.apart;
+	pthread_mutex_unlock(&context->lock);
+	if (n_missing > 0)
+		sml_log(&context->settings.log, SML_LOG_INFO,
+			"%u of the job's %u switches did not admit it within %u s of another one: "
+			"this rank shares no memory with others of its host",
+			n_missing, context->n_stripes, (unsigned)(MEETING_NS / SML_NS_PER_SEC));
+}
+
+/* What all switches are told. 0, or the control's error. */
+static int decide(struct sml_stripe *stripe, struct sml_control *control, uint64_t until_ns,
+		  bool *together)
+{
+	struct sml_context *context = stripe->context;
+	int error = 0;
+
+	while (error == 0 && !is_decided(context, together)) {
+		if (sml_now_ns() >= until_ns) {
+			give_up_meeting(context, together);
+			return 0;
+		}
+		error = sml_control_pump(control, &context->hosts.found.fd, 1, until_ns);
+	}
+	return error;
+}
+
+static int meet_under(struct sml_stripe *stripe, struct sml_control *control, bool *together)
+{
+	uint64_t until_ns = end_of_meeting(stripe);
+	int error = 0;
+
+	stripe->has_met = true;
+	if (stripe->door.fd >= 0 && stripe->admission.neighbors.n > 0)
+		error = try_to_meet(stripe, control, NULL, true, until_ns);
+	sml_host_close_door(&stripe->door);
+	if (error)
+		return error;
+	note_stripe(stripe);
+	return decide(stripe, control, until_ns, together);
+}
+
+int sml_hosts_meet_under(struct sml_stripe *stripe, struct sml_control *control,
+			 struct sml_readiness *found)
+{
+	struct sml_context *context = stripe->context;
+
+	if (context->shape.lanes) {
+		found->shares_memory = context->crew.host != NULL;
+		return begin_anew(stripe);
+	}
+	if (context->hosts.machine[0] == '\0')
+		return 0;
+	if (!stripe->has_met)
+		return meet_under(stripe, control, &found->shares_memory);
+	/* Admitted again: now all are on their own. */
+	sml_hosts_drop_met(stripe);
+	return 0;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The meeting of the ranks on this host, while a stripe opens. The admission names the ranks that
+ * may be here. They pass memory to each other (lib/host/meet.h), and each says in Ready whether all
+ * of them share it. What a job makes of the memory is in hosts.h.
+ *
+ * - Each stripe has one meeting, and it ends within 10 s, and before the stripe's deadline. After
+ *   it, stripe->door is closed.
+ * - stripe->met is not NULL only if this rank and each of admission.neighbors have proved to each
+ *   other that they map the same memory.
+ * - Each switch of a job hears the same from this rank. So context->hosts.found.apart, once true,
+ *   stays true, and no stripe says anything before all have met or one of them could not.
+ */
+#ifndef SML_LIB_HOSTS_MEET_H
+#define SML_LIB_HOSTS_MEET_H
+
+#include "lib/context/context.h"
+
+struct sml_probe;
+
+/*
+ * Without a switch, after the admission: true if all ranks of this host have shown that they share
+ * memory with this one, or if it is alone here, and others are together elsewhere. Takes a bounded
+ * time, while the other ranks' probes are answered. 0, or the control's error.
+ */
+int sml_hosts_meet(struct sml_stripe *first, struct sml_probe *probe, bool *share);
+
+/*
+ * With a switch, or several: found->shares_memory says whether all ranks that each switch has
+ * admitted as one with this rank share memory with it, as far as this rank can tell; it is the same
+ * for all stripes. Takes a bounded time. When the job goes on at another switch, the memory is made
+ * ready for that. 0, or an error.
+ */
+int sml_hosts_meet_under(struct sml_stripe *stripe, struct sml_control *control,
+			 struct sml_readiness *found);
+
+/* Give up the memory of a meeting, if there is any. */
+void sml_hosts_drop_met(struct sml_stripe *stripe);
+
+#endif
