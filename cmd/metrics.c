@@ -318,12 +318,11 @@ int sml_metrics_start(struct sml_metrics *metrics, struct sml_switch *source)
 
 void sml_metrics_where(const struct sml_metrics *metrics, char *text, size_t bytes)
 {
-	char host[INET6_ADDRSTRLEN];
-	bool is_v6 = metrics->address.any.sa_family == AF_INET6;
+	char host[INET6_ADDRSTRLEN], place[sizeof(host) + sizeof("[]:65535")];
 
-	snprintf(text, bytes, "http://%s%s%s:%u/metrics", is_v6 ? "[" : "",
-		 sml_sockaddr_text(&metrics->address, host), is_v6 ? "]" : "",
-		 ntohs(metrics->address.v4.sin_port)); /* at the same place in both families */
+	sml_host_port_text(place, sizeof(place), sml_sockaddr_text(&metrics->address, host),
+			   ntohs(metrics->address.v4.sin_port)); /* the same in both families */
+	snprintf(text, bytes, "http://%s/metrics", place);
 }
 
 void sml_metrics_close(struct sml_metrics *metrics)

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "cmd/ask.h"
 #include "cmd/commands.h"
+#include "net/address.h"
 #include "switchml.h"
 
 #define TIMEOUT_MS 5000
@@ -116,8 +117,7 @@ static bool master_address(char *address, size_t bytes, const char *command)
 		fprintf(stderr, "switchml %s: %s\n", command, sml_error_text(NULL));
 		return false;
 	}
-	snprintf(address, bytes, strchr(config.master_address, ':') ? "[%s]:%d" : "%s:%d",
-		 config.master_address, config.master_port);
+	sml_host_port_text(address, bytes, config.master_address, (unsigned)config.master_port);
 	return true;
 }
 

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/number.h"
@@ -100,6 +101,11 @@ bool sml_host_port_parse(const char *text, size_t length, struct sml_host_port *
 		return false;
 	memcpy(place->host, host, (size_t)(host_end - host));
 	return colon == NULL || parse_port(colon + 1, (size_t)(end - colon) - 1, place);
+}
+
+void sml_host_port_text(char *text, size_t bytes, const char *host, unsigned port)
+{
+	snprintf(text, bytes, strchr(host, ':') ? "[%s]:%u" : "%s:%u", host, port);
 }
 
 const char *sml_bind_fix(int error, const char *in_use)

@@ -15,6 +15,7 @@
 #include "lib/context/listen.h"
 #include "lib/context/probe.h"
 #include "lib/progress/own_stripe.h"
+#include "net/address.h"
 
 #define REJOIN_PAUSE_NS (20 * SML_NS_PER_MS)
 /* They share the application's descriptor limit. */
@@ -27,7 +28,7 @@ static int listen_at(struct sml_context *context, struct sml_switch_config *conf
 {
 	char listen[320];
 
-	snprintf(listen, sizeof(listen), strchr(host, ':') ? "[%s]:%u" : "%s:%u", host, port);
+	sml_host_port_text(listen, sizeof(listen), host, port);
 	config->listen = listen;
 	return sml_switch_open(&context->embedded, config);
 }
@@ -186,14 +187,15 @@ static int place_peers(struct sml_stripe *first)
 	return 0;
 }
 
-/* "rank 3 at 10.0.0.4:40001" */
+/* "rank 3 at 10.0.0.4:40001", "rank 3 at [fe80::1]:40001" */
 static void name_stripe(struct sml_stripe *stripe)
 {
 	const union sml_sockaddr *address = &stripe->context->peers->address[0][stripe->index];
-	char text[INET6_ADDRSTRLEN];
+	char host[INET6_ADDRSTRLEN], place[sizeof(host) + sizeof("[]:65535")];
 
-	snprintf(stripe->own_name, sizeof(stripe->own_name), "rank %u at %s:%u", stripe->index,
-		 sml_sockaddr_text(address, text), ntohs(address->v4.sin_port));
+	sml_host_port_text(place, sizeof(place), sml_sockaddr_text(address, host),
+			   ntohs(address->v4.sin_port));
+	snprintf(stripe->own_name, sizeof(stripe->own_name), "rank %u at %s", stripe->index, place);
 	__atomic_store_n(&stripe->name, stripe->own_name, __ATOMIC_RELEASE);
 }
 

@@ -8,6 +8,7 @@
 #include "lib/control/finder.h"
 #include "lib/progress/own_stripe.h"
 #include "lib/progress/question.h"
+#include "net/address.h"
 
 static bool is_embedded(const struct sml_stripe *stripe)
 {
@@ -43,8 +44,8 @@ static int find_embedded(struct sml_stripe *stripe)
 				  embedded ? sml_switch_port(embedded) : settings->master_port);
 	/* In texts, the embedded switch goes by the address that the others look for. */
 	if (n > 0 && embedded)
-		snprintf(stripe->endpoints[0].name, sizeof(stripe->endpoints[0].name), "%.255s:%u",
-			 settings->master_address, sml_switch_port(embedded));
+		sml_host_port_text(stripe->endpoints[0].name, sizeof(stripe->endpoints[0].name),
+				   settings->master_address, sml_switch_port(embedded));
 	/* What the user said is what its certificate must name, on all ranks. */
 	for (int i = 0; i < n; i++)
 		snprintf(stripe->endpoints[i].host, sizeof(stripe->endpoints[i].host), "%s",

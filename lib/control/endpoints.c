@@ -11,14 +11,11 @@
 static void name_endpoint(struct sml_endpoint *endpoint, const struct sml_host_port *from)
 {
 	char text[INET6_ADDRSTRLEN];
-	const char *open = strchr(from->host, ':') ? "[" : "";
-	const char *close = *open ? "]" : "";
 
 	memcpy(endpoint->host, from->host, sizeof(endpoint->host));
 	sml_sockaddr_text(&endpoint->address, text);
 	if (strcmp(text, from->host) == 0)
-		snprintf(endpoint->name, sizeof(endpoint->name), "%s%s%s:%u", open, from->host,
-			 close, from->port);
+		sml_host_port_text(endpoint->name, sizeof(endpoint->name), from->host, from->port);
 	else
 		snprintf(endpoint->name, sizeof(endpoint->name), "%s:%u (%s)", from->host,
 			 from->port, text);

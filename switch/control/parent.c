@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/fork.h"
 #include "core/wire.h"
+#include "net/address.h"
 #include "switch/control/server.h"
 #include "switch/log.h"
 
@@ -209,8 +210,7 @@ int sml_uplink_find(struct sml_server *server)
 	if (!place.has_port)
 		place.port = SML_DEFAULT_PORT;
 	snprintf(uplink->host, sizeof(uplink->host), "%s", place.host);
-	snprintf(uplink->where, sizeof(uplink->where),
-		 strchr(place.host, ':') ? "[%s]:%u" : "%s:%u", place.host, place.port);
+	sml_host_port_text(uplink->where, sizeof(uplink->where), place.host, place.port);
 	return note_addresses(uplink, &place);
 }
 

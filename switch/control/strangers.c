@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
+#include "net/address.h"
 #include "switch/control/server.h"
 #include "switch/log.h"
 
@@ -90,15 +91,14 @@ void sml_strangers_count(struct sml_connection *connection)
 /* "10.0.0.3:51234", "[fe80::1]:51234" */
 static void name_peer(const struct sml_connection *connection, char *text, size_t bytes)
 {
-	struct sockaddr_storage address = {0};
+	union sml_sockaddr address = {.v6 = {0}};
 	socklen_t length = sizeof(address);
-	char host[64] = "?", port[8] = "?";
+	char host[64] = "?"; /* with the zone, which sml_sockaddr_text() leaves out */
 
-	if (getpeername(bufferevent_getfd(connection->stream), (struct sockaddr *)&address,
-			&length) == 0)
-		(void)getnameinfo((struct sockaddr *)&address, length, host, sizeof(host), port,
-				  sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
-	snprintf(text, bytes, address.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
+	if (getpeername(bufferevent_getfd(connection->stream), &address.any, &length) == 0)
+		(void)getnameinfo(&address.any, length, host, sizeof(host), NULL, 0,
+				  NI_NUMERICHOST);
+	sml_host_port_text(text, bytes, host, ntohs(address.v4.sin_port));
 }
 
 void sml_strangers_refused(struct sml_connection *connection, const char *why, bool important)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The one parser of a host and its port, for ranks, switches and commands. */
+/* A host and its port as a text, for ranks, switches and commands. */
 #include "net/address.h"
 
 #include <setjmp.h>
@@ -70,12 +70,35 @@ static void only_so_many_bytes_are_read(void **state)
 	assert_false(sml_host_port_parse(long_host, 256, &place));
 }
 
+static void a_text_is_parsed_as_what_it_was_made_of(void **state)
+{
+	static const struct form forms[] = {
+		{"gpu1:28500", "gpu1", 28500},
+		{"10.0.0.1:0", "10.0.0.1", 0},
+		{"[::1]:65535", "::1", 65535},
+		{"[fe80::1%eth0]:1", "fe80::1%eth0", 1},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+		struct sml_host_port place;
+		char text[64];
+
+		sml_host_port_text(text, sizeof(text), forms[i].host, (unsigned)forms[i].port);
+		assert_string_equal(text, forms[i].text);
+		assert_true(sml_host_port_parse(text, strlen(text), &place));
+		assert_string_equal(place.host, forms[i].host);
+		assert_int_equal(place.port, forms[i].port);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_forms_are_taken_apart),
 		cmocka_unit_test(what_is_no_host_and_port_is_refused),
 		cmocka_unit_test(only_so_many_bytes_are_read),
+		cmocka_unit_test(a_text_is_parsed_as_what_it_was_made_of),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
