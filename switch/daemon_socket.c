@@ -37,8 +37,12 @@ int sml_daemon_socket_open(struct sml_daemon_socket *own, const struct sml_datap
 	if (own->inbox == NULL)
 		return sml_error_set(-ENOMEM, "no memory for the dataplane");
 	own->wake_fd = eventfd(0, EFD_CLOEXEC);
-	return own->wake_fd < 0 ? sml_error_set(-ENOMEM, "no file descriptors for the dataplane")
-				: 0;
+	return own->wake_fd < 0
+		       ? sml_error_set(
+				 -ENOMEM,
+				 "no file descriptor for the dataplane's thread: raise the limit "
+				 "(ulimit -n, or LimitNOFILE= of the service)")
+		       : 0;
 }
 
 void sml_daemon_socket_close(struct sml_daemon_socket *own)

@@ -99,7 +99,8 @@ int sml_control_open(struct sml_control **opened, const struct sml_settings *set
 err_close:
 	sml_control_close(control);
 err_memory:
-	return sml_error_set(-ENOMEM, "no memory or files for the control connection");
+	return sml_error_set(-ENOMEM, "no memory or file descriptors for the control connection "
+				      "(the limit of descriptors: ulimit -n)");
 }
 
 void sml_control_own_base(struct sml_control *control)

@@ -308,7 +308,8 @@ int sml_finder_open(struct sml_finder **opened, const struct sml_finder_config *
 	}
 	if (finder == NULL || finder->timer == NULL) {
 		sml_finder_close(finder);
-		return sml_error_set(-ENOMEM, "no memory or files to look for a switch");
+		return sml_error_set(-ENOMEM, "no memory or file descriptors to look for a switch "
+					      "(the limit of descriptors: ulimit -n)");
 	}
 	finder->config = *config;
 	finder->taken = -1;

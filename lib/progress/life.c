@@ -21,7 +21,9 @@ struct sml_progress *sml_progress_new(struct sml_crew *crew, unsigned index)
 	}
 	progress->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (progress->wake_fd < 0) {
-		sml_error_set(-errno, "no file descriptor for a progress thread: %s",
+		sml_error_set(-errno,
+			      "no file descriptor for a progress thread: %s "
+			      "(the limit of descriptors: ulimit -n)",
 			      strerrordesc_np(errno));
 		free(progress);
 		return NULL;

@@ -61,8 +61,8 @@ static int check(const struct sml_config *config)
 	}
 	if (config->wire == SML_WIRE_INT64)
 		return sml_error_set(SML_ERROR_CONFIG,
-				     "the int64 wire is float64's own: a context has int32, int16 "
-				     "or exact");
+				     "the wire cannot be int64, which only float64 uses by itself: "
+				     "set int32, int16 or exact");
 	if (config->rank >= config->world_size)
 		return sml_error_set(SML_ERROR_CONFIG,
 				     "rank %d of a job of %d: ranks are 0 to %d (SWITCHML_RANK, "

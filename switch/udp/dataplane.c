@@ -185,7 +185,9 @@ static int open_thread(struct sml_dataplane *dataplane, unsigned i)
 	thread->index = i;
 	thread->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (thread->wake_fd < 0)
-		return sml_error_set(-ENOMEM, "no file descriptors for the dataplane");
+		return sml_error_set(
+			-ENOMEM, "no file descriptor for the dataplane's thread: raise the limit "
+				 "(ulimit -n, or LimitNOFILE= of the service)");
 	thread->fd = sml_udp_socket_open(&options, i == 0, &dataplane->receive_buffer_bytes);
 	if (thread->fd < 0)
 		return thread->fd;
