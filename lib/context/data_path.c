@@ -233,17 +233,21 @@ static int check_terms(const struct sml_stripe *stripe, uint16_t lanes)
 		return 0; /* the job begins */
 	if (stripe->admission.shards != stripe->n_shards)
 		return sml_error_set(SML_ERROR_PROTOCOL,
-				     "it admits the job with %u shards, but the job has %u",
+				     "it admits the job with %u shards, but the job has %u: set "
+				     "SWITCHML_THREADS=1 on all ranks, or install the same release "
+				     "on all switches",
 				     stripe->admission.shards, stripe->n_shards);
 	if (lanes != context->shape.lanes)
 		return sml_error_set(SML_ERROR_PROTOCOL,
 				     "only %u lanes per packet fit the path to it, but the job "
-				     "uses %u: is that path's MTU smaller?",
+				     "uses %u: raise that path's MTU, or set SWITCHML_MTU on all "
+				     "ranks to the smallest MTU on the paths to any switch",
 				     lanes, context->shape.lanes);
 	if (stripe->admission.full_packets && !context->shape.only_full)
 		return sml_error_set(SML_ERROR_PROTOCOL,
 				     "it takes only full packets, and the job has begun at a "
-				     "switch that also takes shorter ones");
+				     "switch that also takes shorter ones: start all switches of "
+				     "the job with the same --dataplane");
 	return 0;
 }
 
@@ -424,7 +428,9 @@ static int check_shards(const struct sml_context *context)
 		if (context->stripes[i].admission.shards != n)
 			return sml_error_set(SML_ERROR_PROTOCOL,
 					     "the switch at %s admits the job with %u shards, but "
-					     "the one at %s with %u",
+					     "the one at %s with %u: set SWITCHML_THREADS=1 on "
+					     "all ranks, or install the same release on all "
+					     "switches",
 					     sml_stripe_name(&context->stripes[0]), n,
 					     sml_stripe_name(&context->stripes[i]),
 					     context->stripes[i].admission.shards);

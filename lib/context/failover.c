@@ -144,7 +144,9 @@ static int write_resumption(struct generations *generations, struct report *spac
 	return written ? 0
 		       : sml_error_set(SML_ERROR_PROTOCOL,
 				       "more chunks were in progress than slots can hold: the "
-				       "switch gave out impossible tickets");
+				       "switch gave out impossible tickets; install the same "
+				       "release on it and on all ranks (if they have it, please "
+				       "report this)");
 }
 
 /* ---- until a switch takes over ---- */

@@ -164,7 +164,8 @@ int sml_hosts_settle_under(struct sml_context *context)
 	if (why)
 		return sml_error_set(SML_ERROR_PROTOCOL,
 				     "the switch at %s starts the job as if this rank shared "
-				     "memory with others",
+				     "memory with others: install the same release on it and on "
+				     "all ranks, or set SWITCHML_HOST_GROUP=0 on all ranks",
 				     why);
 	if (context->settings.world_size > 1)
 		sml_log(&context->settings.log, SML_LOG_INFO,

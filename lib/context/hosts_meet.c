@@ -243,7 +243,8 @@ static int begin_anew(struct sml_stripe *stripe)
 	if (!sml_ranks_are_equal(&stripe->admission.neighbors.ranks, &hosts->ranks))
 		return sml_error_set(SML_ERROR_PROTOCOL,
 				     "it does not admit the ranks of this host as one, as the job "
-				     "has begun");
+				     "has begun: give all ranks of a host the same "
+				     "SWITCHML_SWITCH, or set SWITCHML_HOST_GROUP=0 on them");
 	if (host == NULL)
 		return 0;
 	host += stripe->index;
@@ -258,7 +259,8 @@ static int begin_anew(struct sml_stripe *stripe)
 	if (!fits)
 		return sml_error_set(SML_ERROR_PROTOCOL,
 				     "it gives the job more slots than the ranks of this host have "
-				     "memory for");
+				     "memory for: install the same release on all switches and "
+				     "ranks");
 	return 0;
 }
 

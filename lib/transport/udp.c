@@ -166,6 +166,23 @@ static void udp_close(struct sml_transport *transport)
 	free(udp);
 }
 
+static const char *open_fix(int error)
+{
+	switch (-error) {
+	case EMFILE:
+	case ENFILE:
+		return "raise the limit of descriptors (ulimit -n)";
+	case EADDRINUSE:
+		return "add ports to SWITCHML_PORTS, or see which processes use them: ss -anup";
+	case ENOMEM:
+	case ENOBUFS:
+		return "free memory on this host";
+	default:
+		return "see the routes and addresses of this host (`ip route', `ip address'), and "
+		       "SWITCHML_SOCKET_IFNAME";
+	}
+}
+
 static int udp_open(struct sml_transport **opened, const struct sml_transport_config *config)
 {
 	struct udp *udp = calloc(1, sizeof(*udp));
@@ -186,8 +203,8 @@ static int udp_open(struct sml_transport **opened, const struct sml_transport_co
 		error = -ENOMEM;
 	if (error) {
 		udp_close(&udp->base);
-		return sml_error_set(error, "a UDP socket to the switch cannot be opened: %s",
-				     strerrordesc_np(-error));
+		return sml_error_set(error, "a UDP socket to the switch cannot be opened: %s; %s",
+				     strerrordesc_np(-error), open_fix(error));
 	}
 	if (config->has_group)
 		join_group(udp, config);

@@ -371,7 +371,8 @@ static void a_job_that_needs_memory_which_is_not_shared_does_not_start(void **st
 	job.switch_address = where;
 	configure(&config, &job, 1);
 	assert_int_equal(sml_open(&context, &config), SML_ERROR_PROTOCOL);
-	expect_open_text("starts the job as if this rank shared memory with others");
+	expect_open_text("starts the job as if this rank shared memory with others: install the "
+			 "same release on it and on all ranks, or set SWITCHML_HOST_GROUP=0");
 	pthread_join(thread, NULL);
 	close(liar.fd);
 	assert_true(liar.was_ready);
