@@ -182,6 +182,8 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 	char text[SML_SENTENCE_BYTES];
 	int rc;
 
+	sml_assert(job->state <= SML_JOB_HANDING_OVER && job->n_results_missing == 0);
+	sml_assert(job->n_members == job->n_ranks && job->n_ready == 0);
 	if (is_too_narrow(job))
 		return;
 	rules->job = ((uint32_t)sml_jobs_random(jobs) & ~(uint32_t)(SML_MAX_JOBS - 1)) | job->place;

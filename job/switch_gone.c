@@ -15,6 +15,8 @@
 
 void sml_job_note_gone(struct sml_job *job, uint16_t rank, const char *why)
 {
+	sml_assert(job->members[rank].peer == NULL && job->members[rank].leaving);
+	sml_assert(!sml_ranks_has(&job->gone, rank) && job->n_gone < job->n_ranks);
 	sml_ranks_add(&job->gone, rank);
 	job->n_gone++;
 	sml_text_copy(job->gone_why, sizeof(job->gone_why), why);

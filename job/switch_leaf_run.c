@@ -18,6 +18,25 @@
 /* After the parent has answered some width, this many rounds for a wider one. */
 #define ROUNDS 6
 
+/* The invariants between two inputs. What the parent says may contradict itself: not that. */
+static void check(const struct sml_leaf_job *job)
+{
+	const struct sml_jobs *jobs = job->jobs;
+
+	sml_assert(jobs->leaf.jobs[job->rules.job % SML_MAX_JOBS] == job);
+	sml_assert(jobs->n_jobs > 0 && jobs->slots_in_use >= sml_leaf_job_slots(job));
+	sml_assert(job->n_children >= 1 && job->n_children <= SML_MAX_CHILDREN);
+	sml_assert(job->rules.n_ranks == job->n_children);
+	sml_assert(job->has_slots || (!job->ready && !job->started));
+	for (unsigned i = 0; i < job->n_children; i++) {
+		sml_assert(job->children[i].n_ranks >= 1);
+		sml_assert(!job->children[i].has_job || job->children[i].waits.slots != NULL);
+		sml_assert(!job->children[i].ready ||
+			   (job->children[i].lanes >= 1 &&
+			    job->children[i].lanes <= job->rules.lanes));
+	}
+}
+
 /* ---- what its ranks are told ---- */
 
 static uint32_t least(uint32_t a, uint32_t b)
@@ -222,6 +241,7 @@ uint64_t sml_leaf_job_deadline(const struct sml_leaf_job *job)
 
 void sml_leaf_job_tick(struct sml_leaf_job *job)
 {
+	check(job);
 	if (job->jobs->now_ns >= sml_leaf_job_slots_due(job))
 		sml_leaf_job_send_known_slots(job);
 	if (!job->has_slots && job->jobs->now_ns >= job->tries_again_ns &&
@@ -256,6 +276,7 @@ void sml_leaf_job_branch_message(struct sml_jobs *jobs, struct sml_branch *branc
 		child++;
 	if (job == NULL || child == job->n_children)
 		return;
+	check(job);
 	switch (message->body_case) {
 	case SML_CONTROL__ENVELOPE__BODY_LEAF_READY:
 		job->children[child].lanes = least(message->leaf_ready->lanes, job->rules.lanes);

@@ -131,6 +131,9 @@ static void hand_over_or_admit(struct sml_job *job)
 
 void sml_job_resume(struct sml_job *job)
 {
+	/* Each of its ranks is here, with a report: check() in switch_job.c. */
+	sml_assert(job->resumes && job->state == SML_JOB_JOINING && job->n_results_missing == 0);
+	sml_assert(job->n_members == job->n_ranks);
 	job->state = SML_JOB_HANDING_OVER;
 	job->begun_ns = job->jobs->now_ns;
 	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++) {
@@ -188,6 +191,7 @@ void sml_job_result(struct sml_job *job, const SmlControl__Result *result)
 			     "can be handed over");
 		return;
 	}
+	sml_assert(job->n_results_missing > 0);
 	handover->done = true;
 	job->n_results_missing--;
 	hand_over_or_admit(job);
