@@ -37,12 +37,21 @@
 
 /* The longest time between two checks of deadlines. */
 #define SML_TICK_NS	100000000ull
-#define SML_FAILED_TAGS 256
+#define SML_FAILED_JOBS 256
 /* A sentence for people. */
 #define SML_SENTENCE_BYTES 512
 #define SML_NAME_BYTES	   128
 
 struct sml_job;
+
+/* What a rank that was out of reach learns when it comes to resume. */
+struct sml_failed_job {
+	uint64_t tag;
+	int error;
+	char text[SML_SENTENCE_BYTES];
+	bool has_lost; /* `lost` is the rank whose connection the switch lost */
+	uint16_t lost;
+};
 struct sml_branch;
 struct sml_relayed;
 struct sml_passage;
@@ -144,8 +153,8 @@ struct sml_jobs {
 		uint32_t rank;
 		uint64_t at_ns;
 	} turned_away;
-	/* Tags of jobs that failed here, newest last: their ranks must not resume here. */
-	uint64_t failed_tags[SML_FAILED_TAGS];
+	/* Jobs that failed here, newest last: their ranks must not resume here. */
+	struct sml_failed_job failed[SML_FAILED_JOBS];
 	uint32_t n_failed;
 	/* In a tree. */
 	struct sml_branch *branches; /* the leaves of this switch */

@@ -88,14 +88,33 @@ void sml_job_close(struct sml_job *job)
 	free(job);
 }
 
+static void fail(struct sml_job *job, struct sml_failed_job why)
+{
+	struct sml_jobs *jobs = job->jobs;
+
+	if (jobs->config.debug >= 1)
+		sml_jobs_log(jobs, SML_JOBS_WARNING, "job \"%s\" failed: %s", job->name, why.text);
+	why.tag = job->report_tag;
+	if (job->state >= SML_JOB_PROBING)
+		jobs->failed[jobs->n_failed++ % SML_FAILED_JOBS] = why;
+	sml_job_abort_all(job, why.error, why.text);
+	sml_job_close(job);
+}
+
 void sml_job_fail(struct sml_job *job, int error, const char *text)
 {
-	if (job->jobs->config.debug >= 1)
-		sml_jobs_log(job->jobs, SML_JOBS_WARNING, "job \"%s\" failed: %s", job->name, text);
-	if (job->state >= SML_JOB_PROBING)
-		job->jobs->failed_tags[job->jobs->n_failed++ % SML_FAILED_TAGS] = job->report_tag;
-	sml_job_abort_all(job, error, text);
-	sml_job_close(job);
+	struct sml_failed_job why = {.error = error};
+
+	snprintf(why.text, sizeof(why.text), "%s", text);
+	fail(job, why);
+}
+
+void sml_job_fail_without(struct sml_job *job, uint16_t rank, const char *text)
+{
+	struct sml_failed_job why = {.error = SML_ERROR_RANK_DIED, .has_lost = true, .lost = rank};
+
+	snprintf(why.text, sizeof(why.text), "%s", text);
+	fail(job, why);
 }
 
 /*
@@ -208,7 +227,7 @@ static void tell_death(struct sml_job *job, uint16_t rank, const char *why)
 	else
 		snprintf(text, sizeof(text), "rank %u (host %s, pid %u) died%s: %s", rank,
 			 member->host, member->pid, member->leaving ? " as it left" : "", why);
-	sml_job_fail(job, SML_ERROR_RANK_DIED, text);
+	sml_job_fail_without(job, rank, text);
 }
 
 void sml_job_lost(struct sml_peer *peer, const char *why)

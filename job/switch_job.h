@@ -231,6 +231,9 @@ void sml_job_close(struct sml_job *job);
 /* Tell every member, and give the slots back. The job is gone. */
 void sml_job_fail(struct sml_job *job, int error, const char *text);
 
+/* The same, because the switch lost this rank's connection: the rank may live, and resume. */
+void sml_job_fail_without(struct sml_job *job, uint16_t rank, const char *text);
+
 /* A switch of its tree has died: its ranks look for their switches again. The job is gone. */
 void sml_job_scatter(struct sml_job *job, const char *why);
 

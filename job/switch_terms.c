@@ -134,19 +134,25 @@ static void check_port(const struct sml_jobs *jobs, const SmlControl__Join *join
 }
 
 /*
- * This switch is alive, and has told the others that this rank is dead: the rank must not resume.
+ * This switch is alive, and has told the other ranks why their job failed: this one must not
+ * resume, and learns the same. To the rank that counted as dead, that would be wrong.
  */
 static void check_death(const struct sml_jobs *jobs, const SmlControl__Join *join,
 			struct sml_refusal *refusal)
 {
-	for (uint32_t i = 0; join->resume != NULL && i < SML_FAILED_TAGS; i++) {
-		if (i >= jobs->n_failed || jobs->failed_tags[i] != join->resume->tag)
+	for (uint32_t i = 0; join->resume != NULL && i < SML_FAILED_JOBS; i++) {
+		const struct sml_failed_job *failed = &jobs->failed[i];
+
+		if (i >= jobs->n_failed || failed->tag != join->resume->tag)
 			continue;
-		refusal->error = SML_ERROR_RANK_DIED;
-		snprintf(refusal->text, sizeof(refusal->text),
-			 "the switch lost the connection of rank %u and has ended job \"%s\" for "
-			 "all ranks: start the job again",
-			 join->rank, join->job);
+		refusal->error = failed->error;
+		if (failed->has_lost && failed->lost == join->rank)
+			snprintf(refusal->text, sizeof(refusal->text),
+				 "the switch lost the connection of rank %u and has ended job "
+				 "\"%s\" for all ranks: start the job again",
+				 join->rank, join->job);
+		else
+			snprintf(refusal->text, sizeof(refusal->text), "%s", failed->text);
 	}
 }
 

@@ -167,8 +167,8 @@ static void the_least_number_of_threads_is_the_jobs(void **state)
 
 /* ---- resuming ---- */
 
-static void resume(struct jobs_world *world, unsigned peer, uint32_t rank, uint64_t membership,
-		   bool leaving)
+static void resume_after(struct jobs_world *world, unsigned peer, uint32_t rank,
+			 uint64_t membership, uint64_t tag, bool leaving)
 {
 	SmlControl__Join join = jobs_join_message("a", rank, 2);
 	SmlControl__Resume report = SML_CONTROL__RESUME__INIT;
@@ -179,11 +179,18 @@ static void resume(struct jobs_world *world, unsigned peer, uint32_t rank, uint6
 		sml_control__stream_report__init(&streams[i]);
 	report.epoch = 1;
 	report.membership = membership;
+	report.tag = tag;
 	report.leaving = leaving;
 	report.streams = list;
 	report.n_streams = SML_STREAMS;
 	join.resume = &report;
 	jobs_join(world, peer, join);
+}
+
+static void resume(struct jobs_world *world, unsigned peer, uint32_t rank, uint64_t membership,
+		   bool leaving)
+{
+	resume_after(world, peer, rank, membership, 0, leaving);
 }
 
 static void all_ranks_have_one_membership_in_all_epochs(void **state)
@@ -243,6 +250,29 @@ static void where_there_is_no_room_for_both_the_job_that_goes_on_stays(void **st
 	resume(&world, 1, 0, 77, false);
 	assert_string_equal(jobs_refusal(&world, 0), "");
 	assert_non_null(strstr(jobs_refusal(&world, 1), "at its limit of"));
+	jobs_close(&world);
+}
+
+/* It was out of reach when its job failed, and names the rank that the others name. */
+static void who_comes_to_resume_a_failed_job_learns_why_it_failed(void **state)
+{
+	struct jobs_world world;
+	uint64_t membership, tag;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	jobs_join_all(&world, 0, "a", 2);
+	membership = jobs_admitted(&world, 0)->membership;
+	tag = world.jobs.jobs[0]->report_tag;
+	jobs_ready(&world, 0);
+	jobs_ready(&world, 1);
+	jobs_hang_up(&world, 0);
+	resume_after(&world, 2, 1, membership, tag, false);
+	assert_non_null(strstr(jobs_refusal(&world, 2), "rank 0 (host"));
+	assert_non_null(strstr(jobs_refusal(&world, 2), "died: its connection ended"));
+	/* To the rank that counted as dead, this would be wrong. */
+	resume_after(&world, 3, 0, membership, tag, false);
+	assert_non_null(strstr(jobs_refusal(&world, 3), "lost the connection of rank 0"));
 	jobs_close(&world);
 }
 
@@ -688,6 +718,7 @@ int main(void)
 		cmocka_unit_test(all_ranks_have_one_membership_in_all_epochs),
 		cmocka_unit_test(strangers_under_its_name_do_not_stop_a_job_that_goes_on),
 		cmocka_unit_test(where_there_is_no_room_for_both_the_job_that_goes_on_stays),
+		cmocka_unit_test(who_comes_to_resume_a_failed_job_learns_why_it_failed),
 		cmocka_unit_test(who_looks_for_ranks_that_have_left_may_leave),
 		cmocka_unit_test(where_all_come_only_to_leave_they_leave_at_once),
 		cmocka_unit_test(what_waiting_jobs_claim_shrinks_no_window),
