@@ -31,9 +31,8 @@ static void check(const struct sml_leaf_job *job)
 	for (unsigned i = 0; i < job->n_children; i++) {
 		sml_assert(job->children[i].n_ranks >= 1);
 		sml_assert(!job->children[i].has_job || job->children[i].waits.slots != NULL);
-		sml_assert(!job->children[i].ready ||
-			   (job->children[i].lanes >= 1 &&
-			    job->children[i].lanes <= job->rules.lanes));
+		sml_assert(!job->children[i].ready || (job->children[i].lanes >= 1 &&
+						       job->children[i].lanes <= job->rules.lanes));
 	}
 }
 
