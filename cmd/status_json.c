@@ -54,18 +54,37 @@ static json_t *rank_rates_json(const struct sml_rank_rates *rates)
 			 traffic_rates_json(rates));
 }
 
+/* A rate of what ranks count, if they have told it. */
+static json_t *told(const struct sml_job_rates *rates, double rate)
+{
+	return rates->has_traffic ? json_real(rate) : json_null();
+}
+
 static json_t *job_rates_json(const struct sml_job_rates *rates)
 {
 	if (!rates->known)
 		return json_null();
 	return json_pack(
-		"{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "uses", rates->uses,
-		"resends", rates->resends, "duplicates", rates->duplicates, "packets_sent",
-		rates->packets_sent, "packets_received", rates->packets_received, "bytes_sent",
-		rates->bytes_sent, "bytes_received", rates->bytes_received, "retransmits_timeout",
-		rates->timeouts, "retransmits_fast", rates->fast, "slowest_rank",
-		rates->slowest < 0 ? json_null() : json_integer(rates->slowest), "slowest_share",
-		rates->slowest < 0 ? json_null() : json_real(rates->slowest_share));
+		"{s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s?, s:o}", "uses",
+		rates->uses, "resends", rates->resends, "duplicates", rates->duplicates,
+		"packets_sent", told(rates, rates->packets_sent), "packets_received",
+		told(rates, rates->packets_received), "bytes_sent", told(rates, rates->bytes_sent),
+		"bytes_received", told(rates, rates->bytes_received), "retransmits_timeout",
+		told(rates, rates->timeouts), "retransmits_fast", told(rates, rates->fast),
+		"slowest_rank", rates->slowest < 0 ? json_null() : json_integer(rates->slowest),
+		"slowest_leaf", rates->slowest_leaf, "slowest_share",
+		rates->slowest_share > 0 ? json_real(rates->slowest_share) : json_null());
+}
+
+static json_t *branch_rates_json(const struct sml_view *view, const SmlControl__JobStatus *job,
+				 size_t n)
+{
+	struct sml_branch_rates rates;
+
+	if (!sml_view_branch_rates(view, job, n, &rates))
+		return json_null();
+	return json_pack("{s:f, s:f, s:f}", "contributions", rates.contributions, "resends",
+			 rates.resends, "last_share", rates.last_share);
 }
 
 /* ---- what it says ---- */
@@ -89,13 +108,23 @@ static json_t *traffic_json(const SmlControl__WorkerStatus *worker)
 
 static json_t *worker_json(const SmlControl__WorkerStatus *worker)
 {
-	return json_pack("{s:i, s:s, s:i, s:s, s:I, s:I, s:I, s:I, s:b, s:s, s:o}", "rank",
-			 (int)worker->rank, "host", worker->host, "pid", (int)worker->pid, "state",
-			 worker->state, "last_seen_ms", (json_int_t)worker->last_seen_ms,
+	return json_pack("{s:i, s:s, s:i, s:s, s:I, s:I, s:I, s:I, s:b, s:s, s:s, s:o, s:o}",
+			 "rank", (int)worker->rank, "host", worker->host, "pid", (int)worker->pid,
+			 "state", worker->state, "last_seen_ms", (json_int_t)worker->last_seen_ms,
 			 "contributions", (json_int_t)worker->contributions, "resends",
 			 (json_int_t)worker->resends, "completed", (json_int_t)worker->completed,
-			 "by_multicast", (int)worker->by_group, "leaf", worker->leaf, "traffic",
-			 traffic_json(worker));
+			 "by_multicast", (int)worker->by_group, "leaf", worker->leaf, "via",
+			 worker->via, "sent_by",
+			 worker->sender > 0 ? json_integer(worker->sender - 1) : json_null(),
+			 "traffic", traffic_json(worker));
+}
+
+static json_t *branch_json(const SmlControl__BranchStatus *branch)
+{
+	return json_pack("{s:s, s:i, s:I, s:I, s:I}", "leaf", branch->leaf, "ranks",
+			 (int)branch->ranks, "contributions", (json_int_t)branch->contributions,
+			 "resends", (json_int_t)branch->resends, "completed",
+			 (json_int_t)branch->completed);
 }
 
 static json_t *stripe_json(const SmlControl__StripeStatus *served)
@@ -108,10 +137,11 @@ static json_t *stripe_json(const SmlControl__StripeStatus *served)
 			 (json_int_t)served->bytes_sent);
 }
 
-/* Also of its ranks, into the objects of the job. */
+/* Also of its ranks and leaves, into the objects of the job. */
 static void add_rates(const struct sml_view *view, const SmlControl__JobStatus *job, json_t *object)
 {
 	json_t *workers = json_object_get(object, "workers");
+	json_t *leaves = json_object_get(object, "leaves");
 	struct sml_rank_rates *ranks = sml_view_ranks(job);
 	struct sml_job_rates rates;
 
@@ -123,25 +153,30 @@ static void add_rates(const struct sml_view *view, const SmlControl__JobStatus *
 	for (size_t i = 0; i < job->n_workers; i++)
 		json_object_set_new(json_array_get(workers, i), "rates",
 				    rank_rates_json(&ranks[i]));
+	for (size_t i = 0; i < job->n_branches; i++)
+		json_object_set_new(json_array_get(leaves, i), "rates",
+				    branch_rates_json(view, job, i));
 	free(ranks);
 }
 
 static json_t *job_json(const SmlControl__JobStatus *job)
 {
-	json_t *workers = json_array(), *stripes = json_array();
+	json_t *workers = json_array(), *stripes = json_array(), *leaves = json_array();
 
 	for (size_t i = 0; i < job->n_workers; i++)
 		json_array_append_new(workers, worker_json(job->workers[i]));
 	for (size_t i = 0; i < job->n_served; i++)
 		json_array_append_new(stripes, stripe_json(job->served[i]));
-	return json_pack("{s:s, s:I, s:i, s:i, s:i, s:i, s:s, s:i, s:s, s:b, s:o, s:o, s:i, s:o}",
-			 "job", job->job, "job_number", (json_int_t)job->job_number, "epoch",
-			 (int)job->epoch, "world_size", (int)job->world_size, "lanes",
-			 (int)job->lanes, "slots", (int)job->slots, "state", job->state, "stripes",
-			 (int)job->stripes, "multicast", job->group, "shares_memory",
-			 (int)job->shares_memory, "served", stripes, "workers", workers,
-			 "workers_left_out", (int)job->left_out, "counters",
-			 counters_json(job->counters, job->n_counters));
+	for (size_t i = 0; i < job->n_branches; i++)
+		json_array_append_new(leaves, branch_json(job->branches[i]));
+	return json_pack(
+		"{s:s, s:I, s:i, s:i, s:i, s:i, s:s, s:i, s:s, s:b, s:o, s:o, s:o, s:i, s:o}",
+		"job", job->job, "job_number", (json_int_t)job->job_number, "epoch",
+		(int)job->epoch, "world_size", (int)job->world_size, "lanes", (int)job->lanes,
+		"slots", (int)job->slots, "state", job->state, "stripes", (int)job->stripes,
+		"multicast", job->group, "shares_memory", (int)job->shares_memory, "served",
+		stripes, "leaves", leaves, "workers", workers, "workers_left_out",
+		(int)job->left_out, "counters", counters_json(job->counters, job->n_counters));
 }
 
 static json_t *jobs_json(const struct sml_view *view, bool with_rates)

@@ -69,15 +69,32 @@ static void print_group(const SmlControl__JobStatus *job)
 			printf(" %u", job->workers[i]->rank);
 }
 
-static void print_worker(const SmlControl__WorkerStatus *worker)
+static void print_worker(const SmlControl__JobStatus *job, const SmlControl__WorkerStatus *worker)
 {
 	printf("  %4u  %-20s %8u  %-8s %7" PRIu64 " ms ", worker->rank, worker->host, worker->pid,
 	       worker->state, worker->last_seen_ms);
 	/* Its switch has its counters. */
-	if (worker->leaf[0])
-		printf("at the leaf %s\n", worker->leaf);
+	if (worker->via[0])
+		printf("at the leaf %s of the leaf %s", worker->leaf, worker->via);
+	else if (worker->leaf[0])
+		printf("at the leaf %s", worker->leaf);
 	else
-		printf("%14" PRIu64 " %10" PRIu64 "\n", worker->contributions, worker->resends);
+		printf("%14" PRIu64 " %10" PRIu64, worker->contributions, worker->resends);
+	if (sml_view_host_group(job, worker) > 0)
+		printf("  rank %u sends", worker->sender - 1);
+	printf("\n");
+}
+
+/* What the leaves of this switch contribute to the job. */
+static void print_branches(const SmlControl__JobStatus *job)
+{
+	for (size_t i = 0; i < job->n_branches; i++) {
+		const SmlControl__BranchStatus *branch = job->branches[i];
+
+		printf("  leaf %s with %u rank%s: %" PRIu64 " contributions, %" PRIu64 " resends\n",
+		       branch->leaf, branch->ranks, sml_plural(branch->ranks),
+		       branch->contributions, branch->resends);
+	}
 }
 
 static void print_left_out(size_t n)
@@ -112,8 +129,9 @@ static void print_workers(const SmlControl__JobStatus *job)
 	printf("  %4s  %-20s %8s  %-8s %10s %14s %10s\n", "rank", "host", "pid", "state",
 	       "last seen", "contributions", "resends");
 	for (size_t i = 0; i < n; i++)
-		print_worker(job->workers[i]);
+		print_worker(job, job->workers[i]);
 	print_left_out(job->n_workers - n + job->left_out);
+	print_branches(job);
 }
 
 static void print_job(const SmlControl__JobStatus *job)
@@ -149,8 +167,10 @@ static void print_tree(const SmlControl__Status *status)
 	for (size_t i = 0; i < status->n_leaves; i++) {
 		const SmlControl__LeafStatus *leaf = status->leaves[i];
 
-		printf("  leaf %s: %u ranks, %u slots, last seen %" PRIu64 " ms ago\n", leaf->name,
-		       leaf->ranks, leaf->slots, leaf->last_seen_ms);
+		printf("  leaf %s: %u rank%s, %u of %u slots in use, last seen %" PRIu64
+		       " ms ago\n",
+		       leaf->name, leaf->ranks, sml_plural(leaf->ranks), leaf->slots_in_use,
+		       leaf->slots, leaf->last_seen_ms);
 	}
 }
 
@@ -194,6 +214,19 @@ static void print_rank_rates(const SmlControl__WorkerStatus *worker,
 	printf("\n");
 }
 
+static void print_branch_rates(const struct sml_view *view, const SmlControl__JobStatus *job)
+{
+	struct sml_branch_rates rates;
+
+	for (size_t i = 0; i < job->n_branches; i++)
+		if (sml_view_branch_rates(view, job, i, &rates))
+			printf("  leaf %s with %u rank%s: %.0f contributions/s, lost/s %.1f, last "
+			       "of %.1f%%\n",
+			       job->branches[i]->leaf, job->branches[i]->ranks,
+			       sml_plural(job->branches[i]->ranks), rates.contributions,
+			       rates.resends, 100 * rates.last_share);
+}
+
 static void print_job_rates(const struct sml_view *view, const SmlControl__JobStatus *job)
 {
 	struct sml_rank_rates *ranks = sml_view_ranks(job);
@@ -211,7 +244,10 @@ static void print_job_rates(const struct sml_view *view, const SmlControl__JobSt
 		return;
 	}
 	printf(", %.0f uses/s", rates.uses);
-	if (rates.slowest >= 0)
+	if (rates.slowest_leaf != NULL)
+		printf(", the leaf %s was the last of %.0f %% of them", rates.slowest_leaf,
+		       100 * rates.slowest_share);
+	else if (rates.slowest >= 0)
 		printf(", rank %d was the last of %.0f %% of them", rates.slowest,
 		       100 * rates.slowest_share);
 	printf("; came again: %.1f/s because the result was lost, %.1f/s while ranks were "
@@ -222,6 +258,7 @@ static void print_job_rates(const struct sml_view *view, const SmlControl__JobSt
 	for (size_t i = 0; i < n; i++)
 		print_rank_rates(job->workers[i], &ranks[i]);
 	print_left_out(job->n_workers - n + job->left_out);
+	print_branch_rates(view, job);
 	free(ranks);
 }
 
@@ -233,6 +270,7 @@ void sml_status_print_rates(const struct sml_view *view)
 	sml_view_switch_rates(view, &rates);
 	printf("\n");
 	print_head(view);
+	print_tree(status);
 	if (rates.packets_received + rates.packets_sent > 0)
 		printf("  %.2f MB/s and %.0f packets/s received, %.2f MB/s and %.0f packets/s "
 		       "sent\n",

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "cmd/ask.h"
-#include "core/pool.h"
 
 /*
  * Bytes of a packet on the wire that its UDP payload does not have: Ethernet's gap, preamble,
@@ -177,6 +176,7 @@ static void rank_rates(const struct sml_view *view, const SmlControl__WorkerStat
 
 static void add_rank(struct sml_job_rates *job, const struct sml_rank_rates *rank)
 {
+	job->has_traffic |= rank->has_traffic;
 	job->bytes_sent += rank->bytes_sent;
 	job->bytes_received += rank->bytes_received;
 	job->packets_sent += rank->packets_sent;
@@ -187,37 +187,60 @@ static void add_rank(struct sml_job_rates *job, const struct sml_rank_rates *ran
 		job->link_share = rank->link_share;
 }
 
+/* The same leaf in the answer before; NULL: it was not there. */
+static const SmlControl__BranchStatus *branch_before(const SmlControl__JobStatus *before,
+						     const SmlControl__BranchStatus *branch)
+{
+	for (size_t i = 0; i < before->n_branches; i++)
+		if (strcmp(before->branches[i]->leaf, branch->leaf) == 0)
+			return before->branches[i];
+	return NULL;
+}
+
+static double completed_by_leaf(const SmlControl__JobStatus *before,
+				const SmlControl__BranchStatus *branch, double seconds)
+{
+	const SmlControl__BranchStatus *then = branch_before(before, branch);
+
+	return then != NULL ? rate(then->completed, branch->completed, seconds) : 0;
+}
+
+/* Ranks that are connected to the switch complete uses, and so do its leaves. */
 static double uses_of(const SmlControl__JobStatus *before, const SmlControl__JobStatus *now,
 		      double seconds)
 {
-	bool has_leaves = false;
 	double uses = 0;
 
-	for (size_t i = 0; i < now->n_workers; i++) {
+	for (size_t i = 0; i < now->n_workers; i++)
 		uses += rate(before->workers[i]->completed, now->workers[i]->completed, seconds);
-		has_leaves |= now->workers[i]->leaf[0] != '\0';
-	}
-	/* A leaf's sum completes uses, too. */
-	return has_leaves ? rate(sml_view_counter(before->counters, before->n_counters,
-						  sml_verdict_name(SML_VERDICT_COMPLETED)),
-				 sml_view_counter(now->counters, now->n_counters,
-						  sml_verdict_name(SML_VERDICT_COMPLETED)),
-				 seconds)
-			  : uses;
+	for (size_t i = 0; i < now->n_branches; i++)
+		uses += completed_by_leaf(before, now->branches[i], seconds);
+	return uses;
 }
 
-/* Which rank was the last how often. */
+/* Which rank or leaf was the last how often. */
 static void find_slowest(const SmlControl__JobStatus *before, const SmlControl__JobStatus *now,
 			 double seconds, struct sml_job_rates *rates, struct sml_rank_rates *ranks)
 {
 	rates->uses = uses_of(before, now, seconds);
-	for (size_t i = 0; i < now->n_workers && rates->uses > 0; i++) {
+	if (rates->uses <= 0)
+		return;
+	for (size_t i = 0; i < now->n_workers; i++) {
 		ranks[i].last_share =
 			rate(before->workers[i]->completed, now->workers[i]->completed, seconds) /
 			rates->uses;
 		if (ranks[i].last_share > rates->slowest_share) {
 			rates->slowest_share = ranks[i].last_share;
 			rates->slowest = (int)now->workers[i]->rank;
+		}
+	}
+	for (size_t i = 0; i < now->n_branches; i++) {
+		double share = completed_by_leaf(before, now->branches[i], seconds) / rates->uses;
+
+		if (share > rates->slowest_share) {
+			rates->slowest_share = share;
+			rates->slowest = -1;
+			rates->slowest_leaf = now->branches[i]->leaf;
 		}
 	}
 }
@@ -259,4 +282,35 @@ void sml_view_job_rates(const struct sml_view *view, const SmlControl__JobStatus
 	find_slowest(before, job, seconds, rates, ranks);
 	rates->resends = rate(resends_of(before), resends_of(job), seconds);
 	rates->duplicates = rate(duplicates_of(before), duplicates_of(job), seconds);
+}
+
+bool sml_view_branch_rates(const struct sml_view *view, const SmlControl__JobStatus *job, size_t n,
+			   struct sml_branch_rates *rates)
+{
+	const double seconds = sml_view_seconds(view);
+	const SmlControl__JobStatus *before = seconds > 0 ? job_before(view, job) : NULL;
+	const SmlControl__BranchStatus *now = job->branches[n];
+	const SmlControl__BranchStatus *then = before != NULL ? branch_before(before, now) : NULL;
+	double uses;
+
+	*rates = (struct sml_branch_rates){.contributions = 0};
+	if (then == NULL)
+		return false;
+	uses = uses_of(before, job, seconds);
+	rates->contributions = rate(then->contributions, now->contributions, seconds);
+	rates->resends = rate(then->resends, now->resends, seconds);
+	if (uses > 0)
+		rates->last_share = rate(then->completed, now->completed, seconds) / uses;
+	return true;
+}
+
+/* ---- hosts ---- */
+
+size_t sml_view_host_group(const SmlControl__JobStatus *job, const SmlControl__WorkerStatus *worker)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < job->n_workers && worker->sender > 0; i++)
+		n += job->workers[i]->sender == worker->sender;
+	return n > 1 ? n : 0;
 }

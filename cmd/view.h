@@ -49,11 +49,20 @@ struct sml_job_rates {
 	double uses; /* of slots, completed */
 	double resends,
 		duplicates; /* packets that came again: the result was lost, or is missing */
+	bool has_traffic;   /* of the ranks' counters, which follow; a leaf is told none */
 	double bytes_sent, bytes_received, packets_sent, packets_received; /* of all ranks */
 	double timeouts, fast;
-	int slowest; /* the rank that completed the most uses; -1: none did */
+	/* The rank or the leaf that completed the most uses: -1 and NULL if none did. */
+	int slowest;
+	const char *slowest_leaf; /* as long as the view has this answer */
 	double slowest_share;
 	double link_share; /* of the busiest rank; below 0: not known */
+};
+
+/* A leaf of the switch, in one job. */
+struct sml_branch_rates {
+	double contributions, resends;
+	double last_share; /* as of struct sml_rank_rates */
 };
 
 /* Ask the switch for its status. 0, or a negative errno and the error. */
@@ -84,6 +93,14 @@ void sml_view_switch_rates(const struct sml_view *view, struct sml_switch_rates 
 /* Of a job of the last answer, and of all its n_workers ranks, as they are in the job's list. */
 void sml_view_job_rates(const struct sml_view *view, const SmlControl__JobStatus *job,
 			struct sml_job_rates *rates, struct sml_rank_rates *ranks);
+
+/* Of a leaf that the job has: n < job->n_branches. False: they are not known. */
+bool sml_view_branch_rates(const struct sml_view *view, const SmlControl__JobStatus *job, size_t n,
+			   struct sml_branch_rates *rates);
+
+/* The first rank of those that share this one's memory, and how many there are; 0: it is alone. */
+size_t sml_view_host_group(const SmlControl__JobStatus *job,
+			   const SmlControl__WorkerStatus *worker);
 
 /* Room for them; the caller frees it. NULL: no memory. */
 static inline struct sml_rank_rates *sml_view_ranks(const SmlControl__JobStatus *job)

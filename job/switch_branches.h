@@ -63,6 +63,7 @@ struct sml_passage {
 	uint16_t rank, first_of_host; /* of its host: the lowest rank that shares memory with it */
 	uint8_t child;
 	uint32_t pid, heartbeat_ms;
+	uint32_t stripe, stripes; /* as it said with its Join; only to be shown */
 	char host[SML_NAME_BYTES];
 };
 

@@ -126,6 +126,8 @@ static struct sml_passage *open_passage(struct sml_jobs *jobs, struct sml_peer *
 	passage->peer = peer;
 	passage->rank = (uint16_t)join->rank;
 	passage->pid = join->pid;
+	passage->stripe = join->stripe;
+	passage->stripes = join->stripes;
 	passage->heartbeat_ms = join->heartbeat_ms < 500 ? 500 : join->heartbeat_ms;
 	if (passage->heartbeat_ms > jobs->config.heartbeat_ms)
 		passage->heartbeat_ms = jobs->config.heartbeat_ms;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What `switchml status` shows. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "control/envelope.h"
 #include "job/switch_branches.h"
@@ -19,6 +20,7 @@ struct job_status {
 	SmlControl__JobStatus status;
 	SmlControl__WorkerStatus *workers, **list; /* of all its ranks */
 	SmlControl__Traffic *traffic;
+	SmlControl__BranchStatus branches[SML_MAX_CHILDREN], *branch_list[SML_MAX_CHILDREN];
 	struct counters counters;
 	SmlControl__StripeStatus served[SML_MAX_STRIPES], *served_list[SML_MAX_STRIPES];
 	char names[SML_MAX_STRIPES][96], group[SML_GROUP_TEXT_BYTES];
@@ -101,6 +103,38 @@ static void add_worker(struct job_status *out, size_t *room)
 	out->list[out->status.n_workers++] = worker;
 }
 
+/* A leaf that contributes to a job. It is left out if there is no room in the message. */
+static void add_branch(struct job_status *out, const struct sml_branch *branch, uint32_t n_ranks,
+		       const struct sml_job_counters *counters, unsigned child, size_t *room)
+{
+	SmlControl__BranchStatus *status = &out->branches[out->status.n_branches];
+	size_t bytes;
+
+	sml_control__branch_status__init(status);
+	status->leaf = (char *)(uintptr_t)branch->name;
+	status->ranks = n_ranks;
+	status->contributions = counters->contributions[child];
+	status->resends = counters->resends[child];
+	status->completed = counters->completed[child];
+	bytes = sml_control__branch_status__get_packed_size(status) + 4;
+	if (bytes > *room)
+		return;
+	*room -= bytes;
+	out->branch_list[out->status.n_branches++] = status;
+}
+
+/* Where a peer is connected: at a leaf of this switch, or at a leaf of such a leaf. */
+static void describe_place(const struct sml_peer *peer, SmlControl__WorkerStatus *worker)
+{
+	const struct sml_branch *via = sml_peer_via(peer);
+
+	if (via == NULL)
+		return;
+	worker->leaf = sml_relayed_of(peer)->at;
+	if (strcmp(via->name, worker->leaf) != 0)
+		worker->via = (char *)(uintptr_t)via->name;
+}
+
 static void describe_worker(const struct sml_job *job, uint16_t rank,
 			    const struct sml_job_counters *counters, struct job_status *out)
 {
@@ -122,8 +156,11 @@ static void describe_worker(const struct sml_job *job, uint16_t rank,
 		if (job->children[job->members[rank].child].first_rank == rank)
 			worker->completed = counters->completed[job->members[rank].child];
 	}
-	if (sml_peer_via(member->peer) != NULL)
-		worker->leaf = sml_relayed_of(member->peer)->at;
+	describe_place(member->peer, worker);
+	if (job->state >= SML_JOB_PROBING)
+		worker->sender = 1u + (sml_job_is_grouped(job, rank) || job->shares_memory
+					       ? member->first_of_host
+					       : rank);
 	worker->by_group = sml_job_is_by_group(job, rank);
 	if (job->jobs->operations->ranks_have_slots)
 		worker->completed = sml_job_completed_by(job, rank);
@@ -141,14 +178,14 @@ static void describe_worker(const struct sml_job *job, uint16_t rank,
 }
 
 /* The one that is served here. */
-static void describe_stripe(const struct sml_job *job, const struct sml_job_counters *counters,
-			    struct job_status *out)
+static void describe_stripe(const struct sml_job_counters *counters, unsigned n_children,
+			    uint32_t stripe, struct job_status *out)
 {
 	SmlControl__StripeStatus *served = &out->served[0];
 
 	sml_control__stripe_status__init(served);
-	served->stripe = job->stripe;
-	for (unsigned child = 0; child < job->n_children; child++) {
+	served->stripe = stripe;
+	for (unsigned child = 0; child < n_children; child++) {
 		served->contributions += counters->contributions[child];
 		served->resends += counters->resends[child];
 	}
@@ -214,13 +251,18 @@ static bool describe_job(const struct sml_job *job, size_t *room, struct job_sta
 		describe_worker(job, rank, &counters, out);
 		add_worker(out, room);
 	}
+	for (unsigned i = 0; i < job->n_children && job->state >= SML_JOB_PROBING; i++)
+		if (job->children[i].branch != NULL)
+			add_branch(out, job->children[i].branch, job->children[i].n_ranks,
+				   &counters, i, room);
+	out->status.branches = out->branch_list;
 	out->status.workers = out->list;
 	out->status.stripes = job->stripes;
 	out->status.served = out->served_list;
 	if (jobs->operations->ranks_have_slots)
 		describe_ranks_stripes(job, out);
 	else
-		describe_stripe(job, &counters, out);
+		describe_stripe(&counters, job->n_children, job->stripe, out);
 	add_verdicts(&out->counters, counters.verdicts);
 	out->status.counters = out->counters.list;
 	out->status.n_counters = out->counters.n;
@@ -242,38 +284,57 @@ static void describe_passage(const struct sml_passage *passage,
 	worker->pid = passage->pid;
 	worker->last_seen_ms = (job->jobs->now_ns - passage->peer->heard_ns) / 1000000u;
 	worker->state = (char *)(uintptr_t)(job->started ? "running" : "joined");
-	if (passage->peer->via != NULL) {
-		worker->leaf = sml_relayed_of(passage->peer)->at;
-	} else {
-		worker->contributions = counters->contributions[passage->child];
-		worker->resends = counters->resends[passage->child];
+	worker->sender = 1u + passage->first_of_host;
+	describe_place(passage->peer, worker);
+	if (passage->peer->via != NULL)
+		return;
+	/* As in describe_worker(): of ranks that share memory, the first one counts. */
+	worker->contributions = counters->contributions[passage->child];
+	worker->resends = counters->resends[passage->child];
+	if (job->children[passage->child].first_rank == passage->rank)
 		worker->completed = counters->completed[passage->child];
-	}
 }
 
-static size_t count_passages(const struct sml_leaf_job *job)
+static int compare_passages(const void *a, const void *b)
+{
+	const struct sml_passage *one = *(const struct sml_passage *const *)a;
+	const struct sml_passage *other = *(const struct sml_passage *const *)b;
+
+	return one->rank < other->rank ? -1 : one->rank > other->rank;
+}
+
+/* The job's, by rank. The caller frees the list; NULL: no memory. */
+static const struct sml_passage **list_passages(const struct sml_leaf_job *job, size_t *n)
 {
 	const struct sml_table *passages = &job->jobs->leaf.passages;
-	size_t n = 0;
+	const struct sml_passage **list = calloc(passages->n + 1, sizeof(*list));
 
-	for (uint32_t i = 0; i < passages->room; i++) {
+	*n = 0;
+	for (uint32_t i = 0; list != NULL && i < passages->room; i++) {
 		const struct sml_passage *passage =
 			(const struct sml_passage *)sml_table_at(passages, i);
 
-		n += passage != NULL && passage->job == job;
+		if (passage != NULL && passage->job == job)
+			list[(*n)++] = passage;
 	}
-	return n;
+	if (list != NULL)
+		qsort(list, *n, sizeof(*list), compare_passages);
+	return list;
 }
 
 /* What a leaf knows of a job: the ranks behind it. False: no memory. */
 static bool describe_leaf_job(const struct sml_leaf_job *job, size_t *room, struct job_status *out)
 {
 	const struct sml_jobs *jobs = job->jobs;
-	const struct sml_table *passages = &jobs->leaf.passages;
 	struct sml_job_counters counters = {0};
+	const struct sml_passage **passages;
+	size_t n;
 
-	if (!make_room(out, count_passages(job)))
+	passages = list_passages(job, &n);
+	if (passages == NULL || !make_room(out, n)) {
+		free(passages);
 		return false;
+	}
 	if (jobs->operations->job_counters && job->has_slots)
 		jobs->operations->job_counters(jobs->dataplane, job->rules.job, &counters);
 	sml_control__job_status__init(&out->status);
@@ -282,21 +343,25 @@ static bool describe_leaf_job(const struct sml_leaf_job *job, size_t *room, stru
 	out->status.epoch = job->rules.epoch;
 	out->status.world_size = job->world_size;
 	out->status.lanes = job->rules.lanes;
-	out->status.slots = (uint32_t)(job->rules.head_slots + job->rules.data_slots);
+	out->status.slots = sml_leaf_job_slots(job);
 	out->status.state = (char *)(uintptr_t)(job->started ? "running" : "probing");
-	out->status.workers = out->list;
-	for (uint32_t i = 0; i < passages->room; i++) {
-		const struct sml_passage *passage =
-			(const struct sml_passage *)sml_table_at(passages, i);
-
-		if (passage == NULL || passage->job != job)
-			continue;
-		describe_passage(passage, &counters, out);
+	out->status.stripes = n > 0 ? passages[0]->stripes : 0;
+	for (size_t i = 0; i < n; i++) {
+		describe_passage(passages[i], &counters, out);
 		add_worker(out, room);
 	}
+	for (unsigned i = 0; i < job->n_children; i++)
+		if (job->children[i].branch != NULL)
+			add_branch(out, job->children[i].branch, job->children[i].n_ranks,
+				   &counters, i, room);
+	out->status.workers = out->list;
+	out->status.branches = out->branch_list;
+	out->status.served = out->served_list;
+	describe_stripe(&counters, job->n_children, n > 0 ? passages[0]->stripe : 0, out);
 	add_verdicts(&out->counters, counters.verdicts);
 	out->status.counters = out->counters.list;
 	out->status.n_counters = out->counters.n;
+	free(passages);
 	return true;
 }
 

@@ -117,6 +117,7 @@ static void job_counters(struct sml_dataplane *dataplane, uint32_t job,
 	memset(counters, 0, sizeof(*counters));
 	memcpy(counters->contributions, world_of(dataplane)->contributions,
 	       sizeof(counters->contributions));
+	memcpy(counters->completed, world_of(dataplane)->completed, sizeof(counters->completed));
 	world_of(dataplane)->n_looks++;
 }
 
@@ -289,4 +290,15 @@ const SmlControl__Admitted *jobs_admitted(const struct jobs_world *world, unsign
 		jobs_told(world, peer, SML_CONTROL__ENVELOPE__BODY_ADMITTED);
 
 	return told ? told->admitted : NULL;
+}
+
+SmlControl__Status *jobs_status(struct jobs_world *world)
+{
+	size_t n;
+	uint8_t *bytes = sml_jobs_pack_status(&world->jobs, world->now_ns, &n);
+	SmlControl__Status *status = sml_control__status__unpack(NULL, n, bytes);
+
+	sml_assert(status != NULL);
+	free(bytes);
+	return status;
 }

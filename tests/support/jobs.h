@@ -34,8 +34,12 @@ struct jobs_world {
 	uint32_t most_slots; /* of one job: the other slots are in pieces; 0: any number */
 	uint64_t contributions[SML_MAX_CHILDREN]; /* contributions that the dataplane has counted,
 						  of any job */
+	uint64_t completed[SML_MAX_CHILDREN];	  /* uses, in the same way */
 	unsigned n_looks;			  /* their times */
 };
+
+/* What it says of itself; the caller frees it. */
+SmlControl__Status *jobs_status(struct jobs_world *world);
 
 /* Make a switch with these limits. ranks_have_slots: rank 0's port instead of a switch. */
 void jobs_open(struct jobs_world *world, uint32_t max_slots, uint32_t max_jobs,

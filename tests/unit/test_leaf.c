@@ -191,6 +191,80 @@ static void a_leaf_serves_ranks_of_one_host_as_one_child(void **state)
 	jobs_close(&world);
 }
 
+static void a_leaf_shows_its_ranks_in_order_and_counts_each_host_once(void **state)
+{
+	uint32_t numbers[4], reversed[4], ranks[] = {3, 2, 1, 0}, hosts[] = {1, 0, 1, 0};
+	struct jobs_world world;
+	SmlControl__Status *status;
+	const SmlControl__JobStatus *job;
+
+	(void)state;
+	be_leaf(&world, 4, numbers);
+	for (unsigned i = 0; i < 4; i++)
+		reversed[i] = numbers[3 - i];
+	assert_null(offer_hosts(&world, reversed, ranks, hosts, 4, 6));
+	/* Its children are in the order of the parent's list: ranks 1 and 3 are the first. */
+	world.contributions[0] = world.contributions[1] = 40;
+	world.completed[0] = 10;
+	world.completed[1] = 30;
+	status = jobs_status(&world);
+	assert_string_equal(status->parent, "spine:28500");
+	assert_true(status->attached && status->level == 1);
+	assert_int_equal(status->n_jobs, 1);
+	job = status->jobs[0];
+	assert_int_equal(job->n_workers, 4);
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(job->workers[i]->rank, i);
+		assert_int_equal(job->workers[i]->sender, 1 + i % 2);
+		assert_int_equal(job->workers[i]->contributions, 40);
+	}
+	assert_true(job->workers[0]->completed == 30 && job->workers[2]->completed == 0);
+	assert_true(job->workers[1]->completed == 10 && job->workers[3]->completed == 0);
+	assert_int_equal(job->n_served, 1);
+	assert_int_equal(job->served[0]->contributions, 80);
+	sml_control__status__free_unpacked(status, NULL);
+	jobs_close(&world);
+}
+
+/* Rank 0 is here, and rank 1 at a leaf of this leaf. */
+static void a_leaf_shows_its_stripe_and_what_its_leaf_contributes(void **state)
+{
+	uint32_t numbers[2], ranks[] = {0, 1};
+	SmlControl__Join join = jobs_join_message("tree", 0, 2);
+	struct jobs_world world;
+	SmlControl__Status *status;
+	const SmlControl__JobStatus *job;
+
+	(void)state;
+	be_leaf(&world, 0, NULL);
+	join.stripe = 1;
+	join.stripes = 2;
+	jobs_join(&world, 1, join);
+	numbers[0] = jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
+	tree_attach(&world, 2, 300);
+	tree_relay_join(&world, 2, 70, 1, 2);
+	numbers[1] = jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
+	assert_null(offer_hosts(&world, numbers, ranks, NULL, 2, 2));
+	world.contributions[0] = 5;
+	world.contributions[1] = 7;
+	world.completed[1] = 6;
+	status = jobs_status(&world);
+	assert_int_equal(status->n_jobs, 1);
+	job = status->jobs[0];
+	assert_int_equal(job->stripes, 2);
+	assert_int_equal(job->served[0]->stripe, 1);
+	assert_int_equal(job->served[0]->contributions, 12);
+	assert_int_equal(job->n_branches, 1);
+	assert_string_equal(job->branches[0]->leaf, "rack:28500");
+	assert_true(job->branches[0]->ranks == 1 && job->branches[0]->contributions == 7 &&
+		    job->branches[0]->completed == 6);
+	assert_string_equal(job->workers[1]->leaf, "rack:28500");
+	assert_int_equal(job->workers[0]->contributions, 5);
+	assert_int_equal(job->workers[1]->contributions, 0);
+	sml_control__status__free_unpacked(status, NULL);
+	jobs_close(&world);
+}
+
 static void a_leaf_has_room_for_64_children_too(void **state)
 {
 	uint32_t numbers[65], ranks[65];
@@ -294,6 +368,8 @@ int main(void)
 		cmocka_unit_test(a_stranger_that_attaches_to_a_leaf_changes_no_other_way),
 		cmocka_unit_test(a_leaf_does_not_wait_for_its_leaves_for_ever),
 		cmocka_unit_test(a_leaf_serves_ranks_of_one_host_as_one_child),
+		cmocka_unit_test(a_leaf_shows_its_ranks_in_order_and_counts_each_host_once),
+		cmocka_unit_test(a_leaf_shows_its_stripe_and_what_its_leaf_contributes),
 		cmocka_unit_test(a_leaf_has_room_for_64_children_too),
 		cmocka_unit_test(a_leaf_waits_for_slots_of_ended_jobs),
 		cmocka_unit_test(a_leaf_whose_slots_are_in_pieces_says_so_later_too),

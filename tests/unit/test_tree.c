@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -314,6 +315,58 @@ static void the_whole_way_of_a_rank_counts(void **state)
 }
 
 /* A rank elsewhere goes on. */
+/* Ranks 0 and 1 are at a leaf of the leaf "rack:28500", and rank 2 is here. */
+static void the_root_shows_the_way_to_each_rank(void **state)
+{
+	SmlControl__Relay relay = SML_CONTROL__RELAY__INIT;
+	const SmlControl__Envelope *message;
+	struct jobs_world world;
+	SmlControl__Status *status;
+	const SmlControl__JobStatus *job;
+	SmlControl__Join join;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	tree_attach(&world, 0, 300);
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		join = jobs_join_message("tree", rank, 3);
+		message = sml_envelope(JOIN, join, &join);
+		relay.peer = 70 + rank;
+		relay.leaf = (char *)(uintptr_t) "row:28501";
+		relay.slots = 4096;
+		relay.lanes = 256;
+		relay.message.len = sml_control__envelope__get_packed_size(message);
+		relay.message.data = malloc(relay.message.len);
+		assert_non_null(relay.message.data);
+		sml_control__envelope__pack(message, relay.message.data);
+		jobs_say(&world, 0, sml_envelope(RELAY, relay, &relay));
+		free(relay.message.data);
+	}
+	/* Nobody knows yet who will send for whom. */
+	status = jobs_status(&world);
+	assert_int_equal(status->jobs[0]->workers[0]->sender, 0);
+	sml_control__status__free_unpacked(status, NULL);
+	jobs_join(&world, 1, jobs_join_message("tree", 2, 3));
+	world.contributions[0] = world.contributions[1] = 40;
+	world.completed[0] = 39;
+	status = jobs_status(&world);
+	assert_int_equal(status->n_leaves, 1);
+	assert_int_equal(status->leaves[0]->ranks, 2);
+	job = status->jobs[0];
+	for (unsigned rank = 0; rank < 3; rank++) {
+		assert_string_equal(job->workers[rank]->via, rank < 2 ? "rack:28500" : "");
+		assert_string_equal(job->workers[rank]->leaf, rank < 2 ? "row:28501" : "");
+		assert_int_equal(job->workers[rank]->sender, 1 + rank);
+		assert_int_equal(job->workers[rank]->contributions, rank < 2 ? 0 : 40);
+	}
+	assert_int_equal(job->n_branches, 1);
+	assert_string_equal(job->branches[0]->leaf, "rack:28500");
+	assert_true(job->branches[0]->ranks == 2 && job->branches[0]->contributions == 40 &&
+		    job->branches[0]->completed == 39);
+	sml_control__status__free_unpacked(status, NULL);
+	jobs_close(&world);
+}
+
 static void a_leaf_that_names_itself_wrongly_later_is_told_why(void **state)
 {
 	SmlControl__Leaf leaf = SML_CONTROL__LEAF__INIT;
@@ -349,6 +402,7 @@ int main(void)
 		cmocka_unit_test(each_admission_has_new_numbers_and_secrets),
 		cmocka_unit_test(a_full_leaf_refuses_for_now),
 		cmocka_unit_test(the_whole_way_of_a_rank_counts),
+		cmocka_unit_test(the_root_shows_the_way_to_each_rank),
 		cmocka_unit_test(a_leaf_that_names_itself_wrongly_later_is_told_why),
 	};
 

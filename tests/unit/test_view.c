@@ -20,6 +20,7 @@ struct answer {
 	SmlControl__Traffic traffic[RANKS];
 	SmlControl__StripeStatus served, *served_list[1];
 	SmlControl__Counter counter, *counters[1];
+	SmlControl__BranchStatus branch, *branches[1];
 };
 
 static void fill(struct answer *answer, uint64_t uptime_ms)
@@ -82,6 +83,24 @@ static void begin(struct world *world)
 	memset(world, 0, sizeof(*world));
 	fill(&world->before, 10000);
 	fill(&world->now, 12000);
+}
+
+/* It completed so many uses before, and completes and contributes so many in the interval. */
+static void add_leaf(struct world *world, uint64_t completed, uint64_t completes,
+		     uint64_t contributes)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		struct answer *answer = i ? &world->now : &world->before;
+
+		sml_control__branch_status__init(&answer->branch);
+		answer->branch.leaf = (char *)(uintptr_t) "rack:28500";
+		answer->branch.ranks = 2;
+		answer->branch.completed = completed + i * completes;
+		answer->branch.contributions = i * contributes;
+		answer->branches[0] = &answer->branch;
+		answer->job.branches = answer->branches;
+		answer->job.n_branches = 1;
+	}
 }
 
 static void look(struct world *world)
@@ -226,35 +245,89 @@ static void the_slowest_rank_completes_the_most_uses(void **state)
 	sml_view_free(&world.view);
 }
 
-/* They are not counted here, and the leaf's sum completes uses as well. */
-static void ranks_at_leaves_are_not_the_last_here(void **state)
+/* Their leaf is counted instead, as one rank would be. */
+static void ranks_at_leaves_are_not_the_last_here_but_their_leaf_is(void **state)
 {
-	SmlControl__Counter completed[2], *lists[2][1];
+	struct sml_branch_rates branch;
 	struct world world;
 
 	(void)state;
 	begin(&world);
-	for (unsigned i = 0; i < 2; i++) {
-		struct answer *answer = i ? &world.now : &world.before;
-
-		sml_control__counter__init(&completed[i]);
-		completed[i].name = (char *)(uintptr_t) "completed";
-		completed[i].value = 100 + i * 80;
-		lists[i][0] = &completed[i];
-		answer->job.counters = lists[i];
-		answer->job.n_counters = 1;
-		answer->workers[0].leaf = answer->workers[1].leaf =
+	add_leaf(&world, 40, 60, 200);
+	for (unsigned i = 0; i < 2; i++)
+		world.before.workers[i].leaf = world.now.workers[i].leaf =
 			(char *)(uintptr_t) "rack:28500";
-	}
 	world.now.workers[2].completed = 20;
 	world.now.traffic[0].bytes_sent = 2000;
 	look(&world);
 	assert_true(world.job.uses == 40);
-	assert_int_equal(world.job.slowest, 2);
+	assert_int_equal(world.job.slowest, -1);
+	assert_string_equal(world.job.slowest_leaf, "rack:28500");
+	assert_true(world.job.slowest_share == 0.75);
 	assert_true(world.ranks[2].known && world.ranks[2].last_share == 0.25);
 	assert_false(world.ranks[0].known || world.ranks[1].known);
 	assert_true(world.ranks[0].has_traffic && world.ranks[0].bytes_sent == 1000);
+	assert_true(
+		sml_view_branch_rates(&world.view, world.view.now->status->jobs[0], 0, &branch));
+	assert_true(branch.contributions == 100 && branch.last_share == 0.75);
 	sml_view_free(&world.view);
+	/* A rank may be slower than the leaf. */
+	begin(&world);
+	add_leaf(&world, 0, 60, 240);
+	world.now.workers[2].completed = 180;
+	look(&world);
+	assert_int_equal(world.job.slowest, 2);
+	assert_null(world.job.slowest_leaf);
+	sml_view_free(&world.view);
+}
+
+static void a_leaf_that_has_just_come_has_no_rates(void **state)
+{
+	struct sml_branch_rates branch;
+	struct world world;
+
+	(void)state;
+	begin(&world);
+	add_leaf(&world, 0, 100, 300);
+	world.before.job.n_branches = 0;
+	look(&world);
+	assert_false(
+		sml_view_branch_rates(&world.view, world.view.now->status->jobs[0], 0, &branch));
+	assert_true(world.job.known && world.job.uses == 0 && world.job.slowest_leaf == NULL);
+	sml_view_free(&world.view);
+}
+
+/* A leaf is not told them: its sums would be 0, and wrong. */
+static void without_the_ranks_reports_there_is_no_throughput(void **state)
+{
+	struct world world;
+
+	(void)state;
+	begin(&world);
+	look(&world);
+	assert_true(world.job.has_traffic);
+	sml_view_free(&world.view);
+	begin(&world);
+	for (unsigned i = 0; i < RANKS; i++)
+		world.now.workers[i].traffic = NULL;
+	look(&world);
+	assert_true(world.job.known && !world.job.has_traffic);
+	sml_view_free(&world.view);
+}
+
+static void ranks_that_one_rank_sends_for_are_a_group(void **state)
+{
+	struct world world;
+	const SmlControl__JobStatus *job = &world.now.job;
+
+	(void)state;
+	begin(&world);
+	assert_int_equal(sml_view_host_group(job, job->workers[0]), 0);
+	for (unsigned i = 0; i < RANKS; i++)
+		world.now.workers[i].sender = i == 1 ? 2 : 1;
+	assert_int_equal(sml_view_host_group(job, job->workers[0]), 2);
+	assert_int_equal(sml_view_host_group(job, job->workers[1]), 0);
+	assert_int_equal(sml_view_host_group(job, job->workers[2]), 2);
 }
 
 static void a_counter_never_runs_backwards(void **state)
@@ -281,7 +354,10 @@ int main(void)
 		cmocka_unit_test(a_ranks_interval_is_from_one_report_to_the_next),
 		cmocka_unit_test(the_link_is_shared_by_frames),
 		cmocka_unit_test(the_slowest_rank_completes_the_most_uses),
-		cmocka_unit_test(ranks_at_leaves_are_not_the_last_here),
+		cmocka_unit_test(ranks_at_leaves_are_not_the_last_here_but_their_leaf_is),
+		cmocka_unit_test(a_leaf_that_has_just_come_has_no_rates),
+		cmocka_unit_test(without_the_ranks_reports_there_is_no_throughput),
+		cmocka_unit_test(ranks_that_one_rank_sends_for_are_a_group),
 		cmocka_unit_test(a_counter_never_runs_backwards),
 	};
 
