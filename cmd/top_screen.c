@@ -177,18 +177,21 @@ static unsigned count_hosts(const SmlControl__JobStatus *job)
 static void draw_job(int y, bool marked, const struct sml_top_row *row)
 {
 	const struct sml_job_rates *rates = &row->rates;
+	const bool told = rates->has_traffic;
 	char t[8][16], name[24], slowest[16] = "-";
 
-	if (rates->slowest >= 0)
+	/* An open job has the leaf's name. */
+	if (rates->slowest_leaf != NULL)
+		snprintf(slowest, sizeof(slowest), "leaf (%.0f%%)", 100 * rates->slowest_share);
+	else if (rates->slowest >= 0)
 		snprintf(slowest, sizeof(slowest), "%d (%.0f%%)", rates->slowest,
 			 100 * rates->slowest_share);
-	print(y, marked, "%-20s %-8.8s %5u %5u %5u %8s %8s %8s %5s %7s %7s %7s %7s %9s",
+	print(y, marked, "%-20s %-8.8s %5u %5u %5u %8s %8s %8s %5s %7s %7s %7s %7s %11s",
 	      plain(name, 21, row->job->job), row->job->state, row->job->world_size,
-	      count_hosts(row->job), row->job->slots,
-	      number(t[0], rates->known, rates->bytes_sent / 1e6),
-	      number(t[1], rates->known, rates->bytes_received / 1e6),
+	      count_hosts(row->job), row->job->slots, number(t[0], told, rates->bytes_sent / 1e6),
+	      number(t[1], told, rates->bytes_received / 1e6),
 	      number(t[2], rates->known, rates->uses), share(t[3], rates->link_share),
-	      number(t[4], rates->known, rates->timeouts), number(t[5], rates->known, rates->fast),
+	      number(t[4], told, rates->timeouts), number(t[5], told, rates->fast),
 	      number(t[6], rates->known, rates->resends),
 	      number(t[7], rates->known, rates->duplicates), slowest);
 }
@@ -196,7 +199,7 @@ static void draw_job(int y, bool marked, const struct sml_top_row *row)
 /* The rows between two lines, so that the selected one is seen. */
 static void draw_jobs(struct sml_top_screen *screen, int y, int end)
 {
-	print(y++, true, "%-20s %-8s %5s %5s %5s %8s %8s %8s %5s %7s %7s %7s %7s %9s", "JOB",
+	print(y++, true, "%-20s %-8s %5s %5s %5s %8s %8s %8s %5s %7s %7s %7s %7s %11s", "JOB",
 	      "STATE", "RANKS", "HOSTS", "SLOTS", "MB/S OUT", "MB/S IN", "USES/S", "LINK",
 	      "TIMER/S", "LATER/S", "LOST/S", "DUP/S", "SLOWEST");
 	if (screen->selected < screen->first)
@@ -216,15 +219,37 @@ struct rank {
 	const struct sml_rank_rates *rates;
 };
 
-static bool sort_by_host;
+static bool sort_by_place;
+
+/* A rank's place in the tree: a leaf of the switch, a leaf of that leaf, a host; "": none. */
+#define DEPTH 3
+
+static const char *place(const struct rank *rank, int depth)
+{
+	const SmlControl__WorkerStatus *worker = rank->worker;
+
+	if (depth == DEPTH - 1)
+		return worker->host;
+	if (depth == 0)
+		return worker->via[0] ? worker->via : worker->leaf;
+	return worker->via[0] ? worker->leaf : "";
+}
+
+/* As far as this depth. */
+static int compare_places(const struct rank *one, const struct rank *other, int depth)
+{
+	int order = 0;
+
+	for (int i = 0; i <= depth && order == 0; i++)
+		order = strcmp(place(one, i), place(other, i));
+	return order;
+}
 
 static int compare_ranks(const void *a, const void *b)
 {
 	const struct rank *one = a, *other = b;
-	int order = sort_by_host ? strcmp(one->worker->leaf, other->worker->leaf) : 0;
+	int order = sort_by_place ? compare_places(one, other, DEPTH - 1) : 0;
 
-	if (order == 0 && sort_by_host)
-		order = strcmp(one->worker->host, other->worker->host);
 	if (order == 0 && sort_of_rows == SML_TOP_BY_BYTES)
 		order = compare(one->rates->bytes_sent + one->rates->bytes_received,
 				other->rates->bytes_sent + other->rates->bytes_received);
@@ -237,14 +262,19 @@ static int compare_ranks(const void *a, const void *b)
 	return order != 0 ? order : compare(other->worker->rank, one->worker->rank);
 }
 
-static void draw_rank(int y, bool by_host, const struct rank *rank)
+/* indent: where the rank begins in the tree; 0: it is in a list, with its host. */
+static void draw_rank(int y, int indent, const struct rank *rank)
 {
 	const struct sml_rank_rates *rates = rank->rates;
 	bool told = rates->has_traffic;
-	char t[8][16], host[20];
+	char t[8][16], host[20], who[32];
 
-	print(y, false, "%4u %-16s %-8.8s %8s %8s %9s %7s %7s %7s %5s %5s %8.1f",
-	      rank->worker->rank, by_host ? "" : plain(host, 17, rank->worker->host),
+	if (indent > 0)
+		snprintf(who, sizeof(who), "%*srank %u", indent, "", rank->worker->rank);
+	else
+		snprintf(who, sizeof(who), "%4u %s", rank->worker->rank,
+			 plain(host, 17, rank->worker->host));
+	print(y, false, "%-21s %-8.8s %8s %8s %9s %7s %7s %7s %5s %5s %8.1f", who,
 	      rank->worker->state, number(t[0], told, rates->bytes_sent / 1e6),
 	      number(t[1], told, rates->bytes_received / 1e6),
 	      number(t[2], told, rates->packets_sent + rates->packets_received),
@@ -254,68 +284,97 @@ static void draw_rank(int y, bool by_host, const struct rank *rank)
 	      share(t[7], told ? rates->link_share : -1), (double)rank->worker->last_seen_ms / 1e3);
 }
 
-/* A branch of the tree: a leaf of the switch, or a host of the leaf or of the switch. */
-static void draw_branch(int y, int depth, const char *name, const struct rank *ranks, size_t n)
+/* Does one of these ranks send for all of them? */
+static bool send_as_one(const struct rank *ranks, size_t n)
 {
-	double sent = 0, received = 0;
-	char host[48], t[2][16];
+	for (size_t i = 1; i < n; i++)
+		if (ranks[i].worker->sender != ranks->worker->sender)
+			return false;
+	return n > 1 && ranks->worker->sender > 0;
+}
+
+/* What a leaf of this switch contributes to the job. */
+static bool look_at_leaf(const struct sml_top_row *row, const char *name,
+			 struct sml_branch_rates *rates)
+{
+	for (size_t i = 0; i < row->job->n_branches; i++)
+		if (strcmp(row->job->branches[i]->leaf, name) == 0)
+			return sml_view_branch_rates(row->view, row->job, i, rates);
+	return false;
+}
+
+/* A leaf or a host, with the sums of its n ranks. */
+static void draw_branch(int y, int indent, int depth, const struct sml_top_row *row,
+			const struct rank *ranks, size_t n)
+{
+	struct sml_rank_rates sum = {.known = false};
+	struct sml_branch_rates leaf = {.resends = 0};
+	bool is_leaf = depth == 0 && look_at_leaf(row, place(ranks, depth), &leaf);
+	char name[32], sends[32] = "", t[8][16];
 
 	for (size_t i = 0; i < n; i++) {
-		sent += ranks[i].rates->bytes_sent;
-		received += ranks[i].rates->bytes_received;
+		const struct sml_rank_rates *rates = ranks[i].rates;
+
+		sum.has_traffic |= rates->has_traffic;
+		sum.bytes_sent += rates->bytes_sent;
+		sum.bytes_received += rates->bytes_received;
+		sum.packets_sent += rates->packets_sent + rates->packets_received;
+		sum.timeouts += rates->timeouts;
+		sum.fast += rates->fast;
 	}
-	print(y, false, "%*s+- %-*s %8s %8s   %zu rank%s", 2 * depth, "", 26 - 2 * depth,
-	      plain(host, 27 - 2 * (size_t)depth, name), number(t[0], true, sent / 1e6),
-	      number(t[1], true, received / 1e6), n, sml_plural(n));
+	if (depth == DEPTH - 1 && send_as_one(ranks, n))
+		snprintf(sends, sizeof(sends), ", rank %u sends", ranks->worker->sender - 1);
+	print(y, false, "%*s+- %-*s %8s %8s %9s %7s %7s %7s %5s  %zu rank%s%s", indent, "",
+	      27 - indent, plain(name, 28 - (size_t)indent, place(ranks, depth)),
+	      number(t[0], sum.has_traffic, sum.bytes_sent / 1e6),
+	      number(t[1], sum.has_traffic, sum.bytes_received / 1e6),
+	      number(t[2], sum.has_traffic, sum.packets_sent),
+	      number(t[3], sum.has_traffic, sum.timeouts), number(t[4], sum.has_traffic, sum.fast),
+	      number(t[5], is_leaf, leaf.resends), is_leaf ? share(t[6], leaf.last_share) : "-", n,
+	      sml_plural(n), sends);
 }
 
-static size_t same_leaf(const struct rank *ranks, size_t n)
-{
-	size_t same = 1;
+/* Lines of a table: the first ones are above the screen. */
+struct lines {
+	int y, end, skip;
+};
 
-	while (same < n && strcmp(ranks[same].worker->leaf, ranks->worker->leaf) == 0)
-		same++;
-	return same;
+static bool has_line(struct lines *lines)
+{
+	return lines->skip-- <= 0 && lines->y < lines->end;
 }
 
-static size_t same_host(const struct rank *ranks, size_t n)
+static void draw_list(struct lines *lines, const struct rank *ranks, size_t n)
 {
-	size_t same = 1, most = same_leaf(ranks, n);
-
-	while (same < most && strcmp(ranks[same].worker->host, ranks->worker->host) == 0)
-		same++;
-	return same;
+	for (size_t i = 0; i < n; i++)
+		if (has_line(lines))
+			draw_rank(lines->y++, 0, &ranks[i]);
 }
 
-/* `skip` lines of the table are above the screen. */
-static void draw_ranks(struct sml_top_screen *screen, const struct rank *ranks, size_t n, int y,
-		       int end)
+static void draw_tree(struct lines *lines, const struct sml_top_row *row, const struct rank *ranks,
+		      size_t n)
 {
-	size_t left_at_leaf = 0, left_on_host = 0;
-	int skip = screen->first;
-
-	if (screen->by_host && skip-- <= 0 && y < end)
-		print(y++, false, "%s", screen->address);
+	if (has_line(lines))
+		print(lines->y++, false, "%s", row->view->address);
 	for (size_t i = 0; i < n; i++) {
-		const SmlControl__WorkerStatus *worker = ranks[i].worker;
+		int indent = 2;
 
-		if (screen->by_host && left_at_leaf == 0) {
-			left_at_leaf = same_leaf(&ranks[i], n - i);
-			if (worker->leaf[0] && skip-- <= 0 && y < end)
-				draw_branch(y++, 1, worker->leaf, &ranks[i], left_at_leaf);
+		for (int depth = 0; depth < DEPTH; depth++) {
+			size_t same = i + 1;
+
+			if (*place(&ranks[i], depth) == '\0')
+				continue;
+			indent += 2;
+			if (i > 0 && compare_places(&ranks[i - 1], &ranks[i], depth) == 0)
+				continue;
+			while (same < n && compare_places(&ranks[i], &ranks[same], depth) == 0)
+				same++;
+			if (has_line(lines))
+				draw_branch(lines->y++, indent - 2, depth, row, &ranks[i],
+					    same - i);
 		}
-		if (screen->by_host && left_on_host == 0) {
-			left_on_host = same_host(&ranks[i], n - i);
-			if (skip-- <= 0 && y < end)
-				draw_branch(y++, worker->leaf[0] ? 2 : 1, worker->host, &ranks[i],
-					    left_on_host);
-		}
-		if (screen->by_host) {
-			left_at_leaf--;
-			left_on_host--;
-		}
-		if (skip-- <= 0 && y < end)
-			draw_rank(y++, screen->by_host, &ranks[i]);
+		if (has_line(lines))
+			draw_rank(lines->y++, indent, &ranks[i]);
 	}
 }
 
@@ -324,6 +383,7 @@ static void draw_open(struct sml_top_screen *screen, const struct sml_top_row *r
 	struct sml_rank_rates *rates = sml_view_ranks(row->job);
 	size_t n = row->job->n_workers;
 	struct rank *ranks = calloc(n + 1, sizeof(*ranks));
+	struct lines lines = {.end = end};
 	struct sml_job_rates job;
 	char name[64];
 	unsigned n_hosts;
@@ -333,7 +393,7 @@ static void draw_open(struct sml_top_screen *screen, const struct sml_top_row *r
 	sml_view_job_rates(row->view, row->job, &job, rates);
 	for (size_t i = 0; i < n; i++)
 		ranks[i] = (struct rank){row->job->workers[i], &rates[i]};
-	sort_by_host = screen->by_host;
+	sort_by_place = screen->is_tree;
 	qsort(ranks, n, sizeof(ranks[0]), compare_ranks);
 	n_hosts = count_hosts(row->job);
 	print(y++, false,
@@ -341,7 +401,10 @@ static void draw_open(struct sml_top_screen *screen, const struct sml_top_row *r
 	      plain(name, sizeof(name), row->job->job), row->view->address, row->job->state,
 	      row->job->epoch, row->job->slots, sml_plural(row->job->slots), row->job->lanes,
 	      row->job->world_size, sml_plural(row->job->world_size), n_hosts, sml_plural(n_hosts));
-	if (job.slowest >= 0)
+	if (job.slowest_leaf != NULL)
+		print(y++, false, "slowest: the leaf %s was the last of %.0f%% of %.0f uses/s",
+		      job.slowest_leaf, 100 * job.slowest_share, job.uses);
+	else if (job.slowest >= 0)
 		print(y++, false, "slowest: rank %d was the last of %.0f%% of %.0f uses/s",
 		      job.slowest, 100 * job.slowest_share, job.uses);
 	else
@@ -349,10 +412,15 @@ static void draw_open(struct sml_top_screen *screen, const struct sml_top_row *r
 	print(y++, true, "%4s %-16s %-8s %8s %8s %9s %7s %7s %7s %5s %5s %8s", "RANK", "HOST",
 	      "STATE", "MB/S OUT", "MB/S IN", "PACKETS/S", "TIMER/S", "LATER/S", "LOST/S", "LAST",
 	      "LINK", "SEEN S");
-	/* The switch, and at most a leaf, a host and a line for each rank. */
-	if (screen->first > 3 * (int)n)
-		screen->first = 3 * (int)n;
-	draw_ranks(screen, ranks, n, y, end);
+	/* The switch, and at most two leaves, a host and a line for each rank. */
+	if (screen->first > (DEPTH + 1) * (int)n)
+		screen->first = (DEPTH + 1) * (int)n;
+	lines.y = y;
+	lines.skip = screen->first;
+	if (screen->is_tree)
+		draw_tree(&lines, row, ranks, n);
+	else
+		draw_list(&lines, ranks, n);
 free_ranks:
 	free(ranks);
 	free(rates);
@@ -360,29 +428,69 @@ free_ranks:
 
 /* ---- the screen ---- */
 
+/* What a leaf says of its place. */
+static const char *below(const SmlControl__Status *status, char *text, size_t bytes)
+{
+	char parent[64];
+
+	if (status->parent[0] == '\0')
+		return "";
+	snprintf(text, bytes, ", %s %s", status->attached ? "a leaf of" : "cut off from its parent",
+		 plain(parent, sizeof(parent), status->parent));
+	return text;
+}
+
+static void draw_switch(int y, const struct sml_view *view)
+{
+	const SmlControl__Status *status = sml_view_status(view);
+	struct sml_switch_rates rates;
+	char t[2][16], parent[128];
+
+	sml_view_switch_rates(view, &rates);
+	print(y, false,
+	      "%s: %s %s, up %.0f s, %u of %u slots, %zu of %u job%s, MB/s in %s, out %s%s",
+	      view->address, status->dataplane, status->version, (double)status->uptime_ms / 1e3,
+	      status->slots_in_use, status->slots, status->n_jobs, status->max_jobs,
+	      sml_plural(status->max_jobs), number(t[0], rates.known, rates.bytes_received / 1e6),
+	      number(t[1], rates.known, rates.bytes_sent / 1e6),
+	      below(status, parent, sizeof(parent)));
+}
+
+/* The leaves of a switch, as far as there is room. */
+static int draw_leaves(const SmlControl__Status *status, int y, int end)
+{
+	for (size_t i = 0; i < status->n_leaves && y < end; i++) {
+		const SmlControl__LeafStatus *leaf = status->leaves[i];
+		size_t left = status->n_leaves - i;
+		char name[64];
+
+		if (y == end - 1 && left > 1)
+			print(y++, false, "  and %zu more leaves", left);
+		else
+			print(y++, false,
+			      "  +- leaf %s: %u rank%s, %u of %u slots, seen %.1f s ago",
+			      plain(name, sizeof(name), leaf->name), leaf->ranks,
+			      sml_plural(leaf->ranks), leaf->slots_in_use, leaf->slots,
+			      (double)leaf->last_seen_ms / 1e3);
+	}
+	return y;
+}
+
 static int draw_switches(const struct sml_view *views, size_t n, int y, int end)
 {
 	for (size_t i = 0; i < n && y < end; i++) {
 		const SmlControl__Status *status = sml_view_status(&views[i]);
-		struct sml_switch_rates rates;
-		char t[2][16];
+		const char *fix = sml_view_fix(&views[i]);
 
 		if (status == NULL) {
-			const char *fix = sml_view_fix(&views[i]);
-
 			print(y++, false, "%s: %s%s%s", views[i].address,
 			      views[i].error[0] != '\0' ? views[i].error : "asking",
 			      *fix ? ": " : "", fix);
 			continue;
 		}
-		sml_view_switch_rates(&views[i], &rates);
-		print(y++, false,
-		      "%s: %s %s, up %.0f s, %u of %u slots, %zu of %u job%s, MB/s in %s, out %s",
-		      views[i].address, status->dataplane, status->version,
-		      (double)status->uptime_ms / 1e3, status->slots_in_use, status->slots,
-		      status->n_jobs, status->max_jobs, sml_plural(status->max_jobs),
-		      number(t[0], rates.known, rates.bytes_received / 1e6),
-		      number(t[1], rates.known, rates.bytes_sent / 1e6));
+		draw_switch(y++, &views[i]);
+		/* The next switches come first. */
+		y = draw_leaves(status, y, end - (int)(n - i - 1));
 	}
 	return y;
 }
@@ -394,7 +502,7 @@ static void draw_help(int y)
 		"Enter            open the job: its ranks",
 		"Esc, Backspace   back to all jobs",
 		"s                sort by name, bytes, packets sent again, or who is last",
-		"t                in a job: a tree of leaves, hosts and their ranks",
+		"t                in a job: the tree of leaves, hosts and their ranks",
 		"h, ?             this help; any key ends it",
 		"q                quit",
 		"",
@@ -402,7 +510,7 @@ static void draw_help(int y)
 		"                 were answered",
 		"LOST, DUP        packets that came again: the result was lost, or other ranks",
 		"                 were missing",
-		"LAST, SLOWEST    how often the other ranks waited for this rank",
+		"LAST, SLOWEST    how often all others waited for this rank or leaf",
 		"LINK             the busier direction's share; - if the speed is not known",
 	};
 
@@ -451,7 +559,7 @@ void sml_top_draw(struct sml_top_screen *screen, const struct sml_view *views, s
 		draw_help(2);
 	} else {
 		/* A third of the screen at most is for switches. */
-		y = draw_switches(views, n, y, n > 1 && LINES > 9 ? LINES / 3 + 1 : 2);
+		y = draw_switches(views, n, y, LINES > 9 ? LINES / 3 + 1 : 2);
 		draw_table(screen, y + 1, end);
 	}
 	print(end, true, "q quit  h help  s sort  %s",
@@ -504,7 +612,7 @@ bool sml_top_key(struct sml_top_screen *screen, int key)
 		screen->sort = (enum sml_top_sort)((screen->sort + 1) % SML_TOP_SORTS);
 		break;
 	case 't':
-		screen->by_host = !screen->by_host;
+		screen->is_tree = !screen->is_tree;
 		break;
 	case KEY_UP:
 	case 'k':

@@ -25,7 +25,7 @@ struct sml_top_row {
 struct sml_top_screen {
 	enum sml_top_sort sort;
 	bool is_open, shows_help; /* one job is open */
-	bool by_host;		  /* an open job is a tree of hosts and their ranks */
+	bool is_tree;		  /* an open job is a tree of leaves, hosts and their ranks */
 	int selected, first;	  /* rows: of the table, and the first one that is seen */
 	/* The job that is selected or open. */
 	char address[320], name[160];

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """For top.sh: reads the screen of `switchml top` in a pseudo-terminal, and presses its keys.
 
-top.py SWITCHML SWITCH PID-OF-SWITCH ROOT   two jobs, "alpha" and "beta", run at SWITCH, and at ROOT
-                                            "tree": rank 0 at a leaf of ROOT, rank 1 at ROOT
+top.py SWITCHML SWITCH PID-OF-SWITCH ROOT LEAF
+    Two jobs, "alpha" and "beta", run at SWITCH, and at ROOT "tree": ranks 0 and 1 share memory at a
+    leaf of LEAF, rank 2 is at LEAF, a leaf of ROOT, and rank 3 at ROOT.
 """
 
 import os
@@ -15,7 +16,7 @@ import time
 import pexpect
 import pyte
 
-switchml, switch, switch_pid, root = sys.argv[1:]
+switchml, switch, switch_pid, root, leaf = sys.argv[1:]
 DOWN, UP, ESCAPE = "\x1b[B", "\x1b[A", "\x1b"
 
 
@@ -145,31 +146,71 @@ top.await_screen(
 top.press("t")
 top.await_screen(
     "t shows the tree: switch, hosts, ranks",
-    has(rf"^{re.escape(switch)}$", r"^  \+- \S+ .* 2 ranks$", r"^ +0 .*running", r"^ +1 .*running"),
+    has(
+        rf"^{re.escape(switch)}$",
+        r"^  \+- \S+ .* 2 ranks$",
+        r"^    rank 0 .*running",
+        r"^    rank 1 .*running",
+    ),
 )
 top.press(ESCAPE)
 top.await_screen("Esc goes back", lambda text: selected(top) == "beta")
 
 # ---- a tree of switches ----
+port = leaf.rpartition(":")[2]
 tree = Terminal("--switch", root, "--interval", "1.5")
 tree.await_screen(
-    "uses are completed, and the rank at the root is the last of some of them",
-    has(rf"^tree +running +2 +1 +\d+( +{number}){{2}} +[1-9][\d.]* .* 1 \(\d+%\)$"),
+    "the leaf below its switch, with its ranks and slots",
+    has(rf"^{re.escape(root)}: .*\n  \+- leaf \S+:{port}: 3 ranks, \d+ of 300 slots, seen [\d.]+ s ago$"),
+)
+tree.await_screen(
+    "uses are completed, and how often the leaf or the rank at the root is the last",
+    has(rf"^tree +running +4 +1 +\d+( +{number}){{2}} +[1-9][\d.]* .* (leaf|3) \(\d+%\)$"),
 )
 tree.press("\rt")
-# Rank, state, MB/s out and in, packets, two causes; what only a switch knows of its own ranks.
-moved = rf"running( +{number}){{5}}"
+# State, MB/s out and in, packets, two causes; what only a switch knows of its own ranks and leaves.
+moves = rf"( +{number}){{5}}"
 tree.await_screen(
-    "the tree: the root, its own host and rank, then the leaf with its host and rank",
+    "the tree: the root, its host and rank; its leaf; the leaf's host and rank, and its leaf",
     lambda text: re.search(
-        rf"^{re.escape(root)}\n  \+- \S+ .* 1 rank\n +1 +{moved} +{number} +\d+% .*\n"
-        rf"  \+- \S+:\d+ .* 1 rank\n    \+- \S+ .* 1 rank\n +0 +{moved} +- +- ",
+        rf"^{re.escape(root)}\n"
+        rf"  \+- \S+ {moves} +- +-  1 rank\n"
+        rf"    rank 3 +running{moves} +{number} +\d+% .*\n"
+        rf"  \+- \S+:{port} {moves} +{number} +\d+%  3 ranks\n"
+        rf"    \+- \S+ {moves} +- +-  1 rank\n"
+        rf"      rank 2 +running{moves} +- +- .*\n"
+        rf"    \+- \S+:\d+ {moves} +- +-  2 ranks\n"
+        rf"      \+- \S+ {moves} +- +-  2 ranks, rank 0 sends\n"
+        rf"        rank 0 +running{moves} +- +- .*\n"
+        rf"        rank 1 +running{moves} +- +- ",
         text,
         re.M,
     ),
 )
+tree.await_screen(
+    "who is the last, by name",
+    has(rf"^slowest: (the leaf \S+:{port}|rank 3) was the last of \d+% of "),
+)
 tree.press("q")
 tree.await_end("q quits there, too")
+below = Terminal("--switch", leaf, "--interval", "1.5")
+below.await_screen(
+    "a leaf's parent, and no throughput that it does not know",
+    has(
+        rf"^{re.escape(leaf)}: .*, a leaf of {re.escape(root)}$",
+        rf"^tree +running +4 +1 +\d+ +- +- +[1-9][\d.]* +- +- +- .*\(\d+%\)$",
+    ),
+)
+below.press("\rt")
+below.await_screen(
+    "its part of the tree, and its rank's share",
+    has(
+        rf"^{re.escape(leaf)}\n  \+- \S+ +(- +){{7}}1 rank\n    rank 2 +running( +-){{5}} +{number} +\d+% ",
+        r"^    \+- \S+ .* 2 ranks, rank 0 sends$",
+    ),
+)
+below.press("q")
+below.await_end("q quits there as well")
 
 # ---- terminals of any size ----
 for rows, columns in ((24, 80), (5, 20), (1, 1), (2, 3), (3, 400), (40, 150)):

@@ -16,6 +16,7 @@ done
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../support/await.sh"
 . "$here/../support/report.sh"
+. "$here/../support/trees.sh"
 export SWITCHML_HOST_GROUP=0 # each rank sends its own packets
 unset SWITCHML_SWITCH
 
@@ -29,19 +30,12 @@ for job in alpha beta; do
 	await is_under_way "$address" $job
 done
 plain=$address
-: >"$work/root"
-"$switchml" switch --listen 127.0.0.1:0 >"$work/root" 2>&1 &
-await_switch "$work/root"
-root=$address
-: >"$work/leaf"
-"$switchml" switch --listen 127.0.0.1:0 --parent "$root" >"$work/leaf" 2>&1 &
-await_switch "$work/leaf"
-for rank in 0 1; do
-	at=$([ $rank = 0 ] && echo "$address" || echo "$root")
-	SWITCHML_RANK=$rank SWITCHML_WORLD_SIZE=2 "$switchml" bench --switch "$at" --job tree \
-		-b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 >"$work/tree.$rank" 2>&1 &
-done
-await job_is "$root" tree running
-timeout 280 "$python" "$here/top.py" "$switchml" "$plain" $switch "$root"
+cd "$work" || exit 1
+switch root 127.0.0.1:0
+leaf middle root --slots 300
+leaf low middle
+SWITCHML_HOST_GROUP=1 start tree -b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 -- low low middle root
+await job_is "${at[root]}" tree running
+timeout 280 "$python" "$here/top.py" "$switchml" "$plain" $switch "${at[root]}" "${at[middle]}"
 say $? "the screen"
 [ $failures = 0 ]
