@@ -151,6 +151,47 @@ static void write_verdicts(const struct writer *writer)
 	}
 }
 
+/* ---- of the tree ---- */
+
+static void write_level(const struct writer *writer)
+{
+	write_u64(writer, writer->status->level);
+}
+
+static void write_attached(const struct writer *writer)
+{
+	if (writer->status->parent[0] != '\0')
+		write_with(writer, "parent", writer->status->parent,
+			   writer->status->attached ? 1 : 0);
+}
+
+/* Have the leaves before it this name? It may have come back before its old connection ended. */
+static bool is_second_leaf(const SmlControl__Status *status, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(status->leaves[i]->name, status->leaves[n]->name) == 0)
+			return true;
+	return false;
+}
+
+/* The statement for each leaf; it writes the rest of the sample. */
+#define OF_LEAVES(function, format, value)                                                         \
+	static void function(const struct writer *writer)                                          \
+	{                                                                                          \
+		for (size_t i = 0; i < writer->status->n_leaves; i++) {                            \
+			const SmlControl__LeafStatus *leaf = writer->status->leaves[i];            \
+			if (is_second_leaf(writer->status, i))                                     \
+				continue;                                                          \
+			fprintf(writer->out, "%s{", writer->name);                                 \
+			write_label(writer, "leaf", leaf->name);                                   \
+			fprintf(writer->out, "} " format "\n", value);                             \
+		}                                                                                  \
+	}
+OF_LEAVES(write_leaf_ranks, "%" PRIu32, leaf->ranks)
+OF_LEAVES(write_leaf_slots, "%" PRIu32, leaf->slots)
+OF_LEAVES(write_leaf_slots_in_use, "%" PRIu32, leaf->slots_in_use)
+OF_LEAVES(write_leaf_silence, "%.3f", (double)leaf->last_seen_ms / 1e3)
+
 /* ---- of jobs ---- */
 
 #define OF_JOB(function, field)                                                                    \
@@ -193,6 +234,36 @@ static void write_job_verdicts(const struct writer *writer)
 		}
 }
 
+/* Leaves choose their names: two of one job may have the same. */
+static bool is_second_branch(const SmlControl__JobStatus *job, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(job->branches[i]->leaf, job->branches[n]->leaf) == 0)
+			return true;
+	return false;
+}
+
+/* What each leaf of this switch contributes to the jobs that are listed. */
+#define OF_BRANCHES(function, field)                                                               \
+	static void function(const struct writer *writer)                                          \
+	{                                                                                          \
+		for (size_t i = 0; i < writer->n_jobs; i++)                                        \
+			for (size_t b = 0; b < writer->jobs[i]->n_branches; b++) {                 \
+				const SmlControl__BranchStatus *branch =                           \
+					writer->jobs[i]->branches[b];                              \
+				if (is_second_branch(writer->jobs[i], b))                          \
+					continue;                                                  \
+				begin_job(writer, writer->jobs[i]);                                \
+				fputc(',', writer->out);                                           \
+				write_label(writer, "leaf", branch->leaf);                         \
+				fprintf(writer->out, "} %" PRIu64 "\n", (uint64_t)branch->field);  \
+			}                                                                          \
+	}
+OF_BRANCHES(write_branch_ranks, ranks)
+OF_BRANCHES(write_branch_contributions, contributions)
+OF_BRANCHES(write_branch_resends, resends)
+OF_BRANCHES(write_branch_completed, completed)
+
 /* ---- of ranks ---- */
 
 static void begin_rank(const struct writer *writer, const SmlControl__JobStatus *job,
@@ -224,6 +295,12 @@ static void begin_rank(const struct writer *writer, const SmlControl__JobStatus 
 OF_RANKS(write_rank_info, true, {
 	fputc(',', writer->out);
 	write_label(writer, "host", worker->host);
+	if (worker->leaf[0] != '\0') {
+		fputc(',', writer->out);
+		write_label(writer, "leaf", worker->leaf);
+	}
+	if (worker->sender > 0)
+		fprintf(writer->out, ",sent_by=\"%" PRIu32 "\"", worker->sender - 1);
 	fprintf(writer->out, "} 1\n");
 })
 RANK_COUNTER(write_rank_connected, true, strcmp(worker->state, "missing") != 0)
@@ -276,6 +353,17 @@ static const struct family families[] = {
 	 write_refused},
 	{"switchml_connections_evicted", "counter", "",
 	 "Control connections that were closed to make room.", write_evicted},
+	{"switchml_tree_level", "gauge", "",
+	 "The switch's level in a tree of switches: 0 for a root, and for a switch without a tree.",
+	 write_level},
+	{"switchml_parent_attached", "gauge", "", "1 if this leaf's parent has accepted it.",
+	 write_attached},
+	{"switchml_leaf_ranks", "gauge", "", "Ranks behind the leaf.", write_leaf_ranks},
+	{"switchml_leaf_slots", "gauge", "", "Slots that the leaf has.", write_leaf_slots},
+	{"switchml_leaf_slots_in_use", "gauge", "", "Slots of the leaf that jobs hold.",
+	 write_leaf_slots_in_use},
+	{"switchml_leaf_silence_seconds", "gauge", "seconds",
+	 "Time since the leaf's last control message.", write_leaf_silence},
 	{"switchml_job_ranks", "gauge", "", "Ranks of the job.", write_job_ranks},
 	{"switchml_job_state", "gauge", "", "1 for the state that the job is in.", write_job_state},
 	{"switchml_job_epoch", "gauge", "",
@@ -285,7 +373,17 @@ static const struct family families[] = {
 	 write_job_lanes},
 	{"switchml_job_packet_verdicts", "counter", "",
 	 "Packets of the job, by what became of them.", write_job_verdicts},
-	{"switchml_rank_info", "gauge", "", "The host of the rank.", write_rank_info},
+	{"switchml_job_leaf_ranks", "gauge", "", "Ranks of the job behind the leaf.",
+	 write_branch_ranks},
+	{"switchml_job_leaf_contributions", "counter", "",
+	 "Packets of the leaf that the switch has combined.", write_branch_contributions},
+	{"switchml_job_leaf_resent_results", "counter", "",
+	 "Results that the switch has sent to the leaf again.", write_branch_resends},
+	{"switchml_job_leaf_completed_uses", "counter", "",
+	 "Uses of slots for which the leaf's packet came last: the others waited for it.",
+	 write_branch_completed},
+	{"switchml_rank_info", "gauge", "",
+	 "The host of the rank, its leaf, and the rank that sends its packets.", write_rank_info},
 	{"switchml_rank_connected", "gauge", "", "1 if the rank has a control connection.",
 	 write_rank_connected},
 	{"switchml_rank_silence_seconds", "gauge", "seconds",
@@ -322,6 +420,12 @@ static bool is_listed(const struct writer *writer, const SmlControl__JobStatus *
 	return false;
 }
 
+/* Series of a job, but for a few: a leaf has about as many as a rank without its traffic. */
+static size_t size_of(const SmlControl__JobStatus *job)
+{
+	return job->n_workers + job->n_branches;
+}
+
 /* Those that have begun first: anybody can invent others. */
 static void choose_jobs(struct writer *writer)
 {
@@ -333,10 +437,10 @@ static void choose_jobs(struct writer *writer)
 			const SmlControl__JobStatus *job = status->jobs[i];
 
 			if ((strcmp(job->state, "joining") == 0) != waiting ||
-			    n_ranks + job->n_workers > SML_METRICS_RANKS || is_listed(writer, job))
+			    n_ranks + size_of(job) > SML_METRICS_RANKS || is_listed(writer, job))
 				continue;
 			writer->jobs[writer->n_jobs++] = job;
-			n_ranks += job->n_workers;
+			n_ranks += size_of(job);
 		}
 }
 

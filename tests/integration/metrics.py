@@ -2,7 +2,8 @@
 """For metrics.sh: what the switch serves over HTTP, compared with its status; and hostile clients.
 
 metrics.py agree SWITCHML SWITCH URL     its text agrees with `switchml status`
-metrics.py prometheus SWITCHML SWITCH PROMETHEUS-URL
+metrics.py dashboard SWITCHML SWITCH URL WORKER-FILE [URL of a tree's switch]...
+metrics.py prometheus SWITCHML SWITCH PROMETHEUS-URL URL   what it has scraped from URL agrees, too
 metrics.py hostile SWITCHML SWITCH URL   clients that do everything wrong do not disturb the job
 """
 
@@ -78,10 +79,20 @@ def counters(said):
     for way in ("received", "sent"):
         for what in ("packets", "bytes"):
             put(f"switchml_{way}_{what}_total", of_switch[f"{what}-{way}"])
+    for leaf in said["leaves"]:
+        # The leaf's connection, which is no counter, but changes only when a job begins or ends.
+        for what in ("ranks", "slots", "slots_in_use"):
+            put(f"switchml_leaf_{what}", leaf[what], leaf=leaf["name"])
     for job in said["jobs"]:
         own = {"job_name": escaped(job["job"]), "stripe": job["served"][0]["stripe"]}
         for verdict, value in job["counters"].items():
             put("switchml_job_packet_verdicts_total", value, verdict=verdict, **own)
+        for leaf in job["leaves"]:
+            behind = {**own, "leaf": leaf["leaf"]}
+            put("switchml_job_leaf_ranks", leaf["ranks"], **behind)
+            put("switchml_job_leaf_contributions_total", leaf["contributions"], **behind)
+            put("switchml_job_leaf_resent_results_total", leaf["resends"], **behind)
+            put("switchml_job_leaf_completed_uses_total", leaf["completed"], **behind)
         for worker in job["workers"]:
             rank = {**own, "rank": worker["rank"]}
             put("switchml_rank_contributions_total", worker["contributions"], **rank)
@@ -119,8 +130,12 @@ def compare(before, served, after):
 
 
 def is_under_way(said):
+    """A leaf is told nothing of what ranks count. Where ranks share memory, one of them sends."""
     return said["jobs"] and all(
-        w["traffic"] and w["traffic"]["packets_sent"] > 0 for w in said["jobs"][0]["workers"]
+        w["contributions"] + len(w["leaf"]) > 0
+        if said["parent"]
+        else w["traffic"] and (w["traffic"]["packets_sent"] > 0 or w["sent_by"] != w["rank"])
+        for w in said["jobs"][0]["workers"]
     )
 
 
@@ -141,12 +156,21 @@ def agree(switchml, switch, url):
     own = (("job_name", escaped(job["job"])),)
     assert served[("switchml_job_state", own + (("state", "running"), ("stripe", "0")))] == 1
     assert served[("switchml_job_ranks", own + (("stripe", "0"),))] == job["world_size"]
-    hosts = [dict(labels)["host"] for (name, labels) in served if name == "switchml_rank_info"]
-    assert hosts == [worker["host"] for worker in job["workers"]], hosts
+    facts = [dict(labels) for (name, labels) in served if name == "switchml_rank_info"]
+    assert [(fact["host"], fact.get("leaf", ""), fact["sent_by"]) for fact in facts] == [
+        (worker["host"], worker["leaf"], str(worker["sent_by"])) for worker in job["workers"]
+    ], facts
+    assert served[("switchml_tree_level", ())] == before["level"]
+    parents = [key for key in served if key[0] == "switchml_parent_attached"]
+    assert parents == (
+        [("switchml_parent_attached", (("parent", before["parent"]),))] if before["parent"] else []
+    )
+    assert all(served[key] == 1 for key in parents)
 
 
-def prometheus(switchml, switch, url):
+def prometheus(switchml, switch, url, scraped_url):
     """Prometheus has scraped the switch after one status and before another."""
+    instance = urllib.parse.urlparse(scraped_url).netloc
 
     def ask(query):
         with urllib.request.urlopen(
@@ -162,13 +186,13 @@ def prometheus(switchml, switch, url):
         "a scrape after the status",
         lambda: any(
             float(found["value"][1]) * 1000 > before["uptime_ms"] + 300
-            for found in ask("switchml_uptime_seconds")
+            for found in ask(f'switchml_uptime_seconds{{instance="{instance}"}}')
         ),
     )
 
     def scraped():
         served = {}
-        for found in ask('{__name__=~"switchml_.*"}'):
+        for found in ask(f'{{__name__=~"switchml_.*",instance="{instance}"}}'):
             labels = {
                 k: escaped(v)
                 for k, v in found["metric"].items()
@@ -181,7 +205,7 @@ def prometheus(switchml, switch, url):
 
     # A scrape that takes too long leaves nothing until the next one.
     compare(before, await_true("samples", scraped), status(switchml, switch))
-    await_true("the switch is up", lambda: [found["value"][1] for found in ask("up")] == ["1"])
+    await_true("all are up", lambda: {found["value"][1] for found in ask("up")} == {"1"})
     # An expression that Prometheus does not understand is an HTTP error here.
     for expression in expressions()[0]:
         ask(re.sub(r"\$(instance|job_name)", ".*", expression).replace("$__rate_interval", "1m"))
@@ -208,10 +232,12 @@ def expressions():
     return found, variables
 
 
-def dashboard(switchml, switch, url, worker_file):
+def dashboard(switchml, switch, url, worker_file, *others):
     await_true("a job", lambda: is_under_way(status(switchml, switch)))
     with open(worker_file, encoding="utf-8") as file:
         served = samples(get(url)[1]) | samples(file.read())
+    for other in others:
+        served |= samples(get(other)[1])
     # A rank's link has a speed only where its driver knows it: then its head is enough.
     exist = {name for name, _ in served} | {"switchml_rank_link_speed_bytes"}
     labels = {"": set()}
@@ -238,6 +264,9 @@ def dashboard(switchml, switch, url, worker_file):
 UNUSED = {
     "switchml_jobs_limit",
     "switchml_probes_total",
+    "switchml_tree_level",
+    "switchml_job_leaf_ranks",
+    "switchml_job_leaf_contributions_total",
     "switchml_job_slots",
     "switchml_job_lanes",
     "switchml_job_state",

@@ -10,6 +10,7 @@ switchml=$(realpath "$1")
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../support/await.sh"
 . "$here/../support/report.sh"
+. "$here/../support/trees.sh"
 export SWITCHML_HOST_GROUP=0 # each rank sends its own packets
 unset SWITCHML_SWITCH
 unpacked=$("$here/../../tools/get-prometheus" --where)
@@ -21,12 +22,17 @@ start_switch() {
 	"$switchml" switch --listen 127.0.0.1:0 "$@" >"$work/switch" 2>&1 &
 	switch=$!
 	await_switch "$work/switch"
-	url=$(sed -n 's/.*metrics at \([^ ]*\).*/\1/p' "$work/switch")
+	url=$(url_of "$work/switch")
+}
+
+# A switch's output.
+url_of() {
+	sed -n 's/.*metrics at \([^ ]*\).*/\1/p' "$1"
 }
 
 # Title, what metrics.py does.
 check() {
-	python3 "$here/metrics.py" "$2" "$switchml" "$address" "${3:-$url}" ${4:+"$4"} >"$work/said" 2>&1
+	python3 "$here/metrics.py" "$2" "$switchml" "$address" "${3:-$url}" "${@:4}" >"$work/said" 2>&1
 	say $? "$1: $(tail -n 1 "$work/said")" "$work/said"
 }
 
@@ -55,25 +61,52 @@ SWITCHML_METRICS_FILE=$work/worker.prom "$switchml" bench --switch "$address" --
 bench=$!
 check "the metrics agree with the status" agree
 await test -s "$work/worker.0.prom"
-check "the dashboard" dashboard "$url" "$work/worker.0.prom"
+
+# ---- a tree: two ranks of one host and a leaf's leaf at the leaf, one rank at the root ----
+plain=$address
+cd "$work" || exit 1
+switch root 127.0.0.1:0 --metrics :0
+leaf middle root --slots 300 --metrics :0
+leaf low middle --metrics :0
+SWITCHML_HOST_GROUP=1 start tree -b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 -- middle middle low root
+await job_is "${at[root]}" tree running
+for name in root middle low; do
+	address=${at[$name]}
+	check "the metrics of the tree's switch $name" agree "$(url_of $name.switch)"
+done
+address=$plain
+check "the dashboard" dashboard "$url" "$work/worker.0.prom" "$(url_of root.switch)" "$(url_of middle.switch)"
 if command -v promtool >/dev/null; then
-	python3 -c 'import sys, urllib.request
+	for at_url in "$url" "$(url_of root.switch)" "$(url_of middle.switch)"; do
+		python3 -c 'import sys, urllib.request
 print(urllib.request.urlopen(urllib.request.Request(sys.argv[1], headers={"Accept": "text/plain"}), timeout=60).read().decode(), end="")' \
-		"$url" | promtool check metrics >"$work/promtool" 2>&1
-	say $? "promtool has nothing against the metrics" "$work/promtool"
+			"$at_url" | promtool check metrics >"$work/promtool" 2>&1
+		say $? "promtool has nothing against the metrics at $at_url" "$work/promtool"
+	done
 else
 	echo "left out: promtool check metrics (tools/get-prometheus gets it)"
 fi
 if command -v prometheus >/dev/null; then
-	place=${url#http://}
+	targets=
+	for name in switch root.switch middle.switch; do
+		place=$(url_of $name)
+		place=${place#http://}
+		targets=$targets${targets:+,}"'${place%/metrics}'"
+	done
 	printf '%s\n' 'global: {scrape_interval: 1s, scrape_timeout: 1s}' 'scrape_configs:' \
-		"- {job_name: switchml, static_configs: [{targets: ['${place%/metrics}']}]}" >"$work/prometheus.yml"
+		"- {job_name: switchml, static_configs: [{targets: [$targets]}]}" >"$work/prometheus.yml"
 	: >"$work/prometheus"
 	prometheus --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/tsdb" \
 		--web.listen-address="$(steady_address)" >"$work/prometheus" 2>&1 &
 	prometheus=$!
 	await says "$work/prometheus" 'ready to receive web requests'
-	check "a Prometheus that scrapes agrees with the status" prometheus "http://$(steady_address)"
+	prometheus_url=http://$(steady_address)
+	check "a Prometheus that scrapes agrees with the status" prometheus "$prometheus_url" "$url"
+	for name in root middle; do
+		address=${at[$name]}
+		check "and with that of the tree's switch $name" prometheus "$prometheus_url" "$(url_of $name.switch)"
+	done
+	address=$plain
 	kill $prometheus
 	wait $prometheus
 else

@@ -227,6 +227,24 @@ other_traffic() {
 	stop_udp_switch
 }
 
+# The numbers of the kernel's slots, and the share of a link whose speed is known.
+metrics_agree() {
+	local url share
+	start_switch --metrics 127.0.0.1:0
+	url=$(sed -n 's/.*metrics at \([^ ]*\).*/\1/p' "$work/switch")
+	start_job counted -b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000
+	await_under_way counted $network.1
+	on box python3 "$(dirname "$0")/metrics.py" agree "$switchml" 127.0.0.1 "$url" >"$work/agreed" 2>&1
+	expect_words "the metrics agree with the status" "counters agree" agreed
+	share='.*"link_share":0\.[0-9]*[1-9]'
+	on box timeout 60 "$switchml" status --switch 127.0.0.1 --json --watch=0.5 |
+		grep -m 1 "$share$share$share" | cut -c 1-80 >"$work/share"
+	expect_words "each rank's share of its link is known" address share
+	kill "${pids[0]}"
+	expect_success "and its sums are right" "${pids[@]}"
+	stop_switch
+}
+
 kill_daemon() {
 	kill -9 "$daemon"
 	wait "$daemon" 2>/dev/null
@@ -417,6 +435,11 @@ no_trace "SIGTERM"
 interfaces_stay
 wrong_port
 loopback
+if grep -q "without libmicrohttpd" <<<"$(timeout 20 "$switchml" switch --listen 127.0.0.1:0 --metrics 127.0.0.1:x 2>&1)"; then
+	echo "left out: metrics (this build lacks libmicrohttpd)"
+else
+	metrics_agree
+fi
 another_program
 privileges
 gro 1 eth0 off

@@ -157,6 +157,68 @@ static void what_a_rank_has_not_told_has_no_series(void **state)
 	free(text);
 }
 
+static void leaves_have_series_once(void **state)
+{
+	char leaf[] = "rack:28500", parent[] = "spine:28500";
+	SmlControl__LeafStatus leaves[2], *leaf_list[] = {&leaves[0], &leaves[1]};
+	SmlControl__BranchStatus branches[2], *list[] = {&branches[0], &branches[1]};
+	static struct world world;
+	char *text;
+
+	(void)state;
+	fill(&world, 1, 1);
+	text = text_of(&world);
+	assert_non_null(strstr(text, "\nswitchml_tree_level 0\n"));
+	assert_null(strstr(text, "\nswitchml_parent_attached{"));
+	assert_non_null(strstr(text, "rank=\"0\",host=\"node1\"} 1\n"));
+	free(text);
+	for (unsigned i = 0; i < 2; i++) {
+		sml_control__leaf_status__init(&leaves[i]);
+		sml_control__branch_status__init(&branches[i]);
+		leaves[i].name = branches[i].leaf = leaf;
+		branches[i].completed = leaves[i].slots_in_use = 7 + i;
+	}
+	world.status.leaves = leaf_list;
+	world.jobs[0].branches = list;
+	world.status.n_leaves = world.jobs[0].n_branches = 2;
+	world.status.parent = parent;
+	world.status.level = 1;
+	world.worker.leaf = leaf;
+	world.worker.sender = 3;
+	text = text_of(&world);
+	assert_non_null(strstr(text, "\nswitchml_tree_level 1\n"));
+	assert_non_null(strstr(text, "\nswitchml_parent_attached{parent=\"spine:28500\"} 0\n"));
+	assert_int_equal(count(text, "\nswitchml_leaf_slots_in_use{"), 1);
+	assert_non_null(strstr(text, "\nswitchml_leaf_slots_in_use{leaf=\"rack:28500\"} 7\n"));
+	assert_int_equal(count(text, "\nswitchml_job_leaf_completed_uses_total{"), 1);
+	assert_non_null(strstr(text, "\nswitchml_job_leaf_completed_uses_total{job_name=\"job-0-\","
+				     "stripe=\"0\",leaf=\"rack:28500\"} 7\n"));
+	assert_non_null(
+		strstr(text, "rank=\"0\",host=\"node1\",leaf=\"rack:28500\",sent_by=\"2\"} 1\n"));
+	free(text);
+}
+
+static void leaves_count_like_ranks(void **state)
+{
+	SmlControl__BranchStatus branch, *list[SML_MAX_CHILDREN];
+	static struct world world;
+	char *text;
+
+	(void)state;
+	fill(&world, 20, SML_MAX_CHILDREN);
+	sml_control__branch_status__init(&branch);
+	for (unsigned i = 0; i < SML_MAX_CHILDREN; i++)
+		list[i] = &branch;
+	for (unsigned i = 0; i < 20; i++) {
+		world.jobs[i].branches = list;
+		world.jobs[i].n_branches = SML_MAX_CHILDREN;
+	}
+	text = text_of(&world);
+	assert_int_equal(count(text, "\nswitchml_job_ranks{"),
+			 SML_METRICS_RANKS / (2 * SML_MAX_CHILDREN));
+	free(text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -165,6 +227,8 @@ int main(void)
 		cmocka_unit_test(no_two_series_have_the_same_labels),
 		cmocka_unit_test(labels_are_escaped),
 		cmocka_unit_test(what_a_rank_has_not_told_has_no_series),
+		cmocka_unit_test(leaves_have_series_once),
+		cmocka_unit_test(leaves_count_like_ranks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
