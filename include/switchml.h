@@ -288,6 +288,12 @@ SML_API int sml_config_init(struct sml_config *config);
  * Join a job, and wait until all of its ranks have joined. NULL as config stands for
  * the values that sml_config_init() sets. On success, *context is valid
  * until sml_close(). On failure, *context is NULL and sml_error_text(NULL) says why.
+ *
+ * Errors: SML_ERROR_CONFIG (a setting is missing or wrong), SML_ERROR_UNREACHABLE (no switch
+ * answers, or no UDP packet came back), SML_ERROR_REFUSED (the switch has no room, or the job has
+ * such a rank already), SML_ERROR_MISMATCH (ranks disagree about the job), SML_ERROR_RANK_DIED,
+ * SML_ERROR_SWITCH_DIED, SML_ERROR_TIMEOUT (ranks are missing), SML_ERROR_VERSION, SML_ERROR_TLS,
+ * -EINTR (see interrupt in struct sml_config), -ENOMEM, and others of errno.
  */
 SML_API int sml_open(struct sml_context **context, const struct sml_config *config);
 
@@ -343,7 +349,8 @@ SML_API int sml_allreduce(struct sml_context *context, const void *send, void *r
 			  enum sml_type type, enum sml_op op, const struct sml_options *options);
 
 /*
- * The same, but only root gets the result. On other ranks recv is not used, and may be NULL.
+ * Combine count elements of all ranks: as sml_allreduce(), but only root gets the result. On other
+ * ranks recv is not used, and may be NULL.
  *
  * Every rank receives the same packets as in an all-reduce, so a reduce takes as long as that.
  * All ranks must have each result in case the switch dies: root may not have received it yet, and
