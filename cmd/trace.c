@@ -118,8 +118,7 @@ double trace_time_of(const json_t *event)
 	return json_number_value(json_object_get(event, "ts"));
 }
 
-/* An event that other ranks have, too. False: it is not one. A call's end is set later. */
-static bool read_use(const json_t *event, struct trace_use *use)
+bool trace_read_use(const json_t *event, struct trace_use *use)
 {
 	const json_t *args = json_object_get(event, "args");
 
@@ -128,7 +127,7 @@ static bool read_use(const json_t *event, struct trace_use *use)
 	if (trace_has_phase(event, "X")) {
 		use->what = number_of(args, "epoch") << 32 | number_of(args, "use");
 		use->where = number_of(args, "stripe") << 16 | number_of(args, "slot");
-		use->last_rank = (unsigned)number_of(args, "last_rank");
+		use->was_last = json_is_true(json_object_get(args, "was_last"));
 		use->end = use->begin + json_number_value(json_object_get(event, "dur"));
 		return true;
 	}
@@ -146,7 +145,7 @@ static void read_uses(struct trace_rank *rank, const json_t *events)
 		const json_t *event = json_array_get(events, i);
 		struct trace_use use;
 
-		if (!read_use(event, &use))
+		if (!trace_read_use(event, &use))
 			continue;
 		if (use.where == TRACE_CALL) {
 			const json_t *end = json_array_get(events, i + 1);

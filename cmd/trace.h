@@ -15,8 +15,8 @@ struct trace_use {
 	uint64_t what;	/* epoch and use; of a call: 0 */
 	uint64_t where; /* stripe and slot; of a call: TRACE_CALL */
 	uint32_t call;
-	unsigned rank;	    /* an index, once all ranks' uses are together */
-	unsigned last_rank; /* of a slot's use: whose contribution completed it */
+	unsigned rank; /* an index, once all ranks' uses are together */
+	bool was_last; /* of a slot's use: this rank's contribution completed it */
 	double begin, end;
 };
 
@@ -52,6 +52,9 @@ double trace_time_of(const json_t *event);
  * more.
  */
 int trace_write(const struct trace_options *options);
+
+/* An event that other ranks have, too. False: it is not one. A call's end is set later. */
+bool trace_read_use(const json_t *event, struct trace_use *use);
 
 /* By where and what: the same use on two ranks is equal. */
 int trace_compare(const void *a, const void *b);

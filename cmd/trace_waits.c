@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which rank do the others wait for? A result names rank A, whose contribution came last. Once all
+ * Which rank do the others wait for? Rank A says that its contribution came last. Once all
  * other ranks have sent for this use, they wait for A, or for the network, until the first rank has
  * the result. The network's part is taken to be that of the fastest of all uses. A call is as late
  * as its latest use. If a call's uses are no longer in the traces, its begin counts instead: how
@@ -49,10 +49,10 @@ static struct trace_use *gather(const struct trace_rank *ranks, unsigned n, size
 }
 
 /* Of a slot's use, one for each rank. -1: the last rank has no trace here. */
-static int find_last(const struct trace_rank *ranks, const struct trace_use *uses, size_t n)
+static int find_last(const struct trace_use *uses, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (ranks[uses[i].rank].rank == uses[i].last_rank)
+		if (uses[i].was_last)
 			return (int)i;
 	return -1;
 }
@@ -69,11 +69,10 @@ static int find_latest(const struct trace_use *uses, size_t n)
 }
 
 /* Of uses [0, n) that are equal: one for each rank. False: nothing is known. */
-static bool measure(const struct trace_rank *ranks, const struct trace_use *uses, size_t n,
-		    struct lateness *lateness)
+static bool measure(const struct trace_use *uses, size_t n, struct lateness *lateness)
 {
 	bool is_call = uses[0].where == TRACE_CALL;
-	int last = is_call ? find_latest(uses, n) : find_last(ranks, uses, n);
+	int last = is_call ? find_latest(uses, n) : find_last(uses, n);
 	double others_begin = -DBL_MAX, first_end = DBL_MAX;
 
 	if (last < 0 || n < 2)
@@ -133,7 +132,7 @@ int trace_find_waits(struct trace_rank *ranks, unsigned n)
 	for (size_t i = 0; i < all; i += same) {
 		for (same = 1; i + same < all && trace_compare(&uses[i], &uses[i + same]) == 0;)
 			same++;
-		if (same == n && measure(ranks, &uses[i], same, &late[n_late]))
+		if (same == n && measure(&uses[i], same, &late[n_late]))
 			n_late++;
 	}
 	network = fastest(late, n_late);

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -17,6 +18,9 @@ struct writer {
 	FILE *out;
 	const char *separator;
 	int error; /* the first of the stream; 0: none */
+	/* The uses that some rank completed, sorted; rank: this rank, and no index. */
+	struct trace_use *lasts;
+	size_t n_lasts;
 };
 
 /* 0, or -1: there was no memory, or a text is no UTF-8. */
@@ -31,8 +35,42 @@ static int put_json(struct writer *writer, const json_t *value)
 	return writer->error < 0 ? 0 : -1;
 }
 
+/* Only the last rank of a use knows that it was the last. False: no memory. */
+static bool gather_lasts(struct writer *writer, const struct trace_options *options)
+{
+	size_t n = 0;
+
+	for (unsigned i = 0; i < options->n; i++)
+		n += options->ranks[i].n_uses;
+	writer->lasts = calloc(n + 1, sizeof(*writer->lasts));
+	if (writer->lasts == NULL)
+		return false;
+	for (unsigned i = 0; i < options->n; i++)
+		for (size_t u = 0; u < options->ranks[i].n_uses; u++)
+			if (options->ranks[i].uses[u].was_last) {
+				writer->lasts[writer->n_lasts] = options->ranks[i].uses[u];
+				writer->lasts[writer->n_lasts++].rank = options->ranks[i].rank;
+			}
+	qsort(writer->lasts, writer->n_lasts, sizeof(*writer->lasts), trace_compare);
+	return true;
+}
+
+/* Name the rank that completed a use, if its trace is here. */
+static void name_last(const struct writer *writer, json_t *event)
+{
+	struct trace_use use, *last;
+
+	if (!trace_has_phase(event, "X") || !trace_read_use(event, &use))
+		return;
+	last = bsearch(&use, writer->lasts, writer->n_lasts, sizeof(*last), trace_compare);
+	if (last != NULL)
+		json_object_set_new(json_object_get(event, "args"), "last_rank",
+				    json_integer(last->rank));
+}
+
 static int put_event(struct writer *writer, json_t *event, double shift)
 {
+	name_last(writer, event);
 	if (!trace_has_phase(event, "M"))
 		json_object_set_new(event, "ts", json_real(trace_time_of(event) + shift));
 	fputs(writer->separator, writer->out);
@@ -101,6 +139,11 @@ static int put_all(struct writer *writer, const struct trace_options *options)
 	double begin = first_time(options);
 	int rc = 0;
 
+	if (!gather_lasts(writer, options)) {
+		fprintf(stderr, "switchml trace: no memory\n");
+		json_decref(about);
+		return -1;
+	}
 	fputs("{\"traceEvents\":[", writer->out);
 	for (unsigned i = 0; i < options->n && rc == 0; i++)
 		rc = copy_events(writer, &options->ranks[i], begin);
@@ -111,6 +154,7 @@ static int put_all(struct writer *writer, const struct trace_options *options)
 	}
 	fputs("}\n", writer->out);
 	json_decref(about);
+	free(writer->lasts);
 	return rc;
 }
 

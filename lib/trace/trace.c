@@ -61,7 +61,8 @@ bool sml_trace_note_result(struct sml_trace_event *event, const struct sml_worke
 	*event = describe(worker, slot);
 	event->kind = SML_TRACE_SLOT;
 	event->end_ns = now_ns;
-	event->last_rank = header->rank;
+	/* In a tree, the number is one of this rank's switch, and no rank. */
+	event->was_last = header->rank == worker->config.number;
 	return true;
 }
 

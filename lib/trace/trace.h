@@ -31,7 +31,7 @@ struct sml_trace_event {
 	uint8_t kind;  /* enum sml_trace_kind */
 	uint8_t stripe;
 	uint8_t sends;	   /* SLOT: of this use, saturating */
-	uint8_t last_rank; /* SLOT: whose contribution completed it */
+	uint8_t was_last;  /* SLOT: this rank's contribution completed it */
 	uint8_t is_head;   /* of the head stream: exponents, or a small tensor */
 	uint8_t timed_out; /* RESENT: by the timer, and not because later packets were answered */
 };

@@ -108,10 +108,10 @@ static void write_slot(struct writer *writer, const struct sml_trace_event *even
 	fprintf(writer->out,
 		",\"dur\":%" PRIu64 ".%03u,\"name\":\"%s %" PRIu32 "\",\"cat\":\"slot\","
 		"\"args\":{\"epoch\":%" PRIu32 ",\"stripe\":%u,\"slot\":%u,\"use\":%" PRIu32
-		",\"chunk\":%" PRIu32 ",\"call\":%" PRIu32 ",\"sends\":%u,\"last_rank\":%u}}",
+		",\"chunk\":%" PRIu32 ",\"call\":%" PRIu32 ",\"sends\":%u,\"was_last\":%s}}",
 		ns / 1000, (unsigned)(ns % 1000), event->is_head ? "block" : "chunk", event->chunk,
 		event->epoch, event->stripe, event->slot, event->use, event->chunk, event->call,
-		event->sends, event->last_rank);
+		event->sends, event->was_last ? "true" : "false");
 }
 
 static void write_resent(struct writer *writer, const struct sml_trace_event *event)

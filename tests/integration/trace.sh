@@ -9,11 +9,12 @@ set -u
 switchml=$(realpath "$1")
 here=$(realpath "$(dirname "$0")")
 . "$here/../support/await.sh"
-work=$(mktemp -d)
+. "$here/../support/report.sh"
+. "$here/../support/trees.sh"
+unset SWITCHML_SWITCH
 switch=
 pids=()
-trap 'kill -9 $switch "${pids[@]}" 2>/dev/null; rm -rf "$work"' EXIT
-failures=0
+trap 'kill -9 $switch "${pids[@]}" 2>/dev/null; clean_up' EXIT
 
 check() {
 	"$here/../support/trace-check" "$@" || failures=$((failures + 1))
@@ -122,6 +123,33 @@ if says "$work/out" drifts; then
 	echo "FAILED: a host's clock drifts against itself: $(cat "$work/out")"
 	failures=$((failures + 1))
 fi
+
+# In a tree, packets do not have a rank's number but that of a switch's child. Rank 3, the second one
+# at its leaf, stands still.
+cd "$work" || exit 1
+switch root 127.0.0.1:0
+leaf near root
+leaf far root
+SWITCHML_TRACE="$work/in-tree.%r" SWITCHML_HEARTBEAT=60 start tree -b 64K -e 64K -w 0 -n 1 -c 1 \
+	--seconds 1000 -- near near far far
+await is_over_or job_is "${at[root]}" tree running
+await is_over_or moves "${at[root]}" tree
+all_run || give_up "the job tree is over already"
+kill -STOP "${pids[3]}"
+await stands_still "${pids[3]}"
+one_waits() {
+	"$switchml" status --switch "${at[far]}" 2>/dev/null | awk '
+		$6 == "ms" { sent[$1] = $7 }
+		END { exit !(sent[2] > sent[3]) }'
+}
+await one_waits
+sleep 1 # the least time that the others wait
+kill "${pids[0]}"
+kill -CONT "${pids[3]}"
+ends_well "a traced job in a tree" tree
+"$switchml" trace merge -o "$work/merged" "$work"/in-tree.[0-3] || give_up "traces of a tree cannot be merged"
+check format "$work/merged"
+check waits "$work/merged" 3 0.9
 
 # Another user may have made the name a link to something else.
 ln -s "$work/target" "$work/link.0"
