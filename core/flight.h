@@ -9,6 +9,11 @@
  * lost (a queue too short to show delay). Lower random loss does not change it: each slot repairs
  * its own loss, so there is no need to slow down. A packet lost on any rank's path to the switch
  * looks like a loss to all ranks, so the limit grows with their number.
+ *
+ * Senders share a link in proportion to their packets in its queue, and TCP does not shrink when a
+ * queue stands. So delay alone never makes the window smaller than what TCP keeps in a host's
+ * queue. A sender that begins when others have filled the queue takes it for the path. So the
+ * path's minimum adds little to the queue that is allowed.
  */
 #ifndef SML_CORE_FLIGHT_H
 #define SML_CORE_FLIGHT_H
@@ -17,17 +22,21 @@
 
 #define SML_FLIGHT_START 32
 #define SML_FLIGHT_MIN	 8
+/* Two super-packets. Delay shrinks the windows of a host's stripes and shards to this in total. */
+#define SML_FLIGHT_FAIR_BYTES (128u * 1024)
 /*
- * There is a standing queue when a round's fastest trip exceeds 3 x the path's minimum + this, for
- * each of the stripes, because stripes share a host's link.
+ * There is a standing queue when a round's fastest trip exceeds the path's minimum by twice as
+ * much, or by TRUST if that is less, + SLACK for each of the stripes: they share a host's link.
  */
+#define SML_FLIGHT_TRUST_NS 1000000ull
 #define SML_FLIGHT_SLACK_NS 2000000ull
 
 struct sml_flight {
 	uint32_t window; /* packets allowed in flight */
 	uint32_t max;
+	uint32_t fair;	     /* packets to which delay alone may shrink it */
 	uint32_t loss_limit; /* in 1/256 of a round's results */
-	uint64_t slack_ns;   /* by which a round trip may exceed 3 x the path's minimum */
+	uint64_t slack_ns;   /* of queue that is no standing queue yet */
 	bool probing;	     /* growing by one packet per result */
 	/* The current round ends when as many results have come as the window has packets. */
 	uint32_t results;
@@ -35,12 +44,18 @@ struct sml_flight {
 	uint64_t fastest_ns;
 };
 
-static inline void sml_flight_init(struct sml_flight *flight, uint32_t max, unsigned n_ranks,
-				   unsigned n_stripes)
+/* n_parts: how many windows share the host's link to the stripes: those of stripes and shards. */
+static inline void sml_flight_init(struct sml_flight *flight, uint32_t max, uint32_t packet_bytes,
+				   unsigned n_ranks, unsigned n_stripes, unsigned n_parts)
 {
+	uint32_t fair = SML_FLIGHT_FAIR_BYTES / packet_bytes / n_parts;
+
+	if (fair < SML_FLIGHT_MIN)
+		fair = SML_FLIGHT_MIN;
 	*flight = (struct sml_flight){
 		.window = max < SML_FLIGHT_START ? max : SML_FLIGHT_START,
 		.max = max,
+		.fair = fair < max ? fair : max,
 		.loss_limit = 16 * (n_ranks + 1) < 230 ? 16 * (n_ranks + 1) : 230,
 		.slack_ns = n_stripes * SML_FLIGHT_SLACK_NS,
 		.probing = true,
@@ -60,6 +75,8 @@ static inline void sml_flight_loss(struct sml_flight *flight)
 static inline void sml_flight_result(struct sml_flight *flight, uint64_t rtt_ns,
 				     uint64_t path_min_ns)
 {
+	uint64_t trust_ns =
+		2 * path_min_ns < SML_FLIGHT_TRUST_NS ? 2 * path_min_ns : SML_FLIGHT_TRUST_NS;
 	uint32_t step;
 	bool queueing, losing;
 
@@ -71,14 +88,19 @@ static inline void sml_flight_result(struct sml_flight *flight, uint64_t rtt_ns,
 		return;
 
 	queueing = flight->fastest_ns != UINT64_MAX &&
-		   flight->fastest_ns > 3 * path_min_ns + flight->slack_ns;
+		   flight->fastest_ns > path_min_ns + trust_ns + flight->slack_ns;
 	losing = flight->losses * 256 > flight->results * flight->loss_limit;
-	if (queueing || losing) {
+	if (losing) {
 		flight->probing = false;
-		flight->window -= flight->window / (losing ? 4 : 8);
+		flight->window -= flight->window / 4;
 		if (flight->window < SML_FLIGHT_MIN)
 			flight->window =
 				flight->max < SML_FLIGHT_MIN ? flight->max : SML_FLIGHT_MIN;
+	} else if (queueing && flight->window > flight->fair) {
+		flight->probing = false;
+		flight->window -= flight->window / 8;
+		if (flight->window < flight->fair)
+			flight->window = flight->fair;
 	} else if (!flight->probing) {
 		step = flight->window / 16 + 1;
 		flight->window += step;

@@ -159,7 +159,8 @@ void sml_worker_init(struct sml_worker *worker, const struct sml_worker_config *
 	init_stream(worker, SML_DATA, worker->streams[SML_HEAD].n_slots);
 	sml_rtt_init(&worker->rtt);
 	sml_flight_init(&worker->flight, config->window_max < n ? config->window_max : n,
-			config->shape.n_ranks, config->n_stripes);
+			SML_HEADER_BYTES + 4u * config->shape.lanes, config->shape.n_ranks,
+			config->n_stripes, (unsigned)config->n_stripes * config->n_shards);
 	if (config->local)
 		worker->flight.window = n;
 }

@@ -291,6 +291,36 @@ static void the_window_limits_what_is_in_flight(void **state)
 	assert_silent();
 }
 
+/* The window after many rounds, each of whose results take as long. */
+static uint32_t window_after(uint64_t rtt_ns, uint64_t path_min_ns, unsigned losses)
+{
+	struct sml_flight flight;
+
+	sml_flight_init(&flight, 512, 1448, 4, 1, 1);
+	for (unsigned i = 0; i < 50000; i++) {
+		for (unsigned lost = 0; lost < losses; lost++)
+			sml_flight_loss(&flight);
+		sml_flight_result(&flight, rtt_ns, path_min_ns);
+	}
+	return flight.window;
+}
+
+static void delay_alone_leaves_a_job_its_share_of_a_queue(void **state)
+{
+	const uint64_t ms = 1000000;
+	uint32_t fair = SML_FLIGHT_FAIR_BYTES / 1448;
+
+	(void)state;
+	assert_int_equal(window_after(1 * ms, ms / 20, 0), 512);
+	/* A queue that others fill. The window may have grown by a step when it was that small. */
+	assert_in_range(window_after(80 * ms, ms / 20, 0), fair, fair + fair / 16 + 1);
+	/* A job that began with a full queue does not take its delay three times. */
+	assert_in_range(window_after(30 * ms, 20 * ms, 0), fair, fair + fair / 16 + 1);
+	assert_int_equal(window_after(22 * ms, 20 * ms, 0), 512);
+	/* A queue that is too short to hold that. */
+	assert_int_equal(window_after(1 * ms, ms / 20, 1), SML_FLIGHT_MIN);
+}
+
 static void the_lowest_chunk_is_allowed_beyond_the_window(void **state)
 {
 	struct rig_packet packets[3], packet;
@@ -550,6 +580,7 @@ int main(void)
 		cmocka_unit_test_teardown(
 			data_are_sent_in_order_even_if_a_later_block_s_exponents_come_first, end),
 		cmocka_unit_test_teardown(the_window_limits_what_is_in_flight, end),
+		cmocka_unit_test(delay_alone_leaves_a_job_its_share_of_a_queue),
 		cmocka_unit_test_teardown(the_lowest_chunk_is_allowed_beyond_the_window, end),
 		cmocka_unit_test_teardown(the_lowest_head_chunk_is_allowed_beyond_the_window, end),
 		cmocka_unit_test_teardown(a_lost_packet_is_sent_again_after_the_timeout, end),
