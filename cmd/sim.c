@@ -177,7 +177,7 @@ static int run_one(struct options *options)
 	sim_run(&world, &result);
 	printf("seed %" PRIu64 ": %s\n", options->seed, result.passed ? "passed" : result.failure);
 	print_world(&world);
-	printf("  %" PRIu64 " events, %.3f ms of virtual time, %" PRIu64
+	printf("  %" PRIu64 " events, %.6f ms of virtual time, %" PRIu64
 	       " resumes, trace %016" PRIx64 "\n",
 	       result.events, (double)result.virtual_ns / 1e6, result.resumes, result.hash);
 	for (int i = 0; i < SML_VERDICTS; i++)
