@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import measure
 import rows
@@ -33,6 +34,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 # What tbf counts of a frame, and what the simulator counts: it adds the check sum, the preamble
 # and the gap between frames, which a real link needs and an emulated one does not.
 PACKET_BYTES, EMULATED_BYTES, SIMULATED_BYTES = 352 * 4 + 40, 42, 66
+# (runs, seconds): a method that has had both gets no further runs, so that the slowest ones do not
+# take most of the time.
+ENOUGH = (6, 20)
 
 
 class Skipped(Exception):
@@ -131,7 +135,7 @@ class Lab:
         with self.star(n_workers, rows.RATES[rate], others, cell.offload, cell.per_host) as \
                 (star, work), \
                 self.crews(star, work, [entry.method for entry in entries]) as crews:
-            return [measure.run_cell(cell, crews, runs, 0, lambda *_: None)
+            return [measure.run_cell(cell, crews, runs, 0, lambda *_: None, ENOUGH)
                     for _ in range(n_samples)]
 
     # ---- the simulator ----
@@ -147,6 +151,12 @@ class Lab:
         if done.returncode or not found:
             raise Skipped(f"{' '.join(command)}: {done.stdout or done.stderr}")
         return float(found[1]) / 1e3
+
+    @staticmethod
+    def on_all_cores(function, *lists):
+        """map(), for functions that simulate: virtual time does not depend on the load."""
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            return list(pool.map(function, *lists))
 
 
 def simulated_mbit(emulated):

@@ -69,16 +69,18 @@ def progress(lab, n_workers, size_bytes, faults):
 
 def simulate(lab, n_workers, size_bytes):
     """What loss costs where hosts and the switch cost nothing: seconds by loss."""
-    world = {"n_ranks": n_workers, "link_mbps": common.simulated_mbit(100)}
-    return {name: {f"{loss:g}": lab.simulate(size_bytes // 4, loss_ppm=round(1e6 * loss),
-                                             no_tickets=off, **world) for loss in LOSSES}
+    def one(loss, off):
+        return lab.simulate(size_bytes // 4, loss_ppm=round(1e6 * loss), no_tickets=off,
+                            n_ranks=n_workers, link_mbps=common.simulated_mbit(100))
+    return {name: dict(zip((f"{loss:g}" for loss in LOSSES),
+                           lab.on_all_cores(one, LOSSES, len(LOSSES) * [off])))
             for name, off in ((INT32.name, 0), (NO_TICKETS.name, 1))}
 
 
 def run(lab):
     n_workers = lab.choose(4, 8, 2)
     size = lab.choose(2_000_000, 10_000_000, 200_000)
-    runs = lab.choose(6, 30, 2)
+    runs = lab.choose(6, 12, 2)
     entries = [Entry(method, loss) for loss in lab.choose(LOSSES, LOSSES, LOSSES[::3])
                for method in lab.choose(METHODS, METHODS, (INT32, NEITHER, RING))]
     found = lab.compare(n_workers, "100mbit", size, entries, runs, offload=False)
@@ -91,7 +93,7 @@ def run(lab):
     for name, faults in (("tickets", ""), ("no tickets", "tickets=0"),
                          ("neither", "tickets=0,fastretransmit=0")):
         steps[name] = [progress(lab, n_workers, size, faults)
-                       for _ in range(lab.choose(3, 10, 1))]
+                       for _ in range(lab.choose(2, 5, 1))]
     return {"workers": n_workers, "rate_mbit": 100, "bytes": size, "tcp": lab.tcp,
             "simulated": {str(n): simulate(lab, n_workers, n) for n in (size, 10 * size)},
             "rows": table, "progress": steps, "progress_loss": PROGRESS_LOSS,

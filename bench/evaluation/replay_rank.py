@@ -75,7 +75,7 @@ class Way:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", required=True, help="models.json")
-    parser.add_argument("--compute", required=True, help="JSON: seconds of a step, by model")
+    parser.add_argument("--compute", required=True, help="JSON: [[model, seconds of a step], ...]")
     parser.add_argument("--scale", type=float, required=True)
     parser.add_argument("--rounds", type=int, required=True)
     parser.add_argument("--ways", default=",".join(WAYS))
@@ -89,7 +89,7 @@ def main():
     for way in ways.values():  # connections are made, and round trips known
         way.step([[torch.empty(50_000), 0]], 0)
     found = []
-    for name, compute_s in json.loads(options.compute).items():
+    for name, compute_s in json.loads(options.compute):
         whole = buckets(models[name])
         parts = [[torch.empty(max(1, round(n / options.scale))), ready] for n, ready in whole]
         row = {"model": name, "compute_s": compute_s, "buckets": whole, "wrong": 0,

@@ -117,8 +117,10 @@ def prepare(cell, crew, how, seed):
     crew.tell(f"prepare {max(1, cell.size_bytes // 4)} {max(how.runs, how.warmups)} {seed}", 600)
 
 
-def run_cell(cell, crews, runs, seconds_at_least, progress):
-    """crews: by method, either started or an exception with the reason. Yields results."""
+def run_cell(cell, crews, runs, seconds_at_least, progress, enough=None):
+    """crews: by method, either started or an exception with the reason. Yields results.
+
+    enough: (runs, seconds): an entry that has had both gets no further turn."""
     results = [Result(cell, entry) for entry in cell.entries]
     how = plan(cell.size_bytes, runs)
     for method in dict.fromkeys(entry.method for entry in cell.entries):
@@ -132,6 +134,8 @@ def run_cell(cell, crews, runs, seconds_at_least, progress):
             crew = crews[result.entry.method]
             if result.failure or isinstance(crew, Exception):
                 result.failure = result.failure or str(crew)
+                continue
+            if enough and len(result.times) >= enough[0] and result.elapsed >= enough[1]:
                 continue
             progress(cell, result.entry, turn, how.turns)
             limit = 60 + 40 * (how.warmups + how.runs) * cell.limit_seconds(result.entry.method)
