@@ -162,12 +162,12 @@ def scenarios(n_calls):
 
 
 def run(lab):
-    n_workers, n_calls = 4, lab.choose(100, 1000, 80)
+    n_workers, n_calls = 4, lab.choose(100, 300, 80)
     rows = {}
     for name, method, calls, plan in scenarios(n_calls):
         if method.name not in lab.choose((method.name,), (method.name,), SMALLEST):
             continue
-        repeats = lab.choose(3, 10, 1)
+        repeats = lab.choose(2, 6, 1)
         lab.say(f"{name}, {repeats} times")
         rows[name] = []
         for _ in range(repeats):
@@ -180,10 +180,14 @@ def throughput(run_data, size):
     """Mbit/s of elements by the middle of each step, which usually has several calls."""
     ends, step = run_data["ends"], max(STEP_S, 5 * run_data["call"]["median"])
     n_steps = int(ends[-1] / step) + 1
-    bits = [0.0] * n_steps
+    bits, usual = [0.0] * n_steps, run_data["call"]["median"]
     for end in ends:
-        # Calls are short compared to a step, or nothing moves: their bits count at their end.
-        bits[int(end / step)] += 8 * size
+        # A call moves its bits in the time that calls usually take, before its end. In the rest
+        # of a longer call, nothing moves.
+        begin = max(0, end - usual)
+        for i in range(int(begin / step), int(end / step) + 1):
+            inside = min(end, (i + 1) * step) - max(begin, i * step)
+            bits[i] += 8 * size * inside / (end - begin)
     return [((i + 0.5) * step, n / step / 1e6) for i, n in enumerate(bits)]
 
 
@@ -195,8 +199,13 @@ def draw(data, plt):
             axis.plot([p[0] for p in points], [p[1] for p in points], linewidth=1,
                       alpha=1 if i == 0 else 0.3, color="C0")
         for at, deed in runs[0]["happened"]:
-            axis.axvline(at, color="C3" if deed != "restart_switch" else "C2", linestyle=":",
-                         linewidth=1)
+            back = deed == "restart_switch"
+            label = "restart" if back else "cable" if deed == "pull_cable" else "death"
+            shown = axis.get_legend_handles_labels()[1]
+            axis.axvline(at, color="C2" if back else "C3", linestyle=":", linewidth=1,
+                         label=None if label in shown else label)
+        if runs[0]["happened"]:
+            axis.legend(fontsize=7, loc="lower right")
         axis.set(title=name, xlabel="seconds", ylabel="Mbit/s of elements", ylim=(0, None),
                  xlim=(0, None))
     for axis in list(axes.flat)[len(data["rows"]):]:

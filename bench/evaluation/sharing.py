@@ -13,7 +13,8 @@ QUESTION = "Do jobs on one switch share fairly, with one another and with TCP?"
 NEEDS_ROOT = True
 RATE, N_WORKERS, SIZE = 100, 4, 1_000_000
 BURST_CALLS, PAUSE_MS = 5, 400
-SLOTS = (64, 128, 256)  # fewer than a job takes by itself: fewer packets in the queues
+CALLS_BEFORE_TCP = 4
+SLOTS = (32, 64)  # fewer than the packets that a job has in a queue by itself
 TCP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tcp_stream.py")
 
 
@@ -94,8 +95,11 @@ def congestion_controls(lab):
             if name in available]
 
 
-def beside_tcp(lab, tcp, n_streams, n_calls, **environment):
-    """A job, and streams from worker 0 to worker 1: Mbit/s of both while both run."""
+def beside_tcp(lab, tcp, n_streams, n_calls, first="TCP", **environment):
+    """A job, and streams from worker 0 to worker 1: Mbit/s of both while both run.
+
+    first: who begins, "TCP" or "job". A job that begins before TCP knows the path without TCP's
+    queue, and the other one does not."""
     method, ends, streams = Job("job", **environment), [], []
     with lab.star(N_WORKERS, RATE, method.switches()) as (star, work):
         crew = Crew(method, star, work, lab.build)
@@ -103,6 +107,8 @@ def beside_tcp(lab, tcp, n_streams, n_calls, **environment):
         try:
             crew.start()
             crew.tell(f"prepare {SIZE // 4} 64 1", 60)
+            if first == "job":
+                calls(crew, CALLS_BEFORE_TCP, [])
             with open(counts, "wb") as out:
                 receiver = subprocess.Popen(
                     star.inside("1") + [sys.executable, TCP, "receive", str(n_streams)],
@@ -131,7 +137,7 @@ def beside_tcp(lab, tcp, n_streams, n_calls, **environment):
 
 
 def run(lab):
-    n_calls, repeats = lab.choose(16, 64, 8), lab.choose(3, 10, 1)
+    n_calls, repeats = lab.choose(8, 16, 8), lab.choose(2, 5, 1)
 
     def steady(crew, ends):
         calls(crew, n_calls, ends)
@@ -148,17 +154,21 @@ def run(lab):
         lab.say(name)
         jobs[name] = [together(lab, loads) for _ in range(repeats)]
     beside = {}
-    for tcp in congestion_controls(lab):
-        for n_streams in lab.choose((1,), (1, 2, 4)):
-            lab.say(f"beside TCP with {tcp}, streams: {n_streams}")
-            beside[f"{tcp}, {n_streams} stream{'s' * (n_streams > 1)}"] = [
-                beside_tcp(lab, tcp, n_streams, n_calls) for _ in range(repeats)]
+    for n_streams, first in lab.choose(((1, "TCP"), (1, "job")), (
+            (1, "TCP"), (1, "job"), (2, "TCP"), (4, "TCP")), ((1, "TCP"), (1, "job"))):
+        for tcp in congestion_controls(lab):
+            name = f"{tcp}, {n_streams} stream{'s' * (n_streams > 1)}"
+            name += "; the job first" if first == "job" else ""
+            lab.say(f"beside TCP with {name}")
+            beside[name] = [beside_tcp(lab, tcp, n_streams, n_calls, first)
+                            for _ in range(repeats)]
     fewer = {}
-    for tcp in congestion_controls(lab)[:lab.choose(1, 3, 0)]:
+    for tcp in congestion_controls(lab)[:lab.choose(1, 2, 0)]:
         for slots in SLOTS:
             lab.say(f"{slots} slots beside TCP with {tcp}")
             fewer[f"{tcp}, 1 stream; {slots} slots"] = [
-                beside_tcp(lab, tcp, 1, n_calls, SWITCHML_SLOTS=str(slots)) for _ in range(repeats)]
+                beside_tcp(lab, tcp, 1, n_calls, "TCP",
+                           SWITCHML_SLOTS=str(slots)) for _ in range(repeats)]
     return {"workers": N_WORKERS, "rate_mbit": RATE, "bytes": SIZE, "jobs": jobs, "tcp": beside,
             "fewer_slots": fewer}
 
@@ -174,7 +184,9 @@ def bar(axis, at, values, color, label=None):
 
 
 def draw(data, plt):
-    figure, axes = plt.subplots(1, 2, figsize=(12, 4.2), sharey=True)
+    n_rows = len(data["tcp"]) + len(data["fewer_slots"])
+    figure, axes = plt.subplots(1, 2, figsize=(5 + 0.75 * n_rows, 4.2), sharey=True,
+                                width_ratios=(4, 0.75 * n_rows))
     at, ticks = 0.0, []
     for name, runs in data["jobs"].items():
         n_jobs = len(runs[0]["mbit"])
@@ -184,13 +196,13 @@ def draw(data, plt):
             at += 0.4
         at += 0.6
     axes[0].set_xticks([t for t, _ in ticks], [name for _, name in ticks], fontsize=7)
-    axes[0].set(ylabel="Mbit/s of elements (median, quartiles)", title="jobs on one switch")
+    axes[0].set(ylabel="Mbit/s of elements (median, quartiles)", title="jobs on one switch, a bar for each job")
     shown = data["tcp"] | data["fewer_slots"]
     for i, (name, runs) in enumerate(shown.items()):
         bar(axes[1], i - 0.2, [one["mbit"] for one in runs], "C0", "ours" if i == 0 else None)
         bar(axes[1], i + 0.2, [one["tcp_mbit"] for one in runs], "C1", "TCP" if i == 0 else None)
     axes[1].set_xticks(range(len(shown)), [name.replace(", ", "\n").replace("; ", "\n")
-                                           for name in shown], fontsize=7)
+                                           for name in shown], fontsize=6)
     axes[1].set_title("a job beside TCP from worker 0 to worker 1")
     axes[1].legend()
     return figure
@@ -215,14 +227,3 @@ def facts(data):
                f"({ratio['q1']:.2f} to {ratio['q3']:.2f}) |")
     runs = [one for kind in ("jobs", "tcp", "fewer_slots") for rows in data[kind].values() for one in rows]
     yield f"\nWrong elements in all of these runs: {sum(one['wrong'] for one in runs)}."
-
-
-def headline(data):
-    index = common.summary([jain(one["mbit"]) for one in data["jobs"]["four jobs"]])
-    yield (f"**The worst**: four jobs on one switch have a Jain's index of {index['median']:.2f} "
-           "(1 is even).")
-    told = []
-    for name, runs in data["tcp"].items():
-        ratio = common.summary([one["mbit"] / one["tcp_mbit"] for one in runs])["median"]
-        told.append(f"{ratio:.2f} times ({name})")
-    yield f"Beside a TCP stream, a job takes {' and '.join(told)} as much of the link as TCP."

@@ -11,8 +11,10 @@ PACKET_LANES = 352
 SLOT_BYTES = 2 * 4 * PACKET_LANES
 # The register memory of 512 slots of 32 lanes, in two buffers: the largest pool of the paper.
 PAPER_SLOTS, PAPER_LANES = 512, 32
+FEW_LANES = (32, 64)  # of what a job can have, the counts that fit into a Tofino (docs/p4.md)
 # Mbit/s, and microseconds one way
 SIMULATED = ((10_000, 10), (100_000, 10), (100_000, 40), (400_000, 10))
+STYLES = ("-", "-", "-", "--")  # the last two curves lie on each other
 SIMULATED_SLOTS = tuple(2 ** i for i in range(11))
 SIMULATED_COUNT = 4_000_000
 
@@ -24,11 +26,12 @@ def slots_needed(rate_mbit, rtt_s, packet_bits):
 def simulate(lab, counts, rate, delay, n_workers, count):
     packet_bits = 8 * (common.PACKET_BYTES + common.SIMULATED_BYTES)
     chunks = -(-count // PACKET_LANES)
-    rows = []
-    for slots in counts:
+
+    def one(slots):
         seconds = lab.simulate(count, n_ranks=n_workers, data_slots=slots, link_mbps=rate,
                                delay_us=delay)
-        rows.append({"slots": slots, "seconds": seconds, "bit_per_s": 32 * count / seconds})
+        return {"slots": slots, "seconds": seconds, "bit_per_s": 32 * count / seconds}
+    rows = lab.on_all_cores(one, counts)
     # A packet is sent, and its result: each enters a link and leaves it after the delay.
     rtt = 2 * delay * 1e-6 + 2 * packet_bits / (rate * 1e6)
     line = rate * 1e6 * 32 * PACKET_LANES / packet_bits
@@ -38,11 +41,11 @@ def simulate(lab, counts, rate, delay, n_workers, count):
 
 def run(lab):
     counts = [2 ** i for i in range(lab.choose(9, 11, 3))]
-    n_workers, size = 4, lab.choose(1_000_000, 10_000_000, 200_000)
+    n_workers, size = 4, lab.choose(1_000_000, 4_000_000, 200_000)
     methods = [SwitchML(f"ours-slots{n}", f"ours, {n} slots", SWITCHML_SLOTS=str(n))
                for n in counts]
     found = lab.compare(n_workers, "100mbit", size, [Entry(method) for method in methods],
-                        lab.choose(6, 30, 2))
+                        lab.choose(6, 12, 2))
     rows = [{"slots": n, **common.row_of(result)} for n, result in zip(counts, found)]
     lab.say("simulating")
     count = lab.choose(SIMULATED_COUNT, SIMULATED_COUNT, 400_000)
@@ -82,7 +85,7 @@ def draw(data, plt):
     for i, world in enumerate(data["simulated"]):
         axes[1].plot([r["slots"] for r in world["rows"]],
                      [r["bit_per_s"] / world["line_bit_per_s"] for r in world["rows"]],
-                     marker=".", color=f"C{i}",
+                     marker=".", color=f"C{i}", linestyle=STYLES[i], linewidth=2.5 - 0.5 * i,
                      label=f"{world['rate_mbit'] // 1000} Gbit/s, {world['delay_us']} µs one way")
         axes[1].axvline(world["rule"], color=f"C{i}", linestyle=":", linewidth=1)
     axes[1].set(xscale="log", xlabel="slots (dotted: delay times bandwidth)",
@@ -116,3 +119,6 @@ def facts(data):
            f"The paper's largest pool, {PAPER_SLOTS} slots of {PAPER_LANES} lanes in two buffers, "
            f"has {PAPER_SLOTS * 2 * 4 * PAPER_LANES // 1024} KiB.\n"
            f"That memory holds {PAPER_SLOTS * 2 * 4 * PAPER_LANES // SLOT_BYTES} of our slots.")
+    yield ("A switch whose stages allow fewer lanes needs as much memory for as many lanes in flight, "
+           "in more slots:\n" + ", and ".join(f"1 MiB of registers holds {2**20 // (2 * 4 * lanes):,} "
+                                              f"slots of {lanes} lanes" for lanes in FEW_LANES) + ".")
