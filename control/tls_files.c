@@ -20,6 +20,15 @@ static bool has_files(const struct sml_tls_files *files)
 	return files->certificate != NULL || files->key != NULL || files->authority != NULL;
 }
 
+static int refuse_missing(const char *name, const char *what, const char *other,
+			  const char *another)
+{
+	return sml_error_set(
+		-EINVAL,
+		"TLS needs three files, and %s is not set: it is %s (the other two: %s and %s)",
+		name, what, other, another);
+}
+
 static int check_given(const struct sml_tls_files *files, const struct sml_tls_files *names)
 {
 	if (files->job_key != NULL && has_files(files))
@@ -29,19 +38,17 @@ static int check_given(const struct sml_tls_files *files, const struct sml_tls_f
 				     names->certificate, names->key, names->authority);
 	if (files->job_key != NULL)
 		return 0;
-	if (files->certificate != NULL && files->key != NULL && files->authority != NULL)
-		return 0;
-	return sml_error_set(
-		-EINVAL,
-		"TLS needs three files, and %s is not set: it is %s (the other two: %s and %s)",
-		files->certificate == NULL ? names->certificate
-		: files->key == NULL	   ? names->key
-					   : names->authority,
-		files->certificate == NULL ? "this end's certificate"
-		: files->key == NULL	   ? "the private key of this end's certificate"
-				     : "the certificate of the authority that both ends trust",
-		files->certificate == NULL ? names->key : names->certificate,
-		files->authority == NULL ? names->key : names->authority);
+	if (files->certificate == NULL)
+		return refuse_missing(names->certificate, "this end's certificate", names->key,
+				      names->authority);
+	if (files->key == NULL)
+		return refuse_missing(names->key, "the private key of this end's certificate",
+				      names->certificate, names->authority);
+	if (files->authority == NULL)
+		return refuse_missing(names->authority,
+				      "the certificate of the authority that both ends trust",
+				      names->certificate, names->key);
+	return 0;
 }
 
 static int check_readable(const char *name, const char *path)

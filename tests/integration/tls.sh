@@ -218,7 +218,9 @@ wrong_files() {
 c="--tls-certificate switch.pem" k="--tls-key switch.key" a="--tls-authority authority.pem"
 # shellcheck disable=SC2086
 {
-	wrong_files "no key" 'needs three files, and --tls-key is not set' $c $a
+	wrong_files "no key" 'needs three files, and --tls-key is not set.*the other two: --tls-certificate and --tls-authority' $c $a
+	wrong_files "a key alone" 'and --tls-certificate is not set.*the other two: --tls-key and --tls-authority' $k
+	wrong_files "no authority" 'and --tls-authority is not set.*the other two: --tls-certificate and --tls-key' $c $k
 	wrong_files "no such key" 'nowhere.key of --tls-key cannot be read: No such file' $c $a \
 		--tls-key nowhere.key
 	wrong_files "a key with a passphrase" 'has a passphrase, which cannot be entered' $c $a \
