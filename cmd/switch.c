@@ -71,9 +71,10 @@ static void warn_of_strangers(const struct sml_switch_config *config)
 	if (config->tls.certificate != NULL || config->job_key.secret != NULL ||
 	    config->job_key.file != NULL)
 		return;
-	if (sml_host_port_parse(listen, strlen(listen), &place) && *place.host != '\0' &&
-	    strcmp(place.host, "0.0.0.0") != 0 && strcmp(place.host, "::") != 0)
-		return;
+	if (!sml_host_port_parse(listen, strlen(listen), &place) ||
+	    (*place.host != '\0' && strcmp(place.host, "0.0.0.0") != 0 &&
+	     strcmp(place.host, "::") != 0))
+		return; /* or it is no address: sml_switch_open() says so */
 	sml_switch_log(SML_LOG_WARN,
 		       "the switch listens on all addresses, and anyone who reaches it can take "
 		       "part: name an address with --listen, or set SWITCHML_JOB_KEY");
@@ -177,6 +178,7 @@ int sml_command_switch(int argc, char **argv)
 	struct sml_metrics *metrics;
 	struct sml_switch *running;
 	sigset_t signals;
+	char place[512];
 	int received;
 
 	sml_switch_options_read(&options, argc, argv);
@@ -193,7 +195,8 @@ int sml_command_switch(int argc, char **argv)
 	config->seal = sml_privileges_drop;
 	warn_of_strangers(config);
 	if (open_all(&options, &running, &metrics) < 0) {
-		sml_switch_log(SML_LOG_ERROR, "%s", sml_error_last());
+		sml_switch_options_place(&options, sml_error_last(), place, sizeof(place));
+		sml_switch_log(SML_LOG_ERROR, "%s%s", sml_error_last(), place);
 		close_all(&options, running, metrics);
 		return 1;
 	}

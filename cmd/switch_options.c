@@ -3,6 +3,7 @@
 #include "cmd/switch_options.h"
 
 #include <argp.h>
+#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -404,6 +405,71 @@ void sml_switch_options_read(struct sml_switch_options *options, int argc, char 
 	    (sml_switch_file_read(&options->file, options->path) < 0 || take_file(options) < 0))
 		end_with(sml_error_last());
 	argp_parse(&parser, argc, argv, 0, NULL, options);
+}
+
+/* ---- an error that comes later ---- */
+
+/* The value that holds of an option that is checked only when it is used, or NULL. */
+static const char *text_in_use(const struct sml_switch_options *options, int key)
+{
+	const struct sml_switch_config *config = &options->config;
+
+	switch (key) {
+	case 'l':
+		return config->listen;
+	case 'i':
+		return config->interfaces;
+	case OPTION_METRICS:
+		return options->metrics;
+	case OPTION_TARGET:
+		return config->target;
+	case OPTION_HOSTS:
+		return config->hosts;
+	case OPTION_PARENT:
+		return config->parent;
+	case OPTION_MULTICAST:
+		return config->multicast;
+	case OPTION_TLS_CERTIFICATE:
+		return config->tls.certificate;
+	case OPTION_TLS_KEY:
+		return config->tls.key;
+	case OPTION_TLS_AUTHORITY:
+		return config->tls.authority;
+	case OPTION_KEY_FILE:
+		return config->job_key.file;
+	default:
+		return NULL;
+	}
+}
+
+/* Is "--name" in the text, and not as the beginning of a longer name? */
+static bool names_option(const char *text, const char *name)
+{
+	const size_t bytes = strlen(name);
+
+	for (const char *at = text; (at = strstr(at, "--")) != NULL; at += 2)
+		if (strncmp(at + 2, name, bytes) == 0 && at[2 + bytes] != '-' &&
+		    !isalnum((unsigned char)at[2 + bytes]))
+			return true;
+	return false;
+}
+
+void sml_switch_options_place(const struct sml_switch_options *options, const char *error,
+			      char *text, size_t bytes)
+{
+	*text = '\0';
+	for (const struct argp_option *option = option_list; option->name != NULL; option++) {
+		const struct sml_switch_setting *setting =
+			sml_switch_file_find(&options->file, option->name);
+
+		/* The command line's value may be equal, but it is another string. */
+		if (setting == NULL || text_in_use(options, option->key) != setting->value ||
+		    !names_option(error, option->name))
+			continue;
+		snprintf(text, bytes, " (%s, line %d: %s = %s)", options->path, setting->line,
+			 setting->name, setting->value);
+		return;
+	}
 }
 
 /* ---- reading it again ---- */

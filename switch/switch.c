@@ -83,7 +83,7 @@ int sml_switch_open(struct sml_switch **opened, const struct sml_switch_config *
 	if (!sml_host_port_parse(listen, strlen(listen), &place))
 		return sml_error_set(
 			-EINVAL,
-			"'%s' is not an address to listen on: ADDR, ADDR:PORT, [V6]:PORT or :PORT",
+			"'%s' of --listen is not an address: ADDR, ADDR:PORT, [V6]:PORT or :PORT",
 			listen);
 	pthread_once(&threads_once, make_events_thread_safe);
 	self = calloc(1, sizeof(*self));

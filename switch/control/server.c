@@ -268,14 +268,6 @@ static int take_port(struct sml_server *server, struct sml_place *place)
 	return rc;
 }
 
-static int open_port(struct sml_server *server, const char *address, uint16_t port)
-{
-	struct sml_place place;
-	int rc = sml_place_parse(address, port, &place);
-
-	return rc < 0 ? rc : take_port(server, &place);
-}
-
 /*
  * Called when all is ready: the dataplane may need a second to start, and a rank waits no longer
  * than that.
@@ -321,8 +313,9 @@ static int open_dataplane(struct sml_server *server, const char *address)
 			    &server->jobs.config.group) < 0) {
 		return sml_error_set(
 			-EINVAL,
-			"'%s' is not the first of %u multicast groups, as GROUP, GROUP:PORT or "
-			"[V6GROUP]:PORT: for example 239.77.0.0, or [ff15::77:0]:28600",
+			"'%s' of --multicast is not the first of %u multicast groups, as "
+			"GROUP, GROUP:PORT or [V6GROUP]:PORT: for example 239.77.0.0, or "
+			"[ff15::77:0]:28600",
 			server->config.multicast, server->config.max_jobs);
 	}
 	config.group = server->jobs.config.group;
@@ -459,6 +452,7 @@ static void name_switch(struct sml_server *server)
 
 int sml_server_open(struct sml_server *server, const char *address, uint16_t port)
 {
+	struct sml_place place;
 	int rc;
 
 	pthread_mutex_init(&server->note_mutex, NULL);
@@ -476,7 +470,12 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 	rc = check_leaf(server);
 	if (rc < 0)
 		return rc;
-	rc = open_port(server, address, port);
+	if (sml_place_parse(address, port, &place) < 0)
+		return sml_error_set(-EINVAL,
+				     "'%s' of --listen is not the address of an interface in "
+				     "numbers: `ip address' lists them",
+				     address);
+	rc = take_port(server, &place);
 	if (rc == 0) {
 		name_switch(server);
 		rc = open_dataplane(server, address);
@@ -487,10 +486,12 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 	if (rc == 0 && server->config.parent != NULL)
 		rc = sml_uplink_start(server);
 	if (rc < 0)
-		return sml_error_set(rc, "cannot listen on TCP port %u of %s: %s; %s", port,
+		/* A rank, which has no options, names its variables. */
+		return sml_error_set(rc, "%scannot listen on TCP port %u of %s: %s; %s",
+				     server->config.rendezvous ? "" : "--listen: ", port,
 				     address ? address : "all addresses", strerror(-rc),
-				     sml_bind_fix(rc, "choose another port with --listen, or see "
-						      "which process uses it: ss -ltnp"));
+				     sml_bind_fix(rc, "choose another port, or see which process "
+						      "uses it: ss -ltnp"));
 	return 0;
 }
 

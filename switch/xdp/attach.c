@@ -59,7 +59,8 @@ static int add(struct sml_xdp_ports *ports, const char *name)
 	uint32_t ring;
 
 	if (ifindex == 0)
-		return sml_error_set(-ENODEV, "there is no interface %s (see: ip link)", name);
+		return sml_error_set(-ENODEV, "there is no interface %s, of --iface (see: ip link)",
+				     name);
 	for (unsigned i = 0; i < ports->n; i++) {
 		if (ports->ifindexes[i] != ifindex)
 			continue;

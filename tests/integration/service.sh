@@ -70,6 +70,27 @@ refuses "a line that goes on" "conf, line 1: slots must be .*, not '1x'" $'slots
 refuses "a line without a value" 'conf, line 1: expected NAME = VALUE' 'jobs'
 refuses "a section" 'conf, line 2: expected NAME = VALUE' $'[switch]\njobs = 1'
 refuses "a file in the file" "there is no setting 'config'" 'config = /etc/passwd'
+# Values that show only in use that they are wrong.
+# Title, pattern, lines of the file.
+fails() {
+	local status
+	printf '%s\n' "$3" >"$work/conf"
+	timeout 20 "$switchml" switch --config "$work/conf" "${@:4}" >"$work/out" 2>&1
+	status=$?
+	[ $status = 1 ] && says "$work/out" "$2"
+	say $? "$1 (status $status)" "$work/out"
+}
+here=$'jobs = 1\nlisten = 127.0.0.1:0\n'
+fails "a listen that is no address" "--listen is not .* (.*conf, line 2: listen = 999.1.1.1:0)" $'jobs = 1\nlisten = 999.1.1.1:0'
+fails "a listen with a wrong port" "--listen is not .* (.*conf, line 1: listen = 127.0.0.1:99999)" 'listen = 127.0.0.1:99999'
+fails "a listen of another host" "Cannot assign .* (.*conf, line 1: listen = 192.0.2.77:0)" 'listen = 192.0.2.77:0'
+fails "a multicast that is no group" "(.*conf, line 3: multicast = 1.2.3.4)" "${here}multicast = 1.2.3.4"
+fails "a parent that is no name" "(.*conf, line 3: parent = a b)" "${here}parent = a b"
+fails "metrics that are no address" "(.*conf, line 3: metrics = 1.2:x)" "${here}metrics = 1.2:x"
+fails "a key file that is missing" "(.*conf, line 3: key-file = $work/nowhere)" "${here}key-file = $work/nowhere"
+fails "a certificate alone" "--tls-key is not set.*(the other two: --tls-certificate and --tls-authority) (.*conf, line 3: tls-certificate = a)" \
+	"${here}tls-certificate = a"
+fails "the option wins over the file's listen: the file is not named" "--listen is not [^(]*$" 'listen = 127.0.0.1:0' --listen 999.1.1.1
 # The options' names may be shortened.
 echo 'slotz = 7' >"$work/conf"
 timeout 20 "$switchml" switch --listen 127.0.0.1:0 --conf="$work/conf" >"$work/out" 2>&1

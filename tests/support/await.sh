@@ -21,7 +21,7 @@ give_up() {
 
 # File, pattern.
 says() {
-	grep -q "$2" "$1"
+	grep -q -e "$2" "$1"
 }
 
 # A switch's output: wait until it listens; sets $address.
