@@ -476,16 +476,6 @@ static int run_rank_0(struct peers *peers, unsigned wait_s)
 	return -1;
 }
 
-/* mpirun does not say where rank 0 is, and a loopback address leads each host to itself. */
-static bool misses_rank_0(const struct sml_config *config)
-{
-	const char *host = config->master_address;
-	int here = sml_launcher_is_mpi() ? sml_launcher_local_size() : 0;
-
-	return here > 0 && here < config->world_size &&
-	       (strcmp(host, "localhost") == 0 || sml_is_loopback_name(host));
-}
-
 int peers_run(struct peers *peers, unsigned wait_s)
 {
 	const struct sml_config *config = peers->config;
@@ -504,7 +494,7 @@ int peers_run(struct peers *peers, unsigned wait_s)
 			PEERS_MAX);
 		return 2;
 	}
-	if (misses_rank_0(config)) {
+	if (sml_launcher_hides_rank_0(config->master_address, config->world_size)) {
 		fprintf(stderr,
 			"switchml doctor: rank %d: there are ranks on other hosts, and the address "
 			"of rank 0's host is not known: set SWITCHML_MASTER_ADDR on all ranks "

@@ -16,6 +16,7 @@
 #include "base/number.h"
 #include "lib/settings/run_name.h"
 #include "lib/settings/settings.h"
+#include "net/address.h"
 
 struct word {
 	const char *word;
@@ -296,11 +297,14 @@ int sml_launcher_local_size(void)
 	return (int)number;
 }
 
-bool sml_launcher_is_mpi(void)
+bool sml_launcher_hides_rank_0(const char *master_address, int world_size)
 {
-	enum sml_launcher_kind kind = launcher_kind();
+	const enum sml_launcher_kind kind = launcher_kind();
+	const int here = sml_launcher_local_size();
 
-	return kind == SML_LAUNCHER_OPEN_MPI || kind == SML_LAUNCHER_MPICH;
+	return (kind == SML_LAUNCHER_OPEN_MPI || kind == SML_LAUNCHER_MPICH) && here > 0 &&
+	       here < world_size &&
+	       (strcmp(master_address, "localhost") == 0 || sml_is_loopback_name(master_address));
 }
 
 /* The first of "node[01-04,07],gpu3": "node01". Rank 0 runs there. */

@@ -250,6 +250,14 @@ static int copy_strings(struct sml_settings *settings, const struct sml_config *
 			"switches, the leaves with `switchml switch --parent HOST', and "
 			"set SWITCHML_SWITCH to one of them for at most %d ranks each",
 			SML_MAX_CHILDREN, config->world_size, SML_MAX_CHILDREN);
+	/* At once, not when the other ranks have waited for a minute. */
+	if (embedded && settings->master_address &&
+	    sml_launcher_hides_rank_0(settings->master_address, config->world_size))
+		return sml_error_set(
+			SML_ERROR_CONFIG,
+			"there are ranks on other hosts, and mpirun does not say where rank 0 is: "
+			"set SWITCHML_MASTER_ADDR to its host (mpirun -x "
+			"SWITCHML_MASTER_ADDR=HOST), or SWITCHML_SWITCH to a switch");
 	if (!embedded)
 		settings->switch_address = strdup(address);
 	if (config->interface && *config->interface)

@@ -97,7 +97,10 @@ int sml_faults_parse(struct sml_faults *faults, const char *text);
 /* Ranks of this job on this machine, as the launcher says; 0: unknown. */
 int sml_launcher_local_size(void);
 
-/* Is it an mpirun, which does not say where rank 0 is? */
-bool sml_launcher_is_mpi(void);
+/*
+ * mpirun does not say where rank 0 is. Are there ranks on other hosts that would look for it on
+ * their own, at a loopback address?
+ */
+bool sml_launcher_hides_rank_0(const char *master_address, int world_size);
 
 #endif

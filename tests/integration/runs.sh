@@ -78,4 +78,10 @@ if "$launcher" --version 2>/dev/null | grep -qi 'open.*mpi\|openrte'; then
 else
 	echo "left out: two runs of mpirun: Open MPI is not installed"
 fi
+
+# mpirun on two hosts, without a switch and without rank 0's address: no rank waits for another.
+lost=(OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 SWITCHML_TIMEOUT=600)
+env -u SWITCHML_SWITCH -u MASTER_ADDR "${lost[@]}" timeout 100 "$switchml" bench >"$work/lost" 2>&1
+[ $? = 1 ] && says "$work/lost" 'rank 1: there are ranks on other hosts, .* set SWITCHML_MASTER_ADDR'
+say $? "mpirun without rank 0's address" "$work/lost"
 exit $((failures > 0))
