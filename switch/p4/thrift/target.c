@@ -21,7 +21,7 @@
 #include "bm_simple_switch.h"
 #include "bm_standard.h"
 #include "switch/p4/target.h"
-#include "switch/p4/thrift/connect.h"
+#include "switch/p4/connect.h"
 
 #define CONTEXT	    0
 #define GROUPS	    512

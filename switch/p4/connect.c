@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The connection to a P4 switch's control port: see connect.h. */
-#include "switch/p4/thrift/connect.h"
+#include "switch/p4/connect.h"
 
 #include <errno.h>
 #include <netdb.h>
