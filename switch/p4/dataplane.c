@@ -27,6 +27,7 @@ static void free_all(struct sml_dataplane *dataplane)
 {
 	if (dataplane->target != NULL)
 		dataplane->operations->close(dataplane->target);
+	sml_p4_program_free(&dataplane->program);
 	sml_daemon_socket_close(&dataplane->socket);
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
 		free(dataplane->jobs[i]);
@@ -47,20 +48,27 @@ static int check_limits(const struct sml_dataplane *dataplane)
 			     limits->slots, limits->slots, dataplane->config.max_slots);
 }
 
+/* All that needs files, before privileges are dropped. */
+static int find_target(struct sml_dataplane *dataplane)
+{
+	int rc = sml_p4_load(dataplane->config.target, &dataplane->place, &dataplane->operations);
+
+	if (rc < 0)
+		return rc;
+	if (dataplane->operations->loads_program)
+		return sml_p4_program_read(&dataplane->program, dataplane->config.program);
+	return dataplane->config.program == NULL
+		       ? 0
+		       : sml_error_set(-EINVAL, "--program is for --target p4runtime://HOST:PORT: "
+						"simple_switch gets its program when it starts");
+}
+
 static int open_target(struct sml_dataplane *dataplane)
 {
-	const char *where = dataplane->config.target;
-	struct sml_host_port place;
-	int rc;
+	int rc = dataplane->operations->open(&dataplane->target, &dataplane->place,
+					     &dataplane->program, &sml_p4_services);
 
-	if (where == NULL || !sml_host_port_parse(where, strlen(where), &place) ||
-	    !place.has_port || place.host[0] == '\0')
-		return sml_error_set(-EINVAL, "--dataplane p4 needs --target HOST:PORT, the P4 "
-					      "switch's control port");
-	rc = sml_p4_load(&dataplane->operations);
-	if (rc == 0)
-		rc = dataplane->operations->open(&dataplane->target, place.host, place.port,
-						 &sml_p4_services);
+	sml_p4_program_free(&dataplane->program);
 	if (rc == 0)
 		rc = dataplane->operations->limits(dataplane->target, &dataplane->limits);
 	if (rc == 0)
@@ -85,14 +93,16 @@ static int open_parts(struct sml_dataplane *dataplane)
 	int rc = find_own_address(dataplane);
 
 	if (rc == 0)
-		rc = open_target(dataplane);
+		rc = find_target(dataplane);
 	if (rc == 0)
 		rc = sml_p4_thread_open(dataplane);
 	if (rc < 0)
 		return rc;
+	/* Before the target's client library starts threads. */
 	if (dataplane->config.seal != NULL)
 		dataplane->config.seal(false);
-	return sml_p4_thread_start(dataplane);
+	rc = open_target(dataplane);
+	return rc < 0 ? rc : sml_p4_thread_start(dataplane);
 }
 
 static int p4_open(struct sml_dataplane **opened, const struct sml_dataplane_config *config)
@@ -123,8 +133,12 @@ static void p4_close(struct sml_dataplane *dataplane)
 
 static void p4_describe(struct sml_dataplane *dataplane, char *text, size_t bytes)
 {
-	snprintf(text, bytes, "p4 (%s at %s, %u lanes)", dataplane->operations->name,
-		 dataplane->config.target, dataplane->limits.lanes);
+	char where[300];
+
+	sml_host_port_text(where, sizeof(where), dataplane->place.host, dataplane->place.port);
+	snprintf(text, bytes, "p4 (%s at %s, %u lanes%s)", dataplane->operations->name, where,
+		 dataplane->limits.lanes,
+		 dataplane->operations->read_registers != NULL ? "" : ", slots cannot be read");
 }
 
 static uint32_t p4_fixed_lanes(struct sml_dataplane *dataplane)

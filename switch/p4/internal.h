@@ -45,6 +45,8 @@ struct sml_dataplane {
 	/* The target, for the control thread and the dataplane's. */
 	pthread_mutex_t target_mutex;
 	const struct sml_p4_target_operations *operations;
+	struct sml_p4_place place;
+	struct sml_p4_program program; /* until the target is open */
 	struct sml_p4_target *target;
 	struct sml_p4_limits limits;
 	uint32_t incarnation;
@@ -68,9 +70,22 @@ static inline uint32_t sml_p4_buffers(const struct sml_p4_job *job)
 
 /* ---- load.c ---- */
 
-/* The operations of a target, from its module: 0, or an error with a text. */
-int sml_p4_load(const struct sml_p4_target_operations **operations);
+/*
+ * A target as its user gives it, "[PROTOCOL://]HOST:PORT[/DEVICE]", and the operations of its
+ * protocol's module: 0, or an error with a text.
+ */
+int sml_p4_load(const char *text, struct sml_p4_place *place,
+		const struct sml_p4_target_operations **operations);
 extern const struct sml_p4_services sml_p4_services;
+
+/* ---- program.c ---- */
+
+/*
+ * The files of a compiled program: FILE.json, and FILE.p4info.bin beside it. NULL: the program that
+ * the build or the installation has. 0, or an error with a text.
+ */
+int sml_p4_program_read(struct sml_p4_program *program, const char *path);
+void sml_p4_program_free(struct sml_p4_program *program);
 
 /* ---- hosts.c ---- */
 

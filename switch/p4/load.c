@@ -1,34 +1,97 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The modules that control P4 switches: see target.h. A module is never unloaded. */
 #include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/module.h"
+#include "base/number.h"
+#include "net/address.h"
 #include "switch/p4/internal.h"
 
-#define MODULE "libswitchml-p4-bmv2.so"
+#define PROTOCOL_MARK "://"
+
+/* One for each protocol. A target without a protocol has the first one. */
+static const struct module {
+	const char *protocol, *file, *folder, *needs;
+} modules[] = {
+	{"thrift", "libswitchml-p4-bmv2.so", "switch/p4/thrift",
+	 "Thrift's C library (libthrift-c-glib-dev, thrift-compiler)"},
+	{"p4runtime", "libswitchml-p4runtime.so", "switch/p4/p4runtime",
+	 "gRPC's C core (libgrpc-dev)"},
+};
 
 const struct sml_p4_services sml_p4_services = {
 	.version = SML_P4_TARGET_VERSION,
 	.error_set = sml_error_set,
 };
 
-int sml_p4_load(const struct sml_p4_target_operations **operations)
+static int bad(void)
 {
-	char why[256];
-	void *module = sml_module_load(&sml_p4_services, MODULE, "switch/p4/thrift",
-				       SML_P4_MODULE_PATH, why, sizeof(why));
+	return sml_error_set(-EINVAL,
+			     "--dataplane p4 needs --target HOST:PORT, the P4 switch's control "
+			     "port (Thrift), or --target p4runtime://HOST:PORT[/DEVICE]");
+}
 
-	if (module == NULL)
+/* The module of a protocol; its length is 0 if there is none. */
+static const struct module *find_module(const char *protocol, size_t length)
+{
+	for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++)
+		if (length == 0 || (strncmp(protocol, modules[i].protocol, length) == 0 &&
+				    modules[i].protocol[length] == '\0'))
+			return &modules[i];
+	return NULL;
+}
+
+/* "HOST:PORT[/DEVICE]" */
+static bool parse_place(const char *text, struct sml_p4_place *place)
+{
+	size_t length = strcspn(text, "/");
+	struct sml_host_port at;
+	long device = 0;
+
+	if (!sml_host_port_parse(text, length, &at) || !at.has_port || at.host[0] == '\0')
+		return false;
+	if (text[length] == '/' && !sml_parse_number(text + length + 1, 0, INT32_MAX, &device))
+		return false;
+	*place = (struct sml_p4_place){.port = at.port, .device = (uint32_t)device};
+	snprintf(place->host, sizeof(place->host), "%s", at.host);
+	return true;
+}
+
+static int load(const struct module *module, const struct sml_p4_target_operations **operations)
+{
+	char why[256], installed[512];
+	void *loaded;
+
+	snprintf(installed, sizeof(installed), "%s/%s", SML_P4_MODULE_FOLDER, module->file);
+	loaded = sml_module_load(&sml_p4_services, module->file, module->folder, installed, why,
+				 sizeof(why));
+	if (loaded == NULL)
 		return sml_error_set(-ENOENT,
 				     "--dataplane p4: its module cannot be loaded (%s): build and "
-				     "install it with Thrift's C library (libthrift-c-glib-dev, "
-				     "thrift-compiler)",
-				     why);
-	*operations = dlsym(module, SML_P4_TARGET_ENTRY);
+				     "install it with %s",
+				     why, module->needs);
+	*operations = dlsym(loaded, SML_P4_TARGET_ENTRY);
 	if (*operations == NULL || strcmp((*operations)->version, SML_P4_TARGET_VERSION) != 0)
 		return sml_error_set(-EINVAL, "--dataplane p4: %s is of another build of SwitchML",
-				     MODULE);
+				     module->file);
 	return 0;
+}
+
+int sml_p4_load(const char *text, struct sml_p4_place *place,
+		const struct sml_p4_target_operations **operations)
+{
+	const char *mark = text == NULL ? NULL : strstr(text, PROTOCOL_MARK);
+	const struct module *module;
+
+	if (text == NULL)
+		return bad();
+	module = find_module(text, mark == NULL ? 0 : (size_t)(mark - text));
+	if (module == NULL || mark == text ||
+	    !parse_place(mark == NULL ? text : mark + strlen(PROTOCOL_MARK), place))
+		return bad();
+	return load(module, operations);
 }

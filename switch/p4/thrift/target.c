@@ -4,7 +4,6 @@
  * users need Thrift's C library. All services share one connection.
  */
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +19,9 @@
 #include "bm_simple_pre_l_a_g.h"
 #include "bm_simple_switch.h"
 #include "bm_standard.h"
-#include "switch/p4/target.h"
+#include "switch/p4/bmv2.h"
 #include "switch/p4/connect.h"
+#include "switch/p4/target.h"
 
 #define CONTEXT	    0
 #define GROUPS	    512
@@ -296,50 +296,17 @@ static int bmv2_write_register(struct sml_p4_target *target, const char *name, u
 
 /* ---- the program ---- */
 
-/* Members of an array of objects that have this "name", or whose name begins with it. */
-static json_t *named(json_t *array, const char *name)
-{
-	size_t i;
-	json_t *each;
-
-	json_array_foreach(array, i, each)
-	{
-		const char *own = json_string_value(json_object_get(each, "name"));
-
-		if (own != NULL && strncmp(own, name, strlen(name)) == 0)
-			return each;
-	}
-	return NULL;
-}
-
-/* As BMv2's JSON has them: fields are [name, bits, signed]. */
-static void read_limits(json_t *program, struct sml_p4_limits *limits)
-{
-	json_t *lanes = named(json_object_get(program, "header_types"), "lanes_t");
-	json_t *use =
-		named(json_object_get(program, "register_arrays"), "SmlIngress.slot_step.slot_use");
-	json_t *field;
-	size_t i;
-
-	*limits = (struct sml_p4_limits){0};
-	json_array_foreach(json_object_get(lanes, "fields"), i, field) limits->lanes +=
-		(uint32_t)json_integer_value(json_array_get(field, 1)) / 32;
-	limits->slots = (uint32_t)json_integer_value(json_object_get(use, "size")) / 2;
-}
-
 static int bmv2_limits(struct sml_p4_target *target, struct sml_p4_limits *limits)
 {
 	GError *error = NULL;
 	gchar *text = NULL;
-	json_t *program;
+	bool ours;
 
 	if (!bm_standard_if_bm_get_config(target->standard, &text, &error))
 		return fail(target, "its program", error);
-	program = json_loads(text, 0, NULL);
+	ours = sml_p4_bmv2_limits(text, strlen(text), limits);
 	g_free(text);
-	read_limits(program, limits);
-	json_decref(program);
-	if (limits->lanes == 0 || limits->slots == 0)
+	if (!ours)
 		return target->services->error_set(
 			-EINVAL, "the switch at %s does not run p4/v1model/switchml.p4",
 			target->where);
@@ -397,17 +364,18 @@ static int begin(struct sml_p4_target *target)
 	return 0;
 }
 
-static int bmv2_open(struct sml_p4_target **opened, const char *host, uint16_t port,
-		     const struct sml_p4_services *services)
+static int bmv2_open(struct sml_p4_target **opened, const struct sml_p4_place *place,
+		     const struct sml_p4_program *program, const struct sml_p4_services *services)
 {
 	struct sml_p4_target *target = calloc(1, sizeof(*target));
 	int fd, rc;
 
 	if (target == NULL)
 		return services->error_set(-ENOMEM, "no memory for the P4 switch");
+	(void)program;
 	target->services = services;
-	snprintf(target->where, sizeof(target->where), "%s port %u", host, port);
-	fd = sml_p4_connect(host, port);
+	snprintf(target->where, sizeof(target->where), "%s port %u", place->host, place->port);
+	fd = sml_p4_connect(place->host, place->port);
 	if (fd < 0) {
 		rc = services->error_set(fd, "the P4 switch at %s cannot be reached: %s",
 					 target->where, strerror(-fd));
