@@ -83,6 +83,8 @@ static int error_of(int status)
 	case GRPC_STATUS_PERMISSION_DENIED:
 	case GRPC_STATUS_UNAUTHENTICATED:
 		return -EACCES;
+	case GRPC_STATUS_FAILED_PRECONDITION:
+		return -ENODATA;
 	case GRPC_STATUS_NOT_FOUND:
 		return -ENOENT;
 	case GRPC_STATUS_ALREADY_EXISTS:
@@ -228,11 +230,11 @@ static ProtobufCMessage *take_message(struct sml_rpc_stream *call)
 
 static void begin_receive(struct sml_rpc_stream *call)
 {
-	grpc_op op = {.op = GRPC_OP_RECV_MESSAGE,
-		      .data.recv_message.recv_message = &call->received};
+	grpc_op ops[] = {
+		{.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &call->received}};
 
 	if (!call->pending[BATCH_RECEIVE])
-		start(call, BATCH_RECEIVE, &op, 1);
+		start(call, BATCH_RECEIVE, ops, 1);
 }
 
 /* With both metadata and the end asked for. */
@@ -362,13 +364,13 @@ int sml_rpc_stream_open(struct sml_rpc_stream **opened, struct sml_rpc *rpc,
 			const struct sml_rpc_method *method, unsigned seconds)
 {
 	struct sml_rpc_stream *stream = calloc(1, sizeof(*stream));
-	grpc_op op = {.op = GRPC_OP_SEND_INITIAL_METADATA};
+	grpc_op ops[] = {{.op = GRPC_OP_SEND_INITIAL_METADATA}};
 	int rc;
 
 	if (stream == NULL)
 		return fail(rpc, -ENOMEM, "no memory for a stream");
 	begin(stream, rpc, method, gpr_inf_future(GPR_CLOCK_MONOTONIC));
-	start(stream, BATCH_SEND, &op, 1);
+	start(stream, BATCH_SEND, ops, 1);
 	if (!sent(stream, seconds)) {
 		rc = over(stream);
 		sml_rpc_stream_close(stream);
@@ -381,11 +383,11 @@ int sml_rpc_stream_open(struct sml_rpc_stream **opened, struct sml_rpc *rpc,
 int sml_rpc_stream_send(struct sml_rpc_stream *stream, const ProtobufCMessage *request,
 			unsigned seconds)
 {
-	grpc_op op = {.op = GRPC_OP_SEND_MESSAGE};
+	grpc_op ops[] = {{.op = GRPC_OP_SEND_MESSAGE}};
 
 	grpc_byte_buffer_destroy(stream->sending);
-	op.data.send_message.send_message = stream->sending = pack(request);
-	start(stream, BATCH_SEND, &op, 1);
+	ops[0].data.send_message.send_message = stream->sending = pack(request);
+	start(stream, BATCH_SEND, ops, 1);
 	return sent(stream, seconds) ? 0 : over(stream);
 }
 
