@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # The slot rule in simple_switch: the shared vectors and random packets, in both forms of the
-# program, over IPv4, IPv6 and VLAN (test_p4_slot.c). Needs root, BMv2 and p4c.
+# program, over IPv4, IPv6 and VLAN (test_p4_slot.c). Needs root, BMv2 and p4c. P4_PROTOCOL: as in
+# tests/support/p4.sh.
 #
 #	tests/integration/p4-slot.sh TEST-PROGRAM BUILD-DIRECTORY/p4 build/bpf/tag.bpf.o
 test=$(realpath "$1")
@@ -56,19 +57,23 @@ untag_frames() {
 }
 
 { build && give_addresses; } 2>"$work/why" || skip_p4 "no such network here: $(tail -n 1 "$work/why")"
+# The test's Thrift connection resets what has a program.
+# shellcheck disable=SC2034 # p4.sh reads it
+p4_begins_empty=no
 for form in switchml-64 switchml-64-registers; do
-	start_simple_switch "$space" "$programs/$form.json" sw0 sw1
 	for family in 4 6 tagged; do
 		if [ $family = tagged ] && ! tag_frames 2>"$work/why"; then
 			echo "left out: VLAN: $(tail -n 1 "$work/why")"
 			continue
 		fi
-		ip netns exec "$space" "$test" 127.0.0.1:9090 $family >"$work/out" 2>&1
-		say $? "$form, family $family: $(grep -h 'absorbed\|vectors;' "$work/out" | tr '\n' ' ')" \
+		start_simple_switch "$space" "$programs/$form.json" sw0 sw1
+		ip netns exec "$space" "$test" "$p4_target" $family "$programs/$form.json" "$p4_thrift" \
+			>"$work/out" 2>&1
+		say $? "$p4_protocol, $form, family $family: $(grep -h 'absorbed\|vectors;' "$work/out" | tr '\n' ' ')" \
 			"$work/out" "$work/simple_switch"
+		kill "$p4_pid"
+		wait "$p4_pid" 2>/dev/null
 	done
 	untag_frames 2>/dev/null
-	kill "$p4_pid"
-	wait "$p4_pid" 2>/dev/null
 done
 exit $((failures > 0))

@@ -1,7 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # To be sourced, after report.sh and await.sh: simple_switch in a network namespace. Its Thrift
 # server listens on all addresses, so it must not run outside one. Needs root.
+# P4_PROTOCOL: thrift (default), or p4runtime, which simple_switch_grpc speaks.
 # shellcheck shell=bash
+
+p4_protocol=${P4_PROTOCOL:-thrift}
+p4_thrift=127.0.0.1:9090
+p4_server=127.0.0.1:9559 # of P4Runtime
+# shellcheck disable=SC2034 # of whom the daemon is told by these
+if [ "$p4_protocol" = p4runtime ]; then
+	p4_switch=simple_switch_grpc p4_target=p4runtime://$p4_server
+else
+	p4_switch=simple_switch p4_target=$p4_thrift
+fi
 
 # Say that the test is skipped, and why.
 skip_p4() {
@@ -9,13 +20,13 @@ skip_p4() {
 	exit 77
 }
 
-# Program (JSON): is everything here that simple_switch needs?
+# Program (JSON): is everything here that the P4 switch needs?
 need_p4() {
 	[ "$(id -u)" = 0 ] || skip_p4 "network namespaces need root"
 	command -v ip >/dev/null || skip_p4 "there is no ip (Debian: iproute2)"
 	command -v ethtool >/dev/null || skip_p4 "there is no ethtool"
-	command -v simple_switch >/dev/null ||
-		skip_p4 "there is no simple_switch (BMv2: docs/p4.md says where p4lang publishes it)"
+	command -v "$p4_switch" >/dev/null ||
+		skip_p4 "there is no $p4_switch (BMv2: docs/p4.md says where p4lang publishes it)"
 	[ -s "$1" ] || skip_p4 "the P4 program is not built: p4c-bm2-ss was not found (docs/p4.md)"
 }
 
@@ -34,22 +45,29 @@ p4_cable() {
 		done
 }
 
-# Namespace, program, interfaces (port 0 first): start simple_switch there, and wait until it can be
-# controlled. $p4_pid is its process.
+# Namespace, program, interfaces (port 0 first): start the P4 switch there, and wait until it can be
+# controlled. $p4_pid is its process. Through P4Runtime, it gets its program later, or again.
 start_simple_switch() {
-	local namespace=$1 program=$2 port=0 ports=()
+	local namespace=$1 program=$2 port=0 ports=() own=()
 	shift 2
 	for interface; do
 		ports+=(-i "$port@$interface")
 		port=$((port + 1))
 	done
-	ip netns exec "$namespace" simple_switch "${ports[@]}" --thrift-port 9090 \
-		--log-level error "$program" >>"${work:?}/simple_switch" 2>&1 &
+	if [ "$p4_protocol" = p4runtime ]; then
+		[ "${p4_begins_empty:-yes}" = no ] || program=--no-p4
+		own=(-- --grpc-server-addr "$p4_server")
+	fi
+	ip netns exec "$namespace" "$p4_switch" "${ports[@]}" --thrift-port "${p4_thrift#*:}" \
+		--log-level error "$program" "${own[@]}" >>"${work:?}/simple_switch" 2>&1 &
 	p4_pid=$!
 	await p4_answers "$namespace"
 }
 
 p4_answers() {
-	kill -0 "$p4_pid" 2>/dev/null || give_up "simple_switch has ended"
-	ip netns exec "$1" bash -c ': </dev/tcp/127.0.0.1/9090' 2>/dev/null
+	local place
+	kill -0 "$p4_pid" 2>/dev/null || give_up "$p4_switch has ended"
+	for place in "$p4_thrift" "${p4_target#*://}"; do
+		ip netns exec "$1" bash -c ": </dev/tcp/${place%:*}/${place#*:}" 2>/dev/null || return 1
+	done
 }

@@ -17,6 +17,7 @@
 #define MOST_MESSAGES 64
 /* A program is compiled when it is loaded. */
 #define LOAD_SECONDS 60
+#define NO_SESSION   "no session of P4Runtime"
 
 static const struct sml_rpc_method stream_method = {"/p4.v1.P4Runtime/StreamChannel",
 						    &p4__v1__stream_message_response__descriptor};
@@ -62,7 +63,7 @@ static int judge(struct sml_p4_target *target, const P4__V1__MasterArbitrationUp
 
 /* The next message within the time. 1: it says that we are the primary. 0: it is of no interest, or
  * there is none, and *none is true. */
-static int hear(struct sml_p4_target *target, unsigned milliseconds, bool *none)
+static int hear(struct sml_p4_target *target, unsigned milliseconds, const char *what, bool *none)
 {
 	ProtobufCMessage *message = NULL;
 	const P4__V1__StreamMessageResponse *response;
@@ -70,7 +71,7 @@ static int hear(struct sml_p4_target *target, unsigned milliseconds, bool *none)
 
 	*none = rc == 0;
 	if (rc < 0)
-		return p4rt_fail(target, rc, "it has ended the session");
+		return p4rt_fail(target, rc, what);
 	if (rc == 0)
 		return 0;
 	response = (const P4__V1__StreamMessageResponse *)message;
@@ -97,9 +98,9 @@ int p4rt_become_primary(struct sml_p4_target *target)
 	if (rc == 0)
 		rc = offer(target);
 	if (rc < 0)
-		return p4rt_fail(target, rc, "no session of P4Runtime");
+		return p4rt_fail(target, rc, NO_SESSION);
 	for (unsigned i = 0; i < MOST_MESSAGES && rc == 0 && !none; i++)
-		rc = hear(target, CALL_SECONDS * 1000, &none);
+		rc = hear(target, CALL_SECONDS * 1000, NO_SESSION, &none);
 	if (rc == 0)
 		return target->services->error_set(
 			-ETIMEDOUT,
@@ -115,7 +116,7 @@ int p4rt_check_primary(struct sml_p4_target *target)
 	int rc = 0;
 
 	for (unsigned i = 0; i < MOST_MESSAGES && rc >= 0 && !none; i++)
-		rc = hear(target, 0, &none);
+		rc = hear(target, 0, "it has ended the session", &none);
 	return rc < 0 ? rc : 0;
 }
 
