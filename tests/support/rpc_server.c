@@ -73,7 +73,8 @@ static void send_status(struct rpc_server *server, grpc_call *call, int status, 
 			const struct rpc_answer *answer)
 {
 	grpc_slice words = grpc_slice_from_copied_string(text);
-	grpc_metadata details = {.key = grpc_slice_from_static_string("grpc-status-details-bin")};
+	grpc_metadata details = {.key = grpc_slice_from_static_string("grpc-status-details-bin"),
+				 .value = grpc_empty_slice()};
 	int cancelled = 0;
 	grpc_op ops[] = {
 		{.op = GRPC_OP_SEND_STATUS_FROM_SERVER},
@@ -90,6 +91,7 @@ static void send_status(struct rpc_server *server, grpc_call *call, int status, 
 		ops[0].data.send_status_from_server.trailing_metadata_count = 1;
 	}
 	run(server, call, ops, 2);
+	grpc_slice_unref(details.value);
 	grpc_slice_unref(words);
 }
 
