@@ -228,6 +228,19 @@ static const char *peer_misses(const struct sml_p4_job *job, uint8_t rank, uint8
 	return NULL;
 }
 
+/* Its slots are in one pipe's registers. Ranks get ready in any order. */
+static bool spans_pipes(const struct sml_dataplane *dataplane, const struct sml_p4_job *job,
+			uint8_t rank)
+{
+	unsigned pipe = sml_p4_pipe(dataplane, job->peers[rank][0].port);
+
+	for (uint8_t other = 0; other < job->rules.n_ranks; other++)
+		if (job->peers[other][0].known &&
+		    sml_p4_pipe(dataplane, job->peers[other][0].port) != pipe)
+			return true;
+	return false;
+}
+
 static const char *p4_misses_address(struct sml_dataplane *dataplane, uint32_t number, uint8_t rank)
 {
 	const struct sml_p4_job *job = sml_p4_job_of(dataplane, number);
@@ -236,6 +249,9 @@ static const char *p4_misses_address(struct sml_dataplane *dataplane, uint32_t n
 	pthread_mutex_lock(&dataplane->mutex);
 	for (uint8_t shard = 0; misses == NULL && shard < job->rules.n_shards; shard++)
 		misses = peer_misses(job, rank, shard);
+	if (misses == NULL && spans_pipes(dataplane, job, rank))
+		misses = "is at a port of another pipe of the P4 switch than the others: use ports "
+			 "of one pipe";
 	pthread_mutex_unlock(&dataplane->mutex);
 	return misses;
 }

@@ -68,6 +68,14 @@ static inline uint32_t sml_p4_buffers(const struct sml_p4_job *job)
 	return 2u * ((uint32_t)job->rules.head_slots + job->rules.data_slots);
 }
 
+/* Ports of different pipes have different registers. */
+static inline unsigned sml_p4_pipe(const struct sml_dataplane *dataplane, uint16_t port)
+{
+	uint16_t ports = dataplane->operations->pipe_ports;
+
+	return ports > 0 ? port / ports : 0;
+}
+
 /* ---- load.c ---- */
 
 /*

@@ -258,6 +258,16 @@ static bool is_after(uint32_t use, uint32_t other)
 	return sml_serial_before(other, use);
 }
 
+/* Of each of the job's buffers, in the pipe that all its ranks are at. */
+static void read_slots(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
+		       const char *name, uint64_t *values)
+{
+	unsigned pipe = sml_p4_pipe(dataplane, job->peers[0][0].port);
+
+	must(dataplane->operations->read_registers(dataplane->target, name, pipe, job->first_buffer,
+						   values, sml_p4_buffers(job)));
+}
+
 uint32_t sml_p4_job_slots(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
 			  struct sml_slot_progress *states, uint32_t n)
 {
@@ -273,15 +283,9 @@ uint32_t sml_p4_job_slots(struct sml_dataplane *dataplane, const struct sml_p4_j
 	uses = incarnations + n_buffers;
 	seen = uses + n_buffers;
 	lock(dataplane);
-	must(dataplane->operations->read_registers(dataplane->target,
-						   "SmlIngress.slot_step.slot_incarnation",
-						   job->first_buffer, incarnations, n_buffers));
-	must(dataplane->operations->read_registers(dataplane->target,
-						   "SmlIngress.slot_step.slot_use",
-						   job->first_buffer, uses, n_buffers));
-	must(dataplane->operations->read_registers(dataplane->target,
-						   "SmlIngress.slot_step.slot_seen",
-						   job->first_buffer, seen, n_buffers));
+	read_slots(dataplane, job, "SmlIngress.slot_step.slot_incarnation", incarnations);
+	read_slots(dataplane, job, "SmlIngress.slot_step.slot_use", uses);
+	read_slots(dataplane, job, "SmlIngress.slot_step.slot_seen", seen);
 	unlock(dataplane);
 	for (uint32_t even = 0; even < n_buffers && found < n; even += 2) {
 		bool has_even = (uint32_t)incarnations[even] == job->incarnation;

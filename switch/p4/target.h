@@ -78,6 +78,9 @@ struct sml_p4_target_operations {
 	bool loads_program; /* open() gives the program to the switch */
 	/* Packets of one rank that it can hold when ranks send at once, if there is one rank. */
 	uint32_t window;
+	/* Ports p with the same p / pipe_ports share registers, so a job's ranks must be at such
+	 * ports. 0: all ports do. */
+	uint16_t pipe_ports;
 	/*
 	 * Connects, and makes the target forget all that earlier daemons have told it. The program
 	 * is needed only until open() returns.
@@ -98,10 +101,10 @@ struct sml_p4_target_operations {
 	int (*remove_group)(struct sml_p4_target *target, uint16_t group);
 	int (*read_counter)(struct sml_p4_target *target, const char *name, uint32_t index,
 			    uint64_t *packets, uint64_t *bytes);
-	/* n elements from the first one on. NULL: the target cannot read registers. */
-	int (*read_registers)(struct sml_p4_target *target, const char *name, uint32_t first,
-			      uint64_t *values, uint32_t n);
-	/* For tests. */
+	/* n elements from the first one on, of a pipe. NULL: the target cannot read registers. */
+	int (*read_registers)(struct sml_p4_target *target, const char *name, unsigned pipe,
+			      uint32_t first, uint64_t *values, uint32_t n);
+	/* For tests: in all pipes. */
 	int (*write_register)(struct sml_p4_target *target, const char *name, uint32_t index,
 			      uint64_t value);
 };

@@ -30,6 +30,7 @@ struct sml_p4_target {
 	const char *first_removed, *last_told; /* tables */
 	uint64_t packets;		       /* of each counter */
 	uint64_t incarnations[16], uses[16], seen[16];
+	unsigned pipe; /* whose registers are read */
 };
 
 static bool is_same_entry(const struct sml_p4_row *a, const struct sml_p4_row *b)
@@ -107,30 +108,27 @@ static int read_counter(struct sml_p4_target *target, const char *name, uint32_t
 	return 0;
 }
 
-static int read_registers(struct sml_p4_target *target, const char *name, uint32_t first,
-			  uint64_t *values, uint32_t n)
+static int read_registers(struct sml_p4_target *target, const char *name, unsigned pipe,
+			  uint32_t first, uint64_t *values, uint32_t n)
 {
 	const uint64_t *from = strstr(name, "incarnation") ? target->incarnations
 			       : strstr(name, "use")	   ? target->uses
 							   : target->seen;
 
+	assert_int_equal(pipe, target->pipe);
 	assert_int_equal(first, 0);
 	assert_true(n <= 16);
 	memcpy(values, from, n * sizeof(*values));
 	return 0;
 }
 
-static const struct sml_p4_target_operations operations = {
-	.name = "fake",
-	.window = 64,
-	.insert = insert,
-	.modify = modify,
-	.remove = remove_row,
-	.add_group = add_group,
-	.remove_group = remove_group,
-	.read_counter = read_counter,
-	.read_registers = read_registers,
-};
+#define OPERATIONS                                                                                 \
+	.name = "fake", .window = 64, .insert = insert, .modify = modify, .remove = remove_row,    \
+	.add_group = add_group, .remove_group = remove_group, .read_counter = read_counter,        \
+	.read_registers = read_registers
+
+static const struct sml_p4_target_operations operations = {OPERATIONS};
+static const struct sml_p4_target_operations with_pipes = {OPERATIONS, .pipe_ports = 4};
 
 /* ---- a dataplane with it ---- */
 
@@ -410,6 +408,45 @@ static void the_newest_use_of_a_slot_is_shown(void **state)
 	assert_int_equal(sml_dataplane_p4.slot_states(&dataplane, 9, states, 2), 2);
 }
 
+/* Ranks 0 to 2 are at ports 5 to 7, of pipe 1. */
+static void the_registers_of_the_ranks_pipe_are_read(void **state)
+{
+	struct sml_slot_progress states[4];
+
+	(void)state;
+	dataplane.operations = &with_pipes;
+	assert_int_equal(add(9, 4), 0);
+	learn_addresses(9);
+	target.pipe = 1;
+	target.incarnations[0] = sml_p4_job_of(&dataplane, 9)->incarnation;
+	assert_int_equal(sml_dataplane_p4.slot_states(&dataplane, 9, states, 4), 1);
+}
+
+static void ranks_in_two_pipes_are_refused(void **state)
+{
+	struct sml_p4_job *job;
+
+	(void)state;
+	dataplane.operations = &with_pipes;
+	assert_int_equal(add(9, 4), 0);
+	learn_addresses(9);
+	job = sml_p4_job_of(&dataplane, 9);
+	assert_null(sml_dataplane_p4.misses_address(&dataplane, 9, 2));
+	for (uint8_t shard = 0; shard < 2; shard++)
+		job->peers[2][shard].port = 8;
+	assert_non_null(
+		strstr(sml_dataplane_p4.misses_address(&dataplane, 9, 2), "ports of one pipe"));
+	/* It is the last one that is told so, whoever that is. */
+	assert_non_null(
+		strstr(sml_dataplane_p4.misses_address(&dataplane, 9, 0), "ports of one pipe"));
+	job->peers[2][0].known = false;
+	assert_null(sml_dataplane_p4.misses_address(&dataplane, 9, 0));
+	/* BMv2 has no pipes. */
+	job->peers[2][0].known = true;
+	dataplane.operations = &operations;
+	assert_null(sml_dataplane_p4.misses_address(&dataplane, 9, 2));
+}
+
 static void ranks_share_the_queue_of_the_target(void **state)
 {
 	(void)state;
@@ -464,6 +501,8 @@ int main(void)
 		IN_WORLD(each_job_has_its_own_incarnation),
 		IN_WORLD(counters_begin_at_0_with_the_job),
 		IN_WORLD(the_newest_use_of_a_slot_is_shown),
+		IN_WORLD(the_registers_of_the_ranks_pipe_are_read),
+		IN_WORLD(ranks_in_two_pipes_are_refused),
 		IN_WORLD(ranks_share_the_queue_of_the_target),
 		IN_WORLD(other_traffic_goes_to_the_hosts),
 		IN_WORLD(wrong_hosts_are_refused),

@@ -265,8 +265,8 @@ static int bmv2_read_counter(struct sml_p4_target *target, const char *name, uin
 	return 0;
 }
 
-static int bmv2_read_registers(struct sml_p4_target *target, const char *name, uint32_t first,
-			       uint64_t *values, uint32_t n)
+static int bmv2_read_registers(struct sml_p4_target *target, const char *name, unsigned pipe,
+			       uint32_t first, uint64_t *values, uint32_t n)
 {
 	GArray *all = g_array_new(FALSE, FALSE, sizeof(gint64));
 	BmInvalidRegisterOperation *refusal = NULL;
@@ -275,6 +275,7 @@ static int bmv2_read_registers(struct sml_p4_target *target, const char *name, u
 							  &refusal, &error);
 	bool whole = ok && refusal == NULL && all->len >= first && all->len - first >= n;
 
+	(void)pipe;
 	if (whole)
 		memcpy(values, &g_array_index(all, gint64, first), n * sizeof(values[0]));
 	g_array_unref(all);
