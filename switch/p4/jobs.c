@@ -258,7 +258,13 @@ static bool is_after(uint32_t use, uint32_t other)
 	return sml_serial_before(other, use);
 }
 
-/* Of each of the job's buffers, in the pipe that all its ranks are at. */
+/* What registers say of each of a job's buffers. */
+struct buffers {
+	uint64_t *incarnations, *uses, *seen;
+	uint64_t *seen_upper; /* staged: the upper half */
+};
+
+/* In the pipe that all ranks of the job are at. */
 static void read_slots(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
 		       const char *name, uint64_t *values)
 {
@@ -268,41 +274,76 @@ static void read_slots(struct sml_dataplane *dataplane, const struct sml_p4_job 
 						   values, sml_p4_buffers(job)));
 }
 
+static void read_simple(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
+			const struct buffers *buffers)
+{
+	read_slots(dataplane, job, "SmlIngress.slot_step.slot_incarnation", buffers->incarnations);
+	read_slots(dataplane, job, "SmlIngress.slot_step.slot_use", buffers->uses);
+	read_slots(dataplane, job, "SmlIngress.slot_step.slot_seen", buffers->seen);
+}
+
+/* There, a complete buffer has its use + 1, which its parity tells. */
+static void read_staged(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
+			const struct buffers *buffers)
+{
+	read_slots(dataplane, job, "SmlIngress.slot_step.slot_use_hi", buffers->incarnations);
+	read_slots(dataplane, job, "SmlIngress.slot_step.slot_use_lo", buffers->uses);
+	read_slots(dataplane, job, "SmlIngress.slot_step.slot_seen_0", buffers->seen);
+	read_slots(dataplane, job, "SmlIngress.slot_step.slot_seen_1", buffers->seen_upper);
+	for (uint32_t i = 0; i < sml_p4_buffers(job); i++) {
+		bool is_complete = (buffers->uses[i] ^ i) & 1;
+
+		buffers->uses[i] = (uint32_t)(buffers->uses[i] - is_complete);
+		buffers->seen[i] |= buffers->seen_upper[i] << 32;
+		if (is_complete)
+			buffers->seen[i] = sml_pool_all_ranks(&job->rules);
+	}
+}
+
+static uint32_t newest_uses(const struct sml_p4_job *job, const struct buffers *buffers,
+			    struct sml_slot_progress *states, uint32_t n)
+{
+	uint32_t found = 0;
+
+	for (uint32_t even = 0; even < sml_p4_buffers(job) && found < n; even += 2) {
+		bool has_even = (uint32_t)buffers->incarnations[even] == job->incarnation;
+		bool has_odd = (uint32_t)buffers->incarnations[even + 1] == job->incarnation;
+		uint32_t newest = even;
+
+		if (!has_even && !has_odd)
+			continue;
+		if (!has_even || (has_odd && is_after((uint32_t)buffers->uses[even + 1],
+						      (uint32_t)buffers->uses[even])))
+			newest = even + 1;
+		states[found++] = (struct sml_slot_progress){
+			.slot = (uint16_t)(even / 2),
+			.use = (uint32_t)buffers->uses[newest],
+			.missing = sml_pool_all_ranks(&job->rules) & ~buffers->seen[newest],
+		};
+	}
+	return found;
+}
+
 uint32_t sml_p4_job_slots(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
 			  struct sml_slot_progress *states, uint32_t n)
 {
-	uint32_t n_buffers = sml_p4_buffers(job), found = 0;
-	uint64_t *values = calloc(3 * (size_t)n_buffers, sizeof(*values));
-	uint64_t *incarnations, *uses, *seen;
+	uint32_t n_buffers = sml_p4_buffers(job), found;
+	uint64_t *values = calloc(4 * (size_t)n_buffers, sizeof(*values));
+	struct buffers buffers;
 
 	if (values == NULL || dataplane->operations->read_registers == NULL) {
 		free(values);
 		return 0;
 	}
-	incarnations = values;
-	uses = incarnations + n_buffers;
-	seen = uses + n_buffers;
+	buffers = (struct buffers){values, values + n_buffers, values + 2 * (size_t)n_buffers,
+				   values + 3 * (size_t)n_buffers};
 	lock(dataplane);
-	read_slots(dataplane, job, "SmlIngress.slot_step.slot_incarnation", incarnations);
-	read_slots(dataplane, job, "SmlIngress.slot_step.slot_use", uses);
-	read_slots(dataplane, job, "SmlIngress.slot_step.slot_seen", seen);
+	if (dataplane->limits.staged)
+		read_staged(dataplane, job, &buffers);
+	else
+		read_simple(dataplane, job, &buffers);
 	unlock(dataplane);
-	for (uint32_t even = 0; even < n_buffers && found < n; even += 2) {
-		bool has_even = (uint32_t)incarnations[even] == job->incarnation;
-		bool has_odd = (uint32_t)incarnations[even + 1] == job->incarnation;
-		uint32_t newest = even;
-
-		if (!has_even && !has_odd)
-			continue;
-		if (!has_even ||
-		    (has_odd && is_after((uint32_t)uses[even + 1], (uint32_t)uses[even])))
-			newest = even + 1;
-		states[found++] = (struct sml_slot_progress){
-			.slot = (uint16_t)(even / 2),
-			.use = (uint32_t)uses[newest],
-			.missing = sml_pool_all_ranks(&job->rules) & ~seen[newest],
-		};
-	}
+	found = newest_uses(job, &buffers, states, n);
 	free(values);
 	return found;
 }

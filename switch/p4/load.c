@@ -21,6 +21,7 @@ static const struct module {
 	 "Thrift's C library (libthrift-c-glib-dev, thrift-compiler)"},
 	{"p4runtime", "libswitchml-p4runtime.so", "switch/p4/p4runtime",
 	 "gRPC's C core (libgrpc-dev)"},
+	{"bfrt", "libswitchml-p4-bfrt.so", "switch/p4/bfrt", "gRPC's C core (libgrpc-dev)"},
 };
 
 const struct sml_p4_services sml_p4_services = {
@@ -32,7 +33,8 @@ static int bad(void)
 {
 	return sml_error_set(-EINVAL,
 			     "--dataplane p4 needs --target HOST:PORT, the P4 switch's control "
-			     "port (Thrift), or --target p4runtime://HOST:PORT[/DEVICE]");
+			     "port (Thrift), or --target p4runtime://HOST:PORT[/DEVICE], or "
+			     "--target bfrt://HOST:PORT[/DEVICE]");
 }
 
 /* The module of a protocol; its length is 0 if there is none. */

@@ -63,6 +63,7 @@ struct sml_p4_place {
 struct sml_p4_limits {
 	uint32_t lanes;
 	uint32_t slots;
+	bool staged; /* its slots are those of p4/include/staged.p4 */
 };
 
 struct sml_p4_services {

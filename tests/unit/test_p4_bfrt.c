@@ -1,0 +1,720 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Jobs of the P4 dataplane on a Tofino switch, as far as BF Runtime's gRPC goes: the module and a
+ * server (support/bfrt_server.h). Its tables are described here, or by the file that SML_BF_RT
+ * names, which is the bf-rt.json of our program from the real compiler. No packet flows.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "bfrt_server.h"
+#include "switch/p4/dataplane.h"
+#include "switch/p4/internal.h"
+
+extern const struct sml_p4_target_operations sml_p4_target_operations;
+
+#define OPERATIONS sml_p4_target_operations
+#define SLOTS	   64
+#define JOBS	   "pipe.SmlIngress.job_lookup.jobs"
+#define RANKS	   "pipe.SmlIngress.admission.ranks"
+#define MEMBERS	   "pipe.SmlIngress.admission.members"
+#define PEERS	   "pipe.SmlEgress.addressing.peers"
+#define HOSTS	   "pipe.SmlIngress.forwarding.hosts"
+#define FATES	   "pipe.SmlIngress.fates"
+#define USES	   "pipe.SmlIngress.slot_step.slot_use"
+#define SEEN_0	   "pipe.SmlIngress.slot_step.slot_seen_0"
+#define SEEN_1	   "pipe.SmlIngress.slot_step.slot_seen_1"
+
+/* ---- a program ---- */
+
+static uint32_t next_id;
+
+static json_t *number_type(unsigned bits)
+{
+	return json_pack("{s:s,s:i}", "type", "bytes", "width", (int)bits);
+}
+
+static json_t *field_of(int id, const char *name, json_t *type, bool repeated)
+{
+	return json_pack("{s:i,s:s,s:b,s:b,s:s,s:o}", "id", id, "name", name, "repeated", repeated,
+			 "mandatory", 1, "match_type", "Exact", "type", type);
+}
+
+/* "name:bits name:bits" */
+static json_t *fields_of(const char *text)
+{
+	json_t *fields = json_array();
+	char name[64];
+	unsigned bits;
+	int used;
+
+	for (int id = 1; sscanf(text, " %63[^:]:%u%n", name, &bits, &used) == 2; id++) {
+		json_array_append_new(fields, field_of(id, name, number_type(bits), false));
+		text += used;
+	}
+	return fields;
+}
+
+static json_t *table_of(const char *name, const char *type, unsigned size, json_t *keys,
+			json_t *data)
+{
+	return json_pack("{s:s,s:I,s:s,s:i,s:o,s:o,s:[]}", "name", name, "id",
+			 (json_int_t)(0x2000000 + ++next_id), "table_type", type, "size", (int)size,
+			 "key", keys, "data", data, "attributes");
+}
+
+static void add_action(json_t *table, const char *name, const char *scope, const char *parameters)
+{
+	json_t *actions = json_object_get(table, "action_specs");
+
+	if (actions == NULL)
+		json_object_set_new(table, "action_specs", actions = json_array());
+	json_array_append_new(actions, json_pack("{s:s,s:i,s:s,s:o}", "name", name, "id",
+						 (int)(0x1000000 + ++next_id), "action_scope",
+						 scope, "data", fields_of(parameters)));
+}
+
+static json_t *match_table(json_t *tables, const char *name, const char *keys)
+{
+	json_t *table = table_of(name, "MatchAction_Direct", 4096, fields_of(keys), json_array());
+
+	add_action(table, "NoAction", "DefaultOnly", "");
+	json_array_append_new(tables, table);
+	return table;
+}
+
+static json_t *singletons(json_t *fields)
+{
+	json_t *data = json_array();
+
+	for (size_t i = 0; i < json_array_size(fields); i++)
+		json_array_append_new(data, json_pack("{s:b,s:O}", "mandatory", 1, "singleton",
+						      json_array_get(fields, i)));
+	json_decref(fields);
+	return data;
+}
+
+static json_t *index_key(const char *name)
+{
+	return json_pack("[o]", field_of(1, name, json_pack("{s:s}", "type", "uint32"), false));
+}
+
+static void add_register(json_t *tables, const char *name, unsigned size, const char *members)
+{
+	json_array_append_new(tables, table_of(name, "Register", size, index_key("$REGISTER_INDEX"),
+					       singletons(fields_of(members))));
+}
+
+static void add_counter(json_t *tables, const char *name, unsigned size)
+{
+	json_t *fields = json_pack(
+		"[oo]",
+		field_of(1, "$COUNTER_SPEC_BYTES", json_pack("{s:s}", "type", "uint64"), false),
+		field_of(2, "$COUNTER_SPEC_PKTS", json_pack("{s:s}", "type", "uint64"), false));
+
+	json_array_append_new(tables, table_of(name, "Counter", size, index_key("$COUNTER_INDEX"),
+					       singletons(fields)));
+}
+
+/* The keys and parameters of p4/include/tables.p4. Ports have 9 bits, which no byte has. */
+static void add_tables(json_t *tables)
+{
+	json_t *table = match_table(tables, JOBS, "hdr.sml.job:32");
+
+	add_action(table, "SmlIngress.job_lookup.job", "TableAndDefault",
+		   "place:16 epoch:32 tag:64 daemon_key:64 incarnation:32 all:64 first_buffer:32 "
+		   "head_slots:16 data_slots:16 shards:8 shards_inverse:32 started:1 group:16");
+	table = match_table(tables, RANKS, "meta.place:16 hdr.sml.rank:8");
+	add_action(table, "SmlIngress.admission.rank", "TableAndDefault", "rank_bit:64 port:9");
+	table = match_table(tables, MEMBERS, "meta.place:16 hdr.sml.rank:8 hdr.sml.key:64");
+	add_action(table, "SmlIngress.admission.member", "TableAndDefault", "");
+	table = match_table(tables, HOSTS, "hdr.ethernet.dst:48");
+	add_action(table, "SmlIngress.forwarding.to_port", "TableAndDefault", "port:9");
+	table = match_table(tables, PEERS, "meta.place:16 meta.to_rank:8 hdr.sml.shard:8");
+	add_action(table, "SmlEgress.addressing.to_ipv4", "TableAndDefault",
+		   "mac:48 tagged:8 tci:16 src:32 dst:32 src_port:16 dst_port:16");
+	add_action(table, "SmlEgress.addressing.to_ipv6", "TableAndDefault",
+		   "mac:48 tagged:8 tci:16 src:128 dst:128 src_port:16 dst_port:16");
+	/* The compiler's own entries are not ours to delete. */
+	table = match_table(tables, "pipe.SmlIngress.slot_step.decide", "phase:8");
+	json_array_append_new(json_object_get(table, "attributes"), json_string("ConstTable"));
+}
+
+static json_t *written_program(void)
+{
+	json_t *program = json_pack("{s:s,s:[]}", "schema_version", "1.0.0", "tables");
+	json_t *tables = json_object_get(program, "tables");
+	char name[80], members[2 * sizeof(name) + 16];
+
+	next_id = 0;
+	add_tables(tables);
+	add_counter(tables, FATES, SML_MAX_JOBS * SML_P4_FATES);
+	add_counter(tables, "pipe.SmlIngress.contributions", SML_MAX_JOBS * SML_MAX_CHILDREN);
+	add_counter(tables, "pipe.SmlIngress.resends", SML_MAX_JOBS * SML_MAX_CHILDREN);
+	add_counter(tables, "pipe.SmlEgress.sent", SML_MAX_JOBS);
+	add_register(tables, USES, 2 * SLOTS,
+		     "SmlIngress.slot_step.slot_use.lo:32 SmlIngress.slot_step.slot_use.hi:32");
+	add_register(tables, SEEN_0, 2 * SLOTS, "SmlIngress.slot_step.slot_seen_0.f1:32");
+	add_register(tables, SEEN_1, 2 * SLOTS, "SmlIngress.slot_step.slot_seen_1.f1:32");
+	for (unsigned i = 0; i < 32; i++) {
+		snprintf(name, sizeof(name), "pipe.SmlIngress.slot_step.lanes_%02o", i);
+		snprintf(members, sizeof(members), "%s.lo:32 %s.hi:32", name + 5, name + 5);
+		add_register(tables, name, 2 * SLOTS, members);
+	}
+	return program;
+}
+
+static json_t *our_program(void)
+{
+	const char *file = getenv("SML_BF_RT");
+	json_error_t error;
+	json_t *program;
+
+	if (file == NULL)
+		return written_program();
+	program = json_load_file(file, 0, &error);
+	if (program == NULL)
+		fail_msg("%s: %s", file, error.text);
+	return program;
+}
+
+/* What every program has, as bf_switchd describes its multicast engine. */
+static json_t *fixed_tables(void)
+{
+	json_t *u16 = json_pack("{s:s}", "type", "uint16"),
+	       *u32 = json_pack("{s:s}", "type", "uint32");
+	json_t *group =
+		json_pack("[ooo]", field_of(1, "$MULTICAST_NODE_ID", json_incref(u32), true),
+			  field_of(2, "$MULTICAST_NODE_L1_XID_VALID",
+				   json_pack("{s:s}", "type", "bool"), true),
+			  field_of(3, "$MULTICAST_NODE_L1_XID", json_incref(u16), true));
+	json_t *node = json_pack(
+		"[ooo]", field_of(1, "$MULTICAST_RID", json_incref(u16), false),
+		field_of(2, "$MULTICAST_LAG_ID", json_pack("{s:s}", "type", "uint8"), true),
+		field_of(3, "$DEV_PORT", json_incref(u32), true));
+	json_t *mgid =
+		table_of("$pre.mgid", "PreMgid", 65536,
+			 json_pack("[o]", field_of(1, "$MGID", u16, false)), singletons(group));
+	json_t *nodes = table_of("$pre.node", "PreNode", 16777216,
+				 json_pack("[o]", field_of(1, "$MULTICAST_NODE_ID", u32, false)),
+				 singletons(node));
+
+	json_object_set_new(mgid, "id", json_integer(4278321153));
+	json_object_set_new(nodes, "id", json_integer(4278321154));
+	return json_pack("{s:[oo]}", "tables", mgid, nodes);
+}
+
+/* ---- a dataplane with it ---- */
+
+static struct bfrt_server *server;
+static struct sml_dataplane dataplane;
+
+static struct sml_p4_place place_of_server(void)
+{
+	return (struct sml_p4_place){.host = "127.0.0.1", .port = bfrt_server_port(server)};
+}
+
+static int connect_target(struct sml_p4_target **target)
+{
+	struct sml_p4_place place = place_of_server();
+
+	return OPERATIONS.open(target, &place, NULL, &sml_p4_services);
+}
+
+static int serve(json_t *program)
+{
+	server = bfrt_server_open(program, fixed_tables());
+	memset(&dataplane, 0, sizeof(dataplane));
+	pthread_mutex_init(&dataplane.mutex, NULL);
+	pthread_mutex_init(&dataplane.target_mutex, NULL);
+	dataplane.config.port = 28500;
+	dataplane.operations = &OPERATIONS;
+	return sml_place_parse("10.0.0.1", 28500, &dataplane.own);
+}
+
+static int open_server(void **state)
+{
+	(void)state;
+	return serve(our_program());
+}
+
+static int open_world(void **state)
+{
+	int rc = open_server(state);
+
+	if (rc == 0)
+		rc = connect_target(&dataplane.target);
+	if (rc == 0)
+		rc = OPERATIONS.limits(dataplane.target, &dataplane.limits);
+	if (rc < 0)
+		print_error("%s\n", sml_error_last());
+	return rc;
+}
+
+static int close_world(void **state)
+{
+	(void)state;
+	if (dataplane.target != NULL)
+		OPERATIONS.close(dataplane.target);
+	bfrt_server_close(server);
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
+		free(dataplane.jobs[i]);
+	return 0;
+}
+
+static int add(uint32_t job)
+{
+	const struct sml_pool_rules rules = {.tag = 0x0102030405060708,
+					     .job = job,
+					     .epoch = 3,
+					     .head_slots = 1,
+					     .data_slots = 3,
+					     .lanes = 64,
+					     .n_ranks = 3,
+					     .n_shards = 2,
+					     .cookies = {11, 12, 0xfedcba9876543210}};
+
+	return sml_dataplane_p4.add_job(&dataplane, &rules);
+}
+
+/* As probes tell it: rank r is at port 130 + r, of pipe 1. */
+static void learn_addresses(uint32_t number)
+{
+	struct sml_p4_job *job = sml_p4_job_of(&dataplane, number);
+
+	for (uint8_t rank = 0; rank < job->rules.n_ranks; rank++)
+		for (uint8_t shard = 0; shard < job->rules.n_shards; shard++) {
+			struct sml_p4_peer *peer = &job->peers[rank][shard];
+			struct sockaddr_in to = {.sin_family = AF_INET,
+						 .sin_port = htons(700 + shard)};
+
+			*peer = (struct sml_p4_peer){.mac = {2, 0, 0, 0, 0, rank},
+						     .port = (uint16_t)(130 + rank),
+						     .tagged = rank == 1,
+						     .tci = 77,
+						     .known = true,
+						     .stamped = true};
+			to.sin_addr.s_addr = htonl(0x0a000010u + rank);
+			memcpy(&peer->path.to, &to, sizeof(to));
+		}
+}
+
+static void start(uint32_t job)
+{
+	assert_int_equal(add(job), 0);
+	learn_addresses(job);
+	assert_int_equal(sml_dataplane_p4.start_job(&dataplane, job), 0);
+}
+
+static uint64_t parameter(const struct bfrt_entry *entry, const char *name)
+{
+	assert_non_null(entry);
+	return bfrt_server_number(server, entry, name);
+}
+
+#define NODE(group, i) (0x530000u + (uint32_t)(group)*64 + (i))
+
+static void assert_refused(int rc, int error, const char *why, const char *remedy)
+{
+	assert_int_equal(rc, error);
+	if (strstr(sml_error_last(), why) == NULL || strstr(sml_error_last(), remedy) == NULL)
+		fail_msg("the error is \"%s\", without \"%s\" and \"%s\"", sml_error_last(), why,
+			 remedy);
+	assert_null(strchr(sml_error_last(), '\n'));
+}
+
+/* ---- tests ---- */
+
+static void a_jobs_entries_are_on_the_switch(void **state)
+{
+	const struct bfrt_entry *entry;
+
+	(void)state;
+	start(9);
+	entry = bfrt_server_entry(server, JOBS, 9);
+	assert_int_equal(parameter(entry, "epoch"), 3);
+	assert_true(parameter(entry, "tag") == 0x0102030405060708);
+	assert_int_equal(parameter(entry, "place"), 9);
+	assert_int_equal(parameter(entry, "started"), 1);
+	assert_int_equal(parameter(entry, "group"), SML_P4_FIRST_GROUP + 9);
+	assert_int_equal(parameter(entry, "incarnation"),
+			 sml_p4_job_of(&dataplane, 9)->incarnation);
+	assert_int_equal(bfrt_server_entries(server, RANKS), 3);
+	assert_int_equal(bfrt_server_entries(server, MEMBERS), 3);
+	assert_int_equal(bfrt_server_entries(server, PEERS), 6);
+	assert_int_equal(parameter(bfrt_server_nth(server, RANKS, 2), "port"), 132);
+	assert_int_equal(parameter(bfrt_server_nth(server, RANKS, 2), "rank_bit"), 4);
+	entry = bfrt_server_nth(server, PEERS, 3);
+	assert_int_equal(parameter(entry, "mac"), 0x020000000001);
+	assert_int_equal(parameter(entry, "tagged"), 1);
+	assert_int_equal(parameter(entry, "tci"), 77);
+	assert_int_equal(parameter(entry, "src"), 0x0a000001);
+	assert_int_equal(parameter(entry, "dst"), 0x0a000011);
+	assert_int_equal(parameter(entry, "dst_port"), 701);
+}
+
+static void each_rank_gets_its_own_copy_of_a_result(void **state)
+{
+	const struct bfrt_entry *group;
+
+	(void)state;
+	start(9);
+	group = bfrt_server_entry(server, "$pre.mgid", SML_P4_FIRST_GROUP + 9);
+	assert_non_null(group);
+	assert_int_equal(group->n_list[1], 3);
+	for (unsigned rank = 0; rank < 3; rank++) {
+		const struct bfrt_entry *node =
+			bfrt_server_entry(server, "$pre.node", group->lists[1][rank]);
+
+		assert_int_equal(group->lists[1][rank], NODE(SML_P4_FIRST_GROUP + 9, rank));
+		assert_int_equal(group->lists[2][rank], 0);
+		assert_non_null(node);
+		assert_int_equal(node->data[1][BFRT_BYTES - 1], 1 + rank);
+		assert_int_equal(node->n_list[3], 1);
+		assert_int_equal(node->lists[3][0], 130 + rank);
+		assert_int_equal(node->n_list[2], 0);
+	}
+}
+
+static void an_ended_job_leaves_nothing(void **state)
+{
+	(void)state;
+	start(9);
+	start(10);
+	sml_dataplane_p4.remove_job(&dataplane, 9);
+	assert_null(bfrt_server_entry(server, JOBS, 9));
+	assert_int_equal(bfrt_server_entries(server, PEERS), 6);
+	assert_int_equal(bfrt_server_entries(server, "$pre.node"), 3);
+	sml_dataplane_p4.remove_job(&dataplane, 10);
+	assert_int_equal(bfrt_server_entries(server, JOBS), 0);
+	assert_int_equal(bfrt_server_entries(server, RANKS), 0);
+	assert_int_equal(bfrt_server_entries(server, MEMBERS), 0);
+	assert_int_equal(bfrt_server_entries(server, PEERS), 0);
+	assert_int_equal(bfrt_server_entries(server, "$pre.mgid"), 0);
+	assert_int_equal(bfrt_server_entries(server, "$pre.node"), 0);
+}
+
+static void a_rank_in_ipv6_is_addressed_there(void **state)
+{
+	struct sockaddr_in6 to = {.sin6_family = AF_INET6, .sin6_port = htons(900)};
+	const struct bfrt_entry *entry;
+
+	(void)state;
+	assert_int_equal(sml_place_parse("fd00::1", 28500, &dataplane.own), 0);
+	assert_int_equal(add(9), 0);
+	learn_addresses(9);
+	assert_int_equal(inet_pton(AF_INET6, "fd00::12", &to.sin6_addr), 1);
+	sml_p4_job_of(&dataplane, 9)->peers[2][1].path.to = to;
+	assert_int_equal(sml_dataplane_p4.start_job(&dataplane, 9), 0);
+	entry = bfrt_server_nth(server, PEERS, 5);
+	assert_int_equal(parameter(entry, "dst_port"), 900);
+	assert_memory_equal(entry->data[5], &to.sin6_addr, 16);
+}
+
+static void other_traffic_goes_to_the_hosts(void **state)
+{
+	(void)state;
+	assert_int_equal(sml_p4_hosts_set(&dataplane, "02:00:00:00:00:01=1,02:00:00:00:00:aB=452,"
+						      "02:00:00:00:00:03=1"),
+			 0);
+	assert_int_equal(bfrt_server_entries(server, HOSTS), 3);
+	assert_int_equal(parameter(bfrt_server_entry(server, HOSTS, 0x0200000000ab), "port"), 452);
+	assert_int_equal(bfrt_server_entry(server, "$pre.mgid", SML_P4_FLOOD_GROUP)->n_list[1], 2);
+	assert_int_equal(
+		bfrt_server_entry(server, "$pre.node", NODE(SML_P4_FLOOD_GROUP, 1))->lists[3][0],
+		452);
+}
+
+static void the_program_tells_its_limits(void **state)
+{
+	(void)state;
+	assert_int_equal(dataplane.limits.lanes, 64);
+	assert_true(dataplane.limits.slots >= SLOTS);
+	assert_true(dataplane.limits.staged);
+}
+
+static void counters_are_read_from_the_hardware(void **state)
+{
+	struct sml_job_counters counters = {0};
+	struct sml_dataplane_counters traffic = {0};
+	uint32_t at = 9 * SML_P4_FATES + SML_VERDICT_ABSORBED;
+
+	(void)state;
+	bfrt_server_set_counter(server, FATES, at, 1000, 100000);
+	assert_int_equal(add(9), 0);
+	bfrt_server_set_counter(server, FATES, at, 1007, 100700);
+	bfrt_server_set_counter(server, "pipe.SmlIngress.resends", 9 * SML_MAX_CHILDREN + 2, 5, 0);
+	sml_dataplane_p4.job_counters(&dataplane, 9, &counters);
+	assert_int_equal(counters.verdicts[SML_VERDICT_ABSORBED], 7);
+	assert_int_equal(counters.resends[2], 5);
+	sml_p4_job_traffic(&dataplane, sml_p4_job_of(&dataplane, 9), &traffic);
+	assert_int_equal(traffic.packets_received, 7);
+	assert_int_equal(traffic.bytes_received, 700);
+}
+
+static void set_buffer(unsigned pipe, uint32_t i, uint32_t held, uint32_t incarnation,
+		       uint32_t seen)
+{
+	bfrt_server_set_register(server, USES, pipe, i, 0, held);
+	bfrt_server_set_register(server, USES, pipe, i, 1, incarnation);
+	bfrt_server_set_register(server, SEEN_0, pipe, i, 0, seen);
+}
+
+/* In the pipe of the ranks, which is pipe 1. Slots 0 to 2: fresh, even complete, odd filling. */
+static void slots_are_read_from_the_ranks_pipe(void **state)
+{
+	struct sml_slot_progress states[4];
+	uint32_t incarnation;
+
+	(void)state;
+	start(9);
+	incarnation = sml_p4_job_of(&dataplane, 9)->incarnation;
+	set_buffer(0, 0, 4, incarnation, 1);
+	set_buffer(1, 0, 4, incarnation + 1, 1);
+	set_buffer(1, 2, 13, incarnation, 1); /* use 12, complete */
+	set_buffer(1, 3, 12, incarnation, 7); /* use 11, complete */
+	set_buffer(1, 4, 0, incarnation, 7);
+	set_buffer(1, 5, 0xffffffff, incarnation, 5); /* before use 0 of buffer 4 */
+	set_buffer(1, 6, 2, incarnation, 7);
+	set_buffer(1, 7, 3, incarnation, 5);
+	assert_int_equal(sml_dataplane_p4.slot_states(&dataplane, 9, states, 4), 3);
+	assert_int_equal(states[0].slot, 1);
+	assert_int_equal(states[0].use, 12);
+	assert_int_equal(states[0].missing, 0);
+	assert_int_equal(states[1].slot, 2);
+	assert_int_equal(states[1].use, 0);
+	assert_int_equal(states[1].missing, 0);
+	assert_int_equal(states[2].slot, 3);
+	assert_int_equal(states[2].use, 3);
+	assert_int_equal(states[2].missing, 2);
+}
+
+/* More than one message has. */
+static void many_registers_are_read_in_order(void **state)
+{
+	uint64_t values[2 * SLOTS];
+
+	(void)state;
+	for (uint32_t i = 0; i < 2 * SLOTS; i++)
+		bfrt_server_set_register(server, SEEN_0, 3, i, 0, 0x80000000u + i);
+	assert_int_equal(OPERATIONS.read_registers(dataplane.target,
+						   "SmlIngress.slot_step.slot_seen_0", 3, 1, values,
+						   2 * SLOTS - 1),
+			 0);
+	for (uint32_t i = 0; i < 2 * SLOTS - 1; i++)
+		assert_int_equal(values[i], 0x80000001u + i);
+}
+
+static void registers_are_written_in_all_pipes(void **state)
+{
+	uint64_t value;
+
+	(void)state;
+	assert_int_equal(OPERATIONS.write_register(dataplane.target,
+						   "SmlIngress.slot_step.slot_use_hi", 5,
+						   0xfedcba98),
+			 0);
+	for (unsigned pipe = 0; pipe < BFRT_PIPES; pipe++) {
+		assert_int_equal(bfrt_server_register(server, USES, pipe, 5, 1), 0xfedcba98);
+		assert_int_equal(OPERATIONS.read_registers(dataplane.target,
+							   "SmlIngress.slot_step.slot_use_hi", pipe,
+							   5, &value, 1),
+				 0);
+		assert_int_equal(value, 0xfedcba98);
+	}
+	assert_refused(OPERATIONS.write_register(dataplane.target,
+						 "SmlIngress.slot_step.slot_use_hi", 5,
+						 0x1fedcba98),
+		       -EINVAL, "slot_use_hi", "compile p4/tna/switchml.p4");
+}
+
+static void what_an_earlier_daemon_left_is_forgotten(void **state)
+{
+	(void)state;
+	start(9);
+	assert_int_equal(sml_p4_hosts_set(&dataplane, "02:00:00:00:00:01=1"), 0);
+	set_buffer(2, 7, 3, 1, 1);
+	/* A node without a group, of a daemon that died between the two. */
+	bfrt_server_leave(server, "$pre.node", NODE(200, 63));
+	/* Of somebody else, and the compiler's. */
+	bfrt_server_leave(server, "$pre.node", NODE(0, 0) - 1);
+	bfrt_server_leave(server, "$pre.mgid", SML_P4_FIRST_GROUP + SML_MAX_JOBS);
+	bfrt_server_leave(server, "pipe.SmlIngress.slot_step.decide", 1);
+	OPERATIONS.close(dataplane.target);
+	assert_int_equal(connect_target(&dataplane.target), 0);
+	assert_int_equal(bfrt_server_entries(server, JOBS), 0);
+	assert_int_equal(bfrt_server_entries(server, RANKS), 0);
+	assert_int_equal(bfrt_server_entries(server, MEMBERS), 0);
+	assert_int_equal(bfrt_server_entries(server, PEERS), 0);
+	assert_int_equal(bfrt_server_entries(server, HOSTS), 0);
+	assert_int_equal(bfrt_server_register(server, USES, 2, 7, 1), 0);
+	assert_int_equal(bfrt_server_entries(server, "$pre.node"), 1);
+	assert_int_equal(bfrt_server_entries(server, "$pre.mgid"), 1);
+	assert_non_null(bfrt_server_entry(server, "$pre.node", NODE(0, 0) - 1));
+	assert_non_null(bfrt_server_entry(server, "$pre.mgid", SML_P4_FIRST_GROUP + SML_MAX_JOBS));
+	assert_int_equal(bfrt_server_entries(server, "pipe.SmlIngress.slot_step.decide"), 1);
+}
+
+static void a_second_daemon_is_refused(void **state)
+{
+	struct sml_p4_target *second = NULL;
+
+	(void)state;
+	assert_refused(connect_target(&second), -EEXIST, "another client controls the program",
+		       "end it first");
+	assert_null(second);
+	assert_int_equal(OPERATIONS.check(dataplane.target), 0);
+	assert_int_equal(bfrt_server_clients(server), 1);
+}
+
+static void what_the_switch_refuses_is_told(void **state)
+{
+	const struct sml_p4_row row = {.table = "SmlIngress.forwarding.hosts",
+				       .action = "SmlIngress.forwarding.to_port",
+				       .keys = {sml_p4_number(0x020000000001, 6)},
+				       .parameters = {sml_p4_number(5, 2)},
+				       .n_keys = 1,
+				       .n_parameters = 1};
+
+	(void)state;
+	assert_refused(OPERATIONS.modify(dataplane.target, &row), -ENOENT,
+		       "SmlIngress.forwarding.hosts", "modify failed");
+	assert_int_equal(OPERATIONS.insert(dataplane.target, &row), 0);
+	assert_refused(OPERATIONS.insert(dataplane.target, &row), -EEXIST,
+		       "SmlIngress.forwarding.hosts", "Add failed");
+	assert_int_equal(OPERATIONS.remove(dataplane.target, &row), 0);
+	assert_refused(OPERATIONS.remove(dataplane.target, &row), -ENOENT,
+		       "SmlIngress.forwarding.hosts", "delete failed");
+}
+
+static void a_row_that_does_not_fit_is_refused(void **state)
+{
+	struct sml_p4_row row = {.table = "SmlIngress.forwarding.hosts",
+				 .action = "SmlIngress.forwarding.to_port",
+				 .keys = {sml_p4_number(0x020000000001, 6)},
+				 .parameters = {sml_p4_number(512, 2)},
+				 .n_keys = 1,
+				 .n_parameters = 1};
+
+	(void)state;
+	if (getenv("SML_BF_RT") == NULL)
+		assert_refused(OPERATIONS.insert(dataplane.target, &row), -EINVAL, "to_port",
+			       "compile p4/tna/switchml.p4");
+	row.parameters[0] = sml_p4_number(1 << 16, 3);
+	assert_refused(OPERATIONS.insert(dataplane.target, &row), -EINVAL, "to_port",
+		       "compile p4/tna/switchml.p4");
+	row.parameters[0] = sml_p4_number(511, 2);
+	row.n_keys = 2;
+	assert_refused(OPERATIONS.insert(dataplane.target, &row), -EINVAL, "forwarding.hosts",
+		       "compile p4/tna/switchml.p4");
+	row.n_keys = 1;
+	row.action = "SmlIngress.forwarding.nowhere";
+	assert_refused(OPERATIONS.insert(dataplane.target, &row), -EINVAL, "nowhere",
+		       "compile p4/tna/switchml.p4");
+	row.table = "SmlIngress.nothing";
+	assert_refused(OPERATIONS.remove(dataplane.target, &row), -EINVAL, "SmlIngress.nothing",
+		       "compile p4/tna/switchml.p4");
+	assert_int_equal(bfrt_server_entries(server, HOSTS), 0);
+}
+
+static void an_answer_without_a_register_is_noticed(void **state)
+{
+	uint64_t values[2], packets, bytes;
+
+	(void)state;
+	bfrt_server_forget_answers(server);
+	assert_refused(OPERATIONS.read_registers(dataplane.target,
+						 "SmlIngress.slot_step.slot_seen_0", 0, 0, values,
+						 2),
+		       -EBADMSG, "slot_seen_0", "without all the registers");
+	assert_refused(
+		OPERATIONS.read_counter(dataplane.target, "SmlIngress.fates", 0, &packets, &bytes),
+		-EBADMSG, "SmlIngress.fates", "without the counter");
+}
+
+static void a_lost_stream_is_noticed(void **state)
+{
+	(void)state;
+	assert_int_equal(OPERATIONS.check(dataplane.target), 0);
+	bfrt_server_disconnect(server);
+	/* What comes next on the connection is the end of the stream. */
+	while (bfrt_server_clients(server) > 0)
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	assert_true(OPERATIONS.check(dataplane.target) < 0);
+	assert_non_null(strstr(sml_error_last(), "the P4 switch at 127.0.0.1 port"));
+}
+
+static void a_replaced_program_is_noticed(void **state)
+{
+	(void)state;
+	bfrt_server_replace_program(server);
+	assert_refused(OPERATIONS.check(dataplane.target), -ESTALE, "its program",
+		       "another client has replaced it");
+}
+
+static void a_refused_client_is_told(void **state)
+{
+	(void)state;
+	bfrt_server_refuse_clients(server);
+	assert_refused(connect_target(&dataplane.target), -EACCES, "one more client",
+		       "end another one");
+}
+
+static void another_program_is_refused(void **state)
+{
+	(void)state;
+	assert_int_equal(serve(json_pack("{s:[]}", "tables")), 0);
+	assert_refused(connect_target(&dataplane.target), -ENOENT,
+		       "does not run p4/tna/switchml.p4", "start bf_switchd with it");
+}
+
+static void nobody_there_is_told(void **state)
+{
+	struct sml_p4_place place = place_of_server();
+
+	bfrt_server_close(server);
+	assert_int_equal(OPERATIONS.open(&dataplane.target, &place, NULL, &sml_p4_services),
+			 -ECONNREFUSED);
+	assert_non_null(strstr(sml_error_last(), "cannot be reached"));
+	open_server(state);
+}
+
+#define IN_WORLD(test)	  cmocka_unit_test_setup_teardown(test, open_world, close_world)
+#define WITH_SERVER(test) cmocka_unit_test_setup_teardown(test, open_server, close_world)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		IN_WORLD(a_jobs_entries_are_on_the_switch),
+		IN_WORLD(each_rank_gets_its_own_copy_of_a_result),
+		IN_WORLD(an_ended_job_leaves_nothing),
+		IN_WORLD(a_rank_in_ipv6_is_addressed_there),
+		IN_WORLD(other_traffic_goes_to_the_hosts),
+		IN_WORLD(the_program_tells_its_limits),
+		IN_WORLD(counters_are_read_from_the_hardware),
+		IN_WORLD(slots_are_read_from_the_ranks_pipe),
+		IN_WORLD(many_registers_are_read_in_order),
+		IN_WORLD(registers_are_written_in_all_pipes),
+		IN_WORLD(what_an_earlier_daemon_left_is_forgotten),
+		IN_WORLD(a_second_daemon_is_refused),
+		IN_WORLD(what_the_switch_refuses_is_told),
+		IN_WORLD(a_row_that_does_not_fit_is_refused),
+		IN_WORLD(an_answer_without_a_register_is_noticed),
+		IN_WORLD(a_lost_stream_is_noticed),
+		IN_WORLD(a_replaced_program_is_noticed),
+		WITH_SERVER(a_refused_client_is_told),
+		cmocka_unit_test_teardown(another_program_is_refused, close_world),
+		WITH_SERVER(nobody_there_is_told),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
