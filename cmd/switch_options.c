@@ -79,8 +79,9 @@ static const struct argp_option option_list[] = {
 	 "auto (default: in the driver if possible, else generic), native, or generic", 0},
 	{"target", OPTION_TARGET, "[PROTOCOL://]HOST:PORT", 0,
 	 "For p4: the control port of the P4 switch. The protocol is thrift (default), of BMv2's "
-	 "simple_switch, or p4runtime, of its simple_switch_grpc and of Stratum; /DEVICE may "
-	 "follow (0). --listen must then name the address to which the workers connect",
+	 "simple_switch, or p4runtime, of its simple_switch_grpc and of Stratum, or bfrt, of "
+	 "bf_switchd on a Tofino switch; /DEVICE may follow the last two (0). --listen must then "
+	 "name the address to which the workers connect",
 	 0},
 	{"program", OPTION_PROGRAM, "FILE.json", 0,
 	 "For p4runtime: the compiled P4 program, with its P4Info beside it in FILE.p4info.bin; "

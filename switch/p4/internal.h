@@ -71,7 +71,7 @@ static inline uint32_t sml_p4_buffers(const struct sml_p4_job *job)
 /* Ports of different pipes have different registers. */
 static inline unsigned sml_p4_pipe(const struct sml_dataplane *dataplane, uint16_t port)
 {
-	uint16_t ports = dataplane->operations->pipe_ports;
+	unsigned ports = dataplane->operations->pipe_ports;
 
 	return ports > 0 ? port / ports : 0;
 }
