@@ -136,15 +136,38 @@ static void deliver(struct sim_network *network, const struct sim_event *like, c
 	push(network, &event);
 }
 
+static uint64_t wire_ns(const struct sim_network *network, const struct sim_link *link,
+			size_t length)
+{
+	uint64_t ns = (length + FRAME_OVERHEAD_BYTES) * 8000ull / network->world->link_mbps;
+
+	return ns < link->least_ns ? link->least_ns : ns;
+}
+
+static uint64_t free_at_ns(const struct sim_network *network, const struct sim_link *link)
+{
+	return link->busy_until_ns > network->now_ns ? link->busy_until_ns : network->now_ns;
+}
+
+void sim_network_send_to_port(struct sim_network *network, struct sim_link *link,
+			      const struct sim_event *like, const void *bytes, size_t length)
+{
+	struct sim_event event = *like;
+
+	network->sent++;
+	event.at_port = true;
+	link->busy_until_ns =
+		free_at_ns(network, link) + link->packet_ns + wire_ns(network, link, length);
+	deliver(network, &event, bytes, length, link->busy_until_ns);
+}
+
 void sim_network_send(struct sim_network *network, struct sim_link *link,
 		      const struct sim_event *like, const void *bytes, size_t length)
 {
 	const struct sim_world *world = network->world;
-	uint64_t begin_ns =
-		link->busy_until_ns > network->now_ns ? link->busy_until_ns : network->now_ns;
+	uint64_t begin_ns = free_at_ns(network, link);
 	uint64_t delay_ns = world->delay_us * 1000ull;
 	uint64_t super_ns = world->super_us * 1000ull;
-	uint64_t wire_ns = (length + FRAME_OVERHEAD_BYTES) * 8000ull / world->link_mbps;
 
 	network->sent++;
 	if (world->queue_us && network->faults &&
@@ -152,9 +175,7 @@ void sim_network_send(struct sim_network *network, struct sim_link *link,
 		network->overflowed++;
 		return;
 	}
-	if (wire_ns < link->least_ns)
-		wire_ns = link->least_ns;
-	link->busy_until_ns = begin_ns + link->packet_ns + wire_ns;
+	link->busy_until_ns = begin_ns + link->packet_ns + wire_ns(network, link, length);
 	/* As super-packets: segmentation offloads glue packets that queue together. */
 	if (super_ns && begin_ns > network->now_ns)
 		delay_ns += (super_ns - link->busy_until_ns % super_ns) % super_ns;
@@ -172,6 +193,16 @@ void sim_network_send(struct sim_network *network, struct sim_link *link,
 		delay_ns += gen_below(&network->gen, 40u * (world->delay_us + 50u) * 1000u);
 		deliver(network, like, bytes, length, link->busy_until_ns + delay_ns);
 	}
+}
+
+void sim_network_send_on(struct sim_network *network, struct sim_link *link,
+			 struct sim_event *event)
+{
+	/* It is the same packet, and it has not arrived. */
+	network->sent--;
+	network->arrived--;
+	event->at_port = false;
+	sim_network_send(network, link, event, event->packet->bytes, event->length);
 }
 
 void sim_network_hand_over(struct sim_network *network, const struct sim_event *like,

@@ -28,6 +28,7 @@ struct sim_event {
 	uint16_t node; /* the switch in the stripe's tree */
 	uint8_t stripe, shard;
 	bool is_served; /* its switch has spent its time on it */
+	bool at_port;	/* it has crossed the sender's link, and waits for the receiver's */
 	uint32_t detail;
 	uint16_t length;
 	struct sim_packet *packet;
@@ -68,6 +69,15 @@ void sim_network_plan(struct sim_network *network, uint64_t at_ns, enum sim_even
 /* Send bytes over a link. `like` gives the destination: kind, rank, stripe and shard. */
 void sim_network_send(struct sim_network *network, struct sim_link *link,
 		      const struct sim_event *like, const void *bytes, size_t length);
+
+/*
+ * Send bytes over the first of two links, without faults. They come back as an event that is
+ * at_port, which sim_network_send_on() sends over the second link.
+ */
+void sim_network_send_to_port(struct sim_network *network, struct sim_link *link,
+			      const struct sim_event *like, const void *bytes, size_t length);
+void sim_network_send_on(struct sim_network *network, struct sim_link *link,
+			 struct sim_event *event);
 
 /* Send a packet to the rank itself: nothing happens to it on the way. */
 void sim_network_hand_over(struct sim_network *network, const struct sim_event *like,

@@ -283,6 +283,8 @@ static void send_all(struct sim_rank *rank, uint32_t stripe, uint32_t shard,
 	while ((length = sml_worker_send(worker, packet, network->now_ns)) > 0) {
 		if (sim_world_is_own(rank->world, rank->id, stripe))
 			sim_network_hand_over(network, &to, packet, length, network->now_ns);
+		else if (rank->world->one_link)
+			sim_network_send_to_port(network, &rank->up[0], &to, packet, length);
 		else
 			sim_network_send(network, &rank->up[stripe], &to, packet, length);
 	}
@@ -294,7 +296,9 @@ void sim_rank_pump(struct sim_rank *rank, struct sim_network *network)
 
 	if (!rank->aborted)
 		sim_rank_submit(rank, now_ns);
-	for (uint32_t stripe = 0; stripe < rank->world->n_stripes; stripe++) {
+	for (uint32_t i = 0; i < rank->world->n_stripes; i++) {
+		uint32_t stripe = (rank->turn + i) % rank->world->n_stripes;
+
 		for (uint32_t shard = 0; shard < rank->world->n_shards; shard++) {
 			struct sml_worker *worker = rank->now[stripe].workers[shard];
 			uint64_t deadline_ns;
@@ -307,6 +311,8 @@ void sim_rank_pump(struct sim_rank *rank, struct sim_network *network)
 			next_ns = deadline_ns < next_ns ? deadline_ns : next_ns;
 		}
 	}
+	if (rank->world->one_link)
+		rank->turn = (rank->turn + 1) % rank->world->n_stripes;
 	if (rank->n_submitted < rank->world->n_calls && !rank->aborted) {
 		uint64_t due_ns = rank->calls[rank->n_submitted].due_ns;
 

@@ -167,6 +167,14 @@ static bool waits_for_switch(struct sim_run *run, struct sim_event *event)
 	return true;
 }
 
+/* The packet has crossed only the sender's link. */
+static void cross_second_link(struct sim_run *run, struct sim_event *event)
+{
+	uint16_t to = event->kind == SIM_TO_SWITCH ? event->stripe : event->rank;
+
+	sim_network_send_on(&run->network, &run->ranks[to].down[0], event);
+}
+
 static void loop(struct sim_run *run)
 {
 	struct sim_event event;
@@ -175,7 +183,9 @@ static void loop(struct sim_run *run)
 		run->result->events++;
 		if (run->network.faults && run->network.now_ns > FAULTS_END_NS)
 			run->network.faults = false;
-		if (is_paused(run, &event))
+		if (event.at_port)
+			cross_second_link(run, &event);
+		else if (is_paused(run, &event))
 			hold_back(run, &event);
 		else if (!waits_for_switch(run, &event))
 			step(run, &event);

@@ -121,6 +121,9 @@ static void send_to_rank(struct sim_run *run, uint16_t rank, uint8_t stripe,
 	if (sim_world_is_own(run->world, rank, stripe))
 		sim_network_hand_over(&run->network, &to, answer->packet, answer->length,
 				      run->network.now_ns);
+	else if (run->world->one_link)
+		sim_network_send_to_port(&run->network, &run->ranks[stripe].up[0], &to,
+					 answer->packet, answer->length);
 	else
 		sim_network_send(&run->network, &run->ranks[rank].down[stripe], &to, answer->packet,
 				 answer->length);

@@ -225,6 +225,16 @@ static void draw_reduces(struct sim_world *world, uint64_t seed)
 	}
 }
 
+/* The same for the links of embedded stripes. */
+static void draw_one_link(struct sim_world *world, uint64_t seed)
+{
+	struct gen gen;
+
+	gen_from_seed(&gen, seed ^ 0x6c696e6bull);
+	if (seed % 2 == 0)
+		world->one_link = world->embedded && gen_chance(&gen, 1, 2);
+}
+
 void sim_world_draw(struct sim_world *world, uint64_t seed, bool small)
 {
 	struct gen gen;
@@ -252,6 +262,7 @@ void sim_world_draw(struct sim_world *world, uint64_t seed, bool small)
 	draw_new_types(world, seed);
 	draw_exact(world, seed);
 	draw_reduces(world, seed);
+	draw_one_link(world, seed);
 }
 
 static void mend_wire(struct sim_call *call)
@@ -314,7 +325,7 @@ void sim_world_draw_tree(struct sim_world *world, uint64_t seed, bool small)
 
 	sim_world_draw(world, seed, small);
 	gen_from_seed(&gen, seed ^ 0x6c6561766573ull);
-	world->embedded = 0;
+	world->embedded = world->one_link = 0;
 	world->levels = gen_range(&gen, 2, 3);
 	world->n_leaves = gen_range(&gen, 1, small ? 5 : 20);
 	world->same_tree = gen_chance(&gen, 1, 2);
@@ -387,6 +398,7 @@ void sim_world_repair(struct sim_world *world)
 	world->first_use &= ~1u;
 	if (world->embedded)
 		embed(world);
+	world->one_link = world->one_link && world->embedded;
 	world->n_slow = clamp(world->n_slow, 0, world->n_ranks);
 	world->slow_us = clamp(world->slow_us, 0, 1000);
 	world->host_ns = clamp(world->host_ns, 0, 1000000);
