@@ -254,6 +254,7 @@ struct sml_tensor *sml_worker_find(struct sml_worker *worker, enum sml_stream_id
  * tail loss probe does (RFC 8985). Probes are few and become rarer, because another rank may be
  * late. Between groups of results, as segmentation offloads make them, nothing is lost: the wait is
  * longer than the gaps seen lately, and there is no probe until gaps were seen for a whole period.
+ * While the window is full, this is no tail, and the timeout covers the queues.
  */
 static uint64_t probe_deadline(const struct sml_worker *worker)
 {
@@ -263,7 +264,8 @@ static uint64_t probe_deadline(const struct sml_worker *worker)
 		worker->gap_ns > worker->gap_before_ns ? worker->gap_ns : worker->gap_before_ns;
 
 	if (worker->config.no_fast_retransmit || worker->probes >= PROBES_MAX ||
-	    worker->lost.n > 0 || worker->gap_before_ns == 0)
+	    worker->lost.n > 0 || worker->gap_before_ns == 0 ||
+	    worker->in_flight.n >= worker->flight.window)
 		return UINT64_MAX;
 	if (worker->heard_ns > quiet_since_ns)
 		quiet_since_ns = worker->heard_ns;

@@ -438,6 +438,10 @@ static void the_oldest_packets_are_probed_when_nothing_is_heard(void **state)
 	/* Not before the gaps between results are known. */
 	assert_true(sml_worker_deadline(worker()) > rig.now_ns + 100 * MS);
 	worker()->gap_before_ns = MS;
+	/* Not while the window is full: this is not the tail. */
+	set_window(7);
+	assert_true(sml_worker_deadline(worker()) > rig.now_ns + 100 * MS);
+	set_window(8);
 	/* As in the paper: only the timer. */
 	worker()->config.no_fast_retransmit = true;
 	assert_true(sml_worker_deadline(worker()) > rig.now_ns + 100 * MS);
