@@ -2,7 +2,7 @@
 /*
  * Round-trip time and retransmission timeout, as RFC 6298 section 2, in
  * nanoseconds. The caller applies Karn's rule (no samples from packets that
- * were sent twice).
+ * were sent twice, but for one exception: worker_receive.c).
  *
  * Hundreds of packets share a round trip, and most samples of a batch are
  * alike: with RFC 6298's weights, one batch would erase all earlier knowledge

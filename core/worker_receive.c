@@ -62,20 +62,33 @@ static void end_stall(struct sml_worker *worker, bool sent_once, uint64_t now_ns
 		worker->hold_timer_ns = hold_ns;
 }
 
+/*
+ * Is the timeout too short for the path? Then every packet is sent twice before it is answered, and
+ * Karn's rule would never let the timeout grow. Whichever transmission this answers, the round trip
+ * took at least the time since the last one. Only a time longer than the timeout counts, and only
+ * after timeouts in a row without a clear answer: with loss there are clear answers, and others'
+ * losses delay the unclear ones.
+ */
+static bool shows_short_timeout(const struct sml_worker *worker,
+				const struct sml_worker_slot *state, uint64_t now_ns)
+{
+	return worker->rtt.backoff >= AMBIGUOUS_BACKOFF &&
+	       now_ns - state->sent_ns > worker->rtt.rto_ns;
+}
+
 static void measure(struct sml_worker *worker, const struct sml_worker_slot *state,
 		    uint8_t last_rank, uint64_t now_ns)
 {
-	uint64_t sample_ns = UINT64_MAX;
+	uint64_t since_ns = now_ns - state->sent_ns;
 	/* Karn: it is only known which transmission was answered if there was only one. */
 	bool sent_once = state->sends == 1;
 
-	if (sent_once) {
-		sample_ns = now_ns - state->sent_ns;
-		sml_rtt_sample(&worker->rtt, sample_ns, last_rank == worker->config.number, now_ns);
-	}
+	if (sent_once || shows_short_timeout(worker, state, now_ns))
+		sml_rtt_sample(&worker->rtt, since_ns, last_rank == worker->config.number, now_ns);
 	end_stall(worker, sent_once, now_ns);
 	if (!worker->config.local)
-		sml_flight_result(&worker->flight, sample_ns, worker->rtt.min_ns);
+		sml_flight_result(&worker->flight, sent_once ? since_ns : UINT64_MAX,
+				  worker->rtt.min_ns);
 }
 
 /*

@@ -416,6 +416,50 @@ static void timeouts_back_off_until_a_packet_that_was_sent_once_is_answered(void
 	assert_true(sml_worker_deadline(worker()) <= rig.now_ns + worker()->rtt.rto_ns);
 }
 
+/* As if a queue had grown while the timeout was at its least: no packet is answered in time. */
+static void a_timeout_that_is_too_short_for_the_path_grows(void **state)
+{
+	struct rig_packet packet;
+
+	(void)state;
+	begin(1, 6);
+	packet = sent();
+	answer(&packet, 1);
+	assert_int_equal(worker()->rtt.rto_ns, SML_RTT_MIN_RTO_NS);
+	for (uint32_t chunk = 1; chunk < 3; chunk++) {
+		packet = sent();
+		worker()->probes = UINT8_MAX; /* they have been sent */
+		do {
+			rig.now_ns = sml_worker_deadline(worker());
+			sml_worker_expire(worker(), rig.now_ns);
+			packet = sent();
+		} while (worker()->rtt.backoff < 2);
+		/* Within the timeout, it may answer an earlier transmission. */
+		rig.now_ns += chunk == 1 ? SML_RTT_MIN_RTO_NS : 30 * MS;
+		answer(&packet, chunk + 1);
+		assert_true((worker()->rtt.rto_ns > 30 * MS) == (chunk > 1));
+	}
+}
+
+static void one_timeout_does_not_make_the_next_one_longer(void **state)
+{
+	struct rig_packet packet;
+
+	(void)state;
+	begin(1, 6);
+	packet = sent();
+	answer(&packet, 1);
+	packet = sent();
+	worker()->probes = UINT8_MAX;
+	rig.now_ns = sml_worker_deadline(worker());
+	sml_worker_expire(worker(), rig.now_ns);
+	packet = sent();
+	/* Another rank may have lost its packet, too. */
+	rig.now_ns += 30 * MS;
+	answer(&packet, 2);
+	assert_int_equal(worker()->rtt.rto_ns, SML_RTT_MIN_RTO_NS);
+}
+
 /*
  * A full queue has made the timeout long. Nothing comes behind the call's last packets, so nothing
  * shows that they are lost.
@@ -588,6 +632,8 @@ int main(void)
 		cmocka_unit_test_teardown(the_lowest_chunk_is_allowed_beyond_the_window, end),
 		cmocka_unit_test_teardown(the_lowest_head_chunk_is_allowed_beyond_the_window, end),
 		cmocka_unit_test_teardown(a_lost_packet_is_sent_again_after_the_timeout, end),
+		cmocka_unit_test_teardown(a_timeout_that_is_too_short_for_the_path_grows, end),
+		cmocka_unit_test_teardown(one_timeout_does_not_make_the_next_one_longer, end),
 		cmocka_unit_test_teardown(the_oldest_packets_are_probed_when_nothing_is_heard, end),
 		cmocka_unit_test_teardown(
 			timeouts_back_off_until_a_packet_that_was_sent_once_is_answered, end),
