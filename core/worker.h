@@ -118,13 +118,21 @@ struct sml_worker_counters {
 	uint64_t stalls;
 };
 
+/* The workers of a rank's stripes that one thread drives: none runs away from the others. */
+struct sml_team {
+	struct sml_worker *workers[SML_MAX_STRIPES];
+	unsigned n;
+};
+
 struct sml_worker {
 	struct sml_worker_config config;
-	uint16_t n_slots;	 /* of this shard, both streams: head first */
-	bool frozen;		 /* neither sends nor takes results */
-	bool broken;		 /* frozen because the switch lied */
-	bool look_for_overtaken; /* results have come since then */
-	bool blocked;		 /* the lowest data chunk had no exponents at its turn */
+	const struct sml_team *team; /* NULL: this stripe waits for no other */
+	uint32_t team_limit;	     /* the team allows data chunks before this one */
+	uint16_t n_slots;	     /* of this shard, both streams: head first */
+	bool frozen;		     /* neither sends nor takes results */
+	bool broken;		     /* frozen because the switch lied */
+	bool look_for_overtaken;     /* results have come since then */
+	bool blocked;		     /* the lowest data chunk had no exponents at its turn */
 	struct sml_worker_slot *slots;
 	uint32_t *chunks; /* the chunk that each slot serves next */
 	struct sml_link *chunk_links, *send_links;
@@ -159,6 +167,13 @@ size_t sml_worker_memory_bytes(const struct sml_worker_config *config);
 
 void sml_worker_init(struct sml_worker *worker, const struct sml_worker_config *config,
 		     void *memory);
+
+/*
+ * Let a worker keep pace with others. Stripes that share links drift apart otherwise, and a call
+ * ends with the stripes that are behind, on half-empty links. Only for workers that are never
+ * replaced. The team must live as long as its workers.
+ */
+void sml_team_add(struct sml_team *team, struct sml_worker *worker);
 
 /*
  * Submit the next tensor in call order. False: SML_WORKER_TENSORS tensors are unfinished; try again

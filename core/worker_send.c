@@ -9,6 +9,10 @@
 #define BLOCKS_AHEAD 3
 /* After this many transmissions, only the timer sends a packet again. */
 #define FAST_SENDS_MAX 4
+/* A stripe is at most a window and so many chunks ahead of the last one of its team. */
+#define TEAM_AHEAD 16
+/* At most TEAM_AHEAD, or the last one could be held. */
+#define TEAM_BATCH 16
 
 static uint32_t earlier(uint32_t a, uint32_t b)
 {
@@ -44,7 +48,45 @@ static bool block_is_near(const struct sml_worker *worker, const struct sml_tens
 				 lowest_data_chunk(worker) + (ahead > needed ? ahead : needed));
 }
 
-static bool may_send(const struct sml_worker *worker, enum sml_stream_id stream, uint32_t chunk,
+/* Data chunks that this stripe's results are ahead of its first chunks. */
+static uint32_t progress_of(const struct sml_worker *worker)
+{
+	/* Each result assigns a chunk. A lost packet holds back only its own slot. */
+	return worker->streams[SML_DATA].beyond - worker->config.data_slots;
+}
+
+void sml_team_add(struct sml_team *team, struct sml_worker *worker)
+{
+	sml_assert(team->n < SML_MAX_STRIPES);
+	team->workers[team->n++] = worker;
+	worker->team = team;
+	worker->team_limit = progress_of(worker);
+}
+
+/*
+ * May this stripe send the data chunk, or is it too far ahead of the rank's last one? The last one
+ * is never held: its chunks are less than a window after its results. What is held waits until
+ * several chunks may go, because they leave in one datagram.
+ */
+static bool team_allows(struct sml_worker *worker, uint32_t chunk)
+{
+	const struct sml_team *team = worker->team;
+	uint32_t limit;
+
+	/* What is in this process needs no link. */
+	if (team == NULL || worker->config.local || sml_serial_before(chunk, worker->team_limit))
+		return true;
+	limit = progress_of(worker);
+	for (unsigned i = 0; i < team->n; i++)
+		limit = earlier(limit, progress_of(team->workers[i]));
+	limit += worker->flight.window + TEAM_AHEAD;
+	if (!sml_serial_before(chunk + TEAM_BATCH - 1, limit))
+		return false;
+	worker->team_limit = limit;
+	return true;
+}
+
+static bool may_send(struct sml_worker *worker, enum sml_stream_id stream, uint32_t chunk,
 		     const struct sml_tensor *tensor, uint32_t index)
 {
 	const struct sml_queues *queues = &worker->streams[stream];
@@ -55,6 +97,8 @@ static bool may_send(const struct sml_worker *worker, enum sml_stream_id stream,
 		return true;
 	if ((uint32_t)worker->gathering.n + worker->in_flight.n + worker->lost.n >=
 	    worker->flight.window)
+		return false;
+	if (stream == SML_DATA && !team_allows(worker, chunk))
 		return false;
 	return stream == SML_DATA || tensor->form != SML_FORM_EXPONENT ||
 	       block_is_near(worker, tensor, index);

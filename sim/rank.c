@@ -239,6 +239,8 @@ void sim_rank_begin(struct sim_rank *rank, uint32_t stripe, const struct sim_epo
 			continue;
 		}
 		age_worker(next.workers[shard], rank->world);
+		if (rank->world->embedded)
+			sml_team_add(&rank->teams[shard], next.workers[shard]);
 	}
 	if (sim_rank_keeper(rank, stripe) == now) {
 		free_generation(&rank->kept[stripe]);

@@ -40,6 +40,7 @@ struct sim_rank {
 	struct sim_generation kept[SIM_MAX_STRIPES];
 	uint16_t node[SIM_MAX_STRIPES]; /* the rank's switch of each stripe, in its epoch */
 	struct sim_link up[SIM_MAX_STRIPES], down[SIM_MAX_STRIPES];
+	struct sml_team teams[SIM_MAX_SHARDS_RUN]; /* of embedded stripes */
 	uint32_t turn; /* with one link: the stripe whose packets go first */
 	uint64_t paused_until_ns;
 	uint64_t wake_ns; /* the earliest planned SIM_WAKE */

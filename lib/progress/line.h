@@ -27,7 +27,8 @@ struct sml_line {
 	uint64_t send_blocked;
 	struct sml_shard *shards[SML_MAX_STRIPES]; /* if there are several, by stripe */
 	unsigned n_shards;
-	unsigned turn; /* the shard whose packets go first */
+	struct sml_team team; /* if there are several: their workers, which are never replaced */
+	unsigned turn;	      /* the shard whose packets go first */
 	/* This rank's own stripe. NULL: it has none. */
 	struct sml_own_stripe *own;
 	/* Memory that ranks share, of each shard. NULL: each rank sends packets. */

@@ -33,6 +33,8 @@ struct sml_shard *sml_shard_new(const struct sml_worker_config *config, struct s
 	shard->next_sum = SML_NO_SLOT;
 	sml_worker_init(&shard->worker, config, shard->worker_memory);
 	line->shards[line->n_shards++] = shard;
+	if (line->own)
+		sml_team_add(&line->team, &shard->worker);
 	return shard;
 }
 

@@ -346,6 +346,80 @@ static void the_lowest_chunk_is_allowed_beyond_the_window(void **state)
 	assert_silent();
 }
 
+/* Another stripe of the same rank. Without a tensor: only its progress counts. */
+static struct sml_worker *another_stripe(void)
+{
+	static struct sml_worker other;
+	static uint8_t memory[1u << 16] __attribute__((aligned(64)));
+	struct sml_worker_config config = worker()->config;
+
+	assert_true(sml_worker_memory_bytes(&config) <= sizeof(memory));
+	sml_worker_init(&other, &config, memory);
+	return &other;
+}
+
+static void a_stripe_does_not_run_away_from_the_last_one_of_its_team(void **state)
+{
+	static struct sml_team team;
+	struct sml_worker *last;
+	struct rig_packet packet;
+	uint32_t chunk;
+
+	(void)state;
+	begin(64, 200);
+	set_window(8);
+	last = another_stripe();
+	team.n = 0;
+	sml_team_add(&team, worker());
+	sml_team_add(&team, last);
+	/* A window and 16 chunks ahead. */
+	for (chunk = 0; chunk < 8 + 16; chunk++) {
+		packet = sent();
+		assert_int_equal(chunk_of(&packet), chunk);
+		answer(&packet, 64 + chunk);
+	}
+	/* The lowest chunk is always allowed. */
+	packet = sent();
+	assert_int_equal(chunk_of(&packet), chunk);
+	assert_silent();
+	/* The last one has 16 results: not enough to send several chunks at once. */
+	last->streams[SML_DATA].beyond += 16;
+	assert_silent();
+	last->streams[SML_DATA].beyond++;
+	for (uint32_t i = 1; i < 8; i++)
+		sent();
+	assert_silent(); /* the window is full */
+	/* In its own process, a stripe needs no link. */
+	worker()->config.local = true;
+	worker()->flight.window = 64;
+	for (uint32_t i = 8; i < 64; i++)
+		sent();
+}
+
+static void the_last_stripe_of_a_team_is_never_held(void **state)
+{
+	static struct sml_team team;
+	struct sml_worker *ahead;
+	struct rig_packet packet;
+
+	(void)state;
+	begin(64, 200);
+	set_window(8);
+	ahead = another_stripe();
+	ahead->streams[SML_DATA].beyond += 150;
+	team.n = 0;
+	sml_team_add(&team, ahead);
+	sml_team_add(&team, worker());
+	for (uint32_t i = 0; i < 8; i++)
+		packet = sent();
+	for (uint32_t i = 8; i < 100; i++) {
+		/* As many as the window, although the first ones are lost. */
+		answer(&packet, 56 + i);
+		packet = sent();
+		assert_int_equal(chunk_of(&packet), i);
+	}
+}
+
 static void the_lowest_head_chunk_is_allowed_beyond_the_window(void **state)
 {
 	struct rig_packet packet;
@@ -630,6 +704,9 @@ int main(void)
 		cmocka_unit_test_teardown(the_window_limits_what_is_in_flight, end),
 		cmocka_unit_test(delay_alone_leaves_a_job_its_share_of_a_queue),
 		cmocka_unit_test_teardown(the_lowest_chunk_is_allowed_beyond_the_window, end),
+		cmocka_unit_test_teardown(a_stripe_does_not_run_away_from_the_last_one_of_its_team,
+					  end),
+		cmocka_unit_test_teardown(the_last_stripe_of_a_team_is_never_held, end),
 		cmocka_unit_test_teardown(the_lowest_head_chunk_is_allowed_beyond_the_window, end),
 		cmocka_unit_test_teardown(a_lost_packet_is_sent_again_after_the_timeout, end),
 		cmocka_unit_test_teardown(a_timeout_that_is_too_short_for_the_path_grows, end),
