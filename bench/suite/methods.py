@@ -198,6 +198,33 @@ class Ping(Yardstick):
         crew.spawn("0", [program, "ping", *place])
 
 
+class StarPing(Method):
+    """A UDP datagram from each worker to the switch's host, and their sum to each of them: the
+    wake-ups of a call through a switch on these cores, and nothing else."""
+
+    needs = "ninja -C build"
+    is_yardstick = True
+
+    def __init__(self):
+        super().__init__("star-ping", "UDP ping-pong of a star: all to one to all")
+
+    def switches(self):
+        return {"port": 0}
+
+    def moved(self, n_workers, per_host=1):
+        return 0
+
+    def start(self, crew):
+        star = crew.star
+        place = [star.address["port"], str(PORT + star.next_port())]
+        program, n_ranks = crew.program("yardstick"), str(star.n_workers)
+        hub = crew.spawn("port", [program, "hub", *place, n_ranks], helper=True)
+        if not is_ready(hub, crew.log_path, ":".join(place)):
+            raise Failed("the hub did not start: " + crew.log())
+        for rank in range(star.n_workers):
+            crew.spawn(star.host_of(rank), [program, "spoke", *place, str(rank), n_ranks])
+
+
 class Gloo(Method):
     needs = "Gloo is missing (Debian: libgloo-dev)"
 

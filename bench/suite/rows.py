@@ -2,7 +2,7 @@
 """The measurements: cells, each with a star and a size, whose entries alternate."""
 from dataclasses import dataclass, field
 
-from methods import Copy, Floor, Gloo, OpenMPI, Ping, SwitchML
+from methods import Copy, Floor, Gloo, OpenMPI, Ping, StarPing, SwitchML
 
 INT32 = SwitchML("ours-int32", "ours, int32")
 INT16 = SwitchML("ours-int16", "ours, int16", wire="int16")
@@ -50,6 +50,7 @@ RING, BCUBE, MPI = Gloo("ring"), Gloo("bcube"), OpenMPI()
 MPIMEMORY = OpenMPI("Open MPI, TCP, shared memory")
 
 FLOOR32, FLOOR16, COPY, PING = Floor("int32"), Floor("int16"), Copy(), Ping()
+STAR_PING = StarPing()
 
 OTHERS = (RING, BCUBE, MPI)
 ON_HOSTS = (RING, BCUBE, MPIMEMORY)
@@ -167,11 +168,11 @@ def targets():
     yield Cell(8, "1gbit", 1500, ten, entries((INT32, RACKS32, INT16, RACKS16) + OTHERS), target=True,
                apart="racks")
     for rate in ("unshaped", "1gbit"):
-        yield Cell(8, rate, 1500, 16, entries((INT32, PING) + OTHERS), target=True)
+        yield Cell(8, rate, 1500, 16, entries((INT32, PING, STAR_PING) + OTHERS), target=True)
     for size in (16, 64 << 10, 1 << 20):
         # One datagram holds only the smallest of them.
         yield Cell(4, "1gbit", 1500, size,
-                   entries((INT32,) + ((PING,) if size == 16 else ()) + OTHERS), target=True)
+                   entries((INT32,) + ((PING, STAR_PING) if size == 16 else ()) + OTHERS), target=True)
     yield Cell(4, "1gbit", 1500, ten, (Entry(INT32), Entry(INT32, pieces=25)), target=True)
     yield Cell(4, "unshaped", 1500, ten, (Entry(INT32), Entry(INT32, pieces=25)), target=True)
     yield Cell(4, "unshaped", 1500, 4, (Entry(INT32, rest=True),), target=True)
@@ -245,4 +246,4 @@ def quick_cells():
     yield Cell(8, "1gbit", 1500, 10_000_000, entries((INT32, INT16, NIC32, NICM32, RING, BCUBE, MPI)))
     yield Cell(4, "unshaped", 1500, 10_000_000,
                entries((INT32, INT16, FLOOR32, FLOOR16, COPY, RING, BCUBE, MPI)))
-    yield Cell(8, "unshaped", 1500, 16, entries((INT32, PING, RING, MPI)))
+    yield Cell(8, "unshaped", 1500, 16, entries((INT32, PING, STAR_PING, RING, MPI)))

@@ -144,6 +144,8 @@ def verdicts(results):
     cell = "4x/1gbit/mtu1500/16B"
     yield ("4 floats, 4 workers, 1gbit: median, times a UDP ping-pong's",
            it.ratio(f"{cell}/ours-int32", f"{cell}/ping"), "at most", 2)
+    yield ("the same: times that of a star, all to one to all",
+           it.ratio(f"{cell}/ours-int32", f"{cell}/star-ping"), "at most", 2)
     for rate in ("1gbit", "unshaped"):
         cell = f"4x/{rate}/{TEN_MB}/ours-int32"
         yield (f"25 tensors of 400 kB, {rate}: throughput over that of one of 10 MB",
