@@ -307,6 +307,7 @@ static int compare_passages(const void *a, const void *b)
 static const struct sml_passage **list_passages(const struct sml_leaf_job *job, size_t *n)
 {
 	const struct sml_table *passages = &job->jobs->leaf.passages;
+	/* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
 	const struct sml_passage **list = calloc(passages->n + 1, sizeof(*list));
 
 	*n = 0;
@@ -318,6 +319,7 @@ static const struct sml_passage **list_passages(const struct sml_leaf_job *job, 
 			list[(*n)++] = passage;
 	}
 	if (list != NULL)
+		/* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
 		qsort(list, *n, sizeof(*list), compare_passages);
 	return list;
 }
