@@ -104,7 +104,7 @@ timeout 20 "$switchml" switch --listen 127.0.0.1:0 --config "$work" >"$work/out"
 [ $? = 2 ] && says "$work/out" "cannot read $work: Is a directory"
 say $? "a folder instead of a file" "$work/out"
 # The example file of the program: its comments are settings that exist.
-sed 's/^#\([a-z-]* = \)/\1/; /^tls-/d; /^key-/d; /^iface/d; /^xdp/d; /^metrics/d; /^target/d; /^hosts/d; /^parent/d; s/^listen.*/listen = 127.0.0.1:0/; /^data-port/d' \
+sed 's/^#\([a-z-]* = \)/\1/; /^tls-/d; /^key-/d; /^iface/d; /^xdp/d; /^metrics/d; /^target/d; /^hosts/d; /^program/d; /^parent/d; s/^listen.*/listen = 127.0.0.1:0/; /^data-port/d' \
 	"$root/packaging/systemd/switch.conf" >"$work/conf"
 start
 prints "every setting of the file that is installed exists" '4096 slots, 64 jobs'
