@@ -227,7 +227,8 @@ other_traffic() {
 	stop_udp_switch
 }
 
-# The numbers of the kernel's slots, and the share of a link whose speed is known.
+# The numbers of the kernel's slots, and the share of a link whose speed is known. Ranks tell their
+# numbers about once a second, so in three seconds each of them has.
 metrics_agree() {
 	local url share
 	start_switch --metrics 127.0.0.1:0
@@ -237,7 +238,7 @@ metrics_agree() {
 	on box python3 "$(dirname "$0")/metrics.py" agree "$switchml" 127.0.0.1 "$url" >"$work/agreed" 2>&1
 	expect_words "the metrics agree with the status" "counters agree" agreed
 	share='.*"link_share":0\.[0-9]*[1-9]'
-	on box timeout 60 "$switchml" status --switch 127.0.0.1 --json --watch=0.5 |
+	on box timeout 60 "$switchml" status --switch 127.0.0.1 --json --watch=3 |
 		grep -m 1 "$share$share$share" | cut -c 1-80 >"$work/share"
 	expect_words "each rank's share of its link is known" address share
 	kill "${pids[0]}"
