@@ -325,7 +325,11 @@ static void on_abort(struct sml_talk *talk, const SmlControl__Envelope *message)
 
 	if (message->abort->stalls)
 		talk->config.output->told(talk->config.self, message->abort->stalls, true);
-	sml_talk_fail(talk, error, "%s", *text ? text : "the switch has ended the job");
+	if (*text)
+		sml_talk_fail(talk, error, "%s", text);
+	else
+		sml_talk_fail(talk, error, "%s at %s has ended the job", talk->config.what,
+			      talk->config.where);
 }
 
 static void on_left(struct sml_talk *talk, const SmlControl__Envelope *message)

@@ -175,7 +175,8 @@ static int too_late(struct sml_control *control)
 			: settings->switch_address
 				? "have they been started, with the same job name and switch?"
 				: "have they been started, with the same SWITCHML_JOB, "
-				  "SWITCHML_MASTER_ADDR and SWITCHML_MASTER_PORT?",
+				  "SWITCHML_MASTER_ADDR and SWITCHML_MASTER_PORT, and is that "
+				  "address one of rank 0's host?",
 			control->talk.refused);
 	}
 	return sml_error_set(SML_ERROR_TIMEOUT,

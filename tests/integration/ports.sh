@@ -63,6 +63,16 @@ expect_refusal() {
 	if [ -n "$line" ]; then echo "ok: $1: $line"; else fail "$1: no rank says: $3"; fi
 }
 
+# Title, job, text, ranks: these ranks all fail, and each says why with this text.
+expect_each() {
+	local rank bad=""
+	for rank in $4; do
+		wait "${pids[$rank]}" && bad="rank $rank succeeds"
+		says "$work/$2.$rank" "$3" || bad="rank $rank does not say: $3"
+	done
+	if [ -z "$bad" ]; then echo "ok: $1 (rank $4)"; else fail "$1: $bad"; fi
+}
+
 set_up_hosts
 wall switch 28500-28500 || skip "iptables has no --dport here"
 for ((rank = 0; rank < ranks; rank++)); do
@@ -84,6 +94,18 @@ start_job unset-embedded SWITCHML_TIMEOUT=10
 expect_refusal "without the setting" unset-embedded "10.77.0.10:29501.*SWITCHML_PORTS"
 start_job unset-dedicated SWITCHML_TIMEOUT=60 SWITCHML_SWITCH=10.77.0.1
 expect_refusal "with a switch, without the setting" unset-dedicated "UDP.*SWITCHML_PORTS"
+
+# Each rank explains a blocked path by itself, not only the first rank that fails.
+on switch iptables -I INPUT -p udp -j DROP
+start_job blocked SWITCHML_PORTS=$ports SWITCHML_TIMEOUT=60 SWITCHML_SWITCH=10.77.0.1
+expect_each "UDP is blocked at the switch" blocked \
+	"TCP to the switch at 10.77.0.1:28500 works, but UDP port 28500 there does not answer" "0 1 2"
+on switch iptables -D INPUT -p udp -j DROP
+
+# Nobody has this address, and without a switch it is rank 0 that is missing there.
+start_job nowhere SWITCHML_PORTS=$ports SWITCHML_TIMEOUT=8 SWITCHML_MASTER_ADDR=10.77.0.99
+expect_each "rank 0's address is wrong" nowhere "rank 0 at 10.77.0.99:.* cannot be reached: no answer" "1 2"
+expect_each "rank 0's address is wrong" nowhere "is that address one of rank 0's host?" "0"
 
 # Too few ports.
 start_job few SWITCHML_PORTS=30000-30001 SWITCHML_THREADS=3 SWITCHML_TIMEOUT=20
