@@ -32,6 +32,7 @@ struct sml_p4_job {
 	bool started, mismatch_told;
 	uint8_t n_ranks_told; /* ranks with entries on the target */
 	bool has_group;
+	bool has_slots; /* entries, on a target whose program is staged */
 	/* What the counters of its place showed before it came. */
 	uint64_t fates_before[SML_P4_FATES], bytes_before[SML_P4_FATES];
 	uint64_t sent_before[2];
@@ -66,6 +67,12 @@ static inline struct sml_p4_job *sml_p4_job_of(struct sml_dataplane *dataplane, 
 static inline uint32_t sml_p4_buffers(const struct sml_p4_job *job)
 {
 	return 2u * ((uint32_t)job->rules.head_slots + job->rules.data_slots);
+}
+
+/* The job's number in all arrays of jobs. */
+static inline uint16_t sml_p4_place_of(const struct sml_p4_job *job)
+{
+	return (uint16_t)(job->rules.job % SML_MAX_JOBS);
 }
 
 /* Ports of different pipes have different registers. */
@@ -114,14 +121,22 @@ void sml_p4_job_count(struct sml_dataplane *dataplane, const struct sml_p4_job *
 /* Adds the job's packets and bytes. */
 void sml_p4_job_traffic(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
 			struct sml_dataplane_counters *counters);
-uint32_t sml_p4_job_slots(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
-			  struct sml_slot_progress *states, uint32_t n);
 
 /*
  * The target is gone or does not do what it is told, so nothing here can go on: end the process, as
  * a switch ends that dies, and the ranks resume at another one, or here when it has started again.
  */
 _Noreturn void sml_p4_lost(void);
+void sml_p4_must(int rc);
+
+/* ---- slots.c: the control thread, as in jobs.c ---- */
+
+/* The entries of a staged program. The target's mutex is taken by the caller. */
+void sml_p4_slots_place(struct sml_dataplane *dataplane, struct sml_p4_job *job);
+void sml_p4_slots_forget(struct sml_dataplane *dataplane, const struct sml_p4_job *job);
+
+uint32_t sml_p4_job_slots(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
+			  struct sml_slot_progress *states, uint32_t n);
 
 /* ---- thread.c ---- */
 

@@ -36,7 +36,7 @@ _Noreturn void sml_p4_lost(void)
 	_exit(1);
 }
 
-static void must(int rc)
+void sml_p4_must(int rc)
 {
 	if (rc < 0)
 		sml_p4_lost();
@@ -53,14 +53,9 @@ struct sml_p4_field sml_p4_number(uint64_t value, uint8_t bytes)
 	return field;
 }
 
-static uint16_t place_of(const struct sml_p4_job *job)
-{
-	return (uint16_t)(job->rules.job % SML_MAX_JOBS);
-}
-
 static uint16_t group_of(const struct sml_p4_job *job)
 {
-	return (uint16_t)(SML_P4_FIRST_GROUP + place_of(job));
+	return (uint16_t)(SML_P4_FIRST_GROUP + sml_p4_place_of(job));
 }
 
 static struct sml_p4_row job_row(const struct sml_p4_job *job)
@@ -73,8 +68,9 @@ static struct sml_p4_row job_row(const struct sml_p4_job *job)
 		.action = "SmlIngress.job_lookup.job",
 		.keys = {sml_p4_number(rules->job, 4)},
 		.n_keys = 1,
-		.parameters = {sml_p4_number(place_of(job), 2), sml_p4_number(rules->epoch, 4),
-			       sml_p4_number(rules->tag, 8), sml_p4_number(job->daemon_key, 8),
+		.parameters = {sml_p4_number(sml_p4_place_of(job), 2),
+			       sml_p4_number(rules->epoch, 4), sml_p4_number(rules->tag, 8),
+			       sml_p4_number(job->daemon_key, 8),
 			       sml_p4_number(job->incarnation, 4),
 			       sml_p4_number(sml_pool_all_ranks(rules), 8),
 			       sml_p4_number(job->first_buffer, 4),
@@ -92,7 +88,7 @@ static struct sml_p4_row rank_row(const struct sml_p4_job *job, uint8_t rank)
 	return (struct sml_p4_row){
 		.table = "SmlIngress.admission.ranks",
 		.action = "SmlIngress.admission.rank",
-		.keys = {sml_p4_number(place_of(job), 2), sml_p4_number(rank, 1)},
+		.keys = {sml_p4_number(sml_p4_place_of(job), 2), sml_p4_number(rank, 1)},
 		.n_keys = 2,
 		.parameters = {sml_p4_number((uint64_t)1 << rank, 8),
 			       sml_p4_number(job->peers[rank][0].port, 2)},
@@ -105,7 +101,7 @@ static struct sml_p4_row member_row(const struct sml_p4_job *job, uint8_t rank)
 	return (struct sml_p4_row){
 		.table = "SmlIngress.admission.members",
 		.action = "SmlIngress.admission.member",
-		.keys = {sml_p4_number(place_of(job), 2), sml_p4_number(rank, 1),
+		.keys = {sml_p4_number(sml_p4_place_of(job), 2), sml_p4_number(rank, 1),
 			 sml_p4_number(job->rules.cookies[rank], 8)},
 		.n_keys = 3,
 	};
@@ -129,7 +125,7 @@ static struct sml_p4_row peer_row(const struct sml_dataplane *dataplane,
 	struct sml_p4_row row = {
 		.table = "SmlEgress.addressing.peers",
 		.action = is_v4 ? "SmlEgress.addressing.to_ipv4" : "SmlEgress.addressing.to_ipv6",
-		.keys = {sml_p4_number(place_of(job), 2), sml_p4_number(rank, 1),
+		.keys = {sml_p4_number(sml_p4_place_of(job), 2), sml_p4_number(rank, 1),
 			 sml_p4_number(shard, 1)},
 		.n_keys = 3,
 		.parameters = {bytes_of(peer->mac, SML_P4_MAC_BYTES),
@@ -154,14 +150,15 @@ static struct sml_p4_row peer_row(const struct sml_dataplane *dataplane,
 static void read_one(struct sml_dataplane *dataplane, const char *name, uint32_t index,
 		     uint64_t *packets, uint64_t *bytes)
 {
-	must(dataplane->operations->read_counter(dataplane->target, name, index, packets, bytes));
+	sml_p4_must(dataplane->operations->read_counter(dataplane->target, name, index, packets,
+							bytes));
 }
 
 static void read_fates(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
 		       uint64_t packets[SML_P4_FATES], uint64_t bytes[SML_P4_FATES])
 {
 	for (uint32_t fate = 0; fate <= SML_P4_FATE_BAD_CHECKSUM; fate++)
-		read_one(dataplane, "SmlIngress.fates", place_of(job) * SML_P4_FATES + fate,
+		read_one(dataplane, "SmlIngress.fates", sml_p4_place_of(job) * SML_P4_FATES + fate,
 			 &packets[fate], &bytes[fate]);
 }
 
@@ -171,7 +168,7 @@ static void read_ranks(struct sml_dataplane *dataplane, const struct sml_p4_job 
 	uint64_t bytes;
 
 	for (uint32_t rank = 0; rank < job->rules.n_ranks; rank++) {
-		uint32_t index = place_of(job) * SML_MAX_CHILDREN + rank;
+		uint32_t index = sml_p4_place_of(job) * SML_MAX_CHILDREN + rank;
 
 		read_one(dataplane, "SmlIngress.contributions", index, &contributions[rank],
 			 &bytes);
@@ -203,7 +200,7 @@ void sml_p4_job_traffic(struct sml_dataplane *dataplane, const struct sml_p4_job
 
 	lock(dataplane);
 	read_fates(dataplane, job, packets, bytes);
-	read_one(dataplane, "SmlEgress.sent", place_of(job), &sent[0], &sent[1]);
+	read_one(dataplane, "SmlEgress.sent", sml_p4_place_of(job), &sent[0], &sent[1]);
 	unlock(dataplane);
 	for (unsigned fate = 0; fate <= SML_P4_FATE_BAD_CHECKSUM; fate++) {
 		uint64_t n = packets[fate] - job->fates_before[fate];
@@ -253,101 +250,6 @@ static int find_buffers(const struct sml_dataplane *dataplane, struct sml_p4_job
 	return best == UINT32_MAX ? -ENOSPC : 0;
 }
 
-static bool is_after(uint32_t use, uint32_t other)
-{
-	return sml_serial_before(other, use);
-}
-
-/* What registers say of each of a job's buffers. */
-struct buffers {
-	uint64_t *incarnations, *uses, *seen;
-	uint64_t *seen_upper; /* staged: the upper half */
-};
-
-/* In the pipe that all ranks of the job are at. */
-static void read_slots(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
-		       const char *name, uint64_t *values)
-{
-	unsigned pipe = sml_p4_pipe(dataplane, job->peers[0][0].port);
-
-	must(dataplane->operations->read_registers(dataplane->target, name, pipe, job->first_buffer,
-						   values, sml_p4_buffers(job)));
-}
-
-static void read_simple(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
-			const struct buffers *buffers)
-{
-	read_slots(dataplane, job, "SmlIngress.slot_step.slot_incarnation", buffers->incarnations);
-	read_slots(dataplane, job, "SmlIngress.slot_step.slot_use", buffers->uses);
-	read_slots(dataplane, job, "SmlIngress.slot_step.slot_seen", buffers->seen);
-}
-
-/* There, a complete buffer has its use + 1, which its parity tells. */
-static void read_staged(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
-			const struct buffers *buffers)
-{
-	read_slots(dataplane, job, "SmlIngress.slot_step.slot_use_hi", buffers->incarnations);
-	read_slots(dataplane, job, "SmlIngress.slot_step.slot_use_lo", buffers->uses);
-	read_slots(dataplane, job, "SmlIngress.slot_step.slot_seen_0", buffers->seen);
-	read_slots(dataplane, job, "SmlIngress.slot_step.slot_seen_1", buffers->seen_upper);
-	for (uint32_t i = 0; i < sml_p4_buffers(job); i++) {
-		bool is_complete = (buffers->uses[i] ^ i) & 1;
-
-		buffers->uses[i] = (uint32_t)(buffers->uses[i] - is_complete);
-		buffers->seen[i] |= buffers->seen_upper[i] << 32;
-		if (is_complete)
-			buffers->seen[i] = sml_pool_all_ranks(&job->rules);
-	}
-}
-
-static uint32_t newest_uses(const struct sml_p4_job *job, const struct buffers *buffers,
-			    struct sml_slot_progress *states, uint32_t n)
-{
-	uint32_t found = 0;
-
-	for (uint32_t even = 0; even < sml_p4_buffers(job) && found < n; even += 2) {
-		bool has_even = (uint32_t)buffers->incarnations[even] == job->incarnation;
-		bool has_odd = (uint32_t)buffers->incarnations[even + 1] == job->incarnation;
-		uint32_t newest = even;
-
-		if (!has_even && !has_odd)
-			continue;
-		if (!has_even || (has_odd && is_after((uint32_t)buffers->uses[even + 1],
-						      (uint32_t)buffers->uses[even])))
-			newest = even + 1;
-		states[found++] = (struct sml_slot_progress){
-			.slot = (uint16_t)(even / 2),
-			.use = (uint32_t)buffers->uses[newest],
-			.missing = sml_pool_all_ranks(&job->rules) & ~buffers->seen[newest],
-		};
-	}
-	return found;
-}
-
-uint32_t sml_p4_job_slots(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
-			  struct sml_slot_progress *states, uint32_t n)
-{
-	uint32_t n_buffers = sml_p4_buffers(job), found;
-	uint64_t *values = calloc(4 * (size_t)n_buffers, sizeof(*values));
-	struct buffers buffers;
-
-	if (values == NULL || dataplane->operations->read_registers == NULL) {
-		free(values);
-		return 0;
-	}
-	buffers = (struct buffers){values, values + n_buffers, values + 2 * (size_t)n_buffers,
-				   values + 3 * (size_t)n_buffers};
-	lock(dataplane);
-	if (dataplane->limits.staged)
-		read_staged(dataplane, job, &buffers);
-	else
-		read_simple(dataplane, job, &buffers);
-	unlock(dataplane);
-	found = newest_uses(job, &buffers, states, n);
-	free(values);
-	return found;
-}
-
 /* ---- coming and going ---- */
 
 int sml_p4_job_add(struct sml_dataplane *dataplane, struct sml_p4_job *job)
@@ -361,9 +263,9 @@ int sml_p4_job_add(struct sml_dataplane *dataplane, struct sml_p4_job *job)
 	lock(dataplane);
 	read_fates(dataplane, job, job->fates_before, job->bytes_before);
 	read_ranks(dataplane, job, job->contributions_before, job->resends_before);
-	read_one(dataplane, "SmlEgress.sent", place_of(job), &job->sent_before[0],
+	read_one(dataplane, "SmlEgress.sent", sml_p4_place_of(job), &job->sent_before[0],
 		 &job->sent_before[1]);
-	must(dataplane->operations->insert(dataplane->target, &row));
+	sml_p4_must(dataplane->operations->insert(dataplane->target, &row));
 	unlock(dataplane);
 	return 0;
 }
@@ -372,12 +274,12 @@ static void tell_rank(struct sml_dataplane *dataplane, const struct sml_p4_job *
 {
 	const struct sml_p4_row ranks = rank_row(job, rank), members = member_row(job, rank);
 
-	must(dataplane->operations->insert(dataplane->target, &ranks));
-	must(dataplane->operations->insert(dataplane->target, &members));
+	sml_p4_must(dataplane->operations->insert(dataplane->target, &ranks));
+	sml_p4_must(dataplane->operations->insert(dataplane->target, &members));
 	for (uint8_t shard = 0; shard < job->rules.n_shards; shard++) {
 		const struct sml_p4_row peer = peer_row(dataplane, job, rank, shard);
 
-		must(dataplane->operations->insert(dataplane->target, &peer));
+		sml_p4_must(dataplane->operations->insert(dataplane->target, &peer));
 	}
 }
 
@@ -393,12 +295,14 @@ int sml_p4_job_start(struct sml_dataplane *dataplane, struct sml_p4_job *job)
 		tell_rank(dataplane, job, rank);
 		job->n_ranks_told++;
 	}
-	must(dataplane->operations->add_group(dataplane->target, group_of(job), nodes,
-					      job->rules.n_ranks));
+	if (dataplane->limits.staged)
+		sml_p4_slots_place(dataplane, job);
+	sml_p4_must(dataplane->operations->add_group(dataplane->target, group_of(job), nodes,
+						     job->rules.n_ranks));
 	job->has_group = true;
 	job->started = true;
 	row = job_row(job);
-	must(dataplane->operations->modify(dataplane->target, &row));
+	sml_p4_must(dataplane->operations->modify(dataplane->target, &row));
 	unlock(dataplane);
 	return 0;
 }
@@ -407,12 +311,12 @@ static void forget_rank(struct sml_dataplane *dataplane, const struct sml_p4_job
 {
 	const struct sml_p4_row ranks = rank_row(job, rank), members = member_row(job, rank);
 
-	must(dataplane->operations->remove(dataplane->target, &ranks));
-	must(dataplane->operations->remove(dataplane->target, &members));
+	sml_p4_must(dataplane->operations->remove(dataplane->target, &ranks));
+	sml_p4_must(dataplane->operations->remove(dataplane->target, &members));
 	for (uint8_t shard = 0; shard < job->rules.n_shards; shard++) {
 		const struct sml_p4_row peer = peer_row(dataplane, job, rank, shard);
 
-		must(dataplane->operations->remove(dataplane->target, &peer));
+		sml_p4_must(dataplane->operations->remove(dataplane->target, &peer));
 	}
 }
 
@@ -421,10 +325,12 @@ void sml_p4_job_remove(struct sml_dataplane *dataplane, struct sml_p4_job *job)
 	const struct sml_p4_row row = job_row(job);
 
 	lock(dataplane);
-	must(dataplane->operations->remove(dataplane->target, &row));
+	sml_p4_must(dataplane->operations->remove(dataplane->target, &row));
 	for (uint8_t rank = 0; rank < job->rules.n_ranks && rank < job->n_ranks_told; rank++)
 		forget_rank(dataplane, job, rank);
+	if (job->has_slots)
+		sml_p4_slots_forget(dataplane, job);
 	if (job->has_group)
-		must(dataplane->operations->remove_group(dataplane->target, group_of(job)));
+		sml_p4_must(dataplane->operations->remove_group(dataplane->target, group_of(job)));
 	unlock(dataplane);
 }

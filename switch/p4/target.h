@@ -97,6 +97,9 @@ struct sml_p4_target_operations {
 	int (*modify)(struct sml_p4_target *target, const struct sml_p4_row *row);
 	/* The entry with the row's keys. */
 	int (*remove)(struct sml_p4_target *target, const struct sml_p4_row *row);
+	/* The same for many at once. NULL: one by one. */
+	int (*insert_many)(struct sml_p4_target *target, const struct sml_p4_row *rows, unsigned n);
+	int (*remove_many)(struct sml_p4_target *target, const struct sml_p4_row *rows, unsigned n);
 	int (*add_group)(struct sml_p4_target *target, uint16_t group,
 			 const struct sml_p4_node *nodes, unsigned n);
 	int (*remove_group)(struct sml_p4_target *target, uint16_t group);

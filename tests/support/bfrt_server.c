@@ -282,7 +282,8 @@ static bool take_data(const json_t *table, const BfrtProto__TableData *data,
 		const json_t *action = by_id(json_object_get(table, "action_specs"),
 					     data != NULL ? data->action_id : 0);
 
-		if (action == NULL || strcmp(text_of(action, "action_scope"), "DefaultOnly") == 0)
+		if (data == NULL || action == NULL ||
+		    strcmp(text_of(action, "action_scope"), "DefaultOnly") == 0)
 			return WRONG("%s has no such action", text_of(table, "name"));
 		fields = json_object_get(action, "data");
 		entry->action_id = data->action_id;
@@ -473,14 +474,14 @@ static BfrtProto__DataField *data_field(uint32_t id, const uint8_t *bytes, size_
 	field->field_id = id;
 	field->value_case = BFRT_PROTO__DATA_FIELD__VALUE_STREAM;
 	field->stream.len = n;
-	field->stream.data = malloc(n);
+	field->stream.data = malloc(n + 1);
 	memcpy(field->stream.data, bytes, n);
 	return field;
 }
 
 static void add_field(BfrtProto__TableData *data, BfrtProto__DataField *field)
 {
-	data->fields = realloc(data->fields, (data->n_fields + 1) * sizeof(data->fields[0]));
+	data->fields = realloc(data->fields, (data->n_fields + 1) * sizeof(BfrtProto__DataField *));
 	data->fields[data->n_fields++] = field;
 }
 
@@ -505,7 +506,7 @@ static BfrtProto__TableEntry *answer_entry(const json_t *table, const struct bfr
 		field->exact = calloc(1, sizeof(*field->exact));
 		bfrt_proto__key_field__exact__init(field->exact);
 		field->exact->value.len = n;
-		field->exact->value.data = malloc(n);
+		field->exact->value.data = malloc(n + 1);
 		memcpy(field->exact->value.data, entry->keys[field->field_id - 1] + BFRT_BYTES - n,
 		       n);
 		answer->key->fields[answer->key->n_fields++] = field;
@@ -549,7 +550,7 @@ static void add_entity(BfrtProto__ReadResponse *response, BfrtProto__TableEntry 
 	entity->entity_case = BFRT_PROTO__ENTITY__ENTITY_TABLE_ENTRY;
 	entity->table_entry = entry;
 	response->entities = realloc(response->entities,
-				     (response->n_entities + 1) * sizeof(response->entities[0]));
+				     (response->n_entities + 1) * sizeof(BfrtProto__Entity *));
 	response->entities[response->n_entities++] = entity;
 }
 
@@ -649,8 +650,8 @@ static Google__Rpc__Status__Any *part_of(const struct outcome *outcome)
 /* One part of the request is done. */
 static void add_part(Google__Rpc__Status *status, const struct outcome *outcome)
 {
-	status->details =
-		realloc(status->details, (status->n_details + 1) * sizeof(status->details[0]));
+	status->details = realloc(status->details,
+				  (status->n_details + 1) * sizeof(Google__Rpc__Status__Any *));
 	status->details[status->n_details++] = part_of(outcome);
 	if (outcome->code != GRPC_STATUS_OK)
 		status->code = GRPC_STATUS_UNKNOWN;
@@ -735,7 +736,7 @@ static void get_programs(struct bfrt_server *server,
 	json_t *other = json_pack("{s:[{s:s,s:i}]}", "tables", "name", "pipe.Other.table", "id", 9);
 
 	response->n_config = 2;
-	response->config = calloc(2, sizeof(response->config[0]));
+	response->config = calloc(2, sizeof(BfrtProto__ForwardingPipelineConfig *));
 	for (unsigned i = 0; i < 2; i++) {
 		response->config[i] = calloc(1, sizeof(*response->config[i]));
 		bfrt_proto__forwarding_pipeline_config__init(response->config[i]);

@@ -23,10 +23,11 @@
 extern const struct sml_p4_target_operations sml_p4_target_operations;
 
 #define OPERATIONS sml_p4_target_operations
-#define SLOTS	   64
+#define SLOTS	   128
 #define JOBS	   "pipe.SmlIngress.job_lookup.jobs"
 #define RANKS	   "pipe.SmlIngress.admission.ranks"
 #define MEMBERS	   "pipe.SmlIngress.admission.members"
+#define PLACES	   "pipe.SmlIngress.placement.slots"
 #define PEERS	   "pipe.SmlEgress.addressing.peers"
 #define HOSTS	   "pipe.SmlIngress.forwarding.hosts"
 #define FATES	   "pipe.SmlIngress.fates"
@@ -68,7 +69,7 @@ static json_t *table_of(const char *name, const char *type, unsigned size, json_
 			json_t *data)
 {
 	return json_pack("{s:s,s:I,s:s,s:i,s:o,s:o,s:[]}", "name", name, "id",
-			 (json_int_t)(0x2000000 + ++next_id), "table_type", type, "size", (int)size,
+			 (json_int_t)0x2000000 + ++next_id, "table_type", type, "size", (int)size,
 			 "key", keys, "data", data, "attributes");
 }
 
@@ -137,6 +138,9 @@ static void add_tables(json_t *tables)
 	add_action(table, "SmlIngress.admission.rank", "TableAndDefault", "rank_bit:64 port:9");
 	table = match_table(tables, MEMBERS, "meta.place:16 hdr.sml.rank:8 hdr.sml.key:64");
 	add_action(table, "SmlIngress.admission.member", "TableAndDefault", "");
+	table = match_table(tables, PLACES, "hdr.sml.job:32 hdr.sml.slot:16 hdr.sml.shard:8");
+	add_action(table, "SmlIngress.placement.slot", "TableAndDefault",
+		   "buffer:16 stream:16 first_ticket:32");
 	table = match_table(tables, HOSTS, "hdr.ethernet.dst:48");
 	add_action(table, "SmlIngress.forwarding.to_port", "TableAndDefault", "port:9");
 	table = match_table(tables, PEERS, "meta.place:16 meta.to_rank:8 hdr.sml.shard:8");
@@ -271,19 +275,24 @@ static int close_world(void **state)
 	return 0;
 }
 
-static int add(uint32_t job)
+static int add_with(uint32_t job, uint16_t data_slots)
 {
 	const struct sml_pool_rules rules = {.tag = 0x0102030405060708,
 					     .job = job,
 					     .epoch = 3,
 					     .head_slots = 1,
-					     .data_slots = 3,
+					     .data_slots = data_slots,
 					     .lanes = 64,
 					     .n_ranks = 3,
 					     .n_shards = 2,
 					     .cookies = {11, 12, 0xfedcba9876543210}};
 
 	return sml_dataplane_p4.add_job(&dataplane, &rules);
+}
+
+static int add(uint32_t job)
+{
+	return add_with(job, 3);
 }
 
 /* As probes tell it: rank r is at port 130 + r, of pipe 1. */
@@ -362,6 +371,31 @@ static void a_jobs_entries_are_on_the_switch(void **state)
 	assert_int_equal(parameter(entry, "dst_port"), 701);
 }
 
+/* Job 10's come after the 4 slots of job 9. Its streams are 20 (1 slot) and 21 (99 slots). */
+static void each_slot_has_its_place(void **state)
+{
+	(void)state;
+	start(9);
+	assert_int_equal(bfrt_server_entries(server, PLACES), 4);
+	assert_int_equal(add_with(10, 99), 0);
+	learn_addresses(10);
+	assert_int_equal(sml_dataplane_p4.start_job(&dataplane, 10), 0);
+	assert_int_equal(bfrt_server_entries(server, PLACES), 104);
+	for (unsigned slot = 0; slot < 100; slot++) {
+		const struct bfrt_entry *entry = bfrt_server_nth(server, PLACES, 4 + slot);
+
+		assert_non_null(entry);
+		assert_int_equal(entry->keys[0][BFRT_BYTES - 1], 10);
+		assert_int_equal(entry->keys[1][BFRT_BYTES - 1], slot);
+		assert_int_equal(entry->keys[2][BFRT_BYTES - 1], slot % 2);
+		assert_int_equal(parameter(entry, "buffer"), 8 + 2 * slot);
+		assert_int_equal(parameter(entry, "stream"), slot == 0 ? 20 : 21);
+		assert_int_equal(parameter(entry, "first_ticket"), slot == 0 ? 1 : 99);
+	}
+	sml_dataplane_p4.remove_job(&dataplane, 10);
+	assert_int_equal(bfrt_server_entries(server, PLACES), 4);
+}
+
 static void each_rank_gets_its_own_copy_of_a_result(void **state)
 {
 	const struct bfrt_entry *group;
@@ -399,6 +433,7 @@ static void an_ended_job_leaves_nothing(void **state)
 	assert_int_equal(bfrt_server_entries(server, RANKS), 0);
 	assert_int_equal(bfrt_server_entries(server, MEMBERS), 0);
 	assert_int_equal(bfrt_server_entries(server, PEERS), 0);
+	assert_int_equal(bfrt_server_entries(server, PLACES), 0);
 	assert_int_equal(bfrt_server_entries(server, "$pre.mgid"), 0);
 	assert_int_equal(bfrt_server_entries(server, "$pre.node"), 0);
 }
@@ -695,6 +730,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		IN_WORLD(a_jobs_entries_are_on_the_switch),
+		IN_WORLD(each_slot_has_its_place),
 		IN_WORLD(each_rank_gets_its_own_copy_of_a_result),
 		IN_WORLD(an_ended_job_leaves_nothing),
 		IN_WORLD(a_rank_in_ipv6_is_addressed_there),

@@ -422,6 +422,22 @@ static void the_registers_of_the_ranks_pipe_are_read(void **state)
 	assert_int_equal(sml_dataplane_p4.slot_states(&dataplane, 9, states, 4), 1);
 }
 
+/* A target that takes them one by one. */
+static void a_staged_program_has_an_entry_for_each_slot(void **state)
+{
+	(void)state;
+	dataplane.limits.staged = true;
+	assert_int_equal(add(9, 4), 0);
+	learn_addresses(9);
+	assert_int_equal(sml_dataplane_p4.start_job(&dataplane, 9), 0);
+	assert_int_equal(rows_of("SmlIngress.placement.slots"), 4);
+	/* The job's own entry is the last one and the first one. */
+	assert_string_equal(target.last_told, JOBS);
+	sml_dataplane_p4.remove_job(&dataplane, 9);
+	assert_string_equal(target.first_removed, JOBS);
+	assert_int_equal(target.n_rows, 0);
+}
+
 static void ranks_in_two_pipes_are_refused(void **state)
 {
 	struct sml_p4_job *job;
@@ -502,6 +518,7 @@ int main(void)
 		IN_WORLD(counters_begin_at_0_with_the_job),
 		IN_WORLD(the_newest_use_of_a_slot_is_shown),
 		IN_WORLD(the_registers_of_the_ranks_pipe_are_read),
+		IN_WORLD(a_staged_program_has_an_entry_for_each_slot),
 		IN_WORLD(ranks_in_two_pipes_are_refused),
 		IN_WORLD(ranks_share_the_queue_of_the_target),
 		IN_WORLD(other_traffic_goes_to_the_hosts),

@@ -197,7 +197,9 @@ int sml_bfrt_connect(struct sml_bfrt *bfrt, const struct sml_p4_place *place, co
 	bfrt->client_id = (bfrt->client_id & CLIENT_BITS) | 1;
 	rc = sml_rpc_open(&bfrt->rpc, place->host, place->port);
 	if (rc < 0)
-		return services->error_set(rc, "the P4 switch at %s cannot be reached: %s",
+		return services->error_set(rc,
+					   "the P4 switch at %s cannot be reached: %s: does "
+					   "bf_switchd run there?",
 					   bfrt->where, strerror(-rc));
 	rc = open_stream(bfrt);
 	if (rc == 0)

@@ -107,8 +107,8 @@ static int add_action(struct sml_p4_target *target, struct sml_bfrt_entry *entry
 	return 0;
 }
 
-static int write_row(struct sml_p4_target *target, BfrtProto__Update__Type type,
-		     const struct sml_p4_row *row)
+static int make_entry(struct sml_p4_target *target, size_t i, BfrtProto__Update__Type type,
+		      const struct sml_p4_row *row)
 {
 	struct sml_bfrt_entry *entry;
 	const json_t *table;
@@ -116,26 +116,52 @@ static int write_row(struct sml_p4_target *target, BfrtProto__Update__Type type,
 
 	if (rc < 0)
 		return rc;
-	entry = next_entry(target, 0, table);
+	entry = next_entry(target, i, table);
 	rc = add_keys(target, entry, table, row);
-	if (rc == 0 && type != BFRT_PROTO__UPDATE__TYPE__DELETE)
-		rc = add_action(target, entry, table, row);
-	return rc == 0 ? sml_bfrt_write(&target->bfrt, row->table, type, target->messages, 1) : rc;
+	return rc == 0 && type != BFRT_PROTO__UPDATE__TYPE__DELETE
+		       ? add_action(target, entry, table, row)
+		       : rc;
+}
+
+static int write_rows(struct sml_p4_target *target, BfrtProto__Update__Type type,
+		      const struct sml_p4_row *rows, unsigned n)
+{
+	int rc = 0;
+
+	for (unsigned done = 0, batch; rc == 0 && done < n; done += batch) {
+		batch = n - done < BATCH ? n - done : BATCH;
+		for (unsigned i = 0; rc == 0 && i < batch; i++)
+			rc = make_entry(target, i, type, &rows[done + i]);
+		if (rc == 0)
+			rc = sml_bfrt_write(&target->bfrt, rows[done].table, type, target->messages,
+					    batch);
+	}
+	return rc;
+}
+
+static int bfrt_insert_many(struct sml_p4_target *target, const struct sml_p4_row *rows, unsigned n)
+{
+	return write_rows(target, BFRT_PROTO__UPDATE__TYPE__INSERT, rows, n);
+}
+
+static int bfrt_remove_many(struct sml_p4_target *target, const struct sml_p4_row *rows, unsigned n)
+{
+	return write_rows(target, BFRT_PROTO__UPDATE__TYPE__DELETE, rows, n);
 }
 
 static int bfrt_insert(struct sml_p4_target *target, const struct sml_p4_row *row)
 {
-	return write_row(target, BFRT_PROTO__UPDATE__TYPE__INSERT, row);
+	return write_rows(target, BFRT_PROTO__UPDATE__TYPE__INSERT, row, 1);
 }
 
 static int bfrt_modify(struct sml_p4_target *target, const struct sml_p4_row *row)
 {
-	return write_row(target, BFRT_PROTO__UPDATE__TYPE__MODIFY, row);
+	return write_rows(target, BFRT_PROTO__UPDATE__TYPE__MODIFY, row, 1);
 }
 
 static int bfrt_remove(struct sml_p4_target *target, const struct sml_p4_row *row)
 {
-	return write_row(target, BFRT_PROTO__UPDATE__TYPE__DELETE, row);
+	return write_rows(target, BFRT_PROTO__UPDATE__TYPE__DELETE, row, 1);
 }
 
 /* ---- multicast ---- */
@@ -584,6 +610,8 @@ const struct sml_p4_target_operations sml_p4_target_operations = {
 	.insert = bfrt_insert,
 	.modify = bfrt_modify,
 	.remove = bfrt_remove,
+	.insert_many = bfrt_insert_many,
+	.remove_many = bfrt_remove_many,
 	.add_group = bfrt_add_group,
 	.remove_group = bfrt_remove_group,
 	.read_counter = bfrt_read_counter,

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The slots of a job on a P4 switch: what its registers say of them, and in the staged form of the
+ * program (p4/include/staged.p4), which has no arithmetic to find them, an entry for each.
+ */
+#include <stdlib.h>
+
+#include "switch/p4/internal.h"
+
+/* Rows in memory. A target may put them into one message. */
+#define ROWS 64
+
+/* ---- where a slot is: the target's mutex is taken ---- */
+
+/* Only its shard's packets may use it. */
+static struct sml_p4_row slot_row(const struct sml_p4_job *job, uint32_t slot)
+{
+	const struct sml_pool_rules *rules = &job->rules;
+	bool is_head = slot < rules->head_slots;
+
+	return (struct sml_p4_row){
+		.table = "SmlIngress.placement.slots",
+		.action = "SmlIngress.placement.slot",
+		.keys = {sml_p4_number(rules->job, 4), sml_p4_number(slot, 2),
+			 sml_p4_number(slot % rules->n_shards, 1)},
+		.n_keys = 3,
+		/* A stream's tickets begin after those of its slots. */
+		.parameters = {sml_p4_number(job->first_buffer + 2 * slot, 2),
+			       sml_p4_number(2u * sml_p4_place_of(job) + !is_head, 2),
+			       sml_p4_number(is_head ? rules->head_slots : rules->data_slots, 4)},
+		.n_parameters = 3,
+	};
+}
+
+typedef int on_rows(struct sml_p4_target *target, const struct sml_p4_row *rows, unsigned n);
+typedef int on_row(struct sml_p4_target *target, const struct sml_p4_row *row);
+
+/* For all slots of the job, many at once if the target can. */
+static void each_slot(struct sml_dataplane *dataplane, const struct sml_p4_job *job, on_rows *many,
+		      on_row *one)
+{
+	uint32_t slots = sml_p4_buffers(job) / 2;
+	struct sml_p4_row rows[ROWS];
+
+	for (uint32_t slot = 0; slot < slots;) {
+		unsigned n = 0;
+
+		for (; n < ROWS && slot < slots; n++)
+			rows[n] = slot_row(job, slot++);
+		if (many != NULL)
+			sml_p4_must(many(dataplane->target, rows, n));
+		for (unsigned i = 0; many == NULL && i < n; i++)
+			sml_p4_must(one(dataplane->target, &rows[i]));
+	}
+}
+
+void sml_p4_slots_place(struct sml_dataplane *dataplane, struct sml_p4_job *job)
+{
+	each_slot(dataplane, job, dataplane->operations->insert_many,
+		  dataplane->operations->insert);
+	job->has_slots = true;
+}
+
+void sml_p4_slots_forget(struct sml_dataplane *dataplane, const struct sml_p4_job *job)
+{
+	each_slot(dataplane, job, dataplane->operations->remove_many,
+		  dataplane->operations->remove);
+}
+
+/* ---- what registers say ---- */
+
+static bool is_after(uint32_t use, uint32_t other)
+{
+	return sml_serial_before(other, use);
+}
+
+/* What registers say of each of a job's buffers. */
+struct buffers {
+	uint64_t *incarnations, *uses, *seen;
+	uint64_t *seen_upper; /* staged: the upper half */
+};
+
+/* In the pipe that all ranks of the job are at. */
+static void read_slots(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
+		       const char *name, uint64_t *values)
+{
+	unsigned pipe = sml_p4_pipe(dataplane, job->peers[0][0].port);
+
+	sml_p4_must(dataplane->operations->read_registers(
+		dataplane->target, name, pipe, job->first_buffer, values, sml_p4_buffers(job)));
+}
+
+static void read_simple(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
+			const struct buffers *buffers)
+{
+	read_slots(dataplane, job, "SmlIngress.slot_step.slot_incarnation", buffers->incarnations);
+	read_slots(dataplane, job, "SmlIngress.slot_step.slot_use", buffers->uses);
+	read_slots(dataplane, job, "SmlIngress.slot_step.slot_seen", buffers->seen);
+}
+
+/* There, a complete buffer has its use + 1, which its parity tells. */
+static void read_staged(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
+			const struct buffers *buffers)
+{
+	read_slots(dataplane, job, "SmlIngress.slot_step.slot_use_hi", buffers->incarnations);
+	read_slots(dataplane, job, "SmlIngress.slot_step.slot_use_lo", buffers->uses);
+	read_slots(dataplane, job, "SmlIngress.slot_step.slot_seen_0", buffers->seen);
+	read_slots(dataplane, job, "SmlIngress.slot_step.slot_seen_1", buffers->seen_upper);
+	for (uint32_t i = 0; i < sml_p4_buffers(job); i++) {
+		bool is_complete = (buffers->uses[i] ^ i) & 1;
+
+		buffers->uses[i] = (uint32_t)(buffers->uses[i] - is_complete);
+		buffers->seen[i] |= buffers->seen_upper[i] << 32;
+		if (is_complete)
+			buffers->seen[i] = sml_pool_all_ranks(&job->rules);
+	}
+}
+
+static uint32_t newest_uses(const struct sml_p4_job *job, const struct buffers *buffers,
+			    struct sml_slot_progress *states, uint32_t n)
+{
+	uint32_t found = 0;
+
+	for (uint32_t even = 0; even < sml_p4_buffers(job) && found < n; even += 2) {
+		bool has_even = (uint32_t)buffers->incarnations[even] == job->incarnation;
+		bool has_odd = (uint32_t)buffers->incarnations[even + 1] == job->incarnation;
+		uint32_t newest = even;
+
+		if (!has_even && !has_odd)
+			continue;
+		if (!has_even || (has_odd && is_after((uint32_t)buffers->uses[even + 1],
+						      (uint32_t)buffers->uses[even])))
+			newest = even + 1;
+		states[found++] = (struct sml_slot_progress){
+			.slot = (uint16_t)(even / 2),
+			.use = (uint32_t)buffers->uses[newest],
+			.missing = sml_pool_all_ranks(&job->rules) & ~buffers->seen[newest],
+		};
+	}
+	return found;
+}
+
+uint32_t sml_p4_job_slots(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
+			  struct sml_slot_progress *states, uint32_t n)
+{
+	uint32_t n_buffers = sml_p4_buffers(job), found;
+	uint64_t *values = calloc(4 * (size_t)n_buffers, sizeof(*values));
+	struct buffers buffers;
+
+	if (values == NULL || dataplane->operations->read_registers == NULL) {
+		free(values);
+		return 0;
+	}
+	buffers = (struct buffers){values, values + n_buffers, values + 2 * (size_t)n_buffers,
+				   values + 3 * (size_t)n_buffers};
+	pthread_mutex_lock(&dataplane->target_mutex);
+	if (dataplane->limits.staged)
+		read_staged(dataplane, job, &buffers);
+	else
+		read_simple(dataplane, job, &buffers);
+	pthread_mutex_unlock(&dataplane->target_mutex);
+	found = newest_uses(job, &buffers, states, n);
+	free(values);
+	return found;
+}
