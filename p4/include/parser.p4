@@ -2,7 +2,7 @@
 /*
  * The parser of all targets, from Ethernet to the lanes. A frame that is not a UDP datagram with our
  * magic and version keeps its rest as payload. So does a contribution whose lengths are wrong: then
- * sml is valid and lanes is not.
+ * sml is valid and lanes is not. No state selects on more than 32 bits, the most that hardware can.
  */
 #ifndef SML_P4_PARSER
 #define SML_P4_PARSER
@@ -50,6 +50,7 @@ parser FrameParser(packet_in packet, inout headers_t hdr) {
         transition select(hdr.udp.length) {
             0 &&& 0xffe0: accept;      // below 32
             32 &&& 0xfff0: accept;     // 32 to 47: below UDP's header and ours
+            UDP_BYTES + SML_HEADER_BYTES + 4 * SML_LANES: look_for_full_packet;
             default: look_for_magic;
         }
     }
@@ -63,9 +64,20 @@ parser FrameParser(packet_in packet, inout headers_t hdr) {
 
     state parse_sml {
         packet.extract(hdr.sml);
-        transition select(hdr.sml.kind, hdr.sml.lanes, hdr.udp.length) {
-            (SML_PACKET_CONTRIBUTION, SML_LANES, UDP_BYTES + SML_HEADER_BYTES + 4 * SML_LANES):
-                parse_lanes;
+        transition accept;
+    }
+
+    state look_for_full_packet {
+        transition select(packet.lookahead<bit<24>>()) {
+            SML_WIRE_MAGIC ++ SML_WIRE_VERSION: parse_full_packet;
+            default: accept;
+        }
+    }
+
+    state parse_full_packet {
+        packet.extract(hdr.sml);
+        transition select(hdr.sml.kind, hdr.sml.lanes) {
+            (SML_PACKET_CONTRIBUTION, SML_LANES): parse_lanes;
             default: accept;
         }
     }

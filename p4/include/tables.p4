@@ -9,6 +9,15 @@
 
 typedef bit<16> port_number_t;
 
+// How often a packet has passed: only packets of the staged form (staged.p4) pass more than once.
+const bit<8> PASS_FIRST = 0;
+const bit<8> PASS_LOAD = 1;
+const bit<8> PASS_FINISH = 2;
+const bit<8> PASS_MISMATCH = 3;
+
+// Of v1model: what a packet keeps when it passes again.
+#define FIELDS_OF_PASS 1
+
 struct metadata_t {
     bit<8> verdict;
     // jobs: where the job's slots are, and what is fixed for its epoch
@@ -25,9 +34,29 @@ struct metadata_t {
     bit<32> shards_inverse; // more than 2^24 / shards, by at most 1
     bit<8> started;
     bit<16> group; // multicast: one node for each rank
-    // ranks
+    // ranks and members: are there entries?
+    bit<8> is_rank;
+    bit<8> is_member;
     bit<64> rank_bit;
+    bit<32> rank_bit_0; // its lower half
+    bit<32> rank_bit_1;
+    bit<32> all_0;
+    bit<32> all_1;
     port_number_t rank_port;
+    // slots, of the staged form: the buffer of the packet's use, and its stream's place in `tickets`
+    bit<8> is_placed;
+    bit<16> first_of_slot;
+    bit<16> buffer;
+    bit<16> stream;
+    bit<32> first_ticket;
+    // the staged form (staged.p4)
+    bit<8> pass;
+    @field_list(FIELDS_OF_PASS)
+    bit<8> next_pass;
+    bit<8> is_use_first;
+    bit<32> expected;
+    bit<32> op;
+    bit<32> rank;
     // what to do with the packet
     bit<8> is_result;
     bit<8> to_rank;
@@ -72,52 +101,108 @@ control JobLookup(inout headers_t hdr, inout metadata_t meta, out bool known) {
     }
 }
 
-// May the sender contribute to the job? Sets the verdict if not.
+// Who is the sender? All keys are in the packet, so hardware can look into these tables and into
+// `jobs` at the same time.
 control Admission(inout headers_t hdr, inout metadata_t meta) {
     action rank(bit<64> rank_bit, port_number_t port) {
+        meta.is_rank = 1;
         meta.rank_bit = rank_bit;
         meta.rank_port = port;
     }
 
     action member() {
-    }
-
-    action nobody() {
-        meta.verdict = SML_VERDICT_OUT_OF_RANGE;
-    }
-
-    action stranger() {
-        meta.verdict = SML_VERDICT_WRONG_COOKIE;
+        meta.is_member = 1;
     }
 
     table ranks {
         key = {
-            meta.place: exact;
+            hdr.sml.job: exact;
             hdr.sml.rank: exact;
         }
-        actions = { rank; @defaultonly nobody; }
-        const default_action = nobody();
+        actions = { rank; @defaultonly NoAction; }
+        const default_action = NoAction();
         size = SML_MEMBERS;
     }
 
     table members {
         key = {
-            meta.place: exact;
+            hdr.sml.job: exact;
+            hdr.sml.epoch: exact;
             hdr.sml.rank: exact;
             hdr.sml.key: exact;
         }
-        actions = { member; @defaultonly stranger; }
-        const default_action = stranger();
+        actions = { member; @defaultonly NoAction; }
+        const default_action = NoAction();
         size = SML_MEMBERS;
     }
 
+    apply {
+        ranks.apply();
+        members.apply();
+    }
+}
+
+// For the staged form: where is the slot? An entry for each slot of a job, with the shard that serves
+// it, checks both without arithmetic, and in the stage of the other tables.
+control Placement(inout headers_t hdr, inout metadata_t meta) {
+    // The buffer for even uses (the next one is for odd uses), the index of the stream's tickets,
+    // and the first of them.
+    action slot(bit<16> buffer, bit<16> stream, bit<32> first_ticket) {
+        meta.is_placed = 1;
+        meta.first_of_slot = buffer;
+        meta.stream = stream;
+        meta.first_ticket = first_ticket;
+    }
+
+    table slots {
+        key = {
+            hdr.sml.job: exact;
+            hdr.sml.slot: exact;
+            hdr.sml.shard: exact;
+        }
+        actions = { slot; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = SML_SLOTS;
+    }
+
+    apply {
+        slots.apply();
+    }
+}
+
+// For the staged form: what the registers' accesses need, which can compare and add, but not choose.
+control Preparation(in headers_t hdr, inout metadata_t meta) {
+    apply {
+        meta.buffer = meta.first_of_slot | (bit<16>)hdr.sml.use[0:0];
+        meta.op = (bit<32>)hdr.sml.op;
+        meta.rank = (bit<32>)hdr.sml.rank;
+        meta.rank_bit_0 = meta.rank_bit[31:0];
+        meta.rank_bit_1 = meta.rank_bit[63:32];
+        meta.all_0 = meta.all[31:0];
+        meta.all_1 = meta.all[63:32];
+        meta.is_use_first = 0;
+        if (hdr.sml.use[31:1] == 0) {
+            meta.is_use_first = 1;
+        }
+        if (meta.pass == PASS_FINISH) {
+            meta.expected = hdr.sml.use;
+        } else {
+            meta.expected = hdr.sml.use - 1;
+        }
+    }
+}
+
+// May the sender contribute to the job? Sets the verdict if not.
+control AdmissionVerdict(inout headers_t hdr, inout metadata_t meta) {
     apply {
         if (meta.started == 0) {
             meta.verdict = SML_VERDICT_EARLY_USE;
         } else if (hdr.sml.epoch != meta.epoch) {
             meta.verdict = SML_VERDICT_WRONG_EPOCH;
-        } else if (ranks.apply().hit) {
-            members.apply();
+        } else if (meta.is_rank == 0) {
+            meta.verdict = SML_VERDICT_OUT_OF_RANGE;
+        } else if (meta.is_member == 0) {
+            meta.verdict = SML_VERDICT_WRONG_COOKIE;
         }
     }
 }
@@ -149,18 +234,26 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta) {
 // Egress: address a result to the rank meta.to_rank. The sender of the last contribution has
 // addressed it to the daemon, whose MAC address becomes the source.
 control Addressing(inout headers_t hdr, inout metadata_t meta, out bool found) {
+    bit<8> has_tag;
+    bit<16> tag_control;
+    bit<16> network_type;
+
+    // The tag follows in apply: no hardware has conditions in an action.
     action to_ethernet(mac_t mac, bit<8> tagged, bit<16> tci, bit<16> type) {
         hdr.ethernet.src = hdr.ethernet.dst;
         hdr.ethernet.dst = mac;
-        if (tagged == 1) {
-            hdr.vlan.setValid();
-            hdr.vlan.tci = tci;
-            hdr.vlan.type = type;
-            hdr.ethernet.type = TYPE_VLAN;
-        } else {
-            hdr.vlan.setInvalid();
-            hdr.ethernet.type = type;
-        }
+        hdr.vlan.setInvalid();
+        hdr.ethernet.type = type;
+        has_tag = tagged;
+        tag_control = tci;
+        network_type = type;
+    }
+
+    action tag() {
+        hdr.vlan.setValid();
+        hdr.vlan.tci = tag_control;
+        hdr.vlan.type = network_type;
+        hdr.ethernet.type = TYPE_VLAN;
     }
 
     action to_udp(bit<16> src, bit<16> dst) {
@@ -211,7 +304,11 @@ control Addressing(inout headers_t hdr, inout metadata_t meta, out bool found) {
     }
 
     apply {
+        has_tag = 0;
         found = peers.apply().hit;
+        if (has_tag == 1) {
+            tag();
+        }
     }
 }
 

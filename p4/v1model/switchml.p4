@@ -12,7 +12,8 @@
  * A job's multicast group has one node for each rank, whose replication id is 1 + rank.
  *
  * SML_LANES: the lanes of every packet. SML_SLOTS: of all jobs together. SML_LANE_REGISTERS: one
- * register for each lane, instead of wide fields. docs/p4.md describes it.
+ * register for each lane, instead of wide fields. SML_STAGED: the slots as Tofino has them, for
+ * tests. docs/p4.md describes it.
  */
 #include <core.p4>
 #include <v1model.p4>
@@ -29,7 +30,9 @@
 #define SML_HOSTS 1024
 
 #include "steps.p4"
-#ifdef SML_LANE_REGISTERS
+#if defined(SML_STAGED)
+#include "lanes_pairs.p4"
+#elif defined(SML_LANE_REGISTERS)
 #include "lanes_registers.p4"
 #else
 #include "lanes_wide.p4"
@@ -37,7 +40,12 @@
 #include "headers.p4"
 #include "parser.p4"
 #include "tables.p4"
+#ifdef SML_STAGED
+#include "registers.p4"
+#include "staged.p4"
+#else
 #include "slot.p4"
+#endif
 
 parser SmlParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
                  inout standard_metadata_t standard) {
@@ -76,6 +84,11 @@ control SmlIngress(inout headers_t hdr, inout metadata_t meta,
                    inout standard_metadata_t standard) {
     JobLookup() job_lookup;
     Admission() admission;
+    AdmissionVerdict() admission_verdict;
+#ifdef SML_STAGED
+    Placement() placement;
+    Preparation() preparation;
+#endif
     SlotStep() slot_step;
     Forwarding() forwarding;
     UdpChecksum() udp_checksum;
@@ -135,6 +148,15 @@ control SmlIngress(inout headers_t hdr, inout metadata_t meta,
         }
     }
 
+#ifdef SML_STAGED
+    // It has no halves of lanes.
+    action check_ranges() {
+        if (!hdr.lanes.isValid() || meta.is_placed == 0 || hdr.sml.op > SML_LANE_MAX ||
+            hdr.sml.lane_kind != SML_LANE_INT32) {
+            meta.verdict = SML_VERDICT_OUT_OF_RANGE;
+        }
+    }
+#else
     // P4 has no division by a variable: slot / shards is (slot * shards_inverse) >> 24.
     action check_ranges() {
         quotient = ((bit<48>)hdr.sml.slot * (bit<48>)meta.shards_inverse) >> 24;
@@ -145,6 +167,7 @@ control SmlIngress(inout headers_t hdr, inout metadata_t meta,
             meta.verdict = SML_VERDICT_OUT_OF_RANGE;
         }
     }
+#endif
 
     action count_fate() {
         fates.count((bit<32>)meta.place * SML_P4_FATES + (bit<32>)meta.verdict);
@@ -156,6 +179,8 @@ control SmlIngress(inout headers_t hdr, inout metadata_t meta,
 
     apply {
         known = false;
+        meta.pass = meta.next_pass;
+        meta.next_pass = PASS_FIRST;
         meta.port = NO_PORT;
         mark_to_drop(standard);
         if (hdr.sml.isValid()) {
@@ -175,11 +200,17 @@ control SmlIngress(inout headers_t hdr, inout metadata_t meta,
             check_lengths();
             if (meta.verdict == SML_VERDICT_ABSORBED) {
                 admission.apply(hdr, meta);
+                admission_verdict.apply(hdr, meta);
             }
+#ifdef SML_STAGED
+            placement.apply(hdr, meta);
+            preparation.apply(hdr, meta);
+#endif
             if (meta.verdict == SML_VERDICT_ABSORBED) {
                 check_ranges();
             }
-            if (meta.verdict == SML_VERDICT_ABSORBED) {
+            // The checksum is that of the first pass.
+            if (meta.verdict == SML_VERDICT_ABSORBED && meta.pass == PASS_FIRST) {
                 udp_checksum.apply(hdr, 0, checksum);
                 if (hdr.udp.checksum == 0 && hdr.ipv4.isValid()) {
                     // The sender made none, which IPv4 allows.
@@ -192,15 +223,21 @@ control SmlIngress(inout headers_t hdr, inout metadata_t meta,
                 bit<32> member = (bit<32>)meta.place * SML_MAX_CHILDREN + (bit<32>)hdr.sml.rank;
 
                 slot_step.apply(hdr, meta);
-                if (meta.verdict == SML_VERDICT_ABSORBED ||
-                    meta.verdict == SML_VERDICT_COMPLETED) {
+                if (meta.next_pass != PASS_FIRST) {
+                    // It is counted in its last pass.
+                } else if (meta.verdict == SML_VERDICT_ABSORBED ||
+                           meta.verdict == SML_VERDICT_COMPLETED) {
                     contributions.count(member);
                 }
                 if (meta.verdict == SML_VERDICT_RESEND) {
                     resends.count(member);
                 }
             }
-            count_fate();
+            if (meta.next_pass != PASS_FIRST) {
+                standard.egress_spec = standard.ingress_port; // egress sends it through ingress again
+            } else {
+                count_fate();
+            }
             if (meta.verdict == SML_VERDICT_COMPLETED) {
                 standard.mcast_grp = meta.group;
             } else if (meta.verdict == SML_VERDICT_RESEND) {
@@ -228,7 +265,9 @@ control SmlEgress(inout headers_t hdr, inout metadata_t meta,
     bit<16> checksum;
 
     apply {
-        if (meta.is_result == 1) {
+        if (meta.next_pass != PASS_FIRST) {
+            recirculate_preserving_field_list(FIELDS_OF_PASS);
+        } else if (meta.is_result == 1) {
             if (standard.egress_rid != 0) {
                 meta.to_rank = (bit<8>)(standard.egress_rid - 1);
             }

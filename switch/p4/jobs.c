@@ -88,7 +88,7 @@ static struct sml_p4_row rank_row(const struct sml_p4_job *job, uint8_t rank)
 	return (struct sml_p4_row){
 		.table = "SmlIngress.admission.ranks",
 		.action = "SmlIngress.admission.rank",
-		.keys = {sml_p4_number(sml_p4_place_of(job), 2), sml_p4_number(rank, 1)},
+		.keys = {sml_p4_number(job->rules.job, 4), sml_p4_number(rank, 1)},
 		.n_keys = 2,
 		.parameters = {sml_p4_number((uint64_t)1 << rank, 8),
 			       sml_p4_number(job->peers[rank][0].port, 2)},
@@ -101,9 +101,9 @@ static struct sml_p4_row member_row(const struct sml_p4_job *job, uint8_t rank)
 	return (struct sml_p4_row){
 		.table = "SmlIngress.admission.members",
 		.action = "SmlIngress.admission.member",
-		.keys = {sml_p4_number(sml_p4_place_of(job), 2), sml_p4_number(rank, 1),
-			 sml_p4_number(job->rules.cookies[rank], 8)},
-		.n_keys = 3,
+		.keys = {sml_p4_number(job->rules.job, 4), sml_p4_number(job->rules.epoch, 4),
+			 sml_p4_number(rank, 1), sml_p4_number(job->rules.cookies[rank], 8)},
+		.n_keys = 4,
 	};
 }
 

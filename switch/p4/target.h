@@ -22,7 +22,7 @@
 #define SML_P4_TARGET_ENTRY   "sml_p4_target_operations"
 
 #define SML_P4_FIELD_BYTES 16
-#define SML_P4_KEYS	   3
+#define SML_P4_KEYS	   4
 #define SML_P4_PARAMETERS  13
 
 /* A number, big-endian, as long as its field. */

@@ -134,9 +134,10 @@ static void add_tables(json_t *tables)
 	add_action(table, "SmlIngress.job_lookup.job", "TableAndDefault",
 		   "place:16 epoch:32 tag:64 daemon_key:64 incarnation:32 all:64 first_buffer:32 "
 		   "head_slots:16 data_slots:16 shards:8 shards_inverse:32 started:1 group:16");
-	table = match_table(tables, RANKS, "meta.place:16 hdr.sml.rank:8");
+	table = match_table(tables, RANKS, "hdr.sml.job:32 hdr.sml.rank:8");
 	add_action(table, "SmlIngress.admission.rank", "TableAndDefault", "rank_bit:64 port:9");
-	table = match_table(tables, MEMBERS, "meta.place:16 hdr.sml.rank:8 hdr.sml.key:64");
+	table = match_table(tables, MEMBERS,
+			    "hdr.sml.job:32 hdr.sml.epoch:32 hdr.sml.rank:8 hdr.sml.key:64");
 	add_action(table, "SmlIngress.admission.member", "TableAndDefault", "");
 	table = match_table(tables, PLACES, "hdr.sml.job:32 hdr.sml.slot:16 hdr.sml.shard:8");
 	add_action(table, "SmlIngress.placement.slot", "TableAndDefault",

@@ -44,6 +44,8 @@ static int read_program(struct sml_p4_target *target, const struct sml_p4_progra
 			-EINVAL, "%s is not p4/v1model/switchml.p4, compiled for BMv2",
 			program->path);
 	use = p4rt_register(target->info, "SmlIngress.slot_step.slot_use");
+	if (use == NULL) /* in the staged form, half of a pair */
+		use = p4rt_register(target->info, "SmlIngress.slot_step.slot_use_lo");
 	if (use == NULL || p4rt_table(target->info, "SmlIngress.job_lookup.jobs") == NULL ||
 	    (uint32_t)use->size / 2 != target->limits.slots)
 		return target->services->error_set(
