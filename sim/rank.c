@@ -313,8 +313,8 @@ void sim_rank_pump(struct sim_rank *rank, struct sim_network *network)
 			next_ns = deadline_ns < next_ns ? deadline_ns : next_ns;
 		}
 	}
-	if (rank->world->one_link)
-		rank->turn = (rank->turn + 1) % rank->world->n_stripes;
+	if (rank->world->one_link && ++rank->turn >= rank->world->n_stripes)
+		rank->turn = 0;
 	if (rank->n_submitted < rank->world->n_calls && !rank->aborted) {
 		uint64_t due_ns = rank->calls[rank->n_submitted].due_ns;
 
