@@ -48,11 +48,16 @@ static bool block_is_near(const struct sml_worker *worker, const struct sml_tens
 				 lowest_data_chunk(worker) + (ahead > needed ? ahead : needed));
 }
 
-/* Data chunks that this stripe's results are ahead of its first chunks. */
+/*
+ * How far this stripe is in its data chunks: the next one to send, less what the shards have in
+ * flight if they share the chunks evenly. A lost packet holds back only its own slot.
+ */
 static uint32_t progress_of(const struct sml_worker *worker)
 {
-	/* Each result assigns a chunk. A lost packet holds back only its own slot. */
-	return worker->streams[SML_DATA].beyond - worker->config.data_slots;
+	const struct sml_queues *queues = &worker->streams[SML_DATA];
+	uint32_t next = queues->waiting.n ? worker->chunks[queues->waiting.first] : queues->beyond;
+
+	return next - (uint32_t)queues->unanswered.n * worker->config.n_shards;
 }
 
 void sml_team_add(struct sml_team *team, struct sml_worker *worker)
@@ -65,12 +70,14 @@ void sml_team_add(struct sml_team *team, struct sml_worker *worker)
 
 /*
  * May this stripe send the data chunk, or is it too far ahead of the rank's last one? The last one
- * is never held: its chunks are less than a window after its results. What is held waits until
- * several chunks may go, because they leave in one datagram.
+ * is never held: its next chunk is less than a window after its progress. What is held waits until
+ * several chunks may go, because they leave in one datagram. A window is one shard's, and chunks
+ * are numbered in the stripe, of which each shard has its part.
  */
 static bool team_allows(struct sml_worker *worker, uint32_t chunk)
 {
 	const struct sml_team *team = worker->team;
+	uint32_t n_shards = worker->config.n_shards;
 	uint32_t limit;
 
 	/* What is in this process needs no link. */
@@ -79,8 +86,8 @@ static bool team_allows(struct sml_worker *worker, uint32_t chunk)
 	limit = progress_of(worker);
 	for (unsigned i = 0; i < team->n; i++)
 		limit = earlier(limit, progress_of(team->workers[i]));
-	limit += worker->flight.window + TEAM_AHEAD;
-	if (!sml_serial_before(chunk + TEAM_BATCH - 1, limit))
+	limit += (worker->flight.window + TEAM_AHEAD) * n_shards;
+	if (!sml_serial_before(chunk + (TEAM_BATCH - 1) * n_shards, limit))
 		return false;
 	worker->team_limit = limit;
 	return true;

@@ -360,6 +360,21 @@ static void packets_are_measured_although_all_were_sent_twice(void **state)
 			 result.verdicts[SML_VERDICT_ABSORBED]);
 }
 
+/* A shard has its part of a stripe's chunks, and a window of its own. */
+static void threads_do_not_make_ranks_that_embed_their_stripes_slower(void **state)
+{
+	const char *settings[] = {
+		"embedded=1 n_ranks=4 n_stripes=4 link_mbps=10000 delay_us=100 n_shards=1",
+		"embedded=1 n_ranks=4 n_stripes=4 link_mbps=10000 delay_us=100 n_shards=2",
+		"embedded=1 n_ranks=4 n_stripes=4 link_mbps=10000 delay_us=100 n_shards=4",
+	};
+	uint64_t one_ns = plain_ns(1, 1000000, settings[0]);
+
+	(void)state;
+	for (unsigned i = 1; i < sizeof(settings) / sizeof(settings[0]); i++)
+		assert_in_range(plain_ns(1, 1000000, settings[i]), one_ns / 2, one_ns);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -377,6 +392,7 @@ int main(void)
 		cmocka_unit_test(groups_of_results_do_not_look_like_loss),
 		cmocka_unit_test(the_tail_of_a_call_does_not_wait_for_the_timeout),
 		cmocka_unit_test(packets_are_measured_although_all_were_sent_twice),
+		cmocka_unit_test(threads_do_not_make_ranks_that_embed_their_stripes_slower),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
