@@ -275,6 +275,14 @@ struct sml_config {
 	 * this rank sends its own packets. SWITCHML_HOST_GROUP, -1 and 1: share memory.
 	 */
 	int host_group;
+
+	/*
+	 * 1: progress threads run as SCHED_BATCH: a packet that wakes one does not preempt another
+	 * thread. Calls are faster where ranks block in calls and outnumber the cores, and much
+	 * slower where a computing thread shares the core (docs/environment.md).
+	 * SWITCHML_SCHED_BATCH, 0.
+	 */
+	int sched_batch;
 };
 
 /*

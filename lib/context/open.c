@@ -260,6 +260,7 @@ static int set_up(struct sml_context *context, const struct sml_config *config)
 	if (error)
 		return error;
 	context->crew.spin = context->settings.spin;
+	context->crew.sched_batch = context->settings.sched_batch;
 	deadline_ns = sml_now_ns() + context->settings.timeout_ms * SML_NS_PER_MS;
 	error = make_stripes(context);
 	if (error == 0 && is_embedded(context) && context->settings.rank == 0)

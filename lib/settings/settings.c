@@ -416,6 +416,7 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 	settings->head_slots = (uint16_t)head;
 	settings->mtu = (uint32_t)config->mtu;
 	settings->spin = config->spin != 0;
+	settings->sched_batch = config->sched_batch != 0;
 	settings->host_group = config->host_group != 0;
 	settings->has_faults = config->faults && *config->faults;
 	settings->afxdp = config->transport == SML_TRANSPORT_AFXDP;

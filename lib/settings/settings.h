@@ -52,7 +52,8 @@ struct sml_settings {
 	bool threads_set; /* set by the user, not derived from the cores */
 	uint32_t mtu;	  /* 0: the path's */
 	bool spin;
-	bool host_group; /* share memory with the job's ranks on this host */
+	bool sched_batch; /* of the progress threads */
+	bool host_group;  /* share memory with the job's ranks on this host */
 	bool has_faults;
 	bool afxdp; /* to switches; ranks among themselves use UDP sockets */
 	struct sml_faults faults;

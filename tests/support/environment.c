@@ -53,6 +53,7 @@ const char *const environment_names[ENVIRONMENT_NAMES] = {
 	"OMPI_MCA_ess_base_jobid",
 	"OMPI_MCA_orte_precondition_transports",
 	"SWITCHML_METRICS_FILE",
+	"SWITCHML_SCHED_BATCH",
 };
 
 void set_environment(const struct variable variables[MAX_VARIABLES])

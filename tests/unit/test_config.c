@@ -35,6 +35,7 @@ static void an_empty_environment_gives_the_documented_defaults(void **state)
 	assert_int_equal(config.mtu, 0);
 	assert_null(config.interface);
 	assert_int_equal(config.spin, 0);
+	assert_int_equal(config.sched_batch, 0);
 	assert_null(config.faults);
 }
 
@@ -261,7 +262,8 @@ static void every_variable_of_ours_is_read(void **state)
 		{"SWITCHML_THREADS", "3"},     {"SWITCHML_MTU", "9000"},
 		{"SWITCHML_DEBUG", "trace"},   {"SWITCHML_SPIN", "1"},
 		{"SWITCHML_FAULTS", "drop=5"}, {"SWITCHML_SOCKET_IFNAME", "^lo"}};
-	const struct variable third[MAX_VARIABLES] = {{"SWITCHML_TRANSPORT", "afxdp"}};
+	const struct variable third[MAX_VARIABLES] = {{"SWITCHML_TRANSPORT", "afxdp"},
+						      {"SWITCHML_SCHED_BATCH", "1"}};
 	struct sml_config config;
 
 	(void)state;
@@ -285,6 +287,7 @@ static void every_variable_of_ours_is_read(void **state)
 	set_environment(third);
 	assert_int_equal(sml_config_init(&config), 0);
 	assert_int_equal(config.transport, SML_TRANSPORT_AFXDP);
+	assert_int_equal(config.sched_batch, 1);
 }
 
 int main(void)

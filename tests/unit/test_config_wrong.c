@@ -31,6 +31,7 @@ static const struct variable wrong[] = {
 	{"SWITCHML_MTU", "70000"},
 	{"SWITCHML_DEBUG", "2"},
 	{"SWITCHML_SPIN", "yes"},
+	{"SWITCHML_SCHED_BATCH", "2"},
 	{"SWITCHML_MASTER_PORT", "0"},
 	{"MASTER_PORT", "65535"},
 	{"SWITCHML_SLOTS", "99999999999999999999999"},

@@ -170,7 +170,7 @@ class Job:
         wire: "int32" or "int16", the form of floats on the wire; "exact": sums of up to
             8 KiB are exact, and longer ones travel as int32.
         slots, threads, mtu, interface, spin, faults, flight_recorder, trace, metrics_file,
-            host_group: as in switchml.h.
+            host_group, sched_batch: as in switchml.h.
         transport: "udp" or "afxdp" (docs/xdp.md).
         tls_certificate, tls_key, tls_authority: PEM files (docs/security.md).
         ports: "first-last", the ports that this rank may open (docs/deploying.md).
@@ -211,6 +211,7 @@ class Job:
         trace: str | None = None,
         metrics_file: str | None = None,
         host_group: bool | None = None,
+        sched_batch: bool | None = None,
     ) -> None:
         self._context: ctypes.c_void_p | None = None
         settings = {
@@ -244,6 +245,7 @@ class Job:
             "job_key_file": "" if job_key_file is None and job_key else job_key_file,
             "ports": ports,
             "host_group": host_group,
+            "sched_batch": sched_batch,
         }
         # Ctrl-C ends sml_open(), and the switch forgets this rank.
         stop = ctypes.c_int(0)

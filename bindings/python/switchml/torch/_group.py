@@ -71,7 +71,8 @@ class Options:
         switch: as SWITCHML_SWITCH; nothing set: the ranks add, those of a host in memory that
             they share; "embedded": every rank has a part of the switch.
         master_address, master_port: where rank 0 listens then; None: any free port.
-        heartbeat, slots, threads, mtu, interface, spin, debug, ports: as in switchml.Job.
+        heartbeat, slots, threads, mtu, interface, spin, sched_batch, debug, ports: as in
+            switchml.Job.
     """
 
     wire: str | None = None
@@ -84,6 +85,7 @@ class Options:
     mtu: int | None = None
     interface: str | None = None
     spin: bool | None = None
+    sched_batch: bool | None = None
     debug: str | None = None
     ports: str | None = None
 
