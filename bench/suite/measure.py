@@ -94,6 +94,7 @@ class Turn:
 
 def take_turn(crew, entry, how, seconds, result):
     crew.star.lose(entry.loss)
+    crew.star.compute(entry.compute)
     turn = Turn(crew)
     if entry.rest:
         crew.tell(f"rest {REST_MS}", 60)
@@ -105,6 +106,7 @@ def take_turn(crew, entry, how, seconds, result):
     ends = [max(map(int, run)) for run in zip(*answers)]
     result.times += [(after - before) / 1e9 for before, after in zip(ends, ends[1:])]
     crew.star.lose(0)
+    crew.star.compute(False)
     checks = crew.tell("check", 600)
     result.wrong += sum(int(wrong) for wrong, _ in checks)
     if entry.method.same_bits:
@@ -148,4 +150,5 @@ def run_cell(cell, crews, runs, seconds_at_least, progress, enough=None):
     for crew in crews.values():
         if not isinstance(crew, Exception):
             crew.star.lose(0)
+            crew.star.compute(False)
     return results

@@ -28,6 +28,7 @@ NO_FAST = SwitchML("ours-int32-no-fast", "ours, int32, without fast retransmit",
                    SWITCHML_FAULTS="fastretransmit=0")
 NEITHER = SwitchML("ours-int32-neither", "ours, int32, without both",
                    SWITCHML_FAULTS="tickets=0,fastretransmit=0")
+BATCH32 = SwitchML("ours-int32-batch", "ours, int32, SCHED_BATCH", SWITCHML_SCHED_BATCH="1")
 XDP32 = SwitchML("ours-xdp-int32", "ours, int32, XDP switch", where="xdp")
 # Ranks of one host send one contribution.
 HOSTS32 = SwitchML("ours-int32-groups", "ours, int32, host groups", hosts=True)
@@ -66,16 +67,17 @@ class Entry:
     loss: float = 0
     pieces: int = 1
     rest: bool = False  # no calls: the job is open and idle
+    compute: bool = False  # a process computes on each core of the machine
 
     def name(self):
         return (self.method.name + (f"/loss{100 * self.loss:g}%" if self.loss else "")
                 + (f"/pieces{self.pieces}" if self.pieces > 1 else "")
-                + ("/idle" if self.rest else ""))
+                + ("/compute" if self.compute else "") + ("/idle" if self.rest else ""))
 
     def title(self):
         return (self.method.title + (f", {100 * self.loss:g} % lost" if self.loss else "")
                 + (f", {self.pieces} tensors at once" if self.pieces > 1 else "")
-                + (", idle" if self.rest else ""))
+                + (", cores compute" if self.compute else "") + (", idle" if self.rest else ""))
 
 
 @dataclass(frozen=True)
@@ -232,9 +234,17 @@ def multicast():
     yield Cell(8, "1gbit", 1500, 10_000_000, entries((INT32, MULTI32)))
 
 
+def computing():
+    """With other work on the cores: what calls cost beside a training's computations."""
+    for n_workers, rate in ((4, "unshaped"), (8, "1gbit"), (8, "100mbit")):
+        yield Cell(n_workers, rate, 1500, 10_000_000, tuple(
+            Entry(method, compute=compute) for method in (INT32, BATCH32, INT16, RANKS32, RING)
+            for compute in (False, True)))
+
+
 def all_cells():
     seen = set()
-    for cell in (*targets(), *sweep(), *losses(), *linear(), *flat(), *multicast(), *kernel()):
+    for cell in (*targets(), *sweep(), *losses(), *linear(), *flat(), *multicast(), *kernel(), *computing()):
         key = (cell.star(), cell.size_bytes, cell.entries)
         if key not in seen:
             seen.add(key)
