@@ -29,11 +29,15 @@ int sml_context_refuse(struct sml_context *context, int error, const char *forma
 
 void sml_context_tensor_done(struct sml_context *context)
 {
-	/* Take the lock, because a waiter may be between its check and its sleep. */
+	/*
+	 * Take the lock, because a waiter may be between its check and its sleep. Wake it only
+	 * afterwards: if it preempted this thread, it would sleep again at the lock. The condition
+	 * is still there, because sml_close() ends the threads first.
+	 */
 	pthread_mutex_lock(&context->lock);
-	pthread_cond_broadcast(&context->changed);
 	sml_bell_ring(&context->bell);
 	pthread_mutex_unlock(&context->lock);
+	pthread_cond_broadcast(&context->changed);
 }
 
 void sml_context_remind(struct sml_context *context)
