@@ -35,7 +35,7 @@ def calibrate(lab):
 
     On links as fast as the cores, where super-packets are full, as on links that are."""
     n_workers, size = 4, 10_000_000
-    result, = lab.compare(n_workers, "unshaped", size, [Entry(INT32)], lab.choose(6, 30, 2))
+    result, = lab.compare(n_workers, "unshaped", size, [Entry(INT32)], lab.choose(4, 30, 2))
     row = common.row_of(result)
     if "not_measured" in row:
         raise common.Skipped(row["not_measured"])
@@ -86,7 +86,7 @@ def places(lab, size):
     for place, traits, methods in PLACES:
         traits = {**traits, "per_host": min(traits.get("per_host", 1), n_workers // 2)}
         for result in lab.compare(n_workers, "100mbit", size, [Entry(method) for method in methods],
-                                  lab.choose(3, 12, 2), **traits):
+                                  lab.choose(2, 12, 2), **traits):
             yield {"place": place, "workers": n_workers, "method": result.entry.method.name,
                    "title": result.entry.method.title, **common.row_of(result)}
 
@@ -97,7 +97,7 @@ def run(lab):
     size, rows = lab.choose(2_000_000, 4_000_000, 200_000), []
     for n_workers in lab.choose((2, 4, 8), (2, 4, 8, 12, 16), (2,)):
         found = lab.compare(n_workers, "100mbit", size, [Entry(method) for method in METHODS],
-                            lab.choose(6, 12, 2))
+                            lab.choose(3, 12, 2))
         for result in found:
             row = {"workers": n_workers, "method": result.entry.method.name,
                    "title": result.entry.method.title, **common.row_of(result)}

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Question 7: several jobs on one switch, and a job beside TCP."""
+import itertools
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from methods import SwitchML
 QUESTION = "Do jobs on one switch share fairly, with one another and with TCP?"
 NEEDS_ROOT = True
 RATE, N_WORKERS, SIZE = 100, 4, 1_000_000
+FASTER = (400, 1000)  # Mbit/s; calls get larger, so that they take as long
 BURST_CALLS, PAUSE_MS = 5, 400
 CALLS_BEFORE_TCP = 4
 SLOTS = (32, 64)  # fewer than the packets that a job has in a queue by itself
@@ -45,9 +47,9 @@ def bursts(crew, n_bursts, ends):
         crew.tell(f"rest {PAUSE_MS}", 60)
 
 
-def share(series, begin, end):
-    """Mbit/s of elements in a window, by the ends of calls."""
-    return sum(begin < at <= end for at in series) * 8 * SIZE / (end - begin) / 1e6
+def share(series, begin, end, size=SIZE):
+    """Mbit/s of elements in a window, by the ends of calls of `size` bytes."""
+    return sum(begin < at <= end for at in series) * 8 * size / (end - begin) / 1e6
 
 
 def check(crews):
@@ -95,18 +97,18 @@ def congestion_controls(lab):
             if name in available]
 
 
-def beside_tcp(lab, tcp, n_streams, n_calls, first="TCP", **environment):
+def beside_tcp(lab, tcp, n_streams, n_calls, first="TCP", rate=RATE, **environment):
     """A job, and streams from worker 0 to worker 1: Mbit/s of both while both run.
 
     first: who begins, "TCP" or "job". A job that begins before TCP knows the path without TCP's
     queue, and the other one does not."""
-    method, ends, streams = Job("job", **environment), [], []
-    with lab.star(N_WORKERS, RATE, method.switches()) as (star, work):
+    method, ends, streams, size = Job("job", **environment), [], [], SIZE * rate // RATE
+    with lab.star(N_WORKERS, rate, method.switches()) as (star, work):
         crew = Crew(method, star, work, lab.build)
         counts = os.path.join(work, "received")
         try:
             crew.start()
-            crew.tell(f"prepare {SIZE // 4} 64 1", 60)
+            crew.tell(f"prepare {size // 4} 64 1", 60)
             if first == "job":
                 calls(crew, CALLS_BEFORE_TCP, [])
             with open(counts, "wb") as out:
@@ -132,7 +134,7 @@ def beside_tcp(lab, tcp, n_streams, n_calls, first="TCP", **environment):
     if len(inside) < 2:
         raise common.Skipped("TCP was not seen beside the job")
     (first, before), (last, after) = inside[0], inside[-1]
-    return {"mbit": share(ends, ends[0], ends[-1]),
+    return {"mbit": share(ends, ends[0], ends[-1], size),
             "tcp_mbit": 8 * (after - before) / (last - first) / 1e6, "wrong": wrong}
 
 
@@ -169,8 +171,24 @@ def run(lab):
             fewer[f"{tcp}, 1 stream; {slots} slots"] = [
                 beside_tcp(lab, tcp, 1, n_calls, "TCP",
                            SWITCHML_SLOTS=str(slots)) for _ in range(repeats)]
+    faster = {}
+    for rate in lab.choose((), FASTER):
+        for first, tcp in itertools.product(("TCP", "job"), congestion_controls(lab)[:2]):
+            name = f"{tcp}, 1 stream{'; the job first' if first == 'job' else ''}"
+            lab.say(f"{rate} Mbit/s, beside TCP with {name}")
+            faster.setdefault(str(rate), {})[name] = [
+                beside_tcp(lab, tcp, 1, n_calls, first, rate) for _ in range(repeats)]
     return {"workers": N_WORKERS, "rate_mbit": RATE, "bytes": SIZE, "jobs": jobs, "tcp": beside,
-            "fewer_slots": fewer}
+            "fewer_slots": fewer, "faster": faster}
+
+
+def beside_rows(data):
+    """(name, Mbit/s of the links, runs) of every row with TCP."""
+    for name, runs in (data["tcp"] | data["fewer_slots"]).items():
+        yield name, data["rate_mbit"], runs
+    for rate, rows in data["faster"].items():
+        for name, runs in rows.items():
+            yield f"{rate} Mbit/s; {name}", int(rate), runs
 
 
 def jain(shares):
@@ -184,7 +202,8 @@ def bar(axis, at, values, color, label=None):
 
 
 def draw(data, plt):
-    n_rows = len(data["tcp"]) + len(data["fewer_slots"])
+    shown = list(beside_rows(data))
+    n_rows = len(shown)
     figure, axes = plt.subplots(1, 2, figsize=(5 + 0.75 * n_rows, 4.2), sharey=True,
                                 width_ratios=(4, 0.75 * n_rows))
     at, ticks = 0.0, []
@@ -192,17 +211,19 @@ def draw(data, plt):
         n_jobs = len(runs[0]["mbit"])
         ticks.append((at + 0.2 * (n_jobs - 1), name))
         for i in range(n_jobs):
-            bar(axes[0], at, [one["mbit"][i] for one in runs], f"C{i}")
+            bar(axes[0], at, [100 * one["mbit"][i] / data["rate_mbit"] for one in runs], f"C{i}")
             at += 0.4
         at += 0.6
     axes[0].set_xticks([t for t, _ in ticks], [name for _, name in ticks], fontsize=7)
-    axes[0].set(ylabel="Mbit/s of elements (median, quartiles)", title="jobs on one switch, a bar for each job")
-    shown = data["tcp"] | data["fewer_slots"]
-    for i, (name, runs) in enumerate(shown.items()):
-        bar(axes[1], i - 0.2, [one["mbit"] for one in runs], "C0", "ours" if i == 0 else None)
-        bar(axes[1], i + 0.2, [one["tcp_mbit"] for one in runs], "C1", "TCP" if i == 0 else None)
-    axes[1].set_xticks(range(len(shown)), [name.replace(", ", "\n").replace("; ", "\n")
-                                           for name in shown], fontsize=6)
+    axes[0].set(ylabel="elements, % of the link's rate (median, quartiles)",
+                title=f"jobs on one switch, {data['rate_mbit']} Mbit/s, a bar for each job")
+    for i, (name, rate, runs) in enumerate(shown):
+        bar(axes[1], i - 0.2, [100 * one["mbit"] / rate for one in runs], "C0",
+            "ours" if i == 0 else None)
+        bar(axes[1], i + 0.2, [100 * one["tcp_mbit"] / rate for one in runs], "C1",
+            "TCP" if i == 0 else None)
+    axes[1].set_xticks(range(n_rows), [name.replace(", ", "\n").replace("; ", "\n")
+                                       for name, _, _ in shown], fontsize=6)
     axes[1].set_title("a job beside TCP from worker 0 to worker 1")
     axes[1].legend()
     return figure
@@ -219,11 +240,12 @@ def facts(data):
             f"{index['median']:.3f} ({index['q1']:.3f} to {index['q3']:.3f})"
         yield f"| {name} | {', '.join(f'{mbit:.1f}' for mbit in shares)} | {even} |"
     yield "\n| TCP beside the job | ours, Mbit/s | TCP, Mbit/s | ours / TCP |\n|---|---:|---:|---:|"
-    for name, runs in (data["tcp"] | data["fewer_slots"]).items():
+    for name, _, runs in beside_rows(data):
         ours = common.summary([one["mbit"] for one in runs])
         tcp = common.summary([one["tcp_mbit"] for one in runs])
         ratio = common.summary([one["mbit"] / one["tcp_mbit"] for one in runs])
         yield (f"| {name} | {ours['median']:.1f} | {tcp['median']:.1f} | {ratio['median']:.2f} "
                f"({ratio['q1']:.2f} to {ratio['q3']:.2f}) |")
-    runs = [one for kind in ("jobs", "tcp", "fewer_slots") for rows in data[kind].values() for one in rows]
+    runs = [one for rows in data["jobs"].values() for one in rows]
+    runs += [one for _, _, rows in beside_rows(data) for one in rows]
     yield f"\nWrong elements in all of these runs: {sum(one['wrong'] for one in runs)}."
