@@ -105,13 +105,20 @@ class Lab:
         crews = {}
         try:
             for method in dict.fromkeys(methods):
-                crew = Crew(method, star, work, self.build)
-                crews[method] = crew
-                try:
-                    crew.start()
-                except (Failed, Refused) as failure:
-                    crew.stop()
-                    crews[method] = failure
+                for _ in range(2):  # mpirun was seen to hang as it began, once in hundreds of starts
+                    crew = Crew(method, star, work, self.build)
+                    crews[method] = crew
+                    try:
+                        crew.start()
+                        break
+                    except Refused as failure:
+                        crew.stop()
+                        crews[method] = failure
+                        break
+                    except Failed as failure:
+                        crew.stop()
+                        crews[method] = failure
+                        self.say(f"{method.name} did not start: {failure}")
             yield crews
         finally:
             with signals_held():

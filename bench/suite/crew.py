@@ -57,6 +57,8 @@ class Crew:
 
     def start(self):
         path = os.path.join(self.work, "socket")
+        if os.path.exists(path):  # of a crew that could not start
+            os.unlink(path)
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)
             listener.listen(64)
