@@ -47,3 +47,51 @@ bool sml_p4_bmv2_limits(const char *json, size_t bytes, struct sml_p4_limits *li
 	json_decref(program);
 	return limits->lanes > 0 && limits->slots > 0;
 }
+
+/* Without a key, a table is what p4c makes of statements. */
+static bool takes_entries(json_t *table)
+{
+	return json_array_size(json_object_get(table, "key")) > 0 &&
+	       json_object_get(table, "entries") == NULL;
+}
+
+static int each_of(json_t *array, enum sml_p4_bmv2_kind kind, sml_p4_bmv2_on_state *each,
+		   void *context)
+{
+	json_t *one;
+	size_t i;
+	int rc = 0;
+
+	json_array_foreach(array, i, one)
+	{
+		const char *name = json_string_value(json_object_get(one, "name"));
+
+		if (name == NULL || (kind == SML_P4_BMV2_TABLE && !takes_entries(one)))
+			continue;
+		rc = each(context, kind, name);
+		if (rc != 0)
+			break;
+	}
+	return rc;
+}
+
+int sml_p4_bmv2_each_state(const char *json, size_t bytes, sml_p4_bmv2_on_state *each,
+			   void *context)
+{
+	json_t *program = json_loadb(json, bytes, 0, NULL), *pipeline;
+	int rc = each_of(json_object_get(program, "register_arrays"), SML_P4_BMV2_REGISTERS, each,
+			 context);
+	size_t i;
+
+	if (rc == 0)
+		rc = each_of(json_object_get(program, "counter_arrays"), SML_P4_BMV2_COUNTERS, each,
+			     context);
+	json_array_foreach(json_object_get(program, "pipelines"), i, pipeline)
+	{
+		if (rc == 0)
+			rc = each_of(json_object_get(pipeline, "tables"), SML_P4_BMV2_TABLE, each,
+				     context);
+	}
+	json_decref(program);
+	return rc;
+}

@@ -60,13 +60,18 @@ service Standard {
   Entry bm_mt_get_entry_from_key(1: i32 cxt_id, 2: string table_name,
       3: list<MatchParam> match_key, 4: AddEntryOptions options)
       throws (1: InvalidTableOperation ouch),
+  void bm_mt_clear_entries(1: i32 cxt_id, 2: string table_name, 3: bool reset_default_entry)
+      throws (1: InvalidTableOperation ouch),
   CounterValue bm_counter_read(1: i32 cxt_id, 2: string counter_name, 3: i32 index)
+      throws (1: InvalidCounterOperation ouch),
+  void bm_counter_reset_all(1: i32 cxt_id, 2: string counter_name)
       throws (1: InvalidCounterOperation ouch),
   list<i64> bm_register_read_all(1: i32 cxt_id, 2: string register_array_name)
       throws (1: InvalidRegisterOperation ouch),
   void bm_register_write(1: i32 cxt_id, 2: string register_array_name, 3: i32 index, 4: i64 value)
       throws (1: InvalidRegisterOperation ouch),
-  void bm_reset_state(),
+  void bm_register_reset(1: i32 cxt_id, 2: string register_array_name)
+      throws (1: InvalidRegisterOperation ouch),
   string bm_get_config(),
   binary bm_get_config_md5()
 }
@@ -78,7 +83,8 @@ service SimplePreLAG {
       throws (1: InvalidMcOperation ouch),
   void bm_mc_node_associate(1: i32 cxt_id, 2: i32 mgrp_handle, 3: i32 l1_handle)
       throws (1: InvalidMcOperation ouch),
-  void bm_mc_node_destroy(1: i32 cxt_id, 2: i32 l1_handle) throws (1: InvalidMcOperation ouch)
+  void bm_mc_node_destroy(1: i32 cxt_id, 2: i32 l1_handle) throws (1: InvalidMcOperation ouch),
+  string bm_mc_get_entries(1: i32 cxt_id) throws (1: InvalidMcOperation ouch)
 }
 
 service SimpleSwitch {

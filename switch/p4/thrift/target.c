@@ -11,6 +11,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <jansson.h>
 #include <thrift/c_glib/protocol/thrift_binary_protocol.h>
 #include <thrift/c_glib/protocol/thrift_multiplexed_protocol.h>
 #include <thrift/c_glib/transport/thrift_buffered_transport.h>
@@ -204,26 +205,40 @@ static int add_node(struct sml_p4_target *target, struct group *group,
 	return 0;
 }
 
+static int destroy_node(struct sml_p4_target *target, gint32 handle)
+{
+	BmInvalidMcOperation *refusal = NULL;
+	GError *error = NULL;
+	gboolean ok = bm_simple_pre_l_a_g_if_bm_mc_node_destroy(target->replication, CONTEXT,
+								handle, &refusal, &error);
+
+	CALL(ok, "a multicast node", refusal);
+	return 0;
+}
+
+static int destroy_group(struct sml_p4_target *target, gint32 handle)
+{
+	BmInvalidMcOperation *refusal = NULL;
+	GError *error = NULL;
+	gboolean ok = bm_simple_pre_l_a_g_if_bm_mc_mgrp_destroy(target->replication, CONTEXT,
+								handle, &refusal, &error);
+
+	CALL(ok, "a multicast group", refusal);
+	return 0;
+}
+
 static int bmv2_remove_group(struct sml_p4_target *target, uint16_t number)
 {
 	struct group *group = &target->groups[number % GROUPS];
-	BmInvalidMcOperation *refusal = NULL;
-	GError *error = NULL;
-	gboolean ok;
+	int rc = 0;
 
 	if (!group->used)
 		return 0;
 	group->used = false;
 	/* BMv2 looks for a node's group when the node goes. */
-	while (group->n > 0) {
-		ok = bm_simple_pre_l_a_g_if_bm_mc_node_destroy(
-			target->replication, CONTEXT, group->nodes[--group->n], &refusal, &error);
-		CALL(ok, "a multicast node", refusal);
-	}
-	ok = bm_simple_pre_l_a_g_if_bm_mc_mgrp_destroy(target->replication, CONTEXT, group->handle,
-						       &refusal, &error);
-	CALL(ok, "a multicast group", refusal);
-	return 0;
+	while (group->n > 0 && rc == 0)
+		rc = destroy_node(target, group->nodes[--group->n]);
+	return rc < 0 ? rc : destroy_group(target, group->handle);
 }
 
 static int bmv2_add_group(struct sml_p4_target *target, uint16_t number,
@@ -326,6 +341,78 @@ static int bmv2_check(struct sml_p4_target *target)
 	return 0;
 }
 
+/* ---- forgetting what an earlier controller has left ---- */
+
+/* BMv2's own reset would also delete the constant entries of tables, which nobody can add again. */
+static int forget_state(void *context, enum sml_p4_bmv2_kind kind, const char *name)
+{
+	struct sml_p4_target *target = context;
+	BmInvalidRegisterOperation *no_registers = NULL;
+	BmInvalidCounterOperation *no_counters = NULL;
+	BmInvalidTableOperation *no_table = NULL;
+	GError *error = NULL;
+	gboolean ok;
+
+	if (kind == SML_P4_BMV2_TABLE) {
+		ok = bm_standard_if_bm_mt_clear_entries(target->standard, CONTEXT, name, FALSE,
+							&no_table, &error);
+		CALL(ok, name, no_table);
+	} else if (kind == SML_P4_BMV2_REGISTERS) {
+		ok = bm_standard_if_bm_register_reset(target->standard, CONTEXT, name,
+						      &no_registers, &error);
+		CALL(ok, name, no_registers);
+	} else {
+		ok = bm_standard_if_bm_counter_reset_all(target->standard, CONTEXT, name,
+							 &no_counters, &error);
+		CALL(ok, name, no_counters);
+	}
+	return 0;
+}
+
+static int forget_program(struct sml_p4_target *target)
+{
+	GError *error = NULL;
+	gchar *text = NULL;
+	int rc;
+
+	if (!bm_standard_if_bm_get_config(target->standard, &text, &error))
+		return fail(target, "its program", error);
+	rc = sml_p4_bmv2_each_state(text, strlen(text), forget_state, target);
+	g_free(text);
+	return rc;
+}
+
+static int forget_groups(struct sml_p4_target *target)
+{
+	BmInvalidMcOperation *refusal = NULL;
+	json_t *entries, *each;
+	GError *error = NULL;
+	gchar *text = NULL;
+	size_t i;
+	int rc = 0;
+	gboolean ok = bm_simple_pre_l_a_g_if_bm_mc_get_entries(target->replication, &text, CONTEXT,
+							       &refusal, &error);
+
+	CALL(ok, "the multicast groups", refusal);
+	entries = json_loads(text, 0, NULL);
+	g_free(text);
+	/* Nodes first: see bmv2_remove_group(). */
+	json_array_foreach(json_object_get(entries, "l1_handles"), i, each)
+	{
+		if (rc == 0)
+			rc = destroy_node(target, (gint32)json_integer_value(
+							  json_object_get(each, "handle")));
+	}
+	json_array_foreach(json_object_get(entries, "mgrps"), i, each)
+	{
+		if (rc == 0)
+			rc = destroy_group(target,
+					   (gint32)json_integer_value(json_object_get(each, "id")));
+	}
+	json_decref(entries);
+	return rc;
+}
+
 /* ---- opening ---- */
 
 static void *client(struct sml_p4_target *target, unsigned i, const char *service, GType type)
@@ -356,9 +443,12 @@ static int begin(struct sml_p4_target *target)
 {
 	GError *error = NULL;
 	gint32 result;
+	int rc = forget_program(target);
 
-	if (!bm_standard_if_bm_reset_state(target->standard, &error))
-		return fail(target, "cannot be reset", error);
+	if (rc == 0)
+		rc = forget_groups(target);
+	if (rc < 0)
+		return rc;
 	if (!bm_simple_switch_if_set_all_egress_queue_depths(target->queues, &result, QUEUE_PACKETS,
 							     &error))
 		return fail(target, "queues", error);
