@@ -90,6 +90,15 @@ struct sml_code sml_code_of(enum sml_type type, enum sml_op op, enum sml_wire wi
 	};
 }
 
+struct sml_code sml_code_without_halves(struct sml_code code)
+{
+	sml_assert(code.coding != SML_CODE_FLOAT || !code.halves);
+	if (code.coding == SML_CODE_HALVES)
+		code.coding = SML_CODE_INTEGER;
+	code.halves = false;
+	return code;
+}
+
 uint32_t sml_code_elements(const struct sml_code *code, uint32_t lanes)
 {
 	if (code->coding == SML_CODE_BYTES)

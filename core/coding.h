@@ -37,6 +37,8 @@ size_t sml_element_bytes(enum sml_type type);
 
 struct sml_code sml_code_of(enum sml_type type, enum sml_op op, enum sml_wire wire,
 			    uint16_t n_ranks);
+/* For a switch that takes no lanes of two int16. The coding is not that of the int16 wire. */
+struct sml_code sml_code_without_halves(struct sml_code code);
 
 /* The elements that fit into a number of lanes, and the lanes that a number of elements needs. */
 uint32_t sml_code_elements(const struct sml_code *code, uint32_t lanes);

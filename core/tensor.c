@@ -23,7 +23,9 @@ static uint64_t div_up(uint64_t a, uint64_t b)
 
 static struct sml_code code_of(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
 {
-	return sml_code_of(spec->type, spec->op, spec->wire, shape->n_ranks);
+	struct sml_code code = sml_code_of(spec->type, spec->op, spec->wire, shape->n_ranks);
+
+	return shape->only_int32 ? sml_code_without_halves(code) : code;
 }
 
 /*

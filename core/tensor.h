@@ -65,7 +65,8 @@ struct sml_shape {
 	uint16_t lanes; /* of a full packet */
 	uint16_t rank;
 	uint16_t n_ranks;
-	bool only_full; /* the switch takes no shorter packets */
+	bool only_full;	 /* the switch takes no shorter packets */
+	bool only_int32; /* it takes no lanes of two int16; then no spec has the int16 wire */
 };
 
 /*

@@ -100,6 +100,8 @@ struct sml_dataplane_operations {
 	 * packets. NULL: any count up to max_lanes, and short packets, too.
 	 */
 	uint32_t (*fixed_lanes)(struct sml_dataplane *dataplane);
+	/* Does it take no lanes of two int16 (SML_LANE_INT16_PAIR)? NULL: it takes them. */
+	bool (*only_int32)(struct sml_dataplane *dataplane);
 	/* NULL: nothing is counted. */
 	void (*job_counters)(struct sml_dataplane *dataplane, uint32_t job,
 			     struct sml_job_counters *counters);

@@ -157,6 +157,7 @@ static void copy_numbers(struct sml_admission *admission, const SmlControl__Admi
 		.number = (uint8_t)in->number,
 		.stall_reports = in->stall_reports,
 		.full_packets = in->full_packets,
+		.only_int32 = in->only_int32,
 		.single_packets = in->single_packets,
 	};
 	snprintf(admission->dataplane, sizeof(admission->dataplane), "%s", in->dataplane);

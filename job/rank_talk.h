@@ -115,6 +115,7 @@ struct sml_admission {
 	uint8_t number;	     /* this rank's at the switch, as in packets */
 	bool stall_reports;  /* it can be asked what slots are waiting for */
 	bool full_packets;   /* it takes only packets of `lanes` lanes */
+	bool only_int32;     /* it adds no lanes of two int16 */
 	bool single_packets; /* it might see segmented datagrams before they are cut up */
 	char dataplane[16];
 	struct sml_result_group group;

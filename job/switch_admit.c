@@ -119,6 +119,7 @@ static void send_admitted(struct sml_job *job, uint16_t rank)
 	sml_job_describe_group(job, &group, &group_message, &admitted);
 	sml_job_describe_hosts(job, rank, &hosts, &admitted);
 	admitted.full_packets = fixed_lanes(job) != 0;
+	admitted.only_int32 = sml_jobs_only_int32(jobs);
 	admitted.single_packets = jobs->operations->wants_single_packets != NULL &&
 				  jobs->operations->wants_single_packets(jobs->dataplane);
 	if (job->resumes) {

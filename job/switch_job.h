@@ -178,6 +178,9 @@ void sml_peer_refuse_for_now(const struct sml_jobs *jobs, struct sml_peer *peer,
 /* To all members that are here. */
 void sml_job_send_all(const struct sml_job *job, const SmlControl__Envelope *message);
 
+/* Does this switch take no lanes of two int16? */
+bool sml_jobs_only_int32(const struct sml_jobs *jobs);
+
 /* Is there a file for one more that stays? False: the peer has been refused. */
 bool sml_jobs_has_room_for_member(const struct sml_jobs *jobs, struct sml_peer *peer);
 

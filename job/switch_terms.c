@@ -45,6 +45,12 @@ static bool is_too_long(const SmlControl__Resume *resume)
 	return false;
 }
 
+bool sml_jobs_only_int32(const struct sml_jobs *jobs)
+{
+	return jobs->operations->only_int32 != NULL &&
+	       jobs->operations->only_int32(jobs->dataplane);
+}
+
 /* Mistakes that affect only the newcomer: NULL, or the text. */
 static const char *own_mistake(const struct sml_jobs *jobs, const SmlControl__Join *join,
 			       char *text, size_t bytes)
@@ -79,6 +85,12 @@ static const char *own_mistake(const struct sml_jobs *jobs, const SmlControl__Jo
 		snprintf(text, bytes,
 			 "stripe %u of %u does not exist: a job has at most %d stripes",
 			 join->stripe, join->stripes, SML_MAX_STRIPES);
+	else if (join->int16_wire && sml_jobs_only_int32(jobs))
+		snprintf(text, bytes,
+			 "floats of rank %u travel as int16, but this switch's program adds only "
+			 "int32 lanes: set SWITCHML_WIRE=int32 on all ranks, or use another switch "
+			 "program",
+			 join->rank);
 	else if (join->resume != NULL && join->resume->n_streams != SML_STREAMS)
 		snprintf(text, bytes, "a report must have %d streams", SML_STREAMS);
 	else if (join->resume != NULL && is_too_long(join->resume))

@@ -9,7 +9,7 @@
 void sim_count_chunks(struct sim_run *run)
 {
 	struct sml_shape shape = {(uint16_t)run->world->lanes, 0, (uint16_t)run->world->n_ranks,
-				  false};
+				  false, false};
 	struct sml_sequence sequence = {0};
 
 	for (uint32_t i = 0; i < run->world->n_calls; i++) {

@@ -124,7 +124,7 @@ static bool all_done_before(const struct sim_rank *rank, uint32_t call)
 static void submit_call(struct sim_rank *rank, uint32_t i)
 {
 	const struct sim_world *world = rank->world;
-	struct sml_shape shape = {(uint16_t)world->lanes, rank->id, (uint16_t)world->n_ranks,
+	struct sml_shape shape = {(uint16_t)world->lanes, rank->id, (uint16_t)world->n_ranks, false,
 				  false};
 	struct sim_call_state *state = &rank->calls[i];
 	struct sml_tensor_spec spec;

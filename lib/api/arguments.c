@@ -155,6 +155,17 @@ static int read_wire(struct sml_context *context, const struct sml_options *opti
 	return 0;
 }
 
+/* The context's own wire is refused at the join, unless the switch lies. */
+static int check_int16(struct sml_context *context, const struct sml_tensor_spec *spec)
+{
+	if (spec->wire != SML_WIRE_INT16 || !context->shape.only_int32 || !is_float_sum(spec))
+		return 0;
+	return sml_context_refuse(context, -EINVAL,
+				  "the int16 wire is not for this job: the program of a switch of "
+				  "it adds only int32 lanes. Ask for the int32 wire, or use "
+				  "another switch program");
+}
+
 int sml_check_wire(struct sml_context *context, const struct sml_options *options,
 		   struct sml_tensor_spec *spec)
 {
@@ -164,7 +175,7 @@ int sml_check_wire(struct sml_context *context, const struct sml_options *option
 		return error;
 	if (spec->wire == SML_WIRE_DEFAULT) {
 		spec->wire = default_wire(context, spec);
-		return 0;
+		return check_int16(context, spec);
 	}
 	if (spec->wire < SML_WIRE_INT32 || spec->wire > SML_WIRE_EXACT)
 		return sml_context_refuse(context, -EINVAL, "wire %d does not exist",
@@ -172,5 +183,6 @@ int sml_check_wire(struct sml_context *context, const struct sml_options *option
 	if (spec->wire == SML_WIRE_INT64 && spec->type != SML_FLOAT64)
 		return sml_context_refuse(context, -EINVAL,
 					  "the int64 wire is only for SML_FLOAT64");
-	return spec->wire == SML_WIRE_EXACT ? check_exact(context, spec) : 0;
+	return spec->wire == SML_WIRE_EXACT ? check_exact(context, spec)
+					    : check_int16(context, spec);
 }

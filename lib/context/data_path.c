@@ -248,6 +248,11 @@ static int check_terms(const struct sml_stripe *stripe, uint16_t lanes)
 				     "it takes only full packets, and the job has begun at a "
 				     "switch that also takes shorter ones: start all switches of "
 				     "the job with the same --dataplane");
+	if (stripe->admission.only_int32 && !context->shape.only_int32)
+		return sml_error_set(SML_ERROR_PROTOCOL,
+				     "it adds only int32 lanes, and the job has begun at a switch "
+				     "that also adds int16 lanes: run the same program on all P4 "
+				     "switches of the job");
 	return 0;
 }
 
@@ -439,7 +444,7 @@ static int check_shards(const struct sml_context *context)
 
 /*
  * Each switch has told all ranks the same numbers, so all ranks agree on the minimum, and on
- * whether some switch takes only packets of its own lane count.
+ * whether some switch takes only packets of its own lane count, or only int32 lanes.
  */
 static int agree_on_lanes(struct sml_context *context)
 {
@@ -449,6 +454,7 @@ static int agree_on_lanes(struct sml_context *context)
 		if (context->stripes[i].lanes < shape->lanes)
 			shape->lanes = context->stripes[i].lanes;
 		shape->only_full |= context->stripes[i].admission.full_packets;
+		shape->only_int32 |= context->stripes[i].admission.only_int32;
 	}
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		if (context->stripes[i].admission.full_packets &&

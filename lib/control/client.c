@@ -231,6 +231,7 @@ void sml_control_ask(struct sml_control *control, const struct sml_application *
 	join.shards_set = settings->threads_set;
 	join.wait_ms = settings->timeout_ms + LATE_MS;
 	join.no_tickets = settings->faults.no_tickets;
+	join.int16_wire = settings->wire == SML_WIRE_INT16;
 	join.stripe = control->place.stripe;
 	join.stripes = control->place.n_stripes;
 	for (unsigned i = 0; application->ports && i < settings->threads; i++)

@@ -131,13 +131,19 @@ static void p4_close(struct sml_dataplane *dataplane)
 	free_all(dataplane);
 }
 
+/* Stateful ALUs of hardware's stages cannot add halves of a lane. */
+static bool p4_only_int32(struct sml_dataplane *dataplane)
+{
+	return dataplane->limits.staged;
+}
+
 static void p4_describe(struct sml_dataplane *dataplane, char *text, size_t bytes)
 {
 	char where[300];
 
 	sml_host_port_text(where, sizeof(where), dataplane->place.host, dataplane->place.port);
-	snprintf(text, bytes, "p4 (%s at %s, %u lanes%s)", dataplane->operations->name, where,
-		 dataplane->limits.lanes,
+	snprintf(text, bytes, "p4 (%s at %s, %u lanes%s%s)", dataplane->operations->name, where,
+		 dataplane->limits.lanes, p4_only_int32(dataplane) ? ", only int32" : "",
 		 dataplane->operations->read_registers != NULL ? "" : ", slots cannot be read");
 }
 
@@ -312,6 +318,7 @@ const struct sml_dataplane_operations sml_dataplane_p4 = {
 	.close = p4_close,
 	.describe = p4_describe,
 	.fixed_lanes = p4_fixed_lanes,
+	.only_int32 = p4_only_int32,
 	.add_job = p4_add_job,
 	.start_job = p4_start_job,
 	.remove_job = p4_remove_job,

@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Switches with a program for one lane count, as in hardware: they admit only full packets of that
- * count, and all stripes of a job use it. Here they are UDP switches that say so.
+ * count, and all stripes of a job use it. A program can also lack lanes of two int16. Here they are
+ * UDP switches that say so.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -31,18 +36,17 @@ static uint32_t fixed_128(struct sml_dataplane *dataplane)
 	return 128;
 }
 
-/* A switch for one lane count, or for any (NULL); writes where it is. */
-static struct sml_switch *serve(uint32_t (*fixed_lanes)(struct sml_dataplane *), char address[64])
+static bool adds_only_int32(struct sml_dataplane *dataplane)
 {
-	static struct sml_dataplane_operations operations[2];
-	struct sml_dataplane_operations *chosen = &operations[fixed_lanes == fixed_128];
+	(void)dataplane;
+	return true;
+}
+
+static struct sml_switch *serve_with(struct sml_dataplane_operations *chosen, char address[64])
+{
 	struct sml_switch_config config;
 	struct sml_switch *opened;
 
-	if (fixed_lanes == NULL)
-		return serve_at(0, address);
-	*chosen = sml_dataplane_udp;
-	chosen->fixed_lanes = fixed_lanes;
 	sml_switch_config_init(&config);
 	config.listen = "127.0.0.1:0";
 	config.dataplane = chosen;
@@ -50,6 +54,30 @@ static struct sml_switch *serve(uint32_t (*fixed_lanes)(struct sml_dataplane *),
 		fail_msg("%s", sml_error_last());
 	snprintf(address, 64, "127.0.0.1:%u", sml_switch_port(opened));
 	return opened;
+}
+
+/* A switch for one lane count, or for any (NULL); writes where it is. */
+static struct sml_switch *serve(uint32_t (*fixed_lanes)(struct sml_dataplane *), char address[64])
+{
+	static struct sml_dataplane_operations operations[2];
+	struct sml_dataplane_operations *chosen = &operations[fixed_lanes == fixed_128];
+
+	if (fixed_lanes == NULL)
+		return serve_at(0, address);
+	*chosen = sml_dataplane_udp;
+	chosen->fixed_lanes = fixed_lanes;
+	return serve_with(chosen, address);
+}
+
+/* A switch whose program adds only int32 lanes. */
+static struct sml_switch *serve_int32(char address[64])
+{
+	static struct sml_dataplane_operations operations;
+
+	operations = sml_dataplane_udp;
+	operations.fixed_lanes = fixed_64;
+	operations.only_int32 = adds_only_int32;
+	return serve_with(&operations, address);
 }
 
 /* Two stripes. */
@@ -137,9 +165,118 @@ static void stripes_agree_on_the_lane_count_of_the_one_that_has_only_one(void **
 	}
 }
 
+#define NARROW 20000
+
+/* As many elements as lanes. */
+static void reduce_narrow(struct rank *rank)
+{
+	struct sml_counters before = {.size = sizeof(before)}, after = {.size = sizeof(after)};
+	static const uint64_t packets = (NARROW + 63) / 64;
+	uint8_t *data = malloc(NARROW);
+
+	for (size_t i = 0; i < NARROW; i++)
+		data[i] = (uint8_t)(i + (size_t)rank->rank);
+	CHECK(rank, sml_get_counters(rank->context, &before) == 0);
+	CHECK(rank,
+	      sml_allreduce(rank->context, data, data, NARROW, SML_UINT8, SML_SUM, NULL) == 0);
+	CHECK(rank, sml_get_counters(rank->context, &after) == 0);
+	CHECK(rank, after.packets_sent - before.packets_sent >= packets);
+	for (size_t i = 0; i < NARROW; i++)
+		CHECK(rank, data[i] == (uint8_t)(RANKS * i + RANKS * (RANKS - 1) / 2));
+	free(data);
+}
+
+/* Refused at once, and the job goes on. */
+static void ask_for_int16(struct rank *rank)
+{
+	struct sml_options options = SML_OPTIONS_INIT;
+	float one = 1;
+
+	options.wire = SML_WIRE_INT16;
+	CHECK(rank, sml_allreduce(rank->context, &one, &one, 1, SML_FLOAT32, SML_SUM, &options) ==
+			    -EINVAL);
+	CHECK(rank, strstr(sml_error_text(rank->context), "adds only int32 lanes") != NULL);
+	/* Maxima have no int16 lanes on any wire. */
+	CHECK(rank,
+	      sml_allreduce(rank->context, &one, &one, 1, SML_FLOAT32, SML_MAX, &options) == 0);
+	reduce_narrow(rank);
+}
+
+/* With one switch, and with another stripe that adds both. */
+static void narrow_integers_take_whole_lanes_where_only_int32_is_added(void **state)
+{
+	struct sml_switch *opened[2];
+	char addresses[2][64], list[129];
+
+	(void)state;
+	opened[0] = serve_at(0, addresses[0]);
+	opened[1] = serve_int32(addresses[1]);
+	snprintf(list, sizeof(list), "%s,%s", addresses[0], addresses[1]);
+	run_job(&(struct job){
+		.n_ranks = RANKS, .switch_address = addresses[1], .body = ask_for_int16});
+	run_job(&(struct job){.n_ranks = RANKS, .switch_address = list, .body = ask_for_int16});
+	close_both(opened);
+}
+
+/* A switch in a process of its own, which can be killed: an orderly end would end its jobs. */
+static pid_t serve_in_child(char address[64])
+{
+	int ends[2];
+	pid_t pid;
+
+	assert_int_equal(pipe(ends), 0);
+	pid = fork();
+	if (pid == 0) {
+		close(ends[0]);
+		serve(fixed_64, address);
+		if (write(ends[1], address, 64) == 64)
+			pause();
+		_exit(1);
+	}
+	close(ends[1]);
+	assert_int_equal(read(ends[0], address, 64), 64);
+	close(ends[0]);
+	return pid;
+}
+
+static void lose_the_first_switch(struct rank *rank)
+{
+	const pid_t *first = rank->job->argument;
+	int32_t one = 1;
+	int error = 0;
+
+	CHECK(rank, sml_allreduce(rank->context, &one, &one, 1, SML_INT32, SML_SUM, NULL) == 0);
+	kill(*first, SIGKILL);
+	for (unsigned i = 0; error == 0 && i < 10000; i++)
+		error = sml_allreduce(rank->context, &one, &one, 1, SML_INT32, SML_SUM, NULL);
+	CHECK(rank, error < 0);
+	CHECK(rank,
+	      strstr(sml_error_text(rank->context),
+		     "adds only int32 lanes, and the job has begun at a switch that also") != NULL);
+}
+
+/* Its calls may have lanes that the other switch does not add. */
+static void a_job_that_began_with_int16_lanes_does_not_resume_without_them(void **state)
+{
+	char addresses[2][64] = {"", ""}, list[129];
+	pid_t first = serve_in_child(addresses[0]);
+	struct sml_switch *second = serve_int32(addresses[1]);
+
+	(void)state;
+	snprintf(list, sizeof(list), "%s|%s", addresses[0], addresses[1]);
+	run_job(&(struct job){.n_ranks = 1,
+			      .switch_address = list,
+			      .timeout_ms = 2000,
+			      .body = lose_the_first_switch,
+			      .argument = &first});
+	assert_int_equal(waitpid(first, NULL, 0), first);
+	sml_switch_close(second);
+}
+
 struct opening {
 	pthread_t thread;
 	const struct job *job;
+	enum sml_wire wire; /* 0: the default */
 	int rank;
 	struct sml_context *context;
 	int error;
@@ -152,11 +289,72 @@ static void *open_rank(void *argument)
 	struct sml_config config;
 
 	configure(&config, opening->job, opening->rank);
+	if (opening->wire != 0)
+		config.wire = opening->wire;
 	opening->error = sml_open(&opening->context, &config);
 	snprintf(opening->text, sizeof(opening->text), "%s", sml_error_text(NULL));
 	if (opening->error == 0)
 		sml_close(opening->context);
 	return NULL;
+}
+
+static void open_all(struct opening ranks[RANKS], const struct job *job, enum sml_wire wire)
+{
+	for (int r = 0; r < RANKS; r++) {
+		ranks[r] = (struct opening){.job = job, .wire = wire, .rank = r};
+		assert_int_equal(pthread_create(&ranks[r].thread, NULL, open_rank, &ranks[r]), 0);
+	}
+	for (int r = 0; r < RANKS; r++)
+		pthread_join(ranks[r].thread, NULL);
+}
+
+static unsigned n_asked;
+
+/* Not when a rank joins, but when it is admitted. */
+static bool changes_its_mind(struct sml_dataplane *dataplane)
+{
+	(void)dataplane;
+	return n_asked++ > 0;
+}
+
+/* No rank may rely on it that its wire was refused. */
+static void a_switch_that_takes_the_int16_wire_and_then_does_not_harms_no_rank(void **state)
+{
+	struct sml_dataplane_operations operations = sml_dataplane_udp;
+	struct sml_context *context;
+	struct sml_config config;
+	struct sml_switch *opened;
+	char address[64];
+	float one[3] = {1, 2, 3};
+
+	(void)state;
+	operations.only_int32 = changes_its_mind;
+	opened = serve_with(&operations, address);
+	configure(&config, &(struct job){.n_ranks = 1, .switch_address = address}, 0);
+	config.wire = SML_WIRE_INT16;
+	assert_int_equal(sml_open(&context, &config), 0);
+	assert_int_equal(sml_allreduce(context, one, one, 3, SML_FLOAT32, SML_SUM, NULL), -EINVAL);
+	assert_non_null(strstr(sml_error_text(context), "the int16 wire is not for this job"));
+	assert_int_equal(sml_close(context), 0);
+	sml_switch_close(opened);
+}
+
+/* Each rank has the switch's own words, long before its deadline. */
+static void the_int16_wire_is_refused_where_only_int32_is_added(void **state)
+{
+	struct opening ranks[RANKS];
+	char address[64];
+	struct sml_switch *opened = serve_int32(address);
+	const struct job job = {.n_ranks = RANKS, .switch_address = address};
+
+	(void)state;
+	open_all(ranks, &job, SML_WIRE_INT16);
+	sml_switch_close(opened);
+	for (int r = 0; r < RANKS; r++) {
+		assert_int_equal(ranks[r].error, SML_ERROR_REFUSED);
+		if (strstr(ranks[r].text, "set SWITCHML_WIRE=int32 on all ranks") == NULL)
+			fail_msg("%s", ranks[r].text);
+	}
 }
 
 static void stripes_with_programs_for_different_counts_are_refused(void **state)
@@ -169,12 +367,7 @@ static void stripes_with_programs_for_different_counts_are_refused(void **state)
 
 	(void)state;
 	serve_both(opened, fixed_64, fixed_128, list);
-	for (int r = 0; r < RANKS; r++) {
-		ranks[r] = (struct opening){.job = &job, .rank = r};
-		assert_int_equal(pthread_create(&ranks[r].thread, NULL, open_rank, &ranks[r]), 0);
-	}
-	for (int r = 0; r < RANKS; r++)
-		pthread_join(ranks[r].thread, NULL);
+	open_all(ranks, &job, 0);
 	close_both(opened);
 	for (int r = 0; r < RANKS; r++) {
 		assert_true(ranks[r].error < 0);
@@ -191,6 +384,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_packets_are_full),
 		cmocka_unit_test(stripes_agree_on_the_lane_count_of_the_one_that_has_only_one),
+		cmocka_unit_test(narrow_integers_take_whole_lanes_where_only_int32_is_added),
+		cmocka_unit_test(a_job_that_began_with_int16_lanes_does_not_resume_without_them),
+		cmocka_unit_test(
+			a_switch_that_takes_the_int16_wire_and_then_does_not_harms_no_rank),
+		cmocka_unit_test(the_int16_wire_is_refused_where_only_int32_is_added),
 		cmocka_unit_test(stripes_with_programs_for_different_counts_are_refused),
 	};
 

@@ -127,6 +127,49 @@ static void a_join_of_our_own_version_says_nothing_that_we_do_not_know(void **st
 	jobs_close(&world);
 }
 
+/* ---- the int16 wire ---- */
+
+static bool adds_only_int32(struct sml_dataplane *dataplane)
+{
+	(void)dataplane;
+	return true;
+}
+
+static SmlControl__Join with_int16(const char *job, uint32_t rank)
+{
+	SmlControl__Join join = jobs_join_message(job, rank, 2);
+
+	join.int16_wire = true;
+	return join;
+}
+
+static void a_switch_without_int16_lanes_refuses_ranks_that_want_them(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	jobs_join(&world, 0, with_int16("any", 0));
+	jobs_join(&world, 1, with_int16("any", 1));
+	assert_false(jobs_admitted(&world, 1)->only_int32);
+	world.operations.only_int32 = adds_only_int32;
+	/* Each rank at once, without waiting for the others. */
+	jobs_join(&world, 2, with_int16("a", 0));
+	jobs_join(&world, 3, with_int16("a", 1));
+	assert_non_null(strstr(jobs_refusal(&world, 2), "floats of rank 0 travel as int16"));
+	assert_non_null(strstr(jobs_refusal(&world, 3), "set SWITCHML_WIRE=int32 on all ranks"));
+	/* If only one rank wants them, the others learn why it does not come. */
+	jobs_join(&world, 4, jobs_join_message("b", 0, 2));
+	jobs_join(&world, 5, with_int16("b", 1));
+	assert_string_equal(jobs_refusal(&world, 4), "");
+	assert_string_equal(waiting_text(&world, 4), jobs_refusal(&world, 5));
+	/* All others are told what the switch adds. */
+	jobs_join(&world, 6, jobs_join_message("b", 1, 2));
+	assert_true(jobs_admitted(&world, 4)->only_int32);
+	assert_true(jobs_admitted(&world, 6)->only_int32);
+	jobs_close(&world);
+}
+
 /* ---- threads ---- */
 
 static void say_shards(struct jobs_world *world, unsigned peer, uint32_t rank, uint32_t shards,
@@ -714,6 +757,7 @@ int main(void)
 		cmocka_unit_test(ranks_that_come_later_learn_of_a_refusal),
 		cmocka_unit_test(an_old_refusal_is_forgotten),
 		cmocka_unit_test(a_join_of_our_own_version_says_nothing_that_we_do_not_know),
+		cmocka_unit_test(a_switch_without_int16_lanes_refuses_ranks_that_want_them),
 		cmocka_unit_test(the_least_number_of_threads_is_the_jobs),
 		cmocka_unit_test(all_ranks_have_one_membership_in_all_epochs),
 		cmocka_unit_test(strangers_under_its_name_do_not_stop_a_job_that_goes_on),

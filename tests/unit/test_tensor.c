@@ -39,7 +39,7 @@ static void make_in(const struct sml_tensor_spec *spec, const struct sml_shape *
 
 static void make(const struct sml_tensor_spec *spec, struct sml_sequence *sequence)
 {
-	const struct sml_shape shape = {LANES, 1, RANKS, false};
+	const struct sml_shape shape = {LANES, 1, RANKS, false, false};
 
 	make_in(spec, &shape, sequence);
 }
@@ -204,7 +204,7 @@ static void digests_are_equal_where_calls_are(void **state)
 static void counts_beyond_32_bits_are_told_apart(void **state)
 {
 	struct sml_tensor_spec spec = spec_of(SML_INT32, SML_SUM, 1000);
-	const struct sml_shape shape = {2208, 0, 1, false};
+	const struct sml_shape shape = {2208, 0, 1, false, false};
 	struct sml_contribution out[2];
 	struct sml_sequence sequence;
 
@@ -238,7 +238,7 @@ static void lanes_are_rounded_to_a_power_of_two_at_most_a_packet(void **state)
 static void where_only_full_packets_are_taken_every_chunk_has_all_lanes(void **state)
 {
 	static const uint64_t counts[] = {0, 1, LANES, LANES + 1, 10 * LANES + 1};
-	const struct sml_shape shape = {LANES, 1, RANKS, true};
+	const struct sml_shape shape = {LANES, 1, RANKS, true, false};
 	static const int32_t elements[10 * LANES + 1] = {7};
 	uint32_t lanes[LANES], zeros[LANES] = {0};
 	struct sml_sequence sequence = {0};
@@ -264,6 +264,49 @@ static void where_only_full_packets_are_taken_every_chunk_has_all_lanes(void **s
 	memset(lanes, 0xff, sizeof(lanes));
 	sml_tensor_fill(&tensor, SML_DATA, 10, lanes);
 	assert_memory_equal(lanes, zeros, sizeof(lanes));
+}
+
+/* All narrow types: their sums are right modulo their width, and each takes a whole lane. */
+static void where_only_int32_is_added_narrow_integers_take_whole_lanes(void **state)
+{
+	static const enum sml_type types[] = {SML_UINT8, SML_INT8, SML_INT16, SML_BOOL};
+	const struct sml_shape shape = {LANES, 1, RANKS, true, true};
+	uint8_t elements[2 * LANES + 2], sums[2 * LANES + 2];
+	uint32_t lanes[LANES];
+
+	(void)state;
+	for (unsigned t = 0; t < 4; t++) {
+		struct sml_tensor_spec spec = spec_of(types[t], SML_SUM, LANES + 1);
+		struct sml_sequence sequence = {0};
+		size_t bytes = sml_element_bytes(types[t]) * (LANES + 1);
+
+		for (size_t i = 0; i < bytes; i++)
+			elements[i] = types[t] == SML_BOOL ? i % 3 == 0 : (uint8_t)(100 * i);
+		memset(sums, 0xff, sizeof(sums));
+		spec.send = elements;
+		spec.recv = sums;
+		make_in(&spec, &shape, &sequence);
+		assert_int_equal(tensor.window[SML_DATA].count, 2);
+		for (uint32_t c = 0; c < 2; c++) {
+			struct sml_contribution out;
+
+			sml_tensor_describe_chunk(&tensor, SML_DATA, c, &out);
+			assert_int_equal(out.lane_kind, SML_LANE_INT32);
+			sml_tensor_fill(&tensor, SML_DATA, c, lanes);
+			/* Three ranks with the same elements. */
+			for (unsigned i = 0; i < LANES; i++)
+				lanes[i] = sml_be32(RANKS * sml_be32(lanes[i]));
+			sml_tensor_take(&tensor, SML_DATA, c, lanes);
+		}
+		for (size_t i = 0; i < LANES + 1; i++)
+			if (types[t] == SML_INT16)
+				assert_int_equal(((uint16_t *)sums)[i],
+						 (uint16_t)(RANKS * ((uint16_t *)elements)[i]));
+			else if (types[t] == SML_BOOL)
+				assert_int_equal(sums[i], elements[i]);
+			else
+				assert_int_equal(sums[i], (uint8_t)(RANKS * elements[i]));
+	}
 }
 
 static void only_a_tensor_s_last_chunk_is_shorter(void **state)
@@ -478,6 +521,7 @@ int main(void)
 		cmocka_unit_test(lanes_are_rounded_to_a_power_of_two_at_most_a_packet),
 		cmocka_unit_test(only_a_tensor_s_last_chunk_is_shorter),
 		cmocka_unit_test(where_only_full_packets_are_taken_every_chunk_has_all_lanes),
+		cmocka_unit_test(where_only_int32_is_added_narrow_integers_take_whole_lanes),
 		cmocka_unit_test(bytes_sent_in_part_are_zeros_elsewhere),
 		cmocka_unit_test(elements_wanted_in_part_are_taken_and_no_others),
 		cmocka_unit_test(data_wait_for_their_own_block_s_exponents),
