@@ -13,7 +13,8 @@
  *
  * SML_LANES: the lanes of every packet. SML_SLOTS: of all jobs together. SML_LANE_REGISTERS: one
  * register for each lane, instead of wide fields. SML_STAGED: the slots as Tofino has them, for
- * tests. docs/p4.md describes it.
+ * tests. SML_TEST_LOSS: of that form, with a register by which a test loses packets between passes.
+ * docs/p4.md describes it.
  */
 #include <core.p4>
 #include <v1model.p4>
@@ -101,6 +102,12 @@ control SmlIngress(inout headers_t hdr, inout metadata_t meta,
     bit<48> quotient;
     bit<16> checksum;
 
+#ifdef SML_TEST_LOSS
+    // How many packets are yet to be lost on their way to each pass.
+    register<bit<32>>((bit<32>)PASS_MISMATCH + 1) losses;
+    bit<32> yet;
+#endif
+
     // Where the probe comes from, for the daemon; its UDP checksum is changed by the difference.
 #define LESS(word) sum = sum + (bit<32>)(~(word));
 #define MORE(word) sum = sum + (bit<32>)(word);
@@ -186,6 +193,18 @@ control SmlIngress(inout headers_t hdr, inout metadata_t meta,
         if (hdr.sml.isValid()) {
             job_lookup.apply(hdr, meta, known);
         }
+#ifdef SML_TEST_LOSS
+        yet = 0;
+        if (meta.pass != PASS_FIRST) {
+            losses.read(yet, (bit<32>)meta.pass);
+            if (yet != 0) {
+                losses.write((bit<32>)meta.pass, yet - 1);
+            }
+        }
+        if (yet != 0) {
+            // mark_to_drop() holds.
+        } else
+#endif
         if (known && hdr.sml.kind == SML_PACKET_PROBE) {
             stamp();
             if (hdr.vlan.isValid()) {

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # The slot rule in simple_switch: the shared vectors and random packets, in all forms of the
-# program, over IPv4, IPv6 and VLAN (test_p4_slot.c). Needs root, BMv2 and p4c. P4_PROTOCOL: as in
+# program, over IPv4, IPv6 and VLAN; and losses between passes (test_p4_slot.c). Needs root, BMv2 and p4c. P4_PROTOCOL: as in
 # tests/support/p4.sh.
 #
 #	tests/integration/p4-slot.sh TEST-PROGRAM BUILD-DIRECTORY/p4 build/bpf/tag.bpf.o
@@ -20,6 +20,7 @@ space=smlp4slot$$
 need_p4 "$programs/switchml-64.json"
 need_p4 "$programs/switchml-64-registers.json"
 need_p4 "$programs/switchml-64-staged.json"
+need_p4 "$programs/switchml-64-staged-loss.json"
 ip netns add "$space" 2>"$work/why" || skip_p4 "no network namespaces here: $(cat "$work/why")"
 trap 'ip netns pids $space | xargs -r kill -9; ip netns delete $space; clean_up' EXIT
 in_space="ip -n $space"
@@ -61,12 +62,10 @@ untag_frames() {
 # The test's Thrift connection resets what has a program.
 # shellcheck disable=SC2034 # p4.sh reads it
 p4_begins_empty=no
-forms="switchml-64 switchml-64-registers"
-# Resetting BMv2 through Thrift removes entries of tables that are constant, and only the staged
-# form has such tables. P4Runtime loads the program again.
-[ "$p4_protocol" = thrift ] || forms="$forms switchml-64-staged"
-for form in $forms; do
+for form in switchml-64 switchml-64-registers switchml-64-staged switchml-64-staged-loss; do
 	for family in 4 6 tagged; do
+		# A loss has nothing to do with the family.
+		[ $family = 4 ] || [ "${form%-loss}" = "$form" ] || continue
 		if [ $family = tagged ] && ! tag_frames 2>"$work/why"; then
 			echo "left out: VLAN: $(tail -n 1 "$work/why")"
 			continue
@@ -74,7 +73,7 @@ for form in $forms; do
 		start_simple_switch "$space" "$programs/$form.json" sw0 sw1
 		ip netns exec "$space" "$test" "$p4_target" $family "$programs/$form.json" "$p4_thrift" \
 			>"$work/out" 2>&1
-		say $? "$p4_protocol, $form, family $family: $(grep -h 'absorbed\|vectors;' "$work/out" | tr '\n' ' ')" \
+		say $? "$p4_protocol, $form, family $family: $(grep -h 'absorbed\|vectors;\|uses lost' "$work/out" | tr '\n' ' ')" \
 			"$work/out" "$work/simple_switch"
 		kill "$p4_pid"
 		wait "$p4_pid" 2>/dev/null

@@ -19,6 +19,7 @@ support=$(dirname "$0")/../support
 # shellcheck source=tests/support/p4.sh
 . "$support/p4.sh"
 export SWITCHML_TIMEOUT=120 SWITCHML_HEARTBEAT=20
+program=switchml-256
 
 # Namespace, interface, last byte: its addresses.
 give_addresses() {
@@ -44,8 +45,10 @@ build_network() {
 
 # Options of a daemon beside --listen: run it here.
 run_daemon() {
+	local own=()
+	[ "$p4_protocol" = thrift ] || own=(--program "$programs/$program.json")
 	ip netns exec "$name-net" "$switchml" switch --slots 1024 --dataplane p4 --target "$p4_target" \
-		--hosts "$hosts" -v "$@"
+		--hosts "$hosts" -v "${own[@]}" "$@"
 }
 
 # Address to listen on: the daemon, ready.
@@ -62,7 +65,7 @@ stop_all() {
 }
 
 start_all() {
-	start_simple_switch "$name-net" "$programs/switchml-256.json" "${interfaces[@]}"
+	start_simple_switch "$name-net" "$programs/$program.json" "${interfaces[@]}"
 	start_daemon "${1:-10.77.0.1}"
 }
 
@@ -192,7 +195,46 @@ demo_trains() {
 	expect_success "the demo trains through the program" "${pids[@]}"
 }
 
+# Whole jobs of the slots as hardware has them: packets that complete a use pass the switch again, and
+# uint8 takes whole lanes.
+staged_form_sums() {
+	local own type
+	for own in none drop=20000,duplicate=20000,reorder=20000,seed=7; do
+		[ $own = none ] || export SWITCHML_FAULTS=$own
+		for type in "float sum" "int32 sum" "double sum" "int64 max" "uint8 sum"; do
+			start_job staged -n 2 -w 1 -c 1 -d "${type% *}" -o "${type#* }" -b 4 -e 16K -f 16
+			expect_success "staged form: $type, faults: $own" "${pids[@]}"
+			grep -q 'Wrong elements: 0 OK' "$work/staged.0" || fail "no element is wrong"
+		done
+	done
+	unset SWITCHML_FAULTS
+}
+
+# Title, words: the job that runs fails at each rank with these words in one line, in a few seconds.
+all_ranks_are_refused() {
+	local title=$1 words=$2 began=$SECONDS rank status bad=0
+	for ((rank = 0; rank < ranks; rank++)); do
+		wait "${pids[rank]}"
+		status=$?
+		[ $status = 1 ] && [ "$(grep -c -- "$words" "$work/refused.$rank")" = 1 ] || bad=1
+	done
+	if [ $bad = 0 ] && [ $((SECONDS - began)) -le 10 ]; then
+		echo "ok: $title: $(grep -h -- "$words" "$work/refused.0" | cut -c 1-230)"
+	else
+		fail "$title is told at each rank, at once ($((SECONDS - began)) s)"
+	fi
+}
+
+staged_form_refuses_int16() {
+	grep -q 'only int32' "$work/switch" || fail "the daemon says what the staged form lacks"
+	SWITCHML_WIRE=int16 start_job refused -n 2 -b 4K -e 4K
+	all_ranks_are_refused "SWITCHML_WIRE=int16" "set SWITCHML_WIRE=int32 on all ranks"
+	start_job refused -n 2 -b 4K -e 4K --wire int16
+	all_ranks_are_refused "a call with the int16 wire" "the int16 wire is not for this job"
+}
+
 need_p4 "$programs/switchml-256.json"
+need_p4 "$programs/switchml-64-staged.json"
 asking="ip netns exec $name-0"
 set_up_hosts
 start_all
@@ -222,5 +264,10 @@ stop_all
 start_all fd77::1
 switch='[fd77::1]' start_job ipv6 -b 4 -e 64K -f 16 -n 3 -c 1
 expect_success "over IPv6" "${pids[@]}"
+stop_all
+program=switchml-64-staged
+start_all
+staged_form_refuses_int16
+staged_form_sums
 stop_all
 [ $failures = 0 ]

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The slot rule in simple_switch, through the P4 dataplane: the shared vectors as packets, and
- * random packets compared with the user-space slots, verdict by verdict and byte by byte.
+ * random packets compared with the user-space slots, verdict by verdict and byte by byte. A build
+ *of the staged form that can lose packets between passes gets a test of such losses instead.
  * tests/integration/p4-slot.sh builds the namespace:
  *
  *	this test's raw socket -- workers --|port 1            port 0|-- daemon -- the dataplane's
  *	(all ranks)                         |    simple_switch       |             socket
  *
- * Vectors begin with old slots, which the test writes into registers. P4Runtime's server in BMv2
- * cannot do that, so this alone always goes through Thrift.
+ * Vectors begin with old slots, which the test writes into registers, as it writes which packets
+ *are lost. P4Runtime's server in BMv2 cannot do that, so this alone always goes through Thrift.
  */
 #include <arpa/inet.h>
 #include <linux/if_packet.h>
@@ -316,12 +317,17 @@ static unsigned compare(struct sml_pool *pool, const uint8_t *packet, uint32_t l
 
 /* ---- vectors ---- */
 
+static void write_whole(const char *name, uint32_t index, uint64_t value)
+{
+	assert_int_equal(registers_operations->write_register(registers, name, index, value), 0);
+}
+
 static void write_register(const char *name, uint32_t index, uint64_t value)
 {
 	char whole[64];
 
 	snprintf(whole, sizeof(whole), "SmlIngress.slot_step.slot_%s", name);
-	assert_int_equal(registers_operations->write_register(registers, whole, index, value), 0);
+	write_whole(whole, index, value);
 }
 
 /* p4/include/staged.p4: a use that is complete is the number after it. */
@@ -569,87 +575,188 @@ static void random_packets_get_the_verdicts_and_bytes_of_the_user_space_slots(vo
 			assert_true(counts[v] > 0);
 }
 
-/* ---- a packet that is lost between its passes ---- */
+/* ---- losses between the passes of the staged form ---- */
 
-static uint32_t contribution_of(const struct sml_pool_rules *rules, uint8_t rank, uint32_t value,
-				uint8_t *packet)
+/* The passes of p4/include/staged.p4. */
+enum pass { PASS_LOAD = 1, PASS_FINISH, PASS_MISMATCH };
+
+static void lose_next(enum pass pass)
 {
-	struct sml_header *header = (struct sml_header *)packet;
-	uint32_t *values = (uint32_t *)(header + 1);
+	write_whole("SmlIngress.losses", pass, 1);
+}
 
-	*header = (struct sml_header){
-		.magic_be = sml_be16(SML_WIRE_MAGIC),
-		.version = SML_WIRE_VERSION,
-		.kind = SML_PACKET_CONTRIBUTION,
-		.job_be = sml_be32(rules->job),
-		.key_be = sml_be64(rules->cookies[rank]),
-		.epoch_be = sml_be32(rules->epoch),
-		.slot_be = sml_be16(1),
-		.rank = rank,
-		.op = SML_LANE_SUM,
-		.lanes_be = sml_be16(VECTOR_LANES),
-	};
-	for (uint32_t i = 0; i < VECTOR_LANES; i++)
-		values[i] = sml_be32(value + i);
-	return SML_HEADER_BYTES + 4 * VECTOR_LANES;
+static void await_loss(enum pass pass)
+{
+	uint64_t end_ns = sml_now_ns() + PATIENCE_NS, yet = 1;
+
+	while (yet != 0) {
+		assert_true(sml_now_ns() < end_ns);
+		assert_int_equal(registers_operations->read_registers(
+					 registers, "SmlIngress.losses", 0, pass, &yet, 1),
+				 0);
+	}
+}
+
+struct losing {
+	struct sml_pool pool;
+	uint32_t use;
+	uint8_t op;
+	uint8_t packets[RANDOM_RANKS][SML_HEADER_BYTES + 4 * VECTOR_LANES]
+		__attribute__((aligned(8)));
+};
+
+static void make_packets(struct losing *own, uint32_t use)
+{
+	const struct sml_pool_rules *rules = &own->pool.rules;
+
+	own->use = use;
+	own->op = use / (4 * RANDOM_RANKS) % 2 ? SML_LANE_MAX : SML_LANE_SUM;
+	for (uint8_t rank = 0; rank < rules->n_ranks; rank++) {
+		struct sml_header *header = (struct sml_header *)own->packets[rank];
+		uint32_t *values = (uint32_t *)(header + 1);
+
+		*header = (struct sml_header){
+			.magic_be = sml_be16(SML_WIRE_MAGIC),
+			.version = SML_WIRE_VERSION,
+			.kind = SML_PACKET_CONTRIBUTION,
+			.job_be = sml_be32(rules->job),
+			.key_be = sml_be64(rules->cookies[rank]),
+			.epoch_be = sml_be32(rules->epoch),
+			.use_be = sml_be32(use),
+			.chunk_be = sml_be32(use),
+			.digest_be = sml_be32(77 + use),
+			.rank = rank,
+			.op = own->op,
+			.lanes_be = sml_be16(VECTOR_LANES),
+		};
+		for (uint32_t i = 0; i < VECTOR_LANES; i++)
+			values[i] = random_below(1u << 31) ^ random_below(1u << 31) << 1;
+	}
+}
+
+static void send_packet(const uint8_t *packet)
+{
+	const struct frame_wrapping own = wrapping_of(((const struct sml_header *)packet)->rank);
+	uint8_t frame[FRAME_BYTES];
+
+	send_frame(frame, frame_build(frame, &own, packet, SML_HEADER_BYTES + 4 * VECTOR_LANES));
+}
+
+/* Nothing has become of a packet: neither a verdict, nor (the next frame shows it) a result. */
+static void lose(const uint8_t *packet, enum pass pass)
+{
+	struct fates before = read_fates(), after;
+
+	lose_next(pass);
+	send_packet(packet);
+	await_loss(pass);
+	after = read_fates();
+	assert_memory_equal(&before, &after, sizeof(before));
+}
+
+static unsigned fate_of(const uint8_t *packet)
+{
+	struct fates before = read_fates();
+
+	send_packet(packet);
+	return await_fate(&before);
+}
+
+static void next_use_may_not_begin(struct losing *own)
+{
+	struct sml_header *header = (struct sml_header *)own->packets[0];
+
+	header->use_be = sml_be32(own->use + 2);
+	assert_int_equal(fate_of(own->packets[0]), SML_VERDICT_EARLY_USE);
+	header->use_be = sml_be32(own->use);
 }
 
 /*
- * The last rank's packet, with zeros, has joined its rank to `seen` in its first pass, and was lost
- * before the pass that makes the use complete.
+ * The last rank's packet is lost before it completes the use, and then the copies of `rank`, if
+ * they are lost, too. Its next copy completes the use, for all ranks.
  */
-static void lose_last_rank(struct sml_pool *pool, struct sml_pool_answer *answer, uint8_t *packet)
+static void lose_the_last(struct losing *own, uint8_t rank, bool load_too, bool finish_too)
 {
-	const struct sml_p4_job *job = sml_p4_job_of(dataplane, VECTOR_JOB);
-	uint8_t last = RANDOM_RANKS - 1;
-	uint32_t length = contribution_of(&pool->rules, last, 0, packet);
+	uint32_t length = sizeof(own->packets[0]);
+	uint8_t expected[sizeof(own->packets[0])] __attribute__((aligned(8)));
+	struct sml_pool_answer answer = {.packet = NULL};
+	enum sml_verdict verdict;
 
-	memset(packet + SML_HEADER_BYTES, 0, 4 * VECTOR_LANES);
-	assert_int_equal(sml_pool_receive(pool, packet, length, answer), SML_VERDICT_COMPLETED);
-	write_register("seen_0", job->first_buffer + 2, sml_pool_all_ranks(&pool->rules));
+	for (uint8_t first = 0; first + 1 < RANDOM_RANKS; first++)
+		assert_int_equal(compare(&own->pool, own->packets[first], length, "use", own->use),
+				 SML_VERDICT_ABSORBED);
+	verdict = sml_pool_receive(&own->pool, own->packets[RANDOM_RANKS - 1], length, &answer);
+	assert_int_equal(verdict, SML_VERDICT_COMPLETED);
+	memcpy(expected, answer.packet, length);
+	lose(own->packets[RANDOM_RANKS - 1], PASS_FINISH);
+	next_use_may_not_begin(own);
+	if (load_too)
+		lose(own->packets[rank], PASS_LOAD);
+	if (finish_too)
+		lose(own->packets[rank], PASS_FINISH);
+	/* Who completes the use is its last rank. */
+	((struct sml_header *)expected)->rank = rank;
+	answer = (struct sml_pool_answer){.packet = expected, .length = length, .in.rank = rank};
+	assert_int_equal(fate_of(own->packets[rank]), SML_VERDICT_COMPLETED);
+	check_results(&own->pool.rules, SML_VERDICT_COMPLETED, &answer);
+	/* It stays complete. A copy that is lost before its FINISH is no harm, either. */
+	lose(own->packets[0], PASS_FINISH);
+	for (uint8_t again = 0; again < RANDOM_RANKS; again++) {
+		answer.in.rank = again;
+		assert_int_equal(fate_of(own->packets[again]), SML_VERDICT_RESEND);
+		check_results(&own->pool.rules, SML_VERDICT_RESEND, &answer);
+	}
 }
 
-static void a_copy_of_any_rank_completes_a_use_whose_last_packet_was_lost(void **state)
+/* A mismatch that is lost on its way to the daemon is told by the next copy. */
+static void lose_a_mismatch(struct losing *own)
+{
+	uint32_t length = sizeof(own->packets[0]);
+	struct sml_header *header = (struct sml_header *)own->packets[1];
+
+	assert_int_equal(compare(&own->pool, own->packets[0], length, "use", own->use),
+			 SML_VERDICT_ABSORBED);
+	header->digest_be ^= 1;
+	lose(own->packets[1], PASS_MISMATCH);
+	assert_int_equal(compare(&own->pool, own->packets[1], length, "use", own->use),
+			 SML_VERDICT_MISMATCH);
+	header->digest_be ^= 1;
+	for (uint8_t rank = 1; rank < RANDOM_RANKS; rank++)
+		compare(&own->pool, own->packets[rank], length, "use", own->use);
+}
+
+static void a_use_whose_last_packet_is_lost_between_passes_is_completed_by_any_copy(void **state)
 {
 	struct sml_pool_rules rules = {
 		.tag = 0x7461672d7461672d,
 		.job = VECTOR_JOB,
-		.epoch = VECTOR_EPOCH + RANDOM_WORLDS,
+		.epoch = VECTOR_EPOCH,
 		.head_slots = 1,
 		.data_slots = 1,
 		.lanes = VECTOR_LANES,
 		.n_ranks = RANDOM_RANKS,
 		.n_shards = 1,
-		.cookies = {101, 102, 103},
 	};
-	uint8_t packet[SML_HEADER_BYTES + 4 * VECTOR_LANES] __attribute__((aligned(8)));
-	const struct frame_wrapping first = wrapping_of(0);
-	struct sml_pool_answer answer = {.packet = NULL};
-	uint8_t frame[FRAME_BYTES];
-	struct sml_pool pool;
-	struct fates before;
+	struct losing own;
+	uint32_t use = 0;
 	void *memory;
 
 	(void)state;
-	if (!is_staged)
-		return;
-	memory = vector_pool_open(&pool, &rules);
+	assert_true(is_staged);
+	for (unsigned rank = 0; rank < rules.n_ranks; rank++)
+		rules.cookies[rank] = (uint64_t)random_below(1u << 31) << 32 | rank;
+	memory = vector_pool_open(&own.pool, &rules);
 	begin_world(&rules);
-	for (uint8_t rank = 0; rank + 1 < RANDOM_RANKS; rank++)
-		assert_int_equal(compare(&pool, packet,
-					 contribution_of(&rules, rank, 1000u << rank, packet),
-					 "rank", rank),
-				 SML_VERDICT_ABSORBED);
-	lose_last_rank(&pool, &answer, packet);
-	/* It counts as the last one. */
-	((struct sml_header *)(uintptr_t)answer.packet)->rank = 0;
-	before = read_fates();
-	send_frame(frame,
-		   frame_build(frame, &first, packet, contribution_of(&rules, 0, 77, packet)));
-	assert_int_equal(await_fate(&before), SML_VERDICT_COMPLETED);
-	check_results(&rules, SML_VERDICT_COMPLETED, &answer);
-	assert_int_equal(compare(&pool, packet, contribution_of(&rules, 1, 78, packet), "again", 1),
-			 SML_VERDICT_RESEND);
+	/* The first round has sums, and the second one maxima. */
+	for (unsigned round = 0; round < 2; round++)
+		for (uint8_t rank = 0; rank < RANDOM_RANKS; rank++)
+			for (unsigned also = 0; also < 4; also++) {
+				make_packets(&own, use++);
+				lose_the_last(&own, rank, also & 1, also & 2);
+			}
+	print_message("%u uses lost their last packet, and were completed by a copy;\n", use);
+	make_packets(&own, use++);
+	lose_a_mismatch(&own);
 	free(memory);
 }
 
@@ -681,13 +788,19 @@ static int open_registers(const char *thrift)
 		      : registers_operations->open(&registers, &place, &none, &sml_p4_services);
 }
 
-/* TARGET FAMILY PROGRAM THRIFT; the family is 4, 6 or tagged. The interface is called "workers". */
+/*
+ * TARGET FAMILY PROGRAM THRIFT; the family is 4, 6 or tagged. The interface is called "workers". A
+ * program whose name ends in -loss.json can lose packets between passes.
+ */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_vector_gets_its_verdict_and_result_in_simple_switch),
 		cmocka_unit_test(random_packets_get_the_verdicts_and_bytes_of_the_user_space_slots),
-		cmocka_unit_test(a_copy_of_any_rank_completes_a_use_whose_last_packet_was_lost),
+	};
+	const struct CMUnitTest loss_tests[] = {
+		cmocka_unit_test(
+			a_use_whose_last_packet_is_lost_between_passes_is_completed_by_any_copy),
 	};
 	struct sml_dataplane_config config = {
 		.port = FRAME_PORT,
@@ -715,7 +828,10 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%s\n", sml_error_last());
 		return 1;
 	}
-	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	if (strstr(argv[3], "-loss.json") != NULL)
+		rc = cmocka_run_group_tests(loss_tests, NULL, NULL);
+	else
+		rc = cmocka_run_group_tests(tests, NULL, NULL);
 	if (has_job)
 		operations->remove_job(dataplane, VECTOR_JOB);
 	operations->close(dataplane);
