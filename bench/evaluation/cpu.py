@@ -24,7 +24,7 @@ def clock_hz():
 def run(lab):
     hertz, rows = clock_hz(), []
     n_workers, entries = 4, [Entry(method) for method in METHODS]
-    size = 200_000 if lab.form == "smallest" else 4_000_000
+    size = lab.choose(2_000_000, 4_000_000, 200_000)
     for rate in ("100mbit", "unshaped"):
         # CPU time is counted by whole cells, so each sample is one.
         samples = lab.samples(lab.choose(2, 8, 1), n_workers, rate, size, entries, 2)

@@ -80,7 +80,7 @@ def simulate(lab, n_workers, size_bytes):
 def run(lab):
     n_workers = lab.choose(4, 8, 2)
     size = lab.choose(2_000_000, 10_000_000, 200_000)
-    runs = lab.choose(6, 12, 2)
+    runs = lab.choose(4, 12, 2)
     entries = [Entry(method, loss) for loss in lab.choose(LOSSES, LOSSES, LOSSES[::3])
                for method in lab.choose(METHODS, METHODS, (INT32, NEITHER, RING))]
     found = lab.compare(n_workers, "100mbit", size, entries, runs, offload=False)

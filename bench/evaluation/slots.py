@@ -11,7 +11,7 @@ PACKET_LANES = 352
 SLOT_BYTES = 2 * 4 * PACKET_LANES
 # The register memory of 512 slots of 32 lanes, in two buffers: the largest pool of the paper.
 PAPER_SLOTS, PAPER_LANES = 512, 32
-FEW_LANES = (32, 64)  # of what a job can have, the counts that fit into a Tofino (docs/p4.md)
+FEW_LANES = (32,)  # of what a job can have, the counts that fit into a Tofino (docs/p4.md)
 # Mbit/s, and microseconds one way
 SIMULATED = ((10_000, 10), (100_000, 10), (100_000, 40), (400_000, 10))
 STYLES = ("-", "-", "-", "--")  # the last two curves lie on each other
