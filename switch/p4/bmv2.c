@@ -79,19 +79,21 @@ int sml_p4_bmv2_each_state(const char *json, size_t bytes, sml_p4_bmv2_on_state 
 			   void *context)
 {
 	json_t *program = json_loadb(json, bytes, 0, NULL), *pipeline;
-	int rc = each_of(json_object_get(program, "register_arrays"), SML_P4_BMV2_REGISTERS, each,
-			 context);
 	size_t i;
+	int rc = 0;
 
-	if (rc == 0)
-		rc = each_of(json_object_get(program, "counter_arrays"), SML_P4_BMV2_COUNTERS, each,
-			     context);
 	json_array_foreach(json_object_get(program, "pipelines"), i, pipeline)
 	{
 		if (rc == 0)
 			rc = each_of(json_object_get(pipeline, "tables"), SML_P4_BMV2_TABLE, each,
 				     context);
 	}
+	if (rc == 0)
+		rc = each_of(json_object_get(program, "register_arrays"), SML_P4_BMV2_REGISTERS,
+			     each, context);
+	if (rc == 0)
+		rc = each_of(json_object_get(program, "counter_arrays"), SML_P4_BMV2_COUNTERS, each,
+			     context);
 	json_decref(program);
 	return rc;
 }

@@ -10,7 +10,10 @@
 /* What a program was compiled for, from the JSON that BMv2 runs. False: it is not our program. */
 bool sml_p4_bmv2_limits(const char *json, size_t bytes, struct sml_p4_limits *limits);
 
-/* What a program keeps. Tables are those that take entries: the others' entries are constant. */
+/*
+ * What a program keeps: tables first, because without their entries, no packet writes into the
+ * rest. Tables are those that take entries: the others' entries are constant.
+ */
 enum sml_p4_bmv2_kind { SML_P4_BMV2_TABLE, SML_P4_BMV2_REGISTERS, SML_P4_BMV2_COUNTERS };
 
 typedef int sml_p4_bmv2_on_state(void *context, enum sml_p4_bmv2_kind kind, const char *name);

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # The slot rule in simple_switch: the shared vectors and random packets, in all forms of the
-# program, over IPv4, IPv6 and VLAN; and losses between passes (test_p4_slot.c). Needs root, BMv2 and p4c. P4_PROTOCOL: as in
-# tests/support/p4.sh.
+# program, over IPv4, IPv6 and VLAN; and losses between passes (test_p4_slot.c). Needs root, BMv2 and
+# p4c. P4_PROTOCOL: as in tests/support/p4.sh.
 #
 #	tests/integration/p4-slot.sh TEST-PROGRAM BUILD-DIRECTORY/p4 build/bpf/tag.bpf.o
 test=$(realpath "$1")

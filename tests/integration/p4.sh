@@ -126,6 +126,18 @@ restart_in_the_middle() {
 	grep -q 'Wrong elements: 0 OK' "$work/restarted.0" || fail "its results are right"
 }
 
+# The program keeps its state when its daemon dies. The next daemon removes it, and begins again.
+daemon_alone_restarts() {
+	start_job again -b 256K -e 256K --seconds 20 -c 1
+	await is_over_or is_under_way 10.77.0.1 again
+	all_run || { fail "the job ended before the daemon died"; return; }
+	kill -9 "$daemon_pid"
+	wait "$daemon_pid" 2>/dev/null
+	start_daemon 10.77.0.1
+	expect_success "a job resumes after its daemon alone has died and come back" "${pids[@]}"
+	grep -q 'Wrong elements: 0 OK' "$work/again.0" || fail "its results are right"
+}
+
 # P4Runtime has one primary controller: the daemon that began last.
 second_daemon_takes_over() {
 	switch='10.77.0.1|10.77.0.1:28501' start_job taken -b 256K -e 256K --seconds 20 -c 1
@@ -256,6 +268,7 @@ different_calls_are_a_mismatch
 killed_worker_is_named
 if [ -x "$demo" ]; then demo_trains; else echo "left out: the demo, which this build lacks"; fi
 restart_in_the_middle
+daemon_alone_restarts
 if [ "$p4_protocol" = p4runtime ]; then
 	second_daemon_takes_over
 	wrong_programs_are_refused

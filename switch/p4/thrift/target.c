@@ -396,6 +396,11 @@ static int forget_groups(struct sml_p4_target *target)
 	CALL(ok, "the multicast groups", refusal);
 	entries = json_loads(text, 0, NULL);
 	g_free(text);
+	if (entries == NULL)
+		return target->services->error_set(-EPROTO,
+						   "the P4 switch at %s describes its multicast "
+						   "groups in a form that this program cannot read",
+						   target->where);
 	/* Nodes first: see bmv2_remove_group(). */
 	json_array_foreach(json_object_get(entries, "l1_handles"), i, each)
 	{
