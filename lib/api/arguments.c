@@ -161,9 +161,9 @@ static int check_int16(struct sml_context *context, const struct sml_tensor_spec
 	if (spec->wire != SML_WIRE_INT16 || !context->shape.only_int32 || !is_float_sum(spec))
 		return 0;
 	return sml_context_refuse(context, -EINVAL,
-				  "the int16 wire is not for this job: the program of a switch of "
-				  "it adds only int32 lanes. Ask for the int32 wire, or use "
-				  "another switch program");
+				  "the int16 wire is not for this job: one of its switches adds "
+				  "only int32 lanes. Ask for the int32 wire, or use another "
+				  "switch program");
 }
 
 int sml_check_wire(struct sml_context *context, const struct sml_options *options,

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -228,6 +229,7 @@ static pid_t serve_in_child(char address[64])
 	pid = fork();
 	if (pid == 0) {
 		close(ends[0]);
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* it does not outlive a failed test */
 		serve(fixed_64, address);
 		if (write(ends[1], address, 64) == 64)
 			pause();
@@ -269,6 +271,7 @@ static void a_job_that_began_with_int16_lanes_does_not_resume_without_them(void 
 			      .timeout_ms = 2000,
 			      .body = lose_the_first_switch,
 			      .argument = &first});
+	kill(first, SIGKILL);
 	assert_int_equal(waitpid(first, NULL, 0), first);
 	sml_switch_close(second);
 }
