@@ -41,7 +41,7 @@ def about_the_run(about):
     return (f"{about['date'][:10]}, {about['cores']} cores ({about['cpu']}), Linux {about['kernel']}, TCP with "
             f"{about['tcp']}, at least {about['runs_at_least']} runs a row.\n**Links are emulated, and all "
             f"hosts share these {about['cores']} cores.**"
-            + (f"\nThe machine was not quiet (load {about['load']:.0f} before the first run): rows that are "
+            + (f"\nThe machine was not quiet (load {about['load']:.0f} before the first run):\nrows that are "
                "limited by the cores would be faster on a quiet one." if about["load"] > 1 else ""))
 
 

@@ -251,8 +251,8 @@ static int check_terms(const struct sml_stripe *stripe, uint16_t lanes)
 	if (stripe->admission.only_int32 && !context->shape.only_int32)
 		return sml_error_set(SML_ERROR_PROTOCOL,
 				     "it adds only int32 lanes, and the job has begun at a switch "
-				     "that also adds int16 lanes: list only switches of one kind in "
-				     "SWITCHML_SWITCH");
+				     "that also adds int16 lanes: list only switches of one kind "
+				     "in SWITCHML_SWITCH");
 	return 0;
 }
 
