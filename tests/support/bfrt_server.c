@@ -186,12 +186,22 @@ static uint64_t number_in(const uint8_t bytes[BFRT_BYTES])
 
 /* ---- keys and data ---- */
 
+/* Numbers of keys are not small: the compiler gives an index 65556 or 65557. */
+static size_t place_of(const json_t *fields, const json_t *field)
+{
+	size_t i = 0;
+
+	while (json_array_get(fields, i) != field)
+		i++;
+	return i;
+}
+
 static bool take_keys(const json_t *table, const BfrtProto__TableKey *key, struct bfrt_entry *entry,
 		      struct outcome *outcome)
 {
 	const json_t *fields = json_object_get(table, "key");
 
-	if (key->n_fields != json_array_size(fields))
+	if (key->n_fields != json_array_size(fields) || key->n_fields > BFRT_KEYS)
 		return WRONG("%s has %zu keys, not %zu", text_of(table, "name"),
 			     json_array_size(fields), key->n_fields);
 	for (size_t i = 0; i < key->n_fields; i++) {
@@ -207,7 +217,7 @@ static bool take_keys(const json_t *table, const BfrtProto__TableKey *key, struc
 		    strcmp(text_of(field, "match_type"), "Exact") != 0)
 			return WRONG("key %s is of another kind", text_of(field, "name"));
 		if (!take_number(field, &key->fields[i]->exact->value,
-				 entry->keys[key->fields[i]->field_id - 1], outcome))
+				 entry->keys[place_of(fields, field)], outcome))
 			return false;
 	}
 	return true;
@@ -221,6 +231,8 @@ static bool take_field(const json_t *field, const BfrtProto__DataField *data,
 	bool is_bool = strcmp(text_of(json_object_get(field, "type"), "type"), "bool") == 0;
 	uint32_t at = data->field_id;
 
+	if (at >= BFRT_DATA)
+		return WRONG("%s has number %u, for which this server has no room", name, at);
 	if (!repeated) {
 		if (data->value_case != BFRT_PROTO__DATA_FIELD__VALUE_STREAM)
 			return WRONG("%s is a number", name);
@@ -507,8 +519,7 @@ static BfrtProto__TableEntry *answer_entry(const json_t *table, const struct bfr
 		bfrt_proto__key_field__exact__init(field->exact);
 		field->exact->value.len = n;
 		field->exact->value.data = malloc(n + 1);
-		memcpy(field->exact->value.data, entry->keys[field->field_id - 1] + BFRT_BYTES - n,
-		       n);
+		memcpy(field->exact->value.data, entry->keys[i] + BFRT_BYTES - n, n);
 		answer->key->fields[answer->key->n_fields++] = field;
 	}
 	answer->data = calloc(1, sizeof(*answer->data));

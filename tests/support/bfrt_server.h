@@ -17,13 +17,14 @@
 struct bfrt_server;
 
 #define BFRT_PIPES  4
+#define BFRT_KEYS   4
 #define BFRT_DATA   16 /* fields of an entry */
 #define BFRT_BYTES  16 /* of a number */
 #define BFRT_COPIES 64 /* of a list */
 
 struct bfrt_entry {
 	uint32_t table_id;
-	uint8_t keys[4][BFRT_BYTES];
+	uint8_t keys[BFRT_KEYS][BFRT_BYTES]; /* in the table's order */
 	uint32_t action_id;
 	/* By field id. */
 	uint8_t data[BFRT_DATA][BFRT_BYTES];
