@@ -3,11 +3,25 @@
  * The parser of all targets, from Ethernet to the lanes. A frame that is not a UDP datagram with our
  * magic and version keeps its rest as payload. So does a contribution whose lengths are wrong: then
  * sml is valid and lanes is not. No state selects on more than 32 bits, the most that hardware can.
+ *
+ * With HEADERS_ONLY, this file defines HeadersParser instead, for which the lanes are payload. A
+ * target can define NOTE_UDP and NOTE_SML, statements after these headers, and what they need.
  */
-#ifndef SML_P4_PARSER
-#define SML_P4_PARSER
+#ifdef HEADERS_ONLY
+#define NAME_OF_PARSER HeadersParser
+#else
+#define NAME_OF_PARSER FrameParser
+#endif
+#ifndef NOTE_UDP
+#define NOTE_PARAMETERS
+#define NOTE_DECLARATIONS
+#define NOTE_UDP
+#define NOTE_SML
+#endif
 
-parser FrameParser(packet_in packet, inout headers_t hdr) {
+parser NAME_OF_PARSER(packet_in packet, inout headers_t hdr NOTE_PARAMETERS) {
+    NOTE_DECLARATIONS
+
     state start {
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.type) {
@@ -47,6 +61,7 @@ parser FrameParser(packet_in packet, inout headers_t hdr) {
     // Fewer payload bytes than our header cannot be ours, and must not be looked into.
     state parse_udp {
         packet.extract(hdr.udp);
+        NOTE_UDP
         transition select(hdr.udp.length) {
             0 &&& 0xffe0: accept;      // below 32
             32 &&& 0xfff0: accept;     // 32 to 47: below UDP's header and ours
@@ -64,6 +79,7 @@ parser FrameParser(packet_in packet, inout headers_t hdr) {
 
     state parse_sml {
         packet.extract(hdr.sml);
+        NOTE_SML
         transition accept;
     }
 
@@ -76,6 +92,11 @@ parser FrameParser(packet_in packet, inout headers_t hdr) {
 
     state parse_full_packet {
         packet.extract(hdr.sml);
+        NOTE_SML
+#ifdef HEADERS_ONLY
+        transition accept;
+    }
+#else
         transition select(hdr.sml.kind, hdr.sml.lanes) {
             (SML_PACKET_CONTRIBUTION, SML_LANES): parse_lanes;
             default: accept;
@@ -86,6 +107,11 @@ parser FrameParser(packet_in packet, inout headers_t hdr) {
         packet.extract(hdr.lanes);
         transition accept;
     }
+#endif
 }
 
-#endif
+#undef NAME_OF_PARSER
+#undef NOTE_PARAMETERS
+#undef NOTE_DECLARATIONS
+#undef NOTE_UDP
+#undef NOTE_SML

@@ -2,8 +2,8 @@
 /*
  * The slot's step, sml_slot_step() of core/slot.h, for a pipeline of stages: a register belongs to
  * one stage, a packet can access it once while it passes, and each access is one read, compare and
- * write of at most two words, which answers with one word. That is what a Tofino can do. There is no
- * program for Tofino around it yet: BMv2 runs it (-DSML_STAGED), and tests compare it with
+ * write of at most two words, which answers with one word. That is what a Tofino can do
+ * (p4/tna/switchml.p4). BMv2 runs it, too (-DSML_STAGED), and there tests compare it with
  * core/slot.h.
  *
  *	stage	registers				answers
@@ -83,10 +83,10 @@
 #define DO_digest_load answer = value.lo;
 #define DO_digest_chunk answer = value.hi;
 // (operation, the first rank)
-#define DO_about_begin value.lo = meta.op; value.hi = meta.rank; answer = 1;
+#define DO_about_begin value.lo = (bit<32>)hdr.sml.op; value.hi = (bit<32>)hdr.sml.rank; answer = 1;
 #define DO_about_compare                                                                           \
     answer = 0;                                                                                    \
-    if (value.lo == meta.op) {                                                                     \
+    if (value.lo == (bit<32>)hdr.sml.op) {                                                         \
         answer = 1;                                                                                \
     }
 #define DO_about_load answer = value.lo;
@@ -108,7 +108,7 @@
 #define DO_seen_1_read answer = value;
 #define DO_ticket_write value = ticket; answer = value;
 #define DO_ticket_read answer = value;
-#define DO_last_write value = meta.rank; answer = value;
+#define DO_last_write value = (bit<32>)hdr.sml.rank; answer = value;
 #define DO_last_read answer = value;
 
 // What a packet is to its buffer.
@@ -137,11 +137,11 @@ control SlotStep(inout headers_t hdr, inout metadata_t meta) {
     WORD_REGISTER(slot_last_rank, 2 * SML_SLOTS)
 
     bit<32> held;   // s, before this packet
-    bit<32> begins; // 1: the use begins, or (FINISH) becomes complete
-    bit<32> fresh;  // 1: the buffer was FRESH
+    bit<1> begins; // 1: the use begins, or (FINISH) becomes complete
+    bit<1> fresh;  // 1: the buffer was FRESH
     bit<32> ahead;  // held - use
-    bit<32> same_digest;
-    bit<32> same_about;
+    bit<1> same_digest;
+    bit<1> same_about;
     bit<32> seen_0; // before this packet; 0 when the use begins
     bit<32> seen_1;
     bit<32> missing_0; // after it
@@ -155,16 +155,16 @@ control SlotStep(inout headers_t hdr, inout metadata_t meta) {
 
     PAIR_ACCESS(slot_use, use_first)
     PAIR_ACCESS(slot_use, use_later)
-    PAIR_ACCESS(slot_begins, begins_first)
-    PAIR_ACCESS(slot_begins, begins_later)
-    WORD_ACCESS(slot_incarnation, fresh_first)
-    WORD_ACCESS(slot_incarnation, fresh_later)
-    PAIR_ACCESS(slot_digest, digest_begin)
-    PAIR_ACCESS(slot_digest, digest_compare)
+    PAIR_FLAG(slot_begins, begins_first)
+    PAIR_FLAG(slot_begins, begins_later)
+    WORD_FLAG(slot_incarnation, fresh_first)
+    WORD_FLAG(slot_incarnation, fresh_later)
+    PAIR_FLAG(slot_digest, digest_begin)
+    PAIR_FLAG(slot_digest, digest_compare)
     PAIR_ACCESS(slot_digest, digest_load)
     PAIR_ACCESS(slot_digest, digest_chunk)
-    PAIR_ACCESS(slot_about, about_begin)
-    PAIR_ACCESS(slot_about, about_compare)
+    PAIR_FLAG(slot_about, about_begin)
+    PAIR_FLAG(slot_about, about_compare)
     PAIR_ACCESS(slot_about, about_load)
     PAIR_ACCESS(slot_about, about_rank)
     PAIR_ACCESS(tickets, ticket_draw)
@@ -185,6 +185,190 @@ control SlotStep(inout headers_t hdr, inout metadata_t meta) {
     action clear_lanes() {
         EACH_PAIR(CLEAR_LANES)
     }
+
+    // ---- stage 1: which use has the buffer, and does this packet begin or complete one? ----
+    // A register has a table of its own, because an action accesses one register. There are no
+    // conditions, because Tofino's assembler does not see that their branches exclude each other.
+
+    action use_by_first() {
+        EXECUTE_PAIR(held, slot_use, use_first, meta.buffer)
+    }
+
+    action use_by_later() {
+        EXECUTE_PAIR(held, slot_use, use_later, meta.buffer)
+    }
+
+    action begins_by_first() {
+        EXECUTE_PAIR_FLAG(begins, slot_begins, begins_first, meta.buffer)
+    }
+
+    action begins_by_later() {
+        EXECUTE_PAIR_FLAG(begins, slot_begins, begins_later, meta.buffer)
+    }
+
+    action fresh_by_first() {
+        EXECUTE_WORD_FLAG(fresh, slot_incarnation, fresh_first, meta.buffer)
+    }
+
+    action fresh_by_later() {
+        EXECUTE_WORD_FLAG(fresh, slot_incarnation, fresh_later, meta.buffer)
+    }
+
+    // A FRESH buffer begins only with use 0 or 1, by its parity.
+#define USE_TABLE(name, first, later)                                                              \
+    table name {                                                                                   \
+        key = {                                                                                    \
+            meta.pass: ternary;                                                                    \
+            meta.is_use_first: ternary;                                                            \
+        }                                                                                          \
+        actions = { first; later; @defaultonly NoAction; }                                         \
+        const default_action = NoAction();                                                         \
+        const entries = {                                                                          \
+            (PASS_FIRST, 1): first();                                                              \
+            (PASS_FIRST, _): later();                                                              \
+            (PASS_FINISH, _): later();                                                             \
+        }                                                                                          \
+        size = 4;                                                                                  \
+    }
+    USE_TABLE(find_use, use_by_first, use_by_later)
+    USE_TABLE(find_begins, begins_by_first, begins_by_later)
+    USE_TABLE(find_fresh, fresh_by_first, fresh_by_later)
+
+    // ---- stage 2: the tensor ----
+
+    action begin_digest() {
+        EXECUTE_PAIR_FLAG(same_digest, slot_digest, digest_begin, meta.buffer)
+    }
+
+    action compare_digest() {
+        EXECUTE_PAIR_FLAG(same_digest, slot_digest, digest_compare, meta.buffer)
+    }
+
+    action load_digest() {
+        EXECUTE_PAIR(hdr.sml.digest, slot_digest, digest_load, meta.buffer)
+    }
+
+    action load_chunk() {
+        EXECUTE_PAIR(hdr.sml.chunk, slot_digest, digest_chunk, meta.buffer)
+    }
+
+    action begin_about() {
+        EXECUTE_PAIR_FLAG(same_about, slot_about, about_begin, meta.buffer)
+    }
+
+    action compare_about() {
+        EXECUTE_PAIR_FLAG(same_about, slot_about, about_compare, meta.buffer)
+    }
+
+    action load_about() {
+        EXECUTE_PAIR(about, slot_about, about_load, meta.buffer)
+    }
+
+    action load_first_rank() {
+        EXECUTE_PAIR(about, slot_about, about_rank, meta.buffer)
+    }
+
+#define TENSOR_TABLE(name, begin, compare, load, load_for_daemon)                                  \
+    table name {                                                                                   \
+        key = {                                                                                    \
+            meta.pass: ternary;                                                                    \
+            begins: ternary;                                                                       \
+        }                                                                                          \
+        actions = { begin; compare; load; load_for_daemon; @defaultonly NoAction; }                \
+        const default_action = NoAction();                                                         \
+        const entries = {                                                                          \
+            (PASS_FIRST, 1): begin();                                                              \
+            (PASS_FIRST, _): compare();                                                            \
+            (PASS_FINISH, _): load();                                                              \
+            (PASS_MISMATCH, _): load_for_daemon();                                                 \
+        }                                                                                          \
+        size = 4;                                                                                  \
+    }
+    TENSOR_TABLE(find_digest, begin_digest, compare_digest, load_digest, load_chunk)
+    TENSOR_TABLE(find_about, begin_about, compare_about, load_about, load_first_rank)
+
+    // ---- stage 3: what the packet is to its buffer, which ranks are in, and the ticket ----
+
+    action write_ticket() {
+        EXECUTE_WORD(ticket, slot_ticket, ticket_write, meta.buffer)
+    }
+
+    action read_ticket() {
+        EXECUTE_WORD(ticket, slot_ticket, ticket_read, meta.buffer)
+    }
+
+    action write_last_rank() {
+        EXECUTE_WORD(last_rank, slot_last_rank, last_write, meta.buffer)
+    }
+
+    action read_last_rank() {
+        EXECUTE_WORD(last_rank, slot_last_rank, last_read, meta.buffer)
+    }
+
+#define FINISH_TABLE(name, write, read)                                                            \
+    table name {                                                                                   \
+        key = {                                                                                    \
+            meta.pass: ternary;                                                                    \
+            begins: ternary;                                                                       \
+        }                                                                                          \
+        actions = { write; read; @defaultonly NoAction; }                                          \
+        const default_action = NoAction();                                                         \
+        const entries = {                                                                          \
+            (PASS_FINISH, 1): write();                                                             \
+            (PASS_FINISH, _): read();                                                              \
+        }                                                                                          \
+        size = 4;                                                                                  \
+    }
+    FINISH_TABLE(find_ticket, write_ticket, read_ticket)
+    FINISH_TABLE(find_last_rank, write_last_rank, read_last_rank)
+
+    action phase_begins() {
+        phase = PHASE_BEGINS;
+    }
+
+    action phase_joins() {
+        phase = PHASE_JOINS;
+    }
+
+    action phase_differs() {
+        phase = PHASE_DIFFERS;
+    }
+
+#define SEE_ACTIONS(word)                                                                          \
+    action begin_##word() {                                                                        \
+        EXECUTE_WORD(seen_##word, slot_seen_##word, seen_##word##_begin, meta.buffer)              \
+    }                                                                                              \
+    action join_##word() {                                                                         \
+        EXECUTE_WORD(seen_##word, slot_seen_##word, seen_##word##_join, meta.buffer)               \
+    }                                                                                              \
+    action read_##word() {                                                                         \
+        EXECUTE_WORD(seen_##word, slot_seen_##word, seen_##word##_read, meta.buffer)               \
+    }
+    SEE_ACTIONS(0)
+    SEE_ACTIONS(1)
+
+#define SEE_TABLE(name, begin, join, read)                                                         \
+    table name {                                                                                   \
+        key = {                                                                                    \
+            meta.pass: ternary;                                                                    \
+            begins: ternary;                                                                       \
+            fresh: ternary;                                                                        \
+            ahead: ternary;                                                                        \
+            same_digest: ternary;                                                                  \
+            same_about: ternary;                                                                   \
+        }                                                                                          \
+        actions = { begin; join; read; @defaultonly NoAction; }                                    \
+        const default_action = NoAction();                                                         \
+        const entries = {                                                                          \
+            (PASS_FIRST, 1, _, _, _, _): begin();                                                  \
+            (PASS_FIRST, _, 0, 0, 1, 1): join();                                                   \
+            (PASS_FIRST, _, 0, 0, _, _): read();                                                   \
+        }                                                                                          \
+        size = 4;                                                                                  \
+    }
+    SEE_TABLE(classify, phase_begins, phase_joins, phase_differs)
+    SEE_TABLE(see_0, begin_0, join_0, read_0)
+    SEE_TABLE(see_1, begin_1, join_1, read_1)
 
     // ---- stage 4: what to do with the lanes ----
 
@@ -355,6 +539,19 @@ control SlotStep(inout headers_t hdr, inout metadata_t meta) {
         hdr.sml.op = about[7:0];
     }
 
+    table answer_with {
+        key = {
+            meta.pass: exact;
+        }
+        actions = { make_result; make_mismatch; @defaultonly NoAction; }
+        const default_action = NoAction();
+        const entries = {
+            PASS_FINISH: make_result();
+            PASS_MISMATCH: make_mismatch();
+        }
+        size = 2;
+    }
+
     apply {
         held = 0;
         begins = 0;
@@ -370,68 +567,30 @@ control SlotStep(inout headers_t hdr, inout metadata_t meta) {
         if (meta.pass == PASS_LOAD) {
             clear_lanes();
         }
-        // Stage 1. A FRESH buffer begins only with use 0 or 1, by its parity.
-        if (meta.pass == PASS_FIRST && meta.is_use_first == 1) {
-            EXECUTE_PAIR(held, slot_use, use_first, meta.buffer)
-            EXECUTE_PAIR(begins, slot_begins, begins_first, meta.buffer)
-            EXECUTE_WORD(fresh, slot_incarnation, fresh_first, meta.buffer)
-        } else if (meta.pass == PASS_FIRST || meta.pass == PASS_FINISH) {
-            EXECUTE_PAIR(held, slot_use, use_later, meta.buffer)
-            EXECUTE_PAIR(begins, slot_begins, begins_later, meta.buffer)
-            EXECUTE_WORD(fresh, slot_incarnation, fresh_later, meta.buffer)
-        }
+        // Stage 1.
+        find_use.apply();
+        find_begins.apply();
+        find_fresh.apply();
         // Stage 2.
         ahead = held - hdr.sml.use;
-        if (meta.pass == PASS_FIRST && begins == 1) {
-            phase = PHASE_BEGINS;
-            EXECUTE_PAIR(same_digest, slot_digest, digest_begin, meta.buffer)
-            EXECUTE_PAIR(same_about, slot_about, about_begin, meta.buffer)
-        } else if (meta.pass == PASS_FIRST) {
-            EXECUTE_PAIR(same_digest, slot_digest, digest_compare, meta.buffer)
-            EXECUTE_PAIR(same_about, slot_about, about_compare, meta.buffer)
-        } else if (meta.pass == PASS_FINISH) {
-            EXECUTE_PAIR(hdr.sml.digest, slot_digest, digest_load, meta.buffer)
-            EXECUTE_PAIR(about, slot_about, about_load, meta.buffer)
-        } else if (meta.pass == PASS_MISMATCH) {
-            EXECUTE_PAIR(hdr.sml.chunk, slot_digest, digest_chunk, meta.buffer)
-            EXECUTE_PAIR(about, slot_about, about_rank, meta.buffer)
-        }
+        find_digest.apply();
+        find_about.apply();
         if (meta.pass == PASS_FINISH && begins == 1) {
             EXECUTE_PAIR(ticket, tickets, ticket_draw, meta.stream)
         }
         // Stage 3.
-        if (phase == PHASE_BEGINS) {
-            EXECUTE_WORD(seen_0, slot_seen_0, seen_0_begin, meta.buffer)
-            EXECUTE_WORD(seen_1, slot_seen_1, seen_1_begin, meta.buffer)
-        } else if (meta.pass == PASS_FIRST && fresh == 0 && ahead == 0) {
-            if (same_digest == 1 && same_about == 1) {
-                phase = PHASE_JOINS;
-                EXECUTE_WORD(seen_0, slot_seen_0, seen_0_join, meta.buffer)
-                EXECUTE_WORD(seen_1, slot_seen_1, seen_1_join, meta.buffer)
-            } else {
-                phase = PHASE_DIFFERS;
-                EXECUTE_WORD(seen_0, slot_seen_0, seen_0_read, meta.buffer)
-                EXECUTE_WORD(seen_1, slot_seen_1, seen_1_read, meta.buffer)
-            }
-        }
-        if (meta.pass == PASS_FINISH && begins == 1) {
-            EXECUTE_WORD(ticket, slot_ticket, ticket_write, meta.buffer)
-            EXECUTE_WORD(last_rank, slot_last_rank, last_write, meta.buffer)
-        } else if (meta.pass == PASS_FINISH) {
-            EXECUTE_WORD(ticket, slot_ticket, ticket_read, meta.buffer)
-            EXECUTE_WORD(last_rank, slot_last_rank, last_read, meta.buffer)
-        }
+        classify.apply();
+        see_0.apply();
+        see_1.apply();
+        find_ticket.apply();
+        find_last_rank.apply();
         // Stage 4, and the others have the rest of the lanes.
         decide.apply();
         OTHER_LANES
         join_seen();
         find_missing();
         judge.apply();
-        if (meta.pass == PASS_FINISH) {
-            make_result();
-        } else if (meta.pass == PASS_MISMATCH) {
-            make_mismatch();
-        }
+        answer_with.apply();
     }
 }
 

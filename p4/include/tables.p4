@@ -55,8 +55,6 @@ struct metadata_t {
     bit<8> next_pass;
     bit<8> is_use_first;
     bit<32> expected;
-    bit<32> op;
-    bit<32> rank;
     // what to do with the packet
     bit<8> is_result;
     bit<8> to_rank;
@@ -174,8 +172,6 @@ control Placement(inout headers_t hdr, inout metadata_t meta) {
 control Preparation(in headers_t hdr, inout metadata_t meta) {
     apply {
         meta.buffer = meta.first_of_slot | (bit<16>)hdr.sml.use[0:0];
-        meta.op = (bit<32>)hdr.sml.op;
-        meta.rank = (bit<32>)hdr.sml.rank;
         meta.rank_bit_0 = meta.rank_bit[31:0];
         meta.rank_bit_1 = meta.rank_bit[63:32];
         meta.all_0 = meta.all[31:0];

@@ -22,11 +22,13 @@ struct lane_pair_t {
 #define WORD_REGISTER(name, size) register<bit<32>>(size) name;
 #define PAIR_ACCESS(name, access)
 #define WORD_ACCESS(name, access)
+#define PAIR_FLAG(name, access)
+#define WORD_FLAG(name, access)
 
-#define EXECUTE_PAIR(result, name, access, index)                                                  \
+#define EXECUTE_PAIR_OF(type, result, name, access, index)                                         \
     {                                                                                              \
         pair_t value;                                                                              \
-        bit<32> answer;                                                                            \
+        type answer;                                                                               \
         name##_lo.read(value.lo, (bit<32>)index);                                                  \
         name##_hi.read(value.hi, (bit<32>)index);                                                  \
         DO_##access                                                                                \
@@ -34,15 +36,23 @@ struct lane_pair_t {
         name##_hi.write((bit<32>)index, value.hi);                                                 \
         result = answer;                                                                           \
     }
-#define EXECUTE_WORD(result, name, access, index)                                                  \
+#define EXECUTE_WORD_OF(type, result, name, access, index)                                         \
     {                                                                                              \
         bit<32> value;                                                                             \
-        bit<32> answer;                                                                            \
+        type answer;                                                                               \
         name.read(value, (bit<32>)index);                                                          \
         DO_##access                                                                                \
         name.write((bit<32>)index, value);                                                         \
         result = answer;                                                                           \
     }
+#define EXECUTE_PAIR(result, name, access, index)                                                  \
+    EXECUTE_PAIR_OF(bit<32>, result, name, access, index)
+#define EXECUTE_WORD(result, name, access, index)                                                  \
+    EXECUTE_WORD_OF(bit<32>, result, name, access, index)
+#define EXECUTE_PAIR_FLAG(result, name, access, index)                                             \
+    EXECUTE_PAIR_OF(bit<1>, result, name, access, index)
+#define EXECUTE_WORD_FLAG(result, name, access, index)                                             \
+    EXECUTE_WORD_OF(bit<1>, result, name, access, index)
 
 #define LANE_REGISTER(i)                                                                           \
     register<bit<32>>(2 * SML_SLOTS) lanes_##i##_lo;                                               \
