@@ -20,11 +20,18 @@ enum {
 	SML_P4_FATE_BAD_CHECKSUM = SML_VERDICTS,
 	/* Counters of a job; its place is the upper part of a counter's index. */
 	SML_P4_FATES = 16,
+	/* How wide a job's place, a fate and a rank are where an index is joined of bits. */
+	SML_P4_JOB_BITS = 8,
+	SML_P4_FATE_BITS = 4,
+	SML_P4_CHILD_BITS = 6,
 	/* The multicast group of everything that is flooded, and the first job's. */
 	SML_P4_FLOOD_GROUP = 1,
 	SML_P4_FIRST_GROUP = 2,
 };
 _Static_assert((int)SML_P4_FATE_BAD_CHECKSUM < (int)SML_P4_FATES, "every fate has a counter");
+_Static_assert((int)SML_P4_FATES == 1 << SML_P4_FATE_BITS, "joined bits are the index");
+_Static_assert(SML_MAX_JOBS == 1 << SML_P4_JOB_BITS, "joined bits are the index");
+_Static_assert(SML_MAX_CHILDREN == 1 << SML_P4_CHILD_BITS, "joined bits are the index");
 _Static_assert((int)SML_P4_KIND_MISMATCH >= (int)SML_PACKET_KINDS, "no other packet has this kind");
 
 /* X(field of struct sml_header, name in P4) */
@@ -72,6 +79,9 @@ _Static_assert((int)SML_P4_KIND_MISMATCH >= (int)SML_PACKET_KINDS, "no other pac
 	X(8, SML_VERDICT_OUT_OF_RANGE)                                                             \
 	X(8, SML_P4_FATE_BAD_CHECKSUM)                                                             \
 	X(32, SML_P4_FATES)                                                                        \
+	X(8, SML_P4_JOB_BITS)                                                                      \
+	X(8, SML_P4_FATE_BITS)                                                                     \
+	X(8, SML_P4_CHILD_BITS)                                                                    \
 	X(32, SML_MAX_CHILDREN)                                                                    \
 	X(32, SML_MAX_JOBS)                                                                        \
 	X(16, SML_P4_FLOOD_GROUP)

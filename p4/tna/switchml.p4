@@ -150,7 +150,7 @@ control SmlIngress(inout frame_t hdr, inout ingress_metadata_t meta,
     Preparation() preparation;
     SlotStep() slot_step;
     Forwarding() forwarding;
-    // By job and fate, and by job and rank.
+    // By job and fate, and by job and rank, whose bits are joined: no action can multiply.
     Counter<bit<64>, bit<16>>(SML_MAX_JOBS * SML_P4_FATES, CounterType_t.PACKETS_AND_BYTES) fates;
     Counter<bit<64>, bit<16>>(SML_MAX_JOBS * SML_MAX_CHILDREN, CounterType_t.PACKETS) contributions;
     Counter<bit<64>, bit<16>>(SML_MAX_JOBS * SML_MAX_CHILDREN, CounterType_t.PACKETS) resends;
@@ -211,15 +211,17 @@ control SmlIngress(inout frame_t hdr, inout ingress_metadata_t meta,
         is_right_length = 1;
     }
 
+    // The two highest bits of the number of lanes are not in lane_bytes.
     table lengths {
         key = {
             hdr.inner.sml.kind: exact;
+            hdr.inner.sml.lanes[15:14]: exact;
             meta.excess_bytes: exact;
         }
         actions = { set_right_length; @defaultonly NoAction; }
         const default_action = NoAction();
         const entries = {
-            (SML_PACKET_CONTRIBUTION, 0): set_right_length();
+            (SML_PACKET_CONTRIBUTION, 0, 0): set_right_length();
         }
         size = 1;
     }
@@ -293,6 +295,12 @@ control SmlIngress(inout frame_t hdr, inout ingress_metadata_t meta,
         for_tm.ucast_egress_port = meta.sml.port[8:0];
     }
 
+    // The daemon's port is not known, so all ports get it, also the sender's.
+    action to_daemon_flooded() {
+        to_egress(WAY_DAEMON);
+        for_tm.mcast_grp_a = SML_P4_FLOOD_GROUP;
+    }
+
     table dispatch {
         key = {
             is_contribution: ternary;
@@ -300,7 +308,10 @@ control SmlIngress(inout frame_t hdr, inout ingress_metadata_t meta,
             meta.sml.verdict: ternary;
             meta.sml.is_flooded: ternary;
         }
-        actions = { drop; to_port; to_next_pass; to_flood; to_group; to_one_rank; to_daemon; }
+        actions = {
+            drop; to_port; to_next_pass; to_flood; to_group; to_one_rank; to_daemon;
+            to_daemon_flooded;
+        }
         const default_action = drop();
         const entries = {
             (0, _, _, 0): to_port();
@@ -311,8 +322,9 @@ control SmlIngress(inout frame_t hdr, inout ingress_metadata_t meta,
             (_, _, SML_VERDICT_COMPLETED, _): to_group();
             (_, _, SML_VERDICT_RESEND, _): to_one_rank();
             (_, _, SML_VERDICT_MISMATCH, 0): to_daemon();
+            (_, _, SML_VERDICT_MISMATCH, _): to_daemon_flooded();
         }
-        size = 8;
+        size = 9;
     }
 
     apply {
@@ -337,7 +349,8 @@ control SmlIngress(inout frame_t hdr, inout ingress_metadata_t meta,
         find_excess.apply();
         lengths.apply();
         admitted.apply();
-        member = meta.sml.place[9:0] ++ hdr.inner.sml.rank[5:0];
+        member = (bit<16>)(meta.sml.place[SML_P4_JOB_BITS - 1:0] ++
+                           hdr.inner.sml.rank[SML_P4_CHILD_BITS - 1:0]);
         if (known && hdr.inner.sml.kind == SML_PACKET_PROBE) {
             stamp();
             if (hdr.inner.vlan.isValid()) {
@@ -358,7 +371,8 @@ control SmlIngress(inout frame_t hdr, inout ingress_metadata_t meta,
                 admission_verdict.apply(hdr.inner, meta.sml);
             }
             if (meta.sml.next_pass == PASS_FIRST) {
-                fates.count((bit<16>)(meta.sml.place[7:0] ++ meta.sml.verdict[3:0]));
+                fates.count((bit<16>)(meta.sml.place[SML_P4_JOB_BITS - 1:0] ++
+                                      meta.sml.verdict[SML_P4_FATE_BITS - 1:0]));
                 if (meta.sml.verdict == SML_VERDICT_ABSORBED ||
                     meta.sml.verdict == SML_VERDICT_COMPLETED) {
                     contributions.count(member);
