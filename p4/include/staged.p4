@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The slot's step, sml_slot_step() of core/slot.h, for a pipeline of stages: a register belongs to
- * one stage, a packet can access it once while it passes, and each access is one read, compare and
- * write of at most two words, which answers with one word. That is what a Tofino can do
- * (p4/tna/switchml.p4). BMv2 runs it, too (-DSML_STAGED), and there tests compare it with
- * core/slot.h.
+ * one stage, a packet can access it once while it passes, and each access is one read and write of
+ * at most two words, with at most two comparisons, which answers with one word. That is what a
+ * Tofino can do (p4/tna/switchml.p4). BMv2 runs it, too (-DSML_STAGED), and there tests compare it
+ * with core/slot.h.
  *
  *	stage	registers				answers
  *	0	(tables only: job, rank, member, place)

@@ -26,6 +26,10 @@ say $? "the assembler wrote $(stat -c %s "$work/tofino/pipe/tofino.bin" 2>&1) by
 # The assembler may still take what it cannot prove to be right: two actions in one place.
 ! grep -qE "Conflicting instruction slot usage|Action bus byte .* set in table" "$work/log"
 say $? "no two actions of tables that can both run use one place" "$work/log"
+# Nor does it refuse a parser whose states match nothing (docs/p4.md names the compilers).
+sed -n '/^parser ingress:/,/^deparser ingress:/p' "$work/tofino/pipe/switchml.bfa" >"$work/parser"
+grep -q "^ *0x0800:" "$work/parser" && ! grep -q "Can't match parser state" "$work/log"
+say $? "the parser compares types with 0x0800, and each of its ways can be taken" "$work/log"
 used=$(sed -n 's/^stage \([0-9]*\) .*/\1/p' "$work/tofino/pipe/switchml.bfa" | sort -n | tail -n 1)
 [ -n "$used" ] && [ "$used" -lt $stages ]
 say $? "the last of $stages stages that it uses is number ${used:-(none)}, from 0" "$work/log"
