@@ -131,7 +131,7 @@ daemon_alone_restarts() {
 	start_job again -b 256K -e 256K --seconds 20 -c 1
 	await is_over_or is_under_way 10.77.0.1 again
 	all_run || { fail "the job ended before the daemon died"; return; }
-	kill -9 "$daemon_pid"
+	pkill -9 -P "$daemon_pid" # the daemon is the child of the function's own shell
 	wait "$daemon_pid" 2>/dev/null
 	start_daemon 10.77.0.1
 	expect_success "a job resumes after its daemon alone has died and come back" "${pids[@]}"
