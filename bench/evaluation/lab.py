@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import measure
 import rows
-from crew import Crew, Failed, Refused
+from crew import Crew, start_crews
 from programs import signals_held
 from star import Star
 
@@ -104,21 +104,7 @@ class Lab:
         """By method: a crew that was started, or the reason why it was not."""
         crews = {}
         try:
-            for method in dict.fromkeys(methods):
-                for _ in range(2):  # mpirun was seen to hang as it began, once in hundreds of starts
-                    crew = Crew(method, star, work, self.build)
-                    crews[method] = crew
-                    try:
-                        crew.start()
-                        break
-                    except Refused as failure:
-                        crew.stop()
-                        crews[method] = failure
-                        break
-                    except Failed as failure:
-                        crew.stop()
-                        crews[method] = failure
-                        self.say(f"{method.name} did not start: {failure}")
+            start_crews(methods, star, work, self.build, crews)
             yield crews
         finally:
             with signals_held():

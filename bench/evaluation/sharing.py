@@ -138,6 +138,11 @@ def beside_tcp(lab, tcp, n_streams, n_calls, first="TCP", rate=RATE, **environme
             "tcp_mbit": 8 * (after - before) / (last - first) / 1e6, "wrong": wrong}
 
 
+def beside_name(tcp, n_streams, first):
+    return (f"{tcp}, {n_streams} stream{'s' * (n_streams > 1)}"
+            + ("; the job first" if first == "job" else ""))
+
+
 def run(lab):
     n_calls, repeats = lab.choose(8, 16, 8), lab.choose(2, 5, 1)
 
@@ -159,8 +164,7 @@ def run(lab):
     for n_streams, first in lab.choose(((1, "TCP"), (1, "job")), (
             (1, "TCP"), (1, "job"), (2, "TCP"), (4, "TCP")), ((1, "TCP"), (1, "job"))):
         for tcp in congestion_controls(lab):
-            name = f"{tcp}, {n_streams} stream{'s' * (n_streams > 1)}"
-            name += "; the job first" if first == "job" else ""
+            name = beside_name(tcp, n_streams, first)
             lab.say(f"beside TCP with {name}")
             beside[name] = [beside_tcp(lab, tcp, n_streams, n_calls, first)
                             for _ in range(repeats)]
@@ -174,7 +178,7 @@ def run(lab):
     faster = {}
     for rate in lab.choose((), FASTER):
         for first, tcp in itertools.product(("TCP", "job"), congestion_controls(lab)[:2]):
-            name = f"{tcp}, 1 stream{'; the job first' if first == 'job' else ''}"
+            name = beside_name(tcp, 1, first)
             lab.say(f"{rate} Mbit/s, beside TCP with {name}")
             faster.setdefault(str(rate), {})[name] = [
                 beside_tcp(lab, tcp, 1, n_calls, first, rate) for _ in range(repeats)]

@@ -10,12 +10,14 @@ import select
 import signal
 import socket
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
 
 from programs import last_line
 
 START_SECONDS = 60
+STARTS = 2  # mpirun was seen to hang as it began, once in hundreds of starts
 
 
 class Failed(Exception):
@@ -158,3 +160,21 @@ class Crew:
             rank.answers.close()
             rank.connection.close()
         self.ranks = {}
+
+
+def start_crews(methods, star, work, build, crews):
+    """Put into `crews`, by method: a crew that was started, or the reason why it was not.
+
+    Whoever calls this stops them, also if this raises."""
+    for method in dict.fromkeys(methods):
+        for _ in range(STARTS):
+            crews[method] = crew = Crew(method, star, work, build)
+            try:
+                crew.start()
+                break
+            except Failed as failure:
+                crew.stop()
+                crews[method] = failure
+                if isinstance(failure, Refused):
+                    break
+                print(f"{method.name} did not start: {failure}", file=sys.stderr, flush=True)
