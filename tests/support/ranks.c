@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "support/ranks.h"
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -71,11 +72,17 @@ struct sml_switch *serve_at(int port, char address[64])
 {
 	struct sml_switch_config config;
 	struct sml_switch *opened;
+	unsigned tries = 0;
+	int rc;
 
 	sml_switch_config_init(&config);
 	snprintf(address, 64, "127.0.0.1:%d", port);
 	config.listen = address;
-	if (sml_switch_open(&opened, &config) < 0)
+	/* A TCP port that the kernel chooses may be another process's UDP port: then any other. */
+	do
+		rc = sml_switch_open(&opened, &config);
+	while (rc == -EADDRINUSE && port == 0 && ++tries < 10);
+	if (rc < 0)
 		fail_msg("%s", sml_error_last());
 	snprintf(address, 64, "127.0.0.1:%u", sml_switch_port(opened));
 	return opened;
