@@ -3,12 +3,26 @@
 
 A separate program: only this needs a Python that has matplotlib (Debian: python3-matplotlib)."""
 import importlib
+import io
 import json
 import os
+import re
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "suite")]
+
+
+def smaller(text):
+    """The same SVG with a path's commands on one line and coordinates in tenths of a point."""
+    def path(match):
+        words = match[0].replace("\n", " ").split()
+        return " ".join(re.sub(r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}", word)
+                        for word in words)
+    text = re.sub(r'(?<= d=")[^"]*', path, text)
+    text = re.sub(r' (?:x|y)="-?\d+\.\d+"', lambda match: re.sub(
+        r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}", match[0]), text)
+    return re.sub(r"\n\s+", "\n", text)
 
 
 def main():
@@ -24,7 +38,10 @@ def main():
     figure = importlib.import_module(name).draw(kept["data"], pyplot)
     figure.tight_layout(rect=(0, 0.04, 1, 1))
     figure.text(0.01, 0.01, kept["about"]["stamp"], fontsize=7, color="gray")
-    figure.savefig(target, metadata={"Date": None, "Title": name})
+    drawn = io.StringIO()
+    figure.savefig(drawn, format="svg", metadata={"Date": None, "Title": name}, dpi=110)
+    with open(target, "w", encoding="utf-8") as file:
+        file.write(smaller(drawn.getvalue()))
 
 
 if __name__ == "__main__":

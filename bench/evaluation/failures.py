@@ -18,6 +18,7 @@ RATE = 100
 SIZE = 200_000
 FAULTS = "drop=10000,duplicate=10000,reorder=10000,seed=1"
 STEP_S = 0.1
+ONLY_DRAWN = ("ends", "happened")
 KILL_AFTER_S, GONE_S = 0.7, 0.5
 # Of the scenarios, those that the smallest form has.
 SMALLEST = ("back", "cable", "leaf", "faults")

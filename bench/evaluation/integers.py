@@ -5,6 +5,7 @@ import training_runs
 
 QUESTION = "Does training with sums of integers reach the accuracy of float32?"
 NEEDS_ROOT = True
+ONLY_DRAWN = ("gradients",)
 WAYS = {"float32": "float32 (Gloo)", "int32": "int32 wire", "int16": "int16 wire",
         "int16-feedback": "int16, error feedback", "fixed-8": "one factor, 2^8",
         "fixed-20": "one factor, 2^20", "fixed-38": "one factor, 2^38"}
@@ -36,7 +37,7 @@ def draw(data, plt):
             points = [common.quartiles([100 * row["curve"][e][1] for row in rows]) for e in epochs]
             axis.errorbar([e + 0.04 * i for e in epochs], [p[1] for p in points],
                           yerr=[[p[1] - p[0] for p in points], [p[2] - p[1] for p in points]],
-                          capsize=2, linewidth=1, label=WAYS[way])
+                          capsize=2, linewidth=1, errorevery=5, label=WAYS[way])
         axis.set(title=f"{MODELS[model]}, {data['seeds']} seeds", xlabel="epoch",
                  ylabel="accuracy on the test images, %")
     axes[0].legend(fontsize=7)

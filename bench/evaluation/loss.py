@@ -22,6 +22,7 @@ SHORT = {NEITHER.name: "the protocol of 2021 (neither)", RING.name: "Gloo's ring
 PANELS = {"tickets": "tickets", "no tickets": "no tickets", "neither": "neither (as in 2021)"}
 PROGRESS_LOSS = 0.01
 PROGRESS_SLOTS = 64
+ONLY_DRAWN = ("slots", "values")
 
 
 def slot_ends(path):
@@ -144,7 +145,8 @@ def draw(data, plt):
     for axis, name in zip(axes[1:], data["progress"]):
         run = typical(data["progress"][name])
         for ends in run["slots"]:
-            axis.step([0] + ends, range(len(ends) + 1), where="post", linewidth=0.5, alpha=0.6)
+            axis.step([0] + ends, range(len(ends) + 1), where="post", linewidth=0.5, alpha=0.6,
+                      rasterized=True)  # hundreds of lines of thousands of steps
         axis.set(xlabel="seconds", ylabel="chunks that each slot has served",
                  title=f"{PANELS[name]}, {100 * data['progress_loss']:g} % lost", xlim=(0, None))
     limit = max(axis.get_xlim()[1] for axis in axes[1:])

@@ -4,21 +4,63 @@
     <!-- paper NAME: begin -->
     ...
     <!-- paper NAME: end -->
+
+docs/figures/paper/ keeps the figures, and in numbers.json the numbers that the documents quote.
+The rest of what was measured stays where the experiments wrote it.
 """
 import json
 import os
 import re
+import shutil
 
 MARK = re.compile(r"(<!-- paper (?P<name>[a-z-]+): begin -->\n)(?P<text>.*?)"
                   r"(<!-- paper (?P=name): end -->)", re.DOTALL)
 
 
-def load(folder, name):
-    path = os.path.join(folder, f"{name}.json")
-    if not os.path.exists(path):
-        return None
-    with open(path, encoding="utf-8") as file:
+NUMBERS = "numbers.json"
+LARGEST_FIGURE = 150_000  # bytes: a clone carries every figure that ever was
+
+
+def load(folder):
+    """{name: {"about", "data"}} of what the documents quote."""
+    with open(os.path.join(folder, NUMBERS), encoding="utf-8") as file:
         return json.load(file)
+
+
+def compact(value, only_drawn=()):
+    """The same without the members of these names, and with no more digits than a text shows."""
+    if isinstance(value, dict):
+        return {key: compact(one, only_drawn) for key, one in value.items()
+                if key not in only_drawn}
+    if isinstance(value, list):
+        return [compact(one, only_drawn) for one in value]
+    return float(f"{value:.7g}") if isinstance(value, float) else value
+
+
+def as_lines(value, depth=3):
+    """JSON with a line for each member down to a depth, so that a change is a small diff."""
+    if not value or depth == 0 or not isinstance(value, (dict, list)):
+        return json.dumps(value)
+    if isinstance(value, list):
+        inside, ends = [as_lines(one, depth - 1) for one in value], "[]"
+    else:
+        inside = [f"{json.dumps(key)}: {as_lines(one, depth - 1)}" for key, one in value.items()]
+        ends = "{}"
+    return ends[0] + "\n" + ",\n".join(inside) + "\n" + ends[1]
+
+
+def keep(root, experiments, measured):
+    """Take these experiments' figures and numbers from where they were measured."""
+    folder = os.path.join(root, "docs", "figures", "paper")
+    kept = load(folder)
+    for name, experiment in experiments.items():
+        path = os.path.join(measured, f"{name}.json")
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                kept[name] = compact(json.load(file), getattr(experiment, "ONLY_DRAWN", ()))
+            shutil.copy(os.path.join(measured, f"{name}.svg"), folder)
+    with open(os.path.join(folder, NUMBERS), "w", encoding="utf-8") as file:
+        file.write(as_lines(dict(sorted(kept.items())), 4) + "\n")
 
 
 def about_line(about):
@@ -34,28 +76,27 @@ def about_line(about):
             f"({about['cpu']}), Linux {about['kernel']},\ncommit {about['commit']}{changed}{busy}.")
 
 
-def section(name, experiment, folder, figures):
+def section(name, experiment, kept, figures):
     """The generated lines of a figure."""
-    kept = load(folder, name)
     if kept is None:
         return "Not measured yet.\n"
     lines = [f"![{experiment.QUESTION}]({figures}/{name}.svg)", "",
-             f"`{kept['about']['command']}` ([numbers]({figures}/{name}.json)).",
+             f"`{kept['about']['command']}` ([numbers]({figures}/{NUMBERS})).",
              about_line(kept["about"]), "", *experiment.facts(kept["data"])]
     return "\n".join(lines) + "\n"
 
 
-def rewrite(text, experiments, folder, figures):
+def rewrite(text, experiments, numbers, figures):
     def replace(match):
         name = match["name"]
         if name.startswith("readme-"):
             name = name.removeprefix("readme-")
-            kept = load(folder, name)
+            kept = numbers.get(name)
             line = "\n".join(experiments[name].headline(kept["data"])) if kept else "Not measured."
             body = f"{line}\n\n![{experiments[name].QUESTION}]({figures}/{name}.svg)\n" \
                 if kept else line + "\n"
         else:
-            body = section(name, experiments[name], folder, figures)
+            body = section(name, experiments[name], numbers.get(name), figures)
         return match[1] + body + match[4]
     return MARK.sub(replace, text)
 
@@ -67,11 +108,11 @@ def pages(root):
 
 
 def write(root, experiments):
-    folder = os.path.join(root, "docs", "figures", "paper")
+    numbers = load(os.path.join(root, "docs", "figures", "paper"))
     for path, figures in pages(root):
         with open(path, encoding="utf-8") as file:
             old = file.read()
-        new = rewrite(old, experiments, folder, figures)
+        new = rewrite(old, experiments, numbers, figures)
         if new != old:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(new)
@@ -80,22 +121,24 @@ def write(root, experiments):
 def disagreements(root, experiments):
     """What in the documents or figures does not come from the numbers that are kept."""
     folder = os.path.join(root, "docs", "figures", "paper")
+    numbers = load(folder)
     for path, figures in pages(root):
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        if rewrite(text, experiments, folder, figures) != text:
-            yield f"{path} differs from the JSON files: bench/paper --document"
+        if rewrite(text, experiments, numbers, figures) != text:
+            yield f"{path} differs from {NUMBERS}: bench/paper --document"
         if path.endswith("paper.md"):
             shown = {match["name"] for match in MARK.finditer(text)}
             for name in experiments.keys() - shown:
                 yield f"{path} does not show {name}"
-    for name in experiments:
-        kept, drawn = load(folder, name), os.path.join(folder, f"{name}.svg")
-        if kept is None:
-            continue
+    for name, kept in numbers.items():
+        drawn = os.path.join(folder, f"{name}.svg")
         if not os.path.exists(drawn):
-            yield f"{drawn} is missing: bench/paper --draw --document"
+            yield f"{drawn} is missing: bench/paper --only {name} --document"
             continue
         with open(drawn, encoding="utf-8") as file:
-            if kept["about"]["stamp"] not in file.read():
-                yield f"{drawn} was drawn from another run than its JSON: bench/paper --draw --document"
+            figure = file.read()
+        if kept["about"]["stamp"] not in figure:
+            yield f"{drawn} was drawn from another run than {NUMBERS}: bench/paper --document"
+        if len(figure) > LARGEST_FIGURE:
+            yield f"{drawn} has {len(figure)} bytes; at most {LARGEST_FIGURE} are wanted"
