@@ -37,7 +37,6 @@ enum {
 	OPTION_LOG_JSON,
 	OPTION_METRICS,
 	OPTION_TARGET,
-	OPTION_PROGRAM,
 	OPTION_HOSTS,
 	OPTION_PARENT
 };
@@ -79,13 +78,9 @@ static const struct argp_option option_list[] = {
 	 "auto (default: in the driver if possible, else generic), native, or generic", 0},
 	{"target", OPTION_TARGET, "[PROTOCOL://]HOST:PORT", 0,
 	 "For p4: the control port of the P4 switch. The protocol is thrift (default), of BMv2's "
-	 "simple_switch, or p4runtime, of its simple_switch_grpc and of Stratum, or bfrt, of "
-	 "bf_switchd on a Tofino switch; /DEVICE may follow the last two (0). --listen must then "
-	 "name the address to which the workers connect",
-	 0},
-	{"program", OPTION_PROGRAM, "FILE.json", 0,
-	 "For p4runtime: the compiled P4 program, with its P4Info beside it in FILE.p4info.bin; "
-	 "the P4 switch is given both (the program that was built with this one, of 256 lanes)",
+	 "simple_switch, or bfrt, of bf_switchd on a Tofino switch (experimental: it has never run "
+	 "on one), which /DEVICE may follow (0). --listen must then name the address to which the "
+	 "workers connect",
 	 0},
 	{"hosts", OPTION_HOSTS, "MAC=PORT[,MAC=PORT...]", 0,
 	 "For p4: the port of the P4 switch at which each host is, including this one; the P4 "
@@ -242,9 +237,6 @@ static error_t take(struct reader *reader, int key, const char *text)
 	case OPTION_TARGET:
 		config->target = text;
 		break;
-	case OPTION_PROGRAM:
-		config->program = text;
-		break;
 	case OPTION_HOSTS:
 		config->hosts = text;
 		break;
@@ -387,7 +379,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
 		return 0;
 	refuse_unless(state, "xdp", "iface", options->config.interfaces);
 	refuse_unless(state, "p4", "target", options->config.target);
-	refuse_unless(state, "p4", "program", options->config.program);
 	refuse_unless(state, "p4", "hosts", options->config.hosts);
 	return 0;
 }

@@ -39,7 +39,6 @@ struct sml_switch_config {
 	uint32_t local_stripes; /* then: this many are enough for ranks of one host; 0: any */
 	const char *interfaces; /* for XDP: "eth0,eth1" */
 	const char *target;	/* for P4: the switch's control port, "[PROTOCOL://]HOST:PORT" */
-	const char *program;	/* for P4Runtime: "FILE.json", the compiled program; NULL: ours */
 	const char *hosts;	/* for P4: "MAC=PORT,MAC=PORT", where to forward all else */
 	enum sml_xdp_mode xdp_mode;
 	/*

@@ -13,7 +13,6 @@ struct sml_dataplane_config {
 	const char *interfaces; /* "eth0,eth1", for dataplanes that need to know; or NULL */
 	enum sml_xdp_mode xdp_mode;
 	const char *target;	/* "[PROTOCOL://]HOST:PORT" of a P4 switch; or NULL */
-	const char *program;	/* "FILE.json", for a P4 switch that is given it; or NULL */
 	const char *hosts;	/* behind it: "MAC=PORT,MAC=PORT"; never NULL */
 	struct sml_group group; /* of the first job; requires reaches_by_group */
 	uint8_t group_hops;

@@ -13,7 +13,6 @@
 
 BMv2 reads frames as they are, so nothing may be left to hardware: no end of a cable has
 checksum or segmentation offload. Its Thrift server listens on all addresses of its namespace.
-simple_switch_grpc is the same switch, and gets its program from the daemon, through P4Runtime.
 """
 import os
 import shutil
@@ -24,20 +23,16 @@ from star import HOST_QUEUE_BYTES, PORT_QUEUE_BYTES, Star, call
 
 from programs import last_line
 
+EXECUTABLE = "simple_switch"
 THRIFT_PORT = 9090
-P4RUNTIME_PORT = 9559
-# What bench/on-links calls them: BMv2's executable, and where the daemon controls it.
-PROTOCOLS = {"p4": ("simple_switch", f"127.0.0.1:{THRIFT_PORT}"),
-             "p4runtime": ("simple_switch_grpc", f"p4runtime://127.0.0.1:{P4RUNTIME_PORT}")}
 START_SECONDS = 60
 SLOTS = 1024
 
 
-def why_no_p4(program, protocol):
+def why_no_p4(program):
     """Why our P4 program cannot run here. None: it can."""
-    executable = PROTOCOLS[protocol][0]
-    if not shutil.which(executable):
-        return f"there is no {executable} (BMv2): docs/p4.md says where to get it"
+    if not shutil.which(EXECUTABLE):
+        return f"there is no {EXECUTABLE} (BMv2): docs/p4.md says where to get it"
     try:
         with open(program, "rb"):
             return None
@@ -47,10 +42,6 @@ def why_no_p4(program, protocol):
 
 class P4Star(Star):
     """Hosts are "0", "1", … for workers; "net" is the switch, and the daemon is there, too."""
-
-    def __init__(self, name, n_workers, rate, mtu, protocol):
-        super().__init__(name, n_workers, rate, mtu)
-        self.executable, self.target = PROTOCOLS[protocol]
 
     def build(self, others):
         self.macs = []
@@ -90,36 +81,29 @@ class P4Star(Star):
     def wire(self):
         raise RuntimeError("the queues of a star with a bridge are not here")
 
-    def loads_program(self):
-        """Is it the daemon that gives the switch its program?"""
-        return self.executable != "simple_switch"
-
-    def daemon_options(self, program):
+    def daemon_options(self):
         """Of `switchml switch`."""
-        return ["--dataplane", "p4", "--target", self.target, "--slots", str(SLOTS),
-                "--hosts", ",".join(self.macs), *(["--program", program] if self.loads_program() else [])]
+        return ["--dataplane", "p4", "--target", f"127.0.0.1:{THRIFT_PORT}",
+                "--slots", str(SLOTS), "--hosts", ",".join(self.macs)]
 
     def start_simple_switch(self, program, log):
         """The process, once it can be controlled."""
         ports = [word for i in range(len(self.macs)) for word in ("-i", f"{i}@port-{i}")]
-        last = ["--no-p4", "--", "--grpc-server-addr", f"127.0.0.1:{P4RUNTIME_PORT}"] \
-            if self.loads_program() else [program]
         # A process group, so that Ctrl-C reaches only the ranks; not a session, which the kernel
         # would schedule as a group of its own. It moves all packets of all ranks.
         with open(log, "wb") as output:
             process = subprocess.Popen(
-                self.inside("net") + [self.executable, *ports, "--thrift-port", str(THRIFT_PORT),
-                                      "--log-level", "error", *last],
+                self.inside("net") + [EXECUTABLE, *ports, "--thrift-port", str(THRIFT_PORT),
+                                      "--log-level", "error", program],
                 stdout=output, stderr=output, stdin=subprocess.DEVNULL, preexec_fn=os.setpgrp)
         end = time.monotonic() + START_SECONDS
         while not self.answers():
             if process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError(f"{self.executable} did not start: {last_line(log)}")
+                raise RuntimeError(f"{EXECUTABLE} did not start: {last_line(log)}")
             time.sleep(0.1)
         return process
 
     def answers(self):
-        port = self.target.rpartition(":")[2]
         return subprocess.run(
-            self.inside("net") + ["bash", "-c", f": </dev/tcp/127.0.0.1/{port}"],
+            self.inside("net") + ["bash", "-c", f": </dev/tcp/127.0.0.1/{THRIFT_PORT}"],
             stderr=subprocess.DEVNULL, check=False).returncode == 0

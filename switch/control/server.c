@@ -293,7 +293,6 @@ static int open_dataplane(struct sml_server *server, const char *address)
 		.interfaces = server->config.interfaces ? server->config.interfaces : "",
 		.xdp_mode = server->config.xdp_mode,
 		.target = server->config.target,
-		.program = server->config.program,
 		.hosts = server->config.hosts ? server->config.hosts : "",
 		.group_hops = (uint8_t)server->config.multicast_hops,
 		.max_jobs = server->config.max_jobs,

@@ -27,7 +27,6 @@ static void free_all(struct sml_dataplane *dataplane)
 {
 	if (dataplane->target != NULL)
 		dataplane->operations->close(dataplane->target);
-	sml_p4_program_free(&dataplane->program);
 	sml_daemon_socket_close(&dataplane->socket);
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
 		free(dataplane->jobs[i]);
@@ -51,24 +50,14 @@ static int check_limits(const struct sml_dataplane *dataplane)
 /* All that needs files, before privileges are dropped. */
 static int find_target(struct sml_dataplane *dataplane)
 {
-	int rc = sml_p4_load(dataplane->config.target, &dataplane->place, &dataplane->operations);
-
-	if (rc < 0)
-		return rc;
-	if (dataplane->operations->loads_program)
-		return sml_p4_program_read(&dataplane->program, dataplane->config.program);
-	return dataplane->config.program == NULL
-		       ? 0
-		       : sml_error_set(-EINVAL, "--program is for --target p4runtime://HOST:PORT: "
-						"simple_switch gets its program when it starts");
+	return sml_p4_load(dataplane->config.target, &dataplane->place, &dataplane->operations);
 }
 
 static int open_target(struct sml_dataplane *dataplane)
 {
 	int rc = dataplane->operations->open(&dataplane->target, &dataplane->place,
-					     &dataplane->program, &sml_p4_services);
+					     &sml_p4_services);
 
-	sml_p4_program_free(&dataplane->program);
 	if (rc == 0)
 		rc = dataplane->operations->limits(dataplane->target, &dataplane->limits);
 	if (rc == 0)

@@ -47,7 +47,6 @@ struct sml_dataplane {
 	pthread_mutex_t target_mutex;
 	const struct sml_p4_target_operations *operations;
 	struct sml_p4_place place;
-	struct sml_p4_program program; /* until the target is open */
 	struct sml_p4_target *target;
 	struct sml_p4_limits limits;
 	uint32_t incarnation;
@@ -92,15 +91,6 @@ static inline unsigned sml_p4_pipe(const struct sml_dataplane *dataplane, uint16
 int sml_p4_load(const char *text, struct sml_p4_place *place,
 		const struct sml_p4_target_operations **operations);
 extern const struct sml_p4_services sml_p4_services;
-
-/* ---- program.c ---- */
-
-/*
- * The files of a compiled program: FILE.json, and FILE.p4info.bin beside it. NULL: the program that
- * the build or the installation has. 0, or an error with a text.
- */
-int sml_p4_program_read(struct sml_p4_program *program, const char *path);
-void sml_p4_program_free(struct sml_p4_program *program);
 
 /* ---- hosts.c ---- */
 

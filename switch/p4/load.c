@@ -19,8 +19,6 @@ static const struct module {
 } modules[] = {
 	{"thrift", "libswitchml-p4-bmv2.so", "switch/p4/thrift",
 	 "Thrift's C library (libthrift-c-glib-dev, thrift-compiler)"},
-	{"p4runtime", "libswitchml-p4runtime.so", "switch/p4/p4runtime",
-	 "gRPC's C core (libgrpc-dev)"},
 	{"bfrt", "libswitchml-p4-bfrt.so", "switch/p4/bfrt", "gRPC's C core (libgrpc-dev)"},
 };
 
@@ -33,8 +31,7 @@ static int bad(void)
 {
 	return sml_error_set(-EINVAL,
 			     "--dataplane p4 needs --target HOST:PORT, the P4 switch's control "
-			     "port (Thrift), or --target p4runtime://HOST:PORT[/DEVICE], or "
-			     "--target bfrt://HOST:PORT[/DEVICE]");
+			     "port (Thrift), or --target bfrt://HOST:PORT[/DEVICE]");
 }
 
 /* The module of a protocol; its length is 0 if there is none. */

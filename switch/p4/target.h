@@ -18,7 +18,7 @@
 #include "switchml.h"
 
 /* Both must come from the same build: the versions are compared. */
-#define SML_P4_TARGET_VERSION "2 " SML_VERSION_STRING
+#define SML_P4_TARGET_VERSION "3 " SML_VERSION_STRING
 #define SML_P4_TARGET_ENTRY   "sml_p4_target_operations"
 
 #define SML_P4_FIELD_BYTES 16
@@ -45,13 +45,6 @@ struct sml_p4_node {
 	uint16_t port;
 };
 
-/* What the compiler has made of a program; empty if the switch has its program already. */
-struct sml_p4_program {
-	char *path;
-	char *code, *info; /* two files: for the switch, and for those who control it */
-	size_t code_bytes, info_bytes;
-};
-
 /* Where a switch is controlled. */
 struct sml_p4_place {
 	char host[256];
@@ -75,19 +68,15 @@ struct sml_p4_target;
 
 struct sml_p4_target_operations {
 	const char *version;
-	const char *name;   /* "bmv2" */
-	bool loads_program; /* open() gives the program to the switch */
+	const char *name; /* "bmv2" */
 	/* Packets of one rank that it can hold when ranks send at once, if there is one rank. */
 	uint32_t window;
 	/* Ports p with the same p / pipe_ports share registers, so a job's ranks must be at such
 	 * ports. 0: all ports do. */
 	uint16_t pipe_ports;
-	/*
-	 * Connects, and makes the target forget all that earlier daemons have told it. The program
-	 * is needed only until open() returns.
-	 */
+	/* Connects, and makes the target forget all that earlier daemons have told it. */
 	int (*open)(struct sml_p4_target **opened, const struct sml_p4_place *place,
-		    const struct sml_p4_program *program, const struct sml_p4_services *services);
+		    const struct sml_p4_services *services);
 	void (*close)(struct sml_p4_target *target);
 	int (*limits)(struct sml_p4_target *target, struct sml_p4_limits *limits);
 	/* Is it still there? */

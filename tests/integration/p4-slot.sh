@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The slot rule in simple_switch: the shared vectors and random packets, in all forms of the
 # program, over IPv4, IPv6 and VLAN; and losses between passes (test_p4_slot.c). Needs root, BMv2 and
-# p4c. P4_PROTOCOL: as in tests/support/p4.sh.
+# p4c.
 #
 #	tests/integration/p4-slot.sh TEST-PROGRAM BUILD-DIRECTORY/p4 build/bpf/tag.bpf.o
 test=$(realpath "$1")
@@ -73,7 +73,7 @@ for form in switchml-64 switchml-64-registers switchml-64-staged switchml-64-sta
 		start_simple_switch "$space" "$programs/$form.json" sw0 sw1
 		ip netns exec "$space" "$test" "$p4_target" $family "$programs/$form.json" "$p4_thrift" \
 			>"$work/out" 2>&1
-		say $? "$p4_protocol, $form, family $family: $(grep -h 'absorbed\|vectors;\|uses lost' "$work/out" | tr '\n' ' ')" \
+		say $? "$form, family $family: $(grep -h 'absorbed\|vectors;\|uses lost' "$work/out" | tr '\n' ' ')" \
 			"$work/out" "$work/simple_switch"
 		kill "$p4_pid"
 		wait "$p4_pid" 2>/dev/null

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Whole jobs through our P4 program in BMv2's simple_switch, which is all that connects the hosts.
-# Needs root, BMv2 and p4c. P4_PROTOCOL: as in tests/support/p4.sh.
+# Needs root, BMv2 and p4c.
 #
 #	tests/integration/p4.sh build/switchml build/demo/switchml-demo BUILD-DIRECTORY/p4
 #
@@ -45,10 +45,8 @@ build_network() {
 
 # Options of a daemon beside --listen: run it here.
 run_daemon() {
-	local own=()
-	[ "$p4_protocol" = thrift ] || own=(--program "$programs/$program.json")
 	ip netns exec "$name-net" "$switchml" switch --slots 1024 --dataplane p4 --target "$p4_target" \
-		--hosts "$hosts" -v "${own[@]}" "$@"
+		--hosts "$hosts" -v "$@"
 }
 
 # Address to listen on: the daemon, ready.
@@ -138,65 +136,6 @@ daemon_alone_restarts() {
 	grep -q 'Wrong elements: 0 OK' "$work/again.0" || fail "its results are right"
 }
 
-# P4Runtime has one primary controller: the daemon that began last.
-second_daemon_takes_over() {
-	switch='10.77.0.1|10.77.0.1:28501' start_job taken -b 256K -e 256K --seconds 20 -c 1
-	await is_over_or is_under_way 10.77.0.1 taken
-	all_run || { fail "the job ended before the second daemon began"; return; }
-	run_daemon --listen 10.77.0.1:28501 >"$work/second" 2>&1 &
-	local second_pid=$!
-	await_switch "$work/second"
-	wait "$daemon_pid"
-	local status=$?
-	[ $status = 1 ] && grep -q 'another primary controller' "$work/switch" ||
-		fail "the first daemon ends when another one is primary (status $status)"
-	daemon_pid=$second_pid
-	expect_success "a job goes on at a second daemon, which takes the P4 switch over" "${pids[@]}"
-	grep -q 'Wrong elements: 0 OK' "$work/taken.0" || fail "its results are right"
-}
-
-# Title, words, options: the daemon ends at once, and its last line has these words.
-refuses() {
-	local title=$1 words=$2
-	shift 2
-	timeout 60 ip netns exec "$name-net" "$switchml" switch --listen 10.77.0.1:28502 --slots 1024 \
-		--dataplane p4 --hosts "$hosts" "$@" >"$work/refused" 2>&1
-	local status=$?
-	if [ $status = 1 ] && [ "$(grep -c . "$work/refused")" = 1 ] && grep -q -- "$words" "$work/refused"; then
-		echo "ok: $title: $(cut -c 1-200 "$work/refused")"
-	else
-		fail "$title is told in one line (status $status)"
-	fi
-}
-
-# Another program, and its description beside ours.
-wrong_programs_are_refused() {
-	local other=$work/other mixed=$work/mixed
-	cat >"$other.p4" <<-END
-		#include <v1model.p4>
-		struct none {}
-		parser Parse(packet_in p, out none h, inout none m, inout standard_metadata_t s) {
-			state start { transition accept; }
-		}
-		control Check(inout none h, inout none m) { apply {} }
-		control In(inout none h, inout none m, inout standard_metadata_t s) { apply { mark_to_drop(s); } }
-		control Out(inout none h, inout none m, inout standard_metadata_t s) { apply {} }
-		control Deparse(packet_out p, in none h) { apply {} }
-		V1Switch(Parse(), Check(), In(), Out(), Check(), Deparse()) main;
-	END
-	p4c-bm2-ss --std p4-16 --p4runtime-files "$other.p4info.bin" -o "$other.json" "$other.p4" \
-		>"$work/p4c" 2>&1 || { fail "another P4 program compiles"; return; }
-	cp "$programs/switchml-256.json" "$mixed.json"
-	cp "$other.p4info.bin" "$mixed.p4info.bin"
-	refuses "another program" "is not p4/v1model/switchml.p4" --target "$p4_target" --program "$other.json"
-	refuses "a P4Info of another program" "describes another program" --target "$p4_target" \
-		--program "$mixed.json"
-	refuses "a program that is not there" "cannot be read" --target "$p4_target" --program "$work/none.json"
-	refuses "a device that the server lacks" "does not take the program" --target "$p4_target/7"
-	refuses "another protocol's port" "no session of P4Runtime" --target "p4runtime://$p4_thrift"
-	refuses "nobody" "Connection refused" --target p4runtime://127.0.0.1:1
-}
-
 demo_trains() {
 	pids=()
 	for ((rank = 0; rank < ranks; rank++)); do
@@ -269,10 +208,6 @@ killed_worker_is_named
 if [ -x "$demo" ]; then demo_trains; else echo "left out: the demo, which this build lacks"; fi
 restart_in_the_middle
 daemon_alone_restarts
-if [ "$p4_protocol" = p4runtime ]; then
-	second_daemon_takes_over
-	wrong_programs_are_refused
-fi
 stop_all
 start_all fd77::1
 switch='[fd77::1]' start_job ipv6 -b 4 -e 64K -f 16 -n 3 -c 1

@@ -2,14 +2,14 @@
 /*
  * The slot rule in simple_switch, through the P4 dataplane: the shared vectors as packets, and
  * random packets compared with the user-space slots, verdict by verdict and byte by byte. A build
- *of the staged form that can lose packets between passes gets a test of such losses instead.
+ * of the staged form that can lose packets between passes gets a test of such losses instead.
  * tests/integration/p4-slot.sh builds the namespace:
  *
  *	this test's raw socket -- workers --|port 1            port 0|-- daemon -- the dataplane's
  *	(all ranks)                         |    simple_switch       |             socket
  *
  * Vectors begin with old slots, which the test writes into registers, as it writes which packets
- *are lost. P4Runtime's server in BMv2 cannot do that, so this alone always goes through Thrift.
+ * are lost.
  */
 #include <arpa/inet.h>
 #include <linux/if_packet.h>
@@ -780,12 +780,10 @@ static int open_raw(const char *interface)
 /* Before the dataplane is opened, because this resets the switch. */
 static int open_registers(const char *thrift)
 {
-	const struct sml_p4_program none = {.path = NULL};
 	struct sml_p4_place place;
 	int rc = sml_p4_load(thrift, &place, &registers_operations);
 
-	return rc < 0 ? rc
-		      : registers_operations->open(&registers, &place, &none, &sml_p4_services);
+	return rc < 0 ? rc : registers_operations->open(&registers, &place, &sml_p4_services);
 }
 
 /*
@@ -821,7 +819,6 @@ int main(int argc, char **argv)
 	wrapping.n_tags = strcmp(argv[2], "tagged") == 0;
 	is_staged = strstr(argv[3], "-staged") != NULL;
 	config.target = argv[1];
-	config.program = strstr(argv[1], "p4runtime://") != NULL ? argv[3] : NULL;
 	config.address = wrapping.v6 ? "fd00::ff" : "10.0.0.255";
 	raw_fd = open_raw("workers");
 	if (open_registers(argv[4]) < 0 || operations->open(&dataplane, &config) < 0) {

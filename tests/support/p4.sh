@@ -1,18 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # To be sourced, after report.sh and await.sh: simple_switch in a network namespace. Its Thrift
 # server listens on all addresses, so it must not run outside one. Needs root.
-# P4_PROTOCOL: thrift (default), or p4runtime, which simple_switch_grpc speaks.
 # shellcheck shell=bash
 
-p4_protocol=${P4_PROTOCOL:-thrift}
-p4_thrift=127.0.0.1:9090
-p4_server=127.0.0.1:9559 # of P4Runtime
-# shellcheck disable=SC2034 # of whom the daemon is told by these
-if [ "$p4_protocol" = p4runtime ]; then
-	p4_switch=simple_switch_grpc p4_target=p4runtime://$p4_server
-else
-	p4_switch=simple_switch p4_target=$p4_thrift
-fi
+p4_switch=simple_switch
+p4_target=127.0.0.1:9090
 
 # Say that the test is skipped, and why.
 skip_p4() {
@@ -46,28 +38,21 @@ p4_cable() {
 }
 
 # Namespace, program, interfaces (port 0 first): start the P4 switch there, and wait until it can be
-# controlled. $p4_pid is its process. Through P4Runtime, it gets its program later, or again.
+# controlled. $p4_pid is its process.
 start_simple_switch() {
-	local namespace=$1 program=$2 port=0 ports=() own=()
+	local namespace=$1 program=$2 port=0 ports=()
 	shift 2
 	for interface; do
 		ports+=(-i "$port@$interface")
 		port=$((port + 1))
 	done
-	if [ "$p4_protocol" = p4runtime ]; then
-		[ "${p4_begins_empty:-yes}" = no ] || program=--no-p4
-		own=(-- --grpc-server-addr "$p4_server")
-	fi
-	ip netns exec "$namespace" "$p4_switch" "${ports[@]}" --thrift-port "${p4_thrift#*:}" \
-		--log-level error "$program" "${own[@]}" >>"${work:?}/simple_switch" 2>&1 &
+	ip netns exec "$namespace" "$p4_switch" "${ports[@]}" --thrift-port "${p4_target#*:}" \
+		--log-level error "$program" >>"${work:?}/simple_switch" 2>&1 &
 	p4_pid=$!
 	await p4_answers "$namespace"
 }
 
 p4_answers() {
-	local place
 	kill -0 "$p4_pid" 2>/dev/null || give_up "$p4_switch has ended"
-	for place in "$p4_thrift" "${p4_target#*://}"; do
-		ip netns exec "$1" bash -c ": </dev/tcp/${place%:*}/${place#*:}" 2>/dev/null || return 1
-	done
+	ip netns exec "$1" bash -c ": </dev/tcp/${p4_target%:*}/${p4_target#*:}" 2>/dev/null
 }

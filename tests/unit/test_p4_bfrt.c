@@ -238,7 +238,7 @@ static int connect_target(struct sml_p4_target **target)
 {
 	struct sml_p4_place place = place_of_server();
 
-	return OPERATIONS.open(target, &place, NULL, &sml_p4_services);
+	return OPERATIONS.open(target, &place, &sml_p4_services);
 }
 
 static int serve(json_t *program)
@@ -725,7 +725,7 @@ static void nobody_there_is_told(void **state)
 	struct sml_p4_place place = place_of_server();
 
 	bfrt_server_close(server);
-	assert_int_equal(OPERATIONS.open(&dataplane.target, &place, NULL, &sml_p4_services),
+	assert_int_equal(OPERATIONS.open(&dataplane.target, &place, &sml_p4_services),
 			 -ECONNREFUSED);
 	assert_non_null(strstr(sml_error_last(), "cannot be reached"));
 	open_server(state);

@@ -577,12 +577,11 @@ static void bfrt_close(struct sml_p4_target *target)
 }
 
 static int bfrt_open(struct sml_p4_target **opened, const struct sml_p4_place *place,
-		     const struct sml_p4_program *program, const struct sml_p4_services *services)
+		     const struct sml_p4_services *services)
 {
 	struct sml_p4_target *target = calloc(1, sizeof(*target));
 	int rc;
 
-	(void)program;
 	if (target == NULL)
 		return services->error_set(-ENOMEM, "no memory for the P4 switch");
 	rc = sml_bfrt_connect(&target->bfrt, place, JOBS, services);

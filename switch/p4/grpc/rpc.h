@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls of a gRPC server, whose messages are protobuf-c's: what the modules for P4Runtime and
- * BF Runtime share. One thread at a time may use a connection with its streams.
+ * Calls of a gRPC server, whose messages are protobuf-c's, for the module that speaks BF Runtime.
+ * One thread at a time may use a connection with its streams.
  *
  * Nothing here waits without a limit: each call names its patience, and a negative errno is the
  * answer when it is over. sml_rpc_why() then has the reason in words, for the user.

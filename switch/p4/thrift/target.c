@@ -461,14 +461,13 @@ static int begin(struct sml_p4_target *target)
 }
 
 static int bmv2_open(struct sml_p4_target **opened, const struct sml_p4_place *place,
-		     const struct sml_p4_program *program, const struct sml_p4_services *services)
+		     const struct sml_p4_services *services)
 {
 	struct sml_p4_target *target = calloc(1, sizeof(*target));
 	int fd, rc;
 
 	if (target == NULL)
 		return services->error_set(-ENOMEM, "no memory for the P4 switch");
-	(void)program;
 	target->services = services;
 	snprintf(target->where, sizeof(target->where), "%s port %u", place->host, place->port);
 	fd = sml_p4_connect(place->host, place->port);
