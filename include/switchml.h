@@ -148,16 +148,6 @@ enum sml_wire {
 /* Bytes of the longest vector that can travel on the exact wire. */
 #define SML_EXACT_BYTES 8192
 
-/*
- * How packets travel to and from a switch: by UDP sockets, or by AF_XDP sockets,
- * which bypass the kernel's network stack and need privileges (docs/xdp.md).
- */
-enum sml_transport_kind {
-	SML_TRANSPORT_DEFAULT = 0,
-	SML_TRANSPORT_UDP = 1,
-	SML_TRANSPORT_AFXDP = 2
-};
-
 struct sml_context;
 struct sml_request;
 
@@ -221,7 +211,6 @@ struct sml_config {
 	 * certificates. All three or none. SWITCHML_TLS_CERTIFICATE, _KEY, _AUTHORITY.
 	 */
 	const char *tls_certificate, *tls_key, *tls_authority;
-	enum sml_transport_kind transport; /* SWITCHML_TRANSPORT=udp|afxdp, udp */
 	/*
 	 * Instead of certificates, a secret of 16 to 1024 bytes that all ranks and
 	 * their switch share (docs/security.md), or a file that has it. Set at most one.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a network device's driver reports. For the XDP dataplane and AF_XDP sockets. */
+/* What a network device's driver reports. For the XDP dataplane. */
 #ifndef SML_NET_XDP_DEVICE_H
 #define SML_NET_XDP_DEVICE_H
 

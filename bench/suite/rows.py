@@ -43,10 +43,6 @@ RACKS32 = SwitchML("ours-int32-racks", "ours, int32, two racks", where="racks")
 RACKS16 = SwitchML("ours-int16-racks", "ours, int16, two racks", "int16", "racks")
 BOX32 = SwitchML("ours-xdp-int32-ports", "ours, int32, XDP switch, workers on its ports",
                  where="box")
-AF32 = SwitchML("ours-int32-afxdp", "ours, int32, AF_XDP workers", SWITCHML_TRANSPORT="afxdp")
-XDPAF32 = SwitchML("ours-xdp-int32-ports-afxdp",
-                   "ours, int32, XDP switch, AF_XDP workers on its ports", where="box",
-                   SWITCHML_TRANSPORT="afxdp")
 RING, BCUBE, MPI = Gloo("ring"), Gloo("bcube"), OpenMPI()
 MPIMEMORY = OpenMPI("Open MPI, TCP, shared memory")
 
@@ -90,7 +86,7 @@ class Cell:
     offload: bool = True
     target: bool = False  # has a target, or shows how cost grows: measured also without --full
     # On a separate star: an XDP program on workers' links changes the cost of other packets
-    # there, and a queue can have only one AF_XDP socket.
+    # there.
     apart: str = ""
     per_host: int = 1  # workers
 
@@ -213,17 +209,15 @@ def flat():
 
 
 def kernel():
-    """XDP and AF_XDP. Both transmit past the queues that shape links, so links here have no rate."""
+    """XDP transmits past the queues that shape links, so links here have no rate."""
     for size in (16, 64 << 10, 10_000_000):
         yield Cell(4, "unshaped", 1500, size, entries((INT32, XDP32)), apart="xdp")
-        for method in (BOX32, AF32, XDPAF32):
-            yield Cell(4, "unshaped", 1500, size, entries((method,)), apart=method.name)
+        yield Cell(4, "unshaped", 1500, size, entries((BOX32,)), apart=BOX32.name)
     # Without super-packets, as on real wires, so that each packet costs its full work.
     yield Cell(4, "unshaped", 1500, 10_000_000, entries((INT32, XDP32)), offload=False,
                apart="xdp")
-    for method in (BOX32, AF32, XDPAF32):
-        yield Cell(4, "unshaped", 1500, 10_000_000, entries((method,)), offload=False,
-                   apart=method.name)
+    yield Cell(4, "unshaped", 1500, 10_000_000, entries((BOX32,)), offload=False,
+               apart=BOX32.name)
 
 
 def multicast():

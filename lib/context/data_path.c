@@ -29,23 +29,6 @@ static bool has_ipv6(void)
 	return fd >= 0;
 }
 
-/* Results of a rank's own stripe leave through a UDP socket, and go to many ranks. */
-static const struct sml_transport_ops *transport_of(const struct sml_settings *settings,
-						    const union sml_sockaddr *peers)
-{
-	static int said;
-
-	if (!settings->afxdp)
-		return &sml_transport_udp;
-	if (peers == NULL)
-		return &sml_transport_afxdp;
-	if (!__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))
-		sml_log(&settings->log, SML_LOG_WARN,
-			"SWITCHML_TRANSPORT=afxdp needs dedicated switches: a job whose ranks "
-			"embed the switch uses UDP sockets");
-	return &sml_transport_udp;
-}
-
 /* Choose the switch's group, if it has one in the family by which the switch is reached. */
 static void choose_group(const struct sml_stripe *stripe, unsigned shard,
 			 struct sml_transport_config *config)
@@ -120,7 +103,7 @@ int sml_data_path_open_transport(const struct sml_stripe *stripe, unsigned shard
 		choose_group(stripe, shard, &config);
 	if (peers && has_ipv6())
 		config.peer.any.sa_family = AF_INET6;
-	error = transport_of(settings, peers)->open(transport, &config);
+	error = sml_transport_udp.open(transport, &config);
 	if (error == -EADDRINUSE && sml_port_range_is_set(&settings->ports))
 		return tell_no_port(stripe->context);
 	if (error || (faults->drop | faults->duplicate | faults->reorder) == 0)

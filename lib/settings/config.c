@@ -25,8 +25,6 @@ struct word {
 
 static const struct word wires[] = {
 	{"int32", SML_WIRE_INT32}, {"int16", SML_WIRE_INT16}, {"exact", SML_WIRE_EXACT}, {0}};
-static const struct word transports[] = {
-	{"udp", SML_TRANSPORT_UDP}, {"afxdp", SML_TRANSPORT_AFXDP}, {0}};
 static const struct word levels[] = {{"error", SML_LOG_ERROR},
 				     {"warn", SML_LOG_WARN},
 				     {"info", SML_LOG_INFO},
@@ -73,7 +71,6 @@ static const struct variable variables[] = {
 	{"SWITCHML_TRACE", MEMBER(trace), TEXT, 0, 0, NULL, NULL},
 	{"SWITCHML_METRICS_FILE", MEMBER(metrics_file), TEXT, 0, 0, NULL, NULL},
 	{"SWITCHML_FAULTS", MEMBER(faults), TEXT, 0, 0, NULL, NULL},
-	{"SWITCHML_TRANSPORT", MEMBER(transport), WORD, 0, 0, transports, "udp or afxdp"},
 	{"SWITCHML_TLS_CERTIFICATE", MEMBER(tls_certificate), TEXT, 0, 0, NULL, NULL},
 	{"SWITCHML_TLS_KEY", MEMBER(tls_key), TEXT, 0, 0, NULL, NULL},
 	{"SWITCHML_TLS_AUTHORITY", MEMBER(tls_authority), TEXT, 0, 0, NULL, NULL},
@@ -166,7 +163,6 @@ static int set_variable(struct sml_config *config, const struct variable *variab
 		return refuse(variable->name, text, variable->allowed);
 	/* Enumerations have the size of an int here. */
 	_Static_assert(sizeof(enum sml_wire) == sizeof(int), "wire is set as an int");
-	_Static_assert(sizeof(enum sml_transport_kind) == sizeof(int), "and so is transport");
 	*(int *)member = (int)number;
 	return 0;
 }
@@ -384,7 +380,6 @@ int sml_config_init(struct sml_config *config)
 		.heartbeat_ms = SML_DEFAULT_HEARTBEAT_MS,
 		.wire = SML_WIRE_INT32,
 		.debug = SML_LOG_WARN,
-		.transport = SML_TRANSPORT_UDP,
 		.host_group = -1,
 	};
 	set_master_address(config);

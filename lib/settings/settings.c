@@ -41,7 +41,6 @@ static int check(const struct sml_config *config)
 		{"mtu", config->mtu, 0, 65535},
 		{"host_group", config->host_group, -1, 1},
 		{"debug", config->debug, SML_LOG_ERROR, SML_LOG_TRACE},
-		{"transport", (long)config->transport, SML_TRANSPORT_DEFAULT, SML_TRANSPORT_AFXDP},
 	};
 	int error;
 
@@ -419,7 +418,6 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 	settings->sched_batch = config->sched_batch != 0;
 	settings->host_group = config->host_group != 0;
 	settings->has_faults = config->faults && *config->faults;
-	settings->afxdp = config->transport == SML_TRANSPORT_AFXDP;
 	settings->log = (struct sml_log){.level = config->debug,
 					 .rank = config->rank,
 					 .write = config->log,

@@ -55,7 +55,6 @@ struct sml_settings {
 	bool sched_batch; /* of the progress threads */
 	bool host_group;  /* share memory with the job's ranks on this host */
 	bool has_faults;
-	bool afxdp; /* to switches; ranks among themselves use UDP sockets */
 	struct sml_faults faults;
 	struct sml_tls_files tls_files;
 	struct sml_key job_key; /* where tls_files has one */

@@ -92,7 +92,6 @@ is_ready_or_gone() {
 await is_ready_or_gone
 if says "$work/switch" 'ready on'; then
 	swept xdp 10.77.0.1 10.77.0.1 10.77.0.1
-	SWITCHML_TRANSPORT=afxdp swept afxdp 10.77.0.1 10.77.0.1 10.77.0.1
 else
 	echo "left out: a switch in the kernel: $(tail -n 1 "$work/switch")"
 fi

@@ -2,17 +2,8 @@
 # To be sourced after hosts.sh: runs jobs on its hosts and checks their ends.
 # shellcheck shell=bash
 
-# Packets that the ranks themselves lose.
-faults=()
-
-# Probability, hosts: this share of the UDP packets that arrive there is lost. AF_XDP's
-# packets bypass the firewall, so with AF_XDP each rank loses as many in both directions.
+# Probability, hosts: this share of the UDP packets that arrive there is lost.
 lose() {
-	if [ "${SWITCHML_TRANSPORT:-udp}" = afxdp ]; then
-		faults=()
-		[ "$1" = 0 ] || faults=(--drop "$(awk "BEGIN { print 100 * $1 }")%")
-		return
-	fi
 	for host in "${@:2}"; do
 		ip netns exec "$name-$host" iptables -F INPUT || return 1
 		[ "$1" = 0 ] || ip netns exec "$name-$host" iptables -A INPUT -p udp \
@@ -27,7 +18,7 @@ start_job() {
 	pids=()
 	for ((rank = 0; rank < ranks; rank++)); do
 		ip netns exec "$name-$rank" env RANK=$rank WORLD_SIZE=$ranks timeout 250 "$switchml" bench \
-			--switch "${switch:-10.77.0.1}" --job "$job" "${faults[@]}" "$@" \
+			--switch "${switch:-10.77.0.1}" --job "$job" "$@" \
 			>"$work/$job.$rank" 2>&1 &
 		pids+=($!)
 	done

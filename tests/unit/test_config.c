@@ -262,8 +262,7 @@ static void every_variable_of_ours_is_read(void **state)
 		{"SWITCHML_THREADS", "3"},     {"SWITCHML_MTU", "9000"},
 		{"SWITCHML_DEBUG", "trace"},   {"SWITCHML_SPIN", "1"},
 		{"SWITCHML_FAULTS", "drop=5"}, {"SWITCHML_SOCKET_IFNAME", "^lo"}};
-	const struct variable third[MAX_VARIABLES] = {{"SWITCHML_TRANSPORT", "afxdp"},
-						      {"SWITCHML_SCHED_BATCH", "1"}};
+	const struct variable third[MAX_VARIABLES] = {{"SWITCHML_SCHED_BATCH", "1"}};
 	struct sml_config config;
 
 	(void)state;
@@ -283,10 +282,8 @@ static void every_variable_of_ours_is_read(void **state)
 	assert_int_equal(config.spin, 1);
 	assert_string_equal(config.faults, "drop=5");
 	assert_string_equal(config.interface, "^lo");
-	assert_int_equal(config.transport, SML_TRANSPORT_UDP);
 	set_environment(third);
 	assert_int_equal(sml_config_init(&config), 0);
-	assert_int_equal(config.transport, SML_TRANSPORT_AFXDP);
 	assert_int_equal(config.sched_batch, 1);
 }
 

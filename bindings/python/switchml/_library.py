@@ -46,7 +46,6 @@ class Config(ctypes.Structure):
         ("tls_certificate", c_char_p),
         ("tls_key", c_char_p),
         ("tls_authority", c_char_p),
-        ("transport", c_int),
         ("job_key", c_char_p),
         ("job_key_file", c_char_p),
         ("log", c_void_p),

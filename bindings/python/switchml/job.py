@@ -23,7 +23,6 @@ WIRES: Mapping[str | None, int] = {
     "int16": c.WIRE_INT16,
     "exact": c.WIRE_EXACT,
 }
-_TRANSPORTS = {"udp": 1, "afxdp": 2}
 _DEBUG = {"error": 0, "warn": 1, "info": 2, "trace": 3}
 
 
@@ -171,7 +170,6 @@ class Job:
             8 KiB are exact, and longer ones travel as int32.
         slots, threads, mtu, interface, spin, faults, flight_recorder, trace, metrics_file,
             host_group, sched_batch: as in switchml.h.
-        transport: "udp" or "afxdp" (docs/xdp.md).
         tls_certificate, tls_key, tls_authority: PEM files (docs/security.md).
         ports: "first-last", the ports that this rank may open (docs/deploying.md).
         job_key, job_key_file: a secret instead of these files, or a file with the secret.
@@ -204,7 +202,6 @@ class Job:
         tls_certificate: str | None = None,
         tls_key: str | None = None,
         tls_authority: str | None = None,
-        transport: str | None = None,
         job_key: str | None = None,
         job_key_file: str | None = None,
         ports: str | None = None,
@@ -237,9 +234,6 @@ class Job:
             "tls_authority": tls_authority,
             "trace": trace,
             "metrics_file": metrics_file,
-            "transport": None
-            if transport is None
-            else _one_of("transport", transport, _TRANSPORTS),
             # Either of the two overrides both of them in the environment.
             "job_key": "" if job_key is None and job_key_file else job_key,
             "job_key_file": "" if job_key_file is None and job_key else job_key_file,
