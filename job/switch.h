@@ -36,7 +36,9 @@
 #include "job/table.h"
 
 /* The longest time between two checks of deadlines. */
-#define SML_TICK_NS	100000000ull
+#define SML_TICK_NS 100000000ull
+/* While anything depends on the switch, the longest time between two inputs. */
+#define SML_BEAT_NS	(4 * SML_TICK_NS)
 #define SML_FAILED_JOBS 256
 /* A sentence for people. */
 #define SML_SENTENCE_BYTES 512
@@ -69,6 +71,9 @@ struct sml_peer {
 	uint64_t heard_ns;   /* its last message; or, from the driver, when it came */
 	struct sml_job *job; /* NULL: not joined yet, or no longer */
 	uint16_t rank;
+	/* After an absence of the switch itself: switch_absence.c. */
+	uint64_t missed_ns;	     /* how long it was; 0: this peer is not doubted */
+	uint64_t again_ns, proof_ns; /* its first message since; the next counts so much later */
 	/* In a tree: switch_branches.c and switch_leaf.c. */
 	struct sml_branch *branch;   /* it is a leaf of this switch */
 	struct sml_branch *via;	     /* it is at that leaf, and has no connection to this switch */
@@ -195,14 +200,11 @@ void sml_jobs_mismatch(struct sml_jobs *jobs, const struct sml_mismatch *mismatc
 /* Does what is due. Before the deadline, that is nothing. */
 void sml_jobs_tick(struct sml_jobs *jobs, uint64_t now_ns);
 
-/* When there is something to do unless a message comes first; UINT64_MAX: nothing. */
-uint64_t sml_jobs_deadline(const struct sml_jobs *jobs);
-
 /*
- * The switch did not run for this long, and no peer was heard: all time limits move back by that
- * time. The driver adjusts the peers' heard_ns.
+ * When there is something to do unless a message comes first; UINT64_MAX: nothing. An input that
+ * comes much later shows that the switch itself did not run (switch_absence.c).
  */
-void sml_jobs_forgive(struct sml_jobs *jobs, uint64_t away_ns);
+uint64_t sml_jobs_deadline(const struct sml_jobs *jobs);
 
 /* The most slots that a job with packets of this many lanes gets, unless it asks for a number. */
 struct sml_slot_counts {

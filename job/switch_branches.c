@@ -265,7 +265,7 @@ static void take(struct sml_branch *branch, struct sml_relayed *relayed,
 		tell_end(branch, in->peer);
 		return;
 	}
-	relayed->peer.heard_ns = branch->jobs->now_ns;
+	sml_peer_heard(&relayed->peer, branch->jobs->now_ns);
 	sml_jobs_take(branch->jobs, &relayed->peer, message);
 	sml_control__envelope__free_unpacked(message, NULL);
 }

@@ -62,6 +62,7 @@ struct sml_peer *sml_job_release(struct sml_job *job, unsigned rank)
 		return NULL;
 	sml_assert(peer->job == job && peer->rank == rank);
 	peer->job = NULL;
+	peer->missed_ns = 0;
 	job->members[rank].peer = NULL;
 	job->members[rank].heard_ns = peer->heard_ns;
 	if (peer->via == NULL)
@@ -234,6 +235,7 @@ void sml_job_lost(struct sml_peer *peer, const char *why)
 {
 	struct sml_job *job = peer->job;
 	uint16_t rank = peer->rank;
+	uint64_t missed_ns = peer->missed_ns;
 
 	(void)sml_job_release(job, rank);
 	if (job->state == SML_JOB_JOINING)
@@ -241,6 +243,8 @@ void sml_job_lost(struct sml_peer *peer, const char *why)
 	/* No rank has begun here: this one may have no path for packets, and look elsewhere. */
 	else if (job->resumes && job->state <= SML_JOB_PROBING)
 		give_up_resuming(job);
+	else if (missed_ns != 0)
+		sml_job_given_up(job, rank, missed_ns, why);
 	else if (job->members[rank].leaving && !job->jobs->operations->ranks_have_slots)
 		/* It has made all its calls, and its contributions are in the slots. */
 		sml_job_note_gone(job, rank, why);
@@ -341,6 +345,7 @@ static bool find_silent(struct sml_job *job)
 {
 	struct sml_jobs *jobs = job->jobs;
 	char why[SML_SENTENCE_BYTES];
+	bool doubted;
 
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		struct sml_peer *peer = job->members[rank].peer;
@@ -349,9 +354,15 @@ static bool find_silent(struct sml_job *job)
 			continue;
 		snprintf(why, sizeof(why), "it was silent for %.1f s (frozen, or its link is down)",
 			 (double)(jobs->now_ns - peer->heard_ns) / 1e9);
+		doubted = sml_peer_is_doubted(peer);
 		sml_job_lost(peer, why);
-		sml_peer_refuse(jobs, peer, SML_ERROR_TIMEOUT,
-				"the switch heard nothing from this rank for its heartbeat");
+		/* If it lives, it may look for the other ranks. */
+		if (doubted)
+			sml_peer_end(jobs, peer);
+		else
+			sml_peer_refuse(jobs, peer, SML_ERROR_TIMEOUT,
+					"the switch heard nothing from this rank for its "
+					"heartbeat");
 		return true;
 	}
 	return false;
@@ -382,16 +393,6 @@ void sml_job_joined(struct sml_job *job, const struct sml_peer *newcomer)
 		sml_job_resume(job);
 	else
 		sml_job_admit(job, 1);
-}
-
-void sml_job_forgive(struct sml_job *job, uint64_t away_ns)
-{
-	job->begun_ns += away_ns;
-	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (job->members[rank].peer != NULL)
-			job->members[rank].waits_until_ns += away_ns;
-	if (job->mismatch_ns != 0)
-		job->mismatch_ns += away_ns;
 }
 
 /* When the job's current state times out; UINT64_MAX: never. */

@@ -243,7 +243,26 @@ void sml_job_scatter(struct sml_job *job, const char *why);
 /* What is due; may end the job. And when something is. */
 void sml_job_tick(struct sml_job *job);
 uint64_t sml_job_deadline(const struct sml_job *job);
-void sml_job_forgive(struct sml_job *job, uint64_t away_ns);
+
+/* ---- this switch's own absence (switch_absence.c) ---- */
+
+/* Of the input that is handled now. May find that the switch did not run for a while. */
+void sml_jobs_set_time(struct sml_jobs *jobs, uint64_t now_ns);
+
+/* A message has come. */
+void sml_peer_heard(struct sml_peer *peer, uint64_t now_ns);
+
+/* May the peer have given this switch up during its last absence? */
+bool sml_peer_is_doubted(const struct sml_peer *peer);
+
+/* A doubted rank has gone: its job ends or looks for its switches again, and nobody is blamed. */
+void sml_job_given_up(struct sml_job *job, uint16_t rank, uint64_t missed_ns, const char *why);
+
+/* Does a rank resume that has this job here, and whose old connection is doubted? */
+bool sml_job_is_given_up_by(const struct sml_job *job, const SmlControl__Join *join);
+
+/* Is there anybody whom an absence would matter to? */
+bool sml_jobs_has_dependents(const struct sml_jobs *jobs);
 
 /* ---- admission (switch_admit.c) ---- */
 

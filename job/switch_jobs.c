@@ -108,12 +108,6 @@ void sml_jobs_log(const struct sml_jobs *jobs, enum sml_jobs_level level, const 
 
 /* ---- in ---- */
 
-static void set_time(struct sml_jobs *jobs, uint64_t now_ns)
-{
-	sml_assert(now_ns >= jobs->now_ns);
-	jobs->now_ns = now_ns;
-}
-
 void sml_jobs_init(struct sml_jobs *jobs, uint64_t now_ns)
 {
 	jobs->begun_ns = jobs->now_ns = now_ns;
@@ -192,8 +186,8 @@ void sml_jobs_take(struct sml_jobs *jobs, struct sml_peer *peer,
 void sml_jobs_message(struct sml_jobs *jobs, struct sml_peer *peer,
 		      const SmlControl__Envelope *message, uint64_t now_ns)
 {
-	set_time(jobs, now_ns);
-	peer->heard_ns = now_ns;
+	sml_jobs_set_time(jobs, now_ns);
+	sml_peer_heard(peer, now_ns);
 	if (peer->is_parent)
 		sml_leaf_parent_message(jobs, message);
 	else
@@ -203,7 +197,7 @@ void sml_jobs_message(struct sml_jobs *jobs, struct sml_peer *peer,
 
 void sml_jobs_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why, uint64_t now_ns)
 {
-	set_time(jobs, now_ns);
+	sml_jobs_set_time(jobs, now_ns);
 	if (peer->is_parent)
 		sml_leaf_parent_lost(jobs, why);
 	else if (peer->branch != NULL)
@@ -220,7 +214,7 @@ void sml_jobs_mismatch(struct sml_jobs *jobs, const struct sml_mismatch *mismatc
 {
 	struct sml_job *job = jobs->jobs[mismatch->job % SML_MAX_JOBS];
 
-	set_time(jobs, now_ns);
+	sml_jobs_set_time(jobs, now_ns);
 	if (sml_jobs_is_leaf(jobs))
 		sml_leaf_job_mismatch(jobs, mismatch);
 	/* The note may be about a job that has ended, and whose place another job has now. */
@@ -239,7 +233,7 @@ void sml_jobs_mismatch(struct sml_jobs *jobs, const struct sml_mismatch *mismatc
 
 void sml_jobs_tick(struct sml_jobs *jobs, uint64_t now_ns)
 {
-	set_time(jobs, now_ns);
+	sml_jobs_set_time(jobs, now_ns);
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
 		if (jobs->jobs[i] != NULL && sml_job_deadline(jobs->jobs[i]) <= now_ns)
 			sml_job_tick(jobs->jobs[i]);
@@ -261,19 +255,14 @@ uint64_t sml_jobs_deadline(const struct sml_jobs *jobs)
 		if (due_ns < first_ns)
 			first_ns = due_ns;
 	}
+	if (sml_jobs_has_dependents(jobs) && jobs->now_ns + SML_BEAT_NS < first_ns)
+		first_ns = jobs->now_ns + SML_BEAT_NS;
 	return first_ns;
-}
-
-void sml_jobs_forgive(struct sml_jobs *jobs, uint64_t away_ns)
-{
-	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->jobs[i] != NULL)
-			sml_job_forgive(jobs->jobs[i], away_ns);
 }
 
 void sml_jobs_stop(struct sml_jobs *jobs, uint64_t now_ns)
 {
-	set_time(jobs, now_ns);
+	sml_jobs_set_time(jobs, now_ns);
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
 		if (jobs->jobs[i] != NULL)
 			sml_job_fail(jobs->jobs[i], SML_ERROR_SWITCH_DIED,

@@ -256,6 +256,11 @@ void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl
 	struct sml_job *job = find_job(jobs, join);
 	struct sml_refusal refusal;
 
+	if (job != NULL && sml_job_is_given_up_by(job, join)) {
+		sml_job_given_up(job, (uint16_t)join->rank,
+				 job->members[join->rank].peer->missed_ns, "it resumes");
+		job = NULL;
+	}
 	sml_terms_check(jobs, job, join, &refusal);
 	if (refusal.error) {
 		note_refusal(jobs, job, join, refusal.text);

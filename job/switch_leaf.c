@@ -96,6 +96,7 @@ static void close_passage(struct sml_jobs *jobs, struct sml_passage *passage)
 	sml_table_remove(&jobs->leaf.passages, &passage->key);
 	jobs->n_members -= passage->peer->via == NULL;
 	passage->peer->passage = NULL;
+	passage->peer->missed_ns = 0;
 	free(passage);
 }
 
@@ -105,7 +106,13 @@ void sml_passage_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *
 
 	if (peer->passage == NULL)
 		return;
-	if (peer->via == NULL && !leaf_died)
+	leaf_died |= sml_peer_is_doubted(peer);
+	if (sml_peer_is_doubted(peer))
+		snprintf(text, sizeof(text),
+			 "the leaf %s did not run for %.1f s, and rank %u has given it up: %s",
+			 jobs->config.name, (double)peer->missed_ns / 1e9, peer->passage->rank,
+			 why);
+	else if (peer->via == NULL && !leaf_died)
 		snprintf(text, sizeof(text), "%s, at the leaf %s", why, jobs->config.name);
 	else
 		snprintf(text, sizeof(text), "%s", why);
@@ -303,8 +310,8 @@ void sml_jobs_attach(struct sml_jobs *jobs, struct sml_peer *peer, uint16_t lane
 {
 	struct sml_leaf *leaf = &jobs->leaf;
 
-	sml_assert(sml_jobs_is_leaf(jobs) && leaf->parent == NULL && now_ns >= jobs->now_ns);
-	jobs->now_ns = now_ns;
+	sml_assert(sml_jobs_is_leaf(jobs) && leaf->parent == NULL);
+	sml_jobs_set_time(jobs, now_ns);
 	leaf->parent = peer;
 	leaf->lanes = lanes;
 	leaf->home = sml_jobs_random(jobs);

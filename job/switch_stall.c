@@ -61,7 +61,7 @@ static void add_rank(const struct sml_job *job, uint16_t rank, struct stalls *ou
 	state->host = (char *)(uintptr_t)member->host;
 	state->pid = member->pid;
 	state->connected = member->peer != NULL;
-	/* A switch that was stopped for a while forgives others the time (sml_jobs_forgive()). */
+	/* A switch that was stopped for a while forgives others the time (switch_absence.c). */
 	state->last_heard_ms = heard_ns < now_ns ? (now_ns - heard_ns) / 1000000u : 0;
 	out->rank_list[out->report.n_ranks++] = state;
 }

@@ -507,7 +507,7 @@ uint8_t *sml_jobs_pack_status(struct sml_jobs *jobs, uint64_t now_ns, size_t *n)
 	uint8_t *bytes = NULL;
 	struct whole whole;
 
-	jobs->now_ns = now_ns;
+	sml_jobs_set_time(jobs, now_ns);
 	if (describe_all(jobs, &whole)) {
 		*n = sml_control__status__get_packed_size(&whole.status);
 		bytes = malloc(*n + 1);

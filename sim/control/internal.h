@@ -73,7 +73,8 @@ struct server {
 	bool udp[MAX_RANKS], full, narrow;
 	uint32_t delay_us;
 	uint64_t dies_ns, returns_ns, begun_ns;
-	uint64_t roomy_ns; /* another job has left the switch by then */
+	uint64_t pauses_ns, resumes_ns; /* it does not run from the one to the other */
+	uint64_t roomy_ns;		/* another job has left the switch by then */
 	uint32_t max_slots;
 	struct rival rivals[MAX_RIVALS];
 	uint8_t n_rivals;
@@ -188,6 +189,8 @@ static inline bool sim_has_udp(const struct server *server, unsigned rank)
 /* ---- the network (network.c) ---- */
 
 void sim_plan(struct control *control, uint64_t at_ns, enum event_kind kind, struct link *link);
+/* The same event, and the bytes that it has, but later. */
+void sim_plan_again(struct control *control, uint64_t at_ns, const struct event *event);
 bool sim_next_event(struct control *control, struct event *event);
 uint64_t sim_next_event_ns(const struct control *control);
 /* Connect a rank to an address. The outcome is an event, or there is none. */
@@ -209,6 +212,8 @@ void sim_server_event(struct server *server, const struct event *event,
 		      const SmlControl__Envelope *message);
 void sim_server_wake(struct server *server);
 uint64_t sim_server_deadline(const struct server *server);
+/* It exists, but does not run: its kernel keeps what comes. */
+bool sim_server_is_paused(const struct server *server);
 /* At a leaf's end of its connection. */
 void sim_leaf_event(struct server *leaf, const struct event *event,
 		    const SmlControl__Envelope *message);

@@ -38,6 +38,16 @@ void sim_plan(struct control *control, uint64_t at_ns, enum event_kind kind, str
 	event->link = link;
 }
 
+void sim_plan_again(struct control *control, uint64_t at_ns, const struct event *event)
+{
+	struct event *again = add(control, at_ns);
+	uint64_t order = again->order;
+
+	*again = *event;
+	again->at_ns = at_ns;
+	again->order = order;
+}
+
 uint64_t sim_next_event_ns(const struct control *control)
 {
 	return control->n_events ? control->events[0].at_ns : NEVER;

@@ -125,7 +125,7 @@ static void draw_server(struct control *control, uint8_t index)
 	server->index = index;
 	server->delay_us =
 		gen_chance(gen, 1, 4) ? gen_range(gen, 1000, 600000) : gen_range(gen, 20, 3000);
-	server->dies_ns = server->returns_ns = NEVER;
+	server->dies_ns = server->returns_ns = server->pauses_ns = server->resumes_ns = NEVER;
 	server->freezes = gen_chance(gen, 1, 4);
 	server->last_words = gen_chance(gen, 1, 8) ? gen_below(gen, MAX_RANKS) : NEVER_32;
 	make_good(server);
@@ -275,7 +275,7 @@ static struct server *add_switch(struct control *control, struct server *parent)
 	server->index = control->n_servers++;
 	server->parent = parent;
 	server->delay_us = gen_range(&control->gen, 20, 3000);
-	server->dies_ns = server->returns_ns = NEVER;
+	server->dies_ns = server->returns_ns = server->pauses_ns = server->resumes_ns = NEVER;
 	server->last_words = NEVER_32;
 	server->max_slots = 4096;
 	make_good(server);
@@ -344,6 +344,28 @@ static void draw_wide(struct control *control)
 		draw_wide_death(control);
 }
 
+/*
+ * Some switches do not run for a while (SIGSTOP, a paused machine), and go on. From a generator of
+ * its own: everything else in these worlds is as it would be without.
+ */
+static void draw_pauses(struct control *control, uint64_t seed)
+{
+	struct gen gen;
+
+	gen_from_seed(&gen, seed ^ 0x7061757365ull);
+	for (unsigned i = 0; i < control->n_servers; i++) {
+		struct server *server = &control->servers[i];
+		/* All ranks have begun by then. */
+		uint64_t from_ns = gen_range(&gen, control->has_tree ? 20000 : 9000, 32000) * MS;
+		uint64_t away_ns = gen_range(&gen, 200, 12000) * MS;
+
+		if (gen_chance(&gen, 1, 3) || from_ns + away_ns >= server->dies_ns)
+			continue;
+		server->pauses_ns = from_ns;
+		server->resumes_ns = from_ns + away_ns;
+	}
+}
+
 static void describe_world(const struct control *control)
 {
 	static const char letters[] = {'a', 'r', 's'};
@@ -362,11 +384,15 @@ static void describe_world(const struct control *control)
 	for (unsigned i = 0; i < control->n_servers; i++) {
 		const struct server *server = &control->servers[i];
 
-		printf("switch %u: %u us%s%s, %s at %.3f s, back at %.3f s; UDP of ranks ", i,
-		       server->delay_us, server->full ? ", full" : "",
-		       server->narrow ? ", narrow" : "", server->freezes ? "freezes" : "dies",
+		printf("switch %u: %u us%s%s, %s at %.3f s, back at %.3f s; ", i, server->delay_us,
+		       server->full ? ", full" : "", server->narrow ? ", narrow" : "",
+		       server->freezes ? "freezes" : "dies",
 		       server->dies_ns == NEVER ? -1 : (double)server->dies_ns / 1e9,
 		       server->returns_ns == NEVER ? -1 : (double)server->returns_ns / 1e9);
+		if (server->pauses_ns != NEVER)
+			printf("paused from %.3f s to %.3f s; ", (double)server->pauses_ns / 1e9,
+			       (double)server->resumes_ns / 1e9);
+		printf("UDP of ranks ");
 		for (unsigned r = 0; r < control->n_ranks; r++)
 			putchar(server->udp[r] ? '+' : '-');
 		for (unsigned a = 0; a < control->n_addresses; a++) {
@@ -390,6 +416,26 @@ static SmlControl__Envelope *unpack(const struct event *event)
 	if (event->bytes)
 		message = sml_control__envelope__unpack(NULL, event->n, event->bytes);
 	return message;
+}
+
+/* The switch, at either end, that the event comes to; NULL: a rank. */
+static const struct server *switch_of(const struct control *control, const struct event *event)
+{
+	if (event->kind == EVENT_TO_SWITCH || event->kind == EVENT_END_AT_SWITCH ||
+	    event->kind == EVENT_CONTRIBUTION)
+		return &control->servers[event->link->sw];
+	return event->link->child;
+}
+
+/* A paused switch finds it when it goes on. Its kernel still accepts connections. */
+static bool is_put_off(struct control *control, const struct event *event)
+{
+	const struct server *server = switch_of(control, event);
+
+	if (server == NULL || !sim_server_is_paused(server))
+		return false;
+	sim_plan_again(control, server->resumes_ns, event);
+	return true;
 }
 
 static void happens(struct control *control, const struct event *event)
@@ -497,6 +543,8 @@ static void loop(struct control *control)
 		if (sim_next_event_ns(control) <= due_ns && sim_next_event(control, &event)) {
 			control->now_ns =
 				event.at_ns > control->now_ns ? event.at_ns : control->now_ns;
+			if (is_put_off(control, &event))
+				continue;
 			happens(control, &event);
 			look_at_deadlines(control, &event);
 			free(event.bytes);
@@ -562,6 +610,9 @@ static bool could_be_served(const struct control *control)
 	if (good == NULL || control->rank_died)
 		return false;
 	useful_ns = good->roomy_ns > good->begun_ns ? good->roomy_ns : good->begun_ns;
+	/* If it has been paused: the ranks find each other again only after that. */
+	if (good->resumes_ns != NEVER && good->resumes_ns > useful_ns)
+		useful_ns = good->resumes_ns;
 	return gave_up_ns == NEVER || (good->alive && gave_up_ns > useful_ns + LEAVER_NEEDS_NS);
 }
 
@@ -646,6 +697,8 @@ void sim_control_run(uint64_t seed, bool wide, bool trace, struct sim_control_re
 	/* The other seeds have the worlds that they had before there were trees. */
 	if (!wide && seed % 4 == 3 && !control->embedded && control->n_servers > 1)
 		plant_tree(control);
+	if (!wide && seed % 2 == 1 && !control->embedded)
+		draw_pauses(control, seed);
 	describe_world(control);
 	for (unsigned i = 0; i < control->n_servers && !control->embedded; i++)
 		sim_server_begin(&control->servers[i]);

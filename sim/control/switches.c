@@ -433,12 +433,21 @@ void sim_leaf_event(struct server *leaf, const struct event *event,
 	}
 }
 
+bool sim_server_is_paused(const struct server *server)
+{
+	uint64_t now_ns = server->control->now_ns;
+
+	return server->alive && now_ns >= server->pauses_ns && now_ns < server->resumes_ns;
+}
+
 uint64_t sim_server_deadline(const struct server *server)
 {
 	uint64_t due_ns = server->returns_ns;
 
 	if (!server->alive)
 		return due_ns;
+	if (sim_server_is_paused(server))
+		return server->resumes_ns;
 	due_ns = sml_jobs_deadline(&server->jobs);
 	if (sim_rivals_deadline(server) < due_ns)
 		due_ns = sim_rivals_deadline(server);
@@ -460,7 +469,7 @@ void sim_server_wake(struct server *server)
 		sim_say(control, "switch %u %s", server->index,
 			server->freezes ? "is gone with its host" : "dies");
 		sim_server_dies(server);
-	} else if (server->alive) {
+	} else if (server->alive && !sim_server_is_paused(server)) {
 		sml_jobs_tick(&server->jobs, control->now_ns);
 		sim_rivals_wake(server);
 		seek_parent(server);

@@ -61,21 +61,22 @@ static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
 
 /*
  * If this tick is very late (a stopped process, a suspended machine), nothing was read either:
- * messages that peers sent in the meantime are still unread.
+ * messages that peers sent in the meantime are still unread. The jobs find this out by themselves,
+ * for their members (job/switch_absence.c).
  */
 static void forgive_own_absence(struct sml_server *server, uint64_t now_ns)
 {
 	uint64_t away_ns = now_ns - server->ticked_ns;
 
 	server->ticked_ns = now_ns;
-	if (away_ns < 5 * SML_TICK_NS)
+	if (away_ns < SML_BEAT_NS + SML_TICK_NS)
 		return;
 	/* Shift all of them, to keep their order; otherwise the wrong one would make room. */
 	for (struct sml_connection *c = server->connections; c != NULL; c = c->next) {
-		c->peer.heard_ns = earlier(c->peer.heard_ns + away_ns, now_ns);
+		if (!sml_peer_is_member(&c->peer))
+			c->peer.heard_ns = earlier(c->peer.heard_ns + away_ns, now_ns);
 		c->stranger_ns = earlier(c->stranger_ns + away_ns, now_ns);
 	}
-	sml_jobs_forgive(&server->jobs, away_ns);
 }
 
 static void look_at_connections(struct sml_server *server, uint64_t now_ns)

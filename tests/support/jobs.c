@@ -200,6 +200,25 @@ void jobs_join(struct jobs_world *world, unsigned peer, SmlControl__Join join)
 	jobs_say(world, peer, sml_envelope(JOIN, join, &join));
 }
 
+void jobs_resume(struct jobs_world *world, unsigned peer, SmlControl__Join join,
+		 uint64_t membership, uint64_t tag, bool leaving)
+{
+	SmlControl__Resume report = SML_CONTROL__RESUME__INIT;
+	SmlControl__StreamReport streams[SML_STREAMS],
+		*list[SML_STREAMS] = {&streams[0], &streams[1]};
+
+	for (unsigned i = 0; i < SML_STREAMS; i++)
+		sml_control__stream_report__init(&streams[i]);
+	report.epoch = 1;
+	report.membership = membership;
+	report.tag = tag;
+	report.leaving = leaving;
+	report.streams = list;
+	report.n_streams = SML_STREAMS;
+	join.resume = &report;
+	jobs_join(world, peer, join);
+}
+
 void jobs_join_all(struct jobs_world *world, unsigned first, const char *job, uint32_t world_size)
 {
 	for (uint32_t rank = 0; rank < world_size; rank++)
@@ -247,6 +266,11 @@ static void wait_until(struct jobs_world *world, uint64_t end_ns)
 void jobs_wait_silently(struct jobs_world *world, uint64_t ns)
 {
 	wait_until(world, world->now_ns + ns);
+}
+
+void jobs_pause(struct jobs_world *world, uint64_t ns)
+{
+	world->now_ns += ns;
 }
 
 void jobs_wait(struct jobs_world *world, uint64_t ns)

@@ -52,6 +52,9 @@ SmlControl__Join jobs_join_message(const char *job, uint32_t rank, uint32_t worl
 /* Peers are numbers. Each peer connects when it first sends something. */
 void jobs_say(struct jobs_world *world, unsigned peer, const SmlControl__Envelope *message);
 void jobs_join(struct jobs_world *world, unsigned peer, SmlControl__Join join);
+/* The same for a rank that has lost its switch, and shows this secret and tag of its job. */
+void jobs_resume(struct jobs_world *world, unsigned peer, SmlControl__Join join,
+		 uint64_t membership, uint64_t tag, bool leaving);
 /* Peers first, first + 1, … are ranks 0, 1, … of this job. */
 void jobs_join_all(struct jobs_world *world, unsigned first, const char *job, uint32_t world_size);
 void jobs_ready(struct jobs_world *world, unsigned peer);
@@ -61,6 +64,8 @@ void jobs_hang_up(struct jobs_world *world, unsigned peer);
 /* Let time pass. Every connected peer sends Ping, unless silent is set. */
 void jobs_wait(struct jobs_world *world, uint64_t ns);
 void jobs_wait_silently(struct jobs_world *world, uint64_t ns);
+/* The switch does not run for this long. */
+void jobs_pause(struct jobs_world *world, uint64_t ns);
 
 /* The last message of this kind to the peer, or NULL. */
 const SmlControl__Envelope *jobs_told(const struct jobs_world *world, unsigned peer,

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A switch that did not run for a while must not blame ranks for that (job/switch_absence.c). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "control/envelope.h"
+#include "support/tree.h"
+
+/* Ranks have a heartbeat of ten seconds, so they give up a switch after that. */
+#define LONG_NS	 (12 * SML_SECOND_NS)
+#define SHORT_NS (4 * SML_SECOND_NS)
+
+static void run_job(struct jobs_world *world)
+{
+	jobs_open(world, 4096, 64, false);
+	jobs_join_all(world, 0, "a", 2);
+	jobs_ready(world, 0);
+	jobs_ready(world, 1);
+	jobs_wait(world, SML_SECOND_NS);
+}
+
+static void ping(struct jobs_world *world, unsigned peer)
+{
+	SmlControl__Ping message = SML_CONTROL__PING__INIT;
+
+	jobs_say(world, peer, sml_envelope(PING, ping, &message));
+}
+
+static void resume(struct jobs_world *world, unsigned peer, uint32_t rank, uint64_t membership,
+		   uint64_t tag)
+{
+	jobs_resume(world, peer, jobs_join_message("a", rank, 2), membership, tag, false);
+}
+
+/* Its ranks have been released without an error, and meet again. */
+static void assert_may_resume(struct jobs_world *world, uint64_t membership, uint64_t tag)
+{
+	resume(world, 4, 0, membership, tag);
+	resume(world, 5, 1, membership, tag);
+	assert_string_equal(jobs_refusal(world, 4), "");
+	assert_non_null(jobs_admitted(world, 4));
+	assert_non_null(jobs_admitted(world, 5));
+	assert_int_equal(jobs_admitted(world, 5)->epoch, 2);
+}
+
+static void ranks_that_gave_up_a_paused_switch_resume_there(void **state)
+{
+	struct jobs_world world;
+	uint64_t membership, tag;
+
+	(void)state;
+	run_job(&world);
+	membership = jobs_admitted(&world, 0)->membership;
+	tag = jobs_admitted(&world, 0)->report_tag;
+	jobs_pause(&world, LONG_NS);
+	/* What it sent before it closed the connection is read first. */
+	ping(&world, 0);
+	jobs_hang_up(&world, 0);
+	assert_true(world.peers[1].ended);
+	assert_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
+	assert_int_equal(world.jobs.n_jobs, 0);
+	assert_may_resume(&world, membership, tag);
+	jobs_close(&world);
+}
+
+/* Its new connection is accepted before the end of the old one arrives, on a lossy link. */
+static void who_resumes_before_its_old_connection_has_ended_is_let_in(void **state)
+{
+	struct jobs_world world;
+	uint64_t membership, tag;
+
+	(void)state;
+	run_job(&world);
+	membership = jobs_admitted(&world, 0)->membership;
+	tag = jobs_admitted(&world, 0)->report_tag;
+	jobs_pause(&world, LONG_NS);
+	assert_may_resume(&world, membership, tag);
+	assert_true(world.peers[0].ended && world.peers[1].ended);
+	assert_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
+	jobs_close(&world);
+}
+
+static void without_a_pause_a_rank_is_not_let_in_twice(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	run_job(&world);
+	resume(&world, 4, 0, jobs_admitted(&world, 0)->membership,
+	       jobs_admitted(&world, 0)->report_tag);
+	assert_non_null(strstr(jobs_refusal(&world, 4), "rank 0 of job \"a\" is taken"));
+	assert_int_equal(world.jobs.n_jobs, 1);
+	jobs_close(&world);
+}
+
+static void assert_died(struct jobs_world *world)
+{
+	jobs_hang_up(world, 0);
+	assert_int_equal(jobs_told(world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->error,
+			 SML_ERROR_RANK_DIED);
+	assert_non_null(strstr(jobs_refusal(world, 1), "rank 0 (host testhost, pid 1000) died"));
+}
+
+static void a_pause_that_no_rank_gives_up_for_excuses_no_death(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	run_job(&world);
+	jobs_pause(&world, SHORT_NS);
+	assert_died(&world);
+	jobs_close(&world);
+}
+
+/* Twice, because the first message may have been sent while the switch did not run. */
+static void a_rank_that_was_heard_again_is_as_mortal_as_before(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	run_job(&world);
+	jobs_pause(&world, LONG_NS);
+	jobs_wait(&world, SML_SECOND_NS);
+	assert_died(&world);
+	jobs_close(&world);
+}
+
+static void a_pause_is_no_silence_of_ranks(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	run_job(&world);
+	jobs_pause(&world, 3 * LONG_NS);
+	jobs_wait(&world, LONG_NS);
+	assert_int_equal(world.jobs.n_jobs, 1);
+	/* Silence after it counts, but a rank that was not heard again may have given up. */
+	jobs_pause(&world, LONG_NS);
+	jobs_wait_silently(&world, LONG_NS);
+	assert_int_equal(world.jobs.n_jobs, 0);
+	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT));
+	assert_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
+	jobs_close(&world);
+}
+
+static void a_rank_that_left_is_not_dead_either(void **state)
+{
+	struct jobs_world world;
+	uint64_t membership, tag;
+
+	(void)state;
+	run_job(&world);
+	membership = jobs_admitted(&world, 0)->membership;
+	tag = jobs_admitted(&world, 0)->report_tag;
+	jobs_leave(&world, 0);
+	jobs_pause(&world, LONG_NS);
+	jobs_hang_up(&world, 0);
+	assert_may_resume(&world, membership, tag);
+	jobs_close(&world);
+}
+
+static void an_opening_job_is_released_too(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	jobs_join_all(&world, 0, "a", 2);
+	assert_non_null(jobs_admitted(&world, 0));
+	jobs_pause(&world, LONG_NS);
+	jobs_hang_up(&world, 0);
+	assert_true(world.peers[1].ended);
+	assert_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
+	jobs_close(&world);
+}
+
+/* No other process can take over rank 0's port, so the job ends; but rank 0 is named. */
+static void a_paused_rank_0_blames_itself(void **state)
+{
+	static uint32_t ports[2] = {40000, 40001};
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, true);
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		SmlControl__Join join = jobs_join_message("embedded", rank, 2);
+
+		join.stripes = 0;
+		join.stripe_ports = &ports[rank];
+		join.n_stripe_ports = 1;
+		jobs_join(&world, rank, join);
+	}
+	jobs_ready(&world, 0);
+	jobs_ready(&world, 1);
+	jobs_wait(&world, SML_SECOND_NS);
+	jobs_pause(&world, LONG_NS);
+	jobs_hang_up(&world, 1);
+	assert_non_null(strstr(jobs_refusal(&world, 0),
+			       "rank 0, whose process has the job's control port, did not run"));
+	assert_null(strstr(jobs_refusal(&world, 0), "died"));
+	jobs_close(&world);
+}
+
+/* The root was paused, and so was the leaf, which goes on first and says that a rank has gone. */
+static void a_paused_root_does_not_believe_a_leaf_that_a_rank_has_died(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	tree_attach(&world, 0, 4096);
+	tree_relay_join(&world, 0, 70, 0, 2);
+	jobs_join(&world, 1, jobs_join_message("tree", 1, 2));
+	tree_relay_ready(&world, 0, 70);
+	jobs_ready(&world, 1);
+	tree_leaf_ready(&world, 0, 352);
+	assert_non_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_START));
+	jobs_wait(&world, SML_SECOND_NS);
+	jobs_pause(&world, LONG_NS);
+	tree_relay_end(&world, 0, 70, false);
+	assert_true(world.peers[1].ended);
+	assert_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
+	jobs_close(&world);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ranks_that_gave_up_a_paused_switch_resume_there),
+		cmocka_unit_test(who_resumes_before_its_old_connection_has_ended_is_let_in),
+		cmocka_unit_test(without_a_pause_a_rank_is_not_let_in_twice),
+		cmocka_unit_test(a_pause_that_no_rank_gives_up_for_excuses_no_death),
+		cmocka_unit_test(a_rank_that_was_heard_again_is_as_mortal_as_before),
+		cmocka_unit_test(a_pause_is_no_silence_of_ranks),
+		cmocka_unit_test(a_rank_that_left_is_not_dead_either),
+		cmocka_unit_test(an_opening_job_is_released_too),
+		cmocka_unit_test(a_paused_rank_0_blames_itself),
+		cmocka_unit_test(a_paused_root_does_not_believe_a_leaf_that_a_rank_has_died),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
