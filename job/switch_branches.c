@@ -190,11 +190,11 @@ void sml_branch_message(struct sml_jobs *jobs, struct sml_peer *peer, const SmlC
 		sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED, text);
 		return;
 	}
-	if (is_new && is_full(jobs, text, sizeof(text))) {
+	if (is_new && is_full(jobs, text, sizeof(text)) && !sml_jobs_close_idle_leaf(jobs)) {
 		sml_peer_refuse_for_now(jobs, peer, text);
 		return;
 	}
-	if (is_new && !sml_jobs_has_room_for_member(jobs, peer))
+	if (is_new && !sml_jobs_has_room_for_member(jobs, peer, NULL))
 		return;
 	if (is_new && open_branch(jobs, peer, leaf) == NULL) {
 		sml_peer_refuse_for_now(jobs, peer, "the switch has no memory");

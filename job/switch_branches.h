@@ -62,6 +62,7 @@ struct sml_passage {
 	struct sml_leaf_job *job;     /* NULL: it has not been admitted */
 	uint16_t rank, first_of_host; /* of its host: the lowest rank that shares memory with it */
 	uint8_t child;
+	bool resumes;
 	uint32_t pid, heartbeat_ms;
 	uint32_t stripe, stripes; /* as it said with its Join; only to be shown */
 	char host[SML_NAME_BYTES];
@@ -141,6 +142,9 @@ void sml_leaf_parent_message(struct sml_jobs *jobs, const SmlControl__Envelope *
 /* The passage's peer has gone; or the leaf that it is at. */
 void sml_passage_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why,
 		      bool leaf_died);
+
+/* A rank that waits for others here, and does not resume, makes room. False: there is none. */
+bool sml_leaf_displace(struct sml_jobs *jobs);
 
 void sml_leaf_parent_lost(struct sml_jobs *jobs, const char *why);
 

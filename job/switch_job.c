@@ -122,7 +122,7 @@ void sml_job_fail_without(struct sml_job *job, uint16_t rank, const char *text)
  * Not all ranks have come here to resume, or a leaf has died: the connections end without an error,
  * and the ranks try their next addresses together.
  */
-static void give_up_resuming(struct sml_job *job)
+void sml_job_give_up_resuming(struct sml_job *job)
 {
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		struct sml_peer *peer = sml_job_release(job, rank);
@@ -137,7 +137,7 @@ void sml_job_scatter(struct sml_job *job, const char *why)
 {
 	sml_jobs_log(job->jobs, SML_JOBS_WARNING,
 		     "job \"%s\": all ranks look for their switches again: %s", job->name, why);
-	give_up_resuming(job);
+	sml_job_give_up_resuming(job);
 }
 
 static void send_left(const struct sml_job *job, struct sml_peer *peer)
@@ -242,7 +242,7 @@ void sml_job_lost(struct sml_peer *peer, const char *why)
 		forget_member(job, rank);
 	/* No rank has begun here: this one may have no path for packets, and look elsewhere. */
 	else if (job->resumes && job->state <= SML_JOB_PROBING)
-		give_up_resuming(job);
+		sml_job_give_up_resuming(job);
 	else if (missed_ns != 0)
 		sml_job_given_up(job, rank, missed_ns, why);
 	else if (job->members[rank].leaving && !job->jobs->operations->ranks_have_slots)
@@ -433,7 +433,7 @@ static void give_up_state(struct sml_job *job)
 			     "a rank's UDP packets do not reach the switch: see the other ranks' "
 			     "errors, and let firewalls pass the data port");
 	else
-		give_up_resuming(job);
+		sml_job_give_up_resuming(job);
 }
 
 void sml_job_tick(struct sml_job *job)

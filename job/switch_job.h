@@ -181,8 +181,16 @@ void sml_job_send_all(const struct sml_job *job, const SmlControl__Envelope *mes
 /* Does this switch take no lanes of two int16? */
 bool sml_jobs_only_int32(const struct sml_jobs *jobs);
 
-/* Is there a file for one more that stays? False: the peer has been refused. */
-bool sml_jobs_has_room_for_member(const struct sml_jobs *jobs, struct sml_peer *peer);
+/*
+ * Is there a file for one more that stays? False: the peer has been refused. join: what it sends,
+ * NULL: it is a leaf. Others may have to make room (switch_room.c).
+ */
+bool sml_jobs_has_room_for_member(struct sml_jobs *jobs, struct sml_peer *peer,
+				  const SmlControl__Join *join);
+
+/* What has the weakest claim goes. False: there is nothing of the kind, or nobody resumes. */
+bool sml_jobs_displace(struct sml_jobs *jobs, const SmlControl__Join *join);
+bool sml_jobs_close_idle_leaf(struct sml_jobs *jobs);
 
 /* A message of a peer, wherever it is. */
 void sml_jobs_take(struct sml_jobs *jobs, struct sml_peer *peer,
@@ -239,6 +247,12 @@ void sml_job_fail_without(struct sml_job *job, uint16_t rank, const char *text);
 
 /* A switch of its tree has died: its ranks look for their switches again. The job is gone. */
 void sml_job_scatter(struct sml_job *job, const char *why);
+
+/*
+ * A job that resumes does not begin here: the connections end without an error, and the ranks try
+ * their next addresses together.
+ */
+void sml_job_give_up_resuming(struct sml_job *job);
 
 /* What is due; may end the job. And when something is. */
 void sml_job_tick(struct sml_job *job);

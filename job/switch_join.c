@@ -133,25 +133,6 @@ static struct sml_job *try_to_admit(struct sml_jobs *jobs, const SmlControl__Joi
 	return NULL;
 }
 
-/* Ranks that wait under the name of a job that runs elsewhere must not be in its way. */
-static void displace(struct sml_jobs *jobs, const SmlControl__Join *join)
-{
-	char text[SML_SENTENCE_BYTES];
-
-	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
-		struct sml_job *job = jobs->jobs[i];
-
-		if (job == NULL || !gathers_anew(job) || strcmp(job->name, join->job) != 0)
-			continue;
-		snprintf(text, sizeof(text),
-			 "another job \"%s\", which has lost its switch, continues here, and there "
-			 "is no room for both: give this job another name "
-			 "(SWITCHML_JOB)",
-			 job->name);
-		sml_job_fail(job, SML_ERROR_REFUSED, text);
-	}
-}
-
 /* NULL: there is no room for it, and the peer has been told. */
 static struct sml_job *admit(struct sml_jobs *jobs, struct sml_peer *peer,
 			     const SmlControl__Join *join)
@@ -159,10 +140,8 @@ static struct sml_job *admit(struct sml_jobs *jobs, struct sml_peer *peer,
 	char text[SML_SENTENCE_BYTES];
 	struct sml_job *job = try_to_admit(jobs, join, text, sizeof(text));
 
-	if (job == NULL && join->resume != NULL) {
-		displace(jobs, join);
+	while (job == NULL && sml_jobs_displace(jobs, join))
 		job = try_to_admit(jobs, join, text, sizeof(text));
-	}
 	if (job == NULL)
 		sml_peer_refuse_for_now(jobs, peer, text);
 	return job;
@@ -235,22 +214,6 @@ static void recall_refusal(struct sml_job *job, const SmlControl__Join *join)
 		snprintf(job->refused, sizeof(job->refused), "%s", jobs->turned_away.text);
 }
 
-bool sml_jobs_has_room_for_member(const struct sml_jobs *jobs, struct sml_peer *peer)
-{
-	char text[SML_SENTENCE_BYTES];
-
-	/* Who is at a leaf needs no file here. */
-	if (peer->via != NULL || jobs->config.max_members == 0 ||
-	    jobs->n_members < jobs->config.max_members)
-		return true;
-	snprintf(text, sizeof(text),
-		 "the switch is at its limit of %u rank%s (because of its limit of open files): "
-		 "wait for a job to end, or raise that limit",
-		 jobs->n_members, sml_plural(jobs->n_members));
-	sml_peer_refuse_for_now(jobs, peer, text);
-	return false;
-}
-
 void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Join *join)
 {
 	struct sml_job *job = find_job(jobs, join);
@@ -267,7 +230,7 @@ void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl
 		sml_peer_refuse(jobs, peer, refusal.error, refusal.text);
 		return;
 	}
-	if (!sml_jobs_has_room_for_member(jobs, peer))
+	if (!sml_jobs_has_room_for_member(jobs, peer, join))
 		return;
 	if (job == NULL)
 		job = admit(jobs, peer, join);

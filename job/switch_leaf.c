@@ -123,6 +123,38 @@ void sml_passage_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *
 	close_passage(jobs, peer->passage);
 }
 
+/* The one that came first, of those whose connections end here. */
+static struct sml_passage *find_waiting(const struct sml_table *passages)
+{
+	struct sml_passage *found = NULL;
+
+	for (uint32_t i = 0; i < passages->room; i++) {
+		struct sml_passage *passage = (struct sml_passage *)sml_table_at(passages, i);
+
+		if (passage == NULL || passage->job != NULL || passage->resumes ||
+		    passage->peer->via != NULL)
+			continue;
+		if (found == NULL || passage->key.number < found->key.number)
+			found = passage;
+	}
+	return found;
+}
+
+bool sml_leaf_displace(struct sml_jobs *jobs)
+{
+	struct sml_passage *passage = find_waiting(&jobs->leaf.passages);
+	struct sml_peer *peer = passage != NULL ? passage->peer : NULL;
+
+	if (passage == NULL)
+		return false;
+	sml_passage_lost(jobs, peer, "it made room for a job that has lost its switch", false);
+	sml_peer_refuse_for_now(jobs, peer,
+				"a job that has lost its switch continues here, and there is no "
+				"room for both: start this job again, or raise the switch's limit "
+				"of open files");
+	return true;
+}
+
 static struct sml_passage *open_passage(struct sml_jobs *jobs, struct sml_peer *peer,
 					const SmlControl__Join *join)
 {
@@ -132,6 +164,7 @@ static struct sml_passage *open_passage(struct sml_jobs *jobs, struct sml_peer *
 		return NULL;
 	passage->peer = peer;
 	passage->rank = (uint16_t)join->rank;
+	passage->resumes = join->resume != NULL;
 	passage->pid = join->pid;
 	passage->stripe = join->stripe;
 	passage->stripes = join->stripes;
@@ -176,7 +209,7 @@ static void join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl_
 		refuse_orphan(jobs, peer);
 		return;
 	}
-	if (!sml_jobs_has_room_for_member(jobs, peer))
+	if (!sml_jobs_has_room_for_member(jobs, peer, message->join))
 		return;
 	passage = open_passage(jobs, peer, message->join);
 	if (passage == NULL) {

@@ -54,6 +54,7 @@ struct rival {
 	struct link links[RIVAL_RANKS];
 	uint64_t comes_ns, gathered_ns, leaves_ns;
 	unsigned n_joined;
+	bool squats; /* its first rank joins, whenever it can, and waits; the second never comes */
 	bool admitted, refused, over;
 };
 
@@ -222,6 +223,8 @@ void sim_leaf_event(struct server *leaf, const struct event *event,
 
 /* The first job does not come before from_ns. */
 void sim_rivals_draw(struct server *server, uint64_t from_ns);
+/* A stranger's half-joined jobs, as many as there may be, from then on. */
+void sim_rivals_squat(struct server *server, uint64_t from_ns);
 void sim_rivals_wake(struct server *server);
 uint64_t sim_rivals_deadline(const struct server *server);
 /* The rivals of a switch live and die with it. */

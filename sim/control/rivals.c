@@ -37,7 +37,25 @@ void sim_rivals_draw(struct server *server, uint64_t from_ns)
 	}
 }
 
+void sim_rivals_squat(struct server *server, uint64_t from_ns)
+{
+	server->n_rivals = MAX_RIVALS;
+	for (unsigned i = 0; i < MAX_RIVALS; i++) {
+		struct rival *rival = &server->rivals[i];
+
+		*rival = (struct rival){.comes_ns = from_ns + i * MS,
+					.gathered_ns = NEVER,
+					.leaves_ns = NEVER,
+					.squats = true};
+		for (unsigned r = 0; r < RIVAL_RANKS; r++)
+			rival->links[r] = (struct link){
+				.control = server->control, .sw = server->index, .rival = rival};
+	}
+}
+
 /* ---- their lives ---- */
+
+#define SQUATS_AGAIN_NS (200 * MS)
 
 static void says(struct server *server, struct link *link, const SmlControl__Envelope *message)
 {
@@ -69,8 +87,9 @@ static void joins(struct server *server, struct rival *rival, unsigned rank)
 
 static void leaves(struct server *server, struct rival *rival)
 {
-	rival->over = true;
-	server->roomy_ns = server->control->now_ns;
+	rival->over = !rival->squats;
+	if (rival->over)
+		server->roomy_ns = server->control->now_ns;
 	for (unsigned r = 0; r < RIVAL_RANKS; r++) {
 		struct link *link = &rival->links[r];
 
@@ -79,6 +98,9 @@ static void leaves(struct server *server, struct rival *rival)
 			sml_jobs_lost(&server->jobs, &link->peer, "its connection ended",
 				      server->control->now_ns);
 	}
+	rival->n_joined = 0;
+	rival->refused = false;
+	rival->comes_ns = server->control->now_ns + SQUATS_AGAIN_NS;
 }
 
 static void is_ready(struct server *server, struct rival *rival)

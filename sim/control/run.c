@@ -366,6 +366,20 @@ static void draw_pauses(struct control *control, uint64_t seed)
 	}
 }
 
+/*
+ * A stranger fills switches with jobs that never begin. Room for the job itself is left at the
+ * first switch until all its ranks have begun.
+ */
+static void draw_squatters(struct control *control, uint64_t seed)
+{
+	struct gen gen;
+
+	gen_from_seed(&gen, seed ^ 0x7371756174ull);
+	for (unsigned i = 0; i < control->n_servers; i++)
+		if (gen_chance(&gen, 1, 2))
+			sim_rivals_squat(&control->servers[i], i ? 0 : 9 * SECOND);
+}
+
 static void describe_world(const struct control *control)
 {
 	static const char letters[] = {'a', 'r', 's'};
@@ -699,6 +713,8 @@ void sim_control_run(uint64_t seed, bool wide, bool trace, struct sim_control_re
 		plant_tree(control);
 	if (!wide && seed % 2 == 1 && !control->embedded)
 		draw_pauses(control, seed);
+	if (!wide && seed % 4 == 2 && !control->embedded)
+		draw_squatters(control, seed);
 	describe_world(control);
 	for (unsigned i = 0; i < control->n_servers && !control->embedded; i++)
 		sim_server_begin(&control->servers[i]);

@@ -213,7 +213,7 @@ static void what_a_leaf_relays_is_checked(void **state)
 	jobs_close(&world);
 }
 
-/* Anyone can say that it is one. */
+/* Anyone can say that it is one. These have ranks: others would make room (test_job_room). */
 static void leaves_are_limited(void **state)
 {
 	struct jobs_world world;
@@ -223,6 +223,8 @@ static void leaves_are_limited(void **state)
 	for (unsigned peer = 0; peer < 3; peer++) {
 		world.jobs.config.max_members = 2;
 		tree_attach(&world, peer, 4096);
+		if (peer < 2)
+			tree_relay_join(&world, peer, 70, peer, 3);
 	}
 	assert_non_null(strstr(jobs_refusal(&world, 2), "limit of 2 ranks"));
 	jobs_hang_up(&world, 0);
