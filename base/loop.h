@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * An event loop for the control planes: descriptors, times, and posts of other threads. It has two
+ * descriptors, makes them when it is opened and no others later, and never ends the process: where
+ * something is missing, the call that needs it returns an error.
+ *
+ * A turn of the loop polls once, and then serves one class of watches: the first one that has work.
+ * What becomes ready meanwhile is served in a later turn, so nobody keeps the loop for himself.
+ *
+ * The invariant: between two turns, a watch is in its class's queue exactly if `ready` is not 0.
+ */
+#ifndef SML_BASE_LOOP_H
+#define SML_BASE_LOOP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SML_LOOP_CLASSES 3
+
+/* What a watch waits for, and what its function is told: a set of these. */
+#define SML_WATCH_READ	1u
+#define SML_WATCH_WRITE 2u
+#define SML_WATCH_TIME	4u
+#define SML_WATCH_POST	8u
+
+struct sml_loop;
+struct sml_watch;
+
+/* 0 or -errno: no descriptors, or no memory. A child made by fork() does not keep its descriptors.
+ */
+int sml_loop_open(struct sml_loop **opened);
+
+/* All its watches are freed before. NULL is allowed. */
+void sml_loop_close(struct sml_loop *loop);
+
+/* A turn serves at most this many watches of the classes from `first` on, or as many as fit. */
+void sml_loop_limit(struct sml_loop *loop, unsigned first, unsigned most_calls, uint64_t most_ns);
+
+/*
+ * One turn. Waits until there is something to serve or until_ns; 0: does not wait. False: nothing
+ * was served.
+ */
+bool sml_loop_turn(struct sml_loop *loop, uint64_t until_ns);
+
+/* Turns until sml_loop_stop(), which a watch's function calls. */
+void sml_loop_run(struct sml_loop *loop);
+void sml_loop_stop(struct sml_loop *loop);
+
+/*
+ * A watch of class 0, which waits for nothing yet. fd: -1 for none; it stays the caller's, and is
+ * closed only after the watch. The loop calls act, which may free any watch. NULL: no memory.
+ */
+struct sml_watch *sml_watch_new(struct sml_loop *loop, int fd,
+				void (*act)(void *self, unsigned what), void *self);
+
+/* In the loop's thread, or when no thread runs the loop. NULL is allowed. */
+void sml_watch_free(struct sml_watch *watch);
+
+void sml_watch_set_class(struct sml_watch *watch, unsigned class);
+
+/*
+ * From now on, act whenever the descriptor is readable (SML_WATCH_READ), writable
+ * (SML_WATCH_WRITE), or never (0). An error of the descriptor counts as both. 0 or -errno.
+ */
+int sml_watch_set(struct sml_watch *watch, unsigned what);
+
+/* Act once at that time; UINT64_MAX: no longer. */
+void sml_watch_at(struct sml_watch *watch, uint64_t when_ns);
+
+/* Act after each period. */
+void sml_watch_every(struct sml_watch *watch, uint64_t period_ns);
+
+/* Act in the next turn. Any thread; posts that come before count as one. */
+void sml_watch_post(struct sml_watch *watch);
+
+#endif
