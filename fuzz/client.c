@@ -209,8 +209,7 @@ static void run_talk(struct world *world)
 		.lost = may_be_lost ? lost : NULL,
 	};
 	control->threaded = world->serves = true;
-	if (event_add(control->wake, NULL) < 0)
-		abort();
+	sml_watch_post(control->wake);
 	sml_talk_serve(&control->talk, may_be_lost);
 	sml_control_sync(control);
 }
@@ -269,7 +268,8 @@ static const char *check_bounds(const struct world *world)
 static void serve(struct world *world)
 {
 	for (int i = 0; i < 3; i++) {
-		event_base_loop(world->control->base, EVLOOP_NONBLOCK);
+		while (sml_loop_turn(world->control->loop, 0))
+			;
 		oracle_returned();
 		note(world, check_bounds(world));
 	}

@@ -25,8 +25,8 @@ void peer_port_move(struct peer_port *port, struct sml_server *server)
 	/* Any free abstract name. */
 	if (fd < 0 || bind(fd, (struct sockaddr *)&port->address, sizeof(sa_family_t)) < 0 ||
 	    getsockname(fd, (struct sockaddr *)&port->address, &port->bytes) < 0 ||
-	    listen(fd, BACKLOG) < 0 || event_del(server->accept) < 0 ||
-	    dup2(fd, server->listen_fd) < 0 || event_add(server->accept, NULL) < 0)
+	    listen(fd, BACKLOG) < 0 || sml_watch_set(server->accept, 0) < 0 ||
+	    dup2(fd, server->listen_fd) < 0 || sml_watch_set(server->accept, SML_WATCH_READ) < 0)
 		abort();
 	close(fd);
 }

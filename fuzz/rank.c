@@ -8,7 +8,6 @@
  * Everything is as in production except the control port, which is a Unix socket, and the
  * control thread's clock. The UDP dataplane has its own thread and socket.
  */
-#include <event2/thread.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -47,7 +46,8 @@ static struct hostile ranks[MAX_PEERS];
 static void serve(struct world *world)
 {
 	for (int i = 0; i < 3; i++)
-		event_base_loop(world->server.base, EVLOOP_NONBLOCK);
+		while (sml_loop_turn(world->server.loop, 0))
+			;
 	for (uint32_t i = 0; i < MAX_PEERS; i++) {
 		(void)peer_hear(&ranks[i].peer);
 		peer_go_on(&ranks[i].peer);
@@ -257,8 +257,6 @@ static void open_server(struct world *world)
 	int rc = -1;
 
 	signal(SIGPIPE, SIG_IGN);
-	/* The dataplane's thread posts events to the event loop. */
-	evthread_use_pthreads();
 	/* The port must be free for TCP and for UDP. */
 	for (int i = 0; rc < 0 && i < PORT_TRIES; i++) {
 		memset(server, 0, sizeof(*server));

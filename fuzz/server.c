@@ -135,7 +135,8 @@ static void serve(struct world *world)
 {
 	/* Accepting takes one turn, reading takes one, and the consequences take a few. */
 	for (int i = 0; i < 3; i++) {
-		event_base_loop(world->server->base, EVLOOP_NONBLOCK);
+		while (sml_loop_turn(world->server->loop, 0))
+			;
 		oracle_returned();
 		note(world, check_bounds(world));
 	}

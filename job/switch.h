@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The jobs of one switch: which ranks may join, which slots a job has, what a death does, and when.
- * Sans I/O: no sockets, no clock, no threads. The switch's control server drives it with libevent
+ * Sans I/O: no sockets, no clock, no threads. The switch's control server drives it with sockets
  * (switch/control/), a simulator with its own network and clock, a fuzzer with bytes.
  *
  *	in    a message of a peer        sml_jobs_message()

@@ -3,7 +3,6 @@
 #include "switch/switch.h"
 
 #include <errno.h>
-#include <event2/thread.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -23,13 +22,6 @@ struct sml_switch {
 	struct sml_server server;
 	pthread_t thread;
 };
-
-static pthread_once_t threads_once = PTHREAD_ONCE_INIT;
-
-static void make_events_thread_safe(void)
-{
-	evthread_use_pthreads();
-}
 
 void sml_switch_config_init(struct sml_switch_config *config)
 {
@@ -85,7 +77,6 @@ int sml_switch_open(struct sml_switch **opened, const struct sml_switch_config *
 			-EINVAL,
 			"'%s' of --listen is not an address: ADDR, ADDR:PORT, [V6]:PORT or :PORT",
 			listen);
-	pthread_once(&threads_once, make_events_thread_safe);
 	self = calloc(1, sizeof(*self));
 	if (self == NULL)
 		return sml_error_set(-ENOMEM, "no memory for a switch");

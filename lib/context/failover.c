@@ -168,7 +168,7 @@ static bool only_leaves(const struct sml_stripe *stripe)
 }
 
 /* While the stripe is frozen, only a switch that has begun with it changes it. */
-static int ask_to_join(void *self, const struct sml_reached *connection, struct event_base *base,
+static int ask_to_join(void *self, const struct sml_reached *connection, struct sml_loop *loop,
 		       struct sml_control **control)
 {
 	struct claim *claim = self;
@@ -179,7 +179,7 @@ static int ask_to_join(void *self, const struct sml_reached *connection, struct 
 		.lanes = context->shape.lanes,
 		.resumption = &claim->resumption,
 	};
-	int error = sml_control_open(control, &context->settings, connection, &place, base);
+	int error = sml_control_open(control, &context->settings, connection, &place, loop);
 
 	if (error)
 		return error;

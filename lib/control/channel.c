@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
+#include "control/socket.h"
 #include "control/text.h"
 
 /* While a peer has this much to read, its requests wait: the answers would fill memory. */
@@ -25,48 +26,43 @@ struct sml_channel {
 	bool waits; /* received data must be taken first: no more is read until then */
 	uint64_t heard_ns;
 	struct sml_stream stream;
-	struct event *readable, *writable, *more;
+	struct sml_watch *watch;
 };
+
+/* Ready to read, unless received data must be taken first, and to write what waits for that. */
+static int watch_socket(struct sml_channel *channel)
+{
+	unsigned what = channel->waits ? 0 : SML_WATCH_READ;
+
+	if (evbuffer_get_length(channel->stream.wire_out) > 0)
+		what |= SML_WATCH_WRITE;
+	return sml_watch_set(channel->watch, what);
+}
 
 static void end(struct sml_channel *channel, int error)
 {
 	if (channel->over)
 		return;
 	channel->over = true;
-	event_del(channel->readable);
-	event_del(channel->writable);
-	event_del(channel->more);
+	(void)sml_watch_set(channel->watch, 0);
+	sml_watch_at(channel->watch, UINT64_MAX);
 	channel->owner.ended(channel->owner.self, error);
 }
 
 /* 0: all is sent, or as much as possible now; otherwise -errno. */
 static int flush(struct sml_channel *channel)
 {
-	size_t length;
-
-	while ((length = evbuffer_get_length(channel->stream.wire_out)) > 0) {
-		/* Not evbuffer_write(): its SIGPIPE could end the application. */
-		ssize_t sent = send(channel->fd,
-				    evbuffer_pullup(channel->stream.wire_out, (ev_ssize_t)length),
-				    length, MSG_NOSIGNAL | MSG_DONTWAIT);
-
-		if (sent < 0 && errno == EINTR)
-			continue;
-		if (sent < 0)
-			return errno == EAGAIN ? 0 : -errno;
-		evbuffer_drain(channel->stream.wire_out, (size_t)sent);
-	}
-	return 0;
+	return sml_socket_send(channel->fd, channel->stream.wire_out, SIZE_MAX);
 }
 
 static void write_some(struct sml_channel *channel)
 {
 	int error = flush(channel);
 
+	if (error == 0)
+		error = watch_socket(channel);
 	if (error)
 		end(channel, error);
-	else if (evbuffer_get_length(channel->stream.wire_out) > 0)
-		event_add(channel->writable, NULL);
 }
 
 static bool peer_listens(const struct sml_channel *channel)
@@ -78,18 +74,11 @@ static bool peer_listens(const struct sml_channel *channel)
 /* In the next turn. */
 static void take_later(struct sml_channel *channel)
 {
-	static const struct timeval at_once;
-
-	if (event_add(channel->more, &at_once) < 0)
-		end(channel, -ENOMEM);
+	sml_watch_at(channel->watch, 0);
 }
 
-static void on_writable(evutil_socket_t fd, short what, void *self)
+static void on_writable(struct sml_channel *channel)
 {
-	struct sml_channel *channel = self;
-
-	(void)fd;
-	(void)what;
 	write_some(channel);
 	if (channel->waits && !channel->over && peer_listens(channel))
 		take_later(channel);
@@ -128,15 +117,18 @@ static int take_message(struct sml_channel *channel)
 
 static void read_on(struct sml_channel *channel)
 {
-	if (channel->waits && event_add(channel->readable, NULL) < 0)
-		end(channel, -ENOMEM);
+	int error;
+
 	channel->waits = false;
+	error = watch_socket(channel);
+	if (error)
+		end(channel, error);
 }
 
 static void wait_with_rest(struct sml_channel *channel)
 {
-	event_del(channel->readable);
 	channel->waits = true;
+	(void)watch_socket(channel);
 	/* Else when it has read what waits for it. */
 	if (peer_listens(channel))
 		take_later(channel);
@@ -163,20 +155,12 @@ static void take_messages(struct sml_channel *channel)
 		wait_with_rest(channel);
 }
 
-static void on_more(evutil_socket_t fd, short what, void *self)
+static void on_readable(struct sml_channel *channel)
 {
-	(void)fd;
-	(void)what;
-	take_messages(self);
-}
-
-static void on_readable(evutil_socket_t fd, short what, void *self)
-{
-	struct sml_channel *channel = self;
 	int n, result;
 
-	(void)what;
-	n = evbuffer_read(channel->stream.wire_in, fd, -1);
+	errno = ENOMEM; /* evbuffer_read() does not say so itself */
+	n = evbuffer_read(channel->stream.wire_in, channel->fd, -1);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0) {
@@ -196,6 +180,18 @@ static void on_readable(evutil_socket_t fd, short what, void *self)
 		write_some(channel);
 }
 
+static void act(void *self, unsigned what)
+{
+	struct sml_channel *channel = self;
+
+	if (what & SML_WATCH_WRITE)
+		on_writable(channel);
+	if (what & SML_WATCH_TIME && !channel->over)
+		take_messages(channel);
+	if (what & SML_WATCH_READ && !channel->over && !channel->waits)
+		on_readable(channel);
+}
+
 /* A TLS client sends first. */
 static bool begin(struct sml_channel *channel, struct sml_tls *tls, const char *host)
 {
@@ -203,7 +199,7 @@ static bool begin(struct sml_channel *channel, struct sml_tls *tls, const char *
 	       sml_stream_step(&channel->stream) == 0 && flush(channel) == 0;
 }
 
-struct sml_channel *sml_channel_open(struct event_base *base, int fd, struct sml_tls *tls,
+struct sml_channel *sml_channel_open(struct sml_loop *loop, int fd, struct sml_tls *tls,
 				     const char *host, const struct sml_channel_owner *owner)
 {
 	struct sml_channel *channel = calloc(1, sizeof(*channel));
@@ -215,11 +211,8 @@ struct sml_channel *sml_channel_open(struct event_base *base, int fd, struct sml
 	channel->fd = fd;
 	channel->owner = *owner;
 	channel->heard_ns = sml_now_ns();
-	channel->readable = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, channel);
-	channel->writable = event_new(base, fd, EV_WRITE, on_writable, channel);
-	channel->more = evtimer_new(base, on_more, channel);
-	if (!begin(channel, tls, host) || !channel->readable || !channel->writable ||
-	    !channel->more || event_add(channel->readable, NULL) < 0) {
+	channel->watch = sml_watch_new(loop, fd, act, channel);
+	if (!begin(channel, tls, host) || !channel->watch || watch_socket(channel) < 0) {
 		sml_channel_close(channel);
 		return NULL;
 	}
@@ -290,12 +283,7 @@ void sml_channel_close(struct sml_channel *channel)
 {
 	if (channel == NULL)
 		return;
-	if (channel->readable)
-		event_free(channel->readable);
-	if (channel->writable)
-		event_free(channel->writable);
-	if (channel->more)
-		event_free(channel->more);
+	sml_watch_free(channel->watch);
 	sml_stream_close(&channel->stream);
 	sml_fd_shut(channel->fd);
 	free(channel);

@@ -6,10 +6,10 @@
 #ifndef SML_LIB_CHANNEL_H
 #define SML_LIB_CHANNEL_H
 
-#include <event2/event.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/loop.h"
 #include "control/stream.h"
 #include "job/rules.h"
 
@@ -29,7 +29,7 @@ struct sml_channel_owner {
  * Owns fd, even on failure, which returns NULL. tls: NULL for none; otherwise the switch must have
  * a certificate that names host.
  */
-struct sml_channel *sml_channel_open(struct event_base *base, int fd, struct sml_tls *tls,
+struct sml_channel *sml_channel_open(struct sml_loop *loop, int fd, struct sml_tls *tls,
 				     const char *host, const struct sml_channel_owner *owner);
 
 /* Queues a message and sends as much as possible. Does nothing after the end. 0 or -ENOMEM. */

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -37,35 +36,22 @@ bool sml_control_is_admitted(struct sml_control *control)
 
 /* ---- set-up ---- */
 
-static void on_pump_timer(evutil_socket_t fd, short what, void *self)
-{
-	(void)fd;
-	(void)what;
-	(void)self;
-}
-
-static struct timeval timeval_of(uint64_t ns)
-{
-	return (struct timeval){.tv_sec = (time_t)(ns / SML_NS_PER_SEC),
-				.tv_usec = (suseconds_t)(ns % SML_NS_PER_SEC / 1000)};
-}
-
-static int start_ticking(struct sml_control *control)
+static void start_ticking(struct sml_control *control)
 {
 	uint64_t every_ms = control->settings->heartbeat_ms / 4;
-	struct timeval every =
-		timeval_of((every_ms < PING_MAX_MS ? every_ms : PING_MAX_MS) * SML_NS_PER_MS);
 
-	return event_add(control->tick, &every);
+	sml_watch_every(control->tick,
+			(every_ms < PING_MAX_MS ? every_ms : PING_MAX_MS) * SML_NS_PER_MS);
 }
 
 int sml_control_open(struct sml_control **opened, const struct sml_settings *settings,
 		     const struct sml_reached *connection, const struct sml_stripe_place *place,
-		     struct event_base *base)
+		     struct sml_loop *loop)
 {
 	struct sml_control *control = calloc(1, sizeof(*control));
 	struct sml_channel_owner owner = {control, sml_control_objects, sml_control_received,
 					  sml_control_ended};
+	int error = -ENOMEM;
 
 	if (control == NULL) {
 		sml_fd_shut(connection->fd);
@@ -76,22 +62,21 @@ int sml_control_open(struct sml_control **opened, const struct sml_settings *set
 	control->place = *place;
 	pthread_mutex_init(&control->lock, NULL);
 	sml_cond_init(&control->changed);
-	control->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	control->own_base = base == NULL;
-	control->base = base ? base : event_base_new();
-	if (control->wake_fd < 0 || control->base == NULL) {
+	control->own_loop = loop == NULL;
+	control->loop = loop;
+	error = loop ? 0 : sml_loop_open(&control->loop);
+	if (error) {
 		sml_fd_shut(connection->fd);
 		goto err_close;
 	}
-	control->channel = sml_channel_open(control->base, connection->fd, settings->tls,
+	error = -ENOMEM;
+	control->channel = sml_channel_open(control->loop, connection->fd, settings->tls,
 					    connection->endpoint->host, &owner);
-	control->tick = event_new(control->base, -1, EV_PERSIST, sml_control_on_tick, control);
-	control->wake = event_new(control->base, control->wake_fd, EV_READ | EV_PERSIST,
-				  sml_control_on_wake, control);
-	control->pump_timer = evtimer_new(control->base, on_pump_timer, control);
-	if (!control->channel || !control->tick || !control->wake || !control->pump_timer ||
-	    start_ticking(control) < 0)
+	control->tick = sml_watch_new(control->loop, -1, sml_control_on_tick, control);
+	control->wake = sml_watch_new(control->loop, -1, sml_control_on_wake, control);
+	if (!control->channel || !control->tick || !control->wake)
 		goto err_close;
+	start_ticking(control);
 	/* Another stripe's thread may read it when it fails the context. */
 	__atomic_store_n(opened, control, __ATOMIC_RELEASE);
 	return 0;
@@ -99,13 +84,15 @@ int sml_control_open(struct sml_control **opened, const struct sml_settings *set
 err_close:
 	sml_control_close(control);
 err_memory:
-	return sml_error_set(-ENOMEM, "no memory or file descriptors for the control connection "
-				      "(the limit of descriptors: ulimit -n)");
+	return sml_error_set(error,
+			     "no memory or file descriptors for the control connection: %s "
+			     "(the limit of descriptors: ulimit -n)",
+			     strerrordesc_np(-error));
 }
 
-void sml_control_own_base(struct sml_control *control)
+void sml_control_own_loop(struct sml_control *control)
 {
-	control->own_base = true;
+	control->own_loop = true;
 }
 
 /* ---- while the context opens ---- */
@@ -132,27 +119,28 @@ int sml_control_failure(struct sml_control *control)
 	return 0;
 }
 
+/* The caller reads it. */
+static void on_readable(void *self, unsigned what)
+{
+	(void)self;
+	(void)what;
+}
+
 int sml_control_pump(struct sml_control *control, const int *fds, unsigned n_fds, uint64_t until_ns)
 {
-	struct event *events[2 * SML_MAX_SHARDS] = {NULL};
+	struct sml_watch *watches[2 * SML_MAX_SHARDS] = {NULL};
 	uint64_t now_ns = sml_now_ns();
-	struct timeval until;
 
 	if (control->give_up && until_ns > now_ns + GIVE_UP_LOOK_NS)
 		until_ns = now_ns + GIVE_UP_LOOK_NS;
-	until = timeval_of(until_ns > now_ns ? until_ns - now_ns : 0);
-
 	for (unsigned i = 0; i < n_fds; i++) {
-		events[i] = event_new(control->base, fds[i], EV_READ, on_pump_timer, control);
-		if (events[i])
-			event_add(events[i], NULL);
+		watches[i] = sml_watch_new(control->loop, fds[i], on_readable, NULL);
+		if (watches[i])
+			(void)sml_watch_set(watches[i], SML_WATCH_READ);
 	}
-	event_add(control->pump_timer, &until);
-	event_base_loop(control->base, EVLOOP_ONCE);
-	event_del(control->pump_timer);
+	(void)sml_loop_turn(control->loop, until_ns);
 	for (unsigned i = 0; i < n_fds; i++)
-		if (events[i])
-			event_free(events[i]);
+		sml_watch_free(watches[i]);
 	return sml_control_failure(control);
 }
 

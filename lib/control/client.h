@@ -17,7 +17,7 @@
 #include "lib/control/connect.h"
 #include "lib/settings/settings.h"
 
-struct event_base;
+struct sml_loop;
 struct sml_control;
 struct sml_stall_report;
 
@@ -73,16 +73,16 @@ struct sml_stripe_place {
 
 /*
  * The control owns the connection's socket, even on failure; everything else, including the
- * connection's endpoint, must outlive it. base: the loop that it runs in, which the caller owns
- * until sml_control_own_base(); NULL: its own loop. All functions that return an int return 0, or
+ * connection's endpoint, must outlive it. loop: the one that it runs in, which the caller owns
+ * until sml_control_own_loop(); NULL: its own loop. All functions that return an int return 0, or
  * an error with its text set by sml_error_set().
  */
 int sml_control_open(struct sml_control **opened, const struct sml_settings *settings,
 		     const struct sml_reached *connection, const struct sml_stripe_place *place,
-		     struct event_base *base);
+		     struct sml_loop *loop);
 
 /* It is the only one left in its loop, and owns the loop from now on. */
-void sml_control_own_base(struct sml_control *control);
+void sml_control_own_loop(struct sml_control *control);
 
 /*
  * From now on, calls that wait end with SML_ERROR_CLOSED soon after *give_up (atomic) has become

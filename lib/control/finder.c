@@ -18,7 +18,7 @@
 /* The state of one address that is being tried. */
 struct attempt {
 	struct sml_finder *finder;
-	struct event *connected;
+	struct sml_watch *connected;
 	struct sml_reached connection; /* fd -1: none, or the control's */
 	struct sml_control *control;
 };
@@ -26,8 +26,7 @@ struct attempt {
 struct sml_finder {
 	struct sml_finder_config config;
 	struct sml_search search;
-	struct event_base *base;
-	struct event *timer;
+	struct sml_loop *loop;
 	struct attempt attempts[SML_MAX_ENDPOINTS];
 	const char *names[SML_MAX_ENDPOINTS];
 	int taken; /* the address of the switch that has begun; -1: none */
@@ -58,8 +57,7 @@ static const char *advice(int error, bool embedded)
 
 static void close_attempt(struct attempt *attempt)
 {
-	if (attempt->connected)
-		event_free(attempt->connected);
+	sml_watch_free(attempt->connected);
 	attempt->connected = NULL;
 	sml_control_close(attempt->control);
 	attempt->control = NULL;
@@ -93,9 +91,10 @@ static void fail_to_connect(struct attempt *attempt, int error)
 	fail(attempt, error, reason);
 }
 
-static void on_connected(evutil_socket_t fd, short what, void *self)
+static void on_connected(void *self, unsigned what)
 {
 	struct attempt *attempt = self;
+	int fd = attempt->connection.fd;
 	socklen_t length = sizeof(int);
 	int error = 0, on = 1;
 
@@ -106,7 +105,7 @@ static void on_connected(evutil_socket_t fd, short what, void *self)
 		fail_to_connect(attempt, -error);
 		return;
 	}
-	event_free(attempt->connected);
+	sml_watch_free(attempt->connected);
 	attempt->connected = NULL;
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	sml_search_connected(&attempt->finder->search, address_of(attempt), sml_now_ns());
@@ -132,8 +131,8 @@ static int start(struct attempt *attempt)
 	if (connect(fd, &endpoint->address.any, sml_sockaddr_length(&endpoint->address)) < 0 &&
 	    errno != EINPROGRESS)
 		return -errno;
-	attempt->connected = event_new(attempt->finder->base, fd, EV_WRITE, on_connected, attempt);
-	return attempt->connected && event_add(attempt->connected, NULL) == 0 ? 0 : -ENOMEM;
+	attempt->connected = sml_watch_new(attempt->finder->loop, fd, on_connected, attempt);
+	return attempt->connected ? sml_watch_set(attempt->connected, SML_WATCH_WRITE) : -ENOMEM;
 }
 
 static void try_address(struct attempt *attempt)
@@ -158,7 +157,7 @@ static void try_address(struct attempt *attempt)
 static void join(struct attempt *attempt)
 {
 	struct sml_finder *finder = attempt->finder;
-	int error = finder->config.join(finder->config.self, &attempt->connection, finder->base,
+	int error = finder->config.join(finder->config.self, &attempt->connection, finder->loop,
 					&attempt->control);
 
 	/* The control owns the socket, even if its creation fails. */
@@ -192,13 +191,6 @@ static void look_at(struct attempt *attempt)
 
 /* ---- the loop ---- */
 
-static void on_timer(evutil_socket_t fd, short what, void *self)
-{
-	(void)fd;
-	(void)what;
-	(void)self;
-}
-
 static void act(struct sml_finder *finder)
 {
 	struct sml_search_action action;
@@ -223,16 +215,10 @@ static void act(struct sml_finder *finder)
 static void wait_for_news(struct sml_finder *finder)
 {
 	uint64_t now_ns = sml_now_ns(), until_ns = sml_search_deadline(&finder->search);
-	struct timeval left;
 
 	if (finder->config.give_up && until_ns > now_ns + LOOK_NS)
 		until_ns = now_ns + LOOK_NS;
-	until_ns = until_ns > now_ns ? until_ns - now_ns : 0;
-	left = (struct timeval){.tv_sec = (time_t)(until_ns / SML_NS_PER_SEC),
-				.tv_usec = (suseconds_t)(until_ns % SML_NS_PER_SEC / 1000 + 1)};
-	event_add(finder->timer, &left);
-	event_base_loop(finder->base, EVLOOP_ONCE);
-	event_del(finder->timer);
+	(void)sml_loop_turn(finder->loop, until_ns);
 	for (unsigned i = 0; i < finder->config.n_endpoints; i++)
 		if (finder->attempts[i].control)
 			look_at(&finder->attempts[i]);
@@ -302,14 +288,14 @@ int sml_finder_open(struct sml_finder **opened, const struct sml_finder_config *
 		.deadline_ns = config->deadline_ns,
 	};
 
-	if (finder) {
-		finder->base = event_base_new();
-		finder->timer = finder->base ? evtimer_new(finder->base, on_timer, NULL) : NULL;
-	}
-	if (finder == NULL || finder->timer == NULL) {
-		sml_finder_close(finder);
-		return sml_error_set(-ENOMEM, "no memory or file descriptors to look for a switch "
-					      "(the limit of descriptors: ulimit -n)");
+	int error = finder ? sml_loop_open(&finder->loop) : -ENOMEM;
+
+	if (error) {
+		free(finder);
+		return sml_error_set(error,
+				     "no memory or file descriptors to look for a switch: %s "
+				     "(the limit of descriptors: ulimit -n)",
+				     strerrordesc_np(-error));
 	}
 	finder->config = *config;
 	finder->taken = -1;
@@ -369,10 +355,8 @@ void sml_finder_keep(struct sml_finder *finder)
 	struct attempt *attempt = &finder->attempts[finder->taken];
 
 	sml_search_started(&finder->search, (unsigned)finder->taken);
-	event_free(finder->timer);
-	finder->timer = NULL;
-	sml_control_own_base(attempt->control);
-	finder->base = NULL;
+	sml_control_own_loop(attempt->control);
+	finder->loop = NULL;
 	attempt->control = NULL;
 }
 
@@ -382,9 +366,6 @@ void sml_finder_close(struct sml_finder *finder)
 		return;
 	for (unsigned i = 0; i < finder->config.n_endpoints; i++)
 		close_attempt(&finder->attempts[i]);
-	if (finder->timer)
-		event_free(finder->timer);
-	if (finder->base)
-		event_base_free(finder->base);
+	sml_loop_close(finder->loop);
 	free(finder);
 }

@@ -26,7 +26,7 @@ struct sml_finder_config {
 	const volatile int *interrupt; /* likewise: the application's, while it opens */
 
 	/* To go on: open a control on this connection and loop, and ask to join. NULL: to begin. */
-	int (*join)(void *self, const struct sml_reached *connection, struct event_base *base,
+	int (*join)(void *self, const struct sml_reached *connection, struct sml_loop *loop,
 		    struct sml_control **control);
 	/* Reports the state of all switches. Called often. NULL: no reports. */
 	void (*tell)(void *self, const char *text);

@@ -7,10 +7,10 @@
 #ifndef SML_LIB_CONTROL_INTERNAL_H
 #define SML_LIB_CONTROL_INTERNAL_H
 
-#include <event2/event.h>
 #include <pthread.h>
 
 #include "base/error.h"
+#include "base/loop.h"
 #include "lib/control/channel.h"
 #include "lib/control/client.h"
 #include "lib/control/stall_report.h"
@@ -18,10 +18,10 @@
 struct sml_control {
 	const struct sml_settings *settings;
 	struct sml_stripe_place place;
-	struct event_base *base;
-	bool own_base;
+	struct sml_loop *loop;
+	bool own_loop;
 	struct sml_channel *channel;
-	struct event *tick, *wake, *pump_timer;
+	struct sml_watch *tick;
 	struct sml_talk talk;	/* belongs to the thread that runs the loop */
 	char told_refused[256]; /* as the talk's, when it was logged last */
 	const bool *give_up;	/* atomic; NULL: nobody says so */
@@ -31,8 +31,8 @@ struct sml_control {
 	bool aborts; /* we have ended it ourselves */
 
 	/* Shared with callers once the thread runs. */
-	int wake_fd;
 	pthread_mutex_t lock;
+	struct sml_watch *wake; /* NULL: there is no thread to wake any more */
 	pthread_cond_t changed;
 	enum sml_talk_phase phase; /* the talk's, and why it is over */
 	bool mismatch_wanted, mismatch_told;
@@ -62,7 +62,7 @@ void sml_control_begin_talk(struct sml_control *control, const char *where);
 bool sml_control_objects(void *self, const struct sml_head *head);
 void sml_control_received(void *self, const SmlControl__Envelope *message);
 void sml_control_ended(void *self, int error);
-void sml_control_on_tick(evutil_socket_t fd, short what, void *self);
-void sml_control_on_wake(evutil_socket_t fd, short what, void *self);
+void sml_control_on_tick(void *self, unsigned what);
+void sml_control_on_wake(void *self, unsigned what);
 
 #endif

@@ -54,11 +54,11 @@ void sml_control_sync(struct sml_control *control)
 	pthread_mutex_unlock(&control->lock);
 	if (before == talk->phase || talk->phase < SML_TALK_LEFT)
 		return;
-	event_del(control->tick);
+	sml_watch_at(control->tick, UINT64_MAX);
 	if (talk->phase == SML_TALK_FAILED && control->threaded && !control->aborts)
 		control->owner.failed(control->owner.self, talk->error, control->text);
 	if (talk->phase == SML_TALK_LOST) {
-		event_base_loopbreak(control->base);
+		sml_loop_stop(control->loop);
 		control->owner.lost(control->owner.self, control->text);
 	}
 }
@@ -239,11 +239,10 @@ static uint64_t count_results(const struct sml_control *control)
 	return control->threaded && owner->results ? owner->results(owner->self) : 0;
 }
 
-void sml_control_on_tick(evutil_socket_t fd, short what, void *self)
+void sml_control_on_tick(void *self, unsigned what)
 {
 	struct sml_control *control = self;
 
-	(void)fd;
 	(void)what;
 	sml_talk_tick(&control->talk, sml_channel_heard_ns(control->channel),
 		      count_results(control), sml_channel_is_known(control->channel), sml_now_ns());

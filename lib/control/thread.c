@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/thread.h"
@@ -21,14 +20,14 @@ static void send_abort(struct sml_control *control)
 	sml_control_sync(control);
 }
 
-void sml_control_on_wake(evutil_socket_t fd, short what, void *self)
+void sml_control_on_wake(void *self, unsigned what)
 {
 	struct sml_control *control = self;
 	bool leave, stop, abort, stalls, mismatch;
-	uint64_t ignored;
 
 	(void)what;
-	if (read(fd, &ignored, sizeof(ignored)) < 0)
+	/* What is wanted before there is a thread waits for it. */
+	if (!control->threaded)
 		return;
 	pthread_mutex_lock(&control->lock);
 	leave = control->leave_wanted && control->phase == SML_TALK_RUNNING;
@@ -49,7 +48,7 @@ void sml_control_on_wake(evutil_socket_t fd, short what, void *self)
 		sml_talk_leave(&control->talk);
 	sml_control_sync(control);
 	if (stop)
-		event_base_loopbreak(control->base);
+		sml_loop_stop(control->loop);
 }
 
 static void *thread_main(void *self)
@@ -59,18 +58,15 @@ static void *thread_main(void *self)
 	/* Questions that came before this rank could answer are answered now. */
 	sml_talk_serve(&control->talk, control->owner.lost != NULL);
 	sml_control_sync(control);
-	/* The wake event is always pending, so only loopbreak ends this. */
-	event_base_dispatch(control->base);
+	sml_loop_run(control->loop);
 	return NULL;
 }
 
+/* The lock is held. */
 static void wake(struct sml_control *control)
 {
-	uint64_t one = 1;
-
-	/* A full eventfd has woken the thread already. */
-	if (write(control->wake_fd, &one, sizeof(one)) < 0)
-		return;
+	if (control->wake)
+		sml_watch_post(control->wake);
 }
 
 int sml_control_start(struct sml_control *control, const struct sml_control_owner *owner)
@@ -81,10 +77,8 @@ int sml_control_start(struct sml_control *control, const struct sml_control_owne
 		return error;
 	control->owner = *owner;
 	control->threaded = true;
-	if (event_add(control->wake, NULL) < 0)
-		error = -ENOMEM;
-	if (error == 0)
-		error = sml_thread_start(&control->thread, "sml-control", thread_main, control);
+	sml_watch_post(control->wake);
+	error = sml_thread_start(&control->thread, "sml-control", thread_main, control);
 	if (error) {
 		control->threaded = false;
 		return sml_error_set(error, "the control thread cannot be started: %s",
@@ -124,8 +118,8 @@ void sml_control_mismatch(struct sml_control *control, const struct sml_disagree
 		control->mismatch = *found;
 		control->mismatch_told = control->mismatch_wanted = true;
 	}
-	pthread_mutex_unlock(&control->lock);
 	wake(control);
+	pthread_mutex_unlock(&control->lock);
 }
 
 void sml_control_abort(struct sml_control *control, int error, const char *text, bool told)
@@ -136,8 +130,8 @@ void sml_control_abort(struct sml_control *control, int error, const char *text,
 		control->abort_told = told;
 		snprintf(control->abort_text, sizeof(control->abort_text), "%s", text);
 	}
-	pthread_mutex_unlock(&control->lock);
 	wake(control);
+	pthread_mutex_unlock(&control->lock);
 }
 
 /* Why there is no report. The lock is held. */
@@ -204,8 +198,8 @@ static void stop_thread(struct sml_control *control)
 		return;
 	pthread_mutex_lock(&control->lock);
 	control->stop_wanted = true;
-	pthread_mutex_unlock(&control->lock);
 	wake(control);
+	pthread_mutex_unlock(&control->lock);
 	pthread_join(control->thread, NULL);
 	/* The others should learn the reason before they see only the connection's end. */
 	if (control->abort_error)
@@ -222,10 +216,23 @@ static void abort_unthreaded(struct sml_control *control)
 	sml_channel_drain(control->channel, sml_now_ns() + DRAIN_NS);
 }
 
-static void free_event(struct event *event)
+/* The loop and all that it watches. Other threads may still want to wake it. */
+static void close_loop(struct sml_control *control)
 {
-	if (event)
-		event_free(event);
+	struct sml_watch *wake;
+
+	pthread_mutex_lock(&control->lock);
+	wake = control->wake;
+	control->wake = NULL;
+	pthread_mutex_unlock(&control->lock);
+	sml_watch_free(wake);
+	sml_watch_free(control->tick);
+	control->tick = NULL;
+	sml_channel_close(control->channel);
+	control->channel = NULL;
+	if (control->own_loop)
+		sml_loop_close(control->loop);
+	control->loop = NULL;
 }
 
 void sml_control_retire(struct sml_control *control)
@@ -233,29 +240,18 @@ void sml_control_retire(struct sml_control *control)
 	abort_unthreaded(control);
 	stop_thread(control);
 	control->threaded = false;
-	sml_channel_close(control->channel);
-	control->channel = NULL;
+	close_loop(control);
 }
 
 void sml_control_close(struct sml_control *control)
 {
 	if (control == NULL)
 		return;
-	abort_unthreaded(control);
-	stop_thread(control);
-	if (control->channel)
-		sml_channel_close(control->channel);
+	sml_control_retire(control);
 	sml_talk_fini(&control->talk);
 	for (unsigned i = 0; i < SML_MAX_STRIPES; i++)
 		sml_stall_report_close(control->stalls[i]);
 	sml_stall_report_close(control->last_words);
-	free_event(control->tick);
-	free_event(control->wake);
-	free_event(control->pump_timer);
-	if (control->base && control->own_base)
-		event_base_free(control->base);
-	if (control->wake_fd >= 0)
-		close(control->wake_fd);
 	pthread_mutex_destroy(&control->lock);
 	pthread_cond_destroy(&control->changed);
 	free(control);

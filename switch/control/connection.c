@@ -10,6 +10,7 @@
  * The invariant: only a connection's own events and the tick free it, so that code that walks a
  * job's members may end any of them.
  */
+#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -19,18 +20,20 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
+#include "control/socket.h"
 #include "switch/control/server.h"
 #include "switch/control/wire.h"
 
 /* An ending connection's peer may still read what it was told, for this long. */
 #define LINGER_NS 1000000000ull
+/* In one call. on_read() then takes or refuses what has come. */
+#define CALL_BYTES 16384
 
 /* ---- the end ---- */
 
 void sml_connection_free(struct sml_connection *connection)
 {
 	struct sml_server *server = connection->server;
-	int fd = bufferevent_getfd(connection->stream);
 
 	if (connection->previous != NULL)
 		connection->previous->next = connection->next;
@@ -43,13 +46,11 @@ void sml_connection_free(struct sml_connection *connection)
 	if (server->uplink.connection == connection)
 		sml_uplink_lost(server);
 	sml_stream_close(&connection->messages);
-	/* libevent would close it in its loop's next round, which is too late to make room. */
-	bufferevent_setfd(connection->stream, -1);
-	sml_fd_shut(fd);
-	bufferevent_free(connection->stream);
+	sml_watch_free(connection->watch);
+	sml_fd_shut(connection->fd);
 	free(connection);
 	if (server->stopping && server->connections == NULL)
-		event_base_loopbreak(server->base);
+		sml_loop_stop(server->loop);
 }
 
 void sml_connection_lose(struct sml_connection *connection, const char *why)
@@ -65,7 +66,7 @@ void sml_connection_lose(struct sml_connection *connection, const char *why)
 static void end_when_sent(struct sml_connection *connection)
 {
 	if (sml_stream_unsent_bytes(&connection->messages) == 0)
-		shutdown(bufferevent_getfd(connection->stream), SHUT_WR);
+		shutdown(connection->fd, SHUT_WR);
 }
 
 void sml_connection_end(struct sml_connection *connection)
@@ -92,11 +93,47 @@ bool sml_connection_is_over(struct sml_connection *connection, uint64_t now_ns)
 
 /* ---- out ---- */
 
-static void on_written(struct bufferevent *stream, void *context)
+/* Read, unless it waits for its next turn, and write what waits to be written. 0 or -errno. */
+static int watch_socket(struct sml_connection *connection)
 {
-	struct sml_connection *connection = context;
+	unsigned what = connection->waits ? 0 : SML_WATCH_READ;
 
-	(void)stream;
+	if (evbuffer_get_length(connection->messages.wire_out) > 0)
+		what |= SML_WATCH_WRITE;
+	return sml_watch_set(connection->watch, what);
+}
+
+/* If the socket cannot be watched, the peer gets nothing, and its heartbeat ends the connection. */
+static void on_queued(struct evbuffer *out, const struct evbuffer_cb_info *info, void *context)
+{
+	(void)out;
+	if (info->n_added > 0)
+		(void)watch_socket(context);
+}
+
+static void tell_broken(struct sml_connection *connection, int error)
+{
+	char why[SML_SENTENCE_BYTES];
+	double age_s = (double)(sml_now_ns() - connection->peer.heard_ns) / 1e9;
+
+	if (error)
+		snprintf(why, sizeof(why), "its connection broke: %s (last heard %.3f s ago)",
+			 strerror(-error), age_s);
+	else
+		snprintf(why, sizeof(why), "its connection ended (last heard %.3f s ago)", age_s);
+	sml_connection_lose(connection, why);
+}
+
+static void on_writable(struct sml_connection *connection)
+{
+	int error = sml_socket_send(connection->fd, connection->messages.wire_out, CALL_BYTES);
+
+	if (error == 0)
+		error = watch_socket(connection);
+	if (error) {
+		tell_broken(connection, error);
+		return;
+	}
 	if (connection->closing)
 		end_when_sent(connection);
 	sml_strangers_count(connection);
@@ -137,30 +174,24 @@ void sml_connection_classify(struct sml_connection *connection)
 {
 	enum sml_turn_class class = class_of(connection);
 
-	/*
-	 * Not while it waits to be called in its old class: the next tick does it then. libevent
-	 * changes the priority of a deferred callback even while it is in the queue of its old
-	 * priority, and loses the entries after it.
-	 */
-	if (class != connection->class && !connection->waits &&
-	    bufferevent_priority_set(connection->stream, (int)class) == 0)
-		connection->class = class;
+	if (class == connection->class)
+		return;
+	sml_watch_set_class(connection->watch, class);
+	connection->class = class;
 }
 
 /* Process the rest of its messages after all others have had their turn. */
 static void wait_for_next_turn(struct sml_connection *connection)
 {
-	if (!connection->waits)
-		bufferevent_disable(connection->stream, EV_READ);
 	connection->waits = true;
-	bufferevent_trigger(connection->stream, EV_READ,
-			    BEV_TRIG_IGNORE_WATERMARKS | BEV_TRIG_DEFER_CALLBACKS);
+	(void)watch_socket(connection);
+	sml_watch_at(connection->watch, 0);
 }
 
 static void go_on_reading(struct sml_connection *connection)
 {
-	if (connection->waits && bufferevent_enable(connection->stream, EV_READ) == 0)
-		connection->waits = false;
+	connection->waits = false;
+	(void)watch_socket(connection);
 }
 
 /* Read one message, like sml_stream_read(). Counts how many messages it is worth. */
@@ -198,15 +229,13 @@ static const char *take_messages(struct sml_connection *connection, char *text, 
 	return rc < 0 ? "it sent something that is not a control message" : NULL;
 }
 
-static void on_read(struct bufferevent *stream, void *context)
+static void on_read(struct sml_connection *connection)
 {
-	struct sml_connection *connection = context;
 	struct sml_stream *messages = &connection->messages;
 	uint64_t began_ns = sml_cpu_ns();
 	char text[SML_SENTENCE_BYTES];
 	const char *why;
 
-	(void)stream;
 	if (!connection->closing && sml_stream_step(messages) < 0) {
 		sml_wire_failed(connection);
 		return;
@@ -224,49 +253,57 @@ static void on_read(struct bufferevent *stream, void *context)
 		sml_strangers_count(connection);
 }
 
-static void on_event(struct bufferevent *stream, short what, void *context)
+static void on_readable(struct sml_connection *connection)
 {
-	struct sml_connection *connection = context;
-	char why[SML_SENTENCE_BYTES];
-	double age_s = (double)(sml_now_ns() - connection->peer.heard_ns) / 1e9;
+	int n;
 
-	(void)stream;
-	if (what & BEV_EVENT_ERROR)
-		snprintf(why, sizeof(why), "its connection broke: %s (last heard %.3f s ago)",
-			 evutil_socket_error_to_string(EVUTIL_SOCKET_ERROR()), age_s);
-	else
-		snprintf(why, sizeof(why), "its connection ended (last heard %.3f s ago)", age_s);
-	if (what & (BEV_EVENT_ERROR | BEV_EVENT_EOF))
-		sml_connection_lose(connection, why);
+	errno = ENOMEM; /* evbuffer_read() does not say so itself */
+	n = evbuffer_read(connection->messages.wire_in, connection->fd, CALL_BYTES);
+	if (n > 0)
+		on_read(connection);
+	else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+		tell_broken(connection, n == 0 ? 0 : -errno);
+}
+
+/* One of them in a turn, because each may free the connection. The others stay ready. */
+static void act(void *self, unsigned what)
+{
+	struct sml_connection *connection = self;
+
+	if (what & SML_WATCH_TIME)
+		on_read(connection);
+	else if (what & SML_WATCH_WRITE)
+		on_writable(connection);
+	else if (what & SML_WATCH_READ)
+		on_readable(connection);
 }
 
 /* ---- the beginning ---- */
+
+static int start_watching(struct sml_connection *connection)
+{
+	connection->watch =
+		sml_watch_new(connection->server->loop, connection->fd, act, connection);
+	if (connection->watch == NULL ||
+	    evbuffer_add_cb(connection->messages.wire_out, on_queued, connection) == NULL)
+		return -ENOMEM;
+	sml_watch_set_class(connection->watch, SML_TURN_STRANGERS);
+	return watch_socket(connection);
+}
 
 /* NULL: no memory. The descriptor is closed then. */
 static struct sml_connection *open_connection(struct sml_server *server, int fd,
 					      struct sml_tls *tls, const char *host)
 {
-	struct sml_connection *connection;
-	struct bufferevent *stream;
+	struct sml_connection *connection = calloc(1, sizeof(*connection));
 	int one = 1;
 
-	stream = bufferevent_socket_new(server->base, fd, 0);
-	connection = calloc(1, sizeof(*connection));
-	if (stream == NULL || connection == NULL ||
-	    sml_stream_open(&connection->messages, tls, host, bufferevent_get_input(stream),
-			    bufferevent_get_output(stream)) < 0) {
-		if (connection != NULL)
-			sml_stream_close(&connection->messages);
-		free(connection);
-		if (stream != NULL)
-			bufferevent_free(stream);
+	if (connection == NULL) {
 		sml_fd_shut(fd);
 		return NULL;
 	}
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	connection->server = server;
-	connection->stream = stream;
-	sml_connection_locate(connection);
+	connection->fd = fd;
 	connection->peer.heard_ns = connection->stranger_ns = sml_now_ns();
 	connection->class = SML_TURN_STRANGERS;
 	connection->next = server->connections;
@@ -274,13 +311,10 @@ static struct sml_connection *open_connection(struct sml_server *server, int fd,
 		connection->next->previous = connection;
 	server->connections = connection;
 	server->n_connections++;
-	bufferevent_setcb(stream, on_read, on_written, on_event, connection);
-	/*
-	 * 16 KiB are read at a time, and then on_read() takes or refuses them. So no high watermark
-	 * is needed; libevent's would crash when memory runs out.
-	 */
-	if (bufferevent_priority_set(stream, SML_TURN_STRANGERS) == 0 &&
-	    bufferevent_enable(stream, EV_READ | EV_WRITE) == 0)
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	sml_connection_locate(connection);
+	if (sml_stream_open(&connection->messages, tls, host, NULL, NULL) == 0 &&
+	    start_watching(connection) == 0)
 		return connection;
 	sml_connection_free(connection);
 	return NULL;

@@ -22,8 +22,8 @@
 #include "switch/log.h"
 
 /* Between two tries; and how long one may take. */
-#define PAUSE_US   200000
-#define CONNECT_US 3000000
+#define PAUSE_NS   (200 * SML_NS_PER_MS)
+#define CONNECT_NS (3000 * SML_NS_PER_MS)
 /* Without a known MTU: what every IPv6 path takes. */
 #define LEAST_MTU 1280
 
@@ -33,20 +33,17 @@ static void connect_next(struct sml_server *server);
 
 static void stop_try(struct sml_uplink *uplink)
 {
-	if (uplink->connected != NULL)
-		event_free(uplink->connected);
+	sml_watch_free(uplink->connected);
 	uplink->connected = NULL;
 	if (uplink->fd >= 0)
 		sml_fd_shut(uplink->fd);
 	uplink->fd = -1;
 }
 
-static void wait_for(struct sml_uplink *uplink, suseconds_t us)
+static void wait_for(struct sml_uplink *uplink, uint64_t ns)
 {
-	const struct timeval pause = {.tv_sec = us / 1000000, .tv_usec = us % 1000000};
-
 	if (uplink->timer != NULL)
-		event_add(uplink->timer, &pause);
+		sml_watch_at(uplink->timer, sml_now_ns() + ns);
 }
 
 void sml_uplink_failed(struct sml_server *server, const char *why)
@@ -67,13 +64,13 @@ static void fail(struct sml_server *server, int error)
 {
 	stop_try(&server->uplink);
 	sml_uplink_failed(server, strerror(error));
-	wait_for(&server->uplink, PAUSE_US);
+	wait_for(&server->uplink, PAUSE_NS);
 }
 
 void sml_uplink_lost(struct sml_server *server)
 {
 	server->uplink.connection = NULL;
-	wait_for(&server->uplink, PAUSE_US);
+	wait_for(&server->uplink, PAUSE_NS);
 }
 
 /* The lanes of a packet that the first link of the path takes; probes find out the rest. */
@@ -101,7 +98,7 @@ static void attach(struct sml_server *server)
 	uint16_t lanes;
 
 	uplink->fd = -1;
-	event_del(uplink->timer);
+	sml_watch_at(uplink->timer, UINT64_MAX);
 	if (getpeername(fd, &parent.any, &length) < 0) {
 		uplink->fd = fd;
 		fail(server, errno);
@@ -118,7 +115,7 @@ static void attach(struct sml_server *server)
 	sml_jobs_attach(&server->jobs, &uplink->connection->peer, lanes, sml_now_ns());
 }
 
-static void on_connected(evutil_socket_t fd, short what, void *context)
+static void on_connected(void *context, unsigned what)
 {
 	struct sml_server *server = context;
 	struct sml_uplink *uplink = &server->uplink;
@@ -126,22 +123,21 @@ static void on_connected(evutil_socket_t fd, short what, void *context)
 	int error = 0;
 
 	(void)what;
-	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0)
+	if (getsockopt(uplink->fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0)
 		error = errno;
 	if (error) {
 		fail(server, error);
 		return;
 	}
-	event_free(uplink->connected);
+	sml_watch_free(uplink->connected);
 	uplink->connected = NULL;
 	attach(server);
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *context)
+static void on_timer(void *context, unsigned what)
 {
 	struct sml_server *server = context;
 
-	(void)fd;
 	(void)what;
 	if (server->uplink.fd >= 0)
 		fail(server, ETIMEDOUT);
@@ -161,11 +157,11 @@ static void connect_next(struct sml_server *server)
 		fail(server, errno);
 		return;
 	}
-	uplink->connected = event_new(server->base, uplink->fd, EV_WRITE, on_connected, server);
-	if (uplink->connected == NULL || event_add(uplink->connected, NULL) < 0)
+	uplink->connected = sml_watch_new(server->loop, uplink->fd, on_connected, server);
+	if (uplink->connected == NULL || sml_watch_set(uplink->connected, SML_WATCH_WRITE) < 0)
 		fail(server, ENOMEM);
 	else
-		wait_for(uplink, CONNECT_US);
+		wait_for(uplink, CONNECT_NS);
 }
 
 /* ---- the beginning and the end ---- */
@@ -218,8 +214,8 @@ int sml_uplink_start(struct sml_server *server)
 {
 	struct sml_uplink *uplink = &server->uplink;
 
-	uplink->timer = evtimer_new(server->base, on_timer, server);
-	if (uplink->timer == NULL || event_priority_set(uplink->timer, SML_TURN_CLOCK) < 0)
+	uplink->timer = sml_watch_new(server->loop, -1, on_timer, server);
+	if (uplink->timer == NULL)
 		return -ENOMEM;
 	wait_for(uplink, 0);
 	return 0;
@@ -230,7 +226,6 @@ void sml_uplink_close(struct sml_server *server)
 	struct sml_uplink *uplink = &server->uplink;
 
 	stop_try(uplink);
-	if (uplink->timer != NULL)
-		event_free(uplink->timer);
+	sml_watch_free(uplink->timer);
 	uplink->timer = NULL;
 }

@@ -36,7 +36,7 @@ static uint8_t address_bytes(const struct sockaddr_storage *address, uint8_t byt
 
 void sml_connection_locate(struct sml_connection *connection)
 {
-	int fd = bufferevent_getfd(connection->stream);
+	int fd = connection->fd;
 	struct sml_peer *peer = &connection->peer;
 	struct sockaddr_storage theirs = {0}, ours = {0};
 	socklen_t theirs_bytes = sizeof(theirs), ours_bytes = sizeof(ours);

@@ -18,14 +18,14 @@
 
 #define BACKLOG 128
 /* How long workers may take to read what they are told at the end. */
-#define STOP_US 300000
+#define STOP_NS (300 * SML_NS_PER_MS)
 
 /* ---- accepting ---- */
 
 /* Without descriptors, the port stays readable: pause, to avoid a busy loop. */
 static void rest(struct sml_server *server)
 {
-	event_del(server->accept);
+	(void)sml_watch_set(server->accept, 0);
 	server->accepts_none = true;
 	sml_strangers_evict_half(server);
 }
@@ -35,14 +35,14 @@ static bool is_out_of_room(int error)
 	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
-/* libevent's listener is not used, because it accepts as long as others connect. */
-static void on_accept(evutil_socket_t listen_fd, short what, void *context)
+static void on_accept(void *context, unsigned what)
 {
 	struct sml_server *server = context;
 
 	(void)what;
 	for (unsigned i = 0; i < SML_CALL_ACCEPTS; i++) {
-		int fd = sml_fd_own(accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
+		int fd = sml_fd_own(
+			accept4(server->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
 
 		if (fd < 0 && is_out_of_room(errno))
 			rest(server);
@@ -96,14 +96,13 @@ static void look_at_connections(struct sml_server *server, uint64_t now_ns)
 	}
 }
 
-static void on_tick(evutil_socket_t fd, short what, void *context)
+static void on_tick(void *context, unsigned what)
 {
 	struct sml_server *server = context;
 	uint64_t now_ns = sml_now_ns();
 
-	(void)fd;
 	(void)what;
-	if (server->accepts_none && event_add(server->accept, NULL) == 0)
+	if (server->accepts_none && sml_watch_set(server->accept, SML_WATCH_READ) == 0)
 		server->accepts_none = false;
 	forgive_own_absence(server, now_ns);
 	sml_jobs_tick(&server->jobs, now_ns);
@@ -120,7 +119,7 @@ static void note_mismatch(void *context, const struct sml_mismatch *mismatch)
 	if (server->n_noted < SML_MAX_JOBS)
 		server->noted[server->n_noted++] = *mismatch;
 	pthread_mutex_unlock(&server->note_mutex);
-	event_active(server->note, EV_READ, 0);
+	sml_watch_post(server->note);
 }
 
 /* The jobs find out what for. */
@@ -128,16 +127,15 @@ static void note_probed(void *context)
 {
 	struct sml_server *server = context;
 
-	event_active(server->note, EV_READ, 0);
+	sml_watch_post(server->note);
 }
 
-static void on_note(evutil_socket_t fd, short what, void *context)
+static void on_note(void *context, unsigned what)
 {
 	struct sml_server *server = context;
 	struct sml_mismatch noted[SML_MAX_JOBS];
 	uint32_t n;
 
-	(void)fd;
 	(void)what;
 	pthread_mutex_lock(&server->note_mutex);
 	n = server->n_noted;
@@ -152,11 +150,10 @@ static void on_note(evutil_socket_t fd, short what, void *context)
 
 /* ---- new settings ---- */
 
-static void on_reload(evutil_socket_t fd, short what, void *context)
+static void on_reload(void *context, unsigned what)
 {
 	struct sml_server *server = context;
 
-	(void)fd;
 	(void)what;
 	pthread_mutex_lock(&server->note_mutex);
 	server->jobs.config.heartbeat_ms = server->new_heartbeat_ms;
@@ -171,19 +168,18 @@ void sml_server_reload(struct sml_server *server, const struct sml_switch_config
 	server->new_heartbeat_ms = config->heartbeat_ms;
 	server->new_debug = config->debug;
 	pthread_mutex_unlock(&server->note_mutex);
-	event_active(server->reload, EV_READ, 0);
+	sml_watch_post(server->reload);
 }
 
 /* ---- the status, for other threads ---- */
 
-static void on_status(evutil_socket_t fd, short what, void *context)
+static void on_status(void *context, unsigned what)
 {
 	struct sml_server *server = context;
 	uint64_t asked;
 	uint8_t *bytes;
 	size_t n = 0;
 
-	(void)fd;
 	(void)what;
 	pthread_mutex_lock(&server->note_mutex);
 	asked = server->status_asked;
@@ -219,7 +215,7 @@ uint8_t *sml_server_status(struct sml_server *server, uint32_t timeout_ms, size_
 
 	pthread_mutex_lock(&server->note_mutex);
 	number = ++server->status_asked;
-	event_active(server->status, EV_READ, 0);
+	sml_watch_post(server->status);
 	while (server->status_answered < number && rc == 0)
 		rc = pthread_cond_timedwait(&server->status_told, &server->note_mutex, &until);
 	if (server->status_answered >= number)
@@ -231,23 +227,24 @@ uint8_t *sml_server_status(struct sml_server *server, uint32_t timeout_ms, size_
 /* ---- opening and closing ---- */
 
 /* Tells the workers, and gives them a moment to read it. */
-static void on_stop(evutil_socket_t fd, short what, void *context)
+static void on_stop(void *context, unsigned what)
 {
 	struct sml_server *server = context;
-	const struct timeval longest = {.tv_usec = STOP_US};
 
-	(void)fd;
-	(void)what;
-	event_del(server->accept);
+	if (what & SML_WATCH_TIME) {
+		sml_loop_stop(server->loop);
+		return;
+	}
+	(void)sml_watch_set(server->accept, 0);
 	sml_uplink_close(server);
 	sml_jobs_stop(&server->jobs, sml_now_ns());
 	for (struct sml_connection *c = server->connections; c != NULL; c = c->next)
 		sml_connection_end(c);
 	server->stopping = true;
 	if (server->connections == NULL)
-		event_base_loopbreak(server->base);
+		sml_loop_stop(server->loop);
 	else
-		event_base_loopexit(server->base, &longest);
+		sml_watch_at(server->stop, sml_now_ns() + STOP_NS);
 }
 
 /* Our own port. No peer can connect yet; early ones try again. */
@@ -277,11 +274,11 @@ static int listen_on_port(struct sml_server *server)
 {
 	if (listen(server->listen_fd, BACKLOG) < 0)
 		return -errno;
-	server->accept =
-		event_new(server->base, server->listen_fd, EV_READ | EV_PERSIST, on_accept, server);
-	if (server->accept == NULL || event_priority_set(server->accept, SML_TURN_STRANGERS) < 0)
+	server->accept = sml_watch_new(server->loop, server->listen_fd, on_accept, server);
+	if (server->accept == NULL)
 		return -ENOMEM;
-	return event_add(server->accept, NULL) < 0 ? -ENOMEM : 0;
+	sml_watch_set_class(server->accept, SML_TURN_STRANGERS);
+	return sml_watch_set(server->accept, SML_WATCH_READ);
 }
 
 static int open_dataplane(struct sml_server *server, const char *address)
@@ -323,30 +320,19 @@ static int open_dataplane(struct sml_server *server, const char *address)
 	return operations->open(&server->jobs.dataplane, &config);
 }
 
-static int set_classes(struct sml_server *server)
+/* All but the status are of the clock's class. */
+static int open_watches(struct sml_server *server)
 {
-	return event_priority_set(server->tick, SML_TURN_CLOCK) < 0 ||
-			       event_priority_set(server->note, SML_TURN_CLOCK) < 0 ||
-			       event_priority_set(server->reload, SML_TURN_CLOCK) < 0 ||
-			       event_priority_set(server->status, SML_TURN_STRANGERS) < 0 ||
-			       event_priority_set(server->stop, SML_TURN_CLOCK) < 0
-		       ? -ENOMEM
-		       : 0;
-}
-
-static int open_events(struct sml_server *server)
-{
-	const struct timeval tick = {.tv_usec = SML_TICK_NS / 1000};
-
-	server->tick = event_new(server->base, -1, EV_PERSIST, on_tick, server);
-	server->note = event_new(server->base, -1, EV_PERSIST, on_note, server);
-	server->reload = event_new(server->base, -1, EV_PERSIST, on_reload, server);
-	server->status = event_new(server->base, -1, EV_PERSIST, on_status, server);
-	server->stop = event_new(server->base, -1, EV_PERSIST, on_stop, server);
+	server->tick = sml_watch_new(server->loop, -1, on_tick, server);
+	server->note = sml_watch_new(server->loop, -1, on_note, server);
+	server->reload = sml_watch_new(server->loop, -1, on_reload, server);
+	server->status = sml_watch_new(server->loop, -1, on_status, server);
+	server->stop = sml_watch_new(server->loop, -1, on_stop, server);
 	if (server->tick == NULL || server->note == NULL || server->reload == NULL ||
-	    server->status == NULL || server->stop == NULL || set_classes(server) < 0 ||
-	    event_add(server->tick, &tick) < 0)
+	    server->status == NULL || server->stop == NULL)
 		return -ENOMEM;
+	sml_watch_set_class(server->status, SML_TURN_STRANGERS);
+	sml_watch_every(server->tick, SML_TICK_NS);
 	return 0;
 }
 
@@ -462,9 +448,14 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 	server->ticked_ns = sml_now_ns();
 	server->listen_fd = server->uplink.fd = -1;
 	open_jobs(server);
-	server->base = sml_turns_base_new();
-	if (server->base == NULL || open_events(server) < 0)
-		return sml_error_set(-ENOMEM, "no memory for the control plane");
+	rc = sml_turns_loop_open(&server->loop);
+	if (rc == 0)
+		rc = open_watches(server);
+	if (rc < 0)
+		return sml_error_set(rc,
+				     "no memory or file descriptors for the control plane: %s "
+				     "(the limit of descriptors: ulimit -n)",
+				     strerror(-rc));
 	rc = open_tls(server);
 	if (rc < 0)
 		return rc;
@@ -498,24 +489,12 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 
 void sml_server_run(struct sml_server *server)
 {
-	event_base_loop(server->base, EVLOOP_NO_EXIT_ON_EMPTY);
+	sml_loop_run(server->loop);
 }
 
 void sml_server_stop(struct sml_server *server)
 {
-	event_active(server->stop, EV_READ, 0);
-}
-
-/*
- * A callback that a connection deferred to a later turn holds its stream: libevent frees the stream
- * only at that turn, even if the connection is gone and the callback does nothing.
- */
-static void free_base(struct event_base *base)
-{
-	while (event_base_get_num_events(base, EVENT_BASE_COUNT_ACTIVE) > 0 &&
-	       event_base_loop(base, EVLOOP_NONBLOCK) == 0)
-		;
-	event_base_free(base);
+	sml_watch_post(server->stop);
 }
 
 void sml_server_close(struct sml_server *server)
@@ -526,22 +505,15 @@ void sml_server_close(struct sml_server *server)
 		sml_connection_free(server->connections);
 	if (server->jobs.dataplane != NULL)
 		server->jobs.operations->close(server->jobs.dataplane);
-	if (server->accept != NULL)
-		event_free(server->accept);
+	sml_watch_free(server->accept);
 	if (server->listen_fd >= 0)
 		sml_fd_shut(server->listen_fd);
-	if (server->tick != NULL)
-		event_free(server->tick);
-	if (server->note != NULL)
-		event_free(server->note);
-	if (server->reload != NULL)
-		event_free(server->reload);
-	if (server->status != NULL)
-		event_free(server->status);
-	if (server->stop != NULL)
-		event_free(server->stop);
-	if (server->base != NULL)
-		free_base(server->base);
+	sml_watch_free(server->tick);
+	sml_watch_free(server->note);
+	sml_watch_free(server->reload);
+	sml_watch_free(server->status);
+	sml_watch_free(server->stop);
+	sml_loop_close(server->loop);
 	sml_tls_close(server->tls);
 	sml_tls_close(server->uplink.tls);
 	free(server->status_bytes);

@@ -13,8 +13,6 @@
 #ifndef SML_SWITCH_SERVER_H
 #define SML_SWITCH_SERVER_H
 
-#include <event2/bufferevent.h>
-#include <event2/event.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,9 +34,9 @@ struct sml_uplink {
 	union sml_sockaddr addresses[SML_PARENT_ADDRESSES];
 	unsigned n_addresses, next;
 	struct sml_tls *tls;
-	struct event *timer;	 /* until the next try, or the end of one */
-	struct event *connected; /* of a try */
-	int fd;			 /* of a try; -1: none */
+	struct sml_watch *timer;     /* until the next try, or the end of one */
+	struct sml_watch *connected; /* of a try */
+	int fd;			     /* of a try; -1: none */
 	struct sml_connection *connection;
 	char why[SML_SENTENCE_BYTES]; /* the last failure, as it was logged */
 };
@@ -46,8 +44,9 @@ struct sml_uplink {
 struct sml_connection {
 	struct sml_server *server;
 	struct sml_connection *previous, *next;
-	struct bufferevent *stream;
-	struct sml_stream messages; /* between the stream's buffers and messages */
+	int fd;
+	struct sml_watch *watch;    /* its socket, and its next turn */
+	struct sml_stream messages; /* between the socket's bytes and messages */
 	struct sml_peer peer;	    /* the jobs' view of it */
 	uint64_t stranger_ns;	    /* since when it has no job */
 	size_t held_bytes;	    /* as strangers.c has counted them */
@@ -61,9 +60,9 @@ struct sml_connection {
 struct sml_server {
 	struct sml_switch_config config;
 	struct sml_tls *tls; /* NULL: control connections are plain */
-	struct event_base *base;
+	struct sml_loop *loop;
 	int listen_fd; /* -1: none yet */
-	struct event *accept, *tick, *note, *reload, *status, *stop;
+	struct sml_watch *accept, *tick, *note, *reload, *status, *stop;
 	bool accepts_none; /* out of descriptors: until the next tick */
 	bool stopping;
 	_Atomic uint64_t ticked_ns; /* other threads see by it that the loop runs */

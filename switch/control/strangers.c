@@ -95,7 +95,7 @@ static void name_peer(const struct sml_connection *connection, char *text, size_
 	socklen_t length = sizeof(address);
 	char host[64] = "?"; /* with the zone, which sml_sockaddr_text() leaves out */
 
-	if (getpeername(bufferevent_getfd(connection->stream), &address.any, &length) == 0)
+	if (getpeername(connection->fd, &address.any, &length) == 0)
 		(void)getnameinfo(&address.any, length, host, sizeof(host), NULL, 0,
 				  NI_NUMERICHOST);
 	sml_host_port_text(text, bytes, host, ntohs(address.v4.sin_port));

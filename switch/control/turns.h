@@ -9,7 +9,7 @@
  *	SML_TURN_STRANGERS  all others: accepting, handshakes, joining, questions
  *
  * While a class has work, no class below it is served; and a turn serves at most SML_TURN_CALLS
- * connections, or those that fit in SML_TURN_US. One call processes at most SML_CALL_MESSAGES
+ * connections, or those that fit in SML_TURN_NS. One call processes at most SML_CALL_MESSAGES
  * messages of a connection; the rest waits for its next call. A member that uses more than
  * SML_MEMBER_CPU_NS of the thread between two ticks is served with the strangers until the next
  * tick.
@@ -19,13 +19,14 @@
 #ifndef SML_SWITCH_TURNS_H
 #define SML_SWITCH_TURNS_H
 
-#include <event2/event.h>
 #include <stdint.h>
+
+#include "base/loop.h"
 
 enum sml_turn_class { SML_TURN_CLOCK, SML_TURN_MEMBERS, SML_TURN_STRANGERS, SML_TURN_CLASSES };
 
 #define SML_TURN_CALLS	  16
-#define SML_TURN_US	  2000
+#define SML_TURN_NS	  2000000ull
 #define SML_CALL_MESSAGES 16
 /* Of 100 ms. */
 #define SML_MEMBER_CPU_NS 500000ull
@@ -33,7 +34,7 @@ enum sml_turn_class { SML_TURN_CLOCK, SML_TURN_MEMBERS, SML_TURN_STRANGERS, SML_
 #define SML_CALL_ACCEPTS 8
 #define SML_TICK_LOSSES	 64
 
-/* NULL: no memory. */
-struct event_base *sml_turns_base_new(void);
+/* A loop with these budgets: 0 or -errno. */
+int sml_turns_loop_open(struct sml_loop **opened);
 
 #endif

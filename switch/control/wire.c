@@ -12,8 +12,7 @@ static void answer_plainly(struct sml_connection *connection, const char *text)
 
 	message.error = SML_ERROR_TLS;
 	message.text = (char *)(uintptr_t)text;
-	(void)sml_frame_write(bufferevent_get_output(connection->stream),
-			      sml_envelope(ABORT, abort, &message));
+	(void)sml_frame_write(connection->messages.wire_out, sml_envelope(ABORT, abort, &message));
 	sml_connection_end(connection);
 }
 

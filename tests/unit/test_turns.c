@@ -37,7 +37,7 @@ struct peer {
 };
 
 static struct sml_server *server;
-static struct event *look;
+static struct sml_watch *look;
 static unsigned looks_left;
 static bool pings_at_look;
 static struct peer member, strangers[N_STRANGERS];
@@ -131,32 +131,32 @@ static unsigned count_answers(void)
 
 /* ---- the loop ---- */
 
-static void on_look(evutil_socket_t fd, short what, void *context)
+static void on_look(void *context, unsigned what)
 {
-	(void)fd;
 	(void)what;
 	(void)context;
 	if (pings_at_look)
 		ping(&member);
 	pings_at_look = false;
 	if (--looks_left == 0)
-		event_base_loopbreak(server->base);
+		sml_loop_stop(server->loop);
 	else
-		event_active(look, EV_READ, 0);
+		sml_watch_post(look);
 }
 
 /* Run until the test's event has had n turns among the strangers. */
 static void run_until_look(unsigned n)
 {
 	looks_left = n;
-	event_active(look, EV_READ, 0);
-	event_base_loop(server->base, EVLOOP_NO_EXIT_ON_EMPTY);
+	sml_watch_post(look);
+	sml_loop_run(server->loop);
 }
 
 static void serve_all(void)
 {
 	for (unsigned i = 0; i < 10; i++)
-		event_base_loop(server->base, EVLOOP_NONBLOCK);
+		while (sml_loop_turn(server->loop, 0))
+			;
 }
 
 /* A job of one rank that has its own slots: it needs no dataplane. */
@@ -190,9 +190,9 @@ static int open_server(void **state)
 	sml_switch_config_init(&server->config);
 	server->config.rendezvous = true;
 	assert_int_equal(sml_server_open(server, "127.0.0.1", 0), 0);
-	look = event_new(server->base, -1, EV_PERSIST, on_look, NULL);
+	look = sml_watch_new(server->loop, -1, on_look, NULL);
 	assert_non_null(look);
-	event_priority_set(look, SML_TURN_STRANGERS);
+	sml_watch_set_class(look, SML_TURN_STRANGERS);
 	start_member();
 	for (unsigned i = 0; i < N_STRANGERS; i++)
 		connect_peer(&strangers[i]);
@@ -206,7 +206,7 @@ static int close_server(void **state)
 	hang_up(&member);
 	for (unsigned i = 0; i < N_STRANGERS; i++)
 		hang_up(&strangers[i]);
-	event_free(look);
+	sml_watch_free(look);
 	sml_server_close(server);
 	free(server);
 	return 0;
@@ -277,7 +277,8 @@ static void member_that_talks_too_much_waits_with_the_strangers(void **state)
 	/* The next tick resets the count. */
 	for (unsigned i = 0; i < 100 && talker->class != SML_TURN_MEMBERS; i++) {
 		usleep(20000);
-		event_base_loop(server->base, EVLOOP_NONBLOCK);
+		while (sml_loop_turn(server->loop, 0))
+			;
 	}
 	assert_int_equal(talker->class, SML_TURN_MEMBERS);
 }
