@@ -62,12 +62,9 @@ static json_t *proofs(const struct demo_results *results)
 	char hash[17];
 
 	snprintf(hash, sizeof(hash), "%016" PRIx64, results->hash);
-	return json_pack("{s:s, s:i, s:o, s:o, s:b, s:o, s:o, s:o, s:o}", "parameters_hash", hash,
-			 "samples", results->samples, "sum", check(&results->sum), "batch",
-			 check(&results->batch), "parameters_same", results->same,
-			 "parameters_spread", number(results->spread), "drift",
-			 check(&results->drift), "drift_largest", number(results->drift_largest),
-			 "control_rms", number(results->control_rms));
+	return json_pack("{s:s, s:i, s:o, s:b, s:o}", "parameters_hash", hash, "samples",
+			 results->samples, "sum", check(&results->sum), "parameters_same",
+			 results->same, "drift", check(&results->drift));
 }
 
 int demo_json(const struct demo_options *options, const struct demo_results *results)

@@ -53,18 +53,14 @@ struct demo_results {
 			  */
 	struct demo_traffic traffic;
 
-	int samples;		 /* steps at which the next two were checked */
-	struct demo_check sum;	 /* average, against all ranks' gradients */
-	struct demo_check batch; /* average, against the whole batch's gradient in float64 */
-	bool same;		 /* all ranks have the same parameters, bit for bit */
-	uint64_t hash;		 /* of this rank's parameters: the same bits, the same hash */
-	double spread;		 /* largest difference of a parameter between two ranks */
+	int samples;	       /* steps at which the sums were checked */
+	struct demo_check sum; /* averages, against all ranks' gradients */
+	bool same;	       /* all ranks have the same parameters, bit for bit */
+	uint64_t hash;	       /* of this rank's parameters: the same bits, the same hash */
 
 	bool solo; /* the following were measured (rank 0) */
 	double solo_seconds, solo_accuracy;
-	double drift_largest;	 /* difference of parameters from the single-process run's */
-	double control_rms;	 /* the same difference for the control run, root mean square */
-	struct demo_check drift; /* ours, compared with a multiple of the control run's */
+	struct demo_check drift; /* from the parameters of the single process (solo.h) */
 };
 
 /* The digits are easy: a run of this many steps with a lower accuracy has not learned. */

@@ -220,20 +220,18 @@ static int share_traffic(struct demo_trainer *trainer)
 }
 
 /* A step with a proof. Its traffic and time do not count. */
-static int proved_step(struct demo_trainer *trainer, struct demo_proof *proof, int step)
+static int proved_step(struct demo_trainer *trainer, int step)
 {
-	int status;
+	int status = train_step(trainer, step);
 
-	demo_proof_before(proof, trainer);
-	status = train_step(trainer, step);
 	if (status == 0)
 		status = meter(trainer, 1);
 	if (status == 0)
-		status = demo_proof_after(proof, trainer, step);
+		status = demo_proof_sums(trainer);
 	return status < 0 ? status : meter(trainer, -1);
 }
 
-static int train_steps(struct demo_trainer *trainer, struct demo_proof *proof)
+static int train_steps(struct demo_trainer *trainer)
 {
 	int n_steps = trainer->options->steps, status = meter(trainer, -1);
 
@@ -241,7 +239,7 @@ static int train_steps(struct demo_trainer *trainer, struct demo_proof *proof)
 		bool last = step == n_steps - 1;
 
 		if (!trainer->gloo && demo_proof_due(step, n_steps))
-			status = proved_step(trainer, proof, step);
+			status = proved_step(trainer, step);
 		else
 			status = train_step(trainer, step);
 		last |= trainer->results.interrupted;
@@ -258,17 +256,11 @@ static int train_steps(struct demo_trainer *trainer, struct demo_proof *proof)
 int demo_train(struct demo_trainer *trainer)
 {
 	struct demo_model *model = &trainer->model;
-	struct demo_proof proof;
 	int status;
 
 	trainer->results.world = trainer->world;
 	trainer->results.gloo = trainer->gloo != NULL;
 	trainer->results.n_parameters = model->n_parameters;
-	status = demo_proof_init(&proof, trainer);
-	if (status < 0) {
-		demo_error(trainer->rank, "no memory to check the sums");
-		return status;
-	}
 	/*
 	 * All ranks have drawn the same parameters, but the broadcast makes sure, as in any
 	 * training.
@@ -277,11 +269,10 @@ int demo_train(struct demo_trainer *trainer)
 			   sml_broadcast(trainer->job, model->parameters, model->n_parameters,
 					 SML_FLOAT32, 0));
 	if (status == 0)
-		status = train_steps(trainer, &proof);
+		status = train_steps(trainer);
 	if (status == 0 && !trainer->results.interrupted)
-		status = demo_proof_same(&proof, trainer);
+		status = demo_proof_same(trainer);
 	if (status == 0)
 		status = share_traffic(trainer);
-	demo_proof_fini(&proof);
 	return status;
 }
