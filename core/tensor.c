@@ -322,38 +322,46 @@ static void encode(const struct sml_tensor *tensor, uint32_t index, uint64_t fir
 }
 
 /*
- * The elements of a chunk if this rank contributes only some of them. Only bytes are ever
- * sent in part (broadcast, all-gather), so an element has the same place among the lanes as
- * among the bytes.
+ * Only bytes are ever sent in part (broadcast, all-gather), so an element has the same place among
+ * the lanes as among the bytes.
  */
-static void fill_elements(struct sml_tensor *tensor, uint32_t index, uint32_t n_lanes,
-			  uint8_t *lanes)
+static void place_bytes(const struct sml_tensor *tensor, uint32_t index, uint8_t *lanes)
 {
 	const struct sml_tensor_spec *spec = &tensor->spec;
 	uint64_t end = spec->send_first + spec->send_count;
 	uint64_t first, from, to;
 	uint32_t count = chunk_elements(tensor, index, &first);
-	uint32_t used;
 
+	sml_assert(tensor->code.coding == SML_CODE_BYTES);
 	from = first > spec->send_first ? first : spec->send_first;
 	to = first + count < end ? first + count : end;
-	if (from == first && to == first + count) {
-		used = 4 * sml_code_lanes(&tensor->code, count);
-		if (tensor->code.coding == SML_CODE_BYTES)
-			used = count;
-		__builtin_memset(lanes + used, 0, 4 * n_lanes - used);
-		encode(tensor, index, first,
-		       (const uint8_t *)spec->send +
-			       (first - spec->send_first) * sml_element_bytes(spec->type),
-		       count, lanes);
+	if (from < to)
+		__builtin_memcpy(lanes + (from - first),
+				 (const uint8_t *)spec->send + (from - spec->send_first),
+				 to - from);
+}
+
+/* The elements of a chunk, which this rank contributes all, or only some of. */
+static void fill_elements(const struct sml_tensor *tensor, uint32_t index, uint32_t n_lanes,
+			  uint8_t *lanes)
+{
+	const struct sml_tensor_spec *spec = &tensor->spec;
+	uint64_t first;
+	uint32_t count = chunk_elements(tensor, index, &first);
+	uint32_t used = 4 * sml_code_lanes(&tensor->code, count);
+
+	if (first < spec->send_first || first + count > spec->send_first + spec->send_count) {
+		__builtin_memset(lanes, 0, 4 * n_lanes);
+		place_bytes(tensor, index, lanes);
 		return;
 	}
-	__builtin_memset(lanes, 0, 4 * n_lanes);
-	if (from >= to)
-		return;
-	sml_assert(tensor->code.coding == SML_CODE_BYTES);
-	__builtin_memcpy(lanes + (from - first),
-			 (const uint8_t *)spec->send + (from - spec->send_first), to - from);
+	if (tensor->code.coding == SML_CODE_BYTES)
+		used = count;
+	__builtin_memset(lanes + used, 0, 4 * n_lanes - used);
+	encode(tensor, index, first,
+	       (const uint8_t *)spec->send +
+		       (first - spec->send_first) * sml_element_bytes(spec->type),
+	       count, lanes);
 }
 
 /* Measure a block once: this brings its elements into the cache, and they are sent soon. */
@@ -414,6 +422,13 @@ void sml_tensor_fill(struct sml_tensor *tensor, enum sml_stream_id stream, uint3
 		fill_gather(tensor, index, n, lanes);
 	else
 		__builtin_memset(lanes, 0, 4 * n);
+}
+
+void sml_tensor_place(const struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t index,
+		      void *lanes)
+{
+	if (stream == SML_DATA || tensor->form == SML_FORM_SMALL)
+		place_bytes(tensor, index, lanes);
 }
 
 /* ---- taking ---- */

@@ -218,6 +218,8 @@ size_t sml_worker_send(struct sml_worker *worker, void *packet, uint64_t now_ns)
  */
 uint16_t sml_worker_choose(struct sml_worker *worker, uint64_t now_ns);
 void sml_worker_fill(struct sml_worker *worker, uint16_t slot, void *lanes);
+/* Instead of filling: write only this rank's own bytes. Only if the slot's tensor is placed. */
+void sml_worker_place(struct sml_worker *worker, uint16_t slot, void *lanes);
 enum sml_worker_verdict sml_worker_take(struct sml_worker *worker, uint16_t slot, uint32_t ticket,
 					const void *lanes, uint64_t now_ns);
 

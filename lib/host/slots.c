@@ -35,6 +35,11 @@ void *sml_host_row(const struct sml_host *host, uint32_t slot, uint32_t use)
 	return note_of(host, slot, use, host->rank) + 1;
 }
 
+void *sml_host_place(const struct sml_host *host, uint32_t slot, uint32_t use)
+{
+	return note_of(host, slot, use, host->memory.terms.n_ranks) + 1;
+}
+
 static void count(uint64_t *counter)
 {
 	__atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED);
@@ -151,7 +156,8 @@ static void finish(struct sml_host *host, struct sml_host_buffer *buffer, uint32
 	host->has_news = true;
 }
 
-bool sml_host_add(struct sml_host *host, const struct sml_contribution *in, uint8_t *differs)
+bool sml_host_add(struct sml_host *host, const struct sml_contribution *in, bool placed,
+		  uint8_t *differs)
 {
 	struct sml_host_buffer *buffer = buffer_of(host, in->slot, in->use);
 	uint8_t other;
@@ -163,7 +169,8 @@ bool sml_host_add(struct sml_host *host, const struct sml_contribution *in, uint
 		*differs = other;
 		return false;
 	}
-	add_rows(host, in);
+	if (!placed)
+		add_rows(host, in);
 	__atomic_store_n(&buffer->arrived, 0, __ATOMIC_RELAXED);
 	count(&host->added);
 	if (host->memory.terms.goes_up) {

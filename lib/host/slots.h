@@ -63,6 +63,12 @@ static inline bool sml_host_leads(const struct sml_host *host)
 void *sml_host_row(const struct sml_host *host, uint32_t slot, uint32_t use);
 
 /*
+ * The result's row, instead: where each rank writes its own bytes of a use that needs no sum. All
+ * ranks have read what was there before when one of them writes: see above.
+ */
+void *sml_host_place(const struct sml_host *host, uint32_t slot, uint32_t use);
+
+/*
  * The row is complete. Returns this rank; or another one that has arrived with another digest: then
  * the job fails, and this row does not count.
  */
@@ -72,10 +78,12 @@ enum sml_host_state sml_host_look(const struct sml_host *host, uint32_t slot, ui
 
 /*
  * If nobody has claimed a full buffer, claim it and add it up: afterwards it is DONE, or SUMMED.
- * in: as this rank arrived. False: another rank has claimed it; or *differs (else left alone) is a
- * rank whose row does not fit.
+ * in: as this rank arrived. placed: the ranks have already placed their bytes in the result's row,
+ * so nothing is added. False: another rank has claimed it; or *differs (else left alone) is a rank
+ * whose row does not fit.
  */
-bool sml_host_add(struct sml_host *host, const struct sml_contribution *in, uint8_t *differs);
+bool sml_host_add(struct sml_host *host, const struct sml_contribution *in, bool placed,
+		  uint8_t *differs);
 
 /* The leader's: the sum of a SUMMED use, as it goes up; and the result that has come for it. */
 const void *sml_host_sum(const struct sml_host *host, uint32_t slot, uint32_t use);

@@ -55,6 +55,13 @@ static void tell_mismatch(struct sml_shard *shard, const struct sml_contribution
 	sml_control_mismatch(line->control, &found);
 }
 
+/* Does the chunk need no sum? All ranks know it alike: of other calls, the digest differs. */
+static bool is_placed(struct sml_shard *shard, uint16_t slot)
+{
+	return !host_of(shard)->memory.terms.goes_up &&
+	       sml_tensor_is_placed(shard->worker.slots[slot].tensor);
+}
+
 /* If it is complete, and no other rank does. */
 static bool add_up(struct sml_shard *shard, uint16_t slot)
 {
@@ -62,7 +69,7 @@ static bool add_up(struct sml_shard *shard, uint16_t slot)
 	struct sml_host *host = host_of(shard);
 	uint8_t other = host->rank;
 
-	if (sml_host_add(host, &in, &other))
+	if (sml_host_add(host, &in, is_placed(shard, slot), &other))
 		return true;
 	if (other != host->rank)
 		tell_mismatch(shard, &in, other);
@@ -87,7 +94,10 @@ static void contribute(struct sml_shard *shard, uint16_t slot)
 	struct sml_host *host = host_of(shard);
 	uint8_t other;
 
-	sml_worker_fill(&shard->worker, slot, sml_host_row(host, in.slot, in.use));
+	if (is_placed(shard, slot))
+		sml_worker_place(&shard->worker, slot, sml_host_place(host, in.slot, in.use));
+	else
+		sml_worker_fill(&shard->worker, slot, sml_host_row(host, in.slot, in.use));
 	other = sml_host_arrive(host, &in);
 	if (other != host->rank)
 		tell_mismatch(shard, &in, other);

@@ -108,9 +108,9 @@ static void a_buffer_is_added_up_once_by_whoever_claims_it(void **state)
 	assert_int_equal(sml_host_look(&world.hosts[0], 4, 0), SML_HOST_FILLING);
 	contribute(&world.hosts[1], 4, 0);
 	assert_int_equal(sml_host_look(&world.hosts[0], 4, 0), SML_HOST_FULL);
-	assert_true(sml_host_add(&world.hosts[0], &in, &differs));
+	assert_true(sml_host_add(&world.hosts[0], &in, false, &differs));
 	assert_int_equal(sml_host_look(&world.hosts[2], 4, 0), SML_HOST_DONE);
-	assert_false(sml_host_add(&world.hosts[1], &in, &differs));
+	assert_false(sml_host_add(&world.hosts[1], &in, false, &differs));
 	assert_true(is_right(&world.hosts[1], 4, 0, &ticket));
 	/* The data stream's first ticket that is drawn: its slots have the ones before. */
 	assert_int_equal(ticket, 3);
@@ -149,9 +149,59 @@ static void rows_of_another_shape_are_not_added(void **state)
 	in.lanes = 8;
 	assert_int_equal(sml_host_arrive(&world.hosts[0], &in), 0);
 	in.lanes = LANES;
-	assert_false(sml_host_add(&world.hosts[1], &in, &differs));
+	assert_false(sml_host_add(&world.hosts[1], &in, false, &differs));
 	assert_int_equal(differs, 0);
 	assert_int_equal(sml_host_look(&world.hosts[1], 0, 0), SML_HOST_CLAIMED);
+	close_world(&world);
+}
+
+/* Each rank's third of the bytes; nobody writes a row. */
+static void place(struct sml_host *host, uint32_t use)
+{
+	struct sml_contribution in = contribution(3, use);
+	uint8_t *bytes = sml_host_place(host, 3, use);
+
+	memset(bytes + 40 * host->rank, 16 * (int)host->rank + (int)use, 40);
+	assert_int_equal(sml_host_arrive(host, &in), host->rank);
+}
+
+static void placed_bytes_are_the_result_and_nothing_is_added(void **state)
+{
+	struct world world;
+	uint32_t ticket;
+	uint8_t differs = 0xff;
+
+	(void)state;
+	open_world(&world);
+	for (uint32_t use = 0; use < 5; use++) {
+		struct sml_contribution in = contribution(3, use);
+		const uint8_t *result;
+
+		for (unsigned rank = 0; rank < 3; rank++)
+			place(&world.hosts[rank], use);
+		assert_true(sml_host_add(&world.hosts[1], &in, true, &differs));
+		result = sml_host_result(&world.hosts[2], 3, use, &ticket);
+		for (unsigned i = 0; i < 120; i++)
+			assert_int_equal(result[i], 16 * (i / 40) + use);
+		assert_int_equal(ticket, 3 + use);
+	}
+	assert_int_equal(differs, 0xff);
+	close_world(&world);
+}
+
+/* Placing or not is part of what the ranks agree about: the digest is of the call. */
+static void placed_bytes_of_another_call_are_told(void **state)
+{
+	struct sml_contribution in = contribution(3, 0);
+	struct world world;
+
+	(void)state;
+	open_world(&world);
+	place(&world.hosts[0], 0);
+	in.digest++;
+	assert_int_equal(sml_host_arrive(&world.hosts[1], &in), 0);
+	place(&world.hosts[2], 0);
+	assert_int_equal(sml_host_look(&world.hosts[0], 3, 0), SML_HOST_FILLING);
 	close_world(&world);
 }
 
@@ -195,7 +245,7 @@ static void finish(struct stream *stream, uint16_t slot, uint32_t use)
 
 		if (now == SML_HOST_DONE)
 			break;
-		if (now != SML_HOST_FULL || !sml_host_add(host, &in, &differs)) {
+		if (now != SML_HOST_FULL || !sml_host_add(host, &in, false, &differs)) {
 			uint32_t ready = sml_host_get_ready(host);
 
 			now = sml_host_look(host, slot, use);
@@ -529,6 +579,8 @@ int main(void)
 		cmocka_unit_test(a_buffer_is_added_up_once_by_whoever_claims_it),
 		cmocka_unit_test(another_belief_is_found_and_named),
 		cmocka_unit_test(rows_of_another_shape_are_not_added),
+		cmocka_unit_test(placed_bytes_are_the_result_and_nothing_is_added),
+		cmocka_unit_test(placed_bytes_of_another_call_are_told),
 		cmocka_unit_test(the_ranks_that_are_missing_are_known),
 		cmocka_unit_test(ranks_that_race_get_the_same_sums_and_tickets),
 		cmocka_unit_test(slots_are_few_and_at_most_those_of_the_job),

@@ -374,6 +374,48 @@ static void bytes_sent_in_part_are_zeros_elsewhere(void **state)
 	}
 }
 
+/* The bytes of all chunks, when this rank has placed its own among others. */
+static void place_all(uint8_t *bytes, uint8_t others)
+{
+	enum sml_stream_id stream = tensor.form == SML_FORM_SMALL ? SML_HEAD : SML_DATA;
+
+	for (uint32_t i = 0; i < tensor.window[stream].count && tensor.form != SML_FORM_EMPTY;
+	     i++) {
+		uint8_t lanes[4 * LANES];
+		uint32_t first = i * 4 * LANES, left = (uint32_t)tensor.spec.count - first;
+
+		memset(lanes, others, sizeof(lanes));
+		sml_tensor_place(&tensor, stream, i, lanes);
+		memcpy(bytes + first, lanes, left < sizeof(lanes) ? left : sizeof(lanes));
+	}
+}
+
+static void placed_bytes_leave_all_others_alone(void **state)
+{
+	struct gen gen;
+
+	(void)state;
+	gen_from_seed(&gen, 6);
+	for (int round = 0; round < 400; round++) {
+		uint32_t count = gen_below(&gen, 600), sent = gen_below(&gen, count + 1);
+		struct sml_tensor_spec spec = spec_of(SML_BYTE, SML_SUM, count);
+		struct guarded send = guard_take(sent), all = guard_take(count);
+		struct sml_sequence sequence = {0};
+
+		memset(send.bytes, 1, sent);
+		spec.send = send.bytes;
+		spec.send_count = sent;
+		spec.send_first = gen_below(&gen, count - sent + 1);
+		make(&spec, &sequence);
+		assert_true(sml_tensor_is_placed(&tensor));
+		place_all(all.bytes, 0xee);
+		for (uint32_t i = 0; i < count; i++)
+			assert_int_equal(all.bytes[i], i - spec.send_first < sent ? 1 : 0xee);
+		assert_true(guard_give(&send));
+		assert_true(guard_give(&all));
+	}
+}
+
 static void elements_wanted_in_part_are_taken_and_no_others(void **state)
 {
 	struct gen gen;
@@ -523,6 +565,7 @@ int main(void)
 		cmocka_unit_test(where_only_full_packets_are_taken_every_chunk_has_all_lanes),
 		cmocka_unit_test(where_only_int32_is_added_narrow_integers_take_whole_lanes),
 		cmocka_unit_test(bytes_sent_in_part_are_zeros_elsewhere),
+		cmocka_unit_test(placed_bytes_leave_all_others_alone),
 		cmocka_unit_test(elements_wanted_in_part_are_taken_and_no_others),
 		cmocka_unit_test(data_wait_for_their_own_block_s_exponents),
 		cmocka_unit_test(a_block_is_a_packet_of_exponents_unless_it_would_leave_the_cache),
