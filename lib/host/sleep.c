@@ -88,6 +88,14 @@ void sml_host_tell(struct sml_host *host)
 		}
 }
 
+void sml_host_note_wait(struct sml_host *host, uint64_t ns)
+{
+	if (ns > host->spin_ns)
+		host->patience_ns /= 2;
+	else
+		host->patience_ns += (host->spin_ns - host->patience_ns) / 4;
+}
+
 /* ---- cores ---- */
 
 void sml_host_tell_cpus(struct sml_host *host)
@@ -117,5 +125,5 @@ void sml_host_count_cpus(struct sml_host *host)
 		n += (unsigned)__builtin_popcountll(any);
 	}
 	host->has_cores = n >= memory->terms.n_ranks;
-	host->spin_ns = host->has_cores ? SPIN_NS : YIELD_NS;
+	host->spin_ns = host->patience_ns = host->has_cores ? SPIN_NS : YIELD_NS;
 }

@@ -39,7 +39,8 @@ struct sml_host {
 	int leader_fd;		     /* if sums go up: an eventfd that wakes the leader; -1: none */
 	bool has_news;		     /* results that sleeping ranks have not been told */
 	bool has_sum;		     /* a sum that a sleeping leader has not been told */
-	uint64_t spin_ns;	     /* how long to look for news before sleeping */
+	uint64_t spin_ns;	     /* how long to look for news before sleeping, at most */
+	uint64_t patience_ns;	     /* how long now: less after waits that were longer */
 	bool has_cores;		     /* a core for every rank */
 	/* Counters, atomic. */
 	uint64_t contributions, added, sleeps, wakes;
@@ -108,6 +109,12 @@ uint32_t sml_host_get_ready(struct sml_host *host);
 void sml_host_sleep(struct sml_host *host, uint32_t ready, uint64_t ns);
 void sml_host_wake_up(struct sml_host *host);
 void sml_host_ring(struct sml_host *host);
+
+/*
+ * A wait for news has taken this long, with or without sleep. Looking does not help where waits are
+ * longer, because the awaited ranks have no core, or compute.
+ */
+void sml_host_note_wait(struct sml_host *host, uint64_t ns);
 
 /* Wake the ranks that sleep, if there is anything new for them. */
 void sml_host_tell(struct sml_host *host);

@@ -57,41 +57,54 @@ static void relax(void)
 #endif
 }
 
-/* Nothing was found to do for a while. */
-static void sleep_soundly(struct sml_progress *progress, const struct sml_tensor *tensor,
+/* Nothing was found to do for a while. True: something was, at last. */
+static bool sleep_soundly(struct sml_progress *progress, const struct sml_tensor *tensor,
 			  uint64_t deadline_ns)
 {
 	struct sml_host *host = progress->crew->host;
 	uint32_t ready = sml_host_get_ready(host);
+	bool busy = sml_progress_step(progress);
 	uint64_t now_ns;
 
-	if (!sml_progress_step(progress) && !is_over(progress, tensor, deadline_ns)) {
+	if (!busy && !is_over(progress, tensor, deadline_ns)) {
 		now_ns = sml_now_ns();
 		sml_host_sleep(host, ready, deadline_ns > now_ns ? deadline_ns - now_ns : 0);
 	}
 	sml_host_wake_up(host);
+	return busy;
+}
+
+/* Look once more, or sleep. True: there was something to do. */
+static bool wait_for_news(struct sml_progress *progress, const struct sml_tensor *tensor,
+			  uint64_t waited_ns, uint64_t deadline_ns)
+{
+	const struct sml_host *host = progress->crew->host;
+
+	if (waited_ns >= host->patience_ns && !progress->crew->spin)
+		return sleep_soundly(progress, tensor, deadline_ns);
+	if (host->has_cores)
+		relax();
+	else
+		sched_yield();
+	return sml_progress_step(progress);
 }
 
 static void drive(struct sml_progress *progress, const struct sml_tensor *tensor,
 		  uint64_t deadline_ns)
 {
-	const struct sml_host *host = progress->crew->host;
-	uint64_t idle_since_ns = 0, now_ns;
+	uint64_t since_ns;
+	bool busy;
 
 	while (!is_over(progress, tensor, deadline_ns)) {
-		if (sml_progress_step(progress)) {
-			idle_since_ns = 0;
+		if (sml_progress_step(progress))
 			continue;
-		}
-		now_ns = sml_now_ns();
-		if (idle_since_ns == 0)
-			idle_since_ns = now_ns;
-		if (now_ns - idle_since_ns >= host->spin_ns && !progress->crew->spin)
-			sleep_soundly(progress, tensor, deadline_ns);
-		else if (host->has_cores)
-			relax();
-		else
-			sched_yield();
+		since_ns = sml_now_ns();
+		do
+			busy = wait_for_news(progress, tensor, sml_now_ns() - since_ns,
+					     deadline_ns);
+		while (!busy && !is_over(progress, tensor, deadline_ns));
+		if (busy)
+			sml_host_note_wait(progress->crew->host, sml_now_ns() - since_ns);
 	}
 }
 

@@ -205,6 +205,23 @@ static void placed_bytes_of_another_call_are_told(void **state)
 	close_world(&world);
 }
 
+static void long_waits_shorten_the_looking_and_short_ones_restore_it(void **state)
+{
+	struct sml_host host = {.spin_ns = 200000, .patience_ns = 200000};
+
+	(void)state;
+	for (unsigned i = 0; i < 12; i++)
+		sml_host_note_wait(&host, 3000000);
+	assert_true(host.patience_ns < 1000);
+	sml_host_note_wait(&host, 20000);
+	assert_in_range(host.patience_ns, 40000, 60000);
+	for (unsigned i = 0; i < 20; i++)
+		sml_host_note_wait(&host, 20000);
+	assert_in_range(host.patience_ns, 190000, 200000);
+	sml_host_note_wait(&host, 200001);
+	assert_true(host.patience_ns <= 100000);
+}
+
 static void the_ranks_that_are_missing_are_known(void **state)
 {
 	struct world world;
@@ -581,6 +598,7 @@ int main(void)
 		cmocka_unit_test(rows_of_another_shape_are_not_added),
 		cmocka_unit_test(placed_bytes_are_the_result_and_nothing_is_added),
 		cmocka_unit_test(placed_bytes_of_another_call_are_told),
+		cmocka_unit_test(long_waits_shorten_the_looking_and_short_ones_restore_it),
 		cmocka_unit_test(the_ranks_that_are_missing_are_known),
 		cmocka_unit_test(ranks_that_race_get_the_same_sums_and_tickets),
 		cmocka_unit_test(slots_are_few_and_at_most_those_of_the_job),
