@@ -403,6 +403,15 @@ SML_API int sml_reduce_scatter_async(struct sml_context *context, const void *se
 				     struct sml_request **request);
 SML_API int sml_barrier_async(struct sml_context *context, struct sml_request **request);
 
+/*
+ * Promise to wait for this thread's next asynchronous call: a wait for it alone follows at once.
+ * That is sml_wait(), or sml_wait_for(), which may be repeated. Where ranks share memory, the
+ * waiting thread then does the call's work itself, and no other thread is woken, as in a call that
+ * waits. If no wait follows, the call may make no progress before somebody waits or tests. The
+ * promise ends with that call, even if it fails. A NULL context is ignored.
+ */
+SML_API void sml_will_wait(struct sml_context *context);
+
 /* Wait for a request, free it, and return the result of its call. */
 SML_API int sml_wait(struct sml_request *request);
 

@@ -38,7 +38,12 @@ static int begin_async(struct sml_context *context, struct sml_request **request
 static int start(struct sml_context *context, int error, struct sml_order *order,
 		 struct sml_request **request)
 {
-	return error ? error : sml_submit(context, order, request);
+	bool waits = sml_take_promise(context);
+
+	if (error)
+		return error;
+	order->waits |= waits;
+	return sml_submit(context, order, request);
 }
 
 static int run(struct sml_context *context, int error, struct sml_order *order)

@@ -98,6 +98,22 @@ err_give_back:
 
 /* ---- waiting ---- */
 
+/* Of sml_will_wait(): only compared, because the context may be closed before the next call. */
+static _Thread_local const struct sml_context *promised;
+
+void sml_will_wait(struct sml_context *context)
+{
+	promised = context;
+}
+
+bool sml_take_promise(const struct sml_context *context)
+{
+	bool waits = context && promised == context;
+
+	promised = NULL;
+	return waits;
+}
+
 static int forked_or_null(const struct sml_request *request)
 {
 	if (request == NULL)

@@ -84,6 +84,8 @@ static void drive(const struct waiter *waiter)
 		deadline_ns = waiter->until_ns;
 	if (waiter->n == 1)
 		sml_progress_drive(waiter->context->crew.threads[0], &request->tensor, deadline_ns);
+	else
+		sml_progress_leave_alone(waiter->context->crew.threads[0]);
 }
 
 static int wait_for(const struct waiter *waiter, size_t *index)
@@ -138,6 +140,8 @@ int sml_context_look(struct sml_context *context, const struct sml_request *requ
 		return 0;
 	if (sml_now_ns() >= request->deadline_ns)
 		sml_context_time_out(context, request);
+	else if (context->crew.callers_drive)
+		sml_progress_leave_alone(context->crew.threads[0]);
 	pthread_mutex_lock(&context->lock);
 	if (sml_tensor_is_done(&request->tensor))
 		result = 0;

@@ -128,6 +128,12 @@ void sml_progress_tell(struct sml_progress *progress, bool waits)
 		sml_progress_wake(progress);
 }
 
+void sml_progress_leave_alone(struct sml_progress *progress)
+{
+	if (!is_driven(progress))
+		sml_progress_wake(progress);
+}
+
 /* ---- the thread ---- */
 
 static void rest(struct sml_progress *progress)

@@ -102,6 +102,9 @@ void sml_progress_drive(struct sml_progress *progress, const struct sml_tensor *
 /* A tensor has been queued; waits: the caller will drive if nobody does. */
 void sml_progress_tell(struct sml_progress *progress, bool waits);
 
+/* A caller looks, and does not wait: somebody else must drive. */
+void sml_progress_leave_alone(struct sml_progress *progress);
+
 /*
  * The thread's side: returns when the crew stops. From then on nobody drives, and nobody accesses a
  * buffer.

@@ -88,6 +88,67 @@ static void a_limited_wait_ends_and_the_call_goes_on(void **state)
 	run_job(&(struct job){.n_ranks = 2, .body = wait_with_limits, .argument = &gate});
 }
 
+/* ---- promised waits: only where ranks share memory do they differ from others ---- */
+
+static void end_by_tests(struct rank *rank, struct sml_request *request)
+{
+	uint64_t until_ms = now_ms() + LONG_MS;
+	int done = 0;
+
+	while (!done && now_ms() < until_ms)
+		CHECK(rank, sml_test(request, &done) == 0);
+	CHECK(rank, done);
+}
+
+static void keep_and_break_promises(struct rank *rank)
+{
+	static int32_t data[2][1000];
+	int32_t *mine = data[rank->rank];
+	struct sml_request *requests[2];
+	size_t index;
+	int done;
+
+	sml_will_wait(NULL);
+	for (int way = 0; way < 5; way++) {
+		elements_fill(mine, 1000, rank->rank + 1);
+		sml_will_wait(rank->context);
+		CHECK(rank, begin(rank, mine, &requests[0]) == 0);
+		if (way == 0)
+			CHECK(rank, sml_wait(requests[0]) == 0);
+		if (way == 1)
+			while (sml_wait_for(requests[0], 1, &done) == 0 && !done)
+				;
+		if (way == 2)
+			end_by_tests(rank, requests[0]);
+		/* The promise is for one call: the second one needs no wait of this thread. */
+		if (way >= 3)
+			CHECK(rank, sml_barrier_async(rank->context, &requests[1]) == 0);
+		if (way == 3) {
+			CHECK(rank, sml_wait_any(requests, 2, LONG_MS, &index) == 0 && index < 2);
+			CHECK(rank, sml_wait_any(requests, 2, LONG_MS, &index) == 0 && index < 2);
+		}
+		if (way == 4) {
+			CHECK(rank, sml_wait(requests[1]) == 0);
+			CHECK(rank, sml_wait(requests[0]) == 0);
+		}
+		CHECK(rank, elements_are(mine, 1000, 3));
+	}
+	/* A call that is refused ends the promise, too. */
+	sml_will_wait(rank->context);
+	CHECK(rank, sml_allreduce_async(rank->context, NULL, mine, 1000, SML_INT32, SML_SUM, NULL,
+					&requests[0]) == -EINVAL);
+	CHECK(rank, begin(rank, mine, &requests[0]) == 0);
+	CHECK(rank, sml_wait(requests[0]) == 0);
+	CHECK(rank, sml_barrier(rank->context) == 0);
+}
+
+static void a_call_whose_wait_was_promised_ends_however_it_is_waited_for(void **state)
+{
+	(void)state;
+	run_job(&(struct job){.n_ranks = 2, .host_group = true, .body = keep_and_break_promises});
+	run_job(&(struct job){.n_ranks = 2, .body = keep_and_break_promises});
+}
+
 static void wait_longer_than_the_context(struct rank *rank)
 {
 	struct sml_request *request;
@@ -386,6 +447,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_limited_wait_ends_and_the_call_goes_on),
+		cmocka_unit_test(a_call_whose_wait_was_promised_ends_however_it_is_waited_for),
 		cmocka_unit_test(wait_any_returns_each_request_once),
 		cmocka_unit_test(wait_any_returns_each_request_of_a_failed_job),
 		cmocka_unit_test(wait_any_refuses_requests_of_two_contexts),
