@@ -15,6 +15,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _SHORTEST_S, _LONGEST_S = 20e-6, 5e-3
+_SLICE_S = 0.02
 
 
 def in_main_thread() -> bool:
@@ -29,6 +30,20 @@ def poll(done: Callable[[], bool], timeout: float | None = None) -> bool:
         if timeout is not None and waited >= timeout:
             return False
         time.sleep(min(max(waited / 16, _SHORTEST_S), _LONGEST_S))
+    return True
+
+
+def in_slices(wait: Callable[[float], bool], timeout: float | None = None) -> bool:
+    """Wait in C, and return between slices to where Python handles signals. `wait` waits for a
+    number of seconds, at most, and returns whether the wait is over. False: timed out."""
+    if timeout is None:
+        while not wait(_SLICE_S):
+            pass
+        return True
+    end = time.monotonic() + timeout
+    while not wait(min(_SLICE_S, max(0.0, end - time.monotonic()))):
+        if time.monotonic() >= end:
+            return False
     return True
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from . import _library as c
 from ._buffer import Buffer, buffer_of, empty_like
 from ._library import lib
-from ._wait import in_main_thread, interruptible, poll
+from ._wait import in_main_thread, in_slices, interruptible
 from .errors import Closed, ConfigError, make
 
 OPS: Mapping[str, int] = {"sum": c.SUM, "avg": c.AVG, "max": c.MAX, "min": c.MIN}
@@ -132,17 +132,25 @@ class Request:
             with self._lock:
                 if self._number is None and self._job._context:
                     self._finish(lib.sml_wait(self._pointer))
-        if not poll(self._test_quietly, timeout):
+                self._look()
+        elif not in_slices(self._wait_for, timeout):
             raise TimeoutError(f"not done after {timeout} s; the call goes on")
         if self._error:
             raise self._error
         return self._result
 
-    def _test_quietly(self) -> bool:
-        # Another thread, which waits in C, took the request: check again later.
-        if not self._lock.acquire(blocking=False):
+    def _wait_for(self, seconds: float) -> bool:
+        """Wait in C for this long, at most. Another thread may have the request."""
+        if not self._lock.acquire(timeout=seconds):
             return False
         try:
+            if self._number is None and self._job._context:
+                done = ctypes.c_int(0)
+                milliseconds = math.ceil(1000 * seconds)
+                number = lib.sml_wait_for(self._pointer, milliseconds, ctypes.byref(done))
+                if done.value:
+                    self._finish(number)
+                return bool(done.value)
             return self._look()
         finally:
             self._lock.release()
@@ -251,7 +259,10 @@ class Job:
     def _pending(self) -> list[Request]:
         return [request for request in tuple(_under_way) if request._job is self]
 
-    def _submit(self, name: str, arguments: tuple, keep: tuple, result: Any) -> Request:
+    def _submit(
+        self, name: str, arguments: tuple, keep: tuple, result: Any, waits: bool = False
+    ) -> Request:
+        """Make a call of C. `waits`: this thread waits for it next, and does its work in there."""
         if not self._context:
             raise Closed("the job is closed: no more calls can be made")
         request = Request(self, ctypes.c_void_p(), keep, result)
@@ -259,6 +270,8 @@ class Job:
         # Before C gets the arrays: from then on, Ctrl-C may come at any time.
         _under_way.add(request)
         try:
+            if waits:
+                lib.sml_will_wait(self._context)
             number = getattr(lib, f"sml_{name}_async")(self._context, *arguments, pointer)
             if number:
                 raise make(number, c.text_of(self._context, number))

@@ -34,7 +34,7 @@ from ._line import Line, seconds_of
 from ._rendezvous import join
 from ._router import Router
 from ._staging import Cuda, DeviceWork
-from ._tensors import dense, describe, normal
+from ._tensors import dense, describe, is_awaited, normal
 from ._work import Call, Work
 
 _TYPES = {
@@ -136,6 +136,7 @@ class ProcessGroupSwitchML(Router):
         timeout: timedelta = _NONE,
         line: Line | None = None,
         when_ended: Callable[[Work], None] | None = None,
+        awaited: bool = False,
     ) -> Work:
         limit = seconds_of(timeout) or seconds_of(self._gloo.options._timeout)
         if limit is not None and limit >= self._timeout.total_seconds():
@@ -146,6 +147,7 @@ class ProcessGroupSwitchML(Router):
         else:
             work = Work(name, tensors, calls, finish, limit)
         work.when_ended = when_ended
+        work.awaited = awaited
         (line or self._line).put(work)
         return work
 
@@ -163,6 +165,7 @@ class ProcessGroupSwitchML(Router):
         wire: str | None = None,
         line: Line | None = None,
         when_ended: Callable[[Work], None] | None = None,
+        awaited: bool = False,
     ) -> Work:
         """All-reduce each of the tensors in place."""
         flat, finish = dense(tensors)
@@ -175,7 +178,7 @@ class ProcessGroupSwitchML(Router):
             Call("allreduce", t, t, arguments, divisible=True, source=source)
             for t, source in zip(flat, tensors, strict=True)
         ]
-        return self._run(name, tensors, calls, finish, timeout, line, when_ended)
+        return self._run(name, tensors, calls, finish, timeout, line, when_ended, awaited)
 
     def _adds(self, tensors: Sequence[torch.Tensor], op: ReduceOp) -> bool:
         return (
@@ -193,14 +196,18 @@ class ProcessGroupSwitchML(Router):
         if len(tensors) != 1 or not self._adds(tensors, opts.reduceOp):
             what = describe(tensors, opts.reduceOp)
             return self._instead("allreduce", what, tensors)(tensors, opts)
-        return self._reduce("all_reduce", tensors, opts.reduceOp, opts.timeout)
+        awaited = is_awaited(opts)
+        return self._reduce("all_reduce", tensors, opts.reduceOp, opts.timeout, awaited=awaited)
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
         opts = opts or AllreduceCoalescedOptions()
         if not self._adds(tensors, opts.reduceOp):
             what = describe(tensors, opts.reduceOp)
             return self._instead("allreduce_coalesced", what, tensors)(tensors, opts)
-        return self._reduce("all_reduce_coalesced", tensors, opts.reduceOp, opts.timeout)
+        awaited = is_awaited(opts)
+        return self._reduce(
+            "all_reduce_coalesced", tensors, opts.reduceOp, opts.timeout, awaited=awaited
+        )
 
     def reduce(
         self,
@@ -226,9 +233,9 @@ class ProcessGroupSwitchML(Router):
             return send.data_ptr(), recv.data_ptr(), send.numel(), kind, number, root, options
 
         calls = [Call("reduce", flat, flat, arguments, divisible=True, source=tensors[0])]
-        return self._run(
-            "reduce", tensors, calls, finish if root == self.rank() else None, opts.timeout
-        )
+        finish = finish if root == self.rank() else None
+        awaited = is_awaited(opts)
+        return self._run("reduce", tensors, calls, finish, opts.timeout, awaited=awaited)
 
     def broadcast(
         self, tensors: Any, opts: Any = None, timeout: Any = None, root: Any = None
@@ -247,9 +254,9 @@ class ProcessGroupSwitchML(Router):
             return send.data_ptr(), send.nbytes, c.BYTE, root
 
         calls = [Call("broadcast", flat, flat, arguments, divisible=True, source=tensors[0])]
-        return self._run(
-            "broadcast", tensors, calls, None if root == self.rank() else finish, opts.timeout
-        )
+        finish = None if root == self.rank() else finish
+        awaited = is_awaited(opts)
+        return self._run("broadcast", tensors, calls, finish, opts.timeout, awaited=awaited)
 
     def barrier(self, opts: Any = None, timeout: Any = None) -> Any:
         opts = opts or BarrierOptions()
@@ -261,7 +268,7 @@ class ProcessGroupSwitchML(Router):
             return self._others.barrier(opts)
         nothing = torch.empty(0)
         calls = [Call("barrier", nothing, nothing, lambda send, recv: ())]
-        return self._run("barrier", [], calls, None, opts.timeout)
+        return self._run("barrier", [], calls, None, opts.timeout, awaited=is_awaited(opts))
 
     def all_gather_single(self, output: Any, input: Any, opts: Any = None) -> Any:
         opts = opts or AllgatherOptions()
@@ -295,7 +302,7 @@ class ProcessGroupSwitchML(Router):
             Call("allgather", send, recv, arguments, source=source)
             for send, recv, source in zip(sends, recvs, inputs, strict=True)
         ]
-        return self._run(name, outputs, calls, finish, opts.timeout)
+        return self._run(name, outputs, calls, finish, opts.timeout, awaited=is_awaited(opts))
 
     def reduce_scatter_single(self, output: Any, input: Any, opts: Any = None) -> Any:
         opts = opts or ReduceScatterOptions()
@@ -330,7 +337,7 @@ class ProcessGroupSwitchML(Router):
             Call("reduce_scatter", send, recv, arguments, source=source)
             for send, recv, source in zip(sends, recvs, inputs, strict=True)
         ]
-        return self._run(name, outputs, calls, finish, opts.timeout)
+        return self._run(name, outputs, calls, finish, opts.timeout, awaited=is_awaited(opts))
 
     def _check_parts(self, name: str, part: torch.Tensor, whole: torch.Tensor) -> None:
         if part.dtype != whole.dtype or part.numel() * self.size() != whole.numel():

@@ -4,6 +4,9 @@ r"""A group's job and its works, in the order of the calls.
     put() ----------- the job is open, nothing waits ----------> begun -> finisher -> ended
        \--> waiting -> starter (opens the job, begins works) --/                   \-> callbacks
 
+If the application waits for the work next, and no other work is under way, put() also finishes
+it, in the application's thread: no thread is woken, and on one host this thread moves the data.
+
 All ranks must make the C calls in the same order. So as soon as one work waits to be begun,
 all later works wait, too. The exception is a work that a callback begins: it comes before the
 works that wait for this callback to return. The finisher waits in C, without the GIL.
@@ -36,6 +39,8 @@ class Line:
         self._more = threading.Condition(self._lock)
         self._waiting: list[Work] = []
         self._busy = False  # the starter has taken a work and has not begun it yet
+        self._n_begun = 0  # works that the finisher has not ended yet
+        self._n_awaited = 0  # works that the application's threads are finishing
         self._begun: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._starter: threading.Thread | None = None
         self._finisher: threading.Thread | None = None
@@ -57,16 +62,34 @@ class Line:
         with self._lock:
             if self._closed:
                 raise Closed(f"{self._title} has been destroyed: no more calls can be made")
-            if self._finisher is None:
-                self._finisher = self._thread("finisher", self._finish_works)
             place = self._place_of(work)
-            if self._job and not (work.late or work.held or place or self._busy):
-                self._begin(work)
+            if not self._job or work.late or work.held or place or self._busy:
+                self._waiting.insert(place, work)
+                if self._starter is None:
+                    self._starter = self._thread("starter", self._start_works)
+                self._more.notify_all()
                 return
-            self._waiting.insert(place, work)
-            if self._starter is None:
-                self._starter = self._thread("starter", self._start_works)
-            self._more.notify()
+            if not work.awaited or self._n_begun:
+                self._give_to_finisher(work)
+                return
+            self._n_awaited += 1
+            self._begin(work, waits=True)
+        self._finish_here(work)
+
+    def _finish_here(self, work: Work) -> None:
+        given = False
+        try:
+            self._finish(work)
+        except BaseException:  # the application was interrupted, and its call goes on
+            given = True
+            raise
+        finally:
+            with self._lock:
+                if given:
+                    self._finish_later(work)
+                self._n_awaited -= 1
+                if self._closed:
+                    self._more.notify_all()
 
     def _place_of(self, work: Work) -> int:
         """Insert it before works that wait for the callback that made this call; otherwise at the
@@ -88,17 +111,26 @@ class Line:
         thread.start()
         return thread
 
-    def _begin(self, work: Work) -> None:
+    def _begin(self, work: Work, waits: bool = False) -> None:
         error = self._failed
         if error is None:
             try:
                 assert self._job is not None
-                work.begin(self._job)
+                work.begin(self._job, waits)
             except Exception as failure:  # reported to the caller that waits for the work
                 error = failure
         if error is not None:
             work.begin_error = error
         work.after = ()
+
+    def _give_to_finisher(self, work: Work) -> None:
+        self._begin(work)
+        self._finish_later(work)
+
+    def _finish_later(self, work: Work) -> None:
+        if self._finisher is None:
+            self._finisher = self._thread("finisher", self._finish_works)
+        self._n_begun += 1
         self._begun.put(work)
 
     def call_back(self, callbacks: Callable[[], None]) -> None:
@@ -123,22 +155,29 @@ class Line:
                     self._failed = failure
             self._begin(work)
             with self._lock:
+                self._finish_later(work)
                 self._busy = False
             del work
 
     def _finish_works(self) -> None:
         while (work := self._begun.get()) is not None:
-            error = work.begin_error
-            for index, request in enumerate(work.requests):
-                try:
-                    self._await(request, work)
-                    if error is None:
-                        work.progress(index)
-                except Exception as failure:  # reported to the waiting caller
-                    error = error or failure
-            if callbacks := work.end(error):
-                self.call_back(callbacks)
-            del work, callbacks
+            self._finish(work)
+            del work
+            with self._lock:
+                self._n_begun -= 1
+
+    def _finish(self, work: Work) -> None:
+        """Wait for the work's requests, and end it."""
+        error = work.begin_error
+        for index, request in enumerate(work.requests):
+            try:
+                self._await(request, work)
+                if error is None:
+                    work.progress(index)
+            except Exception as failure:  # reported to the waiting caller
+                error = error or failure
+        if callbacks := work.end(error):
+            self.call_back(callbacks)
 
     def _await(self, request: Request, work: Work) -> None:
         """Wait for a request, no longer than the work's timeout if that is shorter than the
@@ -172,9 +211,9 @@ class Line:
             if self._closed:
                 return
             self._closed = True
-            self._more.notify()
+            self._more.notify_all()
         deadline = time.monotonic() + seconds
-        if not self._end_of(self._starter, deadline):
+        if not self._end_of(self._starter, deadline) or not self._end_of_awaited(deadline):
             return
         self._begun.put(None)
         if not self._end_of(self._finisher, deadline):
@@ -189,6 +228,15 @@ class Line:
         except SwitchMLError:
             pass  # the job has failed, and all ranks know it
         self._job.close()
+
+    def _end_of_awaited(self, deadline: float) -> bool:
+        """Whether other threads of the application have finished their works."""
+        for seconds in (max(0.0, deadline - time.monotonic()), 5):
+            with self._lock:
+                if self._more.wait_for(lambda: not self._n_awaited, seconds):
+                    return True
+            self.abort(f"{self._title} was destroyed before its collectives had ended")
+        return False
 
     def _end_of(self, thread: threading.Thread | None, deadline: float) -> bool:
         """Whether the thread has ended; otherwise it is stopped early."""

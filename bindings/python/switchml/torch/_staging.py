@@ -130,7 +130,7 @@ class DeviceWork(Work):
                 other._ended.wait()
         return self._copy()
 
-    def begin(self, job: Job) -> None:
+    def begin(self, job: Job, waits: bool = False) -> None:
         self._begun = True
         copied = self._copied or self._copy_after_others()
         for piece, event in zip(self._pieces, copied, strict=True):

@@ -24,6 +24,11 @@ def normal(tensors: Any, opts: Any, op: Any, timeout: Any, kind: type) -> tuple[
     return list(tensors), opts
 
 
+def is_awaited(opts: Any) -> bool:
+    """Whether the application waits for the call at once, because it has not asked for a work."""
+    return not getattr(opts, "asyncOp", True)
+
+
 def describe(tensors: Sequence[torch.Tensor], op: ReduceOp | None = None) -> str:
     if not tensors:
         return "no tensors"

@@ -40,15 +40,16 @@ class Call:
     divisible: bool = False
     source: torch.Tensor | None = None
 
-    def begin(self, job: Job) -> Request:
+    def begin(self, job: Job, waits: bool = False) -> Request:
         arguments = self.arguments(self.send, self.recv)
-        return job._submit(self.name, arguments, (self.send, self.recv), None)
+        return job._submit(self.name, arguments, (self.send, self.recv), None, waits)
 
 
 class Work(_Work):
     """What torch.distributed returns: an object to wait for, to query, or to make a future of."""
 
     late = False  # it cannot begin at once, because device memory must be copied first
+    awaited = False  # the application waits for it next: the call may return when it has ended
 
     def __init__(
         self,
@@ -78,10 +79,10 @@ class Work(_Work):
 
     # ---- by the line ----
 
-    def begin(self, job: Job) -> None:
-        """Make the C calls."""
+    def begin(self, job: Job, waits: bool = False) -> None:
+        """Make the C calls. `waits`: this thread waits for them next."""
         for call in self._calls:
-            self.requests.append(call.begin(job))
+            self.requests.append(call.begin(job, waits))
 
     def progress(self, index: int) -> None:
         """Request number `index` has succeeded."""
@@ -92,7 +93,7 @@ class Work(_Work):
         return any(not turn.closed for turn in self.after)
 
     def end(self, error: BaseException | None) -> Callable[[], None] | None:
-        """End the work with this result. Called once, in the line's thread.
+        """End the work with this result. Called once, by the line.
 
         Returns a function that runs the application's callbacks. Another thread calls it, because
         they may wait.
