@@ -134,6 +134,8 @@ struct sml_job {
 	/* Ranks that have died after they had asked to leave; how the last did. */
 	struct sml_ranks gone;
 	uint16_t n_gone;
+	struct sml_ranks gone_missed; /* of them, those that a slot waited for at the last look */
+	struct sml_ranks host_misses; /* those that slots in shared memory wait for, since then */
 	char gone_why[SML_REASON_BYTES];
 	uint64_t *secrets;   /* of stripes that the ranks have: switch_peers.c */
 	uint64_t *completed; /* there, by stripe and rank: as in struct sml_job_counters */
@@ -349,6 +351,10 @@ void sml_job_note_gone(struct sml_job *job, uint16_t rank, const char *why);
 /* When to check whether a slot waits for them; and the check. True: yes, and the job is gone. */
 uint64_t sml_job_gone_due(const struct sml_job *job);
 bool sml_job_misses_gone(struct sml_job *job);
+
+/* A rank that was asked says what slots in its host's memory wait for. */
+void sml_job_note_host_stalls(struct sml_job *job, uint16_t from,
+			      const SmlControl__StallReport *in);
 
 /* ---- messages of members (switch_messages.c) ---- */
 

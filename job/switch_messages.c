@@ -172,6 +172,8 @@ static void on_stall_report(struct sml_job *job, struct sml_member *member, uint
 	(void)member;
 	if (job->jobs->operations->ranks_have_slots)
 		sml_job_pass_stalls(job, rank, message->stall_report);
+	else
+		sml_job_note_host_stalls(job, rank, message->stall_report);
 }
 
 static const reaction reactions[] = {

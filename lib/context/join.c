@@ -146,9 +146,11 @@ static void describe(void *self, enum sml_stream_id stream, uint32_t chunk, char
 
 static struct sml_stall_report *stalls(void *self)
 {
-	struct sml_context *context = ((struct sml_stripe *)self)->context;
+	const struct sml_stripe *stripe = self;
+	struct sml_context *context = stripe->context;
 
-	return sml_context_is_running(context) ? sml_question_ask(&context->crew) : NULL;
+	return sml_context_is_running(context) ? sml_question_ask(&context->crew, stripe->index)
+					       : NULL;
 }
 
 static void served(void *self, SmlControl__StripeStatus *status,

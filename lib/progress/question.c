@@ -110,15 +110,15 @@ static bool wait_for_answers(struct sml_crew *crew)
 	return own->question.n_answered == crew->n_threads || crew->n_stopped == crew->n_threads;
 }
 
-struct sml_stall_report *sml_question_ask(struct sml_crew *crew)
+struct sml_stall_report *sml_question_ask(struct sml_crew *crew, unsigned stripe)
 {
 	struct sml_own_stripe *own = crew->own;
 	struct sml_stall_report *report;
 	bool answered;
 
-	/* Only ranks without a switch are asked. If all are on one host: */
-	if (crew->host && !crew->host->memory.terms.goes_up)
-		return look_at_stripe(crew, 0);
+	/* All are on one host, or a switch has what these slots add up. */
+	if (crew->host && (own == NULL || !crew->host->memory.terms.goes_up))
+		return look_at_stripe(crew, stripe);
 	report = own ? new_report(own) : NULL;
 	if (report == NULL)
 		return NULL;
@@ -199,7 +199,7 @@ const struct sml_stall_report *sml_question_last(struct sml_crew *crew, unsigned
 	struct sml_stall_report **last = &crew->last[stripe];
 
 	if (*last == NULL) {
-		*last = crew->host ? look_at_stripe(crew, stripe) : sml_question_ask(crew);
+		*last = crew->host ? look_at_stripe(crew, stripe) : sml_question_ask(crew, stripe);
 		if (*last && names)
 			sml_stall_report_name(*last, names);
 	}

@@ -12,10 +12,10 @@ struct sml_crew;
 struct sml_stall_report;
 
 /*
- * Ask the threads, or read the slots if the threads have stopped. The caller frees the report.
- * NULL: no answer, or no memory.
+ * What ranks of this host share for the stripe is read. Otherwise, ask the threads, or read the
+ * slots if the threads have stopped. The caller frees the report. NULL: no answer, or no memory.
  */
-struct sml_stall_report *sml_question_ask(struct sml_crew *crew);
+struct sml_stall_report *sml_question_ask(struct sml_crew *crew, unsigned stripe);
 
 /* The thread's side: answer if there is a question that it has not seen. */
 void sml_question_answer(struct sml_crew *crew, unsigned thread, uint32_t *seen);

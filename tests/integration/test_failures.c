@@ -369,6 +369,68 @@ static void a_frozen_rank_is_dead_after_the_heartbeat(void **state)
 	let_die(behind, 3, freeze, FROZEN_HEARTBEAT_MS);
 }
 
+/*
+ * Its context is closed when the body returns. If the signal comes before it has asked to leave, it
+ * has died as others do.
+ */
+static void *end_in_close(void *self)
+{
+	usleep(500000);
+	kill(getpid(), *(const int *)self);
+	return NULL;
+}
+
+static void leave_and(struct rank *rank, const int *signal)
+{
+	static float data[100000];
+	pthread_t killer;
+
+	for (int i = 0; i < CALLS_BEFORE; i++)
+		CHECK(rank, sml_allreduce(rank->context, data, data, 100000, SML_FLOAT32, SML_SUM,
+					  NULL) == 0);
+	pthread_create(&killer, NULL, end_in_close, (void *)(uintptr_t)signal);
+}
+
+static void leave_and_be_killed(struct rank *rank)
+{
+	static const int signal = SIGKILL;
+
+	leave_and(rank, &signal);
+}
+
+static void leave_and_freeze(struct rank *rank)
+{
+	static const int signal = SIGSTOP;
+
+	leave_and(rank, &signal);
+}
+
+/* The others make a call that it did not make; with a switch, they could finish otherwise. */
+static void a_rank_that_dies_while_it_leaves_is_named(void **state)
+{
+	static const struct death without_switch[] = {
+		{1, NULL, "rank 1 (", true, 0, 0},
+		{2, NULL, "rank 2 (", true, 0, 1 << 0},
+		{1, "embedded", "rank 1 (", false, 0, 0},
+	};
+	static const struct death behind[] = {
+		{0, NULL, "rank 0 (", true, 1, 0},
+		{1, NULL, "rank 1 (", true, 1, 0},
+		{1, NULL, "rank 1 (", false, 1, 0},
+	};
+	static const struct death beside_others[] = {
+		{0, NULL, "rank 0 (", true, 1, 1 << 2},
+		{2, NULL, "rank 2 (", true, 1, 1 << 2},
+		{1, NULL, "rank 1 (", true, 2, 0},
+	};
+
+	(void)state;
+	let_die(without_switch, 3, leave_and_be_killed, LIVING_HEARTBEAT_MS);
+	let_die(behind, 3, leave_and_be_killed, LIVING_HEARTBEAT_MS);
+	let_die(beside_others, 3, leave_and_be_killed, LIVING_HEARTBEAT_MS);
+	let_die(behind, 3, leave_and_freeze, FROZEN_HEARTBEAT_MS);
+}
+
 /* ---- abort ---- */
 
 static void abort_from_elsewhere(struct rank *rank)
@@ -486,6 +548,7 @@ int main(void)
 		cmocka_unit_test(the_death_of_a_rank_is_told_with_its_name),
 		cmocka_unit_test(a_rank_that_is_killed_in_a_call_is_named),
 		cmocka_unit_test(a_frozen_rank_is_dead_after_the_heartbeat),
+		cmocka_unit_test(a_rank_that_dies_while_it_leaves_is_named),
 		cmocka_unit_test(an_abort_ends_everybodys_calls_with_its_reason),
 		cmocka_unit_test(a_wrong_argument_is_named_and_harms_nothing),
 		cmocka_unit_test(a_forked_child_may_not_use_the_context),

@@ -233,6 +233,45 @@ void jobs_ready(struct jobs_world *world, unsigned peer)
 	jobs_say(world, peer, sml_envelope(READY, ready, &ready));
 }
 
+void jobs_join_from(struct jobs_world *world, const char *machines, bool embedded)
+{
+	uint32_t n = (uint32_t)strlen(machines), data_port = 9;
+
+	jobs_open(world, 4096, 64, embedded);
+	for (uint32_t rank = 0; rank < n; rank++) {
+		SmlControl__Join join = jobs_join_message("a", rank, n);
+		uint8_t token[SML_HOST_TOKEN], machine = (uint8_t)machines[rank];
+
+		memset(token, (int)(rank + 1), sizeof(token));
+		if (embedded) {
+			join.n_stripe_ports = 1;
+			join.stripe_ports = &data_port;
+			join.stripes = 0;
+		}
+		if (machine != '-') {
+			join.machine = (ProtobufCBinaryData){1, &machine};
+			join.host_token = (ProtobufCBinaryData){sizeof(token), token};
+		}
+		jobs_join(world, rank, join);
+	}
+}
+
+bool jobs_start_host(struct jobs_world *world, uint32_t n, uint32_t individual)
+{
+	const SmlControl__Envelope *start;
+
+	for (uint32_t rank = 0; rank < n; rank++) {
+		SmlControl__Ready ready = SML_CONTROL__READY__INIT;
+
+		ready.lanes = 352;
+		ready.shares_memory = rank != individual;
+		jobs_say(world, rank, sml_envelope(READY, ready, &ready));
+	}
+	start = jobs_told(world, 0, SML_CONTROL__ENVELOPE__BODY_START);
+	sml_assert(start != NULL);
+	return start->start->share_memory;
+}
+
 void jobs_leave(struct jobs_world *world, unsigned peer)
 {
 	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;

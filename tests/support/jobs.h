@@ -57,6 +57,12 @@ void jobs_resume(struct jobs_world *world, unsigned peer, SmlControl__Join join,
 		 uint64_t membership, uint64_t tag, bool leaving);
 /* Peers first, first + 1, … are ranks 0, 1, … of this job. */
 void jobs_join_all(struct jobs_world *world, unsigned first, const char *job, uint32_t world_size);
+/* Opens the world with one job, "a". Rank r is on machines[r]; '-': it does not say where. */
+void jobs_join_from(struct jobs_world *world, const char *machines, bool ranks_have_slots);
+/*
+ * All ranks of that job share memory, except `individual`, and are ready. Do they, as Start says?
+ */
+bool jobs_start_host(struct jobs_world *world, uint32_t n, uint32_t individual);
 void jobs_ready(struct jobs_world *world, unsigned peer);
 void jobs_leave(struct jobs_world *world, unsigned peer);
 void jobs_hang_up(struct jobs_world *world, unsigned peer);

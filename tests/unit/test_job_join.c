@@ -420,53 +420,13 @@ static void rank_0s_own_port_is_for_its_job_alone(void **state)
 
 /* ---- ranks on one machine ---- */
 
-/* Rank r is on machines[r]; '-': it says none. */
-static void join_from(struct jobs_world *world, const char *machines, bool embedded)
-{
-	uint32_t n = (uint32_t)strlen(machines), data_port = 9;
-
-	jobs_open(world, 4096, 64, embedded);
-	for (uint32_t rank = 0; rank < n; rank++) {
-		SmlControl__Join join = jobs_join_message("a", rank, n);
-		uint8_t token[SML_HOST_TOKEN], machine = (uint8_t)machines[rank];
-
-		memset(token, (int)(rank + 1), sizeof(token));
-		if (embedded) {
-			join.n_stripe_ports = 1;
-			join.stripe_ports = &data_port;
-			join.stripes = 0;
-		}
-		if (machine != '-') {
-			join.machine = (ProtobufCBinaryData){1, &machine};
-			join.host_token = (ProtobufCBinaryData){sizeof(token), token};
-		}
-		jobs_join(world, rank, join);
-	}
-}
-
-static bool starts_with_shared_memory(struct jobs_world *world, uint32_t n, uint32_t individual)
-{
-	const SmlControl__Envelope *start;
-
-	for (uint32_t rank = 0; rank < n; rank++) {
-		SmlControl__Ready ready = SML_CONTROL__READY__INIT;
-
-		ready.lanes = 352;
-		ready.shares_memory = rank != individual;
-		jobs_say(world, rank, sml_envelope(READY, ready, &ready));
-	}
-	start = jobs_told(world, 0, SML_CONTROL__ENVELOPE__BODY_START);
-	assert_non_null(start);
-	return start->start->share_memory;
-}
-
 static void ranks_of_one_machine_are_told_of_each_other(void **state)
 {
 	const SmlControl__HostGroup *group;
 	struct jobs_world world;
 
 	(void)state;
-	join_from(&world, "aba-c", true);
+	jobs_join_from(&world, "aba-c", true);
 	group = jobs_admitted(&world, 2)->host_group;
 	assert_non_null(group);
 	assert_int_equal(group->n_ranks, 2);
@@ -481,16 +441,16 @@ static void ranks_of_one_machine_are_told_of_each_other(void **state)
 		assert_int_equal(jobs_admitted(&world, 1)->peers[rank]->first_of_host,
 				 rank == 2 ? 0 : rank);
 	/* Hosts contribute, if all say so: also those that share memory with nobody. */
-	assert_true(starts_with_shared_memory(&world, 5, 5));
+	assert_true(jobs_start_host(&world, 5, 5));
 	jobs_close(&world);
 	for (uint32_t rank = 0; rank < 5; rank++) {
-		join_from(&world, "aba-c", true);
-		assert_false(starts_with_shared_memory(&world, 5, rank));
+		jobs_join_from(&world, "aba-c", true);
+		assert_false(jobs_start_host(&world, 5, rank));
 		jobs_close(&world);
 	}
 	/* No two of them are on one. */
-	join_from(&world, "a-bc", true);
-	assert_false(starts_with_shared_memory(&world, 4, 4));
+	jobs_join_from(&world, "a-bc", true);
+	assert_false(jobs_start_host(&world, 4, 4));
 	jobs_close(&world);
 }
 
@@ -508,7 +468,7 @@ static void a_switch_admits_ranks_of_one_machine_as_one_child(void **state)
 	struct jobs_world world;
 
 	(void)state;
-	join_from(&world, "abab", false);
+	jobs_join_from(&world, "abab", false);
 	for (uint32_t rank = 0; rank < 4; rank++) {
 		assert_int_equal(jobs_admitted(&world, rank)->number, rank % 2);
 		assert_int_equal(jobs_admitted(&world, rank)->shards, 1);
@@ -537,7 +497,7 @@ static void a_rank_tells_only_of_memory_that_it_shares(void **state)
 	struct jobs_world world;
 
 	(void)state;
-	join_from(&world, "aab", false);
+	jobs_join_from(&world, "aab", false);
 	for (uint32_t rank = 0; rank < 3; rank++)
 		say_ready(&world, rank, true);
 	assert_non_null(jobs_told(&world, 2, SML_CONTROL__ENVELOPE__BODY_START));
@@ -557,7 +517,7 @@ static void admit_again(uint32_t individual)
 	struct jobs_world world;
 	uint64_t cookie;
 
-	join_from(&world, "aab", false);
+	jobs_join_from(&world, "aab", false);
 	cookie = jobs_admitted(&world, 0)->cookie;
 	say_ready(&world, 0, true);
 	say_ready(&world, 1, individual != 1);
@@ -589,14 +549,14 @@ static void a_job_shares_memory_if_all_its_ranks_do(void **state)
 	struct jobs_world world;
 
 	(void)state;
-	join_from(&world, "aaa", true);
-	assert_true(starts_with_shared_memory(&world, 3, 3));
+	jobs_join_from(&world, "aaa", true);
+	assert_true(jobs_start_host(&world, 3, 3));
 	/* No stripe dies with its rank. */
 	jobs_hang_up(&world, 1);
 	assert_non_null(strstr(jobs_refusal(&world, 0), "rank 1 (host testhost, pid 1001) died:"));
 	jobs_close(&world);
-	join_from(&world, "aaa", true);
-	assert_false(starts_with_shared_memory(&world, 3, 1));
+	jobs_join_from(&world, "aaa", true);
+	assert_false(jobs_start_host(&world, 3, 1));
 	jobs_close(&world);
 }
 
