@@ -186,7 +186,7 @@ static int allow_asking(scmp_filter_ctx filter)
 
 	for (unsigned i = 0; i < sizeof(sockets) / sizeof(sockets[0]) && rc == 0; i++)
 		rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,
-				      SCMP_A0(SCMP_CMP_EQ, sockets[i].family),
+				      SCMP_A0(SCMP_CMP_EQ, sockets[i].family, 0),
 				      SCMP_A1(SCMP_CMP_MASKED_EQ, 0xf, sockets[i].type));
 	return rc;
 }
@@ -204,7 +204,7 @@ static int allow_reading(scmp_filter_ctx filter)
 static int allow_notices(scmp_filter_ctx filter)
 {
 	return seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,
-				SCMP_A0(SCMP_CMP_EQ, AF_UNIX),
+				SCMP_A0(SCMP_CMP_EQ, AF_UNIX, 0),
 				SCMP_A1(SCMP_CMP_MASKED_EQ, 0xf, SOCK_DGRAM));
 }
 
@@ -216,7 +216,7 @@ static int allow_connecting(scmp_filter_ctx filter)
 
 	for (unsigned i = 0; i < sizeof(families) / sizeof(families[0]) && rc == 0; i++)
 		rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,
-				      SCMP_A0(SCMP_CMP_EQ, families[i]),
+				      SCMP_A0(SCMP_CMP_EQ, families[i], 0),
 				      SCMP_A1(SCMP_CMP_MASKED_EQ, 0xf, SOCK_STREAM));
 	return rc;
 }

@@ -25,10 +25,7 @@
 struct place {
 	struct iovec bytes;
 	struct sockaddr_in6 source; /* or a sockaddr_in: see udp_socket.h */
-	union {
-		char bytes[SML_UDP_CONTROL_BYTES];
-		struct cmsghdr align;
-	} control;
+	_Alignas(struct cmsghdr) char control[SML_UDP_CONTROL_BYTES];
 };
 
 struct sml_udp_inbox {
@@ -68,7 +65,7 @@ struct sml_udp_inbox *sml_udp_inbox_new(const struct sml_udp_inbox_config *confi
 			.msg_name = config->sources ? &place->source : NULL,
 			.msg_iov = &place->bytes,
 			.msg_iovlen = 1,
-			.msg_control = place->control.bytes,
+			.msg_control = place->control,
 		};
 	}
 	return inbox;
@@ -104,7 +101,7 @@ static void fill(struct sml_udp_inbox *inbox)
 	for (unsigned i = 0; i < inbox->n_buffers; i++) {
 		struct msghdr *message = &inbox->in[i].msg_hdr;
 
-		message->msg_controllen = sizeof(inbox->places[i].control.bytes);
+		message->msg_controllen = sizeof(inbox->places[i].control);
 		if (inbox->sources)
 			message->msg_namelen = sizeof(inbox->places[i].source);
 	}

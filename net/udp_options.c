@@ -48,15 +48,20 @@ void sml_udp_forbid_fragments(int fd, bool v6)
 		(void)setsockopt(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &of_v6, sizeof(of_v6));
 }
 
-void sml_udp_write_segment(char *to, uint16_t segment_bytes)
+void sml_udp_write_control(char *to, int level, int type, const void *data, size_t bytes)
 {
 	const struct cmsghdr header = {
-		.cmsg_level = SOL_UDP,
-		.cmsg_type = UDP_SEGMENT,
-		.cmsg_len = CMSG_LEN(sizeof(segment_bytes)),
+		.cmsg_level = level,
+		.cmsg_type = type,
+		.cmsg_len = CMSG_LEN(bytes),
 	};
 
-	memset(to, 0, SML_UDP_SEGMENT_SPACE);
+	memset(to, 0, CMSG_SPACE(bytes));
 	memcpy(to, &header, sizeof(header));
-	memcpy(to + CMSG_LEN(0), &segment_bytes, sizeof(segment_bytes));
+	memcpy(to + CMSG_LEN(0), data, bytes);
+}
+
+void sml_udp_write_segment(char *to, uint16_t segment_bytes)
+{
+	sml_udp_write_control(to, SOL_UDP, UDP_SEGMENT, &segment_bytes, sizeof(segment_bytes));
 }

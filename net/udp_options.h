@@ -35,6 +35,9 @@ bool sml_udp_can_segment(int fd);
  */
 void sml_udp_forbid_fragments(int fd, bool v6);
 
+/* A control message of CMSG_SPACE(bytes), for the kernel, written to `to`. */
+void sml_udp_write_control(char *to, int level, int type, const void *data, size_t bytes);
+
 /* The length of a message's packets, except the last: a control message, written to `to`. */
 #define SML_UDP_SEGMENT_SPACE CMSG_SPACE(sizeof(uint16_t))
 void sml_udp_write_segment(char *to, uint16_t segment_bytes);

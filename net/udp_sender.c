@@ -78,7 +78,7 @@ static void write_header(const struct sml_udp_message *message, char *control,
 		header->msg_name = (void *)(uintptr_t)&path->to;
 		header->msg_namelen = sizeof(path->to);
 		bytes = path->from_bytes;
-		memcpy(control, path->from.bytes, bytes);
+		memcpy(control, path->from, bytes);
 	}
 	if (message->n > 1) {
 		sml_udp_write_segment(control + bytes, (uint16_t)message->packets[0].iov_len);
@@ -130,13 +130,10 @@ bool sml_udp_sender_send_one(struct sml_udp_sender *sender, const struct iovec *
 			     const struct sml_path *path)
 {
 	const struct sml_udp_message message = {.packets = packet, .n = 1, .path = path};
-	union {
-		char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo))];
-		struct cmsghdr align;
-	} control;
+	_Alignas(struct cmsghdr) char control[sizeof(path->from)];
 	struct msghdr header;
 
-	write_header(&message, control.bytes, &header);
+	write_header(&message, control, &header);
 	if (sendmsg(sender->fd, &header, SEND_FLAGS) < 0) {
 		drop(sender, &message, errno);
 		return false;

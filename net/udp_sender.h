@@ -45,9 +45,9 @@ struct sml_udp_sender {
 	struct mmsghdr headers[SML_UDP_MESSAGES];
 	struct iovec whole[SML_UDP_MESSAGES]; /* of packets that lie back to back */
 	/* Our address (sml_path.from), then the length of a super-packet's segments. */
-	union {
-		char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo)) + SML_UDP_SEGMENT_SPACE];
-		struct cmsghdr align;
+	struct {
+		_Alignas(struct cmsghdr) char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo)) +
+						    SML_UDP_SEGMENT_SPACE];
 	} controls[SML_UDP_MESSAGES];
 };
 

@@ -161,16 +161,7 @@ bool sml_udp_is_from(const struct msghdr *message, const union sml_sockaddr *add
 /* In the kernel's form: our address, and the interface only where the kernel needs it. */
 static void put_from(struct sml_path *path, int level, int type, const void *info, size_t bytes)
 {
-	struct msghdr message = {
-		.msg_control = path->from.bytes,
-		.msg_controllen = sizeof(path->from.bytes),
-	};
-	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-
-	header->cmsg_level = level;
-	header->cmsg_type = type;
-	header->cmsg_len = CMSG_LEN(bytes);
-	memcpy(CMSG_DATA(header), info, bytes);
+	sml_udp_write_control(path->from, level, type, info, bytes);
 	path->from_bytes = (uint32_t)CMSG_SPACE(bytes);
 }
 

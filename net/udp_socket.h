@@ -23,10 +23,7 @@ struct sml_path {
 	struct sockaddr_in6 to; /* or a sockaddr_in, on a socket of IPv4 */
 	bool is_group;		/* `to` is a multicast group */
 	uint32_t from_bytes;
-	union {
-		char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo))];
-		struct cmsghdr align;
-	} from;
+	_Alignas(struct cmsghdr) char from[CMSG_SPACE(sizeof(struct in6_pktinfo))];
 };
 
 struct sml_udp_options {
