@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "cmd/bench.h"
+#include "core/element.h"
 #include "core/wide.h"
 
 /* Elements that are checked at a time: the sums of a block stay in the cache. */
@@ -103,11 +104,11 @@ static inline uint64_t load(size_t bytes, const void *elements, size_t i)
 {
 	switch (bytes) {
 	case 8:
-		return ((const uint64_t *)elements)[i];
+		return ((const sml_any_u64 *)elements)[i];
 	case 4:
-		return ((const uint32_t *)elements)[i];
+		return ((const sml_any_u32 *)elements)[i];
 	case 2:
-		return ((const uint16_t *)elements)[i];
+		return ((const sml_any_u16 *)elements)[i];
 	default:
 		return ((const uint8_t *)elements)[i];
 	}
@@ -117,13 +118,13 @@ static inline void store(size_t bytes, void *elements, size_t i, uint64_t bits)
 {
 	switch (bytes) {
 	case 8:
-		((uint64_t *)elements)[i] = bits;
+		((sml_any_u64 *)elements)[i] = bits;
 		break;
 	case 4:
-		((uint32_t *)elements)[i] = (uint32_t)bits;
+		((sml_any_u32 *)elements)[i] = (uint32_t)bits;
 		break;
 	case 2:
-		((uint16_t *)elements)[i] = (uint16_t)bits;
+		((sml_any_u16 *)elements)[i] = (uint16_t)bits;
 		break;
 	default:
 		((uint8_t *)elements)[i] = (uint8_t)bits;

@@ -25,6 +25,7 @@ enum sml_packet_kind {
 enum sml_lane_op { SML_LANE_SUM = 0, SML_LANE_MAX = 1 };
 enum sml_lane_kind { SML_LANE_INT32 = 0, SML_LANE_INT16_PAIR = 1 };
 
+/* Receive buffers, files and tests have a packet as bytes: it may alias them. */
 struct sml_header {
 	uint16_t magic_be;
 	uint8_t version;
@@ -41,7 +42,7 @@ struct sml_header {
 	uint8_t lane_kind;
 	uint8_t shard;	   /* which of a worker's sockets, and a switch's threads, serves it */
 	uint16_t lanes_be; /* 32-bit lanes that follow */
-} __attribute__((packed, aligned(4)));
+} __attribute__((packed, aligned(4), may_alias));
 
 #define SML_HEADER_BYTES 40
 _Static_assert(sizeof(struct sml_header) == SML_HEADER_BYTES, "the header has no holes");

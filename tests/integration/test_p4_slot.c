@@ -29,6 +29,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "core/element.h"
 #include "support/vectors.h"
 #include "support/xdp_frames.h"
 #include "switch/p4/dataplane.h"
@@ -485,7 +486,7 @@ static uint32_t random_packet(const struct sml_pool *pool, uint8_t *packet)
 	uint32_t lanes = one_in(40) ? random_below(VECTOR_LANES + 1) : VECTOR_LANES;
 	uint8_t kind = !is_staged && (use >> 1 & 3) == 2; /* of a use, so that ranks agree */
 	struct sml_header *header = (struct sml_header *)packet;
-	uint32_t *values = (uint32_t *)(header + 1);
+	sml_any_u32 *values = (sml_any_u32 *)(header + 1);
 
 	use += one_in(8) ? random_below(6) - 3 : 0;
 	*header = (struct sml_header){
@@ -613,7 +614,7 @@ static void make_packets(struct losing *own, uint32_t use)
 	own->op = use / (4 * RANDOM_RANKS) % 2 ? SML_LANE_MAX : SML_LANE_SUM;
 	for (uint8_t rank = 0; rank < rules->n_ranks; rank++) {
 		struct sml_header *header = (struct sml_header *)own->packets[rank];
-		uint32_t *values = (uint32_t *)(header + 1);
+		sml_any_u32 *values = (sml_any_u32 *)(header + 1);
 
 		*header = (struct sml_header){
 			.magic_be = sml_be16(SML_WIRE_MAGIC),

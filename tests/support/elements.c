@@ -36,13 +36,13 @@ static float from_half(uint16_t half)
 void element_put(void *buffer, enum sml_type type, size_t i, int value)
 {
 	if (type == SML_FLOAT32)
-		((float *)buffer)[i] = (float)value;
+		((sml_any_u32 *)buffer)[i] = sml_bits_of((float)value);
 	else if (type == SML_FLOAT16)
-		((uint16_t *)buffer)[i] = to_half((float)value);
+		((sml_any_u16 *)buffer)[i] = to_half((float)value);
 	else if (type == SML_BFLOAT16)
-		((uint16_t *)buffer)[i] = (uint16_t)(sml_bits_of((float)value) >> 16);
+		((sml_any_u16 *)buffer)[i] = (uint16_t)(sml_bits_of((float)value) >> 16);
 	else if (type == SML_INT32)
-		((int32_t *)buffer)[i] = value;
+		((sml_any_u32 *)buffer)[i] = (uint32_t)value;
 	else
 		((uint8_t *)buffer)[i] = (uint8_t)value;
 }
@@ -50,13 +50,13 @@ void element_put(void *buffer, enum sml_type type, size_t i, int value)
 double element_get(const void *buffer, enum sml_type type, size_t i)
 {
 	if (type == SML_FLOAT32)
-		return (double)((const float *)buffer)[i];
+		return (double)sml_float_of(((const sml_any_u32 *)buffer)[i]);
 	if (type == SML_FLOAT16)
-		return (double)from_half(((const uint16_t *)buffer)[i]);
+		return (double)from_half(((const sml_any_u16 *)buffer)[i]);
 	if (type == SML_BFLOAT16)
-		return (double)sml_float_of((uint32_t)((const uint16_t *)buffer)[i] << 16);
+		return (double)sml_float_of((uint32_t)((const sml_any_u16 *)buffer)[i] << 16);
 	if (type == SML_INT32)
-		return (double)((const int32_t *)buffer)[i];
+		return (double)(int32_t)((const sml_any_u32 *)buffer)[i];
 	return (double)((const int8_t *)buffer)[i];
 }
 

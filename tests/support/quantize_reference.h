@@ -143,8 +143,12 @@ static inline void ref_put_lane(void *lanes, size_t i, int lane_bits, int32_t la
 {
 	unsigned char *at = (unsigned char *)lanes + i * (size_t)lane_bits / 8;
 
-	for (int byte = 0; byte < lane_bits / 8; byte++)
-		at[byte] = (unsigned char)((uint32_t)lane >> (lane_bits - 8 - 8 * byte));
+	if (lane_bits == 32) {
+		*at++ = (unsigned char)((uint32_t)lane >> 24);
+		*at++ = (unsigned char)((uint32_t)lane >> 16);
+	}
+	*at++ = (unsigned char)((uint32_t)lane >> 8);
+	*at++ = (unsigned char)lane;
 }
 
 static inline int32_t ref_get_lane(const void *lanes, size_t i, int lane_bits)

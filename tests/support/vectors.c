@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "core/element.h"
+
 #define LINE_BYTES 1024
 
 static void stop(unsigned line, const char *what)
@@ -84,7 +86,8 @@ static void read_field(struct vector *vector, char *name, char *value, uint32_t 
 {
 	struct sml_header *header = (struct sml_header *)vector->packet;
 	uint32_t number = (uint32_t)strtoul(value, NULL, 10);
-	uint32_t *lanes = (uint32_t *)(header + 1), n;
+	sml_any_u32 *lanes = (sml_any_u32 *)(header + 1);
+	uint32_t n;
 
 	if (strcmp(name, "rank") == 0 || strcmp(name, "last") == 0) {
 		header->rank = (uint8_t)number;

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "core/element.h"
 #include "core/tensor.h"
 #include "sim/gen.h"
 #include "support/guard.h"
@@ -271,7 +272,7 @@ static void where_only_int32_is_added_narrow_integers_take_whole_lanes(void **st
 {
 	static const enum sml_type types[] = {SML_UINT8, SML_INT8, SML_INT16, SML_BOOL};
 	const struct sml_shape shape = {LANES, 1, RANKS, true, true};
-	uint8_t elements[2 * LANES + 2], sums[2 * LANES + 2];
+	_Alignas(2) uint8_t elements[2 * LANES + 2], sums[2 * LANES + 2];
 	uint32_t lanes[LANES];
 
 	(void)state;
@@ -300,8 +301,8 @@ static void where_only_int32_is_added_narrow_integers_take_whole_lanes(void **st
 		}
 		for (size_t i = 0; i < LANES + 1; i++)
 			if (types[t] == SML_INT16)
-				assert_int_equal(((uint16_t *)sums)[i],
-						 (uint16_t)(RANKS * ((uint16_t *)elements)[i]));
+				assert_int_equal(((sml_any_u16 *)sums)[i],
+						 (uint16_t)(RANKS * ((sml_any_u16 *)elements)[i]));
 			else if (types[t] == SML_BOOL)
 				assert_int_equal(sums[i], elements[i]);
 			else

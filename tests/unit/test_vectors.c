@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "core/element.h"
 #include "support/vectors.h"
 
 struct run {
@@ -22,7 +23,7 @@ static void check_result(const struct vector *vector, const struct sml_pool *poo
 			 const struct sml_pool_answer *answer)
 {
 	const struct sml_header *header = answer->packet;
-	const uint32_t *lanes = (const uint32_t *)(header + 1);
+	const sml_any_u32 *lanes = (const sml_any_u32 *)(header + 1);
 
 	assert_int_equal(answer->length, SML_HEADER_BYTES + 4 * vector->n_lanes);
 	if (!vector_header_is_right(vector, &pool->rules, header))

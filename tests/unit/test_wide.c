@@ -253,7 +253,7 @@ static void any_lanes_become_some_doubles(void **state)
 		for (size_t i = 0; i < SML_LIMBS * ELEMENTS; i++)
 			lanes[i] = random_below(4) ? (uint32_t)random_bits() : UINT32_MAX;
 		sml_double_from_limbs(lanes, ELEMENTS, exponent, n, 1 + random_below(n), elements);
-		sml_int64_from_limbs(lanes, ELEMENTS, n, 1 + random_below(n), (int64_t *)elements);
+		sml_int64_from_limbs(lanes, ELEMENTS, n, 1 + random_below(n), elements);
 		for (size_t i = 0; i < ELEMENTS; i++)
 			elements[i] = any_double();
 		elements[0] = NAN;

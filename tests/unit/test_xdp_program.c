@@ -17,6 +17,7 @@
 
 #include <cmocka.h>
 
+#include "core/element.h"
 #include "support/xdp_run.h"
 #include "switch/xdp/maps.h"
 #include "switchml_exit.skel.h"
@@ -211,7 +212,7 @@ static void make_result(struct pair *pair, void *packet, uint32_t *length)
 	if (odd == 5)
 		((uint8_t *)packet)[draw(SML_HEADER_BYTES)] = (uint8_t)draw(256);
 	for (uint32_t i = 0; i < lanes; i++)
-		((uint32_t *)(header + 1))[i] = (uint32_t)(seed >> 13) + i;
+		((sml_any_u32 *)(header + 1))[i] = (uint32_t)(seed >> 13) + i;
 	*length = SML_HEADER_BYTES + 4u * lanes - (odd == 6 ? 4 * draw(lanes + 1u) : 0);
 }
 
@@ -226,7 +227,7 @@ static void make_packet(struct pair *pair, void *packet, uint32_t *length)
 	uint16_t lanes =
 		widths[(slot + use) % 10] < rules->lanes ? widths[(slot + use) % 10] : rules->lanes;
 	struct sml_header *header = packet;
-	uint32_t *words = (uint32_t *)(header + 1);
+	sml_any_u32 *words = (sml_any_u32 *)(header + 1);
 
 	if (odd == 1 && use > 0)
 		use -= 1 + draw(2);
