@@ -15,6 +15,8 @@
 #define UDP_HEADER_BYTES  8
 #define IPV4_HEADER_BYTES 20
 #define IPV6_HEADER_BYTES 40
+/* What every link of IPv6 takes: where nothing says more. */
+#define LEAST_MTU 1280
 
 bool sml_interface_matches(const char *filter, const char *name)
 {
@@ -129,11 +131,11 @@ static int ask_route(struct sml_interface *interface, const union sml_sockaddr *
 	}
 	sml_sockaddr_set_port(&interface->source, 0);
 	length = sizeof(mtu);
+	/* Emulated kernels (gVisor, qemu-user) lack the option: then the device's MTU must do. */
 	if (getsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU : IP_MTU, &mtu, &length) <
-	    0) {
+		    0 &&
+	    errno != ENOPROTOOPT)
 		error = -errno;
-		goto err_close;
-	}
 	interface->mtu = (uint32_t)mtu;
 
 err_close:
@@ -205,8 +207,10 @@ int sml_interface_choose(struct sml_interface *interface, const char *filter,
 		snprintf(interface->name, sizeof(interface->name), "%s", found->ifa_name);
 	interface->link_mbits = link_speed(interface->name);
 	/* An address that no device has may be on the loopback, whose MTU is not the path's. */
-	if (found && !(found->ifa_flags & IFF_LOOPBACK))
+	if (found && (interface->mtu == 0 || !(found->ifa_flags & IFF_LOOPBACK)))
 		believe_device(interface);
+	if (interface->mtu == 0)
+		interface->mtu = LEAST_MTU;
 
 err_free:
 	freeifaddrs(all);
