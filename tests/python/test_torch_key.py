@@ -3,21 +3,19 @@
 
 import contextlib
 import os
-import re
 import secrets
 import socket
 import subprocess
-from pathlib import Path
 
 import pytest
 
 import switchml
 from groups import Groups, stop
 from ranks import free_port
+from switches import PROGRAM, switch
 
 torch = pytest.importorskip("torch")
 
-PROGRAM = Path(__file__).resolve().parents[2] / "build" / "switchml"
 STATUS_REQUEST = b"\0\0\0\2\x6a\0"  # an Envelope (control/control.proto) with its length
 
 pytestmark = [
@@ -71,22 +69,6 @@ def group(**options):
         assert ranks.call(total) == [[3.0], [3.0]]
         yield
         ranks.call(stop)
-
-
-@contextlib.contextmanager
-def switch(*arguments, **environment):
-    process = subprocess.Popen(
-        [PROGRAM, "switch", "--listen", "127.0.0.1:0", *arguments],
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        ready = process.stdout.readline()
-        yield re.search(r" ready on (\S+)", ready)[1]
-    finally:
-        process.terminate()
-        process.communicate(timeout=60)
 
 
 def test_a_group_without_a_switch_has_a_key_by_itself():

@@ -16,6 +16,7 @@ T = TypeVar("T")
 
 _SHORTEST_S, _LONGEST_S = 20e-6, 5e-3
 _SLICE_S = 0.02
+_WATCH_S = 0.05
 
 
 def in_main_thread() -> bool:
@@ -51,14 +52,16 @@ def interruptible(
     call: Callable[[], T],
     interrupt: Callable[[], None] | None = None,
     undo: Callable[[T], object] | None = None,
+    watch: Callable[[], None] | None = None,
 ) -> T:
     """Make a long C call. The main thread uses another thread, so that it can handle signals.
 
     After Ctrl-C, `interrupt` makes the call return soon. If it has succeeded nevertheless, `undo`
-    gets its result. If no thread can be started, the call is made directly: since Python 3.12,
-    this happens at exit.
+    gets its result. `watch` is called now and then, and raises if the call would wait in vain:
+    this, too, interrupts the call, unless it has succeeded. If no thread can be started, the call
+    is made directly: since Python 3.12, this happens at exit.
     """
-    if not in_main_thread():
+    if not in_main_thread() and watch is None:
         return call()
     results: list[T] = []
     errors: list[BaseException] = []
@@ -73,11 +76,14 @@ def interruptible(
         ended.set()
 
     thread = threading.Thread(target=run, name="switchml-call", daemon=True)
+    in_vain: Exception | None = None
     try:
-        thread.start()
-        ended.wait()
-    except RuntimeError:
-        return call()
+        if not _can_start(thread):
+            run()
+        in_vain = _await(ended, watch)
+        if in_vain and interrupt:
+            interrupt()
+            ended.wait()
     except BaseException:
         if interrupt:
             interrupt()
@@ -86,6 +92,27 @@ def interruptible(
         if undo and results:
             undo(results[0])
         raise
-    if errors:
-        raise errors[0]
-    return results[0]
+    if results:
+        return results[0]
+    if in_vain:
+        raise in_vain
+    raise errors[0]
+
+
+def _can_start(thread: threading.Thread) -> bool:
+    try:
+        thread.start()
+        return True
+    except RuntimeError:
+        return False
+
+
+def _await(ended: threading.Event, watch: Callable[[], None] | None) -> Exception | None:
+    """Wait for the end; returns what `watch` has raised before it."""
+    while not ended.wait(_WATCH_S if watch else None):
+        try:
+            if watch:
+                watch()
+        except Exception as error:  # raised by the caller, after it has interrupted the call
+            return error
+    return None

@@ -217,8 +217,10 @@ class Job:
         metrics_file: str | None = None,
         host_group: bool | None = None,
         sched_batch: bool | None = None,
+        _watch: Callable[[], None] | None = None,
     ) -> None:
         self._context: ctypes.c_void_p | None = None
+        self._guard = threading.Lock()  # _failure() in one thread, close() in another
         settings = {
             "rank": rank,
             "world_size": world_size,
@@ -252,7 +254,7 @@ class Job:
         # Ctrl-C ends sml_open(), and the switch forgets this rank.
         stop = ctypes.c_int(0)
         self._context, self.rank, self.world_size = interruptible(
-            lambda: _open(settings, stop), lambda: setattr(stop, "value", 1), _leave_at_once
+            lambda: _open(settings, stop), lambda: setattr(stop, "value", 1), _leave_at_once, _watch
         )
 
     @property
@@ -466,13 +468,20 @@ class Job:
             raise make(number, c.text_of(self._context, number))
         return number
 
+    def _failure(self) -> str | None:
+        """The text of the error that has ended the job; None: it runs, or it is closed."""
+        with self._guard:
+            text = lib.sml_error_text(self._context) if self._context else b""
+        return text.decode("utf-8", "replace") or None
+
     @property
     def closed(self) -> bool:
         return not self._context
 
     def close(self) -> None:
         """Leave the job, together with all other ranks. Closing twice is allowed."""
-        context, self._context = self._context, None
+        with self._guard:
+            context, self._context = self._context, None
         if context:
             # A failed close has the text of the calls that failed before it.
             interruptible(lambda: lib.sml_close(context))

@@ -14,7 +14,6 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-import weakref
 from datetime import timedelta
 from typing import Any
 
@@ -28,21 +27,15 @@ from .hooks import HookState, allreduce_hook
 __all__ = ["HookState", "Options", "ProcessGroupSwitchML", "allreduce_hook"]
 
 _EXIT_S = 5.0
-_groups: weakref.WeakSet[ProcessGroupSwitchML] = weakref.WeakSet()
 _process = os.getpid()
-
-
-def _create(options: Any, backend_options: Any) -> ProcessGroupSwitchML:
-    group = _group.create(options, backend_options)
-    _groups.add(group)
-    return group
 
 
 @atexit.register
 def _leave() -> None:
     """At the end of the program: close the groups that were not destroyed."""
     if os.getpid() == _process:
-        for group in list(_groups):
+        # Those without a job first: they only tell the store, which the end of a job may end.
+        for group in sorted(_group.groups, key=lambda group: group.has_job):
             group.leave(_EXIT_S, getattr(sys, "last_value", None))
 
 
@@ -62,7 +55,9 @@ def _with_monitored_barrier(original: Any) -> Any:
 
 
 if "switchml" not in _c10d.Backend.backend_list:
-    dist.Backend.register_backend("switchml", _create, extended_api=True, devices=["cpu", "cuda"])
+    dist.Backend.register_backend(
+        "switchml", _group.create, extended_api=True, devices=["cpu", "cuda"]
+    )
     dist.monitored_barrier = _c10d.monitored_barrier = _with_monitored_barrier(
         dist.monitored_barrier
     )

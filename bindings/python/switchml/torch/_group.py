@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -31,6 +32,7 @@ from torch.distributed import PrefixStore, ReduceOp
 from .. import _library as c
 from ..job import WIRES, _options
 from ._line import Line, seconds_of
+from ._meeting import meet
 from ._rendezvous import join
 from ._router import Router
 from ._staging import Cuda, DeviceWork
@@ -94,6 +96,10 @@ class Options:
             raise ValueError(f"wire must be 'int32', 'int16' or 'exact', not {self.wire!r}")
 
 
+# Those that have not been destroyed.
+groups: weakref.WeakSet[ProcessGroupSwitchML] = weakref.WeakSet()
+
+
 class ProcessGroupSwitchML(Router):
     """Ranks that reduce through a switch. torch.distributed creates it; users do not."""
 
@@ -106,16 +112,17 @@ class ProcessGroupSwitchML(Router):
         options: Options | None = None,
         title: str = "the process group",
         eager: bool = True,
+        ranks: Sequence[int] | None = None,
     ) -> None:
-        super().__init__(store, rank, size, timeout, title)
         settings = asdict(options or Options())
+        seconds = timeout.total_seconds()
+        meeting = self._meeting = meet(store, rank, size, ranks, title, seconds, settings)
+        super().__init__(meeting.store, rank, size, timeout, title)
+        self._options = options
         self._copies: dict[torch.device, Cuda] = {}
 
         def line(prefix: str, title: str, settings: dict[str, Any]) -> Line:
-            own = PrefixStore(prefix, store)
-            return Line(
-                title, lambda: join(own, rank, size, title, timeout.total_seconds(), settings)
-            )
+            return Line(title, lambda: join(meeting, prefix, title, seconds, settings))
 
         self._line = line("switchml/", title, settings)
         # A job needs calls in one order, but hooks make some calls when others have ended.
@@ -123,7 +130,24 @@ class ProcessGroupSwitchML(Router):
             "switchml hooks/", f"{title} (hooks)", {**settings, "master_port": None}
         )
         if eager:
+            self._open()
+        groups.add(self)
+
+    def _open(self) -> None:
+        try:
             self._line.open()
+        except Exception:
+            self._meeting.end_together()
+            raise
+
+    @staticmethod
+    def _checked(options: Any) -> Options | None:
+        """What is given as options of a group."""
+        if options is not None and not isinstance(options, Options):
+            raise TypeError(
+                f"pg_options must be switchml.torch.Options, not {type(options).__name__}"
+            )
+        return options
 
     # ---- the path of a collective ----
 
@@ -348,6 +372,10 @@ class ProcessGroupSwitchML(Router):
 
     # ---- the end ----
 
+    @property
+    def has_job(self) -> bool:
+        return self._line.job is not None
+
     def shutdown(self) -> None:
         """Leave, together with all other ranks. If this rank has failed, tell the others."""
         self.leave(_LEAVE_S)
@@ -367,8 +395,18 @@ class ProcessGroupSwitchML(Router):
             text = f"rank {self.rank()}: {type(trouble).__name__}: {trouble}"
             self._line.abort(text[:400])
             self._hooks_line.abort(text[:400])
+            if not self.has_job:
+                self._tell_gone(trouble)  # also ends this rank's own attempt to join
         self._line.close(seconds)
         self._hooks_line.close(seconds)  # also what the end of the first one has added
+        if not self.has_job:
+            self._tell_gone(trouble)
+
+    def _tell_gone(self, trouble: BaseException | None) -> None:
+        """Tell ranks that make this group's first call, now or later, that this one will not."""
+        rank = self._meeting.names[self.rank()]
+        why = f": {type(trouble).__name__}: {trouble}" if trouble else " and makes no call on it"
+        self._meeting.tell_gone(trouble, f"rank {rank} has left {self._title}{why}")
 
 
 def _elsewhere(name: str) -> Callable[..., Any]:
@@ -410,10 +448,7 @@ for _name in (
 
 def create(options: Any, backend_options: Any) -> ProcessGroupSwitchML:
     """torch.distributed calls this for each group that uses this backend."""
-    if backend_options is not None and not isinstance(backend_options, Options):
-        raise TypeError(
-            f"pg_options must be switchml.torch.Options, not {type(backend_options).__name__}"
-        )
+    backend_options = ProcessGroupSwitchML._checked(backend_options)
     store = options.store
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT")
     if attempt and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
@@ -432,4 +467,5 @@ def create(options: Any, backend_options: Any) -> ProcessGroupSwitchML:
         backend_options,
         title,
         eager=not ranks,
+        ranks=ranks or range(options.group_size),
     )

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How the ranks of a group find their switch: through the group's store.
 
-Rank 0 draws the job's name, so that no two groups have the same name. If a switch is
-configured, nothing else is needed. Otherwise, the ranks meet at rank 0, which puts its host and
-port into the store. It also draws a job key, so that only processes that can read the store can
-join, unless the user has chosen how ranks authenticate.
+The ranks have met (_meeting.py), so the store is fresh. Rank 0 draws the job's name, so that no
+two groups have the same name. If a switch is configured, nothing else is needed. Otherwise, the
+ranks meet at rank 0, which puts its host and port into the store. It also draws a job key, so that
+only processes that can read the store can join, unless the user has chosen how ranks authenticate.
+
+The invariant: a rank that cannot join tells the others, and no rank waits for one that has died,
+has left, or could not join.
 """
 
 from __future__ import annotations
@@ -20,60 +23,81 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from torch.distributed import Store
+from torch.distributed import PrefixStore, Store
 
 from .._library import lib
-from ..errors import ConfigError, Timeout
+from ..errors import ConfigError, RankDied
 from ..job import Job
+from ._address import own_address
+from ._meeting import Meeting
+from ._peers import remember
 
-_LOOPBACK = "127.0.0.1"
-_TCP_LISTEN = "0A"
 # Settings or SWITCHML_* variables with which the user chooses how ranks authenticate.
 _PROOFS = ("job_key", "job_key_file", "tls_certificate", "tls_key", "tls_authority")
 
 
 def join(
-    store: Store,
-    rank: int,
-    world_size: int,
-    title: str,
-    timeout: float,
-    settings: Mapping[str, Any],
+    meeting: Meeting, prefix: str, title: str, timeout: float, settings: Mapping[str, Any]
 ) -> Job:
-    """Join the group's job, and wait until all its ranks have."""
-    settings = {**settings, "rank": rank, "world_size": world_size}
-    settings["timeout"] = min(max(timeout, 0.001), 2_000_000.0)  # the arguments of Job
+    """Join a job of the group, and wait until all its ranks have."""
+    rank = meeting.rank
+    settings = {
+        **settings,
+        "rank": rank,
+        "world_size": meeting.size,
+        "timeout": min(max(timeout, 0.001), 2_000_000.0),  # the arguments of Job
+        "_watch": meeting.watch() if meeting.size > 1 else None,
+    }
+    store = PrefixStore(prefix, meeting.store)
     deadline = time.monotonic() + timeout
+    try:
+        job = _join(meeting, store, title, settings, deadline)
+    except Exception as error:
+        known = isinstance(error, RankDied)  # and names the rank that died
+        text = f"rank {meeting.names[rank]} could not join {title}: "
+        meeting.tell_gone(error, str(error) if known else f"{text}{error}")
+        raise
+    remember(job, meeting.ranks)
+    return job
+
+
+def _join(
+    meeting: Meeting, store: Store, title: str, settings: dict[str, Any], deadline: float
+) -> Job:
+    rank, world_size = settings["rank"], settings["world_size"]
     if rank == 0:
-        store.set("job", f"{title[:80]}-{uuid.uuid4().hex[:16]}")
-    settings["job"] = _get(store, "job", deadline).decode()
+        meeting.ask(lambda: store.set("job", f"{title[:80]}-{uuid.uuid4().hex[:16]}"))
+    settings["job"] = _get(meeting, store, "job", deadline).decode()
     switch = settings.get("switch") or os.environ.get("SWITCHML_SWITCH")
     if switch not in (None, "", "embedded") or world_size == 1:
         return Job(**settings)
-    settings.update(_job_key(store, rank, settings, deadline))
-    store.set(f"host/{rank}", _host_identity())
+    settings.update(_job_key(meeting, store, settings, deadline))
     if rank == 0:
-        return _join_and_tell(store, world_size, settings, deadline)
-    host, port = _get(store, "switch", deadline).decode().rsplit(" ", 1)
+        return _join_and_tell(meeting, store, settings)
+    host, port = _get(meeting, store, "switch", deadline).decode().rsplit(" ", 1)
     return Job(**{**settings, "master_address": host, "master_port": int(port)})
 
 
-def _get(store: Store, key: str, deadline: float) -> bytes:
-    """The key's value. Polls, because a waiting store lets no other thread ask."""
-    pause = 0.001
-    while not store.check([key]):
-        if time.monotonic() >= deadline:
-            raise Timeout(
-                f"the store has no {key!r}: another rank of the group did not arrive in time; "
-                "was it started? Otherwise raise the timeout of init_process_group()"
-            )
-        time.sleep(pause)
-        pause = min(2 * pause, 0.05)
-    return store.get(key)
+def _get(meeting: Meeting, store: Store, key: str, deadline: float) -> bytes:
+    """A key that rank 0 sets when it joins."""
+
+    def look() -> bytes | None:
+        found = meeting.get(store, key)
+        if found is None:
+            meeting.raise_if_gone()
+        return found
+
+    def why() -> str:
+        return (
+            f"rank {meeting.names[0]} has made no call on {meeting.title} in time: does it make "
+            "the same calls? Otherwise raise the timeout of the group"
+        )
+
+    return meeting.wait_for(look, deadline, why)
 
 
 def _job_key(
-    store: Store, rank: int, settings: Mapping[str, Any], deadline: float
+    meeting: Meeting, store: Store, settings: Mapping[str, Any], deadline: float
 ) -> dict[str, str]:
     """The key that rank 0 draws for the group, as a setting; none if the user has made a choice.
 
@@ -82,18 +106,19 @@ def _job_key(
     chosen = any(
         settings.get(name) or os.environ.get(f"SWITCHML_{name.upper()}") for name in _PROOFS
     )
-    if rank == 0:
+    if meeting.rank == 0:
         drawn = not chosen and lib.sml_has_tls()
-        store.set("key", f"drawn {secrets.token_urlsafe(32)}" if drawn else "none")
-    key = _get(store, "key", deadline).decode()
+        told = f"drawn {secrets.token_urlsafe(32)}" if drawn else "none"
+        meeting.ask(lambda: store.set("key", told))
+    key = _get(meeting, store, "key", deadline).decode()
     return {"job_key": key.removeprefix("drawn ")} if key != "none" and not chosen else {}
 
 
 # ---- rank 0, with the switch ----
 
 
-def _join_and_tell(store: Store, world_size: int, settings: dict[str, Any], deadline: float) -> Job:
-    address = settings.get("master_address") or _own_address(store, world_size, deadline)
+def _join_and_tell(meeting: Meeting, store: Store, settings: dict[str, Any]) -> Job:
+    address = settings.get("master_address") or own_address(meeting.hosts, meeting.stores)
     told = settings.get("master_port") or os.environ.get("SWITCHML_MASTER_PORT")
     ports = settings.get("ports") or os.environ.get("SWITCHML_PORTS") or ""
     with _kept_port(ports) if not told else contextlib.nullcontext(int(told)) as port:
@@ -114,7 +139,8 @@ def _tell_when_it_listens(store: Store, address: str, port: int, over: threading
     while not over.wait(pause):
         pause = min(2 * pause, 0.05)
         if _is_listened_on(port):
-            store.set("switch", f"{address} {port}")
+            with contextlib.suppress(RuntimeError):  # the store is gone, as the watch will notice
+                store.set("switch", f"{address} {port}")
             return
 
 
@@ -122,15 +148,26 @@ def _is_listened_on(port: int) -> bool:
     """Does a socket of this host listen on the port, at any address?
 
     The library chooses the address by the master's name or by the interface, so no given address
-    is sure to accept a connection.
+    is sure to accept a connection. But of sockets with SO_REUSEADDR, as all of these have, any
+    number may be bound to a port that nobody listens on, and none to one with a listener.
     """
-    for path in ("/proc/self/net/tcp", "/proc/self/net/tcp6"):
-        with contextlib.suppress(OSError), open(path, encoding="ascii") as table:
-            for line in table:
-                _, local, _, state = line.split()[:4]
-                if state == _TCP_LISTEN and int(local.rpartition(":")[2], 16) == port:
-                    return True
+    with _any_host_socket() as tcp:
+        try:
+            tcp.bind(("", port))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
     return False
+
+
+def _any_host_socket() -> socket.socket:
+    """For a port of all addresses of this host, of IPv4 and IPv6."""
+    try:
+        tcp = socket.socket(socket.AF_INET6)
+        tcp.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    except OSError:  # a kernel without IPv6
+        tcp = socket.socket()
+    tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return tcp
 
 
 @contextlib.contextmanager
@@ -143,8 +180,7 @@ def _kept_port(ports: str = "") -> Iterator[int]:
     """
     with contextlib.ExitStack() as kept:
         for port in _range_of(ports):
-            tcp = kept.enter_context(socket.socket())
-            tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tcp = kept.enter_context(_any_host_socket())
             try:
                 tcp.bind(("", port))
                 if port:
@@ -170,44 +206,3 @@ def _range_of(ports: str) -> range:
     if not (dash and first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last)):
         return range(1)  # the C library says what is wrong
     return range(int(first), min(int(last), 65535) + 1)
-
-
-# ---- where rank 0 is ----
-
-
-def _host_identity() -> str:
-    """Equal for processes that reach each other over the loopback, and different for all others."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            boot = file.read().strip()
-        return f"{boot} {os.stat('/proc/self/ns/net').st_ino}"
-    except OSError:
-        return socket.gethostname()
-
-
-def _own_address(store: Store, world_size: int, deadline: float) -> str:
-    """An address of this host where the other ranks of the group can reach it."""
-    hosts = {_get(store, f"host/{r}", deadline) for r in range(world_size)}
-    if len(hosts) == 1:
-        return _LOOPBACK
-    told = os.environ.get("SWITCHML_MASTER_ADDR")
-    if told and os.environ.get("RANK") == "0":
-        return told
-    master = os.environ.get("MASTER_ADDR", "")
-    address = _address_towards(master) if master else None
-    # On the master itself, its name may resolve to the loopback, so use the name.
-    if address is None or address.startswith("127.") or address == "::1":
-        if os.environ.get("RANK") == "0" and master not in ("", "localhost", _LOOPBACK, "::1"):
-            return master
-        return socket.gethostname()
-    return address
-
-
-def _address_towards(host: str) -> str | None:
-    try:
-        family, kind, _, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind) as udp:
-            udp.connect(address)  # sends nothing
-            return udp.getsockname()[0]
-    except OSError:
-        return None

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How the ranks of a group meet in its store: what they must have in common, stores that are used
+again, and where rank 0 is.
+"""
+
+import contextlib
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import textwrap
+from datetime import timedelta
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.distributed as dist  # noqa: E402
+
+from groups import FORKED, prepare, start  # noqa: E402
+from ranks import Ranks, free_port  # noqa: E402
+
+N = 3
+BINDINGS = Path(__file__).resolve().parents[2] / "bindings" / "python"
+KEY, OTHER_KEY = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+
+
+class Processes(Ranks):
+    """Ranks that are in no group yet."""
+
+    how_to_start = FORKED
+
+
+@pytest.fixture(scope="module")
+def ranks():
+    with Processes(N, job=False) as processes:
+        processes.call(prepare)
+        yield processes
+
+
+def begin(rank, port, environment, options):
+    """init_process_group() with these settings: "joined", or the error."""
+    with mock.patch.dict(os.environ, environment):
+        try:
+            start(rank, N, port, "switchml", 40, options)
+            dist.destroy_process_group()
+            return "joined", ""
+        except Exception as error:  # the test looks at it
+            return type(error).__name__, str(error)
+
+
+def begin_all(ranks, environments, options=None):
+    port = free_port()
+    return ranks.call(begin, [port] * N, environments, options or [{}] * N)
+
+
+# ---- what the ranks must have in common ----
+
+AWAY = "127.0.0.1:1"  # nothing listens there, and nobody looks
+DIFFERENT = {
+    "no switch on rank 0": ("SWITCHML_SWITCH", [None, AWAY, AWAY], "rank 0: none; ranks 1-2: 127"),
+    "no switch on rank 1": ("SWITCHML_SWITCH", [AWAY, None, AWAY], "rank 1: none"),
+    "no switch on two": ("SWITCHML_SWITCH", [None, AWAY, None], "ranks 0, 2: none; rank 1: 127"),
+    "embedded": ("SWITCHML_SWITCH", ["embedded", None, None], "rank 0: embedded; ranks 1-2: none"),
+    "stripes": ("SWITCHML_SWITCH", [AWAY, f"{AWAY},127.0.0.1:2", AWAY], "rank 1: 127.0.0.1:1,127"),
+    "order of stripes": (
+        "SWITCHML_SWITCH",
+        ["127.0.0.1:1,127.0.0.1:2", "127.0.0.1:2,127.0.0.1:1", "127.0.0.1:1,127.0.0.1:2"],
+        "rank 1: 127.0.0.1:2,127.0.0.1:1. Give all ranks the same order",
+    ),
+    "wire": ("SWITCHML_WIRE", ["int16", None, "int32"], "rank 0: int16; ranks 1-2: int32"),
+    "slots": ("SWITCHML_SLOTS", [None, None, "64"], "ranks 0-1: none; rank 2: 64"),
+    "job": ("SWITCHML_JOB", ["a", "b", "a"], "ranks 0, 2: a; rank 1: b"),
+    "a key on one": ("SWITCHML_JOB_KEY", [None, KEY, None], "ranks 0, 2: none; rank 1: a key"),
+    "another key": ("SWITCHML_JOB_KEY", [KEY, KEY, OTHER_KEY], "rank 2: a key (check value"),
+    "certificate": ("SWITCHML_TLS_CERTIFICATE", [None, "/a", None], "rank 1: certificates"),
+}
+
+
+@pytest.mark.parametrize("case", DIFFERENT)
+def test_a_setting_that_differs_is_named_on_every_rank(ranks, case):
+    variable, values, text = DIFFERENT[case]
+    found = begin_all(ranks, [{variable: value} if value else {} for value in values])
+    assert len({text for _, text in found}) == 1
+    for kind, told in found:
+        assert kind == "ConfigError", told
+        assert variable in told
+        assert text in told
+        assert "the ranks of the default group" in told
+        assert KEY not in told and OTHER_KEY not in told
+        assert "\n" not in told
+
+
+def test_an_option_that_differs_is_named_on_every_rank(ranks):
+    found = begin_all(ranks, [{}] * N, [{"wire": "int16"}, {}, {}])
+    assert {kind for kind, _ in found} == {"ConfigError"}
+    assert all("SWITCHML_WIRE: rank 0: int16; ranks 1-2: int32" in text for _, text in found)
+
+
+def test_one_key_from_a_variable_and_from_a_file_is_the_same(ranks, tmp_path):
+    (tmp_path / "key").write_text(KEY + "\n")
+    (tmp_path / "key").chmod(0o600)
+    by_file = {"SWITCHML_JOB_KEY_FILE": str(tmp_path / "key")}
+    found = begin_all(ranks, [{"SWITCHML_JOB_KEY": KEY}, by_file, by_file])
+    assert found == [("joined", "")] * N
+
+
+def test_a_name_for_the_same_switch_is_not_a_difference(ranks):
+    """Nor is another leaf of a tree: so all ranks look for their switches."""
+    names = ["127.0.0.1:1", "localhost:1", "127.0.0.1:2"]
+    found = begin_all(ranks, [{"SWITCHML_SWITCH": name} for name in names])
+    assert {kind for kind, _ in found} == {"Unreachable"}
+
+
+def test_what_the_library_refuses_on_one_rank_is_told_to_all(ranks):
+    threads = [{"SWITCHML_THREADS": str(n)} for n in (1, 2, 1)]
+    found = begin_all(ranks, threads)
+    assert {kind for kind, _ in found} == {"Mismatch"}
+    assert all("SWITCHML_THREADS" in text for _, text in found)
+
+
+def make_subgroups(rank, port):
+    """Rank 2 gives its groups another option than the other ranks do."""
+    import switchml.torch
+
+    start(rank, N, port, "switchml", 40, None)
+    options = switchml.torch.Options(wire="int16" if rank == 2 else "int32")
+    found = []
+    with contextlib.suppress(ValueError):  # torch gives up before its own barrier
+        dist.new_group([0, 1, 2], pg_options=options, timeout=timedelta(seconds=40))
+        found.append("joined")
+    try:
+        dist.group.WORLD.split_group([2, 0], opts=options)
+    except ValueError as error:
+        found.append(str(error))
+    dist.destroy_process_group()
+    return found
+
+
+def test_a_subgroup_compares_its_own_settings(ranks):
+    found = ranks.call(make_subgroups, [free_port()] * N)
+    assert found[1] == []
+    for (text,) in (found[0], found[2]):
+        assert "SWITCHML_WIRE: rank 2: int16; rank 0: int32" in text
+
+
+# ---- stores that are used again ----
+
+
+def again(rank, where, group_too):
+    """Rounds with the same store. Between them, no rank waits for another."""
+    store = None
+    if "port" in where:
+        store = dist.TCPStore("127.0.0.1", where["port"], N, rank == 0, timedelta(seconds=40))
+        where = {"store": store}
+    found = []
+    for _ in range(4):
+        dist.init_process_group(
+            "switchml", rank=rank, world_size=N, timeout=timedelta(seconds=40), **where
+        )
+        tensor = torch.full((1000,), float(rank))
+        dist.all_reduce(tensor)
+        group = dist.new_group([0, 2]) if group_too else None
+        if group_too and rank != 1:
+            dist.all_reduce(tensor, group=group)
+            dist.all_reduce(torch.ones(2, dtype=torch.int32), dist.ReduceOp.BOR, group=group)
+        dist.destroy_process_group()
+        found.append(tensor[0].item())
+    return found
+
+
+@pytest.mark.parametrize("group_too", [False, True])
+@pytest.mark.parametrize("kind", ["tcp", "file"])
+def test_a_store_is_used_again(ranks, tmp_path, kind, group_too):
+    where = {"port": free_port()} if kind == "tcp" else {"init_method": f"file://{tmp_path}/store"}
+    found = ranks.call(again, [where] * N, [group_too] * N)
+    assert found == ([[6.0] * 4, [3.0] * 4, [6.0] * 4] if group_too else [[3.0] * 4] * N)
+
+
+def directly(rank, path, seconds):
+    """A group without torch.distributed: its sum, or the error."""
+    from switchml.torch import ProcessGroupSwitchML
+
+    try:
+        group = ProcessGroupSwitchML(dist.FileStore(path, -1), rank, N, timedelta(seconds=seconds))
+    except TimeoutError as error:
+        return str(error)
+    tensor = torch.ones(10)
+    group.allreduce([tensor]).wait()
+    group.shutdown()
+    return tensor[0].item()
+
+
+@pytest.mark.parametrize("absent", [0, 2])
+def test_a_store_of_a_group_that_failed_is_used_again(ranks, tmp_path, absent):
+    path = str(tmp_path / "store")
+    others = [rank for rank in range(N) if rank != absent]
+    ranks.start(directly, [path] * N, [2] * N, only=others)
+    for text in ranks.outcomes(only=others):
+        assert f"rank {absent} of the process group did not arrive" in text
+    for _ in range(2):
+        assert ranks.call(directly, [path] * N, [40] * N) == [N] * N
+
+
+ROUNDS = """
+    import torch, torch.distributed as dist, switchml.torch
+    for round in range(3):
+        dist.init_process_group("switchml")
+        tensor = torch.ones(10)
+        dist.all_reduce(tensor)
+        dist.destroy_process_group()
+        print(f"round {round}: {tensor[0].item()}", flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", ["--standalone", "--master-port"])
+def test_under_torchrun_the_default_group_is_made_again(tmp_path, how):
+    script = tmp_path / "rounds.py"
+    script.write_text(textwrap.dedent(ROUNDS))
+    where = [how] if how == "--standalone" else [how, str(free_port())]
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", *where, "--nproc-per-node", "2", script],
+        env={**os.environ, "PYTHONPATH": str(BINDINGS), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    for number in range(3):
+        assert done.stdout.count(f"round {number}: 2.0") == 2
+
+
+# ---- where rank 0 is ----
+
+
+def test_the_store_says_where_rank_0_is(monkeypatch):
+    from switchml.torch import _address
+
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    monkeypatch.delenv("SWITCHML_MASTER_ADDR", raising=False)
+    towards = {"here": "127.0.1.1", "10.0.0.1": "10.0.0.1", "10.0.0.2": "10.0.0.1"}
+    monkeypatch.setattr(_address, "_address_towards", towards.get)
+
+    def found(*stores):
+        return _address.own_address(["a", "a", "b"], [None, *stores])
+
+    assert found(None, "10.0.0.1") == "10.0.0.1"  # rank 0 is where the store is
+    assert found("localhost", "10.0.0.2") == "10.0.0.1"  # elsewhere: the way to it
+    assert found(None, "here") == "here"  # a name that is the loopback here, and not there
+    assert found(None, None) == socket.gethostname()
+
+
+def test_a_prefixed_store_still_has_its_host():
+    from switchml.torch import _address
+
+    store = dist.TCPStore("localhost", 0, is_master=True)
+    wrapped = dist.PrefixStore("a/", dist.PrefixStore("b/", store))
+    assert _address.host_of_store(wrapped) == "localhost"
+    assert _address.host_of_store(dist.PrefixStore("a/", dist.HashStore())) is None
+
+
+def test_a_port_is_seen_to_be_listened_on_without_proc(monkeypatch):
+    from switchml.torch._rendezvous import _is_listened_on
+
+    def no_proc(*_):
+        raise OSError
+
+    monkeypatch.setattr("builtins.open", no_proc)
+    for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        with socket.socket(family) as tcp:
+            tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                tcp.bind((address, 0))
+            except OSError:
+                continue  # a host without this loopback
+            port = tcp.getsockname()[1]
+            assert not _is_listened_on(port)
+            tcp.listen()
+            assert _is_listened_on(port)
