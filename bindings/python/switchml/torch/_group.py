@@ -31,6 +31,7 @@ from torch.distributed import PrefixStore, ReduceOp
 
 from .. import _library as c
 from ..job import WIRES, _options
+from ._derivation import Derivation
 from ._line import Line, seconds_of
 from ._meeting import meet
 from ._rendezvous import join
@@ -100,7 +101,7 @@ class Options:
 groups: weakref.WeakSet[ProcessGroupSwitchML] = weakref.WeakSet()
 
 
-class ProcessGroupSwitchML(Router):
+class ProcessGroupSwitchML(Derivation, Router):
     """Ranks that reduce through a switch. torch.distributed creates it; users do not."""
 
     def __init__(
