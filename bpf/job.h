@@ -36,6 +36,13 @@ static __always_inline struct sml_xdp_peer *peer_of(uint32_t index, uint8_t rank
 	return bpf_map_lookup_elem(&sml_peers, &row);
 }
 
+static __always_inline uint32_t *renewal_of(uint32_t index, uint8_t rank, uint8_t shard)
+{
+	uint32_t row = (index * (SML_MAX_CHILDREN + 1) + rank) * SML_MAX_SHARDS + shard;
+
+	return bpf_map_lookup_elem(&sml_renewals, &row);
+}
+
 static __always_inline struct sml_xdp_counters *counters_of(const struct sml_xdp_job *job)
 {
 	uint32_t index = job->index;

@@ -26,6 +26,14 @@ struct {
 	__type(value, struct sml_xdp_peer);
 } sml_peers SEC(".maps");
 
+/* As peers: the number whose probe tells a rank's address again (core/renewal.h); 0: none. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, uint32_t);
+} sml_renewals SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
 	__uint(max_entries, 1);

@@ -96,8 +96,9 @@ static __always_inline void learn(struct xdp_md *ctx, const struct frame *frame,
 	uint32_t lanes = sml_be16(header->lanes_be);
 	struct sml_xdp_counters *counters;
 	struct sml_xdp_peer *peer;
+	uint32_t *renewal;
 
-	if (job->started || shard >= SML_MAX_SHARDS || lanes > SML_XDP_LANES ||
+	if ((job->started && is_parent) || shard >= SML_MAX_SHARDS || lanes > SML_XDP_LANES ||
 	    frame->length != SML_HEADER_BYTES + 4 * lanes)
 		return;
 	if (!is_parent && !is_probe(job, header))
@@ -108,8 +109,14 @@ static __always_inline void learn(struct xdp_md *ctx, const struct frame *frame,
 		return;
 	counters = counters_of(job);
 	peer = peer_of(job->index, rank, shard);
-	if (!counters || !peer)
+	renewal = renewal_of(job->index, rank, shard);
+	if (!counters || !peer || !renewal)
 		return;
+	/* From then on, a renewal tells it. The job's devmaps keep the port. */
+	if (job->started && (*renewal == 0 || header->use_be != sml_be32(*renewal) ||
+			     peer->ifindex != ctx->ingress_ifindex))
+		return;
+	*renewal = 0;
 	if (!checksum_is_right(frame, header, frame_end(ctx), lanes))
 		count(counters, SML_XDP_FATE_BAD_CHECKSUM);
 	else if (peer_learn(peer, ctx, frame))

@@ -41,7 +41,7 @@ void sml_pool_init(struct sml_pool *pool, const struct sml_pool_rules *rules, vo
 }
 
 struct sml_header sml_pool_probe_up(const struct sml_pool_rules *rules, uint8_t shard,
-				    uint16_t lanes)
+				    uint16_t lanes, uint32_t renewal)
 {
 	return (struct sml_header){
 		.magic_be = sml_be16(SML_WIRE_MAGIC),
@@ -50,6 +50,7 @@ struct sml_header sml_pool_probe_up(const struct sml_pool_rules *rules, uint8_t 
 		.job_be = sml_be32(rules->parent.job),
 		.key_be = sml_be64(rules->parent.cookie),
 		.epoch_be = sml_be32(rules->epoch),
+		.use_be = sml_be32(renewal),
 		.rank = rules->parent.rank,
 		.shard = shard,
 		.lanes_be = sml_be16(lanes),

@@ -232,9 +232,12 @@ struct sml_pool_answer {
 enum sml_verdict sml_pool_receive(struct sml_pool *pool, const void *packet, uint32_t length,
 				  struct sml_pool_answer *answer);
 
-/* The header of a leaf's probe, which tests this many lanes on the path to its parent. */
+/*
+ * The header of a leaf's probe, which tests this many lanes on the path to its parent. renewal: the
+ * number of core/renewal.h, or 0.
+ */
 struct sml_header sml_pool_probe_up(const struct sml_pool_rules *rules, uint8_t shard,
-				    uint16_t lanes);
+				    uint16_t lanes, uint32_t renewal);
 
 /*
  * One step of combining n lanes (4-byte aligned): `arrived` is big-endian, and `stored` as the step

@@ -78,6 +78,12 @@ struct sml_dataplane_operations {
 	 */
 	const char *(*misses_address)(struct sml_dataplane *dataplane, uint32_t job, uint8_t child);
 	/*
+	 * From start_job on: the next probe of this shard of the child whose use is this number
+	 * tells the child's address (core/renewal.h). NULL: addresses stay.
+	 */
+	void (*renew_address)(struct sml_dataplane *dataplane, uint32_t job, uint8_t child,
+			      uint8_t shard, uint32_t number);
+	/*
 	 * Before start_job: packets to the job's group have reached the rank. Results go to it
 	 * through the group, until too many of them do not arrive. NULL: no multicast here.
 	 */
@@ -114,11 +120,12 @@ struct sml_dataplane_operations {
 	/*
 	 * For a leaf: where its parent is; sending a job's probes of this many lanes to the
 	 * parent's data port, one from each socket; and the widest probe that has come back to all
-	 * of them (0: none yet). NULL: a leaf cannot use this dataplane.
+	 * of them (0: none yet). renewal: the use of the probes. NULL: a leaf cannot use this
+	 * dataplane.
 	 */
 	void (*set_parent)(struct sml_dataplane *dataplane, const union sml_sockaddr *parent);
 	void (*probe_parent)(struct sml_dataplane *dataplane, uint32_t job, uint16_t port,
-			     uint16_t lanes);
+			     uint16_t lanes, uint32_t renewal);
 	uint16_t (*parent_lanes)(struct sml_dataplane *dataplane, uint32_t job);
 	/*
 	 * Once a probe has come back: why the way to the parent is not known all the same, as of

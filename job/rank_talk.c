@@ -160,6 +160,17 @@ void sml_talk_mismatch(struct sml_talk *talk, const struct sml_disagreement *fou
 	sml_talk_send(talk, sml_envelope(MISMATCH, mismatch, &mismatch));
 }
 
+void sml_talk_renew(struct sml_talk *talk, uint8_t shard, uint32_t number)
+{
+	SmlControl__Renew renew = SML_CONTROL__RENEW__INIT;
+
+	if (talk->phase != SML_TALK_RUNNING)
+		return;
+	renew.shard = shard;
+	renew.number = number;
+	sml_talk_send(talk, sml_envelope(RENEW, renew, &renew));
+}
+
 /* ---- what comes ---- */
 
 static void on_waiting(struct sml_talk *talk, const SmlControl__Envelope *message)

@@ -224,6 +224,8 @@ void sml_talk_leave(struct sml_talk *talk);
 void sml_talk_abort(struct sml_talk *talk, int error, const char *text, bool told);
 void sml_talk_ask_stalls(struct sml_talk *talk);
 void sml_talk_mismatch(struct sml_talk *talk, const struct sml_disagreement *found);
+/* Results of this shard do not come: a probe with this number will tell its address. */
+void sml_talk_renew(struct sml_talk *talk, uint8_t shard, uint32_t number);
 
 /* Send any other message; send an answer. */
 void sml_talk_send(struct sml_talk *talk, const SmlControl__Envelope *message);

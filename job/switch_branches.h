@@ -175,6 +175,11 @@ struct sml_leaf_job {
 		struct sml_waits waits; /* as a leaf last said */
 	} children[SML_MAX_CHILDREN];
 	uint64_t begun_ns, probed_ns, answered_ns, slots_asked_ns, tries_again_ns;
+	/* Do the parent's results come? As of the last look; see core/renewal.h. */
+	struct {
+		uint64_t looked_ns, sent_again, results;
+		uint32_t n_silent, number;
+	} renewal;
 	uint32_t rounds;
 	bool slots_asked;
 };
@@ -206,6 +211,9 @@ void sml_leaf_job_admit(const struct sml_passage *passage, SmlControl__Admitted 
 
 /* Is its path known? False: the job has failed, and the parent knows why. */
 bool sml_leaf_job_is_ready(struct sml_passage *passage, const SmlControl__Ready *ready);
+
+/* It gets no results here, and its address may be another one. */
+void sml_leaf_job_renew_rank(const struct sml_passage *passage, const SmlControl__Renew *in);
 
 void sml_leaf_job_start(struct sml_jobs *jobs, uint32_t number);
 

@@ -175,6 +175,7 @@ void sml_jobs_take(struct sml_jobs *jobs, struct sml_peer *peer,
 	case SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED:
 	case SML_CONTROL__ENVELOPE__BODY_LEAF_MISMATCH:
 	case SML_CONTROL__ENVELOPE__BODY_LEAF_SLOTS:
+	case SML_CONTROL__ENVELOPE__BODY_LEAF_RENEW:
 		take_leafs(jobs, peer->branch, message);
 		break;
 	default:

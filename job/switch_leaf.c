@@ -233,6 +233,10 @@ void sml_leaf_message(struct sml_jobs *jobs, struct sml_peer *peer,
 	}
 	if (passage == NULL)
 		return;
+	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_RENEW) {
+		sml_leaf_job_renew_rank(passage, message->renew);
+		return;
+	}
 	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_READY && passage->job != NULL &&
 	    !sml_leaf_job_is_ready(passage, message->ready))
 		return;

@@ -11,10 +11,13 @@
 
 #include "control/envelope.h"
 #include "control/text.h"
+#include "core/renewal.h"
 #include "job/switch_branches.h"
 
 #define FIRST_PROBE_NS (50 * 1000000ull)
 #define PROBE_NS       (250 * 1000000ull)
+/* How often a running job looks whether the parent's results come. */
+#define LOOK_NS (500 * 1000000ull)
 /* After the parent has answered some width, this many rounds for a wider one. */
 #define ROUNDS 6
 
@@ -127,12 +130,12 @@ static void send_probes(struct sml_leaf_job *job)
 
 	job->probed_ns = jobs->now_ns;
 	jobs->operations->probe_parent(jobs->dataplane, job->rules.job, job->data_port,
-				       job->rules.lanes);
+				       job->rules.lanes, 0);
 	/* The first round asks only for the full width, which is enough for a healthy path. */
 	for (unsigned i = 0; job->rounds > 0 && counts[i] != 0; i++)
 		if (counts[i] < job->rules.lanes && counts[i] > proved(job))
 			jobs->operations->probe_parent(jobs->dataplane, job->rules.job,
-						       job->data_port, counts[i]);
+						       job->data_port, counts[i], 0);
 	job->rounds++;
 }
 
@@ -199,6 +202,61 @@ static bool probes(const struct sml_leaf_job *job)
 	return !job->ready && proved(job) < job->rules.lanes;
 }
 
+/* ---- addresses that a NAT has changed ---- */
+
+static void renew_child(const struct sml_leaf_job *job, uint8_t child, uint8_t shard,
+			uint32_t number)
+{
+	const struct sml_jobs *jobs = job->jobs;
+
+	if (job->started && jobs->operations->renew_address && shard < job->rules.n_shards)
+		jobs->operations->renew_address(jobs->dataplane, job->rules.job, child, shard,
+						number);
+}
+
+void sml_leaf_job_renew_rank(const struct sml_passage *passage, const SmlControl__Renew *in)
+{
+	if (passage->job != NULL && passage->peer->via == NULL && in->shard < SML_MAX_SHARDS)
+		renew_child(passage->job, passage->child, (uint8_t)in->shard, in->number);
+}
+
+static bool has_looked_enough(const struct sml_leaf_job *job)
+{
+	return !job->started || job->jobs->operations->job_counters == NULL ||
+	       job->jobs->now_ns < job->renewal.looked_ns + LOOK_NS;
+}
+
+/* Ranks ask for results that the parent sends, perhaps to an address that is no longer this one. */
+static void look_for_results(struct sml_leaf_job *job)
+{
+	SmlControl__LeafRenew message = SML_CONTROL__LEAF_RENEW__INIT;
+	struct sml_jobs *jobs = job->jobs;
+	struct sml_job_counters counters = {0};
+	uint64_t sent_again, results;
+
+	jobs->operations->job_counters(jobs->dataplane, job->rules.job, &counters);
+	sent_again = counters.verdicts[SML_VERDICT_RESEND_UP];
+	results = counters.verdicts[SML_VERDICT_COMPLETED];
+	if (sent_again == job->renewal.sent_again || results != job->renewal.results)
+		job->renewal.n_silent = 0;
+	else
+		job->renewal.n_silent++;
+	job->renewal.looked_ns = jobs->now_ns;
+	job->renewal.sent_again = sent_again;
+	job->renewal.results = results;
+	if (job->renewal.n_silent == 0)
+		return;
+	if (sml_renewal_is_due(job->renewal.n_silent)) {
+		job->renewal.number = (uint32_t)sml_jobs_random(jobs) | 1;
+		message.job_number = job->rules.job;
+		message.number = job->renewal.number;
+		(void)sml_leaf_tell(jobs, sml_envelope(LEAF_RENEW, leaf_renew, &message));
+	}
+	/* The number may come after the first of these. */
+	jobs->operations->probe_parent(jobs->dataplane, job->rules.job, job->data_port, 0,
+				       job->renewal.number);
+}
+
 void sml_leaf_job_start(struct sml_jobs *jobs, uint32_t number)
 {
 	SmlControl__LeafStart start = SML_CONTROL__LEAF_START__INIT;
@@ -216,6 +274,7 @@ void sml_leaf_job_start(struct sml_jobs *jobs, uint32_t number)
 		return;
 	}
 	job->started = true;
+	job->renewal.looked_ns = jobs->now_ns;
 	start.job_number = number;
 	for (unsigned i = 0; i < job->n_children; i++)
 		if (job->children[i].branch != NULL)
@@ -233,7 +292,9 @@ uint64_t sml_leaf_job_deadline(const struct sml_leaf_job *job)
 {
 	uint64_t due_ns = !job->has_slots ? job->tries_again_ns
 			  : probes(job)	  ? next_probe(job)
-					  : UINT64_MAX;
+			  : job->started && job->jobs->operations->job_counters
+				  ? job->renewal.looked_ns + LOOK_NS
+				  : UINT64_MAX;
 
 	return sml_leaf_job_slots_due(job) < due_ns ? sml_leaf_job_slots_due(job) : due_ns;
 }
@@ -250,6 +311,8 @@ void sml_leaf_job_tick(struct sml_leaf_job *job)
 		return;
 	if (probes(job) && job->jobs->now_ns >= next_probe(job))
 		send_probes(job);
+	if (!has_looked_enough(job))
+		look_for_results(job);
 	check_ready(job);
 }
 
@@ -290,6 +353,10 @@ void sml_leaf_job_branch_message(struct sml_jobs *jobs, struct sml_branch *branc
 		break;
 	case SML_CONTROL__ENVELOPE__BODY_LEAF_SLOTS:
 		sml_leaf_job_take_slots(job, child, message->leaf_slots);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_LEAF_RENEW:
+		for (uint8_t shard = 0; shard < job->rules.n_shards; shard++)
+			renew_child(job, (uint8_t)child, shard, message->leaf_renew->number);
 		break;
 	default:
 		break;

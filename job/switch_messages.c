@@ -176,6 +176,20 @@ static void on_stall_report(struct sml_job *job, struct sml_member *member, uint
 		sml_job_note_host_stalls(job, rank, message->stall_report);
 }
 
+/* A rank at a leaf gets its results there. */
+static void on_renew(struct sml_job *job, struct sml_member *member, uint16_t rank,
+		     const SmlControl__Envelope *message)
+{
+	const struct sml_jobs *jobs = job->jobs;
+	const SmlControl__Renew *in = message->renew;
+
+	if (job->state >= SML_JOB_RUNNING && member->peer->via == NULL &&
+	    jobs->operations->renew_address && in->shard < job->rules.n_shards)
+		jobs->operations->renew_address(jobs->dataplane, job->rules.job,
+						job->members[rank].child, (uint8_t)in->shard,
+						in->number);
+}
+
 static const reaction reactions[] = {
 	[SML_CONTROL__ENVELOPE__BODY_READY] = on_ready,
 	[SML_CONTROL__ENVELOPE__BODY_LEAVE] = on_leave,
@@ -185,6 +199,7 @@ static const reaction reactions[] = {
 	[SML_CONTROL__ENVELOPE__BODY_MISMATCH] = on_mismatch,
 	[SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST] = on_stall_request,
 	[SML_CONTROL__ENVELOPE__BODY_STALL_REPORT] = on_stall_report,
+	[SML_CONTROL__ENVELOPE__BODY_RENEW] = on_renew,
 };
 
 void sml_job_message(struct sml_peer *peer, const SmlControl__Envelope *message)

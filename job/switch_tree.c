@@ -328,6 +328,19 @@ static void on_slots(struct sml_job *job, struct sml_child *child, const SmlCont
 	sml_job_look_for_answers(job);
 }
 
+static void on_renew(struct sml_job *job, const struct sml_child *child,
+		     const SmlControl__LeafRenew *in)
+{
+	const struct sml_jobs *jobs = job->jobs;
+
+	if (job->state < SML_JOB_RUNNING || jobs->operations->renew_address == NULL)
+		return;
+	for (uint8_t shard = 0; shard < job->rules.n_shards; shard++)
+		jobs->operations->renew_address(jobs->dataplane, job->rules.job,
+						(uint8_t)(child - job->children), shard,
+						in->number);
+}
+
 void sml_job_leaf_message(struct sml_job *job, struct sml_branch *branch,
 			  const SmlControl__Envelope *message)
 {
@@ -347,6 +360,9 @@ void sml_job_leaf_message(struct sml_job *job, struct sml_branch *branch,
 		break;
 	case SML_CONTROL__ENVELOPE__BODY_LEAF_SLOTS:
 		on_slots(job, child, message->leaf_slots);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_LEAF_RENEW:
+		on_renew(job, child, message->leaf_renew);
 		break;
 	default:
 		break;

@@ -359,10 +359,11 @@ static int add_line(struct sml_progress *progress, struct sml_stripe *stripe)
 	if (line == NULL)
 		return sml_error_set(-ENOMEM, "no memory for a socket's packets");
 	line->trace = context->tracing.traces[shard];
-	if (context->crew.host) {
+	line->control = context->peers ? context->stripes[0].control : stripe->control;
+	/* Where ranks have the slots, they have announced their addresses. */
+	line->renews = line->transport && context->peers == NULL;
+	if (context->crew.host)
 		line->host = &context->crew.host[stripe->index];
-		line->control = context->peers ? context->stripes[0].control : stripe->control;
-	}
 	stripe->transports[shard] = NULL;
 	progress->lines[progress->n_lines++] = line;
 	return add_shard(progress, stripe, line);
@@ -545,9 +546,9 @@ int sml_data_path_renew(struct sml_stripe *stripe, struct sml_control *control,
 		error = check_terms(stripe, lanes);
 	if (error == 0)
 		error = sml_data_path_renew_shards(stripe, transports, keep);
-	/* It is parked: no thread uses its line, which has no other stripe. */
-	if (error == 0 && stripe->context->crew.host)
-		stripe->shards[0]->line->control = control;
+	/* They are parked: no thread uses their lines, which have no other stripe. */
+	for (unsigned i = 0; error == 0 && i < stripe->n_shards; i++)
+		stripe->shards[i]->line->control = control;
 	sml_data_path_close(transports);
 	return error;
 }

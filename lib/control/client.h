@@ -133,6 +133,12 @@ int sml_control_leave(struct sml_control *control, uint64_t deadline_ns);
 void sml_control_mismatch(struct sml_control *control, const struct sml_disagreement *found);
 
 /*
+ * Results of this shard do not come: the next probe with this number tells its address
+ * (core/renewal.h). Any thread; returns at once. A newer number replaces one that has not left yet.
+ */
+void sml_control_renew(struct sml_control *control, uint8_t shard, uint32_t number);
+
+/*
  * Tell the switch that the job has failed here; where the control has no thread
  * yet, when it is closed. told: another switch has told this rank so. Any thread; returns at once.
  */

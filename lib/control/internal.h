@@ -38,6 +38,7 @@ struct sml_control {
 	bool mismatch_wanted, mismatch_told;
 	struct sml_disagreement mismatch;
 	bool leave_wanted, stop_wanted, stalls_wanted;
+	uint32_t renewals[SML_MAX_SHARDS]; /* to be told; 0: none */
 	/* Of the switch's stripe, the first; or of each rank's. Each set once. */
 	struct sml_stall_report *stalls[SML_MAX_STRIPES];
 	struct sml_stall_report *last_words; /* with Abort, where ranks have the slots: no slots */

@@ -20,10 +20,18 @@ static void send_abort(struct sml_control *control)
 	sml_control_sync(control);
 }
 
+static void send_renewals(struct sml_control *control, const uint32_t *numbers)
+{
+	for (uint8_t shard = 0; shard < SML_MAX_SHARDS; shard++)
+		if (numbers[shard])
+			sml_talk_renew(&control->talk, shard, numbers[shard]);
+}
+
 void sml_control_on_wake(void *self, unsigned what)
 {
 	struct sml_control *control = self;
 	bool leave, stop, abort, stalls, mismatch;
+	uint32_t renewals[SML_MAX_SHARDS];
 
 	(void)what;
 	/* What is wanted before there is a thread waits for it. */
@@ -37,7 +45,10 @@ void sml_control_on_wake(void *self, unsigned what)
 	control->stalls_wanted = false;
 	mismatch = control->mismatch_wanted && control->phase < SML_TALK_LEFT;
 	control->mismatch_wanted = false;
+	memcpy(renewals, control->renewals, sizeof(renewals));
+	memset(control->renewals, 0, sizeof(control->renewals));
 	pthread_mutex_unlock(&control->lock);
+	send_renewals(control, renewals);
 	if (stalls)
 		sml_talk_ask_stalls(&control->talk);
 	if (mismatch)
@@ -118,6 +129,14 @@ void sml_control_mismatch(struct sml_control *control, const struct sml_disagree
 		control->mismatch = *found;
 		control->mismatch_told = control->mismatch_wanted = true;
 	}
+	wake(control);
+	pthread_mutex_unlock(&control->lock);
+}
+
+void sml_control_renew(struct sml_control *control, uint8_t shard, uint32_t number)
+{
+	pthread_mutex_lock(&control->lock);
+	control->renewals[shard] = number;
 	wake(control);
 	pthread_mutex_unlock(&control->lock);
 }

@@ -277,8 +277,12 @@ static void fill(struct sml_line *line, struct sml_shard *shard, unsigned most_p
 		 uint64_t now_ns)
 {
 	uint32_t most = SML_HEADER_BYTES + 4u * shard->worker.config.shape.lanes;
-	size_t length;
+	size_t length = 0;
 
+	if (sml_batch_has_room(&line->out, most))
+		length = sml_line_renewal_probe(shard, sml_batch_place(&line->out));
+	if (length > 0)
+		sml_batch_add(&line->out, (uint32_t)length, shard->stripe);
 	for (unsigned i = 0; i < most_packets && sml_batch_has_room(&line->out, most); i++) {
 		length = next_packet(line, shard, sml_batch_place(&line->out), now_ns);
 		if (length == 0)

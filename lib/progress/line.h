@@ -33,7 +33,8 @@ struct sml_line {
 	struct sml_own_stripe *own;
 	/* Memory that ranks share, of each shard. NULL: each rank sends packets. */
 	struct sml_host *host;
-	struct sml_control *control; /* then: to report what the rows disagree about */
+	struct sml_control *control; /* to report what the rows disagree about, and renewals */
+	bool renews; /* a dedicated switch has the slots, and may lose this rank's address */
 	bool mismatch_told;
 	struct iovec results[SML_RESULTS_AT_ONCE]; /* gathered; they are in the slots */
 	unsigned n_results;
@@ -77,6 +78,14 @@ bool sml_line_flush(struct sml_line *line);
 
 /* When packets that wait for more packets must be sent at the latest; UINT64_MAX: none wait. */
 uint64_t sml_line_deadline(const struct sml_line *line);
+
+/* ---- an address that a NAT has changed (renewal.c) ---- */
+
+/* The shard's timer has expired. */
+void sml_line_note_timeout(struct sml_shard *shard);
+
+/* A probe for the switch, if one is to leave: its length, or 0. */
+size_t sml_line_renewal_probe(struct sml_shard *shard, void *packet);
 
 /* ---- where ranks share the slots' memory (host_line.c); called by the above ---- */
 

@@ -182,12 +182,16 @@ static bool is_parked(const struct sml_line *line)
 	return line->shards[0]->parked;
 }
 
-static void expire(struct sml_line *line, struct sml_worker *worker)
+static void expire(const struct sml_line *line, struct sml_shard *shard)
 {
+	struct sml_worker *worker = &shard->worker;
 	uint64_t stalls = worker->counters.stalls, now_ns = sml_now_ns();
 
 	sml_worker_expire(worker, now_ns);
-	if (line->trace && worker->counters.stalls != stalls)
+	if (worker->counters.stalls == stalls)
+		return;
+	sml_line_note_timeout(shard);
+	if (line->trace)
 		sml_trace_stalled(line->trace, worker, now_ns);
 }
 
@@ -199,7 +203,7 @@ static bool take_in(struct sml_progress *progress, struct sml_line *line)
 	spread(progress, line, &news);
 	for (unsigned i = 0; i < line->n_shards; i++) {
 		if (sml_line_may_expire(line, busy))
-			expire(line, &line->shards[i]->worker);
+			expire(line, line->shards[i]);
 		retire(progress, line->shards[i]);
 	}
 	return busy;

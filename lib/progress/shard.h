@@ -25,8 +25,14 @@ struct sml_shard {
 	uint16_t next_sum; /* of a host's leader: where it looks for sums next: SML_NO_SLOT: at the
 			      first */
 	uint64_t held_since_ns; /* its few packets wait for more; 0: none do */
-	const bool *park;	/* atomic: the state that its stripe wants; see sml_crew_owner */
-	bool parked;		/* parked as the stripe asked: frozen, and not ours */
+	/* Timeouts since the last result, and the number of the last renewal; see renewal.c. */
+	struct {
+		uint64_t results;
+		uint32_t n_silent, number;
+		bool probes; /* a probe is to leave */
+	} renewal;
+	const bool *park; /* atomic: the state that its stripe wants; see sml_crew_owner */
+	bool parked;	  /* parked as the stripe asked: frozen, and not ours */
 
 	/* Copies of the worker's counters, for other threads. Each is atomic. */
 	struct sml_counters counters;

@@ -176,12 +176,13 @@ static void remove_job(struct sml_dataplane *dataplane, uint32_t job)
 static const struct sml_dataplane_operations wide = OPERATIONS(0), narrow = OPERATIONS(128);
 /* Probes to the parent are answered after a while. */
 static void probe_parent(struct sml_dataplane *dataplane, uint32_t job, uint16_t port,
-			 uint16_t lanes)
+			 uint16_t lanes, uint32_t renewal)
 {
 	(void)dataplane;
 	(void)job;
 	(void)port;
 	(void)lanes;
+	(void)renewal;
 }
 
 static uint16_t parent_lanes(struct sml_dataplane *dataplane, uint32_t job)

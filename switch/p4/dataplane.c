@@ -179,7 +179,7 @@ static int p4_start_job(struct sml_dataplane *dataplane, uint32_t number)
 {
 	struct sml_p4_job *job = sml_p4_job_of(dataplane, number);
 
-	/* From here on, probes change no address. */
+	/* From here on, probes alone change no address. */
 	pthread_mutex_lock(&dataplane->mutex);
 	job->started = true;
 	pthread_mutex_unlock(&dataplane->mutex);
@@ -251,6 +251,14 @@ static const char *p4_misses_address(struct sml_dataplane *dataplane, uint32_t n
 	return misses;
 }
 
+static void p4_renew_address(struct sml_dataplane *dataplane, uint32_t number, uint8_t child,
+			     uint8_t shard, uint32_t renewal)
+{
+	pthread_mutex_lock(&dataplane->mutex);
+	sml_p4_job_of(dataplane, number)->renewals[child][shard] = renewal;
+	pthread_mutex_unlock(&dataplane->mutex);
+}
+
 /* Synchronized ranks send at the same time, into one queue. */
 static uint32_t p4_window(struct sml_dataplane *dataplane, uint32_t packet_bytes, uint32_t n_ranks)
 {
@@ -312,6 +320,7 @@ const struct sml_dataplane_operations sml_dataplane_p4 = {
 	.start_job = p4_start_job,
 	.remove_job = p4_remove_job,
 	.misses_address = p4_misses_address,
+	.renew_address = p4_renew_address,
 	.window = p4_window,
 	.wants_single_packets = p4_wants_single_packets,
 	.job_counters = p4_job_counters,

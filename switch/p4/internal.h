@@ -37,7 +37,9 @@ struct sml_p4_job {
 	uint64_t fates_before[SML_P4_FATES], bytes_before[SML_P4_FATES];
 	uint64_t sent_before[2];
 	uint64_t contributions_before[SML_MAX_CHILDREN], resends_before[SML_MAX_CHILDREN];
+	/* Once the job runs, under both mutexes. */
 	struct sml_p4_peer peers[SML_MAX_CHILDREN][SML_MAX_SHARDS];
+	uint32_t renewals[SML_MAX_CHILDREN][SML_MAX_SHARDS]; /* 0: none */
 };
 
 struct sml_dataplane {
@@ -106,6 +108,9 @@ struct sml_p4_field sml_p4_number(uint64_t value, uint8_t bytes);
 int sml_p4_job_add(struct sml_dataplane *dataplane, struct sml_p4_job *job);
 int sml_p4_job_start(struct sml_dataplane *dataplane, struct sml_p4_job *job);
 void sml_p4_job_remove(struct sml_dataplane *dataplane, struct sml_p4_job *job);
+/* The dataplane's thread, with its mutex: from now on, results go there. */
+void sml_p4_job_renew(struct sml_dataplane *dataplane, struct sml_p4_job *job, uint8_t rank,
+		      uint8_t shard, const struct sml_p4_peer *peer);
 void sml_p4_job_count(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
 		      struct sml_job_counters *counters);
 /* Adds the job's packets and bytes. */

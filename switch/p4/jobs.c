@@ -307,6 +307,21 @@ int sml_p4_job_start(struct sml_dataplane *dataplane, struct sml_p4_job *job)
 	return 0;
 }
 
+void sml_p4_job_renew(struct sml_dataplane *dataplane, struct sml_p4_job *job, uint8_t rank,
+		      uint8_t shard, const struct sml_p4_peer *peer)
+{
+	struct sml_p4_row row;
+
+	lock(dataplane);
+	/* Its entries come and go under this mutex, with the group. */
+	if (job->has_group) {
+		job->peers[rank][shard] = *peer;
+		row = peer_row(dataplane, job, rank, shard);
+		sml_p4_must(dataplane->operations->modify(dataplane->target, &row));
+	}
+	unlock(dataplane);
+}
+
 static void forget_rank(struct sml_dataplane *dataplane, const struct sml_p4_job *job, uint8_t rank)
 {
 	const struct sml_p4_row ranks = rank_row(job, rank), members = member_row(job, rank);
@@ -332,5 +347,6 @@ void sml_p4_job_remove(struct sml_dataplane *dataplane, struct sml_p4_job *job)
 		sml_p4_slots_forget(dataplane, job);
 	if (job->has_group)
 		sml_p4_must(dataplane->operations->remove_group(dataplane->target, group_of(job)));
+	job->has_group = false;
 	unlock(dataplane);
 }

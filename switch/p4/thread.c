@@ -41,6 +41,27 @@ static void take_stamp(struct sml_header *header, struct sml_p4_peer *peer)
 	header->op = header->lane_kind = 0;
 }
 
+/*
+ * Until the job runs, each probe tells where results go; then only one with the number that the
+ * rank has told over its control connection, once. The job's multicast group keeps the port.
+ */
+static void note_address(struct sml_dataplane *dataplane, struct sml_p4_job *job,
+			 const struct sml_header *header, const struct sml_p4_peer *peer)
+{
+	uint8_t rank = header->rank, shard = header->shard;
+	uint32_t *renewal = &job->renewals[rank][shard];
+
+	if (!job->started) {
+		job->peers[rank][shard] = *peer;
+		return;
+	}
+	if (*renewal == 0 || header->use_be != sml_be32(*renewal) || !peer->stamped ||
+	    peer->port != job->peers[rank][shard].port)
+		return;
+	*renewal = 0;
+	sml_p4_job_renew(dataplane, job, rank, shard, peer);
+}
+
 static void answer_probe(struct sml_dataplane *dataplane, struct sml_p4_job *job,
 			 struct sml_header *header, uint32_t length, struct msghdr *message)
 {
@@ -55,9 +76,7 @@ static void answer_probe(struct sml_dataplane *dataplane, struct sml_p4_job *job
 	}
 	sml_udp_path(message, &peer.path);
 	take_stamp(header, &peer);
-	/* The destination of results is fixed once the job runs. */
-	if (!job->started)
-		job->peers[header->rank][header->shard] = peer;
+	note_address(dataplane, job, header, &peer);
 	header->kind = SML_PACKET_PROBE_REPLY;
 	header->key_be = sml_be64(job->rules.tag);
 	sml_udp_sender_send_one(&dataplane->socket.sender, &bytes, &peer.path);

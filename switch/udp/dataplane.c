@@ -309,6 +309,13 @@ static const char *udp_misses_address(struct sml_dataplane *dataplane, uint32_t 
 	return NULL;
 }
 
+static void udp_renew_address(struct sml_dataplane *dataplane, uint32_t number, uint8_t child,
+			      uint8_t shard, uint32_t renewal)
+{
+	__atomic_store_n(&dataplane->jobs[number % SML_MAX_JOBS]->renewals[child][shard], renewal,
+			 __ATOMIC_RELAXED);
+}
+
 static void udp_reaches_by_group(struct sml_dataplane *dataplane, uint32_t number, uint8_t rank)
 {
 	__atomic_fetch_or(&dataplane->jobs[number % SML_MAX_JOBS]->reached, (uint64_t)1 << rank,
@@ -370,7 +377,7 @@ static void udp_set_parent(struct sml_dataplane *dataplane, const union sml_sock
 
 /* A lost probe is sent again: so is one that the socket has no room for. */
 static void udp_probe_parent(struct sml_dataplane *dataplane, uint32_t number, uint16_t port,
-			     uint16_t lanes)
+			     uint16_t lanes, uint32_t renewal)
 {
 	struct sml_udp_job *job = dataplane->jobs[number % SML_MAX_JOBS];
 	union sml_sockaddr to = dataplane->parent;
@@ -382,7 +389,7 @@ static void udp_probe_parent(struct sml_dataplane *dataplane, uint32_t number, u
 	__atomic_store_n(&job->knows_parent, true, __ATOMIC_RELEASE);
 	for (unsigned shard = 0; shard < job->pool.rules.n_shards; shard++) {
 		const struct sml_header header =
-			sml_pool_probe_up(&job->pool.rules, (uint8_t)shard, lanes);
+			sml_pool_probe_up(&job->pool.rules, (uint8_t)shard, lanes, renewal);
 		unsigned thread = (number + shard) % dataplane->n_threads;
 
 		memcpy(packet, &header, sizeof(header));
@@ -426,6 +433,7 @@ const struct sml_dataplane_operations sml_dataplane_udp = {
 	.start_job = udp_start_job,
 	.remove_job = udp_remove_job,
 	.misses_address = udp_misses_address,
+	.renew_address = udp_renew_address,
 	.reaches_by_group = udp_reaches_by_group,
 	.reached_by_group = udp_reached_by_group,
 	.window = udp_window,

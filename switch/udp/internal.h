@@ -25,10 +25,11 @@ struct sml_udp_job {
 	void *memory;
 	bool started;
 	bool mismatch_told;
-	/* The shard's thread writes these until the job runs, and then only reads them. */
+	/* The shard's thread writes these: from each probe until the job runs, then by renewals. */
 	struct sml_path paths[SML_MAX_CHILDREN][SML_MAX_SHARDS];
 	bool has_path[SML_MAX_CHILDREN][SML_MAX_SHARDS];
-	struct sml_job_counters counters; /* relaxed atomics */
+	uint32_t renewals[SML_MAX_CHILDREN][SML_MAX_SHARDS]; /* atomic; 0: none */
+	struct sml_job_counters counters;		     /* relaxed atomics */
 	/* Results by multicast. Each shard's thread owns its part, except the atomic. */
 	struct sml_group group;
 	struct sml_ways ways[SML_MAX_SHARDS];

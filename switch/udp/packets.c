@@ -32,6 +32,22 @@ static void send_one(struct sml_udp_thread *thread, const void *packet, uint32_t
 	sml_udp_sender_send_one(&thread->sender, &bytes, path);
 }
 
+/*
+ * Until the job runs, each probe tells where results go. Then they go there, so that a stolen
+ * cookie or a copied packet cannot change it: only the number that the rank has told over its
+ * control connection does, and only once.
+ */
+static bool tells_address(struct sml_udp_job *job, const struct sml_header *header)
+{
+	uint32_t number = sml_be32(header->use_be);
+
+	if (!__atomic_load_n(&job->started, __ATOMIC_ACQUIRE))
+		return true;
+	return number != 0 &&
+	       __atomic_compare_exchange_n(&job->renewals[header->rank][header->shard], &number, 0,
+					   false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
 static void answer_probe(struct sml_udp_thread *thread, struct sml_udp_job *job,
 			 struct sml_header *header, uint32_t length, struct msghdr *message)
 {
@@ -45,11 +61,7 @@ static void answer_probe(struct sml_udp_thread *thread, struct sml_udp_job *job,
 		return;
 	}
 	sml_udp_path(message, &path);
-	/*
-	 * The destination of results is fixed once the job runs, so a stolen cookie cannot change
-	 * it.
-	 */
-	if (!__atomic_load_n(&job->started, __ATOMIC_ACQUIRE)) {
+	if (tells_address(job, header)) {
 		job->paths[header->rank][header->shard] = path;
 		__atomic_store_n(&job->has_path[header->rank][header->shard], true,
 				 __ATOMIC_RELEASE);

@@ -275,6 +275,16 @@ static const char *shard_misses(struct sml_dataplane *dataplane, const struct sm
 	return NULL;
 }
 
+/* A map that cannot be written keeps the old address; the rank asks again. */
+static void xdp_renew_address(struct sml_dataplane *dataplane, uint32_t number, uint8_t child,
+			      uint8_t shard, uint32_t renewal)
+{
+	pthread_mutex_lock(&dataplane->mutex);
+	job_of(dataplane, number)->renewals[child][shard] = renewal;
+	pthread_mutex_unlock(&dataplane->mutex);
+	(void)sml_xdp_maps_renew_peer(dataplane->maps, number, child, shard, renewal);
+}
+
 /* rank: or SML_XDP_PARENT, which is ready as soon as it has answered. */
 static const char *xdp_misses_address(struct sml_dataplane *dataplane, uint32_t number,
 				      uint8_t rank)
@@ -340,12 +350,13 @@ static struct sml_xdp_endpoint endpoint_of(const union sml_sockaddr *address)
 
 /* A lost probe is sent again: so is one that the socket has no room for. */
 static void send_probes(struct sml_dataplane *dataplane, const struct sml_xdp_user_job *job,
-			uint16_t lanes)
+			uint16_t lanes, uint32_t renewal)
 {
 	uint8_t packet[SML_XDP_LONGEST_BYTES] = {0};
 
 	for (uint8_t shard = 0; shard < job->rules.n_shards; shard++) {
-		const struct sml_header header = sml_pool_probe_up(&job->rules, shard, lanes);
+		const struct sml_header header =
+			sml_pool_probe_up(&job->rules, shard, lanes, renewal);
 
 		memcpy(packet, &header, sizeof(header));
 		(void)sendto(dataplane->socket.fd, packet, SML_HEADER_BYTES + 4u * lanes,
@@ -359,7 +370,7 @@ static void send_probes(struct sml_dataplane *dataplane, const struct sml_xdp_us
  * first know where they come from.
  */
 static void xdp_probe_parent(struct sml_dataplane *dataplane, uint32_t number, uint16_t port,
-			     uint16_t lanes)
+			     uint16_t lanes, uint32_t renewal)
 {
 	struct sml_xdp_user_job *job = job_of(dataplane, number);
 	union sml_sockaddr to = dataplane->parent;
@@ -373,7 +384,7 @@ static void xdp_probe_parent(struct sml_dataplane *dataplane, uint32_t number, u
 	job->parent = to;
 	pthread_mutex_unlock(&dataplane->mutex);
 	if (lanes <= SML_XDP_LANES)
-		send_probes(dataplane, job, lanes);
+		send_probes(dataplane, job, lanes, renewal);
 }
 
 static uint16_t xdp_parent_lanes(struct sml_dataplane *dataplane, uint32_t number)
@@ -465,6 +476,7 @@ const struct sml_dataplane_operations sml_dataplane_xdp = {
 	.start_job = xdp_start_job,
 	.remove_job = xdp_remove_job,
 	.misses_address = xdp_misses_address,
+	.renew_address = xdp_renew_address,
 	.window = xdp_window,
 	.wants_single_packets = xdp_wants_single_packets,
 	.job_counters = xdp_job_counters,

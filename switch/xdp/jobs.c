@@ -241,6 +241,15 @@ int sml_xdp_maps_set_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t ra
 	return rc < 0 ? rc : sml_xdp_map_set(maps->skeleton->maps.sml_peers, &row, peer);
 }
 
+int sml_xdp_maps_renew_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t rank, uint8_t shard,
+			    uint32_t renewal)
+{
+	uint32_t row;
+	int rc = peer_row(find(maps, number), rank, shard, &row);
+
+	return rc < 0 ? rc : sml_xdp_map_set(maps->skeleton->maps.sml_renewals, &row, &renewal);
+}
+
 int sml_xdp_maps_get_slot(struct sml_xdp_maps *maps, uint32_t number, uint32_t slot,
 			  struct sml_slot buffers[2])
 {

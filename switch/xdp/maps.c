@@ -19,6 +19,7 @@ static int set_sizes(struct sml_xdp_maps *maps)
 	} sizes[] = {
 		{maps->skeleton->maps.sml_slots, 2 * maps->config.max_slots},
 		{maps->skeleton->maps.sml_peers, jobs * SML_XDP_PEERS_PER_JOB},
+		{maps->skeleton->maps.sml_renewals, jobs * SML_XDP_PEERS_PER_JOB},
 		{maps->skeleton->maps.sml_ports, jobs * SML_MAX_CHILDREN},
 		{maps->skeleton->maps.sml_counters, jobs},
 		{maps->skeleton->maps.sml_groups, jobs},

@@ -66,6 +66,10 @@ int sml_xdp_maps_get_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t ra
 int sml_xdp_maps_set_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t rank, uint8_t shard,
 			  const struct sml_xdp_peer *peer);
 
+/* The next probe with this number tells where the rank's shard is. */
+int sml_xdp_maps_renew_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t rank, uint8_t shard,
+			    uint32_t renewal);
+
 struct sml_xdp_totals {
 	struct sml_xdp_traffic traffic;
 	uint64_t contributions[SML_MAX_CHILDREN];

@@ -32,6 +32,21 @@ static void flush(struct sml_dataplane *dataplane)
 		sml_switch_log(SML_LOG_WARN, "%s", refusal);
 }
 
+/* The program decides in the same way. */
+static bool tells_address(struct sml_xdp_user_job *job, const struct sml_header *header,
+			  struct msghdr *message)
+{
+	uint32_t *renewal = &job->renewals[header->rank][header->shard];
+
+	if (!job->started)
+		return true;
+	if (*renewal == 0 || header->use_be != sml_be32(*renewal) ||
+	    job->arrived_by[header->rank][header->shard] != sml_udp_interface(message))
+		return false;
+	*renewal = 0;
+	return true;
+}
+
 /* The program has learned the return path from the same probe. */
 static void answer_probe(struct sml_dataplane *dataplane, struct sml_xdp_user_job *job,
 			 struct sml_header *header, uint32_t length, struct msghdr *message)
@@ -46,7 +61,7 @@ static void answer_probe(struct sml_dataplane *dataplane, struct sml_xdp_user_jo
 		return;
 	}
 	sml_udp_path(message, &path);
-	if (!job->started) {
+	if (tells_address(job, header, message)) {
 		job->paths[rank][shard] = path;
 		job->arrived_by[rank][shard] = sml_udp_interface(message);
 		job->has_path[rank][shard] = true;

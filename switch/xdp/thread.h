@@ -35,6 +35,7 @@ struct sml_xdp_user_job {
 	uint32_t arrived_by[SML_MAX_CHILDREN + 1]
 			   [SML_MAX_SHARDS]; /* interface; 0: not heard yet, or not reported */
 	bool has_path[SML_MAX_CHILDREN + 1][SML_MAX_SHARDS];
+	uint32_t renewals[SML_MAX_CHILDREN][SML_MAX_SHARDS]; /* 0: none */
 	/* Of a leaf: where it has sent its probes, and how many lanes have come back. */
 	union sml_sockaddr parent;
 	uint16_t up_lanes[SML_MAX_SHARDS];

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "control/envelope.h"
 #include "support/switch_client.h"
 
 static uint16_t port;
@@ -122,6 +123,51 @@ static void results_go_to_the_probed_address_only(void **state)
 	client_contribute(&c[0], 4, 0, 8, 10);
 	client_expect_result(&c[0], 4, 0, 8, 30);
 	close(stranger.udp);
+	clients_close(c, 2);
+}
+
+static void probe_with_number(const struct client *of, const struct client *from, uint32_t number)
+{
+	struct packet packet;
+
+	client_packet(of, 0, 0, 8, 0, &packet);
+	packet.header.kind = SML_PACKET_PROBE;
+	packet.header.use_be = sml_be32(number);
+	client_send_packet(from, &packet, SML_HEADER_BYTES + 32);
+	assert_true(client_receive(from, &packet, CLIENT_WAIT_MS) > 0);
+	assert_int_equal(packet.header.kind, SML_PACKET_PROBE_REPLY);
+}
+
+/* The number that the rank has told over its control connection is good for one probe. */
+static void a_renewed_address_is_where_its_probe_came_from(void **state)
+{
+	SmlControl__Renew renew = SML_CONTROL__RENEW__INIT;
+	struct client c[2], moved, copier;
+
+	(void)state;
+	clients_start(c, 2, "127.0.0.1", port, "renewed");
+	clients_start(&moved, 1, "127.0.0.1", port, "another");
+	clients_start(&copier, 1, "127.0.0.1", port, "a third");
+	probe_with_number(&c[0], &moved, 77); /* nobody has told it */
+	client_contribute(&c[0], 4, 0, 8, 10);
+	client_contribute(&c[1], 4, 0, 8, 20);
+	client_expect_result(&c[0], 4, 0, 8, 30);
+	renew.number = 77;
+	client_send(&c[0], sml_envelope(RENEW, renew, &renew));
+	client_expect_silence(&c[0]);
+	probe_with_number(&c[0], &copier, 76);
+	probe_with_number(&c[0], &moved, 77);
+	probe_with_number(&c[0], &copier, 77);
+	client_contribute(&c[0], 4, 1, 8, 1);
+	client_contribute(&c[1], 4, 1, 8, 2);
+	/* Its socket is the other one now. */
+	close(c[0].udp);
+	c[0].udp = dup(moved.udp);
+	client_expect_result(&c[0], 4, 1, 8, 3);
+	client_contribute(&c[0], 4, 1, 8, 1);
+	client_expect_result(&c[0], 4, 1, 8, 3);
+	clients_close(&copier, 1);
+	clients_close(&moved, 1);
 	clients_close(c, 2);
 }
 
@@ -287,6 +333,7 @@ int main(void)
 		TEST(lost_result_is_sent_again_to_who_asks),
 		TEST(answers_come_from_the_address_that_was_asked),
 		TEST(results_go_to_the_probed_address_only),
+		TEST(a_renewed_address_is_where_its_probe_came_from),
 		TEST(odd_packets_are_dropped_and_counted),
 		TEST(probe_with_a_wrong_cookie_is_not_answered),
 		TEST(packets_that_are_too_long_are_dropped_whatever_their_kind),

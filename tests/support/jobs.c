@@ -118,7 +118,20 @@ static void job_counters(struct sml_dataplane *dataplane, uint32_t job,
 	memcpy(counters->contributions, world_of(dataplane)->contributions,
 	       sizeof(counters->contributions));
 	memcpy(counters->completed, world_of(dataplane)->completed, sizeof(counters->completed));
+	memcpy(counters->verdicts, world_of(dataplane)->verdicts, sizeof(counters->verdicts));
 	world_of(dataplane)->n_looks++;
+}
+
+static void renew_address(struct sml_dataplane *dataplane, uint32_t job, uint8_t child,
+			  uint8_t shard, uint32_t number)
+{
+	struct jobs_world *world = world_of(dataplane);
+
+	(void)job;
+	world->renewed.n++;
+	world->renewed.child = child;
+	world->renewed.shard = shard;
+	world->renewed.number = number;
 }
 
 static uint32_t slot_states(struct sml_dataplane *dataplane, uint32_t job,
@@ -140,6 +153,7 @@ static const struct sml_dataplane_operations counting = {
 	.remove_job = remove_job,
 	.window = window,
 	.job_counters = job_counters,
+	.renew_address = renew_address,
 	.slot_states = slot_states,
 };
 

@@ -36,6 +36,12 @@ struct jobs_world {
 						  of any job */
 	uint64_t completed[SML_MAX_CHILDREN];	  /* uses, in the same way */
 	unsigned n_looks;			  /* their times */
+	uint64_t verdicts[SML_VERDICTS];	  /* the same */
+	struct {
+		unsigned n;
+		uint8_t child, shard;
+		uint32_t number;
+	} renewed; /* as the dataplane was told last, and how often */
 };
 
 /* What it says of itself; the caller frees it. */

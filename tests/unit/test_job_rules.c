@@ -49,11 +49,11 @@ static void each_state_has_its_messages(void **state)
 	assert_int_equal(sayable(&world, 0, 10), MEMBER | BODY(READY));
 	jobs_ready(&world, 0);
 	jobs_ready(&world, 1);
-	assert_int_equal(sayable(&world, 0, 10),
-			 MEMBER | BODY(DESCRIPTION) | BODY(MISMATCH) | BODY(STALL_REPORT));
+	assert_int_equal(sayable(&world, 0, 10), MEMBER | BODY(DESCRIPTION) | BODY(MISMATCH) |
+							 BODY(STALL_REPORT) | BODY(RENEW));
 	jobs_leave(&world, 0);
-	assert_int_equal(sayable(&world, 1, 10),
-			 MEMBER | BODY(DESCRIPTION) | BODY(MISMATCH) | BODY(STALL_REPORT));
+	assert_int_equal(sayable(&world, 1, 10), MEMBER | BODY(DESCRIPTION) | BODY(MISMATCH) |
+							 BODY(STALL_REPORT) | BODY(RENEW));
 	jobs_close(&world);
 }
 

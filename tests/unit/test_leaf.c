@@ -11,13 +11,17 @@
 #include "job/switch_branches.h"
 #include "support/tree.h"
 
+/* The use of the last probe. */
+static uint32_t probed_with;
+
 static void probe_parent(struct sml_dataplane *dataplane, uint32_t job, uint16_t port,
-			 uint16_t lanes)
+			 uint16_t lanes, uint32_t renewal)
 {
 	(void)dataplane;
 	(void)job;
 	(void)port;
 	(void)lanes;
+	probed_with = renewal;
 }
 
 static uint16_t parent_lanes(struct sml_dataplane *dataplane, uint32_t job)
@@ -361,6 +365,67 @@ static void a_leaf_that_cannot_reach_its_parent_says_why(void **state)
 	jobs_close(&world);
 }
 
+/* A job of ranks 0 and 1, which runs. */
+static uint32_t run(struct jobs_world *world)
+{
+	SmlControl__LeafStart start = SML_CONTROL__LEAF_START__INIT;
+	uint32_t numbers[2], ranks[2] = {0, 1};
+
+	be_leaf(world, 2, numbers);
+	assert_null(offer(world, numbers, ranks, 2, 2));
+	start.job_number =
+		jobs_told(world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_READY)->leaf_ready->job_number;
+	jobs_say(world, 0, sml_envelope(LEAF_START, leaf_start, &start));
+	return start.job_number;
+}
+
+static void a_rank_at_a_leaf_renews_its_address_there(void **state)
+{
+	SmlControl__Renew renew = SML_CONTROL__RENEW__INIT;
+	struct jobs_world world;
+	unsigned n_said;
+
+	(void)state;
+	run(&world);
+	n_said = world.peers[0].n_said;
+	renew.number = 77;
+	jobs_say(&world, 2, sml_envelope(RENEW, renew, &renew));
+	assert_int_equal(world.renewed.n, 1);
+	assert_int_equal(world.renewed.child, 1);
+	assert_int_equal(world.renewed.number, 77);
+	/* A shard that the job has not, and the parent, which has nothing to do with it. */
+	renew.shard = 1;
+	jobs_say(&world, 2, sml_envelope(RENEW, renew, &renew));
+	renew.shard = UINT32_MAX;
+	jobs_say(&world, 2, sml_envelope(RENEW, renew, &renew));
+	assert_int_equal(world.renewed.n, 1);
+	assert_int_equal(world.peers[0].n_said, n_said);
+	jobs_close(&world);
+}
+
+static void a_leaf_without_its_parents_results_renews_its_address(void **state)
+{
+	const SmlControl__Envelope *renew;
+	struct jobs_world world;
+	uint32_t job;
+
+	(void)state;
+	job = run(&world);
+	world.verdicts[SML_VERDICT_RESEND_UP] = 3;
+	world.verdicts[SML_VERDICT_COMPLETED] = 9;
+	jobs_wait(&world, SML_SECOND_NS);
+	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_RENEW));
+	/* Its ranks ask again, and no result comes. */
+	world.verdicts[SML_VERDICT_RESEND_UP]++;
+	jobs_wait(&world, SML_SECOND_NS);
+	renew = jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_RENEW);
+	assert_non_null(renew);
+	assert_int_equal(renew->leaf_renew->job_number, job);
+	assert_int_not_equal(renew->leaf_renew->number, 0);
+	assert_int_equal(probed_with, renew->leaf_renew->number);
+	jobs_close(&world);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -374,6 +439,8 @@ int main(void)
 		cmocka_unit_test(a_leaf_waits_for_slots_of_ended_jobs),
 		cmocka_unit_test(a_leaf_whose_slots_are_in_pieces_says_so_later_too),
 		cmocka_unit_test(a_leaf_that_cannot_reach_its_parent_says_why),
+		cmocka_unit_test(a_rank_at_a_leaf_renews_its_address_there),
+		cmocka_unit_test(a_leaf_without_its_parents_results_renews_its_address),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -286,6 +286,32 @@ static void each_rank_gets_its_own_copy_of_a_result(void **state)
 	assert_int_equal(number(&peer_row(2, 0)->parameters[1]), 0);
 }
 
+static void a_renewed_address_changes_one_entry_while_the_job_is_there(void **state)
+{
+	struct sml_p4_peer peer;
+	struct sml_p4_job *job;
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(800)};
+
+	(void)state;
+	assert_int_equal(add(9, 4), 0);
+	learn_addresses(9);
+	job = sml_p4_job_of(&dataplane, 9);
+	peer = job->peers[1][1];
+	memcpy(&peer.path.to, &to, sizeof(to));
+	/* Its entries come with the start. */
+	sml_p4_job_renew(&dataplane, job, 1, 1, &peer);
+	assert_int_equal(sml_dataplane_p4.start_job(&dataplane, 9), 0);
+	assert_int_equal(number(&peer_row(1, 1)->parameters[6]), 701);
+	sml_p4_job_renew(&dataplane, job, 1, 1, &peer);
+	assert_int_equal(number(&peer_row(1, 1)->parameters[6]), 800);
+	assert_int_equal(number(&peer_row(1, 0)->parameters[6]), 700);
+	assert_int_equal(rows_of("SmlEgress.addressing.peers"), 6);
+	/* A probe may come while the job ends. */
+	sml_p4_job_remove(&dataplane, job);
+	sml_p4_job_renew(&dataplane, job, 1, 1, &peer);
+	assert_int_equal(target.n_rows, 0);
+}
+
 static void a_rank_in_ipv6_is_addressed_there(void **state)
 {
 	struct sockaddr_in6 to = {.sin6_family = AF_INET6, .sin6_port = htons(900)};
@@ -511,6 +537,7 @@ int main(void)
 		IN_WORLD(a_job_starts_with_its_own_entry_and_ends_with_it),
 		IN_WORLD(a_job_that_never_started_leaves_nothing),
 		IN_WORLD(each_rank_gets_its_own_copy_of_a_result),
+		IN_WORLD(a_renewed_address_changes_one_entry_while_the_job_is_there),
 		IN_WORLD(a_rank_in_ipv6_is_addressed_there),
 		IN_WORLD(a_rank_whose_probes_do_not_pass_the_p4_switch_is_named),
 		IN_WORLD(jobs_do_not_share_buffers),

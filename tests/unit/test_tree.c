@@ -59,6 +59,34 @@ static void a_leaf_is_one_child_that_stands_for_its_ranks(void **state)
 	jobs_close(&world);
 }
 
+static void a_leaf_and_a_rank_renew_their_own_addresses(void **state)
+{
+	SmlControl__LeafRenew leafs = SML_CONTROL__LEAF_RENEW__INIT;
+	SmlControl__Renew ranks = SML_CONTROL__RENEW__INIT;
+	struct jobs_world world;
+
+	(void)state;
+	run(&world);
+	leafs.job_number = tree_leaf_job(&world, 0)->job_number;
+	leafs.number = 5;
+	jobs_say(&world, 0, sml_envelope(LEAF_RENEW, leaf_renew, &leafs));
+	assert_int_equal(world.renewed.n, 0); /* the job does not run yet */
+	tree_leaf_ready(&world, 0, 256);
+	jobs_say(&world, 0, sml_envelope(LEAF_RENEW, leaf_renew, &leafs));
+	assert_int_equal(world.renewed.n, 1);
+	assert_int_equal(world.renewed.child, tree_leaf_job(&world, 0)->number);
+	assert_int_equal(world.renewed.number, 5);
+	ranks.number = 6;
+	jobs_say(&world, 1, sml_envelope(RENEW, renew, &ranks));
+	assert_int_equal(world.renewed.n, 2);
+	assert_int_equal(world.renewed.child, jobs_admitted(&world, 1)->number);
+	assert_int_equal(world.renewed.number, 6);
+	/* A leaf keeps what its ranks say of it. */
+	tree_relay(&world, 0, 70, sml_envelope(RENEW, renew, &ranks));
+	assert_int_equal(world.renewed.n, 2);
+	jobs_close(&world);
+}
+
 static void a_job_starts_when_its_leaves_are_ready_too(void **state)
 {
 	struct jobs_world world;
@@ -392,6 +420,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_leaf_is_one_child_that_stands_for_its_ranks),
 		cmocka_unit_test(a_job_starts_when_its_leaves_are_ready_too),
+		cmocka_unit_test(a_leaf_and_a_rank_renew_their_own_addresses),
 		cmocka_unit_test(a_death_behind_a_leaf_is_told_to_all),
 		cmocka_unit_test(a_leaf_outlives_its_ranks),
 		cmocka_unit_test(the_death_of_a_leaf_ends_connections_without_an_error),

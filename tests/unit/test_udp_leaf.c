@@ -139,7 +139,7 @@ static void probe_parent(struct world *world)
 	assert_int_equal(getsockname(world->parent, (struct sockaddr *)&own, &length), 0);
 	parent.v4 = own;
 	udp->set_parent(world->leaf, &parent);
-	udp->probe_parent(world->leaf, JOB, ntohs(own.sin_port), LANES);
+	udp->probe_parent(world->leaf, JOB, ntohs(own.sin_port), LANES, 0);
 	assert_int_equal(hear(world->parent).header.kind, SML_PACKET_PROBE);
 }
 

@@ -78,13 +78,19 @@ static struct sml_header header_for(const struct sml_pool_rules *rules, uint8_t 
 	};
 }
 
-static uint32_t probe_from(struct pair *pair, uint8_t rank, uint8_t shard, uint8_t *frame)
+static uint32_t renewal_from(struct pair *pair, uint8_t rank, uint8_t shard, uint32_t number,
+			     uint8_t *frame)
 {
-	struct sml_header header = header_for(&pair->pool.rules, rank, 0, 0, 0);
+	struct sml_header header = header_for(&pair->pool.rules, rank, 0, number, 0);
 
 	header.kind = SML_PACKET_PROBE;
 	header.shard = shard;
 	return frame_build(frame, &pair->wrappings[rank], &header, sizeof(header));
+}
+
+static uint32_t probe_from(struct pair *pair, uint8_t rank, uint8_t shard, uint8_t *frame)
+{
+	return renewal_from(pair, rank, shard, 0, frame);
 }
 
 /* The parent's answer to the leaf's probe, as of any host. */
@@ -92,7 +98,7 @@ static uint32_t reply_from(struct pair *pair, const struct frame_wrapping *host,
 			   uint8_t *frame)
 {
 	uint32_t packet[10 + 64] = {0};
-	struct sml_header header = sml_pool_probe_up(&pair->pool.rules, shard, 32);
+	struct sml_header header = sml_pool_probe_up(&pair->pool.rules, shard, 32, 0);
 
 	header.kind = SML_PACKET_PROBE_REPLY;
 	header.key_be = sml_be64(pair->pool.rules.parent.tag);
@@ -563,6 +569,36 @@ static void an_address_is_learned_with_the_cookie_only_and_stays(void **state)
 	pair_close(&pair);
 }
 
+static void a_renewed_address_is_learned_once(void **state)
+{
+	struct sml_xdp_peer before, renewed, after;
+	uint8_t frame[FRAME_BYTES];
+	struct xdp_outcome out;
+	struct pair pair;
+	uint32_t bytes;
+
+	(void)state;
+	pair_open(&pair, 2, 352, 1);
+	sml_xdp_maps_get_peer(maps, JOB, 1, 0, &before);
+	assert_int_equal(sml_xdp_maps_renew_peer(maps, JOB, 1, 0, 77), 0);
+	pair.wrappings[1].rank = 9; /* another address */
+	bytes = renewal_from(&pair, 1, 0, 78, frame);
+	run_program(frame, bytes, &out);
+	sml_xdp_maps_get_peer(maps, JOB, 1, 0, &renewed);
+	assert_memory_equal(&before, &renewed, sizeof(before));
+	bytes = renewal_from(&pair, 1, 0, 77, frame);
+	run_program(frame, bytes, &out);
+	sml_xdp_maps_get_peer(maps, JOB, 1, 0, &renewed);
+	assert_memory_not_equal(&before, &renewed, sizeof(before));
+	/* A copy of the same probe from elsewhere. */
+	pair.wrappings[1].rank = 10;
+	bytes = renewal_from(&pair, 1, 0, 77, frame);
+	run_program(frame, bytes, &out);
+	sml_xdp_maps_get_peer(maps, JOB, 1, 0, &after);
+	assert_memory_equal(&renewed, &after, sizeof(after));
+	pair_close(&pair);
+}
+
 /* Ranks know the tag. The program alone decides what the daemon sends on. */
 static void a_rank_cannot_make_results(void **state)
 {
@@ -759,6 +795,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(what_is_not_ours_passes_untouched),
 	cmocka_unit_test(an_ipv4_sender_may_leave_out_the_checksum_and_pad_the_frame),
 	cmocka_unit_test(an_address_is_learned_with_the_cookie_only_and_stays),
+	cmocka_unit_test(a_renewed_address_is_learned_once),
 	cmocka_unit_test(a_rank_cannot_make_results),
 	cmocka_unit_test(results_for_the_daemon_bear_its_key),
 };
