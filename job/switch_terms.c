@@ -14,6 +14,7 @@
 struct term {
 	const char *name;
 	uint32_t mine, theirs;
+	const char *fix;
 };
 
 /* Another version of these messages: nothing else in them is reliable. */
@@ -205,17 +206,48 @@ static void check_shards(const struct sml_job *job, const SmlControl__Join *join
 	}
 }
 
+/* One rank's list has one switch for two stripes. */
+static bool comes_twice(const struct sml_job *job, const SmlControl__Join *join)
+{
+	const struct sml_member *member = &job->members[join->rank < job->n_ranks ? join->rank : 0];
+
+	return join->stripe != job->stripe && member->peer != NULL && member->pid == join->pid &&
+	       strcmp(member->host, join->host) == 0;
+}
+
+static void tell_difference(const struct sml_job *job, const SmlControl__Join *join,
+			    const struct term *term, struct sml_refusal *refusal)
+{
+	refusal->error = SML_ERROR_MISMATCH;
+	if (comes_twice(job, join))
+		snprintf(refusal->text, sizeof(refusal->text),
+			 "rank %u of job \"%s\" names one switch for stripe %u and for stripe %u: "
+			 "each stripe needs a switch of its own (SWITCHML_SWITCH)",
+			 join->rank, job->name, job->stripe, join->stripe);
+	else
+		snprintf(refusal->text, sizeof(refusal->text),
+			 "ranks of job \"%s\" disagree about %s: rank %u says %u, rank %u says "
+			 "%u: %s",
+			 job->name, term->name, join->rank, term->mine, job->first_rank,
+			 term->theirs, term->fix);
+}
+
 /* The terms that must be equal on all ranks: report the first that differs. */
 static void check_terms(const struct sml_job *job, const SmlControl__Join *join,
 			struct sml_refusal *refusal)
 {
+	static const char switches[] =
+		"give all ranks the same switches in the same order (SWITCHML_SWITCH)";
+	static const char slots[] = "give all ranks the same SWITCHML_SLOTS";
 	const struct term terms[] = {
-		{"world_size", join->world_size, job->n_ranks},
-		{"head slots", join->head_slots, job->head_slots_wanted},
-		{"data slots", join->data_slots, job->data_slots_wanted},
-		{"tickets off", join->no_tickets != 0, job->no_tickets},
-		{"stripe", join->stripe, job->stripe},
-		{"stripes", join->stripes, job->stripes},
+		{"world_size", join->world_size, job->n_ranks,
+		 "are they of one run (SWITCHML_WORLD_SIZE or the launcher's, SWITCHML_JOB)?"},
+		{"head slots", join->head_slots, job->head_slots_wanted, slots},
+		{"data slots", join->data_slots, job->data_slots_wanted, slots},
+		{"tickets off", join->no_tickets != 0, job->no_tickets,
+		 "give all ranks the same SWITCHML_FAULTS"},
+		{"stripe", join->stripe, job->stripe, switches},
+		{"stripes", join->stripes, job->stripes, switches},
 	};
 
 	if (strcmp(join->library_version, job->library_version) != 0) {
@@ -228,14 +260,10 @@ static void check_terms(const struct sml_job *job, const SmlControl__Join *join,
 		return;
 	}
 	for (size_t i = 0; i < sizeof(terms) / sizeof(terms[0]); i++) {
-		if (terms[i].mine == terms[i].theirs)
-			continue;
-		refusal->error = SML_ERROR_MISMATCH;
-		snprintf(refusal->text, sizeof(refusal->text),
-			 "ranks of job \"%s\" disagree about %s: rank %u says %u, rank %u says %u",
-			 job->name, terms[i].name, join->rank, terms[i].mine, job->first_rank,
-			 terms[i].theirs);
-		return;
+		if (terms[i].mine != terms[i].theirs) {
+			tell_difference(job, join, &terms[i], refusal);
+			return;
+		}
 	}
 	check_shards(job, join, refusal);
 }

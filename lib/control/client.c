@@ -161,8 +161,10 @@ static int too_late(struct sml_control *control)
 			control->talk.config.where, settings->timeout_ms,
 			control->talk.refused[0] ? "the last rank that tried was refused: "
 			: settings->switch_address
-				? "have they been started, with the same job name and switch?"
-				: "have they been started, with the same SWITCHML_JOB, "
+				? "have they been started, with the same SWITCHML_JOB and "
+				  "SWITCHML_SWITCH?"
+				: "have they been started, without SWITCHML_SWITCH as this rank, "
+				  "with the same SWITCHML_JOB, "
 				  "SWITCHML_MASTER_ADDR and SWITCHML_MASTER_PORT, and is that "
 				  "address one of rank 0's host?",
 			control->talk.refused);

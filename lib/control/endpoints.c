@@ -86,14 +86,30 @@ static int parse(const char *item, uint16_t default_port, struct sml_host_port *
 			     (int)length, item);
 }
 
-static int check_items(const char *set, unsigned n)
+static bool are_same(const struct sml_host_port *a, const struct sml_host_port *b)
 {
-	struct sml_host_port ignored;
-	int error = 0;
+	return a->port == b->port && strcmp(a->host, b->host) == 0;
+}
 
-	for (unsigned i = 0; error == 0 && i < n; i++)
-		error = parse(item_of(set, i), SML_DEFAULT_PORT, &ignored);
-	return error;
+/* Each stripe needs a switch of its own: with one for two, no job could begin. */
+static int check_items(const char *list, const char *set, unsigned n)
+{
+	struct sml_host_port places[SML_MAX_STRIPES];
+
+	for (unsigned i = 0; i < n; i++) {
+		int error = parse(item_of(set, i), SML_DEFAULT_PORT, &places[i]);
+
+		if (error)
+			return error;
+		for (unsigned k = 0; k < i; k++)
+			if (are_same(&places[k], &places[i]))
+				return sml_error_set(
+					SML_ERROR_CONFIG,
+					"SWITCHML_SWITCH=\"%s\" names %s, port %u, for stripe %u "
+					"and for stripe %u: each stripe needs a switch of its own",
+					list, places[i].host, places[i].port, k, i);
+	}
+	return 0;
 }
 
 int sml_endpoints_stripes(const char *list)
@@ -113,7 +129,7 @@ int sml_endpoints_stripes(const char *list)
 				"SWITCHML_SWITCH=\"%s\": after each bar, there must be one "
 				"switch for each stripe, %u, but \"%.*s\" names %u",
 				list, n, (int)strcspn(set, "|"), set, items_of(set));
-		error = check_items(set, n);
+		error = check_items(list, set, n);
 		if (error)
 			return error;
 	}

@@ -120,13 +120,32 @@ end_rank a
 address=$roomy,$full rank a turned SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
 await job_is "$roomy" turned joining
 address=$full,$roomy rank b turned SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2
-expect_errors "switches in another order" b "disagree about stripe"
-expect_news "switches in another order" a "disagree about stripe"
+text="same switches in the same order (SWITCHML_SWITCH)"
+expect_errors "switches in another order" b "$text"
+expect_news "switches in another order" a "$text"
 address=$roomy,$full rank a unequal SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
 await job_is "$roomy" unequal joining
 address=$roomy rank b unequal SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2
-expect_errors "one switch and two" b "disagree about stripes"
-expect_news "one switch and two" a "disagree about stripes"
+expect_errors "one switch and two" b "$text"
+expect_news "one switch and two" a "$text"
+
+# One switch for two stripes, under one name and under two.
+address=$roomy,$roomy rank a same SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
+expect_errors "one switch for two stripes" a "for stripe 0 and for stripe 1: each stripe needs a switch of its own"
+address=$roomy,localhost:${roomy##*:} rank a alias SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
+expect_errors "one switch for two stripes, under two names" a "each stripe needs a switch of its own (SWITCHML_SWITCH)"
+
+# One rank without the switch, in both directions.
+SWITCHML_MASTER_PORT=$(free_port)
+export SWITCHML_MASTER_PORT
+address=$roomy rank a without SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2 SWITCHML_TIMEOUT=2
+address= rank b without SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2 SWITCHML_TIMEOUT=2
+expect_errors "a rank without the switch" a "with the same SWITCHML_JOB and SWITCHML_SWITCH?" \
+	b "without SWITCHML_SWITCH as this rank"
+address= rank a without SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2 SWITCHML_TIMEOUT=2
+address=$roomy rank b without SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2 SWITCHML_TIMEOUT=2
+expect_errors "rank 0 without the switch" a "without SWITCHML_SWITCH as this rank" \
+	b "with the same SWITCHML_JOB and SWITCHML_SWITCH?"
 
 start_switch --jobs 1
 N=1000000 rank a first SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1

@@ -58,6 +58,35 @@ static void a_newcomer_with_other_terms_is_refused_alone(void **state)
 	jobs_close(&world);
 }
 
+/* Each refusal names the variable to change. */
+static void a_refusal_says_what_to_set(void **state)
+{
+	SmlControl__Join join = jobs_join_message("a", 1, 2);
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
+	join.stripes = 2;
+	jobs_join(&world, 1, join);
+	assert_non_null(strstr(jobs_refusal(&world, 1), "in the same order (SWITCHML_SWITCH)"));
+	join.stripe = 1;
+	jobs_join(&world, 2, join);
+	assert_non_null(strstr(jobs_refusal(&world, 2), "in the same order (SWITCHML_SWITCH)"));
+	join = jobs_join_message("a", 1, 2);
+	join.data_slots += 8;
+	jobs_join(&world, 3, join);
+	assert_non_null(strstr(jobs_refusal(&world, 3), "SWITCHML_SLOTS"));
+	/* Rank 0 itself comes again, for another stripe. */
+	join = jobs_join_message("a", 0, 2);
+	join.stripe = 1;
+	join.stripes = 2;
+	jobs_join(&world, 4, join);
+	assert_non_null(strstr(jobs_refusal(&world, 4),
+			       "for stripe 0 and for stripe 1: each stripe needs a switch"));
+	jobs_close(&world);
+}
+
 /* The wrong rank may be the first to come: nobody waits for it yet. */
 static void ranks_that_come_later_learn_of_a_refusal(void **state)
 {
@@ -693,6 +722,7 @@ int main(void)
 		cmocka_unit_test(ranks_that_share_no_memory_are_admitted_again),
 		cmocka_unit_test(a_machine_without_a_token_is_refused),
 		cmocka_unit_test(a_newcomer_with_other_terms_is_refused_alone),
+		cmocka_unit_test(a_refusal_says_what_to_set),
 		cmocka_unit_test(ranks_that_come_later_learn_of_a_refusal),
 		cmocka_unit_test(an_old_refusal_is_forgotten),
 		cmocka_unit_test(a_join_of_our_own_version_says_nothing_that_we_do_not_know),
