@@ -289,7 +289,8 @@ SML_API int sml_config_init(struct sml_config *config);
  * Errors: SML_ERROR_CONFIG (a setting is missing or wrong), SML_ERROR_UNREACHABLE (no switch
  * answers, or no UDP packet came back), SML_ERROR_REFUSED (the switch has no room, or the job has
  * such a rank already), SML_ERROR_MISMATCH (ranks disagree about the job), SML_ERROR_RANK_DIED,
- * SML_ERROR_SWITCH_DIED, SML_ERROR_TIMEOUT (ranks are missing), SML_ERROR_VERSION, SML_ERROR_TLS,
+ * SML_ERROR_SWITCH_DIED (before the job had begun, and it could begin at no other address within
+ * ten seconds), SML_ERROR_TIMEOUT (ranks are missing), SML_ERROR_VERSION, SML_ERROR_TLS,
  * -EINTR (see interrupt in struct sml_config), -ENOMEM, and others of errno.
  */
 SML_API int sml_open(struct sml_context **context, const struct sml_config *config);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plural.h"
 #include "control/envelope.h"
 #include "control/text.h"
 #include "job/rank_admission.h"
@@ -385,6 +386,7 @@ void sml_talk_message(struct sml_talk *talk, const SmlControl__Envelope *message
 	if (talk->phase >= SML_TALK_LEFT || body >= sizeof(reactions) / sizeof(reactions[0]) ||
 	    reactions[body] == NULL)
 		return;
+	talk->heard = true;
 	talk->begun |= body == SML_CONTROL__ENVELOPE__BODY_ADMITTED ||
 		       body == SML_CONTROL__ENVELOPE__BODY_FETCH ||
 		       body == SML_CONTROL__ENVELOPE__BODY_RESULT;
@@ -409,6 +411,26 @@ static void tell_rank_0_died(struct sml_talk *talk, const char *how)
 			      talk->config.where, how);
 }
 
+/* It has answered, so it is a switch, or rank 0; but not all ranks have come. */
+static void tell_died_early(struct sml_talk *talk, const char *how)
+{
+	char ranks[SML_RANKS_TEXT_BYTES], while_waiting[SML_RANKS_TEXT_BYTES + 64] = "";
+	unsigned n = sml_ranks_count(&talk->missing) + talk->n_more;
+
+	if (n > 0) {
+		sml_ranks_text(&talk->missing, talk->n_more, ranks, sizeof(ranks));
+		snprintf(while_waiting, sizeof(while_waiting), " while rank%s %s %s awaited",
+			 sml_plural(n), ranks, n > 1 ? "were" : "was");
+	}
+	if (talk->config.rank_0_runs_it)
+		sml_talk_fail(talk, SML_ERROR_RANK_DIED,
+			      "rank 0 died, and the job's control port at %s with it: it %s%s",
+			      talk->config.where, how, while_waiting);
+	else
+		sml_talk_fail(talk, SML_ERROR_SWITCH_DIED, "%s at %s %s%s", talk->config.what,
+			      talk->config.where, how, while_waiting);
+}
+
 void sml_talk_ended(struct sml_talk *talk, const char *how, bool known)
 {
 	const struct sml_talk_config *config = &talk->config;
@@ -429,6 +451,8 @@ void sml_talk_ended(struct sml_talk *talk, const char *how, bool known)
 		sml_talk_fail(talk, SML_ERROR_SWITCH_DIED,
 			      "%s at %s %s before the job could continue there", config->what,
 			      config->where, how);
+	} else if (talk->heard && talk->phase < SML_TALK_ADMITTED) {
+		tell_died_early(talk, how);
 	} else if (talk->phase < SML_TALK_ADMITTED && config->rank_0_runs_it) {
 		sml_talk_fail(talk, SML_ERROR_UNREACHABLE,
 			      "what listens at %s %s: is it rank 0 of this job? Check "

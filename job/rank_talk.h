@@ -175,6 +175,7 @@ struct sml_talk {
 	struct sml_ranks missing; /* that had not joined at the last message */
 	unsigned n_more;	  /* how many others were missing, which it did not name */
 	char refused[256]; /* why one of them could not, as the switch says; "": none tried */
+	bool heard;	   /* it has said something, so it is a switch */
 	bool begun;	   /* all ranks have joined, and the switch has begun with them */
 	bool serves;	   /* the rank can answer questions */
 	bool may_be_lost;  /* others can take over, so a loss is not a failure */

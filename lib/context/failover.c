@@ -307,7 +307,7 @@ static void unpark_shards(struct sml_stripe *stripe)
 }
 
 /* The old control's memory is kept, because a caller may be about to use it. */
-static bool retire(struct sml_stripe *stripe)
+bool sml_stripe_retire_control(struct sml_stripe *stripe)
 {
 	/* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
 	size_t bytes = (stripe->n_retired + 1) * sizeof(stripe->control);
@@ -327,7 +327,7 @@ static int replace_switch(struct sml_stripe *stripe)
 	int error;
 
 	park_shards(stripe);
-	if (!retire(stripe))
+	if (!sml_stripe_retire_control(stripe))
 		return sml_error_set(-ENOMEM, "no memory to continue with another switch");
 	error = is_over(stripe->context) ? SML_ERROR_CLOSED : take_over(stripe, &taken);
 	if (error)

@@ -86,6 +86,22 @@ static void stop_meeting(struct sml_context *context)
 	context->hosts.found.fd = -1;
 }
 
+bool sml_hosts_meet_again(struct sml_stripe *stripe)
+{
+	struct sml_hosts *hosts = &stripe->context->hosts;
+
+	if (!stripe->has_met)
+		return true;
+	/* The other switches have been told. */
+	if (stripe->context->n_stripes > 1)
+		return false;
+	sml_hosts_drop_met(stripe);
+	stripe->has_met = false;
+	hosts->found.n_stripes = 0;
+	hosts->found.apart = false;
+	return hosts->machine[0] == '\0' || sml_host_open_door(&stripe->door) == 0;
+}
+
 bool sml_hosts_sends(const struct sml_stripe *stripe, const struct sml_readiness *found)
 {
 	const struct sml_neighbors *neighbors = &stripe->admission.neighbors;

@@ -28,6 +28,12 @@ void sml_hosts_introduce(struct sml_stripe *stripe, struct sml_application *appl
  */
 int sml_hosts_settle(struct sml_stripe *first, bool share);
 
+/*
+ * The stripe's switch was lost before the job began, and its ranks will meet anew. False: it is too
+ * late for that, or there is no socket.
+ */
+bool sml_hosts_meet_again(struct sml_stripe *stripe);
+
 /* Is this rank to send packets? */
 bool sml_hosts_sends(const struct sml_stripe *stripe, const struct sml_readiness *found);
 

@@ -68,6 +68,15 @@ void sml_stripe_set_connection(struct sml_stripe *stripe, const struct sml_reach
 	__atomic_store_n(&stripe->name, connection->endpoint->name, __ATOMIC_RELEASE);
 }
 
+/* The switch that was lost comes last, because it may be frozen. */
+static unsigned first_to_try(const struct sml_stripe *stripe)
+{
+	return stripe->n_retired == 0
+		       ? 0
+		       : (unsigned)(stripe->connection.endpoint - stripe->endpoints + 1) %
+				 stripe->n_endpoints;
+}
+
 static int connect_to_first(struct sml_stripe *stripe)
 {
 	const struct sml_context *context = stripe->context;
@@ -75,6 +84,7 @@ static int connect_to_first(struct sml_stripe *stripe)
 		.endpoints = stripe->endpoints,
 		.n_endpoints = stripe->n_endpoints,
 		.interface = context->embedded ? NULL : context->settings.interface,
+		.first = first_to_try(stripe),
 		.embedded = is_embedded(stripe),
 		.deadline_ns = stripe->deadline_ns,
 		.log = &context->settings.log,

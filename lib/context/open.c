@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/thread.h"
+#include "lib/context/begin.h"
 #include "lib/context/context.h"
 #include "lib/context/data_path.h"
 #include "lib/context/embedded.h"
@@ -64,18 +65,6 @@ static void note_failure(struct sml_stripe *stripe)
 		sml_context_fail(context, stripe->error, stripe->text);
 }
 
-static int join(struct sml_stripe *stripe)
-{
-	struct sml_application application = {.ports = NULL};
-	int error = sml_stripe_lanes(stripe, &application.lanes);
-
-	if (error)
-		return error;
-	sml_hosts_introduce(stripe, &application);
-	return sml_control_join(stripe->control, &application, &stripe->admission,
-				stripe->deadline_ns);
-}
-
 /*
  * Connect, join, open the transports, prove the paths, start. Afterwards the
  * control connection has its thread and `lanes` are known. 0, or an error told
@@ -87,12 +76,7 @@ static int open_stripe(struct sml_stripe *stripe)
 
 	if (is_embedded(stripe->context))
 		return sml_embedded_open(stripe);
-	error = sml_stripe_connect_control(stripe);
-	if (error == 0)
-		error = join(stripe);
-	if (error == 0)
-		error = sml_data_path_agree(stripe, stripe->control, stripe->transports,
-					    &stripe->lanes, stripe->deadline_ns);
+	error = sml_stripe_begin(stripe);
 	/* From now on, because other stripes may take long to get this far. */
 	return error ? error : sml_stripe_start_control(stripe);
 }

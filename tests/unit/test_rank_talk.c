@@ -267,6 +267,70 @@ static void memory_that_was_not_offered_is_not_used(void **state)
 	assert_true(talk.shares_memory);
 }
 
+/* ---- before the job runs ---- */
+
+static void join_as(bool rank_0_runs_it)
+{
+	const struct sml_talk_config config = {.what = rank_0_runs_it ? "rank 0" : NULL,
+					       .where = "here",
+					       .rank = 1,
+					       .world_size = 3,
+					       .heartbeat_ms = HEARTBEAT_MS,
+					       .rank_0_runs_it = rank_0_runs_it,
+					       .output = &output};
+	SmlControl__Join join = SML_CONTROL__JOIN__INIT;
+
+	sml_talk_fini(&talk);
+	sml_talk_init(&talk, &config);
+	sml_talk_join(&talk, &join, NULL);
+}
+
+static void be_told_to_wait(void)
+{
+	SmlControl__Waiting waiting = SML_CONTROL__WAITING__INIT;
+	uint32_t missing = 2;
+
+	waiting.missing = &missing;
+	waiting.n_missing = 1;
+	waiting.refused = (char *)(uintptr_t) "";
+	sml_talk_message(&talk, sml_envelope(WAITING, waiting, &waiting));
+}
+
+static void a_switch_that_has_answered_dies_as_a_switch(void **state)
+{
+	(void)state;
+	join_as(false);
+	be_told_to_wait();
+	sml_talk_ended(&talk, "closed the connection", true);
+	assert_int_equal(talk.error, SML_ERROR_SWITCH_DIED);
+	assert_string_equal(talk.text,
+			    "the switch at here closed the connection while rank 2 was awaited");
+}
+
+static void rank_0_that_has_answered_dies_as_rank_0(void **state)
+{
+	(void)state;
+	join_as(true);
+	be_told_to_wait();
+	sml_talk_ended(&talk, "closed the connection", true);
+	assert_int_equal(talk.error, SML_ERROR_RANK_DIED);
+	assert_non_null(strstr(talk.text, "rank 0 died"));
+	assert_non_null(strstr(talk.text, "while rank 2 was awaited"));
+}
+
+static void what_has_said_nothing_may_be_something_else(void **state)
+{
+	(void)state;
+	join_as(false);
+	sml_talk_ended(&talk, "closed the connection", true);
+	assert_int_equal(talk.error, SML_ERROR_UNREACHABLE);
+	assert_non_null(strstr(talk.text, "is it a SwitchML switch?"));
+	join_as(true);
+	sml_talk_ended(&talk, "closed the connection", true);
+	assert_int_equal(talk.error, SML_ERROR_UNREACHABLE);
+	assert_non_null(strstr(talk.text, "is it rank 0 of this job?"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -284,6 +348,12 @@ int main(void)
 		cmocka_unit_test_setup_teardown(who_resumes_only_to_leave_may_be_let_go_as_it_joins,
 						run_until_started, end),
 		cmocka_unit_test_setup_teardown(a_message_out_of_turn_or_too_long_is_not_waited_for,
+						run_until_started, end),
+		cmocka_unit_test_setup_teardown(a_switch_that_has_answered_dies_as_a_switch,
+						run_until_started, end),
+		cmocka_unit_test_setup_teardown(rank_0_that_has_answered_dies_as_rank_0,
+						run_until_started, end),
+		cmocka_unit_test_setup_teardown(what_has_said_nothing_may_be_something_else,
 						run_until_started, end),
 	};
 

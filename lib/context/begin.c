@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * While a stripe begins, nothing can be lost with its switch: no call has been made. So if the
+ * switch dies, the stripe begins anew at the next address, and all of them are tried for a while,
+ * because a switch may be started again. The ranks that waited there lose it together, and go on in
+ * the same order, so they meet again.
+ *
+ * The invariant: a new try has nothing of the last one, except that the others know which ranks of
+ * this host share memory at several switches: after that, a lost switch is an error.
+ */
+#include "lib/context/begin.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/context/data_path.h"
+#include "lib/context/failover.h"
+#include "lib/context/hosts.h"
+#include "lib/context/join.h"
+
+/* After a switch was lost, how long all addresses are tried; and the pause between two rounds. */
+#define PATIENCE_NS (10 * SML_NS_PER_SEC)
+#define PAUSE_US    100000
+
+/* What has been lost, and until when another switch is looked for. */
+struct search {
+	char lost[SML_TEXT_BYTES]; /* "": nothing */
+	uint64_t until_ns;
+	bool died; /* one of them had answered before */
+};
+
+static int join(struct sml_stripe *stripe)
+{
+	struct sml_application application = {.ports = NULL};
+	int error = sml_stripe_lanes(stripe, &application.lanes);
+
+	if (error)
+		return error;
+	sml_hosts_introduce(stripe, &application);
+	return sml_control_join(stripe->control, &application, &stripe->admission,
+				stripe->deadline_ns);
+}
+
+static int try_to_begin(struct sml_stripe *stripe, bool *connected)
+{
+	int error = sml_stripe_connect_control(stripe);
+
+	*connected = error == 0;
+	if (error == 0)
+		error = join(stripe);
+	if (error == 0)
+		error = sml_data_path_agree(stripe, stripe->control, stripe->transports,
+					    &stripe->lanes, stripe->deadline_ns);
+	return error;
+}
+
+/* Is it the switch that has failed, and not this rank or another one? */
+static bool is_lost(const struct sml_stripe *stripe, int error, bool connected)
+{
+	/* It said nothing, so it may be frozen, or something else. */
+	bool silent = error == SML_ERROR_UNREACHABLE && connected && stripe->n_endpoints > 1;
+
+	return error == SML_ERROR_SWITCH_DIED || silent;
+}
+
+static void note_loss(struct sml_stripe *stripe, struct search *search, int error)
+{
+	const struct sml_settings *settings = &stripe->context->settings;
+
+	if (search->lost[0] == '\0')
+		search->until_ns = sml_now_ns() + PATIENCE_NS;
+	search->died |= error == SML_ERROR_SWITCH_DIED;
+	snprintf(search->lost, sizeof(search->lost), "%s", sml_error_last());
+	sml_log(&settings->log, SML_LOG_WARN, "%s; job \"%s\" has not begun: looking for a switch",
+		search->lost, settings->job);
+}
+
+static bool may_go_on(const struct sml_stripe *stripe, const struct search *search)
+{
+	uint64_t now_ns = sml_now_ns();
+
+	return search->lost[0] != '\0' && now_ns < search->until_ns &&
+	       now_ns < stripe->deadline_ns && !sml_crew_is_stopping(&stripe->context->crew) &&
+	       !sml_is_interrupted(stripe->context->settings.interrupt);
+}
+
+/* What belongs to the lost switch goes. False: it cannot, or there is no memory. */
+static bool start_over(struct sml_stripe *stripe)
+{
+	if (!sml_hosts_meet_again(stripe) || !sml_stripe_retire_control(stripe))
+		return false;
+	sml_data_path_close(stripe->transports);
+	memset(stripe->transports, 0, sizeof(stripe->transports));
+	return true;
+}
+
+static int tell(int error, const struct search *search)
+{
+	char text[SML_TEXT_BYTES];
+
+	if (!search->died || error != SML_ERROR_UNREACHABLE)
+		return error;
+	snprintf(text, sizeof(text), "%s", sml_error_last());
+	return sml_error_set(SML_ERROR_SWITCH_DIED,
+			     "%.350s, and the job could not begin at "
+			     "another switch: %.500s",
+			     search->lost, text);
+}
+
+int sml_stripe_begin(struct sml_stripe *stripe)
+{
+	struct search search = {.lost = ""};
+	bool connected;
+	int error;
+
+	while ((error = try_to_begin(stripe, &connected)) != 0) {
+		if (is_lost(stripe, error, connected))
+			note_loss(stripe, &search, error);
+		else if (error != SML_ERROR_UNREACHABLE)
+			break;
+		if (!may_go_on(stripe, &search) || (connected && !start_over(stripe)))
+			break;
+		if (!connected)
+			usleep(PAUSE_US);
+	}
+	return error ? tell(error, &search) : 0;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A stripe begins at a dedicated switch, or at the next one if that one dies before the job runs.
+ */
+#ifndef SML_LIB_BEGIN_H
+#define SML_LIB_BEGIN_H
+
+#include "lib/context/context.h"
+
+/*
+ * Connect, join, open the transports, prove the paths, start. Afterwards `lanes` are known. 0, or
+ * an error told by sml_error_set(): SML_ERROR_CLOSED when another stripe has failed.
+ */
+int sml_stripe_begin(struct sml_stripe *stripe);
+
+#endif

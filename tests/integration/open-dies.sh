@@ -1,0 +1,136 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# A switch, a leaf or a root dies while sml_open() waits, in any of its phases. The ranks begin at
+# the next address, or at the same one if the switch comes back. Otherwise the error says what died,
+# and which ranks were awaited.
+# Usage: open-dies.sh SWITCHML
+set -u
+
+switchml=$(realpath "$1")
+here=$(realpath "$(dirname "$0")")
+. "$here/../support/await.sh"
+. "$here/../support/report.sh"
+. "$here/../support/trees.sh"
+cd "$work" || exit 1
+export SWITCHML_TIMEOUT=60 SWITCHML_HEARTBEAT=5
+
+# Job, rank, ranks, list of switches, options: one rank.
+rank() {
+	RANK=$2 WORLD_SIZE=$3 "$switchml" bench --switch "$4" --job "$1" -b 4 -e 4 -n 5 "${@:5}" \
+		>"$1.$2" 2>&1 &
+	pids+=($!)
+}
+
+# Job, list, where it waits first: rank 0 waits there for rank 1.
+first_rank_waits() {
+	pids=()
+	rank "$1" 0 2 "$2"
+	await is_over_or knows "$3" "$1"
+}
+
+knows() {
+	"$switchml" status --switch "$1" 2>/dev/null | grep -q "job \"$2\""
+}
+
+looks_again() {
+	says "$1.0" "closed the connection while rank 1 was awaited\|has been silent\|was stopped"
+}
+
+# Title, job, list: rank 0 has lost its switch; now rank 1 comes.
+then_begins() {
+	await is_over_or looks_again "$2"
+	rank "$2" 1 2 "$3"
+	ends_well "$1" "$2"
+}
+
+export SWITCHML_HOST_GROUP
+for SWITCHML_HOST_GROUP in 0 1; do
+	switch one 127.0.0.1:0
+	switch two 127.0.0.1:0
+	both="${at[one]}|${at[two]}"
+	first_rank_waits "killed-$SWITCHML_HOST_GROUP" "$both" "${at[one]}"
+	dies one
+	then_begins "the switch dies while a rank waits: it begins at the standby" \
+		"killed-$SWITCHML_HOST_GROUP" "$both"
+done
+
+switch one "${at[one]}"
+first_rank_waits stopped "$both" "${at[one]}"
+kill "${process[one]}"
+then_begins "the switch is stopped" stopped "$both"
+
+switch one "${at[one]}"
+first_rank_waits frozen "$both" "${at[one]}"
+kill -STOP "${process[one]}"
+then_begins "the switch is frozen" frozen "$both"
+kill -CONT "${process[one]}"
+dies one
+
+switch one "${at[one]}"
+first_rank_waits again "${at[one]}" "${at[one]}"
+dies one
+switch one "${at[one]}"
+then_begins "the switch is started again, and there is no other" again "${at[one]}"
+
+first_rank_waits never "${at[one]}" "${at[one]}"
+dies one
+wait "${pids[0]}"
+says never.0 'closed the connection while rank 1 was awaited, and the job could not begin at another switch' &&
+	! grep -q 'is it a SwitchML switch' never.0
+say $? "it does not come back, and the error says what happened" never.0
+
+switch one "${at[one]}"
+switch three 127.0.0.1:0
+stripes="${at[two]},${at[one]}|${at[three]},${at[three]}"
+first_rank_waits stripes "$stripes" "${at[one]}"
+dies one
+then_begins "one of two stripes' switches dies" stripes "$stripes"
+
+# ---- all ranks are there ----
+
+for i in 0 1 2 3 4 5 6 7; do
+	switch one "${at[one]}"
+	pids=()
+	export SWITCHML_HOST_GROUP=$((i % 2))
+	rank "phase-$i" 0 2 "$both"
+	rank "phase-$i" 1 2 "$both"
+	# At any moment: while they connect, join, meet, probe, or make their calls.
+	sleep "0.0$((i * 12 + 10))"
+	dies one
+	ends_well "the switch dies while both ranks open, $((i * 12 + 10)) ms after their start" "phase-$i"
+done
+
+# ---- trees ----
+
+declare -A parent=([leaf]=root)
+switch root 127.0.0.1:0
+leaf leaf root
+first_rank_waits leaf-dies "${at[leaf]}" "${at[root]}"
+dies leaf
+leaf leaf root
+then_begins "a leaf dies and comes back" leaf-dies "${at[leaf]}"
+first_rank_waits root-dies "${at[leaf]}|${at[two]}" "${at[root]}"
+dies root
+then_begins "the root dies, and the standby is no tree" root-dies "${at[leaf]}|${at[two]}"
+
+# ---- without a switch ----
+
+SWITCHML_MASTER_PORT=$(free_port)
+export SWITCHML_MASTER_ADDR=127.0.0.1 SWITCHML_MASTER_PORT
+pids=()
+for r in 0 1; do
+	RANK=$r WORLD_SIZE=3 "$switchml" bench --job none -b 4 -e 4 >"none.$r" 2>&1 &
+	pids+=($!)
+done
+both_wait() {
+	[ "$("$switchml" status --switch "127.0.0.1:$SWITCHML_MASTER_PORT" 2>/dev/null |
+		grep -c ' joined ')" = 2 ]
+}
+await is_over_or both_wait
+dies_0() { kill -9 "${pids[0]}" && wait "${pids[0]}" 2>/dev/null; }
+dies_0
+wait "${pids[1]}"
+says none.1 "rank 0 died, and the job's control port .* with it: it closed the connection"
+say $? "rank 0 dies while rank 1 waits for rank 2" none.1
+
+exit $((failures > 0))
