@@ -3,6 +3,7 @@
 #include "control/scan.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "control.pb-c.h"
 
@@ -106,6 +107,10 @@ static bool may_have_unknown(const ProtobufCMessageDescriptor *descriptor)
 
 static int scan_field(const ProtobufCFieldDescriptor *field, struct bytes value, unsigned depth)
 {
+	/* To C, the text would end there: a name would be another one. */
+	if (field->type == PROTOBUF_C_TYPE_STRING && value.at < value.end &&
+	    memchr(value.at, 0, (size_t)(value.end - value.at)) != NULL)
+		return -EPROTO;
 	if (field->type != PROTOBUF_C_TYPE_MESSAGE)
 		return 0; /* protobuf-c checks wire types and packed lists, in linear time */
 	return scan(field->descriptor, value, depth + 1);

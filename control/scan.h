@@ -4,6 +4,8 @@
  * submessage, which takes quadratic time if there are many, and it keeps unknown fields. This scan
  * refuses both. It is linear: it reads every byte at most once, and allocates nothing.
  *
+ * A text with a NUL in it is refused, too, because C would take only what is before it.
+ *
  * The invariant: a message that passes has each singular field and each oneof at most once, at
  * every depth, and unknown fields only where SML_SCAN_UNKNOWN says.
  */

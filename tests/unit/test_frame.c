@@ -186,6 +186,19 @@ static void unknown_fields_are_refused(void **state)
 	assert_int_equal(read_repeated(10, "\x98\6\1", 3, 17), -EPROTO);
 }
 
+/* To C, the name would end at it, and be another job's. */
+static void a_text_has_no_nul(void **state)
+{
+	(void)state;
+	/* Join.job. */
+	assert_int_equal(read_repeated(1, "\x1a\5train", 7, 1), 1);
+	assert_int_equal(read_repeated(1, "\x1a\5tra\0n", 7, 1), -EPROTO);
+	assert_int_equal(read_repeated(1, "\x1a\5trai\0", 7, 1), -EPROTO);
+	assert_int_equal(read_repeated(1, "\x1a\0", 2, 1), 1);
+	/* Bytes may have it: Join.machine. */
+	assert_int_equal(read_repeated(1, "\xc2\2\3a\0b", 6, 1), 1);
+}
+
 /* Two bytes each become a slot of 48 bytes, a pointer, and protobuf-c's own data. */
 static void message_takes_a_bounded_multiple_of_its_length(void **state)
 {
@@ -229,6 +242,7 @@ int main(void)
 		cmocka_unit_test(submessage_that_comes_often_costs_no_time),
 		cmocka_unit_test(singular_field_comes_once),
 		cmocka_unit_test(unknown_fields_are_refused),
+		cmocka_unit_test(a_text_has_no_nul),
 		cmocka_unit_test(message_takes_a_bounded_multiple_of_its_length),
 		cmocka_unit_test(largest_report_and_status_pass),
 	};
