@@ -51,7 +51,8 @@ static const struct argp_option option_list[] = {
 	 "Address to listen on (all addresses, port 28500). Port 0 selects a free port", 0},
 	{"data-port", OPTION_DATA_PORT, "PORT", 0, "UDP port for data (the control port's number)",
 	 0},
-	{"slots", OPTION_SLOTS, "N", 0, "Slots of all jobs together (4096)", 0},
+	{"slots", OPTION_SLOTS, "N", 0,
+	 "Slots of all jobs together (4096; with --dataplane p4: 1024, as its programs have)", 0},
 	{"jobs", OPTION_JOBS, "N", 0, "Number of jobs at once (64, at most 256)", 0},
 	{"threads", OPTION_THREADS, "N", 0, "Number of threads that move packets (1)", 0},
 	{"heartbeat", OPTION_HEARTBEAT, "SECONDS", 0,
@@ -224,6 +225,7 @@ static error_t take(struct reader *reader, int key, const char *text)
 		break;
 	case OPTION_SLOTS:
 		config->max_slots = number(reader, "slots", text, 16, 1u << 20);
+		reader->options->has_slots = true;
 		break;
 	case OPTION_JOBS:
 		config->max_jobs = number(reader, "jobs", text, 1, 256);
@@ -330,6 +332,9 @@ static const char *find_path(int argc, char **argv)
 	return path != NULL && *path != '\0' ? path : NULL;
 }
 
+/* What p4/v1model/switchml.p4 is compiled for, unless -DSML_SLOTS says otherwise. */
+#define P4_SLOTS 1024
+
 static void begin(struct sml_switch_config *config)
 {
 	sml_switch_config_init(config);
@@ -377,6 +382,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
 		return take(&reader, key, text);
 	if (options->is_again)
 		return 0;
+	if (!options->has_slots && has_dataplane(&options->config, "p4"))
+		options->config.max_slots = P4_SLOTS;
 	refuse_unless(state, "xdp", "iface", options->config.interfaces);
 	refuse_unless(state, "p4", "target", options->config.target);
 	refuse_unless(state, "p4", "hosts", options->config.hosts);

@@ -15,6 +15,7 @@ struct sml_switch_options {
 	char **argv;
 	bool log_json;
 	const char *metrics; /* where to serve them; NULL: nowhere */
+	bool has_slots;	     /* a number of them */
 	bool is_again;	     /* the command line was parsed before */
 };
 

@@ -45,7 +45,7 @@ build_network() {
 
 # Options of a daemon beside --listen: run it here.
 run_daemon() {
-	ip netns exec "$name-net" "$switchml" switch --slots 1024 --dataplane p4 --target "$p4_target" \
+	ip netns exec "$name-net" "$switchml" switch --dataplane p4 --target "$p4_target" \
 		--hosts "$hosts" -v "$@"
 }
 
