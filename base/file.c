@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
-#include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,6 +21,32 @@ int sml_file_open(const char *path, int flags)
 		return fd;
 	close(fd);
 	return -EPERM;
+}
+
+/* 0 or -errno; -EINVAL: neither a file nor a folder. */
+static int check_regular(int fd)
+{
+	struct stat about;
+
+	if (fstat(fd, &about) < 0)
+		return -errno;
+	return S_ISREG(about.st_mode) ? 0 : S_ISDIR(about.st_mode) ? -EISDIR : -EINVAL;
+}
+
+FILE *sml_file_read(const char *path, const char **why)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	int rc = fd < 0 ? -errno : check_regular(fd);
+	FILE *file = rc < 0 ? NULL : fdopen(fd, "r");
+
+	if (file != NULL)
+		return file;
+	if (rc == 0)
+		rc = -errno;
+	if (fd >= 0)
+		close(fd);
+	*why = rc == -EINVAL ? "it is not a regular file" : strerrordesc_np(-rc);
+	return NULL;
 }
 
 /* A file that an ended process has left there is removed. */

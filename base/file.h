@@ -7,12 +7,19 @@
 #define SML_BASE_FILE_H
 
 #include <stddef.h>
+#include <stdio.h>
 
 /*
  * Open a regular file for writing, and create it for its owner only. flags: O_APPEND or O_TRUNC. A
  * symbolic link, a FIFO or a device is refused. Returns the descriptor or -errno.
  */
 int sml_file_open(const char *path, int flags);
+
+/*
+ * Open a regular file for reading. A FIFO would block, and a device may never end. NULL: *why is
+ * the reason, as strerror() has it.
+ */
+FILE *sml_file_read(const char *path, const char **why);
 
 /*
  * Begin a file that everybody may read, and that takes the place of whatever has this name once

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/file.h"
 
 /* While it is read. */
 struct reading {
@@ -17,6 +18,7 @@ struct reading {
 	int line;
 	bool is_indented;    /* that line: it continues the one before */
 	int long_line, most; /* the first line with more bytes than libinih takes; 0: none */
+	int section; /* the first line with one, of which libinih tells only with a setting */
 };
 
 /* The rest of a line that was read in part. False: it has none. */
@@ -44,6 +46,8 @@ static char *read_line(char *text, int bytes, void *context)
 		return NULL;
 	reading->line++;
 	reading->is_indented = *text == ' ' || *text == '\t';
+	if (*text == '[' && reading->section == 0)
+		reading->section = reading->line;
 	if (strchr(text, '\n') == NULL && skip_rest(reading->stream) && !is_comment(text) &&
 	    reading->long_line == 0) {
 		reading->long_line = reading->line;
@@ -87,11 +91,12 @@ static int take_line(void *context, const char *section, const char *name, const
 
 int sml_switch_file_read(struct sml_switch_file *file, const char *path)
 {
-	struct reading reading = {.stream = fopen(path, "re"), .file = file};
+	const char *why;
+	struct reading reading = {.stream = sml_file_read(path, &why), .file = file};
 	int line, error;
 
 	if (reading.stream == NULL)
-		return sml_error_set(-errno, "cannot read %s: %s", path, strerror(errno));
+		return sml_error_set(-EINVAL, "cannot read %s: %s", path, why);
 	line = ini_parse_stream(read_line, &reading, take_line, &reading);
 	error = ferror(reading.stream) ? errno : 0;
 	fclose(reading.stream);
@@ -103,6 +108,8 @@ int sml_switch_file_read(struct sml_switch_file *file, const char *path)
 				     "%s, line %d: longer than %d bytes: put the rest into the "
 				     "next line, indented",
 				     path, reading.long_line, reading.most);
+	if (reading.section > 0 && (line == 0 || reading.section < line))
+		line = reading.section;
 	if (line == 0)
 		return 0;
 	return sml_error_set(

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/plural.h"
 #include "cmd/commands.h"
 #include "cmd/trace.h"
@@ -78,7 +79,8 @@ static json_t *parse_file(FILE *file, const char *path, char *why, size_t bytes)
 
 json_t *trace_load(const char *path)
 {
-	FILE *file = fopen(path, "re");
+	const char *cannot;
+	FILE *file = sml_file_read(path, &cannot);
 	char why[JSON_ERROR_TEXT_LENGTH];
 	json_t *trace;
 
@@ -86,7 +88,7 @@ json_t *trace_load(const char *path)
 		fprintf(stderr,
 			"switchml trace: cannot read %s: %s; a rank with SWITCHML_TRACE writes its "
 			"file when it leaves the job\n",
-			path, strerror(errno));
+			path, cannot);
 		return NULL;
 	}
 	trace = parse_file(file, path, why, sizeof(why));

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "control/tls_internal.h"
 
 /* A peer's chain: a few certificates of 2 KiB each. OpenSSL's own bound is 100 KiB. */
@@ -53,11 +54,12 @@ static int check_given(const struct sml_tls_files *files, const struct sml_tls_f
 
 static int check_readable(const char *name, const char *path)
 {
-	FILE *file = fopen(path, "re");
+	const char *why;
+	FILE *file = sml_file_read(path, &why);
 
 	if (file == NULL)
 		return sml_error_set(-EINVAL, "the file %s of %s cannot be read: %s", path, name,
-				     strerror(errno));
+				     why);
 	fclose(file);
 	return 0;
 }

@@ -68,7 +68,9 @@ refuses "a line that is too long" 'conf, line 2: longer than 199 bytes: put the 
 	"$(printf 'jobs = 1\nhosts = %01000d' 0)"
 refuses "a line that goes on" "conf, line 1: slots must be .*, not '1x'" $'slots = 1\n x'
 refuses "a line without a value" 'conf, line 1: expected NAME = VALUE' 'jobs'
-refuses "a section" 'conf, line 2: expected NAME = VALUE' $'[switch]\njobs = 1'
+refuses "a section" 'conf, line 1: expected NAME = VALUE' $'[switch]\njobs = 1'
+refuses "a section alone" 'conf, line 1: expected NAME = VALUE' '[switch]'
+refuses "a section at the end" 'conf, line 2: expected NAME = VALUE' $'jobs = 1\n[switch]'
 refuses "a file in the file" "there is no setting 'config'" 'config = /etc/passwd'
 # Values that show only in use that they are wrong.
 # Title, pattern, lines of the file.
@@ -103,6 +105,12 @@ say $? "a file that is missing" "$work/out"
 timeout 20 "$switchml" switch --listen 127.0.0.1:0 --config "$work" >"$work/out" 2>&1
 [ $? = 2 ] && says "$work/out" "cannot read $work: Is a directory"
 say $? "a folder instead of a file" "$work/out"
+mkfifo "$work/fifo"
+for other in /dev/zero "$work/fifo"; do
+	timeout 20 "$switchml" switch --listen 127.0.0.1:0 --config "$other" >"$work/out" 2>&1
+	[ $? = 2 ] && says "$work/out" "cannot read $other: it is not a regular file"
+	say $? "${other##*/} instead of a file" "$work/out"
+done
 # The example file of the program: its comments are settings that exist.
 sed 's/^#\([a-z-]* = \)/\1/; /^tls-/d; /^key-/d; /^iface/d; /^xdp/d; /^metrics/d; /^target/d; /^hosts/d; /^program/d; /^parent/d; s/^listen.*/listen = 127.0.0.1:0/; /^data-port/d' \
 	"$root/packaging/systemd/switch.conf" >"$work/conf"

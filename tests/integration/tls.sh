@@ -223,6 +223,11 @@ c="--tls-certificate switch.pem" k="--tls-key switch.key" a="--tls-authority aut
 	wrong_files "no authority" 'and --tls-authority is not set.*the other two: --tls-certificate and --tls-key' $c $k
 	wrong_files "no such key" 'nowhere.key of --tls-key cannot be read: No such file' $c $a \
 		--tls-key nowhere.key
+	mkfifo fifo
+	wrong_files "a key that would block" 'fifo of --tls-key cannot be read: it is not a regular file' $c $a \
+		--tls-key fifo
+	wrong_files "a certificate without end" 'zero of --tls-certificate cannot be read: it is not a regular' $k $a \
+		--tls-certificate /dev/zero
 	wrong_files "a key with a passphrase" 'has a passphrase, which cannot be entered' $c $a \
 		--tls-key locked.key
 	wrong_files "another's key" "does not belong to the certificate" $c $a --tls-key worker.key

@@ -72,6 +72,8 @@ refuses() {
 refuses 'both of rank 2' "$work/trace.2" "$work/ahead.2"
 refuses 'is not a trace' "$work/rank.0"
 refuses "cannot read $work/missing: No such file" "$work/missing"
+mkfifo "$work/fifo"
+refuses "cannot read $work/fifo: it is not a regular file" "$work/fifo"
 : >"$work/empty"
 refuses "empty is empty: its rank was killed" "$work/trace.0" "$work/empty"
 [ ! -e "$work/none" ] && [ ! -e "$work/none.tmp" ] || give_up "a refused merge leaves a file"
