@@ -188,6 +188,20 @@ def wrong_type(job):
     jax.jit(lambda x: sj.allreduce(x, job=job))(np.ones(3, np.uint32))
 
 
+def masked(job):
+    import switchml.jax as switchml_jax
+
+    array = np.ma.array(np.ones(4, np.float32), mask=[1, 0, 0, 0])
+    for call in (switchml_jax.allreduce, switchml_jax.broadcast):
+        with pytest.raises(TypeError, match="the mask"):
+            call({"a": [np.ones(4, np.float32), array]}, job=job)
+    return switchml_jax.allreduce(np.ones(2, np.float32), job=job).tolist()
+
+
+def test_a_masked_array_is_refused(ranks):
+    assert ranks.call(masked) == [[N] * 2] * N
+
+
 def wrong_op(job):
     import switchml.jax as sj
 

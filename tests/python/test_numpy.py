@@ -265,6 +265,55 @@ def test_bad_arguments_raise_and_harm_nothing(ranks):
     assert ranks.call(refused) == [N] * N
 
 
+class WithUnit(np.ndarray):
+    """What astropy's and unyt's arrays are like: a unit beside the elements."""
+
+
+class WithSlot(np.ndarray):
+    __slots__ = ("scale",)
+
+
+def with_unit():
+    made = np.ones(N, np.float32).view(WithUnit)
+    made.unit = "m"
+    return made
+
+
+def more_than_elements(job):
+    """Each call with arrays that hold more than their memory shows, and then a call without."""
+    plain = np.ones(N, np.float32)
+    for odd in (
+        np.ma.array(plain, mask=[True] + [False] * (N - 1)),
+        np.ma.array(plain),
+        with_unit(),
+        plain.view(WithSlot),
+    ):
+        for call, arguments in (
+            (job.allreduce, [odd]),
+            (job.allreduce_async, [odd]),
+            (job.allreduce, [plain, odd]),
+            (job.reduce, [odd]),
+            (job.reduce, [plain, job.rank, odd]),
+            (job.broadcast, [odd]),
+            (job.allgather, [odd]),
+            (job.allgather, [plain[:1], odd]),
+            (job.reduce_scatter, [odd]),
+            (job.reduce_scatter, [plain, odd]),
+        ):
+            with pytest.raises(TypeError, match="would be lost: pass"):
+                call(*arguments)
+    kept = (plain, np.matrix(plain), plain.view(Kept))
+    return [float(job.allreduce(array).sum()) for array in kept]
+
+
+class Kept(np.ndarray):
+    """A subclass that adds nothing to its elements."""
+
+
+def test_arrays_that_hold_more_than_elements_are_refused_in_words(ranks):
+    assert ranks.call(more_than_elements) == [[N * N] * 3] * N
+
+
 def test_without_a_job_every_call_says_so():
     for call in (switchml.rank, switchml.barrier, switchml.counters):
         with pytest.raises(switchml.Closed, match="init"):

@@ -224,6 +224,24 @@ def wrong_type(job, graph):
     (tf.function(call) if graph else call)()
 
 
+def masked(job):
+    import switchml.tensorflow as switchml_tf
+
+    array = np.ma.array(np.ones(4, np.float32), mask=[1, 0, 0, 0])
+    for call in (
+        lambda: switchml_tf.allreduce(array, job=job),
+        lambda: switchml_tf.allreduce({"a": [np.ones(4), array]}, job=job),
+        lambda: switchml_tf._reduce_gradients([array], "avg", None, job),
+    ):
+        with pytest.raises(TypeError, match="the mask"):
+            call()
+    return switchml_tf.allreduce(np.ones(2, np.float32), job=job).numpy().tolist()
+
+
+def test_a_masked_array_is_refused(ranks):
+    assert ranks.call(masked) == [[N] * 2] * N
+
+
 def wrong_op(job):
     import tensorflow as tf
 

@@ -9,6 +9,7 @@ has its own bfloat16.
 from __future__ import annotations
 
 import ctypes
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,6 +66,7 @@ class Buffer(NamedTuple):
 
 def buffer_of(array: Any, *, writable: bool = False) -> Buffer:
     """The memory of `array`. Raises TypeError or ValueError if C cannot use it."""
+    array = whole(array)
     if isinstance(array, np.ndarray):
         return _of_numpy(array, writable)
     if isinstance(array, np.generic):
@@ -81,6 +83,44 @@ def buffer_of(array: Any, *, writable: bool = False) -> Buffer:
             "object with DLPack or the buffer protocol"
         ) from None
     return _of_numpy(np.asarray(view), writable)
+
+
+# Subclasses of NumPy's arrays that keep nothing about their elements outside of them.
+_WHOLE = (np.ndarray, np.memmap, np.matrix, np.recarray)
+
+
+def whole(array: Any) -> Any:
+    """The array, if its memory is all that belongs to its elements.
+
+    Raises TypeError or ValueError if a mask, a unit, or a sign that is not in memory would be
+    lost. Results of PyTorch's functional collectives become the tensors that they wait for.
+    """
+    if type(array) in _WHOLE:
+        return array
+    if isinstance(array, np.ndarray):
+        _check_subclass(array)
+    elif (torch := sys.modules.get("torch")) and isinstance(array, torch.Tensor):
+        from . import _tensor_memory
+
+        array = _tensor_memory.ready(array)
+        if array.device.type != "cpu":
+            raise ValueError(_NOT_HERE)
+        _tensor_memory.check(array)
+    return array
+
+
+def _check_subclass(array: np.ndarray) -> None:
+    name = type(array).__name__
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError(
+            f"the mask of a {name} would be lost: pass array.filled(value), or pass array.data "
+            "and the mask in two calls"
+        )
+    slots = any(getattr(kind, "__slots__", ()) for kind in type(array).__mro__)
+    if slots or getattr(array, "__dict__", None):
+        raise TypeError(
+            f"what a {name} has besides its elements would be lost: pass array.view(numpy.ndarray)"
+        )
 
 
 def _of_numpy(array: np.ndarray, writable: bool) -> Buffer:
@@ -116,6 +156,9 @@ class _DLTensor(ctypes.Structure):
 
 
 _CPU, _CUDA_HOST = 1, 3
+_NOT_HERE = (
+    "the array is not in this host's memory: copy it there (switchml.torch also takes CUDA tensors)"
+)
 _KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 
 _get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -132,10 +175,7 @@ def _of_dlpack(array: Any, writable: bool) -> Buffer:
         array = array.detach()
     device = array.__dlpack_device__()[0]
     if device not in (_CPU, _CUDA_HOST):
-        raise ValueError(
-            "the array is not in this host's memory: copy it there "
-            "(switchml.torch also takes CUDA tensors)"
-        )
+        raise ValueError(_NOT_HERE)
     capsule = array.__dlpack__()
     # Not renamed to "used_dltensor": the capsule frees the tensor when we release the
     # capsule.

@@ -23,6 +23,7 @@ import jax
 from jax.experimental import io_callback
 
 from . import _tensors
+from ._buffer import whole
 from .job import Job
 
 __all__ = ["allreduce", "broadcast"]
@@ -70,7 +71,7 @@ def allreduce(tree: Any, op: str = "sum", wire: str | None = None, job: Job | No
         (jax.errors.JaxRuntimeError) with the same text.
     """
     leaves, structure = jax.tree.flatten(tree)
-    leaves = [jax.numpy.asarray(leaf) for leaf in leaves]
+    leaves = [jax.numpy.asarray(whole(leaf)) for leaf in leaves]
     _tensors.check(op, wire, (leaf.dtype.name for leaf in leaves))
     return jax.tree.unflatten(structure, _combine(op, wire, job, leaves) if leaves else [])
 
@@ -78,7 +79,7 @@ def allreduce(tree: Any, op: str = "sum", wire: str | None = None, job: Job | No
 def broadcast(tree: Any, root: int = 0, job: Job | None = None) -> Any:
     """Root's arrays of a pytree, on every rank. They may have any type."""
     leaves, structure = jax.tree.flatten(tree)
-    leaves = [jax.numpy.asarray(leaf) for leaf in leaves]
+    leaves = [jax.numpy.asarray(whole(leaf)) for leaf in leaves]
 
     def call(*arrays: Any) -> list[Any]:
         return _tensors.broadcast_all(arrays, root, job)

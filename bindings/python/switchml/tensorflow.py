@@ -24,6 +24,7 @@ from typing import Any
 import tensorflow as tf
 
 from . import _tensors
+from ._buffer import whole
 from .job import Job
 
 __all__ = ["DistributedGradientTape", "DistributedOptimizer", "allreduce", "broadcast_variables"]
@@ -68,7 +69,7 @@ def allreduce(
         TypeError, ValueError, and eagerly whatever Job.allreduce() raises; within a
         tf.function that comes as a tf.errors.OpError with the same text.
     """
-    flat = [tf.convert_to_tensor(tensor) for tensor in tf.nest.flatten(tensors)]
+    flat = [tf.convert_to_tensor(whole(tensor)) for tensor in tf.nest.flatten(tensors)]
 
     @tf.custom_gradient
     def combine(*inputs: tf.Tensor) -> tuple[list[tf.Tensor], Any]:
@@ -100,7 +101,9 @@ def _reduce_gradients(
     gradients: Sequence[Any], op: str, wire: str | None, job: Job | None
 ) -> list[Any]:
     """None stays None, for variables that the loss does not depend on, on any rank."""
-    present = [tf.convert_to_tensor(gradient) for gradient in gradients if gradient is not None]
+    present = [
+        tf.convert_to_tensor(whole(gradient)) for gradient in gradients if gradient is not None
+    ]
     reduced = iter(_allreduce_all(present, op, wire, job))
     return [None if gradient is None else next(reduced) for gradient in gradients]
 

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the memory of a PyTorch tensor does not show.
+
+C reads and writes that memory. But the elements of a wrapper are in another tensor, those of a
+quantized tensor have a scale, and those of a lazy tensor are computed when PyTorch reads
+them. The invariant: only a plain tensor that is not lazy is its memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+# PyTorch names what it must heed in a tensor by its dispatch keys. These change nothing about
+# the elements, or are the lazy bits. Everything else is not plain, also what PyTorch adds later.
+_PLAIN_KEYS = (
+    "CPU",
+    "CUDA",
+    "ADInplaceOrView",
+    "AutogradCPU",
+    "AutogradCUDA",
+    "AutocastCPU",
+    "AutocastCUDA",
+    "Conjugate",
+    "Negative",
+    "ZeroTensor",
+)
+
+
+def _other_bits() -> int:
+    keys = torch._C._dispatch_keys(torch.empty(0, device="cpu"))
+    for name in _PLAIN_KEYS:
+        keys = keys.add(getattr(torch._C.DispatchKey, name))
+    return ~keys.raw_repr()
+
+
+_OTHER_BITS = _other_bits()
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether its elements are in its memory, possibly behind lazy bits.
+
+    Not plain: wrappers (DTensor, FakeTensor, masked and nested tensors, …), quantized and sparse
+    tensors, those of torch.func, and those of other devices than the CPU and CUDA.
+    """
+    return not torch._C._dispatch_keys(tensor).raw_repr() & _OTHER_BITS
+
+
+def is_lazy(tensor: torch.Tensor) -> bool:
+    """Whether its conjugate, negative or zero bit is set: its memory has other numbers."""
+    return tensor.is_neg() or tensor.is_conj() or torch._is_zerotensor(tensor)
+
+
+def kind_of(tensor: torch.Tensor) -> str:
+    """What a tensor that is not plain is called."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return type(tensor).__name__
+    if tensor.is_nested:
+        return "nested tensor"
+    if tensor.layout is not torch.strided:
+        return f"{str(tensor.layout).removeprefix('torch.')} tensor"
+    return "quantized tensor" if tensor.is_quantized else "tensor of torch.func"
+
+
+def ready(value: Any) -> Any:
+    """The same, with results of functional collectives in place of the tensors that wait for
+    them. `value` may be a tensor, anything else, or a list of these."""
+    if type(value) is torch.Tensor:
+        return value
+    if isinstance(value, (list, tuple)):
+        return [ready(item) for item in value]
+    if isinstance(value, torch.Tensor) and hasattr(value, "trigger_wait"):
+        return ready(value.trigger_wait())
+    return value
+
+
+def check(tensor: torch.Tensor) -> None:
+    """Raise TypeError or ValueError if the tensor is not its memory."""
+    if not is_plain(tensor):
+        raise TypeError(
+            f"the memory of a {kind_of(tensor)} is not its elements: pass a plain tensor "
+            "(a DTensor's to_local(), for example, or a nested tensor's values())"
+        )
+    if is_lazy(tensor):
+        raise ValueError(
+            "the tensor's memory has other numbers, because its conjugate, negative or zero bit "
+            "is set: pass tensor.resolve_conj().resolve_neg().clone()"
+        )
