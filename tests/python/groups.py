@@ -10,7 +10,7 @@ from ranks import Ranks, free_port
 # Processes of a group are forked from one that has imported PyTorch and has done nothing else:
 # each of them would need seconds of a core to import it.
 FORKED = multiprocessing.get_context("forkserver")
-FORKED.set_forkserver_preload(["torch", "torch.distributed"])
+FORKED.set_forkserver_preload(["torch", "torch.distributed", "torch._dynamo"])
 
 
 def prepare(rank):

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import operator
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -13,6 +15,7 @@ from typing import Any, NamedTuple
 from . import _library as c
 from ._buffer import Buffer, buffer_of, empty_like
 from ._library import lib
+from ._untraced import untraced
 from ._wait import in_main_thread, in_slices, interruptible
 from .errors import Closed, ConfigError, make
 
@@ -221,6 +224,8 @@ class Job:
     ) -> None:
         self._context: ctypes.c_void_p | None = None
         self._guard = threading.Lock()  # _failure() in one thread, close() in another
+        if "torch" in sys.modules:
+            _leave_to_python()
         settings = {
             "rank": rank,
             "world_size": world_size,
@@ -495,6 +500,13 @@ class Job:
             # The other ranks wait in a call that this rank will not make.
             self.abort(f"{kind.__name__ if kind else 'error'}: {error}")
         self.close()
+
+
+@functools.cache
+def _leave_to_python() -> None:
+    """torch.compile may have functions that call a job's methods."""
+    for kind in (Request, Job):
+        untraced(kind)
 
 
 _MEMBERS = dict(c.Config._fields_)

@@ -17,6 +17,7 @@ import sys
 from datetime import timedelta
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as _c10d
 
@@ -51,7 +52,7 @@ def _with_monitored_barrier(original: Any) -> Any:
         return chosen.monitored_barrier(timeout or chosen._timeout, wait_all_ranks=wait_all_ranks)
 
     monitored_barrier.__doc__ = original.__doc__
-    return monitored_barrier
+    return torch.compiler.disable(monitored_barrier)
 
 
 if "switchml" not in _c10d.Backend.backend_list:

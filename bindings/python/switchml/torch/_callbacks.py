@@ -134,7 +134,7 @@ def _seen(original: Any) -> Any:
         return original(self, callback)
 
     attach.__doc__ = original.__doc__
-    return attach
+    return torch.compiler.disable(attach)
 
 
 # C++ does not call these methods, so callbacks attached by DDP delay nothing.

@@ -97,6 +97,26 @@ class Options:
             raise ValueError(f"wire must be 'int32', 'int16' or 'exact', not {self.wire!r}")
 
 
+def _elsewhere(name: str) -> Callable[..., Any]:
+    """A method for a collective that the switch does not have."""
+
+    def call(self: Router, *arguments: Any, **named: Any) -> Any:
+        return self._instead(name, "", _tensors_in(arguments))(*arguments, **named)
+
+    call.__name__ = name
+    return call
+
+
+def _tensors_in(arguments: Any) -> list[torch.Tensor]:
+    """The first tensor among arguments, which may be nested lists of tensors."""
+    for argument in arguments:
+        if isinstance(argument, torch.Tensor):
+            return [argument]
+        if isinstance(argument, (list, tuple)) and (found := _tensors_in(argument)):
+            return found
+    return []
+
+
 # Those that have not been destroyed.
 groups: weakref.WeakSet[ProcessGroupSwitchML] = weakref.WeakSet()
 
@@ -291,7 +311,7 @@ class ProcessGroupSwitchML(Derivation, Router):
         if device is not None and not self._is_ours(device.type):
             self._add_backend(device.type)
             return self._others.barrier(opts)
-        nothing = torch.empty(0)
+        nothing = torch.empty(0, device="cpu")
         calls = [Call("barrier", nothing, nothing, lambda send, recv: ())]
         return self._run("barrier", [], calls, None, opts.timeout, awaited=is_awaited(opts))
 
@@ -371,6 +391,21 @@ class ProcessGroupSwitchML(Derivation, Router):
                 f"{part.numel()} {describe([part])}, once for each rank"
             )
 
+    # ---- what the switch does not have ----
+
+    allgather = _elsewhere("allgather")
+    allgather_coalesced = _elsewhere("allgather_coalesced")
+    alltoall = _elsewhere("alltoall")
+    all_to_all_single = _elsewhere("all_to_all_single")
+    alltoall_base = _elsewhere("alltoall_base")
+    gather = _elsewhere("gather")
+    monitored_barrier = _elsewhere("monitored_barrier")
+    recv = _elsewhere("recv")
+    recv_anysource = _elsewhere("recv_anysource")
+    reduce_scatter = _elsewhere("reduce_scatter")
+    scatter = _elsewhere("scatter")
+    send = _elsewhere("send")
+
     # ---- the end ----
 
     @property
@@ -408,43 +443,6 @@ class ProcessGroupSwitchML(Derivation, Router):
         rank = self._meeting.names[self.rank()]
         why = f": {type(trouble).__name__}: {trouble}" if trouble else " and makes no call on it"
         self._meeting.tell_gone(trouble, f"rank {rank} has left {self._title}{why}")
-
-
-def _elsewhere(name: str) -> Callable[..., Any]:
-    """A method for a collective that the switch does not have."""
-
-    def call(self: ProcessGroupSwitchML, *arguments: Any, **named: Any) -> Any:
-        return self._instead(name, "", _tensors_in(arguments))(*arguments, **named)
-
-    call.__name__ = name
-    return call
-
-
-def _tensors_in(arguments: Any) -> list[torch.Tensor]:
-    """The first tensor among arguments, which may be nested lists of tensors."""
-    for argument in arguments:
-        if isinstance(argument, torch.Tensor):
-            return [argument]
-        if isinstance(argument, (list, tuple)) and (found := _tensors_in(argument)):
-            return found
-    return []
-
-
-for _name in (
-    "allgather",
-    "allgather_coalesced",
-    "alltoall",
-    "all_to_all_single",
-    "alltoall_base",
-    "gather",
-    "monitored_barrier",
-    "recv",
-    "recv_anysource",
-    "reduce_scatter",
-    "scatter",
-    "send",
-):
-    setattr(ProcessGroupSwitchML, _name, _elsewhere(_name))
 
 
 def create(options: Any, backend_options: Any) -> ProcessGroupSwitchML:

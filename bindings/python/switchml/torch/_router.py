@@ -19,12 +19,14 @@ import torch.distributed as dist
 from torch.distributed import PrefixStore, ProcessGroup, ProcessGroupGloo
 from torch.distributed import distributed_c10d as c10d
 
+from .._untraced import Untraced
+
 log = logging.getLogger("switchml.torch")
 
 _CPU = torch.device("cpu")
 
 
-class Router(ProcessGroup):
+class Router(ProcessGroup, Untraced):
     """A process group that contains Gloo, and NCCL if it was requested."""
 
     def __init__(

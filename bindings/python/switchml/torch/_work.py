@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Work as _Work
 
+from .._untraced import Untraced
 from ..errors import Timeout
 from ..job import Job, Request
 from ._callbacks import Promise, context, open_turns
@@ -45,9 +46,10 @@ class Call:
         return job._submit(self.name, arguments, (self.send, self.recv), None, waits)
 
 
-class Work(_Work):
+class Work(_Work, Untraced):
     """What torch.distributed returns: an object to wait for, to query, or to make a future of."""
 
+    _only_overriding = True  # the others are called by the line
     late = False  # it cannot begin at once, because device memory must be copied first
     awaited = False  # the application waits for it next: the call may return when it has ended
 

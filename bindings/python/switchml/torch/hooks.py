@@ -71,6 +71,7 @@ class HookState:
         return kept
 
 
+@torch.compiler.disable
 def allreduce_hook(
     state: HookState | None, bucket: GradBucket
 ) -> torch.futures.Future[torch.Tensor]:
