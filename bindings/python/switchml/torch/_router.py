@@ -19,14 +19,22 @@ import torch.distributed as dist
 from torch.distributed import PrefixStore, ProcessGroup, ProcessGroupGloo
 from torch.distributed import distributed_c10d as c10d
 
-from .._untraced import Untraced
+from .._tensor_memory import is_plain
+from ._tensors import Entries, on_dense
 
 log = logging.getLogger("switchml.torch")
 
 _CPU = torch.device("cpu")
+_OLDER_NAMES = {
+    "all_gather_single": "_allgather_base",
+    "all_gather_single_coalesced": "allgather_into_tensor_coalesced",
+    "reduce_scatter_single": "_reduce_scatter_base",
+    "reduce_scatter_single_coalesced": "reduce_scatter_tensor_coalesced",
+    "all_to_all_single": "alltoall_base",
+}
 
 
-class Router(ProcessGroup, Untraced):
+class Router(ProcessGroup, Entries):
     """A process group that contains Gloo, and NCCL if it was requested."""
 
     def __init__(
@@ -95,7 +103,7 @@ class Router(ProcessGroup, Untraced):
         ranks."""
         return (
             bool(tensors)
-            and all(t.layout is torch.strided for t in tensors)
+            and all(map(is_plain, tensors))
             and len({t.device for t in tensors}) == 1
             and self._is_ours(tensors[0].device.type)
         )
@@ -106,10 +114,14 @@ class Router(ProcessGroup, Untraced):
         self._add_backend(device_type)
         backend = self._name_of(device_type)
         if backend != "switchml":
-            return getattr(self._others, name)  # as the user requested
+            return self._method(name)  # as the user requested
         text = f"{name} of {what}" if what else name
         if text not in self._told:
             self._told.add(text)
             level = logging.WARNING if self.rank() == 0 else logging.DEBUG
             log.log(level, "%s: %s does not run on the switch, but on Gloo", self._title, text)
-        return getattr(self._others, name)
+        return on_dense(name, self._method(name))
+
+    def _method(self, name: str) -> Any:
+        """Of the other backends, also under the name that PyTorch had for it before 2.13."""
+        return getattr(self._others, name, None) or getattr(self._others, _OLDER_NAMES[name])

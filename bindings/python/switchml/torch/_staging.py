@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..job import Job
-from ._tensors import overlap
+from ._tensors import copy_to, overlap
 from ._work import Call, Work
 
 PIECE_BYTES = 4 << 20
@@ -38,7 +38,7 @@ class Cuda:
         self._stream = torch.cuda.Stream(device)
 
     def pinned_like(self, tensor: torch.Tensor) -> torch.Tensor:
-        return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
 
     def follow(self) -> None:
         """Later copies wait for everything that is now on the application's stream."""
@@ -47,14 +47,14 @@ class Cuda:
     def to_host(self, host: torch.Tensor, tensor: torch.Tensor) -> Any:
         """Begin the copy. Returns an event that completes when the copy is done."""
         with torch.cuda.stream(self._stream):
-            host.copy_(tensor, non_blocking=True)
+            copy_to(host, tensor, non_blocking=True)
             tensor.record_stream(self._stream)
             return self._stream.record_event()
 
     def to_device(self, tensor: torch.Tensor, source: torch.Tensor) -> None:
         """Begin to copy `source`, pinned or on the device, to the device's tensor."""
         with torch.cuda.stream(self._stream):
-            tensor.copy_(source, non_blocking=True)
+            copy_to(tensor, source, non_blocking=True)
             tensor.record_stream(self._stream)
             if source.is_cuda:
                 source.record_stream(self._stream)

@@ -3,11 +3,35 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.distributed import ReduceOp
+
+from .._tensor_memory import is_lazy, is_plain, kind_of, ready
+from .._untraced import Untraced
+
+
+def _with_ready_tensors(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def call(self: Any, *arguments: Any, **named: Any) -> Any:
+        if named:
+            named = {name: ready(value) for name, value in named.items()}
+        return method(self, *map(ready, arguments), **named)
+
+    return call
+
+
+class Entries(Untraced):
+    """A base of classes whose public methods PyTorch calls with any tensors.
+
+    PyTorch's own groups get them through its dispatcher, which waits for the results of
+    functional collectives. So do these methods.
+    """
+
+    _around = staticmethod(_with_ready_tensors)
 
 
 def normal(tensors: Any, opts: Any, op: Any, timeout: Any, kind: type) -> tuple[list, Any]:
@@ -36,6 +60,8 @@ def describe(tensors: Sequence[torch.Tensor], op: ReduceOp | None = None) -> str
     text = str(first.dtype).removeprefix("torch.")
     if first.layout is not torch.strided:
         text += f" ({str(first.layout).removeprefix('torch.')})"
+    elif not is_plain(first):
+        text += f" ({kind_of(first)})"
     if first.device.type != "cpu":
         text += f" on {first.device.type}"
     return text if op is None else f"{text}, {str(op.op).rpartition('.')[2]}"
@@ -47,7 +73,9 @@ def dense(tensors: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], Callable
     flat = []
     for tensor in tensors:
         tensor = tensor.detach()
-        if tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
+        if torch._is_zerotensor(tensor):
+            raise ValueError("a tensor with the zero bit cannot be written: pass tensor.clone()")
+        if tensor.is_contiguous() and not is_lazy(tensor):
             flat.append(tensor)
             continue
         copy = tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
@@ -56,9 +84,63 @@ def dense(tensors: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], Callable
 
     def finish() -> None:
         for tensor, copy in copies:
-            tensor.copy_(copy)
+            copy_to(tensor, copy)
 
     return flat, finish if copies else None
+
+
+def copy_to(target: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> None:
+    """target.copy_(source), where `target` may be expanded, or made in inference mode.
+
+    A thread of ours is not in the mode of the thread that made the call. Elements that share
+    memory get the value of the first of them.
+    """
+    with torch.inference_mode(target.is_inference()):
+        for dim, step in enumerate(target.stride()):
+            if step == 0 and target.size(dim) > 1:
+                target, source = target.narrow(dim, 0, 1), source.narrow(dim, 0, 1)
+        target.copy_(source, non_blocking=non_blocking)
+
+
+def on_dense(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of Gloo's, which reads and writes memory as if every tensor was contiguous.
+
+    The first argument has the outputs. If they must be copied back, the call returns when it has
+    ended: only then can they be.
+    """
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        outputs: list[tuple[torch.Tensor, torch.Tensor]] = []
+        inputs: list[tuple[torch.Tensor, torch.Tensor]] = []
+        first, *others = arguments or (None,)
+        first = _dense_in(first, inputs if name == "send" else outputs)
+        if outputs and name.startswith("recv"):
+            raise ValueError(
+                f"{name} needs a contiguous tensor without a conjugate, negative or zero bit: "
+                "pass one, and copy it"
+            )
+        others = [_dense_in(other, inputs) for other in others]
+        work = method(first, *others, **named) if arguments else method(**named)
+        if outputs:
+            work.wait()
+            for tensor, copy in outputs:
+                copy_to(tensor, copy)
+        return work
+
+    return call
+
+
+def _dense_in(value: Any, copies: list[tuple[torch.Tensor, torch.Tensor]]) -> Any:
+    """The same with contiguous copies in place of tensors that Gloo cannot use as they are."""
+    if isinstance(value, list):
+        return [_dense_in(item, copies) for item in value]
+    if not isinstance(value, torch.Tensor) or not is_plain(value):
+        return value
+    (flat,), finish = dense([value])
+    if finish is None:
+        return value
+    copies.append((value.detach(), flat))
+    return flat
 
 
 def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
