@@ -20,6 +20,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as _c10d
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+from torch.nn.parallel import DistributedDataParallel
 
 from . import _group
 from ._group import Options, ProcessGroupSwitchML
@@ -55,10 +57,30 @@ def _with_monitored_barrier(original: Any) -> Any:
     return torch.compiler.disable(monitored_barrier)
 
 
+def _with_fp16_compress(original: Any) -> Any:
+    """DDP's FP16_COMPRESS is written in C++, and needs a future that only C++ can make: one whose
+    value is a list of tensors, and not a Python object. The same hook exists in Python."""
+
+    def _register_builtin_comm_hook(self: DistributedDataParallel, comm_hook_type: Any) -> None:
+        group = self.process_group
+        fp16 = comm_hook_type == dist.BuiltinCommHookType.FP16_COMPRESS
+        if fp16 and isinstance(group, ProcessGroupSwitchML):
+            self.logger._set_comm_hook_name(str(comm_hook_type))
+            dist._register_comm_hook(self.reducer, group, fp16_compress_hook)
+        else:
+            original(self, comm_hook_type)
+
+    _register_builtin_comm_hook.__doc__ = original.__doc__
+    return _register_builtin_comm_hook
+
+
 if "switchml" not in _c10d.Backend.backend_list:
     dist.Backend.register_backend(
         "switchml", _group.create, extended_api=True, devices=["cpu", "cuda"]
     )
     dist.monitored_barrier = _c10d.monitored_barrier = _with_monitored_barrier(
         dist.monitored_barrier
+    )
+    DistributedDataParallel._register_builtin_comm_hook = _with_fp16_compress(
+        DistributedDataParallel._register_builtin_comm_hook
     )
