@@ -180,6 +180,29 @@ def test_a_store_is_used_again(ranks, tmp_path, kind, group_too):
     assert found == ([[6.0] * 4, [3.0] * 4, [6.0] * 4] if group_too else [[3.0] * 4] * N)
 
 
+def again_after_a_pause(rank, where):
+    """Rank 0 has left its group, and drops its store only when the others are back."""
+    import time
+
+    from switchml.torch import ProcessGroupSwitchML
+
+    leave = ProcessGroupSwitchML.shutdown
+
+    def leave_and_pause(group):
+        leave(group)
+        time.sleep(1)
+
+    with mock.patch.object(
+        ProcessGroupSwitchML, "shutdown", leave_and_pause if rank == 0 else leave
+    ):
+        return again(rank, where, False)
+
+
+def test_a_store_that_rank_0_drops_late_cuts_nobody_off(ranks):
+    where = {"init_method": f"tcp://127.0.0.1:{free_port()}"}
+    assert ranks.call(again_after_a_pause, [where] * N) == [[3.0] * 4] * N
+
+
 def directly(rank, path, seconds):
     """A group without torch.distributed: its sum, or the error."""
     from switchml.torch import ProcessGroupSwitchML

@@ -26,12 +26,16 @@ def host_identity() -> str:
         return socket.gethostname()
 
 
+def innermost(store: Any) -> Any:
+    """The store without prefixes."""
+    while hasattr(store, "underlying_store"):
+        store = store.underlying_store
+    return store
+
+
 def host_of_store(store: dist.Store) -> str | None:
     """The host where this rank has found the store; None: the store is not on a host."""
-    inner: Any = store
-    while hasattr(inner, "underlying_store"):
-        inner = inner.underlying_store
-    return getattr(inner, "host", None) or None
+    return getattr(innermost(store), "host", None) or None
 
 
 def own_address(hosts: Sequence[str], stores: Sequence[str | None]) -> str:

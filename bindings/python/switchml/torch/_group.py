@@ -33,7 +33,7 @@ from .. import _library as c
 from ..job import WIRES, _options
 from ._derivation import Derivation
 from ._line import Line, seconds_of
-from ._meeting import meet
+from ._meeting import keep_for_next_round, meet
 from ._rendezvous import join
 from ._router import Router
 from ._staging import Cuda, DeviceWork
@@ -139,7 +139,7 @@ class ProcessGroupSwitchML(Derivation, Router):
         seconds = timeout.total_seconds()
         meeting = self._meeting = meet(store, rank, size, ranks, title, seconds, settings)
         super().__init__(meeting.store, rank, size, timeout, title)
-        self._options = options
+        self._options, self._is_default = options, eager
         self._copies: dict[torch.device, Cuda] = {}
 
         def line(prefix: str, title: str, settings: dict[str, Any]) -> Line:
@@ -414,6 +414,8 @@ class ProcessGroupSwitchML(Derivation, Router):
 
     def shutdown(self) -> None:
         """Leave, together with all other ranks. If this rank has failed, tell the others."""
+        if self._is_default and self.rank() == 0:
+            keep_for_next_round(self._store)
         self.leave(_LEAVE_S)
 
     def abort(self) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -25,7 +26,7 @@ from torch.distributed import PrefixStore
 
 from .._wait import poll
 from ..errors import Aborted, ConfigError, Mismatch, RankDied, Timeout, Unreachable, make
-from ._address import host_identity, host_of_store
+from ._address import host_identity, host_of_store, innermost
 from ._peers import death_among
 from ._terms import Terms, difference, ranks_text, terms_of
 
@@ -34,6 +35,7 @@ T = TypeVar("T")
 # A store's host may be gone a moment before the jobs know whose host it was.
 _DEATH_S = 1.0
 _END_S = 5.0
+_KEEP_S = 30.0
 
 
 class Meeting:
@@ -236,3 +238,27 @@ def _greet(
 
     error: str | None = meeting.wait_for(verdict, deadline, why)["error"]
     return error
+
+
+# ---- from one round to the next ----
+
+_kept: list[Any] = []
+
+
+def keep_for_next_round(store: dist.Store) -> None:
+    """Keep the default group's store for a while, or until the next one is kept.
+
+    All ranks leave at the same time. The others may connect for the next round before rank 0 has
+    dropped its store, which would cut them off. While the store is there, PyTorch serves the next
+    round from the same port with it.
+    """
+    inner = innermost(store)
+    _kept[:] = [inner]
+
+    def drop() -> None:
+        _kept[:] = [kept for kept in _kept if kept is not inner]
+
+    timer = threading.Timer(_KEEP_S, drop)
+    timer.daemon = True
+    with contextlib.suppress(RuntimeError):  # at the interpreter's exit, no thread can be started
+        timer.start()
