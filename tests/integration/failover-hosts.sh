@@ -88,15 +88,13 @@ takes_over() {
 	wait "${servers[switch]}" 2>/dev/null
 }
 
-# A job with another name that stays, so that a switch with --jobs 1 is full.
+# A job with another name that runs, so that a switch with --jobs 1 is full: a job that has not begun
+# would make room.
 fill() {
-	RANK=0 WORLD_SIZE=2 SWITCHML_SWITCH=$1 SWITCHML_JOB=squatter \
-		on 1 timeout 600 "$switchml" bench -n 1 -b 4 -e 4 >"$work/squatter" 2>&1 &
-	await asks_of_job "$1" squatter
-}
-
-asks_of_job() {
-	${asking} "$switchml" status --switch "$1" 2>/dev/null | grep -q "job \"$2\""
+	RANK=0 WORLD_SIZE=1 SWITCHML_SWITCH=$1 SWITCHML_JOB=squatter \
+		ip netns exec "$name-1" timeout 600 "$switchml" bench -n 1 -b 4 -e 4 --seconds 1000 >"$work/squatter" 2>&1 &
+	squatter=$!
+	await job_is "$1" squatter running
 }
 
 nobody_is_blamed() {
@@ -138,6 +136,8 @@ full() {
 	start_on third
 	fill 10.77.0.2
 	takes_over "past a switch that takes no more jobs" "10.77.0.2|10.77.0.3" 10.77.0.3
+	kill "$squatter"
+	wait "$squatter" 2>/dev/null
 	end_servers
 }
 
