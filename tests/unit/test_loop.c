@@ -43,7 +43,7 @@ static int close_loop(void **state)
 			close(counted[i].fds[0]);
 			close(counted[i].fds[1]);
 		}
-		counted[i] = (struct counted){NULL};
+		counted[i] = (struct counted){.watch = NULL};
 	}
 	sml_loop_close(loop);
 	return 0;
