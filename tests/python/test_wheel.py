@@ -44,7 +44,7 @@ def wheel(tmp_path_factory):
             pytest.skip(f"{package} cannot be built against")
     folder = tmp_path_factory.mktemp("dist")
     run(ROOT / "tools" / "build-wheel", folder)
-    (found,) = folder.glob("switchml-*manylinux*.whl")
+    (found,) = folder.glob("switchml-*-py3-none-manylinux*.whl")
     return found
 
 
@@ -73,6 +73,31 @@ def test_the_wheel_needs_what_every_distribution_has(wheel, tmp_path):
 
 def test_the_package_works(installed, tmp_path):
     run(installed / "python", "-c", USE, cwd=tmp_path)
+
+
+def other_pythons():
+    """A Python of each other version that the package supports and this machine has."""
+    found = {}
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    folders = [*os.environ["PATH"].split(os.pathsep), *versions.glob("3.*/bin")]
+    for path in (p for folder in folders for p in Path(folder).glob("python3.*[0-9]")):
+        minor = int(path.name.partition(".")[2])
+        if minor >= 10 and minor != sys.version_info.minor and minor not in found:
+            asked = subprocess.run([path, "-c", "import venv"], capture_output=True, check=False)
+            if asked.returncode == 0:
+                found[minor] = path
+    return found
+
+
+def test_the_same_wheel_works_with_other_pythons(wheel, tmp_path):
+    pythons = other_pythons()
+    if not pythons:
+        pytest.skip("there is no other Python than this one from 3.10 on")
+    for minor, python in pythons.items():
+        place = tmp_path / f"python3.{minor}"
+        run(python, "-m", "venv", place)
+        run(place / "bin" / "pip", "install", "-q", wheel)
+        run(place / "bin" / "python", "-c", USE, cwd=tmp_path)
 
 
 def test_the_command_has_all_subcommands(installed, tmp_path):
