@@ -49,7 +49,7 @@ seal() {
 }
 
 # Directory or FILE.tar, packages: Debian, from the archives that apt uses here, with its
-# proxies and their like; its lists of packages stay.
+# proxies and their like; its lists of packages stay. $debian_options: more for mmdebstrap.
 debian() {
 	local target=$1 option options
 	shift
@@ -59,7 +59,7 @@ debian() {
 		sort -u >"$work/sources"
 	[ -s "$work/sources" ] || skip "apt knows no archive of Debian here; apt-get update helps"
 	! grep -q https: "$work/sources" || set -- "$@" ca-certificates
-	options=(--variant=apt --skip=cleanup/apt/lists ${*:+"--include=$*"})
+	options=(--variant=apt --skip=cleanup/apt/lists "${debian_options[@]}" ${*:+"--include=$*"})
 	[ ! -d /usr/share/keyrings ] || options+=(--keyring=/usr/share/keyrings)
 	while IFS= read -r option; do
 		options+=("--aptopt=$option")
