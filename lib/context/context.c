@@ -68,6 +68,27 @@ bool sml_context_park_shard(struct sml_context *context, struct sml_shard *shard
 	return changed;
 }
 
+struct sml_control *sml_context_hold_control(struct sml_context *context, unsigned stripe)
+{
+	struct sml_control *control;
+
+	pthread_mutex_lock(&context->lock);
+	control = __atomic_load_n(&context->stripes[stripe].control, __ATOMIC_ACQUIRE);
+	if (control)
+		sml_control_hold(control);
+	pthread_mutex_unlock(&context->lock);
+	return control;
+}
+
+void sml_context_release_control(struct sml_context *context, struct sml_control *control)
+{
+	if (control == NULL)
+		return;
+	pthread_mutex_lock(&context->lock);
+	sml_control_release(control);
+	pthread_mutex_unlock(&context->lock);
+}
+
 /* ---- the three steps of a failure ---- */
 
 /* True for the first caller only. */
@@ -128,13 +149,15 @@ void sml_context_set_scene(struct sml_context *context, struct sml_scene *scene)
 		scene->stripes[i] = (struct sml_scene_stripe){
 			.name = sml_stripe_name(stripe),
 			.epoch = stripe->admission.epoch,
-			.control = __atomic_load_n(&asked->control, __ATOMIC_ACQUIRE),
+			.control = asked->control,
 			.told_as = context->hosts.n ? context->hosts.first[i]
 				   : context->peers ? (uint8_t)i
 						    : 0,
 			.shards = stripe->shards,
 			.n_shards = stripe->n_shards,
 		};
+		/* Until the context, which has failed, is closed. */
+		sml_control_hold(asked->control);
 	}
 	pthread_mutex_unlock(&context->lock);
 }
@@ -183,11 +206,11 @@ bool sml_context_fail(struct sml_context *context, int error, const char *text)
 static void abort_job(struct sml_context *context, int error, const char *text, bool told)
 {
 	for (unsigned i = 0; i < context->n_stripes; i++) {
-		struct sml_control *control =
-			__atomic_load_n(&context->stripes[i].control, __ATOMIC_ACQUIRE);
+		struct sml_control *control = sml_context_hold_control(context, i);
 
 		if (control)
 			sml_control_abort(control, error, text, told);
+		sml_context_release_control(context, control);
 	}
 }
 

@@ -128,6 +128,13 @@ void sml_context_remind(struct sml_context *context);
  */
 bool sml_context_park_shard(struct sml_context *context, struct sml_shard *shard);
 
+/*
+ * The control of the stripe's switch, NULL if it has none yet: a failover that finds another switch
+ * keeps it until it is released. NULL may be released, too.
+ */
+struct sml_control *sml_context_hold_control(struct sml_context *context, unsigned stripe);
+void sml_context_release_control(struct sml_context *context, struct sml_control *control);
+
 /* The current state of the context, with which diagnose/ explains a failure. */
 void sml_context_set_scene(struct sml_context *context, struct sml_scene *scene);
 

@@ -24,6 +24,7 @@
 #include "lib/context/hosts.h"
 #include "lib/context/join.h"
 #include "lib/control/finder.h"
+#include "lib/progress/line.h"
 
 /* A report lists at most two chunks for each slot. */
 #define MAX_REPORT (2 * SML_MAX_SLOTS)
@@ -306,19 +307,51 @@ static void unpark_shards(struct sml_stripe *stripe)
 	sml_crew_tell(&context->crew);
 }
 
+/* One that no call uses any more; NULL: none. The last one is still the stripe's. */
+static struct sml_control *take_retired(struct sml_stripe *stripe)
+{
+	struct sml_control *taken = NULL;
+
+	pthread_mutex_lock(&stripe->context->lock);
+	for (unsigned i = 0; taken == NULL && i + 1 < stripe->n_retired; i++) {
+		if (sml_control_is_held(stripe->retired[i]))
+			continue;
+		taken = stripe->retired[i];
+		stripe->n_retired--;
+		stripe->retired[i] = stripe->retired[stripe->n_retired - 1];
+		stripe->retired[stripe->n_retired - 1] = stripe->retired[stripe->n_retired];
+	}
+	pthread_mutex_unlock(&stripe->context->lock);
+	return taken;
+}
+
 /* The old control's memory is kept, because a caller may be about to use it. */
 bool sml_stripe_retire_control(struct sml_stripe *stripe)
 {
 	/* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
 	size_t bytes = (stripe->n_retired + 1) * sizeof(stripe->control);
-	struct sml_control **grown = realloc(stripe->retired, bytes);
+	struct sml_control **grown = realloc(stripe->retired, bytes), *older;
 
 	if (grown == NULL)
 		return false;
 	stripe->retired = grown;
 	grown[stripe->n_retired++] = stripe->control;
 	sml_control_retire(stripe->control);
+	while ((older = take_retired(stripe)) != NULL)
+		sml_control_close(older);
 	return true;
+}
+
+/* The shards are parked. What the lost switch was told, the new one does not know. */
+static void tell_lines(struct sml_stripe *stripe, struct sml_control *control)
+{
+	for (unsigned i = 0; i < stripe->n_shards; i++) {
+		struct sml_line *line = stripe->shards[i]->line;
+
+		if (line->control)
+			line->control = control;
+		line->mismatch_told = false;
+	}
 }
 
 static int replace_switch(struct sml_stripe *stripe)
@@ -332,7 +365,10 @@ static int replace_switch(struct sml_stripe *stripe)
 	error = is_over(stripe->context) ? SML_ERROR_CLOSED : take_over(stripe, &taken);
 	if (error)
 		return error;
+	pthread_mutex_lock(&stripe->context->lock);
 	__atomic_store_n(&stripe->control, taken, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&stripe->context->lock);
+	tell_lines(stripe, taken);
 	return 0;
 }
 

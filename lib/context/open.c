@@ -330,14 +330,23 @@ static int tell_why_not_left(struct sml_stripe *stripe)
 		     : tell_lost_barrier(stripe);
 }
 
+/* Of its current switch: as sml_control_leave(). A stripe without a control has been left. */
+static int leave_control(struct sml_stripe *stripe, uint64_t deadline_ns)
+{
+	struct sml_control *control = sml_context_hold_control(stripe->context, stripe->index);
+	int error = control ? sml_control_leave(control, deadline_ns) : 0;
+
+	sml_context_release_control(stripe->context, control);
+	return error;
+}
+
 /* A leaver takes part in resumes until all have asked to leave. */
 static int leave_stripe(struct sml_stripe *stripe, uint64_t deadline_ns)
 {
 	int error;
 
 	for (;;) {
-		error = sml_control_leave(__atomic_load_n(&stripe->control, __ATOMIC_ACQUIRE),
-					  deadline_ns);
+		error = leave_control(stripe, deadline_ns);
 		if (error <= 0)
 			return error;
 		switch (sml_failover_wait_to_leave(stripe, deadline_ns)) {
@@ -365,13 +374,8 @@ static int leave(struct sml_context *context)
 	uint64_t deadline_ns = sml_now_ns() + context->settings.timeout_ms * SML_NS_PER_MS;
 	int error = leave_stripe(&context->stripes[0], deadline_ns);
 
-	for (unsigned i = 1; error == 0 && i < context->n_stripes; i++) {
-		struct sml_control *control =
-			__atomic_load_n(&context->stripes[i].control, __ATOMIC_ACQUIRE);
-
-		if (control)
-			(void)sml_control_leave(control, deadline_ns);
-	}
+	for (unsigned i = 1; error == 0 && i < context->n_stripes; i++)
+		(void)leave_control(&context->stripes[i], deadline_ns);
 	return error;
 }
 

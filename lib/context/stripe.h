@@ -26,7 +26,7 @@ struct sml_stripe {
 	const char *name;	      /* atomic: its current switch, for texts */
 	char own_name[96];	      /* of a rank that embeds it */
 	struct sml_control *control;  /* atomic once there are threads */
-	struct sml_control **retired; /* of switches that died; their memory is kept */
+	struct sml_control **retired; /* of switches that died, while calls may use them */
 	unsigned n_retired;
 	struct sml_admission admission;
 	struct sml_shard *shards[SML_MAX_SHARDS];

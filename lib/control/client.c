@@ -34,6 +34,21 @@ bool sml_control_is_admitted(struct sml_control *control)
 	return phase >= SML_TALK_ADMITTED && phase < SML_TALK_LEFT;
 }
 
+void sml_control_hold(struct sml_control *control)
+{
+	control->holds++;
+}
+
+void sml_control_release(struct sml_control *control)
+{
+	control->holds--;
+}
+
+bool sml_control_is_held(const struct sml_control *control)
+{
+	return control->holds > 0;
+}
+
 /* ---- set-up ---- */
 
 static void start_ticking(struct sml_control *control)

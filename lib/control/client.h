@@ -162,9 +162,19 @@ const struct sml_stall_report *sml_control_stalls(struct sml_control *control, u
 /* The ranks' identities when the job failed; NULL: unknown. Valid as long as the control. */
 const struct sml_stall_report *sml_control_last_words(struct sml_control *control);
 
-/* After `lost`, or at the end: ends the thread and the connection. Other threads may still call the
- * above. */
+/*
+ * After `lost`, or at the end: ends the thread and the connection, and closes all descriptors.
+ * Other threads may still call the above.
+ */
 void sml_control_retire(struct sml_control *control);
+
+/*
+ * A thread may be in a call above, or about to make one. The caller sees to it that only one thread
+ * at a time is in one of these three.
+ */
+void sml_control_hold(struct sml_control *control);
+void sml_control_release(struct sml_control *control);
+bool sml_control_is_held(const struct sml_control *control);
 
 /* Ends the thread and the connection. NULL is allowed. */
 void sml_control_close(struct sml_control *control);

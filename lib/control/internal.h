@@ -29,6 +29,7 @@ struct sml_control {
 	pthread_t thread;
 	bool threaded;
 	bool aborts; /* we have ended it ourselves */
+	unsigned holds;
 
 	/* Shared with callers once the thread runs. */
 	pthread_mutex_t lock;

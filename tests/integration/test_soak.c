@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What happens often in a long life leaves nothing behind: failovers, jobs, joins that fail, forks,
+ * and a leaf's new parents. Before and after a hundred of each, this process has the same
+ * descriptors, threads and mappings, and no more memory. Ranks, embedded switches and the leaf are
+ * threads of this process. The switches that die are processes: this program, called with a port.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "support/ranks.h"
+#include "support/switch_client.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ROUNDS 30
+#else
+#define ROUNDS 100
+#endif
+/* Before the first look: what is made only once is there, and memory has its full size. */
+#define WARM_UP 20
+#define RANKS	2
+#define COUNT	5000
+/* Less than what a round would leave: a loop alone has more. */
+#define SLACK_BYTES    (ROUNDS * 256)
+#define SLACK_MAPPINGS 4
+
+extern char **environ;
+
+/* ---- what there is ---- */
+
+struct look {
+	unsigned files, threads, mappings;
+	size_t bytes;
+};
+
+static unsigned count_entries(const char *path)
+{
+	DIR *folder = opendir(path);
+	unsigned n = 0;
+
+	assert_non_null(folder);
+	while (readdir(folder) != NULL)
+		n++;
+	closedir(folder);
+	return n;
+}
+
+static unsigned count_mappings(void)
+{
+	FILE *file = fopen("/proc/self/maps", "re");
+	unsigned n = 0;
+	int byte;
+
+	assert_non_null(file);
+	while ((byte = fgetc(file)) != EOF)
+		n += byte == '\n';
+	fclose(file);
+	return n;
+}
+
+static struct look look(void)
+{
+	return (struct look){count_entries("/proc/self/fd"), count_entries("/proc/self/task"),
+			     count_mappings(), mallinfo2().uordblks};
+}
+
+static bool has_grown(const struct look *before, const struct look *now)
+{
+	return now->files > before->files || now->threads > before->threads ||
+	       now->mappings > before->mappings + SLACK_MAPPINGS ||
+	       now->bytes > before->bytes + SLACK_BYTES;
+}
+
+/* Connections and threads that are just ending may take a moment. */
+static void expect_no_growth(const char *what, const struct look *before)
+{
+	uint64_t until_ms = now_ms() + CLIENT_WAIT_MS;
+	struct look now;
+
+	while (now = look(), has_grown(before, &now) && now_ms() < until_ms)
+		usleep(20000);
+	printf("%d %s: descriptors %+d, threads %+d, mappings %+d, bytes %+zd\n", ROUNDS, what,
+	       (int)(now.files - before->files), (int)(now.threads - before->threads),
+	       (int)(now.mappings - before->mappings), (ssize_t)(now.bytes - before->bytes));
+	assert_false(has_grown(before, &now));
+}
+
+/* do_one() ROUNDS times, after a warm-up. */
+static void expect_nothing_left(const char *what, void (*do_one)(unsigned round))
+{
+	struct look before = {0};
+
+	for (unsigned i = 0; i < WARM_UP + ROUNDS; i++) {
+		if (i == WARM_UP)
+			before = look();
+		do_one(i);
+	}
+	expect_no_growth(what, &before);
+}
+
+/* ---- switches that are processes ---- */
+
+struct process {
+	pid_t pid;
+	uint16_t port;
+};
+
+static int be_switch(const char *port)
+{
+	struct sml_switch_config config;
+	struct sml_switch *opened;
+	char listen[32];
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	snprintf(listen, sizeof(listen), "127.0.0.1:%s", port);
+	sml_switch_config_init(&config);
+	config.listen = listen;
+	config.debug = 0;
+	if (sml_switch_open(&opened, &config) < 0) {
+		fprintf(stderr, "%s\n", sml_error_text(NULL));
+		return 1;
+	}
+	printf("%u\n", sml_switch_port(opened));
+	fflush(stdout);
+	for (;;)
+		pause();
+}
+
+/* At its port; 0: at a free one. */
+static void start(struct process *process)
+{
+	posix_spawn_file_actions_t actions;
+	char port[16], line[16] = "";
+	char *arguments[] = {"test_soak", "--switch", port, NULL};
+	int fds[2];
+
+	snprintf(port, sizeof(port), "%u", process->port);
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
+	assert_int_equal(
+		posix_spawn(&process->pid, "/proc/self/exe", &actions, NULL, arguments, environ),
+		0);
+	posix_spawn_file_actions_destroy(&actions);
+	close(fds[1]);
+	assert_true(read(fds[0], line, sizeof(line) - 1) > 0);
+	close(fds[0]);
+	process->port = (uint16_t)atoi(line);
+}
+
+static void stop(struct process *process)
+{
+	kill(process->pid, SIGKILL);
+	waitpid(process->pid, NULL, 0);
+}
+
+/* ---- failovers ---- */
+
+static struct process switches[2];
+static atomic_bool over;
+static atomic_uint calls[RANKS];
+
+/* All ranks leave the loop after the same call: they sum up who wants to. */
+static void call_until_over(struct rank *rank)
+{
+	static int32_t buffers[RANKS][COUNT];
+	int32_t *buffer = buffers[rank->rank];
+
+	do {
+		for (unsigned i = 0; i < COUNT; i++)
+			buffer[i] = 1;
+		buffer[0] = rank->rank == 0 && atomic_load(&over);
+		CHECK(rank, sml_allreduce(rank->context, buffer, buffer, COUNT, SML_INT32, SML_SUM,
+					  NULL) == 0);
+		CHECK(rank, buffer[COUNT - 1] == rank->n);
+		atomic_fetch_add(&calls[rank->rank], 1);
+	} while (buffer[0] == 0);
+}
+
+static void *run(void *job)
+{
+	run_job(job);
+	return NULL;
+}
+
+static void await_calls(void)
+{
+	for (unsigned i = 0; i < RANKS; i++)
+		for (unsigned before = atomic_load(&calls[i]); atomic_load(&calls[i]) < before + 2;)
+			usleep(200);
+}
+
+/* The job continues at the other switch, and the dead one comes back for the next time. */
+static void fail_over(unsigned round)
+{
+	struct process *dies = &switches[round % 2];
+
+	stop(dies);
+	await_calls();
+	start(dies);
+}
+
+static void soak_failovers(bool host_group)
+{
+	char addresses[64];
+	struct job job = {.n_ranks = RANKS,
+			  .switch_address = addresses,
+			  .host_group = host_group,
+			  .body = call_until_over};
+	pthread_t thread;
+
+	for (unsigned i = 0; i < 2; i++)
+		start(&switches[i]);
+	snprintf(addresses, sizeof(addresses), "127.0.0.1:%u|127.0.0.1:%u", switches[0].port,
+		 switches[1].port);
+	atomic_store(&over, false);
+	assert_int_equal(pthread_create(&thread, NULL, run, &job), 0);
+	await_calls();
+	expect_nothing_left("failovers", fail_over);
+	atomic_store(&over, true);
+	pthread_join(thread, NULL);
+	for (unsigned i = 0; i < 2; i++) {
+		stop(&switches[i]);
+		switches[i].port = 0;
+	}
+}
+
+static void failovers_leave_nothing(void **state)
+{
+	(void)state;
+	soak_failovers(false);
+}
+
+static void failovers_of_a_host_leave_nothing(void **state)
+{
+	(void)state;
+	soak_failovers(true);
+}
+
+/* ---- jobs ---- */
+
+static char switch_address[64];
+
+static void call_twice(struct rank *rank)
+{
+	int32_t value = 1;
+
+	for (unsigned i = 0; i < 2; i++)
+		CHECK(rank, sml_allreduce(rank->context, &value, &value, 1, SML_INT32, SML_SUM,
+					  NULL) == 0);
+	CHECK(rank, value == rank->n * rank->n);
+	CHECK(rank, sml_event_fd(rank->context) >= 0);
+}
+
+static void do_embedded(unsigned round)
+{
+	run_job(&(struct job){.n_ranks = RANKS, .host_group = round % 2 != 0, .body = call_twice});
+}
+
+static void do_dedicated(unsigned round)
+{
+	run_job(&(struct job){.n_ranks = RANKS,
+			      .switch_address = switch_address,
+			      .host_group = round % 2 != 0,
+			      .threads = 1 + (int)(round / 2 % 2),
+			      .body = call_twice});
+}
+
+static void jobs_leave_nothing(void **state)
+{
+	struct sml_switch *opened = serve_at(0, switch_address);
+
+	(void)state;
+	expect_nothing_left("jobs without a switch", do_embedded);
+	expect_nothing_left("jobs at a switch", do_dedicated);
+	sml_switch_close(opened);
+}
+
+/* ---- joins that fail ---- */
+
+static void fail_to_open(const struct job *job, int rank)
+{
+	struct sml_context *context = NULL;
+	struct sml_config config;
+
+	configure(&config, job, rank);
+	assert_true(sml_open(&context, &config) < 0);
+	assert_null(context);
+}
+
+/* Nobody listens, nobody comes, or rank 0's port is another job's. */
+static void do_failures(unsigned round)
+{
+	const struct job unreachable = {.n_ranks = 2, .switch_address = "127.0.0.1:1"};
+	const struct job alone = {.n_ranks = 2, .switch_address = switch_address, .timeout_ms = 10};
+	const struct job embedded = {.n_ranks = 2, .port = free_port(), .timeout_ms = 10};
+
+	fail_to_open(round % 3 == 0 ? &unreachable : round % 3 == 1 ? &alone : &embedded, 0);
+}
+
+static void joins_that_fail_leave_nothing(void **state)
+{
+	struct sml_switch *opened = serve_at(0, switch_address);
+
+	(void)state;
+	expect_nothing_left("joins that fail", do_failures);
+	sml_switch_close(opened);
+}
+
+/* ---- forks ---- */
+
+static struct sml_context *forked;
+
+/* The child has none of the library's sockets, and the parent keeps all of its own. */
+static void do_fork(unsigned round)
+{
+	int32_t value = 1;
+	int status = -1;
+	pid_t child;
+
+	(void)round;
+	child = fork();
+	if (child == 0)
+		_exit(sml_close(forked) == SML_ERROR_FORKED ? 0 : 1);
+	assert_true(child > 0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(sml_allreduce(forked, &value, &value, 1, SML_INT32, SML_SUM, NULL), 0);
+}
+
+static void forks_leave_nothing(void **state)
+{
+	const struct job job = {.n_ranks = 1};
+	struct sml_config config;
+
+	(void)state;
+	configure(&config, &job, 0);
+	assert_int_equal(sml_open(&forked, &config), 0);
+	expect_nothing_left("forks", do_fork);
+	assert_int_equal(sml_close(forked), 0);
+}
+
+/* ---- a leaf's parent ---- */
+
+static uint16_t leaf_port;
+
+/* A rank can join at the leaf exactly while the leaf has its parent. */
+static bool leaf_has_parent(void)
+{
+	SmlControl__Envelope *status = client_status("127.0.0.1", leaf_port);
+	bool has = status->status->attached;
+
+	client_free(status);
+	return has;
+}
+
+static void await_parent(bool wanted)
+{
+	uint64_t until_ms = now_ms() + CLIENT_WAIT_MS;
+
+	while (leaf_has_parent() != wanted && now_ms() < until_ms)
+		usleep(2000);
+	assert_int_equal(leaf_has_parent(), wanted);
+}
+
+static void change_parent(unsigned round)
+{
+	(void)round;
+	stop(&switches[0]);
+	await_parent(false);
+	start(&switches[0]);
+	await_parent(true);
+}
+
+static void new_parents_of_a_leaf_leave_nothing(void **state)
+{
+	struct sml_switch_config config;
+	struct sml_switch *leaf;
+	char parent[32];
+
+	(void)state;
+	start(&switches[0]);
+	snprintf(parent, sizeof(parent), "127.0.0.1:%u", switches[0].port);
+	sml_switch_config_init(&config);
+	config.listen = "127.0.0.1:0";
+	config.parent = parent;
+	config.debug = 0;
+	assert_int_equal(sml_switch_open(&leaf, &config), 0);
+	leaf_port = sml_switch_port(leaf);
+	await_parent(true);
+	expect_nothing_left("parents of a leaf", change_parent);
+	sml_switch_close(leaf);
+	stop(&switches[0]);
+	switches[0].port = 0;
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(failovers_leave_nothing),
+		cmocka_unit_test(failovers_of_a_host_leave_nothing),
+		cmocka_unit_test(jobs_leave_nothing),
+		cmocka_unit_test(joins_that_fail_leave_nothing),
+		cmocka_unit_test(forks_leave_nothing),
+		cmocka_unit_test(new_parents_of_a_leaf_leave_nothing),
+	};
+
+	if (argc == 3 && strcmp(argv[1], "--switch") == 0)
+		return be_switch(argv[2]);
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	/* Memory of threads that have ended is used again. */
+	mallopt(M_ARENA_MAX, 2);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
