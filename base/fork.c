@@ -5,6 +5,8 @@
  */
 #include "base/fork.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -44,8 +46,23 @@ static void mind_forks(void)
 	(void)pthread_atfork(before_fork, in_parent, in_child);
 }
 
+int sml_fd_lift(int fd)
+{
+	int moved, error;
+
+	if (fd < 0 || fd > STDERR_FILENO)
+		return fd;
+	moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	error = errno;
+
+	close(fd);
+	errno = error;
+	return moved;
+}
+
 int sml_fd_own(int fd)
 {
+	fd = sml_fd_lift(fd);
 	if (fd < 0 || fd >= MAX_FDS)
 		return fd;
 	pthread_once(&once, mind_forks);

@@ -9,7 +9,14 @@
 #ifndef SML_BASE_FORK_H
 #define SML_BASE_FORK_H
 
-/* From now on, children close fd. Returns fd. A negative fd is ignored. */
+/*
+ * fd, which was just made, or another number for it, so that it is not that of standard input,
+ * output or error: what a program prints to a closed descriptor must not reach our peers. -1: no
+ * number is left. A negative fd is ignored.
+ */
+int sml_fd_lift(int fd);
+
+/* The same, and from now on children close it. */
 int sml_fd_own(int fd);
 
 /* Close fd in this process only. */

@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "lib/context/data_path.h"
 #include "lib/context/hosts_meet.h"
 
@@ -40,7 +41,7 @@ static int open_doors(struct sml_context *context)
 	int error = 0;
 
 	if (context->n_stripes > 1) {
-		context->hosts.found.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		context->hosts.found.fd = sml_fd_lift(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 		error = context->hosts.found.fd < 0 ? -errno : 0;
 	}
 	for (unsigned i = 0; error == 0 && i < context->n_stripes; i++)

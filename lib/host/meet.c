@@ -13,6 +13,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/fork.h"
+
 #define MAGIC	  0x534d4c48u
 #define FLAGS	  (SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC)
 #define LISTENING SML_MAX_CHILDREN
@@ -41,7 +43,7 @@ int sml_host_open_door(struct sml_host_door *door)
 	if (getrandom(door->token, sizeof(door->token), 0) != sizeof(door->token))
 		return -EIO;
 	length = name_of(door->token, &name);
-	door->fd = socket(AF_UNIX, FLAGS, 0);
+	door->fd = sml_fd_lift(socket(AF_UNIX, FLAGS, 0));
 	if (door->fd < 0)
 		return -errno;
 	if (bind(door->fd, (struct sockaddr *)&name, length) == 0 &&
@@ -150,6 +152,8 @@ static ssize_t receive_message(int fd, void *bytes, size_t n, struct passed *pas
 	    header->cmsg_len >= CMSG_LEN(sizeof(int)) &&
 	    header->cmsg_len <= CMSG_LEN(sizeof(passed->fds)))
 		memcpy(passed->fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
+	for (unsigned i = 0; i < 2; i++)
+		passed->fds[i] = sml_fd_lift(passed->fds[i]);
 	return in.msg_flags & MSG_TRUNC ? -EPROTO : length;
 }
 
@@ -200,7 +204,7 @@ static int create(struct sml_meeting *meeting)
 	meeting->shared.fds[0] = fd;
 	if (!meeting->terms.goes_up)
 		return 0;
-	meeting->shared.fds[1] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	meeting->shared.fds[1] = sml_fd_lift(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	return meeting->shared.fds[1] < 0 ? -errno : 0;
 }
 
@@ -208,7 +212,7 @@ static int prepare(struct sml_meeting *meeting, const struct sml_host_door *door
 {
 	int error;
 
-	meeting->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	meeting->epoll_fd = sml_fd_lift(epoll_create1(EPOLL_CLOEXEC));
 	if (meeting->epoll_fd < 0)
 		return -errno;
 	if (is_leader(meeting)) {
@@ -220,7 +224,7 @@ static int prepare(struct sml_meeting *meeting, const struct sml_host_door *door
 		meeting->door_fd = door->fd;
 		return door->fd < 0 ? -EBADF : watch(meeting, door->fd);
 	}
-	meeting->fd = socket(AF_UNIX, FLAGS, 0);
+	meeting->fd = sml_fd_lift(socket(AF_UNIX, FLAGS, 0));
 	return meeting->fd < 0 ? -errno : 0;
 }
 
@@ -266,7 +270,8 @@ static void welcome(struct sml_meeting *meeting)
 {
 	int fd;
 
-	while ((fd = accept4(meeting->door_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
+	while ((fd = sml_fd_lift(accept4(meeting->door_fd, NULL, NULL,
+					 SOCK_NONBLOCK | SOCK_CLOEXEC))) >= 0) {
 		struct guest *place = NULL;
 
 		for (unsigned i = 0; i < MAX_GUESTS && place == NULL; i++)

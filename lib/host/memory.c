@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fork.h"
+
 #define MAGIC 0x53574954434d4c31ull
 /*
  * All rows together. They should stay in the cache that cores share; but ranks that sleep are woken
@@ -125,7 +127,7 @@ int sml_host_create(struct sml_host_memory *memory, const struct sml_host_terms 
 
 	if (!is_within_limit(bytes))
 		return -EFBIG;
-	fd = memfd_create("switchml", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	fd = sml_fd_lift(memfd_create("switchml", MFD_CLOEXEC | MFD_ALLOW_SEALING));
 	if (fd < 0)
 		return -errno;
 	/* All pages now: later, a machine without memory would end a rank by a signal. */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fork.h"
 #include "base/thread.h"
 #include "lib/progress/crew.h"
 #include "lib/progress/progress.h"
@@ -21,7 +22,7 @@ struct sml_progress *sml_progress_new(struct sml_crew *crew, unsigned index)
 		sml_error_set(-ENOMEM, "no memory for a progress thread");
 		return NULL;
 	}
-	progress->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	progress->wake_fd = sml_fd_lift(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (progress->wake_fd < 0) {
 		sml_error_set(-errno,
 			      "no file descriptor for a progress thread: %s "

@@ -183,7 +183,7 @@ static int open_thread(struct sml_dataplane *dataplane, unsigned i)
 
 	thread->dataplane = dataplane;
 	thread->index = i;
-	thread->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	thread->wake_fd = sml_fd_lift(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
 	if (thread->wake_fd < 0)
 		return sml_error_set(
 			-ENOMEM, "no file descriptor for the dataplane's thread: raise the limit "
