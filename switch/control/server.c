@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The control plane's event loop: accepting, time, notes of the dataplane. See server.h. */
+#include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@
 #include "net/address.h"
 #include "net/place.h"
 #include "switch/control/server.h"
+#include "switch/log.h"
 
 #define BACKLOG 128
 /* How long workers may take to read what they are told at the end. */
@@ -28,6 +30,24 @@ static void rest(struct sml_server *server)
 	(void)sml_watch_set(server->accept, 0);
 	server->accepts_none = true;
 	sml_strangers_evict_half(server);
+}
+
+/* Not more often, or a stranger could fill the log. */
+#define TELL_ROOM_NS (60 * SML_NS_PER_SEC)
+
+static void tell_no_room(struct sml_server *server, int error)
+{
+	uint64_t now_ns = sml_now_ns();
+	struct rlimit files = {0};
+
+	if (server->room_told_ns != 0 && now_ns - server->room_told_ns < TELL_ROOM_NS)
+		return;
+	server->room_told_ns = now_ns;
+	(void)getrlimit(RLIMIT_NOFILE, &files);
+	sml_switch_log(SML_LOG_WARN,
+		       "a connection cannot be accepted: %s. The limit of descriptors is %llu: "
+		       "raise it (ulimit -n; LimitNOFILE= of a service)",
+		       strerror(error), (unsigned long long)files.rlim_cur);
 }
 
 static bool is_out_of_room(int error)
@@ -44,8 +64,10 @@ static void on_accept(void *context, unsigned what)
 		int fd = sml_fd_own(
 			accept4(server->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
 
-		if (fd < 0 && is_out_of_room(errno))
+		if (fd < 0 && is_out_of_room(errno)) {
+			tell_no_room(server, errno);
 			rest(server);
+		}
 		if (fd < 0)
 			break;
 		sml_connection_open(server, fd);
@@ -352,6 +374,52 @@ static void limit_connections(struct sml_server *server)
 		server->config.max_strangers = (uint32_t)(files.rlim_cur / 4);
 }
 
+/* Descriptors under the limit that nobody uses. UINT32_MAX: unknown. */
+static uint32_t count_free(const struct rlimit *files)
+{
+	DIR *folder = opendir("/proc/self/fd");
+	rlim_t n = 0;
+
+	if (folder == NULL)
+		return errno == EMFILE ? 0 : UINT32_MAX;
+	/* Two names are not descriptors, and one is the folder's. */
+	while (readdir(folder) != NULL)
+		n++;
+	closedir(folder);
+	n -= 3;
+	return n < files->rlim_cur ? (uint32_t)(files->rlim_cur - n) : 0;
+}
+
+/* What a rank 0 opens later for itself, and what a switch needs at least for a job. */
+#define RANK_0_FILES 6
+#define LEAST_FILES  16
+
+/* A server that starts and then refuses everybody helps nobody. */
+static int check_room(const struct sml_server *server)
+{
+	const struct sml_switch_config *config = &server->config;
+	uint32_t needed = config->rendezvous ? config->only_world_size + RANK_0_FILES : LEAST_FILES;
+	struct rlimit files;
+	uint32_t n_free;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur > UINT32_MAX)
+		return 0;
+	n_free = count_free(&files);
+	if (n_free >= needed &&
+	    (!config->rendezvous || files.rlim_cur / 2 >= config->only_world_size))
+		return 0;
+	return sml_error_set(-EMFILE,
+			     "only %u of the %llu descriptors that the limit allows are free, and "
+			     "%s needs at least %u, one for each rank and some for itself: raise "
+			     "the limit (ulimit -n%s)",
+			     n_free, (unsigned long long)files.rlim_cur,
+			     config->rendezvous ? "rank 0" : "a switch",
+			     config->rendezvous && 2 * config->only_world_size > needed
+				     ? 2 * config->only_world_size
+				     : needed,
+			     config->rendezvous ? "" : "; LimitNOFILE= of a service");
+}
+
 /* Members never have more than half, however many jobs and ranks a stranger invents. */
 static uint32_t most_members(void)
 {
@@ -484,7 +552,7 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 				     address ? address : "all addresses", strerror(-rc),
 				     sml_bind_fix(rc, "choose another port, or see which process "
 						      "uses it: ss -ltnp"));
-	return 0;
+	return check_room(server);
 }
 
 void sml_server_run(struct sml_server *server)

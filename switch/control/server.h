@@ -63,7 +63,8 @@ struct sml_server {
 	struct sml_loop *loop;
 	int listen_fd; /* -1: none yet */
 	struct sml_watch *accept, *tick, *note, *reload, *status, *stop;
-	bool accepts_none; /* out of descriptors: until the next tick */
+	bool accepts_none;     /* out of descriptors: until the next tick */
+	uint64_t room_told_ns; /* when that was logged last; 0: never */
 	bool stopping;
 	_Atomic uint64_t ticked_ns; /* other threads see by it that the loop runs */
 	uint16_t port;
