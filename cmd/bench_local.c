@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "cmd/ask.h"
 #include "cmd/bench.h"
+#include "cmd/standard.h"
 #include "switch/switch.h"
 
 struct crew {
@@ -63,7 +64,8 @@ static int start_workers(struct crew *crew, const struct bench_options *options,
 		if (pid < 0)
 			return -errno;
 		if (pid == 0)
-			exit(be_worker(options, config, crew, crew->n));
+			exit(sml_standard_finish("bench",
+						 be_worker(options, config, crew, crew->n)));
 		crew->workers[crew->n] = pid;
 	}
 	return 0;

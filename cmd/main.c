@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cmd/commands.h"
+#include "cmd/standard.h"
 #include "switchml.h"
 
 struct command {
@@ -46,7 +47,9 @@ int main(int argc, char **argv)
 {
 	static char name[64];
 	const char *asked = argc > 1 ? argv[1] : "";
+	int status;
 
+	sml_standard_hold();
 	argp_err_exit_status = USAGE;
 	if (!strcmp(asked, "--help") || !strcmp(asked, "-h") || !strcmp(asked, "help")) {
 		print_help(stdout);
@@ -62,7 +65,11 @@ int main(int argc, char **argv)
 		/* The program's name in argp's messages. */
 		snprintf(name, sizeof(name), "switchml %s", commands[i].name);
 		argv[1] = name;
-		return commands[i].run(argc - 1, argv + 1);
+		status = commands[i].run(argc - 1, argv + 1);
+		/* A switch serves without its output, too. */
+		return commands[i].run == sml_command_switch
+			       ? status
+			       : sml_standard_finish(commands[i].name, status);
 	}
 	if (*asked)
 		fprintf(stderr, "switchml: there is no command '%s'\n", asked);

@@ -120,6 +120,48 @@ expect "doctor --json, a wrong setting" 1 env SWITCHML_RANK=none "$switchml" doc
 expect_json "doctor --json names the fix" \
 	"[f['fix'] for f in all['findings'] if f['check'] == 'environment'] == ['correct or unset the variable']"
 
+# ---- standard descriptors that are closed ----
+# Redirections, exit status, command.
+expect_closed() {
+	local closed=$1 wanted=$2 status
+	shift 2
+	eval "timeout 60 \"\$@\" >'$work/out' 2>'$work/err' $closed"
+	status=$?
+	if [ $status = "$wanted" ]; then ok "$2 with $closed"; else fail "$2 with $closed: status $status, not $wanted"; fi
+}
+
+# A report that nobody can read is a failure.
+for closed in '0<&-' '1>&-' '2>&-' '0<&- 1>&- 2>&-'; do
+	[[ $closed == *1* ]] && unread=1 || unread=0
+	expect_closed "$closed" $unread "$switchml" sim --seeds 2
+	expect_closed "$closed" $unread "$switchml" status --switch "$one"
+	expect_closed "$closed" $unread "$switchml" doctor --switch "$one"
+	expect_closed "$closed" $unread "$switchml" bench --local-workers 2 --switch "$one" -b 4 -e 4 -n 2 -w 0
+	expect_closed "$closed" 2 "$switchml" top --no-such-option
+done
+
+# A switch serves without them, and none of its sockets has their numbers.
+port=$(python3 -c 'import socket
+s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+"$switchml" switch --listen "127.0.0.1:$port" 0<&- 1>&- 2>&- &
+silent=$!
+answers() {
+	"$switchml" status --switch "127.0.0.1:$port" >"$work/out" 2>"$work/err"
+}
+await answers
+expect "a job at a silent switch" 0 "$switchml" bench --local-workers 2 --switch "127.0.0.1:$port" -b 4 -e 4 -n 2 -w 0
+[ "$(readlink /proc/$silent/fd/{0,1,2} | sort -u)" = /dev/null ] && ok "nothing has the numbers of standard descriptors" ||
+	fail "a socket has the number of a standard descriptor"
+kill $silent
+
+# ---- few descriptors ----
+expect "a switch without descriptors for ranks" 1 bash -c "ulimit -n 12; exec '$switchml' switch --listen 127.0.0.1:0"
+grep -q 'of the 12 descriptors .* raise the limit (ulimit -n' "$work/err" || fail "it does not name the limit"
+: >"$work/raised"
+(ulimit -Sn 12; exec "$switchml" switch --listen 127.0.0.1:0 >"$work/raised" 2>&1) &
+await_switch "$work/raised"
+ok "a switch raises its soft limit"
+
 # The reader of the output may go away: that must not end the program by a signal (status
 # 141).
 mkfifo "$work/unread"

@@ -59,6 +59,19 @@ def test_pip_builds_a_package_that_needs_no_tree(tmp_path, objects, source):
     subprocess.run(command, check=True, cwd=tmp_path, timeout=60, env=environment)
 
 
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_the_command_needs_no_standard_descriptors(closed):
+    command = f'exec "$0" -m switchml status --switch 127.0.0.1:1 {closed}'
+    environment = {**os.environ, "PYTHONPATH": str(Path(switchml.__file__).parents[1])}
+    done = subprocess.run(
+        ["bash", "-c", command, sys.executable], capture_output=True, timeout=60, env=environment
+    )
+    # Nothing listens there: that is the program's answer, and not an error of Python.
+    assert done.returncode == 1
+    assert (b"Connection refused" in done.stderr) == ("2>" not in closed)
+    assert b"Traceback" not in done.stderr
+
+
 def test_the_version_is_the_headers():
     header = (ROOT / "include" / "switchml.h").read_text()
     assert f'SML_VERSION_STRING "{switchml.__version__}"' in header

@@ -14,7 +14,8 @@ def main() -> None:
     """Replace this process with the program."""
     for place in (_HERE / "_switchml", _HERE.parents[2] / "build" / "switchml"):
         if place.exists():
-            sys.stdout.flush()
+            if sys.stdout is not None:  # it is None where the descriptor is closed
+                sys.stdout.flush()
             os.execv(place, ["switchml", *sys.argv[1:]])
     sys.exit("switchml: the program is not in this package; `make` builds it in a source tree")
 
