@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -76,7 +77,10 @@ static bool fails(enum fail_what what, const char *name, bool once, void *caller
 {
 	unsigned mine;
 
-	if (!__atomic_load_n(&armed, __ATOMIC_RELAXED) || what != armed_for || exempt)
+	if (!__atomic_load_n(&armed, __ATOMIC_RELAXED) || exempt)
+		return false;
+	/* What makes descriptors is a system call, too. */
+	if (what != armed_for && !(what == FAIL_DESCRIPTORS && armed_for == FAIL_SYSTEM_CALLS))
 		return false;
 	mine = __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED);
 	if (mine != nth && !(onwards && mine > nth && !once))
@@ -139,7 +143,8 @@ static bool fails(enum fail_what what, const char *name, bool once, void *caller
 	X(int, ppoll,                                                                              \
 	  (struct pollfd * fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask),   \
 	  (fds, n, timeout, mask), -1, EINTR)                                                      \
-	X(int, getifaddrs, (struct ifaddrs * *list), (list), -1, ENOBUFS)                          \
+	X(int, memfd_create, (const char *name, unsigned flags), (name, flags), -1, EMFILE)        \
+	X(int, getifaddrs, (struct ifaddrs * *list), (list), -1, EMFILE)                           \
 	X(int, getaddrinfo,                                                                        \
 	  (const char *host, const char *service, const struct addrinfo *hints,                    \
 	   struct addrinfo **found),                                                               \
@@ -158,8 +163,8 @@ static bool fails(enum fail_what what, const char *name, bool once, void *caller
 		if (__atomic_load_n(&next, __ATOMIC_RELAXED) == NULL)                              \
 			__atomic_store_n(&next, (type(*) parameters)dlsym(RTLD_NEXT, #name),       \
 					 __ATOMIC_RELAXED);                                        \
-		if (fails(FAIL_SYSTEM_CALLS, #name, (error) == EINTR,                              \
-			  __builtin_return_address(0))) {                                          \
+		if (fails((error) == EMFILE ? FAIL_DESCRIPTORS : FAIL_SYSTEM_CALLS, #name,         \
+			  (error) == EINTR, __builtin_return_address(0))) {                        \
 			if (error)                                                                 \
 				errno = error;                                                     \
 			return failure;                                                            \
@@ -181,7 +186,7 @@ int open(const char *path, int flags, ...)
 	va_end(rest);
 	if (next == NULL)
 		next = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, "open");
-	if (fails(FAIL_SYSTEM_CALLS, "open", false, __builtin_return_address(0))) {
+	if (fails(FAIL_DESCRIPTORS, "open", false, __builtin_return_address(0))) {
 		errno = EMFILE;
 		return -1;
 	}

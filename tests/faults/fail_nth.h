@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Lets the n-th allocation, or the n-th system call, of this process fail. A program that
+ * Lets the n-th allocation, system call, or descriptor of this process fail. A program that
  * links this code uses its malloc(), socket() and so on instead of libc's. So do all shared
  * libraries, including libevent and protobuf-c.
  *
@@ -11,7 +11,8 @@
 
 #include <stdbool.h>
 
-enum fail_what { FAIL_ALLOCATIONS, FAIL_SYSTEM_CALLS };
+/* FAIL_DESCRIPTORS: the system calls that make descriptors. */
+enum fail_what { FAIL_ALLOCATIONS, FAIL_SYSTEM_CALLS, FAIL_DESCRIPTORS };
 
 /* Let the n-th call from now on fail, counted from 1. onwards: all later calls fail, too. */
 void fail_arm(enum fail_what what, unsigned n, bool onwards);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A machine without resources: the n-th allocation or the n-th system call fails, for n = 1,
+ * A machine without resources: the n-th allocation, system call or descriptor fails, for n = 1,
  * 2, 3, … until no call fails in a whole run of the scenario. Each run ends within its time.
  * Every call either does what it reports or returns an error with a text. No descriptor, no
  * thread and (under AddressSanitizer) no memory is left behind. The next run, in which
@@ -31,6 +31,7 @@
 #include "base/error.h"
 #include "faults/fail_nth.h"
 #include "support/ranks.h"
+#include "support/switch_process.h"
 #include "switch/switch.h"
 
 #define COUNT	     5000
@@ -76,6 +77,7 @@ struct body {
 	struct job job;
 	int rank;
 	bool calls;	     /* false: it opens, waits a little and closes */
+	void (*loses)(void); /* NULL; or between the calls, rank 0 lets the switch die */
 	char complaint[384]; /* a wrong report; "" is good */
 	int opened, reduced, closed;
 };
@@ -116,10 +118,27 @@ static int reduce(struct body *body, struct sml_context *context)
 	return result;
 }
 
+static pthread_barrier_t begin;
+
+/* All ranks have made a call, and none has begun the next one. */
+static void lose_switch(const struct body *body)
+{
+	pthread_barrier_wait(&begin);
+	if (body->rank == 0)
+		body->loses();
+	pthread_barrier_wait(&begin);
+}
+
+/* sml_event_fd() makes a descriptor, too. */
 static int call(struct body *body, struct sml_context *context)
 {
-	int result = reduce(body, context);
+	int result = reduce(body, context), fd;
 
+	if (body->loses)
+		lose_switch(body);
+	fd = result == 0 ? sml_event_fd(context) : 0;
+	if (fd < 0)
+		return fd;
 	if (result == 0)
 		result = sml_barrier(context);
 	return result ? result : reduce(body, context);
@@ -139,6 +158,8 @@ static void run_body(struct body *body)
 			 sml_error_text(NULL));
 		if (body->opened > 0 || context || !sml_error_text(NULL)[0])
 			lie(body, "open", body->opened, sml_error_text(NULL));
+		if (body->loses)
+			lose_switch(body);
 		return;
 	}
 	if (body->calls) {
@@ -201,8 +222,6 @@ static const char *run_switch(struct sml_switch **opened, char *address, size_t 
 	return "";
 }
 
-static pthread_barrier_t begin;
-
 static void *rank_main(void *argument)
 {
 	pthread_barrier_wait(&begin);
@@ -224,6 +243,8 @@ static void demand_cause(void)
 }
 
 /* One rank, or two. The second one is another thread of the test. */
+static void (*switch_dies)(void);
+
 static const char *run_ranks(int n, const char *address, bool second_calls, const char *recorder)
 {
 	pthread_t thread;
@@ -235,6 +256,10 @@ static const char *run_ranks(int n, const char *address, bool second_calls, cons
 	if (n == 1) {
 		run_body(&bodies[0]);
 		return bodies[0].complaint;
+	}
+	for (int i = 0; switch_dies && i < n; i++) {
+		bodies[i].loses = switch_dies;
+		bodies[i].job.timeout_ms = PATIENCE_MS / 2;
 	}
 	bodies[1].calls = second_calls;
 	fail_exempt(true);
@@ -326,13 +351,43 @@ static const char *stall(void)
 	return with_switches(1, 2, false, "/dev/null");
 }
 
+/* What fails, fails from the death of the switch on. */
+static struct {
+	enum fail_what what;
+	unsigned n;
+	bool onwards;
+} later;
+static struct switch_process first, second;
+
+static void kill_first(void)
+{
+	switch_process_kill(&first);
+	fail_arm(later.what, later.n, later.onwards);
+}
+
+static const char *failover(void)
+{
+	char addresses[64];
+	const char *complaint;
+
+	switch_process_start(&first);
+	if (second.pid == 0)
+		switch_process_start(&second);
+	snprintf(addresses, sizeof(addresses), "127.0.0.1:%u|127.0.0.1:%u", first.port,
+		 second.port);
+	switch_dies = kill_first;
+	complaint = run_ranks(2, addresses, true, NULL);
+	switch_dies = NULL;
+	return complaint;
+}
+
 static const struct scenario {
 	const char *name;
 	const char *(*run)(void);
-	unsigned step; /* in the short form: one out of this many n */
+	unsigned step; /* in the short form: one out of this many n; of descriptors, all */
 } scenarios[] = {
 	{"alone", alone, 1},	  {"dedicated", dedicated, 1}, {"pair", pair, 8},
-	{"striped", striped, 16}, {"stall", stall, 40},
+	{"striped", striped, 16}, {"stall", stall, 40},	       {"failover", failover, 16},
 };
 #define N_SCENARIOS (sizeof(scenarios) / sizeof(scenarios[0]))
 
@@ -349,6 +404,8 @@ static void on_alarm(int signal)
 	abort();
 }
 
+static const char *const names[] = {"allocation", "system call", "descriptor"};
+
 /* Returns the number of counted calls. */
 static unsigned run_once(const struct scenario *scenario, enum fail_what what, unsigned n,
 			 bool onwards)
@@ -357,13 +414,16 @@ static unsigned run_once(const struct scenario *scenario, enum fail_what what, u
 	unsigned counted;
 	const char *complaint;
 
-	snprintf(running, sizeof(running), "%s, %s %u%s: ", scenario->name,
-		 what == FAIL_ALLOCATIONS ? "allocation" : "system call", n,
+	snprintf(running, sizeof(running), "%s, %s %u%s: ", scenario->name, names[what], n,
 		 onwards ? " and all after it" : "");
 	alarm(RUN_SECONDS);
 	dup2(nowhere, STDERR_FILENO);
 	one_allocation = what == FAIL_ALLOCATIONS && !onwards;
-	fail_arm(what, n, onwards);
+	later.what = what;
+	later.n = n;
+	later.onwards = onwards;
+	if (scenario->run != failover)
+		fail_arm(what, n, onwards);
 	complaint = scenario->run();
 	counted = fail_disarm();
 	dup2(terminal, STDERR_FILENO);
@@ -382,7 +442,7 @@ static unsigned run_once(const struct scenario *scenario, enum fail_what what, u
 static void expect_well(const struct scenario *scenario)
 {
 	/* With a separate switch, form_again() comes last, and it has its own patience. */
-	nothing_fails = scenario->run == alone;
+	nothing_fails = scenario->run == alone || scenario->run == failover;
 	run_once(scenario, FAIL_ALLOCATIONS, 0, false);
 	nothing_fails = false;
 	for (int i = 0; i < bodies[0].job.n_ranks; i++)
@@ -395,7 +455,8 @@ static bool all_of_them;
 
 static void run_scenario(const struct scenario *scenario, enum fail_what what, bool onwards)
 {
-	unsigned step = all_of_them ? 1 : scenario->step, n, runs = 0, calm = 0;
+	unsigned step = all_of_them || what == FAIL_DESCRIPTORS ? 1 : scenario->step, n, runs = 0,
+		 calm = 0;
 
 	expect_well(scenario);
 	/*
@@ -407,8 +468,7 @@ static void run_scenario(const struct scenario *scenario, enum fail_what what, b
 		runs++;
 	}
 	expect_well(scenario);
-	print_message("           %s, %ss%s: %u runs, n up to %u\n", scenario->name,
-		      what == FAIL_ALLOCATIONS ? "allocation" : "system call",
+	print_message("           %s, %ss%s: %u runs, n up to %u\n", scenario->name, names[what],
 		      onwards ? ", from the n-th on" : "", runs, n);
 }
 
@@ -424,6 +484,13 @@ static void a_failed_system_call_does_no_harm(void **state)
 	run_scenario(*state, FAIL_SYSTEM_CALLS, false);
 	if (all_of_them)
 		run_scenario(*state, FAIL_SYSTEM_CALLS, true);
+}
+
+/* As in a program that has used up its limit: once, and from then on. */
+static void a_refused_descriptor_does_no_harm(void **state)
+{
+	run_scenario(*state, FAIL_DESCRIPTORS, false);
+	run_scenario(*state, FAIL_DESCRIPTORS, true);
 }
 
 static int run_named(const char *name, int n, bool onwards)
@@ -446,8 +513,9 @@ static int run_named(const char *name, int n, bool onwards)
 
 int main(int argc, char **argv)
 {
-	struct CMUnitTest tests[2 * N_SCENARIOS];
+	struct CMUnitTest tests[3 * N_SCENARIOS];
 
+	switch_process_main(argc, argv);
 	signal(SIGALRM, on_alarm);
 	if (argc >= 3)
 		return run_named(argv[1], atoi(argv[2]), argc == 4);
@@ -459,12 +527,17 @@ int main(int argc, char **argv)
 	if (__sanitizer_set_report_fd)
 		__sanitizer_set_report_fd((void *)(intptr_t)terminal);
 	for (size_t i = 0; i < N_SCENARIOS; i++) {
-		tests[2 * i] = (struct CMUnitTest){"a_failed_allocation_does_no_harm",
-						   a_failed_allocation_does_no_harm, NULL, NULL,
-						   (void *)(uintptr_t)&scenarios[i]};
-		tests[2 * i + 1] = (struct CMUnitTest){"a_failed_system_call_does_no_harm",
+		void *scenario = (void *)(uintptr_t)&scenarios[i];
+
+		tests[3 * i] =
+			(struct CMUnitTest){"a_failed_allocation_does_no_harm",
+					    a_failed_allocation_does_no_harm, NULL, NULL, scenario};
+		tests[3 * i + 1] = (struct CMUnitTest){"a_failed_system_call_does_no_harm",
 						       a_failed_system_call_does_no_harm, NULL,
-						       NULL, (void *)(uintptr_t)&scenarios[i]};
+						       NULL, scenario};
+		tests[3 * i + 2] = (struct CMUnitTest){"a_refused_descriptor_does_no_harm",
+						       a_refused_descriptor_does_no_harm, NULL,
+						       NULL, scenario};
 	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

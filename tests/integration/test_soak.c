@@ -3,23 +3,18 @@
  * What happens often in a long life leaves nothing behind: failovers, jobs, joins that fail, forks,
  * and a leaf's new parents. Before and after a hundred of each, this process has the same
  * descriptors, threads and mappings, and no more memory. Ranks, embedded switches and the leaf are
- * threads of this process. The switches that die are processes: this program, called with a port.
+ * threads of this process; the switches that die are others.
  */
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <setjmp.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,6 +22,7 @@
 
 #include "support/ranks.h"
 #include "support/switch_client.h"
+#include "support/switch_process.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define ROUNDS 30
@@ -40,8 +36,6 @@
 /* Less than what a round would leave: a loop alone has more. */
 #define SLACK_BYTES    (ROUNDS * 256)
 #define SLACK_MAPPINGS 4
-
-extern char **environ;
 
 /* ---- what there is ---- */
 
@@ -115,65 +109,9 @@ static void expect_nothing_left(const char *what, void (*do_one)(unsigned round)
 	expect_no_growth(what, &before);
 }
 
-/* ---- switches that are processes ---- */
-
-struct process {
-	pid_t pid;
-	uint16_t port;
-};
-
-static int be_switch(const char *port)
-{
-	struct sml_switch_config config;
-	struct sml_switch *opened;
-	char listen[32];
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	snprintf(listen, sizeof(listen), "127.0.0.1:%s", port);
-	sml_switch_config_init(&config);
-	config.listen = listen;
-	config.debug = 0;
-	if (sml_switch_open(&opened, &config) < 0) {
-		fprintf(stderr, "%s\n", sml_error_text(NULL));
-		return 1;
-	}
-	printf("%u\n", sml_switch_port(opened));
-	fflush(stdout);
-	for (;;)
-		pause();
-}
-
-/* At its port; 0: at a free one. */
-static void start(struct process *process)
-{
-	posix_spawn_file_actions_t actions;
-	char port[16], line[16] = "";
-	char *arguments[] = {"test_soak", "--switch", port, NULL};
-	int fds[2];
-
-	snprintf(port, sizeof(port), "%u", process->port);
-	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
-	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
-	assert_int_equal(
-		posix_spawn(&process->pid, "/proc/self/exe", &actions, NULL, arguments, environ),
-		0);
-	posix_spawn_file_actions_destroy(&actions);
-	close(fds[1]);
-	assert_true(read(fds[0], line, sizeof(line) - 1) > 0);
-	close(fds[0]);
-	process->port = (uint16_t)atoi(line);
-}
-
-static void stop(struct process *process)
-{
-	kill(process->pid, SIGKILL);
-	waitpid(process->pid, NULL, 0);
-}
-
 /* ---- failovers ---- */
 
-static struct process switches[2];
+static struct switch_process switches[2];
 static atomic_bool over;
 static atomic_uint calls[RANKS];
 
@@ -210,11 +148,11 @@ static void await_calls(void)
 /* The job continues at the other switch, and the dead one comes back for the next time. */
 static void fail_over(unsigned round)
 {
-	struct process *dies = &switches[round % 2];
+	struct switch_process *dies = &switches[round % 2];
 
-	stop(dies);
+	switch_process_kill(dies);
 	await_calls();
-	start(dies);
+	switch_process_start(dies);
 }
 
 static void soak_failovers(bool host_group)
@@ -227,7 +165,7 @@ static void soak_failovers(bool host_group)
 	pthread_t thread;
 
 	for (unsigned i = 0; i < 2; i++)
-		start(&switches[i]);
+		switch_process_start(&switches[i]);
 	snprintf(addresses, sizeof(addresses), "127.0.0.1:%u|127.0.0.1:%u", switches[0].port,
 		 switches[1].port);
 	atomic_store(&over, false);
@@ -237,7 +175,7 @@ static void soak_failovers(bool host_group)
 	atomic_store(&over, true);
 	pthread_join(thread, NULL);
 	for (unsigned i = 0; i < 2; i++) {
-		stop(&switches[i]);
+		switch_process_kill(&switches[i]);
 		switches[i].port = 0;
 	}
 }
@@ -383,9 +321,9 @@ static void await_parent(bool wanted)
 static void change_parent(unsigned round)
 {
 	(void)round;
-	stop(&switches[0]);
+	switch_process_kill(&switches[0]);
 	await_parent(false);
-	start(&switches[0]);
+	switch_process_start(&switches[0]);
 	await_parent(true);
 }
 
@@ -396,7 +334,7 @@ static void new_parents_of_a_leaf_leave_nothing(void **state)
 	char parent[32];
 
 	(void)state;
-	start(&switches[0]);
+	switch_process_start(&switches[0]);
 	snprintf(parent, sizeof(parent), "127.0.0.1:%u", switches[0].port);
 	sml_switch_config_init(&config);
 	config.listen = "127.0.0.1:0";
@@ -407,7 +345,7 @@ static void new_parents_of_a_leaf_leave_nothing(void **state)
 	await_parent(true);
 	expect_nothing_left("parents of a leaf", change_parent);
 	sml_switch_close(leaf);
-	stop(&switches[0]);
+	switch_process_kill(&switches[0]);
 	switches[0].port = 0;
 }
 
@@ -422,8 +360,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(new_parents_of_a_leaf_leave_nothing),
 	};
 
-	if (argc == 3 && strcmp(argv[1], "--switch") == 0)
-		return be_switch(argv[2]);
+	switch_process_main(argc, argv);
 	if (argc > 1)
 		cmocka_set_test_filter(argv[1]);
 	/* Memory of threads that have ended is used again. */

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "support/switch_process.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "switch/switch.h"
+
+extern char **environ;
+
+void switch_process_main(int argc, char **argv)
+{
+	struct sml_switch_config config;
+	struct sml_switch *opened;
+	char listen[32];
+
+	if (argc != 3 || strcmp(argv[1], "--switch") != 0)
+		return;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	snprintf(listen, sizeof(listen), "127.0.0.1:%s", argv[2]);
+	sml_switch_config_init(&config);
+	config.listen = listen;
+	config.debug = 0;
+	if (sml_switch_open(&opened, &config) < 0) {
+		fprintf(stderr, "%s\n", sml_error_last());
+		exit(1);
+	}
+	printf("%u\n", sml_switch_port(opened));
+	fflush(stdout);
+	for (;;)
+		pause();
+}
+
+void switch_process_start(struct switch_process *process)
+{
+	posix_spawn_file_actions_t actions;
+	char port[16], line[16] = "";
+	char *arguments[] = {"test", "--switch", port, NULL};
+	int fds[2];
+
+	snprintf(port, sizeof(port), "%u", process->port);
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
+	assert_int_equal(
+		posix_spawn(&process->pid, "/proc/self/exe", &actions, NULL, arguments, environ),
+		0);
+	posix_spawn_file_actions_destroy(&actions);
+	close(fds[1]);
+	assert_true(read(fds[0], line, sizeof(line) - 1) > 0);
+	close(fds[0]);
+	process->port = (uint16_t)atoi(line);
+}
+
+void switch_process_kill(struct switch_process *process)
+{
+	kill(process->pid, SIGKILL);
+	waitpid(process->pid, NULL, 0);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Switches that can be killed: each one is a process, the test's own program called with a port. */
+#ifndef SML_TESTS_SWITCH_PROCESS_H
+#define SML_TESTS_SWITCH_PROCESS_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct switch_process {
+	pid_t pid;
+	uint16_t port; /* 0: any, before it starts for the first time */
+};
+
+/* First in main(): serves, and does not return, if this program was called as a switch. */
+void switch_process_main(int argc, char **argv);
+
+/* Start it at its port, and wait until it can be used. */
+void switch_process_start(struct switch_process *process);
+
+/* SIGKILL: its peers see only that their connections end. */
+void switch_process_kill(struct switch_process *process);
+
+#endif
