@@ -14,6 +14,25 @@
  */
 int sml_thread_start(pthread_t *thread, const char *name, void *(*body)(void *), void *argument);
 
+/*
+ * In a thread of sml_thread_start(): if the application's threads have all ended, and the main one
+ * with pthread_exit(), nobody would receive the application's signals, not even SIGTERM. Then this
+ * thread does, from now on, with the mask of the thread that has started it. Call it from time to
+ * time.
+ */
+void sml_thread_take_signals(void);
+
+/*
+ * In a public function that may wait: until it returns, pthread_cancel() does not end its thread,
+ * which may hold locks. A cancellation takes effect after the call.
+ */
+#define SML_NO_CANCELLATION                                                                        \
+	int cancel_state __attribute__((cleanup(sml_thread_end_call), unused)) =                   \
+		sml_thread_begin_call()
+
+int sml_thread_begin_call(void);
+void sml_thread_end_call(const int *state);
+
 /* Its timed waits use the clock of sml_now_ns(). */
 void sml_cond_init(pthread_cond_t *condition);
 

@@ -30,6 +30,14 @@
  * order of the collectives, and must be the same on all ranks. sml_open() and
  * sml_close() of a context must not overlap other calls on it.
  *
+ * Cancellation. pthread_cancel() does not end a thread inside a call, which may
+ * hold locks: no function is a cancellation point, and the thread ends after the
+ * call. sml_abort() ends the wait at once.
+ *
+ * Signals. The library's threads block them, because they belong to the
+ * application. If the main thread has ended with pthread_exit(), and no other
+ * thread of the application is left, one of them receives signals after a second.
+ *
  * Fork. In a child made by fork(), every call on one of the parent's contexts
  * fails with SML_ERROR_FORKED. The child may open its own contexts. It keeps
  * none of the parent's sockets, so the parent's job never waits for it.

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "lib/context/context.h"
 
 int sml_rank(const struct sml_context *context)
@@ -20,6 +21,7 @@ int sml_world_size(const struct sml_context *context)
 
 const char *sml_error_text(const struct sml_context *context)
 {
+	SML_NO_CANCELLATION;
 	/* const does not cover the lock and the condition. */
 	struct sml_context *mutable = (struct sml_context *)(uintptr_t)context;
 	char *text = sml_error_buffer();
@@ -42,6 +44,7 @@ const char *sml_error_text(const struct sml_context *context)
 
 int sml_abort(struct sml_context *context, const char *reason)
 {
+	SML_NO_CANCELLATION;
 	char text[SML_TEXT_BYTES];
 	int error;
 
@@ -60,6 +63,7 @@ int sml_abort(struct sml_context *context, const char *reason)
 
 int sml_event_fd(struct sml_context *context)
 {
+	SML_NO_CANCELLATION;
 	int fd;
 
 	if (context == NULL)

@@ -13,6 +13,7 @@
  */
 #include <errno.h>
 
+#include "base/thread.h"
 #include "lib/api/arguments.h"
 #include "lib/api/submit.h"
 
@@ -38,6 +39,7 @@ static int begin_async(struct sml_context *context, struct sml_request **request
 static int start(struct sml_context *context, int error, struct sml_order *order,
 		 struct sml_request **request)
 {
+	SML_NO_CANCELLATION;
 	bool waits = sml_take_promise(context);
 
 	if (error)
@@ -48,6 +50,7 @@ static int start(struct sml_context *context, int error, struct sml_order *order
 
 static int run(struct sml_context *context, int error, struct sml_order *order)
 {
+	SML_NO_CANCELLATION;
 	struct sml_request *request = NULL;
 
 	if (error == 0)

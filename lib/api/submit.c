@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "lib/context/wait.h"
 #include "lib/progress/progress.h"
 
@@ -152,6 +153,7 @@ static struct sml_context *context_of(struct sml_request *const *requests, size_
 
 int sml_wait_any(struct sml_request **requests, size_t n, int timeout_ms, size_t *index)
 {
+	SML_NO_CANCELLATION;
 	uint64_t until_ns = end_of(timeout_ms);
 	struct sml_context *context;
 	size_t found;
@@ -172,6 +174,7 @@ int sml_wait_any(struct sml_request **requests, size_t n, int timeout_ms, size_t
 
 int sml_wait_for(struct sml_request *request, int timeout_ms, int *done)
 {
+	SML_NO_CANCELLATION;
 	int result = forked_or_null(request);
 	size_t index;
 
@@ -192,6 +195,7 @@ int sml_wait(struct sml_request *request)
 
 int sml_test(struct sml_request *request, int *done)
 {
+	SML_NO_CANCELLATION;
 	int result = forked_or_null(request);
 
 	*done = 1;

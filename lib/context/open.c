@@ -270,6 +270,7 @@ static bool park_shard(void *self, struct sml_shard *shard)
 
 int sml_open(struct sml_context **opened, const struct sml_config *config)
 {
+	SML_NO_CANCELLATION;
 	struct sml_context *context;
 	struct sml_crew_owner owner = {.tensor_done = tensor_done, .park = park_shard};
 	struct sml_config own;
@@ -381,6 +382,7 @@ static int leave(struct sml_context *context)
 
 int sml_close(struct sml_context *context)
 {
+	SML_NO_CANCELLATION;
 	int error;
 
 	if (context == NULL)

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "control/envelope.h"
 #include "lib/control/internal.h"
 
@@ -246,7 +247,9 @@ void sml_control_on_tick(void *self, unsigned what)
 	(void)what;
 	sml_talk_tick(&control->talk, sml_channel_heard_ns(control->channel),
 		      count_results(control), sml_channel_is_known(control->channel), sml_now_ns());
-	if (control->threaded)
+	if (control->threaded) {
 		control->owner.ticked(control->owner.self);
+		sml_thread_take_signals();
+	}
 	sml_control_sync(control);
 }
