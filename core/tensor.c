@@ -120,7 +120,8 @@ static uint32_t digest_of(const struct sml_tensor_spec *spec, uint32_t number)
 	hash = sml_hash_step(hash, (uint32_t)(spec->count >> 32));
 	hash = sml_hash_step(hash, (uint32_t)spec->collective << 24 | (uint32_t)spec->type << 16 |
 					   (uint32_t)spec->op << 8 | (uint32_t)spec->wire);
-	return sml_hash_step(hash, spec->root);
+	hash = sml_hash_step(hash, spec->root);
+	return spec->name ? sml_hash_step(hash, spec->name) : hash;
 }
 
 /* Exponents, or the upper halves of a pair's results. */

@@ -413,6 +413,16 @@ SML_API int sml_reduce_scatter_async(struct sml_context *context, const void *se
 SML_API int sml_barrier_async(struct sml_context *context, struct sml_request **request);
 
 /*
+ * Begin a barrier with a name. It gives a call that the program makes elsewhere, with MPI or with
+ * its framework's own backend, a place in the order of this job's calls: wait for the barrier
+ * before you make that call. Ranks that give different names, or make another call, fail with
+ * SML_ERROR_MISMATCH, whose text has the first 159 bytes of the name. The name is copied. Do not
+ * pass NULL or "" as the name: the call fails with -EINVAL.
+ */
+SML_API int sml_barrier_named_async(struct sml_context *context, const char *name,
+				    struct sml_request **request);
+
+/*
  * Promise to wait for this thread's next asynchronous call: a wait for it alone follows at once.
  * That is sml_wait(), or sml_wait_for(), which may be repeated. Where ranks share memory, the
  * waiting thread then does the call's work itself, and no other thread is woken, as in a call that

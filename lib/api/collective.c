@@ -10,6 +10,8 @@
  *	all-gather       n x count, bytes   its part      all
  *	reduce-scatter   n x count          all           its part
  *	barrier          0                  -             -
+ *
+ * A barrier may have a name, which is a part of the digest.
  */
 #include <errno.h>
 
@@ -296,6 +298,31 @@ int sml_barrier_async(struct sml_context *context, struct sml_request **request)
 	struct sml_order order = barrier_order;
 
 	return start(context, begin_async(context, request), &order, request);
+}
+
+/* Never 0, which means that there is no name. */
+static uint32_t hash_of(const char *name)
+{
+	uint32_t hash = 0;
+
+	while (*name)
+		hash = sml_hash_step(hash, (unsigned char)*name++);
+	return hash ? hash : 1;
+}
+
+int sml_barrier_named_async(struct sml_context *context, const char *name,
+			    struct sml_request **request)
+{
+	struct sml_order order = barrier_order;
+	int error = begin_async(context, request);
+
+	if (error == 0 && (name == NULL || *name == '\0'))
+		error = sml_context_refuse(context, -EINVAL, "the barrier's name is missing");
+	if (error)
+		return error;
+	order.name = name;
+	order.spec.name = hash_of(name);
+	return start(context, 0, &order, request);
 }
 
 /* ---- the same, with a wait ---- */

@@ -58,7 +58,7 @@ static int enqueue(struct sml_context *context, struct sml_order *order,
 	request->tensor.owner = request;
 	order->call.number = request->tensor.number;
 	memcpy(order->call.window, request->tensor.window, sizeof(order->call.window));
-	sml_history_add(&context->history, &order->call);
+	sml_history_add(&context->history, &order->call, order->name);
 	for (unsigned i = 0; i < context->crew.n_threads; i++)
 		sml_progress_submit(context->crew.threads[i], request, order->waits);
 	pthread_mutex_unlock(&context->submit_lock);

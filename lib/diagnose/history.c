@@ -23,12 +23,27 @@ const char *sml_wire_name(enum sml_wire wire)
 	return names[wire];
 }
 
-void sml_history_add(struct sml_history *history, const struct sml_call *call)
+void sml_history_add(struct sml_history *history, const struct sml_call *call, const char *name)
 {
-	history->calls[history->n++ % SML_HISTORY_CALLS] = *call;
+	struct sml_call *added = &history->calls[history->n++ % SML_HISTORY_CALLS];
+
+	*added = *call;
+	added->name = name ? ++history->n_names : 0;
+	if (name)
+		snprintf(history->names[added->name % SML_HISTORY_NAMES], SML_CALL_NAME_BYTES, "%s",
+			 name);
 }
 
-void sml_call_text(const struct sml_call *call, char *text, size_t bytes)
+/* The name of a call that has one. */
+static const char *name_of(const struct sml_history *history, const struct sml_call *call)
+{
+	if (history->n_names - call->name >= SML_HISTORY_NAMES)
+		return "a barrier whose name is no longer kept";
+	return history->names[call->name % SML_HISTORY_NAMES];
+}
+
+static void call_text(const struct sml_history *history, const struct sml_call *call, char *text,
+		      size_t bytes)
 {
 	const char *collective = collectives[call->collective];
 	const char *type = types[call->type];
@@ -61,7 +76,10 @@ void sml_call_text(const struct sml_call *call, char *text, size_t bytes)
 			 call->number, call->count, type);
 		break;
 	case SML_BARRIER:
-		snprintf(text, bytes, "%s %" PRIu32, collective, call->number);
+		if (call->name)
+			snprintf(text, bytes, "%s", name_of(history, call));
+		else
+			snprintf(text, bytes, "%s %" PRIu32, collective, call->number);
 		break;
 	}
 }
@@ -76,7 +94,7 @@ void sml_history_text(const struct sml_history *history, enum sml_stream_id stre
 			&history->calls[(history->n - back) % SML_HISTORY_CALLS];
 
 		if (chunk - call->window[stream].first < call->window[stream].count) {
-			sml_call_text(call, text, bytes);
+			call_text(history, call, text, bytes);
 			return;
 		}
 	}

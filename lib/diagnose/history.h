@@ -11,6 +11,10 @@
 /* More than a worker can hold unfinished, so a chunk in flight is always here. A power of two. */
 #define SML_HISTORY_CALLS 4096
 
+/* Names of barriers, kept for the last ones that had a name. A power of two. */
+#define SML_HISTORY_NAMES   256
+#define SML_CALL_NAME_BYTES 160
+
 struct sml_call {
 	enum sml_collective collective;
 	enum sml_type type; /* the caller's, where the tensor's is bytes */
@@ -18,6 +22,7 @@ struct sml_call {
 	enum sml_wire wire;
 	uint16_t root;
 	uint32_t number;
+	uint32_t name;	/* which of the names it has; 0: none */
 	uint64_t count; /* the caller's */
 	struct sml_window window[SML_STREAMS];
 };
@@ -25,16 +30,16 @@ struct sml_call {
 struct sml_history {
 	uint32_t n; /* calls ever made */
 	struct sml_call calls[SML_HISTORY_CALLS];
+	uint32_t n_names; /* ever given */
+	char names[SML_HISTORY_NAMES][SML_CALL_NAME_BYTES];
 };
 
-void sml_history_add(struct sml_history *history, const struct sml_call *call);
+/* name: that of a barrier, of which the beginning is kept; or NULL. */
+void sml_history_add(struct sml_history *history, const struct sml_call *call, const char *name);
 
 const char *sml_wire_name(enum sml_wire wire);
 
-/* "all-reduce 17: 1000 float32, sum, int32 wire". */
-void sml_call_text(const struct sml_call *call, char *text, size_t bytes);
-
-/* The same for the call that has this chunk, or a text that there is none. */
+/* The call that has this chunk: "all-reduce 17: 1000 float32, sum, int32 wire". Or: "nothing …". */
 void sml_history_text(const struct sml_history *history, enum sml_stream_id stream, uint32_t chunk,
 		      char *text, size_t bytes);
 

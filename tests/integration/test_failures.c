@@ -31,13 +31,22 @@
 /* ---- ranks that disagree ---- */
 
 struct version {
-	enum { ALLREDUCE, BROADCAST, ALLGATHER, BARRIER } collective;
+	enum { ALLREDUCE, BROADCAST, ALLGATHER, BARRIER, NAMED } collective;
 	size_t count;
 	enum sml_type type;
 	enum sml_op op;
 	enum sml_wire wire;
 	int root;
+	const char *name;
 };
+
+static int meet(struct sml_context *context, const char *name)
+{
+	struct sml_request *request;
+	int error = sml_barrier_named_async(context, name, &request);
+
+	return error ? error : sml_wait(request);
+}
 
 static int make_call(struct sml_context *context, const struct version *version, void *buffer)
 {
@@ -52,6 +61,8 @@ static int make_call(struct sml_context *context, const struct version *version,
 	case ALLGATHER:
 		return sml_allgather(context, (char *)buffer + 1000000, buffer, version->count,
 				     version->type);
+	case NAMED:
+		return meet(context, version->name);
 	case BARRIER:
 		break;
 	}
@@ -80,6 +91,18 @@ static const struct disagreement {
 	 {.collective = ALLGATHER, .count = 1000},
 	 "broadcast 1: 2000",
 	 "all-gather 1: 1000 float32 a rank"},
+	{{.count = 1000},
+	 {.collective = NAMED, .name = "a product elsewhere"},
+	 "all-reduce 1: 1000",
+	 "a product elsewhere"},
+	{{.collective = BARRIER},
+	 {.collective = NAMED, .name = "a product elsewhere"},
+	 "barrier 1",
+	 "a product elsewhere"},
+	{{.collective = NAMED, .name = "one"},
+	 {.collective = NAMED, .name = "another"},
+	 "called one",
+	 "called another"},
 };
 
 static void disagree(struct rank *rank)
@@ -90,7 +113,7 @@ static void disagree(struct rank *rank)
 	void *buffer = calloc(1, 2000000);
 	int error;
 
-	error = sml_barrier(rank->context);
+	error = meet(rank->context, "the beginning");
 	if (error == 0)
 		error = make_call(rank->context, last ? &what->last : &what->all, buffer);
 	free(buffer);

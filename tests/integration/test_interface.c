@@ -112,6 +112,30 @@ static void the_refusal_of_an_operation_says_who_performs_it(void **state)
 	run_job(&(struct job){.n_ranks = 2, .body = ask_for_a_product});
 }
 
+/* Many under way, some of them longer than the text that is kept of a name. */
+static void name_barriers(struct rank *rank)
+{
+	struct sml_request *requests[600];
+	char name[400];
+
+	CHECK_ERROR(rank, sml_barrier_named_async(rank->context, NULL, &requests[0]), -EINVAL,
+		    "name is missing");
+	CHECK_ERROR(rank, sml_barrier_named_async(rank->context, "", &requests[0]), -EINVAL,
+		    "name is missing");
+	for (int i = 0; i < 600; i++) {
+		snprintf(name, sizeof(name), "%0*d", 1 + i % 390, i);
+		CHECK(rank, sml_barrier_named_async(rank->context, name, &requests[i]) == 0);
+	}
+	for (int i = 0; i < 600; i++)
+		CHECK(rank, sml_wait(requests[i]) == 0);
+}
+
+static void barriers_have_names_of_any_length(void **state)
+{
+	(void)state;
+	run_job(&(struct job){.n_ranks = 2, .body = name_barriers});
+}
+
 /* ---- the log ---- */
 
 struct lines {
@@ -305,6 +329,7 @@ int main(void)
 		cmocka_unit_test(the_library_says_its_version),
 		cmocka_unit_test(options_of_other_versions_are_understood_or_refused),
 		cmocka_unit_test(the_refusal_of_an_operation_says_who_performs_it),
+		cmocka_unit_test(barriers_have_names_of_any_length),
 		cmocka_unit_test(log_lines_go_where_the_program_says),
 		cmocka_unit_test(a_signal_interrupts_open),
 		cmocka_unit_test(gathers_and_scatters_in_place_follow_the_rules),

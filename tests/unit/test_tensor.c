@@ -185,6 +185,7 @@ static void digests_differ_whenever_calls_do(void **state)
 	DIFFERS(other.collective = SML_BROADCAST);
 	DIFFERS(other.collective = SML_REDUCE);
 	DIFFERS(other.root = 1);
+	DIFFERS(other.name = 1);
 #undef DIFFERS
 }
 

@@ -111,6 +111,7 @@ _PROTOTYPES = {
         [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, _OPTIONS, _REQUEST],
     ),
     "sml_barrier_async": (c_int, [c_void_p, _REQUEST]),
+    "sml_barrier_named_async": (c_int, [c_void_p, c_char_p, _REQUEST]),
     "sml_will_wait": (None, [c_void_p]),
     "sml_wait": (c_int, [c_void_p]),
     "sml_wait_for": (c_int, [c_void_p, c_int, POINTER(c_int)]),
