@@ -119,6 +119,199 @@ def test_calls_of_callbacks_keep_their_place_among_the_others(groups):
         assert sums == expected
 
 
+def lambda_of(then):
+    return lambda future: then(future)
+
+
+def decorated(then):
+    """A function of the user that seems to be one of PyTorch's."""
+    import functools
+
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+    @functools.wraps(default_hooks.allreduce_hook)
+    def callback(future):
+        return then(future)
+
+    assert callback.__module__ == default_hooks.__name__
+    return callback
+
+
+def partial_of(then):
+    import functools
+
+    return functools.partial(lambda then, future: then(future), then)
+
+
+class Callable:
+    def __init__(self, then):
+        self.then = then
+
+    def __call__(self, future):
+        return self.then(future)
+
+
+CALLBACKS = {f.__name__: f for f in (lambda_of, decorated, partial_of, Callable)}
+
+
+def default_hook(value):
+    """The future of PyTorch's hook, whose callback was attached in its module."""
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+    bucket = full(value * N)
+    return default_hooks._allreduce_fut(None, bucket).then(lambda f: [f.value()])
+
+
+def compressed(value):
+    from unittest import mock
+
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+    bucket = mock.Mock(**{"buffer.return_value": full(value * N)})
+    return default_hooks.fp16_compress_hook(None, bucket).then(lambda f: [f.value()])
+
+
+def then_of_then(value):
+    return future_of(value).then(lambda f: f.value()).then(lambda f: f.value())
+
+
+def collected(value):
+    both = torch.futures.collect_all([future_of(value - 1), future_of(1)])
+    return both.then(lambda f: [sum(one.value()[0] for one in f.value())])
+
+
+def resolved_by_hand(value):
+    """As a hook that returns a future of its own."""
+    own = torch.futures.Future()
+    future_of(value).then(lambda f: own.set_result(f.value()))
+    return own
+
+
+def of_gloo(value):
+    tensor = full(value)
+    future = dist.all_reduce(tensor, dist.ReduceOp.PRODUCT, async_op=True).get_future()
+    return future.then(lambda f: [full(N * tensor[0] ** (1 / N))])
+
+
+FUTURES = {
+    f.__name__: f
+    for f in (
+        future_of,
+        default_hook,
+        compressed,
+        then_of_then,
+        collected,
+        resolved_by_hand,
+        of_gloo,
+    )
+}
+
+
+def chained(rank, future, callback, steps):
+    """As interleaved(), with other futures, other callbacks, and calls on Gloo in them."""
+    found = []
+    for step in range(steps):
+        base = 8 * step + 1
+
+        def then(f, base=base):
+            again = first(future_of(base + 1))
+            product = full(2)
+            dist.all_reduce(product, dist.ReduceOp.PRODUCT)
+            return [full(again + product[0].item())]
+
+        outer = FUTURES[future](base)
+        if step % N == rank:
+            time.sleep(0.01)
+        outer = outer.then(CALLBACKS[callback](then))
+        summed = dist.all_reduce(tensor := full(base + 2), async_op=True)
+        multiplied = dist.all_reduce(other := full(3), dist.ReduceOp.PRODUCT, async_op=True)
+        found.append((outer, summed, multiplied, tensor, other, base))
+    wrong = []
+    for outer, summed, multiplied, tensor, other, base in found:
+        summed.wait()
+        multiplied.wait()
+        sums = first(outer), tensor[0].item(), other[0].item()
+        if sums != (N * (base + 1) + 2**N, N * (base + 2), 3**N):
+            wrong.append((base, sums))
+    return wrong
+
+
+@pytest.mark.parametrize("future", FUTURES)
+@pytest.mark.parametrize("callback", CALLBACKS)
+def test_every_callback_of_every_future_has_its_place(groups, future, callback):
+    assert groups.call(chained, [future] * N, [callback] * N, [4] * N, timeout=HANGS_S) == [[]] * N
+
+
+def crossed(rank):
+    """Two calls first, then their callbacks, in another order than that of the calls."""
+    one, two = future_of(1), future_of(2)
+    seen = {}
+
+    def note(name, value, pause):
+        def then(future):
+            time.sleep(pause)
+            seen[name] = first(future_of(value))
+            return future.value()
+
+        return then
+
+    last = [
+        two.then(note("a", 10, 0.02 * rank)),
+        one.then(note("b", 20, 0.02 * (N - rank))),
+        two.then(note("c", 30, 0)),
+    ]
+    final = first(future_of(40))
+    for future in last:
+        future.wait()
+    return seen, final
+
+
+def test_callbacks_of_two_futures_have_the_order_of_their_thens(groups):
+    expected = {"a": 10 * N, "b": 20 * N, "c": 30 * N}, 40 * N
+    assert groups.call(crossed, timeout=HANGS_S) == [expected] * N
+
+
+def branched(rank):
+    """PyTorch would run c before b, because it follows a."""
+    seen = {}
+
+    def note(name, value):
+        def then(future):
+            seen[name] = first(future_of(value))
+            return future.value()
+
+        return then
+
+    one = future_of(1)
+    time.sleep(0.05 * rank)  # some ranks attach to a future that is done
+    a = one.then(note("a", 10))
+    b = one.then(note("b", 20))
+    c = a.then(note("c", 30))
+    last = first(future_of(40))
+    for future in (a, b, c):
+        future.wait()
+    return seen, last
+
+
+def test_callbacks_of_a_tree_of_futures_have_the_order_of_their_thens(groups):
+    expected = {"a": 10 * N, "b": 20 * N, "c": 30 * N}, 40 * N
+    assert groups.call(branched, timeout=HANGS_S) == [expected] * N
+
+
+def not_ours(rank):
+    """What comes after then() may be what resolves the future."""
+    own = torch.futures.Future()
+    late = own.then(lambda f: [full(first(future_of(f.value())))])
+    mixed = torch.futures.collect_all([own, future_of(1)])
+    after = mixed.then(lambda f: [full(first(future_of(7)))])
+    own.set_result(first(future_of(rank)))
+    return first(late), first(after)
+
+
+def test_a_future_of_the_users_waits_for_no_place(groups):
+    assert groups.call(not_ours, timeout=HANGS_S) == [(3.0 * N, 7.0 * N)] * N
+
+
 def fire_and_forget(rank):
     """A callback that waits for nothing: its collective comes before what is called after it."""
     late = []
@@ -150,7 +343,7 @@ def test_the_packages_own_hook_holds_no_bucket_up():
     from switchml.torch import _callbacks, hooks
 
     promise = _callbacks.Promise(lambda future: future.value(), [])
-    result = promise.future.then(hooks._first)
+    result = _callbacks.then_compute(promise.future, hooks._first)
     assert not _callbacks.open_turns()
     promise.keep([full(1)])
     assert result.wait().tolist() == full(1).tolist()
@@ -234,9 +427,13 @@ def test_powersgd_trains(groups, buckets):
         assert worst <= 100 * BOUND["int32"], f"losses differ by {worst}"
 
 
-def zero(rank, name):
-    from torch.distributed.algorithms.ddp_comm_hooks import ddp_zero_hook
-    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+def own_hook(state, bucket):
+    future = dist.all_reduce(bucket.buffer().div_(N), async_op=True).get_future()
+    return future.then(lambda f: f.value()[0])
+
+
+def zero(rank, name, base):
+    from torch.distributed.algorithms.ddp_comm_hooks import ddp_zero_hook, default_hooks
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
     torch.manual_seed(5)
@@ -253,7 +450,11 @@ def zero(rank, name):
         )
         make = getattr(ddp_zero_hook, name)
         try:
-            hook = make(allreduce_hook, model, optimizer)
+            hook = make(
+                getattr(default_hooks, base, own_hook),
+                model,
+                optimizer,
+            )
         except RuntimeError as refusal:  # older PyTorch: whatever is not NCCL, by name
             return str(refusal)
         model.register_comm_hook(None, hook)
@@ -271,10 +472,11 @@ def zero(rank, name):
 WARMUP = 2  # steps in which ZeRO's hooks only learn how DDP's buckets are
 
 
+@pytest.mark.parametrize("base", ["allreduce_hook", "own_hook"])
 @pytest.mark.parametrize("name", ["hook_with_zero_step", "hook_with_zero_step_interleaved"])
-def test_zero_steps_in_ddps_hook(groups, name):
-    expected, _ = groups.call(zero, ["plain"] * N, timeout=HANGS_S)[0]
-    found = groups.call(zero, [name] * N, timeout=HANGS_S)
+def test_zero_steps_in_ddps_hook(groups, name, base):
+    expected, _ = groups.call(zero, ["plain"] * N, [base] * N, timeout=HANGS_S)[0]
+    found = groups.call(zero, [name] * N, [base] * N, timeout=HANGS_S)
     if "requires NCCL" in found[0]:
         pytest.skip(f"PyTorch {torch.__version__}: {found[0]}")
     assert len({parameters for _, parameters in found}) == 1, "ranks differ"

@@ -1,92 +1,176 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Callbacks of futures: which thread runs them, and the order of the collectives they begin.
+"""Callbacks of futures: the order of the collectives that they begin.
 
-A callback may wait for another collective, so it does not run in the thread that completes
-collectives (_line.py). A callback may also begin collectives, and all ranks must begin the
-same ones in the same order. But if its future is already done, a callback runs at then();
-otherwise it runs later in another thread. The invariant: what a thread begins after then()
-comes after everything that the callback begins, on every rank. This is as if the callback ran
-at then(), as with NCCL's futures.
+All ranks must begin the same collectives in the same order. But if its future is already done,
+a callback runs at then(); otherwise it runs later in another thread (_threads.py). The
+invariant: what a callback begins comes after everything that its thread began or attached
+before then(), and before everything after that. This is as if the callback ran at then(), as
+with NCCL's futures.
+
+That holds for every future whose callbacks may come late because of ours: those of works, what
+then() and collect_all() make of them, and any future that a callback may yet resolve.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import itertools
+import sys
 import threading
-import time
+import types
 import weakref
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
-_lock = threading.Lock()  # guards all contexts and turns
+_lock = threading.Lock()  # guards all contexts, turns and sources
 _here = threading.local()
-_turns: weakref.WeakKeyDictionary[Any, Turn] = weakref.WeakKeyDictionary()
 _watchers: weakref.WeakSet[Any] = weakref.WeakSet()
+# For each future: what resolves it, or leads to its resolution.
+_sources: weakref.WeakKeyDictionary[Any, frozenset[Source]] = weakref.WeakKeyDictionary()
 
-# Their callbacks compute and begin nothing, so buckets need not wait for each other.
-_BEGIN_NOTHING = {
-    "torch.distributed.algorithms.ddp_comm_hooks.default_hooks",
-    f"{__package__}.hooks",
-}
+_future_then = torch._C.Future.then
+_collect_all = torch._C._collect_all
+
+
+class Source:
+    """Something that may resolve futures, until it is closed."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._dependents: set[Turn] = set()
+
+    def _close(self) -> None:
+        self.closed = True
+        dependents, self._dependents = self._dependents, set()
+        for turn in dependents:
+            turn._lose(self)
 
 
 class Context:
-    """Code that runs in one order: that of a thread, or that of one future's callbacks."""
+    """Code that runs in one order: that of a thread, or that of one callback."""
 
     def __init__(self) -> None:
-        self.open: set[Turn] = set()  # what it begins comes after these turns
+        self.open: set[Turn] = set()  # what it begins from now on comes after these turns
 
     def within(self) -> set[Context]:
         """This context, and those whose then() led to it."""
         return {self}
 
+    def earlier(self) -> set[Turn]:
+        """The turns that come before what it begins now."""
+        return set(self.open)
 
-class Turn(Context):
-    """The callbacks of a future. Closed when they, and those of what they began, have returned."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._openers: list[Context] = []
-        self._returned = False
-        self.closed = False
+class Turn(Context, Source):
+    """A callback, in its place. Closed when the callback, and those that it attached, returned.
+
+    Also closed if nothing is left that could run the callback: a future that nothing of ours
+    resolves may wait for what comes after it.
+    """
+
+    _numbers = itertools.count()
+
+    def __init__(self, future: Any, callback: Any, sources: Iterable[Source]) -> None:
+        Context.__init__(self)
+        Source.__init__(self)
+        self._future: Any = future
+        self._callback: Any = callback
+        self._number = next(self._numbers)
+        self._early: torch.futures.Future | None = None
+        self._opener = opener = context()
+        self._before = opener.earlier()
+        self._left = set(sources)
+        self._begun = self._returned = False
+        self._within: Context | None = None  # what runs it
+        for source in self._left:
+            source._dependents.add(self)
+        opener.open.add(self)
 
     def within(self) -> set[Context]:
-        found: set[Context] = {self}
-        for opener in self._openers:
-            found |= opener.within()
-        return found
+        return {self} | self._opener.within()
 
-    def open_in(self, context: Context) -> None:
+    def earlier(self) -> set[Turn]:
+        return {turn for turn in self.open | self._before if not turn.closed}
+
+    def run(self, future: Any) -> Any:
+        """Run the callback, or return what it has returned if it has been run early."""
+        if self._early is None:
+            return self._run(future)
+        return self._early.value()
+
+    def _run(self, future: Any) -> Any:
         with _lock:
-            if not self._returned and self not in context.open:
-                self._openers.append(context)
-                context.open.add(self)
-
-    def run(self, resolve: Callable[[], None]) -> None:
-        """Resolve the future, with its callbacks, in this thread."""
-        outer, _here.context = context(), self
+            late = self.closed  # too late for a place of its own
+            if not late:
+                self._begin(context())
+            stuck = [] if late else self._stuck_behind_this()
+        for turn in stuck:
+            turn._run_early()
+        outer = context()
+        if not late:
+            _here.context = self
         try:
-            resolve()
+            return self._callback(future)
         finally:
             _here.context = outer
-            with _lock:
+            self._callback = self._future = None  # they may hold tensors
+            with _closing():
                 self._returned = True
-                self._close()
-                watchers = list(_watchers)
-            for watcher in watchers:
-                watcher.turns_have_closed()
+                self._close_if_over()
 
-    def _close(self) -> None:
+    def _begin(self, runner: Context) -> None:
+        """A callback that resolves the future runs this one, and cannot return before it."""
+        self._begun, self._within = True, runner
+        while isinstance(runner, Turn):
+            self._before.discard(runner)
+            assert runner._within is not None
+            runner = runner._within
+
+    def _stuck_behind_this(self) -> list[Turn]:
+        """Turns that come before this one, though this thread would run them after it."""
+        kept = getattr(_here, "kept", None)
+        stuck = [t for t in self._before if not t._begun and kept in t._left]
+        # What cannot run yet must come after this one instead.
+        self._before.difference_update(t for t in stuck if not t._future.done())
+        return sorted((t for t in stuck if t._future.done()), key=lambda turn: turn._number)
+
+    def _run_early(self) -> None:
+        early: torch.futures.Future = torch.futures.Future()
+        try:
+            early.set_result(self._run(self._future))
+        except Exception as error:  # raised where PyTorch runs the callback
+            early.set_exception(error)
+        self._early = early
+
+    def _lose(self, source: Source) -> None:
+        self._left.discard(source)
+        if not (self._left or self._begun):
+            self._returned = True
+            self._close_if_over()
+
+    def _close_if_over(self) -> None:
         if self.closed or self.open or not self._returned:
             return
-        self.closed = True
-        openers, self._openers = self._openers, []
-        for opener in openers:
-            opener.open.discard(self)
-            if isinstance(opener, Turn):
-                opener._close()
+        for source in self._left:
+            source._dependents.discard(self)
+        self._left, self._before = set(), set()
+        self._opener.open.discard(self)
+        self._close()
+        if isinstance(self._opener, Turn):
+            self._opener._close_if_over()
+
+
+@contextlib.contextmanager
+def _closing() -> Iterator[None]:
+    """Holds the lock, and then tells the watchers that turns may have closed."""
+    with _lock:
+        yield
+        watchers = list(_watchers)
+    for watcher in watchers:
+        watcher.turns_have_closed()
 
 
 def context() -> Context:
@@ -100,7 +184,7 @@ def context() -> Context:
 def open_turns() -> tuple[Turn, ...]:
     """The turns that must be closed before a call made here begins."""
     with _lock:
-        return tuple(context().open)
+        return tuple(context().earlier())
 
 
 def watch(watcher: Any) -> None:
@@ -118,82 +202,98 @@ class Promise:
 
     def __init__(self, value: Callable[[torch.futures.Future], Any], devices: list) -> None:
         self._inner: torch.futures.Future = torch.futures.Future(devices=devices)
-        self.future = self._inner.then(value)
-        self._turn = _turns[self.future] = Turn()
+        self.future = _future_then(self._inner, value)
+        self._source = Source()
+        _sources[self.future] = frozenset({self._source})
 
     def keep(self, value: Any) -> None:
         """Resolve the future and run its callbacks, in a thread where they may wait."""
-        self._turn.run(lambda: self._inner.set_result(value))
+        outer, _here.kept = getattr(_here, "kept", None), self._source
+        try:
+            self._inner.set_result(value)
+        finally:
+            _here.kept = outer
+            with _closing():
+                self._source._close()
 
 
-def _seen(original: Any) -> Any:
+# ---- what is attached to futures ----
+
+
+def _sources_of(future: Any) -> frozenset[Source]:
+    """The lock is held. A future that is not ours may be resolved by callbacks under way."""
+    found = _sources.get(future)
+    return frozenset(context().earlier()) if found is None else found
+
+
+def then_compute(future: Any, callback: Callable[[Any], Any]) -> Any:
+    """then() for a callback that begins nothing: no call waits until it has returned."""
+    with _lock:
+        sources = _sources_of(future)
+    following = _future_then(future, callback)
+    if sources:
+        _sources[following] = sources
+    return following
+
+
+def _computes(callback: Any) -> bool:
+    """Is it one of PyTorch's functions of default_hooks that only compute?
+
+    Buckets need not wait for those. The code decides, and not the name of a module, which a
+    decorated function may have from another one. What is chained on them has its place.
+    """
+    code = getattr(callback, "__code__", None)
+    hooks = sys.modules.get("torch.distributed.algorithms.ddp_comm_hooks.default_hooks")
+    return code is not None and hooks is not None and code in _codes_of(hooks)
+
+
+@functools.cache
+def _codes_of(hooks: types.ModuleType) -> frozenset[types.CodeType]:
+    """The functions of a future in its functions: decompress(fut), lambda fut: …"""
+
+    def nested(code: types.CodeType) -> Iterator[types.CodeType]:
+        for part in code.co_consts:
+            if isinstance(part, types.CodeType):
+                yield part
+                yield from nested(part)
+
+    outer = [f for f in vars(hooks).values() if isinstance(f, types.FunctionType)]
+    return frozenset(
+        code
+        for function in outer
+        if function.__module__ == hooks.__name__
+        for code in nested(function.__code__)
+        if code.co_varnames[: code.co_argcount] == ("fut",)
+    )
+
+
+def _in_turn(original: Any) -> Any:
     def attach(self: Any, callback: Any) -> Any:
-        turn = _turns.get(self)
-        if turn is not None and getattr(callback, "__module__", None) not in _BEGIN_NOTHING:
-            turn.open_in(context())
-        return original(self, callback)
+        computes = _computes(callback)
+        with _lock:
+            sources = _sources_of(self)
+            left = [source for source in sources if not source.closed]
+            turn = Turn(self, callback, left) if left and not computes else None
+        following = original(self, callback if turn is None else turn.run)
+        if following is not None and left:
+            _sources[following] = sources
+        return following
 
     attach.__doc__ = original.__doc__
     return torch.compiler.disable(attach)
 
 
+def _collect(futures: Any) -> Any:
+    futures = list(futures)
+    with _lock:
+        sources = frozenset().union(*(_sources_of(future) for future in futures))
+    collected = _collect_all(futures)
+    if sources:
+        _sources[collected] = sources
+    return collected
+
+
 # C++ does not call these methods, so callbacks attached by DDP delay nothing.
 for _name in ("then", "add_done_callback"):
-    setattr(torch._C.Future, _name, _seen(getattr(torch._C.Future, _name)))
-
-
-class Callbacks:
-    """Threads that run callbacks: always one more than those that wait in a callback. The first
-    one starts on demand."""
-
-    def __init__(self) -> None:
-        self._more = threading.Condition()
-        self._due: deque[Callable[[], None]] = deque()
-        self._threads: set[threading.Thread] = set()
-        self._idle = 0
-        self._closed = False
-
-    def run(self, callback: Callable[[], None]) -> None:
-        """Run it soon, even if earlier callbacks wait."""
-        with self._more:
-            self._due.append(callback)
-            if self._idle >= len(self._due):
-                self._more.notify()
-                return
-            thread = threading.Thread(target=self._serve, name="switchml-callbacks", daemon=True)
-            self._threads.add(thread)
-        try:
-            thread.start()
-        except RuntimeError:  # no thread can be started when the interpreter exits
-            with self._more:
-                self._threads.discard(thread)
-            while (callback := self._take(False)) is not None:
-                callback()
-
-    def _serve(self) -> None:
-        while (callback := self._take(True)) is not None:
-            callback()
-            del callback
-        with self._more:
-            self._threads.discard(threading.current_thread())
-
-    def _take(self, waits: bool) -> Callable[[], None] | None:
-        """The next callback; None: this thread is no longer needed."""
-        with self._more:
-            while not self._due:
-                if not waits or self._closed or self._idle:
-                    return None
-                self._idle += 1
-                self._more.wait()
-                self._idle -= 1
-            return self._due.popleft()
-
-    def close(self, seconds: float) -> None:
-        """Let callbacks under way return; wait at most this long."""
-        with self._more:
-            self._closed = True
-            self._more.notify_all()
-            threads = self._threads - {threading.current_thread()}
-        deadline = time.monotonic() + seconds
-        for thread in threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+    setattr(torch._C.Future, _name, _in_turn(getattr(torch._C.Future, _name)))
+torch._C._collect_all = _collect

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import sys
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -32,12 +31,13 @@ from torch.distributed import PrefixStore, ReduceOp
 from .. import _library as c
 from ..job import WIRES, _options
 from ._derivation import Derivation
+from ._elsewhere import Elsewhere, Monitored, check, tensors_in, with_dimensions
 from ._line import Line, seconds_of
 from ._meeting import keep_for_next_round, meet
 from ._rendezvous import join
-from ._router import Router
+from ._router import Router, refuse_reconfigure
 from ._staging import Cuda, DeviceWork
-from ._tensors import dense, describe, is_awaited, normal
+from ._tensors import dense, describe, is_awaited, normal, on_dense
 from ._work import Call, Work
 
 _TYPES = {
@@ -100,25 +100,23 @@ class Options:
 def _elsewhere(name: str) -> Callable[..., Any]:
     """A method for a collective that the switch does not have."""
 
-    def call(self: Router, *arguments: Any, **named: Any) -> Any:
-        return self._instead(name, "", _tensors_in(arguments))(*arguments, **named)
+    def call(self: ProcessGroupSwitchML, *arguments: Any, **named: Any) -> Any:
+        tensors = list(tensors_in(arguments))
+        return self._instead(name, "", tensors[:1])(*arguments, **named)
 
     call.__name__ = name
     return call
 
 
-def _tensors_in(arguments: Any) -> list[torch.Tensor]:
-    """The first tensor among arguments, which may be nested lists of tensors."""
-    for argument in arguments:
-        if isinstance(argument, torch.Tensor):
-            return [argument]
-        if isinstance(argument, (list, tuple)) and (found := _tensors_in(argument)):
-            return found
-    return []
+def _between_two(name: str) -> Callable[..., Any]:
+    """A method for a call of two ranks, which has no place among those of all."""
 
+    def call(self: ProcessGroupSwitchML, *arguments: Any, **named: Any) -> Any:
+        self._instead(name, "", list(tensors_in(arguments))[:1])  # logs
+        return on_dense(name, self._method(name))(*arguments, **named)
 
-# Those that have not been destroyed.
-groups: weakref.WeakSet[ProcessGroupSwitchML] = weakref.WeakSet()
+    call.__name__ = name
+    return call
 
 
 class ProcessGroupSwitchML(Derivation, Router):
@@ -183,9 +181,7 @@ class ProcessGroupSwitchML(Derivation, Router):
         when_ended: Callable[[Work], None] | None = None,
         awaited: bool = False,
     ) -> Work:
-        limit = seconds_of(timeout) or seconds_of(self._gloo.options._timeout)
-        if limit is not None and limit >= self._timeout.total_seconds():
-            limit = None  # the C library's own timeout applies
+        limit = self._limit(timeout)
         if calls and calls[0].send.is_cuda:
             copies = self._copies_of(calls[0].send.device)
             work: Work = DeviceWork(copies, name, tensors, calls, finish, limit)
@@ -194,6 +190,22 @@ class ProcessGroupSwitchML(Derivation, Router):
         work.when_ended = when_ended
         work.awaited = awaited
         (line or self._line).put(work)
+        return work
+
+    def _limit(self, timeout: timedelta) -> float | None:
+        """Seconds, where they are fewer than the C library's own timeout."""
+        limit = seconds_of(timeout) or seconds_of(self._gloo.options._timeout)
+        return None if limit is None or limit >= self._timeout.total_seconds() else limit
+
+    def _on_gloo(self, name: str, method: Any, *arguments: Any, **named: Any) -> Any:
+        everything = [*arguments, *named.values()]
+        check(name, everything)
+        timeouts = [t for a in everything if isinstance(t := getattr(a, "timeout", a), timedelta)]
+        limit = self._limit(timeouts[0] if timeouts else _NONE)
+        given = with_dimensions(list(arguments))
+        work = Elsewhere(name, everything, lambda: method(*given, **named), limit)
+        work.awaited = any(is_awaited(argument) for argument in everything)
+        self._line.put(work)
         return work
 
     def _copies_of(self, device: torch.device) -> Cuda:
@@ -315,6 +327,12 @@ class ProcessGroupSwitchML(Derivation, Router):
         calls = [Call("barrier", nothing, nothing, lambda send, recv: ())]
         return self._run("barrier", [], calls, None, opts.timeout, awaited=is_awaited(opts))
 
+    def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+        """A barrier on Gloo that names the ranks that are missing when the timeout passes."""
+        self._instead("monitored_barrier")  # logs
+        gloo = self._method("monitored_barrier")
+        Monitored(self._line, lambda: gloo(timeout or self._timeout, wait_all_ranks)).run()
+
     def all_gather_single(self, output: Any, input: Any, opts: Any = None) -> Any:
         opts = opts or AllgatherOptions()
         if not self._takes([input, output]):
@@ -399,12 +417,13 @@ class ProcessGroupSwitchML(Derivation, Router):
     all_to_all_single = _elsewhere("all_to_all_single")
     alltoall_base = _elsewhere("alltoall_base")
     gather = _elsewhere("gather")
-    monitored_barrier = _elsewhere("monitored_barrier")
-    recv = _elsewhere("recv")
-    recv_anysource = _elsewhere("recv_anysource")
+    gather_into_tensor = _elsewhere("gather_into_tensor")
+    gather_single = _elsewhere("gather_single")
+    recv = _between_two("recv")
+    recv_anysource = _between_two("recv_anysource")
     reduce_scatter = _elsewhere("reduce_scatter")
     scatter = _elsewhere("scatter")
-    send = _elsewhere("send")
+    send = _between_two("send")
 
     # ---- the end ----
 
@@ -450,6 +469,8 @@ class ProcessGroupSwitchML(Derivation, Router):
 def create(options: Any, backend_options: Any) -> ProcessGroupSwitchML:
     """torch.distributed calls this for each group that uses this backend."""
     backend_options = ProcessGroupSwitchML._checked(backend_options)
+    if getattr(options, "enable_reconfigure", False):
+        refuse_reconfigure()
     store = options.store
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT")
     if attempt and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":

@@ -2,14 +2,15 @@
 r"""A group's job and its works, in the order of the calls.
 
     put() ----------- the job is open, nothing waits ----------> begun -> finisher -> ended
-       \--> waiting -> starter (opens the job, begins works) --/                   \-> callbacks
+       \--> waiting -> starter (opens the job, begins works) --/    \-> follower --/  \-> callbacks
 
 If the application waits for the work next, and no other work is under way, put() also finishes
 it, in the application's thread: no thread is woken, and on one host this thread moves the data.
 
 All ranks must make the C calls in the same order. So as soon as one work waits to be begun,
 all later works wait, too. The exception is a work that a callback begins: it comes before the
-works that wait for this callback to return. The finisher waits in C, without the GIL.
+works that wait for this callback to return. The finisher waits in C, without the GIL. The
+follower waits for what works do after their C calls (_elsewhere.py).
 """
 
 from __future__ import annotations
@@ -19,12 +20,17 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 from .._wait import poll
 from ..errors import Closed, SwitchMLError, Timeout
 from ..job import Job, Request
-from ._callbacks import Callbacks, watch
-from ._work import Work
+from ._callbacks import watch
+from ._threads import Callbacks
+from ._work import Work, place
+
+# What other ranks read if they make another call meanwhile: a barrier's name.
+_FAREWELL = "nothing more: it has left the group (its program ended, or it destroyed the group)"
 
 
 class Line:
@@ -42,8 +48,10 @@ class Line:
         self._n_begun = 0  # works that the finisher has not ended yet
         self._n_awaited = 0  # works that the application's threads are finishing
         self._begun: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._proceeding: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._starter: threading.Thread | None = None
         self._finisher: threading.Thread | None = None
+        self._follower: threading.Thread | None = None
         self._callbacks = Callbacks()
         watch(self)
 
@@ -95,9 +103,9 @@ class Line:
         """Insert it before works that wait for the callback that made this call; otherwise at the
         end."""
         within = work.context.within()
-        for place, other in enumerate(self._waiting):
+        for index, other in enumerate(self._waiting):
             if not within.isdisjoint(other.after):
-                return place
+                return index
         return len(self._waiting)
 
     def turns_have_closed(self) -> None:
@@ -167,7 +175,7 @@ class Line:
                 self._n_begun -= 1
 
     def _finish(self, work: Work) -> None:
-        """Wait for the work's requests, and end it."""
+        """Wait for the work's requests, and end it, or leave the rest to the follower."""
         error = work.begin_error
         for index, request in enumerate(work.requests):
             try:
@@ -176,6 +184,35 @@ class Line:
                     work.progress(index)
             except Exception as failure:  # reported to the waiting caller
                 error = error or failure
+        rest = None
+        if error is None:
+            try:
+                rest = work.proceed()
+            except Exception as failure:  # reported to the waiting caller
+                error = failure
+        if rest is None:
+            self._end(work, error)
+        elif threading.current_thread() is self._finisher:
+            if self._follower is None:
+                self._follower = self._thread("follower", self._follow_works)
+            self._proceeding.put((work, rest))
+        else:
+            self._follow(work, rest)
+
+    def _follow_works(self) -> None:
+        while (item := self._proceeding.get()) is not None:
+            self._follow(*item)
+            del item
+
+    def _follow(self, work: Work, rest: Callable[[], None]) -> None:
+        error = None
+        try:
+            rest()
+        except Exception as failure:  # reported to the waiting caller
+            error = failure
+        self._end(work, error)
+
+    def _end(self, work: Work, error: BaseException | None) -> None:
         if callbacks := work.end(error):
             self.call_back(callbacks)
 
@@ -205,7 +242,7 @@ class Line:
         """Let the works end, and leave the job with all other ranks. Calling it twice is allowed.
 
         If another rank still waits for this rank, its call meets the barrier in here. That is a
-        mismatch, and both ranks learn of it.
+        mismatch, and both ranks learn that this one has left.
         """
         with self._lock:
             if self._closed:
@@ -218,13 +255,16 @@ class Line:
         self._begun.put(None)
         if not self._end_of(self._finisher, deadline):
             return
+        self._proceeding.put(None)
+        if not self._end_of(self._follower, deadline):
+            return
         self._callbacks.close(max(0.0, deadline - time.monotonic()))
         if self._job is None:
             return
         try:
-            farewell = self._job.barrier_async()
+            farewell = place(_FAREWELL).begin(self._job)
             if not poll(lambda: _has_ended(farewell), max(0.0, deadline - time.monotonic())):
-                self._job.abort(f"{self._title} was destroyed by a rank, and not by all")
+                self._job.abort(f"this rank has left {self._title}, and others have not")
         except SwitchMLError:
             pass  # the job has failed, and all ranks know it
         self._job.close()

@@ -9,10 +9,11 @@ ranks would wait for each other.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -32,6 +33,13 @@ _OLDER_NAMES = {
     "reduce_scatter_single_coalesced": "reduce_scatter_tensor_coalesced",
     "all_to_all_single": "alltoall_base",
 }
+
+
+def refuse_reconfigure() -> NoReturn:
+    raise NotImplementedError(
+        "switchml groups cannot be reconfigured, because the ranks of a job are fixed: destroy "
+        "the group and create another one, without enable_reconfigure"
+    )
 
 
 class Router(ProcessGroup, Entries):
@@ -61,6 +69,19 @@ class Router(ProcessGroup, Entries):
         if self._name_of(torch.device(device).type) != "switchml":
             self._add_backend(torch.device(device).type)
         return super()._get_backend(device)
+
+    # ---- what these groups do not have ----
+
+    @property
+    def supports_reconfigure(self) -> bool:
+        """PyTorch 2.14 asks. Gloo would change its ranks, and the job would keep its own."""
+        return False
+
+    def get_reconfigure_handle(self) -> str:
+        refuse_reconfigure()
+
+    def reconfigure(self, opts: Any) -> Any:
+        refuse_reconfigure()
 
     # ---- devices ----
 
@@ -110,17 +131,23 @@ class Router(ProcessGroup, Entries):
 
     def _instead(self, name: str, what: str = "", tensors: Sequence[torch.Tensor] = ()) -> Any:
         """The group's method for a collective that the switch does not do. Logs this once."""
-        device_type = tensors[0].device.type if tensors else "cpu"
-        self._add_backend(device_type)
-        backend = self._name_of(device_type)
-        if backend != "switchml":
+        if not self._is_left_to_gloo(tensors):
             return self._method(name)  # as the user requested
         text = f"{name} of {what}" if what else name
         if text not in self._told:
             self._told.add(text)
             level = logging.WARNING if self.rank() == 0 else logging.DEBUG
             log.log(level, "%s: %s does not run on the switch, but on Gloo", self._title, text)
-        return on_dense(name, self._method(name))
+        return functools.partial(self._on_gloo, name, on_dense(name, self._method(name)))
+
+    def _is_left_to_gloo(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Whether we choose Gloo for these tensors, and not the user."""
+        device_type = tensors[0].device.type if tensors else "cpu"
+        self._add_backend(device_type)
+        return self._name_of(device_type) == "switchml"
+
+    def _on_gloo(self, name: str, method: Any, *arguments: Any, **named: Any) -> Any:
+        raise NotImplementedError
 
     def _method(self, name: str) -> Any:
         """Of the other backends, also under the name that PyTorch had for it before 2.13."""

@@ -46,10 +46,17 @@ class Call:
         return job._submit(self.name, arguments, (self.send, self.recv), None, waits)
 
 
+def place(name: str) -> Call:
+    """A barrier with a name: the place of something that is no call of the C library."""
+    nothing = torch.empty(0)
+    return Call("barrier_named", nothing, nothing, lambda send, recv: (name.encode(),))
+
+
 class Work(_Work, Untraced):
     """What torch.distributed returns: an object to wait for, to query, or to make a future of."""
 
     _only_overriding = True  # the others are called by the line
+    _runs_on = "switchml"
     late = False  # it cannot begin at once, because device memory must be copied first
     awaited = False  # the application waits for it next: the call may return when it has ended
 
@@ -77,7 +84,7 @@ class Work(_Work, Untraced):
         self.when_ended: Callable[[Work], None] | None = None  # must never wait
         self.context = context()
         self.after = open_turns()
-        self._range = range_of(f"switchml:{name}")
+        self._range = range_of(f"{self._runs_on}:{name}")
 
     # ---- by the line ----
 
@@ -88,6 +95,10 @@ class Work(_Work, Untraced):
 
     def progress(self, index: int) -> None:
         """Request number `index` has succeeded."""
+
+    def proceed(self) -> Callable[[], None] | None:
+        """All requests have succeeded. Returns what else to wait for, in another thread."""
+        return None
 
     @property
     def held(self) -> bool:

@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import GradBucket, ReduceOp
 
-from ._callbacks import Promise
+from ._callbacks import Promise, then_compute
 from ._group import Options, ProcessGroupSwitchML
 from ._work import Work
 
@@ -88,11 +88,11 @@ def allreduce_hook(
     group = state.group
     if not group._adds([buffer], ReduceOp(ReduceOp.AVG)):  # complex ones, for example
         work = group.allreduce([buffer.div_(group.size())])
-        return work.get_future().then(_first)
+        return then_compute(work.get_future(), _first)
     # The rounding errors of a double are not kept, so there must be none.
     wire = None if state.error_feedback else state.wire
     work = group._reduce("all_reduce", [buffer], ReduceOp(ReduceOp.AVG), wire=wire)
-    return work.get_future().then(_first)
+    return then_compute(work.get_future(), _first)
 
 
 def _first(future: torch.futures.Future) -> torch.Tensor:

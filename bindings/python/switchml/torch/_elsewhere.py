@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Collectives that run on Gloo: their place in the order of the job's calls.
+
+    put() -> barrier, named after the call -> all ranks make this call -> Gloo -> ended
+
+The barrier ends when all ranks make the same call. If another rank makes another call, on the
+switch or on Gloo, both are told at once. Gloo would wait until its timeout, add different calls
+to each other, or end the process ("op.preamble.length <= op.nbytes"). The invariant: Gloo
+begins a collective only when all ranks make it, and in the order of the job.
+
+Sends and receives are not here: two ranks make them, and Gloo matches them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.distributed import ReduceOp
+
+from ._line import Line
+from ._tensors import describe
+from ._work import Work, place
+
+# Up to 2.8 its reduce_scatter ignores the operation. 2.13 computes it; others were not tried.
+_ONLY_ADDS = torch.__version__ < (2, 13)
+# The argument whose elements all ranks have equally many of. Others may differ between ranks.
+_EQUAL = {
+    "allreduce": 0,
+    "allreduce_coalesced": 0,
+    "reduce": 0,
+    "broadcast": 0,
+    "allgather": 1,
+    "allgather_coalesced": 1,
+    "all_gather_single": 1,
+    "all_gather_single_coalesced": 1,
+    "reduce_scatter": 1,
+    "reduce_scatter_single": 1,
+    "reduce_scatter_single_coalesced": 1,
+    "gather": 1,
+    "gather_single": 1,
+    "scatter": 0,
+}
+
+
+def tensors_in(arguments: Any) -> Iterator[torch.Tensor]:
+    """The tensors among arguments, which may be nested lists."""
+    if isinstance(arguments, torch.Tensor):
+        yield arguments
+    elif isinstance(arguments, (list, tuple)):
+        for argument in arguments:
+            yield from tensors_in(argument)
+
+
+def with_dimensions(arguments: Any) -> Any:
+    """The same arguments, where tensors without dimensions have one: Gloo would look for it."""
+    if isinstance(arguments, torch.Tensor):
+        return arguments if arguments.dim() else arguments.view(1)
+    if isinstance(arguments, (list, tuple)):
+        return [with_dimensions(argument) for argument in arguments]
+    return arguments
+
+
+def name_of(name: str, arguments: Sequence[Any]) -> str:
+    """The call in words, the same on all ranks: "gather of 4 int64, to rank 1"."""
+    equal = _EQUAL.get(name)
+    tensors = list(tensors_in(arguments if equal is None else arguments[equal]))
+    if not tensors:
+        return f"{name} on Gloo"
+    op, root = _op_in(arguments), _root_in(arguments)
+    count = "" if equal is None else f"{sum(t.numel() for t in tensors)} "
+    where = "" if root is None else f", root {root}"
+    return f"{name} of {count}{describe(tensors, op)}{where}, on Gloo"
+
+
+def _op_in(arguments: Sequence[Any]) -> ReduceOp | None:
+    for argument in arguments:
+        if isinstance(found := getattr(argument, "reduceOp", argument), ReduceOp):
+            return found if hasattr(found, "op") else ReduceOp(found)
+    return None
+
+
+def _root_in(arguments: Sequence[Any]) -> int | None:
+    for argument in arguments:
+        root = getattr(argument, "rootRank", argument)
+        if isinstance(root, int) and not isinstance(root, bool):
+            return root
+    return None
+
+
+def check(name: str, arguments: Sequence[Any]) -> None:
+    """Refuse what Gloo does not compute, though it may return as if it had."""
+    tensors, op = list(tensors_in(arguments)), _op_in(arguments)
+    if op is None:
+        return
+    why = None
+    if op.op == ReduceOp.PREMUL_SUM:
+        why = "neither the switch nor Gloo multiplies: multiply the tensor, and use SUM"
+    elif op.op == ReduceOp.AVG and tensors and tensors[0].dtype is torch.bool:
+        why = "bool has no average: use SUM, MAX or MIN"
+    elif name.startswith("reduce_scatter") and op.op != ReduceOp.SUM and _ONLY_ADDS:
+        why = f"Gloo of PyTorch {torch.__version__} only adds: use SUM, or PyTorch 2.13"
+    if why:
+        raise NotImplementedError(f"{name} of {describe(tensors, op)} is not computed: {why}")
+
+
+class Modes:
+    """What a thread has set for what it calls, for a call that another thread makes for it."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self._inference = torch.is_inference_mode_enabled()
+        self._grad = torch.is_grad_enabled()
+        devices = {t.device for t in tensors if t.is_cuda}
+        self._streams = [torch.cuda.current_stream(device) for device in devices]
+
+    @contextlib.contextmanager
+    def __call__(self) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.inference_mode(self._inference))
+            stack.enter_context(torch.set_grad_enabled(self._grad))
+            for stream in self._streams:
+                stack.enter_context(torch.cuda.stream(stream))
+            yield
+
+
+class Elsewhere(Work):
+    """A collective on Gloo. `call` begins it, and returns Gloo's work."""
+
+    _runs_on = "gloo"
+
+    def __init__(
+        self, name: str, arguments: Sequence[Any], call: Callable[[], Any], limit: float | None
+    ) -> None:
+        self._call: Callable[[], Any] | None = call
+        self._inner: Any = None
+        tensors = list(tensors_in(arguments))
+        super().__init__(name, tensors, [place(name_of(name, arguments))], None, limit)
+        self._modes = Modes(tensors)
+
+    def proceed(self) -> Callable[[], None] | None:
+        if self._call is not None:  # otherwise the caller was interrupted after this
+            with self._modes():
+                self._inner = self._call()
+            self._call = None
+        return self._inner.wait
+
+    def end(self, error: BaseException | None) -> Callable[[], None] | None:
+        self._call = None
+        return super().end(error)
+
+    def synchronize(self) -> None:
+        if self._devices and self._inner is not None:
+            self._inner.wait()  # has ended: now this thread's streams wait for Gloo's
+
+    def result(self) -> list[torch.Tensor]:
+        return self._inner.result()
+
+    def _value(self, _: torch.futures.Future) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._inner.get_future().value()
+
+
+class Monitored:
+    """A barrier that finds missing ranks, so it cannot wait until none is missing.
+
+    It runs in its own thread, beside the barrier that has its place in the job's order. The first
+    of the two that fails tells the caller why.
+    """
+
+    def __init__(self, line: Line, barrier: Callable[[], None]) -> None:
+        self._barrier = barrier
+        self._changed = threading.Event()
+        self._error: BaseException | None = None
+        self._passed = False
+        self._work = Work("monitored_barrier", [], [place("monitored_barrier on Gloo")])
+        self._work.when_ended = lambda _: self._changed.set()
+        line.put(self._work)
+
+    def _watch(self) -> None:
+        try:
+            self._barrier()
+            self._passed = True
+        except Exception as failure:  # raised by run()
+            self._error = failure
+        self._changed.set()
+
+    def run(self) -> None:
+        threading.Thread(target=self._watch, name="switchml-monitor", daemon=True).start()
+        while not self._passed:
+            self._changed.wait()
+            self._changed.clear()
+            if self._error is not None:
+                raise self._error
+            if self._work.is_completed():
+                self._work.wait()  # raises, if ranks made different calls
+        self._work.wait()

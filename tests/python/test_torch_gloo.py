@@ -1,0 +1,445 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Calls that run on Gloo: their place among those on the switch, and what is refused."""
+
+import contextlib
+import time
+from datetime import timedelta
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.distributed as dist  # noqa: E402
+
+from groups import Groups, stop  # noqa: E402
+from ranks import RankError  # noqa: E402
+
+N = 2
+OPS = ("SUM", "AVG", "MAX", "MIN", "PRODUCT", "BAND", "BOR", "BXOR", "PREMUL_SUM")
+FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
+ODD = [torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fn]
+COMPLEX = [torch.complex64, torch.complex128]
+DTYPES = [*FLOATS, *INTEGERS, *ODD, torch.bool, *COMPLEX]
+
+
+# ---- ranks that disagree ----
+
+
+def ones(size=4):
+    return torch.ones(size)
+
+
+def halves():
+    return [torch.ones(2) for _ in range(N)]
+
+
+def tensors():
+    return [torch.ones(4) for _ in range(N)]
+
+
+def on_root(made, root, group):
+    return made if dist.get_rank(group) == root else None
+
+
+# What runs on Gloo, and a part of its name in the error.
+ON_GLOO = {
+    "allreduce of 4 float32, PRODUCT": lambda g: dist.all_reduce(
+        ones(), dist.ReduceOp.PRODUCT, group=g
+    ),
+    "allreduce of 4 float32 (sparse_coo), SUM": lambda g: dist.all_reduce(
+        torch.sparse_coo_tensor([[1]], [1.0], (4,)), group=g
+    ),
+    "reduce of 4 float32, PRODUCT, root 1": lambda g: dist.reduce(
+        ones(), 1, dist.ReduceOp.PRODUCT, group=g
+    ),
+    "allgather of 4 float32": lambda g: dist.all_gather(tensors(), ones(), group=g),
+    "gather of 4 float32, root 0": lambda g: dist.gather(
+        ones(), on_root(tensors(), 0, g), 0, group=g
+    ),
+    "scatter of 4 float32, root 0": lambda g: dist.scatter(
+        ones(), on_root(tensors(), 0, g), 0, group=g
+    ),
+    "reduce_scatter of 4 float32, SUM": lambda g: dist.reduce_scatter(ones(2), halves(), group=g),
+    "reduce_scatter_single of 4 complex64, SUM": lambda g: dist.reduce_scatter_tensor(
+        ones(2).to(torch.complex64), ones().to(torch.complex64), group=g
+    ),
+    "of float32, on Gloo": lambda g: dist.all_to_all_single(ones(), ones(), group=g),
+    "alltoall of float32": lambda g: dist.all_to_all(halves(), halves(), group=g),
+    "monitored_barrier": lambda g: dist.monitored_barrier(g, timedelta(seconds=100)),
+}
+ON_SWITCH = {
+    "4 float32, sum": lambda g: dist.all_reduce(ones(), group=g),
+    "called barrier": lambda g: dist.barrier(g),
+}
+OTHER_ON_GLOO = {
+    "allgather of 40000 float32": lambda g: dist.all_gather(
+        [ones(40_000) for _ in range(N)], ones(40_000), group=g
+    ),
+}
+PAIRS = [
+    *((gloo, "4 float32, sum") for gloo in ON_GLOO),
+    ("allgather of 4 float32", "called barrier"),
+    # Gloo ends the process if the sizes differ.
+    ("allgather of 4 float32", "allgather of 40000 float32"),
+    ("allreduce of 4 float32, PRODUCT", "gather of 4 float32, root 0"),
+]
+CALLS = {**ON_GLOO, **ON_SWITCH, **OTHER_ON_GLOO}
+
+
+def disagree(rank, names, in_subgroup, warm):
+    group = dist.new_group(list(range(N))) if in_subgroup else dist.group.WORLD
+    if warm:
+        dist.all_reduce(ones(), group=group)
+    began = time.monotonic()
+    try:
+        CALLS[names[rank]](group)
+    except RuntimeError as error:
+        return type(error).__name__, str(error), time.monotonic() - began
+    return None
+
+
+@pytest.mark.parametrize("names", PAIRS, ids="; ".join)
+def test_ranks_that_disagree_are_told_both_calls_at_once(names):
+    """In the group's first call, and in a later one; on every rank's side."""
+    for in_subgroup, warm, order in ((False, True, names), (True, False, names[::-1])):
+        with Groups(N) as groups:
+            found = groups.call(disagree, [order] * N, [in_subgroup] * N, [warm] * N, timeout=100)
+        for kind, text, seconds in found:
+            assert kind == "Mismatch"
+            assert seconds < 60
+            for name in names:
+                assert name in text
+
+
+def agree(rank):
+    """Every call on Gloo, in turn with one on the switch."""
+    for call in ON_GLOO.values():
+        call(None)
+        tensor = ones()
+        dist.all_reduce(tensor)
+        assert tensor.tolist() == [N] * 4
+    given = torch.full((4,), float(rank))
+    taken = torch.zeros(6 if rank == 0 else 2)
+    dist.all_to_all_single(taken, given, [3, 3] if rank == 0 else [1, 1], [3, 1])
+    return taken.tolist()
+
+
+def test_ranks_that_agree_hear_nothing_of_it():
+    with Groups(N) as groups:
+        assert groups.call(agree) == [[0.0] * 3 + [1.0] * 3, [0.0, 1.0]]
+        groups.call(stop)
+
+
+def futures_of_gloo(rank):
+    """The value of a future is Gloo's, and a work can be polled."""
+    gathered = tensors()
+    work = dist.all_gather(gathered, torch.full((4,), float(rank)), async_op=True)
+    value = work.get_future().wait()
+    assert work.wait()
+    assert work.is_completed()
+    assert work.is_success()
+    flat = value[0] if isinstance(value[0], list) else value
+    return [t[0].item() for t in flat], [t[0].item() for t in gathered]
+
+
+def test_a_work_on_gloo_is_like_any_other():
+    with Groups(N) as groups:
+        assert groups.call(futures_of_gloo) == [([0.0, 1.0], [0.0, 1.0])] * N
+        groups.call(stop)
+
+
+def modes(rank):
+    """Gloo writes to a leaf, and to a tensor of inference, as its caller may."""
+    leaf = torch.full((4,), 2.0, requires_grad=True)
+    with torch.no_grad():
+        dist.all_reduce(leaf, dist.ReduceOp.PRODUCT)
+        gathered = [torch.zeros(4, requires_grad=True) for _ in range(N)]
+        dist.all_gather(gathered, leaf)
+    with torch.inference_mode():
+        tensor = torch.full((4,), 3.0)
+        dist.all_reduce(tensor, dist.ReduceOp.PRODUCT)
+        return leaf[0].item(), gathered[1][0].item(), tensor[0].item()
+
+
+def test_gloo_has_the_modes_of_the_caller():
+    with Groups(N) as groups:
+        assert groups.call(modes) == [(4.0, 4.0, 9.0)] * N
+        groups.call(stop)
+
+
+def missing(rank):
+    if rank == 1:
+        return None
+    with pytest.raises(RuntimeError, match="[Rr]ank 1"):
+        dist.monitored_barrier(timeout=timedelta(seconds=1))
+    return True
+
+
+def test_a_monitored_barrier_names_the_missing_rank():
+    with Groups(N) as groups:
+        assert groups.call(missing) == [True, None]
+
+
+# ---- a rank that leaves ----
+
+
+def leave(rank, how):
+    """The text that rank 0 reads of rank 1's end."""
+    group = dist.new_group(list(range(N))) if how == "subgroup" else dist.group.WORLD
+    dist.all_reduce(ones(), group=group)
+    if rank == 1:
+        dist.destroy_process_group(group)
+        return None
+    call = CALLS["allgather of 4 float32"] if how == "gloo" else CALLS["4 float32, sum"]
+    try:
+        call(group)
+    except RuntimeError as error:
+        return type(error).__name__, str(error)
+    return None
+
+
+@pytest.mark.parametrize("how", ["switch", "gloo", "subgroup"])
+def test_a_rank_that_leaves_is_not_said_to_have_called_a_barrier(how):
+    with Groups(N) as groups:
+        kind, text = groups.call(leave, [how] * N)[0]
+    assert kind == "Mismatch"
+    assert "rank 1 called nothing more: it has left the group" in text
+    assert "barrier" not in text
+
+
+PROGRAM = """
+import os, sys, torch, torch.distributed as dist, switchml.torch
+dist.init_process_group("switchml")
+dist.all_reduce(torch.ones(1))
+if os.environ["RANK"] == "1":
+    sys.exit(7)
+try:
+    dist.all_reduce(torch.ones(1))
+except RuntimeError as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_a_program_that_ends_is_said_to_have_left():
+    import os
+    import subprocess
+    import sys
+    from pathlib import Path
+
+    from ranks import free_port
+
+    package = Path(__file__).resolve().parents[2] / "bindings" / "python"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(package),
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+    }
+    programs = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM],
+            env={**environment, "RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    said = [program.communicate(timeout=200)[0] for program in programs]
+    assert programs[1].returncode == 7
+    assert said[0].startswith("Mismatch ")
+    assert "rank 1 called nothing more: it has left the group (its program ended" in said[0]
+
+
+# ---- what is computed, and what is refused ----
+
+
+def inputs_of(dtype):
+    made = [[6, 3, 1, 4], [5, 2, 0, 4]]
+    if dtype.is_complex:
+        made = [[complex(a, a % 3) for a in values] for values in made]
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    return [torch.tensor(values, dtype=wide).to(dtype) for values in made]
+
+
+def reduced(op, dtype):
+    """In plain Python; None: it has no meaning."""
+    a, b = (t.to(torch.complex128 if dtype.is_complex else torch.float64) for t in inputs_of(dtype))
+    if dtype is torch.bool:
+        a, b = a.bool(), b.bool()
+        either, both = a | b, a & b
+        meanings = {"SUM": either, "MAX": either, "BOR": either, "MIN": both, "PRODUCT": both}
+        return {**meanings, "BAND": both, "BXOR": a ^ b}.get(op)
+    meanings = {"SUM": a + b, "PRODUCT": a * b, "AVG": (a + b) / 2}
+    if dtype.is_complex:
+        return meanings.get(op)
+    meanings |= {"MAX": torch.maximum(a, b), "MIN": torch.minimum(a, b)}
+    if not dtype.is_floating_point:
+        a, b = a.long(), b.long()
+        meanings |= {"BAND": a & b, "BOR": a | b, "BXOR": a ^ b, "AVG": (a + b) // 2}
+    return meanings.get(op)
+
+
+def op_of(name):
+    return dist._make_nccl_premul_sum(2.0) if name == "PREMUL_SUM" else getattr(dist.ReduceOp, name)
+
+
+def all_reduce(rank, tensor, op):
+    dist.all_reduce(tensor, op)
+    return tensor
+
+
+def coalesced(rank, tensor, op):
+    dist.all_reduce_coalesced([tensor], op)
+    return tensor
+
+
+def reduce(rank, tensor, op):
+    dist.reduce(tensor, 0, op)
+    return tensor if rank == 0 else None
+
+
+def scatter_tensor(rank, tensor, op):
+    part = torch.zeros(2, dtype=tensor.dtype)
+    dist.reduce_scatter_tensor(part, tensor, op)
+    return part
+
+
+def scatter_list(rank, tensor, op):
+    part = torch.zeros(2, dtype=tensor.dtype)
+    dist.reduce_scatter(part, [t.clone() for t in tensor.split(2)], op)
+    return part
+
+
+def scatter_scalar(rank, tensor, op):
+    """An output without dimensions."""
+    part = torch.zeros((), dtype=tensor.dtype)
+    dist.reduce_scatter_tensor(part, tensor[:N].clone(), op)
+    return part
+
+
+COLLECTIVES = {
+    f.__name__: (f, part)
+    for f, part in (
+        (all_reduce, 4),
+        (coalesced, 4),
+        (reduce, 4),
+        (scatter_tensor, 2),
+        (scatter_list, 2),
+        (scatter_scalar, 1),
+    )
+}
+
+
+def everything(rank, collective, op):
+    """Of each type, the result, or the error's text."""
+    found = {}
+    for dtype in DTYPES:
+        try:
+            result = COLLECTIVES[collective][0](rank, inputs_of(dtype)[rank], op_of(op))
+            wide = torch.complex128 if dtype.is_complex else torch.float64
+            found[dtype] = None if result is None else result.to(wide).view(-1).tolist()
+        except (RuntimeError, ValueError, TypeError) as error:
+            found[dtype] = str(error) or repr(error)
+    return found
+
+
+@pytest.fixture(scope="module")
+def pair():
+    with Groups(N) as made:
+        yield made
+        with contextlib.suppress(RankError):
+            made.call(stop)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("op", OPS)
+def test_what_is_not_computed_is_refused(pair, collective, op):
+    """Each operation on each type, by each collective, is right, or an error in words."""
+    part = COLLECTIVES[collective][1]
+    for rank, found in enumerate(pair.call(everything, [collective] * N, [op] * N, timeout=100)):
+        for dtype, result in found.items():
+            if isinstance(result, str):
+                assert dtype not in [*FLOATS, *INTEGERS] or not computes(op, dtype, collective)
+                continue
+            right = reduced(op, dtype)
+            assert right is not None, f"{op} of {dtype} has no meaning, but gave {result}"
+            if result is not None:
+                first = 0 if part == 4 else rank * part
+                assert result == right[first : first + part].tolist(), f"{op} of {dtype}"
+
+
+def computes(op, dtype, collective):
+    """What the switch adds is never refused. (Lists of parts are Gloo's.)"""
+    return op in ("SUM", "AVG", "MAX", "MIN") and collective != "scatter_list"
+
+
+REFUSED = [
+    ("all_reduce", "PREMUL_SUM", torch.float32, "multiply the tensor, and use SUM"),
+    ("scatter_tensor", "PREMUL_SUM", torch.float32, "multiply the tensor, and use SUM"),
+    ("all_reduce", "AVG", torch.bool, "bool has no average"),
+    ("scatter_scalar", "AVG", torch.bool, "bool has no average"),
+]
+
+
+@pytest.mark.parametrize(("collective", "op", "dtype", "why"), REFUSED)
+def test_a_refusal_says_what_to_do(pair, collective, op, dtype, why):
+    for found in pair.call(everything, [collective] * N, [op] * N):
+        assert why in found[dtype]
+        assert "\n" not in found[dtype]
+
+
+# ---- groups that cannot change ----
+
+
+def reconfigure(rank):
+    group = dist.group.WORLD
+    if not hasattr(dist.ProcessGroup, "reconfigure"):
+        return "old"
+    assert not dist._supports_reconfigure()
+    assert not group.supports_reconfigure
+    for call in (
+        dist._get_reconfigure_handle,
+        lambda: dist._reconfigure(1, ["a", "b"]),
+        group.get_reconfigure_handle,
+    ):
+        with pytest.raises(NotImplementedError, match=r"^switchml groups cannot be reconfigured"):
+            call()
+    return all_reduce(rank, ones(), dist.ReduceOp.SUM).tolist()
+
+
+def test_a_group_cannot_be_reconfigured(pair):
+    found = pair.call(reconfigure)
+    if found[0] == "old":
+        pytest.skip(f"PyTorch {torch.__version__} has no reconfigure()")
+    assert found == [[2.0] * 4] * N
+
+
+def start_reconfigurable(rank):
+    from ranks import free_port
+
+    with pytest.raises(NotImplementedError, match="without enable_reconfigure"):
+        dist.init_process_group(
+            "switchml",
+            init_method=f"tcp://127.0.0.1:{free_port()}",
+            rank=0,
+            world_size=1,
+            enable_reconfigure=True,
+        )
+
+
+def test_a_group_that_could_be_reconfigured_is_not_created():
+    from ranks import Ranks
+
+    if not hasattr(dist.ProcessGroup, "reconfigure"):
+        pytest.skip(f"PyTorch {torch.__version__} has no reconfigure()")
+    with Ranks(1, job=False) as ranks:
+        ranks.call(prepare_and_start)
+
+
+def prepare_and_start(rank):
+    import switchml.torch  # noqa: F401
+
+    start_reconfigurable(rank)
