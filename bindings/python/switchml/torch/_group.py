@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -117,6 +118,10 @@ def _between_two(name: str) -> Callable[..., Any]:
 
     call.__name__ = name
     return call
+
+
+# Those that have not been destroyed.
+groups: weakref.WeakSet[ProcessGroupSwitchML] = weakref.WeakSet()
 
 
 class ProcessGroupSwitchML(Derivation, Router):
