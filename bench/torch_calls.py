@@ -135,7 +135,7 @@ def run(options):
     torch.set_num_threads(1)
     groups = {backend: dist.new_group(backend=backend) for backend in BACKENDS}
     say = print if dist.get_rank() == 0 else lambda *_, **__: None
-    say(f"{options.ranks} ranks; ms of a call: Gloo, ours, ours / Gloo: medians; lowest deciles; CPU")
+    say(f"{options.ranks} ranks; ms of a call: Gloo, ours, ratio: medians; lowest deciles; CPU")
     for call in options.calls:
         sizes = [4] if call == "barrier" else options.sizes
         for kind in options.types[: 1 if call == "barrier" else None]:
