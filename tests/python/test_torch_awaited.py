@@ -137,6 +137,8 @@ def destroyed_meanwhile(rank):
             seen.append(type(error).__name__)
 
     if rank == 0:
+        while group._line._n_begun:  # the barrier, which another thread has ended
+            time.sleep(0.001)
         thread = threading.Thread(target=call)
         thread.start()
         while not group._line._n_awaited:
