@@ -30,6 +30,7 @@ from torch._C._distributed_c10d import (
 from torch.distributed import PrefixStore, ReduceOp
 
 from .. import _library as c
+from .._tensor_memory import is_plain
 from ..job import WIRES, _options
 from ._derivation import Derivation
 from ._elsewhere import Elsewhere, Monitored, check, tensors_in, with_dimensions
@@ -96,6 +97,11 @@ class Options:
     def __post_init__(self) -> None:
         if self.wire not in WIRES:
             raise ValueError(f"wire must be 'int32', 'int16' or 'exact', not {self.wire!r}")
+
+
+def _decides(tensor: torch.Tensor) -> bool:
+    """Whether its class decides what a collective does. Sparse tensors are Gloo's."""
+    return tensor.layout in (torch.strided, torch.jagged) and not is_plain(tensor)
 
 
 def _elsewhere(name: str) -> Callable[..., Any]:
@@ -204,6 +210,8 @@ class ProcessGroupSwitchML(Derivation, Router):
 
     def _on_gloo(self, name: str, method: Any, *arguments: Any, **named: Any) -> Any:
         everything = [*arguments, *named.values()]
+        if any(_decides(t) for t in tensors_in(everything)):
+            return method(*arguments, **named)  # it may send nothing
         check(name, everything)
         timeouts = [t for a in everything if isinstance(t := getattr(a, "timeout", a), timedelta)]
         limit = self._limit(timeouts[0] if timeouts else _NONE)
