@@ -9,19 +9,15 @@
  * blocks, and so other bits: the last test is about that.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/error.h"
 #include "control/control.pb-c.h"
 #include "support/ranks.h"
+#include "support/test.h"
 #include "switch/switch.h"
 
 #define RANKS 5
@@ -173,11 +169,10 @@ static char one[64];
 static struct sml_switch *opened;
 
 /* Without that, the other tests would prove nothing. */
-static void these_sums_depend_on_the_order_of_additions(void **state)
+TEST(these_sums_depend_on_the_order_of_additions)
 {
 	size_t differ = 0;
 
-	(void)state;
 	for (size_t i = 0; i < MOST; i++) {
 		volatile double up = 0, down = 0;
 
@@ -190,12 +185,11 @@ static void these_sums_depend_on_the_order_of_additions(void **state)
 	assert_true(differ > MOST / 10);
 }
 
-static void bits_depend_neither_on_slots_nor_threads_nor_order(void **state)
+TEST(bits_depend_neither_on_slots_nor_threads_nor_order)
 {
 	const struct way plain = {0, false};
 	uint32_t usual = bits((struct job){.switch_address = one}, plain);
 
-	(void)state;
 	for (int slots = 8; slots <= 512; slots *= 8)
 		assert_int_equal(bits((struct job){.switch_address = one, .slots = slots}, plain),
 				 usual);
@@ -207,7 +201,7 @@ static void bits_depend_neither_on_slots_nor_threads_nor_order(void **state)
 	assert_int_equal(bits((struct job){.switch_address = one, .faults = LOSS}, plain), usual);
 }
 
-static void bits_do_not_depend_on_the_form(void **state)
+TEST(bits_do_not_depend_on_the_form)
 {
 	char two[64], three[64], left[64], right[64], list[256];
 	struct sml_switch *others[] = {start_switch(NULL, two), start_switch(NULL, three),
@@ -217,7 +211,6 @@ static void bits_do_not_depend_on_the_form(void **state)
 	char by_left[130], by_root[130];
 	const char *const uneven[RANKS] = {by_left, by_root, by_left, by_root, by_root};
 
-	(void)state;
 	snprintf(list, sizeof(list), "%s,%s,%s", one, two, three);
 	snprintf(by_left, sizeof(by_left), "%s,%s", left, two);
 	snprintf(by_root, sizeof(by_root), "%s,%s", one, two);
@@ -252,12 +245,11 @@ static void bits_do_not_depend_on_the_form(void **state)
 		sml_switch_close(others[i]);
 }
 
-static void other_packets_make_other_blocks(void **state)
+TEST(other_packets_make_other_blocks)
 {
 	const struct way plain = {0, false};
 	uint32_t usual = bits((struct job){.switch_address = one}, plain);
 
-	(void)state;
 	setenv("SWITCHML_MTU", "1000", 1);
 	assert_int_not_equal(bits((struct job){.switch_address = one}, plain), usual);
 	setenv("SWITCHML_MTU", "1500", 1);
@@ -280,12 +272,5 @@ static int stop(void **state)
 
 int main(void)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(these_sums_depend_on_the_order_of_additions),
-		cmocka_unit_test(bits_depend_neither_on_slots_nor_threads_nor_order),
-		cmocka_unit_test(bits_do_not_depend_on_the_form),
-		cmocka_unit_test(other_packets_make_other_blocks),
-	};
-
-	return cmocka_run_group_tests(tests, start, stop);
+	return test_run(start, stop);
 }

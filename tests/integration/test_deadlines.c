@@ -8,20 +8,16 @@
  */
 #include <netinet/in.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "control/frame.h"
 #include "lib/host/meet.h"
 #include "support/ranks.h"
+#include "support/test.h"
 
 /* For deadlines of whole jobs: longer than a busy machine stalls while ranks open. */
 #define DEADLINE_MS 4000
@@ -80,7 +76,7 @@ static void look_in_vain(struct rank *rank)
 }
 
 /* Whether a rank waits for a call or only looks at it. Both at once. */
-static void a_call_that_others_do_not_make_ends_at_the_deadline(void **state)
+TEST(a_call_that_others_do_not_make_ends_at_the_deadline)
 {
 	struct job jobs[] = {
 		{.n_ranks = 2, .timeout_ms = DEADLINE_MS, .body = wait_in_vain},
@@ -96,7 +92,6 @@ static void a_call_that_others_do_not_make_ends_at_the_deadline(void **state)
 	char address[64], other[64], both[129];
 	struct sml_switch *opened = serve_at(0, address), *second = serve_at(0, other);
 
-	(void)state;
 	snprintf(both, sizeof(both), "%s,%s", other, address);
 	run_jobs(jobs, 4);
 	for (unsigned i = 0; i < 3; i++) {
@@ -136,11 +131,10 @@ static void expect_open_timeout(const struct job *job, int rank, int error, cons
 	assert_true(now_ms() - began < (uint64_t)now.timeout_ms + SOON_MS);
 }
 
-static void missing_ranks_are_named(void **state)
+TEST(missing_ranks_are_named)
 {
 	const struct job job = {.n_ranks = 4, .port = free_port()};
 
-	(void)state;
 	expect_open_timeout(&job, 0, SML_ERROR_TIMEOUT, "ranks 1, 2 and 3 of 4");
 }
 
@@ -192,12 +186,11 @@ static bool both_are_told(int timeout_ms)
 	       (intptr_t)other == SML_ERROR_MISMATCH;
 }
 
-static void different_world_sizes_are_told_to_both(void **state)
+TEST(different_world_sizes_are_told_to_both)
 {
 	/* The switch tells those who wait once a second. */
 	int timeout_ms = 2000;
 
-	(void)state;
 	while (!both_are_told(timeout_ms)) {
 		assert_true(timeout_ms < LAST_DEADLINE_MS);
 		timeout_ms *= 4;
@@ -259,12 +252,11 @@ static void meet_stranger(const char *words, int error, const char *part)
 	close(stranger.fd);
 }
 
-static void an_unreachable_switch_is_told_with_what_to_do(void **state)
+TEST(an_unreachable_switch_is_told_with_what_to_do)
 {
 	const struct job without = {.n_ranks = 2, .port = free_port()};
 	char nobody[64];
 
-	(void)state;
 	/* Rank 0's switch is looked for until the deadline. */
 	expect_open_timeout(&without, 1, SML_ERROR_UNREACHABLE, "has rank 0 been started");
 	snprintf(nobody, sizeof(nobody), "127.0.0.1:%d", free_port());
@@ -350,7 +342,7 @@ static void *liar_main(void *argument)
 	return NULL;
 }
 
-static void a_job_that_needs_memory_which_is_not_shared_does_not_start(void **state)
+TEST(a_job_that_needs_memory_which_is_not_shared_does_not_start)
 {
 	struct sockaddr_in address = {.sin_family = AF_INET,
 				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -362,7 +354,6 @@ static void a_job_that_needs_memory_which_is_not_shared_does_not_start(void **st
 	char where[64];
 	pthread_t thread;
 
-	(void)state;
 	assert_int_equal(bind(liar.fd, (struct sockaddr *)&address, sizeof(address)), 0);
 	assert_int_equal(listen(liar.fd, 5), 0);
 	getsockname(liar.fd, (struct sockaddr *)&address, &length);
@@ -377,17 +368,4 @@ static void a_job_that_needs_memory_which_is_not_shared_does_not_start(void **st
 	close(liar.fd);
 	assert_true(liar.was_ready);
 	assert_false(liar.shared);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_call_that_others_do_not_make_ends_at_the_deadline),
-		cmocka_unit_test(missing_ranks_are_named),
-		cmocka_unit_test(different_world_sizes_are_told_to_both),
-		cmocka_unit_test(an_unreachable_switch_is_told_with_what_to_do),
-		cmocka_unit_test(a_job_that_needs_memory_which_is_not_shared_does_not_start),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

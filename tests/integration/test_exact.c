@@ -5,16 +5,12 @@
  * wire.
  */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "support/ranks.h"
+#include "support/test.h"
 
 static const struct sml_options exact = {sizeof(exact), SML_WIRE_EXACT, 0};
 
@@ -87,9 +83,8 @@ static void reduce_exactly(struct rank *rank)
 	reduce_floats(rank, SML_EXACT_BYTES / 4, &exact);
 }
 
-static void small_elements_are_not_lost_beside_large_ones(void **state)
+TEST(small_elements_are_not_lost_beside_large_ones)
 {
-	(void)state;
 	run_job(&(struct job){.n_ranks = 3, .body = reduce_exactly});
 	run_job(&(struct job){.n_ranks = 5, .threads = 2, .body = reduce_exactly});
 	run_job(&(struct job){
@@ -126,9 +121,8 @@ static void ask_for_too_much(struct rank *rank)
 	CHECK(rank, numbers[count - 1] == rank->n * (rank->n - 1) / 2);
 }
 
-static void what_is_too_long_is_refused_and_harms_nothing(void **state)
+TEST(what_is_too_long_is_refused_and_harms_nothing)
 {
-	(void)state;
 	run_job(&(struct job){.n_ranks = 2, .body = ask_for_too_much});
 }
 
@@ -150,21 +144,9 @@ static void reduce_any_length(struct rank *rank)
 	free(data);
 }
 
-static void a_context_of_the_exact_wire_takes_any_length(void **state)
+TEST(a_context_of_the_exact_wire_takes_any_length)
 {
-	(void)state;
 	setenv("SWITCHML_WIRE", "exact", 1);
 	run_job(&(struct job){.n_ranks = 4, .body = reduce_any_length});
 	unsetenv("SWITCHML_WIRE");
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(small_elements_are_not_lost_beside_large_ones),
-		cmocka_unit_test(what_is_too_long_is_refused_and_harms_nothing),
-		cmocka_unit_test(a_context_of_the_exact_wire_takes_any_length),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,11 +5,8 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "support/ranks.h"
+#include "support/test.h"
 
 /* All ranks are told within this time. Any other way of telling them would take a minute. */
 #define SOON_MS 30000
@@ -125,12 +121,11 @@ static void disagree(struct rank *rank)
 	CHECK_ERROR(rank, sml_barrier(rank->context), SML_ERROR_MISMATCH, what->text_all);
 }
 
-static void ranks_that_disagree_are_told_both_versions(void **state)
+TEST(ranks_that_disagree_are_told_both_versions)
 {
 	char address[64], second[64], both[130];
 	struct sml_switch *opened = serve_at(0, address), *other = serve_at(0, second);
 
-	(void)state;
 	snprintf(both, sizeof(both), "%s,%s", address, second);
 	for (size_t i = 0; i < sizeof(disagreements) / sizeof(disagreements[0]); i++) {
 		struct job job = {.n_ranks = 2,
@@ -269,7 +264,7 @@ static void half_a_reduction_and_die(struct rank *rank)
 	_exit(0);
 }
 
-static void the_death_of_a_rank_is_told_with_its_name(void **state)
+TEST(the_death_of_a_rank_is_told_with_its_name)
 {
 	static const struct death deaths[] = {
 		{2, NULL, "rank 2", false, 0, 0},
@@ -295,7 +290,6 @@ static void the_death_of_a_rank_is_told_with_its_name(void **state)
 		{1, NULL, "rank 1", true, 1, 1 << 1},
 	};
 
-	(void)state;
 	let_die(deaths, 3, half_a_reduction_and_die, LIVING_HEARTBEAT_MS);
 	let_die(shared, 3, half_a_reduction_and_die, LIVING_HEARTBEAT_MS);
 	let_die(hosts, 3, half_a_reduction_and_die, LIVING_HEARTBEAT_MS);
@@ -333,7 +327,7 @@ static void be_killed(struct rank *rank)
 	}
 }
 
-static void a_rank_that_is_killed_in_a_call_is_named(void **state)
+TEST(a_rank_that_is_killed_in_a_call_is_named)
 {
 	static const struct death deaths[] = {
 		{0, NULL, "rank 0", true, 0, 0},
@@ -358,7 +352,6 @@ static void a_rank_that_is_killed_in_a_call_is_named(void **state)
 		{2, NULL, "rank 2", true, 0, 1 << 0},
 	};
 
-	(void)state;
 	for (unsigned i = 0; i < 3; i++) {
 		let_die(hosts, 3, be_killed, LIVING_HEARTBEAT_MS);
 		let_die(deaths, 3, be_killed, LIVING_HEARTBEAT_MS);
@@ -374,7 +367,7 @@ static void freeze(struct rank *rank)
 	kill(getpid(), SIGSTOP);
 }
 
-static void a_frozen_rank_is_dead_after_the_heartbeat(void **state)
+TEST(a_frozen_rank_is_dead_after_the_heartbeat)
 {
 	static const struct death deaths[] = {
 		{1, NULL, "rank 1", false, 0, 0},
@@ -387,7 +380,6 @@ static void a_frozen_rank_is_dead_after_the_heartbeat(void **state)
 		{1, NULL, "rank 1", false, 2, 0},
 	};
 
-	(void)state;
 	let_die(deaths, 3, freeze, FROZEN_HEARTBEAT_MS);
 	let_die(behind, 3, freeze, FROZEN_HEARTBEAT_MS);
 }
@@ -429,7 +421,7 @@ static void leave_and_freeze(struct rank *rank)
 }
 
 /* The others make a call that it did not make; with a switch, they could finish otherwise. */
-static void a_rank_that_dies_while_it_leaves_is_named(void **state)
+TEST(a_rank_that_dies_while_it_leaves_is_named)
 {
 	static const struct death without_switch[] = {
 		{1, NULL, "rank 1 (", true, 0, 0},
@@ -447,7 +439,6 @@ static void a_rank_that_dies_while_it_leaves_is_named(void **state)
 		{1, NULL, "rank 1 (", true, 2, 0},
 	};
 
-	(void)state;
 	let_die(without_switch, 3, leave_and_be_killed, LIVING_HEARTBEAT_MS);
 	let_die(behind, 3, leave_and_be_killed, LIVING_HEARTBEAT_MS);
 	let_die(beside_others, 3, leave_and_be_killed, LIVING_HEARTBEAT_MS);
@@ -472,9 +463,8 @@ static void abort_from_elsewhere(struct rank *rank)
 	CHECK_ERROR(rank, sml_barrier(rank->context), SML_ERROR_ABORTED, "rank 1");
 }
 
-static void an_abort_ends_everybodys_calls_with_its_reason(void **state)
+TEST(an_abort_ends_everybodys_calls_with_its_reason)
 {
-	(void)state;
 	for (int shared = 0; shared < 2; shared++)
 		run_job(&(struct job){
 			.n_ranks = 3, .host_group = shared, .body = abort_from_elsewhere});
@@ -527,9 +517,8 @@ static void make_mistakes(struct rank *rank)
 	CHECK(rank, sml_allreduce(c, data, data, 64, SML_FLOAT32, SML_SUM, NULL) == 0);
 }
 
-static void a_wrong_argument_is_named_and_harms_nothing(void **state)
+TEST(a_wrong_argument_is_named_and_harms_nothing)
 {
-	(void)state;
 	run_job(&(struct job){.n_ranks = 2, .body = make_mistakes});
 }
 
@@ -558,24 +547,7 @@ static void fork_and_use(struct rank *rank)
 	CHECK(rank, sml_wait(request) == 0);
 }
 
-static void a_forked_child_may_not_use_the_context(void **state)
+TEST(a_forked_child_may_not_use_the_context)
 {
-	(void)state;
 	run_job(&(struct job){.n_ranks = 2, .body = fork_and_use});
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ranks_that_disagree_are_told_both_versions),
-		cmocka_unit_test(the_death_of_a_rank_is_told_with_its_name),
-		cmocka_unit_test(a_rank_that_is_killed_in_a_call_is_named),
-		cmocka_unit_test(a_frozen_rank_is_dead_after_the_heartbeat),
-		cmocka_unit_test(a_rank_that_dies_while_it_leaves_is_named),
-		cmocka_unit_test(an_abort_ends_everybodys_calls_with_its_reason),
-		cmocka_unit_test(a_wrong_argument_is_named_and_harms_nothing),
-		cmocka_unit_test(a_forked_child_may_not_use_the_context),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

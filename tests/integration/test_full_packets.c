@@ -6,10 +6,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/error.h"
 #include "support/ranks.h"
+#include "support/test.h"
 #include "switch/dataplane.h"
 
 #define RANKS 3
@@ -133,13 +129,12 @@ static void reduce_all(struct rank *rank)
 			 (unsigned long long)*bytes_each);
 }
 
-static void all_packets_are_full(void **state)
+TEST(all_packets_are_full)
 {
 	uint64_t bytes_each = SML_HEADER_BYTES + 4 * 64;
 	char address[64];
 	struct sml_switch *opened = serve(fixed_64, address);
 
-	(void)state;
 	run_job(&(struct job){.n_ranks = RANKS,
 			      .switch_address = address,
 			      .body = reduce_all,
@@ -148,13 +143,12 @@ static void all_packets_are_full(void **state)
 }
 
 /* Whichever of them is first. */
-static void stripes_agree_on_the_lane_count_of_the_one_that_has_only_one(void **state)
+TEST(stripes_agree_on_the_lane_count_of_the_one_that_has_only_one)
 {
 	uint64_t bytes_each = SML_HEADER_BYTES + 4 * 64;
 	struct sml_switch *opened[2];
 	char list[129];
 
-	(void)state;
 	for (int fixed_first = 0; fixed_first < 2; fixed_first++) {
 		serve_both(opened, fixed_first ? fixed_64 : NULL, fixed_first ? NULL : fixed_64,
 			   list);
@@ -204,12 +198,11 @@ static void ask_for_int16(struct rank *rank)
 }
 
 /* With one switch, and with another stripe that adds both. */
-static void narrow_integers_take_whole_lanes_where_only_int32_is_added(void **state)
+TEST(narrow_integers_take_whole_lanes_where_only_int32_is_added)
 {
 	struct sml_switch *opened[2];
 	char addresses[2][64], list[129];
 
-	(void)state;
 	opened[0] = serve_at(0, addresses[0]);
 	opened[1] = serve_int32(addresses[1]);
 	snprintf(list, sizeof(list), "%s,%s", addresses[0], addresses[1]);
@@ -258,13 +251,12 @@ static void lose_the_first_switch(struct rank *rank)
 }
 
 /* Its calls may have lanes that the other switch does not add. */
-static void a_job_that_began_with_int16_lanes_does_not_resume_without_them(void **state)
+TEST(a_job_that_began_with_int16_lanes_does_not_resume_without_them)
 {
 	char addresses[2][64] = {"", ""}, list[129];
 	pid_t first = serve_in_child(addresses[0]);
 	struct sml_switch *second = serve_int32(addresses[1]);
 
-	(void)state;
 	snprintf(list, sizeof(list), "%s|%s", addresses[0], addresses[1]);
 	run_job(&(struct job){.n_ranks = 1,
 			      .switch_address = list,
@@ -321,7 +313,7 @@ static bool changes_its_mind(struct sml_dataplane *dataplane)
 }
 
 /* No rank may rely on it that its wire was refused. */
-static void a_switch_that_takes_the_int16_wire_and_then_does_not_harms_no_rank(void **state)
+TEST(a_switch_that_takes_the_int16_wire_and_then_does_not_harms_no_rank)
 {
 	struct sml_dataplane_operations operations = sml_dataplane_udp;
 	struct sml_context *context;
@@ -330,7 +322,6 @@ static void a_switch_that_takes_the_int16_wire_and_then_does_not_harms_no_rank(v
 	char address[64];
 	float one[3] = {1, 2, 3};
 
-	(void)state;
 	operations.only_int32 = changes_its_mind;
 	opened = serve_with(&operations, address);
 	configure(&config, &(struct job){.n_ranks = 1, .switch_address = address}, 0);
@@ -343,14 +334,13 @@ static void a_switch_that_takes_the_int16_wire_and_then_does_not_harms_no_rank(v
 }
 
 /* Each rank has the switch's own words, long before its deadline. */
-static void the_int16_wire_is_refused_where_only_int32_is_added(void **state)
+TEST(the_int16_wire_is_refused_where_only_int32_is_added)
 {
 	struct opening ranks[RANKS];
 	char address[64];
 	struct sml_switch *opened = serve_int32(address);
 	const struct job job = {.n_ranks = RANKS, .switch_address = address};
 
-	(void)state;
 	open_all(ranks, &job, SML_WIRE_INT16);
 	sml_switch_close(opened);
 	for (int r = 0; r < RANKS; r++) {
@@ -360,7 +350,7 @@ static void the_int16_wire_is_refused_where_only_int32_is_added(void **state)
 	}
 }
 
-static void stripes_with_programs_for_different_counts_are_refused(void **state)
+TEST(stripes_with_programs_for_different_counts_are_refused)
 {
 	struct opening ranks[RANKS];
 	struct sml_switch *opened[2];
@@ -368,7 +358,6 @@ static void stripes_with_programs_for_different_counts_are_refused(void **state)
 	char list[129];
 	const struct job job = {.n_ranks = RANKS, .switch_address = list, .port = free_port()};
 
-	(void)state;
 	serve_both(opened, fixed_64, fixed_128, list);
 	open_all(ranks, &job, 0);
 	close_both(opened);
@@ -380,20 +369,4 @@ static void stripes_with_programs_for_different_counts_are_refused(void **state)
 	/* The others may have heard first that this rank has left. */
 	if (n_told == 0)
 		fail_msg("%s", ranks[0].text);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(all_packets_are_full),
-		cmocka_unit_test(stripes_agree_on_the_lane_count_of_the_one_that_has_only_one),
-		cmocka_unit_test(narrow_integers_take_whole_lanes_where_only_int32_is_added),
-		cmocka_unit_test(a_job_that_began_with_int16_lanes_does_not_resume_without_them),
-		cmocka_unit_test(
-			a_switch_that_takes_the_int16_wire_and_then_does_not_harms_no_rank),
-		cmocka_unit_test(the_int16_wire_is_refused_where_only_int32_is_added),
-		cmocka_unit_test(stripes_with_programs_for_different_counts_are_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,10 +7,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,21 +15,19 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "support/elements.h"
 #include "support/ranks.h"
+#include "support/test.h"
 
 /* Longer than any pause of a process on a busy machine. */
 #define LONG_MS 60000
 
 /* ---- versions ---- */
 
-static void the_library_says_its_version(void **state)
+TEST(the_library_says_its_version)
 {
 	char text[32];
 
-	(void)state;
 	snprintf(text, sizeof(text), "%d.%d.%d", sml_version_number() / 1000000,
 		 sml_version_number() / 1000 % 1000, sml_version_number() % 1000);
 	assert_string_equal(text, sml_version());
@@ -89,9 +84,8 @@ static void pass_options(struct rank *rank)
 	CHECK(rank, reduce(rank, NULL, &is_narrow) == 0 && !is_narrow);
 }
 
-static void options_of_other_versions_are_understood_or_refused(void **state)
+TEST(options_of_other_versions_are_understood_or_refused)
 {
-	(void)state;
 	run_job(&(struct job){.n_ranks = 2, .body = pass_options});
 }
 
@@ -106,9 +100,8 @@ static void ask_for_a_product(struct rank *rank)
 	CHECK(rank, sml_allreduce(rank->context, &data, &data, 1, SML_INT32, SML_SUM, NULL) == 0);
 }
 
-static void the_refusal_of_an_operation_says_who_performs_it(void **state)
+TEST(the_refusal_of_an_operation_says_who_performs_it)
 {
-	(void)state;
 	run_job(&(struct job){.n_ranks = 2, .body = ask_for_a_product});
 }
 
@@ -130,9 +123,8 @@ static void name_barriers(struct rank *rank)
 		CHECK(rank, sml_wait(requests[i]) == 0);
 }
 
-static void barriers_have_names_of_any_length(void **state)
+TEST(barriers_have_names_of_any_length)
 {
-	(void)state;
 	run_job(&(struct job){.n_ranks = 2, .body = name_barriers});
 }
 
@@ -166,7 +158,7 @@ static int open_and_close(struct sml_config *config)
 	return error ? error : sml_close(context);
 }
 
-static void log_lines_go_where_the_program_says(void **state)
+TEST(log_lines_go_where_the_program_says)
 {
 	const struct job job = {.n_ranks = 1};
 	struct lines lines = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -174,7 +166,6 @@ static void log_lines_go_where_the_program_says(void **state)
 	int to_stderr[2], saved = dup(STDERR_FILENO);
 	char byte;
 
-	(void)state;
 	configure(&config, &job, 0);
 	config.debug = 2;
 	config.log = keep_line;
@@ -241,7 +232,7 @@ static void open_alone(const struct job *job, const char *address)
 	assert_non_null(strstr(sml_error_text(NULL), "interrupted"));
 }
 
-static void a_signal_interrupts_open(void **state)
+TEST(a_signal_interrupts_open)
 {
 	struct job job = {.n_ranks = 2, .port = free_port()};
 	struct sml_config config;
@@ -250,7 +241,6 @@ static void a_signal_interrupts_open(void **state)
 	void *result;
 	int port, silent = open_silent_port(&port);
 
-	(void)state;
 	signal(SIGALRM, interrupt);
 	open_alone(&job, NULL);
 	/* Nobody listens there, but rank 1 may hope that rank 0 comes. */
@@ -315,25 +305,9 @@ static void gather_and_scatter_in_place(struct rank *rank)
 	free(data);
 }
 
-static void gathers_and_scatters_in_place_follow_the_rules(void **state)
+TEST(gathers_and_scatters_in_place_follow_the_rules)
 {
-	(void)state;
 	run_job(&(struct job){.n_ranks = 3, .body = gather_and_scatter_in_place});
 	run_job(&(struct job){
 		.n_ranks = 3, .switch_address = "embedded", .body = gather_and_scatter_in_place});
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_library_says_its_version),
-		cmocka_unit_test(options_of_other_versions_are_understood_or_refused),
-		cmocka_unit_test(the_refusal_of_an_operation_says_who_performs_it),
-		cmocka_unit_test(barriers_have_names_of_any_length),
-		cmocka_unit_test(log_lines_go_where_the_program_says),
-		cmocka_unit_test(a_signal_interrupts_open),
-		cmocka_unit_test(gathers_and_scatters_in_place_follow_the_rules),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

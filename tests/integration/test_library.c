@@ -4,46 +4,38 @@
  * operation and width, compared with sums that this test computes in a simple way.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "support/calls.h"
 #include "support/elements.h"
+#include "support/test.h"
 
 /* ---- all-reduces ---- */
 
-static void every_type_operation_width_and_count_is_right(void **state)
+TEST(every_type_operation_width_and_count_is_right)
 {
-	(void)state;
 	run_job(&(struct job){.n_ranks = 3, .body = calls_of_every_kind});
 }
 
-static void several_shards_are_as_right_as_one(void **state)
+TEST(several_shards_are_as_right_as_one)
 {
-	(void)state;
 	run_job(&(struct job){.n_ranks = 2, .threads = 3, .body = calls_of_every_kind});
 }
 
-static void a_job_of_one_rank_gets_what_it_sent(void **state)
+TEST(a_job_of_one_rank_gets_what_it_sent)
 {
-	(void)state;
 	run_job(&(struct job){.n_ranks = 1, .body = calls_of_every_kind});
 }
 
 /* ---- a bad network ---- */
 
-static void lost_duplicated_and_reordered_packets_change_nothing(void **state)
+TEST(lost_duplicated_and_reordered_packets_change_nothing)
 {
 	static const char *const faults[] = {"drop=100000", "duplicate=200000", "reorder=200000",
 					     "drop=100000,duplicate=50000,reorder=100000,seed=7"};
 
-	(void)state;
 	for (unsigned i = 0; i < 4; i++)
 		run_job(&(struct job){.n_ranks = 3,
 				      .threads = 1 + (int)i % 2,
@@ -51,9 +43,8 @@ static void lost_duplicated_and_reordered_packets_change_nothing(void **state)
 				      .body = calls_of_some_kinds});
 }
 
-static void spinning_threads_are_as_right_as_sleeping_ones(void **state)
+TEST(spinning_threads_are_as_right_as_sleeping_ones)
 {
-	(void)state;
 	setenv("SWITCHML_SPIN", "1", 1);
 	run_job(&(struct job){.n_ranks = 2, .threads = 2, .body = calls_of_some_kinds});
 	run_job(&(struct job){.n_ranks = 2, .host_group = true, .body = calls_of_some_kinds});
@@ -94,9 +85,8 @@ static void many_requests(struct rank *rank)
 	}
 }
 
-static void many_requests_can_be_in_flight(void **state)
+TEST(many_requests_can_be_in_flight)
 {
-	(void)state;
 	run_job(&(struct job){.n_ranks = 2, .body = many_requests});
 	run_job(&(struct job){.n_ranks = 2, .threads = 2, .body = many_requests});
 	run_job(&(struct job){.n_ranks = 2, .host_group = true, .body = many_requests});
@@ -207,9 +197,8 @@ static void other_collectives(struct rank *rank)
 	reduce_all_types(rank, 10002);
 }
 
-static void broadcast_gather_scatter_reduce_and_barrier_are_right(void **state)
+TEST(broadcast_gather_scatter_reduce_and_barrier_are_right)
 {
-	(void)state;
 	run_job(&(struct job){.n_ranks = 3, .threads = 2, .body = other_collectives});
 	run_job(&(struct job){.n_ranks = 3, .host_group = true, .body = other_collectives});
 }
@@ -224,27 +213,10 @@ static void enter_barrier(struct rank *rank)
 	CHECK(rank, __atomic_load_n(&entered, __ATOMIC_SEQ_CST) == (uint32_t)rank->n);
 }
 
-static void nobody_leaves_a_barrier_before_all_have_entered(void **state)
+TEST(nobody_leaves_a_barrier_before_all_have_entered)
 {
-	(void)state;
 	for (int shared = 0; shared < 2; shared++) {
 		entered = 0;
 		run_job(&(struct job){.n_ranks = 4, .host_group = shared, .body = enter_barrier});
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_type_operation_width_and_count_is_right),
-		cmocka_unit_test(several_shards_are_as_right_as_one),
-		cmocka_unit_test(a_job_of_one_rank_gets_what_it_sent),
-		cmocka_unit_test(lost_duplicated_and_reordered_packets_change_nothing),
-		cmocka_unit_test(spinning_threads_are_as_right_as_sleeping_ones),
-		cmocka_unit_test(many_requests_can_be_in_flight),
-		cmocka_unit_test(broadcast_gather_scatter_reduce_and_barrier_are_right),
-		cmocka_unit_test(nobody_leaves_a_barrier_before_all_have_entered),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,19 +6,14 @@
  * the openssl command, for certificates.
  */
 #include <openssl/ssl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/clock.h"
 #include "control/tls_internal.h"
 #include "support/certificates.h"
+#include "support/test.h"
 
 #define REPLAYS 20
 
@@ -99,7 +94,7 @@ static uint64_t cost_ns(const unsigned char *hello, size_t bytes)
 	return least_ns;
 }
 
-static void only_fast_groups_are_taken(void **state)
+TEST(only_fast_groups_are_taken)
 {
 	static const struct {
 		const char *group;
@@ -110,7 +105,6 @@ static void only_fast_groups_are_taken(void **state)
 		   {"ffdhe8192", false}};
 	unsigned char hello[4096];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
 		size_t bytes = record_hello(all[i].group, hello, sizeof(hello));
 
@@ -124,14 +118,13 @@ static void only_fast_groups_are_taken(void **state)
  * The minimum processor time of several tries, compared with that of an honest hello: no
  * time limit.
  */
-static void a_replayed_hello_of_a_slow_group_costs_less_than_an_honest_one(void **state)
+TEST(a_replayed_hello_of_a_slow_group_costs_less_than_an_honest_one)
 {
 	unsigned char honest[4096], slow[4096];
 	size_t honest_bytes = record_hello("X25519", honest, sizeof(honest));
 	size_t slow_bytes = record_hello("ffdhe8192", slow, sizeof(slow));
 	uint64_t honest_ns = cost_ns(honest, honest_bytes), slow_ns = cost_ns(slow, slow_bytes);
 
-	(void)state;
 	printf("a ClientHello costs %.0f us, one of ffdhe8192 (%zu bytes) %.0f us\n",
 	       (double)honest_ns / 1e3, slow_bytes, (double)slow_ns / 1e3);
 	assert_true(slow_ns < 2 * honest_ns);
@@ -141,24 +134,17 @@ static void a_replayed_hello_of_a_slow_group_costs_less_than_an_honest_one(void 
  * Its key share is of a slow group, but it supports a fast one: the switch asks for that,
  * cheaply.
  */
-static void a_better_group_is_asked_for(void **state)
+TEST(a_better_group_is_asked_for)
 {
 	unsigned char honest[4096], slow[4096];
 	size_t honest_bytes = record_hello("X25519", honest, sizeof(honest));
 	size_t slow_bytes = record_hello("ffdhe8192:X25519", slow, sizeof(slow));
 
-	(void)state;
 	assert_true(is_answered(slow, slow_bytes));
 	assert_true(cost_ns(slow, slow_bytes) < 2 * cost_ns(honest, honest_bytes));
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(only_fast_groups_are_taken),
-		cmocka_unit_test(a_replayed_hello_of_a_slow_group_costs_less_than_an_honest_one),
-		cmocka_unit_test(a_better_group_is_asked_for),
-	};
-
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	return test_run(set_up, tear_down);
 }

@@ -3,16 +3,12 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "support/elements.h"
 #include "support/ranks.h"
+#include "support/test.h"
 
 /* Longer than any pause of a process on a busy machine. */
 #define LONG_MS 60000
@@ -80,11 +76,10 @@ static void wait_with_limits(struct rank *rank)
 	CHECK(rank, sml_barrier(rank->context) == 0);
 }
 
-static void a_limited_wait_ends_and_the_call_goes_on(void **state)
+TEST(a_limited_wait_ends_and_the_call_goes_on)
 {
 	struct gate gate = GATE;
 
-	(void)state;
 	run_job(&(struct job){.n_ranks = 2, .body = wait_with_limits, .argument = &gate});
 }
 
@@ -142,9 +137,8 @@ static void keep_and_break_promises(struct rank *rank)
 	CHECK(rank, sml_barrier(rank->context) == 0);
 }
 
-static void a_call_whose_wait_was_promised_ends_however_it_is_waited_for(void **state)
+TEST(a_call_whose_wait_was_promised_ends_however_it_is_waited_for)
 {
-	(void)state;
 	run_job(&(struct job){.n_ranks = 2, .host_group = true, .body = keep_and_break_promises});
 	run_job(&(struct job){.n_ranks = 2, .body = keep_and_break_promises});
 }
@@ -195,11 +189,10 @@ static void wait_for_any(struct rank *rank)
 	CHECK(rank, sml_wait_any(requests, MANY + 1, -1, &index) == 0 && index == MANY + 1);
 }
 
-static void wait_any_returns_each_request_once(void **state)
+TEST(wait_any_returns_each_request_once)
 {
 	struct gate gate = GATE;
 
-	(void)state;
 	run_job(&(struct job){.n_ranks = 2, .body = wait_for_any, .argument = &gate});
 }
 
@@ -229,11 +222,10 @@ static void fail_while_waiting(struct rank *rank)
 	}
 }
 
-static void wait_any_returns_each_request_of_a_failed_job(void **state)
+TEST(wait_any_returns_each_request_of_a_failed_job)
 {
 	struct gate gate = GATE;
 
-	(void)state;
 	run_job(&(struct job){.n_ranks = 2, .body = fail_while_waiting, .argument = &gate});
 }
 
@@ -263,11 +255,10 @@ static void mix_contexts(struct rank *rank)
 	pass(gate);
 }
 
-static void wait_any_refuses_requests_of_two_contexts(void **state)
+TEST(wait_any_refuses_requests_of_two_contexts)
 {
 	struct gate gate = GATE;
 
-	(void)state;
 	run_jobs(
 		(struct job[]){
 			{.n_ranks = 1, .name = "a", .body = mix_contexts, .argument = &gate},
@@ -348,9 +339,8 @@ static void loop_with_epoll(struct rank *rank)
 	run_loop(rank, true);
 }
 
-static void an_event_loop_hears_of_every_end(void **state)
+TEST(an_event_loop_hears_of_every_end)
 {
-	(void)state;
 	run_job(&(struct job){.n_ranks = 2, .threads = 2, .body = loop_with_poll});
 	run_job(&(struct job){.n_ranks = 2, .body = loop_with_epoll});
 }
@@ -369,9 +359,8 @@ static void watch_idly(struct rank *rank)
 	CHECK(rank, poll(&ready, 1, LONG_MS) == 1);
 }
 
-static void the_descriptor_is_silent_without_calls(void **state)
+TEST(the_descriptor_is_silent_without_calls)
 {
-	(void)state;
 	run_job(&(struct job){.n_ranks = 1, .body = watch_idly});
 }
 
@@ -407,9 +396,8 @@ static void loop_until_the_deadline(struct rank *rank)
 /* Longer than a pause of the machine while the job opens. */
 #define SHORT_MS 4000
 
-static void the_contexts_timeout_limits_every_wait(void **state)
+TEST(the_contexts_timeout_limits_every_wait)
 {
-	(void)state;
 	run_jobs((struct job[]){{.n_ranks = 2,
 				 .name = "loop",
 				 .timeout_ms = SHORT_MS,
@@ -435,27 +423,9 @@ static void loop_until_the_failure(struct rank *rank)
 	loop_until_done(rank, request, SML_ERROR_ABORTED);
 }
 
-static void an_event_loop_notices_a_failure(void **state)
+TEST(an_event_loop_notices_a_failure)
 {
 	struct gate gate = GATE;
 
-	(void)state;
 	run_job(&(struct job){.n_ranks = 2, .body = loop_until_the_failure, .argument = &gate});
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_limited_wait_ends_and_the_call_goes_on),
-		cmocka_unit_test(a_call_whose_wait_was_promised_ends_however_it_is_waited_for),
-		cmocka_unit_test(wait_any_returns_each_request_once),
-		cmocka_unit_test(wait_any_returns_each_request_of_a_failed_job),
-		cmocka_unit_test(wait_any_refuses_requests_of_two_contexts),
-		cmocka_unit_test(an_event_loop_hears_of_every_end),
-		cmocka_unit_test(the_descriptor_is_silent_without_calls),
-		cmocka_unit_test(the_contexts_timeout_limits_every_wait),
-		cmocka_unit_test(an_event_loop_notices_a_failure),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

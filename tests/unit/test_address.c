@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A host and its port as a text, for ranks, switches and commands. */
 #include "net/address.h"
+#include "support/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 struct form {
 	const char *text, *host;
 	int port; /* -1: none */
 };
 
-static void all_forms_are_taken_apart(void **state)
+TEST(all_forms_are_taken_apart)
 {
 	static const struct form forms[] = {
 		{"gpu1", "gpu1", -1},
@@ -30,7 +25,6 @@ static void all_forms_are_taken_apart(void **state)
 		{"[::1]:65535", "::1", 65535},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
 		struct sml_host_port place;
 
@@ -40,25 +34,23 @@ static void all_forms_are_taken_apart(void **state)
 	}
 }
 
-static void what_is_no_host_and_port_is_refused(void **state)
+TEST(what_is_no_host_and_port_is_refused)
 {
 	static const char *const texts[] = {"gpu1:",	  "gpu1:x",	   "gpu1:+1", "gpu1: 1",
 					    "gpu1:65536", "gpu1:-1",	   "[::1",    "[::1]x",
 					    "[::1]:",	  "[::1]:99999999"};
 	struct sml_host_port place;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		assert_false(sml_host_port_parse(texts[i], strlen(texts[i]), &place));
 }
 
 /* Items of lists are not terminated: the parser must not read what follows them. */
-static void only_so_many_bytes_are_read(void **state)
+TEST(only_so_many_bytes_are_read)
 {
 	struct sml_host_port place;
 	char long_host[300];
 
-	(void)state;
 	assert_true(sml_host_port_parse("gpu1:28500,gpu2:1", 10, &place));
 	assert_int_equal(place.port, 28500);
 	assert_true(sml_host_port_parse("gpu1,gpu2:1", 4, &place));
@@ -70,7 +62,7 @@ static void only_so_many_bytes_are_read(void **state)
 	assert_false(sml_host_port_parse(long_host, 256, &place));
 }
 
-static void a_text_is_parsed_as_what_it_was_made_of(void **state)
+TEST(a_text_is_parsed_as_what_it_was_made_of)
 {
 	static const struct form forms[] = {
 		{"gpu1:28500", "gpu1", 28500},
@@ -79,7 +71,6 @@ static void a_text_is_parsed_as_what_it_was_made_of(void **state)
 		{"[fe80::1%eth0]:1", "fe80::1%eth0", 1},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
 		struct sml_host_port place;
 		char text[64];
@@ -90,16 +81,4 @@ static void a_text_is_parsed_as_what_it_was_made_of(void **state)
 		assert_string_equal(place.host, forms[i].host);
 		assert_int_equal(place.port, forms[i].port);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(all_forms_are_taken_apart),
-		cmocka_unit_test(what_is_no_host_and_port_is_refused),
-		cmocka_unit_test(only_so_many_bytes_are_read),
-		cmocka_unit_test(a_text_is_parsed_as_what_it_was_made_of),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* `switchml bench`: does it notice wrong results, and does it compute what it prints? */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "cmd/bench.h"
+#include "support/test.h"
 
 #define N     3
 #define COUNT 3001
@@ -33,9 +28,8 @@ static void expect_one_wrong(const struct bench_case *this, unsigned rank, char 
 	}
 }
 
-static void changed_elements_of_moved_data_are_counted(void **state)
+TEST(changed_elements_of_moved_data_are_counted)
 {
-	(void)state;
 	for (unsigned t = 0; t < sizeof(types) / sizeof(types[0]); t++) {
 		struct bench_case this = {.collective = BENCH_ALL_GATHER,
 					  .root = 2,
@@ -58,7 +52,7 @@ static void changed_elements_of_moved_data_are_counted(void **state)
 }
 
 /* Integers, whose sum is exact: rank r's part begins at r x count. */
-static void a_reduced_part_is_compared_with_that_part(void **state)
+TEST(a_reduced_part_is_compared_with_that_part)
 {
 	struct bench_case this = {.collective = BENCH_REDUCE_SCATTER,
 				  .type = SML_INT32,
@@ -68,7 +62,6 @@ static void a_reduced_part_is_compared_with_that_part(void **state)
 				  .seed = 7};
 	static uint32_t sum[N * COUNT], input[N * COUNT];
 
-	(void)state;
 	for (unsigned rank = 0; rank < N; rank++) {
 		bench_collective_fill(&this, rank, input);
 		for (unsigned i = 0; i < N * COUNT; i++)
@@ -79,7 +72,7 @@ static void a_reduced_part_is_compared_with_that_part(void **state)
 	assert_true(bench_collective_wrong(&this, 1, sum) > COUNT / 2);
 }
 
-static void sizes_and_factors_are_those_of_nccl_tests(void **state)
+TEST(sizes_and_factors_are_those_of_nccl_tests)
 {
 	static const struct {
 		enum bench_collective collective;
@@ -94,7 +87,6 @@ static void sizes_and_factors_are_those_of_nccl_tests(void **state)
 		{BENCH_BARRIER, 400, 1},
 	};
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		const struct bench_case this = {.collective = rows[i].collective,
 						.type = SML_FLOAT32,
@@ -107,12 +99,11 @@ static void sizes_and_factors_are_those_of_nccl_tests(void **state)
 }
 
 /* Times from 1 ns to 10 s: within 3 % of the exact percentile, and never below it. */
-static void percentiles_are_at_most_three_percent_too_high(void **state)
+TEST(percentiles_are_at_most_three_percent_too_high)
 {
 	static struct bench_times times, half;
 	static const double percents[] = {1, 50, 90, 99, 100};
 
-	(void)state;
 	for (uint64_t scale = 1; scale <= 10000000; scale *= 10) {
 		times = half = (struct bench_times){0};
 		for (uint64_t i = 1; i <= 1000; i++)
@@ -126,16 +117,4 @@ static void percentiles_are_at_most_three_percent_too_high(void **state)
 		}
 		assert_true(bench_times_percentile(&times, 100) == (double)scale);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(changed_elements_of_moved_data_are_counted),
-		cmocka_unit_test(a_reduced_part_is_compared_with_that_part),
-		cmocka_unit_test(sizes_and_factors_are_those_of_nccl_tests),
-		cmocka_unit_test(percentiles_are_at_most_three_percent_too_high),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,23 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Settings that are right: the environment's values, launchers, and their precedence. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "lib/settings/settings.h"
 #include "support/environment.h"
+#include "support/test.h"
 
-static void an_empty_environment_gives_the_documented_defaults(void **state)
+TEST(an_empty_environment_gives_the_documented_defaults)
 {
 	const struct variable none[MAX_VARIABLES] = {{0}};
 	struct sml_config config;
 
-	(void)state;
 	set_environment(none);
 	assert_int_equal(sml_config_init(&config), 0);
 	assert_int_equal(config.size, sizeof(config));
@@ -187,11 +181,10 @@ static const struct {
 	 "default"},
 };
 
-static void launchers_are_understood(void **state)
+TEST(launchers_are_understood)
 {
 	struct sml_config config;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
 		set_environment(launchers[i].variables);
 		print_message("%s\n", launchers[i].what);
@@ -214,7 +207,7 @@ static const char *name_with(const struct variable *variables)
 }
 
 /* Two hosts may each have a run at 127.0.0.1:29500. */
-static void a_master_on_the_loopback_is_named_with_its_host(void **state)
+TEST(a_master_on_the_loopback_is_named_with_its_host)
 {
 	struct variable variables[MAX_VARIABLES] = {{"RANK", "0"},
 						    {"WORLD_SIZE", "2"},
@@ -223,7 +216,6 @@ static void a_master_on_the_loopback_is_named_with_its_host(void **state)
 						    {"MASTER_PORT", "29500"}};
 	char first[SML_MAX_JOB_NAME + 1];
 
-	(void)state;
 	snprintf(first, sizeof(first), "%s", name_with(variables));
 	assert_memory_equal(first, "none@localhost:29500-", 21);
 	assert_int_equal(strlen(first), 29);
@@ -234,14 +226,13 @@ static void a_master_on_the_loopback_is_named_with_its_host(void **state)
 }
 
 /* A long run id is still a valid name, and its end still counts. */
-static void a_long_name_of_a_run_is_shortened(void **state)
+TEST(a_long_name_of_a_run_is_shortened)
 {
 	char id[201] = "";
 	struct variable variables[MAX_VARIABLES] = {
 		{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"TORCHELASTIC_RUN_ID", id}};
 	char first[SML_MAX_JOB_NAME + 1];
 
-	(void)state;
 	memset(id, 'x', sizeof(id) - 1);
 	snprintf(first, sizeof(first), "%s", name_with(variables));
 	assert_int_equal(strlen(first), strlen(name_with(variables)));
@@ -250,7 +241,7 @@ static void a_long_name_of_a_run_is_shortened(void **state)
 	assert_string_not_equal(name_with(variables), first);
 }
 
-static void every_variable_of_ours_is_read(void **state)
+TEST(every_variable_of_ours_is_read)
 {
 	const struct variable first[MAX_VARIABLES] = {{"SWITCHML_SWITCH", "tor1:28500,tor2"},
 						      {"SWITCHML_JOB", "j"},
@@ -265,7 +256,6 @@ static void every_variable_of_ours_is_read(void **state)
 	const struct variable third[MAX_VARIABLES] = {{"SWITCHML_SCHED_BATCH", "1"}};
 	struct sml_config config;
 
-	(void)state;
 	set_environment(first);
 	assert_int_equal(sml_config_init(&config), 0);
 	assert_string_equal(config.switch_address, "tor1:28500,tor2");
@@ -285,17 +275,4 @@ static void every_variable_of_ours_is_read(void **state)
 	set_environment(third);
 	assert_int_equal(sml_config_init(&config), 0);
 	assert_int_equal(config.sched_batch, 1);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_empty_environment_gives_the_documented_defaults),
-		cmocka_unit_test(launchers_are_understood),
-		cmocka_unit_test(a_master_on_the_loopback_is_named_with_its_host),
-		cmocka_unit_test(a_long_name_of_a_run_is_shortened),
-		cmocka_unit_test(every_variable_of_ours_is_read),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Settings that are refused: each error names the setting, its value, and what is allowed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "lib/settings/settings.h"
 #include "support/environment.h"
+#include "support/test.h"
 
 static const struct variable wrong[] = {
 	{"SWITCHML_RANK", "-1"},
@@ -45,12 +40,11 @@ static const struct variable wrong[] = {
 	{"SWITCHML_PORTS", "30000-30007,40000-40007"},
 };
 
-static void a_wrong_value_is_told_with_its_name_and_what_is_allowed(void **state)
+TEST(a_wrong_value_is_told_with_its_name_and_what_is_allowed)
 {
 	struct variable one[MAX_VARIABLES] = {{0}};
 	struct sml_config config;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		one[0] = wrong[i];
 		set_environment(one);
@@ -62,13 +56,12 @@ static void a_wrong_value_is_told_with_its_name_and_what_is_allowed(void **state
 	}
 }
 
-static void open_checks_the_struct_too(void **state)
+TEST(open_checks_the_struct_too)
 {
 	const struct variable none[MAX_VARIABLES] = {{0}};
 	struct sml_context *context;
 	struct sml_config config;
 
-	(void)state;
 	set_environment(none);
 	sml_config_init(&config);
 	config.rank = 2;
@@ -86,7 +79,7 @@ static void open_checks_the_struct_too(void **state)
 }
 
 /* A program of one rank would be the wrong guess. */
-static void half_of_a_pair_is_refused_unless_the_program_says_more(void **state)
+TEST(half_of_a_pair_is_refused_unless_the_program_says_more)
 {
 	static const struct {
 		struct variable variables[MAX_VARIABLES];
@@ -105,7 +98,6 @@ static void half_of_a_pair_is_refused_unless_the_program_says_more(void **state)
 	struct sml_context *context;
 	struct sml_config config;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(halves) / sizeof(halves[0]); i++) {
 		set_environment(halves[i].variables);
 		assert_int_equal(sml_config_init(&config), 0);
@@ -127,7 +119,7 @@ static void half_of_a_pair_is_refused_unless_the_program_says_more(void **state)
 }
 
 /* Rank 0's control port is one of the range, and all ranks know which. */
-static void ports_bound_the_control_port_too(void **state)
+TEST(ports_bound_the_control_port_too)
 {
 	const struct variable alone[MAX_VARIABLES] = {{"SWITCHML_PORTS", "30000-30007"}};
 	const struct variable elsewhere[MAX_VARIABLES] = {{"SWITCHML_PORTS", "30000-30007"},
@@ -141,7 +133,6 @@ static void ports_bound_the_control_port_too(void **state)
 	struct sml_context *context;
 	struct sml_config config;
 
-	(void)state;
 	set_environment(alone);
 	assert_int_equal(sml_config_init(&config), 0);
 	assert_int_equal(config.master_port, 30000);
@@ -163,14 +154,13 @@ static void ports_bound_the_control_port_too(void **state)
 }
 
 /* A program that was started on many ranks may open a job with some of them. */
-static void a_launcher_may_have_more_ranks_than_a_job(void **state)
+TEST(a_launcher_may_have_more_ranks_than_a_job)
 {
 	const struct variable many[MAX_VARIABLES] = {{"OMPI_COMM_WORLD_RANK", "4999"},
 						     {"OMPI_COMM_WORLD_SIZE", "5000"}};
 	struct sml_context *context;
 	struct sml_config config;
 
-	(void)state;
 	set_environment(many);
 	assert_int_equal(sml_config_init(&config), 0);
 	assert_int_equal(config.rank, 4999);
@@ -191,17 +181,4 @@ static void a_launcher_may_have_more_ranks_than_a_job(void **state)
 	config.world_size = 1;
 	assert_int_equal(sml_open(&context, &config), 0);
 	assert_int_equal(sml_close(context), 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_wrong_value_is_told_with_its_name_and_what_is_allowed),
-		cmocka_unit_test(open_checks_the_struct_too),
-		cmocka_unit_test(half_of_a_pair_is_refused_unless_the_program_says_more),
-		cmocka_unit_test(ports_bound_the_control_port_too),
-		cmocka_unit_test(a_launcher_may_have_more_ranks_than_a_job),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

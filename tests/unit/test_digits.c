@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The demo's data: the digits are complete, and the shards make up their batch. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <errno.h>
 #include <math.h>
 #include <stdbool.h>
@@ -13,6 +7,7 @@
 #include <string.h>
 
 #include "demo/data.h"
+#include "support/test.h"
 
 static struct demo_digits digits;
 
@@ -22,11 +17,10 @@ static int load_digits(void **state)
 	return demo_digits_load_own(&digits);
 }
 
-static void digits_are_whole(void **state)
+TEST(digits_are_whole)
 {
 	int of_digit[DEMO_CLASSES] = {0};
 
-	(void)state;
 	for (int row = 0; row < DEMO_ROWS; row++) {
 		assert_in_range(digits.labels[row], 0, DEMO_CLASSES - 1);
 		of_digit[digits.labels[row]]++;
@@ -41,14 +35,13 @@ static void digits_are_whole(void **state)
 		assert_in_range(of_digit[digit], 174, 183);
 }
 
-static void damaged_digits_are_refused(void **state)
+TEST(damaged_digits_are_refused)
 {
 	struct demo_digits *other = calloc(1, sizeof(*other));
 	size_t length;
 	const char *text = demo_digits_text(&length);
 	char *copy = malloc(length);
 
-	(void)state;
 	assert_non_null(other);
 	assert_non_null(copy);
 	memcpy(copy, text, length);
@@ -75,11 +68,10 @@ static uint64_t sum_of_row_hashes(const struct demo_digits *of)
 	return sum;
 }
 
-static void shuffling_moves_rows_and_keeps_them(void **state)
+TEST(shuffling_moves_rows_and_keeps_them)
 {
 	struct demo_digits *a = malloc(sizeof(*a)), *b = malloc(sizeof(*b));
 
-	(void)state;
 	assert_non_null(a);
 	assert_non_null(b);
 	*a = *b = digits;
@@ -92,9 +84,8 @@ static void shuffling_moves_rows_and_keeps_them(void **state)
 	free(b);
 }
 
-static void shards_cover_each_row_once(void **state)
+TEST(shards_cover_each_row_once)
 {
-	(void)state;
 	for (int n_ranks = 1; n_ranks <= 64; n_ranks++) {
 		int next = 0;
 
@@ -111,14 +102,13 @@ static void shards_cover_each_row_once(void **state)
 	}
 }
 
-static void ranks_take_the_rows_of_the_batch(void **state)
+TEST(ranks_take_the_rows_of_the_batch)
 {
 	/* Each rank has its own copy of the epoch's order, as in separate processes. */
 	static struct demo_batches alone, ranks[5];
 	static float whole[DEMO_BATCH_ROWS * DEMO_PIXELS], parts[DEMO_BATCH_ROWS * DEMO_PIXELS];
 	uint8_t whole_labels[DEMO_BATCH_ROWS], parts_labels[DEMO_BATCH_ROWS];
 
-	(void)state;
 	alone = (struct demo_batches){.digits = &digits, .seed = 3};
 	for (int rank = 0; rank < 5; rank++)
 		ranks[rank] = alone;
@@ -136,14 +126,13 @@ static void ranks_take_the_rows_of_the_batch(void **state)
 	}
 }
 
-static void epoch_deals_no_row_twice_and_no_test_row(void **state)
+TEST(epoch_deals_no_row_twice_and_no_test_row)
 {
 	static struct demo_batches batches;
 	static float pixels[DEMO_BATCH_ROWS * DEMO_PIXELS];
 	static bool dealt[DEMO_TRAIN_ROWS];
 	uint8_t labels[DEMO_BATCH_ROWS];
 
-	(void)state;
 	batches = (struct demo_batches){.digits = &digits, .seed = 3};
 	for (int step = 0; step < DEMO_EPOCH_STEPS; step++)
 		demo_batches_copy(&batches, step, 0, DEMO_BATCH_ROWS, pixels, labels);
@@ -156,14 +145,5 @@ static void epoch_deals_no_row_twice_and_no_test_row(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(digits_are_whole),
-		cmocka_unit_test(damaged_digits_are_refused),
-		cmocka_unit_test(shuffling_moves_rows_and_keeps_them),
-		cmocka_unit_test(shards_cover_each_row_once),
-		cmocka_unit_test(ranks_take_the_rows_of_the_batch),
-		cmocka_unit_test(epoch_deals_no_row_twice_and_no_test_row),
-	};
-
-	return cmocka_run_group_tests(tests, load_digits, NULL);
+	return test_run(load_digits, NULL);
 }

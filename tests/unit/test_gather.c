@@ -6,19 +6,15 @@
  */
 #include <fenv.h>
 #include <float.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #ifdef __SSE2__
 #include <xmmintrin.h>
 #endif
 
-#include <cmocka.h>
 #include <mpfr.h>
 
 #include "core/gather.h"
 #include "support/quantize_random.h"
+#include "support/test.h"
 
 #define ELEMENTS  7    /* of each rank; an odd number */
 #define PRECISION 2300 /* bits: any sum of doubles is exact */
@@ -152,12 +148,11 @@ static void reduce(enum sml_type type, unsigned n, char elements[][8 * ELEMENTS]
 	sml_gather_reduce(type, lanes, (uint32_t)count, n, divisor, result);
 }
 
-static void gathered_sums_are_exact_and_rounded_once(void **state)
+TEST(gathered_sums_are_exact_and_rounded_once)
 {
 	static char elements[MAX_RANKS][8 * ELEMENTS], result[8 * ELEMENTS];
 	mpfr_t sum;
 
-	(void)state;
 	mpfr_init2(sum, PRECISION);
 	FOR_EACH(t, types)
 	FOR_EACH(r, rank_counts)
@@ -185,9 +180,8 @@ static void gathered_sums_are_exact_and_rounded_once(void **state)
 }
 
 /* Half a unit in the last place, and a much smaller number that decides. */
-static void ties_go_to_even_unless_anything_is_left(void **state)
+TEST(ties_go_to_even_unless_anything_is_left)
 {
-	(void)state;
 	FOR_EACH(t, types)
 	for (int odd = 0; odd < 2; odd++)
 		for (int rest = -1; rest <= 1; rest++) {
@@ -205,12 +199,11 @@ static void ties_go_to_even_unless_anything_is_left(void **state)
 }
 
 /* All bits of such a quotient are below those of the elements. */
-static void averages_of_what_cancels_have_all_their_bits(void **state)
+TEST(averages_of_what_cancels_have_all_their_bits)
 {
 	static char elements[MAX_RANKS][8 * ELEMENTS], result[8 * ELEMENTS];
 	mpfr_t sum;
 
-	(void)state;
 	mpfr_init2(sum, PRECISION);
 	FOR_EACH(t, types)
 	for (unsigned n = 3; n <= MAX_RANKS; n++)
@@ -227,12 +220,11 @@ static void averages_of_what_cancels_have_all_their_bits(void **state)
 }
 
 /* A thread has the floating-point modes of its creator, and the modes of ranks may differ. */
-static void modes_of_the_machine_do_not_matter(void **state)
+TEST(modes_of_the_machine_do_not_matter)
 {
 	static const int modes[] = {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
 	static char elements[MAX_RANKS][8 * ELEMENTS], result[8 * ELEMENTS], again[8 * ELEMENTS];
 
-	(void)state;
 	FOR_EACH(t, types)
 	for (unsigned round = 0; round < 600; round++) {
 		unsigned n = 2 + round % 3, divisor = round % 2 ? n : 1;
@@ -257,7 +249,7 @@ static void modes_of_the_machine_do_not_matter(void **state)
 }
 
 /* Cases in which no sum of doubles in rank order is correct. */
-static void small_elements_survive_large_ones_that_cancel(void **state)
+TEST(small_elements_survive_large_ones_that_cancel)
 {
 	static const double float32[][3] = {{0x1p127, 1, -0x1p127}, {0x1p127, 0x1p-149, -0x1p127}};
 	static const double float64[][3] = {{0x1p1023, 0x1p1023, -0x1p1023},
@@ -265,7 +257,6 @@ static void small_elements_survive_large_ones_that_cancel(void **state)
 	static const double sums[][2] = {{1, 0x1p1023}, {0x1p-149, 0x1p-1074}};
 	char elements[3][8 * ELEMENTS], result[8 * ELEMENTS];
 
-	(void)state;
 	for (size_t row = 0; row < 2; row++) {
 		for (unsigned wide = 0; wide < 2; wide++) {
 			enum sml_type type = wide ? SML_FLOAT64 : SML_FLOAT32;
@@ -279,11 +270,10 @@ static void small_elements_survive_large_ones_that_cancel(void **state)
 	}
 }
 
-static void the_order_of_ranks_does_not_matter(void **state)
+TEST(the_order_of_ranks_does_not_matter)
 {
 	static char elements[MAX_RANKS][8 * ELEMENTS], result[8 * ELEMENTS], again[8 * ELEMENTS];
 
-	(void)state;
 	FOR_EACH(t, types)
 	for (unsigned round = 0; round < 300; round++) {
 		unsigned n = 2 + random_below(MAX_RANKS - 1);
@@ -306,13 +296,12 @@ static void the_order_of_ranks_does_not_matter(void **state)
 }
 
 /* The sum of the largest of 4,096 ranks has 12 bits more than each of them. */
-static void the_largest_of_many_ranks_cancel(void **state)
+TEST(the_largest_of_many_ranks_cancel)
 {
 	static uint32_t lanes[2 * SML_MAX_WORLD_SIZE];
 	uint32_t part = sml_gather_lanes(SML_FLOAT64, 1);
 	double value, result;
 
-	(void)state;
 	for (unsigned r = 0; r < SML_MAX_WORLD_SIZE; r++) {
 		value = r == 6 ? 0 : r == 7 ? 1 : r % 2 ? DBL_MAX : -DBL_MAX;
 		sml_gather_encode(SML_FLOAT64, &value, 1, lanes + r * part);
@@ -326,11 +315,10 @@ static void the_largest_of_many_ranks_cancel(void **state)
 	assert_true(result == DBL_MAX);
 }
 
-static void infinity_or_nan_spoils_its_own_element_only(void **state)
+TEST(infinity_or_nan_spoils_its_own_element_only)
 {
 	static const double bad[] = {INFINITY, -INFINITY, NAN};
 
-	(void)state;
 	FOR_EACH(t, types)
 	FOR_EACH(b, bad)
 	for (unsigned spoiled = 0; spoiled < 3; spoiled++) {
@@ -349,9 +337,8 @@ static void infinity_or_nan_spoils_its_own_element_only(void **state)
 	}
 }
 
-static void every_half_pattern_comes_back(void **state)
+TEST(every_half_pattern_comes_back)
 {
-	(void)state;
 	for (int t = 1; t < 3; t++)
 		for (uint32_t pattern = 0; pattern < 65536; pattern++) {
 			char elements[1][8 * ELEMENTS] = {0}, back[8 * ELEMENTS] = {0};
@@ -369,12 +356,11 @@ static void every_half_pattern_comes_back(void **state)
 }
 
 /* Lanes come from a network: for any content, nothing leaves its range. */
-static void any_lanes_become_some_floats(void **state)
+TEST(any_lanes_become_some_floats)
 {
 	static uint32_t lanes[MAX_RANKS * 2 * ELEMENTS];
 	char result[8 * ELEMENTS + 1];
 
-	(void)state;
 	FOR_EACH(t, types)
 	for (unsigned round = 0; round < 300; round++) {
 		unsigned n = 1 + random_below(MAX_RANKS), count = 1 + random_below(ELEMENTS);
@@ -387,9 +373,8 @@ static void any_lanes_become_some_floats(void **state)
 	}
 }
 
-static void parts_of_all_ranks_fit_in_their_lanes(void **state)
+TEST(parts_of_all_ranks_fit_in_their_lanes)
 {
-	(void)state;
 	FOR_EACH(t, types)
 	for (uint32_t lanes = 8; lanes <= 2208; lanes++)
 		for (unsigned n = 1; n <= MAX_RANKS; n++) {
@@ -402,19 +387,5 @@ static void parts_of_all_ranks_fit_in_their_lanes(void **state)
 
 int main(void)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(gathered_sums_are_exact_and_rounded_once),
-		cmocka_unit_test(ties_go_to_even_unless_anything_is_left),
-		cmocka_unit_test(averages_of_what_cancels_have_all_their_bits),
-		cmocka_unit_test(modes_of_the_machine_do_not_matter),
-		cmocka_unit_test(small_elements_survive_large_ones_that_cancel),
-		cmocka_unit_test(the_order_of_ranks_does_not_matter),
-		cmocka_unit_test(the_largest_of_many_ranks_cancel),
-		cmocka_unit_test(infinity_or_nan_spoils_its_own_element_only),
-		cmocka_unit_test(every_half_pattern_comes_back),
-		cmocka_unit_test(any_lanes_become_some_floats),
-		cmocka_unit_test(parts_of_all_ranks_fit_in_their_lanes),
-	};
-
-	return cmocka_run_group_tests_name("gather", tests, seed_is_set, NULL);
+	return test_run(seed_is_set, NULL);
 }

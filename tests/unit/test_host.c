@@ -5,9 +5,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,11 +14,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "lib/host/identity.h"
 #include "lib/host/meet.h"
 #include "lib/host/slots.h"
+#include "support/test.h"
 
 #define LANES 32
 
@@ -94,14 +90,13 @@ static bool is_right(const struct sml_host *host, uint16_t slot, uint32_t use, u
 	return true;
 }
 
-static void a_buffer_is_added_up_once_by_whoever_claims_it(void **state)
+TEST(a_buffer_is_added_up_once_by_whoever_claims_it)
 {
 	struct sml_contribution in = contribution(4, 0);
 	struct world world;
 	uint32_t ticket;
 	uint8_t differs = 0xff;
 
-	(void)state;
 	open_world(&world);
 	contribute(&world.hosts[2], 4, 0);
 	contribute(&world.hosts[0], 4, 0);
@@ -118,12 +113,11 @@ static void a_buffer_is_added_up_once_by_whoever_claims_it(void **state)
 	close_world(&world);
 }
 
-static void another_belief_is_found_and_named(void **state)
+TEST(another_belief_is_found_and_named)
 {
 	struct sml_contribution in = contribution(0, 0);
 	struct world world;
 
-	(void)state;
 	open_world(&world);
 	contribute(&world.hosts[1], 0, 0);
 	in.digest++;
@@ -136,13 +130,12 @@ static void another_belief_is_found_and_named(void **state)
 }
 
 /* Equal digests and other lanes: a broken rank, which must not make others read beyond a row. */
-static void rows_of_another_shape_are_not_added(void **state)
+TEST(rows_of_another_shape_are_not_added)
 {
 	struct sml_contribution in = contribution(0, 0);
 	struct world world;
 	uint8_t differs = 0xff;
 
-	(void)state;
 	open_world(&world);
 	contribute(&world.hosts[1], 0, 0);
 	contribute(&world.hosts[2], 0, 0);
@@ -165,13 +158,12 @@ static void place(struct sml_host *host, uint32_t use)
 	assert_int_equal(sml_host_arrive(host, &in), host->rank);
 }
 
-static void placed_bytes_are_the_result_and_nothing_is_added(void **state)
+TEST(placed_bytes_are_the_result_and_nothing_is_added)
 {
 	struct world world;
 	uint32_t ticket;
 	uint8_t differs = 0xff;
 
-	(void)state;
 	open_world(&world);
 	for (uint32_t use = 0; use < 5; use++) {
 		struct sml_contribution in = contribution(3, use);
@@ -190,12 +182,11 @@ static void placed_bytes_are_the_result_and_nothing_is_added(void **state)
 }
 
 /* Placing or not is part of what the ranks agree about: the digest is of the call. */
-static void placed_bytes_of_another_call_are_told(void **state)
+TEST(placed_bytes_of_another_call_are_told)
 {
 	struct sml_contribution in = contribution(3, 0);
 	struct world world;
 
-	(void)state;
 	open_world(&world);
 	place(&world.hosts[0], 0);
 	in.digest++;
@@ -205,11 +196,10 @@ static void placed_bytes_of_another_call_are_told(void **state)
 	close_world(&world);
 }
 
-static void long_waits_shorten_the_looking_and_short_ones_restore_it(void **state)
+TEST(long_waits_shorten_the_looking_and_short_ones_restore_it)
 {
 	struct sml_host host = {.spin_ns = 200000, .patience_ns = 200000};
 
-	(void)state;
 	for (unsigned i = 0; i < 12; i++)
 		sml_host_note_wait(&host, 3000000);
 	assert_true(host.patience_ns < 1000);
@@ -222,13 +212,12 @@ static void long_waits_shorten_the_looking_and_short_ones_restore_it(void **stat
 	assert_true(host.patience_ns <= 100000);
 }
 
-static void the_ranks_that_are_missing_are_known(void **state)
+TEST(the_ranks_that_are_missing_are_known)
 {
 	struct world world;
 	uint64_t missing;
 	uint32_t use;
 
-	(void)state;
 	open_world(&world);
 	assert_false(sml_host_newest(&world.hosts[0], 1, &use, &missing));
 	contribute(&world.hosts[1], 1, 0);
@@ -286,13 +275,12 @@ static void *run_stream(void *self)
 	return NULL;
 }
 
-static void ranks_that_race_get_the_same_sums_and_tickets(void **state)
+TEST(ranks_that_race_get_the_same_sums_and_tickets)
 {
 	static struct stream streams[3];
 	pthread_t threads[3];
 	struct world world;
 
-	(void)state;
 	open_world(&world);
 	for (unsigned rank = 0; rank < 3; rank++) {
 		streams[rank] = (struct stream){.world = &world, .rank = rank};
@@ -310,11 +298,10 @@ static void ranks_that_race_get_the_same_sums_and_tickets(void **state)
 	close_world(&world);
 }
 
-static void slots_are_few_and_at_most_those_of_the_job(void **state)
+TEST(slots_are_few_and_at_most_those_of_the_job)
 {
 	struct sml_host_terms terms = {.lanes = SML_MAX_LANES, .n_ranks = 64};
 
-	(void)state;
 	sml_host_choose_slots(&terms, 64, 192);
 	assert_true(terms.head_slots >= 1 && terms.data_slots >= 4);
 	assert_true(sml_host_bytes(&terms) < 16u << 20);
@@ -336,14 +323,13 @@ static int new_memfd(size_t bytes, int seals)
 	return fd;
 }
 
-static void memory_that_could_shrink_or_is_another_is_refused(void **state)
+TEST(memory_that_could_shrink_or_is_another_is_refused)
 {
 	struct sml_host_terms terms = three_ranks, other;
 	struct sml_host_memory memory, second;
 	size_t bytes = sml_host_bytes(&terms);
 	int fd;
 
-	(void)state;
 	fd = new_memfd(bytes, F_SEAL_GROW);
 	assert_int_equal(sml_host_map(&memory, &terms, fd), -EPROTO);
 	close(fd);
@@ -372,7 +358,7 @@ static void memory_that_could_shrink_or_is_another_is_refused(void **state)
 }
 
 /* The kernel would end a process that allocates more than its limit on files (ulimit -f). */
-static void memory_beyond_the_limit_on_files_is_an_error(void **state)
+TEST(memory_beyond_the_limit_on_files_is_an_error)
 {
 	struct sml_host_memory memory = {.head = NULL};
 	const struct sml_meet_group group = {.ranks = 7};
@@ -381,7 +367,6 @@ static void memory_beyond_the_limit_on_files_is_an_error(void **state)
 	struct sml_meeting *meeting;
 	int fd, error;
 
-	(void)state;
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
 	low = (struct rlimit){sml_host_bytes(&three_ranks) - 1, before.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
@@ -440,13 +425,12 @@ static int step(struct party *party, unsigned rank)
 	return result;
 }
 
-static void ranks_meet_and_share_the_memory(void **state)
+TEST(ranks_meet_and_share_the_memory)
 {
 	struct sml_host_memory memory[RANKS];
 	struct party party;
 	int bell;
 
-	(void)state;
 	open_party(&party);
 	for (unsigned rank = 0; rank < RANKS; rank++)
 		begin_meeting(&party, rank);
@@ -469,11 +453,10 @@ static void ranks_meet_and_share_the_memory(void **state)
 	close_party(&party);
 }
 
-static void a_rank_that_cannot_find_the_leader_fails_at_once(void **state)
+TEST(a_rank_that_cannot_find_the_leader_fails_at_once)
 {
 	struct party party;
 
-	(void)state;
 	open_party(&party);
 	sml_host_close_door(&party.doors[0]);
 	begin_meeting(&party, 1);
@@ -481,11 +464,10 @@ static void a_rank_that_cannot_find_the_leader_fails_at_once(void **state)
 	close_party(&party);
 }
 
-static void a_rank_that_goes_away_ends_the_leaders_wait(void **state)
+TEST(a_rank_that_goes_away_ends_the_leaders_wait)
 {
 	struct party party;
 
-	(void)state;
 	open_party(&party);
 	begin_meeting(&party, 0);
 	begin_meeting(&party, 1);
@@ -510,14 +492,13 @@ static int call_at(const struct sml_host_door *door)
 }
 
 /* One who has found the name of the socket, but not a rank's token. */
-static void a_stranger_gets_no_memory_and_disturbs_nobody(void **state)
+TEST(a_stranger_gets_no_memory_and_disturbs_nobody)
 {
 	struct sml_meet_message hello = {.magic = 0x534d4c48u, .kind = SML_MEET_HELLO, .job = 7};
 	struct party party;
 	char answer[128];
 	int fds[3];
 
-	(void)state;
 	open_party(&party);
 	for (unsigned rank = 0; rank < RANKS; rank++)
 		begin_meeting(&party, rank);
@@ -542,7 +523,7 @@ static void a_stranger_gets_no_memory_and_disturbs_nobody(void **state)
 }
 
 /* Any bytes: only those of a member with its token are a Hello. */
-static void no_other_bytes_are_a_hello(void **state)
+TEST(no_other_bytes_are_a_hello)
 {
 	struct sml_meet_group group = {.ranks = 7};
 	struct sml_meet_message hello = {
@@ -550,7 +531,6 @@ static void no_other_bytes_are_a_hello(void **state)
 	uint8_t bytes[sizeof(hello)];
 	unsigned seed = 1;
 
-	(void)state;
 	for (unsigned rank = 0; rank < 3; rank++)
 		for (unsigned i = 0; i < SML_HOST_TOKEN_BYTES; i++)
 			group.tokens[rank][i] = (uint8_t)(rank * 16 + i);
@@ -579,38 +559,12 @@ static void no_other_bytes_are_a_hello(void **state)
 	assert_true(sml_meet_check_hello(&group, 7, 0, &hello, sizeof(hello)) < 0);
 }
 
-static void this_machine_has_an_identity(void **state)
+TEST(this_machine_has_an_identity)
 {
 	char first[SML_HOST_MACHINE_BYTES], second[SML_HOST_MACHINE_BYTES];
 
-	(void)state;
 	sml_host_machine(first);
 	sml_host_machine(second);
 	assert_true(strlen(first) > 36);
 	assert_string_equal(first, second);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_buffer_is_added_up_once_by_whoever_claims_it),
-		cmocka_unit_test(another_belief_is_found_and_named),
-		cmocka_unit_test(rows_of_another_shape_are_not_added),
-		cmocka_unit_test(placed_bytes_are_the_result_and_nothing_is_added),
-		cmocka_unit_test(placed_bytes_of_another_call_are_told),
-		cmocka_unit_test(long_waits_shorten_the_looking_and_short_ones_restore_it),
-		cmocka_unit_test(the_ranks_that_are_missing_are_known),
-		cmocka_unit_test(ranks_that_race_get_the_same_sums_and_tickets),
-		cmocka_unit_test(slots_are_few_and_at_most_those_of_the_job),
-		cmocka_unit_test(memory_that_could_shrink_or_is_another_is_refused),
-		cmocka_unit_test(memory_beyond_the_limit_on_files_is_an_error),
-		cmocka_unit_test(ranks_meet_and_share_the_memory),
-		cmocka_unit_test(a_rank_that_cannot_find_the_leader_fails_at_once),
-		cmocka_unit_test(a_rank_that_goes_away_ends_the_leaders_wait),
-		cmocka_unit_test(a_stranger_gets_no_memory_and_disturbs_nobody),
-		cmocka_unit_test(no_other_bytes_are_a_hello),
-		cmocka_unit_test(this_machine_has_an_identity),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

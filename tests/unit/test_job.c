@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The life of jobs at a switch, without sockets, and with a clock that the test moves. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "control/envelope.h"
 #include "support/jobs.h"
+#include "support/test.h"
 
-static void a_job_begins_runs_and_ends(void **state)
+TEST(a_job_begins_runs_and_ends)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	jobs_join_all(&world, 0, "a", 2);
 	assert_non_null(jobs_admitted(&world, 0));
@@ -40,11 +35,10 @@ static uint32_t fixed_256(struct sml_dataplane *dataplane)
 	return 256;
 }
 
-static void hardware_has_one_lane_count_and_takes_full_packets(void **state)
+TEST(hardware_has_one_lane_count_and_takes_full_packets)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	jobs_join_all(&world, 0, "any", 2);
 	assert_false(jobs_admitted(&world, 0)->full_packets);
@@ -59,12 +53,11 @@ static void hardware_has_one_lane_count_and_takes_full_packets(void **state)
 	jobs_close(&world);
 }
 
-static void a_path_too_narrow_for_hardware_is_told(void **state)
+TEST(a_path_too_narrow_for_hardware_is_told)
 {
 	SmlControl__Join narrow = jobs_join_message("narrow", 1, 2);
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	world.operations.fixed_lanes = fixed_256;
 	narrow.lanes = 128;
@@ -78,11 +71,10 @@ static void a_path_too_narrow_for_hardware_is_told(void **state)
 	jobs_close(&world);
 }
 
-static void the_silence_of_a_member_ends_its_job(void **state)
+TEST(the_silence_of_a_member_ends_its_job)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	jobs_join_all(&world, 0, "a", 2);
 	jobs_ready(&world, 0);
@@ -95,12 +87,11 @@ static void the_silence_of_a_member_ends_its_job(void **state)
 	jobs_close(&world);
 }
 
-static void nothing_is_due_before_the_deadline(void **state)
+TEST(nothing_is_due_before_the_deadline)
 {
 	struct jobs_world world;
 	uint64_t due_ns, begun_ns;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	begun_ns = world.now_ns;
 	assert_true(sml_jobs_deadline(&world.jobs) == UINT64_MAX);
@@ -163,11 +154,10 @@ static unsigned count(const struct jobs_world *world, unsigned peer,
 }
 
 /* 12 MB of reports that nobody had requested took 590 MB in a training process. */
-static void a_report_is_passed_once_for_each_question(void **state)
+TEST(a_report_is_passed_once_for_each_question)
 {
 	struct jobs_world world;
 
-	(void)state;
 	start_embedded(&world);
 	report_stalls(&world, 0);
 	assert_int_equal(count(&world, 1, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT), 0);
@@ -187,11 +177,10 @@ static void a_report_is_passed_once_for_each_question(void **state)
 }
 
 /* A rank that has not answered the last question is not asked again. */
-static void a_rank_is_asked_once_at_a_time(void **state)
+TEST(a_rank_is_asked_once_at_a_time)
 {
 	struct jobs_world world;
 
-	(void)state;
 	start_embedded(&world);
 	for (unsigned i = 0; i < 5; i++) {
 		ask_for_stalls(&world, 1);
@@ -204,14 +193,13 @@ static void a_rank_is_asked_once_at_a_time(void **state)
 	jobs_close(&world);
 }
 
-static void a_peer_that_does_not_read_is_told_only_what_it_must_know(void **state)
+TEST(a_peer_that_does_not_read_is_told_only_what_it_must_know)
 {
 	static const SmlControl__Envelope__BodyCase optional[] = {
 		SML_CONTROL__ENVELOPE__BODY_STALL_REPORT, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST,
 		SML_CONTROL__ENVELOPE__BODY_PONG};
 	struct jobs_world world;
 
-	(void)state;
 	start_embedded(&world);
 	world.peers[1].deaf = true;
 	for (unsigned i = 0; i < 5; i++) {
@@ -226,20 +214,4 @@ static void a_peer_that_does_not_read_is_told_only_what_it_must_know(void **stat
 	jobs_leave(&world, 1);
 	assert_int_equal(count(&world, 1, SML_CONTROL__ENVELOPE__BODY_LEFT), 1);
 	jobs_close(&world);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_job_begins_runs_and_ends),
-		cmocka_unit_test(hardware_has_one_lane_count_and_takes_full_packets),
-		cmocka_unit_test(a_path_too_narrow_for_hardware_is_told),
-		cmocka_unit_test(the_silence_of_a_member_ends_its_job),
-		cmocka_unit_test(nothing_is_due_before_the_deadline),
-		cmocka_unit_test(a_report_is_passed_once_for_each_question),
-		cmocka_unit_test(a_rank_is_asked_once_at_a_time),
-		cmocka_unit_test(a_peer_that_does_not_read_is_told_only_what_it_must_know),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

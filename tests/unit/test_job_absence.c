@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A switch that did not run for a while must not blame ranks for that (job/switch_absence.c). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "control/envelope.h"
+#include "support/test.h"
 #include "support/tree.h"
 
 /* Ranks have a heartbeat of ten seconds, so they give up a switch after that. */
@@ -47,12 +43,11 @@ static void assert_may_resume(struct jobs_world *world, uint64_t membership, uin
 	assert_int_equal(jobs_admitted(world, 5)->epoch, 2);
 }
 
-static void ranks_that_gave_up_a_paused_switch_resume_there(void **state)
+TEST(ranks_that_gave_up_a_paused_switch_resume_there)
 {
 	struct jobs_world world;
 	uint64_t membership, tag;
 
-	(void)state;
 	run_job(&world);
 	membership = jobs_admitted(&world, 0)->membership;
 	tag = jobs_admitted(&world, 0)->report_tag;
@@ -68,12 +63,11 @@ static void ranks_that_gave_up_a_paused_switch_resume_there(void **state)
 }
 
 /* Its new connection is accepted before the end of the old one arrives, on a lossy link. */
-static void who_resumes_before_its_old_connection_has_ended_is_let_in(void **state)
+TEST(who_resumes_before_its_old_connection_has_ended_is_let_in)
 {
 	struct jobs_world world;
 	uint64_t membership, tag;
 
-	(void)state;
 	run_job(&world);
 	membership = jobs_admitted(&world, 0)->membership;
 	tag = jobs_admitted(&world, 0)->report_tag;
@@ -84,11 +78,10 @@ static void who_resumes_before_its_old_connection_has_ended_is_let_in(void **sta
 	jobs_close(&world);
 }
 
-static void without_a_pause_a_rank_is_not_let_in_twice(void **state)
+TEST(without_a_pause_a_rank_is_not_let_in_twice)
 {
 	struct jobs_world world;
 
-	(void)state;
 	run_job(&world);
 	resume(&world, 4, 0, jobs_admitted(&world, 0)->membership,
 	       jobs_admitted(&world, 0)->report_tag);
@@ -105,11 +98,10 @@ static void assert_died(struct jobs_world *world)
 	assert_non_null(strstr(jobs_refusal(world, 1), "rank 0 (host testhost, pid 1000) died"));
 }
 
-static void a_pause_that_no_rank_gives_up_for_excuses_no_death(void **state)
+TEST(a_pause_that_no_rank_gives_up_for_excuses_no_death)
 {
 	struct jobs_world world;
 
-	(void)state;
 	run_job(&world);
 	jobs_pause(&world, SHORT_NS);
 	assert_died(&world);
@@ -117,11 +109,10 @@ static void a_pause_that_no_rank_gives_up_for_excuses_no_death(void **state)
 }
 
 /* Twice, because the first message may have been sent while the switch did not run. */
-static void a_rank_that_was_heard_again_is_as_mortal_as_before(void **state)
+TEST(a_rank_that_was_heard_again_is_as_mortal_as_before)
 {
 	struct jobs_world world;
 
-	(void)state;
 	run_job(&world);
 	jobs_pause(&world, LONG_NS);
 	jobs_wait(&world, SML_SECOND_NS);
@@ -129,11 +120,10 @@ static void a_rank_that_was_heard_again_is_as_mortal_as_before(void **state)
 	jobs_close(&world);
 }
 
-static void a_pause_is_no_silence_of_ranks(void **state)
+TEST(a_pause_is_no_silence_of_ranks)
 {
 	struct jobs_world world;
 
-	(void)state;
 	run_job(&world);
 	jobs_pause(&world, 3 * LONG_NS);
 	jobs_wait(&world, LONG_NS);
@@ -147,12 +137,11 @@ static void a_pause_is_no_silence_of_ranks(void **state)
 	jobs_close(&world);
 }
 
-static void a_rank_that_left_is_not_dead_either(void **state)
+TEST(a_rank_that_left_is_not_dead_either)
 {
 	struct jobs_world world;
 	uint64_t membership, tag;
 
-	(void)state;
 	run_job(&world);
 	membership = jobs_admitted(&world, 0)->membership;
 	tag = jobs_admitted(&world, 0)->report_tag;
@@ -163,11 +152,10 @@ static void a_rank_that_left_is_not_dead_either(void **state)
 	jobs_close(&world);
 }
 
-static void an_opening_job_is_released_too(void **state)
+TEST(an_opening_job_is_released_too)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	jobs_join_all(&world, 0, "a", 2);
 	assert_non_null(jobs_admitted(&world, 0));
@@ -179,12 +167,11 @@ static void an_opening_job_is_released_too(void **state)
 }
 
 /* No other process can take over rank 0's port, so the job ends; but rank 0 is named. */
-static void a_paused_rank_0_blames_itself(void **state)
+TEST(a_paused_rank_0_blames_itself)
 {
 	static uint32_t ports[2] = {40000, 40001};
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, true);
 	for (uint32_t rank = 0; rank < 2; rank++) {
 		SmlControl__Join join = jobs_join_message("embedded", rank, 2);
@@ -206,11 +193,10 @@ static void a_paused_rank_0_blames_itself(void **state)
 }
 
 /* The root was paused, and so was the leaf, which goes on first and says that a rank has gone. */
-static void a_paused_root_does_not_believe_a_leaf_that_a_rank_has_died(void **state)
+TEST(a_paused_root_does_not_believe_a_leaf_that_a_rank_has_died)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	tree_attach(&world, 0, 4096);
 	tree_relay_join(&world, 0, 70, 0, 2);
@@ -225,22 +211,4 @@ static void a_paused_root_does_not_believe_a_leaf_that_a_rank_has_died(void **st
 	assert_true(world.peers[1].ended);
 	assert_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
 	jobs_close(&world);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ranks_that_gave_up_a_paused_switch_resume_there),
-		cmocka_unit_test(who_resumes_before_its_old_connection_has_ended_is_let_in),
-		cmocka_unit_test(without_a_pause_a_rank_is_not_let_in_twice),
-		cmocka_unit_test(a_pause_that_no_rank_gives_up_for_excuses_no_death),
-		cmocka_unit_test(a_rank_that_was_heard_again_is_as_mortal_as_before),
-		cmocka_unit_test(a_pause_is_no_silence_of_ranks),
-		cmocka_unit_test(a_rank_that_left_is_not_dead_either),
-		cmocka_unit_test(an_opening_job_is_released_too),
-		cmocka_unit_test(a_paused_rank_0_blames_itself),
-		cmocka_unit_test(a_paused_root_does_not_believe_a_leaf_that_a_rank_has_died),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

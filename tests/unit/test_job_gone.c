@@ -3,14 +3,10 @@
  * A rank dies after it has asked to leave, and the call that the others wait in has not come to the
  * switch: they share memory, or are all behind one leaf (job/switch_gone.c).
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "control/envelope.h"
+#include "support/test.h"
 #include "support/tree.h"
 
 /* Two looks and a bit. */
@@ -77,30 +73,27 @@ static void assert_is_missed(struct jobs_world *world, unsigned witness)
 	jobs_close(world);
 }
 
-static void ranks_of_one_host_do_not_wait_for_a_leaver_that_died(void **state)
+TEST(ranks_of_one_host_do_not_wait_for_a_leaver_that_died)
 {
 	struct jobs_world world;
 
-	(void)state;
 	lose_leaver(&world, "aaa");
 	assert_is_missed(&world, 0);
 }
 
-static void ranks_of_several_hosts_do_not_wait_either(void **state)
+TEST(ranks_of_several_hosts_do_not_wait_either)
 {
 	struct jobs_world world;
 
-	(void)state;
 	lose_leaver(&world, "aaabb");
 	assert_is_missed(&world, 0);
 }
 
 /* The leader, which sends the host's packets, is the one that has gone. */
-static void the_next_rank_is_asked_where_the_leader_has_gone(void **state)
+TEST(the_next_rank_is_asked_where_the_leader_has_gone)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_join_from(&world, "aaa", false);
 	(void)jobs_start_host(&world, 3, UINT32_MAX);
 	jobs_leave(&world, 0);
@@ -110,11 +103,10 @@ static void the_next_rank_is_asked_where_the_leader_has_gone(void **state)
 	jobs_close(&world);
 }
 
-static void they_finish_if_they_make_no_call_without_it(void **state)
+TEST(they_finish_if_they_make_no_call_without_it)
 {
 	struct jobs_world world;
 
-	(void)state;
 	lose_leaver(&world, "aaa");
 	/* A slot may wait for a rank that is late, but alive. */
 	answer_for(&world, 0, 1 << 2, SOON_NS);
@@ -127,11 +119,10 @@ static void they_finish_if_they_make_no_call_without_it(void **state)
 }
 
 /* It may have been on its way when the rank made its last contribution. */
-static void one_answer_is_not_enough(void **state)
+TEST(one_answer_is_not_enough)
 {
 	struct jobs_world world;
 
-	(void)state;
 	lose_leaver(&world, "aaa");
 	while (n_asked(&world, 0) == 0)
 		jobs_wait(&world, SML_TICK_NS);
@@ -141,11 +132,10 @@ static void one_answer_is_not_enough(void **state)
 	jobs_close(&world);
 }
 
-static void who_was_not_asked_is_not_heard(void **state)
+TEST(who_was_not_asked_is_not_heard)
 {
 	struct jobs_world world;
 
-	(void)state;
 	lose_leaver(&world, "aaabb");
 	for (unsigned i = 0; i < 20; i++) {
 		jobs_wait(&world, SML_TICK_NS);
@@ -158,11 +148,10 @@ static void who_was_not_asked_is_not_heard(void **state)
 	jobs_close(&world);
 }
 
-static void ranks_that_share_no_memory_are_not_asked(void **state)
+TEST(ranks_that_share_no_memory_are_not_asked)
 {
 	struct jobs_world world;
 
-	(void)state;
 	lose_leaver(&world, "abc");
 	jobs_wait(&world, SOON_NS);
 	assert_int_equal(n_asked(&world, 0) + n_asked(&world, 2), 0);
@@ -173,7 +162,7 @@ static void ranks_that_share_no_memory_are_not_asked(void **state)
 /* ---- leaves ---- */
 
 /* Rank 1 is missing in a slot of the leaf that all ranks are behind: no sum comes to the root. */
-static void ranks_behind_one_leaf_do_not_wait_for_a_leaver_that_died(void **state)
+TEST(ranks_behind_one_leaf_do_not_wait_for_a_leaver_that_died)
 {
 	uint8_t missing = 1 << 1;
 	ProtobufCBinaryData set = {1, &missing};
@@ -182,7 +171,6 @@ static void ranks_behind_one_leaf_do_not_wait_for_a_leaver_that_died(void **stat
 	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	tree_attach(&world, 0, 4096);
 	for (uint32_t rank = 0; rank < 3; rank++)
@@ -208,20 +196,4 @@ static void ranks_behind_one_leaf_do_not_wait_for_a_leaver_that_died(void **stat
 	assert_int_equal(world.jobs.n_jobs, 0);
 	assert_true(tree_was_relayed(&world, 0, 70, SML_CONTROL__ENVELOPE__BODY_ABORT));
 	jobs_close(&world);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ranks_of_one_host_do_not_wait_for_a_leaver_that_died),
-		cmocka_unit_test(ranks_of_several_hosts_do_not_wait_either),
-		cmocka_unit_test(the_next_rank_is_asked_where_the_leader_has_gone),
-		cmocka_unit_test(they_finish_if_they_make_no_call_without_it),
-		cmocka_unit_test(one_answer_is_not_enough),
-		cmocka_unit_test(who_was_not_asked_is_not_heard),
-		cmocka_unit_test(ranks_that_share_no_memory_are_not_asked),
-		cmocka_unit_test(ranks_behind_one_leaf_do_not_wait_for_a_leaver_that_died),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

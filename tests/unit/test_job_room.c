@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What makes room at a switch that is full, and for whom (job/switch_room.c). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "control/envelope.h"
+#include "support/test.h"
 #include "support/tree.h"
 
 static void resume(struct jobs_world *world, unsigned peer, const char *job, uint32_t rank,
@@ -47,11 +43,10 @@ static unsigned count_ended(const struct jobs_world *world, unsigned first, unsi
 	return n_ended;
 }
 
-static void half_joined_jobs_make_room_for_one_that_resumes(void **state)
+TEST(half_joined_jobs_make_room_for_one_that_resumes)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 4, false);
 	squat(&world, 10, 4);
 	assert_goes_on(&world, 0);
@@ -62,11 +57,10 @@ static void half_joined_jobs_make_room_for_one_that_resumes(void **state)
 	jobs_close(&world);
 }
 
-static void they_make_room_in_the_pool_too(void **state)
+TEST(they_make_room_in_the_pool_too)
 {
 	struct jobs_world world;
 
-	(void)state;
 	/* Four jobs that gather hold ten slots each. */
 	jobs_open(&world, 40, 64, false);
 	squat(&world, 10, 4);
@@ -75,11 +69,10 @@ static void they_make_room_in_the_pool_too(void **state)
 	jobs_close(&world);
 }
 
-static void they_make_room_for_its_connections_too(void **state)
+TEST(they_make_room_for_its_connections_too)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	world.jobs.config.max_members = 4;
 	squat(&world, 10, 4);
@@ -88,11 +81,10 @@ static void they_make_room_for_its_connections_too(void **state)
 	jobs_close(&world);
 }
 
-static void a_job_that_begins_displaces_nobody(void **state)
+TEST(a_job_that_begins_displaces_nobody)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 4, false);
 	squat(&world, 10, 4);
 	jobs_join(&world, 0, jobs_join_message("new", 0, 2));
@@ -101,11 +93,10 @@ static void a_job_that_begins_displaces_nobody(void **state)
 	jobs_close(&world);
 }
 
-static void a_job_that_has_begun_makes_room_for_nobody(void **state)
+TEST(a_job_that_has_begun_makes_room_for_nobody)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 1, false);
 	jobs_join_all(&world, 10, "runs", 2);
 	jobs_ready(&world, 10);
@@ -117,11 +108,10 @@ static void a_job_that_has_begun_makes_room_for_nobody(void **state)
 }
 
 /* A report proves nothing: strangers may say that they resume, too. */
-static void who_only_says_that_it_resumes_makes_room_after_a_second(void **state)
+TEST(who_only_says_that_it_resumes_makes_room_after_a_second)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 2, false);
 	resume(&world, 10, "fake", 0, 1001);
 	resume(&world, 11, "fake", 0, 1002);
@@ -135,11 +125,10 @@ static void who_only_says_that_it_resumes_makes_room_after_a_second(void **state
 	jobs_close(&world);
 }
 
-static void a_job_that_resumes_does_not_displace_itself(void **state)
+TEST(a_job_that_resumes_does_not_displace_itself)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 1, false);
 	resume(&world, 0, "job", 0, 77);
 	jobs_wait(&world, 2 * SML_SECOND_NS);
@@ -151,11 +140,10 @@ static void a_job_that_resumes_does_not_displace_itself(void **state)
 
 /* ---- leaves ---- */
 
-static void leaves_without_ranks_make_room_for_ranks(void **state)
+TEST(leaves_without_ranks_make_room_for_ranks)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	world.jobs.config.max_members = 4;
 	for (unsigned i = 0; i < 4; i++)
@@ -167,11 +155,10 @@ static void leaves_without_ranks_make_room_for_ranks(void **state)
 	jobs_close(&world);
 }
 
-static void a_leaf_with_ranks_stays(void **state)
+TEST(a_leaf_with_ranks_stays)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	world.jobs.config.max_members = 1;
 	tree_attach(&world, 10, 4096);
@@ -182,11 +169,10 @@ static void a_leaf_with_ranks_stays(void **state)
 	jobs_close(&world);
 }
 
-static void a_leaf_without_ranks_makes_room_for_another_leaf(void **state)
+TEST(a_leaf_without_ranks_makes_room_for_another_leaf)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	world.jobs.config.max_members = 2;
 	for (unsigned i = 0; i < 3; i++)
@@ -194,22 +180,4 @@ static void a_leaf_without_ranks_makes_room_for_another_leaf(void **state)
 	assert_true(world.peers[10].ended);
 	assert_non_null(jobs_told(&world, 12, SML_CONTROL__ENVELOPE__BODY_ATTACHED));
 	jobs_close(&world);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(half_joined_jobs_make_room_for_one_that_resumes),
-		cmocka_unit_test(they_make_room_in_the_pool_too),
-		cmocka_unit_test(they_make_room_for_its_connections_too),
-		cmocka_unit_test(a_job_that_begins_displaces_nobody),
-		cmocka_unit_test(a_job_that_has_begun_makes_room_for_nobody),
-		cmocka_unit_test(who_only_says_that_it_resumes_makes_room_after_a_second),
-		cmocka_unit_test(a_job_that_resumes_does_not_displace_itself),
-		cmocka_unit_test(leaves_without_ranks_make_room_for_ranks),
-		cmocka_unit_test(a_leaf_with_ranks_stays),
-		cmocka_unit_test(a_leaf_without_ranks_makes_room_for_another_leaf),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which messages a switch accepts from a peer, depending on the peer's state, before unpacking. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "control/envelope.h"
 #include "support/jobs.h"
+#include "support/test.h"
 
 static bool may_say(const struct jobs_world *world, unsigned peer, unsigned body, size_t whole)
 {
@@ -36,11 +32,10 @@ static uint64_t sayable(const struct jobs_world *world, unsigned peer, size_t wh
 #define ALWAYS	   (BODY(PING) | BODY(STATUS_REQUEST))
 #define MEMBER	   (ALWAYS | BODY(ABORT) | BODY(LEAVE) | BODY(STALL_REQUEST))
 
-static void each_state_has_its_messages(void **state)
+TEST(each_state_has_its_messages)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	assert_int_equal(sayable(&world, 0, 10), ALWAYS | BODY(JOIN));
 	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
@@ -57,13 +52,12 @@ static void each_state_has_its_messages(void **state)
 	jobs_close(&world);
 }
 
-static void ranks_with_slots_tell_of_them(void **state)
+TEST(ranks_with_slots_tell_of_them)
 {
 	SmlControl__Join join = jobs_join_message("a", 0, 1);
 	uint32_t data_port = 9;
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, true);
 	join.n_stripe_ports = 1;
 	join.stripe_ports = &data_port;
@@ -76,11 +70,10 @@ static void ranks_with_slots_tell_of_them(void **state)
 	jobs_close(&world);
 }
 
-static void only_reports_are_long(void **state)
+TEST(only_reports_are_long)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	assert_int_equal(sayable(&world, 0, 4097), BODY(JOIN));
 	assert_int_equal(sayable(&world, 0, 300000), 0);
@@ -92,14 +85,13 @@ static void only_reports_are_long(void **state)
 	jobs_close(&world);
 }
 
-static void a_long_join_shows_its_report_early(void **state)
+TEST(a_long_join_shows_its_report_early)
 {
 	static uint8_t bytes[SML_RULES_HEAD_BYTES];
 	struct sml_head head = {bytes, sizeof(bytes), 8000};
 	char text[SML_SENTENCE_BYTES];
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	/* A Join whose job name never ends. */
 	memcpy(bytes, "\x0a\xbd\x3e\x1a\xba\x3e", 6);
@@ -113,16 +105,4 @@ static void a_long_join_shows_its_report_early(void **state)
 	memcpy(bytes, "\x0a\xbd\x3e\x1a\x02hi\x82\x01\xb0\x3e", 11);
 	assert_null(sml_jobs_object(&world.jobs, &world.peers[0].peer, &head, text, sizeof(text)));
 	jobs_close(&world);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_state_has_its_messages),
-		cmocka_unit_test(ranks_with_slots_tell_of_them),
-		cmocka_unit_test(only_reports_are_long),
-		cmocka_unit_test(a_long_join_shows_its_report_early),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

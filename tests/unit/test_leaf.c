@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A leaf without sockets: peer 0 is its parent, and the others are ranks and leaves of it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "control/envelope.h"
 #include "job/switch_branches.h"
+#include "support/test.h"
 #include "support/tree.h"
 
 /* The use of the last probe. */
@@ -83,7 +79,7 @@ static const char *offer(struct jobs_world *world, uint32_t *numbers, uint32_t *
 	return offer_hosts(world, numbers, ranks, NULL, n, world_size);
 }
 
-static void a_parent_gives_no_impossible_ranks(void **state)
+TEST(a_parent_gives_no_impossible_ranks)
 {
 	static const struct {
 		uint32_t rank, world_size;
@@ -92,7 +88,6 @@ static void a_parent_gives_no_impossible_ranks(void **state)
 	uint32_t numbers[2], ranks[2] = {1, 0};
 	struct jobs_world world;
 
-	(void)state;
 	be_leaf(&world, 2, numbers);
 	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
 		ranks[1] = lies[i].rank;
@@ -108,13 +103,12 @@ static void a_parent_gives_no_impossible_ranks(void **state)
 
 /* Anybody can say that it is a leaf, here one without slots. That must not change a job of others.
  */
-static void a_stranger_that_attaches_to_a_leaf_changes_no_other_way(void **state)
+TEST(a_stranger_that_attaches_to_a_leaf_changes_no_other_way)
 {
 	SmlControl__Join join = jobs_join_message("tree", 1, 2);
 	const SmlControl__Relay *told;
 	struct jobs_world world;
 
-	(void)state;
 	be_leaf(&world, 0, NULL);
 	tree_attach(&world, 5, 0);
 	assert_non_null(jobs_told(&world, 5, SML_CONTROL__ENVELOPE__BODY_ATTACHED));
@@ -131,14 +125,13 @@ static void a_stranger_that_attaches_to_a_leaf_changes_no_other_way(void **state
 }
 
 /* A leaf of this leaf does not answer: the parent gets what there is, and in time. */
-static void a_leaf_does_not_wait_for_its_leaves_for_ever(void **state)
+TEST(a_leaf_does_not_wait_for_its_leaves_for_ever)
 {
 	SmlControl__Join join = jobs_join_message("tree", 1, 2);
 	SmlControl__LeafStalls request = SML_CONTROL__LEAF_STALLS__INIT;
 	uint32_t numbers[2], ranks[2] = {0, 1};
 	struct jobs_world world;
 
-	(void)state;
 	be_leaf(&world, 1, numbers);
 	tree_attach(&world, 5, 4096);
 	tree_relay_from(&world, 5, 70, sml_envelope(JOIN, join, &join), 4096, 352);
@@ -170,12 +163,11 @@ static const char *missing_address(struct sml_dataplane *dataplane, uint32_t job
 	return "is nowhere";
 }
 
-static void a_leaf_serves_ranks_of_one_host_as_one_child(void **state)
+TEST(a_leaf_serves_ranks_of_one_host_as_one_child)
 {
 	uint32_t numbers[4], reversed[4], ranks[] = {3, 2, 1, 0}, hosts[] = {1, 0, 1, 0};
 	struct jobs_world world;
 
-	(void)state;
 	be_leaf(&world, 4, numbers);
 	world.operations.misses_address = missing_address;
 	for (unsigned i = 0; i < 4; i++)
@@ -195,14 +187,13 @@ static void a_leaf_serves_ranks_of_one_host_as_one_child(void **state)
 	jobs_close(&world);
 }
 
-static void a_leaf_shows_its_ranks_in_order_and_counts_each_host_once(void **state)
+TEST(a_leaf_shows_its_ranks_in_order_and_counts_each_host_once)
 {
 	uint32_t numbers[4], reversed[4], ranks[] = {3, 2, 1, 0}, hosts[] = {1, 0, 1, 0};
 	struct jobs_world world;
 	SmlControl__Status *status;
 	const SmlControl__JobStatus *job;
 
-	(void)state;
 	be_leaf(&world, 4, numbers);
 	for (unsigned i = 0; i < 4; i++)
 		reversed[i] = numbers[3 - i];
@@ -231,7 +222,7 @@ static void a_leaf_shows_its_ranks_in_order_and_counts_each_host_once(void **sta
 }
 
 /* Rank 0 is here, and rank 1 at a leaf of this leaf. */
-static void a_leaf_shows_its_stripe_and_what_its_leaf_contributes(void **state)
+TEST(a_leaf_shows_its_stripe_and_what_its_leaf_contributes)
 {
 	uint32_t numbers[2], ranks[] = {0, 1};
 	SmlControl__Join join = jobs_join_message("tree", 0, 2);
@@ -239,7 +230,6 @@ static void a_leaf_shows_its_stripe_and_what_its_leaf_contributes(void **state)
 	SmlControl__Status *status;
 	const SmlControl__JobStatus *job;
 
-	(void)state;
 	be_leaf(&world, 0, NULL);
 	join.stripe = 1;
 	join.stripes = 2;
@@ -269,12 +259,11 @@ static void a_leaf_shows_its_stripe_and_what_its_leaf_contributes(void **state)
 	jobs_close(&world);
 }
 
-static void a_leaf_has_room_for_64_children_too(void **state)
+TEST(a_leaf_has_room_for_64_children_too)
 {
 	uint32_t numbers[65], ranks[65];
 	struct jobs_world world;
 
-	(void)state;
 	be_leaf(&world, 65, numbers);
 	for (uint32_t i = 0; i < 65; i++)
 		ranks[i] = i;
@@ -286,13 +275,12 @@ static void a_leaf_has_room_for_64_children_too(void **state)
 }
 
 /* The slots of an ended job are free only in a moment, as with XDP. */
-static void a_leaf_waits_for_slots_of_ended_jobs(void **state)
+TEST(a_leaf_waits_for_slots_of_ended_jobs)
 {
 	SmlControl__LeafStalls request = SML_CONTROL__LEAF_STALLS__INIT;
 	uint32_t numbers[2], ranks[2] = {0, 1}, place;
 	struct jobs_world world;
 
-	(void)state;
 	be_leaf(&world, 2, numbers);
 	world.has_no_room_yet = true;
 	assert_null(offer(&world, numbers, ranks, 2, 2));
@@ -321,12 +309,11 @@ static void a_leaf_waits_for_slots_of_ended_jobs(void **state)
 	jobs_close(&world);
 }
 
-static void a_leaf_whose_slots_are_in_pieces_says_so_later_too(void **state)
+TEST(a_leaf_whose_slots_are_in_pieces_says_so_later_too)
 {
 	uint32_t numbers[1], ranks[1] = {0};
 	struct jobs_world world;
 
-	(void)state;
 	be_leaf(&world, 1, numbers);
 	world.has_no_room_yet = true;
 	assert_null(offer(&world, numbers, ranks, 1, 1));
@@ -347,13 +334,12 @@ static const char *missing_parent(struct sml_dataplane *dataplane, uint32_t job)
 	return "is nowhere";
 }
 
-static void a_leaf_that_cannot_reach_its_parent_says_why(void **state)
+TEST(a_leaf_that_cannot_reach_its_parent_says_why)
 {
 	const SmlControl__Envelope *failed;
 	uint32_t numbers[1], ranks[1] = {0};
 	struct jobs_world world;
 
-	(void)state;
 	be_leaf(&world, 1, numbers);
 	world.operations.misses_parent = missing_parent;
 	assert_string_equal(offer(&world, numbers, ranks, 1, 1),
@@ -379,13 +365,12 @@ static uint32_t run(struct jobs_world *world)
 	return start.job_number;
 }
 
-static void a_rank_at_a_leaf_renews_its_address_there(void **state)
+TEST(a_rank_at_a_leaf_renews_its_address_there)
 {
 	SmlControl__Renew renew = SML_CONTROL__RENEW__INIT;
 	struct jobs_world world;
 	unsigned n_said;
 
-	(void)state;
 	run(&world);
 	n_said = world.peers[0].n_said;
 	renew.number = 77;
@@ -403,13 +388,12 @@ static void a_rank_at_a_leaf_renews_its_address_there(void **state)
 	jobs_close(&world);
 }
 
-static void a_leaf_without_its_parents_results_renews_its_address(void **state)
+TEST(a_leaf_without_its_parents_results_renews_its_address)
 {
 	const SmlControl__Envelope *renew;
 	struct jobs_world world;
 	uint32_t job;
 
-	(void)state;
 	job = run(&world);
 	world.verdicts[SML_VERDICT_RESEND_UP] = 3;
 	world.verdicts[SML_VERDICT_COMPLETED] = 9;
@@ -424,24 +408,4 @@ static void a_leaf_without_its_parents_results_renews_its_address(void **state)
 	assert_int_not_equal(renew->leaf_renew->number, 0);
 	assert_int_equal(probed_with, renew->leaf_renew->number);
 	jobs_close(&world);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_parent_gives_no_impossible_ranks),
-		cmocka_unit_test(a_stranger_that_attaches_to_a_leaf_changes_no_other_way),
-		cmocka_unit_test(a_leaf_does_not_wait_for_its_leaves_for_ever),
-		cmocka_unit_test(a_leaf_serves_ranks_of_one_host_as_one_child),
-		cmocka_unit_test(a_leaf_shows_its_ranks_in_order_and_counts_each_host_once),
-		cmocka_unit_test(a_leaf_shows_its_stripe_and_what_its_leaf_contributes),
-		cmocka_unit_test(a_leaf_has_room_for_64_children_too),
-		cmocka_unit_test(a_leaf_waits_for_slots_of_ended_jobs),
-		cmocka_unit_test(a_leaf_whose_slots_are_in_pieces_says_so_later_too),
-		cmocka_unit_test(a_leaf_that_cannot_reach_its_parent_says_why),
-		cmocka_unit_test(a_rank_at_a_leaf_renews_its_address_there),
-		cmocka_unit_test(a_leaf_without_its_parents_results_renews_its_address),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

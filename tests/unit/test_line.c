@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A line under a flood: its timers run, whatever arrives at the socket. */
 #include "lib/progress/line.h"
+#include "support/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 struct flood {
 	struct sml_transport base;
@@ -54,32 +49,18 @@ static unsigned looks_of(unsigned (*receive)(struct sml_transport *, struct sml_
 	return looks;
 }
 
-static void timers_run_though_the_socket_is_never_empty(void **state)
+TEST(timers_run_though_the_socket_is_never_empty)
 {
-	(void)state;
 	assert_in_range(looks_of(receive_junk, false), 10, 100);
 }
 
 /* Between two results, the next one may not have been read yet. */
-static void timers_wait_while_results_come(void **state)
+TEST(timers_wait_while_results_come)
 {
-	(void)state;
 	assert_int_equal(looks_of(receive_junk, true), 0);
 }
 
-static void timers_run_when_nothing_comes(void **state)
+TEST(timers_run_when_nothing_comes)
 {
-	(void)state;
 	assert_int_equal(looks_of(receive_nothing, true), 1000);
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(timers_run_though_the_socket_is_never_empty),
-		cmocka_unit_test(timers_wait_while_results_come),
-		cmocka_unit_test(timers_run_when_nothing_comes),
-	};
-
-	return cmocka_run_group_tests_name("line", tests, NULL, NULL);
 }

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The demo's model: the gradient is the loss's slope, on one rank and on several. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,6 +8,7 @@
 #include "demo/data.h"
 #include "demo/model.h"
 #include "demo/random.h"
+#include "support/test.h"
 
 #define LAYERS 3
 static const int small_sizes[LAYERS + 1] = {DEMO_PIXELS, 9, 7, DEMO_CLASSES};
@@ -26,13 +21,12 @@ static int load_digits(void **state)
 	return demo_digits_load_own(&digits);
 }
 
-static void softmax_bears_any_logits(void **state)
+TEST(softmax_bears_any_logits)
 {
 	static const float sizes[] = {0, 1, 88, 89, 1e4f, 1e30f};
 	struct demo_model model;
 	uint8_t label = 3;
 
-	(void)state;
 	assert_int_equal(demo_model_init(&model, small_sizes, LAYERS, 1, 1), 0);
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		float *logits = model.outputs[LAYERS - 1], *deltas = model.deltas[LAYERS - 1];
@@ -77,14 +71,13 @@ static double loss_of(struct demo_model *model, int rows)
  * Central differences: their error is that of float32's loss, 2^-24 of about 3, over the step.
  * With a larger step, ReLUs switch within it.
  */
-static void gradient_is_the_loss_s_slope(void **state)
+TEST(gradient_is_the_loss_s_slope)
 {
 	enum { ROWS = 20 };
 	const float step = 0x1p-12f;
 	struct demo_model model;
 	double worst = 0, largest = 0;
 
-	(void)state;
 	assert_int_equal(demo_model_init(&model, small_sizes, LAYERS, ROWS, 5), 0);
 	draw_biases(&model);
 	loss_of(&model, ROWS);
@@ -122,12 +115,11 @@ static void sum_shards(struct demo_model *model, int n_shards, double *sums)
 	}
 }
 
-static void shards_average_to_the_gradient_of_the_batch(void **state)
+TEST(shards_average_to_the_gradient_of_the_batch)
 {
 	struct demo_model model;
 	double *whole, *sums;
 
-	(void)state;
 	assert_int_equal(demo_model_init(&model, small_sizes, LAYERS, DEMO_BATCH_ROWS, 5), 0);
 	draw_biases(&model);
 	whole = calloc(model.n_parameters, sizeof(double));
@@ -156,12 +148,11 @@ static int record_call(void *context, int layer)
 	return layer == record->fail_at ? -EIO : 0;
 }
 
-static void layers_are_ready_from_the_last_to_the_first(void **state)
+TEST(layers_are_ready_from_the_last_to_the_first)
 {
 	struct call_record all = {.fail_at = -1}, failing = {.fail_at = 1};
 	struct demo_model model;
 
-	(void)state;
 	assert_int_equal(demo_model_init(&model, small_sizes, LAYERS, 4, 1), 0);
 	demo_model_forward(&model, digits.pixels[0], 4);
 	demo_model_loss(&model, digits.labels, 4, 1);
@@ -177,12 +168,5 @@ static void layers_are_ready_from_the_last_to_the_first(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(softmax_bears_any_logits),
-		cmocka_unit_test(gradient_is_the_loss_s_slope),
-		cmocka_unit_test(shards_average_to_the_gradient_of_the_batch),
-		cmocka_unit_test(layers_are_ready_from_the_last_to_the_first),
-	};
-
-	return cmocka_run_group_tests(tests, load_digits, NULL);
+	return test_run(load_digits, NULL);
 }

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The table of the MPI preload: its decisions, and the tables that it refuses. */
 #include "bindings/mpi/table.h"
+#include "support/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define HEADING "switchml-mpi-table 1\n"
 
@@ -39,7 +36,7 @@ static uint64_t decided(const char *text, const struct sml_mpi_site *site, enum 
 	return decided_for(text, site, type, op, false);
 }
 
-static void the_last_line_that_fits_decides(void **state)
+TEST(the_last_line_that_fits_decides)
 {
 	static const char table[] = HEADING "# a comment\n"
 					    "\n"
@@ -51,7 +48,6 @@ static void the_last_line_that_fits_decides(void **state)
 					    "dedicated one 2 * * 2G";
 	struct sml_mpi_site site = eight;
 
-	(void)state;
 	assert_int_equal(decided(table, &site, SML_FLOAT64, SML_SUM), 123);
 	assert_int_equal(decided(table, &site, SML_FLOAT64, SML_MAX), 65536);
 	assert_int_equal(decided(table, &site, SML_FLOAT32, SML_SUM), 65536);
@@ -67,31 +63,28 @@ static void the_last_line_that_fits_decides(void **state)
 	assert_true(decided(table, &site, SML_FLOAT32, SML_SUM) == SML_MPI_NEVER);
 }
 
-static void lines_may_end_as_on_windows(void **state)
+TEST(lines_may_end_as_on_windows)
 {
 	static const char table[] = "switchml-mpi-table 1\r\n* * 2 * * 4096\r\n\r\n";
 
-	(void)state;
 	assert_int_equal(decided(table, &eight, SML_INT64, SML_MAX), 4096);
 }
 
-static void max_stands_for_min_too(void **state)
+TEST(max_stands_for_min_too)
 {
 	static const char table[] = HEADING "* * 2 int64 max 4096\n";
 
-	(void)state;
 	assert_int_equal(decided(table, &eight, SML_INT64, SML_MAX), 4096);
 	assert_int_equal(decided(table, &eight, SML_INT64, SML_MIN), 4096);
 	assert_true(decided(table, &eight, SML_INT64, SML_SUM) == SML_MPI_NEVER);
 }
 
 /* A reduce has the size of a sum, if no later line gives it one. */
-static void sum_stands_for_reduce_too(void **state)
+TEST(sum_stands_for_reduce_too)
 {
 	static const char table[] = HEADING "* * 2 int64 sum 4096\n* * 2 float64 reduce 8192\n";
 	static const char later[] = HEADING "* * 2 int64 reduce 8192\n* * 2 int64 sum 4096\n";
 
-	(void)state;
 	assert_int_equal(decided_for(table, &eight, SML_INT64, SML_SUM, true), 4096);
 	assert_int_equal(decided_for(table, &eight, SML_FLOAT64, SML_SUM, true), 8192);
 	assert_true(decided(table, &eight, SML_FLOAT64, SML_SUM) == SML_MPI_NEVER);
@@ -99,7 +92,7 @@ static void sum_stands_for_reduce_too(void **state)
 	assert_int_equal(decided_for(later, &eight, SML_INT64, SML_SUM, true), 4096);
 }
 
-static void a_wrong_line_is_named_and_changes_nothing(void **state)
+TEST(a_wrong_line_is_named_and_changes_nothing)
 {
 	static const struct {
 		const char *text, *why;
@@ -124,7 +117,6 @@ static void a_wrong_line_is_named_and_changes_nothing(void **state)
 	struct sml_mpi_bytes from;
 	char why[128];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		assert_false(read_table(wrong[i].text, &eight, &from, why));
 		if (strncmp(why, wrong[i].why, strlen(wrong[i].why)) != 0)
@@ -133,13 +125,12 @@ static void a_wrong_line_is_named_and_changes_nothing(void **state)
 	}
 }
 
-static void a_line_without_end_is_refused(void **state)
+TEST(a_line_without_end_is_refused)
 {
 	static char text[70000];
 	struct sml_mpi_bytes from;
 	char why[128];
 
-	(void)state;
 	memset(text, '*', sizeof(text) - 1);
 	memcpy(text, HEADING, strlen(HEADING));
 	assert_false(read_table(text, &eight, &from, why));
@@ -147,14 +138,13 @@ static void a_line_without_end_is_refused(void **state)
 }
 
 /* Random contents of a file: never a crash, and always an answer. */
-static void any_damage_is_survived(void **state)
+TEST(any_damage_is_survived)
 {
 	static const char letters[] = "* \n\t#0129KMGsumaxeadfloat64nvr";
 	char text[400], why[128];
 	struct sml_mpi_bytes from;
 	unsigned seed = 1;
 
-	(void)state;
 	for (int i = 0; i < 20000; i++) {
 		size_t n = strlen(HEADING);
 
@@ -171,12 +161,11 @@ static void any_damage_is_survived(void **state)
 }
 
 /* Never if the switch moves more bytes than MPI does, or if MPI has shared memory. */
-static void the_default_table_carries_what_gains(void **state)
+TEST(the_default_table_carries_what_gains)
 {
 	const char *table = sml_mpi_table_default();
 	struct sml_mpi_site site = eight;
 
-	(void)state;
 	assert_int_equal(decided(table, &eight, SML_FLOAT32, SML_SUM), 256 << 10);
 	assert_int_equal(decided(table, &eight, SML_FLOAT64, SML_MAX), 256 << 10);
 	assert_int_equal(decided(table, &eight, SML_INT64, SML_MIN), 256 << 10);
@@ -202,20 +191,4 @@ static void the_default_table_carries_what_gains(void **state)
 	}
 	site = (struct sml_mpi_site){.embedded = true, .hosts = SML_MPI_EACH, .ranks = 8};
 	assert_true(decided(table, &site, SML_FLOAT32, SML_SUM) == SML_MPI_NEVER);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_last_line_that_fits_decides),
-		cmocka_unit_test(lines_may_end_as_on_windows),
-		cmocka_unit_test(max_stands_for_min_too),
-		cmocka_unit_test(sum_stands_for_reduce_too),
-		cmocka_unit_test(a_wrong_line_is_named_and_changes_nothing),
-		cmocka_unit_test(a_line_without_end_is_refused),
-		cmocka_unit_test(any_damage_is_survived),
-		cmocka_unit_test(the_default_table_carries_what_gains),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The promises of docs/numbers.md about uint8, int8, int16 and bool. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "core/quantize.h"
 #include "support/quantize_random.h"
+#include "support/test.h"
 
 static const enum sml_type narrow_types[] = {SML_UINT8, SML_INT8, SML_INT16, SML_BOOL};
 
@@ -31,12 +25,11 @@ static int32_t narrow_wrap(enum sml_type type, int32_t value)
 	return type == SML_BOOL ? value != 0 : (uint8_t)value;
 }
 
-static void narrow_integers_wrap_at_their_own_width(void **state)
+TEST(narrow_integers_wrap_at_their_own_width)
 {
 	static int16_t elements[MAX_RANKS][COUNT], back[COUNT];
 	static uint32_t lanes[COUNT], sums[COUNT], pairs[COUNT], pair_sums[COUNT], most[COUNT];
 
-	(void)state;
 	for (unsigned round = 0; round < 400; round++) {
 		enum sml_type type = narrow_types[round % 4];
 		unsigned n = rank_counts[round / 4 % 7];
@@ -93,9 +86,5 @@ static void narrow_integers_wrap_at_their_own_width(void **state)
 
 int main(void)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(narrow_integers_wrap_at_their_own_width),
-	};
-
-	return cmocka_run_group_tests_name("narrow", tests, seed_is_set, NULL);
+	return test_run(seed_is_set, NULL);
 }

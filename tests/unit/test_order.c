@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The promises of docs/numbers.md about MAX, MIN, int32 tensors and small float tensors. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "support/quantize_plain.h"
 #include "support/quantize_random.h"
+#include "support/test.h"
 
 /* MAX and MIN. */
 
@@ -52,7 +46,7 @@ static void check_order(enum sml_type type, const void *elements, size_t count, 
 	free(lanes);
 }
 
-static void order_of_lanes_is_that_of_interesting_elements(void **state)
+TEST(order_of_lanes_is_that_of_interesting_elements)
 {
 	static const uint32_t single[] = {
 		0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007fffff, 0x807fffff,
@@ -66,7 +60,6 @@ static void order_of_lanes_is_that_of_interesting_elements(void **state)
 					 0x0080, 0x8080, 0x3f80, 0xbf80, 0x7f7f, 0xff7f,
 					 0x7f80, 0xff80, 0x7fc0, 0xffc0, 0x7fff, 0xffff};
 
-	(void)state;
 	for (int minimum = 0; minimum < 2; minimum++) {
 		check_order(SML_FLOAT32, single, sizeof(single) / 4, minimum);
 		check_order(SML_FLOAT16, half, sizeof(half) / 2, minimum);
@@ -74,11 +67,10 @@ static void order_of_lanes_is_that_of_interesting_elements(void **state)
 	}
 }
 
-static void order_of_lanes_is_that_of_random_elements(void **state)
+TEST(order_of_lanes_is_that_of_random_elements)
 {
 	uint32_t elements[COUNT];
 
-	(void)state;
 	for (int round = 0; round < 20; round++)
 		FOR_EACH(t, float_types)
 		{
@@ -89,12 +81,11 @@ static void order_of_lanes_is_that_of_random_elements(void **state)
 		}
 }
 
-static void every_half_pattern_comes_back_from_max_and_min(void **state)
+TEST(every_half_pattern_comes_back_from_max_and_min)
 {
 	static uint16_t patterns[65536], back[65536];
 	static uint32_t lanes[65536];
 
-	(void)state;
 	for (size_t i = 0; i < 65536; i++)
 		patterns[i] = (uint16_t)i;
 	for (int minimum = 0; minimum < 2; minimum++)
@@ -109,13 +100,12 @@ static void every_half_pattern_comes_back_from_max_and_min(void **state)
 		}
 }
 
-static void integers_are_ordered_as_they_are(void **state)
+TEST(integers_are_ordered_as_they_are)
 {
 	static const int32_t values[] = {INT32_MIN, INT32_MIN + 1, -2,	     -1, 0, 1,
 					 2,	    INT32_MAX - 1, INT32_MAX};
 	int32_t lanes[9], back[9];
 
-	(void)state;
 	for (int minimum = 0; minimum < 2; minimum++) {
 		sml_order_encode(SML_INT32, values, 9, minimum, lanes);
 		sml_order_decode(SML_INT32, lanes, 9, minimum, back);
@@ -129,13 +119,12 @@ static void integers_are_ordered_as_they_are(void **state)
 
 /* int32 tensors. */
 
-static void integer_sums_wrap_around_and_averages_go_towards_zero(void **state)
+TEST(integer_sums_wrap_around_and_averages_go_towards_zero)
 {
 	int32_t values[COUNT] = {INT32_MIN, INT32_MAX, -1, 0, 1, INT32_MIN + 1, INT32_MAX - 1};
 	int32_t back[COUNT];
 	uint32_t lanes[COUNT];
 
-	(void)state;
 	for (unsigned divisor = 1; divisor <= MAX_RANKS; divisor++)
 		for (int round = 0; round < 50; round++) {
 			for (size_t i = 7; i < COUNT; i++) {
@@ -166,12 +155,11 @@ static void integer_sums_wrap_around_and_averages_go_towards_zero(void **state)
 }
 
 /* Compare vector code with scalar code, for operations without rounding. */
-static void vectors_and_scalars_agree_on_order_and_integers(void **state)
+TEST(vectors_and_scalars_agree_on_order_and_integers)
 {
 	static uint32_t elements[COUNT], lanes[COUNT], plain[COUNT], back[COUNT], plain_back[COUNT];
 	static const enum sml_type types[] = {SML_FLOAT32, SML_FLOAT16, SML_BFLOAT16, SML_INT32};
 
-	(void)state;
 	for (int round = 0; round < 2000; round++) {
 		size_t count = random_below(COUNT + 1);
 		enum sml_type type = types[random_below(4)];
@@ -194,14 +182,5 @@ static void vectors_and_scalars_agree_on_order_and_integers(void **state)
 
 int main(void)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(order_of_lanes_is_that_of_interesting_elements),
-		cmocka_unit_test(order_of_lanes_is_that_of_random_elements),
-		cmocka_unit_test(every_half_pattern_comes_back_from_max_and_min),
-		cmocka_unit_test(integers_are_ordered_as_they_are),
-		cmocka_unit_test(integer_sums_wrap_around_and_averages_go_towards_zero),
-		cmocka_unit_test(vectors_and_scalars_agree_on_order_and_integers),
-	};
-
-	return cmocka_run_group_tests_name("order", tests, seed_is_set, NULL);
+	return test_run(seed_is_set, NULL);
 }

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The promises of docs/numbers.md about MAX and MIN of float64 and int64. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "core/wide.h"
 #include "support/quantize_random.h"
+#include "support/test.h"
 
 #define ELEMENTS 117 /* of a usual chunk */
 
@@ -77,11 +71,10 @@ static const uint64_t interesting[] = {0,
 				       0x00000000ffffffff,
 				       0xffffffff00000000};
 
-static void max_and_min_of_64_bits_are_exact(void **state)
+TEST(max_and_min_of_64_bits_are_exact)
 {
 	static uint64_t elements[5][ELEMENTS], result[ELEMENTS];
 
-	(void)state;
 	for (unsigned round = 0; round < 2000; round++) {
 		bool is_float = round & 1, minimum = round & 2;
 		unsigned n = 1 + random_below(5);
@@ -117,9 +110,5 @@ static void max_and_min_of_64_bits_are_exact(void **state)
 
 int main(void)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(max_and_min_of_64_bits_are_exact),
-	};
-
-	return cmocka_run_group_tests_name("pairs", tests, seed_is_set, NULL);
+	return test_run(seed_is_set, NULL);
 }

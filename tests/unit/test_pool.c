@@ -3,16 +3,11 @@
  * The slot rule in long runs: whole jobs, compared with an oracle that adds in 64 bits, with
  * random repetitions and delays of every packet. tests/vectors covers single packets.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "core/pool.h"
+#include "support/test.h"
 
 #define LANES	13
 #define N_OLD	64
@@ -206,11 +201,10 @@ static void run_job(uint8_t n_ranks, uint8_t op, uint8_t kind, uint32_t first_us
 	free(job.memory);
 }
 
-static void sums_are_exact_whatever_comes_late(void **state)
+TEST(sums_are_exact_whatever_comes_late)
 {
 	static const uint8_t worlds[] = {1, 2, 3, 8, 63, 64};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(worlds); i++) {
 		run_job(worlds[i], SML_LANE_SUM, SML_LANE_INT32, 0);
 		run_job(worlds[i], SML_LANE_SUM, SML_LANE_INT16_PAIR, 0);
@@ -218,22 +212,20 @@ static void sums_are_exact_whatever_comes_late(void **state)
 	}
 }
 
-static void uses_wrap_around_without_a_trace(void **state)
+TEST(uses_wrap_around_without_a_trace)
 {
-	(void)state;
 	/* Each slot steps across 2^32 about a third of the way through. */
 	run_job(1, SML_LANE_SUM, SML_LANE_INT32, 0u - 24);
 	run_job(3, SML_LANE_SUM, SML_LANE_INT32, 0u - 24);
 	run_job(64, SML_LANE_SUM, SML_LANE_INT16_PAIR, 0u - 24);
 }
 
-static void mismatch_leaves_the_sum_as_it_was(void **state)
+TEST(mismatch_leaves_the_sum_as_it_was)
 {
 	struct packet packets[3], odd;
 	struct sml_pool_answer answer;
 	struct job job;
 
-	(void)state;
 	open_job(&job, 3, SML_LANE_SUM, SML_LANE_INT32, 0);
 	for (uint8_t rank = 0; rank < 3; rank++)
 		write_packet(&job, rank, 2, &packets[rank]);
@@ -248,24 +240,11 @@ static void mismatch_leaves_the_sum_as_it_was(void **state)
 	free(job.memory);
 }
 
-static void every_verdict_has_a_name_and_a_meaning(void **state)
+TEST(every_verdict_has_a_name_and_a_meaning)
 {
-	(void)state;
 	for (unsigned i = 0; i < SML_VERDICTS; i++) {
 		assert_true(strlen(sml_verdict_name((enum sml_verdict)i)) > 0);
 		assert_true(strlen(sml_verdict_meaning((enum sml_verdict)i)) > 0);
 	}
 	assert_string_equal(sml_verdict_name(SML_VERDICTS), "unknown");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sums_are_exact_whatever_comes_late),
-		cmocka_unit_test(uses_wrap_around_without_a_trace),
-		cmocka_unit_test(mismatch_leaves_the_sum_as_it_was),
-		cmocka_unit_test(every_verdict_has_a_name_and_a_meaning),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

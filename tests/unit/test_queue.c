@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The lists in which a worker keeps its slots, compared with sorting. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "core/queue.h"
 #include "sim/gen.h"
+#include "support/test.h"
 
 #define N 40
 
@@ -53,11 +48,10 @@ static void assert_list(const struct sml_list *list, const uint16_t *expected, u
 	assert_int_equal(slot, SML_NO_SLOT);
 }
 
-static void a_list_keeps_the_order_of_coming(void **state)
+TEST(a_list_keeps_the_order_of_coming)
 {
 	struct sml_list list;
 
-	(void)state;
 	sml_list_init(&list, links);
 	assert_list(&list, NULL, 0);
 	for (uint16_t i = 0; i < 4; i++)
@@ -76,11 +70,10 @@ static void a_list_keeps_the_order_of_coming(void **state)
 	assert_list(&list, NULL, 0);
 }
 
-static void a_sorted_list_is_by_chunk_whatever_the_order(void **state)
+TEST(a_sorted_list_is_by_chunk_whatever_the_order)
 {
 	struct gen gen;
 
-	(void)state;
 	gen_from_seed(&gen, 2);
 	for (int round = 0; round < 500; round++) {
 		uint16_t expected[N], n = 0, gone;
@@ -104,25 +97,13 @@ static void a_sorted_list_is_by_chunk_whatever_the_order(void **state)
 	}
 }
 
-static void equal_chunks_stay_in_the_order_of_coming(void **state)
+TEST(equal_chunks_stay_in_the_order_of_coming)
 {
 	struct sml_list list;
 
-	(void)state;
 	memset(chunks, 0, sizeof(chunks));
 	sml_list_init(&list, links);
 	for (uint16_t i = 0; i < 3; i++)
 		sml_list_insert_sorted(&list, i, chunks);
 	assert_list(&list, (uint16_t[]){0, 1, 2}, 3);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_list_keeps_the_order_of_coming),
-		cmocka_unit_test(a_sorted_list_is_by_chunk_whatever_the_order),
-		cmocka_unit_test(equal_chunks_stay_in_the_order_of_coming),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sets of ranks, as text and as bytes; and what slots wait for, in memory and in messages. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "job/waits.h"
+#include "support/test.h"
 
 static struct sml_ranks set_of(unsigned n, const unsigned *ranks)
 {
@@ -28,12 +23,11 @@ static struct sml_ranks from_to(unsigned first, unsigned last)
 	return set;
 }
 
-static void a_set_has_what_was_added(void **state)
+TEST(a_set_has_what_was_added)
 {
 	static const unsigned some[] = {0, 63, 64, 4095};
 	struct sml_ranks set = set_of(4, some), low = from_to(0, 63);
 
-	(void)state;
 	for (unsigned i = 0; i < 4; i++)
 		assert_true(sml_ranks_has(&set, some[i]));
 	assert_false(sml_ranks_has(&set, 1) || sml_ranks_has(&set, 65) ||
@@ -59,12 +53,11 @@ static void expect_text(struct sml_ranks set, unsigned more, const char *expecte
 	assert_string_equal(text, expected);
 }
 
-static void a_sentence_names_a_few_ranks_and_counts_the_others(void **state)
+TEST(a_sentence_names_a_few_ranks_and_counts_the_others)
 {
 	static const unsigned some[] = {3, 7, 4095};
 	struct sml_ranks none = {{0}};
 
-	(void)state;
 	expect_text(none, 0, "");
 	expect_text(set_of(1, some), 0, "3");
 	expect_text(set_of(2, some), 0, "3 and 7");
@@ -82,12 +75,11 @@ static void a_sentence_names_a_few_ranks_and_counts_the_others(void **state)
 		    "4013, 4014, 4015 and 4080 others");
 }
 
-static void a_sentence_ends_where_its_room_does(void **state)
+TEST(a_sentence_ends_where_its_room_does)
 {
 	struct sml_ranks set = from_to(4000, 4095);
 	char text[SML_RANKS_TEXT_BYTES];
 
-	(void)state;
 	for (size_t bytes = 1; bytes < sizeof(text); bytes++) {
 		memset(text, 'x', sizeof(text));
 		sml_ranks_text(&set, 0, text, bytes);
@@ -96,13 +88,12 @@ static void a_sentence_ends_where_its_room_does(void **state)
 	}
 }
 
-static void bytes_are_read_as_they_were_written(void **state)
+TEST(bytes_are_read_as_they_were_written)
 {
 	static const unsigned some[] = {0, 9, 103, 4095};
 	uint8_t bytes[SML_RANKS_BYTES];
 	struct sml_ranks set, read;
 
-	(void)state;
 	for (unsigned n = 0; n <= 4; n++) {
 		size_t length;
 
@@ -114,12 +105,11 @@ static void bytes_are_read_as_they_were_written(void **state)
 	}
 }
 
-static void ranks_that_there_are_not_are_refused(void **state)
+TEST(ranks_that_there_are_not_are_refused)
 {
 	uint8_t bytes[SML_RANKS_BYTES + 1] = {[12] = 0x80, [13] = 0x01};
 	struct sml_ranks set;
 
-	(void)state;
 	assert_true(sml_ranks_unpack(&set, bytes, 13, 104));
 	assert_false(sml_ranks_unpack(&set, bytes, 13, 103));
 	/* A byte that no rank is in, although it is needed for nothing. */
@@ -131,13 +121,12 @@ static void ranks_that_there_are_not_are_refused(void **state)
 
 /* ---- what slots wait for ---- */
 
-static void equal_sets_are_kept_once(void **state)
+TEST(equal_sets_are_kept_once)
 {
 	struct sml_ranks set = from_to(60, 70), one = from_to(4095, 4095), read;
 	uint32_t n_missing[SML_MAX_WORLD] = {0};
 	struct sml_waits waits;
 
-	(void)state;
 	assert_true(sml_waits_init(&waits, SML_MAX_SLOTS, SML_MAX_WORLD));
 	for (uint32_t slot = 0; slot < SML_MAX_SLOTS; slot++)
 		sml_waits_note(&waits, slot, slot + 1, slot % 4 ? &set : &one);
@@ -156,11 +145,10 @@ static void equal_sets_are_kept_once(void **state)
 }
 
 /* A slot that there is no room for is unknown, and the report says that there are such. */
-static void too_many_sets_leave_slots_unknown(void **state)
+TEST(too_many_sets_leave_slots_unknown)
 {
 	struct sml_waits waits;
 
-	(void)state;
 	assert_true(sml_waits_init(&waits, SML_MAX_SLOTS, SML_MAX_WORLD));
 	for (uint32_t slot = 0; slot < SML_MAX_SLOTS; slot++) {
 		struct sml_ranks set = from_to(slot, slot);
@@ -186,11 +174,10 @@ static void too_many_sets_leave_slots_unknown(void **state)
 }
 
 /* Sets are found in a few looks, whichever ranks they differ in. */
-static void sets_may_differ_in_the_highest_ranks(void **state)
+TEST(sets_may_differ_in_the_highest_ranks)
 {
 	struct sml_waits waits;
 
-	(void)state;
 	for (unsigned shift = 0; shift <= 64 - 13; shift++) {
 		assert_true(sml_waits_init(&waits, SML_MAX_SLOTS, 64));
 		for (uint32_t slot = 0; slot < SML_MAX_SLOTS; slot++) {
@@ -216,11 +203,10 @@ static void fill(struct sml_waits *waits, uint32_t n_slots, unsigned n_ranks)
 	}
 }
 
-static void a_message_says_the_same(void **state)
+TEST(a_message_says_the_same)
 {
 	static const unsigned worlds[] = {1, 64, 65, 104, 4096};
 
-	(void)state;
 	for (unsigned i = 0; i < 5; i++) {
 		struct sml_waits_message message;
 		struct sml_waits told, heard;
@@ -258,12 +244,11 @@ static size_t packed_bytes(const struct sml_waits_message *message)
 	return sml_control__stall_report__get_packed_size(&report);
 }
 
-static void a_message_is_no_longer_than_its_room(void **state)
+TEST(a_message_is_no_longer_than_its_room)
 {
 	struct sml_waits_message message;
 	struct sml_waits waits;
 
-	(void)state;
 	fill(&waits, SML_MAX_SLOTS, SML_MAX_WORLD);
 	for (size_t room = 0; room < SML_WAITS_ROOM; room = 2 * room + 100) {
 		assert_true(sml_waits_pack(&waits, room, &message));
@@ -277,7 +262,7 @@ static void a_message_is_no_longer_than_its_room(void **state)
 	sml_waits_fini(&waits);
 }
 
-static void a_message_that_lies_says_nothing(void **state)
+TEST(a_message_that_lies_says_nothing)
 {
 	SmlControl__SlotState states[5], *slots[5];
 	uint8_t beyond[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}, fine[] = {6};
@@ -285,7 +270,6 @@ static void a_message_that_lies_says_nothing(void **state)
 	struct sml_ranks only = from_to(2, 3), ranks;
 	struct sml_waits waits;
 
-	(void)state;
 	for (unsigned i = 0; i < 5; i++) {
 		sml_control__slot_state__init(&states[i]);
 		slots[i] = &states[i];
@@ -305,23 +289,4 @@ static void a_message_that_lies_says_nothing(void **state)
 	sml_waits_get(&waits, 3, &ranks);
 	assert_int_equal(ranks.words[0], 4);
 	sml_waits_fini(&waits);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_set_has_what_was_added),
-		cmocka_unit_test(a_sentence_names_a_few_ranks_and_counts_the_others),
-		cmocka_unit_test(a_sentence_ends_where_its_room_does),
-		cmocka_unit_test(bytes_are_read_as_they_were_written),
-		cmocka_unit_test(ranks_that_there_are_not_are_refused),
-		cmocka_unit_test(equal_sets_are_kept_once),
-		cmocka_unit_test(too_many_sets_leave_slots_unknown),
-		cmocka_unit_test(sets_may_differ_in_the_highest_ranks),
-		cmocka_unit_test(a_message_says_the_same),
-		cmocka_unit_test(a_message_is_no_longer_than_its_room),
-		cmocka_unit_test(a_message_that_lies_says_nothing),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

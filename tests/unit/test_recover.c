@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Lanes from decoded elements: they decode to the same bits, whatever lanes came. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/quantize.h"
 #include "core/recover.h"
 #include "core/wire.h"
 #include "support/quantize_random.h"
+#include "support/test.h"
 
 #define MOST 353
 
@@ -91,11 +86,10 @@ static void check_all(enum sml_type type, enum sml_op op, enum sml_wire wire, un
 	check(&code, exponents[e], counts[c]);
 }
 
-static void decoded_floats_give_lanes_that_decode_to_the_same_bits(void **state)
+TEST(decoded_floats_give_lanes_that_decode_to_the_same_bits)
 {
 	static const enum sml_type types[] = {SML_FLOAT32, SML_FLOAT16, SML_BFLOAT16, SML_FLOAT64};
 
-	(void)state;
 	FOR_EACH(t, types)
 	FOR_EACH(w, wires)
 	FOR_EACH(o, ops)
@@ -103,13 +97,12 @@ static void decoded_floats_give_lanes_that_decode_to_the_same_bits(void **state)
 	check_all(types[t], ops[o], wires[w], rank_counts[n]);
 }
 
-static void so_do_integers_and_bytes(void **state)
+TEST(so_do_integers_and_bytes)
 {
 	const struct sml_code bytes = sml_code_of(SML_BYTE, SML_SUM, SML_WIRE_INT32, 4);
 	uint8_t elements[7] = {1, 2, 3, 4, 5, 6, 0xff};
 	uint32_t lanes[2] = {0};
 
-	(void)state;
 	FOR_EACH(o, ops)
 	FOR_EACH(n, rank_counts)
 	check_all(SML_INT32, ops[o], SML_WIRE_INT32, rank_counts[n]);
@@ -119,7 +112,7 @@ static void so_do_integers_and_bytes(void **state)
 }
 
 /* Several lanes decode to one element, or it depends on other lanes. */
-static void other_codings_are_not_recoverable(void **state)
+TEST(other_codings_are_not_recoverable)
 {
 	static const struct {
 		enum sml_type type;
@@ -130,7 +123,6 @@ static void other_codings_are_not_recoverable(void **state)
 		{SML_INT64, SML_SUM, SML_WIRE_INT32},	{SML_INT64, SML_MAX, SML_WIRE_INT32},
 		{SML_FLOAT64, SML_SUM, SML_WIRE_INT64}, {SML_FLOAT32, SML_MAX, SML_WIRE_INT32}};
 
-	(void)state;
 	FOR_EACH(i, others)
 	{
 		struct sml_code code = sml_code_of(others[i].type, others[i].op, others[i].wire, 4);
@@ -139,7 +131,7 @@ static void other_codings_are_not_recoverable(void **state)
 	}
 }
 
-static void elements_that_nothing_decodes_to_are_refused(void **state)
+TEST(elements_that_nothing_decodes_to_are_refused)
 {
 	const struct sml_code code = sml_code_of(SML_FLOAT32, SML_SUM, SML_WIRE_INT32, 4);
 	const float wrong[] = {(float)NAN, INFINITY, 3e38f, 0x1p-100f, -0.0f};
@@ -147,7 +139,6 @@ static void elements_that_nothing_decodes_to_are_refused(void **state)
 	uint32_t lanes[70];
 	int32_t exponent = 0;
 
-	(void)state;
 	FOR_EACH(i, wrong)
 	{
 		elements[66] = wrong[i];
@@ -159,12 +150,5 @@ static void elements_that_nothing_decodes_to_are_refused(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(decoded_floats_give_lanes_that_decode_to_the_same_bits),
-		cmocka_unit_test(so_do_integers_and_bytes),
-		cmocka_unit_test(other_codings_are_not_recoverable),
-		cmocka_unit_test(elements_that_nothing_decodes_to_are_refused),
-	};
-
-	return cmocka_run_group_tests(tests, seed_is_set, NULL);
+	return test_run(seed_is_set, NULL);
 }

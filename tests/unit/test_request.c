@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests are reused with their memory, unless the memory is very large. */
 #include "lib/progress/request.h"
+#include "support/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define LARGE (64 * SML_REQUEST_KEEPS_BYTES)
 
@@ -39,11 +34,10 @@ static void make_call(struct sml_requests *requests, size_t bytes)
 	sml_request_release(requests, request);
 }
 
-static void a_large_call_s_memory_is_freed_when_it_ends(void **state)
+TEST(a_large_call_s_memory_is_freed_when_it_ends)
 {
 	struct sml_requests requests;
 
-	(void)state;
 	sml_requests_init(&requests);
 	for (int i = 0; i < 3; i++) {
 		make_call(&requests, LARGE);
@@ -53,12 +47,11 @@ static void a_large_call_s_memory_is_freed_when_it_ends(void **state)
 	sml_requests_fini(&requests);
 }
 
-static void an_ordinary_call_s_memory_is_used_again(void **state)
+TEST(an_ordinary_call_s_memory_is_used_again)
 {
 	struct sml_requests requests;
 	const void *memory;
 
-	(void)state;
 	sml_requests_init(&requests);
 	make_call(&requests, SML_REQUEST_KEEPS_BYTES);
 	memory = requests.all->memory;
@@ -69,14 +62,4 @@ static void an_ordinary_call_s_memory_is_used_again(void **state)
 	}
 	assert_null(requests.all->next_of_all);
 	sml_requests_fini(&requests);
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_large_call_s_memory_is_freed_when_it_ends),
-		cmocka_unit_test(an_ordinary_call_s_memory_is_used_again),
-	};
-
-	return cmocka_run_group_tests_name("request", tests, NULL, NULL);
 }

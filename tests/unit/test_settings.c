@@ -1,22 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What is made of single settings: faults, interfaces, and the MTU; and the texts of errors. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "lib/settings/settings.h"
 #include "lib/transport/interface.h"
+#include "support/test.h"
 
-static void faults_are_parsed_strictly(void **state)
+TEST(faults_are_parsed_strictly)
 {
 	static const char *const bad[] = {"drop",   "drop=",   "drop=1000001", "drop=1,",
 					  "lose=1", "drop=1 ", ",drop=1",      "drop=-1"};
 	struct sml_faults faults;
 
-	(void)state;
 	assert_int_equal(sml_faults_parse(&faults, "drop=10000,duplicate=20,reorder=3,seed=7"), 0);
 	assert_int_equal(faults.drop, 10000);
 	assert_int_equal(faults.duplicate, 20);
@@ -31,9 +24,8 @@ static void faults_are_parsed_strictly(void **state)
 		assert_int_equal(sml_faults_parse(&faults, bad[i]), SML_ERROR_CONFIG);
 }
 
-static void interface_filters_take_names_prefixes_and_exclusions(void **state)
+TEST(interface_filters_take_names_prefixes_and_exclusions)
 {
-	(void)state;
 	assert_true(sml_interface_matches("eth0", "eth0"));
 	assert_true(sml_interface_matches("eth", "eth1"));
 	assert_true(sml_interface_matches("ib,eth", "eth1"));
@@ -42,9 +34,8 @@ static void interface_filters_take_names_prefixes_and_exclusions(void **state)
 	assert_true(sml_interface_matches("^lo,docker", "eth0"));
 }
 
-static void lanes_follow_from_the_mtu(void **state)
+TEST(lanes_follow_from_the_mtu)
 {
-	(void)state;
 	assert_int_equal(sml_lanes_of_mtu(1500, AF_INET), 352);
 	assert_int_equal(sml_lanes_of_mtu(1500, AF_INET6), 352);
 	assert_int_equal(sml_lanes_of_mtu(1475, AF_INET), 256);
@@ -55,24 +46,11 @@ static void lanes_follow_from_the_mtu(void **state)
 	assert_int_equal(sml_lanes_of_mtu(195, AF_INET), 0);
 }
 
-static void every_error_has_a_text(void **state)
+TEST(every_error_has_a_text)
 {
-	(void)state;
 	assert_string_equal(sml_strerror(0), "success");
 	assert_string_equal(sml_strerror(SML_ERROR_MISMATCH), "ranks disagree");
 	assert_string_equal(sml_strerror(-12), "Cannot allocate memory");
 	assert_string_equal(sml_strerror(-4000), "unknown error");
 	assert_string_equal(sml_strerror(7), "unknown error");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(faults_are_parsed_strictly),
-		cmocka_unit_test(interface_filters_take_names_prefixes_and_exclusions),
-		cmocka_unit_test(lanes_follow_from_the_mtu),
-		cmocka_unit_test(every_error_has_a_text),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Simulated worlds: many seeds, the same trace each time, and the seeds that were kept. */
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "sim/run.h"
 #include "sim/tree.h"
+#include "support/test.h"
 
 static struct sim_world world;
 static struct sim_result result;
@@ -31,27 +26,23 @@ static void run_seeds(uint64_t n, const char *options, bool small,
 	}
 }
 
-static void small_worlds_pass(void **state)
+TEST(small_worlds_pass)
 {
-	(void)state;
 	run_seeds(400, "", true, sim_world_draw);
 }
 
-static void large_worlds_pass(void **state)
+TEST(large_worlds_pass)
 {
-	(void)state;
 	run_seeds(24, "--large ", false, sim_world_draw);
 }
 
-static void worlds_with_trees_pass(void **state)
+TEST(worlds_with_trees_pass)
 {
-	(void)state;
 	run_seeds(400, "--trees ", true, sim_world_draw_tree);
 }
 
-static void a_world_of_4096_ranks_passes(void **state)
+TEST(a_world_of_4096_ranks_passes)
 {
-	(void)state;
 	/* A switch dies in it. */
 	sim_world_draw_tree(&world, 52, false);
 	assert_int_equal(world.n_ranks, 4096);
@@ -66,11 +57,10 @@ static void a_world_of_4096_ranks_passes(void **state)
 }
 
 /* With this many ranks, limbs are smaller than with up to 1,024: core/wide.h. */
-static void sums_of_64_bits_over_4096_ranks_are_right(void **state)
+TEST(sums_of_64_bits_over_4096_ranks_are_right)
 {
 	static const enum sml_type types[] = {SML_FLOAT64, SML_INT64};
 
-	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
 		sim_world_draw_tree(&world, 52, false);
 		assert_int_equal(world.n_ranks, 4096);
@@ -105,13 +95,12 @@ static void count_depths(const struct sim_tree *tree, uint32_t n_ranks, uint32_t
 	}
 }
 
-static void trees_have_every_shape_and_die_at_every_level(void **state)
+TEST(trees_have_every_shape_and_die_at_every_level)
 {
 	uint32_t depths[3] = {0}, dying = 0, changing = 0, bare = 0, striped = 0;
 	uint64_t resent = 0, resumed = 0, full = 0;
 	struct sim_tree tree, later;
 
-	(void)state;
 	for (uint64_t seed = 1; seed <= 400; seed++) {
 		sim_world_draw_tree(&world, seed, true);
 		sim_tree_draw(&world, 0, 1, &tree);
@@ -138,9 +127,8 @@ static void trees_have_every_shape_and_die_at_every_level(void **state)
 	assert_in_range(resumed, 40, 390);
 }
 
-static void the_same_seed_has_the_same_trace(void **state)
+TEST(the_same_seed_has_the_same_trace)
 {
-	(void)state;
 	for (uint64_t seed = 1; seed <= 40; seed++) {
 		uint64_t hash, other;
 
@@ -157,14 +145,13 @@ static void the_same_seed_has_the_same_trace(void **state)
 	}
 }
 
-static void worlds_have_every_fault_and_many_have_none(void **state)
+TEST(worlds_have_every_fault_and_many_have_none)
 {
 	uint32_t lossy = 0, lossless = 0, dying = 0, wrapping = 0, striped = 0, calm = 0;
 	uint32_t exact = 0, resumed = 0, split = 0;
 	uint32_t embedded = 0, deadly = 0, slow = 0, pausing = 0, late = 0, narrow = 0;
 	uint64_t ranks = 0;
 
-	(void)state;
 	for (uint64_t seed = 1; seed <= 400; seed++) {
 		sim_world_draw(&world, seed, true);
 		lossy += world.loss_ppm > 0;
@@ -251,14 +238,13 @@ static void replay(const char *command)
 		fail_msg("switchml sim --seed %s: %s", command, result.failure);
 }
 
-static void kept_seeds_pass(void **state)
+TEST(kept_seeds_pass)
 {
 	const char *path = getenv("SML_SEEDS");
 	FILE *file = fopen(path ? path : "sim/seeds.txt", "r");
 	char line[512];
 	unsigned n = 0;
 
-	(void)state;
 	assert_non_null(file);
 	while (fgets(line, sizeof(line), file) != NULL) {
 		line[strcspn(line, "#\n")] = '\0';
@@ -296,9 +282,8 @@ static void assert_about(uint64_t ns, uint64_t expected_ns)
 	assert_in_range(ns, expected_ns, expected_ns * 105 / 100);
 }
 
-static void a_plain_world_is_as_fast_as_its_slowest_part(void **state)
+TEST(a_plain_world_is_as_fast_as_its_slowest_part)
 {
-	(void)state;
 	/* 1,448 bytes and 66 around them, at 100 Mbit/s. */
 	assert_about(plain_ns(1, FLOATS, "n_ranks=2"), 121120000);
 	assert_about(plain_ns(1, FLOATS, "n_ranks=64"), 121120000);
@@ -313,19 +298,17 @@ static uint64_t lossy_ns(uint64_t seed)
 	return plain_ns(seed, FLOATS, "loss_ppm=10000");
 }
 
-static void the_seed_decides_what_a_plain_world_loses(void **state)
+TEST(the_seed_decides_what_a_plain_world_loses)
 {
-	(void)state;
 	assert_int_equal(lossy_ns(1), lossy_ns(1));
 	assert_int_not_equal(lossy_ns(1), lossy_ns(2));
 }
 
 /* Segmentation offloads make such gaps between results. */
-static void groups_of_results_do_not_look_like_loss(void **state)
+TEST(groups_of_results_do_not_look_like_loss)
 {
 	static const char *const groups[] = {"super_us=2000", "super_us=4000", "super_us=8000"};
 
-	(void)state;
 	for (unsigned i = 0; i < 3; i++) {
 		plain_ns(1, 1000000, groups[i]);
 		/* Only before the first gaps are known. */
@@ -337,11 +320,10 @@ static void groups_of_results_do_not_look_like_loss(void **state)
 }
 
 /* 24 calls of 10 ms, one after the other; a loss at the end of one is not seen by later packets. */
-static void the_tail_of_a_call_does_not_wait_for_the_timeout(void **state)
+TEST(the_tail_of_a_call_does_not_wait_for_the_timeout)
 {
 	uint64_t sum_ns = 0;
 
-	(void)state;
 	for (uint64_t seed = 1; seed <= 4; seed++)
 		sum_ns += plain_ns(seed, 30000, "n_calls=24 loss_ppm=1000");
 	/* 254 ms without loss; 510 ms if each tail waits for the timeout. */
@@ -349,9 +331,8 @@ static void the_tail_of_a_call_does_not_wait_for_the_timeout(void **state)
 }
 
 /* A rank's contributions and its stripe's results make a queue that is longer than the timeout. */
-static void packets_are_measured_although_all_were_sent_twice(void **state)
+TEST(packets_are_measured_although_all_were_sent_twice)
 {
-	(void)state;
 	plain_ns(1, 500000, "embedded=1 one_link=1 n_ranks=4 data_slots=88");
 	/* Only until the timeout has grown; without that, as many as there are packets. */
 	if (result.verdicts[SML_VERDICT_RESEND] > result.verdicts[SML_VERDICT_ABSORBED] / 3)
@@ -361,7 +342,7 @@ static void packets_are_measured_although_all_were_sent_twice(void **state)
 }
 
 /* A shard has its part of a stripe's chunks, and a window of its own. */
-static void threads_do_not_make_ranks_that_embed_their_stripes_slower(void **state)
+TEST(threads_do_not_make_ranks_that_embed_their_stripes_slower)
 {
 	const char *settings[] = {
 		"embedded=1 n_ranks=4 n_stripes=4 link_mbps=10000 delay_us=100 n_shards=1",
@@ -370,30 +351,6 @@ static void threads_do_not_make_ranks_that_embed_their_stripes_slower(void **sta
 	};
 	uint64_t one_ns = plain_ns(1, 1000000, settings[0]);
 
-	(void)state;
 	for (unsigned i = 1; i < sizeof(settings) / sizeof(settings[0]); i++)
 		assert_in_range(plain_ns(1, 1000000, settings[i]), one_ns / 2, one_ns);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(small_worlds_pass),
-		cmocka_unit_test(large_worlds_pass),
-		cmocka_unit_test(worlds_with_trees_pass),
-		cmocka_unit_test(a_world_of_4096_ranks_passes),
-		cmocka_unit_test(sums_of_64_bits_over_4096_ranks_are_right),
-		cmocka_unit_test(trees_have_every_shape_and_die_at_every_level),
-		cmocka_unit_test(the_same_seed_has_the_same_trace),
-		cmocka_unit_test(worlds_have_every_fault_and_many_have_none),
-		cmocka_unit_test(kept_seeds_pass),
-		cmocka_unit_test(a_plain_world_is_as_fast_as_its_slowest_part),
-		cmocka_unit_test(the_seed_decides_what_a_plain_world_loses),
-		cmocka_unit_test(groups_of_results_do_not_look_like_loss),
-		cmocka_unit_test(the_tail_of_a_call_does_not_wait_for_the_timeout),
-		cmocka_unit_test(packets_are_measured_although_all_were_sent_twice),
-		cmocka_unit_test(threads_do_not_make_ranks_that_embed_their_stripes_slower),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,20 +4,15 @@
  * host, with and without faults. Needs a loopback.
  */
 #include "lib/transport/transport.h"
+#include "support/test.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "net/udp_options.h"
 
@@ -143,14 +138,13 @@ static void send_all(struct net *net)
 	}
 }
 
-static void results_reach_the_peers_that_they_are_for(void **state)
+TEST(results_reach_the_peers_that_they_are_for)
 {
 	unsigned seen[N_RESULTS];
 	uint32_t one[BYTES / 4] = {7};
 	const struct iovec packet = {one, BYTES};
 	struct net net;
 
-	(void)state;
 	open_net(&net, NULL);
 	send_all(&net);
 	for (unsigned peer = 1; peer < N_PEERS; peer++) {
@@ -203,7 +197,7 @@ static void send_batch(struct net *net, unsigned n)
 	assert_int_equal(batch.first, n);
 }
 
-static void refused_super_packets_leave_one_by_one_and_the_rank_says_so(void **state)
+TEST(refused_super_packets_leave_one_by_one_and_the_rank_says_so)
 {
 	unsigned seen[N_RESULTS];
 	char text[4096], *told;
@@ -211,7 +205,6 @@ static void refused_super_packets_leave_one_by_one_and_the_rank_says_so(void **s
 	struct net net;
 	int saved;
 
-	(void)state;
 	assert_non_null(file);
 	open_net(&net, NULL);
 	net.log = (struct sml_log){.level = SML_LOG_INFO, .rank = 2};
@@ -233,13 +226,12 @@ static void refused_super_packets_leave_one_by_one_and_the_rank_says_so(void **s
 	close_net(&net);
 }
 
-static void faults_drop_results(void **state)
+TEST(faults_drop_results)
 {
 	const struct sml_faults all = {.drop = 1000000}, half = {.drop = 500000, .seed = 3};
 	unsigned seen[N_RESULTS], n;
 	struct net net;
 
-	(void)state;
 	open_net(&net, &all);
 	send_all(&net);
 	assert_int_equal(receive_all(&net, 1, seen), 0);
@@ -255,13 +247,12 @@ static void faults_drop_results(void **state)
 	close_net(&net);
 }
 
-static void faults_double_results(void **state)
+TEST(faults_double_results)
 {
 	const struct sml_faults faults = {.duplicate = 1000000};
 	unsigned seen[N_RESULTS];
 	struct net net;
 
-	(void)state;
 	open_net(&net, &faults);
 	send_all(&net);
 	for (unsigned peer = 1; peer < N_PEERS; peer++) {
@@ -270,16 +261,4 @@ static void faults_double_results(void **state)
 			assert_int_equal(seen[i], 2);
 	}
 	close_net(&net);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(results_reach_the_peers_that_they_are_for),
-		cmocka_unit_test(refused_super_packets_leave_one_by_one_and_the_rank_says_so),
-		cmocka_unit_test(faults_drop_results),
-		cmocka_unit_test(faults_double_results),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A root with two leaves, without sockets: many ranks, and ranks of one machine. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "control/envelope.h"
 #include "job/switch_branches.h"
+#include "support/test.h"
 #include "support/tree.h"
 
 /* ---- many ranks ---- */
@@ -30,12 +26,11 @@ static void run_racks(struct jobs_world *world)
 		tree_leaf_ready(world, leaf, 352);
 }
 
-static void more_ranks_than_children_run_behind_leaves(void **state)
+TEST(more_ranks_than_children_run_behind_leaves)
 {
 	struct jobs_world world;
 	SmlControl__Envelope *told;
 
-	(void)state;
 	run_racks(&world);
 	assert_int_equal(world.jobs.n_jobs, 1);
 	for (unsigned leaf = 0; leaf < 2; leaf++) {
@@ -64,12 +59,11 @@ static void more_ranks_than_children_run_behind_leaves(void **state)
 	jobs_close(&world);
 }
 
-static void ranks_that_wait_are_told_of_a_few_that_are_missing(void **state)
+TEST(ranks_that_wait_are_told_of_a_few_that_are_missing)
 {
 	struct jobs_world world;
 	SmlControl__Envelope *told;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	tree_attach(&world, 0, 4096);
 	tree_relay_join(&world, 0, 1000, 4095, 4096);
@@ -96,13 +90,12 @@ static void ranks_that_wait_are_told_of_a_few_that_are_missing(void **state)
 	jobs_close(&world);
 }
 
-static void a_switch_has_room_for_64_children(void **state)
+TEST(a_switch_has_room_for_64_children)
 {
 	struct jobs_world world;
 	SmlControl__Envelope *told;
 	const char *text;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	world.jobs.config.name = "spine:28500";
 	tree_attach(&world, 0, 4096);
@@ -135,7 +128,7 @@ static void a_switch_has_room_for_64_children(void **state)
 }
 
 /* Numbers that would be fine if they were cut to 8, 12 or 16 bits. */
-static void impossible_ranks_do_not_join(void **state)
+TEST(impossible_ranks_do_not_join)
 {
 	static const struct {
 		uint32_t rank, world_size;
@@ -150,7 +143,6 @@ static void impossible_ranks_do_not_join(void **state)
 	};
 	struct jobs_world world;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(joins) / sizeof(joins[0]); i++) {
 		jobs_open(&world, 4096, 64, false);
 		jobs_join(&world, 0, jobs_join_message("tree", joins[i].rank, joins[i].world_size));
@@ -172,7 +164,7 @@ static void impossible_ranks_do_not_join(void **state)
 	jobs_close(&world);
 }
 
-static void a_leaf_names_no_ranks_of_another(void **state)
+TEST(a_leaf_names_no_ranks_of_another)
 {
 	static const uint32_t pairs[][2] = {{0, RACK},	    {0, N_RANKS},    {0, 4095},
 					    {0, 4096},	    {0, 65536},	     {0, UINT32_MAX},
@@ -180,7 +172,6 @@ static void a_leaf_names_no_ranks_of_another(void **state)
 	SmlControl__LeafMismatch mismatch = SML_CONTROL__LEAF_MISMATCH__INIT;
 	struct jobs_world world;
 
-	(void)state;
 	run_racks(&world);
 	mismatch.job_number = tree_leaf_job(&world, 0)->job_number;
 	mismatch.n_ranks = 2;
@@ -195,7 +186,7 @@ static void a_leaf_names_no_ranks_of_another(void **state)
 }
 
 /* The first leaf's slots wait for ranks 3, 60 and more; it may speak only for the first of them. */
-static void what_a_leaf_waits_for_is_reduced_to_its_ranks(void **state)
+TEST(what_a_leaf_waits_for_is_reduced_to_its_ranks)
 {
 	uint8_t ranks[] = {1u << 3, 0, 0, 0, 0, 0, 0, 1u << 4}, beyond[] = {[13] = 1};
 	ProtobufCBinaryData sets[] = {{sizeof(ranks), ranks}, {sizeof(beyond), beyond}};
@@ -206,7 +197,6 @@ static void what_a_leaf_waits_for_is_reduced_to_its_ranks(void **state)
 	SmlControl__Envelope *answer;
 	struct jobs_world world;
 
-	(void)state;
 	run_racks(&world);
 	/* Slot 0 waits for both leaves. */
 	world.slots_lack = 3;
@@ -241,7 +231,7 @@ static void what_a_leaf_waits_for_is_reduced_to_its_ranks(void **state)
 }
 
 /* Peer 0 is a leaf that pings, and never answers; the job goes on, and its ranks get a report. */
-static void ranks_do_not_wait_for_a_leaf_that_says_nothing(void **state)
+TEST(ranks_do_not_wait_for_a_leaf_that_says_nothing)
 {
 	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
 	SmlControl__LeafSlots told = SML_CONTROL__LEAF_SLOTS__INIT;
@@ -251,7 +241,6 @@ static void ranks_do_not_wait_for_a_leaf_that_says_nothing(void **state)
 	SmlControl__Envelope *answer;
 	struct jobs_world world;
 
-	(void)state;
 	run_racks(&world);
 	world.slots_lack = 3;
 	slot.set = 1;
@@ -319,14 +308,13 @@ static void run_machine(struct jobs_world *world)
 	relay_machine(world, 1, 54, 4, 5, 'a', 13);
 }
 
-static void ranks_that_meet_at_one_leaf_are_one_host(void **state)
+TEST(ranks_that_meet_at_one_leaf_are_one_host)
 {
 	static const uint32_t firsts[] = {0, 1, 0}, others[] = {3, 3};
 	const SmlControl__LeafJob *job;
 	SmlControl__Envelope *admitted;
 	struct jobs_world world;
 
-	(void)state;
 	run_machine(&world);
 	job = tree_leaf_job(&world, 0);
 	assert_int_equal(job->n_hosts, 3);
@@ -347,13 +335,12 @@ static void ranks_that_meet_at_one_leaf_are_one_host(void **state)
 }
 
 /* The leaves lose the job of the first admission before they get the second one. */
-static void ranks_behind_a_leaf_without_memory_are_admitted_again(void **state)
+TEST(ranks_behind_a_leaf_without_memory_are_admitted_again)
 {
 	static const uint32_t alone[] = {0, 1, 2};
 	struct jobs_world world;
 	uint32_t before;
 
-	(void)state;
 	run_machine(&world);
 	before = tree_leaf_job(&world, 0)->job_number;
 	tree_leaf_ready(&world, 0, 352);
@@ -375,21 +362,4 @@ static void ranks_behind_a_leaf_without_memory_are_admitted_again(void **state)
 		relay_shares(&world, rank / 3, 50 + rank, false);
 	assert_true(tree_was_relayed(&world, 0, 50, SML_CONTROL__ENVELOPE__BODY_START));
 	jobs_close(&world);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(more_ranks_than_children_run_behind_leaves),
-		cmocka_unit_test(ranks_that_wait_are_told_of_a_few_that_are_missing),
-		cmocka_unit_test(a_switch_has_room_for_64_children),
-		cmocka_unit_test(impossible_ranks_do_not_join),
-		cmocka_unit_test(a_leaf_names_no_ranks_of_another),
-		cmocka_unit_test(what_a_leaf_waits_for_is_reduced_to_its_ranks),
-		cmocka_unit_test(ranks_do_not_wait_for_a_leaf_that_says_nothing),
-		cmocka_unit_test(ranks_that_meet_at_one_leaf_are_one_host),
-		cmocka_unit_test(ranks_behind_a_leaf_without_memory_are_admitted_again),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

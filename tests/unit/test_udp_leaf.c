@@ -4,18 +4,13 @@
  * stranger knows what every child of the parent knows, but is elsewhere.
  */
 #include <arpa/inet.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "job/dataplane.h"
 #include "support/ranks.h"
+#include "support/test.h"
 #include "switch/dataplane.h"
 
 #define JOB	      7u
@@ -174,25 +169,15 @@ static void check_results(struct world *world)
 	assert_int_equal(sml_be32(packet.lanes_be[0]), 42);
 }
 
-static void only_what_comes_from_the_parent_is_taken(void **state)
+TEST(only_what_comes_from_the_parent_is_taken)
 {
 	static const char *const addresses[] = {NULL, "127.0.0.1"};
 	struct world world;
 
-	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
 		open_world(&world, addresses[i]);
 		check_answers_to_probes(&world);
 		check_results(&world);
 		close_world(&world);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(only_what_comes_from_the_parent_is_taken),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

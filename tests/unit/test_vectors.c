@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The shared test vectors against the user-space pool. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "core/element.h"
+#include "support/test.h"
 #include "support/vectors.h"
 
 struct run {
@@ -72,25 +67,15 @@ static void receive(void *self, struct vector *vector)
 	run->n++;
 }
 
-static void every_vector_gets_its_verdict_and_result(void **state)
+TEST(every_vector_gets_its_verdict_and_result)
 {
 	const struct vector_steps steps = {begin_world, age, receive};
 	struct run run = {.memory = NULL};
 
-	(void)state;
 	vectors_run(&steps, &run);
 	free(run.memory);
 	assert_true(run.n > 50);
 	for (unsigned i = 0; i < SML_VERDICTS; i++)
 		if (!run.seen[i])
 			fail_msg("no vector for %s", sml_verdict_name((enum sml_verdict)i));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_vector_gets_its_verdict_and_result),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Rates from two answers of a switch: cmd/view.h. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "cmd/view.h"
+#include "support/test.h"
 
 #define RANKS 3
 
@@ -111,12 +106,11 @@ static void look(struct world *world)
 			   world->ranks);
 }
 
-static void rates_are_differences_by_the_switchs_clock(void **state)
+TEST(rates_are_differences_by_the_switchs_clock)
 {
 	struct sml_switch_rates rates;
 	struct world world;
 
-	(void)state;
 	begin(&world);
 	world.before.counter.value = 1000;
 	world.now.counter.value = 5000;
@@ -132,12 +126,11 @@ static void rates_are_differences_by_the_switchs_clock(void **state)
 	sml_view_free(&world.view);
 }
 
-static void one_answer_has_no_rates(void **state)
+TEST(one_answer_has_no_rates)
 {
 	struct sml_switch_rates rates;
 	struct world world;
 
-	(void)state;
 	begin(&world);
 	sml_view_take(&world.view, sent(&world.now));
 	sml_view_switch_rates(&world.view, &rates);
@@ -151,11 +144,10 @@ static void one_answer_has_no_rates(void **state)
 	sml_view_free(&world.view);
 }
 
-static void a_switch_that_has_started_again_has_no_rates(void **state)
+TEST(a_switch_that_has_started_again_has_no_rates)
 {
 	struct world world;
 
-	(void)state;
 	begin(&world);
 	world.now.status.uptime_ms = 500;
 	look(&world);
@@ -164,11 +156,10 @@ static void a_switch_that_has_started_again_has_no_rates(void **state)
 	sml_view_free(&world.view);
 }
 
-static void another_job_or_epoch_has_no_rates(void **state)
+TEST(another_job_or_epoch_has_no_rates)
 {
 	struct world world;
 
-	(void)state;
 	begin(&world);
 	world.now.job.epoch = 2;
 	look(&world);
@@ -181,11 +172,10 @@ static void another_job_or_epoch_has_no_rates(void **state)
 	sml_view_free(&world.view);
 }
 
-static void a_ranks_interval_is_from_one_report_to_the_next(void **state)
+TEST(a_ranks_interval_is_from_one_report_to_the_next)
 {
 	struct world world;
 
-	(void)state;
 	begin(&world);
 	/* The switch heard rank 0 at 9.0 s and at 12.0 s: three seconds apart. */
 	world.before.workers[0].traffic_age_ms = 1000;
@@ -205,11 +195,10 @@ static void a_ranks_interval_is_from_one_report_to_the_next(void **state)
 	sml_view_free(&world.view);
 }
 
-static void the_link_is_shared_by_frames(void **state)
+TEST(the_link_is_shared_by_frames)
 {
 	struct world world;
 
-	(void)state;
 	begin(&world);
 	assert_true(world.now.traffic[0].link_mbits == 0);
 	world.now.traffic[0].link_mbits = 10;
@@ -223,11 +212,10 @@ static void the_link_is_shared_by_frames(void **state)
 	sml_view_free(&world.view);
 }
 
-static void the_slowest_rank_completes_the_most_uses(void **state)
+TEST(the_slowest_rank_completes_the_most_uses)
 {
 	struct world world;
 
-	(void)state;
 	begin(&world);
 	/* Before, rank 0 was the slowest. */
 	world.before.workers[0].completed = 1000;
@@ -246,12 +234,11 @@ static void the_slowest_rank_completes_the_most_uses(void **state)
 }
 
 /* Their leaf is counted instead, as one rank would be. */
-static void ranks_at_leaves_are_not_the_last_here_but_their_leaf_is(void **state)
+TEST(ranks_at_leaves_are_not_the_last_here_but_their_leaf_is)
 {
 	struct sml_branch_rates branch;
 	struct world world;
 
-	(void)state;
 	begin(&world);
 	add_leaf(&world, 40, 60, 200);
 	for (unsigned i = 0; i < 2; i++)
@@ -281,12 +268,11 @@ static void ranks_at_leaves_are_not_the_last_here_but_their_leaf_is(void **state
 	sml_view_free(&world.view);
 }
 
-static void a_leaf_that_has_just_come_has_no_rates(void **state)
+TEST(a_leaf_that_has_just_come_has_no_rates)
 {
 	struct sml_branch_rates branch;
 	struct world world;
 
-	(void)state;
 	begin(&world);
 	add_leaf(&world, 0, 100, 300);
 	world.before.job.n_branches = 0;
@@ -298,11 +284,10 @@ static void a_leaf_that_has_just_come_has_no_rates(void **state)
 }
 
 /* A leaf is not told them: its sums would be 0, and wrong. */
-static void without_the_ranks_reports_there_is_no_throughput(void **state)
+TEST(without_the_ranks_reports_there_is_no_throughput)
 {
 	struct world world;
 
-	(void)state;
 	begin(&world);
 	look(&world);
 	assert_true(world.job.has_traffic);
@@ -315,12 +300,11 @@ static void without_the_ranks_reports_there_is_no_throughput(void **state)
 	sml_view_free(&world.view);
 }
 
-static void ranks_that_one_rank_sends_for_are_a_group(void **state)
+TEST(ranks_that_one_rank_sends_for_are_a_group)
 {
 	struct world world;
 	const SmlControl__JobStatus *job = &world.now.job;
 
-	(void)state;
 	begin(&world);
 	assert_int_equal(sml_view_host_group(job, job->workers[0]), 0);
 	for (unsigned i = 0; i < RANKS; i++)
@@ -330,11 +314,10 @@ static void ranks_that_one_rank_sends_for_are_a_group(void **state)
 	assert_int_equal(sml_view_host_group(job, job->workers[2]), 2);
 }
 
-static void a_counter_never_runs_backwards(void **state)
+TEST(a_counter_never_runs_backwards)
 {
 	struct world world;
 
-	(void)state;
 	begin(&world);
 	world.before.workers[0].contributions = UINT64_MAX;
 	world.before.traffic[0].bytes_sent = 5;
@@ -342,24 +325,4 @@ static void a_counter_never_runs_backwards(void **state)
 	look(&world);
 	assert_true(world.ranks[0].contributions == 0 && world.ranks[0].bytes_sent == 0);
 	sml_view_free(&world.view);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(rates_are_differences_by_the_switchs_clock),
-		cmocka_unit_test(one_answer_has_no_rates),
-		cmocka_unit_test(a_switch_that_has_started_again_has_no_rates),
-		cmocka_unit_test(another_job_or_epoch_has_no_rates),
-		cmocka_unit_test(a_ranks_interval_is_from_one_report_to_the_next),
-		cmocka_unit_test(the_link_is_shared_by_frames),
-		cmocka_unit_test(the_slowest_rank_completes_the_most_uses),
-		cmocka_unit_test(ranks_at_leaves_are_not_the_last_here_but_their_leaf_is),
-		cmocka_unit_test(a_leaf_that_has_just_come_has_no_rates),
-		cmocka_unit_test(without_the_ranks_reports_there_is_no_throughput),
-		cmocka_unit_test(ranks_that_one_rank_sends_for_are_a_group),
-		cmocka_unit_test(a_counter_never_runs_backwards),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,18 +3,13 @@
  * The promises of docs/numbers.md about sums of float64 and int64. They are compared with MPFR's:
  * exact, then rounded once.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <mpfr.h>
 
 #include "core/quantize.h"
 #include "core/tensor.h"
 #include "core/wide.h"
 #include "support/quantize_random.h"
+#include "support/test.h"
 #include "support/wide_plain.h"
 
 #define ELEMENTS  117  /* of a usual chunk */
@@ -120,13 +115,12 @@ static int ulp_power(double value)
 	return exponent - 53 < -1074 || value == 0 ? -1074 : exponent - 53;
 }
 
-static void sums_of_doubles_are_exact_and_rounded_once(void **state)
+TEST(sums_of_doubles_are_exact_and_rounded_once)
 {
 	static double elements[MOST_RANKS][ELEMENTS], result[ELEMENTS];
 	unsigned long n_exact = 0, n_bound = 0;
 	mpfr_t sum;
 
-	(void)state;
 	mpfr_init2(sum, PRECISION);
 	FOR_EACH(r, limb_counts)
 	for (unsigned round = 0; round < rounds_of(limb_counts[r], 60); round++) {
@@ -160,12 +154,11 @@ static void sums_of_doubles_are_exact_and_rounded_once(void **state)
 	mpfr_clear(sum);
 }
 
-static void averages_of_doubles_are_within_one_and_a_half_ulps(void **state)
+TEST(averages_of_doubles_are_within_one_and_a_half_ulps)
 {
 	static double elements[MOST_RANKS][ELEMENTS], result[ELEMENTS];
 	mpfr_t sum;
 
-	(void)state;
 	mpfr_init2(sum, PRECISION);
 	FOR_EACH(r, limb_counts)
 	for (unsigned round = 0; round < rounds_of(limb_counts[r], 30); round++) {
@@ -192,13 +185,12 @@ static void averages_of_doubles_are_within_one_and_a_half_ulps(void **state)
 }
 
 /* -DBL_MAX - DBL_MAX / 2^40 + …: the sum's upper part alone would be infinite. */
-static void sums_just_below_the_largest_double_stay_finite(void **state)
+TEST(sums_just_below_the_largest_double_stay_finite)
 {
 	static double elements[3][ELEMENTS];
 	double result[ELEMENTS];
 	const double most = 0x1.fffffffffffffp1023;
 
-	(void)state;
 	elements[0][0] = -most;
 	elements[1][0] = 0x1p1000;
 	elements[2][0] = 0;
@@ -214,13 +206,12 @@ static void sums_just_below_the_largest_double_stay_finite(void **state)
 	assert_true(result[2] == most);
 }
 
-static void special_doubles_spoil_or_zero_their_block(void **state)
+TEST(special_doubles_spoil_or_zero_their_block)
 {
 	static double elements[2][ELEMENTS];
 	static const double bad[] = {INFINITY, -INFINITY, NAN};
 	double result[ELEMENTS];
 
-	(void)state;
 	FOR_EACH(b, bad)
 	{
 		fill_doubles(0, elements[0], ELEMENTS);
@@ -239,12 +230,11 @@ static void special_doubles_spoil_or_zero_their_block(void **state)
 }
 
 /* Limbs and exponents that no honest rank sends: there must be no undefined behavior. */
-static void any_lanes_become_some_doubles(void **state)
+TEST(any_lanes_become_some_doubles)
 {
 	static uint32_t lanes[SML_LIMBS * ELEMENTS];
 	static double elements[ELEMENTS];
 
-	(void)state;
 	for (unsigned round = 0; round < 500; round++) {
 		int32_t exponent =
 			round % 3 ? (int32_t)random_below(2200) - 1100 : (int32_t)random_bits();
@@ -294,19 +284,17 @@ static void add_extremes(unsigned n)
 	}
 }
 
-static void limbs_of_as_many_ranks_as_allowed_do_not_overflow(void **state)
+TEST(limbs_of_as_many_ranks_as_allowed_do_not_overflow)
 {
-	(void)state;
 	add_extremes(SML_LIMB_WIDE_RANKS);
 	add_extremes(MOST_RANKS);
 }
 
-static void sums_of_int64_are_exact_modulo_2_to_the_64(void **state)
+TEST(sums_of_int64_are_exact_modulo_2_to_the_64)
 {
 	static int64_t elements[MOST_RANKS][ELEMENTS], result[ELEMENTS];
 	static uint32_t lanes[SML_LIMBS * ELEMENTS], sums[SML_LIMBS * ELEMENTS];
 
-	(void)state;
 	FOR_EACH(r, limb_counts)
 	for (unsigned round = 0; round < rounds_of(limb_counts[r], 60); round++) {
 		unsigned n = limb_counts[r];
@@ -330,13 +318,12 @@ static void sums_of_int64_are_exact_modulo_2_to_the_64(void **state)
 }
 
 /* float64 on the wires of float32: their accuracy. */
-static void doubles_on_narrow_wires_are_within_their_bounds(void **state)
+TEST(doubles_on_narrow_wires_are_within_their_bounds)
 {
 	static double elements[MOST_RANKS][ELEMENTS], result[ELEMENTS];
 	static uint32_t lanes[ELEMENTS], sums[ELEMENTS];
 	mpfr_t sum;
 
-	(void)state;
 	mpfr_init2(sum, PRECISION);
 	FOR_EACH(r, limb_counts)
 	for (unsigned round = 0; round < rounds_of(limb_counts[r], 60); round++) {
@@ -388,7 +375,7 @@ static void doubles_on_narrow_wires_are_within_their_bounds(void **state)
 /* ---- chunks of which a rank wants a part ---- */
 
 /* The largest case: two elements of 8 bytes in each of the most lanes. The sanitizer checks it. */
-static void part_of_the_largest_chunk_fits(void **state)
+TEST(part_of_the_largest_chunk_fits)
 {
 	enum { N = 6000 };
 	static double send[N], recv[N / 2];
@@ -409,7 +396,6 @@ static void part_of_the_largest_chunk_fits(void **state)
 	struct sml_tensor tensor;
 	void *memory = malloc(sml_tensor_memory_bytes(&spec, &shape));
 
-	(void)state;
 	for (int i = 0; i < N; i++)
 		send[i] = i;
 	assert_non_null(memory);
@@ -426,12 +412,11 @@ static void part_of_the_largest_chunk_fits(void **state)
 }
 
 /* Also for elements above the exponent and for NaN, which only a dishonest rank causes. */
-static void vectors_and_scalars_agree_on_every_bit(void **state)
+TEST(vectors_and_scalars_agree_on_every_bit)
 {
 	static double elements[ELEMENTS], back[ELEMENTS], plain_back[ELEMENTS];
 	static uint32_t lanes[SML_LIMBS * ELEMENTS], plain[SML_LIMBS * ELEMENTS];
 
-	(void)state;
 	for (unsigned round = 0; round < 20000; round++) {
 		size_t count = random_below(ELEMENTS + 1), bytes = 8 * count;
 		unsigned n = random_below(64) ? 1 + random_below(64)
@@ -481,18 +466,5 @@ static void vectors_and_scalars_agree_on_every_bit(void **state)
 
 int main(void)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sums_of_doubles_are_exact_and_rounded_once),
-		cmocka_unit_test(averages_of_doubles_are_within_one_and_a_half_ulps),
-		cmocka_unit_test(sums_just_below_the_largest_double_stay_finite),
-		cmocka_unit_test(special_doubles_spoil_or_zero_their_block),
-		cmocka_unit_test(any_lanes_become_some_doubles),
-		cmocka_unit_test(limbs_of_as_many_ranks_as_allowed_do_not_overflow),
-		cmocka_unit_test(sums_of_int64_are_exact_modulo_2_to_the_64),
-		cmocka_unit_test(doubles_on_narrow_wires_are_within_their_bounds),
-		cmocka_unit_test(part_of_the_largest_chunk_fits),
-		cmocka_unit_test(vectors_and_scalars_agree_on_every_bit),
-	};
-
-	return cmocka_run_group_tests_name("wide", tests, seed_is_set, NULL);
+	return test_run(seed_is_set, NULL);
 }

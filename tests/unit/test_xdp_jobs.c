@@ -6,16 +6,12 @@
  */
 #include <bpf/bpf.h>
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "support/test.h"
 #include "support/xdp_run.h"
 
 #define SLOTS	 64u
@@ -90,11 +86,10 @@ static void expect_fresh(struct sml_xdp_maps *maps, uint32_t job)
 }
 
 /* Without the cleaner's thread, nothing has asked the kernel, so no job may get it. */
-static void what_a_job_held_is_nobodys_before_the_kernel_says_so(void **state)
+TEST(what_a_job_held_is_nobodys_before_the_kernel_says_so)
 {
 	struct sml_xdp_maps *maps = xdp_open_maps(&config);
 
-	(void)state;
 	assert_int_equal(add(maps, 0, SLOTS), 0);
 	use(maps, 0);
 	sml_xdp_maps_remove_job(maps, 0);
@@ -112,11 +107,10 @@ static void what_a_job_held_is_nobodys_before_the_kernel_says_so(void **state)
 	sml_xdp_maps_close(maps);
 }
 
-static void what_is_free_is_given_at_once(void **state)
+TEST(what_is_free_is_given_at_once)
 {
 	struct sml_xdp_maps *maps = xdp_open_maps(&config);
 
-	(void)state;
 	assert_int_equal(add(maps, 0, SLOTS / 2), 0);
 	sml_xdp_maps_remove_job(maps, 0);
 	/* Another place, another row, other slots. */
@@ -132,7 +126,7 @@ static void what_is_free_is_given_at_once(void **state)
 }
 
 /* The next job in its row would send its sums there. */
-static void a_leafs_parent_is_no_other_jobs(void **state)
+TEST(a_leafs_parent_is_no_other_jobs)
 {
 	static const struct sml_xdp_peer there = {.ifindex = LOOPBACK};
 	struct sml_xdp_maps *maps = xdp_open_maps(&config);
@@ -141,7 +135,6 @@ static void a_leafs_parent_is_no_other_jobs(void **state)
 	uint32_t index;
 	int ways;
 
-	(void)state;
 	rules.is_leaf = true;
 	rules.n_shards = 2;
 	assert_int_equal(sml_xdp_maps_start_cleaner(maps), 0);
@@ -176,13 +169,12 @@ static long waits_of_this_thread(void)
 }
 
 /* A thread that waits for the kernel yields its processor at least once per wait. */
-static void strangers_who_come_and_go_do_not_make_the_control_thread_wait(void **state)
+TEST(strangers_who_come_and_go_do_not_make_the_control_thread_wait)
 {
 	struct sml_xdp_maps *maps = xdp_open_maps(&config);
 	enum { TIMES = 100 };
 	long waits = 0;
 
-	(void)state;
 	assert_int_equal(sml_xdp_maps_start_cleaner(maps), 0);
 	for (uint32_t i = 0; i < TIMES; i++) {
 		long before;
@@ -198,16 +190,4 @@ static void strangers_who_come_and_go_do_not_make_the_control_thread_wait(void *
 	printf("%d times left and joined, waited %ld times\n", TIMES, waits);
 	assert_true(waits < TIMES / 4);
 	sml_xdp_maps_close(maps);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_a_job_held_is_nobodys_before_the_kernel_says_so),
-		cmocka_unit_test(what_is_free_is_given_at_once),
-		cmocka_unit_test(a_leafs_parent_is_no_other_jobs),
-		cmocka_unit_test(strangers_who_come_and_go_do_not_make_the_control_thread_wait),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A test registers itself: TEST(a_sentence_that_holds) { ... } is all. Tests run in the order in
+ * which the file defines them. A file with a set-up has a main() that calls test_run(); the
+ * others have the main() of test.c.
+ */
+#ifndef SML_TESTS_SUPPORT_TEST_H
+#define SML_TESTS_SUPPORT_TEST_H
+
+/* cmocka needs these first. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define TEST(sentence)                                                                             \
+	static void sentence(void **state);                                                        \
+	__attribute__((constructor)) static void register_##sentence(void)                         \
+	{                                                                                          \
+		test_register(#sentence, sentence);                                                \
+	}                                                                                          \
+	static void sentence(void **state __attribute__((unused)))
+
+void test_register(const char *name, CMUnitTestFunction test);
+
+/* All tests between a set-up and a tear-down, which may be NULL. The number that failed. */
+int test_run(CMFixtureFunction set_up, CMFixtureFunction tear_down);
+
+#endif
