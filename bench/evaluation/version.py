@@ -8,8 +8,8 @@ import lab as common
 
 QUESTION = "Why does a packet carry a whole use number, and not one version bit?"
 NEEDS_ROOT = False
-COMMAND = "model/check --version-bit"
-# model/slot.pml's three steps, by the condition that each begins with.
+COMMAND = "tests/model/check --version-bit"
+# tests/model/slot.pml's three steps, by the condition that each begins with.
 SENDS = re.compile(r"\[\(+chunk\[\(\((\d)\*1\)\+0\)\]<\d+\)&&\(use\[.*?\]==(\d+)\)\)&&!\(up")
 ARRIVES = re.compile(r"\[\(\(?up\[\(\(\(\((\d)\*1\)\+0\)\*\d+\)\+(\d+)\)\]&&")
 TAKES = re.compile(r"\[\(+down\[\(\(0\*\d+\)\+(\d+)\)\]&&\(+chunk\[\(\((\d)\*1\)")

@@ -7,7 +7,7 @@ from crew import Failed, Refused
 from programs import is_ready
 
 PORT = 28500
-HEADER_BYTES = 40  # SwitchML's header in each UDP packet (core/wire.h)
+HEADER_BYTES = 40  # SwitchML's header in each UDP packet (src/core/wire.h)
 RACKS = ("rack0", "rack1")
 LANE_COUNTS = (32, 64, 128, 256, 352, 480, 832, 992, 2208)
 

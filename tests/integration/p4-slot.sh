@@ -4,7 +4,7 @@
 # program, over IPv4, IPv6 and VLAN; and losses between passes (test_p4_slot.c). Needs root, BMv2 and
 # p4c.
 #
-#	tests/integration/p4-slot.sh TEST-PROGRAM BUILD-DIRECTORY/p4 build/bpf/tag.bpf.o
+#	tests/integration/p4-slot.sh TEST-PROGRAM BUILD-DIRECTORY/src/p4 build/src/bpf/tag.bpf.o
 test=$(realpath "$1")
 programs=$2
 tag=$3 # tests/integration/tag.bpf.c, compiled

@@ -3,7 +3,7 @@
 # The program for Tofino compiles, assembles and fits, and the daemon's module for BF Runtime finds in
 # its description what it needs. Nothing is run: that needs hardware.
 #
-#	tests/integration/p4-tofino.sh p4/tna/compile BUILD-DIRECTORY/p4 [test_p4_bfrt]
+#	tests/integration/p4-tofino.sh src/p4/tna/compile BUILD-DIRECTORY/src/p4 [test_p4_bfrt]
 compile=$1
 constants=$2
 bfrt_test=$3

@@ -3,7 +3,7 @@
 # Whole jobs through our P4 program in BMv2's simple_switch, which is all that connects the hosts.
 # Needs root, BMv2 and p4c.
 #
-#	tests/integration/p4.sh build/switchml build/demo/switchml-demo BUILD-DIRECTORY/p4
+#	tests/integration/p4.sh build/switchml build/demo/switchml-demo BUILD-DIRECTORY/src/p4
 #
 #	rank 0 --- port 1 +---------------+ port 0 --- daemon 10.77.0.1
 #	rank 1 --- port 2 | simple_switch |            (switchml switch --dataplane p4)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The switch in the kernel, on a box between network namespaces. Needs root and BPF.
 #
-#	tests/integration/xdp.sh build/switchml build/demo/switchml-demo build/bpf/tag.bpf.o
+#	tests/integration/xdp.sh build/switchml build/demo/switchml-demo build/src/bpf/tag.bpf.o
 #
 #	"ports": each rank on a port of the box, which is their bridge, too
 #

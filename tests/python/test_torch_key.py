@@ -16,7 +16,7 @@ from switches import PROGRAM, switch
 
 torch = pytest.importorskip("torch")
 
-STATUS_REQUEST = b"\0\0\0\2\x6a\0"  # an Envelope (control/control.proto) with its length
+STATUS_REQUEST = b"\0\0\0\2\x6a\0"  # an Envelope (src/control/control.proto) with its length
 
 pytestmark = [
     pytest.mark.skipif(not switchml._library.lib.sml_has_tls(), reason="a library without TLS"),

@@ -241,7 +241,7 @@ static void replay(const char *command)
 TEST(kept_seeds_pass)
 {
 	const char *path = getenv("SML_SEEDS");
-	FILE *file = fopen(path ? path : "sim/seeds.txt", "r");
+	FILE *file = fopen(path ? path : "tests/sim/seeds.txt", "r");
 	char line[512];
 	unsigned n = 0;
 

@@ -78,7 +78,7 @@ def _name_of_wire(number: int) -> str:
 
 
 def _key(secret: str, path: str, number: str) -> tuple[str, str]:
-    """As control/key.c reads it; what is wrong with a file, the library says."""
+    """As src/control/key.c reads it; what is wrong with a file, the library says."""
     if not secret and not path:
         return _shown("")
     if path:

@@ -17,9 +17,9 @@
 static const struct module {
 	const char *protocol, *file, *folder, *needs;
 } modules[] = {
-	{"thrift", "libswitchml-p4-bmv2.so", "switch/p4/thrift",
+	{"thrift", "libswitchml-p4-bmv2.so", "src/switch/p4/thrift",
 	 "Thrift's C library (libthrift-c-glib-dev, thrift-compiler)"},
-	{"bfrt", "libswitchml-p4-bfrt.so", "switch/p4/bfrt", "gRPC's C core (libgrpc-dev)"},
+	{"bfrt", "libswitchml-p4-bfrt.so", "src/switch/p4/bfrt", "gRPC's C core (libgrpc-dev)"},
 };
 
 const struct sml_p4_services sml_p4_services = {

@@ -24,7 +24,7 @@
  * -DN=workers -DS=slots -DC=chunks. -DONE_BIT replaces the use number with the one
  * version bit of the paper's algorithm 3, and that model must fail.
  *
- * model/check runs all of this and compares; docs/verification.md has the counts.
+ * tests/model/check runs all of this and compares; docs/verification.md has the counts.
  */
 #ifndef N
 #define N 2
