@@ -27,7 +27,9 @@ typedef __s64 int64_t;
 #endif
 #endif
 #define sml_fetch_add_u32(pointer, n) __sync_fetch_and_add((pointer), (n))
-#define sml_assert(condition)	      ((void)0)
+/* A function of eBPF has at most five parameters: what has more must be inlined. */
+#define SML_SLOT_INLINE	      static inline __attribute__((always_inline))
+#define sml_assert(condition) ((void)0)
 /*
  * An index that is below n, a power of two. The compiler knows the bound and
  * removes a mask, but verifiers before Linux 6.8 forget it when a register is
@@ -47,6 +49,7 @@ typedef __s64 int64_t;
 #include <stdint.h>
 
 #define sml_below(index, n)	      (index)
+#define SML_SLOT_INLINE		      static inline
 
 /*
  * Several threads draw the tickets of one stream. Threads share nothing else.

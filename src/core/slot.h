@@ -136,10 +136,10 @@ static inline enum sml_verdict sml_slot_other_use(const struct sml_slot *slot, u
  * thread can see the slot). `all` has the bits of all ranks of the job at this switch. `tickets` is
  * the stream's counter, from which each use draws one; a leaf draws none.
  */
-static inline enum sml_verdict sml_slot_step(struct sml_slot *slot,
-					     const struct sml_contribution *in, uint64_t all,
-					     bool is_leaf, uint32_t *tickets,
-					     enum sml_lane_step *step)
+SML_SLOT_INLINE enum sml_verdict sml_slot_step(struct sml_slot *slot,
+					       const struct sml_contribution *in, uint64_t all,
+					       bool is_leaf, uint32_t *tickets,
+					       enum sml_lane_step *step)
 {
 	uint64_t rank_bit = (uint64_t)1 << (in->rank & 63);
 	bool begins = false;
