@@ -239,7 +239,8 @@ TEST(a_signal_interrupts_open)
 	char address[64];
 	pthread_t thread;
 	void *result;
-	int port, silent = open_silent_port(&port);
+	int port, other_port;
+	int silent = open_silent_port(&port), other = open_silent_port(&other_port);
 
 	signal(SIGALRM, interrupt);
 	open_alone(&job, NULL);
@@ -250,9 +251,10 @@ TEST(a_signal_interrupts_open)
 	ualarm(50000, 0);
 	assert_int_equal(open_and_close(&config), -EINTR);
 	/* Two stripes, so two threads that open. */
-	snprintf(address, sizeof(address), "127.0.0.1:%d,127.0.0.1:%d", port, port);
+	snprintf(address, sizeof(address), "127.0.0.1:%d,127.0.0.1:%d", port, other_port);
 	open_alone(&job, address);
 	close(silent);
+	close(other);
 	/* The rank can join again, with the same name. A flag that is set later means nothing. */
 	interrupted = 0;
 	assert_int_equal(pthread_create(&thread, NULL, open_rank_1, &job), 0);

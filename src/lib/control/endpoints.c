@@ -91,7 +91,10 @@ static bool are_same(const struct sml_host_port *a, const struct sml_host_port *
 	return a->port == b->port && strcmp(a->host, b->host) == 0;
 }
 
-/* Each stripe needs a switch of its own: with one for two, no job could begin. */
+/*
+ * Each stripe begins at a switch of its own: with one for two, no job could begin. One standby may
+ * take over several stripes.
+ */
 static int check_items(const char *list, const char *set, unsigned n)
 {
 	struct sml_host_port places[SML_MAX_STRIPES];
@@ -101,7 +104,7 @@ static int check_items(const char *list, const char *set, unsigned n)
 
 		if (error)
 			return error;
-		for (unsigned k = 0; k < i; k++)
+		for (unsigned k = 0; k < i && set == list; k++)
 			if (are_same(&places[k], &places[i]))
 				return sml_error_set(
 					SML_ERROR_CONFIG,
