@@ -26,8 +26,10 @@ _made = {}
 def make(rank, members):
     """Groups of the same members in every form. Nobody calls a collective on them yet."""
     world = dist.group.WORLD
-    if rank in members:  # first: PyTorch names it by how many groups the rank is in
-        _made["local"] = dist.new_group(members, timeout=SECONDS, use_local_synchronization=True)
+    # First, and on every rank: PyTorch names groups by how many a rank has made or is in.
+    local = members if rank in members else [r for r in range(world.size()) if r not in members]
+    _made["local"] = dist.new_group(local, timeout=SECONDS, use_local_synchronization=True)
+    if rank in members:
         store = dist.PrefixStore("merged/", _made["local"].get_group_store())
         _made["merge"] = world.merge_remote_group(store, len(members), timeout=SECONDS)
     _made["new_group"] = dist.new_group(members, timeout=SECONDS)
