@@ -2,13 +2,34 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
 
-/* One line to stderr. If it is gone, the error cannot be reported anywhere. */
+void sml_stderr_write(const char *bytes, size_t n)
+{
+	const struct timespec no_time = {0};
+	sigset_t broken_pipe, pending, before;
+
+	sigemptyset(&broken_pipe);
+	sigaddset(&broken_pipe, SIGPIPE);
+	if (pthread_sigmask(SIG_BLOCK, &broken_pipe, &before) != 0)
+		return;
+	sigemptyset(&pending);
+	(void)sigpending(&pending);
+	/* If stderr is gone, the error cannot be reported anywhere. */
+	if (write(STDERR_FILENO, bytes, n) < 0 && errno == EPIPE && !sigismember(&pending, SIGPIPE))
+		while (sigtimedwait(&broken_pipe, NULL, &no_time) < 0 && errno == EINTR)
+			;
+	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* One line to stderr. */
 static void print(int rank, const char *text)
 {
 	char line[SML_TEXT_BYTES + 64];
@@ -18,8 +39,7 @@ static void print(int rank, const char *text)
 	if (length > sizeof(line) - 2)
 		length = sizeof(line) - 2;
 	line[length++] = '\n';
-	if (write(STDERR_FILENO, line, length) < 0)
-		return;
+	sml_stderr_write(line, length);
 }
 
 void sml_log(const struct sml_log *log, enum sml_log_level level, const char *format, ...)

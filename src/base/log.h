@@ -7,6 +7,8 @@
 #ifndef SML_BASE_LOG_H
 #define SML_BASE_LOG_H
 
+#include <stddef.h>
+
 enum sml_log_level { SML_LOG_ERROR = 0, SML_LOG_WARN = 1, SML_LOG_INFO = 2, SML_LOG_TRACE = 3 };
 
 struct sml_log {
@@ -19,5 +21,12 @@ struct sml_log {
 
 __attribute__((format(printf, 3, 4))) void
 sml_log(const struct sml_log *log, enum sml_log_level level, const char *format, ...);
+
+/*
+ * To standard error, if it still exists. To a pipe without a reader, write() raises SIGPIPE in this
+ * thread, which may be the application's, and would end the process. So the signal that this
+ * write raises is taken back; one that was pending before stays.
+ */
+void sml_stderr_write(const char *bytes, size_t n);
 
 #endif

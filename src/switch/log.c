@@ -5,7 +5,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
-#include <unistd.h>
 
 static size_t (*form_of_lines)(char *line, size_t bytes, const struct sml_log_entry *entry);
 
@@ -62,13 +61,10 @@ void sml_switch_log(enum sml_log_level level, const char *format, ...)
 	char line[SML_LOG_LINE_BYTES], text[SML_LOG_LINE_BYTES / 2];
 	int saved_errno = errno;
 	va_list arguments;
-	ssize_t written;
 
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	/* If standard error is gone, that cannot be reported anywhere. */
-	written = write(STDERR_FILENO, line, sml_switch_log_line(line, level, text));
-	(void)written;
+	sml_stderr_write(line, sml_switch_log_line(line, level, text));
 	errno = saved_errno;
 }
