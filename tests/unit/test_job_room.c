@@ -181,3 +181,26 @@ TEST(a_leaf_without_ranks_makes_room_for_another_leaf)
 	assert_non_null(jobs_told(&world, 12, SML_CONTROL__ENVELOPE__BODY_ATTACHED));
 	jobs_close(&world);
 }
+
+/*
+ * Who says that it is a leaf and then nothing more has a limit of time. A real leaf has nothing to
+ * say either, but it says so, as long as it has a parent.
+ */
+TEST(a_leaf_without_ranks_stays_only_as_long_as_it_is_heard)
+{
+	SmlControl__Ping ping = SML_CONTROL__PING__INIT;
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	tree_attach(&world, 10, 4096);
+	tree_attach(&world, 11, 4096);
+	for (unsigned i = 0; i < 30; i++) {
+		jobs_wait_silently(&world, SML_SECOND_NS);
+		if (i == 8)
+			assert_false(world.peers[10].ended);
+		jobs_say(&world, 11, sml_envelope(PING, ping, &ping));
+	}
+	assert_true(world.peers[10].ended);
+	assert_false(world.peers[11].ended);
+	jobs_close(&world);
+}
