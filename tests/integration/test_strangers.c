@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <malloc.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -239,8 +240,11 @@ static void end_poor_switch(pid_t pid)
 	waitpid(pid, NULL, 0);
 }
 
-/* A child process with few descriptors. Returns its pid; its port is known. */
-static pid_t start_poor_switch(void)
+/*
+ * A child process with few descriptors. Returns its pid; its port is known. It is an application
+ * that does more once it serves.
+ */
+static pid_t start_poor_application(void (*does_more)(void))
 {
 	struct sml_switch_config config = config_of_test();
 	const struct rlimit few = {48, 48};
@@ -257,6 +261,7 @@ static pid_t start_poor_switch(void)
 		port = client_open_switch(&config);
 		if (write(fds[1], &port, sizeof(port)) != sizeof(port))
 			_exit(1);
+		does_more();
 		for (;;)
 			pause();
 	}
@@ -264,6 +269,15 @@ static pid_t start_poor_switch(void)
 	assert_int_equal(read(fds[0], &port, sizeof(port)), sizeof(port));
 	close(fds[0]);
 	return pid;
+}
+
+static void do_nothing(void)
+{
+}
+
+static pid_t start_poor_switch(void)
+{
+	return start_poor_application(do_nothing);
 }
 
 static void few_descriptors_are_enough(void **state)
@@ -303,6 +317,83 @@ static void who_comes_last_in_a_crowd_joins(void **state)
 		clients_close(members, 2);
 	}
 	end_poor_switch(poor);
+}
+
+static int log_of_child[2], orders[2];
+
+static void give_order(void)
+{
+	assert_int_equal(write(orders[1], "", 1), 1);
+}
+
+static void await_order(void)
+{
+	char order;
+
+	if (read(orders[0], &order, 1) != 1)
+		_exit(1);
+}
+
+/* It takes all descriptors, says so, and gives them back when it is told to. */
+static void take_all_descriptors(void)
+{
+	int taken[64], n = 0;
+
+	dup2(log_of_child[1], STDERR_FILENO);
+	while (n < 64 && (taken[n] = dup(STDERR_FILENO)) >= 0)
+		n++;
+	if (write(STDERR_FILENO, "none is left\n", 13) < 0)
+		_exit(1);
+	await_order();
+	while (n > 0)
+		close(taken[--n]);
+}
+
+/* The log up to the end of a line that has this part. */
+static void read_log_until(const char *part, char *text, size_t bytes)
+{
+	size_t n = strlen(text);
+
+	while (strstr(text, part) == NULL || text[n - 1] != '\n') {
+		struct pollfd ready = {.fd = log_of_child[0], .events = POLLIN};
+		ssize_t more;
+
+		if (poll(&ready, 1, CLIENT_WAIT_MS) != 1)
+			fail_msg("the log does not say \"%s\", but: %s", part, text);
+		more = read(log_of_child[0], text + n, bytes - 1 - n);
+		assert_true(more > 0);
+		n += (size_t)more;
+		text[n] = '\0';
+	}
+}
+
+static void a_switch_that_has_no_descriptors_left_says_so_once(void **state)
+{
+	char log[4096] = "";
+	pid_t poor;
+
+	(void)state;
+	assert_int_equal(pipe(log_of_child), 0);
+	assert_int_equal(pipe(orders), 0);
+	poor = start_poor_application(take_all_descriptors);
+	close(log_of_child[1]);
+	read_log_until("none is left", log, sizeof(log));
+	clients_join(members, 2, "127.0.0.1", port, "poor");
+	read_log_until("a connection cannot be accepted: Too many open files. The limit of "
+		       "descriptors is 48: raise it (ulimit -n; LimitNOFILE= of a service)",
+		       log, sizeof(log));
+	give_order();
+	/* Those that waited are served now. */
+	clients_begin(members, 2);
+	expect_unharmed();
+	end_poor_switch(poor);
+	for (ssize_t n; (n = read(log_of_child[0], log, sizeof(log) - 1)) > 0;) {
+		log[n] = '\0';
+		assert_null(strstr(log, "cannot be accepted"));
+	}
+	close(log_of_child[0]);
+	close(orders[0]);
+	close(orders[1]);
 }
 
 /* ---- bytes ---- */
@@ -554,6 +645,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		/* These tests fork, so they run first, while there are no threads. */
 		TEST(few_descriptors_are_enough),
+		TEST(a_switch_that_has_no_descriptors_left_says_so_once),
 		TEST(who_comes_last_in_a_crowd_joins),
 		TEST(nobody_stays_without_joining),
 		TEST(handshakes_have_the_same_time),
