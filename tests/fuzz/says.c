@@ -219,13 +219,28 @@ static void say_ping(struct peer *peer, struct gen *gen)
 	say_message(peer, gen, &ping.base, SML_CONTROL__ENVELOPE__BODY_PING);
 }
 
+/* Of a rank, or of a leaf: who says the other's is refused. */
+static void say_renew(struct peer *peer, struct gen *gen)
+{
+	SmlControl__Renew renew = SML_CONTROL__RENEW__INIT;
+	SmlControl__LeafRenew of_leaf = SML_CONTROL__LEAF_RENEW__INIT;
+
+	renew.shard = gen_below(gen, 3);
+	of_leaf.job_number = gen_below(gen, 3);
+	renew.number = of_leaf.number = gen_below(gen, 4) ? (uint32_t)gen_u64(gen) : 0;
+	if (gen_below(gen, 4))
+		say_message(peer, gen, &renew.base, SML_CONTROL__ENVELOPE__BODY_RENEW);
+	else
+		say_message(peer, gen, &of_leaf.base, SML_CONTROL__ENVELOPE__BODY_LEAF_RENEW);
+}
+
 void say_as_member(struct peer *peer, struct gen *gen)
 {
 	static const SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
 	static const SmlControl__StatusRequest status = SML_CONTROL__STATUS_REQUEST__INIT;
 	static const SmlControl__StallRequest stalls = SML_CONTROL__STALL_REQUEST__INIT;
 
-	switch (gen_below(gen, 10)) {
+	switch (gen_below(gen, 11)) {
 	case 0:
 		say_message(peer, gen, &leave.base, SML_CONTROL__ENVELOPE__BODY_LEAVE);
 		break;
@@ -249,6 +264,9 @@ void say_as_member(struct peer *peer, struct gen *gen)
 		break;
 	case 7:
 		say_ping(peer, gen);
+		break;
+	case 8:
+		say_renew(peer, gen);
 		break;
 	default:
 		say_message(peer, gen, &stalls.base, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST);
