@@ -3,7 +3,7 @@
  * Room for those who come: places for jobs, slots, and connections. Anyone can claim them, so what
  * claims least makes room, and the one that has had its claim longest goes first.
  *
- *	a leaf without ranks          makes room for any rank, and for another leaf
+ *	a leaf without ranks or slots makes room for any rank, and for another leaf
  *	a job that has not begun      makes room for a job that resumes
  *	a job that has been gathering makes room for a job that resumes
  *	to resume for a second
@@ -20,13 +20,16 @@
 
 /* ---- who makes room ---- */
 
-/* The branches are in the order in which they came, the newest first. */
+/*
+ * The branches are in the order in which they came, the newest first. A leaf whose ranks have all
+ * left, or died, may still have slots that a job's other ranks need.
+ */
 static struct sml_branch *find_idle_leaf(const struct sml_jobs *jobs)
 {
 	struct sml_branch *found = NULL;
 
 	for (struct sml_branch *branch = jobs->branches; branch != NULL; branch = branch->next)
-		if (branch->ranks.n == 0)
+		if (branch->ranks.n == 0 && branch->slots_in_use == 0)
 			found = branch;
 	return found;
 }

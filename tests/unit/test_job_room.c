@@ -169,6 +169,30 @@ TEST(a_leaf_with_ranks_stays)
 	jobs_close(&world);
 }
 
+/* It has died after it had asked to leave, and the job goes on with the leaf's slots. */
+TEST(a_leaf_stays_while_a_job_that_has_begun_has_slots_there)
+{
+	struct jobs_world world;
+	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
+
+	jobs_open(&world, 4096, 64, false);
+	world.jobs.config.max_members = 2;
+	tree_attach(&world, 10, 4096);
+	tree_relay_join(&world, 10, 70, 0, 2);
+	jobs_join(&world, 0, jobs_join_message("tree", 1, 2));
+	tree_relay_ready(&world, 10, 70);
+	jobs_ready(&world, 0);
+	tree_leaf_ready(&world, 10, 352);
+	tree_relay(&world, 10, 70, sml_envelope(LEAVE, leave, &leave));
+	tree_relay_end(&world, 10, 70, false);
+	jobs_join(&world, 1, jobs_join_message("new", 0, 2));
+	tree_attach(&world, 11, 4096);
+	assert_non_null(strstr(jobs_refusal(&world, 1), "at its limit of 2 ranks"));
+	assert_non_null(strstr(jobs_refusal(&world, 11), "at its limit of 2 ranks"));
+	assert_false(world.peers[10].ended || world.peers[0].ended);
+	jobs_close(&world);
+}
+
 TEST(a_leaf_without_ranks_makes_room_for_another_leaf)
 {
 	struct jobs_world world;
