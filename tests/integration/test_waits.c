@@ -128,12 +128,6 @@ static void keep_and_break_promises(struct rank *rank)
 		}
 		CHECK(rank, elements_are(mine, 1000, 3));
 	}
-	/* A call that is refused ends the promise, too. */
-	sml_will_wait(rank->context);
-	CHECK(rank, sml_allreduce_async(rank->context, NULL, mine, 1000, SML_INT32, SML_SUM, NULL,
-					&requests[0]) == -EINVAL);
-	CHECK(rank, begin(rank, mine, &requests[0]) == 0);
-	CHECK(rank, sml_wait(requests[0]) == 0);
 	CHECK(rank, sml_barrier(rank->context) == 0);
 }
 
@@ -141,6 +135,47 @@ TEST(a_call_whose_wait_was_promised_ends_however_it_is_waited_for)
 {
 	run_job(&(struct job){.n_ranks = 2, .host_group = true, .body = keep_and_break_promises});
 	run_job(&(struct job){.n_ranks = 2, .body = keep_and_break_promises});
+}
+
+static void refuse(struct rank *rank, int way)
+{
+	struct sml_request *request;
+	int32_t data;
+
+	sml_will_wait(rank->context);
+	if (way == 0)
+		CHECK(rank, sml_allreduce_async(rank->context, NULL, &data, 1, SML_INT32, SML_SUM,
+						NULL, &request) == -EINVAL);
+	else
+		CHECK(rank, sml_barrier_named_async(rank->context, "", &request) == -EINVAL);
+}
+
+/* Rank 0 does not wait for its next call until rank 1 has the result. */
+static void break_promise_by_refusal(struct rank *rank)
+{
+	static int32_t data[2][1000];
+	struct sml_request *request;
+
+	for (int way = 0; way < 2; way++) {
+		if (rank->rank == 0)
+			refuse(rank, way);
+		CHECK(rank, begin(rank, data[rank->rank], &request) == 0);
+		if (rank->rank == 0)
+			await(rank->job->argument, (unsigned)way + 1);
+		CHECK(rank, sml_wait(request) == 0);
+		if (rank->rank == 1)
+			pass(rank->job->argument);
+	}
+}
+
+TEST(a_call_that_is_refused_ends_the_promise)
+{
+	struct gate gate = GATE;
+
+	run_job(&(struct job){.n_ranks = 2,
+			      .host_group = true,
+			      .body = break_promise_by_refusal,
+			      .argument = &gate});
 }
 
 static void wait_longer_than_the_context(struct rank *rank)

@@ -318,11 +318,11 @@ int sml_barrier_named_async(struct sml_context *context, const char *name,
 
 	if (error == 0 && (name == NULL || *name == '\0'))
 		error = sml_context_refuse(context, -EINVAL, "the barrier's name is missing");
-	if (error)
-		return error;
-	order.name = name;
-	order.spec.name = hash_of(name);
-	return start(context, 0, &order, request);
+	if (error == 0) {
+		order.name = name;
+		order.spec.name = hash_of(name);
+	}
+	return start(context, error, &order, request);
 }
 
 /* ---- the same, with a wait ---- */
