@@ -86,6 +86,33 @@ first_rank_waits stripes "$stripes" "${at[one]}"
 dies one
 then_begins "one of two stripes' switches dies" stripes "$stripes"
 
+# ---- what is no switch ----
+
+# Output: something that ends each connection at once, as a proxy without its servers does.
+ends_connections() {
+	python3 -c 'import socket
+listener = socket.create_server(("127.0.0.1", 0))
+print("listens on", listener.getsockname()[1], flush=True)
+while True:
+    listener.accept()[0].close()
+    print("connection", flush=True)' >"$1" &
+	proxies+=($!)
+	await says "$1" 'listens on'
+	at[$1]=127.0.0.1:$(sed -n 's/listens on //p' "$1")
+}
+
+proxies=()
+ends_connections proxy-1
+ends_connections proxy-2
+SWITCHML_TIMEOUT=2 rank proxies 0 2 "${at[proxy-1]}|${at[proxy-2]}"
+wait $!
+kill "${proxies[@]}"
+wait "${proxies[@]}" 2>/dev/null
+grep -q 'switchml bench: .*is it a SwitchML switch' proxies.0 &&
+	[ "$(grep -c connection proxy-[12] | awk -F: '{ n += $2 } END { print n }')" -lt 50 ] &&
+	[ "$(grep -c 'looking for a switch' proxies.0)" = 1 ]
+say $? "what ends each connection is not tried in a busy loop, and is told of" proxies.0
+
 # ---- all ranks are there ----
 
 for i in 0 1 2 3 4 5 6 7; do

@@ -19,13 +19,14 @@
 #include "lib/context/hosts.h"
 #include "lib/context/join.h"
 
-/* After a switch was lost, how long all addresses are tried; and the pause between two rounds. */
+/* After a switch was lost, how long all addresses are tried; and the pause between two tries. */
 #define PATIENCE_NS (10 * SML_NS_PER_SEC)
 #define PAUSE_US    100000
 
 /* What has been lost, and until when another switch is looked for. */
 struct search {
-	char lost[SML_TEXT_BYTES]; /* "": nothing */
+	char lost[SML_TEXT_BYTES];
+	unsigned n_lost;
 	uint64_t until_ns;
 	bool died; /* one of them had answered before */
 };
@@ -68,20 +69,30 @@ static void note_loss(struct sml_stripe *stripe, struct search *search, int erro
 {
 	const struct sml_settings *settings = &stripe->context->settings;
 
-	if (search->lost[0] == '\0')
+	if (search->n_lost++ == 0)
 		search->until_ns = sml_now_ns() + PATIENCE_NS;
 	search->died |= error == SML_ERROR_SWITCH_DIED;
 	snprintf(search->lost, sizeof(search->lost), "%s", sml_error_last());
+	/* What listens there, and is no switch, closes each connection. */
+	if (search->n_lost > 1 && error != SML_ERROR_SWITCH_DIED)
+		return;
 	sml_log(&settings->log, SML_LOG_WARN, "%s; job \"%s\" has not begun: looking for a switch",
 		search->lost, settings->job);
+}
+
+/* No busy loop; but after the first loss, the others are on their way to the next switch. */
+static void take_a_break(const struct search *search, bool connected)
+{
+	if (search->n_lost > 1 || (search->n_lost == 1 && !connected))
+		usleep(PAUSE_US);
 }
 
 static bool may_go_on(const struct sml_stripe *stripe, const struct search *search)
 {
 	uint64_t now_ns = sml_now_ns();
 
-	return search->lost[0] != '\0' && now_ns < search->until_ns &&
-	       now_ns < stripe->deadline_ns && !sml_crew_is_stopping(&stripe->context->crew) &&
+	return search->n_lost > 0 && now_ns < search->until_ns && now_ns < stripe->deadline_ns &&
+	       !sml_crew_is_stopping(&stripe->context->crew) &&
 	       !sml_is_interrupted(stripe->context->settings.interrupt);
 }
 
@@ -110,7 +121,7 @@ static int tell(int error, const struct search *search)
 
 int sml_stripe_begin(struct sml_stripe *stripe)
 {
-	struct search search = {.lost = ""};
+	struct search search = {.n_lost = 0};
 	bool connected;
 	int error;
 
@@ -119,10 +130,9 @@ int sml_stripe_begin(struct sml_stripe *stripe)
 			note_loss(stripe, &search, error);
 		else if (error != SML_ERROR_UNREACHABLE)
 			break;
+		take_a_break(&search, connected);
 		if (!may_go_on(stripe, &search) || (connected && !start_over(stripe)))
 			break;
-		if (!connected)
-			usleep(PAUSE_US);
 	}
 	return error ? tell(error, &search) : 0;
 }
