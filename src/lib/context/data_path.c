@@ -546,9 +546,6 @@ int sml_data_path_renew(struct sml_stripe *stripe, struct sml_control *control,
 		error = check_terms(stripe, lanes);
 	if (error == 0)
 		error = sml_data_path_renew_shards(stripe, transports, keep);
-	/* They are parked: no thread uses their lines, which have no other stripe. */
-	for (unsigned i = 0; error == 0 && i < stripe->n_shards; i++)
-		stripe->shards[i]->line->control = control;
 	sml_data_path_close(transports);
 	return error;
 }

@@ -342,14 +342,16 @@ bool sml_stripe_retire_control(struct sml_stripe *stripe)
 	return true;
 }
 
-/* The shards are parked. What the lost switch was told, the new one does not know. */
+/*
+ * The shards are parked, and their lines have no other stripe. What the lost switch was told, the
+ * new one does not know.
+ */
 static void tell_lines(struct sml_stripe *stripe, struct sml_control *control)
 {
 	for (unsigned i = 0; i < stripe->n_shards; i++) {
 		struct sml_line *line = stripe->shards[i]->line;
 
-		if (line->control)
-			line->control = control;
+		line->control = control;
 		line->mismatch_told = false;
 	}
 }

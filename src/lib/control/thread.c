@@ -211,6 +211,17 @@ void sml_control_ask_stalls(struct sml_control *control)
 	pthread_mutex_unlock(&control->lock);
 }
 
+/* If so, the reason does not change any more. */
+static bool is_aborted(struct sml_control *control)
+{
+	bool aborted;
+
+	pthread_mutex_lock(&control->lock);
+	aborted = control->abort_error != 0;
+	pthread_mutex_unlock(&control->lock);
+	return aborted;
+}
+
 static void stop_thread(struct sml_control *control)
 {
 	if (!control->threaded)
@@ -221,14 +232,14 @@ static void stop_thread(struct sml_control *control)
 	pthread_mutex_unlock(&control->lock);
 	pthread_join(control->thread, NULL);
 	/* The others should learn the reason before they see only the connection's end. */
-	if (control->abort_error)
+	if (is_aborted(control))
 		sml_channel_drain(control->channel, sml_now_ns() + DRAIN_NS);
 }
 
 /* Without a thread yet: what sml_control_abort() noted is said now. */
 static void abort_unthreaded(struct sml_control *control)
 {
-	if (control->threaded || !control->channel || !control->abort_error ||
+	if (control->threaded || !control->channel || !is_aborted(control) ||
 	    sml_control_phase(control) >= SML_TALK_LEFT)
 		return;
 	send_abort(control);
