@@ -315,6 +315,8 @@ static int agree(struct sml_stripe *first, const struct sml_pool_rules *own)
 	first->lanes = first->admission.lanes;
 	if (targets)
 		probe = sml_probe_new(&config);
+	else
+		sml_error_set(error, "no memory for probes of the paths");
 	if (probe)
 		error = probe_and_be_ready(first, probe);
 	sml_probe_free(probe);
