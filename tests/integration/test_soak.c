@@ -155,41 +155,85 @@ static void fail_over(unsigned round)
 	switch_process_start(dies);
 }
 
-static void soak_failovers(bool host_group)
+/* What happens to a job that runs. */
+static void soak_running_job(const struct job *job, const char *what,
+			     void (*do_one)(unsigned round))
+{
+	struct job copy = *job;
+	pthread_t thread;
+
+	copy.body = call_until_over;
+	atomic_store(&over, false);
+	assert_int_equal(pthread_create(&thread, NULL, run, &copy), 0);
+	await_calls();
+	expect_nothing_left(what, do_one);
+	atomic_store(&over, true);
+	pthread_join(thread, NULL);
+}
+
+static void kill_for_good(struct switch_process *process)
+{
+	switch_process_kill(process);
+	process->port = 0;
+}
+
+static void soak_failovers(const char *what, bool host_group)
 {
 	char addresses[64];
-	struct job job = {.n_ranks = RANKS,
-			  .switch_address = addresses,
-			  .host_group = host_group,
-			  .body = call_until_over};
-	pthread_t thread;
+	const struct job job = {
+		.n_ranks = RANKS, .switch_address = addresses, .host_group = host_group};
 
 	for (unsigned i = 0; i < 2; i++)
 		switch_process_start(&switches[i]);
 	snprintf(addresses, sizeof(addresses), "127.0.0.1:%u|127.0.0.1:%u", switches[0].port,
 		 switches[1].port);
-	atomic_store(&over, false);
-	assert_int_equal(pthread_create(&thread, NULL, run, &job), 0);
-	await_calls();
-	expect_nothing_left("failovers", fail_over);
-	atomic_store(&over, true);
-	pthread_join(thread, NULL);
-	for (unsigned i = 0; i < 2; i++) {
-		switch_process_kill(&switches[i]);
-		switches[i].port = 0;
-	}
+	soak_running_job(&job, what, fail_over);
+	for (unsigned i = 0; i < 2; i++)
+		kill_for_good(&switches[i]);
 }
 
 static void failovers_leave_nothing(void **state)
 {
 	(void)state;
-	soak_failovers(false);
+	soak_failovers("failovers", false);
 }
 
 static void failovers_of_a_host_leave_nothing(void **state)
 {
 	(void)state;
-	soak_failovers(true);
+	soak_failovers("failovers of a host", true);
+}
+
+/* The switches' processes have the key from the environment, too. */
+static void failovers_with_tls_leave_nothing(void **state)
+{
+	(void)state;
+	if (!sml_has_tls())
+		skip();
+	setenv("SWITCHML_JOB_KEY", "correct horse battery staple", 1);
+	soak_failovers("failovers with TLS", false);
+	unsetenv("SWITCHML_JOB_KEY");
+}
+
+/* The other stripe keeps its switch. */
+static void failovers_of_a_stripe_leave_nothing(void **state)
+{
+	struct sml_switch *stays, *standby;
+	char addresses[192], other[64], last[64];
+	const struct job job = {.n_ranks = RANKS, .switch_address = addresses};
+
+	(void)state;
+	stays = serve_at(0, other);
+	standby = serve_at(0, last);
+	for (unsigned i = 0; i < 2; i++)
+		switch_process_start(&switches[i]);
+	snprintf(addresses, sizeof(addresses), "127.0.0.1:%u,%s|127.0.0.1:%u,%s", switches[0].port,
+		 other, switches[1].port, last);
+	soak_running_job(&job, "failovers of a stripe", fail_over);
+	for (unsigned i = 0; i < 2; i++)
+		kill_for_good(&switches[i]);
+	sml_switch_close(stays);
+	sml_switch_close(standby);
 }
 
 /* ---- jobs ---- */
@@ -221,13 +265,28 @@ static void do_dedicated(unsigned round)
 			      .body = call_twice});
 }
 
+static char two_addresses[160];
+
+static void do_striped(unsigned round)
+{
+	run_job(&(struct job){.n_ranks = RANKS,
+			      .switch_address = two_addresses,
+			      .host_group = round % 2 != 0,
+			      .body = call_twice});
+}
+
 static void jobs_leave_nothing(void **state)
 {
+	char other_address[64];
 	struct sml_switch *opened = serve_at(0, switch_address);
+	struct sml_switch *other = serve_at(0, other_address);
 
 	(void)state;
 	expect_nothing_left("jobs without a switch", do_embedded);
 	expect_nothing_left("jobs at a switch", do_dedicated);
+	snprintf(two_addresses, sizeof(two_addresses), "%s,%s", switch_address, other_address);
+	expect_nothing_left("jobs with two stripes", do_striped);
+	sml_switch_close(other);
 	sml_switch_close(opened);
 }
 
@@ -327,13 +386,12 @@ static void change_parent(unsigned round)
 	await_parent(true);
 }
 
-static void new_parents_of_a_leaf_leave_nothing(void **state)
+static struct sml_switch *open_leaf(void)
 {
 	struct sml_switch_config config;
 	struct sml_switch *leaf;
 	char parent[32];
 
-	(void)state;
 	switch_process_start(&switches[0]);
 	snprintf(parent, sizeof(parent), "127.0.0.1:%u", switches[0].port);
 	sml_switch_config_init(&config);
@@ -342,11 +400,68 @@ static void new_parents_of_a_leaf_leave_nothing(void **state)
 	config.debug = 0;
 	assert_int_equal(sml_switch_open(&leaf, &config), 0);
 	leaf_port = sml_switch_port(leaf);
+	snprintf(switch_address, sizeof(switch_address), "127.0.0.1:%u", leaf_port);
 	await_parent(true);
-	expect_nothing_left("parents of a leaf", change_parent);
+	return leaf;
+}
+
+static void close_leaf(struct sml_switch *leaf)
+{
 	sml_switch_close(leaf);
+	kill_for_good(&switches[0]);
+}
+
+static void new_parents_of_a_leaf_leave_nothing(void **state)
+{
+	struct sml_switch *leaf = open_leaf();
+
+	(void)state;
+	expect_nothing_left("parents of a leaf", change_parent);
+	close_leaf(leaf);
+}
+
+/* Its ranks resume through it when it has a parent again. */
+static void resume_through_leaf(unsigned round)
+{
+	(void)round;
 	switch_process_kill(&switches[0]);
-	switches[0].port = 0;
+	switch_process_start(&switches[0]);
+	await_calls();
+}
+
+static void resumes_through_a_leaf_leave_nothing(void **state)
+{
+	struct sml_switch *leaf = open_leaf();
+	const struct job job = {.n_ranks = RANKS, .switch_address = switch_address};
+
+	(void)state;
+	soak_running_job(&job, "resumes through a leaf", resume_through_leaf);
+	close_leaf(leaf);
+}
+
+/* They say nothing, or no message, or they join and go. */
+static void come_as_stranger(unsigned round)
+{
+	const SmlControl__Join join = client_join_message("strangers", 0, 2);
+	struct client stranger;
+
+	client_open(&stranger, "127.0.0.1", leaf_port);
+	if (round % 3 == 1)
+		client_send_bytes(&stranger, "GET / HTTP/1.0\r\n\r\n", 18);
+	if (round % 3 == 2) {
+		client_join(&stranger, &join);
+		client_free(client_expect(&stranger, SML_CONTROL__ENVELOPE__BODY_WAITING));
+	}
+	client_close(&stranger);
+}
+
+static void strangers_at_a_leaf_leave_nothing(void **state)
+{
+	struct sml_switch *leaf = open_leaf();
+
+	(void)state;
+	expect_nothing_left("strangers at a leaf", come_as_stranger);
+	close_leaf(leaf);
 }
 
 int main(int argc, char **argv)
@@ -354,10 +469,14 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(failovers_leave_nothing),
 		cmocka_unit_test(failovers_of_a_host_leave_nothing),
+		cmocka_unit_test(failovers_with_tls_leave_nothing),
+		cmocka_unit_test(failovers_of_a_stripe_leave_nothing),
 		cmocka_unit_test(jobs_leave_nothing),
 		cmocka_unit_test(joins_that_fail_leave_nothing),
 		cmocka_unit_test(forks_leave_nothing),
 		cmocka_unit_test(new_parents_of_a_leaf_leave_nothing),
+		cmocka_unit_test(resumes_through_a_leaf_leave_nothing),
+		cmocka_unit_test(strangers_at_a_leaf_leave_nothing),
 	};
 
 	switch_process_main(argc, argv);

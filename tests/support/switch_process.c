@@ -34,6 +34,7 @@ void switch_process_main(int argc, char **argv)
 	sml_switch_config_init(&config);
 	config.listen = listen;
 	config.debug = 0;
+	config.job_key.secret = getenv("SWITCHML_JOB_KEY");
 	if (sml_switch_open(&opened, &config) < 0) {
 		fprintf(stderr, "%s\n", sml_error_last());
 		exit(1);

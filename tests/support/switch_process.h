@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Switches that can be killed: each one is a process, the test's own program called with a port. */
+/*
+ * Switches that can be killed: each one is a process, the test's own program called with a port.
+ * They have the job key of the environment, if there is one.
+ */
 #ifndef SML_TESTS_SWITCH_PROCESS_H
 #define SML_TESTS_SWITCH_PROCESS_H
 
