@@ -207,6 +207,49 @@ def test_destroyed_groups_leave_nothing_behind(groups):
         assert after[2] <= before[2], "threads"
 
 
+def many_groups(rank):
+    """Also on the switch that is there, with a host's memory and without."""
+    import os
+
+    import switchml.torch
+
+    def count():
+        with open("/proc/self/maps", encoding="ascii") as maps:
+            return (
+                len(os.listdir("/proc/self/fd")),
+                len(os.listdir("/proc/self/task")),
+                len(list(maps)),
+            )
+
+    def one(number):
+        options = switchml.torch.Options(switch="embedded") if number % 2 else None
+        group = dist.new_group(list(range(N)), backend="switchml", pg_options=options)
+        tensor = torch.ones(10_000)
+        dist.all_reduce(tensor, group=group)
+        assert tensor.unique().tolist() == [N]
+        dist.destroy_process_group(group)
+
+    for number in range(20):
+        one(number)
+    before = count()
+    for number in range(100):
+        one(number)
+    until = time.monotonic() + 60
+    while any(a > b for a, b in zip(count()[:2], before[:2], strict=True)):
+        if time.monotonic() > until:
+            break
+        time.sleep(0.01)
+    return before, count()
+
+
+def test_a_hundred_groups_leave_no_file_no_thread_and_no_mapping(groups):
+    for before, after in groups.call(many_groups):
+        assert after[0] <= before[0], "files"
+        assert after[1] <= before[1], "threads"
+        # An arena of malloc() may have come, and not one for each group.
+        assert after[2] <= before[2] + 20, "mappings"
+
+
 def begin_again(rank, n, port):
     from groups import start
 
