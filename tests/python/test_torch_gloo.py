@@ -197,6 +197,47 @@ def test_a_monitored_barrier_names_the_missing_rank():
         assert groups.call(missing) == [True, None]
 
 
+def missing_since_an_earlier_call(rank):
+    group = dist.new_group(list(range(N)))
+    dist.barrier(group)
+    if rank == 1:
+        return None
+    CALLS_BEGUN["all_gather"](group)
+    with pytest.raises(RuntimeError, match="[Rr]ank 1"):
+        dist.monitored_barrier(group, timedelta(seconds=2))
+    return True
+
+
+def test_a_monitored_barrier_names_a_rank_that_is_missing_since_an_earlier_call():
+    with Groups(N) as groups:
+        assert groups.call(missing_since_an_earlier_call) == [True, None]
+
+
+CALLS_BEGUN = {
+    "all_gather": lambda g: dist.all_gather(tensors(), ones(), group=g, async_op=True),
+    "product": lambda g: dist.all_reduce(ones(), dist.ReduceOp.PRODUCT, group=g, async_op=True),
+    "all_reduce": lambda g: dist.all_reduce(ones(), group=g, async_op=True),
+}
+
+
+def begin_before_monitored_barriers(rank, name, rounds=20):
+    """Rank 0 has the results before it comes to the barrier, and rank 1 has not."""
+    group = dist.new_group(list(range(N)), timeout=timedelta(seconds=20))
+    for _ in range(rounds):
+        work = CALLS_BEGUN[name](group)
+        if rank == 0:
+            work.wait()
+        dist.monitored_barrier(group)
+        work.wait()
+    return True
+
+
+@pytest.mark.parametrize("name", CALLS_BEGUN)
+def test_a_monitored_barrier_comes_after_the_calls_that_were_begun_before_it(name):
+    with Groups(N) as groups:
+        assert groups.call(begin_before_monitored_barriers, [name] * N) == [True] * N
+
+
 # ---- a rank that leaves ----
 
 

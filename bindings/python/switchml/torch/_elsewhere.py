@@ -16,11 +16,13 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from typing import Any
 
 import torch
 from torch.distributed import ReduceOp
 
+from ..errors import Timeout
 from ._line import Line
 from ._tensors import describe
 from ._work import Work, place
@@ -169,10 +171,17 @@ class Monitored:
 
     It runs in its own thread, beside the barrier that has its place in the job's order. The first
     of the two that fails tells the caller why.
+
+    Gloo numbers its calls, so on every rank it begins what was called earlier before this. It may
+    wait half of the timeout for that: a rank that is missing in an earlier call is named, too.
     """
 
-    def __init__(self, line: Line, barrier: Callable[[], None]) -> None:
-        self._barrier = barrier
+    def __init__(
+        self, line: Line, barrier: Callable[[timedelta], None], timeout: timedelta
+    ) -> None:
+        self._barrier, self._timeout = barrier, timeout
+        self._earlier = Work("monitored_barrier", [], [])  # ends when its turn comes
+        line.put(self._earlier)
         self._changed = threading.Event()
         self._error: BaseException | None = None
         self._passed = False
@@ -181,8 +190,15 @@ class Monitored:
         line.put(self._work)
 
     def _watch(self) -> None:
+        left = self._timeout
         try:
-            self._barrier()
+            self._earlier.wait(left / 2)
+        except Timeout:
+            left /= 2
+        except Exception:  # run() raises it, too
+            return
+        try:
+            self._barrier(left)
             self._passed = True
         except Exception as failure:  # raised by run()
             self._error = failure

@@ -344,7 +344,10 @@ class ProcessGroupSwitchML(Derivation, Router):
         """A barrier on Gloo that names the ranks that are missing when the timeout passes."""
         self._instead("monitored_barrier")  # logs
         gloo = self._method("monitored_barrier")
-        Monitored(self._line, lambda: gloo(timeout or self._timeout, wait_all_ranks)).run()
+        barrier = Monitored(
+            self._line, lambda left: gloo(left, wait_all_ranks), timeout or self._timeout
+        )
+        barrier.run()
 
     def all_gather_single(self, output: Any, input: Any, opts: Any = None) -> Any:
         opts = opts or AllgatherOptions()
