@@ -12,7 +12,7 @@ unset MAKEFLAGS MAKELEVEL MFLAGS # of `make check`, which runs this
 tree=$work/tree
 mkdir -p "$tree/.ci" "$tree/tools"
 cp "$root/.ci/run" "$tree/.ci/"
-cp "$root/tools/run-tests" "$tree/tools/"
+cp "$root/tools/run-tests" "$root/tools/configure" "$root/tools/install-dependencies" "$tree/tools/"
 cat >"$tree/Makefile" <<'EOF'
 test:
 	@tools/run-tests

@@ -71,6 +71,7 @@ void sml_stripe_set_connection(struct sml_stripe *stripe, const struct sml_reach
 /* The switch that was lost comes last, because it may be frozen. */
 static unsigned first_to_try(const struct sml_stripe *stripe)
 {
+	sml_assert(stripe->n_endpoints > 0);
 	return stripe->n_retired == 0
 		       ? 0
 		       : (unsigned)(stripe->connection.endpoint - stripe->endpoints + 1) %
