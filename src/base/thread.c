@@ -50,7 +50,7 @@ static void *run(void *self)
 int sml_thread_start(pthread_t *thread, const char *name, void *(*body)(void *), void *argument)
 {
 	struct start *start = malloc(sizeof(*start));
-	sigset_t all;
+	sigset_t all, own;
 	int error;
 
 	if (start == NULL)
@@ -58,14 +58,12 @@ int sml_thread_start(pthread_t *thread, const char *name, void *(*body)(void *),
 	pthread_once(&once, mind_forks);
 	*start = (struct start){.body = body, .argument = argument};
 	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &start->mask);
+	pthread_sigmask(SIG_SETMASK, &all, &own);
 	/* A thread of ours that starts another one has them all blocked. */
-	if (is_ours)
-		start->mask = application_mask;
-	all = start->mask;
+	start->mask = is_ours ? application_mask : own;
 	__atomic_add_fetch(&n_running, 1, __ATOMIC_RELAXED);
 	error = pthread_create(thread, NULL, run, start);
-	pthread_sigmask(SIG_SETMASK, &all, NULL);
+	pthread_sigmask(SIG_SETMASK, &own, NULL);
 	if (error) {
 		__atomic_sub_fetch(&n_running, 1, __ATOMIC_RELAXED);
 		free(start);
