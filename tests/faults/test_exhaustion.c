@@ -6,9 +6,10 @@
  * thread and (under AddressSanitizer) no memory is left behind. The next run, in which
  * nothing fails, succeeds.
  *
- *	test_exhaustion            what fits into a minute: some scenarios for some n
+ *	test_exhaustion            what fits into minutes: every n of descriptors, some of the rest
  *	test_exhaustion --all      every n of every scenario, and once more with all
  *	                           that follow the n-th failing, too
+ *	test_exhaustion NAME       that scenario
  *	test_exhaustion NAME N [onwards]
  *	                           that run alone, with texts; a negative N: system calls
  */
@@ -29,13 +30,12 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "faults/exhaustion_calls.h"
+#include "faults/exhaustion_rank.h"
 #include "faults/fail_nth.h"
-#include "support/ranks.h"
 #include "support/switch_process.h"
 #include "switch/switch.h"
 
-#define COUNT	     5000
-#define TIMEOUT_MS   400
 #define HEARTBEAT_MS 300
 #define PATIENCE_MS  5000 /* of runs without failures: a busy machine stalls for less time */
 #define CALM_RUNS    4	  /* this many runs in a row without a failure end the test */
@@ -71,115 +71,11 @@ static unsigned count_threads(unsigned expected)
 	return n;
 }
 
-/* ---- one rank's calls ---- */
-
-struct body {
-	struct job job;
-	int rank;
-	bool calls;	     /* false: it opens, waits a little and closes */
-	void (*loses)(void); /* NULL; or between the calls, rank 0 lets the switch die */
-	char complaint[384]; /* a wrong report; "" is good */
-	int opened, reduced, closed;
-};
-
-static char last_errors[2][160]; /* the last error text of each rank */
-
-static void lie(struct body *body, const char *what, int result, const char *text)
-{
-	if (!body->complaint[0])
-		snprintf(body->complaint, sizeof(body->complaint),
-			 "rank %d: %.160s: %d, \"%.160s\"", body->rank, what, result, text);
-}
-
-static int32_t value_of(int rank, int i)
-{
-	return (rank + 1) * 1000003 + i * 7;
-}
-
-/* 0: the call returned 0, and the sums are correct. */
-static int reduce(struct body *body, struct sml_context *context)
-{
-	static _Thread_local int32_t in[COUNT], out[COUNT];
-	int result;
-
-	for (int i = 0; i < COUNT; i++) {
-		in[i] = value_of(body->rank, i);
-		out[i] = -1;
-	}
-	result = sml_allreduce(context, in, out, COUNT, SML_INT32, SML_SUM, NULL);
-	for (int i = 0; result == 0 && i < COUNT; i++) {
-		int32_t sum = 0;
-
-		for (int rank = 0; rank < body->job.n_ranks; rank++)
-			sum += value_of(rank, i);
-		if (out[i] != sum)
-			lie(body, "a wrong sum", i, "");
-	}
-	return result;
-}
-
-static pthread_barrier_t begin;
-
-/* All ranks have made a call, and none has begun the next one. */
-static void lose_switch(const struct body *body)
-{
-	pthread_barrier_wait(&begin);
-	if (body->rank == 0)
-		body->loses();
-	pthread_barrier_wait(&begin);
-}
-
-/* sml_event_fd() makes a descriptor, too. */
-static int call(struct body *body, struct sml_context *context)
-{
-	int result = reduce(body, context), fd;
-
-	if (body->loses)
-		lose_switch(body);
-	fd = result == 0 ? sml_event_fd(context) : 0;
-	if (fd < 0)
-		return fd;
-	if (result == 0)
-		result = sml_barrier(context);
-	return result ? result : reduce(body, context);
-}
-
-static void run_body(struct body *body)
-{
-	struct sml_context *context = NULL;
-	struct sml_config config;
-
-	configure(&config, &body->job, body->rank);
-	/* Log messages are checked here and not printed. */
-	config.debug = 0;
-	body->opened = sml_open(&context, &config);
-	if (body->opened) {
-		snprintf(last_errors[body->rank], sizeof(last_errors[0]), "%s",
-			 sml_error_text(NULL));
-		if (body->opened > 0 || context || !sml_error_text(NULL)[0])
-			lie(body, "open", body->opened, sml_error_text(NULL));
-		if (body->loses)
-			lose_switch(body);
-		return;
-	}
-	if (body->calls) {
-		body->reduced = call(body, context);
-		if (body->reduced && (body->reduced > 0 || !sml_error_text(context)[0]))
-			lie(body, "all-reduce", body->reduced, sml_error_text(context));
-	} else {
-		usleep((TIMEOUT_MS + 100) * 1000);
-	}
-	if (body->reduced)
-		snprintf(last_errors[body->rank], sizeof(last_errors[0]), "%s",
-			 sml_error_text(context));
-	body->closed = sml_close(context);
-	if (body->closed > 0 || (body->closed && !sml_error_text(NULL)[0]))
-		lie(body, "close", body->closed, sml_error_text(NULL));
-}
-
 /* ---- scenarios: return a complaint, or "" ---- */
 
 static struct body bodies[2];
+static bool shares_memory;  /* the ranks are a host group */
+static bool calls_all;	    /* as of struct body */
 static bool nothing_fails;  /* then everything has to succeed */
 static bool one_allocation; /* fails, and all other calls succeed */
 
@@ -190,10 +86,12 @@ static void set_up_bodies(int n, const char *switch_address, int port)
 			.job = {.n_ranks = n,
 				.switch_address = switch_address,
 				.port = port,
+				.host_group = shares_memory,
 				.timeout_ms = nothing_fails ? PATIENCE_MS : TIMEOUT_MS,
 				.heartbeat_ms = nothing_fails ? PATIENCE_MS : HEARTBEAT_MS},
 			.rank = i,
 			.calls = true,
+			.calls_all = calls_all,
 		};
 }
 
@@ -292,7 +190,8 @@ static const char *demand_success(const char *complaint)
  */
 static const char *form_again(int n, const char *address)
 {
-	uint64_t until_ms = now_ms() + PATIENCE_MS;
+	/* One try may last for the whole patience, if one rank was refused and the other waits. */
+	uint64_t until_ms = now_ms() + 3 * PATIENCE_MS;
 	const char *complaint;
 
 	nothing_fails = true;
@@ -345,6 +244,17 @@ static const char *striped(void)
 	return with_switches(2, 2, true, NULL);
 }
 
+/* Every function that the library exports. */
+static const char *every_call(void)
+{
+	const char *complaint;
+
+	calls_all = true;
+	complaint = with_switches(1, 2, true, NULL);
+	calls_all = false;
+	return complaint;
+}
+
 /* A deadline, and everything that the flight recorder then does. */
 static const char *stall(void)
 {
@@ -357,37 +267,95 @@ static struct {
 	unsigned n;
 	bool onwards;
 } later;
-static struct switch_process first, second;
+static struct switch_process *dies;
 
-static void kill_first(void)
+static void kill_switch(void)
 {
-	switch_process_kill(&first);
+	/* First: the ranks notice at once. */
 	fail_arm(later.what, later.n, later.onwards);
+	fail_exempt(true);
+	switch_process_kill(dies);
+	fail_exempt(false);
 }
+
+/* The first switch starts anew for each run, and the others stay. */
+static const char *fail_over(struct switch_process *switches, unsigned n, const char *format)
+{
+	char addresses[128];
+	const char *complaint;
+
+	for (unsigned i = 0; i < n; i++)
+		if (i == 0 || switches[i].pid == 0)
+			switch_process_start(&switches[i]);
+	snprintf(addresses, sizeof(addresses), format, switches[0].port, switches[1].port,
+		 switches[2].port, switches[3].port);
+	dies = &switches[0];
+	switch_dies = kill_switch;
+	complaint = run_ranks(2, addresses, true, NULL);
+	switch_dies = NULL;
+	return complaint;
+}
+
+#define PLACE		 "127.0.0.1:%u"
+#define ONE_STANDBY	 PLACE "|" PLACE
+#define TWO_STRIPES	 PLACE "," PLACE "|" PLACE "," PLACE
+#define KEY_OF_ALL_TESTS "correct horse battery staple"
 
 static const char *failover(void)
 {
-	char addresses[64];
+	static struct switch_process switches[4];
+
+	return fail_over(switches, 2, ONE_STANDBY);
+}
+
+static const char *failover_of_a_host(void)
+{
+	static struct switch_process switches[4];
 	const char *complaint;
 
-	switch_process_start(&first);
-	if (second.pid == 0)
-		switch_process_start(&second);
-	snprintf(addresses, sizeof(addresses), "127.0.0.1:%u|127.0.0.1:%u", first.port,
-		 second.port);
-	switch_dies = kill_first;
-	complaint = run_ranks(2, addresses, true, NULL);
-	switch_dies = NULL;
+	shares_memory = true;
+	complaint = fail_over(switches, 2, ONE_STANDBY);
+	shares_memory = false;
+	return complaint;
+}
+
+static const char *failover_of_a_stripe(void)
+{
+	static struct switch_process switches[4];
+
+	return fail_over(switches, 4, TWO_STRIPES);
+}
+
+/* The switches' processes have the key from the environment, too. */
+static const char *failover_with_tls(void)
+{
+	static struct switch_process switches[4];
+	const char *complaint;
+
+	if (!sml_has_tls())
+		return "";
+	setenv("SWITCHML_JOB_KEY", KEY_OF_ALL_TESTS, 1);
+	complaint = fail_over(switches, 2, ONE_STANDBY);
+	unsetenv("SWITCHML_JOB_KEY");
 	return complaint;
 }
 
 static const struct scenario {
 	const char *name;
 	const char *(*run)(void);
-	unsigned step; /* in the short form: one out of this many n; of descriptors, all */
+	unsigned step;	 /* in the short form: one out of this many n; of descriptors, all */
+	bool fails_over; /* it arms the failure itself, and forms no second job */
 } scenarios[] = {
-	{"alone", alone, 1},	  {"dedicated", dedicated, 1}, {"pair", pair, 8},
-	{"striped", striped, 16}, {"stall", stall, 40},	       {"failover", failover, 16},
+	{"alone", alone, 1, false},
+	{"dedicated", dedicated, 1, false},
+	{"pair", pair, 8, false},
+	{"striped", striped, 16, false},
+	{"stall", stall, 40, false},
+	{"every-call", every_call, 40, false},
+	{"failover", failover, 16, true},
+	{"failover-host", failover_of_a_host, 16, true},
+	{"failover-stripe", failover_of_a_stripe, 32, true},
+	{"failover-tls", failover_with_tls, 64, true},
 };
 #define N_SCENARIOS (sizeof(scenarios) / sizeof(scenarios[0]))
 
@@ -422,7 +390,7 @@ static unsigned run_once(const struct scenario *scenario, enum fail_what what, u
 	later.what = what;
 	later.n = n;
 	later.onwards = onwards;
-	if (scenario->run != failover)
+	if (!scenario->fails_over)
 		fail_arm(what, n, onwards);
 	complaint = scenario->run();
 	counted = fail_disarm();
@@ -442,7 +410,7 @@ static unsigned run_once(const struct scenario *scenario, enum fail_what what, u
 static void expect_well(const struct scenario *scenario)
 {
 	/* With a separate switch, form_again() comes last, and it has its own patience. */
-	nothing_fails = scenario->run == alone || scenario->run == failover;
+	nothing_fails = scenario->run == alone || scenario->fails_over;
 	run_once(scenario, FAIL_ALLOCATIONS, 0, false);
 	nothing_fails = false;
 	for (int i = 0; i < bodies[0].job.n_ranks; i++)
@@ -493,6 +461,18 @@ static void a_refused_descriptor_does_no_harm(void **state)
 	run_scenario(*state, FAIL_DESCRIPTORS, true);
 }
 
+static void every_exported_function_was_called(void **state)
+{
+	const char *exports = getenv("SML_EXPORTS"), *missing;
+
+	(void)state;
+	if (exports == NULL)
+		fail_msg("SML_EXPORTS does not say where src/lib/switchml.map is");
+	missing = calls_find_missing(exports);
+	if (missing != NULL)
+		fail_msg("no scenario calls %s: add it to exhaustion_calls.c", missing);
+}
+
 static int run_named(const char *name, int n, bool onwards)
 {
 	enum fail_what what = n < 0 ? FAIL_SYSTEM_CALLS : FAIL_ALLOCATIONS;
@@ -513,13 +493,15 @@ static int run_named(const char *name, int n, bool onwards)
 
 int main(int argc, char **argv)
 {
-	struct CMUnitTest tests[3 * N_SCENARIOS];
+	struct CMUnitTest tests[3 * N_SCENARIOS + 1] = {0};
+	const char *only;
 
 	switch_process_main(argc, argv);
 	signal(SIGALRM, on_alarm);
 	if (argc >= 3)
 		return run_named(argv[1], atoi(argv[2]), argc == 4);
 	all_of_them = argc == 2 && strcmp(argv[1], "--all") == 0;
+	only = argc == 2 && !all_of_them ? argv[1] : NULL;
 	terminal = dup(STDERR_FILENO);
 	nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
 	if (terminal < 0 || nowhere < 0)
@@ -529,6 +511,8 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < N_SCENARIOS; i++) {
 		void *scenario = (void *)(uintptr_t)&scenarios[i];
 
+		if (only && strcmp(only, scenarios[i].name) != 0)
+			continue;
 		tests[3 * i] =
 			(struct CMUnitTest){"a_failed_allocation_does_no_harm",
 					    a_failed_allocation_does_no_harm, NULL, NULL, scenario};
@@ -539,5 +523,8 @@ int main(int argc, char **argv)
 						       a_refused_descriptor_does_no_harm, NULL,
 						       NULL, scenario};
 	}
+	if (!only)
+		tests[3 * N_SCENARIOS] =
+			(struct CMUnitTest)cmocka_unit_test(every_exported_function_was_called);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
