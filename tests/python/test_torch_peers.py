@@ -132,6 +132,28 @@ def test_a_rank_that_leaves_a_group_before_its_first_call_says_so(how, kind, tex
         expect_all(groups, [1, 2], kind, text)
 
 
+def quote_a_death(rank):
+    """Rank 2 ends with an error that names rank 0, and the others go on in a new group."""
+    if rank == 2:
+        with contextlib.suppress(RuntimeError):
+            try:
+                raise RuntimeError("rank 0 died in another group")
+            finally:
+                dist.destroy_process_group()
+        return None
+    with pytest.raises(RuntimeError, match="rank 0 died in another group"):
+        dist.barrier()
+    group = dist.new_group([0, 1], use_local_synchronization=True)
+    sums = torch.ones(4)
+    dist.all_reduce(sums, group=group)
+    return sums.tolist()
+
+
+def test_a_death_that_a_rank_only_quotes_when_it_aborts_is_none():
+    with Groups(3) as groups:
+        assert groups.call(quote_a_death) == [[2.0] * 4, [2.0] * 4, None]
+
+
 def cannot_join(rank):
     """The library refuses this rank alone."""
     import os

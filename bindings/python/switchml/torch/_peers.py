@@ -19,6 +19,8 @@ _lock = threading.Lock()
 _jobs: weakref.WeakKeyDictionary[Job, tuple[int, ...]] = weakref.WeakKeyDictionary()
 # src/job/switch_job.c, switch_gone.c and rank_talk.c write this.
 _DEATH = re.compile(r"\brank (\d+)(?: \([^)]*\))? died\b")
+# What follows is the text of a rank, and may quote a death in another group.
+_QUOTED = " aborted the job: "
 
 
 def remember(job: Job, ranks: Sequence[int]) -> None:
@@ -33,7 +35,7 @@ def death_among(ranks: Sequence[int]) -> tuple[int, str] | None:
         jobs = list(_jobs.items())
     for job, members in jobs:
         text = job._failure() or ""
-        found = _DEATH.search(text)
+        found = _DEATH.search(text.partition(_QUOTED)[0])
         if found and int(found[1]) < len(members) and members[int(found[1])] in ranks:
             return members[int(found[1])], text
     return None
