@@ -59,9 +59,6 @@ untag_frames() {
 }
 
 { build && give_addresses; } 2>"$work/why" || skip_p4 "no such network here: $(tail -n 1 "$work/why")"
-# The test's Thrift connection resets what has a program.
-# shellcheck disable=SC2034 # p4.sh reads it
-p4_begins_empty=no
 for form in switchml-64 switchml-64-registers switchml-64-staged switchml-64-staged-loss; do
 	for family in 4 6 tagged; do
 		# A loss has nothing to do with the family.
@@ -71,7 +68,7 @@ for form in switchml-64 switchml-64-registers switchml-64-staged switchml-64-sta
 			continue
 		fi
 		start_simple_switch "$space" "$programs/$form.json" sw0 sw1
-		ip netns exec "$space" "$test" "$p4_target" $family "$programs/$form.json" "$p4_thrift" \
+		ip netns exec "$space" "$test" "$p4_target" $family "$programs/$form.json" \
 			>"$work/out" 2>&1
 		say $? "$form, family $family: $(grep -h 'absorbed\|vectors;\|uses lost' "$work/out" | tr '\n' ' ')" \
 			"$work/out" "$work/simple_switch"

@@ -43,8 +43,6 @@
 
 static const struct sml_dataplane_operations *const operations = &sml_dataplane_p4;
 static struct sml_dataplane *dataplane;
-static const struct sml_p4_target_operations *registers_operations;
-static struct sml_p4_target *registers;
 static struct frame_wrapping wrapping; /* of rank 0 */
 static int raw_fd;
 static bool has_job, told_mismatch;
@@ -318,9 +316,25 @@ static unsigned compare(struct sml_pool *pool, const uint8_t *packet, uint32_t l
 
 /* ---- vectors ---- */
 
+/* Through the dataplane's own connection, because a target has one daemon. */
 static void write_whole(const char *name, uint32_t index, uint64_t value)
 {
-	assert_int_equal(registers_operations->write_register(registers, name, index, value), 0);
+	pthread_mutex_lock(&dataplane->target_mutex);
+	assert_int_equal(
+		dataplane->operations->write_register(dataplane->target, name, index, value), 0);
+	pthread_mutex_unlock(&dataplane->target_mutex);
+}
+
+static uint64_t read_whole(const char *name, uint32_t index)
+{
+	uint64_t value;
+
+	pthread_mutex_lock(&dataplane->target_mutex);
+	assert_int_equal(
+		dataplane->operations->read_registers(dataplane->target, name, 0, index, &value, 1),
+		0);
+	pthread_mutex_unlock(&dataplane->target_mutex);
+	return value;
 }
 
 static void write_register(const char *name, uint32_t index, uint64_t value)
@@ -588,14 +602,10 @@ static void lose_next(enum pass pass)
 
 static void await_loss(enum pass pass)
 {
-	uint64_t end_ns = sml_now_ns() + PATIENCE_NS, yet = 1;
+	uint64_t end_ns = sml_now_ns() + PATIENCE_NS;
 
-	while (yet != 0) {
+	while (read_whole("SmlIngress.losses", pass) != 0)
 		assert_true(sml_now_ns() < end_ns);
-		assert_int_equal(registers_operations->read_registers(
-					 registers, "SmlIngress.losses", 0, pass, &yet, 1),
-				 0);
-	}
 }
 
 struct losing {
@@ -778,17 +788,8 @@ static int open_raw(const char *interface)
 	return fd;
 }
 
-/* Before the dataplane is opened, because this resets the switch. */
-static int open_registers(const char *thrift)
-{
-	struct sml_p4_place place;
-	int rc = sml_p4_load(thrift, &place, &registers_operations);
-
-	return rc < 0 ? rc : registers_operations->open(&registers, &place, &sml_p4_services);
-}
-
 /*
- * TARGET FAMILY PROGRAM THRIFT; the family is 4, 6 or tagged. The interface is called "workers". A
+ * TARGET FAMILY PROGRAM; the family is 4, 6 or tagged. The interface is called "workers". A
  * program whose name ends in -loss.json can lose packets between passes.
  */
 int main(int argc, char **argv)
@@ -812,7 +813,7 @@ int main(int argc, char **argv)
 	};
 	int rc;
 
-	if (argc != 5)
+	if (argc != 4)
 		return 2;
 	seed = sml_now_ns();
 	print_message("seed %lu\n", (unsigned long)seed);
@@ -822,7 +823,7 @@ int main(int argc, char **argv)
 	config.target = argv[1];
 	config.address = wrapping.v6 ? "fd00::ff" : "10.0.0.255";
 	raw_fd = open_raw("workers");
-	if (open_registers(argv[4]) < 0 || operations->open(&dataplane, &config) < 0) {
+	if (operations->open(&dataplane, &config) < 0) {
 		fprintf(stderr, "%s\n", sml_error_last());
 		return 1;
 	}
@@ -833,6 +834,5 @@ int main(int argc, char **argv)
 	if (has_job)
 		operations->remove_job(dataplane, VECTOR_JOB);
 	operations->close(dataplane);
-	registers_operations->close(registers);
 	return rc;
 }
