@@ -5,14 +5,18 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "switch/p4/dataplane.h"
 #include "switch/p4/internal.h"
@@ -31,6 +35,7 @@ struct sml_p4_target {
 	uint64_t packets;		       /* of each counter */
 	uint64_t incarnations[16], uses[16], seen[16];
 	unsigned pipe; /* whose registers are read */
+	unsigned checks;
 };
 
 static bool is_same_entry(const struct sml_p4_row *a, const struct sml_p4_row *b)
@@ -122,10 +127,16 @@ static int read_registers(struct sml_p4_target *target, const char *name, unsign
 	return 0;
 }
 
+static int check(struct sml_p4_target *target)
+{
+	target->checks++;
+	return 0;
+}
+
 #define OPERATIONS                                                                                 \
-	.name = "fake", .window = 64, .insert = insert, .modify = modify, .remove = remove_row,    \
-	.add_group = add_group, .remove_group = remove_group, .read_counter = read_counter,        \
-	.read_registers = read_registers
+	.name = "fake", .window = 64, .check = check, .insert = insert, .modify = modify,          \
+	.remove = remove_row, .add_group = add_group, .remove_group = remove_group,                \
+	.read_counter = read_counter, .read_registers = read_registers
 
 static const struct sml_p4_target_operations operations = {OPERATIONS};
 static const struct sml_p4_target_operations with_pipes = {OPERATIONS, .pipe_ports = 4};
@@ -529,6 +540,54 @@ static void wrong_hosts_are_refused(void **state)
 	}
 }
 
+/* ---- the thread ---- */
+
+static unsigned checks(void)
+{
+	unsigned n;
+
+	pthread_mutex_lock(&dataplane.target_mutex);
+	n = target.checks;
+	pthread_mutex_unlock(&dataplane.target_mutex);
+	return n;
+}
+
+/* Where the dataplane's thread receives. */
+static int connect_to_thread(void)
+{
+	struct sockaddr_in to;
+	socklen_t length = sizeof(to);
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+	assert_true(fd >= 0);
+	assert_int_equal(getsockname(dataplane.socket.fd, (struct sockaddr *)&to, &length), 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&to, length), 0);
+	return fd;
+}
+
+/* Others take the target from a daemon that does not check for seconds. */
+static void the_target_is_checked_while_packets_keep_coming(void **state)
+{
+	uint64_t end_ns = sml_now_ns() + 60 * SML_NS_PER_SEC;
+	int fd;
+
+	(void)state;
+	sml_daemon_socket_init(&dataplane.socket);
+	dataplane.config.address = "127.0.0.1";
+	dataplane.config.port = 0;
+	assert_int_equal(sml_p4_thread_open(&dataplane), 0);
+	fd = connect_to_thread();
+	assert_int_equal(sml_p4_thread_start(&dataplane), 0);
+	while (checks() < 3 && sml_now_ns() < end_ns) {
+		assert_int_equal(send(fd, "?", 1, 0), 1);
+		poll(NULL, 0, 5);
+	}
+	sml_p4_thread_stop(&dataplane);
+	assert_true(checks() >= 3);
+	close(fd);
+	sml_daemon_socket_close(&dataplane.socket);
+}
+
 #define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, open_world, close_world)
 
 int main(void)
@@ -550,6 +609,7 @@ int main(void)
 		IN_WORLD(ranks_share_the_queue_of_the_target),
 		IN_WORLD(other_traffic_goes_to_the_hosts),
 		IN_WORLD(wrong_hosts_are_refused),
+		IN_WORLD(the_target_is_checked_while_packets_keep_coming),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

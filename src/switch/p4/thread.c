@@ -10,10 +10,11 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "switch/p4/internal.h"
 
 #define INBOX_BYTES (256u << 10)
-/* How often to ask whether the target is still there. */
+/* How often to ask whether the target is still there, also while packets come. */
 #define CHECK_MS 500
 
 static void drop(struct sml_dataplane *dataplane, enum sml_verdict verdict)
@@ -152,13 +153,16 @@ static void *run(void *argument)
 		{.fd = dataplane->socket.fd, .events = POLLIN},
 		{.fd = dataplane->socket.wake_fd, .events = POLLIN},
 	};
+	uint64_t check_ns = sml_now_ns();
 	int n;
 
 	while ((n = poll(fds, 2, CHECK_MS)) >= 0 || errno == EINTR) {
 		if (n > 0 && fds[1].revents)
 			break;
-		if (n == 0)
+		if (sml_now_ns() >= check_ns) {
 			check_target(dataplane);
+			check_ns = sml_now_ns() + CHECK_MS * SML_NS_PER_MS;
+		}
 		pthread_mutex_lock(&dataplane->mutex);
 		receive_batch(dataplane);
 		pthread_mutex_unlock(&dataplane->mutex);
