@@ -57,6 +57,30 @@ start_daemon() {
 	await_switch "$work/switch"
 }
 
+# Name, port: one more daemon, whose output is in the file $work/NAME; sets $other_pid.
+start_other_daemon() {
+	: >"$work/$1"
+	run_daemon --listen "10.77.0.1:$2" >>"$work/$1" 2>&1 &
+	other_pid=$!
+}
+
+# Name, process: has this daemon decided whether it controls the P4 switch?
+has_begun_or_ended() {
+	says "$work/$1" 'ready on' || ! kill -0 "$2" 2>/dev/null
+}
+
+# Name, process: was this daemon refused, because there is another one?
+was_refused() {
+	kill -0 "$2" 2>/dev/null && return 1
+	wait "$2"
+	[ $? = 1 ] && says "$work/$1" 'another switchml switch controls the P4 switch at .*: end it first'
+}
+
+# Signal, a function's own shell: to the daemon that is its child.
+signal_daemon() {
+	pkill "-$1" -P "$2"
+}
+
 stop_all() {
 	kill "$daemon_pid" "$p4_pid" 2>/dev/null
 	wait "$daemon_pid" "$p4_pid" 2>/dev/null
@@ -129,11 +153,69 @@ daemon_alone_restarts() {
 	start_job again -b 256K -e 256K --seconds 20 -c 1
 	await is_over_or is_under_way 10.77.0.1 again
 	all_run || { fail "the job ended before the daemon died"; return; }
-	pkill -9 -P "$daemon_pid" # the daemon is the child of the function's own shell
+	signal_daemon 9 "$daemon_pid"
 	wait "$daemon_pid" 2>/dev/null
 	start_daemon 10.77.0.1
 	expect_success "a job resumes after its daemon alone has died and come back" "${pids[@]}"
 	grep -q 'Wrong elements: 0 OK' "$work/again.0" || fail "its results are right"
+}
+
+# BMv2 obeys every client, so the daemons see to it that only one of them controls it.
+second_daemon_is_refused() {
+	start_job only -b 256K -e 256K --seconds 8 -c 1
+	await is_over_or is_under_way 10.77.0.1 only
+	start_other_daemon second 28510
+	await has_begun_or_ended second "$other_pid"
+	all_run || fail "the job ended before the second daemon did"
+	if was_refused second "$other_pid"; then
+		echo "ok: a second daemon is refused: $(tail -n 1 "$work/second" | cut -c 1-200)"
+	else
+		fail "a second daemon is refused"
+		signal_daemon 9 "$other_pid"
+	fi
+	expect_success "a job runs on while a second daemon is refused" "${pids[@]}"
+	grep -q 'Wrong elements: 0 OK' "$work/only.0" || fail "its results are right"
+}
+
+# The daemon is dead, and two start at the same moment.
+one_of_two_successors_controls() {
+	local left right
+	signal_daemon 9 "$daemon_pid"
+	wait "$daemon_pid" 2>/dev/null
+	start_other_daemon left 28510
+	left=$other_pid
+	start_other_daemon right 28520
+	right=$other_pid
+	await has_begun_or_ended left "$left"
+	await has_begun_or_ended right "$right"
+	if { was_refused left "$left" && says "$work/right" 'ready on'; } ||
+		{ was_refused right "$right" && says "$work/left" 'ready on'; }; then
+		echo "ok: of two daemons that start at once, one is refused"
+	else
+		fail "of two daemons that start at once, one is refused"
+	fi
+	signal_daemon TERM "$left"
+	signal_daemon TERM "$right"
+	wait "$left" "$right" 2>/dev/null
+	start_daemon 10.77.0.1
+}
+
+# A daemon that does not run for seconds has lost the P4 switch to the next one, and leaves it alone.
+stopped_daemon_ends_when_it_has_a_successor() {
+	signal_daemon STOP "$daemon_pid"
+	start_other_daemon successor 28510
+	await says "$work/successor" 'ready on'
+	signal_daemon CONT "$daemon_pid"
+	wait "$daemon_pid"
+	if [ $? = 1 ] && says "$work/switch" 'another switchml switch has taken over the P4 switch'; then
+		echo "ok: $(grep 'has taken over' "$work/switch" | cut -c 1-200)"
+	else
+		fail "a daemon that was stopped ends when it has a successor"
+	fi
+	kill -0 "$other_pid" || fail "the successor goes on"
+	signal_daemon TERM "$other_pid"
+	wait "$other_pid" 2>/dev/null
+	start_daemon 10.77.0.1
 }
 
 demo_trains() {
@@ -208,6 +290,9 @@ killed_worker_is_named
 if [ -x "$demo" ]; then demo_trains; else echo "left out: the demo, which this build lacks"; fi
 restart_in_the_middle
 daemon_alone_restarts
+second_daemon_is_refused
+one_of_two_successors_controls
+stopped_daemon_ends_when_it_has_a_successor
 stop_all
 start_all fd77::1
 switch='[fd77::1]' start_job ipv6 -b 4 -e 64K -f 16 -n 3 -c 1
@@ -217,5 +302,6 @@ program=switchml-64-staged
 start_all
 staged_form_refuses_int16
 staged_form_sums
+second_daemon_is_refused
 stop_all
 [ $failures = 0 ]

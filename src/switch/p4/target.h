@@ -74,12 +74,13 @@ struct sml_p4_target_operations {
 	/* Ports p with the same p / pipe_ports share registers, so a job's ranks must be at such
 	 * ports. 0: all ports do. */
 	uint16_t pipe_ports;
-	/* Connects, and makes the target forget all that earlier daemons have told it. */
+	/* Connects, and makes the target forget all that earlier daemons have told it. Refused
+	 * while another daemon controls the target; to find out may take seconds. */
 	int (*open)(struct sml_p4_target **opened, const struct sml_p4_place *place,
 		    const struct sml_p4_services *services);
 	void (*close)(struct sml_p4_target *target);
 	int (*limits)(struct sml_p4_target *target, struct sml_p4_limits *limits);
-	/* Is it still there? */
+	/* Is it still there, and controlled by nobody else? Called about twice a second. */
 	int (*check)(struct sml_p4_target *target);
 	int (*insert)(struct sml_p4_target *target, const struct sml_p4_row *row);
 	/* Change the action and the parameters of an entry. */

@@ -27,9 +27,14 @@ struct CounterValue {
   2: i64 packets
 }
 
-// Of an entry that is read, only the handle matters.
+struct ActionEntry {
+  3: optional list<binary> action_data
+}
+
+// Of an entry that is read, only these matter.
 struct Entry {
-  3: i32 entry_handle
+  3: i32 entry_handle,
+  4: ActionEntry action_entry
 }
 
 exception InvalidTableOperation {
@@ -60,6 +65,8 @@ service Standard {
   Entry bm_mt_get_entry_from_key(1: i32 cxt_id, 2: string table_name,
       3: list<MatchParam> match_key, 4: AddEntryOptions options)
       throws (1: InvalidTableOperation ouch),
+  list<Entry> bm_mt_get_entries(1: i32 cxt_id, 2: string table_name)
+      throws (1: InvalidTableOperation ouch),
   void bm_mt_clear_entries(1: i32 cxt_id, 2: string table_name, 3: bool reset_default_entry)
       throws (1: InvalidTableOperation ouch),
   CounterValue bm_counter_read(1: i32 cxt_id, 2: string counter_name, 3: i32 index)
@@ -72,8 +79,7 @@ service Standard {
       throws (1: InvalidRegisterOperation ouch),
   void bm_register_reset(1: i32 cxt_id, 2: string register_array_name)
       throws (1: InvalidRegisterOperation ouch),
-  string bm_get_config(),
-  binary bm_get_config_md5()
+  string bm_get_config()
 }
 
 service SimplePreLAG {

@@ -7,52 +7,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <unistd.h>
 
 #include <jansson.h>
-#include <thrift/c_glib/protocol/thrift_binary_protocol.h>
-#include <thrift/c_glib/protocol/thrift_multiplexed_protocol.h>
-#include <thrift/c_glib/transport/thrift_buffered_transport.h>
-#include <thrift/c_glib/transport/thrift_socket.h>
 
-#include "bm_simple_pre_l_a_g.h"
-#include "bm_simple_switch.h"
-#include "bm_standard.h"
 #include "switch/p4/bmv2.h"
 #include "switch/p4/connect.h"
-#include "switch/p4/target.h"
+#include "switch/p4/thrift/internal.h"
 
-#define CONTEXT	    0
-#define GROUPS	    512
-#define GROUP_NODES 64
 /* simple_switch drops what a port's queue (64 packets) cannot take; a burst of results is longer.
  */
 #define QUEUE_PACKETS 1024
 #define WINDOW	      256
 
-struct group {
-	gint32 handle, nodes[GROUP_NODES];
-	unsigned n;
-	bool used;
-};
-
-struct sml_p4_target {
-	const struct sml_p4_services *services;
-	char where[300];
-	ThriftTransport *raw, *transport;
-	ThriftProtocol *protocol, *protocols[3];
-	BmStandardIf *standard;
-	BmSimplePreLAGIf *replication;
-	BmSimpleSwitchIf *queues;
-	struct group groups[GROUPS];
-};
-
 /* ---- errors ---- */
 
-/* The rest of a sentence about what failed; takes the error. */
-static int fail(struct sml_p4_target *target, const char *what, GError *error)
+int sml_bmv2_fail(struct sml_p4_target *target, const char *what, GError *error)
 {
 	int rc = target->services->error_set(
 		-EREMOTEIO, "the P4 switch at %s: %s: %s", target->where, what,
@@ -67,121 +36,54 @@ static int fail(struct sml_p4_target *target, const char *what, GError *error)
 		bool refused_ = (exception) != NULL;                                               \
 		g_clear_object(&(exception));                                                      \
 		if (!(ok) || refused_)                                                             \
-			return fail(target, what, error);                                          \
+			return sml_bmv2_fail(target, what, error);                                 \
 	} while (0)
 
-/* ---- tables ---- */
+/* ---- entries of tables ---- */
 
-static GByteArray *bytes_of(const struct sml_p4_field *field)
+static int need(struct sml_p4_target *target, const char *table, int rc)
 {
-	return g_byte_array_append(g_byte_array_sized_new(field->n), field->bytes, field->n);
-}
-
-static GPtrArray *key_of(const struct sml_p4_row *row)
-{
-	GPtrArray *key = g_ptr_array_new_with_free_func(g_object_unref);
-
-	for (unsigned i = 0; i < row->n_keys; i++) {
-		GByteArray *bytes = bytes_of(&row->keys[i]);
-		BmMatchParamExact *exact =
-			g_object_new(BM_TYPE_MATCH_PARAM_EXACT, "key", bytes, NULL);
-
-		g_ptr_array_add(key, g_object_new(BM_TYPE_MATCH_PARAM, "type",
-						  BM_MATCH_PARAM_TYPE_EXACT, "exact", exact, NULL));
-		g_object_unref(exact);
-		g_byte_array_unref(bytes);
-	}
-	return key;
-}
-
-static void unref_bytes(gpointer bytes)
-{
-	g_byte_array_unref(bytes);
-}
-
-static GPtrArray *parameters_of(const struct sml_p4_row *row)
-{
-	GPtrArray *parameters = g_ptr_array_new_with_free_func(unref_bytes);
-
-	for (unsigned i = 0; i < row->n_parameters; i++)
-		g_ptr_array_add(parameters, bytes_of(&row->parameters[i]));
-	return parameters;
+	return rc == SML_BMV2_REFUSED ? sml_bmv2_fail(target, table, NULL) : rc;
 }
 
 static int bmv2_insert(struct sml_p4_target *target, const struct sml_p4_row *row)
 {
-	GPtrArray *key = key_of(row), *parameters = parameters_of(row);
-	BmAddEntryOptions *options = g_object_new(BM_TYPE_ADD_ENTRY_OPTIONS, NULL);
-	BmInvalidTableOperation *refusal = NULL;
-	GError *error = NULL;
 	gint32 handle;
-	gboolean ok =
-		bm_standard_if_bm_mt_add_entry(target->standard, &handle, CONTEXT, row->table, key,
-					       row->action, parameters, options, &refusal, &error);
+	int rc = sml_bmv2_owner_keep(target);
 
-	g_object_unref(options);
-	g_ptr_array_unref(parameters);
-	g_ptr_array_unref(key);
-	CALL(ok, row->table, refusal);
-	return 0;
+	return rc < 0 ? rc : need(target, row->table, sml_bmv2_add(target, row, &handle));
 }
 
 static int find(struct sml_p4_target *target, const struct sml_p4_row *row, gint32 *handle)
 {
-	GPtrArray *key = key_of(row);
-	BmAddEntryOptions *options = g_object_new(BM_TYPE_ADD_ENTRY_OPTIONS, NULL);
-	BmEntry *entry = g_object_new(BM_TYPE_ENTRY, NULL);
-	BmInvalidTableOperation *refusal = NULL;
-	GError *error = NULL;
-	gboolean ok = bm_standard_if_bm_mt_get_entry_from_key(
-		target->standard, &entry, CONTEXT, row->table, key, options, &refusal, &error);
+	struct sml_bmv2_entry entry;
+	int rc = sml_bmv2_owner_keep(target);
 
-	*handle = entry->entry_handle;
-	g_object_unref(entry);
-	g_object_unref(options);
-	g_ptr_array_unref(key);
-	CALL(ok, row->table, refusal);
-	return 0;
+	if (rc == 0)
+		rc = need(target, row->table, sml_bmv2_find(target, row, &entry));
+	*handle = rc == 0 ? entry.handle : 0;
+	return rc;
 }
 
 static int bmv2_modify(struct sml_p4_target *target, const struct sml_p4_row *row)
 {
-	BmInvalidTableOperation *refusal = NULL;
-	GPtrArray *parameters;
-	GError *error = NULL;
 	gint32 handle;
-	gboolean ok;
 	int rc = find(target, row, &handle);
 
-	if (rc < 0)
-		return rc;
-	parameters = parameters_of(row);
-	ok = bm_standard_if_bm_mt_modify_entry(target->standard, CONTEXT, row->table, handle,
-					       row->action, parameters, &refusal, &error);
-	g_ptr_array_unref(parameters);
-	CALL(ok, row->table, refusal);
-	return 0;
+	return rc < 0 ? rc : need(target, row->table, sml_bmv2_change(target, row, handle));
 }
 
 static int bmv2_remove(struct sml_p4_target *target, const struct sml_p4_row *row)
 {
-	BmInvalidTableOperation *refusal = NULL;
-	GError *error = NULL;
 	gint32 handle;
-	gboolean ok;
 	int rc = find(target, row, &handle);
 
-	if (rc < 0)
-		return rc;
-	ok = bm_standard_if_bm_mt_delete_entry(target->standard, CONTEXT, row->table, handle,
-					       &refusal, &error);
-	CALL(ok, row->table, refusal);
-	return 0;
+	return rc < 0 ? rc : need(target, row->table, sml_bmv2_delete(target, row->table, handle));
 }
 
 /* ---- multicast ---- */
 
-static int add_node(struct sml_p4_target *target, struct group *group,
+static int add_node(struct sml_p4_target *target, struct sml_bmv2_group *group,
 		    const struct sml_p4_node *node)
 {
 	BmInvalidMcOperation *refusal = NULL;
@@ -193,13 +95,13 @@ static int add_node(struct sml_p4_target *target, struct group *group,
 
 	for (unsigned i = 0; i < node->port; i++)
 		g_string_append_c(ports, '0');
-	ok = bm_simple_pre_l_a_g_if_bm_mc_node_create(target->replication, handle, CONTEXT,
+	ok = bm_simple_pre_l_a_g_if_bm_mc_node_create(target->replication, handle, SML_BMV2_CONTEXT,
 						      node->replication, ports->str, "", &refusal,
 						      &error);
 	g_string_free(ports, TRUE);
 	CALL(ok, "a multicast node", refusal);
 	group->n++;
-	ok = bm_simple_pre_l_a_g_if_bm_mc_node_associate(target->replication, CONTEXT,
+	ok = bm_simple_pre_l_a_g_if_bm_mc_node_associate(target->replication, SML_BMV2_CONTEXT,
 							 group->handle, *handle, &refusal, &error);
 	CALL(ok, "a multicast node", refusal);
 	return 0;
@@ -209,8 +111,8 @@ static int destroy_node(struct sml_p4_target *target, gint32 handle)
 {
 	BmInvalidMcOperation *refusal = NULL;
 	GError *error = NULL;
-	gboolean ok = bm_simple_pre_l_a_g_if_bm_mc_node_destroy(target->replication, CONTEXT,
-								handle, &refusal, &error);
+	gboolean ok = bm_simple_pre_l_a_g_if_bm_mc_node_destroy(
+		target->replication, SML_BMV2_CONTEXT, handle, &refusal, &error);
 
 	CALL(ok, "a multicast node", refusal);
 	return 0;
@@ -220,8 +122,8 @@ static int destroy_group(struct sml_p4_target *target, gint32 handle)
 {
 	BmInvalidMcOperation *refusal = NULL;
 	GError *error = NULL;
-	gboolean ok = bm_simple_pre_l_a_g_if_bm_mc_mgrp_destroy(target->replication, CONTEXT,
-								handle, &refusal, &error);
+	gboolean ok = bm_simple_pre_l_a_g_if_bm_mc_mgrp_destroy(
+		target->replication, SML_BMV2_CONTEXT, handle, &refusal, &error);
 
 	CALL(ok, "a multicast group", refusal);
 	return 0;
@@ -229,11 +131,11 @@ static int destroy_group(struct sml_p4_target *target, gint32 handle)
 
 static int bmv2_remove_group(struct sml_p4_target *target, uint16_t number)
 {
-	struct group *group = &target->groups[number % GROUPS];
-	int rc = 0;
+	struct sml_bmv2_group *group = &target->groups[number % SML_BMV2_GROUPS];
+	int rc = sml_bmv2_owner_keep(target);
 
-	if (!group->used)
-		return 0;
+	if (rc < 0 || !group->used)
+		return rc;
 	group->used = false;
 	/* BMv2 looks for a node's group when the node goes. */
 	while (group->n > 0 && rc == 0)
@@ -244,16 +146,18 @@ static int bmv2_remove_group(struct sml_p4_target *target, uint16_t number)
 static int bmv2_add_group(struct sml_p4_target *target, uint16_t number,
 			  const struct sml_p4_node *nodes, unsigned n)
 {
-	struct group *group = &target->groups[number % GROUPS];
+	struct sml_bmv2_group *group = &target->groups[number % SML_BMV2_GROUPS];
 	BmInvalidMcOperation *refusal = NULL;
 	GError *error = NULL;
+	int rc = sml_bmv2_owner_keep(target);
 	gboolean ok;
-	int rc = 0;
 
-	if (n > GROUP_NODES)
+	if (rc < 0)
+		return rc;
+	if (n > SML_BMV2_GROUP_NODES)
 		return target->services->error_set(-EINVAL, "%u ports in a multicast group", n);
-	ok = bm_simple_pre_l_a_g_if_bm_mc_mgrp_create(target->replication, &group->handle, CONTEXT,
-						      number, &refusal, &error);
+	ok = bm_simple_pre_l_a_g_if_bm_mc_mgrp_create(target->replication, &group->handle,
+						      SML_BMV2_CONTEXT, number, &refusal, &error);
 	CALL(ok, "a multicast group", refusal);
 	group->used = true;
 	group->n = 0;
@@ -270,8 +174,8 @@ static int bmv2_read_counter(struct sml_p4_target *target, const char *name, uin
 	BmCounterValue *value = g_object_new(BM_TYPE_COUNTER_VALUE, NULL);
 	BmInvalidCounterOperation *refusal = NULL;
 	GError *error = NULL;
-	gboolean ok = bm_standard_if_bm_counter_read(target->standard, &value, CONTEXT, name,
-						     (gint32)index, &refusal, &error);
+	gboolean ok = bm_standard_if_bm_counter_read(target->standard, &value, SML_BMV2_CONTEXT,
+						     name, (gint32)index, &refusal, &error);
 
 	*packets = (uint64_t)value->packets;
 	*bytes = (uint64_t)value->bytes;
@@ -286,8 +190,8 @@ static int bmv2_read_registers(struct sml_p4_target *target, const char *name, u
 	GArray *all = g_array_new(FALSE, FALSE, sizeof(gint64));
 	BmInvalidRegisterOperation *refusal = NULL;
 	GError *error = NULL;
-	gboolean ok = bm_standard_if_bm_register_read_all(target->standard, &all, CONTEXT, name,
-							  &refusal, &error);
+	gboolean ok = bm_standard_if_bm_register_read_all(target->standard, &all, SML_BMV2_CONTEXT,
+							  name, &refusal, &error);
 	bool whole = ok && refusal == NULL && all->len >= first && all->len - first >= n;
 
 	(void)pipe;
@@ -295,7 +199,7 @@ static int bmv2_read_registers(struct sml_p4_target *target, const char *name, u
 		memcpy(values, &g_array_index(all, gint64, first), n * sizeof(values[0]));
 	g_array_unref(all);
 	CALL(ok, name, refusal);
-	return whole ? 0 : fail(target, name, NULL);
+	return whole ? 0 : sml_bmv2_fail(target, name, NULL);
 }
 
 static int bmv2_write_register(struct sml_p4_target *target, const char *name, uint32_t index,
@@ -303,8 +207,9 @@ static int bmv2_write_register(struct sml_p4_target *target, const char *name, u
 {
 	BmInvalidRegisterOperation *refusal = NULL;
 	GError *error = NULL;
-	gboolean ok = bm_standard_if_bm_register_write(
-		target->standard, CONTEXT, name, (gint32)index, (gint64)value, &refusal, &error);
+	gboolean ok =
+		bm_standard_if_bm_register_write(target->standard, SML_BMV2_CONTEXT, name,
+						 (gint32)index, (gint64)value, &refusal, &error);
 
 	CALL(ok, name, refusal);
 	return 0;
@@ -319,25 +224,13 @@ static int bmv2_limits(struct sml_p4_target *target, struct sml_p4_limits *limit
 	bool ours;
 
 	if (!bm_standard_if_bm_get_config(target->standard, &text, &error))
-		return fail(target, "its program", error);
+		return sml_bmv2_fail(target, "its program", error);
 	ours = sml_p4_bmv2_limits(text, strlen(text), limits);
 	g_free(text);
 	if (!ours)
 		return target->services->error_set(
 			-EINVAL, "the switch at %s does not run p4/v1model/switchml.p4",
 			target->where);
-	return 0;
-}
-
-static int bmv2_check(struct sml_p4_target *target)
-{
-	GByteArray *md5 = NULL;
-	GError *error = NULL;
-
-	if (!bm_standard_if_bm_get_config_md5(target->standard, &md5, &error))
-		return fail(target, "no answer", error);
-	if (md5 != NULL)
-		g_byte_array_unref(md5);
 	return 0;
 }
 
@@ -349,20 +242,20 @@ static int forget_state(void *context, enum sml_p4_bmv2_kind kind, const char *n
 	struct sml_p4_target *target = context;
 	BmInvalidRegisterOperation *no_registers = NULL;
 	BmInvalidCounterOperation *no_counters = NULL;
-	BmInvalidTableOperation *no_table = NULL;
 	GError *error = NULL;
 	gboolean ok;
+	int rc = sml_bmv2_owner_keep(target);
 
+	if (rc < 0)
+		return rc;
 	if (kind == SML_P4_BMV2_TABLE) {
-		ok = bm_standard_if_bm_mt_clear_entries(target->standard, CONTEXT, name, FALSE,
-							&no_table, &error);
-		CALL(ok, name, no_table);
+		return need(target, name, sml_bmv2_owner_clear(target, name));
 	} else if (kind == SML_P4_BMV2_REGISTERS) {
-		ok = bm_standard_if_bm_register_reset(target->standard, CONTEXT, name,
+		ok = bm_standard_if_bm_register_reset(target->standard, SML_BMV2_CONTEXT, name,
 						      &no_registers, &error);
 		CALL(ok, name, no_registers);
 	} else {
-		ok = bm_standard_if_bm_counter_reset_all(target->standard, CONTEXT, name,
+		ok = bm_standard_if_bm_counter_reset_all(target->standard, SML_BMV2_CONTEXT, name,
 							 &no_counters, &error);
 		CALL(ok, name, no_counters);
 	}
@@ -376,7 +269,7 @@ static int forget_program(struct sml_p4_target *target)
 	int rc;
 
 	if (!bm_standard_if_bm_get_config(target->standard, &text, &error))
-		return fail(target, "its program", error);
+		return sml_bmv2_fail(target, "its program", error);
 	rc = sml_p4_bmv2_each_state(text, strlen(text), forget_state, target);
 	g_free(text);
 	return rc;
@@ -390,8 +283,8 @@ static int forget_groups(struct sml_p4_target *target)
 	gchar *text = NULL;
 	size_t i;
 	int rc = 0;
-	gboolean ok = bm_simple_pre_l_a_g_if_bm_mc_get_entries(target->replication, &text, CONTEXT,
-							       &refusal, &error);
+	gboolean ok = bm_simple_pre_l_a_g_if_bm_mc_get_entries(target->replication, &text,
+							       SML_BMV2_CONTEXT, &refusal, &error);
 
 	CALL(ok, "the multicast groups", refusal);
 	entries = json_loads(text, 0, NULL);
@@ -431,6 +324,7 @@ static void *client(struct sml_p4_target *target, unsigned i, const char *servic
 
 static void bmv2_close(struct sml_p4_target *target)
 {
+	sml_bmv2_owner_give(target);
 	g_clear_object(&target->standard);
 	g_clear_object(&target->replication);
 	g_clear_object(&target->queues);
@@ -448,15 +342,17 @@ static int begin(struct sml_p4_target *target)
 {
 	GError *error = NULL;
 	gint32 result;
-	int rc = forget_program(target);
+	int rc = sml_bmv2_owner_take(target);
 
+	if (rc == 0)
+		rc = forget_program(target);
 	if (rc == 0)
 		rc = forget_groups(target);
 	if (rc < 0)
 		return rc;
 	if (!bm_simple_switch_if_set_all_egress_queue_depths(target->queues, &result, QUEUE_PACKETS,
 							     &error))
-		return fail(target, "queues", error);
+		return sml_bmv2_fail(target, "queues", error);
 	return 0;
 }
 
@@ -505,7 +401,7 @@ const struct sml_p4_target_operations sml_p4_target_operations = {
 	.open = bmv2_open,
 	.close = bmv2_close,
 	.limits = bmv2_limits,
-	.check = bmv2_check,
+	.check = sml_bmv2_owner_beat,
 	.insert = bmv2_insert,
 	.modify = bmv2_modify,
 	.remove = bmv2_remove,
