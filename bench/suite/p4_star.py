@@ -48,6 +48,8 @@ class P4Star(Star):
         net = self.namespace("net")
         call("ip", "netns", "add", net)
         call("ip", "-n", net, "link", "set", "lo", "up")
+        # The kernel must not answer at the switch's ports for the daemon's address.
+        call(*self.inside("net"), "sysctl", "-qw", "net.ipv4.conf.all.arp_ignore=1")
         self.plug("net", "daemon", "10.77.0.1", 0)
         self.address["switch"] = "10.77.0.1"
         for rank in range(self.n_workers):

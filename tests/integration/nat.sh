@@ -13,6 +13,8 @@ switchml=$(realpath "$1")
 . "$(dirname "$0")/../support/hosts.sh"
 # shellcheck source=tests/support/jobs.sh
 . "$(dirname "$0")/../support/jobs.sh"
+# shellcheck source=tests/support/nat.sh
+. "$(dirname "$0")/../support/nat.sh"
 export SWITCHML_TIMEOUT=120
 root=10.97.0.1
 leaf=192.168.2.2
@@ -32,38 +34,8 @@ build_network() {
 		plug $host 192.168.$host.2 192.168.$host.1 in$host &&
 			ip -n "$name-$host" route add default via 192.168.$host.1 || return 1
 	done
-	# Only masquerading forgets its ports when the interface goes down.
-	on net iptables -t nat -A POSTROUTING -o out -p udp -j MASQUERADE --random &&
+	masquerade net out &&
 		on net iptables -t nat -A POSTROUTING -o out -p tcp -j SNAT --to-source 10.97.0.2
-}
-
-# How often the router has chosen a port for a UDP flow.
-ports_chosen() {
-	on net iptables -t nat -L POSTROUTING -v -x -n | awk '$3 == "MASQUERADE" { print $1 }'
-}
-
-# Results so far at the root.
-completed() {
-	$asking "$switchml" status --switch $root --json |
-		python3 -c "import json, sys; print(json.load(sys.stdin)[0]['counters']['completed'])"
-}
-
-has_chosen() {
-	[ "$(ports_chosen)" -ge "$1" ]
-}
-
-has_completed() {
-	[ "$(completed)" -ge "$1" ] || ! all_run
-}
-
-# All UDP flows that pass the router get other ports, and the job goes on.
-new_ports() {
-	local before
-	before=$(ports_chosen)
-	ip -n "$name-net" link set out down
-	ip -n "$name-net" link set out up
-	await has_chosen $((before + flows))
-	await has_completed $(($(completed) + 200))
 }
 
 # Job, bench's options, then -- and for each rank HOST=SWITCH.
@@ -90,8 +62,8 @@ goes_on() {
 	shift 3
 	start "$job" -b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 "$@"
 	await_under_way "$job" $root
-	new_ports
-	new_ports
+	new_ports net out "$flows" $root
+	new_ports net out "$flows" $root
 	kill "${pids[0]}" # rank 0 decides when to end
 	expect_success "$title" "${pids[@]}"
 	grep -q 'Wrong elements: 0 OK' "$work/$job.0" || fail "$title: no element is wrong"

@@ -18,6 +18,8 @@ support=$(dirname "$0")/../support
 . "$support/jobs.sh"
 # shellcheck source=tests/support/p4.sh
 . "$support/p4.sh"
+# shellcheck source=tests/support/nat.sh
+. "$support/nat.sh"
 export SWITCHML_TIMEOUT=120 SWITCHML_HEARTBEAT=20
 program=switchml-256
 
@@ -30,6 +32,7 @@ give_addresses() {
 
 build_network() {
 	ip netns add "$name-net" && ip -n "$name-net" link set lo up &&
+		p4_hides_daemon "$name-net" &&
 		p4_cable "$name-net" daemon port-0 "$name-net" &&
 		give_addresses "$name-net" daemon 1 || return 1
 	hosts=02:77:00:00:00:1=0
@@ -218,6 +221,23 @@ stopped_daemon_ends_when_it_has_a_successor() {
 	start_daemon 10.77.0.1
 }
 
+# The packets of rank 1 pass a NAT in its own host.
+nat_gives_other_ports() {
+	if ! masquerade 1 eth0 2>"$work/nat"; then
+		echo "left out: a NAT: $(tail -n 1 "$work/nat")"
+		return
+	fi
+	on 1 sysctl -qw net.ipv6.conf.eth0.keep_addr_on_down=1
+	start_job nat -b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000
+	await_under_way nat 10.77.0.1
+	new_ports 1 eth0 1 10.77.0.1
+	new_ports 1 eth0 1 10.77.0.1
+	kill "${pids[0]}" # rank 0 decides when to end
+	expect_success "a job goes on when a NAT gives a rank's packets other ports" "${pids[@]}"
+	grep -q 'Wrong elements: 0 OK' "$work/nat.0" || fail "its results are right"
+	on 1 iptables -t nat -F
+}
+
 demo_trains() {
 	pids=()
 	for ((rank = 0; rank < ranks; rank++)); do
@@ -287,6 +307,7 @@ expect_success "two jobs at once" "${first[@]}" "${pids[@]}"
 counters_are_shown
 different_calls_are_a_mismatch
 killed_worker_is_named
+nat_gives_other_ports
 if [ -x "$demo" ]; then demo_trains; else echo "left out: the demo, which this build lacks"; fi
 restart_in_the_middle
 daemon_alone_restarts

@@ -22,6 +22,12 @@ need_p4() {
 	[ -s "$1" ] || skip_p4 "the P4 program is not built: p4c-bm2-ss was not found (docs/p4.md)"
 }
 
+# Namespace of the P4 switch and of its daemon: the kernel does not answer at the switch's ports for the
+# daemon's address, or hosts would send to the daemon past the switch.
+p4_hides_daemon() {
+	ip netns exec "$1" sysctl -qw net.ipv4.conf.all.arp_ignore=1
+}
+
 # Namespace, interface, its peer, the peer's namespace: a cable that BMv2 can have an end of. BMv2
 # reads frames as they are, so nothing may be left to hardware: checksums, segmentation, tags.
 p4_cable() {
