@@ -5,12 +5,16 @@
  * sml is valid and lanes is not. No state selects on more than 32 bits, the most that hardware can.
  *
  * With HEADERS_ONLY, this file defines HeadersParser instead, for which the lanes are payload. A
- * target can define NOTE_UDP and NOTE_SML, statements after these headers, and what they need.
+ * target can define NOTE_UDP and NOTE_SML, statements after these headers, and what they need; and
+ * PARSED as inout, if it has headers before the frame.
  */
 #ifdef HEADERS_ONLY
 #define NAME_OF_PARSER HeadersParser
 #else
 #define NAME_OF_PARSER FrameParser
+#endif
+#ifndef PARSED
+#define PARSED out
 #endif
 #ifndef NOTE_UDP
 #define NOTE_PARAMETERS
@@ -19,7 +23,7 @@
 #define NOTE_SML
 #endif
 
-parser NAME_OF_PARSER(packet_in packet, inout headers_t hdr NOTE_PARAMETERS) {
+parser NAME_OF_PARSER(packet_in packet, PARSED headers_t hdr NOTE_PARAMETERS) {
     NOTE_DECLARATIONS
 
     state start {

@@ -228,7 +228,7 @@ control SlotStep(inout headers_t hdr, inout metadata_t meta) {
             (PASS_FIRST, _): later();                                                              \
             (PASS_FINISH, _): later();                                                             \
         }                                                                                          \
-        size = 4;                                                                                  \
+        CONST_SIZE(4)                                                                              \
     }
     USE_TABLE(find_use, use_by_first, use_by_later)
     USE_TABLE(find_begins, begins_by_first, begins_by_later)
@@ -282,7 +282,7 @@ control SlotStep(inout headers_t hdr, inout metadata_t meta) {
             (PASS_FINISH, _): load();                                                              \
             (PASS_MISMATCH, _): load_for_daemon();                                                 \
         }                                                                                          \
-        size = 4;                                                                                  \
+        CONST_SIZE(4)                                                                              \
     }
     TENSOR_TABLE(find_digest, begin_digest, compare_digest, load_digest, load_chunk)
     TENSOR_TABLE(find_about, begin_about, compare_about, load_about, load_first_rank)
@@ -317,7 +317,7 @@ control SlotStep(inout headers_t hdr, inout metadata_t meta) {
             (PASS_FINISH, 1): write();                                                             \
             (PASS_FINISH, _): read();                                                              \
         }                                                                                          \
-        size = 4;                                                                                  \
+        CONST_SIZE(4)                                                                              \
     }
     FINISH_TABLE(find_ticket, write_ticket, read_ticket)
     FINISH_TABLE(find_last_rank, write_last_rank, read_last_rank)
@@ -364,7 +364,7 @@ control SlotStep(inout headers_t hdr, inout metadata_t meta) {
             (PASS_FIRST, _, 0, 0, 1, 1): join();                                                   \
             (PASS_FIRST, _, 0, 0, _, _): read();                                                   \
         }                                                                                          \
-        size = 4;                                                                                  \
+        CONST_SIZE(4)                                                                              \
     }
     SEE_TABLE(classify, phase_begins, phase_joins, phase_differs)
     SEE_TABLE(see_0, begin_0, join_0, read_0)
@@ -433,7 +433,7 @@ control SlotStep(inout headers_t hdr, inout metadata_t meta) {
             EACH_RANK_0(DECIDE_RANK_0)
             EACH_RANK_1(DECIDE_RANK_1)
         }
-        size = 256;
+        CONST_SIZE(256)
     }
 
     // ---- stages 4 and 5: which ranks are missing after this packet? ----
@@ -520,7 +520,7 @@ control SlotStep(inout headers_t hdr, inout metadata_t meta) {
             (_, _, _, _, _, 0x80000000 &&& 0x80000000, _, _): early_use();
             (_, _, _, _, _, _, _, _): stale_use();
         }
-        size = 32;
+        CONST_SIZE(32)
     }
 
     action make_result() {
@@ -549,7 +549,7 @@ control SlotStep(inout headers_t hdr, inout metadata_t meta) {
             PASS_FINISH: make_result();
             PASS_MISMATCH: make_mismatch();
         }
-        size = 2;
+        CONST_SIZE(2)
     }
 
     apply {

@@ -10,10 +10,11 @@
 typedef bit<16> port_number_t;
 
 // How often a packet has passed: only packets of the staged form (staged.p4) pass more than once.
+// Not every program uses all of them.
 const bit<8> PASS_FIRST = 0;
-const bit<8> PASS_LOAD = 1;
-const bit<8> PASS_FINISH = 2;
-const bit<8> PASS_MISMATCH = 3;
+@noWarn("unused") const bit<8> PASS_LOAD = 1;
+@noWarn("unused") const bit<8> PASS_FINISH = 2;
+@noWarn("unused") const bit<8> PASS_MISMATCH = 3;
 
 // Of v1model: what a packet keeps when it passes again.
 #define FIELDS_OF_PASS 1
@@ -140,54 +141,6 @@ control Admission(inout headers_t hdr, inout metadata_t meta) {
     }
 }
 
-// For the staged form: where is the slot? An entry for each slot of a job, with the shard that serves
-// it, checks both without arithmetic, and in the stage of the other tables.
-control Placement(inout headers_t hdr, inout metadata_t meta) {
-    // The buffer for even uses (the next one is for odd uses), the index of the stream's tickets,
-    // and the first of them.
-    action slot(bit<16> buffer, bit<16> stream, bit<32> first_ticket) {
-        meta.is_placed = 1;
-        meta.first_of_slot = buffer;
-        meta.stream = stream;
-        meta.first_ticket = first_ticket;
-    }
-
-    table slots {
-        key = {
-            hdr.sml.job: exact;
-            hdr.sml.slot: exact;
-            hdr.sml.shard: exact;
-        }
-        actions = { slot; @defaultonly NoAction; }
-        const default_action = NoAction();
-        size = SML_SLOTS;
-    }
-
-    apply {
-        slots.apply();
-    }
-}
-
-// For the staged form: what the registers' accesses need, which can compare and add, but not choose.
-control Preparation(in headers_t hdr, inout metadata_t meta) {
-    apply {
-        meta.buffer = meta.first_of_slot | (bit<16>)hdr.sml.use[0:0];
-        meta.rank_bit_0 = meta.rank_bit[31:0];
-        meta.rank_bit_1 = meta.rank_bit[63:32];
-        meta.all_0 = meta.all[31:0];
-        meta.all_1 = meta.all[63:32];
-        meta.is_use_first = 0;
-        if (hdr.sml.use[31:1] == 0) {
-            meta.is_use_first = 1;
-        }
-        if (meta.pass == PASS_FINISH) {
-            meta.expected = hdr.sml.use;
-        } else {
-            meta.expected = hdr.sml.use - 1;
-        }
-    }
-}
-
 // May the sender contribute to the job? Sets the verdict if not.
 control AdmissionVerdict(inout headers_t hdr, inout metadata_t meta) {
     apply {
@@ -245,6 +198,8 @@ control Addressing(inout headers_t hdr, inout metadata_t meta, out bool found) {
         network_type = type;
     }
 
+    // With the parameters of to_ethernet(), which has run.
+    @noWarn("uninitialized-use")
     action tag() {
         hdr.vlan.setValid();
         hdr.vlan.tci = tag_control;

@@ -5,6 +5,9 @@
 #ifndef SML_P4_REGISTERS
 #define SML_P4_REGISTERS
 
+// Of a table with constant entries.
+#define CONST_SIZE(n) size = n;
+
 struct pair_t {
     bit<32> lo;
     bit<32> hi;

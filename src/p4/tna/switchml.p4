@@ -49,6 +49,8 @@ const bit<9> RECIRCULATION_PORT = 6;
 // What changes in a probe: the checksum of all else is wanted.
 #define STAMPED_FIELDS(h)                                                                          \
     h.chunk, h.digest, h.slot, h.rank, h.op, h.lane_kind, h.shard
+// They keep the header of a pass, which comes before the frame.
+#define PARSED inout
 #define NOTE_PARAMETERS , out bit<16> rest_of_checksum
 #define NOTE_DECLARATIONS Checksum() rest;
 #define NOTE_UDP rest.subtract({ hdr.udp.checksum });
@@ -60,6 +62,7 @@ const bit<9> RECIRCULATION_PORT = 6;
 #define HEADERS_ONLY
 #include "parser.p4"
 #include "tables.p4"
+#include "placement.p4"
 #include "registers.p4"
 #include "staged.p4"
 

@@ -6,6 +6,9 @@
 #ifndef SML_P4_REGISTERS
 #define SML_P4_REGISTERS
 
+// A table with constant entries has their number as its size.
+#define CONST_SIZE(n)
+
 struct pair_t {
     bit<32> lo;
     bit<32> hi;

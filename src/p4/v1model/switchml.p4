@@ -42,6 +42,7 @@
 #include "parser.p4"
 #include "tables.p4"
 #ifdef SML_STAGED
+#include "placement.p4"
 #include "registers.p4"
 #include "staged.p4"
 #else
@@ -99,8 +100,10 @@ control SmlIngress(inout headers_t hdr, inout metadata_t meta,
     counter(SML_MAX_JOBS * SML_MAX_CHILDREN, CounterType.packets) resends;
     bool known;
     bit<32> sum;
-    bit<48> quotient;
     bit<16> checksum;
+#ifndef SML_STAGED
+    bit<48> quotient;
+#endif
 
 #ifdef SML_TEST_LOSS
     // How many packets are yet to be lost on their way to each pass.
