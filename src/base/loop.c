@@ -28,6 +28,7 @@ struct sml_watch {
 	struct sml_loop *loop;
 	int fd;
 	unsigned class, wanted; /* of the descriptor */
+	bool lingers;		/* nothing is wanted, but epoll has not removed the descriptor */
 	unsigned ready;
 	uint64_t when_ns, period_ns;
 	struct link queued, timed;
@@ -44,6 +45,7 @@ struct sml_loop {
 	struct link queues[SML_LOOP_CLASSES];
 	struct link served; /* those of this turn that have not been served yet */
 	struct link timed;
+	struct link lingering; /* freed, but epoll may still name them in an event */
 	struct epoll_event *polled;
 	int n_polled;
 	pthread_mutex_t lock;
@@ -311,6 +313,7 @@ int sml_loop_open(struct sml_loop **opened)
 		link_init(&loop->queues[class]);
 	link_init(&loop->served);
 	link_init(&loop->timed);
+	link_init(&loop->lingering);
 	link_init(&loop->posted);
 	pthread_mutex_init(&loop->lock, NULL);
 	loop->n_polled = LEAST_POLLED;
@@ -333,6 +336,12 @@ void sml_loop_close(struct sml_loop *loop)
 		sml_fd_close(loop->wake_fd);
 	if (loop->epoll_fd >= 0)
 		sml_fd_close(loop->epoll_fd);
+	while (!link_is_alone(&loop->lingering)) {
+		struct sml_watch *watch = WATCH_OF(loop->lingering.next, queued);
+
+		link_remove(&watch->queued);
+		free(watch);
+	}
 	pthread_mutex_destroy(&loop->lock);
 	free(loop->polled);
 	free(loop);
@@ -374,7 +383,10 @@ void sml_watch_free(struct sml_watch *watch)
 	pthread_mutex_lock(&watch->loop->lock);
 	link_remove(&watch->posted);
 	pthread_mutex_unlock(&watch->loop->lock);
-	free(watch);
+	if (watch->lingers)
+		link_append(&watch->loop->lingering, &watch->queued);
+	else
+		free(watch);
 }
 
 void sml_watch_set_class(struct sml_watch *watch, unsigned class)
@@ -391,12 +403,16 @@ int sml_watch_set(struct sml_watch *watch, unsigned what)
 	struct epoll_event event = {.events = (what & SML_WATCH_READ ? EPOLLIN : 0u) |
 					      (what & SML_WATCH_WRITE ? EPOLLOUT : 0u),
 				    .data.ptr = watch};
-	int verb = what == 0 ? EPOLL_CTL_DEL : watch->wanted == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+	bool is_there = watch->wanted != 0 || watch->lingers;
+	int verb = what == 0 ? EPOLL_CTL_DEL : is_there ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+	bool failed;
 
 	if (what == watch->wanted)
 		return 0;
-	if (epoll_ctl(watch->loop->epoll_fd, verb, watch->fd, &event) < 0 && what != 0)
+	failed = epoll_ctl(watch->loop->epoll_fd, verb, watch->fd, &event) < 0;
+	if (failed && what != 0)
 		return -errno;
+	watch->lingers = failed && errno != ENOENT && errno != EBADF;
 	watch->wanted = what;
 	make_unready(watch, (SML_WATCH_READ | SML_WATCH_WRITE) & ~what);
 	return 0;
