@@ -49,7 +49,8 @@ seal() {
 }
 
 # Directory or FILE.tar, packages: Debian, from the archives that apt uses here, with its
-# proxies and their like; its lists of packages stay. $debian_options: more for mmdebstrap.
+# proxies and their like; its lists of packages stay. $debian_options: more for mmdebstrap;
+# $debian_suite: another release.
 debian() {
 	local target=$1 option options
 	shift
@@ -57,9 +58,10 @@ debian() {
 	# shellcheck disable=SC2016 # apt's words
 	apt-get indextargets --format 'deb $(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' 'Origin: Debian' |
 		sort -u >"$work/sources"
+	[ -z "${debian_suite:-}" ] || sed -Ei "s/ (bookworm|trixie)( |-)/ $debian_suite\\2/" "$work/sources"
 	[ -s "$work/sources" ] || skip "apt knows no archive of Debian here; apt-get update helps"
 	! grep -q https: "$work/sources" || set -- "$@" ca-certificates
-	options=(--variant=apt --skip=cleanup/apt/lists "${debian_options[@]}" ${*:+"--include=$*"})
+	options=(--variant=apt --skip=cleanup/apt/lists --dpkgopt=force-unsafe-io "${debian_options[@]}" ${*:+"--include=$*"})
 	[ ! -d /usr/share/keyrings ] || options+=(--keyring=/usr/share/keyrings)
 	while IFS= read -r option; do
 		options+=("--aptopt=$option")
