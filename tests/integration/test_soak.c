@@ -25,17 +25,18 @@
 #include "support/switch_process.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define ROUNDS 30
+#define ROUNDS	       30
+#define SLACK_MAPPINGS (ROUNDS / 2) /* a sanitizer's allocator maps memory now and then */
 #else
-#define ROUNDS 100
+#define ROUNDS	       100
+#define SLACK_MAPPINGS 4
 #endif
 /* Before the first look: what is made only once is there, and memory has its full size. */
 #define WARM_UP 20
 #define RANKS	2
 #define COUNT	5000
 /* Less than what a round would leave: a loop alone has more. */
-#define SLACK_BYTES    (ROUNDS * 256)
-#define SLACK_MAPPINGS 4
+#define SLACK_BYTES (ROUNDS * 256)
 
 /* ---- what there is ---- */
 
