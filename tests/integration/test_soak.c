@@ -26,7 +26,7 @@
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define ROUNDS	       30
-#define SLACK_MAPPINGS (ROUNDS / 2) /* a sanitizer's allocator maps memory now and then */
+#define SLACK_MAPPINGS 1000 /* of memory that a sanitizer keeps after free() */
 #else
 #define ROUNDS	       100
 #define SLACK_MAPPINGS 4
