@@ -409,11 +409,6 @@ static unsigned run_once(const struct scenario *scenario, enum fail_what what, u
 
 static void expect_well(const struct scenario *scenario)
 {
-	/* The first time, its switches' ports are reserved, and stay so. */
-	if (scenario->fails_over) {
-		(void)scenario->run();
-		(void)fail_disarm();
-	}
 	/* With a separate switch, form_again() comes last, and it has its own patience. */
 	nothing_fails = scenario->run == alone || scenario->fails_over;
 	run_once(scenario, FAIL_ALLOCATIONS, 0, false);
