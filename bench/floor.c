@@ -46,7 +46,7 @@ struct floor_worker {
 	struct sml_batch batch;
 	void *tensor_memory;
 	size_t tensor_bytes;
-	float *input, *output; /* rank 0's are those of bench_serve() */
+	void *input, *output; /* rank 0's are those of bench_serve() */
 };
 
 struct floor {
@@ -126,13 +126,13 @@ static bool switch_turn(struct floor *this)
 
 /* ---- a call ---- */
 
-static bool submit(struct floor *this, unsigned rank, const float *input, float *output,
-		   size_t count)
+static bool submit(struct floor *this, unsigned rank, enum sml_type type, const void *input,
+		   void *output, size_t count)
 {
 	struct floor_worker *worker = &this->workers[rank];
 	const struct sml_tensor_spec spec = {
 		.collective = SML_ALLREDUCE,
-		.type = SML_FLOAT32,
+		.type = type,
 		.op = SML_SUM,
 		.wire = this->wire,
 		.count = count,
@@ -166,8 +166,8 @@ static bool all_done(const struct floor *this)
 	return true;
 }
 
-static int allreduce(void *state, const float *input, float *output, size_t count, unsigned pieces,
-		     const char **why)
+static int allreduce(void *state, enum sml_type type, const void *input, void *output, size_t count,
+		     unsigned pieces, const char **why)
 {
 	struct floor *this = state;
 	uint64_t began = sml_now_ns();
@@ -177,7 +177,7 @@ static int allreduce(void *state, const float *input, float *output, size_t coun
 		return -1;
 	*why = "no memory for a tensor";
 	for (unsigned i = 0; i < this->n_workers; i++)
-		if (!submit(this, i, i ? this->workers[i].input : input,
+		if (!submit(this, i, type, i ? this->workers[i].input : input,
 			    i ? this->workers[i].output : output, count))
 			return -1;
 	*why = "packets were lost, and the floor does not repeat them";
@@ -205,7 +205,7 @@ static int prepare(void *state, const struct bench_case *what)
 
 	for (unsigned i = 1; i < this->n_workers; i++) {
 		struct floor_worker *worker = &this->workers[i];
-		size_t bytes = (what->count * sizeof(float) + 63) / 64 * 64;
+		size_t bytes = (what->count * sml_type_size(what->type) + 63) / 64 * 64;
 
 		free(worker->input);
 		free(worker->output);

@@ -11,6 +11,7 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/tcp/device.h>
+#include <gloo/types.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -29,22 +30,32 @@ struct Job {
 	std::string why;
 };
 
-int allreduce(void *state, const float *input, float *output, size_t count, unsigned pieces,
-	      const char **why)
+template <typename T>
+void add(gloo::AllreduceOptions &options, const void *input, void *output, size_t count)
+{
+	options.setInput(const_cast<T *>(static_cast<const T *>(input)), count);
+	options.setOutput(static_cast<T *>(output), count);
+	options.setReduceFunction(
+		static_cast<void (*)(void *, const void *, const void *, size_t)>(&gloo::sum<T>));
+}
+
+int allreduce(void *state, sml_type type, const void *input, void *output, size_t count,
+	      unsigned pieces, const char **why)
 {
 	auto *job = static_cast<Job *>(state);
 
 	*why = "Gloo is measured with one call at a time only";
 	if (pieces != 1)
 		return -1;
+	*why = "Gloo adds float32 and float16 only";
+	if (type != SML_FLOAT32 && type != SML_FLOAT16)
+		return -1;
 	try {
 		gloo::AllreduceOptions options(job->context);
 
 		options.setAlgorithm(job->algorithm);
-		options.setInput(const_cast<float *>(input), count);
-		options.setOutput(output, count);
-		options.setReduceFunction(static_cast<void (*)(
-			void *, const void *, const void *, size_t)>(&gloo::sum<float>));
+		(type == SML_FLOAT16 ? add<gloo::float16> : add<float>)(options, input, output,
+									count);
 		gloo::allreduce(options);
 	} catch (const std::exception &error) {
 		job->why = error.what();
@@ -69,7 +80,7 @@ int main()
 	Job job = {};
 
 	library.state = &job;
-	library.sums = bench_library::BENCH_SUMS_FLOAT32;
+	library.sums = bench_library::BENCH_SUMS_FLOATS;
 	library.allreduce = allreduce;
 	library.rank = bench_environment_number("BENCH_RANK");
 	library.n_ranks = bench_environment_number("BENCH_RANKS");
@@ -83,8 +94,8 @@ int main()
 		auto device = gloo::transport::tcp::CreateDevice(attributes);
 		gloo::rendezvous::FileStore store(text("BENCH_STORE"));
 
-		job.context = std::make_shared<gloo::rendezvous::Context>(library.rank,
-									  library.n_ranks);
+		job.context =
+			std::make_shared<gloo::rendezvous::Context>(library.rank, library.n_ranks);
 		job.context->connectFullMesh(store, device);
 	} catch (const std::exception &error) {
 		std::fprintf(stderr, "Gloo: %s\n", error.what());

@@ -4,12 +4,16 @@
 
 #include "bench/peer.h"
 
-static int allreduce(void *state, const float *input, float *output, size_t count, unsigned pieces,
-		     const char **why)
+static int allreduce(void *state, enum sml_type type, const void *input, void *output, size_t count,
+		     unsigned pieces, const char **why)
 {
 	(void)state;
 	if (pieces != 1) {
 		*why = "MPI is measured with one call at a time only";
+		return -1;
+	}
+	if (type != SML_FLOAT32) {
+		*why = "MPI has no type of 16 bits to sum";
 		return -1;
 	}
 	*why = "MPI_Allreduce failed";
@@ -19,7 +23,7 @@ static int allreduce(void *state, const float *input, float *output, size_t coun
 
 int main(int argc, char **argv)
 {
-	struct bench_library library = {.sums = BENCH_SUMS_FLOAT32, .allreduce = allreduce};
+	struct bench_library library = {.sums = BENCH_SUMS_FLOATS, .allreduce = allreduce};
 	int status;
 
 	if (MPI_Init(&argc, &argv) != MPI_SUCCESS)

@@ -21,8 +21,9 @@ struct peer {
 	FILE *in, *out;
 	struct bench_case what;
 	size_t n_outputs;
-	size_t stride; /* floats from one output to the next */
-	float *input, *outputs;
+	size_t stride; /* bytes from one output to the next */
+	void *input;
+	uint8_t *outputs;
 	unsigned runs; /* of the last run; each has an output to check */
 };
 
@@ -45,7 +46,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static float *output_of(const struct peer *peer, unsigned run)
+static uint8_t *output_of(const struct peer *peer, unsigned run)
 {
 	return peer->outputs + run % peer->n_outputs * peer->stride;
 }
@@ -53,31 +54,49 @@ static float *output_of(const struct peer *peer, unsigned run)
 /* An output that a call does not write must not look correct. */
 static void scrub(struct peer *peer)
 {
-	memset(peer->outputs, 0xa5, peer->n_outputs * peer->stride * sizeof(float));
+	memset(peer->outputs, 0xa5, peer->n_outputs * peer->stride);
+}
+
+static bool type_of(const char *name, enum sml_type *type)
+{
+	static const struct {
+		const char *name;
+		enum sml_type type;
+	} types[] = {
+		{"float32", SML_FLOAT32}, {"float16", SML_FLOAT16}, {"bfloat16", SML_BFLOAT16}};
+
+	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
+		if (strcmp(name, types[i].name) == 0) {
+			*type = types[i].type;
+			return true;
+		}
+	return false;
 }
 
 static void prepare(struct peer *peer, const char *arguments)
 {
 	const struct bench_library *library = peer->library;
 	size_t count, n_outputs;
+	enum sml_type type;
+	char name[16];
 	uint32_t seed;
 
-	if (sscanf(arguments, "%zu %zu %" SCNu32, &count, &n_outputs, &seed) != 3 || count == 0 ||
-	    n_outputs == 0) {
-		fprintf(peer->out, "error prepare wants COUNT OUTPUTS SEED\n");
+	if (sscanf(arguments, "%zu %zu %" SCNu32 " %15s", &count, &n_outputs, &seed, name) != 4 ||
+	    count == 0 || n_outputs == 0 || !type_of(name, &type)) {
+		fprintf(peer->out, "error prepare wants COUNT OUTPUTS SEED TYPE\n");
 		return;
 	}
 	free(peer->input);
 	free(peer->outputs);
 	peer->n_outputs = n_outputs;
-	peer->stride = (count + 15) / 16 * 16;
-	peer->input = aligned_alloc(64, peer->stride * sizeof(float));
-	peer->outputs = aligned_alloc(64, n_outputs * peer->stride * sizeof(float));
+	peer->stride = (count * sml_type_size(type) + 63) / 64 * 64;
+	peer->input = aligned_alloc(64, peer->stride);
+	peer->outputs = aligned_alloc(64, n_outputs * peer->stride);
 	peer->what = (struct bench_case){
-		.type = SML_FLOAT32,
+		.type = type,
 		.op = SML_SUM,
 		.wire = library->sums == BENCH_SUMS_INT16 ? SML_WIRE_INT16 : SML_WIRE_INT32,
-		.float_sums = library->sums == BENCH_SUMS_FLOAT32,
+		.float_sums = library->sums == BENCH_SUMS_FLOATS,
 		.count = count,
 		.n_ranks = (unsigned)library->n_ranks,
 		.seed = seed,
@@ -86,9 +105,10 @@ static void prepare(struct peer *peer, const char *arguments)
 	    (library->prepare && library->prepare(library->state, &peer->what))) {
 		free(peer->input);
 		free(peer->outputs);
-		peer->input = peer->outputs = NULL;
-		fprintf(peer->out, "error no memory for %zu tensors of %zu floats\n", n_outputs + 1,
-			count);
+		peer->input = NULL;
+		peer->outputs = NULL;
+		fprintf(peer->out, "error no memory for %zu tensors of %zu elements\n",
+			n_outputs + 1, count);
 		return;
 	}
 	bench_fill(&peer->what, (unsigned)library->rank, peer->input);
@@ -116,10 +136,10 @@ static void run(struct peer *peer, const char *arguments)
 	ends[0] = now_ns();
 	for (unsigned i = 0; i < warmups + runs; i++) {
 		unsigned measured = i < warmups ? 0 : i - warmups + 1;
-		float *output = output_of(peer, measured ? measured - 1 : i);
+		uint8_t *output = output_of(peer, measured ? measured - 1 : i);
 
-		if (library->allreduce(library->state, peer->input, output, peer->what.count,
-				       pieces, &why)) {
+		if (library->allreduce(library->state, peer->what.type, peer->input, output,
+				       peer->what.count, pieces, &why)) {
 			fprintf(peer->out, "error %s\n", why);
 			return;
 		}
@@ -138,10 +158,10 @@ static void run(struct peer *peer, const char *arguments)
 static void check(struct peer *peer)
 {
 	uint64_t wrong = 0, hash = 0, wrong_here = 0, hash_here = 0;
-	size_t bytes = peer->what.count * sizeof(float);
+	size_t bytes = peer->what.count * sml_type_size(peer->what.type);
 
 	for (unsigned i = 0; i < peer->runs; i++) {
-		const float *output = output_of(peer, i);
+		const uint8_t *output = output_of(peer, i);
 
 		if (i == 0 || memcmp(output, output_of(peer, i - 1), bytes) != 0) {
 			wrong_here = bench_count_wrong(&peer->what, output);

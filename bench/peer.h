@@ -3,7 +3,7 @@
  * The common part of the measured programs: a rank of any library, controlled by
  * bench/compare over a Unix socket, which works across network namespaces.
  *
- *	prepare COUNT OUTPUTS SEED	buffers and inputs
+ *	prepare COUNT OUTPUTS SEED TYPE	buffers and inputs; TYPE is float32, float16 or bfloat16
  *	run WARMUPS RUNS PIECES		all-reduces, one after the other
  *	check				every result of the last run
  *	rest MILLISECONDS		do nothing, to see what that costs
@@ -17,6 +17,8 @@
 
 #include <stddef.h>
 
+#include "switchml.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -27,14 +29,14 @@ struct bench_library {
 	void *state;
 	int rank, n_ranks;
 	int n_stripes; /* for SwitchML: number of switches that share the work */
-	/* How exact sums are: float32 additions in any order, or SwitchML's 32 or 16 bits. */
-	enum { BENCH_SUMS_FLOAT32, BENCH_SUMS_INT32, BENCH_SUMS_INT16 } sums;
+	/* How exact sums are: additions of floats in any order, or SwitchML's 32 or 16 bits. */
+	enum { BENCH_SUMS_FLOATS, BENCH_SUMS_INT32, BENCH_SUMS_INT16 } sums;
 	/*
-	 * Sum `count` floats of all ranks, in `pieces` simultaneous calls. Returns 0, or another
+	 * Sum `count` elements of all ranks, in `pieces` simultaneous calls. Returns 0, or another
 	 * value with *why set.
 	 */
-	int (*allreduce)(void *state, const float *input, float *output, size_t count,
-			 unsigned pieces, const char **why);
+	int (*allreduce)(void *state, enum sml_type type, const void *input, void *output,
+			 size_t count, unsigned pieces, const char **why);
 	/* NULL, or told of the inputs before calls with them. Not 0: no memory. */
 	int (*prepare)(void *state, const struct bench_case *what);
 };

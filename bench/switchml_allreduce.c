@@ -18,18 +18,19 @@ static int fail(struct sml_context *job, const char **why)
 	return -1;
 }
 
-static int in_pieces(struct sml_context *job, const float *input, float *output, size_t count,
-		     unsigned pieces)
+static int in_pieces(struct sml_context *job, enum sml_type type, const char *input, char *output,
+		     size_t count, unsigned pieces)
 {
 	struct sml_request *requests[MOST_PIECES];
 	unsigned begun = 0;
+	size_t bytes = sml_type_size(type);
 	int error = 0, first = 0;
 
 	for (; begun < pieces && !error; begun += !error) {
 		size_t from = count * begun / pieces, to = count * (begun + 1) / pieces;
 
-		error = sml_allreduce_async(job, input + from, output + from, to - from,
-					    SML_FLOAT32, SML_SUM, NULL, &requests[begun]);
+		error = sml_allreduce_async(job, input + from * bytes, output + from * bytes,
+					    to - from, type, SML_SUM, NULL, &requests[begun]);
 	}
 	for (unsigned i = 0; i < begun; i++) {
 		first = sml_wait(requests[i]);
@@ -38,8 +39,8 @@ static int in_pieces(struct sml_context *job, const float *input, float *output,
 	return error;
 }
 
-static int allreduce(void *state, const float *input, float *output, size_t count, unsigned pieces,
-		     const char **why)
+static int allreduce(void *state, enum sml_type type, const void *input, void *output, size_t count,
+		     unsigned pieces, const char **why)
 {
 	struct sml_context *job = state;
 
@@ -48,9 +49,8 @@ static int allreduce(void *state, const float *input, float *output, size_t coun
 		return -1;
 	}
 	if (pieces > 1)
-		return in_pieces(job, input, output, count, pieces) ? fail(job, why) : 0;
-	return sml_allreduce(job, input, output, count, SML_FLOAT32, SML_SUM, NULL) ? fail(job, why)
-										    : 0;
+		return in_pieces(job, type, input, output, count, pieces) ? fail(job, why) : 0;
+	return sml_allreduce(job, input, output, count, type, SML_SUM, NULL) ? fail(job, why) : 0;
 }
 
 int main(void)

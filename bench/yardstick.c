@@ -34,21 +34,21 @@ static const char usage[] =
 	"usage: yardstick memcpy, echo|ping ADDRESS PORT, hub ADDRESS PORT N, or "
 	"spoke ADDRESS PORT RANK N (N up to 64); bench/compare starts it";
 
-static int copy(void *state, const float *input, float *output, size_t count, unsigned pieces,
-		const char **why)
+static int copy(void *state, enum sml_type type, const void *input, void *output, size_t count,
+		unsigned pieces, const char **why)
 {
 	(void)state;
 	(void)pieces;
 	(void)why;
-	memcpy(output, input, count * sizeof(float));
+	memcpy(output, input, count * sml_type_size(type));
 	return 0;
 }
 
-static int ping(void *state, const float *input, float *output, size_t count, unsigned pieces,
-		const char **why)
+static int ping(void *state, enum sml_type type, const void *input, void *output, size_t count,
+		unsigned pieces, const char **why)
 {
 	int fd = *(int *)state;
-	size_t bytes = count * sizeof(float);
+	size_t bytes = count * sml_type_size(type);
 
 	(void)pieces;
 	*why = "a ping is one datagram: the tensor is longer";
@@ -123,7 +123,7 @@ int main(int argc, char **argv)
 	bool is_hub, is_spoke;
 	int fd;
 
-	library.sums = BENCH_SUMS_FLOAT32;
+	library.sums = BENCH_SUMS_FLOATS;
 	if (argc == 2 && strcmp(argv[1], "memcpy") == 0)
 		return bench_serve(&library);
 	is_hub = argc == 5 && strcmp(argv[1], "hub") == 0;

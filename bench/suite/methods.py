@@ -9,11 +9,16 @@ from programs import is_ready
 PORT = 28500
 HEADER_BYTES = 40  # SwitchML's header in each UDP packet (src/core/wire.h)
 RACKS = ("rack0", "rack1")
+ELEMENT_BYTES = {"float32": 4, "float16": 2}
+# What an element becomes if no wire is asked for.
+DEFAULT_WIRES = {"float32": "int32", "float16": "int32"}
+WIRE_BYTES = {"int32": 4, "int16": 2}
 LANE_COUNTS = (32, 64, 128, 256, 352, 480, 832, 992, 2208)
 
 
 class Method:
     needs = "nothing"
+    element_type = "float32"
     wire_share = 1.0  # bytes on the wire for each byte of elements
     same_bits = False  # does it promise the same bits on all ranks?
     is_yardstick = False  # is it only there to compare costs with, and not a way to all-reduce?
@@ -50,21 +55,24 @@ class SwitchML(Method):
     striped over the ranks), "xdp" (a switch in the kernel behind a port that is not shaped),
     "box" (in the kernel of the bridge itself: each worker on a port of the switch), "racks" (a
     switch in each of two racks, and one above them). multicast: the switch sends each result
-    once, to a group. hosts: ranks of one host send one contribution."""
+    once, to a group. hosts: ranks of one host send one contribution.
+    wire: "" for the library's own choice."""
 
     needs = "ninja -C build"
     same_bits = True
 
     def __init__(self, name, title, wire="int32", where="port", multicast=False, links=1,
-                 hosts=False, **environment):
+                 hosts=False, element_type="float32", **environment):
         super().__init__(name, title)
         self.wire = wire
+        self.element_type = element_type
         self.where = where
         self.multicast = multicast
         self.links = links
         self.hosts = hosts
         self.settings = {"SWITCHML_HOST_GROUP": str(int(hosts)), **environment}
-        self.wire_share = 0.5 if wire == "int16" else 1.0
+        self.wire_share = (WIRE_BYTES[wire or DEFAULT_WIRES[element_type]]
+                           / ELEMENT_BYTES[element_type])
 
     def switches(self):
         nic = f"nic{self.links}"
@@ -228,9 +236,12 @@ class StarPing(Method):
 class Gloo(Method):
     needs = "Gloo is missing (Debian: libgloo-dev)"
 
-    def __init__(self, algorithm):
-        super().__init__(f"gloo-{algorithm}", f"Gloo, {algorithm}")
+    def __init__(self, algorithm, element_type="float32"):
+        of = "" if element_type == "float32" else element_type
+        super().__init__(f"gloo-{algorithm}" + (of and f"-{of}"),
+                         f"Gloo, {algorithm}" + (of and f", {of}"))
         self.algorithm = algorithm
+        self.element_type = element_type
 
     def start(self, crew):
         program = crew.program("gloo_allreduce")

@@ -33,11 +33,15 @@ def title(cell):
             + ("" if cell.offload else ", segmentation offload off"))
 
 
+def ring_of(results):
+    """The row of Gloo's ring among these, or None."""
+    return next((result for result in results
+                 if result.entry.name() in ("gloo-ring", "gloo-ring-float16")), None)
+
+
 def ring_time(results):
-    for result in results:
-        if result.entry.name() == "gloo-ring" and result.times and not result.failure:
-            return result.p50()
-    return None
+    ring = ring_of(results)
+    return ring.p50() if ring and ring.times and not ring.failure else None
 
 
 def cpu_a_call(result):
@@ -107,9 +111,8 @@ def print_cell(cell, results):
                   f" {floor:>6} {percent(row['machine_busy']):>5} {row['sent_bytes_a_call'] / 1e3:9.1f}"
                   f" {row['received_bytes_a_call'] / 1e3:9.1f} {row['dropped_a_call']:6.1f}")
     # Below that size, latency dominates, and a bound on bytes says nothing about it.
-    if RATES[cell.rate] and cell.size_bytes >= 65536 and any(result.entry.method.name == "gloo-ring" for result in results):
-        bound = cell.limit_seconds(next(result.entry.method for result in results
-                                        if result.entry.method.name == "gloo-ring"))
+    if RATES[cell.rate] and cell.size_bytes >= 65536 and ring_of(results):
+        bound = cell.limit_seconds(ring_of(results).entry.method)
         times = f"{ring / bound:.2f}" if ring else "-"
         print(f"{'an ideal ring over TCP (computed)':44} {1e3 * bound:9.3f} {'':9} {'':5}"
               f" {8 * cell.size_bytes / bound / 1e6:8.1f} {'100.0':>6} {times:>7}")

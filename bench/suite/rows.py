@@ -43,6 +43,16 @@ RACKS32 = SwitchML("ours-int32-racks", "ours, int32, two racks", where="racks")
 RACKS16 = SwitchML("ours-int16-racks", "ours, int16, two racks", "int16", "racks")
 BOX32 = SwitchML("ours-xdp-int32-ports", "ours, int32, XDP switch, workers on its ports",
                  where="box")
+# Gradients of two bytes, as mixed precision has: the library's own choice of a wire, and int16.
+HALF = SwitchML("ours-float16", "ours, float16", "", element_type="float16")
+HALF16 = SwitchML("ours-float16-int16", "ours, float16, int16", "int16", element_type="float16")
+HALFNIC = SwitchML("ours-float16-nic", "ours, float16, switch behind one NIC", "", "nic",
+                   element_type="float16")
+HALFRANKS = SwitchML("ours-float16-ranks", "ours, float16, no switch (striped over ranks)", "",
+                     "ranks", element_type="float16")
+HALFRANKS16 = SwitchML("ours-float16-int16-ranks", "ours, float16, int16, no switch (striped over ranks)",
+                       "int16", "ranks", element_type="float16")
+HALFRING = Gloo("ring", "float16")
 RING, BCUBE, MPI = Gloo("ring"), Gloo("bcube"), OpenMPI()
 MPIMEMORY = OpenMPI("Open MPI, TCP, shared memory")
 
@@ -138,6 +148,10 @@ def targets():
     # Where the links are the limit, not the cores that all hosts share.
     yield Cell(8, "100mbit", 1500, ten,
                entries((INT32, INT16, WIDE32, HALVES32, RANKS32, RANKS16) + OTHERS), target=True)
+    # Two-byte gradients beside a ring of two-byte gradients.
+    for n_workers in (4, 8):
+        yield Cell(n_workers, "100mbit", 1500, 5_000_000,
+                   entries((HALF, HALF16, HALFNIC, HALFRANKS, HALFRANKS16, HALFRING)), target=True)
     # A stripe in every rank, with fewer hosts and with more.
     for n_workers in (4, 12):
         for rate in ("1gbit", "100mbit"):

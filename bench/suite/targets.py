@@ -84,6 +84,16 @@ def striped_over_few_and_many(it):
                                "times Gloo's ring", "the same with int16")
 
 
+def halves(it):
+    """Two-byte gradients on the library's own choice of a wire, beside a ring of two-byte gradients."""
+    for n_workers, port in ((4, 1.5), (8, 1.7)):
+        cell = f"{n_workers}x/100mbit/mtu1500/5MB"
+        ring = f"{cell}/gloo-ring-float16"
+        yield (f"{n_workers} workers, 100 Mbit/s, float16, 5 MB: times Gloo's float16 ring",
+               it.ratio(ring, f"{cell}/ours-float16"), "at least", port)
+        yield "the same without a switch", it.ratio(ring, f"{cell}/ours-float16-ranks"), "at least", 1
+
+
 def several_on_a_host(it):
     """Targets of ranks that share hosts, relative to Gloo's ring, or on one host to all others."""
     for place, hosts, alone in (("2x4", "2 hosts x 4", 1.6), ("4x2", "4 hosts x 2", 1.1)):
@@ -122,6 +132,7 @@ def verdicts(results):
     yield from line_rate(it, LINE, "1 Gbit/s")
     yield from line_rate(it, SLOW_LINE, "100 Mbit/s")
     yield from striped_over_few_and_many(it)
+    yield from halves(it)
     yield ("two switches on 400 Mbit/s each: times one on 800 Mbit/s",
            it.ratio(f"{SLOW_LINE}/ours-int32-nic8", f"{SLOW_LINE}/ours-int32-two4"), "at least",
            0.95)

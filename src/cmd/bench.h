@@ -72,7 +72,7 @@ struct bench_case {
 	enum sml_type type;
 	enum sml_op op;
 	enum sml_wire wire;
-	bool float_sums; /* of another library: added as float32, in any order */
+	bool float_sums; /* of another library: added in their type, in any order */
 	size_t count;	 /* the call's argument */
 	size_t first;	 /* the place of a result's first element in the reduced vector */
 	unsigned n_ranks;

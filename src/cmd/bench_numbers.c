@@ -306,8 +306,7 @@ static long double bound_of(const struct bench_case *this)
 	if (this->op == SML_MAX || this->op == SML_MIN)
 		return 0;
 	if (this->float_sums)
-		return (n - 1) * n *
-		       rounding_of(this->type == SML_FLOAT64 ? SML_FLOAT64 : SML_FLOAT32);
+		return (n - 1) * n * rounding_of(this->type);
 	if (exact)
 		return n * n * 0x1p-64L;
 	return ldexpl(this->op == SML_AVG ? 1 : n, units ? -bits : -bits - 1);
