@@ -80,8 +80,11 @@ def write(results, about, path):
     """path: docs/performance.md. Its appendix and figures/ are in the same directory."""
     stem, extension = os.path.splitext(path)
     figure = os.path.join("figures", os.path.basename(stem) + ".svg")
-    target = os.path.join(os.path.dirname(path), figure)
-    os.makedirs(os.path.dirname(target), exist_ok=True)
-    why = plot.draw_speeds(plot.speeds(results), target)
+    folder = os.path.join(os.path.dirname(path), "figures")
+    os.makedirs(folder, exist_ok=True)
+    note = f"{about['date'][:10]}, {about['cores']} cores ({about['cpu']}). {plot.EMULATED}"
+    why = plot.draw(plot.speeds(results), os.path.join(os.path.dirname(path), figure), note)
+    panel = plot.short(results)
+    why = why or (plot.draw([panel], os.path.join(folder, "speed.svg"), note) if panel else "")
     return (put("\n".join(page(results, about, "" if why else figure)), path)
             or put("\n".join(appendix(results, about)), f"{stem}-appendix{extension}") or why)

@@ -1,41 +1,50 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Plots by gnuplot: lines of time over size if a star has several sizes, otherwise bars."""
-import shutil
-import subprocess
+"""Charts of what was measured: lines of time over size if a star has several sizes, otherwise
+bars. As a program, draws a JSON file of panels: plot.py FILE.svg <PANELS (figure.py).
+"""
+import json
+import math
+import os
+import sys
 
-import report
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
 
-WIDTH, HEIGHT = 700, 460
+import figure  # noqa: E402
+
 LINES_FROM = 3  # sizes
+EMULATED = "Links are emulated; all hosts share the cores of one machine."
+RELATIVE = "speed relative to Gloo's ring (1 = the same)"
+# The bars of README's chart: the rows, and what the chart calls them.
+SHORT = {
+    "ours-float16": "a switch with a port for each worker",
+    "ours-float16-int16": "the same with the int16 wire",
+    "ours-float16-int16-ranks": "no switch, a part of it in every rank, int16",
+    "gloo-ring-float16": "Gloo's ring",
+    "ours-float16-nic": "one switch, whose NIC is no faster than a worker's",
+}
 
+
+# ---- what to draw ----
 
 def lines(cells):
     """A panel for one star, with a line for each method."""
+    import report
     series = {}
     for cell, results in cells.items():
         for result in results:
-            series.setdefault(result.entry.title(), []).append((cell.size_bytes, result.p50()))
-    title = report.title(next(iter(cells))).rsplit(", ", 1)[0]
-    yield ("set logscale xy; set yrange [*:*]; set key left top noenhanced; set ytics auto; "
-           "set format x '10^{%L}'; set xlabel 'bytes'; set ylabel 'median time (s)'")
-    yield f"set title '{title}' noenhanced"
-    for i, points in enumerate(series.values()):
-        yield f"$data{i} << end\n" + "\n".join(f"{x} {y}" for x, y in sorted(points)) + "\nend"
-    yield "plot " + ", ".join(f"$data{i} with linespoints lw 2 title '{name}'"
-                              for i, name in enumerate(series))
+            series.setdefault(result.entry.title(), []).append([cell.size_bytes, result.p50()])
+    return {"kind": "lines", "title": report.title(next(iter(cells))).rsplit(", ", 1)[0],
+            "xlabel": "bytes", "ylabel": "median time (s)",
+            "series": {name: sorted(points) for name, points in series.items()}}
 
 
 def bars(cell, results):
     """A panel of one cell: p50 as a bar, p99 as a whisker."""
-    yield ("unset logscale; set xrange [0:*]; unset key; unset ylabel; set format x '%g'; "
-           "set xlabel 'time (ms), median to p99'; set style fill solid 0.6; set ytics noenhanced")
-    yield f"set title '{report.title(cell)}' noenhanced; set yrange [{len(results) - 0.4}:-0.6]"
-    yield "$data << end"
-    for i, result in enumerate(results):
-        yield (f'{i} {1e3 * result.p50()} {1e3 * result.quantile(0.99)} "{result.entry.title()}"')
-    yield "end"
-    yield ("plot $data using 2:1:(0):2:($1-0.35):($1+0.35):ytic(4) with boxxyerror notitle, "
-           "$data using 2:1:2:3 with xerrorbars pt 0 lc black notitle")
+    import report
+    return {"kind": "bars", "title": report.title(cell), "xlabel": "time (ms), median to p99",
+            "bars": [[result.entry.title(), 1e3 * result.p50(), 1e3 * result.quantile(0.99)]
+                     for result in results]}
 
 
 def panels(results):
@@ -45,59 +54,92 @@ def panels(results):
             stars.setdefault(result.cell.star(), {}).setdefault(result.cell, []).append(result)
     for cells in stars.values():
         if len({cell.size_bytes for cell in cells}) >= LINES_FROM:
-            yield ["set xrange [*:*]", *lines(cells)]
+            yield lines(cells)
         else:
-            yield from (list(bars(cell, rows)) for cell, rows in cells.items())
+            yield from (bars(cell, rows) for cell, rows in cells.items())
 
 
 def speeds(results):
-    """{title of a cell: [(method, speed relative to Gloo's ring)]}, for 10 MB cells on shaped
-    links."""
-    found = {}
+    """Panels of speeds relative to Gloo's ring, for the large tensors on shaped links."""
+    import report
     for cell in dict.fromkeys(result.cell for result in results):
         rows = [r for r in results if r.cell is cell and r.times and not r.failure
                 and not r.entry.rest and not r.entry.loss and r.entry.pieces == 1
                 and not r.entry.method.is_yardstick]
         ring = report.ring_time(rows)
-        if ring and cell.offload and cell.size_bytes >= 10_000_000 and len(rows) > 4:
-            found[report.title(cell)] = [(r.entry.title(), ring / r.p50()) for r in rows]
-    return found
+        if ring and cell.offload and cell.size_bytes >= 5_000_000 and len(rows) > 4:
+            yield {"kind": "bars", "title": report.title(cell), "xlabel": RELATIVE, "line": 1,
+                   "bars": [[r.entry.title(), ring / r.p50(), None] for r in rows]}
 
 
-def draw_speeds(cells, path):
-    """Bars of speeds(), with a panel for each cell. Returns an error text, or nothing."""
-    script = ["set xrange [0:*]; unset key; set style fill solid 0.6; set boxwidth 0.7; set grid x; "
-              "set ytics noenhanced; set xlabel \"speed relative to Gloo's ring (1 = the same)\"; "
-              "set arrow 1 from 1, graph 0 to 1, graph 1 nohead lw 2 lc black"]
-    for i, (title, rows) in enumerate(cells.items()):
-        script += [f"set title '{title}' noenhanced; set yrange [{len(rows) - 0.4}:-0.6]",
-                   f"$speeds{i} << end",
-                   *(f'{j} {times:.4f} "{name}" {1 if name.startswith("ours") else 2}'
-                     for j, (name, times) in enumerate(rows)), "end",
-                   f"plot $speeds{i} using ($2/2):1:($2/2):(0.35):4:ytic(3) with boxxyerror lc variable, "
-                   f"$speeds{i} using 2:1:(sprintf(' %.2f', $2)) with labels left"]
-    return run_gnuplot(script, len(cells), "", path)
+def short(results):
+    """README's panel: mixed precision, with a switch and without, and the case that loses. None
+    if its rows were not measured."""
+    import report
+    by_name = {result.entry.name(): result for result in results
+               if result.times and not result.failure and result.cell.name().startswith("8x/100mbit/")}
+    if not SHORT.keys() <= by_name.keys():
+        return None
+    rows = [by_name[name] for name in SHORT]
+    ring = report.ring_time(rows)
+    return {"kind": "bars", "title": "Gradients in float16, 8 workers, links of 100 Mbit/s",
+            "xlabel": RELATIVE, "line": 1,
+            "bars": [[name, ring / row.p50(), None] for name, row in zip(SHORT.values(), rows)]}
 
 
-def run_gnuplot(script, n_panels, title, path):
-    """Returns an error text, or nothing."""
-    if not shutil.which("gnuplot"):
-        return "gnuplot is not installed"
-    if n_panels == 0:
+def draw(chosen, path, note=EMULATED):
+    """chosen: panels. Returns an error text, or nothing."""
+    chosen = list(chosen)
+    if not chosen:
         return "nothing was measured"
-    columns = min(2, n_panels)
-    rows = (n_panels + columns - 1) // columns
-    head = [f"set terminal svg size {WIDTH * columns},{HEIGHT * rows} font 'sans,11' "
-            "background 'white'", f"set output '{path}'",
-            f"set multiplot layout {rows},{columns} title '{title}'"]
-    done = subprocess.run(["gnuplot"], input="\n".join(head + script) + "\nunset multiplot\n",
-                          text=True, check=False, stderr=subprocess.PIPE)
-    return done.stderr.strip() if done.returncode else ""
+    return figure.run(os.path.abspath(__file__), [path], json.dumps({"panels": chosen, "note": note}))
 
 
-def draw(results, path):
-    """Returns an error text, or nothing."""
-    all_panels = list(panels(results))
-    script = ["set grid y"] + [line for panel in all_panels for line in panel]
-    return run_gnuplot(script, len(all_panels),
-                       "Links are emulated; all hosts share the cores of one machine", path)
+# ---- drawing ----
+
+def draw_bars(axis, panel):
+    labels = [bar[0] for bar in panel["bars"]]
+    values = [bar[1] for bar in panel["bars"]]
+    most = max(bar[2] or bar[1] for bar in panel["bars"])
+    colors = [figure.OTHERS if label.startswith(("Gloo", "Open MPI")) else
+              figure.LOSES if panel.get("line") and value < 0.97 else figure.OURS
+              for label, value in zip(labels, values)]
+    at = range(len(labels))
+    axis.barh(at, values, 0.7, color=colors)
+    for i, (_, value, longest) in enumerate(panel["bars"]):
+        if longest is not None:
+            axis.plot([value, longest], [i, i], color="black", linewidth=1)
+        axis.text((longest or value) + 0.01 * most, i, f"{value:.2f}", va="center")
+    if panel.get("line"):
+        axis.axvline(panel["line"], color="black", linewidth=1)
+    axis.set_yticks(at, labels)
+    axis.invert_yaxis()
+    axis.grid(axis="y", visible=False)
+    axis.set_xlim(0, 1.12 * most)
+
+
+def draw_lines(axis, panel):
+    for name, points in panel["series"].items():
+        axis.plot([x for x, _ in points], [y for _, y in points], marker="o", markersize=3, label=name)
+    axis.set(xscale="log", yscale="log", ylabel=panel["ylabel"])
+    axis.legend()
+
+
+def main():
+    what = json.load(sys.stdin)
+    pyplot = figure.begin()
+    columns = min(2, len(what["panels"]))
+    rows = math.ceil(len(what["panels"]) / columns)
+    longest = max(len(panel.get("bars", ())) for panel in what["panels"])
+    height = max(3.4 if longest == 0 else 0, 0.9 + 0.32 * longest)
+    drawn, axes = pyplot.subplots(rows, columns, figsize=(7.5 * columns, height * rows), squeeze=False)
+    for axis in list(axes.flat)[len(what["panels"]):]:
+        axis.set_visible(False)
+    for axis, panel in zip(axes.flat, what["panels"]):
+        (draw_bars if panel["kind"] == "bars" else draw_lines)(axis, panel)
+        axis.set(title=panel["title"], xlabel=panel["xlabel"])
+    figure.save(drawn, sys.argv[1], what["panels"][0]["title"], what["note"])
+
+
+if __name__ == "__main__":
+    main()

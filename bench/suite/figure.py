@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One style for every figure of the documents, and SVG files that are small and always the same.
+
+Only a Python that has matplotlib can draw (Debian: python3-matplotlib), and that need not be the
+one that measures: figures are drawn by programs that python_that_draws() runs.
+"""
+import io
+import re
+import subprocess
+import sys
+
+OURS, OTHERS, LOSES = "#1b6ca8", "#9aa5b1", "#d1495b"
+NO_MATPLOTLIB = "there is no matplotlib (Debian: python3-matplotlib)"
+
+
+def python_that_draws():
+    """A command, or None."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        if subprocess.run([python, "-c", "import matplotlib"], check=False,
+                          capture_output=True).returncode == 0:
+            return python
+    return None
+
+
+def run(program, arguments, text=""):
+    """Run a program that draws. Returns an error text, or nothing."""
+    python = python_that_draws()
+    if python is None:
+        return NO_MATPLOTLIB
+    done = subprocess.run([python, program, *arguments], check=False, capture_output=True,
+                          text=True, input=text)
+    return done.stderr.strip() if done.returncode else ""
+
+
+def begin():
+    """matplotlib's pyplot, in our style."""
+    import matplotlib
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+    # Text stays text, and the same numbers make the same file.
+    pyplot.rcParams.update({
+        "svg.fonttype": "none", "svg.hashsalt": "switchml", "font.size": 9, "axes.titlesize": 10,
+        "axes.grid": True, "grid.alpha": 0.3, "axes.axisbelow": True, "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.prop_cycle": matplotlib.cycler(color=[OTHERS, OURS, "#e9a03b", LOSES, "#5b8e7d"])})
+    return pyplot
+
+
+def smaller(text):
+    """The same SVG with a path's commands on one line and coordinates in tenths of a point."""
+    def path(match):
+        words = match[0].replace("\n", " ").split()
+        return " ".join(re.sub(r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}", word)
+                        for word in words)
+    text = re.sub(r'(?<= d=")[^"]*', path, text)
+    text = re.sub(r' (?:x|y)="-?\d+\.\d+"', lambda match: re.sub(
+        r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}", match[0]), text)
+    return re.sub(r"\n\s+", "\n", text)
+
+
+def save(figure, path, title, note=""):
+    """note: a line in small print at the bottom."""
+    figure.tight_layout(rect=(0, 0.04 if note else 0, 1, 1))
+    figure.text(0.01, 0.01, note, fontsize=7, color="gray")
+    drawn = io.StringIO()
+    figure.savefig(drawn, format="svg", metadata={"Date": None, "Title": title}, dpi=110)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(smaller(drawn.getvalue()))
