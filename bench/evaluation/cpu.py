@@ -103,13 +103,3 @@ def facts(data):
             f"{cores(data, method.name, who, gbit):.1f}" for gbit in LINKS) + " |")
     yield ("\nThe second table extrapolates from the CPU time on unshaped links of this machine; "
            "no such link was measured.")
-
-
-def headline(data):
-    gbit = LINKS[-1]
-    worker, switch, ring = (cores(data, method.name, who, gbit) for method, who in
-                            ((INT32, "worker"), (INT32, "switch"), (RING, "worker")))
-    yield (f"**The worst**: by the CPU time measured here, full links of {gbit} Gbit/s would need "
-           f"{switch:.0f} cores")
-    yield (f"at a switch for {data['workers']} workers, and {worker:.0f} at a worker; Gloo's ring "
-           f"would need {ring:.0f} at a worker.")

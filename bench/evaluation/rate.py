@@ -223,17 +223,3 @@ def facts(data):
            and abs(r["seconds"]["median"] / r["predicted_s"] - 1) > FAR]
     yield (f"\nIn {len(far)} of {sum('predicted_s' in r for r in data['rows'])} cells with a simulated "
            f"rate, the measured time differs from the simulator's by more than {100 * FAR:.0f} %.")
-
-
-def headline(data):
-    n_workers = max(row["workers"] for row in measured(data, INT32.name))
-    ours, theirs, nic = ({r["workers"]: r for r in measured(data, method.name)}.get(n_workers)
-                         for method in (INT32, RING, NIC32))
-    if not ours or not theirs or not nic:
-        yield "Not measured."
-        return
-    yield (f"**The best**: with {n_workers} workers on links of {data['rate_mbit']} Mbit/s, a switch "
-           "with a port for each worker")
-    yield f"is {speed(ours) / speed(theirs):.2f} times as fast as Gloo's ring."
-    yield (f"A switch behind one NIC of a worker's speed is {speed(nic) / speed(theirs):.2f} times "
-           "as fast.")

@@ -58,6 +58,21 @@ def draw(data, plt):
     return figure
 
 
+def headline(data):
+    model, wanted = "transformer", target(data, "transformer")
+    times = {}
+    for way in WAYS:
+        reached = [seconds_to(row, wanted) for row in chosen(data, model, way)]
+        if None in reached:
+            yield "Some seeds did not reach the accuracy."
+            return
+        times[way] = common.quartiles(reached)[1]
+    yield (f"A transformer reaches {100 * wanted:.1f} % accuracy after {times['int16']:.1f} s with the "
+           f"int16 wire, {times['int32']:.1f} s with int32,")
+    yield (f"and {times['float32']:.1f} s over Gloo ({data['workers']} workers, {data['rate_mbit']} "
+           f"Mbit/s, float32 gradients, medians of {data['seeds']} seeds).")
+
+
 def facts(data):
     yield (f"{data['workers']} workers, {data['rate_mbit']} Mbit/s, {data['seeds']} seeds, "
            f"{data['epochs']} epochs.\nThe target is {100 * SHARE:g} % "

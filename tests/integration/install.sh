@@ -21,11 +21,11 @@ fail() {
 	exit 1
 }
 
-# Pattern: the README's only line with this command.
-readme() {
+# Document, pattern: the document's only line with this command.
+line_of() {
 	local lines
-	lines=$(grep "^    $1" README.md | sed 's/^    //; s/  *#.*//')
-	[ "$(wc -l <<<"$lines")" = 1 ] && [ -n "$lines" ] || fail "the README has not one line of '$1'"
+	lines=$(grep "^    $2" "$1" | sed 's/^    //; s/  *#.*//')
+	[ "$(wc -l <<<"$lines")" = 1 ] && [ -n "$lines" ] || fail "$1 has not one line of '$2'"
 	echo "$lines"
 }
 
@@ -49,7 +49,7 @@ owned() {
 
 $make demo ARGS="--steps 20" >"$work/out" 2>&1 || fail "make demo"
 owned "sudo make demo"
-bench=$(readme 'build/switchml bench' | sed 's/64M/1M/') || exit 1
+bench=$(line_of README.md 'build/switchml bench' | sed 's/64M/1M/') || exit 1
 (cd "$work" && bash -c "$bench") >"$work/out" 2>&1 || fail "after make demo: $bench"
 echo "ok: make demo, and then $bench"
 
@@ -70,10 +70,10 @@ env -u MANPATH bash "$work/finds" >"$work/finds.out" 2>&1 ||
 	fail "what make install says to set is not enough: $settings $(cat "$work/finds.out")"
 echo "ok: make install PREFIX=…, after make demo"
 
-# The README shows the example, which compiles and runs with the README's commands.
-sed -n '/^```c$/,/^```$/{/^```/d;p}' README.md >"$work/readme.c"
-sed 1,2d examples/allreduce.c | diff - "$work/readme.c" >"$work/out" || fail "the README's program is another"
-compile=$(readme 'cc ') && ranks=$(readme 'RANK=1 ') || exit 1
+# docs/c.md shows the example, which compiles and runs with the commands there.
+sed -n '/^```c$/,/^```$/{/^```/d;p}' docs/c.md >"$work/shown.c"
+sed 1,2d examples/allreduce.c | diff - "$work/shown.c" >"$work/out" || fail "the program of docs/c.md is another"
+compile=$(line_of docs/c.md 'cc ') && ranks=$(line_of docs/c.md 'RANK=1 ') || exit 1
 cat >"$work/use" <<END
 cd '$root' && cd "\$1" && ln -sf '$root/examples' . && $compile && ($ranks; wait)
 END
