@@ -200,6 +200,42 @@ static void note_refusal(struct sml_jobs *jobs, struct sml_job *job, const SmlCo
 	}
 }
 
+/* ---- ranks that disagree ---- */
+
+static void note_disagreement(struct sml_jobs *jobs, const struct sml_job *job, uint32_t newcomer,
+			      const char *text)
+{
+	memset(&jobs->disagreement, 0, sizeof(jobs->disagreement));
+	snprintf(jobs->disagreement.job, sizeof(jobs->disagreement.job), "%s", job->name);
+	snprintf(jobs->disagreement.text, sizeof(jobs->disagreement.text), "%s", text);
+	jobs->disagreement.at_ns = jobs->now_ns;
+	for (unsigned rank = 0; rank < SML_MAX_WORLD; rank++)
+		if (rank == newcomer || (rank < job->n_ranks && job->members[rank].peer != NULL))
+			jobs->disagreement.has_it[rank / 64] |= UINT64_C(1) << rank % 64;
+}
+
+/*
+ * The rank comes too late to a job whose ranks disagreed: it gets their error. Whoever comes again
+ * after the error is of the next run.
+ */
+static bool comes_after_disagreement(struct sml_jobs *jobs, const SmlControl__Join *join,
+				     struct sml_refusal *refusal)
+{
+	uint64_t *has_it = &jobs->disagreement.has_it[join->rank / 64];
+	uint64_t bit = UINT64_C(1) << join->rank % 64;
+
+	if (join->resume != NULL || strcmp(jobs->disagreement.job, join->job) != 0)
+		return false;
+	if ((*has_it & bit) || jobs->now_ns - jobs->disagreement.at_ns > TURNED_AWAY_NS) {
+		jobs->disagreement.job[0] = '\0';
+		return false;
+	}
+	*has_it |= bit;
+	refusal->error = SML_ERROR_MISMATCH;
+	snprintf(refusal->text, sizeof(refusal->text), "%s", jobs->disagreement.text);
+	return true;
+}
+
 /* A rank that has come again with better settings has nothing to be told about. */
 static void recall_refusal(struct sml_job *job, const SmlControl__Join *join)
 {
@@ -214,6 +250,24 @@ static void recall_refusal(struct sml_job *job, const SmlControl__Join *join)
 		snprintf(job->refused, sizeof(job->refused), "%s", jobs->turned_away.text);
 }
 
+/*
+ * Ranks that disagree about what their job is will not agree by waiting: all get the error. Any
+ * other refusal may be of a rank that comes again, or that is not of this job at all.
+ */
+static void refuse(struct sml_jobs *jobs, struct sml_peer *peer, struct sml_job *job,
+		   const SmlControl__Join *join, const struct sml_refusal *refusal)
+{
+	bool ends = refusal->error == SML_ERROR_MISMATCH && job != NULL && gathers_anew(job);
+
+	if (ends)
+		note_disagreement(jobs, job, join->rank, refusal->text);
+	else
+		note_refusal(jobs, job, join, refusal->text);
+	sml_peer_refuse(jobs, peer, refusal->error, refusal->text);
+	if (ends)
+		sml_job_fail(job, refusal->error, refusal->text);
+}
+
 void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Join *join)
 {
 	struct sml_job *job = find_job(jobs, join);
@@ -226,12 +280,15 @@ void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl
 	}
 	sml_terms_check(jobs, job, join, &refusal);
 	if (refusal.error) {
-		note_refusal(jobs, job, join, refusal.text);
-		sml_peer_refuse(jobs, peer, refusal.error, refusal.text);
+		refuse(jobs, peer, job, join, &refusal);
 		return;
 	}
 	if (!sml_jobs_has_room_for_member(jobs, peer, join))
 		return;
+	if (job == NULL && comes_after_disagreement(jobs, join, &refusal)) {
+		sml_peer_refuse(jobs, peer, refusal.error, refusal.text);
+		return;
+	}
 	if (job == NULL)
 		job = admit(jobs, peer, join);
 	if (job == NULL)

@@ -137,6 +137,32 @@ switch_comes_back() {
 	}
 }
 
+# Job, environment, hosts of the ranks: one rank has its switches in another order than the others.
+# All end at once, well before the timeout of a job that waits.
+swapped() {
+	local job=$1 environment=$2 rank=0 host switches pids=()
+	shift 2
+	for host; do
+		switches=10.78.0.1,10.78.0.2
+		[ $rank != 1 ] || switches=10.78.0.2,10.78.0.1
+		# shellcheck disable=SC2086
+		ip netns exec "$name-$host" env RANK=$rank WORLD_SIZE=$# SWITCHML_SWITCH=$switches $environment \
+			timeout 120 "$switchml" bench --job "$job" -b 4K -e 4K >"$work/$job.$rank" 2>&1 &
+		pids+=($!)
+		rank=$((rank + 1))
+	done
+	for ((rank = 0; rank < $#; rank++)); do
+		wait "${pids[$rank]}"
+		if [ $? = 1 ] && says "$work/$job.$rank" 'disagree about stripe.*in the same order (SWITCHML_SWITCH)'; then
+			echo "ok: ranks on hosts $*, rank 1 with swapped switches, $environment: rank $rank has the error at once"
+		else
+			echo "FAILED: ranks on hosts $*, rank 1 with swapped switches, $environment: rank $rank"
+			tail -n 20 "$work/$job.$rank"
+			failures=$((failures + 1))
+		fi
+	done
+}
+
 start_switch() {
 	: >"$work/switch-$1"
 	ip netns exec "$name-$1" "$switchml" switch >"$work/switch-$1" 2>&1 &
@@ -159,6 +185,10 @@ exact_sums "a stripe in every rank, by IPv6, two threads" \
 	"SWITCHML_MASTER_ADDR=fd78::1:10 SWITCHML_THREADS=2" "4 stripes, one in every rank" 64K
 exact_sums "a stripe in every rank, the interface chosen" \
 	"$no_switch SWITCHML_SOCKET_IFNAME=eth" "4 stripes, one in every rank" 64K
+swapped swapped1 SWITCHML_HOST_GROUP=0 0 1 2 3
+swapped swapped2 SWITCHML_HOST_GROUP=1 0 1
+swapped swapped3 SWITCHML_HOST_GROUP=1 0 0 0
+swapped swapped4 SWITCHML_HOST_GROUP=1 0 0 1 1
 lose 0.01
 exact_sums "a stripe in every rank, 1 % lost each way" "$no_switch" "4 stripes" 1M
 exact_sums "two switches, 1 % lost each way" "$two_switches" "2 dedicated switches" 1M

@@ -30,24 +30,63 @@ static const char *waiting_text(struct jobs_world *world, unsigned peer)
 
 /* ---- refusals ---- */
 
-static void a_newcomer_with_other_terms_is_refused_alone(void **state)
+/* Waiting would not help them: all get the error, and so do those that come a little later. */
+static void ranks_that_disagree_end_their_job(void **state)
 {
-	SmlControl__Join join = jobs_join_message("a", 1, 3);
+	SmlControl__Join join = jobs_join_message("a", 2, 4);
+	static const char text[] = "disagree about stripe: rank 2 says 1, rank 0 says 0";
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	jobs_join(&world, 0, jobs_join_message("a", 0, 4));
+	jobs_join(&world, 1, jobs_join_message("a", 1, 4));
+	join.stripe = 1;
+	join.stripes = 2;
+	jobs_join(&world, 2, join);
+	for (unsigned peer = 0; peer < 3; peer++)
+		assert_non_null(strstr(jobs_refusal(&world, peer), text));
+	jobs_join(&world, 3, jobs_join_message("a", 3, 4));
+	assert_non_null(strstr(jobs_refusal(&world, 3), text));
+	/* Another job does not care, and neither does the next run of this one. */
+	jobs_join(&world, 4, jobs_join_message("b", 0, 1));
+	assert_non_null(jobs_admitted(&world, 4));
+	for (unsigned rank = 0; rank < 4; rank++)
+		jobs_join(&world, 5 + rank, jobs_join_message("a", rank, 4));
+	for (unsigned peer = 5; peer < 9; peer++)
+		assert_non_null(jobs_admitted(&world, peer));
+	jobs_close(&world);
+}
+
+static void a_disagreement_is_forgotten(void **state)
+{
 	struct jobs_world world;
 
 	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
-	jobs_join(&world, 1, join);
-	assert_non_null(strstr(jobs_refusal(&world, 1),
-			       "disagree about world_size: rank 1 says 3, rank 0 says 2"));
-	/* The waiting rank learns of it, too, and continues to wait. */
-	assert_string_equal(jobs_refusal(&world, 0), "");
-	assert_string_equal(waiting_text(&world, 0), jobs_refusal(&world, 1));
-	join = jobs_join_message("a", 1, 2);
+	jobs_join(&world, 1, jobs_join_message("a", 2, 3));
+	assert_non_null(strstr(jobs_refusal(&world, 0), "disagree about world_size"));
+	jobs_wait(&world, 11 * SML_SECOND_NS);
+	jobs_join(&world, 2, jobs_join_message("a", 1, 2));
+	assert_string_equal(jobs_refusal(&world, 2), "");
+	jobs_close(&world);
+}
+
+/* It may come again, or be of another job: those that wait go on. */
+static void a_newcomer_that_may_not_join_is_refused_alone(void **state)
+{
+	SmlControl__Join join = jobs_join_message("a", 1, 2);
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
 	join.protocol = 77;
 	jobs_join(&world, 2, join);
 	assert_non_null(strstr(jobs_refusal(&world, 2), "version 77"));
+	/* The waiting rank learns of it, too, and continues to wait. */
+	assert_string_equal(jobs_refusal(&world, 0), "");
 	assert_string_equal(waiting_text(&world, 0), jobs_refusal(&world, 2));
 	jobs_join(&world, 3, jobs_join_message("a", 0, 2));
 	assert_non_null(strstr(jobs_refusal(&world, 3), "is taken by host"));
@@ -70,19 +109,18 @@ static void a_refusal_says_what_to_set(void **state)
 	join.stripes = 2;
 	jobs_join(&world, 1, join);
 	assert_non_null(strstr(jobs_refusal(&world, 1), "in the same order (SWITCHML_SWITCH)"));
-	join.stripe = 1;
-	jobs_join(&world, 2, join);
-	assert_non_null(strstr(jobs_refusal(&world, 2), "in the same order (SWITCHML_SWITCH)"));
-	join = jobs_join_message("a", 1, 2);
+	jobs_join(&world, 2, jobs_join_message("b", 0, 2));
+	join = jobs_join_message("b", 1, 2);
 	join.data_slots += 8;
 	jobs_join(&world, 3, join);
 	assert_non_null(strstr(jobs_refusal(&world, 3), "SWITCHML_SLOTS"));
 	/* Rank 0 itself comes again, for another stripe. */
-	join = jobs_join_message("a", 0, 2);
+	jobs_join(&world, 4, jobs_join_message("c", 0, 2));
+	join = jobs_join_message("c", 0, 2);
 	join.stripe = 1;
 	join.stripes = 2;
-	jobs_join(&world, 4, join);
-	assert_non_null(strstr(jobs_refusal(&world, 4),
+	jobs_join(&world, 5, join);
+	assert_non_null(strstr(jobs_refusal(&world, 5),
 			       "for stripe 0 and for stripe 1: each stripe needs a switch"));
 	jobs_close(&world);
 }
@@ -721,7 +759,9 @@ int main(void)
 		cmocka_unit_test(a_rank_tells_only_of_memory_that_it_shares),
 		cmocka_unit_test(ranks_that_share_no_memory_are_admitted_again),
 		cmocka_unit_test(a_machine_without_a_token_is_refused),
-		cmocka_unit_test(a_newcomer_with_other_terms_is_refused_alone),
+		cmocka_unit_test(ranks_that_disagree_end_their_job),
+		cmocka_unit_test(a_disagreement_is_forgotten),
+		cmocka_unit_test(a_newcomer_that_may_not_join_is_refused_alone),
 		cmocka_unit_test(a_refusal_says_what_to_set),
 		cmocka_unit_test(ranks_that_come_later_learn_of_a_refusal),
 		cmocka_unit_test(an_old_refusal_is_forgotten),
