@@ -159,14 +159,15 @@ struct sml_jobs {
 		uint64_t at_ns;
 	} turned_away;
 	/*
-	 * The last job that ended because its ranks disagreed, before all had come. Those that
-	 * come a little later get the same error; a rank that has it and comes again is of another
-	 * run, and the job may begin.
+	 * The last job whose ranks disagreed before all had come, and the error of all of them.
+	 * Those that come a little later get it, too; a rank that has it and comes again is of
+	 * another run, and the job may begin.
 	 */
 	struct {
 		char job[SML_NAME_BYTES], text[SML_SENTENCE_BYTES];
 		uint64_t has_it[SML_MAX_WORLD / 64]; /* a bit for each rank */
 		uint64_t at_ns;
+		int error;
 	} disagreement;
 	/* Jobs that failed here, newest last: their ranks must not resume here. */
 	struct sml_failed_job failed[SML_FAILED_JOBS];

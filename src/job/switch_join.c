@@ -202,15 +202,18 @@ static void note_refusal(struct sml_jobs *jobs, struct sml_job *job, const SmlCo
 
 /* ---- ranks that disagree ---- */
 
-static void note_disagreement(struct sml_jobs *jobs, const struct sml_job *job, uint32_t newcomer,
-			      const char *text)
+/* job: NULL if the newcomer is the first that has come. */
+static void note_disagreement(struct sml_jobs *jobs, const struct sml_job *job,
+			      const SmlControl__Join *newcomer, const struct sml_refusal *refusal)
 {
 	memset(&jobs->disagreement, 0, sizeof(jobs->disagreement));
-	snprintf(jobs->disagreement.job, sizeof(jobs->disagreement.job), "%s", job->name);
-	snprintf(jobs->disagreement.text, sizeof(jobs->disagreement.text), "%s", text);
+	snprintf(jobs->disagreement.job, sizeof(jobs->disagreement.job), "%s", newcomer->job);
+	snprintf(jobs->disagreement.text, sizeof(jobs->disagreement.text), "%s", refusal->text);
+	jobs->disagreement.error = refusal->error;
 	jobs->disagreement.at_ns = jobs->now_ns;
 	for (unsigned rank = 0; rank < SML_MAX_WORLD; rank++)
-		if (rank == newcomer || (rank < job->n_ranks && job->members[rank].peer != NULL))
+		if (rank == newcomer->rank ||
+		    (job != NULL && rank < job->n_ranks && job->members[rank].peer != NULL))
 			jobs->disagreement.has_it[rank / 64] |= UINT64_C(1) << rank % 64;
 }
 
@@ -231,7 +234,7 @@ static bool comes_after_disagreement(struct sml_jobs *jobs, const SmlControl__Jo
 		return false;
 	}
 	*has_it |= bit;
-	refusal->error = SML_ERROR_MISMATCH;
+	refusal->error = jobs->disagreement.error;
 	snprintf(refusal->text, sizeof(refusal->text), "%s", jobs->disagreement.text);
 	return true;
 }
@@ -251,20 +254,29 @@ static void recall_refusal(struct sml_job *job, const SmlControl__Join *join)
 }
 
 /*
- * Ranks that disagree about what their job is will not agree by waiting: all get the error. Any
- * other refusal may be of a rank that comes again, or that is not of this job at all.
+ * Ranks that disagree about what their job is, or that are of different versions, will not agree by
+ * waiting: all get the error, in whatever order they come. Any other refusal is the newcomer's own.
  */
+static bool is_for_all(const struct sml_job *job, const SmlControl__Join *join,
+		       const struct sml_refusal *refusal)
+{
+	if (refusal->error != SML_ERROR_MISMATCH && refusal->error != SML_ERROR_VERSION)
+		return false;
+	return job != NULL ? gathers_anew(job)
+			   : join->resume == NULL && strlen(join->job) < SML_NAME_BYTES;
+}
+
 static void refuse(struct sml_jobs *jobs, struct sml_peer *peer, struct sml_job *job,
 		   const SmlControl__Join *join, const struct sml_refusal *refusal)
 {
-	bool ends = refusal->error == SML_ERROR_MISMATCH && job != NULL && gathers_anew(job);
+	bool ends = is_for_all(job, join, refusal);
 
 	if (ends)
-		note_disagreement(jobs, job, join->rank, refusal->text);
+		note_disagreement(jobs, job, join, refusal);
 	else
 		note_refusal(jobs, job, join, refusal->text);
 	sml_peer_refuse(jobs, peer, refusal->error, refusal->text);
-	if (ends)
+	if (ends && job != NULL)
 		sml_job_fail(job, refusal->error, refusal->text);
 }
 

@@ -73,27 +73,50 @@ static void a_disagreement_is_forgotten(void **state)
 	jobs_close(&world);
 }
 
-/* It may come again, or be of another job: those that wait go on. */
-static void a_newcomer_that_may_not_join_is_refused_alone(void **state)
+/* Of whatever version came first: the other ranks do not wait for nothing. */
+static void ranks_of_two_versions_end_their_job(void **state)
 {
 	SmlControl__Join join = jobs_join_message("a", 1, 2);
 	struct jobs_world world;
 
 	(void)state;
 	jobs_open(&world, 4096, 64, false);
-	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
 	join.protocol = 77;
+	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
+	jobs_join(&world, 1, join);
+	assert_non_null(strstr(jobs_refusal(&world, 0), "version 77"));
+	assert_non_null(strstr(jobs_refusal(&world, 1), "version 77"));
+	join.job = (char *)(uintptr_t) "b";
 	jobs_join(&world, 2, join);
+	jobs_join(&world, 3, jobs_join_message("b", 0, 2));
 	assert_non_null(strstr(jobs_refusal(&world, 2), "version 77"));
+	assert_non_null(strstr(jobs_refusal(&world, 3), "version 77"));
+	/* A rank number that no job can have, from a peer of any version, is nobody's. */
+	join.rank = UINT32_MAX;
+	jobs_join(&world, 4, join);
+	assert_non_null(strstr(jobs_refusal(&world, 4), "version 77"));
+	jobs_close(&world);
+}
+
+/* It may come again, or be of another job: those that wait go on. */
+static void a_newcomer_that_may_not_join_is_refused_alone(void **state)
+{
+	struct jobs_world world;
+
+	(void)state;
+	jobs_open(&world, 4096, 64, false);
+	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
+	jobs_join(&world, 1, jobs_join_message("a", 2, 2));
+	assert_non_null(strstr(jobs_refusal(&world, 1), "rank 2"));
 	/* The waiting rank learns of it, too, and continues to wait. */
 	assert_string_equal(jobs_refusal(&world, 0), "");
-	assert_string_equal(waiting_text(&world, 0), jobs_refusal(&world, 2));
-	jobs_join(&world, 3, jobs_join_message("a", 0, 2));
-	assert_non_null(strstr(jobs_refusal(&world, 3), "is taken by host"));
+	assert_string_equal(waiting_text(&world, 0), jobs_refusal(&world, 1));
+	jobs_join(&world, 2, jobs_join_message("a", 0, 2));
+	assert_non_null(strstr(jobs_refusal(&world, 2), "is taken by host"));
 	/* The right rank joins, and the job runs. */
-	jobs_join(&world, 4, jobs_join_message("a", 1, 2));
+	jobs_join(&world, 3, jobs_join_message("a", 1, 2));
 	assert_non_null(jobs_admitted(&world, 0));
-	assert_non_null(jobs_admitted(&world, 4));
+	assert_non_null(jobs_admitted(&world, 3));
 	jobs_close(&world);
 }
 
@@ -128,14 +151,12 @@ static void a_refusal_says_what_to_set(void **state)
 /* The wrong rank may be the first to come: nobody waits for it yet. */
 static void ranks_that_come_later_learn_of_a_refusal(void **state)
 {
-	SmlControl__Join join = jobs_join_message("a", 1, 2);
 	struct jobs_world world;
 
 	(void)state;
 	jobs_open(&world, 4096, 64, false);
-	join.protocol = 77;
-	jobs_join(&world, 0, join);
-	assert_non_null(strstr(jobs_refusal(&world, 0), "version 77"));
+	jobs_join(&world, 0, jobs_join_message("a", 2, 2));
+	assert_non_null(strstr(jobs_refusal(&world, 0), "rank 2"));
 	jobs_join(&world, 1, jobs_join_message("b", 0, 2));
 	assert_string_equal(waiting_text(&world, 1), "");
 	jobs_join(&world, 2, jobs_join_message("a", 0, 2));
@@ -153,13 +174,12 @@ static void an_old_refusal_is_forgotten(void **state)
 
 	(void)state;
 	jobs_open(&world, 4096, 64, false);
-	join.protocol = 77;
+	join.shards = 0;
 	jobs_join(&world, 0, join);
+	assert_string_not_equal(jobs_refusal(&world, 0), "");
 	jobs_join(&world, 1, jobs_join_message("a", 1, 2));
 	assert_string_equal(waiting_text(&world, 1), "");
-	join = jobs_join_message("c", 1, 2);
-	join.protocol = 77;
-	jobs_join(&world, 2, join);
+	jobs_join(&world, 2, jobs_join_message("c", 2, 2));
 	jobs_wait(&world, 11 * SML_SECOND_NS);
 	jobs_join(&world, 3, jobs_join_message("c", 0, 2));
 	assert_string_equal(waiting_text(&world, 3), "");
@@ -761,6 +781,7 @@ int main(void)
 		cmocka_unit_test(a_machine_without_a_token_is_refused),
 		cmocka_unit_test(ranks_that_disagree_end_their_job),
 		cmocka_unit_test(a_disagreement_is_forgotten),
+		cmocka_unit_test(ranks_of_two_versions_end_their_job),
 		cmocka_unit_test(a_newcomer_that_may_not_join_is_refused_alone),
 		cmocka_unit_test(a_refusal_says_what_to_set),
 		cmocka_unit_test(ranks_that_come_later_learn_of_a_refusal),
