@@ -52,7 +52,15 @@ changes() {
 }
 await changes
 say $? "it is written again"
-"$switchml" status --switch "$address" --json >"$work/status"
+# At a moment when the job has no row, for its ranks resume, or status finds the machine too busy, there is none.
+told() {
+	"$switchml" status --switch "$address" --json >"$work/status" 2>/dev/null &&
+		python3 -c 'import json, sys
+job, = json.load(sys.stdin)[0]["jobs"]
+sys.exit(not all(w["traffic"] and w["traffic"]["packets_received"] > 0 for w in job["workers"]))' \
+			<"$work/status" 2>/dev/null
+}
+await told
 python3 - "$work/files/m.0.prom" "$work/status" >"$work/said" 2>&1 <<'END'
 import json, re, sys
 text = open(sys.argv[1]).read()

@@ -144,32 +144,34 @@ def epoch_under_way(said):
     return is_under_way(said) and said["jobs"][0]["state"] == "running" and said["jobs"][0]["epoch"]
 
 
-def served_between(switchml, switch, url):
-    """What is served between two statuses of the same job, as both show it under way: the first
-    status, the type and text of the metrics, the second status. On a machine that is so busy that
-    ranks resume in between, it is asked again."""
+def in_one_epoch(switchml, switch, look):
+    """The status before and after look(), and its result between them, of one job that both show
+    under way, in the same epoch. On a machine that is so busy that ranks resume in between, the
+    job has no row for a moment, or new counters; then it is all asked again."""
 
     def asked():
         before = status(switchml, switch)
-        time.sleep(0.3)  # the server may keep a text for 0.25 s
-        content, text = get(url)
+        seen = look(before)
         after = status(switchml, switch)
         epoch = epoch_under_way(before)
-        return epoch and epoch == epoch_under_way(after) and (before, content, text, after)
+        return epoch and epoch == epoch_under_way(after) and (before, seen, after)
 
     return await_true("all ranks tell what they move, in one epoch", asked)
 
 
 def agree(switchml, switch, url):
-    before, content, text, after = served_between(switchml, switch, url)
+    def look(_):
+        time.sleep(0.3)  # the server may keep a text for 0.25 s
+        return get(url), get(url, "text/plain")
+
+    before, ((content, text), (plain_content, plain)), after = in_one_epoch(switchml, switch, look)
     assert content.startswith("application/openmetrics-text; version=1.0.0"), content
     assert text.endswith("# EOF\n")
-    compare(before, samples(text), after)
-    content, plain = get(url, "text/plain")
-    assert content.startswith("text/plain; version=0.0.4"), content
-    assert "# TYPE switchml_received_bytes_total counter\n" in plain and "# EOF" not in plain
-    assert samples(plain).keys() == samples(text).keys()
     served = samples(text)
+    compare(before, served, after)
+    assert plain_content.startswith("text/plain; version=0.0.4"), plain_content
+    assert "# TYPE switchml_received_bytes_total counter\n" in plain and "# EOF" not in plain
+    assert samples(plain).keys() == served.keys()
     job = before["jobs"][0]
     own = (("job_name", escaped(job["job"])),)
     assert served[("switchml_job_state", own + (("state", "running"), ("stripe", "0")))] == 1
@@ -199,15 +201,6 @@ def prometheus(switchml, switch, url, scraped_url):
     def unescaped(text):
         return re.sub(r"\\(.)", r"\1", text)
 
-    before = status(switchml, switch)
-    await_true(
-        "a scrape after the status",
-        lambda: any(
-            float(found["value"][1]) * 1000 > before["uptime_ms"] + 300
-            for found in ask(f'switchml_uptime_seconds{{instance="{instance}"}}')
-        ),
-    )
-
     def scraped():
         served = {}
         for found in ask(f'{{__name__=~"switchml_.*",instance="{instance}"}}'):
@@ -221,8 +214,18 @@ def prometheus(switchml, switch, url, scraped_url):
             )
         return served
 
-    # A scrape that takes too long leaves nothing until the next one.
-    compare(before, await_true("samples", scraped), status(switchml, switch))
+    def look(before):
+        await_true(
+            "a scrape after the status",
+            lambda: any(
+                float(found["value"][1]) * 1000 > before["uptime_ms"] + 300
+                for found in ask(f'switchml_uptime_seconds{{instance="{instance}"}}')
+            ),
+        )
+        # A scrape that takes too long leaves nothing until the next one.
+        return await_true("samples", scraped)
+
+    compare(*in_one_epoch(switchml, switch, look))
     await_true("all are up", lambda: {found["value"][1] for found in ask("up")} == {"1"})
     # An expression that Prometheus does not understand is an HTTP error here.
     for expression in expressions()[0]:
