@@ -38,29 +38,11 @@ build_network() {
 		on net iptables -t nat -A POSTROUTING -o out -p tcp -j SNAT --to-source 10.97.0.2
 }
 
-# Job, bench's options, then -- and for each rank HOST=SWITCH.
-start() {
-	local job=$1 bench=() rank=0 place
-	shift
-	while [ "$1" != -- ]; do
-		bench+=("$1")
-		shift
-	done
-	shift
-	pids=()
-	for place; do
-		ip netns exec "$name-${place%=*}" env RANK=$rank WORLD_SIZE=$# timeout 250 "$switchml" bench \
-			--switch "${place#*=}" --job "$job" "${bench[@]}" >"$work/$job.$rank" 2>&1 &
-		pids+=($!)
-		rank=$((rank + 1))
-	done
-}
-
 # Title, how many UDP flows pass the router, job, options and places as above: ports change twice.
 goes_on() {
 	local title=$1 flows=$2 job=$3
 	shift 3
-	start "$job" -b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 "$@"
+	start_at "$job" -b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 "$@"
 	await_under_way "$job" $root
 	new_ports net out "$flows" $root
 	new_ports net out "$flows" $root
@@ -121,7 +103,7 @@ switch_behind_the_router() {
 	ip netns exec "$name-0" "$switchml" switch >"$work/inside" 2>&1 &
 	local pid=$!
 	await says "$work/inside" 'ready on'
-	start inside -b 4 -e 256K -f 16 -n 2 -c 1 -- switch=10.97.0.2 1=192.168.0.2
+	start_at inside -b 4 -e 256K -f 16 -n 2 -c 1 -- switch=10.97.0.2 1=192.168.0.2
 	expect_success "a switch whose ports the router forwards" "${pids[@]}"
 	kill "$pid"
 	wait "$pid" 2>/dev/null

@@ -80,22 +80,18 @@ end() {
 	done
 }
 
-# Job, bench's options, then -- and each rank's switch: start the ranks.
+# Job, bench's options, then -- and each rank's switch: start the ranks, each on its own host.
 start() {
-	local job=$1 bench=() rank=0 box
-	shift
+	local before=() places=() box
 	while [ "$1" != -- ]; do
-		bench+=("$1")
+		before+=("$1")
 		shift
 	done
 	shift
-	pids=()
 	for box; do
-		ip netns exec "$name-$rank" env RANK=$rank WORLD_SIZE=$# timeout 250 "$switchml" bench \
-			--switch "${address[$box]}" --job "$job" "${bench[@]}" >"$work/$job.$rank" 2>&1 &
-		pids+=($!)
-		rank=$((rank + 1))
+		places+=("${#places[@]}=${address[$box]}")
 	done
+	start_at "${before[@]}" -- "${places[@]}"
 }
 
 # Title, the ranks' switches: all kinds of sums.

@@ -24,6 +24,24 @@ start_job() {
 	done
 }
 
+# Job, switchml bench's options, then -- and for each rank HOST=SWITCH: start the ranks there.
+start_at() {
+	local job=$1 bench=() rank=0 place
+	shift
+	while [ "$1" != -- ]; do
+		bench+=("$1")
+		shift
+	done
+	shift
+	pids=()
+	for place; do
+		ip netns exec "$name-${place%%=*}" env RANK=$rank WORLD_SIZE=$# timeout 250 "$switchml" bench \
+			--switch "${place#*=}" --job "$job" "${bench[@]}" >"$work/$job.$rank" 2>&1 &
+		pids+=($!)
+		rank=$((rank + 1))
+	done
+}
+
 # Bytes that all hosts have sent so far.
 bytes_sent() {
 	local host sum=0
